@@ -125,7 +125,7 @@ func TestBenchDeviceScript(t *testing.T) {
 	if len(got.Targets) != 12 {
 		t.Errorf("%d targets, want the 12 of the table", len(got.Targets))
 	}
-	if !strings.Contains(string(said), "these figures say nothing of a GPU") {
+	if !strings.Contains(string(said), "not representative of a GPU") {
 		t.Errorf("the table does not say that it is emulated:\n%s", said)
 	}
 }

@@ -96,7 +96,7 @@ func TestDataPrepare(t *testing.T) {
 	}
 
 	prepareInterrupted(t, args, want, took, 8, 4)
-	if code, stdout, stderr := call(t, "inspect", "--stats", whole); code != exit.OK || !strings.Contains(stdout, "all checksums are right") {
+	if code, stdout, stderr := call(t, "inspect", "--stats", whole); code != exit.OK || !strings.Contains(stdout, "all checksums match") {
 		t.Errorf("inspect: exit %d, %s%s", code, stdout, stderr)
 	}
 }

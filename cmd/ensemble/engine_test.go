@@ -80,7 +80,7 @@ func TestEngineExplainErrors(t *testing.T) {
 		{explainArgs("--set", "train.workspace=64MiB", "--workspace", "1B"), "fix: give --workspace "},
 		{explainArgs("--mode", "predict", "--workspace", "1B"), "fix: give --workspace "},
 		{explainArgs("--threads", "5000"), "train.threads"},
-		{explainArgs("--peak-gbs", "-1"), "a peak below 0"},
+		{explainArgs("--peak-gbs", "-1"), "a negative peak rate"},
 		{explainArgs("extra"), "unexpected argument"},
 	} {
 		code, _, stderr := call(t, c.args...)

@@ -560,18 +560,18 @@ func TestFault09(t *testing.T) {
 	path := f.put("fc.grib2", join(without(cycle(lastDay), func(m testgrib.Message) bool { return m.Member == 2 })...))
 	f.predict(exit.NotYet, []string{"member 2 is in none", "members 0-1, 3"}, path)
 	f.check(exit.No, []string{"member 2 is in none"}, path, "--expect", "members=0-3")
-	f.check(exit.No, []string{"3 members are in the input, 4 are expected"}, path, "--expect", "members=4")
+	f.check(exit.No, []string{"the input has 3 members, expected are 4"}, path, "--expect", "members=4")
 	f.check(exit.OK, []string{"member 2 is missing everywhere"}, path) // by itself a warning
 	// Another member stands in for it, if it may.
 	out := f.predict(exit.OK, []string{"member 3 stands in", "1 degraded"}, append(slices.Clone(degrade), path)...)
-	f.made(out, "degraded", "0 1 3", "member 2: none of its fields is there")
+	f.made(out, "degraded", "0 1 3", "member 2: all of its fields are missing")
 }
 
 // A member that is missing at one step.
 func TestFault10(t *testing.T) {
 	f := faulty(t)
 	path := f.put("fc.grib2", join(without(cycle(lastDay), func(m testgrib.Message) bool { return m.Member == 1 && m.Step == 24 })...))
-	f.both(exit.NotYet, []string{"member 1 is missing at lead 24h", "fields are there, 4 are not: member 1 at 24h",
+	f.both(exit.NotYet, []string{"member 1 is missing at lead 24h", "fields are present, 4 are missing: member 1 at 24h",
 		"members          0h    24h    48h", "1                 4      0      4"}, path)
 	two := f.put("two.grib2", join(without(cycle(lastDay), func(m testgrib.Message) bool { return m.Member == 1 && m.Step == 24 || m.Member == 3 && m.Step == 0 })...))
 	f.made(f.predict(exit.OK, nil, append(slices.Clone(degrade), two)...), "degraded", "0 2", "member 1: 4 of its 12 fields are missing: member 1 at 24h")
@@ -602,10 +602,10 @@ func TestFault11(t *testing.T) {
 	f.predict(exit.BadData, []string{"control member absent", "members 1-3"}, path)
 	f.check(exit.No, []string{"control member absent", "members 1-3"}, path, "--expect", "members=3+control")
 	old := f.put("old.grib2", join(without(cycle(lastDay.AddDate(0, 0, -1)), perturbed)...))
-	f.both(exit.BadData, []string{"control is of another cycle", old}, path, old)
+	f.both(exit.BadData, []string{"the control is of another initialisation", old}, path, old)
 	// Degraded products need it too, unless the policy says otherwise.
 	f.predict(exit.BadData, []string{"control member absent"}, append(slices.Clone(degrade), path)...)
-	f.predict(exit.BadData, []string{"control is of another cycle"}, append(slices.Clone(degrade), path, old)...)
+	f.predict(exit.BadData, []string{"the control is of another initialisation"}, append(slices.Clone(degrade), path, old)...)
 	f.made(f.predict(exit.OK, nil, append(slices.Clone(degrade), "--set", "members.required=[none]", path)...), "degraded", "1 2 3", "member 0: none")
 	f.made(f.predict(exit.OK, []string{"member 3 stands in"}, "--set", "members.control=none", path), "ok", "1 2 3", "")
 }
@@ -650,7 +650,7 @@ func TestFault13(t *testing.T) {
 	ofTwo := func(m testgrib.Message) bool { return m.Member == 2 }
 	a := f.put("a.grib2", join(without(c, ofTwo)...))
 	b := f.put("b.grib2", join(without(old, func(m testgrib.Message) bool { return !ofTwo(m) })...))
-	f.both(exit.BadData, []string{"cycles are mixed", "2001-10-08T00:00Z", "2001-10-07T00:00Z", a, b}, a, b)
+	f.both(exit.BadData, []string{"initialisations are mixed", "2001-10-08T00:00Z", "2001-10-07T00:00Z", a, b}, a, b)
 }
 
 // Grids: the same points in any order are one field; others are refused.
@@ -670,7 +670,7 @@ func TestFault14(t *testing.T) {
 		}
 	}
 	// All are one field, value by value.
-	f.check(exit.OK, []string{"720 fields in the input twice with equal values", "stored in several ways", "no fault found"}, same...)
+	f.check(exit.OK, []string{"720 fields in the input twice with equal values", "differ in scan order", "no fault found"}, same...)
 	usual := f.values(filepath.Join(f.predict(exit.OK, nil, same[0]), "2*", "*.nc"))
 	for _, path := range []string{same[15], f.put("mixed.grib2", turned(testgrib.Columns/2, 0x60, 2))} {
 		if got := f.values(filepath.Join(f.predict(exit.OK, nil, "--longitude", "0_360", path), "2*", "*.nc")); got != usual {
@@ -780,7 +780,7 @@ func TestFault17(t *testing.T) {
 	f := faulty(t)
 	c := cycle(lastDay)
 	c[7].Packed = true
-	f.both(exit.OK, []string{"1 field of gh at 500hPa constant everywhere"}, f.put("constant.grib2", join(c...)))
+	f.both(exit.OK, []string{"1 field of gh at 500hPa with the same value at all points"}, f.put("constant.grib2", join(c...)))
 }
 
 // A value that others use as a mark of missing ones is kept.
@@ -927,18 +927,18 @@ func TestFaultCopies(t *testing.T) {
 			member[i].Values = member[i-perMember].Values
 		}
 	}
-	f.both(exit.BadData, []string{"members 1-2 of start 2001-10-08T00:00Z are copies of each other"}, f.put("member.grib2", join(member...)))
+	f.both(exit.BadData, []string{"members 1-2 of initialisation 2001-10-08T00:00Z are copies of each other"}, f.put("member.grib2", join(member...)))
 	lead := slices.Clone(c)
 	for i := 2 * perLead; i < len(lead); i++ {
 		lead[i].Values = lead[i-perLead].Values
 	}
-	f.both(exit.BadData, []string{"lead 48h of member 0 at start 2001-10-08T00:00Z has the values of lead 24h"}, f.put("lead.grib2", join(lead...)))
+	f.both(exit.BadData, []string{"lead 48h of member 0, initialisation 2001-10-08T00:00Z, has the values of lead 24h"}, f.put("lead.grib2", join(lead...)))
 	stale := cycle(lastDay)
 	for i, m := range cycle(lastDay.AddDate(0, 0, -1)) {
 		stale[i].Values = m.Values
 	}
 	a, b := f.put("a.grib2", join(cycle(lastDay.AddDate(0, 0, -1))...)), f.put("b.grib2", join(stale...))
-	f.check(exit.No, []string{"start 2001-10-08T00:00Z of member 0 has the values of start 2001-10-07T00:00Z"}, a, b)
+	f.check(exit.No, []string{"initialisation 2001-10-08T00:00Z of member 0 has the values of initialisation 2001-10-07T00:00Z"}, a, b)
 }
 
 // TestCheckListsAll: several faults of several files in one pass, shortened in the text

@@ -80,7 +80,7 @@ func TestFolderOfMembers(t *testing.T) {
 	}
 
 	// The other commands that read input take the same files.
-	f.expect(exit.OK, []string{"4 files,", "left aside:", "fc_9.grib2.part: its name marks an incomplete file"}, "inspect", in)
+	f.expect(exit.OK, []string{"4 files,", "unrelated files:", "fc_9.grib2.part: its name marks an incomplete file"}, "inspect", in)
 	f.check(exit.OK, []string{"4 files"}, in, "--expect", "members=3+control")
 }
 
@@ -99,7 +99,7 @@ func TestFolderOfStarts(t *testing.T) {
 	rest := grows(t, coming)
 	of := func(day time.Time) []string { return append(seldom("+10m"), "--cycle", day.Format("2006010215")) }
 	begin := time.Now()
-	out := f.predict(exit.OK, []string{"1 start,", "not waited for, as all that is expected is there: " + damaged, coming + ": it is still being written"}, append(of(lastDay), in)...)
+	out := f.predict(exit.OK, []string{"1 start,", "ignored, as the other files contain all expected fields: " + damaged, coming + ": it is still being written"}, append(of(lastDay), in)...)
 	if d := time.Since(begin); d > 5*time.Minute {
 		t.Errorf("waited %s for files of other starts", d)
 	}
@@ -128,7 +128,7 @@ func TestFolderWithoutInput(t *testing.T) {
 		t.Errorf("did not wait: %s", d)
 	}
 	for _, deadline := range [][]string{nil, polled("+0.1s")} { // a start that is not there, told from those that are
-		f.predict(exit.NotYet, []string{"the cycle is not in the input", "at: 1999-01-01T00:00Z", "why: there are " + lastDay.Format("2006-01-02T15:04Z"), "fix: add its files"},
+		f.predict(exit.NotYet, []string{"the initialisation is not in the input", "at: 1999-01-01T00:00Z", "why: there are " + lastDay.Format("2006-01-02T15:04Z"), "fix: add its files"},
 			slices.Concat(deadline, []string{"--cycle", "1999010100", f.put("one.grib2", join(cycle(lastDay)...))})...)
 	}
 	f.expect(exit.CannotWrite, []string{"cannot create output", "one.grib2", "why: not a directory"}, "predict", "--run-dir", f.run, "--input", filepath.Join(f.dir, "one.grib2"), "--out", filepath.Join(f.dir, "one.grib2"))

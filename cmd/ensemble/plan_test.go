@@ -77,7 +77,7 @@ func TestPlan(t *testing.T) {
 		t.Errorf("scaling %+v", answer.Scaling)
 	}
 	code, stdout, stderr = call(t, planArgs(machine, "--ranks", "4", "--scaling", "--play")...)
-	for _, want := range []string{"PREDICTED", "best plan: mesh ", "train:\n  mesh: \"", "enc_conv0", "all layers cut alike", "played on a virtual cluster", "strong: mesh"} {
+	for _, want := range []string{"PREDICTED", "best plan: mesh ", "train:\n  mesh: \"", "enc_conv0", "one distribution for all layers", "simulated on a virtual cluster", "strong: mesh"} {
 		if code != exit.OK || !strings.Contains(stdout, want) {
 			t.Errorf("exit %d, %q is not in %s%s", code, want, stdout, stderr)
 		}

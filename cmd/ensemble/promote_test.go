@@ -176,8 +176,8 @@ func TestNoName(t *testing.T) {
 		code exit.Code
 		want string
 	}{
-		{[]string{"model", "history", name}, exit.NotYet, "the name stands for no model"},
-		{[]string{"model", "rollback", name}, exit.NotYet, "the name stands for no model"},
+		{[]string{"model", "history", name}, exit.NotYet, "the name points at no model"},
+		{[]string{"model", "rollback", name}, exit.NotYet, "the name points at no model"},
 		{[]string{"verify", "--rolling", name, "--forecast", file, "--analysis", file, "--window", "7"}, exit.Usage, "give 8 or more"},
 	} {
 		code, stdout, stderr := call(t, c.args...)

@@ -126,7 +126,7 @@ func TestDeadline(t *testing.T) {
 	f.predict(exit.NotYet, []string{"not complete at the deadline", growing, "still being written"}, seldom("+0.5s", files...)...)
 	f.made(f.predict(exit.OK, []string{"still being written"}, seldom("+0.5s", append(slices.Clone(degrade), files...)...)...), "degraded", "0 1", "member 2: none")
 	rest()
-	f.predict(exit.NotYet, []string{"there is no a.grib2.done beside it"}, polled("+0.2s", append([]string{"--set", "members.done=.done"}, files...)...)...)
+	f.predict(exit.NotYet, []string{"missing a.grib2.done beside it"}, polled("+0.2s", append([]string{"--set", "members.done=.done"}, files...)...)...)
 }
 
 // A rerun finds what is there; degraded products give way to those of more members, and to

@@ -131,7 +131,7 @@ func TestSyntheticArchive(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, w := range warned {
-			if !strings.Contains(w, "do not determine a seasonal cycle") && !strings.Contains(w, "has no emos_grid") && !strings.Contains(w, "has no split of its gain") {
+			if !strings.Contains(w, "do not determine a seasonal cycle") && !strings.Contains(w, "has no emos_grid") && !strings.Contains(w, "has no split of the CRPS reduction") {
 				t.Errorf("%s: %s", task.Name, w)
 			}
 		}
@@ -219,7 +219,7 @@ func TestSyntheticArchive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r, err := prepare(c, "more", narrow); err != nil || len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0], "3 starts of the input are not of ENS-10") {
+	if r, err := prepare(c, "more", narrow); err != nil || len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0], "3 initialisations of the input do not belong to ENS-10") {
 		t.Errorf("starts beside the protocol's: %+v, %v", r, err)
 	}
 	// So are valid times without analysis.

@@ -70,7 +70,7 @@ func TestLaterDates(t *testing.T) {
 	}
 	// What stands beside a place in the list is not its neighbour.
 	c := load(t, "washington.yaml", dir, "model.kind=unet3d", "model.reference=none", "train.epochs=1")
-	if _, err := train.Run(context.Background(), train.Options{Config: c, RunDir: t.TempDir(), Version: "test"}); exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), "single places") {
+	if _, err := train.Run(context.Background(), train.Options{Config: c, RunDir: t.TempDir(), Version: "test"}); exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), "single points") {
 		t.Errorf("a 3-D U-Net on a list of places: %v", err)
 	}
 }

@@ -22,49 +22,47 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/progress"
 )
 
-// Options says what to measure.
+// Options are the inputs of [Run].
 type Options struct {
 	// Cases are measured one after the other.
 	Cases []Case
-	// Steps is the number of measured steps of a training and of a prediction;
-	// 0 means at least 5, or 3 of more than 4 s, and as many as Seconds allow.
+	// Steps is the number of measured steps; 0: as many as Seconds allow, and at least 5, or 3 if a step takes
+	// more than 4 s.
 	Steps   int
-	Seconds float64 // 0 means 3
-	// Gradient says which case the gradient is compared with float64 on: "auto" (also if
-	// empty) reduces a large case, "full" never does, "off" leaves it out.
+	Seconds float64 // 0: 3
+	// Gradient selects the case on which the gradient is compared with float64: "auto" (also if empty) reduces a
+	// large case, "full" does not, "off" skips the comparison.
 	Gradient string
-	// Movement adds to every result what each operation computes and moves.
+	// Movement adds FLOPs and bytes of each operation to every result.
 	Movement bool
-	// Trace, if not empty, is a file for the timeline of one training step and one
-	// prediction of every case.
+	// Trace is a file for the timeline of one training step and one prediction of every case; empty: none.
 	Trace string
-	// Timings of kernels: what is not known is measured before anything else.
+	// Timings are measured times of kernels; unknown ones are measured first.
 	Timings setup.Timings
-	// Program starts the process of one measurement: it reads a Request from
-	// standard input and prints the answer of Measure in the frame of package
-	// answer.
+	// Program starts the process of one measurement: it reads a Request from standard input and prints the result
+	// of Measure in the form of package answer.
 	Program  []string
 	Progress *progress.Reporter
 }
 
-// Report is what was measured.
+// Report is the result of [Run].
 type Report struct {
 	Machine Machine  `json:"machine"`
 	Results []Result `json:"results"`
 }
 
-// Machine says where: figures of two machines do not compare.
+// Machine describes the machine. Results of different machines are not comparable.
 type Machine struct {
 	CPU    string   `json:"cpu"`
 	Cores  int      `json:"cores"`
 	ISA    []string `json:"features"`
 	Go     string   `json:"go"`
 	OneDNN string   `json:"onednn"` // empty: not installed
-	Peaks  []Peak   `json:"peaks"`  // one for every number of threads
+	Peaks  []Peak   `json:"peaks"`  // one per number of threads
 }
 
-// Result is one case: times in milliseconds, rates in useful GFLOP/s. A
-// training step counts three forward passes of the convolutions.
+// Result is the result for one case: times in ms, rates in useful GFLOP/s. A training step counts three
+// forward passes of the convolutions.
 type Result struct {
 	Model          string     `json:"model"`
 	Base           int        `json:"base"`
@@ -75,7 +73,7 @@ type Result struct {
 	Threads        int        `json:"threads"`
 	Device         string     `json:"device,omitempty"` // "cpu" (also if empty), "cuda" or "auto"
 	Precision      string     `json:"precision"`
-	MemoryBytes    int64      `json:"memory_bytes,omitempty"` // the bounds that were given
+	MemoryBytes    int64      `json:"memory_bytes,omitempty"` // the limits
 	WorkspaceBytes int64      `json:"workspace_bytes,omitempty"`
 	Parameters     int        `json:"parameters"`
 	TrainMedian    float64    `json:"train_ms_median"`
@@ -84,7 +82,7 @@ type Result struct {
 	PredictMedian  float64    `json:"predict_ms_median"`
 	PredictMin     float64    `json:"predict_ms_min"`
 	PredictMax     float64    `json:"predict_ms_max"`
-	SamplesPerS    float64    `json:"samples_per_s"` // trained
+	SamplesPerS    float64    `json:"samples_per_s"` // in training
 	PredictPerS    float64    `json:"predict_samples_per_s"`
 	GFLOP          float64    `json:"forward_gflop"` // of one forward pass
 	GFLOPs         float64    `json:"gflops"`        // of the training step
@@ -93,14 +91,13 @@ type Result struct {
 	PeakFraction   float64    `json:"peak_fraction"`
 	PredictShare   float64    `json:"predict_peak_fraction"`
 	Bandwidth      float64    `json:"bandwidth_gib_s"` // of a copy with as many threads
-	// PeakMiB is the largest resident memory of the process that trained, and
-	// PredictPeakMiB of the one that predicted.
+	// PeakMiB is the peak resident memory of the training process, PredictPeakMiB that of the prediction process.
 	PeakMiB         float64 `json:"peak_mib"`
 	ArenaMiB        float64 `json:"arena_mib"` // all values of a training step
 	PredictPeakMiB  float64 `json:"predict_peak_mib"`
 	PredictArenaMiB float64 `json:"predict_arena_mib"`
-	// GradientError is |g − g64|₂ / |g64|₂ over all parameters, nil if it was not
-	// measured; GradientCase is the case that it was measured on.
+	// GradientError is ‖g − g64‖₂ / ‖g64‖₂ over all parameters, nil if it was not measured; GradientCase is the
+	// case that was used.
 	GradientError *float64 `json:"relative_gradient_error"`
 	GradientCase  *Case    `json:"gradient_case,omitempty"`
 	Loss          float64  `json:"loss"` // after the last step
@@ -108,16 +105,15 @@ type Result struct {
 	PredictSteps  int      `json:"predict_steps"`
 	Warmup        int      `json:"warmup"`
 	CompileMS     float64  `json:"compile_ms"`
-	// Movement holds the operations of a training step, then of a prediction.
+	// Movement lists the operations of a training step, PredictMovement those of a prediction.
 	Movement        []engine.KernelTime `json:"movement,omitempty"`
 	PredictMovement []engine.KernelTime `json:"predict_movement,omitempty"`
 }
 
-// Run measures every case: the machine's peaks, a training step, a prediction, and
-// the distance of the gradient from float64, each in a process of its own.
+// Run measures every case: peaks of the machine, a training step, a prediction, and the error of the gradient
+// relative to float64, each in a separate process.
 //
-// Errors: exit 64 and 69 for a case that cannot be compiled, before anything is
-// timed; ctx.Err().
+// Errors: exit 64 and 69 for a case that cannot be compiled, before any timing; ctx.Err().
 func Run(ctx context.Context, o Options) (*Report, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -149,7 +145,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 // check completes the options and compiles every case once.
 func (o *Options) check() error {
 	if len(o.Cases) == 0 || len(o.Program) == 0 || o.Steps < 0 || o.Seconds < 0 {
-		return &exit.Error{Code: exit.Usage, What: "nothing to measure",
+		return &exit.Error{Code: exit.Usage, What: "no valid case to measure",
 			Why: fmt.Sprintf("%d cases, %d steps, %g seconds", len(o.Cases), o.Steps, o.Seconds), Fix: "give at least one case, and no negative times"}
 	}
 	if o.Seconds == 0 {
@@ -175,11 +171,11 @@ func (o *Options) check() error {
 			}
 		}
 	}
-	debug.FreeOSMemory() // the measuring processes may need it
+	debug.FreeOSMemory() // memory for the measuring processes
 	return nil
 }
 
-// peak gives the peaks for a number of threads, measured once.
+// peak returns the peaks for a number of threads, measured once.
 func (m *Machine) peak(ctx context.Context, threads int) (Peak, error) {
 	if i := slices.IndexFunc(m.Peaks, func(p Peak) bool { return p.Threads == threads }); i >= 0 {
 		return m.Peaks[i], nil
@@ -190,14 +186,14 @@ func (m *Machine) peak(ctx context.Context, threads int) (Peak, error) {
 	return p, err
 }
 
-// bencher keeps what cases share.
+// bencher is the state that cases share.
 type bencher struct {
 	Options
-	gradients map[Case]gradient // by the case that was judged, whatever its threads
+	gradients map[Case]gradient // by case, whatever its threads
 	trace     trace
 }
 
-// gradient is a distance from float64 and the case that it was measured on.
+// gradient is the error of a gradient, and the case on which it was measured.
 type gradient struct {
 	of    Case
 	error float64
@@ -243,7 +239,7 @@ func (b *bencher) measure(ctx context.Context, c Case, peak Peak) (*Result, erro
 	return r, b.compareGradient(ctx, c, r)
 }
 
-// compareGradient adds the distance of the gradient from float64 to a result.
+// compareGradient adds the error of the gradient to a result.
 func (b *bencher) compareGradient(ctx context.Context, c Case, r *Result) error {
 	if b.Gradient == "off" {
 		return nil
@@ -253,7 +249,7 @@ func (b *bencher) compareGradient(ctx context.Context, c Case, r *Result) error 
 		g = c.gradientCase()
 	}
 	key := g
-	key.Threads = 0 // threads change when sums are made, not what is summed
+	key.Threads = 0 // the number of threads does not affect the gradient
 	known, ok := b.gradients[key]
 	if !ok {
 		m, err := b.process(ctx, Request{Case: g, Phase: BenchGradient})
@@ -267,9 +263,9 @@ func (b *bencher) compareGradient(ctx context.Context, c Case, r *Result) error 
 	return nil
 }
 
-// process runs one measurement in a process of its own.
+// process runs one measurement in a separate process.
 //
-// Errors: what the process answered; exit 70 if it gave no answer.
+// Errors: the error of the process; exit 70 if it gave no answer.
 func (b *bencher) process(ctx context.Context, r Request) (*Measurement, error) {
 	in, err := json.Marshal(r)
 	if err != nil {
@@ -286,7 +282,7 @@ func (b *bencher) process(ctx context.Context, r Request) (*Measurement, error) 
 		Measurement Measurement `json:"measurement"`
 	}
 	if err := json.Unmarshal(out, &got); err != nil {
-		return nil, &exit.Error{Code: exit.Bug, What: "the measuring process gave no answer", At: r.Case.String(),
+		return nil, &exit.Error{Code: exit.Bug, What: "the measuring process returned no result", At: r.Case.String(),
 			Why: fmt.Sprint(errors.Join(runErr, err)), Fix: "if memory ran out give a smaller case or --memory; else report this", Err: runErr}
 	}
 	if f := got.Error; f != nil {

@@ -124,7 +124,7 @@ func TestBenchRefuses(t *testing.T) {
 	}{
 		{"crop", func(c *Case) { c.Crop.Width = 100 }, exit.Usage, "divide by 32"},
 		{"model", func(c *Case) { c.Model = "unet3" }, exit.Usage, "did you mean `unet3d`?"},
-		{"base", func(c *Case) { c.Base = 0 }, exit.Usage, "whole numbers from 1"},
+		{"base", func(c *Case) { c.Base = 0 }, exit.Usage, "must be at least 1"},
 		{"base of the ResNet", func(c *Case) { c.Model, c.Base = BenchResNet2D, 6 }, exit.Usage, "divides by 4"},
 		{"depth of the ResNet", func(c *Case) { c.Model, c.Base, c.Depth = BenchResNet2D, 4, 2 }, exit.Usage, "depth 1"},
 		{"precision", func(c *Case) { c.Precision = "float8" }, exit.NoDevice, "float8 is not available"},
@@ -151,7 +151,7 @@ func TestBenchAnswers(t *testing.T) {
 		code         exit.Code
 		want         string
 	}{
-		{"killed", "kill -9 $$", exit.Bug, "gave no answer"},
+		{"killed", "kill -9 $$", exit.Bug, "returned no result"},
 		{"refused", `echo '{"exit_code":69,"error":{"code":"E069","what":"no such device","fix":"buy one"}}'; exit 69`, exit.NoDevice, "buy one"},
 	} {
 		b := bencher{Options: Options{Program: []string{"sh", "-c", c.script}}}

@@ -21,29 +21,29 @@ import (
 	"github.com/ensemble-weather/ensemble/unet3d"
 )
 
-// The networks that `ensemble bench` measures.
+// Networks that `ensemble bench` measures.
 var (
 	BenchUNet3D   = unet3d.UNetKind.Name
 	BenchResNet2D = unet3d.ResNetKind.Name
 )
 
-// Models lists them, the default first.
+// Models lists the networks, the default first.
 var Models = []string{BenchUNet3D, BenchResNet2D}
 
 // Channels is the number of input channels of the published networks.
 const Channels = 42
 
-// TrainPasses is how many forward passes a training step counts: one forward, and
-// the gradients of input and filter.
+// TrainPasses is the number of forward passes that a training step counts as: forward, gradient of the input,
+// gradient of the filters.
 const TrainPasses = 3
 
 // benchRate is the learning rate of the measured training steps.
 const benchRate = 1e-4
 
-// benchPrecisions are the names of precisions here and in the engine.
+// benchPrecisions maps names of precisions to those of the engine.
 var benchPrecisions = map[string]string{"float32": "f32", "bf16": "bf16", "bf16_products": "bf16_products", "f16": "f16", "tf32": "tf32"}
 
-// Case is one network on one size of field.
+// Case is one network on one field size.
 type Case struct {
 	Model     string     `json:"model"`
 	Base      int        `json:"base"`
@@ -54,17 +54,17 @@ type Case struct {
 	Device    string     `json:"device,omitempty"` // "cpu" (also if empty), "cuda" or "auto"
 	Precision string     `json:"precision"`
 	Periodic  bool       `json:"periodic,omitempty"` // longitudes wrap around
-	// Operations is the share of the operations that is left where channels were removed, and each
-	// layer keeps a multiple of Multiple; 0 removes none.
+	// Operations is the fraction of the FLOPFraction that remains after channels were removed; each layer keeps a
+	// multiple of Multiple. 0 removes none.
 	Operations float64 `json:"operations,omitempty"`
 	Multiple   int     `json:"multiple,omitempty"`
-	// MemoryBytes bounds arena and scratch together; 0 means no bound.
+	// MemoryBytes limits arena and workspaces together; 0: no limit.
 	MemoryBytes int64 `json:"memory_bytes,omitempty"`
-	// WorkspaceBytes bounds the scratch; 0 means no bound.
+	// WorkspaceBytes limits the workspaces; 0: no limit.
 	WorkspaceBytes int64 `json:"workspace_bytes,omitempty"`
 }
 
-// String names the case in prints.
+// String describes the case.
 func (k Case) String() string {
 	name := fmt.Sprintf("%s base %d, crop %v, batch %d, depth %d, %s, threads %d", k.Model, k.Base, k.Crop, k.Batch, k.Depth, k.Precision, k.Threads)
 	if k.Device != "" && k.Device != "cpu" {
@@ -78,7 +78,7 @@ func (k Case) String() string {
 
 // check completes a case.
 //
-// Errors: exit 64 for what is no network, 69 for what this engine cannot do.
+// Errors: exit 64 for an invalid network; 69 for a precision or device that the engine lacks.
 func (k *Case) check() error {
 	bad := func(what, why, fix string) error {
 		return &exit.Error{Code: exit.Usage, What: what, At: k.String(), Why: why, Fix: fix}
@@ -102,12 +102,12 @@ func (k *Case) check() error {
 		if near := nearest.Find(k.Model, Models); near != "" {
 			fix = "did you mean `" + near + "`?"
 		}
-		return bad(fmt.Sprintf("there is no model %q to measure", k.Model), "", fix)
+		return bad(fmt.Sprintf("unknown model %q", k.Model), "", fix)
 	case k.Base < 1 || k.Batch < 1 || k.Depth < 1 || k.Operations < 0 || k.Operations > 1 || k.Multiple < 0 || k.Crop.Height < 1 || k.Crop.Width < 1 || k.MemoryBytes < 0 || k.WorkspaceBytes < 0:
-		return bad("a case without extent cannot be measured", "base, crop, batch and depth are whole numbers from 1", "give positive numbers")
+		return bad("invalid size of a case", "base, crop, batch and depth must be at least 1", "give positive numbers")
 	case benchPrecisions[k.Precision] == "":
 		return &exit.Error{Code: exit.NoDevice, What: fmt.Sprintf("precision %s is not available", k.Precision), At: k.String(),
-			Why: "the engine does not know it", Fix: "give --precision float32, bf16, bf16_products, f16 or tf32"}
+			Why: "the engine does not support it", Fix: "give --precision float32, bf16, bf16_products, f16 or tf32"}
 	}
 	if _, err := k.graph(true); err != nil {
 		fix := "give rows and columns that divide by 32"
@@ -119,14 +119,13 @@ func (k *Case) check() error {
 	return nil
 }
 
-// graph builds the network on random-looking fields, for training with the mean
-// absolute error as loss.
+// graph builds the network on pseudo-random fields; for training with mean absolute error as loss.
 func (k Case) graph(train bool) (*graph.Graph, error) {
 	b := graph.New(1)
 	x := b.Input("x", graph.Shape{k.Batch, Channels, k.Depth, k.Crop.Height, k.Crop.Width})
 	var y graph.Value
 	if k.Model == BenchResNet2D {
-		// Base 32 is the published network.
+		// Base 32: the published network.
 		widths := []int{2 * k.Base, 3 * k.Base, 4 * k.Base, 5 * k.Base, 7 * k.Base}
 		y = unet3d.ResNet2D{Widths: widths, Periodic: k.Periodic, Reinject: unet3d.PublishedReinject}.Build(b, x)
 	} else {
@@ -143,17 +142,16 @@ func (k Case) graph(train bool) (*graph.Graph, error) {
 	c := channels.Find(g)
 	kept, err := c.Choose(channels.Goal{FLOPFraction: k.Operations, Multiple: k.Multiple}, c.EqualScores())
 	if err != nil {
-		return nil, &exit.Error{Code: exit.Usage, What: "not so much of the network can be removed", Why: err.Error(), Fix: "give a larger --operations or a smaller --multiple", Err: err}
+		return nil, &exit.Error{Code: exit.Usage, What: "the pruning target cannot be reached", Why: err.Error(), Fix: "give a larger --operations or a smaller --multiple", Err: err}
 	}
 	g, _, err = c.Shrink(kept)
 	return g, err
 }
 
-// FLOPFraction is the useful work of one forward pass: that of the convolutions, twice
-// the number of products, taps that fall on the padding in depth left out. A
-// training step counts TrainPasses times as much.
+// FLOPFraction is the useful work of one forward pass: twice the multiplications of the convolutions, without taps
+// on the padding in depth. A training step counts TrainPasses times as much.
 //
-// Errors: ErrShape, if the case is no network.
+// Errors: ErrShape if the case is invalid.
 func (k Case) FLOPs() (int64, error) {
 	g, err := k.graph(false)
 	if err != nil {
@@ -162,7 +160,7 @@ func (k Case) FLOPs() (int64, error) {
 	return UsefulFLOPs(g), nil
 }
 
-// UsefulFLOPs is the work of the contractions of a graph.
+// UsefulFLOPs is the work of a graph's contractions.
 func UsefulFLOPs(g *graph.Graph) (sum int64) {
 	for _, n := range g.Nodes {
 		if n.Kind == graph.KindOp && engine.ClassOf(g, n) == engine.Contraction {
@@ -172,7 +170,7 @@ func UsefulFLOPs(g *graph.Graph) (sum int64) {
 	return sum
 }
 
-// Step is a compiled case that can be run again and again.
+// Step is a compiled case that can be run repeatedly.
 type Step struct {
 	of   Case
 	plan *engine.Plan
@@ -189,11 +187,10 @@ func (s *Step) FLOPs() (int64, error) {
 	return n, err
 }
 
-// Compile prepares a training step or a prediction of the case, with the options
-// of training and prediction in this program; profile measures every kernel too.
-// Input and target are random numbers, the same in every process.
+// Compile compiles a training step or a prediction of the case with the options of training and prediction;
+// profile measures every kernel. Input and target are random numbers, the same in every process.
 //
-// Errors: as of engine.Compile: exit 64 and 69.
+// Errors: those of engine.Compile: exit 64 and 69.
 func (k Case) Compile(train, profile bool) (*Step, error) {
 	if err := k.check(); err != nil {
 		return nil, err
@@ -201,8 +198,8 @@ func (k Case) Compile(train, profile bool) (*Step, error) {
 	return k.compile(train, k.Options(profile))
 }
 
-// Options are those of every plan of the program, bounded by the memory of the case;
-// profile measures every kernel.
+// Options returns the engine options of all plans, with the memory limits of the case; profile measures every
+// kernel.
 func (k Case) Options(profile bool) engine.Options {
 	o := network.Options(k.Threads, k.Device)
 	o.Memory.Limit, o.Workspace = k.MemoryBytes, k.WorkspaceBytes
@@ -210,6 +207,7 @@ func (k Case) Options(profile bool) engine.Options {
 	return o
 }
 
+// compile compiles the case with engine options.
 func (k Case) compile(train bool, o engine.Options) (*Step, error) {
 	g, err := k.graph(train)
 	if err != nil {
@@ -232,7 +230,7 @@ func (k Case) compile(train bool, o engine.Options) (*Step, error) {
 	return s, nil
 }
 
-// draw fills input and target with the random numbers of that number.
+// draw fills input and target with random numbers of stream n.
 func (s *Step) draw(n uint64) {
 	r := rand.New(rand.NewPCG(1, 2+n))
 	for i := range s.plan.Input("x") {
@@ -243,8 +241,7 @@ func (s *Step) draw(n uint64) {
 	}
 }
 
-// named makes an error of the engine speak of the case instead of a line of our
-// code, and gives it another remedy if there is a better one.
+// named replaces the source line in an engine error by the case, and its remedy by fix if that is not empty.
 func (k Case) named(err error, fix string) error {
 	var e *exit.Error
 	if !errors.As(err, &e) {
@@ -255,8 +252,7 @@ func (k Case) named(err error, fix string) error {
 	return &copied
 }
 
-// Run takes one step: the whole training step with gradients, loss and Adam's
-// update, or one prediction.
+// Run runs one step: a training step with gradients, loss and Adam's update, or one prediction.
 func (s *Step) Run(ctx context.Context) error {
 	if err := s.plan.Run(ctx, s.n); err != nil {
 		return err

@@ -10,13 +10,12 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/benchstats"
 )
 
-// Bounds of the work of one forward pass for which the gradient is judged: the
-// reference is plain Go with float64 sums, about 1.2 GFLOP a second.
+// gradientFLOPs limits the forward FLOPs of the case on which the gradient is checked: the reference is plain
+// Go with float64 sums, at about 1.2 GFLOP/s.
 const gradientFLOPs = 1.6e9
 
-// gradientCase is the case itself or, if the reference would take too long, the
-// first reduction of it that does not: one sample, then a smaller crop, base and
-// depth.
+// gradientCase returns the case itself or, if the reference would take too long, its first sufficient
+// reduction: one sample, then smaller crop, base and depth.
 func (k Case) gradientCase() Case {
 	for _, reduce := range []func(*Case){
 		func(*Case) {},
@@ -35,15 +34,17 @@ func (k Case) gradientCase() Case {
 	return k
 }
 
-// gradientDraws is the number of random inputs over which the gradient's distance
-// is taken: a value that rounds to the other side of a ReLU, of a maximum or of
-// the loss's sign moves a single gradient by far more than rounding does, on
-// every implementation, and the median does not see it.
+// gradientDraws is the number of random inputs over which the gradient's error is computed. Rounding can move
+// a value across the kink of a ReLU, a maximum or the loss, which changes a single gradient by far more than
+// rounding itself, in every implementation. The median is robust against it.
 const gradientDraws = 5
 
-// gradientError is the relative distance |g − g64|₂ / |g64|₂ of the gradient with
-// respect to all parameters from the one of the reference in float64, both with
-// the same parameters, input and target: the median over gradientDraws draws.
+// gradientError is the relative error of the gradient with respect to all parameters,
+//
+//	‖g − g64‖₂ / ‖g64‖₂
+//
+// where g64 is the reference in float64 with the same parameters, input and target; the median over
+// gradientDraws draws.
 func (k Case) gradientError(ctx context.Context) (float64, error) {
 	ours, err := k.gradients(ctx, k.Options(false))
 	if err != nil {
@@ -61,7 +62,7 @@ func (k Case) gradientError(ctx context.Context) (float64, error) {
 	return d[len(d)/2], nil
 }
 
-// gradients are those of the first step, one for every draw of the inputs.
+// gradients returns the gradients of the first step, one per draw of the inputs.
 func (k Case) gradients(ctx context.Context, o engine.Options) ([][]float32, error) {
 	s, err := k.compile(true, o)
 	if err != nil {

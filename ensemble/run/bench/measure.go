@@ -12,31 +12,30 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// Phase is what one process of a measurement does.
+// Phase is the task of one measuring process.
 type Phase string
 
-// The phases. Each has a process of its own, so that its peak memory is its own.
+// Phases. Each runs in a separate process, so that peak memory is measured separately.
 const (
 	BenchTrain    Phase = "train"    // gradients, loss and Adam's update
 	BenchPredict  Phase = "predict"  // forward only
-	BenchGradient Phase = "gradient" // distance of a gradient from float64
+	BenchGradient Phase = "gradient" // error of a gradient relative to float64
 )
 
-// Request is what a process is asked to measure.
+// Request is the input of a measuring process.
 type Request struct {
 	Case  Case  `json:"case"`
 	Phase Phase `json:"phase"`
-	// Steps is the number of measured steps; 0 takes Seconds, and no fewer than the
-	// least.
+	// Steps is the number of measured steps; 0: as many as Seconds allow, at least the minimum.
 	Steps   int     `json:"steps"`
 	Seconds float64 `json:"seconds"`
-	// Kernels asks for the timeline of the last step, bounded by Peak.
+	// Kernels requests the timeline of one more step; Peak gives the bounds of its kernels.
 	Kernels bool   `json:"kernels"`
 	Peak    Peak   `json:"peak"`
-	Timings string `json:"timings,omitempty"` // folder of kernels' timings; empty: none
+	Timings string `json:"timings,omitempty"` // folder of kernel timings; empty: none
 }
 
-// Measurement is what it answers.
+// Measurement is the result of a measuring process.
 type Measurement struct {
 	MS         benchstats.Times `json:"ms"`
 	Warmup     int              `json:"warmup"`
@@ -45,9 +44,9 @@ type Measurement struct {
 	ArenaMiB   float64          `json:"arena_mib"`
 	Parameters int              `json:"parameters"`
 	Loss       float64          `json:"loss,omitempty"` // after the last step
-	// GradientError is |g − g64|₂ / |g64|₂ over all parameters together.
+	// GradientError is ‖g − g64‖₂ / ‖g64‖₂ over all parameters.
 	GradientError float64     `json:"gradient_error,omitempty"`
-	Step          *StepRecord `json:"step,omitempty"` // one more step, if asked for
+	Step          *StepRecord `json:"step,omitempty"` // one more step, if requested
 }
 
 // StepRecord is the timeline of one step.
@@ -68,10 +67,10 @@ const (
 	benchMinSlowSteps = 3
 )
 
-// Repeat warms a step up, calls warm, and takes the step's times: as many as steps
-// says, or if that is 0, as many as seconds allow and no fewer than the least. The
-// last step of the warm-up tells whether it is a slow one (the first also pays for
-// what is done once), and is the first measured one then. clock is time.Now.
+// Repeat warms a step up, calls warm, and returns the times of measured steps: steps of them or, if that is
+// 0, as many as seconds allow and at least the minimum. The last warm-up step decides whether the step counts
+// as slow; a slow step's warm-up is also its first measurement. (The first step includes one-time work.)
+// clock is time.Now.
 func Repeat(step func() error, warm func(), steps int, seconds float64, clock func() time.Time) (all []time.Duration, warmup int, err error) {
 	var start time.Time
 	for range benchWarmup {
@@ -100,9 +99,9 @@ func Repeat(step func() error, warm func(), steps int, seconds float64, clock fu
 	return all, warmup, nil
 }
 
-// Measure does what one process of a measurement is asked for.
+// Measure performs one measurement in this process.
 //
-// Errors: as of engine.Compile: exit 64 and 69, before any timing; ctx.Err().
+// Errors: those of engine.Compile: exit 64 and 69, before any timing; ctx.Err().
 func Measure(ctx context.Context, r Request) (*Measurement, error) {
 	if err := r.Case.check(); err != nil {
 		return nil, err
@@ -140,7 +139,7 @@ func Measure(ctx context.Context, r Request) (*Measurement, error) {
 	return m, nil
 }
 
-// record takes one more step and gives its timeline.
+// record runs one more step and returns its timeline.
 func (s *Step) record(ctx context.Context, r Request) (*StepRecord, error) {
 	start := time.Now()
 	if err := s.plan.Run(ctx, s.n); err != nil {
@@ -158,11 +157,10 @@ func (s *Step) record(ctx context.Context, r Request) (*StepRecord, error) {
 	return out, nil
 }
 
-// adam is what the optimiser's update of n parameters computes and moves: a sum of
-// squares over the gradients, then one sweep that reads gradient, parameter and
-// both moments and writes the last three.
+// adam returns FLOPs and bytes of the optimiser's update of n parameters: a sum of squares over the
+// gradients, then one pass that reads gradient, parameter and both moments and writes the last three.
 func (r *StepRecord) adam(n int, peak engine.Peaks) engine.KernelTime {
-	const flops, values = 2 + 15, 1 + 7 // for each parameter
+	const flops, values = 2 + 15, 1 + 7 // per parameter
 	m := engine.Movement{Op: "adam", Kernel: "sweep", Class: engine.Pointwise, Shape: graph.Shape{n},
 		FLOPs: flops * int64(n), Bytes: 4 * values * int64(n), MeasuredS: r.Optimizer.Seconds()}
 	m.BoundS, m.Bound = peak.Bound(m.FLOPs, m.Bytes)
@@ -172,7 +170,7 @@ func (r *StepRecord) adam(n int, peak engine.Peaks) engine.KernelTime {
 	return engine.KernelTime{Movement: m, Start: r.Whole - r.Optimizer, Duration: r.Optimizer}
 }
 
-// compileTimed is Compile of a checked case with cuts of kernels by their times.
+// compileTimed compiles a checked case with kernels chosen by their measured times.
 func (k Case) compileTimed(train, profile bool, t setup.Timings) (*Step, error) {
 	o := k.Options(profile)
 	o.Timings = t.Open(k.Threads)

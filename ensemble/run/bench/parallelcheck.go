@@ -25,25 +25,24 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// ParallelCheckOptions describe a comparison of many ranks with one.
+// ParallelCheckOptions are the inputs of [CheckParallel].
 type ParallelCheckOptions struct {
 	Case  Case   // of the whole step
-	Mesh  string // the only one to compare, of as many parts as ranks or more; empty: all that the ranks can form
-	Ranks int    // of this process; those of the job under an MPI launcher
-	Steps int    // of training; 0 means 5
-	// Optimizer takes the steps; empty: SGD with momentum at a low rate. Adam divides by the
-	// size of gradients, and so enlarges the rounding of small ones, on one rank as on
-	// many; long steps of SGD enlarge it too.
+	Mesh  string // the only mesh to compare, of as many parts as ranks or more; empty: all possible meshes
+	Ranks int    // of this process; under an MPI launcher those of the job
+	Steps int    // of training; 0: 5
+	// Optimizer takes the steps; empty: SGD with momentum and a low rate. Adam divides by the size of gradients
+	// and so amplifies the rounding of small ones, on any number of ranks; large steps of SGD do too.
 	Optimizer string
 }
 
-// CheckOptimizers are those that take the steps of a comparison.
+// CheckOptimizers lists the optimisers for comparisons.
 var CheckOptimizers = []string{string(optim.SGD), string(optim.Adam)}
 
 // checkRates are their learning rates.
 var checkRates = map[string]float64{string(optim.SGD): 0.002, string(optim.Adam): benchRate}
 
-// checkMomentum is that of SGD.
+// checkMomentum is the momentum of SGD.
 const checkMomentum = 0.9
 
 // ParallelCheck compares training on all ranks of a job with training on one.
@@ -54,29 +53,27 @@ type ParallelCheck struct {
 	Network   Case   `json:"network"`
 	Steps     int    `json:"steps"`
 	Optimizer string `json:"optimizer"`
-	// SameBits tells whether all meshes have the same_bits.
+	// SameBits reports whether same_bits holds for all meshes.
 	SameBits bool `json:"same_bits"`
-	// MaxRelError is the largest of the relative errors of predictions, gradients and
-	// losses of all meshes; MaxRelErrors are the largest of each.
+	// MaxRelError is the largest relative error of predictions, gradients and losses of all meshes; MaxRelErrors
+	// lists the largest of each.
 	MaxRelError  float64        `json:"max_rel_error"`
 	MaxRelErrors ParallelErrors `json:"max_rel_errors"`
 	Losses       []float64      `json:"losses"` // of all steps on one rank
-	// LossFloor is what the smallest possible change does to these losses: the largest
-	// relative difference of the loss of a step on one rank if every parameter begins at
-	// the next float32 above or below. Differences of that size are rounding that
-	// training has enlarged.
+	// LossFloor is the sensitivity of these losses to the smallest change: the largest relative difference of a
+	// step's loss on one rank if every parameter starts at an adjacent float32. Differences of this size are
+	// amplified rounding.
 	LossFloor float64 `json:"loss_floor"`
-	Checksum  string  `json:"sha256"` // of the parameters after them
-	// Meshes is empty in the processes of other ranks than 0.
+	Checksum  string  `json:"sha256"` // of the parameters after all steps
+	// Meshes is empty on ranks other than 0.
 	Meshes []ParallelMesh `json:"meshes"`
 }
 
-// ParallelErrors are how training on ranks differs from training on one: the relative
-// distance (L2) of predictions and of gradients before the first step, and of the
-// parameters after the last, and the largest relative difference of the loss of a step.
-// Of gradientDraws draws of the fields it is the largest of predictions and the smallest
-// of gradients: a value that rounding puts on the other side of a ReLU moves the gradient
-// of one draw by some 1e-4, a wrong gradient is wrong in all.
+// ParallelErrors are the differences between training on ranks and on one: relative L2 distances of
+// predictions and gradients before the first step and of parameters after the last, and the largest relative
+// difference of a step's loss. Of gradientDraws draws, predictions use the largest and gradients the smallest
+// distance. Rounding across a ReLU's kink changes the gradient of one draw by some 1e-4; a wrong gradient is
+// wrong in all draws.
 type ParallelErrors struct {
 	Forward    float64 `json:"forward"`
 	Gradient   float64 `json:"gradient"`
@@ -84,31 +81,30 @@ type ParallelErrors struct {
 	Parameters float64 `json:"parameters"`
 }
 
-// max is the larger of each.
+// max returns the larger of each error.
 func (e ParallelErrors) max(f ParallelErrors) ParallelErrors {
 	return ParallelErrors{max(e.Forward, f.Forward), max(e.Gradient, f.Gradient), max(e.Loss, f.Loss), max(e.Parameters, f.Parameters)}
 }
 
-// ParallelMesh is how training on one mesh differs.
+// ParallelMesh is the result for one mesh.
 type ParallelMesh struct {
 	Mesh string `json:"mesh"`
 	ParallelErrors
-	// Losses are those of all steps on this mesh.
+	// Losses are the losses of all steps on this mesh.
 	Losses []float64 `json:"losses"`
-	// Checksum is the SHA-256 of the parameters after all steps: equal bits have
-	// equal ones.
+	// Checksum is the SHA-256 of the parameters after all steps.
 	Checksum string `json:"sha256"`
-	// SameBits tells whether parameters and losses after all steps are on every rank, bit by
-	// bit, those of the same mesh with all its parts in the process of rank 0.
+	// SameBits reports whether parameters and losses on every rank equal, bit by bit, those of the same mesh with
+	// all parts in the process of rank 0.
 	SameBits bool `json:"same_bits"`
-	// BytesSent is what the rank that sends most sends in a step.
+	// BytesSent is sent per step by the rank that sends most.
 	BytesSent int64 `json:"bytes_sent"`
 }
 
-// CheckParallel trains a small network, whose longitudes wrap around, for some steps on
-// one rank and on all of them, on every mesh that they can form.
+// CheckParallel trains a small network, with periodic longitudes, for some steps on one rank and on all of
+// them, on every mesh that they can form.
 //
-// Errors: as of training; exit 64 for a case that no mesh of so many ranks fits.
+// Errors: those of training; exit 64 for a case that fits no mesh of so many ranks.
 func CheckParallel(ctx context.Context, o ParallelCheckOptions) (*ParallelCheck, error) {
 	if o.Steps == 0 {
 		o.Steps = 5
@@ -123,7 +119,7 @@ func CheckParallel(ctx context.Context, o ParallelCheckOptions) (*ParallelCheck,
 	out := &ParallelCheck{Steps: o.Steps, Optimizer: o.Optimizer, SameBits: true}
 	transport, err := team.RunRanks(o.Ranks, parts, config.DefaultStallTimeout, func(c *comm.Comm) error {
 		k := o.Case.shareThreads(c.Size())
-		k.Periodic = true // so that halos go around
+		k.Periodic = true // so that halos wrap around
 		if err := k.check(); err != nil {
 			return err
 		}
@@ -159,7 +155,7 @@ func CheckParallel(ctx context.Context, o ParallelCheckOptions) (*ParallelCheck,
 	return out, err
 }
 
-// meshes are all that n ranks can form for the case, or the one of a text.
+// meshes returns all meshes of n ranks for the case, or the one in text.
 //
 // Errors: exit 64 if there is none.
 func (k Case) meshes(text string, n int) ([]spatial.Mesh, error) {
@@ -170,12 +166,12 @@ func (k Case) meshes(text string, n int) ([]spatial.Mesh, error) {
 	all := spatial.Meshes(n, []spatial.MeshAxis{{Name: "data", Size: k.Batch}, {Name: "level", Size: k.Depth},
 		{Name: "lat", Size: k.Crop.Height / 2}, {Name: "lon", Size: k.Crop.Width / 2}})
 	if len(all) == 0 {
-		return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%d ranks for %v", n, k), Why: "no mesh of so many ranks fits it", Fix: "start fewer ranks, or give a larger crop or batch"}
+		return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%d ranks for %v", n, k), Why: "the case fits no mesh of so many ranks", Fix: "start fewer ranks, or give a larger crop or batch"}
 	}
 	return all, nil
 }
 
-// trained is what training left behind.
+// trained is the result of training.
 type trained struct {
 	losses            []float64
 	floor             float64                  // of losses, on one rank
@@ -183,7 +179,7 @@ type trained struct {
 	parameters        []float32
 }
 
-// bits are the same for the same losses and parameters.
+// bits is a hash of losses and parameters.
 func (t trained) bits() int64 {
 	sum := sha256.Sum256(bigmem.Bytes(t.parameters))
 	h := sha256.New()
@@ -194,7 +190,7 @@ func (t trained) bits() int64 {
 	return int64(binary.LittleEndian.Uint64(h.Sum(nil)))
 }
 
-// fields are input and target of a step, as every rank draws them.
+// fields returns input and target of a step, the same on every rank.
 func (k Case) fields(step uint64, x, y graph.Shape) map[string][]float32 {
 	r := rand.New(rand.NewPCG(1, 2+step))
 	in := map[string][]float32{"x": make([]float32, x.Size()), "target": make([]float32, y.Size())}
@@ -207,7 +203,7 @@ func (k Case) fields(step uint64, x, y graph.Shape) map[string][]float32 {
 	return in
 }
 
-// train takes steps with a plan, of which part gives what this rank has of a field.
+// train takes steps with a plan; part copies this rank's part of a field.
 func (k Case) train(ctx context.Context, g *graph.Graph, plan *engine.Plan, o ParallelCheckOptions, part func(name string, whole []float32, s graph.Shape)) (t trained, err error) {
 	a, err := optim.New(plan.Store(), optim.Options{Kind: optim.Kind(o.Optimizer), Momentum: checkMomentum, Threads: k.Threads})
 	if err != nil {
@@ -240,7 +236,7 @@ func (k Case) train(ctx context.Context, g *graph.Graph, plan *engine.Plan, o Pa
 	return t, nil
 }
 
-// onOneRank trains on rank 0 alone, and tells all ranks what came of it.
+// onOneRank trains on rank 0 alone and broadcasts the result.
 func (k Case) onOneRank(ctx context.Context, c *comm.Comm, o ParallelCheckOptions) (t trained, err error) {
 	g, err := k.graph(true)
 	if err != nil {
@@ -278,7 +274,7 @@ func (k Case) onOneRank(ctx context.Context, c *comm.Comm, o ParallelCheckOption
 	return t, nil
 }
 
-// nudge moves parameters to the next float32, up or down; zeros stay.
+// nudge moves parameters to an adjacent float32; zeros stay.
 func nudge(parameters []float32) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for i, v := range parameters {
@@ -289,7 +285,7 @@ func nudge(parameters []float32) {
 	}
 }
 
-// alone trains g without other ranks, from parameters that change has changed.
+// alone trains g on a single rank, with parameters modified by change.
 func (k Case) alone(ctx context.Context, g *graph.Graph, o ParallelCheckOptions, change func([]float32)) (t trained, err error) {
 	plan, err := engine.Compile(g, k.Options(false))
 	if err != nil {
@@ -300,12 +296,12 @@ func (k Case) alone(ctx context.Context, g *graph.Graph, o ParallelCheckOptions,
 	return k.train(ctx, g, plan, o, func(name string, whole []float32, _ graph.Shape) { copy(plan.Input(name), whole) })
 }
 
-// share is what a rank trained.
+// share is the result of one rank.
 type share struct {
 	trained
-	y    graph.Shape // of the whole prediction
-	own  spatial.Box // what the rank has of it
-	sent int64       // bytes in a step
+	y    graph.Shape // shape of the complete prediction
+	own  spatial.Box // part of the rank
+	sent int64       // bytes per step
 }
 
 // share trains the part of a rank of c.
@@ -329,7 +325,7 @@ func (k Case) share(ctx context.Context, c *comm.Comm, m spatial.Mesh, o Paralle
 	return s, err
 }
 
-// inOneProcess gives all ranks the bits of a mesh with all its parts in the process of rank 0.
+// inOneProcess returns, on all ranks, the hash of training on a mesh with all parts in the process of rank 0.
 func (k Case) inOneProcess(ctx context.Context, c *comm.Comm, m spatial.Mesh, o ParallelCheckOptions) (int64, error) {
 	bits := []int64{0}
 	if c.Rank() == 0 {
@@ -348,7 +344,7 @@ func (k Case) inOneProcess(ctx context.Context, c *comm.Comm, m spatial.Mesh, o 
 	return bits[0], err
 }
 
-// onMesh trains on the ranks of c, and tells how far that is from training on one.
+// onMesh trains on the ranks of c and compares the result with training on one.
 func (k Case) onMesh(ctx context.Context, c *comm.Comm, m spatial.Mesh, o ParallelCheckOptions, one trained) (r ParallelMesh, err error) {
 	r.Mesh = m.String()
 	t, err := k.share(ctx, c, m, o)
@@ -388,10 +384,10 @@ func (k Case) onMesh(ctx context.Context, c *comm.Comm, m spatial.Mesh, o Parall
 	return r, err
 }
 
-// checksum is the SHA-256 of values.
+// checksum returns the SHA-256 of values.
 func checksum(x []float32) string { return fmt.Sprintf("%x", sha256.Sum256(bigmem.Bytes(x))) }
 
-// Largest is the largest relative difference.
+// Largest returns the largest relative difference.
 func Largest(x, y []float64) float64 {
 	var d float64
 	for i, v := range y {
@@ -400,7 +396,7 @@ func Largest(x, y []float64) float64 {
 	return d
 }
 
-// Sections are the comparison for people.
+// Sections returns the comparison as text.
 func (p *ParallelCheck) Sections() answer.Sections {
 	errors := answer.Section{Columns: slices.Concat(answer.TextColumns("mesh"), answer.NumberColumns("%.1e", "forward", "gradient", "losses", "parameters"),
 		[]answer.Column{answer.NumberColumn("MiB sent a step", "", "%.2f")})}
@@ -409,6 +405,6 @@ func (p *ParallelCheck) Sections() answer.Sections {
 	}
 	return answer.Sections{{Text: []string{fmt.Sprintf("%s (%s) against one, %s of %v", setup.DescribeRanks(p.Ranks, p.Parts), p.Transport, humanise.Count(p.Steps, "step"), p.Network)}}, errors,
 		{Text: []string{fmt.Sprintf("largest relative error of predictions, gradients and losses %.1e", p.MaxRelError),
-			fmt.Sprintf("losses of one rank whose parameters begin one float32 beside: %.1e", p.LossFloor),
+			fmt.Sprintf("losses of one rank from adjacent float32 parameters: %.1e", p.LossFloor),
 			"same bits as with all parts in one process: " + map[bool]string{true: "yes", false: "NO"}[p.SameBits]}}}
 }

@@ -14,31 +14,31 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/model/network"
 )
 
-// Peak is what the machine reaches with a number of threads.
+// Peak are the peak rates of the machine with a number of threads.
 type Peak struct {
 	Threads   int     `json:"threads"`
 	GFLOPs    float64 `json:"peak_gflops"`
-	By        string  `json:"peak_by"` // what multiplied
+	By        string  `json:"peak_by"` // implementation that multiplied
 	Bandwidth float64 `json:"bandwidth_gib_s"`
 }
 
-// Engine gives the peaks in the units of plans.
+// Engine converts the peaks to the units of plans.
 func (p Peak) Engine() engine.Peaks {
 	return engine.Peaks{FLOPs: p.GFLOPs * 1e9, Bytes: p.Bandwidth * (1 << 30)}
 }
 
-// Sizes of the yardsticks: matrices that keep every core busy for tens of
-// milliseconds, and memory that no cache holds.
+// Sizes of the peak measurements: matrices that keep every core busy for tens of ms, and memory that exceeds
+// all caches.
 const (
 	peakSide      = 2048
 	peakCopyBytes = 256 << 20
 	peakTime      = time.Second // for each of the two
 )
 
-// MeasurePeak multiplies large matrices and copies memory on a number of threads.
-// A peak is what the hardware can do, so the best repetition counts.
+// MeasurePeak multiplies large matrices and copies memory on a number of threads. The best repetition counts,
+// as a peak is what the hardware can reach.
 //
-// Errors: ctx.Err(); exit 69 without any backend that multiplies.
+// Errors: ctx.Err(); exit 69 without a backend that multiplies.
 func MeasurePeak(ctx context.Context, threads int) (Peak, error) {
 	p := Peak{Threads: network.Threads(threads), By: "oneDNN " + dnnl.Version() + " matrix product"}
 	multiply, quit, err := oneDNNProduct(p.Threads)
@@ -57,11 +57,11 @@ func MeasurePeak(ctx context.Context, threads int) (Peak, error) {
 	if seconds, err = best(ctx, memoryCopy(p.Threads)); err != nil {
 		return p, err
 	}
-	p.Bandwidth = 2 * peakCopyBytes / seconds / (1 << 30) // read and written
+	p.Bandwidth = 2 * peakCopyBytes / seconds / (1 << 30) // bytes read and written
 	return p, nil
 }
 
-// best is the shortest time of f in seconds, after a first run that is left out.
+// best returns the shortest time of f in seconds, after one warm-up run.
 func best(ctx context.Context, f func() error) (float64, error) {
 	if err := f(); err != nil {
 		return 0, err
@@ -80,7 +80,7 @@ func best(ctx context.Context, f func() error) (float64, error) {
 	return least, nil
 }
 
-// oneDNNProduct multiplies matrices of peakSide.
+// oneDNNProduct multiplies matrices of peakSide with oneDNN.
 func oneDNNProduct(threads int) (multiply, quit func() error, err error) {
 	if _, err := dnnl.Open(); err != nil {
 		return nil, nil, err
@@ -95,8 +95,7 @@ func oneDNNProduct(threads int) (multiply, quit func() error, err error) {
 	return func() error { return dnnl.SGEMM(peakSide, peakSide, peakSide, m[0], m[1], m[2], threads) }, func() error { return nil }, nil
 }
 
-// ownProduct does the same as a convolution of one tap: peakSide channels in and
-// out, on as many points.
+// ownProduct multiplies them as a 1×1×1 convolution: peakSide input and output channels on as many points.
 func ownProduct(ctx context.Context, threads int) (multiply, quit func() error, err error) {
 	const h, w = 32, peakSide / 32
 	b := graph.New(1)

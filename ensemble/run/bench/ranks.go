@@ -26,29 +26,28 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// RanksOptions describe the measurement of a training step on ranks.
+// RanksOptions are the inputs of [RunOnRanks].
 type RanksOptions struct {
-	Case    Case          // of the whole step; Threads are those of one rank, or of one of its parts
-	Mesh    string        // of as many parts as ranks or more; empty: the mesh that a training would choose
-	Ranks   int           // of this process; those of the job under an MPI launcher
-	Steps   int           // measured; 0 means at least 5, or 3 of more than 4 s, and as many as Seconds allow
-	Seconds float64       // 0 means 3
+	Case    Case          // of the whole step; Threads are those of one rank or part
+	Mesh    string        // of as many parts as ranks or more; empty: as a training would choose
+	Ranks   int           // of this process; under an MPI launcher those of the job
+	Steps   int           // measured; 0: as many as Seconds allow, and at least 5, or 3 if a step takes more than 4 s
+	Seconds float64       // 0: 3
 	Timings setup.Timings // of kernels
-	// ShardOptimizer shares the optimiser out among the ranks, as train.shard_optimizer.
+	// ShardOptimizer distributes the optimiser's state over the ranks, as train.shard_optimizer.
 	ShardOptimizer bool
 }
 
-// RanksReport is how long a training step takes on ranks: times in milliseconds, rates
-// in useful GFLOP/s.
+// RanksReport is the duration of a training step on ranks: times in ms, rates in useful GFLOP/s.
 type RanksReport struct {
 	Machine   Machine `json:"machine"` // of rank 0, without peaks
 	Ranks     int     `json:"ranks"`
-	Parts     int     `json:"parts"` // of the mesh: some ranks have several if there are more
+	Parts     int     `json:"parts"` // of the mesh; if there are more than ranks, some ranks have several
 	Transport string  `json:"transport"`
 	Mesh      string  `json:"mesh"`
 	Sharded   bool    `json:"shard_optimizer"`
 	Network   Case    `json:"network"`
-	// Times are those of the part with the largest median.
+	// TrainMedian and the other times are those of the part with the largest median.
 	TrainMedian float64 `json:"train_ms_median"`
 	TrainMin    float64 `json:"train_ms_min"`
 	TrainMax    float64 `json:"train_ms_max"`
@@ -62,43 +61,45 @@ type RanksReport struct {
 	Loss       float64 `json:"loss"` // after the last step
 	Steps      int     `json:"steps"`
 	Warmup     int     `json:"warmup"`
-	// ByRank has an entry for each part; it is empty in the processes of other ranks than 0.
+	// ByRank has an entry for each part; it is empty on ranks other than 0.
 	ByRank []RankReport `json:"by_rank"`
 }
 
-// RankReport is what one rank measured, or one of its parts.
+// RankReport is the result of one rank, or of one of its parts.
 type RankReport struct {
 	Rank        int     `json:"rank"`
 	Part        int     `json:"part"`
 	TrainMedian float64 `json:"train_ms_median"`
 	TrainMin    float64 `json:"train_ms_min"`
 	TrainMax    float64 `json:"train_ms_max"`
-	// WaitMS is the mean time of a step in which the rank waited for messages: halos,
-	// sums of gradients and moments, and ranks that come later. With several parts in a
-	// process it holds the time in which others of them compute.
+	// WaitMS is the mean time per step that the rank waited for messages: halos, reductions of gradients and
+	// moments, and slower ranks. With several parts in a process it includes the time in which other parts
+	// compute.
 	WaitMS    float64 `json:"wait_ms"`
 	BytesSent int64   `json:"bytes_sent"` // in a step
 	Messages  int64   `json:"messages"`   // in a step
-	PeakMiB   float64 `json:"peak_mib"`   // of the process, which holds all its parts, and all ranks in-process
+	PeakMiB   float64 `json:"peak_mib"`   // of the process with all its parts, and with all ranks if they are in-process
 	ArenaMiB  float64 `json:"arena_mib"`
 	CompileMS float64 `json:"compile_ms"`
 }
 
-// rankValueCount is how many numbers a RankReport has beside its rank and part.
+// rankValueCount is the number of values of a RankReport besides rank and part.
 const rankValueCount = 9
 
+// values returns the values for a message.
 func (r RankReport) values() [rankValueCount]float64 {
 	return [...]float64{r.TrainMedian, r.TrainMin, r.TrainMax, r.WaitMS, float64(r.BytesSent), float64(r.Messages), r.PeakMiB, r.ArenaMiB, r.CompileMS}
 }
 
+// rankReport restores a report from its values.
 func rankReport(rank, part int, x []float64) RankReport {
 	return RankReport{rank, part, x[0], x[1], x[2], x[3], int64(x[4]), int64(x[5]), x[6], x[7], x[8]}
 }
 
 // RunOnRanks measures training steps of a case on all ranks of a job.
 //
-// Errors: exit 64 for a mesh that does not fit, and 64 and 69 for a case that cannot be
-// compiled; 71 for a rank that was lost; ctx.Err().
+// Errors: exit 64 for a mesh that does not fit; 64 and 69 for a case that cannot be compiled; 71 if a rank is
+// lost; ctx.Err().
 func RunOnRanks(ctx context.Context, o RanksOptions) (*RanksReport, error) {
 	if o.Seconds == 0 {
 		o.Seconds = 3
@@ -119,7 +120,7 @@ func RunOnRanks(ctx context.Context, o RanksOptions) (*RanksReport, error) {
 	return out, err
 }
 
-// measure is what every rank does.
+// measure runs on every rank.
 func (o RanksOptions) measure(ctx context.Context, c *comm.Comm) (r *RanksReport, err error) {
 	k := o.Case.shareThreads(c.Size())
 	if err := k.check(); err != nil {
@@ -162,7 +163,7 @@ func (o RanksOptions) measure(ctx context.Context, c *comm.Comm) (r *RanksReport
 		s := g.Find(name).Shape
 		spatial.ExtractBox(plan.Input(name), whole, s, plan.OwnedBox(name, s))
 	}
-	debug.FreeOSMemory() // what building left behind is not memory of a step
+	debug.FreeOSMemory() // exclude memory of the compilation
 	own := RankReport{CompileMS: float64(time.Since(begin)) / 1e6, ArenaMiB: float64(plan.ArenaBytes()) / (1 << 20)}
 
 	var n uint64
@@ -230,7 +231,7 @@ func (o RanksOptions) measure(ctx context.Context, c *comm.Comm) (r *RanksReport
 	return r, nil
 }
 
-// steps is how many steps all ranks measure, by what the last one took on rank 0.
+// steps returns the number of steps for all ranks, from the duration of the last one on rank 0.
 func (o RanksOptions) steps(c *comm.Comm, took time.Duration) (int, error) {
 	if o.Steps > 0 {
 		return o.Steps, nil
@@ -244,8 +245,7 @@ func (o RanksOptions) steps(c *comm.Comm, took time.Duration) (int, error) {
 	return int(n[0]), err
 }
 
-// shareThreads is the case of one of n ranks on this machine: threads that were not given
-// are all that there are, shared evenly.
+// shareThreads returns the case for one of n ranks on this machine: unset threads are divided evenly.
 func (k Case) shareThreads(n int) Case {
 	if k.Threads == 0 {
 		k.Threads = max(1, network.Threads(0)/n)
@@ -253,15 +253,15 @@ func (k Case) shareThreads(n int) Case {
 	return k
 }
 
-// mesh is the one of that text, or that a training on n ranks would choose.
+// mesh returns the mesh in text, or the one that a training on n ranks would choose.
 //
-// Errors: exit 64 if it has not n ranks, or there is none.
+// Errors: exit 64 if it does not have n ranks, or none exists.
 func (k Case) mesh(text string, n int) (spatial.Mesh, error) {
 	if text != "" {
 		m, err := spatial.ParseMesh(text)
 		if err == nil && m.Size() != n {
 			err = &exit.Error{Code: exit.Usage, What: fmt.Sprintf("a mesh of %d ranks (%v) in a job of %d", m.Size(), m, n), At: "--mesh",
-				Why: "every rank has a part of the mesh", Fix: "start as many ranks as it has parts, or fewer"}
+				Why: "every rank needs a part of the mesh", Fix: "start at most as many ranks as it has parts"}
 		}
 		return m, err
 	}
@@ -272,7 +272,7 @@ func (k Case) mesh(text string, n int) (spatial.Mesh, error) {
 	return setup.FastestMesh(g, setup.TypicalMachine, n, setup.Adam, "--mesh")
 }
 
-// Sections are the report for people.
+// Sections returns the report as text.
 func (r *RanksReport) Sections() answer.Sections {
 	ranks := answer.Section{Columns: []answer.Column{answer.NumberColumn("rank", "", ""), answer.NumberColumn("part", "", ""), answer.NumberColumn("ms", "", "%.1f"), answer.NumberColumn("waited", "ms", "%.1f"),
 		answer.NumberColumn("MiB sent", "", "%.2f"), answer.NumberColumn("messages", "", ""), answer.NumberColumn("arena", "MiB", "%.1f"), answer.NumberColumn("peak", "MiB", "%.1f")}}
@@ -281,5 +281,5 @@ func (r *RanksReport) Sections() answer.Sections {
 	}
 	return answer.Sections{{Text: []string{fmt.Sprintf("%s (%s), mesh %s, %v each", setup.DescribeRanks(r.Ranks, r.Parts), r.Transport, cmp.Or(r.Mesh, "none"), r.Network),
 		fmt.Sprintf("training step %.1f ms (%.1f to %.1f) of the slowest rank, %.2f samples/s, %.1f GFLOP/s", r.TrainMedian, r.TrainMin, r.TrainMax, r.SamplesPerS, r.GFLOPs)}}, ranks,
-		{Text: []string{fmt.Sprintf("ms of %s after %d more; the rest is of one step", humanise.Count(r.Steps, "step"), r.Warmup)}}}
+		{Text: []string{fmt.Sprintf("ms of %s after %d warm-up steps; other columns are per step", humanise.Count(r.Steps, "step"), r.Warmup)}}}
 }

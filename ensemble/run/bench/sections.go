@@ -12,7 +12,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/humanise"
 )
 
-// Sections are the report for people.
+// Sections returns the report as text.
 func (r *Report) Sections() answer.Sections {
 	m := r.Machine
 	oneDNN := "no oneDNN"
@@ -30,8 +30,8 @@ func (r *Report) Sections() answer.Sections {
 		r.table("Prediction: forward only.", func(c Result) phaseText {
 			return phaseText{c.PredictMedian, c.PredictMin, c.PredictMax, c.PredictPerS, c.PredictGFLOPs, c.PredictShare, c.PredictArenaMiB, c.PredictPeakMiB, c.PredictSteps}
 		}),
-		{Text: append([]string{"GFLOP/s are useful ones of the convolutions, a training step counting three forward",
-			`passes; "of peak" is their ratio to the matrix product above, which Winograd may pass.`}, r.gradients()...)},
+		{Text: append([]string{"GFLOP/s are those of the convolutions, a training step counts three forward",
+			`passes; "of peak" is their ratio to the matrix product above, which Winograd may exceed.`}, r.gradients()...)},
 	}
 	for _, c := range r.Results {
 		if len(c.Movement) > 0 {
@@ -42,7 +42,7 @@ func (r *Report) Sections() answer.Sections {
 	return all
 }
 
-// title names the case of a result.
+// title describes the case of a result.
 func (c Result) title() string {
 	return Case{Model: c.Model, Base: c.Base, Crop: c.Crop, Batch: c.Batch, Depth: c.Depth, Threads: c.Threads, Device: c.Device, Precision: c.Precision}.String()
 }
@@ -53,6 +53,7 @@ type phaseText struct {
 	n                                                  int
 }
 
+// table returns a table of one phase.
 func (r *Report) table(about string, phase func(Result) phaseText) answer.Section {
 	s := answer.Section{Text: []string{about}, Columns: slices.Concat(answer.TextColumns("model"), answer.NumberColumns("", "base", "crop", "batch", "depth", "threads", "ms", "min", "max", "steps", "samples/s"),
 		[]answer.Column{answer.NumberColumn("GFLOP/s", "", "%.1f"), answer.NumberColumn("of peak", "", "%.2f"), answer.NumberColumn("arena", "MiB", "%.0f"), answer.NumberColumn("peak", "MiB", "%.0f")})}
@@ -64,7 +65,7 @@ func (r *Report) table(about string, phase func(Result) phaseText) answer.Sectio
 	return s
 }
 
-// gradients are lines with each measured distance from float64 once.
+// gradients returns each measured gradient error once.
 func (r *Report) gradients() (lines []string) {
 	seen := map[Case]bool{}
 	for _, c := range r.Results {
@@ -76,7 +77,7 @@ func (r *Report) gradients() (lines []string) {
 	return lines
 }
 
-// movement is every operation of a step, then the sums of each class.
+// movement returns every operation of a step, then the sums of each class.
 func movement(title string, all []engine.KernelTime) answer.Sections {
 	rate := answer.NumberColumns("%.1f", "GFLOP/s", "GiB/s")
 	steps := answer.Section{Text: []string{"Movement, " + title}, Columns: slices.Concat([]answer.Column{answer.NumberColumn("#", "", "")}, answer.TextColumns("operation", "layer", "kernel", "shape", "class"),
@@ -112,7 +113,7 @@ func movement(title string, all []engine.KernelTime) answer.Sections {
 	return answer.Sections{steps, classes}
 }
 
-// rates are GFLOP/s and GiB/s, nothing without a time.
+// rates returns GFLOP/s and GiB/s; nil without a time.
 func rates(flops, bytes int64, seconds float64) (gflops, gib any) {
 	if seconds <= 0 {
 		return "", ""

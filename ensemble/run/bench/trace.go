@@ -10,10 +10,9 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// trace is a timeline in the format that Perfetto and Chrome's tracing page read:
-// a process for every case, a thread for its training step and one for its
-// prediction, a complete event ("X") for the step, inside it one for the graph and
-// one for the optimiser, and inside the graph one for every kernel.
+// trace is a timeline in the format of Perfetto and Chrome's tracing page: a process per case, a thread for
+// its training step and one for its prediction, a complete event ("X") for the step, within it one for the
+// graph and one for the optimiser, and within the graph one per kernel.
 //
 // Source: Trace Event Format, "JSON Object Format".
 type trace struct {
@@ -22,7 +21,9 @@ type trace struct {
 	cases  int
 }
 
-// traceEvent is one event; times are in microseconds.
+// traceEvent is one event.
+//
+// Unit: µs.
 type traceEvent struct {
 	Name     string         `json:"name"`
 	Category string         `json:"cat,omitempty"`
@@ -66,7 +67,7 @@ func (t *trace) name(what string, thread int, name string) {
 	t.Events = append(t.Events, traceEvent{Name: what, Phase: "M", Process: t.cases, Thread: thread, Args: map[string]any{"name": name}})
 }
 
-// traceName is the operation and the layer that it belongs to.
+// traceName is the operation and its layer.
 func traceName(k engine.KernelTime) string {
 	if k.Layer == "" {
 		return k.Op
@@ -74,6 +75,7 @@ func traceName(k engine.KernelTime) string {
 	return k.Op + " " + k.Layer
 }
 
+// traceArgs returns the details of a kernel.
 func traceArgs(k engine.KernelTime) map[string]any {
 	a := map[string]any{"op": k.Op, "kernel": k.Kernel, "shape": fmt.Sprint(k.Shape), "class": k.Class, "bound": k.Bound, "flops": k.FLOPs, "bytes": k.Bytes}
 	if s := k.Duration.Seconds(); s > 0 {

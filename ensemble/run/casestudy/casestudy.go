@@ -24,36 +24,35 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
-// Options say which event is studied: in a box, along a track, or where the extreme
-// forecast index is largest. One of Box, Track and EFIRadius is given.
+// Options select the event. Exactly one of Box, Track and EFIRadius is given.
 type Options struct {
-	Verify    verify.Options // Forecast, Analysis and Members are needed, for EFIRadius a climate
+	Verify    verify.Options // Forecast, Analysis and Members are required; a climate for EFIRadius
 	Dir       string         // folder of the study
-	Box       string         // name of score.Boxes, or NAME=SOUTH:NORTH:WEST:EAST
-	Track     string         // file of ReadTrack
-	EFIRadius float64        // km of the disc that is looked for in all starts
+	Box       string         // name of score.Boxes, or NAME=SOUTH:NORTH:WEST:EAST in degrees
+	Track     string         // file for ReadTrack
+	EFIRadius float64        // radius in km of the disc with the largest mean EFI
 	Inits     []string       // as 1984-03-02 or 1984-03-02T00Z; empty: all, with a track those it covers
 	Variables []string       // empty: all
-	Maps      int            // starts of each target that have maps, the first ones
+	Maps      int            // initialisations of each target with maps, the first ones
 	Version   string
 }
 
-// CaseStudy is what came out, case.json.
+// CaseStudy is the result, written as case.json.
 type CaseStudy struct {
 	Schema   string   `json:"schema"`
 	Version  string   `json:"version"`
-	Area     string   `json:"area"` // in words
+	Area     string   `json:"area"` // description
 	Rows     []Row    `json:"rows"`
 	Warnings []string `json:"warnings"`
 
 	Dir    string         `json:"-"`
-	panels []report.Panel // of every start
+	panels []report.Panel // maps of all initialisations
 }
 
-// Row is the CRPS of a target in the area, of one start or of all: of the network (its
-// distribution), and of the raw members, all and those that were used (plain). Means are
-// weighted with the area of the points. Gain is over all raw members, with the interval of
-// resampled starts where all are together; Everywhere is the gain on the whole grid.
+// Row holds the mean CRPS of one target in the area, for one initialisation or all: of the network's
+// distribution, and plain CRPS of the raw members, all and those that the network read. Means are weighted by
+// area. CRPSS is relative to all raw members; its confidence interval is given for all initialisations
+// together. CRPSSDomain is the CRPSS on the whole grid.
 type Row struct {
 	Variable    string       `json:"variable"`
 	Level       string       `json:"level"`
@@ -61,12 +60,12 @@ type Row struct {
 	Unit        string       `json:"unit"`
 	Init        string       `json:"init"` // RFC 3339, or "all"
 	Inits       int          `json:"inits"`
-	Lat         score.Number `json:"lat"` // centre of a disc
+	Lat         score.Number `json:"lat"` // centre of the disc
 	Lon         score.Number `json:"lon"`
 	RadiusKM    score.Number `json:"radius_km"`
-	EFI         score.Number `json:"efi"` // mean of the index of all raw members in the area
+	EFI         score.Number `json:"efi"` // mean EFI of all raw members in the area
 	Points      int          `json:"points"`
-	Members     int          `json:"members"` // used
+	Members     int          `json:"members"` // input members
 	Network     score.Number `json:"crps_network"`
 	RawUsed     score.Number `json:"crps_raw_used"`
 	RawFull     score.Number `json:"crps_raw_full"`
@@ -74,21 +73,21 @@ type Row struct {
 	CRPSSLow    score.Number `json:"crpss_low"`
 	CRPSSHigh   score.Number `json:"crpss_high"`
 	CRPSSDomain score.Number `json:"crpss_domain"`
-	WorseShare  score.Number `json:"worse_share"` // of the area where the network's CRPS is above that of all raw members
+	WorseShare  score.Number `json:"worse_share"` // fraction of the area where the network's CRPS exceeds that of all raw members
 	FullMembers int          `json:"members_full"`
 }
 
-// The files of a study.
+// Files of a study.
 const (
 	caseFile   = "case.json"
 	caseTable  = "case.csv"
 	caseSchema = "ensemble.case/1"
 )
 
-// DefaultMaps is how many starts of a target have maps unless it is told.
+// DefaultMaps is the default of Options.Maps.
 const DefaultMaps = 12
 
-// TrackPoint is where a storm is.
+// TrackPoint is the position of a storm at a time, with the radius of its area.
 type TrackPoint struct {
 	Time               time.Time
 	Lat, Lon, RadiusKM float64
@@ -96,7 +95,7 @@ type TrackPoint struct {
 
 // ReadTrack reads a table with the columns time (RFC 3339), lat, lon (degrees) and radius_km.
 //
-// Errors: exit 66 without the file, 65 for one that is no such table, or whose times do not ascend.
+// Errors: exit 66 without the file; 65 for another format, or times that do not increase.
 func ReadTrack(path string) ([]TrackPoint, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -104,8 +103,8 @@ func ReadTrack(path string) ([]TrackPoint, error) {
 	}
 	defer f.Close()
 	bad := func(line int, why string) error {
-		return &exit.Error{Code: exit.BadData, What: "this is no track", At: fmt.Sprintf("%s, line %d", path, line), Why: why,
-			Fix: "give lines of time,lat,lon,radius_km below a line with these names, as in 2016-02-20T00:00:00Z,-17.2,178.4,500"}
+		return &exit.Error{Code: exit.BadData, What: "not a track", At: fmt.Sprintf("%s, line %d", path, line), Why: why,
+			Fix: "give a header time,lat,lon,radius_km and lines such as 2016-02-20T00:00:00Z,-17.2,178.4,500"}
 	}
 	r := csv.NewReader(f)
 	rows, err := r.ReadAll()
@@ -113,7 +112,7 @@ func ReadTrack(path string) ([]TrackPoint, error) {
 		return nil, bad(1, err.Error())
 	}
 	if len(rows) < 2 || !slices.Equal(rows[0], []string{"time", "lat", "lon", "radius_km"}) {
-		return nil, bad(1, "it lacks the names of its columns, or any line below")
+		return nil, bad(1, "the header or all data lines are missing")
 	}
 	var out []TrackPoint
 	for i, row := range rows[1:] {
@@ -123,19 +122,19 @@ func ReadTrack(path string) ([]TrackPoint, error) {
 		}
 		for k, to := range []*float64{&p.Lat, &p.Lon, &p.RadiusKM} {
 			if *to, err = strconv.ParseFloat(row[k+1], 64); err != nil || math.IsNaN(*to) || math.IsInf(*to, 0) {
-				return nil, bad(i+2, fmt.Sprintf("%q is no number", row[k+1]))
+				return nil, bad(i+2, fmt.Sprintf("%q is not a number", row[k+1]))
 			}
 		}
 		if math.Abs(p.Lat) > 90 || p.RadiusKM <= 0 || i > 0 && !p.Time.After(out[i-1].Time) {
-			return nil, bad(i+2, "latitudes lie within ±90, radii above 0, and times ascend")
+			return nil, bad(i+2, "latitudes must be within ±90, radii positive, and times increasing")
 		}
 		out = append(out, p)
 	}
 	return out, nil
 }
 
-// trackAt is where a track is at a time, linear between its points and the shorter way around the
-// globe; false before and after it.
+// trackAt interpolates a track linearly to a time, across the date line if that is shorter; false outside its
+// period.
 func trackAt(track []TrackPoint, t time.Time) (TrackPoint, bool) {
 	for i, p := range track {
 		if p.Time.Equal(t) {
@@ -152,17 +151,17 @@ func trackAt(track []TrackPoint, t time.Time) (TrackPoint, bool) {
 	return TrackPoint{}, false
 }
 
-// earthRadius in km.
+// earthRadius is the mean radius of the Earth in km.
 const earthRadius = 6371.0
 
-// unitVector is the unit vector to a place.
+// unitVector returns the unit vector of a position.
 func unitVector(lat, lon float64) [3]float64 {
 	s, c := math.Sincos(lat * math.Pi / 180)
 	x, y := math.Sincos(lon * math.Pi / 180)
 	return [3]float64{c * y, c * x, s}
 }
 
-// disc marks the points of a grid within a distance of a place, on the sphere.
+// disc marks the points of a grid within a great-circle distance of a position.
 func disc(directions [][3]float64, centre [3]float64, radiusKM float64) []bool {
 	within := math.Cos(math.Min(radiusKM/earthRadius, math.Pi))
 	in := make([]bool, len(directions))
@@ -172,7 +171,7 @@ func disc(directions [][3]float64, centre [3]float64, radiusKM float64) []bool {
 	return in
 }
 
-// circle is the rim of a disc, as longitudes and latitudes that do not jump.
+// circle returns the outline of a disc, with continuous longitudes.
 func circle(lat, lon, radiusKM float64) []report.Place {
 	out := make([]report.Place, 73)
 	a := radiusKM / earthRadius
@@ -186,29 +185,31 @@ func circle(lat, lon, radiusKM float64) []report.Place {
 	return out
 }
 
-// study is a case study in the making.
+// study is a case study in progress.
 type study struct {
 	*verify.Verification
 	o          Options
 	box        score.Box
 	track      []TrackPoint
-	directions [][3]float64 // [point]
+	directions [][3]float64 // unit vectors of the points
 	weights    []float64
 	out        *CaseStudy
 }
 
-// event is the area on one start.
+// event is the area at one initialisation.
 type event struct {
 	init    ensemble.Init
-	in      []bool
+	in      []bool // [point]
 	outline []report.Place
-	centre  TrackPoint // of discs, radius 0 for boxes
+	centre  TrackPoint // of discs; radius 0 for boxes
 }
 
-// Run studies an event: what the network, the raw members that it used and all raw members
-// score there, in numbers and maps.
+// Run scores the network, its input members and all raw members in the area of an event, in numbers and maps.
 //
-// Errors: exit 64 for an area that is not given, or that no point or start is in; those of Verify.
+// Reads: what verify.Run reads.
+// Writes: case.json, case.csv, index.html and maps in Options.Dir.
+// Errors: exit 64 for an area that is missing, or that contains no point or initialisation; those of
+// verify.Run; 73 and 74 for the output.
 func Run(ctx context.Context, o Options) (*CaseStudy, error) {
 	s := &study{Verification: &verify.Verification{Options: o.Verify}, o: o, out: &CaseStudy{Schema: caseSchema, Version: o.Version, Dir: o.Dir}}
 	if err := s.checkArea(); err != nil {
@@ -237,17 +238,18 @@ func Run(ctx context.Context, o Options) (*CaseStudy, error) {
 		}
 	}
 	if len(s.out.Rows) == 0 {
-		return nil, areaError("nothing of these variables is published", strings.Join(o.Variables, ", "), "", "give variables of the products, or none")
+		return nil, areaError("no product has these variables", strings.Join(o.Variables, ", "), "", "give variables of the products, or remove --variable")
 	}
 	s.out.Warnings = append(s.out.Warnings, s.Warnings...)
 	return s.out, s.out.save()
 }
 
+// areaError returns an error with exit code 64.
 func areaError(what, at, why, fix string) error {
 	return &exit.Error{Code: exit.Usage, What: what, At: at, Why: why, Fix: fix}
 }
 
-// checkArea finds faults of the area before files are opened.
+// checkArea checks the area before files are opened.
 func (s *study) checkArea() (err error) {
 	given := 0
 	for _, is := range []bool{s.o.Box != "", s.o.Track != "", s.o.EFIRadius > 0} {
@@ -256,27 +258,27 @@ func (s *study) checkArea() (err error) {
 		}
 	}
 	if given != 1 {
-		return areaError("a case needs one area", "--box, --track, --largest-efi", fmt.Sprintf("%d of them are given", given), "give one of them")
+		return areaError("a case study needs exactly one area", "--box, --track, --largest-efi", fmt.Sprintf("%d of them are given", given), "give one of them")
 	}
 	if len(s.o.Verify.Members) == 0 {
-		return areaError("a case needs the raw members", "--members", "gains are over them", "give --members")
+		return areaError("a case study needs the raw members", "--members", "skill scores are relative to them", "give --members")
 	}
 	switch {
 	case s.o.Box != "":
 		if s.box, err = score.ParseBox(s.o.Box); err != nil {
-			return areaError("this is no box", "--box "+s.o.Box, strings.TrimPrefix(err.Error(), "score: "), "give a region's name, or NAME=SOUTH:NORTH:WEST:EAST in degrees")
+			return areaError("invalid box", "--box "+s.o.Box, strings.TrimPrefix(err.Error(), "score: "), "give a region's name, or NAME=SOUTH:NORTH:WEST:EAST in degrees")
 		}
 		s.out.Area = fmt.Sprintf("box %s, %g to %g° north, %g to %g° east", s.box.Name, s.box.South, s.box.North, s.box.West, s.box.East)
 	case s.o.Track != "":
 		s.out.Area = "along the track " + filepath.Base(s.o.Track)
 		s.track, err = ReadTrack(s.o.Track)
 	default:
-		s.out.Area = fmt.Sprintf("disc of %g km where the mean extreme forecast index is largest in size, of all starts and places", s.o.EFIRadius)
+		s.out.Area = fmt.Sprintf("disc of %g km with the largest absolute mean extreme forecast index, over all initialisations and positions", s.o.EFIRadius)
 	}
 	return err
 }
 
-// events are the starts that are studied, each with its area.
+// events lists the initialisations, each with its area.
 func (s *study) events(ctx context.Context, t *verify.VerifiedTarget) (all []event, err error) {
 	inits, err := s.starts(t)
 	if err != nil {
@@ -291,7 +293,7 @@ func (s *study) events(ctx context.Context, t *verify.VerifiedTarget) (all []eve
 		if s.o.Box != "" {
 			r, err := s.box.Region(s.Grid)
 			if err != nil {
-				return nil, areaError("the box is empty", "--box "+s.o.Box, strings.TrimPrefix(err.Error(), "score: "), "give one that lies on the grid of the products")
+				return nil, areaError("the box contains no grid point", "--box "+s.o.Box, strings.TrimPrefix(err.Error(), "score: "), "give a box on the grid of the products")
 			}
 			b := s.box
 			e.in, e.outline = r.Mask, boxOutline(b.South, b.North, b.West, b.East)
@@ -302,18 +304,18 @@ func (s *study) events(ctx context.Context, t *verify.VerifiedTarget) (all []eve
 			}
 			e.centre, e.in, e.outline = p, disc(s.directions, unitVector(p.Lat, p.Lon), p.RadiusKM), circle(p.Lat, p.Lon, p.RadiusKM)
 			if !slices.Contains(e.in, true) {
-				return nil, areaError("no point of the grid lies within the track's radius", "--track "+s.o.Track, fmt.Sprintf("%g km about %g, %g", p.RadiusKM, p.Lat, p.Lon), "give larger radii")
+				return nil, areaError("no grid point lies within the track's radius", "--track "+s.o.Track, fmt.Sprintf("%g km about %g, %g", p.RadiusKM, p.Lat, p.Lon), "give larger radii")
 			}
 		}
 		all = append(all, e)
 	}
 	if len(all) == 0 {
-		return nil, areaError("no start is valid while the track lasts", "--track "+s.o.Track, fmt.Sprintf("%s at %s, lead %s", t.Key.Variable, t.Key.Level, t.Key.Lead), "give products that are valid within the times of the track")
+		return nil, areaError("no product is valid within the times of the track", "--track "+s.o.Track, fmt.Sprintf("%s at %s, lead %s", t.Key.Variable, t.Key.Level, t.Key.Lead), "give products that are valid within the times of the track")
 	}
 	return all, nil
 }
 
-// boxOutline is the rim of a box.
+// boxOutline returns the outline of a box.
 func boxOutline(south, north, west, east float64) (out []report.Place) {
 	const steps = 36
 	for i := range steps + 1 {
@@ -325,7 +327,7 @@ func boxOutline(south, north, west, east float64) (out []report.Place) {
 	return append(out, out[0])
 }
 
-// starts are those that are asked for.
+// starts lists the requested initialisations.
 func (s *study) starts(t *verify.VerifiedTarget) ([]ensemble.Init, error) {
 	if len(s.o.Inits) == 0 {
 		return t.Inits, nil
@@ -336,15 +338,17 @@ func (s *study) starts(t *verify.VerifiedTarget) ([]ensemble.Init, error) {
 			return i.UTC().Format("2006-01-02T15Z") == text || i.UTC().Format("2006-01-02") == text || i.UTC().Format(time.RFC3339) == text
 		})
 		if at < 0 {
-			return nil, areaError("this start is not published", "--start "+text, fmt.Sprintf("%s at %s, lead %s, has %s to %s", t.Key.Variable, t.Key.Level, t.Key.Lead, t.Inits[0], t.Inits[len(t.Inits)-1]),
-				"give starts of the products, as 2016-02-19 or 2016-02-19T00Z")
+			return nil, areaError("this initialisation is not published", "--start "+text, fmt.Sprintf("%s at %s, lead %s, has %s to %s", t.Key.Variable, t.Key.Level, t.Key.Lead, t.Inits[0], t.Inits[len(t.Inits)-1]),
+				"give initialisations of the products, as 2016-02-19 or 2016-02-19T00Z")
 		}
 		out = append(out, t.Inits[at])
 	}
 	return out, nil
 }
 
-// efi is the extreme forecast index of all raw members; nil without a climate.
+// efi returns the EFI of all raw members; nil without a climate.
+//
+// Shape: [point].
 func (s *study) efi(t *verify.VerifiedTarget, c *scoring.Case) []float32 {
 	q := s.Climate.Find(t.Key.Target())
 	if q == nil {
@@ -355,12 +359,11 @@ func (s *study) efi(t *verify.VerifiedTarget, c *scoring.Case) []float32 {
 	return out
 }
 
-// largestEFI finds the start and the disc where the mean of the index over the disc is largest in
-// size. Of equal ones the first start and place. Centres are at most CouplingPoints points of the
-// grid, every nth of its rows and columns.
+// largestEFI finds the initialisation and the disc with the largest absolute mean EFI; of equal ones the
+// first. Centres are at most CouplingPoints points of the grid.
 func (s *study) largestEFI(ctx context.Context, t *verify.VerifiedTarget, inits []ensemble.Init) (best event, err error) {
 	if s.Climate.Find(t.Key.Target()) == nil {
-		return best, areaError("there is no extreme forecast index", fmt.Sprintf("%s at %s", t.Key.Variable, t.Key.Level), "it needs quantiles of a climate", "train with climate.of and give --run-dir, or give --climate")
+		return best, areaError("no extreme forecast index", fmt.Sprintf("%s at %s", t.Key.Variable, t.Key.Level), "it needs climate quantiles", "train with climate.of and give --run-dir, or give --climate")
 	}
 	largest := -1.0
 	for _, init := range inits {
@@ -382,7 +385,7 @@ func (s *study) largestEFI(ctx context.Context, t *verify.VerifiedTarget, inits 
 	return best, nil
 }
 
-// mean is that of a field over the points of an area, by weight, and how many there are.
+// mean returns the weighted mean of a field over an area, and the number of its points.
 func (s *study) mean(field []float32, in []bool) (mean float64, n int) {
 	var weight float64
 	for p, v := range field {
@@ -393,9 +396,13 @@ func (s *study) mean(field []float32, in []bool) (mean float64, n int) {
 	return mean / weight, n
 }
 
-// caseScores are the CRPS of one start at every point; NaN where anything is missing.
+// caseScores is the CRPS of one initialisation.
+//
+// Shape: [point].
+// Missing: NaN where any input is missing.
 type caseScores struct{ network, used, full []float32 }
 
+// scores computes the CRPS of network, input members and all members at every point.
 func (s *study) scores(t *verify.VerifiedTarget, c *scoring.Case) caseScores {
 	n := s.Grid.Size()
 	out := caseScores{make([]float32, n), make([]float32, n), make([]float32, n)}
@@ -424,7 +431,7 @@ func (s *study) scores(t *verify.VerifiedTarget, c *scoring.Case) caseScores {
 // scoreTarget adds the rows and maps of a target.
 func (s *study) scoreTarget(ctx context.Context, t *verify.VerifiedTarget, events []event) error {
 	v, _ := ensemble.VariableNamed(t.Key.Variable)
-	var sums [][]float64 // of each start: weight, weighted CRPS of network, used and full, in the area and everywhere
+	var sums [][]float64 // per initialisation: weight, weighted CRPS of network, input members and all members, in the area and on the whole grid
 	var rows []Row
 	for i, e := range events {
 		cases, err := s.Cases(ctx, t, []ensemble.Init{e.init})
@@ -433,7 +440,7 @@ func (s *study) scoreTarget(ctx context.Context, t *verify.VerifiedTarget, event
 		}
 		c := &cases[0]
 		if c.Mean == nil {
-			return areaError("no distribution is published", fmt.Sprintf("%s at %s", t.Key.Variable, t.Key.Level), "a case scores means and spreads", "give products of the head distribution")
+			return areaError("no distribution among the products", fmt.Sprintf("%s at %s", t.Key.Variable, t.Key.Level), "a case study scores means and spreads", "give products of a model with head distribution")
 		}
 		f, index := s.scores(t, c), s.efi(t, c)
 		sums = append(sums, append(s.sumsOf(f, e.in), s.sumsOf(f, nil)...))
@@ -457,7 +464,7 @@ func (s *study) scoreTarget(ctx context.Context, t *verify.VerifiedTarget, event
 		}
 	}
 	if s.o.Maps > 0 && len(events) > s.o.Maps {
-		s.Warnings = append(s.Warnings, fmt.Sprintf("%s at %s: maps of the first %d of %d starts", t.Key.Variable, t.Key.Level, s.o.Maps, len(events)))
+		s.Warnings = append(s.Warnings, fmt.Sprintf("%s at %s: maps of the first %d of %d initialisations", t.Key.Variable, t.Key.Level, s.o.Maps, len(events)))
 	}
 	if len(rows) > 1 {
 		all := s.row(t, v.Unit, sums, rows[0].Members, rows[0].FullMembers)
@@ -476,8 +483,8 @@ func (s *study) scoreTarget(ctx context.Context, t *verify.VerifiedTarget, event
 	return nil
 }
 
-// sumsOf are the weight of an area, the weighted CRPS of network, used and full, and the weight
-// of points where the network's is above that of all members.
+// sumsOf returns the weight of an area, the weighted CRPS of network, input members and all members, and the
+// weight of points where the network's CRPS exceeds that of all members.
 func (s *study) sumsOf(f caseScores, in []bool) []float64 {
 	out := make([]float64, 5)
 	for p, w := range s.weights {
@@ -495,10 +502,10 @@ func (s *study) sumsOf(f caseScores, in []bool) []float64 {
 	return out
 }
 
-// crpssOf is the gain in the area of sums over starts.
+// crpssOf returns the CRPSS of sums over initialisations.
 func crpssOf(sums []float64) float64 { return 1 - sums[1]/sums[3] }
 
-// row is that of some starts together.
+// row returns the row of one or several initialisations.
 func (s *study) row(t *verify.VerifiedTarget, unit string, sums [][]float64, used, full int) Row {
 	total := make([]float64, len(sums[0]))
 	for _, r := range sums {
@@ -513,8 +520,8 @@ func (s *study) row(t *verify.VerifiedTarget, unit string, sums [][]float64, use
 		CRPSSDomain: score.Number(crpssOf(total[5:])), WorseShare: mean(4), Lat: nan, Lon: nan, RadiusKM: nan}
 }
 
-// drawMaps adds the maps of a start, of the area and what lies around it: CRPS of the three on one
-// scale, what the network changes about zero, there and everywhere, the index, and errors.
+// drawMaps adds the maps of an initialisation: CRPS of the three systems on one scale, the change of CRPS by the
+// network, the EFI, and errors of the means.
 func (s *study) drawMaps(t *verify.VerifiedTarget, v ensemble.Variable, e event, c *scoring.Case, f caseScores, index []float32, row Row) {
 	name := fmt.Sprintf("%s at %s, %s +%s", strings.ToUpper(v.LongName[:1])+v.LongName[1:], t.Key.Level, e.init.UTC().Format("2006-01-02 15Z"), t.Key.Lead)
 	near, places := mapExtent(s.Grid, e.outline)
@@ -528,21 +535,21 @@ func (s *study) drawMaps(t *verify.VerifiedTarget, v ensemble.Variable, e event,
 	panel("CRPS", v.Unit, false, field(full, f.full), field(used, f.used), field(fmt.Sprintf("network from %d members", row.Members), f.network))
 	change := reports.Difference(f.network, f.full)
 	words := func(where string, gain score.Number) string {
-		return fmt.Sprintf("network less %s: gain %s %+.1f %% (below zero the network is better)", full, where, 100*float64(gain))
+		return fmt.Sprintf("network minus %s: CRPSS %s %+.1f %% (negative: the network is better)", full, where, 100*float64(gain))
 	}
 	panel("change of CRPS", v.Unit, true, field(words("in the area", row.CRPSS), change))
 	if near != s.Grid {
 		panel("change of CRPS", v.Unit, true, report.Map{Title: words("everywhere", row.CRPSSDomain), Grid: s.Grid, Values: change, Outline: e.outline})
 	}
 	if index != nil {
-		panel("extreme forecast index", "1", true, field(full+"; 1: above all of the climate, −1: below", index))
+		panel("extreme forecast index", "1", true, field(full+"; 1: all members above the climate, −1: below", index))
 	}
 	mean, _ := scoring.MeanStd(c.Members, 1)
 	panel("errors of the mean", v.Unit, true, field("mean of "+full+" minus analysis", reports.Difference(mean, c.Obs)), field("network’s mean minus analysis", reports.Difference(c.Mean, c.Obs)))
 }
 
-// mapExtent is the part of a grid that an outline lies in, with half of its size on every side, and
-// the places of its points; the whole grid where that is none of rows and columns, or hardly more.
+// mapExtent returns the part of a grid around an outline, extended by half its size on each side, and the
+// indices of its points; the whole grid if that is not rectangular or hardly larger.
 func mapExtent(g *ensemble.Grid, outline []report.Place) (*ensemble.Grid, []int) {
 	whole := make([]int, g.Size())
 	for p := range whole {
@@ -572,30 +579,30 @@ func (c *CaseStudy) save() error {
 	page := &report.Page{Title: "Case " + filepath.Base(c.Dir), Panels: c.panels, Tables: []report.Table{report.TableOf("CRPS in the area", c.table())}, Warnings: c.Warnings,
 		Status: []report.Fact{{Name: "area", Text: c.Area}, {Name: "program", Text: c.Version}}}
 	for i, r := range c.Rows {
-		if next := i + 1; next == len(c.Rows) || c.Rows[next].target() != r.target() { // all starts of a target
-			page.Status = append(page.Status, report.Fact{Name: r.target(), Text: fmt.Sprintf("gain over all %d raw members %.1f %%", r.FullMembers, 100*r.CRPSS)})
+		if next := i + 1; next == len(c.Rows) || c.Rows[next].target() != r.target() { // all initialisations of a target
+			page.Status = append(page.Status, report.Fact{Name: r.target(), Text: fmt.Sprintf("CRPSS against all %d raw members %.1f %%", r.FullMembers, 100*r.CRPSS)})
 		}
 	}
 	return reports.SaveFindings(c.Dir, caseTable, c.Rows, page, caseFile, c)
 }
 
-// Outputs are the files of the study, but for its pictures.
+// Outputs lists the files of the study, without images.
 func (c *CaseStudy) Outputs() []string {
 	return []string{filepath.Join(c.Dir, caseTable), filepath.Join(c.Dir, "report", "index.html"), filepath.Join(c.Dir, caseFile)}
 }
 
-// Sections are the area, the rows as a table, and the files.
+// Sections returns area, rows and files as text.
 func (c *CaseStudy) Sections() answer.Sections {
 	s := c.table()
 	s.Text = []string{c.Area}
 	return answer.Sections{s, {Text: c.Outputs()}}
 }
 
-// table has the rows.
+// table returns the rows as a table.
 func (c *CaseStudy) table() answer.Section {
 	percent := func(name string) answer.Column { return answer.NumberColumn(name, "", "%.1f %%") }
-	s := answer.Section{Columns: slices.Concat(answer.TextColumns("target", "start", "about"), answer.NumberColumns("%.2f", "EFI"), answer.NumberColumns("%.4g", "network", "raw, used", "raw, all"), answer.TextColumns("unit"),
-		[]answer.Column{percent("gain over raw, all"), {Name: "interval"}, percent("gain everywhere"), answer.NumberColumn("worse in", "", "%.0f %%")})}
+	s := answer.Section{Columns: slices.Concat(answer.TextColumns("target", "init", "centre"), answer.NumberColumns("%.2f", "EFI"), answer.NumberColumns("%.4g", "network", "raw, used", "raw, all"), answer.TextColumns("unit"),
+		[]answer.Column{percent("CRPSS"), {Name: "interval"}, percent("CRPSS, whole grid"), answer.NumberColumn("worse in", "", "%.0f %%")})}
 	for _, r := range c.Rows {
 		var about, between any
 		if r.RadiusKM == r.RadiusKM {
@@ -609,5 +616,5 @@ func (c *CaseStudy) table() answer.Section {
 	return s
 }
 
-// target names what a row is of.
+// target names the target of a row.
 func (r *Row) target() string { return r.Variable + " " + r.Level + " +" + r.Lead }

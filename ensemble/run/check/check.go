@@ -20,29 +20,28 @@ import (
 	fio "github.com/ensemble-weather/ensemble/io"
 )
 
-// Options says what to look at and what to expect there.
+// Options are the inputs of [Run].
 type Options struct {
-	Files  []string
-	Expect Expectation
-	// Config, if given, is a training whose demands the files must meet, in place of
-	// Expect. Without Files they are its forecasts, and its analyses are looked at too.
+	Files  []string    // forecast files; empty: those of Config
+	Expect Expectation // what every initialisation must contain
+	// Config is a training whose requirements the files must meet, in place of Expect. Without Files its
+	// forecasts are checked, and its analyses too.
 	Config *config.TrainConfig
-	Input  fio.Options
+	Input  fio.Options // how files are opened
 }
 
-// Expectation is what every start of an input must hold. What is nil is expected to be
-// as in most of the input.
+// Expectation is what every initialisation must contain. Parts that are nil follow most of the input.
 type Expectation struct {
 	Members   []ensemble.Member
-	Count     int // of members, whatever their numbers; 0 for any
+	Count     int // number of members, whatever their numbers; 0: any
 	Leads     []ensemble.Lead
-	Levels    []ensemble.Level // of the variables that come on many
+	Levels    []ensemble.Level // of variables on several levels
 	Variables []string
 }
 
-// ParseExpectation reads "members=50+control,steps=0:48:24,variables=t,gh,levels=850hPa":
-// members as a count, with +control those from 1 and member 0, or as numbers and ranges;
-// steps as first:last:by in hours, or as leads.
+// ParseExpectation parses "members=50+control,steps=0:48:24,variables=t,gh,levels=850hPa". Members are a
+// count (with +control numbers from 1 and member 0), or numbers and ranges; steps are first:last:step in
+// hours, or leads.
 //
 // Errors: exit 64.
 func ParseExpectation(text string) (e Expectation, err error) {
@@ -56,7 +55,7 @@ func ParseExpectation(text string) (e Expectation, err error) {
 			}
 		}
 		if item = strings.TrimSpace(item); key == "" || item == "" {
-			return e, expectationError("%q has no key or no value", text)
+			return e, expectationError("%q lacks a key or a value", text)
 		}
 		values[key] = append(values[key], item)
 	}
@@ -77,7 +76,7 @@ func ParseExpectation(text string) (e Expectation, err error) {
 				e.Levels = append(e.Levels, l)
 			}
 		default:
-			err = expectationError("%q is none of members, steps, variables and levels", key)
+			err = expectationError("unknown key %q: want members, steps, variables or levels", key)
 		}
 		if err != nil {
 			return e, err
@@ -86,14 +85,16 @@ func ParseExpectation(text string) (e Expectation, err error) {
 	return e, nil
 }
 
+// expectationError returns the error of an invalid expectation.
 func expectationError(format string, args ...any) error {
 	return &exit.Error{Code: exit.Usage, What: fmt.Sprintf(format, args...), At: "--expect",
 		Fix: "write it like members=50+control,steps=0:48:24,variables=t,gh,levels=850hPa,500hPa"}
 }
 
-// maxExpanded bounds members and leads that one word stands for.
+// maxExpanded limits the members and leads that one word expands to.
 const maxExpanded = 10_000
 
+// parseMembers parses members as a count, numbers or ranges.
 func (e *Expectation) parseMembers(list []string) error {
 	for _, word := range list {
 		count, control := strings.CutSuffix(word, "+control")
@@ -105,7 +106,7 @@ func (e *Expectation) parseMembers(list []string) error {
 		}
 		switch {
 		case err != nil || a < 0 || b < a || b > maxExpanded || control && (isRange || a < 1):
-			return expectationError("%q are no members", word)
+			return expectationError("invalid members %q", word)
 		case control:
 			a, b = 0, a
 		case !isRange && len(list) == 1:
@@ -121,6 +122,7 @@ func (e *Expectation) parseMembers(list []string) error {
 	return nil
 }
 
+// parseSteps parses leads as numbers of hours, durations or ranges.
 func parseSteps(list []string) (out []ensemble.Lead, err error) {
 	lead := func(word string) (ensemble.Lead, error) {
 		if h, err := strconv.Atoi(word); err == nil && h >= 0 && h <= 24*366*10 {
@@ -128,14 +130,14 @@ func parseSteps(list []string) (out []ensemble.Lead, err error) {
 		}
 		d, err := config.ParseDuration(word)
 		if err != nil {
-			return 0, expectationError("%q is no step", word)
+			return 0, expectationError("invalid step %q", word)
 		}
 		return ensemble.Lead(d), nil
 	}
 	for _, word := range list {
 		parts := strings.Split(word, ":")
 		if len(parts) != 1 && len(parts) != 3 {
-			return nil, expectationError("%q is no range of steps", word)
+			return nil, expectationError("invalid range of steps %q", word)
 		}
 		var at [3]ensemble.Lead
 		for i, p := range parts {
@@ -147,7 +149,7 @@ func parseSteps(list []string) (out []ensemble.Lead, err error) {
 			at[1], at[2] = at[0], 1
 		}
 		if at[2] <= 0 || at[1] < at[0] || (at[1]-at[0])/at[2] > maxExpanded {
-			return nil, expectationError("%q is no range of steps", word)
+			return nil, expectationError("invalid range of steps %q", word)
 		}
 		for l := at[0]; l <= at[1]; l += at[2] {
 			out = append(out, l)
@@ -157,18 +159,18 @@ func parseSteps(list []string) (out []ensemble.Lead, err error) {
 	return slices.Compact(out), nil
 }
 
-// Result says what files hold and what is wrong with it.
+// Result is the content of files and its faults.
 type Result struct {
 	Files     int              `json:"files"`
 	Messages  int              `json:"messages"`
-	Used      int              `json:"used"`
+	Used      int              `json:"used"` // messages of which at least one field is used
 	Unused    int              `json:"unused"`
 	Fields    int              `json:"fields"`
 	Variables []Row            `json:"variables"`
 	Members   []MemberRow      `json:"members"`
 	Leads     []string         `json:"leads"` // columns of Members
 	NotFinite []NotFiniteField `json:"not_finite"`
-	// NotFiniteFields, FaultCount and WarningCount count what the lists have the first of.
+	// NotFiniteFields, FaultCount and WarningCount are the total numbers; the lists contain the first ones.
 	NotFiniteFields int           `json:"not_finite_fields"`
 	Faults          []input.Fault `json:"faults"`
 	FaultCount      int           `json:"fault_count"`
@@ -176,7 +178,7 @@ type Result struct {
 	WarningCount    int           `json:"tolerated_count"`
 }
 
-// Row is what there is of one variable at all levels, in SI.
+// Row summarises one variable at all levels, in SI units.
 type Row struct {
 	Variable string   `json:"variable"`
 	Product  string   `json:"product"`
@@ -192,13 +194,13 @@ type Row struct {
 	Max      *float64 `json:"max,omitempty"`
 }
 
-// MemberRow counts the fields of some members alike, by lead; of all starts.
+// MemberRow counts the fields of members with equal counts, by lead, over all initialisations.
 type MemberRow struct {
 	Members string `json:"members"`
 	Fields  []int  `json:"fields"`
 }
 
-// NotFiniteField is the values of one field that are not finite.
+// NotFiniteField counts the values of one field that are not finite.
 type NotFiniteField struct {
 	File     string `json:"file"`
 	Message  int    `json:"message"`
@@ -212,15 +214,19 @@ type NotFiniteField struct {
 	Values   int    `json:"values"`
 }
 
-// maxListed bounds each list of a CheckResult.
+// maxListed limits each list of a Result.
 const maxListed = 1000
 
-// Run looks for all faults of files at once: in what they hold, and in every value.
-// What train and predict refuse is a fault, what they warn about a warning.
+// Run finds all faults of files, in their inventory and in every value. What train and predict refuse is a
+// fault; what they warn about is a warning.
 //
-// Memory: some hundred bytes a field; the fields are read one after the other.
-// Errors: exit 1 with the result if there are faults; 64 for a demand that cannot be; 65
-// or 66 if nothing of the input can be read.
+// Reads: every field of the files once, and the index of each file.
+// Writes: nothing.
+// Returns: the inventory, faults and warnings, also together with an error.
+//
+// Memory: some hundred bytes per field; fields are read one after the other.
+// Errors: exit 1 with the result if there are faults; 64 for an invalid expectation; 65 or 66 if nothing of
+// the input can be read.
 func Run(ctx context.Context, o Options) (r *Result, err error) {
 	err = input.RetryIfChanged(func() (err error) {
 		r, err = check(ctx, o)
@@ -229,7 +235,7 @@ func Run(ctx context.Context, o Options) (r *Result, err error) {
 	return r, err
 }
 
-// check is Check without a second try for files that change.
+// check is Run without the second attempt if a file changes.
 func check(ctx context.Context, o Options) (*Result, error) {
 	if o.Config != nil {
 		o.Input.Sparse = o.Input.Sparse || o.Config.Data.AllowMissingChunks
@@ -263,7 +269,7 @@ func check(ctx context.Context, o Options) (*Result, error) {
 	}
 	parts := []*inputCheck{forecasts}
 	if analyses != nil {
-		o.Input.Members = fio.MemberOptions{} // analyses are no members
+		o.Input.Members = fio.MemberOptions{} // analyses are not members
 		an, err := openForCheck(ctx, analyses, o.Input)
 		if err != nil {
 			return nil, err
@@ -284,11 +290,11 @@ func check(ctx context.Context, o Options) (*Result, error) {
 		return r, nil
 	}
 	e := &exit.Error{Code: exit.No, What: humanise.Count(r.FaultCount, "fault") + " in the input", At: input.FileList(slices.Concat(files, analyses)),
-		Why: r.Faults[0].What, Fix: cmp.Or(r.Faults[0].Fix, "the answer lists them")}
+		Why: r.Faults[0].What, Fix: cmp.Or(r.Faults[0].Fix, "the result lists them")}
 	return r, e
 }
 
-// inputCheck is one input with what is known of it.
+// inputCheck is one input and what is known of it.
 type inputCheck struct {
 	in     *fio.Input
 	tally  *input.ValueStats
@@ -297,7 +303,7 @@ type inputCheck struct {
 
 var inMessage = regexp.MustCompile(`^(.*), message (\d+), byte (\d+)`)
 
-// openForCheck indexes files; damage is a fault, unless it leaves nothing.
+// openForCheck indexes files; damage is a fault, unless no file can be read.
 func openForCheck(ctx context.Context, files []string, o fio.Options) (*inputCheck, error) {
 	o.SkipBad, o.SkipFiles = true, true
 	in, err := fio.Open(ctx, files, o)
@@ -310,7 +316,7 @@ func openForCheck(ctx context.Context, files []string, o fio.Options) (*inputChe
 		if err := in.Faults(); err != nil {
 			return nil, err
 		}
-		e := &exit.Error{Code: exit.BadData, What: "no field of the input can be used", At: input.FileList(files), Fix: "`ensemble inspect FILE` lists what a file holds"}
+		e := &exit.Error{Code: exit.BadData, What: "no field of the input is usable", At: input.FileList(files), Fix: "`ensemble inspect FILE` lists the content of a file"}
 		if len(cat.Unused) > 0 {
 			e.At, e.Why = cat.Unused[0].File, cat.Unused[0].Reason
 		}
@@ -327,7 +333,7 @@ func openForCheck(ctx context.Context, files []string, o fio.Options) (*inputChe
 	return c, nil
 }
 
-// damage adds a file or message that cannot be read.
+// damage adds a fault for a file or message that cannot be read.
 func (c *inputCheck) damage(e *exit.Error) {
 	f := input.Fault{Kind: input.FaultDamage, Code: e.Code, What: e.What, File: e.At, At: e.At, Why: e.Why, Fix: e.Fix}
 	if m := inMessage.FindStringSubmatch(e.At); m != nil {
@@ -340,7 +346,7 @@ func (c *inputCheck) damage(e *exit.Error) {
 	c.faults = append(c.faults, f)
 }
 
-// unused adds, by reason, the messages that are sound and that no field was made of.
+// unused adds, by reason, the intact messages of which no field was made.
 func (c *inputCheck) unused() {
 	count := map[string]int{}
 	first := map[string]ensemble.Unused{}
@@ -364,8 +370,7 @@ func (c *inputCheck) unused() {
 	}
 }
 
-// checkInventory compares the inventory with what is expected: of a training with the demands
-// and by the rules of train.
+// checkInventory compares the inventory with the expectation, or with the requirements of a training by its rules.
 func (c *inputCheck) checkInventory(ctx context.Context, o Options) error {
 	cat := c.in.Catalogue()
 	at := input.FileList(c.in.Files())
@@ -402,7 +407,7 @@ func (c *inputCheck) checkInventory(ctx context.Context, o Options) error {
 	if e.Variables != nil || e.Levels != nil || e.Leads != nil || e.Members != nil {
 		c.faults = append(c.faults, input.CheckOffered(cat, at, input.RequiredFields{Axes: ensemble.Axes{Variables: e.Variables, Levels: e.Levels, Leads: e.Leads}, Members: e.Members})...)
 	}
-	// Fields of members and of none are apart: analyses have no members and one lead.
+	// Member fields and others are checked separately: analyses have no members and one lead.
 	var blocks []input.RequiredFields
 	for _, ofMembers := range []bool{true, false} {
 		part := ensemble.Catalogue{Entries: slices.DeleteFunc(slices.Clone(member), func(x ensemble.Entry) bool { return (x.Member != ensemble.NoMember) != ofMembers })}
@@ -421,7 +426,7 @@ func (c *inputCheck) checkInventory(ctx context.Context, o Options) error {
 	return nil
 }
 
-// requiredFields is what each start must hold of one variable.
+// requiredFields returns what each initialisation must contain of one variable.
 func (e Expectation) requiredFields(g ensemble.Group, ofMembers bool) input.RequiredFields {
 	b := input.RequiredFields{Axes: ensemble.Axes{Variables: []string{g.Variable}, Levels: g.Levels, Leads: g.Leads}, Members: g.Members}
 	v, known := ensemble.VariableNamed(g.Variable)
@@ -433,7 +438,7 @@ func (e Expectation) requiredFields(g ensemble.Group, ofMembers bool) input.Requ
 	}
 	if e.Leads != nil {
 		b.Axes.Leads = e.Leads
-		if known && v.Period != "" { // nothing has fallen at lead 0
+		if known && v.Period != "" { // accumulations start at lead 0
 			b.Axes.Leads = slices.DeleteFunc(slices.Clone(e.Leads), func(l ensemble.Lead) bool { return l == 0 })
 		}
 	}
@@ -443,14 +448,14 @@ func (e Expectation) requiredFields(g ensemble.Group, ofMembers bool) input.Requ
 	return b
 }
 
-// checkMembers judges which members there are.
+// checkMembers checks which members exist.
 func (c *inputCheck) checkMembers(e Expectation) {
 	cat := c.in.Catalogue()
 	m := input.PerturbedAndControl(cat.Members(), "")
 	at := input.FileList(c.in.Files())
 	switch {
 	case e.Count > 0 && len(m) < e.Count:
-		c.faults = append(c.faults, input.Fault{Kind: input.FaultMissing, Code: exit.NotYet, What: fmt.Sprintf("%d members are in the input, %d are expected", len(m), e.Count), At: at,
+		c.faults = append(c.faults, input.Fault{Kind: input.FaultMissing, Code: exit.NotYet, What: fmt.Sprintf("the input has %d members, expected are %d", len(m), e.Count), At: at,
 			Why: "members " + ensemble.MemberRanges(m), Fix: "add the files of the others"})
 		return
 	case e.Members != nil || e.Count > 0 || len(m) == 0:
@@ -462,7 +467,7 @@ func (c *inputCheck) checkMembers(e Expectation) {
 	var gap []ensemble.Member
 	for i := 1; i < len(m); i++ {
 		if m[i]/fio.CentreStride > m[i-1]/fio.CentreStride {
-			continue // the next centre's
+			continue // members of the next centre
 		}
 		for k := m[i-1] + 1; k < m[i] && len(gap) < maxListed; k++ {
 			gap = append(gap, k)
@@ -475,14 +480,14 @@ func (c *inputCheck) checkMembers(e Expectation) {
 	switch {
 	case gap != nil:
 		c.faults = append(c.faults, input.Fault{Kind: input.FaultMissing, What: "member " + ensemble.MemberRanges(gap) + " is missing everywhere", At: at,
-			Why: "there are members " + ensemble.MemberRanges(m)})
+			Why: "the input has members " + ensemble.MemberRanges(m)})
 	case stated > len(m):
-		c.faults = append(c.faults, input.Fault{Kind: input.FaultMissing, What: fmt.Sprintf("%d members are in the input, of %d by its headers", len(m), stated), At: at,
-			Why: "there are members " + ensemble.MemberRanges(m)})
+		c.faults = append(c.faults, input.Fault{Kind: input.FaultMissing, What: fmt.Sprintf("the input has %d members, of %d by its headers", len(m), stated), At: at,
+			Why: "the input has members " + ensemble.MemberRanges(m)})
 	}
 }
 
-// checkAnalyses compares the inventory of analyses with the demands of a training.
+// checkAnalyses compares the inventory of analyses with the requirements of a training.
 func (c *inputCheck) checkAnalyses(ctx context.Context, cfg *config.TrainConfig, forecasts *inputCheck) error {
 	axes := setup.ReadAxes(cfg)
 	entries, _ := input.SelectUnique(forecasts.in.Catalogue().Entries, func(e ensemble.Entry) bool {
@@ -490,7 +495,7 @@ func (c *inputCheck) checkAnalyses(ctx context.Context, cfg *config.TrainConfig,
 		return ok && e.Product == ensemble.MemberField
 	}, false)
 	if len(entries) == 0 {
-		return nil // the forecasts' faults say it
+		return nil // reported by the faults of the forecasts
 	}
 	valids := setup.ValidTimes((&ensemble.Catalogue{Entries: entries}).Inits(), cfg.Data.TargetLeads)
 	to, err := input.DestinationOf(ctx, cfg)
@@ -506,7 +511,7 @@ func (c *inputCheck) checkAnalyses(ctx context.Context, cfg *config.TrainConfig,
 	return err
 }
 
-// checkValues reads all fields and judges them, and those that come twice.
+// checkValues reads and checks all fields, and those that occur twice.
 func (c *inputCheck) checkValues(ctx context.Context) error {
 	err := input.ReadEach(ctx, c.in, c.tally.Entries, func(i int, f *ensemble.Field) { c.tally.Add(i, f.Values) }, func(_ int, err error) {
 		var e *exit.Error
@@ -522,7 +527,7 @@ func (c *inputCheck) checkValues(ctx context.Context) error {
 	return nil
 }
 
-// duplicates tells fields that come again with equal values from those that differ.
+// duplicates distinguishes repeated fields with equal values (warning) from those that differ (fault).
 func (c *inputCheck) duplicates() (faults []input.Fault) {
 	at := map[ensemble.Entry]uint64{}
 	for i, e := range c.tally.Entries {
@@ -531,12 +536,12 @@ func (c *inputCheck) duplicates() (faults []input.Fault) {
 	var equal []ensemble.Entry
 	for _, same := range c.in.Catalogue().Duplicates() {
 		if same[0].Product == ensemble.OtherProduct {
-			continue // probabilities of several thresholds
+			continue // probabilities of several thresholds share a key
 		}
 		for _, e := range same[1:] {
 			a, b := at[same[0]], at[e]
 			switch {
-			case a == 0 || b == 0: // not decoded
+			case a == 0 || b == 0: // could not be decoded
 			case a != b || !e.Grid.SameAs(same[0].Grid, input.GridTolerance):
 				faults = append(faults, input.ConflictFault(same[0], e))
 			default:
@@ -551,7 +556,7 @@ func (c *inputCheck) duplicates() (faults []input.Fault) {
 	return faults
 }
 
-// result is the answer from all inputs.
+// result combines the results of all inputs.
 func result(parts []*inputCheck) *Result {
 	r := &Result{Variables: []Row{}, Members: []MemberRow{}, Leads: []string{}, NotFinite: []NotFiniteField{}, Faults: []input.Fault{}, Warnings: []input.Fault{}}
 	var faults []input.Fault
@@ -578,7 +583,7 @@ func result(parts []*inputCheck) *Result {
 	return r
 }
 
-// checkRows sums the tallies up by variable and product.
+// checkRows sums the statistics by variable and product.
 func checkRows(c *input.ValueStats) (rows []Row) {
 	at := map[input.FieldGroup]int{}
 	sums := map[int]float64{}

@@ -18,30 +18,30 @@ import (
 	"github.com/ensemble-weather/ensemble/io/store"
 )
 
-// InspectOptions says what to look at.
+// InspectOptions are the inputs of [Inspect].
 type InspectOptions struct {
-	Files []string
-	Stats bool // also decode all values: missing, minimum, mean, maximum
+	Files []string // data files, or the folder of a sample store
+	Stats bool     // decode all values: missing, minimum, mean, maximum
 	Input fio.Options
 }
 
-// Inspection is what files or a sample store hold.
+// Inspection is the content of files or a sample store.
 type Inspection struct {
 	Data     any // for JSON; nil for a store that cannot be read
 	Warnings []string
 	sections answer.Sections
 }
 
-// Sections are the inspection for people.
+// Sections returns the inspection as tables.
 func (i *Inspection) Sections() answer.Sections { return i.sections }
 
-// Inspect lists what files hold, or a sample store if its folder alone is given: variables, levels, members, leads and starts
-// with holes, grids, and what could not be used and why. Damaged messages do not
-// keep the sound ones from being listed; they are the error that is returned
-// beside the listing, which is never nil.
+// Inspect lists the content of files, or of a sample store if its folder alone is given: variables, levels,
+// members, leads, initialisations with missing fields, grids, and what could not be used with the reason.
+// Damaged messages do not prevent the listing of the others. They are the error that is returned beside the
+// listing, which is never nil.
 //
-// Errors: as fio.Open; exit 65 if anything in the files is damaged or no field in
-// them can be used.
+// Reads: the index of each file; all values with Stats.
+// Errors: as fio.Open; exit 65 if a file is damaged or contains no usable field; 66 for missing files.
 func Inspect(ctx context.Context, o InspectOptions) (*Inspection, error) {
 	if len(o.Files) == 1 && store.IsStore(o.Files[0]) {
 		return inspectStore(ctx, o)
@@ -64,7 +64,7 @@ func Inspect(ctx context.Context, o InspectOptions) (*Inspection, error) {
 	return &Inspection{Data: inspectData(cat, rows, aside), Warnings: cat.Warnings, sections: inspectSections(in, rows, aside, o.Stats)}, err
 }
 
-// inspectRow is one field in the JSON form. Statistics are in Unit, the file's own.
+// inspectRow is one field in JSON. Statistics are in Unit, the unit of the file.
 type inspectRow struct {
 	File        string   `json:"file"`
 	Message     int      `json:"message"`
@@ -82,7 +82,7 @@ type inspectRow struct {
 	Valid       string   `json:"valid"`
 	Statistic   string   `json:"statistic,omitempty"`
 	Centre      string   `json:"centre,omitempty"`
-	Process     string   `json:"process,omitempty"` // the centre's number of the forecast model
+	Process     string   `json:"process,omitempty"` // generating process of the forecast model, the centre's number
 	Grid        string   `json:"grid"`
 	Packing     string   `json:"packing,omitempty"`
 	Missing     *int     `json:"missing,omitempty"`
@@ -93,9 +93,8 @@ type inspectRow struct {
 	entry ensemble.Entry
 }
 
-// inspectRows lists the entries in file order, with statistics if wanted. A field
-// that cannot be decoded is left without them; the first such error is returned
-// with the rows.
+// inspectRows lists the entries in file order, with statistics if wanted. A field that cannot be decoded has
+// none; the first such error is returned with the rows.
 func inspectRows(ctx context.Context, in *fio.Input, stats bool) ([]inspectRow, error) {
 	position := map[string]int{}
 	for i, f := range in.Files() {
@@ -140,7 +139,7 @@ func inspectRows(ctx context.Context, in *fio.Input, stats bool) ([]inspectRow, 
 	return rows, errors.Join(first, err)
 }
 
-// add takes the statistics of the values in SI.
+// add adds statistics of values in SI units, converted by native to the unit of the file.
 func (r *inspectRow) add(v []float32, native func(float64) float64) {
 	lo, hi, sum, n := math.Inf(1), math.Inf(-1), 0.0, 0
 	for _, x := range v {
@@ -159,7 +158,7 @@ func (r *inspectRow) add(v []float32, native func(float64) float64) {
 	}
 }
 
-// inspectUnused is a message that no field was made of.
+// inspectUnused is a message of which no field was made.
 type inspectUnused struct {
 	File     string `json:"file"`
 	Message  int    `json:"message,omitempty"`
@@ -167,7 +166,7 @@ type inspectUnused struct {
 	Reason   string `json:"reason"`
 }
 
-// inspectData are the fields of the JSON form; cat is nil if no file could be opened.
+// inspectData returns the JSON form; cat is nil if no file could be opened.
 func inspectData(cat *ensemble.Catalogue, rows []inspectRow, aside []input.UnrelatedFile) any {
 	out := struct {
 		Messages int             `json:"messages"`
@@ -175,10 +174,10 @@ func inspectData(cat *ensemble.Catalogue, rows []inspectRow, aside []input.Unrel
 		Unused   int             `json:"unused"`
 		Fields   []inspectRow    `json:"fields"`
 		Reasons  []inspectUnused `json:"unused_messages"`
-		// Holes are the first ones; archives put together at random have millions.
+		// Only the first missing fields are listed; random collections of files lack millions.
 		Holes     []string              `json:"holes"`
 		HoleCount int                   `json:"hole_count"`
-		Aside     []input.UnrelatedFile `json:"left_aside"` // in folders that were named
+		Aside     []input.UnrelatedFile `json:"left_aside"` // in folders that were given
 	}{Fields: rows, Reasons: []inspectUnused{}, Holes: []string{}, Aside: append([]input.UnrelatedFile{}, aside...)}
 	if rows == nil {
 		out.Fields = []inspectRow{}
@@ -202,12 +201,13 @@ func inspectData(cat *ensemble.Catalogue, rows []inspectRow, aside []input.Unrel
 	return out
 }
 
-// maxHoles bounds the holes in the JSON form.
+// maxHoles limits the listed missing fields in JSON.
 const maxHoles = 1000
 
-// maxLines bounds each list of the tables.
+// maxLines limits each list in the tables.
 const maxLines = 40
 
+// inspectSections returns the tables of an inspection.
 func inspectSections(in *fio.Input, rows []inspectRow, aside []input.UnrelatedFile, stats bool) answer.Sections {
 	cat := in.Catalogue()
 	used := input.UsedMessages(cat)
@@ -248,7 +248,7 @@ func inspectSections(in *fio.Input, rows []inspectRow, aside []input.UnrelatedFi
 	for _, l := range []struct {
 		of    string
 		lines []string
-	}{{"holes", holes}, {"unused", unused}, {"left aside", left}, {"warnings", cat.Warnings}} {
+	}{{"missing fields", holes}, {"unused", unused}, {"unrelated files", left}, {"warnings", cat.Warnings}} {
 		if n := len(l.lines); n > 0 {
 			all = append(all, answer.ListSection(l.of, slices.Concat(l.lines[:min(n, maxLines)], more(n, ""))...))
 		}
@@ -256,7 +256,7 @@ func inspectSections(in *fio.Input, rows []inspectRow, aside []input.UnrelatedFi
 	return all
 }
 
-// statistics are those of the values of each field.
+// statistics returns a table of the statistics of each field.
 func statistics(rows []inspectRow) answer.Section {
 	s := answer.Section{Columns: append(answer.TextColumns("field", "unit"), answer.NumberColumns("%.6g", "missing", "min", "mean", "max")...)}
 	s.Columns[2].Format = "%d"
@@ -273,10 +273,10 @@ func statistics(rows []inspectRow) answer.Section {
 	return s
 }
 
-// GroupColumns name what GroupRow tells.
-var GroupColumns = slices.Concat(answer.TextColumns("variable", "product", "unit", "levels", "members", "leads", "starts"), answer.NumberColumns("", "fields", "holes"), answer.TextColumns("packing", "centre"))
+// GroupColumns are the columns of GroupRow.
+var GroupColumns = slices.Concat(answer.TextColumns("variable", "product", "unit", "levels", "members", "leads", "inits"), answer.NumberColumns("", "fields", "missing"), answer.TextColumns("packing", "centre"))
 
-// GroupRow is a group of a catalogue as a row of text of the table that an inspection has.
+// GroupRow returns a group of a catalogue as a table row.
 func GroupRow(g ensemble.Group) []any {
 	holes := 0
 	for _, h := range g.Missing {
@@ -286,7 +286,7 @@ func GroupRow(g ensemble.Group) []any {
 		strconv.Itoa(g.Count), strconv.Itoa(holes), strings.Join(g.Packings, ","), cmp.Or(strings.Join(g.Centres, ","), "-")}
 }
 
-// more is a line with how many of n things are not listed; none if all are.
+// more returns a line that counts the things that are not listed; nil if all are.
 func more(n int, what string) []string {
 	if n <= maxLines {
 		return nil

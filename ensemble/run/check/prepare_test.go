@@ -31,7 +31,7 @@ func TestInspectStore(t *testing.T) {
 		want []string
 	}{
 		{InspectOptions{}, []string{"bf16", "t (K), gh (m)", "850hPa", "0h", "32"}},
-		{InspectOptions{Stats: true}, []string{"all checksums are right", "forecast  48h", "analysis  48h"}},
+		{InspectOptions{Stats: true}, []string{"all checksums match", "forecast  48h", "analysis  48h"}},
 		{InspectOptions{}, []string{`"schema":"ensemble.inspect/1"`, `"band_rows":`}},
 	} {
 		text, err := inspect(c.o)
@@ -50,7 +50,7 @@ func TestInspectStore(t *testing.T) {
 	if _, err := inspect(InspectOptions{}); err != nil {
 		t.Errorf("a listing without values read them: %v", err)
 	}
-	if text, err := inspect(InspectOptions{Stats: true}); exit.CodeOf(err) != exit.BadData || strings.Contains(text, "all checksums are right") {
+	if text, err := inspect(InspectOptions{Stats: true}); exit.CodeOf(err) != exit.BadData || strings.Contains(text, "all checksums match") {
 		t.Errorf("a changed byte: %v\n%s", err, text)
 	}
 }

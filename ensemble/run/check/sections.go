@@ -11,10 +11,10 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/humanise"
 )
 
-// maxShown bounds the faults of one kind, and the warnings, that the text shows.
+// maxShown limits the faults of one kind, and the warnings, in the text.
 const maxShown = 8
 
-// Sections are what there is as tables, then the faults by kind.
+// Sections returns the inventory as tables, then the faults by kind.
 func (r *Result) Sections() answer.Sections {
 	all := answer.Sections{{Text: []string{fmt.Sprintf("%d files, %d messages: %d used, %d unused; %d fields", r.Files, r.Messages, r.Used, r.Unused, r.Fields)}}, r.variables()}
 	if len(r.Members) > 0 {
@@ -51,14 +51,16 @@ func (r *Result) Sections() answer.Sections {
 	return append(all, answer.Section{Text: []string{r.conclusion()}})
 }
 
+// variables returns a table of the variables.
 func (r *Result) variables() answer.Section {
-	s := answer.Section{Columns: slices.Concat(answer.TextColumns("variable", "product", "unit", "levels"), answer.NumberColumns("", "starts", "fields", "missing", "infinite"), answer.NumberColumns("%.6g", "min", "mean", "max"))}
+	s := answer.Section{Columns: slices.Concat(answer.TextColumns("variable", "product", "unit", "levels"), answer.NumberColumns("", "inits", "fields", "missing", "infinite"), answer.NumberColumns("%.6g", "min", "mean", "max"))}
 	for _, v := range r.Variables {
 		s.Rows = append(s.Rows, []any{v.Variable, v.Product, v.Unit, short(v.Levels), v.Starts, v.Fields, v.Missing, v.Infinite, v.Min, v.Mean, v.Max})
 	}
 	return s
 }
 
+// members returns a table of the members by lead.
 func (r *Result) members() answer.Section {
 	s := answer.Section{Text: []string{"fields by member and lead:"}, Columns: append(answer.TextColumns("members"), answer.NumberColumns("", r.Leads...)...)}
 	for _, m := range r.Members {
@@ -71,7 +73,7 @@ func (r *Result) members() answer.Section {
 	return s
 }
 
-// counted are the lines of the first of n things.
+// counted returns a section with the first lines of n things.
 func counted(name string, n int, lines []string) answer.Section {
 	s := answer.Section{Text: append([]string{fmt.Sprintf("%s: %d", name, n)}, lines...)}
 	if more := n - maxShown; more > 0 {
@@ -80,7 +82,7 @@ func counted(name string, n int, lines []string) answer.Section {
 	return s
 }
 
-// conclusion says what train and predict would make of the faults.
+// conclusion states how train and predict would end.
 func (r *Result) conclusion() string {
 	if r.FaultCount == 0 {
 		return "no fault found"
@@ -95,10 +97,10 @@ func (r *Result) conclusion() string {
 			ends = append(ends, fmt.Sprintf("%d (%s)", c.Code, c.Meaning))
 		}
 	}
-	return fmt.Sprintf("%s; train and predict would end with %s", humanise.Count(r.FaultCount, "fault"), strings.Join(ends, " or "))
+	return fmt.Sprintf("%s; train and predict would exit with %s", humanise.Count(r.FaultCount, "fault"), strings.Join(ends, " or "))
 }
 
-// short lists a few words, or the ends of many.
+// short joins a few words, or abbreviates many.
 func short(words []string) string {
 	if len(words) > 6 {
 		return fmt.Sprintf("%s … %s (%d)", words[0], words[len(words)-1], len(words))

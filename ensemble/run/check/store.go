@@ -7,8 +7,8 @@ import (
 	"github.com/ensemble-weather/ensemble/io/store"
 )
 
-// inspectStore lists what a sample store holds. With statistics all its bytes are
-// compared with their checksums too.
+// inspectStore lists the content of a sample store. With statistics it also compares all bytes with their
+// checksums.
 func inspectStore(ctx context.Context, o InspectOptions) (*Inspection, error) {
 	s, err := store.Open(ctx, o.Files[0], store.OpenOptions{})
 	if err != nil {

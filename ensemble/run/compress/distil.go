@@ -9,17 +9,20 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// Distil trains a network on the data of finished trainings, and on the distributions that these predict, and leaves a run
-// directory like that of a training. It compares the networks on the validation starts.
+// Distil trains a student network on the data of finished trainings and on the distributions that these
+// teachers predict. It writes a run directory and compares the networks on the validation samples.
 //
-// Errors: 66 for a teacher that is not finished, 64 for one that cannot teach the student; those of Train.
+// Reads: the teachers' run directories and the data of the training.
+// Writes: as train.Run, and efficiency.json.
+// Errors: exit 66 for a teacher that is not finished; 64 for a teacher that does not match; those of
+// train.Run.
 func Distil(ctx context.Context, job *config.DistilConfig, o RetrainOptions) (*RetrainResult, error) {
 	var teachers []string
 	for _, dir := range job.Teachers {
 		if _, _, err := trained.FinishedTraining(string(dir)); err != nil {
 			return nil, err
 		}
-		path, err := filepath.Abs(string(dir)) // from where the configuration is read does not matter
+		path, err := filepath.Abs(string(dir)) // the path of the configuration does not matter
 		if err != nil {
 			return nil, exit.ReadError(string(dir), err)
 		}

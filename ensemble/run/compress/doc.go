@@ -1,5 +1,6 @@
-// Package compress makes smaller models of a finished training: networks with fewer channels (Prune), smaller
-// networks taught by it (Distil), predictions in int8 (Quantise), and tables of skill against size:
+// Package compress makes smaller or faster models from finished trainings: networks with fewer channels
+// (Prune), smaller networks by knowledge distillation (Distil), int8 predictions (Quantise), and tables of
+// skill against cost:
 //
 //	r, err := compress.Quantise(ctx, compress.QuantiseOptions{Config: job, RunDir: "runs/int8"})
 package compress

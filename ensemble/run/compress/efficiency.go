@@ -23,9 +23,9 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
-// EfficiencyTable compares networks by what they cost and what they are worth: skill against size.
+// EfficiencyTable compares networks by cost and skill.
 type EfficiencyTable struct {
-	Inits   int             `json:"inits"` // for validation, on which all were scored
+	Inits   int             `json:"inits"` // validation samples on which all were scored
 	Threads int             `json:"threads"`
 	Rows    []EfficiencyRow `json:"rows"`
 }
@@ -34,47 +34,47 @@ type EfficiencyTable struct {
 type EfficiencyRow struct {
 	Run        string `json:"run"`
 	Parameters int    `json:"parameters"`
-	Nonzeros   int    `json:"nonzeros"`
-	Bytes      int64  `json:"bytes"`      // of the file of weights
-	Operations int64  `json:"operations"` // floating point, of one forecast, zeros included
-	// Milliseconds is the median time that the network of one forecast took; all were measured in turn.
+	Nonzeros   int    `json:"nonzeros"`   // parameters that are not 0
+	Bytes      int64  `json:"bytes"`      // of the weight files
+	Operations int64  `json:"operations"` // floating-point operations of one forecast, including zeros
+	// Milliseconds is the median time of the network for one forecast; the networks are timed alternately.
 	Milliseconds float64 `json:"milliseconds"`
-	// CRPS is that of each target, and Gains are 1 − CRPS/CRPS of others, the mean over targets. Skill is that over
-	// the largest raw ensemble; missing without analyses or starts.
+	// Skill is the CRPSS against the largest raw ensemble, missing without analyses or samples. SkillScores are
+	// the CRPSS against each reference, mean over targets. CRPS lists the CRPS of each target.
 	Skill       score.Number     `json:"skill"`
 	SkillScores []ReferenceSkill `json:"skill_scores,omitempty"`
 	CRPS        []TargetCRPS     `json:"crps"`
-	// Efficiency and RatioEfficiency are skill and 1/(1 − skill) for each million of nonzeros.
+	// Efficiency and RatioEfficiency are skill, and 1/(1 − skill) = CRPS ratio, per million nonzero parameters.
 	Efficiency      score.Number `json:"efficiency"`
 	RatioEfficiency score.Number `json:"ratio_efficiency"`
 }
 
-// TargetCRPS is that of one target.
+// TargetCRPS is the CRPS of one target.
 type TargetCRPS struct {
 	Target string       `json:"target"`
 	Unit   string       `json:"unit"`
 	CRPS   score.Number `json:"crps"`
 }
 
-// ReferenceSkill is that over another system.
+// ReferenceSkill is the CRPSS against another system.
 type ReferenceSkill struct {
 	Reference  string       `json:"reference"`
 	SkillScore score.Number `json:"skill_score"`
 }
 
-// efficiencyFile is the table in a run directory.
+// efficiencyFile is the name of the table in a run directory.
 const efficiencyFile = "efficiency.json"
 
-// How long forecasts are measured: so many rounds over all networks at least, and at most so long.
+// Duration of the timings: at least so many rounds over all networks, and at most this time.
 const (
 	efficiencyRounds = 15
 	efficiencyTime   = 20 * time.Second
 )
 
-// CompareEfficiency measures the networks of finished trainings on the validation starts of the first, on so many
-// threads, 0 for those of its configuration.
+// CompareEfficiency scores and times the networks of finished trainings on the validation samples of the
+// first one, with so many threads (0: as in its configuration).
 //
-// Errors: those of FinishedTraining; 65 for networks of other inputs.
+// Errors: those of trained.FinishedTraining; exit 65 for networks of other inputs.
 func CompareEfficiency(ctx context.Context, runs []string, threads int) (*EfficiencyTable, error) {
 	for _, dir := range runs {
 		if _, _, err := trained.FinishedTraining(dir); err != nil {
@@ -91,8 +91,7 @@ func CompareEfficiency(ctx context.Context, runs []string, threads int) (*Effici
 	return compareEfficiency(ctx, c, runs)
 }
 
-// compareEfficiency measures the networks of finished trainings on the validation starts of a
-// configuration.
+// compareEfficiency scores and times networks on the validation samples of a configuration.
 func compareEfficiency(ctx context.Context, c *config.TrainConfig, runs []string) (*EfficiencyTable, error) {
 	forecastFiles, analysisFiles, err := samples.TrainingFiles(c)
 	if err != nil {
@@ -129,7 +128,7 @@ func compareEfficiency(ctx context.Context, c *config.TrainConfig, runs []string
 	return table, table.measure(ctx, d, models)
 }
 
-// networkSize counts what a network has.
+// networkSize counts parameters, bytes and operations of a network.
 func networkSize(m *model.Model, dir string) (row EfficiencyRow, err error) {
 	row = EfficiencyRow{Run: dir, Skill: score.Missing(), Efficiency: score.Missing(), RatioEfficiency: score.Missing()}
 	c, err := m.Spec.Channels(&m.Task, m.Grid)
@@ -159,20 +158,20 @@ func networkSize(m *model.Model, dir string) (row EfficiencyRow, err error) {
 			}
 		}
 	}
-	if p := m.Sharing; p != nil { // what was loaded are the filters that were built
+	if p := m.Sharing; p != nil { // the loaded tensors are the expanded filters
 		fewer := (p.Filters - p.Unshared - p.Stored - p.Coefficients) * len(m.Networks)
 		row.Parameters, row.Nonzeros = row.Parameters-fewer, row.Nonzeros-fewer
 	}
 	return row, nil
 }
 
-// score takes the CRPS of the network from results, and its gains; those of a distribution
-// over raw members are over their plain CRPS.
+// score sets CRPS and skill scores from results. Skill of a distribution against raw members is relative to
+// their plain CRPS.
 func (row *EfficiencyRow) score(r *score.Result) {
 	own := func(id, system, region, season string) bool {
 		return (system == scoring.SystemNetwork || system == scoring.SystemMembers) && (score.IsDistributionCRPS(id) || id == score.CRPSFair.ID) && score.IsOverall(region, season)
 	}
-	scored := map[string]string{} // the score of a target that counts: the first
+	scored := map[string]string{} // the first score of a target counts
 	for _, v := range r.Scores {
 		target := v.Variable + " " + v.Level + " +" + v.Lead
 		if own(v.ID, v.System, v.Region, v.Season) && scored[target] == "" {
@@ -205,7 +204,7 @@ func (row *EfficiencyRow) score(r *score.Result) {
 	}
 }
 
-// measure times the networks of one forecast, all in turn.
+// measure times the networks on one forecast, alternately.
 func (t *EfficiencyTable) measure(ctx context.Context, d *samples.Data, models []*model.Model) error {
 	of := d.Validation
 	if len(of.Inits) == 0 {
@@ -231,7 +230,7 @@ func (t *EfficiencyTable) measure(ctx context.Context, d *samples.Data, models [
 	began := time.Now()
 	for range efficiencyRounds {
 		for i, m := range models {
-			if stats[i], err = m.Prepare(fc, m.Task.UsedMembers); err != nil { // a run may use the memory of its inputs
+			if stats[i], err = m.Prepare(fc, m.Task.UsedMembers); err != nil { // a run may overwrite its inputs
 				return err
 			}
 			start := time.Now()
@@ -251,7 +250,7 @@ func (t *EfficiencyTable) measure(ctx context.Context, d *samples.Data, models [
 	return nil
 }
 
-// references are those that any network has a gain over.
+// references lists the references of all rows.
 func (t *EfficiencyTable) references() (names []string) {
 	for _, r := range t.Rows {
 		for _, g := range r.SkillScores {
@@ -263,17 +262,17 @@ func (t *EfficiencyTable) references() (names []string) {
 	return names
 }
 
-// referenceIndex is the place of a reference among the gains, −1 for none.
+// referenceIndex returns the index of a reference among the skill scores; −1 for none.
 func (row EfficiencyRow) referenceIndex(reference string) int {
 	return slices.IndexFunc(row.SkillScores, func(g ReferenceSkill) bool { return g.Reference == reference })
 }
 
-// save leaves the table in a run directory.
+// save writes the table into a run directory.
 func (t *EfficiencyTable) save(dir string) error {
 	return jsonfile.Write(filepath.Join(dir, efficiencyFile), t)
 }
 
-// Sections are the table; the first row is what the others are compared with.
+// Sections returns the table as text; other rows are compared with the first.
 func (t *EfficiencyTable) Sections() answer.Sections {
 	s := answer.Section{Columns: slices.Concat(answer.TextColumns("run"), answer.NumberColumns("", "parameters", "nonzeros"), answer.NumberColumns("%.3f", "sparsity"), answer.NumberColumns("", "bytes"),
 		answer.NumberColumns("%.4g", "operations"), answer.NumberColumns("%.2f", "fewer"), answer.NumberColumns("%.3g", "ms"), answer.NumberColumns("%.2f", "faster"), answer.NumberColumns("%.4f", "skill"),
@@ -293,7 +292,7 @@ func (t *EfficiencyTable) Sections() answer.Sections {
 		s.Notes = append(s.Notes, line+" "+c.Unit)
 	}
 	for _, reference := range t.references() {
-		line := "gain over " + reference + ":"
+		line := "CRPSS against " + reference + ":"
 		for _, r := range t.Rows {
 			gain := "-"
 			if i := r.referenceIndex(reference); i >= 0 {
@@ -303,7 +302,7 @@ func (t *EfficiencyTable) Sections() answer.Sections {
 		}
 		s.Notes = append(s.Notes, line)
 	}
-	s.Notes = append(s.Notes, fmt.Sprintf("%d validation starts; skill is the gain over the largest raw ensemble, e is skill and e_h 1/(1-skill) per million nonzeros; sparsity, fewer and faster against the first; "+
-		"ms is the network of one forecast on %d threads, all in turn", t.Inits, t.Threads))
+	s.Notes = append(s.Notes, fmt.Sprintf("%d validation samples; skill is the CRPSS against the largest raw ensemble, e is skill and e_h 1/(1-skill) per million nonzeros; sparsity, fewer and faster relative to the first row; "+
+		"ms is the network's time for one forecast on %d threads, measured alternately", t.Inits, t.Threads))
 	return answer.Sections{s}
 }

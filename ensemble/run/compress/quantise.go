@@ -33,53 +33,54 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
-// QuantiseOptions says which training to quantise, and where the result goes.
+// QuantiseOptions are the inputs of [Quantise].
 type QuantiseOptions struct {
 	Config    *config.QuantiseConfig
-	RunDir    string
+	RunDir    string // output directory
 	Overwrite bool
-	Threads   int // 0: those of the training
+	Threads   int // 0: as in the training
 	Version   string
 	Progress  *progress.Reporter
 	Warn      func(string)
 }
 
-// QuantiseResult compares predictions of a network in int8 with those in its own precision.
+// QuantiseResult compares int8 predictions with those in the training's precision.
 type QuantiseResult struct {
 	RunDir   string   `json:"run_dir"`
 	Outputs  []string `json:"outputs"`
 	Warnings []string `json:"warnings"`
-	// CalibrationInits are those of the training that were calibrated on.
+	// CalibrationInits lists the training samples used for calibration.
 	CalibrationInits []string `json:"calibration_inits"`
 	Method           string   `json:"calibration_method"`
-	// Layers multiply codes; Kept do not, with the reason.
+	// Layers run in int8; the other layers are listed with the reason.
 	Layers       []string          `json:"layers"`
-	NotQuantised map[string]string `json:"not_quantised"`
-	// Table has two rows: as it was, and in int8.
+	NotQuantised map[string]string `json:"not_quantised"` // reason by layer
+	// Table has two rows: original and int8.
 	Table *EfficiencyTable `json:"table"`
-	// MemoryBytes are those of the network of one forecast, by row of the table.
+	// MemoryBytes is the memory of one forecast, by row of the table.
 	MemoryBytes [2]int64 `json:"memory_bytes"`
-	// RetainedSkill are those over other systems, means over the targets.
+	// RetainedSkill are the skill scores that remain, mean over targets.
 	RetainedSkill []RetainedSkill `json:"retained_skill"`
 }
 
-// RetainedSkill is how much is left of a gain.
+// RetainedSkill is the part of a skill score that int8 retains.
 type RetainedSkill struct {
-	Reference string       `json:"reference"` // a baseline, or the raw members
-	Original  score.Number `json:"original"`  // 1 − CRPS/CRPS of that
+	Reference string       `json:"reference"` // baseline or raw members
+	Original  score.Number `json:"original"`  // 1 − CRPS / CRPS of the reference
 	Int8      score.Number `json:"int8"`
-	Retained  score.Number `json:"retained"` // their ratio
+	Retained  score.Number `json:"retained"` // Int8 / Original
 }
 
-// quantisedFile is the result in a run directory.
+// quantisedFile is the name of the result in a run directory.
 const quantisedFile = "quantised.json"
 
-// Quantise finds the scales with which the networks of a finished training predict in int8, of values
-// on training starts, and leaves a run directory like that of a training. It compares both on the validation
-// starts.
+// Quantise quantises the networks of a finished training to int8. The scales come from activations on
+// training samples. It writes a run directory and compares both models on the validation samples.
 //
-// Errors: 64 for a run that is no training, that is quantised already, of stages, or without a layer to quantise;
-// 66 for one that is not finished; those of reading its data.
+// Reads: the run directory to quantise, and the data of its training.
+// Writes: in RunDir model/ with the scales in model.json, quantised.json and manifest.json.
+// Errors: exit 64 for a run that is not a training, is quantised already, has stages, or has no layer to
+// quantise; 66 if it is not finished; those of reading its data; 73 and 74 for the output.
 func Quantise(ctx context.Context, o QuantiseOptions) (*QuantiseResult, error) {
 	began, from := time.Now().UTC(), string(o.Config.RunDir)
 	record, _, err := trained.FinishedTraining(from)
@@ -95,10 +96,10 @@ func Quantise(ctx context.Context, o QuantiseOptions) (*QuantiseResult, error) {
 	}
 	defer m.Close()
 	if m.Spec.Staged() {
-		return nil, no("a model of three stages cannot be quantised", "its networks have no scales of their own", "train with model.method: joint")
+		return nil, no("a model of three stages cannot be quantised", "its networks have no separate scales", "train with model.method: joint")
 	}
 	if m.Sharing != nil {
-		return nil, no("layers that share parameters cannot be quantised", "their filters are built from stores in every run", "train without model.share")
+		return nil, no("layers that share parameters cannot be quantised", "their filters are computed from shared parameters in every run", "train without model.share")
 	}
 	c, err := config.LoadTrain(config.Sources{Files: []string{filepath.Join(from, "config.effective.yaml")}})
 	if err != nil {
@@ -158,7 +159,7 @@ func Quantise(ctx context.Context, o QuantiseOptions) (*QuantiseResult, error) {
 	return r, rundir.WriteManifest(o.RunDir, own, made)
 }
 
-// saveQuantised leaves the files of a training, with the scales in model.json.
+// saveQuantised copies the files of a training, with the scales in model.json.
 func saveQuantised(m *model.Model, from string, dir *rundir.Dir) error {
 	files := []string{trained.EffectiveConfigFile}
 	err := filepath.WalkDir(filepath.Join(from, "model"), func(path string, e fs.DirEntry, err error) error {
@@ -184,7 +185,7 @@ func saveQuantised(m *model.Model, from string, dir *rundir.Dir) error {
 	return m.SaveDescription(dir.File("model"))
 }
 
-// evenIndices are n of so many starts, evenly from the first to the last.
+// evenIndices returns n evenly spaced indices of so many, from the first to the last.
 func evenIndices(n, of int) []int {
 	n = min(n, of)
 	order := make([]int, n)
@@ -194,16 +195,16 @@ func evenIndices(n, of int) []int {
 	return order
 }
 
-// calibrate looks at the networks on training starts.
+// calibrate determines the scales on training samples.
 func (r *QuantiseResult) calibrate(ctx context.Context, m *model.Model, train samples.Examples, o QuantiseOptions, options engine.Options) (map[string]*op.Int8Scales, error) {
 	job := o.Config.Calibration
 	order := evenIndices(job.Inits, len(train.Inits))
 	if len(order) == 0 {
-		return nil, &exit.Error{Code: exit.BadData, What: "int8 without calibration dates", Why: "the training has no start whose files are here", Fix: "put the training's files back where they were"}
+		return nil, &exit.Error{Code: exit.BadData, What: "int8 without calibration samples", Why: "no input file of a training sample was found", Fix: "restore the training's input files"}
 	}
 	c := quantise.New(quantise.Options{Method: quantise.Method(job.Method), ClipFraction: job.ClipFraction, IncludeInput: o.Config.InputLayers, Exclude: o.Config.Keep})
 	if m.Int8 != nil {
-		return nil, &exit.Error{Code: exit.Usage, What: "the networks are quantised already", At: string(o.Config.RunDir), Fix: "quantise the training that they come from"}
+		return nil, &exit.Error{Code: exit.Usage, What: "the networks are quantised already", At: string(o.Config.RunDir), Fix: "quantise the original training"}
 	}
 	look := c.ObserveRanges
 	options.Passes = c.Passes()
@@ -225,7 +226,7 @@ func (r *QuantiseResult) calibrate(ctx context.Context, m *model.Model, train sa
 				_, err = m.Predict(ctx, options, fc, m.Task.UsedMembers)
 			}
 			if errors.Is(err, quantise.ErrLayer) {
-				err = &exit.Error{Code: exit.Usage, What: "keep names a layer that the network does not have", Why: err.Error(), Fix: "name layers as `ensemble engine explain` does", Err: err}
+				err = &exit.Error{Code: exit.Usage, What: "keep lists a layer that the network does not have", Why: err.Error(), Fix: "give names of layers from `ensemble engine explain`", Err: err}
 			}
 			if err != nil {
 				next.Close()
@@ -239,13 +240,13 @@ func (r *QuantiseResult) calibrate(ctx context.Context, m *model.Model, train sa
 		next.Close()
 	}
 	if r.Layers, r.NotQuantised = c.Filters(), c.Skipped; len(r.Layers) == 0 {
-		return nil, &exit.Error{Code: exit.Usage, What: "no layer can be quantised", At: string(o.Config.RunDir), Why: fmt.Sprint("convolutions stay as they are: ", c.Skipped),
-			Fix: "quantise a network with convolutions of 3×3 and ReLU that do not read its input"}
+		return nil, &exit.Error{Code: exit.Usage, What: "no layer can be quantised", At: string(o.Config.RunDir), Why: fmt.Sprint("convolutions cannot run in int8: ", c.Skipped),
+			Fix: "quantise a network with 3×3 convolutions and ReLU behind its first layer"}
 	}
 	return c.Scales()
 }
 
-// compare measures both networks on the validation starts.
+// compare scores and times both models on the validation samples.
 func (r *QuantiseResult) compare(ctx context.Context, d *samples.Data, runs []string, o engine.Options) error {
 	r.Table = &EfficiencyTable{Inits: len(d.Validation.Inits), Threads: o.Threads}
 	var models []*model.Model
@@ -282,9 +283,9 @@ func (r *QuantiseResult) compare(ctx context.Context, d *samples.Data, runs []st
 	return nil
 }
 
-// Sections are what was quantised, and the network before and after it.
+// Sections reports quantised layers, and both models.
 func (r *QuantiseResult) Sections() answer.Sections {
-	s := answer.Section{Text: []string{fmt.Sprintf("%d layers in int8, %d as they were; %d training starts, %s", len(r.Layers), len(r.NotQuantised), len(r.CalibrationInits), r.Method)},
+	s := answer.Section{Text: []string{fmt.Sprintf("%d layers in int8, %d unchanged; %d calibration samples, %s", len(r.Layers), len(r.NotQuantised), len(r.CalibrationInits), r.Method)},
 		Columns: append(answer.TextColumns("run"), answer.NumberColumn("MB of weights", "", "%.3f"), answer.NumberColumn("MiB of a forecast", "", "%.1f"), answer.NumberColumn("ms", "", "%.3g"),
 			answer.NumberColumn("faster", "", "%.2f"), answer.NumberColumn("skill", "", "%.4f"))}
 	for _, name := range slices.Sorted(maps.Keys(r.NotQuantised)) {
@@ -298,8 +299,8 @@ func (r *QuantiseResult) Sections() answer.Sections {
 		s.Notes = append(s.Notes, fmt.Sprintf("CRPS of %s: %.5g, in int8 %.5g %s", c.Target, c.CRPS, now.CRPS[i].CRPS, c.Unit))
 	}
 	for _, g := range r.RetainedSkill {
-		s.Notes = append(s.Notes, fmt.Sprintf("gain over %s: %.4f, in int8 %.4f: %.2f %% kept", g.Reference, g.Original, g.Int8, 100*g.Retained))
+		s.Notes = append(s.Notes, fmt.Sprintf("CRPSS against %s: %.4f, in int8 %.4f: %.2f %% retained", g.Reference, g.Original, g.Int8, 100*g.Retained))
 	}
-	s.Notes = append(s.Notes, fmt.Sprintf("%d validation starts; ms is the network of one forecast on %d threads, both in turn", r.Table.Inits, r.Table.Threads))
+	s.Notes = append(s.Notes, fmt.Sprintf("%d validation samples; ms is the network's time for one forecast on %d threads, measured alternately", r.Table.Inits, r.Table.Threads))
 	return answer.Sections{s}
 }

@@ -55,7 +55,7 @@ func TestQuantiseARun(t *testing.T) {
 		t.Errorf("gains %+v", r.RetainedSkill)
 	}
 	var text strings.Builder
-	if err := r.Sections().WriteText(&text); err != nil || !strings.Contains(text.String(), "% kept") || !strings.Contains(text.String(), "dec_conv1b: named by keep") {
+	if err := r.Sections().WriteText(&text); err != nil || !strings.Contains(text.String(), "% retained") || !strings.Contains(text.String(), "dec_conv1b: named by keep") {
 		t.Errorf("table %s, %v", &text, err)
 	}
 	m, err := model.Load(filepath.Join(codes, "model"), false)
@@ -69,7 +69,7 @@ func TestQuantiseARun(t *testing.T) {
 	if _, err := trained.ReadFinished(codes); err != nil {
 		t.Error(err)
 	}
-	for text, want := range map[string]string{"keep: [dec_cnv1b]\n": "keep names a layer"} {
+	for text, want := range map[string]string{"keep: [dec_cnv1b]\n": "keep lists a layer"} {
 		_, err := Quantise(context.Background(), QuantiseOptions{Config: quantiseJob(t, dense, text), RunDir: filepath.Join(dirs, fmt.Sprint(len(text))), Version: "test"})
 		if exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)

@@ -10,12 +10,12 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/progress"
 )
 
-// RetrainOptions says where a training that begins with finished ones goes, and how.
+// RetrainOptions are the inputs of Prune and Distil besides their configuration.
 type RetrainOptions struct {
-	RunDir    string // of the new network
-	Resume    string // as of a training
+	RunDir    string // output directory
+	Resume    string // as train.Options.Resume
 	Overwrite bool
-	Threads   int // 0: those of the first finished training
+	Threads   int // 0: as in the first finished training
 	Version   string
 	Stop      func() error
 	Timings   setup.Timings
@@ -23,16 +23,16 @@ type RetrainOptions struct {
 	Warn      func(string)
 }
 
-// RetrainResult says what came of it.
+// RetrainResult is the outcome of Prune and Distil.
 type RetrainResult struct {
 	*train.Result
-	Table *EfficiencyTable // the networks before, the new one, and those beside it
+	Table *EfficiencyTable // original networks, the new one, and others to compare
 }
 
-// retrain trains by c a network of which the channels kept are left, nil for all, and compares it with those before and
-// beside it.
+// retrain trains a network by c with the channels kept (nil: all), and compares it with the networks before
+// and beside it.
 //
-// Errors: those of Train.
+// Errors: those of train.Run.
 func retrain(ctx context.Context, c *config.TrainConfig, kept []channels.Kept, before []string, beside []config.Path, o RetrainOptions) (*RetrainResult, error) {
 	if o.Threads > 0 {
 		c.Train.Train.Threads = o.Threads

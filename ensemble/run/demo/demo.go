@@ -25,14 +25,14 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
-// Options says where the demonstration goes. The zero value is the default.
+// Options are the inputs of [Run]. The zero value is the default.
 type Options struct {
-	Root     string      // folder of everything it makes; default "runs"
+	Root     string      // folder of all output; default "runs"
 	Data     demo.Config // what to generate
-	Formats  demo.Format // of the ensembles; 0 means GRIB2
-	DataOnly bool        // generate, and stop before the training
-	Set      []string    // changes to the training's configuration, as after --set
-	Threads  int
+	Formats  demo.Format // of the ensembles; 0: GRIB2
+	DataOnly bool        // stop after generating the data
+	Set      []string    // overrides of the training's configuration, as after --set
+	Threads  int         // 0: all cores
 	Command  string
 	Version  string
 	Stop     func() error
@@ -40,15 +40,15 @@ type Options struct {
 	Warn     func(string)
 }
 
-// Result says what the demonstration made.
+// Result lists what the demonstration made.
 type Result struct {
 	DataDir, RunDir, ProductDir string
-	Report                      string // the page to open; empty if DataOnly
+	Report                      string // page to open; empty if DataOnly
 	Config                      string // of the training
 	Scores                      *score.Result
 }
 
-// Sections are the scores, and where everything lies.
+// Sections returns scores and paths as text.
 func (r *Result) Sections() answer.Sections {
 	var all answer.Sections
 	if r.Scores != nil {
@@ -67,10 +67,12 @@ var demoConfig []byte
 // dataRecord is written last into the folder of generated data.
 const dataRecord = "demo.json"
 
-// Run runs the main job on data that the program makes itself: a chaotic
-// atmosphere as imperfect twin experiment is generated and written, networks are
-// trained on the first years, the last year is predicted, published, judged and
-// shown. Parts that are finished already are not made again.
+// Run runs the workflow on synthetic data. A chaotic atmosphere is simulated as an imperfect-twin experiment
+// and written to files, networks are trained on the first years, and the last year is predicted, published,
+// verified and reported. Parts that are finished are not repeated.
+//
+// Writes: below Root the data, the run directory, products and the report.
+// Errors: those of the jobs; exit 75 after Options.Stop.
 func Run(ctx context.Context, o Options) (*Result, error) {
 	if o.Root == "" {
 		o.Root = "runs"
@@ -93,7 +95,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	}
 	training := train.Options{Config: c, RunDir: res.RunDir, Resume: "auto", Version: o.Version, Stop: o.Stop, Progress: o.Progress, Warn: o.Warn}
 	if _, err := train.Run(ctx, training); exit.CodeOf(err) == exit.CannotWrite || exit.CodeOf(err) == exit.Usage {
-		// A demonstration of other data or settings is here: begin again.
+		// The existing run has other data or settings: start again.
 		training.Resume, training.Overwrite = "", true
 		_, err = train.Run(ctx, training)
 		if err != nil {
@@ -114,7 +116,9 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	return res, err
 }
 
-// Data generates the data set, or finds it where it was generated before.
+// Data generates the data set, or returns the existing one.
+//
+// Errors: exit 65 for a damaged record of existing data; 73 and 74.
 func Data(ctx context.Context, o Options, dir string) (*demo.Files, error) {
 	type record struct {
 		Config  demo.Config
@@ -124,7 +128,7 @@ func Data(ctx context.Context, o Options, dir string) (*demo.Files, error) {
 	}
 	path := filepath.Join(dir, dataRecord)
 	want := record{Config: o.Data, Formats: o.Formats, Version: o.Version}
-	want.Config.Threads = 0 // changes no bit of the data
+	want.Config.Threads = 0 // does not affect the data
 	if text, err := os.ReadFile(path); err == nil {
 		var have record
 		if json.Unmarshal(text, &have) == nil && sameConfig(have.Config, want.Config) && have.Formats == want.Formats && have.Version == want.Version {
@@ -159,14 +163,14 @@ func Data(ctx context.Context, o Options, dir string) (*demo.Files, error) {
 	return files, jsonfile.Write(path, want)
 }
 
-// sameConfig compares by what JSON keeps of a configuration.
+// sameConfig compares configurations by their JSON form.
 func sameConfig(a, b demo.Config) bool {
 	x, errA := json.Marshal(a)
 	y, errB := json.Marshal(b)
 	return errA == nil && errB == nil && string(x) == string(y)
 }
 
-// testFiles are the ensembles of starts in a period.
+// testFiles lists the ensemble files with initialisations in a period.
 func testFiles(f *demo.Files, p ensemble.Period) []string {
 	files := f.GRIB2
 	if len(files) == 0 {

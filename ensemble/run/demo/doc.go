@@ -1,5 +1,5 @@
-// Package demo does every job once, on weather that the program makes: files, training, prediction and report,
-// in a few minutes and without data. It is the first command of the README:
+// Package demo runs the whole workflow on synthetic data that the program generates: data files, training,
+// prediction, verification and report, in a few minutes. It is the first command of the README:
 //
 //	r, err := demo.Run(ctx, demo.Options{Root: "runs"})
 package demo

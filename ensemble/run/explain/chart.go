@@ -10,7 +10,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 )
 
-// Sizes of the charts, in pixels.
+// Sizes of the charts in pixels.
 const (
 	chartWidth  = 1220
 	chartLeft   = 78
@@ -19,9 +19,9 @@ const (
 	memoryInner = 420
 )
 
-// memoryMap draws the arena over time: one rectangle per buffer, from the first
-// to the last operation at which it is alive, at its offset; above it the
-// boundary of what is alive at all, below it the operations by class.
+// memoryMap draws the arena over time: one rectangle per buffer, from the first to the last operation of its
+// lifetime, at its offset. The line above is the total of live buffers; the strip below shows the operations
+// by class.
 func memoryMap(e *engine.Explanation) string {
 	var b strings.Builder
 	const top, strip = 18, 12
@@ -52,7 +52,7 @@ func memoryMap(e *engine.Explanation) string {
 		fmt.Fprintf(&b, `<rect class="%s" x="%.2f" y="%.2f" width="%.2f" height="%.2f"><title>%s</title></rect>`,
 			class, x(first), y(s.Offset+s.Size), max(x(last)-x(first), 0.6), max(y(s.Offset)-y(s.Offset+s.Size), 0.4), html.EscapeString(bufferText(e, s)))
 	}
-	// what is alive at each operation
+	// live bytes at each operation
 	live := make([]int64, len(e.Ops))
 	for _, s := range e.Buffers {
 		for t := max(s.First, 0); t <= min(s.Last, len(e.Ops)-1); t++ {
@@ -86,6 +86,7 @@ func memoryMap(e *engine.Explanation) string {
 	return b.String()
 }
 
+// bufferText is the tooltip of a buffer.
 func bufferText(e *engine.Explanation, s engine.Buffer) string {
 	when := fmt.Sprintf("operations %d to %d", s.First, s.Last)
 	if s.First < 0 || s.Last >= len(e.Ops) {
@@ -94,6 +95,7 @@ func bufferText(e *engine.Explanation, s engine.Buffer) string {
 	return fmt.Sprintf("%s %v\n%s at byte %d\n%s", strings.Join(s.Values, " → "), e.Graph.Nodes[s.Node].Shape, bytesText(s.Size), s.Offset, when)
 }
 
+// opText is the tooltip of an operation.
 func opText(t int, o engine.PlannedOp) string {
 	text := fmt.Sprintf("%d: %%%d %s %v\n%s, %s, bound by %s: %s", t, o.Node, o.Op, o.Shape, flopsText(o.FLOPs), bytesText(o.Bytes), o.Bound, timeText(o.BoundS))
 	if o.Layer != "" {
@@ -102,7 +104,7 @@ func opText(t int, o engine.PlannedOp) string {
 	return text
 }
 
-// ticks are round numbers from 0 up to at most top, five or so.
+// ticks returns about five round numbers from 0 to at most top.
 func ticks(top float64) []float64 {
 	if !(top > 0) {
 		return nil
@@ -121,8 +123,8 @@ func ticks(top float64) []float64 {
 	return out
 }
 
-// timeline draws the operations one after the other, as long as their bound,
-// forward and backward each on a line of its own. What memory bounds is pale.
+// timeline draws the operations one after the other, as long as their estimated time, forward and backward on
+// separate lines. Operations limited by memory bandwidth are pale.
 func timeline(e *engine.Explanation) string {
 	var b strings.Builder
 	var sums [2]float64
@@ -163,7 +165,7 @@ func timeline(e *engine.Explanation) string {
 	return b.String()
 }
 
-// shares draws how work, bytes and bound time divide among the classes.
+// shares draws how FLOPs, bytes and estimated time are divided among the classes.
 func shares(e *engine.Explanation) string {
 	var b strings.Builder
 	const line = 34

@@ -1,6 +1,6 @@
-// Package explain shows what the compiler makes of a network: its graph after every pass, its plan, memory and
-// estimated times, as text, JSON or a page. Engineers read it to see why a step costs what it costs:
+// Package explain shows how the compiler transforms a network: its graph after every pass, its plan, memory
+// and estimated times, as text, JSON or HTML page. Engineers use it to find what a step costs and why:
 //
 //	r, err := explain.Run(ctx, explain.Options{Config: c})
-//	err = r.PlanSections().WriteText(os.Stdout)
+//	err = r.Sections().WriteText(os.Stdout)
 package explain

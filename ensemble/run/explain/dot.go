@@ -11,27 +11,27 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// classColours are the colours of the classes, those of explain.css.
+// classColours are the colours of the classes, as in explain.css.
 var classColours = map[engine.Class]string{engine.Contraction: "#2d62a3", engine.Normalisation: "#7c4b96", engine.Resampling: "#20806a", engine.Pointwise: "#bd6a14", engine.Copying: "#76808a"}
 
-// WriteDOT writes the graph after a pass, "" being the graph before all passes, in the language of Graphviz: a node for
-// each input and operation with its shape, in the colour of its class, and an edge with its bytes for each value that
-// another is computed from. What the pass made is outlined. Forward goes down and backward, beside it, up, with dashed
-// edges from values that are kept for gradients. Left out are parameters, states, constants, values that nothing depends
-// on, and aliases, whose edges begin at what they are aliases of.
+// WriteDOT writes the graph after a pass ("": before all passes) in the language of Graphviz. Each input and
+// operation is a node with its shape, in the colour of its class; each use of a value is an edge with its
+// bytes. Changes by the pass are outlined. Forward runs downwards, backward beside it upwards; dashed edges
+// are values kept for gradients. Parameters, states, constants, unused values and aliases are omitted; edges
+// of an alias start at its origin.
 //
 // Errors: exit 64 for a pass that did not run; those of w.
 func (r *Result) WriteDOT(w io.Writer, after string) error {
 	i := slices.IndexFunc(r.PassReports, func(s engine.PassReport) bool { return s.Pass == after })
 	if i < 0 {
-		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("no pass %q ran", after), Fix: "name one of the stages"}
+		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("pass %q did not run", after), Fix: "give one of the stages"}
 	}
 	g := r.PassReports[i].Graph
 	isNew := engine.AddedNodes(r.PassReports[max(i-1, 0)].Graph, g)
 	need, backward := g.Needed(g.Roots()), engine.BackwardNodes(g)
-	var nodes [2]strings.Builder // forward and backward
+	var nodes [2]strings.Builder // forward, backward
 	var edges strings.Builder
-	drawn := map[int]int{} // the node of a value, by its number
+	drawn := map[int]int{} // node of each value
 	for _, n := range g.Nodes {
 		if !need[n.ID] || n.Kind != graph.KindOp && n.Kind != graph.KindInput {
 			continue
@@ -62,7 +62,7 @@ func (r *Result) WriteDOT(w io.Writer, after string) error {
 				switch {
 				case backward[n.ID] && backward[at]:
 					fmt.Fprintf(&edges, "  n%d -> n%d [label=%s dir=back];\n", n.ID, at, size)
-				case backward[n.ID]: // no lower than its gradients: these stand beside it
+				case backward[n.ID]: // not below its gradients, which are drawn beside it
 					fmt.Fprintf(&edges, "  n%d -> n%d [tooltip=%s style=dashed minlen=0];\n", at, n.ID, size)
 				default:
 					fmt.Fprintf(&edges, "  n%d -> n%d [label=%s];\n", at, n.ID, size)
@@ -87,7 +87,7 @@ func (r *Result) WriteDOT(w io.Writer, after string) error {
 	return err
 }
 
-// dotText is a text in quotes.
+// dotText quotes a text.
 func dotText(s string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(s) + `"`
 }
@@ -100,14 +100,15 @@ func nodeName(n *graph.Node) string {
 	return n.Name
 }
 
-// shapeText is a shape in few characters.
+// shapeText is a shape in short form.
 func shapeText(s graph.Shape) string {
 	return strings.Trim(strings.ReplaceAll(fmt.Sprint(s), " ", "·"), "[]")
 }
 
+// valueBytes is the size of a value.
 func valueBytes(n *graph.Node) int64 { return int64(n.Elems()) * int64(n.DType.Bytes()) }
 
-// nodeText is what there is to say of a value beside its edges.
+// nodeText describes a value, without its edges.
 func nodeText(g *graph.Graph, n *graph.Node) string {
 	text := fmt.Sprintf("%s, %s", n.Label(), bytesText(valueBytes(n)))
 	if n.Kind == graph.KindOp {

@@ -30,31 +30,30 @@ import (
 	fio "github.com/ensemble-weather/ensemble/io"
 )
 
-// Options says which plan to explain and how.
+// Options are the inputs of [Run].
 type Options struct {
 	Config *config.TrainConfig
-	// Mode is "train" for the step of a training (also if empty), or "predict".
+	// Mode is "train" for a training step (also if empty), or "predict".
 	Mode string
-	// Crop is the size of the field. The zero value takes the grid of the forecast
-	// files, of which only the catalogue is read.
+	// Crop is the size of the field. The zero value takes the grid of the forecast files, of which only the index
+	// is read.
 	Crop   setup.Crop
 	Device string // "cpu" (also if empty), "cuda" or "auto"; a training has train.device
 	// Threads of a prediction, 0 for all; a training has train.threads.
 	Threads int
-	// MemoryBytes bounds arena and scratch together, and WorkspaceBytes the scratch
-	// alone. 0 means train.memory and train.workspace for a training, and no bound for
-	// a prediction, which does not know these keys.
+	// MemoryBytes limits arena and workspaces together, WorkspaceBytes the workspaces alone. 0 means train.memory
+	// and train.workspace for a training, and no limit for a prediction.
 	MemoryBytes, WorkspaceBytes int64
-	Timings                     setup.Timings // of kernels
+	Timings                     setup.Timings // measured times of kernels
 	// Pass restricts the report to one pass, with every value that it changed.
 	Pass string
-	// DumpAfter asks for the graph after this pass as text.
+	// DumpAfter requests the graph after this pass as text.
 	DumpAfter string
-	// Peaks of the machine; rates that are 0 are measured first.
+	// Peaks of the machine; rates that are 0 are measured.
 	Peaks engine.Peaks
-	HTML  string // file of the page, beside which the graph lies as DOT; empty for neither
-	// RunDir is that of a finished training with the configuration: the network is the one without the
-	// channels that it removed, and predictions are in int8 if it was quantised. Empty has the whole one.
+	HTML  string // file of the page; the graph is written beside it as DOT; empty: neither
+	// RunDir is a finished training with this configuration. The network then lacks the channels that it removed,
+	// and predictions use int8 if it was quantised. Empty: the unpruned network.
 	RunDir string
 
 	kept []channels.Kept
@@ -65,27 +64,27 @@ type Options struct {
 type Result struct {
 	Mode    string `json:"mode"`
 	Network string `json:"network"`
-	// Precision and the bounds of the memory, 0 for none, that the plan was made with.
+	// Precision and the memory limits that the plan was made with; 0: no limit.
 	Precision      string `json:"precision"`
 	MemoryBytes    int64  `json:"memory_bytes,omitempty"`
 	WorkspaceBytes int64  `json:"workspace_bytes,omitempty"`
 	*engine.Explanation
-	// Graph is the text of the graph after the pass of DumpAfter.
+	// Graph is the text of the graph after the pass DumpAfter.
 	Graph   string   `json:"graph,omitempty"`
 	Outputs []string `json:"-"`
 
-	pass string // of Options
+	pass string // Options.Pass
 }
 
-// Run compiles the network of a configuration as Train or Predict does and
-// says what every pass made of it and what the plan is. Nothing is trained, and
-// no field is read; kernels whose times are not known are timed. A training's plan
-// is that of one rank alone, whatever train.mesh says.
+// Run compiles the network of a configuration as train or predict does, and reports the effect of every pass
+// and the plan. Nothing is trained and no field is read; kernels with unknown times are timed. The plan of a
+// training is that of a single rank, whatever train.mesh is.
 //
-// Errors: 64 for an unknown pass or mode and a size that the network cannot
-// have, 64 and 69 for a bound of the memory that is too small, with the least that
-// will do, 65 and 66 for the forecast files if their grid is needed, 69 without the
-// device, 73 and 74 for the page.
+// Reads: the index of the forecast files, unless Crop is given.
+// Writes: the page Options.HTML and the graph beside it.
+// Errors: exit 64 for an unknown pass or mode, and a field size that the network does not support; 64 and 69
+// for a memory limit that is too small, naming the least sufficient value; 65 and 66 for the forecast files;
+// 69 without the device; 73 and 74 for the page.
 func Run(ctx context.Context, o Options) (*Result, error) {
 	if err := o.Check(); err != nil {
 		return nil, err
@@ -141,7 +140,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	return r, nil
 }
 
-// writePage writes the page, and beside it the graph for Graphviz.
+// writePage writes the page, and the graph for Graphviz beside it.
 func (r *Result) writePage(path string) error {
 	dot := strings.TrimSuffix(path, ".html") + ".dot"
 	var page, graph bytes.Buffer
@@ -160,30 +159,31 @@ func (r *Result) writePage(path string) error {
 	return nil
 }
 
-// drawnPass is the pass after which the graph is drawn: the one that was asked for, or the last.
+// drawnPass is the pass after which the graph is drawn: the requested one, or the last.
 func (r *Result) drawnPass() string { return cmp.Or(r.pass, r.PassReports[len(r.PassReports)-1].Pass) }
 
-// stageAfter is the place among the stages of the one after a pass that check has
-// found in the list. It is not the first, which is before all passes.
+// stageAfter returns the index of the stage after a pass. Stage 0 is before all passes.
 func (r *Result) stageAfter(name string) int {
 	return slices.IndexFunc(r.PassReports, func(s engine.PassReport) bool { return s.Pass == name })
 }
 
-// Check completes the options.
+// Check completes and checks the options.
+//
+// Errors: exit 64.
 func (o *Options) Check() error {
 	o.Mode = cmp.Or(o.Mode, "train")
 	if o.Mode != "train" && o.Mode != "predict" {
-		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("there is no mode %q", o.Mode), At: "--mode", Fix: "give train or predict"}
+		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("unknown mode %q", o.Mode), At: "--mode", Fix: "give train or predict"}
 	}
 	if o.Crop != (setup.Crop{}) && (o.Crop.Height < 1 || o.Crop.Width < 1) {
 		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("a field of %d by %d points", o.Crop.Height, o.Crop.Width), Fix: "give two numbers above 0, rows and columns"}
 	}
 	if o.MemoryBytes < 0 || o.WorkspaceBytes < 0 {
-		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("a memory of %d bytes, %d of them scratch", o.MemoryBytes, o.WorkspaceBytes),
-			Fix: "give bounds above 0, or 0 for those of the configuration"}
+		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("invalid memory limits: %d bytes, workspace %d bytes", o.MemoryBytes, o.WorkspaceBytes),
+			Fix: "give positive limits, or 0 for those of the configuration"}
 	}
 	if o.Peaks.FLOPs < 0 || o.Peaks.Bytes < 0 {
-		return &exit.Error{Code: exit.Usage, What: "a peak below 0", Fix: "give rates above 0, or none to have them measured"}
+		return &exit.Error{Code: exit.Usage, What: "a negative peak rate", Fix: "give positive rates, or 0 to measure them"}
 	}
 	var names []string
 	for _, p := range pass.List {
@@ -197,12 +197,12 @@ func (o *Options) Check() error {
 		if near := nearest.Find(f.name, names); near != "" {
 			fix = "did you mean `" + near + "`?"
 		}
-		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("there is no pass %q", f.name), At: f.flag, Fix: fix}
+		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("unknown pass %q", f.name), At: f.flag, Fix: fix}
 	}
 	return nil
 }
 
-// Subject is what Train or Predict compiles.
+// Subject is what a training or a prediction compiles.
 type Subject struct {
 	Spec    network.Spec
 	Task    task.Task
@@ -210,11 +210,11 @@ type Subject struct {
 	Seed    uint64
 	Loss    bool
 	Options engine.Options
-	// memory and workspace say where the bounds are set.
+	// memory and workspace say where the limits are set.
 	memory, workspace setup.MemoryLimit
 }
 
-// Subject gives the step of the first network of a training, or the prediction.
+// Subject returns the step of a training's first network, or the prediction.
 func (o *Options) Subject() Subject {
 	s := Subject{Spec: setup.SpecOf(o.Config), Task: setup.PlaceholderTask(setup.TaskOf(o.Config)), Batch: 1, memory: setup.FlagMemory, workspace: setup.FlagWorkspace}
 	s.Spec.Kept = o.kept
@@ -237,7 +237,7 @@ func (o *Options) Subject() Subject {
 	return s
 }
 
-// Describe names the network, its batch and what bounds its plan.
+// Describe describes the network, its batch and the limits of its plan.
 func (s *Subject) Describe(grid *ensemble.Grid) string {
 	text := s.Spec.Kind
 	if s.Spec.Kind == "unet3d" {
@@ -257,16 +257,20 @@ func (s *Subject) Describe(grid *ensemble.Grid) string {
 	return text
 }
 
-// Grid is that of a piece, or of the forecast files by their catalogue.
+// Grid returns the grid of Options.Crop, or of the forecast files.
+//
+// Errors: exit 65 and 66.
 func (o *Options) Grid(ctx context.Context) (*ensemble.Grid, error) {
-	if o.Crop != (setup.Crop{}) { // longitudes of a piece do not close
+	if o.Crop != (setup.Crop{}) { // a crop is not periodic in longitude
 		return &ensemble.Grid{Kind: ensemble.Projected, NY: o.Crop.Height, NX: o.Crop.Width}, nil
 	}
 	grid, err := GridOf(ctx, o.Config)
 	return grid, withCropHint(err)
 }
 
-// GridOf is the grid of the store, or of the forecast files by their catalogue.
+// GridOf returns the grid of the sample store, or of the forecast files by their index.
+//
+// Errors: exit 65 and 66.
 func GridOf(ctx context.Context, c *config.TrainConfig) (*ensemble.Grid, error) {
 	if c.Data.Store != "" {
 		return samples.StoreGrid(ctx, string(c.Data.Store))
@@ -294,7 +298,7 @@ func GridOf(ctx context.Context, c *config.TrainConfig) (*ensemble.Grid, error) 
 	return to.Resolve(entries)
 }
 
-// withCropHint adds the remedy that needs no forecast file.
+// withCropHint adds --crop, which needs no forecast file, as a remedy.
 func withCropHint(err error) error {
 	var e *exit.Error
 	if !errors.As(err, &e) || e.Code == exit.SaveAndStop {
@@ -305,7 +309,7 @@ func withCropHint(err error) error {
 	return &named
 }
 
-// Sections are the stage of one pass if that was asked for, or everything: all stages, then the plan.
+// Sections returns one pass if Options.Pass is set, otherwise all stages and the plan.
 func (r *Result) Sections() answer.Sections {
 	if r.pass != "" {
 		return r.passSections()
@@ -313,20 +317,19 @@ func (r *Result) Sections() answer.Sections {
 	return slices.Concat(answer.Sections{{Text: []string{r.Network + ", " + r.Mode}}}, r.PassSections(), r.PlanSections())
 }
 
-// passSections say what one pass did: the counts before and after, and every
-// kind of value that came or went.
+// passSections returns the counts before and after a pass, and every kind of value that it added or removed.
 func (r *Result) passSections() answer.Sections {
 	i := r.stageAfter(r.pass)
 	before, after := r.PassReports[i-1], r.PassReports[i]
 	both := engine.Explanation{PassReports: []engine.PassReport{before, after}}
-	both.PassReports[0].Changes = nil // by another pass
+	both.PassReports[0].Changes = nil // added by another pass
 	required := "may be left out"
 	if after.Required {
 		required = "required"
 	}
 	lines := engine.Diff(before.Graph, after.Graph)
 	if len(lines) == 0 {
-		lines = []string{"the values are the same as before"}
+		lines = []string{"no values changed"}
 	}
 	return slices.Concat(answer.Sections{{Text: []string{fmt.Sprintf("%s: %s (%s)", after.Pass, after.Purpose, required)}}}, both.PassSections(), answer.Sections{{Text: lines}})
 }
@@ -336,7 +339,7 @@ type Pass struct {
 	Name     string   `json:"name"`
 	Purpose  string   `json:"purpose"`
 	Required bool     `json:"required"`
-	After    []string `json:"after"` // passes that must come before, each with its reason
+	After    []string `json:"after"` // passes that must run before, with reasons
 }
 
 // Passes lists the passes of the compiler in order.
@@ -354,10 +357,10 @@ func Passes() PassList {
 	return out
 }
 
-// PassList are passes in their order.
+// PassList is a list of passes in order.
 type PassList []Pass
 
-// Sections are the passes, one a line.
+// Sections returns the passes, one per line.
 func (l PassList) Sections() answer.Sections {
 	s := answer.Section{Columns: append(answer.NumberColumns("", "#"), answer.TextColumns("pass", "required", "purpose")...)}
 	for i, p := range l {

@@ -313,13 +313,13 @@ func TestExplainErrors(t *testing.T) {
 		"pass":      {func(o *Options) { o.Pass = "fus" }, exit.Usage, "`fuse`"},
 		"dump":      {func(o *Options) { o.DumpAfter = "nothing at all" }, exit.Usage, "engine passes"},
 		"crop":      {func(o *Options) { o.Crop = setup.Crop{Height: 16, Width: -1} }, exit.Usage, "rows and columns"},
-		"peaks":     {func(o *Options) { o.Peaks.FLOPs = -1 }, exit.Usage, "measured"},
+		"peaks":     {func(o *Options) { o.Peaks.FLOPs = -1 }, exit.Usage, "to measure them"},
 		"stages":    {func(o *Options) { o.Config.Model.Stages = 6 }, exit.Usage, "options of the network"},
 		"no files":  {func(o *Options) { o.Crop = setup.Crop{} }, exit.NotYet, "--crop"},
 		"memory":    {func(o *Options) { o.MemoryBytes = 1000 }, exit.NoDevice, "give --memory "},
 		"workspace": {func(o *Options) { o.WorkspaceBytes = 1000 }, exit.Usage, "give --workspace "},
 		"key":       {func(o *Options) { o.Config.Train.Train.Memory = 1000 }, exit.NoDevice, "set train.memory: "},
-		"below 0":   {func(o *Options) { o.WorkspaceBytes = -1 }, exit.Usage, "above 0"},
+		"below 0":   {func(o *Options) { o.WorkspaceBytes = -1 }, exit.Usage, "positive limits"},
 		"no folder": {func(o *Options) { o.HTML = "/nowhere/at/all.html" }, exit.CannotWrite, ""},
 	} {
 		o := explainOptions(t)

@@ -15,7 +15,7 @@ import (
 //go:embed explain.html
 var explainHTML string
 
-// explainStyles are the rules that pictures need, on the page and alone.
+// explainStyles are the CSS rules of the charts, for the page and for single images.
 //
 //go:embed explain.css
 var explainStyles string
@@ -31,7 +31,7 @@ var explainPage = template.Must(template.New("explain").Funcs(template.FuncMap{
 	"one":   func(x float64) string { return fmt.Sprintf("%.1f", x) },
 }).Parse(explainHTML))
 
-// planPage is what the template shows.
+// planPage is the data of the page template.
 type planPage struct {
 	*Result
 	Legend   []engine.Class
@@ -39,25 +39,25 @@ type planPage struct {
 	Memory   template.HTML
 	Timeline template.HTML
 	Shares   template.HTML
-	DOT      string // name of the file of the graph, beside the page
-	Drawn    string // the stage that it shows
+	DOT      string // file name of the graph beside the page
+	Drawn    string // pass that the graph shows
 }
 
-// stageView is one stage with its measures beside those of the stage before.
+// stageView is one stage with its measures compared with the preceding stage.
 type stageView struct {
 	engine.PassReport
 	Measures []stageMeasure
 }
 
-// stageMeasure is one number of a stage; the bar is its share of the largest one.
+// stageMeasure is one number of a stage; the bar is its fraction of the largest one.
 type stageMeasure struct {
 	Value, Change string
 	Bar           float64
-	Less          bool // than in the stage before
+	Less          bool // than in the preceding stage
 }
 
-// writeHTML writes one page that needs nothing else: the passes as a table, the
-// memory of the arena over time, and all operations. It names the file of the graph.
+// writeHTML writes a self-contained page: table of passes, memory of the arena over time, and all operations.
+// dot is the file name of the graph.
 func (r *Result) writeHTML(w io.Writer, dot string) error {
 	p := planPage{Result: r, Legend: engine.Classes, Memory: template.HTML(memoryMap(r.Explanation)),
 		Timeline: template.HTML(timeline(r.Explanation)), Shares: template.HTML(shares(r.Explanation)), DOT: dot, Drawn: r.drawnPass()}
@@ -82,17 +82,18 @@ func (r *Result) writeHTML(w io.Writer, dot string) error {
 	return explainPage.Execute(w, p)
 }
 
-// MemoryPicture draws the arena over the operations: every buffer at its place from the
-// first to the last operation that needs it.
+// MemoryPicture draws the arena over the operations: every buffer at its offset, from the first to the last
+// operation that needs it.
 func (r *Result) MemoryPicture() report.Picture {
 	return report.Standalone("memory of the arena over the operations", memoryMap(r.Explanation), explainStyles)
 }
 
-// TimePicture draws the operations one after the other, as long as their bound.
+// TimePicture draws the operations one after the other, as long as their estimated time.
 func (r *Result) TimePicture() report.Picture {
 	return report.Standalone("bound time of the operations", timeline(r.Explanation), explainStyles)
 }
 
+// newStageMeasure returns a measure; most is the largest value of all stages.
 func newStageMeasure(value string, now, before, most int64) stageMeasure {
 	m := stageMeasure{Value: value, Bar: 100 * float64(now) / float64(max(most, 1)), Less: now < before}
 	if change := 100 * float64(now-before) / float64(max(before, 1)); now != before {
@@ -101,5 +102,5 @@ func newStageMeasure(value string, now, before, most int64) stageMeasure {
 	return m
 }
 
-// ratio is part of a whole, which may be 0 if the part is.
+// ratio returns part/whole; 0 if both are 0.
 func ratio(part, whole float64) float64 { return part / max(whole, math.SmallestNonzeroFloat64) }

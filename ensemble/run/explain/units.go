@@ -2,7 +2,7 @@ package explain
 
 import "fmt"
 
-// bytesText is a size as people read it.
+// bytesText formats a size.
 func bytesText(n int64) string {
 	switch {
 	case n >= 1<<30:
@@ -15,7 +15,7 @@ func bytesText(n int64) string {
 	return fmt.Sprintf("%d B", n)
 }
 
-// flopsText is an amount of work as people read it.
+// flopsText formats a number of floating-point operations.
 func flopsText(n int64) string {
 	switch {
 	case n >= 1e12:
@@ -30,7 +30,7 @@ func flopsText(n int64) string {
 	return fmt.Sprintf("%d FLOP", n)
 }
 
-// timeText is a time as people read it.
+// timeText formats a time.
 func timeText(s float64) string {
 	switch {
 	case s >= 1:
@@ -41,6 +41,7 @@ func timeText(s float64) string {
 	return fmt.Sprintf("%.1f µs", s*1e6)
 }
 
+// boolToInt returns 1 for true.
 func boolToInt(b bool) int {
 	if b {
 		return 1

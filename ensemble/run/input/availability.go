@@ -13,21 +13,21 @@ import (
 	"github.com/ensemble-weather/ensemble/io/product"
 )
 
-// Availability is what a policy leaves of one start.
+// Availability lists the members of one initialisation that a policy accepts.
 type Availability struct {
-	Members   []ensemble.Member       // that are used, ascending
-	Missing   []product.MissingMember // of those that should be used, with reasons
-	Short     bool                    // fewer are complete than expected
-	TooFew    bool                    // fewer are complete than the network reads: a fall-back forecasts
-	conflicts int                     // fields that are there twice and differ
+	Members   []ensemble.Member       // used members, ascending
+	Missing   []product.MissingMember // members that should be used, with reasons
+	Short     bool                    // fewer members than expected are complete
+	TooFew    bool                    // fewer members than the network reads: the fallback forecasts
+	conflicts int                     // repeated fields that differ
 	Warnings  []string
 }
 
-// Degraded tells whether a start goes on with less than was expected.
+// Degraded reports whether an initialisation has less input than expected.
 func (r Availability) Degraded() bool { return r.Short || r.conflicts > 0 || len(r.Missing) > 0 }
 
-// table is a table of a start's fields by member and lead, members that are alike
-// in one row; "" if there is too much of it.
+// table returns a table of an initialisation's fields by member and lead, with equal members in one row;
+// "" if it is too large.
 func (s *initFields) table() string {
 	const mostLeads, mostRows = 12, 12
 	count := map[ensemble.Member]map[ensemble.Lead]int{}
@@ -81,20 +81,21 @@ func (s *initFields) table() string {
 	return b.String()
 }
 
-// MissingInitError says that the start that is asked for is none of those of the input.
+// MissingInitError returns the error for a requested initialisation that the input lacks.
+//
+// Errors: exit 66.
 func MissingInitError(start ensemble.Init, has []ensemble.Init) error {
-	why := "there is none"
+	why := "the input has no initialisation"
 	if len(has) > 0 {
-		why = "there are " + humanise.List(humanise.Strings(has))
+		why = "the input has " + humanise.List(humanise.Strings(has))
 	}
-	return &exit.Error{Code: exit.NotYet, What: "the cycle is not in the input", At: start.String(), Why: why, Fix: "add its files, wait for them with --deadline, or leave --cycle out"}
+	return &exit.Error{Code: exit.NotYet, What: "the initialisation is not in the input", At: start.String(), Why: why, Fix: "add its files, wait for them with --deadline, or leave --cycle out"}
 }
 
-// CheckProtocolInits compares the starts of an input with those of a protocol, in the periods that a
-// split asks for.
+// CheckProtocolInits compares the initialisations of an input with those of a protocol, in the periods of a split.
+// Additional initialisations give a warning.
 //
-// Errors: exit 66 naming starts that are not there. Starts beside the protocol's are named
-// in a warning.
+// Errors: exit 66 for initialisations that are missing.
 func CheckProtocolInits(p *config.ProtocolConfig, s config.Split, have []ensemble.Init, at string) (warnings []string, err error) {
 	all := p.Hindcasts.Inits()
 	wanted := all
@@ -126,11 +127,11 @@ func CheckProtocolInits(p *config.ProtocolConfig, s config.Split, have []ensembl
 				files = append(files, fmt.Sprintf("%s (%s)", p.Hindcasts.Files[0].Path(p.Hindcasts.ReferenceYear, d), humanise.Count(n, "year")))
 			}
 		}
-		return nil, &exit.Error{Code: exit.NotYet, What: fmt.Sprintf("%d of %d starts of %s are not in the input", len(absent), len(wanted), p.Title), At: at,
-			Why: humanise.List(humanise.Strings(absent)) + "; of the files " + humanise.List(files), Fix: "fetch these files, or leave --protocol out to go on without these starts"}
+		return nil, &exit.Error{Code: exit.NotYet, What: fmt.Sprintf("%d of %d initialisations of %s are not in the input", len(absent), len(wanted), p.Title), At: at,
+			Why: humanise.List(humanise.Strings(absent)) + "; they belong in " + humanise.List(files), Fix: "download these files, or remove --protocol to continue without these initialisations"}
 	}
 	if strange := lacks(have, all); strange != nil {
-		warnings = append(warnings, fmt.Sprintf("%s of the input are not of %s: %s", humanise.Count(len(strange), "start"), p.Title, humanise.List(humanise.Strings(strange))))
+		warnings = append(warnings, fmt.Sprintf("%s of the input do not belong to %s: %s", humanise.Count(len(strange), "initialisation"), p.Title, humanise.List(humanise.Strings(strange))))
 	}
 	return warnings, nil
 }

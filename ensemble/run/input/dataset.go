@@ -16,32 +16,32 @@ import (
 	fio "github.com/ensemble-weather/ensemble/io"
 )
 
-// GridTolerance is how far two grids' points may lie apart in degrees (metres of
-// projected axes) and still be one grid: below the thousandths that GRIB stores.
+// GridTolerance is the largest distance of corresponding points, in degrees (metres on projected axes), at
+// which two grids are the same. It exceeds the resolution of 1e-3 degrees with which GRIB stores coordinates.
 const GridTolerance = 2e-3
 
-// Selection is the forecasts of an input that are asked for, by its catalogue.
+// Selection is the part of an input's forecasts that a job reads.
 type Selection struct {
 	Axes       ensemble.Axes
 	Members    []ensemble.Member
-	Reader     *GridReader
-	Grid       *ensemble.Grid  // of what is read
-	Window     ensemble.Window // of the grid of from that it is
+	Reader     *GridReader     // reads fields on Grid
+	Grid       *ensemble.Grid  // of the fields that are read
+	Window     ensemble.Window // part of the reader's grid
 	Inits      []ensemble.Init // ascending
 	Entries    []ensemble.Entry
-	Duplicates [][2]ensemble.Entry // fields that are in the input twice
+	Duplicates [][2]ensemble.Entry // fields that occur twice
 	Warnings   []string
-	Available  map[ensemble.Init]Availability // the members of each start, where they differ; else nil
+	Available  map[ensemble.Init]Availability // members of each initialisation if they differ; else nil
 }
 
-// AddConflict notes that two fields of a start differ that have one name.
+// AddConflict records that two fields of an initialisation have the same key and different values.
 func (s *Selection) AddConflict(init ensemble.Init, warning string) {
 	r := s.Available[init]
 	r.conflicts, r.Warnings = r.conflicts+1, append(r.Warnings, warning)
 	s.Available[init] = r
 }
 
-// ConflictCount counts them over some starts.
+// ConflictCount counts these conflicts over some initialisations.
 func (s *Selection) ConflictCount(inits []ensemble.Init) (n int) {
 	for _, i := range inits {
 		n += s.Available[i].conflicts
@@ -49,12 +49,12 @@ func (s *Selection) ConflictCount(inits []ensemble.Init) (n int) {
 	return n
 }
 
-// SelectForecasts finds all starts with all their leads, variables and levels of the
-// axes for all the members asked for, to be read on one grid. No values are read.
+// SelectForecasts selects all initialisations with all leads, variables and levels of the axes for the
+// members, to be read on one grid. No values are read.
 //
-// Errors: exit 65 if a variable, level or lead is in no file, if grids differ and no
-// interpolation is asked for, or cannot be done, if cycles are mixed or a unit is not
-// understood; exit 66 if a start lacks some of its fields.
+// Errors: exit 65 if a variable, level or lead is in no file, if grids differ without interpolation or cannot
+// be interpolated, if initialisations are mixed, or if a unit is unknown; exit 66 if an initialisation lacks
+// fields.
 func SelectForecasts(in *fio.Input, axes ensemble.Axes, members []ensemble.Member, to Destination) (*Selection, error) {
 	s := &Selection{Axes: axes, Members: members}
 	of := RequiredFields{axes, members}
@@ -76,12 +76,12 @@ func SelectForecasts(in *fio.Input, axes ensemble.Axes, members []ensemble.Membe
 	return s, nil
 }
 
-// SetGrid has the entries read on a grid.
+// SetGrid sets the grid on which the entries are read.
 func (s *Selection) SetGrid(in *fio.Input, grid *ensemble.Grid, how task.Interpolation) {
 	s.Reader, s.Grid = NewGridReader(in, grid, how), grid
 }
 
-// CropTo narrows the selection to a grid, which is the input's or a part of it.
+// CropTo crops the selection to a grid. It reports whether that is the selection's grid or a part of it.
 func (s *Selection) CropTo(g *ensemble.Grid) bool {
 	if s.Grid.SameAs(g, GridTolerance) {
 		return true
@@ -93,7 +93,7 @@ func (s *Selection) CropTo(g *ensemble.Grid) bool {
 	return ok
 }
 
-// InputWindow gives a window of the selection's grid as one of the input's.
+// InputWindow converts a window of the selection's grid to one of the reader's grid.
 func (s *Selection) InputWindow(w ensemble.Window) ensemble.Window {
 	if s.Window == (ensemble.Window{}) || w == (ensemble.Window{}) {
 		return cmp.Or(w, s.Window)
@@ -105,17 +105,19 @@ func (s *Selection) InputWindow(w ensemble.Window) ensemble.Window {
 	return w
 }
 
-// CheckDuplicates compares the fields of some starts that are in the input twice.
+// CheckDuplicates compares the fields of some initialisations that occur twice.
 //
-// Errors: exit 65 for two fields of one name that differ.
+// Errors: exit 65 for two fields with the same key that differ.
 func (s *Selection) CheckDuplicates(ctx context.Context, inits []ensemble.Init) error {
 	return CompareDuplicates(ctx, s.Reader.in, slices.DeleteFunc(slices.Clone(s.Duplicates), func(r [2]ensemble.Entry) bool { return !slices.Contains(inits, r[0].Init) }))
 }
 
-// Read reads a slab of the forecasts of some starts, in their order, with warnings
-// about their values. All ranks of a team call it, at the same place.
+// Read reads a slab of the forecasts of some initialisations, in their order, with warnings about their
+// values. All ranks of a team call it at the same point.
 //
-// Errors: exit 65 for values that nothing can be computed with.
+// Shape: [lead][member][variable][level][point] of the slab.
+// Errors: exit 65 for values that cannot be used, such as NaN or implausible ones; exit 66 for files that
+// disappeared.
 func (s *Selection) Read(ctx context.Context, inits []ensemble.Init, ranks *team.Team) ([]*ensemble.Forecast, []string, error) {
 	own := ranks.Shard()
 	axes, grid := own.LocalAxes(s.Axes), own.LocalGrid(s.Grid)
@@ -139,7 +141,7 @@ func (s *Selection) Read(ctx context.Context, inits []ensemble.Init, ranks *team
 	for _, fc := range out {
 		if own != nil || len(keys) < places {
 			*fc = *ensemble.NewForecast(fc.Init, axes, fc.Members, grid)
-		} else { // every place gets its field
+		} else { // fills each slot with its field
 			fc.Values = bigmem.Make[float32](axes.Fields() * len(fc.Members) * grid.Size())
 		}
 	}
@@ -155,8 +157,7 @@ type slab struct {
 	ranks  *team.Team
 }
 
-// read reads a slab of fields to the places that they have, and looks for faults of the
-// values of all, which it gives as warnings or as the error.
+// read reads a slab of fields to the memory that placeOf returns, and checks the values of complete fields.
 func (s slab) read(ctx context.Context, entries []ensemble.Entry, placeOf func(ensemble.Key) ([]float32, error)) ([]string, error) {
 	c := NewValueStats(FileOrder(entries))
 	var own []ensemble.Entry
@@ -181,7 +182,7 @@ func (s slab) read(ctx context.Context, entries []ensemble.Entry, placeOf func(e
 		}
 		return SplitFaults(c.Faults())
 	}
-	if err := s.ranks.AgreeOnError(err); err != nil { // the faults are those of whole fields
+	if err := s.ranks.AgreeOnError(err); err != nil { // faults are found on complete fields
 		return nil, err
 	}
 	if err := c.Join(s.ranks); err != nil {
@@ -190,7 +191,7 @@ func (s slab) read(ctx context.Context, entries []ensemble.Entry, placeOf func(e
 	return SplitFaults(c.Faults())
 }
 
-// AnalysisSelection are the analyses of an input that are asked for, by its catalogue.
+// AnalysisSelection is the part of an input's analyses that a job reads.
 type AnalysisSelection struct {
 	variables  []string
 	levels     []ensemble.Level
@@ -200,12 +201,11 @@ type AnalysisSelection struct {
 	Warnings   []string
 }
 
-// SelectAnalyses finds the analyses of the valid times asked for. Fields at lead 0
-// that belong to no member are analyses; where there are none, those of the control
-// are. They are to be read on the grid of the forecasts. No values are read.
+// SelectAnalyses selects the analyses of the valid times. Fields at lead 0 without a member are analyses; if
+// there are none, those of the control are used. They are read on the grid of the forecasts. No values are
+// read.
 //
-// Errors: exit 65 for another grid, if no interpolation is asked for; exit 66 names a
-// valid time without analysis.
+// Errors: exit 65 for another grid without interpolation; exit 66 for a valid time without analysis.
 func SelectAnalyses(in *fio.Input, variables []string, levels []ensemble.Level, to Destination, valids []ensemble.Valid) (*AnalysisSelection, error) {
 	s := &AnalysisSelection{variables: variables, levels: levels}
 	wanted := map[ensemble.Valid]bool{}
@@ -249,18 +249,18 @@ func SelectAnalyses(in *fio.Input, variables []string, levels []ensemble.Level, 
 	}
 	if absent != nil {
 		return nil, &exit.Error{Code: exit.NotYet, What: what, At: FileList(in.Files()),
-			Why: fmt.Sprintf("every forecast is judged by the analysis of its valid time; %s: %s", humanise.Count(len(absent), "valid time")+" without", humanise.List(humanise.Strings(absent))),
-			Fix: "add the files with these times, or leave the starts out whose analyses are not there"}
+			Why: fmt.Sprintf("each forecast needs the analysis of its valid time; %s: %s", humanise.Count(len(absent), "valid time")+" without", humanise.List(humanise.Strings(absent))),
+			Fix: "add files with these times, or exclude the initialisations whose analyses are missing"}
 	}
 	s.Reader = NewGridReader(in, to.Grid, to.How)
 	return s, s.Reader.Prepare(s.Entries)
 }
 
-// Read reads a slab of the analyses of some valid times, in their order, with warnings
-// about their values. All ranks of a team call it, at the same place.
+// Read reads a slab of the analyses of some valid times, in their order, with warnings about their values.
+// All ranks of a team call it at the same point.
 //
-// Errors: exit 65 if two fields with one name differ, and for values that nothing can be
-// computed with.
+// Shape: [variable][level][point] of the slab.
+// Errors: exit 65 if two fields with the same key differ, and for values that cannot be used.
 func (s *AnalysisSelection) Read(ctx context.Context, valids []ensemble.Valid, ranks *team.Team) ([]*ensemble.Analysis, []string, error) {
 	own := ranks.Shard()
 	levels, grid := own.LocalAxes(ensemble.Axes{Levels: s.levels}).Levels, own.LocalGrid(s.Reader.to)
@@ -282,8 +282,7 @@ func (s *AnalysisSelection) Read(ctx context.Context, valids []ensemble.Valid, r
 	return out, warnings, err
 }
 
-// SelectUnique selects of all entries each name once, the first or the last of it, and pairs those
-// that come again with the first.
+// SelectUnique selects each key once, its first or last entry, and pairs repeated entries with the first.
 func SelectUnique(all []ensemble.Entry, wanted func(ensemble.Entry) bool, last bool) (entries []ensemble.Entry, repeats [][2]ensemble.Entry) {
 	first := map[ensemble.Identity]ensemble.Entry{}
 	at := map[ensemble.Identity]int{}
@@ -305,7 +304,7 @@ func SelectUnique(all []ensemble.Entry, wanted func(ensemble.Entry) bool, last b
 	return entries, repeats
 }
 
-// DuplicateWarning is the warning about fields that come again, if there are any.
+// DuplicateWarning returns the warning about repeated fields; nil if n is 0.
 func DuplicateWarning(n int) []string {
 	if n == 0 {
 		return nil
@@ -313,7 +312,7 @@ func DuplicateWarning(n int) []string {
 	return []string{humanise.Count(n, "field") + " in the input twice with equal values; one of each is used"}
 }
 
-// CompareDuplicates reads fields that have one name.
+// CompareDuplicates compares the values of fields with the same key.
 //
 // Errors: exit 65 for two that differ.
 func CompareDuplicates(ctx context.Context, in *fio.Input, pairs [][2]ensemble.Entry) error {
@@ -333,11 +332,12 @@ func CompareDuplicates(ctx context.Context, in *fio.Input, pairs [][2]ensemble.E
 	return nil
 }
 
+// equalValues reports whether all values are equal or both missing.
 func equalValues(a, b []float32) bool {
 	return slices.EqualFunc(a, b, func(x, y float32) bool { return x == y || x != x && y != y })
 }
 
-// FileOrder orders entries as they lie in the files, so that files are read forward.
+// FileOrder sorts entries by their position in the files, so that files are read sequentially.
 func FileOrder(entries []ensemble.Entry) []ensemble.Entry {
 	out := slices.Clone(entries)
 	slices.SortStableFunc(out, func(a, b ensemble.Entry) int {
@@ -349,7 +349,7 @@ func FileOrder(entries []ensemble.Entry) []ensemble.Entry {
 	return out
 }
 
-// FileList names files in an error: one or two of them, or the ends of a long list.
+// FileList names files in an error: one or two of them, or the first and last of a long list.
 func FileList(files []string) string {
 	if n := len(files); n > 2 {
 		return fmt.Sprintf("%s … %s (%d files)", files[0], files[n-1], n)
@@ -357,11 +357,13 @@ func FileList(files []string) string {
 	return strings.Join(files, ", ")
 }
 
-// CommonGrid gives the grid of all entries; fix is what helps if they have several.
+// CommonGrid returns the grid of all entries. fix is the remedy if they have several.
+//
+// Errors: exit 65.
 func CommonGrid(entries []ensemble.Entry, fix string) (*ensemble.Grid, error) {
 	if len(entries) == 0 {
-		return nil, &exit.Error{Code: exit.BadData, What: "the forecast files hold no field that is asked for", At: "the forecast input",
-			Fix: "`ensemble inspect FILE` lists what a file holds"}
+		return nil, &exit.Error{Code: exit.BadData, What: "the forecast files contain no requested field", At: "the forecast input",
+			Fix: "`ensemble inspect FILE` lists the content of a file"}
 	}
 	if _, err := SplitFaults(GridFaults(entries, fix)); err != nil {
 		return nil, err
@@ -369,15 +371,15 @@ func CommonGrid(entries []ensemble.Entry, fix string) (*ensemble.Grid, error) {
 	return entries[0].Grid, nil
 }
 
-// ChooseMembers resolves a member policy on what the input holds: the full ensemble, and
-// the members that are input, both ascending.
+// ChooseMembers applies a member policy to the members of the input. It returns the input members of the network and
+// the full ensemble, both ascending.
 //
-// Errors: exit 66 if there are fewer members than asked for; exit 64 if a listed
-// member is not of the full ensemble.
+// Errors: exit 66 if there are fewer members than requested; exit 64 if a listed member is not in the full
+// ensemble.
 func ChooseMembers(have []ensemble.Member, list []int, count, full int, control string) (used, all []ensemble.Member, err error) {
 	all = PerturbedAndControl(have, control)
 	if len(all) < full {
-		return nil, nil, &exit.Error{Code: exit.NotYet, What: fmt.Sprintf("%d members are in the input, %d make the full ensemble", len(all), full),
+		return nil, nil, &exit.Error{Code: exit.NotYet, What: fmt.Sprintf("the input has %d members, the full ensemble has %d", len(all), full),
 			At: "the forecast input", Why: "members " + strings.Join(humanise.Strings(all), ", "), Fix: "add the files of the others, or lower data.members.full"}
 	}
 	all = all[:full]
@@ -387,7 +389,7 @@ func ChooseMembers(have []ensemble.Member, list []int, count, full int, control 
 	for _, m := range list {
 		if !slices.Contains(all, ensemble.Member(m)) {
 			return nil, nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("member %d of data.members.use is not in the full ensemble", m),
-				At: "members " + strings.Join(humanise.Strings(all), ", "), Fix: "list members that the input holds"}
+				At: "members " + strings.Join(humanise.Strings(all), ", "), Fix: "list members of the input"}
 		}
 		used = append(used, ensemble.Member(m))
 	}

@@ -8,10 +8,10 @@ import (
 	fio "github.com/ensemble-weather/ensemble/io"
 )
 
-// ReadEach shows the fields of entries to visit, which keeps no values, and those that
-// cannot be decoded to bad, with the reason.
+// ReadEach passes each field to visit, which must not keep its values, and fields that cannot be decoded to
+// bad.
 //
-// Errors: any but that of a field that cannot be decoded.
+// Errors: all except those of fields that cannot be decoded.
 func ReadEach(ctx context.Context, in *fio.Input, entries []ensemble.Entry, visit func(i int, f *ensemble.Field), bad func(i int, err error)) error {
 	for from := 0; from < len(entries); {
 		at := from
@@ -27,7 +27,7 @@ func ReadEach(ctx context.Context, in *fio.Input, entries []ensemble.Entry, visi
 		if exit.CodeOf(err) != exit.BadData {
 			return err
 		}
-		// Fields ahead of the bad one in its batch come one by one.
+		// Fields before the bad one in its batch are read one by one.
 		for at < len(entries) {
 			f, err := in.ReadOne(ctx, entries[at])
 			at++
@@ -45,7 +45,7 @@ func ReadEach(ctx context.Context, in *fio.Input, entries []ensemble.Entry, visi
 	return nil
 }
 
-// UsedMessages counts messages of which at least one field is used.
+// UsedMessages counts the messages of which at least one field is used.
 func UsedMessages(cat *ensemble.Catalogue) int {
 	type message struct {
 		file   string

@@ -12,51 +12,50 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/humanise"
 )
 
-// Fault is something wrong with an input. The same code finds it for `check`, which
-// lists all, and for the commands that compute, which refuse the input or go on with
-// a warning.
+// Fault is a fault of an input. `ensemble check` lists all faults; commands that compute refuse the input
+// because of the same faults, or continue with a warning.
 type Fault struct {
 	Kind FaultKind `json:"kind"`
-	// Code is what train and predict end with; 0 for a warning, with which they go on.
+	// Code is the exit code of train and predict; 0: they continue with a warning.
 	Code    exit.Code `json:"exit_code"`
 	What    string    `json:"what"`
 	File    string    `json:"file,omitempty"`    // of the first field concerned
 	Message int       `json:"message,omitempty"` // 1-based
-	Byte    *int64    `json:"byte,omitempty"`    // of a GRIB message
-	At      string    `json:"at"`                // the place in words
+	Byte    *int64    `json:"byte,omitempty"`    // offset of a GRIB message
+	At      string    `json:"at"`                // location as text
 	Why     string    `json:"why,omitempty"`
 	Fix     string    `json:"fix,omitempty"`
-	Fields  int       `json:"fields,omitempty"` // concerned
+	Fields  int       `json:"fields,omitempty"` // number of fields concerned
 }
 
 // FaultKind groups faults.
 type FaultKind string
 
-// The kinds of faults, in the order in which they are listed.
+// Kinds of faults, in the order in which they are listed.
 const (
-	FaultDamage      FaultKind = "damage"      // a file or a message that cannot be read
-	FaultCycles      FaultKind = "cycles"      // fields of one start are those of another
-	FaultMissing     FaultKind = "missing"     // fields, members or leads that are not there
-	FaultDuplicate   FaultKind = "duplicate"   // two fields of one name
-	FaultGrid        FaultKind = "grid"        // points that differ
-	FaultUnit        FaultKind = "unit"        // units that are not known, or differ
+	FaultDamage      FaultKind = "damage"      // a file or message that cannot be read
+	FaultCycles      FaultKind = "cycles"      // fields of another initialisation
+	FaultMissing     FaultKind = "missing"     // missing fields, members or leads
+	FaultDuplicate   FaultKind = "duplicate"   // two fields with the same key
+	FaultGrid        FaultKind = "grid"        // grids that differ
+	FaultUnit        FaultKind = "unit"        // unknown units, or several
 	FaultNotFinite   FaultKind = "not finite"  // NaN and infinite values
-	FaultImplausible FaultKind = "implausible" // values that the quantity cannot have
-	FaultCopy        FaultKind = "copy"        // values of another member, start or lead
-	FaultConstant    FaultKind = "constant"    // one value everywhere
-	FaultUnused      FaultKind = "unused"      // what no field was made of
+	FaultImplausible FaultKind = "implausible" // values outside the range of the quantity
+	FaultCopy        FaultKind = "copy"        // values of another member, initialisation or lead
+	FaultConstant    FaultKind = "constant"    // the same value at all points
+	FaultUnused      FaultKind = "unused"      // messages of which no field was made
 )
 
-// FaultKinds is the order of the kinds.
+// FaultKinds lists the kinds in their order.
 var FaultKinds = []FaultKind{FaultDamage, FaultCycles, FaultMissing, FaultDuplicate, FaultGrid, FaultUnit, FaultNotFinite, FaultImplausible, FaultCopy,
 	FaultConstant, FaultUnused}
 
-// AsError is the fault as an error.
+// AsError returns the fault as an error.
 func (f Fault) AsError() *exit.Error {
 	return &exit.Error{Code: f.Code, What: f.What, At: f.At, Why: f.Why, Fix: f.Fix}
 }
 
-// AtEntry names the first field concerned.
+// AtEntry returns the fault with the location of a field.
 func (f Fault) AtEntry(e ensemble.Entry) Fault {
 	f.File, f.Message = e.File, e.Message
 	if e.Length > 0 {
@@ -70,7 +69,7 @@ func (f Fault) AtEntry(e ensemble.Entry) Fault {
 	return f
 }
 
-// Location is where a field lies, in words.
+// Location describes the location of a field: file, message, byte.
 func Location(e ensemble.Entry) string {
 	at := fmt.Sprintf("%s, field %d", e.File, e.Message)
 	if e.Length > 0 {
@@ -79,9 +78,8 @@ func Location(e ensemble.Entry) string {
 	return at + " (" + e.Key.String() + ")"
 }
 
-// SplitFaults makes an error of the faults that no work goes on with, nil if there are
-// none, and texts of the others. What is bad comes before what is absent: waiting does
-// not help.
+// SplitFaults combines the faults that prevent computation into an error (nil if none) and returns the others as
+// warnings. Damaged input comes before missing input, as waiting does not repair it.
 func SplitFaults(faults []Fault) (warnings []string, err error) {
 	var bad []*exit.Error
 	for _, f := range faults {
@@ -100,7 +98,7 @@ func SplitFaults(faults []Fault) (warnings []string, err error) {
 	return warnings, &first
 }
 
-// Warning is the fault on one line.
+// Warning returns the fault as one line.
 func (f Fault) Warning() string {
 	s := f.What
 	if f.At != "" {
@@ -112,13 +110,13 @@ func (f Fault) Warning() string {
 	return s
 }
 
-// RequiredFields is what a start must hold: all of the axes for all of the members.
+// RequiredFields is what every initialisation must contain: all combinations of the axes for all members.
 type RequiredFields struct {
 	Axes    ensemble.Axes
 	Members []ensemble.Member
 }
 
-// Keys visits the fields of one start that a block asks for, by lead and member.
+// Keys calls visit for each field of one initialisation, by lead and member.
 func (b RequiredFields) Keys(init ensemble.Init, visit func(ensemble.Key)) {
 	for _, t := range b.Axes.Leads {
 		for _, m := range b.Members {
@@ -131,27 +129,26 @@ func (b RequiredFields) Keys(init ensemble.Init, visit func(ensemble.Key)) {
 	}
 }
 
-// Contains tells whether a field is one that the block asks for.
+// Contains reports whether a field belongs to the block.
 func (b RequiredFields) Contains(e ensemble.Entry) bool {
 	_, _, _, ok := b.Axes.Find(e.Key)
 	return ok && e.Product == ensemble.MemberField && e.Statistic == "" && slices.Contains(b.Members, e.Member)
 }
 
-// CheckInventory finds what is wrong with the fields that blocks ask for, without their
-// values: entries are those that are there. Their grids may differ where fields are
-// interpolated.
+// CheckInventory checks the fields that blocks require, without their values. entries are the existing fields;
+// their grids may differ if fields are interpolated.
 func CheckInventory(c *ensemble.Catalogue, at string, entries []ensemble.Entry, blocks []RequiredFields, to Destination) (faults []Fault) {
 	for _, b := range blocks {
 		faults = append(faults, CheckOffered(c, at, b)...)
 	}
 	if faults != nil {
-		return faults // what is nowhere need not be listed for every start
+		return faults // fields that no initialisation has are not listed for each
 	}
 	return slices.Concat(CentreFaults(entries), to.Faults(entries), UnitFaults(entries), CheckMissing(c, entries, blocks, EveryInit))
 }
 
-// CheckOffered finds the variables, levels, leads and members asked for that are nowhere in
-// the input, so that a wrong name is told from an incomplete file.
+// CheckOffered finds required variables, levels, leads and members that are nowhere in the input. This
+// distinguishes a wrong name from an incomplete file.
 func CheckOffered(c *ensemble.Catalogue, at string, b RequiredFields) (faults []Fault) {
 	seen := map[string]bool{}
 	perturbed, numbered := false, false
@@ -170,12 +167,12 @@ func CheckOffered(c *ensemble.Catalogue, at string, b RequiredFields) (faults []
 			return
 		}
 		f := Fault{Kind: FaultMissing, Code: exit.BadData, What: fmt.Sprintf("%s %s is in none of the forecast files", kind, name), At: at,
-			Why: "they hold " + have, Fix: "give the files that hold it, or correct the name; `ensemble inspect FILE` lists what a file holds"}
+			Why: "they contain " + have, Fix: "give files that contain it, or correct the name; `ensemble inspect FILE` lists the content of a file"}
 		switch {
 		case kind == "member" && name == "0" && perturbed:
 			f = MissingControlFault(at, have)
 		case kind == "member":
-			f.Code, f.Fix = exit.NotYet, "wait for the files of this member, or go on with the members that are there"
+			f.Code, f.Fix = exit.NotYet, "wait for the files of this member, or continue with the present members"
 			f.Why += missingFileHint(c.Entries, name)
 		}
 		faults = append(faults, f)
@@ -184,7 +181,7 @@ func CheckOffered(c *ensemble.Catalogue, at string, b RequiredFields) (faults []
 		missing("variable", v, "variables "+strings.Join(c.Variables(), ", "))
 	}
 	for _, l := range b.Axes.Levels {
-		if l == ensemble.SingleLevel { // what the variables demand
+		if l == ensemble.SingleLevel { // levels of the requested variables
 			continue
 		}
 		missing("level", l.String(), "levels "+strings.Join(humanise.Strings(c.Levels()), ", "))
@@ -194,11 +191,11 @@ func CheckOffered(c *ensemble.Catalogue, at string, b RequiredFields) (faults []
 	}
 	ofMembers := len(b.Members) > 0 && !slices.Equal(b.Members, []ensemble.Member{ensemble.NoMember})
 	if ofMembers && hasOnlyPercentiles(c) {
-		return append(faults, Fault{Kind: FaultMissing, Code: exit.BadData, What: "the forecast files hold percentiles, no members", At: at,
-			Why: "percentiles are no members: nothing says which belong together in space and time", Fix: "give the files of the members, or take percentiles for them with members.percentiles: members (in train.yaml data.members.percentiles)"})
+		return append(faults, Fault{Kind: FaultMissing, Code: exit.BadData, What: "the forecast files contain percentiles instead of members", At: at,
+			Why: "percentiles are not members: they do not form trajectories in space and time", Fix: "give the files of the members, or use percentiles as members with members.percentiles: members (in train.yaml data.members.percentiles)"})
 	}
 	if ofMembers && !numbered {
-		return append(faults, Fault{Kind: FaultMissing, Code: exit.NotYet, What: "the forecast files hold no members", At: at,
+		return append(faults, Fault{Kind: FaultMissing, Code: exit.NotYet, What: "the forecast files contain no members", At: at,
 			Why: "their fields have no member number, as those of an analysis or of a single forecast", Fix: "give the files of the ensemble, or wait for them"})
 	}
 	for _, m := range b.Members {
@@ -207,23 +204,24 @@ func CheckOffered(c *ensemble.Catalogue, at string, b RequiredFields) (faults []
 	return faults
 }
 
+// MissingControlFault returns the fault of a missing control.
 func MissingControlFault(at, have string) Fault {
 	return Fault{Kind: FaultMissing, Code: exit.BadData, What: "control member absent", At: at,
-		Why: "there are " + have + "; since IFS cycle 50r1 the control is in the `oper` `fc` file", Fix: "add the file of the control, or leave the control out of the members"}
+		Why: "the input has " + have + "; since IFS cycle 50r1 the control is in the `oper` `fc` file", Fix: "add the file of the control, or exclude the control from the members"}
 }
 
-// initFields is what there is of one start, and what of the blocks is not.
+// initFields lists the present fields of one initialisation, and the required ones that are missing.
 type initFields struct {
 	init    ensemble.Init
-	have    map[ensemble.Key]ensemble.Entry // without init
-	missing []ensemble.Key                  // without init
+	have    map[ensemble.Key]ensemble.Entry // keys without init
+	missing []ensemble.Key                  // keys without init
 }
 
-// EveryInit wants all of them.
+// EveryInit selects all initialisations.
 func EveryInit(ensemble.Init) bool { return true }
 
-// CheckMissing finds the fields that the starts wanted lack, of entries of a catalogue. A start
-// that holds what another one lacks is that one's, of a wrong cycle.
+// CheckMissing finds the required fields that initialisations lack; wanted selects the initialisations. Fields
+// that another initialisation lacks at the same valid time are reported as mixed initialisations.
 func CheckMissing(c *ensemble.Catalogue, entries []ensemble.Entry, blocks []RequiredFields, wanted func(ensemble.Init) bool) (faults []Fault) {
 	by := map[ensemble.Init]*initFields{}
 	var starts []*initFields
@@ -257,7 +255,7 @@ func CheckMissing(c *ensemble.Catalogue, entries []ensemble.Entry, blocks []Requ
 	if f, ok := laggedFault(starts, len(short)); ok {
 		return []Fault{f}
 	}
-	// Those with the least first: they are the ones that stray into others.
+	// Smallest first: these are the stray fields.
 	byCount := slices.Clone(short)
 	slices.SortStableFunc(byCount, func(a, b *initFields) int { return cmp.Compare(len(a.have), len(b.have)) })
 	strays := map[*initFields]bool{}
@@ -285,8 +283,8 @@ func CheckMissing(c *ensemble.Catalogue, entries []ensemble.Entry, blocks []Requ
 	return faults
 }
 
-// laggedFault tells whether several starts, all short, have different members each: those of
-// one ensemble by its parts, which cannot be used together.
+// laggedFault reports whether several incomplete initialisations have different members each: parts of a lagged
+// ensemble, which cannot be used as one without members.lagged.
 func laggedFault(starts []*initFields, short int) (Fault, bool) {
 	if len(starts) < 3 || short < len(starts) {
 		return Fault{}, false
@@ -306,11 +304,11 @@ func laggedFault(starts []*initFields, short int) (Fault, bool) {
 	if n := len(parts); n > humanise.MaxListed {
 		parts = append(parts[:humanise.MaxListed], fmt.Sprintf("and %d more", n-humanise.MaxListed))
 	}
-	return Fault{Kind: FaultCycles, Code: exit.BadData, What: "cycles are mixed: every start has other members", Why: strings.Join(parts, "; "),
-		Fix: "give files of one cycle; `predict` makes one ensemble of several starts with members.lagged.max_age", Fields: len(starts)}.AtEntry(starts[0].first()), true
+	return Fault{Kind: FaultCycles, Code: exit.BadData, What: "initialisations are mixed: each has different members", Why: strings.Join(parts, "; "),
+		Fix: "give files of one initialisation; `predict` combines several into a lagged ensemble with members.lagged.max_age", Fields: len(starts)}.AtEntry(starts[0].first()), true
 }
 
-// completes tells whether all that there is of a start is missing in another.
+// completes reports whether all fields of this initialisation are missing in another one.
 func (s *initFields) completes(whole *initFields) bool {
 	if len(s.have) == 0 || len(s.have) > len(whole.missing) || len(s.have) == len(whole.have) {
 		return false
@@ -323,6 +321,7 @@ func (s *initFields) completes(whole *initFields) bool {
 	return true
 }
 
+// first returns the first entry.
 func (s *initFields) first() ensemble.Entry {
 	var out ensemble.Entry
 	for _, e := range s.have {
@@ -333,6 +332,7 @@ func (s *initFields) first() ensemble.Entry {
 	return out
 }
 
+// members lists the members.
 func (s *initFields) members() []ensemble.Member {
 	var out []ensemble.Member
 	for k := range s.have {
@@ -342,26 +342,26 @@ func (s *initFields) members() []ensemble.Member {
 	return slices.Compact(out)
 }
 
-// mixedCyclesFault is the fault of a start some of whose fields are of another cycle.
+// mixedCyclesFault returns the fault of an initialisation with fields of another one.
 func mixedCyclesFault(whole, stray *initFields) Fault {
 	a, b := whole.first(), stray.first()
-	f := Fault{Kind: FaultCycles, Code: exit.BadData, What: "cycles are mixed", At: fmt.Sprintf("%s %s, %s %s", a.File, whole.init, b.File, stray.init),
+	f := Fault{Kind: FaultCycles, Code: exit.BadData, What: "initialisations are mixed", At: fmt.Sprintf("%s %s, %s %s", a.File, whole.init, b.File, stray.init),
 		Why:    fmt.Sprintf("member %s has fields of %s that are missing at %s", ensemble.MemberRanges(stray.members()), stray.init, whole.init),
-		Fix:    "give files of one cycle, or of every cycle all",
+		Fix:    "give files of one initialisation, or all files of each",
 		Fields: len(stray.have)}
 	if slices.Equal(stray.members(), []ensemble.Member{0}) {
-		f.What, f.Fix = "control is of another cycle", "give the control of "+whole.init.String()
+		f.What, f.Fix = "the control is of another initialisation", "give the control of "+whole.init.String()
 	}
 	return f.AtEntry(b)
 }
 
-// fault says what a start lacks.
+// fault returns the fault of an incomplete initialisation.
 func (s *initFields) fault(around *fileContext) Fault {
 	first := s.missing[0]
 	f := Fault{Kind: FaultMissing, Code: exit.NotYet, What: fmt.Sprintf("member %s is missing at lead %s", first.Member, first.Lead),
-		At:     fmt.Sprintf("start %s, %s at %s", s.init, first.Variable, first.Level),
-		Why:    fmt.Sprintf("%d fields are there, %d are not: %s", len(s.have), len(s.missing), MemberLeads(s.missing)),
-		Fix:    "wait for the file, fetch it again, or leave the start or the member out",
+		At:     fmt.Sprintf("initialisation %s, %s at %s", s.init, first.Variable, first.Level),
+		Why:    fmt.Sprintf("%d fields are present, %d are missing: %s", len(s.have), len(s.missing), MemberLeads(s.missing)),
+		Fix:    "wait for the file, transfer it again, or exclude the initialisation or the member",
 		Fields: len(s.missing)}
 	if first.Member == ensemble.NoMember {
 		f.What = fmt.Sprintf("%s at %s is missing at lead %s", first.Variable, first.Level, first.Lead)
@@ -379,17 +379,16 @@ func (s *initFields) fault(around *fileContext) Fault {
 	}
 	f.Why += s.table()
 	file := s.first().File
-	f.File, f.At = file, f.At+"; fields of this start are in "+file
+	f.File, f.At = file, f.At+"; fields of this initialisation are in "+file
 	if last, ok := s.truncation(around); ok {
-		f.File, f.At, f.Code, f.Fix = "", "", exit.BadData, "fetch the file again"
-		f.Why = "the file ends between two messages, where by the order of the others these would follow; " + f.Why
+		f.File, f.At, f.Code, f.Fix = "", "", exit.BadData, "transfer the file again"
+		f.Why = "the file ends between two messages, before these in the order of the other files; " + f.Why
 		f = f.AtEntry(last)
 	}
 	return f
 }
 
-// MemberLeads lists missing fields as members and leads: "member 3 at 24h, 48h; members 5-7
-// at 48h".
+// MemberLeads lists missing fields as members and leads: "member 3 at 24h, 48h; members 5-7 at 48h".
 func MemberLeads(missing []ensemble.Key) string {
 	leads := map[ensemble.Member][]ensemble.Lead{}
 	for _, k := range missing {
@@ -428,8 +427,8 @@ func MemberLeads(missing []ensemble.Key) string {
 	return strings.Join(rows, "; ")
 }
 
-// GridFaults finds the grids that differ from the one that most entries have, and those
-// of the same points that are stored in another way; fix is what helps against the first.
+// GridFaults finds grids that differ from the most common one, and grids of the same points with another scan
+// order. fix is the remedy for the former.
 func GridFaults(entries []ensemble.Entry, fix string) (faults []Fault) {
 	type group struct {
 		first ensemble.Entry
@@ -443,7 +442,7 @@ func GridFaults(entries []ensemble.Entry, fix string) (faults []Fault) {
 			if at := slices.IndexFunc(groups, func(o *group) bool { return o.first.Grid.SameAs(e.Grid, GridTolerance) }); at >= 0 {
 				g = groups[at]
 				if turned := storageDifference(g.first.Grid, e.Grid); turned != "" {
-					faults = append(faults, Fault{Kind: FaultGrid, What: "one grid is stored in several ways; all are read in one order", Why: turned}.AtEntry(e))
+					faults = append(faults, Fault{Kind: FaultGrid, What: "fields of one grid differ in scan order; all are read in one order", Why: turned}.AtEntry(e))
 				}
 			} else {
 				g = &group{first: e}
@@ -472,21 +471,21 @@ func GridFaults(entries []ensemble.Entry, fix string) (faults []Fault) {
 	return faults
 }
 
-// storageDifference says how the storage of one grid differs from that of another.
+// storageDifference describes how the scan order of one grid differs from that of another.
 func storageDifference(a, b *ensemble.Grid) string {
 	s, t := FormatSourceOrder(a), FormatSourceOrder(b)
 	if s == t {
 		return ""
 	}
-	return fmt.Sprintf("some%s, others%s", cmp.Or(s, " in our order"), cmp.Or(t, " in our order"))
+	return fmt.Sprintf("some have%s, others%s", cmp.Or(s, " in our order"), cmp.Or(t, " in our order"))
 }
 
+// GridMismatchFault returns the fault of two grids that differ.
 func GridMismatchFault(a string, ga *ensemble.Grid, b string, gb *ensemble.Grid, fix string) Fault {
 	return Fault{Kind: FaultGrid, Code: exit.BadData, What: "grids differ", Why: fmt.Sprintf("%s: %s; %s: %s", a, ga, b, gb), Fix: fix}
 }
 
-// UnitFaults finds variables of the vocabulary whose unit is not understood, and those
-// that come in several units.
+// UnitFaults finds known variables with unknown units, and variables with several units.
 func UnitFaults(entries []ensemble.Entry) (faults []Fault) {
 	type name struct{ variable, native string }
 	seen := map[name]bool{}
@@ -500,7 +499,7 @@ func UnitFaults(entries []ensemble.Entry) (faults []Fault) {
 		known, ok := ensemble.VariableNamed(e.Variable)
 		if ok && e.Unit != known.Unit {
 			faults = append(faults, Fault{Kind: FaultUnit, Code: exit.BadData, What: fmt.Sprintf("unit %q of %s is not understood", e.NativeUnit, e.Variable),
-				Why: "values in " + known.Unit + " are needed", Fix: "write the right unit into the file"}.AtEntry(e))
+				Why: "values in " + known.Unit + " are needed", Fix: "correct the unit in the file"}.AtEntry(e))
 			continue
 		}
 		o, other := first[e.Variable]
@@ -509,7 +508,7 @@ func UnitFaults(entries []ensemble.Entry) (faults []Fault) {
 			first[e.Variable] = e
 		case o.Unit != e.Unit:
 			faults = append(faults, Fault{Kind: FaultUnit, Code: exit.BadData, What: fmt.Sprintf("units of %s differ", e.Variable),
-				Why: fmt.Sprintf("%q in %s, %q in %s", o.NativeUnit, o.File, e.NativeUnit, e.File), Fix: "bring the files to one unit"}.AtEntry(e))
+				Why: fmt.Sprintf("%q in %s, %q in %s", o.NativeUnit, o.File, e.NativeUnit, e.File), Fix: "convert the files to one unit"}.AtEntry(e))
 		default:
 			faults = append(faults, Fault{Kind: FaultUnit, What: fmt.Sprintf("units of %s differ; all are read as %s", e.Variable, e.Unit),
 				Why: fmt.Sprintf("%q in %s, %q in %s", o.NativeUnit, o.File, e.NativeUnit, e.File)}.AtEntry(e))
@@ -518,9 +517,9 @@ func UnitFaults(entries []ensemble.Entry) (faults []Fault) {
 	return faults
 }
 
-// ConflictFault is the fault of two fields that have one name and differ.
+// ConflictFault returns the fault of two fields with the same key and different values.
 func ConflictFault(a, b ensemble.Entry) Fault {
 	return Fault{Kind: FaultDuplicate, Code: exit.BadData, What: "two messages describe the same field and differ",
 		At:  fmt.Sprintf("%s message %d and %s message %d", a.File, a.Message, b.File, b.Message),
-		Why: "which of the two is right cannot be known", Fix: "remove one of them from the input", Fields: 2}.AtEntry(b)
+		Why: "it is unknown which of the two is correct", Fix: "remove one of them from the input", Fields: 2}.AtEntry(b)
 }

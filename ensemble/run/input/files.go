@@ -5,23 +5,24 @@ import (
 	fio "github.com/ensemble-weather/ensemble/io"
 )
 
-// UnrelatedFile is what lies in a folder of input files and is none.
+// UnrelatedFile is a file in an input folder that is not input.
 type UnrelatedFile = fio.IgnoredFile
 
-// ListFiles lists the input files that names, patterns and folders stand for, and what in the folders is no
-// input. key says in errors where they were given.
+// ListFiles lists the input files that names, patterns and folders match, and files in folders that are not
+// input. key names the source of the names in errors.
 //
 // Errors: those of fio.List.
 func ListFiles(key string, names []string) (files []string, aside []UnrelatedFile, err error) {
 	return fio.List(key, names)
 }
 
-// ConfigFiles is Files for a key of a configuration.
+// ConfigFiles is Files for a configuration key.
 func ConfigFiles(key string, patterns []config.Path) ([]string, error) {
 	files, _, err := fio.List(key, pathStrings(patterns))
 	return files, err
 }
 
+// pathStrings converts paths to strings.
 func pathStrings(paths []config.Path) []string {
 	out := make([]string, len(paths))
 	for i, p := range paths {
@@ -30,8 +31,8 @@ func pathStrings(paths []config.Path) []string {
 	return out
 }
 
-// ArgumentFiles are the files that arguments of a command stand for. What is not there stays as it is: who opens
-// all of them names all that is wrong.
+// ArgumentFiles lists the files that command arguments match. Names without a file are kept: opening all of them
+// reports all errors.
 func ArgumentFiles(names []string) (files []string, aside []UnrelatedFile, err error) {
 	for _, name := range names {
 		one, left, err := fio.List("the command line", []string{name})

@@ -8,12 +8,12 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 )
 
-// PerturbedAndControl are the members of an input under a policy for the control.
+// PerturbedAndControl returns the members of an input under a policy for the control.
 func PerturbedAndControl(have []ensemble.Member, control string) []ensemble.Member {
 	return slices.DeleteFunc(slices.Clone(have), func(m ensemble.Member) bool { return m == ensemble.NoMember || control == "exclude" && m == 0 })
 }
 
-// Abbreviate lists a few values, or the first, the last and the number of many.
+// Abbreviate lists a few values, or the first and last of many with their number.
 func Abbreviate[T fmt.Stringer](v []T) string {
 	if len(v) > 6 {
 		return fmt.Sprintf("%s … %s (%d)", v[0], v[len(v)-1], len(v))
@@ -25,7 +25,7 @@ func Abbreviate[T fmt.Stringer](v []T) string {
 	return strings.Join(s, ",")
 }
 
-// FormatMembers lists members with the control marked.
+// FormatMembers lists members, with the control marked.
 func FormatMembers(m []ensemble.Member) string {
 	if len(m) == 1 && m[0] == ensemble.NoMember {
 		return "-"
@@ -37,7 +37,8 @@ func FormatMembers(m []ensemble.Member) string {
 	return fmt.Sprintf("%d: %s", len(m), s)
 }
 
-// FormatSourceOrder says how the file has the points, where that is not our way.
+// FormatSourceOrder describes the scan order of a file if it differs from ours: rows from the north, longitudes
+// from 0.
 func FormatSourceOrder(g *ensemble.Grid) string {
 	var s []string
 	if g.Source.ScanningMode > 0 {

@@ -15,26 +15,25 @@ import (
 	fio "github.com/ensemble-weather/ensemble/io"
 )
 
-// Destination is a grid, or nil for the one that most fields have, and how others come
-// there.
+// Destination is the grid to which fields are interpolated, and how. A nil grid is the most common one of the
+// input.
 type Destination struct {
 	Grid *ensemble.Grid
 	How  task.Interpolation
-	Fix  string // what helps if fields are not there and no way is given
+	Fix  string // remedy if fields are on other grids and no method is given
 }
 
-// DestinationOf finds the grid that a configuration asks for, where it does not follow
-// from the forecasts.
+// DestinationOf returns the grid that a configuration requests. Its grid is nil if the forecasts decide.
 //
-// Errors: those of fio.Open for analyses whose grid is asked for; 65 if they hold no field
-// of a target.
+// Errors: those of fio.Open if the grid of analyses is requested; exit 64 for an invalid name; 65 if the
+// analyses contain no target.
 func DestinationOf(ctx context.Context, c *config.TrainConfig) (Destination, error) {
 	d := Destination{How: setup.InterpolationOf(c), Fix: FixGrid}
 	switch {
 	case c.Data.Grid.IsNamed():
 		g, err := ensemble.NamedGrid(c.Data.Grid.To)
 		if err != nil {
-			return d, &exit.Error{Code: exit.Usage, What: err.Error(), At: "data.grid.to", Fix: "name a grid such as 1.5deg", Err: err}
+			return d, &exit.Error{Code: exit.Usage, What: err.Error(), At: "data.grid.to", Fix: "give a grid such as 1.5deg", Err: err}
 		}
 		d.Grid = g
 	case c.Data.Grid.To == "analyses":
@@ -52,15 +51,15 @@ func DestinationOf(ctx context.Context, c *config.TrainConfig) (Destination, err
 			return e.Lead == 0 && e.Product == ensemble.MemberField && slices.Contains(targets, e.Variable) && slices.Contains(c.Data.Levels, e.Level)
 		})
 		if len(entries) == 0 {
-			return d, &exit.Error{Code: exit.BadData, What: "the analyses hold no field of a target", At: FileList(in.Files()), Why: "their grid is asked for by data.grid.to",
-				Fix: "`ensemble inspect FILE` lists what a file holds"}
+			return d, &exit.Error{Code: exit.BadData, What: "the analyses contain no target", At: FileList(in.Files()), Why: "data.grid.to requests their grid",
+				Fix: "`ensemble inspect FILE` lists the content of a file"}
 		}
 		d.Grid = MostCommonGrid(entries)
 	}
 	return d, nil
 }
 
-// MostCommonGrid is the grid of most entries, of several the first one's.
+// MostCommonGrid returns the grid of most entries; of equally common ones the first.
 func MostCommonGrid(entries []ensemble.Entry) *ensemble.Grid {
 	count := map[*ensemble.Grid]int{}
 	best := entries[0].Grid
@@ -75,15 +74,15 @@ func MostCommonGrid(entries []ensemble.Entry) *ensemble.Grid {
 	return best
 }
 
-// Resolve gives the grid on which entries are used.
+// Resolve returns the grid on which entries are used.
 //
-// Errors: exit 65 if there are none, if they are on several grids and none is asked for,
-// or if the grid is no rectangle.
+// Errors: exit 65 without entries, for several grids without a requested one, and for grids that are not
+// rectangular.
 func (d Destination) Resolve(entries []ensemble.Entry) (*ensemble.Grid, error) {
 	g := d.Grid
 	switch {
 	case d.How.IsEnabled() && len(entries) > 0:
-		// The input's own object knows in which order files have the points.
+		// The input's own grid object has the scan order of the files.
 		if own := MostCommonGrid(entries); g == nil || own.SameAs(g, GridTolerance) {
 			g = own
 		}
@@ -94,24 +93,24 @@ func (d Destination) Resolve(entries []ensemble.Entry) (*ensemble.Grid, error) {
 		}
 	}
 	if g.Rows != nil {
-		return nil, reducedGridFault(g, "name another grid in data.grid.to, for example 1deg").AtEntry(entries[0]).AsError()
+		return nil, reducedGridFault(g, "set another grid in data.grid.to, for example 1deg").AtEntry(entries[0]).AsError()
 	}
 	return g, nil
 }
 
-// reducedGridFault says that networks cannot work on a reduced grid.
+// reducedGridFault returns the fault of a reduced grid, on which networks cannot work.
 func reducedGridFault(g *ensemble.Grid, fix string) Fault {
 	return Fault{Kind: FaultGrid, Code: exit.BadData, What: "the fields are on a reduced grid",
-		Why: fmt.Sprintf("%s: networks and maps need rows of equally many points", g), Fix: fix}
+		Why: fmt.Sprintf("%s: networks and maps need rows with equal numbers of points", g), Fix: fix}
 }
 
-// What helps where grids do not fit: in a configuration, and on the command line.
+// Remedies for grids that differ, in a configuration and on the command line.
 const (
 	FixGrid   = "interpolate: set data.grid.to, for example to 1deg, or to forecasts"
 	FixRegrid = "interpolate: --regrid bilinear, or train with data.grid"
 )
 
-// Faults are those of the grids of entries that are not to be interpolated.
+// Faults returns the faults of grids that are not interpolated.
 func (d Destination) Faults(entries []ensemble.Entry) []Fault {
 	if d.How.IsEnabled() {
 		return nil
@@ -123,24 +122,24 @@ func (d Destination) Faults(entries []ensemble.Entry) []Fault {
 	return faults
 }
 
-// GridReader reads the fields of an input on one grid, whatever grid they come on. Its methods
-// may be called from several goroutines.
+// GridReader reads the fields of an input on one grid and interpolates as necessary. It is safe for concurrent
+// use.
 type GridReader struct {
 	in      *fio.Input
 	to      *ensemble.Grid
 	how     task.Interpolation
 	mu      sync.Mutex
-	weights map[*ensemble.Grid]*regrid.Weights // nil for the grid itself
+	weights map[*ensemble.Grid]*regrid.Weights // by source grid; nil for the target grid
 }
 
-// NewGridReader makes the reader of fields on a grid.
+// NewGridReader returns a reader of an input's fields on a grid.
 func NewGridReader(in *fio.Input, to *ensemble.Grid, how task.Interpolation) *GridReader {
 	return &GridReader{in: in, to: to, how: how, weights: map[*ensemble.Grid]*regrid.Weights{}}
 }
 
-// Prepare computes the weights for some entries, which reading them does else.
+// Prepare computes the interpolation weights for entries, which reading would do otherwise.
 //
-// Errors: exit 65 if an entry cannot be brought to the grid.
+// Errors: exit 65 if an entry cannot be interpolated to the grid.
 func (r *GridReader) Prepare(entries []ensemble.Entry) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -153,14 +152,14 @@ func (r *GridReader) Prepare(entries []ensemble.Entry) error {
 			r.weights[e.Grid] = w
 		}
 		if v, known := ensemble.VariableNamed(e.Variable); known && v.WindComponent() && e.Grid.WindAlongAxes && r.weights[e.Grid] != nil {
-			return &exit.Error{Code: exit.BadData, What: "wind along the axes of its grid cannot be interpolated", At: Location(e),
-				Why: e.Variable + " is not eastward or northward on this grid", Fix: "turn it to east and north first, for example with `cdo rotuvb`, or leave it out"}
+			return &exit.Error{Code: exit.BadData, What: "wind components along grid axes cannot be interpolated", At: Location(e),
+				Why: e.Variable + " is not eastward or northward on this grid", Fix: "rotate them to east and north first, for example with `cdo rotuvb`, or exclude them"}
 		}
 	}
 	return nil
 }
 
-// weightsFor computes the weights from the grid of an entry.
+// weightsFor returns the weights from the grid of an entry; nil if it is the target grid.
 func (r *GridReader) weightsFor(e ensemble.Entry) (*regrid.Weights, error) {
 	if e.Grid.SameAs(r.to, GridTolerance) {
 		return nil, nil
@@ -172,18 +171,18 @@ func (r *GridReader) weightsFor(e ensemble.Entry) (*regrid.Weights, error) {
 	} else if err != nil {
 		why = err.Error() + "; from %[1]s to %[2]s"
 	}
-	return nil, &exit.Error{Code: exit.BadData, What: "fields cannot be brought to the grid that is asked for", At: Location(e), Why: fmt.Sprintf(why, e.Grid, r.to),
+	return nil, &exit.Error{Code: exit.BadData, What: "fields cannot be interpolated to the requested grid", At: Location(e), Why: fmt.Sprintf(why, e.Grid, r.to),
 		Fix: "choose another grid or method of data.grid", Err: err}
 }
 
-// preparedWeights gives the weights that were prepared for an entry; nil if it is on the grid.
+// preparedWeights returns the prepared weights of an entry; nil if it is on the target grid.
 func (r *GridReader) preparedWeights(e ensemble.Entry) *regrid.Weights {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.weights[e.Grid]
 }
 
-// Read reads whole fields, as fio.Input does.
+// Read reads complete fields, as fio.Input does.
 func (r *GridReader) Read(ctx context.Context, entries []ensemble.Entry, visit func(i int, f *ensemble.Field) error) error {
 	if err := r.Prepare(entries); err != nil {
 		return err
@@ -200,13 +199,13 @@ func (r *GridReader) Read(ctx context.Context, entries []ensemble.Entry, visit f
 	})
 }
 
-// Fill reads a window of fields on the grid into memory of the caller, as fio.Input does.
-// Fields on other grids are read whole.
+// Fill reads a window of fields into memory of the caller, as fio.Input does. Fields on other grids are read
+// completely.
 func (r *GridReader) Fill(ctx context.Context, entries []ensemble.Entry, w ensemble.Window, into func(i int) ([]float32, error), done func(i int) error) error {
 	if err := r.Prepare(entries); err != nil {
 		return err
 	}
-	var lists [2][]ensemble.Entry // those on the grid, and others
+	var lists [2][]ensemble.Entry // entries on the target grid, and others
 	var at [2][]int
 	for i, e := range entries {
 		k := 0
@@ -234,12 +233,12 @@ func (r *GridReader) Fill(ctx context.Context, entries []ensemble.Entry, w ensem
 	})
 }
 
-// InterpolationByName is an interpolation by its method, one of InterpolationMethods.
+// InterpolationByName returns the interpolation of a method in InterpolationMethods.
 func InterpolationByName(method string) task.Interpolation {
 	return task.Interpolation{Method: regrid.Method(method)}
 }
 
-// InterpolationMethods are the words for InterpolationByName.
+// InterpolationMethods lists the names for InterpolationByName.
 func InterpolationMethods() (words []string) {
 	for _, m := range regrid.Methods {
 		words = append(words, string(m))

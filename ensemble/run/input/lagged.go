@@ -10,12 +10,12 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// LaggedEnsemble makes one ensemble of the members of a start, the newest unless it is given, and of
-// those of starts up to maxAge before it: their fields of the same valid times get the name
-// of that start and lead. Members keep their numbers if all of them differ; else those of
-// older starts get the next free ones, by age and number.
+// LaggedEnsemble combines the members of an initialisation (the newest unless only is set) and of earlier ones up to
+// maxAge into one lagged ensemble. Fields of equal valid times get its init and lead. Members keep their
+// numbers if these are distinct. Otherwise members of older initialisations get the next free numbers, by age
+// and number.
 //
-// Errors: exit 66 if the start is not there.
+// Errors: exit 66 if the initialisation is missing.
 func LaggedEnsemble(c *ensemble.Catalogue, maxAge time.Duration, only time.Time) (*ensemble.Catalogue, map[ensemble.Member]time.Duration, time.Time, error) {
 	members := ensemble.Catalogue{Entries: c.Select(func(e ensemble.Entry) bool { return e.Product == ensemble.MemberField && e.Member != ensemble.NoMember })}
 	inits := members.Inits()
@@ -71,7 +71,7 @@ func LaggedEnsemble(c *ensemble.Catalogue, maxAge time.Duration, only time.Time)
 	}
 	if len(out.Entries) == 0 {
 		return nil, nil, only, &exit.Error{Code: exit.NotYet, What: "no field of the lagged ensemble is in the input", At: fmt.Sprintf("%s and %s before it", start, maxAge),
-			Fix: "add the files of the newest start"}
+			Fix: "add the files of the newest initialisation"}
 	}
 	slices.SortFunc(out.Entries, ensemble.Entry.Compare)
 	return out, ages, only, nil

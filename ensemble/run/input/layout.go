@@ -15,7 +15,7 @@ import (
 	fio "github.com/ensemble-weather/ensemble/io"
 )
 
-// LayoutOf is a layout for the reader, as it is configured; its pattern has been checked.
+// LayoutOf converts a configured layout for package io; its pattern has been checked.
 func LayoutOf(l config.MemberLayout) fio.MemberOptions {
 	out := fio.MemberOptions{Centres: l.Centres, Percentiles: l.Percentiles == config.PercentilesAsMembers}
 	if l.FilenamePattern != "" {
@@ -24,8 +24,7 @@ func LayoutOf(l config.MemberLayout) fio.MemberOptions {
 	return out
 }
 
-// ReaderOptions are the options of files of a training: of forecasts with their layout, of analyses
-// without one.
+// ReaderOptions returns the options for the files of a training: forecasts with their layout, analyses without.
 func ReaderOptions(c *config.TrainConfig, forecasts bool) fio.Options {
 	o := fio.Options{Sparse: c.Data.AllowMissingChunks, Cache: string(c.Data.IndexCache)}
 	if forecasts {
@@ -34,7 +33,7 @@ func ReaderOptions(c *config.TrainConfig, forecasts bool) fio.Options {
 	return o
 }
 
-// CentreFaults finds members of several centres that have one name. entries are in order.
+// CentreFaults finds members of several centres with the same number. entries are in order.
 func CentreFaults(entries []ensemble.Entry) []Fault {
 	var first [2]ensemble.Entry
 	fields := 0
@@ -59,16 +58,16 @@ func CentreFaults(entries []ensemble.Entry) []Fault {
 	}
 	var have, names []string
 	for c, m := range members {
-		have = append(have, fmt.Sprintf("%s has members %s", cmp.Or(c, "no centre"), ensemble.MemberRanges(slices.Sorted(maps.Keys(m)))))
+		have = append(have, fmt.Sprintf("%s has members %s", cmp.Or(c, "an unnamed centre"), ensemble.MemberRanges(slices.Sorted(maps.Keys(m)))))
 		names = append(names, c)
 	}
 	slices.Sort(have)
 	slices.Sort(names)
 	return []Fault{Fault{Kind: FaultDuplicate, Code: exit.BadData, What: "members of several centres have the same numbers", At: Location(first[0]), Why: strings.Join(have, "; "),
-		Fix: fmt.Sprintf("choose with members.centres (in train.yaml data.members.centres), one or several: [%s]", strings.Join(names, ", ")), Fields: fields}.AtEntry(first[1])}
+		Fix: fmt.Sprintf("select one or several with members.centres (in train.yaml data.members.centres): [%s]", strings.Join(names, ", ")), Fields: fields}.AtEntry(first[1])}
 }
 
-// hasOnlyPercentiles tells whether an input has quantiles where members are asked for.
+// hasOnlyPercentiles reports whether an input has quantiles where members are required.
 func hasOnlyPercentiles(c *ensemble.Catalogue) bool {
 	quantiles := false
 	for _, e := range c.Entries {
@@ -80,17 +79,16 @@ func hasOnlyPercentiles(c *ensemble.Catalogue) bool {
 	return quantiles
 }
 
-// missingFileHint is the end of a sentence about an absent member: the name of its file.
+// missingFileHint returns a clause with the expected name of a missing member's file; "" if unknown.
 func missingFileHint(entries []ensemble.Entry, member string) string {
 	if name := expectedFileName(entries, member); name != "" {
-		return "; by the names of the others its file is " + name
+		return "; by the names of the other files it would be in " + name
 	}
 	return ""
 }
 
-// expectedFileName is the name that the file of an absent member would have by those of the others:
-// files of one member each, whose names differ in its number. Empty if there is no such
-// rule.
+// expectedFileName derives the name of a missing member's file from those of the others, if there is one file per
+// member and the names differ in its number; "" otherwise.
 func expectedFileName(entries []ensemble.Entry, absent string) string {
 	of := map[string]ensemble.Member{}
 	for _, e := range entries {
@@ -121,4 +119,5 @@ func expectedFileName(entries []ensemble.Entry, absent string) string {
 	return best
 }
 
+// numbers matches the numbers in a file name.
 var numbers = regexp.MustCompile(`[0-9]+`)

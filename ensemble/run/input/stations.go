@@ -18,20 +18,20 @@ import (
 	"github.com/ensemble-weather/ensemble/unet3d"
 )
 
-// StationInterpolator takes values of a grid at single places.
+// StationInterpolator interpolates fields to stations.
 type StationInterpolator struct {
 	Stations []ensemble.Station
 	weights  *regrid.Weights
-	// HeightCorrection is what 2 metre temperatures gain by the difference between the height of
-	// the grid and that of each station, in K; nil without heights of the grid.
+	// HeightCorrection is the correction of 2 m temperature for the height of each station above the grid's orography, in
+	// K; nil without orography.
 	HeightCorrection []float32
-	Description      string // how, for the source of the products
+	Description      string // method, for the source attribute of the products
 }
 
-// NewStationInterpolator reads the stations that are asked for and finds them on a grid.
+// NewStationInterpolator reads the requested stations and computes the interpolation from a grid.
 //
-// Errors: those of station.Read; exit 64 for stations outside of the grid, and for a grid
-// that cannot be interpolated so; 65 and 66 for heights of the grid.
+// Errors: those of station.Read; exit 64 for stations outside the grid, and for grids without this
+// interpolation; 65 and 66 for the orography.
 func NewStationInterpolator(ctx context.Context, pool *decode.Pool, c config.Output, grid *ensemble.Grid) (*StationInterpolator, error) {
 	stations, err := station.Read(string(c.Stations))
 	if err != nil {
@@ -55,7 +55,7 @@ func NewStationInterpolator(ctx context.Context, pool *decode.Pool, c config.Out
 	}
 	if outside != nil {
 		return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%s outside of the grid", humanise.Count(len(outside), "station")), At: string(c.Stations),
-			Why: strings.Join(outside[:min(len(outside), 10)], ", ") + ": the grid is " + grid.String(), Fix: "leave them out of the list"}
+			Why: strings.Join(outside[:min(len(outside), 10)], ", ") + ", the grid is " + grid.String(), Fix: "remove them from the list"}
 	}
 	if c.Orography == "" {
 		return s, nil
@@ -75,8 +75,8 @@ func NewStationInterpolator(ctx context.Context, pool *decode.Pool, c config.Out
 	return s, nil
 }
 
-// CheckPointList refuses what takes neighbours in a list of places for neighbours on the Earth, as
-// filters wider than a point do.
+// CheckPointList refuses networks that use neighbouring points if the forecasts are a list of points, whose
+// neighbours in the list are not neighbours in space.
 //
 // Errors: exit 64.
 func CheckPointList(c *config.TrainConfig, grid *ensemble.Grid) error {
@@ -88,20 +88,23 @@ func CheckPointList(c *config.TrainConfig, grid *ensemble.Grid) error {
 	if c.Model.NetworkKind().Pointwise {
 		what, at = "model.members is "+c.Model.Members, "model.members"
 	}
-	return &exit.Error{Code: exit.Usage, What: what + " and the forecasts are of single places", At: at,
-		Why: grid.String() + ": what stands beside a place in a list is not beside it on the Earth", Fix: "set model.kind: " + strings.Join(byPoint, " or ") + ", a network by point, and model.members: " + config.MemberStatistics}
+	return &exit.Error{Code: exit.Usage, What: what + " and the forecasts are at single points", At: at,
+		Why: grid.String() + ": neighbours in a list of points are not neighbours in space", Fix: "set model.kind: " + strings.Join(byPoint, " or ") + ", a network per point, and model.members: " + config.MemberStatistics}
 }
 
-// Interpolate interpolates a field to the stations. Missing: where a point with weight is.
+// Interpolate interpolates a field to the stations.
+//
+// Shape: field [point] → [station].
+// Missing: NaN if a point with weight is NaN.
 func (s *StationInterpolator) Interpolate(field []float32) []float32 {
 	out := make([]float32, len(s.Stations))
 	regrid.Apply(s.weights, out, field)
 	return out
 }
 
-// orography reads the height of a grid: geopotential at the surface, or a height in m.
+// orography reads the orography of a grid: surface geopotential, or height in m.
 //
-// Errors: 65 and 66.
+// Errors: exit 65 and 66.
 func orography(ctx context.Context, pool *decode.Pool, path string, grid *ensemble.Grid) (heights []float32, sum string, err error) {
 	in, err := fio.Open(ctx, []string{path}, fio.Options{Pool: pool})
 	if err != nil {
@@ -112,7 +115,7 @@ func orography(ctx context.Context, pool *decode.Pool, path string, grid *ensemb
 		return e.Level.Kind != ensemble.Pressure && slices.Contains(orographyNames, e.Variable) && (e.Unit == "m" || e.Unit == "m2 s-2")
 	})
 	if found < 0 {
-		return nil, "", &exit.Error{Code: exit.BadData, What: "no height of the ground", At: path, Why: "it holds none of " + strings.Join(orographyNames, ", ") + " at the surface",
+		return nil, "", &exit.Error{Code: exit.BadData, What: "no orography", At: path, Why: "the file contains none of " + strings.Join(orographyNames, ", ") + " at the surface",
 			Fix: "give a file with the geopotential or the height of the model's surface"}
 	}
 	e := in.Catalogue().Entries[found]
@@ -135,5 +138,5 @@ func orography(ctx context.Context, pool *decode.Pool, path string, grid *ensemb
 	return f.Values, sums[0].SHA256, nil
 }
 
-// orographyNames are the names of heights of the ground.
+// orographyNames are names of variables with the orography.
 var orographyNames = []string{"z", "orog", "gh", "h", "surface_altitude", "topography"}

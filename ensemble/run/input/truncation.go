@@ -11,7 +11,7 @@ import (
 // all that is missing would come after its last message, by the order in which the file
 // has the rest, and other files or leads have the like of it.
 
-// axes are the coordinates by which the fields of one start are ordered in files.
+// Coordinates by which files order the fields of one initialisation.
 const (
 	byLead = iota
 	byMember
@@ -20,22 +20,24 @@ const (
 	axisCount
 )
 
-// coordinate is a value on one of these axes.
+// coordinate is a value of one of these coordinates.
 type coordinate struct {
 	axis  int
 	value any
 }
 
+// coordinates returns the coordinates of a key.
 func coordinates(k ensemble.Key) [axisCount]any {
 	return [axisCount]any{k.Lead, k.Member, k.Variable, k.Level}
 }
 
-// fileContext are what the rest of an input tells of a file.
+// fileContext is what other files tell about a truncated one.
 type fileContext struct {
-	seen map[coordinate]bool // what some field has
-	ends map[string]int      // number of the last message of a file
+	seen map[coordinate]bool // coordinates that occur in some field
+	ends map[string]int      // last message number of each file
 }
 
+// newFileContext collects the surroundings of a catalogue.
 func newFileContext(c *ensemble.Catalogue) *fileContext {
 	a := &fileContext{map[coordinate]bool{}, map[string]int{}}
 	for _, e := range c.Entries {
@@ -50,8 +52,8 @@ func newFileContext(c *ensemble.Catalogue) *fileContext {
 	return a
 }
 
-// truncation gives the last message of a file that is cut, if that explains what a start lacks
-// of the fields that belong into the file.
+// truncation reports whether the missing fields are explained by a truncated file, and returns the last message
+// before the truncation.
 func (s *initFields) truncation(around *fileContext) (last ensemble.Entry, ok bool) {
 	files := map[string][]ensemble.Entry{}
 	for _, e := range s.have {
@@ -74,10 +76,10 @@ func (s *initFields) truncation(around *fileContext) (last ensemble.Entry, ok bo
 	return last, false
 }
 
-// endsEarly tells whether the fields of a start that belong into a file, whose fields are
-// given in their order, come after all that it has.
+// endsEarly reports whether the missing fields of a file come after all its present fields in the file's
+// order, which of contains.
 func (s *initFields) endsEarly(of []ensemble.Entry, seen map[coordinate]bool) bool {
-	// Along each axis, in what order its values come.
+	// The order of values along each axis.
 	var place [axisCount]map[any]int
 	for axis := range place {
 		place[axis] = map[any]int{}
@@ -89,7 +91,7 @@ func (s *initFields) endsEarly(of []ensemble.Entry, seen map[coordinate]bool) bo
 	}
 	at := func(k ensemble.Key) (p [axisCount]int) {
 		for axis, v := range coordinates(k) {
-			p[axis] = cmp.Or(place[axis][v], len(of)+1) // what the file has not come to
+			p[axis] = cmp.Or(place[axis][v], len(of)+1) // not reached before the truncation
 		}
 		return p
 	}
@@ -110,7 +112,7 @@ func (s *initFields) endsEarly(of []ensemble.Entry, seen map[coordinate]bool) bo
 	if missing == nil {
 		return false
 	}
-	// Which axes are the outer loops of the file's order.
+	// The nesting of the axes in the file's order.
 	return slices.ContainsFunc(axisOrders, func(nest [axisCount]int) bool {
 		compare := func(a, b [axisCount]int) int {
 			for _, axis := range nest {
@@ -130,7 +132,7 @@ func (s *initFields) endsEarly(of []ensemble.Entry, seen map[coordinate]bool) bo
 	})
 }
 
-// axisOrders are all orders of the axes.
+// axisOrders lists all nestings of the coordinates.
 var axisOrders = func() (out [][axisCount]int) {
 	var nest func(done []int)
 	nest = func(done []int) {

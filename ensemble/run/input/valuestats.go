@@ -14,30 +14,31 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/humanise"
 )
 
-// ValueStats keeps of every field that is read what tells faults of its values: counts,
-// moments and a hash, not the field.
+// ValueStats accumulates statistics of every field that is read, from which faults of values are detected:
+// counts, moments and a hash. Fields themselves are not kept.
+//
+// Memory: about 100 bytes per field.
 type ValueStats struct {
 	Entries []ensemble.Entry
 	Fields  []FieldStats // [entry]
 }
 
-// FieldStats is what is kept of one field, or of the part of it that a rank has. Its hash is 0
-// only for a field that was not read.
+// FieldStats are the statistics of one field, or of a rank's slab of it. The hash is 0 only if the field was not
+// read.
 type FieldStats struct{ fieldmath.Stats }
 
-// NewValueStats is one of fields that will be read.
+// NewValueStats returns empty statistics for fields that will be read.
 func NewValueStats(entries []ensemble.Entry) *ValueStats {
 	return &ValueStats{Entries: entries, Fields: make([]FieldStats, len(entries))}
 }
 
-// Add counts field i of the entries.
+// Add adds the values of field i.
 func (c *ValueStats) Add(i int, values []float32) { c.Fields[i] = NewFieldStats(values) }
 
-// NewFieldStats counts the values of one field.
+// NewFieldStats computes the statistics of one field.
 func NewFieldStats(values []float32) FieldStats { return FieldStats{fieldmath.StatsOf(values)} }
 
-// Join makes tallies of whole fields of those that ranks have of their slabs, the same
-// on all ranks.
+// Join combines the statistics of slabs into those of complete fields, the same on all ranks.
 func (c *ValueStats) Join(t *team.Team) error {
 	all, err := team.AllGather(t.Comm, c.Fields)
 	if err != nil {
@@ -45,7 +46,7 @@ func (c *ValueStats) Join(t *team.Team) error {
 	}
 	for i := range c.Fields {
 		f := FieldStats{fieldmath.Stats{Min: math.Inf(1), Max: math.Inf(-1)}}
-		for _, of := range all { // by rank
+		for _, of := range all { // statistics of each rank
 			if o := of[i]; o.Hash != 0 {
 				f.Merge(o.Stats)
 			}
@@ -55,10 +56,10 @@ func (c *ValueStats) Join(t *team.Team) error {
 	return nil
 }
 
-// constant tells whether a field has one value everywhere.
+// constant reports whether a field has the same value at all points.
 func (t FieldStats) constant() bool { return t.Min == t.Max && t.Missing+t.Infinite == 0 }
 
-// rms is the root mean square of the finite values, 0 without any.
+// rms is the root mean square of the finite values; 0 without any.
 func (t FieldStats) rms() float64 {
 	return math.Sqrt(t.Squares / float64(max(t.Points-t.Missing-t.Infinite, 1)))
 }
@@ -69,20 +70,19 @@ func (t FieldStats) deviation() float64 {
 	return math.Sqrt(max(t.Squares/n-t.Sum*t.Sum/n/n, 0))
 }
 
-// Faults lists what is wrong with the values, one fault for all fields of a variable at
-// a level that have it.
+// Faults returns the faults of the values, one per test and group of fields.
 func (c *ValueStats) Faults() []Fault {
 	return slices.Concat(c.notFinite(), c.implausible(), c.sizeOutliers(), c.copies(), c.constants())
 }
 
-// FieldGroup names the fields that are judged together.
+// FieldGroup identifies a group of fields that are tested together.
 type FieldGroup struct {
 	Variable string
 	level    ensemble.Level
 	Product  ensemble.Product
 }
 
-// group collects the fields that a test picks by variable, level and product, in order.
+// group groups the fields that pick accepts by variable, level and product, in order.
 func (c *ValueStats) group(pick func(e ensemble.Entry, t FieldStats) bool) (names []FieldGroup, fields map[FieldGroup][]int) {
 	fields = map[FieldGroup][]int{}
 	for i, t := range c.Fields {
@@ -105,7 +105,7 @@ func (c *ValueStats) group(pick func(e ensemble.Entry, t FieldStats) bool) (name
 	return names, fields
 }
 
-// groupFault makes a fault of the fields of one group.
+// groupFault completes a fault with the fields of a group.
 func (c *ValueStats) groupFault(f Fault, fields []int) Fault {
 	f.Fields = len(fields)
 	return f.AtEntry(c.Entries[fields[0]])
@@ -119,7 +119,7 @@ func (k FieldGroup) String() string {
 	return s
 }
 
-// notFinite finds fields without any value, infinite values, and points without value.
+// notFinite finds fields without values, infinite values and missing values.
 func (c *ValueStats) notFinite() (faults []Fault) {
 	for _, kind := range []struct {
 		is   func(t FieldStats) bool
@@ -130,14 +130,14 @@ func (c *ValueStats) notFinite() (faults []Fault) {
 	}{
 		{func(t FieldStats) bool { return t.Missing == t.Points }, exit.BadData, "fields without any value",
 			func(FieldStats) string {
-				return "all values are missing: the field was never written, or is masked as a whole"
+				return "all values are missing: the field was not written, or is masked completely"
 			},
-			"fetch the file again, or leave the member or start out"},
+			"transfer the file again, or exclude the member or initialisation"},
 		{func(t FieldStats) bool { return t.Infinite > 0 }, exit.BadData, "infinite values",
 			func(t FieldStats) string {
 				return fmt.Sprintf("%d of %d values of the first are infinite", t.Infinite, t.Points)
 			},
-			"fetch the file again, or leave the member or start out"},
+			"transfer the file again, or exclude the member or initialisation"},
 		{func(t FieldStats) bool { return t.Missing > 0 && t.Missing < t.Points }, exit.OK, "missing values",
 			func(t FieldStats) string { return fmt.Sprintf("%d of %d values of the first", t.Missing, t.Points) }, ""},
 	} {
@@ -153,9 +153,9 @@ func (c *ValueStats) notFinite() (faults []Fault) {
 	return faults
 }
 
-// isImplausible tells whether a field has values that its variable cannot have.
+// isImplausible reports whether a field has values outside the range of its variable.
 func isImplausible(e ensemble.Entry, t FieldStats) bool {
-	if t.Min > t.Max { // no finite value
+	if t.Min > t.Max { // without a finite value
 		return false
 	}
 	switch {
@@ -172,7 +172,7 @@ func isImplausible(e ensemble.Entry, t FieldStats) bool {
 	return ok && !(r.Contains(t.Min) && r.Contains(t.Max))
 }
 
-// implausible finds values that a variable cannot have, and guesses the unit they are in.
+// implausible finds values outside the range of a variable, and suggests the unit that they may have.
 func (c *ValueStats) implausible() (faults []Fault) {
 	names, fields := c.group(isImplausible)
 	for _, k := range names {
@@ -180,16 +180,16 @@ func (c *ValueStats) implausible() (faults []Fault) {
 		for _, i := range fields[k] {
 			lo, hi = min(lo, c.Fields[i].Min), max(hi, c.Fields[i].Max)
 		}
-		f := Fault{Kind: FaultImplausible, Code: exit.BadData, Fix: "fetch the file again, or correct the unit that it states"}
+		f := Fault{Kind: FaultImplausible, Code: exit.BadData, Fix: "transfer the file again, or correct its unit"}
 		if k.Product == ensemble.Spread {
-			f.What, f.Why = fmt.Sprintf("values of %s are below 0", k), fmt.Sprintf("the least is %.6g", lo)
+			f.What, f.Why = fmt.Sprintf("values of %s are below 0", k), fmt.Sprintf("the minimum is %.6g", lo)
 			faults = append(faults, c.groupFault(f, fields[k]))
 			continue
 		}
 		v, _ := ensemble.VariableNamed(k.Variable)
 		r, _ := v.Plausible(k.level)
 		f.What = fmt.Sprintf("values of %s are outside %.6g to %.6g %s", k, r.Min, r.Max, v.Unit)
-		f.Why = fmt.Sprintf("they reach from %.6g to %.6g", lo, hi)
+		f.Why = fmt.Sprintf("the range is %.6g to %.6g", lo, hi)
 		if m, ok := v.GuessUnit(k.level, lo, hi); ok {
 			f.Why += fmt.Sprintf("; they look like %s", m.Unit)
 		}
@@ -198,17 +198,16 @@ func (c *ValueStats) implausible() (faults []Fault) {
 	return faults
 }
 
-// minPoints is how many points a field has at least, if how they differ, or do not, is to say
-// anything: the value of one place is constant, changes as it likes, and comes again.
+// minPoints is the least number of points for tests that compare values over a field. At single points
+// constant, jumping and repeated values are normal.
 const minPoints = 16
 
-// maxSizeRatio is how many times larger or smaller the RMS of a field may be than the median of
-// its kind: less than a change from grams to kilograms, more than weather does.
+// maxSizeRatio is the largest plausible ratio of a field's RMS to the median of its group, or the inverse: below the
+// 1000 between grams and kilograms, above weather's variability.
 const maxSizeRatio = 300
 
-// sizeOutliers finds fields whose size is another than that of most of their kind. Of what
-// falls in showers, and of variables that are not known, it is a warning: a dry day
-// does that too.
+// sizeOutliers finds fields whose RMS differs from the median of their group by more than maxSizeRatio. For
+// precipitation and unknown variables this is a warning: a dry day causes it too.
 func (c *ValueStats) sizeOutliers() (faults []Fault) {
 	names, fields := c.group(func(e ensemble.Entry, t FieldStats) bool {
 		return t.Points >= minPoints && t.rms() > 0 && !isImplausible(e, t)
@@ -224,7 +223,7 @@ func (c *ValueStats) sizeOutliers() (faults []Fault) {
 		}
 		e := c.Entries[off[0]]
 		f := Fault{Kind: FaultUnit, Code: exit.BadData, What: fmt.Sprintf("the size of %s jumps in %d of %d fields", k, len(off), len(fields[k])),
-			Why: fmt.Sprintf("the RMS of the first is %.3g %s, that of most %.3g: a unit may have changed", c.Fields[off[0]].rms(), e.Unit, median),
+			Why: fmt.Sprintf("the RMS of the first is %.3g %s, the median RMS is %.3g: a unit may have changed", c.Fields[off[0]].rms(), e.Unit, median),
 			Fix: "compare the units of the files; `ensemble inspect --stats` shows the values"}
 		if v, ok := ensemble.VariableNamed(e.Variable); !ok || v.Period != "" || e.Statistic != "" {
 			f.Code, f.Fix = exit.OK, ""
@@ -234,7 +233,7 @@ func (c *ValueStats) sizeOutliers() (faults []Fault) {
 	return faults
 }
 
-// medianSize is the median of the fields' RMS.
+// medianSize is the median RMS of fields.
 func (c *ValueStats) medianSize(fields []int) float64 {
 	size := make([]float64, len(fields))
 	for n, i := range fields {
@@ -244,11 +243,11 @@ func (c *ValueStats) medianSize(fields []int) float64 {
 	return size[len(size)/2]
 }
 
-// minSpreadRatio is how many times smaller than the median of its kind the standard deviation of a
-// field over its points is at most, if one value is almost everywhere.
+// minSpreadRatio is the ratio of the group's median standard deviation to that of a field from which on the field
+// counts as almost constant.
 const minSpreadRatio = 100
 
-// constants finds fields of one value, or with almost one.
+// constants finds fields that are constant or almost constant.
 func (c *ValueStats) constants() (faults []Fault) {
 	names, fields := c.group(func(e ensemble.Entry, t FieldStats) bool {
 		return t.Points >= minPoints && e.Product.HasVariableUnit() && t.Min <= t.Max
@@ -270,23 +269,23 @@ func (c *ValueStats) constants() (faults []Fault) {
 				almost = append(almost, i)
 			}
 		}
-		if one != nil && !(ok && known.Period != "" && c.Fields[one[0]].Max == 0) { // no rain is no fault
-			faults = append(faults, c.groupFault(Fault{Kind: FaultConstant, What: fmt.Sprintf("%s of %s constant everywhere", humanise.Count(len(one), "field"), k),
+		if one != nil && !(ok && known.Period != "" && c.Fields[one[0]].Max == 0) { // no precipitation is normal
+			faults = append(faults, c.groupFault(Fault{Kind: FaultConstant, What: fmt.Sprintf("%s of %s with the same value at all points", humanise.Count(len(one), "field"), k),
 				Why: fmt.Sprintf("every value of the first is %.6g", c.Fields[one[0]].Min)}, one))
 		}
 		if almost != nil {
 			faults = append(faults, c.groupFault(Fault{Kind: FaultConstant, What: fmt.Sprintf("%s of %s almost constant", humanise.Count(len(almost), "field"), k),
-				Why: fmt.Sprintf("the standard deviation over the points of the first is %.3g, that of most %.3g", c.Fields[almost[0]].deviation(), minSpreadRatio*least)}, almost))
+				Why: fmt.Sprintf("the standard deviation over the points of the first is %.3g, the median is %.3g", c.Fields[almost[0]].deviation(), minSpreadRatio*least)}, almost))
 		}
 	}
 	return faults
 }
 
-// minDryRatio is how many times smaller than the median of its kind the RMS of a field is at least
-// of what falls in showers, if it may come again: a drop at one point on two days.
+// minDryRatio is the ratio of the group's median RMS to that of a precipitation field from which on equal fields are
+// not reported: a drop at the same point on two days.
 const minDryRatio = 100
 
-// showerSizes are the RMS of most fields of each kind of what falls in showers.
+// showerSizes is the median RMS of each group of precipitation fields.
 func (c *ValueStats) showerSizes() map[FieldGroup]float64 {
 	names, fields := c.group(func(e ensemble.Entry, t FieldStats) bool {
 		v, ok := ensemble.VariableNamed(e.Variable)
@@ -299,8 +298,8 @@ func (c *ValueStats) showerSizes() map[FieldGroup]float64 {
 	return sizes
 }
 
-// copies finds fields whose values, bit by bit, are also those of another member, start
-// or lead. Weather never repeats itself so; a transfer that gave a file twice does.
+// copies finds fields with exactly the values of another member, initialisation or lead. Weather does not
+// repeat bit by bit; a file that was transferred twice does.
 func (c *ValueStats) copies() (faults []Fault) {
 	type values struct {
 		variable string
@@ -309,7 +308,7 @@ func (c *ValueStats) copies() (faults []Fault) {
 	}
 	same := map[values][]int{}
 	var order []values
-	members := map[ensemble.Key]int{} // fields of one key but for the member
+	members := map[ensemble.Key]int{} // number of fields per key without member
 	showers := c.showerSizes()
 	for i, t := range c.Fields {
 		e := c.Entries[i]
@@ -348,8 +347,8 @@ func (c *ValueStats) copies() (faults []Fault) {
 	return faults
 }
 
-// copyFaults says what of fields of equal values is a fault. members has how many fields
-// there are of each key but for the member.
+// copyFaults returns the faults within fields of equal values. members counts the fields of each key without its
+// member.
 func (c *ValueStats) copyFaults(list []int, members map[ensemble.Key]int) (faults []Fault) {
 	first := c.Entries[list[0]]
 	known, ok := ensemble.VariableNamed(first.Variable)
@@ -357,7 +356,7 @@ func (c *ValueStats) copyFaults(list []int, members map[ensemble.Key]int) (fault
 		return nil
 	}
 	evolves := ok && known.Evolves(first.Level) && first.Statistic == ""
-	// Members of one start and lead that are alike.
+	// Equal members of one initialisation and lead.
 	alike := map[ensemble.Key][]ensemble.Member{}
 	var keys []ensemble.Key
 	for _, i := range list {
@@ -370,19 +369,19 @@ func (c *ValueStats) copyFaults(list []int, members map[ensemble.Key]int) (fault
 	}
 	for _, k := range keys {
 		m := slices.Compact(alike[k])
-		if m[0] == ensemble.NoMember { // an analysis may be the control at lead 0
+		if m[0] == ensemble.NoMember { // the control may equal the analysis at lead 0
 			m = m[1:]
 		}
 		if len(m) < 2 || !evolves && len(m) == members[k] {
 			continue
 		}
-		faults = append(faults, Fault{Kind: FaultCopy, Code: exit.BadData, What: fmt.Sprintf("members %s of start %s are copies of each other", ensemble.MemberRanges(m), k.Init),
-			Why: "the values are equal bit by bit", Fix: "fetch the files of these members again, or leave all but one of them out"})
+		faults = append(faults, Fault{Kind: FaultCopy, Code: exit.BadData, What: fmt.Sprintf("members %s of initialisation %s are copies of each other", ensemble.MemberRanges(m), k.Init),
+			Why: "the values are equal bit by bit", Fix: "transfer the files of these members again, or exclude all but one of them"})
 	}
 	if !evolves {
 		return faults
 	}
-	// One member at other starts or leads.
+	// One member at other initialisations or leads.
 	for n, i := range list {
 		a := c.Entries[i]
 		for _, j := range list[n+1:] {
@@ -390,19 +389,19 @@ func (c *ValueStats) copyFaults(list []int, members map[ensemble.Key]int) (fault
 			if a.Member != b.Member || a.Valid() == b.Valid() || a.Init != b.Init && a.Lead != b.Lead {
 				continue
 			}
-			what := fmt.Sprintf("start %s of member %s has the values of start %s", b.Init, b.Member, a.Init)
+			what := fmt.Sprintf("initialisation %s of member %s has the values of initialisation %s", b.Init, b.Member, a.Init)
 			if a.Init == b.Init {
-				what = fmt.Sprintf("lead %s of member %s at start %s has the values of lead %s", b.Lead, b.Member, b.Init, a.Lead)
+				what = fmt.Sprintf("lead %s of member %s, initialisation %s, has the values of lead %s", b.Lead, b.Member, b.Init, a.Lead)
 			}
 			faults = append(faults, Fault{Kind: FaultCopy, Code: exit.BadData, What: strings.Replace(what, "of member "+ensemble.NoMember.String()+" ", "", 1),
-				Why: "the values are equal bit by bit: an old file may have a new name", Fix: "fetch the file of the later one again"})
+				Why: "the values are equal bit by bit: an old file may have been renamed", Fix: "transfer the file of the later one again"})
 			break
 		}
 	}
 	return faults
 }
 
-// SortFaults orders faults for a reader: those that end work first, then by kind.
+// SortFaults sorts faults: those that end a job first, then by kind.
 func SortFaults(faults []Fault) {
 	slices.SortStableFunc(faults, func(a, b Fault) int {
 		warn := func(f Fault) int {

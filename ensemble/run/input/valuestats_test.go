@@ -32,11 +32,11 @@ func TestFewPointsAndDryDays(t *testing.T) {
 		want     string // of the first fault; "" for none but warnings
 	}{
 		{"drops on two days", "tp", [][]float32{rain(40, 0.02), wet(40, 5), wet(40, 7), rain(40, 0.02)}, ""},
-		{"one wet day twice", "tp", [][]float32{wet(40, 6), wet(40, 5), wet(40, 7), wet(40, 6)}, "has the values of start"},
+		{"one wet day twice", "tp", [][]float32{wet(40, 6), wet(40, 5), wet(40, 7), wet(40, 6)}, "has the values of initialisation"},
 		{"a station", "2t", [][]float32{{280}, {281}, {282}, {280}}, ""},
 		{"five stations", "2t", [][]float32{wet(5, 280), wet(5, 281), wet(5, 0.1), wet(5, 280)}, "outside"},
 		{"five stations twice", "2t", [][]float32{wet(5, 280), wet(5, 281), wet(5, 280)}, ""},
-		{"a constant field", "2t", [][]float32{wet(40, 280), filled(40, 281), wet(40, 282)}, "constant everywhere"},
+		{"a constant field", "2t", [][]float32{wet(40, 280), filled(40, 281), wet(40, 282)}, "with the same value at all points"},
 	} {
 		v, _ := ensemble.VariableNamed(c.variable)
 		var entries []ensemble.Entry

@@ -173,7 +173,7 @@ func TestCalibrateRefuses(t *testing.T) {
 		set  []string
 		text string
 	}{
-		{[]string{"calibrate.events=[t>270]", "data.split.fractions.validation=0"}, "without validation starts"},
+		{[]string{"calibrate.events=[t>270]", "data.split.fractions.validation=0"}, "without validation samples"},
 		{[]string{"calibrate.events=[t>270hPa]"}, "does not apply to t"},
 	} {
 		cfg := demotest.Config(t, f, append(c.set, "calibrate.probabilities=isotonic")...)

@@ -109,8 +109,8 @@ func TestPredictSchaake(t *testing.T) {
 	for _, c := range []struct {
 		set, text string
 	}{
-		{"coupling.count=900", "analyses are a template for 900 members"},
-		{"coupling.window=1h", "analyses are a template for"},
+		{"coupling.count=900", "analyses for a template of 900 members"},
+		{"coupling.window=1h", "analyses for a template of"},
 	} {
 		o.Publish = runtest.Publishing(t, "products=[members]", "coupling.method=schaake", "coupling.template=["+template+"]", c.set)
 		if _, err := predict.Run(context.Background(), o); exit.CodeOf(err) != exit.NotYet || !strings.Contains(err.Error(), c.text) {

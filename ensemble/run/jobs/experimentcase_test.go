@@ -58,7 +58,7 @@ func checkCaseStudy(t *testing.T, o verify.Options) {
 		}
 	}
 	page, err := os.ReadFile(filepath.Join(dir, "report", "index.html"))
-	if err != nil || !strings.Contains(string(page), `class="outline"`) || !strings.Contains(string(page), "gain in the area") {
+	if err != nil || !strings.Contains(string(page), `class="outline"`) || !strings.Contains(string(page), "CRPSS in the area") {
 		t.Errorf("the page has no outline, or no number: %v", err)
 	}
 
@@ -99,12 +99,12 @@ func checkCaseStudy(t *testing.T, o verify.Options) {
 		change func(*casestudy.Options)
 		want   string
 	}{
-		{func(o *casestudy.Options) { o.EFIRadius = 0 }, "needs one area"},
+		{func(o *casestudy.Options) { o.EFIRadius = 0 }, "needs exactly one area"},
 		{func(o *casestudy.Options) { o.Box = "tropics" }, "2 of them"},
 		{func(o *casestudy.Options) { o.Verify.RunDir = "" }, "no extreme forecast index"},
-		{func(o *casestudy.Options) { o.Inits = []string{"1999-01-01"} }, "this start is not published"},
-		{func(o *casestudy.Options) { o.Variables = []string{"tp"} }, "nothing of these variables"},
-		{func(o *casestudy.Options) { o.EFIRadius, o.Box = 0, "nowhere=89.9:90:1:1.0001" }, "the box is empty"},
+		{func(o *casestudy.Options) { o.Inits = []string{"1999-01-01"} }, "this initialisation is not published"},
+		{func(o *casestudy.Options) { o.Variables = []string{"tp"} }, "no product has these variables"},
+		{func(o *casestudy.Options) { o.EFIRadius, o.Box = 0, "nowhere=89.9:90:1:1.0001" }, "the box contains no grid point"},
 	} {
 		bad := extreme
 		c.change(&bad)

@@ -111,7 +111,7 @@ func TestVerifyOfAnyFamily(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.ContainsFunc(as.Warnings, func(w string) bool { return strings.Contains(w, "as a normal distribution, which it is not") }) {
+	if !slices.ContainsFunc(as.Warnings, func(w string) bool { return strings.Contains(w, "although its distribution is not normal") }) {
 		t.Errorf("warnings %q", as.Warnings)
 	}
 }

@@ -187,7 +187,7 @@ func TestPredictRefusesProducts(t *testing.T) {
 		{[]string{"probabilities=[t>5hPa]"}, "unit hPa does not apply to t"},
 		{[]string{"output.variables=[gh]"}, "variable gh is not predicted"},
 		{[]string{"output.levels=[700hPa]"}, "level 700hPa"},
-		{[]string{"output.levels=[500hPa]"}, "nothing is left"},
+		{[]string{"output.levels=[500hPa]"}, "no product is selected"},
 		{[]string{"output.leads=[24h]"}, "lead 24h"},
 		{[]string{"output.area=10.2/5/10.1/6"}, "no point of the grid"},
 	} {

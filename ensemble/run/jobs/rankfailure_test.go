@@ -276,7 +276,7 @@ func TestRanksAreRefused(t *testing.T) {
 	}{
 		{"configuration", func(r *rankTraining) { r.Set1 = []string{"train.seed=2"} }, nil, []string{"the ranks do not agree: the configuration", "ranks [1] differ from rank 0"}},
 		{"program", nil, []string{other}, []string{"the ranks do not agree: the program", "ranks [1] differ from rank 0"}},
-		{"data", nil, []string{"unshare", "-m", "sh", "-c", mounted}, []string{"the ranks do not agree: a file that is read", "ranks [1] differ from rank 0"}},
+		{"data", nil, []string{"unshare", "-m", "sh", "-c", mounted}, []string{"the ranks do not agree: the input files", "ranks [1] differ from rank 0"}},
 		{"leaves", func(r *rankTraining) { r.Leave1, r.Set = true, append(r.Set, "train.stall_timeout=3s") }, nil, []string{"rank 1 was lost", "it has already finished"}},
 	} {
 		t.Run(c.what, func(t *testing.T) {

@@ -175,7 +175,7 @@ func interrupted(t *testing.T, o verify.RollingOptions) {
 	runtest.Must(t, os.Remove(newest))
 	alone, err := verify.Rolling(context.Background(), o) // judged with baselines, which the others are not
 	runtest.Must(t, err)
-	if alone.New != 1 || alone.Inits != 1 || !slices.ContainsFunc(alone.Warnings, func(s string) bool { return strings.HasPrefix(s, "19 starts left out of the window") }) {
+	if alone.New != 1 || alone.Inits != 1 || !slices.ContainsFunc(alone.Warnings, func(s string) bool { return strings.HasPrefix(s, "19 initialisations not in the window") }) {
 		t.Errorf("a start that is judged otherwise: %d new, %d in the window, %q", alone.New, alone.Inits, alone.Warnings)
 	}
 	runtest.Must(t, errors.Join(os.Remove(newest), os.Remove(oldest)))
@@ -275,7 +275,7 @@ func promotions(t *testing.T, finished, worse, worseVerdict, betterVerdict strin
 	} else if _, err := os.Stat(name); !os.IsNotExist(err) {
 		t.Errorf("going back from a name that is not there made its folder: %v", err)
 	}
-	if _, err := promote.Promote(promote.Options{Name: worse, RunDir: finished}); exit.CodeOf(err) != exit.CannotWrite || !strings.Contains(err.Error(), "not that of a name") {
+	if _, err := promote.Promote(promote.Options{Name: worse, RunDir: finished}); exit.CodeOf(err) != exit.CannotWrite || !strings.Contains(err.Error(), "not that of a model name") {
 		t.Errorf("a run directory became a name: %v", err)
 	}
 	first, err := promote.Promote(promote.Options{Name: name, RunDir: finished, Verdict: betterVerdict})
@@ -327,7 +327,7 @@ func promotions(t *testing.T, finished, worse, worseVerdict, betterVerdict strin
 	for _, bad := range []string{"", "{", string(text[:len(text)-20]), strings.Replace(string(text), first.Version, "..", 1), strings.Replace(string(text), first.Model, "", 1), strings.Replace(string(text), first.Model, list[1].Model, 1)} {
 		runtest.Must(t, os.WriteFile(current, []byte(bad), 0o644))
 		for what, err := range map[string]error{"predict": func() error { _, err := predict(); return err }(), "promote": func() error { _, err := promote.Promote(promote.Options{Name: name, RunDir: finished}); return err }()} {
-			if exit.CodeOf(err) != exit.BadData || !strings.Contains(err.Error(), "does not say which model") {
+			if exit.CodeOf(err) != exit.BadData || !strings.Contains(err.Error(), "does not name a model") {
 				t.Errorf("%s with %q: %v", what, bad, err)
 			}
 		}

@@ -152,7 +152,7 @@ func leaking(t *testing.T, runDir string, f *demo.Files) {
 		t.Fatal(err)
 	}
 	if verified.Scores.Find("crps_gauss", "emos", "t", "850hPa", "48h") != nil || verified.Scores.Find("crps_gauss", "network", "t", "850hPa", "48h") == nil ||
-		len(verified.Warnings) != 1 || !strings.Contains(verified.Warnings[0], "1 of the 4 starts") || !strings.Contains(verified.Warnings[0], "flatter") {
+		len(verified.Warnings) != 1 || !strings.Contains(verified.Warnings[0], "1 of the 4 verified initialisations") || !strings.Contains(verified.Warnings[0], "too good") {
 		t.Errorf("one start of four is that of a fit: warnings %q", verified.Warnings)
 	}
 }
@@ -178,7 +178,7 @@ func TestTrainBeforeTheFirstStep(t *testing.T) {
 		t.Errorf("cancelled: %v", err)
 	}
 	_, err := train.Run(context.Background(), train.Options{Config: demotest.Config(t, f), RunDir: dir, Version: "test", Resume: "7"})
-	if exit.CodeOf(err) != exit.NotYet || !strings.Contains(err.Error(), "no run was begun") {
+	if exit.CodeOf(err) != exit.NotYet || !strings.Contains(err.Error(), "no run to resume") {
 		t.Errorf("resume of nothing: %v", err)
 	}
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
@@ -298,7 +298,7 @@ func TestBadInput(t *testing.T) {
 		if errors.As(err, &e) && (e.What == "" || e.At == "" || e.Fix == "") {
 			t.Errorf("%s: the error lacks a part: %+v", bad.name, e)
 		}
-		if bad.name == "analysis for forecast" && (strings.Count(err.Error(), "member") != 2 || !strings.Contains(err.Error(), "hold no members")) {
+		if bad.name == "analysis for forecast" && (strings.Count(err.Error(), "member") != 2 || !strings.Contains(err.Error(), "contain no members")) {
 			t.Errorf("%s: %v", bad.name, err)
 		}
 		if files, _ := filepath.Glob(filepath.Join(out, "*", "*")); slices.ContainsFunc(files, func(s string) bool { return !strings.Contains(s, trained.ReferenceDir) }) {

@@ -76,9 +76,9 @@ func TestScoreSelection(t *testing.T) {
 		want   string
 	}{
 		{scoring.Selection{Scores: []string{"crps"}}, `no score "crps"`},
-		{scoring.Selection{Thresholds: []string{"273"}}, "no variable"},
-		{scoring.Selection{Thresholds: []string{"t=warm"}}, `"warm" is no number`},
-		{scoring.Selection{Thresholds: []string{"t=NaN"}}, `"NaN" is no number`},
+		{scoring.Selection{Thresholds: []string{"273"}}, "lacks a variable"},
+		{scoring.Selection{Thresholds: []string{"t=warm"}}, `"warm" is not a number`},
+		{scoring.Selection{Thresholds: []string{"t=NaN"}}, `"NaN" is not a number`},
 		{scoring.Selection{Regions: []string{"moon"}}, `no region "moon"`},
 	} {
 		_, err := verify.Run(context.Background(), verify.Options{Forecast: []string{"nowhere"}, Selection: c.choice})

@@ -106,7 +106,7 @@ func TestFallsBack(t *testing.T) {
 		{"nothing", func(*testing.T, *predict.Options) {}, func(p *config.Policy, what string) {
 			p.Drift.OnDrift, p.Alarms.OnAlarm, p.OnModelMismatch = what, what, what
 		}, ""},
-		{"a bias of 30 K at one level", offset("30"), func(p *config.Policy, what string) { p.Drift.OnDrift = what }, "the input is unlike that of the training"},
+		{"a bias of 30 K at one level", offset("30"), func(p *config.Policy, what string) { p.Drift.OnDrift = what }, "input drift"},
 		{"an alarm", alarms("", alarm), func(p *config.Policy, what string) { p.Alarms.OnAlarm = what }, "alarms since 2001-01-01T00:00:00Z: bias of t"},
 		{"an alarm of another model", alarms("sha256:other", alarm), func(p *config.Policy, what string) { p.Alarms.OnAlarm = what }, ""},
 		{"no alarm", alarms(""), func(p *config.Policy, what string) { p.Alarms.OnAlarm = what }, ""},
@@ -158,7 +158,7 @@ func TestFallsBack(t *testing.T) {
 			}
 			r, m, err := issued(predict.ActionFallBack, "raw")
 			runtest.Must(t, err)
-			if fell := c.why != ""; (m.Fallback == "raw") != fell || (r.Degraded == 1) != fell || strings.Contains(strings.Join(m.Warnings, "\n"), "in place of the network") != fell ||
+			if fell := c.why != ""; (m.Fallback == "raw") != fell || (r.Degraded == 1) != fell || strings.Contains(strings.Join(m.Warnings, "\n"), "replaces the network") != fell ||
 				!strings.Contains(strings.Join(m.Warnings, "\n"), c.why) {
 				t.Fatalf("fallen back on %q, degraded %d: %q", m.Fallback, r.Degraded, m.Warnings)
 			}

@@ -22,17 +22,17 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/ecc"
 )
 
-// Coupling is how calibrated members of a start are made.
+// Coupling is the method by which calibrated members of an initialisation are made.
 type Coupling struct {
 	config.Coupling
-	Archive *Archive            // of past analyses; nil but for the Schaake shuffle
-	Fields  map[int][][]float32 // its template by target, on the model's grid
+	Archive *Archive            // past analyses; nil except for the Schaake shuffle
+	Fields  map[int][][]float32 // template by target, on the model's grid
 }
 
-// Schaake tells whether members are in the order of past analyses.
+// Schaake reports whether members follow the order of past analyses.
 func (c *Coupling) Schaake() bool { return c.Method == config.SchaakeCoupling }
 
-// Description say how members are made, as files do.
+// Description describes the method, for file attributes.
 func (c *Coupling) Description() string {
 	levels := "(m-1/2)/M"
 	if c.Levels == config.EquidistantLevels {
@@ -49,7 +49,7 @@ func (c *Coupling) Description() string {
 	return "quantiles of the levels " + levels + " in the order of the raw members (ensemble copula coupling, ECC-Q)"
 }
 
-// Members are the numbers of the calibrated members that the used ones give.
+// Members returns the numbers of the calibrated members that the used ones give.
 func (c *Coupling) Members(used []ensemble.Member) []ensemble.Member {
 	if !c.Schaake() {
 		return used
@@ -61,9 +61,11 @@ func (c *Coupling) Members(used []ensemble.Member) []ensemble.Member {
 	return out
 }
 
-// Couple makes the calibrated members of a target at the places of a grid.
+// Couple makes the calibrated members of a target at the points of a grid: a sample of the predicted
+// distribution at each point, arranged in the rank order of the template.
 //
-// Shape: the template and the result [member][point].
+// Shape: template and result [member][point]; parameters [parameter][point].
+// Missing: NaN parameters or template values give NaN.
 func (c *Coupling) Couple(init ensemble.Init, f *product.Field, grid *ensemble.Grid, template [][]float32, family *dist.Family, parameters model.ParameterFields) ([][]float32, error) {
 	par := make([]float64, len(parameters))
 	at := func(point int) []float64 { return parameters.At(par, point) }
@@ -85,18 +87,18 @@ func (c *Coupling) Couple(init ensemble.Init, f *product.Field, grid *ensemble.G
 	return ecc.CoupleQuantiles(template, levels, func(point int, level float64) float64 { return quantiles[level](at(point)) })
 }
 
-// fieldSeed is the seed of the draws of a start, lead, variable and level.
+// fieldSeed is the seed of random draws for an initialisation, lead, variable and level.
 func fieldSeed(init ensemble.Init, f *product.Field) uint64 {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%s %s %s %s", init, f.Lead, f.Variable, f.Level)
 	return h.Sum64()
 }
 
-// pointStreams number the places of a grid by their coordinates, so that a place has the same
-// number in every part of a grid.
+// pointStreams numbers points by their coordinates, so that a point has the same random stream in every part of a
+// grid.
 func pointStreams(g *ensemble.Grid) func(point int) uint64 {
 	return func(point int) uint64 {
-		const perDegree, turn = 1e4, 360e4 // less than grids are rounded by
+		const perDegree, turn = 1e4, 360e4 // finer than the rounding of grid coordinates
 		lon := math.Mod(math.Round(g.LonAt(point/g.NX, point%g.NX)*perDegree), turn)
 		if lon < 0 {
 			lon += turn
@@ -110,38 +112,41 @@ func pointStreams(g *ensemble.Grid) func(point int) uint64 {
 	}
 }
 
-// Archive is the past analyses of which the Schaake shuffle takes its template.
+// Archive is the archive of past analyses for the Schaake shuffle.
 type Archive struct {
 	In     *fio.Input
-	Window time.Duration
+	Window time.Duration // largest distance in the season
 	Fields []ArchivedTarget
-	// Times, ascending, are those at which there is an analysis of all fields, of later leads as much later.
+	// Times are the times, ascending, at which all fields have an analysis; for later leads at the corresponding
+	// later times.
 	Times []ensemble.Valid
 }
 
 // ArchivedTarget is one target of a model in an archive.
 type ArchivedTarget struct {
-	Target   int // of the model's targets
+	Target   int // index of the model's target
 	Variable string
 	Level    ensemble.Level
-	Offset   time.Duration // than the first target lead
+	Offset   time.Duration // lead relative to the first target lead
 }
 
-// First is the time of the first target lead in a trajectory of analyses that is here at a time; when is
-// the inverse.
+// First returns the time of the first target lead in the trajectory that has this target at a given time.
+// validAt is the inverse.
 func (f ArchivedTarget) First(at ensemble.Valid) ensemble.Valid {
 	return ensemble.ValidAt(at.Add(-f.Offset))
 }
 
+// validAt returns the time of this target in a trajectory whose first target lead is at a given time.
 func (f ArchivedTarget) validAt(first ensemble.Valid) ensemble.Valid {
 	return ensemble.ValidAt(first.Add(f.Offset))
 }
 
-// Dates are the analyses that make the template of members of one start: from before it,
-// at the time of day and in the season of its first valid time, evenly over those that there are. Members of
-// later leads have the analyses that follow on these, so that each is a trajectory.
+// Dates selects the analyses that form the template of one initialisation's members: before the
+// initialisation, at the time of day and within Window of the season of its first valid time, evenly spaced
+// among those available. Members at later leads use the analyses that follow, so that each member is a
+// trajectory.
 //
-// Errors: exit 66 if there are fewer.
+// Errors: exit 66 if there are fewer than members.
 func (a *Archive) Dates(init ensemble.Init, lead ensemble.Lead, members int) ([]ensemble.Valid, error) {
 	valid := init.Valid(lead)
 	var fit []ensemble.Valid
@@ -151,8 +156,8 @@ func (a *Archive) Dates(init ensemble.Init, lead ensemble.Lead, members int) ([]
 		}
 	}
 	if len(fit) < members {
-		return nil, &exit.Error{Code: exit.NotYet, What: fmt.Sprintf("%d analyses are a template for %s", len(fit), humanise.Count(members, "member")), At: input.FileList(a.In.Files()),
-			Why: fmt.Sprintf("start %s: they are from before it, at %s, and not more than %g days from its season; there are %s at any time", init, valid.UTC().Format("15:04Z"), a.Window.Hours()/24, humanise.Count(len(a.Times), "analysis time")),
+		return nil, &exit.Error{Code: exit.NotYet, What: fmt.Sprintf("%d analyses for a template of %s", len(fit), humanise.Count(members, "member")), At: input.FileList(a.In.Files()),
+			Why: fmt.Sprintf("initialisation %s: analyses before it, at %s, within %g days of its season; the archive has %s at any time", init, valid.UTC().Format("15:04Z"), a.Window.Hours()/24, humanise.Count(len(a.Times), "analysis time")),
 			Fix: "add analyses to coupling.template, widen coupling.window, or lower coupling.count"}
 	}
 	out := make([]ensemble.Valid, members)
@@ -162,14 +167,14 @@ func (a *Archive) Dates(init ensemble.Init, lead ensemble.Lead, members int) ([]
 	return out, nil
 }
 
-// seasonalDistance is how far two times lie apart in the year, at most half of it.
+// seasonalDistance is the distance of two times within the year, at most half a year.
 func seasonalDistance(a, b time.Time) time.Duration {
 	const year = 8766 * time.Hour
 	d := a.Sub(b).Abs() % year
 	return min(d, year-d)
 }
 
-// last is the last time of the trajectory that begins at a time.
+// last returns the last time of the trajectory that starts at a time.
 func (a *Archive) last(first ensemble.Valid) ensemble.Valid {
 	last := first
 	for _, f := range a.Fields {
@@ -180,7 +185,7 @@ func (a *Archive) last(first ensemble.Valid) ensemble.Valid {
 	return last
 }
 
-// Files are those in which the analyses of trajectories lie that begin at some times.
+// Files lists the files that contain the trajectories starting at some times.
 func (a *Archive) Files(times []ensemble.Valid) []string {
 	all := map[ensemble.Valid]bool{}
 	for _, f := range a.Fields {
@@ -197,9 +202,10 @@ func (a *Archive) Files(times []ensemble.Valid) []string {
 	return out
 }
 
-// Read reads the template of a start by target.
+// Read reads the template of an initialisation, by target.
 //
-// Errors: as SelectAnalyses and the reading of references; exit 65 if a file has changed.
+// Shape: [target][member][point] of to.
+// Errors: as input.SelectAnalyses and its Read; exit 65 if a file has changed.
 func (a *Archive) Read(ctx context.Context, to input.Destination, times []ensemble.Valid) (map[int][][]float32, error) {
 	out := map[int][][]float32{}
 	for _, f := range a.Fields {

@@ -7,8 +7,8 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 )
 
-// RawMembers gives the used members of the targets. Of ranks that predict together the
-// leading one gets whole fields, the others nil; all of them call it.
+// RawMembers returns the used members of the targets. Of ranks that predict together rank 0 gets complete
+// fields, the others nil; all call it.
 //
 // Shape: [member][lead][variable][level][point].
 func RawMembers(m *model.Model, fc *ensemble.Forecast, used []ensemble.Member) ([]float32, error) {

@@ -24,57 +24,56 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/search"
 )
 
-// Options says which training to plan on which machine.
+// Options select the training and the machine.
 type Options struct {
 	Config *config.TrainConfig
-	// Machine is the description of the machine; nil stands for that of Config, and if it has
-	// none for nodes like this one, with one rank each, whose rates are measured.
+	// Machine describes the machine. Nil: that of Config; if it has none, nodes like this one with one rank each,
+	// whose rates are measured.
 	Machine  *config.MachineConfig
 	Ranks    int
-	Crop     setup.Crop    // size of the field; zero takes the grid of the forecast files
-	Scaling  bool          // also plans from one rank to scalingRanks
-	Simulate bool          // also plays the step on a virtual cluster
-	Timings  setup.Timings // of kernels here
+	Crop     setup.Crop    // size of the field; zero: grid of the forecast files
+	Scaling  bool          // also plan from one rank to scalingRanks
+	Simulate bool          // also simulate the step on a virtual cluster
+	Timings  setup.Timings // measured times of kernels on this machine
 }
 
-// scalingRanks is up to how many ranks scaling is predicted.
+// scalingRanks is the largest number of ranks in scaling curves.
 const scalingRanks = 4096
 
-// Result is what a plan predicts. Nothing in it is measured but the rates of this
-// machine, where it has those.
+// Result is the prediction. Only the rates of this machine are measured, if they are used.
 type Result struct {
-	Predicted bool    `json:"predicted"` // always true
+	Predicted bool    `json:"predicted"` // always true: nothing is measured
 	Network   string  `json:"network"`
 	Ranks     int     `json:"ranks"`
 	Batch     int     `json:"batch"`
 	Machine   Machine `json:"machine"`
-	// Plan is the best: that of train.mesh: auto on this machine.
+	// Plan is the best plan, which train.mesh: auto would choose on this machine.
 	Plan PlannedStep `json:"plan"`
-	// Meshes are the plans that cut all layers along the same axes, best first.
+	// Meshes are plans that divide all layers along the same axes, best first.
 	Meshes    []PlannedStep  `json:"meshes"`
 	Simulated *SimulatedStep `json:"simulated,omitempty"`
 	Scaling   []ScalingStep  `json:"scaling,omitempty"`
 }
 
-// Machine is what steps were priced on.
+// Machine is the machine of the prediction.
 type Machine struct {
 	Name     string  `json:"name"`
-	GFLOPs   float64 `json:"gflops"`
-	GBs      float64 `json:"gb_s"`
-	Memory   int64   `json:"memory_bytes"` // of a rank; 0: no limit
+	GFLOPs   float64 `json:"gflops"`       // per rank
+	GBs      float64 `json:"gb_s"`         // memory bandwidth per rank
+	Memory   int64   `json:"memory_bytes"` // per rank; 0: no limit
 	PerNode  int     `json:"ranks_per_node"`
 	Network  string  `json:"network"`
-	Computed string  `json:"computed_by"` // where times of computing come from
+	Computed string  `json:"computed_by"` // where computing times come from
 }
 
-// PlannedStep is a plan with the step that it predicts. Times of messages are those that
-// computing waits for; bytes are those of the rank that has most.
+// PlannedStep is a plan with its predicted step. Communication times are those that computation waits for;
+// "hidden" ones overlap with computation. Bytes are those of the rank that sends most.
 type PlannedStep struct {
 	Mesh       string  `json:"mesh"` // as train.mesh
 	Fits       bool    `json:"fits"` // into the memory of a rank
 	StepS      float64 `json:"step_s"`
 	SamplesS   float64 `json:"samples_per_s"`
-	Efficiency float64 `json:"efficiency"` // step of one rank / (ranks · step)
+	Efficiency float64 `json:"efficiency"` // time on one rank / (ranks · time)
 	ForwardS   float64 `json:"forward_s"`
 	BackwardS  float64 `json:"backward_s"`
 	OptimiserS float64 `json:"optimiser_s"`
@@ -91,7 +90,7 @@ type PlannedStep struct {
 	ShuffleBytes  int64 `json:"shuffle_bytes"`
 	SumBytes      int64 `json:"sum_bytes"`
 	GradientBytes int64 `json:"gradient_bytes"`
-	MemoryBytes   int64 `json:"memory_bytes"` // of a rank
+	MemoryBytes   int64 `json:"memory_bytes"` // per rank
 
 	Layers []PlannedLayer `json:"layers,omitempty"`
 }
@@ -103,35 +102,36 @@ type PlannedLayer struct {
 	Distribution string      `json:"distribution"`
 }
 
-// SimulatedStep is a step on the virtual cluster.
+// SimulatedStep is a step simulated on the virtual cluster.
 type SimulatedStep struct {
 	Network    string  `json:"network"`
 	StepS      float64 `json:"step_s"`
-	Efficiency float64 `json:"efficiency"` // against one rank, played too
-	SentBytes  int64   `json:"sent_bytes"` // of all ranks
+	Efficiency float64 `json:"efficiency"` // relative to one rank, also simulated
+	SentBytes  int64   `json:"sent_bytes"` // by all ranks
 }
 
-// ScalingStep is a number of ranks on the curves of scaling.
+// ScalingStep is one number of ranks on the scaling curves.
 type ScalingStep struct {
 	Ranks int `json:"ranks"`
-	// Strong keeps the batch, Weak lets it grow with the ranks from the least number
-	// whose memory holds the batch. Nil where no mesh has so many ranks, or none fits.
+	// Strong keeps the batch. Weak grows it with the ranks, from the least number whose memory holds the batch.
+	// Nil if no mesh of so many ranks exists or fits.
 	Strong *PlannedStep `json:"strong"`
 	Weak   *PlannedStep `json:"weak"`
 	Batch  int          `json:"weak_batch"`
 }
 
-// Run predicts how a training step spreads over ranks. Nothing is trained, no field is
-// read, and no rank is started.
+// Run predicts how a training step scales over ranks. Nothing is trained, no field is read, and no rank is
+// started.
 //
-// Errors: 64 for a number of ranks without a mesh and a machine that cannot be; 1 if no plan
-// fits into the memory of a rank; 65 and 66 for the forecast files if their grid is needed.
+// Reads: the index of the forecast files, unless Crop is given.
+// Errors: exit 64 for a number of ranks without a mesh, and an invalid machine; 1 if no plan fits into the
+// memory of a rank; 65 and 66 for the forecast files.
 func Run(ctx context.Context, o Options) (*Result, error) {
 	if o.Machine == nil {
 		o.Machine = o.Config.Machine
 	}
 	if o.Ranks < 1 {
-		return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("a plan for %d ranks", o.Ranks), At: "--ranks", Fix: "give 1 or more"}
+		return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("invalid number of ranks: %d", o.Ranks), At: "--ranks", Fix: "give 1 or more"}
 	}
 	eo := explain.Options{Config: o.Config, Crop: o.Crop, Mode: "train", Timings: o.Timings}
 	if err := eo.Check(); err != nil {
@@ -174,15 +174,15 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	return r, nil
 }
 
-// planning is a training and a machine to plan it on.
+// planning is a training and the machine that it is planned for.
 type planning struct {
 	o           Options
 	subject     explain.Subject
 	grid        *ensemble.Grid
 	optimiser   search.Optimiser
 	machine     search.Machine
-	described   Machine
-	oneRankStep cluster.Time // step on one rank
+	described   Machine      // for the answer
+	oneRankStep cluster.Time // time of a step on one rank
 }
 
 // network builds the step for a batch, and finds its layers.
@@ -214,13 +214,13 @@ func (c *planning) findMachine(ctx context.Context) error {
 	}
 	if nodes := (c.o.Ranks + m.Node.Ranks - 1) / m.Node.Ranks; err == nil && nodes > topology.Hosts {
 		return m.Fault("network.topology", fmt.Sprintf("%d ranks need %d nodes, %s has %d", c.o.Ranks, nodes, topology.Name, topology.Hosts),
-			fmt.Sprintf("a node has %d ranks", m.Node.Ranks), "describe a larger network, or plan fewer ranks")
+			fmt.Sprintf("a node has %d ranks", m.Node.Ranks), "describe a larger machine, or plan fewer ranks")
 	}
 	c.described.Network = topology.Name + ", " + c.described.Network
 	return err
 }
 
-// measureMachine measures this machine, and takes what its kernels have reached.
+// measureMachine measures this machine and the rates of its kernels.
 func (c *planning) measureMachine(ctx context.Context) error {
 	threads := c.subject.Options.Threads
 	peak, err := bench.MeasurePeak(ctx, threads)
@@ -236,7 +236,7 @@ func (c *planning) measureMachine(ctx context.Context) error {
 		return r, ok
 	}
 	c.describeMachine("nodes like this one, one rank each (measured); network assumed",
-		fmt.Sprintf("times of %d convolutions measured here, else FLOPs and bytes at the peaks", len(rates)))
+		fmt.Sprintf("times of %d convolutions measured on this machine, others from FLOPs and bytes at peak rates", len(rates)))
 	return nil
 }
 
@@ -250,7 +250,7 @@ func (c *planning) describeMachine(name, computed string) {
 	}
 }
 
-// searchError names what stops a search.
+// searchError returns the error of a failed search.
 func (c *planning) searchError(err error, found search.Result, n search.Network) error {
 	switch {
 	case errors.Is(err, search.ErrMemory):
@@ -261,7 +261,7 @@ func (c *planning) searchError(err error, found search.Result, n search.Network)
 	return err
 }
 
-// step is a plan in the units of answers.
+// step converts a plan to the units of the answer.
 func (c *planning) step(p search.Plan, batch, ranks int) PlannedStep {
 	return PlannedStep{Mesh: p.Mesh.String(), Fits: p.Fits, StepS: p.Step.Seconds(), SamplesS: float64(batch) / p.Step.Seconds(),
 		Efficiency: c.oneRankStep.Seconds() / float64(ranks) / p.Step.Seconds(),
@@ -271,6 +271,7 @@ func (c *planning) step(p search.Plan, batch, ranks int) PlannedStep {
 		HaloBytes: p.HaloBytes, ShuffleBytes: p.ShuffleBytes, SumBytes: p.SumBytes, GradientBytes: p.GradientBytes, MemoryBytes: p.Memory}
 }
 
+// plannedLayers lists the distributions of the layers.
 func plannedLayers(n search.Network, p search.Plan) []PlannedLayer {
 	var all []PlannedLayer
 	for v, l := range n.Layers {
@@ -279,8 +280,8 @@ func plannedLayers(n search.Network, p search.Plan) []PlannedLayer {
 	return all
 }
 
-// distribution names the axes that are cut: "lat/4 lon/16", and by which axis of the mesh
-// where it is another.
+// distribution describes a distribution by its divided axes: "lat/4 lon/16", with the mesh axis if that
+// differs.
 func distribution(d graph.Distribution) string {
 	var words []string
 	for axis, cut := range d.Axes {
@@ -293,14 +294,14 @@ func distribution(d graph.Distribution) string {
 		}
 		words = append(words, word)
 	}
-	return cmp.Or(strings.Join(words, " "), "whole on every rank")
+	return cmp.Or(strings.Join(words, " "), "complete on every rank")
 }
 
-// cluster is the network on which steps are played.
+// cluster returns the network of the simulation.
 func (c *planning) cluster() (cluster.Network, string, error) {
 	m := c.machine
 	var between cluster.Network = cluster.LogGP{Latency: m.InterNode.Alpha, Rate: m.InterNode.Rate}
-	name := "messages that meet at the nodes only"
+	name := "messages contend at the nodes only"
 	if c.o.Machine != nil && c.o.Machine.Network.Topology != "" {
 		topology, err := cluster.Parse(c.o.Machine.Network.Topology, cluster.Cable{Rate: m.InterNode.Rate})
 		if err != nil {
@@ -311,7 +312,7 @@ func (c *planning) cluster() (cluster.Network, string, error) {
 	return cluster.Nodes{PerNode: max(1, m.PerNode), IntraNode: cluster.LogGP{Latency: m.IntraNode.Alpha, Rate: m.IntraNode.Rate}, InterNode: between}, name, nil
 }
 
-// simulate runs the step of a mesh, and that of one rank, on the virtual cluster.
+// simulate simulates the step of a mesh, and that of one rank, on the virtual cluster.
 func (c *planning) simulate(g *graph.Graph, mesh spatial.Mesh) (*SimulatedStep, error) {
 	network, name, err := c.cluster()
 	if err != nil {
@@ -332,7 +333,7 @@ func (c *planning) simulate(g *graph.Graph, mesh spatial.Mesh) (*SimulatedStep, 
 // scaling plans powers of two of ranks.
 func (c *planning) scaling(ctx context.Context, n search.Network) ([]ScalingStep, error) {
 	var all []ScalingStep
-	least := 0 // ranks that hold the batch, with what a sample costs a rank there
+	least := 0 // least number of ranks that hold the batch, with a rank's time per sample
 	var base search.Plan
 	for p := 1; p <= scalingRanks; p *= 2 {
 		if err := ctx.Err(); err != nil {
@@ -363,14 +364,13 @@ func (c *planning) scaling(ctx context.Context, n search.Network) ([]ScalingStep
 	return all, nil
 }
 
-// Sections are the plan for people: the step, what its messages cost, the layers, the alternatives, and the curves
-// that were asked for.
+// Sections returns the plan as text: step, communication, layers, alternatives, and the requested curves.
 func (r *Result) Sections() answer.Sections {
 	best := r.Plan.section(r.Machine.Memory)
 	if uniform := r.Meshes[0]; uniform.Mesh == r.Plan.Mesh {
-		best.Notes = []string{"", fmt.Sprintf("no plan that cuts small fields otherwise than large ones saves %.0f %%", 100*search.MinSaving)}
+		best.Notes = []string{"", fmt.Sprintf("no plan with different distributions for small and large fields saves %.0f %%", 100*search.MinSaving)}
 	} else {
-		best.Notes = []string{"", fmt.Sprintf("best mesh that cuts all layers alike: %s, step %.3f ms; the plan takes %.1f %% less",
+		best.Notes = []string{"", fmt.Sprintf("best mesh with one distribution for all layers: %s, step %.3f ms; the plan takes %.1f %% less",
 			cmp.Or(uniform.Mesh, "1"), 1e3*uniform.StepS, 100*(1-r.Plan.StepS/uniform.StepS))}
 	}
 	layers := answer.Section{Columns: answer.TextColumns("layer", "result", "distribution")}
@@ -386,7 +386,7 @@ func (r *Result) Sections() answer.Sections {
 		layers, r.meshes(),
 	}
 	if p := r.Simulated; p != nil {
-		all = append(all, answer.Section{Text: []string{fmt.Sprintf("played on a virtual cluster (%s), predicted: step %.3f ms, efficiency %.1f %%, %.1f MiB sent by all ranks",
+		all = append(all, answer.Section{Text: []string{fmt.Sprintf("simulated on a virtual cluster (%s): step %.3f ms, efficiency %.1f %%, %.1f MiB sent by all ranks",
 			p.Network, 1e3*p.StepS, 100*p.Efficiency, mib(p.SentBytes))}})
 	}
 	if r.Scaling != nil {
@@ -416,7 +416,7 @@ func (s PlannedStep) section(memory int64) answer.Section {
 		bytes           int64
 	}{{"halos", s.HalosS, s.HalosHiddenS, s.HaloBytes}, {"shuffles", s.ShufflesS, 0, s.ShuffleBytes},
 		{"statistics", s.SumsS, 0, s.SumBytes}, {"gradients", s.GradientsS, s.GradientsHiddenS, s.GradientBytes}} {
-		row(m.name, 1e3*m.exposed, "ms waited for, %.3f ms hidden, %.1f MiB of the busiest rank", 1e3*m.hidden, mib(m.bytes))
+		row(m.name, 1e3*m.exposed, "ms exposed, %.3f ms hidden, %.1f MiB sent by the busiest rank", 1e3*m.hidden, mib(m.bytes))
 	}
 	return parts
 }
@@ -424,7 +424,7 @@ func (s PlannedStep) section(memory int64) answer.Section {
 // meshes are what every mesh would cost.
 func (r *Result) meshes() answer.Section {
 	ms, percent := func(name string) answer.Column { return answer.NumberColumn(name, "ms", "%.3f") }, answer.NumberColumn("efficiency", "%", "%.1f")
-	s := answer.Section{Columns: append(answer.TextColumns("all layers cut alike"), ms("step"), percent, ms("compute"), ms("halos"), ms("gradients"),
+	s := answer.Section{Columns: append(answer.TextColumns("one distribution for all layers"), ms("step"), percent, ms("compute"), ms("halos"), ms("gradients"),
 		answer.NumberColumn("MiB a rank", "", "%.1f"), answer.Column{Name: "fits"})}
 	for _, m := range r.Meshes {
 		fits := "yes"
@@ -447,10 +447,10 @@ func shortMesh(text string) string {
 	return cmp.Or(strings.Join(words, " "), "1")
 }
 
-// scaling are the curves.
+// scaling returns the scaling curves as a table.
 func (r *Result) scaling() answer.Section {
 	ms, percent := answer.NumberColumn("step", "ms", "%.3f"), answer.NumberColumn("efficiency", "%", "%.1f")
-	s := answer.Section{Text: []string{fmt.Sprintf("scaling, predicted: strong with batch %d, weak with a batch that grows with the ranks;", r.Batch), "@: small fields are cut otherwise than large ones"},
+	s := answer.Section{Text: []string{fmt.Sprintf("scaling, predicted: strong with batch %d, weak with a batch that grows with the ranks;", r.Batch), "@: small fields have another distribution than large ones"},
 		Columns: []answer.Column{answer.NumberColumn("ranks", "", ""), {Name: "strong: mesh"}, ms, percent, {Name: "weak: mesh"}, answer.NumberColumn("batch", "", ""), ms,
 			answer.NumberColumn("samples/s", "", "%.3f"), percent}}
 	for _, at := range r.Scaling {

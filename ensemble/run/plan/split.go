@@ -12,33 +12,30 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial"
 )
 
-// SplitResult is how a mesh of ranks cuts the step of a training.
+// SplitResult is how a mesh of ranks divides the training step.
 type SplitResult struct {
 	Mesh  string
 	Grid  *ensemble.Grid
 	Parts []SplitPart // of the input, by rank
-	Halos []SplitHalo // of the forward pass, in the order in which ranks exchange them
+	Halos []SplitHalo // of the forward pass, in the order of their exchange
 }
 
-// SplitPart is what a rank has of a field, or needs.
+// SplitPart is the part of a field that a rank owns or needs.
 type SplitPart struct{ Rows, Columns spatial.Interval }
 
-// SplitHalo is what ranks give each other of one value. In the backward pass its
-// gradient goes the same ways back.
+// SplitHalo is the halo exchange of one value. In the backward pass its gradient travels the opposite way.
 type SplitHalo struct {
-	Producer, Consumer string      // the operations that make the value, and that need it
-	Shape              graph.Shape // of the whole value
-	// Own is what each rank has and Need what it reads, by rank; along longitudes a need
-	// may go around the globe.
+	Producer, Consumer string      // operations that compute the value, and that need it
+	Shape              graph.Shape // of the complete value
+	// Own is what each rank owns, and Need what it reads, by rank; along longitude Need may wrap around.
 	Own, Need []SplitPart
-	Bytes     int64 // that the rank sends which sends most
+	Bytes     int64 // sent by the rank that sends most
 }
 
-// Split cuts the step of a training over a mesh such as "lat:2 lon:2", as each of its
-// ranks does. Nothing is computed.
+// Split divides the training step over a mesh such as "lat:2 lon:2", as its ranks do. Nothing is computed.
 //
-// Errors: 64 for a mesh that is none, or does not fit the network and the grid; those of
-// the forecast files.
+// Errors: exit 64 for an invalid mesh, or one that does not fit network and grid; 65 and 66 for the forecast
+// files.
 func Split(ctx context.Context, c *config.TrainConfig, mesh string) (*SplitResult, error) {
 	m, err := spatial.ParseMesh(mesh)
 	if err != nil {
@@ -55,7 +52,7 @@ func Split(ctx context.Context, c *config.TrainConfig, mesh string) (*SplitResul
 	}
 	cut, err := spatial.Shard(g, m, 0)
 	if err != nil {
-		return nil, &exit.Error{Code: exit.Usage, What: "the mesh does not fit the network", At: mesh, Why: err.Error(), Fix: "give fewer parts along the axis that is named", Err: err}
+		return nil, &exit.Error{Code: exit.Usage, What: "the mesh does not fit the network", At: mesh, Why: err.Error(), Fix: "give fewer parts along this axis", Err: err}
 	}
 	out := &SplitResult{Mesh: m.String(), Grid: grid}
 	first := slices.IndexFunc(g.Nodes, func(n *graph.Node) bool { return n.Kind == graph.KindInput && len(n.Shape) == fieldAxes })
@@ -74,11 +71,13 @@ func Split(ctx context.Context, c *config.TrainConfig, mesh string) (*SplitResul
 	return out, nil
 }
 
-// fieldAxes are those of fields in a network: sample, channel, level, row, column.
+// fieldAxes is the number of axes of fields in a network: sample, channel, level, row, column.
 const fieldAxes = 5
 
+// splitPart returns rows and columns of a box.
 func splitPart(b spatial.Box) SplitPart { return SplitPart{b[3], b[4]} }
 
+// splitHalo returns the halo exchange of a value.
 func splitHalo(g *graph.Graph, n *graph.Node, p spatial.Redistribution) (h SplitHalo, err error) {
 	h = SplitHalo{Producer: opName(g.Nodes[n.In[0]]), Shape: p.Shape}
 	for _, user := range g.Nodes {
@@ -101,7 +100,7 @@ func splitHalo(g *graph.Graph, n *graph.Node, p spatial.Redistribution) (h Split
 	return h, err
 }
 
-// opName is the operation of a value, or the name of one that has none.
+// opName is the operation of a value, or its name.
 func opName(n *graph.Node) string {
 	if n.Op != nil {
 		return n.Op.Name

@@ -12,16 +12,16 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/input"
 )
 
-// batchFiller makes the network's input of one init while its fields are read: as soon as all
-// members of a field are there its channels are made, and the memory of the members is used
-// for other fields. No more than a few fields of all members are in memory at once.
+// batchFiller builds the network's input of one initialisation while its fields are read. When all members of
+// a field are read, its channels are computed and the members' memory is reused. Only a few fields are in
+// memory at once.
 type batchFiller struct {
 	task       *task.Task
 	axes       ensemble.Axes
 	members    []ensemble.Member
 	grid       *ensemble.Grid
-	batch      func() (*task.Batch, error)                                            // of the network, which it waits for; nil where there is none
-	driftScore func(k ensemble.Key, fields [][]float32) (_ model.DriftScore, ok bool) // compares a field of all members with those of the training; nil where these are not known
+	batch      func() (*task.Batch, error)                                            // of the network, waits until it is open; nil without a network
+	driftScore func(k ensemble.Key, fields [][]float32) (_ model.DriftScore, ok bool) // compares a field of all members with those of training; nil if the model has no drift detector
 	preparedInput
 
 	mu     sync.Mutex
@@ -29,29 +29,27 @@ type batchFiller struct {
 	free   freeMemory
 }
 
-// memberFields is a field of all members.
+// memberFields is one field of all members.
 type memberFields struct {
-	members [][]float32 // nil for one that is missing
-	left    int         // fields that are still to come
+	members [][]float32 // nil for a missing member
+	left    int         // fields not read yet
 }
 
-// freeMemory is memory that is used again.
+// freeMemory is memory for reuse.
 type freeMemory struct {
 	fields  [][]float32
 	rooms   []*ensemble.Scratch
-	missing []float32 // a field that is missing
+	missing []float32 // field of NaN
 }
 
-// preparedInput is what is left of the members of an init when the network's input is made: the
-// statistics of the targets, [variable][level], and the members of the targets if they are
-// asked for, as RawMembers gives them.
+// preparedInput is what remains of an initialisation's members after the network's input is built.
 type preparedInput struct {
-	stats       []task.Statistics
-	raw         []float32
-	driftScores []model.DriftScore // of the fields, where the model knows those of the training, in any order
+	stats       []task.Statistics  // of the targets, [variable][level]
+	raw         []float32          // members of the targets, as members.RawMembers returns them; nil if not needed
+	driftScores []model.DriftScore // drift scores of the fields, in any order
 }
 
-// newBatchFiller is one for the fields that are wanted of an init, of some members.
+// newBatchFiller returns a filler for the wanted fields of an initialisation.
 func newBatchFiller(t *task.Task, s *input.Selection, members []ensemble.Member, wanted []ensemble.Entry) *batchFiller {
 	b := &batchFiller{task: t, axes: s.Axes, members: members, grid: s.Grid, groups: make([]memberFields, s.Axes.Fields())}
 	b.stats = make([]task.Statistics, len(t.Targets)*len(s.Axes.Levels))
@@ -66,12 +64,12 @@ func newBatchFiller(t *task.Task, s *input.Selection, members []ensemble.Member,
 	return b
 }
 
-// keepMembers has the members of the targets be kept.
+// keepMembers keeps the members of the targets.
 func (b *batchFiller) keepMembers() {
 	b.raw = make([]float32, len(b.members)*len(b.stats)*b.grid.Size())
 }
 
-// position gives the group of a field and its member, −1 for a field that is not asked for.
+// position returns the group of a field and the index of its member; −1 for fields that are not wanted.
 func (b *batchFiller) position(k ensemble.Key) (g, m int) {
 	t, v, l, ok := b.axes.Find(k)
 	if m = slices.Index(b.members, k.Member); !ok || m < 0 {
@@ -80,7 +78,7 @@ func (b *batchFiller) position(k ensemble.Key) (g, m int) {
 	return (t*len(b.axes.Variables)+v)*len(b.axes.Levels) + l, m
 }
 
-// buffer gives the memory for a field.
+// buffer returns the memory for a field.
 func (b *batchFiller) buffer(k ensemble.Key) ([]float32, error) {
 	g, m := b.position(k)
 	if g < 0 {
@@ -100,7 +98,7 @@ func (b *batchFiller) buffer(k ensemble.Key) ([]float32, error) {
 	return *to, nil
 }
 
-// fieldRead counts a field that was read, and makes the channels when it was the last member.
+// fieldRead counts a field that was read, and makes the channels after the last member.
 func (b *batchFiller) fieldRead(k ensemble.Key) error {
 	g, _ := b.position(k)
 	b.mu.Lock()
@@ -113,7 +111,7 @@ func (b *batchFiller) fieldRead(k ensemble.Key) error {
 	return b.makeChannels(g)
 }
 
-// makeChannels makes the channels of a field.
+// makeChannels computes the channels of a field.
 func (b *batchFiller) makeChannels(g int) error {
 	to, err := b.batch()
 	if err != nil || to == nil {
@@ -155,7 +153,7 @@ func (b *batchFiller) makeChannels(g int) error {
 	return nil
 }
 
-// takeFields gives the members of a field, and memory to work in.
+// takeFields returns the members of a field, and memory to work in.
 func (b *batchFiller) takeFields(g int) (fields [][]float32, room *ensemble.Scratch) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -173,7 +171,7 @@ func (b *batchFiller) takeFields(g int) (fields [][]float32, room *ensemble.Scra
 	return fields, room
 }
 
-// missingField is a field without values. The caller has the lock.
+// missingField returns a field of NaN. The caller holds the lock.
 func (b *batchFiller) missingField() []float32 {
 	if b.free.missing == nil {
 		b.free.missing = slices.Repeat([]float32{float32(math.NaN())}, b.grid.Size())
@@ -181,7 +179,7 @@ func (b *batchFiller) missingField() []float32 {
 	return b.free.missing
 }
 
-// addTarget takes what is needed of the members of a target: its statistics, and the members where they are kept or read.
+// addTarget stores the statistics of a target, and its members if they are kept or read by the network.
 func (b *batchFiller) addTarget(to *task.Batch, at int, fields [][]float32) {
 	st := task.Statistics{Mean: make([]float32, b.grid.Size()), Std: make([]float32, b.grid.Size())}
 	b.task.Features.MeanStd(st.Mean, st.Std, fields)
@@ -195,12 +193,12 @@ func (b *batchFiller) addTarget(to *task.Batch, at int, fields [][]float32) {
 	}
 }
 
-// read reads the members of an init and makes the network's input of them, with warnings
-// about their values.
+// read reads the members of an initialisation and builds the network's input, with warnings about their
+// values.
 //
-// Errors: as Selection.Read.
+// Errors: as input.Selection.Read.
 func (b *batchFiller) read(ctx context.Context, s *input.Selection, wanted []ensemble.Entry) (warnings []string, err error) {
-	for g := range b.groups { // before the others: none of its fields will come
+	for g := range b.groups { // fields that are missing for all members: no read will complete them
 		if b.groups[g].left == 0 {
 			if err := b.makeChannels(g); err != nil {
 				return nil, err
@@ -228,8 +226,8 @@ func (b *batchFiller) read(ctx context.Context, s *input.Selection, wanted []ens
 	return input.SplitFaults(c.Faults())
 }
 
-// readOrder gives the places of the entries that are read, in the order of reading: GRIB messages can be read in any, so the members
-// of a field one after the other.
+// readOrder returns the reading order of entries. GRIB messages can be read in any order, so the members of a
+// field come one after the other.
 func (b *batchFiller) readOrder(entries []ensemble.Entry) (list []int) {
 	for i, e := range entries {
 		if ensemble.FindLevel(b.axes.Levels, e.Variable, e.Level) >= 0 {

@@ -17,34 +17,33 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/neighbourhood"
 )
 
-// productChoice is what is published of a model's predictions, by statistic and by place.
+// productChoice is what is published of a model's predictions: which statistics, at which points.
 type productChoice struct {
 	model          *model.Model
-	products       []string         // of config.ProductWords
-	fields         []product.Field  // of one init, without values, but for members
-	members        bool             // whether calibrated members are needed
-	coupling       members.Coupling // how they are made
-	discs          map[float64]*neighbourhood.Discs
+	products       []string                         // of config.ProductWords
+	fields         []product.Field                  // of one initialisation, without values and without members
+	members        bool                             // whether calibrated members are needed
+	coupling       members.Coupling                 // method for calibrated members
+	discs          map[float64]*neighbourhood.Discs // of neighbourhood probabilities, by radius in km
 	grid           *ensemble.Grid
-	points         []int                      // of the grid's points in the model's fields; nil: all of them
-	stations       *input.StationInterpolator // to which fields are interpolated too; nil for none
-	fallback       string                     // what forecasts in place of the network; "": nothing does
-	fallbackChoice *productChoice             // the same for a fallback; nil where there is none
+	points         []int                      // indices of the published points in the model's grid; nil: all
+	stations       *input.StationInterpolator // interpolation to stations; nil for none
+	fallback       string                     // name of the fallback forecast; "" for none
+	fallbackChoice *productChoice             // products of the fallback forecast; nil without one
 }
 
-// forFallback is the choice where the fallback forecasts.
+// forFallback returns the products of the fallback forecast.
 func (ch *productChoice) forFallback() *productChoice {
 	other := *ch
 	other.fields, other.fallback = ch.fallbackChoice.fields, ch.fallbackChoice.fallback
 	return &other
 }
 
-// ChooseProducts finds out what is to be published of a model, on the grid of the input, and how it is called where a fallback
-// forecasts in place of the network; "" is none.
+// ChooseProducts selects what is published of a model on the grid of the input. fallback is the name of the
+// fallback forecast; "" for none.
 //
-// Errors: exit 64 for what the model does not predict, a unit that is none of its
-// variable, an area without points, and statistics of a variable whose bounds are not
-// known.
+// Errors: exit 64 for products that the model does not provide, an invalid unit, an area without points, and
+// probabilities of variables whose bounds are unknown.
 func ChooseProducts(m *model.Model, c config.Publishing, grid *ensemble.Grid, fallback string) (*productChoice, error) {
 	c.Output.Variables = slices.Clone(c.Output.Variables)
 	for i, v := range c.Output.Variables {
@@ -67,7 +66,7 @@ func ChooseProducts(m *model.Model, c config.Publishing, grid *ensemble.Grid, fa
 	if c.Output.Area != (ensemble.Area{}) {
 		var err error
 		if ch.grid, ch.points, err = grid.Crop(c.Output.Area); err != nil {
-			return nil, &exit.Error{Code: exit.Usage, What: "the area cannot be cut out", At: "output.area", Why: err.Error(), Fix: "give an area of the input's grid", Err: err}
+			return nil, &exit.Error{Code: exit.Usage, What: "invalid output.area", At: "output.area", Why: err.Error(), Fix: "give an area on the grid of the input", Err: err}
 		}
 	}
 	if err := ch.planFields(c); err != nil || fallback == "" {
@@ -79,7 +78,7 @@ func ChooseProducts(m *model.Model, c config.Publishing, grid *ensemble.Grid, fa
 	return ch, other.planFields(c)
 }
 
-// defaultProducts are those of a model unless some are asked for.
+// defaultProducts returns the products of a model if none are requested.
 func defaultProducts(m *model.Model, c config.Publishing) (words []string) {
 	if m.Spec.Head.Spread == nil {
 		words = append(words, config.MeanProduct, config.SpreadProduct)
@@ -89,7 +88,7 @@ func defaultProducts(m *model.Model, c config.Publishing) (words []string) {
 	} else {
 		words = append(words, config.EnsembleSpreadProduct)
 	}
-	if m.IsNonNormal() && !slices.Contains(c.Output.Formats, string(product.GRIB2)) { // verify judges by them
+	if m.IsNonNormal() && !slices.Contains(c.Output.Formats, string(product.GRIB2)) { // verification uses them
 		words = append(words, config.ParametersProduct)
 	}
 	if c.Quantiles != nil {
@@ -104,7 +103,7 @@ func defaultProducts(m *model.Model, c config.Publishing) (words []string) {
 	return words
 }
 
-// planFields lists the fields of one init.
+// planFields lists the fields of one initialisation.
 func (ch *productChoice) planFields(c config.Publishing) error {
 	k := &ch.model.Task
 	d := len(k.Features.Axes.Levels)
@@ -128,13 +127,13 @@ func (ch *productChoice) planFields(c config.Publishing) error {
 		}
 	}
 	if asked == 0 {
-		return &exit.Error{Code: exit.Usage, What: "nothing is left to publish", At: "output.variables and output.levels",
-			Why: "no target of the model is among both", Fix: "the model predicts " + ch.model.DescribeTargets()}
+		return &exit.Error{Code: exit.Usage, What: "no product is selected", At: "output.variables and output.levels",
+			Why: "no target of the model matches both", Fix: "the model predicts " + ch.model.DescribeTargets()}
 	}
 	return nil
 }
 
-// productFields are the fields of one product of one target, which f names.
+// productFields returns the fields of one product for one target; f has its name, level and lead.
 func (ch *productChoice) productFields(c config.Publishing, word string, t task.Target, f product.Field) ([]product.Field, error) {
 	switch word {
 	case config.MeanProduct:
@@ -156,7 +155,7 @@ func (ch *productChoice) productFields(c config.Publishing, word string, t task.
 		return quantiles(c, f, name), nil
 	case config.ProbabilitiesProduct:
 		return probabilities(c, f, name+ch.calibrationNote(t, f.Level))
-	case config.MembersProduct: // how many there are, the init says
+	case config.MembersProduct: // their number depends on the initialisation
 		f.Kind, f.Member, f.Distribution = product.Member, ensemble.NoMember, name+"; "+how
 		return []product.Field{f}, nil
 	}
@@ -170,7 +169,7 @@ func (ch *productChoice) productFields(c config.Publishing, word string, t task.
 	return ch.neighbourhoods(c, word, f, family)
 }
 
-// quantiles are those of one target, of a distribution.
+// quantiles returns the quantile fields of one target; distribution describes what they are quantiles of.
 func quantiles(c config.Publishing, f product.Field, distribution string) (out []product.Field) {
 	f.Kind, f.Distribution = product.Quantile, distribution
 	for _, q := range c.Quantiles {
@@ -180,7 +179,7 @@ func quantiles(c config.Publishing, f product.Field, distribution string) (out [
 	return out
 }
 
-// probabilities are those of the events of one target, of a distribution.
+// probabilities returns the probability fields of the events of one target.
 //
 // Errors: those of model.EventOf.
 func probabilities(c config.Publishing, f product.Field, distribution string) (out []product.Field, err error) {
@@ -197,7 +196,7 @@ func probabilities(c config.Publishing, f product.Field, distribution string) (o
 	return out, nil
 }
 
-// parameters are those of the distribution of one target.
+// parameters returns the fields of the distribution parameters of one target.
 func parameters(f product.Field, family *dist.Family) (out []product.Field) {
 	f.Kind, f.Distribution = product.Parameter, family.ID
 	for i, name := range family.Parameters {
@@ -208,7 +207,9 @@ func parameters(f product.Field, family *dist.Family) (out []product.Field) {
 	return out
 }
 
-// checkNames refuses names that are no target of the model.
+// checkNames checks that requested variables, levels and leads are targets of the model.
+//
+// Errors: exit 64.
 func (ch *productChoice) checkNames(c config.Publishing) error {
 	k := &ch.model.Task
 	none := func(key, what string) error {
@@ -238,10 +239,10 @@ func (ch *productChoice) checkNames(c config.Publishing) error {
 	return nil
 }
 
-// isSelected tells whether a list has an item, or is not given.
+// isSelected reports whether a list contains an item or is empty.
 func isSelected[T comparable](list []T, x T) bool { return list == nil || slices.Contains(list, x) }
 
-// product is what is published of an init on the used members, without values.
+// product returns the product of an initialisation made from the used members, without values.
 func (ch *productChoice) product(init ensemble.Init, used []ensemble.Member) *product.Product {
 	m := ch.model
 	p := &product.Product{Init: init, Grid: ch.grid, Metadata: product.Metadata{
@@ -279,7 +280,7 @@ func (ch *productChoice) product(init ensemble.Init, used []ensemble.Member) *pr
 	return p
 }
 
-// calibrationNote describe the calibration of probabilities, and recalibrationNote of the distribution's.
+// calibrationNote describes the calibration of a target's probabilities, for the file's attributes.
 func (ch *productChoice) calibrationNote(t task.Target, level ensemble.Level) string {
 	if ch.fallback != "" {
 		return ""
@@ -287,6 +288,7 @@ func (ch *productChoice) calibrationNote(t task.Target, level ensemble.Level) st
 	return ch.model.DescribeCalibration(t, level)
 }
 
+// recalibrationNote describes the recalibration of a target's distribution, for the file's attributes.
 func (ch *productChoice) recalibrationNote(t task.Target, level ensemble.Level) string {
 	if ch.fallback != "" {
 		return ""

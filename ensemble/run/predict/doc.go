@@ -1,11 +1,12 @@
-// Package predict turns a forecast into products, once (Run) or again and again with a loaded model
-// (OpenResident). It decides what incomplete input allows, waits for files, and falls back where the network may not be
-// trusted:
+// Package predict turns ensemble forecasts into calibrated products, once ([Run]) or as a service with a
+// loaded model (OpenService). It applies the input policy to incomplete input, waits for files, and uses the
+// fallback forecast where the network cannot be trusted:
 //
 //	r, err := predict.Run(ctx, predict.Options{RunDir: "runs/gcm", Input: []string{"fc.grib2"}, Out: "products"})
 //
-// Stages, each in the file of its name: load the model (load.go), find the files (find.go, watch.go, complete.go), open them and
-// choose what is read of them (open.go, select.go) and published (choose.go); then for each init read its members into the network's
-// batch (read.go, batch.go), forecast by the network or the fallback (forecast.go, trust.go), fill the product with calibrated
-// and coupled values (fill.go), write it (write.go) and record it (record.go).
+// A prediction loads the model (load.go), finds the input files (find.go, watcher.go, filescanner.go), opens
+// them, and selects fields to read (open.go, inputpolicy.go) and to publish (choose.go). Then, for each
+// initialisation, it reads the members into the network's batch (read.go, batch.go), forecasts with the
+// network or the fallback (forecast.go, trust.go), fills the product with calibrated values and coupled
+// members (fill.go), writes it (write.go) and records it (record.go).
 package predict

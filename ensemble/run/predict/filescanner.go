@@ -12,43 +12,44 @@ import (
 	fio "github.com/ensemble-weather/ensemble/io"
 )
 
-// settleTime is how long after its last change a file is taken for complete at the first
-// scan; else it must not change between two scans.
+// settleTime is the time without change after which a file counts as complete at the first scan. Otherwise it
+// must be unchanged in two successive scans.
 const settleTime = time.Minute
 
-// longSettleTime is settled for times of the file system, whose clock may be another one.
+// longSettleTime is settleTime for files whose times come from another clock, such as on a network file system.
 const longSettleTime = time.Hour
 
-// fileScanner tells files that are complete, scan by scan.
+// fileScanner separates complete from incomplete files, scan by scan.
 type fileScanner struct {
 	policy *inputPolicy
 	sparse bool
-	states map[string]fileState // at the last scan
+	states map[string]fileState // by path, at the last scan
 }
 
-// fileState is what is known of a file as long as its mark is the same.
+// fileState is what is known of a file while its mark (size, times, inode) stays the same.
 type fileState struct {
 	mark     fingerprint.File
-	since    time.Time // its mark was seen first, by the clock here
-	settled  bool      // it was read when a later change must show in its times, however coarse they are
-	checked  bool      // its structure was looked at
-	reason   string    // it is not whole; "" if it is
+	since    time.Time // local time at which the mark was first seen
+	settled  bool      // a later change must show in the file's times, however coarse they are
+	checked  bool      // its structure was checked
+	reason   string    // why it is incomplete; "" if complete
 	complete bool
 }
 
+// newFileScanner returns a scanner for the input of a prediction.
 func newFileScanner(p *prediction) *fileScanner {
 	return &fileScanner{policy: p.policy, sparse: p.options.Policy.AllowMissingChunks}
 }
 
-// pendingFile is a file that is not complete yet.
+// pendingFile is a file that is not complete.
 type pendingFile struct {
 	path, reason string
-	changing     bool // between two scans
+	changing     bool // changed between two scans
 	damaged      bool // by its structure
 }
 
-// classify tells complete files from those that are not. Files are read at each scan until they are settled; then
-// the file system is asked whether they are the same, so that folders may have many old ones.
+// classify separates complete files from pending ones. Files are read at each scan until they are settled. Then
+// only their marks are compared, so that folders may contain many old files.
 func (c *fileScanner) classify(files []string) (complete map[string]fingerprint.File, pending []pendingFile) {
 	complete = map[string]fingerprint.File{}
 	states := map[string]fileState{}
@@ -70,9 +71,9 @@ func (c *fileScanner) classify(files []string) (complete map[string]fingerprint.
 			wait.reason, wait.changing = err.Error(), true
 		case s.settled && s.complete:
 		case known && !s.mark.IsSameContent(before), !known && time.Since(s.mark.Modified) < settleTime:
-			wait.reason, wait.changing = fmt.Sprintf("it is still being written, %d bytes so far", s.mark.Size), true
+			wait.reason, wait.changing = fmt.Sprintf("it is still being written (%d bytes so far)", s.mark.Size), true
 		case m.DoneSuffix != "" && fio.Sidecar(path, m.DoneSuffix) == "":
-			wait.reason = "there is no " + filepath.Base(path) + m.DoneSuffix + " beside it"
+			wait.reason = "missing " + filepath.Base(path) + m.DoneSuffix + " beside it"
 		case m.IndexSuffix != "":
 			wait.reason = checkIndex(path, m.IndexSuffix, s.mark.Size)
 		}
@@ -93,7 +94,7 @@ func (c *fileScanner) classify(files []string) (complete map[string]fingerprint.
 	return complete, pending
 }
 
-// checkComplete says why a file is not whole, and whether that is known for good.
+// checkComplete returns why a file is not complete, and whether that is final.
 func (c *fileScanner) checkComplete(path string) (why string, judged bool) {
 	why, err := fio.CheckComplete(path, fio.Options{Sparse: c.sparse})
 	var e *exit.Error
@@ -106,17 +107,17 @@ func (c *fileScanner) checkComplete(path string) (why string, judged bool) {
 	return why, true
 }
 
-// checkIndex says why the index of a file does not show that it is complete, "" if it does:
-// a row of it, JSON with _offset and _length or wgrib2's number:offset:…, lies behind the
-// end, or it has none.
+// checkIndex checks a file against its index, JSON with _offset and _length or wgrib2's number:offset:… It
+// returns why the index does not show that the file is complete: a row ends behind the end of the file, or
+// the index is missing.
 func checkIndex(path, ending string, size int64) string {
 	name := fio.Sidecar(path, ending)
 	if name == "" {
-		return "there is no " + filepath.Base(path) + ending + " beside it"
+		return "missing " + filepath.Base(path) + ending + " beside it"
 	}
 	err := fio.ReadIndex(name, func(row int, r fio.IndexRow) error {
 		if r.End() > size {
-			return fmt.Errorf("row %d of its index %s ends at byte %d, the file has %d", row, name, r.End(), size)
+			return fmt.Errorf("row %d of its index %s ends at byte %d, but the file has %d bytes", row, name, r.End(), size)
 		}
 		return nil
 	})

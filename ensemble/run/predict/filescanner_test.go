@@ -41,14 +41,14 @@ func TestCompleteFiles(t *testing.T) {
 	look("")
 	m := &v.policy.Members
 	m.DoneSuffix = ".done"
-	look("there is no fc.grib2.done beside it")
+	look("missing fc.grib2.done beside it")
 	put("fc.done", "")
 	look("")
 	m.IndexSuffix = ".index"
-	look("there is no fc.grib2.index beside it")
+	look("missing fc.grib2.index beside it")
 	for text, want := range map[string]string{
 		`{"_offset": 0, "_length": 100}`:                                          "",
-		`{"_offset": 0, "_length": 50}` + "\n" + `{"_offset": 50, "_length": 55}`: "row 2 of its index " + filepath.Join(dir, "fc.index") + " ends at byte 105, the file has 104",
+		`{"_offset": 0, "_length": 50}` + "\n" + `{"_offset": 50, "_length": 55}`: "row 2 of its index " + filepath.Join(dir, "fc.index") + " ends at byte 105, but the file has 104",
 		`{"_offset": 0}`:                 "row 1 of its index " + filepath.Join(dir, "fc.index") + " is not understood",
 		"1:0:d=2001:TMP:\n2:103:d=2001:": "",
 		"1:0:d=2001:TMP:\n2:104:d=2001:": "ends at byte 105",

@@ -12,7 +12,7 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 )
 
-// fill makes the product of a forecast: calibrated, coupled, on the grid and at the stations that are asked for.
+// fill makes the product of a forecast: calibrated, coupled, on the requested grid and stations.
 func (in *openInput) fill(ctx context.Context, init ensemble.Init, fc *initForecast) (*product.Product, product.Publication, error) {
 	ch := in.choice
 	if fc.trust.useFallback {
@@ -25,7 +25,7 @@ func (in *openInput) fill(ctx context.Context, init ensemble.Init, fc *initForec
 	pub.Start, pub.Warnings = fc.started, append(pub.Warnings, fc.warnings...)
 	in.recordTrust(q, &pub, fc.trust)
 	if n := fc.out.Clipped; n > 0 {
-		pub.Warnings = append(pub.Warnings, fmt.Sprintf("start %s: %d values of the spread of the full ensemble were below 0 and are 0", init, n))
+		pub.Warnings = append(pub.Warnings, fmt.Sprintf("initialisation %s: %d negative values of the full ensemble's spread were set to 0", init, n))
 	}
 	if err := in.p.template(ctx, ch, init, q.Members); err != nil {
 		return nil, pub, err
@@ -36,23 +36,22 @@ func (in *openInput) fill(ctx context.Context, init ensemble.Init, fc *initForec
 	return q, pub, addTemplates(q, in.input, in.templates)
 }
 
-// filler gives the fields of one init their values. raw are the used members of the targets,
-// as RawMembers gives them; nil without members among the products.
+// filler sets the values of the fields of one initialisation.
 type filler struct {
 	*productChoice
 	out           *model.Forecast
-	raw           []float32
-	neighbourhood neighbourhoodFields
+	raw           []float32           // input members of the targets; nil without members among the products
+	neighbourhood neighbourhoodFields // neighbourhood probabilities, shared by grid and stations
 }
 
-// locations is where the fields of a product are.
+// locations is where the fields of a product are: grid points or stations.
 type locations struct {
-	interpolate      func(field []float32) []float32 // makes a field there of one on the model's grid
-	heightCorrection []float32                       // is added to the location of 2 metre temperatures
-	members          map[int][][]float32             // members by target
+	interpolate      func(field []float32) []float32 // maps a field from the model's grid
+	heightCorrection []float32                       // added to the location of 2 m temperatures, in K; nil for none
+	members          map[int][][]float32             // calibrated members by target
 }
 
-// fill gives the fields of a product their values.
+// fill sets the values of all fields of a product, on the grid and at stations.
 func (ch *productChoice) fill(p *product.Product, out *model.Forecast, raw []float32) error {
 	fl := &filler{productChoice: ch, out: out, raw: raw, neighbourhood: neighbourhoodFields{map[string]neighbourhoodField{}, map[int][][]float32{}}}
 	if err := fl.fillAt(p, locations{interpolate: ch.crop}); err != nil || p.AtStations == nil {
@@ -60,12 +59,12 @@ func (ch *productChoice) fill(p *product.Product, out *model.Forecast, raw []flo
 	}
 	at := p.AtStations
 	source := at.Source
-	at.Metadata = p.Metadata // as it is by now
+	at.Metadata = p.Metadata // fillAt has completed it
 	at.Source = source
 	return fl.fillAt(at, locations{interpolate: ch.stations.Interpolate, heightCorrection: ch.stations.HeightCorrection})
 }
 
-// fillAt is fill for the fields at some places.
+// fillAt sets the values at some locations.
 func (fl *filler) fillAt(p *product.Product, at locations) error {
 	k, n := &fl.model.Task, fl.model.Grid.Size()
 	at.members = map[int][][]float32{}
@@ -91,7 +90,7 @@ func (fl *filler) fillAt(p *product.Product, at locations) error {
 	return nil
 }
 
-// correctHeight corrects the location of a field for the height of its places.
+// correctHeight corrects the location of a 2 m temperature field for the altitude of stations.
 func (at *locations) correctHeight(f *product.Field, location []float32) []float32 {
 	if f.Variable == "2t" {
 		for i, d := range at.heightCorrection {
@@ -101,7 +100,7 @@ func (at *locations) correctHeight(f *product.Field, location []float32) []float
 	return location
 }
 
-// fillDistribution gives a field its values from the distribution of its target.
+// fillDistribution sets the values of a field from the distribution of its target.
 func (fl *filler) fillDistribution(p *product.Product, f *product.Field, target int, at locations) error {
 	family, err := fl.model.CheckedFamily(f.Variable)
 	if err != nil {
@@ -139,14 +138,15 @@ func (fl *filler) fillDistribution(p *product.Product, f *product.Field, target 
 	return nil
 }
 
-// calibrate brings probabilities of a field's event to what the model's calibrations say, which are those of the network.
+// calibrate applies the model's calibration of event probabilities, which is defined for the network's
+// distribution.
 func (ch *productChoice) calibrate(f *product.Field, p []float32, family *dist.Family, par [][]float32) {
 	if ch.fallback == "" {
 		ch.model.Calibrate(p, task.Target{Variable: f.Variable, Lead: f.Lead}, f.Level, f.Event, family, par)
 	}
 }
 
-// crop is a field on the grid of the choice.
+// crop extracts the published area of a field.
 func (ch *productChoice) crop(field []float32) []float32 {
 	if ch.points == nil {
 		return field
@@ -154,7 +154,9 @@ func (ch *productChoice) crop(field []float32) []float32 {
 	return ensemble.Take(field, ch.points)
 }
 
-// statistic computes a quantile or the probability of an event at every point.
+// statistic computes a quantile, or the probability of an event, at every point.
+//
+// Missing: NaN parameters give NaN.
 func statistic(f *product.Field, family *dist.Family, parameters model.ParameterFields) []float32 {
 	var value func(par []float64) float64
 	switch e := f.Event; {

@@ -10,25 +10,25 @@ import (
 	fio "github.com/ensemble-weather/ensemble/io"
 )
 
-// finder lists the input, again and again.
+// finder lists the input repeatedly.
 type finder struct {
 	patterns    []string
-	onUnrelated func(input.UnrelatedFile) // is given each file of a folder that is no input, once; nil drops it
+	onUnrelated func(input.UnrelatedFile) // receives, once each, files of folders that are not input; nil drops them
 	listing     fio.Listing
 	unrelated   []input.UnrelatedFile // at the last scan
 }
 
-// inputFiles is the files to predict from, and what is asked of them.
+// inputFiles are the files to predict from, and how.
 type inputFiles struct {
 	files     []string
-	leftOut   []string                  // files that were left out at the deadline, with reasons
-	init      time.Time                 // only this init; zero: every one
-	command   string                    // for the history in the products
-	deadline  time.Time                 // when waiting ends, for others too that make the same products; zero: no waiting
-	onExample func(*scoring.MapExample) // is given what a page shows of each init; nil for none
+	leftOut   []string                  // files left out at the deadline, with reasons
+	init      time.Time                 // the only initialisation to predict; zero: all
+	command   string                    // for the history attribute of the products
+	deadline  time.Time                 // deadline for locks of other processes; zero: no waiting
+	onExample func(*scoring.MapExample) // receives a map example of each initialisation; nil for none
 }
 
-// list lists the input of now, as far as it is there, and reports what is new in its folders and no input.
+// list lists the present input files, and reports new unrelated files in its folders.
 //
 // Errors: those of fio.List.
 func (f *finder) list() ([]string, error) {
@@ -46,11 +46,10 @@ func (f *finder) list() ([]string, error) {
 	return files, err
 }
 
-// find waits for the input, on all ranks: the leading one scans the files every few seconds, and goes on when all of
-// them are complete and hold what is expected, or at the deadline with what there is.
+// find waits for the input. Rank 0 scans the files every few seconds; it continues when all of them are
+// complete and contain what is expected, or at the deadline with what is present. All ranks call it.
 //
-// Errors: exit 66 if it is not complete at the deadline and the policy does not go on with
-// less; ctx.Err().
+// Errors: exit 66 if the input is incomplete at the deadline and the policy requires more; ctx.Err().
 func (p *prediction) find(ctx context.Context, w team.Teams) (inputFiles, error) {
 	v := newWatcher(p)
 	v.deadline = p.waitDeadline(p.options.Deadline)
@@ -77,7 +76,8 @@ func (p *prediction) find(ctx context.Context, w team.Teams) (inputFiles, error)
 	}
 }
 
-// waitDeadline is when waiting ends that begins now, for a deadline or after the time of the policy; zero: there is no waiting.
+// waitDeadline returns the end of waiting that starts now: the deadline, or the policy's waiting time; zero:
+// no waiting.
 func (p *prediction) waitDeadline(deadline time.Time) time.Time {
 	if wait := p.policy.Members.Wait; wait > 0 {
 		if end := time.Now().Add(wait); deadline.IsZero() || end.Before(deadline) {

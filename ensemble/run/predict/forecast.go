@@ -12,7 +12,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 )
 
-// initForecast is the forecast of one init, by the network or by the fallback.
+// initForecast is the forecast of one initialisation, by the network or the fallback.
 type initForecast struct {
 	*preparedInput
 	started  time.Time
@@ -21,7 +21,8 @@ type initForecast struct {
 	warnings []string // about values of the input
 }
 
-// forecast forecasts an init from the members that were read. failure is why the network is not open; nil where it is, or can be.
+// forecast forecasts an initialisation from the members that were read. failure is the error of opening the
+// network; nil if it is open or can be opened.
 func (in *openInput) forecast(ctx context.Context, init ensemble.Init, got readResult, failure error) (*initForecast, error) {
 	f := in.p.forecaster
 	few := in.selection.Available[init].TooFew
@@ -41,7 +42,7 @@ func (in *openInput) forecast(ctx context.Context, init ensemble.Init, got readR
 	if err != nil {
 		return nil, nameMemoryFlags(err)
 	}
-	got.forecast = nil // whose memory is needed
+	got.forecast = nil // its memory is needed
 	t, err := in.assess(init, got.driftScores)
 	if err != nil {
 		return nil, err
@@ -61,7 +62,8 @@ func (in *openInput) forecast(ctx context.Context, init ensemble.Init, got readR
 	return fc, err
 }
 
-// openOnAllRanks opens the network of ranks that predict together, unless it failed before, and gives why it is not open.
+// openOnAllRanks opens the network on all ranks that predict together, unless it failed before. It returns why
+// it is not open.
 func (f *forecaster) openOnAllRanks(failure error) error {
 	if f.ranks == nil || failure != nil {
 		return failure
@@ -70,8 +72,8 @@ func (f *forecaster) openOnAllRanks(failure error) error {
 	return err
 }
 
-// prepareForNetwork makes the input of the network, which is open, of the forecast of ranks that predict together, whose
-// values it gives back to the system before the network needs memory.
+// prepareForNetwork builds the network's input from a forecast that ranks have read together, and frees the
+// forecast's values before the network needs memory.
 func (in *openInput) prepareForNetwork(fc *ensemble.Forecast, realisations []ensemble.Member) (s *preparedInput, err error) {
 	m := in.p.forecaster.model
 	s = &preparedInput{}
@@ -93,8 +95,8 @@ func (in *openInput) prepareForNetwork(fc *ensemble.Forecast, realisations []ens
 	return s, nil
 }
 
-// prepareForFallback makes of the members of an init what fallbacks need. fc is what ranks that predict together have read; nil
-// has one rank read them.
+// prepareForFallback computes from the members what the fallback needs. fc is the forecast read by ranks that
+// predict together; if it is nil, one rank reads the members.
 func (in *openInput) prepareForFallback(ctx context.Context, init ensemble.Init, fc *ensemble.Forecast) (a readResult, err error) {
 	f := in.p.forecaster
 	if f.ranks == nil {
@@ -122,7 +124,7 @@ func (in *openInput) prepareForFallback(ctx context.Context, init ensemble.Init,
 	return a, err
 }
 
-// forecastFallback forecasts an init by the fallback; of ranks that predict together the leading one does.
+// forecastFallback forecasts an initialisation with the fallback; on several ranks rank 0 does.
 func (in *openInput) forecastFallback(init ensemble.Init, stats []task.Statistics, raw []float32) (*model.Forecast, error) {
 	f := in.p.forecaster
 	members := len(in.selection.Available[init].Members)

@@ -15,27 +15,27 @@ import (
 	"github.com/ensemble-weather/ensemble/io/product"
 )
 
-// inputPolicy is what a model and a policy ask of the input of every init.
+// inputPolicy is what a model and a policy require of the input of every initialisation.
 type inputPolicy struct {
 	config.Policy
 	axes            ensemble.Axes
 	control         bool              // whether the control is one of the members
-	modelMembers    []ensemble.Member // of the model, without a control that is left out
-	expectedMembers []ensemble.Member // own, and those that are expected by number
-	canWait         bool              // there is a deadline: what is nowhere may still come
-	count           int               // members that the model takes
-	least           int               // fewest that it was trained for
+	modelMembers    []ensemble.Member // members of the model, without an excluded control
+	expectedMembers []ensemble.Member // modelMembers, and others that are expected by number
+	canWait         bool              // there is a deadline: missing files may still arrive
+	count           int               // members that the network reads
+	least           int               // fewest members that it was trained for
 }
 
-// newInputPolicy joins what a model needs with a policy.
+// newInputPolicy combines the requirements of a model with a policy.
 //
-// Errors: exit 64 for a control that the model was trained without.
+// Errors: exit 64 if the policy includes a control that the model was trained without.
 func newInputPolicy(m *model.Model, p config.Policy) (*inputPolicy, error) {
 	k := &m.Task
 	d := &inputPolicy{Policy: p, axes: k.Features.Axes, count: len(k.UsedMembers), least: cmp.Or(k.MinMembers, len(k.UsedMembers))}
 	policy := cmp.Or(p.Members.Control, m.Control, "include")
 	if policy == "include" && m.Control == "exclude" {
-		return nil, &exit.Error{Code: exit.Usage, What: "members.control is include, the model was trained without the control", At: "members.control",
+		return nil, &exit.Error{Code: exit.Usage, What: "members.control is include, but the model was trained without the control", At: "members.control",
 			Fix: "set members.control: exclude, or train with data.members.control: include"}
 	}
 	d.control = policy == "include"
@@ -53,20 +53,20 @@ func newInputPolicy(m *model.Model, p config.Policy) (*inputPolicy, error) {
 	return d, nil
 }
 
-// allowsFewer tells whether an init may go on with fewer members than expected.
+// allowsFewer reports whether an initialisation may be predicted with fewer members than expected.
 func (d *inputPolicy) allowsFewer() bool {
 	return d.Members.OnMissing == "degrade" || d.Members.OnMissing == ActionFallBack
 }
 
-// minFallbackMembers are the members that a fallback needs: they have a spread.
+// minFallbackMembers is the least number of members of a fallback forecast: two have a spread.
 const minFallbackMembers = 2
 
-// requiresControl tells whether there is no product without the control.
+// requiresControl reports whether the control is required.
 func (d *inputPolicy) requiresControl() bool {
 	return slices.Contains(d.modelMembers, 0) && !slices.Contains(d.Members.Required, "none")
 }
 
-// expectedCount is how many members an init should have.
+// expectedCount is the number of members that an initialisation should have.
 func (d *inputPolicy) expectedCount() int {
 	if list := d.Members.Expected.List; list != nil {
 		return len(list)
@@ -74,18 +74,17 @@ func (d *inputPolicy) expectedCount() int {
 	return cmp.Or(d.Members.Expected.Count, d.count)
 }
 
-// isCandidate tells whether a field is of a member that could be used.
+// isCandidate reports whether a field belongs to a member that could be used.
 func (d *inputPolicy) isCandidate(e ensemble.Entry) bool {
 	_, _, _, ok := d.axes.Find(e.Key)
 	return ok && e.Product == ensemble.MemberField && e.Statistic == "" && e.Member != ensemble.NoMember && (e.Member != 0 || d.control)
 }
 
-// selectInput is SelectForecasts by a policy: it finds the members that each init goes on
-// with, of one init only if it is given. cat is the catalogue of in, as the policy sees it.
-// No values are read.
+// selectInput selects forecasts by the policy: the members used for each initialisation, or for only one of
+// them if given. cat is the catalogue of in after the policy. No values are read.
 //
-// Errors: those of SelectForecasts; exit 66 for an init with too few members under
-// on_short: degrade, 65 if the control is required and absent.
+// Errors: those of input.SelectForecasts; exit 66 for too few members with on_short: degrade; 65 if the
+// control is required and missing.
 func selectInput(in *fio.Input, cat *ensemble.Catalogue, d *inputPolicy, only time.Time, to input.Destination) (*input.Selection, error) {
 	s := &input.Selection{Axes: d.axes, Members: d.modelMembers, Available: map[ensemble.Init]input.Availability{}}
 	if err := d.checkOffered(cat, input.FileList(in.Files())); err != nil {
@@ -113,7 +112,7 @@ func selectInput(in *fio.Input, cat *ensemble.Catalogue, d *inputPolicy, only ti
 	}
 	s.Warnings = slices.Concat(in.Catalogue().Warnings, s.Warnings)
 	if len(s.Inits) == 0 && !only.IsZero() {
-		return s, nil // the caller says that the cycle is not there
+		return s, nil // the caller reports the missing initialisation
 	}
 	grid, err := to.Resolve(s.Entries)
 	if err != nil {
@@ -123,12 +122,13 @@ func selectInput(in *fio.Input, cat *ensemble.Catalogue, d *inputPolicy, only ti
 	return s, nil
 }
 
-// requiredFields is the fields that are needed of each init; those of members that are expected, too.
+// requiredFields returns the fields that are required of each initialisation, including those of members that are only
+// expected.
 func (d *inputPolicy) requiredFields() input.RequiredFields {
 	return input.RequiredFields{Axes: d.axes, Members: d.expectedMembers}
 }
 
-// checkOffered refuses an input that has nothing, or at no init, of what is needed.
+// checkOffered checks that the input has each required variable, level, lead and member at some initialisation.
 func (d *inputPolicy) checkOffered(cat *ensemble.Catalogue, at string) error {
 	b := d.requiredFields()
 	if d.allowsFewer() {
@@ -147,7 +147,7 @@ func (d *inputPolicy) checkOffered(cat *ensemble.Catalogue, at string) error {
 	return err
 }
 
-// chooseMembers finds the inits of a selection, and the members that each goes on with.
+// chooseMembers finds the initialisations of a selection and the members used for each.
 func (d *inputPolicy) chooseMembers(s *input.Selection, cat *ensemble.Catalogue, all []ensemble.Entry, only time.Time) (faults []input.Fault) {
 	b := d.requiredFields()
 	wanted := func(i ensemble.Init) bool { return only.IsZero() || i.Equal(only) }
@@ -166,8 +166,8 @@ func (d *inputPolicy) chooseMembers(s *input.Selection, cat *ensemble.Catalogue,
 	for _, i := range s.Inits {
 		r, fault := d.available(whole[i])
 		if fault != nil {
-			fault.At = "start " + i.String()
-			if len(faults) == 0 || d.allowsFewer() { // else it is one that was found
+			fault.At = "initialisation " + i.String()
+			if len(faults) == 0 || d.allowsFewer() { // without degrade only the first is reported
 				faults = append(faults, *fault)
 			}
 		}
@@ -176,14 +176,14 @@ func (d *inputPolicy) chooseMembers(s *input.Selection, cat *ensemble.Catalogue,
 	return faults
 }
 
-// completeness is which members of an init have all their fields, and what the others lack.
+// completeness lists the complete members of an initialisation, and what the others miss.
 type completeness struct {
 	complete []ensemble.Member // ascending
 	missing  map[ensemble.Member][]ensemble.Key
 }
 
-// completeMembers says of every init which of its members have all fields of the axes.
-// entries have each name once.
+// completeMembers finds, for every initialisation, the members that have all fields of the axes. entries contain
+// each name once.
 func completeMembers(entries []ensemble.Entry, axes ensemble.Axes) map[ensemble.Init]*completeness {
 	have := map[ensemble.Key]bool{}
 	seen := map[ensemble.Init]map[ensemble.Member]bool{}
@@ -213,8 +213,8 @@ func completeMembers(entries []ensemble.Entry, axes ensemble.Axes) map[ensemble.
 	return out
 }
 
-// available chooses the members of one init: those of the model that are whole, and in the
-// place of others the first whole ones that the model does not name.
+// available chooses the members of one initialisation: the complete ones of the model and, in place of
+// incomplete ones, the first complete members that the model does not list.
 func (d *inputPolicy) available(a *completeness) (input.Availability, *input.Fault) {
 	r, expected := input.Availability{}, d.expectedCount()
 	r.Short = len(a.complete) < expected
@@ -223,7 +223,7 @@ func (d *inputPolicy) available(a *completeness) (input.Availability, *input.Fau
 		if has(m) {
 			continue
 		}
-		reason := "none of its fields is there"
+		reason := "all of its fields are missing"
 		if k := a.missing[m]; k != nil {
 			reason = fmt.Sprintf("%d of its %d fields are missing: %s", len(k), d.axes.Fields(), input.MemberLeads(k))
 		}
@@ -245,10 +245,10 @@ func (d *inputPolicy) available(a *completeness) (input.Availability, *input.Fau
 		r.Warnings = append(r.Warnings, fmt.Sprintf("%d of %d members are complete", len(a.complete), expected))
 	}
 	if instead != nil {
-		r.Warnings = append(r.Warnings, fmt.Sprintf("member %s stands in for members that are left out or missing", ensemble.MemberRanges(instead)))
+		r.Warnings = append(r.Warnings, fmt.Sprintf("member %s replaces members that are excluded or missing", ensemble.MemberRanges(instead)))
 	}
 	short := func(code exit.Code, what, fix string) (input.Availability, *input.Fault) {
-		f := &input.Fault{Kind: input.FaultMissing, Code: code, What: what, Why: fmt.Sprintf("complete are members %s of %d", cmp.Or(ensemble.MemberRanges(a.complete), "none"), expected), Fix: fix}
+		f := &input.Fault{Kind: input.FaultMissing, Code: code, What: what, Why: fmt.Sprintf("members %s of %d are complete", cmp.Or(ensemble.MemberRanges(a.complete), "none"), expected), Fix: fix}
 		for _, m := range r.Missing {
 			f.Why += fmt.Sprintf("; member %s: %s", m.Member, m.Reason)
 		}
@@ -259,17 +259,17 @@ func (d *inputPolicy) available(a *completeness) (input.Availability, *input.Fau
 		c := input.MissingControlFault("", "members "+ensemble.MemberRanges(a.complete))
 		return r, &c
 	case d.requiresControl() && !has(0):
-		return short(exit.NotYet, "the control is not complete", "wait for its file, or go on without it with members.required: [none]")
+		return short(exit.NotYet, "the control is not complete", "wait for its file, or continue without it: members.required: [none]")
 	case n < expected && !d.allowsFewer():
-		return short(exit.NotYet, fmt.Sprintf("%d members are complete, %d are expected", n, expected), "wait for the others, or go on without them with members.on_short: degrade")
+		return short(exit.NotYet, fmt.Sprintf("%d members are complete, %d are expected", n, expected), "wait for the others, or continue without them: members.on_short: degrade")
 	case n < d.Members.Minimum:
-		return short(exit.NotYet, fmt.Sprintf("%d members are complete, at least %d must be", n, d.Members.Minimum), "wait for the others, or lower members.minimum")
+		return short(exit.NotYet, fmt.Sprintf("%d members are complete, at least %d are required", n, d.Members.Minimum), "wait for the others, or lower members.minimum")
 	case len(r.Members) < d.least && d.Members.OnMissing == ActionFallBack && n >= minFallbackMembers:
 		r.TooFew = true
-		r.Warnings = append(r.Warnings, fmt.Sprintf("the network was trained for %d members and more", d.least))
+		r.Warnings = append(r.Warnings, fmt.Sprintf("the network was trained for at least %d members", d.least))
 	case len(r.Members) < d.least:
 		return short(exit.NotYet, fmt.Sprintf("%d members are complete, the model was trained for %d to %d", n, d.least, d.count),
-			"wait for the others, train with data.members.least for fewer, or let a baseline forecast with members.on_short: fall_back")
+			"wait for the others, train with data.members.least for fewer, or use the fallback forecast: members.on_short: fall_back")
 	}
 	return r, nil
 }

@@ -21,25 +21,25 @@ import (
 	"github.com/ensemble-weather/ensemble/io/decode"
 )
 
-// forecaster is the model, its network and its fallback. No input changes it.
+// forecaster is the model with its network and its fallback. It does not depend on the input.
 type forecaster struct {
 	policy         config.Policy
-	ranks          *team.Team // that predict one init together; nil for one rank alone
-	manifest       *rundir.Manifest
+	ranks          *team.Team       // that predict one initialisation together; nil for a single rank
+	manifest       *rundir.Manifest // manifest of the training
 	model          *model.Model
-	opening        chan struct{} // closed when the network is open, or cannot be; nil where ranks open it together
-	openErr        error
-	modelChecksum  func() (string, error) // waits for it
-	verifyChecksum func() error           // compares it with that of the training; nil until the model is loaded
+	opening        chan struct{}          // closed when the network is open or failed to open; nil if several ranks open it together
+	openErr        error                  // why the network is not open
+	modelChecksum  func() (string, error) // waits for the checksum of the model files
+	verifyChecksum func() error           // compares the checksum with that of the training; nil until the model is loaded
 	engine         engine.Options
-	warnings       []string               // warnings about model and machine, whatever the input
-	fallback       string                 // what forecasts where the policy falls back; "" for nothing
-	alarms         func() (string, error) // what the verification's alarms say of the model
+	warnings       []string               // warnings about model and machine
+	fallback       string                 // name of the fallback forecast; "" for none
+	alarms         func() (string, error) // text of the alarms of rolling verification; "" for none
 }
 
-// load makes the model and the decoders ready. close is called in any case.
+// load loads the model and starts the decoders. The caller calls close in any case.
 func (p *prediction) load() (err error) {
-	var promoted string // the checksum that the model must have
+	var promoted string // checksum of the promoted model
 	if p.options.RunDir, promoted, err = promote.ResolveRunDir(p.options.RunDir); err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func (p *prediction) load() (err error) {
 	if p.pool, err = decode.NewPool(decode.Options{}); err != nil {
 		return err
 	}
-	p.pool.Start(1) // which writes
+	p.pool.Start(1) // the process that writes products
 	if err = f.load(p.options.RunDir, promoted); err != nil {
 		return err
 	}
@@ -65,12 +65,13 @@ func (p *prediction) load() (err error) {
 	return nil
 }
 
-// engineOptions are those of a prediction's plan; the caller saves its timings.
+// engineOptions returns the engine options of predictions; the caller saves the timings.
 func (o Options) engineOptions() engine.Options {
 	return setup.Inference{Threads: o.Threads, Device: o.Device, Timings: o.Timings, Precision: o.Precision, Memory: o.MemoryBytes, Workspace: o.WorkspaceBytes}.Options()
 }
 
-// load reads the model of a run directory, and begins to compute its checksum, which is promoted unless that is "".
+// load reads the model of a run directory and starts to compute its checksum. promoted is the checksum of a
+// promoted model; "" for none.
 func (f *forecaster) load(runDir, promoted string) (err error) {
 	modelDir := filepath.Join(runDir, "model")
 	f.modelChecksum = concurrently(func() (string, error) {
@@ -103,7 +104,7 @@ func (f *forecaster) load(runDir, promoted string) (err error) {
 	return nil
 }
 
-// concurrently begins to compute something, and gives the function that waits for it.
+// concurrently starts a computation and returns the function that waits for its result.
 func concurrently[T any](f func() (T, error)) func() (T, error) {
 	var x T
 	var err error
@@ -118,10 +119,10 @@ func concurrently[T any](f func() (T, error)) func() (T, error) {
 	}
 }
 
-// read reads the model, and what it knows of the training's input.
+// read reads the model and its drift detector.
 //
-// Errors: those of a model that cannot be read, unless the policy goes on without its network; exit 64 for a policy that refuses
-// drift which the model cannot notice.
+// Errors: those of model.Load, unless the policy continues without the network; exit 64 if the policy refuses
+// drift and the model has no drift detector.
 func (f *forecaster) read(dir string) (err error) {
 	if f.model, err = model.Load(dir, f.ranks == nil); err != nil {
 		if !f.recoverable(err) {
@@ -137,16 +138,16 @@ func (f *forecaster) read(dir string) (err error) {
 		return err
 	}
 	if f.policy.Drift.OnDrift == ActionRefuse && f.model.Drift == nil {
-		return &exit.Error{Code: exit.Usage, What: "drift.on_drift is refuse, and the model does not know the input of its training", At: dir,
-			Why: "it was trained on too few starts", Fix: "train again, or leave drift.on_drift out"}
+		return &exit.Error{Code: exit.Usage, What: "drift.on_drift is refuse, but the model has no drift detector", At: dir,
+			Why: "it was trained on too few initialisations", Fix: "train on more initialisations, or remove drift.on_drift"}
 	}
 	if f.policy.Drift.OnDrift == ActionFallBack && f.model.Drift == nil {
-		f.warnings = append(f.warnings, "drift.on_drift is fall_back, and the model does not know the input of its training: nothing is noticed; train again")
+		f.warnings = append(f.warnings, "drift.on_drift is fall_back, but the model has no drift detector: drift is not noticed; train again")
 	}
 	return nil
 }
 
-// readAlarms has the file of alarms be read before the next init that is predicted, and not before each that follows.
+// readAlarms makes the next initialisation read the alarm file again; later ones reuse the result.
 func (f *forecaster) readAlarms() {
 	f.alarms = sync.OnceValues(func() (string, error) {
 		sum, err := f.modelChecksum()
@@ -157,21 +158,21 @@ func (f *forecaster) readAlarms() {
 	})
 }
 
-// chooseFallback finds what forecasts where the policy falls back.
+// chooseFallback selects the fallback forecast.
 //
-// Errors: exit 64 if the model has nothing to fall back on.
+// Errors: exit 64 if the model has none of the fallbacks that the policy lists.
 func (f *forecaster) chooseFallback() error {
 	if !f.policy.UsesFallback() {
 		return nil
 	}
 	if f.fallback = f.model.SelectFallback(f.policy.Fallback); f.fallback == "" {
-		return &exit.Error{Code: exit.Usage, What: "the model has nothing to fall back on", At: "fall_back", Why: "it has none of " + strings.Join(f.policy.Fallback, ", ") + " for all its targets, in the form of its products",
-			Fix: "name baselines that it was trained with, or raw; or set warn or refuse in place of fall_back"}
+		return &exit.Error{Code: exit.Usage, What: "no fallback forecast is available", At: "fall_back", Why: "the model has none of " + strings.Join(f.policy.Fallback, ", ") + " for all its targets and products",
+			Fix: "list baselines that it was trained with, or raw; or set warn or refuse in place of fall_back"}
 	}
 	return nil
 }
 
-// distribute cuts the model for ranks that predict together.
+// distribute distributes the model over ranks that predict together.
 func (f *forecaster) distribute() error {
 	f.model.Ranks = f.ranks
 	if f.ranks == nil {
@@ -184,7 +185,8 @@ func (f *forecaster) distribute() error {
 	return nil
 }
 
-// open begins to open the network of one rank alone: messages of ranks that predict together have an order.
+// open starts to open the network on a single rank. Several ranks open it together, as their messages must
+// come in the same order.
 func (f *forecaster) open(o engine.Options) {
 	f.engine = o
 	if f.ranks != nil || f.openErr != nil {
@@ -197,7 +199,7 @@ func (f *forecaster) open(o engine.Options) {
 	}()
 }
 
-// agreeOnNetwork lets ranks that predict together all do without the network if one of them cannot read it.
+// agreeOnNetwork makes ranks that predict together continue without the network if one of them cannot read it.
 func (f *forecaster) agreeOnNetwork() error {
 	if f.ranks == nil {
 		return nil
@@ -210,7 +212,7 @@ func (f *forecaster) agreeOnNetwork() error {
 	return nil
 }
 
-// waitOpen waits for the network, which is opened during other work, as the checksum of its files is made.
+// waitOpen waits until the network is open. It is opened, and its checksum computed, during other work.
 func (f *forecaster) waitOpen() error {
 	if f.opening != nil {
 		<-f.opening
@@ -221,20 +223,21 @@ func (f *forecaster) waitOpen() error {
 	return f.verifyChecksum()
 }
 
-// recoverable says whether the policy goes on without the network after an error of it.
+// recoverable reports whether the policy continues without the network after this error.
 func (f *forecaster) recoverable(err error) bool {
 	return f.policy.OnFailure == ActionFallBack && slices.Contains([]exit.Code{exit.Bug, exit.BadData, exit.NoDevice, exit.IO}, exit.CodeOf(err)) &&
 		!errors.Is(err, context.Canceled)
 }
 
+// close frees the network.
 func (f *forecaster) close() {
 	if f.model != nil {
-		f.waitOpen() // no longer used while it is closed
+		f.waitOpen() // wait, so that it is not closed while in use
 		f.model.Close()
 	}
 }
 
-// nameMemoryFlags says by which flags a bound of the memory that is too small was set.
+// nameMemoryFlags adds the flags of the memory limits to an error about memory.
 func nameMemoryFlags(err error) error {
 	return setup.NameMemoryLimit(err, setup.FlagMemory, setup.FlagWorkspace)
 }

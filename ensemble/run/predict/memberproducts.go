@@ -12,10 +12,10 @@ import (
 	"github.com/ensemble-weather/ensemble/io/product"
 )
 
-// distribution says what quantiles, probabilities and members of a variable are of, and how members
-// are made.
+// distribution returns a description of what quantiles, probabilities and members of a target are based on,
+// and how members are made.
 //
-// Errors: as family.
+// Errors: as model.CheckedFamily.
 func (ch *productChoice) distribution(t task.Target, level ensemble.Level) (name, how string, err error) {
 	if ch.model.Spec.PredictsMembers() {
 		if ch.fallback != "" {
@@ -30,7 +30,7 @@ func (ch *productChoice) distribution(t task.Target, level ensemble.Level) (name
 	return family.Name + ch.recalibrationNote(t, level), ch.memberMethod(), nil
 }
 
-// memberMethod says how calibrated members are made.
+// memberMethod describes how calibrated members are made.
 func (ch *productChoice) memberMethod() string {
 	switch {
 	case !ch.model.Spec.PredictsMembers():
@@ -38,35 +38,35 @@ func (ch *productChoice) memberMethod() string {
 	case ch.fallback == config.RawFallback:
 		return "raw members"
 	case ch.fallback != "":
-		return "members of " + ch.fallback + ", in the order of the raw ones"
+		return "members of " + ch.fallback + ", in the rank order of the raw members"
 	}
 	return "each raw member corrected by the network"
 }
 
-// checkMemberProducts refuses what there is not of a network that gives members.
+// checkMemberProducts checks products of a network that outputs members.
 //
-// Errors: exit 64.
+// Errors: exit 64 for products that need a distribution.
 func checkMemberProducts(m *model.Model, words []string, c config.Coupling) error {
 	switch {
 	case !m.Spec.PredictsMembers():
 		return nil
 	case slices.Contains(words, config.EnsembleSpreadProduct):
-		return &exit.Error{Code: exit.Usage, What: "the model has no " + config.EnsembleSpreadProduct, At: "products", Why: "it corrects the members that there are",
-			Fix: "leave it out, or train with another model.head than members"}
+		return &exit.Error{Code: exit.Usage, What: "the model has no " + config.EnsembleSpreadProduct, At: "products", Why: "its network corrects the input members",
+			Fix: "remove it, or train with another model.head than members"}
 	case slices.Contains(words, config.ParametersProduct):
-		return &exit.Error{Code: exit.Usage, What: "the model has no " + config.ParametersProduct, At: "products", Why: "it gives members, and no distribution",
-			Fix: "leave them out, or train with model.head: distribution"}
+		return &exit.Error{Code: exit.Usage, What: "the model has no " + config.ParametersProduct, At: "products", Why: "its network outputs members, not a distribution",
+			Fix: "remove them, or train with model.head: distribution"}
 	case slices.Contains(words, config.NeighbourhoodProduct), slices.Contains(words, config.NeighbourhoodAnyProduct):
-		return &exit.Error{Code: exit.Usage, What: "probabilities of neighbourhoods are asked for, and the model gives members", At: "products", Why: "they are made of a distribution",
-			Fix: "leave them out, or train with another model.head than members"}
+		return &exit.Error{Code: exit.Usage, What: "neighbourhood probabilities need a distribution, but the model outputs members", At: "products", Why: "they are computed from a distribution",
+			Fix: "remove them, or train with another model.head than members"}
 	case c.Method != "" && c.Method != config.QuantileCoupling:
-		return &exit.Error{Code: exit.Usage, What: "coupling is asked for, and the model gives members", At: "coupling.method", Why: "they are its own, in their own order",
-			Fix: "leave coupling out"}
+		return &exit.Error{Code: exit.Usage, What: "coupling does not apply to a model that outputs members", At: "coupling.method", Why: "its members have their own order",
+			Fix: "remove coupling"}
 	}
 	return nil
 }
 
-// fillMembers gives a field its values from the members of a prediction, at some places.
+// fillMembers sets the values of a field from the members of a prediction, at some locations.
 func (fl *filler) fillMembers(p *product.Product, f *product.Field, target int, at locations) {
 	members := fl.out.TargetMembers(target, len(fl.model.Task.TargetWeights), fl.model.Grid.Size())
 	if f.Kind == product.Member {
@@ -83,11 +83,16 @@ func (fl *filler) fillMembers(p *product.Product, f *product.Field, target int, 
 	}
 }
 
-// memberStatistic computes a quantile of members, or the probability of an event as the share of
-// members in it, at every point. The quantile of level q lies between sorted members, of which the
-// kth of M stands for the level (k−1/3)/(M+1/3), which is right in the median for draws of any
-// continuous distribution; beyond the outermost it is theirs.
+// memberStatistic computes at every point a quantile of the members, or the probability of an event as the
+// fraction of members in it. The quantile of level q interpolates between sorted members, of which the kth of
+// M has the level
 //
+//	(k − 1/3) / (M + 1/3)
+//
+// These plotting positions are approximately median-unbiased for any continuous distribution. Beyond the
+// outermost members the quantile is theirs.
+//
+// Shape: members [member][point].
 // Missing: a missing member gives NaN.
 // Source: Hyndman and Fan 1996, doi:10.2307/2684934 (type 8).
 func memberStatistic(members [][]float32, quantile bool, level float64, e ensemble.Event) []float32 {
@@ -96,7 +101,7 @@ func memberStatistic(members [][]float32, quantile bool, level float64, e ensemb
 		for m, f := range members {
 			x[m] = float64(f[p])
 		}
-		slices.Sort(x) // NaN first
+		slices.Sort(x) // sorts NaN first
 		switch {
 		case x[0] != x[0]:
 			out[p] = float32(math.NaN())
@@ -115,7 +120,7 @@ func memberStatistic(members [][]float32, quantile bool, level float64, e ensemb
 	return out
 }
 
-// quantileOf is that of memberStatistic, of sorted values.
+// quantileOf is the quantile of memberStatistic for sorted values.
 func quantileOf(x []float64, level float64) float64 {
 	at := level*(float64(len(x))+1./3) + 1./3 - 1
 	i := int(math.Floor(at))

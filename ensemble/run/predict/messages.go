@@ -9,7 +9,7 @@ import (
 	"github.com/ensemble-weather/ensemble/io/product"
 )
 
-// templateKey says which fields of a product one GRIB message serves.
+// templateKey identifies the fields of a product that one GRIB message serves as template.
 type templateKey struct {
 	init     ensemble.Init
 	variable string
@@ -18,9 +18,9 @@ type templateKey struct {
 	member   ensemble.Member // NoMember: statistics over members
 }
 
-// templates finds for every init, variable, level and lead the GRIB message of each
-// used member, and for statistics that of the first of them, so that centre, tables and
-// times of the output are the input's. Messages on another grid than the output's serve none.
+// templates finds, for every initialisation, variable, level and lead, the GRIB message of each used member,
+// and for statistics that of the first of them. Centre, tables and times of the output are then those of the
+// input. Messages on another grid are not used.
 func templates(entries []ensemble.Entry, used []ensemble.Member, grid *ensemble.Grid) map[templateKey]ensemble.Entry {
 	out := map[templateKey]ensemble.Entry{}
 	for _, e := range entries {
@@ -37,21 +37,21 @@ func templates(entries []ensemble.Entry, used []ensemble.Member, grid *ensemble.
 	return out
 }
 
-// addTemplates reads the messages that a product is made like.
+// addTemplates reads the template messages of a product.
 func addTemplates(p *product.Product, in *fio.Input, found map[templateKey]ensemble.Entry) error {
 	read := map[ensemble.Entry][]byte{}
 	for i := range p.Fields {
 		f := &p.Fields[i]
 		k := templateKey{p.Init, f.Variable, f.Level, f.Lead, ensemble.NoMember}
 		switch {
-		case f.Kind == product.Member && p.TemplateTimes != nil: // which has other members; the last one is no control
+		case f.Kind == product.Member && p.TemplateTimes != nil: // members of the Schaake shuffle have other numbers; the last used member is not the control
 			k.member = p.Members[len(p.Members)-1]
 		case f.Kind == product.Member:
 			k.member = f.Member
 		}
 		e, ok := found[k]
 		if !ok {
-			continue // of NetCDF files, or on another grid
+			continue // from NetCDF, or on another grid
 		}
 		if read[e] == nil {
 			var err error

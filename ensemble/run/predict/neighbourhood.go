@@ -10,10 +10,9 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/neighbourhood"
 )
 
-// neighbourhoods are the fields of a product of neighbourhoods of one target, one for each
-// event and radius.
+// neighbourhoods returns the neighbourhood probabilities of one target, one field per event and radius.
 //
-// Errors: those of eventOf.
+// Errors: those of model.EventOf.
 func (ch *productChoice) neighbourhoods(c config.Publishing, word string, f product.Field, family *dist.Family) (out []product.Field, err error) {
 	target := task.Target{Variable: f.Variable, Lead: f.Lead}
 	f.Kind, f.Distribution = product.Neighbourhood, family.Name+ch.recalibrationNote(target, f.Level)+ch.calibrationNote(target, f.Level)
@@ -35,20 +34,20 @@ func (ch *productChoice) neighbourhoods(c config.Publishing, word string, f prod
 	return out, nil
 }
 
-// neighbourhoodFields are the fields of neighbourhoods of one init, of which grid and stations both take.
+// neighbourhoodFields are the neighbourhood probabilities of one initialisation, which grid and stations share.
 type neighbourhoodFields struct {
-	fields  map[string]neighbourhoodField // by what tells them apart
-	members map[int][][]float32           // calibrated ones on the model's grid, by target
+	fields  map[string]neighbourhoodField // by event and radius
+	members map[int][][]float32           // calibrated members on the model's grid, by target
 }
 
-// neighbourhoodField is one of them.
+// neighbourhoodField is one neighbourhood probability.
 type neighbourhoodField struct {
 	values     []float32
-	incomplete int // points with missing ones around
+	incomplete int // points with missing values in their neighbourhood
 }
 
-// fillNeighbourhood gives a field of a neighbourhood its values, from the whole of the model's grid:
-// points beyond the edge of an area count too.
+// fillNeighbourhood sets the values of a neighbourhood probability. It is computed on the whole grid of the model, so
+// that points outside the published area count.
 func (fl *filler) fillNeighbourhood(p *product.Product, f *product.Field, target int, take func([]float32) []float32) (err error) {
 	key := f.Variable + f.Level.String() + f.Lead.String() + f.Statistic()
 	got, there := fl.neighbourhood.fields[key]
@@ -78,7 +77,7 @@ func (fl *filler) neighbourhoodProbability(p *product.Product, f *product.Field,
 		fl.calibrate(f, points, family, parameters)
 		means, incomplete := discs.Mean(points)
 		for i, v := range means[0] {
-			means[0][i] = min(max(v, 0), 1) // sums of probabilities round
+			means[0][i] = min(max(v, 0), 1) // rounding of the sum
 		}
 		return neighbourhoodField{means[0], incomplete}, nil
 	}
@@ -95,7 +94,7 @@ func (fl *filler) neighbourhoodProbability(p *product.Product, f *product.Field,
 	return got, nil
 }
 
-// discsForRadius are the discs of a radius on the model's grid, found once.
+// discsForRadius returns the discs of a radius on the model's grid, computed once.
 func (ch *productChoice) discsForRadius(radius float64) (*neighbourhood.Discs, error) {
 	if ch.discs[radius] != nil {
 		return ch.discs[radius], nil
@@ -110,7 +109,9 @@ func (ch *productChoice) discsForRadius(radius float64) (*neighbourhood.Discs, e
 	return d, err
 }
 
-// eventIndicator is 1 where an event does and 0 where it does not. Missing: NaN stays.
+// eventIndicator is 1 where the event occurs and 0 elsewhere.
+//
+// Missing: NaN stays NaN.
 func eventIndicator(e ensemble.Event, x []float32) []float32 {
 	out := make([]float32, len(x))
 	for p, v := range x {

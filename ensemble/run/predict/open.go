@@ -16,30 +16,30 @@ import (
 	fio "github.com/ensemble-weather/ensemble/io"
 )
 
-// openInput is an input that is open.
+// openInput is an open input.
 type openInput struct {
 	p         *prediction
 	found     inputFiles
 	input     *fio.Input
-	tolerated []string                 // faults of the input that the policy lets pass
+	tolerated []string                 // faults of the input that the policy tolerates
 	undecoded map[ensemble.Entry]bool  // fields that cannot be decoded
 	inits     []ensemble.Init          // that are not done
 	checksums map[string]manifest.File // of the files that this rank has read so far
 	inputView
 }
 
-// inputView is what the policy takes of an input, and what is published of it.
+// inputView is the part of an input that the policy accepts, and what is published of it.
 type inputView struct {
 	catalogue  *ensemble.Catalogue
-	ages       map[ensemble.Member]time.Duration
+	ages       map[ensemble.Member]time.Duration // age of members in a lagged ensemble
 	selection  *input.Selection
-	otherModel string // how the input is of another forecast model, "" if it is not
+	otherModel string // how the input is of another forecast model; "" if it is not
 	templates  map[templateKey]ensemble.Entry
 	choice     *productChoice
 	warnings   []string
 }
 
-// open looks through the input, of which some inits are done.
+// open opens the input, of which some initialisations are done.
 func (p *prediction) open(ctx context.Context, f inputFiles, done map[ensemble.Init]bool) (*openInput, error) {
 	in, err := p.openFiles(ctx, f)
 	if err != nil {
@@ -52,7 +52,7 @@ func (p *prediction) open(ctx context.Context, f inputFiles, done map[ensemble.I
 	return in, nil
 }
 
-// prepare chooses what is read of the input, and makes the decoders ready.
+// prepare selects what is read of the input, and starts the decoders.
 func (in *openInput) prepare(done map[ensemble.Init]bool) error {
 	if err := in.applyPolicy(in.p.policy); err != nil {
 		return err
@@ -72,16 +72,16 @@ func (in *openInput) prepare(done map[ensemble.Init]bool) error {
 	return nil
 }
 
-// close closes the input, if it is open.
+// close closes the input if it is open.
 func (in *openInput) close() {
 	if in != nil {
 		in.input.Close()
 	}
 }
 
-// openFiles opens files as the policy demands.
+// openFiles opens files by the input policy.
 //
-// Errors: those of fio.Open; of damage that the policy does not tolerate.
+// Errors: those of fio.Open; damage that the policy does not tolerate.
 func (p *prediction) openFiles(ctx context.Context, f inputFiles) (*openInput, error) {
 	skip := p.policy.BadMessages == "skip"
 	in := &openInput{p: p, found: f, tolerated: slices.Clone(f.leftOut), checksums: map[string]manifest.File{}}
@@ -102,10 +102,10 @@ func (p *prediction) openFiles(ctx context.Context, f inputFiles) (*openInput, e
 	return in, nil
 }
 
-// InputOpened is a hook that is called when an input was opened; tests change its files then.
+// InputOpened is a hook that is called after an input was opened; tests change its files in it.
 var InputOpened = func(files []string) {}
 
-// applyPolicy applies a policy to the input, but for the fields that cannot be decoded.
+// applyPolicy applies the policy to the input, without fields that cannot be decoded.
 func (in *openInput) applyPolicy(d *inputPolicy) (err error) {
 	f := in.p.forecaster
 	v := inputView{catalogue: in.input.Catalogue()}
@@ -142,8 +142,8 @@ func (in *openInput) applyPolicy(d *inputPolicy) (err error) {
 	return nil
 }
 
-// inputTemplates are the messages of the input that products are made like; none where only a part of the grid is read, as
-// messages of the input have another grid.
+// inputTemplates returns the template messages of the products; nil if only a part of the grid is read, as
+// messages of the input have another grid then.
 func (v *inputView) inputTemplates() map[templateKey]ensemble.Entry {
 	if v.selection.Window != (ensemble.Window{}) {
 		return nil
@@ -152,11 +152,11 @@ func (v *inputView) inputTemplates() map[templateKey]ensemble.Entry {
 	for _, r := range v.selection.Available {
 		used = append(used, r.Members...)
 	}
-	newest := slices.DeleteFunc(slices.Clone(v.selection.Entries), func(e ensemble.Entry) bool { return v.ages[e.Member] > 0 }) // of others the times are not the product's
+	newest := slices.DeleteFunc(slices.Clone(v.selection.Entries), func(e ensemble.Entry) bool { return v.ages[e.Member] > 0 }) // older members of a lagged ensemble have other times
 	return templates(newest, used, v.selection.Grid)
 }
 
-// chooseProducts finds out what is published on the grid of an input, and opens what that needs besides.
+// chooseProducts selects what is published on the grid of an input, and opens the files that this needs.
 func (p *prediction) chooseProducts(grid *ensemble.Grid) (*productChoice, error) {
 	publish := p.options.Publish
 	publish.Output.Formats = nil
@@ -174,7 +174,7 @@ func (p *prediction) chooseProducts(grid *ensemble.Grid) (*productChoice, error)
 	return ch, err
 }
 
-// destination is the grid of the model, and how fields come there.
+// destination is the grid of the model, and the interpolation to it.
 func (p *prediction) destination() input.Destination {
 	how := p.options.Regrid
 	if !how.IsEnabled() {
@@ -183,8 +183,8 @@ func (p *prediction) destination() input.Destination {
 	return input.Destination{Grid: p.forecaster.model.Grid, How: how, Fix: input.FixRegrid}
 }
 
-// checkOrigin says what is of another forecast model than the network was trained on, if
-// something is, as the error of those who refuse it.
+// checkOrigin checks that the input comes from a forecast model that the network was trained on. It returns the
+// error for policies that refuse others; nil if the origin matches or is unknown.
 func checkOrigin(m *model.Model, entries []ensemble.Entry) *exit.Error {
 	for _, o := range ensemble.Origins(entries) {
 		if m.Origins == nil || slices.ContainsFunc(m.Origins, o.Matches) {
@@ -197,16 +197,16 @@ func checkOrigin(m *model.Model, entries []ensemble.Entry) *exit.Error {
 		at := slices.IndexFunc(entries, func(e ensemble.Entry) bool {
 			return slices.Equal(ensemble.Origins([]ensemble.Entry{e}), []ensemble.Origin{o})
 		})
-		return &exit.Error{Code: exit.BadData, What: "the input is of another forecast model than the network was trained on", At: input.FileList([]string{entries[at].File}),
-			Why: fmt.Sprintf("fields are of %s; it learned the errors of %s", o, strings.Join(known, " and of ")),
-			Fix: "train on forecasts of this model, or set other_model: warn and judge the products with `ensemble verify`"}
+		return &exit.Error{Code: exit.BadData, What: "the input comes from another forecast model than the training data", At: input.FileList([]string{entries[at].File}),
+			Why: fmt.Sprintf("the input is from %s, the network corrects errors of %s", o, strings.Join(known, " and of ")),
+			Fix: "train on forecasts of this model, or set other_model: warn and verify the products with `ensemble verify`"}
 	}
 	return nil
 }
 
-// compareDuplicates reads the fields of some inits that are in the input twice.
+// compareDuplicates compares fields of some initialisations that are in the input twice.
 //
-// Errors: exit 65 for two that differ, unless the policy takes one of them.
+// Errors: exit 65 if two differ, unless the policy uses the first or the last.
 func (in *openInput) compareDuplicates(ctx context.Context, inits []ensemble.Init) error {
 	for _, r := range in.selection.Duplicates {
 		if !slices.Contains(inits, r[0].Init) {
@@ -235,8 +235,8 @@ func (in *openInput) compareDuplicates(ctx context.Context, inits []ensemble.Ini
 	return nil
 }
 
-// identity is what all ranks must have alike. Files are told apart by their names and
-// the inits in them; each is read, and its checksum made, by the ranks that need it.
+// identity returns what all ranks must agree on. Input files enter with their names and initialisations; the
+// ranks that need a file read it and compute its checksum.
 func (in *openInput) identity() (string, error) {
 	f, o := in.p.forecaster, in.p.options
 	sum, err := f.modelChecksum()

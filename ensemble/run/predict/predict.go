@@ -18,62 +18,67 @@ import (
 	"github.com/ensemble-weather/ensemble/io/product"
 )
 
-// Options says what to predict from and where to publish. It is flat, as each field is a key of the configuration or a flag of
-// the command, under the same name.
+// Options are the inputs of [Run]. The struct is flat: each field is a key of predict.yaml or a flag of the
+// command, under the same name. RunDir, Input and Out are required.
 type Options struct {
-	RunDir    string            // of a finished training, or the folder of a name that Promote made
-	Input     []string          // forecast files: names, patterns, folders, listed again while a prediction waits
-	Policy    config.Policy     // of incomplete and defective input
-	Deadline  time.Time         // when waiting ends; zero: after Policy.Members.Wait, or at once
-	Out       string            // root of the products: one folder an init
-	Init      time.Time         // only this init; zero: every init of the input
-	Publish   config.Publishing // which statistics, and of what part
-	Formats   []product.Format
-	Overwrite product.Overwrite
-	// Regrid brings input on another grid to that of the model, in place of what the model
-	// was trained with.
+	RunDir    string            // finished training, or model name of package promote
+	Input     []string          // forecast files: names, patterns, folders, which are listed again while waiting
+	Policy    config.Policy     // for incomplete, duplicate, foreign and untypical input
+	Deadline  time.Time         // end of waiting for input; zero: after Policy.Members.Wait, or no waiting
+	Out       string            // root of the products: one folder per initialisation
+	Init      time.Time         // the only initialisation to predict; zero: all of the input
+	Publish   config.Publishing // which statistics, for which variables, levels, leads and area
+	Formats   []product.Format  // of the product files
+	Overwrite product.Overwrite // what happens to existing products
+	// Regrid interpolates input from another grid to that of the model. The zero value interpolates as in
+	// training.
 	Regrid    task.Interpolation
-	Writer    product.Options
-	Threads   int
-	Device    string        // "cpu" (also if empty), "cuda" or "auto"
-	Timings   setup.Timings // of kernels
-	Precision string        // one of config.Precisions; empty has that of the training
-	// Mesh lays several ranks of an MPI job out over each init; empty, every rank predicts
-	// whole inits.
+	Writer    product.Options // packing and compression
+	Threads   int             // 0: all cores
+	Device    string          // "cpu" (also if empty), "cuda" or "auto"
+	Timings   setup.Timings   // measured times of kernels; the zero value keeps none
+	Precision string          // one of config.Precisions; empty: as in training
+	// Mesh distributes each initialisation over several ranks of an MPI job, such as "lat:2 lon:2". Empty: each
+	// rank predicts whole initialisations.
 	Mesh string
-	// MemoryBytes bounds what a network's fields and the scratch of kernels take, and
-	// WorkspaceBytes the scratch alone; 0 means no bound. They change no bit.
+	// MemoryBytes limits the memory of the network's fields and of kernel workspaces, WorkspaceBytes that of the
+	// workspaces alone; 0: no limit. Limits change no bits of the result.
 	MemoryBytes, WorkspaceBytes int64
 
-	Command     string // for the history in the products
-	Version     string
+	Command     string // command line, for the history attribute of the products
+	Version     string // version of the program, for the products
 	Progress    *progress.Reporter
-	Warn        func(string)              `json:"-"` // is given what is waited for; nil drops it
-	OnUnrelated func(input.UnrelatedFile) `json:"-"` // is given once each file of a folder that is no input; nil drops it
+	Warn        func(string)              `json:"-"` // receives what the prediction waits for; nil drops it
+	OnUnrelated func(input.UnrelatedFile) `json:"-"` // receives, once each, files in input folders that are not input; nil drops them
 }
 
-// Result says what was published.
+// Result is the outcome of a prediction.
 type Result struct {
-	Outputs  []string // files and stores
-	Inits    int
-	Existing int // cycles that were published before from the same input and model
-	Degraded int // cycles that were made from less than was expected
-	Warnings []string
+	Outputs  []string // paths of published files and Zarr stores
+	Inits    int      // initialisations in the input
+	Existing int      // of these, already published from the same input and model
+	Degraded int      // of these, made from less input than expected or by the fallback
+	Warnings []string // also in the manifests of the products
 }
 
-// Run turns the members of each init of the input into a distribution and
-// publishes what is asked for of it: mean and spread, quantiles, probabilities of events,
-// calibrated members. Starts without analyses are all it needs.
+// Run predicts each initialisation of the input with a trained model and publishes the requested products:
+// mean and spread, quantiles, probabilities of events, calibrated members. No analyses are needed.
 //
-// Started by an MPI launcher, its inits are distributed over the ranks: each
-// is read, computed and published by one rank, or by the ranks of one mesh together. All
-// ranks give the same result.
+// Reads: the run directory (model/, manifest.json), the forecast files, and files that Options.Publish names
+// (stations, orography, templates of the Schaake shuffle).
+// Writes: a folder per initialisation with products and manifest.json, and the folder reference/ with the
+// model's baselines, which verification compares with. A folder appears when it is complete. If identical
+// products exist, nothing is written.
+// Returns: paths of the products and counts of initialisations, the same on all ranks.
 //
-// Errors: 64 for products that the model cannot give; 64 and 69 for a bound of the memory
-// that is too small, with the least that will do; 65 and 66 for the input, 66 without a trained model, 71 for a rank that was
-// lost, 73 and 74 for the output; what was published before an error stays valid. The
-// folder "reference" in the root of the products gets the model without its weights, so
-// that verification finds the baselines.
+// Under an MPI launcher the initialisations are distributed over the ranks. One rank, or the ranks of one
+// mesh, read, compute and publish each of them. The products do not depend on the number of ranks, except for
+// rounding with a mesh.
+//
+// Errors: exit 64 for products that the model cannot provide; 64 and 69 for a memory limit that is too small,
+// naming the least sufficient value; 65 for damaged input, duplicates that differ, input of another forecast
+// model, and drift or alarms that the policy refuses; 66 for missing input or model; 71 if a rank is lost; 73
+// and 74 for the output. Products published before an error remain valid.
 func Run(ctx context.Context, o Options) (r *Result, err error) {
 	err = team.RunTeams(o.Mesh, config.DefaultStallTimeout, func(w team.Teams) error {
 		r, err = RunRank(ctx, o, w)
@@ -82,7 +87,9 @@ func Run(ctx context.Context, o Options) (r *Result, err error) {
 	return r, err
 }
 
-// RunRank predicts as one rank of a crew.
+// RunRank predicts as one rank of a job; teams holds all ranks, and those that share an initialisation.
+//
+// Errors: as [Run].
 func RunRank(ctx context.Context, o Options, w team.Teams) (*Result, error) {
 	p := newPrediction(o, w)
 	defer p.close()
@@ -104,23 +111,26 @@ func RunRank(ctx context.Context, o Options, w team.Teams) (*Result, error) {
 	return res, err
 }
 
-// prediction is a model that is ready, and what is the same for all inputs: an input goes through the stages
-// find, open, and its inits one by one through read, forecast, fill, write and record, each in the file of its name.
+// prediction is a loaded model with the state that all inputs share. An input passes the stages find and
+// open; then each of its initialisations passes read, forecast, fill, write and record, each in the file of
+// its name.
 type prediction struct {
 	options    Options
-	multiRank  bool // there are other ranks
+	multiRank  bool // the job has other ranks
 	forecaster *forecaster
 	pool       *decode.Pool
 	policy     *inputPolicy
 	finder     finder
-	archive    *members.Archive // of the templates of members; nil for none
+	archive    *members.Archive // past analyses for the Schaake shuffle; nil for none
 }
 
+// newPrediction returns a prediction whose model is not loaded yet.
 func newPrediction(o Options, w team.Teams) *prediction {
 	return &prediction{options: o, multiRank: w.All != nil, forecaster: &forecaster{policy: o.Policy, ranks: w.Own},
 		finder: finder{patterns: o.Input, onUnrelated: o.OnUnrelated}}
 }
 
+// close frees the model and the decoders.
 func (p *prediction) close() {
 	if p.archive != nil {
 		p.archive.In.Close()
@@ -131,7 +141,8 @@ func (p *prediction) close() {
 	p.forecaster.close()
 }
 
-// predict predicts the inits of the files that were found; if one changed while it was read, those that are left once more.
+// predict predicts the initialisations of the files. If a file changes while it is read, the remaining
+// initialisations are predicted once more.
 func (p *prediction) predict(ctx context.Context, w team.Teams, f inputFiles) (*Result, error) {
 	r := &results{done: map[ensemble.Init]bool{}}
 	err := input.RetryIfChanged(func() error { return p.predictRemaining(ctx, w, f, r) }, func() {
@@ -143,7 +154,7 @@ func (p *prediction) predict(ctx context.Context, w team.Teams, f inputFiles) (*
 	return &r.Result, nil
 }
 
-// predictRemaining predicts the inits of the input that are not done.
+// predictRemaining predicts the initialisations of the input that are not done.
 func (p *prediction) predictRemaining(ctx context.Context, w team.Teams, f inputFiles, r *results) error {
 	in, err := p.open(ctx, f, r.done)
 	defer in.close()
@@ -173,8 +184,8 @@ func (p *prediction) predictRemaining(ctx context.Context, w team.Teams, f input
 		})
 }
 
-// predict takes one init through the stages, unless the very same products are there. With the first one, the model's
-// baselines are published too.
+// predict takes one initialisation through the stages, unless identical products exist. With the first one it
+// also publishes the model's baselines.
 func (in *openInput) predict(ctx context.Context, init ensemble.Init, first bool) (r initResult, err error) {
 	f := in.p.forecaster
 	there, got, err := in.readUnlessPublished(ctx, init)
@@ -195,7 +206,7 @@ func (in *openInput) predict(ctx context.Context, init ensemble.Init, first bool
 	}
 	defer func() { err = errors.Join(err, lock.Release()) }()
 	if f.ranks != nil {
-		ctx = context.WithoutCancel(ctx) // the others would wait
+		ctx = context.WithoutCancel(ctx) // all ranks must take part
 	}
 	fc, err := in.forecast(ctx, init, got, failure)
 	if err != nil || !f.ranks.IsRoot() {
@@ -213,7 +224,7 @@ func (in *openInput) predict(ctx context.Context, init ensemble.Init, first bool
 	if err := in.reportPublished(q, fc, first); err != nil {
 		return r, err
 	}
-	r = resultOf(in.p.options.Out, init, made, slices.DeleteFunc(pub.Warnings, func(w string) bool { return w == in.otherModel })) // which is told once
+	r = resultOf(in.p.options.Out, init, made, slices.DeleteFunc(pub.Warnings, func(w string) bool { return w == in.otherModel })) // reported once
 	r.Existing = already
 	return r, nil
 }

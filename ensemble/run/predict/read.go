@@ -17,18 +17,18 @@ import (
 	"github.com/ensemble-weather/ensemble/io/product"
 )
 
-// readResult is what came of reading an init once.
+// readResult is the result of reading an initialisation once.
 type readResult struct {
-	*preparedInput                    // of one rank alone
+	*preparedInput                    // on a single rank
 	forecast       *ensemble.Forecast // of ranks that predict together
 	warnings       []string
 	err            error
 }
 
-// readUnlessPublished finds the products of an init that are there already; else it gives its members,
-// which it reads meanwhile, as most inits are to be made.
+// readUnlessPublished finds existing products of an initialisation, and meanwhile reads its members, as most
+// initialisations are not published yet.
 func (in *openInput) readUnlessPublished(ctx context.Context, init ensemble.Init) (there *product.Manifest, got readResult, err error) {
-	if in.p.forecaster.ranks != nil { // whose messages have an order
+	if in.p.forecaster.ranks != nil { // messages between them have an order
 		if there, err = in.findExisting(init); err != nil || there != nil {
 			return there, got, err
 		}
@@ -48,10 +48,10 @@ func (in *openInput) readUnlessPublished(ctx context.Context, init ensemble.Init
 	return nil, got, got.err
 }
 
-// tryRead reads the members of one init.
+// tryRead reads the members of one initialisation.
 func (in *openInput) tryRead(ctx context.Context, init ensemble.Init) (a readResult) {
 	ranks := in.p.forecaster.ranks
-	if ranks == nil && in.selection.Available[init].TooFew { // which the network cannot read
+	if ranks == nil && in.selection.Available[init].TooFew { // too few members for the network
 		return readResult{}
 	}
 	if ranks == nil {
@@ -65,9 +65,10 @@ func (in *openInput) tryRead(ctx context.Context, init ensemble.Init) (a readRes
 	return readResult{forecast: forecasts[0], warnings: warnings}
 }
 
-// readAlone reads the members of one init and makes the network's input of them meanwhile, with warnings about their values.
+// readAlone reads the members of one initialisation on one rank and meanwhile builds the network's input,
+// with warnings about their values.
 //
-// Errors: as Selection.Read.
+// Errors: as input.Selection.Read.
 func (in *openInput) readAlone(ctx context.Context, init ensemble.Init) (*preparedInput, []string, error) {
 	f := in.p.forecaster
 	members := in.selection.Available[init].Members
@@ -75,7 +76,7 @@ func (in *openInput) readAlone(ctx context.Context, init ensemble.Init) (*prepar
 	b := newBatchFiller(&f.model.Task, in.selection, members, wanted)
 	b.batch = sync.OnceValues(func() (*task.Batch, error) {
 		if f.waitOpen() != nil {
-			return nil, nil // which is reported when all is read: faults of the input say more
+			return nil, nil // reported after reading: faults of the input are more specific
 		}
 		if err := f.model.SetMemberCount(len(members)); err != nil {
 			return nil, nameMemoryFlags(err)
@@ -109,22 +110,20 @@ func (in *openInput) readAlone(ctx context.Context, init ensemble.Init) (*prepar
 	return &made, warnings, nil
 }
 
-// largeForecast is the number of values from which on their memory is worth a collection
-// of garbage.
+// largeForecast is the number of values above which freeing their memory is worth a garbage collection.
 const largeForecast = 16 << 20
 
-// keepsMembers says whether the members of the targets are needed when the network's input is made: for products, or for what
-// forecasts in place of a network of members.
+// keepsMembers reports whether the members of the targets are needed later, for products or for the fallback.
 func (in *openInput) keepsMembers() bool {
 	f := in.p.forecaster
 	return in.choice.members || f.model.Spec.PredictsMembers() && f.fallback != ""
 }
 
-// read gives the members of one init as they were read first. Under bad_messages: skip,
-// fields that cannot be decoded are missing: it is read again.
+// read returns the members of one initialisation as they were first read. With bad_messages: skip, fields
+// that cannot be decoded count as missing, and the initialisation is read again.
 func (in *openInput) read(ctx context.Context, init ensemble.Init, first readResult) readResult {
 	if exit.CodeOf(first.err) == exit.BadData && in.p.policy.BadMessages == "skip" {
-		if err := in.p.forecaster.ranks.AgreeOnError(in.findUndecodable(ctx, init, first.err)); err != nil { // each looks for itself
+		if err := in.p.forecaster.ranks.AgreeOnError(in.findUndecodable(ctx, init, first.err)); err != nil { // each rank decodes its own fields
 			return readResult{err: err}
 		}
 		first = in.tryRead(ctx, init)
@@ -132,10 +131,10 @@ func (in *openInput) read(ctx context.Context, init ensemble.Init, first readRes
 	return first
 }
 
-// findUndecodable finds the fields of an init that cannot be decoded, and chooses its members
-// without them.
+// findUndecodable finds the fields of an initialisation that cannot be decoded, and selects its members without
+// them.
 //
-// Errors: the one that led here, if all can be decoded; those of choose.
+// Errors: cause if all can be decoded; those of applyPolicy.
 func (in *openInput) findUndecodable(ctx context.Context, init ensemble.Init, cause error) error {
 	var of []ensemble.Entry
 	for _, e := range in.input.Catalogue().Entries {

@@ -14,19 +14,19 @@ import (
 	"github.com/ensemble-weather/ensemble/io/product"
 )
 
-// results is the result so far, and of which inits.
+// results is the result so far.
 type results struct {
 	Result
-	done map[ensemble.Init]bool
+	done map[ensemble.Init]bool // initialisations done
 }
 
-// initResult is what came of one init.
+// initResult is the outcome of one initialisation.
 type initResult struct {
 	Outputs, Warnings  []string
 	Existing, Degraded bool
 }
 
-// addInit takes one init in.
+// addInit adds the outcome of an initialisation.
 func (r *results) addInit(init ensemble.Init, one initResult) {
 	r.done[init] = true
 	r.Inits++
@@ -39,14 +39,14 @@ func (r *results) addInit(init ensemble.Init, one initResult) {
 	r.Outputs, r.Warnings = append(r.Outputs, one.Outputs...), append(r.Warnings, one.Warnings...)
 }
 
-// resultOf is what came of an init, from its manifest.
+// resultOf returns the outcome of an initialisation from its manifest.
 func resultOf(root string, init ensemble.Init, m *product.Manifest, warnings []string) (r initResult) {
 	if m == nil {
 		return r
 	}
 	r = initResult{Warnings: warnings, Existing: true, Degraded: m.Status == manifest.Degraded}
 	if r.Degraded && warnings == nil {
-		r.Warnings = m.Warnings // why it was, of the time when it was made
+		r.Warnings = m.Warnings // the reasons recorded when it was made
 	}
 	for _, name := range m.TopLevelOutputs() {
 		r.Outputs = append(r.Outputs, filepath.Join(product.InitDir(root, init), name))
@@ -54,8 +54,8 @@ func resultOf(root string, init ensemble.Init, m *product.Manifest, warnings []s
 	return r
 }
 
-// reportPublished shows an init that was published to those who asked for it, and saves the baselines with the first: not before, as a
-// refused model must not replace the reference of another.
+// reportPublished reports a published initialisation, and saves the baselines with the first one. They are not saved
+// before, as a model that is refused must not replace the reference of another one.
 func (in *openInput) reportPublished(q *product.Product, fc *initForecast, first bool) error {
 	p, m := in.p, in.p.forecaster.model
 	if in.found.onExample != nil {
@@ -67,11 +67,11 @@ func (in *openInput) reportPublished(q *product.Product, fc *initForecast, first
 	return m.SaveDescription(filepath.Join(p.options.Out, trained.ReferenceDir))
 }
 
-// hasReference tells whether all is there of the baselines that are saved with products, as it is unless files of the model are damaged.
+// hasReference reports whether the model's baselines can be saved; files of a damaged model may be missing.
 func (f *forecaster) hasReference() bool { return f.model.Task.Features.Fields != nil }
 
-// completeReference saves the baselines with an init that is complete, where the process that published it ended before
-// it had: by a full disk, or killed.
+// completeReference saves the baselines if an earlier process published the products and ended before it
+// saved them.
 func (p *prediction) completeReference(first bool) error {
 	f := p.forecaster
 	dir := filepath.Join(p.options.Out, trained.ReferenceDir)

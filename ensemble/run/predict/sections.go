@@ -7,9 +7,9 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/humanise"
 )
 
-// Sections are the files that were published, and how many starts there were.
+// Sections lists the published files and the number of initialisations.
 func (r *Result) Sections() answer.Sections {
-	last := fmt.Sprintf("%s, %d of them already complete", humanise.Count(r.Inits, "start"), r.Existing)
+	last := fmt.Sprintf("%s, %d of them already complete", humanise.Count(r.Inits, "initialisation"), r.Existing)
 	if r.Degraded > 0 {
 		last += fmt.Sprintf(", %d degraded", r.Degraded)
 	}

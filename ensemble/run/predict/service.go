@@ -22,59 +22,58 @@ import (
 	fio "github.com/ensemble-weather/ensemble/io"
 )
 
-// Service predicts inits as their files come, with a model that stays ready: its weights
-// are read and its plan is compiled once. What it publishes of an init is what Run makes
-// of that init alone. It is for one goroutine.
+// Service predicts initialisations as their files arrive, with a model that stays loaded and compiled. Its
+// products of an initialisation are those of [Run]. It is for use by one goroutine.
 type Service struct {
 	p            *prediction
-	lockDeadline time.Time                  // when waiting ends for others that make the same products
+	lockDeadline time.Time                  // deadline for locks of other processes
 	files        *fileScanner               // tells files that are complete
 	contents     map[string]fileContent     // by file
-	inits        map[ensemble.Init]*watcher // of each init, on its files alone
+	inits        map[ensemble.Init]*watcher // by initialisation, for its files alone
 	missing      string                     // why some of the input was missing at the last scan
 }
 
-// fileContent is what is known of a file in one state.
+// fileContent is what is known of a file with an unchanged mark.
 type fileContent struct {
 	mark  fingerprint.File
 	inits []ensemble.Init // with fields that the model reads
-	err   error           // why it cannot be looked into
+	err   error           // why it cannot be read
 }
 
-// Candidate is an init of the input.
+// Candidate is an initialisation found in the input.
 type Candidate struct {
 	Init     ensemble.Init
-	Due      bool      // it can be issued, or it is decided that it cannot
-	State    string    // differs when its files do
-	Since    time.Time // when its first file came
-	Deadline time.Time // zero: it is waited for without end
-	Missing  string    // what it is waited for; empty if it is due
+	Due      bool      // it can be issued, or has failed finally
+	State    string    // hash of its files' states
+	Since    time.Time // arrival of its first file
+	Deadline time.Time // end of waiting; zero: none
+	Missing  string    // what is missing; empty if due
 
 	files, leftOut []string
 	err            error // at the deadline
 }
 
-// UnreadableFile is a file of the input whose init is not known.
+// UnreadableFile is an input file whose initialisation is unknown.
 type UnreadableFile struct{ Path, Reason string }
 
-// ModelDescription say which model is ready.
+// ModelDescription describes the loaded model.
 type ModelDescription struct {
-	Checksum string
-	Finished time.Time // its training
-	Version  string    // of the program that trained it
-	Members  int       // that it takes
-	Trained  ensemble.Period
+	Checksum string          // of its files, "sha256:…"
+	Finished time.Time       // end of its training
+	Version  string          // program that trained it
+	Members  int             // number of input members
+	Trained  ensemble.Period // initialisations of the training samples, first to last
 }
 
-// OpenService makes a model ready. Of the options, Deadline and Cycle are not used: each init
-// has its own, counted from when its first file came.
+// OpenService loads a model and compiles its network. Options.Deadline and Options.Init are not used: each
+// initialisation has its own deadline, relative to the arrival of its first file.
 //
-// Errors: those of Predict before it reads an input; exit 64 under an MPI launcher and for a mesh.
+// Errors: those of [Run] before it reads input; exit 64 under an MPI launcher and for a mesh.
 func OpenService(o Options) (*Service, error) {
 	if o.Mesh != "" || team.IsLaunched() {
-		return nil, &exit.Error{Code: exit.Usage, What: "a resident program has one rank", At: "the MPI launcher", Fix: "start it without mpirun or srun"}
+		return nil, &exit.Error{Code: exit.Usage, What: "the service runs on one rank", At: "the MPI launcher", Fix: "start it without mpirun and srun"}
 	}
-	o.Deadline, o.Init, o.Warn = time.Time{}, time.Time{}, nil // candidates say what is waited for
+	o.Deadline, o.Init, o.Warn = time.Time{}, time.Time{}, nil // candidates report what is missing
 	p := newPrediction(o, team.Teams{})
 	err := p.load()
 	if err == nil {
@@ -93,35 +92,35 @@ func OpenService(o Options) (*Service, error) {
 	return &Service{p: p, lockDeadline: p.waitDeadline(time.Time{}), files: newFileScanner(p), contents: map[string]fileContent{}, inits: map[ensemble.Init]*watcher{}}, nil
 }
 
-// Model says which model is ready.
+// Model describes the loaded model.
 func (r *Service) Model() ModelDescription {
-	sum, _ := r.p.forecaster.modelChecksum() // it was asked for before
+	sum, _ := r.p.forecaster.modelChecksum() // reported before
 	return ModelDescription{Checksum: sum, Finished: r.p.forecaster.manifest.End, Version: r.p.forecaster.model.Version, Members: r.p.policy.count, Trained: r.p.forecaster.model.Trained}
 }
 
-// MissingInput is why a name, pattern or folder of the input stood for no file at the last scan; "" if each did.
+// MissingInput returns which name, pattern or folder of the input matched no file at the last scan; "" if each did.
 func (r *Service) MissingInput() string { return r.missing }
 
-// Unrelated is what was in folders of the input at the last scan and is no input.
+// Unrelated lists files in input folders that are not input, at the last scan.
 func (r *Service) Unrelated() []input.UnrelatedFile { return r.p.finder.unrelated }
 
-// PollInterval is the time between two scans.
+// PollInterval is the time between scans.
 func (r *Service) PollInterval() time.Duration { return cmp.Or(r.p.policy.Members.Poll, defaultPoll) }
 
-// Close gives up the model.
+// Close frees the model and saves the kernel timings.
 func (r *Service) Close() {
 	r.p.options.Timings.Save(r.p.forecaster.engine.Timings)
 	r.p.close()
 }
 
-// Scan scans the input: which inits it has, the newest first, and which of them are due. A
-// file is read for its inits when it is new, and again when it has changed; an init is judged
-// when its files have.
+// Scan scans the input. It returns the initialisations found, the newest first, and the files whose
+// initialisation is unknown. A file is read when it is new or has changed; an initialisation is assessed when
+// its files changed.
 //
-// Inits before oldest are left out. A forecast does not come before its init: files that have not changed since
-// then are not looked into, whatever they hold.
+// Initialisations before oldest are skipped. Files unchanged since then are not read at all, as a forecast is
+// not written before its initialisation.
 //
-// Errors: patterns that are none; ctx.Err(). What is wrong with a file is its init's.
+// Errors: invalid patterns; ctx.Err(). Faults of a file belong to its candidates.
 func (r *Service) Scan(ctx context.Context, oldest time.Time) ([]Candidate, []UnreadableFile, error) {
 	files, missing := r.p.finder.list()
 	if missing != nil && exit.CodeOf(missing) != exit.NotYet {
@@ -155,7 +154,7 @@ func (r *Service) Scan(ctx context.Context, oldest time.Time) ([]Candidate, []Un
 	return out, unread, nil
 }
 
-// byInit finds the files of each init, and those whose init is not known.
+// byInit finds the files of each initialisation, and those whose initialisation is unknown.
 //
 // Errors: ctx.Err().
 func (r *Service) byInit(ctx context.Context, files []string) (map[ensemble.Init]*initFiles, []UnreadableFile, error) {
@@ -199,7 +198,7 @@ func (r *Service) byInit(ctx context.Context, files []string) (map[ensemble.Init
 	return byInit, unread, nil
 }
 
-// changedSince leaves files out that came before a time and have not changed since.
+// changedSince drops files that arrived before a time and have not changed since.
 func changedSince(files []string, t time.Time) []string {
 	return slices.DeleteFunc(files, func(path string) bool {
 		at := fingerprint.ChangeTime(path)
@@ -207,14 +206,14 @@ func changedSince(files []string, t time.Time) []string {
 	})
 }
 
-// initFiles is the files of an init.
+// initFiles are the files of an initialisation.
 type initFiles struct {
 	complete map[string]fingerprint.File
 	pending  []pendingFile
 }
 
-// firstArrival is when the first of them came: the last change of its name or content here, which copies
-// that keep the times of their source do not hide.
+// firstArrival is the arrival of the first file: the last change of its name or content on this file system. Copies
+// that preserve modification times do not hide it.
 func (h *initFiles) firstArrival(states map[string]fileState) time.Time {
 	var first time.Time
 	earlier := func(m fingerprint.File) {
@@ -231,7 +230,7 @@ func (h *initFiles) firstArrival(states map[string]fileState) time.Time {
 	return first
 }
 
-// joinLagged gives each init the files of those before it that join its ensemble.
+// joinLagged adds to each initialisation the files of earlier ones that belong to its lagged ensemble.
 func joinLagged(inits map[ensemble.Init]*initFiles, age time.Duration) {
 	joined := map[ensemble.Init]*initFiles{}
 	for i := range inits {
@@ -252,7 +251,7 @@ func joinLagged(inits map[ensemble.Init]*initFiles, age time.Duration) {
 	maps.Copy(inits, joined)
 }
 
-// readInits finds the inits of a file, unless it is as it was.
+// readInits reads the initialisations of a file, unless it is unchanged.
 //
 // Errors: ctx.Err().
 func (r *Service) readInits(ctx context.Context, path string, mark fingerprint.File) error {
@@ -274,7 +273,7 @@ func (r *Service) readInits(ctx context.Context, path string, mark fingerprint.F
 	return nil
 }
 
-// decide decides on one init.
+// decide decides whether an initialisation is due.
 //
 // Errors: ctx.Err().
 func (r *Service) decide(ctx context.Context, init ensemble.Init, h *initFiles) (Candidate, error) {
@@ -304,12 +303,12 @@ func (r *Service) decide(ctx context.Context, init ensemble.Init, h *initFiles) 
 	return c, nil
 }
 
-// deadline is when waiting for an init ends whose first file came then.
+// deadline returns the end of waiting for an initialisation whose first file arrived at since.
 func (r *Service) deadline(since time.Time) (end time.Time, err error) {
 	m := r.p.policy.Members
 	if m.Deadline != "" {
 		if end, err = config.ParseDeadline(string(m.Deadline), since); err != nil {
-			return end, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%q is no deadline", m.Deadline), At: "members.deadline", Fix: "write it as 06:40Z or +40m", Err: err}
+			return end, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("invalid deadline %q", m.Deadline), At: "members.deadline", Fix: "write it as 06:40Z or +40m", Err: err}
 		}
 	}
 	if m.Wait > 0 {
@@ -320,22 +319,22 @@ func (r *Service) deadline(since time.Time) (end time.Time, err error) {
 	return end, nil
 }
 
-// fileSetState tells files in one state from those in another.
+// fileSetState returns a hash of the states of an initialisation's files.
 func fileSetState(complete map[string]fingerprint.File, left []string) string {
 	h := sha256.New()
 	enc := json.NewEncoder(h)
 	for _, path := range slices.Sorted(maps.Keys(complete)) {
-		_ = enc.Encode(path) // a hash takes every write
+		_ = enc.Encode(path) // writing to a hash never fails
 		_ = enc.Encode(complete[path])
 	}
 	_ = enc.Encode(left)
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// Issue publishes an init that is due, as Run would publish it alone. shown, unless nil, is given what a
-// page shows of it; not of one that was there already.
+// Issue publishes an initialisation that is due, as [Run] would. shown receives its map example, unless nil
+// or unless identical products exist.
 //
-// Errors: those of Run; of an init that cannot be made, why.
+// Errors: those of Run; for an initialisation that failed, why.
 func (r *Service) Issue(ctx context.Context, c Candidate, shown func(*scoring.MapExample)) (*Result, error) {
 	if c.err != nil {
 		return nil, c.err

@@ -16,8 +16,8 @@ import (
 	"github.com/ensemble-weather/ensemble/io/product"
 )
 
-// template are the fields in whose order the members of a target are, on the model's grid.
-// raw are the used members of all targets.
+// template returns the fields whose order the members of a target follow, on the model's grid. raw are the
+// input members of all targets.
 func (ch *productChoice) template(at int, raw []float32, used int) [][]float32 {
 	if ch.coupling.Schaake() {
 		return ch.coupling.Fields[at]
@@ -31,10 +31,9 @@ func (ch *productChoice) template(at int, raw []float32, used int) [][]float32 {
 	return out
 }
 
-// openArchive looks through past analyses of what a choice publishes. No values are read.
+// openArchive opens past analyses of the published targets, for the Schaake shuffle. No values are read.
 //
-// Errors: those of fio.List and fio.Open; exit 66 if there is no time at which all
-// fields are there.
+// Errors: those of fio.List and fio.Open; exit 66 if no time has analyses of all targets.
 func openArchive(ctx context.Context, pool *decode.Pool, c config.Coupling, ch *productChoice) (*members.Archive, error) {
 	files, err := input.ConfigFiles("coupling.template", c.Template)
 	if err != nil {
@@ -74,15 +73,14 @@ func openArchive(ctx context.Context, pool *decode.Pool, c config.Coupling, ch *
 	slices.SortFunc(a.Times, func(x, y ensemble.Valid) int { return x.Compare(y.Time) })
 	if a.Times == nil {
 		err := &exit.Error{Code: exit.NotYet, What: "no template for the Schaake shuffle", At: input.FileList(files),
-			Why: "at no time is there an analysis of all that is published: " + ch.model.DescribeTargets(), Fix: "name files of past analyses of these in coupling.template"}
+			Why: "no time has analyses of all published targets: " + ch.model.DescribeTargets(), Fix: "list files of past analyses of these in coupling.template"}
 		a.In.Close()
 		return nil, err
 	}
 	return a, nil
 }
 
-// openTemplates looks through the archive of a choice whose members need one, once for all
-// inputs of a prediction.
+// openTemplates opens the archive if the members need one, once for all inputs.
 func (p *prediction) openTemplates(ctx context.Context, ch *productChoice) (err error) {
 	if !ch.members || !ch.coupling.Schaake() {
 		return nil
@@ -96,8 +94,8 @@ func (p *prediction) openTemplates(ctx context.Context, ch *productChoice) (err 
 	return nil
 }
 
-// templateTimes are those of the analyses that make the template of an init's members; none
-// where members have none.
+// templateTimes returns the times of the analyses in the template of an initialisation; nil if members need
+// none.
 func (p *prediction) templateTimes(ch *productChoice, init ensemble.Init, members []ensemble.Member) ([]ensemble.Valid, error) {
 	c := &ch.coupling
 	if c.Archive == nil {
@@ -106,7 +104,7 @@ func (p *prediction) templateTimes(ch *productChoice, init ensemble.Init, member
 	return c.Archive.Dates(init, p.forecaster.model.Task.Targets[0].Lead, len(c.Members(members)))
 }
 
-// template reads that of an init's members, where they have one.
+// template reads the template of an initialisation's members if they need one.
 func (p *prediction) template(ctx context.Context, ch *productChoice, init ensemble.Init, members []ensemble.Member) error {
 	times, err := p.templateTimes(ch, init, members)
 	if err != nil || times == nil {

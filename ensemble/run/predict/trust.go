@@ -16,27 +16,27 @@ import (
 	"github.com/ensemble-weather/ensemble/io/product"
 )
 
-// What a policy does where a network cannot be trusted.
+// Actions of a policy if the network cannot be trusted.
 const (
 	ActionFallBack = "fall_back"
 	ActionRefuse   = "refuse"
 )
 
-// trustDecision is whether the network forecasts an init, and what speaks against it.
+// trustDecision is the decision whether the network forecasts an initialisation.
 type trustDecision struct {
-	useFallback bool
-	reasons     []string
-	input       *product.InputDrift // nil where it is not known
+	useFallback bool                // use the fallback forecast
+	reasons     []string            // reasons against the network
+	input       *product.InputDrift // largest drift score; nil if unknown
 }
 
-// networkFailed says that the network failed.
+// networkFailed records that the network failed.
 func (t *trustDecision) networkFailed(err error) {
 	t.useFallback = true
 	t.reasons = append(t.reasons, "the network failed: "+exit.OneLine(err))
 }
 
-// driftScores compares the fields of an init with those of the training, where the model knows them; of ranks that
-// predict together the leading one does.
+// driftScores compares the fields of an initialisation with those of training, if the model has a drift detector.
+// On several ranks rank 0 compares.
 func (in *openInput) driftScores(fc *ensemble.Forecast) (all []model.DriftScore, err error) {
 	f := in.p.forecaster
 	d := f.model.Drift
@@ -59,16 +59,16 @@ func (in *openInput) driftScores(fc *ensemble.Forecast) (all []model.DriftScore,
 	return all, err
 }
 
-// assess weighs what speaks against the network on an init, the same on all ranks that predict it together.
+// assess decides whether the network forecasts an initialisation. Ranks that predict it together agree.
 //
-// Errors: exit 65 for input beyond the limit, and for alarms, that the policy refuses.
+// Errors: exit 65 for drift or alarms that the policy refuses.
 func (in *openInput) assess(init ensemble.Init, input []model.DriftScore) (*trustDecision, error) {
 	f := in.p.forecaster
-	t := &trustDecision{useFallback: in.selection.Available[init].TooFew} // its warning is there
+	t := &trustDecision{useFallback: in.selection.Available[init].TooFew} // the warning was added before
 	policy := f.policy
 	doubt := func(then, why, fix string) error {
 		if then == ActionRefuse {
-			return &exit.Error{Code: exit.BadData, What: "the network is not to be trusted with this start", At: "start " + init.String(), Why: why, Fix: fix}
+			return &exit.Error{Code: exit.BadData, What: "the network cannot be trusted for this initialisation", At: "initialisation " + init.String(), Why: why, Fix: fix}
 		}
 		t.reasons = append(t.reasons, why)
 		t.useFallback = t.useFallback || then == ActionFallBack
@@ -76,17 +76,17 @@ func (in *openInput) assess(init ensemble.Init, input []model.DriftScore) (*trus
 	}
 	err := func() error {
 		if in.otherModel != "" && policy.OnModelMismatch == ActionFallBack {
-			t.useFallback = true // the warning is there
+			t.useFallback = true // the warning was added before
 		}
 		var why string
 		if t.input, why = largestDrift(input, policy.Drift.Limit); why != "" {
-			if err := doubt(policy.Drift.OnDrift, why, "look at the input with `ensemble inspect --stats` and `ensemble check`; train again where it is right, or set drift.on_drift: fall_back"); err != nil {
+			if err := doubt(policy.Drift.OnDrift, why, "check the input with `ensemble inspect --stats` and `ensemble check`; train again if it is correct, or set drift.on_drift: fall_back"); err != nil {
 				return err
 			}
 		}
 		why, err := f.alarms()
 		if err == nil && why != "" {
-			err = doubt(policy.Alarms.OnAlarm, why, "train again on newer starts, roll the model back, or set alarms.on_alarm: fall_back")
+			err = doubt(policy.Alarms.OnAlarm, why, "train on newer initialisations, roll the model back, or set alarms.on_alarm: fall_back")
 		}
 		return err
 	}()
@@ -101,12 +101,12 @@ func (in *openInput) assess(init ensemble.Init, input []model.DriftScore) (*trus
 	return t, nil
 }
 
-// largestDrift finds the field that is least like those of the training; why says that it is beyond a limit. A limit of 0
-// stands for the default.
+// largestDrift finds the field with the largest drift score. why describes the fields beyond the limit; "" if
+// none are. A limit of 0 is the default.
 func largestDrift(input []model.DriftScore, limit float64) (d *product.InputDrift, why string) {
 	limit = cmp.Or(limit, defaultDriftLimit)
 	var beyond []string
-	slices.SortFunc(input, func(a, b model.DriftScore) int { // as they come, chance decides
+	slices.SortFunc(input, func(a, b model.DriftScore) int { // their order depends on timing
 		x, _ := a.Largest()
 		y, _ := b.Largest()
 		return cmp.Or(cmp.Compare(y, x), strings.Compare(a.Name(), b.Name()))
@@ -118,19 +118,19 @@ func largestDrift(input []model.DriftScore, limit float64) (d *product.InputDrif
 		}
 		if size > limit {
 			d.BeyondLimit++
-			beyond = append(beyond, fmt.Sprintf("%s of %s is %.1f standard deviations off", what, x.Name(), size))
+			beyond = append(beyond, fmt.Sprintf("%s of %s deviates by %.1f standard deviations", what, x.Name(), size))
 		}
 	}
 	if beyond == nil {
 		return d, ""
 	}
-	return d, fmt.Sprintf("the input is unlike that of the training: %d of %d fields are beyond %g: %s", len(beyond), len(input), limit, strings.Join(beyond[:min(3, len(beyond))], ", "))
+	return d, fmt.Sprintf("input drift: %d of %d fields deviate from those of training by more than %g: %s", len(beyond), len(input), limit, strings.Join(beyond[:min(3, len(beyond))], ", "))
 }
 
-// defaultDriftLimit is that of the configuration, for library calls.
+// defaultDriftLimit is the default of drift.limit, in standard deviations of the training.
 const defaultDriftLimit = 6
 
-// recordTrust writes into a product what speaks against the network, and what forecasts in its place.
+// recordTrust records the drift score, the reasons against the network and the fallback in a product.
 func (in *openInput) recordTrust(q *product.Product, pub *product.Publication, t *trustDecision) {
 	f := in.p.forecaster
 	pub.Drift = t.input
@@ -146,5 +146,5 @@ func (in *openInput) recordTrust(q *product.Product, pub *product.Publication, t
 	if q.AtStations != nil {
 		q.AtStations.Fallback = f.fallback
 	}
-	pub.Warnings = append(pub.Warnings, f.fallback+" forecasts in place of the network")
+	pub.Warnings = append(pub.Warnings, f.fallback+" replaces the network's forecast")
 }

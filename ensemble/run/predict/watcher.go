@@ -16,40 +16,41 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/humanise"
 )
 
-// defaultPoll is the time between two scans unless it is given.
+// defaultPoll is the default time between scans.
 const defaultPoll = 5 * time.Second
 
-// scanResult is what came of one scan of the input.
+// scanResult is the result of one scan of the input.
 type scanResult struct {
-	Files   []string // that are complete, or at the deadline those to go on with
-	LeftOut []string // reasons of those that are left out at the deadline
+	Files   []string // complete files, or at the deadline the files to use
+	LeftOut []string // files left out at the deadline, with reasons
 	Done    bool
 }
 
-// watcher waits for the input, or for that of one init.
+// watcher waits for the input, or for that of one initialisation.
 type watcher struct {
 	policy  *inputPolicy
 	files   *fileScanner
-	onWarn  func(string) // nil drops it
+	onWarn  func(string) // nil drops warnings
 	list    func() ([]string, error)
-	missing func(ctx context.Context, files []string, cycle time.Time) error // what files lack of what is expected
+	missing func(ctx context.Context, files []string, cycle time.Time) error // checks files for expected fields that are missing
 
 	deadline time.Time // zero: no waiting
 	poll     time.Duration
-	init     time.Time // only this init is asked for; zero: every one
-	single   bool      // of several in the input: files of others may not be complete
+	init     time.Time // the only initialisation requested; zero: all
+	single   bool      // of several in the input: files of others may be incomplete
 
 	began      bool
-	checked    map[string]fingerprint.File // with which the inventory was looked at last
-	missingErr error                       // what it lacked
-	lastReport string
+	checked    map[string]fingerprint.File // files whose inventory was checked last
+	missingErr error                       // what they missed
+	lastReport string                      // text of the last warning
 }
 
+// newWatcher returns a watcher for the input of a prediction.
 func newWatcher(p *prediction) *watcher {
 	return &watcher{policy: p.policy, files: newFileScanner(p), onWarn: p.options.Warn, list: p.finder.list, missing: p.missingFields, poll: cmp.Or(p.policy.Members.Poll, defaultPoll)}
 }
 
-// scan scans the input once; all but the first come after a pause.
+// scan scans the input once; scans after the first follow a pause.
 func (v *watcher) scan(ctx context.Context) (s scanResult, err error) {
 	if v.deadline.IsZero() {
 		s.Done = true
@@ -75,12 +76,12 @@ func (v *watcher) scan(ctx context.Context) (s scanResult, err error) {
 	return v.decide(ctx, complete, pending, missing, last)
 }
 
-// decide decides on the files of one scan, last of all at the deadline: missing is why there are
-// none, or not all that are named.
+// decide decides on the files of one scan; last at the deadline. missing is the error if a name, pattern or
+// folder matches no file.
 func (v *watcher) decide(ctx context.Context, complete map[string]fingerprint.File, pending []pendingFile, missing error, last bool) (s scanResult, err error) {
 	s.Files = slices.Sorted(maps.Keys(complete))
 	all := missing == nil && len(pending) == 0 && len(complete) > 0
-	some := v.single && missing == nil && len(complete) > 0 // what is expected may be in them
+	some := v.single && missing == nil && len(complete) > 0 // the expected fields may be in them
 	if (all || some || last && len(complete) > 0) && (v.checked == nil || !maps.EqualFunc(complete, v.checked, fingerprint.File.IsSameContent)) {
 		v.checked, v.missingErr = complete, v.missing(ctx, s.Files, v.init)
 		if ctx.Err() != nil {
@@ -89,7 +90,7 @@ func (v *watcher) decide(ctx context.Context, complete map[string]fingerprint.Fi
 	}
 	if (all || some) && v.missingErr == nil {
 		for _, f := range pending {
-			v.warn("not waited for, as all that is expected is there: " + f.path + ": " + f.reason)
+			v.warn("ignored, as the other files contain all expected fields: " + f.path + ": " + f.reason)
 		}
 		s.Done = true
 		return s, nil
@@ -109,7 +110,7 @@ func (v *watcher) finish(s scanResult, missing error, pending []pendingFile) (sc
 	damaged := false
 	for _, f := range pending {
 		if !degrades && !f.changing && f.damaged {
-			s.Files, damaged = append(s.Files, f.path), true // who reads it names the damage
+			s.Files, damaged = append(s.Files, f.path), true // reading it reports the damage
 			continue
 		}
 		s.LeftOut = append(s.LeftOut, fmt.Sprintf("left out, not complete at the deadline: %s: %s", f.path, f.reason))
@@ -131,7 +132,7 @@ func (v *watcher) finish(s scanResult, missing error, pending []pendingFile) (sc
 	return s, nil
 }
 
-// report reports what is waited for, when it changes.
+// report warns about what the watcher waits for, when that changes.
 func (v *watcher) report(missing error, pending []pendingFile) {
 	why := ""
 	var e *exit.Error
@@ -147,13 +148,14 @@ func (v *watcher) report(missing error, pending []pendingFile) {
 	v.lastReport = why
 }
 
+// warn passes a warning on.
 func (v *watcher) warn(text string) {
 	if v.onWarn != nil {
 		v.onWarn(text)
 	}
 }
 
-// missingFields says what files lack of what is expected, without the leave to go on with less; nil for nothing.
+// missingFields returns what files miss of the expected fields, without the tolerance of the policy; nil if nothing.
 func (p *prediction) missingFields(ctx context.Context, files []string, cycle time.Time) error {
 	in, err := p.openFiles(ctx, inputFiles{files: files, init: cycle})
 	if err != nil {

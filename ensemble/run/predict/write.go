@@ -21,7 +21,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// write publishes a product, unless its input changed since it was opened; already tells that the very same was there.
+// write publishes a product, unless its input changed since it was opened. already reports that identical
+// products existed.
 func (in *openInput) write(ctx context.Context, q *product.Product, pub product.Publication) (made *product.Manifest, already bool, err error) {
 	if err := in.input.VerifyUnchanged(in.fieldFiles(q.Init)...); err != nil {
 		return nil, false, err
@@ -29,7 +30,7 @@ func (in *openInput) write(ctx context.Context, q *product.Product, pub product.
 	return product.Publish(ctx, in.p.pool, in.p.options.Out, q, pub)
 }
 
-// publication is what is published of an init, but for its values, and how.
+// publication returns the product of an initialisation without values, and how it is published.
 func (in *openInput) publication(init ensemble.Init, ch *productChoice) (*product.Product, product.Publication, error) {
 	f := in.p.forecaster
 	r := in.selection.Available[init]
@@ -58,8 +59,8 @@ func (in *openInput) publication(init ensemble.Init, ch *productChoice) (*produc
 	return q, pub, err
 }
 
-// findExisting gives the manifest of an init that was published before from the same input, as
-// the leading rank finds it; nil if it is to be made.
+// findExisting returns the manifest of products published before from the same input, as rank 0 finds it; nil if
+// there are none.
 func (in *openInput) findExisting(init ensemble.Init) (*product.Manifest, error) {
 	f := in.p.forecaster
 	var there *product.Manifest
@@ -70,7 +71,7 @@ func (in *openInput) findExisting(init ensemble.Init) (*product.Manifest, error)
 	return f.broadcast(there, err)
 }
 
-// readExisting is already, on one rank.
+// readExisting is findExisting on one rank.
 func (in *openInput) readExisting(init ensemble.Init) (*product.Manifest, error) {
 	q, pub, err := in.publication(init, in.choice)
 	if err != nil {
@@ -79,7 +80,7 @@ func (in *openInput) readExisting(init ensemble.Init) (*product.Manifest, error)
 	return product.FindPublished(product.InitDir(in.p.options.Out, init), pub.Manifest(q), pub.Overwrite)
 }
 
-// fieldFiles are the files that hold the fields that are used of an init.
+// fieldFiles lists the files that contain the used fields of an initialisation.
 func (in *openInput) fieldFiles(init ensemble.Init) []string {
 	var out []string
 	seen := map[string]bool{}
@@ -91,8 +92,8 @@ func (in *openInput) fieldFiles(init ensemble.Init) []string {
 	return out
 }
 
-// inputFiles lists files that an init is made from, by name: what else was on the command line,
-// in what order and in which folders, is no part of a product.
+// inputFiles lists the input files of an initialisation, by name. Order and folders of the command line do not
+// influence a product.
 func (in *openInput) inputFiles(files []string) ([]manifest.File, error) {
 	var out []manifest.File
 	unknown := slices.DeleteFunc(slices.Clone(files), func(f string) bool { _, ok := in.checksums[f]; return ok })
@@ -125,19 +126,18 @@ func (in *openInput) inputFiles(files []string) ([]manifest.File, error) {
 	return out, nil
 }
 
-// lockPoll is the time between two looks at the lock of another process.
+// lockPoll is the time between attempts to take a lock that another process holds.
 const lockPoll = time.Second
 
-// lockWait bounds for how long a rank waits for a lock: the others of its job would take it
-// for lost.
+// lockWait limits the time that a rank waits for a lock; after a longer silence the others would count it as
+// lost.
 const lockWait = config.DefaultStallTimeout / 2
 
-// lock makes this process the only one that makes the products of an init. Where another one
-// is at it, it waits until the deadline of the input; what that one published meanwhile is
-// given back, as already gives it. Of ranks that predict together the leading one has the lock.
+// lock takes the lock of an initialisation's products. If another process holds it, it waits until the
+// deadline of the input; products that the other process published meanwhile are returned, as by
+// findExisting. Of ranks that predict together rank 0 holds the lock.
 //
-// Errors: exit 73 if another process is at it, still at the deadline or without one;
-// ctx.Err().
+// Errors: exit 73 if another process still holds the lock at the deadline, or without a deadline; ctx.Err().
 func (in *openInput) lock(ctx context.Context, init ensemble.Init) (l *lease.Lease, there *product.Manifest, err error) {
 	f := in.p.forecaster
 	if f.ranks.IsRoot() {
@@ -151,6 +151,7 @@ func (in *openInput) lock(ctx context.Context, init ensemble.Init) (l *lease.Lea
 	return l, nil, nil
 }
 
+// takeLock takes the lock on one rank.
 func (in *openInput) takeLock(ctx context.Context, init ensemble.Init) (*lease.Lease, error) {
 	p, until := in.p, in.found.deadline
 	if most := time.Now().Add(lockWait); p.multiRank && until.After(most) {
@@ -176,18 +177,18 @@ func (in *openInput) takeLock(ctx context.Context, init ensemble.Init) (*lease.L
 	}
 }
 
-// cleanUp clears up after one that was killed when an init was complete. What cannot be cleared
-// up is no fault of the init.
+// cleanUp removes temporary files that a killed process left at a complete initialisation. Failure to do so is
+// only a warning.
 func (p *prediction) cleanUp(init ensemble.Init) {
 	if !p.forecaster.ranks.IsRoot() {
 		return
 	}
 	if err := product.RemoveAbandoned(p.options.Out, init); err != nil && p.options.Warn != nil {
-		p.options.Warn("what a killed process left stays: " + strings.ReplaceAll(err.Error(), "\n", ": "))
+		p.options.Warn("temporary files of a killed process were not removed: " + strings.ReplaceAll(err.Error(), "\n", ": "))
 	}
 }
 
-// broadcast gives all ranks that predict together what the leading one found.
+// broadcast gives the result of rank 0 to all ranks that predict together.
 func (f *forecaster) broadcast(there *product.Manifest, err error) (*product.Manifest, error) {
 	if f.ranks == nil {
 		return there, err

@@ -13,17 +13,17 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
-// Alarms is what a rolling verification finds wrong with a model: its file is read before predictions.
+// Alarms are the alarms that a rolling verification raised on a model. Predictions read the file.
 type Alarms struct {
 	Schema string    `json:"schema"`
 	Model  string    `json:"model_checksum"` // "sha256:…", as in manifests of products
-	At     time.Time `json:"at"`             // the newest start that was judged
+	At     time.Time `json:"at"`             // newest initialisation that was scored
 	Window string    `json:"window"`
 	Inits  int       `json:"inits"`
-	Alarms []Alarm   `json:"alarms"` // none if all is well
+	Alarms []Alarm   `json:"alarms"` // empty if all scores are inside their bands
 }
 
-// Alarm is one of them: a score whose interval lies outside its band.
+// Alarm is a score whose confidence interval lies outside its band.
 type Alarm struct {
 	Kind     string       `json:"kind"` // "pit", "spread_skill", "bias" or "skill"
 	Variable string       `json:"variable"`
@@ -33,17 +33,17 @@ type Alarm struct {
 	CILow    score.Number `json:"ci_low"`
 	CIHigh   score.Number `json:"ci_high"`
 	BandLow  score.Number `json:"band_low"`
-	BandHigh score.Number `json:"band_high"` // null: no bound
+	BandHigh score.Number `json:"band_high"` // null: no upper limit
 	Text     string       `json:"text"`
-	Since    string       `json:"since"` // the start at which it was raised first
+	Since    string       `json:"since"` // initialisation at which it was first raised
 }
 
-// AlarmsSchema is that of the file.
+// AlarmsSchema is the schema of the file.
 const AlarmsSchema = "ensemble.alarms/1"
 
-// ReadAlarms reads a file of alarms; nil if there is none yet.
+// ReadAlarms reads a file of alarms; nil if it does not exist.
 //
-// Errors: exit 65 for another file, 74 if it cannot be read.
+// Errors: exit 65 for another file; 74 if it cannot be read.
 func ReadAlarms(path string) (*Alarms, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -56,12 +56,12 @@ func ReadAlarms(path string) (*Alarms, error) {
 		err = fmt.Errorf("its schema is %q", a.Schema)
 	}
 	if err != nil {
-		return nil, &exit.Error{Code: exit.BadData, What: "this is no file of alarms", At: path, Why: err.Error(), Fix: "name the alarms.json of `ensemble verify --rolling`; it makes it anew where it is removed", Err: err}
+		return nil, &exit.Error{Code: exit.BadData, What: "not a file of alarms", At: path, Why: err.Error(), Fix: "give the alarms.json of `ensemble verify --rolling`, which writes it again after it was removed", Err: err}
 	}
 	return a, nil
 }
 
-// AlarmsOf says in words which alarms a file has of a model; "" for none.
+// AlarmsOf describes the alarms of a file on a model; "" for none.
 func AlarmsOf(path, modelSum string) (string, error) {
 	a, err := ReadAlarms(path)
 	if err != nil || a == nil || a.Model != modelSum || len(a.Alarms) == 0 {
@@ -71,5 +71,5 @@ func AlarmsOf(path, modelSum string) (string, error) {
 	for i, x := range a.Alarms {
 		words[i] = x.Text
 	}
-	return fmt.Sprintf("the verification of past products has alarms since %s: %s", a.Alarms[0].Since, humanise.List(words)), nil
+	return fmt.Sprintf("rolling verification raised alarms since %s: %s", a.Alarms[0].Since, humanise.List(words)), nil
 }

@@ -23,17 +23,16 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 )
 
-// Promotion is the model that a name stands for: predictions with the folder of the name as their run directory
-// take it.
+// Promotion is the model that a name points at. Predictions whose run directory is the name's folder use it.
 type Promotion struct {
 	Schema   string    `json:"schema"`
-	Version  string    `json:"version"` // folder below versions: the first digits of the checksum
+	Version  string    `json:"version"` // folder below versions: first digits of the checksum
 	Model    string    `json:"model_checksum"`
 	Previous string    `json:"previous,omitempty"` // version before; empty for the first
 	Action   string    `json:"action"`             // "promote" or "roll_back"
-	From     string    `json:"from,omitempty"`     // name of the run directory that it was copied from
+	From     string    `json:"from,omitempty"`     // name of the run directory that was copied
 	At       time.Time `json:"at"`
-	Verdict  *Verdict  `json:"verdict,omitempty"` // that it was promoted on
+	Verdict  *Verdict  `json:"verdict,omitempty"` // that the promotion is based on
 }
 
 const (
@@ -44,21 +43,24 @@ const (
 	versionDigits   = 12
 )
 
-// Options say which trained model a name is to stand for.
+// Options are the inputs of [Promote].
 type Options struct {
 	Name    string // folder of the name
-	RunDir  string // or another name, whose model this one is to stand for too
-	Verdict string // file of a rolling verification with a verdict on the model; empty: none is asked for
+	RunDir  string // finished training, or another name whose model is promoted
+	Verdict string // verdict.json of a rolling verification; empty: none required
 	// IgnoreVerdict promotes a model whose verdict is not "better".
 	IgnoreVerdict bool
 }
 
-// Promote copies the model of a finished training below the folder of a name, and lets the name stand for it. The model before
-// stays there, so that RollBack can return to it. Predictions see the old model or the new one, never parts of both.
+// Promote copies the model of a finished training below the folder of a name and points the name at it. The
+// previous model remains there for RollBack. Predictions see either the old or the new model, never parts of
+// both.
 //
-// Errors: exit 1 for a verdict that is not "better"; 64 for one on another model; 65 for a run whose files are not
-// those of its manifest; 66 without a finished training; 73 while another process changes the name, or where a folder
-// of something else is in its place.
+// Reads: the run directory (model/ and manifest.json) and the verdict.
+// Writes: versions/ with the model, current.json and history.jsonl in the folder of the name.
+// Errors: exit 1 for a verdict that is not "better"; 64 for a verdict on another model; 65 for a run whose
+// files do not match its manifest; 66 without a finished training; 73 while another process changes the name,
+// or if the folder contains something else.
 func Promote(o Options) (p *Promotion, err error) {
 	source := filepath.Base(o.RunDir)
 	var promised string
@@ -92,14 +94,14 @@ func Promote(o Options) (p *Promotion, err error) {
 			p.Previous = now.Version
 		}
 		err := copyVersion(filepath.Join(o.Name, VersionsDir, p.Version), o.RunDir, sum)
-		if err != nil || now != nil && now.Model == sum { // it stands for it already
+		if err != nil || now != nil && now.Model == sum { // the name points at this model already
 			return nil, err
 		}
 		return p, nil
 	})
 }
 
-// checkUnused refuses a folder that has something else in it than a name has: a run directory would be another model's from then on.
+// checkUnused checks that a folder contains nothing but a model name: a run directory must not become one.
 func checkUnused(name string) error {
 	if p, err := readPromotion(name); p != nil || err != nil {
 		return err
@@ -109,33 +111,35 @@ func checkUnused(name string) error {
 		return exit.CreateError(name, err)
 	}
 	for _, e := range entries {
-		if e.Name() == VersionsDir || e.Name() == promotionsFile || rundir.IsLeaseFile(e.Name()) || strings.HasPrefix(e.Name(), ".") { // of a name that was begun, or whose current.json was removed
+		if e.Name() == VersionsDir || e.Name() == promotionsFile || rundir.IsLeaseFile(e.Name()) || strings.HasPrefix(e.Name(), ".") { // of an incomplete promotion, or of a name whose current.json was removed
 			continue
 		}
-		return &exit.Error{Code: exit.CannotWrite, What: "the folder is not that of a name", At: name, Why: "it has " + e.Name(), Fix: "give --as a folder that is not there yet, or a name of before"}
+		return &exit.Error{Code: exit.CannotWrite, What: "the folder is not that of a model name", At: name, Why: "it contains " + e.Name(), Fix: "give --as a new folder or an existing name"}
 	}
 	return nil
 }
 
-// CheckUnmodified refuses a model whose files are not those that the manifest of its training lists.
+// CheckUnmodified checks that a model's files are those in the manifest of its training.
+//
+// Errors: exit 65.
 func CheckUnmodified(dir, sum string, trained *rundir.Manifest) error {
 	if trained.ModelChecksum == "" || trained.ModelChecksum == sum {
 		return nil
 	}
 	return &exit.Error{Code: exit.BadData, What: "the model is not the one that was trained", At: dir, Why: fmt.Sprintf("its checksum is %s, the manifest has %s", sum, trained.ModelChecksum),
-		Fix: "copy the run directory again, or train again"}
+		Fix: "copy the run directory again, or repeat the training"}
 }
 
-// checksumPattern is the form of a model's checksum.
+// checksumPattern matches a model checksum.
 var checksumPattern = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
-// versionOf names the folder of a model.
+// versionOf returns the version name of a model.
 func versionOf(sum string) string {
 	digits := strings.TrimPrefix(sum, "sha256:")
 	return digits[:min(versionDigits, len(digits))]
 }
 
-// readVerdict reads the verdict that a promotion is based on; nil if none is asked for.
+// readVerdict reads the verdict that a promotion is based on; nil if none is required.
 func readVerdict(o Options, sum string) (*Verdict, error) {
 	if o.Verdict == "" {
 		return nil, nil
@@ -146,18 +150,18 @@ func readVerdict(o Options, sum string) (*Verdict, error) {
 	}
 	v := &Verdict{}
 	if err := json.Unmarshal(text, v); err != nil || v.Schema != VerdictSchema {
-		return nil, &exit.Error{Code: exit.BadData, What: "this is no verdict", At: o.Verdict, Why: fmt.Sprintf("its schema is %q", v.Schema), Fix: "give the verdict.json of `ensemble verify --rolling DIR --against DIR`", Err: err}
+		return nil, &exit.Error{Code: exit.BadData, What: "not a verdict", At: o.Verdict, Why: fmt.Sprintf("its schema is %q", v.Schema), Fix: "give the verdict.json of `ensemble verify --rolling DIR --against DIR`", Err: err}
 	}
 	if v.Model != sum {
-		return nil, &exit.Error{Code: exit.Usage, What: "the verdict is on another model", At: o.Verdict, Why: fmt.Sprintf("it is on %s, the model is %s", versionOf(v.Model), versionOf(sum)), Fix: "give the verdict on this model"}
+		return nil, &exit.Error{Code: exit.Usage, What: "the verdict is about another model", At: o.Verdict, Why: fmt.Sprintf("it is about %s, the model is %s", versionOf(v.Model), versionOf(sum)), Fix: "give a verdict about this model"}
 	}
 	if v.Verdict != VerdictBetter && !o.IgnoreVerdict {
-		return nil, &exit.Error{Code: exit.No, What: "the verdict on the model is: " + v.Verdict, At: o.Verdict, Why: v.String(), Fix: "let it run as a shadow for longer, or promote it despite the verdict with --despite-verdict"}
+		return nil, &exit.Error{Code: exit.No, What: "the verdict is not `better`: " + v.Verdict, At: o.Verdict, Why: v.String(), Fix: "continue the shadow run, or promote the model with --despite-verdict"}
 	}
 	return v, nil
 }
 
-// copyVersion copies what a prediction needs of a run into a folder, all at once.
+// copyVersion copies what predictions need of a run into a folder, atomically.
 func copyVersion(to, runDir, sum string) error {
 	parent := filepath.Dir(to)
 	if err := errors.Join(os.MkdirAll(parent, 0o777), atomicfile.RemoveTemporary(parent)); err != nil {
@@ -190,9 +194,9 @@ func copyVersion(to, runDir, sum string) error {
 		}
 	}
 	if have, err := trained.ModelChecksum(filepath.Join(stage, "model")); err != nil || have != sum {
-		return errors.Join(err, &exit.Error{Code: exit.IO, What: "the model changed while it was copied", At: runDir, Fix: "promote it again when no other program writes there"})
+		return errors.Join(err, &exit.Error{Code: exit.IO, What: "the model changed while it was copied", At: runDir, Fix: "promote it again when no other program writes to the run directory"})
 	}
-	if err := os.RemoveAll(to); err != nil { // a damaged copy
+	if err := os.RemoveAll(to); err != nil { // replace a damaged copy
 		return exit.CreateError(to, err)
 	}
 	if err := os.Rename(stage, to); err != nil {
@@ -201,7 +205,7 @@ func copyVersion(to, runDir, sum string) error {
 	return exit.CreateError(parent, atomicfile.Sync(parent))
 }
 
-// copyFile copies a file and brings it to the disk.
+// copyFile copies a file and syncs it to disk.
 func copyFile(to, from string) error {
 	in, err := os.Open(from)
 	if err != nil {
@@ -214,7 +218,7 @@ func copyFile(to, from string) error {
 	}))
 }
 
-// updateName lets a name stand for another model, which change gives; nil changes nothing.
+// updateName points the name at the model that change returns; nil changes nothing.
 func updateName(name string, change func(now *Promotion) (*Promotion, error)) error {
 	if err := os.MkdirAll(name, 0o777); err != nil {
 		return exit.CreateError(name, err)
@@ -245,18 +249,18 @@ func updateName(name string, change func(now *Promotion) (*Promotion, error)) er
 		if err != nil {
 			return err
 		}
-		if line = append(line, '\n'); p == next || p != nil && !bytes.HasSuffix(history, line) { // else a change was killed before it was written down
+		if line = append(line, '\n'); p == next || p != nil && !bytes.HasSuffix(history, line) { // otherwise a process was killed before it wrote the history
 			lines = append(lines, line...)
 		}
 	}
-	if err := jsonfile.Write(filepath.Join(name, PromotionFile), next); err != nil { // from here on it counts
+	if err := jsonfile.Write(filepath.Join(name, PromotionFile), next); err != nil { // takes effect here
 		return err
 	}
 	path := filepath.Join(name, promotionsFile)
 	return exit.CreateError(path, atomicfile.WriteFile(path, append(history, lines...)))
 }
 
-// readPromotion reads what a name stands for; nil if it stands for nothing yet.
+// readPromotion reads what a name points at; nil if nothing yet.
 func readPromotion(name string) (*Promotion, error) {
 	path := filepath.Join(name, PromotionFile)
 	text, err := os.ReadFile(path)
@@ -267,12 +271,12 @@ func readPromotion(name string) (*Promotion, error) {
 	}
 	p, err := parsePromotion(text)
 	if err != nil {
-		return nil, &exit.Error{Code: exit.BadData, What: "this does not say which model is in use", At: path, Why: err.Error(), Fix: "remove it and promote a model again, which " + promotionsFile + " beside it names", Err: err}
+		return nil, &exit.Error{Code: exit.BadData, What: "the file does not name a model", At: path, Why: err.Error(), Fix: "remove it and promote a model again; " + promotionsFile + " beside it lists the models", Err: err}
 	}
 	return p, nil
 }
 
-// parsePromotion reads what a name stands for: a folder below its own, which is named after the model.
+// parsePromotion parses current.json. The model is in a folder below the name's, named after its checksum.
 func parsePromotion(text []byte) (*Promotion, error) {
 	p := &Promotion{}
 	if err := json.Unmarshal(text, p); err != nil {
@@ -282,18 +286,18 @@ func parsePromotion(text []byte) (*Promotion, error) {
 		return nil, fmt.Errorf("its schema is %q", p.Schema)
 	}
 	if !checksumPattern.MatchString(p.Model) || p.Version != versionOf(p.Model) {
-		return nil, fmt.Errorf("version %q is not that of model %q", p.Version, p.Model)
+		return nil, fmt.Errorf("version %q does not match model %q", p.Version, p.Model)
 	}
 	return p, nil
 }
 
-// RollBack lets a name stand for a model that it stood for before: a version, or if that is empty the one before the present one.
+// RollBack points a name at an earlier model: a version, or the previous one if to is empty.
 //
-// Errors: exit 64 for a version that is not there; 66 for a name that stands for nothing.
+// Errors: exit 64 for an unknown version; 66 for a name that points at no model.
 func RollBack(name, to string) (p *Promotion, err error) {
 	if now, err := readPromotion(name); err != nil {
 		return nil, err
-	} else if now == nil { // a name that is mistyped is not made
+	} else if now == nil { // do not create a mistyped name
 		return nil, noModelError(name)
 	}
 	return p, updateName(name, func(now *Promotion) (*Promotion, error) {
@@ -303,7 +307,7 @@ func RollBack(name, to string) (p *Promotion, err error) {
 		version := to
 		if version == "" {
 			if version = now.Previous; version == "" {
-				return nil, &exit.Error{Code: exit.Usage, What: "there is no model before this one", At: name, Why: "it is the first that was promoted", Fix: "promote another one"}
+				return nil, &exit.Error{Code: exit.Usage, What: "no earlier model to roll back to", At: name, Why: "the model in use is the first that was promoted", Fix: "promote another model"}
 			}
 		}
 		var have []string
@@ -315,7 +319,7 @@ func RollBack(name, to string) (p *Promotion, err error) {
 		}
 		at := slices.IndexFunc(have, func(v string) bool { return strings.HasPrefix(v, version) })
 		if at < 0 {
-			return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("there is no version %q", version), At: name, Why: "it has " + strings.Join(have, ", "), Fix: "give one of them"}
+			return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("unknown version %q", version), At: name, Why: "the name has " + strings.Join(have, ", "), Fix: "give one of these"}
 		}
 		sum, err := trained.ModelChecksum(filepath.Join(name, VersionsDir, have[at], "model"))
 		if err != nil {
@@ -329,17 +333,21 @@ func RollBack(name, to string) (p *Promotion, err error) {
 	})
 }
 
+// noModelError returns the error for a name that points at no model.
 func noModelError(name string) error {
-	return &exit.Error{Code: exit.NotYet, What: "the name stands for no model", At: name, Fix: "correct it, or promote a model: ensemble model promote RUN_DIR --as " + name}
+	return &exit.Error{Code: exit.NotYet, What: "the name points at no model", At: name, Fix: "correct it, or promote a model: ensemble model promote RUN_DIR --as " + name}
 }
 
+// ChangedModelError returns the error for a promoted model whose files changed.
 func ChangedModelError(name, version, sum string) error {
 	return &exit.Error{Code: exit.BadData, What: "the model was changed after it was promoted", At: filepath.Join(name, VersionsDir, version), Why: "its checksum is " + sum,
 		Fix: "promote it again from its run directory, or roll back: ensemble model rollback " + name}
 }
 
-// ResolveRunDir gives the run directory of the model that a folder stands for, and the checksum that the model must have; the folder itself,
-// and no checksum, if it is no name.
+// ResolveRunDir returns the run directory of the model that a name points at, and its checksum. For any other folder
+// it returns the folder itself and no checksum.
+//
+// Errors: exit 65 for a damaged current.json.
 func ResolveRunDir(dir string) (runDir, sum string, err error) {
 	p, err := readPromotion(dir)
 	if err != nil || p == nil {
@@ -348,12 +356,12 @@ func ResolveRunDir(dir string) (runDir, sum string, err error) {
 	return filepath.Join(dir, VersionsDir, p.Version), p.Model, nil
 }
 
-// Promotions is what a name stood for, in the order of time.
+// Promotions is the history of a name, oldest first.
 type Promotions []Promotion
 
 // ListPromotions reads the history of a name.
 //
-// Errors: exit 66 if it stands for nothing.
+// Errors: exit 66 if it points at no model; 65 if the history is damaged.
 func ListPromotions(name string) (list Promotions, err error) {
 	path := filepath.Join(name, promotionsFile)
 	text, err := os.ReadFile(path)
@@ -365,14 +373,14 @@ func ListPromotions(name string) (list Promotions, err error) {
 	for line := range bytes.Lines(text) {
 		var p Promotion
 		if err := json.Unmarshal(line, &p); err != nil {
-			return nil, &exit.Error{Code: exit.BadData, What: "the history cannot be read", At: path, Why: err.Error(), Fix: "remove the line that is damaged: the models and which is in use stay", Err: err}
+			return nil, &exit.Error{Code: exit.BadData, What: "the history cannot be read", At: path, Why: err.Error(), Fix: "remove the damaged line: models and the model in use are not affected", Err: err}
 		}
 		list = append(list, p)
 	}
 	return list, nil
 }
 
-// Sections are the history as a table, the model in use last.
+// Sections returns the history as a table, the model in use last.
 func (l Promotions) Sections() answer.Sections {
 	s := answer.Section{Columns: answer.TextColumns("at", "action", "version", "before", "from", "verdict")}
 	for _, p := range l {

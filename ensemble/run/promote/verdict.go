@@ -6,20 +6,20 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
-// Verdict compares a model that runs as a shadow with the one in use, on the starts that both forecast.
+// Verdict compares a candidate model (a shadow run) with the model in use, on common initialisations.
 type Verdict struct {
 	Schema  string          `json:"schema"`
-	Model   string          `json:"model_checksum"`
-	Against string          `json:"against"`
-	Verdict string          `json:"verdict"` // "better", "worse" or "undecided"
+	Model   string          `json:"model_checksum"` // checksum of the candidate
+	Against string          `json:"against"`        // checksum of the model in use
+	Verdict string          `json:"verdict"`        // "better", "worse" or "undecided"
 	Inits   int             `json:"inits"`
-	CRPSS   score.Number    `json:"crpss"` // relative gain of CRPS, mean over targets
+	CRPSS   score.Number    `json:"crpss"` // CRPSS of the candidate against the model in use, mean over targets
 	CILow   score.Number    `json:"ci_low"`
 	CIHigh  score.Number    `json:"ci_high"`
 	Targets []VerdictTarget `json:"targets"`
 }
 
-// VerdictTarget is the gain of one target.
+// VerdictTarget is the CRPSS for one target.
 type VerdictTarget struct {
 	Variable string       `json:"variable"`
 	Level    string       `json:"level"`
@@ -29,16 +29,17 @@ type VerdictTarget struct {
 	CIHigh   score.Number `json:"ci_high"`
 }
 
+// VerdictSchema is the schema of the file.
 const VerdictSchema = "ensemble.verdict/1"
 
-// The verdicts.
+// Values of Verdict.Verdict.
 const (
 	VerdictBetter    = "better"
 	VerdictWorse     = "worse"
 	VerdictUndecided = "undecided"
 )
 
-// String says it in a line.
+// String returns the verdict as one line.
 func (v *Verdict) String() string {
-	return fmt.Sprintf("verdict on %d starts: %s; gain of CRPS %+.1f %% [%+.1f, %+.1f]", v.Inits, v.Verdict, 100*float64(v.CRPSS), 100*float64(v.CILow), 100*float64(v.CIHigh))
+	return fmt.Sprintf("verdict on %d initialisations: %s; CRPSS %+.1f %% [%+.1f, %+.1f]", v.Inits, v.Verdict, 100*float64(v.CRPSS), 100*float64(v.CILow), 100*float64(v.CIHigh))
 }

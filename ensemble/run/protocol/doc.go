@@ -1,5 +1,6 @@
-// Package protocol serves published protocols of post-processing: what their data are and how to request them
-// (Request), and archives of the same shape made of synthetic weather, on which a protocol can be tried (Synthesize):
+// Package protocol serves published post-processing protocols, such as ENS-10: it describes their data and
+// writes download requests ([Request]), and generates synthetic archives of the same layout for tests
+// (Synthesize):
 //
 //	r, err := protocol.Synthesize(ctx, protocol.SynthesizeOptions{Protocol: p, Out: "archive"})
 package protocol

@@ -28,7 +28,7 @@ import (
 	"github.com/ensemble-weather/ensemble/io/store"
 )
 
-// protocolGrid is the grid of a protocol.
+// protocolGrid returns the grid of a protocol.
 func protocolGrid(g config.ProtocolGrid) *ensemble.Grid {
 	axis := func(n int, from, to float64) []float64 {
 		x := make([]float64, n)
@@ -40,17 +40,17 @@ func protocolGrid(g config.ProtocolGrid) *ensemble.Grid {
 	return &ensemble.Grid{Kind: ensemble.RegularLatLon, NX: g.Columns, NY: g.Rows, Lat: axis(g.Rows, g.North, g.South), Lon: axis(g.Columns, g.West, g.East)}
 }
 
-// SynthesizeOptions says what to make of a protocol.
+// SynthesizeOptions are the inputs of [Synthesize].
 type SynthesizeOptions struct {
-	Protocol *config.ProtocolConfig // as narrowed
-	Out      string                 // the folder
+	Protocol *config.ProtocolConfig // possibly reduced to some dates or variables
+	Out      string                 // folder of the archive
 	Seed     uint64
 	Threads  int
 	Version  string
 	Progress *progress.Reporter // nil shows nothing
 }
 
-// SynthesizeResult says what was made.
+// SynthesizeResult is the outcome of Synthesize.
 type SynthesizeResult struct {
 	Out     string   `json:"out"`
 	Inits   int      `json:"inits"`
@@ -60,14 +60,14 @@ type SynthesizeResult struct {
 	Outputs []string `json:"-"`
 }
 
-// SyntheticRecord is written first into the folder of a synthetic archive, and last
-// again: the names of its files are those of real ones.
+// SyntheticRecord marks a synthetic archive, whose file names are those of real data. It is written first,
+// and again last.
 const SyntheticRecord = "synthetic.json"
 
-// Synthesize writes an archive in the layout of a protocol, of the weather of package
-// demo.
+// Synthesize writes an archive of synthetic data from package demo in the layout of a protocol.
 //
-// Errors: 73 for a folder that holds something else, in which real data may lie; 74.
+// Writes: the files of the protocol and synthetic.json in Options.Out.
+// Errors: exit 73 for a folder with other content, which may be real data; 74.
 func Synthesize(ctx context.Context, o SynthesizeOptions) (*SynthesizeResult, error) {
 	p := o.Protocol
 	if err := os.MkdirAll(o.Out, 0o777); err != nil {
@@ -77,8 +77,8 @@ func Synthesize(ctx context.Context, o SynthesizeOptions) (*SynthesizeResult, er
 	if entries, err := os.ReadDir(o.Out); err != nil {
 		return nil, exit.CreateError(o.Out, err)
 	} else if _, err := os.Stat(record); len(entries) > 0 && errors.Is(err, fs.ErrNotExist) {
-		return nil, &exit.Error{Code: exit.CannotWrite, What: "the folder is not empty", At: o.Out, Why: "it holds " + entries[0].Name() + " and no synthetic archive",
-			Fix: "choose another folder: synthetic files have the names of real ones"}
+		return nil, &exit.Error{Code: exit.CannotWrite, What: "the folder is not empty", At: o.Out, Why: "it contains " + entries[0].Name() + " but no synthetic archive",
+			Fix: "choose another folder, as synthetic files have the names of real ones"}
 	}
 	about := struct {
 		Schema   string `json:"schema"`
@@ -87,7 +87,7 @@ func Synthesize(ctx context.Context, o SynthesizeOptions) (*SynthesizeResult, er
 		Version  string `json:"version"`
 		Seed     uint64 `json:"seed"`
 		Complete bool   `json:"complete"`
-	}{"ensemble.synthetic/1", "invented weather in the layout of " + p.Title + "; not data of any centre", p.Name, o.Version, o.Seed, false}
+	}{"ensemble.synthetic/1", "synthetic data in the layout of " + p.Title + "; not data of any centre", p.Name, o.Version, o.Seed, false}
 	write := func() error { return jsonfile.Write(record, about) }
 	if err := write(); err != nil {
 		return nil, err
@@ -139,8 +139,8 @@ func Synthesize(ctx context.Context, o SynthesizeOptions) (*SynthesizeResult, er
 	return res, write()
 }
 
-// referenceDate is that of the forecasts whose hindcasts a calendar day's are. In a
-// reference year without 29 February it is the day before.
+// referenceDate returns the date of the forecasts whose hindcasts belong to a calendar day. In a reference
+// year without 29 February it is the day before.
 func referenceDate(h config.Hindcasts, date string) time.Time {
 	t, err := time.Parse("20060102", fmt.Sprintf("%04d%s", h.ReferenceYear, date))
 	if err != nil {
@@ -149,22 +149,22 @@ func referenceDate(h config.Hindcasts, date string) time.Time {
 	return t
 }
 
-// RequestOptions says what to ask for.
+// RequestOptions are the inputs of [Request].
 type RequestOptions struct {
 	Protocol *config.ProtocolConfig
-	Out      string  // folder of the requests; empty writes none
-	DiskGBs  float64 // rate at which the archive is read, for the time of `data prepare`
-	// Plan says which training to estimate; its Crop is ignored. Nil estimates none.
+	Out      string  // folder of the requests; empty: write none
+	DiskGBs  float64 // rate at which the archive is read, for the duration of `data prepare`
+	// Plan is the training to estimate; its Crop is ignored. Nil: none.
 	Plan *plan.Options
 }
 
-// RequestResult is what a protocol needs. Sizes are computed, nothing was fetched.
+// RequestResult describes the data of a protocol. Sizes are computed; nothing is downloaded.
 type RequestResult struct {
 	Protocol  string             `json:"protocol"`
 	Title     string             `json:"title"`
 	Sources   []string           `json:"sources"`
 	Terms     []string           `json:"terms"`
-	Assumed   []string           `json:"assumed"`
+	Assumed   []string           `json:"assumed"` // assumptions where the source gives no value
 	Inits     int                `json:"inits"`
 	Fields    int64              `json:"fields"`
 	Bytes     int64              `json:"bytes"`
@@ -181,7 +181,7 @@ type RequestedFile struct {
 	Name    string `json:"name"`
 	Fields  int64  `json:"fields"`
 	Bytes   int64  `json:"bytes"`
-	Request string `json:"request"` // of the archive that has it
+	Request string `json:"request"` // archive that provides it
 	kind    string // of the request
 }
 
@@ -191,18 +191,17 @@ type RequestedStore struct {
 	Bytes map[string]int64 `json:"bytes"`
 }
 
-// RequestedPrepare is what `data prepare` of all files of hindcasts takes beside its
-// --memory: the catalogue of the task with most fields, and the index of each file that is
-// looked through at the same time; and reading everything twice, for checksums and for
-// values.
+// RequestedPrepare are the costs of `data prepare` for all hindcast files, in addition to its --memory: the
+// catalogue of the largest task, the index of each file that is read concurrently, and reading everything
+// twice, for checksums and values.
 type RequestedPrepare struct {
 	CatalogueBytes int64   `json:"catalogue_bytes"`
-	IndexBytes     int64   `json:"index_bytes"` // of a file
+	IndexBytes     int64   `json:"index_bytes"` // per file
 	DiskGBs        float64 `json:"disk_gb_s"`
 	Seconds        float64 `json:"read_s"`
 }
 
-// RequestedTraining is a training, predicted. Validation is not in it.
+// RequestedTraining is the predicted cost of a training, without validation.
 type RequestedTraining struct {
 	Machine     plan.Machine `json:"machine"`
 	Ranks       int          `json:"ranks"`
@@ -211,20 +210,21 @@ type RequestedTraining struct {
 	StepS       float64      `json:"step_s"`
 	Steps       int          `json:"steps"`
 	Seconds     float64      `json:"train_s"`
-	MemoryBytes int64        `json:"memory_bytes"` // of a rank
+	MemoryBytes int64        `json:"memory_bytes"` // per rank
 }
 
-// What a field takes in memory while a store is prepared, as docs/formats/store.md says it:
-// one that is asked for, and one of a file that is being looked through.
+// Memory per field while a store is prepared (docs/formats/store.md): for a requested field, and for one in a
+// file that is being indexed.
 const (
 	catalogueBytes = 1 << 10
 	indexBytes     = 3 << 9
 )
 
-// Request says what a protocol takes, and writes the requests for whoever fetches it: one
-// of MARS for each file of hindcasts, one of the Climate Data Store for each of analyses.
+// Request computes the size of a protocol's data and writes download requests: one MARS request per hindcast
+// file, one request to the Climate Data Store per analysis file.
 //
-// Errors: those of Plan; 73 and 74 for the folder.
+// Writes: the requests and files.tsv in Options.Out.
+// Errors: those of plan.Run; exit 73 and 74 for the folder.
 func Request(ctx context.Context, o RequestOptions) (*RequestResult, error) {
 	p := o.Protocol
 	h := p.Hindcasts
@@ -256,7 +256,7 @@ func Request(ctx context.Context, o RequestOptions) (*RequestResult, error) {
 		r.Fields += f.Fields
 		r.Bytes += f.Bytes
 	}
-	var asked int64 // of the task with most fields
+	var asked int64 // the task with most fields
 	for _, t := range p.Tasks {
 		asked = max(asked, int64(len(h.Inits())*len(h.Leads)*h.Members*len(t.Inputs)))
 		s := RequestedStore{Task: t.Name, Bytes: map[string]int64{}}
@@ -284,8 +284,8 @@ func Request(ctx context.Context, o RequestOptions) (*RequestResult, error) {
 	return r, r.write(o.Out)
 }
 
-// planTraining predicts a training on the starts of a protocol. Of a training in stages every step
-// counts as one of the last.
+// planTraining predicts a training on the initialisations of a protocol. In a training with stages every step
+// counts as one of the last stage.
 func planTraining(ctx context.Context, p *config.ProtocolConfig, o plan.Options) (*RequestedTraining, error) {
 	o.Crop = setup.Crop{Height: p.Grid.Rows, Width: p.Grid.Columns}
 	split, err := setup.ApplySplit(o.Config.Data.Split, p.Hindcasts.Inits())
@@ -315,7 +315,7 @@ func planTraining(ctx context.Context, p *config.ProtocolConfig, o plan.Options)
 	return t, nil
 }
 
-// marsRequest asks ECMWF's archive for a file of hindcasts.
+// marsRequest returns the MARS request for a hindcast file.
 func marsRequest(p *config.ProtocolConfig, f config.HindcastFile, date string, starts []ensemble.Init) string {
 	h := p.Hindcasts
 	var params, levels, hdates, steps []string
@@ -364,7 +364,7 @@ func marsRequest(p *config.ProtocolConfig, f config.HindcastFile, date string, s
 	return b.String()
 }
 
-// cdsRequest asks the Climate Data Store for a file of analyses.
+// cdsRequest returns the Climate Data Store request for an analysis file.
 func cdsRequest(p *config.ProtocolConfig, f config.ReanalysisFile, valids []ensemble.Valid) (string, error) {
 	request := map[string]any{"product_type": []string{"reanalysis"}, "variable": f.CDS, "data_format": "grib", "download_format": "unarchived",
 		"year": []string{valids[0].Format("2006")}, "month": []string{valids[0].Format("01")}}
@@ -391,17 +391,18 @@ func cdsRequest(p *config.ProtocolConfig, f config.ReanalysisFile, valids []ense
 	return string(text) + "\n", err
 }
 
+// decimal formats a number without exponent.
 func decimal(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
 
-// spacing is the distance of rows and columns in degrees.
+// spacing returns the distance of rows and columns in degrees.
 func spacing(g config.ProtocolGrid) (rows, columns float64) {
 	return (g.North - g.South) / float64(g.Rows-1), (g.East - g.West) / float64(g.Columns-1)
 }
 
+// isGlobal reports whether the grid covers all longitudes.
 func isGlobal(g config.ProtocolGrid) bool { return protocolGrid(g).Periodic() }
 
-// write writes the requests, each in a file that is called as what it asks for, and their
-// list.
+// write writes the requests, one file each, named after the file that it requests, and their list.
 func (r *RequestResult) write(dir string) error {
 	if dir == "" {
 		return nil
@@ -425,7 +426,7 @@ func (r *RequestResult) write(dir string) error {
 	return put("files.tsv", list.Bytes())
 }
 
-// Sections are what is needed, for people.
+// Sections returns the description as text.
 func (r *RequestResult) Sections() answer.Sections {
 	var rows [][2]string
 	row := func(name, format string, args ...any) {
@@ -438,7 +439,7 @@ func (r *RequestResult) Sections() answer.Sections {
 		return fmt.Sprintf("%.3g GB", float64(n)/1e9)
 	}
 	first, last := r.Files[0], r.Files[len(r.Files)-1]
-	row(r.Title, "%d starts, %d fields", r.Inits, r.Fields)
+	row(r.Title, "%d initialisations, %d fields", r.Inits, r.Fields)
 	row("archive", "%d files, %s … %s: %s", len(r.Files), first.Name, last.Name, size(r.Bytes))
 	for _, s := range r.Stores {
 		var kinds []string
@@ -457,19 +458,19 @@ func (r *RequestResult) Sections() answer.Sections {
 	for _, part := range []struct {
 		name string
 		text []string
-	}{{"terms to accept", r.Terms}, {"assumed, as no source says it", r.Assumed}, {"sources", r.Sources}} {
+	}{{"terms to accept", r.Terms}, {"assumed, as the source gives no value", r.Assumed}, {"sources", r.Sources}} {
 		if len(part.text) > 0 {
 			all = append(all, answer.ListSection(part.name, part.text...))
 		}
 	}
-	fetched := "Nothing was fetched; --out DIR writes the requests."
+	fetched := "Nothing was downloaded; --out DIR writes the requests."
 	if r.Outputs != nil {
-		fetched = fmt.Sprintf("Nothing was fetched; %d requests and files.tsv are in %s.", len(r.Files), filepath.Dir(r.Outputs[0]))
+		fetched = fmt.Sprintf("Nothing was downloaded; %d requests and files.tsv are in %s.", len(r.Files), filepath.Dir(r.Outputs[0]))
 	}
 	return append(all, answer.Section{Text: []string{fetched}})
 }
 
-// Sections say what was written.
+// Sections reports what was written.
 func (r *SynthesizeResult) Sections() answer.Sections {
-	return answer.Sections{{Text: []string{fmt.Sprintf("%s: %d starts, %d fields in %d files, %d bytes of invented weather", r.Out, r.Inits, r.Fields, r.Files, r.Bytes)}}}
+	return answer.Sections{{Text: []string{fmt.Sprintf("%s: %d initialisations, %d fields in %d files, %d bytes of synthetic data", r.Out, r.Inits, r.Fields, r.Files, r.Bytes)}}}
 }

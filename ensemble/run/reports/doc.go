@@ -1,5 +1,5 @@
-// Package reports writes pages with their pictures and tables: that of a run directory (Write), and those of
-// experiments (SaveFindings). Other packages lay out their panels and charts by it:
+// Package reports writes HTML pages with charts and tables: the report of a run directory ([Write]) and
+// results of experiments (SaveFindings). Other packages lay out their panels and charts with it:
 //
 //	page, err := reports.Write(reports.Options{Dir: "runs/gcm"})
 package reports

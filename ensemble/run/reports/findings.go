@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// SaveFindings writes what an experiment found into its folder, which it makes: a table of rows, a page with its
-// pictures and, last, everything as JSON.
+// SaveFindings writes the results of an experiment into a folder: a table of rows, a page with its images
+// and, last, everything as JSON.
 //
 // Errors: exit 73 and 74.
 func SaveFindings[T any](folder, tableFile string, rows []T, page *report.Page, file string, all any) error {
@@ -32,10 +32,10 @@ func SaveFindings[T any](folder, tableFile string, rows []T, page *report.Page, 
 	return jsonfile.Write(filepath.Join(folder, file), all)
 }
 
-// PageFile is the page in a folder of a report.
+// PageFile is the file name of the page.
 const PageFile = "index.html"
 
-// WritePage leaves a page, and each map beside it as PNG, in a folder that is there.
+// WritePage writes a page, and each map beside it as PNG, into an existing folder.
 //
 // Errors: exit 73 and 74.
 func WritePage(dir string, page *report.Page) error {

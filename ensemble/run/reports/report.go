@@ -19,15 +19,16 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/report"
 )
 
-// Options says what to show.
+// Options are the inputs of [Write].
 type Options struct {
-	Dir string // a run directory, or a folder with scores.json
+	Dir string // run directory, or folder with scores.json
 }
 
-// Write makes report/index.html in a run directory, and each map beside it as
-// PNG. It may be made again at any time.
+// Write writes report/index.html in a run directory, and each map beside it as PNG. It may be repeated at any
+// time.
 //
-// Errors: exit 66 if the folder holds nothing to show; 73 and 74 for the output.
+// Reads: scores.json, events.jsonl, environment.json and report/example.safetensors, as far as they exist.
+// Errors: exit 66 if the folder contains nothing to report; 65 for damaged files; 73 and 74 for the output.
 func Write(o Options) (path string, err error) {
 	page, err := collectPage(o.Dir)
 	if err != nil {
@@ -40,7 +41,7 @@ func Write(o Options) (path string, err error) {
 	return filepath.Join(dir, PageFile), WritePage(dir, page)
 }
 
-// collectPage collects what a folder has to show.
+// collectPage collects what a folder contains for the page.
 func collectPage(dir string) (*report.Page, error) {
 	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
 		return nil, trained.MissingRunError(dir, err)
@@ -83,17 +84,16 @@ func collectPage(dir string) (*report.Page, error) {
 	if show != nil {
 		page.Status = append(page.Status,
 			report.Fact{Name: "members", Text: fmt.Sprintf("%d used of %d, control %sd", show.Used, show.Full, show.Control)},
-			report.Fact{Name: "forecast shown", Text: fmt.Sprintf("start %s, %s", show.Init, show.Times())})
+			report.Fact{Name: "forecast shown", Text: fmt.Sprintf("initialisation %s, %s", show.Init, show.Times())})
 	}
 	if page.Scores == nil && len(page.Panels) == 0 && len(page.Charts) == 0 {
-		return nil, &exit.Error{Code: exit.NotYet, What: "there is nothing to report", At: dir,
-			Why: "the folder holds no scores, no example and no events", Fix: "give the directory of a training run, or of `ensemble verify --out`"}
+		return nil, &exit.Error{Code: exit.NotYet, What: "nothing to report", At: dir,
+			Why: "the folder contains no scores, map example or events", Fix: "give a run directory, or the folder of `ensemble verify --out`"}
 	}
 	return page, nil
 }
 
-// Panels lays out an example: for each target its means, its spreads, and what
-// the network changed.
+// Panels lays out a map example: for each target its means, its spreads, and what the network changed.
 func Panels(e *scoring.MapExample) []report.Panel {
 	titles := map[string]string{
 		scoring.ShowAnalysis: "analysis", scoring.ShowRawMean: fmt.Sprintf("mean of %d members", e.Used), scoring.ShowMean: "post-processed mean",
@@ -143,6 +143,7 @@ func Panels(e *scoring.MapExample) []report.Panel {
 	return out
 }
 
+// Difference returns a − b at each point.
 func Difference(a, b []float32) []float32 {
 	out := make([]float32, len(a))
 	for i := range a {
@@ -151,10 +152,9 @@ func Difference(a, b []float32) []float32 {
 	return out
 }
 
-// LossCharts draws the losses of every network of a run over the epochs; none of a folder
-// without events.
+// LossCharts draws the losses of every network of a run over the epochs; nil for a folder without events.
 //
-// Errors: of events that cannot be read.
+// Errors: those of reading events.
 func LossCharts(dir string) ([]report.Chart, error) {
 	events, err := rundir.ReadEvents(dir)
 	if exit.CodeOf(err) == exit.NotYet {
@@ -170,7 +170,7 @@ func LossCharts(dir string) ([]report.Chart, error) {
 		}
 		network, _ := e.Number("network")
 		of := "Loss"
-		if stage, staged := e.Text("stage"); staged { // whose losses do not compare with others'
+		if stage, staged := e.Text("stage"); staged { // losses of different stages are not comparable
 			of += ": " + stage
 		}
 		at := slices.IndexFunc(all, func(c report.Chart) bool { return c.Title == of })
@@ -197,7 +197,7 @@ func LossCharts(dir string) ([]report.Chart, error) {
 	return slices.DeleteFunc(all, func(c report.Chart) bool { return len(c.Lines) == 0 }), nil
 }
 
-// environmentFacts turns environment.json into lines.
+// environmentFacts converts environment.json to lines.
 func environmentFacts(text []byte) []report.Fact {
 	var env rundir.Environment
 	if json.Unmarshal(text, &env) != nil {

@@ -16,48 +16,48 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 )
 
-// ChannelPruning is quick with half of the channels removed between steps 4 and 12 of 16.
+// ChannelPruning is a quick training that removes half of the channels between steps 4 and 12 of 16.
 func ChannelPruning(t *testing.T, f *demo.Files, set ...string) *config.TrainConfig {
 	return demotest.Config(t, f, append([]string{"train.networks=1", "prune.structure=channel", "prune.method=magnitude", "prune.target=0.5", "prune.from=25%", "prune.to=75%",
 		"prune.every=2", "prune.multiple=1"}, set...)...)
 }
 
-// DefaultLoss is the loss that a family is trained with if nothing is said.
+// DefaultLoss is the default loss of a family.
 func DefaultLoss(family string) string {
 	row, _ := dist.RowByID(family)
 	return "train.loss.kind=" + string(row.Rules[0])
 }
 
-// PrecipitationKeys make quick a training of precipitation.
+// PrecipitationKeys are overrides for a quick training of precipitation.
 var PrecipitationKeys = []string{"data.leads=[48h]", "data.levels=[single]", "data.variables=[tp]", "data.targets=[{variable: tp, levels: [single]}]",
 	"data.members.sampling=fixed", "model.dropout=0", "train.loss.spread=0", "train.epochs=5", "train.learning_rate=0.02"}
 
-// NoFiles is where no file is read from.
+// NoFiles are file names for tests that read no files.
 var NoFiles = &demo.Files{GRIB2: []string{"/nowhere/fc.grib2"}}
 
-// TwoLeads is a quick training for two leads.
+// TwoLeads are overrides for a quick training of two leads.
 func TwoLeads(set ...string) []string {
 	return slices.Concat([]string{"data.target_leads=[24h, 48h]", "train.networks=1", "train.epochs=2"}, set)
 }
 
-// Trajectories is one of members that are corrected along their leads.
+// Trajectories are overrides for members that are corrected along their leads.
 func Trajectories(set ...string) []string {
 	return TwoLeads(MemberOutput(slices.Concat([]string{"model.kind=trajectory", "train.loss.kind=crps_members", "model.stages=1"}, set)...)...)
 }
 
-// MemberOutput is a quick training of a network that gives members.
+// MemberOutput are overrides for a quick training of a network that outputs members.
 func MemberOutput(set ...string) []string {
 	return slices.Concat([]string{"model.head=members", "model.encoder.input=[field]", "train.loss.spread=0", "train.networks=1", "train.epochs=2", "data.members.use=4",
 		"data.members.sampling=fixed", "baselines=[mbm]"}, set)
 }
 
-// MemberInput is a quick training of a network that reads members.
+// MemberInput are overrides for a quick training of a network that reads members.
 func MemberInput(set ...string) []string {
 	return slices.Concat([]string{"model.members=encoder", "model.encoder.channels=4", "data.features=[spread]", "train.networks=1", "train.epochs=2"}, set)
 }
 
-// StagedTraining is a quick training in stages on the small demonstration, of whose years the
-// second has few starts.
+// StagedTraining is a quick training in stages on the small demonstration data, whose second year has few
+// initialisations.
 func StagedTraining(t *testing.T, f *demo.Files, set ...string) *config.TrainConfig {
 	t.Helper()
 	return demotest.Config(t, f, slices.Concat([]string{"model.method=three_stage", "model.bias.base=2", "model.bias.stages=1", "model.bias.local=3", "model.bias.folds=2",
@@ -65,8 +65,8 @@ func StagedTraining(t *testing.T, f *demo.Files, set ...string) *config.TrainCon
 		"train.networks=1", "train.epochs=2", "train.stages.bias.epochs=1"}, set)...)
 }
 
-// NoisySamples is weather whose analysis is the members' mean with noise that nothing foretells,
-// of a standard deviation of 1 K: all that stage B learns is how these starts came out.
+// NoisySamples returns samples whose analysis is the ensemble mean plus unpredictable noise with a standard
+// deviation of 1 K. A bias stage can only overfit on them.
 func NoisySamples(t *testing.T, axes ensemble.Axes, starts []ensemble.Init, members []ensemble.Member, grid *ensemble.Grid, lead ensemble.Lead) []*store.Sample {
 	t.Helper()
 	r := rand.New(rand.NewPCG(4, 7))
@@ -87,11 +87,11 @@ func NoisySamples(t *testing.T, axes ensemble.Axes, starts []ensemble.Init, memb
 	return out
 }
 
-// ShortTraining makes trainings short: most of their time goes to baselines, which a spread head has
-// not.
+// ShortTraining are overrides for a short training: most of its time would go to baselines, which a spread head does
+// not need.
 var ShortTraining = slices.Clip([]string{"train.epochs=2", "model.head=spread", "train.loss.kind=mse", "model.base=1"})
 
-// Epochs are the events of epochs of a run.
+// Epochs reads the epoch events of a run.
 func Epochs(t *testing.T, runDir string) []rundir.Event {
 	t.Helper()
 	all, err := rundir.ReadEvents(runDir)
@@ -107,7 +107,7 @@ func Epochs(t *testing.T, runDir string) []rundir.Event {
 	return out
 }
 
-// InitBytes is the memory of a start of the configurations that quick makes of a store.
+// InitBytes is the memory of one sample of the small store.
 func InitBytes(t *testing.T, dir string) int64 {
 	t.Helper()
 	s, err := store.Open(context.Background(), dir, store.OpenOptions{})
@@ -122,7 +122,7 @@ func InitBytes(t *testing.T, dir string) int64 {
 	return 4 * r.Values()
 }
 
-// CheckpointTensors are the float32 tensors of a checkpoint by name.
+// CheckpointTensors returns the float32 tensors of a checkpoint by name.
 func CheckpointTensors(c *ckpt.Checkpoint) map[string][]float32 {
 	out := map[string][]float32{}
 	for _, x := range c.Tensors {
@@ -133,8 +133,8 @@ func CheckpointTensors(c *ckpt.Checkpoint) map[string][]float32 {
 	return out
 }
 
-// FiftySteps is a training of 50 steps of a network whose convolutions are large enough
-// for their cuts to be timed.
+// FiftySteps is a training of 50 steps of a network whose convolutions are large enough for their work division to
+// be timed.
 func FiftySteps(t *testing.T, set ...string) *config.TrainConfig {
 	f := demotest.Files(t)
 	return demotest.Config(t, f, append([]string{FirstInits(f, 14), "model.base=32", "train.networks=1", "train.epochs=5", "train.batch_size=1", "train.threads=2"}, set...)...)

@@ -21,7 +21,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 )
 
-// FirstDifference is the first line of two texts in which they differ.
+// FirstDifference returns the first line in which two texts differ.
 func FirstDifference(got, want string) string {
 	a, b := strings.Split(got, "\n"), strings.Split(want, "\n")
 	for i := range min(len(a), len(b)) {
@@ -32,8 +32,8 @@ func FirstDifference(got, want string) string {
 	return fmt.Sprintf("%d lines, want %d", len(a), len(b))
 }
 
-// WithMembers is a forecast of members of those numbers, whose fields are those of the members at the
-// places from.
+// WithMembers returns a forecast with members of these numbers, whose fields are those of the members at the
+// positions from.
 func WithMembers(fc *ensemble.Forecast, numbers []ensemble.Member, from ...int) *ensemble.Forecast {
 	out := ensemble.NewForecast(fc.Init, fc.Axes, numbers, fc.Grid)
 	for t := range fc.Axes.Leads {
@@ -48,7 +48,7 @@ func WithMembers(fc *ensemble.Forecast, numbers []ensemble.Member, from ...int) 
 	return out
 }
 
-// WeightsBetween interpolates as tests expect it.
+// WeightsBetween returns the expected interpolation weights.
 func WeightsBetween(t *testing.T, from, to *ensemble.Grid, m regrid.Method) *regrid.Weights {
 	t.Helper()
 	w, err := regrid.New(from, to, regrid.Options{Method: m})
@@ -58,7 +58,7 @@ func WeightsBetween(t *testing.T, from, to *ensemble.Grid, m regrid.Method) *reg
 	return w
 }
 
-// FirstMessage is a file with the first field of a GRIB file.
+// FirstMessage writes the first field of a GRIB file to a new file.
 func FirstMessage(t *testing.T, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -72,11 +72,12 @@ func FirstMessage(t *testing.T, path string) string {
 	return out
 }
 
+// EqualBits reports whether two slices have the same bits, NaN included.
 func EqualBits(a, b []float32) bool {
 	return slices.EqualFunc(a, b, func(x, y float32) bool { return math.Float32bits(x) == math.Float32bits(y) })
 }
 
-// FlipLastByte changes the last byte of a file.
+// FlipLastByte inverts the last byte of a file.
 func FlipLastByte(path string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -86,7 +87,7 @@ func FlipLastByte(path string) error {
 	return os.WriteFile(path, text, 0o600)
 }
 
-// Losses are those of the steps of a run.
+// Losses reads the losses of a run's steps.
 func Losses(t *testing.T, runDir string) []float64 {
 	t.Helper()
 	events, err := rundir.ReadEvents(runDir)
@@ -103,12 +104,12 @@ func Losses(t *testing.T, runDir string) []float64 {
 	return all
 }
 
-// FirstInits has a configuration read n starts alone, for networks that take long for each.
+// FirstInits is an override that restricts a configuration to n initialisations, for networks that are slow.
 func FirstInits(f *demo.Files, n int) string {
 	return "data.forecasts=[" + strings.Join(f.GRIB2[:n], ", ") + "]"
 }
 
-// ModelFiles reads all weights of a run.
+// ModelFiles reads all model files of a run.
 func ModelFiles(t *testing.T, runDir string) map[string][]byte {
 	t.Helper()
 	out := map[string][]byte{}
@@ -143,7 +144,7 @@ func Overwrite(path string, text []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// NewestCheckpoint reads the newest checkpoint of a run.
+// NewestCheckpoint loads the newest checkpoint of a run.
 func NewestCheckpoint(t *testing.T, runDir string) *ckpt.Checkpoint {
 	t.Helper()
 	c, _, err := ckpt.LoadLatest(filepath.Join(runDir, "checkpoints"))
@@ -153,7 +154,7 @@ func NewestCheckpoint(t *testing.T, runDir string) *ckpt.Checkpoint {
 	return c
 }
 
-// Digest sums the weights of the last checkpoint of a run.
+// Digest returns a checksum of the weights in the last checkpoint of a run.
 func Digest(t *testing.T, runDir string) string {
 	t.Helper()
 	c := NewestCheckpoint(t, runDir)
@@ -165,6 +166,7 @@ func Digest(t *testing.T, runDir string) string {
 	return hex.EncodeToString(sum[:])
 }
 
+// Must fails the test on an error.
 func Must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/dl"
 )
 
-// EmulatedGPU has backend cuda compute on the emulated GPU.
+// EmulatedGPU makes backend cuda compute on the emulated GPU.
 func EmulatedGPU(t *testing.T) {
 	t.Helper()
 	before := engine.Backends
@@ -40,7 +40,7 @@ func EmulatedGPU(t *testing.T) {
 	}
 }
 
-// numberedDevice is a device that the driver of FakeDriver knows.
+// numberedDevice is a device that the library of FakeDriver knows.
 type numberedDevice struct{ *emulate.LazyDevice }
 
 func (n numberedDevice) Properties() device.Properties {
@@ -52,8 +52,7 @@ func (n numberedDevice) Properties() device.Properties {
 //go:embed testdata/libnvidia-ml.c
 var driverSource []byte
 
-// FakeDriver opens a library that answers as the driver's does, until the test ends: from then
-// on it has no driver.
+// FakeDriver opens a fake driver library until the test ends; afterwards the process has no driver.
 func FakeDriver(t *testing.T) {
 	t.Helper()
 	if _, err := dl.Open("libnvidia-ml.so.1"); err == nil && !driverOpened {
@@ -73,10 +72,10 @@ func FakeDriver(t *testing.T) {
 	t.Setenv("FAKE_NVML", "1")
 }
 
-// driverOpened tells whether the library of this process is that of tests.
+// driverOpened reports whether the driver library of this process is the fake one.
 var driverOpened bool
 
-// CheckDeviceReports compares what a training says of its device with what the driver of tests answers.
+// CheckDeviceReports compares the device reports of a training with the readings of the fake driver.
 func CheckDeviceReports(t *testing.T, gpu bool, dir, progress string) {
 	t.Helper()
 	text := func(name string) string {
@@ -93,7 +92,7 @@ func CheckDeviceReports(t *testing.T, gpu bool, dir, progress string) {
 	if err := json.Unmarshal([]byte(text("environment.json")), &env); err != nil {
 		t.Fatal(err)
 	}
-	const line, reading = ", GPU 97 % busy, 10.0 GiB, 61 °C, 1755 of 1980 MHz held down by power, temperature",
+	const line, reading = ", GPU 97 % busy, 10.0 GiB, 61 °C, 1755 of 1980 MHz throttled by power, temperature",
 		`"used_bytes":10737418240,"temperature_c":61,"power_w":512.3,"clock_mhz":1755,"max_clock_mhz":1980,"memory_clock_mhz":2619,"busy_percent":97,"throttled":["power","temperature"]}`
 	if strings.Contains(progress, line) != gpu {
 		t.Errorf("GPU %v, progress %s", gpu, progress)
@@ -106,13 +105,14 @@ func CheckDeviceReports(t *testing.T, gpu bool, dir, progress string) {
 	}
 }
 
-// Float16Backend has fields with their channels last, whatever their sizes, and says whether some were stored as float16.
+// Float16Backend is a backend that stores fields channels-last regardless of size, and records whether any was
+// stored as float16.
 type Float16Backend struct {
 	*cuda.Backend
 	Stored bool
 }
 
-// UseFloat16Backend has backend cuda open so; behind EmulatedGPU.
+// UseFloat16Backend makes backend cuda use Float16Backend, after EmulatedGPU.
 func UseFloat16Backend(t *testing.T) *[]*Float16Backend {
 	t.Helper()
 	i := slices.IndexFunc(engine.Backends, func(b engine.Backend) bool { return b.Name == "cuda" })
@@ -126,6 +126,7 @@ func UseFloat16Backend(t *testing.T) *[]*Float16Backend {
 	return &all
 }
 
+// LayoutOptions implements backend.Backend.
 func (b *Float16Backend) LayoutOptions(o *graph.Op, attrs any, in []graph.Shape, out graph.Shape) []backend.LayoutOption {
 	ways := b.Backend.LayoutOptions(o, attrs, in, out)
 	if len(ways) > 1 {
@@ -134,6 +135,7 @@ func (b *Float16Backend) LayoutOptions(o *graph.Op, attrs any, in []graph.Shape,
 	return ways
 }
 
+// Prepare implements backend.Backend.
 func (b *Float16Backend) Prepare(q backend.Request) (backend.Kernel, error) {
 	b.Stored = b.Stored || q.Out.Stored() == graph.Float16
 	return b.Backend.Prepare(q)

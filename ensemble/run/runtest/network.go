@@ -11,6 +11,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/exchange"
 )
 
+// Background returns context.Background for any rank.
 func Background(int) context.Context { return context.Background() }
 
 // Exported reads the description of an export.
@@ -26,6 +27,7 @@ func Exported(t *testing.T, dir string) (doc exchange.Document) {
 	return doc
 }
 
+// ReadTensors reads a safetensors file.
 func ReadTensors(t *testing.T, path string) []ckpt.Tensor {
 	t.Helper()
 	tensors, _, err := ckpt.ReadFile(path)

@@ -11,7 +11,7 @@ import (
 	"github.com/ensemble-weather/ensemble/io/decode"
 )
 
-// Publishing reads what --set and the flags of predict would say.
+// Publishing parses overrides as --set and the flags of predict do.
 func Publishing(t *testing.T, set ...string) config.Publishing {
 	t.Helper()
 	c, err := config.LoadPredict(config.Sources{Set: set})
@@ -21,7 +21,7 @@ func Publishing(t *testing.T, set ...string) config.Publishing {
 	return c.Publishing
 }
 
-// FieldsOf reads all fields of some files by key.
+// FieldsOf reads all fields of files by key.
 func FieldsOf(t *testing.T, pattern string) map[ensemble.Key]*ensemble.Field {
 	t.Helper()
 	paths, err := filepath.Glob(pattern)
@@ -43,8 +43,8 @@ func FieldsOf(t *testing.T, pattern string) map[ensemble.Key]*ensemble.Field {
 	}
 	out := map[ensemble.Key]*ensemble.Field{}
 	err = in.Read(context.Background(), in.Catalogue().Entries, func(_ int, f *ensemble.Field) error {
-		if out[f.Key] != nil && f.Key.Product != ensemble.Spread { // two spreads are told apart by name
-			t.Errorf("%s is there twice", f.Key)
+		if out[f.Key] != nil && f.Key.Product != ensemble.Spread { // the two spreads differ by name
+			t.Errorf("%s occurs twice", f.Key)
 		}
 		out[f.Key] = f
 		return nil

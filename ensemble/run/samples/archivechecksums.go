@@ -20,19 +20,19 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// archiveChecksums is the checksums of input files, and what tells that the files stay the same.
+// archiveChecksums are the checksums of input files, and the marks that show that files are unchanged.
 type archiveChecksums struct {
 	files    []manifest.File
 	marks    []fingerprint.File
-	reusable []store.InputChecksum // what may be relied on another time
+	reusable []store.InputChecksum // checksums that later runs may reuse
 }
 
-// racyInterval is how long a file must have been left alone before what is learned of it is kept:
-// a change within the tick of a file system's clock leaves no trace.
+// racyInterval is the time that a file must be unchanged before its checksum is reused: changes within the resolution
+// of a file system's clock are not visible in its times.
 var racyInterval = 2 * time.Second
 
-// checksumFiles measures input files, several at once. One that is known, and of which nothing has
-// been touched since, is not read again.
+// checksumFiles computes the checksums of input files in parallel. A file with a known checksum that is unchanged is
+// not read again.
 //
 // Errors: those of exit.ReadError; exit 66 for a file that changes meanwhile.
 func checksumFiles(ctx context.Context, paths []string, known map[string]store.InputChecksum, p *progress.Reporter) (*archiveChecksums, error) {
@@ -81,7 +81,7 @@ func checksumFiles(ctx context.Context, paths []string, known map[string]store.I
 	return m, nil
 }
 
-// verify verifies that files are as they were when they were measured.
+// verify verifies that the files are unchanged since their checksums were computed.
 func (m *archiveChecksums) verify() error {
 	for i, f := range m.files {
 		if err := changedArchiveError(m.marks[i].Verify(f.Path)); err != nil {
@@ -91,26 +91,26 @@ func (m *archiveChecksums) verify() error {
 	return nil
 }
 
-// changedArchiveError says of a changed file what is to be done with the store.
+// changedArchiveError adds to the error of a changed file what to do with the store.
 func changedArchiveError(err error) error {
 	var e *exit.Error
 	if !errors.As(err, &e) {
 		return err
 	}
 	c := *e
-	c.Why += "; what was read before and after may not belong together"
-	c.Fix = "leave the input as it is, and run the same command with --overwrite always"
+	c.Why += "; data read before and after the change may be inconsistent"
+	c.Fix = "do not modify the input, and run the same command with --overwrite always"
 	return &c
 }
 
-// statsReader tallies the fields of an archive as they are read.
+// statsReader wraps an archive and collects statistics of the fields as they are read.
 type statsReader struct {
 	store.Reader
-	mu    sync.Mutex        // workers may read an analysis at once
-	stats *input.ValueStats // entries by place
+	mu    sync.Mutex        // several workers may read an analysis
+	stats *input.ValueStats // entries in file order
 }
 
-// newStatsReader puts itself between an archive and who reads it.
+// newStatsReader wraps an archive.
 func newStatsReader(a *store.FieldSource) *statsReader {
 	j := &statsReader{Reader: a.Reader, stats: input.NewValueStats(input.FileOrder(a.Entries))}
 	if a.Reader != nil {
@@ -119,7 +119,7 @@ func newStatsReader(a *store.FieldSource) *statsReader {
 	return j
 }
 
-// Read reads fields and tallies them.
+// Read reads fields and adds them to the statistics.
 func (j *statsReader) Read(ctx context.Context, entries []ensemble.Entry, visit func(i int, f *ensemble.Field) error) error {
 	return j.Reader.Read(ctx, entries, func(i int, f *ensemble.Field) error {
 		t := input.NewFieldStats(f.Values)
@@ -130,7 +130,7 @@ func (j *statsReader) Read(ctx context.Context, entries []ensemble.Entry, visit 
 	})
 }
 
-// index is the place of an entry in the tally.
+// index is the position of an entry in the statistics.
 func (j *statsReader) index(e ensemble.Entry) int {
 	all := j.stats.Entries
 	at := sort.Search(len(all), func(k int) bool {

@@ -15,11 +15,11 @@ import (
 	fio "github.com/ensemble-weather/ensemble/io"
 )
 
-// ReadAuxiliary reads the auxiliary fields on a grid and standardises each over it, by the weights
-// of its points. A missing value, as of what is known on land only, becomes 0, the mean.
+// ReadAuxiliary reads the auxiliary fields on a grid and standardises each, weighted by area. Missing values,
+// such as land properties over the sea, become 0, the mean.
 //
-// Errors: those of fio.Open; exit 65 for a variable of which there is none or more than one, that
-// is on another grid and not to be interpolated, or the same everywhere.
+// Errors: those of fio.Open; exit 65 for a variable with no or several fields, on another grid without
+// interpolation, or with a constant value.
 func ReadAuxiliary(ctx context.Context, c *config.TrainConfig, to []ensemble.Auxiliary, grid *ensemble.Grid) error {
 	if len(to) == 0 {
 		return nil
@@ -37,8 +37,8 @@ func ReadAuxiliary(ctx context.Context, c *config.TrainConfig, to []ensemble.Aux
 	for _, a := range to {
 		found := in.Catalogue().Select(func(e ensemble.Entry) bool { return e.Variable == a.Name })
 		if len(found) != 1 {
-			return &exit.Error{Code: exit.BadData, What: fmt.Sprintf("%d fields of %s, want one that does not change", len(found), a.Name), At: input.FileList(in.Files()),
-				Why: "it is listed in data.auxiliary.variables", Fix: "`ensemble inspect FILE` lists what a file holds; give a file with one field of it"}
+			return &exit.Error{Code: exit.BadData, What: fmt.Sprintf("%d fields of %s, want one constant field", len(found), a.Name), At: input.FileList(in.Files()),
+				Why: "it is listed in data.auxiliary.variables", Fix: "`ensemble inspect FILE` lists the content of a file; give a file with one field of it"}
 		}
 		entries = append(entries, found[0])
 	}
@@ -50,15 +50,14 @@ func ReadAuxiliary(ctx context.Context, c *config.TrainConfig, to []ensemble.Aux
 	}
 	return input.NewGridReader(in, grid, d.How).Read(ctx, entries, func(i int, f *ensemble.Field) error {
 		if to[i].Values = standardised(f.Values, grid.Weights()); to[i].Values == nil {
-			return &exit.Error{Code: exit.BadData, What: to[i].Name + " has one value everywhere, or none", At: input.Location(entries[i]), Why: "it tells places apart",
-				Fix: "leave it out of data.auxiliary.variables"}
+			return &exit.Error{Code: exit.BadData, What: to[i].Name + " has the same value at all points, or no value", At: input.Location(entries[i]), Why: "an auxiliary field must vary in space",
+				Fix: "remove it from data.auxiliary.variables"}
 		}
 		return nil
 	})
 }
 
-// standardised is a field less its weighted mean, over its weighted standard deviation; nil if
-// that is 0.
+// standardised returns (x − weighted mean) / weighted standard deviation; nil if the latter is 0.
 func standardised(x []float32, weights []float64) []float32 {
 	var w, sum, sq float64
 	for p, v := range x {

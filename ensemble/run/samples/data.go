@@ -16,36 +16,34 @@ import (
 	"github.com/ensemble-weather/ensemble/io/store"
 )
 
-// InputTiming says how long the steps of this process waited for their batches, and where the
-// starts came from.
+// InputTiming tells how long the steps of this process waited for their batches, and where samples came from.
 type InputTiming struct {
-	Steps  float64 `json:"steps_s"`
+	Steps  float64 `json:"steps_s"` // total time
 	Waited float64 `json:"waited_s"`
-	Share  float64 `json:"waited_share"` // of the time of the steps
-	// Memory, DiskCache, Peers (the memory of other ranks) and FileSystem count the starts that
-	// came from there and their bytes; all came from memory if there is no store. FileSystem has
-	// those that were read for other ranks too.
+	Share  float64 `json:"waited_share"` // Waited / Steps
+	// Memory, DiskCache, Peers (memory of other ranks) and FileSystem count samples and their bytes by source.
+	// Without a store all come from memory. FileSystem includes samples read for other ranks.
 	Memory     loader.Count `json:"memory"`
 	DiskCache  loader.Count `json:"disk_cache"`
 	Peers      loader.Count `json:"peers"`
 	FileSystem loader.Count `json:"file_system"`
 }
 
-// Data is what a training reads.
+// Data are the samples of a training.
 type Data struct {
 	Axes                    ensemble.Axes
-	Used, All               []ensemble.Member
-	Grid                    *ensemble.Grid // of the whole fields
-	Ranks                   *team.Team     // of which each has its slab of all starts
-	Source                  *source
-	Train, Validation, Test Examples // of the source
+	Used, All               []ensemble.Member // input members, and full ensemble
+	Grid                    *ensemble.Grid    // of the complete fields
+	Ranks                   *team.Team        // each has its slab of all samples
+	Source                  *source           // loader of the samples
+	Train, Validation, Test Examples          // parts of the split
 	Split                   ensemble.Split
-	Inputs                  []manifest.File
-	Origins                 []ensemble.Origin // of the forecasts; none where that is not known
+	Inputs                  []manifest.File   // files with checksums
+	Origins                 []ensemble.Origin // forecast models; nil if unknown
 	Warnings                []string
 
-	Store      *store.Store     // nil where samples come from other files
-	ValueCheck *storeValueStats // of its values, when all have been read; nil once that is so
+	Store      *store.Store     // nil if samples come from data files
+	ValueCheck *storeValueStats // statistics of values read from the store; nil after the first pass
 }
 
 // Close frees the samples.
@@ -60,8 +58,13 @@ func (d *Data) Close() error {
 	return err
 }
 
-// ReadData reads and divides everything a training needs. Of several ranks each reads
-// its slab of all starts: which of them it will be given next, chance decides.
+// ReadData reads and splits the samples of a training: from its sample store (data.store) as needed, or all
+// of them from forecast and analysis files into memory. Each rank reads its slab of all samples, as the order
+// of samples is random.
+//
+// Shape: a sample has [lead][member][variable][level][point] of the slab, and an analysis per target lead.
+// Errors: exit 64 for a split that leaks or is empty, and for a mesh that does not fit; 65 and 66 for files;
+// 71.
 func ReadData(ctx context.Context, c *config.TrainConfig, forecastFiles, analysisFiles []string, ranks *team.Team) (*Data, error) {
 	if c.Data.Store != "" {
 		return openStore(ctx, c, ranks)
@@ -117,7 +120,7 @@ func ReadData(ctx context.Context, c *config.TrainConfig, forecastFiles, analysi
 	return d, nil
 }
 
-// readAnalyses reads the analyses of all samples' target valid times.
+// readAnalyses reads the analyses of the valid times of all samples at the target leads.
 func (d *Data) readAnalyses(ctx context.Context, c *config.TrainConfig, files []string, to []*store.Sample) error {
 	in, err := fio.Open(ctx, files, input.ReaderOptions(c, false))
 	if err != nil {

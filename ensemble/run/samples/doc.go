@@ -1,5 +1,5 @@
-// Package samples holds forecasts beside their analyses, divided by dates into training, validation and test,
-// read from files or from a sample store that it also makes:
+// Package samples provides pairs of forecasts and analyses, split by date into training, validation and test
+// samples. They come from data files, or from a sample store, which Prepare writes:
 //
 //	d, err := samples.ReadData(ctx, c, forecasts, analyses, ranks)
 //	err = d.Train.Each(ctx, ranks, func(i int, fc *ensemble.Forecast, a []*ensemble.Analysis) error { … })

@@ -6,9 +6,9 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/drift"
 )
 
-// Summarise sums up the input fields of one start over some members, for the watch on drift: on the
-// leading rank, where every rank has its slab; the others get nil. All of a team call it, at the same place.
-// axes are those of the features of the whole, which the forecast may have more leads than.
+// Summarise summarises the input fields of one initialisation over some members, for the drift detector. On
+// several ranks the result is complete on rank 0 and nil on others; all call it at the same point. axes are
+// those of the features; the forecast may have more leads.
 //
 // Shape: [lead][variable][level] of the axes.
 func Summarise(boxes *drift.Boxes, axes ensemble.Axes, fc *ensemble.Forecast, used []int, ranks *team.Team) (out []drift.Summary, err error) {
@@ -35,6 +35,6 @@ func Summarise(boxes *drift.Boxes, axes ensemble.Axes, fc *ensemble.Forecast, us
 	return out, nil
 }
 
-// SpreadDDOF is what is taken from the number of members in spreads that are compared between numbers of
-// members: 1, and of a single member, which has none, 0.
+// SpreadDDOF is the delta degrees of freedom of spreads that are compared between ensemble sizes: 1, or 0
+// for a single member.
 func SpreadDDOF(members int) int { return min(1, members-1) }

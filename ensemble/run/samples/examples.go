@@ -15,23 +15,22 @@ import (
 	"github.com/ensemble-weather/ensemble/io/store"
 )
 
-// source has the starts of a training, of each this rank's slab: those of the training
-// first, then those of validation and test.
+// source loads the samples of a training, of each this rank's slab: training samples first, then validation
+// and test.
 type source = loader.Loader[*store.Sample]
 
-// Examples are the starts of a part of the split, ascending. They are read as they are
-// needed.
+// Examples are the samples of one part of the split, ascending. They are read when needed.
 type Examples struct {
 	Inits    []ensemble.Init
 	from     *source
-	first    int  // number of the first start among the samples
+	first    int  // index of the first sample in the source
 	Analysed bool // they have analyses
 }
 
-// ExampleStream gives some starts one after the other.
+// ExampleStream iterates over samples.
 type ExampleStream struct{ *loader.Stream[*store.Sample] }
 
-// Stream begins to read the examples in an order; nil is that of their dates.
+// Stream starts to read the samples in an order; nil is by date.
 func (e Examples) Stream(ctx context.Context, order []int) ExampleStream {
 	reads := make([]int, len(order))
 	if order == nil {
@@ -46,8 +45,8 @@ func (e Examples) Stream(ctx context.Context, order []int) ExampleStream {
 	return ExampleStream{e.from.Stream(ctx, reads)}
 }
 
-// NextForecast gives the next start, which may be used until the next call, with the analyses of the target
-// leads; none for a task that needs none.
+// NextForecast returns the next sample, valid until the next call, with the analyses of the target leads; nil
+// for tasks that need none.
 func (s ExampleStream) NextForecast() (*ensemble.Forecast, []*ensemble.Analysis, error) {
 	x, err := s.Next()
 	if err != nil {
@@ -56,8 +55,8 @@ func (s ExampleStream) NextForecast() (*ensemble.Forecast, []*ensemble.Analysis,
 	return x.Forecast, x.Analyses, nil
 }
 
-// Each calls f with all examples in order. Several ranks, which then all call it, end
-// together when one of them cannot read.
+// Each calls f for all samples by date. Ranks of a team call it together; if one of them cannot read, all
+// return its error.
 func (e Examples) Each(ctx context.Context, ranks *team.Team, f func(i int, fc *ensemble.Forecast, a []*ensemble.Analysis) error) error {
 	s := e.Stream(ctx, nil)
 	defer s.Close()
@@ -73,7 +72,7 @@ func (e Examples) Each(ctx context.Context, ranks *team.Team, f func(i int, fc *
 	return nil
 }
 
-// AssignSamples gives each part of a split its examples of the samples.
+// AssignSamples assigns the samples of a source to the parts of the split.
 func (d *Data) AssignSamples(from *source, analysed bool) {
 	d.Source = from
 	first := 0
@@ -86,7 +85,7 @@ func (d *Data) AssignSamples(from *source, analysed bool) {
 	}
 }
 
-// SplitInits are those of all samples.
+// SplitInits lists the initialisations of all samples in the order of the source.
 func SplitInits(s ensemble.Split) []ensemble.Init {
 	var all []ensemble.Init
 	for _, p := range [][]ensemble.Init{s.Train, s.Validation, s.Test} {
@@ -95,15 +94,15 @@ func SplitInits(s ensemble.Split) []ensemble.Init {
 	return all
 }
 
-// BeforeTest are the examples before the test.
+// BeforeTest are the samples before the test period: training and validation.
 func (d *Data) BeforeTest() Examples {
 	p := d.Train
 	p.Inits = SplitInits(ensemble.Split{Train: d.Split.Train, Validation: d.Split.Validation})
 	return p
 }
 
-// Schedule says which starts this rank reads when, in the training of one network from some of
-// those of the training; nil are all.
+// Schedule returns the reading order of all ranks in the training of one network on some of the training
+// samples (nil: all), and the index of this reader.
 func (d *Data) Schedule(c config.Training, network int, only []int) (s loader.Schedule, reader int) {
 	s = loader.Schedule{Seed: setup.SeedOf(c, network), Samples: len(d.Train.Inits), Subset: only, Epochs: c.Epochs, Batch: c.BatchSize, Readers: 1, PadLastBatch: true,
 		Validation: len(d.Validation.Inits), Test: len(d.Test.Inits)}
@@ -113,19 +112,19 @@ func (d *Data) Schedule(c config.Training, network int, only []int) (s loader.Sc
 	return s, reader
 }
 
-// InputCosts is what steps of a training have cost a rank, and what of it they waited for
-// their batches.
+// InputCosts is the time of training steps of a rank, the part of it spent waiting for batches, and the
+// sources of samples.
 type InputCosts struct {
 	Steps, Waited time.Duration
 	Counts        loader.Counts
 }
 
-// Since is what was added to earlier costs.
+// Since returns the difference to earlier costs.
 func (c InputCosts) Since(earlier InputCosts) InputCosts {
 	return InputCosts{c.Steps - earlier.Steps, c.Waited - earlier.Waited, c.Counts.Since(earlier.Counts)}
 }
 
-// share is the part of the time of steps that they waited.
+// share is the fraction of step time spent waiting.
 func (c InputCosts) share() float64 {
 	if c.Steps == 0 {
 		return 0
@@ -133,12 +132,12 @@ func (c InputCosts) share() float64 {
 	return c.Waited.Seconds() / c.Steps.Seconds()
 }
 
+// Result returns the costs for a Result.
 func (c InputCosts) Result() InputTiming {
 	return InputTiming{c.Steps.Seconds(), c.Waited.Seconds(), c.share(), c.Counts.Memory, c.Counts.Disk, c.Counts.Peers, c.Counts.FileSystem}
 }
 
-// Values are the costs as values of an event; of starts that are not read from a store only
-// the time.
+// Values returns the costs as values of an event; sources of samples only with a store.
 func (c InputCosts) Values(stored bool) []rundir.Value {
 	out := []rundir.Value{{Name: "steps_s", Value: c.Steps.Seconds()}, {Name: "input_waited_s", Value: c.Waited.Seconds()}}
 	if !stored {
@@ -154,28 +153,28 @@ func (c InputCosts) Values(stored bool) []rundir.Value {
 	return out
 }
 
-// storedExamples reads starts from a store.
+// storedExamples implements loader.Origin and loader.Portable for a store.
 type storedExamples struct {
 	*store.SelectionReader
 	inits []ensemble.Init
 }
 
-// Read is that of loader.Origin.
+// Read implements loader.Origin.
 func (s storedExamples) Read(ctx context.Context, k int, room *store.Sample, copy io.WriterAt) (*store.Sample, error) {
 	return s.SelectionReader.Read(ctx, s.inits[k], room, copy)
 }
 
-// ReadCopy is that of loader.Origin.
+// ReadCopy implements loader.Origin.
 func (s storedExamples) ReadCopy(ctx context.Context, k int, room *store.Sample, copy io.ReaderAt) (*store.Sample, error) {
 	return s.SelectionReader.ReadCopy(ctx, s.inits[k], room, copy)
 }
 
-// Allocate is that of loader.Portable.
+// Allocate implements loader.Portable.
 func (s storedExamples) Allocate(k int, room *store.Sample) *store.Sample {
 	return s.SelectionReader.Allocate(s.inits[k], room)
 }
 
-// Buffers is that of loader.Portable.
+// Buffers implements loader.Portable.
 func (s storedExamples) Buffers(x *store.Sample) [][]byte {
 	values := [][]byte{bigmem.Bytes(x.Forecast.Values)}
 	for _, a := range x.Analyses {
@@ -184,10 +183,10 @@ func (s storedExamples) Buffers(x *store.Sample) [][]byte {
 	return values
 }
 
-// bytesOfValue is the size of a value in memory.
+// bytesOfValue is the size of a float32 in memory.
 const bytesOfValue = 4
 
-// SampleBytes is the memory of each of some samples, which are alike.
+// SampleBytes is the memory of one of several equal samples.
 func SampleBytes(s []*store.Sample) (bytes int64) {
 	if len(s) > 0 {
 		bytes = bytesOfValue * int64(len(s[0].Forecast.Values))
@@ -198,7 +197,7 @@ func SampleBytes(s []*store.Sample) (bytes int64) {
 	return bytes
 }
 
-// Size is that of loader.Origin.
+// Size implements loader.Origin.
 func (s storedExamples) Size() loader.Size {
 	stored, span := s.Bytes()
 	return loader.Size{Memory: bytesOfValue * s.Values(), Stored: stored, Span: span}

@@ -8,14 +8,14 @@ import (
 	"github.com/ensemble-weather/ensemble/io/loader"
 )
 
-// peerAddress is how a rank is asked for starts, and which part of them it has.
+// peerAddress is the address of a rank for exchanging samples, and its slab.
 type peerAddress struct {
 	Peer loader.Peer
 	Slab string
 }
 
-// ConnectPeers lets this rank and those that have the same slab of other starts ask each other for what
-// they keep. All ranks call it, whether or not they want to: configurations may differ in that.
+// ConnectPeers connects ranks that hold the same slab of different samples, so that they exchange samples from
+// memory. All ranks call it, whatever their configuration.
 func (d *Data) ConnectPeers(c *config.TrainConfig) error {
 	s, reader := d.Schedule(c.Train.Train, 0, nil)
 	if d.Store == nil || s.Readers == 1 {
@@ -35,7 +35,7 @@ func (d *Data) ConnectPeers(c *config.TrainConfig) error {
 	if wanted {
 		if mine.Peer, err = d.Source.Serve(fmt.Sprintf("rank %d", t.Comm.Process(t.Comm.Rank())), abroad); err != nil {
 			wanted = false
-			d.Warnings = append(d.Warnings, fmt.Sprintf("other ranks cannot ask this one for starts, and read the store instead: %v", err))
+			d.Warnings = append(d.Warnings, fmt.Sprintf("other ranks cannot get samples from this rank and read the store instead: %v", err))
 		}
 	}
 	seats, err := team.AllGatherOutcomes(t, team.Outcome[peerAddress]{Result: mine}, nil)
@@ -52,17 +52,17 @@ func (d *Data) ConnectPeers(c *config.TrainConfig) error {
 		d.Source.ConnectPeers(peers, reader, c.Data.Peers == config.PeersAlways)
 		d.Source.PlanCaches(s, reader)
 	}
-	return t.AgreeOnError(nil) // who asks finds all others ready
+	return t.AgreeOnError(nil) // all ranks listen before the first request
 }
 
-// Warnings are what was wrong with the sources of starts, on all ranks.
+// Warnings returns problems with the sources of samples, of all ranks.
 func (c InputCosts) Warnings(ranks *team.Team) ([]string, error) {
 	var own []string
 	if e := c.Counts.DiskError; e != nil {
-		own = append(own, fmt.Sprintf("the disk cache keeps less than it could, and the store is read instead: %v", e))
+		own = append(own, fmt.Sprintf("the disk cache cannot keep all samples, so the store is read instead: %v", e))
 	}
 	if e := c.Counts.PeerError; e != nil {
-		own = append(own, fmt.Sprintf("starts that another rank has were read from the store instead: %v", e))
+		own = append(own, fmt.Sprintf("samples in another rank's memory were read from the store instead: %v", e))
 	}
 	if ranks == nil {
 		return own, nil

@@ -24,7 +24,7 @@ import (
 	"github.com/ensemble-weather/ensemble/io/store"
 )
 
-// StorageNames are the words for PrepareOptions.Storage.
+// StorageNames lists the values of PrepareOptions.Storage.
 func StorageNames() []string {
 	var words []string
 	for _, s := range store.Storages {
@@ -33,43 +33,43 @@ func StorageNames() []string {
 	return words
 }
 
-// PrepareOptions says what to put into a sample store and how.
+// PrepareOptions are the inputs of [Prepare].
 type PrepareOptions struct {
 	Config    *config.TrainConfig
-	Protocol  *config.ProtocolConfig // whose starts must all be there; nil for those that are
-	Out       string                 // the folder
-	Storage   string                 // one of Storages
-	Workers   int                    // 0 means one for each processor
-	Memory    int64                  // bytes of store.Write; 0 means its default
-	ShardSize int64                  // bytes of a shard; 0 means the default
-	Overwrite bool                   // replace another store
+	Protocol  *config.ProtocolConfig // whose initialisations must all be present; nil: use those that are
+	Out       string                 // folder of the store
+	Storage   string                 // one of StorageNames
+	Workers   int                    // 0: one per processor
+	Memory    int64                  // bytes, see store.Write; 0: default
+	ShardSize int64                  // bytes; 0: default
+	Overwrite bool                   // replace an existing store
 	Version   string
 	Progress  *progress.Reporter // nil shows nothing
-	Warn      func(string)       // nil drops warnings; they are in the store too
+	Warn      func(string)       // nil drops warnings, which the store keeps too
 }
 
-// PrepareResult says what came of it.
+// PrepareResult is the outcome of Prepare.
 type PrepareResult struct {
 	Out      string   `json:"store"`
-	Complete bool     `json:"complete"` // it was there before; nothing was done
+	Complete bool     `json:"complete"` // it existed before, and nothing was done
 	Inits    int      `json:"inits"`
 	Shards   int      `json:"shards"`
 	Kept     int      `json:"shards_kept"` // of an interrupted run
 	Bytes    int64    `json:"bytes"`
-	Missing  int64    `json:"missing"` // values
+	Missing  int64    `json:"missing"` // number of missing values
 	Outputs  []string `json:"-"`
 	Warnings []string `json:"-"`
 }
 
-// Prepare reads the forecasts and analyses of a configuration once and writes them into
-// a sample store, or goes on with one that was interrupted. The store holds the starts
-// of all parts of the split with all their fields, and analyses of the targets at the
-// target lead.
+// Prepare reads the forecasts and analyses of a configuration once and writes them into a sample store. It
+// continues an interrupted store. The store holds the initialisations of all parts of the split with all
+// features, and analyses of the targets at the target leads.
 //
-// Memory: the catalogue of the input, PrepareOptions.Memory, and the decoding children.
-// Errors: 65 and 66 for the data, by the rules of Check for what is read now, also for files
-// that change while they are read: of an archive nothing is read twice by itself. Those of
-// store.Write.
+// Reads: data.forecasts and data.analyses, or the files of a protocol.
+// Writes: the folder Options.Out with shards of samples and their description (docs/formats/store.md).
+// Memory: the catalogue of the input, PrepareOptions.Memory, and the decoding processes.
+// Errors: exit 65 and 66 for data with faults, by the rules of check.Run, and for files that change while
+// they are read; those of store.Write.
 func Prepare(ctx context.Context, o PrepareOptions) (*PrepareResult, error) {
 	c := o.Config
 	forecastFiles, analysisFiles, err := ArchiveFiles(c)
@@ -158,7 +158,7 @@ func Prepare(ctx context.Context, o PrepareOptions) (*PrepareResult, error) {
 	return res, nil
 }
 
-// ArchiveFiles are the files of a configuration's forecasts and analyses.
+// ArchiveFiles lists the forecast and analysis files of a configuration.
 func ArchiveFiles(c *config.TrainConfig) (forecasts, analyses []string, err error) {
 	if forecasts, err = input.ConfigFiles("data.forecasts", c.Data.Forecasts); err != nil || len(c.Data.Analyses) == 0 {
 		return forecasts, nil, err
@@ -167,7 +167,7 @@ func ArchiveFiles(c *config.TrainConfig) (forecasts, analyses []string, err erro
 	return forecasts, analyses, err
 }
 
-// planForecasts finds the members and starts of a configuration, and their fields.
+// planForecasts selects the members and initialisations of a configuration, and their fields.
 func planForecasts(ctx context.Context, o PrepareOptions, in *fio.Input, p *store.Plan) error {
 	c, m := o.Config, o.Config.Data.Members
 	var err error
@@ -204,7 +204,7 @@ func planForecasts(ctx context.Context, o PrepareOptions, in *fio.Input, p *stor
 	return wanted.CheckDuplicates(ctx, p.Inits)
 }
 
-// planAnalyses finds the analyses of the starts.
+// planAnalyses selects the analyses of the initialisations.
 func planAnalyses(ctx context.Context, c *config.TrainConfig, in *fio.Input, p *store.Plan) error {
 	p.AnalysisVariables, p.AnalysisLeads = setup.TargetVariables(c), c.Data.TargetLeads
 	valids := setup.ValidTimes(p.Inits, c.Data.TargetLeads)
@@ -217,8 +217,8 @@ func planAnalyses(ctx context.Context, c *config.TrainConfig, in *fio.Input, p *
 	return input.CompareDuplicates(ctx, in, wanted.Duplicates)
 }
 
-// openStore is ReadData from the store of a configuration. Starts are read as they are
-// needed, and their values are judged when that is first.
+// openStore is ReadData from the store of a configuration. Samples are read when they are needed, and their
+// values are checked in the first pass.
 func openStore(ctx context.Context, c *config.TrainConfig, ranks *team.Team) (*Data, error) {
 	s, err := store.Open(ctx, string(c.Data.Store), store.OpenOptions{Direct: c.Data.DirectIO})
 	if err != nil {
@@ -231,12 +231,12 @@ func openStore(ctx context.Context, c *config.TrainConfig, ranks *team.Team) (*D
 	return d, nil
 }
 
-// fromStore prepares the reading of a store.
+// fromStore selects the samples of a store.
 func (d *Data) fromStore(c *config.TrainConfig) error {
 	if c.Data.Grid.IsNamed() {
 		if g, err := ensemble.NamedGrid(c.Data.Grid.To); err != nil || !g.SameAs(d.Grid, input.GridTolerance) {
-			return &exit.Error{Code: exit.Usage, What: "the sample store is on another grid than data.grid.to", At: d.Store.Dir(), Why: d.Grid.String() + ", not " + c.Data.Grid.To,
-				Fix: "prepare a store with this configuration, or name the grid of the store", Err: err}
+			return &exit.Error{Code: exit.Usage, What: "the grid of the sample store differs from data.grid.to", At: d.Store.Dir(), Why: d.Grid.String() + ", not " + c.Data.Grid.To,
+				Fix: "prepare a store with this configuration, or set data.grid.to to the grid of the store", Err: err}
 		}
 	}
 	m := c.Data.Members
@@ -276,7 +276,7 @@ func (d *Data) fromStore(c *config.TrainConfig) error {
 	return nil
 }
 
-// loaderOptions are those of one of the parts of a process.
+// loaderOptions returns the loader options of one part of a process.
 func loaderOptions(c *config.TrainConfig, parts int) loader.Options {
 	o := loader.Options{Prefetch: c.Data.Prefetch, Memory: int64(c.Data.Memory), Disk: int64(c.Data.DiskCache.Size) / int64(parts), DiskDir: string(c.Data.DiskCache.Folder),
 		PeerTimeout: min(c.Train.Train.StallTimeout, time.Minute)}
@@ -287,16 +287,16 @@ func loaderOptions(c *config.TrainConfig, parts int) loader.Options {
 	return o
 }
 
-// storeValueStats is the censuses of what is read from a store, as files have one each of
-// forecasts and analyses.
+// storeValueStats are the statistics of values read from a store, separate for forecasts and analyses.
 type storeValueStats struct {
-	levels, slabLevels  []ensemble.Level          // of the fields, and of a rank's
+	levels, slabLevels  []ensemble.Level          // of all fields, and of the rank's slab
 	kinds               map[string]*ensemble.Kind // by variable
 	dir                 string
 	forecasts, analyses input.ValueStats
-	counted             map[ensemble.Valid]bool // analyses; starts have some in common where there are several target leads
+	counted             map[ensemble.Valid]bool // analyses so far; samples share some if there are several target leads
 }
 
+// newStoreValueStats returns empty statistics of a store.
 func newStoreValueStats(s *store.Store, levels, own []ensemble.Level) *storeValueStats {
 	c := &storeValueStats{levels: levels, slabLevels: own, kinds: map[string]*ensemble.Kind{}, dir: s.Dir(), counted: map[ensemble.Valid]bool{}}
 	for _, v := range s.Variables {
@@ -305,7 +305,7 @@ func newStoreValueStats(s *store.Store, levels, own []ensemble.Level) *storeValu
 	return c
 }
 
-// Add counts one start.
+// Add adds one sample.
 func (c *storeValueStats) Add(f *ensemble.Forecast, a []*ensemble.Analysis) {
 	add := func(to *input.ValueStats, k ensemble.Key, field func(level int) []float32) {
 		for _, l := range c.levels {
@@ -335,8 +335,7 @@ func (c *storeValueStats) Add(f *ensemble.Forecast, a []*ensemble.Analysis) {
 	}
 }
 
-// Faults looks for faults of the values, as readCounted does for files. All ranks of a
-// team call it, at the same place.
+// Faults checks the values, as for data files. All ranks of a team call it at the same point.
 func (c *storeValueStats) Faults(ranks *team.Team) (warnings []string, err error) {
 	for _, c := range []*input.ValueStats{&c.forecasts, &c.analyses} {
 		if ranks.Shard() != nil {
@@ -353,7 +352,7 @@ func (c *storeValueStats) Faults(ranks *team.Team) (warnings []string, err error
 	return warnings, nil
 }
 
-// StoreGrid is the grid of a store.
+// StoreGrid returns the grid of a store.
 func StoreGrid(ctx context.Context, dir string) (*ensemble.Grid, error) {
 	s, err := store.Open(ctx, dir, store.OpenOptions{})
 	if err != nil {
@@ -363,13 +362,13 @@ func StoreGrid(ctx context.Context, dir string) (*ensemble.Grid, error) {
 	return s.Grid, nil
 }
 
-// Sections say what was written.
+// Sections reports what was written.
 func (r *PrepareResult) Sections() answer.Sections {
 	line := r.Out + ": already complete"
 	if !r.Complete {
-		line = fmt.Sprintf("%s: %d starts, %d bytes in %d shards", r.Out, r.Inits, r.Bytes, r.Shards)
+		line = fmt.Sprintf("%s: %d initialisations, %d bytes in %d shards", r.Out, r.Inits, r.Bytes, r.Shards)
 		if r.Kept > 0 {
-			line += fmt.Sprintf(", %d of them made before", r.Kept)
+			line += fmt.Sprintf(", %d of them written before", r.Kept)
 		}
 		if r.Missing > 0 {
 			line += fmt.Sprintf("; %d values are missing", r.Missing)
@@ -378,7 +377,7 @@ func (r *PrepareResult) Sections() answer.Sections {
 	return answer.Sections{{Text: []string{line}}}
 }
 
-// StoreSections are what a store holds, for people.
+// StoreSections describes the content of a store.
 func StoreSections(s *store.Store, stats bool) answer.Sections {
 	var rows [][2]string
 	row := func(name, format string, args ...any) {
@@ -394,7 +393,7 @@ func StoreSections(s *store.Store, stats bool) answer.Sections {
 	row("levels", "%s", input.Abbreviate(axes.Levels))
 	row("leads", "%s", input.Abbreviate(axes.Leads))
 	row("members", "%s", input.FormatMembers(s.Members))
-	row("starts", "%s", input.Abbreviate(inits))
+	row("inits", "%s", input.Abbreviate(inits))
 	if len(s.Analyses.Variables) > 0 {
 		row("analyses", "%s at %s", strings.Join(s.Analyses.Variables, ", "), input.Abbreviate(s.AnalysisLeads()))
 	}
@@ -410,11 +409,11 @@ func StoreSections(s *store.Store, stats bool) answer.Sections {
 	for _, x := range s.Statistics {
 		values.Rows = append(values.Rows, []any{x.Kind, ensemble.Lead(time.Duration(x.Lead) * time.Second), x.Variable, x.Level, x.Missing, x.Min, x.Mean, x.SD, x.Max})
 	}
-	return append(all, answer.Section{Text: []string{"all checksums are right"}}, values)
+	return append(all, answer.Section{Text: []string{"all checksums match"}}, values)
 }
 
-// TrainingFiles are the files by which a training knows its data: those of the archive,
-// or of a store the description alone, which has the checksums of the others.
+// TrainingFiles lists the files that identify the data of a training: forecast and analysis files or, for a
+// store, only its description, which contains the checksums of the others.
 func TrainingFiles(c *config.TrainConfig) (forecasts, analyses []string, err error) {
 	if dir := string(c.Data.Store); dir != "" {
 		return []string{filepath.Join(dir, store.MetaFile)}, nil, nil

@@ -23,51 +23,47 @@ import (
 	"github.com/ensemble-weather/ensemble/io/store"
 )
 
-// StoreBenchOptions say how to measure the reading of a store.
+// StoreBenchOptions are the inputs of [StoreBench].
 type StoreBenchOptions struct {
 	Dir      string
-	Inits    int                // the first so many; 0 means all
-	Prefetch int                // as data.prefetch; 0 means its default
+	Inits    int                // read only so many; 0: all
+	Prefetch int                // as data.prefetch; 0: default
 	Direct   bool               // as data.direct
 	Seed     uint64             // of the order
 	Progress *progress.Reporter // nil shows nothing
 }
 
-// StoreReport is how fast a store is read in the order of a training, from a cold disk and
-// with nothing kept, beside the disk's own rate.
+// StoreReport is how fast a store is read in random order, from a cold disk and without caching, compared
+// with the disk's sequential rate.
 type StoreReport struct {
 	Store    string `json:"store"`
 	Storage  string `json:"storage"`
 	Inits    int    `json:"inits"`
-	Bytes    int64  `json:"bytes"` // of these starts
+	Bytes    int64  `json:"bytes"` // of these samples
 	Prefetch int    `json:"prefetch"`
 
-	// Disk is the rate of one reader of whole shards, forward, in blocks of BlockBytes past
-	// the page cache; Direct is false where the file system has no such reads, and the
-	// shards were dropped from the page cache instead.
-	DiskBytesPerS float64 `json:"disk_bytes_s"`
+	DiskBytesPerS float64 `json:"disk_bytes_s"` // sequential rate of one reader of whole shards in blocks of BlockBytes
 	BlockBytes    int     `json:"block_bytes"`
-	Direct        bool    `json:"direct"`
+	Direct        bool    `json:"direct"` // past the page cache; false: the shards were dropped from it instead
 
 	StreamDirect bool `json:"stream_direct"` // StoreBenchOptions.Direct
 
 	Seconds   float64 `json:"seconds"` // of streaming
 	BytesPerS float64 `json:"bytes_s"`
 	Ratio     float64 `json:"ratio"` // to the disk's rate
-	// FromDisk is what the kernel read from the disk for it: less than Bytes if they were in
-	// the page cache; −1 where the kernel does not tell.
+	// FromDisk is what the kernel read from the disk while streaming: less than Bytes if data were in the page
+	// cache; −1 if unknown.
 	FromDisk int64 `json:"from_disk_bytes"`
-	// HotBytesPerS is the rate from the page cache: that of checksums, decoding and copies from
-	// there.
+	// HotBytesPerS is the rate from the page cache: checksums, decoding and copies.
 	HotBytesPerS float64 `json:"page_cache_bytes_s"`
-	// Predicted is the time that the simulator gives for the same reads at those two rates.
+	// Predicted is the simulator's time for the same reads at these two rates.
 	Predicted float64 `json:"predicted_s"`
-	PeakMiB   float64 `json:"peak_mib"` // of the process
+	PeakMiB   float64 `json:"peak_mib"` // resident memory of the process
 }
 
-// Sizes of the measurement: blocks of the plain reads; bytes that are read from the page
-// cache, and how often; pieces in which plain reads and streaming take turns, so that a disk whose rate
-// changes meanwhile is the same to both.
+// Parameters of the measurement: block size of sequential reads, bytes read from the page cache and
+// repetitions, and the number of alternations of sequential reads and streaming, so that a drifting disk rate
+// affects both alike.
 const (
 	benchBlock    = 16 << 20
 	benchHot      = 256 << 20
@@ -75,9 +71,10 @@ const (
 	benchTurns    = 8
 )
 
-// StoreBench measures how fast a store is read.
+// StoreBench measures how fast a store is read in random order.
 //
-// Memory: as the report says: starts that are read ahead, and a block.
+// Reads: the shards of the store, once sequentially and once in random order.
+// Memory: samples that are read ahead, and one block.
 // Errors: those of store.Open and of reading; ctx.Err().
 func StoreBench(ctx context.Context, o StoreBenchOptions) (*StoreReport, error) {
 	s, err := store.Open(ctx, o.Dir, store.OpenOptions{Direct: o.Direct})
@@ -166,7 +163,7 @@ func StoreBench(ctx context.Context, o StoreBenchOptions) (*StoreReport, error) 
 		return nil, err
 	}
 	few := reads[:min(len(reads), max(o.Prefetch, int(benchHot/origin.Size().Stored)))]
-	if _, err := timeStream(ctx, from, few); err != nil { // into the page cache
+	if _, err := timeStream(ctx, from, few); err != nil { // fills the page cache
 		return nil, err
 	}
 	hot := slices.Repeat(few, benchHotTimes)
@@ -179,15 +176,15 @@ func StoreBench(ctx context.Context, o StoreBenchOptions) (*StoreReport, error) 
 	return r, nil
 }
 
-// system is what was measured, for the simulator: one thread alone can have the disk's rate,
-// and all of them together no more; a training that takes no time.
+// system returns the parameters for the simulator: one thread can reach the disk's rate, all together not
+// more, and training takes no time.
 func (r *StoreReport) system(bytes int64) *loader.System {
 	free := loader.ConstantRate(math.MaxFloat64)
 	return &loader.System{FileSystem: loader.ConstantRate(r.DiskBytesPerS), Link: r.DiskBytesPerS, Decode: r.HotBytesPerS / float64(r.Prefetch), Compute: math.MaxFloat64,
 		Staging: loader.Cache{Capacity: int64(r.Prefetch) * bytes, Threads: r.Prefetch, Read: free, Write: free}}
 }
 
-// readPlain reads a file forward, past the page cache if that can be.
+// readPlain reads a file sequentially, past the page cache if possible.
 func readPlain(ctx context.Context, path string, block []byte) (bytes int64, direct bool, err error) {
 	f, direct, err := directio.Open(path)
 	if err != nil {
@@ -209,7 +206,7 @@ func readPlain(ctx context.Context, path string, block []byte) (bytes int64, dir
 	}
 }
 
-// timeStream reads starts and does nothing with them.
+// timeStream times the reading of samples without using them.
 func timeStream(ctx context.Context, from *source, reads []int) (time.Duration, error) {
 	began := time.Now()
 	next := from.Stream(ctx, reads)
@@ -223,8 +220,7 @@ func timeStream(ctx context.Context, from *source, reads []int) (time.Duration, 
 	}
 }
 
-// bytesFromDisk is what the kernel has read from disks for this process, −1 where it does
-// not tell.
+// bytesFromDisk is what the kernel has read from disks for this process; −1 if unknown.
 func bytesFromDisk() int64 {
 	text, err := os.ReadFile("/proc/self/io")
 	if err != nil {
@@ -239,24 +235,24 @@ func bytesFromDisk() int64 {
 	return -1
 }
 
-// Sections are the report for people.
+// Sections returns the report as text.
 func (r *StoreReport) Sections() answer.Sections {
 	var rows [][2]string
 	row := func(name, format string, args ...any) {
 		rows = append(rows, [2]string{name, fmt.Sprintf(format, args...)})
 	}
-	row("store", "%s, %s, %d starts, %.4g GB", r.Store, r.Storage, r.Inits, float64(r.Bytes)/1e9)
+	row("store", "%s, %s, %d samples, %.4g GB", r.Store, r.Storage, r.Inits, float64(r.Bytes)/1e9)
 	how := "past the page cache"
 	if !r.Direct {
-		how = "through the page cache, which was emptied"
+		how = "through the page cache, emptied before"
 	}
 	row("disk", "%.4g MB/s: whole shards in blocks of %d MiB, %s", r.DiskBytesPerS/1e6, r.BlockBytes>>20, how)
-	row("streamed", "%.4g MB/s in random order, %d starts ahead: %.1f %% of the disk's rate", r.BytesPerS/1e6, r.Prefetch, 100*r.Ratio)
+	row("streamed", "%.4g MB/s in random order, %d samples ahead: %.1f %% of the disk's rate", r.BytesPerS/1e6, r.Prefetch, 100*r.Ratio)
 	row("", "%s", map[bool]string{false: "through the page cache", true: "past the page cache"}[r.StreamDirect])
 	if r.FromDisk >= 0 {
-		row("from the disk", "%.1f %% of what was streamed", 100*float64(r.FromDisk)/float64(r.Bytes))
+		row("from the disk", "%.1f %% of the streamed bytes", 100*float64(r.FromDisk)/float64(r.Bytes))
 	}
-	row("page cache", "%.4g MB/s from there: checksums and decoding", r.HotBytesPerS/1e6)
+	row("page cache", "%.4g MB/s: checksums and decoding", r.HotBytesPerS/1e6)
 	row("time", "%.3g s, predicted %.3g s", r.Seconds, r.Predicted)
 	row("peak memory", "%.0f MiB", r.PeakMiB)
 	return answer.Sections{answer.FactsSection(rows...)}

@@ -17,36 +17,36 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
-// Every system that makes members is tested for coupling where it is scored: baselines as they
-// forecast, the network by running it again on parts of its members. Tests look at points and
-// dates spread evenly over all, so that they cost little beside scoring.
+// Limits of the coupling tests. Every system that provides members is tested for coupling where it is scored:
+// baselines by their forecasts, the network by running it again on subsets of its members. Points and dates
+// of the tests are evenly spaced, so that tests cost little compared with scoring.
 const (
 	CouplingPoints = 4096
 	couplingDates  = 32
 )
 
-// SystemMembers are the members that stand for the network's distribution, or that it gives.
+// SystemMembers names the members sampled from the network's distribution, or output by the network.
 const SystemMembers = "network_members"
 
-// couplingDate is what a start adds to the tests of a system. Leaks is below 0 where no change of a
-// member was tried.
+// couplingDate is the contribution of one initialisation to the tests of a system. Leaks is negative if no
+// perturbation was tried.
 type couplingDate struct {
 	System string
-	Leaks  int
+	Leaks  int // pairs of members where a perturbation of one changes the other
 	couplingtest.Date
 }
 
-// couplingTests are the tests of a target.
+// couplingTests are the coupling tests of one target.
 type couplingTests struct {
-	places   []int // of the points that are looked at
+	places   []int // indices of the tested points
 	options  couplingtest.Options
-	inits    []ensemble.Init // that are looked at, ascending
-	joinable bool            // others are looked at too, for sums that are joined to those of other starts
+	inits    []ensemble.Init // tested, ascending
+	joinable bool            // all initialisations are tested, for sums that are joined with others
 	dates    map[string][]couplingDate
-	order    []string // of systems
+	order    []string // of systems in results
 }
 
-// newCouplings are those of starts on a grid, which ascend.
+// newCouplings returns tests for initialisations on a grid, ascending.
 func newCouplings(g *ensemble.Grid, inits []ensemble.Init, b score.Bootstrap) *couplingTests {
 	c := &couplingTests{places: SparsePoints(g, CouplingPoints), inits: evenlySpaced(inits, couplingDates), dates: map[string][]couplingDate{}}
 	weights := g.Weights()
@@ -57,7 +57,7 @@ func newCouplings(g *ensemble.Grid, inits []ensemble.Init, b score.Bootstrap) *c
 	return c
 }
 
-// SparsePoints are at most so many places of a grid, every nth of its rows and columns.
+// SparsePoints returns at most so many points of a grid: every nth row and column.
 func SparsePoints(g *ensemble.Grid, most int) []int {
 	step := 1
 	count := func(n int) int { return (n + step - 1) / step }
@@ -73,7 +73,7 @@ func SparsePoints(g *ensemble.Grid, most int) []int {
 	return out
 }
 
-// evenlySpaced are at most so many of some things, the first among them.
+// evenlySpaced returns at most so many of all, evenly spaced, including the first.
 func evenlySpaced[T any](all []T, most int) []T {
 	if len(all) <= most {
 		return all
@@ -85,13 +85,13 @@ func evenlySpaced[T any](all []T, most int) []T {
 	return out
 }
 
-// isTested tells whether a start is looked at; the first of all is tried for what reaches whom.
+// isTested reports whether an initialisation is tested. first marks the one that is used for the test of leaks.
 func (c *couplingTests) isTested(init ensemble.Init) (looks, first bool) {
 	i := slices.Index(c.inits, init)
 	return i >= 0 || c.joinable, i == 0
 }
 
-// sample picks the places that are looked at.
+// sample takes the tested points of fields.
 func (c *couplingTests) sample(fields [][]float32) [][]float32 {
 	out := make([][]float32, len(fields))
 	for i, f := range fields {
@@ -100,8 +100,7 @@ func (c *couplingTests) sample(fields [][]float32) [][]float32 {
 	return out
 }
 
-// sum looks at one case: at members that are published, of which it is not known what others they
-// would be made of, and at those of baselines.
+// sum tests one case: published members, for which members of other input are unavailable, and baselines.
 func (c *couplingTests) sum(s *Scoring, x Case) (all []couplingDate, err error) {
 	looks, first := c.isTested(x.Init)
 	if !looks {
@@ -148,14 +147,14 @@ func (c *couplingTests) sum(s *Scoring, x Case) (all []couplingDate, err error) 
 	return all, nil
 }
 
-// joinStart takes what a start adds, if it is one of those that are looked at.
+// joinStart adds the contribution of an initialisation if it is tested.
 func (c *couplingTests) joinStart(init ensemble.Init, dates []couplingDate) {
 	if slices.Contains(c.inits, init) {
 		c.join(dates)
 	}
 }
 
-// join takes what a start adds; they come in the order of dates.
+// join adds contributions in the order of dates.
 func (c *couplingTests) join(dates []couplingDate) {
 	for _, d := range dates {
 		if c.dates[d.System] == nil {
@@ -165,7 +164,7 @@ func (c *couplingTests) join(dates []couplingDate) {
 	}
 }
 
-// result makes the tables of all systems, for a target.
+// result returns the tests of all systems for a target.
 func (c *couplingTests) result(t score.Target, of string) (all []score.Coupling, err error) {
 	for _, system := range c.order {
 		dates := c.dates[system]
@@ -192,19 +191,20 @@ func (c *couplingTests) result(t score.Target, of string) (all []score.Coupling,
 	return all, nil
 }
 
-// testCoupling tests the members of a trained network on starts that it was not trained on: those
-// that it gives, or that stand for its distribution as `predict` makes them by default. Of several
-// ranks all take part; the leading one gets the result.
+// testCoupling tests the members of a trained network on initialisations that it was not trained on: the
+// members that it outputs, or the sample of its distribution that `predict` would publish by default. All
+// ranks call it; rank 0 gets the result.
 //
-// Cost: up to five predictions for each of couplingDates starts, and two more for each member of
-// the first. Memory: CouplingPoints of each member, target and start.
+// Memory: CouplingPoints values of each member, target and initialisation.
+// Cost: up to five predictions for each of couplingDates initialisations, and two per member of the first
+// one.
 func testCoupling(ctx context.Context, m *model.Model, test samples.Examples, o engine.Options, b score.Bootstrap) ([]score.Coupling, error) {
 	k := &m.Task
 	if !hasMembers(m) || !test.Analysed || len(k.UsedMembers) < 2 || len(test.Inits) < 2 {
 		return nil, nil
 	}
 	if m.Ranks != nil {
-		ctx = context.WithoutCancel(ctx) // the others would wait
+		ctx = context.WithoutCancel(ctx) // all ranks must take part
 	}
 	c := newCouplings(m.Grid, test.Inits, b)
 	order := make([]int, len(c.inits))
@@ -217,7 +217,7 @@ func testCoupling(ctx context.Context, m *model.Model, test samples.Examples, o 
 	}
 	leaks := make([]int, len(k.TargetWeights))
 	obs := make([][][]float32, len(k.TargetWeights))
-	// One part of the members after the other: a network that reads them is compiled for each number.
+	// One subset after the other, as a network that reads members is compiled for each number.
 	for _, part := range c.options.MemberSubsets(len(k.UsedMembers)) {
 		if err := testPart(ctx, m, o, test, order, part, func(i int, fc *ensemble.Forecast, analyses []*ensemble.Analysis, made [][][]float32) error {
 			for at, fields := range made {
@@ -261,7 +261,7 @@ func testCoupling(ctx context.Context, m *model.Model, test samples.Examples, o 
 	return all, nil
 }
 
-// testPart has members made of a part of those of some starts.
+// testPart makes members from a subset of the input members of some initialisations.
 func testPart(ctx context.Context, m *model.Model, o engine.Options, test samples.Examples, order []int, part couplingtest.MemberSubset,
 	take func(i int, fc *ensemble.Forecast, analyses []*ensemble.Analysis, made [][][]float32) error) error {
 	members := make([]ensemble.Member, len(part.Members))
@@ -286,13 +286,12 @@ func testPart(ctx context.Context, m *model.Model, o engine.Options, test sample
 	return nil
 }
 
-// hasMembers tells whether there are members of the model's predictions.
+// hasMembers reports whether the model's predictions have members.
 func hasMembers(m *model.Model) bool {
 	return m.Spec.Head.Distribution != nil || m.Spec.PredictsMembers()
 }
 
-// addObservations appends the analyses of the targets, at the places that are looked at; on ranks that
-// do not lead nothing.
+// addObservations appends the analyses of the targets at the tested points, on rank 0.
 func addObservations(m *model.Model, obs [][][]float32, init ensemble.Init, analyses []*ensemble.Analysis, c *couplingTests) error {
 	k := &m.Task
 	n := m.Grid.Size()
@@ -318,8 +317,8 @@ func addObservations(m *model.Model, obs [][][]float32, init ensemble.Init, anal
 	return nil
 }
 
-// calibratedMembers gives the members that the model makes of some members of a forecast, by target; nil
-// for targets that were not asked for, and on ranks that do not lead.
+// calibratedMembers returns the members that the model makes from some members of a forecast, by target; nil
+// for targets that are not scored, and on other ranks than 0.
 //
 // Shape: [target][member][point].
 func calibratedMembers(ctx context.Context, m *model.Model, o engine.Options, fc *ensemble.Forecast, realisations []ensemble.Member) ([][][]float32, error) {
@@ -352,8 +351,8 @@ func calibratedMembers(ctx context.Context, m *model.Model, o engine.Options, fc
 	return all, nil
 }
 
-// countLeaks counts the pairs of members of which one is reached by a change of the fields of the
-// targets of the other; before is what was made without a change.
+// countLeaks counts the pairs of members for which a perturbation of one member's target fields changes the
+// other. before are the members without perturbation.
 func countLeaks(ctx context.Context, m *model.Model, o engine.Options, fc *ensemble.Forecast, before [][][]float32, leaks []int) error {
 	k := m.LocalTask()
 	used, err := task.MemberPositions(fc, k.UsedMembers)

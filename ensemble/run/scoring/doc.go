@@ -1,5 +1,6 @@
-// Package scoring goes from cases (a forecast beside its analysis) to scores: systems that are compared, sums
-// by date, skill scores with intervals, tests of coupling, and the example that a report shows:
+// Package scoring computes scores from cases, which are pairs of forecast and analysis: sums by date, scores
+// of the network and of the systems it is compared with, skill scores with confidence intervals, tests of
+// member coupling, and map examples:
 //
 //	result, example, err := scoring.Judge(ctx, m, d.Test, options, progress)
 package scoring

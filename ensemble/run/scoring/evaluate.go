@@ -14,13 +14,15 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
-// Evaluate scores a model and its baselines on starts it was not trained on, and gives
-// the last of them as an example. Of several ranks all predict; the leading one gets the
-// whole fields of one start after the other and scores them, the others get nil.
+// Evaluate scores a model and its baselines on samples that it was not trained on, and returns the last one as a
+// map example. All ranks predict; rank 0 collects and scores the complete fields of one initialisation after
+// the other. Other ranks return nil.
+//
+// Errors: those of predictions and of reading samples; ctx.Err().
 func Evaluate(ctx context.Context, m *model.Model, test samples.Examples, o engine.Options, show *progress.Reporter) (*score.Result, *MapExample, error) {
 	defer m.Close()
 	k := &m.Task
-	scorings := make([]*Scoring, len(k.TargetWeights)) // nil for what was not asked for
+	scorings := make([]*Scoring, len(k.TargetWeights)) // nil: the target is not scored
 	var last *MapExample
 	err := EachPrediction(ctx, m, "verify", test, o, show, func(i int, fc *ensemble.Forecast, _ *model.Forecast, cases []*Case) error {
 		for at, c := range cases {
@@ -74,7 +76,8 @@ func Evaluate(ctx context.Context, m *model.Model, test samples.Examples, o engi
 	return all, last, nil
 }
 
-// uninterrupted is the context of what ranks that predict together compute: when one ended, the others would wait.
+// uninterrupted returns a context without cancellation if ranks predict together: if one stopped, the others
+// would wait forever.
 func uninterrupted(ctx context.Context, m *model.Model) context.Context {
 	if m.Ranks == nil {
 		return ctx
@@ -82,8 +85,8 @@ func uninterrupted(ctx context.Context, m *model.Model) context.Context {
 	return context.WithoutCancel(ctx)
 }
 
-// EachPrediction predicts starts. Of ranks that predict together all call it, and the leading one visits each forecast,
-// what was predicted, and its cases, as targets are stored, nil for those that were not asked for.
+// EachPrediction predicts all samples. All ranks that predict together call it. Rank 0 calls visit with each
+// forecast, its prediction and its cases by target; cases of targets that are not scored are nil.
 func EachPrediction(ctx context.Context, m *model.Model, name string, of samples.Examples, o engine.Options, show *progress.Reporter,
 	visit func(i int, fc *ensemble.Forecast, out *model.Forecast, cases []*Case) error) error {
 	task := show.Start(name, int64(len(of.Inits)))
@@ -113,8 +116,8 @@ func EachPrediction(ctx context.Context, m *model.Model, name string, of samples
 	return nil
 }
 
-// casesByTarget are what is to be judged of a prediction, by target; nil for targets that were
-// not asked for, and on ranks that do not lead.
+// casesByTarget returns the cases of a prediction by target; nil for targets that are not scored, and on other
+// ranks than 0.
 func casesByTarget(m *model.Model, fc *ensemble.Forecast, analyses []*ensemble.Analysis, out *model.Forecast) ([]*Case, error) {
 	k, p, d := &m.Task, m.Grid.Size(), len(m.Task.Features.Axes.Levels)
 	used, err := task.MemberPositions(fc, k.UsedMembers)
@@ -126,7 +129,7 @@ func casesByTarget(m *model.Model, fc *ensemble.Forecast, analyses []*ensemble.A
 		if !slices.Contains(k.TargetWeights[v*d:(v+1)*d], 1) {
 			continue
 		}
-		// One field of each member, then those of an earlier lead if there is such, and the analysis behind them.
+		// One field of each member, then those of an earlier lead if it is needed, and the analysis last.
 		var part []float32
 		t, x := k.TargetInForecast(fc, v)
 		for mem := range fc.Members {
@@ -143,7 +146,7 @@ func casesByTarget(m *model.Model, fc *ensemble.Forecast, analyses []*ensemble.A
 			}
 			fields += len(used)
 		}
-		first := fields // of the analysis
+		first := fields // the analysis
 		if analyses != nil {
 			for _, level := range fc.Axes.Levels {
 				obs, err := k.AnalysisField(analyses, fc.Init, v, level)
@@ -198,7 +201,7 @@ func casesByTarget(m *model.Model, fc *ensemble.Forecast, analyses []*ensemble.A
 	return cases, nil
 }
 
-// targetOptions is the scoring of one target of a model.
+// targetOptions returns the scoring options of one target of a model.
 func targetOptions(m *model.Model, at int) TargetOptions {
 	k, d := &m.Task, len(m.Task.Features.Axes.Levels)
 	t := k.Targets[at/d]

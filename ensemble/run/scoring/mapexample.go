@@ -16,18 +16,21 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// MapExample is one start, of the test or of a prediction, with everything a report shows as maps.
+// MapExample is one initialisation, of the test or of a prediction, with the fields that a report shows as maps.
 type MapExample struct {
 	Init    ensemble.Init
-	Lead    ensemble.Lead // of fields that name none
+	Lead    ensemble.Lead // of fields without a lead
 	Grid    *ensemble.Grid
-	Used    int // members the network saw
+	Used    int // input members
 	Full    int
-	Control string // policy: "include" or "exclude"
+	Control string // policy for the control: "include" or "exclude"
 	Fields  []MapField
 }
 
-// MapField is one map. Unit: SI. Missing: NaN.
+// MapField is one map.
+//
+// Unit: SI.
+// Missing: NaN.
 type MapField struct {
 	Variable string         `json:"variable"`
 	Level    ensemble.Level `json:"level"`
@@ -36,21 +39,21 @@ type MapField struct {
 	Values   []float32      `json:"-"`
 }
 
-// The kinds of an example's fields.
+// Kinds of maps.
 const (
 	ShowAnalysis   = "analysis"
-	ShowRawMean    = "raw_mean"    // of the members used
-	ShowRawSpread  = "raw_spread"  // of the members used
-	ShowFullSpread = "full_spread" // of all members
-	ShowMean       = "mean"        // the network's
-	ShowSpread     = "spread"      // the network's
-	ShowEstimate   = "ensemble_spread"
+	ShowRawMean    = "raw_mean"        // of the input members
+	ShowRawSpread  = "raw_spread"      // of the input members
+	ShowFullSpread = "full_spread"     // of all members
+	ShowMean       = "mean"            // the network's
+	ShowSpread     = "spread"          // the network's
+	ShowEstimate   = "ensemble_spread" // the network's estimate of the full ensemble's spread
 )
 
-// exampleFile lies in the report folder of a run.
+// exampleFile is the path of the example within a run directory.
 var exampleFile = filepath.Join("report", "example.safetensors")
 
-// newMapExample shows the cases of one start, by target.
+// newMapExample returns the maps of one initialisation's cases, by target.
 func newMapExample(m *model.Model, fc *ensemble.Forecast, cases []*Case) *MapExample {
 	k, d := &m.Task, len(m.Task.Features.Axes.Levels)
 	e := &MapExample{Init: fc.Init, Lead: k.Targets[0].Lead, Grid: m.Grid, Used: len(k.UsedMembers), Full: len(fc.Members), Control: m.Control}
@@ -77,7 +80,7 @@ func newMapExample(m *model.Model, fc *ensemble.Forecast, cases []*Case) *MapExa
 	return e
 }
 
-// PredictionExample shows what was predicted of one start, beside the members it was made of.
+// PredictionExample returns maps of a prediction and of the members that it was made from.
 func PredictionExample(m *model.Model, init ensemble.Init, used []ensemble.Member, control string, stats []task.Statistics, out *model.Forecast) *MapExample {
 	k, levels, n := &m.Task, m.Task.Features.Axes.Levels, m.Grid.Size()
 	e := &MapExample{Init: init, Lead: k.Targets[0].Lead, Grid: m.Grid, Used: len(used), Full: k.FullMembers, Control: control}
@@ -100,7 +103,7 @@ func PredictionExample(m *model.Model, init ensemble.Init, used []ensemble.Membe
 	return e
 }
 
-// exampleJSON is the file's metadata.
+// exampleJSON is the metadata of the file.
 type exampleJSON struct {
 	Init    ensemble.Init  `json:"init"`
 	Lead    ensemble.Lead  `json:"lead"`
@@ -111,7 +114,7 @@ type exampleJSON struct {
 	Fields  []MapField     `json:"fields"` // without values
 }
 
-// Save writes the example into a run directory, or another from which LoadExample reads it.
+// Save writes the example into a run directory, as report/example.safetensors.
 //
 // Errors: those of exit.CreateError.
 func (e *MapExample) Save(dir string) error {
@@ -131,7 +134,7 @@ func (e *MapExample) Save(dir string) error {
 	return ckpt.WriteFile(filepath.Join(dir, exampleFile), tensors, map[string]string{"example": string(text)})
 }
 
-// LoadExample reads the example of a run, nil if it has none.
+// LoadExample reads the example of a run; nil if it has none.
 //
 // Errors: exit 65 if it is damaged.
 func LoadExample(dir string) (*MapExample, error) {
@@ -144,13 +147,13 @@ func LoadExample(dir string) (*MapExample, error) {
 	}
 	var j exampleJSON
 	bad := func(why string) error {
-		return &exit.Error{Code: exit.BadData, What: "the example of the report is damaged", At: path, Why: why, Fix: "remove it, or train again with --overwrite always"}
+		return &exit.Error{Code: exit.BadData, What: "the map example of the report is damaged", At: path, Why: why, Fix: "remove it, or train again with --overwrite always"}
 	}
 	if err := json.Unmarshal([]byte(meta["example"]), &j); err != nil {
 		return nil, bad(err.Error())
 	}
 	if len(j.Fields) != len(tensors) || j.Grid == nil {
-		return nil, bad(fmt.Sprintf("it has %d fields of %d, with a grid: %t", len(tensors), len(j.Fields), j.Grid != nil))
+		return nil, bad(fmt.Sprintf("it has %d of %d fields, with a grid: %t", len(tensors), len(j.Fields), j.Grid != nil))
 	}
 	for i, t := range tensors {
 		if j.Fields[i].Values, err = t.Float32(); err != nil {
@@ -163,7 +166,7 @@ func LoadExample(dir string) (*MapExample, error) {
 	return &MapExample{j.Init, j.Lead, j.Grid, j.Used, j.Full, j.Control, j.Fields}, nil
 }
 
-// Times are the leads that are shown, with their valid times.
+// Times lists the leads with their valid times.
 func (e *MapExample) Times() string {
 	var out []string
 	for _, f := range e.Fields {

@@ -12,10 +12,11 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/skill"
 )
 
-// extremeShare is the share of the area that is scored by itself as score.LargestEFI.
+// extremeShare is the fraction of the area with the largest EFI, which is scored separately as
+// score.LargestEFI.
 const extremeShare = 0.1
 
-// withClimate adds to options what a climate and members make of them.
+// withClimate adds to options what a climate and members make possible.
 func (s *Scoring) withClimate(o score.Options) score.Options {
 	if s.Climate != nil && s.Full > 1 {
 		o.Index, o.Extremes, o.Climate = true, extremeShare, s.Climate.Steps+1
@@ -23,9 +24,8 @@ func (s *Scoring) withClimate(o score.Options) score.Options {
 	return o
 }
 
-// reference is what the systems are judged against in a case. The extreme forecast index is
-// that of all members: as ENS-10 has it where scores are weighted by it, the original one where
-// it chooses points.
+// reference returns what the systems of a case are compared with. The extreme forecast index is that of all
+// members. Scores are weighted with the index as defined in ENS-10; points are selected by the original one.
 func (s *Scoring) reference(c Case) score.Reference {
 	ref := score.Reference{Obs: c.Obs}
 	if s.options.Climate > 0 {
@@ -37,8 +37,10 @@ func (s *Scoring) reference(c Case) score.Reference {
 	return ref
 }
 
-// areas are the parts of the area in which the gain is split too, those of areaNames but the
-// first.
+// areas returns masks of the parts of the area for which the reduction in CRPS is split, as named by
+// areaNames after the first.
+//
+// Shape: [part][point].
 func (s *Scoring) areas(ref score.Reference) (out [][]bool) {
 	for _, r := range s.options.Regions {
 		out = append(out, r.Mask)
@@ -49,7 +51,7 @@ func (s *Scoring) areas(ref score.Reference) (out [][]bool) {
 	return out
 }
 
-// areaNames are the names of the parts in results.
+// areaNames names the whole area and its parts in results.
 func (s *Scoring) areaNames() []string {
 	out := []string{score.Everywhere}
 	for _, r := range s.options.Regions {
@@ -61,8 +63,8 @@ func (s *Scoring) areaNames() []string {
 	return out
 }
 
-// splitReductions splits the network's gain over the raw ensemble of all members: over the whole area
-// and by region, over all dates and by season if seasons are scored.
+// splitReductions splits the reduction in CRPS of the network against the raw full ensemble into its causes (see
+// package gain), for the whole area, by region, over all dates, and by season if seasons are scored.
 func (s *Scoring) splitReductions(all *score.Result) error {
 	slices.SortFunc(s.reductions, func(a, b datedReduction) int { return a.Init.Compare(b.Init.Time) })
 	seasons := []string{score.AllYear}
@@ -109,7 +111,7 @@ func (s *Scoring) splitReductions(all *score.Result) error {
 	return nil
 }
 
-// dateScores are the scores of the network and of all members by start, and of the network's spread.
+// dateScores returns the scores of network and full ensemble by initialisation, and those of the network's spread.
 func (s *Scoring) dateScores() (out []score.DateScore) {
 	of := func(init ensemble.Init) score.DateScore {
 		none := score.Missing()
@@ -120,7 +122,7 @@ func (s *Scoring) dateScores() (out []score.DateScore) {
 	for _, g := range s.reductions {
 		whole := g.Sums[0]
 		if whole.Weight() == 0 {
-			continue // without a single whole point
+			continue // no point has all values
 		}
 		split := whole.Means()
 		d := of(g.Init)
@@ -142,7 +144,7 @@ func (s *Scoring) dateScores() (out []score.DateScore) {
 		}
 		d := of(x.Init)
 		at := slices.IndexFunc(out, func(o score.DateScore) bool { return o.Init == d.Init })
-		if at < 0 { // a spread by itself
+		if at < 0 { // only the spread is scored
 			at = len(out)
 			out = append(out, d)
 		}
@@ -152,8 +154,10 @@ func (s *Scoring) dateScores() (out []score.DateScore) {
 	return out
 }
 
-// unweightedCRPS is the mean CRPS of the network over the points that have forecast and analysis,
-// each of which counts as one, as in the published table of ENS-10.
+// unweightedCRPS is the network's mean CRPS over points with forecast and analysis, all with the same weight,
+// as in the published table of ENS-10.
+//
+// Source: Ashkboos et al. 2022 (ENS-10), arXiv:2206.14786.
 func unweightedCRPS(g *skill.Case) (mean float64, points int) {
 	for p, y := range g.Obs {
 		mu, sigma := float64(g.Mean[p]), float64(g.Spread[p])
@@ -171,8 +175,8 @@ func unweightedCRPS(g *skill.Case) (mean float64, points int) {
 	return mean / float64(points), points
 }
 
-// The systems of a verification, as scores.json names them. The raw ensembles are
-// "raw5" and "raw10" after the number of members, baselines have the names of their methods.
+// Systems of a verification in scores.json. Raw ensembles are "raw5" and "raw10", by number of members;
+// baselines have the IDs of their methods.
 const (
 	SystemNetwork = "network"
 	SystemAffine  = "affine"

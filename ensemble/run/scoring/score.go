@@ -13,42 +13,42 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/skill"
 )
 
-// Case is one date of one target, with everything that is to be judged on it.
+// Case is one initialisation of one target, with all fields that are scored.
 //
-// Shape: every field [NY*NX]; Members [member][NY*NX]. Mean, Sigma (the network's
-// distribution) and Spread (its estimate of the full ensemble's spread) may be
-// nil, as may Obs.
+// Shape: fields [NY·NX]; Members and Calibrated [member][NY·NX]; Parameters [parameter][NY·NX].
+// Missing: Mean, Sigma (of the network's distribution), Spread (its estimate of the full ensemble's spread)
+// and Obs may be nil.
 type Case struct {
 	Init                ensemble.Init
 	Obs                 []float32
 	Members             [][]float32
-	Used                []int // positions of the members that the network saw
+	Used                []int // positions of the network's input members
 	Mean, Sigma, Spread []float32
-	Calibrated          [][]float32 // members that are published, or that the network gives
-	// Parameters [parameter][NY*NX] are those of the network's distribution, if it is not normal.
+	Calibrated          [][]float32 // published members, or output of the network
+	// Parameters are those of the network's distribution if it is not normal.
 	Parameters [][]float32
-	// LastRead are the members that the network saw at the last lead that it read, if that is before the target's.
+	// LastRead are the input members at the last lead that the network reads, if that is before the target's lead.
 	LastRead [][]float32
-	// EarlierLeads are the cases of the same start, variable and level at earlier target leads.
+	// EarlierLeads are the cases of the same initialisation, variable and level at earlier target leads.
 	EarlierLeads []*Case
 }
 
-// TargetOptions is the scoring of one target.
+// TargetOptions configures the scoring of one target.
 type TargetOptions struct {
 	Target    score.Target
 	Grid      *ensemble.Grid
-	DDOF      int
+	DDOF      int             // delta degrees of freedom of spreads
 	Baselines *task.Baselines // nil: none
 	Climate   *score.Climate
 	Bootstrap score.Bootstrap
 	Selection Selection
 	Inits     []ensemble.Init // of all cases, ascending
-	Source    string          // whose cases they are, as score.Coupling has it
-	KeepSums  bool            // what dates add, to be saved
-	Family    *dist.Family    // of the network's distribution; nil for a normal one
+	Source    string          // origin of the cases, as score.Coupling names it
+	KeepSums  bool            // keep the sums of each date, for saving
+	Family    *dist.Family    // of the network's distribution; nil: normal
 }
 
-// EqualWeights names weights that are all alike.
+// EqualWeights names equal weights in results.
 const EqualWeights = "equal"
 
 // weightsName names the weights of a grid in results.
@@ -59,60 +59,61 @@ func weightsName(g *ensemble.Grid) string {
 	return EqualWeights
 }
 
-// Shape is what the cases of one target have; all have the same.
+// Shape is what the cases of one target contain; it is the same for all.
 type Shape struct {
 	Mean, Spread, Obs bool // fields that are not nil
-	Used, Full        int  // members
+	Used, Full        int  // numbers of members
 	Calibrated        int
-	Earlier           int // leads of the same members
+	Earlier           int // number of earlier leads of the same members
 }
 
-// shapeOf is the shape of a case.
+// shapeOf returns the shape of a case.
 func shapeOf(c Case) Shape {
 	return Shape{c.Mean != nil, c.Spread != nil, c.Obs != nil, len(c.Used), len(c.Members), len(c.Calibrated), len(c.EarlierLeads)}
 }
 
-// Scoring scores one target, case by case. Distributions are judged against the
-// analyses, spreads against the full ensemble's; all systems on the same dates and
-// points.
+// Scoring scores one target case by case. Distributions are compared with analyses, spreads with the spread
+// of the full ensemble, for all systems on the same dates and points.
 type Scoring struct {
 	TargetOptions
 	Shape
-	distributions, spreads *score.Accumulator // nil for what cannot be judged
-	Systems                [2][]score.System  // of both
-	used                   []task.Baseline    // among the systems of distributions
+	distributions, spreads *score.Accumulator // nil if not scored
+	Systems                [2][]score.System  // of distributions, and of spreads
+	used                   []task.Baseline    // baselines among the systems
 	options                score.Options      // of distributions
 	weights                []float64
 	weightsName            string
-	reductions             []datedReduction // of the dates, if the gain can be split
-	couplings              *couplingTests   // of systems that make members
-	Saved                  []DateSums       // with judgement.keep
+	reductions             []datedReduction // by date, if the reduction in CRPS can be split
+	couplings              *couplingTests   // tests of systems with members
+	Saved                  []DateSums       // with TargetOptions.KeepSums
 }
 
-// DateSums are what one case adds to the distributions and the spreads of a scoring, and
-// to the split of the network's gain.
+// DateSums is the contribution of one case to distributions, spreads, the split of the reduction in CRPS, and
+// coupling tests.
 type DateSums struct {
 	Distribution, Spread *score.Date
 	Reduction            *datedReduction
 	Coupling             []couplingDate
 }
 
-// datedReduction is what one start adds to the split of a gain, over the whole area, over the regions
-// and where the extreme forecast index is largest.
+// datedReduction is the contribution of one initialisation to the split of the reduction in CRPS: for the whole
+// area, the regions, and where the EFI is largest.
 type datedReduction struct {
 	Init   ensemble.Init
 	Sums   []skill.Sums
-	CRPS   float64 // of the network, mean over points without weights
+	CRPS   float64 // mean over points without weights, of the network
 	Points int
 }
 
 // Begin starts the scoring of cases of a shape.
+//
+// Errors: exit 64 for a region without points.
 func (j TargetOptions) Begin(f Shape) (*Scoring, error) {
 	s := &Scoring{TargetOptions: j, Shape: f}
 	s.weights, s.weightsName = j.Selection.weights(j.Grid)
 	area := score.Grid{Weights: s.weights, Name: s.weightsName, NX: j.Grid.NX, Periodic: j.Grid.Periodic()}
 	if j.Grid.Kind == ensemble.Points {
-		area.NX = 0 // neighbours in the list are not neighbours on the ground
+		area.NX = 0 // neighbours in a list of points are not neighbours in space
 	}
 	chosen, err := j.Selection.options(j.Target.Variable, j.Grid)
 	if err != nil {
@@ -134,7 +135,7 @@ func (j TargetOptions) Begin(f Shape) (*Scoring, error) {
 			}
 		}
 		if slices.Contains(o.Scores, score.CRPSGauss.ID) && slices.ContainsFunc(s.Systems[0], func(y score.System) bool { return y.Family != nil }) {
-			o.Scores = append(slices.Clone(o.Scores), score.CRPSFamily.ID) // the same score of families that are not normal
+			o.Scores = append(slices.Clone(o.Scores), score.CRPSFamily.ID) // the corresponding score for other families
 		}
 		if s.distributions, err = score.New(j.Target, area, s.Systems[0], *o); err != nil {
 			return nil, err
@@ -142,8 +143,8 @@ func (j TargetOptions) Begin(f Shape) (*Scoring, error) {
 	}
 	if f.Spread && f.Full > f.Used {
 		s.Systems[1] = s.spreadSystems()
-		// What such a system scores by itself would bear the name of the
-		// distribution's score; only the distance to the full spread is computed.
+		// The CRPS of a spread without mean would have the name of the
+		// distribution's score; only the error of the spread is computed.
 		o := chosen
 		o.Scores, o.FullSpread = []string{score.SpreadRMSE.ID}, true
 		s.spreads, err = score.New(j.Target, area, s.Systems[1], o)
@@ -151,10 +152,12 @@ func (j TargetOptions) Begin(f Shape) (*Scoring, error) {
 	return s, err
 }
 
-// Sum gives what a case adds; join adds it, also if another rank summed it.
+// Sum returns the contribution of a case. Join adds it; another rank may have computed it.
+//
+// Errors: exit 65 if the case has another shape than the first.
 func (s *Scoring) Sum(c Case) (d DateSums, err error) {
 	if shapeOf(c) != s.Shape {
-		return d, fmt.Errorf("%s: the first start has %+v, start %s has %+v", s.Target.Variable, s.Shape, c.Init, shapeOf(c))
+		return d, fmt.Errorf("%s: the first initialisation has %+v, initialisation %s has %+v", s.Target.Variable, s.Shape, c.Init, shapeOf(c))
 	}
 	ref := s.reference(c)
 	if s.distributions != nil {
@@ -198,11 +201,12 @@ func (s *Scoring) Sum(c Case) (d DateSums, err error) {
 	return d, nil
 }
 
-// canSplit says whether the network's gain over all members can be split.
+// canSplit reports whether the network's reduction in CRPS against the full ensemble can be split.
 func (s *Scoring) canSplit() bool {
 	return s.Mean && s.Obs && s.Baselines != nil && s.Baselines.Reduction != nil && s.Baselines.Reduction.Members == s.Full
 }
 
+// Join adds the contribution of a case.
 func (s *Scoring) Join(d DateSums) error {
 	if s.KeepSums {
 		s.Saved = append(s.Saved, d)
@@ -222,7 +226,7 @@ func (s *Scoring) Join(d DateSums) error {
 	return nil
 }
 
-// Result gives the scores of all cases that were joined.
+// Result returns the scores of all cases that were joined.
 func (s *Scoring) Result() (*score.Result, error) {
 	all := &score.Result{}
 	if s.distributions != nil {
@@ -230,7 +234,7 @@ func (s *Scoring) Result() (*score.Result, error) {
 		if s.Mean {
 			for _, other := range s.Systems[0][1:] {
 				pairs = append(pairs, s.distributions.Pairs(SystemNetwork, other.Name)...)
-				// The CRPS of members and of other families is comparable under another name.
+				// The CRPS of members and of other families has another ID.
 				named := []string{score.CRPSGauss.ID, score.CRPSPlain.ID, score.CRPSFamily.ID}
 				for _, own := range named {
 					for _, theirs := range named {
@@ -270,7 +274,7 @@ func (s *Scoring) Result() (*score.Result, error) {
 	return all, nil
 }
 
-// atEarlierLeads gives members at the leads before.
+// atEarlierLeads returns members at earlier leads.
 func (c Case) atEarlierLeads(of func(c *Case) [][]float32) (out [][][]float32) {
 	for _, e := range c.EarlierLeads {
 		out = append(out, of(e))
@@ -278,7 +282,7 @@ func (c Case) atEarlierLeads(of func(c *Case) [][]float32) (out [][][]float32) {
 	return out
 }
 
-// selectMembers gives the fields of some members.
+// selectMembers returns the fields of some members.
 func selectMembers(c Case, of []int) [][]float32 {
 	out := make([][]float32, len(of))
 	for i, m := range of {
@@ -287,15 +291,15 @@ func selectMembers(c Case, of []int) [][]float32 {
 	return out
 }
 
-// MeanStd is the mean and standard deviation over fields.
+// MeanStd returns mean and standard deviation over fields, with divisor len(fields) − ddof.
 func MeanStd(fields [][]float32, ddof int) (mean, std []float32) {
 	mean, std = make([]float32, len(fields[0])), make([]float32, len(fields[0]))
 	ensemble.MeanStd(mean, std, fields, ddof)
 	return mean, std
 }
 
-// distributionSystems are the systems whose means and spreads, or members, are judged
-// against analyses: the network first, if there is one.
+// distributionSystems returns the systems whose distributions, given by mean and spread or by members, are
+// compared with analyses: the network first, if there is one.
 func (s *Scoring) distributionSystems() (systems []score.System) {
 	if s.Mean {
 		network := score.System{Name: SystemNetwork, MembersUsed: s.Used, Provides: score.Mean | score.Spread, Family: s.Family}
@@ -313,7 +317,7 @@ func (s *Scoring) distributionSystems() (systems []score.System) {
 	if s.Full > s.Used {
 		systems = append(systems, score.System{Name: SystemRaw(s.Full), MembersUsed: s.Full, Provides: score.Members})
 	}
-	for i := range systems { // baselines are fitted to one lead
+	for i := range systems { // each baseline is fitted to one lead
 		if s.Earlier > 0 && systems[i].Provides == score.Members {
 			systems[i].Provides |= score.Leads
 		}
@@ -334,7 +338,7 @@ func (s *Scoring) distributionSystems() (systems []score.System) {
 		if b.Method.Predictors == baseline.NoPredictors {
 			y.MembersUsed = 0
 		} else if s.Used < 2 {
-			continue // it corrects members
+			continue // the method corrects members
 		}
 		s.used = append(s.used, b)
 		systems = append(systems, y)
@@ -342,7 +346,7 @@ func (s *Scoring) distributionSystems() (systems []score.System) {
 	return systems
 }
 
-// sumDistributions sums one date of the systems of distributionSystems.
+// sumDistributions returns the contribution of one case to the scores of distributionSystems.
 func (s *Scoring) sumDistributions(c Case, ref score.Reference) (score.Date, error) {
 	var samples []score.Sample
 	if s.Mean {
@@ -381,8 +385,7 @@ func (s *Scoring) sumDistributions(c Case, ref score.Reference) (score.Date, err
 	return s.distributions.Sum(c.Init, ref, samples)
 }
 
-// spreadSystems are the systems whose spread fields are judged against the spread of
-// all members.
+// spreadSystems returns the systems whose spread is compared with the spread of all members.
 func (s *Scoring) spreadSystems() []score.System {
 	systems := []score.System{
 		{Name: SystemNetwork, MembersUsed: s.Used, Provides: score.Spread},
@@ -394,11 +397,11 @@ func (s *Scoring) spreadSystems() []score.System {
 	return systems
 }
 
-// sumSpreads sums one date of the systems of spreadSystems.
+// sumSpreads returns the contribution of one case to the scores of spreadSystems.
 func (s *Scoring) sumSpreads(c Case) (score.Date, error) {
 	_, few := MeanStd(selectMembers(c, c.Used), s.DDOF)
 	_, full := MeanStd(c.Members, s.DDOF)
-	known := few // of which the full spread is estimated
+	known := few // the members from which the full spread is estimated
 	if c.LastRead != nil {
 		_, known = MeanStd(c.LastRead, s.DDOF)
 	}
@@ -411,7 +414,8 @@ func (s *Scoring) sumSpreads(c Case) (score.Date, error) {
 	return s.spreads.Sum(c.Init, score.Reference{Obs: full, FullSpread: full}, samples)
 }
 
-// CRPSByInit is what each start adds to the CRPS of the network's distribution, or of the members that it gives, which is the fair one.
+// CRPSByInit returns the contribution of each initialisation to the CRPS of the network's distribution, or
+// to the fair CRPS of its members.
 func (s *Scoring) CRPSByInit() map[ensemble.Init]score.WeightedSum {
 	out := map[ensemble.Init]score.WeightedSum{}
 	if s.distributions == nil {

@@ -13,23 +13,22 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
-// Selection says what is scored beside the default, as the command line gives it. The
-// zero value is the default.
+// Selection selects scores in addition to the default, as on the command line. The zero value is the default.
 type Selection struct {
-	Scores     []string // ids; "default" and "all" stand for several
+	Scores     []string // IDs; "default" and "all" expand to several
 	Thresholds []string // thresholds of events: VARIABLE=VALUE[,VALUE…], in the variable's unit
-	Regions    []string // names of score.Boxes, or NAME=SOUTH:NORTH:WEST:EAST
-	Seasons    bool
-	Weights    string // of points in means: WeightsByArea or "" for it, or NoWeights
+	Regions    []string // names of score.Boxes, or NAME=SOUTH:NORTH:WEST:EAST in degrees
+	Seasons    bool     // also score each season
+	Weights    string   // of points in means: WeightsByArea (also if empty) or NoWeights
 }
 
-// Weights of points.
+// Weights of points in spatial means.
 const (
 	WeightsByArea = "area"
 	NoWeights     = "none"
 )
 
-// weights are those of the points of a grid, and how results name them.
+// weights returns the weights of a grid's points, and their name in results.
 func (c Selection) weights(g *ensemble.Grid) ([]float64, string) {
 	if c.Weights == NoWeights {
 		w := make([]float64, g.Size())
@@ -41,26 +40,26 @@ func (c Selection) weights(g *ensemble.Grid) ([]float64, string) {
 	return g.Weights(), weightsName(g)
 }
 
-// allScores and defaultScores name several scores at once.
+// Names that expand to several scores.
 const (
 	allScores     = "all"
 	defaultScores = "default"
 )
 
-// Check finds what is written wrongly, before any file is read.
+// Check checks the syntax before files are read.
 //
 // Errors: exit 64.
 func (c Selection) Check() error {
 	bad := func(at string, err error, fix string) error {
-		return &exit.Error{Code: exit.Usage, What: "scores cannot be chosen so", At: at, Why: strings.TrimPrefix(err.Error(), "score: "), Fix: fix, Err: err}
+		return &exit.Error{Code: exit.Usage, What: "invalid selection of scores", At: at, Why: strings.TrimPrefix(err.Error(), "score: "), Fix: fix, Err: err}
 	}
 	for _, id := range c.IDs() {
 		if score.ByID(id) == nil {
-			return bad("--scores "+id, fmt.Errorf("there is no score %q", id), "choose among default, all, "+strings.Join(score.IDs(), ", "))
+			return bad("--scores "+id, fmt.Errorf("unknown score %q", id), "valid are default, all, "+strings.Join(score.IDs(), ", "))
 		}
 	}
 	if c.Weights != "" && c.Weights != WeightsByArea && c.Weights != NoWeights {
-		return bad("--weights "+c.Weights, fmt.Errorf("there are no weights %q", c.Weights), "give "+WeightsByArea+" or "+NoWeights)
+		return bad("--weights "+c.Weights, fmt.Errorf("unknown weights %q", c.Weights), "give "+WeightsByArea+" or "+NoWeights)
 	}
 	for _, text := range c.Thresholds {
 		if _, _, err := parseThresholds(text); err != nil {
@@ -75,7 +74,7 @@ func (c Selection) Check() error {
 	return nil
 }
 
-// IDs are the chosen scores, nil for the default.
+// IDs returns the selected scores; nil for the default.
 func (c Selection) IDs() (out []string) {
 	for _, id := range c.Scores {
 		switch id {
@@ -90,25 +89,25 @@ func (c Selection) IDs() (out []string) {
 	return out
 }
 
-// parseThresholds reads VARIABLE=VALUE[,VALUE…].
+// parseThresholds parses VARIABLE=VALUE[,VALUE…].
 func parseThresholds(text string) (variable string, values []float64, err error) {
 	variable, list, ok := strings.Cut(text, "=")
 	if !ok || variable == "" || list == "" {
-		return "", nil, fmt.Errorf("%q has no variable, or no value", text)
+		return "", nil, fmt.Errorf("%q lacks a variable or a value", text)
 	}
 	for part := range strings.SplitSeq(list, ",") {
 		v, err := strconv.ParseFloat(part, 64)
 		if err != nil || v != v {
-			return "", nil, fmt.Errorf("%q is no number", part)
+			return "", nil, fmt.Errorf("%q is not a number", part)
 		}
 		values = append(values, v)
 	}
 	return variable, values, nil
 }
 
-// options are the choice for one target on its grid.
+// options returns the score options of one target on its grid.
 //
-// Errors: exit 64 for a region without any point.
+// Errors: exit 64 for a region without points.
 func (c Selection) options(variable string, g *ensemble.Grid) (score.Options, error) {
 	o := score.Options{Scores: c.IDs(), Seasons: c.Seasons}
 	for _, text := range c.Thresholds {
@@ -130,21 +129,21 @@ func (c Selection) options(variable string, g *ensemble.Grid) (score.Options, er
 		r, err := box.Region(g)
 		if err != nil {
 			return o, &exit.Error{Code: exit.Usage, What: "a region is empty", At: "--region " + text, Why: strings.TrimPrefix(err.Error(), "score: "),
-				Fix: "leave it out, or give one that lies on the grid", Err: err}
+				Fix: "remove it, or give one that lies on the grid", Err: err}
 		}
 		o.Regions = append(o.Regions, r)
 	}
 	return o, nil
 }
 
-// The tables that verification writes beside scores.json and scores.parquet.
+// Tables that verification writes in addition to scores.json and scores.parquet.
 const (
 	ScoresCSV        = "scores.csv"
 	ComparisonsTable = "comparisons.parquet"
 	DiagramsTable    = "diagrams.parquet"
 )
 
-// DiagramValue is one number of a diagram, a row of diagrams.parquet.
+// DiagramValue is one value of a diagram, a row of diagrams.parquet.
 type DiagramValue struct {
 	score.DiagramKey
 	Members int          `json:"members"`
@@ -152,11 +151,13 @@ type DiagramValue struct {
 	Row     int          `json:"row"`
 	Column  string       `json:"column"`
 	Value   score.Number `json:"value"`
-	CILow   score.Number `json:"ci_low"` // of the column with an interval
+	CILow   score.Number `json:"ci_low"` // of columns with a confidence interval
 	CIHigh  score.Number `json:"ci_high"`
 }
 
-// WriteTables writes results as tables for other programs, and says which.
+// WriteTables writes results as tables for other programs and returns their paths.
+//
+// Errors: exit 73 and 74.
 func WriteTables(dir string, r *score.Result) (paths []string, err error) {
 	var values []DiagramValue
 	missing := score.Missing()

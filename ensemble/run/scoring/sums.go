@@ -22,7 +22,7 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/skill"
 )
 
-// Has says whether there are sums of a target.
+// Has reports whether there are sums of a target.
 func (s *SavedSums) Has(t score.Target) bool {
 	return slices.ContainsFunc(s.Targets, func(x TargetSums) bool {
 		var h SumsHeader
@@ -30,8 +30,8 @@ func (s *SavedSums) Has(t score.Target) bool {
 	})
 }
 
-// SumsHeader is what sums of one target must have alike to be joined: all that decides which
-// numbers are summed, but not the dates.
+// SumsHeader is what the sums of one target must have in common to be joined: everything that determines the
+// sums except dates.
 type SumsHeader struct {
 	Target    headerTarget          `json:"target"`
 	Grid      *ensemble.Grid        `json:"grid"`
@@ -40,14 +40,14 @@ type SumsHeader struct {
 	Selection headerSelection       `json:"selection"`
 	Methods   []string              `json:"methods"` // baselines that are scored
 	Affine    baseline.AffineSpread `json:"affine"`
-	Split     int                   `json:"split"`    // members whose gain is split, 0 if it is not
-	Quantile  int                   `json:"quantile"` // steps of the climate, 0 without
-	// Family is that of the network's distribution with so many parameters; empty for mean and spread.
+	Split     int                   `json:"split"`    // members of the ensemble that the reduction in CRPS refers to; 0: not split
+	Quantile  int                   `json:"quantile"` // steps of the climate's quantiles; 0: no climate
+	// Family is that of the network's distribution; empty for mean and spread.
 	Family     string `json:"family"`
-	Parameters int    `json:"parameters"`
+	Parameters int    `json:"parameters"` // of the family
 }
 
-// Parts of a SumsHeader: score.Target, shape and ScoreChoice as files have them.
+// Parts of a SumsHeader in JSON: score.Target, Shape and Selection.
 type (
 	headerTarget struct {
 		Variable string         `json:"variable"`
@@ -73,27 +73,27 @@ type (
 	}
 )
 
-// SavedSums are a file of sums.
+// SavedSums is the content of a file of sums.
 type SavedSums struct {
 	Targets []TargetSums
-	// Trained is what the training found of coupling, as verification repeats it.
+	// Trained are the coupling tests of the training.
 	Trained []score.Coupling
 }
 
-// TargetSums are those of one target: Head is a SumsHeader as JSON.
+// TargetSums are the sums of one target. Header is a SumsHeader in JSON.
 type TargetSums struct {
 	Header []byte
 	Dates  []DateSums // ascending
 }
 
-// SumsSchema begins a file of sums.
+// SumsSchema starts a file of sums.
 const SumsSchema = "ensemble.sums/3"
 
-// The head of a file of sums. Numbers stand behind it, float64 but for errors, in the order of what
-// they belong to.
+// Header of a file of sums (docs/formats). The numbers follow it in the order of the header, as float64,
+// except errors of members, which are float32.
 type (
 	sumsFile struct {
-		Trained []score.Coupling `json:"trained"` // behind: value, ci_low, ci_high and expected of each with all digits
+		Trained []score.Coupling `json:"trained"` // numbers: value, ci_low, ci_high and expected of each
 		Targets []targetInFile   `json:"targets"`
 	}
 	targetInFile struct {
@@ -115,19 +115,19 @@ type (
 		Points  int   `json:"points"`
 		Missing int   `json:"missing"`
 		Absent  []int `json:"absent"` // of each system
-		Sums    int   `json:"sums"`   // behind: the weight, and so many sums
+		Sums    int   `json:"sums"`   // numbers: weight, and so many sums
 	}
 	reductionInFile struct {
 		Init   time.Time `json:"init"`
 		Points int       `json:"points"`
-		Sums   []int     `json:"sums"` // behind: the CRPS, and so many sums of each area
+		Sums   []int     `json:"sums"` // numbers: CRPS, and so many sums of each area
 	}
 	couplingInFile struct {
 		System  string `json:"system"`
 		Leaks   int    `json:"leaks"`
 		Members int    `json:"members"`
-		Errors  int    `json:"errors"` // behind: so many float32, the spread, three of cross pairs
-		Sizes   []int  `json:"sizes"`  // members of each; behind: three sums of each
+		Errors  int    `json:"errors"` // numbers: so many float32, the spread, three of cross pairs
+		Sizes   []int  `json:"sizes"`  // members of each; numbers: three sums of each
 	}
 )
 
@@ -152,19 +152,19 @@ func (s *Scoring) Header() SumsHeader {
 	return h
 }
 
-// begin starts a scoring that can be given the sums of the head.
+// begin starts a scoring that accepts sums with this header.
 func (h *SumsHeader) begin(b score.Bootstrap, inits []ensemble.Init) (*Scoring, error) {
 	j := TargetOptions{Target: score.Target(h.Target), Grid: h.Grid, DDOF: h.DDOF, Selection: Selection(h.Selection), Bootstrap: b, Baselines: &task.Baselines{Affine: h.Affine},
 		Inits: inits, Source: score.FromProducts, KeepSums: true}
 	if h.Family != "" {
 		if j.Family = dist.FamilyByID(h.Family, h.Parameters); j.Family == nil {
-			return nil, fmt.Errorf("there is no family %q", h.Family)
+			return nil, fmt.Errorf("unknown family %q", h.Family)
 		}
 	}
 	for _, id := range h.Methods {
 		at := slices.IndexFunc(baseline.Methods, func(m *baseline.Method) bool { return m.ID == id })
 		if at < 0 {
-			return nil, fmt.Errorf("there is no baseline %q", id)
+			return nil, fmt.Errorf("unknown baseline %q", id)
 		}
 		j.Baselines.Fits = append(j.Baselines.Fits, task.Baseline{Method: baseline.Methods[at]})
 	}
@@ -177,7 +177,8 @@ func (h *SumsHeader) begin(b score.Bootstrap, inits []ensemble.Init) (*Scoring, 
 	return j.Begin(Shape(h.Shape))
 }
 
-// SaveSums writes what all dates add to the scores of some targets, which have kept it.
+// SaveSums writes the contributions of all dates to the scores of some targets, which were kept with
+// KeepSums.
 //
 // Errors: exit 73 or 74.
 func SaveSums(path string, all []*Scoring, trained []score.Coupling) error {
@@ -193,6 +194,8 @@ func SaveSums(path string, all []*Scoring, trained []score.Coupling) error {
 }
 
 // Save writes a file of sums.
+//
+// Errors: exit 73 or 74.
 func (s *SavedSums) Save(path string) error {
 	text, err := s.encode()
 	if err != nil {
@@ -201,7 +204,7 @@ func (s *SavedSums) Save(path string) error {
 	return exit.CreateError(path, atomicfile.WriteFile(path, text))
 }
 
-// encode makes the text of a file of sums.
+// encode returns the bytes of a file of sums.
 func (s *SavedSums) encode() ([]byte, error) {
 	f := sumsFile{Trained: s.Trained, Targets: make([]targetInFile, len(s.Targets))}
 	var columns []byte
@@ -217,7 +220,7 @@ func (s *SavedSums) encode() ([]byte, error) {
 	return columnfile.Encode(SumsSchema, f, columns)
 }
 
-// encode is the part of the head that is of a date; its numbers go behind the columns.
+// encode returns the header of a date and appends its numbers to columns.
 func (d DateSums) encode(columns []byte) (dateInFile, []byte) {
 	scores := func(d *score.Date) *scoresInFile {
 		if d == nil {
@@ -278,7 +281,7 @@ func (f *dateInFile) decode(c *columnfile.Columns) (d DateSums) {
 	return d
 }
 
-// Init is the start that sums are of.
+// Init is the initialisation that the sums belong to.
 func (d DateSums) Init() ensemble.Init {
 	switch {
 	case d.Distribution != nil:
@@ -291,7 +294,9 @@ func (d DateSums) Init() ensemble.Init {
 	return ensemble.Init{}
 }
 
-// JoinFiles joins files of sums, and gives what the first of them repeats of the training.
+// JoinFiles joins files of sums. trained are the coupling tests of the training, from the first file.
+//
+// Errors: exit 65 for files that are not sums, or that do not belong together; 66 for missing files.
 func JoinFiles(files []string, b score.Bootstrap) (all []*Scoring, trained []score.Coupling, warnings []string, err error) {
 	var found []*collectedSums
 	for i, path := range files {
@@ -311,9 +316,9 @@ func JoinFiles(files []string, b score.Bootstrap) (all []*Scoring, trained []sco
 				}
 				for _, other := range found {
 					if other.Target == f.Target {
-						return nil, nil, nil, &exit.Error{Code: exit.BadData, What: "the sums are not of the same thing", At: path,
+						return nil, nil, nil, &exit.Error{Code: exit.BadData, What: "the sums do not belong together", At: path,
 							Why: fmt.Sprintf("%s at %s, lead %s: %s than in %s", f.Target.Variable, f.Target.Level, f.Target.Lead, differingParts(other.head, f.head), other.path),
-							Fix: "join verifications of one kind: the same grid, members, baselines, scores, regions and weights"}
+							Fix: "join verifications with the same grid, members, baselines, scores, regions and weights"}
 					}
 				}
 				at, found = len(found), append(found, f)
@@ -333,21 +338,21 @@ func JoinFiles(files []string, b score.Bootstrap) (all []*Scoring, trained []sco
 	return all, trained, unequalDates(found), nil
 }
 
-// collectedSums are those of one target in all files.
+// collectedSums are the sums of one target in all files.
 type collectedSums struct {
 	SumsHeader
 	head  []byte
-	path  string // of the first
+	path  string // first file
 	dates []collectedDate
 }
 
-// collectedDate is what a date adds, and where that was found.
+// collectedDate is the contribution of one date, and the file that contains it.
 type collectedDate struct {
 	DateSums
 	path string
 }
 
-// join makes a scoring of all dates, in their order.
+// join returns a scoring of all dates, in order.
 func (f *collectedSums) join(b score.Bootstrap) (*Scoring, error) {
 	slices.SortStableFunc(f.dates, func(a, b collectedDate) int { return a.Init().Compare(b.Init().Time) })
 	inits := make([]ensemble.Init, len(f.dates))
@@ -360,22 +365,23 @@ func (f *collectedSums) join(b score.Bootstrap) (*Scoring, error) {
 	}
 	for _, d := range f.dates {
 		if err := s.Join(d.DateSums); err != nil {
-			return nil, &exit.Error{Code: exit.BadData, What: "the sums cannot be joined", At: d.path, Why: strings.TrimPrefix(err.Error(), "score: "), Fix: "give every start in one file only", Err: err}
+			return nil, &exit.Error{Code: exit.BadData, What: "the sums cannot be joined", At: d.path, Why: strings.TrimPrefix(err.Error(), "score: "), Fix: "give each initialisation in only one file", Err: err}
 		}
 	}
 	return s, nil
 }
 
+// DamagedSumsError returns the error for a file that does not contain valid sums.
 func DamagedSumsError(path string, err error) error {
-	return &exit.Error{Code: exit.BadData, What: "these are no sums of scores", At: path, Why: err.Error(), Fix: "give files of `ensemble verify --sums`, made by this version of the program; those of --rolling are made anew when they are removed", Err: err}
+	return &exit.Error{Code: exit.BadData, What: "not a file of sums of scores", At: path, Why: err.Error(), Fix: "give files of `ensemble verify --sums` of this version of the program; --rolling writes its files again after they were removed", Err: err}
 }
 
-// CompareTargets is the order of targets in results.
+// CompareTargets orders targets in results.
 func CompareTargets(a, b score.Target) int {
 	return cmp.Or(strings.Compare(a.Variable, b.Variable), cmp.Compare(b.Level.Value, a.Level.Value), cmp.Compare(a.Lead, b.Lead))
 }
 
-// unequalDates warns of targets that have fewer starts than others.
+// unequalDates warns about targets with fewer initialisations than others.
 func unequalDates(all []*collectedSums) (warnings []string) {
 	most := 0
 	for _, f := range all {
@@ -383,13 +389,13 @@ func unequalDates(all []*collectedSums) (warnings []string) {
 	}
 	for _, f := range all {
 		if n := len(f.dates); n < most {
-			warnings = append(warnings, fmt.Sprintf("%s at %s, lead %s, has %d starts, others %d", f.Target.Variable, f.Target.Level, f.Target.Lead, n, most))
+			warnings = append(warnings, fmt.Sprintf("%s at %s, lead %s, has %d initialisations, others have %d", f.Target.Variable, f.Target.Level, f.Target.Lead, n, most))
 		}
 	}
 	return warnings
 }
 
-// differingParts names the first parts of two heads that are not alike.
+// differingParts names the first differences of two headers.
 func differingParts(a, b []byte) string {
 	var x, y map[string]json.RawMessage
 	if json.Unmarshal(a, &x) != nil || json.Unmarshal(b, &y) != nil {
@@ -405,7 +411,9 @@ func differingParts(a, b []byte) string {
 	return "other " + strings.Join(names, ", ")
 }
 
-// LoadSums reads what SaveSums wrote.
+// LoadSums reads a file that SaveSums wrote.
+//
+// Errors: exit 65 and 66.
 func LoadSums(path string) (*SavedSums, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -418,7 +426,7 @@ func LoadSums(path string) (*SavedSums, error) {
 	return saved, nil
 }
 
-// parseSums reads a file of sums.
+// parseSums parses a file of sums.
 func parseSums(text []byte) (*SavedSums, error) {
 	var f sumsFile
 	c, err := columnfile.Decode(text, SumsSchema, &f)

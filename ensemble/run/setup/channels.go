@@ -11,9 +11,9 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// PretrainedChannels are those that model.channels_of gives a network; nil without it.
+// PretrainedChannels returns the channels of the pruned network that model.channels_of names; nil without it.
 //
-// Errors: 66 if the training is not there, 64 if no channel went there, or if it had another network.
+// Errors: exit 66 if that training is missing; 64 if it removed no channels or had another network.
 func PretrainedChannels(c *config.TrainConfig, k *task.Task, g *ensemble.Grid) ([]channels.Kept, error) {
 	dir := string(c.Model.ChannelsFrom)
 	if dir == "" {
@@ -24,17 +24,17 @@ func PretrainedChannels(c *config.TrainConfig, k *task.Task, g *ensemble.Grid) (
 		return nil, err
 	}
 	no := func(why, fix string) error {
-		return &exit.Error{Code: exit.Usage, What: "the network cannot have the channels of " + dir, At: "model.channels_of", Why: why, Fix: fix}
+		return &exit.Error{Code: exit.Usage, What: "the network does not match the pruned channels of " + dir, At: "model.channels_of", Why: why, Fix: fix}
 	}
 	if len(m.Spec.Kept) == 0 {
-		return nil, no("no channel was removed there", "name a training with prune.structure: channel")
+		return nil, no("that training removed no channels", "give a training with prune.structure: channel")
 	}
 	whole, err := SpecOf(c).Channels(k, g)
 	if err != nil {
 		return nil, err
 	}
 	if _, _, err := whole.Shrink(m.Spec.Kept); err != nil {
-		return nil, no(err.Error(), "let model.kind, model.base, model.stages and the inputs be those of that training")
+		return nil, no(err.Error(), "set model.kind, model.base, model.stages and the inputs as in that training")
 	}
 	return m.Spec.Kept, nil
 }

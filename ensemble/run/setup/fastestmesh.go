@@ -13,20 +13,20 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/search"
 )
 
-// The network of nodes like this one, if none is described: 100 Gbit/s with the delay of a
-// message through a kernel's path to its card. An assumption.
+// assumedAlpha is the assumed message latency between nodes like this one, through the kernel's network
+// stack; the assumed bandwidth is 100 Gbit/s. Used if no machine is described.
 const assumedAlpha = 5 * cluster.Microsecond
 
-// TypicalMachine is that on which a training chooses its mesh when it starts if train.machine describes
-// none, with rates of a server of some ten cores. Only their ratios matter.
+// TypicalMachine is the machine for which a training chooses its mesh if train.machine describes none:
+// servers of some ten cores. Only the ratios of its rates matter.
 var TypicalMachine = search.Machine{FLOPs: 5e11, Bytes: 5e10, PerNode: 1,
 	InterNode: search.Link{Alpha: assumedAlpha, Rate: cluster.FastCable.Rate}, IntraNode: search.Link{Alpha: cluster.Microsecond, Rate: 10_000_000_000},
 	OverlapHalos: true, OverlapGradients: true}
 
-// Adam is the optimiser that is planned for where no configuration names one.
+// Adam is the optimiser that plans assume without a configuration.
 var Adam = search.Optimiser{State: 2}
 
-// OptimiserOf is that of a training.
+// OptimiserOf returns the cost model of a training's optimiser.
 func OptimiserOf(c *config.Training) search.Optimiser {
 	o := Adam
 	if c.Optimizer == "sgd" || c.Optimizer == "lars" {
@@ -39,12 +39,12 @@ func OptimiserOf(c *config.Training) search.Optimiser {
 	return o
 }
 
-// CanShard tells whether the pass that cuts graphs takes a mesh.
+// CanShard returns a predicate that reports whether the shard pass accepts a mesh for a graph.
 func CanShard(g *graph.Graph) func(spatial.Mesh) bool {
 	return func(m spatial.Mesh) bool { return search.CheckExecutable(g, m) == nil }
 }
 
-// DescribeMachine is a machine as planning takes it.
+// DescribeMachine converts a machine configuration for the mesh search.
 func DescribeMachine(m *config.MachineConfig) search.Machine {
 	link := func(alphaUs, gbs float64) search.Link {
 		return search.Link{Alpha: cluster.Time(math.Round(alphaUs * float64(cluster.Microsecond))), Rate: cluster.Rate(math.Round(1e9 * gbs))}
@@ -54,17 +54,17 @@ func DescribeMachine(m *config.MachineConfig) search.Machine {
 		OverlapGradients: TypicalMachine.OverlapGradients, OverlapHalos: TypicalMachine.OverlapHalos}
 }
 
-// NoMeshError is the error of a number of ranks that the fields of a network do not part into.
+// NoMeshError returns the error for a number of ranks into which the network's fields cannot be divided.
 func NoMeshError(ranks int, at string, n search.Network) error {
 	s := n.Layers[0].Out
 	return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("no mesh of %d ranks", ranks), At: at,
-		Why: fmt.Sprintf("a batch of %d samples on %d levels of %d×%d points does not part so", s[0], s[2], s[3], s[4]), Fix: "take fewer ranks, or raise train.batch_size"}
+		Why: fmt.Sprintf("a batch of %d samples on %d levels of %d×%d points cannot be divided into so many parts", s[0], s[2], s[3], s[4]), Fix: "use fewer ranks, or raise train.batch_size"}
 }
 
-// autoMesh is what train.mesh says for the mesh that is predicted to take least time.
+// autoMesh is the value of train.mesh that selects the mesh with the least predicted time.
 const autoMesh = "auto"
 
-// MachineOf is the machine on which a training chooses its mesh.
+// MachineOf returns the machine for which a training chooses its mesh.
 func MachineOf(c *config.TrainConfig) search.Machine {
 	if c.Machine == nil {
 		return TypicalMachine
@@ -72,11 +72,10 @@ func MachineOf(c *config.TrainConfig) search.Machine {
 	return DescribeMachine(c.Machine)
 }
 
-// FastestMesh is the mesh of so many ranks, with its changes, on which a step of a graph with
-// a loss is predicted to take least time on a machine. It is the same in every process of
-// one program.
+// FastestMesh returns the mesh of so many ranks on which a training step is predicted to be fastest on a
+// machine. All processes of one program find the same mesh.
 //
-// Errors: exit 64 if there is none, or none that fits into the memory of a rank.
+// Errors: exit 64 if no mesh exists, or none fits into the memory of a rank.
 func FastestMesh(g *graph.Graph, m search.Machine, ranks int, o search.Optimiser, at string) (spatial.Mesh, error) {
 	n, err := search.Layers(g, o)
 	if err != nil {
@@ -92,9 +91,10 @@ func FastestMesh(g *graph.Graph, m search.Machine, ranks int, o search.Optimiser
 	return r.Best.Mesh, err
 }
 
-// MemoryError is the error of ranks into whose memory no plan fits, with the leanest.
+// MemoryError returns the error for ranks into whose memory no plan fits; leanest is the plan with the least
+// memory.
 func MemoryError(code exit.Code, ranks int, m search.Machine, leanest search.Plan, at string) error {
 	return &exit.Error{Code: code, What: fmt.Sprintf("no plan of %d ranks fits into memory", ranks), At: at,
-		Why: fmt.Sprintf("a rank has %s, the leanest plan (%v) holds %s", config.Bytes(m.Memory), leanest.Mesh, config.Bytes(CeilMiB(leanest.Memory))),
-		Fix: "take more ranks, or lower train.batch_size"}
+		Why: fmt.Sprintf("a rank has %s, the plan with the least memory (%v) needs %s", config.Bytes(m.Memory), leanest.Mesh, config.Bytes(CeilMiB(leanest.Memory))),
+		Fix: "use more ranks, or lower train.batch_size"}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// PeakMiB is the largest resident memory of this process so far. It is read from
-// VmHWM: what getrusage gives begins with the peak of the parent.
+// PeakMiB is the peak resident memory of this process in MiB. It is read from VmHWM, as getrusage includes
+// the peak of the parent process.
 func PeakMiB() (float64, error) {
 	text, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -28,34 +28,33 @@ func PeakMiB() (float64, error) {
 	return 0, fmt.Errorf("/proc/self/status has no VmHWM")
 }
 
-// MemoryLimit is how a person sets a bound of the memory: its key or flag, and what to do
-// if it is too small, with the place of the least value that will do.
+// MemoryLimit is a user-settable memory limit: its key or flag, and the remedy if it is too small, with a verb for
+// the least sufficient value.
 type MemoryLimit struct {
 	key, fix string
-	parts    int64 // that share it
+	parts    int64 // that share the limit
 }
 
-// ForParts is the same bound of a process of several parts.
+// ForParts returns the limit for a process of several parts.
 func (b MemoryLimit) ForParts(parts int) MemoryLimit {
 	b.parts = int64(parts)
 	return b
 }
 
-// minimum names it with the least value of one part that will do.
+// minimum returns key and remedy with the least sufficient value of one part.
 func (b MemoryLimit) minimum(bytes int64) (at, fix string) {
 	return b.key, fmt.Sprintf(b.fix, config.Bytes(CeilMiB(b.parts*bytes)))
 }
 
-// The bounds of a training and those of a command.
+// Memory limits of a training and of commands.
 var (
 	TrainMemory    = MemoryLimit{"train.memory", "set train.memory: %s or more, lower train.batch_size, or choose a smaller network", 1}
 	TrainWorkspace = MemoryLimit{"train.workspace", "set train.workspace: %s or more, or choose a smaller network", 1}
-	FlagMemory     = MemoryLimit{"--memory", "give --memory %s or more, or none", 1}
-	FlagWorkspace  = MemoryLimit{"--workspace", "give --workspace %s or more, or none", 1}
+	FlagMemory     = MemoryLimit{"--memory", "give --memory %s or more, or remove it", 1}
+	FlagWorkspace  = MemoryLimit{"--workspace", "give --workspace %s or more, or remove it", 1}
 )
 
-// NameMemoryLimit makes an error about too little memory name the bound that was set,
-// and the least value that will do.
+// NameMemoryLimit adds the user's key or flag, and the least sufficient value, to an error about memory.
 func NameMemoryLimit(err error, memory, workspace MemoryLimit) error {
 	var arena *pass.MemoryLimitError
 	var scratch *pass.WorkspaceError
@@ -75,5 +74,5 @@ func NameMemoryLimit(err error, memory, workspace MemoryLimit) error {
 	return &named
 }
 
-// CeilMiB rounds up to a whole MiB.
+// CeilMiB rounds bytes up to whole MiB.
 func CeilMiB(bytes int64) int64 { return (bytes + 1<<20 - 1) >> 20 << 20 }

@@ -13,10 +13,10 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial"
 )
 
-// ArrangeOnMesh lays a team out on the mesh of the configuration, or the one that suits its
-// fields best, and gives every rank its slab of them.
+// ArrangeOnMesh arranges a team on the configured mesh, or on the fastest one for its fields, and assigns every
+// rank its slab.
 //
-// Errors: exit 64 for a mesh of fewer parts than ranks.
+// Errors: exit 64 for a mesh with fewer parts than ranks.
 func ArrangeOnMesh(t *team.Team, c *config.TrainConfig, grid *ensemble.Grid) error {
 	if t == nil {
 		return nil
@@ -34,12 +34,12 @@ func ArrangeOnMesh(t *team.Team, c *config.TrainConfig, grid *ensemble.Grid) err
 	}
 	if t.Mesh.Size() != n {
 		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("a mesh of %d ranks (%v) in a job of %d", t.Mesh.Size(), t.Mesh, n), At: "train.mesh",
-			Why: "every rank has a part of the mesh", Fix: "change train.mesh, or start as many ranks as it has parts, or fewer"}
+			Why: "every rank needs a part of the mesh", Fix: "change train.mesh, or start at most as many ranks as it has parts"}
 	}
 	return AssignSlabs(t, SpecOf(c), TaskOf(c), grid, batch)
 }
 
-// fastestMesh is the mesh on which a step is predicted to take least time, as rank 0 finds it.
+// fastestMesh returns the mesh that rank 0 predicts to be fastest.
 func fastestMesh(t *team.Team, c *config.TrainConfig, grid *ensemble.Grid) (spatial.Mesh, error) {
 	k := PlaceholderTask(TaskOf(c))
 	g, err := SpecOf(c).Graph(&k, grid, c.Train.Train.BatchSize, uint64(c.Train.Train.Seed), true)
@@ -57,8 +57,8 @@ func fastestMesh(t *team.Team, c *config.TrainConfig, grid *ensemble.Grid) (spat
 	return spatial.ParseMesh(text)
 }
 
-// AssignSlabs gives every rank of a team its slab of a network's fields, as the network will
-// be cut for batches of n samples.
+// AssignSlabs assigns every rank of a team its slab of a network's fields, as the network will be divided for
+// batches of n samples.
 func AssignSlabs(t *team.Team, s network.Spec, k task.Task, g *ensemble.Grid, n int) error {
 	if t == nil {
 		return nil
@@ -73,8 +73,9 @@ func AssignSlabs(t *team.Team, s network.Spec, k task.Task, g *ensemble.Grid, n 
 	return t.AssignShards(gr, g, n)
 }
 
-// MeshParts is the number of parts of a mesh that was given; 0 leaves it to the number of
-// ranks.
+// MeshParts is the number of parts of a mesh; 0: equal to the number of ranks.
+//
+// Errors: exit 64 for an invalid mesh.
 func MeshParts(mesh string) (int, error) {
 	if mesh == "" || mesh == autoMesh {
 		return 0, nil
@@ -83,7 +84,7 @@ func MeshParts(mesh string) (int, error) {
 	return m.Size(), err
 }
 
-// DescribeRanks says how many ranks there are, and how many parts they have.
+// DescribeRanks describes the number of ranks and their parts.
 func DescribeRanks(ranks, parts int) string {
 	if parts == ranks {
 		return humanise.Count(ranks, "rank")

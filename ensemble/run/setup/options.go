@@ -7,19 +7,19 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/model/network"
 )
 
-// SeedOf is the seed of one of the networks of a training.
+// SeedOf is the seed of one network of a training.
 func SeedOf(c config.Training, network int) uint64 { return uint64(c.Seed) + 1000003*uint64(network) }
 
-// Inference is what decides how the engine computes predictions.
+// Inference are the settings of predictions that the engine uses.
 type Inference struct {
 	Threads           int
 	Device            string
 	Timings           Timings
 	Precision         string
-	Memory, Workspace int64 // bytes; 0 means no bound
+	Memory, Workspace int64 // bytes; 0: no limit
 }
 
-// Options are those of the engine.
+// Options returns the engine options.
 func (i Inference) Options() engine.Options {
 	e := network.Options(i.Threads, i.Device)
 	e.Timings, e.Precision = i.Timings.Open(i.Threads), i.Precision
@@ -27,7 +27,7 @@ func (i Inference) Options() engine.Options {
 	return e
 }
 
-// EngineOptions are those of every plan of a training.
+// EngineOptions returns the engine options of all plans of a training.
 func EngineOptions(c config.Training, table *tune.Table) engine.Options {
 	o := network.Options(c.Threads, c.Device)
 	o.Memory.Limit, o.Workspace, o.Timings = int64(c.Memory), int64(c.Workspace), table

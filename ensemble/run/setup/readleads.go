@@ -7,7 +7,8 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 )
 
-// ReadAxes are those of the fields that a training reads: of the features, and of later target leads.
+// ReadAxes returns the axes of the fields that a training reads: those of the features, and later target
+// leads.
 func ReadAxes(c *config.TrainConfig) ensemble.Axes {
 	a := AxesOf(c)
 	a.Leads = c.Data.ReadLeads()
@@ -17,7 +18,7 @@ func ReadAxes(c *config.TrainConfig) ensemble.Axes {
 // LastTarget is the latest target lead of a configuration.
 func LastTarget(c *config.TrainConfig) ensemble.Lead { return slices.Max(c.Data.TargetLeads) }
 
-// ValidTimes are the valid times of starts at some leads, each once, in the order of the starts.
+// ValidTimes lists the valid times of initialisations at some leads, each once, in order of initialisation.
 func ValidTimes(inits []ensemble.Init, leads []ensemble.Lead) (out []ensemble.Valid) {
 	seen := map[ensemble.Valid]bool{}
 	for _, i := range inits {

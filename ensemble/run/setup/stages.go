@@ -9,15 +9,15 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 )
 
-// NetworkTraining is the training of one network.
+// NetworkTraining is the training of one network of a model.
 type NetworkTraining struct {
 	Stage   network.Stage
-	name    string          // of what it learns and from which starts; empty without stages
-	Samples []int           // of the training, ascending; nil for all
+	name    string          // stage and fold; empty without stages
+	Samples []int           // indices of training samples, ascending; nil: all
 	Config  config.Training // of this network
 }
 
-// Name names a turn in messages.
+// Name names a network in messages.
 func (j NetworkTraining) Name(number int) string {
 	if j.name == "" {
 		return fmt.Sprintf("network %d", number+1)
@@ -25,7 +25,7 @@ func (j NetworkTraining) Name(number int) string {
 	return fmt.Sprintf("network %d (%s)", number+1, j.name)
 }
 
-// Values say in events which network they are of.
+// Values identifies the network in events.
 func (j NetworkTraining) Values(number int) []rundir.Value {
 	v := []rundir.Value{{Name: "network", Value: float64(number)}}
 	if j.name != "" {
@@ -34,9 +34,9 @@ func (j NetworkTraining) Values(number int) []rundir.Value {
 	return v
 }
 
-// NetworkTrainings lists the networks of a training in their order: those of the first stage that do not
-// see one block of years each, that of all years, and for each network that is averaged its
-// second and third stage. foldOf is the block of each start; nil without stages.
+// NetworkTrainings lists the networks of a training in order. With stages these are the bias networks that each leave
+// out one block of years, the bias network of all years, and for each averaged network its spread and sigma
+// stages. foldOf is the block of each sample; nil without stages.
 //
 // Errors: those of ensemble.Folds.
 func NetworkTrainings(s network.Spec, c config.Training, inits []ensemble.Init, target ensemble.Lead) (turns []NetworkTraining, foldOf []int, err error) {

@@ -13,7 +13,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 )
 
-// auxiliaryOf are the auxiliary fields of a configuration, not yet read.
+// auxiliaryOf returns the auxiliary fields of a configuration, not yet read.
 func auxiliaryOf(c *config.TrainConfig) (all []ensemble.Auxiliary) {
 	for _, v := range c.Data.Auxiliary.Variables {
 		all = append(all, ensemble.Auxiliary{Name: v})
@@ -21,9 +21,9 @@ func auxiliaryOf(c *config.TrainConfig) (all []ensemble.Auxiliary) {
 	return all
 }
 
-// PlaceholderTask is a task with some numbers in place of those that a training fits to
-// data. They are constants of the graph and do not change its form, as long as none
-// is 0 or 1 and no two are equal: the compiler merges equal constants.
+// PlaceholderTask returns a task with placeholders for the numbers that a training fits to data. They are constants
+// of the graph and do not change its structure if none is 0 or 1 and no two are equal, as the compiler merges
+// equal constants.
 func PlaceholderTask(k task.Task) task.Task {
 	k.SpreadRange = 1.3
 	for i := range len(k.Targets) * len(k.Features.Axes.Levels) {
@@ -34,7 +34,7 @@ func PlaceholderTask(k task.Task) task.Task {
 	return k
 }
 
-// InterpolationOf is that of a configuration.
+// InterpolationOf returns the interpolation of a configuration.
 func InterpolationOf(c *config.TrainConfig) task.Interpolation {
 	if c.Data.Grid.To == "" {
 		return task.Interpolation{}
@@ -42,12 +42,12 @@ func InterpolationOf(c *config.TrainConfig) task.Interpolation {
 	return task.Interpolation{Method: regrid.Method(c.Data.Grid.Method), MinValid: c.Data.Grid.MinValid}
 }
 
-// AxesOf are the axes of the features of a configuration.
+// AxesOf returns the axes of a configuration's features.
 func AxesOf(c *config.TrainConfig) ensemble.Axes {
 	return ensemble.Axes{Variables: c.Data.Variables, Levels: c.Data.Levels, Leads: c.Data.Leads}
 }
 
-// TaskOf is the task of a configuration without what the data decide.
+// TaskOf returns the task of a configuration, without what is fitted to data.
 func TaskOf(c *config.TrainConfig) task.Task {
 	return task.Task{
 		Features: ensemble.Features{Axes: AxesOf(c), Aggregates: aggregates(c.Data.Features), Location: c.Model.Location, Season: c.Model.Season, DDOF: c.Data.SpreadDDOF, Auxiliary: auxiliaryOf(c),
@@ -56,7 +56,7 @@ func TaskOf(c *config.TrainConfig) task.Task {
 	}
 }
 
-// SpecOf is the network of a configuration.
+// SpecOf returns the network of a configuration.
 func SpecOf(c *config.TrainConfig) network.Spec {
 	s := network.Spec{
 		BodySpec: network.BodySpec{Kind: c.Model.Kind, Base: c.Model.Base, Stages: c.Model.Stages, Dropout: c.Model.Dropout, Periodic: c.Model.Periodic,
@@ -91,12 +91,14 @@ func TargetVariables(c *config.TrainConfig) []string {
 	return out
 }
 
-// ApplySplit applies a split by dates or by fractions of the sorted starts.
+// ApplySplit applies a split by dates, or by fractions of the sorted initialisations.
+//
+// Errors: exit 64.
 func ApplySplit(s config.Split, inits []ensemble.Init) (ensemble.Split, error) {
 	if s.IsByDate() {
 		test := s.Test.Period()
 		if s.Test.From.IsZero() {
-			test = ensemble.Period{From: time.Unix(1, 0), To: time.Unix(0, 0)} // holds no date
+			test = ensemble.Period{From: time.Unix(1, 0), To: time.Unix(0, 0)} // the period contains no date
 		}
 		return ensemble.NewSplit(inits, s.Train.Period(), s.Validation.Period(), test)
 	}
@@ -106,6 +108,7 @@ func ApplySplit(s config.Split, inits []ensemble.Init) (ensemble.Split, error) {
 	return ensemble.Split{Train: inits[:a], Validation: inits[a:b], Test: inits[b:]}, nil
 }
 
+// aggregates converts names of aggregates.
 func aggregates(names []string) []ensemble.Aggregate {
 	out := make([]ensemble.Aggregate, len(names))
 	for i, n := range names {
@@ -114,8 +117,8 @@ func aggregates(names []string) []ensemble.Aggregate {
 	return out
 }
 
-// ResolveTraining fills in what depends on the machine, and gives each part of a process its share
-// of threads and memory: all parts one as large, so that they choose the same kernels.
+// ResolveTraining fills in what depends on the machine, and gives each part of a process its share of threads and
+// memory. All parts get the same share, so that they choose the same kernels.
 func ResolveTraining(c config.Training, ranks *team.Team) config.Training {
 	parts := ranks.MaxRanksPerProcess()
 	c.Threads = max(1, network.Threads(c.Threads)/parts)

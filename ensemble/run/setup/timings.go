@@ -10,16 +10,15 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/model/network"
 )
 
-// Timings is where measured times of kernels are kept from run to run. They decide
-// how kernels cut their work, which changes their speed and no bit of a result. The
-// zero value keeps none: nothing is measured, and the cuts are guessed.
+// Timings is where measured times of kernels are kept between runs. They decide how kernels divide their work
+// among threads, which affects speed and no bits. The zero value keeps none: nothing is measured, and a
+// default division is used.
 type Timings struct {
 	Dir string       // folder of the tables
-	Log *slog.Logger // gets what is wrong with a table, which stops nothing; nil is silent
+	Log *slog.Logger // problems with a table, which are not errors; nil is silent
 }
 
-// UserTimings keeps the times in the folder "ensemble" of the user's cache directory;
-// if there is none, nowhere.
+// UserTimings keeps the times in the folder "ensemble" of the user's cache directory; without one, nowhere.
 func UserTimings(log *slog.Logger) Timings {
 	t := Timings{Log: log}
 	cache, err := os.UserCacheDir()
@@ -31,7 +30,7 @@ func UserTimings(log *slog.Logger) Timings {
 	return t
 }
 
-// Open reads the table for a number of threads, 0 meaning all; nil without a folder.
+// Open reads the table for a number of threads, 0 for all; nil without a folder.
 func (t Timings) Open(threads int) *tune.Table {
 	if t.Dir == "" {
 		return nil
@@ -39,8 +38,7 @@ func (t Timings) Open(threads int) *tune.Table {
 	return tune.Open(t.Dir, cpu.Machine(network.Threads(threads)), t.Log)
 }
 
-// Save writes what was measured. A table is a hint: that it cannot be written is
-// logged.
+// Save writes the table. A failure is only logged.
 func (t Timings) Save(table *tune.Table) {
 	if err := table.Save(); err != nil && t.Log != nil {
 		t.Log.Warn("times of kernels are not kept", "error", err)

@@ -17,7 +17,10 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 )
 
-// checkCalibration refuses calibrations for which there is nothing to fit, before a training.
+// checkCalibration checks before a training that the configured calibrations can be fitted.
+//
+// Errors: exit 64 without validation samples, for an invalid event, and for a variable without a
+// distribution.
 func checkCalibration(d *samples.Data, c *config.TrainConfig) error {
 	what, path := "probabilities", "calibrate.probabilities"
 	if c.Calibrate.Probabilities == config.NoCalibration {
@@ -27,8 +30,8 @@ func checkCalibration(d *samples.Data, c *config.TrainConfig) error {
 		}
 	}
 	if len(d.Validation.Inits) == 0 {
-		return &exit.Error{Code: exit.Usage, What: what + " cannot be calibrated without validation starts", At: path,
-			Why: "a calibration that is fitted to training starts repeats what the network learned by heart", Fix: "set data.split.validation or data.split.fractions.validation"}
+		return &exit.Error{Code: exit.Usage, What: what + " cannot be calibrated without validation samples", At: path,
+			Why: "on training samples the network's errors are smaller than in predictions, so a calibration fitted on them is biased", Fix: "set data.split.validation or data.split.fractions.validation"}
 	}
 	m := model.Model{Spec: setup.SpecOf(c), Family: setup.SpecOf(c).PredictedFamily(c.Train.Train.Networks)}
 	for _, q := range c.Calibrate.Events {
@@ -42,8 +45,8 @@ func checkCalibration(d *samples.Data, c *config.TrainConfig) error {
 	return nil
 }
 
-// calibrate fits what a configuration asks for to the validation samples, writes the model, and reports what
-// kept the steps waiting.
+// calibrate fits the configured calibrations on the validation samples, writes the model, and collects
+// warnings about input that delayed steps.
 func (t *trainer) calibrate(ctx context.Context, o Options) error {
 	c := o.Config.Calibrate
 	if err := t.recalibrate(ctx, c, o.Progress); err != nil {
@@ -65,8 +68,8 @@ func (t *trainer) calibrate(ctx context.Context, o Options) error {
 	return err
 }
 
-// calibrateEvents fits the calibrations that a configuration asks for to the validation starts. Of
-// several ranks all predict; the leading one fits.
+// calibrateEvents fits calibrations of event probabilities on the validation samples. All ranks predict; rank
+// 0 fits.
 func (t *trainer) calibrateEvents(ctx context.Context, c config.Calibrate, show *progress.Reporter) error {
 	if c.Probabilities == config.NoCalibration {
 		return nil

@@ -17,20 +17,20 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 )
 
-// channelRemoval is the removal of channels in the training of a network. What is left when is decided by
-// the weights of the step at which it is decided; so a resumed training, which has them, and the
-// list of what was left until then, removes the same.
+// channelRemoval describes the gradual removal of channels during a training. The choice at a step depends only on
+// the weights and the channels removed so far, both of which a checkpoint contains. A resumed training
+// therefore removes the same channels.
 type channelRemoval struct {
-	goal        channels.Goal // in the end
-	initial     float64       // share that is removed when it begins
-	from, to    int           // steps
-	every       int
-	seed        uint64 // of random scores
+	goal        channels.Goal // at the end
+	initial     float64       // fraction removed at the first removal
+	from, to    int           // first and last step of removal
+	every       int           // steps between removals
+	seed        uint64        // of random scores
 	method      string
-	description string // of the goal, in errors
+	description string // of the goal, for errors
 }
 
-// newChannelRemoval is that of a configuration for a training of so many steps; nil for none.
+// newChannelRemoval returns the channel removal of a configuration for a training of so many steps; nil for none.
 func newChannelRemoval(c *config.TrainConfig, steps int) *channelRemoval {
 	p := c.Prune
 	if p.Method == config.NoPruning || p.Structure != config.ChannelStructure {
@@ -38,7 +38,7 @@ func newChannelRemoval(c *config.TrainConfig, steps int) *channelRemoval {
 	}
 	epochs := c.Train.Train.Epochs
 	at := func(m config.TrainingTime) int { return int(math.Round(m.Fraction(epochs) * float64(steps))) }
-	to := min(at(p.To), steps-1) // before the last step at the latest
+	to := min(at(p.To), steps-1) // so that at least one step follows the last removal
 	r := &channelRemoval{initial: p.Initial, from: min(at(p.From), to), to: to, every: p.Every, seed: uint64(c.Train.Train.Seed), method: p.Method,
 		goal: channels.Goal{Scope: channels.Scope(p.EffectiveScope()), PerFLOP: p.TargetUnit == config.OperationsUnit, Multiple: p.ChannelMultiple, Exclude: layerMatcher(p.Keep)}, description: fmt.Sprintf("prune.target: %g of the %s", p.Target, p.TargetUnit)}
 	if p.TargetUnit == config.OperationsUnit {
@@ -49,7 +49,7 @@ func newChannelRemoval(c *config.TrainConfig, steps int) *channelRemoval {
 	return r
 }
 
-// layerMatcher tells layers that prune.keep names.
+// layerMatcher returns a predicate for layers that match one of the patterns of prune.keep.
 func layerMatcher(patterns []string) func(layer string) bool {
 	return func(layer string) bool {
 		for _, p := range patterns {
@@ -61,7 +61,8 @@ func layerMatcher(patterns []string) func(layer string) bool {
 	}
 }
 
-// goalAt is the goal at a step, and whether channels are removed there.
+// goalAt returns the goal at a step, and whether channels are removed at it. Between the first and the last
+// removal the removed fraction follows the cubic schedule of prune.Cubic.
 func (r *channelRemoval) goalAt(step int) (channels.Goal, bool) {
 	if r == nil || step < r.from || step > r.to || step != r.to && (step-r.from)%r.every != 0 {
 		return channels.Goal{}, false
@@ -81,7 +82,9 @@ func (r *channelRemoval) goalAt(step int) (channels.Goal, bool) {
 	return g, g.FLOPFraction+g.Fraction < 1
 }
 
-// check refuses a goal that cannot be reached, before the first step.
+// check checks before the first step that the goal can be reached.
+//
+// Errors: exit 64.
 func (r *channelRemoval) check(s network.Spec, k *task.Task, g *ensemble.Grid) error {
 	if r == nil {
 		return nil
@@ -91,25 +94,26 @@ func (r *channelRemoval) check(s network.Spec, k *task.Task, g *ensemble.Grid) e
 		return err
 	}
 	goal := r.goal
-	goal.Scope = channels.Uniform // whether it can be reached does not depend on scores
+	goal.Scope = channels.Uniform // whether the goal can be reached does not depend on scores
 	if _, err := c.Choose(goal, c.EqualScores()); err != nil {
 		return r.unreachable(err)
 	}
 	return nil
 }
 
+// unreachable returns the error for a goal that cannot be reached.
 func (r *channelRemoval) unreachable(err error) error {
-	return &exit.Error{Code: exit.Usage, What: "not so much of the network can be removed", At: r.description, Why: err.Error(),
-		Fix: "give a smaller prune.target or prune.multiple, or let prune.keep name fewer layers", Err: err}
+	return &exit.Error{Code: exit.Usage, What: "the pruning target cannot be reached", At: r.description, Why: err.Error(),
+		Fix: "set a smaller prune.target or prune.multiple, or list fewer layers in prune.keep", Err: err}
 }
 
-// isRemovingChannels tells whether channels may still go.
+// isRemovingChannels reports whether channels may still be removed from the current network.
 func (t *trainer) isRemovingChannels() bool {
 	return t.removal != nil && t.networkSteps() < t.removal.to
 }
 
-// removeChannels removes what is to be removed before the present step: of the network, and of all that
-// is kept of its parameters. All ranks do.
+// removeChannels removes the channels that are due before the current step, from the network and from all
+// state of its parameters. All ranks call it, and must choose the same channels.
 func (t *trainer) removeChannels() error {
 	step := t.networkSteps()
 	goal, due := t.removal.goalAt(step)
@@ -148,7 +152,7 @@ func (t *trainer) removeChannels() error {
 	if err != nil {
 		return err
 	}
-	if err := t.ranks.CheckSame("which channels are left", string(text)); err != nil {
+	if err := t.ranks.CheckSame("the remaining channels", string(text)); err != nil {
 		return err
 	}
 	if err := t.shrink(kept, cut); err != nil {
@@ -162,8 +166,8 @@ func (t *trainer) removeChannels() error {
 		rundir.Value{Name: "operations", Value: float64(share) / float64(goal.Original.FLOPs)})
 }
 
-// shrink goes on with what a cut leaves of the network: its parameters, states, moments and average.
-// The best weights so far are of a network that is no more.
+// shrink shrinks parameters, states, moments and average of the current network and recompiles it. The best
+// weights so far belong to the larger network and are dropped.
 func (t *trainer) shrink(kept []channels.Kept, cut channels.Selection) error {
 	t.pos.Kept, t.current.pruning.importance = kept, importance{}
 	err := t.recompile(func(w model.Weights) {

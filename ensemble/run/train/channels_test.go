@@ -55,8 +55,8 @@ func TestPretrainedWithFewerChannels(t *testing.T) {
 		}
 	}
 	for want, set := range map[string][]string{
-		"no channel was removed there": {"model.channels_of=" + filepath.Join(dirs, "whole")},
-		"no convolution":               {of, "model.base=3"},
+		"that training removed no channels": {"model.channels_of=" + filepath.Join(dirs, "whole")},
+		"no convolution":                    {of, "model.base=3"},
 	} {
 		if err := train("bad", demotest.Config(t, f, set...)); exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)

@@ -13,15 +13,16 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/model"
 )
 
-// importance gathers scores of channels from the gradients of steps, for the network that is
-// left at present. What it has is in checkpoints.
+// importance accumulates scores of channels from gradients. Checkpoints contain it.
 type importance struct {
-	network  *channels.Network
-	sums     map[string][]float32 // by the first filter of a family: squares of Taylor
-	gradient []float32
+	network  *channels.Network    // the network in its current size
+	sums     map[string][]float32 // by first filter of a family: sum of squared Taylor scores
+	gradient []float32            // of all parameters
 }
 
-// channelScores are those of the present network's channels, by the method of the configuration.
+// channelScores returns the score of each channel by the configured method.
+//
+// Shape: [family][channel].
 func (t *trainer) channelScores(now *channels.Network, step int) ([][]float64, error) {
 	switch r := t.removal; r.method {
 	case config.TaylorPruning:
@@ -45,8 +46,8 @@ func (t *trainer) channelScores(now *channels.Network, step int) ([][]float64, e
 	return now.Magnitudes(t.current.parameter), nil
 }
 
-// observeChannels adds the gradient of the present step, which the optimiser is about to take. All
-// ranks do.
+// observeChannels adds the gradient of the current step, before the optimiser uses it, to the Taylor scores.
+// All ranks call it.
 func (t *trainer) observeChannels() error {
 	r, step := t.removal, t.networkSteps()
 	if r == nil || r.method != config.TaylorPruning || step < r.from-r.every || step >= r.to {
@@ -68,7 +69,7 @@ func (t *trainer) observeChannels() error {
 	clear(m.gradient)
 	t.current.opt.AddScaledGradient(m.gradient, 1)
 	if err := t.current.opt.AllGather(m.gradient); err != nil {
-		return fmt.Errorf("gradients of pruning: %w", err)
+		return fmt.Errorf("gradients for channel pruning: %w", err)
 	}
 	at := map[string][]float32{}
 	for _, e := range t.current.store.Entries() {
@@ -89,7 +90,7 @@ func (t *trainer) observeChannels() error {
 	return nil
 }
 
-// tensors are what a checkpoint has of scores.
+// tensors returns the scores for a checkpoint.
 func (m *importance) tensors() (out []ckpt.Tensor) {
 	for _, name := range slices.Sorted(maps.Keys(m.sums)) {
 		v := m.sums[name]
@@ -98,7 +99,7 @@ func (m *importance) tensors() (out []ckpt.Tensor) {
 	return out
 }
 
-// restore takes them back.
+// restore sets the scores from a checkpoint.
 func (m *importance) restore(state model.Weights) error {
 	if len(state) == 0 {
 		return nil

@@ -18,7 +18,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 )
 
-// Names of the parts of a checkpoint.
+// Prefixes of the tensor names in a checkpoint.
 const (
 	partWeights   = "weights."
 	partOptimizer = "optimizer."
@@ -27,19 +27,19 @@ const (
 	partFinished  = "network%02d."
 )
 
-// planRecord is what a checkpoint keeps of the compiled plans: the forms of kernels
-// and the layouts. Cuts of kernels change no bit and are not kept.
+// planRecord is the part of the compiled plans that a checkpoint stores: kernel variants and layouts. The
+// division of work among threads changes no bits and is not stored.
 type planRecord struct {
 	Choices map[string]string `json:"choices"`
 }
 
-// stopRequest is a wish to stop that was found between two batches, or a sample that cannot be
-// read.
+// stopRequest wraps a request to stop, or a read error, that was found between two batches.
 type stopRequest struct{ reason error }
 
 func (s stopRequest) Error() string { return s.reason.Error() }
 
-// saveIfStopped saves where an error is a wish to stop, and gives the reason; other errors it gives as they are.
+// saveIfStopped saves a checkpoint if err is a stopRequest and returns its reason; it returns other errors
+// unchanged.
 func (t *trainer) saveIfStopped(err error) error {
 	if stop := (stopRequest{}); errors.As(err, &stop) {
 		return errors.Join(t.save(), stop.reason)
@@ -47,8 +47,10 @@ func (t *trainer) saveIfStopped(err error) error {
 	return err
 }
 
-// startOrResume prepares a fresh run, or goes to the checkpoint that is to be resumed. It
-// returns the step resumed from.
+// startOrResume writes the configuration of a fresh run, or resumes from a checkpoint. It returns the step resumed
+// from.
+//
+// Errors: exit 66 if a step is named and no run exists; those of resume.
 func (t *trainer) startOrResume(o Options, state rundir.State) (uint64, error) {
 	c := o.Config
 	var sources []rundir.Source
@@ -59,8 +61,8 @@ func (t *trainer) startOrResume(o Options, state rundir.State) (uint64, error) {
 		return t.resume(o, sources)
 	}
 	if o.Resume != "" && o.Resume != "auto" {
-		return 0, &exit.Error{Code: exit.NotYet, What: "no run was begun here", At: o.RunDir, Why: "--resume " + o.Resume + " names the checkpoint of a step",
-			Fix: "correct --run-dir, or give --resume auto, which begins where nothing is"}
+		return 0, &exit.Error{Code: exit.NotYet, What: "no run to resume", At: o.RunDir, Why: "the directory has no checkpoint, and --resume " + o.Resume + " names one",
+			Fix: "correct --run-dir, or give --resume auto, which starts a new run if none exists"}
 	}
 	if !t.ranks.IsRoot() {
 		return 0, nil
@@ -72,7 +74,9 @@ func (t *trainer) startOrResume(o Options, state rundir.State) (uint64, error) {
 	return 0, t.dir.WriteEnvironment(*t.observers.environment)
 }
 
-// resume restores the checkpoint asked for, with a configuration that differs in keys that may.
+// resume restores the requested checkpoint. The configuration may differ in keys that allow it.
+//
+// Errors: exit 64 for a change in another key; 65 and 66 for the checkpoint.
 func (t *trainer) resume(o Options, sources []rundir.Source) (uint64, error) {
 	effective := t.dir.File("config.effective.yaml")
 	began, err := os.ReadFile(effective)
@@ -86,7 +90,7 @@ func (t *trainer) resume(o Options, sources []rundir.Source) (uint64, error) {
 	}
 	var step uint64
 	c, err := t.loadCheckpoint(o.Resume)
-	if c != nil && err == nil { // nil: stopped before the first checkpoint
+	if c != nil && err == nil { // nil if the run stopped before its first checkpoint
 		if err = t.restore(c); err == nil {
 			step, err = c.Step, t.dir.Events().Resumed(c.Step, c.Epoch)
 		}
@@ -95,13 +99,13 @@ func (t *trainer) resume(o Options, sources []rundir.Source) (uint64, error) {
 		return step, err
 	}
 	if began != nil {
-		t.data.Warnings = append(t.data.Warnings, fmt.Sprintf("the configuration changed before step %d in keys that may; a run that never stopped can end elsewhere", step+1))
+		t.data.Warnings = append(t.data.Warnings, fmt.Sprintf("keys of the configuration that may change were changed before step %d; the result can differ from that of an uninterrupted run", step+1))
 	}
 	return step, t.dir.WriteConfig(o.Config.YAML(), sources)
 }
 
-// loadCheckpoint loads the one asked for, or the newest whole one: all ranks that of the
-// leading rank. It is nil if there is none yet.
+// loadCheckpoint loads the checkpoint of a step, or with "auto" the newest complete one; all ranks load that of
+// rank 0. It is nil if none exists.
 func (t *trainer) loadCheckpoint(which string) (*ckpt.Checkpoint, error) {
 	root := t.dir.File("checkpoints")
 	load := func(step uint64) (*ckpt.Checkpoint, error) {
@@ -110,7 +114,7 @@ func (t *trainer) loadCheckpoint(which string) (*ckpt.Checkpoint, error) {
 	if which != "auto" {
 		step, err := strconv.ParseUint(which, 10, 64)
 		if err != nil {
-			return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("cannot resume from %q", which), Fix: "give --resume auto or the number of a step"}
+			return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("invalid checkpoint %q", which), Fix: "give --resume auto or the number of a step"}
 		}
 		return load(step)
 	}
@@ -137,8 +141,7 @@ func (t *trainer) loadCheckpoint(which string) (*ckpt.Checkpoint, error) {
 	return load(uint64(at))
 }
 
-// save writes a checkpoint of everything, which does not depend on the ranks. The
-// leading one does, with what the others have.
+// save writes a checkpoint, which does not depend on the number of ranks. All ranks call it; rank 0 writes.
 func (t *trainer) save() error {
 	moments, err := t.current.opt.State()
 	if err != nil {
@@ -171,7 +174,7 @@ func (t *trainer) save() error {
 	return t.writeCheckpoint(tensors)
 }
 
-// writeCheckpoint writes tensors with where training stands, and forgets checkpoints that are not kept.
+// writeCheckpoint writes tensors and position, and deletes old checkpoints beyond checkpoint.keep.
 func (t *trainer) writeCheckpoint(tensors []ckpt.Tensor) error {
 	state, err := json.Marshal(t.pos)
 	if err != nil {
@@ -194,12 +197,12 @@ func (t *trainer) writeCheckpoint(tensors []ckpt.Tensor) error {
 	return ckpt.Retain(root, t.current.cfg.Checkpoint.Keep)
 }
 
-// restore goes to where a checkpoint was saved.
+// restore restores network, optimiser and position from a checkpoint.
 //
-// Errors: exit 65 if its tensors are not those of this network.
+// Errors: exit 65 if its tensors do not match the network.
 func (t *trainer) restore(c *ckpt.Checkpoint) error {
 	unreadable := func(what string, err error) error {
-		return &exit.Error{Code: exit.BadData, What: "the checkpoint's " + what + " cannot be read", At: c.Dir, Why: err.Error(), Fix: "remove that checkpoint and resume from the one before it"}
+		return &exit.Error{Code: exit.BadData, What: "the checkpoint's " + what + " cannot be read", At: c.Dir, Why: err.Error(), Fix: "remove this checkpoint and resume from the preceding one"}
 	}
 	if err := json.Unmarshal(c.State, &t.pos); err != nil {
 		return unreadable("state", err)

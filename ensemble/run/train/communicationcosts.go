@@ -6,13 +6,13 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// communicationCosts is what working together has cost a rank so far.
+// communicationCosts is the cumulative cost of communication on this rank.
 type communicationCosts struct {
 	allReduce spatial.SumCosts
 	traffic   comm.Traffic
 }
 
-// communicationCosts are those of the present network; none for one rank alone.
+// communicationCosts returns the costs of the current network so far; zero on a single rank.
 func (t *trainer) communicationCosts() communicationCosts {
 	if t.ranks == nil {
 		return communicationCosts{}
@@ -20,7 +20,8 @@ func (t *trainer) communicationCosts() communicationCosts {
 	return communicationCosts{t.current.train.Shard.SumCosts(), t.ranks.Comm.Traffic()}
 }
 
-// since is what was added to earlier costs, as values of an event.
+// since returns the difference to earlier costs as values of an event: time of all-reduces of gradients, the
+// part of it that did not overlap with computation, and bytes sent.
 func (c communicationCosts) since(earlier communicationCosts) []rundir.Value {
 	return []rundir.Value{
 		{Name: "sums_s", Value: (c.allReduce.Running - earlier.allReduce.Running).Seconds()},

@@ -13,21 +13,21 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/baseline"
 )
 
-// crossFit are the references of the training starts. Each is fitted without its block, so
-// that a network learns to correct errors that the reference makes of starts that it has not
-// seen, as it will have to in predictions. Those of validation starts are fitted to all training
-// starts, and that of the trained model to those of validation as well, as the baselines are with
-// which it is compared. A nil crossFit is that of networks that correct none.
+// crossFit holds the baseline that networks correct (model.reference), fitted several times. For a training
+// sample it is fitted without the sample's fold: the network learns to correct out-of-sample errors, as in
+// predictions. For validation samples it is fitted on all training samples. For the trained model it is
+// fitted on training and validation samples, as are the baselines that it is compared with. A nil crossFit
+// means that networks correct no baseline.
 type crossFit struct {
 	folds  []ensemble.Fold
-	foldOf []int // of each training start, its fold
-	all    *task.Reference
+	foldOf []int             // fold of each training sample
+	all    *task.Reference   // fitted on all training samples
 	final  *task.Reference   // of the trained model
-	byFold []*task.Reference // [fold]
-	err    error
+	byFold []*task.Reference // [fold], fitted without the fold
+	err    error             // first error of add, reported by share
 }
 
-// newCrossFit is a crossFit without fits, for the starts of a training.
+// newCrossFit divides the training initialisations into folds; nothing is fitted yet.
 //
 // Errors: those of ensemble.GapFolds.
 func newCrossFit(c *config.TrainConfig, inits []ensemble.Init) (*crossFit, error) {
@@ -49,8 +49,8 @@ func newCrossFit(c *config.TrainConfig, inits []ensemble.Init) (*crossFit, error
 	return x, nil
 }
 
-// add fits the next target, of which the first dates of a set are those of the training
-// starts, and the others those of validation. An error is kept until share, as other ranks wait for it.
+// add fits the next target. The first dates of the set are the training samples, the others the validation
+// samples. An error is kept until share, as the other ranks wait there.
 func (x *crossFit) add(target string, set *baseline.Set) {
 	if x == nil || x.err != nil {
 		return
@@ -62,7 +62,7 @@ func (x *crossFit) add(target string, set *baseline.Set) {
 	fit := func(r *task.Reference, dates []int) {
 		f, err := r.Method.Fit(subsetOf(set, dates))
 		if err != nil {
-			x.err = cmp.Or(x.err, error(&exit.Error{Code: exit.Usage, What: fmt.Sprintf("%s cannot be fitted to %d starts of %s", r.Method.ID, len(dates), target),
+			x.err = cmp.Or(x.err, error(&exit.Error{Code: exit.Usage, What: fmt.Sprintf("%s cannot be fitted to %d initialisations of %s", r.Method.ID, len(dates), target),
 				At: "model.reference", Why: err.Error(), Fix: "name another baseline, lower model.cross_fit.folds, or extend data.split.train", Err: err}))
 		}
 		r.Fits = append(r.Fits, f)
@@ -74,7 +74,7 @@ func (x *crossFit) add(target string, set *baseline.Set) {
 	}
 }
 
-// subsetOf are some dates of a set, without members.
+// subsetOf returns some dates of a set, without members.
 func subsetOf(s *baseline.Set, dates []int) *baseline.Set {
 	out, n := &baseline.Set{Weights: s.Weights}, s.Points()
 	for _, i := range dates {
@@ -86,9 +86,9 @@ func subsetOf(s *baseline.Set, dates []int) *baseline.Set {
 	return out
 }
 
-// share gives every rank the references on its slab, which the leading one has fitted.
+// share distributes the references, fitted on rank 0, to the slabs of all ranks.
 //
-// Errors: that of add; those of other ranks.
+// Errors: those of add; those of other ranks.
 func (x *crossFit) share(ranks *team.Team) (*crossFit, error) {
 	if x == nil {
 		return nil, nil
@@ -126,12 +126,12 @@ func (x *crossFit) share(ranks *team.Team) (*crossFit, error) {
 		}
 	}
 	if !ranks.IsRoot() {
-		x.all, x.final = out.all, out.final // stand for the whole ones, which only the leading rank saves
+		x.all, x.final = out.all, out.final // slabs in place of whole fields, which only rank 0 saves
 	}
 	return out, nil
 }
 
-// full is the reference of validation starts; nil for none.
+// full is the reference for validation samples; nil for none.
 func (x *crossFit) full() *task.Reference {
 	if x == nil {
 		return nil
@@ -147,7 +147,7 @@ func (x *crossFit) finalReference() *task.Reference {
 	return x.final
 }
 
-// taskFor is a task with the reference of a training start.
+// taskFor returns a task with the reference of one training sample.
 func (x *crossFit) taskFor(k *task.Task, start int) *task.Task {
 	if x == nil {
 		return k

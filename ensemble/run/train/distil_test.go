@@ -109,23 +109,23 @@ func TestUnsuitableTeachers(t *testing.T) {
 	defer d.Close()
 	for want, change := range map[string]func(m *model.Model, c *config.TrainConfig, d *samples.Data){
 		"": func(*model.Model, *config.TrainConfig, *samples.Data) {},
-		"the teacher gives no normal": func(m *model.Model, _ *config.TrainConfig, _ *samples.Data) {
+		"the teacher does not predict a normal": func(m *model.Model, _ *config.TrainConfig, _ *samples.Data) {
 			m.Spec.Head = network.HeadSpec{Spread: &network.SpreadSpec{}}
 		},
 		"its family logistic": func(m *model.Model, _ *config.TrainConfig, _ *samples.Data) {
 			m.Spec.Head.Distribution.Family = "logistic"
 		},
-		"the teacher corrects a baseline":   func(m *model.Model, _ *config.TrainConfig, _ *samples.Data) { m.Spec.Reference = "emos" },
-		"the teacher has other targets":     func(_ *model.Model, c *config.TrainConfig, _ *samples.Data) { c.Data.Targets[0].Variable = "gh" },
-		"the teacher reads other fields":    func(_ *model.Model, _ *config.TrainConfig, d *samples.Data) { d.Axes.Leads = d.Axes.Leads[1:] },
-		"the teacher has another grid":      func(m *model.Model, _ *config.TrainConfig, _ *samples.Data) { m.Grid = &ensemble.Grid{NX: 3, NY: 2} },
-		"come to their grid in another way": func(m *model.Model, _ *config.TrainConfig, _ *samples.Data) { m.Interpolation.Method = "nearest" },
-		"the teacher sees other members":    func(_ *model.Model, _ *config.TrainConfig, d *samples.Data) { d.Used = d.Used[:2] },
-		"it was trained on starts from": func(m *model.Model, _ *config.TrainConfig, d *samples.Data) {
+		"the teacher corrects a baseline":        func(m *model.Model, _ *config.TrainConfig, _ *samples.Data) { m.Spec.Reference = "emos" },
+		"the teacher has other targets":          func(_ *model.Model, c *config.TrainConfig, _ *samples.Data) { c.Data.Targets[0].Variable = "gh" },
+		"the teacher reads other fields":         func(_ *model.Model, _ *config.TrainConfig, d *samples.Data) { d.Axes.Leads = d.Axes.Leads[1:] },
+		"the teacher has another grid":           func(m *model.Model, _ *config.TrainConfig, _ *samples.Data) { m.Grid = &ensemble.Grid{NX: 3, NY: 2} },
+		"the teacher uses another interpolation": func(m *model.Model, _ *config.TrainConfig, _ *samples.Data) { m.Interpolation.Method = "nearest" },
+		"the teacher uses other members":         func(_ *model.Model, _ *config.TrainConfig, d *samples.Data) { d.Used = d.Used[:2] },
+		"it was trained on initialisations from": func(m *model.Model, _ *config.TrainConfig, d *samples.Data) {
 			m.Trained.To = d.Split.Validation[0].Time
 		},
-		"dates the teacher was chosen by is not": func(m *model.Model, _ *config.TrainConfig, d *samples.Data) { m.Trained.To = d.Split.Train[1].Time },
-		"it was chosen by starts from": func(_ *model.Model, _ *config.TrainConfig, d *samples.Data) {
+		"validation dates are unknown": func(m *model.Model, _ *config.TrainConfig, d *samples.Data) { m.Trained.To = d.Split.Train[1].Time },
+		"it was selected on initialisations from": func(_ *model.Model, _ *config.TrainConfig, d *samples.Data) {
 			all := slices.Concat(d.Split.Validation, d.Split.Test) // the student takes fewer for validation
 			d.Split.Validation, d.Split.Test = all[:1], all[1:]
 		},

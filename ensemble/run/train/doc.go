@@ -1,13 +1,13 @@
-// Package train trains the networks of a model from a configuration, calibrates and scores them, and leaves a
-// run directory. It can be interrupted at any step and resumes to the same bits:
+// Package train trains the networks of a model as a configuration describes, calibrates and scores them, and
+// writes a run directory. A training can be interrupted after any step; resumed, it ends with the same bits:
 //
 //	r, err := train.Run(ctx, train.Options{Config: c, RunDir: "runs/gcm", Resume: "auto"})
 //
-// A training goes through stages, each in a file of its name: open (the run directory), read (the samples),
-// prepare (what is fitted before the first network: fit.go), loop (the networks, one after the other),
-// calibrate, judge, record.
+// A training is a sequence of stages, each in the file of its name: open (run directory), read (samples),
+// prepare (statistics and baselines, see fit.go), loop (the networks, one after the other), calibrate,
+// evaluate (test samples), record (manifest).
 //
-// What they share is the trainer: a job, which stays the same in a run; the inputs beside the samples; the
-// present network; the position in the training, which with the network is what a checkpoint keeps; and
-// observers, which report and change nothing.
+// The stages share a trainer. It consists of a job, which is constant during a run; auxiliary inputs, such as
+// a teacher; the network in training; the position, which a checkpoint stores with the network; and
+// observers, which report progress and influence nothing.
 package train

@@ -11,19 +11,20 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/drift"
 )
 
-// driftFitter learns what input fields are like from the starts of a training.
+// driftFitter fits the drift detector: statistics of the input fields over the training initialisations.
 type driftFitter struct {
-	drift     *model.Drift
+	drift     *model.Drift // the result
 	ranks     *team.Team
-	used      []int
-	stride    int               // of the starts, one of so many is looked at
-	valid     [][]time.Time     // [lead][start]
-	summaries [][]drift.Summary // [field][start]
+	used      []int             // positions of the input members
+	stride    int               // every so many initialisations are used
+	valid     [][]time.Time     // [lead][initialisation]
+	summaries [][]drift.Summary // [field][initialisation]
 }
 
-// maxDriftInits bounds the starts that are looked at, and so the memory: a kilobyte each for every field.
+// maxDriftInits limits the initialisations that are used, and so the memory: one kilobyte each per field.
 const maxDriftInits = 400
 
+// newDriftFitter returns an empty fitter for a task's input fields.
 func newDriftFitter(k *task.Task, d *samples.Data) *driftFitter {
 	w := &driftFitter{drift: &model.Drift{Boxes: drift.NewBoxes(d.Grid), Axes: k.Features.Axes}, ranks: d.Ranks,
 		stride: (len(d.Train.Inits) + maxDriftInits - 1) / maxDriftInits}
@@ -38,7 +39,7 @@ func newDriftFitter(k *task.Task, d *samples.Data) *driftFitter {
 	return w
 }
 
-// add takes start i of the training.
+// add adds training initialisation i. All ranks call it.
 func (w *driftFitter) add(i int, fc *ensemble.Forecast) error {
 	if i%w.stride > 0 {
 		return nil
@@ -54,7 +55,8 @@ func (w *driftFitter) add(i int, fc *ensemble.Forecast) error {
 	return err
 }
 
-// fit gives what was learned, on the leading rank; nil if there were too few starts.
+// fit returns the fitted detector on rank 0; nil with fewer than drift.MinInits initialisations, and on other
+// ranks.
 func (w *driftFitter) fit() (*model.Drift, error) {
 	if w.drift.Inits < drift.MinInits || !w.ranks.IsRoot() {
 		return nil, nil

@@ -10,10 +10,10 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
-// evaluation is what the trained model comes to on the test samples; nothing if there are none.
+// evaluation is the result on the test samples; the zero value means that there are none.
 type evaluation struct {
 	scores  *score.Result
-	example *scoring.MapExample // nil where this rank does not lead
+	example *scoring.MapExample // nil on ranks other than 0
 }
 
 // evaluate scores the trained model on the test samples. All ranks predict.

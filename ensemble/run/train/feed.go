@@ -10,12 +10,12 @@ import (
 	"github.com/ensemble-weather/ensemble/io/loader"
 )
 
-// readyBatch is a batch on its way from the goroutine that prepares it.
+// readyBatch is a batch received from the goroutine that prepares batches.
 type readyBatch struct {
 	batch  *task.Batch
-	starts []int // of its samples, by their numbers among those of the training
+	starts []int // indices of its samples among the training samples
 	err    error
-	loaded *network.Network // whose inputs hold it already; nil otherwise
+	loaded *network.Network // network whose inputs already contain the batch; nil for none
 }
 
 // feed is the goroutine that prepares batches.
@@ -23,10 +23,10 @@ type feed struct {
 	next       <-chan readyBatch
 	stop       context.CancelFunc
 	done       chan struct{}
-	prefetched *readyBatch // received beside the step before it; nil otherwise
+	prefetched *readyBatch // received during the preceding step; nil for none
 }
 
-// end ends the goroutine and waits for it.
+// end stops the goroutine and waits for it.
 func (f *feed) end() {
 	if f != nil {
 		f.stop()
@@ -34,9 +34,8 @@ func (f *feed) end() {
 	}
 }
 
-// startFeed prepares the batches of the present network ahead of their use, from where the
-// trainer stands on. Two batches are in flight; the receiver's next receive gives the
-// previous one back.
+// startFeed starts to prepare the batches of the current network, from the current position on. Two batches
+// are in flight; receiving the next one returns the previous one for reuse.
 func (t *trainer) startFeed(ctx context.Context) *feed {
 	ctx, stop := context.WithCancel(ctx)
 	ch, done := make(chan readyBatch), make(chan struct{})
@@ -60,7 +59,7 @@ func (t *trainer) startFeed(ctx context.Context) *feed {
 	return &feed{next: ch, stop: stop, done: done}
 }
 
-// newBatch is room for a batch of so many samples of the present network.
+// newBatch allocates a batch of so many samples of the current network.
 func (t *trainer) newBatch(size int) task.Batch {
 	grid := t.ranks.Shard().LocalGrid(t.model.Grid)
 	spec := t.model.Spec
@@ -72,21 +71,21 @@ func (t *trainer) newBatch(size int) task.Batch {
 	return b
 }
 
-// feeder fills the batches of a network, of each the samples of this rank.
+// feeder fills the batches of a network, of each batch the samples of this rank.
 type feeder struct {
 	job             *job
 	from            *auxiliaryInputs
 	seed            uint64
-	stream          samples.ExampleStream // in the order of reads
-	remaining       []int                 // samples that are left to read
+	stream          samples.ExampleStream // samples in reading order
+	remaining       []int                 // samples left to read
 	batches         int                   // of an epoch
 	samples         int                   // of an epoch
-	lo, size        int                   // first and number of this rank's samples of a batch
-	batch, endBatch int                   // the next batch, and the one behind the last, counted over all epochs
-	buffers         [2]task.Batch
+	lo, size        int                   // first and number of this rank's samples in a batch
+	batch, endBatch int                   // index of the next batch, and end of the last, counted over all epochs
+	buffers         [2]task.Batch         // double buffer
 }
 
-// run fills batch after batch and hands them over, until one fails or the receiver has enough.
+// run fills and sends batches until one fails or the context ends.
 func (f *feeder) run(ctx context.Context, to chan<- readyBatch) {
 	defer f.stream.Close()
 	for ; f.batch < f.endBatch; f.batch++ {
@@ -104,8 +103,8 @@ func (f *feeder) run(ctx context.Context, to chan<- readyBatch) {
 	}
 }
 
-// build fills the next batch with those training samples. The last batch of an epoch starts over with
-// the first samples, at weight zero, when the samples do not fill it.
+// build fills the next batch with these training samples. If the samples do not fill the last batch of an
+// epoch, it is completed with the first samples, at weight zero.
 func (f *feeder) build(ctx context.Context, b *task.Batch, starts []int) error {
 	epoch, batch := f.batch/f.batches, f.batch%f.batches
 	left := f.samples - (batch*f.job.base.BatchSize + f.lo)
@@ -124,12 +123,12 @@ func (f *feeder) build(ctx context.Context, b *task.Batch, starts []int) error {
 	return nil
 }
 
-// slot is a place of a batch, and the training sample that fills it.
+// slot is a position in a batch and the training sample that fills it.
 type slot struct {
 	index  int // in the batch
-	sample int // number of the sample
+	sample int // index of the training sample
 	fc     *ensemble.Forecast
-	used   []int // members of fc
+	used   []int // positions of the input members of fc
 }
 
 // sample fills a slot of a batch of an epoch with the next sample.
@@ -152,8 +151,8 @@ func (f *feeder) sample(ctx context.Context, b *task.Batch, s slot, epoch uint64
 	return f.from.teacher.fill(ctx, local, b, s)
 }
 
-// members are the positions of those that are input of a training sample in an epoch: count of them, or
-// as many as chance decides if it is 0.
+// members draws the positions of the input members of a training sample in an epoch: count of them, or a
+// random number if count is 0.
 func (j *job) members(fc *ensemble.Forecast, count int, seed, epoch, start uint64) ([]int, error) {
 	used, err := task.MemberPositions(fc, j.local.UsedMembers)
 	if err != nil {
@@ -168,19 +167,19 @@ func (j *job) members(fc *ensemble.Forecast, count int, seed, epoch, start uint6
 	return drawFewerMembers(used, j.local.MinMembers, seed, epoch, start), nil
 }
 
-// randomMembers is the sampling that draws members anew in every epoch.
+// randomMembers selects members anew in every epoch.
 const randomMembers = "random"
 
-// purposeMemberCount keeps the draws of how many members are input apart from those of which.
+// purposeMemberCount separates the random stream of member counts from that of member choices.
 const purposeMemberCount = 0x6665776572
 
-// drawFewerMembers leaves out some of the used members of one sample of one epoch, so that as many
-// as least are left, or more, each number as often as the others. The first one stays.
+// drawFewerMembers drops some of the used members of a sample in an epoch. The number that remains is uniform between
+// least and all; the first member always remains.
 func drawFewerMembers(used []int, least int, seed, epoch, sample uint64) []int {
 	return drawMembers(used, drawCount(least, len(used), seed, epoch, sample), seed, epoch, sample)
 }
 
-// drawCount draws how many members are input of something of an epoch.
+// drawCount draws the number of input members, uniform from least to most.
 func drawCount(least, most int, seed, epoch, of uint64) int {
 	if least == 0 || least >= most {
 		return most
@@ -188,7 +187,7 @@ func drawCount(least, most int, seed, epoch, of uint64) int {
 	return least + loader.DrawMembers(seed^purposeMemberCount, epoch, of, most-least+1, 1, false)[0]
 }
 
-// drawMembers keeps so many of the used members of one sample of one epoch, among them the first.
+// drawMembers draws so many of the used members of a sample in an epoch, always including the first.
 func drawMembers(used []int, kept int, seed, epoch, sample uint64) []int {
 	if kept == len(used) {
 		return used

@@ -15,17 +15,20 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// fitted is what is fitted to the samples before the first network is trained. Statistics are of the training
-// samples; baselines and climate, with which networks are compared, of those of validation as well.
+// fitted is what is fitted before the first network is trained. Statistics are fitted on training samples.
+// Baselines and climate, which networks are compared with, are fitted on training and validation samples.
 type fitted struct {
-	global, local                     *task.Task   // of all points, and of this rank's slab
-	drift                             *model.Drift // what inputs are like; nil for too few samples, and where this rank does not lead
+	global, local                     *task.Task   // on all points, and on this rank's slab
+	drift                             *model.Drift // drift detector; nil for too few samples, and on ranks other than 0
 	baselines                         []task.Baselines
 	climate                           *task.Climate // nil for none
-	globalReferences, localReferences *crossFit     // of all points where this rank leads, and of its slab; nil for none
+	globalReferences, localReferences *crossFit     // on all points (rank 0), and on this rank's slab; nil for none
 }
 
 // fit fits statistics, baselines and climate of a configuration.
+//
+// Errors: exit 64 if a statistic would be fitted outside its split, and for auxiliary fields on a list of
+// points; 65 for data that cannot be fitted; 66; 71.
 func fit(ctx context.Context, c *config.TrainConfig, d *samples.Data) (*fitted, error) {
 	if err := input.CheckPointList(c, d.Grid); err != nil {
 		return nil, err
@@ -54,7 +57,7 @@ func fit(ctx context.Context, c *config.TrainConfig, d *samples.Data) (*fitted, 
 	return f, f.local.SetExtremeWeights(c, climate, d.Ranks)
 }
 
-// newTask is the task of a configuration, for the members that there are, with the targets that are scored.
+// newTask returns the task of a configuration for the members that exist, with the targets that are scored.
 func newTask(c *config.TrainConfig, d *samples.Data) *task.Task {
 	task := setup.TaskOf(c)
 	task.UsedMembers, task.MinMembers, task.FullMembers = d.Used, c.Data.Members.Minimum, len(d.All)
@@ -74,7 +77,7 @@ func newTask(c *config.TrainConfig, d *samples.Data) *task.Task {
 	return &task
 }
 
-// fitStatistics fits normalisers, the output layer's scales, and what inputs are like, and gives each rank its part.
+// fitStatistics fits normalisers, error scales and drift detector, and distributes the task over the ranks.
 func (f *fitted) fitStatistics(ctx context.Context, c *config.TrainConfig, d *samples.Data) error {
 	watch := newDriftFitter(f.global, d)
 	sums, err := trainingSums(ctx, d, f.global, setup.SpecOf(c).NewHeadSums(len(f.global.TargetWeights)), watch)
@@ -84,8 +87,8 @@ func (f *fitted) fitStatistics(ctx context.Context, c *config.TrainConfig, d *sa
 	las := ensemble.LASOptions{Window: c.Data.LAS.Window, Smooth: c.Data.LAS.Smooth}
 	err = f.global.FitSums(sums, c.Data.Standardise, las, d.Grid, d.Ranks)
 	if err != nil && exit.CodeOf(team.RankFailure(err)) != exit.RankLost {
-		err = &exit.Error{Code: exit.BadData, What: "the statistics of the training starts cannot be fitted", At: "data.split.train", Why: err.Error(),
-			Fix: "look at the fields with `ensemble inspect --stats`, or change data.split.train", Err: err}
+		err = &exit.Error{Code: exit.BadData, What: "the statistics of the training samples cannot be fitted", At: "data.split.train", Why: err.Error(),
+			Fix: "check the fields with `ensemble inspect --stats`, or change data.split.train", Err: err}
 	}
 	if err := d.Ranks.AgreeOnError(err); err != nil {
 		return err
@@ -122,8 +125,8 @@ func (f *fitted) fitBaselines(ctx context.Context, c *config.TrainConfig, d *sam
 	return nil
 }
 
-// trainingSums are the sums over the training dates. Of a store, whose samples are all read here for
-// the first time, the values are judged too.
+// trainingSums accumulates the sums over the training samples. Samples of a store are all read for the first time
+// in this pass, so their values are checked too.
 func trainingSums(ctx context.Context, d *samples.Data, k *task.Task, head *task.HeadSums, watch *driftFitter) (*task.Sums, error) {
 	sums, err := k.NewSums(d.All)
 	if err != nil {

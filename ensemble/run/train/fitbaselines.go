@@ -14,20 +14,20 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/skill"
 )
 
-// methodsByID are the baselines of a list of names, which the schema has checked.
+// methodsByID returns the baseline methods of a list of IDs, which the schema has checked.
 func methodsByID(ids []string) []*baseline.Method {
 	return slices.DeleteFunc(slices.Clone(baseline.Methods), func(m *baseline.Method) bool { return !slices.Contains(ids, m.ID) })
 }
 
-// fitBaselines fits baselines to a task's targets, in the order in which they are stored.
+// fitBaselines fits baselines for a task's targets, in the order in which targets are stored.
 //
-// Targets for which the dates do not suffice lack the baseline concerned; what
-// is lacking is named in the warnings. also is called with what each target is fitted to. Of several ranks the leading one fits, from the
-// statistics of one target of all levels at a time; the others get nil.
+// A target with too few dates lacks the baseline concerned, and a warning names it. also is called with the
+// data of each target. On several ranks rank 0 fits, one target at all levels at a time; the other ranks
+// return nil.
 //
-// Memory: on the leading rank seven numbers of 4 bytes a date and point of all levels, and
-// seven of one level; if a method looks at members, one more of each for each that was used.
-// Cost: reads the starts once for each target variable and lead.
+// Memory: on rank 0 7 values of 4 bytes per date, point and level, and 7 of one level; if a method uses
+// members, one more of each per input member.
+// Cost: reads the samples once per target variable and lead.
 func fitBaselines(ctx context.Context, k *task.Task, methods []*baseline.Method, d *samples.Data, also func(name string, set *baseline.Set)) (all []task.Baselines, warnings []string, err error) {
 	past, grid, ranks := d.BeforeTest(), d.Grid, d.Ranks
 	w, n := grid.Weights(), grid.Size()
@@ -83,7 +83,7 @@ func fitBaselines(ctx context.Context, k *task.Task, methods []*baseline.Method,
 				}
 			}
 			b.Affine, err = baseline.FitAffineSpread(few, full, w)
-			lacking("affine spread", err)
+			lacking("affine spread correction", err)
 			if past.Analysed {
 				also(name, set)
 				for _, m := range methods {
@@ -98,7 +98,7 @@ func fitBaselines(ctx context.Context, k *task.Task, methods []*baseline.Method,
 					}
 				}
 				b.Reduction, err = skill.Fit(whole, k.FullMembers)
-				lacking("split of its gain", err)
+				lacking("split of the CRPS reduction", err)
 			}
 			all = append(all, b)
 		}
@@ -106,15 +106,13 @@ func fitBaselines(ctx context.Context, k *task.Task, methods []*baseline.Method,
 	return all, warnings, nil
 }
 
-// baselineStatistics is the number of fields that baselineFields gives of each level, but
-// for members.
+// baselineStatistics is the number of fields that baselineFields returns per level, without members.
 const baselineStatistics = 7
 
-// baselineFields are what baselines are fitted to on one date, for target v:
-// mean and spread of the used members with divisor M−1, the spread of the used and of
-// all members with the divisor of the features, mean and spread of all members with
-// divisor M−1, and the analysis; behind them, if there are to be more fields, the members
-// that are used.
+// baselineFields returns the predictors and the predictand of baselines on one date for target v: mean and
+// spread of the input members (divisor M−1), spread of the input members and of all members (divisor of the
+// features), mean and spread of all members (divisor M−1), and the analysis. If fields is larger, the input
+// members follow.
 //
 // Shape: [field][level][point] of the forecast.
 func baselineFields(k *task.Task, fc *ensemble.Forecast, analyses []*ensemble.Analysis, used []int, v, fields int) ([]float32, error) {

@@ -15,15 +15,15 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// maxClimateBytes bounds the values that are held while quantiles are found; where they do not fit
-// the starts are read several times.
+// maxClimateBytes limits the bytes of values held while quantiles are computed; larger data are read in several
+// passes.
 const maxClimateBytes = 1 << 30
 
-// fitClimate finds the quantiles of a task's scored targets over past starts: of all members,
-// or of the analyses. Of several ranks the leading one does; the others get nil.
+// fitClimate computes quantiles of a task's scored targets over the samples before the test period: of all
+// members, or of the analyses. On several ranks rank 0 computes; the other ranks return nil.
 //
-// Memory: maxClimateBytes bytes, or the values of one point. Cost: reads the starts once for each
-// target variable and lead and for each maxClimateBytes of values.
+// Memory: maxClimateBytes, or the values of one point if that is more.
+// Cost: reads the samples once per target variable and lead, and per maxClimateBytes of values.
 func fitClimate(ctx context.Context, k *task.Task, o config.Climate, d *samples.Data) (*task.Climate, error) {
 	past, grid, ranks := d.BeforeTest(), d.Grid, d.Ranks
 	n, depth, members := grid.Size(), len(k.Features.Axes.Levels), 1
@@ -84,9 +84,9 @@ func fitClimate(ctx context.Context, k *task.Task, o config.Climate, d *samples.
 	return c, nil
 }
 
-// climateFields are the values of target v on one date.
+// climateFields returns the values of target v on one date.
 //
-// Shape: [member][level][point] of the forecast, or one analysis in place of members.
+// Shape: [member][level][point] of the forecast, or [level][point] of the analysis.
 func climateFields(k *task.Task, fc *ensemble.Forecast, a []*ensemble.Analysis, v int, of string) (part []float32, err error) {
 	t, x := k.TargetInForecast(fc, v)
 	if of == config.ClimateMembers {
@@ -107,18 +107,21 @@ func climateFields(k *task.Task, fc *ensemble.Forecast, a []*ensemble.Analysis, 
 	return part, nil
 }
 
-// CheckClimateGrid checks that the climate is of a grid.
+// CheckClimateGrid checks that a climate is defined on a grid.
 //
 // Errors: exit 65.
 func CheckClimateGrid(c *task.Climate, g *ensemble.Grid, path string) error {
 	if c.Grid.SameAs(g, input.GridTolerance) {
 		return nil
 	}
-	return &exit.Error{Code: exit.BadData, What: "the climate is on another grid", At: path, Why: fmt.Sprintf("it is on %s, the forecasts on %s", c.Grid, g),
-		Fix: "give the climate of a training on that grid"}
+	return &exit.Error{Code: exit.BadData, What: "the climate is on another grid", At: path, Why: fmt.Sprintf("its grid is %s, that of the forecasts %s", c.Grid, g),
+		Fix: "give the climate of a training on the grid of the forecasts"}
 }
 
-// LoadOrFitClimate makes or reads the climate that a configuration asks for; nil for none.
+// LoadOrFitClimate loads or fits the climate that a configuration requests; nil for none.
+//
+// Errors: exit 65 for a file that is damaged or on another grid; 66 for a missing file; those of reading
+// samples.
 func LoadOrFitClimate(ctx context.Context, o config.Climate, k *task.Task, d *samples.Data) (c *task.Climate, warnings []string, err error) {
 	grid, ranks := d.Grid, d.Ranks
 	switch {

@@ -9,27 +9,27 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 )
 
-// gpuMonitor reads the GPU that a training works on, beside its steps. A nil one, and one of a device
-// whose driver cannot be asked, read nothing and say nothing: `doctor` says why.
+// gpuMonitor reads the sensors of the GPU in use, at most once every gpuReadInterval. A nil gpuMonitor, and one
+// without a driver library, read nothing; `ensemble doctor` reports why.
 type gpuMonitor struct {
-	watcher    *cuda.Watcher // nil if there is none
-	last       time.Time
+	watcher    *cuda.Watcher // nil if the driver cannot be read
+	last       time.Time     // time of the last reading
 	readings   cuda.Readings
-	unreported bool // not told yet
+	unreported bool // read, but not yet written as an event
 }
 
-// gpuReadInterval is the time between two readings: they take some hundred microseconds.
+// gpuReadInterval is the least time between readings; one takes some hundred microseconds.
 const gpuReadInterval = 10 * time.Second
 
-// progressNote reads the GPU, unless it did so just now, and gives what progress lines say of it: "" if
-// nothing is known.
+// progressNote reads the GPU if the last reading is old enough, and returns the text for the progress line; ""
+// without a reading.
 func (g *gpuMonitor) progressNote() string {
 	if g == nil || g.watcher == nil {
 		return ""
 	}
 	if at := time.Now(); at.Sub(g.last) >= gpuReadInterval {
 		r, err := g.watcher.Read()
-		if err != nil { // a GPU that is lost ends the training by itself
+		if err != nil { // if the GPU is lost, the training fails on its own
 			g.close()
 			return ""
 		}
@@ -37,12 +37,12 @@ func (g *gpuMonitor) progressNote() string {
 	}
 	s := fmt.Sprintf(", GPU %d %% busy, %.1f GiB, %d °C, %d of %d MHz", g.readings.UtilisationPercent, float64(g.readings.UsedBytes)/(1<<30), g.readings.Temperature, g.readings.ClockMHz, g.readings.MaxClockMHz)
 	if len(g.readings.Throttled) > 0 {
-		s += " held down by " + strings.Join(g.readings.Throttled, ", ")
+		s += " throttled by " + strings.Join(g.readings.Throttled, ", ")
 	}
 	return s
 }
 
-// writeEvent writes an event of each reading.
+// writeEvent writes an event for a new reading.
 func (g *gpuMonitor) writeEvent(e *rundir.Events, step uint64, epoch int) error {
 	if g == nil || !g.unreported {
 		return nil
@@ -55,10 +55,10 @@ func (g *gpuMonitor) writeEvent(e *rundir.Events, step uint64, epoch int) error 
 		rundir.Value{Name: "throttled", Value: r.Throttled})
 }
 
-// close ends the reading. It may be repeated.
+// close ends the readings. It may be called repeatedly.
 func (g *gpuMonitor) close() {
 	if g != nil && g.watcher != nil {
-		_ = g.watcher.Close() // what was read was told
+		_ = g.watcher.Close() // all readings were reported
 		g.watcher = nil
 	}
 }

@@ -13,42 +13,42 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 )
 
-// job is what stays the same in a run. prepare fills it.
+// job holds what is constant during a run. newJob fills it.
 type job struct {
-	base      config.Training         // of all networks, with Networks
-	trainings []setup.NetworkTraining // networks in the order of their training
+	base      config.Training         // settings of all networks, with Networks
+	trainings []setup.NetworkTraining // one for each network, in order
 	sampling  string                  // of members: "fixed" or "random"
-	prune     config.Prune
-	removal   *channelRemoval // of channels; nil for none
-	model     *model.Model    // gets its networks when all are trained
-	local     *task.Task      // of this rank's slab
+	prune     config.Prune            // pruning by masks
+	removal   *channelRemoval         // removal of channels; nil for none
+	model     *model.Model            // receives its networks after the last is trained
+	local     *task.Task              // task on this rank's slab
 	data      *samples.Data
-	ranks     *team.Team // nil for one rank alone
+	ranks     *team.Team // nil for a single rank
 	dir       *rundir.Dir
 	hash      string                 // of the configuration
-	stop      func(read error) error // nil until somebody wants to save and stop, or cannot read
+	stop      func(read error) error // combines Options.Stop and read errors of all ranks; nil result: continue
 	kernels   kernels
 }
 
-// kernels are what is known of the kernels of the plans.
+// kernels are the measured times of kernels and the choices made from them.
 type kernels struct {
 	timings setup.Timings
-	table   *tune.Table // of timings; nil keeps none
-	// choices are the kernels in use that decide bits. A checkpoint keeps them, so
-	// that a resumed run, and later networks, compute in the same way.
+	table   *tune.Table // of measured times; nil keeps none
+	// choices lists the kernels in use whose choice changes bits. A checkpoint stores it, so that later networks
+	// and resumed runs use the same kernels.
 	choices map[string]string
 }
 
-// auxiliaryInputs are what networks learn from beside the samples. prepare fills it.
+// auxiliaryInputs are the inputs of training besides the samples. prepare fills it.
 type auxiliaryInputs struct {
-	references *crossFit         // baselines of the training samples, on this rank's slab; nil for none
-	globalFits *crossFit         // the same of all points, where this rank leads
-	foldOf     []int             // of each training sample, the block of years; nil without stages
-	teacher    *teacher          // nil for none
-	pretrained pretrainedWeights // of every network
+	references *crossFit         // cross-fitted baselines on this rank's slab; nil without model.reference
+	globalFits *crossFit         // the same on all points, on rank 0
+	foldOf     []int             // for each training sample its block of years; nil without stages
+	teacher    *teacher          // nil without distillation
+	pretrained pretrainedWeights // initial weights of every network
 }
 
-// sampleCount is how many samples a turn learns from.
+// sampleCount is the number of samples that a network is trained on.
 func (j *job) sampleCount(turn setup.NetworkTraining) int {
 	if turn.Samples != nil {
 		return len(turn.Samples)
@@ -56,18 +56,18 @@ func (j *job) sampleCount(turn setup.NetworkTraining) int {
 	return len(j.data.Train.Inits)
 }
 
-// batchCount is how many batches of batch_size samples an epoch of a turn has.
+// batchCount is the number of batches of batch_size samples per epoch; the last one may be padded.
 func (j *job) batchCount(turn setup.NetworkTraining) int {
 	return (j.sampleCount(turn) + j.base.BatchSize - 1) / j.base.BatchSize
 }
 
-// stepCount is how many steps of the optimiser, of accumulate batches each, have those
-// batches. The last step of an epoch may have fewer.
+// stepCount is the number of optimiser steps of so many batches, each of accumulate batches. The last step of an
+// epoch may have fewer.
 func (j *job) stepCount(batches int) int {
 	return (batches + j.base.Accumulate - 1) / j.base.Accumulate
 }
 
-// totalSteps are those of some of the turns if none stops early.
+// totalSteps is the number of optimiser steps of several networks if none stops early.
 func (j *job) totalSteps(turns []setup.NetworkTraining) (n int) {
 	for _, turn := range turns {
 		n += turn.Config.Epochs * j.stepCount(j.batchCount(turn))
@@ -75,14 +75,15 @@ func (j *job) totalSteps(turns []setup.NetworkTraining) (n int) {
 	return n
 }
 
-// inferenceOptions gives the options of plans that predict with the trained model.
+// inferenceOptions returns the engine options for predictions with the trained model.
 func (j *job) inferenceOptions() engine.Options {
 	o := network.Options(j.base.Threads, j.base.Device)
 	o.Timings = j.kernels.table
 	return o
 }
 
-// nameMemoryKeys makes an error about too little memory name what the process needs.
+// nameMemoryKeys adds the keys of the memory limits, and the least values that suffice, to an error about
+// memory.
 func (j *job) nameMemoryKeys(err error) error {
 	parts := j.ranks.MaxRanksPerProcess() * j.planCount()
 	return setup.NameMemoryLimit(err, setup.TrainMemory.ForParts(parts), setup.TrainWorkspace.ForParts(parts))

@@ -18,17 +18,16 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 )
 
-// evalStep is the step number of evaluations, which draw no random numbers.
+// evalStep is the step number of evaluations, which use no random numbers.
 const evalStep = 0
 
-// loop trains all networks from where the trainer stands to the end and leaves
-// their best weights in the model.
+// loop trains all remaining networks and stores their best weights in the model.
 //
-// Errors: what stop gives, after saving; exit 1 if the loss is not finite.
+// Errors: the error of Options.Stop, after a checkpoint; exit 1 if the loss is not finite.
 func (t *trainer) loop(ctx context.Context) error {
 	defer t.end()
 	defer func() { t.observers.gpu.close() }()
-	var layers []prune.Layer // of the last network, as of all
+	var layers []prune.Layer // the same for all networks
 	for t.pos.Network < len(t.trainings) {
 		var err error
 		if layers, err = t.trainNetwork(ctx); err != nil {
@@ -45,8 +44,8 @@ func (t *trainer) loop(ctx context.Context) error {
 	return nil
 }
 
-// trainNetwork trains the present network to its end, and goes to the next. It gives the layers that were
-// pruned by masks; none for other networks.
+// trainNetwork trains the current network to its end and advances to the next. It returns the layers that are
+// pruned by masks; nil for none.
 func (t *trainer) trainNetwork(ctx context.Context) ([]prune.Layer, error) {
 	if t.current == nil {
 		if err := t.begin(); err != nil {
@@ -63,7 +62,7 @@ func (t *trainer) trainNetwork(ctx context.Context) ([]prune.Layer, error) {
 		}
 	}
 	best := t.current.best
-	if best == nil { // no validation samples: the last weights
+	if best == nil { // without validation samples the last weights are kept
 		var err error
 		if best, err = t.current.copyWeights(); err != nil {
 			return nil, err
@@ -75,17 +74,17 @@ func (t *trainer) trainNetwork(ctx context.Context) ([]prune.Layer, error) {
 	if err := t.end(); err != nil {
 		return nil, err
 	}
-	t.model.Spec.Kept = kept // there is one network, if it lost channels
+	t.model.Spec.Kept = kept // channels are removed only if there is one network
 	return layers, nil
 }
 
-// shouldStopEarly says whether validation has not improved for longer than patience.
+// shouldStopEarly reports whether the validation loss has not improved for more than early_stop.patience epochs.
 func (t *trainer) shouldStopEarly() bool {
 	p := t.current.cfg.EarlyStop.Patience
 	return p > 0 && !t.isRemovingChannels() && len(t.data.Validation.Inits) > 0 && t.pos.Epoch-t.pos.BestEpoch > p
 }
 
-// epoch goes on with the present epoch to its end, or to where pruning goes back.
+// epoch continues the current epoch to its end, or until lottery pruning rewinds the training.
 func (t *trainer) epoch(ctx context.Context) error {
 	if t.current.corrections != nil {
 		if err := t.updateCorrections(ctx); err != nil {
@@ -106,7 +105,8 @@ func (t *trainer) epoch(ctx context.Context) error {
 	return t.closeEpoch(ctx)
 }
 
-// step takes the next step of the optimiser, over todo batches. It tells whether pruning went back instead.
+// step takes the next optimiser step, over todo batches. back reports that pruning rewound the training
+// instead.
 func (t *trainer) step(ctx context.Context, todo int) (back bool, err error) {
 	if err := t.removeChannels(); err != nil {
 		return false, err
@@ -147,8 +147,8 @@ func (t *trainer) step(ctx context.Context, todo int) (back bool, err error) {
 	return false, t.observers.Step(t.pos, s, t.totalSteps(t.trainings[:t.pos.Network])+t.networkSteps())
 }
 
-// unscale tells the optimiser of what the gradient of a step is, and whether that can be pruned
-// along: all is finite. Where nothing is pruned the step itself finds out.
+// unscale divides the gradient by the loss scale. finite reports whether pruning may use it; without pruning
+// the optimiser checks the gradient itself.
 func (t *trainer) unscale() (finite bool, err error) {
 	s := t.pos.LossScale.Scale
 	if s == 0 {
@@ -161,7 +161,7 @@ func (t *trainer) unscale() (finite bool, err error) {
 	return t.current.opt.IsFinite()
 }
 
-// closeEpoch validates, keeps the best weights and saves.
+// closeEpoch validates, keeps the best weights, and saves a checkpoint if one is due.
 func (t *trainer) closeEpoch(ctx context.Context) error {
 	values := t.training().Values(t.pos.Network)
 	values = append(values, rundir.Value{Name: "loss", Value: t.pos.LossSum / float64(t.epochBatches())})
@@ -186,21 +186,21 @@ func (t *trainer) closeEpoch(ctx context.Context) error {
 	return nil
 }
 
-// validateEpoch gives the validation loss, keeps the weights if it is the lowest, and tells the schedule of
-// the learning rate.
+// validateEpoch returns the validation loss, keeps the weights if it is the lowest, and updates the plateau
+// schedule.
 //
-// Errors: quality.ErrReached where the training is for its time only, and there.
+// Errors: quality.ErrReached at the target loss if the training only measures time.
 func (t *trainer) validateEpoch(ctx context.Context) (float64, error) {
 	t.observers.clock.BeginValidation()
 	loss, err := t.validate(ctx)
 	if err := cmp.Or(err, t.observers.clock.Validated(loss, t.pos.Step)); err != nil {
 		return 0, err
 	}
-	if t.observers.timing.StopAtTarget && loss <= t.observers.timing.Target { // all ranks have this loss
+	if t.observers.timing.StopAtTarget && loss <= t.observers.timing.Target { // all ranks have the same loss
 		return 0, quality.ErrReached
 	}
 	if t.current.pruning.isMaskChanging() {
-		t.pos.BestEpoch = t.pos.Epoch // patience begins with the mask of the end
+		t.pos.BestEpoch = t.pos.Epoch // patience counts from the final mask
 	} else if loss < t.pos.BestLoss && !t.isRemovingChannels() {
 		t.pos.BestLoss, t.pos.BestEpoch = loss, t.pos.Epoch
 		if t.current.best, err = t.current.copyWeights(); err != nil {
@@ -216,7 +216,7 @@ func (t *trainer) validateEpoch(ctx context.Context) (float64, error) {
 	return loss, nil
 }
 
-// validate is the mean loss over the validation samples.
+// validate returns the mean loss over the validation samples.
 func (t *trainer) validate(ctx context.Context) (float64, error) {
 	if err := t.current.updateEvalStore(); err != nil {
 		return 0, err
@@ -247,8 +247,8 @@ func (t *trainer) validate(ctx context.Context) (float64, error) {
 	return sum / float64(len(t.data.Validation.Inits)), err
 }
 
-// divergenceError is the error of a loss or gradient that is not finite. The parameters
-// are those before the step; the last checkpoint is good.
+// divergenceError returns the error for a loss or gradient that is not finite, with the initialisations of the
+// batch. The parameters are those before the step; the last checkpoint is valid.
 func (t *trainer) divergenceError(loss float64, todo int, cause error) error {
 	what := "the loss is not finite"
 	if cause != nil {
@@ -259,12 +259,12 @@ func (t *trainer) divergenceError(loss float64, todo int, cause error) error {
 	for i := range todo * size {
 		starts = append(starts, t.data.Train.Inits[order[(t.pos.Batch*size+i)%len(order)]].String())
 	}
-	fix := "look at the fields with `ensemble inspect --stats`, or lower train.learning_rate"
+	fix := "check the fields with `ensemble inspect --stats`, or lower train.learning_rate"
 	if engine.ScalesLoss(t.model.Spec.Precision) {
-		fix += ", or set train.precision: bf16, as float16 ends with 65504"
+		fix += ", or set train.precision: bf16, as the largest float16 is 65504"
 	}
 	return &exit.Error{Code: exit.No, What: fmt.Sprintf("%s at step %d", what, t.pos.Step+1),
-		At:  fmt.Sprintf("%s, epoch %d, starts %v, loss %g", t.training().Name(t.pos.Network), t.pos.Epoch+1, starts, loss),
-		Why: "the learning rate is too large, or a field of these starts is absurd",
+		At:  fmt.Sprintf("%s, epoch %d, initialisations %v, loss %g", t.training().Name(t.pos.Network), t.pos.Epoch+1, starts, loss),
+		Why: "the learning rate is too large, or a field of these initialisations has invalid values",
 		Fix: fix, Err: cause}
 }

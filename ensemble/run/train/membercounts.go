@@ -6,8 +6,8 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 )
 
-// compileMemberCounts compiles those of the present network that read fewer members. They share its
-// parameters and gradients.
+// compileMemberCounts compiles variants of the current network that read fewer members. They share its parameters
+// and gradients.
 func (t *trainer) compileMemberCounts(spec network.Spec, o engine.Options) error {
 	t.current.byMemberCount = map[int]*network.Network{}
 	for n := t.planCount() - 1; n > 0; n-- {
@@ -21,7 +21,7 @@ func (t *trainer) compileMemberCounts(spec network.Spec, o engine.Options) error
 	return nil
 }
 
-// planCount is the number of plans of a training step, one for each number of members.
+// planCount is the number of compiled plans of a training step, one for each number of input members.
 func (j *job) planCount() int {
 	k := &j.model.Task
 	if !j.model.Spec.ReadsMembers() || k.MinMembers == 0 {
@@ -30,7 +30,7 @@ func (j *job) planCount() int {
 	return len(k.UsedMembers) - k.MinMembers + 1
 }
 
-// forBatch is the network for a batch.
+// forBatch returns the variant for a batch's number of members.
 func (p *compiledNetwork) forBatch(b *task.Batch) *network.Network {
 	if net := p.byMemberCount[b.MemberCount]; net != nil {
 		return net

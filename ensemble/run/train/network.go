@@ -17,31 +17,31 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// currentNetwork is the present network of a training. begin makes it, end frees it.
+// currentNetwork is the network in training. begin creates it, end frees it.
 type currentNetwork struct {
 	compiledNetwork
 	cfg     config.Training
 	rate    optim.Schedule
-	feed    *feed         // of batches; nil before the first
-	best    model.Weights // nil before the first validation
+	feed    *feed         // nil before the first batch
+	best    model.Weights // weights with the lowest validation loss; nil before the first validation
 	pruning pruning
-	// statesBefore is what the states were when the present step began.
+	// statesBefore are the states (running statistics) before the current step.
 	statesBefore []float32
 }
 
-// compiledNetwork are a network as it is compiled, with its parameters and optimiser. A network from which
-// something was removed gets new ones.
+// compiledNetwork is a compiled network with its parameters and optimiser. It is compiled anew when channels are
+// removed.
 type compiledNetwork struct {
 	store         *engine.Store
-	evalStore     *engine.Store // what is validated and kept: store, or the running average of it
+	evalStore     *engine.Store // weights that are validated and kept: store, or its exponential moving average
 	opt           *optim.Optimizer
 	train         *network.Network         // batch_size samples
-	byMemberCount map[int]*network.Network // as train, by numbers of members, where batches differ in them
-	eval          *network.Network         // inference form with loss, one sample, of shown
-	corrections   *corrections             // of the means around which the network learns sigma; else nil
+	byMemberCount map[int]*network.Network // variants of train by number of input members
+	eval          *network.Network         // inference with loss, one sample, weights of evalStore
+	corrections   *corrections             // means around which the sigma stage learns; nil in other stages
 }
 
-// begin compiles the present network with fresh parameters.
+// begin compiles the current network with initial parameters: random, pretrained, or of the preceding stage.
 func (t *trainer) begin() error {
 	t.current = &currentNetwork{cfg: t.training().Config}
 	if t.pos.Kept == nil {
@@ -55,7 +55,7 @@ func (t *trainer) begin() error {
 			return err
 		}
 	}
-	if t.training().Stage == network.SigmaStage { // goes on from the stage before
+	if t.training().Stage == network.SigmaStage { // continues from the weights of the preceding stage
 		if err := model.Fill(t.current.store, t.finished[t.pos.Network-1]); err != nil {
 			return err
 		}
@@ -69,14 +69,14 @@ func (t *trainer) begin() error {
 	t.current.rate = schedule(t.current.cfg, uint64(t.stepCount(t.epochBatches())), &t.pos.Plateau)
 	s, reader := t.schedule()
 	if lo, hi := s.Share(reader, t.current.cfg.BatchSize); t.current.train.Rows.Lo != lo || t.current.train.Rows.Hi != hi {
-		return fmt.Errorf("samples %d to %d of a batch are read, %v are computed", lo, hi, t.current.train.Rows)
+		return fmt.Errorf("the rank reads samples %d to %d of a batch, but computes samples %v", lo, hi, t.current.train.Rows)
 	}
 	t.data.Source.PlanCaches(s, reader)
 	t.observers.costs = t.communicationCosts()
 	return nil
 }
 
-// end frees the present network, and ends what reads for it.
+// end frees the current network and stops its feed.
 func (t *trainer) end() error {
 	if t.current == nil {
 		return nil
@@ -87,7 +87,7 @@ func (t *trainer) end() error {
 	return n.compiledNetwork.close()
 }
 
-// compile makes the plans of the present network, without what was removed from it, and its optimiser.
+// compile compiles the plans of the current network with its remaining channels, and creates the optimiser.
 func (t *trainer) compile() error {
 	n, stage := t.current, t.training().Stage
 	spec := t.model.Spec.ForStage(stage)
@@ -110,7 +110,7 @@ func (t *trainer) compile() error {
 		return err
 	}
 	o.Mode, o.Store = engine.Infer, n.evalStore
-	spec.Bias.Smooth, spec.TeacherWeight = 0, 0 // what is chosen by validation is the fit
+	spec.Bias.Smooth, spec.TeacherWeight = 0, 0 // validation selects by the loss without regularisation
 	if n.eval, err = spec.Compile(&t.model.Task, t.model.Grid, 1, t.seed(), true, o, t.ranks); err != nil {
 		return t.nameMemoryKeys(err)
 	}
@@ -131,7 +131,7 @@ func (t *trainer) compile() error {
 	return err
 }
 
-// close frees the plans and the optimiser. It may be repeated.
+// close frees the plans and the optimiser. It may be called repeatedly.
 func (p *compiledNetwork) close() error {
 	var err error
 	nets := []*network.Network{p.train, p.eval}
@@ -153,14 +153,14 @@ func (p *compiledNetwork) close() error {
 	return err
 }
 
-// updateEvalStore brings the weights that are shown up to date: their average, and of the running
-// statistics those of now. All ranks do.
+// updateEvalStore updates evalStore: the moving average of the parameters, and the current running statistics. All ranks
+// call it.
 func (p *compiledNetwork) updateEvalStore() error {
 	copy(p.evalStore.States(), p.store.States())
 	return p.opt.AllGatherAverage()
 }
 
-// copyWeights copies the weights that are shown. All ranks do.
+// copyWeights copies the weights of evalStore. All ranks call it.
 func (p *compiledNetwork) copyWeights() (model.Weights, error) {
 	if err := p.updateEvalStore(); err != nil {
 		return nil, err
@@ -168,7 +168,7 @@ func (p *compiledNetwork) copyWeights() (model.Weights, error) {
 	return model.CopyWeights(p.evalStore), nil
 }
 
-// average is the memory of the running average of the weights, nil without one.
+// average is the memory of the moving average of the weights; nil without one.
 func (p *compiledNetwork) average() []float32 {
 	if p.evalStore == p.store {
 		return nil
@@ -176,14 +176,14 @@ func (p *compiledNetwork) average() []float32 {
 	return p.evalStore.Params()
 }
 
-// parameter gives the values of one.
+// parameter returns the values of a parameter.
 func (p *compiledNetwork) parameter(name string) []float32 {
 	v, _, _ := p.store.Get(name)
 	return v
 }
 
-// recompile compiles the present network once more, between two steps, and goes on with what change leaves
-// of its weights, their average and moments.
+// recompile compiles the current network again between two steps, after change has modified its weights, their
+// average and the moments.
 func (t *trainer) recompile(change func(w model.Weights)) error {
 	if err := t.current.updateEvalStore(); err != nil {
 		return err
@@ -213,17 +213,18 @@ func (t *trainer) recompile(change func(w model.Weights)) error {
 		return err
 	}
 	if t.ranks != nil {
-		t.observers.costs.allReduce = t.communicationCosts().allReduce // counted from the new plan on
+		t.observers.costs.allReduce = t.communicationCosts().allReduce // the new plan counts from zero
 	}
 	return nil
 }
 
-// gatherMoments gives all ranks the moments of the optimiser, by the names of their parameters.
+// gatherMoments gives all ranks the moments of the optimiser, by parameter name. Without a sharded optimiser
+// every rank has them already.
 func (t *trainer) gatherMoments(moments []optim.Tensor) (w model.Weights, err error) {
 	for _, m := range moments {
 		_, param, _ := strings.Cut(m.Name, ".")
 		v := m.Values
-		if t.ranks != nil && t.ranks.ShardedOptimiser { // else every rank has them
+		if t.ranks != nil && t.ranks.ShardedOptimiser { // otherwise every rank has them
 			if v == nil {
 				v = make([]float32, m.Shape.Size())
 			}
@@ -236,9 +237,9 @@ func (t *trainer) gatherMoments(moments []optim.Tensor) (w model.Weights, err er
 	return w, nil
 }
 
-// restoreWeights gives the present network parameters and states, the optimiser its moments and the average.
+// restoreWeights sets the parameters, states, moments and average of the current network.
 //
-// Errors: exit 65 if one is missing in what they come from.
+// Errors: exit 65 if a tensor is missing in from, which names the source.
 func (t *trainer) restoreWeights(now, average, optimizer model.Weights, from string) error {
 	n := t.current
 	if err := model.Fill(n.store, now); err != nil {
@@ -256,7 +257,7 @@ func (t *trainer) restoreWeights(now, average, optimizer model.Weights, from str
 	return n.opt.Restore(uint64(t.networkSteps()-t.stepsBeforeRewind())-t.pos.LossScale.Skipped, func(name string, size int) ([]float32, error) {
 		v, ok := moments[name].Data.([]float32)
 		if !ok || len(v) != size {
-			return nil, &exit.Error{Code: exit.BadData, What: fmt.Sprintf("the checkpoint lacks the optimiser's %q", name), At: from, Fix: "resume with the same configuration, or from another checkpoint"}
+			return nil, &exit.Error{Code: exit.BadData, What: fmt.Sprintf("the optimiser's tensor %q is missing in the checkpoint", name), At: from, Fix: "resume with the same configuration, or from another checkpoint"}
 		}
 		return v, nil
 	})

@@ -10,30 +10,29 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 )
 
-// observers report how a training goes on: events, progress, the log of its time, the GPU. What is
-// trained does not depend on them.
+// observers report a training: events, progress, time log, GPU. They do not influence its result.
 type observers struct {
 	dir    *rundir.Dir
-	report func(done int, note string) // called after every step; nil for nothing
+	report func(done int, note string) // called after every step with the steps done; nil for none
 	timing quality.Options
-	clock  *quality.Clock // of the time to a quality; nil for none
-	// environment is what was written of the machine when the run began; nil in a resumed one.
+	clock  *quality.Clock // MLPerf log; nil for none
+	// environment is the record of the machine from the start of the run; nil in a resumed run.
 	environment *rundir.Environment
-	gpu         *gpuMonitor        // of the GPU; nil before it is looked for, and where this rank does not lead
-	costs       communicationCosts // at the last event of an epoch, of the present network
+	gpu         *gpuMonitor        // GPU readings; nil before the first network and on ranks other than 0
+	costs       communicationCosts // of the current network, at the last epoch event
 	input       samples.InputCosts // of all steps
-	reported    samples.InputCosts // of those in events of epochs
+	reported    samples.InputCosts // of the steps in earlier epoch events
 }
 
-// stepResult is what a step of the optimiser came to.
+// stepResult is the outcome of an optimiser step.
 type stepResult struct {
 	loss, rate   float64
-	gradientNorm float64 // of the gradient
-	applied      bool    // false if it was skipped, as its gradient was not finite
-	rescaled     bool    // the loss is multiplied by something else from now on
+	gradientNorm float64 // L2, before clipping
+	applied      bool    // false if the gradient was not finite and the step was skipped
+	rescaled     bool    // the loss scale changed
 }
 
-// Step reports the step that leads to a position; done are those of all networks.
+// Step reports a step. at is the position after it, done the number of steps of all networks.
 func (o *observers) Step(at position, s stepResult, done int) error {
 	events, epoch := o.dir.Events(), at.Epoch+1
 	if s.applied {
@@ -54,7 +53,7 @@ func (o *observers) Step(at position, s stepResult, done int) error {
 	return o.gpu.writeEvent(events, at.Step, epoch)
 }
 
-// Epoch reports the epoch that leads to a position, with its values and what it cost.
+// Epoch reports an epoch with its values and costs. at is the position after it.
 func (o *observers) Epoch(at position, d *samples.Data, costs communicationCosts, values []rundir.Value) error {
 	if d.Ranks != nil {
 		values = append(values, costs.since(o.costs)...)
@@ -66,8 +65,8 @@ func (o *observers) Epoch(at position, d *samples.Data, costs communicationCosts
 	return o.dir.Events().Write("epoch", at.Step, at.Epoch, values...)
 }
 
-// device reports what a network computes on, in events and the record of the environment, and
-// begins to read it, where that is a GPU. The leading rank does, of its own.
+// device reports the device of a network in an event and in environment.json, and starts reading a GPU's
+// sensors. Only rank 0 does.
 func (o *observers) device(j *job, net *network.Network, at position) error {
 	if o.gpu != nil || !j.ranks.IsRoot() {
 		return nil
@@ -82,7 +81,7 @@ func (o *observers) device(j *job, net *network.Network, at position) error {
 		links = net.Shard.Transport()
 	}
 	if log := j.kernels.timings.Log; links != "" && log != nil {
-		log.Info("devices of ranks exchange halos and gradients", "by", links)
+		log.Info("transport of halos and gradients between devices", "by", links)
 	}
 	d := rundir.Device{Name: about.Name, ID: about.ID}
 	if about.ID != "" {

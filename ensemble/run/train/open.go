@@ -16,26 +16,29 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 )
 
-// trainingRun is a run directory, and the files whose training it holds.
+// trainingRun is an open run directory with the files that the training reads.
 type trainingRun struct {
-	ranks    *team.Team     // nil for one rank alone
-	clock    *quality.Clock // of the time to a quality; nil for none
-	started  time.Time
+	ranks    *team.Team     // nil for a single rank
+	clock    *quality.Clock // MLPerf log; nil for none
+	started  time.Time      // UTC
 	files    trainingFiles
-	inputs   []manifest.File // all files, with their checksums
-	identity string          // of program, configuration and inputs
+	inputs   []manifest.File // all files with checksums
+	identity string          // hash of program version, configuration and inputs
 	dir      *rundir.Dir
 	state    rundir.State
 }
 
-// trainingFiles are the paths of what a training reads.
+// trainingFiles are the paths of the files that a training reads.
 type trainingFiles struct {
 	forecasts, analyses []string
-	auxiliary           []string // auxiliary fields, weights to start from, teachers
+	auxiliary           []string // auxiliary fields, pretrained weights, teachers
 }
 
-// openTrainingRun opens the run directory of a training. Its identity is made of the program, the configuration and
-// the bytes of every file that is read; all ranks have the same.
+// openTrainingRun opens the run directory of a training. Its identity is a hash of the program version, the
+// configuration and the checksums of all input files, and must agree on all ranks.
+//
+// Errors: exit 65 and 66 for the files; 71 if ranks disagree; 73 if the directory is in use or holds another
+// run.
 func openTrainingRun(o Options, ranks *team.Team, timed *quality.Clock) (*trainingRun, error) {
 	r := &trainingRun{ranks: ranks, clock: timed, started: time.Now().UTC()}
 	var err error
@@ -53,7 +56,7 @@ func openTrainingRun(o Options, ranks *team.Team, timed *quality.Clock) (*traini
 		return nil, err
 	}
 	r.identity = manifest.Identity(o.Version, c.Identity(), r.inputs)
-	if err := ranks.CheckSame("a file that is read", r.identity); err != nil {
+	if err := ranks.CheckSame("the input files", r.identity); err != nil {
 		return nil, err
 	}
 	if r.dir, r.state, err = openRunDir(ranks, o, r.identity); err != nil {
@@ -62,7 +65,7 @@ func openTrainingRun(o Options, ranks *team.Team, timed *quality.Clock) (*traini
 	return r, nil
 }
 
-// auxiliaryFiles are what a training reads beside forecasts and analyses.
+// auxiliaryFiles lists the files that a training reads besides forecasts and analyses.
 func auxiliaryFiles(c *config.TrainConfig) ([]string, error) {
 	files, err := input.ConfigFiles("data.auxiliary.files", c.Data.Auxiliary.Files)
 	if err != nil {
@@ -78,7 +81,7 @@ func auxiliaryFiles(c *config.TrainConfig) ([]string, error) {
 	return append(files, taught...), err
 }
 
-// openRunDir opens the run directory on the leading rank; the others look on.
+// openRunDir opens the run directory on rank 0; other ranks get a read-only view.
 func openRunDir(t *team.Team, o Options, identity string) (*rundir.Dir, rundir.State, error) {
 	var dir *rundir.Dir
 	state := rundir.Fresh

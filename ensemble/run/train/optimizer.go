@@ -9,7 +9,7 @@ import (
 	"github.com/ensemble-weather/ensemble/unet3d"
 )
 
-// optimizerOptions gives the options of a network's optimiser.
+// optimizerOptions returns the options of the network's optimiser.
 func (n *currentNetwork) optimizerOptions() optim.Options {
 	o := optim.Options{
 		Kind: optim.Kind(n.cfg.Optimizer), Decay: n.cfg.WeightDecay, Clip: n.cfg.Clip, Threads: n.cfg.Threads, Momentum: 0.9,
@@ -22,15 +22,14 @@ func (n *currentNetwork) optimizerOptions() optim.Options {
 	return o
 }
 
-// isLocal tells parameters that every grid point has of its own: maps, which are local biases (but for
-// learned fields of the input), and
-// the filters of a locally connected layer, whose differences the loss bounds. They have no
-// decay either.
+// isLocal reports whether a parameter has separate values at every grid point: local biases, and filters of
+// locally connected layers, whose differences the loss penalises. They have no weight decay. Learned input
+// fields (embeddings) are not local in this sense.
 func isLocal(name string) bool {
 	return strings.HasPrefix(name, unet3d.MapsPrefix) && name != unet3d.EmbeddingName || strings.HasPrefix(name, unet3d.LocalLayer+".")
 }
 
-// schedule makes the learning rate of one network's steps.
+// schedule returns the learning-rate schedule of a network, with warm-up and scaling by batch size.
 func schedule(c config.Training, perEpoch uint64, plateau *optim.PlateauState) optim.Schedule {
 	base := c.BaseBatchSize
 	if base == 0 {
@@ -47,7 +46,7 @@ func schedule(c config.Training, perEpoch uint64, plateau *optim.PlateauState) o
 	case "cosine":
 		s = optim.Cosine{Max: top, Hold: warmup, Total: perEpoch * uint64(c.Epochs)}
 	case "triangular2":
-		// The published half cycle is half an epoch, from 1e-4 of the largest rate.
+		// As published for ENS-10: a half cycle of half an epoch, from 1e-4 of the largest rate.
 		s = optim.Triangular2{Base: 1e-4 * top, Max: top, HalfCycle: max(perEpoch/2, 1)}
 	case "plateau":
 		s = &optim.Plateau{Initial: top, Factor: 0.3, Patience: 5, Min: 1e-3 * top, State: *plateau}

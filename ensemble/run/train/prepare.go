@@ -11,8 +11,10 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 )
 
-// prepare makes the trainer of a run, which stands before the first step of the first network. end frees the
-// networks that it trains, and inputs.close the others.
+// prepare fits statistics and baselines and returns a trainer before its first step. Its networks are freed
+// by end, the teacher's by teacher.close.
+//
+// Errors: exit 64 for a configuration that the data do not suffice for; 65 and 66 for data; 71.
 func prepare(ctx context.Context, o Options, run *trainingRun, d *samples.Data) (*trainer, error) {
 	c := o.Config
 	f, err := fit(ctx, c, d)
@@ -47,7 +49,8 @@ func prepare(ctx context.Context, o Options, run *trainingRun, d *samples.Data) 
 	return t, nil
 }
 
-// newJob is what stays the same in a run. foldOf is the block of years of each training sample; nil without stages.
+// newJob returns the constants of a run. foldOf gives each training sample its block of years; nil without
+// stages.
 func newJob(o Options, run *trainingRun, d *samples.Data, f *fitted) (j *job, foldOf []int, err error) {
 	c := o.Config
 	spec, base := setup.SpecOf(c), setup.ResolveTraining(c.Train.Train, d.Ranks)
@@ -69,7 +72,7 @@ func newJob(o Options, run *trainingRun, d *samples.Data, f *fitted) (j *job, fo
 	return j, foldOf, nil
 }
 
-// setArchitecture gives a model the channels of its networks, and the parameters that they share.
+// setArchitecture sets the channels of a model's networks and the parameters that their layers share.
 func setArchitecture(m *model.Model, o Options) (err error) {
 	if m.Spec.Kept, err = initialChannels(m, o); err != nil {
 		return err
@@ -78,7 +81,7 @@ func setArchitecture(m *model.Model, o Options) (err error) {
 	return err
 }
 
-// initialChannels are those that are left of the network with which a training begins; nil are all.
+// initialChannels returns the channels of the pretrained network; nil: all.
 func initialChannels(m *model.Model, o Options) ([]channels.Kept, error) {
 	if o.Channels != nil {
 		return o.Channels, nil

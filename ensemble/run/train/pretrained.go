@@ -11,16 +11,15 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// pretrainedWeights are weights that networks start from instead of random ones. The
-// zero value is none.
+// pretrainedWeights are pretrained weights, which replace random initial values. The zero value is none.
 type pretrainedWeights struct {
 	path    string
 	weights model.Weights
 }
 
-// readPretrained reads the file of model.start; the empty path gives none.
+// readPretrained reads the safetensors file of model.start; an empty path gives none.
 //
-// Errors: 66 if it is not there, 65 if it is no safetensors file.
+// Errors: exit 66 if it is missing; 65 if it is not a safetensors file.
 func readPretrained(path string) (pretrainedWeights, error) {
 	if path == "" {
 		return pretrainedWeights{}, nil
@@ -29,11 +28,10 @@ func readPretrained(path string) (pretrainedWeights, error) {
 	return pretrainedWeights{path, exchange.SelectWeights(tensors)}, err
 }
 
-// copyTo takes over every parameter and state that the network has under the same
-// name. Others of the network keep their random start, others of the file are
-// left: a new head goes onto an old body.
+// copyTo copies every tensor whose name the network has. Other parameters of the network keep their random
+// values, and other tensors of the file are ignored: a new head can follow a pretrained body.
 //
-// Errors: exit 65 if a shape differs, naming both, or if no name is shared.
+// Errors: exit 65 if a shape differs, or if no name matches.
 func (s pretrainedWeights) copyTo(store *engine.Store) error {
 	if s.path == "" {
 		return nil
@@ -46,10 +44,10 @@ func (s pretrainedWeights) copyTo(store *engine.Store) error {
 		}
 		bad := func(why string) error {
 			return &exit.Error{Code: exit.BadData, What: fmt.Sprintf("tensor %q does not fit the network to be trained", t.Name), At: s.path, Why: why,
-				Fix: "set model.base, model.stages, data.variables, data.features and data.targets as the weights have them, or take that tensor out of the file"}
+				Fix: "set model.base, model.stages, data.variables, data.features and data.targets as for the pretrained network, or remove the tensor from the file"}
 		}
 		if !slices.Equal(t.Shape, []int(shape)) {
-			return bad(fmt.Sprintf("it has shape %v, the network %v", t.Shape, shape))
+			return bad(fmt.Sprintf("its shape is %v, that of the network %v", t.Shape, shape))
 		}
 		v, err := t.Float32()
 		if err != nil {
@@ -61,9 +59,9 @@ func (s pretrainedWeights) copyTo(store *engine.Store) error {
 		taken++
 	}
 	if taken == 0 {
-		return &exit.Error{Code: exit.BadData, What: "no weight to start from has a name of the network", At: s.path,
-			Why: fmt.Sprintf("the network has %d, %q first", len(store.Names()), store.Names()[0]),
-			Fix: "name the weights of the same kind of network, as model.kind says"}
+		return &exit.Error{Code: exit.BadData, What: "no pretrained tensor has a name that the network uses", At: s.path,
+			Why: fmt.Sprintf("the network has %d tensors, the first is %q", len(store.Names()), store.Names()[0]),
+			Fix: "give weights of a network of the same model.kind"}
 	}
 	return nil
 }

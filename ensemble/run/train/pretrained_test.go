@@ -55,7 +55,7 @@ func TestPretrainedWeights(t *testing.T) {
 	at := slices.IndexFunc(given, func(x ckpt.Tensor) bool { return x.Name == "dec_conv0.bias" })
 	n := given[at].Shape[0]
 	given[at].Shape, given[at].Data = []int{n + 1}, make([]float32, n+1)
-	if _, err := train("shape", given...); exit.CodeOf(err) != exit.BadData || !strings.Contains(err.Error(), `"dec_conv0.bias"`) || !strings.Contains(err.Error(), "shape [4], the network [3]") {
+	if _, err := train("shape", given...); exit.CodeOf(err) != exit.BadData || !strings.Contains(err.Error(), `"dec_conv0.bias"`) || !strings.Contains(err.Error(), "shape is [4], that of the network [3]") {
 		t.Errorf("another shape: %v", err)
 	}
 	if _, err := train("foreign", ckpt.Tensor{Name: "fc", Shape: []int{1}, Data: []float32{1}}); exit.CodeOf(err) != exit.BadData {

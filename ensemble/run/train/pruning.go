@@ -14,45 +14,44 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 )
 
-// pruning is what the training of the present network knows of its pruning.
+// pruning is the state of pruning by masks in the training of the current network.
 type pruning struct {
 	mask          *prune.Pruner // nil if nothing is pruned
-	layers        []prune.Layer // of the network, also those that are not pruned
-	rewindWeights model.Weights // of prune.from, with lottery until it goes back to them
-	// unmasked are the blocks of filters that are not masked, for kernels that leave the others out;
-	// plans were compiled for those of known.
+	layers        []prune.Layer // all layers, including those that are not pruned
+	rewindWeights model.Weights // weights at prune.from, for lottery rewinding
+	// unmasked are the filter blocks with unmasked weights, for kernels that skip the other blocks. compiledFor is
+	// the value that the plans were compiled for.
 	unmasked, compiledFor map[string]op.BlockMask
-	flops                 int64      // of a batch, without
-	importance            importance // of channels
+	flops                 int64      // of a batch, without pruning
+	importance            importance // scores of channels
 }
 
-// pruningPosition is the part of a position that pruning needs.
+// pruningPosition is the part of a position that belongs to pruning by masks.
 type pruningPosition struct {
 	prune.Counters
-	// Rewind is where the training stood at prune.from, with lottery.
+	// Rewind is the position at prune.from, for lottery rewinding.
 	Rewind *position `json:"rewind,omitempty"`
-	// Skipped are the steps before that, which the optimiser has forgotten since it went back.
+	// Skipped is the number of steps before prune.from, which the restarted optimiser does not count.
 	Skipped int `json:"skipped,omitempty"`
 }
 
-// Parts of a checkpoint with what pruning needs.
+// Prefixes of the tensors of pruning in a checkpoint.
 const (
 	partPruning = "prune."
 	partRewind  = "early."
 )
 
-// beginPruning makes the pruner of the present network, whose optimiser is there.
+// beginPruning creates the pruner of the current network, after its optimiser.
 //
-// Errors: exit 64 for a target that its layers do not allow, exit 69 for kernels that the device
-// does not have.
+// Errors: exit 64 for a target that the layers do not allow; 69 if the device has no sparse kernels.
 func (t *trainer) beginPruning() error {
 	o, n := t.prune, t.current
-	if o.Method == config.NoPruning || o.Structure == config.ChannelStructure { // see removal
+	if o.Method == config.NoPruning || o.Structure == config.ChannelStructure { // channels are removed by channelRemoval
 		return nil
 	}
 	if o.Kernels == config.SparseKernels && !hasSparseKernels(o) {
-		return &exit.Error{Code: exit.NoDevice, What: "no kernel of the CPU skips the zeros of structure " + o.Structure, At: "prune.kernels",
-			Why: fmt.Sprintf("they skip blocks of multiples of %d channels with all taps: others would be as slow as dense networks", op.FilterBlock),
+		return &exit.Error{Code: exit.NoDevice, What: "no CPU kernel skips the zeros of prune.structure: " + o.Structure, At: "prune.kernels",
+			Why: fmt.Sprintf("kernels skip blocks of multiples of %d channels with all taps; other patterns would be as slow as dense networks", op.FilterBlock),
 			Fix: "set prune.kernels: auto, or prune.structure: " + config.BlockStructure}
 	}
 	g, err := t.model.Spec.Graph(&t.model.Task, t.model.Grid, n.cfg.BatchSize, t.seed(), true)
@@ -61,8 +60,8 @@ func (t *trainer) beginPruning() error {
 	}
 	p := t.pruneOptions()
 	if p.From >= p.To {
-		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("pruning begins and ends with step %d", p.To), At: "prune.from",
-			Why: fmt.Sprintf("prune.from is %s and prune.to %s of %d steps", o.From, o.To, t.stepCount(t.epochBatches())*n.cfg.Epochs), Fix: "let prune.from come earlier, or train longer"}
+		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("pruning starts and ends at step %d", p.To), At: "prune.from",
+			Why: fmt.Sprintf("prune.from is %s and prune.to %s of %d steps", o.From, o.To, t.stepCount(t.epochBatches())*n.cfg.Epochs), Fix: "set an earlier prune.from, or train longer"}
 	}
 	p.Seed = t.seed()
 	n.pruning.flops = n.train.Plan.FLOPs()
@@ -70,14 +69,14 @@ func (t *trainer) beginPruning() error {
 	if n.pruning.mask, err = prune.New(n.pruning.layers, len(n.store.Params()), p); err != nil {
 		return err
 	}
-	if t.pos.Pruned == nil { // else it comes from a checkpoint
+	if t.pos.Pruned == nil { // otherwise from a checkpoint
 		t.pos.Pruned = &pruningPosition{}
 	}
 	return t.applyMask()
 }
 
-// pruneOptions are those of a training of so many steps. The last change comes before the last
-// step, whatever the configuration, so that what is trained in the end has the mask.
+// pruneOptions returns the pruner's options for a training of so many steps. The last change of the mask
+// comes before the last step, so that the final weights are trained with the final mask.
 func pruneOptions(o config.Prune, epochs, steps int) prune.Options {
 	at := func(m config.TrainingTime) int { return int(math.Round(m.Fraction(epochs) * float64(steps))) }
 	return prune.Options{
@@ -89,16 +88,16 @@ func pruneOptions(o config.Prune, epochs, steps int) prune.Options {
 	}
 }
 
-// pruneOptions are those of the present network.
+// pruneOptions returns the pruner's options of the current network.
 func (t *trainer) pruneOptions() prune.Options {
 	epochs := t.current.cfg.Epochs
 	return pruneOptions(t.prune, epochs, t.stepCount(t.epochBatches())*epochs)
 }
 
-// applyMask hands the present mask to the optimiser. All ranks do, and see that it is the same.
+// applyMask passes the mask to the optimiser. All ranks call it, and must have the same mask.
 func (t *trainer) applyMask() error {
 	p := &t.current.pruning
-	if err := t.ranks.CheckSame("the mask of what is pruned", p.mask.Hash()); err != nil {
+	if err := t.ranks.CheckSame("the pruning mask", p.mask.Hash()); err != nil {
 		return err
 	}
 	if p.mask.IsNested() && t.prune.Kernels != config.DenseKernels {
@@ -107,8 +106,8 @@ func (t *trainer) applyMask() error {
 	return t.current.opt.SetMask(p.mask.FixedMask())
 }
 
-// skipBlocks compiles the plans again, if kernels can leave out more blocks than they do. That
-// changes no bit, and the choices of kernels are made by rule.
+// skipBlocks recompiles the plans if kernels can skip more blocks than before. This changes no bits, as
+// kernels are then chosen by rule.
 func (t *trainer) skipBlocks() error {
 	p := &t.current.pruning
 	if p.mask == nil || maps.Equal(p.unmasked, p.compiledFor) {
@@ -124,7 +123,7 @@ func (t *trainer) skipBlocks() error {
 	return t.dir.Events().Write("blocks", t.pos.Step, t.pos.Epoch+1, rundir.Value{Name: "operations", Value: float64(t.current.train.Plan.FLOPs()) / float64(p.flops)})
 }
 
-// stepsBeforeRewind are steps that the optimiser has forgotten.
+// stepsBeforeRewind is the number of steps before the last rewind.
 func (t *trainer) stepsBeforeRewind() int {
 	if t.pos.Pruned == nil {
 		return 0
@@ -132,8 +131,8 @@ func (t *trainer) stepsBeforeRewind() int {
 	return t.pos.Pruned.Skipped
 }
 
-// pruneStep changes the mask if that is due, between the gradient of a step and the step. It
-// tells whether the training stands somewhere else now.
+// pruneStep updates the mask if due, between gradient and optimiser step. back reports that the training was
+// rewound.
 func (t *trainer) pruneStep(rate float64) (back bool, err error) {
 	if err := t.observeChannels(); err != nil {
 		return false, err
@@ -160,7 +159,7 @@ func (t *trainer) pruneStep(rate float64) (back bool, err error) {
 	return false, t.applyMask()
 }
 
-// pruneAfter is what comes behind a step, and is counted with it.
+// pruneAfter applies the mask to weights and average after a step.
 func (t *trainer) pruneAfter() error {
 	if n := t.current; n.pruning.mask != nil {
 		n.pruning.mask.MaskWeights(n.store.Params, n.average)
@@ -168,7 +167,7 @@ func (t *trainer) pruneAfter() error {
 	return t.skipBlocks()
 }
 
-// rewind goes to where the training stood at prune.from, with the mask that was drawn since.
+// rewind returns to the weights and position at prune.from with the new mask (lottery-ticket rewinding).
 func (t *trainer) rewind() error {
 	n, was := t.current, t.pos
 	if err := model.Fill(n.store, n.pruning.rewindWeights); err != nil {
@@ -177,7 +176,7 @@ func (t *trainer) rewind() error {
 	n.opt.Reset()
 	t.pos = *was.Pruned.Rewind
 	t.pos.LossScale = was.LossScale
-	t.pos.LossScale.Skipped = 0 // the optimiser has forgotten those too
+	t.pos.LossScale.Skipped = 0 // the restarted optimiser does not count them
 	t.pos.Step, t.pos.BestLoss, t.pos.BestEpoch = was.Step, noBest, t.pos.Epoch
 	t.pos.Pruned = &pruningPosition{Skipped: t.networkSteps()}
 	n.pruning.rewindWeights = nil
@@ -187,7 +186,7 @@ func (t *trainer) rewind() error {
 	return t.applyMask()
 }
 
-// pruneEpoch is told of the end of an epoch.
+// pruneEpoch updates the pruner at the end of an epoch.
 func (t *trainer) pruneEpoch() error {
 	mask := t.current.pruning.mask
 	if mask == nil {
@@ -200,11 +199,11 @@ func (t *trainer) pruneEpoch() error {
 	return t.applyMask()
 }
 
-// isMaskChanging says whether the mask will still change. What is trained until then is not kept, as
-// weights of another mask, or of none, would be compared with those that are wanted.
+// isMaskChanging reports whether the mask may still change. Weights before the final mask are not kept as the
+// best: they would not be comparable with later ones.
 func (p pruning) isMaskChanging() bool { return p.mask != nil && !p.mask.IsFinal() }
 
-// eventValues are those of an event.
+// eventValues returns the values for an epoch event.
 func (p pruning) eventValues() []rundir.Value {
 	if p.mask == nil {
 		return nil
@@ -212,7 +211,7 @@ func (p pruning) eventValues() []rundir.Value {
 	return []rundir.Value{{Name: "sparsity", Value: p.mask.Sparsity()}}
 }
 
-// savePruning gives what a checkpoint needs of it. All ranks call it.
+// savePruning returns the tensors of pruning for a checkpoint. All ranks call it.
 func (t *trainer) savePruning() ([]ckpt.Tensor, error) {
 	p := &t.current.pruning
 	if p.mask == nil {
@@ -234,8 +233,7 @@ func (t *trainer) savePruning() ([]ckpt.Tensor, error) {
 	return out, nil
 }
 
-// restorePruning goes to where a checkpoint with those parts was saved; weights, average and
-// moments are there already.
+// restorePruning restores pruning from a checkpoint, after weights, average and moments.
 func (t *trainer) restorePruning(state, early model.Weights) error {
 	p := &t.current.pruning
 	if p.mask == nil {
@@ -259,7 +257,8 @@ func (t *trainer) restorePruning(state, early model.Weights) error {
 	return t.skipBlocks()
 }
 
-// sparsities are those of the networks that were trained, of layers that may be pruned; none if nothing was pruned.
+// sparsities returns the sparsity of each trained network, in layers that may be pruned; nil if nothing was
+// pruned.
 func (t *trainer) sparsities(layers []prune.Layer) (out []model.Sparsity, err error) {
 	if layers == nil {
 		return nil, nil

@@ -191,7 +191,7 @@ func TestRanksMustHaveTheSameMask(t *testing.T) {
 		o.Config.Prune.Target -= 0.3 * float64(rank) // of which the identity of the configuration knows nothing
 		return o
 	})
-	if exit.CodeOf(err) != exit.RankLost || !strings.Contains(err.Error(), "the mask of what is pruned") {
+	if exit.CodeOf(err) != exit.RankLost || !strings.Contains(err.Error(), "the pruning mask") {
 		t.Errorf("%v, want exit 71", err)
 	}
 }

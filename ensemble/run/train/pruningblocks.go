@@ -6,14 +6,13 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 )
 
-// hasSparseKernels tells whether the kernels of the CPU skip what a pruning removes: whole
-// blocks of op.FilterBlock channels.
+// hasSparseKernels reports whether CPU kernels can skip the pruned weights: whole blocks of op.FilterBlock
+// channels.
 func hasSparseKernels(o config.Prune) bool {
 	return o.Structure == config.BlockStructure && o.Block.Out%op.FilterBlock == 0 && o.Block.In%op.FilterBlock == 0
 }
 
-// keptBlocks are the blocks of filters in which the mask keeps something, of filters with
-// blocks in which it keeps nothing.
+// keptBlocks returns, for filters with fully masked blocks, the blocks that are not fully masked.
 func (p pruning) keptBlocks() map[string]op.BlockMask {
 	found := map[string]op.BlockMask{}
 	keep := p.mask.Mask()

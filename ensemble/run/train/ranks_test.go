@@ -116,7 +116,7 @@ func TestRanksMustAgree(t *testing.T) {
 	}
 }
 
-// When one rank is told to stop, all save and stop; a resumed run takes the steps of one
+// When one rank is stop requested, all save and stop; a resumed run takes the steps of one
 // that never stopped, also on another number of ranks.
 func TestRanksStopAndResume(t *testing.T) {
 	f := demotest.Files(t)
@@ -128,7 +128,7 @@ func TestRanksStopAndResume(t *testing.T) {
 	if err := traintest.TrainOnRanks(2, func(int) train.Options { return options(whole) }); err != nil {
 		t.Fatal(err)
 	}
-	told := &exit.Error{Code: exit.SaveAndStop, What: "told to stop"}
+	told := &exit.Error{Code: exit.SaveAndStop, What: "stop requested"}
 	err := traintest.TrainOnRanks(2, func(rank int) train.Options {
 		o := options(runDir)
 		steps := 0
@@ -181,7 +181,7 @@ func TestShardedOptimizer(t *testing.T) {
 				steps := 0
 				o.Stop = func() error {
 					if steps++; part == 0 && steps == 5 {
-						return &exit.Error{Code: exit.SaveAndStop, What: "told to stop"}
+						return &exit.Error{Code: exit.SaveAndStop, What: "stop requested"}
 					}
 					return nil
 				}

@@ -7,7 +7,9 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/samples"
 )
 
-// readData reads the samples of a run, and refuses a configuration that they do not suffice for.
+// readData reads the samples of a run and checks that they suffice for the configuration.
+//
+// Errors: exit 64, 65 and 66; all ranks return the same error.
 func readData(ctx context.Context, c *config.TrainConfig, run *trainingRun) (*samples.Data, error) {
 	d, err := samples.ReadData(ctx, c, run.files.forecasts, run.files.analyses, run.ranks)
 	if err = run.ranks.AgreeOnError(err); err == nil {
@@ -17,8 +19,8 @@ func readData(ctx context.Context, c *config.TrainConfig, run *trainingRun) (*sa
 		err = d.ConnectPeers(c)
 	}
 	if err != nil {
-		if d != nil { // of a rank that could read where another could not
-			_ = d.Close() // what could not be read is the error to report
+		if d != nil { // this rank could read, another could not
+			_ = d.Close() // the read error is reported
 		}
 		return nil, err
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/calibration"
 )
 
-// recalibrate fits the recalibrations that a configuration asks for to the validation starts. Of several ranks all
-// predict; the leading one fits, and tells the others.
+// recalibrate fits recalibrations of the distribution on the validation samples. All ranks predict; rank 0
+// fits and broadcasts the result.
 func (t *trainer) recalibrate(ctx context.Context, c config.Calibrate, show *progress.Reporter) error {
 	if c.Distribution == config.NoCalibration {
 		return nil

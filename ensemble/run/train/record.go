@@ -9,8 +9,9 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 )
 
-// record writes what a finished training leaves beside its model: scores, the example of a report, and the
-// manifest, which vouches for all of it. The leading rank does. resumed is the step that the run was resumed from.
+// record writes the results of a finished training besides its model: scores, the map example of the report,
+// and the manifest with the checksums of all outputs. Only rank 0 writes. resumed is the step that the run
+// resumed from.
 func (t *trainer) record(o Options, run *trainingRun, j evaluation, resumed uint64) (*Result, error) {
 	res := &Result{RunDir: o.RunDir, Steps: t.pos.Step, Input: t.observers.input.Result(), Scores: j.scores, Sparsity: t.model.Sparsity, Sharing: t.model.Sharing, Warnings: t.data.Warnings}
 	if !t.ranks.IsRoot() {
@@ -38,7 +39,7 @@ func (t *trainer) record(o Options, run *trainingRun, j evaluation, resumed uint
 	return res, rundir.WriteManifest(o.RunDir, m, made)
 }
 
-// writeScores writes what was found on the test samples.
+// writeScores writes the results on the test samples.
 func (t *trainer) writeScores(o Options, j evaluation) error {
 	t.kernels.timings.Save(t.kernels.table)
 	if err := model.SaveCoupling(t.dir.File("model"), t.model.Coupling); err != nil {
@@ -50,7 +51,7 @@ func (t *trainer) writeScores(o Options, j evaluation) error {
 	return j.example.Save(o.RunDir)
 }
 
-// manifest is the record of a finished training.
+// manifest returns the record of a finished training.
 func (t *trainer) manifest(o Options, run *trainingRun) (rundir.Manifest, error) {
 	d := t.data
 	sum, err := trained.ModelChecksum(t.dir.File("model"))

@@ -6,10 +6,10 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/answer"
 )
 
-// minReportedWait is the share of its time that a training waits for input before its answer says so.
+// minReportedWait is the least fraction of step time spent waiting for input that the answer reports.
 const minReportedWait = 0.05
 
-// Sections are the scores in short, and what was trained.
+// Sections summarises the scores, the steps and the input for the command's answer.
 func (r *Result) Sections() answer.Sections {
 	if r.Complete {
 		return answer.Sections{{Text: []string{r.RunDir + ": already complete"}}}
@@ -18,7 +18,7 @@ func (r *Result) Sections() answer.Sections {
 	if r.Scores != nil {
 		all = r.Scores.Summary()
 	}
-	lines := []string{fmt.Sprintf("trained %d steps; the run is in %s: all scores in scores.json, tables and pictures by `ensemble report`", r.Steps, r.RunDir)}
+	lines := []string{fmt.Sprintf("trained %d steps; run directory %s: all scores are in scores.json, `ensemble report` makes tables and pictures", r.Steps, r.RunDir)}
 	for _, s := range r.Sparsity {
 		lines = append(lines, fmt.Sprint(s))
 	}
@@ -26,9 +26,9 @@ func (r *Result) Sections() answer.Sections {
 		lines = append(lines, fmt.Sprint(r.Sharing))
 	}
 	if in := r.Input; in.Share > minReportedWait || in.FileSystem.Reads > 0 {
-		waited := fmt.Sprintf("steps waited for input for %.2g %% of their time", 100*in.Share)
+		waited := fmt.Sprintf("steps spent %.2g %% of their time waiting for input", 100*in.Share)
 		if in.FileSystem.Reads > 0 {
-			waited += fmt.Sprintf("; starts came from memory %d times, from the disk cache %d times and from the store %d times (%.3g GB)",
+			waited += fmt.Sprintf("; samples were read %d times from memory, %d times from the disk cache and %d times from the store (%.3g GB)",
 				in.Memory.Reads, in.DiskCache.Reads, in.FileSystem.Reads, float64(in.FileSystem.Bytes)/1e9)
 		}
 		lines = append(lines, waited)

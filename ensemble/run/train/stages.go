@@ -11,13 +11,13 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 )
 
-// setNetworks gives a model its networks.
+// setNetworks stores the trained weights in a model, by stage.
 func setNetworks(m *model.Model, turns []setup.NetworkTraining, finished []model.Weights) {
 	m.Networks, m.Spreads = nil, nil
 	for i, w := range finished {
 		switch turns[i].Stage {
 		case network.BiasStage:
-			m.Bias = w // the last one is that of all years
+			m.Bias = w // the last bias network is that of all years
 		case network.SpreadStage:
 			m.Spreads = append(m.Spreads, w)
 		default:
@@ -26,29 +26,27 @@ func setNetworks(m *model.Model, turns []setup.NetworkTraining, finished []model
 	}
 }
 
-// corrections are what networks of the first stage add to the means of the members, around
-// which the third learns. They follow from the data and the networks that are finished, and
-// are in no checkpoint.
+// corrections are the outputs of bias-stage networks, added to the ensemble means around which the sigma
+// stage learns. They are computed from data and finished networks, and are not part of checkpoints.
 //
-// Shape: train and validation [start][variable][level][point] of this rank's slab, in units
-// of the error scale.
+// Shape: train and validation [sample][variable][level][point] of this rank's slab.
+// Unit: error scale.
 type corrections struct {
-	net        *network.Network // of the first stage, one start
+	net        *network.Network // bias-stage network, batch of one
 	train      [][]float32
 	validation [][]float32
-	epoch      int // whose draws of members train is of; -1 before the first
-	loaded     int // finished network whose weights net has; -1 before the first
+	epoch      int // epoch whose member draws train uses; -1 before the first
+	loaded     int // index of the finished network whose weights net has; -1 before the first
 }
 
-// fill gives the samples of a batch the corrections of their starts.
+// fill copies the corrections of a batch's samples into it.
 func (c *corrections) fill(b *task.Batch, starts []int) {
 	for i, s := range starts {
 		copy(b.Corrected[i*len(c.train[s]):], c.train[s])
 	}
 }
 
-// prepareCorrections prepares the corrections of the present network; o are the options of plans
-// that infer.
+// prepareCorrections prepares the corrections of the current network; o are options for inference.
 func (t *trainer) prepareCorrections(o engine.Options) error {
 	o.Store = engine.NewStore()
 	net, err := t.model.Spec.ForStage(network.BiasStage).Compile(&t.model.Task, t.model.Grid, 1, t.seed(), false, o, t.ranks)
@@ -59,11 +57,11 @@ func (t *trainer) prepareCorrections(o engine.Options) error {
 	return nil
 }
 
-// updateCorrections brings the corrections up to the present epoch. Each training start has that of the
-// network which did not see its block of years, so the third stage learns from errors out of
-// sample. All ranks do.
+// updateCorrections updates the corrections for the current epoch. Each training sample gets the correction of the
+// network that was trained without its block of years, so the sigma stage learns from out-of-sample errors.
+// All ranks call it.
 //
-// Errors: stopped, with the state of training as it was.
+// Errors: stopRequest, with the state of training unchanged.
 func (t *trainer) updateCorrections(ctx context.Context) error {
 	c := t.current.corrections
 	drawn := t.sampling == randomMembers || t.local.MinMembers > 0
@@ -95,7 +93,7 @@ func (t *trainer) updateCorrections(ctx context.Context) error {
 	return nil
 }
 
-// updateValidationCorrections finds the corrections of the validation samples, by the network of all years.
+// updateValidationCorrections computes the corrections of the validation samples with the network of all years.
 func (t *trainer) updateValidationCorrections(ctx context.Context) error {
 	c, allYears := t.current.corrections, len(t.trainings)-1-2*t.base.Networks
 	return t.data.Validation.Each(ctx, t.ranks, func(_ int, fc *ensemble.Forecast, _ []*ensemble.Analysis) error {
@@ -109,7 +107,7 @@ func (t *trainer) updateValidationCorrections(ctx context.Context) error {
 	})
 }
 
-// correction is the output of a finished network of the first stage for one sample.
+// correction returns the output of a finished bias-stage network for one sample.
 func (t *trainer) correction(ctx context.Context, which int, fc *ensemble.Forecast, used []int) ([]float32, error) {
 	c := t.current.corrections
 	if c.loaded != which {

@@ -7,12 +7,11 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/model/network"
 )
 
-// accumulateGradients computes the loss and the gradients of one step, over todo batches. A
-// batch counts by the sum of its weights, which makes means over all points those
-// of one batch of all samples. (Similarity losses have no weights; there it is a
-// batch's share of the samples, but for missing points.)
+// accumulateGradients computes the loss and the gradients of one step, over todo batches. Batches are weighted by the sum
+// of their weights, so the mean over all points equals that of one large batch. Similarity losses have no
+// point weights; their batches are weighted by samples.
 //
-// Errors: stopped, with the network as it was.
+// Errors: stopRequest, with the network unchanged.
 func (t *trainer) accumulateGradients(ctx context.Context, todo int) (float64, error) {
 	n := t.current
 	n.statesBefore = append(n.statesBefore[:0], n.store.States()...)
@@ -51,13 +50,13 @@ func (t *trainer) accumulateGradients(ctx context.Context, todo int) (float64, e
 		loss += w * net.Plan.Loss()
 		weight += w
 	}
-	if weight == 0 { // as the mean over no weight is 0
+	if weight == 0 { // the mean over no weight is 0
 		return 0, nil
 	}
 	return loss / weight, nil
 }
 
-// nextBatch gives the next batch.
+// nextBatch returns the next batch and counts the time spent waiting for it.
 func (t *trainer) nextBatch() *readyBatch {
 	if b := t.current.feed.prefetched; b != nil {
 		t.current.feed.prefetched = nil
@@ -69,7 +68,7 @@ func (t *trainer) nextBatch() *readyBatch {
 	return &b
 }
 
-// loadBatch fills the inputs of the plan that computes a batch, unless they are.
+// loadBatch copies a batch to the inputs of the plan that computes it, unless prefetch did.
 func (p *compiledNetwork) loadBatch(b *readyBatch) *network.Network {
 	net := p.forBatch(b.batch)
 	if b.loaded == net {
@@ -82,9 +81,8 @@ func (p *compiledNetwork) loadBatch(b *readyBatch) *network.Network {
 	return net
 }
 
-// prefetch has the next batch begin its way to a device that works on the present one, if that
-// has memory of its own and the batch goes to the same plan; there is none behind the last
-// of the network.
+// prefetch starts the transfer of the next batch to a device with its own memory, while it computes the current
+// batch. It does nothing if the next batch needs another plan, and after the last batch.
 func (t *trainer) prefetch(net *network.Network) error {
 	if !net.Plan.HasDeviceMemory() {
 		return nil
@@ -104,6 +102,7 @@ func (t *trainer) prefetch(net *network.Network) error {
 	return net.Plan.StageInputs()
 }
 
+// sum adds values in float64.
 func sum(x []float32) float64 {
 	var s float64
 	for _, v := range x {

@@ -20,24 +20,24 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// teacher gives the distributions that finished trainings predict to one that learns from them: of the members that the student
-// sees, without what calibration makes of them, as that was fitted to validation starts. A nil teacher teaches nothing.
+// teacher predicts the distributions that a student network learns from (knowledge distillation). It uses the
+// student's input members, and no calibration, which was fitted on validation samples. A nil teacher is none.
 type teacher struct {
 	models  []*model.Model
-	weight  float64
+	weight  float64 // of the distillation term in the loss
 	options engine.Options
-	// cache are the distributions of training starts, where a start always has the same members; else nil.
+	// cache caches predictions by training sample if a sample always has the same members; else nil.
 	cache map[int]teacherPrediction
 }
 
-// teacherPrediction is a normal distribution of each point, in physical units.
+// teacherPrediction is a normal distribution at each point, in physical units.
 //
 // Shape: as targets are stored.
 type teacherPrediction struct{ mean, sigma []float32 }
 
-// teacherFiles are those of the models that teach.
+// teacherFiles lists the files of the teacher models.
 //
-// Errors: 66 for a run that is not finished.
+// Errors: exit 66 for a run that is not finished.
 func teacherFiles(c *config.TrainConfig) (files []string, err error) {
 	for _, dir := range c.Teacher.Runs {
 		if _, _, err := trained.FinishedTraining(string(dir)); err != nil {
@@ -52,20 +52,21 @@ func teacherFiles(c *config.TrainConfig) (files []string, err error) {
 		}
 		files = append(files, filepath.Join(string(dir), "model", model.File), filepath.Join(string(dir), "model", model.ArraysFile))
 	}
-	slices.Sort(files) // names of weights come from a map
+	slices.Sort(files) // map order is random
 	return files, nil
 }
 
-// newTeacher opens the models of a configuration's teacher; nil if it has none.
+// newTeacher opens the teacher models of a configuration; nil if it has none.
 //
-// Errors: 64 for one that was trained on other data, or has seen what the student is judged by; those of model.Load.
+// Errors: exit 64 for several ranks, and for a teacher that does not match the student or was fitted on data
+// that the student is evaluated on; those of model.Load.
 func newTeacher(c *config.TrainConfig, d *samples.Data) (*teacher, error) {
 	if len(c.Teacher.Runs) == 0 || c.Teacher.Weight == 0 {
 		return nil, nil
 	}
 	if d.Ranks != nil {
-		return nil, &exit.Error{Code: exit.Usage, What: "a teacher is given to a training on several ranks", At: "teacher.runs", Why: "its networks predict whole fields, of which each rank has a part",
-			Fix: "train on one rank, with several train.threads"}
+		return nil, &exit.Error{Code: exit.Usage, What: "distillation does not run on several ranks", At: "teacher.runs", Why: "the teacher predicts whole fields, and each rank has a part of them",
+			Fix: "train on one rank with several train.threads"}
 	}
 	t := &teacher{weight: c.Teacher.Weight, options: network.Options(c.Train.Train.Threads, c.Train.Train.Device)}
 	if c.Data.Members.Sampling != randomMembers && c.Data.Members.Minimum == 0 {
@@ -85,19 +86,19 @@ func newTeacher(c *config.TrainConfig, d *samples.Data) (*teacher, error) {
 	return t, nil
 }
 
-// checkTeacher tells whether a model can teach a training: it predicts the same, of the same input, and has seen nothing that the
-// student is chosen or judged by.
+// checkTeacher checks that a model can teach a training: same targets, input and members, and no data that the
+// student is selected or evaluated on.
 func checkTeacher(run string, m *model.Model, c *config.TrainConfig, d *samples.Data) error {
 	no := func(what, why string) error {
-		return &exit.Error{Code: exit.Usage, What: what, At: run, Why: why, Fix: "name a teacher that was trained on the same data and targets, or change those of the student"}
+		return &exit.Error{Code: exit.Usage, What: what, At: run, Why: why, Fix: "give a teacher that was trained on the same data and targets, or change those of the student"}
 	}
 	k, own, head := &m.Task, setup.TaskOf(c), m.Spec.Head
 	a, b := k.Features.Axes, d.Axes
 	switch {
 	case head.Distribution == nil || head.Distribution.Family != config.NormalFamily:
-		return no("the teacher gives no normal distribution", fmt.Sprintf("its head is %s%s", head.Name(), familyName(head)))
+		return no("the teacher does not predict a normal distribution", fmt.Sprintf("its head is %s%s", head.Name(), familyName(head)))
 	case m.Spec.Reference != "":
-		return no("the teacher corrects a baseline", fmt.Sprintf("%s, which was fitted to validation starts too, and to the training starts without leaving one out", m.Spec.Reference))
+		return no("the teacher corrects a baseline", fmt.Sprintf("%s, which was fitted on validation samples too, and on training samples without cross-fitting", m.Spec.Reference))
 	case !slices.Equal(k.Targets, own.Targets):
 		return no("the teacher has other targets", fmt.Sprintf("it predicts %v, the student %v", k.Targets, own.Targets))
 	case !slices.Equal(a.Variables, b.Variables) || !slices.Equal(a.Levels, b.Levels) || !slices.Equal(a.Leads, b.Leads):
@@ -105,14 +106,14 @@ func checkTeacher(run string, m *model.Model, c *config.TrainConfig, d *samples.
 	case !m.Grid.SameAs(d.Grid, input.GridTolerance):
 		return no("the teacher has another grid", fmt.Sprintf("%d×%d points, the student %d×%d", m.Grid.NY, m.Grid.NX, d.Grid.NY, d.Grid.NX))
 	case m.Interpolation != setup.InterpolationOf(c):
-		return no("the teacher's fields come to their grid in another way", fmt.Sprintf("%+v, the student's %+v", m.Interpolation, setup.InterpolationOf(c)))
+		return no("the teacher uses another interpolation", fmt.Sprintf("%+v, the student's %+v", m.Interpolation, setup.InterpolationOf(c)))
 	case len(k.UsedMembers) != len(d.Used) || k.FullMembers != len(d.All) || m.Control != c.Data.Members.Control:
-		return no("the teacher sees other members", fmt.Sprintf("%d of %d, control %s, the student %d of %d, control %s", len(k.UsedMembers), k.FullMembers, m.Control, len(d.Used), len(d.All), c.Data.Members.Control))
+		return no("the teacher uses other members", fmt.Sprintf("%d of %d, control %s, the student %d of %d, control %s", len(k.UsedMembers), k.FullMembers, m.Control, len(d.Used), len(d.All), c.Data.Members.Control))
 	}
 	return checkUnseen(m, run, d.Split)
 }
 
-// familyName name the family of a distribution head.
+// familyName describes the family of a distribution head, for errors.
 func familyName(h network.HeadSpec) string {
 	if h.Distribution == nil {
 		return ""
@@ -120,18 +121,20 @@ func familyName(h network.HeadSpec) string {
 	return fmt.Sprintf(", its family %s", h.Distribution.Family)
 }
 
-// checkUnseen refuses a teacher that was trained on starts for which the student is to be chosen or judged, or was chosen by
-// some on which it is to be judged.
+// checkUnseen checks for leakage: the teacher must not be trained on validation or test samples of the student,
+// nor be selected on its test samples.
+//
+// Errors: exit 64.
 func checkUnseen(m *model.Model, run string, split ensemble.Split) error {
 	leak := func(what string, init ensemble.Init, p ensemble.Period) error {
-		return &exit.Error{Code: exit.Usage, What: "the teacher has seen what the student is judged by", At: run,
-			Why: fmt.Sprintf("it was %s %s to %s, and %s is a start for validation or test here", what, ensemble.Init{Time: p.From}, ensemble.Init{Time: p.To}, init),
-			Fix: "train the teacher on the dates of data.split.train, or move data.split.validation and data.split.test behind its dates"}
+		return &exit.Error{Code: exit.Usage, What: "the teacher was fitted on samples that the student is evaluated on", At: run,
+			Why: fmt.Sprintf("it was %s %s to %s, and %s is a validation or test initialisation of the student", what, ensemble.Init{Time: p.From}, ensemble.Init{Time: p.To}, init),
+			Fix: "train the teacher on the dates of data.split.train, or move data.split.validation and data.split.test after its dates"}
 	}
 	in := func(p ensemble.Period, i ensemble.Init) bool { return !i.Time.Before(p.From) && !i.Time.After(p.To) }
 	for _, i := range slices.Concat(split.Validation, split.Test) {
 		if in(m.Trained, i) {
-			return leak("trained on starts from", i, m.Trained)
+			return leak("trained on initialisations from", i, m.Trained)
 		}
 	}
 	tc, err := config.LoadTrain(config.Sources{Files: []string{filepath.Join(run, "config.effective.yaml")}})
@@ -142,8 +145,8 @@ func checkUnseen(m *model.Model, run string, split ensemble.Split) error {
 	if !tc.Data.Split.IsByDate() {
 		theirs, err := setup.ApplySplit(tc.Data.Split, samples.SplitInits(split))
 		if err != nil || len(theirs.Train) == 0 || !theirs.Train[0].Equal(m.Trained.From) || !theirs.Train[len(theirs.Train)-1].Equal(m.Trained.To) {
-			return &exit.Error{Code: exit.Usage, What: "which dates the teacher was chosen by is not known", At: run, Why: "its split is one of fractions of other starts than those of the student",
-				Fix: "train it with data.split.train and data.split.validation by dates"}
+			return &exit.Error{Code: exit.Usage, What: "the teacher's validation dates are unknown", At: run, Why: "its split is by fractions of other initialisations than those of the student",
+				Fix: "train it with data.split.train and data.split.validation given as dates"}
 		}
 		if len(theirs.Validation) == 0 {
 			return nil
@@ -152,13 +155,13 @@ func checkUnseen(m *model.Model, run string, split ensemble.Split) error {
 	}
 	for _, i := range split.Test {
 		if in(chosen, i) {
-			return leak("chosen by starts from", i, chosen)
+			return leak("selected on initialisations from", i, chosen)
 		}
 	}
 	return nil
 }
 
-// lossWeight is the weight of the teacher in the loss.
+// lossWeight is the weight of the teacher in the loss; 0 without one.
 func (t *teacher) lossWeight() float64 {
 	if t == nil {
 		return 0
@@ -166,7 +169,7 @@ func (t *teacher) lossWeight() float64 {
 	return t.weight
 }
 
-// close frees the networks.
+// close frees the teacher's networks.
 func (t *teacher) close() (err error) {
 	if t == nil {
 		return nil
@@ -177,10 +180,11 @@ func (t *teacher) close() (err error) {
 	return err
 }
 
-// fill writes what the teacher predicts for a training sample to its place in a batch: around the mean of the used members, in
-// units of the error scale. Means and standard deviations of several networks are averaged, as in a prediction.
+// fill writes the teacher's prediction for a training sample into its slot of a batch, relative to the mean
+// of the input members and in units of the error scale. Means and standard deviations of several networks are
+// averaged, as in a prediction.
 //
-// Memory: two fields of each target and level for each training sample, where these have always the same members.
+// Memory: two fields per target, level and training sample if predictions are cached.
 func (t *teacher) fill(ctx context.Context, k *task.Task, b *task.Batch, s slot) error {
 	if t == nil {
 		return nil
@@ -198,7 +202,7 @@ func (t *teacher) fill(ctx context.Context, k *task.Task, b *task.Batch, s slot)
 	return k.FillTeacher(b, s.index, s.fc, s.used, says.mean, says.sigma)
 }
 
-// predict is the mean of what the models say.
+// predict averages mean and standard deviation over the networks of all teacher models.
 func (t *teacher) predict(ctx context.Context, fc *ensemble.Forecast, used []int) (says teacherPrediction, err error) {
 	members := make([]ensemble.Member, len(used))
 	for i, at := range used {

@@ -22,56 +22,61 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm/mpi"
 )
 
-// Options says what to train and where.
+// Options are the inputs of [Run]. Config and RunDir are required.
 type Options struct {
-	Config *config.TrainConfig
-	RunDir string
-	// Resume goes on with a run that was begun: "auto" from the newest whole
-	// checkpoint, a number from the checkpoint of that step, "" not at all.
+	Config *config.TrainConfig // the training, as config.LoadTrain reads it
+	RunDir string              // output directory
+	// Resume continues an interrupted run: "auto" from the newest complete checkpoint, a number from the
+	// checkpoint after that step. Empty does not resume: an existing run is an error.
 	Resume    string
-	Overwrite bool // begin again where a run is already
-	Version   string
-	// Stop is asked between steps; an error saves the state and is returned.
-	// nil never stops. Cancel the context to stop reading and judging, which have
-	// nothing to save; it does not end the steps between.
+	Overwrite bool   // replace an existing run
+	Version   string // version of the program, for the manifest
+	// Stop is called between steps; if it returns an error, Run saves a checkpoint and returns that error. Nil
+	// never stops. Cancel the context to interrupt reading and scoring, which have no state to save; it does not
+	// interrupt training steps.
 	Stop     func() error
-	Timings  setup.Timings      // of kernels
+	Timings  setup.Timings      // measured times of kernels; the zero value keeps none
 	Progress *progress.Reporter // nil shows nothing
-	Warn     func(string)       // nil drops warnings; they are in the manifest too
-	Timing   quality.Options    // to a quality; a run that goes on or is finished cannot be
+	Warn     func(string)       // receives warnings, which the manifest lists too; nil drops them
+	Timing   quality.Options    // log of the time to a target loss (MLPerf HPC); only for a fresh run
 
-	Channels []channels.Kept // that are left of the network with whose weights it begins
+	Channels []channels.Kept // channels kept from the pretrained network; nil: all
 }
 
-// Result says what came of a training.
+// Result is the outcome of a training.
 type Result struct {
-	RunDir   string
-	Complete bool // the run was finished before; nothing was done
-	Steps    uint64
-	Input    samples.InputTiming
-	Scores   *score.Result    // on the test starts; nil if there are none
-	Sparsity []model.Sparsity // of the networks; none if nothing was pruned
-	Sharing  *sharing.Plan    // of the parameters of each network; nil if none are shared
-	Outputs  []string         // paths of the files that the manifest vouches for
-	Warnings []string
+	RunDir   string              // Options.RunDir
+	Complete bool                // the run was finished before, and nothing was done
+	Steps    uint64              // optimiser steps of all networks
+	Input    samples.InputTiming // how long steps waited for input, and where samples came from
+	Scores   *score.Result       // on the test samples; nil if there are none
+	Sparsity []model.Sparsity    // of each network; nil if nothing was pruned
+	Sharing  *sharing.Plan       // parameter sharing within each network; nil if none
+	Outputs  []string            // paths of the files that the manifest lists
+	Warnings []string            // also in the manifest
 }
 
-// Run trains the networks of a configuration, judges them on the test starts,
-// and leaves a run directory: the model, checkpoints, events, scores.
+// Run trains the networks of a configuration, scores them on the test initialisations and writes a run
+// directory. If the run is finished, it only reports so (Result.Complete).
 //
-// Errors: 64 for a configuration that does not fit the data, 65 and 66 for the
-// data, 73 for a run directory in use, 75 after a stop, with the state saved.
+// Reads: forecasts and analyses of o.Config, or its sample store; auxiliary fields, pretrained weights and
+// teachers that it names.
+// Writes: model/ (network, weights, baselines, calibration), checkpoints/, events.jsonl, environment.json,
+// config.effective.yaml, scores.json and tables of scores, report/ and manifest.json, which is written last.
+// Returns: scores of the test initialisations and the paths of the written files.
 //
-// Started by an MPI launcher, all its ranks train together; rank 0 writes the run
-// directory and judges, and the others give a result without outputs. A mesh of more parts
-// than ranks is dealt out to them, and a process alone computes all parts.
+// Under an MPI launcher all ranks train together. Rank 0 writes the run directory and computes scores; the
+// other ranks return a result without outputs. If the mesh has more parts than ranks, each process computes
+// several parts; a single process computes all of them.
 //
-// Errors there: 71 for a rank that was lost or does not agree with rank 0. Error 64 for
-// tasks of srun that cannot be ranks of one job.
+// Errors: exit 1 if the loss is not finite; 64 for a configuration that does not match the data, and for srun
+// tasks that cannot join one MPI job; 65 and 66 for damaged and missing data; 69 for a device or kernel that
+// is not available; 71 if a rank is lost or disagrees with rank 0; 73 if the run directory is in use; 74 for
+// I/O; 75 after Options.Stop, with a checkpoint saved.
 func Run(ctx context.Context, o Options) (r *Result, err error) {
 	if n := mpi.UnjoinedTasks(os.Getenv); n > 0 {
-		return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("srun started %d tasks without an interface of MPI", n),
-			Why: "each would be a training of its own, all in one run directory", Fix: "srun --mpi=pmix for Open MPI, srun --mpi=pmi2 for MPICH"}
+		return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("srun started %d tasks without an MPI interface", n),
+			Why: "each task would train separately in the same run directory", Fix: "srun --mpi=pmix for Open MPI, srun --mpi=pmi2 for MPICH"}
 	}
 	parts, err := setup.MeshParts(o.Config.Train.Train.Mesh)
 	if _, launched := mpi.Launched(os.Getenv); !launched {
@@ -81,7 +86,7 @@ func Run(ctx context.Context, o Options) (r *Result, err error) {
 		if parts <= 1 {
 			return RunRank(ctx, o, nil)
 		}
-	} // ranks find together that they have no mesh
+	} // under a launcher all ranks report the error of the mesh together
 	_, err = team.RunRanks(0, parts, o.Config.Train.Train.StallTimeout, func(c *comm.Comm) error {
 		ranks := team.New(c)
 		own, err := RunRank(ctx, o.ForPart(ranks), ranks)
@@ -93,7 +98,9 @@ func Run(ctx context.Context, o Options) (r *Result, err error) {
 	return r, err
 }
 
-// RunRank trains as one rank of a team, and ends the log of its time.
+// RunRank trains as one rank of a team, and closes its MLPerf log. ranks is nil for a single process.
+//
+// Errors: as [Run].
 func RunRank(ctx context.Context, o Options, ranks *team.Team) (*Result, error) {
 	timed, err := quality.NewClock(o.Timing, ranks)
 	if err := ranks.AgreeOnError(err); err != nil {
@@ -106,8 +113,7 @@ func RunRank(ctx context.Context, o Options, ranks *team.Team) (*Result, error) 
 	return r, err
 }
 
-// trainRank trains as one rank of a team, with a clock where its time is logged. The stages stand in files of
-// their names: open, read, prepare, then those of run.
+// trainRank runs the stages of a training on one rank: open, read, prepare, then those of runStages.
 func trainRank(ctx context.Context, o Options, ranks *team.Team, timed *quality.Clock) (*Result, error) {
 	if o.Stop == nil {
 		o.Stop = func() error { return nil }
@@ -136,7 +142,7 @@ func trainRank(ctx context.Context, o Options, ranks *team.Team, timed *quality.
 	return t.runStages(ctx, o, run)
 }
 
-// runStages goes to where the run was stopped, if it was, and on to its end: loop, calibrate, judge, record.
+// runStages resumes from a checkpoint if one exists, then runs the stages loop, calibrate, evaluate and record.
 func (t *trainer) runStages(ctx context.Context, o Options, run *trainingRun) (*Result, error) {
 	resumed, err := t.startOrResume(o, run.state)
 	if err != nil {
@@ -163,7 +169,7 @@ func (t *trainer) runStages(ctx context.Context, o Options, run *trainingRun) (*
 	return t.record(o, run, verdict, resumed)
 }
 
-// warn shows warnings, on the leading rank.
+// warn passes warnings to Options.Warn on rank 0.
 func (o Options) warn(ranks *team.Team, warnings []string) {
 	if o.Warn == nil || !ranks.IsRoot() {
 		return
@@ -173,8 +179,7 @@ func (o Options) warn(ranks *team.Team, warnings []string) {
 	}
 }
 
-// ForPart are the options of one of the parts of a process: one alone is told to stop, and
-// shows what is done.
+// ForPart returns the options of one part of a process. Only the root part handles Stop, Progress and Warn.
 func (o Options) ForPart(t *team.Team) Options {
 	if !t.IsProcessRoot() {
 		o.Stop, o.Progress, o.Warn = nil, nil, nil

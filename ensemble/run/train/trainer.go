@@ -10,61 +10,63 @@ import (
 	"github.com/ensemble-weather/ensemble/io/loader"
 )
 
-// trainer trains the networks of a model one after the other. Everything that
-// decides what comes next is in position, the store and the optimiser, and all
-// of it is in a checkpoint; so a resumed run takes the very same steps.
+// trainer trains the networks of a model one after the other. The position, the parameter store and the
+// optimiser determine the next step completely, and a checkpoint contains all three. A resumed run therefore
+// repeats the steps of an uninterrupted one bit by bit.
 type trainer struct {
 	job
 	inputs    auxiliaryInputs
-	current   *currentNetwork // the present network; nil before it begins and after the last
-	pos       position
-	finished  []model.Weights // of the networks that were trained before the present one
+	current   *currentNetwork // the network in training; nil between networks
+	pos       position        // position in the training
+	finished  []model.Weights // weights of the networks trained before
 	observers observers
 }
 
-// position is where training stands, as a checkpoint keeps it.
+// position is the progress of a training, as a checkpoint stores it in JSON.
 type position struct {
-	Network int     `json:"network"` // finished networks
-	Epoch   int     `json:"epoch"`   // finished epochs of the present one
-	Batch   int     `json:"batch"`   // finished batches of the present epoch, those of whole steps
-	Step    uint64  `json:"step"`    // finished steps of all networks
-	LossSum float64 `json:"loss_sum"`
-	// BestLoss is the lowest validation loss of the present network, at BestEpoch.
+	Network int     `json:"network"`  // finished networks
+	Epoch   int     `json:"epoch"`    // finished epochs of the current network
+	Batch   int     `json:"batch"`    // finished batches of the current epoch, whole optimiser steps only
+	Step    uint64  `json:"step"`     // finished optimiser steps of all networks
+	LossSum float64 `json:"loss_sum"` // sum of the batch losses of the current epoch
+	// BestLoss is the lowest validation loss of the current network, reached after BestEpoch epochs.
 	BestLoss  float64            `json:"best_loss"`
 	BestEpoch int                `json:"best_epoch"`
-	Plateau   optim.PlateauState `json:"plateau"`
-	// LossScale is that of the present network, in float16.
+	Plateau   optim.PlateauState `json:"plateau"` // state of the plateau schedule
+	// LossScale is the loss scale of the current network in float16; zero in other precisions.
 	LossScale optim.LossScale `json:"loss_scale,omitzero"`
-	// Kept are the channels that are left of the present network, and Removed is the step behind that
-	// at which some were last looked for.
-	Kept    []channels.Kept `json:"kept,omitempty"`
-	Removed int             `json:"removed,omitempty"`
-	// Pruned is where pruning by masks stands; nil if nothing is pruned so.
+	// Kept are the channels that remain in the current network; nil: all.
+	Kept []channels.Kept `json:"kept,omitempty"`
+	// Removed is one more than the last step that examined channels for removal; 0: none yet.
+	Removed int `json:"removed,omitempty"`
+	// Pruned is the state of pruning by masks; nil if no mask is used.
 	Pruned *pruningPosition `json:"pruned,omitempty"`
 }
 
-// noBest stands for a best loss that there is not yet; JSON has no infinity.
+// noBest replaces infinity as the initial lowest loss, as JSON has no infinity.
 const noBest = math.MaxFloat64
 
-// training is the training of the present network.
+// training is the definition of the current network's training.
 func (t *trainer) training() setup.NetworkTraining { return t.trainings[t.pos.Network] }
 
-// epochBatches is how many batches of batch_size samples an epoch of the present network has.
+// epochBatches is the number of batches per epoch of the current network.
 func (t *trainer) epochBatches() int { return t.batchCount(t.training()) }
 
-// networkSteps are the steps of the present network that are finished.
+// networkSteps is the number of finished optimiser steps of the current network.
 func (t *trainer) networkSteps() int {
 	return t.pos.Epoch*t.stepCount(t.epochBatches()) + t.stepCount(t.pos.Batch)
 }
 
+// seed is the seed of the current network.
 func (t *trainer) seed() uint64 { return setup.SeedOf(t.base, t.pos.Network) }
 
-// schedule says which samples this rank reads when for the present network.
+// schedule returns the order in which the ranks read samples for the current network, and the index of this
+// reader.
 func (t *trainer) schedule() (loader.Schedule, int) {
 	return t.data.Schedule(t.current.cfg, t.pos.Network, t.training().Samples)
 }
 
-// order is the samples of the present epoch in the order of their reading.
+// order lists the samples of the current epoch in reading order.
 func (t *trainer) order() []int {
 	turn := t.training()
 	order := loader.Order(t.seed(), uint64(t.pos.Epoch), t.sampleCount(turn))

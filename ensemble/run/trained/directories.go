@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// CompleteDirectories lists the run directories whose paths begin with what is typed, finished
-// or not; for "" those here and in the folder runs.
+// CompleteDirectories lists run directories, finished or not, whose paths start with typed; for "" those in the
+// working directory and in the folder runs. Shell completion uses it.
 func CompleteDirectories(typed string) []string {
 	patterns := []string{typed + "*"}
 	if typed == "" || typed == "runs" {
@@ -17,7 +17,7 @@ func CompleteDirectories(typed string) []string {
 	for _, p := range patterns {
 		paths, err := filepath.Glob(p)
 		if err != nil {
-			continue // what is typed is no pattern, and so the name of nothing
+			continue // an invalid pattern matches nothing
 		}
 		for _, path := range paths {
 			if _, err := os.Stat(filepath.Join(path, EffectiveConfigFile)); err == nil {

@@ -16,7 +16,7 @@ import (
 
 // ReadFinished reads the manifest of a finished run.
 //
-// Errors: exit 66 if the run is not there, or not finished.
+// Errors: exit 66 if the run does not exist or is not finished; 65 for a damaged manifest.
 func ReadFinished(runDir string) (*rundir.Manifest, error) {
 	m, err := rundir.ReadManifest(runDir)
 	if !errors.Is(err, os.ErrNotExist) {
@@ -29,7 +29,8 @@ func ReadFinished(runDir string) (*rundir.Manifest, error) {
 		Why: "without a manifest the model may be incomplete", Fix: "finish the training: ensemble train … --run-dir " + runDir + " --resume auto", Err: err}
 }
 
-// MissingRunError says that a run directory is not there, and which one was probably meant: beside it, here, or in the folder runs.
+// MissingRunError returns the error for a run directory that does not exist. It suggests a similar name beside it, in
+// the working directory, or in the folder runs.
 func MissingRunError(dir string, err error) error {
 	fix := "correct the path"
 	there := slices.Concat(CompleteDirectories(filepath.Dir(dir)+string(filepath.Separator)), CompleteDirectories(""))
@@ -38,12 +39,14 @@ func MissingRunError(dir string, err error) error {
 		names[i] = filepath.Base(d)
 	}
 	if near := nearest.Find(filepath.Base(dir), names); near != "" {
-		fix = "give " + there[slices.Index(names, near)] + " if that was meant"
+		fix = "give " + there[slices.Index(names, near)] + " if you meant that"
 	}
 	return &exit.Error{Code: exit.NotYet, What: "no such run directory", At: dir, Fix: fix + ", or train first: ensemble train -c FILE --run-dir " + dir, Err: err}
 }
 
-// ModelChecksum is one checksum for all files of a model.
+// ModelChecksum returns one checksum for all files of a model, "sha256:…".
+//
+// Errors: exit 66 without a model.
 func ModelChecksum(dir string) (string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -62,23 +65,23 @@ func ModelChecksum(dir string) (string, error) {
 	return "sha256:" + manifest.Identity("", "", sums), nil
 }
 
-// FinishedTraining is the number of training starts of a run.
+// FinishedTraining returns the manifest of a finished training and its number of training samples.
 //
-// Errors: 66 for what has not ended, 64 for runs of other commands.
+// Errors: exit 66 if it is not finished; 64 for runs of other commands.
 func FinishedTraining(dir string) (record *rundir.Manifest, starts int, err error) {
 	if record, err = ReadFinished(dir); err != nil {
 		return nil, 0, err
 	}
 	n, ok := record.Details["starts_train"].(float64)
 	if record.Command != "train" || !ok {
-		return nil, 0, &exit.Error{Code: exit.Usage, What: "it is no training", At: dir, Why: fmt.Sprintf("it was made by %q", record.Command), Fix: "name the folder of a finished training"}
+		return nil, 0, &exit.Error{Code: exit.Usage, What: "the run is not a training", At: dir, Why: fmt.Sprintf("it was made by `ensemble %s`", record.Command), Fix: "give the directory of a finished training"}
 	}
 	return record, int(n), nil
 }
 
-// EffectiveConfigFile is the configuration of the training in a run directory.
+// EffectiveConfigFile is the resolved configuration in a run directory.
 const EffectiveConfigFile = "config.effective.yaml"
 
-// ReferenceDir is the folder in the root of the products in which predict leaves
-// the baselines that verification sets beside the network.
+// ReferenceDir is the folder, in the root of products, with the model's baselines. predict writes it;
+// verification reads it.
 const ReferenceDir = "reference"

@@ -12,14 +12,16 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
-// ScoresFile, ScoresTable and DatesTable are the results of verification in a directory, the last by start.
+// Results of verification in a directory: all scores as JSON, as a table, and as a table by initialisation.
 const (
 	ScoresFile  = "scores.json"
 	ScoresTable = "scores.parquet"
 	DatesTable  = "dates.parquet"
 )
 
-// WriteScores leaves the results as JSON and as a Parquet table.
+// WriteScores writes results as JSON and as Parquet tables.
+//
+// Errors: exit 73 and 74.
 func WriteScores(dir string, r *score.Result) error {
 	if err := jsonfile.Write(filepath.Join(dir, ScoresFile), r); err != nil {
 		return err
@@ -30,10 +32,9 @@ func WriteScores(dir string, r *score.Result) error {
 	return table.Write(filepath.Join(dir, ScoresTable), r.Scores)
 }
 
-// ReadScores reads the results that a training or a verification left in a
-// directory.
+// ReadScores reads the results that a training or a verification left in a directory.
 //
-// Errors: exit 66 if there are none, 65 if they cannot be read.
+// Errors: exit 66 if there are none; 65 if they cannot be read.
 func ReadScores(dir string) (*score.Result, error) {
 	path := filepath.Join(dir, ScoresFile)
 	text, err := os.ReadFile(path)
@@ -42,12 +43,12 @@ func ReadScores(dir string) (*score.Result, error) {
 	}
 	var r score.Result
 	if err := json.Unmarshal(text, &r); err != nil {
-		return nil, &exit.Error{Code: exit.BadData, What: "the scores cannot be read", At: path, Why: err.Error(), Fix: "make them again with `ensemble verify`", Err: err}
+		return nil, &exit.Error{Code: exit.BadData, What: "the scores cannot be read", At: path, Why: err.Error(), Fix: "compute them again with `ensemble verify`", Err: err}
 	}
 	return &r, nil
 }
 
-// Outputs lists the files of a finished run that its manifest vouches for.
+// Outputs lists the files of a finished run for its manifest.
 func Outputs(dir *rundir.Dir, scored bool) ([]string, error) {
 	entries, err := os.ReadDir(dir.File("model"))
 	if err != nil {

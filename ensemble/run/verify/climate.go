@@ -11,8 +11,8 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/train"
 )
 
-// findClimate loads the climate of a verification: the file that is named, or that of the
-// training; nil if there is none.
+// findClimate loads the climate of a verification: the named file, or the one of the training; nil if there
+// is none.
 func findClimate(o Options, grid *ensemble.Grid) (*task.Climate, error) {
 	path := o.Climate
 	if path == "" && o.RunDir != "" {

@@ -9,13 +9,13 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
-// selectCalibrated finds the members among the products.
+// selectCalibrated finds the calibrated members among the products.
 func (v *Verification) selectCalibrated() {
 	for _, t := range v.Targets {
 		found := map[ensemble.Init][]ensemble.Entry{}
 		for _, e := range v.products.Catalogue().Entries {
 			if e.Product == ensemble.MemberField && e.Grid.SameAs(v.Grid, input.GridTolerance) && (ProductKey{e.Variable, e.Level, e.Lead}) == t.Key && t.products[e.Init] != nil &&
-				!slices.ContainsFunc(found[e.Init], func(o ensemble.Entry) bool { return o.Member == e.Member }) { // else one product in two formats
+				!slices.ContainsFunc(found[e.Init], func(o ensemble.Entry) bool { return o.Member == e.Member }) { // otherwise the same product in two formats
 				found[e.Init] = append(found[e.Init], e)
 			}
 		}
@@ -27,13 +27,13 @@ func (v *Verification) selectCalibrated() {
 		if alike {
 			t.calibrated = found
 		} else {
-			v.Warnings = append(v.Warnings, fmt.Sprintf("%s at %s: calibrated members are not scored, as their number differs between starts", t.Key.Variable, t.Key.Level))
+			v.Warnings = append(v.Warnings, fmt.Sprintf("%s at %s: calibrated members are not scored, as their number differs between initialisations", t.Key.Variable, t.Key.Level))
 		}
 	}
 }
 
-// trainingCoupling is what the test of the training says of the network's members, where targets
-// are verified that it has: the products do not tell what else would have been made of other members.
+// trainingCoupling returns the coupling tests of the training for the verified targets. They need members of
+// other input, which products do not contain.
 func (v *Verification) trainingCoupling() (rows []score.Coupling) {
 	if v.reference == nil {
 		return nil

@@ -6,7 +6,7 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
-// SumsFiles is Files for sums, of which a folder has those that end with .sums.
+// SumsFiles is input.Files for partial sums; of a folder it lists the files that end with .sums.
 //
 // Errors: those of fio.List.
 func SumsFiles(key string, names []string) ([]string, error) {
@@ -15,20 +15,21 @@ func SumsFiles(key string, names []string) ([]string, error) {
 	return files, err
 }
 
-// JoinOptions say which sums make one verification.
+// JoinOptions select the partial sums that make one verification.
 type JoinOptions struct {
-	Files     []string // that Run left, Options.Sums
+	Files     []string // written by Run with Options.Sums
 	Out       string   // as Options.Out
-	Sums      string   // file for the sums of all of them; empty: none
+	Sums      string   // file for the joined sums; empty: none
 	Bootstrap score.Bootstrap
 }
 
-// JoinSums makes the scores of all dates of several verifications, with the bits of one run
-// over all of them.
+// JoinSums computes the scores of all dates of several verifications, with the bits of a single run over all
+// of them.
 //
-// Errors: exit 65 for files that are no sums, or sums of other targets' grids, scores, baselines
-// or members than another file has, or of a start that another file has too; 66 for files that
-// cannot be read.
+// Reads: files of partial sums.
+// Writes: as [Run].
+// Errors: exit 65 for other files, for sums whose targets, grids, scores, baselines or members differ, and
+// for an initialisation in several files; 66 for missing files; 73 and 74 for the output.
 func JoinSums(o JoinOptions) (*Result, error) {
 	all, trained, warnings, err := scoring.JoinFiles(o.Files, o.Bootstrap)
 	if err != nil {

@@ -14,10 +14,10 @@ type ProductField struct {
 	Kind product.Kind
 }
 
-// ReadProducts reads the means, spreads, quantiles and probabilities of published files
-// that keep wants, in the order of their keys.
+// ReadProducts reads the means, spreads, quantiles and probabilities of published files that keep accepts, in
+// the order of their keys.
 //
-// Errors: as fio.Open; 65 for a field that cannot be decoded.
+// Errors: as fio.Open; exit 65 for a field that cannot be decoded.
 func ReadProducts(ctx context.Context, files []string, keep func(k ensemble.Key, kind product.Kind) bool) ([]ProductField, error) {
 	in, err := fio.Open(ctx, files, fio.Options{})
 	if err != nil {
@@ -41,7 +41,7 @@ func ReadProducts(ctx context.Context, files []string, keep func(k ensemble.Key,
 	return out, err
 }
 
-// publishedKind is KindOf, and what a distribution says beside mean and spread.
+// publishedKind is KindOf, extended by quantiles and probabilities.
 func publishedKind(e ensemble.Entry) product.Kind {
 	switch e.Product {
 	case ensemble.Quantile:

@@ -33,36 +33,39 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
-// RollingOptions says what is verified as analyses arrive, and when there is an alarm.
+// RollingOptions are the inputs of [Rolling].
 type RollingOptions struct {
 	Options // Out and Sums are not used
-	// Dir keeps the sums of each start, the scores of the newest ones, alarms and their history.
+	// Dir keeps the partial sums of each initialisation, the scores of the newest ones, alarms and their history.
 	Dir    string
-	Window int   // starts that are judged together, the newest; 0 means 30
-	Bands  Bands // the zero value means DefaultBands
-	// Against is the folder of another rolling verification, of the model in use: a verdict on this one is
-	// reached from the starts that both have. Empty: none.
+	Window int   // newest initialisations that are scored together; 0: 30
+	Bands  Bands // the zero value is DefaultBands
+	// Against is the folder of the rolling verification of the model in use. A verdict compares both on common
+	// initialisations. Empty: no verdict.
 	Against string
 }
 
-// Bands are what is no alarm. Low to High of the spread-skill ratio, and the largest size of the others.
+// Bands are the ranges of scores without alarm: a range for the spread-skill ratio, the largest absolute
+// value of the others.
 type Bands struct {
-	SpreadSkill [2]float64 // ratio of spread and error of the mean
+	SpreadSkill [2]float64 // lowest and highest spread-skill ratio
 	Bias        float64    // in units of the RMSE of the mean
-	Tilt, Bend  float64    // of the PIT or rank histogram, as score.Calibration has them
-	Skill       float64    // least gain over raw members and EMOS
+	Tilt, Bend  float64    // of the PIT or rank histogram, see score.Calibration
+	Skill       float64    // lowest CRPSS against raw members and EMOS
 }
 
-// DefaultBands are those of a network that is calibrated but for what a change of the season may do.
+// DefaultBands allow for seasonal variation of a calibrated network.
 var DefaultBands = Bands{SpreadSkill: [2]float64{0.8, 1.25}, Bias: 0.25, Tilt: 0.1, Bend: 0.3}
 
-// Set changes one of the bands, as NAME=SIZE or spread_skill=LOW:HIGH.
+// Set changes one band: NAME=SIZE or spread_skill=LOW:HIGH.
+//
+// Errors: for other names and invalid numbers.
 func (b *Bands) Set(text string) error {
 	name, value, _ := strings.Cut(text, "=")
 	low, high, both := strings.Cut(value, ":")
 	x, err := strconv.ParseFloat(low, 64)
 	if err != nil {
-		return fmt.Errorf("%q is no number", low)
+		return fmt.Errorf("%q is not a number", low)
 	}
 	if to, ok := map[string]*float64{"bias": &b.Bias, "tilt": &b.Tilt, "bend": &b.Bend, "skill": &b.Skill}[name]; ok && !both {
 		*to = x
@@ -70,30 +73,30 @@ func (b *Bands) Set(text string) error {
 	}
 	y, err := strconv.ParseFloat(high, 64)
 	if name != "spread_skill" || err != nil || !(x < y) {
-		return errors.New("there are spread_skill, of two numbers, and bias, tilt, bend and skill, of one")
+		return errors.New("valid are spread_skill=LOW:HIGH, and bias, tilt, bend and skill with one number")
 	}
 	b.SpreadSkill = [2]float64{x, y}
 	return nil
 }
 
-// defaultWindow is the number of starts that are judged together.
+// defaultWindow is the default number of initialisations that are scored together.
 const defaultWindow = 30
 
-// RollingResult is what came out.
+// RollingResult is the outcome of [Rolling].
 type RollingResult struct {
 	*promote.Alarms
-	New      int                `json:"new_inits"`            // starts that were judged now, for the first time or further
-	Waiting  int                `json:"waiting_for_analyses"` // starts of products that have no analyses yet, or not all
-	Fallback int                `json:"fallback"`             // products that a fall-back made, which say nothing of the network
+	New      int                `json:"new_inits"`            // initialisations scored by this call, completely or at further leads
+	Waiting  int                `json:"waiting_for_analyses"` // initialisations whose analyses are missing, some or all
+	Fallback int                `json:"fallback"`             // products of the fallback forecast, which are not scored
 	Verdict  *promote.Verdict   `json:"verdict,omitempty"`
 	Scores   *score.Result      `json:"-"`
 	Outputs  []string           `json:"-"`
-	Warnings []string           `json:"-"` // warnings
-	Checked  []promote.Alarm    // all scores that have a band
-	window   []*scoring.Scoring // of the targets
+	Warnings []string           `json:"-"`
+	Checked  []promote.Alarm    // all scores with a band, and their values
+	window   []*scoring.Scoring // of each target
 }
 
-// The files of a rolling verification: sums of starts lie in a folder named after the model.
+// Files of a rolling verification. Partial sums are in a folder named after the model.
 const (
 	AlarmsFile  = "alarms.json"
 	HistoryFile = "history.jsonl"
@@ -102,14 +105,18 @@ const (
 	SumsEnding  = ".sums"
 )
 
-// errNothingNew says that there is no start to judge.
-var errNothingNew = errors.New("nothing to judge")
+// errNothingNew reports that no new initialisation can be scored.
+var errNothingNew = errors.New("no initialisation to score")
 
-// Rolling verifies the products of the newest model whose analyses have arrived and which were not verified before, keeps
-// what each start adds, and looks at the newest ones for alarms. It may be called at any time, and again after it was
-// killed. Products that a fall-back made are left out.
+// Rolling scores the products of the newest model whose analyses have arrived and that were not scored
+// before, keeps their partial sums, and checks the newest initialisations for alarms. It may be called at any
+// time, and again after it was killed. Products of the fallback forecast are skipped.
 //
-// Errors: as Verify, but analyses that are not there are waited for by another call; 73 while another one works in the folder.
+// Reads: products with their manifests, analyses, raw members; the partial sums of earlier calls.
+// Writes: in Dir a folder of sums per model, scores/, alarms.json, history.jsonl and, with Against,
+// verdict.json.
+// Errors: as [Run], except that missing analyses are not an error; exit 66 without published products and if
+// Against has no common initialisation; 73 while another process works in Dir.
 func Rolling(ctx context.Context, o RollingOptions) (*RollingResult, error) {
 	if err := o.Selection.Check(); err != nil {
 		return nil, err
@@ -155,9 +162,9 @@ func Rolling(ctx context.Context, o RollingOptions) (*RollingResult, error) {
 		return nil, err
 	}
 	if otherwise > 0 {
-		r.Warnings = append(r.Warnings, humanise.Count(otherwise, "start")+" left out of the window: judged with other members or baselines than the newest")
+		r.Warnings = append(r.Warnings, humanise.Count(otherwise, "initialisation")+" not in the window: scored with other members or baselines than the newest")
 	}
-	r.Window = humanise.Count(o.Window, "start")
+	r.Window = humanise.Count(o.Window, "initialisation")
 	if r.Inits = len(window); r.Inits > 0 {
 		if r.At, err = time.Parse(initLayout, strings.TrimSuffix(filepath.Base(window[len(window)-1]), SumsEnding)); err != nil {
 			return nil, scoring.DamagedSumsError(window[len(window)-1], err)
@@ -187,26 +194,26 @@ func Rolling(ctx context.Context, o RollingOptions) (*RollingResult, error) {
 	return r, jsonfile.Write(path, r.Verdict)
 }
 
-// initLayout names the sums of a start.
+// initLayout is the time layout of file names of partial sums.
 const initLayout = "2006010215"
 
-// sumsDir is the folder of a model's sums.
+// sumsDir is the folder for the partial sums of a model.
 func sumsDir(dir, modelSum string) string {
 	sum := strings.TrimPrefix(modelSum, "sha256:")
 	return filepath.Join(dir, "sums-"+sum[:min(12, len(sum))])
 }
 
-// productFiles are the products that can be judged: those of the newest model.
+// productFiles are the products of the newest model.
 type productFiles struct {
 	model     string // checksum
 	files     []string
-	fallbacks int
+	fallbacks int // products of the fallback forecast
 	warnings  []string
 }
 
-// issuedProducts sorts files of products by the manifests beside them.
+// issuedProducts selects products of the newest model by the manifests beside them.
 //
-// Errors: exit 66 if there is no published product.
+// Errors: exit 66 if no published product.
 func issuedProducts(files []string) (*productFiles, error) {
 	byDir := map[string][]string{}
 	manifests := map[string]*product.Manifest{}
@@ -221,7 +228,7 @@ func issuedProducts(files []string) (*productFiles, error) {
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
-		manifests[dir] = m // nil: a copy that says nothing of itself
+		manifests[dir] = m // nil: a copy without a manifest
 	}
 	var dirs []string
 	unknown := 0
@@ -233,10 +240,10 @@ func issuedProducts(files []string) (*productFiles, error) {
 		dirs = append(dirs, dir)
 	}
 	if unknown > 0 {
-		r.warnings = append(r.warnings, humanise.Count(unknown, "folder")+" without a manifest: not published, and not judged")
+		r.warnings = append(r.warnings, humanise.Count(unknown, "folder")+" without a manifest: not published, and not scored")
 	}
 	if len(dirs) == 0 {
-		return nil, &exit.Error{Code: exit.NotYet, What: "there is no published product", At: input.FileList(files), Why: "products lie beside their manifest.json", Fix: "name files as `ensemble predict` published them: products/*/*.nc"}
+		return nil, &exit.Error{Code: exit.NotYet, What: "no published product", At: input.FileList(files), Why: "published products have a manifest.json beside them", Fix: "give files as `ensemble predict` published them: products/*/*.nc"}
 	}
 	slices.SortFunc(dirs, func(a, b string) int {
 		return cmp.Or(strings.Compare(manifests[a].Init, manifests[b].Init), strings.Compare(a, b))
@@ -254,12 +261,12 @@ func issuedProducts(files []string) (*productFiles, error) {
 		}
 	}
 	if others > 0 {
-		r.warnings = append(r.warnings, humanise.Count(others, "product")+" of other models, older than the newest: not judged")
+		r.warnings = append(r.warnings, humanise.Count(others, "product")+" of older models: not scored")
 	}
 	return r, nil
 }
 
-// scoreNewInits judges what was not judged before, and keeps what each start adds.
+// scoreNewInits scores initialisations that were not scored before, and writes their partial sums.
 func (o RollingOptions) scoreNewInits(ctx context.Context, sums string, r *RollingResult) error {
 	done := map[ensemble.Init]*scoring.SavedSums{}
 	before := func(init ensemble.Init) (*scoring.SavedSums, error) {
@@ -312,7 +319,7 @@ func (o RollingOptions) scoreNewInits(ctx context.Context, sums string, r *Rolli
 	return nil
 }
 
-// dropScored leaves out products that are not judged now, and those without an analysis.
+// dropScored drops products that were scored before, and those without an analysis.
 func (v *Verification) dropScored() {
 	there := map[ensemble.Key]bool{}
 	for _, e := range v.analyses.Catalogue().Entries {
@@ -322,7 +329,7 @@ func (v *Verification) dropScored() {
 	}
 	waiting, left := map[ensemble.Init]bool{}, map[ensemble.Init]bool{}
 	for _, t := range v.Targets {
-		t.earlier = nil // which may be there for some starts only
+		t.earlier = nil // they may exist for some initialisations only
 		t.Inits = slices.DeleteFunc(t.Inits, func(init ensemble.Init) bool {
 			skip := v.Options.skip(t.Key.Target(), init)
 			late := !skip && !there[ensemble.Key{Variable: t.Key.Variable, Level: t.Key.Level, Init: ensemble.Init(init.Valid(t.Key.Lead))}]
@@ -344,9 +351,9 @@ func (v *Verification) dropScored() {
 	v.inits = slices.DeleteFunc(v.inits, func(init ensemble.Init) bool { return !left[init] })
 }
 
-// newestSums lists the files of sums of the newest starts that were judged as the newest of them was, ascending, and counts
-// newer ones than the oldest of these that were judged otherwise: with other members, or without baselines
-// since the training had seen the analyses.
+// newestSums lists the partial sums of the newest initialisations, ascending. Only those with the settings of
+// the newest one are used; otherwise counts newer ones than the oldest used that have other members or
+// baselines.
 func newestSums(dir string, most int) (window []string, otherwise int, err error) {
 	names, err := filepath.Glob(filepath.Join(dir, "*"+SumsEnding))
 	if err != nil {
@@ -384,7 +391,7 @@ func newestSums(dir string, most int) (window []string, otherwise int, err error
 	return window, otherwise, nil
 }
 
-// raiseAlarms looks for scores outside their bands. An alarm that was there before keeps its start.
+// raiseAlarms raises an alarm for each score outside its band. A continuing alarm keeps its Since.
 func (r *RollingResult) raiseAlarms(b Bands, before *promote.Alarms) {
 	for _, v := range r.Scores.Scores {
 		if v.System != scoring.SystemNetwork && v.System != scoring.SystemMembers || !score.IsOverall(v.Region, v.Season) {
@@ -393,7 +400,7 @@ func (r *RollingResult) raiseAlarms(b Bands, before *promote.Alarms) {
 		a := promote.Alarm{Variable: v.Variable, Level: v.Level, Lead: v.Lead, Value: v.Value, CILow: v.CILow, CIHigh: v.CIHigh}
 		switch v.ID {
 		case score.SpreadSkill.ID:
-			a.Kind, a.BandLow, a.BandHigh, a.Text = "spread_skill", score.Number(b.SpreadSkill[0]), score.Number(b.SpreadSkill[1]), "ratio of spread and error"
+			a.Kind, a.BandLow, a.BandHigh, a.Text = "spread_skill", score.Number(b.SpreadSkill[0]), score.Number(b.SpreadSkill[1]), "spread-skill ratio"
 			r.addScore(a)
 		case score.Bias.ID:
 			e := r.Scores.Find(score.RMSE.ID, v.System, v.Variable, v.Level, v.Lead)
@@ -401,7 +408,7 @@ func (r *RollingResult) raiseAlarms(b Bands, before *promote.Alarms) {
 				continue
 			}
 			a.Value, a.CILow, a.CIHigh = a.Value/e.Value, a.CILow/e.Value, a.CIHigh/e.Value
-			a.Kind, a.BandLow, a.BandHigh, a.Text = "bias", score.Number(-b.Bias), score.Number(b.Bias), "bias in units of the error"
+			a.Kind, a.BandLow, a.BandHigh, a.Text = "bias", score.Number(-b.Bias), score.Number(b.Bias), "bias in units of the RMSE"
 			r.addScore(a)
 		}
 	}
@@ -418,7 +425,7 @@ func (r *RollingResult) raiseAlarms(b Bands, before *promote.Alarms) {
 	for _, c := range r.Scores.Comparisons {
 		if c.System == scoring.SystemNetwork && score.IsDistributionCRPS(c.ID) && score.IsOverall(c.Region, c.Season) && (strings.HasPrefix(c.Reference, "emos") || strings.HasPrefix(c.Reference, "raw")) {
 			r.addScore(promote.Alarm{Kind: "skill", Variable: c.Variable, Level: c.Level, Lead: c.Lead, Value: c.SkillScore, CILow: c.CILow, CIHigh: c.CIHigh,
-				BandLow: score.Number(b.Skill), BandHigh: score.Number(math.Inf(1)), Text: "gain of CRPS over " + c.Reference})
+				BandLow: score.Number(b.Skill), BandHigh: score.Number(math.Inf(1)), Text: "CRPSS against " + c.Reference})
 		}
 	}
 	since := r.At.Format(time.RFC3339)
@@ -437,7 +444,8 @@ func (r *RollingResult) raiseAlarms(b Bands, before *promote.Alarms) {
 	slices.SortStableFunc(r.Alarms.Alarms, func(a, b promote.Alarm) int { return strings.Compare(a.Since, b.Since) })
 }
 
-// addScore takes a score, and keeps it if its interval lies outside its band. Where too few starts give an interval nothing is said.
+// addScore adds a score, as an alarm if its confidence interval lies outside its band. Without an interval it
+// raises none.
 func (r *RollingResult) addScore(a promote.Alarm) {
 	finite := func(x score.Number) bool { return x-x == 0 }
 	if !finite(a.Value) || !finite(a.CILow) || !finite(a.CIHigh) {
@@ -455,8 +463,8 @@ func (r *RollingResult) addScore(a promote.Alarm) {
 	r.Alarms.Alarms = append(r.Alarms.Alarms, a)
 }
 
-// save writes the alarms, and lines of the history if there was something new, or a call before was killed when it had judged
-// and not yet written them.
+// save writes the alarms, and appends to the history if there is something new or the last call was killed
+// before it did.
 func (r *RollingResult) save(dir string) error {
 	path := filepath.Join(dir, AlarmsFile)
 	r.Outputs = append(r.Outputs, path)
@@ -479,22 +487,22 @@ func (r *RollingResult) save(dir string) error {
 		}
 		r.Outputs = append(r.Outputs, name)
 	}
-	return jsonfile.Write(path, r.Alarms) // last: predictions look at it
+	return jsonfile.Write(path, r.Alarms) // last, as predictions read it
 }
 
-// endsHistory tells whether a history ends with the newest start of the window.
+// endsHistory reports whether a history ends with the newest initialisation of the window.
 func (r *RollingResult) endsHistory(history []byte) bool {
 	lines := bytes.Split(bytes.TrimSpace(history), []byte{'\n'})
 	var h HistoryLine
 	return json.Unmarshal(lines[len(lines)-1], &h) == nil && h.At == r.At.Format(time.RFC3339) && h.Model == r.Model
 }
 
-// HistoryLine is one score of one window.
+// HistoryLine is one score of one window, a line of history.jsonl.
 type HistoryLine struct {
-	At       string       `json:"at"` // the newest start
+	At       string       `json:"at"` // newest initialisation of the window
 	Model    string       `json:"model_checksum"`
 	Inits    int          `json:"inits"`
-	Kind     string       `json:"kind"`
+	Kind     string       `json:"kind"` // as Alarm.Kind
 	Score    string       `json:"score"`
 	Variable string       `json:"variable"`
 	Level    string       `json:"level"`
@@ -505,11 +513,11 @@ type HistoryLine struct {
 	Alarm    bool         `json:"alarm"`
 }
 
-// Sections are the state in a few lines.
+// Sections summarises state and alarms in a few lines.
 func (r *RollingResult) Sections() answer.Sections {
-	now := fmt.Sprintf("%s judged now, %d in the window of %s; %d wait for analyses", humanise.Count(r.New, "start"), r.Inits, r.Window, r.Waiting)
+	now := fmt.Sprintf("%s scored now, %d in the window of %s; %d wait for analyses", humanise.Count(r.New, "initialisation"), r.Inits, r.Window, r.Waiting)
 	if r.Fallback > 0 {
-		now += fmt.Sprintf("; %s of a fall-back left out", humanise.Count(r.Fallback, "product"))
+		now += fmt.Sprintf("; %s of the fallback forecast not scored", humanise.Count(r.Fallback, "product"))
 	}
 	lines := []string{now}
 	for _, a := range r.Alarms.Alarms {
@@ -518,9 +526,9 @@ func (r *RollingResult) Sections() answer.Sections {
 	switch {
 	case len(r.Alarms.Alarms) > 0:
 	case len(r.Checked) == 0:
-		lines = append(lines, "too few starts for intervals: nothing can be said yet")
+		lines = append(lines, "too few initialisations for confidence intervals, so no alarm is possible yet")
 	default:
-		lines = append(lines, fmt.Sprintf("no alarm: %s within their bands", humanise.Count(len(r.Checked), "score")))
+		lines = append(lines, fmt.Sprintf("no alarm: %s inside their bands", humanise.Count(len(r.Checked), "score")))
 	}
 	if r.Verdict != nil {
 		lines = append(lines, fmt.Sprint(r.Verdict))

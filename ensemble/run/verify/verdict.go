@@ -14,26 +14,27 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
-// newVerdict compares the window of a rolling verification with the sums of another one. Better is a model whose mean gain
-// is certain, and that is certainly worse in no target; worse is one for which either is the other way round.
+// newVerdict compares the window of a rolling verification with the sums of another one, by the CRPSS of this
+// model against the other. The verdict is "better" if the confidence interval of the mean over targets is
+// above 0 and no target's is below; "worse" in the opposite case; "undecided" otherwise.
 //
-// Errors: exit 66 if the other one has judged nothing, or no start that this one has.
+// Errors: exit 66 if the other verification has no common initialisation; 64 if both are of one model.
 func newVerdict(o RollingOptions, own *RollingResult) (*promote.Verdict, error) {
 	used, err := promote.ReadAlarms(filepath.Join(o.Against, AlarmsFile))
 	if err != nil {
 		return nil, err
 	}
-	none := &exit.Error{Code: exit.NotYet, What: "there is no start to compare", At: o.Against, Why: "the two verifications have no start in common yet", Fix: "verify the products of both models on the same days, and wait for their analyses"}
+	none := &exit.Error{Code: exit.NotYet, What: "no initialisation to compare", At: o.Against, Why: "the two verifications have no common initialisation yet", Fix: "verify products of both models for the same days, and wait for their analyses"}
 	if _, err := os.Stat(o.Against); errors.Is(err, fs.ErrNotExist) {
-		return nil, &exit.Error{Code: exit.NotYet, What: "no such folder", At: o.Against, Why: "named by --against", Fix: "correct the path, or judge the products of the other model first: ensemble verify --rolling " + o.Against, Err: err}
+		return nil, &exit.Error{Code: exit.NotYet, What: "no such folder", At: o.Against, Why: "named by --against", Fix: "correct the path, or verify the products of the other model first: ensemble verify --rolling " + o.Against, Err: err}
 	}
 	if used == nil || own.Scores == nil {
 		return nil, none
 	}
 	if used.Model == own.Model {
-		return nil, &exit.Error{Code: exit.Usage, What: "both verifications are of one model", At: o.Against, Why: "its checksum is " + used.Model, Fix: "give the folder of the rolling verification of the other model"}
+		return nil, &exit.Error{Code: exit.Usage, What: "both verifications are of the same model", At: o.Against, Why: "its checksum is " + used.Model, Fix: "give the folder of the rolling verification of the other model"}
 	}
-	files, _, err := newestSums(sumsDir(o.Against, used.Model), 10*o.Window) // of which those that both have count
+	files, _, err := newestSums(sumsDir(o.Against, used.Model), 10*o.Window) // only common initialisations count
 	if err != nil || len(files) == 0 {
 		return nil, none
 	}
@@ -42,7 +43,7 @@ func newVerdict(o RollingOptions, own *RollingResult) (*promote.Verdict, error) 
 		return nil, err
 	}
 	v := &promote.Verdict{Schema: promote.VerdictSchema, Model: own.Model, Against: used.Model, Verdict: promote.VerdictUndecided}
-	pairs := map[score.Target]map[ensemble.Init][]float64{} // weights and weighted CRPS of both
+	pairs := map[score.Target]map[ensemble.Init][]float64{} // weight, and weighted CRPS of both models
 	var targets []score.Target
 	var starts []ensemble.Init
 	for _, s := range own.window {

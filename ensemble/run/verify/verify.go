@@ -27,64 +27,70 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
-// Options says what is judged by what.
+// Options are the inputs of [Run]. Forecast and Analysis are required.
 type Options struct {
-	Forecast []string // products: means and spreads
-	Analysis []string
-	Members  []string            // the raw ensemble of the same starts; may be empty
-	Sparse   bool                // absent chunks of Zarr stores are missing values
-	Layout   config.MemberLayout // of Members
-	// RunDir is the training that the products come from, for the baselines fitted
-	// there. Empty: those that predict left beside the products.
+	Forecast []string            // products with means and spreads, or calibrated members
+	Analysis []string            // analyses of their valid times
+	Members  []string            // raw ensemble of the same initialisations; nil: no scores against it
+	Sparse   bool                // missing chunks of Zarr stores are missing values
+	Layout   config.MemberLayout // how Members are stored
+	// RunDir is the training that the products come from, for its baselines. Empty: the baselines that predict
+	// saved beside the products.
 	RunDir    string
-	Regrid    task.Interpolation // brings members and analyses to the grid of the products
-	Out       string             // folder for scores.json and the tables; empty: none
-	Selection scoring.Selection
-	Bootstrap score.Bootstrap
-	// Climate is a file of quantiles for extreme forecast indices. Empty: that of RunDir, if
-	// the training made one.
+	Regrid    task.Interpolation // interpolates members and analyses to the grid of the products
+	Out       string             // folder for scores.json and tables; empty: none
+	Selection scoring.Selection  // scores, thresholds, regions, seasons and weights
+	Bootstrap score.Bootstrap    // confidence intervals
+	// Climate is a file of climate quantiles for extreme forecast indices. Empty: the climate of RunDir, if it
+	// has one.
 	Climate string
-	Sums    string // file for the sums of all dates, which JoinSums takes; empty: none
+	Sums    string // file for the partial sums of all dates, for JoinSums; empty: none
 
-	// skip says which products of a target are not judged now. Not nil: nor are those without
-	// an analysis yet, and targets are judged by themselves.
+	// skip selects products of a target to skip. If it is not nil, products without an analysis are skipped too,
+	// and leads are not scored as trajectories.
 	skip func(t score.Target, init ensemble.Init) bool
 }
 
-// Result is what came out.
+// Result is the outcome of a verification.
 type Result struct {
-	Scores   *score.Result
-	Outputs  []string
+	Scores   *score.Result // nil on ranks other than 0
+	Outputs  []string      // paths of the written files
 	Warnings []string
 }
 
-// Sections are all scores for people, then in short what one wants to know first.
+// Sections returns all scores as tables, followed by a summary.
 func (r *Result) Sections() answer.Sections {
-	return slices.Concat(r.Scores.Sections(), answer.Sections{{Title: "In short"}}, r.Scores.Summary())
+	return slices.Concat(r.Scores.Sections(), answer.Sections{{Title: "Summary"}}, r.Scores.Summary())
 }
 
-// ProductKey says what a field of a product is: a target of verification and its statistic.
+// ProductKey identifies a verified quantity of a product.
 type ProductKey struct {
 	Variable string
 	Level    ensemble.Level
 	Lead     ensemble.Lead
 }
 
-// Target is that of scores.
+// Target is the key as used by package score.
 func (k ProductKey) Target() score.Target {
 	of, _ := ensemble.VariableNamed(k.Variable)
 	return score.Target{Variable: k.Variable, Level: k.Level, Lead: k.Lead, Unit: of.Unit}
 }
 
-// Run judges published means and spreads against analyses, and spreads against
-// the full ensemble's where its members are given.
+// Run scores products against analyses: distributions, or calibrated members, against the analysis of their
+// valid time, and estimated spreads against the spread of the full ensemble if its members are given.
 //
-// Started by an MPI launcher, its ranks deal the starts out among themselves, and rank 0
-// joins what they summed, in the order of dates, with the bits that it would have found
-// alone. The others give no scores.
+// Reads: products, analyses, raw members, the baselines of the training, and a climate.
+// Writes: in Options.Out scores.json, scores.csv, scores.parquet, dates.parquet, comparisons.parquet and
+// diagrams.parquet; the file Options.Sums.
+// Returns: the scores with bootstrap intervals. Raw members and baselines are scored on the same dates and
+// points.
 //
-// Errors: 64 for scores that cannot be chosen so; 65 and 66 for the inputs; 65 if no forecast has an analysis; 71 for a rank
-// that was lost.
+// Under an MPI launcher initialisations are distributed over the ranks. Rank 0 joins the partial sums in the
+// order of dates, so the result has the bits of a single process. Other ranks return no scores.
+//
+// Errors: exit 64 for an invalid selection of scores or an empty region; 65 for damaged files, grids that
+// differ, a mean without its spread, and if no product has an analysis; 66 for missing files; 71 if a rank is
+// lost; 73 and 74 for the output.
 func Run(ctx context.Context, o Options) (r *Result, err error) {
 	if err := o.Selection.Check(); err != nil {
 		return nil, err
@@ -96,7 +102,9 @@ func Run(ctx context.Context, o Options) (r *Result, err error) {
 	return r, err
 }
 
-// RunRank verifies as one rank of a crew.
+// RunRank verifies as one rank of a job.
+//
+// Errors: as [Run].
 func RunRank(ctx context.Context, o Options, w team.Teams) (*Result, error) {
 	var err error
 	if o.RunDir, _, err = promote.ResolveRunDir(o.RunDir); err != nil {
@@ -115,7 +123,7 @@ func RunRank(ctx context.Context, o Options, w team.Teams) (*Result, error) {
 	return res, w.All.AgreeOnError(nil)
 }
 
-// scoreAll looks through the files and joins what all starts add, on the leading rank.
+// scoreAll opens the files and adds the contributions of all initialisations; the sums are complete on rank 0.
 func (v *Verification) scoreAll(ctx context.Context, w team.Teams) error {
 	if err := w.All.AgreeOnError(v.Open(ctx)); err != nil {
 		return err
@@ -123,7 +131,7 @@ func (v *Verification) scoreAll(ctx context.Context, w team.Teams) error {
 	if err := w.All.CheckSame("the files or the command line", v.identity()); err != nil {
 		return err
 	}
-	// Several dates at a time keep all children that decode at work.
+	// Several dates at a time keep all decoding processes busy.
 	var pieces [][]ensemble.Init
 	for piece := range slices.Chunk(v.inits, min(initsPerBatch, max(1, len(v.inits)/w.Groups()))) {
 		pieces = append(pieces, piece)
@@ -140,13 +148,13 @@ func (v *Verification) scoreAll(ctx context.Context, w team.Teams) error {
 	})
 }
 
-// initsPerBatch bounds the memory of a rank.
+// initsPerBatch limits the memory of a rank.
 const initsPerBatch = 8
 
-// Verification is the files of a Verify, and what is to be judged of them.
+// Verification is an open verification: files, targets and their scoring.
 type Verification struct {
 	Options         Options
-	reference       *model.Model  // nil without
+	reference       *model.Model  // baselines of the training; nil without
 	Climate         *task.Climate // nil without
 	Warnings        []string
 	pool            *decode.Pool
@@ -156,26 +164,28 @@ type Verification struct {
 	Grid            *ensemble.Grid
 	Targets         []*VerifiedTarget
 	inits           []ensemble.Init // of all targets, ascending
-	withoutAnalysis int             // starts that were left out because an analysis is not there
+	withoutAnalysis int             // initialisations skipped because an analysis is missing
 }
 
 // VerifiedTarget is one target of a verification.
 type VerifiedTarget struct {
 	Key        ProductKey
 	products   map[ensemble.Init]map[product.Kind]ensemble.Entry
-	calibrated map[ensemble.Init][]ensemble.Entry // members among the products, by number; nil unless all starts have as many
+	calibrated map[ensemble.Init][]ensemble.Entry // published members by number; nil unless all initialisations have as many
 	Inits      []ensemble.Init                    // ascending
-	members    *input.Selection                   // nil without
+	members    *input.Selection                   // nil without raw members
 	analyses   *input.AnalysisSelection
 	scoring    *scoring.Scoring
-	// earlier are those of the same variable and level at earlier leads, of the same starts.
+	// earlier are the targets of the same variable and level at earlier leads, with the same initialisations.
 	earlier []*VerifiedTarget
 
-	Family     *dist.Family // of the products' parameters; nil where there are none
+	Family     *dist.Family // of the published distribution parameters; nil without: normal
 	parameters map[ensemble.Init][]ensemble.Entry
 }
 
-// Open looks through the files. close is called in any case.
+// Open opens the files and selects what is scored. The caller calls Close in any case.
+//
+// Errors: those of fio.Open and of [Run].
 func (v *Verification) Open(ctx context.Context) (err error) {
 	if v.pool, err = decode.NewPool(decode.Options{}); err != nil {
 		return err
@@ -208,7 +218,7 @@ func (v *Verification) Open(ctx context.Context) (err error) {
 			return err
 		}
 	} else {
-		v.Warnings = append(v.Warnings, "no --members: the raw ensemble, EMOS, the distance to the full ensemble's spread and extreme forecast indices are not scored")
+		v.Warnings = append(v.Warnings, "no --members: the raw ensemble, EMOS, the error of the full ensemble's spread and extreme forecast indices are not scored")
 	}
 	for _, t := range v.Targets {
 		if t.analyses, err = input.SelectAnalyses(v.analyses, []string{t.Key.Variable}, []ensemble.Level{t.Key.Level}, v.destination(), t.valids(t.Inits)); err != nil {
@@ -220,7 +230,7 @@ func (v *Verification) Open(ctx context.Context) (err error) {
 		if j.Baselines != nil {
 			if seen := t.countAmong(j.Baselines.FittedTo); seen > 0 {
 				j.Baselines = nil
-				v.Warnings = append(v.Warnings, fmt.Sprintf("%s at %s: no baselines are scored, because they were fitted to the analyses of %d of the %d starts that are judged; the network was trained with these too, so that its scores flatter it",
+				v.Warnings = append(v.Warnings, fmt.Sprintf("%s at %s: baselines are not scored, because they were fitted to the analyses of %d of the %d verified initialisations; the network was trained with these too, so its scores are too good",
 					t.Key.Variable, t.Key.Level, seen, len(t.Inits)))
 			}
 		}
@@ -231,6 +241,7 @@ func (v *Verification) Open(ctx context.Context) (err error) {
 	return nil
 }
 
+// Close closes the files.
 func (v *Verification) Close() {
 	for _, in := range []*fio.Input{v.products, v.members, v.analyses} {
 		if in != nil {
@@ -242,7 +253,7 @@ func (v *Verification) Close() {
 	}
 }
 
-// identity is what all ranks must have alike.
+// identity returns what all ranks must agree on.
 func (v *Verification) identity() string {
 	text := fmt.Sprint(v.Options.Forecast, v.Options.Analysis, v.Options.Members, v.Options.RunDir, v.Options.Regrid, v.Options.Selection, v.Options.Climate, v.inits, v.Warnings)
 	for _, t := range v.Targets {
@@ -251,8 +262,7 @@ func (v *Verification) identity() string {
 	return text
 }
 
-// destination is the grid of the products, and how others come there: as is asked for, or as
-// the network's input did.
+// destination is the grid of the products, and the interpolation to it: as requested, or as for the network's input.
 func (v *Verification) destination() input.Destination {
 	to := input.Destination{Grid: v.Grid, How: v.Options.Regrid, Fix: input.FixRegrid}
 	if !to.How.IsEnabled() && v.reference != nil {
@@ -261,7 +271,7 @@ func (v *Verification) destination() input.Destination {
 	return to
 }
 
-// targetOptions is the scoring of one target.
+// targetOptions returns the scoring options of one target.
 func (v *Verification) targetOptions(k ProductKey) scoring.TargetOptions {
 	j := scoring.TargetOptions{Target: k.Target(), Grid: v.Grid, DDOF: 1, Bootstrap: v.Options.Bootstrap, Selection: v.Options.Selection}
 	if v.reference != nil {
@@ -271,7 +281,7 @@ func (v *Verification) targetOptions(k ProductKey) scoring.TargetOptions {
 	return j
 }
 
-// shape is that of the first start's case.
+// shape returns what the first initialisation's case contains.
 func (t *VerifiedTarget) shape(reference *model.Model) scoring.Shape {
 	have := t.products[t.Inits[0]]
 	_, mean := have[product.Mean]
@@ -287,7 +297,7 @@ func (t *VerifiedTarget) shape(reference *model.Model) scoring.Shape {
 	return f
 }
 
-// valids are the valid times of some starts.
+// valids returns the valid times of initialisations.
 func (t *VerifiedTarget) valids(inits []ensemble.Init) []ensemble.Valid {
 	out := make([]ensemble.Valid, len(inits))
 	for i, init := range inits {
@@ -296,7 +306,7 @@ func (t *VerifiedTarget) valids(inits []ensemble.Init) []ensemble.Valid {
 	return out
 }
 
-// countAmong is the number of starts whose valid times are among some times, ascending.
+// countAmong counts the initialisations whose valid times are in times, which ascend.
 func (t *VerifiedTarget) countAmong(times []time.Time) (n int) {
 	for _, v := range t.valids(t.Inits) {
 		if _, found := slices.BinarySearchFunc(times, v.Time, time.Time.Compare); found {
@@ -306,10 +316,12 @@ func (t *VerifiedTarget) countAmong(times []time.Time) (n int) {
 	return n
 }
 
-// sumScores reads some starts and sums what each of them adds to the scores of each target.
+// sumScores reads initialisations and returns what each contributes to the scores of each target.
+//
+// Shape: [target][initialisation].
 func (v *Verification) sumScores(ctx context.Context, inits []ensemble.Init) ([][]scoring.DateSums, error) {
 	out := make([][]scoring.DateSums, len(v.Targets))
-	earlier := map[ensemble.Init][]*scoring.Case{} // of the present variable and level
+	earlier := map[ensemble.Init][]*scoring.Case{} // cases of the current variable and level
 	for i, t := range v.Targets {
 		if len(t.earlier) == 0 {
 			clear(earlier)
@@ -334,7 +346,7 @@ func (v *Verification) sumScores(ctx context.Context, inits []ensemble.Init) ([]
 	return out, nil
 }
 
-// Cases reads all that is known of one target on some starts.
+// Cases reads fields, members and analysis of one target at some initialisations.
 func (v *Verification) Cases(ctx context.Context, t *VerifiedTarget, inits []ensemble.Init) ([]scoring.Case, error) {
 	if len(inits) == 0 {
 		return nil, nil
@@ -415,8 +427,8 @@ func (v *Verification) publish(res *Result) error {
 	return scoring.SaveSums(v.Options.Sums, all, trained)
 }
 
-// publishScores makes the results of some targets, beside what the training found, and writes them into a folder unless that
-// is empty.
+// publishScores computes the results of several targets, adds the coupling tests of the training, and writes
+// them into a folder; an empty name writes nothing.
 func publishScores(out string, all []*scoring.Scoring, finished []score.Coupling, res *Result) error {
 	res.Scores = &score.Result{}
 	for _, s := range all {
@@ -441,7 +453,10 @@ func publishScores(out string, all []*scoring.Scoring, finished []score.Coupling
 	return err
 }
 
-// findReference loads the model's description and baselines.
+// findReference loads the model's description and baselines; nil with a warning if there are none beside the
+// products.
+//
+// Errors: exit 65 and 66 for Options.RunDir.
 func findReference(o Options, warnings *[]string) (*model.Model, error) {
 	dirs := []string{filepath.Join(filepath.Dir(filepath.Dir(o.Forecast[0])), trained.ReferenceDir)}
 	if o.RunDir != "" {
@@ -452,15 +467,15 @@ func findReference(o Options, warnings *[]string) (*model.Model, error) {
 			m, _, err := model.LoadDescription(dir)
 			return m, err
 		} else if o.RunDir != "" {
-			_, _, err := model.LoadDescription(dir) // which tells what is missing
+			_, _, err := model.LoadDescription(dir) // returns the error for what is missing
 			return nil, err
 		}
 	}
-	*warnings = append(*warnings, "no baselines beside the products: climatology and EMOS are not scored; --run-dir names the training they come from")
+	*warnings = append(*warnings, "no baselines beside the products: climatology and EMOS are not scored; give --run-dir of the training")
 	return nil, nil
 }
 
-// BaselinesOf finds the baselines of a target, nil if it was none of the model's.
+// BaselinesOf returns the baselines of a target; nil if the model does not have it.
 func BaselinesOf(m *model.Model, k ProductKey) *task.Baselines {
 	d := len(m.Task.Features.Axes.Levels)
 	v, l := slices.Index(m.Task.Targets, task.Target{Variable: k.Variable, Lead: k.Lead}), ensemble.FindLevel(m.Task.Features.Axes.Levels, k.Variable, k.Level)
@@ -470,8 +485,8 @@ func BaselinesOf(m *model.Model, k ProductKey) *task.Baselines {
 	return &m.Baselines[v*d+l]
 }
 
-// leadsFor are those of the raw members by which a target is judged: its own, and where the network has
-// not read that the last one that it has.
+// leadsFor returns the leads of raw members that a target is scored with: its own and, if the network did not
+// read that lead, the last lead that it read.
 func leadsFor(m *model.Model, k ProductKey) []ensemble.Lead {
 	out := []ensemble.Lead{k.Lead}
 	if m == nil {
@@ -484,7 +499,8 @@ func leadsFor(m *model.Model, k ProductKey) []ensemble.Lead {
 	return out
 }
 
-// KindOf tells the statistics apart that share a cell method.
+// KindOf distinguishes statistics that share a cell method: the predicted standard deviation and the
+// estimated spread of the full ensemble.
 func KindOf(e ensemble.Entry) product.Kind {
 	switch {
 	case e.Product == ensemble.EnsembleMean:
@@ -497,7 +513,7 @@ func KindOf(e ensemble.Entry) product.Kind {
 	return product.Spread
 }
 
-// selectProducts finds the products by target and start.
+// selectProducts finds the products by target and initialisation.
 func (v *Verification) selectProducts() error {
 	byKey := map[ProductKey]*VerifiedTarget{}
 	var entries []ensemble.Entry
@@ -505,7 +521,7 @@ func (v *Verification) selectProducts() error {
 	onGrid := slices.ContainsFunc(all, func(e ensemble.Entry) bool { return KindOf(e) != "" && e.Grid.Kind != ensemble.Points })
 	for _, e := range all {
 		kind := KindOf(e)
-		if kind == "" || onGrid && e.Grid.Kind == ensemble.Points { // what was interpolated to stations beside is judged by their observations, not by analyses
+		if kind == "" || onGrid && e.Grid.Kind == ensemble.Points { // products at stations are compared with observations, not with analyses
 			continue
 		}
 		entries = append(entries, e)
@@ -525,8 +541,8 @@ func (v *Verification) selectProducts() error {
 		}
 	}
 	if len(entries) == 0 {
-		return &exit.Error{Code: exit.BadData, What: "the forecast files hold no mean and no spread", At: input.FileList(v.products.Files()),
-			Why: "verification judges products; raw members are given with --members", Fix: "give the files that `ensemble predict` wrote"}
+		return &exit.Error{Code: exit.BadData, What: "the forecast files contain neither mean nor spread", At: input.FileList(v.products.Files()),
+			Why: "verification scores products; raw members are given with --members", Fix: "give the files that `ensemble predict` wrote"}
 	}
 	var err error
 	if v.Grid, err = input.CommonGrid(entries, "give products of one grid"); err != nil {
@@ -542,8 +558,8 @@ func (v *Verification) selectProducts() error {
 		for _, init := range t.Inits {
 			_, mean := t.products[init][product.Mean]
 			if _, sigma := t.products[init][product.Spread]; mean != sigma {
-				return &exit.Error{Code: exit.NotYet, What: "a mean without its spread, or a spread without its mean",
-					At: fmt.Sprintf("%s at %s, start %s, lead %s", t.Key.Variable, t.Key.Level, init, t.Key.Lead), Fix: "give all files of the cycle"}
+				return &exit.Error{Code: exit.NotYet, What: "a mean without spread, or a spread without mean",
+					At: fmt.Sprintf("%s at %s, initialisation %s, lead %s", t.Key.Variable, t.Key.Level, init, t.Key.Lead), Fix: "give all files of the initialisation"}
 			}
 		}
 	}
@@ -555,8 +571,8 @@ func (v *Verification) selectProducts() error {
 	return nil
 }
 
-// selectParameters finds the parameters of the distributions by target and start. Targets without
-// them at any start are judged by mean and spread, as normal distributions.
+// selectParameters finds the parameters of the distributions by target and initialisation. Targets without
+// parameters at some initialisation are scored as normal distributions, by mean and spread.
 func (v *Verification) selectParameters(all []ensemble.Entry) {
 	for _, t := range v.Targets {
 		found := map[ensemble.Init]map[string]ensemble.Entry{}
@@ -592,14 +608,14 @@ func (v *Verification) selectParameters(all []ensemble.Entry) {
 			t.parameters = nil
 		}
 		if m := v.reference; t.Family == nil && (len(found) > 0 || m != nil && m.IsNonNormal()) {
-			v.Warnings = append(v.Warnings, fmt.Sprintf("%s at %s is judged by mean and spread, as a normal distribution, which it is not: parameters are not among the products of all starts",
+			v.Warnings = append(v.Warnings, fmt.Sprintf("%s at %s is scored as a normal distribution, by mean and spread, although its distribution is not normal: parameters are not among the products of all initialisations",
 				t.Key.Variable, t.Key.Level))
 		}
 	}
 }
 
-// sameLevel tells whether fields are at one level. Of a parameter of a variable that has one level
-// no file may say which.
+// sameLevel reports whether two fields are at the same level. Parameters of a variable with one level may
+// lack the level.
 func sameLevel(a, b ensemble.Level) bool {
 	return a == b || a.Kind != ensemble.Pressure && b.Kind != ensemble.Pressure
 }
@@ -614,7 +630,7 @@ func (v *Verification) selectMembers() error {
 		for _, m := range v.reference.Task.UsedMembers {
 			if !slices.Contains(members, m) {
 				return &exit.Error{Code: exit.NotYet, What: fmt.Sprintf("member %s is missing", m), At: input.FileList(v.Options.Members),
-					Why: "the network used it", Fix: "give the files of all members that the network used"}
+					Why: "the network read it", Fix: "give the files of all members that the network read"}
 			}
 		}
 	}
@@ -634,15 +650,15 @@ func (v *Verification) selectMembers() error {
 			}
 		}
 		if found != len(t.Inits) {
-			return &exit.Error{Code: exit.NotYet, What: fmt.Sprintf("members are given for %d of %d starts", found, len(t.Inits)),
-				At: fmt.Sprintf("%s at %s, lead %s", t.Key.Variable, t.Key.Level, t.Key.Lead), Fix: "give the members of all starts, or of none"}
+			return &exit.Error{Code: exit.NotYet, What: fmt.Sprintf("members are given for %d of %d initialisations", found, len(t.Inits)),
+				At: fmt.Sprintf("%s at %s, lead %s", t.Key.Variable, t.Key.Level, t.Key.Lead), Fix: "give the members of all initialisations, or of none"}
 		}
 	}
 	return nil
 }
 
-// linkEarlierLeads finds for each target those at earlier leads, where starts and members are the same: whole
-// trajectories are scored. Others are by themselves.
+// linkEarlierLeads links each target to those at earlier leads if initialisations and members are the same, so that
+// trajectories are scored. Other targets are scored separately.
 func (v *Verification) linkEarlierLeads() {
 	for i, t := range v.Targets {
 		if i == 0 {

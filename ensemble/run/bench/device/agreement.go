@@ -12,19 +12,20 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/benchstats"
 )
 
-// agreement is how far a small network is from the reference in float64.
+// agreement is the error of a small network relative to the reference in float64.
 type agreement struct {
 	Case    string `json:"case"`
 	Backend string `json:"backend"`
 	Network
-	// Output and Gradient are |x − x64|₂ / |x64|₂, of the draws the median. A value that
-	// rounding puts on the other side of a ReLU moves a gradient by more than rounding does.
+	// Output and Gradient are ‖x − x64‖₂ / ‖x64‖₂, the median over draws. Rounding across a ReLU's kink changes a
+	// gradient by more than rounding itself.
 	Output   float64 `json:"relative_output_error"`
 	Gradient float64 `json:"relative_gradient_error"`
 	Loss     float64 `json:"relative_loss_error"` // the largest
 	Draws    int     `json:"draws"`
 }
 
+// draws is the number of random inputs.
 const draws = 3
 
 // agree runs the first step of the network on the device and on the reference.
@@ -50,12 +51,12 @@ func agree(ctx context.Context, c *Options) (answer.Sectioned, error) {
 	return a, nil
 }
 
-// Sections are the report for people.
+// Sections returns the report as text.
 func (a *agreement) Sections() answer.Sections {
 	return a.facts(a.Backend, [2]string{"from float64", fmt.Sprintf("output %.2g, gradient %.2g, loss %.2g, of %d draws", a.Output, a.Gradient, a.Loss, a.Draws)})
 }
 
-// firstStep is what a step gives before any update.
+// firstStep is the result of a step before any update.
 type firstStep struct {
 	output, gradient []float32
 	loss             float64

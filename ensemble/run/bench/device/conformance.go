@@ -19,7 +19,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// suiteResult is what the conformance suite said.
+// suiteResult is the result of the conformance suite.
 type suiteResult struct {
 	Case      string       `json:"case"`
 	Program   string       `json:"program"`
@@ -31,29 +31,29 @@ type suiteResult struct {
 	Skipped   int          `json:"skipped"`
 	Seconds   float64      `json:"seconds"`
 	Emulated  bool         `json:"emulated"` // the suite found no GPU
-	Complete  bool         `json:"complete"` // it ran to its end
+	Complete  bool         `json:"complete"` // the suite ran to its end
 	Why       string       `json:"why,omitempty"`
-	Running   string       `json:"running,omitempty"` // the test that was not ended
+	Running   string       `json:"running,omitempty"` // test that did not end
 	Failures  []failedTest `json:"failures"`
-	Skips     []failedTest `json:"skips,omitempty"`  // the first ones, with their reasons
-	Output    []failedTest `json:"output,omitempty"` // by tests of a suite that did not end: mostly failures
+	Skips     []failedTest `json:"skips,omitempty"`  // first ones, with reasons
+	Output    []failedTest `json:"output,omitempty"` // output of tests in a suite that did not end, mostly failures
 	Slowest   []testTime   `json:"slowest"`
 }
 
-// failedTest is a test that failed, with the first lines that it printed.
+// failedTest is a failed test with the first lines of its output.
 type failedTest struct {
 	Test string `json:"test"`
 	Text string `json:"text"`
 }
 
-// testTime is the time of a test.
+// testTime is the duration of a test.
 type testTime struct {
 	Test    string  `json:"test"`
 	Seconds float64 `json:"seconds"`
 }
 
-// conformance runs the suite, in several processes at once if it is to be: kernels are compiled
-// and references computed on the processor, and what breaks the device breaks it for one of them.
+// conformance runs the suite, in several processes if requested: kernels are compiled and references computed
+// on the processor, and a failure of the device ends only one of the processes.
 func conformance(ctx context.Context, c *Options) (answer.Sectioned, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(c.Limit*float64(time.Second)))
 	defer cancel()
@@ -77,7 +77,7 @@ func conformance(ctx context.Context, c *Options) (answer.Sectioned, error) {
 	return v, nil
 }
 
-// Sections are the report for people.
+// Sections returns the report as text.
 func (v *suiteResult) Sections() answer.Sections {
 	all := answer.Sections{answer.FactsSection([2]string{"suite", fmt.Sprintf("%s, %s, %.1f s", v.Program, v.Run, v.Seconds)},
 		[2]string{"tests", fmt.Sprintf("%d of %d passed, %d failed, %d skipped", v.Passed, v.Started, v.Failed, v.Skipped)})}
@@ -87,7 +87,7 @@ func (v *suiteResult) Sections() answer.Sections {
 	return all
 }
 
-// patterns are those of tests, one for each process: operations are dealt out.
+// patterns returns test patterns, one per process; operations are distributed over them.
 func (c *Options) patterns() []string {
 	if c.Processes == 1 {
 		return []string{c.Tests}
@@ -103,7 +103,7 @@ func (c *Options) patterns() []string {
 	return all
 }
 
-// join adds what another process found.
+// join adds the result of another process.
 func (v *suiteResult) join(o *suiteResult) {
 	v.Started, v.Passed, v.Failed, v.Skipped = v.Started+o.Started, v.Passed+o.Passed, v.Failed+o.Failed, v.Skipped+o.Skipped
 	v.Emulated, v.Complete = v.Emulated || o.Emulated, v.Complete && o.Complete
@@ -113,7 +113,7 @@ func (v *suiteResult) join(o *suiteResult) {
 	slices.SortStableFunc(v.Slowest, func(a, b testTime) int { return cmp.Compare(b.Seconds, a.Seconds) })
 }
 
-// joinTexts are two texts, neither twice.
+// joinTexts joins two texts without repetition.
 func joinTexts(a, b string) string {
 	if a == "" || b == "" || a == b {
 		return cmp.Or(a, b)
@@ -121,8 +121,8 @@ func joinTexts(a, b string) string {
 	return a + "; " + b
 }
 
-// suite runs tests in one process and reads what it prints as it goes, so that one that is
-// cut short or crashes still tells how far it came.
+// suite runs tests in one process and parses their output while they run, so that a suite that is interrupted
+// or crashes is reported up to that point.
 func (c *Options) suite(ctx context.Context, pattern string) *suiteResult {
 	v := &suiteResult{Case: c.Case, Program: c.Program, Failures: []failedTest{}, Slowest: []testTime{}}
 	cmd := exec.CommandContext(ctx, c.Program, "-test.v", "-test.run", pattern)
@@ -130,7 +130,7 @@ func (c *Options) suite(ctx context.Context, pattern string) *suiteResult {
 	cmd.Stdout, cmd.Stderr = w, w
 	cmd.WaitDelay = 2 * time.Second
 	if err := cmd.Start(); err != nil {
-		v.Why = fmt.Sprintf("it does not start: %v", err)
+		v.Why = fmt.Sprintf("it did not start: %v", err)
 		return v
 	}
 	read := make(chan struct{})
@@ -155,7 +155,7 @@ func (c *Options) suite(ctx context.Context, pattern string) *suiteResult {
 	return v
 }
 
-// ended is the line of a test that ended; subtests are indented.
+// ended matches the line of a test that ended; subtests are indented.
 var ended = regexp.MustCompile(`^( *)--- (PASS|FAIL|SKIP): (\S+) \(([0-9.]+)s\)`)
 
 const (
@@ -165,10 +165,10 @@ const (
 	slowestKept  = 10
 )
 
-// read reads the output of a suite and counts leaves: tests that ran others are as these.
+// read parses the output of a suite and counts leaf tests.
 func (v *suiteResult) read(r io.Reader) {
 	parents, texts := map[string]bool{}, map[string]string{}
-	var all [][]string // matches of ended: the parts of a test are listed behind its end
+	var all [][]string // subtests are listed after their test
 	var started []string
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, 1<<20)
@@ -196,7 +196,7 @@ func (v *suiteResult) read(r io.Reader) {
 			texts[v.Running] = s + strings.TrimSpace(line) + "\n"
 		}
 	}
-	_, _ = io.Copy(io.Discard, r) // behind a line that is too long: the suite must not wait
+	_, _ = io.Copy(io.Discard, r) // after an overlong line: keep reading, so that the suite does not block
 	for _, name := range started {
 		if !parents[name] {
 			v.Started++
@@ -210,7 +210,7 @@ func (v *suiteResult) read(r io.Reader) {
 		if parents[name] {
 			continue
 		}
-		seconds, _ := strconv.ParseFloat(m[4], 64) // the pattern has it a number
+		seconds, _ := strconv.ParseFloat(m[4], 64) // the pattern guarantees a number
 		v.Slowest = append(v.Slowest, testTime{name, seconds})
 		switch kind {
 		case "PASS":

@@ -18,49 +18,49 @@ import (
 	"github.com/ensemble-weather/ensemble/unet3d"
 )
 
-// Part is one thing to measure.
+// Part is one measurement.
 type Part struct {
 	Name, Purpose string
 	measure       func(ctx context.Context, c *Options) (answer.Sectioned, error)
 }
 
-// Parts are all of them, in the order of a run of benchmarks/gpu.sh.
+// Parts lists the measurements in the order of benchmarks/gpu.sh.
 func Parts() []Part {
 	return []Part{
-		{"info", "what the machine has, and the device that the engine opens", info},
+		{"info", "hardware of the machine, and the device that the engine opens", info},
 		{"peak", "rates of matrix products and copies on the device", peak},
 		{"train", "time, rates and memory of a training step", train},
-		{"agree", "distance of output and gradient from float64", agree},
-		{"conformance", "the conformance suite, built as a program of its own", conformance},
+		{"agree", "error of output and gradient relative to float64", agree},
+		{"conformance", "the conformance suite, built as a separate program", conformance},
 		{"predict", "time of a prediction from host to host", predict},
-		{"memory", "a training step in half of its memory, and in all of it", memory},
+		{"memory", "a training step in half of its memory, and without limit", memory},
 		{"learn", "losses of short trainings on the device and the processor", learn},
-		{Report, "join what all parts found, with ratios and targets", report},
+		{Report, "combine the results of all parts, with ratios and targets", report},
 	}
 }
 
-// Report is the part that joins the others, and writes a file.
+// Report is the name of the part that combines the others in a file.
 const Report = "report"
 
-// Options say what to measure; zero values are the defaults, which are tiny on Emulated.
+// Options select the measurement. Zero values are defaults, which are tiny on Emulated.
 type Options struct {
 	Network
-	Case         string  // its name in the answer; "" is that of the part
+	Case         string  // its name in the answer; "": that of the part
 	Backend      string  // "cuda" (also if empty), "cpu", "ref", or Emulated
-	SmallerBatch bool    // train: take fewer samples where there is no plan with Batch
-	Seconds      float64 // of measured steps; 0 means 3
-	Steps        int     // measured; 0 means as Seconds allow. learn: of a training; 0 means 200
-	Seeds        int     // trainings on each device; 0 means 3
+	SmallerBatch bool    // train: reduce Batch until a plan exists
+	Seconds      float64 // of measured steps; 0: 3
+	Steps        int     // measured; 0: as Seconds allow. learn: of a training; 0: 200
+	Seeds        int     // trainings on each device; 0: 3
 	Program      string  // with the conformance suite
 	Tests        string  // pattern of its tests
-	Processes    int     // that share the operations of the suite, where Tests names a backend; 0 means 1
-	Limit        float64 // seconds that the suite may take; 0 means 60
-	Share        float64 // of the memory that a step takes, to which it is bounded; 0 means 0.5
-	Parts        string  // folder of what the parts found
+	Processes    int     // that share the operations of the suite, if Tests names a backend; 0: 1
+	Limit        float64 // seconds for the suite; 0: 60
+	Share        float64 // fraction of a step's memory to which it is limited; 0: 0.5
+	Parts        string  // folder with the results of the parts
 	Out          string  // file of the report
 }
 
-// Emulated is the backend that runs the kernels of the GPU on the processor, some 1e5 times slower.
+// Emulated is the backend that runs GPU kernels on the processor, some 1e5 times slower.
 const Emulated = "emulated"
 
 // check completes the options.
@@ -83,17 +83,18 @@ func (c *Options) check(part string) error {
 	c.Seconds, c.Limit, c.Share = cmp.Or(c.Seconds, 3), cmp.Or(c.Limit, 60), cmp.Or(c.Share, 0.5)
 	bad := c.Network.check()
 	if c.Steps < 0 || !(c.Seconds > 0) || c.Seeds < 2 || c.Threads < 1 || c.Processes < 1 || !(c.Limit > 0) || !(c.Share >= 0.1 && c.Share <= 0.9) {
-		bad = fmt.Errorf("seconds, threads, processes and limit are positive, steps not negative, seeds at least 2, the share of the memory is from 0.1 to 0.9")
+		bad = fmt.Errorf("seconds, threads, processes and limit must be positive, steps not negative, seeds at least 2, and the memory share from 0.1 to 0.9")
 	}
 	if bad != nil {
-		return &exit.Error{Code: exit.Usage, What: "this cannot be measured", At: "bench device " + part, Why: bad.Error(), Fix: "`ensemble bench device --help` says what flags take", Err: bad}
+		return &exit.Error{Code: exit.Usage, What: "invalid options", At: "bench device " + part, Why: bad.Error(), Fix: "`ensemble bench device --help` describes the flags", Err: bad}
 	}
 	return nil
 }
 
-// Measure measures one part. Beside an error there may be an answer: what was found so far.
+// Measure performs one measurement. With an error there may be a result: what was measured until then.
 //
-// Errors: exit 64 for a part or options that cannot be; 1 for a device that does not conform; those of the engine.
+// Errors: exit 64 for an unknown part or invalid options; 1 for a device that does not conform; those of the
+// engine.
 func Measure(ctx context.Context, part string, o Options) (answer.Sectioned, error) {
 	var names []string
 	for _, p := range Parts() {
@@ -111,10 +112,10 @@ func Measure(ctx context.Context, part string, o Options) (answer.Sectioned, err
 	if near := nearest.Find(part, names); near != "" {
 		fix = "did you mean `" + near + "`?"
 	}
-	return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("there is no part %q of a device to measure", part), At: "bench device", Fix: fix}
+	return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("unknown part %q", part), At: "bench device", Fix: fix}
 }
 
-// register adds the emulated device to those of the engine.
+// register adds the emulated device to the engine.
 func register() {
 	if slices.ContainsFunc(engine.Backends, func(b engine.Backend) bool { return b.Name == Emulated }) {
 		return
@@ -136,16 +137,16 @@ func (c *Options) open() (backend.Backend, error) {
 			return b.Open(engine.Options{Device: engine.Device{Threads: c.Threads}})
 		}
 	}
-	return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("there is no backend %q", c.Backend), At: "bench device", Fix: "give cuda, cpu, ref or " + Emulated}
+	return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("unknown backend %q", c.Backend), At: "bench device", Fix: "give cuda, cpu, ref or " + Emulated}
 }
 
-// machine is where the measurements are made.
+// machine describes the machine.
 type machine struct {
 	*doctor.Report
-	Device *device.Properties `json:"device"` // that the engine opens
+	Device *device.Properties `json:"device"` // as opened by the engine
 }
 
-// info says what the machine is; without a device it fails too.
+// info describes the machine; without a device it fails.
 func info(ctx context.Context, c *Options) (answer.Sectioned, error) {
 	r, err := doctor.Examine(ctx, ".")
 	if err != nil {
@@ -164,7 +165,7 @@ func info(ctx context.Context, c *Options) (answer.Sectioned, error) {
 	return m, nil
 }
 
-// Sections are the report for people.
+// Sections returns the report as text.
 func (m *machine) Sections() answer.Sections {
 	all := m.Report.Sections()
 	if m.Device != nil {

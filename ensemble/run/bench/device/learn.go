@@ -11,7 +11,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// seedComparison are trainings from several seeds on two devices.
+// seedComparison compares trainings from several seeds on two devices.
 type seedComparison struct {
 	Case string `json:"case"`
 	Network
@@ -19,8 +19,7 @@ type seedComparison struct {
 	First  float64  `json:"first_loss"` // mean over the trainings
 	Device outcomes `json:"device"`
 	CPU    outcomes `json:"cpu"`
-	// Spread is the largest less the smallest final loss of the processor's trainings, and
-	// Difference that of the means of both devices.
+	// Spread is the range of the final losses on the processor, Difference that of the means of both devices.
 	Spread     float64 `json:"spread"`
 	Difference float64 `json:"difference"`
 	Within     bool    `json:"within_spread"`
@@ -41,8 +40,8 @@ const (
 	learnRate    = 2e-3
 )
 
-// learn trains the same networks on both devices. A seed decides initial weights and the
-// order of the samples; samples are those of all seeds.
+// learn trains the same networks on both devices. A seed determines initial weights and order of samples; the
+// samples are those of all seeds.
 func learn(ctx context.Context, c *Options) (answer.Sectioned, error) {
 	n := c.Network
 	steps := c.Steps
@@ -78,16 +77,16 @@ func learn(ctx context.Context, c *Options) (answer.Sectioned, error) {
 	return a, nil
 }
 
-// Sections are the report for people.
+// Sections returns the report as text.
 func (a *seedComparison) Sections() answer.Sections {
 	return a.facts(a.Device.Backend, [2]string{"loss", fmt.Sprintf("%.4g before, after %d steps %.4g on %s, %.4g on the processor", a.First, a.Steps, a.Device.Mean, a.Device.Backend, a.CPU.Mean)},
 		[2]string{"difference", fmt.Sprintf("%.2g, the processor's spread over %d seeds is %.2g", a.Difference, len(a.CPU.Losses), a.Spread)})
 }
 
-// sample is what a network reads and what it is to give.
+// sample is an input and its target.
 type sample struct{ x, y []float32 }
 
-// fit trains a network and gives its first loss and its final one.
+// fit trains a network and returns its first and its final loss.
 func (n Network) fit(ctx context.Context, backend string, seed uint64, steps int, data []sample) (first, last float64, err error) {
 	t, err := n.trainer(n.options(backend), seed)
 	if err != nil {
@@ -123,8 +122,8 @@ func (n Network) fit(ctx context.Context, backend string, seed uint64, steps int
 	return first, last, errors.Join(err, t.Close())
 }
 
-// samples draws pairs that a network can learn: channels are waves around the globe, and
-// the target is a product of two of them, smoothed by a saturating function, plus noise.
+// samples draws pairs that a network can learn: channels are waves around the globe; the target is a product
+// of two of them, through a saturating function, plus noise.
 func samples(n Network) []sample {
 	r := rand.New(rand.NewPCG(5, 11))
 	depth, rows, columns := n.Field[0], n.Field[1], n.Field[2]

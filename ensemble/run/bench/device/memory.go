@@ -12,32 +12,31 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// boundedComparison is a training step in a share of the memory that it takes where all values stay:
-// with half of it, the sample is twice what that memory would hold.
+// boundedComparison compares a training step in a fraction of its memory with one in which all values are kept. With
+// half of the memory a sample could be twice as large.
 type boundedComparison struct {
 	Case    string `json:"case"`
 	Backend string `json:"backend"`
 	Network
-	Share float64 `json:"share"` // of the memory: the smallest that was tried and suffices
-	// Refused are shares with which there is no plan, whatever is computed again or moved.
+	Share float64 `json:"share"` // smallest tried fraction that suffices
+	// Refused are fractions without a plan, even with recomputation and offload.
 	Refused []float64   `json:"refused"`
 	Whole   boundedStep `json:"whole"`
 	Less    boundedStep `json:"less"`
-	Ratio   float64     `json:"ratio"` // of the times: the whole is the ideal
+	Ratio   float64     `json:"ratio"` // of the times
 }
 
-// boundedStep is the step under one bound.
+// boundedStep is the step under one limit.
 type boundedStep struct {
 	LimitBytes int64            `json:"limit_bytes"` // 0: none
-	Bytes      int64            `json:"bytes"`       // that the plan takes
+	Bytes      int64            `json:"bytes"`       // of the plan
 	MS         benchstats.Times `json:"train_ms"`
 	CompileMS  float64          `json:"compile_ms"`
 	Loss       float64          `json:"loss"`
-	Kernels    int              `json:"kernels"` // more are run where values are computed again
+	Kernels    int              `json:"kernels"` // more run with recomputation
 }
 
-// memory measures both. Where there is no plan with the share of the command line, tenths
-// are added until there is one.
+// memory measures both. If no plan exists for the requested fraction, it is increased by tenths.
 func memory(ctx context.Context, c *Options) (answer.Sectioned, error) {
 	a := &boundedComparison{Case: c.Case, Backend: c.Backend, Network: c.Network, Refused: []float64{}}
 	var err error
@@ -59,15 +58,15 @@ func memory(ctx context.Context, c *Options) (answer.Sectioned, error) {
 	return a, nil
 }
 
-// Sections are the report for people.
+// Sections returns the report as text.
 func (a *boundedComparison) Sections() answer.Sections {
 	row := func(p boundedStep) string {
 		return fmt.Sprintf("%.4g GB, %d kernels, %s", float64(p.Bytes)/1e9, p.Kernels, times(p.MS))
 	}
-	return a.facts(a.Backend, [2]string{"whole", row(a.Whole)}, [2]string{fmt.Sprintf("%g of it", a.Share), row(a.Less)}, [2]string{"ratio", fmt.Sprintf("%.3f of the times", a.Ratio)})
+	return a.facts(a.Backend, [2]string{"whole", row(a.Whole)}, [2]string{fmt.Sprintf("%g of it", a.Share), row(a.Less)}, [2]string{"ratio", fmt.Sprintf("ratio of times %.3f", a.Ratio)})
 }
 
-// measureBounded measures the step under a bound of memory.
+// measureBounded measures the step under a memory limit.
 func (c *Options) measureBounded(ctx context.Context, limit int64) (m boundedStep, err error) {
 	o := c.options(c.Backend)
 	o.Memory.Limit = limit

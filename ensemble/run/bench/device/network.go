@@ -37,53 +37,53 @@ type Network struct {
 // Field is levels, rows and columns: "2x352x704".
 type Field [3]int
 
-// MarshalText gives the text of the command line.
+// MarshalText returns the text of the command line.
 func (f Field) MarshalText() ([]byte, error) {
 	return fmt.Appendf(nil, "%dx%dx%d", f[0], f[1], f[2]), nil
 }
 
-// UnmarshalText reads it.
+// UnmarshalText parses it.
 //
 // Errors: exit 64.
 func (f *Field) UnmarshalText(text []byte) error {
 	var end string
 	n, _ := fmt.Sscanf(string(text)+" .", "%dx%dx%d %s", &f[0], &f[1], &f[2], &end)
 	if n != 4 || end != "." {
-		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%q is no field", text), At: "--field", Fix: "give levels, rows and columns, 2x352x704"}
+		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("invalid field %q", text), At: "--field", Fix: "give levels, rows and columns, 2x352x704"}
 	}
 	return nil
 }
 
-// facts are rows of what was measured, below what it was measured on.
+// facts returns rows of results below a description of the network.
 func (n Network) facts(backend string, rows ...[2]string) answer.Sections {
 	about := fmt.Sprintf("3-D U-Net of base %d, %d channels, %dx%dx%d, batch %d, %s, on %s", n.Base, n.Channels, n.Field[0], n.Field[1], n.Field[2], n.Batch, n.Precision, backend)
 	return answer.Sections{answer.FactsSection(append([][2]string{{"network", about}}, rows...)...)}
 }
 
-// times are those of a step as people read them.
+// times formats the times of a step.
 func times(t benchstats.Times) string {
 	return fmt.Sprintf("%s ms [%s–%s], %d steps", digits.Three(t.Median), digits.Three(t.Min), digits.Three(t.Max), t.N)
 }
 
-// precisions are the names of the engine. Fields that are stored as bfloat16 are also
-// multiplied so, as the peer does.
+// precisions maps names to those of the engine. With bf16, fields are stored and multiplied in bfloat16, as
+// in the other program.
 var precisions = map[string]string{"f32": "f32", "tf32": "tf32", "bf16": "bf16_products", "f16": "f16"}
 
 func (n Network) check() error {
 	if precisions[n.Precision] == "" {
-		return fmt.Errorf("precision %q: known are f32, tf32, bf16 and f16", n.Precision)
+		return fmt.Errorf("precision %q: valid are f32, tf32, bf16 and f16", n.Precision)
 	}
 	if n.Stages < 1 || n.Stages > unet3d.MaxStages {
-		return fmt.Errorf("%d stages: the network has 1 to %d", n.Stages, unet3d.MaxStages)
+		return fmt.Errorf("%d stages: valid are 1 to %d", n.Stages, unet3d.MaxStages)
 	}
 	if min(n.Base, n.Batch, n.Channels, n.Field[0], n.Field[1], n.Field[2]) < 1 {
-		return fmt.Errorf("base %d, batch %d, channels %d, field %v: all are at least 1", n.Base, n.Batch, n.Channels, n.Field)
+		return fmt.Errorf("base %d, batch %d, channels %d, field %v: all must be at least 1", n.Base, n.Batch, n.Channels, n.Field)
 	}
 	return nil
 }
 
-// graph is the network with the mean absolute error, or for predictions without. Sides
-// that do not divide are padded within.
+// graph builds the network with mean absolute error as loss, or for prediction without. Sides that do not
+// divide are padded.
 func (n Network) graph(train bool, seed uint64) (*graph.Graph, error) {
 	b := graph.New(seed)
 	x := b.Input("x", graph.Shape{n.Batch, n.Channels, n.Field[0], n.Field[1], n.Field[2]})
@@ -104,22 +104,22 @@ func (n Network) flops() (int64, error) {
 	return bench.UsefulFLOPs(g), nil
 }
 
-// options are those of every plan on a device, as trainings and predictions have them.
+// options returns the options of all plans on a device, as in training and prediction.
 func (n Network) options(backend string) engine.Options {
 	o := network.Options(n.Threads, backend)
 	o.Precision = precisions[n.Precision]
 	return o
 }
 
-// Adam's rate where only time is measured.
+// rate is Adam's learning rate if only time is measured.
 const rate = 1e-4
 
-// trainer is a training step that can be taken again and again.
+// trainer is a training step that can be repeated.
 type trainer struct {
 	plan *engine.Plan
 	opt  *optim.Optimizer
 	n    uint64
-	// filled are the memories of the fields that have been.
+	// filled are the addresses of fields that were filled.
 	filled []*float32
 }
 
@@ -149,8 +149,8 @@ func (t *trainer) step(ctx context.Context, rate float64) error {
 	return err
 }
 
-// stepPrefetched takes a step as a training does: while the device works, the fields of the next one
-// are on their way to it.
+// stepPrefetched takes a step as in training: while the device computes, the fields of the next step are transferred to
+// it.
 func (t *trainer) stepPrefetched(ctx context.Context) error {
 	if err := t.plan.Start(ctx, t.n); err != nil {
 		return err
@@ -167,7 +167,7 @@ func (t *trainer) stepPrefetched(ctx context.Context) error {
 	return err
 }
 
-// fill draws the fields of a step, once for each memory that they may be in.
+// fill draws the fields of a step, once for each memory in which they may be.
 func (t *trainer) fill() {
 	x, y := t.plan.Input("x"), t.plan.Input("target")
 	if !slices.Contains(t.filled, &x[0]) {
@@ -179,11 +179,10 @@ func (t *trainer) fill() {
 
 func (t *trainer) Close() error { return errors.Join(t.plan.Close(), t.opt.Close()) }
 
-// noise fills x with normal numbers that are the same in every process; large fields
-// repeat them.
+// noise fills x with normal random numbers, the same in every process; large fields repeat them.
 func noise(x []float32, seed uint64) {
 	r := rand.New(rand.NewPCG(1, seed))
-	const period = 1<<20 - 3 // no side divides it
+	const period = 1<<20 - 3 // coprime to the sides
 	own := x[:min(len(x), period)]
 	for i := range own {
 		own[i] = float32(r.NormFloat64())
@@ -193,11 +192,11 @@ func noise(x []float32, seed uint64) {
 	}
 }
 
-// warmup is how many steps come before the measured ones: the first is asked for kernel
-// by kernel, the second also records.
+// warmup is the number of steps before the measured ones: the first runs kernel by kernel, the second
+// records.
 const warmup = 3
 
-// repeat takes the times of a step, behind one that bench.Repeat does not count.
+// repeat measures a step, after one that bench.Repeat does not count.
 func (c *Options) repeat(step func() error) (benchstats.Times, error) {
 	if err := step(); err != nil {
 		return benchstats.Times{}, err
@@ -209,7 +208,7 @@ func (c *Options) repeat(step func() error) (benchstats.Times, error) {
 	return benchstats.TimesOf(all), nil
 }
 
-// usedBytes is what the first GPU has given to programs; 0 if the driver does not say.
+// usedBytes is the memory that programs use on the first GPU; 0 if the driver does not report it.
 func usedBytes() uint64 {
 	inv, err := cuda.Inspect()
 	if err != nil || len(inv.Devices) == 0 {
@@ -218,12 +217,12 @@ func usedBytes() uint64 {
 	return inv.Devices[0].TotalBytes - inv.Devices[0].FreeBytes
 }
 
-// deviceBytes is what a plan asks a device for: arena and scratch, parameters, gradients
-// and states, and where its inputs arrive.
+// deviceBytes is the memory that a plan needs on a device: arena, workspaces, parameters, gradients, states,
+// and input buffers.
 func deviceBytes(p *engine.Plan, train bool) int64 {
 	params, feeds := 1, 1
 	if train {
-		params, feeds = 2, 2 // gradients; the inputs of the next step
+		params, feeds = 2, 2 // gradients, and the inputs of the next step
 	}
 	elements := params * p.Store().ParamCount()
 	for _, e := range p.Store().Entries() {
@@ -235,5 +234,5 @@ func deviceBytes(p *engine.Plan, train bool) int64 {
 	return p.MemoryBytes() + 4*int64(elements)
 }
 
-// finite tells whether a number is one.
+// finite reports whether a number is neither NaN nor infinite.
 func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }

@@ -14,24 +14,23 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/answer"
 )
 
-// peaks are rates that the engine reaches on the device where nothing else counts.
+// peaks are the peak rates of the engine on the device.
 type peaks struct {
 	Case     string  `json:"case"`
 	Backend  string  `json:"backend"`
-	Side     int     `json:"side"`        // channels in and out
-	BF16     float64 `json:"bf16_gflops"` // of a convolution of one tap
+	Side     int     `json:"side"`        // input and output channels
+	BF16     float64 `json:"bf16_gflops"` // of a 1×1×1 convolution
 	TF32     float64 `json:"tf32_gflops"`
 	F32      float64 `json:"f32_gflops"`
-	Copy     float64 `json:"copy_gb_s"` // read and written
+	Copy     float64 `json:"copy_gb_s"` // bytes read and written
 	FromHost float64 `json:"from_host_gb_s"`
 	ToHost   float64 `json:"to_host_gb_s"`
 }
 
-// productSide is the side of the matrices that are multiplied.
+// productSide is the side of the matrices.
 const productSide = 4096
 
-// peak measures matrix products as the engine does them, and copies. The best repetition
-// counts.
+// peak measures matrix products and copies; the best repetition counts.
 func peak(ctx context.Context, c *Options) (answer.Sectioned, error) {
 	a := &peaks{Case: c.Case, Backend: c.Backend, Side: productSide}
 	floats := 1 << 28
@@ -56,14 +55,15 @@ func peak(ctx context.Context, c *Options) (answer.Sectioned, error) {
 	return a, errors.Join(err, dev.Close())
 }
 
-// Sections are the report for people.
+// Sections returns the report as text.
 func (a *peaks) Sections() answer.Sections {
 	return answer.Sections{answer.FactsSection([2]string{"matrix product", fmt.Sprintf("%.4g GFLOP/s in bf16, %.4g in tf32, %.4g in f32, %d channels, on %s", a.BF16, a.TF32, a.F32, a.Side, a.Backend)},
 		[2]string{"copy", fmt.Sprintf("%.4g GB/s, from the host %.4g, to it %.4g", a.Copy, a.FromHost, a.ToHost)})}
 }
 
-// products is the rate of three products of matrices of side by side with as many columns
-// as four sides, in GFLOP/s.
+// products is the rate of three products of side×side matrices with four times as many columns.
+//
+// Unit: GFLOP/s.
 func (c *Options) products(ctx context.Context, side int, precision string) (float64, error) {
 	const layers, repetitions = 3, 10
 	b := graph.New(1)
@@ -72,7 +72,7 @@ func (c *Options) products(ctx context.Context, side int, precision string) (flo
 	for i := range layers {
 		v = op.Conv3D(b, v, b.Param(fmt.Sprintf("w%d", i), graph.Shape{side, side, 1, 1, 1}, graph.HeNormal(side)), op.Conv{})
 	}
-	// One channel goes back to the host.
+	// One channel is copied to the host.
 	b.Output("y", op.Conv3D(b, v, b.Param("last", graph.Shape{1, side, 1, 1, 1}, graph.HeNormal(side)), op.Conv{}))
 	g, err := b.Build()
 	if err != nil {
@@ -119,7 +119,7 @@ func (a *peaks) copies(r backend.Remote, floats int) error {
 	for _, m := range []struct {
 		to       *float64
 		dst, src []float32
-		bytes    float64 // per float
+		bytes    float64 // bytes per float
 	}{{&a.Copy, y, x, 8}, {&a.FromHost, x[:len(here)], here, 4}, {&a.ToHost, here, x[:len(here)], 4}} {
 		best := math.Inf(1)
 		for range 5 {

@@ -10,7 +10,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/benchstats"
 )
 
-// predicted is a prediction from features in the host's memory to fields there.
+// predicted is a prediction from features in host memory to fields in host memory.
 type predicted struct {
 	Case    string `json:"case"`
 	Backend string `json:"backend"`
@@ -21,11 +21,11 @@ type predicted struct {
 	DeviceBytes int64            `json:"device_bytes"`
 	UsedBytes   uint64           `json:"device_used_bytes"`
 	BeforeBytes uint64           `json:"device_used_before"`
-	Classes     []classTime      `json:"classes"` // kernel by kernel, each waited for
+	Classes     []classTime      `json:"classes"` // kernels measured one by one
 	Mean        float64          `json:"mean_abs_output"`
 }
 
-// predict measures predictions with parameters that stay on the device.
+// predict measures predictions whose parameters stay on the device.
 func predict(ctx context.Context, c *Options) (answer.Sectioned, error) {
 	flops, err := c.flops()
 	if err != nil {
@@ -64,13 +64,13 @@ func predict(ctx context.Context, c *Options) (answer.Sectioned, error) {
 	})
 }
 
-// Sections are the report for people.
+// Sections returns the report as text.
 func (a *predicted) Sections() answer.Sections {
 	return append(a.facts(a.Backend, [2]string{"prediction", times(a.MS)}, [2]string{"useful work", fmt.Sprintf("%.4g GFLOP, %.4g GFLOP/s", a.GFLOP, a.GFLOPs)},
 		[2]string{"memory", fmt.Sprintf("%.4g GB of the device", float64(a.DeviceBytes)/1e9)}), classTable(a.Classes))
 }
 
-// plan compiles a prediction, fills its input and closes it behind f.
+// plan compiles a prediction, fills its input, calls f, and closes it.
 func (c *Options) plan(o engine.Options, f func(*engine.Plan) error) error {
 	g, err := c.graph(false, 1)
 	if err != nil {

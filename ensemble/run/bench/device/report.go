@@ -20,30 +20,30 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// combinedReport is the one file that a run of gpu.sh leaves.
+// combinedReport is the combined result file of gpu.sh.
 type combinedReport struct {
 	Schema   string       `json:"schema"`
-	Emulated bool         `json:"emulated"` // nothing in it says anything of a GPU
+	Emulated bool         `json:"emulated"` // results say nothing about a GPU
 	Run      settings     `json:"run"`
 	Parts    []partReport `json:"parts"`
 	Ratios   []ratio      `json:"ratios"`
 	Targets  []target     `json:"targets"`
 }
 
-// settings are what the script was told and found, by name.
+// settings are the settings and findings of the script, by name.
 type settings map[string]string
 
-// partReport is one part of the run: what it printed, or why it printed nothing.
+// partReport is one part of the run: its output, or why there is none.
 type partReport struct {
 	Name    string            `json:"name"`
-	Exit    int               `json:"exit"` // 124: ran out of its time
+	Exit    int               `json:"exit"` // 124: time limit exceeded
 	Seconds float64           `json:"seconds"`
 	Limit   float64           `json:"limit_s"`
 	Why     string            `json:"why,omitempty"`
 	Results []json.RawMessage `json:"results"`
 }
 
-// ratio compares the same thing in this program and in the peer's fastest form.
+// ratio compares one quantity in this program and in the other program's fastest variant.
 type ratio struct {
 	Case      string  `json:"case"`
 	What      string  `json:"what"`
@@ -51,10 +51,10 @@ type ratio struct {
 	Ours      float64 `json:"ours"`
 	Peer      float64 `json:"peer"`
 	Form      string  `json:"peer_form"`
-	Ratio     float64 `json:"ratio"` // of times and bytes: the peer's over ours; above 1 is better
+	Ratio     float64 `json:"ratio"` // of times and bytes: the other's over ours; above 1 is better
 }
 
-// answerLine is what the answers of this program and of the peer have in common.
+// answerLine is what the answers of both programs have in common.
 type answerLine struct {
 	Case       string            `json:"case"`
 	Peer       string            `json:"peer"`
@@ -82,7 +82,7 @@ type answerLine struct {
 	exit       int
 }
 
-// report joins the parts and writes the file.
+// report combines the parts and writes the file.
 func report(_ context.Context, c *Options) (answer.Sectioned, error) {
 	r, lines, err := c.collect()
 	if err != nil {
@@ -105,9 +105,8 @@ func report(_ context.Context, c *Options) (answer.Sectioned, error) {
 	return r, nil
 }
 
-// collect reads the folder of the parts: settings, a list with one line a part (name, exit
-// status, seconds, limit, and if it was left out the reason, separated by tabs), and what
-// each part printed.
+// collect reads the folder of the parts: settings; a list with one line per part (name, exit status, seconds,
+// limit and, if it was skipped, the reason, separated by tabs); and the output of each part.
 func (c *Options) collect() (*combinedReport, []answerLine, error) {
 	r := &combinedReport{Schema: "ensemble.gpu/1", Run: settings{}, Parts: []partReport{}}
 	if err := eachLine(filepath.Join(c.Parts, "settings"), func(text string) error {
@@ -122,11 +121,11 @@ func (c *Options) collect() (*combinedReport, []answerLine, error) {
 	err := eachLine(filepath.Join(c.Parts, "list"), func(text string) error {
 		f := strings.Split(text, "\t")
 		if len(f) != 5 {
-			return &exit.Error{Code: exit.BadData, What: "the list of parts is damaged", At: filepath.Join(c.Parts, "list"), Why: fmt.Sprintf("%q has no five columns", text), Fix: "run gpu.sh again"}
+			return &exit.Error{Code: exit.BadData, What: "the list of parts is damaged", At: filepath.Join(c.Parts, "list"), Why: fmt.Sprintf("%q does not have five columns", text), Fix: "run gpu.sh again"}
 		}
 		p := partReport{Name: f[0], Why: f[4], Results: []json.RawMessage{}}
 		for i, to := range []*float64{&p.Seconds, &p.Limit} {
-			*to, _ = strconv.ParseFloat(f[2+i], 64) // a part that was left out has none
+			*to, _ = strconv.ParseFloat(f[2+i], 64) // a skipped part has none
 		}
 		p.Exit, _ = strconv.Atoi(f[1])
 		stem := filepath.Join(c.Parts, p.Name)
@@ -138,20 +137,20 @@ func (c *Options) collect() (*combinedReport, []answerLine, error) {
 			var raw json.RawMessage
 			if err := d.Decode(&raw); err != nil {
 				if err != io.EOF {
-					p.Why = cmp.Or(p.Why, "its answer is cut off: "+err.Error())
+					p.Why = cmp.Or(p.Why, "its answer is truncated: "+err.Error())
 				}
 				break
 			}
 			l := answerLine{part: p.Name, exit: p.Exit}
 			if err := json.Unmarshal(raw, &l); err != nil {
-				p.Why = cmp.Or(p.Why, "its answer is not understood: "+err.Error())
+				p.Why = cmp.Or(p.Why, "its answer cannot be parsed: "+err.Error())
 			}
 			p.Results, lines = append(p.Results, raw), append(lines, l)
 		}
 		if p.Why == "" && p.Exit != 0 {
 			p.Why = lastLines(stem + ".log")
 			if p.Exit == 124 || p.Exit == 137 {
-				p.Why = fmt.Sprintf("it ran out of its %g s; last: %s", p.Limit, p.Why)
+				p.Why = fmt.Sprintf("it exceeded its %g s; last: %s", p.Limit, p.Why)
 			}
 		}
 		r.Parts = append(r.Parts, p)
@@ -160,6 +159,7 @@ func (c *Options) collect() (*combinedReport, []answerLine, error) {
 	return r, lines, err
 }
 
+// eachLine calls f for each line of a file.
 func eachLine(path string, f func(string) error) error {
 	file, err := os.Open(path)
 	if err != nil {
@@ -175,12 +175,12 @@ func eachLine(path string, f func(string) error) error {
 	return s.Err()
 }
 
-// lastLines is the end of what a part said.
+// lastLines returns the end of a part's error output.
 func lastLines(path string) string {
 	const kept = 600
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return "it said nothing"
+		return "it printed nothing"
 	}
 	s := strings.TrimSpace(string(text))
 	if len(s) > kept {
@@ -189,7 +189,7 @@ func lastLines(path string) string {
 	return s
 }
 
-// What ratios are of, beside the bytes of the device that go with each.
+// Quantities that are compared; each has a corresponding number of device bytes.
 const (
 	stepTime    = "training step, ms a sample"
 	predictTime = "prediction, ms a sample"
@@ -197,8 +197,8 @@ const (
 
 var inBytes = map[string]string{stepTime: "training step, bytes a sample", predictTime: "prediction, bytes a sample"}
 
-// ratios compares every case that both sides have. Of several rounds of one form the
-// median counts, and of the peer's forms the fastest.
+// ratios compares every case that both programs have. Of several rounds of one variant the median counts, and
+// of the other program's variants the fastest.
 func ratios(lines []answerLine) []ratio {
 	out := []ratio{}
 	type key struct{ name, precision, form, what string }
@@ -247,13 +247,13 @@ func ratios(lines []answerLine) []ratio {
 	return out
 }
 
-// firstLine is what fits a table.
+// firstLine returns what fits into a table.
 func firstLine(text string) string {
 	line, _, _ := strings.Cut(text, "\n")
 	return line
 }
 
-// Sections are the report for people.
+// Sections returns the report as text.
 func (r *combinedReport) Sections() answer.Sections {
 	parts := answer.Section{Columns: []answer.Column{{Name: "part"}, answer.NumberColumn("s", "", "%.1f"), {}}}
 	for _, p := range r.Parts {
@@ -275,7 +275,7 @@ func (r *combinedReport) Sections() answer.Sections {
 		judged.Rows = append(judged.Rows, []any{x.Name, x.Want, x.Got, met})
 	}
 	if r.Emulated {
-		judged.Notes = []string{"emulated on the processor: these figures say nothing of a GPU"}
+		judged.Notes = []string{"emulated on the processor: not representative of a GPU"}
 	}
 	if len(r.Ratios) == 0 {
 		return answer.Sections{parts, judged}

@@ -6,18 +6,18 @@ import (
 	"slices"
 )
 
-// target is what the engine is to reach on a device.
+// target is a performance target on a device.
 type target struct {
 	Name string   `json:"name"`
 	Want string   `json:"want"`
 	Got  *float64 `json:"got"`
 	Met  *bool    `json:"met"` // null: not measured, for the reason given
 	Why  string   `json:"why,omitempty"`
-	// A figure is at least, or else at most, this.
+	// least or most bounds the value.
 	least, most float64
 }
 
-// Names of the cases that targets speak of; gpu.sh and gpu_pytorch.py use them too.
+// Cases that targets refer to; gpu.sh and gpu_pytorch.py use the same names.
 const (
 	casePublished = "unet3d-2"  // base 32, 42 channels, 2×352×704, batch 2
 	caseLevels    = "unet3d-11" // 11×361×720, the largest batch that fits the peer
@@ -25,7 +25,7 @@ const (
 	caseSuite     = "conformance"
 )
 
-// The targets, as they are listed and named in the report.
+// Targets as named in the report.
 const (
 	nameStep     = "training step, 2×352×704, batch 2"
 	nameLevels   = "training step, 11×361×720"
@@ -41,7 +41,7 @@ const (
 	nameSanitize = "compute-sanitizer"
 )
 
-// targetList are the targets in the order of the report.
+// targetList lists the targets in the order of the report.
 var targetList = []target{
 	{Name: nameStep, Want: "≥ 1.25 × PyTorch's fastest form", least: 1.25},
 	{Name: nameLevels, Want: "≥ 1.25 × PyTorch's fastest form", least: 1.25},
@@ -57,10 +57,10 @@ var targetList = []target{
 	{Name: nameSanitize, Want: "no error"},
 }
 
-// targets judges what was measured; what was not has a reason.
+// targets evaluates the results; targets without a result have a reason.
 func targets(lines []answerLine, all []ratio) []target {
 	out := slices.Clone(targetList)
-	// found enters a figure; why not empty says in what it falls short of the target's words.
+	// found stores a result; a non-empty why states which condition of the target it does not meet.
 	found := func(name string, got float64, why string) {
 		t := &out[slices.IndexFunc(out, func(t target) bool { return t.Name == name })]
 		met := why == "" && got >= t.least && (t.least > 0 || got <= t.most)
@@ -91,7 +91,7 @@ func targets(lines []answerLine, all []ratio) []target {
 		case l.Share > 0 && l.Ratio > 0:
 			why := ""
 			if l.Share > 0.5 {
-				why = fmt.Sprintf("with %g of the memory: there is no plan with less", l.Share)
+				why = fmt.Sprintf("with %g of the memory: no plan needs less", l.Share)
 			}
 			found(nameMemory, l.Ratio, why)
 		case l.Output != nil && l.Precision == "f32":
@@ -99,7 +99,7 @@ func targets(lines []answerLine, all []ratio) []target {
 		case l.Output != nil && l.Precision == "bf16":
 			found(nameBF16, *l.Output, "")
 		case l.Within != nil:
-			// The distance of the means in units of the spread.
+			// Difference of the means in units of the spread.
 			found(nameLearn, math.Abs(l.Difference)/max(l.Spread, math.SmallestNonzeroFloat64), "")
 		case l.Complete != nil && l.Case == caseSuite:
 			why := ""
@@ -107,7 +107,7 @@ func targets(lines []answerLine, all []ratio) []target {
 			case l.Emulated:
 				why = "the suite found no GPU and was emulated"
 			case !*l.Complete:
-				why = "the suite did not end"
+				why = "the suite did not finish"
 			}
 			found(nameSuite, float64(l.Failed), why)
 		case l.Errors != nil:
@@ -122,8 +122,8 @@ func targets(lines []answerLine, all []ratio) []target {
 	return out
 }
 
-// convolutions is the rate of useful work in the convolutions of the published case over
-// the best rate of a matrix product in the same run, whoever multiplied; 0 without both.
+// convolutions is the rate of useful work in the convolutions of the published case relative to the best
+// matrix product in the same run, of either program; 0 without both.
 func convolutions(lines []answerLine) float64 {
 	var conv, peak float64
 	for _, l := range lines {

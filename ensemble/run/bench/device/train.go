@@ -20,15 +20,14 @@ type trained struct {
 	Case    string `json:"case"`
 	Backend string `json:"backend"`
 	Network
-	// RequestedBatch is the batch of the command line, where no step has so many samples.
+	// RequestedBatch is the requested batch if no plan exists for it.
 	RequestedBatch int              `json:"requested_batch,omitempty"`
 	Why            string           `json:"why,omitempty"`
 	MS             benchstats.Times `json:"train_ms"`
 	PerSample      float64          `json:"train_ms_per_sample"`
 	CompileMS      float64          `json:"compile_ms"`
 	Loss           float64          `json:"loss"` // after the last step
-	// GFLOP is the useful work of the convolutions of a step, and GFLOPs its rate over
-	// the whole step.
+	// GFLOP is the useful work of a step's convolutions, GFLOPs its rate over the whole step.
 	GFLOP  float64 `json:"gflop"`
 	GFLOPs float64 `json:"gflops"`
 	// ConvGFLOPs is the rate of the convolutions while they run.
@@ -36,9 +35,9 @@ type trained struct {
 	Parameters  int                 `json:"parameters"`
 	ArenaBytes  int64               `json:"arena_bytes"`
 	DeviceBytes int64               `json:"device_bytes"`           // of plan and optimiser
-	UsedBytes   uint64              `json:"device_used_bytes"`      // by all, as the driver says
-	BeforeBytes uint64              `json:"device_used_before"`     // this program
-	Classes     []classTime         `json:"classes"`                // kernel by kernel, each waited for
+	UsedBytes   uint64              `json:"device_used_bytes"`      // by all programs, from the driver
+	BeforeBytes uint64              `json:"device_used_before"`     // before this program
+	Classes     []classTime         `json:"classes"`                // kernels measured one by one
 	Slowest     []engine.KernelTime `json:"slowest,omitempty"`      // kernels
 	OptimizerMS float64             `json:"optimizer_ms,omitempty"` // of that step
 }
@@ -49,13 +48,13 @@ type classTime struct {
 	Ops   int          `json:"ops"`
 	MS    float64      `json:"ms"`
 	GFLOP float64      `json:"gflop"`
-	GB    float64      `json:"gb"` // moved at the boundaries of kernels
+	GB    float64      `json:"gb"` // read and written by kernels
 }
 
-// slowest is how many kernels an answer lists.
+// slowest is the number of kernels that an answer lists.
 const slowest = 12
 
-// train measures training steps, then one kernel by kernel.
+// train measures training steps, then one step kernel by kernel.
 func train(ctx context.Context, c *Options) (answer.Sectioned, error) {
 	asked, why, err := c.reduceBatch()
 	if err != nil {
@@ -74,7 +73,7 @@ func train(ctx context.Context, c *Options) (answer.Sectioned, error) {
 	return a, c.trainKernels(ctx, a)
 }
 
-// Sections are the report for people.
+// Sections returns the report as text.
 func (a *trained) Sections() answer.Sections {
 	kernels := answer.Section{Text: []string{"The slowest kernels"}, Columns: append(answer.TextColumns("operation", "layer", "kernel", "shape"), answer.NumberColumn("ms", "", "%.3f"))}
 	for _, k := range a.Slowest {
@@ -86,9 +85,9 @@ func (a *trained) Sections() answer.Sections {
 		[2]string{"loss", fmt.Sprintf("%.4g after the last step", a.Loss)}), classTable(a.Classes), kernels)
 }
 
-// classTable is the time of each class of kernels.
+// classTable returns the time of each class of kernels.
 func classTable(all []classTime) answer.Section {
-	s := answer.Section{Text: []string{"Kernel by kernel, each waited for"}, Columns: append(answer.TextColumns("class"), answer.NumberColumn("operations", "", ""), answer.NumberColumn("ms", "", "%.3f"),
+	s := answer.Section{Text: []string{"Kernels measured one by one"}, Columns: append(answer.TextColumns("class"), answer.NumberColumn("operations", "", ""), answer.NumberColumn("ms", "", "%.3f"),
 		answer.NumberColumn("GFLOP", "", "%.1f"), answer.NumberColumn("GB", "", "%.3f"))}
 	for _, c := range all {
 		s.Rows = append(s.Rows, []any{c.Class, c.Ops, c.MS, c.GFLOP, c.GB})
@@ -96,8 +95,8 @@ func classTable(all []classTime) answer.Section {
 	return s
 }
 
-// reduceBatch makes the batch as small as a step needs that can be built and compiled, if --less
-// says so. It gives the batch that was asked for, if it is another, and why it is.
+// reduceBatch reduces the batch, with Options.SmallerBatch, until a step can be compiled. It returns the requested
+// batch if it differs, and the reason.
 func (c *Options) reduceBatch() (asked int, why string, err error) {
 	for first := c.Batch; c.SmallerBatch; c.Batch-- {
 		t, err := c.trainer(c.options(c.Backend), 1)
@@ -112,7 +111,7 @@ func (c *Options) reduceBatch() (asked int, why string, err error) {
 	return 0, "", nil
 }
 
-// trainSteps fills in what whole steps take.
+// trainSteps measures whole steps.
 func (c *Options) trainSteps(ctx context.Context, a *trained) error {
 	start := time.Now()
 	t, err := c.trainer(c.options(c.Backend), 1)
@@ -131,7 +130,7 @@ func (c *Options) trainSteps(ctx context.Context, a *trained) error {
 	return errors.Join(err, t.Close())
 }
 
-// trainKernels adds the times of kernels.
+// trainKernels measures kernels.
 func (c *Options) trainKernels(ctx context.Context, a *trained) error {
 	o := c.options(c.Backend)
 	o.Profile = true
@@ -165,7 +164,7 @@ func (c *Options) trainKernels(ctx context.Context, a *trained) error {
 	return errors.Join(err, t.Close())
 }
 
-// classes sums kernels by class, and gives the slowest of all.
+// classes sums kernels by class, and returns the slowest kernels.
 func classes(all []engine.KernelTime) (sums []classTime, most []engine.KernelTime) {
 	for _, class := range engine.Classes {
 		s := classTime{Class: class}

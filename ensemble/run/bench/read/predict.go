@@ -14,13 +14,13 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// Prediction is what `ensemble predict` takes, from cold process to written files.
+// Prediction is the cost of `ensemble predict`, from a cold process to written files.
 type Prediction struct {
 	MS      benchstats.Times `json:"predict_ms"`
-	PeakMiB float64          `json:"peak_mib"` // resident memory of the process and its children together, the median
+	PeakMiB float64          `json:"peak_mib"` // peak resident memory of the process and its children together, median
 }
 
-// predict measures predictions, each in a process of its own.
+// predict measures predictions, each in a separate process.
 func (o Options) predict(ctx context.Context) (*Prediction, error) {
 	out := o.Out
 	if out == "" {
@@ -51,9 +51,9 @@ func (o Options) predict(ctx context.Context) (*Prediction, error) {
 	return &Prediction{benchstats.TimesOf(took), peak.Median()}, nil
 }
 
-// RunCold runs a program to its end, and gives its time and its memory at the peak.
+// RunCold runs a program to its end and returns its duration and peak memory in bytes.
 //
-// Errors: the exit code and the words of the program.
+// Errors: exit code and message of the program.
 func RunCold(ctx context.Context, name string, arg ...string) (took time.Duration, peak int64, err error) {
 	cmd := exec.CommandContext(ctx, name, arg...)
 	var text strings.Builder
@@ -76,14 +76,14 @@ func RunCold(ctx context.Context, name string, arg ...string) (took time.Duratio
 		if cmd.ProcessState.ExitCode() > 0 {
 			code = exit.Code(cmd.ProcessState.ExitCode())
 		}
-		return 0, 0, &exit.Error{Code: code, What: "the program that was to be measured failed", At: strings.Join(cmd.Args, " "), Why: strings.TrimSpace(text.String()), Fix: "run it by itself", Err: err}
+		return 0, 0, &exit.Error{Code: code, What: "the measured program failed", At: strings.Join(cmd.Args, " "), Why: strings.TrimSpace(text.String()), Fix: "run it separately", Err: err}
 	}
-	// What a look in passing missed: the largest process alone, in KiB.
+	// The samples can miss a short peak: use the largest process as lower bound, in KiB.
 	return took, max(peak, cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss<<10), nil
 }
 
-// peakMemory gives the most resident memory of a process and its children, which it adds up
-// every few milliseconds. Memory that they share counts in each.
+// peakMemory returns the peak of the summed resident memory of a process and its children, sampled every few ms.
+// Shared memory counts in each process.
 func peakMemory(pid int, stop <-chan struct{}) (most int64) {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -97,18 +97,18 @@ func peakMemory(pid int, stop <-chan struct{}) (most int64) {
 	}
 }
 
-// resident is the memory of a process and its children now.
+// resident returns the present resident memory of a process and its children.
 func resident(pid int) int64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
 	if err != nil {
 		return 0
 	}
 	var all, pages int64
-	_, _ = fmt.Sscan(string(text), &all, &pages) // a process that has ended has none
+	_, _ = fmt.Sscan(string(text), &all, &pages) // a terminated process has none
 	sum := pages * int64(os.Getpagesize())
-	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)) // the pattern is right
+	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)) // the pattern is valid
 	for _, l := range lists {
-		text, _ := os.ReadFile(l) // a thread may have ended
+		text, _ := os.ReadFile(l) // a thread may have terminated
 		for word := range strings.FieldsSeq(string(text)) {
 			var child int
 			if _, err := fmt.Sscan(word, &child); err == nil {

@@ -16,31 +16,30 @@ import (
 	"github.com/ensemble-weather/ensemble/io/decode"
 )
 
-// Options say what to read, and how often.
+// Options are the inputs of [Run].
 type Options struct {
-	Files    []string // each is measured by itself; a prediction takes all of them
-	Rounds   int      // 0 means 7; of a prediction at most 3
+	Files    []string // each is measured separately; a prediction takes all
+	Rounds   int      // 0: 7; predictions at most 3
 	OpenOnly bool     // read no values
-	// RunDir, if not empty, is a finished training: predictions with it are measured, and not the files.
-	RunDir   string
-	Out      string   // folder of the products, which is left; empty means one that is removed
-	Threads  int      // of predictions; 0 means all
+	RunDir   string   // finished training: measure predictions with it instead of the files; empty: none
+	Out      string   // folder in which products remain; empty: a temporary one
+	Threads  int      // of predictions; 0: all
 	Program  []string // starts this program, for predictions
 	Progress *progress.Reporter
 }
 
-// Report is what was measured.
+// Report is the result.
 type Report struct {
 	Files      []File      `json:"files"`
 	Prediction *Prediction `json:"prediction,omitempty"`
 }
 
-// File is how fast one was opened and read, with the decoding processes running and the file in memory.
+// File is the speed of opening and reading one file, with decoding processes running and the file in memory.
 type File struct {
 	Path           string            `json:"path"`
 	Fields         int               `json:"fields"`
 	Values         int               `json:"values"`  // of all fields
-	Open           benchstats.Times  `json:"open_ms"` // until the catalogue is there
+	Open           benchstats.Times  `json:"open_ms"` // until the catalogue is complete
 	Read           *benchstats.Times `json:"read_ms,omitempty"`
 	CatalogueBytes float64           `json:"catalogue_bytes_per_field"`
 }
@@ -54,7 +53,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		o.Rounds = 7
 	}
 	if len(o.Files) == 0 || o.Rounds < 1 || o.Threads < 0 || o.RunDir != "" && len(o.Program) == 0 {
-		return nil, &exit.Error{Code: exit.Usage, What: "nothing to read", Why: fmt.Sprintf("%d files, %d rounds, %d threads", len(o.Files), o.Rounds, o.Threads), Fix: "give at least one file and one round"}
+		return nil, &exit.Error{Code: exit.Usage, What: "invalid options", Why: fmt.Sprintf("%d files, %d rounds, %d threads", len(o.Files), o.Rounds, o.Threads), Fix: "give at least one file and one round"}
 	}
 	r := &Report{Files: []File{}}
 	if o.RunDir != "" {
@@ -80,7 +79,8 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	return r, nil
 }
 
-// file measures one. A first round that does not count starts the decoding processes and brings the file into memory.
+// file measures one file. A first round, which does not count, starts the decoding processes and loads the
+// file into memory.
 func (o Options) file(ctx context.Context, pool *decode.Pool, path string) (*File, error) {
 	f := &File{Path: path}
 	var into [][]float32
@@ -115,7 +115,7 @@ func (o Options) file(ctx context.Context, pool *decode.Pool, path string) (*Fil
 		return nil, err
 	}
 	if f.Fields == 0 {
-		return nil, &exit.Error{Code: exit.BadData, What: "no fields to read", At: path, Fix: "see what it holds: ensemble inspect " + path}
+		return nil, &exit.Error{Code: exit.BadData, What: "no fields to read", At: path, Fix: "list its content: ensemble inspect " + path}
 	}
 	var opens, reads []time.Duration
 	for range o.Rounds {
@@ -133,16 +133,16 @@ func (o Options) file(ctx context.Context, pool *decode.Pool, path string) (*Fil
 	return f, nil
 }
 
-// heap is what lives in memory.
+// heap returns the live heap in bytes.
 func heap() int64 {
 	runtime.GC()
-	runtime.GC() // the first one may leave what a cleanup held
+	runtime.GC() // a second collection frees what finalizers held
 	var s runtime.MemStats
 	runtime.ReadMemStats(&s)
 	return int64(s.HeapAlloc)
 }
 
-// Sections are the report for people.
+// Sections returns the report as text.
 func (r *Report) Sections() answer.Sections {
 	if p := r.Prediction; p != nil {
 		return answer.Sections{answer.FactsSection([2]string{"prediction", fmt.Sprintf("%s ms [%s–%s] from cold process to written files, %d rounds", digits.Three(p.MS.Median), digits.Three(p.MS.Min), digits.Three(p.MS.Max), p.MS.N)},

@@ -13,7 +13,7 @@ import (
 	fio "github.com/ensemble-weather/ensemble/io"
 )
 
-// ReadInit reads a start with all its members.
+// ReadInit reads an initialisation with all its members.
 func ReadInit(t *testing.T, c *config.TrainConfig, file string) *ensemble.Forecast {
 	t.Helper()
 	in, err := fio.Open(context.Background(), []string{file}, fio.Options{})
@@ -32,7 +32,7 @@ func ReadInit(t *testing.T, c *config.TrainConfig, file string) *ensemble.Foreca
 	return all[0]
 }
 
-// PrepareStore is the store of a configuration.
+// PrepareStore prepares the store of a configuration and returns its folder.
 func PrepareStore(t *testing.T, c *config.TrainConfig, storage string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "store")
@@ -42,7 +42,7 @@ func PrepareStore(t *testing.T, c *config.TrainConfig, storage string) string {
 	return dir
 }
 
-// FirstValidationInit is the first one of a configuration.
+// FirstValidationInit returns the first validation sample of a configuration.
 func FirstValidationInit(t *testing.T, c *config.TrainConfig) *ensemble.Forecast {
 	t.Helper()
 	forecasts, analyses, err := samples.TrainingFiles(c)

@@ -16,18 +16,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Options ask for a log of the time that a training takes to a quality, by the rules of MLPerf HPC.
+// Options configure the log of a timed training. The zero value logs nothing.
 type Options struct {
-	Log          string  // file; "" keeps none
-	Benchmark    string  // what is timed
-	Target       float64 // loss on the validation starts; the clock stops where it is reached
-	StopAtTarget bool    // the training too stops there, and leaves a run directory without a model
+	Log          string  // new file; "" for none
+	Benchmark    string  // name of the benchmark in the log
+	Target       float64 // validation loss at which the clock stops
+	StopAtTarget bool    // end the training at the target, without a model
 }
 
-// ErrReached ends a training that is for its time only.
-var ErrReached = errors.New("the quality is reached")
+// ErrReached ends a training with Options.StopAtTarget.
+var ErrReached = errors.New("the target loss is reached")
 
-// The facts of a log that are its own: points, and metadata of the run's end.
+// Keys that MLPerf does not define: points, and metadata of run_stop.
 const (
 	stagingKey   = "staging"
 	identityKey  = "run_identity"
@@ -36,21 +36,21 @@ const (
 	processorKey = "processor_s"
 )
 
-// Clock logs a training. The nil clock does nothing. The clock runs from the beginning: what is read for checksums
-// and for values counts, and so does the compilation of the network.
+// Clock logs the time of a training. It runs from the start of the process's work: checksums, reading and
+// compilation count. A nil Clock does nothing.
 type Clock struct {
 	*mllog.Log
 	file           *os.File
 	target         float64
-	epoch          int  // begun, over all networks
-	inEpoch        bool // the epoch has not ended
+	epoch          int  // started, over all networks
+	inEpoch        bool // an epoch has started and not ended
 	step           uint64
-	processorStart time.Duration // of the processor's time
+	processorStart time.Duration // processor time at the start
 }
 
-// NewClock begins the log of a training. Of several ranks the leading one has it.
+// NewClock starts the log of a training on rank 0; it is nil on other ranks and without Options.Log.
 //
-// Errors: exit 73 for a log that is there, 73 and 74 if it cannot be written.
+// Errors: exit 73 if the file exists; 73 and 74 if it cannot be written.
 func NewClock(o Options, ranks *team.Team) (*Clock, error) {
 	if o.Log == "" || !ranks.IsRoot() {
 		return nil, nil
@@ -68,7 +68,7 @@ func NewClock(o Options, ranks *team.Team) (*Clock, error) {
 	c.Point("submission_platform", "unknown", nil)
 	c.Point("submission_division", "open", nil)
 	c.Point("submission_status", "research", nil)
-	c.Point("cache_clear", false, mllog.Metadata{"about": "caches are as the machine has them"})
+	c.Point("cache_clear", false, mllog.Metadata{"about": "caches of the machine are not cleared"})
 	c.Start("init", nil)
 	c.Stop("init", nil)
 	c.Start("run", nil)
@@ -76,7 +76,7 @@ func NewClock(o Options, ranks *team.Team) (*Clock, error) {
 	return c, c.logError()
 }
 
-// logError is what kept the log from being written.
+// logError returns the first write error of the log.
 func (c *Clock) logError() error {
 	if c == nil || c.Err() == nil {
 		return nil
@@ -84,26 +84,30 @@ func (c *Clock) logError() error {
 	return exit.CreateError(c.file.Name(), c.Err())
 }
 
-// CheckFresh refuses a run whose beginning was not timed.
+// CheckFresh checks that the run is fresh: the time to quality is that of one process from its beginning.
+//
+// Errors: exit 73.
 func (c *Clock) CheckFresh(state rundir.State, dir string) error {
 	switch {
 	case c == nil:
 		return nil
 	case state == rundir.Complete:
-		return &exit.Error{Code: exit.CannotWrite, What: "the run is finished, so nothing can be timed", At: dir, Fix: "choose another --run-dir, or give --overwrite always"}
+		return &exit.Error{Code: exit.CannotWrite, What: "a finished run cannot be timed", At: dir, Fix: "choose another --run-dir, or give --overwrite always"}
 	case state == rundir.Resuming:
-		return &exit.Error{Code: exit.CannotWrite, What: "the run was begun without a log, or by another process", At: dir, Why: "a time to quality is that of one process from its beginning", Fix: "choose another --run-dir, or give --overwrite always"}
+		return &exit.Error{Code: exit.CannotWrite, What: "a resumed run cannot be timed", At: dir, Why: "time to quality is that of one process from its start", Fix: "choose another --run-dir, or give --overwrite always"}
 	}
 	return nil
 }
 
-// Describe logs what is trained, when it is known, and the identity of its run.
+// Describe logs the hyperparameters and the identity of the run, after all input was read.
+//
+// Errors: exit 64 without validation samples.
 func (c *Clock) Describe(cfg config.Training, of *config.TrainConfig, identity string, train, validation int) error {
 	if c == nil {
 		return nil
 	}
 	if validation == 0 {
-		return &exit.Error{Code: exit.Usage, What: "there is no quality to reach", At: "data.split.validation", Why: "it has no start", Fix: "give validation starts"}
+		return &exit.Error{Code: exit.Usage, What: "no target loss without validation samples", At: "data.split.validation", Why: "the validation period contains no initialisation", Fix: "set data.split.validation"}
 	}
 	c.Stop(stagingKey, c.addProcessorTime(mllog.Metadata{}))
 	c.Point("seed", cfg.Seed, nil)
@@ -121,14 +125,14 @@ func (c *Clock) Describe(cfg config.Training, of *config.TrainConfig, identity s
 	c.Point("networks", cfg.Networks, nil)
 	c.Point(threadsKey, cfg.Threads, nil)
 	c.Point("precision", cfg.Precision, nil)
-	// Every key counts as a hyperparameter, and is logged.
+	// MLPerf requires all hyperparameters: the checksum covers every key of the configuration.
 	c.Point("configuration_sha256", of.Identity(), nil)
 	c.Point(identityKey, identity, nil)
 	c.Point(mllog.Target, c.target, mllog.Metadata{"metric": config.ValidationLoss, "better": "lower"})
 	return c.logError()
 }
 
-// BeginEpoch logs that an epoch begins, if none is under way: pruning may go back within one.
+// BeginEpoch logs the start of an epoch, unless one has started: lottery pruning can rewind within an epoch.
 func (c *Clock) BeginEpoch() error {
 	if c == nil || c.inEpoch {
 		return nil
@@ -139,7 +143,7 @@ func (c *Clock) BeginEpoch() error {
 	return c.logError()
 }
 
-// BeginValidation logs the end of an epoch, before its evaluation.
+// BeginValidation logs the end of an epoch and the start of its evaluation.
 func (c *Clock) BeginValidation() {
 	if c != nil {
 		c.inEpoch = false
@@ -148,7 +152,7 @@ func (c *Clock) BeginValidation() {
 	}
 }
 
-// Validated logs a loss after a step, and the end of the run where it is at the target.
+// Validated logs the validation loss after a step, and the end of the run if it reaches the target.
 func (c *Clock) Validated(loss float64, step uint64) error {
 	if c == nil {
 		return nil
@@ -162,21 +166,21 @@ func (c *Clock) Validated(loss float64, step uint64) error {
 	return c.logError()
 }
 
+// epochMetadata is the metadata of the current epoch.
 func (c *Clock) epochMetadata() mllog.Metadata { return mllog.Metadata{mllog.EpochNum: c.epoch} }
 
-// writeEnd logs the end of the run, with what it took besides time: steps of the optimiser until the last
-// validation, and the processor's time.
+// writeEnd logs the end of the run, with the optimiser steps until the last validation and the processor time.
 func (c *Clock) writeEnd(status string) {
 	c.End(status, c.addProcessorTime(mllog.Metadata{stepsKey: c.step}))
 }
 
-// addProcessorTime adds the processor's time since the beginning to metadata.
+// addProcessorTime adds the processor time since the start to metadata.
 func (c *Clock) addProcessorTime(m mllog.Metadata) mllog.Metadata {
 	m[processorKey] = (ProcessorTime() - c.processorStart).Seconds()
 	return m
 }
 
-// ProcessorTime is what this process and its children that ended have used of the processor.
+// ProcessorTime is the user and system time of this process and its terminated children.
 func ProcessorTime() (sum time.Duration) {
 	for _, who := range []int{unix.RUSAGE_SELF, unix.RUSAGE_CHILDREN} {
 		var u unix.Rusage
@@ -187,7 +191,8 @@ func ProcessorTime() (sum time.Duration) {
 	return sum
 }
 
-// Close ends the log, of a run that did not reach its target too. Of one that failed before it trained nothing is left.
+// Close ends the log, with status "aborted" if the target was not reached. If the training failed before its
+// first epoch, the log is removed.
 func (c *Clock) Close(failed error) error {
 	if c == nil {
 		return nil

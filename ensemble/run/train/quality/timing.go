@@ -9,22 +9,22 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/mllog"
 )
 
-// Timing is what a log says.
+// Timing is the content of a log.
 type Timing struct {
-	Identity  string // of the run: program, configuration, inputs
+	Identity  string // hash of program version, configuration and inputs
 	Threads   int
-	Reached   bool
-	Seconds   float64 // from the start to the end
-	Staging   float64 // of them, until all was read
-	Processor float64 // seconds of all its cores meanwhile
-	Epochs    int     // that were validated, over all networks
+	Reached   bool    // the target loss was reached
+	Seconds   float64 // from run_start to run_stop
+	Staging   float64 // seconds until all input was read
+	Processor float64 // processor seconds of all cores; NaN if unknown
+	Epochs    int     // validated, over all networks
 	Steps     uint64
-	Loss      float64 // the last
+	Loss      float64 // last validation loss
 }
 
 // Read reads a log.
 //
-// Errors: exit 66 if it is not there, 65 if it is damaged or has no end.
+// Errors: exit 66 if it is missing; 65 if it is damaged or has no end.
 func Read(path string) (*Timing, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -37,7 +37,7 @@ func Read(path string) (*Timing, error) {
 		t.Seconds, t.Reached, err = mllog.Seconds(events)
 	}
 	if err != nil {
-		return nil, &exit.Error{Code: exit.BadData, What: "the log has no time", At: path, Why: fmt.Sprint(err), Fix: "time the training again with --overwrite always", Err: err}
+		return nil, &exit.Error{Code: exit.BadData, What: "the log contains no complete run", At: path, Why: fmt.Sprint(err), Fix: "repeat the timed training with --overwrite always", Err: err}
 	}
 	var began int64
 	for _, e := range events {

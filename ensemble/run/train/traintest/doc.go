@@ -1,4 +1,4 @@
-// Package traintest trains for tests of other packages: a run that they share, trainings on ranks, and
+// Package traintest trains for tests of other packages: a run that tests share, trainings on ranks, and
 // trainings that are interrupted and resumed:
 //
 //	runDir := traintest.TrainedRun(t)

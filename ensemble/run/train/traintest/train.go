@@ -24,7 +24,7 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// TrainedRun is a small finished run that tests read.
+// TrainedRun returns the directory of a small finished run that tests share.
 func TrainedRun(t *testing.T) string {
 	t.Helper()
 	f := demotest.Files(t)
@@ -35,7 +35,7 @@ func TrainedRun(t *testing.T) string {
 	return dir
 }
 
-// Train is the folder of a finished training.
+// Train trains a configuration and returns the run directory.
 func Train(t *testing.T, c *config.TrainConfig) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "run")
@@ -45,7 +45,8 @@ func Train(t *testing.T, c *config.TrainConfig) string {
 	return dir
 }
 
-// CheckLossesOnMeshes compares the losses of trainings on meshes with those on one rank.
+// CheckLossesOnMeshes compares the losses of trainings on meshes with those on one rank. Each training is a list of
+// overrides.
 func CheckLossesOnMeshes(t *testing.T, trainings ...[]string) {
 	t.Helper()
 	f := demotest.Files(t)
@@ -73,8 +74,8 @@ func CheckLossesOnMeshes(t *testing.T, trainings ...[]string) {
 	}
 }
 
-// TrainOnProcesses trains on as many processes, each with its parts of the mesh: on this
-// one, or on ranks of it that stand for several. options give those of each process.
+// TrainOnProcesses trains on so many processes, each with its parts of the mesh. Several processes are
+// emulated by ranks of this one. options returns those of each process.
 func TrainOnProcesses(t *testing.T, n int, options func(process int) train.Options) error {
 	t.Helper()
 	if n == 1 {
@@ -95,18 +96,17 @@ func TrainOnProcesses(t *testing.T, n int, options func(process int) train.Optio
 	})
 }
 
-// ProcessCounts is a training that must not depend on the number of processes.
+// ProcessCounts is a training whose result must not depend on the number of processes.
 type ProcessCounts struct {
 	Mesh string
-	// Processes of runs: each begins on the first number of processes, is stopped after two
-	// steps, and goes on with the next number.
+	// Processes lists runs by their numbers of processes: each run starts on the first number, is stopped after
+	// two steps, and resumes on the next number.
 	Processes [][]int
-	Overrides []string // beside dropout, members by chance, validation, and test starts
+	Overrides []string // overrides in addition to dropout, random members, validation and test samples
 }
 
-// CheckProcessCounts compares a training on processes with one on as many ranks as the mesh has
-// parts: weights, moments and best weights by the bytes of the last checkpoint, and the
-// losses of all steps.
+// CheckProcessCounts compares a training on processes with one on as many ranks as the mesh has parts: weights,
+// moments and best weights by the bytes of the last checkpoint, and the losses of all steps.
 func CheckProcessCounts(t *testing.T, all []ProcessCounts) {
 	f := demotest.Files(t)
 	for _, k := range all {
@@ -128,11 +128,11 @@ func CheckProcessCounts(t *testing.T, all []ProcessCounts) {
 				dir := fmt.Sprint(processes)
 				for leg, n := range processes {
 					err := TrainOnProcesses(t, n, func(process int) train.Options {
-						o := options(dir, fmt.Sprint("train.threads=", parts)) // several for each part, or one
+						o := options(dir, fmt.Sprint("train.threads=", parts)) // one thread per part or more
 						asked := 0
-						o.Stop = func() error { // the last process is told
+						o.Stop = func() error { // only the last process gets the stop request
 							if asked++; leg < len(processes)-1 && process == n-1 && asked == 3 {
-								return &exit.Error{Code: exit.SaveAndStop, What: "told to stop"}
+								return &exit.Error{Code: exit.SaveAndStop, What: "stop requested"}
 							}
 							return nil
 						}
@@ -156,7 +156,7 @@ func CheckProcessCounts(t *testing.T, all []ProcessCounts) {
 	}
 }
 
-// TrainOnRanks trains on ranks of this process; options give those of each.
+// TrainOnRanks trains on ranks of this process; options returns those of each rank.
 func TrainOnRanks(n int, options func(rank int) train.Options) error {
 	return comm.Run(n, comm.Parallel, func(c *comm.Comm) error {
 		_, err := train.RunRank(context.Background(), options(c.Rank()), team.New(c))
@@ -164,7 +164,7 @@ func TrainOnRanks(n int, options func(rank int) train.Options) error {
 	})
 }
 
-// UpdateModelChecksum has the manifest of a run say that its model, which a test changed, is the one that was trained.
+// UpdateModelChecksum updates the model checksum in the manifest of a run whose model a test changed.
 func UpdateModelChecksum(t *testing.T, runDir string) {
 	t.Helper()
 	m, err := rundir.ReadManifest(runDir)
@@ -174,9 +174,8 @@ func UpdateModelChecksum(t *testing.T, runDir string) {
 	runtest.Must(t, rundir.WriteManifest(runDir, *m, nil))
 }
 
-// CheckResume trains once as a whole, and once stopped after so many
-// batches each time and resumed; it compares the models and returns the folder of
-// the whole run.
+// CheckResume trains once without interruption, and once stopped after each number of batches and
+// resumed. It compares the models and returns the directory of the uninterrupted run.
 func CheckResume(t *testing.T, c *config.TrainConfig, after ...int) (whole string) {
 	t.Helper()
 	whole = filepath.Join(t.TempDir(), "whole")
@@ -212,9 +211,9 @@ func CheckResume(t *testing.T, c *config.TrainConfig, after ...int) (whole strin
 	return whole
 }
 
-// CheckKernelTimings takes a training of 50 steps: two runs, one without timings and one
-// that measures, end with the same bits, and so does one that is stopped at step 25
-// and resumed after the table of timings was deleted. It gives the digest.
+// CheckKernelTimings checks a training of 50 steps: a run without kernel timings, a run that measures them, and a
+// run stopped at step 25 and resumed without the table of timings end with the same bits. It returns their
+// digest.
 func CheckKernelTimings(t *testing.T, c *config.TrainConfig) string {
 	t.Helper()
 	train := func(dir string, timings setup.Timings, stop func() error) error {
@@ -263,7 +262,7 @@ func CheckKernelTimings(t *testing.T, c *config.TrainConfig) string {
 	if err := train(parts, cache, nil); err != nil {
 		t.Fatal(err)
 	}
-	table() // measured anew
+	table() // measured again
 	want := runtest.Digest(t, plain)
 	for name, dir := range map[string]string{"a run that measures": timed, "a run resumed without its table": parts} {
 		if got := runtest.Digest(t, dir); got != want {
