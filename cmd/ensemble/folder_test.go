@@ -133,7 +133,7 @@ func TestFolderWithoutInput(t *testing.T) {
 	}
 	f.expect(exit.CannotWrite, []string{"cannot create output", "one.grib2", "why: not a directory"}, "predict", "--run-dir", f.run, "--input", filepath.Join(f.dir, "one.grib2"), "--out", filepath.Join(f.dir, "one.grib2"))
 	f.expect(exit.NotYet, []string{"no input in the directory"}, "inspect", empty)
-	f.expect(exit.NotYet, []string{`"exit_code":66`, `"left_aside":[{"file":"` + empty}, "inspect", "--json", empty)
+	f.expect(exit.NotYet, []string{`"exit_code":66`, `"ignored_files":[{"file":"` + empty}, "inspect", "--json", empty)
 	f.expect(exit.NotYet, []string{"no input in the directory"}, "check", empty)
 	f.expect(exit.NotYet, []string{"no input in the directory", "--analysis"}, "verify", "--forecast", f.put("a.nc", nil), "--analysis", empty)
 	f.expect(exit.BadData, []string{"not a GRIB", "e.grib2"}, "inspect", f.put("e.grib2", []byte("no weather")), none)

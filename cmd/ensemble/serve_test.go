@@ -246,8 +246,8 @@ func TestServe(t *testing.T) {
 	var status struct {
 		Starts []struct{ Cycle, State, Why string }
 		Unread []struct{}
-		Aside  []struct{ File, Why string } `json:"left_aside"`
-		Asides int                          `json:"left_aside_count"`
+		Aside  []struct{ File, Why string } `json:"ignored_files"`
+		Asides int                          `json:"ignored_files_count"`
 	}
 	for until := time.Now().Add(patience); time.Now().Before(until); time.Sleep(5 * time.Millisecond) { // the log is earlier
 		if _, body = s.get("/status"); bytes.Contains(body, []byte(`"issued"`)) {

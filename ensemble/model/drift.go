@@ -52,7 +52,7 @@ const DriftFile = "drift.safetensors"
 const (
 	driftSeasons    = "seasons"
 	driftDepartures = "departures"
-	driftInits      = "starts" // metadata key
+	driftInits      = "inits" // metadata key
 	seasonNumbers   = 4        // three coefficients and a standard deviation
 )
 

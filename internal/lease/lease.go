@@ -1,7 +1,7 @@
 // Package lease gives one process at a time the right to write to a location: a
 // folder, or the products of one initialisation. A lease is a small file
 //
-//	{"host", "boot", "pid", "start", "command", "since", "token", "beats", "time"}
+//	{"host", "boot", "pid", "start", "command", "since", "token", "heartbeats", "time"}
 //
 // that its owner rewrites every few seconds. A process that finds a lease checks
 // whether the owner is alive: by the process table if the owner runs on the same

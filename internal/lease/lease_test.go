@@ -171,7 +171,7 @@ func FuzzOwner(f *testing.F) {
 	}
 	f.Add(whole)
 	f.Add(whole[:len(whole)/2])
-	f.Add([]byte(`{"host":"a","boot":"b","pid":-1,"start":"1","since":"9999-12-31T23:59:59Z","time":"0001-01-01T00:00:00Z","token":"t","beats":18446744073709551615}`))
+	f.Add([]byte(`{"host":"a","boot":"b","pid":-1,"start":"1","since":"9999-12-31T23:59:59Z","time":"0001-01-01T00:00:00Z","token":"t","heartbeats":18446744073709551615}`))
 	f.Add([]byte(`{"pid":1e99}`))
 	path := filepath.Join(f.TempDir(), lockFile)
 	f.Fuzz(func(t *testing.T, text []byte) {

@@ -122,7 +122,7 @@ func (b *ncBuilder) addMemberGlobals(m Metadata) {
 	b.addGlobal("ensemble_members", strings.Join(list, " "))
 	b.addGlobal("control_policy", m.Control)
 	if m.Fallback != "" {
-		b.addGlobal("fall_back", m.Fallback)
+		b.addGlobal("fallback", m.Fallback)
 	}
 	if m.LeadsRead != "" {
 		b.addGlobal("leads_read", m.LeadsRead)

@@ -107,7 +107,7 @@ func FuzzManifest(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(whole)
-	f.Add([]byte(`{"schema":"ensemble.product/1","outputs":[{"path":"a/b","size":-1}],"members_used":[-1],"cycle":"","inputs":null}`))
+	f.Add([]byte(`{"schema":"ensemble.product/1","outputs":[{"path":"a/b","size":-1}],"members_used":[-1],"init":"","inputs":null}`))
 	f.Add([]byte(`{"schema":"ensemble.product/1","outputs":[{"path":"a/../../b"}]}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		m, err := product.ParseManifest(text, "manifest.json")

@@ -85,7 +85,7 @@ func TestPublish(t *testing.T) {
 	if err := json.Unmarshal([]byte(files(t, dir)["manifest.json"]), &read); err != nil {
 		t.Fatal(err)
 	}
-	for key, want := range map[string]any{"status": "degraded", "cycle": "2026-01-01T00:00:00Z", "members_expected": 6.0, "control_policy": "include",
+	for key, want := range map[string]any{"status": "degraded", "init": "2026-01-01T00:00:00Z", "members_expected": 6.0, "control_policy": "include",
 		"members_used": []any{0.0, 1.0, 2.0, 3.0, 4.0}, "model_checksum": "sha256:00ff", "config_checksum": "sha256:c0", "version": "0.1.0",
 		"members_missing": []any{map[string]any{"member": 5.0, "reason": "no file"}}, "warnings": []any{}} {
 		if !reflect.DeepEqual(read[key], want) {

@@ -8,8 +8,8 @@ import (
 
 // idealScoreNames maps the idealised ensembles to names for display.
 var idealScoreNames = map[string]string{
-	"chance": "perfect ensemble of raw members", "fair_raw": "infinite raw ensemble", "fair_unbiased": "infinite raw ensemble without local bias",
-	"fair_calibrated": "infinite raw ensemble without local bias, with corrected spread", "chance_calibrated": "perfect ensemble of corrected members", "expected": "expected CRPS of the network",
+	"perfect_model": "perfect ensemble of raw members", "fair_raw": "infinite raw ensemble", "fair_unbiased": "infinite raw ensemble without local bias",
+	"fair_calibrated": "infinite raw ensemble without local bias, with corrected spread", "perfect_model_calibrated": "perfect ensemble of corrected members", "expected": "expected CRPS of the network",
 }
 
 // idealScoreTables is the table of idealised ensembles, with a summary as title; nil without any.
@@ -30,7 +30,7 @@ func idealScoreTables(all []score.IdealScore) []Table {
 	}
 	network := all[0].CRPS * all[0].Ratio
 	t.Title = fmt.Sprintf("The network has a CRPS of %s.", figures(float64(network)))
-	if y, ok := by["chance"]; ok {
+	if y, ok := by["perfect_model"]; ok {
 		t.Title += fmt.Sprintf(" An infinite, perfectly calibrated ensemble of members like those of %s would still have %s of this CRPS.", y.Reference, share(1/float64(y.Ratio)))
 	}
 	if y, ok := by["fair_calibrated"]; ok {

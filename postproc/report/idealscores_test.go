@@ -20,7 +20,7 @@ func TestYardsticks(t *testing.T) {
 		Comparisons: []score.Comparison{
 			{ID: "crps_gauss", System: "network", Reference: "raw10", Variable: "t", Level: "850hPa", Lead: "96h", SkillScore: 0.2, CILow: 0.1, CIHigh: 0.3},
 			{ID: "crps_gauss", System: "network", Reference: "raw10", Variable: "t", Level: "850hPa", Lead: "96h", SkillScore: 0.31, CILow: 0.1, CIHigh: 0.4, Region: score.LargestEFI, Season: score.AllYear}},
-		IdealScores: []score.IdealScore{yardstick("chance", "raw10", 0.4, 2, 1.9, 2.1), yardstick("fair_calibrated", "raw10", 1, 0.8, 0.7, 0.9), yardstick("expected", "network", 0.8, 1, 0.98, 1.03)},
+		IdealScores: []score.IdealScore{yardstick("perfect_model", "raw10", 0.4, 2, 1.9, 2.1), yardstick("fair_calibrated", "raw10", 1, 0.8, 0.7, 0.9), yardstick("expected", "network", 0.8, 1, 0.98, 1.03)},
 		Calibration: []score.Calibration{{System: "network", Variable: "t", Level: "850hPa", Lead: "96h", Text: "The PIT histogram is flat."},
 			{System: "network", Variable: "t", Level: "850hPa", Lead: "96h", Season: "DJF", Text: "In winter it is not."}},
 	}

@@ -231,7 +231,7 @@ func betterText(b score.Better) string {
 // componentNames maps the components of a skill score to names for display.
 var componentNames = map[string]string{
 	"finite_size": "finite ensemble size", "bias": "local bias", "dispersion": "dispersion", "information": "information", "total": "total",
-	"beyond_members": "total relative to an infinite ensemble", "dispersion_first": "dispersion, corrected first", "bias_second": "local bias, corrected second",
+	"over_infinite_ensemble": "total relative to an infinite ensemble", "dispersion_first": "dispersion, corrected first", "bias_second": "local bias, corrected second",
 }
 
 // drawComparisons converts comparisons to rows. All pictures have the same scale.

@@ -121,7 +121,7 @@ type Diagram struct {
 // SkillComponent is one component of the skill score of a system relative to a raw ensemble: a
 // reduction in CRPS divided by the CRPS of the raw ensemble (package postproc/skill). The
 // components finite_size, bias, dispersion and information add up to total.
-// beyond_members is the reduction relative to an infinite raw ensemble. dispersion_first
+// over_infinite_ensemble is the reduction relative to an infinite raw ensemble. dispersion_first
 // and bias_second are bias and dispersion corrected in the reverse order.
 type SkillComponent struct {
 	Component   string  `json:"component"`

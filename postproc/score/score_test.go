@@ -459,7 +459,7 @@ func TestJSONShape(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{`"scores":[{"id":"crps_gauss","system":"raw","variable":"t","level":"850hPa","lead":"96h","lead_h":96,"value":`,
-		`"ci_low":null`, `"comparisons":[{"id":"crps_gauss","system":"damped","reference":"raw"`, `"gain":`, `"divisor":"M-1"`, `"weights":"test"`} {
+		`"ci_low":null`, `"comparisons":[{"id":"crps_gauss","system":"damped","reference":"raw"`, `"skill_score":`, `"divisor":"M-1"`, `"weights":"test"`} {
 		if !strings.Contains(string(raw), want) {
 			t.Errorf("JSON lacks %s:\n%s", want, raw)
 		}

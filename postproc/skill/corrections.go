@@ -226,7 +226,7 @@ func NewReport(dates []Sums, m int, b score.Bootstrap) (*Report, error) {
 		{"dispersion", "dispersion", r.Calibrated, func(s Components) float64 { return s.Dispersion }},
 		{"information", "information", r.Model, func(s Components) float64 { return s.Information }},
 		{"total", "total", r.Model, func(s Components) float64 { return s.Total }},
-		{"beyond_members", "over an infinite ensemble", r.Fair, func(s Components) float64 { return s.OverInfiniteEnsemble }},
+		{"over_infinite_ensemble", "over an infinite ensemble", r.Fair, func(s Components) float64 { return s.OverInfiniteEnsemble }},
 		{"dispersion_first", "dispersion first", r.Dispersed, func(s Components) float64 { return s.DispersionFirst }},
 		{"bias_second", "then bias", r.Calibrated, func(s Components) float64 { return s.BiasSecond }},
 	} {

@@ -93,6 +93,6 @@ type Report struct {
 // Component is one contribution in a Report.
 type Component struct {
 	ID, Name string
-	CRPS     float64 // CRPS after the step; for beyond_members that of an infinite raw ensemble
+	CRPS     float64 // CRPS after the step; for over_infinite_ensemble that of an infinite raw ensemble
 	Interval
 }

@@ -23,12 +23,12 @@ type IdealScore struct {
 // With t the spread-skill ratio is 1, as for members that are exchangeable with the
 // observation.
 //
-//   - chance: the CRPS of an infinite ensemble if the observation were one more member
+//   - perfect_model: the CRPS of an infinite ensemble if the observation were one more member
 //     (perfect-model assumption), ½E|X−X'|. Underdispersive members make it too small.
 //   - fair_unbiased and fair_calibrated: infinitely many raw members without their bias,
 //     and with corrected spread too. A lower CRPS takes information that is not in mean
 //     and spread.
-//   - chance_calibrated: chance of the latter. It equals fair_calibrated if those members
+//   - perfect_model_calibrated: perfect_model of the latter. It equals fair_calibrated if those members
 //     are calibrated.
 //   - expected: the expected CRPS of the model's own distribution. It equals the CRPS on
 //     average if the model is calibrated.
@@ -37,11 +37,11 @@ type IdealScore struct {
 // Raftery 2007, doi:10.1198/016214506000001437, section 4.2; spread and error, Fortin et al. 2014,
 // doi:10.1175/JHM-D-14-0008.1.
 var IdealScores = []IdealScore{
-	{"chance", "perfect ensemble of raw members", "<sum_ij|x_i-x_j|/(2M(M-1))>", true, func(s Scores) float64 { return s.PerfectModel }},
+	{"perfect_model", "perfect ensemble of raw members", "<sum_ij|x_i-x_j|/(2M(M-1))>", true, func(s Scores) float64 { return s.PerfectModel }},
 	{"fair_raw", "infinite raw ensemble", "crps_fair of x", true, func(s Scores) float64 { return s.Fair }},
 	{"fair_unbiased", "infinite raw ensemble without local bias", "crps_fair of x-b", true, func(s Scores) float64 { return s.FairUnbiased }},
 	{"fair_calibrated", "infinite raw ensemble without local bias, with corrected spread", "crps_fair of m-b+t(x-m), t^2 = M/(M+1) var(m-y)/mean(s^2)", true, func(s Scores) float64 { return s.FairCalibrated }},
-	{"chance_calibrated", "perfect ensemble of corrected members", "<t sum_ij|x_i-x_j|/(2M(M-1))>", true, func(s Scores) float64 { return s.PerfectModelCalibrated }},
+	{"perfect_model_calibrated", "perfect ensemble of corrected members", "<t sum_ij|x_i-x_j|/(2M(M-1))>", true, func(s Scores) float64 { return s.PerfectModelCalibrated }},
 	{"expected", "expected CRPS of the model", "<E|X-X'|/2>: s/sqrt(pi) of a normal distribution", false, func(s Scores) float64 { return s.Expected }},
 }
 

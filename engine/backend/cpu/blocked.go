@@ -48,7 +48,7 @@ var blockedConvs = map[string][]blockedForm{
 
 // blockedTable names the forms of all other operations on the blocked layout.
 var blockedTable = map[string][]blockedForm{
-	"with_halo":                  {{haloLayouts, haloKernel, true}},
+	"with_halo":               {{haloLayouts, haloKernel, true}},
 	"max_pool":                {{poolLayouts, blockedMaxPool, false}},
 	"max_pool_grad":           {{poolLayouts, blockedMaxPoolGrad, false}},
 	"avg_pool":                {{poolLayouts, blockedAvgPool, false}},

@@ -57,8 +57,8 @@ var table = map[string][]prepare{
 	"set_dot":          {setDot},
 	"set_mix":          {setMix},
 	// axis.go
-	"axis_attention":         {axisAttention(axis.result)},
-	"axis_attention_grad":    {axisAttention(axis.grad)},
+	"axis_attention":           {axisAttention(axis.result)},
+	"axis_attention_grad":      {axisAttention(axis.grad)},
 	"axis_attention_grad_bias": {axisAttention(axis.gradBias)},
 	// scores.go
 	"distribution_score":      {distribution("values")},

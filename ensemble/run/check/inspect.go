@@ -177,7 +177,7 @@ func inspectData(cat *ensemble.Catalogue, rows []inspectRow, aside []input.Unrel
 		// Only the first missing fields are listed; random collections of files lack millions.
 		Holes     []string              `json:"holes"`
 		HoleCount int                   `json:"hole_count"`
-		Aside     []input.UnrelatedFile `json:"left_aside"` // in folders that were given
+		Aside     []input.UnrelatedFile `json:"ignored_files"` // in folders that were given
 	}{Fields: rows, Reasons: []inspectUnused{}, Holes: []string{}, Aside: append([]input.UnrelatedFile{}, aside...)}
 	if rows == nil {
 		out.Fields = []inspectRow{}

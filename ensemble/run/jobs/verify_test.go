@@ -68,7 +68,7 @@ func TestVerifyExtremesAndSums(t *testing.T) {
 				t.Errorf("%s: %g times %g is not the network's %g", y.ID, y.CRPS, y.Ratio, network)
 			}
 		}
-		for _, want := range []string{"gain all", "gain largest_efi", "share largest_efi cos(latitude)", "yardstick chance all", "yardstick fair_calibrated all", "yardstick expected largest_efi"} {
+		for _, want := range []string{"gain all", "gain largest_efi", "share largest_efi cos(latitude)", "yardstick perfect_model all", "yardstick fair_calibrated all", "yardstick expected largest_efi"} {
 			if !seen[want] {
 				t.Errorf("no %s among %v", want, seen)
 			}

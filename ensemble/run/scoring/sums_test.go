@@ -121,11 +121,11 @@ func headOf(t testing.TB, s *SavedSums) (head, columns []byte) {
 func TestSumsHaveTheirOwnNames(t *testing.T) {
 	head, _ := headOf(t, syntheticSums())
 	const want = `{"trained":[{"test":"r","input_members":0,"text":"\u003cratio\u003e \u0026 more","system":"network","variable":"t","level":"850hPa","lead":"48h","lead_h":48,` +
-		`"value":0.3333333333,"ci_low":null,"ci_high":null,"expected":1,"decided":true,"passed":true,"members":10,"n":3,"of":"training"}],` +
+		`"value":0.3333333333,"ci_low":null,"ci_high":null,"expected":1,"decided":true,"passed":true,"members":10,"n":3,"dates_from":"training"}],` +
 		`"targets":[{"head":{"target":{"unit":"a\u003cb"}},"dates":[{` +
 		`"distribution":{"init":"2017-02-26T06:30:00.000000001Z","members":[0,10],"regions":[{"points":7,"missing":2,"absent":[0,3],"sums":5},{"points":0,"missing":0,"absent":[1,0],"sums":0}]},` +
 		`"spread":{"init":"2017-02-26T06:30:00.000000001Z","members":[0,10],"regions":[{"points":7,"missing":2,"absent":[0,3],"sums":0},{"points":0,"missing":0,"absent":[1,0],"sums":0}]},` +
-		`"gain":{"init":"2017-02-26T06:30:00.000000001Z","points":9,"sums":[3,0]},` +
+		`"reduction":{"init":"2017-02-26T06:30:00.000000001Z","points":9,"sums":[3,0]},` +
 		`"coupling":[{"system":"raw","leaks":-1,"members":10,"errors":3,"sizes":[10,5]},{"system":"emos","leaks":4,"members":3,"errors":0,"sizes":[]}]},` +
 		`{"spread":{"init":"2017-02-27T06:30:00.000000001Z","members":[0,10],"regions":[{"points":7,"missing":2,"absent":[0,3],"sums":1},{"points":0,"missing":0,"absent":[1,0],"sums":0}]}},{}]},` +
 		`{"head":null,"dates":[]}]}`
@@ -135,7 +135,7 @@ func TestSumsHaveTheirOwnNames(t *testing.T) {
 	h, err := json.Marshal(SumsHeader{Target: headerTarget{"t", ensemble.PressureLevel(850), ensemble.Lead(time.Hour), "K"}, Grid: &ensemble.Grid{NX: 1, NY: 1, Lat: []float64{0}, Lon: []float64{0}}})
 	const wantTarget = `{"target":{"variable":"t","level":"850hPa","lead_ns":3600000000000,"unit":"K"},` +
 		`"grid":{"kind":"regular_ll","nx":1,"ny":1,"lat":[0],"lon":[0],"source":{"south_first":false,"east_first":false,"column_major":false,"roll":0,"first_lon":0,"scanning_mode":0}},"ddof":0,` +
-		`"shape":{"mean":false,"spread":false,"obs":false,"used":0,"full":0,"calibrated":0,"earlier":0},"choice":{"scores":null,"above":null,"regions":null,"seasons":false,"weights":""},` +
+		`"shape":{"mean":false,"spread":false,"obs":false,"used":0,"full":0,"calibrated":0,"earlier":0},"selection":{"scores":null,"thresholds":null,"regions":null,"seasons":false,"weights":""},` +
 		`"methods":null,"affine":{"a":0,"b":0},"split":0,"quantile":0,"family":"","parameters":0}`
 	if err != nil || string(h) != wantTarget {
 		t.Errorf("the head of a target is\n%s, want\n%s, %v", h, wantTarget, err)
