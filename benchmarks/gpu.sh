@@ -135,7 +135,7 @@ if [ $have = 0 ]; then
   [ $processes -le 8 ] || processes=8
   [ $processes -ge 1 ] || processes=1
   [ $emulated = 0 ] || run='^TestValues$/^cuda-1$/^(add|mul)$' processes=1
-  part conformance 90 "$ensemble" bench device conformance --json --program "$dir/conformance.test" --run "$run" --processes $processes --limit 85
+  part conformance 90 "$ensemble" bench device conformance --json --program "$dir/conformance.test" --run "$run" --processes $processes --time-limit 85
 
   # Predictions and the case of many levels, at the batch that the peer can hold.
   ours predict 25 predict --case predict-2 ${width[@]+"${width[@]}"} "${globe2[@]}" --batch 1
@@ -143,7 +143,7 @@ if [ $have = 0 ]; then
   ours predict-again 15 predict --case predict-2 ${width[@]+"${width[@]}"} "${globe2[@]}" --batch 1
   theirs peer-levels 90 fit --case unet3d-11 ${width[@]+"${width[@]}"} "${globe11[@]}" --forms d3_cl_graph,d3_cl
   batch=$(sed -n 's/.*"largest_batch": *\([0-9][0-9]*\).*/\1/p' "$parts/peer-levels.json" 2>/dev/null | sort -n | tail -n 1)
-  ours levels 50 train --case unet3d-11 ${width[@]+"${width[@]}"} "${globe11[@]}" --batch "${batch:-1}" --less
+  ours levels 50 train --case unet3d-11 ${width[@]+"${width[@]}"} "${globe11[@]}" --batch "${batch:-1}" --smaller-batch
 
   # Memory, learning, and the parts of the backend by themselves.
   ours memory 40 memory ${width[@]+"${width[@]}"} "${one11[@]}"
@@ -151,7 +151,7 @@ if [ $have = 0 ]; then
   for package in cuda cudnn nccl; do
     if [ $emulated = 1 ]; then skip "tests-$package" "there is no device"
     elif [ ! -x "$dir/$package.test" ]; then skip "tests-$package" "$package.test is not beside the others"
-    else part "tests-$package" 25 "$ensemble" bench device conformance --json --case "tests-$package" --program "$dir/$package.test" --run '^TestDevice' --limit 20
+    else part "tests-$package" 25 "$ensemble" bench device conformance --json --case "tests-$package" --program "$dir/$package.test" --run '^TestDevice' --time-limit 20
     fi
   done
 
@@ -179,5 +179,5 @@ fi
 
 [ $have != 0 ] || ours info-again 20 info # warmer now
 setting seconds $(($(elapsed) / 1000))
-"$ensemble" bench device report --parts "$parts" --out "$out" >&2 || fail 69 "the report could not be written" "see above" "what was measured is in $parts"
+"$ensemble" bench device report --results "$parts" --out "$out" >&2 || fail 69 "the report could not be written" "see above" "what was measured is in $parts"
 echo "gpu.sh: $out" >&2

@@ -127,7 +127,7 @@ class Measuring:
     def inventory(self, path, wanted):
         ours, theirs = [], []
         for _ in range(self.a.rounds):
-            r = self.ours(path, "--open")
+            r = self.ours(path, "--open-only")
             if r["fields"] != self.a.messages:
                 sys.exit(f"peers: {path}: {r['fields']} fields, want {self.a.messages}")
             ours.append(r["open_ms"]["median"])

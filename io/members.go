@@ -103,7 +103,7 @@ func (in *Input) membersFromNames(f *file) {
 			named++
 		case e.Member == ensemble.NoMember && pattern != nil:
 			f.faults = append(f.faults, &exit.Error{Code: exit.BadData, What: "no member number in the file name or in the fields", At: f.path,
-				Why: fmt.Sprintf("pattern %s does not match", pattern), Fix: "correct members.from_name, or exclude the file"})
+				Why: fmt.Sprintf("pattern %s does not match", pattern), Fix: "correct members.filename_pattern, or exclude the file"})
 			return
 		case pattern != nil && ok:
 			e.Member = member
@@ -140,7 +140,7 @@ func (in *Input) selectCentres(f *file) {
 			continue
 		case len(wanted) > 1 && e.Member >= CentreStride:
 			f.faults = append(f.faults, &exit.Error{Code: exit.BadData, What: fmt.Sprintf("member number %s is too large", e.Member), At: fmt.Sprintf("%s, message %d", f.path, e.Message),
-				Why: fmt.Sprintf("with several centres, numbers must be below %d", CentreStride), Fix: "select one centre, or assign other numbers with members.from_name"})
+				Why: fmt.Sprintf("with several centres, numbers must be below %d", CentreStride), Fix: "select one centre, or assign other numbers with members.filename_pattern"})
 		}
 		e.Member += ensemble.Member(n * CentreStride)
 		kept = append(kept, e)

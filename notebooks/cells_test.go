@@ -168,13 +168,13 @@ run := ens.MustTrain("kernel", ds, ens.Target("t850"), ens.Set("model.base=2", "
 	cell := `import ens "github.com/ensemble-weather/ensemble/notebooks"
 
 ` + train + `ds.Show()
-p := run.MustPredict(ds.Cycle("last"))
+p := run.MustPredict(ds.Init("last"))
 p.Spread("t850").Map(ens.Europe).Show()
 run.Loss().Show()
 run.Scores().Histograms().Show()
 run.Scores().Show()
 fmt.Println(p.Spread("t850").Shape())`
-	another := train + "fmt.Println(run.MustPredict(ds.Cycle(\"last\")).Spread(\"t850\").Shape())"
+	another := train + "fmt.Println(run.MustPredict(ds.Init(\"last\")).Spread(\"t850\").Shape())"
 	path := filepath.Join(dir, "kernel.ipynb")
 	type source struct {
 		Kind     string   `json:"cell_type"`

@@ -261,7 +261,7 @@ func (d *Dataset) Init(text string) Init {
 			return Init{s.Init, s.Files, d, nil}
 		}
 	}
-	e := &exit.Error{Code: exit.NotYet, What: "the cycle is not in the files", At: ensemble.InitAt(date.Time).String(), Fix: "ds.Cycles() lists those that are"}
+	e := &exit.Error{Code: exit.NotYet, What: "the cycle is not in the files", At: ensemble.InitAt(date.Time).String(), Fix: "ds.Inits() lists those that are"}
 	if n := len(starts); n > 0 {
 		e.Why = fmt.Sprintf("they have %d starts from %s to %s", n, starts[0].Init, starts[n-1].Init)
 	}

@@ -6,7 +6,7 @@
 //	ds := ens.MustOpen("fc/*.grib2", ens.Analyses("an/*.nc"), ens.Cached())
 //	ds.Show()
 //	run := ens.MustTrain("quick", ds, ens.Target("t2m"), ens.Small())
-//	p := run.MustPredict(ds.Cycle("2017-02-26T00Z"), ens.Lead("48h"))
+//	p := run.MustPredict(ds.Init("2017-02-26T00Z"), ens.Lead("48h"))
 //	p.Spread("t2m").Map(ens.Europe).Show()
 //
 // The kernel GoNB compiles and runs a new program for each cell, so that a variable of

@@ -32,7 +32,7 @@ func benchCommand(a *app) *cobra.Command {
 			"bit, to those of the same mesh in one process.",
 		Example: "  ensemble bench --base 8 --crop 128\n" +
 			"  ensemble bench --json --base 8,32 --crop 64,128,256 --threads 1,2\n" +
-			"  ensemble bench --base 8 --crop 128 --trace step.json --movement\n" +
+			"  ensemble bench --base 8 --crop 128 --trace step.json --op-profile\n" +
 			"  mpirun -n 2 ensemble bench --base 8 --crop 256 --threads 1 --parallel\n" +
 			"  mpirun -n 4 ensemble bench --check-parallel\n" +
 			"  mpirun -n 2 ensemble bench --check-parallel --mesh \"data:2 lat:2\"",
@@ -71,12 +71,12 @@ func (b *benchFlags) bind() {
 	f.UintVar(&b.depth, "depth", 0, "number of levels; 0: 2, or 1 for "+bench.BenchResNet2D)
 	f.StringVar(&b.precision, "precision", "float32", "precision of the network: float32, bf16, bf16_products, f16 or tf32")
 	f.Float64Var(&b.operations, "operations", 0, "prune channels until this fraction of the FLOPs remains; 0: no pruning")
-	f.UintVar(&b.multiple, "multiple", 8, "with --operations, each layer keeps a multiple of this number of channels")
+	f.UintVar(&b.multiple, "channel-multiple", 8, "with --operations, each layer keeps a multiple of this number of channels")
 	b.compute.bind(f)
 	f.UintVar(&b.steps, "steps", 0, "measured steps a case; 0: as many as fit in --seconds")
 	f.Float64Var(&b.o.Seconds, "seconds", 3, "time for the steps of a case in seconds; at least 5 steps, or 3 if a step takes more than 4 s")
 	f.StringVar(&b.o.Gradient, "gradient", "auto", "error of the gradient against float64: auto (reduces large cases), full or off")
-	f.BoolVar(&b.o.Movement, "movement", false, "print FLOPs and memory traffic of each operation")
+	f.BoolVar(&b.o.Movement, "op-profile", false, "print FLOPs and memory traffic of each operation")
 	f.StringVar(&b.o.Trace, "trace", "", "write the timeline of one step to `FILE`, for Perfetto or Chrome")
 	f.BoolVar(&b.parallel, "parallel", false, "measure a training step on all ranks of the job")
 	f.BoolVar(&b.checkRanks, "check-parallel", false, "compare training on all ranks with training on one rank")
@@ -84,8 +84,8 @@ func (b *benchFlags) bind() {
 	f.StringVar(&b.mesh, "mesh", "", "`MESH` of the ranks, such as \"data:2 lon:4\", with as many shards as ranks or more (default: chosen, or all compared)")
 	f.BoolVar(&b.shard, "shard-optimizer", false, "with --parallel, shard the optimizer state over the ranks")
 	f.StringVar(&b.optimizer, "optimizer", "sgd", "optimizer of --check-parallel: sgd or adam")
-	f.BoolVar(&b.single, "one", false, "measure the case on standard input, in this process")
-	f.Lookup("one").Hidden = true // used by the command for its own processes
+	f.BoolVar(&b.single, "single", false, "measure the case on standard input, in this process")
+	f.Lookup("single").Hidden = true // used by the command for its own processes
 	b.reporter = b.app.progressFlag(f)
 }
 
@@ -125,7 +125,7 @@ func (b *benchFlags) run(ctx context.Context, _ []string) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
-	o.Steps, o.Program = int(b.steps), []string{program, "bench", "--one", "--json"}
+	o.Steps, o.Program = int(b.steps), []string{program, "bench", "--single", "--json"}
 	if o.Progress, err = b.reporter(); err != nil {
 		return result{}, err
 	}
@@ -145,7 +145,7 @@ func (b *benchFlags) run(ctx context.Context, _ []string) (result, error) {
 func measureOne(ctx context.Context) (result, error) {
 	var r bench.Request
 	if err := json.NewDecoder(os.Stdin).Decode(&r); err != nil {
-		return result{}, &exit.Error{Code: exit.Usage, What: "standard input holds no measurement request", Why: err.Error(), Fix: "leave out --one"}
+		return result{}, &exit.Error{Code: exit.Usage, What: "standard input holds no measurement request", Why: err.Error(), Fix: "leave out --single"}
 	}
 	m, err := bench.Measure(ctx, r)
 	if err != nil {

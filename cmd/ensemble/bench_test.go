@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 // answer against each other.
 func TestBench(t *testing.T) {
 	trace := filepath.Join(t.TempDir(), "step.json")
-	code, stdout, stderr := call(t, "bench", "--json", "--base", "1,2", "--crop", "32,32x64", "--threads", "1", "--steps", "2", "--trace", trace, "--movement", "--progress", "none")
+	code, stdout, stderr := call(t, "bench", "--json", "--base", "1,2", "--crop", "32,32x64", "--threads", "1", "--steps", "2", "--trace", trace, "--op-profile", "--progress", "none")
 	if code == exit.NoDevice {
 		t.Skip("skipped: no device: ", stderr)
 	}
@@ -109,7 +109,7 @@ func TestBench(t *testing.T) {
 
 // TestBenchText: the table for a person has its case, its unit and its movement.
 func TestBenchText(t *testing.T) {
-	code, stdout, stderr := call(t, "bench", "--model", "resnet2d_simple", "--base", "4", "--crop", "8x12", "--threads", "1", "--steps", "1", "--movement", "--progress", "none")
+	code, stdout, stderr := call(t, "bench", "--model", "resnet2d_simple", "--base", "4", "--crop", "8x12", "--threads", "1", "--steps", "1", "--op-profile", "--progress", "none")
 	if code == exit.NoDevice {
 		t.Skip("skipped: no device: ", stderr)
 	}

@@ -29,7 +29,7 @@ func benchDevice(a *app) *cobra.Command {
 			"PyTorch.",
 		Example: "  ensemble bench device info\n" +
 			"  ensemble bench device train --base 32 --field 2x352x704 --batch 2\n" +
-			"  ensemble bench device memory --share 0.5 --json\n" +
+			"  ensemble bench device memory --memory-fraction 0.5 --json\n" +
 			"  ensemble bench device train --device emulated",
 		Annotations: annotations("docs/performance.md, ensemble bench", exit.No, exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
 		Args:        exactlyOneArg, ValidArgs: names,
@@ -56,7 +56,7 @@ func (b *benchDeviceFlags) bind() {
 	f.IntVar(&o.Base, "base", 0, "channels of the first stage; 0: 32")
 	f.IntVar(&o.Stages, "stages", 0, "number of pooling stages; 0: 5")
 	f.IntVar(&o.Batch, "batch", 0, "batch size; 0: 2")
-	f.BoolVar(&o.SmallerBatch, "less", false, "train: reduce the batch until the step fits in memory")
+	f.BoolVar(&o.SmallerBatch, "smaller-batch", false, "train: reduce the batch until the step fits in memory")
 	f.IntVar(&o.Channels, "channels", 0, "input channels; 0: 42")
 	f.StringVar(&b.field, "field", "", "levels x rows x columns of the fields; \"\": 2x352x704")
 	f.StringVar(&o.Precision, "precision", "bf16", "precision of activations and matrix products: bf16, f16, f32 or tf32")
@@ -68,9 +68,9 @@ func (b *benchDeviceFlags) bind() {
 	f.StringVar(&o.Program, "program", "./conformance.test", "conformance: `FILE` built by go test -c")
 	f.StringVar(&o.Tests, "run", "^TestValues$/^cuda-1$", "conformance: `PATTERN` of the tests to run")
 	f.IntVar(&o.Processes, "processes", 1, "conformance: number of processes, if --run names a backend")
-	f.Float64Var(&o.Limit, "limit", 60, "conformance: time limit in seconds")
-	f.Float64Var(&o.Share, "share", 0.5, "memory: limit as a fraction of the memory of a step, in tenths")
-	f.StringVar(&o.Parts, "parts", "", "report: `DIR` with the results of the benchmarks")
+	f.Float64Var(&o.Limit, "time-limit", 60, "conformance: time limit in seconds")
+	f.Float64Var(&o.Share, "memory-fraction", 0.5, "memory: limit as a fraction of the memory of a step, in tenths")
+	f.StringVar(&o.Parts, "results", "", "report: `DIR` with the results of the benchmarks")
 	f.StringVar(&o.Out, "out", "gpu.json", "report: output `FILE`")
 }
 

@@ -145,7 +145,7 @@ func TestBenchDeviceText(t *testing.T) {
 
 // TestBenchDeviceUsage refuses what cannot be measured before anything is opened.
 func TestBenchDeviceUsage(t *testing.T) {
-	for _, args := range []string{"", "trian", "train --precision fp8", "train --field 2x3", "train --batch -1", "train more", "learn --seeds 1", "memory --share 1", "train --stages 6", "train --seconds -1", "peak --device tpu"} {
+	for _, args := range []string{"", "trian", "train --precision fp8", "train --field 2x3", "train --batch -1", "train more", "learn --seeds 1", "memory --memory-fraction 1", "train --stages 6", "train --seconds -1", "peak --device tpu"} {
 		code, stdout, stderr := call(t, append([]string{"bench", "device"}, strings.Fields(args)...)...)
 		if code != exit.Usage || stdout != "" || !strings.Contains(stderr, "fix:") {
 			t.Errorf("%q: exit %d, %q, %q", args, code, stdout, stderr)

@@ -21,14 +21,14 @@ func benchRead(a *app) *cobra.Command {
 			"--run-dir measures a whole prediction from these files instead, from process\n" +
 			"start to written files: its time, and the memory of all its processes.",
 		Example: "  ensemble bench read forecast.grib2\n" +
-			"  ensemble bench read --open --rounds 3 fc/*.grib2 --json\n" +
+			"  ensemble bench read --open-only --rounds 3 fc/*.grib2 --json\n" +
 			"  ensemble bench read --run-dir runs/a --threads 2 forecast.grib2",
 		Annotations: annotations("docs/performance.md, ensemble bench store", exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
 		Args:        atLeastOneArg,
 	}
 	f := cmd.Flags()
 	rounds := f.Uint("rounds", 7, "measured repetitions; at most 3 for predictions")
-	f.BoolVar(&o.OpenOnly, "open", false, "open files without reading values")
+	f.BoolVar(&o.OpenOnly, "open-only", false, "open files without reading values")
 	f.StringVar(&o.RunDir, "run-dir", "", "measure predictions with the model of this run `DIR`")
 	f.StringVarP(&o.Out, "out", "o", "", "with --run-dir, keep the products in this `DIR`")
 	threads := threadsFlag(f)

@@ -26,7 +26,7 @@ func TestBenchRead(t *testing.T) {
 	if len(r.Files) != 1 || x.Path != path || x.Fields != len(cycle(lastDay)) || x.Values < x.Fields || x.Open.N != 2 || x.Read == nil || x.Read.N != 2 || !(x.Open.Median > 0 && x.Read.Median > 0 && x.CatalogueBytes > 0) {
 		t.Errorf("read: %+v", r)
 	}
-	if x := measured("--rounds", "1", "--open").Files[0]; x.Read != nil || x.Open.N != 1 {
+	if x := measured("--rounds", "1", "--open-only").Files[0]; x.Read != nil || x.Open.N != 1 {
 		t.Errorf("opened only: %+v", x)
 	}
 	out := filepath.Join(f.dir, "products")

@@ -19,14 +19,14 @@ func benchStore(a *app) *cobra.Command {
 			"alternation. It prints the measured time, the time that the loader simulator\n" +
 			"predicts, and the peak memory of the process. The store is read twice.",
 		Example: "  ensemble bench store store\n" +
-			"  ensemble bench store store --starts 100 --prefetch 8 --direct --json",
+			"  ensemble bench store store --inits 100 --prefetch 8 --direct-io --json",
 		Annotations: annotations("docs/training.md", exit.BadData, exit.NotYet, exit.IO, exit.SaveAndStop),
 		Args:        exactlyOneArg,
 	}
 	f := cmd.Flags()
-	starts := f.Uint("starts", 0, "number of initialisations to read; 0: all")
+	starts := f.Uint("inits", 0, "number of initialisations to read; 0: all")
 	prefetch := f.Uint("prefetch", 0, "initialisations read ahead, as data.prefetch; 0: its default")
-	f.BoolVar(&o.Direct, "direct", false, "bypass the page cache with direct I/O")
+	f.BoolVar(&o.Direct, "direct-io", false, "bypass the page cache with direct I/O")
 	f.Uint64Var(&o.Seed, "seed", 1, "seed of the random order")
 	reporter := a.progressFlag(f)
 	cmd.RunE = a.runJob(func(ctx context.Context, args []string) (result, error) {

@@ -18,7 +18,7 @@ func configCommand(a *app) *cobra.Command {
 		Example: "  ensemble config check -c train.yaml\n" +
 			"  ensemble config show -c train.yaml --origin\n" +
 			"  ensemble config explain train.loss\n" +
-			"  ensemble config check --of predict -c predict.yaml",
+			"  ensemble config check --schema predict -c predict.yaml",
 		Annotations: annotations("ensemble help train, ensemble help predict"),
 	}, configCheck(a), configShow(a), configExplain(a), configSchema(a))
 }
@@ -138,9 +138,9 @@ type loadedConfig interface {
 // loads such a configuration. The function returns the schema also if loading fails, and nil
 // for an unknown command.
 func schemaFlag(cmd *cobra.Command) func(config.Sources) (*config.Schema, loadedConfig, error) {
-	of := cmd.Flags().String("of", "train", "command that the file configures: train, predict, prune, distil or quantise")
+	of := cmd.Flags().String("schema", "train", "command that the file configures: train, predict, prune, distil or quantise")
 	return func(src config.Sources) (*config.Schema, loadedConfig, error) {
-		if err := checkChoice("--of", []string{*of}, "train", "predict", "prune", "distil", "quantise"); err != nil {
+		if err := checkChoice("--schema", []string{*of}, "train", "predict", "prune", "distil", "quantise"); err != nil {
 			return nil, nil, err
 		}
 		if *of == "predict" {

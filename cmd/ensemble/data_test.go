@@ -197,7 +197,7 @@ func TestDataRequest(t *testing.T) {
 		t.Errorf("exit %d: %s", code, stdout)
 	}
 	machine := filepath.Join(t.TempDir(), "machine.yaml")
-	if err := os.WriteFile(machine, []byte("version: 1\nrank: {gflops: 1000, gb_s: 100}\nnetwork: {alpha_us: 2, gb_s: 12}\n"), 0o644); err != nil {
+	if err := os.WriteFile(machine, []byte("version: 1\nrank: {gflops: 1000, gb_s: 100}\nnetwork: {latency_us: 2, gb_s: 12}\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	code, stdout, stderr = call(t, "data", "request", "ens10", "-c", "../../experiments/ens10/t2m.yaml", "--machine", machine, "--ranks", "4")

@@ -19,7 +19,7 @@ func distilCommand(a *app) *cobra.Command {
 		Example: "  ensemble distil -c distil.yaml --run-dir runs/student\n" +
 			"  ensemble distil -c distil.yaml --run-dir runs/student --set model.base=4\n" +
 			"  ensemble distil -c distil.yaml --run-dir runs/student --resume auto",
-		Annotations: annotations("ensemble config explain --of distil, ensemble train", exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
+		Annotations: annotations("ensemble config explain --schema distil, ensemble train", exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
 		Args:        noArgs,
 	}, config.DistilSchema, "the student", config.LoadDistil, compress.Distil)
 }

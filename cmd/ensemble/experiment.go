@@ -49,7 +49,7 @@ var studies = []struct{ name, short, long, example string }{
 			"patches, two-dimensional), and the configuration itself. Skill scores relative\n" +
 			"to the configuration are paired by initialisation. Each variant has its own run\n" +
 			"directory; finished runs are not repeated.",
-		"  ensemble experiment kinds -c train.yaml --run-dir runs/kinds --seeds 3"},
+		"  ensemble experiment networks -c train.yaml --run-dir runs/networks --seeds 3"},
 }
 
 // experimentStudies returns one command for each study. The reference of the comparison is the

@@ -24,7 +24,7 @@ func experimentCase(a *app) *cobra.Command {
 		Example: "  ensemble experiment case --forecast products/*/*.nc --analysis an/*.nc \\\n" +
 			"    --members fc/*.grib2 --run-dir runs/a --out winston --track winston.csv\n" +
 			"  ensemble experiment case --forecast products/*/*.nc --analysis an/*.nc \\\n" +
-			"    --members fc/*.grib2 --run-dir runs/a --out fiji --start 2016-02-19 \\\n" +
+			"    --members fc/*.grib2 --run-dir runs/a --out fiji --init 2016-02-19 \\\n" +
 			"    --box fiji=-28:-8:160:190 --variable gh\n" +
 			"  ensemble experiment case --forecast products/*/*.nc --analysis an/*.nc \\\n" +
 			"    --members fc/*.grib2 --run-dir runs/a --out extreme --largest-efi 2000",
@@ -57,7 +57,7 @@ func (c *caseFlags) bind() {
 	f.StringVar(&o.Box, "box", "", "`REGION` by name, or NAME=SOUTH:NORTH:WEST:EAST in degrees")
 	f.StringVar(&o.Track, "track", "", "CSV `FILE` with columns time,lat,lon,radius_km")
 	f.Float64Var(&o.EFIRadius, "largest-efi", 0, "radius in `KM` of the disc with the largest mean index, over all initialisations")
-	f.StringSliceVar(&o.Inits, "start", nil, "`LIST` of initialisations, such as 2016-02-19 (default: all)")
+	f.StringSliceVar(&o.Inits, "init", nil, "`LIST` of initialisations, such as 2016-02-19 (default: all)")
 	f.StringSliceVar(&o.Variables, "variable", nil, "`LIST` of variables (default: all)")
 	f.IntVar(&o.Maps, "maps", casestudy.DefaultMaps, "`NUMBER` of initialisations a target that are drawn as maps")
 	f.StringVar(&o.Verify.Climate, "climate", "", "`FILE` with climate quantiles (default: that of --run-dir)")

@@ -103,7 +103,7 @@ var trainedOnce = sync.OnceValues(func() (run [2]string, err error) {
 	text := fmt.Sprintf(`version: 1
 data:
   forecasts: [%s/fc_*.grib2]
-  members: {use: 3, least: 2, full: 4}
+  members: {use: 3, minimum: 2, full: 4}
   leads: [0h, 24h, 48h]
   target_lead: 48h
   levels: [850hPa, 500hPa]
@@ -201,7 +201,7 @@ func (t *trial) both(code exit.Code, words []string, files ...string) {
 }
 
 // degrade is the policy that goes on with fewer members.
-var degrade = []string{"--set", "members.on_short=degrade"}
+var degrade = []string{"--set", "members.on_missing=degrade"}
 
 // made looks at the manifest and the NetCDF file of the only cycle in a folder: the status,
 // the members used, and a missing one with its reason. No value is NaN.
@@ -901,8 +901,8 @@ func TestFault20(t *testing.T) {
 	f.both(exit.BadData, named, path)
 	f.check(exit.No, named, "-c", f.config, path)
 	f.expect(exit.BadData, named, "inspect", "--stats", path)
-	f.check(exit.OK, []string{"missing values in 1 field of t at 850hPa", "64 of 128 values"}, path, "--sparse")
-	f.check(exit.OK, []string{"64 of 128 values"}, "-c", f.config, "--set", "data.sparse=true", path)
+	f.check(exit.OK, []string{"missing values in 1 field of t at 850hPa", "64 of 128 values"}, path, "--allow-missing-chunks")
+	f.check(exit.OK, []string{"64 of 128 values"}, "-c", f.config, "--set", "data.allow_missing_chunks=true", path)
 	f.predict(exit.OK, nil, "--set", "sparse=true", path)
 	empty := f.zarr("empty.zarr", c)
 	chunks, err := filepath.Glob(filepath.Join(empty, "temperature", "[0-9]*"))

@@ -77,16 +77,16 @@ func deviceFlag(f *pflag.FlagSet) func() (string, error) {
 	}
 }
 
-// sparseFlag adds --sparse.
+// sparseFlag adds --allow-missing-chunks.
 func sparseFlag(f *pflag.FlagSet, to *bool) {
-	f.BoolVar(to, "sparse", false, "treat absent chunks of Zarr stores as missing values")
+	f.BoolVar(to, "allow-missing-chunks", false, "treat absent chunks of Zarr stores as missing values")
 }
 
 // layoutFlags adds the flags that define which fields are members, for commands without a
 // configuration file, and returns a function that reads them.
 func layoutFlags(f *pflag.FlagSet) func() (config.MemberLayout, error) {
 	var l config.MemberLayout
-	f.StringVar(&l.FilenamePattern, "from-name", "", "`REGEXP` for file names; its first group is the member number")
+	f.StringVar(&l.FilenamePattern, "filename-pattern", "", "`REGEXP` for file names; its first group is the member number")
 	f.StringSliceVar(&l.Centres, "centres", nil, "`LIST` of originating centres whose members are used, such as ecmf (default: all)")
 	percentiles := f.Bool("percentiles", false, "treat equidistant percentiles as members")
 	return func() (config.MemberLayout, error) {
@@ -94,7 +94,7 @@ func layoutFlags(f *pflag.FlagSet) func() (config.MemberLayout, error) {
 			l.Percentiles = config.PercentilesAsMembers
 		}
 		if l.FilenamePattern != "" && !config.IsMemberPattern(l.FilenamePattern) {
-			return l, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("invalid pattern %q for member numbers", l.FilenamePattern), At: "--from-name", Why: "want a regular expression with a group for the number",
+			return l, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("invalid pattern %q for member numbers", l.FilenamePattern), At: "--filename-pattern", Why: "want a regular expression with a group for the number",
 				Fix: "write it like ge[cp]([0-9]+)"}
 		}
 		return l, nil

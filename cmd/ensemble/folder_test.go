@@ -97,17 +97,17 @@ func TestFolderOfStarts(t *testing.T) {
 	damaged := f.put("in/a.grib2", join(cycle(before)...)[:5000])
 	coming := f.put("in/c.grib2", join(cycle(next)...)[:5000])
 	rest := grows(t, coming)
-	of := func(day time.Time) []string { return append(seldom("+10m"), "--cycle", day.Format("2006010215")) }
+	of := func(day time.Time) []string { return append(seldom("+10m"), "--init", day.Format("2006010215")) }
 	begin := time.Now()
 	out := f.predict(exit.OK, []string{"1 start,", "ignored, as the other files contain all expected fields: " + damaged, coming + ": it is still being written"}, append(of(lastDay), in)...)
 	if d := time.Since(begin); d > 5*time.Minute {
 		t.Errorf("waited %s for files of other starts", d)
 	}
 	f.made(out, "ok", "0 1 2", "")
-	part := seldom("+0.5s", "--cycle", next.Format("2006010215"), in)
+	part := seldom("+0.5s", "--init", next.Format("2006010215"), in)
 	f.predict(exit.NotYet, []string{"not complete at the deadline", coming}, part...)
 	rest()
-	// Without --cycle all starts are asked for: the damage is in one of them.
+	// Without --init all starts are asked for: the damage is in one of them.
 	f.predict(exit.BadData, []string{damaged}, polled("+0.3s", whole, damaged)...)
 }
 
@@ -129,7 +129,7 @@ func TestFolderWithoutInput(t *testing.T) {
 	}
 	for _, deadline := range [][]string{nil, polled("+0.1s")} { // a start that is not there, told from those that are
 		f.predict(exit.NotYet, []string{"the initialisation is not in the input", "at: 1999-01-01T00:00Z", "why: there are " + lastDay.Format("2006-01-02T15:04Z"), "fix: add its files"},
-			slices.Concat(deadline, []string{"--cycle", "1999010100", f.put("one.grib2", join(cycle(lastDay)...))})...)
+			slices.Concat(deadline, []string{"--init", "1999010100", f.put("one.grib2", join(cycle(lastDay)...))})...)
 	}
 	f.expect(exit.CannotWrite, []string{"cannot create output", "one.grib2", "why: not a directory"}, "predict", "--run-dir", f.run, "--input", filepath.Join(f.dir, "one.grib2"), "--out", filepath.Join(f.dir, "one.grib2"))
 	f.expect(exit.NotYet, []string{"no input in the directory"}, "inspect", empty)

@@ -45,8 +45,8 @@ func TestLayoutOfGEFS(t *testing.T) {
 	rest := lone.perMemberFiles(2)
 	lone.predict(exit.NotYet, []string{"member 2 is in none", "it would be in " + filepath.Join(lone.dir, "gep02.t00z.grib2")}, rest...)
 	// A pattern that gives other numbers is believed, one that finds none is a fault.
-	lone.check(exit.No, []string{"no member number in the file name"}, append(slices.Clone(rest), "--from-name", `mem(\d+)`)...)
-	lone.expect(exit.Usage, []string{"invalid pattern"}, "inspect", rest[0], "--from-name", "gep")
+	lone.check(exit.No, []string{"no member number in the file name"}, append(slices.Clone(rest), "--filename-pattern", `mem(\d+)`)...)
+	lone.expect(exit.Usage, []string{"invalid pattern"}, "inspect", rest[0], "--filename-pattern", "gep")
 }
 
 // Members of two centres are refused until one is chosen, or both.

@@ -79,7 +79,7 @@ func TestLogRecords(t *testing.T) {
 	if e, end := bad[len(bad)-2], bad[len(bad)-1]; e.Code != "E066" || e.ExitCode != 66 || !strings.Contains(e.At, "https://***@host") || end.ExitCode != 66 || end.Status != "failed" || end.Command != "ensemble predict" {
 		t.Errorf("error %+v, end %+v", e, end)
 	}
-	code, stdout, stderr := call(t, line("--input", input, "--set", "members.expected=5", "--set", "members.on_short=degrade", "--progress", "bar")...)
+	code, stdout, stderr := call(t, line("--input", input, "--set", "members.expected=5", "--set", "members.on_missing=degrade", "--progress", "bar")...)
 	good := recordsOf(t, stderr)
 	if got := messages(good); code != exit.OK || !slices.Contains(got, "WARN 4 of 5 members are complete") || !strings.HasPrefix(got[1], "INFO predict 1/1 100 %") || good[1].Kind != "progress" {
 		t.Errorf("exit %d, %s\n%q", code, stdout, got)

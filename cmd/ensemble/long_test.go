@@ -32,7 +32,7 @@ func TestLongGlobeInMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(os.Args[0], "bench", "--one", "--json")
+	cmd := exec.Command(os.Args[0], "bench", "--single", "--json")
 	cmd.Stdin, cmd.Stderr = bytes.NewReader(in), os.Stderr
 	out, runErr := cmd.Output()
 	var got struct {

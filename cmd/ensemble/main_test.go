@@ -51,7 +51,7 @@ func TestCommandLineErrors(t *testing.T) {
 		{[]string{"train", "-c", "x.yaml", "--run-dir", "r", "--overwrite", "alway"}, "did you mean `always`?"},
 		{[]string{"predict", "--run-dir", "r"}, "missing --input and --out"},
 		{[]string{"predict", "--run-dir", "r", "--input", "../../go.mod", "--out", "o", "--format", "netcfd"}, "did you mean `netcdf`?"},
-		{[]string{"predict", "--run-dir", "r", "--input", "../../go.mod", "--out", "o", "--cycle", "2026-01-01T00:00"}, "2026-01-01T00:00Z"},
+		{[]string{"predict", "--run-dir", "r", "--input", "../../go.mod", "--out", "o", "--init", "2026-01-01T00:00"}, "2026-01-01T00:00Z"},
 		{[]string{"predict", "--products", "mean,quantile"}, "did you mean `quantiles`?"},
 		{[]string{"predict", "--products", "mean", "--quantiles", "0.5"}, "add quantiles to products"},
 		{[]string{"predict", "--products", "probabilities"}, "--probability"},
@@ -61,7 +61,7 @@ func TestCommandLineErrors(t *testing.T) {
 		{[]string{"predict", "--probability", "t2m>=273.15"}, "write > for >="},
 		{[]string{"predict", "--probability", "t2m"}, "is not an event"},
 		{[]string{"predict", "--area", "30/0/70/20"}, "the order is north/west/south/east"},
-		{[]string{"predict", "--quantise", "17"}, "2 to 16"},
+		{[]string{"predict", "--packing-bits", "17"}, "2 to 16"},
 		{[]string{"predict", "--levels", "850"}, "850hPa"},
 		{[]string{"predict", "--set", "output.areas=1"}, "did you mean `output.area`?"},
 		{[]string{"verify"}, "missing --forecast and --analysis"},
@@ -192,13 +192,13 @@ data:
 	if err := json.Unmarshal([]byte(stdout), &e); err != nil || code != exit.Usage || e.Command != "config check" || len(e.Error.More) != 1 {
 		t.Errorf("two faults in JSON: exit %d, %v, %s", code, err, stdout)
 	}
-	if code, stdout, _ := call(t, "config", "explain", "--of", "predict", "members.on_short"); code != exit.OK || !strings.Contains(stdout, "degrade") {
+	if code, stdout, _ := call(t, "config", "explain", "--schema", "predict", "members.on_missing"); code != exit.OK || !strings.Contains(stdout, "degrade") {
 		t.Errorf("explain of predict: exit %d, %s", code, stdout)
 	}
-	if code, stdout, _ := call(t, "config", "show", "--of", "predict", "--set", "members.deadline=06:40Z", "--set", "members.expected=[0, 7]"); code != exit.OK || !strings.Contains(stdout, "deadline: 06:40Z") {
+	if code, stdout, _ := call(t, "config", "show", "--schema", "predict", "--set", "members.deadline=06:40Z", "--set", "members.expected=[0, 7]"); code != exit.OK || !strings.Contains(stdout, "deadline: 06:40Z") {
 		t.Errorf("show of predict: exit %d, %s", code, stdout)
 	}
-	if code, _, stderr := call(t, "config", "check", "--of", "serve"); code != exit.Usage || !strings.Contains(stderr, "--of") {
+	if code, _, stderr := call(t, "config", "check", "--schema", "serve"); code != exit.Usage || !strings.Contains(stderr, "--schema") {
 		t.Errorf("check of serve: exit %d, %s", code, stderr)
 	}
 	if code, stdout, _ = call(t, "config", "schema"); code != exit.OK || !json.Valid([]byte(stdout)) {
@@ -375,7 +375,7 @@ func TestEscapes(t *testing.T) {
 // TestExamples: the configurations that packages install as examples are sound.
 func TestExamples(t *testing.T) {
 	for path, of := range map[string]string{"../../docs/examples/predict.yaml": "predict", "../../docs/examples/serve.yaml": "predict", "../../ensemble/run/demo/demo.yaml": "train"} {
-		if code, _, stderr := call(t, "config", "check", "--of", of, "-c", path); code != exit.OK {
+		if code, _, stderr := call(t, "config", "check", "--schema", of, "-c", path); code != exit.OK {
 			t.Errorf("%s: exit %d, %s", path, code, stderr)
 		}
 	}

@@ -90,7 +90,7 @@ func modelImport(a *app) *cobra.Command {
 			"with the parameter names of their PyTorch models. Architecture and size are\n" +
 			"inferred from names and shapes, and every tensor is checked. If the file has\n" +
 			"golden.input and golden.output, the network must reproduce that output.\n" +
-			"model.start in the configuration of a training names the imported weights.",
+			"model.pretrained in the configuration of a training names the imported weights.",
 		Example: "  ensemble model import weights.safetensors --out models/published\n" +
 			"  ensemble model import weights.safetensors --out models/published \\\n" +
 			"    --apply input.safetensors --to output.safetensors --json",

@@ -30,13 +30,13 @@ func modelPromote(a *app) *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&o.Name, "as", "", "model name, a `DIR`")
 	f.StringVar(&o.Verdict, "verdict", "", "verdict.json `FILE` of the shadow run; its verdict must be \"better\"")
-	f.BoolVar(&o.IgnoreVerdict, "despite-verdict", false, "promote the model whatever the verdict")
+	f.BoolVar(&o.IgnoreVerdict, "ignore-verdict", false, "promote the model whatever the verdict")
 	cmd.RunE = a.runJob(func(_ context.Context, args []string) (result, error) {
 		if err := requireFlags(cmd, "as"); err != nil {
 			return result{}, err
 		}
 		if o.IgnoreVerdict && o.Verdict == "" {
-			return result{}, &exit.Error{Code: exit.Usage, What: "--despite-verdict without --verdict", At: cmd.CommandPath(), Fix: "leave it out, or give --verdict"}
+			return result{}, &exit.Error{Code: exit.Usage, What: "--ignore-verdict without --verdict", At: cmd.CommandPath(), Fix: "leave it out, or give --verdict"}
 		}
 		o.RunDir = args[0]
 		p, err := promote.Promote(o)

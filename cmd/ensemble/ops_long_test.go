@@ -31,7 +31,7 @@ func trainedOf(t *testing.T, members int) string {
 	text := fmt.Sprintf(`version: 1
 data:
   forecasts: [%s/fc_*.grib2]
-  members: {use: %d, least: 2, full: %[2]d}
+  members: {use: %d, minimum: 2, full: %[2]d}
   leads: [0h, 24h, 48h]
   target_lead: 48h
   levels: [850hPa, 500hPa]

@@ -27,7 +27,7 @@ func planCommand(a *app) *cobra.Command {
 			"nodes are like this one, with measured rates, and a typical network.",
 		Example: "  ensemble plan -c train.yaml --ranks 64 --machine machine.yaml\n" +
 			"  ensemble plan -c train.yaml --ranks 16 --crop 352x704 --json\n" +
-			"  ensemble plan -c train.yaml --ranks 64 --machine machine.yaml --play\n" +
+			"  ensemble plan -c train.yaml --ranks 64 --machine machine.yaml --simulate\n" +
 			"  ensemble plan -c train.yaml --ranks 64 --machine machine.yaml --scaling",
 		Annotations: annotations("docs/parallel.md, docs/formats/machine.md", exit.No, exit.BadData, exit.NotYet, exit.NoDevice, exit.SaveAndStop),
 		Args:        noArgs,
@@ -37,7 +37,7 @@ func planCommand(a *app) *cobra.Command {
 	ranks := f.Uint("ranks", 0, "`NUMBER` of ranks of the job")
 	f.StringVar(&machine, "machine", "", "`FILE` that describes the machine (docs/formats/machine.md)")
 	f.StringVar(&crop, "crop", "", "field size, `SIDE` or ROWSxCOLUMNS points (default: the whole grid)")
-	f.BoolVar(&o.Simulate, "play", false, "also simulate a step of the best mesh, message by message")
+	f.BoolVar(&o.Simulate, "simulate", false, "also simulate a step of the best mesh, message by message")
 	f.BoolVar(&o.Scaling, "scaling", false, "also predict strong and weak scaling from 1 to 4096 ranks")
 	cmd.RunE = a.runJob(func(ctx context.Context, _ []string) (result, error) {
 		if err := requireFlags(cmd, "config", "ranks"); err != nil {

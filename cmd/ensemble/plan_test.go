@@ -20,7 +20,7 @@ func machineFile(t *testing.T, text string) string {
 	return path
 }
 
-const smallMachine = "version: 1\nnode: {ranks: 2}\nrank: {gflops: 10, gb_s: 10}\nnetwork: {topology: \"crossbar:8\", alpha_us: 1, gb_s: 1}\n"
+const smallMachine = "version: 1\nnode: {ranks: 2}\nrank: {gflops: 10, gb_s: 10}\nnetwork: {topology: \"crossbar:8\", latency_us: 1, gb_s: 1}\n"
 
 // planArgs plans a small network of the demo's configuration without data.
 func planArgs(machine string, more ...string) []string {
@@ -31,7 +31,7 @@ func planArgs(machine string, more ...string) []string {
 // that it was asked for.
 func TestPlan(t *testing.T) {
 	machine := machineFile(t, smallMachine)
-	code, stdout, stderr := call(t, planArgs(machine, "--ranks", "8", "--play", "--scaling", "--json")...)
+	code, stdout, stderr := call(t, planArgs(machine, "--ranks", "8", "--simulate", "--scaling", "--json")...)
 	type step struct {
 		Mesh       string
 		StepS      float64 `json:"step_s"`
@@ -76,7 +76,7 @@ func TestPlan(t *testing.T) {
 	if len(answer.Scaling) != 13 || answer.Scaling[0].Strong == nil || answer.Scaling[12].Ranks != 4096 || answer.Scaling[12].Weak == nil {
 		t.Errorf("scaling %+v", answer.Scaling)
 	}
-	code, stdout, stderr = call(t, planArgs(machine, "--ranks", "4", "--scaling", "--play")...)
+	code, stdout, stderr = call(t, planArgs(machine, "--ranks", "4", "--scaling", "--simulate")...)
 	for _, want := range []string{"PREDICTED", "best plan: mesh ", "train:\n  mesh: \"", "enc_conv0", "one distribution for all layers", "simulated on a virtual cluster", "strong: mesh"} {
 		if code != exit.OK || !strings.Contains(stdout, want) {
 			t.Errorf("exit %d, %q is not in %s%s", code, want, stdout, stderr)

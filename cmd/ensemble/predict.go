@@ -40,9 +40,9 @@ func predictCommand(a *app) *cobra.Command {
 			"    --format netcdf,grib2 --products mean,spread,members\n" +
 			"  ensemble predict --run-dir runs/a --input fc.grib2 --out products \\\n" +
 			"    --quantiles 0.1,0.5,0.9 --probability \"t2m<0degC\" --area 70/-20/30/40\n" +
-			"  ensemble predict --run-dir runs/a --input fc.grib2 --cycle 2026010100 \\\n" +
+			"  ensemble predict --run-dir runs/a --input fc.grib2 --init 2026010100 \\\n" +
 			"    --out products --json\n" +
-			"  ensemble predict -c predict.yaml --input fc --cycle 2026010100 \\\n" +
+			"  ensemble predict -c predict.yaml --input fc --init 2026010100 \\\n" +
 			"    --out products --deadline +40m --json\n" +
 			"  mpirun -n 8 ensemble predict --run-dir runs/a --input fc/*.grib2 \\\n" +
 			"    --out products --mesh \"lat:2 lon:2\"",
@@ -53,7 +53,7 @@ func predictCommand(a *app) *cobra.Command {
 	reporter := a.progressFlag(f)
 	var flags predictFlags
 	flags.bind(a, cmd)
-	f.StringVar(&cycle, "cycle", "", "predict only this initialisation, such as 2026010100")
+	f.StringVar(&cycle, "init", "", "predict only this initialisation, such as 2026010100")
 	f.StringVar(&deadline, "deadline", "", "wait for complete input until this `TIME`: 06:40Z, +40m or 2026-01-01T06:40Z")
 	f.StringVar(&mesh, "mesh", "", "`MESH` of ranks for each initialisation, as train.mesh: \"lat:2 lon:2\"")
 	cmd.RunE = a.runJob(func(ctx context.Context, _ []string) (result, error) {
@@ -76,7 +76,7 @@ func predictCommand(a *app) *cobra.Command {
 		if err != nil {
 			return result{}, err
 		}
-		return result{data: map[string]any{"cycles": r.Inits, "already_complete": r.Existing, "degraded": r.Degraded}, shown: r, outputs: r.Outputs, warnings: r.Warnings,
+		return result{data: map[string]any{"inits": r.Inits, "existing": r.Existing, "degraded": r.Degraded}, shown: r, outputs: r.Outputs, warnings: r.Warnings,
 			degraded: r.Degraded > 0}, nil
 	})
 	return cmd
@@ -94,7 +94,7 @@ func parseInitAndDeadline(cycle, deadline string) (init, until time.Time, err er
 	if cycle != "" {
 		d, err := config.ParseDate(cycle)
 		if err != nil || d.WholeDay {
-			return init, until, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("invalid initialisation %q", cycle), At: "--cycle", Fix: "write it as 2026010100 or 2026-01-01T00:00Z"}
+			return init, until, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("invalid initialisation %q", cycle), At: "--init", Fix: "write it as 2026010100 or 2026-01-01T00:00Z"}
 		}
 		init = d.Time
 	}
@@ -192,7 +192,7 @@ func publishingFlags(cmd *cobra.Command) func() []config.Flag {
 	f.StringSlice("format", nil, "file formats: netcdf, grib2, zarr, zarr3 (default netcdf)")
 	f.String("longitude", "", "range of longitudes: keep, 0_360 or 180_180 (default keep)")
 	f.String("nc-profile", "", "NetCDF conventions for this reader: xarray or cdo (default xarray)")
-	f.Int("quantise", 0, "`BITS` of packed values, 2 to 16 (default: float32 in NetCDF)")
+	f.Int("packing-bits", 0, "`BITS` of packed values, 2 to 16 (default: float32 in NetCDF)")
 	f.String("area", "", "restrict products to an area north/west/south/east, such as 70/-20/30/40")
 	f.StringSlice("variables", nil, "restrict products to these variables")
 	f.StringSlice("levels", nil, "restrict products to these levels, such as 850hPa")
@@ -206,7 +206,7 @@ func publishingFlags(cmd *cobra.Command) func() []config.Flag {
 	}{
 		{"products", "products", true}, {"quantiles", "quantiles", false}, {"probability", "probabilities", true},
 		{"format", "output.formats", true}, {"longitude", "output.longitude", true}, {"nc-profile", "output.nc_profile", true},
-		{"quantise", "output.quantise", false}, {"area", "output.area", true},
+		{"packing-bits", "output.packing_bits", false}, {"area", "output.area", true},
 		{"variables", "output.variables", true}, {"levels", "output.levels", true}, {"leads", "output.leads", true},
 		{"stations", "output.stations", true}, {"interpolation", "output.interpolation", true}, {"orography", "output.orography", true},
 	}

@@ -19,7 +19,7 @@ func pruneCommand(a *app) *cobra.Command {
 		Example: "  ensemble prune -c prune.yaml --run-dir runs/small\n" +
 			"  ensemble prune -c prune.yaml --run-dir runs/small --set prune.target=0.9\n" +
 			"  ensemble prune -c prune.yaml --run-dir runs/small --resume auto",
-		Annotations: annotations("ensemble config explain --of prune, ensemble train", exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
+		Annotations: annotations("ensemble config explain --schema prune, ensemble train", exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
 		Args:        noArgs,
 	}, config.PruneSchema, "the pruned network", config.LoadPrune, compress.Prune)
 }

@@ -36,7 +36,7 @@ func (t *trial) service() (in, out, file string) {
 	if err := os.MkdirAll(in, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	return in, out, t.put("serve.yaml", fmt.Appendf(nil, "version: 1\nrun_dir: %s\ninput: [\"%s/*.grib2\"]\nout: %s\nmembers: {poll: 0.05s}\nserve: {hosts: [x]}\n", t.run, in, out))
+	return in, out, t.put("serve.yaml", fmt.Appendf(nil, "version: 1\nrun_dir: %s\ninput: [\"%s/*.grib2\"]\nout: %s\nmembers: {poll: 0.05s}\nserve: {allowed_hosts: [x]}\n", t.run, in, out))
 }
 
 // arrive puts a start's files into a folder at once.

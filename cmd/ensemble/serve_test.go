@@ -231,7 +231,7 @@ func TestServe(t *testing.T) {
 	}
 	f.put("in/a.grib2", of(lastDay, func(int) bool { return true }))
 	f.put("in/b.grib2", of(next, func(m int) bool { return m < 2 }))
-	file := f.put("serve.yaml", fmt.Appendf(nil, "version: 1\nrun_dir: %s\ninput: [%s]\nout: %s\nmembers: {poll: 0.03s}\nserve: {ready_within: 1000000h}\n", f.run, in, out))
+	file := f.put("serve.yaml", fmt.Appendf(nil, "version: 1\nrun_dir: %s\ninput: [%s]\nout: %s\nmembers: {poll: 0.03s}\nserve: {ready_max_age: 1000000h}\n", f.run, in, out))
 	for _, name := range []string{"in/.b.grib2.Xa81bQ", "in/b.grib2.part", "in/a.grib2.idx"} { // beside the input, which is a folder
 		f.put(name, []byte("GRIB, but not yet, or never"))
 	}
@@ -315,7 +315,7 @@ func TestServe(t *testing.T) {
 	hup()
 	s.said(`"msg":"the configuration was taken"`, 1)
 	told("RELOADING=1\nSTATUS=reading the configuration again", "READY=1\nSTATUS=the model is ready")
-	s.said(`"already":true`, 2)
+	s.said(`"existing":true`, 2)
 	if code := s.stop(syscall.SIGTERM); code != exit.SaveAndStop {
 		t.Errorf("ended with %d, want 75:\n%s", code, s.text())
 	}
@@ -328,7 +328,7 @@ func TestServe(t *testing.T) {
 	}
 	t.Setenv("SOURCE_DATE_EPOCH", "1000000000")
 	for _, day := range []time.Time{lastDay, next} {
-		f.expect(exit.OK, []string{"1 start"}, "predict", "--threads", "1", "-c", file, "--cycle", day.Format("2006010215"))
+		f.expect(exit.OK, []string{"1 start"}, "predict", "--threads", "1", "-c", file, "--init", day.Format("2006010215"))
 	}
 	want := tree(t, out)
 	if len(got) < 6 || len(got) != len(want) {

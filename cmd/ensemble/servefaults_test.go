@@ -48,7 +48,7 @@ func TestServeOutlives(t *testing.T) {
 		}
 	}
 	disk := ownDisk(t, out, "size=1m")
-	file := f.put("serve.yaml", fmt.Appendf(nil, "version: 1\nrun_dir: %s\ninput: [\"%s/*.grib2\"]\nout: %s\nmembers: {poll: 0.03s}\nserve: {retry: 0.2s, attempts: 1000}\n", f.run, in, out))
+	file := f.put("serve.yaml", fmt.Appendf(nil, "version: 1\nrun_dir: %s\ninput: [\"%s/*.grib2\"]\nout: %s\nmembers: {poll: 0.03s}\nserve: {retry_delay: 0.2s, max_attempts: 1000}\n", f.run, in, out))
 	days := []time.Time{lastDay, lastDay.AddDate(0, 0, 1), lastDay.AddDate(0, 0, 2), lastDay.AddDate(0, 0, 3)}
 	product := func(i int) string { return "/products/" + name(days[i]) + "/manifest.json" }
 	f.put("in/0.grib2", join(cycle(days[0])...))
@@ -84,7 +84,7 @@ func TestServeOutlives(t *testing.T) {
 	}
 	eventually(t, "no starts in the input", func() bool {
 		_, body := s.get("/metrics")
-		return strings.Contains(string(body), `ensemble_input_cycles{state="issued"} 0`)
+		return strings.Contains(string(body), `ensemble_input_inits{state="issued"} 0`)
 	})
 	for path, want := range map[string]int{"/healthz": 200, product(0): 200, product(1): 200} {
 		if r, _ := s.get(path); r.StatusCode != want {

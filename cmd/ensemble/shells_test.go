@@ -43,7 +43,7 @@ func TestShells(t *testing.T) {
 		{"ensemble quant", "ensemble quantise "},
 		{"ensemble train --run", "ensemble train --run-dir"},
 		{"ensemble train --set train.batch_s", "--set train.batch_size="},
-		{"ensemble predict --set members.on_sh", "--set members.on_short="},
+		{"ensemble predict --set members.on_mi", "--set members.on_missing="},
 		{"ensemble predict --run-dir runs/w", "--run-dir runs/winter-42"},
 		{"ensemble predict --overwrite al", "--overwrite always "},
 		{"ensemble predict --format gr", "--format grib2 "},

@@ -76,7 +76,7 @@ func (v *verifyFlags) bind() {
 	f.StringVar(&v.rolling.Dir, "rolling", "", "`DIR` of earlier results: scores, history and alarms")
 	f.IntVar(&v.rolling.Window, "window", 30, "number of latest initialisations that --rolling verifies together")
 	f.StringArrayVar(&v.bands, "band", nil, "`RANGE` without alarm: spread_skill=0.8:1.25, bias=0.25, tilt=0.1, bend=0.3, skill=0 (repeatable)")
-	f.StringVar(&v.rolling.Against, "against", "", "--rolling `DIR` of another model; writes a verdict on this model")
+	f.StringVar(&v.rolling.Against, "compare-with", "", "--rolling `DIR` of another model; writes a verdict on this model")
 	sparseFlag(f, &v.o.Sparse)
 	v.layout, v.regrid = layoutFlags(f), regridFlag(f)
 	f.UintVar(&v.resamples, "resamples", 2000, "number of block bootstrap resamples for confidence intervals")
@@ -112,8 +112,8 @@ func (v *verifyFlags) run(ctx context.Context, _ []string) (result, error) {
 		rolling.Options = o
 		return verifyRolling(ctx, v.cmd, rolling, v.bands)
 	}
-	if f.Changed("window") || f.Changed("band") || f.Changed("against") {
-		return result{}, &exit.Error{Code: exit.Usage, What: "--window, --band and --against require --rolling", At: v.cmd.CommandPath(), Fix: "give --rolling DIR, or leave them out"}
+	if f.Changed("window") || f.Changed("band") || f.Changed("compare-with") {
+		return result{}, &exit.Error{Code: exit.Usage, What: "--window, --band and --compare-with require --rolling", At: v.cmd.CommandPath(), Fix: "give --rolling DIR, or leave them out"}
 	}
 	r, err := verify.Run(ctx, o)
 	if err != nil {

@@ -126,7 +126,7 @@ func TestDeadline(t *testing.T) {
 	f.predict(exit.NotYet, []string{"not complete at the deadline", growing, "still being written"}, seldom("+0.5s", files...)...)
 	f.made(f.predict(exit.OK, []string{"still being written"}, seldom("+0.5s", append(slices.Clone(degrade), files...)...)...), "degraded", "0 1", "member 2: none")
 	rest()
-	f.predict(exit.NotYet, []string{"missing a.grib2.done beside it"}, polled("+0.2s", append([]string{"--set", "members.done=.done"}, files...)...)...)
+	f.predict(exit.NotYet, []string{"missing a.grib2.done beside it"}, polled("+0.2s", append([]string{"--set", "members.done_suffix=.done"}, files...)...)...)
 }
 
 // A rerun finds what is there; degraded products give way to those of more members, and to
@@ -143,7 +143,7 @@ func TestDegradedIsCompleted(t *testing.T) {
 	out := t.TempDir()
 	run := func(code exit.Code, word string, args ...string) {
 		t.Helper()
-		f.expect(code, []string{word}, append([]string{"predict", "--run-dir", f.run, "--out", out, "--threads", "1", "--progress", "none", "--set", "members.on_short=degrade",
+		f.expect(code, []string{word}, append([]string{"predict", "--run-dir", f.run, "--out", out, "--threads", "1", "--progress", "none", "--set", "members.on_missing=degrade",
 			"--set", "drift.limit=1e9"}, args...)...) // the spread of waves hangs on which members there are
 	}
 	run(exit.OK, "1 degraded", "--input", few)

@@ -25,7 +25,7 @@ if [ "$step" = amend ]; then
 fi
 
 answer="$LOGS/$step-$cycle.json"
-"$ENSEMBLE" predict -c "$OPS/predict.yaml" --run-dir "$RUN_DIR" --input "$INPUT/*$cycle*.grib2" --cycle "$cycle" \
+"$ENSEMBLE" predict -c "$OPS/predict.yaml" --run-dir "$RUN_DIR" --input "$INPUT/*$cycle*.grib2" --init "$cycle" \
   --out "$PRODUCTS" --progress none "$@" \
   --json --log-format json --log-file "$LOGS/predict.jsonl" >"$answer" 2>/dev/null </dev/null &
 pid=$!

@@ -12,7 +12,7 @@ const (
 // Climate is the section climate: the quantiles of a climatological distribution with which the
 // extreme forecast index (EFI) compares forecasts.
 type Climate struct {
-	Source  string  `key:"of"`
+	Source  string  `key:"source"`
 	File    Path    `key:"file"`
 	Steps   int     `key:"steps"`
 	Windows int     `key:"windows"`
@@ -22,7 +22,7 @@ type Climate struct {
 // climateKeys are the rows of Climate, and of the weight that needs one.
 func climateKeys() []Key {
 	return []Key{
-		{Path: "climate.of", Default: NoClimate, Check: OneOf(NoClimate, ClimateAnalyses, ClimateMembers), Example: ClimateMembers, MayChangeOnResume: true,
+		{Path: "climate.source", Default: NoClimate, Check: OneOf(NoClimate, ClimateAnalyses, ClimateMembers), Example: ClimateMembers, MayChangeOnResume: true,
 			Help: "Source of the climate quantiles that are saved with the model, for the extreme forecast index and scores of extremes. members: all members of the training and validation data, the model climate. analyses: the analyses of these. none: no climate is saved."},
 		{Path: "climate.file", Example: "runs/a/model/climate.safetensors", MayChangeOnResume: true,
 			Help: "File with the climate quantiles of another run, instead of a new climate."},
@@ -42,17 +42,17 @@ func climateKeys() []Key {
 func (c *TrainConfig) checkClimate() []*exit.Error {
 	var faults []*exit.Error
 	if c.Climate.Source == ClimateAnalyses && len(c.Data.Analyses) == 0 && c.Data.Store == "" {
-		faults = append(faults, c.fault("climate.of", "climate.of is analyses without data.analyses", "data.analyses is empty", "add data.analyses, or set climate.of: members"))
+		faults = append(faults, c.fault("climate.source", "climate.source is analyses without data.analyses", "data.analyses is empty", "add data.analyses, or set climate.source: members"))
 	}
 	if c.Train.Train.Loss.Extreme > 0 && c.Climate.Source == NoClimate && c.Climate.File == "" {
-		faults = append(faults, c.fault("train.loss.extreme", "train.loss.extreme without a climate", "climate.of is none and climate.file is not set",
-			"set climate.of: members, or climate.file"))
+		faults = append(faults, c.fault("train.loss.extreme", "train.loss.extreme without a climate", "climate.source is none and climate.file is not set",
+			"set climate.source: members, or climate.file"))
 	}
 	if kind := c.Train.Train.Loss.Kind; c.Train.Train.Loss.Extreme > 0 && (kind == SSIMLoss || kind == MSSSIMLoss) {
 		faults = append(faults, c.fault("train.loss.extreme", "train.loss.extreme with a loss over windows", "train.loss.kind is "+string(kind), "remove it, or set another train.loss.kind"))
 	}
 	if c.Climate.Source != NoClimate && c.Climate.File != "" {
-		faults = append(faults, c.fault("climate.file", "two sources of the climate: climate.file and climate.of", "climate.of is "+c.Climate.Source, "remove climate.file, or climate.of"))
+		faults = append(faults, c.fault("climate.file", "two sources of the climate: climate.file and climate.source", "climate.source is "+c.Climate.Source, "remove climate.file, or climate.source"))
 	}
 	return faults
 }

@@ -137,10 +137,10 @@ func TestFaults(t *testing.T) {
 		{"a distribution after all that is read", strings.Replace(base, "target_lead: 48h", "target_leads: [48h, 96h]", 1), []string{"2:|data.target_leads 96h is not one of data.leads|add it to data.leads"}},
 		{"a spread between what is read", strings.Replace(base, "target_lead: 48h", "target_lead: 24h", 1) + "model: {head: spread}\ntrain: {loss: {kind: l1}}\n", []string{"2:|data.target_lead 24h is not one of data.leads|"}},
 		{"two leads of one field", strings.Replace(base, "target_lead: 48h", "target_leads: [0h, 48h]", 1) + "model: {head: spread, kind: resnet2d_simple}\ntrain: {loss: {kind: l1}}\n", []string{"2:|resnet2d_simple predicts one spread field, got 2 target leads|"}},
-		{"conditions without rows", base + "model: {conditions: [lead]}\n", []string{"3:9|model.conditions with leads as channels|set model.leads: rows"}},
-		{"rows of a network without", base + "model: {kind: drn, leads: rows}\n", []string{"3:20|drn supports leads as channels only|"}},
-		{"rows of a correction", base + "model: {reference: emos_point, leads: rows}\n", []string{"3:32|leads in rows are not supported with stages, a reference, a member encoder or embeddings|"}},
-		{"trajectories as channels", base + "model: {kind: trajectory, head: members, leads: channels, encoder: {input: [field]}}\n", []string{"3:42|trajectory does not support leads as channels|"}},
+		{"conditions without rows", base + "model: {conditions: [lead]}\n", []string{"3:9|model.conditions with leads as channels|set model.lead_axis: batch"}},
+		{"rows of a network without", base + "model: {kind: drn, lead_axis: batch}\n", []string{"3:20|drn supports leads as channels only|"}},
+		{"rows of a correction", base + "model: {reference: emos_point, lead_axis: batch}\n", []string{"3:32|leads in rows are not supported with stages, a reference, a member encoder or embeddings|"}},
+		{"trajectories as channels", base + "model: {kind: trajectory, head: members, lead_axis: channels, encoder: {input: [field]}}\n", []string{"3:42|trajectory does not support leads as channels|"}},
 		{"a trajectory of one lead", strings.Replace(base, "leads: [0h, 48h]", "leads: [48h]", 1) + "model: {kind: trajectory, head: members, encoder: {input: [field]}}\n", []string{"2:|trajectory needs several leads, got 1|add leads"}},
 		{"a distribution of trajectories", base + "model: {kind: trajectory}\n", []string{"|trajectory predicts members|set model.head: members"}},
 		{"cells of a network without", base + "model: {recurrent: {stages: 2}}\n", []string{"3:21|model.recurrent.stages is not used by unet3d|"}},
@@ -148,26 +148,26 @@ func TestFaults(t *testing.T) {
 		{"conditions of leads for depth", base + "model: {kind: unet_time, conditions: [hour]}\n", []string{"3:26|unet_time does not support model.conditions|"}},
 		{"windows of a recurrent network", base + "model: {kind: conv_gru, axial: {window: 4}}\n", []string{"|model.axial.window is not used by conv_gru|set model.kind: axial_transformer"}},
 		{"blocks of a U-Net", base + "model: {axial: {blocks: 4}}\n", []string{"3:17|model.axial.blocks is not used by unet3d|set model.kind: axial_transformer"}},
-		{"a climate that is read and made", base + "climate: {of: members, file: climate.safetensors}\n", []string{"3:24|two sources of the climate: climate.file and climate.of|remove climate.file"}},
-		{"a climate of fifty steps", base + "climate: {of: members, steps: 50}\n", []string{"3:31|climate.steps is 50, want one of 20, 100|did you mean `20`?"}},
+		{"a climate that is read and made", base + "climate: {source: members, file: climate.safetensors}\n", []string{"3:28|two sources of the climate: climate.file and climate.source|remove climate.file"}},
+		{"a climate of fifty steps", base + "climate: {source: members, steps: 50}\n", []string{"3:35|climate.steps is 50, want one of 20, 100|did you mean `20`?"}},
 		{"heads that do not divide", base + "model: {kind: axial_transformer, base: 18}\n", []string{"3:34|model.base is 18, want a multiple of 4|"}},
 		{"maps of a distribution", base + "model: {maps: true}\n", []string{"3:9|model.maps is not used by head distribution|set model.head: members"}},
-		{"weights of other leads", base + "train: {loss: {leads: [1, 2]}}\n", []string{"3:16|train.loss.leads has 2 weights, want 1|"}},
+		{"weights of other leads", base + "train: {loss: {lead_weights: [1, 2]}}\n", []string{"3:16|train.loss.lead_weights has 2 weights, want 1|"}},
 		{"too many members", strings.Replace(base, "targets:", "members: {use: 11}, targets:", 1), []string{"2:|data.members.use is 11, want at most data.members.full, 10|use fewer"}},
 		{"head and loss", base + "train: {loss: {kind: l1}}\n", []string{"3:16|head distribution needs a loss of distributions|"}},
 		{"loss and head", base + "model: {head: spread, kind: resnet2d_simple}\n", []string{"3:9|head spread does not support loss crps|"}},
 		{"no analyses", strings.Replace(base, "analyses: [a], ", "", 1) + "model: {head: distribution}\n", []string{"3:9|head distribution needs data.analyses|"}},
 		{"inception of another width", base + "model: {method: three_stage, kind: inception, base: 24}\n", []string{"3:47|model.base is 24, want a multiple of 16|"}},
-		{"levels of one level", base + "model: {head: spread, kind: resnet2d_simple, height: full}\ntrain: {loss: {kind: l1}}\n", []string{"3:46|model.height is not supported by resnet2d_simple|"}},
+		{"levels of one level", base + "model: {head: spread, kind: resnet2d_simple, level_filters: full}\ntrain: {loss: {kind: l1}}\n", []string{"3:46|model.level_filters is not supported by resnet2d_simple|"}},
 		{"resnet of two levels", strings.Replace(base, "[850hPa], v", "[850hPa, 500hPa], v", 1) + "model: {head: spread, kind: resnet2d_simple}\ntrain: {loss: {kind: l1}}\n", []string{"3:23|resnet2d_simple predicts one spread field|"}},
 		{"no grid", strings.Replace(base, "data: {", "data: {grid: {to: grid.nc}, ", 1), []string{`|"grid.nc" is not a grid|set forecasts, analyses, or a grid such as 1.5deg`}},
 		{"steps that divide no globe", strings.Replace(base, "data: {", "data: {grid: {to: 0.7deg}, ", 1), []string{"|grid \"0.7deg\": 360 degrees are not a multiple of 0.7 degrees|"}},
 		{"analyses that are not there", strings.Replace(strings.Replace(base, "data: {", "data: {grid: {to: analyses}, ", 1), ", analyses: [a]", "", 1), []string{"|data.grid.to is analyses without data.analyses|", "|head distribution needs data.analyses|"}},
-		{"trust of another", base + "train: {optimizer: lamb, trust: 0.01}\n", []string{"3:26|train.trust is not used by lamb|remove it"}},
-		{"base without scale", base + "train: {base_batch: 8}\n", []string{"3:9|train.base_batch without scaling of the learning rate|linear or sqrt"}},
-		{"optimiser values", base + "train: {optimizer: lard, accumulate: 0, ema: 1, scale: cubic, trust: 0, base_batch: 0}\n", []string{
+		{"trust of another", base + "train: {optimizer: lamb, trust_coefficient: 0.01}\n", []string{"3:26|train.trust_coefficient is not used by lamb|remove it"}},
+		{"base without scale", base + "train: {base_batch_size: 8}\n", []string{"3:9|train.base_batch_size without scaling of the learning rate|linear or sqrt"}},
+		{"optimiser values", base + "train: {optimizer: lard, accumulate: 0, ema: 1, learning_rate_scaling: cubic, trust_coefficient: 0, base_batch_size: 0}\n", []string{
 			"3:20|train.optimizer is lard, want one of|did you mean `lars`?", "|train.accumulate is 0, want 1 to 65536|", "|train.ema is 1, want 0 or more and less than 1|",
-			"|train.scale is cubic, want one of linear, sqrt, none|", "|train.trust is 0, want more than 0|", "|train.base_batch is 0, want 1 to|"}},
+			"|train.learning_rate_scaling is cubic, want one of linear, sqrt, none|", "|train.trust_coefficient is 0, want more than 0|", "|train.base_batch_size is 0, want 1 to|"}},
 		{"stages of a joint training", base + "train: {stages: {sigma: {epochs: 5}}}\n", []string{"3:26|train.stages.sigma.epochs without method three_stage|set model.method: three_stage"}},
 		{"bias of a joint training", base + "model: {bias: {folds: 5, base: 8}}\n", []string{"3:26|model.bias.base without method three_stage|set model.method: three_stage"}},
 		{"spread beside stages", base + "model: {method: three_stage}\ntrain: {loss: {spread: 1}}\n", []string{"4:16|train.loss.spread is not used by method three_stage|"}},
@@ -321,7 +321,7 @@ func TestResumeOlderRun(t *testing.T) {
 	if err := load().CheckResume(began); err != nil {
 		t.Errorf("the same configuration: %v", err)
 	}
-	for _, set := range []string{"train.accumulate=2", "train.ema=0.9", "train.scale=sqrt"} {
+	for _, set := range []string{"train.accumulate=2", "train.ema=0.9", "train.learning_rate_scaling=sqrt"} {
 		if err := load(set).CheckResume(began); err == nil || !strings.Contains(err.Error(), "changed since the run began") {
 			t.Errorf("%s: %v", set, err)
 		}
@@ -373,9 +373,9 @@ func TestExtremeNeedsAClimate(t *testing.T) {
 		set []string
 		at  string
 	}{
-		{[]string{"train.loss.extreme=2", "climate.of=members"}, ""},
+		{[]string{"train.loss.extreme=2", "climate.source=members"}, ""},
 		{[]string{"train.loss.extreme=2"}, "train.loss.extreme"},
-		{[]string{"train.loss.extreme=2", "climate.of=members", "train.loss.kind=ssim", "model.head=spread"}, "train.loss.extreme"},
+		{[]string{"train.loss.extreme=2", "climate.source=members", "train.loss.kind=ssim", "model.head=spread"}, "train.loss.extreme"},
 	} {
 		_, err := LoadTrain(Sources{Files: []string{path}, Set: c.set})
 		if c.at == "" && err != nil || c.at != "" && (err == nil || !strings.Contains(err.Error(), c.at)) {

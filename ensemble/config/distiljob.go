@@ -9,7 +9,7 @@ import (
 // DistilJob is the configuration of `ensemble distil`: the student network, and how it is trained.
 type DistilJob struct {
 	Version      int     `key:"version"`
-	Teachers     []Path  `key:"from"`
+	Teachers     []Path  `key:"teachers"`
 	Weight       float64 `key:"weight"`
 	Epochs       int     `key:"epochs"`
 	LearningRate float64 `key:"learning_rate"`
@@ -18,7 +18,7 @@ type DistilJob struct {
 	Patience     int     `key:"patience"`
 	Seed         int     `key:"seed"`
 	Networks     int     `key:"networks"`
-	CompareWith  []Path  `key:"beside"`
+	CompareWith  []Path  `key:"compare_with"`
 	Model        Model   `key:"model"`
 }
 
@@ -33,9 +33,9 @@ var trainKeyOf = map[string]string{
 var DistilSchema = newSchema[DistilJob]("distil", slices.Concat([]Key{
 	{Path: "version", Required: true, Check: OneOf("1"), Example: "1",
 		Help: "Version of this format."},
-	{Path: "from", Required: true, Example: "[runs/large]",
+	{Path: "teachers", Required: true, Example: "[runs/large]",
 		Help: "Run directories of the teachers; the student learns the mean of all their networks. Keys that are not given, data and loss included, are those of the first teacher."},
-	{Path: "beside", Example: "[runs/alone]",
+	{Path: "compare_with", Example: "[runs/alone]",
 		Help: "Run directories of further networks for the comparison, such as the same student without a teacher."},
 	{Path: "weight", Default: DefaultTeacherWeight, Check: Between(0, 1), Example: "0.8",
 		Help: "Weight w of the teacher in the loss: (1 - w) times the CRPS against the analysis, plus w times the distance to the teacher's distribution."},
@@ -90,7 +90,7 @@ func (c *DistilConfig) Training(file string, teachers []string) (*TrainConfig, e
 	}
 	set := []string{"teacher.runs=[" + strings.Join(runs, ", ") + "]"}
 	// The student inherits neither pruning nor initial weights from the teacher.
-	unset := []string{"model.start", "model.channels_of"}
+	unset := []string{"model.pretrained", "model.channels_from"}
 	for _, k := range pruneKeys() {
 		unset = append(unset, k.Path)
 	}

@@ -8,9 +8,9 @@ import (
 // TestTrainingOfAStudent: what is given of the student is its own, the rest that of its teacher's training, but for how
 // that was pruned, what it began with and who taught it.
 func TestTrainingOfAStudent(t *testing.T) {
-	file := write(t, "effective.yaml", minimal+"model: {base: 8, dropout: 0.1, start: /w.safetensors}\nprune: {method: magnitude, target: 0.9, scope: global, keep: [out]}\n"+
+	file := write(t, "effective.yaml", minimal+"model: {base: 8, dropout: 0.1, pretrained: /w.safetensors}\nprune: {method: magnitude, target: 0.9, scope: global, keep: [out]}\n"+
 		"train: {epochs: 60, learning_rate: 0.003, networks: 3, seed: 7}\nteacher: {runs: [/runs/older], weight: 0.9}\n")
-	job, err := LoadDistil(Sources{Files: []string{write(t, "distil.yaml", "version: 1\nfrom: [runs/a, runs/b]\nepochs: 10\nnetworks: 1\nmodel: {base: 2, kind: unet2d}\n")}})
+	job, err := LoadDistil(Sources{Files: []string{write(t, "distil.yaml", "version: 1\nteachers: [runs/a, runs/b]\nepochs: 10\nnetworks: 1\nmodel: {base: 2, kind: unet2d}\n")}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,15 +31,15 @@ func TestTrainingOfAStudent(t *testing.T) {
 
 func TestStudentsThatCannotBeTaught(t *testing.T) {
 	for text, want := range map[string]string{
-		"version: 1\nfrom: []\n":                  "from is an empty list",
-		"version: 1\nfrom: [a]\nweight: 1.5\n":    "weight is 1.5",
-		"version: 1\nfrom: [a]\nmodel: {wide: 3}": `unknown key "wide"`,
+		"version: 1\nteachers: []\n":                  "teachers is an empty list",
+		"version: 1\nteachers: [a]\nweight: 1.5\n":    "weight is 1.5",
+		"version: 1\nteachers: [a]\nmodel: {wide: 3}": `unknown key "wide"`,
 	} {
 		if _, err := LoadDistil(Sources{Files: []string{write(t, "distil.yaml", text)}}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}
-	job, err := LoadDistil(Sources{Files: []string{write(t, "distil.yaml", "version: 1\nfrom: [a]\nmodel: {head: spread}\n")}})
+	job, err := LoadDistil(Sources{Files: []string{write(t, "distil.yaml", "version: 1\nteachers: [a]\nmodel: {head: spread}\n")}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func TestSharesOfParameters(t *testing.T) {
 		"model: {share: {budget: 0%}}\n":                                           "model.share.budget is 0",
 		"model: {share: {groups: one}}\n":                                          "model.share.groups without parameter sharing",
 		"model: {share: {budget: 50%}}\nprune: {method: magnitude, target: 0.5}\n": "parameter sharing with pruning",
-		"model: {share: {budget: 50%}, start: w.safetensors}\n":                    "parameter sharing with model.start",
+		"model: {share: {budget: 50%}, pretrained: w.safetensors}\n":               "parameter sharing with model.pretrained",
 		"model: {share: {budget: 50%}, method: three_stage}\n":                     "with method three_stage",
 	} {
 		c, err := LoadTrain(Sources{Files: []string{write(t, "train.yaml", minimal+text)}})
@@ -70,7 +70,7 @@ func TestSharesOfParameters(t *testing.T) {
 
 // A pruning job may name a teacher for the training between its rounds.
 func TestTeacherOfAPruningJob(t *testing.T) {
-	job, err := LoadPrune(Sources{Files: []string{write(t, "prune.yaml", "version: 1\nfrom: runs/a\nepochs: 10\nprune: {structure: channel, target: 0.75}\nteacher: {runs: [runs/a], weight: 0.8}\n")}})
+	job, err := LoadPrune(Sources{Files: []string{write(t, "prune.yaml", "version: 1\nrun_dir: runs/a\nepochs: 10\nprune: {structure: channel, target: 0.75}\nteacher: {runs: [runs/a], weight: 0.8}\n")}})
 	if err != nil {
 		t.Fatal(err)
 	}

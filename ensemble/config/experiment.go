@@ -33,7 +33,7 @@ type Experiment struct {
 	Data        ExperimentData       `key:"data"`
 	Quality     Quality              `key:"quality"`
 	Scores      []ExpectedScore      `key:"scores"`
-	SkillScores []ExpectedSkillScore `key:"gains"`
+	SkillScores []ExpectedSkillScore `key:"skill_scores"`
 }
 
 // ExperimentVariant is one training of an experiment: a name and the configuration keys it
@@ -45,7 +45,7 @@ type ExperimentVariant struct {
 
 // ExperimentData is the data of an experiment: files with checksums, or generated data.
 type ExperimentData struct {
-	Source    string           `key:"from"`
+	Source    string           `key:"source"`
 	Folder    Path             `key:"folder"`
 	Forecasts []string         `key:"forecasts"`
 	Analyses  []string         `key:"analyses"`
@@ -63,8 +63,8 @@ type ExperimentFile struct {
 
 // DemoData configures the synthetic data of `ensemble demo`. Zero: its default.
 type DemoData struct {
-	Inits   int           `key:"starts"`
-	Every   time.Duration `key:"every"`
+	Inits   int           `key:"inits"`
+	Every   time.Duration `key:"interval"`
 	Members int           `key:"members"`
 	Seed    int           `key:"seed"`
 }
@@ -162,7 +162,7 @@ var ExperimentSchema = newFileSchema[Experiment]("experiment", "the directory of
 	{Path: "products", Example: `["2004-06-04"]`,
 		Help: "Initialisations (UTC) that the first training predicts and publishes as NetCDF. The record has the checksums of the files."},
 
-	{Path: "data.from", Default: FilesSource, Check: OneOf(FilesSource, DemoSource, ProtocolSource), Example: "demo",
+	{Path: "data.source", Default: FilesSource, Check: OneOf(FilesSource, DemoSource, ProtocolSource), Example: "demo",
 		Help: "Source of the data: the files of data.files, or synthetic data of the demo or of a protocol."},
 	{Path: "data.folder", Example: "../../../shared/data/gcm",
 		Help: "Directory of the files, if neither --data nor ENSEMBLE_DATA has them."},
@@ -171,13 +171,13 @@ var ExperimentSchema = newFileSchema[Experiment]("experiment", "the directory of
 	{Path: "data.analyses", Example: `["gcm_an_*.nc"]`,
 		Help: "Analysis files, patterns relative to the data directory."},
 	{Path: "data.files", Example: `[{path: gcm_an_1982.nc, sha256: "0f…", url: "https://example.org/gcm_an_1982.nc"}]`,
-		Help: "All data files with their checksums. Required for data.from: files; optional for synthetic data, to check the generated files."},
+		Help: "All data files with their checksums. Required for data.source: files; optional for synthetic data, to check the generated files."},
 	{Path: "data.files[].path", Required: true, Example: "gcm_an_1982.nc", Help: "Path relative to the data directory."},
 	{Path: "data.files[].sha256", Required: true, Example: `"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"`, Help: "SHA-256 of the file, hexadecimal."},
 	{Path: "data.files[].url", Example: "https://example.org/gcm_an_1982.nc", Help: "Address for --fetch; https only."},
 
-	{Path: "data.demo.starts", Default: "0", Check: Between(0, 10000), Example: "52", Help: "Number of initialisations; 0: 208."},
-	{Path: "data.demo.every", Default: "0h", Example: "7d", Help: "Interval between initialisations; 0h: seven days."},
+	{Path: "data.demo.inits", Default: "0", Check: Between(0, 10000), Example: "52", Help: "Number of initialisations; 0: 208."},
+	{Path: "data.demo.interval", Default: "0h", Example: "7d", Help: "Interval between initialisations; 0h: seven days."},
 	{Path: "data.demo.members", Default: "0", Check: Between(0, 255), Example: "10", Help: "Number of members with the control; 0: 10."},
 	{Path: "data.demo.seed", Default: "0", Check: Between(0, 1e9), Example: "1", Help: "Seed of all random numbers."},
 
@@ -215,17 +215,17 @@ var ExperimentSchema = newFileSchema[Experiment]("experiment", "the directory of
 	{Path: "scores[].at_most", Default: "0", Check: AtLeast(0), Example: "0.75", Help: "Upper bound of the score; 0: none."},
 	{Path: "scores[].at_least", Default: "0", Check: AtLeast(0), Example: "0.9", Help: "Lower bound of the score; 0: none."},
 
-	{Path: "gains", Example: "[{score: crps_family, reference: raw10, reference_score: crps_plain, variable: t, level: 850hPa, lead: 96h, at_least: 0.15}]",
+	{Path: "skill_scores", Example: "[{score: crps_family, reference: raw10, reference_score: crps_plain, variable: t, level: 850hPa, lead: 96h, at_least: 0.15}]",
 		Help: "Expected skill scores, 1 - score/reference score; the confidence interval of each seed must be above 0."},
-	{Path: "gains[].variant", Default: BaseVariant, Example: "wide", Help: "Name of the variant."},
-	{Path: "gains[].score", Required: true, Example: "crps_family", Help: "ID of the score."},
-	{Path: "gains[].system", Default: "network", Example: "network", Help: "Forecast system, as in scores.json."},
-	{Path: "gains[].reference", Required: true, Example: "raw10", Help: "Reference system."},
-	{Path: "gains[].reference_score", Example: "crps_plain", Help: "ID of the score of the reference. Default: score."},
-	{Path: "gains[].variable", Required: true, Example: "t", Help: "Target variable."},
-	{Path: "gains[].level", Required: true, Example: "850hPa", Help: "Level of the target, or single."},
-	{Path: "gains[].lead", Required: true, Check: AtLeast(0), Example: "96h", Help: "Lead of the target."},
-	{Path: "gains[].at_least", Default: "0", Check: AtLeast(0), Example: "0.15", Help: "Lower bound of the skill score."},
+	{Path: "skill_scores[].variant", Default: BaseVariant, Example: "wide", Help: "Name of the variant."},
+	{Path: "skill_scores[].score", Required: true, Example: "crps_family", Help: "ID of the score."},
+	{Path: "skill_scores[].system", Default: "network", Example: "network", Help: "Forecast system, as in scores.json."},
+	{Path: "skill_scores[].reference", Required: true, Example: "raw10", Help: "Reference system."},
+	{Path: "skill_scores[].reference_score", Example: "crps_plain", Help: "ID of the score of the reference. Default: score."},
+	{Path: "skill_scores[].variable", Required: true, Example: "t", Help: "Target variable."},
+	{Path: "skill_scores[].level", Required: true, Example: "850hPa", Help: "Level of the target, or single."},
+	{Path: "skill_scores[].lead", Required: true, Check: AtLeast(0), Example: "96h", Help: "Lead of the target."},
+	{Path: "skill_scores[].at_least", Default: "0", Check: AtLeast(0), Example: "0.15", Help: "Lower bound of the skill score."},
 })
 
 // BaseVariant is the name of the only variant of an experiment without variants.
@@ -335,7 +335,7 @@ func (c *ExperimentConfig) check() (faults []*exit.Error) {
 		}
 	}
 	for _, g := range c.SkillScores {
-		known("gains", g.Variant)
+		known("skill_scores", g.Variant)
 	}
 	if c.Scores == nil && c.SkillScores == nil {
 		add("scores", "the experiment has no expected scores", "it could not fail", "add scores with tolerances")
@@ -404,7 +404,7 @@ func (c *ExperimentConfig) checkData() (faults []*exit.Error) {
 	case d.Source == ProtocolSource && !slices.Contains(Protocols(), d.Protocol.Name):
 		add("data.protocol.name", fmt.Sprintf("unknown protocol %q", d.Protocol.Name), "", "give one of "+strings.Join(Protocols(), ", "))
 	case d.Source != FilesSource && d.Folder != "":
-		add("data.folder", "data.folder with synthetic data", "data.from is "+d.Source, "remove data.folder")
+		add("data.folder", "data.folder with synthetic data", "data.source is "+d.Source, "remove data.folder")
 	}
 	return faults
 }

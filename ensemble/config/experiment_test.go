@@ -18,7 +18,7 @@ name: x
 title: x
 config: train.yaml
 seeds: [1, 2]
-data: {from: demo, forecasts: [a]}
+data: {source: demo, forecasts: [a]}
 scores: [{score: rmse, variable: t, level: 850hPa, lead: 48h, at_most: 1}]
 `
 	for _, c := range []struct {

@@ -8,7 +8,7 @@ import (
 // MemberLayout defines which fields are ensemble members where file metadata do not, and which members
 // are used. The zero value relies on metadata and uses all centres.
 type MemberLayout struct {
-	FilenamePattern string   `key:"from_name"`
+	FilenamePattern string   `key:"filename_pattern"`
 	Centres         []string `key:"centres"`
 	Percentiles     string   `key:"percentiles"` // "refuse" or PercentilesAsMembers
 }
@@ -16,7 +16,7 @@ type MemberLayout struct {
 // memberLayoutKeys are the rows of a Layout in the section under, which ends with a dot.
 func memberLayoutKeys(under string) []Key {
 	return []Key{
-		{Path: under + "from_name", Check: memberPattern, Example: `ge[cp]([0-9]+)`,
+		{Path: under + "filename_pattern", Check: memberPattern, Example: `ge[cp]([0-9]+)`,
 			Help: "Regular expression whose first group is the member number in the file name, or else in the path. It overrides the number in the metadata. Default: names such as gep01 are used for fields without a member number."},
 		{Path: under + "centres", Check: centreName, Example: "[ecmf]",
 			Help: "Originating centres whose members are used, by the names that `ensemble inspect` prints. Members of the first centre keep their numbers; those of the second are offset by 1000, of the third by 2000. Default: all centres; equal numbers of two centres are an error."},

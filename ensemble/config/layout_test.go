@@ -9,12 +9,12 @@ import (
 
 // The keys of a layout are those of a training and of a prediction alike.
 func TestLayout(t *testing.T) {
-	p, err := LoadPredict(Sources{Set: []string{"members.from_name=ge[cp]([0-9]+)", "members.centres=[ecmf, kwbc]", "members.percentiles=members"}})
+	p, err := LoadPredict(Sources{Set: []string{"members.filename_pattern=ge[cp]([0-9]+)", "members.centres=[ecmf, kwbc]", "members.percentiles=members"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	c, err := LoadTrain(Sources{Files: []string{write(t, "train.yaml", good)},
-		Set: []string{"data.members.from_name=ge[cp]([0-9]+)", "data.members.centres=[ecmf, kwbc]", "data.members.percentiles=members"}})
+		Set: []string{"data.members.filename_pattern=ge[cp]([0-9]+)", "data.members.centres=[ecmf, kwbc]", "data.members.percentiles=members"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +26,7 @@ func TestLayout(t *testing.T) {
 	if p, err = LoadPredict(Sources{}); err != nil || p.Members.FilenamePattern != "" || p.Members.Centres != nil || p.Members.Percentiles != "refuse" {
 		t.Errorf("%v: %+v", err, p.Members.MemberLayout)
 	}
-	for _, bad := range []string{"from_name=gep", "from_name=ge(", "centres=[ECMF]", "percentiles=yes"} {
+	for _, bad := range []string{"filename_pattern=gep", "filename_pattern=ge(", "centres=[ECMF]", "percentiles=yes"} {
 		if _, err := LoadPredict(Sources{Set: []string{"members." + bad}}); exit.CodeOf(err) != exit.Usage {
 			t.Errorf("%s: %v", bad, err)
 		}

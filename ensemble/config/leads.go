@@ -13,7 +13,7 @@ import (
 const (
 	AutoLeads    = "auto"     // BatchLeads for networks over time, else ChannelLeads
 	ChannelLeads = "channels" // concatenated along the channel axis
-	BatchLeads   = "rows"     // stacked along the batch axis, as members of a set are
+	BatchLeads   = "batch"    // stacked along the batch axis, as members of a set are
 )
 
 // Recurrent is the section model.recurrent of networks with recurrent cells, such as conv_lstm.
@@ -38,13 +38,13 @@ func leadKeys() []Key {
 			Help: "Lead to predict, if there is only one; see data.target_leads."},
 		{Path: "data.target_leads", Check: AtLeast(0), Example: "[24h, 48h]",
 			Help: "Leads to predict, ascending, all in one pass of the network. They must be in data.leads; with model.head: spread they may also be later, to predict the spread from earlier fields."},
-		{Path: "model.leads", Default: AutoLeads, Check: OneOf(AutoLeads, ChannelLeads, BatchLeads), Example: BatchLeads,
+		{Path: "model.lead_axis", Default: AutoLeads, Check: OneOf(AutoLeads, ChannelLeads, BatchLeads), Example: BatchLeads,
 			Help: "How the network receives leads. channels: concatenated along the channel axis, with one output for each target lead. rows: stacked along the batch axis with shared weights, conditioned on model.conditions. auto: rows for networks over time, which support nothing else, and channels for others."},
 		{Path: "model.conditions", Check: OneOf(LeadCondition, DayCondition, HourCondition), Example: "[lead, day_of_year, hour]",
 			Help: "Conditioning variables of a network with leads in rows: the lead relative to the last lead, and sine and cosine of the day of the year and of the hour of the day at the valid time."},
 		{Path: "model.maps", Default: "false", Example: "true",
 			Help: "Whether members (model.head: members) are also corrected by learned maps for each grid point, season and target: a shift common to all members, and a factor of the member's own field. Other heads always have such maps."},
-		{Path: "train.loss.leads", Check: Above(0), Example: "[1, 0.5]",
+		{Path: "train.loss.lead_weights", Check: Above(0), Example: "[1, 0.5]",
 			Help: "Weights of data.target_leads in the loss, in the same order. Default: equal weights."},
 	}
 }
@@ -142,16 +142,16 @@ func (c *TrainConfig) checkLeads() []*exit.Error {
 	rows := m.LeadsInBatch()
 	switch {
 	case m.LeadAxis == ChannelLeads && kind.SpansLeads():
-		add("model.leads", m.Kind+" does not support leads as channels", "it has a lead axis", "set model.leads: "+BatchLeads+", or remove it")
+		add("model.lead_axis", m.Kind+" does not support leads as channels", "it has a lead axis", "set model.lead_axis: "+BatchLeads+", or remove it")
 	case rows && kind.Leads == unet3d.LeadsInChannels:
-		add("model.leads", m.Kind+" supports leads as channels only", "", "set model.leads: "+ChannelLeads+", or model.kind: "+unet3d.UNetKind.Name)
+		add("model.lead_axis", m.Kind+" supports leads as channels only", "", "set model.lead_axis: "+ChannelLeads+", or model.kind: "+unet3d.UNetKind.Name)
 	case rows && (m.Method == StagesMethod || m.Reference != NoReference || m.Members == MemberEncoder || m.Embedding > 0):
-		add("model.leads", "leads in rows are not supported with stages, a reference, a member encoder or embeddings", "these cover all leads together",
-			"set model.leads: "+ChannelLeads+", or remove model.method, model.reference, model.members and model.embedding")
+		add("model.lead_axis", "leads in rows are not supported with stages, a reference, a member encoder or embeddings", "these cover all leads together",
+			"set model.lead_axis: "+ChannelLeads+", or remove model.method, model.reference, model.members and model.embedding")
 	case rows && early:
-		add("model.leads", "leads in rows need all target leads as input", "data.leads are "+formatList(d.Leads), "add the target lead to data.leads, or set model.leads: "+ChannelLeads)
+		add("model.lead_axis", "leads in rows need all target leads as input", "data.leads are "+formatList(d.Leads), "add the target lead to data.leads, or set model.lead_axis: "+ChannelLeads)
 	case !rows && len(m.Conditions) > 0:
-		add("model.conditions", "model.conditions with leads as channels", "they condition on the lead of a row", "remove them, or set model.leads: "+BatchLeads)
+		add("model.conditions", "model.conditions with leads as channels", "they condition on the lead of a row", "remove them, or set model.lead_axis: "+BatchLeads)
 	}
 	if m.Maps && m.Head != MembersHead {
 		add("model.maps", "model.maps is not used by head "+string(m.Head), "it always has such maps", "remove it, or set model.head: "+string(MembersHead))
@@ -163,7 +163,7 @@ func (c *TrainConfig) checkLeads() []*exit.Error {
 		add("data.leads", fmt.Sprintf("%s needs several leads, got %d", m.Kind, len(d.Leads)), "it is a network over time", "add leads, or set another model.kind")
 	}
 	if w := c.Train.Train.Loss.LeadWeights; len(w) > 0 && len(w) != len(d.TargetLeads) {
-		add("train.loss.leads", fmt.Sprintf("train.loss.leads has %d weights, want %d", len(w), len(d.TargetLeads)), "target leads are "+formatList(d.TargetLeads), "give one weight for each target lead")
+		add("train.loss.lead_weights", fmt.Sprintf("train.loss.lead_weights has %d weights, want %d", len(w), len(d.TargetLeads)), "target leads are "+formatList(d.TargetLeads), "give one weight for each target lead")
 	}
 	return faults
 }

@@ -6,7 +6,7 @@ type Machine struct {
 	Node      Node      `key:"node"`
 	Rank      Rank      `key:"rank"`
 	Network   Link      `key:"network"`
-	IntraNode IntraNode `key:"inside"`
+	IntraNode IntraNode `key:"intra_node"`
 }
 
 // Node is a compute node.
@@ -25,13 +25,13 @@ type Rank struct {
 // LatencyUs µs + n / GBs.
 type Link struct {
 	Topology  string  `key:"topology"`
-	LatencyUs float64 `key:"alpha_us"`
+	LatencyUs float64 `key:"latency_us"`
 	GBs       float64 `key:"gb_s"`
 }
 
 // IntraNode is the connection between the ranks of a node, as Link.
 type IntraNode struct {
-	LatencyUs float64 `key:"alpha_us"`
+	LatencyUs float64 `key:"latency_us"`
 	GBs       float64 `key:"gb_s"`
 }
 
@@ -49,13 +49,13 @@ var MachineSchema = newFileSchema[Machine]("machine", "--machine or train.machin
 		Help: "Memory of one rank; 0: no limit."},
 	{Path: "network.topology", Example: "fattree:16",
 		Help: "Network topology for simulated steps: crossbar:N, leafspine:N,radix, fattree:k, torus:r,c, hx:a,b,x,y, dragonfly:p,a,h or ethernet:N. Default: contention at the nodes only."},
-	{Path: "network.alpha_us", Required: true, Check: Between(0, 1e6), Example: "2",
+	{Path: "network.latency_us", Required: true, Check: Between(0, 1e6), Example: "2",
 		Help: "Latency of a message between nodes in microseconds."},
 	{Path: "network.gb_s", Required: true, Check: Between(0.001, 1e6), Example: "12.5",
 		Help: "Bandwidth of a node's link in GB/s in each direction, shared by its ranks."},
-	{Path: "inside.alpha_us", Default: "1", Check: Between(0, 1e6), Example: "0.5",
+	{Path: "intra_node.latency_us", Default: "1", Check: Between(0, 1e6), Example: "0.5",
 		Help: "Latency of a message within a node in microseconds."},
-	{Path: "inside.gb_s", Default: "10", Check: Between(0.001, 1e6), Example: "50",
+	{Path: "intra_node.gb_s", Default: "10", Check: Between(0.001, 1e6), Example: "50",
 		Help: "Bandwidth between two ranks of a node in GB/s."},
 })
 

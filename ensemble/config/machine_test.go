@@ -11,7 +11,7 @@ import (
 )
 
 const goodMachine = "version: 1\nnode: {ranks: 4}\nrank: {gflops: 1200, gb_s: 100, memory: 64GiB}\n" +
-	"network: {topology: \"fattree:16\", alpha_us: 2, gb_s: 12.5}\ninside: {gb_s: 50}\n"
+	"network: {topology: \"fattree:16\", latency_us: 2, gb_s: 12.5}\nintra_node: {gb_s: 50}\n"
 
 func loadMachine(t *testing.T, text string) (*MachineConfig, error) {
 	t.Helper()
@@ -45,7 +45,7 @@ func TestWrongMachines(t *testing.T) {
 		{"gflops: 1200", "gflops: fast", "number"},
 		{"gb_s: 12.5", "gb_s: 0", "0.001 to 1e+06"},
 		{"64GiB", "64", "64"},
-		{"alpha_us: 2", "alpha_us: -2", "0 to 1e+06"},
+		{"latency_us: 2", "latency_us: -2", "0 to 1e+06"},
 		{"version: 1", "version: 2", "one of 1"},
 		{"node: {ranks: 4}", "node: 4", "want further keys"},
 	} {

@@ -131,7 +131,7 @@ func (c *TrainConfig) checkMembersHead(add func(path, what, why, fix string)) {
 		add("data.members.use", fmt.Sprintf("head members with %d member", n), "the CRPS of members needs two", "use more members")
 	case loss.Kind != MembersLoss || loss.Fairness != CrossPairFairness:
 	case n%2 != 0 || members.Minimum > 0 && members.Minimum != n:
-		add("train.loss.fairness", fmt.Sprintf("cross_pair needs an even, fixed number of members, got %d", n), "it corrects two halves with one compiled step", "use an even number of members, without data.members.least")
+		add("train.loss.fairness", fmt.Sprintf("cross_pair needs an even, fixed number of members, got %d", n), "it corrects two halves with one compiled step", "use an even number of members, without data.members.minimum")
 	case slices.Contains(m.Encoder.Input, "offset"):
 		add("model.encoder.input", "input offset with cross_pair", "it depends on the mean of both halves", "set model.encoder.input: [field]")
 	}

@@ -33,7 +33,7 @@ func (c *TrainConfig) checkKind() []*exit.Error {
 	add := func(path, what, why, fix string) { faults = append(faults, c.fault(path, what, why, fix)) }
 	d, m, kind := c.Data, c.Model, c.Model.NetworkKind()
 	if !kind.AnyLevels && m.LevelFilters != SharedLevelFilters {
-		add("model.height", "model.height is not supported by "+m.Kind, "model.height is "+m.LevelFilters+"; it has one filter for all levels",
+		add("model.level_filters", "model.level_filters is not supported by "+m.Kind, "model.level_filters is "+m.LevelFilters+"; it has one filter for all levels",
 			"remove it, or set model.kind: "+kindNamesWhere(func(k *unet3d.Kind) bool { return k.AnyLevels }))
 	}
 	if kind.SingleField && (m.Head != SpreadHead && m.Method != StagesMethod || len(d.Levels) != 1 || len(d.Targets) != 1) {

@@ -26,15 +26,15 @@ type Predict struct {
 // value refuses such input and does not wait.
 type Policy struct {
 	Members            InputMembers    `key:"members"`
-	Leads              []ensemble.Lead `key:"leads"`        // leads to read; nil: all leads of the model
-	BadMessages        string          `key:"bad_messages"` // "refuse" or "skip"
-	Duplicates         string          `key:"duplicates"`   // "refuse", "first" or "last"
-	OnModelMismatch    string          `key:"other_model"`  // "warn", "fall_back" or "refuse"
+	Leads              []ensemble.Lead `key:"leads"`             // leads to read; nil: all leads of the model
+	BadMessages        string          `key:"bad_messages"`      // "refuse" or "skip"
+	Duplicates         string          `key:"duplicates"`        // "refuse", "first" or "last"
+	OnModelMismatch    string          `key:"on_model_mismatch"` // "warn", "fallback" or "refuse"
 	Drift              Drift           `key:"drift"`
 	Alarms             Alarms          `key:"alarms"`
-	OnFailure          string          `key:"on_failure"` // failure of the network: "refuse" or "fall_back"
-	Fallback           []string        `key:"fall_back"`  // fallback methods in order of preference: baselines or "raw"
-	AllowMissingChunks bool            `key:"sparse"`
+	OnFailure          string          `key:"on_failure"` // failure of the network: "refuse" or "fallback"
+	Fallback           []string        `key:"fallback"`   // fallback methods in order of preference: baselines or "raw"
+	AllowMissingChunks bool            `key:"allow_missing_chunks"`
 	IndexCache         Path            `key:"index_cache"`
 }
 
@@ -45,12 +45,12 @@ type InputMembers struct {
 	Minimum     int           `key:"minimum"`
 	Required    []string      `key:"required"`
 	Control     string        `key:"control"`
-	OnMissing   string        `key:"on_short"` // "fail", "degrade" or "fall_back"
+	OnMissing   string        `key:"on_missing"` // "fail", "degrade" or "fallback"
 	Wait        time.Duration `key:"wait"`
 	Deadline    Deadline      `key:"deadline"`
 	Poll        time.Duration `key:"poll"`
-	DoneSuffix  string        `key:"done"`
-	IndexSuffix string        `key:"index"`
+	DoneSuffix  string        `key:"done_suffix"`
+	IndexSuffix string        `key:"index_suffix"`
 	Lagged      Lagged        `key:"lagged"`
 	MemberLayout
 }
@@ -72,7 +72,7 @@ const RawFallback = "raw"
 
 // UsesFallback reports whether any key selects a fallback forecast.
 func (p Policy) UsesFallback() bool {
-	return slices.Contains([]string{p.OnModelMismatch, p.Drift.OnDrift, p.Alarms.OnAlarm, p.OnFailure, p.Members.OnMissing}, "fall_back")
+	return slices.Contains([]string{p.OnModelMismatch, p.Drift.OnDrift, p.Alarms.OnAlarm, p.OnFailure, p.Members.OnMissing}, "fallback")
 }
 
 // Lagged is the section members.lagged: a lagged ensemble of several initialisations.
@@ -94,47 +94,47 @@ var PredictSchema = newOptionalSchema[Predict]("predict", slices.Concat([]Key{
 	{Path: "members.expected", Example: "50",
 		Help: "Members of a complete input: their number, or a list. Default: the members that the model uses."},
 	{Path: "members.minimum", Check: AtLeast(1), Example: "40",
-		Help: "Smallest number of complete members to continue with, for on_short: degrade or fall_back. Default: the smallest number that the model was trained for."},
+		Help: "Smallest number of complete members to continue with, for on_missing: degrade or fallback. Default: the smallest number that the model was trained for."},
 	{Path: "members.required", Default: "[control]", Check: OneOf("control", "none"), Example: "[control]",
 		Help: "Members without which no product is made. [none]: continue also without the control."},
 	{Path: "members.control", Check: OneOf("include", "exclude", "mean_only", "none"), Example: "none",
 		Help: "Use of the control member. include: as a member; exclude: ignored; none: the input has no control, perturbed members replace it. Default: as in training."},
-	{Path: "members.on_short", Default: "fail", Check: OneOf("fail", "degrade", "fall_back"), Example: "degrade",
-		Help: "Handling of missing members. fail: exit code 66, no product. degrade: continue with the complete members; products state their number, with status degraded. fall_back: as degrade, but publish a fallback forecast if the network needs more members."},
+	{Path: "members.on_missing", Default: "fail", Check: OneOf("fail", "degrade", "fallback"), Example: "degrade",
+		Help: "Handling of missing members. fail: exit code 66, no product. degrade: continue with the complete members; products state their number, with status degraded. fallback: as degrade, but publish a fallback forecast if the network needs more members."},
 	{Path: "members.wait", Check: Above(0), Example: "40m",
 		Help: "Maximum time to wait for complete input."},
 	{Path: "members.deadline", Example: "06:40Z",
 		Help: "End of waiting: a time of day (the nearest one, past or future), a time such as 2026-01-01T06:40Z, or +40m from now; as --deadline. The earlier of wait and deadline applies."},
 	{Path: "members.poll", Default: "5s", Check: Above(0), Example: "5s",
 		Help: "Interval between scans of the input. A file is complete when its structure is valid and it has not changed between two scans, or for a minute."},
-	{Path: "members.done", Example: ".done",
+	{Path: "members.done_suffix", Example: ".done",
 		Help: "Suffix of a marker file that is created next to each complete input file. Default: no marker files."},
-	{Path: "members.index", Example: ".index",
+	{Path: "members.index_suffix", Example: ".index",
 		Help: "Suffix of an index file next to each input file (JSON lines with _offset and _length, or wgrib2 inventory): the input file is complete when it contains all indexed messages."},
 	{Path: "members.lagged.max_age", Check: Above(0), Example: "24h",
 		Help: "Largest age of older initialisations in a lagged ensemble, at the same valid times. Default: no lagged ensemble."},
 
 	{Path: "leads", Check: AtLeast(0), Example: "[0h, 24h]",
-		Help: "Leads to read from an incomplete forecast; the target leads among them are predicted. Only for networks with leads in rows (model.leads) that do not depend on the number of leads; others need all leads."},
+		Help: "Leads to read from an incomplete forecast; the target leads among them are predicted. Only for networks with leads in rows (model.lead_axis) that do not depend on the number of leads; others need all leads."},
 	{Path: "bad_messages", Default: "refuse", Check: OneOf("refuse", "skip"), Example: "skip",
 		Help: "Handling of damaged messages and files. refuse: exit code 65. skip: ignore them, list them in the manifest, with status degraded."},
 	{Path: "duplicates", Default: "refuse", Check: OneOf("refuse", "first", "last"), Example: "last",
 		Help: "Handling of duplicate fields that differ. refuse: exit code 65. first, last: use that one, in the order of file names and messages, with status degraded. Identical duplicates are always accepted."},
-	{Path: "other_model", Default: "warn", Check: OneOf("warn", "fall_back", "refuse"), Example: "refuse",
-		Help: "Handling of forecasts from another centre, model cycle or grid than in training. warn: continue, with a warning in the manifest. fall_back: publish a fallback forecast, with status degraded. refuse: exit code 65."},
+	{Path: "on_model_mismatch", Default: "warn", Check: OneOf("warn", "fallback", "refuse"), Example: "refuse",
+		Help: "Handling of forecasts from another centre, model cycle or grid than in training. warn: continue, with a warning in the manifest. fallback: publish a fallback forecast, with status degraded. refuse: exit code 65."},
 	{Path: "drift.limit", Default: "6", Check: Above(0), Example: "6",
 		Help: "Largest drift score: distance of mean, pattern or spread of an input field from the training data, in standard deviations over initialisations."},
-	{Path: "drift.on_drift", Default: "warn", Check: OneOf("warn", "fall_back", "refuse"), Example: "fall_back",
-		Help: "Handling of input with a drift score above drift.limit, as other_model."},
+	{Path: "drift.on_drift", Default: "warn", Check: OneOf("warn", "fallback", "refuse"), Example: "fallback",
+		Help: "Handling of input with a drift score above drift.limit, as on_model_mismatch."},
 	{Path: "alarms.file", Example: "rolling/alarms.json",
 		Help: "Alarm file of `ensemble verify --rolling`, read before each prediction. Alarms of other models are ignored."},
-	{Path: "alarms.on_alarm", Default: "warn", Check: OneOf("warn", "fall_back", "refuse"), Example: "fall_back",
-		Help: "Handling of initialisations while alarms.file has alarms, as other_model."},
-	{Path: "on_failure", Default: "refuse", Check: OneOf("refuse", "fall_back"), Example: "fall_back",
-		Help: "Handling of a network that cannot be loaded or predicts NaN. refuse: end with an error. fall_back: publish a fallback forecast, with status degraded."},
-	{Path: "fall_back", Default: "[emos_grid, emos, raw]", Check: OneOf(slices.Concat(Baselines, []string{RawFallback})...), Example: "[emos_grid, raw]",
+	{Path: "alarms.on_alarm", Default: "warn", Check: OneOf("warn", "fallback", "refuse"), Example: "fallback",
+		Help: "Handling of initialisations while alarms.file has alarms, as on_model_mismatch."},
+	{Path: "on_failure", Default: "refuse", Check: OneOf("refuse", "fallback"), Example: "fallback",
+		Help: "Handling of a network that cannot be loaded or predicts NaN. refuse: end with an error. fallback: publish a fallback forecast, with status degraded."},
+	{Path: "fallback", Default: "[emos_grid, emos, raw]", Check: OneOf(slices.Concat(Baselines, []string{RawFallback})...), Example: "[emos_grid, raw]",
 		Help: "Fallback methods in order of preference: baselines fitted in training, or raw (mean and spread of the members). The first one available for all targets is used."},
-	{Path: "sparse", Default: "false", Example: "true",
+	{Path: "allow_missing_chunks", Default: "false", Example: "true",
 		Help: "Whether absent chunks of Zarr stores are missing values. Default: an error, since chunks may have been lost."},
 	{Path: "index_cache", Example: "/var/cache/ensemble",
 		Help: "Directory for cached indexes of GRIB files, which make reopening faster. Default: no cache."},

@@ -99,7 +99,7 @@ type EFI struct {
 	Quantiles int `key:"quantiles"`
 	Years     int `key:"years"`
 	Window    int `key:"window"`
-	MinDays   int `key:"least"`
+	MinDays   int `key:"min_days"`
 }
 
 // ProtocolTask is a variable to predict, with its inputs.
@@ -119,7 +119,7 @@ type PublishedScore struct {
 	Members    int     `key:"members"`
 	Value      float64 `key:"value"`
 	Tolerance  float64 `key:"tolerance"`
-	Provenance string  `key:"mark"`
+	Provenance string  `key:"provenance"`
 }
 
 // ProtocolSchema is the schema of protocol.yaml.
@@ -183,7 +183,7 @@ var ProtocolSchema = newFileSchema[Protocol]("protocol", "the name of a protocol
 	{Path: "scoring.efi.quantiles", Default: "0", Check: Between(0, 1000), Example: "20", Help: "Number of quantile intervals of the index between probabilities 0 and 1."},
 	{Path: "scoring.efi.years", Default: "0", Check: Between(0, 1000), Example: "18", Help: "Number of years of the climate, up to the year of the initialisation."},
 	{Path: "scoring.efi.window", Default: "0", Check: Between(0, 1000), Example: "9", Help: "Consecutive calendar days of the climate, centred on the day of the initialisation; 0: no extreme forecast index."},
-	{Path: "scoring.efi.least", Default: "0", Check: Between(0, 1000), Example: "5", Help: "Smallest number of calendar days in the window at the ends of the year."},
+	{Path: "scoring.efi.min_days", Default: "0", Check: Between(0, 1000), Example: "5", Help: "Smallest number of calendar days in the window at the ends of the year."},
 
 	{Path: "tasks", Required: true, Example: "[{name: t850, variable: t, level: 850hPa, lead: 48h, inputs: [t]}]",
 		Help: "Prediction tasks."},
@@ -193,7 +193,7 @@ var ProtocolSchema = newFileSchema[Protocol]("protocol", "the name of a protocol
 	{Path: "tasks[].lead", Required: true, Check: AtLeast(0), Example: "48h", Help: "Lead to predict."},
 	{Path: "tasks[].inputs", Required: true, Example: "[z, t, q]", Help: "Input variables, on the level of the task."},
 
-	{Path: "published", Example: "[{score: crps, task: z500, system: raw, members: 10, value: 78.24, mark: summary}]",
+	{Path: "published", Example: "[{score: crps, task: z500, system: raw, members: 10, value: 78.24, provenance: summary}]",
 		Help: "Published scores on the test data."},
 	{Path: "published[].score", Required: true, Check: OneOf("crps", "eecrps"), Example: "crps", Help: "Score, in the SI unit of the variable."},
 	{Path: "published[].task", Required: true, Example: "z500", Help: "Name of a task."},
@@ -202,8 +202,8 @@ var ProtocolSchema = newFileSchema[Protocol]("protocol", "the name of a protocol
 	{Path: "published[].value", Required: true, Check: Above(0), Example: "78.24", Help: "Published value."},
 	{Path: "published[].tolerance", Default: "0.02", Check: Above(0), Example: "0.02",
 		Help: "Largest relative difference of a reproduction, chosen by this project: the sources give none."},
-	{Path: "published[].mark", Required: true, Check: OneOf("summary", "remembered"), Example: "summary",
-		Help: "Provenance of the value. summary: from a summary of the paper, not its text. remembered: unverified, never used as a check."},
+	{Path: "published[].provenance", Required: true, Check: OneOf("summary", "unverified"), Example: "summary",
+		Help: "Provenance of the value. summary: from a summary of the paper, not its text. unverified: unverified, never used as a check."},
 })
 
 // builtInFiles contains the built-in protocols.

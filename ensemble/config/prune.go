@@ -16,14 +16,14 @@ type Prune struct {
 	Structure       string       `key:"structure"`
 	Scope           string       `key:"scope"` // empty: default, see EffectiveScope
 	Target          float64      `key:"target"`
-	TargetUnit      string       `key:"of"`       // unit of Target with structure channel
-	ChannelMultiple int          `key:"multiple"` // layers keep a multiple of this number of channels
+	TargetUnit      string       `key:"target_unit"`      // unit of Target with structure channel
+	ChannelMultiple int          `key:"channel_multiple"` // layers keep a multiple of this number of channels
 	Initial         float64      `key:"initial"`
 	From            TrainingTime `key:"from"`
 	To              TrainingTime `key:"to"`
 	Every           int          `key:"every"` // steps between updates of the mask
-	DropFraction    float64      `key:"exchange"`
-	EarlyBird       EarlyBird    `key:"settle"`
+	DropFraction    float64      `key:"drop_fraction"`
+	EarlyBird       EarlyBird    `key:"early_bird"`
 	Block           PruneBlock   `key:"block"`
 	Keep            []string     `key:"keep"`
 	Kernels         string       `key:"kernels"`
@@ -153,10 +153,10 @@ func pruneKeys() []Key {
 		{Path: "prune.scope", Check: OneOf(GlobalScope, UniformScope, ERKScope), Example: ERKScope,
 			Help: "Scope of the target sparsity. global: all layers together; uniform: each layer; erk: Erdos-Renyi-Kernel, layers with fewer weights are denser. Default: erk; global with structure 2:4 or method taylor; uniform with structure channel."},
 		{Path: "prune.target", Default: "0", Check: Between(0, 1), Example: "0.9",
-			Help: "Final sparsity: fraction of the weights that are pruned; with structure channel see prune.of."},
-		{Path: "prune.of", Default: ChannelsUnit, Check: OneOf(ChannelsUnit, OperationsUnit), Example: OperationsUnit,
+			Help: "Final sparsity: fraction of the weights that are pruned; with structure channel see prune.target_unit."},
+		{Path: "prune.target_unit", Default: ChannelsUnit, Check: OneOf(ChannelsUnit, OperationsUnit), Example: OperationsUnit,
 			Help: "Unit of prune.target with structure channel: channels (of prunable layers), or operations (FLOPs of a forecast, which decrease roughly with the square of the channels)."},
-		{Path: "prune.multiple", Default: "8", Check: Between(1, 1024), Example: "16",
+		{Path: "prune.channel_multiple", Default: "8", Check: Between(1, 1024), Example: "16",
 			Help: "With structure channel, layers keep a multiple of this number of channels, the vector width of kernels; at least this number, or all."},
 		{Path: "prune.initial", Default: "0", Check: BetweenHalfOpen(0, 1), Example: "0.5",
 			Help: "Initial sparsity at prune.from of the gradual schedule of magnitude, random, movement and taylor."},
@@ -166,11 +166,11 @@ func pruneKeys() []Key {
 			Help: "End of pruning, when the target is reached. The mask is constant afterwards, and only later weights can become the best weights."},
 		{Path: "prune.every", Default: "100", Check: AtLeast(1), Example: "20",
 			Help: "Steps between mask updates; early_bird compares epochs instead."},
-		{Path: "prune.exchange", Default: "0.3", Check: BetweenExclusive(0, 1), Example: "0.2",
+		{Path: "prune.drop_fraction", Default: "0.3", Check: BetweenExclusive(0, 1), Example: "0.2",
 			Help: "Fraction of the remaining weights that set and rigl drop and regrow at each update; that of rigl decays to 0 at prune.to."},
-		{Path: "prune.settle.distance", Default: "0.1", Check: BetweenExclusive(0, 1), Example: "0.05",
+		{Path: "prune.early_bird.distance", Default: "0.1", Check: BetweenExclusive(0, 1), Example: "0.05",
 			Help: "Largest mask distance between epochs, as a fraction of the weights, at which early_bird considers masks equal."},
-		{Path: "prune.settle.epochs", Default: "5", Check: AtLeast(1), Example: "3",
+		{Path: "prune.early_bird.epochs", Default: "5", Check: AtLeast(1), Example: "3",
 			Help: "Number of consecutive epochs with equal masks after which early_bird prunes."},
 		{Path: "prune.block.out", Default: "16", Check: Between(1, 1024), Example: "8",
 			Help: "Output channels of a block; a block covers all positions of the filter."},
@@ -198,7 +198,7 @@ func (c *TrainConfig) checkPrune() []*exit.Error {
 			add(k.Path, k.Path+" without pruning", "prune.method is "+p.Method, "remove it, or set prune.method: "+MagnitudePruning)
 		case of != nil && !slices.Contains(of, p.Method):
 			add(k.Path, k.Path+" is not used by prune.method: "+p.Method, "", "remove it, or set prune.method: "+strings.Join(of, " or "))
-		case (k.Path == "prune.of" || k.Path == "prune.multiple") && p.Structure != ChannelStructure:
+		case (k.Path == "prune.target_unit" || k.Path == "prune.channel_multiple") && p.Structure != ChannelStructure:
 			add(k.Path, k.Path+" is not used by structure "+p.Structure, "it prunes no channels", "remove it, or set prune.structure: "+ChannelStructure)
 		case strings.HasPrefix(k.Path, "prune.block.") && p.Structure != BlockStructure:
 			add(k.Path, k.Path+" is not used by structure "+p.Structure, "it has no blocks", "remove it, or set prune.structure: "+BlockStructure)
@@ -245,9 +245,9 @@ func methodsReading(path string) []string {
 	switch path {
 	case "prune.initial":
 		return []string{MagnitudePruning, RandomPruning, MovementPruning, TaylorPruning}
-	case "prune.exchange":
+	case "prune.drop_fraction":
 		return []string{SETPruning, RigLPruning}
-	case "prune.settle.distance", "prune.settle.epochs":
+	case "prune.early_bird.distance", "prune.early_bird.epochs":
 		return []string{EarlyBirdPruning}
 	case "prune.every":
 		return []string{MagnitudePruning, RandomPruning, MovementPruning, TaylorPruning, SETPruning, RigLPruning}

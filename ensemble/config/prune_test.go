@@ -17,7 +17,7 @@ func TestPruneFaults(t *testing.T) {
 	}{
 		{"defaults", "prune: {method: magnitude, target: 0.9}", nil},
 		{"epochs", "prune: {method: magnitude, target: 0.9, from: 6 epochs, to: 36 epochs}\ntrain: {epochs: 60}", nil},
-		{"regrowth", "prune: {method: rigl, target: 0.9, exchange: 0.2}", nil},
+		{"regrowth", "prune: {method: rigl, target: 0.9, drop_fraction: 0.2}", nil},
 		{"half of two of four", "prune: {method: magnitude, target: 0.5, structure: 2:4}", nil},
 		{"no target", "prune: {method: magnitude}", []string{"prune.target is missing or 0|0.8"}},
 		{"all", "prune: {method: magnitude, target: 1}", []string{"prune.target is 1|set a lower target, such as 0.9"}},
@@ -29,20 +29,20 @@ func TestPruneFaults(t *testing.T) {
 		{"too late", "prune: {method: magnitude, target: 0.5, to: 70 epochs}\ntrain: {epochs: 60}", []string{"prune.to is 70 epochs, after the end of 60 epochs|100%"}},
 		{"no unit", "prune: {method: magnitude, target: 0.5, from: 30}", []string{"prune.from: missing unit: write 30% for a percentage of the steps, or 30 epochs|"}},
 		{"nothing is pruned", "prune: {target: 0.5}", []string{"prune.target without pruning|set prune.method"}},
-		{"of another method", "prune: {method: lottery, target: 0.5, exchange: 0.2, initial: 0.1, every: 7, settle: {epochs: 2}}", []string{
-			"prune.initial is not used by prune.method: lottery|magnitude or random or movement", "prune.every is not used by prune.method: lottery|", "prune.exchange is not used by prune.method: lottery|set or rigl", "prune.settle.epochs is not used by prune.method: lottery|early_bird"}},
+		{"of another method", "prune: {method: lottery, target: 0.5, drop_fraction: 0.2, initial: 0.1, every: 7, early_bird: {epochs: 2}}", []string{
+			"prune.initial is not used by prune.method: lottery|magnitude or random or movement", "prune.every is not used by prune.method: lottery|", "prune.drop_fraction is not used by prune.method: lottery|set or rigl", "prune.early_bird.epochs is not used by prune.method: lottery|early_bird"}},
 		{"blocks of elements", "prune: {method: magnitude, target: 0.5, block: {out: 8}}", []string{"prune.block.out is not used by structure element|set prune.structure: block"}},
 		{"global regrowth", "prune: {method: set, target: 0.5, scope: global}", []string{"method set does not support scope global|erk or uniform"}},
 		{"regrowth of two of four", "prune: {method: set, target: 0.5, structure: \"2:4\", scope: uniform}", []string{"structure 2:4 does not support method set with scope uniform|another structure"}},
 		{"stages", "prune: {method: magnitude, target: 0.5}\nmodel: {method: three_stage}", []string{"pruning with method three_stage|joint"}},
-		{"channels", "prune: {method: magnitude, target: 0.75, structure: channel, of: operations, multiple: 16}", nil},
+		{"channels", "prune: {method: magnitude, target: 0.75, structure: channel, target_unit: operations, channel_multiple: 16}", nil},
 		{"channels that regrow", "prune: {method: movement, target: 0.5, structure: channel}", []string{"method movement does not support structure channel|magnitude"}},
 		{"channels of many networks", "prune: {method: magnitude, target: 0.5, structure: channel, kernels: sparse, scope: erk}\ntrain: {networks: 3}", []string{
 			"scope erk does not support structure channel|uniform or global", "channel pruning with averaged networks|train.networks: 1", "prune.kernels is sparse|remove"}},
 		{"channels by gradients", "prune: {method: taylor, target: 0.75, structure: channel, initial: 0.2}", nil},
 		{"weights by what channels have", "prune: {method: taylor, target: 0.5}", []string{"method taylor does not support structure element|prune.structure: channel"}},
 		{"before there is a gradient", "prune: {method: taylor, target: 0.5, structure: channel, initial: 0.2, from: 0%}", []string{"method taylor would remove channels before the first step|remove prune.initial, or set a later prune.from"}},
-		{"operations of elements", "prune: {method: magnitude, target: 0.5, of: operations, multiple: 16}", []string{"prune.of is not used by structure element|channel", "prune.multiple is not used by structure element|channel"}},
+		{"operations of elements", "prune: {method: magnitude, target: 0.5, target_unit: operations, channel_multiple: 16}", []string{"prune.target_unit is not used by structure element|channel", "prune.channel_multiple is not used by structure element|channel"}},
 		{"unknown", "prune: {method: magnitud, target: 0.5, structure: 1:4}", []string{"prune.method is magnitud, want one of|did you mean `magnitude`?", "prune.structure is \"1:4\", want one of|2:4"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -12,11 +12,11 @@ import (
 // PruneJob is prune.yaml, the configuration of `ensemble prune`.
 type PruneJob struct {
 	Version      int     `key:"version"`
-	RunDir       Path    `key:"from"`
+	RunDir       Path    `key:"run_dir"`
 	Rounds       int     `key:"rounds"`
 	Epochs       int     `key:"epochs"`
 	LearningRate float64 `key:"learning_rate"`
-	CompareWith  []Path  `key:"beside"`
+	CompareWith  []Path  `key:"compare_with"`
 	Prune        Prune   `key:"prune"`
 	Teacher      Teacher `key:"teacher"`
 }
@@ -26,7 +26,7 @@ type PruneJob struct {
 var PruneSchema = newSchema[PruneJob]("prune", slices.Concat([]Key{
 	{Path: "version", Required: true, Check: OneOf("1"), Example: "1",
 		Help: "Version of this format."},
-	{Path: "from", Required: true, Example: "runs/a",
+	{Path: "run_dir", Required: true, Example: "runs/a",
 		Help: "Run directory of the network to prune. Fine-tuning has the same data, loss and seed."},
 	{Path: "rounds", Default: "3", Check: Between(1, 1000), Example: "1",
 		Help: "Number of pruning rounds; the first is before the first step. Sparsity follows a cubic curve, so each round prunes less."},
@@ -34,7 +34,7 @@ var PruneSchema = newSchema[PruneJob]("prune", slices.Concat([]Key{
 		Help: "Epochs of fine-tuning after each round."},
 	{Path: "learning_rate", Check: Above(0), Example: "0.001",
 		Help: "Largest learning rate of fine-tuning; the schedule is that of the training. Default: a third of that of the training."},
-	{Path: "beside", Example: "[runs/small]",
+	{Path: "compare_with", Example: "[runs/small]",
 		Help: "Run directories of further networks for the comparison, such as a small network trained from scratch."},
 }, pruneJobKeys(), teacherKeys()))
 
@@ -110,7 +110,7 @@ func (c *PruneConfig) Training(file, weights string, starts int) (*TrainConfig, 
 	batches := (starts + t.BatchSize - 1) / t.BatchSize
 	perEpoch := (batches + t.Accumulate - 1) / t.Accumulate
 	steps := perEpoch * c.Epochs
-	set = append(set, "model.start="+weights, "train.epochs="+strconv.Itoa(c.Rounds*c.Epochs), "train.learning_rate="+number(rate), "train.early_stop.patience=0")
+	set = append(set, "model.pretrained="+weights, "train.epochs="+strconv.Itoa(c.Rounds*c.Epochs), "train.learning_rate="+number(rate), "train.early_stop.patience=0")
 	// After round k of R, from 0, the sparsity is target·(1 − (1 − (k+1)/R)³), the cubic schedule of Zhu & Gupta
 	// 2017, arXiv:1710.01878, that began one round earlier. It equals the schedule from the sparsity of the
 	// first round to that of the last.

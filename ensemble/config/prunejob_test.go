@@ -11,7 +11,7 @@ import (
 // TestTrainingOfAPruningJob: rounds become a schedule of the training, at whose steps as much is left as the
 // cubic curve from the round before the first has; how the network was pruned before does not matter.
 func TestTrainingOfAPruningJob(t *testing.T) {
-	file := write(t, "effective.yaml", minimal+"prune: {method: rigl, target: 0.9, exchange: 0.2}\ntrain: {epochs: 60, batch_size: 4, accumulate: 2, learning_rate: 0.003}\n")
+	file := write(t, "effective.yaml", minimal+"prune: {method: rigl, target: 0.9, drop_fraction: 0.2}\ntrain: {epochs: 60, batch_size: 4, accumulate: 2, learning_rate: 0.003}\n")
 	for _, c := range []struct {
 		rounds, every int
 		initial, to   float64 // share of the epochs
@@ -20,7 +20,7 @@ func TestTrainingOfAPruningJob(t *testing.T) {
 		{2, 20, 0.75 * 7 / 8, 1. / 2},
 		{1, 1, 0, 1. / 20}, // of 20 steps the second
 	} {
-		job, err := LoadPrune(Sources{Files: []string{write(t, "prune.yaml", "version: 1\nfrom: runs/a\nepochs: 10\nprune: {structure: channel, target: 0.75}\n")},
+		job, err := LoadPrune(Sources{Files: []string{write(t, "prune.yaml", "version: 1\nrun_dir: runs/a\nepochs: 10\nprune: {structure: channel, target: 0.75}\n")},
 			Set: []string{"rounds=" + string(rune('0'+c.rounds))}})
 		if err != nil {
 			t.Fatal(err)
@@ -49,7 +49,7 @@ func TestPruningJobFaults(t *testing.T) {
 		"prune: {target: 0.5}\nbefore: [runs/b]":  "unknown key",
 		"prune: {target: 0.5, structure: chanel}": "want one of",
 	} {
-		_, err := LoadPrune(Sources{Files: []string{write(t, "prune.yaml", "version: 1\nfrom: runs/a\n"+text+"\n")}})
+		_, err := LoadPrune(Sources{Files: []string{write(t, "prune.yaml", "version: 1\nrun_dir: runs/a\n"+text+"\n")}})
 		if exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}

@@ -10,17 +10,17 @@ import (
 // QuantiseJob is quantise.yaml, the configuration of `ensemble quantise`.
 type QuantiseJob struct {
 	Version     int         `key:"version"`
-	RunDir      Path        `key:"from"`
+	RunDir      Path        `key:"run_dir"`
 	Calibration Calibration `key:"calibration"`
-	InputLayers bool        `key:"input"`
+	InputLayers bool        `key:"input_layers"`
 	Keep        []string    `key:"keep"`
 }
 
 // Calibration is the section calibration: the data and the method that determine the int8 scales.
 type Calibration struct {
-	Inits        int     `key:"starts"`
+	Inits        int     `key:"inits"`
 	Method       string  `key:"method"`
-	ClipFraction float64 `key:"share"`
+	ClipFraction float64 `key:"clip_fraction"`
 }
 
 // QuantiseMethods lists the methods of engine/quantise that choose the clipping threshold, the
@@ -31,15 +31,15 @@ var QuantiseMethods = []string{"least_error", "max", "percentile"}
 var QuantiseSchema = newSchema[QuantiseJob]("quantise", []Key{
 	{Path: "version", Required: true, Check: OneOf("1"), Example: "1",
 		Help: "Version of this format."},
-	{Path: "from", Required: true, Example: "runs/a",
+	{Path: "run_dir", Required: true, Example: "runs/a",
 		Help: "Run directory of the model to quantise. Its training data are used for calibration."},
-	{Path: "calibration.starts", Default: "16", Check: Between(0, 1e6), Example: "32",
+	{Path: "calibration.inits", Default: "16", Check: Between(0, 1e6), Example: "32",
 		Help: "Number of training initialisations for calibration, evenly spread; at least 1."},
 	{Path: "calibration.method", Default: QuantiseMethods[0], Check: OneOf(QuantiseMethods...), Example: "max",
-		Help: "Clipping threshold of each point of the transformed tiles. least_error: smallest mean squared error of rounding and clipping; max: no clipping; percentile: clips calibration.share of the values."},
-	{Path: "calibration.share", Default: "0.0001", Check: Between(0, 0.5), Example: "0.001",
+		Help: "Clipping threshold of each point of the transformed tiles. least_error: smallest mean squared error of rounding and clipping; max: no clipping; percentile: clips calibration.clip_fraction of the values."},
+	{Path: "calibration.clip_fraction", Default: "0.0001", Check: Between(0, 0.5), Example: "0.001",
 		Help: "Fraction of the values that percentile clips."},
-	{Path: "input", Default: "true", Example: "false",
+	{Path: "input_layers", Default: "true", Example: "false",
 		Help: "Whether layers that read the input, directly or through a skip connection, are quantised too: faster, but less skill is retained."},
 	{Path: "keep", Example: "[dec_conv1a]",
 		Help: "Layers that are not quantised, by name. Layers without ReLU are never quantised."},
@@ -63,10 +63,10 @@ func LoadQuantise(src Sources) (*QuantiseConfig, error) {
 	e.fill(&c.QuantiseJob)
 	var faults []*exit.Error
 	if c.Calibration.Inits == 0 {
-		faults = append(faults, c.fault("calibration.starts", "calibration.starts is 0", "int8 scales are determined from activations on training data", "set calibration.starts to at least 1"))
+		faults = append(faults, c.fault("calibration.inits", "calibration.inits is 0", "int8 scales are determined from activations on training data", "set calibration.inits to at least 1"))
 	}
-	if c.Origin("calibration.share").Layer != "default" && c.Calibration.Method != "percentile" {
-		faults = append(faults, c.fault("calibration.share", fmt.Sprintf("calibration.share is not used by method %s", c.Calibration.Method), "only percentile clips a fraction", "remove it, or set calibration.method: percentile"))
+	if c.Origin("calibration.clip_fraction").Layer != "default" && c.Calibration.Method != "percentile" {
+		faults = append(faults, c.fault("calibration.clip_fraction", fmt.Sprintf("calibration.clip_fraction is not used by method %s", c.Calibration.Method), "only percentile clips a fraction", "remove it, or set calibration.method: percentile"))
 	}
 	for i, name := range c.Keep {
 		if name == "" || slices.Contains(c.Keep[:i], name) {

@@ -14,15 +14,15 @@ import (
 // ignores it.
 type Service struct {
 	Listen                   []string      `key:"listen"`
-	AllowedHosts             []string      `key:"hosts"`
+	AllowedHosts             []string      `key:"allowed_hosts"`
 	MaxAge                   time.Duration `key:"max_age"`
-	RetryDelay               time.Duration `key:"retry"`
-	MaxAttempts              int           `key:"attempts"`
-	ReadyMaxAge              time.Duration `key:"ready_within"`
+	RetryDelay               time.Duration `key:"retry_delay"`
+	MaxAttempts              int           `key:"max_attempts"`
+	ReadyMaxAge              time.Duration `key:"ready_max_age"`
 	Scores                   Path          `key:"scores"`
-	MaxConnections           int           `key:"connections"`
-	MaxConnectionsPerAddress int           `key:"per_address"`
-	RateLimit                Bytes         `key:"rate"`
+	MaxConnections           int           `key:"max_connections"`
+	MaxConnectionsPerAddress int           `key:"max_connections_per_address"`
+	RateLimit                Bytes         `key:"rate_limit"`
 }
 
 // serviceKeys are the rows of Service.
@@ -30,24 +30,24 @@ var serviceKeys = []Key{
 	{Path: "serve.listen", Default: `["127.0.0.1:8642"]`, Check: Check{Text: "an address and port such as 127.0.0.1:8642, or unix:PATH", ok: func(v any) bool { return isListenAddress(v.(string)) }},
 		Example: `["127.0.0.1:8642", "unix:/run/ensemble/http.sock"]`,
 		Help:    "Listen addresses of the HTTP server: addresses with ports, and Unix sockets. Addresses other than loopback are reachable from the network."},
-	{Path: "serve.hosts", Check: Check{Text: "a name such as forecast.example.org, without a port, or *", ok: func(v any) bool { return isHostOrAny(v.(string)) }},
+	{Path: "serve.allowed_hosts", Check: Check{Text: "a name such as forecast.example.org, without a port, or *", ok: func(v any) bool { return isHostOrAny(v.(string)) }},
 		Example: `["forecast.example.org"]`,
 		Help:    "Host names accepted in requests, besides IP addresses, localhost and the host name of the machine; *: any."},
 	{Path: "serve.max_age", Check: Above(0), Example: "48h",
 		Help: "Older initialisations are ignored. Default: all are processed."},
-	{Path: "serve.retry", Default: "1m", Check: Above(0), Example: "1m",
+	{Path: "serve.retry_delay", Default: "1m", Check: Above(0), Example: "1m",
 		Help: "Delay before a failed initialisation is retried; doubled after each retry, up to an hour."},
-	{Path: "serve.attempts", Default: "6", Check: AtLeast(1), Example: "6",
+	{Path: "serve.max_attempts", Default: "6", Check: AtLeast(1), Example: "6",
 		Help: "Largest number of attempts for an initialisation; the count restarts when its files change."},
-	{Path: "serve.ready_within", Check: Above(0), Example: "14h",
+	{Path: "serve.ready_max_age", Check: Above(0), Example: "14h",
 		Help: "Largest age of the newest initialisation with products for which /readyz reports ready. Default: any age."},
 	{Path: "serve.scores", Example: "verification",
 		Help: "Output directory of `ensemble verify --out`, whose scores are shown on the page."},
-	{Path: "serve.connections", Default: "256", Check: Between(1, 65536), Example: "256",
+	{Path: "serve.max_connections", Default: "256", Check: Between(1, 65536), Example: "256",
 		Help: "Largest number of concurrent connections; further ones wait until one ends or is idle."},
-	{Path: "serve.per_address", Default: "64", Check: Between(0, 65536), Example: "64",
+	{Path: "serve.max_connections_per_address", Default: "64", Check: Between(0, 65536), Example: "64",
 		Help: "Largest number of concurrent connections from one address; further ones are rejected. 0: no limit, for a service behind a proxy."},
-	{Path: "serve.rate", Default: "0", Example: "50MB",
+	{Path: "serve.rate_limit", Default: "0", Example: "50MB",
 		Help: "Largest rate of product downloads in bytes per second, over all connections; 0: no limit."},
 }
 

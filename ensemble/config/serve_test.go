@@ -24,11 +24,11 @@ func TestServiceBounds(t *testing.T) {
 	if err != nil || c.Serve.MaxConnectionsPerAddress != 64 || c.Serve.MaxConnections != 256 || c.Serve.AllowedHosts != nil {
 		t.Errorf("%v: %+v", err, c.Serve)
 	}
-	c, err = LoadPredict(Sources{Set: []string{"serve.per_address=0", "serve.hosts=[a.example.org, fc1]"}})
+	c, err = LoadPredict(Sources{Set: []string{"serve.max_connections_per_address=0", "serve.allowed_hosts=[a.example.org, fc1]"}})
 	if err != nil || c.Serve.MaxConnectionsPerAddress != 0 || len(c.Serve.AllowedHosts) != 2 || c.Serve.AllowedHosts[1] != "fc1" {
 		t.Errorf("%v: %+v", err, c.Serve)
 	}
-	if _, err := LoadPredict(Sources{Set: []string{"serve.hosts=[a.example.org:80]"}}); exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), "without a port") {
+	if _, err := LoadPredict(Sources{Set: []string{"serve.allowed_hosts=[a.example.org:80]"}}); exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), "without a port") {
 		t.Errorf("a name with a port: %v", err)
 	}
 }

@@ -81,10 +81,10 @@ func (c *TrainConfig) checkShare() []*exit.Error {
 		add(path, "parameter sharing with method "+string(StagesMethod), "its last stage starts from the weights of another network", "set model.method: "+string(JointMethod)+or)
 	}
 	if c.Model.Pretrained != "" {
-		add(path, "parameter sharing with model.start", "the file has filters, not stores", "remove model.start"+or)
+		add(path, "parameter sharing with model.pretrained", "the file has filters, not stores", "remove model.pretrained"+or)
 	}
 	if c.Model.ChannelsFrom != "" {
-		add(path, "parameter sharing with model.channels_of", "layers with pruned channels have different shapes", "remove model.channels_of"+or)
+		add(path, "parameter sharing with model.channels_from", "layers with pruned channels have different shapes", "remove model.channels_from"+or)
 	}
 	return faults
 }

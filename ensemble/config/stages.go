@@ -100,7 +100,7 @@ func (c *TrainConfig) checkStages() []*exit.Error {
 			"set model.head: distribution, or model.method: "+string(JointMethod))
 	}
 	if c.Model.Pretrained != "" {
-		add("model.start", "model.start with method "+string(StagesMethod), "its networks differ, but a file has the weights of one",
+		add("model.pretrained", "model.pretrained with method "+string(StagesMethod), "its networks differ, but a file has the weights of one",
 			"remove it, or set model.method: "+string(JointMethod))
 	}
 	return faults

@@ -35,10 +35,10 @@ type Data struct {
 	Store              Path                     `key:"store"`
 	Memory             Bytes                    `key:"memory"`
 	Prefetch           int                      `key:"prefetch"`
-	DirectIO           bool                     `key:"direct"`
+	DirectIO           bool                     `key:"direct_io"`
 	DiskCache          DiskCache                `key:"disk_cache"`
 	Peers              string                   `key:"peers"`
-	AllowMissingChunks bool                     `key:"sparse"`
+	AllowMissingChunks bool                     `key:"allow_missing_chunks"`
 	IndexCache         Path                     `key:"index_cache"`
 	Grid               Interpolation            `key:"grid"`
 	Members            MemberPolicy             `key:"members"`
@@ -75,7 +75,7 @@ type DiskCache struct {
 // MemberPolicy is the section data.members: the input members, and the size of the full ensemble.
 type MemberPolicy struct {
 	Use      Members `key:"use"`
-	Minimum  int     `key:"least"` // 0: as Use
+	Minimum  int     `key:"minimum"` // 0: as Use
 	Full     int     `key:"full"`
 	Control  string  `key:"control"`  // "include" or "exclude"
 	Sampling string  `key:"sampling"` // "fixed" or "random"
@@ -135,13 +135,13 @@ type Fractions struct {
 	Validation float64 `key:"validation"`
 }
 
-// SharedLevelFilters is the value of model.height with which all levels share filters.
+// SharedLevelFilters is the value of model.level_filters with which all levels share filters.
 const SharedLevelFilters = "shared"
 
 // Model is the section model: architecture, inputs and output of the network.
 type Model struct {
 	Kind         string  `key:"kind"`
-	LevelFilters string  `key:"height"`
+	LevelFilters string  `key:"level_filters"`
 	Base         int     `key:"base"`
 	Stages       int     `key:"stages"`
 	Dropout      float64 `key:"dropout"`
@@ -149,9 +149,9 @@ type Model struct {
 	Season       bool    `key:"season"`
 	Periodic     bool    `key:"periodic"`
 	Head         Head    `key:"head"`
-	Pretrained   Path    `key:"start"`
+	Pretrained   Path    `key:"pretrained"`
 	// ChannelsFrom is a run directory; the network has as many channels as that pruned network.
-	ChannelsFrom Path      `key:"channels_of"`
+	ChannelsFrom Path      `key:"channels_from"`
 	Method       Method    `key:"method"`
 	Bias         BiasModel `key:"bias"`
 	Members      string    `key:"members"`
@@ -165,7 +165,7 @@ type Model struct {
 	Embedding int    `key:"embedding"` // number of learned input fields; 0: none
 	Reference string `key:"reference"` // NoReference or one of References
 
-	LeadAxis   string   `key:"leads"`
+	LeadAxis   string   `key:"lead_axis"`
 	Conditions []string `key:"conditions"`
 
 	Recurrent Recurrent `key:"recurrent"`
@@ -182,10 +182,10 @@ type Training struct {
 	BatchSize           int           `key:"batch_size"`
 	Accumulate          int           `key:"accumulate"`
 	Optimizer           string        `key:"optimizer"`
-	TrustCoefficient    float64       `key:"trust"` // trust coefficient of LARS; 0: default of the optimiser
+	TrustCoefficient    float64       `key:"trust_coefficient"` // trust coefficient of LARS; 0: default of the optimiser
 	LearningRate        float64       `key:"learning_rate"`
-	LearningRateScaling string        `key:"scale"`
-	BaseBatchSize       int           `key:"base_batch"` // 0: as BatchSize
+	LearningRateScaling string        `key:"learning_rate_scaling"`
+	BaseBatchSize       int           `key:"base_batch_size"` // 0: as BatchSize
 	WeightDecay         float64       `key:"weight_decay"`
 	Schedule            string        `key:"schedule"`
 	Warmup              int           `key:"warmup"`
@@ -220,8 +220,8 @@ type LossTerms struct {
 
 	Threshold       []ensemble.VariableEvent `key:"threshold"`
 	ThresholdWeight float64                  `key:"threshold_weight"`
-	Extreme         float64                  `key:"extreme"` // 0: equal weights
-	LeadWeights     []float64                `key:"leads"`   // weight of each target lead; empty: equal weights
+	Extreme         float64                  `key:"extreme"`      // 0: equal weights
+	LeadWeights     []float64                `key:"lead_weights"` // weight of each target lead; empty: equal weights
 }
 
 // EarlyStop is the section train.early_stop: training ends when the validation loss stops
@@ -264,7 +264,7 @@ var TrainSchema = newSchema[Train]("train", slices.Concat([]Key{
 		Help: "Memory of a process for caching data of data.store between epochs, shared by its shards of train.mesh; the rest is read again in each epoch. 0: no limit. Without a store all data are kept in memory."},
 	{Path: "data.prefetch", Default: strconv.Itoa(DefaultPrefetch), Check: Between(1, 1024), Example: "8", MayChangeOnResume: true, OutsideIdentity: true,
 		Help: "Number of initialisations of data.store that are read ahead, in parallel. Each needs the memory of one initialisation, or of the shard of the rank."},
-	{Path: "data.direct", Default: "false", Example: "true", MayChangeOnResume: true, OutsideIdentity: true,
+	{Path: "data.direct_io", Default: "false", Example: "true", MayChangeOnResume: true, OutsideIdentity: true,
 		Help: "Whether data.store is read with direct I/O, bypassing the page cache, if the file system supports it: faster on fast disks for a store larger than memory."},
 	{Path: "data.disk_cache.folder", Example: "/local/scratch", MayChangeOnResume: true, OutsideIdentity: true,
 		Help: "Directory on a fast local disk for caching data of data.store that exceed data.memory, for the duration of the training."},
@@ -272,7 +272,7 @@ var TrainSchema = newSchema[Train]("train", slices.Concat([]Key{
 		Help: "Disk space of a process in data.disk_cache.folder, shared by its shards of train.mesh."},
 	{Path: "data.peers", Default: PeersAuto, Check: OneOf(PeersAuto, PeersAlways, PeersNever), Example: PeersAlways, MayChangeOnResume: true, OutsideIdentity: true,
 		Help: "Whether ranks along the data axis of train.mesh read data of data.store from the memory of other ranks over TCP. always; never; auto: if that was recently faster than the file system."},
-	{Path: "data.sparse", Default: "false", Example: "true",
+	{Path: "data.allow_missing_chunks", Default: "false", Example: "true",
 		Help: "Whether absent chunks of Zarr stores are missing values. Default: an error, since chunks may have been lost."},
 	{Path: "data.index_cache", Example: "/var/cache/ensemble", MayChangeOnResume: true, OutsideIdentity: true,
 		Help: "Directory for cached indexes of GRIB files, which make reopening faster. Default: no cache."},
@@ -284,7 +284,7 @@ var TrainSchema = newSchema[Train]("train", slices.Concat([]Key{
 		Help: "Smallest fraction of interpolation weights on valid values; below it the target point is missing."},
 	{Path: "data.members.use", Default: "5", Example: "[0, 1, 2, 3, 4]",
 		Help: "Input members: their number, or a list."},
-	{Path: "data.members.least", Check: AtLeast(1), Example: "3",
+	{Path: "data.members.minimum", Check: AtLeast(1), Example: "3",
 		Help: "Smallest number of input members in training: each sample uses a random number from this one to data.members.use, so that the model supports any of these. Default: data.members.use."},
 	{Path: "data.members.full", Default: "10", Check: AtLeast(2), Example: "10",
 		Help: "Number of members of the full ensemble, whose spread is the target."},
@@ -327,7 +327,7 @@ var TrainSchema = newSchema[Train]("train", slices.Concat([]Key{
 
 	{Path: "model.kind", Default: unet3d.UNetKind.Name, Check: OneOf(unet3d.KindNames(func(*unet3d.Kind) bool { return true })...), Example: "unet3d",
 		Help: kindHelp()},
-	{Path: "model.height", Default: SharedLevelFilters, Check: OneOf(SharedLevelFilters, "full", "affine", "separable"), Example: "affine",
+	{Path: "model.level_filters", Default: SharedLevelFilters, Check: OneOf(SharedLevelFilters, "full", "affine", "separable"), Example: "affine",
 		Help: "Filters of the U-Net across levels. shared: one filter for all levels; full: a separate filter for each level; affine: one filter with a factor for each level; separable: one horizontal filter, then a vertical filter for each level."},
 	{Path: "model.base", Default: "16", Check: Between(1, 1024), Example: "32",
 		Help: "Channels of the first stage."},
@@ -343,9 +343,9 @@ var TrainSchema = newSchema[Train]("train", slices.Concat([]Key{
 		Help: "Whether convolutions have periodic padding in longitude on global grids."},
 	{Path: "model.head", Default: string(DistributionHead), Check: OneOf(SpreadHead, DistributionHead, MembersHead), Example: string(DistributionHead),
 		Help: "Output of the network. spread: the spread of the full ensemble; distribution: the distribution of the analysis; members: corrected input members."},
-	{Path: "model.start", Example: "models/published/weights.safetensors",
+	{Path: "model.pretrained", Example: "models/published/weights.safetensors",
 		Help: "File of pretrained weights (safetensors). Parameters with matching name and shape are used, all others are initialised randomly."},
-	{Path: "model.channels_of", Example: "runs/pruned",
+	{Path: "model.channels_from", Example: "runs/pruned",
 		Help: "Run directory of a network with pruned channels: the new network has the same numbers of channels, with its own random weights."},
 
 	{Path: "train.epochs", Default: "60", Check: Between(1, 1e6), Example: "60", MayChangeOnResume: true,
@@ -356,20 +356,20 @@ var TrainSchema = newSchema[Train]("train", slices.Concat([]Key{
 		Help: "Gradient accumulation: number of batches whose mean gradient makes one optimiser step. Needs the memory of one batch; equivalent to a larger batch, except for batch statistics."},
 	{Path: "train.optimizer", Default: "adamw", Check: OneOf("adamw", "adam", "sgd", "lars", "lamb"), Example: "adamw",
 		Help: "Optimiser. sgd and lars have a momentum of 0.9."},
-	{Path: "train.trust", Check: Above(0), Example: "0.001",
+	{Path: "train.trust_coefficient", Check: Above(0), Example: "0.001",
 		Help: "Trust coefficient of lars: a step changes a filter by about learning_rate times this fraction of its norm. Default: 0.001."},
 	{Path: "train.learning_rate", Default: "0.001", Check: Above(0), Example: "0.001",
-		Help: "Learning rate: the maximum of the schedule, before train.scale."},
-	{Path: "train.scale", Default: "none", Check: OneOf("linear", "sqrt", "none"), Example: "linear",
-		Help: "Scaling of the learning rate with the samples of a step, batch_size times accumulate. linear: proportional to their ratio to base_batch; sqrt: to its square root (for adaptive optimisers such as adam); none."},
-	{Path: "train.base_batch", Check: Between(1, 1e9), Example: "4",
-		Help: "Samples a step for which learning_rate is specified, for train.scale. Default: batch_size."},
+		Help: "Learning rate: the maximum of the schedule, before train.learning_rate_scaling."},
+	{Path: "train.learning_rate_scaling", Default: "none", Check: OneOf("linear", "sqrt", "none"), Example: "linear",
+		Help: "Scaling of the learning rate with the samples of a step, batch_size times accumulate. linear: proportional to their ratio to base_batch_size; sqrt: to its square root (for adaptive optimisers such as adam); none."},
+	{Path: "train.base_batch_size", Check: Between(1, 1e9), Example: "4",
+		Help: "Samples a step for which learning_rate is specified, for train.learning_rate_scaling. Default: batch_size."},
 	{Path: "train.weight_decay", Default: "0.0001", Check: AtLeast(0), Example: "0.0001",
 		Help: "Decoupled weight decay of adamw and lamb; L2 penalty of other optimisers."},
 	{Path: "train.schedule", Default: "cosine", Check: OneOf("constant", "cosine", "triangular2", "plateau"), Example: "cosine",
 		Help: "Learning rate schedule."},
 	{Path: "train.warmup", Default: "0", Check: AtLeast(0), Example: "100",
-		Help: "Number of warm-up steps, over which the learning rate increases linearly from zero, or with train.scale from the unscaled learning_rate."},
+		Help: "Number of warm-up steps, over which the learning rate increases linearly from zero, or with train.learning_rate_scaling from the unscaled learning_rate."},
 	{Path: "train.clip", Default: "1", Check: AtLeast(0), Example: "1",
 		Help: "Gradient clipping: largest norm of the gradient; 0: no clipping."},
 	{Path: "train.ema", Default: "0", Check: BetweenHalfOpen(0, 1), Example: "0.999",
@@ -511,7 +511,7 @@ func (c *TrainConfig) check() []*exit.Error {
 			"use more members")
 	}
 	if l := d.Members.Minimum; l > d.Members.Use.N() || l > 0 && l <= d.SpreadDDOF {
-		add("data.members.least", fmt.Sprintf("data.members.least is %d, want %d to %d", l, d.SpreadDDOF+1, d.Members.Use.N()), "the spread needs more members than data.spread_ddof",
+		add("data.members.minimum", fmt.Sprintf("data.members.minimum is %d, want %d to %d", l, d.SpreadDDOF+1, d.Members.Use.N()), "the spread needs more members than data.spread_ddof",
 			"set a number from "+fmt.Sprint(d.SpreadDDOF+1)+" to data.members.use")
 	}
 	if d.Members.Use.List != nil && d.Members.Sampling == "random" {
@@ -542,12 +542,12 @@ func (c *TrainConfig) checkOptimizer() []*exit.Error {
 	var faults []*exit.Error
 	t := c.Train.Train
 	if t.TrustCoefficient > 0 && t.Optimizer != "lars" {
-		faults = append(faults, c.fault("train.trust", "train.trust is not used by "+t.Optimizer, "only lars has a trust coefficient",
+		faults = append(faults, c.fault("train.trust_coefficient", "train.trust_coefficient is not used by "+t.Optimizer, "only lars has a trust coefficient",
 			"remove it, or set train.optimizer: lars"))
 	}
 	if t.BaseBatchSize > 0 && t.LearningRateScaling == "none" {
-		faults = append(faults, c.fault("train.base_batch", "train.base_batch without scaling of the learning rate", "train.scale is none",
-			"remove it, or set train.scale: linear or sqrt"))
+		faults = append(faults, c.fault("train.base_batch_size", "train.base_batch_size without scaling of the learning rate", "train.learning_rate_scaling is none",
+			"remove it, or set train.learning_rate_scaling: linear or sqrt"))
 	}
 	return faults
 }

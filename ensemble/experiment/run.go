@@ -175,8 +175,8 @@ func (o *Options) training(folder string, v config.ExperimentVariant, seed int) 
 	for _, also := range []struct {
 		key   string
 		given bool
-	}{{"data.store", c.Data.Store != ""}, {"data.auxiliary.files", c.Data.Auxiliary.Files != nil}, {"model.start", c.Model.Pretrained != ""},
-		{"model.channels_of", c.Model.ChannelsFrom != ""}, {"teacher.runs", c.Teacher.Runs != nil}, {"train.machine", c.Train.Train.Machine != ""}} {
+	}{{"data.store", c.Data.Store != ""}, {"data.auxiliary.files", c.Data.Auxiliary.Files != nil}, {"model.pretrained", c.Model.Pretrained != ""},
+		{"model.channels_from", c.Model.ChannelsFrom != ""}, {"teacher.runs", c.Teacher.Runs != nil}, {"train.machine", c.Train.Train.Machine != ""}} {
 		if also.given {
 			return nil, &exit.Error{Code: exit.Usage, What: "the training reads files whose digests the experiment does not have", At: e.Config + ", " + also.key,
 				Why: "its record could not be replayed", Fix: "remove the key, with `set` or in a configuration of its own"}

@@ -175,7 +175,7 @@ func TestRecordedRefuses(t *testing.T) {
 		{"another file", []string{"{path: " + fc + ", sha256: \"", "{path: " + fc + ", sha256: \"" + strings.Repeat("0", 64) + "\"} #"}, exit.BadData, "another one"},
 		{"not listed", []string{"    - {path: " + fc, "    #"}, exit.BadData, "not of the experiment"},
 		{"no file of a pattern", []string{`["demo_an_*.nc"]`, `["other_*.nc"]`}, exit.NotYet, "other_*.nc"},
-		{"reads more", []string{`"train.epochs=1"`, `"train.epochs=1", "model.start=/some/where"`}, exit.Usage, "model.start"},
+		{"reads more", []string{`"train.epochs=1"`, `"train.epochs=1", "model.pretrained=/some/where"`}, exit.Usage, "model.pretrained"},
 		{"no such key", []string{`"train.epochs=1"`, `"train.epoch=1"`}, exit.Usage, "train.epochs"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

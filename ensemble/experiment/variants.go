@@ -24,7 +24,7 @@ type Variant struct {
 const (
 	Members  = "members"  // 2 members, 3, and so on to all
 	Ablation = "ablation" // one part changed at a time
-	Networks = "kinds"    // the network baselines of ENS-10, at their published sizes
+	Networks = "networks" // the network baselines of ENS-10, at their published sizes
 )
 
 // studyRules are the variants of studies: the keys that differ from the configuration, which is the variant "base", and what a
@@ -84,7 +84,7 @@ func Variants(study string, src config.Sources, members []int) ([]Variant, error
 	if study == Networks {
 		for _, k := range unet3d.Kinds {
 			if k.Baseline && k.Name != c.Model.Kind {
-				set := []string{"model.kind=" + k.Name, "model.height=" + config.SharedLevelFilters, "model.dropout=0"}
+				set := []string{"model.kind=" + k.Name, "model.level_filters=" + config.SharedLevelFilters, "model.dropout=0"}
 				out = append(out, Variant{k.Name, append(set, strings.Fields(k.PublishedOptions)...)})
 			}
 		}

@@ -53,7 +53,7 @@ const (
 	driftSeasons    = "seasons"
 	driftDepartures = "departures"
 	driftInits      = "inits" // metadata key
-	seasonNumbers   = 4        // three coefficients and a standard deviation
+	seasonNumbers   = 4       // three coefficients and a standard deviation
 )
 
 // Save writes the statistics as a safetensors file.

@@ -26,7 +26,7 @@ func (m *Model) SelectLeads(leads []ensemble.Lead) error {
 		return refuse("the model does not have the requested leads", fmt.Sprintf("requested %s, available %s", task.FormatLeads(leads), task.FormatLeads(all)), "give some of these in ascending order")
 	case !m.Spec.AcceptsFewerLeads():
 		return refuse(fmt.Sprintf("%s needs all of its %d leads", m.Spec.Kind, len(all)), "the network was trained for this number of leads",
-			"omit leads; or train with model.head: members without model.maps, model.leads: rows and model.conditions: [lead]")
+			"omit leads; or train with model.head: members without model.maps, model.lead_axis: batch and model.conditions: [lead]")
 	case m.Spec.NetworkKind().SpansLeads() && len(leads) < 2:
 		return refuse(fmt.Sprintf("%s needs at least two leads, got %d", m.Spec.Kind, len(leads)), "", "give two or more leads")
 	case !slices.ContainsFunc(k.TargetLeads(), func(l ensemble.Lead) bool { return slices.Contains(leads, l) }):

@@ -34,10 +34,10 @@ func TestHosts(t *testing.T) {
 	}
 	p := from(t, "127.0.0.1", url)
 	p.send("GET /healthz HTTP/1.1\r\nHost: rebound.example.com\r\n\r\n")
-	if r, body, err := p.answer(); err != nil || r.StatusCode != 421 || !strings.Contains(body, "serve.hosts") || !r.Close {
+	if r, body, err := p.answer(); err != nil || r.StatusCode != 421 || !strings.Contains(body, "serve.allowed_hosts") || !r.Close {
 		t.Errorf("%v %q %v", r, body, err)
 	}
-	if _, body := ask(t, "GET", url+"/metrics"); !strings.Contains(body, `ensemble_http_refused_total{why="host"} 37`+"\n") { // those 12 of three paths, and this one
+	if _, body := ask(t, "GET", url+"/metrics"); !strings.Contains(body, `ensemble_http_rejected_total{reason="host"} 37`+"\n") { // those 12 of three paths, and this one
 		t.Errorf("%s", body)
 	}
 	p = from(t, "127.0.0.1", url)

@@ -61,7 +61,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	status, why := rejection(r)
 	if status == 0 && !isAllowedHost(r, h.allowedHosts()) {
 		h.metrics.rejected.add(1, rejectedHost)
-		status, why = http.StatusMisdirectedRequest, "this is another host: serve.hosts has the names of this one"
+		status, why = http.StatusMisdirectedRequest, "this is another host: serve.allowed_hosts has the names of this one"
 	}
 	if status != 0 {
 		if status == http.StatusMethodNotAllowed {

@@ -163,7 +163,7 @@ func (u *issuer) reload() {
 		r, err = u.open(o)
 	}
 	if err != nil {
-		u.metrics.reloads.add(1, "kept")
+		u.metrics.reloads.add(1, "rejected")
 		status += ", as before: the configuration that is there now was not taken, the log says why"
 		u.log.Error("the configuration was not taken: the one before stays", "error", exit.OneLine(err), "fix", remedy(err))
 		return
@@ -171,8 +171,8 @@ func (u *issuer) reload() {
 	for _, fixed := range []struct {
 		key      string
 		old, new any
-	}{{"serve.listen", u.o.Service.Listen, o.Service.Listen}, {"serve.connections", u.o.Service.MaxConnections, o.Service.MaxConnections},
-		{"serve.per_address", u.o.Service.MaxConnectionsPerAddress, o.Service.MaxConnectionsPerAddress}, {"serve.rate", u.o.Service.RateLimit, o.Service.RateLimit}} {
+	}{{"serve.listen", u.o.Service.Listen, o.Service.Listen}, {"serve.max_connections", u.o.Service.MaxConnections, o.Service.MaxConnections},
+		{"serve.max_connections_per_address", u.o.Service.MaxConnectionsPerAddress, o.Service.MaxConnectionsPerAddress}, {"serve.rate_limit", u.o.Service.RateLimit, o.Service.RateLimit}} {
 		if fmt.Sprint(fixed.old) != fmt.Sprint(fixed.new) {
 			u.log.Warn("stays as it is until the service is started anew", "key", fixed.key)
 		}
@@ -181,7 +181,7 @@ func (u *issuer) reload() {
 	u.resident, u.o = r, o
 	clear(u.attempts)
 	u.change(func() { u.options = o })
-	u.metrics.reloads.add(1, "taken")
+	u.metrics.reloads.add(1, "applied")
 	u.log.Info("the configuration was taken")
 }
 
@@ -258,7 +258,7 @@ func (u *issuer) attemptInit(ctx context.Context, c predict.Candidate) {
 	if ctx.Err() != nil {
 		return // told to stop: nothing is wrong with it
 	}
-	log := u.log.With("cycle", product.InitName(c.Init), "try", t.count, "seconds", seconds(begun))
+	log := u.log.With("init", product.InitName(c.Init), "attempt", t.count, "seconds", seconds(begun))
 	if errors.Is(err, product.ErrOtherModel) { // of before another one was promoted, or the program was installed anew
 		log.Info("products of another model or version stay")
 		res, err = &predict.Result{Existing: 1}, nil
@@ -270,7 +270,7 @@ func (u *issuer) attemptInit(ctx context.Context, c predict.Candidate) {
 			t.next = time.Now().Add(min(u.o.Service.RetryDelay<<(t.count-1), maxRetryDelay))
 		}
 		u.metrics.failures.add(1, fmt.Sprint(int(code)))
-		log.Error("a start failed", "code", int(code), "error", exit.OneLine(err), "fix", remedy(err), "again", formatRetryTime(t.next))
+		log.Error("a start failed", "code", int(code), "error", exit.OneLine(err), "fix", remedy(err), "next_attempt", formatRetryTime(t.next))
 		return
 	}
 	t.done, t.next = true, time.Time{}
@@ -284,7 +284,7 @@ func (u *issuer) attemptInit(ctx context.Context, c predict.Candidate) {
 	for _, w := range res.Warnings {
 		log.Warn("a product has a warning", "warning", w)
 	}
-	log.Info("issued", "already", res.Existing > 0, "degraded", res.Degraded > 0, "members", len(m.manifest.MembersUsed), "expected", m.manifest.MembersExpected, "files", len(m.manifest.Outputs))
+	log.Info("issued", "existing", res.Existing > 0, "degraded", res.Degraded > 0, "members", len(m.manifest.MembersUsed), "expected", m.manifest.MembersExpected, "files", len(m.manifest.Outputs))
 	if shown == nil {
 		u.change(func() {})
 		return

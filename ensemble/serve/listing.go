@@ -19,10 +19,10 @@ import (
 // maxListed is how many starts a list has.
 const maxListed = 500
 
-// Listed is a start in the list of products.
-type Listed struct {
-	Cycle    string    `json:"cycle"`
-	Start    time.Time `json:"start"`
+// InitSummary describes the products of one initialisation in the list of products.
+type InitSummary struct {
+	Name     string    `json:"name"`
+	Init     time.Time `json:"init"`
 	Status   string    `json:"status"`
 	Used     int       `json:"members_used"`
 	Expected int       `json:"members_expected"`
@@ -31,23 +31,23 @@ type Listed struct {
 	Written  time.Time `json:"written"`
 }
 
-// List is the answer to /products/.
-type List struct {
-	Cycles []Listed `json:"cycles"`
-	// Next is the address of those that follow, empty if there are none.
+// InitList is the JSON response of /products/.
+type InitList struct {
+	Inits []InitSummary `json:"inits"`
+	// Next is the path of the next page; empty on the last page.
 	Next string `json:"next,omitempty"`
 }
 
-// Content is the answer to /products/CYCLE/.
-type Content struct {
-	Listed
+// InitContents is the JSON response of /products/NAME/.
+type InitContents struct {
+	InitSummary
 	Missing  []ensemble.Member `json:"members_missing"`
 	Warnings []string          `json:"warnings"`
 	Contents []manifest.File   `json:"contents"`
 }
 
-func (c *initProducts) listed() Listed {
-	l := Listed{c.name, initOf(c.name), c.manifest.Status, len(c.manifest.MembersUsed), c.manifest.MembersExpected, len(c.manifest.Outputs), 0, c.written.UTC()}
+func (c *initProducts) listed() InitSummary {
+	l := InitSummary{c.name, initOf(c.name), c.manifest.Status, len(c.manifest.MembersUsed), c.manifest.MembersExpected, len(c.manifest.Outputs), 0, c.written.UTC()}
 	for _, f := range c.manifest.Outputs {
 		l.Bytes += f.Size
 	}
@@ -62,21 +62,21 @@ func (h *handler) listInits(w *response, r *http.Request) {
 		return
 	}
 	before := r.URL.Query().Get("before")
-	l := List{Cycles: []Listed{}}
+	l := InitList{Inits: []InitSummary{}}
 	for _, n := range names {
 		if initNamePattern.MatchString(before) && nameToMinute(n) >= nameToMinute(before) {
 			continue
 		}
-		if len(l.Cycles) == maxListed {
-			l.Next = "/products/?before=" + l.Cycles[maxListed-1].Cycle
+		if len(l.Inits) == maxListed {
+			l.Next = "/products/?before=" + l.Inits[maxListed-1].Name
 			break
 		}
 		if c, err := h.tree.find(n); err == nil {
-			l.Cycles = append(l.Cycles, c.listed())
+			l.Inits = append(l.Inits, c.listed())
 		}
 	}
 	if acceptsHTML(w, r) {
-		h.html(w, r, "cycles", l)
+		h.html(w, r, "inits", l)
 		return
 	}
 	asJSON(w, r, l)
@@ -89,7 +89,7 @@ func (h *handler) listProducts(w *response, r *http.Request, name string) {
 		h.notFound(w, err)
 		return
 	}
-	out := Content{Listed: c.listed(), Missing: []ensemble.Member{}, Warnings: c.manifest.Warnings}
+	out := InitContents{InitSummary: c.listed(), Missing: []ensemble.Member{}, Warnings: c.manifest.Warnings}
 	for _, m := range c.manifest.MembersMissing {
 		out.Missing = append(out.Missing, m.Member)
 	}
@@ -97,7 +97,7 @@ func (h *handler) listProducts(w *response, r *http.Request, name string) {
 		out.Contents = append(out.Contents, c.files[f])
 	}
 	if acceptsHTML(w, r) {
-		h.html(w, r, "cycle", out)
+		h.html(w, r, "contents", out)
 		return
 	}
 	asJSON(w, r, out)
@@ -109,7 +109,7 @@ type Status struct {
 	Ready        bool                  `json:"ready"`
 	Why          string                `json:"why,omitempty"` // it is not ready
 	Model        string                `json:"model_checksum,omitempty"`
-	Newest       *Listed               `json:"newest"`                  // with products; null for none
+	Newest       *InitSummary          `json:"newest"`                  // with products; null for none
 	Inits        []InitStatus          `json:"inits"`                   // of the input
 	MissingInput string                `json:"input_missing,omitempty"` // why some of the input is not there
 	Unreadable   []UnreadableFile      `json:"unreadable_files"`

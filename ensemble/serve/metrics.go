@@ -48,32 +48,32 @@ func newMetrics(version string) *metrics {
 	level("ensemble_build_info", "The program.", "version").set(1, version)
 	m.ready = level("ensemble_model_ready", "1 once the model is ready.")
 	m.modelFinished = level("ensemble_model_finished_timestamp_seconds", "When the training of the model ended.")
-	m.inits = count("ensemble_cycles_total", "Starts with products: issued whole, degraded, or there already.", "result")
-	m.failures = count("ensemble_cycle_failures_total", "Tries to issue a start that failed, by exit code.", "code")
-	m.inputInits = level("ensemble_input_cycles", "Starts in the input by what becomes of them; due ones are the queue.", "state")
-	m.unread = level("ensemble_input_files_unread", "Files of the input whose start is not known.")
+	m.inits = count("ensemble_inits_total", "Starts with products: issued whole, degraded, or there already.", "result")
+	m.failures = count("ensemble_init_failures_total", "Tries to issue a start that failed, by exit code.", "code")
+	m.inputInits = level("ensemble_input_inits", "Starts in the input by what becomes of them; due ones are the queue.", "state")
+	m.unread = level("ensemble_input_files_unreadable", "Files of the input whose start is not known.")
 	m.membersUsed = level("ensemble_members_used", "Members of the products issued last.")
 	m.membersExpected = level("ensemble_members_expected", "Members that they should have.")
 	m.lastIssued = level("ensemble_last_success_timestamp_seconds", "When products were issued last.")
-	m.lastInit = level("ensemble_last_cycle_timestamp_seconds", "The newest start with products.")
+	m.lastInit = level("ensemble_last_init_timestamp_seconds", "The newest start with products.")
 	m.reloads = count("ensemble_config_reloads_total", "Configurations read again: taken, or the old one kept.", "result")
-	m.issueTime = &histogram{name: "ensemble_issue_seconds", help: "Time to issue a start, from when it was due.", bounds: []float64{0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800}}
-	m.requestTime = &histogram{name: "ensemble_http_request_seconds", help: "Time of a request, to its last byte.", bounds: []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 60}}
+	m.issueTime = &histogram{name: "ensemble_issue_duration_seconds", help: "Time to issue a start, from when it was due.", bounds: []float64{0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800}}
+	m.requestTime = &histogram{name: "ensemble_http_request_duration_seconds", help: "Time of a request, to its last byte.", bounds: []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 60}}
 	add(m.issueTime)
 	add(m.requestTime)
 	m.requests = count("ensemble_http_requests_total", "Requests by status.", "code")
 	m.responseBytes = count("ensemble_http_response_bytes_total", "Bytes of answers, without headers.")
-	m.rejected = count("ensemble_http_refused_total", "Turned away: connections beyond those of an address, idle ones for others, requests for another host.", "why")
+	m.rejected = count("ensemble_http_rejected_total", "Turned away: connections beyond those of an address, idle ones for others, requests for another host.", "reason")
 	for _, why := range []string{rejectedAddress, rejectedIdle, rejectedHost} {
 		m.rejected.add(0, why)
 	}
-	for _, r := range []string{"issued", "degraded", "already"} {
+	for _, r := range []string{"issued", "degraded", "existing"} {
 		m.inits.add(0, r)
 	}
 	for _, s := range []string{waiting, due, issued, failed} {
 		m.inputInits.set(0, s)
 	}
-	for _, r := range []string{"taken", "kept"} {
+	for _, r := range []string{"applied", "rejected"} {
 		m.reloads.add(0, r)
 	}
 	m.responseBytes.add(0)
@@ -93,7 +93,7 @@ func (m *metrics) model(f predict.ModelDescription) {
 func (m *metrics) issued(c *initProducts, res *predict.Result, begun time.Time) {
 	switch {
 	case res.Existing > 0:
-		m.inits.add(1, "already")
+		m.inits.add(1, "existing")
 	case c.manifest.Status == manifest.Degraded:
 		m.inits.add(1, "degraded")
 	default:

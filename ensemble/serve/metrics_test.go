@@ -77,33 +77,33 @@ func TestMetricsText(t *testing.T) {
 		t.Fatal(err)
 	}
 	for key, want := range map[string]string{
-		"ensemble_build_info" + spaced(label):                 "1.0",
-		"ensemble_model_ready{}":                              "1.0",
-		"ensemble_model_finished_timestamp_seconds{}":         "1700000000.0",
-		`ensemble_cycles_total{"result": "issued"}`:           "1.0",
-		`ensemble_cycles_total{"result": "already"}`:          "1.0",
-		`ensemble_cycles_total{"result": "degraded"}`:         "0.0",
-		`ensemble_cycle_failures_total{"code": "66"}`:         "2.0",
-		`ensemble_input_cycles{"state": "waiting"}`:           "3.0",
-		"ensemble_input_files_unread{}":                       "4.0",
-		"ensemble_members_expected{}":                         "5.0",
-		"ensemble_http_connections{}":                         "7.0",
-		`ensemble_issue_seconds_bucket{"le": "2.5"}`:          "0.0",
-		`ensemble_issue_seconds_bucket{"le": "5"}`:            "1.0",
-		"ensemble_issue_seconds_count{}":                      "1.0",
-		`ensemble_http_request_seconds_bucket{"le": "0.001"}`: "2.0",
-		`ensemble_http_request_seconds_bucket{"le": "0.5"}`:   "3.0",
-		`ensemble_http_request_seconds_bucket{"le": "60"}`:    "3.0",
-		`ensemble_http_request_seconds_bucket{"le": "+Inf"}`:  "4.0",
-		"ensemble_http_request_seconds_count{}":               "4.0",
-		"ensemble_http_request_seconds_sum{}":                 "1000.3015",
-		"ensemble_last_cycle_timestamp_seconds{}":             "1767225600.0",
+		"ensemble_build_info" + spaced(label):                          "1.0",
+		"ensemble_model_ready{}":                                       "1.0",
+		"ensemble_model_finished_timestamp_seconds{}":                  "1700000000.0",
+		`ensemble_inits_total{"result": "issued"}`:                     "1.0",
+		`ensemble_inits_total{"result": "existing"}`:                   "1.0",
+		`ensemble_inits_total{"result": "degraded"}`:                   "0.0",
+		`ensemble_init_failures_total{"code": "66"}`:                   "2.0",
+		`ensemble_input_inits{"state": "waiting"}`:                     "3.0",
+		"ensemble_input_files_unreadable{}":                            "4.0",
+		"ensemble_members_expected{}":                                  "5.0",
+		"ensemble_http_connections{}":                                  "7.0",
+		`ensemble_issue_duration_seconds_bucket{"le": "2.5"}`:          "0.0",
+		`ensemble_issue_duration_seconds_bucket{"le": "5"}`:            "1.0",
+		"ensemble_issue_duration_seconds_count{}":                      "1.0",
+		`ensemble_http_request_duration_seconds_bucket{"le": "0.001"}`: "2.0",
+		`ensemble_http_request_duration_seconds_bucket{"le": "0.5"}`:   "3.0",
+		`ensemble_http_request_duration_seconds_bucket{"le": "60"}`:    "3.0",
+		`ensemble_http_request_duration_seconds_bucket{"le": "+Inf"}`:  "4.0",
+		"ensemble_http_request_duration_seconds_count{}":               "4.0",
+		"ensemble_http_request_duration_seconds_sum{}":                 "1000.3015",
+		"ensemble_last_init_timestamp_seconds{}":                       "1767225600.0",
 	} {
 		if values[key] != want {
 			t.Errorf("%s is %s, want %s", key, values[key], want)
 		}
 	}
-	for name, want := range map[string]string{"ensemble_cycles": "counter", "ensemble_issue_seconds": "histogram", "process_resident_memory_bytes": "gauge"} {
+	for name, want := range map[string]string{"ensemble_inits": "counter", "ensemble_issue_duration_seconds": "histogram", "process_resident_memory_bytes": "gauge"} {
 		if kinds[name] != want {
 			t.Errorf("%s is a %q, want %s", name, kinds[name], want)
 		}

@@ -212,11 +212,11 @@ func TestOnlyProducts(t *testing.T) {
 			t.Errorf("%s: %d %q, want %d", c.path, status, body, c.status)
 		}
 	}
-	var list List
-	if _, body := ask(t, "GET", url+"/products/"); json.Unmarshal([]byte(body), &list) != nil || len(list.Cycles) != 2 || list.Cycles[0].Cycle != "2026010112" || list.Cycles[1].Used != 2 {
+	var list InitList
+	if _, body := ask(t, "GET", url+"/products/"); json.Unmarshal([]byte(body), &list) != nil || len(list.Inits) != 2 || list.Inits[0].Name != "2026010112" || list.Inits[1].Used != 2 {
 		t.Errorf("the list is %s", body)
 	}
-	if _, body := ask(t, "GET", url+"/products/?before=2026010112"); json.Unmarshal([]byte(body), &list) != nil || len(list.Cycles) != 1 || list.Cycles[0].Cycle != "2026010100" {
+	if _, body := ask(t, "GET", url+"/products/?before=2026010112"); json.Unmarshal([]byte(body), &list) != nil || len(list.Inits) != 1 || list.Inits[0].Name != "2026010100" {
 		t.Errorf("the list before the last is %s", body)
 	}
 }

@@ -24,7 +24,7 @@ func TestLongSeveralLeads(t *testing.T) {
 	const told = "model.conditions=[lead,day_of_year]"
 	src := config.Sources{Files: []string{"leads.yaml"}, Set: []string{fmt.Sprintf("data.forecasts=[%s/gcm_fc_*.grib2]", data), fmt.Sprintf("data.analyses=[%s/gcm_an_*.nc]", data)}}
 	e, err := experiment.RunStudy(context.Background(), experiment.StudyOptions{Config: src, Dir: filepath.Join(t.TempDir(), "leads"), Reference: "rows", Version: "test", Variants: []experiment.Variant{
-		{Name: "rows", Set: []string{"model.leads=rows", told}},
+		{Name: "rows", Set: []string{"model.lead_axis=batch", told}},
 		{Name: "channels"},
 		{Name: "cells", Set: []string{"model.kind=conv_lstm", "model.base=7", "model.recurrent.hidden=10", told}},
 	}})

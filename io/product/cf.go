@@ -301,7 +301,7 @@ func (b *ncBuilder) addTimes(init ensemble.Init, leads []ensemble.Lead, period t
 		b.addDoubles("time_bnds", []string{"time", "bnds"}, bounds)
 	}
 	b.addDoubles("forecast_reference_time", nil, []float64{seconds(init.Time)}, text("standard_name", "forecast_reference_time"),
-		text("long_name", "start of the forecast"), text("units", timeUnits), text("calendar", "standard"))
+		text("long_name", "initialisation time of the forecast"), text("units", timeUnits), text("calendar", "standard"))
 	unit, name := time.Hour, "hours"
 	for _, l := range leads {
 		if time.Duration(l)%time.Hour != 0 {
@@ -317,7 +317,7 @@ func (b *ncBuilder) addTimes(init ensemble.Init, leads []ensemble.Lead, period t
 		periods[i] = int32(n)
 	}
 	// xarray decodes units in the plural, and requires the attribute dtype.
-	pattrs := []encode.Attribute{text("standard_name", "forecast_period"), text("long_name", "time since the start of the forecast"),
+	pattrs := []encode.Attribute{text("standard_name", "forecast_period"), text("long_name", "time since initialisation"),
 		text("units", name), text("dtype", "timedelta64[ns]")}
 	if len(leads) == 1 {
 		b.addInts("forecast_period", nil, periods, pattrs...)

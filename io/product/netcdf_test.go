@@ -122,7 +122,7 @@ func checkProduct(t *testing.T, v view) {
 	}
 	for name, want := range map[string]any{"Conventions": "CF-1.8", "ensemble_members_used": 5.0, "ensemble_members": "0 1 2 3 4",
 		"control_policy": "include", "license": "CC BY 4.0", "model_checksum": "sha256:00ff", "input_checksums": "sha256:ab12 in.grib2",
-		"history": "2026-01-01T00:00:00Z ensemble 0.1.0: ensemble predict --cycle 2026010100"} {
+		"history": "2026-01-01T00:00:00Z ensemble 0.1.0: ensemble predict --init 2026010100"} {
 		if v.Attrs[name] != want {
 			t.Errorf("global %s = %v, want %v", name, v.Attrs[name], want)
 		}

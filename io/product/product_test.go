@@ -61,7 +61,7 @@ func marked(n int, base float64) []float32 {
 func testProduct(g *ensemble.Grid) *product.Product {
 	p := &product.Product{Init: testInit, Grid: g, Metadata: product.Metadata{
 		Title: "Post-processed ensemble forecast", Institution: "test office", Source: "ensemble, 3-D U-Net", References: "doi:10.1098/rsta.2020.0092",
-		License: "CC BY 4.0", ForecastType: "post-processed ensemble forecast", Command: "ensemble predict --cycle 2026010100", Version: "0.1.0",
+		License: "CC BY 4.0", ForecastType: "post-processed ensemble forecast", Command: "ensemble predict --init 2026010100", Version: "0.1.0",
 		Members: []ensemble.Member{0, 1, 2, 3, 4}, DDOF: 1, Control: "include", ModelChecksum: "sha256:00ff",
 		Inputs: []manifest.File{{Path: "in.grib2", Size: 12, SHA256: "ab12"}},
 	}}

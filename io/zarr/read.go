@@ -405,7 +405,7 @@ func (s *Store) absentChunk(at string) error {
 	}
 	return &exit.Error{Code: exit.BadData, What: "a chunk is absent", At: s.path + ", " + at,
 		Why: "it was lost or never written; other readers return the fill value for it",
-		Fix: "fetch the store again; if absent chunks are missing values, set data.sparse: true or --sparse"}
+		Fix: "fetch the store again; if absent chunks are missing values, set data.allow_missing_chunks: true or --allow-missing-chunks"}
 }
 
 // cache keeps decoded chunks and drops the least recently used. Each chunk is

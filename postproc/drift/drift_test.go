@@ -95,8 +95,8 @@ func TestDistances(t *testing.T) {
 		change   func(mean, std []float32) ([]float32, []float32)
 	}{
 		{"as it was", "", func(m, s []float32) ([]float32, []float32) { return m, s }},
-		{"degrees Celsius", "level", func(m, s []float32) ([]float32, []float32) { return scaled(m, 1, -273.15), s }},
-		{"a bias of 3 K", "level", func(m, s []float32) ([]float32, []float32) { return scaled(m, 1, 3), s }},
+		{"degrees Celsius", "mean", func(m, s []float32) ([]float32, []float32) { return scaled(m, 1, -273.15), s }},
+		{"a bias of 3 K", "mean", func(m, s []float32) ([]float32, []float32) { return scaled(m, 1, 3), s }},
 		{"rows from the south", "pattern", func(m, s []float32) ([]float32, []float32) { return flip(m), flip(s) }},
 		{"members that are alike", "spread", func(m, s []float32) ([]float32, []float32) { return m, scaled(s, 0.3, 0) }},
 		{"no spread", "spread", func(m, s []float32) ([]float32, []float32) { return m, scaled(s, 0, 0) }},
@@ -117,7 +117,7 @@ func TestDistances(t *testing.T) {
 				}
 				d := f.Distance(b, b.Summarise(m, s), valid)
 				size, what := d.Largest()
-				switch by := map[string]float64{"level": d.Mean, "pattern": d.Pattern, "spread": d.Spread}; {
+				switch by := map[string]float64{"mean": d.Mean, "pattern": d.Pattern, "spread": d.Spread}; {
 				case c.of == "" && size > limit:
 					t.Fatalf("%s: %s %.1f", day, what, size)
 				case c.of != "" && !(math.Abs(by[c.of]) > limit):

@@ -308,7 +308,7 @@ func (d Distance) Largest() (size float64, what string) {
 	for _, x := range []struct {
 		of   float64
 		name string
-	}{{d.Mean, "level"}, {d.Pattern, "pattern"}, {d.Spread, "spread"}} {
+	}{{d.Mean, "mean"}, {d.Pattern, "pattern"}, {d.Spread, "spread"}} {
 		if math.Abs(x.of) > size {
 			size, what = math.Abs(x.of), x.name
 		}

@@ -82,7 +82,7 @@ type MembersSpec struct {
 
 // LeadsSpec describes how the network reads leads.
 type LeadsSpec struct {
-	// Leads is as model.leads; empty means leads in channels. Conditions is as model.conditions,
+	// Leads is as model.lead_axis; empty means leads in channels. Conditions is as model.conditions,
 	// for leads in rows.
 	Leads      string   `json:"leads,omitempty"`
 	Conditions []string `json:"conditions,omitempty"`

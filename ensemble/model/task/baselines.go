@@ -54,11 +54,11 @@ func SaveBaselines(path string, all []Baselines) error {
 			}
 		}
 		if g := b.Reduction; g != nil {
-			put("gain_bias", i, g.Bias)
-			put("gain_emos", i, g.EMOS)
-			put("gain_dispersion", i, g.Dispersion)
-			put("gain_scale", i, g.SpreadFactor)
-			meta[fmt.Sprintf("gain_members.%03d", i)] = strconv.Itoa(g.Members)
+			put("skill_bias", i, g.Bias)
+			put("skill_emos", i, g.EMOS)
+			put("skill_dispersion", i, g.Dispersion)
+			put("skill_scale", i, g.SpreadFactor)
+			meta[fmt.Sprintf("skill_members.%03d", i)] = strconv.Itoa(g.Members)
 		}
 		text, err := json.Marshal(texts)
 		if err != nil {
@@ -121,12 +121,12 @@ func LoadBaselines(path string, points int) ([]Baselines, error) {
 			}
 			b.Fits = append(b.Fits, Baseline{m, fit})
 		}
-		if bias, ok := array("gain_bias").([]float64); ok {
-			m, err := strconv.Atoi(meta[fmt.Sprintf("gain_members.%03d", i)])
+		if bias, ok := array("skill_bias").([]float64); ok {
+			m, err := strconv.Atoi(meta[fmt.Sprintf("skill_members.%03d", i)])
 			b.Reduction = &skill.Corrections{Bias: bias, Members: m}
-			b.Reduction.EMOS, _ = array("gain_emos").([]float64)
-			b.Reduction.Dispersion, _ = array("gain_dispersion").([]float64)
-			b.Reduction.SpreadFactor, _ = array("gain_scale").([]float64)
+			b.Reduction.EMOS, _ = array("skill_emos").([]float64)
+			b.Reduction.Dispersion, _ = array("skill_dispersion").([]float64)
+			b.Reduction.SpreadFactor, _ = array("skill_scale").([]float64)
 			if err != nil || len(b.Reduction.EMOS) != 4*len(bias) || len(b.Reduction.Dispersion) != 2*len(bias) || len(b.Reduction.SpreadFactor) != len(bias) {
 				return nil, bad(errors.New("incomplete attribution of the CRPS reduction"))
 			}

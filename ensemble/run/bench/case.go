@@ -142,7 +142,7 @@ func (k Case) graph(train bool) (*graph.Graph, error) {
 	c := channels.Find(g)
 	kept, err := c.Choose(channels.Goal{FLOPFraction: k.Operations, Multiple: k.Multiple}, c.EqualScores())
 	if err != nil {
-		return nil, &exit.Error{Code: exit.Usage, What: "the pruning target cannot be reached", Why: err.Error(), Fix: "give a larger --operations or a smaller --multiple", Err: err}
+		return nil, &exit.Error{Code: exit.Usage, What: "the pruning target cannot be reached", Why: err.Error(), Fix: "give a larger --operations or a smaller --channel-multiple", Err: err}
 	}
 	g, _, err = c.Shrink(kept)
 	return g, err

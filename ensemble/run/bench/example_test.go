@@ -20,7 +20,7 @@ func ExampleCase_FLOPs() {
 // Measure a training step and a prediction. Each measurement runs in a process that Program starts.
 func ExampleRun() {
 	c := bench.Case{Model: bench.BenchUNet3D, Base: 8, Crop: setup.Crop{Height: 64, Width: 64}, Batch: 1, Threads: 4}
-	r, err := bench.Run(context.Background(), bench.Options{Cases: []bench.Case{c}, Gradient: "off", Program: []string{"ensemble", "bench", "--one"}})
+	r, err := bench.Run(context.Background(), bench.Options{Cases: []bench.Case{c}, Gradient: "off", Program: []string{"ensemble", "bench", "--single"}})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -338,7 +338,7 @@ func (s *study) starts(t *verify.VerifiedTarget) ([]ensemble.Init, error) {
 			return i.UTC().Format("2006-01-02T15Z") == text || i.UTC().Format("2006-01-02") == text || i.UTC().Format(time.RFC3339) == text
 		})
 		if at < 0 {
-			return nil, areaError("this initialisation is not published", "--start "+text, fmt.Sprintf("%s at %s, lead %s, has %s to %s", t.Key.Variable, t.Key.Level, t.Key.Lead, t.Inits[0], t.Inits[len(t.Inits)-1]),
+			return nil, areaError("this initialisation is not published", "--init "+text, fmt.Sprintf("%s at %s, lead %s, has %s to %s", t.Key.Variable, t.Key.Level, t.Key.Lead, t.Inits[0], t.Inits[len(t.Inits)-1]),
 				"give initialisations of the products, as 2016-02-19 or 2016-02-19T00Z")
 		}
 		out = append(out, t.Inits[at])
@@ -363,7 +363,7 @@ func (s *study) efi(t *verify.VerifiedTarget, c *scoring.Case) []float32 {
 // first. Centres are at most CouplingPoints points of the grid.
 func (s *study) largestEFI(ctx context.Context, t *verify.VerifiedTarget, inits []ensemble.Init) (best event, err error) {
 	if s.Climate.Find(t.Key.Target()) == nil {
-		return best, areaError("no extreme forecast index", fmt.Sprintf("%s at %s", t.Key.Variable, t.Key.Level), "it needs climate quantiles", "train with climate.of and give --run-dir, or give --climate")
+		return best, areaError("no extreme forecast index", fmt.Sprintf("%s at %s", t.Key.Variable, t.Key.Level), "it needs climate quantiles", "train with climate.source and give --run-dir, or give --climate")
 	}
 	largest := -1.0
 	for _, init := range inits {

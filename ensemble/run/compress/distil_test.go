@@ -65,7 +65,7 @@ func TestDistil(t *testing.T) {
 	if _, err := train.Run(context.Background(), train.Options{Config: demotest.Config(t, demotest.Files(t), set...), RunDir: alone, Version: "test"}); err != nil {
 		t.Fatal(err)
 	}
-	c := distilJob(t, "version: 1\nfrom: [%s]\nweight: 1\nepochs: 4\nnetworks: 1\nseed: 3\nmodel: {base: 1}\nbeside: [%s]\n", teacher, alone)
+	c := distilJob(t, "version: 1\nteachers: [%s]\nweight: 1\nepochs: 4\nnetworks: 1\nseed: 3\nmodel: {base: 1}\ncompare_with: [%s]\n", teacher, alone)
 	r, err := Distil(context.Background(), c, RetrainOptions{RunDir: student, Version: "test"})
 	if err != nil {
 		t.Fatal(err)

@@ -38,7 +38,7 @@ func TestPruneARun(t *testing.T) {
 	if _, err := train.Run(context.Background(), train.Options{Config: c, RunDir: dense, Version: "test"}); err != nil {
 		t.Fatal(err)
 	}
-	const text = "version: 1\nfrom: %s\nrounds: %d\nepochs: 1\nprune: {structure: channel, target: %g, of: operations, multiple: 1}\n"
+	const text = "version: 1\nrun_dir: %s\nrounds: %d\nepochs: 1\nprune: {structure: channel, target: %g, target_unit: operations, channel_multiple: 1}\n"
 	r, err := Prune(context.Background(), pruneJob(t, text, dense, 2, 0.5), RetrainOptions{RunDir: small, Version: "test"})
 	if err != nil {
 		t.Fatal(err)
@@ -66,7 +66,7 @@ func TestPruneARun(t *testing.T) {
 		t.Errorf("table %s, %v", &text2, err)
 	}
 	// A quarter of the first network's operations, at once, from the network that has half of them.
-	r, err = Prune(context.Background(), pruneJob(t, text+"beside: [%s]\n", small, 1, 0.75, dense), RetrainOptions{RunDir: smaller, Version: "test"})
+	r, err = Prune(context.Background(), pruneJob(t, text+"compare_with: [%s]\n", small, 1, 0.75, dense), RetrainOptions{RunDir: smaller, Version: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func TestRunsThatCannotBePruned(t *testing.T) {
 		many:        {exit.Usage, "a run of 2 networks, method \"joint\", cannot be pruned"},
 		t.TempDir(): {exit.NotYet, "the run is not finished"},
 	} {
-		c := pruneJob(t, "version: 1\nfrom: %s\nprune: {structure: channel, target: 0.5}\n", from)
+		c := pruneJob(t, "version: 1\nrun_dir: %s\nprune: {structure: channel, target: 0.5}\n", from)
 		_, err := Prune(context.Background(), c, RetrainOptions{RunDir: filepath.Join(t.TempDir(), "r"), Version: "test"})
 		if exit.CodeOf(err) != want.code || !strings.Contains(err.Error(), want.what) {
 			t.Errorf("%v, want %d with %q", err, want.code, want.what)

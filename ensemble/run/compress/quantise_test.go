@@ -20,7 +20,7 @@ import (
 func quantiseJob(t *testing.T, from, text string) *config.QuantiseConfig {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "quantise.yaml")
-	if err := os.WriteFile(path, fmt.Appendf(nil, "version: 1\nfrom: %s\n%s", from, text), 0o644); err != nil {
+	if err := os.WriteFile(path, fmt.Appendf(nil, "version: 1\nrun_dir: %s\n%s", from, text), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	c, err := config.LoadQuantise(config.Sources{Files: []string{path}})
@@ -40,7 +40,7 @@ func TestQuantiseARun(t *testing.T) {
 	if _, err := train.Run(context.Background(), train.Options{Config: c, RunDir: dense, Version: "test"}); err != nil {
 		t.Fatal(err)
 	}
-	r, err := Quantise(context.Background(), QuantiseOptions{Config: quantiseJob(t, dense, "calibration: {starts: 3}\ninput: false\nkeep: [dec_conv1b]\n"), RunDir: codes, Version: "test"})
+	r, err := Quantise(context.Background(), QuantiseOptions{Config: quantiseJob(t, dense, "calibration: {inits: 3}\ninput_layers: false\nkeep: [dec_conv1b]\n"), RunDir: codes, Version: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -89,7 +89,7 @@ func MissingInitError(start ensemble.Init, has []ensemble.Init) error {
 	if len(has) > 0 {
 		why = "the input has " + humanise.List(humanise.Strings(has))
 	}
-	return &exit.Error{Code: exit.NotYet, What: "the initialisation is not in the input", At: start.String(), Why: why, Fix: "add its files, wait for them with --deadline, or leave --cycle out"}
+	return &exit.Error{Code: exit.NotYet, What: "the initialisation is not in the input", At: start.String(), Why: why, Fix: "add its files, wait for them with --deadline, or leave --init out"}
 }
 
 // CheckProtocolInits compares the initialisations of an input with those of a protocol, in the periods of a split.

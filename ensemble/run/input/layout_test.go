@@ -82,7 +82,7 @@ func TestLayoutOf(t *testing.T) {
 
 // Forecasts of a training are read with all that it says of files, analyses without the layout of members.
 func TestReaderOptionsOfATraining(t *testing.T) {
-	c := demotest.Config(t, demotest.Files(t), "data.index_cache=/var/cache/ensemble", "data.sparse=true", "data.members.centres=[ecmf]")
+	c := demotest.Config(t, demotest.Files(t), "data.index_cache=/var/cache/ensemble", "data.allow_missing_chunks=true", "data.members.centres=[ecmf]")
 	for forecasts, want := range map[bool]fio.Options{true: {Sparse: true, Cache: "/var/cache/ensemble", Members: fio.MemberOptions{Centres: []string{"ecmf"}}}, false: {Sparse: true, Cache: "/var/cache/ensemble"}} {
 		if got := ReaderOptions(c, forecasts); !reflect.DeepEqual(got, want) {
 			t.Errorf("forecasts %v: %+v, want %+v", forecasts, got, want)

@@ -36,7 +36,7 @@ func TestTargetLeads(t *testing.T) {
 		set    []string
 		scores map[string][]string
 	}{
-		{"channels", runtest.TwoLeads("train.loss.leads=[1, 0.5]", "baselines=[emos, emos_point]"), map[string][]string{scoring.SystemNetwork: {"crps_gauss", "rmse"}, "emos_point": {"crps_gauss"}}},
+		{"channels", runtest.TwoLeads("train.loss.lead_weights=[1, 0.5]", "baselines=[emos, emos_point]"), map[string][]string{scoring.SystemNetwork: {"crps_gauss", "rmse"}, "emos_point": {"crps_gauss"}}},
 		{"trajectories", runtest.Trajectories("train.loss.fairness=cross_pair", "model.maps=true", "model.encoder.input=[field, noise]"), map[string][]string{scoring.SystemNetwork: {"rmse"}, scoring.SystemMembers: {"crps_fair"}}},
 	} {
 		runDir, out := filepath.Join(t.TempDir(), "run"), t.TempDir()
@@ -215,7 +215,7 @@ func TestTargetAfterLastLead(t *testing.T) {
 
 // Networks with leads in rows take the same steps on parts of the fields and of the batch as on whole ones.
 func TestLeadsOnParts(t *testing.T) {
-	traintest.CheckLossesOnMeshes(t, runtest.Trajectories("train.loss.fairness=cross_pair", "model.maps=true", "train.mesh=data:2 lat:2"), runtest.TwoLeads("model.leads=rows", "model.conditions=[lead, hour]", "train.mesh=lon:3"))
+	traintest.CheckLossesOnMeshes(t, runtest.Trajectories("train.loss.fairness=cross_pair", "model.maps=true", "train.mesh=data:2 lat:2"), runtest.TwoLeads("model.lead_axis=batch", "model.conditions=[lead, hour]", "train.mesh=lon:3"))
 }
 
 // A training of trajectories that is stopped and resumed ends with the bits of one that was not.

@@ -11,7 +11,7 @@ import (
 
 // As TestNetworksOfMembersOnParts, with every loss of members and every axis of meshes.
 func TestLongNetworksOfMembersOnParts(t *testing.T) {
-	traintest.CheckLossesOnMeshes(t, runtest.MemberOutput("train.loss.kind=crps", "data.members.least=3", "train.mesh=lat:2"),
+	traintest.CheckLossesOnMeshes(t, runtest.MemberOutput("train.loss.kind=crps", "data.members.minimum=3", "train.mesh=lat:2"),
 		runtest.MemberOutput("train.loss.kind=crps_members", "train.loss.fairness=plain", "train.mesh=data:2"),
 		runtest.MemberOutput("train.loss.kind=crps_members", "train.loss.fairness=fair", "train.mesh=lon:3"),
 		runtest.MemberOutput("train.loss.kind=crps_members", "train.mesh=level:2 lon:2"),

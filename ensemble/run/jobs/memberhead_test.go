@@ -94,7 +94,7 @@ func TestNetworkOfMembers(t *testing.T) {
 // Networks of members take the same steps on parts of the fields and of the batch as on whole ones,
 // also where numbers of members differ.
 func TestNetworksOfMembersOnParts(t *testing.T) {
-	traintest.CheckLossesOnMeshes(t, runtest.MemberOutput("model.kind=poet", "train.loss.kind=crps_members", "train.loss.fairness=cross_pair", "train.mesh=data:2 lat:2"), runtest.MemberInput("data.members.least=2", "train.mesh=lon:3"))
+	traintest.CheckLossesOnMeshes(t, runtest.MemberOutput("model.kind=poet", "train.loss.kind=crps_members", "train.loss.fairness=cross_pair", "train.mesh=data:2 lat:2"), runtest.MemberInput("data.members.minimum=2", "train.mesh=lon:3"))
 }
 
 // Members that attend to each other are told from those that do not, and those exchanged with each

@@ -71,7 +71,7 @@ func predictOf(t *testing.T, runDir string, fc *ensemble.Forecast, o predict.Opt
 // members, goes on with the same bits after it was stopped.
 func TestOrderOfMembers(t *testing.T) {
 	f := demotest.Files(t)
-	c := demotest.Config(t, f, runtest.MemberInput("train.epochs=1", "data.members.least=2")...)
+	c := demotest.Config(t, f, runtest.MemberInput("train.epochs=1", "data.members.minimum=2")...)
 	runDir := traintest.CheckResume(t, c, 2)
 	fc := samplestest.ReadInit(t, c, f.NetCDF[17])
 	want := predictOf(t, runDir, fc, predict.Options{})

@@ -242,7 +242,7 @@ func TestVerdict(t *testing.T) {
 		t.Errorf("nothing to compare with: %v", err)
 	}
 	c.Against = filepath.Join(c.Against, "mistyped")
-	if _, err := verify.Rolling(context.Background(), c); exit.CodeOf(err) != exit.NotYet || !strings.Contains(err.Error(), "named by --against") {
+	if _, err := verify.Rolling(context.Background(), c); exit.CodeOf(err) != exit.NotYet || !strings.Contains(err.Error(), "named by --compare-with") {
 		t.Errorf("a folder that is not there: %v", err)
 	}
 }

@@ -24,5 +24,5 @@ func TestLongStagesOnAnyProcesses(t *testing.T) {
 // TestLongStagesResume: the bits of TestStagesWholeJob, on one rank and stopped among corrections
 // as well, those of its first and of its second epoch.
 func TestLongStagesResume(t *testing.T) {
-	traintest.CheckResume(t, runtest.StagedTraining(t, demotest.Files(t), "data.members.least=2"), 3, 20, 18, 8)
+	traintest.CheckResume(t, runtest.StagedTraining(t, demotest.Files(t), "data.members.minimum=2"), 3, 20, 18, 8)
 }

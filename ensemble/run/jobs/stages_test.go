@@ -25,7 +25,7 @@ import (
 func TestStagesWholeJob(t *testing.T) {
 	f := demotest.Files(t)
 	// Steps of an epoch: 1, 4, 4, 4 and 4, of the last network after 16 corrections.
-	runDir := traintest.CheckResume(t, runtest.StagedTraining(t, f, "data.members.least=2", "train.mesh=lat:2"), 35)
+	runDir := traintest.CheckResume(t, runtest.StagedTraining(t, f, "data.members.minimum=2", "train.mesh=lat:2"), 35)
 	out := t.TempDir()
 	predicted, err := predict.Run(context.Background(), predict.Options{RunDir: runDir, Input: f.GRIB2[17:], Out: out, Formats: []product.Format{product.NetCDF}, Version: "test"})
 	if err != nil {

@@ -32,7 +32,7 @@ import (
 func TestVerifyExtremesAndSums(t *testing.T) {
 	f := demotest.Files(t)
 	runDir, out := filepath.Join(t.TempDir(), "run"), t.TempDir()
-	c := demotest.Config(t, f, "climate.of=members", "climate.windows=4", "climate.days=120", "train.loss.extreme=2", "train.epochs=1", "train.networks=1")
+	c := demotest.Config(t, f, "climate.source=members", "climate.windows=4", "climate.days=120", "train.loss.extreme=2", "train.epochs=1", "train.networks=1")
 	finished, err := train.Run(context.Background(), train.Options{Config: c, RunDir: runDir, Version: "test"})
 	if err != nil {
 		t.Fatal(err)

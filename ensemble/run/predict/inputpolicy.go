@@ -83,7 +83,7 @@ func (d *inputPolicy) isCandidate(e ensemble.Entry) bool {
 // selectInput selects forecasts by the policy: the members used for each initialisation, or for only one of
 // them if given. cat is the catalogue of in after the policy. No values are read.
 //
-// Errors: those of input.SelectForecasts; exit 66 for too few members with on_short: degrade; 65 if the
+// Errors: those of input.SelectForecasts; exit 66 for too few members with on_missing: degrade; 65 if the
 // control is required and missing.
 func selectInput(in *fio.Input, cat *ensemble.Catalogue, d *inputPolicy, only time.Time, to input.Destination) (*input.Selection, error) {
 	s := &input.Selection{Axes: d.axes, Members: d.modelMembers, Available: map[ensemble.Init]input.Availability{}}
@@ -261,7 +261,7 @@ func (d *inputPolicy) available(a *completeness) (input.Availability, *input.Fau
 	case d.requiresControl() && !has(0):
 		return short(exit.NotYet, "the control is not complete", "wait for its file, or continue without it: members.required: [none]")
 	case n < expected && !d.allowsFewer():
-		return short(exit.NotYet, fmt.Sprintf("%d members are complete, %d are expected", n, expected), "wait for the others, or continue without them: members.on_short: degrade")
+		return short(exit.NotYet, fmt.Sprintf("%d members are complete, %d are expected", n, expected), "wait for the others, or continue without them: members.on_missing: degrade")
 	case n < d.Members.Minimum:
 		return short(exit.NotYet, fmt.Sprintf("%d members are complete, at least %d are required", n, d.Members.Minimum), "wait for the others, or lower members.minimum")
 	case len(r.Members) < d.least && d.Members.OnMissing == ActionFallBack && n >= minFallbackMembers:
@@ -269,7 +269,7 @@ func (d *inputPolicy) available(a *completeness) (input.Availability, *input.Fau
 		r.Warnings = append(r.Warnings, fmt.Sprintf("the network was trained for at least %d members", d.least))
 	case len(r.Members) < d.least:
 		return short(exit.NotYet, fmt.Sprintf("%d members are complete, the model was trained for %d to %d", n, d.least, d.count),
-			"wait for the others, train with data.members.least for fewer, or use the fallback forecast: members.on_short: fall_back")
+			"wait for the others, train with data.members.minimum for fewer, or use the fallback forecast: members.on_missing: fallback")
 	}
 	return r, nil
 }

@@ -142,7 +142,7 @@ func (f *forecaster) read(dir string) (err error) {
 			Why: "it was trained on too few initialisations", Fix: "train on more initialisations, or remove drift.on_drift"}
 	}
 	if f.policy.Drift.OnDrift == ActionFallBack && f.model.Drift == nil {
-		f.warnings = append(f.warnings, "drift.on_drift is fall_back, but the model has no drift detector: drift is not noticed; train again")
+		f.warnings = append(f.warnings, "drift.on_drift is fallback, but the model has no drift detector: drift is not noticed; train again")
 	}
 	return nil
 }
@@ -166,8 +166,8 @@ func (f *forecaster) chooseFallback() error {
 		return nil
 	}
 	if f.fallback = f.model.SelectFallback(f.policy.Fallback); f.fallback == "" {
-		return &exit.Error{Code: exit.Usage, What: "no fallback forecast is available", At: "fall_back", Why: "the model has none of " + strings.Join(f.policy.Fallback, ", ") + " for all its targets and products",
-			Fix: "list baselines that it was trained with, or raw; or set warn or refuse in place of fall_back"}
+		return &exit.Error{Code: exit.Usage, What: "no fallback forecast is available", At: "fallback", Why: "the model has none of " + strings.Join(f.policy.Fallback, ", ") + " for all its targets and products",
+			Fix: "list baselines that it was trained with, or raw; or set warn or refuse in place of fallback"}
 	}
 	return nil
 }

@@ -199,7 +199,7 @@ func checkOrigin(m *model.Model, entries []ensemble.Entry) *exit.Error {
 		})
 		return &exit.Error{Code: exit.BadData, What: "the input comes from another forecast model than the training data", At: input.FileList([]string{entries[at].File}),
 			Why: fmt.Sprintf("the input is from %s, the network corrects errors of %s", o, strings.Join(known, " and of ")),
-			Fix: "train on forecasts of this model, or set other_model: warn and verify the products with `ensemble verify`"}
+			Fix: "train on forecasts of this model, or set on_model_mismatch: warn and verify the products with `ensemble verify`"}
 	}
 	return nil
 }

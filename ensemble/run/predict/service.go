@@ -343,7 +343,7 @@ func (r *Service) Issue(ctx context.Context, c Candidate, shown func(*scoring.Ma
 	if c.Init.UTC().Minute() != 0 {
 		layout = "2006-01-02T15:04Z"
 	}
-	command := strings.TrimSpace(r.p.options.Command + " --cycle " + c.Init.UTC().Format(layout))
+	command := strings.TrimSpace(r.p.options.Command + " --init " + c.Init.UTC().Format(layout))
 	r.p.forecaster.readAlarms()
 	return r.p.predict(ctx, team.Teams{}, inputFiles{files: c.files, leftOut: c.leftOut, init: c.Init.Time, command: command, deadline: r.lockDeadline, onExample: shown})
 }

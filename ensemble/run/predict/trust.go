@@ -18,7 +18,7 @@ import (
 
 // Actions of a policy if the network cannot be trusted.
 const (
-	ActionFallBack = "fall_back"
+	ActionFallBack = "fallback"
 	ActionRefuse   = "refuse"
 )
 
@@ -80,13 +80,13 @@ func (in *openInput) assess(init ensemble.Init, input []model.DriftScore) (*trus
 		}
 		var why string
 		if t.input, why = largestDrift(input, policy.Drift.Limit); why != "" {
-			if err := doubt(policy.Drift.OnDrift, why, "check the input with `ensemble inspect --stats` and `ensemble check`; train again if it is correct, or set drift.on_drift: fall_back"); err != nil {
+			if err := doubt(policy.Drift.OnDrift, why, "check the input with `ensemble inspect --stats` and `ensemble check`; train again if it is correct, or set drift.on_drift: fallback"); err != nil {
 				return err
 			}
 		}
 		why, err := f.alarms()
 		if err == nil && why != "" {
-			err = doubt(policy.Alarms.OnAlarm, why, "train on newer initialisations, roll the model back, or set alarms.on_alarm: fall_back")
+			err = doubt(policy.Alarms.OnAlarm, why, "train on newer initialisations, roll the model back, or set alarms.on_alarm: fallback")
 		}
 		return err
 	}()

@@ -150,13 +150,13 @@ func readVerdict(o Options, sum string) (*Verdict, error) {
 	}
 	v := &Verdict{}
 	if err := json.Unmarshal(text, v); err != nil || v.Schema != VerdictSchema {
-		return nil, &exit.Error{Code: exit.BadData, What: "not a verdict", At: o.Verdict, Why: fmt.Sprintf("its schema is %q", v.Schema), Fix: "give the verdict.json of `ensemble verify --rolling DIR --against DIR`", Err: err}
+		return nil, &exit.Error{Code: exit.BadData, What: "not a verdict", At: o.Verdict, Why: fmt.Sprintf("its schema is %q", v.Schema), Fix: "give the verdict.json of `ensemble verify --rolling DIR --compare-with DIR`", Err: err}
 	}
 	if v.Model != sum {
 		return nil, &exit.Error{Code: exit.Usage, What: "the verdict is about another model", At: o.Verdict, Why: fmt.Sprintf("it is about %s, the model is %s", versionOf(v.Model), versionOf(sum)), Fix: "give a verdict about this model"}
 	}
 	if v.Verdict != VerdictBetter && !o.IgnoreVerdict {
-		return nil, &exit.Error{Code: exit.No, What: "the verdict is not `better`: " + v.Verdict, At: o.Verdict, Why: v.String(), Fix: "continue the shadow run, or promote the model with --despite-verdict"}
+		return nil, &exit.Error{Code: exit.No, What: "the verdict is not `better`: " + v.Verdict, At: o.Verdict, Why: v.String(), Fix: "continue the shadow run, or promote the model with --ignore-verdict"}
 	}
 	return v, nil
 }

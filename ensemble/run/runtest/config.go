@@ -19,7 +19,7 @@ import (
 // ChannelPruning is a quick training that removes half of the channels between steps 4 and 12 of 16.
 func ChannelPruning(t *testing.T, f *demo.Files, set ...string) *config.TrainConfig {
 	return demotest.Config(t, f, append([]string{"train.networks=1", "prune.structure=channel", "prune.method=magnitude", "prune.target=0.5", "prune.from=25%", "prune.to=75%",
-		"prune.every=2", "prune.multiple=1"}, set...)...)
+		"prune.every=2", "prune.channel_multiple=1"}, set...)...)
 }
 
 // DefaultLoss is the default loss of a family.

@@ -143,7 +143,7 @@ func (c InputCosts) Values(stored bool) []rundir.Value {
 	if !stored {
 		return out
 	}
-	out = append(out, rundir.Value{Name: "starts_waited_s", Value: c.Counts.WaitTime.Seconds()})
+	out = append(out, rundir.Value{Name: "inits_waited_s", Value: c.Counts.WaitTime.Seconds()})
 	for _, from := range []struct {
 		name string
 		n    loader.Count

@@ -28,7 +28,7 @@ type StoreBenchOptions struct {
 	Dir      string
 	Inits    int                // read only so many; 0: all
 	Prefetch int                // as data.prefetch; 0: default
-	Direct   bool               // as data.direct
+	Direct   bool               // as data.direct_io
 	Seed     uint64             // of the order
 	Progress *progress.Reporter // nil shows nothing
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// PretrainedChannels returns the channels of the pruned network that model.channels_of names; nil without it.
+// PretrainedChannels returns the channels of the pruned network that model.channels_from names; nil without it.
 //
 // Errors: exit 66 if that training is missing; 64 if it removed no channels or had another network.
 func PretrainedChannels(c *config.TrainConfig, k *task.Task, g *ensemble.Grid) ([]channels.Kept, error) {
@@ -24,7 +24,7 @@ func PretrainedChannels(c *config.TrainConfig, k *task.Task, g *ensemble.Grid) (
 		return nil, err
 	}
 	no := func(why, fix string) error {
-		return &exit.Error{Code: exit.Usage, What: "the network does not match the pruned channels of " + dir, At: "model.channels_of", Why: why, Fix: fix}
+		return &exit.Error{Code: exit.Usage, What: "the network does not match the pruned channels of " + dir, At: "model.channels_from", Why: why, Fix: fix}
 	}
 	if len(m.Spec.Kept) == 0 {
 		return nil, no("that training removed no channels", "give a training with prune.structure: channel")

@@ -77,7 +77,7 @@ func TestListsAreReadAsWritten(t *testing.T) {
 	for of, set := range map[string][]string{
 		"thresholds": {"train.loss.threshold=[\"tp>6mm\", \"tp<2\", \"1<tp<4mm\"]", "train.loss.threshold_weight=3", "model.family=censored_shifted_gamma",
 			"data.leads=[48h]", "data.levels=[single]", "data.variables=[tp]", "data.targets=[{variable: tp, levels: [single]}]", "data.members.sampling=fixed", "train.loss.spread=0"},
-		"conditions": {"data.leads=[0h, 90m, 24h, 48h]", "data.target_leads=[90m, 48h]", "model.leads=rows", "model.conditions=[lead, hour]"},
+		"conditions": {"data.leads=[0h, 90m, 24h, 48h]", "data.target_leads=[90m, 48h]", "model.lead_axis=batch", "model.conditions=[lead, hour]"},
 		"scales":     {"model.head=members", "model.encoder.input=[field]", "train.loss.spread=0", "data.members.sampling=fixed", "baselines=[mbm]", "model.kind=poet", "train.loss.kind=crps_members", "train.loss.scales=[4, 2.5]"},
 	} {
 		cfg := demotest.Config(t, &demo.Files{GRIB2: []string{"/nowhere/fc.grib2"}}, set...)

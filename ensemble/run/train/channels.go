@@ -104,7 +104,7 @@ func (r *channelRemoval) check(s network.Spec, k *task.Task, g *ensemble.Grid) e
 // unreachable returns the error for a goal that cannot be reached.
 func (r *channelRemoval) unreachable(err error) error {
 	return &exit.Error{Code: exit.Usage, What: "the pruning target cannot be reached", At: r.description, Why: err.Error(),
-		Fix: "set a smaller prune.target or prune.multiple, or list fewer layers in prune.keep", Err: err}
+		Fix: "set a smaller prune.target or prune.channel_multiple, or list fewer layers in prune.keep", Err: err}
 }
 
 // isRemovingChannels reports whether channels may still be removed from the current network.

@@ -18,7 +18,7 @@ import (
 func TestRanksRemoveTheSameChannels(t *testing.T) {
 	f := demotest.Files(t)
 	options := func(dir string, more ...string) train.Options {
-		return train.Options{Config: runtest.ChannelPruning(t, f, append(more, "prune.method=taylor", "train.epochs=3", "train.ema=0.5", "prune.of=operations", "baselines=[climatology]")...), RunDir: dir, Version: "test"}
+		return train.Options{Config: runtest.ChannelPruning(t, f, append(more, "prune.method=taylor", "train.epochs=3", "train.ema=0.5", "prune.target_unit=operations", "baselines=[climatology]")...), RunDir: dir, Version: "test"}
 	}
 	alone, shared := filepath.Join(t.TempDir(), "alone"), filepath.Join(t.TempDir(), "shared")
 	if _, err := train.Run(context.Background(), options(alone)); err != nil {

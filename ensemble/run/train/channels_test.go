@@ -32,7 +32,7 @@ func TestPretrainedWithFewerChannels(t *testing.T) {
 	if err := train("whole", demotest.Config(t, f, "train.networks=1", "train.epochs=1", "baselines=[climatology]")); err != nil {
 		t.Fatal(err)
 	}
-	of := "model.channels_of=" + filepath.Join(dirs, "pruned")
+	of := "model.channels_from=" + filepath.Join(dirs, "pruned")
 	if err := train("same", demotest.Config(t, f, "train.networks=2", "train.epochs=1", "baselines=[climatology]", of)); err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func TestPretrainedWithFewerChannels(t *testing.T) {
 		}
 	}
 	for want, set := range map[string][]string{
-		"that training removed no channels": {"model.channels_of=" + filepath.Join(dirs, "whole")},
+		"that training removed no channels": {"model.channels_from=" + filepath.Join(dirs, "whole")},
 		"no convolution":                    {of, "model.base=3"},
 	} {
 		if err := train("bad", demotest.Config(t, f, set...)); exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), want) {

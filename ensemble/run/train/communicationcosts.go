@@ -24,8 +24,8 @@ func (t *trainer) communicationCosts() communicationCosts {
 // part of it that did not overlap with computation, and bytes sent.
 func (c communicationCosts) since(earlier communicationCosts) []rundir.Value {
 	return []rundir.Value{
-		{Name: "sums_s", Value: (c.allReduce.Running - earlier.allReduce.Running).Seconds()},
-		{Name: "sums_waited_s", Value: (c.allReduce.Exposed - earlier.allReduce.Exposed).Seconds()},
+		{Name: "allreduce_s", Value: (c.allReduce.Running - earlier.allReduce.Running).Seconds()},
+		{Name: "allreduce_exposed_s", Value: (c.allReduce.Exposed - earlier.allReduce.Exposed).Seconds()},
 		{Name: "sent_bytes", Value: c.traffic.Sub(earlier.traffic).Bytes},
 	}
 }

@@ -27,7 +27,7 @@ func TestNetworksOverTime(t *testing.T) {
 	few := []string{"train.epochs=1", "data.split.fractions.train=0.4", "data.split.fractions.validation=0.6", "baselines=[emos]"}
 	for _, set := range [][]string{
 		runtest.TwoLeads(),
-		runtest.TwoLeads("model.leads=rows", "model.conditions=[lead, day_of_year, hour]"),
+		runtest.TwoLeads("model.lead_axis=batch", "model.conditions=[lead, day_of_year, hour]"),
 		runtest.TwoLeads("model.kind=conv_lstm", "model.conditions=[lead]"),
 		runtest.TwoLeads("model.kind=conv_gru", "model.recurrent.bidirectional=false", "model.recurrent.truncate=1"),
 		runtest.TwoLeads("model.kind=unet_time"),

@@ -81,7 +81,7 @@ func (o *observers) device(j *job, net *network.Network, at position) error {
 		links = net.Shard.Transport()
 	}
 	if log := j.kernels.timings.Log; links != "" && log != nil {
-		log.Info("transport of halos and gradients between devices", "by", links)
+		log.Info("transport of halos and gradients between devices", "transport", links)
 	}
 	d := rundir.Device{Name: about.Name, ID: about.ID}
 	if about.ID != "" {

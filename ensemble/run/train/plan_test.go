@@ -18,7 +18,7 @@ import (
 // the network are refused.
 func TestMachineOfTraining(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "machine.yaml")
-	if err := os.WriteFile(file, []byte("version: 1\nrank: {gflops: 10, gb_s: 10, memory: 64KiB}\nnetwork: {alpha_us: 1, gb_s: 1}\n"), 0o644); err != nil {
+	if err := os.WriteFile(file, []byte("version: 1\nrank: {gflops: 10, gb_s: 10, memory: 64KiB}\nnetwork: {latency_us: 1, gb_s: 1}\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	c := demotest.Config(t, demotest.Files(t), "train.machine="+file)

@@ -29,7 +29,7 @@ func TestTrainingPrefetches(t *testing.T) {
 		reads, cache func(reads float64) bool // of an epoch
 	}{
 		{"in memory", nil, func(n float64) bool { return n == 0 }, func(n float64) bool { return n == 0 }},
-		{"in memory and on disk", []string{fmt.Sprintf("data.memory=%dB", 6*n), "data.disk_cache.folder=" + t.TempDir(), fmt.Sprintf("data.disk_cache.size=%dB", 6*n), "data.prefetch=1", "data.direct=true"},
+		{"in memory and on disk", []string{fmt.Sprintf("data.memory=%dB", 6*n), "data.disk_cache.folder=" + t.TempDir(), fmt.Sprintf("data.disk_cache.size=%dB", 6*n), "data.prefetch=1", "data.direct_io=true"},
 			func(n float64) bool { return n > 0 && n < 10 }, func(n float64) bool { return n > 0 }},
 	} {
 		runDir := filepath.Join(t.TempDir(), "run")

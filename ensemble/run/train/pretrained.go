@@ -17,7 +17,7 @@ type pretrainedWeights struct {
 	weights model.Weights
 }
 
-// readPretrained reads the safetensors file of model.start; an empty path gives none.
+// readPretrained reads the safetensors file of model.pretrained; an empty path gives none.
 //
 // Errors: exit 66 if it is missing; 65 if it is not a safetensors file.
 func readPretrained(path string) (pretrainedWeights, error) {

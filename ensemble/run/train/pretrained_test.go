@@ -13,7 +13,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// A training with model.start begins with those weights: at a rate of almost zero
+// A training with model.pretrained begins with those weights: at a rate of almost zero
 // it ends with them. What the file lacks is random; a shape that differs is told.
 func TestPretrainedWeights(t *testing.T) {
 	f := demotest.Files(t)
@@ -31,7 +31,7 @@ func TestPretrainedWeights(t *testing.T) {
 			t.Fatal(err)
 		}
 		run := filepath.Join(dir, name)
-		if _, err := Run(context.Background(), Options{Config: demotest.Config(t, f, append(still, "model.start="+file)...), RunDir: run, Version: "test"}); err != nil {
+		if _, err := Run(context.Background(), Options{Config: demotest.Config(t, f, append(still, "model.pretrained="+file)...), RunDir: run, Version: "test"}); err != nil {
 			return nil, err
 		}
 		out := map[string]ckpt.Tensor{}
@@ -61,7 +61,7 @@ func TestPretrainedWeights(t *testing.T) {
 	if _, err := train("foreign", ckpt.Tensor{Name: "fc", Shape: []int{1}, Data: []float32{1}}); exit.CodeOf(err) != exit.BadData {
 		t.Errorf("no name in common: %v", err)
 	}
-	c := demotest.Config(t, f, append(still, "model.start="+filepath.Join(dir, "none"))...)
+	c := demotest.Config(t, f, append(still, "model.pretrained="+filepath.Join(dir, "none"))...)
 	if _, err := Run(context.Background(), Options{Config: c, RunDir: filepath.Join(dir, "none-run"), Version: "test"}); exit.CodeOf(err) != exit.NotYet {
 		t.Errorf("no such file: %v", err)
 	}

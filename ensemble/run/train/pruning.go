@@ -38,7 +38,7 @@ type pruningPosition struct {
 // Prefixes of the tensors of pruning in a checkpoint.
 const (
 	partPruning = "prune."
-	partRewind  = "early."
+	partRewind  = "rewind."
 )
 
 // beginPruning creates the pruner of the current network, after its optimiser.

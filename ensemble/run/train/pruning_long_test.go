@@ -19,7 +19,7 @@ func TestLongPruning(t *testing.T) {
 		{"set", []string{"prune.method=set", "prune.every=3"}, []int{5}},
 		{"lottery", []string{"prune.method=lottery"}, []int{4, 5}},
 		{"lottery with an average", []string{"prune.method=lottery", "train.ema=0.7", "train.networks=2"}, []int{4, 5, 14}},
-		{"early bird", []string{"prune.method=early_bird", "prune.settle.distance=0.3", "prune.settle.epochs=1"}, []int{6}},
+		{"early bird", []string{"prune.method=early_bird", "prune.early_bird.distance=0.3", "prune.early_bird.epochs=1"}, []int{6}},
 		{"blocks", []string{"prune.method=magnitude", "prune.structure=block", "prune.block.out=2", "prune.block.in=2", "prune.every=2"}, []int{4}},
 		{"narrow blocks", []string{"prune.method=movement", "prune.structure=block", "prune.scope=global", "prune.block.out=2", "prune.block.in=1", "prune.every=2"}, []int{4}},
 		{"blocks that kernels skip", []string{"prune.method=magnitude", "prune.structure=block", "prune.kernels=sparse", "prune.every=2", "model.base=16", "train.ema=0.7"}, []int{4, 4}},

@@ -60,6 +60,6 @@ func (t *trainer) manifest(o Options, run *trainingRun) (rundir.Manifest, error)
 			Start: run.started, End: time.Now().UTC(), Inputs: d.Inputs, Warnings: d.Warnings},
 		Command: "train", Identity: run.identity,
 		Details: map[string]any{"steps": t.pos.Step, "determinism": "D1", "members_used": d.Used, "members_full": len(d.All),
-			"starts_train": len(d.Train.Inits), "starts_validation": len(d.Validation.Inits), "starts_test": len(d.Test.Inits)},
+			"inits_train": len(d.Train.Inits), "inits_validation": len(d.Validation.Inits), "inits_test": len(d.Test.Inits)},
 	}, err
 }

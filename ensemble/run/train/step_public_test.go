@@ -18,7 +18,7 @@ import (
 // the bits of one that was not.
 func TestAverageAndAccumulateResume(t *testing.T) {
 	f := demotest.Files(t)
-	c := demotest.Config(t, f, "train.optimizer=lamb", "train.ema=0.7", "train.batch_size=2", "train.accumulate=3", "train.scale=sqrt", "train.warmup=2", "train.epochs=3")
+	c := demotest.Config(t, f, "train.optimizer=lamb", "train.ema=0.7", "train.batch_size=2", "train.accumulate=3", "train.learning_rate_scaling=sqrt", "train.warmup=2", "train.epochs=3")
 	whole := traintest.CheckResume(t, c, 4, 3, 8, 17) // batches; 7 make an epoch
 	m, err := model.Load(filepath.Join(whole, "model"), false)
 	if err != nil {

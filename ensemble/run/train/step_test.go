@@ -116,7 +116,7 @@ func TestAverageWithoutValidation(t *testing.T) {
 func TestLargeBatchOptimisersTrain(t *testing.T) {
 	f := demotest.Files(t)
 	for _, set := range [][]string{
-		{"train.optimizer=lars", "train.learning_rate=0.1", "train.trust=0.02", "train.batch_size=2", "train.epochs=6"},
+		{"train.optimizer=lars", "train.learning_rate=0.1", "train.trust_coefficient=0.02", "train.batch_size=2", "train.epochs=6"},
 		{"train.optimizer=lamb", "train.learning_rate=0.02"},
 	} {
 		c := demotest.Config(t, f, append(set, "train.networks=1")...)

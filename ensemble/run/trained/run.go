@@ -72,7 +72,7 @@ func FinishedTraining(dir string) (record *rundir.Manifest, starts int, err erro
 	if record, err = ReadFinished(dir); err != nil {
 		return nil, 0, err
 	}
-	n, ok := record.Details["starts_train"].(float64)
+	n, ok := record.Details["inits_train"].(float64)
 	if record.Command != "train" || !ok {
 		return nil, 0, &exit.Error{Code: exit.Usage, What: "the run is not a training", At: dir, Why: fmt.Sprintf("it was made by `ensemble %s`", record.Command), Fix: "give the directory of a finished training"}
 	}

@@ -26,7 +26,7 @@ func newVerdict(o RollingOptions, own *RollingResult) (*promote.Verdict, error) 
 	}
 	none := &exit.Error{Code: exit.NotYet, What: "no initialisation to compare", At: o.Against, Why: "the two verifications have no common initialisation yet", Fix: "verify products of both models for the same days, and wait for their analyses"}
 	if _, err := os.Stat(o.Against); errors.Is(err, fs.ErrNotExist) {
-		return nil, &exit.Error{Code: exit.NotYet, What: "no such folder", At: o.Against, Why: "named by --against", Fix: "correct the path, or verify the products of the other model first: ensemble verify --rolling " + o.Against, Err: err}
+		return nil, &exit.Error{Code: exit.NotYet, What: "no such folder", At: o.Against, Why: "named by --compare-with", Fix: "correct the path, or verify the products of the other model first: ensemble verify --rolling " + o.Against, Err: err}
 	}
 	if used == nil || own.Scores == nil {
 		return nil, none
