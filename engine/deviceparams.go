@@ -7,20 +7,21 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/pass"
 )
 
-// deviceCopy is the memory of the first plan that trains a store on a device with memory of its
-// own: there parameters, states and gradients lie from step to step, and the program has
-// them when it asks. The methods of a nil home do nothing.
+// deviceCopy holds the copy of a store on a device with memory of its own. It
+// belongs to the first plan that trains the store. Parameters, states and
+// gradients stay on the device from step to step, and are downloaded when the
+// program reads them. The methods accept nil and then do nothing.
 type deviceCopy struct {
-	dev      backend.Backend
-	remote   *remote
-	store    *Store
-	newer    [pass.Grad + 1]bool // what is newer there
-	attached []*deviceCopy       // stores that settled on the same device, and leave with it
-	err      error               // of the device, for the next run
+	dev      backend.Backend     // the device
+	remote   *remote             // memory on the device
+	store    *Store              // the store
+	newer    [pass.Grad + 1]bool // kinds that are newer on the device than in the store
+	attached []*deviceCopy       // copies of further stores on the same device, released together
+	err      error               // error of the device, reported by the next run
 }
 
-// download brings one kind of values to the program's memory if they are newer there. An
-// error is kept for the next run.
+// download downloads one kind of values if the device has newer ones. An error
+// is kept for the next run.
 func (h *deviceCopy) download(where pass.MemorySpace) {
 	if h == nil || !h.newer[where] {
 		return
@@ -31,7 +32,7 @@ func (h *deviceCopy) download(where pass.MemorySpace) {
 	}))
 }
 
-// takeErr is the error of a copy that nobody has been told of.
+// takeErr returns the pending error of a download and clears it.
 func (h *deviceCopy) takeErr() error {
 	if h == nil {
 		return nil
@@ -41,7 +42,7 @@ func (h *deviceCopy) takeErr() error {
 	return err
 }
 
-// release brings all to the program's memory before the device is closed.
+// release downloads everything before the device is closed.
 func (h *deviceCopy) release() {
 	for where := range h.newer {
 		h.download(pass.MemorySpace(where))
@@ -53,11 +54,13 @@ func (h *deviceCopy) release() {
 	}
 }
 
-// DeviceParams is where the parameters of a store lie on a device, for what changes them there.
+// DeviceParams is the copy of the parameters of a store on a device, for
+// optimisers that run there.
 type DeviceParams struct{ copy *deviceCopy }
 
-// DeviceParams is nil where no plan trains the store on a device with memory of its own. It
-// ends when that plan is closed.
+// DeviceParams returns the copy of the parameters on a device. It is nil unless
+// a plan trains the store on a device with memory of its own. It is valid until
+// that plan is closed.
 func (s *Store) DeviceParams() *DeviceParams {
 	if s.device == nil {
 		return nil
@@ -65,10 +68,10 @@ func (s *Store) DeviceParams() *DeviceParams {
 	return &DeviceParams{s.device}
 }
 
-// Attach gives another store, of the same layout, a place for its parameters on the device
-// of this one, until that ends.
+// Attach allocates a copy of another store of the same layout on the same
+// device. It is valid as long as r is.
 //
-// Errors: too little memory.
+// Errors: *exit.Error (exit.NoDevice) if the device has too little memory.
 func (r *DeviceParams) Attach(s *Store) (*DeviceParams, error) {
 	if s.device == nil {
 		at := &remote{Remote: r.copy.remote.Remote}
@@ -89,15 +92,16 @@ func (r *DeviceParams) Attach(s *Store) (*DeviceParams, error) {
 // Device is the backend of the device.
 func (r *DeviceParams) Device() backend.Backend { return r.copy.dev }
 
-// Params and Grads lie on the device, in the layout of the store. A store that settled has
-// no gradients there.
+// Params are the parameters on the device, in the layout of the store. Only
+// kernels may access them.
 func (r *DeviceParams) Params() []float32 { return r.copy.remote.flat[pass.Param] }
 
-// Grads are those of the last run of the plan.
+// Grads are the gradients of the last run, on the device. They are nil for
+// stores added by DeviceParams.Attach.
 func (r *DeviceParams) Grads() []float32 { return r.copy.remote.flat[pass.Grad] }
 
-// Upload brings parameters to the device that the program may have changed. It is called
-// within Do, before work that reads or moves them there.
+// Upload uploads the parameters if the program may have changed them. Call it
+// within Do, before work that reads or writes them on the device.
 func (r *DeviceParams) Upload() error {
 	h := r.copy
 	if now := h.store.version[pass.Param]; h.remote.version[pass.Param] != now {
@@ -109,5 +113,5 @@ func (r *DeviceParams) Upload() error {
 	return nil
 }
 
-// MarkChanged says that the parameters on the device were changed.
+// MarkChanged records that the parameters on the device were changed.
 func (r *DeviceParams) MarkChanged() { r.copy.newer[pass.Param] = true }

@@ -11,25 +11,25 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/answer"
 )
 
-// Explanation is what the compiler made of a graph: the graph after every pass,
-// and the plan.
+// Explanation describes a compilation: the graph after every pass, and the
+// plan.
 type Explanation struct {
-	Backend     string       `json:"backend"`
-	Threads     int          `json:"threads"`
-	PassReports []PassReport `json:"stages"`
-	Ops         []PlannedOp  `json:"ops"`
-	Classes     []ClassSum   `json:"classes"`
-	Buffers     []Buffer     `json:"buffers"`
-	FLOPs       int64        `json:"flops"`
-	Bytes       int64        `json:"bytes"`
-	BoundS      float64      `json:"bound_s"` // sum over the operations
-	Peaks       Peaks        `json:"peaks"`
-	ArenaBytes  int64        `json:"arena_bytes"`
-	LiveBytes   int64        `json:"live_bytes"` // at least alive at one time
-	// ScratchBytes is the buffer that kernels use in turn, beside the arena.
+	Backend     string       `json:"backend"`     // name of the backend
+	Threads     int          `json:"threads"`     // CPU threads
+	PassReports []PassReport `json:"stages"`      // the graph before the first and after each pass
+	Ops         []PlannedOp  `json:"ops"`         // kernels in order of execution
+	Classes     []ClassSum   `json:"classes"`     // sums by class of work
+	Buffers     []Buffer     `json:"buffers"`     // buffers of the arena
+	FLOPs       int64        `json:"flops"`       // useful floating point operations of a run
+	Bytes       int64        `json:"bytes"`       // memory traffic of a run
+	BoundS      float64      `json:"bound_s"`     // shortest time in seconds, summed over the operations
+	Peaks       Peaks        `json:"peaks"`       // peak rates of the machine, for the bounds
+	ArenaBytes  int64        `json:"arena_bytes"` // size of the arena
+	LiveBytes   int64        `json:"live_bytes"`  // largest sum of values alive at one time: a lower bound of the arena
+	// ScratchBytes is the largest scratch of a kernel. Kernels use it in turn.
 	ScratchBytes int64    `json:"scratch_bytes"`
-	Parameters   int      `json:"parameters"`
-	Notes        []string `json:"notes"`
+	Parameters   int      `json:"parameters"` // number of trained values
+	Notes        []string `json:"notes"`      // notes of the network and of passes
 	// Graph is the graph after all passes.
 	Graph *graph.Graph `json:"-"`
 }
@@ -37,37 +37,39 @@ type Explanation struct {
 // PlannedOp is one kernel of the plan with the place of its result.
 type PlannedOp struct {
 	Movement
-	Layer string `json:"layer"` // parameter that it reads or whose gradient it gives
-	// Where is "arena", "host" for the program's memory beside a device, or the name of the parameter whose gradient the result is.
+	Layer string `json:"layer"` // parameter that it reads, or whose gradient it computes; empty if none
+	// Where is "arena", "host" for host memory, or the name of the parameter
+	// whose gradient the result is.
 	Where  string `json:"where"`
-	Offset int64  `json:"offset"` // in bytes, of the arena
-	Size   int64  `json:"size"`   // in bytes
-	// Scratch is what the kernel wants of the common buffer, in bytes.
+	Offset int64  `json:"offset"` // bytes from the start of the arena
+	Size   int64  `json:"size"`   // bytes
+	// Scratch is the size in bytes of the workspace of the kernel.
 	Scratch int64 `json:"scratch"`
 }
 
-// Buffer is one piece of the arena: values that share it one after the other,
-// and the operations, counted from 0, before and after which they are alive.
+// Buffer is one buffer of the arena. Its values share it one after the other.
+// First and Last are the positions, counted from 0, of the operations between
+// which it is in use.
 type Buffer struct {
-	Values []string `json:"values"`
-	Offset int64    `json:"offset"` // in bytes
-	Size   int64    `json:"size"`   // in bytes
-	First  int      `json:"first"`  // −1: before all
-	Last   int      `json:"last"`   // the number of operations: after all
-	Node   int      `json:"node"`   // of the first value, in Graph
+	Values []string `json:"values"` // labels of the values, in order of use
+	Offset int64    `json:"offset"` // bytes
+	Size   int64    `json:"size"`   // bytes
+	First  int      `json:"first"`  // −1: before the first operation
+	Last   int      `json:"last"`   // the number of operations: after the last operation
+	Node   int      `json:"node"`   // first value, as index of Graph.Nodes
 }
 
 // ClassSum sums the operations of one class.
 type ClassSum struct {
 	Class  Class   `json:"class"`
-	Ops    int     `json:"ops"`
-	FLOPs  int64   `json:"flops"`
-	Bytes  int64   `json:"bytes"`
-	BoundS float64 `json:"bound_s"`
+	Ops    int     `json:"ops"`     // number of operations
+	FLOPs  int64   `json:"flops"`   // useful floating point operations
+	Bytes  int64   `json:"bytes"`   // memory traffic
+	BoundS float64 `json:"bound_s"` // shortest time in seconds
 }
 
-// Explain compiles g and says what every pass did and what the plan is, with
-// the bounds that the peaks give.
+// Explain compiles g and reports what every pass changed, with the plan and its
+// bounds for a machine with these peaks.
 //
 // Errors: those of Compile.
 func Explain(g *graph.Graph, o Options, peak Peaks) (*Explanation, error) {
@@ -85,7 +87,7 @@ func Explain(g *graph.Graph, o Options, peak Peaks) (*Explanation, error) {
 	return e, p.Close()
 }
 
-// describe explains the plan alone.
+// describe explains the plan alone, without the passes.
 func (p *Plan) describe(peak Peaks) *Explanation {
 	m, elem := p.unit.Memory, int64(p.unit.ElemBytes)
 	e := &Explanation{Backend: p.dev.Name(), Threads: p.opts.Threads, Peaks: peak, Graph: p.graph,
@@ -130,12 +132,13 @@ func (p *Plan) describe(peak Peaks) *Explanation {
 	return e
 }
 
-// Explain prints the plan: every kernel in order with its result, its place in
-// the arena, its work, and the mean time and rate if the plan was compiled with
-// Profile; then sums and the notes of the network.
+// Explain prints the plan: every kernel in order with its result, its offset in
+// the arena and its work. If the plan was compiled with Profile, it also prints
+// mean time and rate. Sums and the notes of the network follow.
 func (p *Plan) Explain(w io.Writer) error { return p.describe(Peaks{}).PlanSections().WriteText(w) }
 
-// PlanSections are the plan without the passes: a row per kernel, sums, a row per class, notes.
+// PlanSections returns the plan without the passes: a table of kernels, sums, a
+// table of classes, and notes.
 func (e *Explanation) PlanSections() answer.Sections {
 	known := e.Peaks.FLOPs > 0 || e.Peaks.Bytes > 0
 	var measured float64
@@ -168,7 +171,7 @@ func (e *Explanation) PlanSections() answer.Sections {
 	}
 	sums := []string{fmt.Sprintf("backend %s, %d threads, %d kernels, %.3f GFLOP, %.1f MiB moved; %d parameters",
 		e.Backend, e.Threads, len(e.Ops), float64(e.FLOPs)/1e9, float64(e.Bytes)/(1<<20), e.Parameters),
-		fmt.Sprintf("arena %.1f MiB, at least %.1f MiB alive at one time; scratch %.1f MiB, used by one kernel after the other",
+		fmt.Sprintf("arena %.1f MiB, lower bound %.1f MiB (values alive at one time); scratch %.1f MiB, shared by the kernels",
 			float64(e.ArenaBytes)/(1<<20), float64(e.LiveBytes)/(1<<20), float64(e.ScratchBytes)/(1<<20))}
 	if measured > 0 {
 		sums = append(sums, fmt.Sprintf("kernels %.3f ms, %.1f GFLOP/s", 1e3*measured, float64(e.FLOPs)/measured/1e9))
@@ -193,10 +196,11 @@ func (e *Explanation) PlanSections() answer.Sections {
 	return answer.Sections{kernels, classes}
 }
 
-// share is 100·a/b.
+// share is a as a percentage of b.
 func share(a, b int64) float64 { return 100 * float64(a) / float64(max(b, 1)) }
 
-// PassSections are a row per pass, with what the graph and a plan of it cost, then what each pass changed.
+// PassSections returns a table with one row per pass, with the cost of the
+// graph after it, then a list of the changes of each pass.
 func (e *Explanation) PassSections() answer.Sections {
 	const mib = 1 << 20
 	costs := answer.Section{Columns: slices.Concat(answer.TextColumns("after"), answer.NumberColumns("", "values", "operations"), answer.NumberColumns("%.3f", "GFLOP"),
@@ -214,7 +218,7 @@ func (e *Explanation) PassSections() answer.Sections {
 	return answer.Sections{costs, answer.FactsSection(changed...)}
 }
 
-// Name is the name of the pass, or what stands before the first.
+// Name is the name of the pass, or "(as built)" before the first one.
 func (s PassReport) Name() string {
 	if s.Pass == "" {
 		return "(as built)"
@@ -222,8 +226,8 @@ func (s PassReport) Name() string {
 	return s.Pass
 }
 
-// ChangesText is the list of changes on one line: "+17 conv3d_fused, −17 conv3d,
-// ~2 mul"; empty if there are none.
+// ChangesText lists the changes on one line: "+17 conv3d_fused, −17 conv3d, ~2
+// mul". It is empty if there are none.
 func (s PassReport) ChangesText() string {
 	var parts []string
 	for _, c := range s.Changes {
@@ -239,11 +243,11 @@ func (s PassReport) ChangesText() string {
 	return strings.Join(parts, ", ")
 }
 
-// WriteGraph prints the graph after all passes as text, one value a line.
+// WriteGraph prints the graph after all passes as text, one value per line.
 func (p *Plan) WriteGraph(w io.Writer) error { return p.graph.WriteText(w) }
 
-// Times sums the measured time by operation in nanoseconds per run; empty
-// unless the plan was compiled with Profile.
+// Times is the measured time per run in nanoseconds, summed by operation. It is
+// empty unless the plan was compiled with Profile.
 func (p *Plan) Times() map[string]int64 {
 	out := map[string]int64{}
 	for _, k := range p.kernels {
@@ -254,7 +258,8 @@ func (p *Plan) Times() map[string]int64 {
 	return out
 }
 
-// InputShape is the shape of an input; nil if the graph has none of this name.
+// InputShape is the shape of an input, or nil if the graph has no input of this
+// name.
 func (p *Plan) InputShape(name string) graph.Shape {
 	if n := p.graph.Find(name); n != nil && n.Kind == graph.KindInput {
 		return n.Shape
@@ -262,7 +267,8 @@ func (p *Plan) InputShape(name string) graph.Shape {
 	return nil
 }
 
-// OutputShape is the shape of an output; nil if the graph has none of this name.
+// OutputShape is the shape of an output, or nil if the graph has no output of
+// this name.
 func (p *Plan) OutputShape(name string) graph.Shape {
 	for _, o := range p.graph.Outputs {
 		if o.Name == name {

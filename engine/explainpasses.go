@@ -9,48 +9,49 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/pass"
 )
 
-// PassReport is the graph as one pass left it, and what a plan of it would cost if
-// no optional pass followed. Values that nothing depends on are counted as dead
-// and nowhere else.
+// PassReport describes the graph after one pass, and the cost of a plan if no
+// optional pass followed. Dead values, which no output depends on, are counted
+// in Dead and nowhere else.
 type PassReport struct {
-	Pass     string `json:"pass"` // empty before the first pass
-	Purpose  string `json:"purpose"`
-	Required bool   `json:"required"`
-	Values   int    `json:"values"` // inputs, parameters, states and constants included
-	Ops      int    `json:"ops"`    // that run a kernel
-	Dead     int    `json:"dead"`
-	FLOPs    int64  `json:"flops"`
-	Bytes    int64  `json:"bytes"` // moved, as in Movement
-	// LiveBytes is the largest sum of values alive at one time, which no arena
-	// can be smaller than, and ArenaBytes the arena with all values placed.
+	Pass     string `json:"pass"`     // empty before the first pass
+	Purpose  string `json:"purpose"`  // one line
+	Required bool   `json:"required"` // whether a plan needs the pass
+	Values   int    `json:"values"`   // inputs, parameters, states and constants included
+	Ops      int    `json:"ops"`      // operations with a kernel
+	Dead     int    `json:"dead"`     // operations that no output depends on
+	FLOPs    int64  `json:"flops"`    // useful floating point operations
+	Bytes    int64  `json:"bytes"`    // memory traffic, as in Movement
+	// LiveBytes is the largest sum of values alive at one time, a lower bound
+	// of the arena. ArenaBytes is the size of the arena with all values placed.
 	LiveBytes  int64 `json:"live_bytes"`
 	ArenaBytes int64 `json:"arena_bytes"`
 	// Matches is the number of places where the pass rewrote the graph.
 	Matches int      `json:"matches"`
-	Changes []Change `json:"changes"`
+	Changes []Change `json:"changes"` // by operation, sorted by name
 	// Graph is a copy of the graph, dead values included.
 	Graph *graph.Graph `json:"-"`
 }
 
-// Change says how many values of one kind came, went, or are there with other
-// attributes, shapes or operands' shapes.
+// Change counts the values of one kind that a pass added, removed or changed. A
+// changed value has other attributes, shapes, types or layouts.
 type Change struct {
-	Name    string `json:"name"` // of the operation; "const" for constants
+	Name    string `json:"name"` // operation, or "const" for constants
 	Added   int    `json:"added"`
 	Removed int    `json:"removed"`
 	Changed int    `json:"changed"`
 }
 
-// tracer records the stages of a compilation.
+// tracer records the graph after each pass of a compilation.
 type tracer struct{ reports []PassReport }
 
-// wrap gives the same list of passes, each of which leaves a stage.
+// wrap returns a copy of the list of passes that records the graph after each
+// of them.
 func (t *tracer) wrap(list []pass.Pass) []pass.Pass {
 	out := slices.Clone(list)
 	for i, p := range list {
 		out[i].Run = func(u *pass.Unit) error {
 			if i == 0 {
-				t.reports = nil // of a plan that is made again
+				t.reports = nil // the unit is compiled a second time
 				if err := t.add(pass.Pass{}, u); err != nil {
 					return err
 				}
@@ -64,7 +65,7 @@ func (t *tracer) wrap(list []pass.Pass) []pass.Pass {
 	return out
 }
 
-// add records what p left.
+// add records the graph after p.
 func (t *tracer) add(p pass.Pass, u *pass.Unit) error {
 	s := PassReport{Pass: p.Name, Purpose: p.Purpose, Required: p.Required, Graph: snapshot(u.Graph)}
 	g, memory, err := planCopy(u)
@@ -94,7 +95,7 @@ func (t *tracer) add(p pass.Pass, u *pass.Unit) error {
 	return nil
 }
 
-// snapshot copies the nodes of a graph, which later passes may change.
+// snapshot copies a graph with its nodes, which later passes may change.
 func snapshot(g *graph.Graph) *graph.Graph {
 	c := *g
 	c.Nodes = make([]*graph.Node, len(g.Nodes))
@@ -105,8 +106,8 @@ func snapshot(g *graph.Graph) *graph.Graph {
 	return &c
 }
 
-// planCopy plans a copy of the unit with what is required and not done yet: dead
-// values dropped, an order of execution, places in memory.
+// planCopy applies the remaining required passes to a copy of the unit: it
+// removes dead values, chooses an order of execution and plans the memory.
 func planCopy(u *pass.Unit) (*graph.Graph, *pass.Memory, error) {
 	v := *u
 	v.Graph, v.MemoryLimit = snapshot(u.Graph), 0
@@ -117,14 +118,14 @@ func planCopy(u *pass.Unit) (*graph.Graph, *pass.Memory, error) {
 	for _, name := range todo {
 		i := slices.IndexFunc(pass.List, func(p pass.Pass) bool { return p.Name == name })
 		if err := pass.List[i].Run(&v); err != nil {
-			return nil, nil, fmt.Errorf("plan of a stage: %w", err)
+			return nil, nil, fmt.Errorf("plan after a pass: %w", err)
 		}
 	}
 	return v.Graph, v.Memory, nil
 }
 
-// countDifference counts by kind and description how many more values of it the second
-// graph needs than the first, without regard to their numbers.
+// countDifference counts, by kind and description, how many more values the
+// second graph needs than the first. Node numbers do not matter.
 func countDifference(before, after *graph.Graph) map[[2]string]int {
 	count := map[[2]string]int{}
 	tally := func(g *graph.Graph, by int) {
@@ -140,9 +141,9 @@ func countDifference(before, after *graph.Graph) map[[2]string]int {
 	return count
 }
 
-// Diff lists what the second graph needs and the first did not, and the
-// other way round, one line for equal operations: "+2 relu f32 [1 8 2 16 16] of
-// [[1 8 2 16 16]]". Values have no numbers in it. Sorted by what they are.
+// Diff lists the values that only one of the graphs needs, one line for equal
+// operations: "+2 relu f32 [1 8 2 16 16] of [[1 8 2 16 16]]", "−" for those of
+// the first graph. The lines have no node numbers and are sorted.
 func Diff(before, after *graph.Graph) []string {
 	var keys [][2]string
 	count := countDifference(before, after)
@@ -163,14 +164,15 @@ func Diff(before, after *graph.Graph) []string {
 	return out
 }
 
-// AddedNodes tells which values of the second graph, or others equal to them, are
-// not in the first.
+// AddedNodes returns a predicate for nodes of the second graph: whether the
+// first graph has fewer values equal to it.
 func AddedNodes(before, after *graph.Graph) func(*graph.Node) bool {
 	count := countDifference(before, after)
 	return func(n *graph.Node) bool { return count[[2]string{kindOf(n), nodeText(after, n)}] > 0 }
 }
 
-// changes sums the difference of two graphs by kind.
+// changes sums the difference of two graphs by kind. matches is the number of
+// added and changed values, or of removed ones if a pass only removes.
 func changes(before, after *graph.Graph) (list []Change, matches int) {
 	count := countDifference(before, after)
 	byName := map[string]*Change{}
@@ -204,7 +206,7 @@ func changes(before, after *graph.Graph) (list []Change, matches int) {
 	return list, written
 }
 
-// kindOf is the operation of a value, or what else it is.
+// kindOf is the operation of a value, or its kind if it is none.
 func kindOf(n *graph.Node) string {
 	if n.Kind == graph.KindOp {
 		return n.Op.Name
@@ -212,7 +214,7 @@ func kindOf(n *graph.Node) string {
 	return n.Kind.String()
 }
 
-// nodeText is what a value is, without its number: operation, attributes, type,
+// nodeText formats a value without its number: operation, attributes, type,
 // layout, and shapes of result and operands.
 func nodeText(g *graph.Graph, n *graph.Node) string {
 	s := fmt.Sprintf("%s %v %v", kindOf(n), n.DType, n.Shape)

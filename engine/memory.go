@@ -11,25 +11,26 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/bigmem"
 )
 
-// memory is the memory plan bound to slices. On a backend that stores float32
-// values, parameters, gradients and states are those of the store. On ref they
-// have float64 mirrors, loaded before and stored after each run, and on a backend with
-// memory of its own what lies there is copied.
+// memory is the memory plan bound to slices. On a backend of float32,
+// parameters, gradients and states are the memory of the store. On ref they
+// have float64 mirrors, loaded before and stored after each run. On a device
+// with memory of its own they are copies.
 type memory struct {
 	tensors []backend.Tensor // by node
-	arena   []float32        // of values in float32
-	loads   []mirror         // float32 → float64 before a run
-	stores  []mirror         // float64 → float32 after a run
+	arena   []float32        // of a float32 backend
+	loads   []mirror         // float32 to float64, before a run
+	stores  []mirror         // float64 to float32, after a run
 	pinner  runtime.Pinner   // devices keep addresses between calls
-	remote  *remote          // nil if tensors lie in the program's memory
+	remote  *remote          // nil if tensors lie in host memory
 }
 
-// mirror is one value in both types.
+// mirror is one value in float32 and in float64.
 type mirror struct {
 	narrow []float32
 	wide   []float64
 }
 
+// load converts to float64 before a run.
 func (m *memory) load() {
 	for _, p := range m.loads {
 		for i, v := range p.narrow {
@@ -38,6 +39,7 @@ func (m *memory) load() {
 	}
 }
 
+// store converts to float32 after a run.
 func (m *memory) store() {
 	for _, p := range m.stores {
 		for i, v := range p.wide {
@@ -46,13 +48,13 @@ func (m *memory) store() {
 	}
 }
 
-// release lets the garbage collector move and free the memory again.
+// release unpins the memory, so that the garbage collector can free it.
 func (m *memory) release() { m.pinner.Unpin() }
 
-// bind allocates the arena and gives every value its slice, and the plan its
-// inputs, outputs, loss and final copies. It is called within Do.
+// bind allocates the arena and assigns every value its slice. It sets the
+// inputs, outputs, loss and final copies of the plan. Call it within Do.
 //
-// Errors: of a device whose memory does not suffice.
+// Errors: *exit.Error (exit.NoDevice) if the device has too little memory.
 func (m *memory) bind(p *Plan) (err error) {
 	g, plan, wide := p.graph, p.unit.Memory, p.dev.Elem() == graph.Float64
 	var arena32 []float32
@@ -74,7 +76,7 @@ func (m *memory) bind(p *Plan) (err error) {
 	if p.opts.Mode == Train && p.unit.ExternalGrads == nil && !away {
 		m.pin(p.opts.Store.grads())
 	}
-	outside := map[[2]int]backend.Tensor{} // of the store, by memory and node
+	outside := map[[2]int]backend.Tensor{} // tensors of the store, by memory space and node
 	m.tensors = make([]backend.Tensor, len(g.Nodes))
 	for i, n := range g.Nodes {
 		at := plan.Places[i]
@@ -106,7 +108,8 @@ func (m *memory) bind(p *Plan) (err error) {
 	return nil
 }
 
-// tensorIn is n elements of a type in a place of the arena, or in other memory of its kind.
+// tensorIn is a tensor of n elements of type d in a slice of the arena, or in
+// other memory of the same kind.
 func tensorIn(place []float32, d graph.DType, n int) backend.Tensor {
 	switch d {
 	case graph.BFloat16, graph.Float16:
@@ -117,7 +120,8 @@ func tensorIn(place []float32, d graph.DType, n int) backend.Tensor {
 	return backend.Tensor{F32: place}
 }
 
-// arenaSlice is the memory of a value as elements of the arena, and the type in which it is stored.
+// arenaSlice is the memory of a tensor as elements of the arena, with the
+// stored type.
 func arenaSlice(t backend.Tensor) ([]float32, graph.DType) {
 	n := t.Layout.Elems(t.Shape)
 	switch {
@@ -161,9 +165,9 @@ func (m *memory) storeTensor(p *Plan, at pass.Place, wide bool) backend.Tensor {
 	return backend.Tensor{F64: w}
 }
 
-// fill writes constants and gives the plan its inputs, outputs and loss.
+// fill writes constants and sets the inputs, outputs and loss of the plan.
 func (m *memory) fill(p *Plan, wide bool) {
-	// narrow is the float32 side of a value: itself, or a mirror.
+	// narrow is the float32 memory of a value: its own, or that of a mirror.
 	narrow := func(id int, list *[]mirror) []float32 {
 		t := m.tensors[id]
 		if !wide {
@@ -192,8 +196,11 @@ func (m *memory) fill(p *Plan, wide bool) {
 	}
 }
 
-// finish collects what happens after the last kernel: gradients that are still in the
-// arena, gradients of parameters the loss does not depend on, assignments.
+// finish collects the work after the last kernel: gradients that are still in
+// the arena, gradients of parameters that do not affect the loss, and
+// assignments. Assignments come last, because all of them read the states
+// before the step. A state that is assigned the old value of another state
+// needs a copy of it.
 func (m *memory) finish(p *Plan) {
 	g, s := p.graph, p.opts.Store
 	do := func(f func()) {
@@ -224,7 +231,7 @@ func (m *memory) finish(p *Plan) {
 	for _, a := range g.Assigns {
 		dst := s.slice(s.byName[g.Nodes[a.State].Name])
 		src := m.tensors[a.Value]
-		if p.unit.Memory.Places[a.Value].Space == pass.State { // of a state's value before the step
+		if p.unit.Memory.Places[a.Value].Space == pass.State { // the value of a state before the step
 			old := backend.Tensor{Shape: src.Shape, F32: slices.Clone(src.F32), F64: slices.Clone(src.F64)}
 			now := src
 			do(func() { copy(old.F32, now.F32); copy(old.F64, now.F64) })
@@ -237,7 +244,8 @@ func (m *memory) finish(p *Plan) {
 	}
 }
 
-// copyOut copies a value to float32 memory of the store.
+// copyOut returns a function that copies a value to float32 memory of the
+// store.
 func copyOut(dst []float32, src backend.Tensor) func() {
 	if src.F64 == nil {
 		return func() { copy(dst, src.F32) }

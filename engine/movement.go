@@ -5,15 +5,16 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// Class is what kind of work an operation is, by what can bound its time.
+// Class is the kind of work of an operation, by the resource that can bound its
+// time.
 type Class string
 
 // The classes.
 const (
-	Contraction   Class = "contraction"   // sums of products over channels and taps: convolutions
+	Contraction   Class = "contraction"   // sums of products over channels and filter taps: convolutions
 	Normalisation Class = "normalisation" // reductions, and the maps that apply them
 	Resampling    Class = "resampling"    // pooling and upsampling, with their gradients
-	Pointwise     Class = "map"           // element by element
+	Pointwise     Class = "map"           // elementwise
 	Copying       Class = "copy"          // no arithmetic: concat, slice, broadcast
 )
 
@@ -39,13 +40,13 @@ func ClassOf(g *graph.Graph, n *graph.Node) Class {
 	return Pointwise
 }
 
-// Peaks are the two rates that bound a machine. A rate of 0 is not known.
+// Peaks are the peak rates of a machine. 0 means unknown.
 type Peaks struct {
-	FLOPs float64 `json:"flops_per_s"` // operations per second
+	FLOPs float64 `json:"flops_per_s"` // floating point operations per second
 	Bytes float64 `json:"bytes_per_s"` // bytes per second between processor and memory
 }
 
-// Bound is what an operation waits for at best.
+// Bound is the resource that limits an operation.
 type Bound string
 
 // The bounds.
@@ -54,9 +55,12 @@ const (
 	ByMemory  Bound = "memory"
 )
 
-// Bound is the shortest time in seconds in which so many operations and bytes
-// can pass, max(flops/peak, bytes/bandwidth), and which of the two it is.
-// Unknown rates bound nothing.
+// Bound is the shortest time in seconds for that many operations and bytes, by
+// the roofline model:
+//
+//	max(flops/peak FLOP/s, bytes/peak bandwidth)
+//
+// by is the resource that determines the maximum. Unknown rates give no bound.
 //
 // Source: Williams, Waterman and Patterson 2009, doi:10.1145/1498765.1498785.
 func (p Peaks) Bound(flops, bytes int64) (seconds float64, by Bound) {
@@ -73,26 +77,30 @@ func (p Peaks) Bound(flops, bytes int64) (seconds float64, by Bound) {
 	return memory, ByMemory
 }
 
-// Movement is what one operation of a plan computes and moves.
+// Movement is the work of one operation of a plan: arithmetic, memory traffic
+// and bounds.
 type Movement struct {
-	Node     int         `json:"node"` // number in Plan.Graph
-	Op       string      `json:"op"`
-	Kernel   string      `json:"kernel"`
-	Class    Class       `json:"class"`
+	Node     int         `json:"node"`     // index in Plan.Graph
+	Op       string      `json:"op"`       // name of the operation
+	Kernel   string      `json:"kernel"`   // name of the kernel in the backend
+	Class    Class       `json:"class"`    // kind of work
 	Backward bool        `json:"backward"` // only gradients need it
 	Shape    graph.Shape `json:"shape"`    // of the result
-	FLOPs    int64       `json:"flops"`    // useful ones
-	Bytes    int64       `json:"bytes"`    // read and written at its boundary, each value once
-	// BoundS is the shortest time at the given peaks, Bound what it is spent on.
+	FLOPs    int64       `json:"flops"`    // useful operations
+	Bytes    int64       `json:"bytes"`    // read and written, each operand and the result once
+	// BoundS is the shortest time in seconds at the given peaks, Bound the
+	// limiting resource.
 	BoundS float64 `json:"bound_s"`
 	Bound  Bound   `json:"bound"`
-	// MeasuredS is the mean time in seconds and MUE the memory usage efficiency
-	// in percent; both 0 unless the plan was compiled with Profile and has run.
+	// MeasuredS is the mean time in seconds, MUE the memory usage efficiency in
+	// percent. Both are 0 unless the plan was compiled with Profile and has
+	// run.
 	MeasuredS float64 `json:"measured_s,omitempty"`
 	MUE       float64 `json:"mue,omitempty"`
 }
 
-// Intensity is the number of operations per byte moved.
+// Intensity is the arithmetic intensity: operations per byte. It is 0 without
+// traffic.
 func (m Movement) Intensity() float64 {
 	if m.Bytes == 0 {
 		return 0
@@ -100,13 +108,14 @@ func (m Movement) Intensity() float64 {
 	return float64(m.FLOPs) / float64(m.Bytes)
 }
 
-// Movement counts every kernel of the plan, in the order of execution, and
-// bounds it by the peaks. The memory usage efficiency is
+// Movement lists the work of every kernel, in order of execution, with bounds
+// by the peaks. The memory usage efficiency is
 //
 //	MUE = 100 · (Q/D) · (B/Bpeak)
 //
-// with the bytes Q that the operation must move, D that it moves and the rate B;
-// D is counted at the boundary here, so D = Q.
+// Q is the number of bytes that the operation must move, D the number that it
+// moves, and B the achieved bandwidth. D counts operands and results only, so D
+// = Q.
 //
 // Source: Ivanov et al. 2021, arXiv:2007.00072, section 4.
 func (p *Plan) Movement(peak Peaks) []Movement {
@@ -128,12 +137,12 @@ func (p *Plan) Movement(peak Peaks) []Movement {
 	return out
 }
 
-// BytesOf counts what an operation of g reads and writes, each value once, the
-// empty lanes of its layout included.
+// BytesOf counts the float32 bytes that an operation of g reads and writes,
+// each value once, with the padding of its layout.
 func BytesOf(g *graph.Graph, n *graph.Node) int64 { return nodeBytes(g, n, graph.Float32.Bytes()) }
 
-// nodeBytes counts what n reads and writes where float32 values are stored in
-// elements of the given size.
+// nodeBytes counts the bytes that n reads and writes. elem is the size of a
+// stored float32 value.
 func nodeBytes(g *graph.Graph, n *graph.Node, elem int) int64 {
 	if n.Kind != graph.KindOp || n.Op.Alias {
 		return 0
@@ -145,8 +154,9 @@ func nodeBytes(g *graph.Graph, n *graph.Node, elem int) int64 {
 	return n.Op.Bytes(in, stored(n), n.Attrs) * int64(elem) / int64(graph.Float32.Bytes())
 }
 
-// stored is the shape of a value with the channels that its layout adds, as many
-// as fill its memory in float32.
+// stored is the shape of a value whose channels are scaled to its memory in
+// float32 elements. Layouts with padding have more, 16-bit and int8 values
+// fewer.
 func stored(n *graph.Node) graph.Shape {
 	s := n.Shape
 	if n.ArenaElems() != s.Size() {
@@ -156,8 +166,8 @@ func stored(n *graph.Node) graph.Shape {
 	return s
 }
 
-// BackwardNodes marks the nodes that no output, loss or assignment needs: those
-// that only gradients need.
+// BackwardNodes marks the nodes that only gradients need: no output, loss or
+// assignment depends on them.
 func BackwardNodes(g *graph.Graph) []bool {
 	forward := *g
 	forward.Grads = nil

@@ -12,9 +12,13 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// setDeviceLimits tells the passes what a device with memory of its own offers, and gives their
-// limit of the memory: that of the options, or what the device has left beside parameters,
-// what moves them, states, inputs under way, and a reserve for libraries and their scratch.
+// setDeviceLimits sets the properties of a device with memory of its own for
+// the passes: copy rates, kernel times and the memory limit. The limit is that
+// of the options. Otherwise it is the free memory, less the memory of the store
+// and of inputs, less a reserve for libraries and their workspaces. Training
+// counts parameters five times: gradients, two moments of the optimiser, and an
+// average. Inputs count twice, since one buffer is copied while the other one
+// is staged.
 func setDeviceLimits(u *pass.Unit, dev backend.Backend, o Options) error {
 	r, ok := dev.(backend.Remote)
 	if !ok {
@@ -38,7 +42,7 @@ func setDeviceLimits(u *pass.Unit, dev backend.Backend, o Options) error {
 	}); err != nil {
 		return err
 	}
-	const elem, reserve = 4, 16 // bytes of an element, and the part that is left
+	const elem, reserve = 4, 16 // bytes per element; a 16th of the free memory is reserved
 	s := o.Store
 	own := len(s.flatParams) + len(s.flatStates)
 	if o.Mode == Train { // gradients, two moments, and an average of parameters and states
@@ -46,31 +50,34 @@ func setDeviceLimits(u *pass.Unit, dev backend.Backend, o Options) error {
 	}
 	for _, n := range u.Graph.Nodes {
 		if n.Kind == graph.KindInput {
-			own += 2 * n.ArenaElems() // one on its way, one staged
+			own += 2 * n.ArenaElems() // one being copied, one staged
 		}
 	}
 	u.MemoryLimit = max(free-free/reserve-elem*int64(own), 1)
 	return nil
 }
 
-// deviceMemoryError says of a limit that nobody set that it is the device's.
+// deviceMemoryError explains an exceeded limit that comes from the device, not
+// from the options.
 func deviceMemoryError(err error, o Options) error {
 	var small *pass.MemoryLimitError
 	if o.Memory.Limit > 0 || !errors.As(err, &small) {
 		return err
 	}
 	return &exit.Error{Code: exit.NoDevice, What: "the device has too little memory",
-		Why: fmt.Sprintf("the plan needs %.1f MiB at least beside parameters and gradients, %.1f MiB are left for it", mib(small.Smallest), mib(small.Limit)),
-		Fix: "choose precision bf16, a smaller batch or crop, or more devices", Err: err}
+		Why: fmt.Sprintf("the plan needs at least %.1f MiB in addition to parameters and gradients, %.1f MiB are available", mib(small.Smallest), mib(small.Limit)),
+		Fix: "use precision bf16, a smaller batch or crop, or more devices", Err: err}
 }
 
+// mib converts bytes to MiB.
 func mib(bytes int64) float64 { return float64(bytes) / (1 << 20) }
 
-// pendingCopies makes the kernels of copies to the program's memory and back: what begins one
-// leaves for what ends it how it is waited for.
+// pendingCopies holds, by node, the functions that wait for copies in progress
+// between device and host memory. The kernel that starts a copy sets one, and
+// the kernel that ends the copy calls it.
 type pendingCopies map[int]func() error
 
-// kernel makes the one of n.
+// kernel returns the kernel of a copy operation n.
 func (o pendingCopies) kernel(r *remote, n *graph.Node, q backend.Request) backend.Kernel {
 	k := backend.Kernel{Name: "copy asynchronously"}
 	if n.Op == op.OffloadDoneOp || n.Op == op.FetchDoneOp {
@@ -86,11 +93,12 @@ func (o pendingCopies) kernel(r *remote, n *graph.Node, q backend.Request) backe
 	return k
 }
 
-// unrecordedKernels marks the kernels that are not recorded although they do not wait for the device:
-// those between beginning and end of what goes on aside, which one recording must hold, if one
-// among them waits or is marked. also are some that are marked.
+// unrecordedKernels marks the kernels that are not recorded, although they do
+// not wait for the device. An asynchronous copy must start and end within one
+// recording. So if a kernel between its start and end waits, or is marked, all
+// of them are marked. also marks further kernels.
 func (p *Plan) unrecordedKernels(also []bool) []bool {
-	begun := map[int]int{} // by node: place of what begins its copy
+	begun := map[int]int{} // by node: position of the kernel that starts its copy
 	var spans [][2]int
 	marked := make([]bool, len(p.kernels))
 	for i := range p.kernels {
@@ -120,5 +128,5 @@ func (p *Plan) unrecordedKernels(also []bool) []bool {
 	return marked
 }
 
-// waitsForDevice tells whether a kernel waits for the device.
+// waitsForDevice reports whether a kernel waits for the device.
 func waitsForDevice(k *kernel) bool { return k.Blocking || k.waitsForHost }

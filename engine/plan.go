@@ -16,15 +16,15 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/bigmem"
 )
 
-// Plan is a compiled graph: prepared kernels over one arena. One goroutine at a
-// time may use a plan, and plans that share a Store take turns.
+// Plan is a compiled graph: prepared kernels over one arena. Use a plan from
+// one goroutine at a time. Plans that share a Store must not run concurrently.
 type Plan struct {
-	graph   *graph.Graph
-	unit    *pass.Unit
+	graph   *graph.Graph // after all passes
+	unit    *pass.Unit   // decisions of the passes
 	dev     backend.Backend
 	opts    Options
-	kernels []kernel
-	memory  memory
+	kernels []kernel       // in order of execution
+	memory  memory         // tensors of all values
 	after   []func() error // assignments and gradients that need a copy
 	closed  bool
 	extensionState
@@ -33,52 +33,58 @@ type Plan struct {
 	extraMemory
 }
 
-// extensionState is what runs beside the kernels of the device.
+// extensionState holds the extension of a plan.
 type extensionState struct {
-	extension Extension // that of the options, or one that does nothing
-	foreign   map[string]func(backend.Request) (backend.Kernel, error)
+	extension Extension                                                // that of the options, or NoExtension
+	foreign   map[string]func(backend.Request) (backend.Kernel, error) // prepares operations of the extension, by name
 }
 
-// ioBuffers are those that enter and leave a plan.
+// ioBuffers holds the host memory of inputs, outputs and loss.
 type ioBuffers struct {
-	inputs  map[string][]float32
-	outputs map[string][]float32
-	loss    []float32
-	scale   float32 // ScaleLoss
+	inputs  map[string][]float32 // by name
+	outputs map[string][]float32 // by name
+	loss    []float32            // one element; nil without a loss
+	scale   float32              // factor on the loss; see ScaleLoss
 }
 
-// stepState is a run of a plan.
+// stepState holds the state of a run.
 type stepState struct {
-	step    uint64
+	step    uint64       // key of random numbers
 	runStep func() error // built once, so that Run allocates nothing
-	endStep func() error // the same, of Wait; nil if a run is over when it was started
-	began   time.Time    // of the last run, with Profile
+	endStep func() error // as runStep, for Wait; nil if Start completes the run
+	began   time.Time    // start of the last run, with Profile
 }
 
-// extraMemory are bytes beside the arena: of scratch for which that has no room, and of memory that
-// Reserve gave.
+// extraMemory counts bytes outside of the arena: scratch memory that the arena
+// has no gap for, and memory that Reserve returned.
 type extraMemory struct{ extraScratch, reserved int64 }
 
-// kernel is one prepared operation and the time it took: so far, and last.
+// kernel is one prepared operation with its timings, in total and of the last
+// run.
 type kernel struct {
 	backend.Kernel
-	node         *graph.Node
-	finishers    []func() error // of operands that this kernel is the first to read
-	waitsForHost bool           // whether any of these is more than work of the device
-	firstReader  int            // that calls Finish, if there is one
-	bindScratch  func()         // gives the device the scratch of the kernel; nil if it needs none
-	ns           int64
-	runs         int64
-	start        time.Time
-	last         time.Duration
+	node         *graph.Node    // operation that it computes
+	finishers    []func() error // Finish functions of operands that this kernel is the first to read
+	waitsForHost bool           // whether one of these waits on the host, not only on the device
+	firstReader  int            // position of the kernel that calls Finish, if there is a Finish
+	bindScratch  func()         // gives the scratch memory to the device; nil if the kernel needs none
+	ns           int64          // total time in nanoseconds
+	runs         int64          // number of timed runs
+	start        time.Time      // start of the last run, with Profile
+	last         time.Duration  // time of the last run, with Profile
 }
 
-// Compile runs the passes over g, opens the device and prepares every kernel.
-// The graph itself is not changed and may be compiled again.
+// Compile runs the passes on a copy of g, opens the device and prepares every
+// kernel. g does not change and may be compiled again. The steps are:
 //
-// Errors: *exit.Error: what no plan can be (exit.Usage), a missing device or
-// library or too little memory (exit.NoDevice), a workspace too small (exit.Usage
-// around workspace.ErrLimit).
+//   - Check the options and lay out the store for g.
+//   - Open the device, and merge the choices of earlier plans.
+//   - Run the passes, which give the order of execution and the memory plan.
+//   - Allocate the arena, prepare the kernels, and assign scratch memory.
+//
+// Errors: *exit.Error. exit.Usage for invalid graphs and options, and around
+// workspace.ErrLimit for a workspace limit that is too small. exit.NoDevice for
+// a missing device or library, or too little memory.
 func Compile(g *graph.Graph, o Options) (p *Plan, err error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -138,14 +144,14 @@ func Compile(g *graph.Graph, o Options) (p *Plan, err error) {
 	}
 	maps.Copy(o.Store.choices, p.Choices())
 	for _, n := range u.Graph.Notes {
-		o.Log.Debug("note of the network", "note", n)
+		o.Log.Debug("note", "note", n)
 	}
 	o.Log.Debug("compiled", "backend", dev.Name(), "kernels", len(p.kernels),
 		"arena_bytes", int64(u.Memory.ArenaSize)*int64(u.ElemBytes), "scratch_bytes", p.ScratchBytes(), "flops", p.FLOPs())
 	return p, nil
 }
 
-// prepare makes the kernels in the order of execution.
+// prepare prepares the kernels in order of execution.
 func (p *Plan) prepare() error {
 	if borrower, ok := p.dev.(backend.ScratchSetter); ok {
 		borrower.SetScratch(nil)
@@ -189,17 +195,21 @@ func (p *Plan) prepare() error {
 	if err := p.assignScratch(); err != nil {
 		return err
 	}
-	if need := p.ScratchBytes(); p.opts.Workspace > 0 && need > p.opts.Workspace { // a kernel of which there is one cut
+	if need := p.ScratchBytes(); p.opts.Workspace > 0 && need > p.opts.Workspace { // a kernel without a smaller variant
 		i := slices.IndexFunc(p.kernels, func(k kernel) bool { return k.Scratch == need })
 		return pass.WorkspaceTooSmall(p.graph, p.kernels[i].node, p.opts.Workspace, need)
 	}
 	return nil
 }
 
-// pendingResults are the results that are only begun when the next kernel is prepared, and what is there of them.
+// pendingResults holds the nodes whose kernels have started but not finished
+// their results, with the region that is available before Finish; nil means
+// nothing is.
 type pendingResults map[int]*backend.Region
 
-// read tells what is there of the operands of n, before it ends what is under way (Plan.assignFinishers); nil if all is.
+// read returns the available region of each operand of n, before n calls the
+// pending Finish functions. It is nil if all operands are complete. The
+// operands count as complete afterwards.
 func (u pendingResults) read(g *graph.Graph, n *graph.Node) (there []*backend.Region) {
 	for i, id := range n.In {
 		part, begun := u[g.AliasRoot(id)]
@@ -223,8 +233,8 @@ func (u pendingResults) read(g *graph.Graph, n *graph.Node) (there []*backend.Re
 	return there
 }
 
-// assignScratch gives each kernel its scratch: of the arena what no value takes while it runs, or if
-// that is too small what all such kernels use in turn.
+// assignScratch assigns scratch memory to each kernel: a gap of the arena while
+// the kernel runs, or a common buffer for all kernels without such a gap.
 func (p *Plan) assignScratch() (err error) {
 	const elem = 4 // bytes
 	borrower, _ := p.dev.(backend.ScratchSetter)
@@ -269,9 +279,10 @@ func (p *Plan) assignScratch() (err error) {
 	return nil
 }
 
-// Reserve gives memory of n elements that kernels of an Extension fill from the first-th
-// operation of a run on, and that stays as it is from its end to the next: in the arena
-// where that has room. It is called before the first run.
+// Reserve returns memory of n elements for kernels of an Extension, which fill
+// it from operation first of a run on. Its content stays until operation first
+// of the next run. It lies in the arena if that has a gap. Call it before the
+// first run.
 func (p *Plan) Reserve(first, n int) []float32 {
 	m := p.unit.Memory
 	at, ok := m.FindGap(first, len(p.kernels), n)
@@ -281,13 +292,13 @@ func (p *Plan) Reserve(first, n int) []float32 {
 	}
 	m.Spans = append(m.Spans, pass.Span{Offset: at, Size: n, First: first, Last: len(p.kernels)})
 	if _, ok := p.dev.(backend.ScratchSetter); ok {
-		_ = p.assignScratch() // only memory of a device can be missing
+		_ = p.assignScratch() // fails only for device memory, which this branch does not use
 	}
 	return p.memory.arena[at : at+n : at+n]
 }
 
-// assignFinishers has every result that a kernel only starts ended by the first kernel that reads
-// it, or else behind the last of all.
+// assignFinishers assigns every Finish function to the first kernel that reads
+// the result. Results that no kernel reads are finished after the last one.
 func (p *Plan) assignFinishers() {
 	for i := range p.kernels {
 		k := &p.kernels[i]
@@ -308,8 +319,9 @@ func (p *Plan) assignFinishers() {
 	}
 }
 
-// finishUnread gives the ends of results that no kernel reads, and whether each is not recorded, which apart tells of the
-// kernel that began it.
+// finishUnread visits the Finish functions of results that no kernel reads.
+// apart reports, for the kernel that started the result, whether Finish cannot
+// be recorded.
 func (p *Plan) finishUnread(do visitor, apart func(i int) bool) error {
 	for i := range p.kernels {
 		k := &p.kernels[i]
@@ -317,13 +329,13 @@ func (p *Plan) finishUnread(do visitor, apart func(i int) bool) error {
 			continue
 		}
 		if err := do(apart(i), k.Finish); err != nil {
-			return fmt.Errorf("end of %s %v (%s): %w", k.node.Op.Name, k.node.Shape, k.node.At, err)
+			return fmt.Errorf("finish %s %v (%s): %w", k.node.Op.Name, k.node.Shape, k.node.At, err)
 		}
 	}
 	return nil
 }
 
-// run runs a kernel whose operands may still be under way.
+// run runs a kernel, after the Finish functions of its operands.
 func (k *kernel) run() error {
 	if k.bindScratch != nil {
 		k.bindScratch()
@@ -341,7 +353,8 @@ func (k *kernel) run() error {
 	return k.Run()
 }
 
-// timed runs a kernel, and what wait waits for if it is not nil, and takes the time.
+// timed runs a kernel and measures its time. wait, if not nil, waits for the
+// device before the clock is read.
 func (k *kernel) timed(wait func() error) error {
 	k.start = time.Now()
 	err := k.run()
@@ -372,7 +385,7 @@ func (p *Plan) execute() error {
 	return nil
 }
 
-// runKernels runs all kernels until one fails.
+// runKernels runs the kernels until one fails.
 func (p *Plan) runKernels() error {
 	for i := range p.kernels {
 		k := &p.kernels[i]
@@ -387,11 +400,11 @@ func (p *Plan) runKernels() error {
 	return p.finishUnread(runNow, func(int) bool { return true })
 }
 
-// Run computes one step: it reads the inputs and the store, and writes outputs,
-// loss, gradients and states. step keys random operations; the same step, seed,
-// store and inputs give the same bits. Nothing is allocated.
+// Run computes one step. It reads the inputs and the store, and writes outputs,
+// loss, gradients and states. step is part of the key of random numbers: the
+// same step, seed, store and inputs give the same bits. Run allocates nothing.
 //
-// Errors: ctx.Err(), looked at before the step; an error of the device.
+// Errors: ctx.Err() before the step, or an error of the device.
 func (p *Plan) Run(ctx context.Context, step uint64) error {
 	if err := p.Start(ctx, step); err != nil {
 		return err
@@ -399,11 +412,11 @@ func (p *Plan) Run(ctx context.Context, step uint64) error {
 	return p.Wait()
 }
 
-// Start begins a step, and Wait ends it: outputs, loss, gradients and states are there when
-// Wait returns. Between both, a device with memory of its own works by itself; elsewhere
-// the step is over when Start returns.
+// Start starts a step, and Wait waits for its end. Outputs, loss, gradients and
+// states are valid after Wait. In between, a device with memory of its own
+// works asynchronously. On other devices Start completes the step.
 //
-// Errors: as of Run.
+// Errors: as Run.
 func (p *Plan) Start(ctx context.Context, step uint64) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -418,13 +431,14 @@ func (p *Plan) Start(ctx context.Context, step uint64) error {
 	return p.dev.Do(p.runStep)
 }
 
-// ScaleLoss has gradients of the steps that begin from now on be those of the loss times a
-// number, where they are stored as float16 (ScalesLoss); the loss itself stays as it is.
+// ScaleLoss sets the loss scale of later steps: gradients are those of by times
+// the loss. It applies to gradients stored as float16 (ScalesLoss). The loss
+// itself is not scaled.
 func (p *Plan) ScaleLoss(by float64) { p.scale = float32(by) }
 
-// Wait ends the step that Start began.
+// Wait waits for the end of the step that Start started.
 //
-// Errors: of the device.
+// Errors: those of the device.
 func (p *Plan) Wait() error {
 	if p.endStep == nil || p.closed {
 		return nil
@@ -432,11 +446,11 @@ func (p *Plan) Wait() error {
 	return p.dev.Do(p.endStep)
 }
 
-// HasDeviceMemory tells whether the plan computes on a device with memory of its own, which works by
-// itself between Start and Wait.
+// HasDeviceMemory reports whether the plan runs on a device with memory of its
+// own, which works asynchronously between Start and Wait.
 func (p *Plan) HasDeviceMemory() bool { return p.memory.remote != nil }
 
-// Device tells what the plan computes on; false if that is the processor.
+// Device describes the device. ok is false on the CPU.
 func (p *Plan) Device() (about backend.DeviceInfo, ok bool) {
 	if d, ok := p.dev.(backend.InfoProvider); ok {
 		return d.DeviceInfo(), true
@@ -444,12 +458,13 @@ func (p *Plan) Device() (about backend.DeviceInfo, ok bool) {
 	return about, false
 }
 
-// StageInputs says that the inputs of the next step are filled: they are on their way to a device
-// with memory of its own from here on, while that works, and Input gives other memory. It is
-// never needed, and does nothing elsewhere. Inputs may be filled again when Stage, or Start
-// without it, returns.
+// StageInputs starts the copy of the filled inputs to a device with memory of
+// its own, while the device still works on the previous step. Input returns
+// other memory afterwards. Stage is optional, and does nothing on other
+// devices. Inputs may be filled again when Stage returns, or Start if Stage was
+// not called.
 //
-// Errors: of the device.
+// Errors: those of the device.
 func (p *Plan) StageInputs() error {
 	if p.memory.remote == nil || p.closed {
 		return nil
@@ -457,17 +472,19 @@ func (p *Plan) StageInputs() error {
 	return p.dev.Do(func() error { return p.memory.remote.stage(p) })
 }
 
-var errClosed = errors.New("engine: the plan is closed")
+// errClosed is returned by runs of a closed plan.
+var errClosed = errors.New("engine: plan is closed")
 
-// Input is the memory of an input, to be filled before Run, and before every one with
-// Options.Consume or behind Stage; nil if the graph has none of this name.
+// Input is the memory of an input. Fill it before Run. With
+// Memory.DonateInputs, or after Plan.StageInputs, fill it before every Run. It
+// is nil if the graph has no input of this name.
 func (p *Plan) Input(name string) []float32 { return p.inputs[name] }
 
-// Output is the memory of an output, valid after Run until the next; nil if
-// the graph has none of this name.
+// Output is the memory of an output, valid from Run to the next Run. It is nil
+// if the graph has no output of this name.
 func (p *Plan) Output(name string) []float32 { return p.outputs[name] }
 
-// Loss is the loss of the last run; 0 if the graph has none.
+// Loss is the loss of the last run, or 0 if the graph has none.
 func (p *Plan) Loss() float64 {
 	if p.loss == nil {
 		return 0
@@ -481,9 +498,10 @@ func (p *Plan) Store() *Store { return p.opts.Store }
 // Graph is the graph after all passes. The caller must not change it.
 func (p *Plan) Graph() *graph.Graph { return p.graph }
 
-// Choices are the kernels and layouts that were chosen by time, by description of
-// the operation or graph: what a checkpoint must keep for the same bits after a
-// resume. Backends without such choices give an empty map.
+// Choices are the kernels and layouts that were chosen by timing, keyed by a
+// description of the operation or graph. A checkpoint stores them, so that a
+// resumed run gives the same bits. The map is empty for backends without such
+// choices.
 func (p *Plan) Choices() map[string]string {
 	all := map[string]string{}
 	maps.Copy(all, p.unit.Chosen)
@@ -493,19 +511,19 @@ func (p *Plan) Choices() map[string]string {
 	return all
 }
 
-// FLOPs counts the useful floating point operations of one run: without those
-// that are computed again to save memory.
+// FLOPs counts the useful floating point operations of one run, without
+// recomputation.
 func (p *Plan) FLOPs() int64 { return p.graph.FLOPs() - p.unit.Recomputed.FLOPs }
 
-// ArenaBytes is the size of the arena: all values of a step.
+// ArenaBytes is the size of the arena, which holds all values of a step.
 func (p *Plan) ArenaBytes() int64 { return int64(p.unit.Memory.ArenaSize) * int64(p.unit.ElemBytes) }
 
-// MemoryBytes is the size of the arena, and of scratch and what Reserve gives for which it
-// has no room.
+// MemoryBytes is the size of the arena, of scratch memory outside of it, and of
+// memory from Reserve outside of it.
 func (p *Plan) MemoryBytes() int64 { return p.ArenaBytes() + p.extraScratch + p.reserved }
 
-// ScratchBytes is the most scratch that a kernel uses. It lies where the arena has room
-// while the kernel runs, or else in a buffer that kernels use in turn (MemoryBytes).
+// ScratchBytes is the largest scratch memory of a kernel. It lies in a gap of
+// the arena, or in a buffer that kernels share (MemoryBytes).
 func (p *Plan) ScratchBytes() int64 {
 	var most int64
 	for _, k := range p.kernels {
@@ -514,8 +532,8 @@ func (p *Plan) ScratchBytes() int64 {
 	return most
 }
 
-// Close frees kernels and device. It may be repeated. Slices from Input and
-// Output stay readable.
+// Close frees the kernels and the device. It may be called repeatedly. Slices
+// from Input and Output stay readable.
 func (p *Plan) Close() error {
 	if p.closed {
 		return nil

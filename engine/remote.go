@@ -10,36 +10,42 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/pass"
 )
 
-// remote is the memory of a plan on a device that has its own: the arena, and copies of
-// what the plan uses of its store. Inputs and outputs are copied from and to memory of
-// the program in every run, parameters and states before one if they may have changed.
+// remote is the memory of a plan on a device with memory of its own: the arena,
+// and copies of the parts of the store that the plan uses. Inputs and outputs
+// are copied from and to host memory in every run. Parameters and states are
+// uploaded before a run if they may have changed.
 type remote struct {
 	backend.Remote
-	flat         [pass.Grad + 1][]float32 // parameters, states and gradients on the device, in the layout of the store
-	version      [pass.Grad + 1]int       // of the store, that parameters and states have here
-	snapshot     *Snapshot                // that parameters and states are, as long as their versions stay
-	host         []float32                // of the program, for what leaves the device for a while
-	unrecorded   []bool                   // kernels that are not recorded
-	extraScratch []float32                // scratch for which the arena has no room
-	inputs       []*inputCopy             // of inputs
-	outputs      []copyPair               // behind all kernels, to such memory
-	runs         int
-	lateResults  []copyPair        // results of kernels that are in the program's memory when all have run
-	records      [2][]func() error // of kernels and of what is behind them: pieces that are asked for as a whole, and what lies between
-	releases     []func() error    // that free them
+	// parameters, states and gradients on the device, in the layout of the
+	// store
+	flat         [pass.Grad + 1][]float32
+	version      [pass.Grad + 1]int // version of the store that the parameters and states on the device have
+	snapshot     *Snapshot          // source of the parameters and states; nil or outdated: the store
+	host         []float32          // host memory for offloaded values
+	unrecorded   []bool             // kernels that are not recorded
+	extraScratch []float32          // scratch memory that the arena has no gap for
+	inputs       []*inputCopy       // copies of inputs to the device
+	outputs      []copyPair         // copies of outputs and loss to host memory, after all kernels
+	runs         int                // number of runs so far
+	lateResults  []copyPair         // results of host kernels that are copied to the device after all kernels
+	// recorded work, of kernels and of the work after them: recordings, and the
+	// calls between them
+	records  [2][]func() error
+	releases []func() error // functions that free the recordings
 }
 
-// inputCopy brings an input to the device.
+// inputCopy copies an input to the device. With staging it alternates between
+// two pairs of buffers.
 type inputCopy struct {
-	name         string
-	host, device []float32     // being filled, and its place on the device
-	spare        *[2][]float32 // the same that Stage takes in turns with these; nil before its first call
-	source       []float32     // where the input is, or will be, on the device; nil before it is sent
-	dest         []float32     // in the arena
-	arrived      func() error
+	name         string        // name of the input
+	host, device []float32     // host buffer that is being filled, and its device buffer
+	spare        *[2][]float32 // the other pair of buffers; nil before the first staging
+	source       []float32     // device buffer of the input of the next step; nil before it is sent
+	dest         []float32     // value in the arena
+	arrived      func() error  // waits for the copy to the device
 }
 
-// send begins to copy what was filled, unless that has begun.
+// send starts the copy to the device, unless it has started.
 func (f *inputCopy) send(r *remote) (err error) {
 	if f.source != nil || len(f.dest) == 0 {
 		return nil
@@ -49,7 +55,7 @@ func (f *inputCopy) send(r *remote) (err error) {
 	return err
 }
 
-// swap goes on to the other memory.
+// swap switches to the other pair of buffers.
 func (f *inputCopy) swap(r *remote) (err error) {
 	if f.spare == nil {
 		f.spare = &[2][]float32{}
@@ -64,10 +70,10 @@ func (f *inputCopy) swap(r *remote) (err error) {
 	return nil
 }
 
-// copyPair is two places of one value, one of them on the device.
+// copyPair is the destination and source of a copy, one of them on the device.
 type copyPair struct{ to, from []float32 }
 
-// scratch makes memory for the scratch of kernels in place of what was made before.
+// scratch allocates the scratch buffer of kernels in place of the previous one.
 func (r *remote) scratch(n int) (x []float32, err error) {
 	if r.extraScratch != nil {
 		err = r.Free(r.extraScratch)
@@ -79,7 +85,11 @@ func (r *remote) scratch(n int) (x []float32, err error) {
 	return r.extraScratch, err
 }
 
-// bind makes the memory on the device.
+// bind allocates the memory on the device: parameters, states and gradients in
+// the layout of the store, the arena, and host memory for offloaded values.
+// Predictions, and plans whose extension consumes gradients, have no gradients
+// on the device. The first plan that trains a store becomes the owner of its
+// copy on the device.
 func (r *remote) bind(p *Plan) (arena []float32, err error) {
 	s := p.opts.Store
 	for _, part := range []struct {
@@ -105,13 +115,13 @@ func (r *remote) bind(p *Plan) (arena []float32, err error) {
 	return r.Alloc(p.unit.Memory.ArenaSize)
 }
 
-// storeSlice is the place of a parameter, state or gradient on the device.
+// storeSlice is the memory of a parameter, state or gradient on the device.
 func (r *remote) storeSlice(where pass.MemorySpace, e Entry) []float32 {
 	return r.flat[where][e.Offset : e.Offset+e.Size() : e.Offset+e.Size()]
 }
 
-// fill writes constants, and gives the plan its inputs, outputs and loss, and what happens
-// behind the last kernel.
+// fill writes constants, and sets the inputs, outputs, loss and final copies of
+// the plan.
 func (r *remote) fill(p *Plan) error {
 	m := &p.memory
 	for i, n := range p.graph.Nodes {
@@ -153,8 +163,9 @@ func (r *remote) fill(p *Plan) error {
 	return r.finish(p)
 }
 
-// finish collects what happens behind the last kernel on the device: gradients that are
-// still in the arena, and assignments. Gradients that nothing writes stay zero.
+// finish collects the work on the device after the last kernel: gradients that
+// are still in the arena, and assignments. Gradients that no kernel writes stay
+// zero.
 func (r *remote) finish(p *Plan) error {
 	m, s := &p.memory, p.opts.Store
 	move := func(to, from []float32) {
@@ -194,7 +205,7 @@ func (r *remote) finish(p *Plan) error {
 	for _, a := range p.graph.Assigns {
 		to := r.storeSlice(pass.State, s.byName[p.graph.Nodes[a.State].Name])
 		from := m.tensors[a.Value].F32
-		if p.unit.Memory.Places[a.Value].Space == pass.State { // of a state's value before the step
+		if p.unit.Memory.Places[a.Value].Space == pass.State { // the value of a state before the step
 			old, err := r.Alloc(len(from))
 			if err != nil {
 				return err
@@ -210,11 +221,12 @@ func (r *remote) finish(p *Plan) error {
 	return nil
 }
 
-// stage has the inputs of the next step begin their way, and gives other memory for those
-// of the step behind it. What the loss is multiplied by is not known before that begins.
+// stage starts the copies of the inputs of the next step, and provides other
+// memory for those of the step after it. The loss scale is not staged, since it
+// may change until the step starts.
 func (r *remote) stage(p *Plan) error {
 	for _, f := range r.inputs {
-		if f.source != nil || f.name == pass.LossScale { // is staged
+		if f.source != nil || f.name == pass.LossScale { // already staged
 			continue
 		}
 		if err := f.send(r); err != nil {
@@ -228,8 +240,9 @@ func (r *remote) stage(p *Plan) error {
 	return nil
 }
 
-// startStep asks for all work of a step. The first run asks for every kernel by itself, and
-// later ones for the recorded parts between kernels that wait for the device.
+// startStep enqueues all work of a step. The first run enqueues single kernels.
+// Later runs enqueue recordings of the kernels between those that wait for the
+// device.
 func (r *remote) startStep(p *Plan) error {
 	if p.opts.Profile {
 		p.began = time.Now()
@@ -257,8 +270,8 @@ func (r *remote) startStep(p *Plan) error {
 		}
 		f.source = nil
 	}
-	// What was not staged is free again, here and there, when Start returns: Stage, which waits
-	// for nothing, may use it at once.
+	// Buffers that were not staged are free again when Start returns: Stage, which
+	// does not wait, may use them at once.
 	if left {
 		if err := r.Wait(); err != nil {
 			return err
@@ -271,10 +284,11 @@ func (r *remote) startStep(p *Plan) error {
 	return err
 }
 
-// persistentKinds are the kinds of values that a run finds as the one before it, or the program, left them.
+// persistentKinds are the kinds of values that persist from one run to the
+// next.
 var persistentKinds = [...]pass.MemorySpace{pass.Param, pass.State}
 
-// load brings parameters and states to the device if they may have changed.
+// load uploads parameters and states if they may have changed.
 func (r *remote) load(s *Store) error {
 	for _, where := range persistentKinds {
 		if s.device != nil && s.device.remote != r {
@@ -292,8 +306,8 @@ func (r *remote) load(s *Store) error {
 	return s.device.takeErr()
 }
 
-// publish has the store know the states and gradients of a run: where its home is they stay,
-// else they are copied.
+// publish publishes the states and gradients of a run. They stay on the device
+// if it holds the copy of the store, otherwise they are copied to the store.
 func (r *remote) publish(p *Plan) error {
 	s := p.opts.Store
 	if s.device != nil && s.device.remote == r {
@@ -308,15 +322,15 @@ func (r *remote) publish(p *Plan) error {
 	return r.Copy(s.grads(), r.flat[pass.Grad])
 }
 
-// run does the work of a run on the device: as one whole if nothing else has to end
-// between the kernels and what is behind them.
+// run enqueues the work of a step: as one recording, unless an extension must
+// finish between the kernels and the work after them.
 func (r *remote) run(p *Plan) error {
 	kernels, behind := r.eachKernel, r.eachAfterKernels
 	if p.opts.Extension == nil {
 		kernels, behind = r.eachWork, nil
 	}
 	r.runs++
-	const firstRecorded = 2 // libraries make what they need in the first run
+	const firstRecorded = 2 // libraries allocate in the first run
 	if r.runs == firstRecorded && !p.opts.Profile {
 		var err error
 		if r.records[0], err = r.record(p, kernels); err == nil && behind != nil {
@@ -336,7 +350,7 @@ func (r *remote) run(p *Plan) error {
 	return r.runPart(p, r.records[1], behind)
 }
 
-// runPart does a part of the work of a run, as it was recorded if it was.
+// runPart enqueues a part of the work, recorded if there is a recording.
 func (r *remote) runPart(p *Plan, recorded []func() error, work func(*Plan, visitor) error) error {
 	if recorded == nil {
 		return work(p, runNow)
@@ -349,13 +363,14 @@ func (r *remote) runPart(p *Plan, recorded []func() error, work func(*Plan, visi
 	return nil
 }
 
-// visitor is given work in order, and whether it waits for the device.
+// visitor is called with each piece of work in order. waits reports whether the
+// work waits for the device and so cannot be recorded.
 type visitor func(waits bool, f func() error) error
 
-// runNow does work when it is given.
+// runNow is the visitor that runs the work at once.
 func runNow(_ bool, f func() error) error { return f() }
 
-// eachWork gives all work.
+// eachWork visits the kernels, then the work after them.
 func (r *remote) eachWork(p *Plan, do visitor) error {
 	if err := r.eachKernel(p, do); err != nil {
 		return err
@@ -363,7 +378,7 @@ func (r *remote) eachWork(p *Plan, do visitor) error {
 	return r.eachAfterKernels(p, do)
 }
 
-// eachKernel gives all kernels.
+// eachKernel visits all kernels.
 func (r *remote) eachKernel(p *Plan, do visitor) error {
 	for i := range p.kernels {
 		k := &p.kernels[i]
@@ -380,8 +395,11 @@ func (r *remote) eachKernel(p *Plan, do visitor) error {
 	return p.finishUnread(do, func(i int) bool { return r.unrecorded[i] || !p.kernels[i].Async })
 }
 
-// chooseRecorded decides which kernels are recorded. What goes on between plans that run together is so on all
-// of them or on none.
+// chooseRecorded decides which kernels are recorded. Work that several plans
+// run together must be recorded by all of them or by none, because all ranks
+// must issue collectives alike. So each plan offers its decisions, takes the
+// maximum over all plans, and extends them by unrecordedKernels. This is
+// repeated until no plan changes a decision.
 func (r *remote) chooseRecorded(p *Plan) error {
 	r.unrecorded = p.unrecordedKernels(nil)
 	if p.opts.Extension == nil {
@@ -401,7 +419,7 @@ func (r *remote) chooseRecorded(p *Plan) error {
 		if err := p.extension.AllReduceMax(told); err != nil {
 			return err
 		}
-		if slices.Equal(told, before) { // as none at first
+		if slices.Equal(told, before) { // in the first round: nothing to agree on
 			return nil
 		}
 		before = told
@@ -415,7 +433,7 @@ func (r *remote) chooseRecorded(p *Plan) error {
 	}
 }
 
-// eachAfterKernels gives what happens behind all kernels.
+// eachAfterKernels visits the work after all kernels.
 func (r *remote) eachAfterKernels(p *Plan, do visitor) error {
 	for _, l := range r.lateResults {
 		if err := do(false, func() error { return r.Copy(l.to, l.from) }); err != nil {
@@ -435,8 +453,10 @@ func (r *remote) eachAfterKernels(p *Plan, do visitor) error {
 	return nil
 }
 
-// record writes down a part of the work of a run, in pieces between what waits for the
-// device.
+// record records a part of the work, split at the calls that wait for the
+// device. The result alternates between recordings and such calls. A recording
+// replays its work as a whole, like a CUDA graph, which saves the launch
+// overhead of single kernels.
 func (r *remote) record(p *Plan, work func(*Plan, visitor) error) ([]func() error, error) {
 	records := []func() error{}
 	var piece []func() error
@@ -476,7 +496,7 @@ func (r *remote) record(p *Plan, work func(*Plan, visitor) error) ([]func() erro
 	return records, err
 }
 
-// close frees what was recorded; the device frees its memory when it is closed.
+// close frees the recordings. The device frees its memory when it is closed.
 func (r *remote) close() error {
 	for _, f := range r.releases {
 		if err := f(); err != nil {
@@ -487,8 +507,10 @@ func (r *remote) close() error {
 	return nil
 }
 
-// onHost has a kernel that knows the program's memory only run there, on copies of its
-// operands.
+// onHost wraps a kernel for host memory, so that it runs on host copies of its
+// operands: it copies the operands to the host, waits, runs the kernel, and
+// copies the result back. A kernel whose result is completed later (Finish,
+// Late) copies back when the result is complete.
 func (r *remote) onHost(prepare func(backend.Request) (backend.Kernel, error)) func(backend.Request) (backend.Kernel, error) {
 	return func(q backend.Request) (backend.Kernel, error) {
 		var links []copyPair

@@ -1,14 +1,16 @@
 package engine
 
-// Snapshot are parameters and states that a plan keeps where it computes, beside those of its store.
+// Snapshot is a copy of parameters and states on the device, in addition to
+// those of the store.
 type Snapshot struct {
 	flat [len(persistentKinds)][]float32
 }
 
-// Snapshot keeps the present parameters and states of the store on the device, if the plan computes on
-// one with memory of its own; else it gives nil. They stay until the plan is closed.
+// Snapshot copies the present parameters and states of the store to further
+// memory on the device. The copy is valid until the plan is closed. It is nil
+// if the plan runs on a device without memory of its own.
 //
-// Errors: *exit.Error (exit.NoDevice) if it has too little memory.
+// Errors: *exit.Error (exit.NoDevice) if the device has too little memory.
 func (p *Plan) Snapshot() (*Snapshot, error) {
 	r := p.memory.remote
 	if r == nil {
@@ -27,7 +29,7 @@ func (p *Plan) Snapshot() (*Snapshot, error) {
 			if err != nil {
 				for _, x := range k.flat[:i+1] {
 					if x != nil {
-						_ = r.Free(x) // the error is that of the memory
+						_ = r.Free(x) // the first error is reported
 					}
 				}
 				return err
@@ -42,10 +44,11 @@ func (p *Plan) Snapshot() (*Snapshot, error) {
 	return k, nil
 }
 
-// Restore has the runs of a prediction from now on compute with what was kept, until somebody asks the store for
-// parameters or states: then it is what the store has. Nothing is copied from the program.
+// Restore makes later runs of a prediction compute with the copy k. When the
+// program accesses parameters or states of the store, runs compute with those
+// of the store again. Nothing is uploaded.
 //
-// Errors: of the device.
+// Errors: those of the device.
 func (p *Plan) Restore(k *Snapshot) error {
 	r, s := p.memory.remote, p.opts.Store
 	fresh := r.snapshot == k

@@ -10,45 +10,47 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// Store holds what outlives a step: parameters, their gradients and states, by
-// name. Parameters lie in one slice and gradients, in the same layout, in
-// another, so that an optimiser is one sweep and an exchange between ranks one
-// call. The first graph compiled with a Store lays it out; later graphs may use
-// any part of it.
+// Store holds the values that outlive a step: parameters, their gradients and
+// states, by name. All parameters lie in one slice and the gradients, in the
+// same layout, in another. So an optimiser makes one sweep, and an exchange
+// between ranks is one call. The first graph compiled with a Store determines
+// the layout. Later graphs may use any part of it.
 //
-// Where a plan trains on a device with memory of its own, they lie there from step to
-// step. Methods that give memory bring it up to date first; it is so until the next run of
-// a plan, or the next step of an optimiser, and what is written to it until then counts.
+// If a plan trains on a device with memory of its own, the values stay there
+// from step to step. Methods that return memory download newer values first.
+// The memory is then up to date, and may be changed, until the next run of a
+// plan or the next step of an optimiser.
 //
-// A Store and its plans are used by one goroutine at a time.
+// Use a Store and its plans from one goroutine at a time.
 type Store struct {
-	params, states []Entry
-	byName         map[string]Entry
-	flatParams     []float32
+	params, states []Entry          // in order of the layout
+	byName         map[string]Entry // parameters and states
+	flatParams     []float32        // memory of parameters, gradients and states
 	flatGrads      []float32
 	flatStates     []float32
-	laidOut        bool
-	// device is where a device that trains has them too; nil if none has.
+	laidOut        bool // whether a graph has determined the layout
+	// device is the copy on a device that trains the store; nil if there is
+	// none.
 	device *deviceCopy
-	// version counts how often parameters and states may have changed, for devices that have
-	// copies of them.
+	// version counts, by kind, how often the values may have changed, for
+	// devices with copies.
 	version [pass.Grad + 1]int
-	// choices are the kernels and layouts that plans of this store chose, so that a
-	// second plan neither measures nor chooses again.
+	// choices are the kernels and layouts of plans of this store. A second plan
+	// reuses them instead of measuring again.
 	choices map[string]string
 }
 
-// Entry is the place of one parameter or state: Offset elements into the flat
-// slice of its kind. Entries start at multiples of 64 bytes; the gaps are zero
-// and stay zero.
+// Entry is the place of one parameter or state in the flat slice of its kind.
+// Entries are aligned to 64 bytes. The gaps between them are zero and stay
+// zero.
 type Entry struct {
-	Name   string
+	Name   string // name of the parameter or state
 	Shape  graph.Shape
-	Offset int
-	State  bool
+	Offset int  // elements from the start of the slice
+	State  bool // state, not parameter
 }
 
-// where is the kind of memory in which it lies.
+// where is the memory space of the entry.
 func (e Entry) where() pass.MemorySpace {
 	if e.State {
 		return pass.State
@@ -59,16 +61,19 @@ func (e Entry) where() pass.MemorySpace {
 // Size is the number of elements.
 func (e Entry) Size() int { return e.Shape.Size() }
 
-// NewStore gives an empty store.
+// NewStore returns an empty store.
 func NewStore() *Store {
 	return &Store{byName: map[string]Entry{}, choices: map[string]string{}}
 }
 
-// align is the alignment of parameters in elements of float32.
+// align is the alignment of entries in float32 elements.
 const align = bigmem.Align / 4
 
-// layout lays the store out for g and starts parameters and states, or checks
-// that g fits the layout there is.
+// layout creates the layout for g and initialises parameters and states. If
+// there is a layout already, it checks that g fits.
+//
+// Errors: *exit.Error (exit.Usage) for values that the layout lacks or has with
+// another shape.
 func (s *Store) layout(g *graph.Graph) error {
 	var nParams, nStates int
 	for _, n := range g.Nodes {
@@ -78,13 +83,13 @@ func (s *Store) layout(g *graph.Graph) error {
 		if s.laidOut {
 			e, ok := s.byName[n.Name]
 			if !ok || !e.Shape.Equal(n.Shape) || e.State != (n.Kind == graph.KindState) {
-				why := fmt.Sprintf("the store has no %s of this name", n.Kind)
+				why := fmt.Sprintf("the store has no %s of that name", n.Kind)
 				if ok {
-					why = fmt.Sprintf("the store has it with shape %v", e.Shape)
+					why = fmt.Sprintf("the store has shape %v", e.Shape)
 				}
 				return &exit.Error{Code: exit.Usage, At: n.At,
-					What: fmt.Sprintf("the network does not fit the parameters: %s %q %v", n.Kind, n.Name, n.Shape),
-					Why:  why, Fix: "use the options the parameters were made with, or an empty store"}
+					What: fmt.Sprintf("the network does not match the stored parameters: %s %q %v", n.Kind, n.Name, n.Shape),
+					Why:  why, Fix: "use the options with which the parameters were created, or an empty store"}
 			}
 			continue
 		}
@@ -123,7 +128,7 @@ func (s *Store) slice(e Entry) []float32 {
 	return flat[e.Offset : e.Offset+e.Size() : e.Offset+e.Size()]
 }
 
-// grads allocates the gradients on first use: prediction needs none.
+// grads allocates the gradients on first use, since predictions need none.
 func (s *Store) grads() []float32 {
 	if s.flatGrads == nil {
 		s.flatGrads = bigmem.Make[float32](len(s.flatParams))
@@ -131,12 +136,13 @@ func (s *Store) grads() []float32 {
 	return s.flatGrads
 }
 
-// Names lists the parameters in the order of the layout.
+// Names lists the parameters in order of the layout.
 func (s *Store) Names() []string { return names(s.params) }
 
-// StateNames lists the states in the order of the layout.
+// StateNames lists the states in order of the layout.
 func (s *Store) StateNames() []string { return names(s.states) }
 
+// names lists the names of entries.
 func names(es []Entry) []string {
 	out := make([]string, len(es))
 	for i, e := range es {
@@ -148,7 +154,7 @@ func names(es []Entry) []string {
 // Entries lists parameters, then states, with their places.
 func (s *Store) Entries() []Entry { return slices.Concat(s.params, s.states) }
 
-// Get gives the parameter or state of that name: its memory, not a copy.
+// Get returns the parameter or state of that name: its memory, not a copy.
 func (s *Store) Get(name string) (v []float32, shape graph.Shape, ok bool) {
 	e, ok := s.byName[name]
 	if !ok {
@@ -158,7 +164,8 @@ func (s *Store) Get(name string) (v []float32, shape graph.Shape, ok bool) {
 	return s.slice(e), e.Shape, true
 }
 
-// Grad gives the gradient of the parameter of that name: its memory.
+// Grad returns the gradient of the parameter of that name: its memory, not a
+// copy.
 func (s *Store) Grad(name string) ([]float32, bool) {
 	e, ok := s.byName[name]
 	if !ok || e.State {
@@ -184,7 +191,7 @@ func (s *Store) Set(name string, v []float32) error {
 	return nil
 }
 
-// Params is the memory of all parameters. See Entry for the layout.
+// Params is the memory of all parameters, in the layout of Entries.
 func (s *Store) Params() []float32 {
 	s.touch(pass.Param)
 	return s.flatParams
@@ -202,7 +209,8 @@ func (s *Store) States() []float32 {
 	return s.flatStates
 }
 
-// touch brings parameters or states up to date for somebody who may change them.
+// touch downloads parameters or states, and counts a change: the caller may
+// modify them.
 func (s *Store) touch(where pass.MemorySpace) {
 	s.device.download(where)
 	s.version[where]++
@@ -219,12 +227,13 @@ func (s *Store) flat(where pass.MemorySpace) []float32 {
 	return s.grads()
 }
 
-// Bytes is the size of the memory of all of them. Gradients count from their first use on.
+// Bytes is the size of parameters, states and gradients. Gradients count from
+// their first use.
 func (s *Store) Bytes() int64 {
 	return 4 * int64(len(s.flatParams)+len(s.flatGrads)+len(s.flatStates))
 }
 
-// ParamCount is the number of trained numbers, without the gaps between entries.
+// ParamCount is the number of trained values, without the gaps between entries.
 func (s *Store) ParamCount() int {
 	n := 0
 	for _, e := range s.params {

@@ -6,18 +6,20 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 )
 
-// KernelTime is one kernel of the last run of a plan: what it computes and
-// moves, and when it ran.
+// KernelTime is one kernel of the last run of a plan: its work, and when it
+// ran.
 type KernelTime struct {
 	Movement
-	Layer    string        `json:"layer,omitempty"` // parameter that it reads, or whose gradient it gives
-	Start    time.Duration `json:"start_ns"`        // from the begin of the run
+	Layer string        `json:"layer,omitempty"` // parameter that it reads, or whose gradient it computes
+	Start time.Duration `json:"start_ns"`        // since the start of the run
+	// of the kernel; on a device with memory of its own until the device has
+	// finished
 	Duration time.Duration `json:"duration_ns"`
 }
 
-// Timeline gives the kernels of the last run in the order in which they ran,
-// bounded by the peaks as in Movement. It is empty unless the plan was compiled
-// with Profile and has run.
+// Timeline lists the kernels of the last run in order of execution, with bounds
+// by the peaks as in Movement. It is empty unless the plan was compiled with
+// Profile and has run.
 func (p *Plan) Timeline(peak Peaks) []KernelTime {
 	if p.began.IsZero() {
 		return nil
@@ -31,16 +33,16 @@ func (p *Plan) Timeline(peak Peaks) []KernelTime {
 	return out
 }
 
-// ResetTimes forgets the times measured so far, so that means leave out the
-// first runs, which pay for cold memory.
+// ResetTimes discards the measured times, so that means exclude the first runs,
+// which are slower.
 func (p *Plan) ResetTimes() {
 	for i := range p.kernels {
 		p.kernels[i].ns, p.kernels[i].runs = 0, 0
 	}
 }
 
-// layers names for every node the parameter it belongs to: the first one among
-// its operands, or the one whose gradient it is.
+// layers names, for every node, the parameter that it belongs to: the first one
+// among its operands, or the one whose gradient it is.
 func (p *Plan) layers() []string {
 	nodes := p.graph.Nodes
 	out := make([]string, len(nodes))

@@ -115,8 +115,8 @@ func TestSameBitsInLessMemory(t *testing.T) {
 						p.ArenaBytes(), p.ScratchBytes(), o.Memory.Limit, p.FLOPs(), all.FLOPs())
 				}
 				var text strings.Builder
-				if err := p.Explain(&text); err != nil || !strings.Contains(text.String(), "are computed again") {
-					t.Errorf("%s on %s: error %v, or the printed plan does not say what is computed again", name, backend, err)
+				if err := p.Explain(&text); err != nil || !strings.Contains(text.String(), "are recomputed") {
+					t.Errorf("%s on %s: error %v, or the printed plan does not report recomputation", name, backend, err)
 				}
 				for i, got := range trained(t, p) {
 					if !sameBits(got, want[i]) {

@@ -11,20 +11,20 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// Builder collects the values of a graph. It keeps its first error with the
-// name of the operation and the line that called it; after that every call
-// returns an invalid Value and does nothing.
+// Builder collects the values of a graph. It keeps its first error, with the
+// operation and the source line that called it. After an error every call
+// returns an invalid Value and changes nothing.
 type Builder struct {
 	g      *Graph
 	err    error
-	random uint64 // random operations so far: each gets a stream of its own
+	random uint64 // number of random operations so far; each one gets its own stream
 }
 
-// New gives an empty builder. The seed is that of all random starts and of
-// dropout.
+// New returns an empty builder. The seed determines all random initial values
+// and dropout.
 func New(seed uint64) *Builder { return &Builder{g: &Graph{Loss: -1, Seed: seed}} }
 
-// Extend continues a finished graph, which the builder takes over.
+// Extend returns a builder that appends to g. The builder owns g from then on.
 func Extend(g *Graph) *Builder {
 	b := &Builder{g: g}
 	for _, n := range g.Nodes {
@@ -35,17 +35,17 @@ func Extend(g *Graph) *Builder {
 	return b
 }
 
-// Value is one value of a graph under construction. The zero Value is invalid:
-// it is what operations return after an error.
+// Value refers to one value of a graph under construction. The zero Value is
+// invalid: operations return it after an error.
 type Value struct {
 	b  *Builder
 	id int
 }
 
-// Valid tells whether the value belongs to a graph.
+// Valid reports whether the value belongs to a graph.
 func (v Value) Valid() bool { return v.b != nil }
 
-// ID is the number of the value in its graph, −1 if invalid.
+// ID is the index of the value in Graph.Nodes, or −1 if the value is invalid.
 func (v Value) ID() int {
 	if v.b == nil {
 		return -1
@@ -53,7 +53,8 @@ func (v Value) ID() int {
 	return v.id
 }
 
-// Shape is the shape; nil for an invalid value. The caller must not change it.
+// Shape is the size of each axis, or nil if the value is invalid. The caller
+// must not change it.
 func (v Value) Shape() Shape {
 	if v.b == nil {
 		return nil
@@ -61,9 +62,9 @@ func (v Value) Shape() Shape {
 	return v.b.g.Nodes[v.id].Shape
 }
 
-// Dim is the size of one axis (negative counts from the end), and 1 for an
-// invalid value or an axis that is not there, so that network code may compute
-// with it after an error.
+// Dim is the size of one axis. A negative axis counts from the last one. Dim is
+// 1 for an invalid value or an axis out of range, so that code which builds
+// networks can compute sizes after an error.
 func (v Value) Dim(axis int) int {
 	s := v.Shape()
 	if axis < 0 {
@@ -75,7 +76,7 @@ func (v Value) Dim(axis int) int {
 	return s[axis]
 }
 
-// DType is the type of the elements.
+// DType is the type of the elements. It is Float32 for an invalid value.
 func (v Value) DType() DType {
 	if v.b == nil {
 		return Float32
@@ -83,7 +84,8 @@ func (v Value) DType() DType {
 	return v.b.g.Nodes[v.id].DType
 }
 
-// Distribution is the distribution over the mesh.
+// Distribution is the distribution over the mesh. The zero value means that
+// every rank holds the whole value.
 func (v Value) Distribution() Distribution {
 	if v.b == nil {
 		return Distribution{}
@@ -91,7 +93,8 @@ func (v Value) Distribution() Distribution {
 	return v.b.g.Nodes[v.id].Distribution
 }
 
-// Name is the name of an input, parameter, state or constant.
+// Name is the name of an input, parameter, state or constant. It is empty for
+// results of operations.
 func (v Value) Name() string {
 	if v.b == nil {
 		return ""
@@ -99,7 +102,8 @@ func (v Value) Name() string {
 	return v.b.g.Nodes[v.id].Name
 }
 
-// Const gives the data of a constant.
+// Const returns the data of a constant, and false for any other value. The
+// caller must not change the data.
 func (v Value) Const() ([]float32, bool) {
 	if v.b == nil || v.b.g.Nodes[v.id].Kind != KindConst {
 		return nil, false
@@ -107,7 +111,9 @@ func (v Value) Const() ([]float32, bool) {
 	return v.b.g.Nodes[v.id].Data, true
 }
 
-// caller finds the line outside packages graph and op that led here.
+// caller returns "folder/file:line" of the innermost stack frame outside
+// packages graph and op: the line of the network that called the builder. Tests
+// inside these packages count as callers.
 func caller() string {
 	var pc [24]uintptr
 	frames := runtime.CallersFrames(pc[:runtime.Callers(2, pc[:])])
@@ -120,13 +126,13 @@ func caller() string {
 	}
 }
 
-// Fail records an error of the operation called what, unless one is recorded
-// already, and returns the invalid Value.
+// Fail records an error of the operation named by what, unless an error is
+// recorded already. It returns the invalid Value.
 func (b *Builder) Fail(what string, err error) Value {
 	if b.err == nil {
 		b.err = &exit.Error{
 			Code: exit.Usage,
-			What: fmt.Sprintf("the network cannot be built: %s", what),
+			What: fmt.Sprintf("cannot build the network: %s", what),
 			At:   caller(),
 			Why:  err.Error(),
 			Fix:  "change the sizes of the grid or the options of the network named here",
@@ -136,26 +142,30 @@ func (b *Builder) Fail(what string, err error) Value {
 	return Value{}
 }
 
-// Err is the first error so far.
+// Err is the first error so far, or nil.
 func (b *Builder) Err() error { return b.err }
 
 // Seed is the seed of the graph.
 func (b *Builder) Seed() uint64 { return b.g.Seed }
 
-// Note records a decision that a reader of results should know.
+// Note records a decision that readers of the results should see, such as
+// scales of MS-SSIM that were left out.
 func (b *Builder) Note(format string, args ...any) {
 	if b.err == nil {
 		b.g.Notes = append(b.g.Notes, fmt.Sprintf(format, args...))
 	}
 }
 
-// NextRandom numbers the random operations of the graph.
+// NextRandom returns the next stream number for a random operation, counted
+// from 1. The number, not the node, keys the stream: rewrites of the graph do
+// not change the random numbers.
 func (b *Builder) NextRandom() uint64 {
 	b.random++
 	return b.random
 }
 
-// leaf adds a node that is no operation.
+// leaf appends a node that is not an operation: an input, parameter, state or
+// constant.
 func (b *Builder) leaf(n *Node) Value {
 	if b.err != nil {
 		return Value{}
@@ -165,13 +175,13 @@ func (b *Builder) leaf(n *Node) Value {
 		err = n.Init.check(n.Shape)
 	}
 	if err == nil && n.Kind == KindConst && len(n.Data) != n.Shape.Size() {
-		err = fmt.Errorf("%d values for %v: %w", len(n.Data), n.Shape, ErrShape)
+		err = fmt.Errorf("constant has %d values, shape %v: %w", len(n.Data), n.Shape, ErrShape)
 	}
 	if err == nil && n.Kind != KindConst && n.Name == "" {
-		err = errors.New("the name is empty")
+		err = errors.New("name is empty")
 	}
 	if err == nil && n.Name != "" && b.g.Find(n.Name) != nil {
-		err = fmt.Errorf("the name %q is used twice", n.Name)
+		err = fmt.Errorf("name %q is already used", n.Name)
 	}
 	if err != nil {
 		return b.Fail(fmt.Sprintf("%s %q", n.Kind, n.Name), err)
@@ -179,7 +189,7 @@ func (b *Builder) leaf(n *Node) Value {
 	return b.add(n)
 }
 
-// add appends a node that is known to be sound.
+// add appends a node that was checked before, and sets its ID and source line.
 func (b *Builder) add(n *Node) Value {
 	n.ID = len(b.g.Nodes)
 	if n.At == "" {
@@ -189,30 +199,37 @@ func (b *Builder) add(n *Node) Value {
 	return Value{b, n.ID}
 }
 
-// Input is a value that is given for every run.
+// Input appends a value that the caller provides for every run.
 func (b *Builder) Input(name string, s Shape) Value {
 	return b.leaf(&Node{Kind: KindInput, Name: name, Shape: s.Clone()})
 }
 
-// Param is a trained parameter. It lives in the engine's Store under its name.
+// Param appends a trained parameter. Its memory belongs to the engine's Store,
+// under its name.
 func (b *Builder) Param(name string, s Shape, init Init) Value {
 	return b.leaf(&Node{Kind: KindParam, Name: name, Shape: s.Clone(), Init: init})
 }
 
-// State is a value kept between steps and not trained (running statistics).
+// State appends a value that persists between steps and is not trained, such as
+// running statistics of batch normalisation.
 func (b *Builder) State(name string, s Shape, init Init) Value {
 	return b.leaf(&Node{Kind: KindState, Name: name, Shape: s.Clone(), Init: init})
 }
 
-// Const is a constant; an empty name is allowed. The values are not copied.
+// Const appends a constant of shape s. The name may be empty. The values are
+// not copied: the caller must not change them.
 func (b *Builder) Const(name string, s Shape, v []float32) Value {
 	return b.leaf(&Node{Kind: KindConst, Name: name, Shape: s.Clone(), Data: v})
 }
 
-// Scalar is a constant without axes.
+// Scalar appends a constant without axes.
 func (b *Builder) Scalar(v float64) Value { return b.Const("", Shape{}, []float32{float32(v)}) }
 
-// Node appends an operation: the entry point of package op.
+// Node appends an operation. Package op calls it for every operation.
+//
+// Errors: recorded in the builder, if an operand belongs to another graph, if
+// the operands differ in element type, or if the shape rule of the operation
+// fails.
 func (b *Builder) Node(o *Op, attrs any, in ...Value) Value {
 	if b.err != nil {
 		return Value{}
@@ -221,11 +238,11 @@ func (b *Builder) Node(o *Op, attrs any, in ...Value) Value {
 	shapes := make([]Shape, len(in))
 	for i, v := range in {
 		if v.b != b {
-			return b.Fail(o.Name, fmt.Errorf("operand %d is no value of this graph", i+1))
+			return b.Fail(o.Name, fmt.Errorf("operand %d is not a value of this graph", i+1))
 		}
 		ids[i], shapes[i] = v.id, v.Shape()
 		if d := b.g.Nodes[v.id].DType; d != b.g.Nodes[in[0].id].DType {
-			return b.Fail(o.Name, fmt.Errorf("operands are %v and %v", b.g.Nodes[in[0].id].DType, d))
+			return b.Fail(o.Name, fmt.Errorf("operands differ in element type: %v and %v", b.g.Nodes[in[0].id].DType, d))
 		}
 	}
 	s, err := o.Shape(shapes, attrs)
@@ -242,48 +259,49 @@ func (b *Builder) Node(o *Op, attrs any, in ...Value) Value {
 	return b.add(n)
 }
 
-// Output names a value that leaves the graph.
+// Output makes v an output of the graph under a unique name.
 func (b *Builder) Output(name string, v Value) {
 	if b.err != nil {
 		return
 	}
 	if v.b != b || slices.ContainsFunc(b.g.Outputs, func(o Output) bool { return o.Name == name }) {
-		b.Fail("output "+name, errors.New("the name is used twice or the value is not of this graph"))
+		b.Fail("output "+name, errors.New("name is already used, or the value belongs to another graph"))
 		return
 	}
 	b.g.Outputs = append(b.g.Outputs, Output{name, v.id})
 }
 
-// Assign sets a state to v at the end of each training step, after everything
-// that reads the state.
+// Assign sets a state to v at the end of each training step, after all
+// operations that read the state. Both must have the same shape.
 func (b *Builder) Assign(state, v Value) {
 	if b.err != nil {
 		return
 	}
 	if state.b != b || v.b != b || b.g.Nodes[state.id].Kind != KindState || !state.Shape().Equal(v.Shape()) {
-		b.Fail("assign "+state.Name(), fmt.Errorf("%v is set to %v; the target must be a state of the same shape: %w",
+		b.Fail("assign "+state.Name(), fmt.Errorf("cannot assign shape %[2]v to shape %[1]v: the target must be a state of the same shape: %[3]w",
 			state.Shape(), v.Shape(), ErrShape))
 		return
 	}
 	b.g.Assigns = append(b.g.Assigns, Assign{state.id, v.id})
 }
 
-// Loss marks the scalar whose gradient trains the parameters.
+// Loss marks the scalar whose gradient trains the parameters. A graph has at
+// most one loss.
 func (b *Builder) Loss(v Value) {
 	if b.err != nil {
 		return
 	}
 	if v.b != b || v.Shape().Size() != 1 || b.g.Loss >= 0 {
-		b.Fail("loss", fmt.Errorf("the loss has shape %v; it must be one number, marked once: %w", v.Shape(), ErrShape))
+		b.Fail("loss", fmt.Errorf("loss has shape %v, want one element, marked once: %w", v.Shape(), ErrShape))
 		return
 	}
 	b.g.Loss = v.id
 }
 
-// Build returns the graph, or the first error.
+// Build checks and returns the graph, or the first error.
 //
-// Errors: *exit.Error (exit.Usage) with the operation and the line that called
-// it; shape errors wrap ErrShape.
+// Errors: *exit.Error (exit.Usage) with the operation and the source line that
+// called it. Shape errors wrap ErrShape.
 func (b *Builder) Build() (*Graph, error) {
 	if b.err != nil {
 		return nil, b.err

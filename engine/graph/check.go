@@ -6,11 +6,17 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// Check is the legality rule of graphs, true before and after every pass:
-// nodes are numbered and ordered, shapes follow from the operations, names are
-// unique, and what leaves the graph exists and fits.
+// Check verifies the invariants of a graph, which hold before and after every
+// pass:
 //
-// Errors: *exit.Error (exit.Bug), since the builder lets no such graph through.
+//   - Nodes are numbered by position, and operands precede the operations that
+//     read them.
+//   - Shapes follow from the shape rules of the operations.
+//   - Names are unique.
+//   - Outputs, assignments, gradients and the loss refer to existing nodes of
+//     fitting shape.
+//
+// Errors: *exit.Error (exit.Bug), since the builder rejects such graphs.
 func (g *Graph) Check() error {
 	names := map[string]bool{}
 	for i, n := range g.Nodes {
@@ -19,14 +25,14 @@ func (g *Graph) Check() error {
 		}
 		if n.Kind != KindOp && n.Name != "" {
 			if names[n.Name] {
-				return invariantError(n.At, fmt.Errorf("name %q twice", n.Name))
+				return invariantError(n.At, fmt.Errorf("name %q is used twice", n.Name))
 			}
 			names[n.Name] = true
 		}
 	}
 	for _, id := range g.Roots() {
 		if id < 0 || id >= len(g.Nodes) {
-			return invariantError("", fmt.Errorf("value %%%d leaves the graph and is not there", id))
+			return invariantError("", fmt.Errorf("output, gradient or loss refers to missing node %%%d", id))
 		}
 	}
 	for _, a := range g.Assigns {
@@ -45,26 +51,26 @@ func (g *Graph) Check() error {
 	return nil
 }
 
-// checkNode checks one node against its inputs.
+// checkNode checks one node against its operands.
 func (g *Graph) checkNode(i int, n *Node) error {
 	if n.ID != i {
-		return fmt.Errorf("is numbered %d", n.ID)
+		return fmt.Errorf("has ID %d", n.ID)
 	}
 	if err := n.Distribution.check(n.Shape); err != nil {
 		return err
 	}
 	if n.Kind != KindOp {
 		if len(n.In) > 0 || n.Op != nil {
-			return fmt.Errorf("%s with operands", n.Kind)
+			return fmt.Errorf("%s has operands, want none", n.Kind)
 		}
 		if n.Kind == KindConst && len(n.Data) != n.Shape.Size() {
-			return fmt.Errorf("constant %v holds %d values", n.Shape, len(n.Data))
+			return fmt.Errorf("constant of shape %v has %d values", n.Shape, len(n.Data))
 		}
 		return n.Shape.check()
 	}
 	for _, id := range n.In {
 		if id < 0 || id >= i {
-			return fmt.Errorf("%s reads %%%d, which does not come before it", n.Op.Name, id)
+			return fmt.Errorf("%s reads %%%d, which does not precede it", n.Op.Name, id)
 		}
 		if g.Nodes[id].DType.Computed() != n.DType.Computed() {
 			return fmt.Errorf("%s of %v reads %v", n.Op.Name, n.DType, g.Nodes[id].DType)
@@ -75,13 +81,13 @@ func (g *Graph) checkNode(i int, n *Node) error {
 		return fmt.Errorf("%s: %w", n.Op.Name, err)
 	}
 	if !s.Equal(n.Shape) {
-		return fmt.Errorf("%s has shape %v, its rule gives %v", n.Op.Name, n.Shape, s)
+		return fmt.Errorf("%s has shape %v, its shape rule gives %v", n.Op.Name, n.Shape, s)
 	}
 	return nil
 }
 
 // invariantError wraps a broken invariant of the compiler.
 func invariantError(at string, err error) error {
-	return &exit.Error{Code: exit.Bug, What: "the graph is not legal", At: at, Why: err.Error(),
+	return &exit.Error{Code: exit.Bug, What: "invalid graph", At: at, Why: err.Error(),
 		Fix: "report this with the configuration", Err: err}
 }

@@ -6,28 +6,33 @@ import (
 	"strings"
 )
 
-// Distribution is the distribution of a value: how each axis is cut over the mesh of
-// ranks. The zero value means that every rank holds the whole value.
+// Distribution is the distribution of a value: how each axis is partitioned
+// over the mesh of ranks. The zero value is replicated: every rank holds the
+// whole value.
 type Distribution struct {
-	// Axes has one entry per axis of the value, or none for a replicated one.
+	// Axes has one entry per axis of the value. It is empty for a replicated
+	// value.
 	Axes []AxisPartition
 }
 
-// AxisPartition says how one axis is divided among the ranks along one axis of the mesh.
+// AxisPartition describes how one axis is partitioned over the ranks along one
+// mesh axis.
 type AxisPartition struct {
-	// MeshAxis names the mesh axis ("data", "lat", "lon"); empty means not cut.
+	// MeshAxis names the mesh axis: "data", "lat" or "lon". Empty means that
+	// this axis is not partitioned.
 	MeshAxis string
-	// Starts are the first indices of the shards, ascending from 0, one per
-	// rank of the mesh axis; shards may differ in size.
+	// Starts are the first indices of the shards: ascending from 0, one per
+	// rank of the mesh axis. Shards may differ in size.
 	Starts []int
 }
 
-// Replicated tells whether no axis is cut.
+// Replicated reports whether no axis is partitioned.
 func (d Distribution) Replicated() bool {
 	return !slices.ContainsFunc(d.Axes, func(c AxisPartition) bool { return c.MeshAxis != "" })
 }
 
-// String is "replicated" or the cut axes, as in "0/data:2 4/lon:4".
+// String is "replicated", or each partitioned axis with its mesh axis and the
+// number of shards: "0/data:2 4/lon:4".
 func (d Distribution) String() string {
 	if d.Replicated() {
 		return "replicated"
@@ -41,13 +46,14 @@ func (d Distribution) String() string {
 	return strings.Join(parts, " ")
 }
 
-// check refuses cuts that do not partition the axes of s.
+// check returns an error unless the partitions cover the axes of s with
+// non-empty shards.
 func (d Distribution) check(s Shape) error {
 	if len(d.Axes) == 0 {
 		return nil
 	}
 	if len(d.Axes) != len(s) {
-		return fmt.Errorf("distribution has %d axes, the value %v: %w", len(d.Axes), s, ErrShape)
+		return fmt.Errorf("distribution has %d axes, the value has shape %v: %w", len(d.Axes), s, ErrShape)
 	}
 	for i, c := range d.Axes {
 		if c.MeshAxis == "" {
@@ -55,55 +61,60 @@ func (d Distribution) check(s Shape) error {
 		}
 		if len(c.Starts) == 0 || c.Starts[0] != 0 || c.Starts[len(c.Starts)-1] >= s[i] ||
 			!slices.IsSorted(c.Starts) || len(slices.Compact(slices.Clone(c.Starts))) != len(c.Starts) {
-			return fmt.Errorf("axis %d of size %d is cut at %v: %w", i, s[i], c.Starts, ErrShape)
+			return fmt.Errorf("axis %d of size %d cannot be partitioned at %v: %w", i, s[i], c.Starts, ErrShape)
 		}
 	}
 	return nil
 }
 
-// Window is the geometry of an operation that reads a neighbourhood: which
-// indices of one operand an output index needs, axis by axis. The shard pass
-// derives halos from it and from nothing else. The zero value means point by
-// point.
+// Window is the geometry of an operation that reads a neighbourhood: the
+// indices of one operand that an output index needs, axis by axis. The shard
+// pass derives halos and reductions over ranks from it alone. The zero value
+// means point by point.
 type Window struct {
-	// Operand is the one that is read in windows, mostly the first.
+	// Operand is the operand that is read in windows, usually the first.
 	Operand int
-	// Axes has one entry per axis of the operand, or none if the operation
-	// works point by point.
+	// Axes has one entry per axis of the operand. It is empty for operations
+	// that work point by point.
 	Axes []WindowAxis
-	// FullAxes lists axes of the operand that one output element needs completely
-	// (reductions, channels of a convolution).
+	// FullAxes lists the axes that each output element reads completely:
+	// reduced axes, or the channels of a convolution.
 	FullAxes []int
-	// Additive tells that the result adds up over the Whole axes: parts of it add up too.
+	// Additive reports that the result is a sum over the Window.FullAxes axes.
+	// Partial results then add up to the result.
 	Additive bool
-	// CorrelateWith, if not 0, is the operand that takes the place of the result: its element
-	// o meets the window of o, and the result, no field itself, is a sum over all of them.
+	// Against, if not 0, is the operand that is correlated with the windowed
+	// one, as dy is in the gradient of a filter. Its element o is multiplied
+	// with the window of o. The result is the sum over all o and has no spatial
+	// axes.
 	CorrelateWith int
-	// Padded marks operations that take any padding with zeros.
+	// Padded marks operations that accept any zero padding.
 	Padded bool
 	// Adjoint marks the gradient of a windowed operation: output i needs every
-	// index o of the operand whose window holds i.
+	// index o of the operand whose window contains i.
 	Adjoint bool
-	// Samples, if not 0, is how many samples stand one behind the other along axis 0 of all
-	// fields, each with equally many rows: the members of an ensemble, or lead times. An
-	// element of the result needs all rows of its sample, at its place and along Whole.
+	// Samples, if not 0, is the number of samples along axis 0 of all fields.
+	// Each sample has equally many consecutive rows: the members of an
+	// ensemble, or lead times. A result element needs all rows of its sample,
+	// at its own point and along the Window.FullAxes axes.
 	Samples int
-	// Unshared marks convolutions whose filters are not shared: every point of the result
-	// has its own, stored as [O C·taps D' H' W'] in the second operand, or with Against as
-	// the result.
+	// Unshared marks locally connected convolutions, where each point of the
+	// result has its own filter. Filters have shape [O C·taps D' H' W']. They
+	// are the second operand or, with Window.CorrelateWith, the result.
 	Unshared bool
 }
 
-// WindowAxis is the window along one axis: output o reads the inputs
-// ⌊o·Stride/Up⌋ − Pad + t·Dilation for t in 0..Size-1.
+// WindowAxis is the window along one axis. Output o reads the inputs
+//
+//	⌊o·Stride/UpFactor⌋ − Pad + t·Dilation,   t = 0 … Size−1
 type WindowAxis struct {
-	Size, Stride, Dilation int
+	Size, Stride, Dilation int  // taps, step between outputs, step between taps
 	Pad                    int  // indices before the first one
-	UpFactor               int  // outputs per input of an upsampling; 0 or 1 otherwise
-	Periodic               bool // indices outside are taken from the other end
+	UpFactor               int  // outputs per input of an upsampling; 0 means 1
+	Periodic               bool // indices out of range wrap around; otherwise they are zeros
 }
 
-// Reads tells whether output o reads input i of an axis of n inputs.
+// Reads reports whether output o reads input i of an axis of n inputs.
 func (a WindowAxis) Reads(o, i, n int) bool {
 	first := o*a.Stride/max(a.UpFactor, 1) - a.Pad
 	for t := range a.Size {

@@ -1,5 +1,6 @@
-// Package graph is the static graph of shaped values that a training step is
-// compiled from, and its extension by automatic differentiation.
+// Package graph describes the computation of a training step or a prediction as
+// a static graph of values, and extends it by reverse-mode automatic
+// differentiation.
 //
 // A network is described once with a Builder:
 //
@@ -10,11 +11,15 @@
 //	b.Output("y", y)
 //	g, err := b.Build()
 //
-// The builder keeps its first error together with the op and the line that
-// called it, and Build returns it: there is nothing to check per op and nothing
-// panics. Package op has the operations, package engine compiles the graph.
+// The builder keeps its first error, with the operation and the source line
+// that called it. Build returns this error, so single calls need no error
+// check. Nothing panics.
 //
-// Every value has a shape, an element type and a distribution, which says how
-// each axis is cut over a mesh of ranks. Today's plans execute float32 values
-// that are replicated; the compiler refuses all others by name.
+// Every value has a shape, an element type, a memory layout and a distribution
+// over the mesh of ranks. Package op defines the operations. Package engine
+// compiles and runs the graph.
+//
+// Plans execute float32 values that every rank holds completely. The compiler
+// rejects other element types and distributions, unless a pass outside the
+// engine replaces them.
 package graph

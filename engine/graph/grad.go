@@ -2,16 +2,17 @@ package graph
 
 import "fmt"
 
-// AddFunc adds two values of the same shape; package op provides it.
+// AddFunc adds two values of the same shape. Package op provides it, since
+// package graph defines no operations.
 type AddFunc func(b *Builder, x, y Value) Value
 
 // Gradients extends the graph by the gradients of the scalar loss with respect
-// to the given values: reverse accumulation, node by node from the loss back,
-// in terms of operations of the same graph. The result has one Value per
-// element of wrt, invalid where the loss does not depend on it.
+// to the values wrt: reverse accumulation, from the loss to its operands, in
+// operations of the same graph. The result has one Value per element of wrt. It
+// is invalid where the loss does not depend on the element.
 //
-// Errors: recorded in b: an operation on the way that has no gradient is named
-// with its reason.
+// Errors: recorded in b, if an operation between wrt and the loss has no
+// gradient. The error states the reason.
 func Gradients(b *Builder, loss Value, wrt []Value, add AddFunc) []Value {
 	out := make([]Value, len(wrt))
 	if b.err != nil || !loss.Valid() {
@@ -39,7 +40,7 @@ func Gradients(b *Builder, loss Value, wrt []Value, add AddFunc) []Value {
 			continue
 		}
 		if n.Op.Grad == nil {
-			b.Fail(n.Op.Name, fmt.Errorf("has no gradient: %s", n.Op.NoGrad))
+			b.Fail(n.Op.Name, fmt.Errorf("no gradient is defined: %s", n.Op.NoGrad))
 			return out
 		}
 		in := make([]Value, len(n.In))
@@ -57,7 +58,7 @@ func Gradients(b *Builder, loss Value, wrt []Value, add AddFunc) []Value {
 				continue
 			}
 			if !d.Shape().Equal(g.Nodes[id].Shape) {
-				b.Fail(n.Op.Name, fmt.Errorf("gradient of operand %d has shape %v, the operand %v: %w",
+				b.Fail(n.Op.Name, fmt.Errorf("gradient of operand %d has shape %v, the operand has %v: %w",
 					j+1, d.Shape(), g.Nodes[id].Shape, ErrShape))
 				return out
 			}
@@ -78,7 +79,8 @@ func Gradients(b *Builder, loss Value, wrt []Value, add AddFunc) []Value {
 	return out
 }
 
-// dependents marks the nodes up to last that depend on one of the targets.
+// dependents marks the nodes up to index last that depend on one of the
+// targets.
 func (g *Graph) dependents(targets []int, last int) []bool {
 	hit := make([]bool, last+1)
 	for _, id := range targets {
@@ -94,17 +96,19 @@ func (g *Graph) dependents(targets []int, last int) []bool {
 	return hit
 }
 
-// AddGradients extends g by the gradients of its loss with respect to all its
-// parameters and records them in g.Grads. Parameters that the loss does not
-// depend on get none.
+// AddGradients extends g by the gradients of its loss with respect to all
+// parameters, and records them in g.Grads. Parameters that do not affect the
+// loss get none.
 func (g *Graph) AddGradients(add AddFunc) error {
 	return g.AddScaledGradients(func(_ *Builder, loss Value) Value { return loss }, add)
 }
 
-// AddScaledGradients is AddGradients with the gradients of what is made of the loss: a multiple.
-func (g *Graph) AddScaledGradients(made func(b *Builder, loss Value) Value, add AddFunc) error {
+// AddScaledGradients is AddGradients for a scaled loss: scale returns the value
+// that is differentiated, such as a multiple of the loss. Loss scaling keeps
+// small gradients above the underflow of float16.
+func (g *Graph) AddScaledGradients(scale func(b *Builder, loss Value) Value, add AddFunc) error {
 	b := Extend(g)
-	loss := made(b, Value{b, g.Loss})
+	loss := scale(b, Value{b, g.Loss})
 	var params []Value
 	for _, n := range g.Nodes {
 		if n.Kind == KindParam {

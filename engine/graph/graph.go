@@ -7,40 +7,40 @@ import (
 	"strings"
 )
 
-// Kind says where a value comes from.
+// Kind is the origin of a value.
 type Kind uint8
 
 // The kinds of nodes.
 const (
 	KindOp    Kind = iota // result of an operation
-	KindInput             // given for every run
-	KindParam             // trained
-	KindState             // kept between steps, assigned, not trained
-	KindConst             // part of the graph
+	KindInput             // provided by the caller for every run
+	KindParam             // trained parameter
+	KindState             // persists between steps; assigned, not trained
+	KindConst             // stored in the graph
 )
 
-// String is the kind in lower case.
+// String is the kind in lower case, as printed in graphs.
 func (k Kind) String() string { return [...]string{"op", "input", "param", "state", "const"}[k] }
 
-// Node is one value of the graph and how it comes about. Nodes are in an order
-// in which every node stands after its inputs, and ID is the place in it.
+// Node is one value of the graph with its origin. Nodes are in topological
+// order: every node follows its operands, and ID is its position.
 type Node struct {
-	ID           int
+	ID           int // position in Graph.Nodes
 	Kind         Kind
-	Name         string // of inputs, parameters, states and constants
-	Op           *Op    // of operations
-	Attrs        any
-	In           []int
+	Name         string // of inputs, parameters, states and constants; else empty
+	Op           *Op    // of operations; else nil
+	Attrs        any    // of operations; the type depends on the operation
+	In           []int  // IDs of the operands
 	Shape        Shape
-	DType        DType
-	Layout       Layout
-	Distribution Distribution
-	Init         Init      // of parameters and states
-	Data         []float32 // of constants
-	At           string    // file:line that called the builder
+	DType        DType        // type in memory
+	Layout       Layout       // layout in memory; Plain until passes choose another
+	Distribution Distribution // over the mesh of ranks
+	Init         Init         // of parameters and states
+	Data         []float32    // of constants
+	At           string       // source position of the builder call, "folder/file:line"
 }
 
-// Label is the name of the node in prints: its own, or its number.
+// Label is the name of the node, or its number as "%7" if it has none.
 func (n *Node) Label() string {
 	if n.Name != "" {
 		return n.Name
@@ -48,32 +48,36 @@ func (n *Node) Label() string {
 	return fmt.Sprintf("%%%d", n.ID)
 }
 
-// Output is a value under a name.
+// Output is a named output of the graph.
 type Output struct {
 	Name string
 	ID   int
 }
 
-// Assign sets a state to a value at the end of a step.
+// Assign sets a state to a value at the end of a training step. Both are node
+// IDs.
 type Assign struct{ State, Value int }
 
-// Grad is the gradient of the loss with respect to a parameter.
+// Grad is the gradient of the loss with respect to a parameter. Both are node
+// IDs.
 type Grad struct{ Param, Value int }
 
-// Graph is a finished description: values in order, and which of them leave it.
+// Graph is a complete description of a computation: the nodes in topological
+// order, and the outputs, assignments, gradients and loss.
 type Graph struct {
-	Nodes   []*Node
+	Nodes   []*Node // in topological order
 	Outputs []Output
-	Assigns []Assign
-	Grads   []Grad // filled by the pass add-gradients
-	Loss    int    // node of the loss, −1 if there is none
-	Seed    uint64
-	// Notes are decisions taken while building that a reader of results should
-	// know (scales of MS-SSIM left out, say).
+	Assigns []Assign // updates of states
+	Grads   []Grad   // set by the pass add-gradients
+	Loss    int      // node of the loss; −1 if there is none
+	Seed    uint64   // of random initial values and random operations
+	// Notes are decisions made while building or compiling that readers of the
+	// results should see.
 	Notes []string
 }
 
-// Roots are the nodes whose values must be computed, each once, ascending.
+// Roots are the nodes that must be computed: outputs, assigned values,
+// gradients and the loss. Each occurs once, ascending.
 func (g *Graph) Roots() []int {
 	var ids []int
 	for _, o := range g.Outputs {
@@ -92,7 +96,8 @@ func (g *Graph) Roots() []int {
 	return slices.Compact(ids)
 }
 
-// Uses counts for every node how often it is an input or leaves the graph.
+// Uses counts, for every node, the operations that read it (once per operand)
+// and one more if it is a root.
 func (g *Graph) Uses() []int {
 	n := make([]int, len(g.Nodes))
 	for _, nd := range g.Nodes {
@@ -106,8 +111,8 @@ func (g *Graph) Uses() []int {
 	return n
 }
 
-// AliasRoot is the node whose memory a node uses: its operand for operations that only give
-// another shape.
+// AliasRoot is the node that owns the memory of node id. It follows operations
+// that only change the shape (Op.Alias) to their operand.
 func (g *Graph) AliasRoot(id int) int {
 	for g.Nodes[id].Kind == KindOp && g.Nodes[id].Op.Alias {
 		id = g.Nodes[id].In[0]
@@ -115,7 +120,7 @@ func (g *Graph) AliasRoot(id int) int {
 	return id
 }
 
-// InShapes are the shapes of the inputs of n.
+// InShapes are the shapes of the operands of n.
 func (g *Graph) InShapes(n *Node) []Shape {
 	s := make([]Shape, len(n.In))
 	for i, id := range n.In {
@@ -135,7 +140,7 @@ func (g *Graph) FLOPs() int64 {
 	return sum
 }
 
-// Find gives the input, parameter, state or constant of that name, or nil.
+// Find returns the input, parameter, state or constant of that name, or nil.
 func (g *Graph) Find(name string) *Node {
 	for _, n := range g.Nodes {
 		if n.Name == name && n.Kind != KindOp {
@@ -145,8 +150,9 @@ func (g *Graph) Find(name string) *Node {
 	return nil
 }
 
-// WriteText prints the graph, one value a line in the order of computation,
-// then what leaves it: a stable text for comparison with golden files.
+// WriteText prints the graph: one value per line in topological order, then
+// outputs, assignments, gradients, loss and notes. The text is stable, so that
+// tests can compare it with golden files.
 func (g *Graph) WriteText(w io.Writer) error {
 	var b strings.Builder
 	for _, n := range g.Nodes {
@@ -191,7 +197,8 @@ func (g *Graph) WriteText(w io.Writer) error {
 	return err
 }
 
-// AttrText prints attributes; empty for operations without.
+// AttrText formats the attributes of an operation. It is empty for operations
+// without attributes.
 func AttrText(a any) string {
 	switch a.(type) {
 	case nil, struct{}:

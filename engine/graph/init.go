@@ -8,17 +8,19 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/rng"
 )
 
-// Init is how a parameter or state starts. Random starts depend on nothing but
-// the seed of the graph and the name of the parameter, so they do not change
-// when other parameters come or go.
+// Init is the initial value of a parameter or state. Random values depend only
+// on the seed of the graph and the name of the parameter. They do not change
+// when other parameters are added or removed. The zero Init is 0 everywhere.
 type Init struct {
 	kind     initKind
-	a        float64
-	values   []float32
+	a        float64   // value, bound or standard deviation
+	values   []float32 // of Values
 	selected *selectInit
 	segments []InitSegment
 }
 
+// initKind is the rule of an initialisation. The zero value fills with a
+// constant.
 type initKind uint8
 
 const (
@@ -30,53 +32,54 @@ const (
 	initSegments
 )
 
-// Zeros starts with 0, as does the zero Init.
+// Zeros initialises with 0, as the zero Init does.
 func Zeros() Init { return Init{} }
 
-// Ones starts with 1.
+// Ones initialises with 1.
 func Ones() Init { return Fill(1) }
 
-// Fill starts with v everywhere.
+// Fill initialises all elements with v.
 func Fill(v float64) Init { return Init{kind: initFill, a: v} }
 
-// HeNormal starts with normal values of variance 2/fanIn, for layers followed
-// by ReLU; fanIn is the number of inputs one result sums (channels × filter).
+// HeNormal initialises with normal values of mean 0 and variance 2/fanIn, for
+// layers followed by ReLU. fanIn is the number of inputs of one result:
+// channels × filter taps.
 //
 // Source: He et al. 2015, doi:10.1109/ICCV.2015.123, equation 10.
 func HeNormal(fanIn int) Init { return Normal(math.Sqrt(2 / float64(fanIn))) }
 
-// KaimingUniform starts with uniform values in ±1/√fanIn: the start that
-// PyTorch gives to weights and biases of its convolutions.
+// KaimingUniform initialises with uniform values in ±1/√fanIn, as PyTorch does
+// for weights and biases of convolutions.
 //
 // Source: PyTorch, torch/nn/modules/conv.py, reset_parameters (a = √5).
 func KaimingUniform(fanIn int) Init { return Uniform(1 / math.Sqrt(float64(fanIn))) }
 
-// Uniform starts with uniform values in ±bound.
+// Uniform initialises with uniform values in ±bound.
 func Uniform(bound float64) Init { return Init{kind: initUniform, a: bound} }
 
-// Normal starts with normal values of mean 0 and the given standard deviation.
+// Normal initialises with normal values of mean 0 and standard deviation std.
 func Normal(std float64) Init { return Init{kind: initNormal, a: std} }
 
-// Values starts with the given values, which are not copied.
+// Values initialises with the given values. They are not copied.
 func Values(v []float32) Init { return Init{kind: initValues, values: v} }
 
-// check refuses given values whose number does not fit s.
+// check returns an error if the given values do not match the shape s.
 func (i Init) check(s Shape) error {
 	if i.kind == initValues && len(i.values) != s.Size() {
-		return fmt.Errorf("%d start values for %v: %w", len(i.values), s, ErrShape)
+		return fmt.Errorf("%d initial values for shape %v: %w", len(i.values), s, ErrShape)
 	}
 	for _, p := range i.segments {
 		if p.At < 0 || p.Size < 0 || p.At+p.Size > s.Size() {
-			return fmt.Errorf("a piece of %d values from %d on in %v: %w", p.Size, p.At, s, ErrShape)
+			return fmt.Errorf("segment of %d values at offset %d exceeds shape %v: %w", p.Size, p.At, s, ErrShape)
 		}
 	}
 	if math.IsNaN(i.a) || math.IsInf(i.a, 0) {
-		return fmt.Errorf("start value or width is %v (fan-in below 1?): %w", i.a, ErrShape)
+		return fmt.Errorf("initial value or width is %v (is fan-in below 1?): %w", i.a, ErrShape)
 	}
 	return nil
 }
 
-// Fill writes the start of the parameter called name into dst.
+// Fill writes the initial values of the parameter called name into dst.
 func (i Init) Fill(dst []float32, seed uint64, name string) {
 	if p := i.selected; i.kind == initSelect {
 		whole := make([]float32, p.of.Size())
@@ -112,7 +115,7 @@ func (i Init) Fill(dst []float32, seed uint64, name string) {
 	}
 }
 
-// String describes the start.
+// String describes the initialisation for prints of networks.
 func (i Init) String() string {
 	switch i.kind {
 	case initUniform:
@@ -122,14 +125,14 @@ func (i Init) String() string {
 	case initValues:
 		return "given values"
 	case initSelect:
-		return "part of " + i.selected.whole.String()
+		return "selection of " + i.selected.whole.String()
 	case initSegments:
-		return fmt.Sprintf("%d pieces", len(i.segments))
+		return fmt.Sprintf("%d segments", len(i.segments))
 	}
 	return fmt.Sprintf("fill %g", i.a)
 }
 
-// Std is the standard deviation of a random start, 0 of any other.
+// Std is the standard deviation of a random initialisation, 0 of any other.
 func (i Init) Std() float64 {
 	switch i.kind {
 	case initUniform:
@@ -140,30 +143,35 @@ func (i Init) Std() float64 {
 	return 0
 }
 
-// InitSegment is a stretch of a parameter that starts as another one, of that name, would, times a factor.
+// InitSegment is a segment of a parameter that is initialised as a parameter
+// called Name would be, times Factor.
 type InitSegment struct {
-	At, Size int
-	Name     string
+	At, Size int    // offset and number of values
+	Name     string // key of the random numbers
 	Init     Init
-	Factor   float64
+	Factor   float64 // scale of the values
 }
 
-// Segments starts with 0 but for some stretches; where they overlap, with the last one.
+// Segments initialises with 0 outside of the segments. Where segments overlap,
+// the last one holds.
 func Segments(p []InitSegment) Init { return Init{kind: initSegments, segments: p} }
 
-// Select is the start of a part of a parameter of that shape: of each axis the indices that keep
-// lists, nil for all. It has the values that the part of the whole would have.
+// Select initialises a parameter with selected indices of a larger one of shape
+// of. keep lists the kept indices of each axis; nil keeps all of an axis.
+// Values equal those of the larger parameter at these indices, so that pruned
+// networks start from the same random numbers.
 func (i Init) Select(of Shape, keep [][]int) Init {
 	return Init{kind: initSelect, selected: &selectInit{i, of, keep}}
 }
 
+// selectInit is a selection from the initial values of a larger parameter.
 type selectInit struct {
 	whole Init
 	of    Shape
 	keep  [][]int
 }
 
-// SelectShape is the shape of what Part gives.
+// SelectShape is the shape of the result of Part.
 func SelectShape(of []int, keep [][]int) []int {
 	out := slices.Clone(of)
 	for axis, some := range keep {
@@ -174,7 +182,9 @@ func SelectShape(of []int, keep [][]int) []int {
 	return out
 }
 
-// SelectIndices is what is left of values of a shape: of each axis the indices that keep lists, nil for all.
+// SelectIndices returns the elements of v, of shape of, at selected indices.
+// keep lists the kept indices of each axis; nil keeps all of an axis, and a nil
+// keep returns v itself.
 func SelectIndices(v []float32, of []int, keep [][]int) []float32 {
 	if keep == nil {
 		return v

@@ -1,14 +1,14 @@
 package graph
 
-// Rewrite builds a copy of g node by node in order. For every node, visit gets
-// the node and its already rewritten operands and returns what replaces it; the
-// zero Value keeps the node. keep, if not nil, drops nodes for which it is
-// false; no kept node may read a dropped one unless visit replaces it.
+// Rewrite builds a copy of g node by node, in order. For every node, visit
+// receives the node and its rewritten operands and returns the replacement. The
+// zero Value keeps the node. keep, if not nil, drops the nodes for which it is
+// false. No kept node may read a dropped one, unless visit replaces it.
 //
 // Errors: the first error of the builder.
 func (g *Graph) Rewrite(keep func(n *Node) bool, visit func(b *Builder, n *Node, in []Value) Value) (*Graph, error) {
 	b := &Builder{g: &Graph{Loss: -1, Seed: g.Seed, Notes: g.Notes}}
-	for _, n := range g.Nodes { // replacements number their streams after the old ones
+	for _, n := range g.Nodes { // streams of replacements are numbered after the existing ones
 		if n.Kind == KindOp && n.Op.Random {
 			b.random++
 		}
@@ -51,7 +51,7 @@ func (g *Graph) Rewrite(keep func(n *Node) bool, visit func(b *Builder, n *Node,
 	return out, nil
 }
 
-// copyNode appends a copy of n that reads in.
+// copyNode appends a copy of n with the operands in.
 func (b *Builder) copyNode(n *Node, in []Value) Value {
 	c := *n
 	c.In = make([]int, len(in))
@@ -61,7 +61,8 @@ func (b *Builder) copyNode(n *Node, in []Value) Value {
 	return b.add(&c)
 }
 
-// Needed marks the nodes that the roots depend on, the roots included.
+// Needed marks the ancestors of the roots: all nodes that they depend on, and
+// the roots themselves.
 func (g *Graph) Needed(roots []int) []bool {
 	need := make([]bool, len(g.Nodes))
 	for _, id := range roots {

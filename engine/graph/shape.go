@@ -6,14 +6,14 @@ import (
 	"slices"
 )
 
-// ErrShape marks errors about shapes that do not fit an operation.
+// ErrShape is wrapped by errors about shapes that do not fit an operation.
 var ErrShape = errors.New("shapes do not fit")
 
-// Shape is the size of each axis. The empty shape is a scalar. The axes of
-// fields are [N C D H W]: batch, channel, level, latitude, longitude.
+// Shape is the size of each axis. The empty shape is a scalar. Fields have the
+// axes [N C D H W]: batch, channel, level, latitude, longitude.
 type Shape []int
 
-// Size is the number of elements; 1 for a scalar.
+// Size is the number of elements, 1 for a scalar.
 func (s Shape) Size() int {
 	n := 1
 	for _, d := range s {
@@ -25,16 +25,16 @@ func (s Shape) Size() int {
 // NDim is the number of axes.
 func (s Shape) NDim() int { return len(s) }
 
-// Equal tells whether both shapes have the same axes.
+// Equal reports whether both shapes have the same axes.
 func (s Shape) Equal(t Shape) bool { return slices.Equal(s, t) }
 
-// Clone is a copy.
+// Clone returns a copy.
 func (s Shape) Clone() Shape { return slices.Clone(s) }
 
-// String gives the sizes in brackets: [8 42 2 32 64].
+// String formats the sizes in brackets: [8 42 2 32 64].
 func (s Shape) String() string { return fmt.Sprint([]int(s)) }
 
-// Strides are the distances in elements between neighbours along each axis of
+// Strides are the distances, in elements, between neighbours along each axis of
 // a dense row-major array.
 func (s Shape) Strides() []int {
 	st := make([]int, len(s))
@@ -46,7 +46,8 @@ func (s Shape) Strides() []int {
 	return st
 }
 
-// check refuses sizes below one and arrays of more than 2³¹ elements.
+// check returns an error for sizes below 1 and for arrays of more than 2³¹−1
+// elements, which 32-bit offsets of kernels cannot address.
 func (s Shape) check() error {
 	n := 1
 	for i, d := range s {
@@ -61,8 +62,9 @@ func (s Shape) check() error {
 	return nil
 }
 
-// Broadcast is the common shape of operands whose axes of size 1 are stretched.
-// Shapes have equally many axes; a scalar goes with any shape.
+// Broadcast returns the common shape of operands. Axes of size 1 are repeated.
+// All shapes must have the same number of axes, except scalars, which fit any
+// shape.
 //
 // Errors: ErrShape.
 func Broadcast(shapes ...Shape) (Shape, error) {
@@ -78,7 +80,7 @@ func Broadcast(shapes ...Shape) (Shape, error) {
 			continue
 		}
 		if len(s) != len(out) {
-			return nil, fmt.Errorf("%v have different numbers of axes: %w", shapes, ErrShape)
+			return nil, fmt.Errorf("shapes %v differ in the number of axes: %w", shapes, ErrShape)
 		}
 		for i, d := range s {
 			switch {
@@ -86,14 +88,14 @@ func Broadcast(shapes ...Shape) (Shape, error) {
 			case out[i] == 1:
 				out[i] = d
 			default:
-				return nil, fmt.Errorf("axis %d of %v: %d against %d: %w", i, shapes, out[i], d, ErrShape)
+				return nil, fmt.Errorf("shapes %[2]v cannot be broadcast: axis %[1]d has sizes %[3]d and %[4]d: %[5]w", i, shapes, out[i], d, ErrShape)
 			}
 		}
 	}
 	return out, nil
 }
 
-// DType is the type of the elements of a value.
+// DType is the element type of a value.
 type DType uint8
 
 // The element types. Float32 is the zero value.
@@ -101,7 +103,7 @@ const (
 	Float32 DType = iota
 	BFloat16
 	Float64
-	UInt8 // codes
+	UInt8 // quantised values: (q − zero point)·scale, with scales per channel
 	Float16
 )
 
@@ -122,8 +124,8 @@ func (d DType) String() string {
 	return fmt.Sprintf("dtype(%d)", uint8(d))
 }
 
-// Computed is the type in which arithmetic with such values is done: types of 16
-// bits are storages of float32, and codes are read by operations on float32.
+// Computed is the type of arithmetic on such values. 16-bit types and int8 are
+// storage formats of float32 arithmetic.
 func (d DType) Computed() DType {
 	if d == BFloat16 || d == Float16 || d == UInt8 {
 		return Float32
@@ -131,7 +133,7 @@ func (d DType) Computed() DType {
 	return d
 }
 
-// Bytes is the size of one element.
+// Bytes is the size of one element in bytes.
 func (d DType) Bytes() int {
 	switch d {
 	case BFloat16, Float16:

@@ -1,155 +1,181 @@
 package graph
 
-// Class is the kind of work of an operation where its window does not say it.
+// Class is the kind of work of an operation, where its window does not
+// determine it.
 type Class uint8
 
 // The classes.
 const (
-	ClassByWindow Class = iota
-	Contraction         // sums of products over channels and taps
-	Normalisation       // statistics per channel, and the maps that apply them
+	ClassByWindow Class = iota // determined by the window
+	Contraction                // sums of products over channels and filter taps
+	Normalisation              // statistics per channel, and the maps that apply them
 )
 
-// Split is the rule by which an operation is cut over ranks.
+// Split is the rule by which the shard pass distributes an operation over
+// ranks.
 type Split uint8
 
-// The rules. What only moves values (Move) has its own.
+// The rules. Operations that only move values (Move) have their own rules.
 const (
-	// SplitByWindow follows the window: halos, sums over ranks, whole samples of sets; without one point by point.
+	// SplitByWindow derives halos, sums over ranks and whole samples of sets
+	// from the window. Without a window the operation is point by point.
 	SplitByWindow Split = iota
-	// SplitBroadcast is point by point, and cuts the result also where no operand is a field.
+	// SplitBroadcast is point by point. It partitions the result even if no
+	// operand is a field.
 	SplitBroadcast
-	// SplitReshape keeps the cuts of axes that stay, or that are merged with those behind them.
+	// SplitReshape keeps the partitions of axes that the reshape preserves, or
+	// merges with the axes after them.
 	SplitReshape
-	// SplitRandom draws random numbers for the whole field, so that they do not depend on cuts.
+	// SplitRandom draws the random numbers of the whole field, so that they do
+	// not depend on the partition.
 	SplitRandom
-	// SplitMoments joins mean and variance of the parts; SplitMomentsGrad divides by the size of the whole.
+	// SplitMoments combines the mean and variance of the shards.
+	// SplitMomentsGrad divides by the number of elements of the whole value.
 	SplitMoments
 	SplitMomentsGrad
-	// SplitAxis reads the windows, along one axis, that the own points are in.
+	// SplitAxis reads, along one axis, the windows that contain the rank's own
+	// points.
 	SplitAxis
 )
 
-// Move says of an operation that its result holds values of its operands, or zeros, and nothing else.
+// Move marks operations whose result holds only copies of operand elements, and
+// zeros.
 type Move uint8
 
 // The moves.
 const (
 	NoMove     Move = iota
-	MoveConcat      // operands, along an axis
-	MoveSlice       // a range of an axis
-	MovePad         // the operand into zeros, as a range of an axis
+	MoveConcat      // concatenation along an axis
+	MoveSlice       // range of an axis
+	MovePad         // operand as a range of an axis, zeros elsewhere
 )
 
-// Fuse is the part that an operation has in the patterns of which passes make one operation.
+// Fuse is the role of an operation in the patterns that passes fuse into one
+// operation.
 type Fuse uint8
 
-// The parts.
+// The roles.
 const (
 	NoFuse         Fuse = iota
-	FuseConv            // a convolution of a field with a filter
-	FuseConvData        // its gradient of the field
-	FuseConvFilter      // its gradient of the filter
-	FuseBias            // adds a value per channel
+	FuseConv            // convolution of a field with a filter
+	FuseConvData        // gradient of a convolution with respect to the field
+	FuseConvFilter      // gradient of a convolution with respect to the filter
+	FuseBias            // adds one value per channel
 	FuseReLU
 	FuseReLUGrad
 	FuseAdd
-	FuseNorm            // a normalisation per channel by given moments
-	FuseNormSums        // the sums of its gradients of factor and offset
-	FuseNormGrad        // its gradient of the field, the moments being fixed
-	FuseNormMomentsGrad // its gradient of the moments
-	FuseMomentsGrad     // the gradient of the field that moments were computed of
+	FuseNorm            // normalisation per channel by given moments
+	FuseNormSums        // sums for the gradients of its scale and offset
+	FuseNormGrad        // its gradient with respect to the field, at fixed moments
+	FuseNormMomentsGrad // its gradient with respect to the moments
+	FuseMomentsGrad     // gradient of the moments with respect to the field
 )
 
-// ConvPass is what an operation computes of a convolution.
+// ConvPass is the part of a convolution that an operation computes.
 type ConvPass uint8
 
 // The passes.
 const (
 	ConvForward ConvPass = iota
-	ConvData             // gradient of the field
-	ConvFilter           // gradient of the filter
-	ConvInt8             // forward, with products of codes of eight bits
+	ConvData             // gradient with respect to the field
+	ConvFilter           // gradient with respect to the filter
+	ConvInt8             // forward, with int8 products
 )
 
 // Conv describes a convolution, or a gradient of one.
 type Conv struct {
 	Pass ConvPass
-	// Sources gives the operands, of so many, that are read in windows: the parts of one field, joined along the channels.
-	// A forward pass has its filter behind them.
+	// Sources returns the indices of the operands that are read in windows,
+	// given the number of operands. They are parts of one field, concatenated
+	// along the channels. In a forward pass the filter follows them.
 	Sources func(operands int) []int
 }
 
-// Is tells whether the convolution is one of this pass; a nil Conv is none.
+// Is reports whether the convolution is of this pass. It is false for a nil
+// Conv.
 func (c *Conv) Is(p ConvPass) bool { return c != nil && c.Pass == p }
 
-// Filter says which operands of a layer are its filter and the field to which that is applied.
+// Filter identifies the filter of a layer and the field to which it is applied.
+// Both are operand indices.
 type Filter struct {
 	Operand, Source int
-	Axis            int // of the filter, along which the channels of the result are
+	Axis            int // axis of the filter for the channels of the result
 }
 
-// Transposed is true of a filter that lies as [In Out …] and not as [Out In …].
+// Transposed reports whether the filter is stored as [In Out …] instead of [Out
+// In …].
 func (f *Filter) Transposed() bool { return f.Axis == 1 }
 
-// Result stands in Ties and Left for the result, where operands have their number.
+// Result stands for the result in ChannelConstraints and PrunedShape, where
+// operands have their index.
 const Result = -1
 
-// Index is one index of an axis of a value.
+// Index is one index along an axis of a value: operand number or Result, axis,
+// position.
 type Index struct{ Value, Axis, At int }
 
-// ChannelConstraints are what an operation says of the indices of the axes of its operands and result when
-// channels are removed: those that are tied are removed together, those that are kept never.
+// ChannelConstraints collects the constraints of an operation on the removal of
+// channels (structured pruning). Tied indices are removed together. Pinned
+// indices are never removed.
 type ChannelConstraints interface {
-	// Tie joins n indices from one on with as many from another on.
+	// Tie ties n consecutive indices from a with n consecutive indices from b.
 	Tie(a, b Index, n int)
-	// TieAxes joins an axis of a with one of b of the same size.
+	// TieAxes ties all indices of an axis of a with those of an axis of b of
+	// the same size.
 	TieAxes(a, axisA, b, axisB int)
-	// PinAxes keeps all indices of axes for a reason. Axes that the value does not have are left out.
+	// PinAxes pins all indices of the axes, for the stated reason. Axes that
+	// the value does not have are ignored.
 	PinAxes(v int, why string, axes ...int)
 	// PinIndex pins one index.
 	PinIndex(v, axis, index int, why string)
-	// Location is where the operation was built, What its name and that place: words for reasons.
+	// Location is the source line that built the operation.
 	Location() string
+	// Description is the name of the operation with its source line, for
+	// reasons.
 	Description() string
 }
 
-// PrunedShape is what is left of the values of an operation when channels are removed.
+// PrunedShape describes the values of an operation after channels were removed.
 type PrunedShape struct {
 	Shape Shape // of the result
-	// CountBefore counts how many of the first indices of an axis of a value are left.
+	// CountBefore counts the remaining indices of an axis below index.
 	CountBefore func(v, axis, index int) int
 }
 
-// Traits are what passes, backends and the cut over ranks ask of an operation.
+// Traits are the properties of an operation that passes, backends and the
+// distribution over ranks depend on. The zero value holds for point-by-point
+// operations without special rules.
 type Traits struct {
-	// Split is the rule by which ranks share the operation.
+	// Split is the rule for the distribution over ranks.
 	Split Split
-	// Moves says that the result holds values of the operands alone.
+	// Moves marks operations whose result holds only copies of operand
+	// elements.
 	Moves Move
-	// Fuses is the part that the operation has in fusions.
+	// Fuses is the role of the operation in fusions.
 	Fuses Fuse
-	// Class is the kind of work where the window does not say it.
+	// Class is the kind of work where the window does not determine it.
 	Class Class
 	// Conv describes a convolution or a gradient of one; nil for others.
 	Conv *Conv
-	// Filter is that of a layer of a network, whose channels can be removed; nil for others.
+	// Filter is the filter of a layer whose channels can be removed; nil for
+	// others.
 	Filter *Filter
-	// TieChannels, where present, ties the channels of operands and result. Those of an
-	// operation with a scalar formula are tied point by point; else none can be removed.
+	// TieChannels ties the channels of operands and result. Nil ties those of a
+	// scalar formula point by point. For other operations nil pins all
+	// channels.
 	TieChannels func(t ChannelConstraints, in []Shape, out Shape, attrs any)
-	// PrunedAttrs, where present, gives the attributes with which the operation computes what is
-	// left when channels are removed; where it is nil, they stay.
+	// PrunedAttrs returns the attributes of the operation after channels were
+	// removed. Nil keeps the attributes.
 	PrunedAttrs func(attrs any, l PrunedShape) any
-	// Quantisable marks convolutions that can multiply codes of eight bits.
+	// Quantisable marks convolutions with an int8 form.
 	Quantisable bool
-	// PreservesScale, where present, reports whether the result for codes is that for the values,
-	// as codes of the same scale.
+	// PreservesScale reports whether the operation, applied to quantised
+	// values, gives the quantised result by the same scales. Nil means no.
 	PreservesScale func(attrs any) bool
 }
 
-// Fuses tells whether the node is an operation with this part in fusions.
+// Fuses reports whether the node is an operation with role f in fusions.
 func (n *Node) Fuses(f Fuse) bool { return n.Kind == KindOp && n.Op.Fuses == f }
 
-// Moves tells whether the node is an operation that moves values so.
+// Moves reports whether the node is an operation that moves values in this way.
 func (n *Node) Moves(m Move) bool { return n.Kind == KindOp && n.Op.Moves == m }

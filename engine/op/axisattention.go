@@ -6,17 +6,19 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 )
 
-// AxisAttention says which points attend to each other: those of a window along one axis.
+// AxisAttention is the geometry of multi-head attention along one axis: a point
+// attends to the points of its window.
 type AxisAttention struct {
 	Axis  int // 0: the rows of a set; 2, 3, 4: levels, latitudes, longitudes
-	Set   int // rows of a set, with Axis 0
-	Heads int
-	// Starts are the first indices of the windows, ascending. The last window ends where the axis does, or, if the first
-	// start is above 0, goes on around the axis up to there.
+	Set   int // rows per set, if Axis is 0
+	Heads int // number of heads; divides the channels
+	// Starts are the first indices of the windows, ascending. The last window
+	// ends with the axis. If the first start is above 0, the last window wraps
+	// around the axis up to the first start.
 	Starts []int
 }
 
-// length is the number of points of a line along the axis.
+// length is the number of points along the axis.
 func (a AxisAttention) length(x Shape) int {
 	if a.Axis == 0 {
 		return a.Set
@@ -24,7 +26,8 @@ func (a AxisAttention) length(x Shape) int {
 	return x[a.Axis]
 }
 
-// Windows lists the first index and the number of points of each window of an axis of n.
+// Windows lists the first index and the number of points of each window, for an
+// axis of n points.
 func (a AxisAttention) Windows(n int) [][2]int {
 	out := make([][2]int, len(a.Starts))
 	for i, lo := range a.Starts {
@@ -37,9 +40,13 @@ func (a AxisAttention) Windows(n int) [][2]int {
 	return out
 }
 
-// WindowStarts are the starts of windows of at most size points, as equal as can be, along an axis of n. Those of every
-// second block are shifted by half of one, so that the borders of one are inside those of the other: around the axis if
-// it is periodic, else with half a window at both ends. With size 0 there is one window.
+// WindowStarts returns the starts of windows of at most size points along an
+// axis of n points, as equal in size as possible. Size 0 gives one window.
+//
+// Every second block of a network uses shifted windows, so that information
+// crosses the window borders (Liu et al. 2021, arXiv:2103.14030). A shift is
+// half a window: around the axis if it is periodic, otherwise with half a
+// window at both ends.
 func WindowStarts(n, size int, shifted, periodic bool) []int {
 	if size <= 0 || size >= n {
 		return []int{0}
@@ -60,31 +67,32 @@ func WindowStarts(n, size int, shifted, periodic bool) []int {
 	return starts
 }
 
-// check gives the shape of the result of queries, keys and values x with the offsets' weights.
+// check returns the shape of the result from that of queries, keys and values
+// x, and that of the relative position bias.
 func (a AxisAttention) check(x, offsets Shape) (Shape, error) {
 	if len(x) != 5 || a.Axis < 0 || a.Axis == 1 || a.Axis > 4 || a.Heads < 1 || x[1]%(3*a.Heads) != 0 {
-		return nil, shapeError("x is %v, want [N 3·C D H W] with C of %d heads, attended along axis %d", x, a.Heads, a.Axis)
+		return nil, shapeError("x is %v, want [N 3·C D H W] with C divisible by %d heads, attention along axis %d", x, a.Heads, a.Axis)
 	}
 	if a.Axis == 0 && (a.Set < 1 || x[0]%a.Set != 0) {
 		return nil, shapeError("x is %v, want [N·%d …]", x, a.Set)
 	}
 	if len(offsets) != 2 || offsets[0] != a.Heads || offsets[1]%2 == 0 {
-		return nil, shapeError("weights of offsets are %v, want [%d 2·R+1]", offsets, a.Heads)
+		return nil, shapeError("relative position bias is %v, want [%d 2·R+1]", offsets, a.Heads)
 	}
 	for i, w := range a.Windows(a.length(x)) {
 		if w[1] < 1 || w[0] < 0 || w[0] >= a.length(x) || i > 0 && w[0] <= a.Starts[i-1] {
-			return nil, shapeError("windows from %v along axis %d of %v", a.Starts, a.Axis, x)
+			return nil, shapeError("invalid window starts %v along axis %d of %v", a.Starts, a.Axis, x)
 		}
 	}
 	if len(a.Starts) == 0 {
-		return nil, shapeError("no window along axis %d of %v", a.Axis, x)
+		return nil, shapeError("no window starts for axis %d of %v", a.Axis, x)
 	}
 	out := x.Clone()
 	out[1] /= 3
 	return out, nil
 }
 
-// window is what an element of the result reads.
+// window is the neighbourhood that one result element reads.
 func (a AxisAttention) window(in []Shape) Window {
 	if a.Axis == 0 {
 		w := setWindow(in, 0, a.Set)
@@ -94,14 +102,16 @@ func (a AxisAttention) window(in []Shape) Window {
 	return Window{FullAxes: []int{1, a.Axis}}
 }
 
-// LineStrides tell how the lines along the axis lie in a field: blocks of lines that are Width side by side. Block k begins at
-// row k/PerRow·RowStride and point k%PerRow·PointStride; neighbouring lines of it are Beside points apart, and neighbours of
-// a line ElemRows rows and ElemPoints points.
+// LineStrides describes where the lines along the axis lie in a field. Lines
+// form blocks of Width adjacent lines of Length elements. Block k starts at row
+// k/PerRow·RowStride and point k%PerRow·PointStride. Adjacent lines of a block
+// are LineStride points apart. Consecutive elements of a line are ElemRows rows
+// and ElemPoints points apart.
 type LineStrides struct {
 	Blocks, PerRow, RowStride, PointStride, Width, LineStride, ElemRows, ElemPoints, Length int
 }
 
-// Lines are those of a field [N C D H W].
+// Lines describes the lines of a field [N C D H W].
 func (a AxisAttention) Lines(x Shape) LineStrides {
 	n := a.length(x)
 	switch a.Axis {
@@ -114,8 +124,9 @@ func (a AxisAttention) Lines(x Shape) LineStrides {
 	return LineStrides{Blocks: x[0] * outer, PerRow: outer, RowStride: 1, PointStride: n * inner, Width: inner, LineStride: 1, ElemPoints: inner, Length: n}
 }
 
-// each visits the windows of all lines, each head by itself: of the elements of a window, the places of the head's first
-// channel in a field of so many channels per row, and the distance of channels.
+// each calls visit for every window of every line and head. rows and points
+// hold, for each element of the window, its row and its offset within a
+// channel.
 func (a AxisAttention) each(x Shape, visit func(head int, rows, points []int)) {
 	s := a.Lines(x)
 	for k := range s.Blocks {
@@ -135,29 +146,34 @@ func (a AxisAttention) each(x Shape, visit func(head int, rows, points []int)) {
 	}
 }
 
-// attentionWindow is a window of a head in the operands of the reference kernels.
+// attentionWindow is a window of one head, with the operands of the reference
+// kernels.
 type attentionWindow struct {
-	x                          []float64
-	channels, plane            int // of x a third
-	headChannels, first, reach int // channels of a head, the first of them
-	rows, points               []int
-	bias                       []float64
+	x               []float64 // queries, keys and values
+	channels, plane int       // channels of the result (a third of x), and points per channel
+	// channels per head, first channel of the head, largest relative position R
+	headChannels, first, reach int
+	rows, points               []int     // row and point of each element
+	bias                       []float64 // relative position bias of the head, 2·R+1 values
 }
 
-// at is the place of channel c of part 0 to 2, queries, keys and values, of element i.
+// at is the offset of channel c of element i in part 0, 1 or 2 of x: queries,
+// keys, values.
 func (l attentionWindow) at(part, i, c int) int {
 	return (l.rows[i]*3*l.channels+part*l.channels+l.first+c)*l.plane + l.points[i]
 }
 
-// out is the place of channel c of element i in the result.
+// out is the offset of channel c of element i in the result.
 func (l attentionWindow) out(i, c int) int {
 	return (l.rows[i]*l.channels+l.first+c)*l.plane + l.points[i]
 }
 
-// offset is the place of the weight of the offset from i to j.
+// offset is the index of the bias for the relative position j − i, clamped to
+// ±R.
 func (l attentionWindow) offset(i, j int) int { return min(max(j-i, -l.reach), l.reach) + l.reach }
 
-// weights are those of all elements for i.
+// weights are the attention weights of element i: softmax over j of q_i·k_j/√c
+// + bias[j−i].
 func (l attentionWindow) weights(i int) []float64 {
 	w := make([]float64, len(l.rows))
 	top, sum := math.Inf(-1), 0.0
@@ -178,7 +194,10 @@ func (l attentionWindow) weights(i int) []float64 {
 	return w
 }
 
-// scoreGrads are the derivatives of the loss by the scores of i, w being its weights and dy that of the result.
+// scoreGrads are the derivatives of the loss with respect to the scores of
+// element i. w are its weights and dy is the gradient of the result:
+//
+//	ds_j = w_j·(dw_j − Σ_k w_k·dw_k),   dw_j = dy_i·v_j
 func (l attentionWindow) scoreGrads(i int, w, dy []float64) []float64 {
 	d, mean := make([]float64, len(w)), 0.0
 	for j := range d {
@@ -193,7 +212,7 @@ func (l attentionWindow) scoreGrads(i int, w, dy []float64) []float64 {
 	return d
 }
 
-// lines visits the windows of all heads of the operands of a call.
+// lines calls visit for the windows of all heads of a call.
 func (a AxisAttention) lines(c Call, visit func(head int, l attentionWindow)) {
 	x, n := c.InShape[0], c.InShape[1][1]
 	l := attentionWindow{x: c.In[0], channels: x[1] / 3, plane: x[2:].Size(), headChannels: x[1] / 3 / a.Heads, reach: n / 2}
@@ -203,9 +222,11 @@ func (a AxisAttention) lines(c Call, visit func(head int, l attentionWindow)) {
 	})
 }
 
+// axisAttentionSource is the source of all operations in this file.
 const axisAttentionSource = "Vaswani et al. 2017, arXiv:1706.03762; Ho et al. 2019, arXiv:1912.12180; Liu et al. 2021, arXiv:2103.14030; Dao et al. 2022, arXiv:2205.14135"
 
-// axisAttentionCases are the sizes with which attention along axes is tested.
+// axisAttentionCases are the sizes with which attention along an axis is
+// tested. more returns the shapes of operands after x and the bias.
 func axisAttentionCases(more func(x Shape) []Shape) []Case[AxisAttention] {
 	var out []Case[AxisAttention]
 	for _, c := range []struct {
@@ -228,13 +249,15 @@ func axisAttentionCases(more func(x Shape) []Shape) []Case[AxisAttention] {
 	return out
 }
 
+// oneThird is the shape of queries, keys or values alone.
 func oneThird(x Shape) Shape {
 	y := x.Clone()
 	y[1] /= 3
 	return y
 }
 
-// products counts the pairs of points that attend to each other, times channels.
+// products counts the pairs of points that attend to each other, times
+// channels.
 func (a AxisAttention) products(x Shape) (n int64) {
 	for _, w := range a.Windows(a.length(x)) {
 		n += int64(w[1]) * int64(w[1])
@@ -242,14 +265,16 @@ func (a AxisAttention) products(x Shape) (n int64) {
 	return n * int64(x.Size()) / int64(3*a.length(x))
 }
 
+// axisAttention computes y_i = Σ_j w_ij·v_j per window and head. Scores are
+// computed window by window and never stored for the whole field.
 var axisAttention = Define(Spec[AxisAttention]{
 	Name: "axis_attention",
-	Doc: "Attention of points within windows along one axis, leads of a set, levels, latitudes or longitudes: of queries, keys and values x [N 3·C D H W], " +
-		"dealt out to heads, and weights of offsets b [heads 2·R+1], Σ_j softmax_j(q_i·k_j/√c + b[j−i]) v_j, offsets beyond R counting as R → [N C D H W].",
+	Doc: "Multi-head self-attention within windows along one axis (rows of a set, levels, latitudes or longitudes): queries, keys and values x [N 3·C D H W], " +
+		"relative position bias b [heads 2·R+1]; Σ_j softmax_j(q_i·k_j/√c + b[j−i]) v_j, with j−i clamped to ±R → [N C D H W].",
 	Source: axisAttentionSource,
 	Shape: func(in []Shape, a AxisAttention) (Shape, error) {
 		if len(in) != 2 {
-			return nil, shapeError("%d operands, want x and weights of offsets", len(in))
+			return nil, shapeError("%d operands, want x and the relative position bias", len(in))
 		}
 		return a.check(in[0], in[1])
 	},
@@ -274,21 +299,26 @@ var axisAttention = Define(Spec[AxisAttention]{
 	Cases: axisAttentionCases(func(Shape) []Shape { return nil }),
 })
 
-// checkGrad is the shape rule of gradients from x, weights of offsets and dy.
+// checkGrad is the shape rule of gradients from x, the bias and dy. The result
+// has the shape of operand of.
 func (a AxisAttention) checkGrad(in []Shape, of int) (Shape, error) {
 	if len(in) != 3 {
-		return nil, shapeError("%d operands, want x, weights of offsets and dy", len(in))
+		return nil, shapeError("%d operands, want x, relative position bias and dy", len(in))
 	}
 	y, err := a.check(in[0], in[1])
 	if err == nil && !y.Equal(in[2]) {
-		err = shapeError("x %v gives %v, dy is %v", in[0], y, in[2])
+		err = shapeError("dy is %[3]v, x %[1]v gives %[2]v", in[0], y, in[2])
 	}
 	return in[of].Clone(), err
 }
 
+// axisAttentionGrad is the gradient with respect to x. The scores are
+// recomputed:
+//
+//	dq_i = Σ_j ds_ij·k_j/√c,   dk_j = Σ_i ds_ij·q_i/√c,   dv_j = Σ_i w_ij·dy_i
 var axisAttentionGrad = Define(Spec[AxisAttention]{
 	Name:   "axis_attention_grad",
-	Doc:    "Gradient of axis_attention by queries, keys and values, from these, weights of offsets and dy; scores are made again.",
+	Doc:    "Gradient of axis_attention with respect to queries, keys and values, from x, bias and dy; scores are recomputed.",
 	Source: axisAttentionSource,
 	NoGrad: noSecondOrder,
 	Shape:  func(in []Shape, a AxisAttention) (Shape, error) { return a.checkGrad(in, 0) },
@@ -314,9 +344,11 @@ var axisAttentionGrad = Define(Spec[AxisAttention]{
 	Cases: axisAttentionCases(func(x Shape) []Shape { return []Shape{oneThird(x)} }),
 })
 
+// axisAttentionGradBias is the gradient with respect to the relative position
+// bias: the sum of ds_ij over all pairs with the same relative position.
 var axisAttentionGradBias = Define(Spec[AxisAttention]{
 	Name:   "axis_attention_grad_bias",
-	Doc:    "Gradient of axis_attention by the weights of offsets, from queries, keys and values, weights of offsets and dy.",
+	Doc:    "Gradient of axis_attention with respect to the relative position bias, from x, bias and dy.",
 	Source: axisAttentionSource,
 	NoGrad: noSecondOrder,
 	Shape:  func(in []Shape, a AxisAttention) (Shape, error) { return a.checkGrad(in, 1) },
@@ -338,15 +370,26 @@ var axisAttentionGradBias = Define(Spec[AxisAttention]{
 	Cases: axisAttentionCases(func(x Shape) []Shape { return []Shape{oneThird(x)} }),
 })
 
-// AttendAxis lets points attend to each other along an axis, within windows. Scores are never all in memory: kernels
-// make those of some points at a time, and again for gradients.
+// AttendAxis is multi-head self-attention along one axis, within windows, with
+// a relative position bias:
 //
-// Shape: x [N 3·C D H W], queries, keys and values, whose C channels are dealt out to the heads; offsets [heads 2·R+1] →
-// [N C D H W].
-// Gradient: to both. Memory: that of the result. Errors: ErrShape.
-// Cost: Σ of squared windows, times channels.
-// Source: Ho et al. 2019, arXiv:1912.12180, attention along axes in turn; Liu et al. 2021, arXiv:2103.14030, shifted windows and
-// weights of offsets; Dao et al. 2022, arXiv:2205.14135, without a matrix of scores.
+//	y_i = Σ_j softmax_j(q_i·k_j/√c + bias[j−i]) v_j
+//
+// over the points j of the window of i, with c channels per head. Relative
+// positions beyond ±R use the bias of ±R.
+//
+// Shape: x [N 3·C D H W] holds queries, keys and values, whose channels are
+// divided evenly among the heads; offsets, the bias, is [heads 2·R+1] → [N C D
+// H W].
+// Gradient: to both.
+// Window: the window along the axis, all channels.
+// Memory: that of the result; the matrix of scores is never stored, and
+// gradients recompute it.
+// Errors: ErrShape.
+// Cost: 4·C·Σ window² FLOPs per line.
+// Source: Ho et al. 2019, arXiv:1912.12180 (axial attention); Liu et al. 2021,
+// arXiv:2103.14030 (shifted windows, relative position bias); Dao et al. 2022,
+// arXiv:2205.14135 (no stored scores).
 func AttendAxis(b *Builder, x, offsets Value, a AxisAttention) Value {
 	return axisAttention.add(b, a, x, offsets)
 }

@@ -6,10 +6,11 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 )
 
-// Moments of a batch: the mean and the variance (divisor n) of each channel
-// stand in rows 0 and 1 of a value [2 C].
+// Moments of a batch are a value [2 C]: row 0 holds the mean of each channel,
+// row 1 the variance (divisor n).
 
-// momentsShape is the shape rule of operations that give two numbers a channel.
+// momentsShape is the shape rule of operations that give two numbers per
+// channel.
 func momentsShape(x Shape) (Shape, error) {
 	if len(x) < 2 {
 		return nil, shapeError("x is %v, want [N C …]", x)
@@ -17,7 +18,7 @@ func momentsShape(x Shape) (Shape, error) {
 	return Shape{2, x[1]}, nil
 }
 
-// perChannel checks that v holds one number per channel of x.
+// perChannel checks that each of vs holds one number per channel of x.
 func perChannel(x Shape, vs ...Shape) error {
 	for _, v := range vs {
 		if len(x) < 2 || len(v) != 1 || v[0] != x[1] {
@@ -27,9 +28,12 @@ func perChannel(x Shape, vs ...Shape) error {
 	return nil
 }
 
+// channelMoments computes the batch statistics in two passes: the mean first,
+// then the squared deviations, which avoids cancellation. At inference the
+// running statistics replace it.
 var channelMoments = Define(Spec[none]{
 	Name:   "channel_moments",
-	Doc:    "Mean and variance (divisor n) of each channel of x [N C …] → [2 C]; at inference the running mean and variance [C] instead.",
+	Doc:    "Mean and variance (divisor n) of each channel of x [N C …] → [2 C]; at inference the running mean and variance [C].",
 	Source: "Ioffe and Szegedy 2015, arXiv:1502.03167, algorithm 1",
 	Shape: func(in []Shape, _ none) (Shape, error) {
 		if len(in) != 3 {
@@ -53,7 +57,7 @@ var channelMoments = Define(Spec[none]{
 		t.TieAxes(0, 1, graph.Result, 1)
 		t.TieAxes(1, 0, graph.Result, 1)
 		t.TieAxes(2, 0, graph.Result, 1)
-		t.PinAxes(graph.Result, "mean and variance stand there", 0)
+		t.PinAxes(graph.Result, "it holds mean and variance", 0)
 		t.PinAxes(0, t.Description()+" sums over it", allBut(in[0], 1)...)
 	},
 	FLOPs: func(in []Shape, _ Shape, _ none) int64 { return 4 * int64(in[0].Size()) },
@@ -78,6 +82,9 @@ var channelMoments = Define(Spec[none]{
 	},
 })
 
+// channelMomentsGrad is the gradient of the moments: dx = (dmean + 2·(x −
+// mean)·dvar)/n. The term of the mean within the variance vanishes, because
+// deviations sum to zero.
 var channelMomentsGrad = Define(Spec[none]{
 	Name:   "channel_moments_grad",
 	Doc:    "Gradient of channel_moments from x, the moments [2 C] and their gradient [2 C]: (dmean + 2 (x − mean) dvar)/n.",
@@ -100,9 +107,13 @@ var channelMomentsGrad = Define(Spec[none]{
 	Cases: []Case[none]{{Name: "5-D", In: []Shape{{3, 4, 2, 5, 6}, {2, 4}, {2, 4}}, Low: 0.5, High: 2}},
 })
 
-// Eps is added to a variance before its square root is taken.
+// Eps is added to a variance before its square root is taken, so that constant
+// channels do not divide by zero.
 type Eps struct{ Eps float64 }
 
+// channelNorm applies given moments. The gradient treats the moments as an
+// operand. So statistics of the batch and stored statistics share one
+// operation.
 var channelNorm = Define(Spec[Eps]{
 	Name:   "channel_norm",
 	Doc:    "(x − mean)/√(variance + eps)·gamma + beta per channel: x [N C …], moments [2 C], gamma [C], beta [C].",
@@ -148,6 +159,8 @@ var channelNorm = Define(Spec[Eps]{
 	},
 })
 
+// channelNormSums computes the gradients of beta and gamma: Σ dy and Σ dy·x̂,
+// x̂ = (x − mean)/√(variance + eps).
 var channelNormSums = Define(Spec[Eps]{
 	Name:   "channel_norm_sums",
 	Doc:    "Σ dy and Σ dy·(x − mean)/√(variance + eps) per channel from x, moments [2 C] and dy → [2 C].",
@@ -176,6 +189,8 @@ var channelNormSums = Define(Spec[Eps]{
 	Cases: []Case[Eps]{{Name: "5-D", In: []Shape{{3, 4, 2, 5, 6}, {2, 4}, {3, 4, 2, 5, 6}}, A: Eps{1e-5}, Low: 0.5, High: 2}},
 })
 
+// channelNormGrad is the gradient with respect to x at fixed moments.
+// channel_moments_grad adds the part through the moments.
 var channelNormGrad = Define(Spec[Eps]{
 	Name:   "channel_norm_grad",
 	Doc:    "Gradient of channel_norm with respect to x, with the moments held fixed: dy·gamma/√(variance + eps) from dy [N C …], moments [2 C], gamma [C].",
@@ -204,6 +219,8 @@ var channelNormGrad = Define(Spec[Eps]{
 	},
 })
 
+// channelNormMomentsGrad is the gradient with respect to mean and variance. The
+// sums of channel_norm_sums suffice for it, so it does not read the field.
 var channelNormMomentsGrad = Define(Spec[Eps]{
 	Name: "channel_norm_moments_grad",
 	Doc: "Gradient of channel_norm with respect to the moments: −gamma·r·Σ dy and −½·gamma·r²·Σ dy·x̂ with r = (variance + eps)^−½, " +
@@ -223,7 +240,10 @@ var channelNormMomentsGrad = Define(Spec[Eps]{
 	Cases: []Case[Eps]{{Name: "channels", In: []Shape{{2, 5}, {5}, {2, 5}}, A: Eps{1e-5}, Low: 0.5, High: 2}},
 })
 
-// NormMomentsGrad is the loop of channel_norm_moments_grad for any element type.
+// NormMomentsGrad is the loop of channel_norm_moments_grad for any element
+// type.
+//
+// Shape: mom, sums and out [2 C], gamma [C].
 func NormMomentsGrad[T Elem](out, mom, gamma, sums []T, eps float64) {
 	for k, c := 0, len(gamma); k < c; k++ {
 		r := 1 / math.Sqrt(float64(mom[c+k])+eps)
@@ -233,18 +253,18 @@ func NormMomentsGrad[T Elem](out, mom, gamma, sums []T, eps float64) {
 	}
 }
 
-// BatchNormOptions are the constants of batch normalisation. The zero value
-// means PyTorch's: eps 1e-5, momentum 0.1.
+// BatchNormOptions holds the constants of batch normalisation. The zero value
+// means PyTorch's defaults: eps 1e-5, momentum 0.1.
 type BatchNormOptions struct{ Eps, Momentum float64 }
 
-// BatchNorm standardises every channel and scales it again:
+// BatchNorm normalises every channel, then scales and shifts it:
 //
 //	y = (x − mean)/√(variance + eps) · gamma + beta
 //
-// In training, mean and variance are those of the batch, and the states
-// runMean and runVar move towards them by the momentum (runVar with divisor
-// n−1, as in PyTorch). At inference the running values are used, so a result
-// does not depend on its batch.
+// In training, mean and variance are those of the batch. The states runMean and
+// runVar follow them as moving averages with weight momentum on the new value;
+// runVar uses the divisor n−1, as PyTorch does. At inference the running
+// statistics are used, so a result does not depend on its batch.
 //
 // Shape: x [N C …]; gamma, beta, runMean, runVar [C]; the last two are States.
 // Gradient: through the batch moments, to x, gamma and beta.

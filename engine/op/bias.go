@@ -2,6 +2,8 @@ package op
 
 import "github.com/ensemble-weather/ensemble/engine/graph"
 
+// bias adds one value per channel. It is an operation of its own, not a
+// broadcast sum, so that passes can fuse it into the convolution.
 var bias = Define(Spec[none]{
 	Name:   "bias",
 	Doc:    "x + bias per channel: x [N C …], bias [C].",
@@ -31,13 +33,17 @@ var bias = Define(Spec[none]{
 	Cases: []Case[none]{{Name: "5-D", In: []Shape{{2, 3, 5, 6, 7}, {3}}}, {Name: "2-D", In: []Shape{{4, 3}, {3}}}},
 })
 
-// Bias is x + bias, one number per channel (perChannel).
+// Bias adds one value per channel:
 //
-// Shape: x [N C …], bias [C].
-// Gradient: dy to x; its sum over all axes but the channels to bias.
+//	y[n,c,…] = x[n,c,…] + perChannel[c]
+//
+// Shape: x [N C …], perChannel [C] → that of x.
+// Gradient: dy to x; its sum over all axes but the channels to perChannel.
 // Errors: ErrShape.
+// Source: torch.nn.Conv3d.
 func Bias(b *Builder, x, perChannel Value) Value { return bias.add(b, none{}, x, perChannel) }
 
+// channelSum is the gradient of bias.
 var channelSum = Define(Spec[none]{
 	Name:   "channel_sum",
 	Doc:    "Sum over all axes but the channels: x [N C …] → [C].",
@@ -63,10 +69,14 @@ var channelSum = Define(Spec[none]{
 	Cases: []Case[none]{{Name: "5-D", In: []Shape{{2, 3, 5, 6, 7}}}, {Name: "2-D", In: []Shape{{4, 3}}}},
 })
 
-// ChannelSum is the sum over all axes but the channels: x [N C …] → [C].
+// ChannelSum sums over all axes but the channels.
+//
+// Shape: x [N C …] → [C]. Gradient: none; it occurs only in gradients. Errors:
+// ErrShape.
 func ChannelSum(b *Builder, x Value) Value { return channelSum.add(b, none{}, x) }
 
-// eachChannel visits the dense runs of one channel of one batch item.
+// eachChannel calls visit for the contiguous elements lo ≤ i < hi of each
+// channel of each batch item.
 func eachChannel(s Shape, visit func(ch, lo, hi int)) {
 	run := s[2:].Size()
 	for i := range s[0] * s[1] {
@@ -74,7 +84,7 @@ func eachChannel(s Shape, visit func(ch, lo, hi int)) {
 	}
 }
 
-// allBut lists the axes of s except one.
+// allBut lists the axes of s except one; −1 excludes none.
 func allBut(s Shape, axis int) []int {
 	var out []int
 	for i := range s {

@@ -3,7 +3,7 @@ package op
 import "github.com/ensemble-weather/ensemble/engine/graph"
 
 // binaryCases are the shapes with which operations of two operands are tested:
-// equal, each kind of broadcasting, scalars.
+// equal shapes, each kind of broadcasting, and scalars.
 func binaryCases(low, high float64) []Case[none] {
 	full := Shape{2, 3, 5, 6, 7}
 	return []Case[none]{
@@ -25,9 +25,10 @@ var add = elementwise(Spec[none]{
 	Cases: binaryCases(0, 0),
 }, graph.Scalar{F2: func(x, y, _ float64) float64 { return x + y }})
 
-// Add is x + y, point by point; axes of size 1 and scalars are stretched.
+// Add is x + y, point by point. Axes of size 1 and scalars are broadcast.
 //
-// Gradient: dy to both, summed over stretched axes.
+// Gradient: dy to both, summed over broadcast axes.
+// Errors: ErrShape.
 func Add(b *Builder, x, y Value) Value { return add.add(b, none{}, x, y) }
 
 var sub = elementwise(Spec[none]{
@@ -38,7 +39,10 @@ var sub = elementwise(Spec[none]{
 	Cases: binaryCases(0, 0),
 }, graph.Scalar{F2: func(x, y, _ float64) float64 { return x - y }})
 
-// Sub is x − y, point by point; axes of size 1 and scalars are stretched.
+// Sub is x − y, point by point. Axes of size 1 and scalars are broadcast.
+//
+// Gradient: dy to x, −dy to y, summed over broadcast axes.
+// Errors: ErrShape.
 func Sub(b *Builder, x, y Value) Value { return sub.add(b, none{}, x, y) }
 
 var mul = elementwise(Spec[none]{
@@ -55,7 +59,10 @@ func init() {
 	})
 }
 
-// Mul is x·y, point by point; axes of size 1 and scalars are stretched.
+// Mul is x·y, point by point. Axes of size 1 and scalars are broadcast.
+//
+// Gradient: dy·y to x, dy·x to y, summed over broadcast axes.
+// Errors: ErrShape.
 func Mul(b *Builder, x, y Value) Value { return mul.add(b, none{}, x, y) }
 
 var div = elementwise(Spec[none]{
@@ -72,7 +79,11 @@ func init() {
 	})
 }
 
-// Div is x/y, point by point; axes of size 1 and scalars are stretched.
+// Div is x/y, point by point. Axes of size 1 and scalars are broadcast.
+//
+// Missing: y = 0 gives ±Inf, or NaN for 0/0; see SafeDiv.
+// Gradient: dy/y to x, −dy·x/y² to y, summed over broadcast axes.
+// Errors: ErrShape.
 func Div(b *Builder, x, y Value) Value { return div.add(b, none{}, x, y) }
 
 var safeDiv = elementwise(Spec[none]{
@@ -94,6 +105,9 @@ func init() {
 	})
 }
 
-// SafeDiv is x/y, and 0 (with gradient 0) where y is 0: the mean over an empty
-// mask.
+// SafeDiv is x/y, and 0 where y is 0: the mean over an empty mask, for example.
+// Axes of size 1 and scalars are broadcast.
+//
+// Gradient: that of Div, and 0 where y is 0.
+// Errors: ErrShape.
 func SafeDiv(b *Builder, x, y Value) Value { return safeDiv.add(b, none{}, x, y) }

@@ -8,21 +8,26 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 )
 
-// FilterBlock is the side of the blocks of a filter that Kept tells of, and that kernels of
-// sparse filters skip: so many result by so many source channels, all taps. It is that of
-// the blocked layout, so that a block is whole for the convolution, for its adjoint, and for
-// the gradient of the filter.
+// FilterBlock is the side of the blocks that BlockMask describes: FilterBlock
+// result channels by FilterBlock source channels, all taps. Kernels of sparse
+// filters skip zero blocks. The size equals that of the blocked layout, so a
+// block stays whole in the convolution, in its adjoint and in the gradient of
+// the filter.
 const FilterBlock = graph.BlockSize
 
-// BlockMask says which blocks of a filter [O C kD kH kW] are kept; all values of the others are
-// zero. For every FilterBlock channels of the result it has a '1' or '0' for every
-// FilterBlock channels of the source, of which the last may be fewer. Empty: all are kept.
+// BlockMask marks the blocks of a filter [O C kD kH kW] that may be non-zero.
+// All values of the other blocks are zero. The string is a row-major matrix of
+// '1' (kept) and '0' (zero): one row per FilterBlock result channels, one
+// column per FilterBlock source channels. The last row and column may cover
+// fewer channels. An empty string keeps all blocks.
 type BlockMask string
 
+// blockCount is the number of blocks that cover the channels.
 func blockCount(channels int) int { return (channels + FilterBlock - 1) / FilterBlock }
 
-// BlockMaskOf finds the blocks of a filter w in which there is a value other than zero; empty if
-// that is so in all, or if w is no filter: result and source channels, then taps.
+// BlockMaskOf finds the non-zero blocks of a filter w. NaN counts as non-zero.
+// The result is empty if all blocks have a non-zero value, or if s is not the
+// shape of a filter: result channels, source channels, taps.
 func BlockMaskOf(w []float32, s Shape) BlockMask {
 	if len(s) < 3 {
 		return ""
@@ -36,7 +41,7 @@ func BlockMaskOf(w []float32, s Shape) BlockMask {
 				continue
 			}
 			for _, v := range w[(o*s[1]+c)*taps:][:taps] {
-				if v != 0 { // also what is not a number
+				if v != 0 { // true for NaN too
 					k[i] = '1'
 					break
 				}
@@ -49,23 +54,24 @@ func BlockMaskOf(w []float32, s Shape) BlockMask {
 	return BlockMask(k)
 }
 
-// Check tells whether k can be of a filter w.
+// Check returns an error unless k fits a filter of shape w.
 //
 // Errors: ErrShape.
 func (k BlockMask) Check(w Shape) error {
 	if rows, cols := blockCount(w[0]), blockCount(w[1]); k != "" && (len(k) != rows*cols || strings.Trim(string(k), "01") != "") {
-		return shapeError("%d blocks are kept or not of a filter %v, which has %d×%d of %d channels", len(k), w, rows, cols, FilterBlock)
+		return shapeError("block mask has %d entries, filter %v has %d×%d blocks of %d channels", len(k), w, rows, cols, FilterBlock)
 	}
 	return nil
 }
 
-// Keeps tells whether the block of result channel o and source channel c, of that many, is kept.
+// Keeps reports whether the block of result channel o and source channel c is
+// kept. channels is the number of source channels.
 func (k BlockMask) Keeps(o, c, channels int) bool {
 	return k == "" || k[o/FilterBlock*blockCount(channels)+c/FilterBlock] == '1'
 }
 
-// countPairs counts the pairs of channels of a filter w in kept blocks, of n source channels from
-// lo on.
+// countPairs counts the channel pairs of a filter w in kept blocks, for n
+// source channels from lo.
 func (k BlockMask) countPairs(w Shape, lo, n int) int64 {
 	if k == "" {
 		return int64(w[0]) * int64(n)
@@ -82,7 +88,8 @@ func (k BlockMask) countPairs(w Shape, lo, n int) int64 {
 	return sum
 }
 
-// Or are the blocks that k or other keeps, of filters of one shape.
+// Or keeps the blocks that k or other keeps. Both belong to filters of one
+// shape.
 func (k BlockMask) Or(other BlockMask) BlockMask {
 	if k == "" || other == "" {
 		return ""
@@ -97,9 +104,10 @@ func (k BlockMask) Or(other BlockMask) BlockMask {
 	return BlockMask(both)
 }
 
-// Clear makes the values of a filter w zero where a block is not kept.
+// Clear sets the values of a filter w to zero in blocks that are not kept.
 func (k BlockMask) Clear(w []float32, s Shape) { clearBlocks(k, w, s) }
 
+// clearBlocks is Clear for any element type.
 func clearBlocks[T float32 | float64](k BlockMask, w []T, s Shape) {
 	if k == "" {
 		return
@@ -114,11 +122,12 @@ func clearBlocks[T float32 | float64](k BlockMask, w []T, s Shape) {
 	}
 }
 
-// Count is the number of blocks that are kept, and of all; 0 of both if all are kept and
-// nobody counted.
+// Count is the number of kept blocks and of all blocks. Both are 0 for an empty
+// string, which has no count.
 func (k BlockMask) Count() (kept, of int) { return strings.Count(string(k), "1"), len(k) }
 
-// String is the share that is kept, and a number by which patterns differ.
+// String is "kept/all#checksum", or "all" for an empty string. The checksum
+// tells patterns with equal counts apart.
 func (k BlockMask) String() string {
 	if k == "" {
 		return "all"

@@ -8,36 +8,37 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 )
 
-// Link is one operation of a chain: an elementwise operation over operands of
-// the chain, numbered from 0 on, and results of links before it, numbered on
-// from there.
+// Link is one operation of a chain. Args are the numbers of its operands: first
+// the operands of the chain, from 0, then the results of earlier links.
 type Link struct {
 	Op    *graph.Op
 	Attrs any
 	Args  []int
 }
 
-// Chain is the attribute of elementwise_chain: links of one shape, the last of
-// which gives the result.
+// Chain is a sequence of elementwise operations that share one result shape.
+// The last link gives the result.
 type Chain struct {
-	Operands int
+	Operands int // number of operands of the chain
 	Links    []Link
 }
 
-// Bounds of one chain, for kernels that hold its program in fixed memory.
+// Limits of one chain, for kernels that hold its program in memory of fixed
+// size.
 const (
 	MaxChain         = 32 // links
-	MaxChainOperands = 16
+	MaxChainOperands = 16 // operands
 )
 
-// IsChainable tells whether o may be a link: every elementwise operation but powers, pinball
-// losses and comparisons, for which no backend has a loop of its own, and the bare stretching
-// of operands, which the links do themselves.
+// IsChainable reports whether o may be a link: an elementwise operation for
+// which all backends have a loop. Powers, pinball losses and comparisons are
+// excluded, and so is broadcast, since links broadcast their operands
+// themselves.
 func IsChainable(o *graph.Op) bool {
 	return o.Scalar != nil && o != broadcast.Op && o != pow.op.Op && o != pow.grad.Op && o != pinball.Op && o != pinballSlope.Op && o != atLeast.Op
 }
 
-// name is how operand or result i of the chain is printed.
+// name is the printed name of operand or result i.
 func (c Chain) name(i int) string {
 	if i < c.Operands {
 		return fmt.Sprintf("x%d", i)
@@ -64,18 +65,18 @@ func (c Chain) String() string {
 	return strings.Join(text, " ")
 }
 
-// shapes gives the shapes of operands and results by number, and checks that
-// links read what is there and all have the shape of the result.
+// shapes returns the shapes of operands and results by number. It checks that
+// links read existing values and all have the shape of the result.
 func (c Chain) shapes(in []Shape) ([]Shape, error) {
 	if len(in) != c.Operands || c.Operands > MaxChainOperands || len(c.Links) == 0 || len(c.Links) > MaxChain {
-		return nil, shapeError("%d operands for a chain of %d with %d links", len(in), c.Operands, len(c.Links))
+		return nil, shapeError("%d operands for a chain of %d operands and %d links", len(in), c.Operands, len(c.Links))
 	}
 	all := slices.Clone(in)
 	for k, l := range c.Links {
 		from := make([]Shape, len(l.Args))
 		for i, a := range l.Args {
 			if a < 0 || a >= len(all) {
-				return nil, shapeError("link %d reads %d of %d values", k, a, len(all))
+				return nil, shapeError("link %d reads value %d of %d", k, a, len(all))
 			}
 			from[i] = all[a]
 		}
@@ -91,11 +92,13 @@ func (c Chain) shapes(in []Shape) ([]Shape, error) {
 	return all, nil
 }
 
+// elementwiseChain evaluates a chain in one sweep over memory. Intermediate
+// results stay in registers or in the cache.
 var elementwiseChain = Define(Spec[Chain]{
 	Name:   "elementwise_chain",
-	Doc:    "Elementwise operations of one shape in one sweep over memory: each reads operands, broadcast, or results of earlier ones; the last one's result is that of the chain.",
-	Source: "the operations of the chain; made by the pass fuse-chains",
-	NoGrad: "the pass fuse-chains makes it after gradients have been added",
+	Doc:    "Elementwise operations of one shape in one sweep over memory. Each reads broadcast operands or earlier results; the last one gives the result.",
+	Source: "the operations of the chain; inserted by the pass fuse-chains",
+	NoGrad: "inserted by the pass fuse-chains after gradients were added",
 	Shape: func(in []Shape, a Chain) (Shape, error) {
 		all, err := a.shapes(in)
 		if err != nil {
@@ -128,8 +131,8 @@ var elementwiseChain = Define(Spec[Chain]{
 	Cases: chainCases(),
 })
 
-// chainCases are chains as networks have them, and what is special in layouts:
-// stretched operands, results that are zero for zeros, more than one block.
+// chainCases are chains that occur in networks, and special cases of layouts:
+// broadcast operands, results that are zero for zeros, more than one block.
 func chainCases() []Case[Chain] {
 	link := func(o *graph.Op, args ...int) Link { return Link{o, none{}, args} }
 	with := func(o *graph.Op, p float64, args ...int) Link { return Link{o, p, args} }
@@ -149,7 +152,7 @@ func chainCases() []Case[Chain] {
 		{Name: "longitudes stretched", In: []Shape{{2, 3, 5, 6, 1}, full}, A: Chain{2, []Link{
 			with(addScalar.Op, 0.25, 1), link(sub.Op, 2, 0), link(square.op.Op, 3), link(abs.op.Op, 4),
 		}}},
-		// Strips of 512 begin within rows, of which 16 values are left.
+		// Strips of 512 elements start within a row, 16 values before its end.
 		{Name: "channels stretched", In: []Shape{{3, 8, 2, 4, 6}, {3, 1, 2, 4, 6}}, A: Chain{2, []Link{
 			link(sub.Op, 0, 1), link(square.op.Op, 2),
 		}}},
@@ -170,8 +173,12 @@ func chainCases() []Case[Chain] {
 	}
 }
 
-// ElementwiseChain runs the links of c over the operands in. The pass
-// fuse-chains writes it; networks use the operations themselves.
+// ElementwiseChain appends a chain over the operands in. Only the pass
+// fuse-chains calls it; networks use the operations themselves.
+//
+// Shape: operands that broadcast to the shape of the result.
+// Memory: that of the result; intermediate results are not stored.
+// Errors: ErrShape if links differ in shape or read missing values.
 func ElementwiseChain(b *Builder, c Chain, in ...Value) Value {
 	return elementwiseChain.add(b, c, in...)
 }

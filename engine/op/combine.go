@@ -2,19 +2,23 @@ package op
 
 import "math"
 
-// Templates says how the weights of a layer come from a store that it shares with others: of
-// len(Offsets) templates, which are slices of the store, each with a coefficient.
+// Templates describes how the weights of a layer are composed from a store of
+// parameters that layers share: a linear combination of templates, which are
+// slices of the store.
 //
-// A template has as many values as the weights, unless Rows and Columns say that it has fewer: these
-// are points of a plane that is resized to the weights' plane [channels of the result, all else],
-// bilinear between centres of cells, as images are.
+//	W = Σₖ coefficient[k] · template[k],   template[k] = store[Offsets[k] : …]
+//
+// A template has as many values as the weights, unless Rows and Columns are
+// set. Then it is a smaller matrix, which is resized to the matrix [result
+// channels, all other axes] of the weights by bilinear interpolation between
+// cell centres.
 type Templates struct {
 	To            Shape // of the weights
 	Offsets       []int // first value of each template in the store
-	Rows, Columns int   // of a smaller template; 0 for one as large as the weights
+	Rows, Columns int   // size of a smaller template; 0 for one as large as the weights
 }
 
-// values is how many of the store a template has.
+// values is the number of values of a template in the store.
 func (a Templates) values() int {
 	if a.Rows == 0 {
 		return a.To.Size()
@@ -22,27 +26,28 @@ func (a Templates) values() int {
 	return a.Rows * a.Columns
 }
 
-// plane is the weights' shape as that of an image.
+// plane is the size of the weights as a matrix.
 func (a Templates) plane() (rows, columns int) { return a.To[0], a.To[1:].Size() }
 
-// check refuses templates that are not in a store of that size.
+// check returns an error unless all templates lie within a store of that size.
 func (a Templates) check(store int) error {
 	if len(a.To) < 2 || len(a.Offsets) == 0 || a.Rows < 0 || (a.Rows == 0) != (a.Columns == 0) {
-		return shapeError("weights %v of %d templates of %d×%d values", a.To, len(a.Offsets), a.Rows, a.Columns)
+		return shapeError("weights %v from %d templates of %d×%d values: invalid size", a.To, len(a.Offsets), a.Rows, a.Columns)
 	}
 	if rows, columns := a.plane(); a.Rows > rows || a.Columns > columns {
-		return shapeError("templates of %d×%d values for weights %v, which are smaller", a.Rows, a.Columns, a.To)
+		return shapeError("templates of %d×%d values exceed weights %v", a.Rows, a.Columns, a.To)
 	}
 	for _, o := range a.Offsets {
 		if o < 0 || o+a.values() > store {
-			return shapeError("a template of %d values from %d on in a store of %d", a.values(), o, store)
+			return shapeError("template of %d values at offset %d exceeds the store of %d", a.values(), o, store)
 		}
 	}
 	return nil
 }
 
-// interpolationPoints are the two centres of n that a centre of an axis of length to lies between, when both axes are as
-// long, and the share of the second.
+// interpolationPoints returns the two of n cell centres that enclose centre i
+// of an axis of to cells, where both axes have the same length. share is the
+// weight of the second.
 func interpolationPoints(i, n, to int) (a, b int, share float64) {
 	at := max(0, (float64(i)+0.5)*float64(n)/float64(to)-0.5)
 	a = min(int(at), n-1)
@@ -50,7 +55,8 @@ func interpolationPoints(i, n, to int) (a, b int, share float64) {
 	return a, b, at - math.Floor(at)
 }
 
-// each visits every product of template and weight: value from of a template counts in weight to with a factor.
+// each visits every product of the combination: value from of a template
+// contributes to weight to with the given factor.
 func (a Templates) each(visit func(from, to int, factor float64)) {
 	if a.Rows == 0 {
 		for i := range a.To.Size() {
@@ -72,7 +78,8 @@ func (a Templates) each(visit func(from, to int, factor float64)) {
 	}
 }
 
-// Variance is that of weights of templates of independent values of variance 1, coefficients being of length 1.
+// Variance is the variance of the weights if template values are independent
+// with variance 1 and the coefficients have norm 1. Interpolation reduces it.
 func (a Templates) Variance() float64 {
 	if a.Rows == 0 {
 		return 1
@@ -91,7 +98,8 @@ func (a Templates) Variance() float64 {
 	return axis(a.Rows, rows) * axis(a.Columns, columns)
 }
 
-// CombineTemplates writes the weights: the sum of the templates of a store, each times its coefficient.
+// CombineTemplates computes the weights: the sum of the templates, each times
+// its coefficient.
 func CombineTemplates[T Elem](a Templates, w, store, coefficients []T) {
 	clear(w)
 	for k, o := range a.Offsets {
@@ -106,7 +114,8 @@ func CombineTemplates[T Elem](a Templates, w, store, coefficients []T) {
 	}
 }
 
-// CombineTemplatesGradStore writes what changes of weights are to a store: the adjoint of CombineTemplates.
+// CombineTemplatesGradStore computes the gradient of the store from that of the
+// weights, dw: the adjoint of CombineTemplates.
 func CombineTemplatesGradStore[T Elem](a Templates, store, coefficients, dw []T) {
 	clear(store)
 	for k, o := range a.Offsets {
@@ -121,8 +130,8 @@ func CombineTemplatesGradStore[T Elem](a Templates, store, coefficients, dw []T)
 	}
 }
 
-// CombineTemplatesGradCoefficients writes what changes of weights are to coefficients: their products with the
-// templates, summed in float64.
+// CombineTemplatesGradCoefficients computes the gradient of the coefficients:
+// the inner products of dw with the templates, summed in float64.
 func CombineTemplatesGradCoefficients[T Elem](a Templates, coefficients, store, dw []T) {
 	for k, o := range a.Offsets {
 		t, sum := store[o:][:a.values()], 0.0
@@ -137,15 +146,16 @@ func CombineTemplatesGradCoefficients[T Elem](a Templates, coefficients, store, 
 	}
 }
 
-// StoreTemplates are templates and the shape of their store.
+// StoreTemplates are templates with the shape of their store.
 type StoreTemplates struct {
 	Templates
 	Store Shape
 }
 
+// combineSource is the source of all operations in this file.
 const combineSource = "Plummer et al. 2020, arXiv:2006.10598, section 3"
 
-// products is the work of a combination and of both its adjoints.
+// products counts the FLOPs of the combination, and of each of its adjoints.
 func (a Templates) products() int64 {
 	n := 2 * int64(a.To.Size()) * int64(len(a.Offsets))
 	if a.Rows > 0 {
@@ -154,13 +164,16 @@ func (a Templates) products() int64 {
 	return n
 }
 
+// combine composes weights from templates. It and its two gradients are the
+// partial derivatives of one form that is linear in the store, the coefficients
+// and dw.
 var combine = Define(Spec[Templates]{
 	Name:   "combine",
-	Doc:    "Weights of a layer from templates, which are slices of a store, times coefficients: store, coefficients [K] → weights.",
+	Doc:    "Weights of a layer as a linear combination of templates, which are slices of a store: store, coefficients [K] → weights.",
 	Source: combineSource,
 	Shape: func(in []Shape, a Templates) (Shape, error) {
 		if len(in) != 2 || in[1].Size() != len(a.Offsets) {
-			return nil, shapeError("operands %v, want a store and %d coefficients", in, len(a.Offsets))
+			return nil, shapeError("operands %v, want store and %d coefficients", in, len(a.Offsets))
 		}
 		return a.To.Clone(), a.check(in[0].Size())
 	},
@@ -170,16 +183,18 @@ var combine = Define(Spec[Templates]{
 	Cases: combineCases(func(store, coefficients, _ Shape) []Shape { return []Shape{store, coefficients} }, func(a StoreTemplates) Templates { return a.Templates }),
 })
 
-// Combine builds the weights of a layer from a store: W = Σₖ coefficientₖ · templateₖ.
+// Combine composes the weights of a layer from a store of shared parameters: W
+// = Σₖ coefficientₖ · templateₖ.
 //
-// Shape: store, of any shape; coefficients, one for each template → a.To.
-// Gradient: to both; that of the store has zeros where no template lies.
+// Shape: store, of any shape; coefficients, one per template → a.To.
+// Gradient: to both. That of the store is zero outside of the templates.
 // Errors: ErrShape.
 // Source: Plummer et al. 2020, arXiv:2006.10598, section 3.
 func Combine(b *Builder, store, coefficients Value, a Templates) Value {
 	return combine.add(b, a, store, coefficients)
 }
 
+// combineGradStore adds coefficient·dw to the values of each template.
 var combineGradStore = Define(Spec[StoreTemplates]{
 	Name:   "combine_grad_store",
 	Doc:    "Gradient of combine with respect to its store: coefficients [K], dw → store.",
@@ -195,6 +210,7 @@ var combineGradStore = Define(Spec[StoreTemplates]{
 	Cases: combineCases(func(_, coefficients, w Shape) []Shape { return []Shape{coefficients, w} }, func(a StoreTemplates) StoreTemplates { return a }),
 })
 
+// combineGradCoefficients is the inner product of dw with each template.
 var combineGradCoefficients = Define(Spec[Templates]{
 	Name:   "combine_grad_coefficients",
 	Doc:    "Gradient of combine with respect to its coefficients: store, dw → [K].",
@@ -211,12 +227,12 @@ var combineGradCoefficients = Define(Spec[Templates]{
 	Cases: combineCases(func(store, _, w Shape) []Shape { return []Shape{store, w} }, func(a StoreTemplates) Templates { return a.Templates }),
 })
 
-// combineBytes counts of the store what templates have of it.
+// combineBytes counts only the part of the store that templates read.
 func combineBytes(in []Shape, out Shape, a Templates) int64 {
 	return 4 * int64(len(a.Offsets)*a.values()+in[1].Size()+out.Size())
 }
 
-// The three are partial derivatives of one form that is linear in the store, the coefficients and dw.
+// Connects the gradients: each of the three is differentiated by the other two.
 func init() {
 	combine.SetGrad(func(b *Builder, in []Value, _, dw Value, a Templates) []Value {
 		coefficients := Reshape(b, combineGradCoefficients.add(b, a, in[0], dw), in[1].Shape())
@@ -231,7 +247,8 @@ func init() {
 	})
 }
 
-// combineCases gives the test stores to the combination and its gradients.
+// combineCases returns the stores with which the combination and its gradients
+// are tested.
 func combineCases[A any](in func(store, coefficients, w Shape) []Shape, attrs func(a StoreTemplates) A) []Case[A] {
 	var out []Case[A]
 	for _, c := range []struct {

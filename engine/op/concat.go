@@ -5,9 +5,10 @@ import "github.com/ensemble-weather/ensemble/engine/graph"
 // AlongAxis is the attribute of operations along one axis.
 type AlongAxis struct{ Axis int }
 
+// concat joins values along an axis. Its gradient is the slices of dy.
 var concat = Define(Spec[AlongAxis]{
 	Name:   "concat",
-	Doc:    "Values joined along one axis, in the given order.",
+	Doc:    "Values concatenated along one axis, in the given order.",
 	Source: "elementary",
 	Shape: func(in []Shape, a AlongAxis) (Shape, error) {
 		if len(in) == 0 || a.Axis < 0 || a.Axis >= len(in[0]) {
@@ -16,11 +17,11 @@ var concat = Define(Spec[AlongAxis]{
 		out := in[0].Clone()
 		for _, s := range in[1:] {
 			if len(s) != len(out) {
-				return nil, shapeError("%v have different numbers of axes", in)
+				return nil, shapeError("%v differ in the number of axes", in)
 			}
 			for i := range s {
 				if i != a.Axis && s[i] != out[i] {
-					return nil, shapeError("%v differ in axis %d, joined is axis %d", in, i, a.Axis)
+					return nil, shapeError("%v differ in axis %d, concatenation is along axis %d", in, i, a.Axis)
 				}
 			}
 			out[a.Axis] += s[a.Axis]
@@ -66,25 +67,26 @@ var concat = Define(Spec[AlongAxis]{
 	},
 })
 
-// IsChannelConcat tells whether a node joins values along the channels.
+// IsChannelConcat reports whether a node concatenates values along the
+// channels.
 func IsChannelConcat(n *graph.Node) bool {
 	return n.Moves(graph.MoveConcat) && n.Attrs.(AlongAxis).Axis == 1
 }
 
-// zeroFLOPs is the cost of operations that only copy.
+// zeroFLOPs is the FLOP count of operations that only copy: none.
 func zeroFLOPs[A any](_ []Shape, _ Shape, _ A) int64 { return 0 }
 
-// copyRuns copies n runs of the given length between arrays with given
-// distances of runs.
+// copyRuns copies n runs of equal length. dstStep and srcStep are the distances
+// between the starts of runs.
 func copyRuns[T Elem](dst []T, dstStep int, src []T, srcStep, run, n int) {
 	for i := range n {
 		copy(dst[i*dstStep:i*dstStep+run], src[i*srcStep:i*srcStep+run])
 	}
 }
 
-// Concat joins values along one axis.
+// Concat joins values along one axis, in the given order.
 //
-// Shape: equal but for that axis, whose sizes add up.
+// Shape: equal except along the axis, where the sizes add up.
 // Gradient: the slices of dy.
 // Errors: ErrShape.
 func Concat(b *Builder, axis int, xs ...Value) Value { return concat.add(b, AlongAxis{axis}, xs...) }

@@ -2,24 +2,25 @@ package op
 
 import "github.com/ensemble-weather/ensemble/engine/graph"
 
-// Conv is the geometry of a convolution; the axes are level, latitude,
-// longitude. The zero value is stride 1, dilation 1, no padding, all blocks kept.
+// Conv is the geometry of a convolution over level, latitude and longitude. The
+// zero value is stride 1, dilation 1, no padding, all filter blocks non-zero.
 type Conv struct {
 	Stride, Dilation [3]int // 0 means 1
 	Pad              [3]Pad
-	// Mask promises which blocks of the filter are zero: kernels may skip them, and the
-	// gradient of the filter is zero there. The pass find-zero-blocks sets it.
+	// Mask marks the zero blocks of the filter. Kernels may skip them, and the
+	// gradient of the filter is zero in them. The pass find-zero-blocks sets
+	// it.
 	Mask BlockMask
 }
 
-// Pad says what lies beyond both ends of an axis.
+// Pad is the padding at both ends of an axis.
 type Pad struct {
 	Size     int  // elements on each side
-	Periodic bool // taken from the other end (longitude); otherwise zeros
+	Periodic bool // copied from the opposite end (longitude); otherwise zeros
 }
 
-// Same is the padding that keeps the sizes at stride 1, for odd filter sizes k
-// and dilation 1: zeros on every side.
+// Same is the zero padding that preserves the sizes at stride 1 and dilation 1,
+// for odd filter sizes k: (k−1)/2 on every side.
 func Same(k ...int) [3]Pad {
 	var p [3]Pad
 	for i := range p {
@@ -30,7 +31,7 @@ func Same(k ...int) [3]Pad {
 	return p
 }
 
-// SameGlobal is Same on a globe: the last axis, longitude, is periodic.
+// SameGlobal is Same for global fields: the last axis, longitude, is periodic.
 func SameGlobal(k ...int) [3]Pad {
 	p := Same(k...)
 	p[2].Periodic = true
@@ -46,12 +47,12 @@ func (a Conv) withDefaults() Conv {
 	return a
 }
 
-// out is the size of the result along axis i for n inputs and a filter of k.
+// out is the result size along axis i for n inputs and a filter of k taps.
 func (a Conv) out(i, n, k int) (int, error) {
 	span := a.Dilation[i]*(k-1) + 1
 	have := n + 2*a.Pad[i].Size
 	if have < span {
-		return 0, shapeError("axis %d: a filter of %d with dilation %d spans %d, the padded input only %d",
+		return 0, shapeError("axis %d: filter of %d taps with dilation %d spans %d elements, the padded input has %d",
 			i+2, k, a.Dilation[i], span, have)
 	}
 	return (have-span)/a.Stride[i] + 1, nil
@@ -66,13 +67,13 @@ func convShape(x, w Shape, a Conv) (Shape, error) {
 		return nil, err
 	}
 	if x[1] != w[1] {
-		return nil, shapeError("x %v has %d channels, the filter %v wants %d", x, x[1], w, w[1])
+		return nil, shapeError("x %v has %d channels, filter %v takes %d", x, x[1], w, w[1])
 	}
 	out := Shape{x[0], w[0], 0, 0, 0}
 	for i := range 3 {
 		p := a.Pad[i]
 		if a.Stride[i] < 1 || a.Dilation[i] < 1 || p.Size < 0 || p.Periodic && p.Size > x[i+2] {
-			return nil, shapeError("axis %d of size %d: stride %d, dilation %d, padding %d", i+2, x[i+2], a.Stride[i], a.Dilation[i], p.Size)
+			return nil, shapeError("axis %d of size %d: invalid stride %d, dilation %d or padding %d", i+2, x[i+2], a.Stride[i], a.Dilation[i], p.Size)
 		}
 		n, err := a.out(i, x[i+2], w[i+2])
 		if err != nil {
@@ -83,8 +84,8 @@ func convShape(x, w Shape, a Conv) (Shape, error) {
 	return out, nil
 }
 
-// taps lists for every output index o and tap t of axis i the input index it
-// reads, or −1 for zero padding: index[o*k+t].
+// taps lists the input index that output o reads by tap t of axis i, at
+// index[o*k+t]. It is −1 for zero padding.
 func (a Conv) taps(i, n, k, out int) []int {
 	index := make([]int, out*k)
 	for o := range out {
@@ -101,14 +102,14 @@ func (a Conv) taps(i, n, k, out int) []int {
 	return index
 }
 
-// convFLOPs counts the useful work: twice the number of products, where taps
-// that fall on zero padding of the level axis are left out, and blocks of the filter
-// that are not kept.
+// convFLOPs counts the useful work: two operations per product. Taps that fall
+// on zero padding of the level axis do not count, nor do zero blocks of the
+// filter.
 func convFLOPs(x, w, out Shape, a Conv) int64 {
 	return partFLOPs(x, w, out, a, 0, w[1])
 }
 
-// partFLOPs is convFLOPs of n source channels from lo on.
+// partFLOPs is convFLOPs of n source channels from lo.
 func partFLOPs(x, w, out Shape, a Conv, lo, n int) int64 {
 	levels := 0
 	for _, j := range a.taps(0, x[2], w[2], out[2]) {
@@ -129,7 +130,8 @@ func (a Conv) window(w Shape) Window {
 	return Window{Axes: axes, FullAxes: []int{1}, Padded: true}
 }
 
-// shardAttrs is the geometry with which a rank computes its part.
+// shardAttrs returns the geometry of the shard of a rank: halos replace the
+// padding of partitioned axes.
 func (a Conv) shardAttrs(l graph.Shard) Conv {
 	for i := range a.Pad {
 		if p := l.Pads[i+2]; p >= 0 {
@@ -139,8 +141,16 @@ func (a Conv) shardAttrs(l graph.Shard) Conv {
 	return a
 }
 
+// shardAttrs returns the attributes of the shard of a rank.
 func (a ConvGrad) shardAttrs(l graph.Shard) ConvGrad { return ConvGrad{a.Conv.shardAttrs(l), l.Shape} }
 
+// conv3D is the convolution. It and its two gradients are the partial
+// derivatives of one trilinear form in x, w and dy:
+//
+//	L = Σ dy[n,o,p] · w[o,c,t] · x[n,c,p·stride − pad + t·dilation]
+//
+// So ∂L/∂dy is the convolution, ∂L/∂x is conv3d_grad_data, ∂L/∂w is
+// conv3d_grad_filter. Each is differentiated by the other two.
 var conv3D = Define(Spec[Conv]{
 	Name:   "conv3d",
 	Doc:    "Convolution (cross-correlation) of x [N C D H W] with the filter w [O C kD kH kW] → [N O D' H' W'].",
@@ -175,23 +185,27 @@ var conv3D = Define(Spec[Conv]{
 //
 //	y[n,o,d,h,w] = Σ_c Σ_t filter[o,c,t] · x[n,c, (d,h,w)·stride − pad + t·dilation]
 //
-// Shape: x [N C D H W], w [O C kD kH kW] → [N O D' H' W'] with
-// D' = ⌊(D + 2·pad − dilation·(kD−1) − 1)/stride⌋ + 1.
+// Shape: x [N C D H W], w [O C kD kH kW] → [N O D' H' W'] with D' = ⌊(D + 2·pad
+// − dilation·(kD−1) − 1)/stride⌋ + 1.
 // Gradient: conv3d_grad_data and conv3d_grad_filter.
 // Window: filter size, stride, dilation and padding of each axis.
 // Errors: ErrShape.
+// Cost: 2·N·O·C·kD·kH·kW·D'·H'·W' FLOPs.
 // Source: Çiçek et al. 2016, doi:10.1007/978-3-319-46723-8_49.
 func Conv3D(b *Builder, x, w Value, a Conv) Value { return conv3D.add(b, a.withDefaults(), x, w) }
 
-// ConvGrad is a convolution and the shape that its gradient has: that of the
-// input for conv3d_grad_data, of the filter for conv3d_grad_filter.
+// ConvGrad is the geometry of a convolution with the shape To of its gradient:
+// that of the input for conv3d_grad_data, of the filter for conv3d_grad_filter.
 type ConvGrad struct {
 	Conv
 	To Shape
 }
 
+// convGrad returns the attributes of a gradient of shape to.
 func convGrad(a Conv, to Shape) ConvGrad { return ConvGrad{a, to} }
 
+// convGradData is the gradient with respect to x: every product adds w·dy to
+// the input that it read.
 var convGradData = Define(Spec[ConvGrad]{
 	Name:   "conv3d_grad_data",
 	Doc:    "Gradient of conv3d with respect to its input: filter w [O C kD kH kW], dy [N O D' H' W'] → [N C D H W].",
@@ -227,6 +241,8 @@ var convGradData = Define(Spec[ConvGrad]{
 		func(a Conv, x, _ Shape) ConvGrad { return convGrad(a, x) }),
 })
 
+// convGradFilter is the gradient with respect to w: every product adds x·dy to
+// the filter value that it used.
 var convGradFilter = Define(Spec[ConvGrad]{
 	Name:   "conv3d_grad_filter",
 	Doc:    "Gradient of conv3d with respect to its filter: x [N C D H W], dy [N O D' H' W'] → [O C kD kH kW].",
@@ -251,10 +267,12 @@ var convGradFilter = Define(Spec[ConvGrad]{
 		func(a Conv, _, w Shape) ConvGrad { return convGrad(a, w) }),
 })
 
-// operandAt is the one operand that a convolution reads in windows.
+// operandAt returns the list of the single operand i, which a convolution reads
+// in windows.
 func operandAt(i int) func(int) []int { return func(int) []int { return []int{i} } }
 
-// gradShape checks that the convolution of x with w has the shape of dy.
+// gradShape checks that the convolution of x with w has the shape of dy, and
+// returns the shape of the gradient.
 func gradShape(in []Shape, a ConvGrad, x, w, dy Shape) (Shape, error) {
 	if len(in) != 2 {
 		return nil, shapeError("%d operands, want 2", len(in))
@@ -269,8 +287,7 @@ func gradShape(in []Shape, a ConvGrad, x, w, dy Shape) (Shape, error) {
 	return a.To.Clone(), nil
 }
 
-// The convolution and its two gradients are the three partial derivatives of
-// one form linear in x, w and y, so each is differentiated by the other two.
+// Connects the gradients: each of the three is differentiated by the other two.
 func init() {
 	data := func(b *Builder, w, dy Value, a Conv, x Shape) Value {
 		return convGradData.add(b, convGrad(a, x), w, dy)
@@ -289,13 +306,14 @@ func init() {
 	})
 }
 
-// convRun are n products of one filter value: of inputs at x, x+step, … with
+// convRun is n products of one filter value, at w: inputs at x, x+step, … with
 // outputs at y, y+1, …
 type convRun struct{ x, w, y, n, step int }
 
-// convLoop visits every product of the convolution with what is kept of the filter once,
-// in runs along the last axis. For every element of input, filter and output the products come in
-// row-major order of the other two.
+// convLoop visits every product with a non-zero filter block once, in runs
+// along the last axis. For every element of input, filter and output, the
+// products come in row-major order of the other two. This order fixes the
+// rounding of the reference.
 func convLoop(xs, ws, ys Shape, a Conv, visit func(r convRun)) {
 	var taps [3][]int
 	for i := range 3 {
@@ -330,8 +348,8 @@ func convLoop(xs, ws, ys Shape, a Conv, visit func(r convRun)) {
 	}
 }
 
-// rows cuts the last axis into runs: for every tap the outputs whose inputs lie
-// at equal distances.
+// rows splits the last axis into runs: for every tap, the consecutive outputs
+// whose inputs are equally spaced.
 func (a Conv) rows(index []int, k, out int) []convRun {
 	var rs []convRun
 	for t := range k {
@@ -350,7 +368,7 @@ func (a Conv) rows(index []int, k, out int) []convRun {
 	return rs
 }
 
-// addProducts is y += x·v along a run.
+// addProducts computes y += x·v along a run.
 func (r convRun) addProducts(y, x []float64, v float64) {
 	if r.step == 1 {
 		x = x[r.x : r.x+r.n]
@@ -364,14 +382,14 @@ func (r convRun) addProducts(y, x []float64, v float64) {
 	}
 }
 
-// addAdjoint is x += y·v along a run.
+// addAdjoint computes x += y·v along a run.
 func (r convRun) addAdjoint(x, y []float64, v float64) {
 	for i, u := range y[r.y : r.y+r.n] {
 		x[r.x+i*r.step] += u * v
 	}
 }
 
-// dot adds the products x·y along a run to sum.
+// dot returns sum plus the products x·y along a run.
 func (r convRun) dot(sum float64, x, y []float64) float64 {
 	for i, u := range y[r.y : r.y+r.n] {
 		sum += u * x[r.x+i*r.step]
@@ -379,7 +397,7 @@ func (r convRun) dot(sum float64, x, y []float64) float64 {
 	return sum
 }
 
-// convCases gives the test geometries to the convolution and its gradients.
+// convCases returns the test geometries for the convolution and its gradients.
 func convCases[A any](in func(x, w, y Shape, a Conv) []Shape, attrs func(a Conv, x, w Shape) A) []Case[A] {
 	var out []Case[A]
 	for _, c := range []struct {

@@ -2,20 +2,22 @@ package op
 
 import "github.com/ensemble-weather/ensemble/engine/graph"
 
-// The convolution and its gradients together with what surrounds them: made by
-// the pass fuse, never by networks. The source may be parts that stand one
-// behind the other along the channels and need not be joined in memory.
+// Convolutions and their gradients, fused with adjacent operations. The pass fuse
+// inserts them; networks do not use them. The source may consist of parts that
+// are concatenated along the channels. Kernels read the parts where they lie, so
+// the concatenated field is never written to memory.
 
-// FusedConv is a convolution with bias and, if asked, ReLU in one kernel.
+// FusedConv is a convolution with bias and, optionally, ReLU in one kernel.
 type FusedConv struct {
 	Conv
 	ReLU bool
 }
 
-// joinedShape is the shape of parts one behind the other along the channels.
+// joinedShape is the shape of the parts concatenated along the channels.
 func joinedShape(parts []Shape) (Shape, error) { return concat.Shape(parts, AlongAxis{1}) }
 
-// joinParts is the value of parts one behind the other along the channels.
+// joinParts concatenates the first n operands along the channels, for reference
+// kernels.
 func joinParts(c Call, n int) ([]float64, Shape) {
 	s, err := joinedShape(c.InShape[:n])
 	if err != nil || n == 1 {
@@ -26,16 +28,18 @@ func joinParts(c Call, n int) ([]float64, Shape) {
 	return x, s
 }
 
+// convFused is max(conv3d(x, w) + bias, 0), or without the maximum, over parts
+// of x. One sweep over the result replaces three.
 var convFused = Define(Spec[FusedConv]{
 	Name: "conv3d_fused",
-	Doc: "max(conv3d(x, w) + bias, 0), or without the maximum: one or more parts of x [N C D H W], joined along the channels, " +
+	Doc: "max(conv3d(x, w) + bias, 0), or without the maximum: one or more parts of x [N C D H W], concatenated along the channels, " +
 		"w [O C kD kH kW], bias [O].",
-	Source: "concat, conv3d, bias and relu in one; made by the pass fuse",
-	NoGrad: "the pass fuse makes it after gradients have been added",
+	Source: "concat, conv3d, bias and relu; inserted by the pass fuse",
+	NoGrad: "inserted by the pass fuse after gradients were added",
 	Shape: func(in []Shape, a FusedConv) (Shape, error) {
 		n := len(in) - 2
 		if n < 1 || len(in[n]) != 5 || len(in[n+1]) != 1 || in[n+1][0] != in[n][0] {
-			return nil, shapeError("operands %v, want parts of x, filter and one bias per result channel", in)
+			return nil, shapeError("operands %v, want parts of x, a filter and a bias per result channel", in)
 		}
 		x, err := joinedShape(in[:n])
 		if err != nil {
@@ -76,7 +80,8 @@ var convFused = Define(Spec[FusedConv]{
 			convCases(func(x, w, _ Shape, _ Conv) []Shape { return append(inParts(x), w, Shape{w[0]}) }, func(a Conv, _, _ Shape) FusedConv { return FusedConv{a, true} })...)...),
 })
 
-// inParts cuts the channels of x into two parts if there are two, for tests.
+// inParts splits the channels of a shape into two parts, for tests. A single
+// channel stays whole.
 func inParts(x Shape) []Shape {
 	if x[1] < 2 {
 		return []Shape{x}
@@ -87,21 +92,26 @@ func inParts(x Shape) []Shape {
 	return []Shape{a, b}
 }
 
-// ConvFused is max(conv3d(x, w) + bias, 0), without the maximum if relu is
-// false; x are parts that are joined along the channels. The pass fuse writes
-// it; networks use Concat, Conv3D, Bias and ReLU.
+// ConvFused appends max(conv3d(x, w) + bias, 0), or without the maximum if relu
+// is false. x are parts that are concatenated along the channels. Only the pass
+// fuse calls it; networks use Concat, Conv3D, Bias and ReLU.
+//
+// Shape: x parts [N Cᵢ D H W], w [O ΣCᵢ kD kH kW], bias [O] → [N O D' H' W'].
 func ConvFused(b *Builder, x []Value, w, bias Value, a Conv, relu bool) Value {
 	return convFused.add(b, FusedConv{a.withDefaults(), relu}, append(x[:len(x):len(x)], w, bias)...)
 }
 
-// FusedConvGrad is a gradient of the data with respect to the channels
-// Lo … Lo + To[1] of the input, to which another value is added (Plus), and
-// which is kept only where a third one is positive (Gate: the gradient of the
-// ReLU that made the input).
+// FusedConvGrad is a fused gradient with respect to the data, for the input
+// channels Lo … Lo + To[1]:
+//
+//	dx = gate(conv3d_grad_data(w, dy)[channels] + addend)
+//
+// The gate keeps dx where the result of the preceding ReLU is positive: it is
+// the gradient of that ReLU.
 type FusedConvGrad struct {
 	ConvGrad
-	Lo                 int
-	HasAddend, HasGate bool
+	Lo                 int  // first input channel
+	HasAddend, HasGate bool // whether an addend and a gate follow dy, in this order
 }
 
 // operands is the number of operands.
@@ -116,26 +126,28 @@ func (a FusedConvGrad) operands() int {
 	return n
 }
 
-// filter is the shape of the part of the filter w that takes part.
+// filter is the shape of the part of the filter w that the channels use.
 func (a FusedConvGrad) filter(w Shape) Shape {
 	s := w.Clone()
 	s[1] = a.To[1]
 	return s
 }
 
+// convFusedGradData is the fused gradient with respect to the data; see
+// FusedConvGrad.
 var convFusedGradData = Define(Spec[FusedConvGrad]{
 	Name: "conv3d_fused_grad_data",
 	Doc: "Gradient of conv3d with respect to some channels of its input: filter w [O C kD kH kW], dy [N O D' H' W'], " +
-		"then a value to add and one that gates the sum by its sign, if there are any → [N C' D H W].",
-	Source: "slice, conv3d_grad_data, add and relu_grad in one; made by the pass fuse",
+		"then optionally an addend and a gate, which keeps the sum where it is positive → [N C' D H W].",
+	Source: "slice, conv3d_grad_data, add and relu_grad; inserted by the pass fuse",
 	NoGrad: noSecondOrder,
 	Shape: func(in []Shape, a FusedConvGrad) (Shape, error) {
 		if len(in) != a.operands() || len(in[0]) != 5 || len(a.To) != 5 || a.Lo < 0 || a.Lo+a.To[1] > in[0][1] {
-			return nil, shapeError("operands %v for channels from %d on of %v", in, a.Lo, a.To)
+			return nil, shapeError("operands %v do not fit %[3]v, channels from %[2]d", in, a.Lo, a.To)
 		}
 		for _, s := range in[2:] {
 			if !s.Equal(a.To) {
-				return nil, shapeError("added or gated by %v, want %v", s, a.To)
+				return nil, shapeError("addend or gate is %v, want %v", s, a.To)
 			}
 		}
 		part := a.ConvGrad
@@ -162,8 +174,8 @@ var convFusedGradData = Define(Spec[FusedConvGrad]{
 		} else {
 			clear(c.Out)
 		}
-		// The loop runs over the part of the filter; its place in the whole
-		// follows from the number of its row.
+		// The loop runs over a part of the filter; the offset in the whole
+		// filter follows from the row.
 		part, whole := a.filter(c.InShape[0]), c.InShape[0]
 		row, rows := part[1:].Size(), whole[1:].Size()
 		taps := whole[2:].Size()
@@ -203,8 +215,12 @@ var convFusedGradData = Define(Spec[FusedConvGrad]{
 	}(),
 })
 
-// ConvFusedGradData is the gradient of the data in the form of a; plus and gate
-// are zero Values where a does not want them.
+// ConvFusedGradData appends the fused gradient with respect to the data. plus
+// and gate are the zero Value where a does not use them. Only the pass fuse
+// calls it.
+//
+// Shape: w [O C kD kH kW], dy [N O D' H' W'], plus and gate [N C' D H W] → [N
+// C' D H W].
 func ConvFusedGradData(b *Builder, w, dy, plus, gate Value, a FusedConvGrad) Value {
 	in := []Value{w, dy}
 	if a.HasAddend {
@@ -216,7 +232,8 @@ func ConvFusedGradData(b *Builder, w, dy, plus, gate Value, a FusedConvGrad) Val
 	return convFusedGradData.add(b, a, in...)
 }
 
-// operandsBefore are the operands of a convolution but those behind its parts.
+// operandsBefore returns a function that lists the operands before the last
+// ones, of which there are behind.
 func operandsBefore(behind int) func(int) []int {
 	return func(operands int) (parts []int) {
 		for i := range operands - behind {
@@ -226,10 +243,12 @@ func operandsBefore(behind int) func(int) []int {
 	}
 }
 
+// convFusedGradFilter is the gradient with respect to the filter of a
+// convolution of concatenated parts.
 var convFusedGradFilter = Define(Spec[ConvGrad]{
 	Name:   "conv3d_fused_grad_filter",
-	Doc:    "Gradient of conv3d with respect to its filter: parts of x [N C D H W], joined along the channels, then dy [N O D' H' W'] → [O C kD kH kW].",
-	Source: "concat and conv3d_grad_filter in one; made by the pass fuse",
+	Doc:    "Gradient of conv3d with respect to its filter: parts of x [N C D H W], concatenated along the channels, then dy [N O D' H' W'] → [O C kD kH kW].",
+	Source: "concat and conv3d_grad_filter; inserted by the pass fuse",
 	NoGrad: noSecondOrder,
 	Shape: func(in []Shape, a ConvGrad) (Shape, error) {
 		if len(in) < 2 {
@@ -262,8 +281,8 @@ var convFusedGradFilter = Define(Spec[ConvGrad]{
 		func(a Conv, _, w Shape) ConvGrad { return convGrad(a, w) }),
 })
 
-// ConvFusedGradFilter is the gradient of the filter of a convolution whose
-// source is the parts x.
+// ConvFusedGradFilter appends the gradient with respect to the filter of a
+// convolution whose source is the parts x. Only the pass fuse calls it.
 func ConvFusedGradFilter(b *Builder, x []Value, dy Value, a ConvGrad) Value {
 	return convFusedGradFilter.add(b, a, append(x[:len(x):len(x)], dy)...)
 }

@@ -1,13 +1,15 @@
 package op
 
-// ConvTranspose3D is the transposed convolution: the adjoint of the convolution a by the filter
-// w, from its results to an input of shape to. Of the inputs that give a result of this shape
-// (one more row or column, where the stride leaves it out) to says which is meant; the points
-// that no filter reaches become 0.
+// ConvTranspose3D is the transposed convolution: the adjoint of the convolution
+// a with the filter w, from its results x to an input of shape to. Several
+// input sizes may give results of the shape of x, if the stride leaves out a
+// row or column; to selects one. Points that no filter reaches are 0.
 //
-// Shape: x [N O D' H' W'], w [O C kD kH kW], as torch.nn.ConvTranspose3d has it → to, [N C D H W].
-// Gradient: conv3d to x, conv3d_grad_filter to w. Errors: ErrShape.
-// Source: torch.nn.ConvTranspose3d, where the difference of shapes is output_padding.
+// Shape: x [N O D' H' W'], w [O C kD kH kW] (as torch.nn.ConvTranspose3d) → to,
+// [N C D H W].
+// Gradient: conv3d to x, conv3d_grad_filter to w.
+// Errors: ErrShape if the convolution of shape to does not give the shape of x.
+// Source: torch.nn.ConvTranspose3d, where output_padding selects the size.
 func ConvTranspose3D(b *Builder, x, w Value, a Conv, to Shape) Value {
 	return convGradData.add(b, convGrad(a.withDefaults(), to), w, x)
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 )
 
-// The words of package graph that every definition uses.
+// Short names for the types of package graph that every definition uses.
 type (
 	// Shape is graph.Shape.
 	Shape = graph.Shape
@@ -22,59 +22,62 @@ type (
 	Call = graph.Call
 )
 
-// ErrShape marks errors about shapes that do not fit an operation.
+// ErrShape is wrapped by errors about shapes that do not fit an operation.
 var ErrShape = graph.ErrShape
 
 // Spec declares an operation with attributes of type A. Name, Doc, Source,
-// Shape, Ref and either Grad or NoGrad are required.
+// Shape, Ref and either Grad or NoGrad are required. graph.Op documents the
+// fields.
 type Spec[A any] struct {
 	Name, Doc, Source string
 
-	Shape      func(in []Shape, a A) (Shape, error)
-	Grad       func(b *Builder, in []Value, out, dy Value, a A) []Value
+	Shape      func(in []Shape, a A) (Shape, error)                     // shape rule
+	Grad       func(b *Builder, in []Value, out, dy Value, a A) []Value // nil if NoGrad is set
 	NoGrad     string
-	Infer      func(b *Builder, in []Value, a A) Value
-	Window     func(in []Shape, a A) Window           // nil: point by point
-	Split      graph.Split                            // zero: by the window
-	ShardAttrs func(a A, l graph.Shard) A             // nil: a
-	FLOPs      func(in []Shape, out Shape, a A) int64 // nil: one per element of the result
-	Bytes      func(in []Shape, out Shape, a A) int64 // nil: all operands and the result, once
-	Ref        func(c Call, a A)
-	InPlace    func(i int, a A) bool // nil: never
+	Infer      func(b *Builder, in []Value, a A) Value // nil: the operation itself
+	Window     func(in []Shape, a A) Window            // nil: point by point
+	Split      graph.Split                             // zero: derived from the window
+	ShardAttrs func(a A, l graph.Shard) A              // nil: a
+	FLOPs      func(in []Shape, out Shape, a A) int64  // nil: one per element of the result
+	Bytes      func(in []Shape, out Shape, a A) int64  // nil: all operands and the result, once
+	Ref        func(c Call, a A)                       // reference kernel
+	InPlace    func(i int, a A) bool                   // nil: never
 	Alias      bool
 	Random     bool
 
-	Moves          graph.Move
-	Fuses          graph.Fuse
-	Class          graph.Class
-	Conv           *graph.Conv
-	Filter         *graph.Filter
-	TieChannels    func(t graph.ChannelConstraints, in []Shape, out Shape, a A) // nil: of a scalar formula point by point, else none can be removed
-	PrunedAttrs    func(a A, l graph.PrunedShape) A                             // nil: a
+	Moves  graph.Move
+	Fuses  graph.Fuse
+	Class  graph.Class
+	Conv   *graph.Conv
+	Filter *graph.Filter
+	// nil: tied point by point for a scalar formula; else all channels are
+	// pinned
+	TieChannels    func(t graph.ChannelConstraints, in []Shape, out Shape, a A)
+	PrunedAttrs    func(a A, l graph.PrunedShape) A // nil: a
 	Quantisable    bool
 	PreservesScale func(a A) bool // nil: never
 
 	Cases []Case[A]
 
-	scalar *graph.Scalar
+	scalar *graph.Scalar // set by elementwise definitions
 }
 
-// Case is one small instance for the conformance suite: sizes differ per axis
-// so that swapped axes show.
+// Case is one small instance for the conformance suite. Sizes differ per axis,
+// so that swapped axes are detected.
 type Case[A any] struct {
 	Name      string
 	In        []Shape
 	A         A
 	Low, High float64              // range of the random operands; both zero: −1 to 1
-	Fixed     []int                // operands for which no gradient is checked
-	Make      func(in [][]float64) // makes random operands agree with each other
+	Fixed     []int                // operands whose gradient is not checked
+	Make      func(in [][]float64) // makes the random operands consistent; nil leaves them
 }
 
-// Def is a defined operation.
+// Def is a defined operation with attributes of type A.
 type Def[A any] struct{ *graph.Op }
 
-// Define turns a Spec into an operation. Operations whose gradients need each
-// other are tied together afterwards by SetGrad.
+// Define turns a Spec into an operation. Operations that occur in each other's
+// gradients are connected afterwards by SetGrad.
 func Define[A any](s Spec[A]) Def[A] {
 	o := &graph.Op{
 		Name: s.Name, Doc: s.Doc, Source: s.Source, NoGrad: s.NoGrad,
@@ -131,8 +134,8 @@ func Define[A any](s Spec[A]) Def[A] {
 	return d
 }
 
-// SetGrad gives the gradient rule of an operation that takes part in its own
-// gradient, directly or through others: Go does not allow such a cycle in the
+// SetGrad sets the gradient rule of an operation that occurs in its own
+// gradient, directly or indirectly. Go does not allow such a cycle in the
 // declaration of a variable.
 func (d Def[A]) SetGrad(grad func(b *Builder, in []Value, out, dy Value, a A) []Value) {
 	d.Op.Grad = func(b *Builder, in []Value, out, dy Value, a any) []Value { return grad(b, in, out, dy, a.(A)) }
@@ -141,23 +144,25 @@ func (d Def[A]) SetGrad(grad func(b *Builder, in []Value, out, dy Value, a A) []
 // add appends the operation to the graph.
 func (d Def[A]) add(b *Builder, a A, in ...Value) Value { return b.Node(d.Op, a, in...) }
 
-// none is the attribute of operations without attributes.
+// none is the attribute type of operations without attributes.
 type none = struct{}
 
-// noSecondOrder is why operations that only occur in gradients have none.
-const noSecondOrder = "it occurs only in gradients, and training is of first order"
+// noSecondOrder is the reason why operations that occur only in gradients have
+// no gradient.
+const noSecondOrder = "occurs only in gradients; second derivatives are not supported"
 
-// shapeError is an ErrShape with a reason.
+// shapeError formats an error that wraps ErrShape.
 func shapeError(format string, args ...any) error {
 	return fmt.Errorf(format+": %w", append(args, ErrShape)...)
 }
 
-// shapeOfOperand is the shape rule of operations that keep the shape of operand i.
+// shapeOfOperand is the shape rule of operations whose result has the shape of
+// operand i.
 func shapeOfOperand[A any](i int) func(in []Shape, a A) (Shape, error) {
 	return func(in []Shape, _ A) (Shape, error) { return in[i].Clone(), nil }
 }
 
-// inPlace allows in-place execution for the operands listed.
+// inPlace allows the listed operands to share memory with the result.
 func inPlace[A any](operands ...int) func(i int, a A) bool {
 	return func(i int, _ A) bool {
 		for _, o := range operands {

@@ -8,31 +8,35 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/rng"
 )
 
-// DropoutParams is the rate of dropout and the number of its random stream, which is
-// the same in the forward and the backward pass.
+// DropoutParams holds the rate of dropout and its random stream. The forward
+// and the backward pass use the same stream, so they drop the same elements.
 type DropoutParams struct {
-	P      float64
+	P      float64 // probability that an element is dropped
 	Stream uint64
 }
 
-// Key is the key of the random stream of one step: element i is dropped if its
-// uniform value is below P.
+// Key is the key of the random stream of one step. Element i is dropped if
+// value i of the stream is below P.
 func (d DropoutParams) Key(seed, step uint64) uint64 {
 	return rng.Key(seed, rng.Hash("dropout"), d.Stream, step)
 }
 
-// KeyPrefix is the key without its last part, the step, which a device adds itself.
+// KeyPrefix is the key without its last part, the step. Devices append the step
+// themselves, so that recorded work can be replayed in every step.
 func (d DropoutParams) KeyPrefix(seed uint64) uint64 {
 	return rng.Key(seed, rng.Hash("dropout"), d.Stream)
 }
 
-// Threshold is P as kernels compare it: an element is dropped if the upper 53 bits
-// of its value of the stream are below.
+// Threshold is P as an integer: an element is dropped if the upper 53 bits of
+// its random value are below it. Kernels compare integers, so all backends drop
+// the same elements.
 func (d DropoutParams) Threshold() uint64 { return uint64(math.Ceil(d.P * 0x1p53)) }
 
+// dropout scales the remaining elements by 1/(1−p), so that the expectation
+// does not change. Its gradient is dropout of dy with the same stream.
 var dropout = Define(Spec[DropoutParams]{
 	Name:   "dropout",
-	Doc:    "Each element 0 with probability p, else divided by 1−p; the draw depends on seed, step and place only. At inference the identity.",
+	Doc:    "Each element 0 with probability p, else divided by 1−p; random numbers depend on seed, step and stream only. At inference the identity.",
 	Source: "Srivastava et al. 2014, JMLR 15, 1929–1958",
 	Random: true,
 	Split:  graph.SplitRandom, TieChannels: tieAllAxes[DropoutParams],
@@ -71,12 +75,13 @@ func ApplyDropout[T Elem](a DropoutParams, key uint64, x, out []T) {
 }
 
 // Dropout sets each element to 0 with probability p and divides the others by
-// 1−p. Which are dropped is a pure function of the seed of the graph, the step
-// and the place of the call in the network: runs repeat, and nothing is saved.
-// At inference it is the identity.
+// 1−p. The choice is a pure function of the seed of the graph, the step and the
+// stream number of the call. So runs repeat, and no state is saved. At
+// inference Dropout is the identity.
 //
-// Shape: any. Gradient: the same draw applied to dy.
-// Errors: ErrShape if not 0 ≤ p < 1.
+// Shape: any.
+// Gradient: the same elements of dy are dropped.
+// Errors: ErrShape unless 0 ≤ p < 1.
 // Source: Srivastava et al. 2014, JMLR 15, 1929–1958.
 func Dropout(b *Builder, x Value, p float64) Value {
 	if p == 0 {

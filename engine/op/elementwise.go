@@ -28,22 +28,23 @@ func elementwise[A any](s Spec[A], f graph.Scalar) Def[A] {
 	return Define(s)
 }
 
-// unary declares an elementwise operation of one operand together with the
-// operation of its derivative. Exactly one of Dx and Dy is set: the derivative
-// as a function of the operand, or of the result (then the operand need not be
-// kept for the backward pass, and the operation may run in place).
+// unary declares an elementwise operation of one operand together with its
+// derivative. Exactly one of Dx and Dy is set. Dx is the derivative as a
+// function of the operand, Dy as a function of the result. With Dy the operand
+// need not be kept for the backward pass, and the operation may run in place.
 type unary struct {
 	Name, Doc, Source string
-	F, Dx, Dy         func(x, p float64) float64
-	Low, High         float64 // range of the cases
+	F, Dx, Dy         func(x, p float64) float64 // function, and one of its derivatives
+	Low, High         float64                    // range of the operands in cases
 
-	Fuses, FusesGrad graph.Fuse
+	Fuses, FusesGrad graph.Fuse // roles in fusions
 }
 
-// unaryOp is a unary operation and its gradient.
+// unaryOp is a unary operation with its gradient.
 type unaryOp[A any] struct{ op, grad Def[A] }
 
-// defineUnary declares name and name_grad; param is that of the cases.
+// defineUnary declares the operations name and name_grad. param is the
+// parameter of the formula in cases.
 func defineUnary[A any](u unary, param A) unaryOp[A] {
 	d, of := u.Dx, "operand"
 	if u.Dy != nil {

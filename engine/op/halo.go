@@ -6,10 +6,11 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 )
 
-// Halo is how many rows and columns of a field lie apart from it, in a frame.
+// Halo is the width of the halo of a field: rows and columns that are stored in
+// a buffer of their own instead of around the field.
 type Halo struct{ North, South, West, East int }
 
-// PaddedShape is the shape of a field together with its frame.
+// PaddedShape is the shape of a field of shape s padded by its halo.
 func (f Halo) PaddedShape(s Shape) Shape {
 	s = s.Clone()
 	s[3] += f.North + f.South
@@ -17,16 +18,18 @@ func (f Halo) PaddedShape(s Shape) Shape {
 	return s
 }
 
-// Shape is the shape of the frame of a field [N C D H W]: [N C D cells 1]. Cells are those of
-// the rows in the north, then in the south, all as long as the field with its frame, then
-// of every row of the field what is west and what is east of it.
+// Shape is the shape of the halo buffer of a field [N C D H W]: [N C D cells
+// 1]. Cells are ordered as follows: the northern rows, then the southern rows,
+// all with the corners; then, for every row of the field, the cells in the west
+// and in the east.
 func (f Halo) Shape(s Shape) Shape {
 	all := f.PaddedShape(s)
 	return Shape{s[0], s[1], s[2], all[3]*all[4] - s[3]*s[4], 1}
 }
 
-// Locate is where the cell of row y and column x of a field of so many rows and columns lies,
-// counted with the frame: in the field, or in the frame.
+// Locate locates the cell at row y and column x of the padded field, whose
+// interior has the given rows and columns. The result is an offset within a
+// level of the field or, if inFrame is true, within the halo buffer.
 func (f Halo) Locate(rows, cols, y, x int) (cell int, inFrame bool) {
 	all := f.West + cols + f.East
 	y -= f.North
@@ -47,21 +50,23 @@ func (f Halo) Locate(rows, cols, y, x int) (cell int, inFrame bool) {
 	return y*cols + x, false
 }
 
-// HaloOp is an operation of which some operands come without their outermost rows and
-// columns; these are operands behind all others, in the order of Operands.
+// HaloOp is an operation on fields whose halos are separate operands. The halo
+// buffers follow all other operands, in the order of Operands. A halo exchange
+// then writes to a small buffer, and the field is not copied.
 type HaloOp struct {
-	Op       *graph.Op
-	Attrs    any
-	Operands []int
-	Halo     Halo
+	Op       *graph.Op // operation on the padded fields
+	Attrs    any       // attributes of Op
+	Operands []int     // operands of Op that have a halo buffer
+	Halo     Halo      // width of the halo
 }
 
-// String names what is computed.
+// String names the operation, the operands and the halo.
 func (a HaloOp) String() string {
-	return fmt.Sprintf("%s %s, operands %v in frames %+v", a.Op.Name, graph.AttrText(a.Attrs), a.Operands, a.Halo)
+	return fmt.Sprintf("%s %s, operands %v with halos %+v", a.Op.Name, graph.AttrText(a.Attrs), a.Operands, a.Halo)
 }
 
-// PaddedShapes are the shapes of the operands of the operation itself.
+// PaddedShapes are the shapes of the operands of Op: padded where a halo buffer
+// exists.
 func (a HaloOp) PaddedShapes(in []Shape) []Shape {
 	out := append([]Shape{}, in[:len(in)-len(a.Operands)]...)
 	for _, i := range a.Operands {
@@ -70,23 +75,25 @@ func (a HaloOp) PaddedShapes(in []Shape) []Shape {
 	return out
 }
 
+// withHalo runs an operation on fields with separate halo buffers. Its window
+// is that of the operation, shifted by the width of the halo.
 var withHalo = Define(Spec[HaloOp]{
 	Name:   "with_halo",
-	Doc:    "An operation on fields whose outermost rows and columns are operands of their own, [N C D cells 1] each.",
-	Source: "halos of Dryden et al. 2019, arXiv:1903.06681, that need no copy of what they surround",
-	NoGrad: "it is made after gradients have been added",
+	Doc:    "An operation on fields whose halos are separate operands, [N C D cells 1] each.",
+	Source: "Dryden et al. 2019, arXiv:1903.06681, with halos in buffers of their own",
+	NoGrad: "inserted after gradients were added, where ranks exchange halos",
 	Shape: func(in []Shape, a HaloOp) (Shape, error) {
 		own := len(in) - len(a.Operands)
 		for k, i := range a.Operands {
 			if i >= own || len(in[i]) != 5 || !in[own+k].Equal(a.Halo.Shape(in[i])) {
-				return nil, shapeError("operands %v, want the frame %+v of operand %d behind all others", in, a.Halo, i)
+				return nil, shapeError("operands %v, want the halo %+v of operand %d after all other operands", in, a.Halo, i)
 			}
 		}
 		return a.Op.Shape(a.PaddedShapes(in), a.Attrs)
 	},
 	Window: func(in []Shape, a HaloOp) Window {
 		w := a.Op.Window(a.PaddedShapes(in), a.Attrs)
-		if len(w.Axes) == 5 { // positions count from behind the frame
+		if len(w.Axes) == 5 { // positions count from the interior
 			sign := 1
 			if w.Adjoint {
 				sign = -1
@@ -109,7 +116,7 @@ var withHalo = Define(Spec[HaloOp]{
 	Cases: haloCases(),
 })
 
-// pad is a field with its frame.
+// pad returns the field padded by its halo, for reference kernels.
 func (f Halo) pad(x []float64, s Shape, frame []float64) []float64 {
 	all, cells := f.PaddedShape(s), f.Shape(s)[3]
 	y := make([]float64, all.Size())
@@ -141,6 +148,11 @@ func haloCases() []Case[HaloOp] {
 	}
 }
 
-// WithHalo is the operation o whose operands with the numbers given have frames, which
-// follow all others in in.
+// WithHalo appends the operation a.Op on fields with separate halo buffers. The
+// buffers follow all other operands in in.
+//
+// Shape: fields [N C D H W], halos [N C D cells 1] → the shape of a.Op on the
+// padded fields.
+// Source: Dryden et al. 2019, arXiv:1903.06681, spatial parallelism with halo
+// exchange.
 func WithHalo(b *Builder, a HaloOp, in ...Value) Value { return withHalo.add(b, a, in...) }

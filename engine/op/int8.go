@@ -9,42 +9,54 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 )
 
-// Operations on codes of eight bits: whole numbers from 0 to 255 that stand for
-// (code − zero)·scale, with a scale for each channel. They are for predictions, and made by
-// the pass quantise. Their reference kernels define the bits of all others, but for the
-// float32 in which filters and sums are transformed.
+// Operations on int8 values: integers q from 0 to 255 that represent
+// (q − zero point)·scale, with one scale per channel (affine quantisation,
+// Jacob et al. 2018, arXiv:1712.05877). They are for predictions. The pass
+// quantise inserts them.
+//
+// The reference kernels define the integer arithmetic bit by bit. Other kernels
+// differ from them only where filters and sums are transformed in float32.
+//
+// Convolutions use Winograd's minimal filtering F(4×4, 3×3) with the points 0,
+// ±5/8, ±3/2 and ∞ (Lavin and Gray 2016, doi:10.1109/CVPR.2016.435). A 6×6 tile
+// of the source gives 4×4 results. Each of the 36 points has its own scale,
+// because the ranges of the points differ (Andri et al. 2022, arXiv:2209.12982).
 
-// Int8Scales says how the operands and the result of a convolution of codes are meant.
+// Int8Scales holds the scales of a quantised convolution: of its source, its
+// transformed tiles and its result.
 type Int8Scales struct {
-	// Channels are the scales of the source's channels, of all parts.
+	// Channels are the scales of the source channels, over all parts.
 	Channels []float32 `json:"channels"`
-	// ZeroPoints is the code of 0 in each part of the source: 0, or 128 where there are values
-	// below 0.
+	// ZeroPoints is the zero point of each part of the source: 0, or 128 if the
+	// part has negative values.
 	ZeroPoints []int `json:"zero"`
-	// Factors take the points of a transformed tile of a part of the source to eight bits,
-	// in units of 2⁻¹⁵, from 1 to 32767: those of a level, then those of the next product.
+	// Factors scale the transformed tile of each part to eight bits, point by
+	// point. The unit is 2⁻¹⁵, the range 1 to 32767. The points of the first
+	// product come first, then those of the next one.
 	Factors [][]int16 `json:"factors"`
-	// OutScales are the scales of the result's channels, whose codes begin at 0; none if the
-	// result is no codes.
+	// OutScales are the scales of the result channels, with zero point 0. Nil
+	// stores the result as float.
 	OutScales []float32 `json:"out,omitempty"`
 }
 
-// String is short, and differs where scales do: attributes are named in tables and graphs.
+// String is a checksum of the scales. Attributes occur in names of timing
+// tables and in graphs, so it is short and differs if scales differ.
 func (q *Int8Scales) String() string {
 	h := fnv.New64a()
 	fmt.Fprint(h, q.Channels, q.ZeroPoints, q.Factors, q.OutScales)
 	return fmt.Sprintf("int8 %016x", h.Sum64())
 }
 
-// Int8Conv is a convolution of codes with bias and, if asked, ReLU.
+// Int8Conv is a convolution of int8 values with bias and, optionally, ReLU.
 type Int8Conv struct {
 	FusedConv
 	Scales *Int8Scales
 }
 
-// Int8WinogradPoints is the number of points of a transformed tile in a convolution of a source of so
-// many levels with filter w; 0 if codes have no such convolution: they have those of 3×3
-// and 3×3×3 that keep the field.
+// Int8WinogradPoints is the number of points of a transformed tile, for a
+// source of the given number of levels and a filter w. It is 0 if the
+// convolution has no int8 form. Supported are 1×3×3 and 3×3×3 filters of stride
+// 1 and dilation 1 that preserve the size of the field.
 func Int8WinogradPoints(levels int, w Shape, a Conv) int {
 	if len(w) != 5 || w[2] != 1 && w[2] != 3 || w[3] != 3 || w[4] != 3 {
 		return 0
@@ -57,16 +69,23 @@ func Int8WinogradPoints(levels int, w Shape, a Conv) int {
 	return 36 * int8Products[int8Scheme(levels, w[2])]
 }
 
-// The ways to treat levels: each by itself, two together, any number in twos; what a tile
-// has of products, levels of the source and of the result.
+// Schemes for the level axis. int8Flat treats each level by itself, as filters
+// of one level allow. int8Pair treats a field of exactly two levels, by F(2,
+// 2). int8Deep treats any number of levels in pairs, by the minimal filtering
+// F(2, 3) along the level axis.
 const (
 	int8Flat = iota
 	int8Pair
 	int8Deep
 )
 
+// Per scheme: products per tile, source levels per tile, result levels per
+// tile. For two result levels a direct sum would take 4 products instead of 3
+// (int8Pair), and 6 instead of 4 (int8Deep).
 var int8Products, int8In, int8Out = [...]int{1, 3, 4}, [...]int{1, 2, 4}, [...]int{1, 2, 2}
 
+// int8Scheme chooses the scheme for a source with that many levels and a filter
+// of kd levels.
 func int8Scheme(levels, kd int) int {
 	switch {
 	case kd == 1 || levels == 1:
@@ -77,7 +96,7 @@ func int8Scheme(levels, kd int) int {
 	return int8Deep
 }
 
-// shape is the shape rule of a convolution of codes.
+// shape is the shape rule of an int8 convolution.
 func (a Int8Conv) shape(in []Shape) (Shape, error) {
 	out, err := convFused.Shape(in, a.FusedConv)
 	if err != nil {
@@ -87,30 +106,33 @@ func (a Int8Conv) shape(in []Shape) (Shape, error) {
 	points := Int8WinogradPoints(out[2], w, a.Conv)
 	switch q := a.Scales; {
 	case q == nil || points == 0 || len(parts) > 2:
-		return nil, shapeError("codes have no convolution of %d parts with filter %v", len(parts), w)
+		return nil, shapeError("no int8 convolution of %d parts with filter %v", len(parts), w)
 	case len(q.Channels) != w[1] || len(q.ZeroPoints) != len(parts) || len(q.Factors) != len(parts) || q.OutScales != nil && len(q.OutScales) != w[0]:
-		return nil, shapeError("scales of %d channels in %d parts, %d factors and %d results for filter %v", len(q.Channels), len(q.ZeroPoints), len(q.Factors), len(q.OutScales), w)
+		return nil, shapeError("int8 scales of %d channels, %d zero points, %d factors and %d result channels do not fit filter %v", len(q.Channels), len(q.ZeroPoints), len(q.Factors), len(q.OutScales), w)
 	case q.OutScales != nil && !a.ReLU:
-		return nil, shapeError("codes of a result begin at 0, and it has no ReLU")
+		return nil, shapeError("an int8 result needs a ReLU: its zero point is 0")
 	default:
 		for _, f := range q.Factors {
 			if len(f) != points || slices.Min(f) < 1 {
-				return nil, shapeError("%d factors, want %d of at least 1", len(f), points)
+				return nil, shapeError("%d int8 factors, want %d of at least 1", len(f), points)
 			}
 		}
 		if bad := slices.ContainsFunc(slices.Concat(q.Channels, q.OutScales), func(s float32) bool { return !(s > 0) || math.IsInf(float64(s), 1) }); bad {
-			return nil, shapeError("a scale is not positive")
+			return nil, shapeError("an int8 scale is not positive and finite")
 		}
 	}
 	return out, nil
 }
 
+// convInt8 is the int8 convolution of one or two parts. The Winograd points are
+// quantised, multiplied as integers, summed over channels, scaled and
+// transformed back.
 var convInt8 = Define(Spec[Int8Conv]{
 	Name: "conv3d_int8",
-	Doc: "conv3d_fused of one or two parts of codes [N C D H W], joined along the channels, by Winograd's products in int8: " +
-		"w [O C kD 3 3], bias [O] → values, or codes.",
-	Source: "F(4×4, 3×3), Lavin and Gray 2016, doi:10.1109/CVPR.2016.435, with a scale for each point: Andri et al. 2022, arXiv:2209.12982; made by the pass quantise",
-	NoGrad: "the pass quantise makes it for predictions",
+	Doc: "int8 convolution of one or two parts [N C D H W], concatenated along the channels, with bias and optional ReLU, by Winograd's minimal filtering: " +
+		"w [O C kD 3 3], bias [O] → float or int8 values.",
+	Source: "F(4×4, 3×3), Lavin and Gray 2016, doi:10.1109/CVPR.2016.435, with one scale per point: Andri et al. 2022, arXiv:2209.12982; inserted by the pass quantise",
+	NoGrad: "inserted by the pass quantise, for predictions only",
 	Shape:  func(in []Shape, a Int8Conv) (Shape, error) { return a.shape(in) },
 	Window: func(in []Shape, a Int8Conv) Window { return a.window(in[len(in)-2]) },
 	Class:  graph.Contraction,
@@ -127,7 +149,7 @@ var convInt8 = Define(Spec[Int8Conv]{
 	},
 })
 
-// int8Case makes a case of random codes.
+// int8Case makes a case of random int8 values.
 func int8Case(name string, parts []Shape, out, kd int, periodic, codes bool) Case[Int8Conv] {
 	c := 0
 	q := &Int8Scales{}
@@ -163,16 +185,21 @@ func int8Case(name string, parts []Shape, out, kd int, periodic, codes bool) Cas
 		}}
 }
 
-// ConvInt8 is a convolution of codes. The pass quantise writes it.
+// ConvInt8 appends an int8 convolution. Only the pass quantise calls it.
+//
+// Shape: x parts [N C D H W] of int8 values, w [O C kD 3 3], bias [O] → [N O D
+// H W].
+// Errors: ErrShape if the filter has no int8 form, or if scales do not fit.
 func ConvInt8(b *Builder, x []Value, w, bias Value, a Int8Conv) Value {
 	return convInt8.add(b, a, append(x[:len(x):len(x)], w, bias)...)
 }
 
-// mulhr is a·f/2^15, rounded to nearest, ties up.
+// mulhr is a·f/2¹⁵, rounded to nearest, ties up: the instruction PMULHRSW.
 func mulhr(a, f int32) int32 { return (a*f + 1<<14) >> 15 }
 
-// Int8InputTransform are six codes, times 4, at the points 0, ±5/8, ±3/2 and ∞ of Winograd's
-// products; coefficients are rounded as int16 has them.
+// Int8InputTransform is the Winograd input transform in one dimension: six
+// source values, times 4, at the points 0, ±5/8, ±3/2 and ∞. Coefficients are
+// rounded to multiples of 2⁻¹⁵, as int16 arithmetic represents them.
 func Int8InputTransform(i [6]int32) [6]int32 {
 	const quarter, aa, a, half, aabb, rest = 8192, 12800, 20480, 16384, 28800, 20992
 	b1, b2 := 2*i[1]+mulhr(i[1], quarter), 2*i[2]+mulhr(i[2], quarter)
@@ -183,17 +210,18 @@ func Int8InputTransform(i [6]int32) [6]int32 {
 		mulhr(i[1], aabb) - 2*i[3] - mulhr(i[3], rest) + i[5]}
 }
 
-// Int8Source is a part of the source of a convolution of codes, whose filter has so many levels.
+// Int8Source is one part of the source of an int8 convolution.
 type Int8Source struct {
-	Values    []float64
+	Values    []float64 // [N C D H W], whole numbers from 0 to 255
 	Shape     Shape
-	ZeroPoint int // the code of 0
-	Conv      Conv
-	Levels    int
+	ZeroPoint int  // the code of 0
+	Conv      Conv // geometry, for the periodic padding of longitude
+	Levels    int  // levels of the filter
 }
 
-// EachTile visits the transformed tiles: the points of all products in units of a quarter of a scale. It skips all but
-// every stride-th tile.
+// EachTile calls visit for every stride-th transformed tile. points holds the
+// points of all products in units of a quarter of the source scale. It is
+// reused between calls.
 func (x Int8Source) EachTile(stride int, visit func(n, c, tile int, points []int32)) {
 	s := x.Shape
 	scheme := int8Scheme(s[2], x.Levels)
@@ -229,7 +257,8 @@ func (x Int8Source) EachTile(stride int, visit func(n, c, tile int, points []int
 	}
 }
 
-// inputTransform transforms 6×6 codes of a level of a channel.
+// inputTransform transforms the 6×6 values of one level and channel from row y0
+// and column x0. Values beyond the field are zero, or wrap around in longitude.
 func (x Int8Source) inputTransform(plane []float64, z, y0, x0 int) (d [36]int32) {
 	s, wrap := x.Shape, x.Conv.Pad[2].Periodic
 	if z < 0 || z >= s[2] {
@@ -239,7 +268,7 @@ func (x Int8Source) inputTransform(plane []float64, z, y0, x0 int) (d [36]int32)
 	for k := range 6 {
 		var in [6]int32
 		at := x0 + k
-		if wrap && at < s[4]+1 { // what lies further is no longer the next cell's
+		if wrap && at < s[4]+1 { // columns beyond s[4] affect no result
 			at = (at + s[4]) % s[4]
 		}
 		for i := range 6 {
@@ -258,7 +287,8 @@ func (x Int8Source) inputTransform(plane []float64, z, y0, x0 int) (d [36]int32)
 	return d
 }
 
-// Points of Winograd's products and their Lagrange factors, those of package kern.
+// Points of the Winograd transform and their Lagrange factors 1/Π(pᵢ − pⱼ), as
+// in package kern.
 const (
 	pointA, pointB = 0.625, 1.5
 	lag0           = 1 / (pointA * pointA * pointB * pointB)
@@ -266,19 +296,24 @@ const (
 	lagB           = 1 / (2 * pointB * pointB * (pointB*pointB - pointA*pointA))
 )
 
+// filterTransform is the filter transform in one dimension: three taps to six
+// points.
 func filterTransform(t [3]float64) [6]float64 {
 	ea, oa := lagA*(t[0]+pointA*pointA*t[2]), lagA*pointA*t[1]
 	eb, ob := lagB*(t[0]+pointB*pointB*t[2]), lagB*pointB*t[1]
 	return [6]float64{lag0 * t[0], ea + oa, ea - oa, eb + ob, eb - ob, t[2]}
 }
 
+// outputTransform is the output transform in one dimension: six points to four
+// results.
 func outputTransform(i [6]float64) [4]float64 {
 	const a, b = pointA, pointB
 	pa, ma, pb, mb := i[1]+i[2], i[1]-i[2], i[3]+i[4], i[3]-i[4]
 	return [4]float64{i[0] + pa + pb, a*ma + b*mb, a*a*pa + b*b*pb, a*a*a*ma + b*b*b*mb + i[5]}
 }
 
-// int8FilterTransform is a filter at the points of all products.
+// int8FilterTransform transforms a filter of kd levels to the points of all
+// products.
 func int8FilterTransform(w []float64, kd, scheme int, u []float64) {
 	for p := range int8Products[scheme] {
 		var h [18]float64
@@ -305,6 +340,8 @@ func int8FilterTransform(w []float64, kd, scheme int, u []float64) {
 	}
 }
 
+// int8Ref is the reference kernel of the int8 convolution. Filters are
+// quantised symmetrically to ±127, with one scale per result channel and point.
 func int8Ref(c Call, a Int8Conv) {
 	parts := len(c.In) - 2
 	w, ws, bias, q := c.In[parts], c.InShape[parts], c.In[parts+1], a.Scales
@@ -362,10 +399,11 @@ func int8Ref(c Call, a Int8Conv) {
 	}
 }
 
-// int8Tile is a tile of a channel of the result of a sample.
+// int8Tile identifies a tile of one result channel of one sample.
 type int8Tile struct{ scheme, sample, channel, tile int }
 
-// int8Result writes a tile of the result out of its sums.
+// int8Result transforms the sums of a tile back and writes its results. It adds
+// the bias, applies ReLU and quantises, as the attributes say.
 func int8Result(c Call, a Int8Conv, at int8Tile, m []float64, bias float64) {
 	out, scheme, n, o, t := c.OutShape, at.scheme, at.sample, at.channel, at.tile
 	th, tw := (out[3]+3)/4, (out[4]+3)/4
@@ -409,25 +447,28 @@ func int8Result(c Call, a Int8Conv, at int8Tile, m []float64, bias float64) {
 	}
 }
 
-// quantiseValue rounds to nearest, ties to even, and cuts off.
+// quantiseValue rounds x + zero to nearest, ties to even, and clamps it to 0 …
+// 255.
 func quantiseValue(x float64, zero int) float64 {
 	return min(max(math.RoundToEven(x+float64(zero)), 0), 255)
 }
 
-// Quantisation says how the channels of a field become codes: scales, and the code of 0.
+// Quantisation holds the scales and the zero point by which a field is
+// quantised.
 type Quantisation struct {
 	Scales    *Int8Scales // its Channels
 	ZeroPoint int
 }
 
+// quantise maps values to int8: q = clamp(round(x/scale) + zero point, 0, 255).
 var quantise = Define(Spec[Quantisation]{
 	Name:   "quantise",
-	Doc:    "x [N C D H W] as codes: x/scale + zero, rounded to nearest, ties to even, and cut off at 0 and 255.",
-	Source: "Jacob et al. 2018, arXiv:1712.05877; made by the pass quantise",
-	NoGrad: "the pass quantise makes it for predictions",
+	Doc:    "Quantisation of x [N C D H W] to int8: x/scale + zero point, rounded to nearest, ties to even, and clamped to 0 … 255.",
+	Source: "Jacob et al. 2018, arXiv:1712.05877; inserted by the pass quantise",
+	NoGrad: "inserted by the pass quantise, for predictions only",
 	Shape: func(in []Shape, a Quantisation) (Shape, error) {
 		if len(in) != 1 || len(in[0]) != 5 || a.Scales == nil || len(a.Scales.Channels) != in[0][1] {
-			return nil, shapeError("x is %v, want a field with a scale for each channel", in)
+			return nil, shapeError("operands %v, want one field and one scale per channel", in)
 		}
 		return in[0], nil
 	},
@@ -443,19 +484,24 @@ var quantise = Define(Spec[Quantisation]{
 	},
 })
 
-// Quantise makes codes of a field. The pass quantise writes it.
+// Quantise appends the quantisation of a field, with one scale per channel.
+// Only the pass quantise calls it.
+//
+// Shape: x [N C D H W], scales [C] → the same, as int8 values.
 func Quantise(b *Builder, x Value, scales []float32, zero int) Value {
 	return quantise.add(b, Quantisation{&Int8Scales{Channels: scales}, zero}, x)
 }
 
+// upsampleInt8 is upsampling of int8 values. Interpolation does not change the
+// scale, so no float is needed.
 var upsampleInt8 = Define(Spec[Upsampling]{
 	Name:   "upsample_int8",
-	Doc:    "upsample of codes to twice as many latitudes and longitudes, rounded to nearest, ties up.",
-	Source: "upsample; made by the pass quantise",
-	NoGrad: "the pass quantise makes it for predictions",
+	Doc:    "Upsampling of int8 values by 2 in latitude and longitude, rounded to nearest, ties up.",
+	Source: "upsample; inserted by the pass quantise",
+	NoGrad: "inserted by the pass quantise, for predictions only",
 	Shape: func(in []Shape, a Upsampling) (Shape, error) {
 		if len(in) != 1 || a.Scale != [3]int{1, 2, 2} {
-			return nil, shapeError("codes are upsampled 1×2×2, not %v", a.Scale)
+			return nil, shapeError("int8 upsampling is 1×2×2, got %v", a.Scale)
 		}
 		return a.shape(in[0])
 	},
@@ -469,6 +515,7 @@ var upsampleInt8 = Define(Spec[Upsampling]{
 	Cases: []Case[Upsampling]{int8UpCase("clamped", false), int8UpCase("periodic", true)},
 })
 
+// int8UpCase makes a case of random int8 values.
 func int8UpCase(name string, wrap bool) Case[Upsampling] {
 	return Case[Upsampling]{Name: name, In: []Shape{{1, 3, 2, 4, 5}}, A: Upsampling{[3]int{1, 2, 2}, wrap}, Make: func(in [][]float64) {
 		for i, v := range in[0] {
@@ -477,5 +524,6 @@ func int8UpCase(name string, wrap bool) Case[Upsampling] {
 	}}
 }
 
-// UpsampleInt8 is Upsample of codes. The pass quantise writes it.
+// UpsampleInt8 is Upsamplingsampling of int8 values. Only the pass quantise
+// calls it.
 func UpsampleInt8(b *Builder, x Value, a Upsampling) Value { return upsampleInt8.add(b, a, x) }

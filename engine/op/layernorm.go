@@ -1,14 +1,16 @@
 package op
 
-// LayerNorm standardises every row by its own mean and variance over all channels and points,
-// and scales it again:
+// LayerNorm normalises every batch item by its mean and variance over all
+// channels and points, then scales and shifts it:
 //
 //	y = (x − mean)/√(variance + eps) · gamma + beta
 //
-// Shape: x [N C …]; gamma and beta stretch to it: [1 C 1 1 1] is one number a channel, [1 C D H W]
-// one a channel and point, as published. eps 0 means PyTorch's 1e-5.
+// Shape: x [N C …]; gamma and beta broadcast to it. [1 C 1 1 1] is one number
+// per channel, [1 C D H W] one per channel and point, as published. eps 0 means
+// PyTorch's 1e-5.
 // Gradient: by composition, through mean and variance.
-// Window: the whole row. Errors: ErrShape.
+// Window: the whole batch item.
+// Errors: ErrShape.
 // Source: Ba et al. 2016, arXiv:1607.06450; torch.nn.LayerNorm.
 func LayerNorm(b *Builder, x, gamma, beta Value, eps float64) Value {
 	if eps == 0 {

@@ -2,30 +2,32 @@ package op
 
 import "github.com/ensemble-weather/ensemble/engine/graph"
 
-// LocalConv is the geometry of a locally connected convolution: the size of its
-// filters along level, latitude, longitude, all of stride and dilation 1.
+// LocalConv is the geometry of a locally connected convolution: filter size
+// along level, latitude, longitude. Stride and dilation are 1.
 type LocalConv struct {
-	Size [3]int
+	Size [3]int // taps along level, latitude, longitude; at least 1 each
 	Pad  [3]Pad
 }
 
-// conv is the geometry without the size of filters.
+// conv is the geometry of the corresponding convolution.
 func (a LocalConv) conv() Conv { return Conv{Pad: a.Pad}.withDefaults() }
 
-// taps is how many values of each channel a filter reads.
+// taps is the number of values that a filter reads from each channel.
 func (a LocalConv) taps() int { return a.Size[0] * a.Size[1] * a.Size[2] }
 
-// shared is the filter of the convolution with the same products, [O C kD kH kW].
+// shared is the shape of the filter of the corresponding convolution, [O C kD
+// kH kW].
 func (a LocalConv) shared(out, in int) Shape {
 	return Shape{out, in, a.Size[0], a.Size[1], a.Size[2]}
 }
 
-// Filter is the shape of the filters that make out channels of x.
+// Filter is the shape of the filters that compute out channels from x: [out
+// C·taps D' H' W'].
 //
-// Errors: ErrShape if x is no field, or smaller than the filters.
+// Errors: ErrShape if x is not a field, or is smaller than the filter.
 func (a LocalConv) Filter(x Shape, out int) (Shape, error) {
 	if len(x) != 5 || out < 1 || min(a.Size[0], a.Size[1], a.Size[2]) < 1 {
-		return nil, shapeError("x is %v, %d channels, filters %v; want [N C D H W], and sizes of 1 or more", x, out, a.Size)
+		return nil, shapeError("x is %v, want [N C D H W]; %d channels and filter size %v must be at least 1", x, out, a.Size)
 	}
 	y, err := convShape(x, a.shared(out, x[1]), a.conv())
 	if err != nil {
@@ -44,33 +46,36 @@ func (a LocalConv) result(x, w Shape) (Shape, error) {
 		return nil, err
 	}
 	if !want.Equal(w) {
-		return nil, shapeError("filters %v, for x %v and filters of %v want %v", w, x, a.Size, want)
+		return nil, shapeError("filters are %v; x %v with filter size %v wants %v", w, x, a.Size, want)
 	}
 	return Shape{x[0], w[0], w[2], w[3], w[4]}, nil
 }
 
-// window is the neighbourhood that one result reads.
+// window is the neighbourhood that one result element reads.
 func (a LocalConv) window() Window {
 	w := a.conv().window(a.shared(1, 1))
 	w.Unshared = true
 	return w
 }
 
-// shardAttrs is the geometry with which a rank computes its part.
+// shardAttrs returns the geometry of the shard of a rank.
 func (a LocalConv) shardAttrs(l graph.Shard) LocalConv {
 	a.Pad = a.conv().shardAttrs(l).Pad
 	return a
 }
 
-// LocalConvGrad is a locally connected convolution and the shape of its input.
+// LocalConvGrad is a locally connected convolution with the shape To of its
+// input.
 type LocalConvGrad struct {
 	LocalConv
 	To Shape
 }
 
+// localConv is the locally connected convolution. As for conv3d, it and its two
+// gradients are the partial derivatives of one trilinear form in x, w and dy.
 var localConv = Define(Spec[LocalConv]{
 	Name:   "local_conv",
-	Doc:    "Locally connected convolution of x [N C D H W] with filters w [O C·taps D' H' W'], of which every point has its own → [N O D' H' W'].",
+	Doc:    "Locally connected convolution of x [N C D H W] with one filter per point, w [O C·taps D' H' W'] → [N O D' H' W'].",
 	Source: "Grönquist et al. 2021, doi:10.1098/rsta.2020.0092, the locally connected networks",
 	Shape: func(in []Shape, a LocalConv) (Shape, error) {
 		if len(in) != 2 {
@@ -91,21 +96,23 @@ var localConv = Define(Spec[LocalConv]{
 	Cases: localConvCases(func(x, w, _ Shape) []Shape { return []Shape{x, w} }, func(a LocalConv, _ Shape) LocalConv { return a }),
 })
 
-// Conv3DLocal is a convolution whose filters are not shared: every point of the result has
-// filters of its own,
+// Conv3DLocal is a locally connected convolution: every point p of the result
+// has its own filter,
 //
 //	y[n,o,p] = Σ_c Σ_t w[o,c·taps+t,p] · x[n,c,p − pad + t]
 //
 // with taps t in row-major order of level, latitude, longitude.
 //
-// Shape: x [N C D H W], w [O C·taps D' H' W'] → [N O D' H' W'], D' = D + 2·pad − kD + 1.
+// Shape: x [N C D H W], w [O C·taps D' H' W'] → [N O D' H' W'], D' = D + 2·pad
+// − kD + 1.
 // Gradient: local_conv_grad_data and local_conv_grad_filter.
 // Window: filter size and padding of each axis.
-// Memory: the filters are as large as C·taps·O fields.
+// Memory: the filters take O·C·taps fields.
 // Errors: ErrShape.
 // Source: Grönquist et al. 2021, doi:10.1098/rsta.2020.0092.
 func Conv3DLocal(b *Builder, x, w Value, a LocalConv) Value { return localConv.add(b, a, x, w) }
 
+// localConvGradData is the gradient with respect to x.
 var localConvGradData = Define(Spec[LocalConvGrad]{
 	Name:   "local_conv_grad_data",
 	Doc:    "Gradient of local_conv with respect to its input: dy [N O D' H' W'], filters w [O C·taps D' H' W'] → [N C D H W].",
@@ -116,7 +123,7 @@ var localConvGradData = Define(Spec[LocalConvGrad]{
 		}
 		y, err := a.result(a.To, in[1])
 		if err == nil && !y.Equal(in[0]) {
-			err = shapeError("dy is %v, the result of filters %v %v", in[0], in[1], y)
+			err = shapeError("dy is %v; filters %v give %v", in[0], in[1], y)
 		}
 		return a.To.Clone(), err
 	},
@@ -140,6 +147,7 @@ var localConvGradData = Define(Spec[LocalConvGrad]{
 		func(a LocalConv, x Shape) LocalConvGrad { return LocalConvGrad{a, x} }),
 })
 
+// localConvGradFilter is the gradient with respect to the filters.
 var localConvGradFilter = Define(Spec[LocalConv]{
 	Name:   "local_conv_grad_filter",
 	Doc:    "Gradient of local_conv with respect to its filters: x [N C D H W], dy [N O D' H' W'] → [O C·taps D' H' W'].",
@@ -150,7 +158,7 @@ var localConvGradFilter = Define(Spec[LocalConv]{
 		}
 		w, err := a.Filter(in[0], in[1][1])
 		if err == nil && (in[0][0] != in[1][0] || !w[2:].Equal(in[1][2:])) {
-			err = shapeError("x is %v and dy %v, filters would be %v", in[0], in[1], w)
+			err = shapeError("x is %v and dy %v, which do not fit filters %v", in[0], in[1], w)
 		}
 		return w, err
 	},
@@ -171,7 +179,7 @@ var localConvGradFilter = Define(Spec[LocalConv]{
 	Cases: localConvCases(func(x, _, y Shape) []Shape { return []Shape{x, y} }, func(a LocalConv, _ Shape) LocalConv { return a }),
 })
 
-// As those of conv3d, the three are partial derivatives of one form linear in x, w and y.
+// Connects the gradients: each of the three is differentiated by the other two.
 func init() {
 	localConv.SetGrad(func(b *Builder, in []Value, _, dy Value, a LocalConv) []Value {
 		return []Value{localConvGradData.add(b, LocalConvGrad{a, in[0].Shape()}, dy, in[1]), localConvGradFilter.add(b, a, in[0], dy)}
@@ -184,8 +192,9 @@ func init() {
 	})
 }
 
-// each visits every product of input, filter and result once, by their positions. For
-// every element of each the products come in row-major order of the other two.
+// each visits every product of input, filter and result once, by element
+// offsets. For every element, the products come in row-major order of the other
+// two operands.
 func (a LocalConv) each(xs, ys Shape, visit func(x, w, y int)) {
 	var taps [3][]int
 	for i := range 3 {
@@ -216,13 +225,14 @@ func (a LocalConv) each(xs, ys Shape, visit func(x, w, y int)) {
 	}
 }
 
-// LocalRun are N products of neighbouring filter values, inputs and results of one tap, by
-// the places of the first ones among the points of one channel.
+// LocalRun is N products of consecutive filter values, inputs and results of
+// one tap. X and Y are the offsets of the first ones within a channel, Filter
+// that within the filters of a channel pair.
 type LocalRun struct{ X, Filter, Y, N int }
 
-// Runs are the products of one channel of x with one of the result, tap by tap, row by row.
-// Filter counts from the filters of that pair of channels. With them a kernel needs no
-// geometry of its own.
+// Runs lists the products of one source channel with one result channel, tap by
+// tap and row by row. Kernels that follow the list need no geometry of their
+// own.
 func (a LocalConv) Runs(x, y Shape) []LocalRun {
 	var taps [3][]int
 	for i := range 3 {
@@ -249,7 +259,8 @@ func (a LocalConv) Runs(x, y Shape) []LocalRun {
 	return runs
 }
 
-// localConvCases gives the test geometries to the convolution and its gradients.
+// localConvCases returns the test geometries for the convolution and its
+// gradients.
 func localConvCases[A any](in func(x, w, y Shape) []Shape, attrs func(a LocalConv, x Shape) A) []Case[A] {
 	var out []Case[A]
 	for _, c := range []struct {

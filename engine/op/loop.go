@@ -5,19 +5,21 @@ import "github.com/ensemble-weather/ensemble/engine/graph"
 // Elem is the element type of a loop.
 type Elem interface{ ~float32 | ~float64 }
 
-// Loop walks over a broadcast elementwise operation in rows: neighbouring axes
-// along which no operand changes its way of stepping are merged, and the last
-// merged axis is the row. A Loop holds its own counters: one user at a time.
+// Loop iterates over a broadcast elementwise operation in rows. Adjacent axes
+// with a uniform stride in every operand are merged, and the innermost merged
+// axis is the row. A Loop holds its counters: use it from one goroutine at a
+// time.
 type Loop struct {
-	rows  int
+	rows  int      // number of rows
 	n     int      // length of a row
-	inner [3]int   // step of each operand within a row: 0 or 1
-	dims  []int    // outer axes
-	step  [3][]int // steps of each operand along the outer axes
-	index []int
+	inner [3]int   // stride of each operand within a row: 0 or 1
+	dims  []int    // outer axes, innermost first
+	step  [3][]int // strides of each operand along the outer axes
+	index []int    // position along the outer axes
 }
 
-// NewLoop plans the walk over out for up to three operands.
+// NewLoop plans the iteration over out for up to three operands. A stride of 0
+// repeats an operand along an axis.
 func NewLoop(out Shape, in []Shape) *Loop {
 	l := &Loop{rows: 1, n: 1}
 	type axis struct {
@@ -65,7 +67,7 @@ func NewLoop(out Shape, in []Shape) *Loop {
 	return l
 }
 
-// Flat tells whether all operands are as large as the result and dense, so
+// Flat reports whether all operands are dense and as large as the result, so
 // that the whole operation is one row.
 func (l *Loop) Flat(operands int) bool {
 	for k := range operands {
@@ -76,8 +78,8 @@ func (l *Loop) Flat(operands int) bool {
 	return l.rows == 1
 }
 
-// Axes gives the merged axes, outermost first, and the steps of operand k along
-// them.
+// Axes returns the merged axes, outermost first, and the strides of operand k
+// along them.
 func (l *Loop) Axes(k int) (dims, steps []int) {
 	for i := len(l.dims) - 1; i >= 0; i-- {
 		dims, steps = append(dims, l.dims[i]), append(steps, l.step[k][i])
@@ -85,10 +87,10 @@ func (l *Loop) Axes(k int) (dims, steps []int) {
 	return append(dims, l.n), append(steps, l.inner[k])
 }
 
-// start puts the counters to the first row.
+// start resets the counters to the first row.
 func (l *Loop) start() { clear(l.index) }
 
-// next moves the offsets of the operands to the next row.
+// next advances the operand offsets to the next row.
 func (l *Loop) next(off *[3]int) {
 	for i, d := range l.dims {
 		l.index[i]++
@@ -105,8 +107,9 @@ func (l *Loop) next(off *[3]int) {
 	}
 }
 
-// Apply runs the scalar formula over the loop: out = f(in...). It is the one
-// place where loops over scalar formulas are generated, for every element type.
+// Apply runs a scalar formula over the loop: out = f(in…), with arithmetic in
+// float64. All loops over scalar formulas, for every element type, are
+// instances of this function.
 func Apply[T Elem](l *Loop, s *graph.Scalar, p float64, in [][]T, out []T) {
 	var off [3]int
 	l.start()
@@ -124,18 +127,21 @@ func Apply[T Elem](l *Loop, s *graph.Scalar, p float64, in [][]T, out []T) {
 	}
 }
 
+// row1 applies a formula of one operand to a row; sx is the stride of x.
 func row1[T Elem](f func(x, p float64) float64, p float64, x []T, sx int, o []T) {
 	for i := range o {
 		o[i] = T(f(float64(x[i*sx]), p))
 	}
 }
 
+// row2 applies a formula of two operands to a row.
 func row2[T Elem](f func(x, y, p float64) float64, p float64, x, y []T, sx, sy int, o []T) {
 	for i := range o {
 		o[i] = T(f(float64(x[i*sx]), float64(y[i*sy]), p))
 	}
 }
 
+// row3 applies a formula of three operands to a row; s are the strides.
 func row3[T Elem](f func(x, y, z, p float64) float64, p float64, x, y, z []T, s [3]int, o []T) {
 	for i := range o {
 		o[i] = T(f(float64(x[i*s[0]]), float64(y[i*s[1]]), float64(z[i*s[2]]), p))

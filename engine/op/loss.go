@@ -2,43 +2,57 @@ package op
 
 import "math"
 
-// L1 is the mean of |x − y| over all elements.
+// L1 is the mean absolute error: the mean of |x − y| over all elements.
 //
-// Shape: x, y of one shape → scalar. Gradient: sign(x − y)/n. Errors: ErrShape.
+// Shape: x, y of one shape → scalar.
+// Unit: that of x. Better: lower.
+// Gradient: sign(x − y)/n to x.
+// Errors: ErrShape.
 func L1(b *Builder, x, y Value) Value { return Mean(b, Abs(b, sameShape(b, "l1", x, y))) }
 
-// MSE is the mean of (x − y)² over all elements.
+// MSE is the mean squared error: the mean of (x − y)² over all elements.
 //
-// Shape: x, y of one shape → scalar. Gradient: 2(x − y)/n. Errors: ErrShape.
+// Shape: x, y of one shape → scalar.
+// Unit: that of x, squared. Better: lower.
+// Gradient: 2(x − y)/n to x.
+// Errors: ErrShape.
 func MSE(b *Builder, x, y Value) Value { return Mean(b, Square(b, sameShape(b, "mse", x, y))) }
 
-// WeightedL1 is the mean of |x − y| with weights that broadcast (area weights,
-// a mask); see WeightedMean.
+// WeightedL1 is the mean of |x − y| with weights w that broadcast: area
+// weights, or a mask. See WeightedMean.
 func WeightedL1(b *Builder, x, y, w Value) Value {
 	return WeightedMean(b, Abs(b, sameShape(b, "weighted_l1", x, y)), w)
 }
 
-// WeightedMSE is the mean of (x − y)² with weights that broadcast; see
-// WeightedMean.
+// WeightedMSE is the mean of (x − y)² with weights w that broadcast: area
+// weights, or a mask. See WeightedMean.
 func WeightedMSE(b *Builder, x, y, w Value) Value {
 	return WeightedMean(b, Square(b, sameShape(b, "weighted_mse", x, y)), w)
 }
 
-// sameShape is x − y for equal shapes: a loss that broadcasts hides mistakes.
+// sameShape is x − y for equal shapes. Losses reject broadcasting, since it
+// hides mistakes.
 func sameShape(b *Builder, what string, x, y Value) Value {
 	if x.Valid() && y.Valid() && !x.Shape().Equal(y.Shape()) {
-		return b.Fail(what, shapeError("%v against %v", x.Shape(), y.Shape()))
+		return b.Fail(what, shapeError("x is %v, y is %v; want equal shapes", x.Shape(), y.Shape()))
 	}
 	return Sub(b, x, y)
 }
 
-// NormalCramer is the Cramér distance of the normal distributions (mu, sigma) and (mu2, sigma2), point by point: the integral of the
-// squared difference of their distribution functions, which is what the expected CRPS of the first lies above that of the second
-// where observations have the second.
+// NormalCramer is the Cramér distance of the normal distributions (mu, sigma)
+// and (mu2, sigma2), point by point: the integral of the squared difference of
+// their distribution functions. It is the excess of the expected CRPS of the
+// first over that of the second, for observations from the second.
 //
-// Shape: all of one shape → the same. Unit: that of mu. Better: lower.
+// With the CRPS of a normal distribution, s = √(σ² + σ₂²):
+//
+//	CRPS(N(μ, s), μ₂) + (s − σ − σ₂)/√π
+//
+// Shape: all of one shape → the same.
+// Unit: that of mu. Better: lower.
 // Gradient: closed form, by that of gaussian_crps.
-// Source: postproc/dist.NormalCramer, where the formula stands with its own source.
+// Errors: ErrShape.
+// Source: postproc/dist.NormalCramer documents the formula and its source.
 func NormalCramer(b *Builder, mu, sigma, mu2, sigma2 Value) Value {
 	s := Sqrt(b, Add(b, Square(b, sigma), Square(b, sigma2)))
 	rest := Sub(b, s, Add(b, sigma, sigma2))

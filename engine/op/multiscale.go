@@ -6,16 +6,17 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 )
 
-// Smoothing is a mean over neighbours with weights along latitude and along longitude, of which each has
-// an odd number and the sum 1. Where there is nothing beyond the field, the weights within it
-// are divided by their sum, so that constant fields stay.
+// Smoothing is a weighted mean over neighbours, separable in latitude and
+// longitude. Each direction has an odd number of weights with sum 1. At the
+// border of a field that is not periodic, weights within the field are divided
+// by their sum, so that constant fields stay constant.
 type Smoothing struct {
 	Lat, Lon []float64
 	Periodic bool // longitudes wrap around
 }
 
-// Gaussian is smoothing by a Gaussian with a standard deviation of so many points, cut off at three
-// of them, for fields of rows×columns.
+// Gaussian is smoothing by a Gaussian with a standard deviation of sigma grid
+// points, truncated at 3·sigma, for fields of rows×columns.
 func Gaussian(sigma float64, rows, columns int, periodic bool) Smoothing {
 	weights := func(n int) []float64 {
 		radius := min(int(math.Ceil(3*sigma)), n-1)
@@ -34,17 +35,19 @@ func Gaussian(sigma float64, rows, columns int, periodic bool) Smoothing {
 	return Smoothing{Lat: weights(rows), Lon: weights(columns), Periodic: periodic}
 }
 
-// Smooth gives smooth fields, plane by plane.
+// Smooth smooths every level of every channel.
 //
-// Shape: x [N C D H W] → the same. Gradient: by composition.
-// Window: that of the weights. Errors: ErrShape; also for even numbers of weights.
+// Shape: x [N C D H W] → the same.
+// Gradient: by composition.
+// Window: that of the weights.
+// Errors: ErrShape, also for even numbers of weights.
 func Smooth(b *Builder, x Value, s Smoothing) Value {
 	if !x.Valid() {
 		return x
 	}
 	shape := x.Shape()
 	if len(shape) != 5 || len(s.Lat)%2 == 0 || len(s.Lon)%2 == 0 {
-		return b.Fail("smooth", shapeError("%v by %d×%d weights, want odd numbers", shape, len(s.Lat), len(s.Lon)))
+		return b.Fail("smooth", shapeError("x is %v, smoothing has %d×%d weights; want [N C D H W] and odd numbers", shape, len(s.Lat), len(s.Lon)))
 	}
 	y := Reshape(b, x, Shape{shape[:3].Size(), 1, 1, shape[3], shape[4]})
 	y = smoothAxis(b, y, 3, s.Lat, false)
@@ -52,7 +55,7 @@ func Smooth(b *Builder, x Value, s Smoothing) Value {
 	return Reshape(b, y, shape)
 }
 
-// smoothAxis smooths planes along one axis.
+// smoothAxis smooths along one axis by a convolution with constant weights.
 func smoothAxis(b *Builder, x Value, axis int, weights []float64, periodic bool) Value {
 	if len(weights) == 1 {
 		return x
@@ -84,8 +87,9 @@ func smoothAxis(b *Builder, x Value, axis int, weights []float64, periodic bool)
 	return Mul(b, y, b.Const("", at, within))
 }
 
-// Scales gives what a field has at each of several scales, S_k x − S_(k−1) x with S_(−1) = 0 and the identity
-// behind the last: parts that add up to x. Smoothings come from the coarsest to the finest.
+// Scales decomposes a field into scales: S₀x, S₁x − S₀x, …, x − Sₙ₋₁x. The
+// smoothings are ordered from the coarsest to the finest. The parts add up to
+// x.
 func Scales(b *Builder, x Value, smoothings []Smoothing) []Value {
 	parts := make([]Value, 0, len(smoothings)+1)
 	var before Value
@@ -103,16 +107,20 @@ func Scales(b *Builder, x Value, smoothings []Smoothing) []Value {
 	return parts
 }
 
-// MultiScaleCRPS is the sum of the kernel CRPS at several scales with weights, one more than
-// there are smoothings (nil: all 1); see Scales and KernelCRPS. It asks members for the variability of
-// the observation at small scales too.
+// MultiScaleCRPS is a weighted sum of the kernel CRPS of the parts that Scales
+// gives. weights has one element more than smoothings; nil weights all parts by
+// 1. The parts at small scales require members to have the small-scale
+// variability of the observation.
 //
-// Shape: x [N·size C D H W], y [N C D H W] → [N C D H W], to be averaged with weights of areas.
-// Gradient: by composition. Errors: ErrShape.
+// Shape: x [N·size C D H W], y [N C D H W] → [N C D H W], to be averaged with
+// area weights.
+// Unit: that of y. Better: lower.
+// Gradient: by composition.
+// Errors: ErrShape.
 // Source: Lang et al. 2025, arXiv:2506.10868.
 func MultiScaleCRPS(b *Builder, x, y Value, size int, f dist.Fairness, smoothings []Smoothing, weights []float64) Value {
 	if weights != nil && len(weights) != len(smoothings)+1 {
-		return b.Fail("multi_scale_crps", shapeError("%d weights of %d smoothings and the rest", len(weights), len(smoothings)))
+		return b.Fail("multi_scale_crps", shapeError("%d weights for %d smoothings, want one more weight than smoothings", len(weights), len(smoothings)))
 	}
 	var total Value
 	ys := Scales(b, y, smoothings)

@@ -6,14 +6,15 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 )
 
-// Batch normalisation together with what surrounds it: made by the pass
-// fuse-norms, never by networks.
+// Batch normalisation, fused with adjacent operations. The pass fuse-norms inserts
+// these operations; networks do not use them.
 
+// normFused is batch normalisation followed by ReLU, in one sweep.
 var normFused = Define(Spec[Eps]{
 	Name:    "channel_norm_fused",
 	Doc:     "max((x − mean)/√(variance + eps)·gamma + beta, 0) per channel: x [N C …], moments [2 C], gamma [C], beta [C].",
-	Source:  "channel_norm and relu in one; made by the pass fuse-norms",
-	NoGrad:  "the pass fuse-norms makes it after gradients have been added",
+	Source:  "channel_norm and relu; inserted by the pass fuse-norms",
+	NoGrad:  "inserted by the pass fuse-norms after gradients were added",
 	Shape:   func(in []Shape, a Eps) (Shape, error) { return channelNorm.Shape(in, a) },
 	FLOPs:   func(_ []Shape, out Shape, _ Eps) int64 { return 3 * int64(out.Size()) },
 	InPlace: inPlace[Eps](0),
@@ -31,8 +32,8 @@ var normFused = Define(Spec[Eps]{
 	},
 })
 
-// positiveVariances makes the variances among random operands positive: those of the
-// moments, operand i.
+// positiveVariances returns a function that makes the variances among random
+// operands positive: row 1 of the moments, operand i.
 func positiveVariances(i int) func(in [][]float64) {
 	return func(in [][]float64) {
 		v := in[i][len(in[i])/2:]
@@ -42,23 +43,24 @@ func positiveVariances(i int) func(in [][]float64) {
 	}
 }
 
-// NormFused is max(norm, 0) of a batch normalisation with the moments mom. The
-// pass fuse-norms writes it; networks use BatchNorm and ReLU.
+// NormFused appends max(norm, 0) for a batch normalisation with the moments
+// mom. Only the pass fuse-norms calls it; networks use BatchNorm and ReLU.
 func NormFused(b *Builder, x, mom, gamma, beta Value, a Eps) Value {
 	return normFused.add(b, a, x, mom, gamma, beta)
 }
 
-// NormGrad is the attribute of the gradients of a batch normalisation: the
-// gradient of its result is the channels of dy from Lo on, and counts only where
-// a gate is positive (the result of the ReLU behind the normalisation), if there
-// is one. dy may have more channels than x in a batch of one only.
+// NormGrad is the attribute of the fused gradients of batch normalisation. The
+// gradient of the result is the channels of dy from Lo. With a gate, it counts
+// only where the gate is positive; the gate is the result of the ReLU after the
+// normalisation. dy may have more channels than x only if the batch has one
+// item.
 type NormGrad struct {
 	Eps     float64
-	Lo      int
+	Lo      int // first channel of dy
 	HasGate bool
 }
 
-// check checks the operands behind the first n: dy and the gate.
+// check checks dy and the gate, which follow the first n operands.
 func (a NormGrad) check(in []Shape, n int) error {
 	operands := n + 1
 	if a.HasGate {
@@ -72,12 +74,13 @@ func (a NormGrad) check(in []Shape, n int) error {
 		return nil
 	}
 	if len(dy) != len(x) || x[0] != 1 || dy[0] != 1 || !dy[2:].Equal(x[2:]) || a.Lo < 0 || a.Lo+x[1] > dy[1] {
-		return shapeError("channels from %d on of %v for %v", a.Lo, dy, x)
+		return shapeError("channels of dy %[2]v from %[1]d do not match x %[3]v", a.Lo, dy, x)
 	}
 	return nil
 }
 
-// gatedGrad is the gradient of the result that counts, of the shape of x.
+// gatedGrad is the gradient of the result, after slicing and gating, in the
+// shape of x.
 func (a NormGrad) gatedGrad(c Call, n int) []float64 {
 	run := c.InShape[0][2:].Size()
 	g := append([]float64(nil), c.In[n][a.Lo*run:][:c.InShape[0].Size()]...)
@@ -91,7 +94,8 @@ func (a NormGrad) gatedGrad(c Call, n int) []float64 {
 	return g
 }
 
-// normGradBytes counts what is read and written: of operand n, dy, the channels that take part.
+// normGradBytes counts the traffic. Of dy, operand n, only the channels in use
+// are read.
 func normGradBytes(n int) func(in []Shape, out Shape, a NormGrad) int64 {
 	return func(in []Shape, out Shape, _ NormGrad) int64 {
 		size := out.Size()
@@ -105,7 +109,8 @@ func normGradBytes(n int) func(in []Shape, out Shape, a NormGrad) int64 {
 	}
 }
 
-// normGradCases are cases of operations with the given operands before dy.
+// normGradCases are cases of operations whose operands before dy are given by
+// before.
 func normGradCases(before func(x Shape) []Shape) []Case[NormGrad] {
 	var cs []Case[NormGrad]
 	add := func(name string, x, dy Shape, a NormGrad) {
@@ -127,10 +132,12 @@ func normGradCases(before func(x Shape) []Shape) []Case[NormGrad] {
 	return cs
 }
 
+// normFusedSums computes the two sums per channel that the gradients need. It
+// is the first of two sweeps over the field.
 var normFusedSums = Define(Spec[NormGrad]{
 	Name:   "channel_norm_fused_sums",
-	Doc:    "Σ dy and Σ dy·(x − mean)/√(variance + eps) per channel from x [N C …], moments [2 C], dy and perhaps a gate → [2 C].",
-	Source: "slice, relu_grad and channel_norm_sums in one; made by the pass fuse-norms",
+	Doc:    "Σ dy and Σ dy·(x − mean)/√(variance + eps) per channel from x [N C …], moments [2 C], dy and an optional gate → [2 C].",
+	Source: "slice, relu_grad and channel_norm_sums; inserted by the pass fuse-norms",
 	NoGrad: noSecondOrder,
 	Shape: func(in []Shape, a NormGrad) (Shape, error) {
 		if err := a.check(in, 2); err != nil {
@@ -149,13 +156,13 @@ var normFusedSums = Define(Spec[NormGrad]{
 	Cases: normGradCases(func(x Shape) []Shape { return []Shape{x, {2, x[1]}} }),
 })
 
-// NormFusedSums is channel_norm_sums in the form of a; gate is the zero Value
-// where a does not want it.
+// NormFusedSums appends channel_norm_sums in the fused form a. gate is the zero
+// Value if a has no gate. Only the pass fuse-norms calls it.
 func NormFusedSums(b *Builder, x, mom, dy, gate Value, a NormGrad) Value {
 	return normFusedSums.add(b, a, a.operands(gate, x, mom, dy)...)
 }
 
-// operands appends the gate if there is one.
+// operands appends the gate if a has one.
 func (a NormGrad) operands(gate Value, in ...Value) []Value {
 	if a.HasGate {
 		in = append(in, gate)
@@ -163,11 +170,13 @@ func (a NormGrad) operands(gate Value, in ...Value) []Value {
 	return in
 }
 
+// normFusedGrad is the gradient with respect to x, including that through the
+// batch moments. It is the second of two sweeps over the field.
 var normFusedGrad = Define(Spec[NormGrad]{
 	Name: "channel_norm_fused_grad",
-	Doc: "Gradient of a batch normalisation with respect to x, through the moments of the batch too: gamma·r·(dy − Σdy/n − x̂·Σ(dy·x̂)/n) with " +
-		"r = (variance + eps)^−½ and x̂ = (x − mean)·r, from x [N C …], moments [2 C], gamma [C], the sums [2 C], dy and perhaps a gate.",
-	Source: "channel_norm_grad, channel_norm_moments_grad, channel_moments_grad, add, slice and relu_grad in one; made by the pass fuse-norms",
+	Doc: "Gradient of a batch normalisation with respect to x, including that through the moments: gamma·r·(dy − Σdy/n − x̂·Σ(dy·x̂)/n) with " +
+		"r = (variance + eps)^−½ and x̂ = (x − mean)·r, from x [N C …], moments [2 C], gamma [C], the sums [2 C], dy and an optional gate.",
+	Source: "channel_norm_grad, channel_norm_moments_grad, channel_moments_grad, add, slice and relu_grad; inserted by the pass fuse-norms",
 	NoGrad: noSecondOrder,
 	Shape: func(in []Shape, a NormGrad) (Shape, error) {
 		if err := a.check(in, 4); err != nil {
@@ -196,8 +205,9 @@ var normFusedGrad = Define(Spec[NormGrad]{
 	Cases: normGradCases(func(x Shape) []Shape { return []Shape{x, {2, x[1]}, {x[1]}, {2, x[1]}} }),
 })
 
-// NormFusedGrad is the gradient of a batch normalisation with respect to x in
-// the form of a; gate is the zero Value where a does not want it.
+// NormFusedGrad appends the gradient of batch normalisation with respect to x
+// in the fused form a. gate is the zero Value if a has no gate. Only the pass
+// fuse-norms calls it.
 func NormFusedGrad(b *Builder, x, mom, gamma, sums, dy, gate Value, a NormGrad) Value {
 	return normFusedGrad.add(b, a, a.operands(gate, x, mom, gamma, sums, dy)...)
 }

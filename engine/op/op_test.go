@@ -87,5 +87,5 @@ func ExampleMSSSIM() {
 		return
 	}
 	fmt.Println(g.Notes[0])
-	// Output: ms_ssim on 32×64: 2 of 5 scales, exponents [0.0448 0.2856] divided by their sum
+	// Output: ms_ssim on 32×64 points uses 2 of 5 scales, with exponents [0.0448 0.2856] divided by their sum
 }

@@ -2,9 +2,11 @@ package op
 
 import "math"
 
-const pointNormSource = "Ba et al. 2016, arXiv:1607.06450, with the channels of a point for a row"
+// pointNormSource is the source of layer normalisation over channels.
+const pointNormSource = "Ba et al. 2016, arXiv:1607.06450, over the channels of each point"
 
-// eachPoint visits the points of a field [N C …]: the places of its channels lie step apart, from at on.
+// eachPoint calls visit for the points of a field [N C …]. The channels of a
+// point start at offset at and are step apart.
 func eachPoint(x Shape, visit func(at, step int)) {
 	step := x[2:].Size()
 	for n := range x[0] {
@@ -14,7 +16,7 @@ func eachPoint(x Shape, visit func(at, step int)) {
 	}
 }
 
-// pointMoments are the mean of c values step apart, and one over the root of their variance and eps.
+// pointMoments returns the mean of c values and 1/√(variance + eps).
 func pointMoments(x []float64, at, step, c int, eps float64) (mean, r float64) {
 	for k := range c {
 		mean += x[at+k*step] / float64(c)
@@ -26,7 +28,8 @@ func pointMoments(x []float64, at, step, c int, eps float64) (mean, r float64) {
 	return mean, 1 / math.Sqrt(r+eps)
 }
 
-// pointShape is the shape rule for operands like a field [N C …] and then values per channel.
+// pointShape is the shape rule for operands that are fields of one shape [N C
+// …], then values per channel.
 func pointShape(in []Shape, fields, values int) (Shape, error) {
 	if len(in) != fields+values || fields > 1 && !in[0].Equal(in[1]) {
 		return nil, shapeError("operands %v, want %d fields [N C …] and %d values per channel", in, fields, values)
@@ -34,6 +37,7 @@ func pointShape(in []Shape, fields, values int) (Shape, error) {
 	return in[0].Clone(), perChannel(in[0], in[fields:]...)
 }
 
+// pointNorm normalises over the channels of each point.
 var pointNorm = Define(Spec[Eps]{
 	Name:   "point_norm",
 	Doc:    "(x − mean)/√(variance + eps)·gamma + beta, mean and variance over the channels of each point: x [N C …], gamma [C], beta [C].",
@@ -63,9 +67,15 @@ var pointNorm = Define(Spec[Eps]{
 	},
 })
 
+// pointNormGrad is the gradient with respect to x, with g = dy·gamma and x̂ =
+// (x − mean)·r:
+//
+//	dx = r·(g − mean(g) − x̂·mean(g·x̂))
+//
+// The moments are recomputed, which is cheaper than storing two fields.
 var pointNormGrad = Define(Spec[Eps]{
 	Name:   "point_norm_grad",
-	Doc:    "Gradient of point_norm with respect to x, from x, dy and gamma; moments are made again.",
+	Doc:    "Gradient of point_norm with respect to x, from x, dy and gamma; moments are recomputed.",
 	Source: "derivative of point_norm",
 	NoGrad: noSecondOrder,
 	Shape:  func(in []Shape, _ Eps) (Shape, error) { return pointShape(in, 2, 1) },
@@ -93,6 +103,8 @@ var pointNormGrad = Define(Spec[Eps]{
 	},
 })
 
+// pointNormSums computes the gradients of beta and gamma: Σ dy and Σ dy·x̂ per
+// channel.
 var pointNormSums = Define(Spec[Eps]{
 	Name:   "point_norm_sums",
 	Doc:    "Σ dy and Σ dy·(x − mean)/√(variance + eps) over rows and points, mean and variance those of a point, from x and dy [N C …] → [2 C].",
@@ -124,13 +136,16 @@ var pointNormSums = Define(Spec[Eps]{
 	},
 })
 
-// PointNorm standardises the channels of every point, and scales and shifts each channel:
+// PointNorm normalises the channels of every point, then scales and shifts each
+// channel:
 //
 //	y = (x − mean)/√(variance + eps)·gamma + beta
 //
 // Shape: x [N C …]; gamma, beta [C]. eps 0 means 1e-5.
-// Gradient: to all three; moments are made again. Window: all channels. Errors: ErrShape.
-// Source: Ba et al. 2016, arXiv:1607.06450, with the channels of a point for a row.
+// Gradient: to all three; the moments are recomputed.
+// Window: all channels of a point.
+// Errors: ErrShape.
+// Source: Ba et al. 2016, arXiv:1607.06450, over the channels of each point.
 func PointNorm(b *Builder, x, gamma, beta Value, eps float64) Value {
 	if eps == 0 {
 		eps = 1e-5

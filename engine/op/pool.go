@@ -6,11 +6,12 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 )
 
-// Pool is the geometry of pooling over level, latitude, longitude: windows of
-// Size at distance Stride (0 means Size), unpadded; elements behind the last
-// whole window are left out, as in PyTorch.
+// Pool is the geometry of pooling over level, latitude and longitude: windows
+// of Size at distance Stride (0 means Size), without padding. Elements after
+// the last whole window are left out, as in PyTorch.
 type Pool struct{ Size, Stride [3]int }
 
+// withDefaults replaces a stride of 0 by the size.
 func (a Pool) withDefaults() Pool {
 	for i := range 3 {
 		if a.Stride[i] == 0 {
@@ -54,7 +55,7 @@ func (a Pool) adjoint(operand int) Window {
 // volume is the number of elements of a window.
 func (a Pool) volume() int { return a.Size[0] * a.Size[1] * a.Size[2] }
 
-// each visits every element x of every window y in row-major order.
+// each visits every element x of every window y in row-major order, by offsets.
 func (a Pool) each(xs, ys Shape, visit func(x, y int)) {
 	y := 0
 	for p := range ys[0] * ys[1] {
@@ -86,15 +87,16 @@ func poolCases() []Case[Pool] {
 	}
 }
 
-// PoolGrad is a pooling and the shape of its input.
+// PoolGrad is a pooling with the shape To of its input.
 type PoolGrad struct {
 	Pool
 	To Shape
 }
 
+// maxPool takes the largest element of a window.
 var maxPool = Define(Spec[Pool]{
 	Name:   "max_pool",
-	Doc:    "Maximum over windows of level, latitude, longitude: x [N C D H W] → [N C D' H' W']; NaN wins.",
+	Doc:    "Maximum over windows of level, latitude, longitude: x [N C D H W] → [N C D' H' W']; NaN propagates.",
 	Source: "Çiçek et al. 2016, doi:10.1007/978-3-319-46723-8_49",
 	Shape:  func(in []Shape, a Pool) (Shape, error) { return a.shape(in[0]) },
 	Grad: func(b *Builder, in []Value, out, dy Value, a Pool) []Value {
@@ -108,7 +110,7 @@ var maxPool = Define(Spec[Pool]{
 	Cases:          poolCases(),
 })
 
-// maxima is the reference kernel of max_pool.
+// maxima is the reference kernel of max_pool. A NaN in a window gives NaN.
 func maxima(c Call, a Pool) {
 	for i := range c.Out {
 		c.Out[i] = math.Inf(-1)
@@ -120,10 +122,12 @@ func maxima(c Call, a Pool) {
 	})
 }
 
+// maxPoolGrad selects the element again by comparison with the result, so no
+// indices are stored.
 var maxPoolGrad = Define(Spec[Pool]{
 	Name:   "max_pool_grad",
 	Doc:    "Gradient of max_pool from x, its result y and dy: each dy goes to the first element of its window that equals y.",
-	Source: "adjoint of the selection; first of equal elements as in torch.nn.MaxPool3d",
+	Source: "adjoint of the selection; the first of equal elements, as in torch.nn.MaxPool3d",
 	NoGrad: noSecondOrder,
 	Shape: func(in []Shape, a Pool) (Shape, error) {
 		if len(in) != 3 {
@@ -131,7 +135,7 @@ var maxPoolGrad = Define(Spec[Pool]{
 		}
 		y, err := a.shape(in[0])
 		if err == nil && (!y.Equal(in[1]) || !y.Equal(in[2])) {
-			err = shapeError("x %v pools to %v; y is %v and dy %v", in[0], y, in[1], in[2])
+			err = shapeError("y is %[3]v and dy %[4]v, x %[1]v pools to %[2]v", in[0], y, in[1], in[2])
 		}
 		return in[0].Clone(), err
 	},
@@ -166,16 +170,18 @@ var maxPoolGrad = Define(Spec[Pool]{
 // MaxPool is the maximum over disjoint windows of the given size.
 //
 // Shape: x [N C D H W] → [N C ⌊D/k⌋ ⌊H/k⌋ ⌊W/k⌋].
-// Gradient: all of dy to the first largest element of the window.
-// Window: size k, stride k, unpadded: no halo when cuts fall on multiples of k.
 // Missing: NaN in a window gives NaN.
+// Gradient: all of dy to the first largest element of the window.
+// Window: size k, stride k, unpadded. No halo is needed where shards start at
+// multiples of k.
 // Errors: ErrShape.
 // Source: Çiçek et al. 2016, doi:10.1007/978-3-319-46723-8_49.
 func MaxPool(b *Builder, x Value, size [3]int) Value { return MaxPoolOf(b, x, Pool{Size: size}) }
 
-// MaxPoolOf is MaxPool with windows that may overlap.
+// MaxPoolOf is MaxPool with any stride: windows may overlap.
 func MaxPoolOf(b *Builder, x Value, a Pool) Value { return maxPool.add(b, a.withDefaults(), x) }
 
+// avgPool takes the mean of a window.
 var avgPool = Define(Spec[Pool]{
 	Name:   "avg_pool",
 	Doc:    "Mean over windows of level, latitude, longitude: x [N C D H W] → [N C D' H' W'].",
@@ -198,6 +204,7 @@ var avgPool = Define(Spec[Pool]{
 	Cases: poolCases(),
 })
 
+// avgPoolGrad adds dy/volume to every element of the window.
 var avgPoolGrad = Define(Spec[PoolGrad]{
 	Name:   "avg_pool_grad",
 	Doc:    "Gradient of avg_pool: every element of a window receives its share of dy.",
@@ -206,7 +213,7 @@ var avgPoolGrad = Define(Spec[PoolGrad]{
 	Shape: func(in []Shape, a PoolGrad) (Shape, error) {
 		y, err := a.shape(a.To)
 		if err == nil && !y.Equal(in[0]) {
-			err = shapeError("%v pools to %v; dy is %v", a.To, y, in[0])
+			err = shapeError("dy is %[3]v, %[1]v pools to %[2]v", a.To, y, in[0])
 		}
 		return a.To.Clone(), err
 	},
@@ -232,10 +239,14 @@ var avgPoolGrad = Define(Spec[PoolGrad]{
 // AvgPool is the mean over disjoint windows of the given size.
 //
 // Shape: x [N C D H W] → [N C ⌊D/k⌋ ⌊H/k⌋ ⌊W/k⌋].
-// Gradient: dy divided by the size of the window, to each of its elements.
-// Window: size k, stride k, unpadded.
+// Missing: NaN in a window gives NaN.
+// Gradient: dy divided by the number of elements of the window, to each of
+// them.
+// Window: size k, stride k, unpadded. No halo is needed where shards start at
+// multiples of k.
 // Errors: ErrShape.
+// Source: torch.nn.AvgPool3d without padding.
 func AvgPool(b *Builder, x Value, size [3]int) Value { return AvgPoolOf(b, x, Pool{Size: size}) }
 
-// AvgPoolOf is AvgPool with windows that may overlap.
+// AvgPoolOf is AvgPool with any stride: windows may overlap.
 func AvgPoolOf(b *Builder, x Value, a Pool) Value { return avgPool.add(b, a.withDefaults(), x) }

@@ -7,21 +7,21 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 )
 
-// Axes lists the axes of a reduction. Keep leaves them with size 1; otherwise
-// all axes are reduced and the result is a scalar.
+// Axes lists the axes of a reduction. With Keep they remain with size 1.
+// Otherwise all axes are reduced and the result is a scalar.
 type Axes struct {
 	Axes []int
 	Keep bool
 }
 
-// Reduction is the plan of a sum: the operand seen as alternating dense groups
-// of kept and summed axes.
+// Reduction is the plan of a sum: the operand as alternating dense groups of
+// kept and summed axes.
 type Reduction struct {
 	Dims   []int  // merged axes, outermost first
-	Summed []bool // which of them are summed
+	Summed []bool // whether each of them is summed
 }
 
-// PlanSum merges neighbouring axes of s that are treated alike.
+// PlanSum merges adjacent axes of s that are both kept or both summed.
 func PlanSum(s Shape, a Axes) Reduction {
 	var r Reduction
 	for i, d := range s {
@@ -38,8 +38,9 @@ func PlanSum(s Shape, a Axes) Reduction {
 	return r
 }
 
-// Sums adds x into acc (cleared first), in the order of the elements of x, with
-// sums in float64.
+// Sums adds x into acc, which it clears first. Elements are added in their
+// order in x, with float64 sums. This order fixes the rounding of all backends
+// that use it.
 func Sums[T Elem](r Reduction, x []T, acc []float64) {
 	clear(acc)
 	var walk func(axis, at, to int)
@@ -80,9 +81,10 @@ func Sums[T Elem](r Reduction, x []T, acc []float64) {
 	walk(0, 0, 0)
 }
 
+// sum adds up axes. Its gradient is a broadcast, whose gradient is a sum.
 var sum = Define(Spec[Axes]{
 	Name:   "sum",
-	Doc:    "Sum over axes, which stay with size 1, or over all axes to a scalar.",
+	Doc:    "Sum over axes, which remain with size 1, or over all axes to a scalar.",
 	Source: "elementary",
 	Shape: func(in []Shape, a Axes) (Shape, error) {
 		if len(in) != 1 {
@@ -132,17 +134,19 @@ var identity = graph.Scalar{
 	P:  func(any) float64 { return 0 },
 }
 
+// broadcast repeats its operand. As an elementwise operation it can be fused
+// into chains.
 var broadcast = Define(Spec[ToShape]{
 	Name:   "broadcast",
-	Doc:    "x stretched along its axes of size 1, or a scalar stretched to a shape.",
+	Doc:    "x repeated along its axes of size 1, or a scalar repeated to a shape.",
 	Source: "elementary",
 	Shape: func(in []Shape, a ToShape) (Shape, error) {
 		if len(in) != 1 || len(in[0]) != 0 && len(in[0]) != len(a.Shape) {
-			return nil, shapeError("%v to %v", in, a.Shape)
+			return nil, shapeError("cannot broadcast %v to %v", in, a.Shape)
 		}
 		for i, d := range in[0] {
 			if d != 1 && d != a.Shape[i] {
-				return nil, shapeError("%v to %v", in[0], a.Shape)
+				return nil, shapeError("cannot broadcast %v to %v", in[0], a.Shape)
 			}
 		}
 		return a.Shape.Clone(), nil
@@ -170,10 +174,12 @@ func init() {
 	})
 }
 
-// Sum adds up the given axes, which stay with size 1; without axes it adds up
-// everything to a scalar.
+// Sum adds up the given axes, which remain with size 1. Without axes it adds up
+// all elements to a scalar. All backends sum in float64.
 //
-// Gradient: dy stretched. Errors: ErrShape. Sums are float64 on every backend.
+// Shape: x → the same with size 1 along axes, or a scalar.
+// Gradient: dy, broadcast.
+// Errors: ErrShape if an axis is out of range.
 func Sum(b *Builder, x Value, axes ...int) Value {
 	if len(axes) == 0 {
 		return sum.add(b, Axes{}, x)
@@ -181,7 +187,7 @@ func Sum(b *Builder, x Value, axes ...int) Value {
 	return sum.add(b, Axes{Axes: axes, Keep: true}, x)
 }
 
-// Mean is Sum divided by the number of elements summed.
+// Mean is Sum divided by the number of summed elements.
 func Mean(b *Builder, x Value, axes ...int) Value {
 	y := Sum(b, x, axes...)
 	if !y.Valid() {
@@ -190,7 +196,8 @@ func Mean(b *Builder, x Value, axes ...int) Value {
 	return Scale(b, y, float64(y.Shape().Size())/float64(x.Shape().Size()))
 }
 
-// SumTo sums v over the axes along which s was stretched to the shape of v.
+// SumTo sums v over the axes along which s is broadcast to the shape of v. It
+// is the gradient of broadcasting.
 func SumTo(b *Builder, v Value, s Shape) Value {
 	from := v.Shape()
 	if !v.Valid() || from.Equal(s) {
@@ -200,7 +207,7 @@ func SumTo(b *Builder, v Value, s Shape) Value {
 		return Sum(b, v)
 	}
 	if len(s) != len(from) {
-		return b.Fail("sum_to", shapeError("%v to %v", from, s))
+		return b.Fail("sum_to", shapeError("cannot sum %v to %v", from, s))
 	}
 	var axes []int
 	for i := range s {
@@ -211,16 +218,20 @@ func SumTo(b *Builder, v Value, s Shape) Value {
 	return Sum(b, v, axes...)
 }
 
-// BroadcastTo stretches x along its axes of size 1, or a scalar, to s.
+// BroadcastTo repeats x along its axes of size 1, or a scalar along all axes,
+// to shape s.
 //
-// Gradient: dy summed over the stretched axes. Errors: ErrShape.
+// Gradient: dy summed over the broadcast axes.
+// Errors: ErrShape.
 func BroadcastTo(b *Builder, x Value, s Shape) Value { return broadcast.add(b, ToShape{s}, x) }
 
-// WeightedMean is Σ w·x / Σ w over all elements, where w is stretched to the
-// shape of x: weights of latitudes, or a mask of 0 and 1. If all weights are 0
-// the result and its gradient are 0.
+// WeightedMean is Σ w·x / Σ w over all elements, with w broadcast to the shape
+// of x: latitude weights, or a mask of 0 and 1. If all weights are 0, the
+// result and its gradient are 0.
 //
 // Shape: x any, w broadcastable to it → scalar.
+// Unit: that of x.
+// Gradient: by composition, to x and w.
 // Errors: ErrShape.
 // Source: definition of a weighted mean.
 func WeightedMean(b *Builder, x, w Value) Value {
@@ -230,13 +241,13 @@ func WeightedMean(b *Builder, x, w Value) Value {
 		return Value{}
 	}
 	if s, err := graph.Broadcast(x.Shape(), w.Shape()); err != nil || !s.Equal(x.Shape()) {
-		return b.Fail("weighted_mean", shapeError("weights %v for %v", w.Shape(), x.Shape()))
+		return b.Fail("weighted_mean", shapeError("weights %v do not broadcast to x %v", w.Shape(), x.Shape()))
 	}
 	repeat := float64(x.Shape().Size()) / float64(w.Shape().Size())
 	return SafeDiv(b, num, Scale(b, total, repeat))
 }
 
-// String prints the axes as 0,2,3 or "all".
+// String prints the axes, or "all".
 func (a Axes) String() string {
 	if !a.Keep {
 		return "all"

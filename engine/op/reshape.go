@@ -5,6 +5,7 @@ import "github.com/ensemble-weather/ensemble/engine/graph"
 // ToShape is the shape that an operation gives to its operand.
 type ToShape struct{ Shape Shape }
 
+// reshape is an alias of its operand: no kernel runs.
 var reshape = Define(Spec[ToShape]{
 	Name:   "reshape",
 	Doc:    "The same elements in the same row-major order under another shape; no copy.",
@@ -12,7 +13,7 @@ var reshape = Define(Spec[ToShape]{
 	Alias:  true,
 	Shape: func(in []Shape, a ToShape) (Shape, error) {
 		if len(in) != 1 || in[0].Size() != a.Shape.Size() {
-			return nil, shapeError("%v as %v", in, a.Shape)
+			return nil, shapeError("cannot reshape %v to %v", in, a.Shape)
 		}
 		return a.Shape.Clone(), nil
 	},
@@ -32,7 +33,8 @@ func init() {
 	})
 }
 
-// tieReshaped ties the axes that a reshape leaves as they are; others, which it merges or parts, stay.
+// tieReshaped ties the axes that a reshape preserves, and pins those that it
+// merges or splits.
 func tieReshaped(t graph.ChannelConstraints, from, to Shape) {
 	for i, j := 0, 0; i < len(from) || j < len(to); {
 		lo, hi := i, j
@@ -58,15 +60,16 @@ func tieReshaped(t graph.ChannelConstraints, from, to Shape) {
 			continue
 		}
 		for axis := lo; axis < i; axis++ {
-			t.PinAxes(0, t.Description()+" merges or parts it", axis)
+			t.PinAxes(0, t.Description()+" merges or splits it", axis)
 		}
 		for axis := hi; axis < j; axis++ {
-			t.PinAxes(graph.Result, t.Description()+" merges or parts it", axis)
+			t.PinAxes(graph.Result, t.Description()+" merges or splits it", axis)
 		}
 	}
 }
 
-// singleAxis is the one axis of s from lo to hi that is longer than 1, or −1.
+// singleAxis is the single axis of s in lo … hi that is longer than 1, or −1 if
+// there is none or more than one.
 func singleAxis(s Shape, lo, hi int) int {
 	found := -1
 	for i := lo; i < hi; i++ {
@@ -80,9 +83,11 @@ func singleAxis(s Shape, lo, hi int) int {
 	return found
 }
 
-// Reshape gives x another shape of the same size; the order of elements stays.
+// Reshape gives x another shape of the same size, in row-major order.
 //
-// Errors: ErrShape. Memory: shares that of x.
+// Gradient: dy in the shape of x.
+// Memory: shares that of x.
+// Errors: ErrShape if the sizes differ.
 func Reshape(b *Builder, x Value, s Shape) Value {
 	if x.Valid() && x.Shape().Equal(s) {
 		return x

@@ -2,12 +2,13 @@ package op
 
 import "slices"
 
-// Sets: the members of an ensemble, or the leads of a trajectory, are folded into the batch.
-// In a field [N·M C …] rows n·M to n·M+M−1 are the set of sample n. Convolutions and
-// all other operations treat rows alike and never mix them; those whose names begin with
-// set_ work within the sets.
+// Sets: the members of an ensemble, or the leads of a trajectory, are folded into
+// the batch axis. In a field [N·M C …] the rows n·M … n·M+M−1 are the set of
+// sample n. Operations whose names begin with set_ combine the rows of a set. All
+// other operations treat rows independently, except batch statistics and sums
+// over the batch axis.
 
-// setSamples is how many samples the rows of x are, of size rows each.
+// setSamples is the number of samples in x, with size rows each.
 func setSamples(x Shape, size int) (int, error) {
 	if len(x) < 2 || size < 1 || x[0]%size != 0 {
 		return 0, shapeError("x is %v, want [N·%d C …]", x, size)
@@ -15,15 +16,15 @@ func setSamples(x Shape, size int) (int, error) {
 	return x[0] / size, nil
 }
 
-// withRows is a shape with another number of rows.
+// withRows is the shape s with another number of rows.
 func withRows(s Shape, rows int) Shape {
 	out := s.Clone()
 	out[0] = rows
 	return out
 }
 
-// setWindow is that of operations point by point but for the rows of a sample; per is how
-// many rows of operand i make one.
+// setWindow is the window of operations that read all rows of a sample at one
+// point. per is the number of rows of operand i per sample.
 func setWindow(in []Shape, i, per int) Window {
 	if len(in) <= i || len(in[i]) == 0 || per < 1 {
 		return Window{}
@@ -31,8 +32,9 @@ func setWindow(in []Shape, i, per int) Window {
 	return Window{Operand: i, Samples: in[i][0] / per}
 }
 
-// eachSet visits the sets of x in order of samples and places: v are the values of the set,
-// in a slice that is used again, at is their place among the results of one a sample.
+// eachSet calls visit for every set of x, sample by sample and point by point.
+// v holds the values of the set and is reused. at is the offset in a result
+// with one row per sample.
 func eachSet(x []float64, samples, size int, visit func(at int, v []float64)) {
 	inner := len(x) / (samples * size)
 	v := make([]float64, size)
@@ -46,11 +48,12 @@ func eachSet(x []float64, samples, size int, visit func(at int, v []float64)) {
 	}
 }
 
-// row is the place of member m of the set whose place among results of one a sample is at.
+// setRow is the offset of member m of a set. at is the offset of the set in a
+// result with one row per sample, inner the number of elements of a row.
 func setRow(at, m, size, inner int) int { return (at/inner*size+m)*inner + at%inner }
 
-// sortedSum adds up values from the smallest to the largest, whatever their order: it sorts
-// v, or leaves NaN in front.
+// sortedSum adds values from the smallest to the largest, so that the order of
+// members does not affect the rounding. It sorts v; NaNs come first.
 func sortedSum(v []float64) (sum float64) {
 	slices.Sort(v)
 	for _, x := range v {

@@ -6,21 +6,24 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 )
 
-// SetAttentionSizes are the sizes of attention within sets. Weights are a field
+// SetAttentionSizes holds the sizes of attention within sets. Attention weights
+// are a field
 //
 //	w [N·Queries  Heads·Keys  D' H' W']
 //
-// in which channel h·Keys + i of row j is the weight of key i for query j in head h, with one cell
-// for all of a field (D' H' W' = 1: global), one for each of its points, or any number between:
-// point p of n lies in cell ⌊p·n'/n⌋ of n' along an axis. The channels of a field are dealt out
-// evenly to the heads, one behind the other.
+// Channel h·Keys + i of row j is the weight of key i for query j in head h. The
+// grid D' H' W' of cells may be coarser than that of the fields. With one cell
+// per axis attention is global; with as many cells as points every point has
+// its own weights. Point p of n belongs to cell ⌊p·n'/n⌋ of n'. The channels of
+// a field are divided evenly among the heads, in order.
 type SetAttentionSizes struct {
-	Queries, Keys, Heads int
-	Cells                [3]int // of the result of set_dot
+	Queries, Keys, Heads int    // rows per sample, and heads
+	Cells                [3]int // grid of the result of set_dot; unused by set_mix
 	Transposed           bool   // of set_mix: from queries to keys
 }
 
-// samples is how many samples two fields of so many rows have, and checks the fields.
+// samples is the number of samples in x with that many rows each. It also
+// checks that heads divide the channels.
 func (a SetAttentionSizes) samples(x Shape, rows int) (int, error) {
 	if len(x) != 5 || rows < 1 || a.Heads < 1 || x[0]%rows != 0 || x[1]%a.Heads != 0 {
 		return 0, shapeError("x is %v, want [N·%d %d·C D H W]", x, rows, a.Heads)
@@ -28,7 +31,7 @@ func (a SetAttentionSizes) samples(x Shape, rows int) (int, error) {
 	return x[0] / rows, nil
 }
 
-// dot is the shape of weights from queries and keys.
+// dot is the shape of the weights of queries q and keys k.
 func (a SetAttentionSizes) dot(q, k Shape) (Shape, error) {
 	n, err := a.samples(q, a.Queries)
 	if err != nil {
@@ -36,18 +39,18 @@ func (a SetAttentionSizes) dot(q, k Shape) (Shape, error) {
 	}
 	m, err := a.samples(k, a.Keys)
 	if err == nil && (n != m || !q[1:].Equal(k[1:])) {
-		err = shapeError("queries %v of %d rows and keys %v of %d", q, a.Queries, k, a.Keys)
+		err = shapeError("queries %v in sets of %d and keys %v in sets of %d do not match", q, a.Queries, k, a.Keys)
 	}
 	out := Shape{q[0], a.Heads * a.Keys, a.Cells[0], a.Cells[1], a.Cells[2]}
 	for i, c := range a.Cells {
 		if err == nil && (c < 1 || c > q[i+2]) {
-			err = shapeError("%v cells of %v", a.Cells, q)
+			err = shapeError("cells %v do not fit field %v", a.Cells, q)
 		}
 	}
 	return out, err
 }
 
-// mix is the shape of the result of weights w on v.
+// mix is the shape of the result of weights w applied to v.
 func (a SetAttentionSizes) mix(w, v Shape) (Shape, error) {
 	from, to := a.Keys, a.Queries
 	if a.Transposed {
@@ -58,12 +61,12 @@ func (a SetAttentionSizes) mix(w, v Shape) (Shape, error) {
 		return nil, err
 	}
 	if len(w) != 5 || w[0] != n*a.Queries || w[1] != a.Heads*a.Keys || w[2] > v[2] || w[3] > v[3] || w[4] > v[4] {
-		return nil, shapeError("weights %v of %d queries, %d keys, %d heads, on %v", w, a.Queries, a.Keys, a.Heads, v)
+		return nil, shapeError("weights %v of %d queries, %d keys and %d heads do not fit %v", w, a.Queries, a.Keys, a.Heads, v)
 	}
 	return withRows(v, n*to), nil
 }
 
-// cellOf gives the cell of every point of a field.
+// cellOf lists the cell of every point of a field.
 func cellOf(x, w Shape) []int {
 	cells := make([]int, 0, x[2:].Size())
 	for d := range x[2] {
@@ -76,8 +79,9 @@ func cellOf(x, w Shape) []int {
 	return cells
 }
 
-// each visits all products of weights with points of fields of queries and keys, by their
-// positions; for every element of each they come in row-major order of the others.
+// each visits all products of weights with points of queries and keys, by
+// offsets. For every element, the products come in row-major order of the other
+// operands.
 func (a SetAttentionSizes) each(w, x Shape, visit func(w, query, key int)) {
 	cell, cells, points := cellOf(x, w), w[2:].Size(), x[2:].Size()
 	per := x[1] / a.Heads
@@ -98,19 +102,23 @@ func (a SetAttentionSizes) each(w, x Shape, visit func(w, query, key int)) {
 	}
 }
 
-// shardAttrs is what a rank computes of weights: those of its part of the cells.
+// shardAttrs returns the attributes of the shard of a rank: the cells of its
+// part.
 func (a SetAttentionSizes) shardAttrs(l graph.Shard) SetAttentionSizes {
 	a.Cells = [3]int(l.Shape[2:])
 	return a
 }
 
+// flops counts two operations per product.
 func (a SetAttentionSizes) flops(w, x Shape) int64 {
 	return 2 * int64(w[0]) * int64(a.Keys) * int64(x[1:].Size())
 }
 
+// setDotSource is the source of attention within sets.
 const setDotSource = "Finn 2021, arXiv:2106.13924; Ben Bouallègue et al. 2024, arXiv:2303.17195"
 
-// setAttentionCases gives the sizes of attention with which its operations are tested.
+// setAttentionCases returns the sizes with which attention within sets is
+// tested.
 func setAttentionCases(operands func(q, k, w Shape) []Shape, transposed bool) []Case[SetAttentionSizes] {
 	var out []Case[SetAttentionSizes]
 	for _, c := range []struct {
@@ -140,6 +148,10 @@ func setAttentionCases(operands func(q, k, w Shape) []Shape, transposed bool) []
 	return out
 }
 
+// setDot computes the scores of attention. It and setMix are the partial
+// derivatives of one trilinear form in weights, queries and keys:
+//
+//	L = Σ w[j,h,i,cell(p)] · q[j,c,p] · k[i,c,p],   c in head h
 var setDot = Define(Spec[SetAttentionSizes]{
 	Name: "set_dot",
 	Doc: "Products of the queries q [N·Q C D H W] with the keys k [N·K C D H W] of the same sample, summed over the channels of each head and the " +
@@ -170,10 +182,12 @@ var setDot = Define(Spec[SetAttentionSizes]{
 	Cases: setAttentionCases(func(q, k, _ Shape) []Shape { return []Shape{q, k} }, false),
 })
 
+// setMix computes weighted sums of rows: the partial derivative of the form of
+// setDot with respect to queries or, transposed, keys.
 var setMix = Define(Spec[SetAttentionSizes]{
 	Name: "set_mix",
-	Doc: "Sums of the rows v [N·K C D H W] of each sample with weights w [N·Q Heads·K D' H' W'], those of its head and cell for every channel and point " +
-		"→ [N·Q C D H W]; or transposed, of rows of queries with the weights that they have for each key.",
+	Doc: "Sums of the rows v [N·K C D H W] of each sample with weights w [N·Q Heads·K D' H' W'], those of the head of a channel and the cell of a point " +
+		"→ [N·Q C D H W]; transposed: sums of rows of queries with their weights for each key.",
 	Source: setDotSource,
 	Shape: func(in []Shape, a SetAttentionSizes) (Shape, error) {
 		if len(in) != 2 {
@@ -203,8 +217,7 @@ var setMix = Define(Spec[SetAttentionSizes]{
 		setAttentionCases(func(q, _, w Shape) []Shape { return []Shape{w, q} }, true)...),
 })
 
-// As those of convolutions, the two are partial derivatives of one form, linear in weights,
-// queries and keys.
+// Connects the gradients: each is differentiated by both.
 func init() {
 	setDot.SetGrad(func(b *Builder, in []Value, _, dw Value, a SetAttentionSizes) []Value {
 		back := a
@@ -223,23 +236,29 @@ func init() {
 	})
 }
 
-// SetDot gives for each query of a sample and each of its keys the sum of products over the
-// channels of a head and the points of a cell; see SetAttentionSizes.
+// SetDot computes, for each query of a sample and each of its keys, the inner
+// product over the channels of a head and the points of a cell. SetWeights
+// documents the layout.
 //
-// Shape: q [N·Queries C D H W], k [N·Keys C D H W] → [N·Queries Heads·Keys Cells].
-// Gradient: SetMix of dw, with keys to queries and, transposed, with queries to keys.
-// Memory: Queries·Keys·Heads values a cell and sample.
-// Errors: ErrShape if heads do not divide the channels, or rows of samples do not go together.
+// Shape: q [N·Queries C D H W], k [N·Keys C D H W] → [N·Queries Heads·Keys D'
+// H' W'].
+// Gradient: SetMix of dw with the keys to queries; transposed, with the queries
+// to keys.
+// Memory: Queries·Keys·Heads values per cell and sample.
+// Errors: ErrShape if heads do not divide the channels, or if the numbers of
+// samples differ.
 // Source: Finn 2021, arXiv:2106.13924.
 func SetDot(b *Builder, q, k Value, a SetAttentionSizes) Value {
 	a.Transposed = false
 	return setDot.add(b, a, q, k)
 }
 
-// SetMix adds up the rows of each sample with weights, as SetDot and Softmax make them.
+// SetMix computes weighted sums of the rows of each sample, with weights from
+// SetDot and Softmax.
 //
-// Shape: w [N·Queries Heads·Keys D' H' W'], v [N·Keys C D H W] → [N·Queries C D H W].
-// Gradient: SetDot to weights, transposed SetMix to v. Order: of rows, to rounding.
+// Shape: w [N·Queries Heads·Keys D' H' W'], v [N·Keys C D H W] → [N·Queries C D
+// H W].
+// Gradient: SetDot to weights, transposed SetMix to v.
 // Errors: ErrShape.
 // Source: Finn 2021, arXiv:2106.13924.
 func SetMix(b *Builder, w, v Value, a SetAttentionSizes) Value {
@@ -247,17 +266,20 @@ func SetMix(b *Builder, w, v Value, a SetAttentionSizes) Value {
 	return setMix.add(b, a, w, v)
 }
 
-// Attention says how the rows of a set attend to each other. The zero values of Cells are global
-// weights.
+// Attention is the geometry of self-attention among the rows of a set. The zero
+// value of Cells means global attention: one weight per pair of rows and head
+// for the whole field.
 type Attention struct {
-	Set, Heads int
-	Cells      [3]int // of weights along level, latitude, longitude; 0 means 1, and PerPoint as many as there are points
+	Set, Heads int // rows per set, and heads
+	// Cells is the grid of the weights along level, latitude, longitude. 0
+	// means 1; PerPoint means as many cells as points.
+	Cells [3]int
 }
 
-// PerPoint asks for a cell at each point of an axis.
+// PerPoint requests one cell per point of an axis.
 const PerPoint = -1
 
-// sizes are the sizes for fields like k.
+// sizes returns the sizes for fields of the shape of k.
 func (a Attention) sizes(k Value) SetAttentionSizes {
 	w := SetAttentionSizes{Queries: a.Set, Keys: a.Set, Heads: a.Heads, Cells: a.Cells}
 	for i, c := range w.Cells {
@@ -271,15 +293,17 @@ func (a Attention) sizes(k Value) SetAttentionSizes {
 	return w
 }
 
-// SetAttention gives the weights of attention within each set,
+// SetAttention computes the attention weights within each set:
 //
 //	w[h,i,j] = softmax over i of Σ k_i·q_j / √n
 //
-// where the sum is over the n channels of a head and points of a cell.
+// The sum runs over the n channels of a head and points of a cell.
 //
-// Shape: k, q [N·Set C D H W] → [N·Set Heads·Set Cells]; see SetAttentionSizes.
+// Shape: k, q [N·Set C D H W] → [N·Set Heads·Set D' H' W']; see SetWeights.
+// Gradient: by composition.
 // Errors: ErrShape.
-// Source: Finn 2021, arXiv:2106.13924; Ben Bouallègue et al. 2024, arXiv:2303.17195.
+// Source: Finn 2021, arXiv:2106.13924; Ben Bouallègue et al. 2024,
+// arXiv:2303.17195.
 func SetAttention(b *Builder, k, q Value, a Attention) Value {
 	w := a.sizes(k)
 	g := SetDot(b, q, k, w)
@@ -290,16 +314,19 @@ func SetAttention(b *Builder, k, q Value, a Attention) Value {
 	return Softmax(b, Scale(b, g, 1/math.Sqrt(n)), 1, a.Set)
 }
 
-// Attend changes the rows of each set by their differences from the mean, with weights of
-// SetAttention,
+// Attend adds to each row of a set the weighted deviations of all rows from the
+// set mean, with weights from SetAttention:
 //
 //	o_j = v_j + Σ_i w[h,i,j] (v_i − mean of v)
 //
-// Several weights add up.
+// With several weights the sums are added in order.
 //
-// Shape: v [N·Set C D H W] → the same; channels are dealt out to the heads.
-// Order: rows in another order come out so, to rounding. Errors: ErrShape.
-// Source: Finn 2021, arXiv:2106.13924; Ben Bouallègue et al. 2024, arXiv:2303.17195.
+// Shape: v [N·Set C D H W] → the same.
+// Gradient: by composition.
+// Errors: ErrShape.
+// Source: Finn 2021, arXiv:2106.13924; Ben Bouallègue et al. 2024,
+// arXiv:2303.17195. A permutation of the rows permutes the result, up to
+// rounding.
 func Attend(b *Builder, v Value, a Attention, weights ...Value) Value {
 	d := Sub(b, v, SetRepeat(b, SetMean(b, v, a.Set), a.Set))
 	for _, w := range weights {

@@ -2,13 +2,15 @@ package op
 
 import "github.com/ensemble-weather/ensemble/engine/graph"
 
-// Swap is the attribute of set_swap: how many rows a set has.
+// Swap is the attribute of set_swap: the number of rows per set.
 type Swap struct{ Size int }
 
+// setSwap exchanges rows of a set with levels. It is a permutation, so its
+// gradient is the inverse permutation of dy.
 var setSwap = Define(Spec[Swap]{
 	Name: "set_swap",
-	Doc: "The T rows of each sample change places with the levels of their fields: x [N·T C D H W] → [N·D C T H W], " +
-		"so that what works along levels works along leads.",
+	Doc: "Exchanges the T rows of each sample with the levels of the fields: x [N·T C D H W] → [N·D C T H W], " +
+		"so that operations along levels act along leads.",
 	Source: "elementary",
 	Shape: func(in []Shape, a Swap) (Shape, error) {
 		n, err := setSamples(in[0], a.Size)
@@ -28,7 +30,7 @@ var setSwap = Define(Spec[Swap]{
 	},
 	FLOPs: zeroFLOPs[Swap],
 	TieChannels: func(t graph.ChannelConstraints, _ []Shape, _ Shape, _ Swap) {
-		why := "rows of a sample and levels change places at " + t.Location()
+		why := "rows of a sample and levels are exchanged at " + t.Location()
 		t.PinAxes(0, why, 0, 2)
 		t.PinAxes(graph.Result, why, 0, 2)
 		for _, axis := range []int{1, 3, 4} {
@@ -49,8 +51,9 @@ var setSwap = Define(Spec[Swap]{
 	},
 })
 
-// EachSwap visits the copies of which set_swap of x consists: n runs from the place from of x to the place
-// y of the result, and the distances between runs.
+// EachSwap visits the copies that make up set_swap of x: n runs of run
+// elements, from offset from of x to offset y of the result, with the distances
+// fromStep and yStep between runs.
 func EachSwap(x Shape, rows int, visit func(y, yStep, from, fromStep, n, run int)) {
 	channels, levels, run := x[1], x[2], x[3:].Size()
 	for n := range x[0] / rows {
@@ -64,22 +67,28 @@ func EachSwap(x Shape, rows int, visit func(y, yStep, from, fromStep, n, run int
 	}
 }
 
-// SetSwap makes levels of the rows of each sample, and rows of the levels.
+// SetSwap exchanges the rows of each sample with the levels of the fields.
+// Operations along levels then act along leads.
 //
-// Shape: x [N·size C D H W] → [N·D C size H W]. Gradient: SetSwap of dy, with D rows. Errors: ErrShape.
+// Shape: x [N·size C D H W] → [N·D C size H W].
+// Gradient: SetSwap of dy with D rows.
+// Errors: ErrShape.
 func SetSwap(b *Builder, x Value, size int) Value { return setSwap.add(b, Swap{size}, x) }
 
-// Grid is the attribute of set_transpose: the rows of a set are Rows·Columns, columns innermost.
+// Grid is the attribute of set_transpose: the rows of a set form a matrix of
+// Rows·Columns, stored row by row.
 type Grid struct{ Rows, Columns int }
 
+// setTranspose transposes the rows of each set. Its gradient is the transpose
+// back.
 var setTranspose = Define(Spec[Grid]{
 	Name: "set_transpose",
-	Doc: "The rows of each sample, of two indices, in the order of the other: x [N·A·B …], row a·B + b of a set, → [N·B·A …], row b·A + a. " +
-		"It puts the members of one lead side by side, or the leads of one member.",
+	Doc: "Transposes the two indices of the rows of each sample: x [N·A·B …], row a·B + b of a set, → [N·B·A …], row b·A + a. " +
+		"The members of one lead, or the leads of one member, become adjacent.",
 	Source: "elementary",
 	Shape: func(in []Shape, a Grid) (Shape, error) {
 		if a.Rows < 1 || a.Columns < 1 {
-			return nil, shapeError("sets of %d×%d", a.Rows, a.Columns)
+			return nil, shapeError("sets of %d×%d rows, want at least 1×1", a.Rows, a.Columns)
 		}
 		if _, err := setSamples(in[0], a.Rows*a.Columns); err != nil {
 			return nil, err
@@ -99,7 +108,8 @@ var setTranspose = Define(Spec[Grid]{
 	},
 })
 
-// EachTransposed visits the copies of which set_transpose of x consists, as EachSwap does.
+// EachTransposed visits the copies that make up set_transpose of x. See
+// EachSwap.
 func EachTransposed(x Shape, a Grid, visit func(y, yStep, from, fromStep, n, run int)) {
 	run := x[1:].Size()
 	for n := range x[0] / (a.Rows * a.Columns) {
@@ -110,10 +120,12 @@ func EachTransposed(x Shape, a Grid, visit func(y, yStep, from, fromStep, n, run
 	}
 }
 
-// SetTranspose changes the order of the two indices of the rows of each sample, of which there are rows and
-// columns.
+// SetTranspose transposes the two indices of the rows of each sample, such as
+// lead and member.
 //
-// Shape: x [N·rows·columns …] → [N·columns·rows …]. Gradient: SetTranspose of dy, back. Errors: ErrShape.
+// Shape: x [N·rows·columns …] → [N·columns·rows …].
+// Gradient: SetTranspose of dy with columns and rows exchanged.
+// Errors: ErrShape.
 func SetTranspose(b *Builder, x Value, rows, columns int) Value {
 	return setTranspose.add(b, Grid{rows, columns}, x)
 }

@@ -4,26 +4,27 @@ import (
 	"math"
 )
 
-// SetReduction is what is taken of a set.
+// SetReduction is a reduction over the rows of a set.
 type SetReduction string
 
-// The kinds.
+// The reductions.
 const (
 	ReduceSum  SetReduction = "sum"
 	ReduceMean SetReduction = "mean"
-	ReduceStd  SetReduction = "std"
+	ReduceStd  SetReduction = "std" // divisor M−1
 	ReduceMin  SetReduction = "min"
 	ReduceMax  SetReduction = "max"
 )
 
-// Set is the size of sets and what is taken of each.
+// Set is the size of sets and their reduction.
 type Set struct {
 	Size int
 	Kind SetReduction
 }
 
-// stdFloor is the standard deviation, in units of x, below which the gradient of one does not
-// grow any more.
+// stdFloor, in units of x, bounds the standard deviation in the denominator of
+// its gradient. Otherwise the gradient would grow without bound for members
+// that are nearly equal.
 const stdFloor = 1e-6
 
 // setPoolCases are the sizes with which pooling is tested.
@@ -38,11 +39,11 @@ func setPoolCases(kinds ...SetReduction) []Case[Set] {
 	return out
 }
 
-// result is the shape of one row a sample.
+// result is the shape of one row per sample.
 func (a Set) result(x Shape) (Shape, error) {
 	n, err := setSamples(x, a.Size)
 	if err == nil && a.Kind == ReduceStd && a.Size < 2 {
-		err = shapeError("standard deviation of sets of %d", a.Size)
+		err = shapeError("the standard deviation of %d rows is undefined, want at least 2", a.Size)
 	}
 	if err != nil {
 		return nil, err
@@ -50,10 +51,12 @@ func (a Set) result(x Shape) (Shape, error) {
 	return withRows(x, n), nil
 }
 
+// setPool reduces the rows of every set. Values are sorted first, so the result
+// does not depend on the order of members.
 var setPool = Define(Spec[Set]{
 	Name: "set_pool",
 	Doc: "Sum, mean, standard deviation (divisor M−1), minimum or maximum of the M rows of each sample: x [N·M C …] → [N C …]; " +
-		"the same bits whatever the order of rows.",
+		"the result does not depend on the order of rows, bit for bit.",
 	Source: "Höhlein et al. 2024, doi:10.1175/AIES-D-23-0070.1; Zaheer et al. 2017, arXiv:1703.06114",
 	Shape:  func(in []Shape, a Set) (Shape, error) { return a.result(in[0]) },
 	Grad: func(b *Builder, in []Value, out, dy Value, a Set) []Value {
@@ -76,7 +79,7 @@ var setPool = Define(Spec[Set]{
 	Cases: setPoolCases(ReduceSum, ReduceMean, ReduceStd, ReduceMin, ReduceMax),
 })
 
-// reduceSet takes of a set what is asked for, and sorts it.
+// reduceSet reduces the values of a set, which it sorts. NaN in v gives NaN.
 func reduceSet(v []float64, kind SetReduction) float64 {
 	m := float64(len(v))
 	sum := sortedSum(v)
@@ -100,42 +103,50 @@ func reduceSet(v []float64, kind SetReduction) float64 {
 	return sum
 }
 
-// SetSum is the sum of the size rows of each sample.
+// SetSum is the sum of the size rows of each sample. Values are added from the
+// smallest to the largest, so the order of rows does not change a bit.
 //
-// Shape: x [N·size C …] → [N C …]. Gradient: dy to every row.
-// Order: rows are added from the smallest value to the largest, so their order changes no bit.
-// Missing: NaN in gives NaN. Errors: ErrShape.
+// Shape: x [N·size C …] → [N C …].
+// Unit: that of x.
+// Missing: NaN in a set gives NaN.
+// Gradient: dy to every row.
+// Errors: ErrShape.
 func SetSum(b *Builder, x Value, size int) Value { return setPool.add(b, Set{size, ReduceSum}, x) }
 
 // SetMean is the mean of the rows of each sample; see SetSum.
+//
+// Gradient: dy/size to every row.
 func SetMean(b *Builder, x Value, size int) Value { return setPool.add(b, Set{size, ReduceMean}, x) }
 
-// SetStd is the standard deviation of the rows of each sample, with divisor size−1; see SetSum.
+// SetStd is the standard deviation s of the rows of each sample, with divisor
+// size−1; see SetSum.
 //
-// Gradient: dy·(x−mean)/((size−1)·s), where s counts as 1e-6 if it is less.
+// Gradient: dy·(x−mean)/((size−1)·max(s, 1e-6)).
+// Errors: ErrShape, also for size < 2.
 func SetStd(b *Builder, x Value, size int) Value { return setPool.add(b, Set{size, ReduceStd}, x) }
 
-// SetMin is the least of the rows of each sample, point by point; see SetSum.
+// SetMin is the minimum of the rows of each sample, point by point; see SetSum.
 //
-// Gradient: dy in equal shares to the rows that have the least value.
+// Gradient: dy in equal shares to the rows with the minimum.
 func SetMin(b *Builder, x Value, size int) Value { return setPool.add(b, Set{size, ReduceMin}, x) }
 
-// SetMax is the largest of the rows of each sample, point by point; see SetMin.
+// SetMax is the maximum of the rows of each sample, point by point; see SetMin.
 func SetMax(b *Builder, x Value, size int) Value { return setPool.add(b, Set{size, ReduceMax}, x) }
 
-// setGradShape is the shape rule of gradients from x [N·M …] and two values [N …].
+// setGradShape is the shape rule of gradients from x [N·M …], the result and dy
+// [N …].
 func setGradShape(in []Shape, a Set) (Shape, error) {
 	if len(in) != 3 {
 		return nil, shapeError("%d operands, want x, y and dy", len(in))
 	}
 	y, err := a.result(in[0])
 	if err == nil && (!y.Equal(in[1]) || !y.Equal(in[2])) {
-		err = shapeError("x %v pools to %v; y is %v and dy %v", in[0], y, in[1], in[2])
+		err = shapeError("y is %[3]v and dy %[4]v, x %[1]v reduces to %[2]v", in[0], y, in[1], in[2])
 	}
 	return in[0].Clone(), err
 }
 
-// setGradCases gives the cases of pooling the results and gradients that go with them.
+// setGradCases completes the cases of pooling by results and gradients.
 func setGradCases(kinds ...SetReduction) []Case[Set] {
 	cases := setPoolCases(kinds...)
 	for i, c := range cases {
@@ -151,6 +162,7 @@ func setGradCases(kinds ...SetReduction) []Case[Set] {
 	return cases
 }
 
+// setStdGrad is the gradient of the standard deviation.
 var setStdGrad = Define(Spec[Set]{
 	Name:    "set_std_grad",
 	Doc:     "Gradient of set_pool with the standard deviation, from x [N·M C …], its result s and dy [N C …]: dy·(x − mean)/((M−1)·max(s, 1e-6)).",
@@ -174,10 +186,12 @@ var setStdGrad = Define(Spec[Set]{
 	Cases: setGradCases(ReduceStd),
 })
 
+// setExtremeGrad is the gradient of minimum and maximum: a subgradient, the
+// mean over all rows with the extreme value.
 var setExtremeGrad = Define(Spec[Set]{
 	Name:    "set_extreme_grad",
 	Doc:     "Gradient of set_pool with minimum or maximum, from x [N·M C …], its result y and dy [N C …]: dy in equal shares to the rows equal to y.",
-	Source:  "mean of the selections of equal rows",
+	Source:  "mean over the rows that attain the extreme value",
 	NoGrad:  noSecondOrder,
 	Shape:   setGradShape,
 	Window:  func(in []Shape, a Set) Window { return setWindow(in, 0, a.Size) },
@@ -204,14 +218,16 @@ var setExtremeGrad = Define(Spec[Set]{
 	Cases: setGradCases(ReduceMin, ReduceMax),
 })
 
+// setRepeat copies a row to all rows of a set. Its gradient is set_pool with
+// the sum.
 var setRepeat = Define(Spec[Set]{
 	Name:   "set_repeat",
-	Doc:    "The row of each sample as often as its set has rows: x [N C …] → [N·M C …].",
+	Doc:    "The row of each sample, repeated M times: x [N C …] → [N·M C …].",
 	Source: "elementary",
 	Shape: func(in []Shape, a Set) (Shape, error) {
 		n, err := setSamples(in[0], 1)
 		if err == nil && a.Size < 1 {
-			err = shapeError("sets of %d", a.Size)
+			err = shapeError("sets of %d rows, want at least 1", a.Size)
 		}
 		if err != nil {
 			return nil, err
@@ -237,7 +253,9 @@ func init() {
 	setRepeat.SetGrad(func(b *Builder, _ []Value, _, dy Value, a Set) []Value { return []Value{SetSum(b, dy, a.Size)} })
 }
 
-// SetRepeat gives each of the size rows of a sample what the sample has.
+// SetRepeat copies the row of each sample size times.
 //
-// Shape: x [N C …] → [N·size C …]. Gradient: the sum of dy over the rows. Errors: ErrShape.
+// Shape: x [N C …] → [N·size C …].
+// Gradient: the sum of dy over the rows.
+// Errors: ErrShape.
 func SetRepeat(b *Builder, x Value, size int) Value { return setRepeat.add(b, Set{Size: size}, x) }

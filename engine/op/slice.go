@@ -2,23 +2,25 @@ package op
 
 import "github.com/ensemble-weather/ensemble/engine/graph"
 
-// Range is a part lo ≤ i < hi of one axis; Size is that of the whole axis where
-// the part is embedded (unused by Slice).
+// Range is the range lo ≤ i < hi of one axis. Size is the length of the whole
+// axis for embed; slice does not use it.
 type Range struct{ Axis, Lo, Hi, Size int }
 
-// pruned is the range of what is left of a value.
+// pruned is the range after channels were removed. of is the value whose axis
+// it counts: an operand or Result.
 func (a Range) pruned(l graph.PrunedShape, of int) Range {
 	a.Lo, a.Hi = l.CountBefore(of, a.Axis, a.Lo), l.CountBefore(of, a.Axis, a.Hi)
 	return a
 }
 
+// slice takes a range of an axis. Its adjoint is embed.
 var slice = Define(Spec[Range]{
 	Name:   "slice",
-	Doc:    "The part lo ≤ i < hi of one axis.",
+	Doc:    "The range lo ≤ i < hi of one axis.",
 	Source: "elementary",
 	Shape: func(in []Shape, a Range) (Shape, error) {
 		if len(in) != 1 || a.Axis < 0 || a.Axis >= len(in[0]) || a.Lo < 0 || a.Hi <= a.Lo || a.Hi > in[0][a.Axis] {
-			return nil, shapeError("%d:%d of axis %d of %v", a.Lo, a.Hi, a.Axis, in)
+			return nil, shapeError("range %d:%d of axis %d exceeds %v", a.Lo, a.Hi, a.Axis, in)
 		}
 		out := in[0].Clone()
 		out[a.Axis] = a.Hi - a.Lo
@@ -44,13 +46,14 @@ var slice = Define(Spec[Range]{
 	},
 })
 
+// embed places its operand in a longer axis of zeros. Its adjoint is slice.
 var embed = Define(Spec[Range]{
 	Name:   "embed",
-	Doc:    "A value as the part lo ≤ i < hi of a longer axis, zeros elsewhere: the adjoint of slice, and zero padding.",
+	Doc:    "A value as the range lo ≤ i < hi of a longer axis, zeros elsewhere: the adjoint of slice, and zero padding.",
 	Source: "elementary",
 	Shape: func(in []Shape, a Range) (Shape, error) {
 		if len(in) != 1 || a.Axis < 0 || a.Axis >= len(in[0]) || a.Lo < 0 || a.Hi > a.Size || a.Hi-a.Lo != in[0][a.Axis] {
-			return nil, shapeError("%v as part %d:%d of %d on axis %d", in, a.Lo, a.Hi, a.Size, a.Axis)
+			return nil, shapeError("%v does not fit range %d:%d of axis %[5]d with length %[4]d", in, a.Lo, a.Hi, a.Size, a.Axis)
 		}
 		out := in[0].Clone()
 		out[a.Axis] = a.Size
@@ -60,9 +63,9 @@ var embed = Define(Spec[Range]{
 	Moves: graph.MovePad,
 	TieChannels: func(t graph.ChannelConstraints, in []Shape, _ Shape, a Range) {
 		tieRange(t, graph.Result, 0, in[0], a.Axis, a.Lo)
-		for i := range a.Size { // zeros that something may count on
+		for i := range a.Size { // later operations may rely on these zeros
 			if i < a.Lo || i >= a.Hi {
-				t.PinIndex(graph.Result, a.Axis, i, "zeros are joined to it at "+t.Location())
+				t.PinIndex(graph.Result, a.Axis, i, "zeros are added to it at "+t.Location())
 			}
 		}
 	},
@@ -93,16 +96,18 @@ func init() {
 	})
 }
 
-// Slice is the part lo ≤ i < hi of one axis.
+// Slice is the range lo ≤ i < hi of one axis.
 //
-// Gradient: dy in its place, zeros elsewhere. Errors: ErrShape.
+// Gradient: dy in this range, zeros elsewhere.
+// Errors: ErrShape.
 func Slice(b *Builder, x Value, axis, lo, hi int) Value {
 	return slice.add(b, Range{Axis: axis, Lo: lo, Hi: hi}, x)
 }
 
-// PadZeros puts zeros before and after x along one axis.
+// PadZeros adds zeros before and after x along one axis.
 //
-// Gradient: the slice of dy. Errors: ErrShape.
+// Gradient: the slice of dy.
+// Errors: ErrShape.
 func PadZeros(b *Builder, x Value, axis, before, after int) Value {
 	n := x.Dim(axis)
 	return embed.add(b, Range{Axis: axis, Lo: before, Hi: before + n, Size: before + n + after}, x)

@@ -2,15 +2,18 @@ package op
 
 import "math"
 
-// Groups are runs of Size neighbours along an axis.
+// Groups are runs of Size consecutive elements along an axis.
 type Groups struct{ Axis, Size int }
 
-// dims sees a value as groups: what stands before them, their size, and what stands behind.
+// dims returns the number of groups times outer elements, and the number of
+// elements after the axis.
 func (a Groups) dims(x Shape) (outer, inner int) {
 	inner = x[a.Axis+1:].Size()
 	return x.Size() / a.Size / inner, inner
 }
 
+// check is the shape rule: all operands of one shape, whose axis the groups
+// fill.
 func (a Groups) check(in []Shape, operands int) (Shape, error) {
 	if len(in) != operands || a.Axis < 0 || a.Axis >= len(in[0]) || a.Size < 1 || in[0][a.Axis]%a.Size != 0 {
 		return nil, shapeError("operands %v, want %d with groups of %d along axis %d", in, operands, a.Size, a.Axis)
@@ -21,7 +24,8 @@ func (a Groups) check(in []Shape, operands int) (Shape, error) {
 	return in[0].Clone(), nil
 }
 
-// each visits the groups: of the first element, and the distance of neighbours.
+// each visits the groups: the offset of the first element, and the distance
+// between elements.
 func (a Groups) each(x Shape, visit func(first, step int)) {
 	outer, inner := a.dims(x)
 	for o := range outer {
@@ -31,6 +35,7 @@ func (a Groups) each(x Shape, visit func(first, step int)) {
 	}
 }
 
+// softmaxCases are the sizes with which softmax is tested.
 func softmaxCases(operands int) []Case[Groups] {
 	var out []Case[Groups]
 	for _, c := range []Case[Groups]{
@@ -47,9 +52,11 @@ func softmaxCases(operands int) []Case[Groups] {
 	return out
 }
 
+// softmax subtracts the maximum of a group first, so that exp does not
+// overflow.
 var softmax = Define(Spec[Groups]{
 	Name:   "softmax",
-	Doc:    "exp(x)/Σ exp(x) over groups of neighbours along an axis, after the largest of each is subtracted.",
+	Doc:    "exp(x)/Σ exp(x) over groups of consecutive elements along an axis; the maximum of a group is subtracted first.",
 	Source: "Vaswani et al. 2017, arXiv:1706.03762; torch.softmax",
 	Shape:  func(in []Shape, a Groups) (Shape, error) { return a.check(in, 1) },
 	Grad: func(b *Builder, _ []Value, out, dy Value, a Groups) []Value {
@@ -77,6 +84,7 @@ var softmax = Define(Spec[Groups]{
 	Cases: softmaxCases(1),
 })
 
+// softmaxGrad needs only the result of softmax, not its operand.
 var softmaxGrad = Define(Spec[Groups]{
 	Name:    "softmax_grad",
 	Doc:     "Gradient of softmax from its result y and dy: y·(dy − Σ y·dy) over each group.",
@@ -101,10 +109,13 @@ var softmaxGrad = Define(Spec[Groups]{
 	Cases: softmaxCases(2),
 })
 
-// Softmax is exp(x)/Σ exp(x) over each group of size neighbours along an axis. The largest of a
-// group is subtracted first, so nothing overflows.
+// Softmax is exp(x)/Σ exp(x) over each group of size consecutive elements along
+// an axis. The maximum of a group is subtracted first, so that nothing
+// overflows.
 //
-// Shape: that of x. Gradient: y·(dy − Σ y·dy). Missing: NaN makes its group NaN.
-// Errors: ErrShape if groups do not fill the axis.
-// Source: Vaswani et al. 2017, arXiv:1706.03762.
+// Shape: that of x.
+// Missing: NaN makes its whole group NaN.
+// Gradient: y·(dy − Σ y·dy).
+// Errors: ErrShape unless groups fill the axis.
+// Source: Vaswani et al. 2017, arXiv:1706.03762; torch.softmax.
 func Softmax(b *Builder, x Value, axis, size int) Value { return softmax.add(b, Groups{axis, size}, x) }

@@ -4,24 +4,26 @@ import (
 	"math"
 )
 
-// SimilarityOptions are the constants of SSIM and MS-SSIM. Range is the range
-// L of the values and must be given: it comes from the training data.
+// SimilarityOptions holds the constants of SSIM and MS-SSIM. Range is the
+// dynamic range L of the values. It must be set, and comes from the training
+// data.
 type SimilarityOptions struct {
 	Range  float64
 	K1, K2 float64 // 0 means 0.01 and 0.03
 }
 
-// The window of SSIM: 11 points of a Gaussian with standard deviation 1.5.
+// The window of SSIM: a Gaussian on 11×11 points with standard deviation 1.5.
 const (
 	ssimSide  = 11
 	ssimSigma = 1.5
 )
 
 // msWeights are the exponents of the five scales of MS-SSIM, finest first.
+//
 // Source: Wang et al. 2003, doi:10.1109/ACSSC.2003.1292216, section 3.2.
 var msWeights = [...]float64{0.0448, 0.2856, 0.3001, 0.2363, 0.1333}
 
-// ssimWindow is the window normalised to sum 1.
+// ssimWindow is the window in one direction, with sum 1.
 func ssimWindow() []float32 {
 	var w [ssimSide]float64
 	var total float64
@@ -37,7 +39,8 @@ func ssimWindow() []float32 {
 	return out
 }
 
-// gaussianBlur averages planes [P 1 1 H W] with the window, valid positions only.
+// gaussianBlur averages planes [P 1 1 H W] with the window, at valid positions
+// only: the result is smaller by 10 rows and columns.
 func gaussianBlur(b *Builder, x Value) Value {
 	w := ssimWindow()
 	rows := b.Const("", Shape{1, 1, 1, ssimSide, 1}, w)
@@ -45,7 +48,8 @@ func gaussianBlur(b *Builder, x Value) Value {
 	return Conv3D(b, Conv3D(b, x, rows, Conv{}), cols, Conv{})
 }
 
-// ssimMaps gives the maps ssim and cs of planes x, y [P 1 1 H W].
+// ssimMaps returns the maps ssim and cs of planes x, y [P 1 1 H W]; SSIM has
+// the formulas.
 func ssimMaps(b *Builder, x, y Value, o SimilarityOptions) (ssim, cs Value) {
 	if o.K1 == 0 {
 		o.K1 = 0.01
@@ -64,7 +68,7 @@ func ssimMaps(b *Builder, x, y Value, o SimilarityOptions) (ssim, cs Value) {
 	return Mul(b, cs, lum), cs
 }
 
-// planes checks x and y and gives them as planes [P 1 1 H W].
+// planes checks x and y and reshapes them to planes [P 1 1 H W].
 func planes(b *Builder, what string, x, y Value, o SimilarityOptions) (Value, Value, bool) {
 	if !x.Valid() || !y.Valid() {
 		return x, y, false
@@ -72,13 +76,13 @@ func planes(b *Builder, what string, x, y Value, o SimilarityOptions) (Value, Va
 	s := x.Shape()
 	switch {
 	case !s.Equal(y.Shape()) || len(s) < 2:
-		b.Fail(what, shapeError("%v against %v", s, y.Shape()))
+		b.Fail(what, shapeError("x is %v, y is %v; want equal shapes of two axes or more", s, y.Shape()))
 		return x, y, false
 	case !(o.Range > 0):
-		b.Fail(what, shapeError("the range of the values is %v; it must be given and positive", o.Range))
+		b.Fail(what, shapeError("the range of values is %v, want a positive number", o.Range))
 		return x, y, false
 	case min(x.Dim(-1), x.Dim(-2)) < ssimSide:
-		b.Fail(what, shapeError("fields of %d×%d are smaller than the window of %d", x.Dim(-2), x.Dim(-1), ssimSide))
+		b.Fail(what, shapeError("fields of %d×%d points are smaller than the window of %d", x.Dim(-2), x.Dim(-1), ssimSide))
 		return x, y, false
 	}
 	p := Shape{s[:len(s)-2].Size(), 1, 1, x.Dim(-2), x.Dim(-1)}
@@ -94,8 +98,10 @@ func planes(b *Builder, what string, x, y Value, o SimilarityOptions) (Value, Va
 // with moments in an 11×11 Gaussian window of standard deviation 1.5.
 //
 // Shape: x, y [… H W] of one shape, H, W ≥ 11 → scalar; 1 for equal fields.
-// Gradient: by composition. Window: 11 along latitude and longitude.
-// Errors: ErrShape; also if Range is not positive.
+// Better: higher.
+// Gradient: by composition.
+// Window: 11 along latitude and longitude.
+// Errors: ErrShape, also if Range is not positive.
 // Source: Wang et al. 2004, doi:10.1109/TIP.2003.819861.
 func SSIM(b *Builder, x, y Value, o SimilarityOptions) Value {
 	px, py, ok := planes(b, "ssim", x, y, o)
@@ -106,18 +112,22 @@ func SSIM(b *Builder, x, y Value, o SimilarityOptions) Value {
 	return Mean(b, s)
 }
 
-// MSSSIM is the multi-scale structural similarity: per plane the product of
-// max(mean cs, 0)^w over the finer scales and max(mean ssim, 0)^w of the
-// coarsest, averaged over planes. Between scales fields are averaged over 2×2;
-// odd sides get a row of zeros in front, which counts in the mean.
+// MSSSIM is the multi-scale structural similarity, averaged over planes:
 //
-// Five scales need sides above 160. On smaller fields the coarsest scales are
-// left out until the window fits with a point to spare, the exponents that
-// remain are divided by their sum, and a note in the graph records it.
+//	Π max(mean cs, 0)^w over all scales but the coarsest · max(mean ssim, 0)^w of the coarsest
+//
+// Between scales, fields are averaged over 2×2 points. Odd sides get a row of
+// zeros in front, which counts in the mean.
+//
+// Five scales need sides above 160 points. On smaller fields the coarsest
+// scales are omitted until the window fits with one point to spare. The
+// remaining exponents are divided by their sum, and a note in the graph records
+// it.
 //
 // Shape: x, y [… H W] of one shape, H, W ≥ 11 → scalar; 1 for equal fields.
+// Better: higher.
 // Gradient: by composition; 0 where a factor is not positive.
-// Errors: ErrShape; also if Range is not positive.
+// Errors: ErrShape, also if Range is not positive.
 // Source: Wang et al. 2003, doi:10.1109/ACSSC.2003.1292216.
 func MSSSIM(b *Builder, x, y Value, o SimilarityOptions) Value {
 	px, py, ok := planes(b, "ms_ssim", x, y, o)
@@ -134,7 +144,7 @@ func MSSSIM(b *Builder, x, y Value, o SimilarityOptions) Value {
 		total += w
 	}
 	if scales < len(msWeights) {
-		b.Note("ms_ssim on %d×%d: %d of %d scales, exponents %.4g divided by their sum",
+		b.Note("ms_ssim on %d×%d points uses %d of %d scales, with exponents %.4g divided by their sum",
 			x.Dim(-2), x.Dim(-1), scales, len(msWeights), msWeights[:scales])
 	}
 	var product Value
@@ -156,7 +166,8 @@ func MSSSIM(b *Builder, x, y Value, o SimilarityOptions) Value {
 	return Mean(b, product)
 }
 
-// downsample averages planes over 2×2, odd sides after a row of zeros in front.
+// downsample averages planes over 2×2 points. Odd sides get a row of zeros in
+// front.
 func downsample(b *Builder, x Value) Value {
 	for axis := 3; axis <= 4; axis++ {
 		if x.Dim(axis)%2 == 1 {

@@ -2,8 +2,8 @@ package op
 
 import "github.com/ensemble-weather/ensemble/engine/graph"
 
-// Table lists all operations. A new operation gets one line here; a test fails
-// if one is missing.
+// Table lists all operations. A new operation needs one line here; a test fails
+// for operations that are not listed.
 var Table = []*graph.Op{
 	// convolution
 	conv3D.Op,
@@ -21,7 +21,7 @@ var Table = []*graph.Op{
 	localConvGradFilter.Op,
 	bias.Op,
 	channelSum.Op,
-	// weights that layers share
+	// weights shared by layers
 	combine.Op,
 	combineGradStore.Op,
 	combineGradCoefficients.Op,
@@ -75,7 +75,7 @@ var Table = []*graph.Op{
 	axisAttentionGradBias.Op,
 	softmax.Op,
 	softmaxGrad.Op,
-	// two and three operands, point by point
+	// elementwise, two and three operands
 	add.Op,
 	sub.Op,
 	mul.Op,
@@ -91,7 +91,7 @@ var Table = []*graph.Op{
 	pinballSlope.Op,
 	atLeast.Op,
 	elementwiseChain.Op,
-	// one operand, point by point, and the derivatives
+	// elementwise, one operand, and derivatives
 	relu.op.Op, relu.grad.Op,
 	exp.op.Op, exp.grad.Op,
 	log.op.Op, log.grad.Op,
@@ -107,7 +107,7 @@ var Table = []*graph.Op{
 	scale.Op,
 }
 
-// Find gives the operation of that name, or nil.
+// Find returns the operation of that name, or nil.
 func Find(name string) *graph.Op {
 	for _, o := range Table {
 		if o.Name == name {

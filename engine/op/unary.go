@@ -6,6 +6,8 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 )
 
+// relu uses its result for the gradient, so the operand need not be kept. NaN
+// propagates.
 var relu = defineUnary(unary{
 	Name: "relu", Doc: "max(x, 0), point by point; the derivative at 0 is 0.",
 	Source: "Nair and Hinton 2010, ICML, Rectified linear units improve restricted Boltzmann machines",
@@ -26,7 +28,8 @@ var relu = defineUnary(unary{
 
 // ReLU is max(x, 0), point by point.
 //
-// Gradient: dy where the result is positive, else 0 (at 0 too).
+// Missing: NaN gives NaN.
+// Gradient: dy where the result is positive, else 0 (also at 0).
 func ReLU(b *Builder, x Value) Value { return relu.op.add(b, none{}, x) }
 
 var exp = defineUnary(unary{
@@ -35,6 +38,8 @@ var exp = defineUnary(unary{
 }, none{})
 
 // Exp is eˣ, point by point.
+//
+// Gradient: dy·eˣ.
 func Exp(b *Builder, x Value) Value { return exp.op.add(b, none{}, x) }
 
 var log = defineUnary(unary{
@@ -46,6 +51,7 @@ var log = defineUnary(unary{
 // Log is the natural logarithm, point by point.
 //
 // Missing: negative x gives NaN, 0 gives −Inf.
+// Gradient: dy/x.
 func Log(b *Builder, x Value) Value { return log.op.add(b, none{}, x) }
 
 var sqrt = defineUnary(unary{
@@ -56,7 +62,8 @@ var sqrt = defineUnary(unary{
 
 // Sqrt is the square root, point by point.
 //
-// Missing: negative x gives NaN. Gradient: infinite at 0; add a floor first.
+// Missing: negative x gives NaN.
+// Gradient: dy/(2√x), infinite at 0; add a floor to x first.
 func Sqrt(b *Builder, x Value) Value { return sqrt.op.add(b, none{}, x) }
 
 var square = defineUnary(unary{
@@ -65,6 +72,8 @@ var square = defineUnary(unary{
 }, none{})
 
 // Square is x², point by point.
+//
+// Gradient: 2x·dy.
 func Square(b *Builder, x Value) Value { return square.op.add(b, none{}, x) }
 
 var abs = defineUnary(unary{
@@ -83,10 +92,11 @@ var abs = defineUnary(unary{
 
 // Abs is |x|, point by point.
 //
-// Gradient: the sign of x, 0 at 0.
+// Gradient: sign(x)·dy, 0 at 0.
 func Abs(b *Builder, x Value) Value { return abs.op.add(b, none{}, x) }
 
-// softplusOf is log(1+eˣ) without overflow or loss of small results.
+// softplusOf is log(1+eˣ) without overflow, and without loss of precision for
+// negative x.
 func softplusOf(x, _ float64) float64 { return math.Max(x, 0) + math.Log1p(math.Exp(-math.Abs(x))) }
 
 // sigmoidOf is 1/(1+e⁻ˣ) without overflow.
@@ -99,12 +109,15 @@ func sigmoidOf(x, _ float64) float64 {
 }
 
 var softplus = defineUnary(unary{
-	Name: "softplus", Doc: "log(1+eˣ), point by point, exact for large |x| too.",
+	Name: "softplus", Doc: "log(1+eˣ), point by point, accurate for large |x|.",
 	Source: "Dugas et al. 2001, NIPS 13, Incorporating second-order functional knowledge",
 	F:      softplusOf, Dx: sigmoidOf, Low: -4, High: 4,
 }, none{})
 
-// Softplus is log(1+eˣ), point by point: a smooth positive function for spread.
+// Softplus is log(1+eˣ), point by point: a smooth positive function, used for
+// the spread.
+//
+// Gradient: dy·sigmoid(x).
 func Softplus(b *Builder, x Value) Value { return softplus.op.add(b, none{}, x) }
 
 var sigmoid = defineUnary(unary{
@@ -113,6 +126,8 @@ var sigmoid = defineUnary(unary{
 }, none{})
 
 // Sigmoid is 1/(1+e⁻ˣ), point by point.
+//
+// Gradient: dy·y(1−y).
 func Sigmoid(b *Builder, x Value) Value { return sigmoid.op.add(b, none{}, x) }
 
 var tanh = defineUnary(unary{
@@ -122,6 +137,8 @@ var tanh = defineUnary(unary{
 }, none{})
 
 // Tanh is the hyperbolic tangent, point by point.
+//
+// Gradient: dy·(1−y²).
 func Tanh(b *Builder, x Value) Value { return tanh.op.add(b, none{}, x) }
 
 var erf = defineUnary(unary{
@@ -131,7 +148,9 @@ var erf = defineUnary(unary{
 	Low: -3, High: 3,
 }, none{})
 
-// Erf is the error function, point by point.
+// Erf is the error function 2/√π ∫₀ˣ e^(−t²) dt, point by point.
+//
+// Gradient: dy·2/√π·e^(−x²).
 func Erf(b *Builder, x Value) Value { return erf.op.add(b, none{}, x) }
 
 var addScalar = elementwise(Spec[float64]{
@@ -140,7 +159,7 @@ var addScalar = elementwise(Spec[float64]{
 	Cases: []Case[float64]{{Name: "5-D", In: []Shape{{3, 2, 5, 6, 7}}, A: 0.75}},
 }, graph.Scalar{F1: func(x, p float64) float64 { return x + p }})
 
-// AddScalar is x + p, point by point.
+// AddScalar is x + p, point by point. Gradient: dy.
 func AddScalar(b *Builder, x Value, p float64) Value { return addScalar.add(b, p, x) }
 
 var pow = defineUnary(unary{
@@ -161,8 +180,10 @@ var pow = defineUnary(unary{
 	Low: 0.2, High: 3,
 }, 0.2856)
 
-// PowPositive is max(x, 0)ᵖ, point by point. Value and gradient are 0 for x ≤ 0,
-// also where the true derivative is infinite.
+// PowPositive is max(x, 0)ᵖ, point by point.
+//
+// Gradient: dy·p·xᵖ⁻¹ for x > 0, else 0, also where the true derivative is
+// infinite.
 func PowPositive(b *Builder, x Value, p float64) Value { return pow.op.add(b, p, x) }
 
 var scale = elementwise(Spec[float64]{
@@ -174,5 +195,5 @@ func init() {
 	scale.SetGrad(func(b *Builder, _ []Value, _, dy Value, p float64) []Value { return []Value{Scale(b, dy, p)} })
 }
 
-// Scale is p·x, point by point.
+// Scale is p·x, point by point. Gradient: p·dy.
 func Scale(b *Builder, x Value, p float64) Value { return scale.add(b, p, x) }

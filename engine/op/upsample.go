@@ -6,13 +6,13 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 )
 
-// Upsampling is the geometry of upsampling over level, latitude, longitude.
+// Upsampling is the geometry of upsampling over level, latitude and longitude.
 type Upsampling struct {
-	Scale   [3]int
-	WrapLon bool // the last axis is periodic: no clamping at its ends
+	Scale   [3]int // whole factors, at least 1
+	WrapLon bool   // longitude is periodic; otherwise values are clamped at its ends
 }
 
-// UpsamplingGrad is an upsampling and the shape of its input.
+// UpsamplingGrad is an upsampling with the shape To of its input.
 type UpsamplingGrad struct {
 	Upsampling
 	To Shape
@@ -26,17 +26,18 @@ func (a Upsampling) shape(x Shape) (Shape, error) {
 	out := x.Clone()
 	for i, s := range a.Scale {
 		if s < 1 {
-			return nil, shapeError("scale %v", a.Scale)
+			return nil, shapeError("scale %v, want factors of at least 1", a.Scale)
 		}
 		out[i+2] *= s
 	}
 	return out, nil
 }
 
-// Taps lists for every output index of axis i (0 level, 1 latitude, 2
-// longitude) of n inputs the two input indices it mixes and the weight of the
-// second. Half-pixel centres: output o lies at (o + ½)/scale − ½; beyond the
-// ends it is clamped, or wrapped if the axis is periodic.
+// Taps lists, for every output index of axis i (0 level, 1 latitude, 2
+// longitude) of n inputs, the two input indices that it mixes and the weight of
+// the second. Cell centres are aligned: output o lies at (o + ½)/scale − ½ in
+// input indices. Beyond the ends the position is clamped, or wraps around if
+// the axis is periodic.
 func (a Upsampling) Taps(i, n int) (lo, hi []int, weight []float64) {
 	s := a.Scale[i]
 	wrap := a.WrapLon && i == 2
@@ -58,7 +59,8 @@ func (a Upsampling) Taps(i, n int) (lo, hi []int, weight []float64) {
 	return lo, hi, weight
 }
 
-// each visits the up to eight products of every output.
+// each visits the products of every output: up to eight inputs with their
+// weights, by offsets.
 func (a Upsampling) each(xs, ys Shape, visit func(x, y int, weight float64)) {
 	var lo, hi [3][]int
 	var wt [3][]float64
@@ -104,7 +106,8 @@ func upsamplingCases() []Case[Upsampling] {
 	}
 }
 
-// window is the neighbourhood of upsampling: a neighbour on each side.
+// window is the neighbourhood of upsampling: one neighbour on each side along
+// scaled axes.
 func (a Upsampling) window() Window {
 	axes := []WindowAxis{{Size: 1, Stride: 1, Dilation: 1}, {Size: 1, Stride: 1, Dilation: 1}}
 	for i, s := range a.Scale {
@@ -117,12 +120,15 @@ func (a Upsampling) window() Window {
 	return Window{Axes: axes}
 }
 
-// shardAttrs does not wrap longitudes that are cut: what lies beyond comes from elsewhere.
+// shardAttrs returns the geometry of the shard of a rank. A partitioned
+// longitude does not wrap around: the halo holds the neighbours.
 func (a Upsampling) shardAttrs(l graph.Shard) Upsampling {
 	a.WrapLon = a.WrapLon && l.Pads[4] < 0
 	return a
 }
 
+// upsample is separable linear interpolation. Its gradient is the transposed
+// interpolation.
 var upsample = Define(Spec[Upsampling]{
 	Name:   "upsample",
 	Doc:    "Trilinear upsampling by whole factors, half-pixel centres: x [N C D H W] → [N C sD sH sW].",
@@ -144,7 +150,7 @@ var upsample = Define(Spec[Upsampling]{
 	Cases: upsamplingCases(),
 })
 
-// upsamplingFLOPs counts two products and a sum per result and axis that is scaled.
+// upsamplingFLOPs counts two products and a sum per result and scaled axis.
 func upsamplingFLOPs(out Shape, a Upsampling) int64 {
 	n := int64(0)
 	for _, s := range a.Scale {
@@ -155,6 +161,8 @@ func upsamplingFLOPs(out Shape, a Upsampling) int64 {
 	return n
 }
 
+// upsampleGrad is the adjoint: every input receives dy of the outputs that it
+// contributes to, times the weights.
 var upsampleGrad = Define(Spec[UpsamplingGrad]{
 	Name:   "upsample_grad",
 	Doc:    "Gradient of upsample: its adjoint applied to dy.",
@@ -163,7 +171,7 @@ var upsampleGrad = Define(Spec[UpsamplingGrad]{
 	Shape: func(in []Shape, a UpsamplingGrad) (Shape, error) {
 		y, err := a.shape(a.To)
 		if err == nil && !y.Equal(in[0]) {
-			err = shapeError("%v becomes %v; dy is %v", a.To, y, in[0])
+			err = shapeError("dy is %[3]v, %[1]v upsamples to %[2]v", a.To, y, in[0])
 		}
 		return a.To.Clone(), err
 	},
@@ -193,14 +201,15 @@ var upsampleGrad = Define(Spec[UpsamplingGrad]{
 	}(),
 })
 
-// Upsample is trilinear upsampling by whole factors with half-pixel centres:
-// result o takes the value at (o + ½)/scale − ½. Beyond the ends the value at
-// the end is taken; with wrapLon the last axis is periodic instead.
+// Upsample is trilinear interpolation to a grid that is finer by whole factors,
+// with aligned cell centres: result o takes the value at (o + ½)/scale − ½.
+// Beyond the ends it takes the value at the end. With wrapLon the last axis is
+// periodic.
 //
 // Shape: x [N C D H W] → [N C scale·D scale·H scale·W].
 // Gradient: the adjoint.
 // Window: one neighbour on each side along scaled axes.
-// Errors: ErrShape.
+// Errors: ErrShape if x is not 5-D or a factor is below 1.
 // Source: torch.nn.Upsample(mode="trilinear", align_corners=False).
 func Upsample(b *Builder, x Value, scale [3]int, wrapLon bool) Value {
 	return upsample.add(b, Upsampling{scale, wrapLon}, x)

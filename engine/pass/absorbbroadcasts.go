@@ -5,11 +5,11 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// absorbBroadcasts lets a point-by-point operation read what was broadcast for
-// it, where the shape of its result stays the same: the gradient of a mean is
-// one number, which need not be written out for every element.
+// absorbBroadcasts lets elementwise operations read the operand of a broadcast
+// directly, if the shape of their result does not change. The gradient of a
+// mean, for example, is one number, which need not be stored for every element.
 func absorbBroadcasts(u *Unit) error {
-	source := map[int]graph.Value{} // operand of a broadcast, by number of its result in the new graph
+	source := map[int]graph.Value{} // operand of a broadcast, by ID of its result in the new graph
 	stretch := op.Find("broadcast")
 	g, err := u.Graph.Rewrite(nil, func(b *graph.Builder, n *graph.Node, in []graph.Value) graph.Value {
 		if n.Kind != graph.KindOp {

@@ -5,11 +5,13 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// LossScale is the input by which gradients are multiplied where they are stored in a type
-// of few exponents: the smallest are lost otherwise.
+// LossScale is the input that multiplies the loss before differentiation, if
+// gradients are stored as float16. Without it small gradients would underflow.
+//
+// Source: Micikevicius et al. 2018, arXiv:1710.03740 (loss scaling).
 const LossScale = "loss_scale"
 
-// addGradients extends the graph by reverse accumulation.
+// addGradients extends the graph by reverse-mode differentiation of the loss.
 func addGradients(u *Unit) error {
 	if u.Infer || len(u.Graph.Grads) > 0 {
 		return nil

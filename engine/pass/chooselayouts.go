@@ -15,13 +15,21 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/pass/layout"
 )
 
-// chooseLayouts decides for every operation in which layouts it takes its
-// operands and gives its result, such that the operations and the changes of
-// layout between them cost least in all, and writes the changes into the graph.
-// Values that come from outside or leave are plain. Layouts change bits, so what
-// an earlier plan chose for the same graph is taken again, whatever it costs now.
+// chooseLayouts chooses the layouts of the operands and of the result of every
+// operation, so that the total cost of operations and layout changes is
+// minimal. It inserts the layout changes. Inputs and outputs of the graph are
+// plain. Layouts change bits, so the choice of an earlier plan for the same
+// graph is repeated, regardless of its present cost.
 //
-// Source: Ivanov et al. 2021, arXiv:2007.00072; solved exactly by package layout.
+// The variants of an operation come from the backend, with these exceptions.
+// Operations with AnyLayout run in the plain layout or entirely in the layout
+// of the backend. Aliases and communication between ranks are plain.
+// Convolutions with int8 scales take a layout that int8 kernels support.
+//
+// Cost: see package layout; a network of thousands of operations takes
+// milliseconds, apart from measurements.
+// Source: Ivanov et al. 2021, arXiv:2007.00072; solved exactly by package
+// layout.
 func chooseLayouts(u *Unit) error {
 	if u.Layouts == nil {
 		return nil
@@ -51,7 +59,7 @@ func chooseLayouts(u *Unit) error {
 	chosen, err := namedWays(ways, u.Choices[key])
 	if err != nil {
 		if u.Choices[key] != "" {
-			u.Log.Debug("the layouts of an earlier plan are chosen anew", "error", err)
+			u.Log.Debug("layouts of an earlier plan cannot be repeated, choosing new ones", "error", err)
 		}
 		if chosen, err = cheapestWays(u, ways); err != nil {
 			return err
@@ -64,13 +72,17 @@ func chooseLayouts(u *Unit) error {
 	return writeLayouts(u, func(id int) backend.LayoutOption { return *chosen[id] })
 }
 
-// cheapestWays gives the way of every operation such that all together cost least.
+// cheapestWays returns the layout variant of every operation such that the
+// total cost is minimal. It translates the graph to a layout.Network. Values
+// that do not come from operations are given in the plain layout, and outputs
+// of the graph are required in it. Only 5-D fields have layout changes. Dead
+// operations take no part and get their first variant.
 func cheapestWays(u *Unit, ways [][]backend.LayoutOption) ([]*backend.LayoutOption, error) {
 	g := u.Graph
 	net := &layout.Network{Labels: int(graph.NumLayouts)}
 	plain, inner := int(graph.Plain), int(u.Layouts.InnerLayout())
-	at := make([]int, len(g.Nodes)) // of the operation in the network
-	need := g.Needed(g.Roots())     // fusing leaves parts behind, which cost nothing
+	at := make([]int, len(g.Nodes)) // index of the operation in the layout problem
+	need := g.Needed(g.Roots())     // dead nodes left by fusion cost nothing
 	for _, n := range g.Nodes {
 		there, back := math.Inf(1), math.Inf(1)
 		if len(n.Shape) == 5 {
@@ -112,7 +124,7 @@ func cheapestWays(u *Unit, ways [][]backend.LayoutOption) ([]*backend.LayoutOpti
 		return nil, err
 	}
 	if choice.Approximate {
-		g.Notes = append(g.Notes, "layouts are good and need not be the cheapest: the graph is too wide for an exact choice")
+		g.Notes = append(g.Notes, "layouts are approximate: the graph is too wide for an exact choice")
 	}
 	chosen := make([]*backend.LayoutOption, len(ways))
 	for id := range ways {
@@ -127,7 +139,8 @@ func cheapestWays(u *Unit, ways [][]backend.LayoutOption) ([]*backend.LayoutOpti
 	return chosen, nil
 }
 
-// forbiddenTransposes are the costs of changing layouts where none can be changed.
+// forbiddenTransposes is the cost matrix of layout changes if none is possible:
+// infinite except on the diagonal.
 func forbiddenTransposes() [][]float64 {
 	t := make([][]float64, graph.NumLayouts)
 	for i := range t {
@@ -137,9 +150,9 @@ func forbiddenTransposes() [][]float64 {
 	return t
 }
 
-// layoutsKey describes a graph in what plans store of their choices. Only the
-// same graph takes the same layouts: what is cheapest for an operation depends on
-// those around it.
+// layoutsKey identifies a graph in stored choices. Only the same graph repeats
+// a choice, because the cheapest variant of an operation depends on its
+// neighbours.
 func layoutsKey(g *graph.Graph) (string, error) {
 	sum := sha256.New()
 	if err := g.WriteText(sum); err != nil {
@@ -148,7 +161,8 @@ func layoutsKey(g *graph.Graph) (string, error) {
 	return "layouts of " + hex.EncodeToString(sum.Sum(nil)[:8]), nil
 }
 
-// wayNames lists the ways of operations, in the order of computation.
+// wayNames lists the names of the variants, in topological order of the
+// operations.
 func wayNames(chosen []*backend.LayoutOption) string {
 	var names []string
 	for _, w := range chosen {
@@ -159,9 +173,10 @@ func wayNames(chosen []*backend.LayoutOption) string {
 	return strings.Join(names, " ")
 }
 
-// namedWays are the ways that wayNames listed.
+// namedWays returns the variants that wayNames listed.
 //
-// Errors: a name that no way of the operation has, more or fewer names than operations.
+// Errors: a name that no variant has, or another number of names than
+// operations.
 func namedWays(ways [][]backend.LayoutOption, list string) ([]*backend.LayoutOption, error) {
 	names := strings.Fields(list)
 	chosen := make([]*backend.LayoutOption, len(ways))
@@ -170,26 +185,28 @@ func namedWays(ways [][]backend.LayoutOption, list string) ([]*backend.LayoutOpt
 			continue
 		}
 		if len(names) == 0 {
-			return nil, errors.New("the list of their ways ends before the operations do")
+			return nil, errors.New("stored layouts: fewer entries than operations")
 		}
 		i := slices.IndexFunc(all, func(w backend.LayoutOption) bool { return w.Name() == names[0] })
 		if i < 0 {
-			return nil, fmt.Errorf("%%%d is not served in the way %s", id, names[0])
+			return nil, fmt.Errorf("stored layouts: %%%d has no variant %s", id, names[0])
 		}
 		chosen[id], names = &all[i], names[1:]
 	}
 	if len(names) > 0 {
-		return nil, fmt.Errorf("%d ways are listed beyond the last operation", len(names))
+		return nil, fmt.Errorf("stored layouts: %d more entries than operations", len(names))
 	}
 	return chosen, nil
 }
 
-// writeLayouts rewrites the graph to the chosen ways, with one reorder for
-// every value and layout that is wanted.
+// writeLayouts rewrites the graph to the chosen variants, with one reorder per
+// value and layout. If an output of the graph is computed in another layout,
+// its readers inside the graph use the original and only the output is
+// reordered.
 func writeLayouts(u *Unit, way func(id int) backend.LayoutOption) error {
 	roots := u.Graph.Roots()
-	own := map[int]graph.Value{}        // what a reorder to plain, by number, was made of
-	changed := map[[2]int]graph.Value{} // by number and layout
+	own := map[int]graph.Value{}        // operand of a reorder to plain, by ID
+	changed := map[[2]int]graph.Value{} // reordered values, by ID and layout
 	inLayout := func(b *graph.Builder, v graph.Value, l graph.Layout) graph.Value {
 		if o, ok := own[v.ID()]; ok {
 			v = o
@@ -216,7 +233,7 @@ func writeLayouts(u *Unit, way func(id int) backend.LayoutOption) error {
 		if w.Out == graph.Plain || !slices.Contains(roots, n.ID) {
 			return v
 		}
-		leaves := inLayout(b, v, graph.Plain) // what stays inside reads v itself
+		leaves := inLayout(b, v, graph.Plain) // readers inside the graph use v itself
 		own[leaves.ID()] = v
 		return leaves
 	})

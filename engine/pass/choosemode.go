@@ -2,8 +2,9 @@ package pass
 
 import "github.com/ensemble-weather/ensemble/engine/graph"
 
-// chooseMode puts the inference form of operations in place (running instead
-// of batch statistics, no dropout) and drops the assignments of states.
+// chooseMode replaces operations by their inference form, such as running
+// statistics for batch statistics, and dropout by the identity. It drops the
+// assignments of states.
 func chooseMode(u *Unit) error {
 	if !u.Infer {
 		return nil

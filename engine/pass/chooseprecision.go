@@ -8,24 +8,30 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// ErrPrecision marks a type in which a backend stores no fields.
-var ErrPrecision = errors.New("fields are not stored so")
+// ErrPrecision is wrapped by errors about types in which a backend does not
+// store fields.
+var ErrPrecision = errors.New("storage type not supported")
 
-// choosePrecision has the values that are not plain stored in u.Precision, those of the
-// forward pass and of the backward pass alike. They are the fields inside the
-// network, nearly all of its memory. Everything plain stays float32: inputs and
-// outputs, parameters and their gradients, states, statistics of channels, the
-// loss. Operations compute in float32 and round once, as they store; matrix units of GPUs
-// multiply filters that are rounded to this type too, and sum in float32.
+// choosePrecision stores the values that are not in the plain layout as
+// u.Precision, in the forward and the backward pass. These are the fields
+// inside the network, nearly all of its memory. Plain values stay float32:
+// inputs, outputs, parameters and their gradients, states, channel statistics,
+// the loss. int8 values keep their type.
 //
-// Errors: exit.NoDevice if the backend does not store values in this type.
+// Operations compute in float32 and round once, when they store. Tensor cores
+// of GPUs multiply filters that are rounded to this type too, and sum in
+// float32. So statistics and sums over many points do not lose precision.
+//
+// Errors: exit.NoDevice if the backend does not store this type.
+// Source: Micikevicius et al. 2018, arXiv:1710.03740 (mixed precision
+// training).
 func choosePrecision(u *Unit) error {
 	if u.Precision == graph.Float32 {
 		return nil
 	}
 	if u.Layouts == nil || !u.Layouts.CanStore(u.Precision) {
-		return &exit.Error{Code: exit.NoDevice, What: fmt.Sprintf("precision %v is not available", u.Precision),
-			Why: "this backend does not store values so", Fix: "use precision f32, or backend cpu or cuda, of which cuda alone stores f16", Err: ErrPrecision}
+		return &exit.Error{Code: exit.NoDevice, What: fmt.Sprintf("precision %v is not supported", u.Precision),
+			Why: "this backend does not store fields in this type", Fix: "use precision f32, or another backend: cpu and cuda store bf16, cuda stores f16", Err: ErrPrecision}
 	}
 	values := 0
 	var before, after int64

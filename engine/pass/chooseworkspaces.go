@@ -12,22 +12,26 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// chooseWorkspaces chooses how the work of every kernel is cut: the fastest of the
-// backend's cuts whose scratch is within the limit, which is that of the scratch or
-// what the arena leaves of the limit of the memory. Kernels run one after the other
-// and share one buffer, so each may use all of the limit (µ-cuDNN's workspace
-// reuse), and the choices do not depend on each other.
+// chooseWorkspaces chooses the variant of every kernel: the fastest one of the
+// backend whose scratch memory is within the limit. The limit is the workspace
+// limit, or the part of the memory limit that the arena leaves. Kernels run one
+// after the other and share one buffer. So each may use the whole limit
+// (workspace reuse of µ-cuDNN), and the choices are independent.
 //
-// On the processor batches and latitudes are not divided: our convolutions go by blocks of
-// tiles inside the kernel already, with filters that are transformed once for all blocks,
-// and what lies in their scratch is these filters, which pieces of a batch do not
-// make smaller. See docs/decisions/0005-workspaces.md. On a GPU the backend's cuts are its
-// own kernels and cuDNN's plans, these whole or in pieces of the batch and of latitudes.
+// On the CPU, batches and latitudes are not divided. Our convolutions process
+// blocks of tiles inside the kernel, with filters that are transformed once for
+// all blocks. Their scratch memory holds these filters, which smaller batches
+// do not reduce. See docs/decisions/0005-workspaces.md. On a GPU the variants
+// are own kernels and cuDNN's plans, whole or for pieces of the batch and of
+// latitudes.
 //
-// Errors: exit.Usage around workspace.ErrLimit, with the operation that needs most
-// and the least limit that serves all. A limit of the memory that the arena and that
-// least exceed is left to plan-memory.
+// If there is a memory limit, the arena is planned once in advance to find the
+// memory that it leaves. The final arena has the same size: plan-memory only
+// moves buffers to open gaps for scratch memory.
 //
+// Errors: exit.Usage around workspace.ErrLimit, with the operation that needs
+// most and the smallest sufficient limit. A memory limit that the arena and
+// this minimum exceed is left to plan-memory.
 // Source: Oyama, Ben-Nun, Hoefler, Matsuoka 2018, arXiv:1804.04806.
 func chooseWorkspaces(u *Unit) error {
 	if u.Cuts == nil {
@@ -72,11 +76,12 @@ func chooseWorkspaces(u *Unit) error {
 	return nil
 }
 
-// bounded tells whether the scratch of kernels must be known before they are made.
+// bounded reports whether there is a limit, so that scratch memory must be
+// known before kernels are prepared.
 func bounded(u *Unit) bool { return u.Workspace > 0 || u.MemoryLimit > 0 }
 
-// cutsOf lists the ways to cut the work of an operation; if there is a bound and no
-// choice, the one way that there is, without a name; none of a foreign operation.
+// cutsOf lists the kernel variants of an operation. If there is a limit but no
+// choice, it is the only variant, without a name. Foreign operations have none.
 func cutsOf(u *Unit, n *graph.Node) ([]backend.Variant, error) {
 	if u.Foreign != nil && u.Foreign(n.Op) {
 		return nil, nil
@@ -93,8 +98,9 @@ func cutsOf(u *Unit, n *graph.Node) ([]backend.Variant, error) {
 	return cuts, nil
 }
 
-// leastScratch is the least limit of the scratch that serves all kernels, in bytes,
-// and the operation that needs it; 0 if the backend does not know.
+// leastScratch is the smallest limit in bytes that suffices for all kernels,
+// with the operation that needs it. It is 0 if the backend reports no scratch
+// memory.
 func leastScratch(u *Unit) (tightest *graph.Node, need int64, err error) {
 	if u.Cuts == nil {
 		return nil, 0, nil
@@ -116,7 +122,7 @@ func leastScratch(u *Unit) (tightest *graph.Node, need int64, err error) {
 	return tightest, need, nil
 }
 
-// requestOf asks for the kernel of an operation, without its memory.
+// requestOf is the request for the kernel of an operation, without memory.
 func requestOf(g *graph.Graph, n *graph.Node) backend.Request {
 	q := backend.Request{Op: n.Op, Attrs: n.Attrs, Out: tensorOf(n), Seed: g.Seed}
 	for _, in := range n.In {
@@ -125,12 +131,13 @@ func requestOf(g *graph.Graph, n *graph.Node) backend.Request {
 	return q
 }
 
+// tensorOf describes a value without memory.
 func tensorOf(n *graph.Node) backend.Tensor {
 	return backend.Tensor{Shape: n.Shape, Layout: n.Layout, DType: n.DType}
 }
 
-// WorkspaceTooSmall is the error for a limit of the scratch that no cut of an
-// operation is within, of all operations the one that needs most.
+// WorkspaceTooSmall is the error for a limit that every variant of an operation
+// exceeds. n is the operation that needs most.
 func WorkspaceTooSmall(g *graph.Graph, n *graph.Node, limit, need int64) error {
 	layer := n.Op.Name
 	for _, id := range n.In {
@@ -144,19 +151,20 @@ func WorkspaceTooSmall(g *graph.Graph, n *graph.Node, limit, need int64) error {
 			layer += " of " + g.Nodes[d.Param].Name
 		}
 	}
-	return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("a workspace of %d bytes is too small", limit), At: n.At,
-		Why: fmt.Sprintf("%s, %v, needs %d bytes of scratch at least", layer, n.Shape, need),
-		Fix: fmt.Sprintf("set the workspace to %d bytes or more, or to 0 for no bound", need),
+	return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("workspace limit of %d bytes is too small", limit), At: n.At,
+		Why: fmt.Sprintf("%s %v needs at least %d bytes of scratch memory", layer, n.Shape, need),
+		Fix: fmt.Sprintf("set the workspace to %d bytes or more, or to 0 for no limit", need),
 		Err: &WorkspaceError{Limit: limit, Smallest: need}}
 }
 
-// WorkspaceError says that the scratch of a kernel exceeds the limit.
+// WorkspaceError reports that the scratch memory of a kernel exceeds the limit.
 type WorkspaceError struct {
-	Limit, Smallest int64 // in bytes; Smallest is the least limit that serves all kernels
+	Limit, Smallest int64 // bytes; Smallest is the least limit that suffices for all kernels
 }
 
+// Error names the limit and the smallest sufficient one.
 func (e *WorkspaceError) Error() string {
-	return fmt.Sprintf("%v: %d bytes, the least that serves is %d", workspace.ErrLimit, e.Limit, e.Smallest)
+	return fmt.Sprintf("%v: got %d bytes, need at least %d", workspace.ErrLimit, e.Limit, e.Smallest)
 }
 
 // Unwrap is workspace.ErrLimit.

@@ -8,12 +8,12 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// findZeroBlocks tells convolutions which blocks of their filters are zero: of constants by
-// their values, of parameters by what the caller promises (Unit.Kept). Their gradients, which
-// are made afterwards, know it too. It changes no bit: what is zero adds nothing.
+// findZeroBlocks marks the zero blocks of convolution filters: of constants by
+// their values, of parameters by the caller's masks (Unit.BlockMasks).
+// Gradients, which are added later, inherit the mask. No bit changes, since
+// zero blocks contribute nothing.
 //
-// Errors: exit.Usage for a promise that does not fit the filter.
-//
+// Errors: exit.Usage if a mask does not fit its filter.
 // Source: Hoefler et al. 2021, arXiv:2102.00554, on structured sparsity.
 func findZeroBlocks(u *Unit) error {
 	old := u.Graph
@@ -34,8 +34,8 @@ func findZeroBlocks(u *Unit) error {
 		}
 		a := n.Attrs.(op.Conv)
 		if err := kept.Check(shape); err != nil {
-			return b.Fail(n.Op.Name, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("the kept blocks of %s do not fit it", filter.Name),
-				At: n.At, Why: err.Error(), Fix: "find them from the filter itself (op.KeptOf)", Err: err})
+			return b.Fail(n.Op.Name, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("the block mask of %s does not fit its shape", filter.Name),
+				At: n.At, Why: err.Error(), Fix: "compute the mask from the filter (op.BlockMaskOf)", Err: err})
 		}
 		a.Mask = kept
 		return op.Conv3D(b, in[0], in[1], a)

@@ -2,11 +2,14 @@ package pass
 
 import "github.com/ensemble-weather/ensemble/engine/graph"
 
-// foldLimit is the size in elements up to which a folded result may be larger
-// than its operands: constants live in memory for the whole plan.
+// foldLimit bounds the size in elements of a folded result that is larger than
+// its operands, since constants occupy memory for the life of the plan.
 const foldLimit = 4096
 
-// foldConstants evaluates operations on constants with the reference kernels.
+// foldConstants evaluates operations on constants with the reference kernels,
+// in float64, and rounds the result once to float32. Random and ordered
+// operations are not folded: their results depend on the step, or on other
+// ranks.
 func foldConstants(u *Unit) error {
 	g, err := u.Graph.Rewrite(nil, func(b *graph.Builder, n *graph.Node, in []graph.Value) graph.Value {
 		if n.Kind != graph.KindOp || n.Op.Random || n.Op.Ordered || len(in) == 0 {

@@ -5,15 +5,16 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// foldNorms makes batch normalisation with stored statistics part of the
-// convolution whose result it alone reads, perhaps through a bias or a join of
-// such convolutions along the channels:
+// foldNorms folds batch normalisation with stored statistics into the preceding
+// convolution. The normalisation must be the only reader of the convolution,
+// possibly through a bias or a concatenation of convolutions along the
+// channels:
 //
 //	s = gamma/√(variance + eps)    filter ← s·filter    bias ← s·(bias − mean) + beta
 //
-// and puts a ReLU behind it before the join, where the convolutions take it along.
-// The filter is scaled in every run, since parameters change between runs; so
-// nothing is folded where the filters are larger than the field.
+// A ReLU after a concatenation moves before it, so that the convolutions can
+// absorb it. Filters are scaled in every run, since parameters may change
+// between runs. So nothing is folded if the filters are larger than the field.
 //
 // Source: Jacob et al. 2018, arXiv:1712.05877, section 3.2.
 func foldNorms(u *Unit) error {
@@ -40,11 +41,11 @@ func foldNorms(u *Unit) error {
 // normFolder finds the convolutions before a normalisation.
 type normFolder struct{ normFuser }
 
-// convolution is conv3d, with the node of its bias or −1.
+// convolution is a conv3d node, with the node of its bias or −1.
 type convolution struct{ conv, bias int }
 
-// convolutions are those whose results, joined, node id is; nil if it is
-// anything else or something else reads them.
+// convolutions lists the convolutions whose concatenated results are node id.
+// It is nil for other nodes, and if another operation reads one of the results.
 func (f *normFolder) convolutions(id int) []convolution {
 	switch n := f.g.Nodes[id]; {
 	case f.usedOnce(id, graph.FuseConv):
@@ -65,8 +66,11 @@ func (f *normFolder) convolutions(id int) []convolution {
 	return nil
 }
 
-// fold gives what replaces the normalisation n, and the ReLU behind it; the zero
-// Value if it stays.
+// fold builds the replacement of the normalisation n, and of the ReLU after it
+// if relu is true. It returns the zero Value if n must stay: if it uses batch
+// statistics, if its operand is not a convolution, or if scaling the filters
+// would cost more than normalising the field. For a concatenation each
+// convolution gets its slice of gamma, beta and the statistics.
 func (f *normFolder) fold(b *graph.Builder, n *graph.Node, relu bool) graph.Value {
 	parts, stored := f.convolutions(n.In[0]), f.g.Nodes[n.In[1]]
 	if !stored.Moves(graph.MoveConcat) || len(stored.In) != 2 {

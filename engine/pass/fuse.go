@@ -5,15 +5,16 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// fuse makes one operation of a convolution and what surrounds it, where
-// nothing else reads the results in between:
+// fuse fuses a convolution with adjacent operations, if no other operation
+// reads the intermediate results:
 //
 //	relu(bias(conv3d(x, w), b)), and without relu     conv3d_fused
-//	conv3d and its gradients of concat(x₁, x₂)        the same with parts
+//	conv3d and its gradients of concat(x₁, x₂)        the same, with parts
 //	relu_grad(z, slice(conv3d_grad_data(…)) + y)      conv3d_fused_grad_data,
 //	                                                  also without gate, slice or sum
 //
-// The gradient of ReLU reads its result, so this holds in training too.
+// The gradient of ReLU reads the result of ReLU, not its operand, so the
+// patterns also hold in training.
 func fuse(u *Unit) error {
 	f := &fuser{g: u.Graph, uses: u.Graph.Uses(), operands: make([][]graph.Value, len(u.Graph.Nodes))}
 	f.findAbsorbed()
@@ -35,22 +36,25 @@ func fuse(u *Unit) error {
 	return err
 }
 
-// fuser holds what the rules look at: the graph, how often a value is used, the
-// operands in the new graph, and which operations a later one takes along.
+// fuser holds the graph, the use counts, the operands in the new graph, and the
+// operations that a later one absorbs.
 type fuser struct {
-	g        *graph.Graph
-	uses     []int
-	operands [][]graph.Value
-	absorbed []bool
+	g        *graph.Graph    // the graph before the pass
+	uses     []int           // number of uses, by node
+	operands [][]graph.Value // operands in the new graph, by node of the old one
+	absorbed []bool          // nodes that a later operation absorbs
 }
 
-// hasRole tells whether node id is an operation with this part.
+// hasRole reports whether node id is an operation with this role.
 func (f *fuser) hasRole(id int, part graph.Fuse) bool { return f.g.Nodes[id].Fuses(part) }
 
-// usedOnce is the same for values that are used only once.
+// usedOnce reports the same for a value with a single use.
 func (f *fuser) usedOnce(id int, part graph.Fuse) bool { return f.uses[id] == 1 && f.hasRole(id, part) }
 
-// findAbsorbed marks the operations that a later one takes along.
+// findAbsorbed marks the operations that a later one absorbs: a bias followed
+// by ReLU, a gradient of the data followed by the gradient of ReLU, and one
+// operand of a sum. The rewrite then skips marked operations, and their readers
+// build the fused operation.
 func (f *fuser) findAbsorbed() {
 	f.absorbed = make([]bool, len(f.g.Nodes))
 	for _, n := range f.g.Nodes {
@@ -74,7 +78,9 @@ func (f *fuser) findAbsorbed() {
 	}
 }
 
-// forward is the rule of the convolution with bias and perhaps ReLU.
+// forward is the rule for a convolution with bias and optional ReLU. A bias
+// without a following ReLU is fused too; a bias that a ReLU absorbs is
+// rewritten with the ReLU.
 func (f *fuser) forward(b *graph.Builder, n *graph.Node) graph.Value {
 	relu := f.hasRole(n.ID, graph.FuseReLU) && f.absorbed[n.In[0]]
 	if relu {
@@ -87,8 +93,8 @@ func (f *fuser) forward(b *graph.Builder, n *graph.Node) graph.Value {
 	return op.ConvFused(b, f.parts(c.ID, 0), f.operands[c.ID][1], f.operands[n.ID][1], c.Attrs.(op.Conv), relu)
 }
 
-// parts are the values that operand i of node id joins along the channels, or
-// the operand itself. Kernels take up to two.
+// parts are the values that operand i of node id concatenates along the
+// channels, or the operand itself. Kernels support up to two parts.
 func (f *fuser) parts(id, i int) []graph.Value {
 	x := f.g.Nodes[f.g.Nodes[id].In[i]]
 	if op.IsChannelConcat(x) && len(x.In) == 2 {
@@ -97,9 +103,9 @@ func (f *fuser) parts(id, i int) []graph.Value {
 	return f.operands[id][i : i+1]
 }
 
-// gradient is the gradient of the data that node id computes and that a single
-// later operation may take along: conv3d_grad_data itself or a slice of it,
-// perhaps with an addend. It is nil for anything else.
+// gradient matches the gradient with respect to the data that node id computes
+// and that one later operation may absorb: conv3d_grad_data or a slice of it,
+// with an optional addend. It is nil for other nodes.
 func (f *fuser) gradient(id int) *fusedGradient {
 	if f.uses[id] != 1 {
 		return nil
@@ -116,16 +122,18 @@ func (f *fuser) gradient(id int) *fusedGradient {
 	return f.slice(id)
 }
 
-// fusedGradient is conv3d_grad_data with what surrounds it: conv is its node,
-// plus the node and operand that is added.
+// fusedGradient is conv3d_grad_data with adjacent operations. conv is its node;
+// plus is the node and the operand number of the addend.
 type fusedGradient struct {
 	conv   int
 	addend [2]int
 	attrs  op.FusedConvGrad
 }
 
-// slice is the gradient that node id computes, if it is conv3d_grad_data or a
-// slice of its channels and all that reads it are slices of channels.
+// slice matches conv3d_grad_data, or a slice of its channels. A slice matches
+// only if all readers of the gradient are slices of channels. They are the
+// parts of a concatenation, such as a skip connection. Each part is then
+// computed by a convolution of its own, and the whole gradient is never stored.
 func (f *fuser) slice(id int) *fusedGradient {
 	n := f.g.Nodes[id]
 	if f.hasRole(id, graph.FuseConvData) {
@@ -150,8 +158,9 @@ func (f *fuser) slice(id int) *fusedGradient {
 	return &fusedGradient{conv: n.In[0], attrs: op.FusedConvGrad{ConvGrad: a, Lo: r.Lo}}
 }
 
-// addend is the operand of a sum that is a gradient which can take the other
-// along, the later one if both are; −1 if none is.
+// addend is the operand of a sum that is a gradient which can absorb the other
+// operand. If both can, it is the later one, since its addend is then computed
+// before it. −1 means that none can.
 func (f *fuser) addend(n *graph.Node) int {
 	best := -1
 	for i, id := range n.In {
@@ -165,7 +174,7 @@ func (f *fuser) addend(n *graph.Node) int {
 	return best
 }
 
-// gradData is the rule of the gradient of the data.
+// gradData is the rule for the gradient with respect to the data.
 func (f *fuser) gradData(b *graph.Builder, n *graph.Node) graph.Value {
 	d, gate := (*fusedGradient)(nil), graph.Value{}
 	switch {
@@ -193,7 +202,8 @@ func (f *fuser) gradData(b *graph.Builder, n *graph.Node) graph.Value {
 	return op.ConvFusedGradData(b, in[0], in[1], plus, gate, d.attrs)
 }
 
-// gradFilter is the rule of the gradient of a filter whose source is joined.
+// gradFilter is the rule for the gradient with respect to a filter whose source
+// is a concatenation.
 func (f *fuser) gradFilter(b *graph.Builder, n *graph.Node) graph.Value {
 	if !f.hasRole(n.ID, graph.FuseConvFilter) {
 		return graph.Value{}

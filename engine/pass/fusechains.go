@@ -7,15 +7,15 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// fuseChains makes one operation of elementwise operations of one shape that
-// lead to one result, where nothing else reads the results in between: memory is
-// read and written once for all of them. A result in between may be read several
-// times by the same chain. Operands may be stretched.
+// fuseChains fuses elementwise operations of one shape that lead to one result,
+// if no other operation reads their intermediate results. Memory is then read
+// and written once for all of them. The chain itself may read an intermediate
+// result several times, and operands may be broadcast.
 //
-// From the last operation to the first, each joins the chain of its readers if
-// it has only one; so chains are as long as they can be within the bounds of
-// op.Chain. What is fused away, here and by the passes before, is dropped: it
-// must not count when layouts are chosen.
+// From the last operation to the first, each one joins the chain of its readers
+// if they all belong to one chain. So chains are as long as the limits of
+// op.Chain permit. Fused operations are removed at once, here and for the
+// passes before, because they must not count when layouts are chosen.
 func fuseChains(u *Unit) error {
 	chains := findChains(u.Graph)
 	operands := make([][]graph.Value, len(u.Graph.Nodes))
@@ -25,7 +25,7 @@ func fuseChains(u *Unit) error {
 		if c == nil || c.last() != n.ID || len(c.links) < 2 {
 			return graph.Value{}
 		}
-		at := map[int]int{} // number in the chain, by node
+		at := map[int]int{} // number in the chain, by node ID
 		for _, id := range c.operands {
 			at[id] = len(at)
 		}
@@ -53,14 +53,14 @@ func fuseChains(u *Unit) error {
 	return removeDead(u)
 }
 
-// chainNodes names the nodes of a chain, in their order, and what they read.
+// chainNodes holds the nodes of a chain, in order, and its operands.
 type chainNodes struct{ links, operands []int }
 
 // last is the node of the result.
 func (c *chainNodes) last() int { return c.links[len(c.links)-1] }
 
-// findChains gives for every elementwise operation the chain it belongs to,
-// perhaps it alone, and nil for anything else.
+// findChains returns the chain of every elementwise operation, possibly of one
+// link, and nil for other nodes.
 func findChains(g *graph.Graph) []*chainNodes {
 	chains := make([]*chainNodes, len(g.Nodes))
 	needed, roots := g.Needed(g.Roots()), g.Roots()
@@ -82,8 +82,9 @@ func findChains(g *graph.Graph) []*chainNodes {
 	return chains
 }
 
-// extendChain puts n into the chain of its readers, if all of them are in one and
-// it has the shape and the room.
+// extendChain adds n to the chain of its readers. It does nothing unless all
+// readers belong to one chain of the same shape, and the chain stays within its
+// limits.
 func extendChain(g *graph.Graph, chains []*chainNodes, n *graph.Node, readers []int) {
 	c := chains[readers[0]]
 	if c == nil || len(c.links) == op.MaxChain || !g.Nodes[c.last()].Shape.Equal(n.Shape) {

@@ -5,16 +5,17 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// fuseNorms makes one operation of batch normalisation and ReLU, and two sweeps
-// of their gradient, one that sums and one that combines, where nothing else
-// reads the results in between:
+// fuseNorms fuses batch normalisation with ReLU, and their gradient into two
+// sweeps, one for sums and one for the result, if no other operation reads the
+// intermediate results:
 //
 //	relu(channel_norm(x, …))                                channel_norm_fused
 //	channel_norm_sums(x, …, dy)                             channel_norm_fused_sums
 //	channel_norm_grad(dy, …) + channel_moments_grad(x, …)   channel_norm_fused_grad
 //
-// In the last two dy may be the gradient of that ReLU, and that of some channels
-// of a larger value: the sweeps then read that value and the result of the ReLU.
+// In the gradients dy may be the gradient of that ReLU, possibly of some
+// channels of a larger value. The sweeps then read the larger value and the
+// result of the ReLU.
 func fuseNorms(u *Unit) error {
 	f := &normFuser{g: u.Graph, uses: usesOfNeeded(u.Graph), operands: make([][]graph.Value, len(u.Graph.Nodes)), gates: map[int]bool{}}
 	for _, n := range f.g.Nodes {
@@ -48,8 +49,8 @@ func fuseNorms(u *Unit) error {
 	return err
 }
 
-// usesOfNeeded is Graph.Uses without those by nodes on which nothing depends,
-// which earlier passes left behind.
+// usesOfNeeded is Graph.Uses without uses by dead nodes, which earlier passes
+// left.
 func usesOfNeeded(g *graph.Graph) []int {
 	uses, needed := g.Uses(), g.Needed(g.Roots())
 	for _, n := range g.Nodes {
@@ -62,40 +63,42 @@ func usesOfNeeded(g *graph.Graph) []int {
 	return uses
 }
 
-// normFuser holds what the rules look at: the graph, how often a value is used,
-// the operands in the new graph, and the gradients of ReLU that the sweeps take
-// along.
+// normFuser holds the graph, the use counts, the operands in the new graph, and
+// the gradients of ReLU that the sweeps absorb.
 type normFuser struct {
-	g        *graph.Graph
-	uses     []int
-	operands [][]graph.Value
-	gates    map[int]bool
+	g        *graph.Graph    // the graph before the pass
+	uses     []int           // number of uses by live nodes, by node
+	operands [][]graph.Value // operands in the new graph, by node of the old one
+	gates    map[int]bool    // gradients of ReLU that the sweeps absorb
 }
 
-// hasRole tells whether node id is an operation with this part.
+// hasRole reports whether node id is an operation with this role.
 func (f *normFuser) hasRole(id int, part graph.Fuse) bool { return f.g.Nodes[id].Fuses(part) }
 
-// isReLUGrad tells whether node id is the gradient of ReLU, nothing stretched.
+// isReLUGrad reports whether node id is the gradient of ReLU without
+// broadcasting.
 func (f *normFuser) isReLUGrad(id int) bool {
 	n := f.g.Nodes[id]
 	return f.hasRole(id, graph.FuseReLUGrad) && f.g.Nodes[n.In[0]].Shape.Equal(n.Shape) && f.g.Nodes[n.In[1]].Shape.Equal(n.Shape)
 }
 
-// usedOnce is the same for values that are used only once.
+// usedOnce reports the same for a value with a single use.
 func (f *normFuser) usedOnce(id int, part graph.Fuse) bool {
 	return f.uses[id] == 1 && f.hasRole(id, part)
 }
 
-// normGradient names the nodes of the gradient of a batch normalisation: norm is
-// channel_norm_grad, through channel_moments_grad, moments
-// channel_norm_moments_grad, and dy what they start from.
+// normGradient names the nodes of the gradient of a batch normalisation: norm
+// is channel_norm_grad, through is channel_moments_grad, moments is
+// channel_norm_moments_grad, and dy is the gradient of the result.
 type normGradient struct {
 	norm, through, moments, dy int
 	eps                        op.Eps
 }
 
-// gradient takes apart the sum n of the two ways from the result of a batch
-// normalisation to its operand; ok is false if n is anything else.
+// gradient matches the sum n of the two paths from the result of a batch
+// normalisation to its operand: through the normalised values at fixed moments,
+// and through the moments of the batch. The sum may have them in either order.
+// ok is false if n is another operation.
 func (f *normFuser) gradient(n *graph.Node) (d normGradient, ok bool) {
 	if !f.hasRole(n.ID, graph.FuseAdd) {
 		return d, false
@@ -110,7 +113,9 @@ func (f *normFuser) gradient(n *graph.Node) (d normGradient, ok bool) {
 	return d, false
 }
 
-// agree tells whether the parts of a gradient belong to the same normalisation.
+// agree reports whether the parts of a gradient belong to the same
+// normalisation: they share x, moments, gamma, dy and eps. It sets the
+// remaining fields of d.
 func (f *normFuser) agree(d *normGradient) bool {
 	if !f.usedOnce(d.moments, graph.FuseNormMomentsGrad) {
 		return false
@@ -126,9 +131,10 @@ func (f *normFuser) agree(d *normGradient) bool {
 		sums.In[0] == x && sums.In[1] == mom && sums.In[2] == d.dy && sums.Attrs == norm.Attrs
 }
 
-// source tells what the sweeps read instead of the gradient of ReLU dy, if they
-// take it along: its own operand, or of what that is cut from, and the gate.
-// Layouts may keep whole blocks of channels together, so the cut begins at one.
+// source returns the operands of the sweeps that replace the gradient of ReLU
+// dy, if they absorb it: its own operand, or the value that it is a slice of,
+// and the gate. The slice must start at a whole block of channels, since
+// layouts may store blocks contiguously.
 func (f *normFuser) source(dy int, eps op.Eps) (from, gate graph.Value, a op.NormGrad) {
 	a.Eps = eps.Eps
 	if !f.gates[dy] {

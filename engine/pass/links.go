@@ -8,24 +8,24 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/pass/offload"
 )
 
-// links are the copies between the memory of a device and that of the program, one engine
-// in each direction, that work beside the kernels. A result leaves for a while: it is
-// copied to the program's memory once, behind the operation that computes it, its room is
-// free from the end of that copy on, and it takes room again where the copy back begins.
+// links models the copy engines between device memory and host memory, one per
+// direction, which run concurrently with kernels. An offloaded result is copied
+// to the host once, after the operation that computes it. Its device memory is
+// free from the end of this copy to the start of the copy back.
 type links struct {
-	toHost, fromHost float64   // elements a second
-	time             []float64 // seconds of a kernel, by the number in an order; 0 of a fetch
-	free, wanted     []bool    // memory for the comparison of orders
+	toHost, fromHost float64   // elements per second
+	time             []float64 // seconds of a kernel, by number in an order; 0 for a fetch
+	free, wanted     []bool    // scratch memory for comparisons of orders
 }
 
-// copyWeights are the parts of the time of a copy that count while orders are compared: copies
-// that cost nothing, as while they are hidden, so much that there are none unless nothing
-// else is left, and what lies between. If the first two find nothing that fits there is
-// nothing; else all are tried.
+// copyWeights are the factors on the time of copies while orders are compared.
+// 0 means that copies are free, as if they were always hidden by kernels. 1000
+// avoids copies unless nothing else is left. The other factors lie in between,
+// and are tried only if one of the first two leads to an order that fits.
 var copyWeights = []float64{0, 1e3, 0.25, 1, 4}
 
-// enableCopies lets orders fetch results, and takes times from the backend. The cost of an
-// operation is then that of the device.
+// enableCopies enables fetches in orders, and takes kernel times from the
+// backend instead of the cost model.
 func (p *orderModel) enableCopies(u *Unit, toHost, fromHost float64) {
 	n := len(p.g.Nodes)
 	l := &links{toHost: toHost / float64(u.ElemBytes), fromHost: fromHost / float64(u.ElemBytes)}
@@ -51,10 +51,10 @@ func (p *orderModel) enableCopies(u *Unit, toHost, fromHost float64) {
 	p.links = l
 }
 
-// fetchNumber is the number of the fetch of a result in orders.
+// fetchNumber is the number that stands for the fetch of a result in orders.
 func (p *orderModel) fetchNumber(id int) int { return id + len(p.g.Nodes) }
 
-// setCopyWeight sets what the time of a copy counts while orders are compared.
+// setCopyWeight sets the factor on the time of copies.
 func (p *orderModel) setCopyWeight(weight float64) {
 	l := p.links
 	for id := range p.g.Nodes {
@@ -62,7 +62,7 @@ func (p *orderModel) setCopyWeight(weight float64) {
 	}
 }
 
-// fetched tells of each operation whether an order fetches its result.
+// fetched marks the operations whose result an order fetches.
 func (p *orderModel) fetched(order []int) []bool {
 	l := p.links
 	l.free = reset(l.free, len(p.g.Nodes))
@@ -74,8 +74,9 @@ func (p *orderModel) fetched(order []int) []bool {
 	return l.free
 }
 
-// firstComputes marks the places of an order that compute a result for the first time, and gives
-// room for a mark of each operation; nothing if there are no links.
+// firstComputes marks the positions of an order that compute a result for the
+// first time, and returns memory for one mark per operation. Both are nil if
+// there are no copy engines.
 func (p *orderModel) firstComputes(order []int) (first, wanted []bool) {
 	if p.links == nil {
 		return nil, nil
@@ -90,19 +91,19 @@ func (p *orderModel) firstComputes(order []int) (first, wanted []bool) {
 	return first, p.links.wanted
 }
 
-// isFetched tells whether a part of an order fetches a result.
+// isFetched reports whether a part of an order fetches a result.
 func (p *orderModel) isFetched(order []int, id int) bool {
 	return p.links != nil && slices.Contains(order, p.fetchNumber(id))
 }
 
-// fetchAt fetches a result right before place q of the order of a. The order is written to the
-// memory of to.
+// fetchAt fetches a result directly before position q of the order of a. The
+// order is written to the memory of to.
 func (p *orderModel) fetchAt(a *measuredOrder, id, q int, to []int) []int {
 	order := append(append(to[:0], a.order[:q]...), p.fetchNumber(id))
 	return p.tidy(append(order, a.order[q:]...))
 }
 
-// planLetters are those that plans of blocks may use.
+// planLetters are the actions that block plans may use.
 func (p *orderModel) planLetters() string {
 	if p.links == nil {
 		return string([]byte{offload.Keep, offload.Recompute})
@@ -110,7 +111,8 @@ func (p *orderModel) planLetters() string {
 	return string([]byte{offload.Keep, offload.Recompute, offload.Swap})
 }
 
-// machine is what package offload plans for, with so many elements for interiors.
+// machine is the machine for block plans, with the given memory in elements for
+// interiors.
 func (p *orderModel) machine(memory float64) offload.Machine {
 	m := offload.Machine{Memory: memory}
 	if p.links != nil {
@@ -119,24 +121,26 @@ func (p *orderModel) machine(memory float64) offload.Machine {
 	return m
 }
 
-// stepKind is what a step of a written order does.
+// stepKind is the action of a step.
 type stepKind uint8
 
+// The actions of a step.
 const (
-	compute      stepKind = iota
-	beginOffload          // copies a result to the program's memory, beside the steps that follow
-	endOffload            // waits for that; the room of the result is free behind it
-	beginFetch            // copies it back, to room that is taken from here on
-	endFetch              // waits for that; who reads the result stands behind it
+	compute      stepKind = iota // runs an operation
+	beginOffload                 // starts the copy of a result to host memory
+	endOffload                   // waits for its end, after which the device memory is free
+	beginFetch                   // starts the copy back, to newly allocated memory
+	endFetch                     // waits for its end; readers of the result follow
 )
 
-// step is one operation, or one end of a copy of its result.
+// step is one operation, or the start or end of a copy of its result.
 type step struct {
 	kind stepKind
 	op   int
 }
 
-// lastReads gives the last place that reads the result of each place of an order.
+// lastReads returns, by position of an order, the last position that reads the
+// result.
 func (p *orderModel) lastReads(order []int) []int {
 	last, now := make([]int, len(order)), make([]int, len(p.g.Nodes))
 	for t, id := range order {
@@ -148,9 +152,9 @@ func (p *orderModel) lastReads(order []int) []int {
 	return last
 }
 
-// blockingSteps are the steps of an order whose copies begin and end in one place, so that the
-// memory is the least: to the program right behind the last reader before, and back right
-// before the next.
+// blockingSteps returns the steps of an order whose copies start and end at one
+// position, which needs least memory: to the host directly after the last
+// reader before the fetch, and back directly before the next reader.
 func (p *orderModel) blockingSteps(order []int) []step {
 	steps := make([]step, 0, len(order))
 	if p.links == nil {
@@ -181,11 +185,12 @@ func (p *orderModel) blockingSteps(order []int) []step {
 
 // copyWriter writes copies as nodes of a graph.
 type copyWriter struct {
-	out                    *graph.Graph
-	source, host, fetching []int // by operation: what leaves, where it lies, and what comes back
+	out *graph.Graph
+	// by operation: node on the device, node in host memory, node being fetched
+	source, host, fetching []int
 }
 
-// add writes one step of a copy of n, whose present copy is now.
+// add writes one step of a copy of n. now is the present node of its result.
 func (m *copyWriter) add(n *graph.Node, what stepKind, now int) int {
 	id := len(m.out.Nodes)
 	c := &graph.Node{ID: id, Kind: graph.KindOp, Attrs: struct{}{}, Shape: n.Shape, DType: n.DType, Layout: n.Layout, Distribution: n.Distribution, At: n.At}

@@ -7,8 +7,11 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 )
 
-// mergeDuplicates finds operations with equal attributes and operands, and
-// equal unnamed constants, and keeps the first.
+// mergeDuplicates eliminates common subexpressions: operations with equal
+// attributes and operands, and equal unnamed constants, are computed once. It
+// compares constants bit by bit, so that 0 and −0 stay distinct. Constants
+// above foldLimit are not compared, because their keys would be long. Random
+// operations are equal only if they use the same stream.
 func mergeDuplicates(u *Unit) error {
 	seen := map[string]graph.Value{}
 	g, err := u.Graph.Rewrite(nil, func(b *graph.Builder, n *graph.Node, in []graph.Value) graph.Value {

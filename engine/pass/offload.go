@@ -7,9 +7,9 @@ import (
 	"slices"
 )
 
-// writeOffloads writes the steps of an order that fits the limit, after a search among its
-// neighbours for one that takes less time, with copies that begin and end where they wait
-// least.
+// writeOffloads writes the steps of an order that fits the limit. First it
+// searches the neighbours of the order for a faster one. Then it places the
+// starts and ends of copies so that kernels wait least.
 func (p *orderModel) writeOffloads(u *Unit, order []int, resident, limit int) {
 	a := p.improve(p.measured(order), limit)
 	steps, end := p.fitSteps(a, limit)
@@ -44,7 +44,7 @@ func (p *orderModel) writeOffloads(u *Unit, order []int, resident, limit int) {
 		}
 	}
 	u.Graph.Notes = append(u.Graph.Notes, fmt.Sprintf(
-		"the arena is %.1f MiB smaller for a limit of %.1f MiB: of %d results of the forward pass %d are kept, %d (%.1f MiB) leave for the program's memory over links of %.1f and %.1f GB/s, %d operations, %.3f GFLOP, are computed again; predicted %.3f ms a run, %.3f ms with all kept (%.2f)",
+		"the arena is %.1f MiB smaller, for a limit of %.1f MiB: of %d results of the forward pass %d are kept, %d (%.1f MiB) are offloaded to host memory at %.1f and %.1f GB/s, %d operations, %.3f GFLOP, are recomputed; predicted %.3f ms per run, %.3f ms with all kept (%.2f)",
 		float64(u.Recomputed.SavedBytes)/(1<<20), floorMiB(u.MemoryLimit), kept, kept-len(gone), u.Recomputed.Offloaded, float64(u.Recomputed.OffloadedBytes)/(1<<20),
 		p.links.toHost*float64(u.ElemBytes)/1e9, p.links.fromHost*float64(u.ElemBytes)/1e9, n, float64(flops)/1e9, 1e3*end, 1e3*ideal, u.Recomputed.Slowdown))
 }
@@ -62,36 +62,44 @@ func (p *orderModel) distinctOps(order []int) []int {
 	return out
 }
 
-// offloadCopy is a result that is copied to the program's memory.
+// offloadCopy is the copy of a result to host memory.
 type offloadCopy struct {
-	id                 int
-	computed, lastRead int // places that compute it, and read it last before it is fetched
-	waited             int // place before which the copy has ended
-	end                float64
+	id                 int     // node of the result
+	computed, lastRead int     // positions that compute it, and read it last before it is fetched
+	waited             int     // position before which the program waits for the end of the copy
+	end                float64 // time in seconds
 }
 
-// engineTimes are the engines: one that computes, one for each direction.
+// engineTimes holds the times, in seconds, at which the engines are free: for
+// kernels, and for copies in each direction.
 type engineTimes struct{ now, toHost, fromHost float64 }
 
-// fetchCopy is a place of an order that fetches a result.
+// fetchCopy is a position of an order that fetches a result.
 type fetchCopy struct {
 	id, at int
-	begun  int // place before which the copy begins
+	begun  int // position before which the copy starts
 }
 
-// copySlack is by how much longer a copy may take than it should before anything waits for it,
-// where that costs no memory.
+// copySlack is the safety factor on the predicted time of a copy, used where
+// more slack costs no memory.
 const copySlack = 1.25
 
-// scheduleCopies places the copies of an order that needs no more than so many elements when all
-// copies begin and end at once, and gives the time of its steps:
+// scheduleCopies places the copies of an order whose peak is at most memory
+// elements, if all copies start and end at one position, and returns the steps
+// with their time:
 //
-//   - A copy to the program's memory begins behind the operation that computes the result.
-//     Its end is waited for once it has come, or when others need the room.
-//   - Room for results that come back is given in the order in which they are read, each as
-//     early as it is there; the copy then begins as late as that delays nothing.
+//   - A copy to host memory starts after the operation that computes the
+//     result. Its end is awaited when it is expected, or when other values need
+//     the memory.
+//   - Memory for fetched results is allocated in the order in which they are
+//     read, each as early as possible. The copy then starts as late as possible
+//     without a delay.
 //
-// It follows the rules of offload.Simulate for blocks.
+// It computes an early schedule first. From the time at which each position
+// runs it derives the latest start of each fetch that delays nothing, from the
+// last fetch to the first. The later schedule is used unless it is slower.
+//
+// The rules agree with Simulate of the package for block plans.
 func (p *orderModel) scheduleCopies(a *measuredOrder, memory int) (steps []step, end float64) {
 	slack := make([]int, len(a.order))
 	for t, live := range a.live {
@@ -101,8 +109,8 @@ func (p *orderModel) scheduleCopies(a *measuredOrder, memory int) (steps []step,
 	arrivals := p.placeFetches(a, leaves, slack)
 	steps = p.writeSteps(a.order, leaves, arrivals)
 	early, times := p.simulate(steps)
-	// later, as long as nothing waits for it
-	need := make([]float64, len(a.order)) // when places begin
+	// Start fetches later, as long as nothing waits for them.
+	need := make([]float64, len(a.order)) // start time, by position
 	t := 0
 	for i, s := range steps {
 		if s.kind == compute || s.kind == endFetch {
@@ -127,8 +135,10 @@ func (p *orderModel) scheduleCopies(a *measuredOrder, memory int) (steps []step,
 	return steps, early
 }
 
-// placeOffloads chooses where copies to the program's memory end, and takes the room that they
-// hold until then from slack.
+// placeOffloads chooses where the program waits for copies to host memory, and
+// subtracts the memory that they hold until then from slack, the free elements
+// by position. The oldest copy is awaited first, since the copy engine works in
+// order. A copy is awaited in any case before its result is fetched.
 func (p *orderModel) placeOffloads(a *measuredOrder, slack []int) []offloadCopy {
 	fetched := slices.Clone(p.fetched(a.order))
 	var leaves []offloadCopy
@@ -176,8 +186,9 @@ func (p *orderModel) placeOffloads(a *measuredOrder, slack []int) []offloadCopy 
 	return leaves
 }
 
-// placeFetches chooses where copies back begin, each as early as there is room, in the order in
-// which they are read.
+// placeFetches chooses where fetches start: each as early as there is memory,
+// in the order in which they are read. A fetch never starts before its copy to
+// the host has ended, nor before the previous fetch.
 func (p *orderModel) placeFetches(a *measuredOrder, leaves []offloadCopy, slack []int) []fetchCopy {
 	joined := map[int]int{}
 	for _, l := range leaves {
@@ -202,7 +213,7 @@ func (p *orderModel) placeFetches(a *measuredOrder, leaves []offloadCopy, slack 
 	return arrivals
 }
 
-// writeSteps writes an order with the copies where they were placed.
+// writeSteps writes the steps of an order with its placed copies.
 func (p *orderModel) writeSteps(order []int, leaves []offloadCopy, arrivals []fetchCopy) []step {
 	steps := make([]step, 0, len(order)+2*len(leaves)+len(arrivals))
 	made, joined := make([]int, len(order)), make([][]int, len(order))
@@ -233,8 +244,8 @@ func (p *orderModel) writeSteps(order []int, leaves []offloadCopy, arrivals []fe
 	return steps
 }
 
-// simulate runs steps on the engines, each in order, and gives the end of the last kernel
-// and when each step begins.
+// simulate simulates steps on the engines, each of which works in order. It
+// returns the end of the last kernel and the start of each step, in seconds.
 func (p *orderModel) simulate(steps []step) (end float64, begins []float64) {
 	var c engineTimes
 	out, in := map[int]float64{}, map[int]float64{}
@@ -261,11 +272,12 @@ func (p *orderModel) simulate(steps []step) (end float64, begins []float64) {
 	return c.now, begins
 }
 
-// fastest gives the order of the plan that takes least time within the limit, nil of none.
+// fastest returns the order of the fastest plan within the limit, or nil if
+// there are no plans.
 func (p *orderModel) fastest(plans []*measuredOrder, limit int) (best []int) {
 	type timed struct {
 		*measuredOrder
-		least float64 // without holes in the arena
+		least float64 // time without fragmentation of the arena
 	}
 	var all []timed
 	for _, a := range plans {
@@ -285,8 +297,8 @@ func (p *orderModel) fastest(plans []*measuredOrder, limit int) (best []int) {
 	return best
 }
 
-// fitSteps gives steps of an order that fits the limit: the copies get what the arena has
-// beyond the least, less what its holes take.
+// fitSteps returns steps of an order that fit the limit. Copies get the memory
+// above the peak of the order, less fragmentation of the arena.
 func (p *orderModel) fitSteps(a *measuredOrder, limit int) ([]step, float64) {
 	for memory := limit; ; {
 		steps, end := p.scheduleCopies(a, memory)
@@ -304,11 +316,15 @@ func (p *orderModel) fitSteps(a *measuredOrder, limit int) ([]step, float64) {
 	return steps, end
 }
 
-// improve looks for an order that takes less time and fits the limit: it keeps what is
-// given up, or fetches what is computed again, or the other way round.
+// improve searches locally for a faster order that fits the limit. A change
+// keeps a freed result, or replaces recomputation by a fetch, or the reverse.
+// The first change that saves more than a thousandth of the time is accepted,
+// and the search starts again. Candidates are first rated by a schedule with
+// the memory that fragmentation leaves; the arena is computed only for
+// promising ones.
 func (p *orderModel) improve(a *measuredOrder, limit int) *measuredOrder {
 	steps, _ := p.fitSteps(a, limit)
-	// what the holes of the arena take is much the same for neighbours
+	// Fragmentation of the arena is similar for neighbours.
 	memory := limit - max(0, p.arenaOf(steps)-p.peakOf(a, steps))
 	_, end := p.scheduleCopies(a, memory)
 	for better := true; better; {
@@ -329,7 +345,7 @@ func (p *orderModel) improve(a *measuredOrder, limit int) *measuredOrder {
 	return a
 }
 
-// peakOf is the most elements alive with these steps of an order.
+// peakOf is the largest number of elements alive with these steps of an order.
 func (p *orderModel) peakOf(a *measuredOrder, steps []step) int {
 	u := &Unit{Device: Device{ElemBytes: 1, ExternalGrads: p.externalGrads}, Options: Options{DonateInputs: p.donateInputs}}
 	u.Graph, u.Sequence = p.emit(steps)
@@ -337,7 +353,7 @@ func (p *orderModel) peakOf(a *measuredOrder, steps []step) int {
 	return max(a.peak, u.Memory.LowerBound)
 }
 
-// neighbours lists orders with one change.
+// neighbours lists the orders that differ from a by one change.
 func (p *orderModel) neighbours(a *measuredOrder) []*measuredOrder {
 	var out []*measuredOrder
 	add := func(order []int) { out = append(out, p.measured(order)) }

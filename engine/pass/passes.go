@@ -12,178 +12,204 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// Unit is what is being compiled: passes read and change it.
+// Unit is the state of a compilation, which passes read and change. The caller
+// sets the graph, the options, the device and the debug options. Passes replace
+// the graph and fill in the result.
 type Unit struct {
-	Graph *graph.Graph
+	Graph *graph.Graph // input and result of every pass
 	Options
 	Device
 	Debug
 	Result
 }
 
-// Options is what the caller asks for.
+// Options holds the options of a compilation.
 type Options struct {
-	// Infer compiles for prediction: no gradients, no assignments, operations
-	// in their inference form.
+	// Infer compiles for prediction: no gradients, no assignments, and
+	// operations in their inference form.
 	Infer bool
-	// DonateInputs frees inputs behind their last reader: they are filled before every run.
+	// DonateInputs frees inputs after their last reader; callers then fill them
+	// before every run.
 	DonateInputs bool
-	// MemoryLimit bounds the arena and the scratch of kernels together, in bytes; 0
-	// means no bound.
+	// MemoryLimit bounds the arena and the kernel workspaces together, in
+	// bytes. 0 means no bound.
 	MemoryLimit int64
-	// Workspace bounds the scratch of each kernel in bytes; 0 means no bound.
+	// Workspace bounds the scratch memory of each kernel in bytes. 0 means no
+	// bound.
 	Workspace int64
-	// Precision is the type in which the fields inside the network are stored.
+	// Precision is the storage type of the fields inside the network.
 	Precision graph.DType
-	// BlockMasks says of filters, by the names of parameters, which blocks are kept; the caller
-	// promises that the others are zero as long as the plan lives.
+	// BlockMasks holds the block masks of filters, by the names of parameters.
+	// The caller guarantees that masked blocks are zero for the life of the
+	// plan.
 	BlockMasks map[string]op.BlockMask
-	// Int8 are the scales of convolutions that multiply codes of eight bits, by the names of
-	// their filters.
+	// Int8 holds the scales of quantised convolutions, by the names of their
+	// filters.
 	Int8 map[string]*op.Int8Scales
-	// Choices are those of earlier plans that decide bits (Chosen); a pass takes
-	// them again if they fit.
+	// Choices are choices of earlier plans that determine bits (Chosen). A pass
+	// repeats them if they fit.
 	Choices map[string]string
 }
 
-// Device is what passes know of the device, and of what runs beside its kernels.
+// Device describes the device to the passes, and the operations that run
+// outside of its kernels.
 type Device struct {
-	// ElemBytes is the size of one stored element.
+	// ElemBytes is the size of a stored element in bytes.
 	ElemBytes int
-	// Layouts gives the costs of operations by layout; nil if the backend
+	// Layouts provides the costs of operations by layout; nil if the backend
 	// has one layout only.
 	Layouts backend.Layouts
-	// Cuts gives the ways to cut the work of kernels; nil if there is no choice.
+	// Cuts lists the kernel variants of operations; nil if there is no choice.
 	Cuts backend.VariantLister
-	// Links are the rates of copies to the program's memory and back beside the work, in
-	// bytes a second; nil or rates of 0 if there are none. It is called if the memory does
+	// Links returns the rates of copies between device and host that run
+	// concurrently with kernels, in bytes per second. Rates of 0, or a nil
+	// function, mean that there are none. It is called only if the memory does
 	// not suffice.
 	Links func() (toHost, fromHost float64, err error)
-	// Seconds estimates the time of a kernel where there are links. The memory is not needed.
+	// Seconds estimates the time of a kernel, where copies are possible.
+	// Requests need no memory.
 	Seconds func(q backend.Request) float64
-	// Foreign reports whether an operation runs outside of the backend; such operations use no
-	// scratch. It may be nil.
+	// Foreign reports whether an op runs outside the backend; such ops need no
+	// workspace. It may be nil.
 	Foreign func(o *graph.Op) bool
-	// Native reports which among them work where the device has their operands.
+	// Native reports whether a foreign op accepts operands in device memory. It
+	// may be nil.
 	Native func(o *graph.Op) bool
-	// ExternalGrads, if not nil, keeps gradients out of the store: kernels take them where they
-	// are made. Of those that they take before the end of a run, it gives, for an order of
-	// execution, the place in it behind which their memory is free.
+	// Taken, if not nil, states that kernels of an extension consume the
+	// gradients, which then bypass the store. For an order of execution it
+	// returns, by node, the position after which the memory of a consumed
+	// gradient is free. Gradients that are not in the map are passed on at the
+	// end of a run.
 	ExternalGrads func(g *graph.Graph, sequence []int) map[int]int
 }
 
-// Debug is for those who look at passes.
+// Debug holds options for inspecting passes.
 type Debug struct {
-	// Log records choices that could not be repeated; nil is silent.
+	// Log records choices that could not be repeated; nil disables it.
 	Log *slog.Logger
-	// AfterPass, if not nil, is called with the graph after each pass.
+	// After, if not nil, is called with the graph after each pass.
 	AfterPass func(pass string, g *graph.Graph)
 }
 
-// Result is what passes decide beside the graph; in brackets which.
+// Result holds the decisions of passes apart from the graph. Each field names
+// its pass.
 type Result struct {
-	// Chosen is what passes chose that decides bits, by what it was chosen for
-	// (choose-layouts).
+	// Chosen holds choices that determine bits, by a description of what they
+	// apply to (choose-layouts).
 	Chosen map[string]string
 	// Sequence lists the operations in order of execution (schedule).
 	Sequence []int
-	// Recomputed sums up what is computed again to save memory (recompute).
+	// Recomputed sums up the recomputation that saves memory (recompute).
 	Recomputed Recomputation
-	// CutOf names the cut of each operation that has a choice (choose-workspaces).
+	// CutOf names the kernel variant of each operation that has several
+	// (choose-workspaces).
 	CutOf map[int]string
-	// Scratch is the most that a kernel uses, in bytes, if there is a bound
-	// (choose-workspaces).
+	// Scratch is the largest scratch memory of a kernel in bytes, if there is a
+	// limit (choose-workspaces).
 	Scratch int64
-	// ScratchOf is the scratch of the operations that have a choice, in bytes
-	// (choose-workspaces).
+	// ScratchOf is the scratch memory in bytes of each operation that has
+	// several variants (choose-workspaces).
 	ScratchOf map[int]int64
-	// Memory says where each value lives (plan-memory).
+	// Memory is the place of each value (plan-memory).
 	Memory *Memory
 }
 
 // Pass is one step of the compiler.
 type Pass struct {
-	Name     string // kebab-case verb
-	Run      func(u *Unit) error
-	Required bool   // a plan cannot be made without it
-	Purpose  string // one line
+	Name     string              // verb in kebab case
+	Run      func(u *Unit) error // changes u, or returns an error
+	Required bool                // no plan can be made without it
+	Purpose  string              // one line
 }
 
-// List is the compiler, in order.
+// List is the compiler, in order. It works in five phases:
+//
+//   - check-shapes to choose-mode check the graph and select training or
+//     prediction.
+//   - find-zero-blocks and add-gradients complete the computation. Later passes
+//     change its form, not its value.
+//   - fold-constants to fuse-chains simplify and fuse operations.
+//   - choose-layouts, quantise and choose-precision decide how values are
+//     stored.
+//   - remove-dead to plan-memory decide when operations run and where their
+//     results lie.
 var List = []Pass{
-	{"check-shapes", checkShapes, true, "refuse what no backend executes: types, distributions, a missing loss"},
-	{"choose-mode", chooseMode, true, "for prediction, take the inference form of operations and drop assignments"},
-	{"find-zero-blocks", findZeroBlocks, false, "tell convolutions which blocks of their filters are zero"},
+	{"check-shapes", checkShapes, true, "reject graphs that no backend executes: types, distributions, a missing loss"},
+	{"choose-mode", chooseMode, true, "for prediction, use the inference form of operations and drop assignments"},
+	{"find-zero-blocks", findZeroBlocks, false, "mark the zero blocks of convolution filters"},
 	{"add-gradients", addGradients, true, "extend the graph by the gradients of the loss with respect to all parameters"},
-	{"fold-constants", foldConstants, false, "compute what depends on constants only"},
+	{"fold-constants", foldConstants, false, "evaluate operations on constants"},
 	{"merge-duplicates", mergeDuplicates, false, "compute equal expressions once"},
-	{"absorb-broadcasts", absorbBroadcasts, false, "let point-by-point operations stretch their operands themselves"},
-	{"fold-norms", foldNorms, false, "for prediction, make batch normalisation part of the convolution before it"},
-	{"fuse", fuse, false, "make one operation of convolution, bias and ReLU"},
-	{"fuse-norms", fuseNorms, false, "make one operation of batch normalisation and ReLU, and one of each sweep of their gradient"},
-	{"fuse-chains", fuseChains, false, "make one operation of elementwise operations that lead to one result"},
-	{"choose-layouts", chooseLayouts, false, "choose the layout of every value so that operations and changes of layout cost least"},
-	{"quantise", quantise, false, "for prediction, have convolutions that have scales multiply codes of eight bits"},
-	{"choose-precision", choosePrecision, false, "choose the type in which the fields inside the network are stored"},
-	{"remove-dead", removeDead, true, "drop what nothing depends on"},
+	{"absorb-broadcasts", absorbBroadcasts, false, "let elementwise operations broadcast their operands themselves"},
+	{"fold-norms", foldNorms, false, "for prediction, fold batch normalisation into the preceding convolution"},
+	{"fuse", fuse, false, "fuse convolution, bias and ReLU"},
+	{"fuse-norms", fuseNorms, false, "fuse batch normalisation and ReLU, and each sweep of their gradient"},
+	{"fuse-chains", fuseChains, false, "fuse elementwise operations that lead to one result"},
+	{"choose-layouts", chooseLayouts, false, "choose memory layouts that minimise the cost of operations and of layout changes"},
+	{"quantise", quantise, false, "for prediction, quantise convolutions with scales to int8"},
+	{"choose-precision", choosePrecision, false, "set the storage type of the fields inside the network"},
+	{"remove-dead", removeDead, true, "drop values that no output depends on"},
 	{"schedule", schedule, true, "choose the order of execution that needs less memory"},
-	{"recompute", recompute, false, "compute results again that the limit of the memory does not let the backward pass keep, or have them leave for the program's memory"},
-	{"choose-workspaces", chooseWorkspaces, false, "cut the work of every kernel the fastest way that the limit of the scratch admits"},
-	{"plan-memory", planMemory, true, "give every value its place, reusing the places of values that are no longer needed"},
+	{"recompute", recompute, false, "recompute activations, or offload them to host memory, if the memory limit requires it"},
+	{"choose-workspaces", chooseWorkspaces, false, "choose the fastest variant of every kernel within the workspace limit"},
+	{"plan-memory", planMemory, true, "place every value in memory, reusing that of dead values"},
 }
 
-// Order lists which passes must come before which others, and why.
+// Order lists which pass must run before which other one, and why. CheckOrder
+// enforces it, so that a reordered list fails at once instead of giving slow or
+// wrong plans.
 var Order = []struct{ Before, After, Reason string }{
 	{"check-shapes", "choose-mode", "later passes assume a legal graph"},
 	{"choose-mode", "add-gradients", "gradients differ between the training and the inference form"},
-	{"find-zero-blocks", "add-gradients", "the gradients of a convolution leave out what it leaves out"},
-	{"find-zero-blocks", "fold-norms", "a scaled filter is no parameter any more"},
+	{"find-zero-blocks", "add-gradients", "the gradients of a convolution skip the same blocks"},
+	{"find-zero-blocks", "fold-norms", "a scaled filter is not a parameter"},
 	{"add-gradients", "fold-constants", "the first gradient is a constant that folds into scale factors"},
-	{"fold-constants", "merge-duplicates", "folding makes constants that are equal"},
+	{"fold-constants", "merge-duplicates", "folding creates equal constants"},
 	{"add-gradients", "merge-duplicates", "gradients repeat expressions of the forward pass"},
 	{"add-gradients", "fuse", "the fused operation has no gradient"},
-	{"fold-constants", "absorb-broadcasts", "small stretched constants are folded instead"},
-	{"merge-duplicates", "fuse", "an intermediate result that is shared must not be fused away"},
-	{"fuse", "choose-layouts", "the layouts of what is fused away do not count"},
-	{"fuse", "quantise", "codes are stored behind bias and ReLU"},
-	{"choose-layouts", "quantise", "kernels of codes are those of blocked fields"},
-	{"quantise", "choose-precision", "codes are not stored as another type"},
-	{"quantise", "remove-dead", "what works on codes leaves its likeness behind"},
-	{"choose-layouts", "choose-precision", "only blocked values have kernels for other types"},
-	{"choose-precision", "schedule", "sizes are those of the types"},
-	{"choose-mode", "fold-norms", "stored statistics take the place of those of the batch"},
-	{"merge-duplicates", "fold-norms", "an intermediate result that is shared must not be fused away"},
-	{"fold-norms", "fuse", "a folded convolution takes its bias and ReLU along"},
-	{"fold-norms", "remove-dead", "folding leaves the parts behind"},
-	{"fuse", "fuse-norms", "a convolution takes the gradient of ReLU along at no cost"},
+	{"fold-constants", "absorb-broadcasts", "small broadcast constants are folded instead"},
+	{"merge-duplicates", "fuse", "a shared intermediate result must not be fused"},
+	{"fuse", "choose-layouts", "layouts of fused operations do not count"},
+	{"fuse", "quantise", "int8 values are stored after bias and ReLU"},
+	{"choose-layouts", "quantise", "int8 kernels work on blocked fields"},
+	{"quantise", "choose-precision", "int8 values are not stored as another type"},
+	{"quantise", "remove-dead", "the replaced float operations remain as dead nodes"},
+	{"choose-layouts", "choose-precision", "other types have kernels for blocked values only"},
+	{"choose-precision", "schedule", "sizes depend on the types"},
+	{"choose-mode", "fold-norms", "stored statistics replace those of the batch"},
+	{"merge-duplicates", "fold-norms", "a shared intermediate result must not be fused"},
+	{"fold-norms", "fuse", "a folded convolution is fused with its bias and ReLU"},
+	{"fold-norms", "remove-dead", "folding leaves dead nodes"},
+	{"fuse", "fuse-norms", "a convolution absorbs the gradient of ReLU at no cost"},
 	{"add-gradients", "fuse-norms", "the fused operations have no gradient"},
-	{"merge-duplicates", "fuse-norms", "an intermediate result that is shared must not be fused away"},
-	{"fuse-norms", "choose-layouts", "the layouts of what is fused away do not count"},
-	{"fuse-norms", "remove-dead", "fusing leaves the parts behind"},
-	{"fuse", "fuse-chains", "a convolution takes sums and the gradient of ReLU along at no cost"},
-	{"fuse-norms", "fuse-chains", "a normalisation takes ReLU and its gradient along at no cost"},
+	{"merge-duplicates", "fuse-norms", "a shared intermediate result must not be fused"},
+	{"fuse-norms", "choose-layouts", "layouts of fused operations do not count"},
+	{"fuse-norms", "remove-dead", "fusing leaves dead nodes"},
+	{"fuse", "fuse-chains", "a convolution absorbs sums and the gradient of ReLU at no cost"},
+	{"fuse-norms", "fuse-chains", "a normalisation absorbs ReLU and its gradient at no cost"},
 	{"add-gradients", "fuse-chains", "the fused operation has no gradient"},
-	{"merge-duplicates", "fuse-chains", "an intermediate result that is shared must not be fused away"},
-	{"absorb-broadcasts", "fuse-chains", "what is stretched in memory cannot be stretched by a chain"},
-	{"fuse-chains", "choose-layouts", "the layouts of what is fused away do not count"},
-	{"choose-layouts", "remove-dead", "an output may leave a value behind that nothing reads"},
-	{"choose-layouts", "recompute", "sizes and costs are those of the layouts"},
-	{"fuse", "remove-dead", "fusing leaves the parts behind"},
-	{"absorb-broadcasts", "remove-dead", "absorbing leaves the broadcasts behind"},
+	{"merge-duplicates", "fuse-chains", "a shared intermediate result must not be fused"},
+	{"absorb-broadcasts", "fuse-chains", "a chain cannot broadcast an operand that is already broadcast in memory"},
+	{"fuse-chains", "choose-layouts", "layouts of fused operations do not count"},
+	{"choose-layouts", "remove-dead", "a reordered output may leave a dead value"},
+	{"choose-layouts", "recompute", "sizes and costs depend on the layouts"},
+	{"fuse", "remove-dead", "fusing leaves dead nodes"},
+	{"absorb-broadcasts", "remove-dead", "absorbing leaves dead broadcasts"},
 	{"remove-dead", "schedule", "dead operations must not be run"},
-	{"merge-duplicates", "recompute", "what is computed again on purpose is a duplicate"},
-	{"fuse", "recompute", "costs and sizes are those of the operations that will run"},
+	{"merge-duplicates", "recompute", "recomputed operations are duplicates on purpose"},
+	{"fuse", "recompute", "costs and sizes depend on the fused operations"},
 	{"remove-dead", "recompute", "dead results would count as memory"},
-	{"schedule", "recompute", "an order chosen afterwards would run what is computed again early, and keep it"},
-	{"recompute", "plan-memory", "lifetimes follow from the order of execution with the repeats"},
-	{"choose-layouts", "choose-workspaces", "kernels, and their scratch, are those of the layouts"},
-	{"recompute", "choose-workspaces", "what is computed again is cut as well"},
-	{"schedule", "choose-workspaces", "what is in the sequence will run"},
-	{"choose-workspaces", "plan-memory", "arena and scratch share the limit of the memory"},
+	{"schedule", "recompute", "a later schedule would run recomputed operations early, and keep their results"},
+	{"recompute", "plan-memory", "lifetimes follow from the order of execution, recomputation included"},
+	{"choose-layouts", "choose-workspaces", "kernels and their workspaces depend on the layouts"},
+	{"recompute", "choose-workspaces", "recomputed operations need variants too"},
+	{"schedule", "choose-workspaces", "the sequence lists the operations that run"},
+	{"choose-workspaces", "plan-memory", "arena and workspaces share the memory limit"},
 	{"schedule", "plan-memory", "lifetimes follow from the order of execution"},
 }
 
-// CheckOrder tells whether list agrees with Order and has all required passes.
+// CheckOrder verifies that list agrees with Order and contains all required
+// passes.
 func CheckOrder(list []Pass) error {
 	at := func(name string) int {
 		return slices.IndexFunc(list, func(p Pass) bool { return p.Name == name })
@@ -202,12 +228,13 @@ func CheckOrder(list []Pass) error {
 	return nil
 }
 
-// Run runs the passes of list over u and checks the graph after each.
+// Run runs the passes of list on u and checks the graph after each.
 //
-// Errors: *exit.Error; exit.Bug if a pass left an illegal graph.
+// Errors: *exit.Error; exit.Bug if list is out of order or a pass leaves an
+// invalid graph.
 func Run(list []Pass, u *Unit) error {
 	if err := CheckOrder(list); err != nil {
-		return &exit.Error{Code: exit.Bug, What: "the list of passes is out of order", Why: err.Error(), Fix: "report this", Err: err}
+		return &exit.Error{Code: exit.Bug, What: "invalid list of passes", Why: err.Error(), Fix: "report this", Err: err}
 	}
 	u.Log = cmp.Or(u.Log, slog.New(slog.DiscardHandler))
 	for _, p := range list {

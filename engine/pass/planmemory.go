@@ -11,44 +11,46 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// MemorySpace says in which memory a value lives.
+// MemorySpace is the memory in which a value lives.
 type MemorySpace uint8
 
-// The memories.
+// The memory spaces.
 const (
-	Arena MemorySpace = iota // the arena of the plan, at an offset
-	Param                    // the parameter of that node
-	State                    // the state of that node
-	Grad                     // the gradient of a parameter
-	Host                     // the program's memory beside a device, at an offset
+	Arena MemorySpace = iota // arena of the plan, at an offset
+	Param                    // memory of a parameter in the store
+	State                    // memory of a state in the store
+	Grad                     // memory of a gradient in the store
+	Host                     // host memory for offloaded values, at an offset
 )
 
-// Place is the place of one value.
+// Place is the place of one value in memory.
 type Place struct {
-	Space  MemorySpace
-	Offset int // in elements, of the arena or of the program's memory
-	Size   int // in elements of the arena
-	Owner  int // node of the parameter or state
+	Space  MemorySpace // memory space
+	Offset int         // elements from the start of the arena or host memory
+	Size   int         // elements of the arena
+	Owner  int         // node of the parameter or state
 }
 
-// Memory is the plan of the memory.
+// Memory is the memory plan.
 type Memory struct {
 	Places    []Place // by node
-	ArenaSize int     // in elements
-	HostSize  int     // of what is copied to the program's memory, in elements
-	// LowerBound is the largest sum of values alive at one time: no arena can be
-	// smaller with this order of execution.
+	ArenaSize int     // elements
+	HostSize  int     // elements of host memory for offloaded values
+	// LowerBound is the largest sum of values alive at one time: a lower bound
+	// of the arena for this order of execution.
 	LowerBound int
-	// GradCopies lists gradients that must be copied from the arena after the last operation,
-	// and Zero the parameters without gradient.
+	// GradCopies lists the gradients to copy from the arena after the last
+	// operation, Zero the parameters without a gradient.
 	GradCopies []graph.Grad
 	ZeroGrads  []int
-	// Spans holds the lifetime of every arena buffer, for checks and prints.
+	// Spans holds the lifetime of every buffer of the arena, for checks and
+	// prints.
 	Spans []Span
 }
 
-// FindGap is the lowest place of n elements in the arena that no value takes while the operations
-// from first to last of the sequence run; ok is false if there is none.
+// FindGap returns the lowest offset of n elements of the arena that no value
+// uses while operations first to last of the sequence run. ok is false if there
+// is none.
 func (m *Memory) FindGap(first, last, n int) (offset int, ok bool) {
 	var alive []Span
 	for _, s := range m.Spans {
@@ -66,29 +68,29 @@ func (m *Memory) FindGap(first, last, n int) (offset int, ok bool) {
 	return offset, offset+n <= m.ArenaSize
 }
 
-// Span is one buffer of the arena and the operations between whose runs it is
-// alive: First ≤ position ≤ Last in the sequence, −1 and len for before and
-// after all.
+// Span is one buffer of the arena with its lifetime: First ≤ position ≤ Last in
+// the sequence. −1 and len(sequence) mean before and after all operations.
 type Span struct {
 	Nodes                     []int // values that share it, one after the other
 	Offset, Size, First, Last int
 }
 
-// align is the alignment of buffers in elements: 64 bytes of float32.
+// align is the alignment of buffers in elements: 64 bytes of float32, one cache
+// line.
 const align = 16
 
-// roundUp is the room that so many elements take.
+// roundUp is the number of elements that a buffer takes with its alignment.
 func roundUp(elements int) int { return (elements + align - 1) / align * align }
 
-// planMemory gives each value a place. Values whose operations may run in
-// place take over the buffer of an operand that dies there; the buffers are
-// then placed largest first at the lowest offset that is free in their
-// lifetime. Inputs (but with Unit.Consume), constants and outputs keep their buffers for
-// the whole run, so that they can be written and read between runs.
+// planMemory places each value. If an operation may run in place, its result
+// takes over the buffer of an operand that is dead afterwards. Buffers are then
+// placed largest first, at the lowest offset that is free during their
+// lifetime. Inputs (unless Unit.DonateInputs is set), constants and outputs
+// keep their buffers for the whole run, so that they can be written and read
+// between runs.
 //
+// Errors: exit.NoDevice if arena and workspaces exceed the memory limit.
 // Source: greedy by size, Pisarchyk and Lee 2020, arXiv:2001.03288.
-//
-// Errors: exit.NoDevice if the arena and the scratch exceed the limit of the memory.
 func planMemory(u *Unit) error {
 	assignMemory(u)
 	m := u.Memory
@@ -101,7 +103,7 @@ func planMemory(u *Unit) error {
 	return nil
 }
 
-// assignMemory fills in u.Memory.
+// assignMemory computes u.Memory.
 func assignMemory(u *Unit) {
 	g := u.Graph
 	m := &Memory{Places: make([]Place, len(g.Nodes))}
@@ -122,14 +124,14 @@ func assignMemory(u *Unit) {
 			m.Places[i] = Place{Space: Arena, Offset: s.Offset, Size: g.Nodes[i].ArenaElems()}
 		}
 	}
-	for i := range g.Nodes { // other shapes of the same memory
+	for i := range g.Nodes { // aliases
 		if r := g.AliasRoot(i); r != i {
 			m.Places[i] = m.Places[r]
 		}
 	}
 }
 
-// setSpans fills in the spans of m.
+// setSpans sets the spans of m.
 func (m *Memory) setSpans(spans []*Span) {
 	m.Spans = m.Spans[:0]
 	for _, s := range spans {
@@ -139,9 +141,11 @@ func (m *Memory) setSpans(spans []*Span) {
 	}
 }
 
-// reserveScratch places the spans anew if the arena, no larger, then has room for more of the
-// scratch of operations. Where values and scratch together exceed the arena there cannot
-// be any.
+// reserveScratch places the spans again if this leaves gaps for more kernel
+// workspaces in an arena of the same size. It treats workspaces as spans of one
+// operation, and places them together with the values. It tries all workspaces
+// first, then only those without a gap. It skips workspaces that cannot fit,
+// because values and workspace together exceed the arena.
 func reserveScratch(u *Unit, spans []*Span, m *Memory) {
 	var scratch []*Span
 	for t, id := range u.Sequence {
@@ -194,9 +198,9 @@ func reserveScratch(u *Unit, spans []*Span, m *Memory) {
 	m.setSpans(spans)
 }
 
-// placeFixed places what does not live in the arena and numbers the buffers of
-// the rest: one per memory root, −1 for others. Gradients are in the store or, if it has
-// none, in the arena.
+// placeFixed places the values outside of the arena and numbers the buffers of
+// the others: one per memory root, −1 for values elsewhere. Gradients are in
+// the store if stored is true, otherwise in the arena.
 func placeFixed(g *graph.Graph, m *Memory, stored bool) []int {
 	buffer := make([]int, len(g.Nodes))
 	for i, n := range g.Nodes {
@@ -236,9 +240,12 @@ func placeFixed(g *graph.Graph, m *Memory, stored bool) []int {
 	return buffer
 }
 
-// lifetimes gives the span of each buffer by number and lets in-place results
-// join the buffer of their operand (buffer is changed accordingly). taken is what
-// Unit.Taken gives.
+// lifetimes returns the span of each buffer by number. A buffer is in use from
+// its operation to its last reader. Values that are not results of operations
+// are in use from the start (−1), and values that must stay until the end.
+// In-place results join the buffer of their operand if it is read last by that
+// operation; buffer is changed accordingly. taken is the result of
+// Unit.ExternalGrads.
 func lifetimes(u *Unit, buffer []int, taken map[int]int) []*Span {
 	g := u.Graph
 	end := len(u.Sequence)
@@ -283,7 +290,7 @@ func lifetimes(u *Unit, buffer []int, taken map[int]int) []*Span {
 				!g.Nodes[r].SameStorage(n) || !n.Op.InPlace(i, n.Attrs) {
 				continue
 			}
-			// joined: the buffer lives on as the result
+			// The buffer of the operand becomes that of the result.
 			spans[b].Nodes = append(spans[b].Nodes, id)
 			spans[b].Last = spans[id].Last
 			spans[id] = nil
@@ -294,14 +301,14 @@ func lifetimes(u *Unit, buffer []int, taken map[int]int) []*Span {
 	return spans
 }
 
-// attempts is how often placeSpans looks for a better placing than that by size.
+// attempts is the number of random changes that placeSpans tries.
 const attempts = 400
 
-// placeSpans gives offsets to the spans and fills in the size of the arena. They
-// are placed largest first. If that leaves holes, the large ones among them are
-// placed in other turns: again and again the one at the top of the arena, or one
-// before it, changes to an earlier turn, drawn at random but always the same, and
-// that is kept if the arena is not larger for it.
+// placeSpans assigns offsets to the spans and sets the size of the arena. Spans
+// are placed largest first. If this leaves gaps at the peak, the order of the
+// large spans is improved by random changes: the span at the top of the arena,
+// or one before it, moves to an earlier position. A change is kept if the arena
+// does not grow. The random numbers are fixed, so the result is reproducible.
 func placeSpans(spans []*Span, m *Memory) {
 	var todo []*Span
 	for _, s := range spans {
@@ -309,7 +316,7 @@ func placeSpans(spans []*Span, m *Memory) {
 			todo = append(todo, s)
 		}
 	}
-	floor := 0 // no arena is smaller
+	floor := 0 // lower bound of the arena
 	for _, s := range todo {
 		live, room := 0, 0
 		for _, p := range todo {
@@ -335,7 +342,8 @@ func placeSpans(spans []*Span, m *Memory) {
 	m.ArenaSize = size
 }
 
-// improveOrder looks for the turns in which the spans need the least room.
+// improveOrder improves the order of spans until the arena has size floor or
+// the attempts are used up.
 func improveOrder(turn []*Span, floor int) {
 	size, top := placeInOrder(turn)
 	key := rng.Hash("turns of buffers")
@@ -358,9 +366,11 @@ func improveOrder(turn []*Span, floor int) {
 	}
 }
 
-// placeInOrder places each span at the lowest offset that those before it leave
-// free in its lifetime. It gives the size of the arena and the place in todo of
-// the first span that reaches up to it.
+// placeInOrder places each span at the lowest offset that the spans before it
+// leave free during its lifetime. It returns the size of the arena and the
+// index of the first span that reaches this size.
+//
+// Cost: O(n²) for n spans: each one is compared with those placed before it.
 func placeInOrder(todo []*Span) (size, top int) {
 	type room struct{ from, to, first, last int }
 	placed := make([]room, 0, len(todo)) // ascending offsets

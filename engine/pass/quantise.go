@@ -10,21 +10,20 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// quantise has the convolutions of a prediction for which there are scales (Unit.Int8) read
-// codes of eight bits and multiply these. Their results are stored as codes where all that
-// read them read the same ones, perhaps through poolings and upsamplings, which then work on
-// codes; other sources become codes where they are read.
+// quantise converts the convolutions of a prediction with scales (Unit.Int8) to
+// int8. A result is stored as int8 if all its readers use it with the same
+// scales, possibly through pooling and upsampling, which then work on int8
+// values. Other sources are quantised where they are read.
 //
-// Errors: exit.Usage for a training, for names that no convolution has, and for scales that
-// do not fit their convolution.
-//
+// Errors: exit.Usage for training, for names without a convolution, and for
+// scales that do not fit their convolution.
 // Source: Jacob et al. 2018, arXiv:1712.05877.
 func quantise(u *Unit) error {
 	if len(u.Int8) == 0 {
 		return nil
 	}
 	if !u.Infer {
-		return &exit.Error{Code: exit.Usage, What: "a training cannot compute in int8", Why: "its operations on codes have no gradients",
+		return &exit.Error{Code: exit.Usage, What: "training in int8 is not supported", Why: "int8 operations have no gradients",
 			Fix: "train in float32 and quantise afterwards"}
 	}
 	z := &quantiser{g: u.Graph, scales: map[int]*op.Int8Scales{}, formats: map[int][]readFormat{}, built: map[int]graph.Value{}, cache: map[string]graph.Value{}}
@@ -40,42 +39,48 @@ func quantise(u *Unit) error {
 			g.Nodes[id].DType = graph.UInt8
 		}
 	}
-	g.Notes = append(g.Notes, fmt.Sprintf("%d convolutions multiply in int8, %d values are stored as codes", len(z.scales), len(z.int8Values)))
+	g.Notes = append(g.Notes, fmt.Sprintf("%d convolutions multiply in int8, %d values are stored as int8", len(z.scales), len(z.int8Values)))
 	u.Graph = g
 	return nil
 }
 
-// quantiser holds what the rules look at, by nodes of the old graph.
+// quantiser holds the state of the pass, by nodes of the old graph.
 type quantiser struct {
-	g          *graph.Graph
-	scales     map[int]*op.Int8Scales // of convolutions of codes; Out where the result is codes
-	formats    map[int][]readFormat   // who reads a value
-	built      map[int]graph.Value    // values in the new graph
-	cache      map[string]graph.Value // codes in it, by value and scales
-	int8Values []int                  // which of its values are codes
+	g *graph.Graph // the graph before the pass
+	// of int8 convolutions; the scales of the result are set if it is stored as
+	// int8
+	scales     map[int]*op.Int8Scales
+	formats    map[int][]readFormat   // formats in which readers use a value
+	built      map[int]graph.Value    // values of the new graph
+	cache      map[string]graph.Value // int8 values of the new graph, by value and scales
+	int8Values []int                  // IDs of int8 values in the new graph
 }
 
-// readFormat is what a reader wants of a value: codes by scales, or the value itself.
+// readFormat is the format in which a reader uses a value: int8 with these
+// scales, or float if scales is nil.
 type readFormat struct {
 	scales []float32
 	zero   int
 }
 
+// same reports whether two readers use the same format.
 func (d readFormat) same(e readFormat) bool {
 	return d.zero == e.zero && slices.Equal(d.scales, e.scales)
 }
 
-// text tells demands of one value apart.
+// text is a key that identifies value and format.
 func (d readFormat) text(id int) string {
 	return fmt.Sprint(id, d.zero, &op.Int8Scales{Channels: d.scales})
 }
 
-// keeps tells whether codes of the operand of node n are codes of n by the same scales.
+// preservesScale reports whether node n, applied to int8 values, gives its
+// result in the same scales.
 func preservesScale(n *graph.Node) bool {
 	return n.Kind == graph.KindOp && n.Op.PreservesScale != nil && n.Op.PreservesScale(n.Attrs)
 }
 
-// int8Scales are the scales that a convolution has, and its filter.
+// int8Scales returns the filter of a convolution and its int8 scales; nil if it
+// has none.
 func (u *Unit) int8Scales(n *graph.Node) (*graph.Node, *op.Int8Scales) {
 	if n.Kind != graph.KindOp || !n.Op.Quantisable {
 		return nil, nil
@@ -87,8 +92,9 @@ func (u *Unit) int8Scales(n *graph.Node) (*graph.Node, *op.Int8Scales) {
 	return filter, u.Int8[filter.Name]
 }
 
-// int8Ways are those of the ways of an operation in which it reads codes, if it has scales:
-// what multiplies codes must not depend on what is fastest without.
+// int8Ways keeps the layout variants in which a convolution with scales can
+// read int8 values. Which convolutions are quantised must not depend on which
+// layout is fastest in float.
 func (u *Unit) int8Ways(n *graph.Node, ways []backend.LayoutOption) []backend.LayoutOption {
 	if _, q := u.int8Scales(n); q == nil {
 		return ways
@@ -102,7 +108,12 @@ func (u *Unit) int8Ways(n *graph.Node, ways []backend.LayoutOption) []backend.La
 	return slices.DeleteFunc(ways, plain)
 }
 
-// find chooses the convolutions that read codes, and which of them write codes.
+// find selects the convolutions that read int8 values, and those that write
+// them. It first collects the convolutions with scales, and checks the scales.
+// It then walks the graph backwards and records, for every value, the format in
+// which each reader uses it. Pooling and upsampling pass on the formats of
+// their own readers. A convolution writes int8 if all formats of its result are
+// equal, the zero point is 0, and a ReLU makes the result non-negative.
 func (z *quantiser) find(u *Unit) error {
 	used := map[string]bool{}
 	for _, n := range z.g.Nodes {
@@ -113,20 +124,20 @@ func (z *quantiser) find(u *Unit) error {
 		used[filter.Name] = true
 		parts := n.In[:len(n.In)-2]
 		if u.Layouts != nil && (n.Layout != graph.Blocked || slices.ContainsFunc(parts, func(id int) bool { return z.g.Nodes[id].Layout != graph.Blocked })) {
-			continue // kernels of codes are those of blocked fields
+			continue // int8 kernels work on blocked fields only
 		}
 		own := *q
 		own.OutScales = nil
 		a := n.Attrs.(op.FusedConv)
 		if _, err := op.Find("conv3d_int8").Shape(z.g.InShapes(n), op.Int8Conv{FusedConv: a, Scales: &own}); err != nil {
-			return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("the scales of %s do not fit its convolution", filter.Name), At: n.At, Why: err.Error(),
-				Fix: "quantise the model again, or predict on as many levels as it was quantised for", Err: err}
+			return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("the int8 scales of %s do not fit its convolution", filter.Name), At: n.At, Why: err.Error(),
+				Fix: "quantise the model again, or predict on the number of levels that it was quantised for", Err: err}
 		}
 		z.scales[n.ID] = &own
 	}
 	for name := range u.Int8 {
 		if !used[name] {
-			return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("there are int8 scales for %s", name), Why: "the network has no convolution with bias of this filter",
+			return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("int8 scales for unknown filter %s", name), Why: "the network has no convolution with bias and this filter",
 				Fix: "quantise the model again"}
 		}
 	}
@@ -162,6 +173,9 @@ func (z *quantiser) find(u *Unit) error {
 	return nil
 }
 
+// rewrite replaces a convolution with scales by its int8 form. Each part of the
+// source is quantised with its slice of the channel scales. The block mask is
+// dropped, because int8 kernels do not skip blocks.
 func (z *quantiser) rewrite(b *graph.Builder, n *graph.Node, in []graph.Value) graph.Value {
 	for k, v := range in {
 		z.built[n.In[k]] = v
@@ -187,8 +201,8 @@ func (z *quantiser) rewrite(b *graph.Builder, n *graph.Node, in []graph.Value) g
 	return v
 }
 
-// quantised are the codes of an old value as a reader wants them. What pools and upsamples a
-// value that is codes, or is only read as such, does so with the codes.
+// quantised returns the value id of the old graph in the int8 format d. Pooling
+// and upsampling of an int8 value work on int8 directly.
 func (z *quantiser) quantised(b *graph.Builder, id int, d readFormat) graph.Value {
 	key := d.text(id)
 	if v, ok := z.cache[key]; ok {
@@ -213,8 +227,8 @@ func (z *quantiser) quantised(b *graph.Builder, id int, d readFormat) graph.Valu
 	return v
 }
 
-// isInt8 tells whether an old value becomes codes: the result of a convolution, or what
-// pools or upsamples one.
+// isInt8 reports whether a value is stored as int8: the result of a
+// convolution, or a pooling or upsampling of one.
 func (z *quantiser) isInt8(id int) bool {
 	if q := z.scales[id]; q != nil {
 		return q.OutScales != nil

@@ -7,55 +7,56 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// Recomputation sums up what is computed a second time in every run to save memory.
+// Recomputation sums up the recomputation and offloading of a plan, per run.
 type Recomputation struct {
-	Operations int
-	FLOPs      int64
-	// SavedBytes is the bytes by which the arena is smaller for it, Slower the factor
-	// on the time of a run by the model of costs.
+	Operations int   // recomputed operations
+	FLOPs      int64 // of the recomputed operations
+	// SavedBytes is the reduction of the arena in bytes. Slower is the factor
+	// on the run time, by the cost model.
 	SavedBytes int64
 	Slowdown   float64
-	// Offloaded is how many results lie in the program's memory for a while, and OffloadedBytes how much
-	// that is, over links of a device; Slower counts what is waited for.
+	// Offloaded is the number of results that are offloaded to host memory, and
+	// AwayBytes their size in bytes. The slowdown includes the time spent
+	// waiting for copies.
 	Offloaded      int
 	OffloadedBytes int64
 }
 
-// MemoryLimitError says that no plan was found that fits a limit of the memory.
+// MemoryLimitError reports that no plan fits a memory limit.
 type MemoryLimitError struct {
-	Limit    int64 // bytes
-	Smallest int64 // bytes, of arena and scratch: the least limit for which Compile succeeds
+	Limit int64 // bytes
+	// bytes of arena and workspaces: the least limit for which Compile succeeds
+	Smallest int64
 }
 
-// Error names both.
+// Error names the needed and the allowed size.
 func (e *MemoryLimitError) Error() string {
-	return fmt.Sprintf("%d bytes are needed, %d allowed", e.Smallest, e.Limit)
+	return fmt.Sprintf("memory limit too small: need %d bytes, limit %d", e.Smallest, e.Limit)
 }
 
-// recompute makes the arena fit the limit of the memory, less the scratch that the
-// kernels cannot do without, if there is a limit and the order of execution does
-// not fit as it is: results of the forward pass that the
-// backward pass reads are given up and computed again right before they are
-// read, by the same operations on the same operands, so the bits are the same.
+// recompute makes the arena fit the memory limit, less the workspaces that
+// kernels need at least. It changes nothing if there is no limit or the arena
+// fits. Otherwise it frees results of the forward pass that the backward pass
+// reads, and recomputes them directly before they are read. The same operations
+// run on the same operands, so no bit changes.
 //
-// Which ones is searched for along several paths. Each begins with an order of
-// execution that either keeps all or carries out a plan of package offload for its
-// blocks, letters K and R (and S where there are links to swap over), then gives up
-// one result after the other: always the one that lowers the peak for the least
-// time. A path ends when its arena fits; of the ends the one that computes least
-// again is taken, after taking back what the limit does not need. No path depends
-// on the limit, so the smallest arena on all of them is the smallest limit that
-// succeeds.
+// The results are chosen by a search along several paths. Each path starts with
+// an order of execution that either keeps all results or applies a block plan
+// with the actions keep, recompute and swap. It then frees one result after the
+// other: the one that lowers the peak at the least time. A path ends when its
+// arena fits. Of the ends, the one with the least recomputation wins, after
+// repetitions that the limit does not require are removed. The paths do not
+// depend on the limit, so the smallest arena on all paths is the smallest limit
+// that succeeds.
 //
-// Over the links of a device results may also be copied to the program's memory and back
-// (links.go). Paths are then followed for several weights of the time of these copies, ends
-// are compared by the time that engines of kernels and of copies in each direction need,
-// and the best is improved by small changes (offload.go).
+// If the device has copy engines, results may also be offloaded to host memory
+// (links.go). Paths are then followed for several weights of the copy time,
+// ends are compared by simulated run time, and the best one is improved by
+// local changes (offload.go).
 //
-// Errors: exit.NoDevice with that smallest limit, and *MemoryLimitError inside.
-//
-// Source: Wahib et al. 2020, arXiv:2008.11421, for the blocks; Chen et al. 2016,
-// arXiv:1604.06174, for recomputation.
+// Errors: exit.NoDevice with the smallest limit, around *MemoryLimitError.
+// Source: Wahib et al. 2020, arXiv:2008.11421 (blocks); Chen et al. 2016,
+// arXiv:1604.06174 (recomputation).
 func recompute(u *Unit) error {
 	if u.MemoryLimit <= 0 {
 		return nil
@@ -83,13 +84,13 @@ func recompute(u *Unit) error {
 	bytes := func(elements int) int64 { return int64(elements) * int64(u.ElemBytes) }
 	if order == nil {
 		least := bytes(smallest) + scratch
-		whatever := "is computed again"
+		whatever := "recomputation"
 		if p.links != nil {
-			whatever = "leaves or is computed again"
+			whatever = "recomputation and offloading"
 		}
 		need := exit.Error{Code: exit.NoDevice,
 			What: fmt.Sprintf("the plan needs at least %d MiB of memory, the limit is %.1f MiB", ceilMiB(least), floorMiB(u.MemoryLimit)),
-			Why: fmt.Sprintf("with all results kept it needs %d MiB; no smaller plan was found, whatever %s",
+			Why: fmt.Sprintf("it needs %d MiB with all results kept; %s cannot reduce it further",
 				ceilMiB(bytes(resident)+scratch), whatever),
 			Fix: fmt.Sprintf("raise the memory limit to %d MiB, or use a smaller batch or a smaller crop of the field", ceilMiB(least)),
 			Err: &MemoryLimitError{u.MemoryLimit, least}}
@@ -104,28 +105,28 @@ func recompute(u *Unit) error {
 	u.Recomputed = Recomputation{Operations: n, FLOPs: flops, SavedBytes: bytes(resident - p.arena(order)), Slowdown: f.cost / before.cost}
 	u.Graph, u.Sequence = p.write(order)
 	u.Graph.Notes = append(u.Graph.Notes, fmt.Sprintf(
-		"the arena is %.1f MiB smaller for a limit of %.1f MiB: %d operations, %.3f GFLOP, are computed again (%.1f %% of the time of a run, predicted)",
+		"the arena is %.1f MiB smaller, for a limit of %.1f MiB: %d operations, %.3f GFLOP, are recomputed (%.1f %% of the run time, predicted)",
 		float64(u.Recomputed.SavedBytes)/(1<<20), floorMiB(u.MemoryLimit), n, float64(flops)/1e9, 100*(u.Recomputed.Slowdown-1)))
 	return nil
 }
 
-// ceilMiB is the whole number of MiB that holds so many bytes.
+// ceilMiB converts bytes to MiB, rounded up.
 func ceilMiB(bytes int64) int64 { return (bytes + 1<<20 - 1) >> 20 }
 
-// floorMiB is so many bytes in MiB, rounded down to one decimal.
+// floorMiB converts bytes to MiB, rounded down to one decimal.
 func floorMiB(bytes int64) float64 { return math.Floor(float64(bytes)/(1<<20)*10) / 10 }
 
-// initialOrders lists the orders of execution at which the paths begin, the one in
-// use first.
+// initialOrders lists the orders of execution at which the paths start: that of
+// the schedule first.
 func initialOrders(u *Unit) [][]int {
 	given := givenOrder(u.Graph)
 	return [][]int{u.Sequence, given, greedyOrder(u.Graph, len(given))}
 }
 
-// arena is the size of the arena with an order, in elements.
+// arena is the size of the arena for an order, in elements.
 func (p *orderModel) arena(order []int) int { return p.arenaOf(p.blockingSteps(order)) }
 
-// arenaOf is arena of steps.
+// arenaOf is arena for steps.
 func (p *orderModel) arenaOf(steps []step) int {
 	u := &Unit{Device: Device{ElemBytes: 1, ExternalGrads: p.externalGrads}, Options: Options{DonateInputs: p.donateInputs}}
 	u.Graph, u.Sequence = p.emit(steps)
@@ -133,8 +134,8 @@ func (p *orderModel) arenaOf(steps []step) int {
 	return u.Memory.ArenaSize
 }
 
-// searchPaths follows all paths and gives the order with the least time whose arena
-// fits the limit, nil if there is none, and the smallest arena that it saw.
+// searchPaths follows all paths. It returns the fastest order whose arena fits
+// the limit, or nil, and the smallest arena that it met.
 func (p *orderModel) searchPaths(starts [][]int, limit int) (best []int, smallest int) {
 	smallest = math.MaxInt
 	fastest := math.Inf(1)
@@ -176,18 +177,18 @@ func (p *orderModel) searchPaths(starts [][]int, limit int) (best []int, smalles
 	return p.fastest(ends, limit), smallest
 }
 
-// followPath follows one path up to the first order whose arena fits, and takes back
-// what the limit does not need; nil if the path ends before. least is the smallest
-// arena on the way.
+// followPath follows one path to the first order whose arena fits, and removes
+// repetitions that the limit does not require. end is nil if the path ends
+// before. least is the smallest arena on the path.
 func (p *orderModel) followPath(order []int, limit int) (end *measuredOrder, least int) {
 	least = math.MaxInt
-	var lowest *measuredOrder // of those that no arena was made for
+	var lowest *measuredOrder // the order with the lowest peak whose arena was not computed
 	for a := p.measured(order); a != nil; {
-		if p.links != nil && a.peak > limit { // paths are many: only their ends count
+		if p.links != nil && a.peak > limit { // with many paths, only the arenas of their ends are computed
 			if lowest == nil || a.peak < lowest.peak {
 				lowest = a
 			}
-		} else if a.peak < least || a.peak <= limit { // no arena is smaller than the peak
+		} else if a.peak < least || a.peak <= limit { // the peak is a lower bound of the arena
 			size := p.arena(a.order)
 			least = min(least, size)
 			if size <= limit {

@@ -6,8 +6,9 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/pass/offload"
 )
 
-// maxBlocks is the number of blocks up to which package offload looks at all plans of two letters,
-// and maxLinked of three in about the time.
+// maxBlocks is the number of blocks up to which Search enumerates all plans of
+// two actions; maxLinked is the number for three actions in about the same
+// time.
 const maxBlocks, maxLinked = 14, 9
 
 // forwardBlock is a block of the forward pass.
@@ -16,8 +17,12 @@ type forwardBlock struct {
 	interior []int // results that only the backward pass reads after the block
 }
 
-// blocks divides the forward pass of an order without repeats where the results
-// that it hands on are smallest.
+// blocks divides the forward pass, in an order without repetitions, where the
+// values that cross the boundary are smallest. An operation of the backward
+// pass belongs to the block of the latest forward result that it reads, or to
+// that of the operation before it. The interior of a block consists of the
+// results that the backward pass reads and no later block of the forward pass
+// does. Only these can be freed.
 func (p *orderModel) blocks(order []int) []forwardBlock {
 	var forward, backward []int
 	for _, id := range order {
@@ -30,7 +35,7 @@ func (p *orderModel) blocks(order []int) []forwardBlock {
 	if len(forward) == 0 || len(backward) == 0 {
 		return nil
 	}
-	at := make([]int, len(p.g.Nodes)) // place in the forward pass
+	at := make([]int, len(p.g.Nodes)) // position in the forward pass
 	last := make([]int, len(p.g.Nodes))
 	for i, id := range forward {
 		at[id], last[id] = i, i
@@ -83,9 +88,9 @@ func (p *orderModel) blocks(order []int) []forwardBlock {
 	return out
 }
 
-// blockOrders lists the orders that the plans of package offload for less and less memory
-// give, each for a quarter less than the one before it needs: the first keeps
-// all, the last needs the least.
+// blockOrders lists the orders for the block plans with less and less memory.
+// The first keeps all results. Each next plan needs at most three quarters of
+// the memory of the previous one, until no plan is found.
 func (p *orderModel) blockOrders(order []int) [][]int {
 	out := [][]int{order}
 	blocks := p.blocks(order)
@@ -108,9 +113,10 @@ func (p *orderModel) blockOrders(order []int) [][]int {
 	}
 }
 
-// applyBlockPlan computes the interiors of the blocks with letter R again and fetches
-// those with letter S, each result right before the first operation of the
-// backward pass that reads it.
+// applyBlockPlan applies a plan: it recomputes the interiors of blocks with
+// letter R, and offloads and fetches those with letter S. Each result is
+// restored directly before the first operation of the backward pass that reads
+// it.
 func (p *orderModel) applyBlockPlan(order []int, blocks []forwardBlock, plan string) []int {
 	again, swap := map[int]bool{}, map[int]bool{}
 	for i, b := range blocks {

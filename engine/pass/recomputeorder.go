@@ -6,44 +6,46 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 )
 
-// An order of execution with repeats lists operations by number; one that stands
-// in it twice is computed twice, and who reads its result reads the one computed
-// last. An order without repeats is a Sequence. Where there are links (links.go) a
-// number beyond those of the operations fetches a result, which was copied to the
-// program's memory behind its last reader before.
+// An order of execution with repetitions lists operations by node ID. An operation
+// that occurs twice is computed twice, and its readers use the latest result. An
+// order without repetitions is a Sequence. If the device has copy engines
+// (links.go), numbers above the node IDs fetch a result. Its copy to host memory
+// follows the last reader before the fetch.
 
-// orderModel is what does not change while orders of a graph are compared.
+// orderModel is the model of a graph for comparing orders of execution: sizes,
+// times and dependencies. It does not change while orders are compared.
 type orderModel struct {
-	g       *graph.Graph
-	size    []int   // elements that a result takes of the arena; 0 for what is elsewhere
-	opOf    []int   // the operation of a number
-	reads   [][]int // results of operations that an operation reads, by memory root, each once
-	inPlace [][]int // those of reads whose place the result may take over
-	stays   []bool  // results that leave the graph
-	// forward marks the operations of the forward pass, again those of them whose
-	// result may be computed again, as it does not leave the graph.
+	g       *graph.Graph // the graph before the pass
+	size    []int        // elements in the arena, by result; 0 for values elsewhere
+	opOf    []int        // operation of a number
+	reads   [][]int      // results that an operation reads, by memory root, each once
+	inPlace [][]int      // operands whose memory the result may reuse
+	stays   []bool       // results that are outputs of the graph
+	// forward marks the operations of the forward pass. again marks those whose
+	// result may be recomputed, since it is not an output and no communication
+	// between ranks.
 	forward, recomputable []bool
-	cost                  []float64 // seconds of an operation, by the model
-	cheap                 []bool    // operations whose time is that of their memory traffic
-	fixed                 int       // elements of inputs and constants, which are there all the time
-	externalGrads         func(g *graph.Graph, sequence []int) map[int]int
-	donateInputs          bool   // inputs are free behind their last reader
-	links                 *links // nil if there are none
+	cost                  []float64                                        // seconds per operation, by the cost model
+	cheap                 []bool                                           // operations bounded by memory traffic
+	fixed                 int                                              // elements of inputs and constants, which are always in memory
+	externalGrads         func(g *graph.Graph, sequence []int) map[int]int // Unit.ExternalGrads
+	donateInputs          bool                                             // inputs are free after their last reader
+	links                 *links                                           // nil if there are no copy engines
 
 	// memory for the comparison of orders
 	now, freed   []int
 	flags, moved []bool
 }
 
-// The machine of the cost model: what one core of a current processor reaches.
-// Only the ratio matters to what is chosen.
+// The machine of the cost model: one core of a current processor. Only the
+// ratio affects the choice.
 const (
 	modelFLOPs = 200e9 // per second
 	modelBytes = 10e9  // per second
 )
 
-// seconds is the time of an operation by the model: that of its arithmetic or
-// that of its memory traffic, whichever is longer. cheap tells the latter.
+// seconds is the time of an operation by the roofline model: that of arithmetic
+// or of memory traffic, whichever is longer. cheap reports the latter.
 func seconds(g *graph.Graph, n *graph.Node) (s float64, cheap bool) {
 	in := g.InShapes(n)
 	compute := float64(n.Op.FLOPs(in, n.Shape, n.Attrs)) / modelFLOPs
@@ -51,7 +53,7 @@ func seconds(g *graph.Graph, n *graph.Node) (s float64, cheap bool) {
 	return max(compute, traffic), traffic >= compute
 }
 
-// newOrderModel describes the graph of u.
+// newOrderModel builds the model for the graph of u.
 func newOrderModel(u *Unit) *orderModel {
 	g := u.Graph
 	n := len(g.Nodes)
@@ -89,7 +91,8 @@ func newOrderModel(u *Unit) *orderModel {
 	return p
 }
 
-// forwardRoots are the values that leave the forward pass.
+// forwardRoots are the roots of the forward pass: outputs, assigned values and
+// the loss.
 func forwardRoots(g *graph.Graph) []int {
 	var ids []int
 	for _, o := range g.Outputs {
@@ -104,43 +107,50 @@ func forwardRoots(g *graph.Graph) []int {
 	return ids
 }
 
-// measuredOrder is an order and what it needs.
+// measuredOrder is an order of execution with its memory and time.
 type measuredOrder struct {
-	order     []int
-	last      []int  // by place: the last place that reads this result, len(order) if it stays, its own if none
-	live      []int  // by place: elements in use while the operation runs
-	repeated  []bool // by place: computed before
-	peak      int    // largest of live
-	peakAt    int    // first place of the peak
-	peakCount int    // number of places of the peak
-	cost      float64
+	order []int // operations by number
+	// by position: the last position that reads this result; len(order) if it
+	// stays, its own if none
+	last      []int
+	live      []int   // by position: elements in use while the operation runs
+	repeated  []bool  // by position: computed before
+	peak      int     // largest of live
+	peakAt    int     // first position of the peak
+	peakCount int     // number of positions of the peak
+	cost      float64 // seconds
 }
 
-// less tells whether a needs less memory than b.
+// less reports whether a needs less memory than b.
 func (a *measuredOrder) less(b *measuredOrder) bool {
 	return a.peak < b.peak || a.peak == b.peak && a.peakCount < b.peakCount
 }
 
-// reset gives a slice of n zeros, in the memory of s if that is enough.
+// reset returns a slice of n zeros, in the memory of s if it suffices.
 func reset[T any](s []T, n int) []T {
 	s = slices.Grow(s[:0], n)[:n]
 	clear(s)
 	return s
 }
 
-// measured measures an order, which it keeps.
+// measured measures an order. It keeps the slice.
 func (p *orderModel) measured(order []int) *measuredOrder {
 	a := &measuredOrder{order: order}
 	p.measure(a)
 	return a
 }
 
-// measure fills in what the order of a needs.
+// measure computes memory and time for the order of a. The first sweep finds
+// the last reader of each computed result. The second sweep adds the size of
+// each result where it is computed, and subtracts it after its last reader. If
+// an operation can reuse the memory of an operand that it reads last, the two
+// count once. Values outside of the order, such as inputs and constants, count
+// all the time.
 func (p *orderModel) measure(a *measuredOrder) {
 	n := len(a.order)
 	a.last, a.live, a.repeated = reset(a.last, n), reset(a.live, n), reset(a.repeated, n)
 	a.peak, a.peakAt, a.peakCount, a.cost = 0, -1, 0, 0
-	now := p.now // the place where a result was last computed
+	now := p.now // position where a result was last computed
 	for i := range now {
 		now[i] = -1
 	}
@@ -159,7 +169,7 @@ func (p *orderModel) measure(a *measuredOrder) {
 	if p.links != nil {
 		copied = p.fetched(a.order)
 	}
-	p.freed = reset(p.freed, n+1) // after the operation at a place
+	p.freed = reset(p.freed, n+1) // elements freed after the operation at a position
 	live := p.fixed
 	for t, id := range a.order {
 		live += p.size[id]
@@ -167,7 +177,7 @@ func (p *orderModel) measure(a *measuredOrder) {
 		a.live[t] = live
 		now[p.opOf[id]] = t
 		for _, r := range p.inPlace[id] {
-			if a.last[now[r]] == t && !p.stays[r] && (copied == nil || !copied[r] || a.repeated[now[r]]) { // in place: the two are one here
+			if a.last[now[r]] == t && !p.stays[r] && (copied == nil || !copied[r] || a.repeated[now[r]]) { // in place: operand and result share memory
 				a.live[t] -= p.size[id]
 				break
 			}
@@ -182,8 +192,11 @@ func (p *orderModel) measure(a *measuredOrder) {
 	}
 }
 
-// tidy removes from order what nobody reads and moves what is computed again to
-// right before who reads it. It works in the memory of order.
+// tidy removes operations whose result is not read, and moves recomputed
+// operations directly before their first reader, which shortens lifetimes. It
+// works in the memory of order. A backward sweep finds the unread results: an
+// operation resets the mark of its own result and sets those of its operands. A
+// result that is fetched later is kept in any case.
 func (p *orderModel) tidy(order []int) []int {
 	read := reset(p.flags, len(p.g.Nodes))
 	first, wanted := p.firstComputes(order)
@@ -195,9 +208,9 @@ func (p *orderModel) tidy(order []int) []int {
 			continue
 		}
 		if id != r {
-			wanted[r] = true // is fetched later: computed once, read or not
+			wanted[r] = true // fetched later, so it must be computed once, even if it is not read
 		}
-		read[r] = false // an earlier one is read only by who comes before this one
+		read[r] = false // earlier results are read only by operations before this one
 		for _, r := range p.reads[id] {
 			read[r] = true
 		}
@@ -229,8 +242,8 @@ func (p *orderModel) tidy(order []int) []int {
 	return order
 }
 
-// repeats counts the operations of order that were computed before, and sums up
-// their floating point operations.
+// repeats counts the recomputed operations of order and sums their floating
+// point operations.
 func (p *orderModel) repeats(order []int) (n int, flops int64) {
 	seen := make([]bool, len(p.g.Nodes))
 	for _, id := range order {
@@ -247,15 +260,19 @@ func (p *orderModel) repeats(order []int) (n int, flops int64) {
 	return n, flops
 }
 
-// write makes the graph in which every repeat is a node of its own. Its nodes
-// stand in the order of execution, which is the result's sequence.
+// write builds the graph in which every repetition is a node of its own. Its
+// nodes are in order of execution; the second result is its sequence.
 func (p *orderModel) write(order []int) (*graph.Graph, []int) { return p.emit(p.blockingSteps(order)) }
 
-// emit is write of steps.
+// emit is write for steps. Nodes that are not operations come first. Each
+// operation reads the latest copies of its operands. Aliases are not part of
+// orders: they are written when an operation first reads them after a new copy
+// of their operand. Outputs, assignments and gradients refer to the last
+// copies.
 func (p *orderModel) emit(steps []step) (*graph.Graph, []int) {
 	g := p.g
 	out := &graph.Graph{Loss: -1, Seed: g.Seed, Notes: g.Notes}
-	to := make([]int, len(g.Nodes)) // the present copy of a node
+	to := make([]int, len(g.Nodes)) // current copy of a node
 	made := make([]int, len(g.Nodes))
 	add := func(n *graph.Node, in []int) {
 		c := *n
@@ -264,8 +281,8 @@ func (p *orderModel) emit(steps []step) (*graph.Graph, []int) {
 		made[n.ID]++
 		out.Nodes = append(out.Nodes, &c)
 	}
-	// of gives the present copy of a node; one of another shape follows what it
-	// is a shape of.
+	// of returns the current copy of a node. An alias follows the latest copy of
+	// its operand.
 	var of func(id int) int
 	of = func(id int) int {
 		n := g.Nodes[id]

@@ -6,21 +6,23 @@ import (
 	"slices"
 )
 
-// operandRule says what is done about operands that are gone when a result is computed
-// again: they are computed again too, or kept until then.
+// operandRule is the rule for operands that are no longer in memory when a
+// result is recomputed: recompute them too, or keep them until then.
 type operandRule uint8
 
 const (
-	recomputeAll   operandRule = iota // compute all of them again
-	recomputeCheap                    // only those whose time is that of their memory traffic
-	keepOperands                      // keep all of them
-	numOperandRules
+	recomputeAll    operandRule = iota // recompute all of them
+	recomputeCheap                     // recompute those whose time is bounded by memory traffic
+	keepOperands                       // keep all of them
+	numOperandRules                    // number of rules
 )
 
-// recomputeAt computes result id again right before place q of the order of a, with
-// what it needs by the rule given. The order is written to the memory of to.
-// choice tells whether any operand was gone, so that another rule would have
-// done otherwise.
+// recomputeAt frees result id after its last use before position q of the order
+// of a, and recomputes it at q, with its operands by the given rule. An operand
+// is recomputed too if it is not in memory at q, neither from before nor within
+// the recomputed chain. The order is written to the memory of to, and tidied:
+// repetitions that become superfluous disappear. choice reports whether an
+// operand had been freed, so that another rule would give another order.
 func (p *orderModel) recomputeAt(a *measuredOrder, id, q int, rule operandRule, to []int) (order []int, choice bool) {
 	latest := p.now
 	for t, id := range a.order[:q] {
@@ -44,10 +46,10 @@ func (p *orderModel) recomputeAt(a *measuredOrder, id, q int, rule operandRule, 
 	return p.tidy(append(order, a.order[q:]...)), choice
 }
 
-// lowerPeak gives up one of the results that are alive and not needed at the peak of
-// a, until it is needed next: that which lowers the peak for the least time per
-// element. Results below a 256th of the peak are looked at only if no larger one
-// helps. It returns nil if none does: the end of the path.
+// lowerPeak frees one result that is alive but not needed at the peak of a,
+// until its next use. It selects the one that lowers the peak at the least time
+// per element. Results below 1/256 of the peak are tried only if no larger one
+// helps. It returns nil if none helps: the path ends.
 func (p *orderModel) lowerPeak(a *measuredOrder) *measuredOrder {
 	for _, size := range []int{a.peak / 256, 0} {
 		if b := p.lowerPeakBy(a, size); b != nil {
@@ -57,7 +59,11 @@ func (p *orderModel) lowerPeak(a *measuredOrder) *measuredOrder {
 	return nil
 }
 
-// lowerPeakBy is step among results of at least so many elements.
+// lowerPeakBy is step for results of at least size elements. Candidates are
+// results that are alive across the peak, are not read at it, and may be
+// recomputed. For each one it tries the operand rules and, with copy engines, a
+// fetch. The score is the additional time per element by which the memory near
+// the peak falls.
 func (p *orderModel) lowerPeakBy(a *measuredOrder, size int) *measuredOrder {
 	best, next := &measuredOrder{}, &measuredOrder{}
 	found, bestScore := false, 0.0
@@ -98,9 +104,10 @@ func (p *orderModel) lowerPeakBy(a *measuredOrder, size int) *measuredOrder {
 	return best
 }
 
-// peakReduction measures how much less memory b needs than a at and near the peak of a:
-// the elements above nine tenths of it, summed over the operations. Steps that
-// lower only the very peak would be chosen again and again otherwise.
+// peakReduction measures how much less memory b needs than a at and near the
+// peak of a: the elements above nine tenths of the peak, summed over
+// operations. A measure of the peak alone would favour steps that lower it by
+// little.
 func peakReduction(a, b *measuredOrder) int {
 	line := a.peak / 10 * 9
 	above := func(a *measuredOrder) (sum int) {
@@ -112,7 +119,10 @@ func peakReduction(a, b *measuredOrder) int {
 	return max(1, above(a)-above(b))
 }
 
-// dropRepeats takes back repeats, dear ones first, as long as what is left fits.
+// dropRepeats removes repetitions, expensive ones first, as long as the
+// remaining order fits. Later steps of a path often make earlier ones
+// unnecessary. The search continues below the cost of the last removed
+// repetition, so that every repetition is tried once per round.
 func (p *orderModel) dropRepeats(a *measuredOrder, fits func(b *measuredOrder) bool) *measuredOrder {
 	next := &measuredOrder{}
 	for dear := math.Inf(1); ; {

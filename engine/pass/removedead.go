@@ -2,8 +2,8 @@ package pass
 
 import "github.com/ensemble-weather/ensemble/engine/graph"
 
-// removeDead keeps what leaves the graph depends on, and all inputs,
-// parameters and states, which callers know by name.
+// removeDead keeps the ancestors of the roots. It also keeps all inputs,
+// parameters and states, which callers address by name.
 func removeDead(u *Unit) error {
 	need := u.Graph.Needed(u.Graph.Roots())
 	g, err := u.Graph.Rewrite(

@@ -6,9 +6,15 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 )
 
-// schedule chooses between the order of the graph and a greedy one that always
-// runs the operation that adds least to the memory in use (the lowest number
-// among equals). The greedy order wins if it needs at least 5 % less.
+// schedule chooses between the order of the graph and a greedy order. The
+// greedy order always runs the operation that adds least to the memory in use,
+// and the lowest number among equals. It is used if it needs at least 5 % less
+// memory; otherwise the order of the graph keeps related operations together.
+//
+// Memory: the peak counts results of operations only, since inputs, constants
+// and the store are in memory all the time.
+// Cost: O(n²) for n operations, since every step of the greedy order examines
+// all remaining operations.
 func schedule(u *Unit) error {
 	given := givenOrder(u.Graph)
 	u.Sequence = given
@@ -19,7 +25,7 @@ func schedule(u *Unit) error {
 	return nil
 }
 
-// givenOrder lists the operations as they stand in the graph.
+// givenOrder lists the operations in the order of the graph.
 func givenOrder(g *graph.Graph) []int {
 	var given []int
 	for _, n := range g.Nodes {
@@ -30,8 +36,9 @@ func givenOrder(g *graph.Graph) []int {
 	return given
 }
 
-// readers lists for every memory root the operations that read it, and counts
-// one reader that never comes for values that leave the graph.
+// readers lists, for every memory root, the operations that read it. stays
+// marks the roots that stay in memory: values that are not results of
+// operations, and outputs of the graph.
 func readers(g *graph.Graph) (by [][]int, stays []bool) {
 	by, stays = make([][]int, len(g.Nodes)), make([]bool, len(g.Nodes))
 	for _, n := range g.Nodes {
@@ -54,15 +61,19 @@ func readers(g *graph.Graph) (by [][]int, stays []bool) {
 	return by, stays
 }
 
-// greedyOrder is the greedy order of the n operations of g.
+// greedyOrder is the greedy order of the n operations of g. The cost of an
+// operation is the size of its result minus the size of the operands that it
+// reads last. An operation is ready once its operands are computed. Ordered
+// operations, which communicate between ranks, keep their relative order:
+// otherwise ranks could wait for each other.
 func greedyOrder(g *graph.Graph, n int) []int {
 	by, stays := readers(g)
-	left := make([]int, len(g.Nodes)) // readers of a root still to run
+	left := make([]int, len(g.Nodes)) // remaining readers of a root
 	for i := range left {
 		left[i] = len(by[i])
 	}
 	done := make([]bool, len(g.Nodes))
-	var ordered []int // operations between ranks that are still to run
+	var ordered []int // remaining ordered operations
 	for _, nd := range g.Nodes {
 		if nd.Kind == graph.KindOp && nd.Op.Ordered {
 			ordered = append(ordered, nd.ID)
@@ -119,7 +130,10 @@ func rootsOf(g *graph.Graph, n *graph.Node) []int {
 	return out
 }
 
-// peak is the largest number of elements of results alive at one time.
+// peak is the largest number of elements of results alive at one time. A result
+// is alive from its operation to its last reader, or to the end if it is an
+// output of the graph. The operands of an operation are alive while it runs;
+// reuse in place is not modelled.
 func peak(g *graph.Graph, order []int) int {
 	by, stays := readers(g)
 	left := make([]int, len(g.Nodes))

@@ -8,77 +8,80 @@ import (
 	"slices"
 )
 
-// Network is operators that read and write values, each of which can be made
-// in one of Labels layouts and be copied into others.
+// Network is a set of operators that read and write values. A value is produced
+// in one of Labels layouts and may be copied to others.
 type Network struct {
-	Labels int // at most 16
+	Labels int // number of layouts, 1 to 16
 	Values []Value
 	Ops    []Op
 }
 
-// Value is what operators read and write.
+// Value is an operand or a result of operators.
 type Value struct {
-	// Transpose[a][b] is the cost of a copy in layout b of what was made in a;
-	// +Inf if there is none. The diagonal is not looked at. A copy is paid once,
-	// however many operators read it, and is made of the value itself, never of
-	// another copy.
+	// Transpose[a][b] is the cost of a copy in layout b of a value produced in
+	// layout a, +Inf if there is none. The diagonal is not used. A copy is paid
+	// once, however many operators read it. Copies are made of the value
+	// itself, never of another copy.
 	Transpose [][]float64
-	// Given lists the layouts in which a value that no operator writes may come;
-	// empty means any.
+	// Given lists the layouts in which a value that no operator writes may be
+	// provided. Empty means any.
 	Given []int
-	// Required lists layouts in which the value must exist in the end, as that of
-	// an output of the graph.
+	// Required lists the layouts in which the value must be available, as
+	// outputs of the graph must.
 	Required []int
 }
 
-// Op is an operator: it reads the values In, in any number, and writes Out, in
-// one of several ways.
+// Op is an operator: it reads the values In and writes the value Out, in one of
+// several variants.
 type Op struct {
 	In       []int
 	Out      int
 	Variants []Variant
 }
 
-// Variant is one form of an operator: the layouts of its operands and of its
-// result, and what it costs.
+// Variant is one variant of an operator: the layouts of its operands and of its
+// result, and its cost.
 type Variant struct {
 	In   []int
 	Out  int
 	Cost float64
 }
 
-// Choice is the answer.
+// Choice is a solution.
 type Choice struct {
-	Variants    []int  // by operator
-	Layouts     []int  // by value: the layout in which it is made
-	Copies      []Copy // transposes, by value and layout
-	Cost        float64
-	Approximate bool // the answer need not be the cheapest: the graph is too wide for an exact one (Problem.SolveApproximate)
+	Variants []int   // index of the variant, by operator
+	Layouts  []int   // layout in which each value is produced
+	Copies   []Copy  // transposes, by value and layout
+	Cost     float64 // total cost
+	// Approximate reports that the solution may not be optimal, since the graph
+	// is too wide for an exact one (Problem.SolveApproximate).
+	Approximate bool
 }
 
-// approximateTable is the most entries of a table where an exact answer is out of reach: enough that few nodes are
-// decided beforehand, and solved in some milliseconds.
+// approximateTable is the largest number of table entries in an approximate
+// solution. It is large enough that few nodes are fixed heuristically, and
+// small enough to solve in milliseconds.
 const approximateTable = 1 << 14
 
 // Copy is the transpose of one value to one layout.
 type Copy struct{ Value, To int }
 
-// producer is who makes a value: an operator, or the outside, with the layout of
-// the result for each label of its node.
+// producer is the producer of a value: the node of an operator or of an input,
+// with the layout of the result for each of its labels.
 type producer struct {
 	node    int
 	layouts []int
 }
 
-// Solve chooses one way for every operator and the copies that follow.
+// Solve chooses one variant for every operator, and the copies that follow.
 //
-// In the Problem below it, an operator is a node with its ways as labels, and a
-// value is a node whose labels are the sets of layouts in which it is read: what
-// a set costs depends on the way of the operator that makes it, and a reader is
-// bound to ways whose layout is in the set. That keeps a copy for several
-// readers exact with costs of pairs only.
+// In the Problem, an operator is a node whose labels are its variants. A value
+// is a node whose labels are the sets of layouts in which it is read. The cost
+// of a set depends on the variant of the producer. A reader is restricted to
+// variants whose layout is in the set. So a copy that several readers share is
+// counted once, with pairwise costs only.
 //
-// Errors: ErrNone; an error that describes what is no network.
+// Errors: ErrInfeasible; an error that describes an invalid network.
 func (n *Network) Solve() (*Choice, error) {
 	made, err := n.check()
 	if err != nil {
@@ -121,7 +124,7 @@ func (n *Network) Solve() (*Choice, error) {
 	sets := make([][]uint, len(n.Values))
 	for v := range n.Values {
 		sets[v] = n.layoutSets(v, readers[v])
-		if len(sets[v]) == 0 { // nobody reads it
+		if len(sets[v]) == 0 { // no reader
 			continue
 		}
 		p.addValue(n, v, sources[v], readers[v], sets[v])
@@ -147,50 +150,52 @@ func (n *Network) Solve() (*Choice, error) {
 	return c, nil
 }
 
-// check refuses what does not fit, and gives the operator that makes each value,
-// −1 for none.
+// check validates the network. It returns the operator that produces each
+// value, or −1. Every value has at most one producer, and a value with given
+// layouts has none.
 func (n *Network) check() ([]int, error) {
 	if n.Labels < 1 || n.Labels > 16 {
-		return nil, fmt.Errorf("%d layouts, want 1 to 16", n.Labels)
+		return nil, fmt.Errorf("got %d layouts, want 1 to 16", n.Labels)
 	}
 	label := func(l int) bool { return l >= 0 && l < n.Labels }
 	made := make([]int, len(n.Values))
 	for v, val := range n.Values {
 		made[v] = -1
 		if len(val.Transpose) != n.Labels || slices.ContainsFunc(val.Transpose, func(row []float64) bool { return len(row) != n.Labels }) {
-			return nil, fmt.Errorf("value %d: the costs of its transposes are not %d by %d", v, n.Labels, n.Labels)
+			return nil, fmt.Errorf("value %d: transpose costs are not a %d×%d matrix", v, n.Labels, n.Labels)
 		}
 		for _, l := range slices.Concat(val.Given, val.Required) {
 			if !label(l) {
-				return nil, fmt.Errorf("value %d: there is no layout %d", v, l)
+				return nil, fmt.Errorf("value %d: layout %d is out of range", v, l)
 			}
 		}
 	}
 	for i, o := range n.Ops {
 		for _, v := range append(slices.Clone(o.In), o.Out) {
 			if v < 0 || v >= len(n.Values) {
-				return nil, fmt.Errorf("operator %d: there is no value %d", i, v)
+				return nil, fmt.Errorf("operator %d: value %d is out of range", i, v)
 			}
 		}
 		if made[o.Out] >= 0 {
-			return nil, fmt.Errorf("operators %d and %d both make value %d", made[o.Out], i, o.Out)
+			return nil, fmt.Errorf("operators %d and %d both write value %d", made[o.Out], i, o.Out)
 		}
 		made[o.Out] = i
 		for k, w := range o.Variants {
 			if len(w.In) != len(o.In) || !label(w.Out) || slices.ContainsFunc(w.In, func(l int) bool { return !label(l) }) {
-				return nil, fmt.Errorf("operator %d: way %d has layouts %v to %d for %d operands", i, k, w.In, w.Out, len(o.In))
+				return nil, fmt.Errorf("operator %d: variant %d has invalid layouts %v to %d for %d operands", i, k, w.In, w.Out, len(o.In))
 			}
 		}
 	}
 	for v, val := range n.Values {
 		if made[v] >= 0 && len(val.Given) > 0 {
-			return nil, fmt.Errorf("value %d is given and made by operator %d", v, made[v])
+			return nil, fmt.Errorf("value %d has given layouts, but operator %d writes it", v, made[v])
 		}
 	}
 	return made, nil
 }
 
-// readLayouts is the set of layouts in which a way of operator o reads value v.
+// readLayouts is the set of layouts, as a bit mask, in which variant w of
+// operator o reads value v.
 func readLayouts(o Op, w Variant, v int) uint {
 	var set uint
 	for i, in := range o.In {
@@ -201,8 +206,8 @@ func readLayouts(o Op, w Variant, v int) uint {
 	return set
 }
 
-// layoutSets lists the sets of layouts in which value v can be needed at once,
-// ascending: unions of what is wanted in the end with one way of every reader.
+// layoutSets lists the sets of layouts in which value v may be needed,
+// ascending: unions of the required layouts with one variant of every reader.
 func (n *Network) layoutSets(v int, readers []int) []uint {
 	var wanted uint
 	for _, l := range n.Values[v].Required {
@@ -225,8 +230,11 @@ func (n *Network) layoutSets(v int, readers []int) []uint {
 	return all
 }
 
-// addValue adds the node of value v: the cost of its copies, and the bond to its
-// readers.
+// addValue adds the node of value v: the cost of its copies, and the
+// restrictions of its readers. A label of the node is a set of layouts, as a
+// bit mask. The edge to the producer holds the cost of copies to the layouts of
+// the set in which it was not produced. The edge to a reader is infinite for
+// variants that read a layout outside of the set.
 func (p *Problem) addValue(n *Network, v int, from producer, readers []int, sets []uint) {
 	at := len(p.Nodes)
 	p.Nodes = append(p.Nodes, Node{Cost: make([]float64, len(sets))})
@@ -256,7 +264,7 @@ func (p *Problem) addValue(n *Network, v int, from producer, readers []int, sets
 	}
 }
 
-// needed is the set of layouts in which value v is read or wanted.
+// needed is the set of layouts in which value v is read or required.
 func (n *Network) needed(v int, readers, ways []int) uint {
 	var set uint
 	for _, l := range n.Values[v].Required {

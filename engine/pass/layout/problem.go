@@ -7,7 +7,10 @@ import (
 	"slices"
 )
 
-// Problem asks for one label per node such that the sum of all costs is least.
+// Problem asks for one label per node such that the sum of all costs is
+// minimal:
+//
+//	min over x of Σ_v Node[v].Cost[x_v] + Σ_e Edge[e].Cost[x_from][x_to]
 type Problem struct {
 	Nodes []Node
 	Edges []Edge
@@ -16,58 +19,71 @@ type Problem struct {
 // Node is a variable with len(Cost) labels. A cost of +Inf forbids a label.
 type Node struct{ Cost []float64 }
 
-// Edge is the cost of the labels of two nodes together: Cost[a][b] for label a
-// of From and b of To. +Inf forbids the pair. Two nodes may have several edges.
+// Edge is a cost of two nodes: Cost[a][b] for label a of From and label b of
+// To. +Inf forbids the pair. Two nodes may have several edges.
 type Edge struct {
 	From, To int
 	Cost     [][]float64
 }
 
-// The ways in which Solve fails.
+// Errors of Solve.
 var (
-	// ErrInfeasible means that every choice has an infinite cost.
-	ErrInfeasible = errors.New("no choice of layouts is possible")
-	// ErrTooWide means that the nodes are too entangled for an exact answer: a
-	// table over more than MaxTable choices would be needed.
+	// ErrInfeasible is returned if every choice has an infinite cost.
+	ErrInfeasible = errors.New("no feasible choice of layouts")
+	// ErrTooWide is wrapped if an exact solution would need a table of more
+	// than MaxTable entries.
 	ErrTooWide = errors.New("the graph is too wide for an exact choice of layouts")
 )
 
 // MaxTable bounds the number of entries of one table.
 const MaxTable = 1 << 22
 
-// table is a cost of some nodes together, row-major in their order.
+// table is a joint cost of some nodes, row-major in their order.
 type table struct {
 	nodes []int // ascending
 	cost  []float64
 }
 
-// elimination is a node that was eliminated: its best label for every choice of
-// labels of the nodes that were its neighbours then.
+// elimination is an eliminated node: its best label for every joint label of
+// the nodes that were its neighbours then.
 type elimination struct {
 	node       int
 	neighbours []int // ascending
 	label      []int32
 }
 
-// Solve gives the best label of every node and the sum of the costs. Among equal
-// sums the answer is always the same.
+// Solve returns the best label of every node and the total cost. Ties are
+// resolved the same way in every run.
 //
-// Errors: ErrInfeasible, ErrTooWide; an error that describes what is no problem.
-// Cost: Σ over nodes of the number of joint labels of the node and the
-// neighbours that it has when it is eliminated.
+// It eliminates one node after the other. Elimination of v replaces all tables
+// that contain v by one table over its neighbours N(v):
+//
+//	t(x_N) = min over x_v of Σ tables(x_v, x_N)
+//
+// After the last elimination the total cost is known. The labels follow in
+// reverse order from the recorded minimisers.
+//
+// Errors: ErrInfeasible, ErrTooWide; an error that describes an invalid
+// problem.
+// Cost: Σ over nodes of the number of joint labels of the node and its
+// neighbours at its elimination.
+// Source: Bertelè and Brioschi 1972, Nonserial Dynamic Programming.
 func (p *Problem) Solve() (labels []int, cost float64, err error) {
 	if err := p.check(); err != nil {
 		return nil, 0, err
 	}
 	if size, nodes := p.widest(); size > MaxTable {
-		return nil, 0, fmt.Errorf("%d choices of %d values depend on each other: %w", size, nodes, ErrTooWide)
+		return nil, 0, fmt.Errorf("a table of %d entries over %d values: %w", size, nodes, ErrTooWide)
 	}
 	return p.solve(MaxTable)
 }
 
-// SolveApproximate is Solve for problems of any width: where a table would have more than so many entries,
-// the node with the most neighbours among those concerned is decided beforehand, by the label for which its own
-// costs are least if its neighbours suit it. The answer need not be the best then.
+// SolveApproximate solves problems of any width approximately. Where a table
+// would exceed the given number of entries, it first fixes the label of the
+// node with the most neighbours among those concerned: the label with the least
+// cost if all neighbours suit it. The solution may not be optimal then.
+//
+// Errors: ErrInfeasible; an error that describes an invalid problem.
 func (p *Problem) SolveApproximate(entries int) (labels []int, cost float64, err error) {
 	if err := p.check(); err != nil {
 		return nil, 0, err
@@ -75,8 +91,11 @@ func (p *Problem) SolveApproximate(entries int) (labels []int, cost float64, err
 	return p.solve(entries)
 }
 
-// widest is the number of entries of the largest table that Solve would make, and of its nodes, up to
-// the first that is too large: elimination without costs, which is quick.
+// widest is the number of entries of the largest table that Solve would need,
+// and its number of nodes. It stops at the first table that is too large. It
+// simulates the elimination on the graph alone: eliminating a node connects all
+// of its neighbours with each other. This is fast, and shows before any work
+// whether an exact solution is feasible.
 func (p *Problem) widest() (size, nodes int) {
 	around := make([][]int, len(p.Nodes))
 	join := func(v, w int) {
@@ -113,7 +132,8 @@ func (p *Problem) widest() (size, nodes int) {
 	return size, nodes
 }
 
-// solve eliminates one node after the other with tables of at most so many entries.
+// solve eliminates one node after the other with tables of at most that many
+// entries. It then assigns labels in reverse order.
 func (p *Problem) solve(most int) (labels []int, cost float64, err error) {
 	of := make([][]*table, len(p.Nodes)) // tables by node
 	add := func(t *table) {
@@ -167,7 +187,8 @@ func (p *Problem) solve(most int) (labels []int, cost float64, err error) {
 	return labels, cost, nil
 }
 
-// mostConnected is the node with the most neighbours among nodes that have a choice.
+// mostConnected is the node with the most neighbours, among nodes with more
+// than one label.
 func (p *Problem) mostConnected(nodes []int, of [][]*table) int {
 	best, most := nodes[0], -1
 	for _, v := range nodes {
@@ -178,12 +199,13 @@ func (p *Problem) mostConnected(nodes []int, of [][]*table) int {
 	return best
 }
 
-// fixLabel gives v the label for which the sum of its tables, each with the labels of other nodes that suit it best, is
-// least, holds the tables of its neighbours to it, and gives the cost that is left of v alone.
+// fixLabel fixes the label of v for which the sum of its tables is least, each
+// table at its best labels of the other nodes. It restricts the tables of its
+// neighbours to this label. cost is the remaining cost of v alone.
 func (p *Problem) fixLabel(v int, of [][]*table) (r elimination, cost float64) {
 	labels := len(p.Nodes[v].Cost)
 	least := make([]float64, labels)
-	along := func(t *table) (step int) { // distance of two entries along v
+	along := func(t *table) (step int) { // stride of v in the table
 		step = 1
 		for k := len(t.nodes) - 1; t.nodes[k] != v; k-- {
 			step *= len(p.Nodes[t.nodes[k]].Cost)
@@ -227,7 +249,7 @@ func (p *Problem) fixLabel(v int, of [][]*table) (r elimination, cost float64) {
 	return elimination{node: v, label: []int32{int32(label)}}, cost
 }
 
-// check refuses tables of other sizes than the nodes have.
+// check returns an error if a table does not match the labels of its nodes.
 func (p *Problem) check() error {
 	for i, n := range p.Nodes {
 		if len(n.Cost) == 0 {
@@ -267,7 +289,9 @@ func (p *Problem) edgeTable(e Edge) *table {
 	return t
 }
 
-// next is the node whose elimination makes the smallest table, and the number of entries of that table.
+// next is the node whose elimination needs the smallest table, and the size of
+// that table. This is the min-weight heuristic for elimination orders; an
+// optimal order is NP-hard to find.
 func (p *Problem) next(left []bool, around func(v int) []int) (best, size int) {
 	best = -1
 	for v := range p.Nodes {
@@ -302,10 +326,12 @@ func (p *Problem) neighbours(v int, tables []*table) []int {
 	return slices.Compact(out)
 }
 
-// eliminate gives the least cost over the labels of v of the sum of its tables,
-// for all labels of its neighbours.
+// eliminate minimises the sum of the tables of v over its labels, for every
+// joint label of its neighbours. The joint labels are enumerated like digits of
+// a counter, and the offset of each table is updated by its strides. So no
+// index is computed from scratch.
 func (p *Problem) eliminate(v int, neighbours []int, tables []*table, size int) (*table, elimination) {
-	// Of every table: the distance of two entries along v and along each neighbour.
+	// For every table: the strides of v and of each neighbour.
 	along, step := make([]int, len(tables)), make([][]int, len(tables))
 	for i, t := range tables {
 		step[i] = make([]int, len(neighbours))
@@ -334,7 +360,7 @@ func (p *Problem) eliminate(v int, neighbours []int, tables []*table, size int) 
 			}
 		}
 		out.cost[k], r.label[k] = least, int32(which)
-		for j := len(digit) - 1; j >= 0; j-- { // count on, the last neighbour fastest
+		for j := len(digit) - 1; j >= 0; j-- { // next joint label, the last neighbour varying fastest
 			digit[j]++
 			full := digit[j] == len(p.Nodes[neighbours[j]].Cost)
 			for i := range at {

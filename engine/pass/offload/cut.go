@@ -5,17 +5,17 @@ import (
 	"slices"
 )
 
-// CutPoints divides a forward pass into at most n blocks, n ≥ 1. live[i] holds the
-// bytes that cross from step i to step i+1 because a later step of the forward
-// pass reads them: what a block must hand on and cannot give up. Cuts fall where
-// this is smallest among their neighbours (the boundaries of the levels of a
-// U-Net); of more than n−1 such places the ones with the least bytes are taken.
+// CutPoints divides a forward pass into at most n blocks, n ≥ 1. live[i] is the
+// number of bytes that cross from step i to step i+1 because a later step of
+// the forward pass reads them. A block cannot free them. Boundaries are local
+// minima of live, such as the boundaries between stages of a U-Net. If there
+// are more than n−1 minima, those with the fewest bytes are used.
 //
 // The result holds the first step of every block but the first, ascending.
 func CutPoints(live []float64, n int) []int {
 	var at []int
 	for i := range live {
-		// of equal neighbours the first
+		// the first of equal neighbours
 		if (i == 0 || live[i] < live[i-1]) && isLocalMinimum(live, i) {
 			at = append(at, i+1)
 		}
@@ -28,8 +28,8 @@ func CutPoints(live []float64, n int) []int {
 	return at
 }
 
-// isLocalMinimum tells whether the next different value after place i is larger, or there
-// is none.
+// isLocalMinimum reports whether the next different value after position i is
+// larger, or there is none.
 func isLocalMinimum(live []float64, i int) bool {
 	for _, v := range live[i+1:] {
 		if v != live[i] {

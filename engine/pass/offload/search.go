@@ -6,20 +6,20 @@ import (
 	"strings"
 )
 
-// exhaustive is the number of blocks up to which all plans are looked at, width
-// the number of beginnings that are followed above it.
+// exhaustive is the number of blocks up to which all plans are enumerated.
+// width is the number of prefixes that the beam search keeps for more blocks.
 const (
 	maxExhaustive = 14
 	beamWidth     = 48
 )
 
-// Search finds the plan with the shortest makespan, of the given letters: "KR"
-// where there is no link, "KRS" where there is. Among equally good ones it takes
-// that with fewer R, then fewer S, then the first in the alphabet. Up to 14
-// blocks that is the best of all plans; above it is the end of a beam search.
-// ok is false if no plan was found that fits.
+// Search finds the plan with the shortest makespan that uses the given letters:
+// "KR" without copy engines, "KRS" with them. Among equal plans it prefers
+// fewer R, then fewer S, then the first in alphabetical order. Up to 14 blocks
+// the plan is optimal. For more blocks it is the result of a beam search,
+// followed by local improvement. ok is false if no plan that fits was found.
 //
-// Cost: up to 14 blocks exponential in their number at worst.
+// Cost: up to 14 blocks exponential in their number in the worst case.
 func Search(blocks []Block, m Machine, letters string) (plan string, run Timeline, ok bool) {
 	s := search{blocks: blocks, m: m, letters: letters, forwardFrom: make([]float64, len(blocks)+1)}
 	for i := len(blocks) - 1; i >= 0; i-- {
@@ -37,15 +37,15 @@ func Search(blocks []Block, m Machine, letters string) (plan string, run Timelin
 	return s.best, s.timeline, s.best != ""
 }
 
-// search is a search under way and the best plan so far.
+// search is a search in progress with the best plan so far.
 type search struct {
 	blocks       []Block
 	m            Machine
-	letters      string
+	letters      string    // actions that plans may use
 	forwardFrom  []float64 // forward time from a block on
 	backwardTime float64   // backward time of all blocks
-	best         string
-	timeline     Timeline
+	best         string    // best plan so far; empty if none fits
+	timeline     Timeline  // its simulation
 }
 
 // try simulates a plan and keeps it if it is the best so far.
@@ -57,6 +57,7 @@ func (s *search) try(plan string) (Timeline, bool) {
 	return run, ok
 }
 
+// keepBest keeps a simulated plan if it is the best so far.
 func (s *search) keepBest(plan string, run Timeline) {
 	if s.best == "" || cmp.Or(cmp.Compare(run.Makespan, s.timeline.Makespan), compare(plan, s.best)) < 0 {
 		s.best, s.timeline = plan, run
@@ -69,9 +70,10 @@ func compare(a, b string) int {
 		cmp.Compare(strings.Count(a, "S"), strings.Count(b, "S")), strings.Compare(a, b))
 }
 
-// enumerate extends a beginning whose forward passes c has run by all letters. A
-// beginning is given up once the time that it must still take, with what it
-// recomputes, cannot beat the best plan.
+// enumerate extends a prefix, whose forward passes c has simulated, by all
+// letters. A prefix is dropped if its lower bound exceeds the best makespan:
+// the time so far, the remaining forward and backward passes, and the
+// recomputation of the prefix.
 func (s *search) enumerate(c simulation, plan []byte, again float64) {
 	i := len(plan)
 	if i == len(s.blocks) {
@@ -99,9 +101,9 @@ func (s *search) enumerate(c simulation, plan []byte, again float64) {
 	}
 }
 
-// beam extends the most promising beginnings letter by letter. A beginning is
-// judged by the best of its completions that give up everything but as many of
-// the last blocks as can be kept.
+// beam extends the best prefixes letter by letter. A prefix is rated by its
+// best completion that keeps as many of the last blocks as possible, and frees
+// all others.
 func (s *search) beam() {
 	type start struct {
 		plan string
@@ -125,7 +127,7 @@ func (s *search) beam() {
 	}
 }
 
-// complete is the makespan of the best completion of a beginning.
+// complete is the makespan of the best such completion of a prefix.
 func (s *search) complete(plan string) (best float64, ok bool) {
 	left := len(s.blocks) - len(plan)
 	for _, fill := range s.letters {
@@ -138,14 +140,15 @@ func (s *search) complete(plan string) (best float64, ok bool) {
 				best, ok = run.Makespan, true
 			}
 			if fits && fill == Recompute {
-				break // keeping fewer only recomputes more
+				break // fewer kept blocks only mean more recomputation
 			}
 		}
 	}
 	return best, ok
 }
 
-// hillClimb changes one or two letters of the best plan as long as that helps.
+// hillClimb changes one or two letters of the best plan, as long as that
+// improves it.
 func (s *search) hillClimb() {
 	for before := ""; before != s.best; {
 		before = s.best

@@ -8,30 +8,32 @@ import (
 	"time"
 )
 
-// knapsackItem is a configuration as Divide weighs it.
+// knapsackItem is a configuration as an item of the knapsack problem of Divide.
 type knapsackItem struct {
 	time   time.Duration
 	weight int64
 	pieces int
 }
 
-// hullStep is an edge of the lower convex hull of a kernel's items: so much time less
-// for so much weight more.
+// hullStep is an edge of the lower convex hull of the items of a kernel: time
+// saved for additional weight.
 type hullStep struct {
 	saved  time.Duration
 	weight int64
 	kernel int
 }
 
-// steeper orders steps by gain per weight, the best first, without rounding.
+// steeper orders steps by time saved per weight, the best first, in exact
+// 128-bit arithmetic.
 func steeper(a, b hullStep) int {
 	ah, al := bits.Mul64(uint64(a.saved), uint64(b.weight))
 	bh, bl := bits.Mul64(uint64(b.saved), uint64(a.weight))
 	return cmp.Or(cmp.Compare(bh, ah), cmp.Compare(bl, al))
 }
 
-// hull gives the fastest item without weight and the steps from there on. Items
-// ascend in weight and fall in time; the first has weight 0.
+// hull returns the time of the fastest item without weight, and the steps of
+// the convex hull from there. Items ascend in weight and descend in time; the
+// first has weight 0.
 func hull(items []knapsackItem, kernel int) (start time.Duration, steps []hullStep) {
 	start = items[0].time
 	for i := 1; i < len(items); i++ {
@@ -50,16 +52,17 @@ func hull(items []knapsackItem, kernel int) (start time.Duration, steps []hullSt
 	return start, steps
 }
 
-// relaxation is the division where kernels may be given fractions of a step: the
-// linear relaxation, which is solved by taking the steepest steps first. Its time
-// is a lower bound.
+// relaxation is the linear relaxation of the knapsack problem, where kernels
+// may take fractions of a step. The steepest steps are taken first. Its optimum
+// is a lower bound of the time.
 type relaxation struct {
-	start  time.Duration   // without any weight
+	start  time.Duration   // time without any weight
 	steps  []hullStep      // steepest first
-	saved  []time.Duration // of all steps before the nth
-	weight []int64
+	saved  []time.Duration // time saved by the first n steps
+	weight []int64         // weight of the first n steps
 }
 
+// relax builds the relaxation for the items of all kernels.
 func relax(kernels [][]knapsackItem) *relaxation {
 	r := &relaxation{}
 	for k, items := range kernels {
@@ -75,11 +78,11 @@ func relax(kernels [][]knapsackItem) *relaxation {
 	return r
 }
 
-// bound is a time that no division of room falls below.
+// bound is a lower bound of the time of any division of room.
 func (r *relaxation) bound(room int64) time.Duration {
 	n := sort.Search(len(r.steps), func(n int) bool { return r.weight[n+1] > room })
 	t := r.start - r.saved[n]
-	if n < len(r.steps) { // a part of the next step; times are whole, so its gain is rounded down
+	if n < len(r.steps) { // a fraction of the next step; times are integers, so the saving is rounded down
 		s := r.steps[n]
 		high, low := bits.Mul64(uint64(s.saved), uint64(room-r.weight[n]))
 		part, _ := bits.Div64(high, low, uint64(s.weight))
@@ -88,8 +91,8 @@ func (r *relaxation) bound(room int64) time.Duration {
 	return t
 }
 
-// greedy is the time of a division of room: the steepest steps that fit. Steps of
-// one kernel build on each other, and stand in that order.
+// greedy is the time of a feasible division of room: the steepest steps that
+// fit. Steps of one kernel build on each other and are in that order.
 func (r *relaxation) greedy(room int64) time.Duration {
 	t := r.start
 	stuck := map[int]bool{}

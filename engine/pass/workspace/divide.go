@@ -16,28 +16,29 @@ const MiB = 1 << 20
 // Division gives every kernel a configuration and a workspace of its own.
 type Division struct {
 	Configs []Config      // by kernel
-	Time    time.Duration // sum
+	Time    time.Duration // sum of the times
 	Bytes   int64         // sum of the workspaces
-	// Bound is a time that no division within the limit falls below; Time − Bound
-	// is the most that counting in units can have cost, 0 if unit was 1.
+	// Bound is a lower bound of the time of any division within the limit. Time
+	// − Bound is the largest possible loss by rounding to units, 0 if unit was
+	// 1.
 	Bound time.Duration
 }
 
 // Divide chooses a configuration of each kernel so that the sum of the times is
-// least while the workspaces sum to at most limit bytes (WD): a multiple-choice
-// knapsack, solved by merging the fronts of the kernels one by one and keeping
-// the sums that no other sum beats.
+// minimal while the workspaces sum to at most limit bytes (WD). This is a
+// multiple-choice knapsack problem. It is solved by merging the fronts of the
+// kernels one by one, keeping only non-dominated sums.
 //
-// What a kernel takes beyond its smallest workspace is rounded up to whole units
-// of unit bytes; 1 is exact. So there is a solution whenever the limit admits
-// one, and a coarse unit only makes it slower, at most by Time − Bound.
+// The workspace of a kernel above its smallest one is rounded up to whole units
+// of unit bytes; 1 is exact. So a solution exists whenever the limit permits
+// one. A coarse unit only makes it slower, by at most Time − Bound.
 //
-// Errors: *exit.Error, of exit.Usage around ErrLimit if the smallest workspaces
-// exceed the limit, with their sum; of exit.Bug for a unit below 1; of
-// exit.BadData as Front, or if the times or workspaces overflow.
-// Cost: O(Σ front · min(limit/unit, sums that occur)); the sums that
-// occur could multiply with each kernel, but those that a bound by relaxation
-// leaves are few: 66 kernels with some 15 configurations each take milliseconds.
+// Errors: *exit.Error: exit.Usage around ErrLimit if the smallest workspaces
+// exceed the limit, with their sum; exit.Bug for a unit below 1; exit.BadData
+// as Front, or if times or workspaces overflow.
+// Cost: O(Σ front · min(limit/unit, number of distinct sums)). Distinct sums
+// could multiply with each kernel, but the bound of the relaxation leaves few:
+// 66 kernels with some 15 configurations each take milliseconds.
 func Divide(kernels []Kernel, limit, unit int64) (Division, error) {
 	if unit < 1 {
 		return Division{}, &exit.Error{Code: exit.Bug, What: "workspaces are divided in units of at least one byte",
@@ -71,7 +72,7 @@ func Divide(kernels []Kernel, limit, unit int64) (Division, error) {
 		d.Bytes += c.Bytes
 	}
 	d.Bound = d.Time
-	if unit > 1 { // rounding down admits all that fits, and more
+	if unit > 1 { // rounding down permits every feasible division, and more
 		d.Bound = 0
 		for _, c := range merge(fronts, room, func(extra int64) int64 { return extra / unit }) {
 			d.Bound += c.Time
@@ -83,16 +84,16 @@ func Divide(kernels []Kernel, limit, unit int64) (Division, error) {
 // sum is a choice for the last kernels of a list.
 type sum struct {
 	knapsackItem
-	choice int // of the first of these kernels
-	rest   int // index of the choice for the others
+	choice int // index of the configuration of the first of these kernels
+	rest   int // index of the sum of the other kernels
 }
 
-// merge finds the best choice from each front with a sum of weights of at most
-// room; weigh gives the weight of what a configuration takes beyond the first of
-// its front. The kernels are merged from last to first, so that of equal sums
-// the choice of the first kernel decides. Sums are dropped that another beats, or
-// that no choice for the kernels before can complete to less than a division that
-// is known.
+// merge chooses one configuration from each front, with minimal time and a
+// total weight of at most room. weigh converts the workspace of a
+// configuration, above that of the first in its front, to weight. Kernels are
+// merged from last to first, so that among equal sums the choice of the first
+// kernel decides. Sums are dropped if they are dominated, or if no choice for
+// the earlier kernels can make them faster than a known division.
 func merge(fronts [][]Config, room int64, weigh func(extra int64) int64) []Config {
 	items := make([][]knapsackItem, len(fronts))
 	for i, f := range fronts {
@@ -129,7 +130,7 @@ func merge(fronts [][]Config, room int64, weigh func(extra int64) int64) []Confi
 		}
 		layers[i] = kept
 	}
-	at := len(layers[0]) - 1 // the fastest
+	at := len(layers[0]) - 1 // index of the fastest sum
 	var chosen []Config
 	for i, f := range fronts {
 		s := layers[i][at]

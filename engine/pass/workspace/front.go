@@ -11,14 +11,14 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// ErrLimit is wrapped by the error for a limit below the smallest workspace.
+// ErrLimit is wrapped by errors about a limit below the smallest workspace.
 var ErrLimit = errors.New("workspace limit too small")
 
 // Config is a configuration of a kernel: its division into pieces.
 type Config struct {
 	Time   time.Duration // sum over the pieces
 	Bytes  int64         // largest workspace of a piece
-	Pieces []Piece       // largest size first; one entry for each size
+	Pieces []Piece       // largest size first; one entry per size
 }
 
 // Piece is a micro-configuration that runs Count times.
@@ -51,18 +51,19 @@ func (c Config) String() string {
 
 // Front is the desirable set: the configurations for which no other takes at
 // most the same time and at most the same workspace. Workspace ascends, time
-// falls; ties are resolved as the package says.
+// descends. The package comment defines how ties are resolved.
 //
 // For each workspace w that occurs it solves
 //
 //	T(0) = 0;  T(n) = min over pieces b ≤ n that fit into w of t(b) + T(n−b)
 //
-// and keeps the result if it is faster than with less workspace. That is the
+// and keeps the result if it is faster than with less workspace. This is the
 // pruned set of the paper's recursion over sets, with exact ties: a prefix that
-// wins by a smaller workspace there may complete to an equal one in more pieces.
+// is better by a smaller workspace there may complete to an equal configuration
+// with more pieces.
 //
-// Errors: *exit.Error with exit.BadData if measurements are negative or too
-// large to sum, or if no sizes sum to that of the kernel.
+// Errors: *exit.Error (exit.BadData) if measurements are negative or too large
+// to sum, or if no sizes sum to that of the kernel.
 // Cost: O(size · sizes · micros).
 func (k Kernel) Front() ([]Config, error) {
 	if err := k.check(); err != nil {
@@ -89,14 +90,14 @@ func (k Kernel) Front() ([]Config, error) {
 		}
 	}
 	if len(front) == 0 {
-		return nil, &exit.Error{Code: exit.BadData, What: "a kernel cannot be divided into pieces that were measured", At: k.Name,
-			Why: fmt.Sprintf("no measured sizes sum to %d", k.Size), Fix: "measure the undivided kernel too"}
+		return nil, &exit.Error{Code: exit.BadData, What: "a kernel cannot be divided into the measured pieces", At: k.Name,
+			Why: fmt.Sprintf("no measured sizes sum to %d", k.Size), Fix: "also measure the undivided kernel"}
 	}
 	return front, nil
 }
 
-// nonDominated drops micro-configurations that another of the same size beats and
-// groups the rest by size, largest first: bytes ascend, times fall. bytes are
+// nonDominated drops dominated micro-configurations and groups the others by
+// size, largest first; within a size bytes ascend and times descend. bytes are
 // all workspaces that occur, ascending.
 func (k Kernel) nonDominated() (pieces [][]Micro, bytes []int64) {
 	all := slices.DeleteFunc(slices.Clone(k.Micros), func(m Micro) bool { return m.Size > k.Size })
@@ -123,12 +124,13 @@ func (k Kernel) nonDominated() (pieces [][]Micro, bytes []int64) {
 type fastest struct {
 	time   time.Duration
 	pieces int // 0: there is none
-	first  int // its first piece, by index
+	first  int // index of its first piece
 }
 
-// solve fills table[n] for every size n from pieces of one algorithm a size,
-// largest first. The first of equals stays, so that the sizes of the pieces are
-// the lexicographically largest among equals of as many pieces.
+// solve computes table[n] for every size n from pieces with one algorithm per
+// size, largest first. The first of equal divisions is kept. So the piece sizes
+// are lexicographically largest among equal divisions with the same number of
+// pieces.
 func solve(table []fastest, pieces []Micro) {
 	table[0] = fastest{}
 	for n := 1; n < len(table); n++ {
@@ -146,7 +148,7 @@ func solve(table []fastest, pieces []Micro) {
 	}
 }
 
-// trace reads the division of the whole size out of table.
+// trace reconstructs the division of the whole size from table.
 func trace(table []fastest, pieces []Micro) Config {
 	n := len(table) - 1
 	c := Config{Time: table[n].time}
@@ -166,8 +168,8 @@ func trace(table []fastest, pieces []Micro) Config {
 // Reuse is the best configuration whose workspace is at most limit bytes, for
 // kernels that run one after the other and share one workspace (WR).
 //
-// Errors: *exit.Error, of exit.Usage around ErrLimit if nothing fits, with the
-// smallest limit that would do; those of Front.
+// Errors: *exit.Error (exit.Usage) around ErrLimit if nothing fits, with the
+// smallest sufficient limit; those of Front.
 func (k Kernel) Reuse(limit int64) (Config, error) {
 	front, err := k.Front()
 	if err != nil {
@@ -189,8 +191,9 @@ func fitting(front []Config, limit int64) []Config {
 	return front[:i]
 }
 
+// limitError is the error for a limit below need bytes.
 func limitError(at string, limit, need int64) error {
-	return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("a workspace limit of %d bytes is too small", limit), At: at,
-		Why: fmt.Sprintf("every way to run it needs at least %d bytes", need),
+	return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("workspace limit of %d bytes is too small", limit), At: at,
+		Why: fmt.Sprintf("every configuration needs at least %d bytes", need),
 		Fix: fmt.Sprintf("set the limit to %d bytes or more", need), Err: ErrLimit}
 }

@@ -206,10 +206,10 @@ func TestNoFreeAlgorithm(t *testing.T) {
 		err  error
 		want string
 	}{
-		{one, "error[E064]: a workspace limit of 0 bytes is too small\n  at: B\n" +
-			"  why: every way to run it needs at least 2 bytes\n  fix: set the limit to 2 bytes or more"},
-		{all, "error[E064]: a workspace limit of 8 bytes is too small\n  at: 3 kernels\n" +
-			"  why: every way to run it needs at least 9 bytes\n  fix: set the limit to 9 bytes or more"},
+		{one, "error[E064]: workspace limit of 0 bytes is too small\n  at: B\n" +
+			"  why: every configuration needs at least 2 bytes\n  fix: set the limit to 2 bytes or more"},
+		{all, "error[E064]: workspace limit of 8 bytes is too small\n  at: 3 kernels\n" +
+			"  why: every configuration needs at least 9 bytes\n  fix: set the limit to 9 bytes or more"},
 	} {
 		if !errors.Is(c.err, ErrLimit) || c.err.Error() != c.want {
 			t.Errorf("got  %v\nwant %s", c.err, c.want)

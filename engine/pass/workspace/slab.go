@@ -7,29 +7,31 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 )
 
-// Slab is a run of rows of an axis that one piece computes.
+// Slab is a range of rows of an axis that one piece computes.
 type Slab struct {
-	Algorithm       string
-	First, End      int // output rows [First, End)
-	InFirst, InEnd  int // rows of the operand that they need
-	PadLow, PadHigh int // rows beyond the ends of the operand, at its true edges only
+	Algorithm       string // algorithm of the piece
+	First, End      int    // output rows [First, End)
+	InFirst, InEnd  int    // operand rows that they need
+	PadLow, PadHigh int    // padding rows, at the true edges of the operand only
 }
 
-var errSlab = errors.New("workspace: these rows cannot be cut into slabs")
+// errSlab is wrapped by the errors of Slabs.
+var errSlab = errors.New("workspace: rows cannot be divided into slabs")
 
-// Slabs cuts an axis of out rows, made from in rows of the operand by a window,
-// into the pieces of c, in their order from the first row on.
+// Slabs divides an axis of out rows, computed from in rows of the operand by a
+// window, into the pieces of c, in order from the first row.
 //
-// A piece of size n has n·rows rows, the last one what is left: with rows = 2
-// all inner seams are even, as strides and the tiles of Winograd want, and the
-// kernel has the size ⌈out/2⌉.
+// A piece of size n has n·rows rows, the last one the remainder. With rows = 2
+// all inner boundaries are even, as strides and Winograd tiles require, and the
+// kernel has size ⌈out/2⌉.
 //
-// With adjoint the window belongs to the forward pass and the slabs to its data
-// gradient: out counts rows of x and in rows of y. The filter gradient needs the
-// rows of the forward pass: y of First to End and x of InFirst to InEnd.
+// With adjoint the window belongs to the forward pass and the slabs to its
+// gradient with respect to the data: out counts rows of x and in rows of y. The
+// gradient of the filter needs the rows of the forward pass: y from First to
+// End and x from InFirst to InEnd.
 //
-// Errors: a window that wraps around or scales up, or sizes that do not sum to
-// the rows.
+// Errors: a periodic or upsampling window, or sizes that do not sum to the
+// rows.
 func Slabs(c Config, axis graph.WindowAxis, adjoint bool, in, out, rows int) ([]Slab, error) {
 	if axis.Periodic || axis.UpFactor > 1 || axis.Size < 1 || axis.Stride < 1 || axis.Dilation < 1 || rows < 1 {
 		return nil, fmt.Errorf("window %+v in steps of %d rows: %w", axis, rows, errSlab)
@@ -43,7 +45,7 @@ func Slabs(c Config, axis graph.WindowAxis, adjoint bool, in, out, rows int) ([]
 			if s.First >= s.End {
 				return nil, fmt.Errorf("%s of %d rows each ends before its last piece: %d rows: %w", c, rows, out, errSlab)
 			}
-			var lo, hi int // rows of the operand, of which some may not exist
+			var lo, hi int // operand rows, before clipping at the edges
 			if adjoint {   // output o reads rows o·stride − pad + t·dilation
 				lo = ceilDiv(s.First+axis.Pad-reach, axis.Stride)
 				hi = ceilDiv(s.End+axis.Pad, axis.Stride)
