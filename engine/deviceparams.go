@@ -44,6 +44,8 @@ func (h *deviceCopy) takeErr() error {
 
 // release downloads everything before the device is closed.
 func (h *deviceCopy) release() {
+	// Download everything that is newer on the device, then detach the store,
+	// so that later accesses do not reach the closed device.
 	for where := range h.newer {
 		h.download(pass.MemorySpace(where))
 	}

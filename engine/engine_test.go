@@ -457,7 +457,7 @@ func TestExplain(t *testing.T) {
 	if err := p.Explain(&s); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"conv3d_grad_data", "GFLOP/s", "backend ref", "note: ms_ssim on 12×16: 1 of 5 scales", "arena"} {
+	for _, want := range []string{"conv3d_grad_data", "GFLOP/s", "backend ref", "note: ms_ssim on 12×16 points uses 1 of 5 scales", "arena"} {
 		if !strings.Contains(s.String(), want) {
 			t.Errorf("the printed plan lacks %q:\n%s", want, s.String())
 		}

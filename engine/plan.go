@@ -92,6 +92,8 @@ func Compile(g *graph.Graph, o Options) (p *Plan, err error) {
 	if err := o.Store.layout(g); err != nil {
 		return nil, err
 	}
+	// Choices of the caller take precedence over those of earlier plans of the
+	// store.
 	choices := maps.Clone(o.Store.choices)
 	maps.Copy(choices, o.Choices)
 	o.Choices = choices
@@ -99,6 +101,7 @@ func Compile(g *graph.Graph, o Options) (p *Plan, err error) {
 	if err != nil {
 		return nil, err
 	}
+	// A copy, since passes modify nodes.
 	own, err := g.Rewrite(nil, func(*graph.Builder, *graph.Node, []graph.Value) graph.Value { return graph.Value{} })
 	if err != nil {
 		return nil, errors.Join(err, dev.Close())
@@ -137,6 +140,7 @@ func Compile(g *graph.Graph, o Options) (p *Plan, err error) {
 	if err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
+	// The functions are bound once: a method value in Run would allocate.
 	p.runStep = p.execute
 	if p.memory.remote != nil {
 		p.runStep = func() error { return p.memory.remote.startStep(p) }
@@ -195,6 +199,8 @@ func (p *Plan) prepare() error {
 	if err := p.assignScratch(); err != nil {
 		return err
 	}
+	// choose-workspaces checks kernels with several variants. A kernel with a
+	// single one shows its need only now.
 	if need := p.ScratchBytes(); p.opts.Workspace > 0 && need > p.opts.Workspace { // a kernel without a smaller variant
 		i := slices.IndexFunc(p.kernels, func(k kernel) bool { return k.Scratch == need })
 		return pass.WorkspaceTooSmall(p.graph, p.kernels[i].node, p.opts.Workspace, need)
@@ -249,6 +255,8 @@ func (p *Plan) assignScratch() (err error) {
 		}
 		return nil
 	}
+	// Kernels whose scratch memory fits no gap of the arena share one buffer,
+	// which is as large as the largest of them needs.
 	var beside []*kernel
 	for i := range p.kernels {
 		k := &p.kernels[i]

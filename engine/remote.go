@@ -325,6 +325,7 @@ func (r *remote) publish(p *Plan) error {
 // run enqueues the work of a step: as one recording, unless an extension must
 // finish between the kernels and the work after them.
 func (r *remote) run(p *Plan) error {
+	// Without an extension, kernels and the work after them form one recording.
 	kernels, behind := r.eachKernel, r.eachAfterKernels
 	if p.opts.Extension == nil {
 		kernels, behind = r.eachWork, nil

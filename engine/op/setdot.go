@@ -237,7 +237,7 @@ func init() {
 }
 
 // SetDot computes, for each query of a sample and each of its keys, the inner
-// product over the channels of a head and the points of a cell. SetWeights
+// product over the channels of a head and the points of a cell. SetAttentionSizes
 // documents the layout.
 //
 // Shape: q [N·Queries C D H W], k [N·Keys C D H W] → [N·Queries Heads·Keys D'
@@ -299,7 +299,7 @@ func (a Attention) sizes(k Value) SetAttentionSizes {
 //
 // The sum runs over the n channels of a head and points of a cell.
 //
-// Shape: k, q [N·Set C D H W] → [N·Set Heads·Set D' H' W']; see SetWeights.
+// Shape: k, q [N·Set C D H W] → [N·Set Heads·Set D' H' W']; see SetAttentionSizes.
 // Gradient: by composition.
 // Errors: ErrShape.
 // Source: Finn 2021, arXiv:2106.13924; Ben Bouallègue et al. 2024,

@@ -52,6 +52,7 @@ func chooseLayouts(u *Unit) error {
 			ways[n.ID] = u.int8Ways(n, u.Layouts.LayoutOptions(n.Op, n.Attrs, u.Graph.InShapes(n), n.Shape))
 		}
 	}
+	// Repeat an earlier choice if every operation still has the chosen option.
 	key, err := layoutsKey(u.Graph)
 	if err != nil {
 		return err
@@ -93,6 +94,7 @@ func cheapestWays(u *Unit, ways [][]backend.LayoutOption) ([]*backend.LayoutOpti
 				return nil, err
 			}
 		}
+		// Only two layouts occur in a graph: plain, and that of the backend.
 		v := layout.Value{Transpose: forbiddenTransposes()}
 		v.Transpose[plain][inner], v.Transpose[inner][plain] = there, back
 		if n.Kind != graph.KindOp {

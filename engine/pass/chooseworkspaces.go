@@ -46,6 +46,8 @@ func chooseWorkspaces(u *Unit) error {
 		if limit = cmp.Or(u.Workspace, limit); least > limit {
 			return WorkspaceTooSmall(u.Graph, tightest, limit, least)
 		}
+		// The workspace may use what the arena leaves of the memory limit, but
+		// at least what the kernels need.
 		if u.MemoryLimit > 0 {
 			v := *u
 			assignMemory(&v)
@@ -62,6 +64,8 @@ func chooseWorkspaces(u *Unit) error {
 		if len(cuts) == 0 {
 			continue
 		}
+		// Every variant runs the whole operation, so it is a
+		// micro-configuration of the full size 1.
 		k := workspace.Kernel{Name: fmt.Sprintf("%s %v (%s)", n.Op.Name, n.Shape, n.At), Size: 1}
 		for _, c := range cuts {
 			k.Micros = append(k.Micros, workspace.Micro{Size: 1, Algorithm: c.Name, Time: c.Time, Bytes: c.Bytes})

@@ -76,6 +76,8 @@ func (f *normFolder) fold(b *graph.Builder, n *graph.Node, relu bool) graph.Valu
 	if !stored.Moves(graph.MoveConcat) || len(stored.In) != 2 {
 		return graph.Value{}
 	}
+	// The moments must be a concatenation of two stored values: batch
+	// statistics are computed by an operation.
 	filters := 0
 	for _, p := range parts {
 		filters += f.operands[p.conv][1].Shape().Size()
@@ -86,6 +88,8 @@ func (f *normFolder) fold(b *graph.Builder, n *graph.Node, relu bool) graph.Valu
 	channels := graph.Shape{n.Shape[1]}
 	mean, variance := op.Reshape(b, f.operands[stored.ID][0], channels), op.Reshape(b, f.operands[stored.ID][1], channels)
 	gamma, beta := f.operands[n.ID][2], f.operands[n.ID][3]
+	// Each convolution normalises its own channels at … at+k of the
+	// concatenation.
 	var out []graph.Value
 	at := 0
 	for _, p := range parts {
@@ -98,6 +102,8 @@ func (f *normFolder) fold(b *graph.Builder, n *graph.Node, relu bool) graph.Valu
 			return op.Slice(b, v, 0, at, at+k)
 		}
 		s := op.Div(b, of(gamma), op.Sqrt(b, op.AddScalar(b, of(variance), n.Attrs.(op.Eps).Eps)))
+		// The new bias is s·(bias − mean) + beta. A convolution without bias
+		// has bias 0.
 		shift := op.Scale(b, of(mean), -1)
 		if p.bias >= 0 {
 			shift = op.Sub(b, f.operands[p.bias][1], of(mean))

@@ -14,8 +14,8 @@ import (
 //
 // From the last operation to the first, each one joins the chain of its readers
 // if they all belong to one chain. So chains are as long as the limits of
-// op.Chain permit. Fused operations are removed at once, here and for the
-// passes before, because they must not count when layouts are chosen.
+// op.Chain permit. Fused operations are removed at once, including those of
+// earlier passes, because they must not count when layouts are chosen.
 func fuseChains(u *Unit) error {
 	chains := findChains(u.Graph)
 	operands := make([][]graph.Value, len(u.Graph.Nodes))

@@ -118,6 +118,8 @@ func (p *orderModel) scheduleCopies(a *measuredOrder, memory int) (steps []step,
 			t++
 		}
 	}
+	// Copies from the host run one after the other. So the latest start of a
+	// fetch also respects the fetch after it.
 	latest, next := math.Inf(1), len(a.order)
 	for i := len(arrivals) - 1; i >= 0; i-- {
 		f := &arrivals[i]
@@ -150,6 +152,8 @@ func (p *orderModel) placeOffloads(a *measuredOrder, slack []int) []offloadCopy 
 			c.now, l.waited = max(c.now, l.end), t
 			pending = slices.Delete(pending, k, k+1)
 		}
+		// Wait for copies that have ended by now, with a margin: this costs
+		// nothing and frees their memory.
 		for k := 0; k < len(pending); {
 			l := &leaves[pending[k]]
 			length := float64(p.size[l.id]) / p.links.toHost
@@ -159,6 +163,7 @@ func (p *orderModel) placeOffloads(a *measuredOrder, slack []int) []offloadCopy 
 			}
 			k++
 		}
+		// Wait for more copies while their memory is needed at this position.
 		for {
 			room, oldest := 0, -1
 			for k, i := range pending {
@@ -202,6 +207,8 @@ func (p *orderModel) placeFetches(a *measuredOrder, leaves []offloadCopy, slack 
 			continue
 		}
 		from = max(from, joined[r])
+		// Move the start back as long as every position up to the read has
+		// memory for the result.
 		begun := t
 		for begun > from && slack[begun-1] >= p.size[r] {
 			begun--

@@ -75,7 +75,7 @@ type Device struct {
 	// Native reports whether a foreign op accepts operands in device memory. It
 	// may be nil.
 	Native func(o *graph.Op) bool
-	// Taken, if not nil, states that kernels of an extension consume the
+	// ExternalGrads, if not nil, states that kernels of an extension consume the
 	// gradients, which then bypass the store. For an order of execution it
 	// returns, by node, the position after which the memory of a consumed
 	// gradient is free. Gradients that are not in the map are passed on at the

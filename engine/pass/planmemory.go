@@ -147,6 +147,8 @@ func (m *Memory) setSpans(spans []*Span) {
 // first, then only those without a gap. It skips workspaces that cannot fit,
 // because values and workspace together exceed the arena.
 func reserveScratch(u *Unit, spans []*Span, m *Memory) {
+	// Candidates: workspaces that fit beside the values in use, if these were
+	// packed without gaps.
 	var scratch []*Span
 	for t, id := range u.Sequence {
 		n := int(u.ScratchOf[id]) / u.ElemBytes
@@ -160,6 +162,8 @@ func reserveScratch(u *Unit, spans []*Span, m *Memory) {
 			scratch = append(scratch, &Span{Size: n, First: t, Last: t})
 		}
 	}
+	// lacking returns the workspaces without a gap, and the size of the largest
+	// one, which determines the buffer outside of the arena.
 	lacking := func() (without []*Span, most int) {
 		for _, s := range scratch {
 			if _, ok := m.FindGap(s.First, s.First, s.Size); !ok {
@@ -278,6 +282,10 @@ func lifetimes(u *Unit, buffer []int, taken map[int]int) []*Span {
 		}
 		spans[i] = s
 	}
+	// Reuse in place, in order of execution: chains of operations then share
+	// one buffer. An operand qualifies if this operation reads it last, and if
+	// it is not an input or constant (First < 0), whose content must survive
+	// the run.
 	for t, id := range u.Sequence {
 		n := g.Nodes[id]
 		if buffer[id] < 0 {
@@ -327,8 +335,11 @@ func placeSpans(spans []*Span, m *Memory) {
 		}
 		m.LowerBound, floor = max(m.LowerBound, live), max(floor, room)
 	}
+	// Largest first: small buffers fill the gaps between large ones.
 	slices.SortStableFunc(todo, func(a, b *Span) int { return cmp.Compare(b.Size, a.Size) })
 	size, _ := placeInOrder(todo)
+	// Only buffers above 1/128 of the lower bound are reordered. Smaller ones
+	// hardly affect the size, and each attempt is quadratic in their number.
 	if size > floor {
 		turn := slices.Clone(todo)
 		large, _ := slices.BinarySearchFunc(turn, floor/128, func(s *Span, size int) int { return cmp.Compare(size, s.Size) })
@@ -348,6 +359,9 @@ func improveOrder(turn []*Span, floor int) {
 	size, top := placeInOrder(turn)
 	key := rng.Hash("turns of buffers")
 	draw := func(k, below int) int { return int(rng.Uniform(key, uint64(k)) * float64(below)) }
+	// Alternate between the span that determines the size of the arena and a
+	// random one before it. Equal sizes are accepted, so that the search can
+	// cross plateaus.
 	for k := 0; k < attempts && size > floor && top > 0; k++ {
 		from := top
 		if k%2 == 1 {

@@ -126,6 +126,8 @@ func (z *quantiser) find(u *Unit) error {
 		if u.Layouts != nil && (n.Layout != graph.Blocked || slices.ContainsFunc(parts, func(id int) bool { return z.g.Nodes[id].Layout != graph.Blocked })) {
 			continue // int8 kernels work on blocked fields only
 		}
+		// A copy, since the scales of the result depend on the readers in this
+		// graph.
 		own := *q
 		own.OutScales = nil
 		a := n.Attrs.(op.FusedConv)
@@ -141,6 +143,8 @@ func (z *quantiser) find(u *Unit) error {
 				Fix: "quantise the model again"}
 		}
 	}
+	// Backward walk: the readers of a value come after it, so their formats are
+	// complete when the value is reached. Outputs of the graph are float.
 	need := z.g.Needed(z.g.Roots())
 	for _, id := range z.g.Roots() {
 		z.formats[id] = append(z.formats[id], readFormat{})
@@ -165,6 +169,9 @@ func (z *quantiser) find(u *Unit) error {
 				z.formats[id] = append(z.formats[id], readFormat{})
 			}
 		}
+		// The result is stored as int8 if every reader takes it with the same
+		// scales. A zero point other than 0 does not fit a result of ReLU,
+		// which uses the whole range from 0.
 		if ds := z.formats[i]; q != nil && n.Attrs.(op.FusedConv).ReLU && len(ds) > 0 && ds[0].scales != nil && ds[0].zero == 0 &&
 			n.Layout == z.g.Nodes[n.In[0]].Layout && !slices.ContainsFunc(ds, func(d readFormat) bool { return !d.same(ds[0]) }) {
 			q.OutScales = ds[0].scales

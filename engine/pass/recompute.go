@@ -16,7 +16,7 @@ type Recomputation struct {
 	SavedBytes int64
 	Slowdown   float64
 	// Offloaded is the number of results that are offloaded to host memory, and
-	// AwayBytes their size in bytes. The slowdown includes the time spent
+	// OffloadedBytes their size in bytes. The slowdown includes the time spent
 	// waiting for copies.
 	Offloaded      int
 	OffloadedBytes int64
@@ -139,6 +139,8 @@ func (p *orderModel) arenaOf(steps []step) int {
 func (p *orderModel) searchPaths(starts [][]int, limit int) (best []int, smallest int) {
 	smallest = math.MaxInt
 	fastest := math.Inf(1)
+	// Different schedules and block plans often give the same initial order,
+	// which is followed once.
 	var begin [][]int
 	seen := map[string]bool{}
 	for _, start := range starts {
@@ -167,6 +169,8 @@ func (p *orderModel) searchPaths(starts [][]int, limit int) (best []int, smalles
 		paths()
 		return best, smallest
 	}
+	// The first two weights are the extremes. If neither gives an order that
+	// fits, the weights between them will not.
 	for i, w := range copyWeights {
 		if i == 2 && ends == nil {
 			break
@@ -195,6 +199,8 @@ func (p *orderModel) followPath(order []int, limit int) (end *measuredOrder, lea
 				return p.dropRepeats(a, func(b *measuredOrder) bool { return b.peak <= limit && p.arena(b.order) <= limit }), least
 			}
 		}
+		// A step may make earlier repetitions superfluous. Dropping them here
+		// keeps paths short.
 		next := p.lowerPeak(a)
 		if next != nil {
 			next = p.dropRepeats(next, func(b *measuredOrder) bool { return !next.less(b) })

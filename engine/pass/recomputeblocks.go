@@ -43,6 +43,7 @@ func (p *orderModel) blocks(order []int) []forwardBlock {
 			last[r] = i
 		}
 	}
+	// live[k] is the number of elements that cross from position k to k+1.
 	live := make([]float64, len(forward)-1)
 	for i, id := range forward {
 		for k := i; k < last[id]; k++ {
@@ -64,6 +65,7 @@ func (p *orderModel) blocks(order []int) []forwardBlock {
 		}
 		from = to
 	}
+	// Assign the backward pass to blocks, and note the results that it reads.
 	read := make([]bool, len(p.g.Nodes))
 	now := len(cuts) - 1
 	for _, id := range backward {
@@ -79,6 +81,8 @@ func (p *orderModel) blocks(order []int) []forwardBlock {
 		}
 		out[now].Backward += p.cost[id]
 	}
+	// A result that a later block reads crosses a boundary. It is not part of
+	// the interior, since it cannot be freed in between.
 	for i, id := range forward {
 		if b := block[i]; read[id] && p.recomputable[id] && last[id] < cuts[b] {
 			out[b].interior = append(out[b].interior, id)

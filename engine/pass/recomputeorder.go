@@ -154,6 +154,8 @@ func (p *orderModel) measure(a *measuredOrder) {
 	for i := range now {
 		now[i] = -1
 	}
+	// First sweep: the last reader of each result. A repetition starts a new
+	// lifetime, so the earlier result ends with its own last reader.
 	for t, id := range a.order {
 		for _, r := range p.reads[id] {
 			a.last[now[r]] = max(a.last[now[r]], t)
@@ -165,10 +167,14 @@ func (p *orderModel) measure(a *measuredOrder) {
 		}
 		a.cost += p.cost[id]
 	}
+	// Results that are offloaded cannot be overwritten in place: the copy to
+	// the host still reads them. A fetched copy has no such restriction.
 	var copied []bool
 	if p.links != nil {
 		copied = p.fetched(a.order)
 	}
+	// Second sweep: memory in use. It is counted while an operation runs, when
+	// operands and result are both in memory.
 	p.freed = reset(p.freed, n+1) // elements freed after the operation at a position
 	live := p.fixed
 	for t, id := range a.order {
@@ -200,6 +206,7 @@ func (p *orderModel) measure(a *measuredOrder) {
 func (p *orderModel) tidy(order []int) []int {
 	read := reset(p.flags, len(p.g.Nodes))
 	first, wanted := p.firstComputes(order)
+	// Backward sweep. Operations that are kept move to the end of the slice.
 	keep := len(order)
 	for t := len(order) - 1; t >= 0; t-- {
 		id := order[t]
@@ -218,6 +225,8 @@ func (p *orderModel) tidy(order []int) []int {
 		order[keep] = id
 	}
 	order = slices.Delete(order, 0, keep)
+	// Move each repetition forward, past operations that do not read it. A run
+	// of repetitions is not reordered, since that would change nothing.
 	seen := reset(p.flags, len(p.g.Nodes))
 	p.moved = reset(p.moved, len(order))
 	again := p.moved
@@ -298,6 +307,7 @@ func (p *orderModel) emit(steps []step) (*graph.Graph, []int) {
 		}
 		return to[id]
 	}
+	// Inputs, parameters, states and constants precede all operations.
 	for _, n := range g.Nodes {
 		if n.Kind != graph.KindOp {
 			add(n, nil)

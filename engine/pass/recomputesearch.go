@@ -24,6 +24,7 @@ const (
 // repetitions that become superfluous disappear. choice reports whether an
 // operand had been freed, so that another rule would give another order.
 func (p *orderModel) recomputeAt(a *measuredOrder, id, q int, rule operandRule, to []int) (order []int, choice bool) {
+	// Position of the latest computation of each result before q.
 	latest := p.now
 	for t, id := range a.order[:q] {
 		latest[p.opOf[id]] = t
@@ -32,9 +33,13 @@ func (p *orderModel) recomputeAt(a *measuredOrder, id, q int, rule operandRule, 
 	var need func(id int)
 	need = func(id int) {
 		for _, r := range p.reads[id] {
+			// In memory at q: read later anyway, recomputed or fetched for this
+			// purpose, or never freed.
 			if a.last[latest[r]] >= q || slices.Contains(order[q:], r) || p.isFetched(order[q:], r) || !p.recomputable[r] {
 				continue
 			}
+			// A rule that does not recompute the operand leaves its last
+			// computation before q in place. This extends its lifetime to q.
 			choice = true
 			if rule == recomputeAll || rule == recomputeCheap && p.cheap[r] {
 				need(r)
@@ -59,7 +64,7 @@ func (p *orderModel) lowerPeak(a *measuredOrder) *measuredOrder {
 	return nil
 }
 
-// lowerPeakBy is step for results of at least size elements. Candidates are
+// lowerPeakBy is lowerPeak for results of at least size elements. Candidates are
 // results that are alive across the peak, are not read at it, and may be
 // recomputed. For each one it tries the operand rules and, with copy engines, a
 // fetch. The score is the additional time per element by which the memory near
@@ -76,15 +81,20 @@ func (p *orderModel) lowerPeakBy(a *measuredOrder, size int) *measuredOrder {
 			}
 		}
 	}
+	// Candidates were computed before the peak and are read after it.
 	for t := a.peakAt - 1; t >= 0; t-- {
 		id := p.opOf[a.order[t]]
 		if a.last[t] <= a.peakAt || p.size[id] < size || !p.recomputable[id] || slices.Contains(p.reads[a.order[a.peakAt]], id) {
 			continue
 		}
+		// The result is recomputed or fetched at its first reader after the
+		// peak.
 		q := a.peakAt + 1
 		for !slices.Contains(p.reads[a.order[q]], id) {
 			q++
 		}
+		// Without a freed operand all rules give the same order, so one
+		// suffices.
 		for rule := range numOperandRules {
 			var choice bool
 			next.order, choice = p.recomputeAt(a, id, q, rule, next.order)
@@ -109,6 +119,8 @@ func (p *orderModel) lowerPeakBy(a *measuredOrder, size int) *measuredOrder {
 // operations. A measure of the peak alone would favour steps that lower it by
 // little.
 func peakReduction(a, b *measuredOrder) int {
+	// Many operations near the peak need almost as much memory. A step that
+	// lowers all of them is better than one that lowers a single one.
 	line := a.peak / 10 * 9
 	above := func(a *measuredOrder) (sum int) {
 		for _, l := range a.live {

@@ -92,6 +92,7 @@ func greedyOrder(g *graph.Graph, n int) []int {
 	}
 	order := make([]int, 0, n)
 	for len(order) < n {
+		// Operands that are read for the last time are freed by the operation.
 		best, bestCost := -1, 0
 		for _, nd := range g.Nodes {
 			if nd.Kind != graph.KindOp || nd.Op.Alias || done[nd.ID] || !ready(nd.ID) {
