@@ -191,17 +191,17 @@ func changes(before, after *graph.Graph) (list []Change, matches int) {
 			c.Removed -= d
 		}
 	}
-	var written, gone int
+	var written, removed int
 	for _, c := range byName {
 		c.Changed = min(c.Added, c.Removed)
 		c.Added, c.Removed = c.Added-c.Changed, c.Removed-c.Changed
 		written += c.Added + c.Changed
-		gone += c.Removed
+		removed += c.Removed
 		list = append(list, *c)
 	}
 	slices.SortFunc(list, func(a, b Change) int { return cmp.Compare(a.Name, b.Name) })
 	if written == 0 {
-		return list, gone
+		return list, removed
 	}
 	return list, written
 }

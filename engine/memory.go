@@ -59,11 +59,11 @@ func (m *memory) bind(p *Plan) (err error) {
 	g, plan, wide := p.graph, p.unit.Memory, p.dev.Elem() == graph.Float64
 	var arena32 []float32
 	var arena64 []float64
-	dev, away := p.dev.(backend.Remote)
+	dev, isRemote := p.dev.(backend.Remote)
 	switch {
 	case wide:
 		arena64 = bigmem.Make[float64](plan.ArenaSize)
-	case away:
+	case isRemote:
 		m.remote = &remote{Remote: dev}
 		arena32, err = m.remote.bind(p)
 	default:
@@ -73,7 +73,7 @@ func (m *memory) bind(p *Plan) (err error) {
 	if err != nil {
 		return err
 	}
-	if p.opts.Mode == Train && p.unit.ExternalGrads == nil && !away {
+	if p.opts.Mode == Train && p.unit.ExternalGrads == nil && !isRemote {
 		m.pin(p.opts.Store.grads())
 	}
 	outside := map[[2]int]backend.Tensor{} // tensors of the store, by memory space and node
@@ -100,7 +100,7 @@ func (m *memory) bind(p *Plan) (err error) {
 		m.tensors[i].Shape, m.tensors[i].Layout = n.Shape, n.Layout
 	}
 	m.arena = arena32
-	if away {
+	if isRemote {
 		return m.remote.fill(p)
 	}
 	m.fill(p, wide)
@@ -227,7 +227,7 @@ func (m *memory) finish(p *Plan) {
 			do(copyOut(dst, m.tensors[c.Value]))
 		}
 	}
-	var late []func()
+	var assigns []func()
 	for _, a := range g.Assigns {
 		dst := s.slice(s.byName[g.Nodes[a.State].Name])
 		src := m.tensors[a.Value]
@@ -237,9 +237,9 @@ func (m *memory) finish(p *Plan) {
 			do(func() { copy(old.F32, now.F32); copy(old.F64, now.F64) })
 			src = old
 		}
-		late = append(late, copyOut(dst, src))
+		assigns = append(assigns, copyOut(dst, src))
 	}
-	for _, f := range late {
+	for _, f := range assigns {
 		do(f)
 	}
 }

@@ -98,7 +98,7 @@ func (o pendingCopies) kernel(r *remote, n *graph.Node, q backend.Request) backe
 // recording. So if a kernel between its start and end waits, or is marked, all
 // of them are marked. also marks further kernels.
 func (p *Plan) unrecordedKernels(also []bool) []bool {
-	begun := map[int]int{} // by node: position of the kernel that starts its copy
+	started := map[int]int{} // by node: position of the kernel that starts its copy
 	var spans [][2]int
 	marked := make([]bool, len(p.kernels))
 	for i := range p.kernels {
@@ -106,9 +106,9 @@ func (p *Plan) unrecordedKernels(also []bool) []bool {
 		marked[i] = waitsForDevice(k) || also != nil && also[i]
 		switch {
 		case k.node.Op == op.OffloadStartOp || k.node.Op == op.FetchStartOp:
-			begun[k.node.ID] = i
+			started[k.node.ID] = i
 		case k.node.Op == op.OffloadDoneOp || k.node.Op == op.FetchDoneOp:
-			spans = append(spans, [2]int{begun[k.node.In[0]], i})
+			spans = append(spans, [2]int{started[k.node.In[0]], i})
 		case k.Async:
 			spans = append(spans, [2]int{i, min(k.firstReader, len(p.kernels)-1)})
 		}

@@ -160,7 +160,7 @@ func (p *Plan) prepare() error {
 	if borrower, ok := p.dev.(backend.ScratchSetter); ok {
 		borrower.SetScratch(nil)
 	}
-	aside, under := pendingCopies{}, pendingResults{}
+	copies, pending := pendingCopies{}, pendingResults{}
 	for _, id := range p.unit.Sequence {
 		n := p.graph.Nodes[id]
 		q := backend.Request{Op: n.Op, Attrs: n.Attrs, Out: p.memory.tensors[id], Variant: p.unit.CutOf[id], Seed: p.graph.Seed, Step: &p.step}
@@ -168,10 +168,10 @@ func (p *Plan) prepare() error {
 			q.In = append(q.In, p.memory.tensors[in])
 		}
 		if p.memory.remote != nil {
-			q.Ready = under.read(p.graph, n)
+			q.Ready = pending.read(p.graph, n)
 		}
 		if r := p.memory.remote; r != nil && op.IsHostCopy(n.Op) {
-			p.kernels = append(p.kernels, kernel{Kernel: aside.kernel(r, n, q), node: n})
+			p.kernels = append(p.kernels, kernel{Kernel: copies.kernel(r, n, q), node: n})
 			continue
 		}
 		prepare := p.dev.Prepare
@@ -186,7 +186,7 @@ func (p *Plan) prepare() error {
 			return fmt.Errorf("prepare %s %v (%s): %w", n.Op.Name, n.Shape, n.At, err)
 		}
 		if k.Finish != nil && !k.ResultAtEnd {
-			under[id] = k.Ready
+			pending[id] = k.Ready
 		}
 		p.kernels = append(p.kernels, kernel{Kernel: k, node: n})
 	}
@@ -216,27 +216,27 @@ type pendingResults map[int]*backend.Region
 // read returns the available region of each operand of n, before n calls the
 // pending Finish functions. It is nil if all operands are complete. The
 // operands count as complete afterwards.
-func (u pendingResults) read(g *graph.Graph, n *graph.Node) (there []*backend.Region) {
+func (u pendingResults) read(g *graph.Graph, n *graph.Node) (ready []*backend.Region) {
 	for i, id := range n.In {
-		part, begun := u[g.AliasRoot(id)]
-		if !begun {
+		region, isPending := u[g.AliasRoot(id)]
+		if !isPending {
 			continue
 		}
-		if there == nil {
-			there = make([]*backend.Region, len(n.In))
+		if ready == nil {
+			ready = make([]*backend.Region, len(n.In))
 		}
-		if part == nil || g.AliasRoot(id) != id {
+		if region == nil || g.AliasRoot(id) != id {
 			none := make(graph.Shape, len(g.Nodes[id].Shape))
-			part = &backend.Region{Lo: none, Size: none}
+			region = &backend.Region{Lo: none, Size: none}
 		}
-		there[i] = part
+		ready[i] = region
 	}
 	if !n.Op.Alias {
 		for _, id := range n.In {
 			delete(u, g.AliasRoot(id))
 		}
 	}
-	return there
+	return ready
 }
 
 // assignScratch assigns scratch memory to each kernel: a gap of the arena while
@@ -257,7 +257,7 @@ func (p *Plan) assignScratch() (err error) {
 	}
 	// Kernels whose scratch memory fits no gap of the arena share one buffer,
 	// which is as large as the largest of them needs.
-	var beside []*kernel
+	var unplaced []*kernel
 	for i := range p.kernels {
 		k := &p.kernels[i]
 		if k.Scratch == 0 {
@@ -265,7 +265,7 @@ func (p *Plan) assignScratch() (err error) {
 		}
 		at, ok := p.unit.Memory.FindGap(i, i, length(k))
 		if !ok {
-			beside = append(beside, k)
+			unplaced = append(unplaced, k)
 			p.extraScratch = max(p.extraScratch, k.Scratch)
 			continue
 		}
@@ -279,7 +279,7 @@ func (p *Plan) assignScratch() (err error) {
 	} else if scratch, err = p.memory.remote.scratch(n); err != nil {
 		return err
 	}
-	for _, k := range beside {
+	for _, k := range unplaced {
 		if err := give(k, scratch[:length(k)]); err != nil {
 			return err
 		}

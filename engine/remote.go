@@ -143,20 +143,20 @@ func (r *remote) fill(p *Plan) error {
 			r.inputs = append(r.inputs, f)
 		}
 	}
-	leaves := func(id int) ([]float32, error) {
+	download := func(id int) ([]float32, error) {
 		x := m.tensors[id].F32
-		here, err := r.AllocHost(len(x))
-		r.outputs = append(r.outputs, copyPair{here, x})
-		return here, err
+		host, err := r.AllocHost(len(x))
+		r.outputs = append(r.outputs, copyPair{host, x})
+		return host, err
 	}
 	var err error
 	for _, o := range p.graph.Outputs {
-		if p.outputs[o.Name], err = leaves(o.ID); err != nil {
+		if p.outputs[o.Name], err = download(o.ID); err != nil {
 			return err
 		}
 	}
 	if p.graph.Loss >= 0 {
-		if p.loss, err = leaves(p.graph.Loss); err != nil {
+		if p.loss, err = download(p.graph.Loss); err != nil {
 			return err
 		}
 	}
@@ -181,18 +181,18 @@ func (r *remote) finish(p *Plan) error {
 		}
 		for _, c := range p.unit.Memory.GradCopies {
 			name, x := p.graph.Nodes[c.Param].Name, m.tensors[c.Value]
-			here, err := r.AllocHost(len(x.F32))
+			host, err := r.AllocHost(len(x.F32))
 			if err != nil {
 				return err
 			}
 			p.after = append(p.after, func() error {
-				if err := r.Copy(here, x.F32); err != nil {
+				if err := r.Copy(host, x.F32); err != nil {
 					return err
 				}
 				if err := r.Wait(); err != nil {
 					return err
 				}
-				p.extension.TakeGrad(name, backend.Tensor{Shape: x.Shape, F32: here})
+				p.extension.TakeGrad(name, backend.Tensor{Shape: x.Shape, F32: host})
 				return nil
 			})
 		}
@@ -201,7 +201,7 @@ func (r *remote) finish(p *Plan) error {
 			move(r.storeSlice(pass.Grad, s.byName[p.graph.Nodes[c.Param].Name]), m.tensors[c.Value].F32)
 		}
 	}
-	var late []copyPair
+	var assigns []copyPair
 	for _, a := range p.graph.Assigns {
 		to := r.storeSlice(pass.State, s.byName[p.graph.Nodes[a.State].Name])
 		from := m.tensors[a.Value].F32
@@ -213,9 +213,9 @@ func (r *remote) finish(p *Plan) error {
 			move(old, from)
 			from = old
 		}
-		late = append(late, copyPair{to, from})
+		assigns = append(assigns, copyPair{to, from})
 	}
-	for _, l := range late {
+	for _, l := range assigns {
 		move(l.to, l.from)
 	}
 	return nil
@@ -326,29 +326,29 @@ func (r *remote) publish(p *Plan) error {
 // finish between the kernels and the work after them.
 func (r *remote) run(p *Plan) error {
 	// Without an extension, kernels and the work after them form one recording.
-	kernels, behind := r.eachKernel, r.eachAfterKernels
+	kernels, after := r.eachKernel, r.eachAfterKernels
 	if p.opts.Extension == nil {
-		kernels, behind = r.eachWork, nil
+		kernels, after = r.eachWork, nil
 	}
 	r.runs++
 	const firstRecorded = 2 // libraries allocate in the first run
 	if r.runs == firstRecorded && !p.opts.Profile {
 		var err error
-		if r.records[0], err = r.record(p, kernels); err == nil && behind != nil {
-			r.records[1], err = r.record(p, behind)
+		if r.records[0], err = r.record(p, kernels); err == nil && after != nil {
+			r.records[1], err = r.record(p, after)
 		}
 		if err != nil {
 			return err
 		}
 	}
 	err := r.runPart(p, r.records[0], kernels)
-	if behind == nil {
+	if after == nil {
 		return err
 	}
 	if err := p.extension.Finish(err); err != nil {
 		return err
 	}
-	return r.runPart(p, r.records[1], behind)
+	return r.runPart(p, r.records[1], after)
 }
 
 // runPart enqueues a part of the work, recorded if there is a recording.
@@ -408,25 +408,25 @@ func (r *remote) chooseRecorded(p *Plan) error {
 	}
 	var before []int64
 	for {
-		var told []int64
+		var flags []int64
 		for i := range p.kernels {
 			if p.kernels[i].Async {
-				told = append(told, 0)
+				flags = append(flags, 0)
 				if r.unrecorded[i] {
-					told[len(told)-1] = 1
+					flags[len(flags)-1] = 1
 				}
 			}
 		}
-		if err := p.extension.AllReduceMax(told); err != nil {
+		if err := p.extension.AllReduceMax(flags); err != nil {
 			return err
 		}
-		if slices.Equal(told, before) { // in the first round: nothing to agree on
+		if slices.Equal(flags, before) { // in the first round: nothing to agree on
 			return nil
 		}
-		before = told
+		before = flags
 		for i, k := 0, 0; i < len(p.kernels); i++ {
 			if p.kernels[i].Async {
-				r.unrecorded[i] = told[k] == 1
+				r.unrecorded[i] = flags[k] == 1
 				k++
 			}
 		}
@@ -516,10 +516,10 @@ func (r *remote) onHost(prepare func(backend.Request) (backend.Kernel, error)) f
 	return func(q backend.Request) (backend.Kernel, error) {
 		var links []copyPair
 		mirror := func(t backend.Tensor) (backend.Tensor, error) {
-			there, stored := arenaSlice(t)
-			here, err := r.AllocHost(len(there))
-			links = append(links, copyPair{here, there})
-			own := tensorIn(here, stored, t.Layout.Elems(t.Shape))
+			device, stored := arenaSlice(t)
+			host, err := r.AllocHost(len(device))
+			links = append(links, copyPair{host, device})
+			own := tensorIn(host, stored, t.Layout.Elems(t.Shape))
 			own.Shape, own.Layout = t.Shape, t.Layout
 			return own, err
 		}

@@ -234,9 +234,9 @@ func ConvFusedGradData(b *Builder, w, dy, plus, gate Value, a FusedConvGrad) Val
 
 // operandsBefore returns a function that lists the operands before the last
 // ones, of which there are behind.
-func operandsBefore(behind int) func(int) []int {
+func operandsBefore(last int) func(int) []int {
 	return func(operands int) (parts []int) {
-		for i := range operands - behind {
+		for i := range operands - last {
 			parts = append(parts, i)
 		}
 		return parts

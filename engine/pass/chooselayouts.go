@@ -21,7 +21,7 @@ import (
 // plain. Layouts change bits, so the choice of an earlier plan for the same
 // graph is repeated, regardless of its present cost.
 //
-// The variants of an operation come from the backend, with these exceptions.
+// The layout options of an operation come from the backend, with these exceptions.
 // Operations with AnyLayout run in the plain layout or entirely in the layout
 // of the backend. Aliases and communication between ranks are plain.
 // Convolutions with int8 scales take a layout that int8 kernels support.
@@ -35,21 +35,21 @@ func chooseLayouts(u *Unit) error {
 		return nil
 	}
 	inner := u.Layouts.InnerLayout()
-	ways := make([][]backend.LayoutOption, len(u.Graph.Nodes)) // of operations
+	options := make([][]backend.LayoutOption, len(u.Graph.Nodes)) // of operations
 	for _, n := range u.Graph.Nodes {
 		switch {
 		case n.Kind != graph.KindOp:
 		case n.Op.AnyLayout && (inner == graph.Blocked || u.Native != nil && u.Native(n.Op)) && len(n.Shape) == 5:
-			ways[n.ID] = []backend.LayoutOption{{In: []graph.Layout{graph.Plain}}, {In: []graph.Layout{inner}, Out: inner}}
+			options[n.ID] = []backend.LayoutOption{{In: []graph.Layout{graph.Plain}}, {In: []graph.Layout{inner}, Out: inner}}
 			if a, ok := n.Attrs.(graph.LayoutBound); ok {
 				if l, bound := a.Bound(inner); bound {
-					ways[n.ID] = slices.DeleteFunc(ways[n.ID], func(w backend.LayoutOption) bool { return w.Out != l })
+					options[n.ID] = slices.DeleteFunc(options[n.ID], func(w backend.LayoutOption) bool { return w.Out != l })
 				}
 			}
 		case n.Op.Alias || n.Op.AnyLayout || n.Op.Ordered:
-			ways[n.ID] = []backend.LayoutOption{{In: make([]graph.Layout, len(n.In))}}
+			options[n.ID] = []backend.LayoutOption{{In: make([]graph.Layout, len(n.In))}}
 		default:
-			ways[n.ID] = u.int8Ways(n, u.Layouts.LayoutOptions(n.Op, n.Attrs, u.Graph.InShapes(n), n.Shape))
+			options[n.ID] = u.int8Options(n, u.Layouts.LayoutOptions(n.Op, n.Attrs, u.Graph.InShapes(n), n.Shape))
 		}
 	}
 	// Repeat an earlier choice if every operation still has the chosen option.
@@ -57,46 +57,46 @@ func chooseLayouts(u *Unit) error {
 	if err != nil {
 		return err
 	}
-	chosen, err := namedWays(ways, u.Choices[key])
+	chosen, err := optionsByName(options, u.Choices[key])
 	if err != nil {
 		if u.Choices[key] != "" {
 			u.Log.Debug("layouts of an earlier plan cannot be repeated, choosing new ones", "error", err)
 		}
-		if chosen, err = cheapestWays(u, ways); err != nil {
+		if chosen, err = cheapestOptions(u, options); err != nil {
 			return err
 		}
 	}
 	if u.Chosen == nil {
 		u.Chosen = map[string]string{}
 	}
-	u.Chosen[key] = wayNames(chosen)
+	u.Chosen[key] = optionNames(chosen)
 	return writeLayouts(u, func(id int) backend.LayoutOption { return *chosen[id] })
 }
 
-// cheapestWays returns the layout variant of every operation such that the
+// cheapestOptions returns the layout option of every operation such that the
 // total cost is minimal. It translates the graph to a layout.Network. Values
 // that do not come from operations are given in the plain layout, and outputs
 // of the graph are required in it. Only 5-D fields have layout changes. Dead
 // operations take no part and get their first variant.
-func cheapestWays(u *Unit, ways [][]backend.LayoutOption) ([]*backend.LayoutOption, error) {
+func cheapestOptions(u *Unit, options [][]backend.LayoutOption) ([]*backend.LayoutOption, error) {
 	g := u.Graph
 	net := &layout.Network{Labels: int(graph.NumLayouts)}
 	plain, inner := int(graph.Plain), int(u.Layouts.InnerLayout())
 	at := make([]int, len(g.Nodes)) // index of the operation in the layout problem
 	need := g.Needed(g.Roots())     // dead nodes left by fusion cost nothing
 	for _, n := range g.Nodes {
-		there, back := math.Inf(1), math.Inf(1)
+		toInner, toPlain := math.Inf(1), math.Inf(1)
 		if len(n.Shape) == 5 {
 			var errs [2]error
-			there, errs[0] = u.Layouts.ReorderCost(n.Shape, graph.Layout(inner))
-			back, errs[1] = u.Layouts.ReorderCost(n.Shape, graph.Plain)
+			toInner, errs[0] = u.Layouts.ReorderCost(n.Shape, graph.Layout(inner))
+			toPlain, errs[1] = u.Layouts.ReorderCost(n.Shape, graph.Plain)
 			if err := errors.Join(errs[:]...); err != nil {
 				return nil, err
 			}
 		}
 		// Only two layouts occur in a graph: plain, and that of the backend.
 		v := layout.Value{Transpose: forbiddenTransposes()}
-		v.Transpose[plain][inner], v.Transpose[inner][plain] = there, back
+		v.Transpose[plain][inner], v.Transpose[inner][plain] = toInner, toPlain
 		if n.Kind != graph.KindOp {
 			v.Given = []int{plain}
 		}
@@ -104,11 +104,11 @@ func cheapestWays(u *Unit, ways [][]backend.LayoutOption) ([]*backend.LayoutOpti
 		if n.Kind != graph.KindOp || !need[n.ID] {
 			continue
 		}
-		if err := u.Layouts.Measure(n.Op, n.Attrs, g.InShapes(n), n.Shape, ways[n.ID]); err != nil {
+		if err := u.Layouts.Measure(n.Op, n.Attrs, g.InShapes(n), n.Shape, options[n.ID]); err != nil {
 			return nil, fmt.Errorf("%s %v (%s): %w", n.Op.Name, n.Shape, n.At, err)
 		}
 		o := layout.Op{In: n.In, Out: n.ID}
-		for _, w := range ways[n.ID] {
+		for _, w := range options[n.ID] {
 			in := make([]int, len(w.In))
 			for i, l := range w.In {
 				in[i] = int(l)
@@ -128,14 +128,14 @@ func cheapestWays(u *Unit, ways [][]backend.LayoutOption) ([]*backend.LayoutOpti
 	if choice.Approximate {
 		g.Notes = append(g.Notes, "layouts are approximate: the graph is too wide for an exact choice")
 	}
-	chosen := make([]*backend.LayoutOption, len(ways))
-	for id := range ways {
+	chosen := make([]*backend.LayoutOption, len(options))
+	for id := range options {
 		switch {
-		case ways[id] == nil:
+		case options[id] == nil:
 		case need[id]:
-			chosen[id] = &ways[id][choice.Variants[at[id]]]
+			chosen[id] = &options[id][choice.Variants[at[id]]]
 		default:
-			chosen[id] = &ways[id][0]
+			chosen[id] = &options[id][0]
 		}
 	}
 	return chosen, nil
@@ -153,7 +153,7 @@ func forbiddenTransposes() [][]float64 {
 }
 
 // layoutsKey identifies a graph in stored choices. Only the same graph repeats
-// a choice, because the cheapest variant of an operation depends on its
+// a choice, because the cheapest option of an operation depends on its
 // neighbours.
 func layoutsKey(g *graph.Graph) (string, error) {
 	sum := sha256.New()
@@ -163,9 +163,9 @@ func layoutsKey(g *graph.Graph) (string, error) {
 	return "layouts of " + hex.EncodeToString(sum.Sum(nil)[:8]), nil
 }
 
-// wayNames lists the names of the variants, in topological order of the
+// optionNames lists the names of the options, in topological order of the
 // operations.
-func wayNames(chosen []*backend.LayoutOption) string {
+func optionNames(chosen []*backend.LayoutOption) string {
 	var names []string
 	for _, w := range chosen {
 		if w != nil {
@@ -175,14 +175,14 @@ func wayNames(chosen []*backend.LayoutOption) string {
 	return strings.Join(names, " ")
 }
 
-// namedWays returns the variants that wayNames listed.
+// optionsByName returns the options that optionNames listed.
 //
-// Errors: a name that no variant has, or another number of names than
+// Errors: a name that no option has, or another number of names than
 // operations.
-func namedWays(ways [][]backend.LayoutOption, list string) ([]*backend.LayoutOption, error) {
+func optionsByName(options [][]backend.LayoutOption, list string) ([]*backend.LayoutOption, error) {
 	names := strings.Fields(list)
-	chosen := make([]*backend.LayoutOption, len(ways))
-	for id, all := range ways {
+	chosen := make([]*backend.LayoutOption, len(options))
+	for id, all := range options {
 		if all == nil {
 			continue
 		}
@@ -191,7 +191,7 @@ func namedWays(ways [][]backend.LayoutOption, list string) ([]*backend.LayoutOpt
 		}
 		i := slices.IndexFunc(all, func(w backend.LayoutOption) bool { return w.Name() == names[0] })
 		if i < 0 {
-			return nil, fmt.Errorf("stored layouts: %%%d has no variant %s", id, names[0])
+			return nil, fmt.Errorf("stored layouts: %%%d has no option %s", id, names[0])
 		}
 		chosen[id], names = &all[i], names[1:]
 	}
@@ -201,7 +201,7 @@ func namedWays(ways [][]backend.LayoutOption, list string) ([]*backend.LayoutOpt
 	return chosen, nil
 }
 
-// writeLayouts rewrites the graph to the chosen variants, with one reorder per
+// writeLayouts rewrites the graph to the chosen options, with one reorder per
 // value and layout. If an output of the graph is computed in another layout,
 // its readers inside the graph use the original and only the output is
 // reordered.
@@ -235,9 +235,9 @@ func writeLayouts(u *Unit, way func(id int) backend.LayoutOption) error {
 		if w.Out == graph.Plain || !slices.Contains(roots, n.ID) {
 			return v
 		}
-		leaves := inLayout(b, v, graph.Plain) // readers inside the graph use v itself
-		own[leaves.ID()] = v
-		return leaves
+		plain := inLayout(b, v, graph.Plain) // readers inside the graph use v itself
+		own[plain.ID()] = v
+		return plain
 	})
 	if err == nil {
 		u.Graph = out

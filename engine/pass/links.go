@@ -163,20 +163,20 @@ func (p *orderModel) blockingSteps(order []int) []step {
 		}
 		return steps
 	}
-	leaves := slices.Clone(p.fetched(order))
+	offloaded := slices.Clone(p.fetched(order))
 	last := p.lastReads(order)
-	behind := map[int][]int{}
+	copies := map[int][]int{}
 	for t, id := range order {
 		if r := p.opOf[id]; r != id {
 			steps = append(steps, step{beginFetch, r}, step{endFetch, r})
 		} else {
 			steps = append(steps, step{compute, id})
-			if leaves[id] {
-				leaves[id] = false
-				behind[last[t]] = append(behind[last[t]], id)
+			if offloaded[id] {
+				offloaded[id] = false
+				copies[last[t]] = append(copies[last[t]], id)
 			}
 		}
-		for _, r := range behind[t] {
+		for _, r := range copies[t] {
 			steps = append(steps, step{beginOffload, r}, step{endOffload, r})
 		}
 	}

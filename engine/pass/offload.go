@@ -34,18 +34,18 @@ func (p *orderModel) writeOffloads(u *Unit, order []int, resident, limit int) {
 			kept++
 		}
 	}
-	gone := map[int]bool{}
+	freed := map[int]bool{}
 	seen := map[int]bool{}
 	for _, id := range a.order {
 		if r := p.opOf[id]; seen[r] {
-			gone[r] = true
+			freed[r] = true
 		} else {
 			seen[r] = true
 		}
 	}
 	u.Graph.Notes = append(u.Graph.Notes, fmt.Sprintf(
 		"the arena is %.1f MiB smaller, for a limit of %.1f MiB: of %d results of the forward pass %d are kept, %d (%.1f MiB) are offloaded to host memory at %.1f and %.1f GB/s, %d operations, %.3f GFLOP, are recomputed; predicted %.3f ms per run, %.3f ms with all kept (%.2f)",
-		float64(u.Recomputed.SavedBytes)/(1<<20), floorMiB(u.MemoryLimit), kept, kept-len(gone), u.Recomputed.Offloaded, float64(u.Recomputed.OffloadedBytes)/(1<<20),
+		float64(u.Recomputed.SavedBytes)/(1<<20), floorMiB(u.MemoryLimit), kept, kept-len(freed), u.Recomputed.Offloaded, float64(u.Recomputed.OffloadedBytes)/(1<<20),
 		p.links.toHost*float64(u.ElemBytes)/1e9, p.links.fromHost*float64(u.ElemBytes)/1e9, n, float64(flops)/1e9, 1e3*end, 1e3*ideal, u.Recomputed.Slowdown))
 }
 
@@ -77,7 +77,7 @@ type engineTimes struct{ now, toHost, fromHost float64 }
 // fetchCopy is a position of an order that fetches a result.
 type fetchCopy struct {
 	id, at int
-	begun  int // position before which the copy starts
+	start  int // position before which the copy starts
 }
 
 // copySlack is the safety factor on the predicted time of a copy, used where
@@ -105,9 +105,9 @@ func (p *orderModel) scheduleCopies(a *measuredOrder, memory int) (steps []step,
 	for t, live := range a.live {
 		slack[t] = max(0, memory-live)
 	}
-	leaves := p.placeOffloads(a, slack)
-	arrivals := p.placeFetches(a, leaves, slack)
-	steps = p.writeSteps(a.order, leaves, arrivals)
+	offloads := p.placeOffloads(a, slack)
+	fetches := p.placeFetches(a, offloads, slack)
+	steps = p.writeSteps(a.order, offloads, fetches)
 	early, times := p.simulate(steps)
 	// Start fetches later, as long as nothing waits for them.
 	need := make([]float64, len(a.order)) // start time, by position
@@ -121,16 +121,16 @@ func (p *orderModel) scheduleCopies(a *measuredOrder, memory int) (steps []step,
 	// Copies from the host run one after the other. So the latest start of a
 	// fetch also respects the fetch after it.
 	latest, next := math.Inf(1), len(a.order)
-	for i := len(arrivals) - 1; i >= 0; i-- {
-		f := &arrivals[i]
+	for i := len(fetches) - 1; i >= 0; i-- {
+		f := &fetches[i]
 		length := float64(p.size[f.id]) / p.links.fromHost
 		latest = min(latest, need[f.at]) - length
-		for f.begun < min(f.at, next) && need[f.begun+1] <= latest-(copySlack-1)*length {
-			f.begun++
+		for f.start < min(f.at, next) && need[f.start+1] <= latest-(copySlack-1)*length {
+			f.start++
 		}
-		next = f.begun
+		next = f.start
 	}
-	late := p.writeSteps(a.order, leaves, arrivals)
+	late := p.writeSteps(a.order, offloads, fetches)
 	if end, _ := p.simulate(late); end <= early {
 		return late, end
 	}
@@ -143,19 +143,19 @@ func (p *orderModel) scheduleCopies(a *measuredOrder, memory int) (steps []step,
 // order. A copy is awaited in any case before its result is fetched.
 func (p *orderModel) placeOffloads(a *measuredOrder, slack []int) []offloadCopy {
 	fetched := slices.Clone(p.fetched(a.order))
-	var leaves []offloadCopy
-	var pending []int // of leaves, by the end of their copies
+	var offloads []offloadCopy
+	var pending []int // indices of offloads, by the end of their copies
 	var c engineTimes
 	for t, id := range a.order {
 		wait := func(k int) {
-			l := &leaves[pending[k]]
+			l := &offloads[pending[k]]
 			c.now, l.waited = max(c.now, l.end), t
 			pending = slices.Delete(pending, k, k+1)
 		}
 		// Wait for copies that have ended by now, with a margin: this costs
 		// nothing and frees their memory.
 		for k := 0; k < len(pending); {
-			l := &leaves[pending[k]]
+			l := &offloads[pending[k]]
 			length := float64(p.size[l.id]) / p.links.toHost
 			if l.lastRead < t && l.end+(copySlack-1)*length <= c.now || id == p.fetchNumber(l.id) {
 				wait(k)
@@ -167,8 +167,8 @@ func (p *orderModel) placeOffloads(a *measuredOrder, slack []int) []offloadCopy 
 		for {
 			room, oldest := 0, -1
 			for k, i := range pending {
-				if leaves[i].lastRead < t {
-					room += p.size[leaves[i].id]
+				if offloads[i].lastRead < t {
+					room += p.size[offloads[i].id]
 					if oldest < 0 {
 						oldest = k
 					}
@@ -184,68 +184,68 @@ func (p *orderModel) placeOffloads(a *measuredOrder, slack []int) []offloadCopy 
 		if id == p.opOf[id] && fetched[id] {
 			fetched[id] = false
 			c.toHost = max(c.now, c.toHost) + float64(p.size[id])/p.links.toHost
-			leaves = append(leaves, offloadCopy{id: id, computed: t, lastRead: a.last[t], end: c.toHost})
-			pending = append(pending, len(leaves)-1)
+			offloads = append(offloads, offloadCopy{id: id, computed: t, lastRead: a.last[t], end: c.toHost})
+			pending = append(pending, len(offloads)-1)
 		}
 	}
-	return leaves
+	return offloads
 }
 
 // placeFetches chooses where fetches start: each as early as there is memory,
 // in the order in which they are read. A fetch never starts before its copy to
 // the host has ended, nor before the previous fetch.
-func (p *orderModel) placeFetches(a *measuredOrder, leaves []offloadCopy, slack []int) []fetchCopy {
-	joined := map[int]int{}
-	for _, l := range leaves {
-		joined[l.id] = l.waited
+func (p *orderModel) placeFetches(a *measuredOrder, offloads []offloadCopy, slack []int) []fetchCopy {
+	waited := map[int]int{}
+	for _, l := range offloads {
+		waited[l.id] = l.waited
 	}
-	var arrivals []fetchCopy
+	var fetches []fetchCopy
 	from := 0
 	for t, id := range a.order {
 		r := p.opOf[id]
 		if r == id {
 			continue
 		}
-		from = max(from, joined[r])
+		from = max(from, waited[r])
 		// Move the start back as long as every position up to the read has
 		// memory for the result.
-		begun := t
-		for begun > from && slack[begun-1] >= p.size[r] {
-			begun--
-			slack[begun] -= p.size[r]
+		start := t
+		for start > from && slack[start-1] >= p.size[r] {
+			start--
+			slack[start] -= p.size[r]
 		}
-		from = begun
-		arrivals = append(arrivals, fetchCopy{id: r, at: t, begun: begun})
+		from = start
+		fetches = append(fetches, fetchCopy{id: r, at: t, start: start})
 	}
-	return arrivals
+	return fetches
 }
 
 // writeSteps writes the steps of an order with its placed copies.
-func (p *orderModel) writeSteps(order []int, leaves []offloadCopy, arrivals []fetchCopy) []step {
-	steps := make([]step, 0, len(order)+2*len(leaves)+len(arrivals))
-	made, joined := make([]int, len(order)), make([][]int, len(order))
-	for i := range made {
-		made[i] = -1
+func (p *orderModel) writeSteps(order []int, offloads []offloadCopy, fetches []fetchCopy) []step {
+	steps := make([]step, 0, len(order)+2*len(offloads)+len(fetches))
+	offloaded, waits := make([]int, len(order)), make([][]int, len(order))
+	for i := range offloaded {
+		offloaded[i] = -1
 	}
-	for _, l := range leaves {
-		made[l.computed] = l.id
-		joined[l.waited] = append(joined[l.waited], l.id)
+	for _, l := range offloads {
+		offloaded[l.computed] = l.id
+		waits[l.waited] = append(waits[l.waited], l.id)
 	}
 	for t, id := range order {
-		for _, r := range joined[t] {
+		for _, r := range waits[t] {
 			steps = append(steps, step{endOffload, r})
 		}
-		for len(arrivals) > 0 && arrivals[0].begun == t {
-			steps = append(steps, step{beginFetch, arrivals[0].id})
-			arrivals = arrivals[1:]
+		for len(fetches) > 0 && fetches[0].start == t {
+			steps = append(steps, step{beginFetch, fetches[0].id})
+			fetches = fetches[1:]
 		}
 		if r := p.opOf[id]; r != id {
 			steps = append(steps, step{endFetch, r})
 			continue
 		}
 		steps = append(steps, step{compute, id})
-		if made[t] >= 0 {
-			steps = append(steps, step{beginOffload, made[t]})
+		if offloaded[t] >= 0 {
+			steps = append(steps, step{beginOffload, offloaded[t]})
 		}
 	}
 	return steps

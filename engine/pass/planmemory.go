@@ -108,13 +108,13 @@ func assignMemory(u *Unit) {
 	g := u.Graph
 	m := &Memory{Places: make([]Place, len(g.Nodes))}
 	u.Memory = m
-	var taken map[int]int
+	var consumed map[int]int
 	if u.ExternalGrads != nil {
-		taken = u.ExternalGrads(g, u.Sequence)
+		consumed = u.ExternalGrads(g, u.Sequence)
 	}
 	buffer := placeFixed(g, m, u.ExternalGrads == nil)
-	m.GradCopies = slices.DeleteFunc(m.GradCopies, func(d graph.Grad) bool { _, ok := taken[g.AliasRoot(d.Value)]; return ok })
-	spans := lifetimes(u, buffer, taken)
+	m.GradCopies = slices.DeleteFunc(m.GradCopies, func(d graph.Grad) bool { _, ok := consumed[g.AliasRoot(d.Value)]; return ok })
+	spans := lifetimes(u, buffer, consumed)
 	placeSpans(spans, m)
 	m.setSpans(spans)
 	reserveScratch(u, spans, m)
@@ -162,9 +162,9 @@ func reserveScratch(u *Unit, spans []*Span, m *Memory) {
 			scratch = append(scratch, &Span{Size: n, First: t, Last: t})
 		}
 	}
-	// lacking returns the workspaces without a gap, and the size of the largest
+	// unplaced returns the workspaces without a gap, and the size of the largest
 	// one, which determines the buffer outside of the arena.
-	lacking := func() (without []*Span, most int) {
+	unplaced := func() (without []*Span, most int) {
 		for _, s := range scratch {
 			if _, ok := m.FindGap(s.First, s.First, s.Size); !ok {
 				without, most = append(without, s), max(most, s.Size)
@@ -172,7 +172,7 @@ func reserveScratch(u *Unit, spans []*Span, m *Memory) {
 		}
 		return without, most
 	}
-	without, least := lacking()
+	without, least := unplaced()
 	if least == 0 {
 		return
 	}
@@ -189,7 +189,7 @@ func reserveScratch(u *Unit, spans []*Span, m *Memory) {
 		with := &Memory{}
 		placeSpans(slices.Concat(spans, some), with)
 		m.setSpans(spans)
-		if _, most := lacking(); with.ArenaSize <= m.ArenaSize && most < least {
+		if _, most := unplaced(); with.ArenaSize <= m.ArenaSize && most < least {
 			least = most
 			keep()
 		}
@@ -250,7 +250,7 @@ func placeFixed(g *graph.Graph, m *Memory, stored bool) []int {
 // In-place results join the buffer of their operand if it is read last by that
 // operation; buffer is changed accordingly. taken is the result of
 // Unit.ExternalGrads.
-func lifetimes(u *Unit, buffer []int, taken map[int]int) []*Span {
+func lifetimes(u *Unit, buffer []int, consumed map[int]int) []*Span {
 	g := u.Graph
 	end := len(u.Sequence)
 	at := make([]int, len(g.Nodes))
@@ -275,7 +275,7 @@ func lifetimes(u *Unit, buffer []int, taken map[int]int) []*Span {
 		for _, r := range by[i] {
 			s.Last = max(s.Last, at[r])
 		}
-		if until, ok := taken[i]; ok {
+		if until, ok := consumed[i]; ok {
 			s.Last = until
 		} else if stays[i] {
 			s.Last = end

@@ -92,20 +92,20 @@ func (u *Unit) int8Scales(n *graph.Node) (*graph.Node, *op.Int8Scales) {
 	return filter, u.Int8[filter.Name]
 }
 
-// int8Ways keeps the layout variants in which a convolution with scales can
+// int8Options keeps the layout options in which a convolution with scales can
 // read int8 values. Which convolutions are quantised must not depend on which
 // layout is fastest in float.
-func (u *Unit) int8Ways(n *graph.Node, ways []backend.LayoutOption) []backend.LayoutOption {
+func (u *Unit) int8Options(n *graph.Node, options []backend.LayoutOption) []backend.LayoutOption {
 	if _, q := u.int8Scales(n); q == nil {
-		return ways
+		return options
 	}
 	plain := func(w backend.LayoutOption) bool {
 		return w.Out == graph.Plain || slices.Contains(w.In[:len(n.In)-2], graph.Plain)
 	}
-	if !slices.ContainsFunc(ways, func(w backend.LayoutOption) bool { return !plain(w) }) {
-		return ways
+	if !slices.ContainsFunc(options, func(w backend.LayoutOption) bool { return !plain(w) }) {
+		return options
 	}
-	return slices.DeleteFunc(ways, plain)
+	return slices.DeleteFunc(options, plain)
 }
 
 // find selects the convolutions that read int8 values, and those that write

@@ -84,14 +84,14 @@ func recompute(u *Unit) error {
 	bytes := func(elements int) int64 { return int64(elements) * int64(u.ElemBytes) }
 	if order == nil {
 		least := bytes(smallest) + scratch
-		whatever := "recomputation"
+		means := "recomputation"
 		if p.links != nil {
-			whatever = "recomputation and offloading"
+			means = "recomputation and offloading"
 		}
 		need := exit.Error{Code: exit.NoDevice,
 			What: fmt.Sprintf("the plan needs at least %d MiB of memory, the limit is %.1f MiB", ceilMiB(least), floorMiB(u.MemoryLimit)),
 			Why: fmt.Sprintf("it needs %d MiB with all results kept; %s cannot reduce it further",
-				ceilMiB(bytes(resident)+scratch), whatever),
+				ceilMiB(bytes(resident)+scratch), means),
 			Fix: fmt.Sprintf("raise the memory limit to %d MiB, or use a smaller batch or a smaller crop of the field", ceilMiB(least)),
 			Err: &MemoryLimitError{u.MemoryLimit, least}}
 		return &need

@@ -122,14 +122,14 @@ func (p *orderModel) blockOrders(order []int) [][]int {
 // restored directly before the first operation of the backward pass that reads
 // it.
 func (p *orderModel) applyBlockPlan(order []int, blocks []forwardBlock, plan string) []int {
-	again, swap := map[int]bool{}, map[int]bool{}
+	freed, swap := map[int]bool{}, map[int]bool{}
 	for i, b := range blocks {
 		for _, id := range b.interior {
 			switch plan[i] {
 			case offload.Recompute:
-				again[id] = true
+				freed[id] = true
 			case offload.Swap:
-				again[id], swap[id] = true, true
+				freed[id], swap[id] = true, true
 			}
 		}
 	}
@@ -138,7 +138,7 @@ func (p *orderModel) applyBlockPlan(order []int, blocks []forwardBlock, plan str
 			continue
 		}
 		for _, id := range p.reads[reader] {
-			if again[id] {
+			if freed[id] {
 				q := slices.Index(order, reader)
 				switch between := order[slices.Index(order, id)+1 : q]; {
 				case slices.Contains(between, id) || p.isFetched(between, id):

@@ -229,23 +229,23 @@ func (p *orderModel) tidy(order []int) []int {
 	// of repetitions is not reordered, since that would change nothing.
 	seen := reset(p.flags, len(p.g.Nodes))
 	p.moved = reset(p.moved, len(order))
-	again := p.moved
+	repeated := p.moved
 	for t, id := range order {
-		again[t], seen[p.opOf[id]] = seen[p.opOf[id]], true
+		repeated[t], seen[p.opOf[id]] = seen[p.opOf[id]], true
 	}
 	for t := len(order) - 1; t >= 0; t-- {
-		if !again[t] {
+		if !repeated[t] {
 			continue
 		}
 		id, to, others := order[t], t, false
 		for !slices.Contains(p.reads[order[to+1]], p.opOf[id]) {
 			to++
-			others = others || !again[to]
+			others = others || !repeated[to]
 		}
 		if others {
 			copy(order[t:to], order[t+1:to+1])
-			copy(again[t:to], again[t+1:to+1])
-			order[to], again[to] = id, true
+			copy(repeated[t:to], repeated[t+1:to+1])
+			order[to], repeated[to] = id, true
 		}
 	}
 	return order
@@ -282,12 +282,12 @@ func (p *orderModel) emit(steps []step) (*graph.Graph, []int) {
 	g := p.g
 	out := &graph.Graph{Loss: -1, Seed: g.Seed, Notes: g.Notes}
 	to := make([]int, len(g.Nodes)) // current copy of a node
-	made := make([]int, len(g.Nodes))
+	copies := make([]int, len(g.Nodes))
 	add := func(n *graph.Node, in []int) {
 		c := *n
 		c.ID, c.In = len(out.Nodes), in
 		to[n.ID] = c.ID
-		made[n.ID]++
+		copies[n.ID]++
 		out.Nodes = append(out.Nodes, &c)
 	}
 	// of returns the current copy of a node. An alias follows the latest copy of
@@ -296,13 +296,13 @@ func (p *orderModel) emit(steps []step) (*graph.Graph, []int) {
 	of = func(id int) int {
 		n := g.Nodes[id]
 		if n.Kind == graph.KindOp && n.Op.Alias {
-			if r := g.AliasRoot(id); made[id] < max(made[r], 1) {
+			if r := g.AliasRoot(id); copies[id] < max(copies[r], 1) {
 				in := []int{of(n.In[0])}
 				for _, o := range n.In[1:] {
 					in = append(in, of(o))
 				}
 				add(n, in)
-				made[id] = max(made[r], 1)
+				copies[id] = max(copies[r], 1)
 			}
 		}
 		return to[id]
@@ -322,7 +322,7 @@ func (p *orderModel) emit(steps []step) (*graph.Graph, []int) {
 			v := moves.add(n, s.kind, to[id])
 			if s.kind == endFetch {
 				to[id] = v
-				made[id]++
+				copies[id]++
 			}
 			sequence = append(sequence, v)
 			continue

@@ -145,17 +145,17 @@ func (p *orderModel) dropRepeats(a *measuredOrder, fits func(b *measuredOrder) b
 			}
 		}
 		slices.SortStableFunc(places, func(s, t int) int { return cmp.Compare(p.cost[a.order[t]], p.cost[a.order[s]]) })
-		taken := false
+		dropped := false
 		for _, t := range places {
 			dear = p.cost[a.order[t]]
 			next.order = p.tidy(append(append(next.order[:0], a.order[:t]...), a.order[t+1:]...))
 			p.measure(next)
 			if fits(next) {
-				a, next, taken = next, &measuredOrder{}, true
+				a, next, dropped = next, &measuredOrder{}, true
 				break
 			}
 		}
-		if !taken {
+		if !dropped {
 			return a
 		}
 	}

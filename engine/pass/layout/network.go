@@ -83,7 +83,7 @@ type producer struct {
 //
 // Errors: ErrInfeasible; an error that describes an invalid network.
 func (n *Network) Solve() (*Choice, error) {
-	made, err := n.check()
+	writers, err := n.check()
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +97,7 @@ func (n *Network) Solve() (*Choice, error) {
 	}
 	sources := make([]producer, len(n.Values))
 	for v, val := range n.Values {
-		if o := made[v]; o >= 0 {
+		if o := writers[v]; o >= 0 {
 			sources[v].node = o
 			for _, w := range n.Ops[o].Variants {
 				sources[v].layouts = append(sources[v].layouts, w.Out)
@@ -158,9 +158,9 @@ func (n *Network) check() ([]int, error) {
 		return nil, fmt.Errorf("got %d layouts, want 1 to 16", n.Labels)
 	}
 	label := func(l int) bool { return l >= 0 && l < n.Labels }
-	made := make([]int, len(n.Values))
+	writers := make([]int, len(n.Values))
 	for v, val := range n.Values {
-		made[v] = -1
+		writers[v] = -1
 		if len(val.Transpose) != n.Labels || slices.ContainsFunc(val.Transpose, func(row []float64) bool { return len(row) != n.Labels }) {
 			return nil, fmt.Errorf("value %d: transpose costs are not a %d×%d matrix", v, n.Labels, n.Labels)
 		}
@@ -176,10 +176,10 @@ func (n *Network) check() ([]int, error) {
 				return nil, fmt.Errorf("operator %d: value %d is out of range", i, v)
 			}
 		}
-		if made[o.Out] >= 0 {
-			return nil, fmt.Errorf("operators %d and %d both write value %d", made[o.Out], i, o.Out)
+		if writers[o.Out] >= 0 {
+			return nil, fmt.Errorf("operators %d and %d both write value %d", writers[o.Out], i, o.Out)
 		}
-		made[o.Out] = i
+		writers[o.Out] = i
 		for k, w := range o.Variants {
 			if len(w.In) != len(o.In) || !label(w.Out) || slices.ContainsFunc(w.In, func(l int) bool { return !label(l) }) {
 				return nil, fmt.Errorf("operator %d: variant %d has invalid layouts %v to %d for %d operands", i, k, w.In, w.Out, len(o.In))
@@ -187,11 +187,11 @@ func (n *Network) check() ([]int, error) {
 		}
 	}
 	for v, val := range n.Values {
-		if made[v] >= 0 && len(val.Given) > 0 {
-			return nil, fmt.Errorf("value %d has given layouts, but operator %d writes it", v, made[v])
+		if writers[v] >= 0 && len(val.Given) > 0 {
+			return nil, fmt.Errorf("value %d has given layouts, but operator %d writes it", v, writers[v])
 		}
 	}
-	return made, nil
+	return writers, nil
 }
 
 // readLayouts is the set of layouts, as a bit mask, in which variant w of
@@ -265,13 +265,13 @@ func (p *Problem) addValue(n *Network, v int, from producer, readers []int, sets
 }
 
 // needed is the set of layouts in which value v is read or required.
-func (n *Network) needed(v int, readers, ways []int) uint {
+func (n *Network) needed(v int, readers, variants []int) uint {
 	var set uint
 	for _, l := range n.Values[v].Required {
 		set |= 1 << l
 	}
 	for _, r := range readers {
-		set |= readLayouts(n.Ops[r], n.Ops[r].Variants[ways[r]], v)
+		set |= readLayouts(n.Ops[r], n.Ops[r].Variants[variants[r]], v)
 	}
 	return set
 }

@@ -233,17 +233,17 @@ func (p *Problem) fixLabel(v int, of [][]*table) (r elimination, cost float64) {
 	}
 	for _, t := range of[v] {
 		step := along(t)
-		held := &table{nodes: slices.DeleteFunc(slices.Clone(t.nodes), func(n int) bool { return n == v })}
+		restricted := &table{nodes: slices.DeleteFunc(slices.Clone(t.nodes), func(n int) bool { return n == v })}
 		for i, c := range t.cost {
 			if i/step%labels == label {
-				held.cost = append(held.cost, c)
+				restricted.cost = append(restricted.cost, c)
 			}
 		}
-		if len(held.nodes) == 0 {
-			cost += held.cost[0]
+		if len(restricted.nodes) == 0 {
+			cost += restricted.cost[0]
 		}
-		for _, n := range held.nodes {
-			of[n][slices.Index(of[n], t)] = held
+		for _, n := range restricted.nodes {
+			of[n][slices.Index(of[n], t)] = restricted
 		}
 	}
 	return elimination{node: v, label: []int32{int32(label)}}, cost

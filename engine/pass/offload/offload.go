@@ -103,7 +103,7 @@ func (c *simulation) forward(b Block, letter byte) bool {
 	}
 	end := t + b.Forward
 	c.timeline.Forward = append(c.timeline.Forward, Span{t, end})
-	gone := end
+	freeAt := end
 	switch letter {
 	case Recompute:
 		c.release(end, b.Interior)
@@ -111,11 +111,11 @@ func (c *simulation) forward(b Block, letter byte) bool {
 		if c.m.ToHost <= 0 || c.m.FromHost <= 0 {
 			return false
 		}
-		gone = max(end, c.toHost) + b.Interior/c.m.ToHost
-		c.toHost = gone
-		c.release(gone, b.Interior)
+		freeAt = max(end, c.toHost) + b.Interior/c.m.ToHost
+		c.toHost = freeAt
+		c.release(freeAt, b.Interior)
 	}
-	c.swapped = append(c.swapped, gone)
+	c.swapped = append(c.swapped, freeAt)
 	return true
 }
 

@@ -74,7 +74,7 @@ func compare(a, b string) int {
 // letters. A prefix is dropped if its lower bound exceeds the best makespan:
 // the time so far, the remaining forward and backward passes, and the
 // recomputation of the prefix.
-func (s *search) enumerate(c simulation, plan []byte, again float64) {
+func (s *search) enumerate(c simulation, plan []byte, recomputed float64) {
 	i := len(plan)
 	if i == len(s.blocks) {
 		if c.backward(s.blocks, plan) {
@@ -90,7 +90,7 @@ func (s *search) enumerate(c simulation, plan []byte, again float64) {
 		if !next.forward(s.blocks[i], l) {
 			continue
 		}
-		more := again
+		more := recomputed
 		if l == Recompute {
 			more += s.blocks[i].Forward
 		}
