@@ -11,8 +11,8 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// benchNet is the layout of the published 3-D U-Net at base 16 with three
-// stages: 12 channels of a global grid of 2×32×64, batch 8, L1 loss.
+// benchNet is the published 3-D U-Net at base 16 with three stages, 12
+// channels, a global grid of 2×32×64 points, batch 8 and L1 loss.
 func benchNet(tb testing.TB, batch int) *graph.Graph {
 	tb.Helper()
 	b := graph.New(1)
@@ -49,10 +49,10 @@ func benchNet(tb testing.TB, batch int) *graph.Graph {
 	return g
 }
 
-// BenchmarkTrainStep is one training step without the optimiser. With
-// ENSEMBLE_EXPLAIN set it prints the plan with the time of every kernel;
-// ENSEMBLE_WINOGRAD and ENSEMBLE_BY_RULE set the options of these names; -cpu
-// sets the threads.
+// BenchmarkTrainStep measures one training step without the optimiser. With
+// ENSEMBLE_EXPLAIN set it prints the plan with the time of every kernel.
+// ENSEMBLE_WINOGRAD and ENSEMBLE_BY_RULE set these options; -cpu sets the
+// number of threads.
 func BenchmarkTrainStep(b *testing.B) {
 	explain := os.Getenv("ENSEMBLE_EXPLAIN") != ""
 	p, err := engine.Compile(benchNet(b, 8), engine.Options{Device: engine.Device{Threads: min(2, runtime.GOMAXPROCS(0))}, Debug: engine.Debug{Profile: explain}, Numerics: engine.Numerics{Winograd: os.Getenv("ENSEMBLE_WINOGRAD") != "", UseHeuristics: os.Getenv("ENSEMBLE_BY_RULE") != ""}})

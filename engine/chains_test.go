@@ -18,9 +18,9 @@ func unchained() []pass.Pass {
 	return slices.DeleteFunc(slices.Clone(pass.List), func(p pass.Pass) bool { return p.Name == "fuse-chains" })
 }
 
-// head is a head as calibrated networks have it behind a convolution: affine
-// maps with numbers per variable and maps per grid point, and the CRPS; and a gate
-// of a recurrent cell over its features.
+// head builds the last layers of a calibrated network: affine maps with numbers
+// per variable, maps per grid point, the CRPS, and the gate of a recurrent cell
+// over its features.
 func head(t *testing.T) *graph.Graph {
 	t.Helper()
 	b := graph.New(3)
@@ -45,9 +45,9 @@ func head(t *testing.T) *graph.Graph {
 	return g
 }
 
-// TestChains: chains take fewer operations and move fewer bytes than their
-// operations alone, in prediction and training, and change no value of a step:
-// the values are equal as long as the convolutions take the same form.
+// TestChains verifies that chains reduce the number of operations and the
+// memory traffic, in prediction and training, and do not change the values of a
+// step. Values are equal if the convolutions use the same kernels.
 func TestChains(t *testing.T) {
 	g := head(t)
 	for _, back := range available(t) {
@@ -90,7 +90,8 @@ func TestChains(t *testing.T) {
 	}
 }
 
-// TestChainsBlocked: a gate over fields of a network stays in their layout.
+// TestChainsBlocked verifies that a gate over fields of a network keeps their
+// layout.
 func TestChainsBlocked(t *testing.T) {
 	if !slices.Contains(available(t), "cpu") {
 		t.Skip("skipped: no backend cpu")

@@ -19,7 +19,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// unet is a small network with every kind of layer of the 3-D U-Net, batch
+// unet is a small network with every kind of layer of the 3-D U-Net, with batch
 // normalisation and dropout.
 func unet(t testing.TB, batch int, seed uint64) *graph.Graph {
 	t.Helper()
@@ -52,7 +52,7 @@ func unet(t testing.TB, batch int, seed uint64) *graph.Graph {
 	return g
 }
 
-// compile skips the test where the device is missing.
+// compile compiles g, and skips the test if the device is missing.
 func compile(t testing.TB, g *graph.Graph, o engine.Options) *engine.Plan {
 	t.Helper()
 	p, err := engine.Compile(g, o)
@@ -70,7 +70,8 @@ func compile(t testing.TB, g *graph.Graph, o engine.Options) *engine.Plan {
 	return p
 }
 
-// available lists the backends that this program and machine have: ref always.
+// available lists the backends of this build and machine; ref is always
+// available.
 func available(t testing.TB) []string {
 	t.Helper()
 	var names []string
@@ -115,7 +116,7 @@ func train(t testing.TB, p *engine.Plan, steps int) []float64 {
 	return losses
 }
 
-// bits are the exact contents of a store.
+// bits returns the exact contents of a store.
 func bits(s *engine.Store) string {
 	var b strings.Builder
 	for _, flat := range [][]float32{s.Params(), s.Grads(), s.States()} {
@@ -126,8 +127,8 @@ func bits(s *engine.Store) string {
 	return b.String()
 }
 
-// TestTrainingLearns: gradient descent lowers the loss on every backend, and
-// the backends agree step by step.
+// TestTrainingLearns verifies that gradient descent lowers the loss on every
+// backend, and that the backends agree step by step.
 func TestTrainingLearns(t *testing.T) {
 	want := train(t, compile(t, unet(t, 2, 1), engine.Options{Device: engine.Device{Backend: "ref"}}), 8)
 	if !(want[7] < want[1]-0.01) {
@@ -148,8 +149,9 @@ func TestTrainingLearns(t *testing.T) {
 	}
 }
 
-// TestSameBits: three steps twice give the same bytes, on plans compiled anew
-// with the kernels of the first; another seed gives others.
+// TestSameBits verifies that three steps give the same bytes twice, on newly
+// compiled plans with the kernels of the first one, and that another seed gives
+// other bytes.
 func TestSameBits(t *testing.T) {
 	for _, name := range available(t) {
 		var ruled []string
@@ -183,8 +185,8 @@ func TestSameBits(t *testing.T) {
 	}
 }
 
-// TestResumedBits: parameters and states carried to a new store after two
-// steps continue with the same bits.
+// TestResumedBits verifies that training continues with the same bits after
+// parameters and states were copied to a new store.
 func TestResumedBits(t *testing.T) {
 	o := engine.Options{}
 	through := compile(t, unet(t, 2, 1), o)
@@ -201,7 +203,7 @@ func TestResumedBits(t *testing.T) {
 		fill(p.Input("x"), 5)
 		fill(p.Input("y"), 6)
 	}
-	// dropout differs by seed, so the seed must come back too
+	// dropout depends on the seed, so the seed must be restored too
 	again := compile(t, unet(t, 2, 1), engine.Options{Reuse: engine.Reuse{Store: later.Store(), Choices: o.Choices}})
 	fill(again.Input("x"), 5)
 	fill(again.Input("y"), 6)
@@ -215,7 +217,7 @@ func TestResumedBits(t *testing.T) {
 	}
 }
 
-// TestRunAllocatesNothing on the default backend.
+// TestRunAllocatesNothing covers the default backend.
 func TestRunAllocatesNothing(t *testing.T) {
 	for _, mode := range []engine.Mode{engine.Train, engine.Infer} {
 		p := compile(t, unet(t, 2, 1), engine.Options{Device: engine.Device{Threads: 2}, Mode: mode})
@@ -235,7 +237,7 @@ func TestRunAllocatesNothing(t *testing.T) {
 }
 
 // TestNetworkGradient compares the gradient of the whole network with central
-// differences along random directions of each parameter, in float64.
+// differences in random directions of each parameter, in float64.
 func TestNetworkGradient(t *testing.T) {
 	g := unet(t, 2, 1)
 	if err := g.AddGradients(op.Add); err != nil {
@@ -293,8 +295,8 @@ func TestNetworkGradient(t *testing.T) {
 	}
 }
 
-// TestOptionalPasses: leaving out each optional pass changes no result by more
-// than rounding.
+// TestOptionalPasses verifies that omitting an optional pass changes results by
+// rounding only.
 func TestOptionalPasses(t *testing.T) {
 	want := compile(t, unet(t, 2, 1), engine.Options{Device: engine.Device{Backend: "ref"}, Numerics: engine.Numerics{Float64: true}})
 	losses := train(t, want, 3)
@@ -312,8 +314,9 @@ func TestOptionalPasses(t *testing.T) {
 	}
 }
 
-// TestInference: states stay as they are, dropout is off, a result does not
-// depend on its batch, and plans of other batch sizes share the parameters.
+// TestInference verifies that states do not change, dropout is off, a result
+// does not depend on its batch, and plans for other batch sizes share the
+// parameters.
 func TestInference(t *testing.T) {
 	for _, name := range available(t) {
 		store := engine.NewStore()
@@ -345,8 +348,9 @@ func TestInference(t *testing.T) {
 	}
 }
 
-// TestSharedAndMissingGradients: two parameters with the same gradient both
-// get it, one that the loss ignores gets zeros, and states may change places.
+// TestSharedAndMissingGradients verifies that two parameters with the same
+// gradient both receive it, that a parameter without effect on the loss
+// receives zeros, and that two states can be exchanged.
 func TestSharedAndMissingGradients(t *testing.T) {
 	b := graph.New(1)
 	s := graph.Shape{3}
@@ -389,7 +393,7 @@ func TestSharedAndMissingGradients(t *testing.T) {
 	}
 }
 
-// TestRefusals: what Compile and Run refuse, and how.
+// TestRefusals lists what Compile and Run reject, with the exit codes.
 func TestRefusals(t *testing.T) {
 	g := unet(t, 2, 1)
 	other := graph.New(1)
@@ -439,7 +443,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestExplain: the printed plan has a line per kernel, the sums and the notes.
+// TestExplain verifies that the printed plan has one line per kernel, the sums
+// and the notes.
 func TestExplain(t *testing.T) {
 	b := graph.New(1)
 	x := b.Param("x", graph.Shape{1, 1, 1, 12, 16}, graph.Ones())
@@ -467,9 +472,9 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// TestConsume: inputs that are filled before every run give their memory to later values,
-// which changes no bit; an input that is an output stays.
-func TestConsume(t *testing.T) {
+// TestDonatedInputs verifies that the memory of donated inputs is reused without
+// changing a bit, and that an input which is also an output is kept.
+func TestDonatedInputs(t *testing.T) {
 	b := graph.New(1)
 	shape := graph.Shape{1, 2, 2, 16, 16}
 	x, kept := b.Input("x", shape), b.Input("kept", shape)

@@ -20,9 +20,10 @@ func explained(t *testing.T, o engine.Options) *engine.Explanation {
 	return e
 }
 
-// TestExplainStages: one stage before and one after every pass; fusing keeps
-// the work and lowers the bytes; the last stage is the plan.
-func TestExplainStages(t *testing.T) {
+// TestExplainPasses verifies that there is one report before the first pass and
+// one after every pass, that fusion keeps the FLOPs and lowers the traffic, and
+// that the last report matches the plan.
+func TestExplainPasses(t *testing.T) {
 	e := explained(t, engine.Options{Device: engine.Device{Backend: "ref"}})
 	var names []string
 	by := map[string]engine.PassReport{}
@@ -76,7 +77,7 @@ func TestExplainStages(t *testing.T) {
 	}
 }
 
-// count counts the values of a kind that something depends on.
+// count counts the live values of a kind.
 func count(g *graph.Graph, name string) int {
 	n := 0
 	need := g.Needed(g.Roots())
@@ -88,8 +89,9 @@ func count(g *graph.Graph, name string) int {
 	return n
 }
 
-// TestExplainPlan: sums over operations and classes agree, every buffer lies in
-// the arena, no two that live together overlap, and results lie in buffers.
+// TestExplainPlan verifies that the sums over operations and classes agree,
+// that buffers lie in the arena, that buffers alive at the same time do not
+// overlap, and that results lie in buffers.
 func TestExplainPlan(t *testing.T) {
 	for _, mode := range []engine.Mode{engine.Train, engine.Infer} {
 		e := explained(t, engine.Options{Device: engine.Device{Backend: "ref"}, Mode: mode})
@@ -126,7 +128,7 @@ func TestExplainPlan(t *testing.T) {
 	}
 }
 
-// TestExplainErrors: what Compile refuses, Explain refuses too.
+// TestExplainErrors verifies that Explain rejects what Compile rejects.
 func TestExplainErrors(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -143,8 +145,9 @@ func TestExplainErrors(t *testing.T) {
 	}
 }
 
-// TestStageSections: the table names every pass, and below it stands what fuse changed.
-func TestStageSections(t *testing.T) {
+// TestPassSections verifies that the table names every pass and is followed by
+// the changes of the pass fuse.
+func TestPassSections(t *testing.T) {
 	var b strings.Builder
 	if err := explained(t, engine.Options{Device: engine.Device{Backend: "ref"}}).PassSections().WriteText(&b); err != nil {
 		t.Fatal(err)

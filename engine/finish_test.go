@@ -11,7 +11,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// later is a copy that is there at its end only.
+// later is a copy whose result is available only after Finish.
 var later = &graph.Op{
 	Name: "later", NoGrad: "for a test", Ordered: true,
 	Shape:   func(in []graph.Shape, _ any) (graph.Shape, error) { return in[0], nil },
@@ -21,7 +21,7 @@ var later = &graph.Op{
 	InPlace: func(int, any) bool { return false },
 }
 
-// kernels is an extension by operations of a test's own.
+// kernels is an extension with operations of the test.
 type kernels struct {
 	engine.NoExtension
 	of map[string]func(backend.Request) (backend.Kernel, error)

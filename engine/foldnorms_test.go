@@ -13,9 +13,9 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/rng"
 )
 
-// TestFoldNorms: with folded normalisations a prediction is that of ref without
-// them to 1e-5 of its largest value, moves fewer bytes and has no sweep that
-// normalises.
+// TestFoldNorms verifies that a prediction with folded normalisation equals
+// that of ref without folding to 1e-5 of its largest value, has less memory
+// traffic, and has no kernel that normalises.
 func TestFoldNorms(t *testing.T) {
 	b := graph.New(3)
 	x := b.Input("x", graph.Shape{1, 8, 1, 48, 64})

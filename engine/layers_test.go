@@ -11,8 +11,9 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// TestBatchNorm: in training the result has mean 0 and variance 1, and the
-// running statistics move as in PyTorch (unbiased variance, momentum 0.1).
+// TestBatchNorm verifies that, in training, the result has mean 0 and variance
+// 1, and the running statistics follow PyTorch (unbiased variance, momentum
+// 0.1).
 func TestBatchNorm(t *testing.T) {
 	b := graph.New(1)
 	x := b.Input("x", graph.Shape{3, 2, 1, 2, 2})
@@ -56,8 +57,9 @@ func TestBatchNorm(t *testing.T) {
 	}
 }
 
-// TestDropout: about p of the elements are dropped, the rest keep the mean, the
-// gradient uses the same draw, and steps draw anew.
+// TestDropout verifies that a share p of the elements is dropped, that the
+// others keep the mean, that the gradient drops the same elements, and that
+// steps use other random numbers.
 func TestDropout(t *testing.T) {
 	const n = 40000
 	b := graph.New(4)
@@ -96,7 +98,7 @@ func TestDropout(t *testing.T) {
 	}
 }
 
-// TestWeightedLosses: area weights, masks and the empty mask.
+// TestWeightedLosses covers area weights, masks and the empty mask.
 func TestWeightedLosses(t *testing.T) {
 	b := graph.New(1)
 	x, y := b.Param("x", graph.Shape{2, 1, 3, 4}, graph.Zeros()), b.Input("y", graph.Shape{2, 1, 3, 4})
@@ -137,7 +139,7 @@ func TestWeightedLosses(t *testing.T) {
 					t.Errorf("%s: gradient of element %d is %v, want %v", back, i, d, expect)
 				}
 			}
-			p.Input("mask")[5] = 0 // nothing counts: loss and gradient are 0
+			p.Input("mask")[5] = 0 // empty mask: loss and gradient are 0
 		}
 	}
 }

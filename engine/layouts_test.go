@@ -13,8 +13,8 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/tune"
 )
 
-// layered is a small U-Net whose fields are large enough for every layout: 20
-// channels make padding lanes, three levels the odd depth.
+// layered is a small U-Net whose fields are large enough for every layout. 20
+// channels leave padding lanes, and the depth of three levels is odd.
 func layered(t testing.TB, depth int) *graph.Graph {
 	t.Helper()
 	b := graph.New(7)
@@ -36,7 +36,7 @@ func layered(t testing.TB, depth int) *graph.Graph {
 	d0 = op.ReLU(b, layer("dec0", d0, 16))
 	out := layer("last", d0, 1)
 	b.Output("out", out)
-	b.Output("inner", d1) // leaves the graph and is read inside
+	b.Output("inner", d1) // output that is also read in the graph
 	b.Loss(op.L1(b, out, y))
 	g, err := b.Build()
 	if err != nil {
@@ -45,8 +45,8 @@ func layered(t testing.TB, depth int) *graph.Graph {
 	return g
 }
 
-// TestLayouts: a network in the layouts that the backend prefers has the
-// gradient of the reference, whatever the depth and the number of threads.
+// TestLayouts verifies that a network in the preferred layouts of the backend
+// has the gradient of the reference, for all depths and thread counts.
 func TestLayouts(t *testing.T) {
 	for _, depth := range []int{1, 2, 3} {
 		t.Run(fmt.Sprintf("depth %d", depth), func(t *testing.T) {
@@ -68,7 +68,7 @@ func TestLayouts(t *testing.T) {
 				t.Errorf("%d blocked values, want the inside of the network", blocked)
 			}
 			// gradients of order 1e-3 after two steps: float32 rounding, twice for
-			// Winograd's products, and the few points where a ReLU decides otherwise
+			// Winograd, and the few points where a ReLU switches
 			const tolerance = 1e-4
 			if e := distance(first.Store().Grads(), want.Store().Grads()); e > tolerance {
 				t.Errorf("gradient differs by %.2e", e)
@@ -86,8 +86,8 @@ func TestLayouts(t *testing.T) {
 	}
 }
 
-// heavy has convolutions of enough work for their ways to be timed, and nothing else
-// that is worth a layout.
+// heavy has convolutions with enough work for timing their layout options, and
+// no other expensive operations.
 func heavy(t testing.TB) *graph.Graph {
 	t.Helper()
 	b := graph.New(7)
@@ -107,9 +107,10 @@ func heavy(t testing.TB) *graph.Graph {
 	return g
 }
 
-// TestMeasuredLayouts: the times in a table decide the layouts, but not by rule; the
-// results agree whatever the layouts. A plan with the choices of an earlier one has its
-// layouts and bits, even if the table is gone or would now say otherwise.
+// TestMeasuredLayouts verifies that measured times decide the layouts, except
+// with heuristics, and that results agree for all layouts. A plan with the
+// choices of an earlier one has its layouts and bits, even if the timings are
+// missing or favour others.
 func TestMeasuredLayouts(t *testing.T) {
 	options := engine.Options{Device: engine.Device{Threads: 2}, Numerics: engine.Numerics{Winograd: true}}
 	run := func(o engine.Options) *engine.Plan {
@@ -131,13 +132,13 @@ func TestMeasuredLayouts(t *testing.T) {
 		return text
 	}
 	open := func() *tune.Table { return tune.Open(t.TempDir(), cpu.Machine(options.Threads), nil) }
-	// says is a table in which convolutions take a tenth of the time in the ways
-	// with something blocked, or in those with nothing.
+	// favouring returns timings in which convolutions with a blocked operand or
+	// result take a tenth of the time, or those without.
 	measured := open()
 	options.Timings = measured
 	run(options)
 	raced := 0
-	says := func(blocked bool) *tune.Table {
+	favouring := func(blocked bool) *tune.Table {
 		table := open()
 		for _, key := range keys(measured) {
 			e, _ := measured.Lookup(key)
@@ -153,7 +154,7 @@ func TestMeasuredLayouts(t *testing.T) {
 		}
 		return table
 	}
-	options.Timings = says(true)
+	options.Timings = favouring(true)
 	first := run(options)
 	if raced != 8 {
 		t.Fatalf("%d convolutions were timed, want 8:\n%s", raced, measured)
@@ -165,12 +166,12 @@ func TestMeasuredLayouts(t *testing.T) {
 	if run(options); options.Timings.String() != before {
 		t.Errorf("what was known was measured again:\n%s\nbefore:\n%s", options.Timings, before)
 	}
-	options.Timings = says(false)
+	options.Timings = favouring(false)
 	other := run(options)
 	if text := convolutions(other); strings.Contains(text, "blocked") {
 		t.Errorf("plain is ten times as fast:\n%s", text)
 	}
-	// two steps of float32 rounding of sums of 1728 products, twice for Winograd's
+	// two steps of float32 rounding of sums of 1728 products, twice for Winograd
 	const tolerance = 1e-5
 	if e := distance(first.Output("out"), other.Output("out")); e > tolerance {
 		t.Errorf("outputs of both layouts differ by %.2e", e)
@@ -184,7 +185,7 @@ func TestMeasuredLayouts(t *testing.T) {
 	if a, b := convolutions(run(estimated)), convolutions(run(ruled)); a != b {
 		t.Errorf("by rule the table changes layouts from\n%s\nto\n%s", a, b)
 	}
-	for what, table := range map[string]*tune.Table{"no table": nil, "an empty table": open(), "a table that says otherwise": says(false)} {
+	for what, table := range map[string]*tune.Table{"no table": nil, "an empty table": open(), "timings that favour others": favouring(false)} {
 		options.Timings, options.Choices = table, first.Choices()
 		if p := run(options); convolutions(p) != convolutions(first) || bits(p.Store()) != bits(first.Store()) {
 			t.Errorf("with the choices of an earlier plan and %s:\n%s\nbefore:\n%s", what, convolutions(p), convolutions(first))

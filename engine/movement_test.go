@@ -9,9 +9,10 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// TestMovementOracle: bytes and FLOPs of the block 42 → 8 channels at 1/8 of
-// the published field (2×44×88 points), by the closed forms I + W + E for the
-// fused convolution and 2E + 2·per-channel values for the normalisation.
+// TestMovementOracle compares bytes and FLOPs of the block 42 → 8 channels at
+// 1/8 of the published field (2×44×88 points) with closed forms: input + filter
+// + result for the fused convolution, two fields and the values per channel for
+// the normalisation.
 func TestMovementOracle(t *testing.T) {
 	const d, h, w, in, out = 2, 44, 88, 42, 8
 	b := graph.New(1)
@@ -31,8 +32,8 @@ func TestMovementOracle(t *testing.T) {
 	peak := engine.Peaks{FLOPs: 100e9, Bytes: 10e9}
 	p := compile(t, g, engine.Options{Device: engine.Device{Backend: "ref"}})
 	const v = d * h * w
-	const I, E, W, one = 8 * in * v, 8 * out * v, 8 * 27 * in * out, 8 * out // ref keeps 8 bytes a value
-	// 4 of 6 taps in depth fall inside
+	const I, E, W, one = 8 * in * v, 8 * out * v, 8 * 27 * in * out, 8 * out // ref stores 8 bytes per value
+	// 4 of 6 taps in depth fall inside the field
 	const product = 2 * in * out * 9 * 4 * h * w
 	want := map[string]struct {
 		class        engine.Class
@@ -71,8 +72,8 @@ func TestMovementOracle(t *testing.T) {
 	}
 }
 
-// TestMovementMeasured: after a run with a profile every kernel has a time, and
-// MUE is the achieved share of the bandwidth.
+// TestMovementMeasured verifies that every kernel has a time after a profiled
+// run, and that MUE is the achieved share of the bandwidth.
 func TestMovementMeasured(t *testing.T) {
 	p := compile(t, unet(t, 1, 1), engine.Options{Device: engine.Device{Backend: "ref"}, Debug: engine.Debug{Profile: true}})
 	train(t, p, 1)
@@ -84,8 +85,8 @@ func TestMovementMeasured(t *testing.T) {
 	}
 }
 
-// TestMovementBlocked: a value of 20 channels in the blocked layout is moved
-// with its 12 empty lanes.
+// TestMovementBlocked verifies that the traffic of a blocked value of 20
+// channels includes its 12 padding lanes.
 func TestMovementBlocked(t *testing.T) {
 	b := graph.New(1)
 	x := b.Input("x", graph.Shape{2, 20, 2, 4, 6})

@@ -23,7 +23,8 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/pass"
 )
 
-// slow is a device that does not say that it is emulated, and takes time for copies aside.
+// slow is a device that does not identify itself as emulated, and whose
+// asynchronous copies take time.
 type slow struct{ *emulate.Device }
 
 func (s slow) Properties() device.Properties {
@@ -37,8 +38,9 @@ func (s slow) CopyAsync(dst, src device.Pointer, bytes int64) (device.Event, err
 	return s.Device.CopyAsync(dst, src, bytes)
 }
 
-// TestLinks: rates are measured, once, and what was allocated for that is free again.
-func TestLinks(t *testing.T) {
+// TestCopyRates verifies that copy rates are measured once, and that the memory of
+// the measurement is freed.
+func TestCopyRates(t *testing.T) {
 	b, err := cuda.New(func() (device.Device, error) {
 		d, err := emulate.Open(1 << 28)
 		return slow{d}, err
@@ -107,7 +109,8 @@ func deep(t *testing.T) *graph.Graph {
 	return g
 }
 
-// row is a row of layers without convolutions, all of whose kernels are recorded.
+// row is a sequence of layers without convolutions, all of whose kernels are
+// recorded.
 func row(t *testing.T) *graph.Graph {
 	t.Helper()
 	b := graph.New(5)
@@ -127,11 +130,11 @@ func row(t *testing.T) *graph.Graph {
 	return g
 }
 
-// counted is a device that counts copies aside, and recordings, and refuses to wait in one
-// for what began in another.
+// counted is a device that counts asynchronous copies and recordings, and
+// rejects a wait in one recording for a copy that started in another.
 type counted struct {
 	*emulate.LazyDevice
-	aside, recorded, now int // now is the number of the recording under way, or 0
+	aside, recorded, now int // now is the number of the recording in progress, or 0
 	begun                map[device.Event]int
 }
 
@@ -156,9 +159,9 @@ func (c *counted) Record(f func() error) (device.Recording, error) {
 	return c.LazyDevice.Record(f)
 }
 
-// TestOffload: training in less memory, of which a part lies in the program's for a while,
-// leaves the same bits as with all, and takes no more than it may. The emulated device fails
-// if anything reads or overwrites what is under way.
+// TestOffload verifies that training with offloaded activations gives the same
+// bits as training in full memory, within the limit. The emulated device fails
+// if a kernel reads or overwrites memory that is being copied.
 func TestOffload(t *testing.T) {
 	before := engine.Backends
 	t.Cleanup(func() { engine.Backends = before })
@@ -184,7 +187,7 @@ func TestOffload(t *testing.T) {
 		all := compile(t, c.g, o)
 		train(t, all, 2)
 		want := bits(all.Store())
-		// the scratch of kernels is known once they are made, which is when the arena fits
+		// the scratch memory of kernels is known only after they are prepared
 		o.Memory.Limit = 1
 		for range 5 {
 			var small *pass.MemoryLimitError
@@ -223,7 +226,7 @@ func TestOffload(t *testing.T) {
 			t.Errorf("%s in %s: nothing left the device", c.name, c.precision)
 		}
 	}
-	// a device that has nine tenths of what arena and scratch take left trains as well
+	// a device with nine tenths of the memory of arena and scratch can train too
 	g := deep(t)
 	all := compile(t, g, engine.Options{Device: engine.Device{Backend: e.Name}})
 	train(t, all, 2)
@@ -240,8 +243,9 @@ func TestOffload(t *testing.T) {
 	}
 }
 
-// TestOffloadAroundKernels: copies that are under way while a kernel waits for the device
-// are not recorded with what lies around them, and bits stay the same.
+// TestOffloadAroundKernels verifies that copies in progress while a kernel
+// waits for the device are not recorded with the work around them, and that no
+// bit changes.
 func TestOffloadAroundKernels(t *testing.T) {
 	before := engine.Backends
 	t.Cleanup(func() { engine.Backends = before })

@@ -15,25 +15,27 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// bf16 are the options of a plan in bfloat16.
+// bf16 returns the options of a plan in bfloat16.
 func bf16() engine.Options {
 	return engine.Options{Numerics: engine.Numerics{Precision: "bf16", Winograd: true, UseHeuristics: true}, Reuse: engine.Reuse{Store: engine.NewStore()}}
 }
 
-// gradientTolerance16 bounds the relative error of a gradient whose activations
-// are bfloat16. Rounding moves each by 2⁻⁸/√3 in the root mean square at most,
-// independently; some ten of them lie between input and loss, and the backward
-// pass goes through as many: √20·2⁻⁸/√3 = 1.0e-2. Twice that for the values that
-// fall on the other side of a ReLU, of a maximum, or of zero in the loss.
+// gradientTolerance16 bounds the relative error of a gradient with bfloat16
+// activations. Rounding changes each value by at most 2⁻⁸/√3 in root mean
+// square, independently. There are some ten roundings between input and loss,
+// and as many in the backward pass: √20·2⁻⁸/√3 = 1.0e-2. The tolerance is twice
+// that, for the points where a ReLU, a maximum or the sign of the loss
+// switches.
 const gradientTolerance16 = 2e-2
 
-// gradientToleranceProducts is the same where convolutions multiply bfloat16: some
-// more than was seen, 4.6e-2 at depth 1 and 2.4e-2 at depth 2. A layer moves its
-// result by 1.1e-2 to 3.2e-2.
+// gradientToleranceProducts is the tolerance for convolutions that multiply
+// bfloat16: somewhat above the observed 4.6e-2 at depth 1 and 2.4e-2 at depth
+// 2. A layer changes its result by 1.1e-2 to 3.2e-2.
 const gradientToleranceProducts = 6e-2
 
-// TestPrecisionGradient: a network in bfloat16 has the gradient of the reference, the
-// same bits on any number of threads, and under a bound of its memory.
+// TestPrecisionGradient verifies that a network in bfloat16 has the gradient of
+// the reference, the same bits for any number of threads, and also under a
+// memory limit.
 func TestPrecisionGradient(t *testing.T) {
 	for precision, tolerance := range map[string]float64{"bf16": gradientTolerance16, "bf16_products": gradientToleranceProducts} {
 		t.Run(precision, func(t *testing.T) { precisionGradient(t, precision, tolerance) })
@@ -80,8 +82,8 @@ func precisionGradient(t *testing.T, precision string, tolerance float64) {
 	}
 }
 
-// TestPrecisionKinds: batch normalisation, dropout, differences and products of
-// fields in bfloat16 follow the reference, alone and in chains.
+// TestPrecisionKinds verifies that batch normalisation, dropout, differences
+// and products of bfloat16 fields follow the reference, alone and in chains.
 func TestPrecisionKinds(t *testing.T) {
 	b := graph.New(3)
 	s := graph.Shape{2, 16, 2, 16, 24}
@@ -142,7 +144,7 @@ func TestPrecisionKinds(t *testing.T) {
 	}
 }
 
-// even is a network of convolutions whose channels are whole blocks.
+// even is a network of convolutions whose channels fill whole blocks.
 func even(t testing.TB) *graph.Graph {
 	t.Helper()
 	b := graph.New(7)
@@ -163,8 +165,8 @@ func even(t testing.TB) *graph.Graph {
 	return g
 }
 
-// activations is the memory of a plan beside what stays float32 in any case:
-// inputs, outputs and constants, which keep their buffers all the time.
+// activations is the memory of a plan without the values that always stay
+// float32: inputs, outputs and constants, whose buffers are never reused.
 func activations(p *engine.Plan) int64 {
 	n := p.ArenaBytes()
 	for _, nd := range p.Graph().Nodes {
@@ -175,8 +177,8 @@ func activations(p *engine.Plan) int64 {
 	return n
 }
 
-// TestPrecisionMemory: activations take half of their bytes, parameters and what
-// leaves the network keep float32.
+// TestPrecisionMemory verifies that activations take half of the bytes, and
+// that parameters and outputs stay float32.
 func TestPrecisionMemory(t *testing.T) {
 	o := bf16()
 	o.Precision = "f32"
@@ -194,7 +196,7 @@ func TestPrecisionMemory(t *testing.T) {
 		}
 	}
 	for _, n := range half.Graph().Nodes {
-		if n.Kind == graph.KindOp && n.Op.Name == "reorder" { // one side float32, the other half of it
+		if n.Kind == graph.KindOp && n.Op.Name == "reorder" { // one operand in float32, the other in 16 bits
 			if got, want := engine.BytesOf(half.Graph(), n), int64(6*n.Shape.Size()); got != want {
 				t.Errorf("reorder of %v moves %d bytes, want %d", n.Shape, got, want)
 			}
@@ -202,9 +204,10 @@ func TestPrecisionMemory(t *testing.T) {
 	}
 }
 
-// TestPrecisionLearns: over 50 steps of Adam the loss in bfloat16 stays as close
-// to that in float32 from the same seed as other seeds are: at every step the root
-// mean square difference of five seeds is below their spread.
+// TestPrecisionLearns verifies, over 50 steps of Adam, that the loss in
+// bfloat16 differs from that in float32 by less than losses of different seeds
+// do: at every step, the root mean square difference over five seeds is below
+// their spread.
 func TestPrecisionLearns(t *testing.T) {
 	const seeds, steps = 5, 50
 	curve := func(seed uint64, precision string) []float64 {
@@ -220,7 +223,7 @@ func TestPrecisionLearns(t *testing.T) {
 		defer a.Close()
 		var losses []float64
 		for step := range steps {
-			// a target that can be learned: smooth in the inputs, other fields at every step
+			// a target that can be learned: smooth in the inputs, with other fields in every step
 			fill(p.Input("x"), rng.Key(1, seed, uint64(step)))
 			x, y := p.Input("x"), p.Input("y")
 			plane := len(y) / 2
@@ -265,7 +268,7 @@ func TestPrecisionLearns(t *testing.T) {
 	}
 }
 
-// TestPrecisionErrors: what cannot be served is refused at compile.
+// TestPrecisionErrors lists the precisions that Compile rejects.
 func TestPrecisionErrors(t *testing.T) {
 	for _, c := range []struct {
 		o    engine.Options

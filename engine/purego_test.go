@@ -11,7 +11,8 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// TestWithoutCgo: the default backend says what is missing, and ref works.
+// TestWithoutCgo verifies that the default backend names what is missing, and
+// that ref works.
 func TestWithoutCgo(t *testing.T) {
 	_, err := engine.Compile(unet(t, 1, 1), engine.Options{})
 	if exit.CodeOf(err) != exit.NoDevice || !errors.Is(err, kern.ErrUnavailable) {

@@ -20,11 +20,11 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/pass"
 )
 
-// watched is an emulated device that counts the bytes it copies and fails when told to.
+// watched is an emulated device that counts copied bytes and fails on demand.
 type watched struct {
 	*emulate.LazyDevice
 	copied   int64
-	fail     error // of the next copies
+	fail     error // for the next copies
 	recorded int
 }
 
@@ -41,7 +41,8 @@ func (w *watched) Record(f func() error) (device.Recording, error) {
 	return w.LazyDevice.Record(f)
 }
 
-// watch adds a backend of this name over watched devices, and gives the last one opened.
+// watch adds a backend of this name with watched devices, and returns the last
+// device that was opened.
 func watch(t *testing.T, name string) func() *watched {
 	t.Helper()
 	var last *watched
@@ -78,9 +79,10 @@ func perceptron(t *testing.T) *graph.Graph {
 	return g
 }
 
-// TestHome: while a plan trains on a device, parameters and states stay there, and are
-// copied when somebody asks for them or may have changed them.
-func TestHome(t *testing.T) {
+// TestStoreOnDevice verifies that parameters and states stay on the device while a plan
+// trains there, and are copied only if the program reads them or may have
+// changed them.
+func TestStoreOnDevice(t *testing.T) {
 	dev := watch(t, "watched")
 	ctx := context.Background()
 	p := compile(t, perceptron(t), engine.Options{Device: engine.Device{Backend: "watched"}})
@@ -100,7 +102,7 @@ func TestHome(t *testing.T) {
 	w.copied = 0
 	step(p, 1)
 	step(judge, 1)
-	// The number of the step; inputs within the device, output and loss; the state's new value.
+	// Step number; inputs to the arena, output and loss; new value of the state.
 	if want := int64(8 + 4*(2*32+32+1) + 4*32); w.copied != want {
 		t.Errorf("a run that nobody looks into copies %d bytes, want %d", w.copied, want)
 	}
@@ -119,8 +121,8 @@ func TestHome(t *testing.T) {
 			x.Params()[i] -= 0.1 * x.Grads()[i]
 		}
 	}
-	// Another plan of the store, on another device, sees what was written and what the first
-	// has made since.
+	// Another plan of the store, on another device, uses the written values and the
+	// results of the first plan since then.
 	step(p, 2)
 	step(judge, 2)
 	eval := compile(t, perceptron(t), engine.Options{Device: engine.Device{Backend: "watched"}, Reuse: engine.Reuse{Store: s}, Mode: engine.Infer})
@@ -134,8 +136,8 @@ func TestHome(t *testing.T) {
 	near("output without the home", eval.Output("z"), judge.Output("z"))
 }
 
-// TestRecorded: from the second run on the work is asked for as a whole, with the same
-// results; a kernel that only the program has parts it.
+// TestRecorded verifies that from the second run on work is enqueued as
+// recordings, with the same results, and that a host kernel splits a recording.
 func TestRecorded(t *testing.T) {
 	dev := watch(t, "watched")
 	p := compile(t, perceptron(t), engine.Options{Device: engine.Device{Backend: "watched"}})
@@ -151,7 +153,7 @@ func TestRecorded(t *testing.T) {
 	if slices.Min(losses) != slices.Max(losses) || dev().recorded != 1 {
 		t.Errorf("losses %v, %d recordings", losses, dev().recorded)
 	}
-	fill(p.Input("x"), 3) // what is recorded reads the inputs of its run
+	fill(p.Input("x"), 3) // a recording reads the inputs of the current run
 	if err := p.Run(context.Background(), 0); err != nil || p.Loss() == losses[0] {
 		t.Errorf("loss %v of other inputs, %v", p.Loss(), err)
 	}
@@ -174,13 +176,13 @@ func TestRecorded(t *testing.T) {
 			t.Errorf("loss %v with a kernel of the program, want %v", p.Loss(), losses[0])
 		}
 	}
-	if dev().recorded != 3 { // and of what is behind Extension.Finish
+	if dev().recorded != 3 { // and a recording of the work after Extension.Finish
 		t.Errorf("%d recordings around a kernel of the program, want 3", dev().recorded)
 	}
 }
 
-// TestDeviceFails: an error of the device ends the run with it, and one that a method
-// without an error met ends the next run.
+// TestDeviceFails verifies that a run returns an error of the device, and that
+// an error in a method without error result is returned by the next run.
 func TestDeviceFails(t *testing.T) {
 	dev := watch(t, "watched")
 	p := compile(t, perceptron(t), engine.Options{Device: engine.Device{Backend: "watched"}})
@@ -205,7 +207,8 @@ func TestDeviceFails(t *testing.T) {
 	dev().fail = nil
 }
 
-// TestDeviceMemory: a device that is too small is refused when the plan is made.
+// TestDeviceMemory verifies that Compile rejects a device with too little
+// memory.
 func TestDeviceMemory(t *testing.T) {
 	before := engine.Backends
 	t.Cleanup(func() { engine.Backends = before })
@@ -222,14 +225,14 @@ func TestDeviceMemory(t *testing.T) {
 	}
 }
 
-// withoutChains are the passes but the one that joins elementwise operations.
+// withoutChains is the list of passes without fuse-chains.
 func withoutChains() []pass.Pass {
 	return slices.DeleteFunc(slices.Clone(pass.List), func(p pass.Pass) bool { return p.Name == "fuse-chains" })
 }
 
-// TestStage: the inputs of the next step may be filled while one is under way, and every
-// step gets its own.
-func TestStage(t *testing.T) {
+// TestStageInputs verifies that inputs of the next step can be filled while a step
+// runs, and that every step uses its own inputs.
+func TestStageInputs(t *testing.T) {
 	watch(t, "watched")
 	for _, backend := range []string{"watched", "ref", "cpu"} {
 		p := compile(t, perceptron(t), engine.Options{Device: engine.Device{Backend: backend}})
@@ -249,7 +252,7 @@ func TestStage(t *testing.T) {
 		call(p.StageInputs)
 		for n := range uint64(6) {
 			call(func() error { return p.Start(ctx, n) })
-			if n != 3 { // one that is not staged
+			if n != 3 { // a step without staging
 				put(p, n+1)
 				call(p.StageInputs)
 			}

@@ -12,9 +12,10 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
 )
 
-// TestKeep: parameters that a plan keeps on its device give the outputs that they gave, in any order and without being
-// sent again, until the program asks for its own.
-func TestKeep(t *testing.T) {
+// TestSnapshot verifies that snapshots of parameters reproduce their outputs, in
+// any order and without uploads, until the program accesses the parameters of
+// the store.
+func TestSnapshot(t *testing.T) {
 	at := watch(t, "watched")
 	p := compile(t, perceptron(t), engine.Options{Device: engine.Device{Backend: "watched"}, Mode: engine.Infer})
 	for i := range p.Input("x") {
@@ -44,7 +45,7 @@ func TestKeep(t *testing.T) {
 	}
 	again := at().copied
 	run()
-	again = at().copied - again // of a run
+	again = at().copied - again // per run
 	for _, n := range []int{0, 2, 2, 1, 0} {
 		before := at().copied
 		if err := p.Restore(all[n]); err != nil {
@@ -53,11 +54,11 @@ func TestKeep(t *testing.T) {
 		if got := run(); !slices.Equal(got, want[n]) {
 			t.Errorf("parameters %d give %v, want %v", n, got, want[n])
 		}
-		if own := int64(4 * (len(p.Store().Names())*16 + 32)); at().copied-before > again+own { // from place to place there
+		if own := int64(4 * (len(p.Store().Names())*16 + 32)); at().copied-before > again+own { // copies on the device
 			t.Errorf("%d bytes are copied, %d are by a run", at().copied-before, again)
 		}
 	}
-	p.Store().Params()[3] += 0.5 // those of the store, which are the last that it was given
+	p.Store().Params()[3] += 0.5 // the parameters of the store, which were set last
 	own := run()
 	if slices.Equal(own, want[0]) || slices.Equal(own, want[2]) {
 		t.Error("what the store has is not used")

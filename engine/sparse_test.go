@@ -16,8 +16,8 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// pruned is a network of two convolutions, one of them of two parts, and what is kept of
-// their filters.
+// pruned is a network of two convolutions, one of them of two parts, with the
+// block masks of their filters.
 func pruned(t *testing.T) (*graph.Graph, map[string]op.BlockMask) {
 	t.Helper()
 	b := graph.New(4)
@@ -36,8 +36,8 @@ func pruned(t *testing.T) (*graph.Graph, map[string]op.BlockMask) {
 	return g, map[string]op.BlockMask{"first": "010" + "100" + "000" + "011", "last": op.BlockMask("1000010" + "0000000" + "0010001" + "0100000")}
 }
 
-// step runs one step of a network with zero blocks and gives its numbers: the output and all
-// gradients.
+// sparseStep runs one step of a network with zero blocks. It returns the output
+// and all gradients.
 func sparseStep(t *testing.T, o engine.Options) (p *engine.Plan, out []float32, grads map[string][]float32) {
 	t.Helper()
 	g, kept := pruned(t)
@@ -60,17 +60,16 @@ func sparseStep(t *testing.T, o engine.Options) (p *engine.Plan, out []float32, 
 		d, _ := p.Store().Grad(name)
 		_, shape, _ := p.Store().Get(name)
 		grads[name] = slices.Clone(d)
-		if o.BlockMasks == nil { // what a dense plan computes beside
+		if o.BlockMasks == nil { // the dense plan also computes masked blocks
 			k.Clear(grads[name], shape)
 		}
 	}
 	return p, p.Output("out"), grads
 }
 
-// TestZeroBlocks: kernels that leave out what is not kept of a filter are taken where a
-// table says that they are faster, and nowhere else; whichever are taken, outputs and
-// gradients have the bits of dense kernels, with zero for what is not kept; and only what is
-// kept counts as work.
+// TestZeroBlocks verifies that sparse kernels are used where the timings favour
+// them, and nowhere else. Outputs and gradients have the bits of dense kernels,
+// with zeros in masked blocks, and only non-zero blocks count as work.
 func TestZeroBlocks(t *testing.T) {
 	_, kept := pruned(t)
 	dense, out, grads := sparseStep(t, engine.Options{})
@@ -88,9 +87,9 @@ func TestZeroBlocks(t *testing.T) {
 	measured := tune.Open(t.TempDir(), cpu.Machine(2), nil)
 	sparseStep(t, engine.Options{Numerics: engine.Numerics{BlockMasks: kept, UseHeuristics: true}, Reuse: engine.Reuse{Timings: measured}})
 	raced := 0
-	// says is a table in which kernels of kept blocks take a tenth of the others' time, or ten
-	// times theirs.
-	says := func(faster bool) *tune.Table {
+	// favouring returns timings in which sparse kernels take a tenth of the time of
+	// dense ones, or ten times their time.
+	favouring := func(faster bool) *tune.Table {
 		table := tune.Open(t.TempDir(), cpu.Machine(2), nil)
 		for _, key := range keys(measured) {
 			e, _ := measured.Lookup(key)
@@ -111,7 +110,7 @@ func TestZeroBlocks(t *testing.T) {
 		what  string
 		table *tune.Table
 		want  int
-	}{{"without a table", nil, 0}, {"by a table where they win", says(true), 5}, {"by a table where they lose", says(false), 0}} {
+	}{{"without a table", nil, 0}, {"by a table where they win", favouring(true), 5}, {"by a table where they lose", favouring(false), 0}} {
 		p, o, g := sparseStep(t, engine.Options{Numerics: engine.Numerics{BlockMasks: kept, UseHeuristics: true}, Reuse: engine.Reuse{Timings: c.table}})
 		same(c.what, o, g)
 		if n := count(p); n != c.want {
@@ -124,8 +123,8 @@ func TestZeroBlocks(t *testing.T) {
 				all += dense.Movement(engine.Peaks{})[i].FLOPs
 			}
 		}
-		// forward and both gradients: 5 of 12 blocks of a filter, without data's of the first,
-		// and 5 of 28, without data's of the channels of x
+		// forward and both gradients: 5 of 12 blocks of a filter, without the data
+		// gradient of the first, and 5 of 28, without that of the channels of x
 		if ratio := float64(work) / float64(all); ratio < 0.2 || ratio > 0.3 {
 			t.Errorf("%s: %.3f of the work of dense kernels", c.what, ratio)
 		}

@@ -9,8 +9,9 @@ import (
 	"github.com/ensemble-weather/ensemble/engine"
 )
 
-// TestTimeline: kernels follow each other without overlap, gradients of
-// convolutions are backward, the work adds up to the plan's, and layers have their names.
+// TestTimeline verifies that kernels follow each other without overlap, that
+// gradients of convolutions are marked as backward, that the work adds up to
+// that of the plan, and that layers are named.
 func TestTimeline(t *testing.T) {
 	for _, backend := range available(t) {
 		p := compile(t, unet(t, 2, 1), engine.Options{Device: engine.Device{Backend: backend}, Debug: engine.Debug{Profile: true}})
@@ -38,7 +39,7 @@ func TestTimeline(t *testing.T) {
 			if want := strings.Contains(k.Op, "_grad"); strings.HasPrefix(k.Op, "conv3d") && k.Backward != want {
 				t.Errorf("%s: kernel %d, %s, counts as backward: %v", backend, i, k.Op, k.Backward)
 			}
-			if math.Abs(k.MeasuredS-k.Duration.Seconds()) > 1e-12 { // one run since the reset
+			if math.Abs(k.MeasuredS-k.Duration.Seconds()) > 1e-12 { // one run since ResetTimes
 				t.Errorf("%s: kernel %d, %s, has a mean of %g s after one run of %v", backend, i, k.Op, k.MeasuredS, k.Duration)
 			}
 			if k.Bytes < 0 || k.FLOPs < 0 || k.Kernel == "" || len(k.Shape) > 5 {

@@ -17,8 +17,8 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// wide has convolutions of enough work for their cuts to be timed: on a field of
-// many tiles, and on one of few.
+// wide has convolutions with enough work for timing their variants: one on a
+// field of many tiles, and one on a field of few.
 func wide(t testing.TB) *graph.Graph {
 	t.Helper()
 	b := graph.New(7)
@@ -48,8 +48,9 @@ func kernelNames(p *engine.Plan) (out []string) {
 	return out
 }
 
-// TestWorkspace: a limit holds, the least one serves, one byte less is refused
-// with the layer and that limit, and no limit changes a bit.
+// TestWorkspace verifies that a limit is respected, that the smallest limit of
+// the error succeeds, that one byte less is rejected with the layer and this
+// limit, and that no limit changes a bit.
 func TestWorkspace(t *testing.T) {
 	run := func(workspace int64) *engine.Plan {
 		p := compile(t, wide(t), engine.Options{Device: engine.Device{Threads: 2}, Numerics: engine.Numerics{Winograd: true, UseHeuristics: true}, Memory: engine.Memory{Workspace: workspace}})
@@ -90,8 +91,8 @@ func TestWorkspace(t *testing.T) {
 	}
 }
 
-// TestLeastWorkspace: the least workspace of an error serves, though the kernel that
-// needs it can be cut in one way only.
+// TestLeastWorkspace verifies that the smallest workspace of an error succeeds,
+// although the kernel that needs it has a single variant.
 func TestLeastWorkspace(t *testing.T) {
 	b := graph.New(7)
 	x := b.Input("x", graph.Shape{1, 20, 2, 24, 36})
@@ -126,9 +127,9 @@ func TestLeastWorkspace(t *testing.T) {
 	}
 }
 
-// TestMemoryLimit: arena and scratch share the limit of the memory. Slower cuts come
-// before anything is computed again, the least limit of an error serves, and no limit
-// changes a bit.
+// TestMemoryLimit verifies that arena and scratch memory share the limit.
+// Slower variants are used before results are recomputed, the smallest limit of
+// an error succeeds, and no limit changes a bit.
 func TestMemoryLimit(t *testing.T) {
 	for _, mode := range []engine.Mode{engine.Train, engine.Infer} {
 		options := func(limit int64) engine.Options {
@@ -165,8 +166,8 @@ func TestMemoryLimit(t *testing.T) {
 	}
 }
 
-// TestTimings: cuts are measured once and remembered; a table that says otherwise
-// changes the kernels and no bit.
+// TestTimings verifies that variants are measured once and reused. Other
+// timings change the kernels, but no bit.
 func TestTimings(t *testing.T) {
 	dir := t.TempDir()
 	run := func(table *tune.Table) *engine.Plan {
@@ -191,7 +192,7 @@ func TestTimings(t *testing.T) {
 	if bits(first.Store()) != want || bits(second.Store()) != want {
 		t.Error("measured cuts change bits")
 	}
-	// The same table with the slowest cuts as the fastest.
+	// The same timings with the slowest variants made the fastest.
 	other := tune.Open(t.TempDir(), cpu.Machine(2), nil)
 	for _, key := range keys(table) {
 		e, _ := table.Lookup(key)
@@ -213,8 +214,8 @@ func TestTimings(t *testing.T) {
 	}
 }
 
-// TestTimedForms: forms of plain convolutions, which differ in their bits, are
-// timed once and then taken from the table.
+// TestTimedForms verifies that kernels of plain convolutions, whose bits
+// differ, are timed once and then chosen by the timings.
 func TestTimedForms(t *testing.T) {
 	table := tune.Open(t.TempDir(), cpu.Machine(1), nil)
 	first := compile(t, unet(t, 2, 1), engine.Options{Reuse: engine.Reuse{Timings: table}})
@@ -233,7 +234,7 @@ func TestTimedForms(t *testing.T) {
 	}
 }
 
-// keys lists what a table knows.
+// keys lists the entries of a timing table.
 func keys(table *tune.Table) (out []string) {
 	for _, line := range strings.Split(table.String(), "\n") {
 		if i := strings.LastIndex(line, ": "); i > 0 && !strings.HasPrefix(line, " ") {

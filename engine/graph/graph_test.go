@@ -11,8 +11,8 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// TestFirstErrorIsKept: the builder reports the first mistake, survives all
-// that follows, and values stay usable.
+// TestFirstErrorIsKept verifies that the builder reports the first error, that
+// later calls have no effect, and that invalid values can be used.
 func TestFirstErrorIsKept(t *testing.T) {
 	b := graph.New(1)
 	x := b.Input("x", graph.Shape{2, 3})
@@ -31,7 +31,7 @@ func TestFirstErrorIsKept(t *testing.T) {
 	}
 }
 
-// TestBuilderRefuses lists mistakes outside of operations.
+// TestBuilderRefuses lists errors outside of operations.
 func TestBuilderRefuses(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -61,8 +61,9 @@ func TestBuilderRefuses(t *testing.T) {
 	}
 }
 
-// TestCheckFindsDamage: the legality rule sees what a faulty pass could do.
-func TestCheckFindsDamage(t *testing.T) {
+// TestCheckDetectsDamage verifies that Check detects the damage that a faulty
+// pass could do.
+func TestCheckDetectsDamage(t *testing.T) {
 	for name, damage := range map[string]func(g *graph.Graph){
 		"shape":    func(g *graph.Graph) { g.Nodes[2].Shape = graph.Shape{9} },
 		"order":    func(g *graph.Graph) { g.Nodes[2].In[0] = 3 },
@@ -94,7 +95,8 @@ func TestCheckFindsDamage(t *testing.T) {
 	}
 }
 
-// TestText is the printed graph, gradients included.
+// TestText compares the printed graph, gradients included, with the expected
+// text.
 func TestText(t *testing.T) {
 	b := graph.New(1)
 	x, w := b.Input("x", graph.Shape{2, 3}), b.Param("w", graph.Shape{1, 3}, graph.Ones())
@@ -132,9 +134,9 @@ loss = %4
 	}
 }
 
-// TestNoGradientIsNamed: an operation without gradient on the way to a
-// parameter is an error that gives its reason.
-func TestNoGradientIsNamed(t *testing.T) {
+// TestNoGradient verifies that an operation without gradient between the
+// loss and a parameter gives an error with the reason.
+func TestNoGradient(t *testing.T) {
 	b := graph.New(1)
 	p := b.Param("p", graph.Shape{2, 3}, graph.Ones())
 	loss := op.Sum(b, op.ChannelSum(b, p))
@@ -144,8 +146,8 @@ func TestNoGradientIsNamed(t *testing.T) {
 	}
 }
 
-// TestInit: starts depend on seed and name, have the promised spread, and do
-// not depend on other parameters.
+// TestInit verifies that initial values depend on seed and name, have the
+// expected standard deviation, and do not depend on other parameters.
 func TestInit(t *testing.T) {
 	const n = 20000
 	draw := func(i graph.Init, seed uint64, name string) []float32 {
@@ -178,7 +180,7 @@ func TestInit(t *testing.T) {
 	}
 }
 
-// TestBroadcast is the rule of stretched axes.
+// TestBroadcast covers the rule of broadcasting.
 func TestBroadcast(t *testing.T) {
 	for _, c := range []struct {
 		in   []graph.Shape

@@ -5,9 +5,10 @@ import (
 	"testing"
 )
 
-// Windows cover an axis once, differ by one point at most but at the ends of an axis that does not go around, and
-// those that are shifted have their borders within the others.
-func TestEvenWindows(t *testing.T) {
+// TestWindowStarts verifies that windows cover an axis once, that their sizes
+// differ by at most one point (except at the ends of an axis that is not
+// periodic), and that borders of shifted windows lie inside the others.
+func TestWindowStarts(t *testing.T) {
 	for _, n := range []int{1, 2, 5, 12, 13, 37, 64} {
 		for _, size := range []int{0, 1, 3, 8, 100} {
 			for _, shifted := range []bool{false, true} {

@@ -55,7 +55,7 @@ func TestKeptOr(t *testing.T) {
 	}
 }
 
-// What is counted as work is what the reference computes.
+// FLOPs equal the number of operations of the reference kernel.
 func TestKeptFLOPs(t *testing.T) {
 	x, w := Shape{1, 40, 2, 5, 6}, Shape{20, 40, 3, 3, 3}
 	a := Conv{Pad: Same(3, 3, 3), Mask: "010" + "101"}.withDefaults()

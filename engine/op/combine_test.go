@@ -9,8 +9,9 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 )
 
-// Two layers of one store of two templates, computed by hand: the weights, and what their gradients are to the
-// templates, summed over the layers, and to the coefficients.
+// TestCombineByHand compares two layers of one store of two templates with
+// values computed by hand: the weights, the gradients of the templates, summed
+// over the layers, and those of the coefficients.
 func TestCombineByHand(t *testing.T) {
 	store := []float64{1, 2, 3, -1}
 	a := Templates{To: graph.Shape{2, 1}, Offsets: []int{0, 2}}
@@ -36,8 +37,9 @@ func TestCombineByHand(t *testing.T) {
 	}
 }
 
-// Templates are enlarged as PyTorch enlarges images (testdata/resize.py).
-func TestTemplatesAreEnlargedAsImages(t *testing.T) {
+// TestTemplatesInterpolation compares the interpolation of templates with
+// PyTorch's resizing of images (testdata/resize.py).
+func TestTemplatesInterpolation(t *testing.T) {
 	text, err := os.ReadFile("testdata/resize.json")
 	if err != nil {
 		t.Fatal(err)
@@ -62,8 +64,9 @@ func TestTemplatesAreEnlargedAsImages(t *testing.T) {
 	}
 }
 
-// The factor of the variance is the mean of the squares with which values count.
-func TestVarianceOfEnlargedTemplates(t *testing.T) {
+// TestTemplatesVariance verifies that Variance is the mean over the
+// weights of the sum of squared interpolation weights.
+func TestTemplatesVariance(t *testing.T) {
 	a := Templates{To: graph.Shape{7, 11}, Offsets: []int{0}, Rows: 3, Columns: 5}
 	counts := map[[2]int]float64{}
 	a.each(func(from, to int, factor float64) { counts[[2]int{from, to}] += factor })

@@ -10,8 +10,8 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// TestShapeErrors: every mistake is found while building, names the operation
-// and the line, and wraps ErrShape.
+// TestShapeErrors verifies that every shape error is found while building,
+// names the operation and the source line, and wraps ErrShape.
 func TestShapeErrors(t *testing.T) {
 	x5 := graph.Shape{2, 3, 4, 6, 8}
 	for _, c := range []struct {
@@ -52,8 +52,8 @@ func TestShapeErrors(t *testing.T) {
 	}
 }
 
-// TestConvFLOPs: padding in depth is left out, 36 products per result and
-// channel at depth 2, as the project counts.
+// TestConvFLOPs verifies that padding in depth does not count: 36 products per
+// result and channel at depth 2.
 func TestConvFLOPs(t *testing.T) {
 	b := graph.New(1)
 	x := b.Input("x", graph.Shape{1, 42, 2, 352, 704})

@@ -10,8 +10,7 @@ import (
 	"testing"
 )
 
-// TestTable scans the package: every definition is in the table, once, and has
-// all that a definition needs.
+// TestTable scans the package: every definition is listed once and is complete.
 func TestTable(t *testing.T) {
 	listed := map[string]bool{}
 	for _, o := range Table {
@@ -46,7 +45,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// definitions finds the names in literals of Spec and unary.
+// definitions returns the operation names in literals of Spec and unary.
 func definitions(t *testing.T) map[string]string {
 	t.Helper()
 	files, err := filepath.Glob("*.go")
@@ -94,7 +93,7 @@ func definitionsIn(t *testing.T, set *token.FileSet, file *ast.File, found map[s
 			}
 			v, ok := kv.Value.(*ast.BasicLit)
 			if !ok {
-				continue // inside defineUnary, which takes the name from elsewhere
+				continue // inside defineUnary, whose name is a parameter
 			}
 			name, err := strconv.Unquote(v.Value)
 			if err != nil {

@@ -7,7 +7,8 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// strict are ties that check what a rule says against the shapes of a case.
+// strict implements ChannelConstraints and checks the constraints against the
+// shapes of a case.
 type strict struct {
 	t    *testing.T
 	in   []graph.Shape
@@ -50,7 +51,8 @@ func (s *strict) PinIndex(v, axis, index int, _ string) {
 func (*strict) Location() string    { return "here" }
 func (*strict) Description() string { return "it, here" }
 
-// TestTraits: what operations say of themselves fits the shapes of their cases.
+// TestTraits verifies that the traits of operations are consistent with the
+// shapes of their cases.
 func TestTraits(t *testing.T) {
 	for _, o := range op.Table {
 		for _, c := range o.Cases {
@@ -85,7 +87,7 @@ func TestTraits(t *testing.T) {
 						t.Error("its rule says nothing of channels")
 					}
 				}
-				if o.PrunedAttrs != nil { // nothing went
+				if o.PrunedAttrs != nil { // nothing was removed
 					whole := graph.PrunedShape{Shape: out, CountBefore: func(_, _, index int) int { return index }}
 					if s, err := o.Shape(c.In, o.PrunedAttrs(c.Attrs, whole)); err != nil || !s.Equal(out) {
 						t.Errorf("with all channels it gives %v (%v), want %v", s, err, out)

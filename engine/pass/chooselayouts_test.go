@@ -9,10 +9,11 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 )
 
-// priced serves every operation on fields plain and blocked, at these prices.
+// priced is a backend with plain and blocked layouts for every operation, at
+// fixed costs.
 type priced struct {
 	plain, blocked, reorder float64
-	measured                *int // operations that were
+	measured                *int // measured operations
 }
 
 func (p priced) LayoutOptions(_ *graph.Op, _ any, in []graph.Shape, out graph.Shape) []backend.LayoutOption {
@@ -41,9 +42,9 @@ func (priced) InnerLayout() graph.Layout { return graph.Blocked }
 
 func (priced) CanStore(graph.DType) bool { return true }
 
-// TestChooseLayouts: measured costs decide, what an earlier plan chose for the
-// same graph stands against any cost and without measuring, and a record that does
-// not fit is chosen anew.
+// TestChooseLayouts verifies that measured costs decide, that the choice of an
+// earlier plan for the same graph is repeated at any cost and without
+// measuring, and that a record which does not fit is replaced.
 func TestChooseLayouts(t *testing.T) {
 	choose := func(p priced, choices map[string]string) (blocked, measured int, u *Unit) {
 		p.measured = &measured
@@ -88,7 +89,7 @@ func TestChooseLayouts(t *testing.T) {
 	}
 }
 
-// only is the only key of a map.
+// only returns the only key of a map.
 func only(t *testing.T, m map[string]string) (key string) {
 	t.Helper()
 	for key = range m {

@@ -7,14 +7,15 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// Zero blocks are found in constants and taken from promises for parameters, also behind
-// another shape; gradients know them; filters without any stay as they are.
+// TestFindZeroBlocks verifies that zero blocks are found in constants and taken
+// from masks for parameters, also after a reshape, that gradients inherit them,
+// and that filters without zero blocks do not change.
 func TestFindZeroBlocks(t *testing.T) {
 	b := graph.New(1)
 	same := op.Conv{Pad: op.Same(3, 3, 3)}
 	x := b.Input("x", graph.Shape{1, 20, 2, 4, 4})
 	values := make([]float32, 18*20*27)
-	values[17*20*27] = 1 // of the result's second block and the source's first
+	values[17*20*27] = 1 // second block of the result, first block of the source
 	fixed := op.Conv3D(b, x, b.Const("fixed", graph.Shape{18, 20, 3, 3, 3}, values), same)
 	shared := op.Conv3D(b, fixed, b.Param("promised", graph.Shape{20, 18, 3, 3, 3}, graph.Ones()), same)
 	flat := b.Param("flat", graph.Shape{18, 20, 9}, graph.Ones())
@@ -40,7 +41,7 @@ func TestFindZeroBlocks(t *testing.T) {
 			found["grad "+string(a.Mask)]++
 		}
 	}
-	// the constant has no gradient; data's of what reads it is dead
+	// the constant has no gradient; the data gradient of its reader is dead
 	for what, want := range map[string]int{"conv 0010": 1, "conv 1001": 1, "conv 0110": 1, "conv ": 1, "grad 1001": 2, "grad 0110": 2, "grad ": 2} {
 		if found[what] != want {
 			t.Errorf("%d operations %q, want %d: %v", found[what], what, want, found)

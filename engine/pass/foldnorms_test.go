@@ -7,8 +7,8 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// TestFoldNorms: what is folded, by what reads the convolution and how large the
-// filters are; fields that are normalised stay where it is not.
+// TestFoldNorms verifies which normalisations are folded, depending on the
+// readers of the convolution and the size of the filters.
 func TestFoldNorms(t *testing.T) {
 	conv := func(b *graph.Builder, name string, x graph.Value, out, k int) graph.Value {
 		w := b.Param(name, graph.Shape{out, x.Dim(1), 1, k, k}, graph.Ones())
@@ -26,7 +26,7 @@ func TestFoldNorms(t *testing.T) {
 		name         string
 		infer        bool
 		make         func(b *graph.Builder, x graph.Value) graph.Value
-		fused, norms int // convolutions with bias, normalisations
+		fused, norms int // number of convolutions with bias, and of normalisations
 	}{
 		{"bias, norm, ReLU", true, func(b *graph.Builder, x graph.Value) graph.Value {
 			return op.ReLU(b, norm(b, bias(b, "b", conv(b, "w", x, 6, 3))))

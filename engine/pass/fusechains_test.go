@@ -10,13 +10,14 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// TestFuseChains: which operations join, by shape and by what else reads them.
+// TestFuseChains verifies which operations are fused, depending on their shapes
+// and readers.
 func TestFuseChains(t *testing.T) {
 	s := graph.Shape{2, 3, 2, 4, 5}
 	for _, c := range []struct {
 		name string
 		make func(b *graph.Builder, x, y graph.Value)
-		want []string // the chains
+		want []string // expected chains
 	}{
 		{"a tree, one operand twice", func(b *graph.Builder, x, y graph.Value) {
 			b.Output("z", op.ReLU(b, op.Add(b, op.Mul(b, x, y), op.Scale(b, op.Sub(b, x, y), 0.5))))
@@ -81,8 +82,8 @@ func built(t *testing.T, b *graph.Builder) *Unit {
 	return u
 }
 
-// TestFuseChainsBounds: what is too long or reads too much is cut, and every
-// operation is there once.
+// TestFuseChainsBounds verifies that chains with too many links or operands are
+// split, and that every operation occurs once.
 func TestFuseChainsBounds(t *testing.T) {
 	s := graph.Shape{3, 4}
 	for _, c := range []struct {

@@ -8,13 +8,13 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// without is the list of passes but the named one.
+// without is the list of passes without the named one.
 func without(name string) []Pass {
 	return slices.DeleteFunc(slices.Clone(List), func(p Pass) bool { return p.Name == name })
 }
 
-// TestFuseNorms: what becomes of batch normalisation and ReLU and of their
-// gradients, by what else reads the results in between.
+// TestFuseNorms verifies the fusion of batch normalisation, ReLU and their
+// gradients, depending on the readers of the intermediate results.
 func TestFuseNorms(t *testing.T) {
 	point := func(b *graph.Builder, name string, x graph.Value, out int) graph.Value {
 		return op.Conv3D(b, x, b.Param(name, graph.Shape{out, x.Dim(1), 1, 1, 1}, graph.Ones()), op.Conv{})
@@ -29,7 +29,7 @@ func TestFuseNorms(t *testing.T) {
 		batch int
 		make  func(b *graph.Builder, x graph.Value) graph.Value
 		want  map[string]int
-		a     op.NormGrad // of channel_norm_fused_grad
+		a     op.NormGrad // number of channel_norm_fused_grad
 	}{
 		{"norm and ReLU", 2, func(b *graph.Builder, x graph.Value) graph.Value {
 			return op.Square(b, op.ReLU(b, norm(b, point(b, "w", x, 18))))

@@ -12,8 +12,9 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/pass/offload"
 )
 
-// overLinks runs all passes for a device whose kernels take a microsecond and a nanosecond for
-// every element they move, with links of so many bytes a second.
+// overLinks runs all passes for a device whose kernels take a microsecond plus
+// a nanosecond per element that they move, with copy engines of the given bytes
+// per second.
 func overLinks(t *testing.T, g *graph.Graph, limit int64, rate float64) (*Unit, error) {
 	t.Helper()
 	own, err := g.Rewrite(nil, func(*graph.Builder, *graph.Node, []graph.Value) graph.Value { return graph.Value{} })
@@ -33,10 +34,11 @@ func moving(q backend.Request) float64 {
 	return 1e-6 + 1e-9*float64(n)
 }
 
-// carried runs the sequence of a unit over memory that knows whose value every element
-// holds: all that is read is there, nothing changes what a copy reads, and nobody touches
-// where one arrives. It gives the time by one engine that computes and one for each
-// direction of the links, each in order.
+// carried simulates the sequence of a unit on memory in which every element is
+// marked with its value. It verifies that operands are present, that nothing
+// changes the source of a copy in progress, and that nothing accesses its
+// destination. It returns the time with one engine for kernels and one for each
+// copy direction, each working in order.
 func carried(t *testing.T, u *Unit, rate float64) (end float64) {
 	t.Helper()
 	g, m := u.Graph, u.Memory
@@ -104,14 +106,15 @@ func carried(t *testing.T, u *Unit, rate float64) (end float64) {
 	return now
 }
 
-// TestOffload: within random limits over random links, the arena is within the limit, no
-// copy is disturbed, what is computed is the same graph, and the time is what the plan says.
+// TestOffload verifies, for random limits and copy rates, that the arena fits
+// the limit, that no copy is disturbed, that the graph computes the same
+// values, and that the time is the predicted one.
 func TestOffload(t *testing.T) {
 	r := rand.New(rand.NewPCG(2, 9))
 	for _, c := range []struct {
 		name  string
 		g     *graph.Graph
-		least int // number of results that leave in all
+		least int // total number of offloaded results
 	}{{"net", net(t), 2}, {"deep", deep(t), 10}} {
 		away := 0
 		free, err := overLinks(t, c.g, 0, 1e9)
@@ -154,8 +157,8 @@ func TestOffload(t *testing.T) {
 	}
 }
 
-// sameWithout checks that a graph computes the same as another once copies are left out and
-// what is computed again is merged.
+// sameWithout verifies that a graph computes the same as another one, once
+// copies are removed and recomputed operations merged.
 func sameWithout(t *testing.T, want *graph.Graph, u *Unit) {
 	t.Helper()
 	to := map[int]graph.Value{}
@@ -184,8 +187,9 @@ func sameWithout(t *testing.T, want *graph.Graph, u *Unit) {
 	}
 }
 
-// blocksOf is a program of blocks as package offload has them, and the order that a plan of
-// letters gives: block i is computed by operation i, and its gradient by operation n+i.
+// blocksOf returns an order model of the blocks of package offload, and the
+// order of a plan. Operation i computes block i, and operation n+i its
+// gradient.
 func blocksOf(blocks []offload.Block, m offload.Machine, letters string) (*orderModel, []int) {
 	n := len(blocks)
 	g := &graph.Graph{Loss: -1, Nodes: make([]*graph.Node, 2*n)}
@@ -216,8 +220,9 @@ func blocksOf(blocks []offload.Block, m offload.Machine, letters string) (*order
 	return p, order
 }
 
-// TestAgainstOffload: plans of blocks take the time that package offload finds, or less where a
-// copy back can begin before the last block of the forward pass.
+// TestAgainstOffload verifies that block plans take the time that package
+// offload predicts, or less where a fetch can start before the last block of
+// the forward pass.
 func TestAgainstOffload(t *testing.T) {
 	uniform := slices.Repeat([]offload.Block{{Forward: 1, Backward: 2, Interior: 4}}, 6)
 	unet := []offload.Block{{Forward: 4, Backward: 8, Interior: 16}, {Forward: 3, Backward: 6, Interior: 8}, {Forward: 2, Backward: 4, Interior: 4},

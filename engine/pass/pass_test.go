@@ -10,8 +10,9 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// TestOrder: the list agrees with the reasons for its order, names are unique
-// and kebab-case, every pass has a purpose, and a wrong order is found.
+// TestOrder verifies that the list agrees with Order, that names are unique and
+// in kebab case, that every pass has a purpose, and that a wrong order is
+// detected.
 func TestOrder(t *testing.T) {
 	if err := CheckOrder(List); err != nil {
 		t.Fatal(err)
@@ -69,8 +70,9 @@ func net(t *testing.T) *graph.Graph {
 	return g
 }
 
-// TestFuseAndFold: after all passes three fused convolutions are left, two of
-// them with ReLU, constants are folded and nothing is broadcast.
+// TestFuseAndFold verifies that, after all passes, three fused convolutions
+// remain, two of them with ReLU, that constants are folded, and that no
+// broadcast remains.
 func TestFuseAndFold(t *testing.T) {
 	u := &Unit{Graph: net(t), Device: Device{ElemBytes: 4}}
 	if err := Run(List, u); err != nil {
@@ -99,7 +101,7 @@ func TestFuseAndFold(t *testing.T) {
 	}
 }
 
-// TestFuseKeepsShared: a result that something else reads is not fused away.
+// TestFuseKeepsShared verifies that a result with another reader is not fused.
 func TestFuseKeepsShared(t *testing.T) {
 	for _, shared := range []string{"conv3d", "bias", "none"} {
 		b := graph.New(1)
@@ -134,8 +136,8 @@ func TestFuseKeepsShared(t *testing.T) {
 	}
 }
 
-// TestMemory plays the sequence with a marker in every element of the arena:
-// when an operation runs, all its operands still hold their own values.
+// TestMemory simulates the sequence with a marker in every element of the
+// arena: when an operation runs, all of its operands hold their own values.
 func TestMemory(t *testing.T) {
 	for _, infer := range []bool{false, true} {
 		u := &Unit{Graph: net(t), Options: Options{Infer: infer}, Device: Device{ElemBytes: 4}}
@@ -182,7 +184,7 @@ func TestMemory(t *testing.T) {
 		for _, id := range g.Roots() {
 			read(id, -1)
 		}
-		for _, n := range g.Nodes { // inputs and constants are there for the next run
+		for _, n := range g.Nodes { // inputs and constants persist until the next run
 			if n.Kind != graph.KindOp {
 				read(n.ID, -1)
 			}
@@ -197,7 +199,7 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// TestRefusals: budgets and graphs that no plan can execute.
+// TestRefusals covers memory limits and graphs that no plan can execute.
 func TestRefusals(t *testing.T) {
 	for _, c := range []struct {
 		name string

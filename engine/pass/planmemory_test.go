@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestGap: a gap takes the place of no value that is alive meanwhile, and is found wherever
-// one is large enough.
-func TestGap(t *testing.T) {
+// TestFindGap verifies that a gap overlaps no value that is alive at the time, and
+// that a gap is found wherever one is large enough.
+func TestFindGap(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	found, none := 0, 0
 	for range 200 {
@@ -58,10 +58,10 @@ func TestGap(t *testing.T) {
 	}
 }
 
-// TestTurns: lifetimes that leave a hole when they are placed by size fit without
-// one, since buffers change to earlier turns; nothing overlaps, and the same spans
-// get the same places again.
-func TestTurns(t *testing.T) {
+// TestImproveOrder verifies that lifetimes which leave a gap when placed by size fit
+// without one after the order is improved, that nothing overlaps, and that
+// equal spans get equal places.
+func TestImproveOrder(t *testing.T) {
 	sketch := func() []*Span {
 		var spans []*Span
 		for _, s := range [][3]int{ // size, first, last: the first stage of a U-Net in half of its memory

@@ -48,7 +48,7 @@ func deep(t *testing.T) *graph.Graph {
 	return g
 }
 
-// compiled runs all passes with a limit of the memory.
+// compiled runs all passes with a memory limit.
 func compiled(t *testing.T, g *graph.Graph, infer bool, limit int64) (*Unit, error) {
 	t.Helper()
 	own, err := g.Rewrite(nil, func(*graph.Builder, *graph.Node, []graph.Value) graph.Value { return graph.Value{} })
@@ -59,14 +59,14 @@ func compiled(t *testing.T, g *graph.Graph, infer bool, limit int64) (*Unit, err
 	return u, Run(List, u)
 }
 
-// smallest is the least limit that the error of a hopeless one names.
+// smallest is the smallest limit, from the error of a limit that cannot be met.
 func smallest(t *testing.T, g *graph.Graph, infer bool) int64 {
 	t.Helper()
 	_, err := compiled(t, g, infer, 64)
 	return tooSmall(t, err)
 }
 
-// tooSmall is the least limit that an error names.
+// tooSmall is the smallest limit that an error names.
 func tooSmall(t *testing.T, err error) int64 {
 	t.Helper()
 	var small *MemoryLimitError
@@ -78,8 +78,8 @@ func tooSmall(t *testing.T, err error) int64 {
 
 func arenaBytes(u *Unit) int64 { return int64(u.Memory.ArenaSize) * int64(u.ElemBytes) }
 
-// TestSmallestLimit: what the error calls the smallest limit succeeds, one unit
-// of the arena less does not, and the message says it in MiB.
+// TestSmallestLimit verifies that the smallest limit of an error succeeds, that
+// one element less fails, and that the message gives it in MiB.
 func TestSmallestLimit(t *testing.T) {
 	for _, infer := range []bool{false, true} {
 		for name, g := range map[string]*graph.Graph{"net": net(t), "deep": deep(t)} {
@@ -98,9 +98,10 @@ func TestSmallestLimit(t *testing.T) {
 	}
 }
 
-// TestRecompute: at every limit between the smallest and none, the arena fits,
-// repeats are the same operations on the same operands (merged, they give the
-// graph that they came from), and each stands right before who reads it.
+// TestRecompute verifies, for limits between the smallest and none, that the
+// arena fits, that repetitions are the same operations on the same operands
+// (merged, they give the original graph), and that each one directly precedes
+// its reader.
 func TestRecompute(t *testing.T) {
 	for name, g := range map[string]*graph.Graph{"net": net(t), "deep": deep(t)} {
 		free, err := compiled(t, g, false, 0)
@@ -144,8 +145,8 @@ func TestRecompute(t *testing.T) {
 	}
 }
 
-// expressions gives every node a number, the same for those of two graphs that
-// compute the same, all the way down to the leaves.
+// expressions numbers every node, with equal numbers for nodes of two graphs
+// that compute the same expression of the inputs.
 func expressions(g *graph.Graph, numbers map[string]int) []int {
 	out := make([]int, len(g.Nodes))
 	for i, n := range g.Nodes {
@@ -166,8 +167,8 @@ func expressions(g *graph.Graph, numbers map[string]int) []int {
 	return out
 }
 
-// checkLate: after an operation that is computed again come only others, until
-// one that reads it.
+// checkLate verifies that only repetitions lie between a repetition and its
+// first reader.
 func checkLate(t *testing.T, u *Unit) {
 	t.Helper()
 	e := expressions(u.Graph, map[string]int{})
@@ -198,8 +199,8 @@ func checkLate(t *testing.T, u *Unit) {
 	}
 }
 
-// TestProfile: what an order needs, told without placing anything, is never more
-// than the arena, and not less than the sum of what is alive.
+// TestProfile verifies that the memory of an order, computed without placing
+// buffers, is at most the arena and at least the sum of the values alive.
 func TestProfile(t *testing.T) {
 	u, err := compiled(t, deep(t), false, 0)
 	if err != nil {
@@ -222,7 +223,7 @@ func TestProfile(t *testing.T) {
 		if f.peak != f.live[f.peakAt] || slices.Max(f.live) != f.peak {
 			t.Fatalf("peak %d at %d, where %d are in use", f.peak, f.peakAt, f.live[f.peakAt])
 		}
-		// give up anything that is read again
+		// free any result that is read later
 		for range 1000 {
 			at := r.IntN(len(order))
 			id := order[at]
@@ -238,7 +239,7 @@ func TestProfile(t *testing.T) {
 	}
 }
 
-// chain5 is five convolutions in a row, of different widths.
+// chain5 is a sequence of five convolutions of different widths.
 func chain5(t *testing.T) *graph.Graph {
 	t.Helper()
 	b := graph.New(1)
@@ -255,10 +256,10 @@ func chain5(t *testing.T) *graph.Graph {
 	return g
 }
 
-// judge finds the least time in which an order can be run within a limit, over
-// all ways to compute results of the forward pass again at any time: the shortest
-// path over all sets of results that can be in memory. +Inf if there is none.
-func judge(p *orderModel, order []int, limit int) float64 {
+// optimum is the shortest time of an order within a limit, over all ways to
+// recompute results of the forward pass at any time: the shortest path over all
+// sets of results in memory. It is +Inf if there is none.
+func optimum(p *orderModel, order []int, limit int) float64 {
 	bit := map[int]uint{}
 	for i, id := range order {
 		bit[id] = uint(i)
@@ -277,7 +278,7 @@ func judge(p *orderModel, order []int, limit int) float64 {
 		}
 		return set
 	}
-	// gone is what nobody reads after an operation and nobody can miss: gradients.
+	// gone marks the gradients that no later operation reads; they are freed at once.
 	gone := make([]uint32, len(order))
 	for i, id := range order {
 		if last := p.measured(order).last[i]; !p.recomputable[id] && last < len(order) {
@@ -314,7 +315,8 @@ func judge(p *orderModel, order []int, limit int) float64 {
 	return math.Inf(1)
 }
 
-// state is the next operation of the order, what is in memory, and the time so far.
+// state is the next operation of the order, the results in memory, and the time
+// so far.
 type state struct {
 	t    int
 	set  uint32
@@ -333,9 +335,9 @@ func (s *states) Pop() any {
 	return x
 }
 
-// TestAgainstJudge: on a small network the search needs hardly more time than the
-// best of all ways, and hardly more memory than the least of them.
-func TestAgainstJudge(t *testing.T) {
+// TestAgainstOptimum verifies, on a small network, that the search needs little
+// more time than the optimum, and little more memory than the minimum.
+func TestAgainstOptimum(t *testing.T) {
 	free, err := compiled(t, chain5(t), false, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -350,16 +352,16 @@ func TestAgainstJudge(t *testing.T) {
 			got = p.measured(order).cost
 		}
 		for _, s := range starts {
-			want = min(want, judge(p, s, limit))
+			want = min(want, optimum(p, s, limit))
 		}
 		t.Logf("limit %d elements: time %.4g, least possible %.4g", limit, got, want)
 		if got > 1.1*want {
 			t.Errorf("limit %d elements: %.4g s, %.4g s are possible", limit, got, want)
 		}
 	}
-	// one result at a time is not always enough to reach the very least
+	// freeing one result at a time does not always reach the minimum
 	for _, s := range starts {
-		if c := judge(p, s, least*85/100); !math.IsInf(c, 1) {
+		if c := optimum(p, s, least*85/100); !math.IsInf(c, 1) {
 			t.Errorf("the search needs %d elements, 85 %% of that would do", least)
 		}
 	}

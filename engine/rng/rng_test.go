@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestSplitMix64 compares with the published stream of seed 1234567
-// (the reference C program of Vigna, prng.di.unimi.it/splitmix64.c).
+// TestSplitMix64 compares with the published stream of seed 1234567 (Vigna's
+// reference program, prng.di.unimi.it/splitmix64.c).
 func TestSplitMix64(t *testing.T) {
 	want := []uint64{6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431, 16408922859458223821}
 	for i, w := range want {
@@ -16,8 +16,8 @@ func TestSplitMix64(t *testing.T) {
 	}
 }
 
-// TestMoments checks mean and variance of 10⁵ draws within five standard
-// errors of the exact values.
+// TestMoments checks mean and variance of 10⁵ draws within five standard errors
+// of the exact values.
 func TestMoments(t *testing.T) {
 	const n = 100000
 	for _, c := range []struct {
@@ -45,7 +45,7 @@ func TestMoments(t *testing.T) {
 	}
 }
 
-// TestKeyOrder: the parts of a key are ordered and all of them count.
+// TestKeyOrder verifies that all parts of a key and their order matter.
 func TestKeyOrder(t *testing.T) {
 	keys := map[uint64]string{}
 	for name, k := range map[string]uint64{"1,2": Key(1, 2), "2,1": Key(2, 1), "1": Key(1), "2": Key(2), "1,2,0": Key(1, 2, 0)} {

@@ -12,7 +12,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/pass/layout"
 )
 
-// The layouts of the oracle: plain, blocked, channels last.
+// The layouts of the reference case: plain, blocked, channels last.
 const (
 	plain = iota
 	blocked
@@ -24,8 +24,8 @@ var inf = math.Inf(1)
 // tolerance of sums of some ten costs of the order of ten.
 const tolerance = 1e-9
 
-// chain is the oracle of the specification: conv1, norm, conv2, pool one after
-// the other between a plain input and a plain output.
+// chain is the reference case of the specification: conv1, norm, conv2 and pool
+// in sequence, between a plain input and a plain output.
 func chain(factor float64, freeOutput bool) *layout.Network {
 	t := [][]float64{{0, 1.8, 1.5}, {1.8, 0, 2.2}, {1.5, 2.2, 0}}
 	for _, row := range t {
@@ -55,7 +55,8 @@ func chain(factor float64, freeOutput bool) *layout.Network {
 	return n
 }
 
-// TestOracle: the numbers of the specification, by hand there.
+// TestOracle compares with the numbers of the specification, which were
+// computed by hand.
 func TestOracle(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -76,8 +77,8 @@ func TestOracle(t *testing.T) {
 	}
 }
 
-// TestOracleWithoutChoice: the same chain held to one layout, and to the fastest
-// form of every operator by itself, the first among equals.
+// TestOracleWithoutChoice restricts the same chain to one layout, and to the
+// fastest variant of each operator.
 func TestOracleWithoutChoice(t *testing.T) {
 	held := chain(1, false)
 	for i := range held.Ops {
@@ -102,8 +103,8 @@ func TestOracleWithoutChoice(t *testing.T) {
 	}
 }
 
-// TestShared: a copy that two operators read is paid once: 1 + 2·1 with one
-// transpose of 5, where staying plain costs 4 + 4.
+// TestShared verifies that a copy read by two operators is paid once: 1 + 2·1
+// with one transpose of 5, where plain costs 4 + 4.
 func TestShared(t *testing.T) {
 	n := &layout.Network{Labels: 2, Values: make([]layout.Value, 3)}
 	for i := range n.Values {
@@ -116,15 +117,15 @@ func TestShared(t *testing.T) {
 	if err != nil || got.Cost != 7 || !slices.Equal(got.Copies, []layout.Copy{{0, 1}}) {
 		t.Errorf("%+v, %v; want cost 7 with one copy", got, err)
 	}
-	n.Ops = n.Ops[:1] // alone it does not pay
+	n.Ops = n.Ops[:1] // for one reader the copy costs more than it saves
 	if got, err := n.Solve(); err != nil || got.Cost != 4 || len(got.Copies) != 0 {
 		t.Errorf("%+v, %v; want cost 4 without copies", got, err)
 	}
 }
 
-// total is the cost of a network by the rule of the documentation: every layout
-// in which a value is read or wanted, other than its own, is one copy. made holds
-// the layouts of the values that no operator makes.
+// total is the cost of a network by the documented rule: every layout in which
+// a value is read or required, other than its own, is one copy. made holds the
+// layouts of values without a producer.
 func total(n *layout.Network, ways, made []int) float64 {
 	sum := 0.0
 	own, need := slices.Clone(made), make([]map[int]bool, len(n.Values))
@@ -152,8 +153,8 @@ func total(n *layout.Network, ways, made []int) float64 {
 	return sum
 }
 
-// brute is the least cost of a network over all ways and all layouts of its
-// inputs.
+// brute is the minimal cost of a network over all variants and all layouts of
+// its inputs.
 func brute(n *layout.Network) float64 {
 	best := inf
 	made := make([]int, len(n.Values))
@@ -198,7 +199,8 @@ func brute(n *layout.Network) float64 {
 	return best
 }
 
-// costOf prices an answer by the same rule, copies as it lists them.
+// costOf is the cost of a solution by the same rule, with the copies that it
+// lists.
 func costOf(t *testing.T, n *layout.Network, c *layout.Choice) float64 {
 	t.Helper()
 	sum := 0.0
@@ -235,7 +237,8 @@ func costOf(t *testing.T, n *layout.Network, c *layout.Choice) float64 {
 	return sum
 }
 
-// random is a network of ops operators over values drawn from all before them.
+// random is a network of ops operators, whose operands are drawn from all
+// earlier values.
 func random(r *rand.Rand, labels, ops int) *layout.Network {
 	n := &layout.Network{Labels: labels}
 	value := func() int {
@@ -277,8 +280,8 @@ func random(r *rand.Rand, labels, ops int) *layout.Network {
 	return n
 }
 
-// TestBruteForce: the answer has the least cost of all choices, and its own
-// price. Costs are whole numbers, so sums are exact.
+// TestBruteForce verifies that the solution has the minimal cost of all
+// choices, and that its cost is correct. Costs are integers, so sums are exact.
 func TestBruteForce(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 7))
 	for k := range 400 {
@@ -293,7 +296,7 @@ func TestBruteForce(t *testing.T) {
 	}
 }
 
-// TestProblem: random tables with forbidden pairs against all choices.
+// TestProblem compares random tables with forbidden pairs with enumeration.
 func TestProblem(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 13))
 	none := 0
@@ -365,8 +368,8 @@ func price(p *layout.Problem, labels []int) float64 {
 	return sum
 }
 
-// TestShortestPath: a long chain is a shortest path through its layers, found
-// here layer by layer.
+// TestShortestPath compares a long chain with a shortest path, computed layer
+// by layer.
 func TestShortestPath(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	const layers, labels = 500, 4
@@ -401,7 +404,7 @@ func TestShortestPath(t *testing.T) {
 }
 
 // unet is the training graph of a U-Net of some stages with two convolutions
-// each: forward, and the gradients that read what the forward pass left.
+// each: the forward pass, and the gradients that read its results.
 func unet(r *rand.Rand, stages, labels int) *layout.Network {
 	n := &layout.Network{Labels: labels}
 	value := func(size float64) int {
@@ -417,7 +420,7 @@ func unet(r *rand.Rand, stages, labels int) *layout.Network {
 		n.Values = append(n.Values, layout.Value{Transpose: t})
 		return len(n.Values) - 1
 	}
-	// op works in any one layout, at a price of its own.
+	// op adds an operator that runs in any single layout, at a cost per layout.
 	op := func(size, work float64, in ...int) int {
 		o := layout.Op{In: in, Out: value(size)}
 		for l := range labels {
@@ -481,8 +484,8 @@ func unet(r *rand.Rand, stages, labels int) *layout.Network {
 	return n
 }
 
-// TestUNetSmall: the smallest U-Net with its gradients, two layouts, against all
-// 2^k choices of its operators.
+// TestUNetSmall compares the smallest U-Net with its gradients, in two layouts,
+// with all 2^k choices of its operators.
 func TestUNetSmall(t *testing.T) {
 	n := unet(rand.New(rand.NewPCG(1, 2)), 0, 2)
 	got, err := n.Solve()
@@ -494,8 +497,9 @@ func TestUNetSmall(t *testing.T) {
 	}
 }
 
-// TestUNetQuick: U-Nets of up to some hundred operators are solved exactly in
-// well under a second on an idle machine, and no change of one operator or two betters the answer.
+// TestUNetQuick verifies that U-Nets of some hundred operators are solved
+// exactly in well under a second on an idle machine, and that no change of one
+// or two operators improves the solution.
 func TestUNetQuick(t *testing.T) {
 	for stages := 1; stages <= 6; stages++ {
 		n := unet(rand.New(rand.NewPCG(1, uint64(stages))), stages, 3)
@@ -515,7 +519,7 @@ func TestUNetQuick(t *testing.T) {
 		ways := slices.Clone(got.Variants)
 		for i, o := range n.Ops {
 			for ways[i] = range o.Variants {
-				for j := range i { // and of two operators together
+				for j := range i { // change of two operators
 					for ways[j] = range n.Ops[j].Variants {
 						if other := total(n, ways, got.Layouts); other < got.Cost-tolerance {
 							t.Fatalf("%d stages: operators %d and %d in ways %d and %d cost %g, the answer %g", stages, i, j, ways[i], ways[j], other, got.Cost)
@@ -532,7 +536,7 @@ func TestUNetQuick(t *testing.T) {
 	}
 }
 
-// TestErrors: what is no network says why.
+// TestErrors verifies the errors for invalid networks.
 func TestErrors(t *testing.T) {
 	two := [][]float64{{0, 1}, {1, 0}}
 	ok := func() *layout.Network {
@@ -583,9 +587,10 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestNearly: with tables that are much too small answers are possible, their costs are what is told, and not far
-// above the least; with tables that are large enough they are the best.
-func TestNearly(t *testing.T) {
+// TestSolveApproximate verifies that approximate solutions with small tables are
+// feasible, have the reported cost, and are close to the optimum; with large
+// tables they are optimal.
+func TestSolveApproximate(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for range 100 {
 		var p layout.Problem

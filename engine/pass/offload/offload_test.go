@@ -9,17 +9,17 @@ import (
 	"testing"
 )
 
-// link is a machine whose link has the same rate in both directions.
+// link is a machine with the same copy rate in both directions.
 func link(memory, rate float64) Machine { return Machine{Memory: memory, ToHost: rate, FromHost: rate} }
 
-// uniform is the network of the oracles O1 and O2.
+// uniform is the network of the reference cases O1 and O2.
 var uniform = slices.Repeat([]Block{{Forward: 1, Backward: 2, Interior: 4}}, 6)
 
-// unet is the network of the oracle O3.
+// unet is the network of the reference case O3.
 var unet = []Block{{4, 8, 16}, {3, 6, 8}, {2, 4, 4}, {2, 4, 2}, {3, 6, 6}, {4, 8, 12}, {5, 10, 20}}
 
-// TestOracles: the values of the specification, found there by another program
-// that looks at all plans.
+// TestOracles compares with the values of the specification, which an
+// independent program found by enumerating all plans.
 func TestOracles(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -62,7 +62,7 @@ func TestOracles(t *testing.T) {
 	}
 }
 
-// TestIntervals: when the blocks of O1 at rate 2 compute.
+// TestIntervals checks the time intervals of the blocks of O1 at rate 2.
 func TestIntervals(t *testing.T) {
 	run, ok := Simulate(uniform, link(12, 2), "SKSRKK")
 	want := []Span{{17, 19}, {15, 17}, {13, 15}, {10, 13}, {8, 10}, {6, 8}}
@@ -74,7 +74,7 @@ func TestIntervals(t *testing.T) {
 	}
 }
 
-// random draws blocks with small whole numbers, so that ties are common.
+// random draws blocks with small integers, so that ties are frequent.
 func random(r *rand.Rand, n int) []Block {
 	blocks := make([]Block, n)
 	for i := range blocks {
@@ -83,8 +83,8 @@ func random(r *rand.Rand, n int) []Block {
 	return blocks
 }
 
-// TestExhaustive: with its shortcuts the search finds the plan that looking at
-// all of them finds.
+// TestExhaustive verifies that the pruned enumeration finds the plan that a
+// full enumeration finds.
 func TestExhaustive(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 40 {
@@ -106,9 +106,10 @@ func TestExhaustive(t *testing.T) {
 	}
 }
 
-// TestProperties of the best plans: more memory and a faster link never hurt,
-// more letters neither, no plan exceeds the memory, a link without end gives the
-// ideal time where all fits, and a link without speed the best without it.
+// TestProperties verifies properties of optimal plans: more memory, faster
+// copies and more letters never increase the time; no plan exceeds the memory;
+// infinite copy rates give the ideal time if everything fits; and rates of zero
+// give the best time without swapping.
 func TestProperties(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	best := func(b []Block, m Machine, letters string) float64 {
@@ -157,15 +158,15 @@ func TestProperties(t *testing.T) {
 		if slow, none := best(b, link(memory, 1e-9), "KRS"), best(b, Machine{Memory: memory}, "KRS"); slow != none || none != best(b, link(memory, 9), "KR") {
 			t.Errorf("%s: %v over a link without speed, %v without a link", what, slow, none)
 		}
-		// with an endless rate copies take no time, so the forward pass never waits
+		// at an infinite rate copies take no time, so the forward pass never waits
 		if last-ideal(b) > 1e-6 {
 			t.Errorf("%s: %v over an endless link, want %v", what, last, ideal(b))
 		}
 	}
 }
 
-// TestBeam: the search for many blocks finds nearly what looking at all plans
-// finds, on sizes at which both can be done.
+// TestBeam verifies that the beam search is close to the optimum on sizes that
+// can be enumerated.
 func TestBeam(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	worst := 1.0
@@ -187,8 +188,9 @@ func TestBeam(t *testing.T) {
 	}
 }
 
-// TestMany: forty blocks, nothing fits whole, and the best plan without a link is
-// known: of equal blocks all but as many as fit are computed again.
+// TestMany covers forty equal blocks that do not fit together, whose optimal
+// plan without swapping is known: as many as fit are kept, the others are
+// recomputed.
 func TestMany(t *testing.T) {
 	b := slices.Repeat([]Block{{Forward: 1, Backward: 2, Interior: 4}}, 40)
 	plan, run, ok := Search(b, Machine{Memory: 64}, "KR")
@@ -200,7 +202,7 @@ func TestMany(t *testing.T) {
 	}
 }
 
-// TestRefusals: what no machine can run.
+// TestRefusals covers plans that no machine can run.
 func TestRefusals(t *testing.T) {
 	for _, c := range []struct {
 		name, plan string
@@ -236,15 +238,15 @@ func TestCut(t *testing.T) {
 }
 
 func ExampleSearch() {
-	// six equal blocks of which three fit; the link is half as fast as needed
+	// six equal blocks, three of which fit; copies are half as fast as needed
 	blocks := slices.Repeat([]Block{{Forward: 1, Backward: 2, Interior: 4}}, 6)
 	plan, run, _ := Search(blocks, Machine{Memory: 12, ToHost: 2, FromHost: 2}, "KRS")
 	fmt.Println(plan, run.Makespan, "of at least", ideal(blocks))
 	// Output: SKSRKK 19 of at least 18
 }
 
-// ideal is the time of the step if memory were unlimited: the sum of all forward
-// and backward times.
+// ideal is the time of a step in unlimited memory: the sum of all forward and
+// backward times.
 func ideal(blocks []Block) float64 {
 	var t float64
 	for _, b := range blocks {

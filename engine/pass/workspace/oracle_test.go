@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// ms turns the milliseconds of an oracle into exact nanoseconds.
+// ms converts milliseconds to exact nanoseconds.
 func ms(t float64) time.Duration { return time.Duration(math.Round(t * 1e6)) }
 
-// micros reads "algorithm time/workspace …" for the given sizes.
+// micros parses "algorithm time/workspace …" for the given sizes.
 func micros(t testing.TB, sizes []int, lines ...string) []Micro {
 	var all []Micro
 	for _, line := range lines {
@@ -40,7 +40,7 @@ func must[T any](t testing.TB) func(x T, err error) T {
 	}
 }
 
-// The layers of the oracles O2 and O3.
+// The layers of the reference cases O2 and O3.
 func layers(t testing.TB) []Kernel {
 	s := []int{1, 2, 4, 8}
 	return []Kernel{
@@ -50,7 +50,7 @@ func layers(t testing.TB) []Kernel {
 	}
 }
 
-// show writes a front as "(milliseconds,bytes: pieces) …".
+// show formats a front as "(milliseconds,bytes: pieces) …".
 func show(front []Config) string {
 	var s []string
 	for _, c := range front {
@@ -59,8 +59,9 @@ func show(front []Config) string {
 	return strings.Join(s, " ")
 }
 
-// TestO1 is the unit test of the paper's reference code, which takes limits
-// strictly; with w ≤ limit one more member leads.
+// TestO1 is the unit test of the reference code of the paper. That code
+// requires workspaces below the limit; with w ≤ limit the front has one more
+// member.
 func TestO1(t *testing.T) {
 	k := Kernel{Name: "O1", Size: 256}
 	for _, b := range PowerOfTwo.Sizes(256) {
@@ -127,7 +128,7 @@ func TestO3(t *testing.T) {
 		time   float64
 		bytes  int64
 		shares [3]int64
-		equal  float64 // WR where each layer gets a third
+		equal  float64 // WR with a third of the limit per layer
 	}{
 		{0, 29.7, 0, [3]int64{}, 29.7},
 		{12, 21.2, 12, [3]int64{0, 0, 12}, 27.38},
@@ -154,9 +155,10 @@ func TestO3(t *testing.T) {
 	}
 }
 
-// slabKernel is that of oracle O4: a global field in slabs of latitude.
+// slabKernel is the kernel of the reference case O4: a global field in slabs of
+// latitude.
 func slabKernel() Kernel {
-	const row = 6386688 // bytes of explicit scratch of one row
+	const row = 6386688 // scratch bytes per row
 	k := Kernel{Name: "O4", Size: 352}
 	for _, h := range []int{11, 22, 44, 88, 176, 352} {
 		x, w := float64(h), int64(h)*row
@@ -173,7 +175,7 @@ func TestO4(t *testing.T) {
 		time   float64
 		pieces string
 	}{
-		{0, 105.6, "352 direct"}, // dividing gains nothing, so it is not divided
+		{0, 105.6, "352 direct"}, // dividing does not help, so the kernel stays whole
 		{32, 105.6, "352 direct"},
 		{64, 89.6, "32x 11 tile"},
 		{128, 65.92, "16x 22 tile"},
@@ -193,8 +195,8 @@ func TestO4(t *testing.T) {
 	}
 }
 
-// TestNoFreeAlgorithm: where every algorithm wants workspace, a limit of 0 is an
-// error that says how much is needed.
+// TestNoFreeAlgorithm verifies that a limit of 0 gives an error with the
+// required workspace if every algorithm needs some.
 func TestNoFreeAlgorithm(t *testing.T) {
 	k := layers(t)
 	for i := range k {

@@ -39,9 +39,9 @@ func (f field) put(first int, piece field) {
 	}
 }
 
-// each visits the products of a convolution with a filter [o c kh 3]: pad zeros
-// beyond the first row, one column of zeros on both sides. Every output sums its
-// products in the same order wherever it stands.
+// each visits the products of a convolution with a filter [o c kh 3], with pad
+// zeros beyond the first row and one column of zeros on both sides. The order
+// of the products of an output does not depend on its position.
 func each(a graph.WindowAxis, x, y field, visit func(out, in, tap int)) {
 	for o := range y.c {
 		for j := range y.h {
@@ -67,8 +67,8 @@ func noise(rng *rand.Rand, x []float64) {
 	}
 }
 
-// slabCases: windows, heights and divisions, with seams on odd and even rows and
-// slabs that are smaller than the window.
+// slabCases are windows, heights and divisions with boundaries on odd and even
+// rows, and slabs smaller than the window.
 func slabCases(t *testing.T, visit func(t *testing.T, a graph.WindowAxis, in, out int, heights []int, rows int)) {
 	for _, a := range []graph.WindowAxis{
 		{Size: 3, Stride: 1, Dilation: 1, Pad: 1},
@@ -94,7 +94,7 @@ func slabCases(t *testing.T, visit func(t *testing.T, a graph.WindowAxis, in, ou
 	}
 }
 
-// divided makes a configuration of pieces of the given sizes.
+// divided returns a configuration with pieces of the given sizes.
 func divided(sizes []int) (c Config) {
 	for _, s := range sizes {
 		c.Pieces = append(c.Pieces, Piece{Micro{Size: s, Algorithm: "direct"}, 1})
@@ -102,8 +102,9 @@ func divided(sizes []int) (c Config) {
 	return c
 }
 
-// TestForward: a direct convolution in slabs gives the same bits as undivided,
-// for random fields and for a single 1 in each row, poles included.
+// TestForward verifies that a direct convolution in slabs gives the bits of the
+// undivided one, for random fields and for a single 1 in each row, poles
+// included.
 func TestForward(t *testing.T) {
 	slabCases(t, func(t *testing.T, a graph.WindowAxis, in, out int, heights []int, rows int) {
 		slabs := must[[]Slab](t)(Slabs(divided(heights), a, false, in, out, rows))
@@ -125,7 +126,7 @@ func TestForward(t *testing.T) {
 			whole, got := conv(a, x, out), newField(2, out, 4)
 			for _, s := range slabs {
 				cut := a
-				cut.Pad = 0 // of the edges that the slab has, PadLow and PadHigh
+				cut.Pad = 0 // padding at the edges of the slab, PadLow and PadHigh
 				got.put(s.First, conv(cut, x.rows(s.InFirst, s.InEnd, s.PadLow, s.PadHigh), s.End-s.First))
 			}
 			if !slices.Equal(got.x, whole.x) {
@@ -135,9 +136,9 @@ func TestForward(t *testing.T) {
 	})
 }
 
-// TestDataGradient: each slab of the gradient needs the rows of y that it names
-// and no other. At stride 1 it is the convolution of these rows, with the zeros
-// it names around them, with the filter turned round.
+// TestDataGradient verifies that each slab of the data gradient needs exactly
+// the rows of y that it names. At stride 1 it is the convolution of these rows,
+// padded by the zeros that it names, with the reversed filter.
 func TestDataGradient(t *testing.T) {
 	slabCases(t, func(t *testing.T, a graph.WindowAxis, in, out int, _ []int, rows int) {
 		heights := slices.Repeat([]int{1}, (in+rows-1)/rows) // of x
@@ -165,7 +166,7 @@ func TestDataGradient(t *testing.T) {
 			}
 			whole, got, turn := gradient(y), newField(3, in, 4), newField(3, in, 4)
 			for _, s := range must[[]Slab](t)(Slabs(divided(heights), a, true, out, in, rows)) {
-				// what the slab does not name is zero
+				// rows that the slab does not name contribute nothing
 				got.put(s.First, gradient(y.rows(s.InFirst, s.InEnd, s.InFirst, out-s.InEnd)).rows(s.First, s.End, 0, 0))
 				for _, j := range []int{s.InFirst, s.InEnd - 1} { // the gaps of dilation may end at a pole
 					reads := func(o int) bool { return a.Reads(j, o, in) }
@@ -187,7 +188,7 @@ func TestDataGradient(t *testing.T) {
 			if !slices.Equal(got.x, whole.x) {
 				t.Fatalf("a 1 in row %d (−1: noise): the slabs differ from the whole", one)
 			}
-			const tolerance = 1e-13 // at most 30 products of order 1 to 10, summed in another order
+			const tolerance = 1e-13 // at most 30 products of order 1 to 10, in another order of summation
 			for i, v := range turn.x {
 				if a.Stride == 1 && math.Abs(v-whole.x[i]) > tolerance {
 					t.Fatalf("a 1 in row %d (−1: noise): %g with the filter turned round, want %g", one, v, whole.x[i])
@@ -205,7 +206,8 @@ func upto(first, end int) (s []int) {
 	return s
 }
 
-// TestFilterGradient: the sum over slabs differs by rounding only.
+// TestFilterGradient verifies that the sum over slabs differs from the whole by
+// rounding only.
 func TestFilterGradient(t *testing.T) {
 	slabCases(t, func(t *testing.T, a graph.WindowAxis, in, out int, heights []int, rows int) {
 		rng := rand.New(rand.NewPCG(10, 7))
@@ -234,7 +236,7 @@ func TestFilterGradient(t *testing.T) {
 	})
 }
 
-// TestSlabs shows the rows of a 3-row window at poles and seams.
+// TestSlabs checks the rows of a 3-row window at poles and boundaries.
 func TestSlabs(t *testing.T) {
 	a := graph.WindowAxis{Size: 3, Stride: 1, Dilation: 1, Pad: 1}
 	c := Config{Pieces: []Piece{{Micro{Size: 22, Algorithm: "tile"}, 2}, {Micro{Size: 3, Algorithm: "direct"}, 1}}}

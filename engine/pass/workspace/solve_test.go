@@ -14,9 +14,9 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// random makes a small kernel with many ties: few different times and
-// workspaces, sizes in any order, some listed twice. A size of 1 is always
-// there, though not always without workspace.
+// random returns a small kernel with many ties: few different times and
+// workspaces, sizes in any order, some listed twice. Size 1 is always present,
+// but not always without workspace.
 func random(rng *rand.Rand) Kernel {
 	k := Kernel{Name: "random", Size: 1 + rng.IntN(7)}
 	for i := range 1 + rng.IntN(7) {
@@ -47,7 +47,7 @@ func every(k Kernel) (all [][]int) {
 	return all
 }
 
-// rank writes the rule for ties as a list of numbers, less being better.
+// rank returns the tie-breaking rule as a list of numbers; less is better.
 func rank(k Kernel, chosen []int) []int {
 	slices.SortFunc(chosen, func(i, j int) int {
 		a, b := k.Micros[i], k.Micros[j]
@@ -65,8 +65,8 @@ func rank(k Kernel, chosen []int) []int {
 	return slices.Concat([]int{t, w, len(chosen)}, sizes, algorithms)
 }
 
-// judge is the best of all configurations within limit by exhaustion, or nil.
-func judge(k Kernel, limit int) (rankOf []int) {
+// optimum is the best configuration within limit by enumeration, or nil.
+func optimum(k Kernel, limit int) (rankOf []int) {
 	for _, c := range every(k) {
 		if r := rank(k, c); r[1] <= limit && (rankOf == nil || slices.Compare(r, rankOf) < 0) {
 			rankOf = r
@@ -75,7 +75,7 @@ func judge(k Kernel, limit int) (rankOf []int) {
 	return rankOf
 }
 
-// rankOf gives the rank of a solver's answer.
+// rankOf is the rank of a solver's result.
 func rankOf(t *testing.T, k Kernel, c Config) []int {
 	t.Helper()
 	var chosen []int
@@ -93,14 +93,15 @@ func rankOf(t *testing.T, k Kernel, c Config) []int {
 	return r
 }
 
-// TestReuseExhaustive compares with all configurations, ties included.
+// TestReuseExhaustive compares with the enumeration of all configurations, ties
+// included.
 func TestReuseExhaustive(t *testing.T) {
 	rng := rand.New(rand.NewPCG(10, 1))
 	for range 2000 {
 		k := random(rng)
 		last := time.Duration(math.MaxInt64)
 		for limit := range 6 {
-			want := judge(k, limit)
+			want := optimum(k, limit)
 			got, err := k.Reuse(int64(limit))
 			if want == nil {
 				if !errors.Is(err, ErrLimit) {
@@ -148,7 +149,8 @@ func desirable(k Kernel) [][2]int64 {
 	return front
 }
 
-// TestFrontIsDesirableSet compares with the paper's recursion, on all sizes.
+// TestFrontIsDesirableSet compares with the recursion of the paper, for all
+// sizes.
 func TestFrontIsDesirableSet(t *testing.T) {
 	rng := rand.New(rand.NewPCG(10, 2))
 	for range 300 {
@@ -167,9 +169,9 @@ func TestFrontIsDesirableSet(t *testing.T) {
 	}
 }
 
-// TestDivideExhaustive compares with all choices of all configurations: the
-// integer program, solved by exhaustion. Coarse units stay within the limit and
-// their bound below the optimum.
+// TestDivideExhaustive compares with the enumeration of all choices, which
+// solves the integer program. Coarse units stay within the limit, and their
+// bound stays below the optimum.
 func TestDivideExhaustive(t *testing.T) {
 	rng := rand.New(rand.NewPCG(10, 3))
 	lost := 0
@@ -231,8 +233,8 @@ func TestDivideExhaustive(t *testing.T) {
 	}
 }
 
-// TestDivideKnapsack compares with the textbook's table over (kernel, bytes), on
-// more kernels than exhaustion can do.
+// TestDivideKnapsack compares with dynamic programming over (kernel, bytes), on
+// more kernels than enumeration can treat.
 func TestDivideKnapsack(t *testing.T) {
 	rng := rand.New(rand.NewPCG(10, 8))
 	type cost struct{ time, bytes int64 }
@@ -247,7 +249,7 @@ func TestDivideKnapsack(t *testing.T) {
 			kernels = append(kernels, k)
 		}
 		for _, limit := range []int{60, 100, 150, 300, 500} {
-			table := make([]cost, limit+1) // by bytes that may be used
+			table := make([]cost, limit+1) // by available bytes
 			for _, k := range kernels {
 				next := slices.Repeat([]cost{{math.MaxInt64, 0}}, limit+1)
 				front := must[[]Config](t)(k.Front())
@@ -279,7 +281,7 @@ func TestDivideKnapsack(t *testing.T) {
 	}
 }
 
-// TestTies has one case for each line of the rule.
+// TestTies has one case for each line of the rule for ties.
 func TestTies(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -304,7 +306,7 @@ func TestTies(t *testing.T) {
 	}
 }
 
-// TestBadTables: what a damaged table can hold is refused.
+// TestBadTables verifies that damaged measurements are rejected.
 func TestBadTables(t *testing.T) {
 	huge := Kernel{"huge", 1, []Micro{{1, "a", math.MaxInt64 - 1, 0}}}
 	wide := Kernel{"wide", 1, []Micro{{1, "a", 1, math.MaxInt64 - 1}}}
@@ -364,8 +366,8 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
-// network has 66 kernels (22 convolutions in three directions) with workspaces
-// of arbitrary bytes: the size of problem that a training has.
+// network has 66 kernels (22 convolutions in three directions) with arbitrary
+// workspaces: the problem size of a training.
 func network(rng *rand.Rand) []Kernel {
 	var all []Kernel
 	for i := range 66 {
@@ -383,8 +385,8 @@ func network(rng *rand.Rand) []Kernel {
 	return all
 }
 
-// TestNetwork: on a network the exact division stays small, never loses to
-// coarse units or equal shares, and gains with the limit.
+// TestNetwork verifies that the exact division of a network is fast, is never
+// slower than coarse units or equal shares, and improves with the limit.
 func TestNetwork(t *testing.T) {
 	kernels := network(rand.New(rand.NewPCG(10, 4)))
 	last := time.Duration(math.MaxInt64)
