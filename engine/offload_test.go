@@ -215,7 +215,7 @@ func TestOffload(t *testing.T) {
 			}
 			var text strings.Builder
 			if err := p.Explain(&text); err != nil || strings.Contains(text.String(), "fetch_done") != (dev.aside > 0) {
-				t.Errorf("%s in %s, %d bytes: %v, or the printed plan does not say what leaves", c.name, c.precision, o.Memory.Limit, err)
+				t.Errorf("%s in %s, %d bytes: %v, or the printed plan does not report offloading", c.name, c.precision, o.Memory.Limit, err)
 			}
 			away += dev.aside
 			if c.name == "row" && dev.recorded == 0 {

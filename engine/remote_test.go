@@ -104,7 +104,7 @@ func TestStoreOnDevice(t *testing.T) {
 	step(judge, 1)
 	// Step number; inputs to the arena, output and loss; new value of the state.
 	if want := int64(8 + 4*(2*32+32+1) + 4*32); w.copied != want {
-		t.Errorf("a run that nobody looks into copies %d bytes, want %d", w.copied, want)
+		t.Errorf("a run whose results are not read copies %d bytes, want %d", w.copied, want)
 	}
 	near := func(what string, a, b []float32) {
 		t.Helper()
@@ -198,7 +198,7 @@ func TestDeviceFails(t *testing.T) {
 		t.Errorf("after a failed copy of states: %v", err)
 	}
 	if err := run(); err != nil {
-		t.Errorf("an error is told twice: %v", err)
+		t.Errorf("an error is reported twice: %v", err)
 	}
 	dev().fail = lost
 	if err := run(); !errors.Is(err, lost) {

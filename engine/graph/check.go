@@ -37,16 +37,16 @@ func (g *Graph) Check() error {
 	}
 	for _, a := range g.Assigns {
 		if s := g.Nodes[a.State]; s.Kind != KindState || !s.Shape.Equal(g.Nodes[a.Value].Shape) {
-			return invariantError(s.At, fmt.Errorf("assignment of %v to %s %s %v", g.Nodes[a.Value].Shape, s.Kind, s.Name, s.Shape))
+			return invariantError(s.At, fmt.Errorf("value of shape %v is assigned to %s %s of shape %v", g.Nodes[a.Value].Shape, s.Kind, s.Name, s.Shape))
 		}
 	}
 	for _, d := range g.Grads {
 		if p := g.Nodes[d.Param]; p.Kind != KindParam || !p.Shape.Equal(g.Nodes[d.Value].Shape) {
-			return invariantError(p.At, fmt.Errorf("gradient of %s %s %v has shape %v", p.Kind, p.Name, p.Shape, g.Nodes[d.Value].Shape))
+			return invariantError(p.At, fmt.Errorf("gradient of %s %s of shape %v has shape %v", p.Kind, p.Name, p.Shape, g.Nodes[d.Value].Shape))
 		}
 	}
 	if g.Loss >= 0 && g.Nodes[g.Loss].Shape.Size() != 1 {
-		return invariantError(g.Nodes[g.Loss].At, fmt.Errorf("loss of shape %v", g.Nodes[g.Loss].Shape))
+		return invariantError(g.Nodes[g.Loss].At, fmt.Errorf("loss has shape %v, want one element", g.Nodes[g.Loss].Shape))
 	}
 	return nil
 }
@@ -73,7 +73,7 @@ func (g *Graph) checkNode(i int, n *Node) error {
 			return fmt.Errorf("%s reads %%%d, which does not precede it", n.Op.Name, id)
 		}
 		if g.Nodes[id].DType.Computed() != n.DType.Computed() {
-			return fmt.Errorf("%s of %v reads %v", n.Op.Name, n.DType, g.Nodes[id].DType)
+			return fmt.Errorf("%s of type %v reads type %v", n.Op.Name, n.DType, g.Nodes[id].DType)
 		}
 	}
 	s, err := n.Op.Shape(g.InShapes(n), n.Attrs)

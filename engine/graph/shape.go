@@ -52,7 +52,7 @@ func (s Shape) check() error {
 	n := 1
 	for i, d := range s {
 		if d < 1 {
-			return fmt.Errorf("axis %d of %v has size %d: %w", i, s, d, ErrShape)
+			return fmt.Errorf("axis %d of %v has size %d, want at least 1: %w", i, s, d, ErrShape)
 		}
 		if n > (1<<31-1)/d {
 			return fmt.Errorf("%v has more than 2³¹ elements: %w", s, ErrShape)

@@ -22,7 +22,7 @@ func momentsShape(x Shape) (Shape, error) {
 func perChannel(x Shape, vs ...Shape) error {
 	for _, v := range vs {
 		if len(x) < 2 || len(v) != 1 || v[0] != x[1] {
-			return shapeError("x is %v, a value per channel %v", x, v)
+			return shapeError("x is %v, values per channel are %v; want [N C …] and [C]", x, v)
 		}
 	}
 	return nil

@@ -12,7 +12,7 @@ var concat = Define(Spec[AlongAxis]{
 	Source: "elementary",
 	Shape: func(in []Shape, a AlongAxis) (Shape, error) {
 		if len(in) == 0 || a.Axis < 0 || a.Axis >= len(in[0]) {
-			return nil, shapeError("axis %d of %v", a.Axis, in)
+			return nil, shapeError("axis %d is out of range for %v", a.Axis, in)
 		}
 		out := in[0].Clone()
 		for _, s := range in[1:] {

@@ -153,7 +153,7 @@ const noSecondOrder = "occurs only in gradients; second derivatives are not supp
 
 // shapeError formats an error that wraps ErrShape.
 func shapeError(format string, args ...any) error {
-	return fmt.Errorf(format+": %w", append(args, ErrShape)...)
+	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), ErrShape)
 }
 
 // shapeOfOperand is the shape rule of operations whose result has the shape of

@@ -67,7 +67,7 @@ func (a NormGrad) check(in []Shape, n int) error {
 		operands++
 	}
 	if len(in) != operands || len(in[0]) < 2 || a.HasGate && !in[n+1].Equal(in[0]) {
-		return shapeError("operands %v, gate %v", in, a.HasGate)
+		return shapeError("operands %v do not fit a gradient of batch normalisation with gate %v", in, a.HasGate)
 	}
 	x, dy := in[0], in[n]
 	if dy.Equal(x) && a.Lo == 0 {

@@ -41,12 +41,15 @@ func TestShapeErrors(t *testing.T) {
 		{"weights too many", "mul", func(b *graph.Builder, x graph.Value) { op.WeightedMean(b, x, b.Input("w", graph.Shape{7})) }},
 		{"range missing", "ssim", func(b *graph.Builder, x graph.Value) { op.SSIM(b, x, x, op.SimilarityOptions{}) }},
 		{"field below window", "ms_ssim", func(b *graph.Builder, x graph.Value) { op.MSSSIM(b, x, x, op.SimilarityOptions{Range: 1}) }},
+		{"unknown family", "distribution_score", func(b *graph.Builder, x graph.Value) {
+			op.DistributionScore(b, x, b.Input("y", graph.Shape{2, 1, 4, 6, 8}), op.ScoreSpec{Family: "none", Parameters: 3})
+		}},
 		{"dropping all", "dropout", func(b *graph.Builder, x graph.Value) { op.Dropout(b, x, 1) }},
 	} {
 		b := graph.New(1)
 		c.build(b, b.Input("x", x5))
 		_, err := b.Build()
-		if !errors.Is(err, op.ErrShape) || !strings.Contains(err.Error(), c.op) || !strings.Contains(err.Error(), "op_test.go:") {
+		if !errors.Is(err, op.ErrShape) || !strings.Contains(err.Error(), c.op) || !strings.Contains(err.Error(), "op_test.go:") || strings.Contains(err.Error(), "%!") {
 			t.Errorf("%s: error %v, want ErrShape with %q and the line of the call", c.name, err, c.op)
 		}
 	}

@@ -29,7 +29,7 @@ func (a Pool) shape(x Shape) (Shape, error) {
 	out := x.Clone()
 	for i := range 3 {
 		if a.Size[i] < 1 || a.Stride[i] < 1 || x[i+2] < a.Size[i] {
-			return nil, shapeError("window %v, stride %v over %v", a.Size, a.Stride, x)
+			return nil, shapeError("window %v with stride %v does not fit x %v", a.Size, a.Stride, x)
 		}
 		out[i+2] = (x[i+2]-a.Size[i])/a.Stride[i] + 1
 	}

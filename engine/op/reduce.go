@@ -96,7 +96,7 @@ var sum = Define(Spec[Axes]{
 		out := in[0].Clone()
 		for _, i := range a.Axes {
 			if i < 0 || i >= len(out) {
-				return nil, shapeError("axis %d of %v", i, in[0])
+				return nil, shapeError("axis %d is out of range for %v", i, in[0])
 			}
 			out[i] = 1
 		}

@@ -19,7 +19,7 @@ func (a Groups) check(in []Shape, operands int) (Shape, error) {
 		return nil, shapeError("operands %v, want %d with groups of %d along axis %d", in, operands, a.Size, a.Axis)
 	}
 	if !in[operands-1].Equal(in[0]) {
-		return nil, shapeError("operands %v differ", in)
+		return nil, shapeError("operands %v differ in shape", in)
 	}
 	return in[0].Clone(), nil
 }

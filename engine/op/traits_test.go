@@ -75,7 +75,7 @@ func TestTraits(t *testing.T) {
 						}
 					}
 					if o.Conv.Is(graph.ConvForward) && c.In[len(sources)][0] != out[1] {
-						t.Errorf("operand %d, %v, is no filter of %d channels", len(sources), c.In[len(sources)], out[1])
+						t.Errorf("operand %d, %v, is not a filter of %d channels", len(sources), c.In[len(sources)], out[1])
 					}
 				}
 				if f := o.Filter; f != nil && (c.In[f.Operand][f.Axis] != out[1] || c.In[f.Operand][1-f.Axis] != c.In[f.Source][1]) {
@@ -84,7 +84,7 @@ func TestTraits(t *testing.T) {
 				if o.TieChannels != nil {
 					ties := &strict{t: t, in: c.In, out: out}
 					if o.TieChannels(ties, c.In, out, c.Attrs); ties.said == 0 {
-						t.Error("its rule says nothing of channels")
+						t.Error("its rule has no constraint on channels")
 					}
 				}
 				if o.PrunedAttrs != nil { // nothing was removed

@@ -147,7 +147,7 @@ func (m *Memory) setSpans(spans []*Span) {
 // first, then only those without a gap. It skips workspaces that cannot fit,
 // because values and workspace together exceed the arena.
 func reserveScratch(u *Unit, spans []*Span, m *Memory) {
-	// Candidates: workspaces that fit beside the values in use, if these were
+	// Candidates: workspaces that fit together with the values in use, if these were
 	// packed without gaps.
 	var scratch []*Span
 	for t, id := range u.Sequence {

@@ -189,13 +189,13 @@ func checkLate(t *testing.T, u *Unit) {
 				break
 			}
 			if !again[k] {
-				t.Errorf("%%%d is computed again at %d, long before it is read", id, i)
+				t.Errorf("%%%d is recomputed at %d, long before it is read", id, i)
 				break
 			}
 		}
 	}
 	if n != u.Recomputed.Operations {
-		t.Errorf("%d operations are computed again, the sum says %d", n, u.Recomputed.Operations)
+		t.Errorf("%d operations are recomputed, the summary has %d", n, u.Recomputed.Operations)
 	}
 }
 

@@ -258,7 +258,7 @@ func (p *Problem) check() error {
 	}
 	for _, e := range p.Edges {
 		if e.From < 0 || e.To < 0 || e.From >= len(p.Nodes) || e.To >= len(p.Nodes) || e.From == e.To {
-			return fmt.Errorf("edge from %d to %d of %d nodes", e.From, e.To, len(p.Nodes))
+			return fmt.Errorf("edge from node %d to node %d is invalid for %d nodes", e.From, e.To, len(p.Nodes))
 		}
 		if len(e.Cost) != len(p.Nodes[e.From].Cost) {
 			return fmt.Errorf("edge from %d to %d: %d rows, the node has %d labels", e.From, e.To, len(e.Cost), len(p.Nodes[e.From].Cost))
