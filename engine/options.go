@@ -47,8 +47,8 @@ type Options struct {
 
 // Device selects the device.
 type Device struct {
-	// "cpu" (default), "cuda", "ref", or "auto": cuda if a GPU is available,
-	// else cpu
+	// Backend is "cpu" (default), "cuda", "ref", or "auto": cuda if a GPU is
+	// available, else cpu.
 	Backend string
 	Threads int // CPU threads; 0 means 1
 }
@@ -126,7 +126,7 @@ type Debug struct {
 	Profile bool
 	// Passes replaces the list of passes; nil means pass.List.
 	Passes []pass.Pass
-	// After, if not nil, is called with the graph after each pass.
+	// AfterPass, if not nil, is called with the graph after each pass.
 	AfterPass func(pass string, g *graph.Graph)
 	// Log receives messages for developers; nil disables them.
 	Log *slog.Logger
@@ -151,7 +151,7 @@ type Extension interface {
 	// returns the error to report.
 	OnRunEnd(err error) error
 	// OnClose is called within Do when a plan is closed, after all work that it
-	// enqueued. It is also called if Compile fails after Opened.
+	// enqueued. It is also called if Compile fails after OnOpen.
 	OnClose() error
 	// Finish is called in every run after the last kernel, or after the one
 	// that failed with err, before outputs and gradients are read. It waits for

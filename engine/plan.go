@@ -468,8 +468,8 @@ func (p *Plan) Device() (about backend.DeviceInfo, ok bool) {
 
 // StageInputs starts the copy of the filled inputs to a device with memory of
 // its own, while the device still works on the previous step. Input returns
-// other memory afterwards. Stage is optional, and does nothing on other
-// devices. Inputs may be filled again when Stage returns, or Start if Stage was
+// other memory afterwards. StageInputs is optional, and does nothing on other
+// devices. Inputs may be filled again when StageInputs returns, or Start if it was
 // not called.
 //
 // Errors: those of the device.

@@ -270,7 +270,7 @@ func (r *remote) startStep(p *Plan) error {
 		}
 		f.source = nil
 	}
-	// Buffers that were not staged are free again when Start returns: Stage, which
+	// Buffers that were not staged are free again when Start returns: StageInputs, which
 	// does not wait, may use them at once.
 	if left {
 		if err := r.Wait(); err != nil {

@@ -83,7 +83,7 @@ type Window struct {
 	// Additive reports that the result is a sum over the Window.FullAxes axes.
 	// Partial results then add up to the result.
 	Additive bool
-	// Against, if not 0, is the operand that is correlated with the windowed
+	// CorrelateWith, if not 0, is the operand that is correlated with the windowed
 	// one, as dy is in the gradient of a filter. Its element o is multiplied
 	// with the window of o. The result is the sum over all o and has no spatial
 	// axes.

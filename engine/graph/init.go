@@ -171,7 +171,7 @@ type selectInit struct {
 	keep  [][]int
 }
 
-// SelectShape is the shape of the result of Part.
+// SelectShape is the shape of the result of SelectIndices.
 func SelectShape(of []int, keep [][]int) []int {
 	out := slices.Clone(of)
 	for axis, some := range keep {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestKeptOf(t *testing.T) {
+func TestBlockMaskOf(t *testing.T) {
 	s := Shape{20, 33, 1, 2, 3}
 	w := make([]float32, s.Size())
 	at := func(o, c, tap int) *float32 { return &w[(o*33+c)*6+tap] }
@@ -47,7 +47,7 @@ func TestKeptOf(t *testing.T) {
 	}
 }
 
-func TestKeptOr(t *testing.T) {
+func TestBlockMaskOr(t *testing.T) {
 	for _, c := range [][3]BlockMask{{"0011", "0101", "0111"}, {"0011", "1100", ""}, {"", "0101", ""}, {"0101", "", ""}} {
 		if got := c[0].Or(c[1]); got != c[2] {
 			t.Errorf("%q or %q: %q, want %q", string(c[0]), string(c[1]), string(got), string(c[2]))
@@ -56,7 +56,7 @@ func TestKeptOr(t *testing.T) {
 }
 
 // FLOPs equal the number of operations of the reference kernel.
-func TestKeptFLOPs(t *testing.T) {
+func TestBlockMaskFLOPs(t *testing.T) {
 	x, w := Shape{1, 40, 2, 5, 6}, Shape{20, 40, 3, 3, 3}
 	a := Conv{Pad: Same(3, 3, 3), Mask: "010" + "101"}.withDefaults()
 	y, err := convShape(x, w, a)

@@ -87,7 +87,7 @@ type Device struct {
 type Debug struct {
 	// Log records choices that could not be repeated; nil disables it.
 	Log *slog.Logger
-	// After, if not nil, is called with the graph after each pass.
+	// AfterPass, if not nil, is called with the graph after each pass.
 	AfterPass func(pass string, g *graph.Graph)
 }
 

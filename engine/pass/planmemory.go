@@ -40,7 +40,7 @@ type Memory struct {
 	// of the arena for this order of execution.
 	LowerBound int
 	// GradCopies lists the gradients to copy from the arena after the last
-	// operation, Zero the parameters without a gradient.
+	// operation, ZeroGrads the parameters without a gradient.
 	GradCopies []graph.Grad
 	ZeroGrads  []int
 	// Spans holds the lifetime of every buffer of the arena, for checks and

@@ -11,7 +11,7 @@ import (
 type Recomputation struct {
 	Operations int   // recomputed operations
 	FLOPs      int64 // of the recomputed operations
-	// SavedBytes is the reduction of the arena in bytes. Slower is the factor
+	// SavedBytes is the reduction of the arena in bytes. Slowdown is the factor
 	// on the run time, by the cost model.
 	SavedBytes int64
 	Slowdown   float64
