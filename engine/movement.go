@@ -27,6 +27,8 @@ func ClassOf(g *graph.Graph, n *graph.Node) Class {
 	if f, ok := n.Attrs.(op.HaloOp); ok {
 		class = f.Op.Class
 	}
+	// Arithmetic decides before geometry: a convolution has a window too, and a
+	// slice has neither.
 	switch {
 	case class == graph.Contraction:
 		return Contraction

@@ -113,6 +113,8 @@ func (p *Plan) unrecordedKernels(also []bool) []bool {
 			spans = append(spans, [2]int{i, min(k.firstReader, len(p.kernels)-1)})
 		}
 	}
+	// Marking one span may mark kernels of another that overlaps it, so repeat
+	// until nothing changes.
 	for more := true; more; {
 		more = false
 		for _, c := range spans {

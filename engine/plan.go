@@ -117,7 +117,7 @@ func Compile(g *graph.Graph, o Options) (p *Plan, err error) {
 	u.ElemBytes = dev.Elem().Bytes()
 	u.Foreign = func(n *graph.Op) bool { return foreign[n.Name] != nil }
 	u.Layouts, _ = dev.(backend.Layouts)
-	u.Cuts, _ = dev.(backend.VariantLister)
+	u.Variants, _ = dev.(backend.VariantLister)
 	if err := setDeviceLimits(u, dev, o); err != nil {
 		return nil, errors.Join(err, dev.Close())
 	}
@@ -163,7 +163,7 @@ func (p *Plan) prepare() error {
 	copies, pending := pendingCopies{}, pendingResults{}
 	for _, id := range p.unit.Sequence {
 		n := p.graph.Nodes[id]
-		q := backend.Request{Op: n.Op, Attrs: n.Attrs, Out: p.memory.tensors[id], Variant: p.unit.CutOf[id], Seed: p.graph.Seed, Step: &p.step}
+		q := backend.Request{Op: n.Op, Attrs: n.Attrs, Out: p.memory.tensors[id], Variant: p.unit.VariantOf[id], Seed: p.graph.Seed, Step: &p.step}
 		for _, in := range n.In {
 			q.In = append(q.In, p.memory.tensors[in])
 		}

@@ -94,6 +94,8 @@ func (s *Store) layout(g *graph.Graph) error {
 			continue
 		}
 		e := Entry{Name: n.Name, Shape: n.Shape.Clone(), State: n.Kind == graph.KindState}
+		// Aligned entries let vector kernels of optimisers run over the whole
+		// slice, and no two parameters share a cache line.
 		room := (n.Shape.Size() + align - 1) / align * align
 		if e.State {
 			e.Offset = nStates

@@ -183,14 +183,14 @@ func TestTimings(t *testing.T) {
 	}
 	known := tune.Open(dir, cpu.Machine(2), nil)
 	if n := strings.Count(known.String(), "wino "); n < 4 {
-		t.Fatalf("the table holds %d lines of cuts:\n%s", n, known)
+		t.Fatalf("the table holds %d lines of variants:\n%s", n, known)
 	}
 	second := run(known)
 	if known.String() != table.String() {
 		t.Errorf("what was known was measured again:\n%s\nbefore:\n%s", known, table)
 	}
 	if bits(first.Store()) != want || bits(second.Store()) != want {
-		t.Error("measured cuts change bits")
+		t.Error("measured variants change bits")
 	}
 	// The same timings with the slowest variants made the fastest.
 	other := tune.Open(t.TempDir(), cpu.Machine(2), nil)
@@ -210,7 +210,7 @@ func TestTimings(t *testing.T) {
 		t.Errorf("the other table gives the same kernels: %s", a)
 	}
 	if bits(third.Store()) != want {
-		t.Error("other cuts change bits")
+		t.Error("other variants change bits")
 	}
 }
 

@@ -29,8 +29,8 @@ func (f Halo) Shape(s Shape) Shape {
 
 // Locate locates the cell at row y and column x of the padded field, whose
 // interior has the given rows and columns. The result is an offset within a
-// level of the field or, if inFrame is true, within the halo buffer.
-func (f Halo) Locate(rows, cols, y, x int) (cell int, inFrame bool) {
+// level of the field or, if inHalo is true, within the halo buffer.
+func (f Halo) Locate(rows, cols, y, x int) (cell int, inHalo bool) {
 	all := f.West + cols + f.East
 	y -= f.North
 	switch {
@@ -117,14 +117,14 @@ var withHalo = Define(Spec[HaloOp]{
 })
 
 // pad returns the field padded by its halo, for reference kernels.
-func (f Halo) pad(x []float64, s Shape, frame []float64) []float64 {
+func (f Halo) pad(x []float64, s Shape, halo []float64) []float64 {
 	all, cells := f.PaddedShape(s), f.Shape(s)[3]
 	y := make([]float64, all.Size())
 	field := s[3] * s[4]
 	for i := range y {
 		plane, row, col := i/(all[3]*all[4]), i/all[4]%all[3], i%all[4]
 		if at, apart := f.Locate(s[3], s[4], row, col); apart {
-			y[i] = frame[plane*cells+at]
+			y[i] = halo[plane*cells+at]
 		} else {
 			y[i] = x[plane*field+at]
 		}

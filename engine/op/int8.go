@@ -150,7 +150,7 @@ var convInt8 = Define(Spec[Int8Conv]{
 })
 
 // int8Case makes a case of random int8 values.
-func int8Case(name string, parts []Shape, out, kd int, periodic, codes bool) Case[Int8Conv] {
+func int8Case(name string, parts []Shape, out, kd int, periodic, quantised bool) Case[Int8Conv] {
 	c := 0
 	q := &Int8Scales{}
 	for i, p := range parts {
@@ -170,12 +170,12 @@ func int8Case(name string, parts []Shape, out, kd int, periodic, codes bool) Cas
 		}
 		q.Factors = append(q.Factors, f)
 	}
-	if codes {
+	if quantised {
 		for i := range out {
 			q.OutScales = append(q.OutScales, 0.02+0.003*float32(i%5))
 		}
 	}
-	return Case[Int8Conv]{Name: name, In: append(slices.Clone(parts), w, Shape{out}), A: Int8Conv{FusedConv{a.withDefaults(), codes}, q},
+	return Case[Int8Conv]{Name: name, In: append(slices.Clone(parts), w, Shape{out}), A: Int8Conv{FusedConv{a.withDefaults(), quantised}, q},
 		Make: func(in [][]float64) {
 			for _, x := range in[:len(parts)] {
 				for i := range x {

@@ -34,7 +34,7 @@ import (
 // this minimum exceed is left to plan-memory.
 // Source: Oyama, Ben-Nun, Hoefler, Matsuoka 2018, arXiv:1804.04806.
 func chooseWorkspaces(u *Unit) error {
-	if u.Cuts == nil {
+	if u.Variants == nil {
 		return nil
 	}
 	limit := int64(math.MaxInt64)
@@ -54,27 +54,27 @@ func chooseWorkspaces(u *Unit) error {
 			limit = max(least, min(limit, u.MemoryLimit-int64(v.Memory.ArenaSize)*int64(u.ElemBytes)))
 		}
 	}
-	u.CutOf, u.ScratchOf, u.Scratch = map[int]string{}, map[int]int64{}, 0
+	u.VariantOf, u.ScratchOf, u.Scratch = map[int]string{}, map[int]int64{}, 0
 	for _, id := range u.Sequence {
 		n := u.Graph.Nodes[id]
-		cuts, err := cutsOf(u, n)
+		variants, err := variantsOf(u, n)
 		if err != nil {
 			return err
 		}
-		if len(cuts) == 0 {
+		if len(variants) == 0 {
 			continue
 		}
 		// Every variant runs the whole operation, so it is a
 		// micro-configuration of the full size 1.
 		k := workspace.Kernel{Name: fmt.Sprintf("%s %v (%s)", n.Op.Name, n.Shape, n.At), Size: 1}
-		for _, c := range cuts {
+		for _, c := range variants {
 			k.Micros = append(k.Micros, workspace.Micro{Size: 1, Algorithm: c.Name, Time: c.Time, Bytes: c.Bytes})
 		}
 		c, err := k.Reuse(limit)
 		if err != nil {
 			return err
 		}
-		u.CutOf[id], u.ScratchOf[id] = c.Pieces[0].Algorithm, c.Bytes
+		u.VariantOf[id], u.ScratchOf[id] = c.Pieces[0].Algorithm, c.Bytes
 		u.Scratch = max(u.Scratch, c.Bytes)
 	}
 	return nil
@@ -84,41 +84,41 @@ func chooseWorkspaces(u *Unit) error {
 // known before kernels are prepared.
 func bounded(u *Unit) bool { return u.Workspace > 0 || u.MemoryLimit > 0 }
 
-// cutsOf lists the kernel variants of an operation. If there is a limit but no
+// variantsOf lists the kernel variants of an operation. If there is a limit but no
 // choice, it is the only variant, without a name. Foreign operations have none.
-func cutsOf(u *Unit, n *graph.Node) ([]backend.Variant, error) {
+func variantsOf(u *Unit, n *graph.Node) ([]backend.Variant, error) {
 	if u.Foreign != nil && u.Foreign(n.Op) {
 		return nil, nil
 	}
 	q := requestOf(u.Graph, n)
-	cuts, err := u.Cuts.Variants(q)
-	if err == nil && len(cuts) == 0 && bounded(u) {
-		cuts = make([]backend.Variant, 1)
-		cuts[0].Bytes, err = u.Cuts.Scratch(q)
+	variants, err := u.Variants.Variants(q)
+	if err == nil && len(variants) == 0 && bounded(u) {
+		variants = make([]backend.Variant, 1)
+		variants[0].Bytes, err = u.Variants.Scratch(q)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s %v (%s): %w", n.Op.Name, n.Shape, n.At, err)
 	}
-	return cuts, nil
+	return variants, nil
 }
 
 // leastScratch is the smallest limit in bytes that suffices for all kernels,
 // with the operation that needs it. It is 0 if the backend reports no scratch
 // memory.
 func leastScratch(u *Unit) (tightest *graph.Node, need int64, err error) {
-	if u.Cuts == nil {
+	if u.Variants == nil {
 		return nil, 0, nil
 	}
 	for _, id := range u.Sequence {
 		n := u.Graph.Nodes[id]
-		cuts, err := cutsOf(u, n)
+		variants, err := variantsOf(u, n)
 		if err != nil {
 			return nil, 0, err
 		}
-		if len(cuts) == 0 {
+		if len(variants) == 0 {
 			continue
 		}
-		least := slices.MinFunc(cuts, func(a, b backend.Variant) int { return cmp.Compare(a.Bytes, b.Bytes) }).Bytes
+		least := slices.MinFunc(variants, func(a, b backend.Variant) int { return cmp.Compare(a.Bytes, b.Bytes) }).Bytes
 		if tightest == nil || least > need {
 			tightest, need = n, least
 		}

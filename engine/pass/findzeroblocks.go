@@ -22,22 +22,22 @@ func findZeroBlocks(u *Unit) error {
 			return graph.Value{}
 		}
 		filter, shape := old.Nodes[old.AliasRoot(n.In[1])], old.Nodes[n.In[1]].Shape
-		kept := u.BlockMasks[filter.Name]
+		mask := u.BlockMasks[filter.Name]
 		switch {
 		case filter.Kind == graph.KindConst:
-			kept = op.BlockMaskOf(filter.Data, shape)
+			mask = op.BlockMaskOf(filter.Data, shape)
 		case filter.Kind != graph.KindParam || len(filter.Shape) < 2 || filter.Shape[0] != shape[0] || filter.Shape[1] != shape[1]:
 			return graph.Value{}
 		}
-		if kept == "" {
+		if mask == "" {
 			return graph.Value{}
 		}
 		a := n.Attrs.(op.Conv)
-		if err := kept.Check(shape); err != nil {
+		if err := mask.Check(shape); err != nil {
 			return b.Fail(n.Op.Name, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("the block mask of %s does not fit its shape", filter.Name),
 				At: n.At, Why: err.Error(), Fix: "compute the mask from the filter (op.BlockMaskOf)", Err: err})
 		}
-		a.Mask = kept
+		a.Mask = mask
 		return op.Conv3D(b, in[0], in[1], a)
 	})
 	if err == nil {

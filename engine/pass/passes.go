@@ -59,8 +59,8 @@ type Device struct {
 	// Layouts provides the costs of operations by layout; nil if the backend
 	// has one layout only.
 	Layouts backend.Layouts
-	// Cuts lists the kernel variants of operations; nil if there is no choice.
-	Cuts backend.VariantLister
+	// Variants lists the kernel variants of operations; nil if there is no choice.
+	Variants backend.VariantLister
 	// Links returns the rates of copies between device and host that run
 	// concurrently with kernels, in bytes per second. Rates of 0, or a nil
 	// function, mean that there are none. It is called only if the memory does
@@ -101,9 +101,9 @@ type Result struct {
 	Sequence []int
 	// Recomputed sums up the recomputation that saves memory (recompute).
 	Recomputed Recomputation
-	// CutOf names the kernel variant of each operation that has several
+	// VariantOf names the kernel variant of each operation that has several
 	// (choose-workspaces).
-	CutOf map[int]string
+	VariantOf map[int]string
 	// Scratch is the largest scratch memory of a kernel in bytes, if there is a
 	// limit (choose-workspaces).
 	Scratch int64
