@@ -123,7 +123,7 @@ func (f Halo) pad(x []float64, s Shape, halo []float64) []float64 {
 	field := s[3] * s[4]
 	for i := range y {
 		plane, row, col := i/(all[3]*all[4]), i/all[4]%all[3], i%all[4]
-		if at, apart := f.Locate(s[3], s[4], row, col); apart {
+		if at, inHalo := f.Locate(s[3], s[4], row, col); inHalo {
 			y[i] = halo[plane*cells+at]
 		} else {
 			y[i] = x[plane*field+at]
