@@ -1,6 +1,17 @@
-// Package backend says what a backend is: a device that prepares one kernel per
+// Package backend defines what a backend is: a device that prepares one kernel for each
 // operation of a plan, bound to its memory, and runs code on its own thread.
-// The backends are the packages below: ref, the judge, cpu and cuda.
+//
+// A backend implements Backend. The other interfaces are optional; package engine tests
+// for them with a type assertion:
+//
+//   - ScratchSetter: kernels share a scratch buffer of the caller,
+//   - Layouts: values can be stored in a second layout,
+//   - VariantLister: kernels have several variants to choose from,
+//   - Remote: the device has memory of its own,
+//   - Updater: parameters are updated in that memory,
+//   - InfoProvider: the device has a name and library versions.
+//
+// The backends are the packages below: ref, the reference in float64; cpu; and cuda.
 package backend
 
 import (
@@ -10,19 +21,20 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 )
 
-// Tensor is a value bound to memory: F32 or F64, as the backend stores it, U16
-// with the bits of a value that is stored as bfloat16 or float16, or U8 with codes.
+// Tensor is a value bound to memory. Exactly one slice is set: F32 or F64 for values
+// computed by the backend, U16 for the bits of bfloat16 or float16, U8 for int8
+// inference. None is set if there is no memory yet.
 type Tensor struct {
 	Shape  graph.Shape
 	Layout graph.Layout
-	DType  graph.DType // in which it is stored, where that is float16 or there is no memory yet
+	DType  graph.DType // storage type if it is float16 or there is no memory yet
 	F32    []float32
 	F64    []float64
 	U16    []uint16
 	U8     []uint8
 }
 
-// Stored is the type of the elements in memory.
+// Stored returns the type of the elements in memory.
 func (t Tensor) Stored() graph.DType {
 	switch {
 	case t.U16 != nil && t.DType != graph.Float16:
@@ -37,27 +49,29 @@ func (t Tensor) Stored() graph.DType {
 	return t.DType
 }
 
-// Request asks for the kernel of one operation. The memory stays where it is
-// for as long as the kernel lives.
+// Request describes the kernel of one operation. Its memory must not move while the
+// kernel is in use.
 type Request struct {
-	Op    *graph.Op
-	Attrs any
-	In    []Tensor
-	Out   Tensor
-	// Variant is one of the cuts of the kernel by its name; empty lets the backend guess.
+	Op    *graph.Op // the operation
+	Attrs any       // its attributes, of the type of the operation
+	In    []Tensor  // operands
+	Out   Tensor    // result
+	// Variant is the name of a kernel variant (VariantLister); "" lets the backend choose.
 	Variant string
-	// Ready is, of a Remote, what is there of each operand before the Finish of the kernel that began it: nil is all of it.
-	// The kernel may begin with what reads no more (Kernel.RunEarly). Empty if all of all operands is there.
+	// Ready holds, for each operand, the region whose data are available before the Finish
+	// of the kernel that produces it; nil means all of it. The kernel may compute what
+	// depends on no other data early (Kernel.RunEarly). Empty: all data are available.
+	// Only for a Remote.
 	Ready []*Region
-	// Seed and Step key the random operations; Step is read at each run.
+	// Seed and Step key the random numbers of the operation. Step is read in every run.
 	Seed uint64
 	Step *uint64
 }
 
-// Region is a box of a value: where it begins, and its sizes.
+// Region is a box of a value: its first index and its size along each axis.
 type Region struct{ Lo, Size graph.Shape }
 
-// InShapes are the shapes of the operands.
+// InShapes returns the shapes of the operands.
 func (r *Request) InShapes() []graph.Shape {
 	s := make([]graph.Shape, len(r.In))
 	for i, t := range r.In {
@@ -66,121 +80,134 @@ func (r *Request) InShapes() []graph.Shape {
 	return s
 }
 
-// Kernel is a prepared operation. Run allocates nothing and decides nothing.
+// Kernel is a prepared operation. Run allocates nothing.
+//
+// An operation with communication is split: Run starts it, Finish completes it. Between
+// them other kernels run, among them the part of the next kernel that needs no received
+// data (RunEarly).
 type Kernel struct {
-	Name  string // of the implementation, for the printed plan
-	Run   func() error
-	Close func() // nil if there is nothing to free
-	// Finish, if not nil, ends what Run has only started: the result is there when it
-	// returns. It is called once in every run, before the first kernel that reads the
-	// result, and behind the part of that kernel that does not need it, Early.
+	Name  string       // of the implementation, for printed plans
+	Run   func() error // computes the result, or starts to
+	Close func()       // frees what the kernel holds; nil if there is nothing to free
+	// Finish, if not nil, completes what Run has started; then the result is available. It
+	// is called once in every run, before the first kernel that reads the result, and
+	// after the RunEarly of that kernel.
 	Finish func() error
-	// Ready is the part of a result with a Finish that is there behind Run already; nil is none of it.
+	// Ready is the region of the result of a kernel with Finish that is available right
+	// after Run; nil is none of it.
 	Ready *Region
-	// RunEarly, if not nil, is a part of the work that reads nothing that a Finish brings. Run
-	// follows it and does the rest; in between no other kernel runs.
+	// RunEarly, if not nil, computes the part that reads only ready regions of the
+	// operands. Run follows and computes the rest. No other kernel runs in between.
 	RunEarly func() error
-	// Scratch is what it wants of the buffer that all kernels of the device use in
-	// turn, in bytes.
+	// Scratch is the size in bytes that the kernel uses of the scratch buffer, which all
+	// kernels of the device share.
 	Scratch int64
-	// SetScratch, if not nil, is told where that scratch lies, before the first run and whenever
-	// it moves, in place of Borrower.SetScratch.
+	// SetScratch, if not nil, sets the scratch buffer of this kernel, in place of
+	// ScratchSetter. It is called before the first run and whenever the buffer moves.
 	SetScratch func(scratch []float32) error
-	// Blocking is true of a kernel of a Remote that waits for the work before it, so that it
-	// cannot be part of a recording.
+	// Blocking marks a kernel of a Remote that waits until the device has finished earlier
+	// work. It cannot be part of a recording.
 	Blocking bool
-	// Async is true of a kernel of a Remote whose Finish waits for nothing: it has the work
-	// that is asked for later wait for what Run has begun. Both may be recorded, together.
+	// Async marks a kernel of a Remote whose Finish does not block: it makes later work on
+	// the device wait for what Run has started. Both can be recorded together.
 	Async bool
-	// ResultAtEnd is true of a kernel whose result is there only when all kernels have run and what
-	// they started beside them has ended (engine.Extension.Finish). If it has a Finish, that is called
-	// behind the last kernel.
+	// ResultAtEnd marks a kernel whose result is available only after all kernels have run
+	// and all asynchronous work has ended (engine.Extension.Finish). Its Finish, if any,
+	// is called after the last kernel.
 	ResultAtEnd bool
 }
 
-// ScratchSetter is what a backend is beside if its kernels use scratch that it is lent.
+// ScratchSetter is implemented by backends whose kernels share a scratch buffer of the
+// caller.
 type ScratchSetter interface {
-	// SetScratch gives the scratch that kernels use until the next call, at least as long as
-	// theirs says. Before the first call the backend has its own; those prepared after it
-	// get none of that.
+	// SetScratch sets the buffer that kernels use until the next call. It must be at least
+	// as long as the largest Kernel.Scratch. Before the first call the backend uses a
+	// buffer of its own; kernels prepared afterwards do not extend that one.
 	SetScratch(scratch []float32)
 }
 
-// Remote is what a backend is beside if it has memory of its own. The tensors of requests
-// then lie there, and only kernels and these functions may touch them. All are called
-// within Do. Kernels and copies are asked for in one order, and done in it, while the
-// caller goes on.
+// Remote is implemented by backends whose device has memory of its own. Tensors of
+// requests are in that memory, which only kernels and these methods may access. All
+// methods are called within Do, unless stated otherwise.
+//
+// Kernels and copies are enqueued in one order and executed in that order, while the
+// caller continues (a CUDA stream).
 type Remote interface {
-	// Alloc gives n elements of the device's memory, all zero.
+	// Alloc allocates n elements in the memory of the device, all zero.
 	//
-	// Errors: *exit.Error (exit.NoDevice) if it has no more.
+	// Errors: *exit.Error (exit.NoDevice) if the memory does not suffice.
 	Alloc(n int) ([]float32, error)
-	// AllocHost gives n elements of the program's memory, all zero, that are copied fast.
+	// AllocHost allocates n elements in page-locked memory of the host, all zero. Copies
+	// from and to it run at full speed.
 	AllocHost(n int) ([]float32, error)
-	// Free gives back what Make or AllocHost gave.
+	// Free frees memory from Alloc or AllocHost.
 	Free(x []float32) error
-	// Copy copies between memories of any kind.
+	// Copy copies between memories of any kind, in the order of the stream.
 	Copy(dst, src []float32) error
-	// CopyNow begins to copy at once, beside all work: neither memory is in use by work that was
-	// asked for, and src is of AllocHost. Work that is asked for after arrived was called finds
-	// the copy there. It cannot be recorded.
+	// CopyNow starts a copy from host memory of AllocHost without waiting for enqueued
+	// work; none of that work may use dst or src. Work enqueued after the call of arrived
+	// waits for the copy. It cannot be recorded.
 	CopyNow(dst, src []float32) (arrived func() error, err error)
-	// CopyAsync begins to copy behind all work that was asked for so far, and beside what is asked
-	// for later; one of the two memories is of AllocHost. Work that is asked for after arrived
-	// was called finds the copy there, and may overwrite src. It may be recorded, with the
-	// arrived of all it began.
+	// CopyAsync starts a copy that waits for all work enqueued so far and runs
+	// concurrently with later work. One of dst and src is memory of AllocHost. Work
+	// enqueued after the call of arrived waits for the copy, and may overwrite src. It can
+	// be recorded, if arrived is called in the same recording.
 	CopyAsync(dst, src []float32) (arrived func() error, err error)
-	// CopyRates are the rates of such copies in bytes a second, to the program's memory and from
-	// it; 0 if they gain nothing over computing again.
+	// CopyRates returns the bandwidths of CopyAsync in bytes per second, to the host and
+	// from it; 0 if copies are not faster than recomputation.
 	CopyRates() (toHost, fromHost float64, err error)
-	// FreeBytes is how much memory is left on the device.
+	// FreeBytes returns the free memory of the device.
 	FreeBytes() (int64, error)
-	// EstimateSeconds estimates how long a kernel runs. Memory is not needed; it is called outside
-	// of Do as well.
+	// EstimateSeconds estimates the run time of a kernel. The request needs no memory. It
+	// may be called outside of Do.
 	EstimateSeconds(r Request) float64
-	// SetStep tells the step whose random numbers the work that follows draws. It is not part
-	// of a recording.
+	// SetStep sets the step that keys the random numbers of the work that follows. It
+	// cannot be recorded.
 	SetStep(step uint64) error
-	// Record gives what does again, as a whole, what f asks for, until it is closed; f itself
-	// does nothing.
+	// Record returns a function that repeats, as a whole, the work that f enqueues, until
+	// it is closed (a CUDA graph). The work of f itself is not executed.
 	Record(f func() error) (run, close func() error, err error)
-	// Wait returns when all is done.
+	// Wait blocks until all enqueued work is done.
 	//
-	// Errors: of any of the work.
+	// Errors: those of any of that work.
 	Wait() error
 }
 
-// Peers are the devices of a group of ranks, as that of one of them sees them: what they exchange does not pass through
-// the memory of the program. All ranks ask for the same in one order. It begins behind all work
-// that was asked for so far, is done in the order in which it was asked for, and goes on beside what is asked for later; work
-// that is asked for after arrived was called finds it done. All may be recorded, with
-// the arrived of what began, either on all ranks or on none. The methods are called within Do.
+// Peers are the collective operations of a group of ranks between the memories of their
+// devices, without the memory of the host.
+//
+// All ranks of the group call the same methods in the same order. A collective waits
+// for all work enqueued so far, runs after earlier collectives and concurrently with
+// later work. Work enqueued after the call of arrived waits for it. It can be recorded,
+// on all ranks or on none, if arrived is called in the same recording. All methods are
+// called within Do.
 type Peers interface {
-	// AllReduce adds up values of all ranks; each has the sums in their place.
+	// AllReduce replaces values on all ranks by their sums over ranks.
 	AllReduce(x ...[]float32) (arrived func() error, err error)
-	// AllGather gives all ranks the values of all, as many of each, in the order of ranks; its own are in their place.
+	// AllGather distributes the values of all ranks, of equal number, to all ranks, in the
+	// order of ranks. The values of the caller are in their place in all.
 	AllGather(all []float32) (arrived func() error, err error)
-	// Exchange sends parts to other ranks and receives parts of them. Two ranks name what goes
-	// between them in one order.
+	// Exchange sends data to other ranks and receives data from them (halo exchange). Each
+	// pair of ranks lists its transfers in the same order.
 	Exchange(parts []Transfer) (arrived func() error, err error)
 }
 
-// Transfer is what goes to a rank of a group, and what comes from it, if anything.
+// Transfer is the data that a rank sends to another rank of its group and receives from
+// it; each may be empty.
 type Transfer struct {
 	Rank       int
 	Send, Recv []float32
 }
 
-// LayoutOption is one way to run an operation: the layouts in which it takes its
-// operands and gives its result, and what that costs.
+// LayoutOption is a set of layouts in which an operation can run, with its cost.
 type LayoutOption struct {
 	In   []graph.Layout
 	Out  graph.Layout
-	Cost float64 // seconds of one core, estimated or measured
+	Cost float64 // seconds of one core or of the device, estimated or measured
 }
 
-// Name tells the ways of an operation apart: the first letters of the layouts of
-// its operands, and after ">" of its result.
+// Name identifies the option: the first letters of the layouts of the operands and,
+// after ">", of the result, such as "bpp>b".
 func (w LayoutOption) Name() string {
 	var s strings.Builder
 	for _, l := range w.In {
@@ -189,62 +216,62 @@ func (w LayoutOption) Name() string {
 	return s.String() + ">" + w.Out.String()[:1]
 }
 
-// Layouts is what a backend has beside if it stores values in several layouts.
+// Layouts is implemented by backends that can store values in a second layout.
 type Layouts interface {
-	// InnerLayout is the layout beside the plain one: that of the fields inside a network.
+	// InnerLayout returns the second layout, for fields inside a network.
 	InnerLayout() graph.Layout
-	// LayoutOptions lists the ways to run an operation, at least that with all layouts
-	// plain, with estimated costs.
+	// LayoutOptions lists the options of an operation with estimated costs, at least the
+	// one in which all layouts are plain.
 	LayoutOptions(o *graph.Op, attrs any, in []graph.Shape, out graph.Shape) []LayoutOption
-	// Measure puts measured costs of these ways in place of the estimates, where
-	// the device measures any. It is called outside of Do.
+	// Measure replaces estimated costs by measured ones, if the device measures any. It is
+	// called outside of Do.
 	Measure(o *graph.Op, attrs any, in []graph.Shape, out graph.Shape, ways []LayoutOption) error
-	// ReorderCost is the time in seconds of one core to bring a value into a
-	// layout from the other. It is called outside of Do.
+	// ReorderCost returns the seconds of one core to convert a value to a layout. It is
+	// called outside of Do.
 	ReorderCost(s graph.Shape, to graph.Layout) (float64, error)
-	// CanStore tells whether all values that are not plain can be stored as d.
+	// CanStore reports whether all values in the second layout can be stored as d.
 	CanStore(d graph.DType) bool
 }
 
-// Variant is one way to cut the work of a kernel into pieces, or to compute it. All cuts of a
-// kernel give the same bits on the processor; on a GPU they are the plans of libraries too,
-// which do not.
+// Variant is one implementation of a kernel, or one way to divide its work. On
+// processors all variants of a kernel give the same bits. On GPUs they include plans of
+// cuDNN, which do not.
 type Variant struct {
 	Name  string
 	Bytes int64         // scratch
 	Time  time.Duration // of a run, estimated or measured
 }
 
-// VariantLister is what a backend has beside if kernels can be cut in several ways.
+// VariantLister is implemented by backends whose kernels have several variants.
 type VariantLister interface {
-	// Variants lists the ways to cut the work of an operation, of which the memory
-	// is not needed; none if there is no choice. It is called outside of Do.
+	// Variants lists the variants of an operation; none if there is no choice. The request
+	// needs no memory. It is called outside of Do.
 	Variants(r Request) ([]Variant, error)
-	// Scratch is what the kernel of an operation wants, in bytes, in the cut of the
-	// request. The memory is not needed; it is called outside of Do.
+	// Scratch returns the bytes of scratch of the kernel in the variant of the request.
+	// The request needs no memory. It is called outside of Do.
 	Scratch(r Request) (int64, error)
 }
 
-// DeviceInfo is what records of a run say of a device.
+// DeviceInfo identifies a device in records of a run.
 type DeviceInfo struct {
-	Name     string            // "NVIDIA H100 80GB HBM3"
-	ID       string            // "GPU-8e7f…", by which the tools of its driver know it; "" if they do not
-	Versions map[string]string // of the libraries in use, by their names
+	Name     string            // such as "NVIDIA H100 80GB HBM3"
+	ID       string            // such as "GPU-8e7f…", as nvidia-smi shows it; "" if it has none
+	Versions map[string]string // of the libraries in use, by name
 }
 
-// InfoProvider is what a backend is beside if its device is another than the processor.
+// InfoProvider is implemented by backends whose device is not the processor.
 type InfoProvider interface{ DeviceInfo() DeviceInfo }
 
-// Backend is one opened device.
+// Backend is an open device.
 type Backend interface {
-	// Name is the name in options and plans.
+	// Name returns the name used in options and plans.
 	Name() string
-	// Elem is the type in which values are stored: Float32 or Float64.
+	// Elem returns the type in which values are stored: Float32 or Float64.
 	Elem() graph.DType
-	// Prepare makes the kernel of one operation. It is called within Do.
+	// Prepare prepares the kernel of one operation. It is called within Do.
 	Prepare(r Request) (Kernel, error)
 	// Do runs f on the thread of the device and waits for it.
 	Do(f func() error) error
-	// Close ends the device; kernels are closed before. It may be repeated.
+	// Close closes the device; kernels are closed before. It may be called more than once.
 	Close() error
 }

@@ -1,9 +1,9 @@
 package backend
 
-// Rule names the formula of an optimiser.
+// Rule is the update rule of an optimiser.
 type Rule int32
 
-// The rules.
+// The update rules; kern.OptStep has their formulas.
 const (
 	RuleSGD Rule = iota
 	RuleNesterov
@@ -13,68 +13,77 @@ const (
 	RuleLAMB
 )
 
-// ParamRange is a run of flat parameters that lies in one tensor: elements Lo up to Hi, whose
-// gradients and moments begin at At. Those of a tensor follow each other, tensors in their order.
+// ParamRange is a range of the flat parameters within one tensor: elements Lo to Hi.
+// Its gradients and moments begin at At. Ranges of a tensor follow each other, tensors
+// in their order.
 type ParamRange struct{ Lo, Hi, Tensor, At int }
 
-// ParamTensor is one parameter: the decay of its weights, and whether it is Plain, which LARS and
-// LAMB move without a ratio.
+// ParamTensor holds the settings of one parameter tensor: its weight decay, and whether
+// it is Plain, that is, updated by LARS and LAMB without a trust ratio.
 type ParamTensor struct {
 	Decay float64
 	Plain bool
 }
 
-// OptimArrays lie in the memory of the device: parameters W and in the same layout, where there is
-// one, their running average E; and of pieces the gradients G, the first moments M, and where the rule
-// has them the second V.
+// OptimArrays are the arrays of an optimiser in the memory of the device. Parameters W
+// and their exponential moving average E, if any, have one layout. Gradients G, first
+// moments M and, if the rule has them, second moments V hold the elements of the ranges
+// only.
 type OptimArrays struct{ W, G, M, V, E []float32 }
 
-// OptimConstants are those of one step: the rate, what gradients are multiplied by, the bound of their
-// norm (0: none), the share of the parameters in their average, and 1−βᵗ.
+// OptimConstants are the constants of one step: learning rate; β₁, β₂ and ε of Adam;
+// momentum; the factor of gradients; the bound of the gradient norm (0: no clipping);
+// the weight of new parameters in their moving average; the bias corrections 1−β₁ᵗ and
+// 1−β₂ᵗ; the trust coefficient of LARS.
 type OptimConstants struct {
 	Rate, Beta1, Beta2, Eps, Momentum, GradScale, ClipNorm, EMAWeight, Correct1, Correct2, TrustCoefficient float64
 }
 
-// Updater is what a backend is beside if it moves parameters in its own memory. But for Do, the methods are
-// called within Do.
+// Updater is implemented by backends that update parameters in their own memory. Its
+// methods are called within Do, but for Do itself.
 type Updater interface {
 	Remote
 	Do(f func() error) error
-	// Clear fills with zeros.
+	// Clear fills x with zeros.
 	Clear(x []float32) error
-	// NewOptimiser prepares the sweeps of a rule over pieces.
+	// NewOptimiser prepares an optimiser with an update rule for the given ranges.
 	//
-	// Errors: too little memory.
+	// Errors: the memory of the device does not suffice.
 	NewOptimiser(rule Rule, pieces []ParamRange, tensors []ParamTensor, a OptimArrays) (Optimiser, error)
-	// NewMask makes room for a mask of n parameters.
+	// NewMask allocates a mask of n parameters.
 	//
-	// Errors: too little memory.
+	// Errors: the memory of the device does not suffice.
 	NewMask(n int) (ParamMask, error)
-	// PrepareAccumulate makes what adds g, times a number that lies on the device, to sum.
+	// PrepareAccumulate returns a function that adds weight·g to sum, for gradient
+	// accumulation. weight is one number in the memory of the device.
 	PrepareAccumulate(sum, g, weight []float32) (add func() error, err error)
 }
 
-// Optimiser is the optimiser of flat parameters on a device. All its work is asked for as that of kernels
-// is, and may be recorded: what differs between steps is given by Set. It is used within Do.
+// Optimiser updates flat parameters on a device. Its work is enqueued as that of
+// kernels and can be recorded; what differs between steps is set by SetConstants.
+// Methods are called within Do.
 type Optimiser interface {
-	// SetConstants gives the constants of the steps that follow. It waits: those before are still being read otherwise.
-	// It is not part of a recording.
+	// SetConstants sets the constants of the steps that follow. It waits for earlier
+	// steps, which may still read the old ones. It cannot be recorded.
 	SetConstants(c OptimConstants) error
-	// Step moves the parameters once. A gradient that is not finite changes nothing; see Found.
+	// Step updates the parameters once. If the gradient is not finite, nothing changes;
+	// see GradNorm.
 	Step() error
-	// GradNorm waits, and gives the norm of the gradient of the last step before clipping, and whether it was finite.
+	// GradNorm waits for the last step and returns the norm of its gradient before
+	// clipping, and whether the gradient was finite.
 	GradNorm() (norm float64, finite bool, err error)
-	// Finite reports whether the gradient is finite that the next step moves along. It waits.
+	// Finite waits and reports whether the gradient of the next step is finite.
 	Finite() (bool, error)
-	// PrepareMask makes what sets x, which lies as the moments do, to 0 where a mask of the same device does not keep
-	// the parameter.
+	// PrepareMask returns a function that sets x, laid out as the moments, to 0 where the
+	// mask is false.
 	PrepareMask(x []float32, m ParamMask) (mask func() error, err error)
-	// Close gives back the memory of its own.
+	// Close frees the memory of the optimiser.
 	Close() error
 }
 
-// ParamMask is which parameters are kept, on a device.
+// ParamMask marks the parameters that are kept (not pruned), in the memory of the
+// device.
 type ParamMask interface {
-	// Set gives the parameters that are kept from now on. It waits: those before are still being read otherwise.
+	// Set sets the mask. It waits for earlier steps, which may still read the old one.
 	Set(keep []bool) error
 }

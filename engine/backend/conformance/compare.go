@@ -12,24 +12,23 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/rng"
 )
 
-// Result is what Compare found.
+// Result is the result of Compare.
 type Result struct {
-	Operations int // that were compared
-	Kernels    int // runs of kernels, one for each case and way
-	// Wrong says what differs from the reference, one kernel a line.
+	Operations int // number of operations compared
+	Kernels    int // number of kernel runs, one for each case and layout option
+	// Wrong lists the kernels that differ from the reference, one line each.
 	Wrong []string
-	// Refused says what the backend has no kernel for here and why, as without oneDNN the
-	// convolutions that it alone serves.
+	// Refused lists the kernels that could not be prepared, with the reason, such as
+	// convolutions that need oneDNN.
 	Refused []error
 }
 
-// Compare runs every case of every operation on a backend of this machine's memory, in
-// every way that the backend has, and compares with the reference in float64. It is what
-// TestValues does without guards, operands in place and other types: whether the
-// kernels are right on the processor at hand.
+// Compare runs every case of every operation on a backend in the memory of the host, in
+// every layout option, and compares with the reference in float64. Unlike TestValues it
+// uses no guard values, no in-place execution and no other storage types: it checks
+// whether kernels are correct on the processor at hand.
 //
-// Errors: a kernel that cannot be run; what stop gives, which is asked before each
-// operation.
+// Errors: a kernel that fails; that of stop, which is called before each operation.
 func Compare(dev backend.Backend, stop func() error) (Result, error) {
 	var found Result
 	for _, o := range op.Table {
@@ -64,7 +63,8 @@ func Compare(dev backend.Backend, stop func() error) (Result, error) {
 // refusal is the error of a kernel that cannot be prepared.
 type refusal struct{ error }
 
-// compare runs one case in one way, and says where the result is not the reference's.
+// compare runs one case in one layout option. wrong describes a difference from the
+// reference; "" if there is none.
 func compare(dev backend.Backend, o *graph.Op, c graph.Case, w backend.LayoutOption) (wrong string, err error) {
 	in := operands(o, c)
 	want, s, err := evalReference(o, c, in)
@@ -109,7 +109,8 @@ func compare(dev backend.Backend, o *graph.Op, c graph.Case, w backend.LayoutOpt
 	return "", nil
 }
 
-// layoutOptionsOf lists the ways in which a backend runs an operation.
+// layoutOptionsOf returns the layout options of an operation, and checks that the first
+// one is plain.
 func layoutOptionsOf(dev backend.Backend, o *graph.Op, c graph.Case) ([]backend.LayoutOption, error) {
 	plain := backend.LayoutOption{In: make([]graph.Layout, len(c.In))}
 	l, ok := dev.(backend.Layouts)
@@ -120,23 +121,23 @@ func layoutOptionsOf(dev backend.Backend, o *graph.Op, c graph.Case) ([]backend.
 	if err != nil {
 		return nil, fmt.Errorf("%s: shape rule: %w", o.Name, err)
 	}
-	if _, ok := c.Attrs.(op.ToLayout); ok { // the pass sets its layouts itself
+	if _, ok := c.Attrs.(op.ToLayout); ok { // the pass choose-layouts sets its layouts
 		return []backend.LayoutOption{plain, {In: []graph.Layout{graph.Plain}, Out: l.InnerLayout()}, {In: []graph.Layout{l.InnerLayout()}}}, nil
 	}
 	all := l.LayoutOptions(o, c.Attrs, c.In, s)
 	if len(all) == 0 || !slices.Equal(all[0].In, plain.In) || all[0].Out != graph.Plain {
-		return nil, fmt.Errorf("%s: the first way is not the plain one: %+v", o.Name, all)
+		return nil, fmt.Errorf("%s: the first layout option is not plain: %+v", o.Name, all)
 	}
 	for _, w := range all {
 		if len(w.In) != len(c.In) || !(w.Cost >= 0) {
-			return nil, fmt.Errorf("%s: way %+v", o.Name, w)
+			return nil, fmt.Errorf("%s: invalid layout option %+v", o.Name, w)
 		}
 	}
 	return all, nil
 }
 
-// operands draws the operands of a case, rounded to float32 so that all
-// backends see the same numbers.
+// operands draws the operands of a case. They are rounded to float32, so that all
+// backends use the same numbers.
 func operands(o *graph.Op, c graph.Case) [][]float64 {
 	low, high := c.Low, c.High
 	if low == 0 && high == 0 {
@@ -161,7 +162,7 @@ func operands(o *graph.Op, c graph.Case) [][]float64 {
 	return in
 }
 
-const seed, step = 5, 11 // of random operations
+const seed, step = 5, 11 // keys of random operations
 
 // evalReference runs the reference kernel.
 func evalReference(o *graph.Op, c graph.Case, in [][]float64) ([]float64, graph.Shape, error) {
@@ -177,10 +178,14 @@ func evalReference(o *graph.Op, c graph.Case, in [][]float64) ([]float64, graph.
 	return out, s, nil
 }
 
-// tolerance is the largest difference between float32 and float64 results of
-// an operation that sums k terms: rounding of each term and of the sum grows
-// like √k for terms of either sign; 8 covers functions accurate to a few
-// units, and 4 the reordered products of fast convolutions.
+// tolerance is the largest permitted difference between float32 and float64 results of
+// an operation that sums k terms.
+//
+//	2⁻²³·(8 + 4·√k)·max|want|
+//
+// Rounding errors of the terms grow like √k for terms of either sign. The constant 8
+// covers functions accurate to a few units in the last place, the factor 4 the
+// reordered products of Winograd convolutions.
 func tolerance(o *graph.Op, c graph.Case, out graph.Shape, want []float64) float64 {
 	var largest float64
 	for _, v := range want {
@@ -190,7 +195,7 @@ func tolerance(o *graph.Op, c graph.Case, out graph.Shape, want []float64) float
 	return 0x1p-23 * (8 + 4*math.Sqrt(k)) * max(largest, 1e-3)
 }
 
-// stored gives the elements of a value as they lie in memory.
+// stored returns the elements of a value in the order of a layout; padding is zero.
 func stored(x []float64, s graph.Shape, l graph.Layout) []float64 {
 	if l == graph.Plain {
 		return x

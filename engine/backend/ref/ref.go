@@ -1,5 +1,6 @@
-// Package ref is the reference backend, the judge of all others: the loops that
-// stand with each operation, in plain Go, with storage and sums in float64.
+// Package ref is the reference backend. It runs the reference kernel of each operation,
+// plain loops in Go with storage and sums in float64. Other backends are compared with
+// it (package conformance).
 package ref
 
 import (
@@ -7,18 +8,17 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 )
 
-// Options of the reference backend.
+// Options configures New. The zero value keeps results in float64.
 type Options struct {
 	// RoundFloat32 rounds the result of every operation to float32, as a backend that
-	// stores float32 does; otherwise results stay float64, as gradient checks
-	// need.
+	// stores float32 does. Gradient checks need unrounded results.
 	RoundFloat32 bool
 }
 
-// Backend is the reference backend.
+// Backend is the reference backend. The zero value is ready to use.
 type Backend struct{ o Options }
 
-// New opens the reference backend; it needs nothing.
+// New returns a reference backend.
 func New(o Options) *Backend { return &Backend{o} }
 
 // Name is "ref".
@@ -27,13 +27,13 @@ func (*Backend) Name() string { return "ref" }
 // Elem is Float64.
 func (*Backend) Elem() graph.DType { return graph.Float64 }
 
-// Do calls f.
+// Do calls f and returns its error.
 func (*Backend) Do(f func() error) error { return f() }
 
 // Close does nothing.
 func (*Backend) Close() error { return nil }
 
-// Prepare binds the reference kernel of the operation.
+// Prepare binds the reference kernel of the operation to the memory of the request.
 func (r *Backend) Prepare(q backend.Request) (backend.Kernel, error) {
 	call := graph.Call{InShape: q.InShapes(), Out: q.Out.F64, OutShape: q.Out.Shape, Seed: q.Seed}
 	for _, t := range q.In {

@@ -1,5 +1,5 @@
-// Package reftest evaluates graphs node by node by the reference kernels, for tests of
-// gradients, passes and backends.
+// Package reftest evaluates graphs with the reference kernels, for tests of gradients,
+// passes and backends.
 package reftest
 
 import (
@@ -8,12 +8,10 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 )
 
-// Eval computes all values of g in float64, node by node: the plainest possible
-// execution. feed gives inputs,
-// parameters and states by name; parameters and states that are missing start
-// as their Init says.
+// Eval computes all values of g in float64, node by node. feed gives inputs, parameters
+// and states by name. Parameters and states that are missing have their initial values.
 //
-// Errors: an input without feed, or a feed of the wrong size.
+// Errors: an input is missing, or a value has the wrong size.
 func Eval(g *graph.Graph, feed map[string][]float64, step uint64) ([][]float64, error) {
 	vals := make([][]float64, len(g.Nodes))
 	for i, n := range g.Nodes {
@@ -33,7 +31,7 @@ func Eval(g *graph.Graph, feed map[string][]float64, step uint64) ([][]float64, 
 			v = widen(n.Data)
 		case given:
 		case n.Kind == graph.KindInput:
-			return nil, fmt.Errorf("reftest: input %q is not given", n.Name)
+			return nil, fmt.Errorf("reftest: input %q: missing", n.Name)
 		default:
 			f := make([]float32, size)
 			n.Init.Fill(f, g.Seed, n.Name)
