@@ -9,26 +9,27 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// groups sees a value as groups along an axis.
+// groups describes a value as three axes, with the axis of attrs in the middle.
 func groups(x graph.Shape, a op.Groups) kern.Dims {
 	inner := x[a.Axis+1:].Size()
 	return kern.Dims{Outer: x.Size() / a.Size / inner, Mid: a.Size, Inner: inner}
 }
 
-// softmax serves softmax.
+// softmax prepares softmax: exp(x)/Σ exp(x) along an axis.
 func softmax(b *Backend, q backend.Request) (backend.Kernel, error) {
 	x, y, d := q.In[0].F32, q.Out.F32, groups(q.Out.Shape, q.Attrs.(op.Groups))
 	return kernel("softmax", func() { b.pool.Softmax(y, x, d) })
 }
 
-// softmaxGrad serves softmax_grad.
+// softmaxGrad prepares softmax_grad: y·(dy − Σ y·dy).
 func softmaxGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
 	y, dy, dx, d := q.In[0].F32, q.In[1].F32, q.Out.F32, groups(q.Out.Shape, q.Attrs.(op.Groups))
 	return kernel("softmax", func() { b.pool.SoftmaxGrad(dx, y, dy, d) })
 }
 
-// attention gives the sizes of weights w on fields like x, if their cells are those of
-// neighbouring axes; others take the reference.
+// attention returns the sizes of attention within sets for weights w and fields like x.
+// ok is false if the axes that share a weight are not adjacent; then the reference
+// kernel runs.
 func attention(w, x graph.Shape, a op.SetAttentionSizes) (kern.Attention, bool) {
 	k := kern.Attention{Samples: w[0] / a.Queries, Queries: a.Queries, Keys: a.Keys, Heads: a.Heads, HeadChannels: x[1] / a.Heads,
 		Before: 1, Cells: 1, Within: 1}
@@ -51,7 +52,7 @@ func attention(w, x graph.Shape, a op.SetAttentionSizes) (kern.Attention, bool) 
 	return k, true
 }
 
-// setDot serves set_dot.
+// setDot prepares set_dot: scores of queries against keys (kern.Pool.SetDot).
 func setDot(b *Backend, r backend.Request) (backend.Kernel, error) {
 	q, k, w := r.In[0].F32, r.In[1].F32, r.Out.F32
 	a, ok := attention(r.Out.Shape, r.In[0].Shape, r.Attrs.(op.SetAttentionSizes))
@@ -61,7 +62,7 @@ func setDot(b *Backend, r backend.Request) (backend.Kernel, error) {
 	return kernel("set_dot", func() { b.pool.SetDot(w, q, k, a) })
 }
 
-// setMix serves set_mix.
+// setMix prepares set_mix: sums of values, weighted by attention (kern.Pool.SetMix).
 func setMix(b *Backend, r backend.Request) (backend.Kernel, error) {
 	w, x, y, sizes := r.In[0].F32, r.In[1].F32, r.Out.F32, r.Attrs.(op.SetAttentionSizes)
 	a, ok := attention(r.In[0].Shape, r.In[1].Shape, sizes)

@@ -8,12 +8,13 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// axisAttention serves attention along an axis and its gradients; heads and windows too large for the kernels take
-// the reference.
+// axisAttention returns the rule of attention along an axis or one of its gradients.
+// Heads and windows beyond the kernels' limits run the reference kernel.
 func axisAttention(part kern.AxisPart) prepareRule {
 	return func(b *Backend, q backend.Request) (backend.Kernel, error) { return axisAttentionKernel(b, q, part) }
 }
 
+// axisAttentionKernel prepares one part of attention along an axis (kern.Pool.Axis).
 func axisAttentionKernel(b *Backend, q backend.Request, part kern.AxisPart) (backend.Kernel, error) {
 	a, in := q.Attrs.(op.AxisAttention), q.In[0].Shape
 	s := a.Lines(in)

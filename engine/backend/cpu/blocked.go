@@ -12,31 +12,33 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// layoutRule tells which operands of an operation and whether its result are
-// blocked; ok is false if the request is not served.
+// layoutRule returns the layouts of operands and result in which a form runs, and its
+// estimated cost. ok is false if the form does not support the operation with these
+// attributes and shapes.
 type layoutRule func(b *Backend, attrs any, in []graph.Shape, out graph.Shape) (way backend.LayoutOption, ok bool)
 
-// prepareRule makes the kernel of a request that the way rule serves.
+// prepareRule prepares the kernel of a request that the layout rule of the same form
+// accepts.
 type prepareRule func(b *Backend, q backend.Request) (backend.Kernel, error)
 
-// blockedForm is one form in which an operation runs on the blocked layout.
+// blockedForm is one way to run an operation on the blocked layout.
 type blockedForm struct {
 	layouts layoutRule
 	prepare prepareRule
-	// wino is true of Winograd's products, whose work can be cut in several ways (Cuts)
-	// and whose source can come with its frame apart (framed).
+	// wino marks Winograd convolutions. They have several variants (Variants) and accept
+	// an input whose halo is a separate tensor (with_halo).
 	wino bool
 }
 
-// Convolutions: of one cell, by Winograd's products, and with a few plain
-// channels on the side of the result.
+// Forms of convolutions, preferred ones first: filters of one grid point, Winograd's
+// minimal filtering, and filters with few output channels, whose result is plain.
 var (
 	blockedForward = []blockedForm{{pointForwardLayouts, pointForward, false}, {winoForwardLayouts, winoForward, true}, {thinForwardLayouts, thinForward, false}}
 	blockedData    = []blockedForm{{pointDataLayouts, pointData, false}, {winoDataLayouts, winoData, true}, {thinDataLayouts, thinData, false}}
 	blockedFilter  = []blockedForm{{pointFilterLayouts, pointFilter, false}, {winoFilterLayouts, winoFilter, true}, {thinFilterLayouts, thinFilter, false}}
 )
 
-// blockedConvs are those of the convolutions by their names.
+// blockedConvs lists the forms of convolutions by name of the operation.
 var blockedConvs = map[string][]blockedForm{
 	"conv3d":                   blockedForward,
 	"conv3d_fused":             blockedForward,
@@ -46,7 +48,7 @@ var blockedConvs = map[string][]blockedForm{
 	"conv3d_fused_grad_filter": blockedFilter,
 }
 
-// blockedTable names the forms of all other operations on the blocked layout.
+// blockedTable lists the forms of all other operations on the blocked layout.
 var blockedTable = map[string][]blockedForm{
 	"with_halo":               {{haloLayouts, haloKernel, true}},
 	"max_pool":                {{poolLayouts, blockedMaxPool, false}},
@@ -77,11 +79,12 @@ var blockedTable = map[string][]blockedForm{
 	"elementwise_chain":       {{chainLayouts, blockedChain, false}},
 }
 
-// layoutKernels names what has no forms, as a pass chooses its layouts beside those of the operations.
+// layoutKernels lists operations without forms: the pass choose-layouts sets their
+// layouts itself.
 var layoutKernels = map[string]prepareRule{"reorder": reorder}
 
-// formsOf are the forms of an operation. Of two that take and give the same layouts the
-// first that serves a request runs it.
+// formsOf returns the forms of an operation. Of two forms with the same layouts the
+// first that supports a request runs.
 func formsOf(name string) []blockedForm {
 	if f, ok := blockedConvs[name]; ok {
 		return f
@@ -89,14 +92,16 @@ func formsOf(name string) []blockedForm {
 	return blockedTable[name]
 }
 
-// Rates of one core by which ways are weighed before anything is measured:
-// useful operations of convolutions in a second, and bytes.
+// Rates of one core for estimating costs before anything is measured. They are orders
+// of magnitude of processors with AVX-512; only their ratios matter.
 const (
-	plainRate  = 1.0e11
-	winoRate   = 3.5e11
-	memoryRate = 1.0e10
+	plainRate  = 1.0e11 // FLOP/s of direct convolutions
+	winoRate   = 3.5e11 // FLOP/s of Winograd convolutions, counted as direct ones
+	memoryRate = 1.0e10 // bytes per second
 )
 
+// bytes returns the memory of float32 values of these shapes in a layout, padding
+// channels included.
 func bytes(l graph.Layout, shapes ...graph.Shape) float64 {
 	n := 0
 	for _, s := range shapes {
@@ -105,7 +110,10 @@ func bytes(l graph.Layout, shapes ...graph.Shape) float64 {
 	return 4 * float64(n)
 }
 
-// LayoutOptions lists the ways to run an operation.
+// LayoutOptions lists the layouts in which an operation runs, with estimated costs. The
+// first option has all tensors plain.
+//
+// Unit: seconds of one core.
 func (b *Backend) LayoutOptions(o *graph.Op, attrs any, in []graph.Shape, out graph.Shape) []backend.LayoutOption {
 	attrs = withoutMask(attrs) // see Measure
 	plain := backend.LayoutOption{In: make([]graph.Layout, len(in)), Cost: bytes(graph.Plain, append(in[:len(in):len(in)], out)...) / memoryRate}
@@ -123,14 +131,14 @@ func (b *Backend) LayoutOptions(o *graph.Op, attrs any, in []graph.Shape, out gr
 	return ways
 }
 
-// InnerLayout is the blocked layout.
+// InnerLayout returns the blocked layout: channels in blocks of graph.BlockSize.
 func (*Backend) InnerLayout() graph.Layout { return graph.Blocked }
 
-// CanStore is true of float32 and bfloat16: all kernels of blocked fields take
-// both, on every processor, since they compute in float32.
+// CanStore reports whether blocked fields can be stored as d: float32 and bfloat16.
+// Kernels compute in float32, so both work on every processor.
 func (*Backend) CanStore(d graph.DType) bool { return d == graph.Float32 || d == graph.BFloat16 }
 
-// isBlocked tells whether anything of the request is blocked.
+// isBlocked reports whether an operand or the result is blocked.
 func isBlocked(q backend.Request) bool {
 	for _, t := range q.In {
 		if t.Layout == graph.Blocked {
@@ -140,7 +148,7 @@ func isBlocked(q backend.Request) bool {
 	return q.Out.Layout == graph.Blocked
 }
 
-// form is the form in which a request of which something is blocked runs.
+// form returns the form whose layouts equal those of the request.
 func (b *Backend) form(q backend.Request) (blockedForm, bool) {
 	for _, f := range slices.Concat(formsOf(q.Op.Name), int8Table[q.Op.Name]) {
 		w, ok := f.layouts(b, q.Attrs, q.InShapes(), q.Out.Shape)
@@ -155,19 +163,21 @@ func (b *Backend) form(q backend.Request) (blockedForm, bool) {
 	return blockedForm{}, false
 }
 
-// prepareBlocked makes the kernel of such a request.
+// prepareBlocked prepares a request that has a blocked operand or result.
+//
+// Errors: no form has these layouts, which is a bug of the pass that chose them.
 func (b *Backend) prepareBlocked(q backend.Request) (backend.Kernel, error) {
 	if prepare := layoutKernels[q.Op.Name]; prepare != nil {
 		return prepare(b, q)
 	}
 	f, ok := b.form(q)
 	if !ok {
-		return backend.Kernel{}, fmt.Errorf("backend cpu has no form of %s in these layouts", q.Op.Name)
+		return backend.Kernel{}, fmt.Errorf("backend cpu: %s: no kernel for these layouts", q.Op.Name)
 	}
 	return f.prepare(b, q)
 }
 
-// field5 tells whether all shapes are fields [N C D H W].
+// field5 reports whether all shapes are fields [N C D H W].
 func field5(shapes ...graph.Shape) bool {
 	for _, s := range shapes {
 		if len(s) != 5 {
@@ -177,8 +187,9 @@ func field5(shapes ...graph.Shape) bool {
 	return true
 }
 
-// flatLayouts serves operations point by point over operands of one shape that give
-// zero for zeros: they run over the whole memory, padding lanes included.
+// flatLayouts is the rule of elementwise operations on fields of one shape that map
+// zeros to zero. They run over all of the memory, padding channels included, and keep
+// the padding zero.
 func flatLayouts(_ *Backend, _ any, in []graph.Shape, out graph.Shape) (backend.LayoutOption, bool) {
 	w := backend.LayoutOption{Out: graph.Blocked}
 	for _, s := range in {
@@ -191,7 +202,7 @@ func flatLayouts(_ *Backend, _ any, in []graph.Shape, out graph.Shape) (backend.
 	return w, true
 }
 
-// fieldOf are the values of a blocked field in their storage.
+// fieldOf returns the values of a blocked field in their storage type.
 func fieldOf(t backend.Tensor) kern.Stored {
 	if t.U16 != nil {
 		return kern.BFloat16(t.U16)
@@ -199,25 +210,28 @@ func fieldOf(t backend.Tensor) kern.Stored {
 	return kern.Float32(t.F32)
 }
 
-// storedSum makes a kernel of a sum.
+// storedSum returns a kernel of kern.Pool.AddStored.
 func storedSum(b *Backend, q backend.Request, s kern.StoredSum) (backend.Kernel, error) {
 	z := fieldOf(q.Out)
 	return kernel("blocked add", func() { b.pool.AddStored(z, s) })
 }
 
+// blockedReLU prepares relu: max(x, 0).
 func blockedReLU(b *Backend, q backend.Request) (backend.Kernel, error) {
 	return storedSum(b, q, kern.StoredSum{A: fieldOf(q.In[0]), ReLU: true})
 }
 
+// blockedReLUGrad prepares relu_grad: dy where y > 0, else 0.
 func blockedReLUGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
 	return storedSum(b, q, kern.StoredSum{A: fieldOf(q.In[1]), Gate: fieldOf(q.In[0])})
 }
 
+// blockedAdd prepares add: x + y.
 func blockedAdd(b *Backend, q backend.Request) (backend.Kernel, error) {
 	return storedSum(b, q, kern.StoredSum{A: fieldOf(q.In[0]), B: fieldOf(q.In[1])})
 }
 
-// blockedSub computes 1·x − 1·y + 0 in every channel.
+// blockedSub prepares sub: it computes 1·x − 1·y + 0 in every channel.
 func blockedSub(b *Backend, q backend.Request) (backend.Kernel, error) {
 	s, x, y, z := blockedShape(q.Out.Shape), fieldOf(q.In[0]), fieldOf(q.In[1]), fieldOf(q.Out)
 	one, minus, zero := make([]float32, s.C), make([]float32, s.C), make([]float32, s.C)
@@ -227,6 +241,7 @@ func blockedSub(b *Backend, q backend.Request) (backend.Kernel, error) {
 	return kernel("blocked combine", func() { b.pool.BlockedCombine(z, x, y, kern.Stored{}, one, minus, zero, s) })
 }
 
+// blockedScale prepares scale: p·x.
 func blockedScale(b *Backend, q backend.Request) (backend.Kernel, error) {
 	p := float32(q.Attrs.(float64))
 	return blockedAffine(b, q, false, func(slope, _ []float32) {
@@ -236,19 +251,21 @@ func blockedScale(b *Backend, q backend.Request) (backend.Kernel, error) {
 	})
 }
 
-// blockedDropout serves dropout.
+// blockedDropout prepares dropout; elements are numbered as in the plain tensor, so
+// that both layouts drop the same ones.
 func blockedDropout(b *Backend, q backend.Request) (backend.Kernel, error) {
 	d, s, x, y := dropoutSpec(q), blockedShape(q.Out.Shape), fieldOf(q.In[0]), fieldOf(q.Out)
 	return kernel("blocked dropout", func() { b.pool.BlockedDropout(y, x, d(), s) })
 }
 
-// blockedShape is the shape of a blocked field.
+// blockedShape returns the shape of a blocked field for package kern.
 func blockedShape(s graph.Shape) kern.Blocked {
 	return kern.Blocked{N: s[0], C: s[1], S: [3]int{s[2], s[3], s[4]}}
 }
 
-// blockedLayouts is a way that reads the first n operands and gives its result
-// blocked, if these are fields; result is false for one that is small and plain.
+// blockedLayouts returns the option in which the first n operands are blocked and, if
+// result is true, the result too. ok is false if one of them is not a field [N C D H
+// W].
 func blockedLayouts(n int, in []graph.Shape, out graph.Shape, result bool) (backend.LayoutOption, bool) {
 	w := backend.LayoutOption{In: make([]graph.Layout, len(in)), Cost: bytes(graph.Blocked, in...) / memoryRate}
 	for i := range n {
@@ -261,7 +278,7 @@ func blockedLayouts(n int, in []graph.Shape, out graph.Shape, result bool) (back
 	return w, field5(in[:n]...) && (!result || field5(out))
 }
 
-// reorder changes the layout of a value.
+// reorder prepares the conversion between the plain and the blocked layout.
 func reorder(b *Backend, q backend.Request) (backend.Kernel, error) {
 	s := blockedShape(q.Out.Shape)
 	if q.Out.Layout == graph.Blocked {
@@ -272,6 +289,7 @@ func reorder(b *Backend, q backend.Request) (backend.Kernel, error) {
 	return kernel("unblock", func() { b.pool.Unblock(y, x, s, 0, s.C) })
 }
 
+// poolLayouts is the rule of pooling with disjoint windows: the stride equals the size.
 func poolLayouts(_ *Backend, attrs any, in []graph.Shape, out graph.Shape) (backend.LayoutOption, bool) {
 	a, ok := attrs.(op.Pool)
 	if g, is := attrs.(op.PoolGrad); is {
@@ -281,6 +299,7 @@ func poolLayouts(_ *Backend, attrs any, in []graph.Shape, out graph.Shape) (back
 	return w, ok && fields && a.Size == a.Stride
 }
 
+// blockedMaxPool prepares max_pool, also of uint8 values in int8 inference.
 func blockedMaxPool(b *Backend, q backend.Request) (backend.Kernel, error) {
 	if codes := q.Out.U8; codes != nil {
 		s, size := blockedShape(q.In[0].Shape), q.Attrs.(op.Pool).Size
@@ -289,28 +308,40 @@ func blockedMaxPool(b *Backend, q backend.Request) (backend.Kernel, error) {
 	return blockedWindow(b, q, kern.Maximum)
 }
 
+// blockedAvgPool prepares avg_pool.
 func blockedAvgPool(b *Backend, q backend.Request) (backend.Kernel, error) {
 	return blockedWindow(b, q, kern.Mean)
 }
 
+// blockedWindow prepares the maximum or the mean over windows.
+//
+// Shape: x [N C D H W] → y [N C ⌊D/k₀⌋ ⌊H/k₁⌋ ⌊W/k₂⌋].
 func blockedWindow(b *Backend, q backend.Request, k kern.WindowKind) (backend.Kernel, error) {
 	s, size, x, y := blockedShape(q.In[0].Shape), q.Attrs.(op.Pool).Size, fieldOf(q.In[0]), fieldOf(q.Out)
 	return kernel("blocked window", func() { b.pool.BlockedWindow(k, y, x, s, size) })
 }
 
+// blockedMaxPoolGrad prepares max_pool_grad. It finds the positions of the maxima again
+// from x, which costs less than to store them.
 func blockedMaxPoolGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
 	return blockedWindowGrad(b, q, kern.Maximum, fieldOf(q.In[0]), q.Attrs.(op.Pool).Size)
 }
 
+// blockedAvgPoolGrad prepares avg_pool_grad: every element of a window receives dy
+// divided by the size of the window.
 func blockedAvgPoolGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
 	return blockedWindowGrad(b, q, kern.Mean, kern.Stored{}, q.Attrs.(op.PoolGrad).Size)
 }
 
+// blockedWindowGrad prepares the gradient of a maximum or a mean; x is not needed for
+// the mean.
 func blockedWindowGrad(b *Backend, q backend.Request, k kern.WindowKind, x kern.Stored, size [3]int) (backend.Kernel, error) {
 	s, dy, dx := blockedShape(q.Out.Shape), fieldOf(q.In[len(q.In)-1]), fieldOf(q.Out)
 	return kernel("blocked window_grad", func() { b.pool.BlockedWindowGrad(k, dx, dy, x, s, size, 0) })
 }
 
+// upsampleLayouts is the rule of linear interpolation; factors are limited by the stack
+// arrays of the kernel.
 func upsampleLayouts(_ *Backend, attrs any, in []graph.Shape, out graph.Shape) (backend.LayoutOption, bool) {
 	a, ok := attrs.(op.Upsampling)
 	if g, is := attrs.(op.UpsamplingGrad); is {
@@ -323,19 +354,21 @@ func upsampleLayouts(_ *Backend, attrs any, in []graph.Shape, out graph.Shape) (
 	return w, ok && fields
 }
 
+// blockedUpsample prepares upsample: linear interpolation between cell centres.
 func blockedUpsample(b *Backend, q backend.Request) (backend.Kernel, error) {
 	a, s := q.Attrs.(op.Upsampling), blockedShape(q.In[0].Shape)
 	x, y := fieldOf(q.In[0]), fieldOf(q.Out)
 	return kernel("blocked upsample", func() { b.pool.BlockedUpsample(y, x, s, a.Scale, a.WrapLon) })
 }
 
+// blockedUpsampleGrad prepares upsample_grad, the adjoint of the interpolation.
 func blockedUpsampleGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
 	a, s := q.Attrs.(op.UpsamplingGrad), blockedShape(q.Out.Shape)
 	dy, dx := fieldOf(q.In[0]), fieldOf(q.Out)
 	return kernel("blocked upsample_grad", func() { b.pool.BlockedUpsampleGrad(dx, dy, kern.Stored{}, s, a.Scale, a.WrapLon, 0) })
 }
 
-// channelsLayouts serves what joins or cuts fields along the channels.
+// channelsLayouts is the rule of concat and slice along the channel axis.
 func channelsLayouts(_ *Backend, attrs any, in []graph.Shape, out graph.Shape) (backend.LayoutOption, bool) {
 	axis := -1
 	switch a := attrs.(type) {
@@ -348,6 +381,8 @@ func channelsLayouts(_ *Backend, attrs any, in []graph.Shape, out graph.Shape) (
 	return w, fields && axis == 1
 }
 
+// blockedConcat prepares concat along channels. Parts need not begin at a block of
+// channels.
 func blockedConcat(b *Backend, q backend.Request) (backend.Kernel, error) {
 	y, s := fieldOf(q.Out), blockedShape(q.Out.Shape)
 	type part struct {
@@ -367,14 +402,15 @@ func blockedConcat(b *Backend, q backend.Request) (backend.Kernel, error) {
 	})
 }
 
+// blockedSlice prepares slice along channels.
 func blockedSlice(b *Backend, q backend.Request) (backend.Kernel, error) {
 	x, xs := fieldOf(q.In[0]), blockedShape(q.In[0].Shape)
 	y, ys, lo := fieldOf(q.Out), blockedShape(q.Out.Shape), q.Attrs.(op.Range).Lo
 	return kernel("copy_channels", func() { b.pool.CopyChannels(y, ys, 0, x, xs, lo, ys.C) })
 }
 
-// toChannelsLayouts serves sums of fields to a few plain numbers per channel; all
-// operands that are fields are blocked.
+// toChannelsLayouts is the rule of reductions of fields to a few plain numbers per
+// channel. All operands that are fields are blocked.
 func toChannelsLayouts(_ *Backend, _ any, in []graph.Shape, out graph.Shape) (backend.LayoutOption, bool) {
 	w := backend.LayoutOption{In: make([]graph.Layout, len(in))}
 	for i, s := range in {
@@ -386,11 +422,13 @@ func toChannelsLayouts(_ *Backend, _ any, in []graph.Shape, out graph.Shape) (ba
 	return w, field5(in[0])
 }
 
-// perChannelLayouts serves a field and a few plain numbers per channel.
+// perChannelLayouts is the rule of operations on a blocked field and plain numbers per
+// channel.
 func perChannelLayouts(_ *Backend, _ any, in []graph.Shape, out graph.Shape) (backend.LayoutOption, bool) {
 	return blockedLayouts(1, in, out, true)
 }
 
+// blockedBias prepares bias: x + b[c].
 func blockedBias(b *Backend, q backend.Request) (backend.Kernel, error) {
 	s, x, y := blockedShape(q.Out.Shape), fieldOf(q.In[0]), fieldOf(q.Out)
 	shift, one := q.In[1].F32, make([]float32, s.C)
@@ -400,16 +438,19 @@ func blockedBias(b *Backend, q backend.Request) (backend.Kernel, error) {
 	return kernel("blocked affine", func() { b.pool.BlockedAffine(y, x, one, shift, s, false) })
 }
 
+// blockedChannelSum prepares channel_sum: Σ x over samples and grid points.
 func blockedChannelSum(b *Backend, q backend.Request) (backend.Kernel, error) {
 	s, x, y := blockedShape(q.In[0].Shape), fieldOf(q.In[0]), q.Out.F32
 	return kernel("blocked sums", func() { b.pool.BlockedSums(y, nil, x, kern.Stored{}, kern.Stored{}, s) })
 }
 
+// blockedMoments prepares channel_moments: mean and variance per channel.
 func blockedMoments(b *Backend, q backend.Request) (backend.Kernel, error) {
 	s, x, y := blockedShape(q.In[0].Shape), fieldOf(q.In[0]), q.Out.F32
 	return kernel("blocked moments", func() { b.pool.BlockedMoments(y[:s.C], y[s.C:], x, s) })
 }
 
+// blockedNormSums prepares channel_norm_sums (normDots).
 func blockedNormSums(b *Backend, q backend.Request) (backend.Kernel, error) {
 	s, x, dy := blockedShape(q.In[0].Shape), fieldOf(q.In[0]), fieldOf(q.In[2])
 	mom, y, eps := q.In[1].F32, q.Out.F32, q.Attrs.(op.Eps).Eps
@@ -419,8 +460,8 @@ func blockedNormSums(b *Backend, q backend.Request) (backend.Kernel, error) {
 	})
 }
 
-// blockedAffine makes a kernel of a straight line per channel, whose slope and
-// shift fill computes before each run.
+// blockedAffine prepares y = slope[c]·x + shift[c], optionally followed by ReLU. fill
+// computes slope and shift before each run.
 func blockedAffine(b *Backend, q backend.Request, relu bool, fill func(slope, shift []float32)) (backend.Kernel, error) {
 	s, x, y := blockedShape(q.Out.Shape), fieldOf(q.In[0]), fieldOf(q.Out)
 	slope, shift := make([]float32, s.C), make([]float32, s.C)
@@ -430,28 +471,34 @@ func blockedAffine(b *Backend, q backend.Request, relu bool, fill func(slope, sh
 	})
 }
 
+// blockedNorm returns the rule for normalisation per channel, with or without ReLU.
 func blockedNorm(relu bool) prepareRule {
 	return func(b *Backend, q backend.Request) (backend.Kernel, error) {
 		return blockedAffine(b, q, relu, normFill(q))
 	}
 }
 
+// blockedNormGrad prepares channel_norm_grad: the direct part of the gradient, with the
+// moments held constant.
 func blockedNormGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
 	return blockedAffine(b, q, false, normGradFill(q))
 }
 
+// blockedMomentsGrad prepares channel_moments_grad (momentsLine).
 func blockedMomentsGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
 	return blockedAffine(b, q, false, momentsGradFill(q))
 }
 
-// normSumsLayouts and normGradLayouts serve the fused gradients of a normalisation. Of a
-// gradient with more channels the blocks that take part must lie together, and
-// what else its last block holds be gated away.
+// normSumsLayouts is the rule of the reductions in the backward pass of a fused
+// normalisation. dy may have more channels than x: then its channels must begin at a
+// block boundary, and the gate must zero the other channels of the last block.
 func normSumsLayouts(b *Backend, attrs any, in []graph.Shape, out graph.Shape) (backend.LayoutOption, bool) {
 	w, ok := toChannelsLayouts(b, attrs, in, out)
 	return w, ok && wholeBlocks(attrs.(op.NormGrad), in[0], in[2])
 }
 
+// normGradLayouts is the rule of the backward pass of a fused normalisation; it has the
+// same condition as normSumsLayouts.
 func normGradLayouts(b *Backend, attrs any, in []graph.Shape, out graph.Shape) (backend.LayoutOption, bool) {
 	w, ok := toChannelsLayouts(b, attrs, in, out)
 	w.Out = graph.Blocked
@@ -459,12 +506,14 @@ func normGradLayouts(b *Backend, attrs any, in []graph.Shape, out graph.Shape) (
 	return w, ok && wholeBlocks(attrs.(op.NormGrad), in[0], in[4])
 }
 
+// wholeBlocks reports whether the channels of dy that belong to x are whole blocks.
 func wholeBlocks(a op.NormGrad, x, dy graph.Shape) bool {
 	return dy.Equal(x) || a.HasGate && a.Lo%graph.BlockSize == 0
 }
 
-// normBlocks gives the part of operand n, the gradient of the result, that a
-// fused gradient of a normalisation reads, and the gate.
+// normBlocks returns the channels of operand n, the gradient of the result, that the
+// backward pass of a normalisation reads, and the gate, which is empty if there is
+// none.
 func normBlocks(q backend.Request, n int) (dy, gate kern.Stored) {
 	a, x := q.Attrs.(op.NormGrad), q.In[0]
 	lo := a.Lo * x.Shape[2:].Size()
@@ -474,6 +523,8 @@ func normBlocks(q backend.Request, n int) (dy, gate kern.Stored) {
 	return fieldOf(q.In[n]).Part(lo, lo+fieldOf(x).Len()), gate
 }
 
+// blockedNormFusedSums prepares channel_norm_fused_sums: the sums of normDots where the
+// gate is positive.
 func blockedNormFusedSums(b *Backend, q backend.Request) (backend.Kernel, error) {
 	s, x, mom, y, eps := blockedShape(q.In[0].Shape), fieldOf(q.In[0]), q.In[1].F32, q.Out.F32, q.Attrs.(op.NormGrad).Eps
 	dy, gate := normBlocks(q, 2)
@@ -483,6 +534,7 @@ func blockedNormFusedSums(b *Backend, q backend.Request) (backend.Kernel, error)
 	})
 }
 
+// blockedNormFusedGrad prepares channel_norm_fused_grad (normLines).
 func blockedNormFusedGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
 	s, x, y, lines := blockedShape(q.Out.Shape), fieldOf(q.In[0]), fieldOf(q.Out), newNormLines(q)
 	dy, gate := normBlocks(q, 4)
@@ -492,7 +544,8 @@ func blockedNormFusedGrad(b *Backend, q backend.Request) (backend.Kernel, error)
 	})
 }
 
-// mulLayouts serves products of two fields, and of a field with a number per channel.
+// mulLayouts is the rule of products of two fields, and of a field with a number per
+// channel.
 func mulLayouts(b *Backend, attrs any, in []graph.Shape, out graph.Shape) (backend.LayoutOption, bool) {
 	if w, ok := flatLayouts(b, attrs, in, out); ok {
 		return w, true
@@ -501,6 +554,7 @@ func mulLayouts(b *Backend, attrs any, in []graph.Shape, out graph.Shape) (backe
 	return w, ok && in[0].Equal(out) && in[1].Equal(graph.Shape{1, out[1], 1, 1, 1})
 }
 
+// blockedMul prepares mul.
 func blockedMul(b *Backend, q backend.Request) (backend.Kernel, error) {
 	if q.In[1].Layout == graph.Blocked {
 		x, y, z := fieldOf(q.In[0]), fieldOf(q.In[1]), fieldOf(q.Out)

@@ -9,15 +9,17 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// winoSpec describes a convolution of x with w for Winograd's products, or with
-// adjoint its gradient, the convolution with x as its result, if they serve it.
+// winoSpec describes a convolution of x with w for kern.Wino; with adjoint set, the
+// gradient with respect to the input, a convolution whose result has the shape of x. ok
+// is false if package kern does not support it: only odd square filters without stride
+// and dilation, periodic in longitude at most.
 func (b *Backend) winoSpec(x, w graph.Shape, a op.Conv, adjoint bool) (kern.WinoSpec, bool) {
 	s := kern.WinoSpec{N: x[0], K: w[0], KD: w[2], Side: w[3], FilterIn: w[1], Wrap: a.Pad[2].Periodic && w[4] > 1, Mask: kern.BlockMask(a.Mask)}
 	s.Parts[0] = x[1]
 	copy(s.Size[:], x[2:])
 	ok := b.options.Winograd && w[3] == w[4]
 	for i := range 3 {
-		more := w[i+2]/2 - a.Pad[i].Size // that the source has at either end
+		more := w[i+2]/2 - a.Pad[i].Size // extra cells of the input at each end of the axis
 		if adjoint {
 			more = -more
 		} else {
@@ -29,7 +31,9 @@ func (b *Backend) winoSpec(x, w graph.Shape, a op.Conv, adjoint bool) (kern.Wino
 	return s, ok && kern.SupportsWino(s)
 }
 
-// partsSpec is winoSpec for a source in up to two parts.
+// partsSpec is winoSpec for an input of one or two tensors, concatenated along the
+// channels. A block mask is dropped if the second tensor does not begin at a block
+// boundary.
 func (b *Backend) partsSpec(parts []graph.Shape, w graph.Shape, a op.Conv) (kern.WinoSpec, bool) {
 	if len(parts) > 2 || !field5(parts...) {
 		return kern.WinoSpec{}, false
@@ -40,14 +44,14 @@ func (b *Backend) partsSpec(parts []graph.Shape, w graph.Shape, a op.Conv) (kern
 	for i, p := range parts {
 		s.Parts[i] = p[1]
 	}
-	if s.Parts[1] > 0 && s.Parts[0]%kern.Block != 0 { // the parts' blocks are not those of the filter
+	if s.Parts[1] > 0 && s.Parts[0]%kern.Block != 0 { // the blocks of the second part straddle those of the filter
 		s.Mask = ""
 	}
 	return s, ok
 }
 
-// winoCost estimates the time of a pass: products of whole blocks of channels,
-// and tensors that are read and written with their transforms.
+// winoCost estimates the seconds of a pass on one core: multiplications of whole blocks
+// of output channels, plus reading and writing tensors and their transforms.
 func winoCost(flops int64, s kern.WinoSpec) float64 {
 	whole := func(c int) int { return (c + kern.Block - 1) / kern.Block * kern.Block }
 	c := s.Parts[0] + s.Parts[1]
@@ -56,6 +60,8 @@ func winoCost(flops int64, s kern.WinoSpec) float64 {
 	return float64(flops)*waste/winoRate + 4*4*float64(cells*(whole(c)+whole(s.K)))/memoryRate
 }
 
+// forwardOperands returns the inputs, the filter and the attributes of conv3d or
+// conv3d_fused.
 func forwardOperands(attrs any, in []graph.Shape) (parts []graph.Shape, w graph.Shape, a op.FusedConv) {
 	if c, ok := attrs.(op.Conv); ok {
 		return in[:1], in[1], op.FusedConv{Conv: c}
@@ -63,7 +69,8 @@ func forwardOperands(attrs any, in []graph.Shape) (parts []graph.Shape, w graph.
 	return in[:len(in)-2], in[len(in)-2], attrs.(op.FusedConv)
 }
 
-// blockedParts is a way whose first n operands and result are blocked.
+// blockedParts returns the option in which the first n operands and the result are
+// blocked.
 func blockedParts(n, operands int) backend.LayoutOption {
 	w := backend.LayoutOption{In: make([]graph.Layout, operands), Out: graph.Blocked}
 	for i := range n {
@@ -72,6 +79,8 @@ func blockedParts(n, operands int) backend.LayoutOption {
 	return w
 }
 
+// winoForwardLayouts is the rule of the forward pass: inputs and result blocked, filter
+// and bias plain.
 func winoForwardLayouts(b *Backend, attrs any, in []graph.Shape, out graph.Shape) (backend.LayoutOption, bool) {
 	parts, w, a := forwardOperands(attrs, in)
 	s, ok := b.partsSpec(parts, w, a.Conv)
@@ -83,6 +92,11 @@ func winoForwardLayouts(b *Backend, attrs any, in []graph.Shape, out graph.Shape
 	return way, true
 }
 
+// winoForward prepares the forward pass.
+//
+//	y = ReLU(conv(x, w) + b)
+//
+// Bias and ReLU are optional.
 func winoForward(b *Backend, q backend.Request) (backend.Kernel, error) {
 	job, err := b.prepareWino(q)
 	if err != nil {
@@ -104,6 +118,7 @@ func winoForward(b *Backend, q backend.Request) (backend.Kernel, error) {
 	})
 }
 
+// dataAttrs returns the attributes of conv3d_grad_data or conv3d_fused_grad_data.
 func dataAttrs(attrs any) op.FusedConvGrad {
 	if a, ok := attrs.(op.ConvGrad); ok {
 		return op.FusedConvGrad{ConvGrad: a}
@@ -111,7 +126,8 @@ func dataAttrs(attrs any) op.FusedConvGrad {
 	return attrs.(op.FusedConvGrad)
 }
 
-// dataSpec describes the gradient of the data as a convolution of dy.
+// dataSpec describes the gradient with respect to the input as a convolution of dy with
+// the reversed filter.
 func (b *Backend) dataSpec(w, dy graph.Shape, a op.FusedConvGrad) (kern.WinoSpec, bool) {
 	if !field5(dy, a.To) {
 		return kern.WinoSpec{}, false
@@ -122,8 +138,9 @@ func (b *Backend) dataSpec(w, dy graph.Shape, a op.FusedConvGrad) (kern.WinoSpec
 	return s, ok
 }
 
-// adjointMask are the kept blocks of a filter w as the adjoint reads it: of the part of the
-// source that is computed, the rows are those of the source.
+// adjointMask returns the block mask of filter w with its two channel axes exchanged,
+// for the input channels a.Lo to a.Lo+a.To[1]. It is empty if these do not begin at a
+// block boundary.
 func adjointMask(a op.FusedConvGrad, w graph.Shape) kern.BlockMask {
 	if a.Mask == "" || a.Lo%kern.Block != 0 {
 		return ""
@@ -141,6 +158,8 @@ func adjointMask(a op.FusedConvGrad, w graph.Shape) kern.BlockMask {
 	return kern.BlockMask(k)
 }
 
+// winoDataLayouts is the rule of the gradient with respect to the input: all fields
+// blocked, the filter plain.
 func winoDataLayouts(b *Backend, attrs any, in []graph.Shape, out graph.Shape) (backend.LayoutOption, bool) {
 	a := dataAttrs(attrs)
 	s, ok := b.dataSpec(in[0], in[1], a)
@@ -153,6 +172,12 @@ func winoDataLayouts(b *Backend, attrs any, in []graph.Shape, out graph.Shape) (
 	return way, true
 }
 
+// winoData prepares the gradient with respect to the input.
+//
+//	dx = gate > 0 ? convᵀ(dy, w) + plus : 0
+//
+// Addend and gate are optional: plus is another gradient of the same value, gate the
+// result of a ReLU before the convolution.
 func winoData(b *Backend, q backend.Request) (backend.Kernel, error) {
 	job, err := b.prepareWino(q)
 	if err != nil {
@@ -173,6 +198,8 @@ func winoData(b *Backend, q backend.Request) (backend.Kernel, error) {
 	})
 }
 
+// winoFilterLayouts is the rule of the gradient of the filter: fields blocked, the
+// result plain.
 func winoFilterLayouts(b *Backend, attrs any, in []graph.Shape, out graph.Shape) (backend.LayoutOption, bool) {
 	a := attrs.(op.ConvGrad)
 	s, ok := b.partsSpec(in[:len(in)-1], a.To, a.Conv)
@@ -185,6 +212,9 @@ func winoFilterLayouts(b *Backend, attrs any, in []graph.Shape, out graph.Shape)
 	return way, true
 }
 
+// winoFilter prepares the gradient of the filter.
+//
+//	dw[k,c,t] = Σ dy[k]·x[c] shifted by tap t, over samples and grid points
 func winoFilter(b *Backend, q backend.Request) (backend.Kernel, error) {
 	job, err := b.prepareWino(q)
 	if err != nil {

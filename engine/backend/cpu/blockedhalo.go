@@ -11,14 +11,15 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// halos are those of the fields that a convolution reads.
+// halos are the halos of the inputs of a convolution, which are separate tensors.
 type halos struct {
-	widths [4]int
-	values [2]kern.Stored
+	widths [4]int         // rows in the north and south, columns in the west and east
+	values [2]kern.Stored // of up to two inputs
 }
 
-// withoutHalo is the request for the operation within framed, its framed operands described
-// with their frames, of which they have the inner memory. Any other request stays as it is.
+// withoutHalo returns the request for the operation inside with_halo, and the halos of
+// its inputs. The inputs have the shape with halo but the memory of the interior. Other
+// requests are returned unchanged.
 func withoutHalo(q backend.Request) (backend.Request, halos) {
 	a, ok := q.Attrs.(op.HaloOp)
 	if !ok {
@@ -35,7 +36,8 @@ func withoutHalo(q backend.Request) (backend.Request, halos) {
 	return inner, f
 }
 
-// haloForm is the form in which a convolution reads a source in a frame.
+// haloForm returns the form in which a convolution reads an input with a separate halo:
+// Winograd's.
 func haloForm(name string) (blockedForm, bool) {
 	forms := blockedConvs[name]
 	i := slices.IndexFunc(forms, func(f blockedForm) bool { return f.wino })
@@ -45,7 +47,8 @@ func haloForm(name string) (blockedForm, bool) {
 	return forms[i], true
 }
 
-// haloLayouts serves Winograd's products with all parts of their source in frames.
+// haloLayouts is the rule of with_halo: Winograd convolutions all of whose inputs have
+// halos.
 func haloLayouts(b *Backend, attrs any, in []graph.Shape, out graph.Shape) (backend.LayoutOption, bool) {
 	a := attrs.(op.HaloOp)
 	form, ok := haloForm(a.Op.Name)
@@ -66,6 +69,7 @@ func haloLayouts(b *Backend, attrs any, in []graph.Shape, out graph.Shape) (back
 	return way, ok
 }
 
+// haloKernel prepares the convolution inside with_halo.
 func haloKernel(b *Backend, q backend.Request) (backend.Kernel, error) {
 	form, _ := haloForm(q.Attrs.(op.HaloOp).Op.Name)
 	return form.prepare(b, q)

@@ -9,8 +9,8 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// pointSpec describes a convolution of parts with w whose filter is one cell, if
-// it is one.
+// pointSpec describes a convolution whose filter is a single grid point, a matrix
+// product over channels. ok is false for others.
 func pointSpec(parts []graph.Shape, w graph.Shape, a op.Conv) (kern.Point, bool) {
 	if len(parts) == 0 || len(parts) > 2 || !field5(parts...) || w[2:].Size() != 1 {
 		return kern.Point{}, false
@@ -26,14 +26,15 @@ func pointSpec(parts []graph.Shape, w graph.Shape, a op.Conv) (kern.Point, bool)
 	return s, ok
 }
 
-// pointCost is the time of products of whole blocks and of what is read and
-// written.
+// pointCost estimates the seconds of one core: products of whole blocks of channels,
+// plus memory traffic.
 func pointCost(s kern.Point, in []graph.Shape, out graph.Shape) float64 {
 	whole := (s.K + kern.Block - 1) / kern.Block * kern.Block
 	return 2*float64(s.N*s.Cells)*float64(s.Source())*float64(whole)/plainRate +
 		bytes(graph.Blocked, append(in[:len(in):len(in)], out)...)/memoryRate
 }
 
+// pointForwardLayouts is the rule of the forward pass.
 func pointForwardLayouts(_ *Backend, attrs any, in []graph.Shape, out graph.Shape) (backend.LayoutOption, bool) {
 	parts, w, a := forwardOperands(attrs, in)
 	s, ok := pointSpec(parts, w, a.Conv)
@@ -45,6 +46,8 @@ func pointForwardLayouts(_ *Backend, attrs any, in []graph.Shape, out graph.Shap
 	return way, true
 }
 
+// pointForward prepares y[k] = ReLU(Σ w[k,c]·x[c] + b[k]) at every grid point; bias and
+// ReLU are optional.
 func pointForward(b *Backend, q backend.Request) (backend.Kernel, error) {
 	parts, w, a := forwardOperands(q.Attrs, q.InShapes())
 	s, _ := pointSpec(parts, w, a.Conv)
@@ -58,19 +61,21 @@ func pointForward(b *Backend, q backend.Request) (backend.Kernel, error) {
 	return b.point(fieldOf(q.Out), args, s)
 }
 
-// point makes the kernel of a product of cells and channels.
+// point returns the kernel of a matrix product over channels.
 func (b *Backend) point(y kern.Stored, args kern.PointArgs, s kern.Point) (backend.Kernel, error) {
 	b.needScratch(s.ScratchLen())
 	return kernel("point", func() { b.pool.PointConv(y, args, b.scratch, s) })
 }
 
-// pointDataSpec describes the gradient of the data as a convolution of dy.
+// pointDataSpec describes the gradient with respect to the input as a product of dy
+// with the transposed filter.
 func pointDataSpec(in []graph.Shape, a op.FusedConvGrad) (kern.Point, bool) {
 	s, ok := pointSpec(in[1:2], in[0], a.Conv)
 	s.K = a.To[1]
 	return s, ok
 }
 
+// pointDataLayouts is the rule of the gradient with respect to the input.
 func pointDataLayouts(_ *Backend, attrs any, in []graph.Shape, out graph.Shape) (backend.LayoutOption, bool) {
 	s, ok := pointDataSpec(in, dataAttrs(attrs))
 	if !ok {
@@ -82,6 +87,7 @@ func pointDataLayouts(_ *Backend, attrs any, in []graph.Shape, out graph.Shape) 
 	return way, true
 }
 
+// pointData prepares dx[c] = Σ w[k,c]·dy[k], with optional addend and gate as winoData.
 func pointData(b *Backend, q backend.Request) (backend.Kernel, error) {
 	a := dataAttrs(q.Attrs)
 	s, _ := pointDataSpec(q.InShapes(), a)
@@ -95,6 +101,7 @@ func pointData(b *Backend, q backend.Request) (backend.Kernel, error) {
 	return b.point(fieldOf(q.Out), args, s)
 }
 
+// pointFilterLayouts is the rule of the gradient of the filter.
 func pointFilterLayouts(_ *Backend, attrs any, in []graph.Shape, out graph.Shape) (backend.LayoutOption, bool) {
 	a := attrs.(op.ConvGrad)
 	s, ok := pointSpec(in[:len(in)-1], a.To, a.Conv)
@@ -107,6 +114,7 @@ func pointFilterLayouts(_ *Backend, attrs any, in []graph.Shape, out graph.Shape
 	return way, true
 }
 
+// pointFilter prepares dw[k,c] = Σ dy[k]·x[c] over samples and grid points.
 func pointFilter(b *Backend, q backend.Request) (backend.Kernel, error) {
 	a, parts := q.Attrs.(op.ConvGrad), len(q.In)-1
 	s, _ := pointSpec(q.InShapes()[:parts], a.To, a.Conv)

@@ -12,8 +12,8 @@ import (
 // Convolutions with a few result channels read a blocked field and give a plain
 // one, and their gradients the other way round: the last layer of a network.
 
-// thinSpec describes a convolution of x with w for the kernels of few channels,
-// if they serve it.
+// thinSpec describes a convolution of x with w for kern.Thin. ok is false if package
+// kern does not support it.
 func thinSpec(x, w graph.Shape, a op.Conv) (kern.ThinSpec, bool) {
 	if !field5(x) {
 		return kern.ThinSpec{}, false
@@ -27,8 +27,9 @@ func thinSpec(x, w graph.Shape, a op.Conv) (kern.ThinSpec, bool) {
 	return s, ok && kern.SupportsThin(s)
 }
 
-// thinLayouts is the way of an operation that reads the first blocked operands and
-// gives a blocked or plain result; the blocked field x is read or written once.
+// thinLayouts returns the option in which the listed operands are blocked and the
+// result has layout out. The cost is that of accessing the blocked field x, once to
+// read and once to write.
 func thinLayouts(x graph.Shape, blocked []int, operands int, out graph.Layout) backend.LayoutOption {
 	w := backend.LayoutOption{In: make([]graph.Layout, operands), Out: out, Cost: 2 * bytes(graph.Blocked, x) / memoryRate}
 	for _, i := range blocked {
@@ -37,6 +38,8 @@ func thinLayouts(x graph.Shape, blocked []int, operands int, out graph.Layout) b
 	return w
 }
 
+// thinForwardLayouts is the rule of the forward pass: one blocked input, a plain
+// result.
 func thinForwardLayouts(_ *Backend, attrs any, in []graph.Shape, _ graph.Shape) (backend.LayoutOption, bool) {
 	parts, w, a := forwardOperands(attrs, in)
 	if len(parts) > 1 {
@@ -46,7 +49,9 @@ func thinForwardLayouts(_ *Backend, attrs any, in []graph.Shape, _ graph.Shape) 
 	return thinLayouts(parts[0], []int{0}, len(in), graph.Plain), ok
 }
 
-// prepareThin prepares the kernels and their scratch.
+// prepareThin prepares the three passes and reserves their scratch.
+//
+// Errors: kern.ErrUnsupported.
 func (b *Backend) prepareThin(x, w graph.Shape, a op.Conv, relu bool) (*kern.Thin, error) {
 	s, _ := thinSpec(x, w, a)
 	s.ReLU = relu
@@ -57,6 +62,7 @@ func (b *Backend) prepareThin(x, w graph.Shape, a op.Conv, relu bool) (*kern.Thi
 	return t, err
 }
 
+// thinForward prepares y = ReLU(conv(x, w) + b); bias and ReLU are optional.
 func thinForward(b *Backend, q backend.Request) (backend.Kernel, error) {
 	_, _, a := forwardOperands(q.Attrs, q.InShapes())
 	t, err := b.prepareThin(q.In[0].Shape, q.In[1].Shape, a.Conv, a.ReLU)
@@ -71,7 +77,8 @@ func thinForward(b *Backend, q backend.Request) (backend.Kernel, error) {
 	return kernel("thin", func() { t.Forward(y, x, w, bias, b.scratch) })
 }
 
-// thinDataLayouts serves all channels of the source, without an addend.
+// thinDataLayouts is the rule of the gradient with respect to all channels of the
+// input, without addend.
 func thinDataLayouts(_ *Backend, attrs any, in []graph.Shape, _ graph.Shape) (backend.LayoutOption, bool) {
 	a := dataAttrs(attrs)
 	_, ok := thinSpec(a.To, in[0], a.Conv)
@@ -82,6 +89,8 @@ func thinDataLayouts(_ *Backend, attrs any, in []graph.Shape, _ graph.Shape) (ba
 	return thinLayouts(a.To, gate, len(in), graph.Blocked), ok && !a.HasAddend
 }
 
+// thinData prepares the gradient with respect to the input, with an optional gate as
+// winoData.
 func thinData(b *Backend, q backend.Request) (backend.Kernel, error) {
 	a := dataAttrs(q.Attrs)
 	t, err := b.prepareThin(a.To, q.In[0].Shape, a.Conv, false)
@@ -96,6 +105,7 @@ func thinData(b *Backend, q backend.Request) (backend.Kernel, error) {
 	return kernel("thin", func() { t.Data(dx, dy, w, gate, b.scratch) })
 }
 
+// thinFilterLayouts is the rule of the gradient of the filter.
 func thinFilterLayouts(_ *Backend, attrs any, in []graph.Shape, _ graph.Shape) (backend.LayoutOption, bool) {
 	a := attrs.(op.ConvGrad)
 	if len(in) > 2 {
@@ -105,6 +115,7 @@ func thinFilterLayouts(_ *Backend, attrs any, in []graph.Shape, _ graph.Shape) (
 	return thinLayouts(in[0], []int{0}, 2, graph.Plain), ok
 }
 
+// thinFilter prepares the gradient of the filter.
 func thinFilter(b *Backend, q backend.Request) (backend.Kernel, error) {
 	a := q.Attrs.(op.ConvGrad)
 	t, err := b.prepareThin(q.In[0].Shape, a.To, a.Conv, false)

@@ -9,13 +9,15 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// Kernels hold every chain that the pass makes.
+// The kernels accept every chain that the pass fuse-chains makes: these constants do
+// not compile otherwise.
 const (
 	_ = uint(kern.MaxChain - op.MaxChain)
 	_ = uint(kern.MaxChainOperands - op.MaxChainOperands)
 )
 
-// chainLinks are the functions of a chain; nil if one is missing.
+// chainLinks returns the functions of a chain for package kern; nil if one of them has
+// no kernel.
 func chainLinks(a op.Chain) []kern.ChainLink {
 	var links []kern.ChainLink
 	for _, l := range a.Links {
@@ -30,7 +32,8 @@ func chainLinks(a op.Chain) []kern.ChainLink {
 	return links
 }
 
-// chain serves chains of plain values, operands stretched in any way.
+// chain prepares a chain of elementwise operations on plain values in one loop, with
+// operands broadcast in any way.
 func chain(b *Backend, q backend.Request) (backend.Kernel, error) {
 	links := chainLinks(q.Attrs.(op.Chain))
 	if links == nil {
@@ -48,11 +51,12 @@ func chain(b *Backend, q backend.Request) (backend.Kernel, error) {
 	return kernel("chain", func() { b.pool.Chain(c, y, x) })
 }
 
-// perChannelShape tells whether s holds a number per channel of out.
+// perChannelShape reports whether s is [1 C 1 1 1] with the channels of out.
 func perChannelShape(s, out graph.Shape) bool { return s.Equal(graph.Shape{1, out[1], 1, 1, 1}) }
 
-// chainLayouts serves chains over blocked fields, numbers per channel and single
-// numbers, if the result is zero in the padding lanes, where the fields are.
+// chainLayouts is the rule of chains over blocked fields, numbers per channel and
+// single numbers. The result must be zero in the padding channels whenever the fields
+// are.
 func chainLayouts(_ *Backend, attrs any, in []graph.Shape, out graph.Shape) (backend.LayoutOption, bool) {
 	a := attrs.(op.Chain)
 	w := backend.LayoutOption{Out: graph.Blocked, In: make([]graph.Layout, len(in))}
@@ -75,8 +79,10 @@ func chainLayouts(_ *Backend, attrs any, in []graph.Shape, out graph.Shape) (bac
 	return w, zeroForZeros(a, zero)
 }
 
-// zeroForZeros tells whether a chain gives zero where the marked operands are
-// zero, whatever the others are.
+// zeroForZeros reports whether a chain gives zero where the marked operands are zero,
+// for all values of the others. It evaluates the chain with unknown values: a link has
+// a known result if its operands are known, or if it is a product with a factor of
+// zero.
 func zeroForZeros(a op.Chain, zero []bool) bool {
 	type value struct {
 		v     float64
@@ -111,8 +117,8 @@ func zeroForZeros(a op.Chain, zero []bool) bool {
 	return isZero(all[len(all)-1])
 }
 
-// blockedChain serves them: numbers per channel are laid out as the blocks of
-// channels lie before each run, with zeros beyond the last channel.
+// blockedChain prepares a chain over blocked fields. Before each run, numbers per
+// channel are copied to whole blocks, with zeros beyond the last channel.
 func blockedChain(b *Backend, q backend.Request) (backend.Kernel, error) {
 	s := blockedShape(q.Out.Shape)
 	operands, x := make([]kern.ChainOperand, len(q.In)), make([]kern.Stored, len(q.In))

@@ -7,20 +7,25 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// combine serves combine, by the loop of its definition in float32: it passes once over the weights of
-// a layer, in a step that passes over them several times. So do its gradients.
+// combine prepares combine: the weights of a layer as a linear combination of shared
+// templates.
+//
+// It runs the loop of the definition in float32, once over the weights, in a step that
+// reads these several times. The same holds for its gradients.
 func combine(_ *Backend, q backend.Request) (backend.Kernel, error) {
 	store, coefficients, w, a := q.In[0].F32, q.In[1].F32, q.Out.F32, q.Attrs.(op.Templates)
 	return kernel("loop", func() { op.CombineTemplates(a, w, store, coefficients) })
 }
 
-// combineGradStore serves combine_grad_store.
+// combineGradStore prepares combine_grad_store, the gradient with respect to the
+// templates.
 func combineGradStore(_ *Backend, q backend.Request) (backend.Kernel, error) {
 	coefficients, dw, store, a := q.In[0].F32, q.In[1].F32, q.Out.F32, q.Attrs.(op.StoreTemplates)
 	return kernel("loop", func() { op.CombineTemplatesGradStore(a.Templates, store, coefficients, dw) })
 }
 
-// combineGradCoefficients serves combine_grad_coefficients.
+// combineGradCoefficients prepares combine_grad_coefficients, the gradient with respect
+// to the coefficients.
 func combineGradCoefficients(_ *Backend, q backend.Request) (backend.Kernel, error) {
 	store, dw, coefficients, a := q.In[0].F32, q.In[1].F32, q.Out.F32, q.Attrs.(op.Templates)
 	return kernel("loop", func() { op.CombineTemplatesGradCoefficients(a, coefficients, store, dw) })

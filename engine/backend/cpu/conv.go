@@ -29,9 +29,13 @@ func convSpec(x, w graph.Shape, a op.Conv) conv.Spec {
 	return s
 }
 
-// prepareConv prepares one pass of a convolution: in the form that an earlier
-// plan chose if there was one and this machine has it, else by rule, or by
-// timing, earlier or now. Of the common scratch it leaves the first front values alone.
+// prepareConv prepares one pass of a convolution on plain tensors and returns its form.
+//
+// The form is the one of an earlier plan (Options.Choices), if this machine has it.
+// Otherwise it is the one in the timing table, the one of the heuristic, or the fastest
+// of a benchmark. The kernel must not use the first front values of scratch.
+//
+// Errors: no form supports the pass; dnnl.ErrUnavailable if one of oneDNN's might.
 func (b *Backend) prepareConv(s conv.Spec, pass conv.Pass, bias, relu bool, front int) (*conv.Conv, string, error) {
 	key := fmt.Sprintf("%s n%d %d-%d in%v k%v s%v d%v p%v", pass, s.N, s.Cin, s.Cout, s.In, s.Kernel, s.Stride, s.Dilation, s.Pad)
 	o := conv.Options{Pool: b.pool, Bias: bias, ReLU: relu, Winograd: b.options.Winograd}
@@ -39,8 +43,8 @@ func (b *Backend) prepareConv(s conv.Spec, pass conv.Pass, bias, relu bool, fron
 	if known == "" {
 		known = b.options.Choices[key]
 	}
-	forms := []string{""}                                                // empty: by timing
-	timed := fmt.Sprintf("conv winograd %v %s", b.options.Winograd, key) // in the table of timings
+	forms := []string{""}                                                // "" means: the fastest by timing
+	timed := fmt.Sprintf("conv winograd %v %s", b.options.Winograd, key) // key in the timing table
 	if b.options.UseHeuristics {
 		forms = heuristicForms(s, b.options.Winograd)
 	} else if e, ok := b.options.Timings.Lookup(timed); ok {
@@ -50,7 +54,7 @@ func (b *Backend) prepareConv(s conv.Spec, pass conv.Pass, bias, relu bool, fron
 		forms = slices.Insert(forms, 0, known)
 	}
 	var c *conv.Conv
-	var refused error // the last, or that oneDNN is missing
+	var refused error // last error; a missing oneDNN takes precedence
 	for _, form := range forms {
 		if o.Choice = ""; form != "" {
 			o.Choice = pass.String() + "=" + form
@@ -75,9 +79,9 @@ func (b *Backend) prepareConv(s conv.Spec, pass conv.Pass, bias, relu bool, fron
 	return c, form, nil
 }
 
-// heuristicForms lists the forms of a convolution, preferred ones first, as timings on
-// processors with AVX-512 suggest: Winograd's products pay on larger fields,
-// folding the depth for few levels, our own kernel for few channels.
+// heuristicForms returns the forms of a convolution in order of preference, without
+// timing. Timings on processors with AVX-512 suggest it: Winograd on larger fields,
+// folded depth for few levels, our own kernel for few channels.
 func heuristicForms(s conv.Spec, winograd bool) []string {
 	forms := []string{"f2", "d3", "own"}
 	if s.In[0] > 4 {
@@ -98,8 +102,8 @@ func convKernel(c *conv.Conv, form string, run func() error) backend.Kernel {
 	return backend.Kernel{Name: "conv " + form, Run: run, Close: func() { _ = c.Close() }}
 }
 
-// joinParts returns the source of a convolution: its only part, or scratch of
-// the given length in front of the rest into which join copies the parts.
+// joinParts returns a function that gives the input of a convolution: the only part, or
+// the parts concatenated in the first front values of scratch.
 func (b *Backend) joinParts(parts []backend.Tensor) (shape graph.Shape, front int, join func() []float32) {
 	shape = parts[0].Shape.Clone()
 	if len(parts) == 1 {
@@ -121,7 +125,9 @@ func (b *Backend) joinParts(parts []backend.Tensor) (shape graph.Shape, front in
 	}
 }
 
-// convForward serves conv3d and conv3d_fused.
+// convForward prepares conv3d and conv3d_fused on plain tensors.
+//
+//	y = ReLU(conv(x, w) + b)
 func convForward(b *Backend, q backend.Request) (backend.Kernel, error) {
 	var a op.Conv
 	var bias []float32
@@ -143,8 +149,8 @@ func convForward(b *Backend, q backend.Request) (backend.Kernel, error) {
 	return convKernel(c, form, func() error { return c.Forward(y, join(), w.F32, bias, b.scratch[front:]) }), nil
 }
 
-// convData serves conv3d_grad_data and conv3d_fused_grad_data: filter and dy to
-// dx, of some channels, to which a value is added and which another gates.
+// convData prepares conv3d_grad_data and conv3d_fused_grad_data: the gradient with
+// respect to some channels of the input, with optional addend and gate as winoData.
 func convData(b *Backend, q backend.Request) (backend.Kernel, error) {
 	a, ok := q.Attrs.(op.FusedConvGrad)
 	if !ok {
@@ -153,7 +159,7 @@ func convData(b *Backend, q backend.Request) (backend.Kernel, error) {
 	whole := q.In[0].Shape
 	part := whole.Clone()
 	part[1] = a.To[1]
-	n, filter := 0, 0 // lengths in front of the scratch: of dx before the sum, of the part of the filter
+	n, filter := 0, 0 // values at the start of scratch: dx before the addend, and part of the filter
 	if len(q.In) > 2 {
 		n = q.Out.Shape.Size()
 	}
@@ -198,7 +204,8 @@ func convData(b *Backend, q backend.Request) (backend.Kernel, error) {
 	}), nil
 }
 
-// convFilter serves conv3d_grad_filter and conv3d_fused_grad_filter: x and dy to dw.
+// convFilter prepares conv3d_grad_filter and conv3d_fused_grad_filter: the gradient of
+// the filter.
 func convFilter(b *Backend, q backend.Request) (backend.Kernel, error) {
 	a := q.Attrs.(op.ConvGrad)
 	parts := q.In[:len(q.In)-1]

@@ -9,15 +9,24 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// minPointsPerThread is the least number of points that are worth a thread.
+// minPointsPerThread is the number of grid points below which starting another
+// goroutine costs more than it saves.
 const minPointsPerThread = 256
 
-// distribution serves the scores of distributions: the formulas are those of package dist, in
-// float64, and the points are dealt out to threads.
+// distribution returns the rule for scores of predictive distributions, such as the
+// CRPS, or for their gradients.
+//
+// The formulas are those of package postproc/dist, evaluated in float64 at every grid
+// point. Points are divided evenly among threads.
 func distribution(part op.ScorePart) prepareRule {
 	return func(b *Backend, q backend.Request) (backend.Kernel, error) { return distributionKernel(b, q, part) }
 }
 
+// distributionKernel prepares one part of a score: values, gradients with respect to
+// the parameters, or those with respect to the observation.
+//
+// Shape: parameters [N P D H W] and observations [N 1 D H W] → [N 1 D H W], or the
+// shape of the differentiated operand.
 func distributionKernel(b *Backend, q backend.Request, part op.ScorePart) (backend.Kernel, error) {
 	a, shape, out := q.Attrs.(op.ScoreSpec), q.In[0].Shape, q.Out.F32
 	in := make([][]float32, len(q.In))

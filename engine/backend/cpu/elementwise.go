@@ -8,8 +8,8 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// elementwise names the kernels of each elementwise operation: by itself, nil if it has none,
-// and as a link of a chain.
+// elementwise lists the kernels of elementwise operations: prepare for the operation
+// alone, nil if it has none, and link for the operation as part of a chain.
 var elementwise = map[string]struct {
 	prepare prepareRule
 	link    func(attrs any) kern.ChainLink
@@ -40,12 +40,12 @@ var elementwise = map[string]struct {
 	}},
 }
 
-// unparametrisedLink is a link that has no parameter.
+// unparametrisedLink returns the link of an operation without attributes.
 func unparametrisedLink(f kern.ChainFunc) func(attrs any) kern.ChainLink {
 	return func(any) kern.ChainLink { return kern.ChainLink{F: f} }
 }
 
-// unary serves elementwise functions of one operand.
+// unary returns the rule of y = f(x).
 func unary(f kern.Unary) prepareRule {
 	return func(b *Backend, q backend.Request) (backend.Kernel, error) {
 		x, y := q.In[0].F32, q.Out.F32
@@ -53,12 +53,15 @@ func unary(f kern.Unary) prepareRule {
 	}
 }
 
-// unaryGrad serves their gradients; the operand is the one the formula reads,
-// x or y. A gradient that is one number for all elements is written out first.
+// unaryGrad returns the rule of dx = dy·f′. The operand is the one that the formula of
+// the derivative reads, x or y = f(x).
 func unaryGrad(f kern.Unary) prepareRule {
 	return func(b *Backend, q backend.Request) (backend.Kernel, error) { return unaryGradKernel(b, q, f) }
 }
 
+// unaryGradKernel prepares a gradient. A dy of one element, as from a mean over all
+// elements, is first expanded in scratch. Other broadcasts run the loop over the scalar
+// formula.
 func unaryGradKernel(b *Backend, q backend.Request, f kern.Unary) (backend.Kernel, error) {
 	x, dy, dx := q.In[0].F32, q.In[1].F32, q.Out.F32
 	switch {
@@ -77,15 +80,17 @@ func unaryGradKernel(b *Backend, q backend.Request, f kern.Unary) (backend.Kerne
 	return backend.Kernel{}, nil
 }
 
-// binary serves elementwise functions of two operands of which at least one
-// has the shape of the result, with up to three merged axes; turned is the function with
-// exchanged operands.
+// binary returns the rule of a function of two operands. At least one must have the
+// shape of the result; the other may be broadcast along up to three merged axes. turned
+// is f with its operands exchanged.
 func binary(f, turned kern.Binary) prepareRule {
 	return func(b *Backend, q backend.Request) (backend.Kernel, error) {
 		return binaryKernel(b, q, [2]kern.Binary{f, turned})
 	}
 }
 
+// binaryKernel prepares a function of two operands; f holds the function and that with
+// exchanged operands.
 func binaryKernel(b *Backend, q backend.Request, f [2]kern.Binary) (backend.Kernel, error) {
 	x, y, out := q.In[0].F32, q.In[1].F32, q.Out.F32
 	l := op.NewLoop(q.Out.Shape, q.InShapes())
@@ -103,8 +108,9 @@ func binaryKernel(b *Backend, q backend.Request, f [2]kern.Binary) (backend.Kern
 	return kernel("broadcast", func() { b.pool.Broadcast(code, out, x, y, d, s[0], s[1], s[2]) })
 }
 
-// threeAxes fits the merged axes of a loop and the steps of operand k into the
-// three that kernels know.
+// threeAxes converts the merged axes of a loop and the strides of operand k to the
+// three axes of package kern. ok is false if there are more, or if the innermost stride
+// exceeds 1.
 func threeAxes(l *op.Loop, k int) (d kern.Dims, steps [3]int, ok bool) {
 	dims, st := l.Axes(k)
 	if len(dims) > 3 {
@@ -116,7 +122,7 @@ func threeAxes(l *op.Loop, k int) (d kern.Dims, steps [3]int, ok bool) {
 	return kern.Dims{Outer: full[0], Mid: full[1], Inner: full[2]}, steps, steps[2] <= 1
 }
 
-// broadcast serves broadcast.
+// broadcast prepares broadcast: x repeated along its axes of size 1.
 func broadcast(b *Backend, q backend.Request) (backend.Kernel, error) {
 	x, out := q.In[0].F32, q.Out.F32
 	if len(x) == 1 {
@@ -132,20 +138,23 @@ func broadcast(b *Backend, q backend.Request) (backend.Kernel, error) {
 	})
 }
 
-// scale serves p·x.
+// scale prepares scale: p·x.
 func scale(b *Backend, q backend.Request) (backend.Kernel, error) {
 	p, x, y := float32(q.Attrs.(float64)), q.In[0].F32, q.Out.F32
 	return kernel("affine", func() { b.pool.Affine(y, x, p, 0) })
 }
 
-// addScalar serves x + p.
+// addScalar prepares add_scalar: x + p.
 func addScalar(b *Backend, q backend.Request) (backend.Kernel, error) {
 	p, x, y := float32(q.Attrs.(float64)), q.In[0].F32, q.Out.F32
 	return kernel("affine", func() { b.pool.Affine(y, x, 1, p) })
 }
 
-// crps serves the Gaussian CRPS and its derivatives by mean and spread, which are parts 0 to 2,
-// if nothing is stretched.
+// crps returns the rule of gaussian_crps (part 0) and of its derivatives with respect
+// to the mean (1) and the standard deviation (2). Operands that are broadcast run the
+// loop over the scalar formula.
+//
+// Source: Gneiting et al. 2005, doi:10.1175/MWR2904.1.
 func crps(part int) prepareRule {
 	return func(b *Backend, q backend.Request) (backend.Kernel, error) {
 		mu, sigma, y, n := q.In[0].F32, q.In[1].F32, q.In[2].F32, len(q.Out.F32)
@@ -158,7 +167,9 @@ func crps(part int) prepareRule {
 	}
 }
 
-// dropoutSpec gives what a dropout drops in the step that runs.
+// dropoutSpec returns a function that gives the parameters of dropout for the current
+// step. The random stream is keyed by seed, operation and step, so that a repeated step
+// drops the same elements.
 func dropoutSpec(q backend.Request) func() kern.DropoutSpec {
 	a := q.Attrs.(op.DropoutParams)
 	return func() kern.DropoutSpec {
@@ -170,7 +181,7 @@ func dropoutSpec(q backend.Request) func() kern.DropoutSpec {
 	}
 }
 
-// dropout serves dropout.
+// dropout prepares dropout: 0 with probability p, else x/(1−p).
 func dropout(b *Backend, q backend.Request) (backend.Kernel, error) {
 	d, x, y := dropoutSpec(q), q.In[0].F32, q.Out.F32
 	return kernel("dropout", func() { b.pool.Dropout(y, x, d()) })

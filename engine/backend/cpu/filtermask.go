@@ -10,8 +10,11 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// withoutMask are the attributes of a convolution, or of what holds one, with a filter of which
-// all blocks are kept; any others stay as they are.
+// withoutMask returns the attributes of a convolution without its block mask, as if the
+// filter were dense. Other attributes are returned unchanged.
+//
+// Layouts and costs are chosen for dense filters: masks change during pruning, and a
+// plan must not.
 func withoutMask(attrs any) any {
 	switch a := attrs.(type) {
 	case op.Conv:
@@ -33,8 +36,8 @@ func withoutMask(attrs any) any {
 	return attrs
 }
 
-// maskFilterGrad has a kernel of the gradient of a filter that computes it as of a whole one
-// write zero where a block is not kept.
+// maskFilterGrad makes a kernel of a filter's gradient write zeros for masked blocks.
+// Sparse variants do so themselves; dense variants compute the gradient of all blocks.
 func maskFilterGrad(q backend.Request, k backend.Kernel) backend.Kernel {
 	inner, _ := withoutHalo(q)
 	a, ok := inner.Attrs.(op.ConvGrad)

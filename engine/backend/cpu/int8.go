@@ -9,19 +9,19 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// int8Tiles go through the products of a convolution of codes together: measured, 14, 28 and
-// 42 differ by a few per cent.
+// int8Tiles is the number of tiles that an int8 convolution multiplies together.
+// Measured, 14, 28 and 42 differ by a few per cent.
 const int8Tiles = 14
 
-// int8Table names the forms of operations on codes, which Ways does not list: the pass
-// quantise has their values stored as codes, and chooses no layout.
+// int8Table lists the forms of operations on uint8 values. LayoutOptions does not list
+// them: the pass quantise stores their values as uint8 and chooses no layout.
 var int8Table = map[string][]blockedForm{
 	"conv3d_int8":   {{int8Layouts, int8Conv, false}},
 	"quantise":      {{flatLayouts, int8Quantise, false}},
 	"upsample_int8": {{upsampleLayouts, int8Upsample, false}},
 }
 
-// int8Spec describes a convolution of codes.
+// int8Spec describes an int8 convolution for package kern.
 func int8Spec(parts []graph.Shape, w graph.Shape, a op.Int8Conv) kern.WinoInt8Spec {
 	x, q := parts[0], a.Scales
 	s := kern.WinoInt8Spec{InScales: q.Channels, OutScales: q.OutScales, WinoSpec: kern.WinoSpec{N: x[0], K: w[0], Size: [3]int(x[2:5]), KD: w[2], Side: w[3],
@@ -32,11 +32,14 @@ func int8Spec(parts []graph.Shape, w graph.Shape, a op.Int8Conv) kern.WinoInt8Sp
 	return s
 }
 
+// int8Layouts is the rule of int8 convolutions: fields blocked, filter and bias plain.
 func int8Layouts(_ *Backend, attrs any, in []graph.Shape, _ graph.Shape) (backend.LayoutOption, bool) {
 	a, parts, w := attrs.(op.Int8Conv), in[:len(in)-2], in[len(in)-2]
 	return blockedParts(len(parts), len(in)), field5(parts...) && kern.WinoInt8Points(int8Spec(parts, w, a).WinoSpec) > 0
 }
 
+// int8Conv prepares an int8 convolution by Winograd's minimal filtering. Its result is
+// uint8, or float if the next operation is not quantised.
 func int8Conv(b *Backend, q backend.Request) (backend.Kernel, error) {
 	shapes, n := q.InShapes(), len(q.In)-2
 	j, err := kern.NewWinoInt8(b.pool, int8Spec(shapes[:n], shapes[n], q.Attrs.(op.Int8Conv)), int8Tiles)
@@ -61,11 +64,14 @@ func int8Conv(b *Backend, q backend.Request) (backend.Kernel, error) {
 	return k, err
 }
 
+// int8Quantise prepares quantise: round(x/scale[c]) + zero point, clipped to 0 … 255.
 func int8Quantise(b *Backend, q backend.Request) (backend.Kernel, error) {
 	a, s, x, y := q.Attrs.(op.Quantisation), blockedShape(q.Out.Shape), fieldOf(q.In[0]), q.Out.U8
 	return kernel("quantise", func() { b.pool.Quantise(y, x, a.Scales.Channels, a.ZeroPoint, s) })
 }
 
+// int8Upsample prepares upsample of uint8 values, by a factor of 2 in latitude and
+// longitude.
 func int8Upsample(b *Backend, q backend.Request) (backend.Kernel, error) {
 	a, s, x, y := q.Attrs.(op.Upsampling), blockedShape(q.In[0].Shape), q.In[0].U8, q.Out.U8
 	return kernel("int8 upsample", func() { b.pool.Int8Upsample(y, x, s, a.WrapLon) })

@@ -15,24 +15,31 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/bigmem"
 )
 
-// measuresCosts tells whether costs of ways are measured. They decide layouts, and so
-// bits: where kernels are chosen by rule the estimates stay.
+// measuresCosts reports whether the costs of layouts are measured. They decide layouts,
+// and layouts change the last bits of results. With UseHeuristics costs are estimates,
+// so that all processes choose alike.
 func (b *Backend) measuresCosts() bool { return b.options.Timings != nil && !b.options.UseHeuristics }
 
-// maxCostRatio is how many times slower than the best a way may be by the estimate to
-// be timed.
+// maxCostRatio bounds the search: a layout option whose estimated cost exceeds that of
+// the best by this factor is not timed.
 const maxCostRatio = 8
 
-// Measure puts measured costs in place of the estimates of ways: convolutions are
-// timed in every way, on an excerpt of large fields; what is bound by memory goes by
-// the rate of this machine. Costs are processor time, of all threads together.
-// Nothing is measured without a table of timings, by rule, and where there is
-// no choice.
+// Measure replaces the estimated costs of layout options by measured ones.
+//
+// Convolutions are timed in every layout, on a part of large fields. Memory-bound
+// operations are scaled by the measured memory bandwidth.
+//
+// Nothing is measured without a timing table, with UseHeuristics, or if there is only
+// one option.
+//
+// Unit: seconds of processor time, summed over threads.
+// Errors: a kernel that cannot be prepared or that fails.
+// Cost: up to a second for each convolution that is not in the table yet.
 func (b *Backend) Measure(o *graph.Op, attrs any, in []graph.Shape, out graph.Shape, ways []backend.LayoutOption) error {
 	if !b.measuresCosts() || len(ways) == 1 {
 		return nil
 	}
-	attrs = withoutMask(attrs) // layouts are chosen as for whole filters: patterns change, and what is zero changes no bit
+	attrs = withoutMask(attrs) // as for dense filters: masks change during pruning, and layouts must not
 	q := backend.Request{Op: o, Attrs: attrs, In: tensors(in...), Out: backend.Tensor{Shape: out}}
 	if o.Conv == nil {
 		rate, err := b.memoryBandwidth(streamingAdd)
@@ -67,9 +74,9 @@ func (b *Backend) Measure(o *graph.Op, attrs any, in []graph.Shape, out graph.Sh
 	return err
 }
 
-// replaceCosts takes the costs of ways from an entry for one of so many parts of
-// the work. Ways that were not timed keep their distance by the estimate from the
-// fastest that was.
+// replaceCosts sets the costs of options from the timings of a smaller problem, scaled
+// by parts, the ratio of the sizes. An option without timing keeps its estimated ratio
+// to the fastest one that has a timing.
 func replaceCosts(ways []backend.LayoutOption, entry tune.Entry, parts float64) {
 	cost := func(t tune.Timing) float64 { return t.CPU.Seconds() * parts }
 	factor := 1.0
@@ -88,8 +95,9 @@ func replaceCosts(ways []backend.LayoutOption, entry tune.Entry, parts float64) 
 	}
 }
 
-// ReorderCost is the time in seconds to bring a value into a layout from the
-// other: it is read and written, with strides on one side.
+// ReorderCost returns the seconds of one core to convert a value to a layout. The value
+// is read and written once; one side is accessed with a stride, which costs about half
+// as much again.
 func (b *Backend) ReorderCost(s graph.Shape, to graph.Layout) (float64, error) {
 	moved := bytes(graph.Plain, s) + bytes(graph.Blocked, s)
 	if !b.measuresCosts() {
@@ -99,16 +107,17 @@ func (b *Backend) ReorderCost(s graph.Shape, to graph.Layout) (float64, error) {
 	return moved / rate, err
 }
 
-// memoryBoundOp is a kernel bound by memory: an operation on fields of one shape.
+// memoryBoundOp is an operation bound by memory bandwidth, on fields of one shape, for
+// measuring the bandwidth.
 type memoryBoundOp struct {
-	op       string
-	attrs    any
-	operands int
-	in, out  graph.Layout
+	op       string       // name of the operation
+	attrs    any          // its attributes
+	operands int          // number of operands
+	in, out  graph.Layout // layouts of operands and result
 }
 
-// The kernels whose rates stand for all that are bound by memory: a sum, and the
-// change to each layout.
+// The operations whose measured bandwidth is used for all memory-bound kernels: a sum
+// of two fields, and the conversion to each layout.
 var (
 	streamingAdd = memoryBoundOp{op: "add", operands: 2, in: graph.Blocked, out: graph.Blocked}
 	reorderOps   = map[graph.Layout]memoryBoundOp{
@@ -117,11 +126,12 @@ var (
 	}
 )
 
-// rateBytes is the size of the fields on which rates are measured: beyond the
-// second-level cache of a core, as most values of a step are.
+// rateBytes is the size of the fields on which bandwidth is measured. It exceeds the
+// second-level cache of a core, as most values of a training step do.
 const rateBytes = 1 << 22
 
-// memoryBandwidth is what a kernel bound by memory reads and writes in a second.
+// memoryBandwidth returns the bytes per second that a memory-bound operation reads and
+// writes.
 func (b *Backend) memoryBandwidth(m memoryBoundOp) (float64, error) {
 	const channels, lons = 4 * graph.BlockSize, 64
 	shape := graph.Shape{1, channels, 1, rateBytes / (4 * channels * lons), lons}
@@ -136,7 +146,7 @@ func (b *Backend) memoryBandwidth(m memoryBoundOp) (float64, error) {
 	return float64((m.operands+1)*rateBytes) / max(e.Candidates[0].CPU, 1).Seconds(), nil
 }
 
-// tensors are values without memory.
+// tensors returns values of these shapes without memory.
 func tensors(shapes ...graph.Shape) (out []backend.Tensor) {
 	for _, s := range shapes {
 		out = append(out, backend.Tensor{Shape: s})
@@ -144,7 +154,7 @@ func tensors(shapes ...graph.Shape) (out []backend.Tensor) {
 	return out
 }
 
-// inLayouts is a request in the layouts of a way.
+// inLayouts returns the request with the layouts of an option.
 func inLayouts(q backend.Request, w backend.LayoutOption) backend.Request {
 	q.In = slices.Clone(q.In)
 	for i, l := range w.In {
@@ -154,7 +164,7 @@ func inLayouts(q backend.Request, w backend.LayoutOption) backend.Request {
 	return q
 }
 
-// fieldsOf are the fields of a convolution, all of one size: its operands and
+// fieldsOf returns the fields of a convolution, which have one size: operands and
 // result without filter and bias.
 func fieldsOf(q *backend.Request) (fields []*backend.Tensor) {
 	in, conv := q.In, q.Op.Conv
@@ -173,26 +183,27 @@ func fieldsOf(q *backend.Request) (fields []*backend.Tensor) {
 	return fields
 }
 
-// cells counts the cells of a convolution's fields.
+// cells returns the number of grid points of a convolution's fields, over all samples.
 func cells(q backend.Request) int {
 	s := fieldsOf(&q)[0].Shape
 	return s[0] * s[2:].Size()
 }
 
-// Bounds of an excerpt: work that takes some 40 ms on one core in the slowest way,
-// but no fewer cells than hide what preparing the filter costs.
+// Bounds of the part of a convolution that is timed: work of about 40 ms on one core in
+// the slowest layout, but enough grid points that the transform of the filter does not
+// dominate.
 const (
 	excerptFLOPs = 4e9
 	excerptCells = 1024
 )
 
-// excerptOf is a convolution, or a part of it of fewer samples and latitudes on which
-// ways compare as on the whole.
+// excerptOf returns the convolution, or a smaller one on which layout options compare
+// as on the whole: first fewer samples, then fewer latitudes.
 func excerptOf(q backend.Request) backend.Request {
 	q.In = slices.Clone(q.In)
 	first := fieldsOf(&q)[0].Shape
 	n, lats, around := first[0], first[3], first[2]*first[4]
-	work := q.Op.FLOPs(q.InShapes(), q.Out.Shape, q.Attrs) / int64(first[0]*first[3]) // of a latitude
+	work := q.Op.FLOPs(q.InShapes(), q.Out.Shape, q.Attrs) / int64(first[0]*first[3]) // FLOPs of one latitude of one sample
 	for work*int64(n*lats) > excerptFLOPs && n*lats*around >= 2*excerptCells {
 		switch {
 		case n > 1:
@@ -206,7 +217,8 @@ func excerptOf(q backend.Request) backend.Request {
 	return resized(q, n, lats)
 }
 
-// resized is a convolution of fields of so many samples and latitudes.
+// resized returns the convolution on fields of n samples and the given number of
+// latitudes.
 func resized(q backend.Request, n, lats int) backend.Request {
 	for _, f := range fieldsOf(&q) {
 		f.Shape = f.Shape.Clone()
@@ -225,14 +237,16 @@ func resized(q backend.Request, n, lats int) backend.Request {
 	return q
 }
 
-// trial is a kernel to be timed, asked for without memory.
+// trial is a kernel to be timed; its request has no memory.
 type trial struct {
-	name    string
-	request backend.Request
+	name    string          // name of the candidate in the timing table
+	request backend.Request // request for the kernel
 }
 
-// lookupOrTime gives the times of kernels that serve the same: those in the table under
-// the key, else measured now and put there.
+// lookupOrTime returns the timings of equivalent kernels: those in the table under key,
+// else measured ones, which it adds to the table.
+//
+// Errors: those of timeTrials, wrapped with the key.
 func (b *Backend) lookupOrTime(key string, trials []trial) (tune.Entry, error) {
 	if e, ok := b.options.Timings.Lookup(key); ok {
 		return e, nil
@@ -246,12 +260,15 @@ func (b *Backend) lookupOrTime(key string, trials []trial) (tune.Entry, error) {
 	return e, nil
 }
 
-// timeTrials prepares and times kernels on values of no meaning. Of plain convolutions
-// the form is that of the rule. All share the memory of the largest.
+// timeTrials prepares kernels on dummy values and times them. Plain convolutions take
+// the form of the heuristic.
+//
+// Memory: one buffer for each operand and the result, as long as the largest trial
+// needs; freed on return.
 func (b *Backend) timeTrials(trials []trial) (tune.Entry, error) {
-	scout := *b // what is prepared here leaves neither choices nor scratch behind
+	scout := *b // a copy, so that trials change neither choices nor scratch of b
 	scout.options.UseHeuristics, scout.options.Choices, scout.choices, scout.scratch, scout.externalScratch = true, nil, map[string]string{}, nil, false
-	room := make([]int, 1+len(trials[0].request.In)) // of the result, of the operands
+	room := make([]int, 1+len(trials[0].request.In)) // elements of the result and of each operand
 	for _, t := range trials {
 		room[0] = max(room[0], t.request.Out.Layout.Elems(t.request.Out.Shape))
 		for i, x := range t.request.In {

@@ -9,8 +9,9 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// localSizes are the sizes of a locally connected convolution: samples, channels of x and
-// of the result, filter values of each pair of channels, and points of x and of the result.
+// localSizes are the sizes of a locally connected convolution: n samples; in and out
+// channels; filter values of a pair of channels, all grid points; grid points of x and
+// y.
 type localSizes struct{ n, in, out, filter, x, y int }
 
 func newLocalSizes(x, w, y graph.Shape) localSizes {
@@ -18,16 +19,17 @@ func newLocalSizes(x, w, y graph.Shape) localSizes {
 	return localSizes{n: x[0], in: x[1], out: y[1], filter: w[1] / x[1] * points, x: x[2:].Size(), y: points}
 }
 
-// localSums are sums of a·b over axes and runs, in rows of the result of a length.
+// localSums describes one of the passes of a locally connected convolution as sums of
+// products a·b. The result has rows of row values.
 type localSums struct {
-	a, b      []float32
-	outer     [3]kern.ProductAxis
-	rows, row int
-	runs      []op.LocalRun
-	runOf     func(op.LocalRun) kern.ProductRun // which of its places are those of result, a and b
+	a, b      []float32                         // factors
+	outer     [3]kern.ProductAxis               // axes outside of the rows: sizes and strides in result, a and b
+	rows, row int                               // number of rows and values of a row
+	runs      []op.LocalRun                     // runs of consecutive products of one tap
+	runOf     func(op.LocalRun) kern.ProductRun // assigns the offsets of a run to result, a and b
 }
 
-// kernel makes their kernel.
+// kernel prepares the sums (kern.Pool.Products).
 func (s localSums) kernel(b *Backend, q backend.Request) (backend.Kernel, error) {
 	own := make([]kern.ProductRun, len(s.runs))
 	for i, r := range s.runs {
@@ -37,7 +39,10 @@ func (s localSums) kernel(b *Backend, q backend.Request) (backend.Kernel, error)
 	return kernel("products", func() { b.pool.Products(z, s.a, s.b, plan) })
 }
 
-// localConv serves local_conv.
+// localConv prepares local_conv, a convolution whose filter differs between grid
+// points:
+//
+//	y[n,k,p] = Σ w[k,c,t,p]·x[n,c,p+t] over channels c and taps t
 func localConv(b *Backend, q backend.Request) (backend.Kernel, error) {
 	x, w, y := q.In[0], q.In[1], q.Out.Shape
 	s := newLocalSizes(x.Shape, w.Shape, y)
@@ -50,7 +55,7 @@ func localConv(b *Backend, q backend.Request) (backend.Kernel, error) {
 	}.kernel(b, q)
 }
 
-// localConvGradData serves local_conv_grad_data.
+// localConvGradData prepares local_conv_grad_data, the gradient with respect to x.
 func localConvGradData(b *Backend, q backend.Request) (backend.Kernel, error) {
 	dy, w, x := q.In[0], q.In[1], q.Out.Shape
 	s := newLocalSizes(x, w.Shape, dy.Shape)
@@ -63,7 +68,7 @@ func localConvGradData(b *Backend, q backend.Request) (backend.Kernel, error) {
 	}.kernel(b, q)
 }
 
-// localConvGradFilter serves local_conv_grad_filter.
+// localConvGradFilter prepares local_conv_grad_filter, the gradient with respect to w.
 func localConvGradFilter(b *Backend, q backend.Request) (backend.Kernel, error) {
 	x, dy, w := q.In[0], q.In[1], q.Out.Shape
 	s := newLocalSizes(x.Shape, w, dy.Shape)

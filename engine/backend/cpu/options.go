@@ -6,11 +6,12 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/tune"
 )
 
-// kernelsVersion counts up when the speed of our kernels changes, so that older
-// timings are not used.
+// kernelsVersion is part of the key of timing tables. Increment it when the speed of
+// kernels in package kern changes, so that older timings are not used.
 const kernelsVersion = "2"
 
-// Machine is what the times of kernels depend on: the key of a table of timings.
+// Machine returns the key of a timing table: everything but the kernel that its time
+// depends on.
 func Machine(threads int) tune.Machine {
 	var libraries []string
 	if v := dnnl.Version(); v != "" {
@@ -19,27 +20,28 @@ func Machine(threads int) tune.Machine {
 	return tune.ThisMachine(max(threads, 1), kernelsVersion, libraries...)
 }
 
-// HasFastInt8 tells whether this processor multiplies codes of eight bits several at a time
-// (AVX512_VNNI). Without, predictions in int8 have the same bits and are slow.
+// HasFastInt8 reports whether the processor has dot products of eight-bit integers
+// (AVX512_VNNI). Without them, int8 inference gives the same bits but is slow.
 func HasFastInt8() bool { return kern.HasVNNI() }
 
-// Options of the backend.
+// Options configures Open. The zero value is one thread, convolutions without Winograd,
+// forms chosen by timing at every start.
 type Options struct {
-	Threads int // of the device; 0 means 1
-	// Choices repeats the forms of convolutions that an earlier plan chose by
-	// timing, by description of the convolution; others are chosen anew.
+	Threads int // number of threads; 0 means 1
+	// Choices are the forms of convolutions that an earlier plan chose by timing
+	// (Backend.Choices). Convolutions that are not listed are timed.
 	Choices map[string]string
-	// UseHeuristics chooses forms by a fixed rule instead of timing them: quick, and the
-	// same in every process.
+	// UseHeuristics chooses forms by a fixed rule instead of timing them. It is fast, and
+	// all processes choose alike.
 	UseHeuristics bool
-	// Winograd admits convolutions by Winograd's products, whose results differ
-	// from the plain sum by a few 1e-6.
+	// Winograd permits convolutions by Winograd's minimal filtering, whose results differ
+	// from direct sums by a relative error of a few 1e-6.
 	Winograd bool
-	// BF16Products lets convolutions of fields that are stored as bfloat16 multiply bfloat16;
-	// refused where the processor does not.
+	// BF16Products multiplies bfloat16 in convolutions of fields that are stored as
+	// bfloat16. Sums stay in float32. Open fails if the processor has no AVX512_BF16.
 	BF16Products bool
-	// Timings holds what was measured before, and gets what is measured now. Nil:
-	// cuts of kernels, which change no bit, are guessed, and forms of convolutions
-	// are timed again.
+	// Timings caches measured times. It is read and extended. Nil: kernel variants, which
+	// give identical bits, are chosen by estimate, and forms of convolutions are timed at
+	// every start.
 	Timings *tune.Table
 }

@@ -9,12 +9,16 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// points sees a field as points with channels; false if these are too many for the kernels.
+// points describes a field for normalisation over the channels of each grid point. ok
+// is false if it has more channels than the kernels support.
 func points(x graph.Shape, a op.Eps) (kern.PointNorm, bool) {
 	return kern.PointNorm{Rows: x[0], Channels: x[1], Points: x[2:].Size(), Eps: a.Eps}, x[1] <= kern.MaxPointChannels
 }
 
-// pointNorm serves point_norm.
+// pointNorm prepares point_norm (kern.Pool.PointNorm), layer normalisation over
+// channels.
+//
+// Source: Ba, Kiros and Hinton 2016, arXiv:1607.06450.
 func pointNorm(b *Backend, q backend.Request) (backend.Kernel, error) {
 	n, ok := points(q.In[0].Shape, q.Attrs.(op.Eps))
 	if !ok {
@@ -24,7 +28,7 @@ func pointNorm(b *Backend, q backend.Request) (backend.Kernel, error) {
 	return kernel("point_norm", func() { b.pool.PointNorm(y, x, gamma, beta, n) })
 }
 
-// pointNormGrad serves point_norm_grad.
+// pointNormGrad prepares point_norm_grad, the gradient with respect to x.
 func pointNormGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
 	n, ok := points(q.In[0].Shape, q.Attrs.(op.Eps))
 	if !ok {
@@ -34,7 +38,7 @@ func pointNormGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
 	return kernel("point_norm", func() { b.pool.PointNormGrad(dx, x, dy, gamma, n) })
 }
 
-// pointNormSums serves point_norm_sums.
+// pointNormSums prepares point_norm_sums, the gradients of beta and gamma.
 func pointNormSums(b *Backend, q backend.Request) (backend.Kernel, error) {
 	n, ok := points(q.In[0].Shape, q.Attrs.(op.Eps))
 	if !ok {

@@ -8,22 +8,29 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/tune"
 )
 
-// winoKey describes a pass of a convolution in the table of timings: forward, data or
-// filter, samples, channels that it reads of up to two operands and makes, levels,
-// latitudes and longitudes, the filter's levels and side, and whether longitudes wrap.
+// winoKey is the format of keys of Winograd convolutions in the timing table: pass
+// (forward, data or filter); samples; input channels of up to two operands; output
+// channels; levels, latitudes and longitudes; the filter's levels and side; whether
+// longitudes are periodic.
 const winoKey = "wino %s n%d %d+%d-%d in%v k%dx%d wrap %v"
 
-// ConvPass is a pass of a convolution.
+// ConvPass identifies a pass of a convolution in ConvRates.
 type ConvPass struct {
-	Pass   string // "forward", "data" or "filter"
-	In     int    // channels that it reads
-	Out    int    // channels that it makes
-	Filter [3]int // levels, latitudes, longitudes
+	Pass   string // "forward", "data" (gradient of the input) or "filter" (gradient of the filter)
+	In     int    // input channels
+	Out    int    // output channels
+	Filter [3]int // size: levels, latitudes, longitudes
 }
 
-// ConvRates is the FLOP/s that convolutions in float32 have reached, from a table of
-// timings: each at the largest field that was timed. Products with the padding in depth do
-// not count, as for the operation.
+// ConvRates returns the rates of float32 convolutions in a timing table, each measured
+// on the largest field that was timed.
+//
+//	rate = 2·N·In·Out·k²·taps·H·W / wall-clock time
+//
+// taps counts the pairs of an output level and a filter level that do not fall into the
+// zero padding in depth, as FLOPs of the operation does.
+//
+// Unit: FLOP/s.
 func ConvRates(t *tune.Table) map[ConvPass]float64 {
 	rates, points := map[ConvPass]float64{}, map[ConvPass]int{}
 	for key, e := range t.All() {
@@ -33,7 +40,7 @@ func ConvRates(t *tune.Table) map[ConvPass]float64 {
 		_, err := fmt.Sscanf(key, strings.Replace(winoKey, "in%v", "in[%d %d %d]", 1), &p.Pass, &n, &p.In, &second, &p.Out,
 			&depth, &lats, &lons, &levels, &side, &wrap)
 		if err != nil || !strings.HasSuffix(key, fmt.Sprintf("wrap %v", wrap)) {
-			continue // another kind of entry, or with more behind the description
+			continue // another kind of entry, or one with a suffix
 		}
 		p.In += second
 		p.Filter = [3]int{levels, side, side}

@@ -11,25 +11,26 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// channels sees a value [N C …] as the axes batch, channel, place.
+// channels describes a value [N C …] as three axes: sample, channel, grid point.
 func channels(s graph.Shape) kern.Dims {
 	return kern.Dims{Outer: s[0], Mid: s[1], Inner: s[2:].Size()}
 }
 
-// bias serves bias.
+// bias prepares bias: x + b[c].
 func bias(b *Backend, q backend.Request) (backend.Kernel, error) {
 	x, c, y, d := q.In[0].F32, q.In[1].F32, q.Out.F32, channels(q.Out.Shape)
 	return kernel("broadcast", func() { b.pool.Broadcast(kern.Add, y, x, c, d, 0, 1, 0) })
 }
 
-// channelSum serves channel_sum.
+// channelSum prepares channel_sum: y[c] = Σ x over samples and grid points.
 func channelSum(b *Backend, q backend.Request) (backend.Kernel, error) {
 	x, y, d := q.In[0].F32, q.Out.F32, channels(q.In[0].Shape)
 	return kernel("sum_mid", func() { b.pool.SumMid(y, x, nil, d) })
 }
 
-// sum serves sum: over everything, or over one or two groups of axes that the
-// kernels know; other patterns take the loop of the definition.
+// sum prepares sum over a set of axes. Adjacent axes that are both kept or both summed
+// are merged; patterns with at most three merged axes have a kernel, others run a loop
+// with float64 sums.
 func sum(b *Backend, q backend.Request) (backend.Kernel, error) {
 	r := op.PlanSum(q.In[0].Shape, q.Attrs.(op.Axes))
 	x, y := q.In[0].F32, q.Out.F32
@@ -65,13 +66,19 @@ func sum(b *Backend, q backend.Request) (backend.Kernel, error) {
 	})
 }
 
-// channelMoments serves channel_moments.
+// channelMoments prepares channel_moments: mean and variance (divisor: the count) of
+// each channel.
+//
+// Shape: x [N C …] → y [2 C], means first.
 func channelMoments(b *Backend, q backend.Request) (backend.Kernel, error) {
 	x, y, d := q.In[0].F32, q.Out.F32, channels(q.In[0].Shape)
 	return kernel("moments_mid", func() { b.pool.MomentsMid(y[:d.Mid], y[d.Mid:], x, d) })
 }
 
-// momentsLine is 2·dvar/n·x + (dmean − 2·mean·dvar)/n per channel.
+// momentsLine computes the coefficients of the gradient of mean m and variance v with
+// respect to x, per channel with n values:
+//
+//	dx = slope·x + shift,  slope = 2·dv/n,  shift = (dm − 2·m·dv)/n
 func momentsLine(slope, shift, mom, dmom []float32, n float64) {
 	for k, c := 0, len(slope); k < c; k++ {
 		dm, dv := float64(dmom[k]), float64(dmom[c+k])
@@ -80,7 +87,9 @@ func momentsLine(slope, shift, mom, dmom []float32, n float64) {
 	}
 }
 
-// normLine is (x − mean)/√(variance + eps)·gamma + beta per channel.
+// normLine computes the coefficients of a normalisation per channel:
+//
+//	(x − mean)/√(variance + eps)·gamma + beta = slope·x + shift
 func normLine(slope, shift, mom, gamma, beta []float32, eps float64) {
 	for k, c := 0, len(slope); k < c; k++ {
 		r := float64(gamma[k]) / math.Sqrt(float64(mom[c+k])+eps)
@@ -89,7 +98,12 @@ func normLine(slope, shift, mom, gamma, beta []float32, eps float64) {
 	}
 }
 
-// normDots turns Σ dy·x of each channel into r·(Σ dy·x − mean·Σ dy), r = (variance + eps)^−½.
+// normDots completes the sums of the backward pass of a normalisation. On entry y holds
+// Σ dy and Σ dy·x of c channels; the second becomes
+//
+//	r·(Σ dy·x − mean·Σ dy),  r = (variance + eps)^−½
+//
+// which is Σ dy·x̂, with x̂ the normalised x: the gradient of gamma.
 func normDots(y, mom []float32, eps float64, c int) {
 	sums, dots := y[:c], y[c:]
 	for k := range c {
@@ -98,21 +112,29 @@ func normDots(y, mom []float32, eps float64, c int) {
 	}
 }
 
-// normLines are the three numbers per channel of channel_norm_fused_grad,
-// of·dy + along·x + shift.
+// normLines are the coefficients per channel of channel_norm_fused_grad.
+//
+//	dx = dyFactor·dy + xFactor·x + shift
+//
+// With r = (variance + eps)^−½, x̂ = (x − mean)·r and n values per channel this is
+//
+//	dx = gamma·r·(dy − Σdy/n − x̂·Σ(dy·x̂)/n)
+//
+// Source: Ioffe and Szegedy 2015, arXiv:1502.03167, section 3.
 type normLines struct {
 	dyFactor, xFactor, shift []float32
 	mom, gamma, sums         []float32
-	eps, n                   float64 // n: elements of a channel
+	eps, n                   float64 // values of a channel
 }
 
+// newNormLines allocates the coefficients of a request.
 func newNormLines(q backend.Request) *normLines {
 	c := q.Out.Shape[1]
 	return &normLines{make([]float32, c), make([]float32, c), make([]float32, c), q.In[1].F32, q.In[2].F32, q.In[3].F32,
 		q.Attrs.(op.NormGrad).Eps, float64(q.Out.Shape.Size() / c)}
 }
 
-// fill computes them before a run.
+// fill computes the coefficients; it is called before each run.
 func (l *normLines) fill() {
 	for k, c := 0, len(l.dyFactor); k < c; k++ {
 		r := 1 / math.Sqrt(float64(l.mom[c+k])+l.eps)
@@ -123,8 +145,8 @@ func (l *normLines) fill() {
 	}
 }
 
-// affineMid makes a kernel of a straight line per channel, whose slope and shift
-// fill computes before each run.
+// affineMid prepares y = slope[c]·x + shift[c]. fill computes slope and shift before
+// each run.
 func affineMid(b *Backend, q backend.Request, fill func(slope, shift []float32)) (backend.Kernel, error) {
 	x, y, d := q.In[0].F32, q.Out.F32, channels(q.Out.Shape)
 	slope, shift := make([]float32, d.Mid), make([]float32, d.Mid)
@@ -134,35 +156,38 @@ func affineMid(b *Backend, q backend.Request, fill func(slope, shift []float32))
 	})
 }
 
-// channelMomentsGrad serves channel_moments_grad.
+// channelMomentsGrad prepares channel_moments_grad (momentsLine).
 func channelMomentsGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
 	return affineMid(b, q, momentsGradFill(q))
 }
 
-// channelNorm serves channel_norm.
+// channelNorm prepares channel_norm (normLine).
 func channelNorm(b *Backend, q backend.Request) (backend.Kernel, error) {
 	return affineMid(b, q, normFill(q))
 }
 
-// channelNormGrad serves channel_norm_grad.
+// channelNormGrad prepares channel_norm_grad, the direct part of the gradient with the
+// moments held constant: dx = gamma·r·dy.
 func channelNormGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
 	return affineMid(b, q, normGradFill(q))
 }
 
-// momentsGradFill gives the lines of channel_moments_grad.
+// momentsGradFill returns the function that computes the coefficients of
+// channel_moments_grad.
 func momentsGradFill(q backend.Request) func(slope, shift []float32) {
 	mom, dmom := q.In[1].F32, q.In[2].F32
 	n := float64(q.Out.Shape.Size() / q.Out.Shape[1])
 	return func(slope, shift []float32) { momentsLine(slope, shift, mom, dmom, n) }
 }
 
-// normFill gives the lines of channel_norm.
+// normFill returns the function that computes the coefficients of channel_norm.
 func normFill(q backend.Request) func(slope, shift []float32) {
 	mom, gamma, beta, eps := q.In[1].F32, q.In[2].F32, q.In[3].F32, q.Attrs.(op.Eps).Eps
 	return func(slope, shift []float32) { normLine(slope, shift, mom, gamma, beta, eps) }
 }
 
-// normGradFill gives the lines of channel_norm_grad.
+// normGradFill returns the function that computes the coefficients of
+// channel_norm_grad.
 func normGradFill(q backend.Request) func(slope, shift []float32) {
 	mom, gamma, eps := q.In[1].F32, q.In[2].F32, q.Attrs.(op.Eps).Eps
 	return func(slope, _ []float32) {
@@ -172,13 +197,15 @@ func normGradFill(q backend.Request) func(slope, shift []float32) {
 	}
 }
 
-// normMomentsGrad serves channel_norm_moments_grad.
+// normMomentsGrad prepares channel_norm_moments_grad: the gradient with respect to mean
+// and variance.
 func normMomentsGrad(_ *Backend, q backend.Request) (backend.Kernel, error) {
 	mom, gamma, sums, y, eps := q.In[0].F32, q.In[1].F32, q.In[2].F32, q.Out.F32, q.Attrs.(op.Eps).Eps
 	return kernel("loop", func() { op.NormMomentsGrad(y, mom, gamma, sums, eps) })
 }
 
-// channelNormSums serves channel_norm_sums: Σ dy and r·(Σ dy·x − mean·Σ dy).
+// channelNormSums prepares channel_norm_sums: Σ dy and Σ dy·x̂ of each channel
+// (normDots), the gradients of beta and gamma.
 func channelNormSums(b *Backend, q backend.Request) (backend.Kernel, error) {
 	x, mom, dy, y := q.In[0].F32, q.In[1].F32, q.In[2].F32, q.Out.F32
 	d, eps := channels(q.In[0].Shape), q.Attrs.(op.Eps).Eps
@@ -190,7 +217,7 @@ func channelNormSums(b *Backend, q backend.Request) (backend.Kernel, error) {
 	})
 }
 
-// normFused serves channel_norm_fused.
+// normFused prepares channel_norm_fused: normalisation followed by ReLU.
 func normFused(b *Backend, q backend.Request) (backend.Kernel, error) {
 	line, err := channelNorm(b, q)
 	y := q.Out.F32
@@ -203,9 +230,9 @@ func normFused(b *Backend, q backend.Request) (backend.Kernel, error) {
 	}}, err
 }
 
-// normSource gives the gradient of the result that a fused gradient of a
-// normalisation reads: the channels of operand n that take part, as they lie or,
-// with a gate, in the common scratch.
+// normSource returns a function that gives the gradient of the result, operand n, as
+// the backward pass of a fused normalisation reads it: a range of channels, in place
+// or, with a gate, multiplied by it in scratch.
 func normSource(b *Backend, q backend.Request, n int) func() []float32 {
 	a, x := q.Attrs.(op.NormGrad), q.In[0]
 	lo, size := a.Lo*x.Shape[2:].Size(), len(x.F32)
@@ -221,7 +248,8 @@ func normSource(b *Backend, q backend.Request, n int) func() []float32 {
 	}
 }
 
-// normFusedSums serves channel_norm_fused_sums.
+// normFusedSums prepares channel_norm_fused_sums: channelNormSums of the gated
+// gradient.
 func normFusedSums(b *Backend, q backend.Request) (backend.Kernel, error) {
 	x, mom, y := q.In[0].F32, q.In[1].F32, q.Out.F32
 	d, eps, source := channels(q.In[0].Shape), q.Attrs.(op.NormGrad).Eps, normSource(b, q, 2)
@@ -233,7 +261,7 @@ func normFusedSums(b *Backend, q backend.Request) (backend.Kernel, error) {
 	})
 }
 
-// normFusedGrad serves channel_norm_fused_grad.
+// normFusedGrad prepares channel_norm_fused_grad (normLines).
 func normFusedGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
 	x, y, d, source, lines := q.In[0].F32, q.Out.F32, channels(q.Out.Shape), normSource(b, q, 4), newNormLines(q)
 	return kernel("combine_mid", func() {

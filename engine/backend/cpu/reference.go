@@ -8,7 +8,8 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// scalarLoop runs a point-by-point operation from its scalar formula.
+// scalarLoop returns a kernel that evaluates the scalar formula of an elementwise
+// operation for every element, with broadcasting.
 func scalarLoop(q backend.Request) backend.Kernel {
 	l := op.NewLoop(q.Out.Shape, q.InShapes())
 	s, p := q.Op.Scalar, q.Op.Scalar.P(q.Attrs)
@@ -23,8 +24,10 @@ func scalarLoop(q backend.Request) backend.Kernel {
 	}}
 }
 
-// reference runs the reference kernel over float64 copies, which are allocated
-// here, once.
+// reference returns a kernel that runs the reference kernel over float64 copies of its
+// operands. The copies are allocated once, when the kernel is prepared.
+//
+// Cost: two conversions of every operand and result in each run, one thread.
 func reference(q backend.Request) backend.Kernel {
 	c := graph.Call{InShape: q.InShapes(), Out: make([]float64, len(q.Out.F32)), OutShape: q.Out.Shape, Seed: q.Seed}
 	for _, t := range q.In {

@@ -10,9 +10,12 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/bigmem"
 )
 
-// Scratch is what the kernel of an operation wants of the common scratch, in bytes.
-// The kernel is prepared on memory of no meaning, which is never touched, and with
-// it nothing is allocated for the scratch.
+// Scratch returns the bytes of scratch that the kernel of a request needs.
+//
+// The kernel is prepared on dummy memory that it never touches, and scratch is not
+// allocated (dryRun).
+//
+// Errors: those of Prepare.
 func (b *Backend) Scratch(q backend.Request) (bytes int64, err error) {
 	blank := func(t backend.Tensor) backend.Tensor {
 		n := t.Layout.Elems(t.Shape)

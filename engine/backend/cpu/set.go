@@ -9,17 +9,20 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// setReductions names the kernel of each way to pool sets.
+// setReductions maps reductions of package op to those of package kern.
 var setReductions = map[op.SetReduction]kern.SetReduction{
 	op.ReduceSum: kern.SetSum, op.ReduceMean: kern.SetMean, op.ReduceStd: kern.SetStd, op.ReduceMin: kern.SetMin, op.ReduceMax: kern.SetMax,
 }
 
-// sets sees a value [N·size C …] as samples, rows and the rest; false if sets are too large for the kernels.
+// sets describes a value [N·size C …] as three axes: sample, member of the set, and the
+// rest. ok is false if the set is too large for the kernels.
 func sets(x graph.Shape, size int) (kern.Dims, bool) {
 	return kern.Dims{Outer: x[0] / size, Mid: size, Inner: x[1:].Size()}, size <= kern.MaxSet
 }
 
-// setPool serves set_pool.
+// setPool prepares set_pool: a reduction over the members of each set.
+//
+// Shape: x [N·size C …] → y [N C …].
 func setPool(b *Backend, q backend.Request) (backend.Kernel, error) {
 	a := q.Attrs.(op.Set)
 	x, y := q.In[0].F32, q.Out.F32
@@ -30,7 +33,7 @@ func setPool(b *Backend, q backend.Request) (backend.Kernel, error) {
 	return kernel("set_pool", func() { b.pool.SetPool(setReductions[a.Kind], y, x, d) })
 }
 
-// setPoolGrad serves set_std_grad and set_extreme_grad.
+// setPoolGrad prepares set_std_grad and set_extreme_grad (kern.Pool.SetPoolGrad).
 func setPoolGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
 	a := q.Attrs.(op.Set)
 	x, y, dy, dx := q.In[0].F32, q.In[1].F32, q.In[2].F32, q.Out.F32
@@ -41,7 +44,9 @@ func setPoolGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
 	return kernel("set_pool_grad", func() { b.pool.SetPoolGrad(setReductions[a.Kind], dx, x, y, dy, d) })
 }
 
-// setRepeat serves set_repeat.
+// setRepeat prepares set_repeat: x repeated for every member of a set.
+//
+// Shape: x [N C …] → y [N·size C …].
 func setRepeat(b *Backend, q backend.Request) (backend.Kernel, error) {
 	x, y := q.In[0].F32, q.Out.F32
 	d, _ := sets(q.Out.Shape, q.Attrs.(op.Set).Size)
@@ -52,7 +57,8 @@ func setRepeat(b *Backend, q backend.Request) (backend.Kernel, error) {
 	})
 }
 
-// setSwap serves set_swap.
+// setSwap prepares set_swap: the axis of members and the level axis exchange their
+// places.
 func setSwap(b *Backend, q backend.Request) (backend.Kernel, error) {
 	x, y, s, size := q.In[0].F32, q.Out.F32, q.In[0].Shape, q.Attrs.(op.Swap).Size
 	copies := func(y0, yStep, from, fromStep, n, run int) {
@@ -61,7 +67,8 @@ func setSwap(b *Backend, q backend.Request) (backend.Kernel, error) {
 	return kernel("copy_rows", func() { op.EachSwap(s, size, copies) })
 }
 
-// setTranspose serves set_transpose.
+// setTranspose prepares set_transpose: the members of a set, a grid of rows × columns,
+// are stored by columns.
 func setTranspose(b *Backend, q backend.Request) (backend.Kernel, error) {
 	x, y, s, a := q.In[0].F32, q.Out.F32, q.In[0].Shape, q.Attrs.(op.Grid)
 	copies := func(y0, yStep, from, fromStep, n, run int) {
@@ -70,7 +77,10 @@ func setTranspose(b *Backend, q backend.Request) (backend.Kernel, error) {
 	return kernel("copy_rows", func() { op.EachTransposed(s, a, copies) })
 }
 
-// setCRPS serves set_crps.
+// setCRPS prepares set_crps: the CRPS of an ensemble against the observation, at every
+// point (kern.Pool.SetCRPS).
+//
+// Shape: x [N·size C …], y [N C …] → [N C …].
 func setCRPS(b *Backend, q backend.Request) (backend.Kernel, error) {
 	a := q.Attrs.(op.SetScore)
 	x, y, score := q.In[0].F32, q.In[1].F32, q.Out.F32
@@ -81,7 +91,8 @@ func setCRPS(b *Backend, q backend.Request) (backend.Kernel, error) {
 	return kernel("set_crps", func() { b.pool.SetCRPS(score, x, y, d, a.Groups, a.PairWeight()) })
 }
 
-// setCRPSGrad serves set_crps_grad.
+// setCRPSGrad prepares set_crps_grad: the gradient of set_crps with respect to the
+// members.
 func setCRPSGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
 	a := q.Attrs.(op.SetScore)
 	x, y, dy, dx := q.In[0].F32, q.In[1].F32, q.In[2].F32, q.Out.F32

@@ -9,15 +9,18 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// field splits a shape [N C D H W] into its planes and the last three axes.
+// field splits a shape [N C D H W] into the number of planes N·C and the sizes D, H, W.
 func field(s graph.Shape) (planes int, in [3]int) {
 	return s[0] * s[1], [3]int{s[2], s[3], s[4]}
 }
 
-// maxWindow is the largest window of the kernel for maxima.
+// maxWindow is the largest window of kern.Pool.MaxPool, which stores positions in a
+// byte.
 const maxWindow = 256
 
-// maxPool serves max_pool with disjoint windows.
+// maxPool prepares max_pool with disjoint windows; others run the reference kernel.
+//
+// Shape: x [N C D H W] → y [N C ⌊D/k₀⌋ ⌊H/k₁⌋ ⌊W/k₂⌋].
 func maxPool(b *Backend, q backend.Request) (backend.Kernel, error) {
 	a := q.Attrs.(op.Pool)
 	if a.Size != a.Stride || a.Size[0]*a.Size[1]*a.Size[2] > maxWindow {
@@ -29,8 +32,8 @@ func maxPool(b *Backend, q backend.Request) (backend.Kernel, error) {
 	return kernel("maxpool", func() { b.pool.MaxPool(y, arg, x, planes, in, a.Size) })
 }
 
-// maxPoolGrad serves max_pool_grad: it finds the places of the maxima again,
-// which costs less than keeping them.
+// maxPoolGrad prepares max_pool_grad: dy goes to the first maximum of its window. It
+// computes the positions of the maxima again, which costs less than to store them.
 func maxPoolGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
 	a := q.Attrs.(op.Pool)
 	if a.Size != a.Stride || a.Size[0]*a.Size[1]*a.Size[2] > maxWindow {
@@ -47,7 +50,8 @@ func maxPoolGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
 	})
 }
 
-// upsample serves upsample.
+// upsample prepares upsample, linear interpolation between cell centres; rows longer
+// than kern.MaxFineRow run the reference kernel.
 func upsample(b *Backend, q backend.Request) (backend.Kernel, error) {
 	a, x, y := q.Attrs.(op.Upsampling), q.In[0].F32, q.Out.F32
 	planes, in := field(q.In[0].Shape)
@@ -57,7 +61,7 @@ func upsample(b *Backend, q backend.Request) (backend.Kernel, error) {
 	return kernel("upsample", func() { b.pool.Upsample(y, x, planes, in, a.Scale, a.WrapLon) })
 }
 
-// upsampleGrad serves upsample_grad.
+// upsampleGrad prepares upsample_grad, the adjoint of the interpolation.
 func upsampleGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
 	a, dy, dx := q.Attrs.(op.UpsamplingGrad), q.In[0].F32, q.Out.F32
 	planes, in := field(a.To)
@@ -67,7 +71,8 @@ func upsampleGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
 	return kernel("upsample_grad", func() { b.pool.UpsampleGrad(dx, dy, planes, in, a.Scale, a.WrapLon) })
 }
 
-// concat serves concat: rows of each operand at their distance in the result.
+// concat prepares concat: rows of each operand are copied to their offset in the
+// result.
 func concat(b *Backend, q backend.Request) (backend.Kernel, error) {
 	axis := q.Attrs.(op.AlongAxis).Axis
 	rows, step := q.Out.Shape[:axis].Size(), q.Out.Shape[axis:].Size()
@@ -89,7 +94,7 @@ func concat(b *Backend, q backend.Request) (backend.Kernel, error) {
 	})
 }
 
-// slice serves slice.
+// slice prepares slice: the range [Lo, Hi) of an axis.
 func slice(b *Backend, q backend.Request) (backend.Kernel, error) {
 	a, s := q.Attrs.(op.Range), q.In[0].Shape
 	inner := s[a.Axis+1:].Size()
@@ -99,7 +104,8 @@ func slice(b *Backend, q backend.Request) (backend.Kernel, error) {
 	return kernel("copy_rows", func() { b.pool.CopyRows(y, run, x, step, rows, run) })
 }
 
-// embed serves embed: zeros, and the rows in their places.
+// embed prepares embed, the adjoint of slice: zeros, and x in the range [Lo, Hi) of an
+// axis.
 func embed(b *Backend, q backend.Request) (backend.Kernel, error) {
 	a, s := q.Attrs.(op.Range), q.In[0].Shape
 	inner := s[a.Axis+1:].Size()
@@ -111,7 +117,9 @@ func embed(b *Backend, q backend.Request) (backend.Kernel, error) {
 	})
 }
 
-// avgPool serves avg_pool: the sum over the elements of a window, row by row.
+// avgPool prepares avg_pool: the mean over windows that may overlap, row by row.
+//
+//	y = 1/(k₀k₁k₂) · Σ x over the window
 func avgPool(_ *Backend, q backend.Request) (backend.Kernel, error) {
 	a, x, y := q.Attrs.(op.Pool), q.In[0].F32, q.Out.F32
 	in, out := q.In[0].Shape, q.Out.Shape
@@ -133,7 +141,7 @@ func avgPool(_ *Backend, q backend.Request) (backend.Kernel, error) {
 	})
 }
 
-// avgPoolGrad serves avg_pool_grad.
+// avgPoolGrad prepares avg_pool_grad: every element of a window receives dy/(k₀k₁k₂).
 func avgPoolGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
 	a, dy, dx := q.Attrs.(op.PoolGrad), q.In[0].F32, q.Out.F32
 	in, out := q.Out.Shape, q.In[0].Shape
@@ -151,8 +159,9 @@ func avgPoolGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
 	})
 }
 
-// eachWindowRow visits, for every row of the pooled field, the rows of the
-// input that its windows cover; first is called before those of a row.
+// eachWindowRow calls visit(to, from) for every row of the pooled field and every input
+// row that its windows cover; to and from are the offsets of the rows. first(to) is
+// called before the visits of a pooled row.
 func eachWindowRow(a op.Pool, in, out graph.Shape, visit func(to, from int), first func(to int)) {
 	to := 0
 	for p := range out[0] * out[1] {

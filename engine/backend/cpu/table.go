@@ -8,10 +8,11 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// table names the implementations of each operation, preferred ones first. One
-// that does not serve a request returns a Kernel without Run, and the next is
-// asked; after the last come elementwise kernels, loops from scalar formulas, then the
-// reference.
+// table lists the kernels of each operation on plain tensors, preferred ones first.
+//
+// A prepare function that does not support a request returns a Kernel without Run; then
+// the next row is tried. After the last row follow the elementwise kernels, the loop
+// over the scalar formula and the reference kernel (Backend.prepare).
 var table = []struct {
 	op      string
 	prepare prepareRule
@@ -75,7 +76,7 @@ var table = []struct {
 	{"distribution_score_dy", distribution(op.ScoreDy)},
 }
 
-// kernel wraps a call that cannot fail.
+// kernel returns a kernel whose Run calls run and never fails.
 func kernel(name string, run func()) (backend.Kernel, error) {
 	return backend.Kernel{Name: name, Run: func() error {
 		run()

@@ -14,16 +14,17 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/tune"
 )
 
-// winoPass is a pass of a convolution by Winograd's products.
+// winoPass is one pass of a convolution by Winograd's minimal filtering.
 type winoPass struct {
 	kern.WinoSpec
 	name string // forward, data or filter
 }
 
+// filter reports whether the pass computes the gradient of the filter.
 func (p winoPass) filter() bool { return p.name == "filter" }
 
-// winoPassOf is the pass that a request on the blocked layout asks for; false if
-// it is no convolution.
+// winoPassOf returns the pass for a request on the blocked layout. ok is false if the
+// operation is not a convolution or not supported.
 func (b *Backend) winoPassOf(q backend.Request) (p winoPass, ok bool) {
 	q, frames := withoutHalo(q)
 	shapes := q.InShapes()
@@ -48,16 +49,16 @@ func (b *Backend) winoPassOf(q backend.Request) (p winoPass, ok bool) {
 	return p, ok
 }
 
-// multipliesBF16 tells whether a convolution of these fields multiplies bfloat16: that is
-// wanted, and all are stored so.
+// multipliesBF16 reports whether a convolution of these fields multiplies bfloat16:
+// Options.BF16Products is set and all fields are stored as bfloat16.
 func (b *Backend) multipliesBF16(fields []backend.Tensor) bool {
 	return b.options.BF16Products && !slices.ContainsFunc(fields, func(t backend.Tensor) bool { return t.U16 == nil && t.DType != graph.BFloat16 })
 }
 
-// sparsePrefix begins the names of ways that leave out what is not kept of a filter.
+// sparsePrefix begins the names of variants that skip masked blocks of a filter.
 const sparsePrefix = "wino sparse"
 
-// variantName names a way in plans and tables.
+// variantName names a variant in plans and timing tables.
 func variantName(w kern.WinoVariant) string {
 	switch {
 	case w.Whole:
@@ -68,26 +69,26 @@ func variantName(w kern.WinoVariant) string {
 	return fmt.Sprintf("wino %d", w.Tiles)
 }
 
-// wholeTiles is the number of tiles up to which transforming all of them first is
-// tried: measured, it never wins beyond, nor does it take less scratch than
-// filters of so many result channels.
+// wholeTiles is the number of tiles up to which a variant is tried that transforms all
+// tiles before the first product. Above it that variant was never faster, and it needs
+// more scratch than a filter with as many output channels.
 func (p winoPass) wholeTiles() int { return max(256, p.K) }
 
-// fewTiles is the number of tiles up to which blocks of tiles are not tried: on
-// the processors measured they win 8 % at most and lose up to a factor of 4, and
-// they need up to 30 times the scratch.
+// fewTiles is the number of tiles up to which variants with blocks of tiles are not
+// tried. On the processors measured they save at most 8 %, lose up to a factor of 4 and
+// need up to 30 times the scratch.
 const fewTiles = 16
 
-// variants lists the ways worth trying, the guess first, without those that come to
-// the same.
+// variants returns the variants to be timed, the default first. It leaves out those
+// that are identical for this number of tiles.
 func (p winoPass) variants() []kern.WinoVariant {
 	guess, all, tiles := kern.DefaultWino(p.WinoSpec), kern.WinoVariants, p.Tiles()
 	if p.filter() {
 		guess, all = kern.DefaultWinoFilter(p.WinoSpec), kern.WinoFilterVariants
 	}
-	ways := append([]kern.WinoVariant{guess}, p.sparseVariants()...) // early, so that they run before the budget of a race is spent
+	ways := append([]kern.WinoVariant{guess}, p.sparseVariants()...) // early, so that they run before the time limit of the benchmark
 	for _, w := range all {
-		smaller := func(o kern.WinoVariant) bool { return !o.Whole && o.Tiles >= tiles && o.Tiles < w.Tiles } // holds all tiles too
+		smaller := func(o kern.WinoVariant) bool { return !o.Whole && o.Tiles >= tiles && o.Tiles < w.Tiles } // one block holds all tiles too
 		if w == guess || w.Whole && tiles > p.wholeTiles() || !w.Whole && (tiles <= fewTiles || slices.ContainsFunc(all, smaller)) {
 			continue
 		}
@@ -96,8 +97,8 @@ func (p winoPass) variants() []kern.WinoVariant {
 	return ways
 }
 
-// sparseVariants lists the ways of products of the kept blocks alone. None is the guess: they
-// are taken where they were measured to be faster.
+// sparseVariants returns the variants that multiply only the kept blocks of a masked
+// filter. None of them is the default: they are used only if measured to be faster.
 func (p winoPass) sparseVariants() (ways []kern.WinoVariant) {
 	if !kern.SupportsSparseWino(p.WinoSpec) {
 		return nil
@@ -115,13 +116,14 @@ func (p winoPass) sparseVariants() (ways []kern.WinoVariant) {
 	return ways
 }
 
-// preparedWino is a prepared pass and the name of its cut.
+// preparedWino is a prepared pass with the name of its variant.
 type preparedWino struct {
 	*kern.Wino
 	variant string
 }
 
-// kernel makes one that computes what reads no frame before the frames are there.
+// kernel returns a backend kernel. If the input has a halo, tiles that do not read it
+// run in RunEarly, before the halo has arrived, and the others in Run.
 func (j preparedWino) kernel(run func(part kern.WinoPart)) (backend.Kernel, error) {
 	if !j.HasInner() {
 		return kernel(j.variant, func() { run(kern.Whole) })
@@ -131,6 +133,7 @@ func (j preparedWino) kernel(run func(part kern.WinoPart)) (backend.Kernel, erro
 	return k, err
 }
 
+// newWino prepares a pass in a variant.
 func (b *Backend) newWino(p winoPass, w kern.WinoVariant) (preparedWino, error) {
 	prepare := kern.NewWino
 	if p.filter() {
@@ -140,7 +143,10 @@ func (b *Backend) newWino(p winoPass, w kern.WinoVariant) (preparedWino, error) 
 	return preparedWino{j, variantName(w)}, err
 }
 
-// prepareWino prepares the pass that a request asks for, in its cut.
+// prepareWino prepares the pass of a request, in the variant that it names or in the
+// default one.
+//
+// Errors: the variant does not exist; kern.ErrUnsupported.
 func (b *Backend) prepareWino(q backend.Request) (preparedWino, error) {
 	p, _ := b.winoPassOf(q)
 	ways := p.variants()
@@ -148,7 +154,7 @@ func (b *Backend) prepareWino(q backend.Request) (preparedWino, error) {
 	if q.Variant != "" {
 		i := slices.IndexFunc(ways, func(w kern.WinoVariant) bool { return variantName(w) == q.Variant })
 		if i < 0 {
-			return preparedWino{}, fmt.Errorf("%s cannot be cut as %q", q.Op.Name, q.Variant)
+			return preparedWino{}, fmt.Errorf("%s: unknown kernel variant %q", q.Op.Name, q.Variant)
 		}
 		way = ways[i]
 	}
@@ -163,13 +169,18 @@ func (b *Backend) prepareWino(q backend.Request) (preparedWino, error) {
 	return j, nil
 }
 
-// benchmarkFLOPs is the least work of a pass whose cuts are timed: less than a
-// millisecond, of which cuts change a tenth.
+// benchmarkFLOPs is the least work of a pass whose variants are timed. Smaller passes
+// take less than a millisecond, of which the choice of a variant changes a tenth.
 const benchmarkFLOPs = 2e8
 
-// Variants lists the ways to cut a convolution on the blocked layout. With a table
-// of timings those of larger ones are measured, once; else the times are an
-// estimate for the guess, and somewhat more for every other.
+// Variants lists the variants of a Winograd convolution on blocked fields, the default
+// first; none for other operations. All variants give the same bits.
+//
+// With a timing table, variants of large convolutions are timed once. Otherwise Time is
+// an estimate for the default and increases by 1/16 from one variant to the next, so
+// that the default is chosen.
+//
+// Errors: those of preparing a variant or of the benchmark.
 func (b *Backend) Variants(q backend.Request) ([]backend.Variant, error) {
 	if f, ok := b.form(q); !ok || !f.wino {
 		return nil, nil
@@ -177,7 +188,7 @@ func (b *Backend) Variants(q backend.Request) ([]backend.Variant, error) {
 	p, _ := b.winoPassOf(q)
 	ways := p.variants()
 	cuts := make([]backend.Variant, len(ways))
-	flops := q.Op.FLOPs(q.InShapes(), q.Out.Shape, withoutMask(q.Attrs)) // of a dense way
+	flops := q.Op.FLOPs(q.InShapes(), q.Out.Shape, withoutMask(q.Attrs)) // of a dense variant
 	estimate := time.Duration(winoCost(flops, p.WinoSpec) / float64(b.pool.Threads()) * float64(time.Second))
 	for i, w := range ways {
 		j, err := b.newWino(p, w)
@@ -202,7 +213,7 @@ func (b *Backend) Variants(q backend.Request) ([]backend.Variant, error) {
 		all += t.CPU
 	}
 	for i, w := range ways {
-		cpu := all // what was not timed ranks behind all that was
+		cpu := all // a variant that was not timed ranks after all that were
 		if k := slices.IndexFunc(entry.Candidates, func(t tune.Timing) bool { return t.Name == cuts[i].Name }); k >= 0 {
 			cpu = entry.Candidates[k].CPU
 		}
@@ -211,8 +222,8 @@ func (b *Backend) Variants(q backend.Request) ([]backend.Variant, error) {
 	return cuts, nil
 }
 
-// meanBusyThreads is how many of the threads have work on average: items are dealt out one
-// by one, and the last round may not fill all.
+// meanBusyThreads estimates how many threads have work on average. Threads take work
+// items one at a time, and in the last round some may be idle.
 func (p winoPass) meanBusyThreads(w kern.WinoVariant, threads int) float64 {
 	ceil := func(n, d int) int { return (n + d - 1) / d }
 	const columns, chunk = 2 * kern.Block, 2 * kern.Block
@@ -221,8 +232,8 @@ func (p winoPass) meanBusyThreads(w kern.WinoVariant, threads int) float64 {
 	case p.filter() && w.Whole:
 		items = ceil(p.K, columns) * (ceil(p.Parts[0], chunk) + ceil(p.Parts[1], chunk))
 	case p.filter():
-		return float64(threads) // an item for each of the points
-	case w.Whole: // in halves of a block, of which the last blocks consist
+		return float64(threads) // one item for each point of a transformed tile, which are many
+	case w.Whole: // items are blocks of columns, and half blocks in the last round
 		halves := ceil(p.K, columns/2)
 		full := halves / 2 / threads * threads
 		return float64(halves) / float64(2*full/threads+ceil(halves-2*full, threads))
@@ -230,8 +241,8 @@ func (p winoPass) meanBusyThreads(w kern.WinoVariant, threads int) float64 {
 	return float64(items) / float64(ceil(items, threads))
 }
 
-// excerpt is a part of a large field, of fewer samples and latitudes, on which
-// blocks of tiles compare as on the whole. It has no frame.
+// excerpt returns a smaller pass, of fewer samples and latitudes and without halo, on
+// which variants rank as on the whole.
 func (p winoPass) excerpt() winoPass {
 	p.Halo = [4]int{}
 	for p.Tiles() > p.wholeTiles() {
@@ -247,7 +258,9 @@ func (p winoPass) excerpt() winoPass {
 	return p
 }
 
-// key describes a pass in the table of timings.
+// key returns the key of a pass in the timing table (winoKey). Suffixes tell apart
+// bfloat16 products, fields with extra rows and masked filters. Of a mask only the
+// counts matter, not the positions of its blocks.
 func (p winoPass) key() string {
 	products := ""
 	if p.BF16 {
@@ -256,16 +269,16 @@ func (p winoPass) key() string {
 	if p.Before != [3]int{} || p.After != [3]int{} {
 		products += fmt.Sprintf(" more %v %v", p.Before, p.After)
 	}
-	if kern.SupportsSparseWino(p.WinoSpec) { // where the blocks are matters little beside how many are read and reached
+	if kern.SupportsSparseWino(p.WinoSpec) { // the counts decide the speed, not the positions
 		kept, read, used := p.SparseLoad()
 		products += fmt.Sprintf(" kept %d of %d from %d to %d", kept, len(p.Mask), read, used)
 	}
 	return fmt.Sprintf(winoKey+"%s", p.name, p.N, p.Parts[0], p.Parts[1], p.K, p.Size, p.KD, p.Side, p.Wrap, products)
 }
 
-// benchmarkVariants times ways of a pass on fields of float32, which rank them for fields of
-// bfloat16 too, or of those where products are; estimate is the time of one of them
-// on the whole.
+// benchmarkVariants times variants of a pass. Fields are float32, or bfloat16 if
+// products are; the ranking holds for both storage types. estimate is the expected time
+// of one variant on the whole problem and sets the time limit.
 func (b *Backend) benchmarkVariants(p winoPass, ways []kern.WinoVariant, estimate time.Duration) (tune.Entry, error) {
 	values := func(n int) []float32 {
 		x := make([]float32, n)
@@ -281,7 +294,7 @@ func (b *Backend) benchmarkVariants(p winoPass, ways []kern.WinoVariant, estimat
 		}
 		return kern.Float32(values(n))
 	}
-	// A filter holds all channels it has, of which the pass may mean some.
+	// The filter may have more input channels (FilterIn) than the pass uses.
 	rows, n := p.K, p.Parts[0]+p.Parts[1]
 	if p.Flip {
 		rows = n
@@ -308,9 +321,9 @@ func (b *Backend) benchmarkVariants(p winoPass, ways []kern.WinoVariant, estimat
 		}
 		runners = append(runners, tune.Candidate{Name: j.variant, Bytes: 4 * int64(j.ScratchLen()), Run: func() error { run(); return nil }})
 	}
-	// Long passes are run once each at least.
+	// Long enough that every variant of a long pass runs once.
 	budget := 30*time.Millisecond + 2*time.Duration(len(ways))*estimate
-	if kern.SupportsSparseWino(p.WinoSpec) { // of which one way may be many times as fast as another, which a busy machine must not hide
+	if kern.SupportsSparseWino(p.WinoSpec) { // speeds differ by large factors; more time keeps noise out of the ranking
 		budget += 200 * time.Millisecond
 	}
 	return tune.Benchmark(runners, tune.BenchmarkOptions{MinRounds: 2, MinDuration: 15 * time.Millisecond, Budget: budget})

@@ -16,29 +16,30 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/tune"
 )
 
-// runner is one pass in one form. Slices are as in dnnl.Pass.Run.
+// runner is one pass in one form. Its slices are those of dnnl.Pass.Run.
 type runner interface {
 	ScratchLen() int
 	Run(src, filter, bias, dst, scratch []float32) error
 	Close() error
 }
 
-// Conv is a prepared convolution. One goroutine uses it at a time, on one
-// locked OS thread, since OpenMP keeps a team of threads for each.
+// Conv is a prepared convolution. It must be used by one goroutine at a time, on one
+// locked OS thread, because OpenMP keeps a team of threads for each.
 type Conv struct {
-	spec    Spec
-	run     [3]runner
-	form    [3]string
-	gflops  [3]float64
-	timed   [3]tune.Entry
-	scratch int
+	spec    Spec          // strides and dilations at least 1
+	run     [3]runner     // by Pass; nil if not prepared
+	form    [3]string     // names of the forms
+	gflops  [3]float64    // rate in the benchmark, 0 if there was none
+	timed   [3]tune.Entry // timings of the benchmark
+	scratch int           // values, largest of all passes
 }
 
-// Prepare chooses and builds every pass that o asks for. oneDNN's forms take
-// part if the library can be opened; our own kernel suffices.
+// Prepare chooses and builds every pass that o requests. oneDNN's forms are considered
+// if the library can be opened.
 //
-// Errors: ErrShape; a form in Force that does not exist or does not serve the
-// shape; nothing that serves the shape (a stride in height or width without oneDNN).
+// Errors: ErrShape; a form in o.Choice that does not exist or does not support the
+// shape; no form supports the shape (a stride in height or width without oneDNN).
+// Cost: up to a second for a large convolution without Choice.
 func Prepare(s Spec, o Options) (*Conv, error) {
 	passes := []Pass{Forward}
 	if o.Backward && !o.NoInputGradient {
@@ -50,12 +51,13 @@ func Prepare(s Spec, o Options) (*Conv, error) {
 	return prepare(s, o, passes)
 }
 
-// PreparePass prepares one pass alone, whatever o.Backward and
-// o.NoInputGradient say; the others must not be called.
+// PreparePass prepares one pass only, whatever o.Backward and o.NoInputGradient are.
+// Other passes must not be called.
 func PreparePass(s Spec, pass Pass, o Options) (*Conv, error) {
 	return prepare(s, o, []Pass{pass})
 }
 
+// prepare prepares the given passes.
 func prepare(s Spec, o Options, passes []Pass) (*Conv, error) {
 	if err := s.Check(); err != nil {
 		return nil, err
@@ -65,7 +67,7 @@ func prepare(s Spec, o Options, passes []Pass) (*Conv, error) {
 		return nil, err
 	}
 	c := &Conv{spec: s.normal()}
-	// The timing must run on the thread whose OpenMP setting it made.
+	// The number of OpenMP threads is a setting of the OS thread.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	for _, pass := range passes {
@@ -77,13 +79,14 @@ func prepare(s Spec, o Options, passes []Pass) (*Conv, error) {
 	return c, nil
 }
 
-// candidate is a form that serves a pass.
+// candidate is a form that supports a pass, prepared.
 type candidate struct {
 	runner
 	form string
 }
 
-// candidates builds the forms that serve a pass, or the forced one.
+// candidates prepares all forms that support a pass, or the forced one. oneDNN's
+// reference loops, a thousand times slower, are used only if there is nothing else.
 func (c *Conv) candidates(pass Pass, o Options, forced string) (all []*candidate, err error) {
 	var refused []string
 	var absent error
@@ -116,15 +119,16 @@ func (c *Conv) candidates(pass Pass, o Options, forced string) (all []*candidate
 	case len(last) > 0:
 		return last, nil
 	case len(refused) == 0:
-		return nil, fmt.Errorf("convolution %s: there is no form %q", pass, forced)
-	case absent != nil: // with oneDNN there might be one: that is what can be mended
-		return nil, fmt.Errorf("convolution %s: no form serves %+v: %w", pass, c.spec, absent)
+		return nil, fmt.Errorf("convolution %s: unknown form %q", pass, forced)
+	case absent != nil: // oneDNN might have one, and users can install it
+		return nil, fmt.Errorf("convolution %s: no form supports %+v: %w", pass, c.spec, absent)
 	}
-	return nil, fmt.Errorf("convolution %s: no form serves %+v: %s", pass, c.spec, strings.Join(refused, "; "))
+	return nil, fmt.Errorf("convolution %s: no form supports %+v: %s", pass, c.spec, strings.Join(refused, "; "))
 }
 
-// choose keeps the fastest form of a pass. Large convolutions race on a part
-// of the batch and of the latitudes, and the winner is built for the whole.
+// choose prepares the fastest form of a pass. Large convolutions are benchmarked on a
+// part of the batch and of the latitudes; then the fastest form is prepared for the
+// whole.
 func (c *Conv) choose(pass Pass, o Options, forced string) error {
 	part := &Conv{spec: excerpt(c.spec)}
 	all, err := part.candidates(pass, o, forced)
@@ -144,7 +148,7 @@ func (c *Conv) choose(pass Pass, o Options, forced string) error {
 	}
 	for i := 0; i < len(all) && c.run[pass] == nil; i++ {
 		whole, err := c.candidates(pass, o, all[i].form)
-		// The whole may lack what the part had: the next best then.
+		// A form may support the part but not the whole: then try the next one.
 		if err != nil || isReference(whole[0].runner) && i+1 < len(all) {
 			if i+1 == len(all) {
 				errs = append(errs, err)
@@ -162,7 +166,7 @@ func (c *Conv) choose(pass Pass, o Options, forced string) error {
 // excerptFLOPs is work that takes about 10 to 30 ms on two cores.
 const excerptFLOPs = 3e9
 
-// excerpt is s, or a part of it that is large enough to tell the forms apart.
+// excerpt returns s, or a smaller convolution that is large enough to rank the forms.
 func excerpt(s Spec) Spec {
 	for s.FLOPs() > excerptFLOPs {
 		switch {
@@ -170,14 +174,14 @@ func excerpt(s Spec) Spec {
 			s.In[1] /= 2
 		case s.N > 1:
 			s.N = (s.N + 1) / 2
-		default: // smaller maps would hide what preparing the filter costs
+		default: // on smaller fields the transform of the filter would dominate
 			return s
 		}
 	}
 	return s
 }
 
-// isReference tells an implementation of oneDNN that is meant as a judge only.
+// isReference reports whether a runner is one of oneDNN's reference implementations.
 func isReference(r runner) bool {
 	if l, ok := r.(*oneDNNConv); ok {
 		r = l.inner
@@ -186,8 +190,7 @@ func isReference(r runner) bool {
 	return ok && strings.HasPrefix(p.Implementation(), "ref")
 }
 
-// rank times the forms of a part of a convolution and sorts them, the fastest
-// first.
+// rank times the forms on a part of the convolution and sorts them, the fastest first.
 func (c *Conv) rank(pass Pass, part Spec, all []*candidate) error {
 	b := newBench(part)
 	need := 0
@@ -204,7 +207,7 @@ func (c *Conv) rank(pass Pass, part Spec, all []*candidate) error {
 	if err != nil {
 		return fmt.Errorf("convolution %s: %w", pass, err)
 	}
-	place := func(r *candidate) int { // in the entry, behind it if never run
+	place := func(r *candidate) int { // rank in the entry; after all others if never run
 		i := slices.IndexFunc(entry.Candidates, func(t tune.Timing) bool { return t.Name == r.form })
 		return cmp.Or(i+1, len(all)+1)
 	}
@@ -214,12 +217,14 @@ func (c *Conv) rank(pass Pass, part Spec, all []*candidate) error {
 	return nil
 }
 
-// bench holds tensors of the right size for timing.
+// bench holds random tensors for the benchmark.
 type bench struct {
 	src, filter, bias, dst []float32
 	flops                  float64
 }
 
+// newBench draws values of the size of s, uniform in −0.5 to 0.5. Zeros would be too
+// fast on processors that skip them.
 func newBench(s Spec) *bench {
 	rng := rand.New(rand.NewPCG(1, 2))
 	fill := func(n int) []float32 {
@@ -232,14 +237,15 @@ func newBench(s Spec) *bench {
 	return &bench{fill(s.SrcLen()), fill(s.FilterLen()), fill(s.Cout), fill(s.DstLen()), s.FLOPs()}
 }
 
-// Spec is what was prepared, with strides and dilations filled in.
+// Spec returns the convolution that was prepared, with strides and dilations of at
+// least 1.
 func (c *Conv) Spec() Spec { return c.spec }
 
-// ScratchLen is the number of float32 that the largest pass wants as scratch.
-// One scratch serves all convolutions that run one after the other.
+// ScratchLen returns the number of float32 values of scratch that the largest pass
+// needs. Convolutions that run one after the other can share one buffer.
 func (c *Conv) ScratchLen() int { return c.scratch }
 
-// Choice names the form of every prepared pass; Options.Choice takes it back.
+// Choice returns the form of every prepared pass, for Options.Choice.
 func (c *Conv) Choice() string {
 	var s []string
 	for i, f := range c.form {
@@ -250,31 +256,34 @@ func (c *Conv) Choice() string {
 	return strings.Join(s, " ")
 }
 
-// GFLOPS is what the timing measured for a pass in GFLOP/s; 0 if nothing was timed.
+// GFLOPS returns the rate of a pass in the benchmark, in 1e9 FLOP/s; 0 if there was
+// none.
 func (c *Conv) GFLOPS(p Pass) float64 { return c.gflops[p] }
 
-// Timings is what the timing of a pass measured; false if nothing was timed.
+// Timings returns the timings of the benchmark of a pass; false if there was none.
 func (c *Conv) Timings(p Pass) (tune.Entry, bool) { return c.timed[p], len(c.timed[p].Candidates) > 0 }
 
-// Forward computes dst = src ∗ filter (+ bias) (ReLU). bias is ignored unless
-// asked for in Options. scratch keeps nothing between calls.
+// Forward computes dst = ReLU(src ∗ filter + bias). Bias and ReLU are as in Options;
+// bias is ignored without Options.Bias.
 //
-// Shape: src [N Cin D H W], filter [Cout Cin kD kH kW], bias [Cout] → dst [N Cout D′ H′ W′].
+// Shape: src [N Cin D H W], filter [Cout Cin kD kH kW], bias [Cout] → dst [N Cout D′ H′
+// W′].
+// Memory: scratch holds no values between calls.
 func (c *Conv) Forward(dst, src, filter, bias, scratch []float32) error {
 	return c.run[Forward].Run(src, filter, bias, dst, scratch)
 }
 
-// BackwardData computes the gradient dsrc from the gradient ddst.
+// BackwardData computes the gradient dsrc from ddst.
 func (c *Conv) BackwardData(dsrc, ddst, filter, scratch []float32) error {
 	return c.run[BackwardData].Run(dsrc, filter, nil, ddst, scratch)
 }
 
-// BackwardWeights computes the gradients dfilter and, with Options.Bias, dbias.
+// BackwardWeights computes the gradient dfilter and, with Options.Bias, dbias.
 func (c *Conv) BackwardWeights(dfilter, dbias, src, ddst, scratch []float32) error {
 	return c.run[BackwardWeights].Run(src, dfilter, dbias, ddst, scratch)
 }
 
-// Close releases what was prepared; more than once does no harm.
+// Close frees what was prepared. It may be called more than once.
 func (c *Conv) Close() error {
 	var errs []error
 	for i, r := range c.run {
@@ -286,8 +295,9 @@ func (c *Conv) Close() error {
 	return errors.Join(errs...)
 }
 
-// threads of a pool for a pass by oneDNN; nil is one. Filter gradients have one: oneDNN adds
-// up partial sums of its threads, and bits must not depend on their number.
+// threads returns the number of threads of a pass by oneDNN; a nil pool has one.
+// Gradients of filters run on one thread: oneDNN sums the partial sums of its threads,
+// and results must not depend on the number of threads.
 func threads(p *kern.Pool, pass Pass) int {
 	if pass == BackwardWeights {
 		return 1

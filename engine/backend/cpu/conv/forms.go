@@ -9,15 +9,17 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/backend/cpu/kern"
 )
 
-// form is a way to run a pass. build fails if it does not serve the shape.
+// form is an implementation of the passes. build fails if it does not support the
+// shape.
 type form struct {
 	name    string
-	library string // library that must be there
+	library string // library that it needs; "" if none
 	wino    bool
 	build   func(Spec, Pass, Options) (runner, error)
 }
 
-// forms in the order in which they are tried; of equals the first stays.
+// forms lists the forms in the order in which they are benchmarked. Of equally fast
+// ones the first is chosen.
 var forms = []form{
 	{"own", "", false, ownKernel},
 	{"d3", "oneDNN", false, oneDNN(false, dnnl.Any, dnnl.Direct)},
@@ -27,7 +29,8 @@ var forms = []form{
 	{"f2wino", "oneDNN", true, oneDNN(true, dnnl.Any, dnnl.Winograd)},
 }
 
-// ownKernel is our kernel. Periodic depth has its adjoint in oneDNN's forms only.
+// ownKernel prepares the kernel of package kern. The gradient with respect to the input
+// has no periodic depth there.
 func ownKernel(s Spec, pass Pass, o Options) (runner, error) {
 	if pass == BackwardData && s.Pad[0].Mode == kern.Periodic {
 		return nil, kern.ErrUnsupported
@@ -36,15 +39,16 @@ func ownKernel(s Spec, pass Pass, o Options) (runner, error) {
 		Stride: s.Stride, Dilation: s.Dilation, Pad: s.Pad}, kern.ConvPass(pass), o.Bias, o.ReLU)
 }
 
-var errFold = errors.New("depth cannot be folded to advantage")
+// errFold is the error of a folded form that would mostly multiply zeros.
+var errFold = errors.New("folding the depth would multiply mostly zeros")
 
-// oneDNN makes a form out of a primitive, with explicit padding around the
-// globe and folding where needed.
+// oneDNN returns the build function of a form of oneDNN. Periodic axes are padded
+// explicitly, in scratch, and with fold the depth axis becomes part of the channels.
 func oneDNN(fold bool, layout dnnl.Layout, alg dnnl.Algorithm) func(Spec, Pass, Options) (runner, error) {
 	return func(s Spec, pass Pass, o Options) (runner, error) {
 		l := &oneDNNConv{pool: o.Pool, pass: pass, spec: s}
 		sh := dnnl.Shape{N: s.N, Cin: s.Cin, Cout: s.Cout}
-		var pads [3]kern.Padding // copied explicitly
+		var pads [3]kern.Padding // of periodic axes, which are padded explicitly
 		for i := range 3 {
 			in, lo, hi := s.In[i], s.Pad[i].Lo, s.Pad[i].Hi
 			if s.Pad[i].Mode == kern.Periodic && lo+hi > 0 {
@@ -92,8 +96,8 @@ func oneDNN(fold bool, layout dnnl.Layout, alg dnnl.Algorithm) func(Spec, Pass, 
 	}
 }
 
-// isFoldingUseful says whether at least half of the folded filter is not zero.
-// At depth 1 folding leaves out the taps that never meet a cell.
+// isFoldingUseful reports whether at least half of the folded filter is not zero. For
+// depth 1 folding removes the filter levels that only meet padding.
 func isFoldingUseful(f kern.Fold) bool {
 	taps := 0
 	for o := range f.DOut {
@@ -106,35 +110,39 @@ func isFoldingUseful(f kern.Fold) bool {
 	return 2*taps >= f.DIn*f.DOut && f.DIn <= 8
 }
 
-// oneDNNConv runs a primitive on a padded source, a folded filter, or both, which
-// live in front of its own scratch.
+// oneDNNConv runs a primitive of oneDNN on a padded input, a folded filter, or both.
+// Padded and folded tensors are at the start of its scratch.
 type oneDNNConv struct {
-	inner     runner
+	inner     runner // the primitive
 	pool      *kern.Pool
 	pass      Pass
 	spec      Spec
-	padded    bool
-	bias      bool
-	pads      [3]kern.Padding
-	fold      kern.Fold
-	srcLen    int // of the padded source, 0 if not padded
-	filterLen int // of the folded filter, 0 if not folded
-	biasLen   int // of the repeated bias, 0 if not folded
+	padded    bool            // the input is padded explicitly
+	bias      bool            // the pass has a bias or its gradient
+	pads      [3]kern.Padding // explicit padding of each axis
+	fold      kern.Fold       // how depth becomes channels
+	srcLen    int             // values of the padded input, 0 if not padded
+	filterLen int             // values of the folded filter, 0 if not folded
+	biasLen   int             // values of the repeated bias, 0 if not folded
 }
 
+// ScratchLen includes the scratch of the primitive.
 func (l *oneDNNConv) ScratchLen() int {
 	return l.srcLen + l.filterLen + l.biasLen + l.inner.ScratchLen()
 }
 
+// Close frees the primitive.
 func (l *oneDNNConv) Close() error { return l.inner.Close() }
 
-// cut takes n values off the front of a scratch.
+// cut splits n values off the front of a scratch buffer.
 func cut(scratch *[]float32, n int) []float32 {
 	s := (*scratch)[:n:n]
 	*scratch = (*scratch)[n:]
 	return s
 }
 
+// Run pads or folds the operands, runs the primitive, and reverses padding and folding
+// of gradients.
 func (l *oneDNNConv) Run(src, filter, bias, dst, scratch []float32) error {
 	x, w, b := src, filter, bias
 	planes := l.spec.N * l.spec.Cin

@@ -8,6 +8,8 @@ import "github.com/ensemble-weather/ensemble/engine/backend/cpu/kern"
 type Conv struct{}
 
 // Prepare always fails without cgo.
+//
+// Errors: ErrShape; kern.ErrUnavailable.
 func Prepare(s Spec, _ Options) (*Conv, error) {
 	if err := s.Check(); err != nil {
 		return nil, err

@@ -23,15 +23,15 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// Info is what was opened.
+// Info describes the opened library.
 type Info struct {
-	Version    string // of the library, "2.6.3"
-	Headers    string // the headers this program was built with
-	Path       string // file opened
-	WaitPolicy string // "passive" if we set it, "user" if it was in the environment
+	Version    string // of the library, such as "2.6.3"
+	Headers    string // version of the headers at compile time
+	Path       string // the file
+	WaitPolicy string // "passive" if Open set it, "user" if the environment had it
 }
 
-// opener loads a library; tests replace it to try missing files and symbols.
+// opener opens a library; tests replace it to simulate missing files and symbols.
 type opener func(names ...string) (*dl.Library, error)
 
 var (
@@ -40,16 +40,16 @@ var (
 	openErr  error
 )
 
-// Open loads oneDNN once for the process; later calls give the first answer.
+// Open loads oneDNN once per process. Later calls return the first result.
 //
-// Errors: *exit.Error (no device) that wraps ErrUnavailable when the library,
-// one of its functions or the right version is missing.
+// Errors: *exit.Error (exit.NoDevice) that wraps ErrUnavailable if the library or one
+// of its functions is missing, or if it has another major version.
 func Open() (Info, error) {
 	openOnce.Do(func() { opened, openErr = open(dl.Open) })
 	return opened, openErr
 }
 
-// Version is the version of the library, empty if it cannot be opened.
+// Version returns the version of the library; "" if it cannot be opened.
 func Version() string {
 	info, err := Open()
 	if err != nil {
@@ -58,6 +58,7 @@ func Version() string {
 	return info.Version
 }
 
+// unavailable returns the error of Open.
 func unavailable(why string, cause error) error {
 	major := int(C.ens_dnnl_major())
 	return &exit.Error{
@@ -70,6 +71,7 @@ func unavailable(why string, cause error) error {
 	}
 }
 
+// open loads the library with load and binds its functions.
 func open(load opener) (Info, error) {
 	var minor, patch C.int
 	major := int(C.ens_dnnl_header_version(&minor, &patch))
@@ -86,35 +88,36 @@ func open(load opener) (Info, error) {
 	info.Path = lib.Path()
 	var name *C.char
 	if C.ens_dnnl_bind(lib.Handle(), &name) != 0 {
-		err := fmt.Errorf("%s lacks %s; oneDNN %d.x was expected: %w", info.Path, C.GoString(name), major, dl.ErrNoSymbol)
+		err := fmt.Errorf("%s has no function %s (want oneDNN %d.x): %w", info.Path, C.GoString(name), major, dl.ErrNoSymbol)
 		return Info{}, unavailable(err.Error(), err)
 	}
 	var a, b, c C.int
 	C.ens_dnnl_version(&a, &b, &c)
 	info.Version = fmt.Sprintf("%d.%d.%d", a, b, c)
 	if int(a) != major {
-		err := fmt.Errorf("%s is version %s, this program was built for %d.x", info.Path, info.Version, major)
+		err := fmt.Errorf("%s is version %s, want %d.x, for which this program was built", info.Path, info.Version, major)
 		return Info{}, unavailable(err.Error(), err)
 	}
 	return info, nil
 }
 
-// Pass is a prepared direction of a convolution. Not for two goroutines at once.
+// Pass is a prepared pass of a convolution. It must not be used by two goroutines at
+// once.
 type Pass struct {
 	c       *C.ens_conv
 	dir     Direction
 	bias    bool
-	lens    [4]int // src, filter, bias, dst
-	scratch int
-	impl    string
-	moves   int
+	lens    [4]int // values of src, filter, bias, dst
+	scratch int    // values
+	impl    string // oneDNN's name of the kernel
+	moves   int    // tensors that change layout in each run
 }
 
-// NewPass prepares a pass. Its threads are OpenMP's, of the calling OS thread
-// when it runs: run all passes on one locked thread.
+// NewPass prepares a pass. It runs on OpenMP threads of the calling OS thread: run all
+// passes on one locked thread.
 //
-// Errors: ErrUnavailable as from Open, or the call and status of oneDNN when
-// it has no implementation for the shape, layout or algorithm.
+// Errors: those of Open; the failed call and its Status if oneDNN has no implementation
+// for the shape, layout or algorithm.
 func NewPass(s Shape, o Options) (*Pass, error) {
 	if _, err := Open(); err != nil {
 		return nil, err
@@ -138,7 +141,7 @@ func NewPass(s Shape, o Options) (*Pass, error) {
 		p.lens[1] *= s.Kernel[i]
 		p.lens[3] *= s.Out(i)
 	}
-	// The number of threads is a setting of the OS thread that creates.
+	// The number of OpenMP threads is a setting of the OS thread.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var what *C.char
@@ -151,30 +154,31 @@ func NewPass(s Shape, o Options) (*Pass, error) {
 	return p, nil
 }
 
-// ScratchLen is the number of float32 that Run wants as scratch.
+// ScratchLen returns the number of float32 values of scratch that Run needs.
 func (p *Pass) ScratchLen() int { return p.scratch }
 
-// Implementation is oneDNN's name of the kernel.
+// Implementation returns oneDNN's name of the kernel.
 func (p *Pass) Implementation() string { return p.impl }
 
-// Reorders is the number of tensors that change layout in each Run.
+// Reorders returns the number of tensors that change layout in each run.
 func (p *Pass) Reorders() int { return p.moves }
 
-// Run executes the pass; it allocates nothing in Go. By direction:
+// Run executes the pass:
 //
 //	Forward          reads src, filter, bias; writes dst
 //	BackwardData     reads filter, dst (its gradient); writes src (its gradient)
 //	BackwardWeights  reads src, dst (its gradient); writes filter, bias (their gradients)
 //
-// Memory: the slices are lent for the call. scratch needs no values and keeps none.
-// Errors: Status of oneDNN. A slice of the wrong length is a broken invariant and panics.
+// Memory: allocates nothing in Go. Slices are used during the call only. scratch need
+// not be initialised.
+// Errors: Status of oneDNN. It panics if a slice has another length than prepared.
 func (p *Pass) Run(src, filter, bias, dst, scratch []float32) error {
 	if !p.bias {
 		bias = nil
 	}
 	if len(src) != p.lens[0] || len(filter) != p.lens[1] || (p.bias && len(bias) != p.lens[2]) ||
 		len(dst) != p.lens[3] || len(scratch) < p.scratch {
-		panic("dnnl: Run with slices of other lengths than prepared for")
+		panic("dnnl: Run: lengths of slices differ from those prepared")
 	}
 	rc := C.ens_conv_run(p.c, ptr(src), ptr(filter), ptr(bias), ptr(dst), ptr(scratch))
 	if rc != 0 {
@@ -183,7 +187,7 @@ func (p *Pass) Run(src, filter, bias, dst, scratch []float32) error {
 	return nil
 }
 
-// Close releases the primitive; more than once does no harm.
+// Close frees the primitive. It may be called more than once.
 func (p *Pass) Close() error {
 	if p.c != nil {
 		C.ens_conv_close(p.c)
@@ -192,8 +196,8 @@ func (p *Pass) Close() error {
 	return nil
 }
 
-// SGEMM computes C = A·B for row-major m×k and k×n matrices on the given
-// number of threads: the yardstick of what the machine can reach.
+// SGEMM computes C = A·B for row-major m×k and k×n matrices on the given number of
+// threads. Benchmarks use it to measure the peak rate of the machine.
 func SGEMM(m, n, k int, a, b, c []float32, threads int) error {
 	if _, err := Open(); err != nil {
 		return err

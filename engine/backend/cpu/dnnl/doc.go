@@ -1,72 +1,75 @@
-// Package dnnl prepares and runs convolutions of oneDNN, which is opened at
-// run time: a program with this package starts on machines without it.
+// Package dnnl prepares and runs convolutions of oneDNN. The library is opened at run
+// time: a program with this package also starts on machines without it.
 //
-// Open sets OMP_WAIT_POLICY=passive (unless the user chose otherwise) before
-// the library and with it OpenMP are loaded: with spinning waits a thread
-// burns the core that its partner needs. The interface spoken (2.x or 3.x) is
-// that of the headers at compile time; the library opened must have the same
-// major version. Built and tested with 2.6.3 (Debian 12) and, by hand, with 3.2 and
-// 3.13 (see docs/performance.md), where all forms agree with the same judge and Winograd
-// is refused as it should be.
+// Open sets OMP_WAIT_POLICY=passive, unless the user has set it, before the library and
+// OpenMP are loaded: threads that spin while they wait would take the core from our own
+// threads.
 //
-// A Pass is one direction of one convolution over fixed shapes. Everything
-// that can fail or allocate happens in NewPass; Run sets addresses and
-// executes. Tensors are plain contiguous float32 in the order of PyTorch; the
-// layouts that oneDNN prefers live in scratch memory lent by the caller.
+// The API (2.x or 3.x) is that of the headers at compile time; the library that is
+// opened must have the same major version. Tested with 2.6.3 (Debian 12) and, by hand,
+// with 3.2 and 3.13 (docs/performance.md): all forms agree with the same reference, and
+// 3.x has no Winograd.
 //
-// A program built without cgo gets ErrUnavailable from Open.
+// A Pass is one direction of one convolution with fixed shapes. NewPass allocates and
+// reports errors; Run sets addresses and executes. Tensors are plain contiguous float32
+// in the order of PyTorch. The layouts that oneDNN prefers are made in a scratch buffer
+// of the caller.
+//
+// In a program built without cgo, Open returns ErrUnavailable.
+//
+// Source: oneDNN developer guide, https://uxlfoundation.github.io/oneDNN/.
 package dnnl
 
 import "errors"
 
-// ErrUnavailable marks that oneDNN cannot be used in this program or on this machine.
+// ErrUnavailable marks that oneDNN cannot be used by this program or on this machine.
 var ErrUnavailable = errors.New("oneDNN is not available")
 
-// Direction is the pass of a convolution.
+// Direction is a pass of a convolution.
 type Direction int
 
-// The passes.
+// The passes: the result, and the gradients with respect to the input and the filter.
 const (
 	Forward Direction = iota
 	BackwardData
 	BackwardWeights
 )
 
-// Layout is the order in memory that the primitive is asked to work in.
+// Layout is the memory order in which the primitive computes.
 type Layout int
 
-// The layouts. Any lets oneDNN choose, mostly channels in blocks of 16.
+// The layouts. Any lets oneDNN choose, usually channels in blocks of 16.
 const (
 	Any Layout = iota
 	ChannelsLast
 	Plain
 )
 
-// Algorithm is how products are formed.
+// Algorithm is the algorithm of the convolution.
 type Algorithm int
 
-// The algorithms. Winograd exists for float32 3×3 in 2.x only.
+// The algorithms. Winograd exists for float32 3×3 filters in 2.x only.
 const (
 	Direct Algorithm = iota
 	Winograd
 )
 
-// Shape describes a convolution over two or three spatial axes. Padding is
-// with zeros. All slices have the same length.
+// Shape describes a convolution over two or three spatial axes, with zero padding. All
+// slices have the same length.
 type Shape struct {
 	N, Cin, Cout                 int
 	In, Kernel, Stride, Dilation []int
 	PadLo, PadHi                 []int
 }
 
-// Out is the extent of the result on spatial axis i:
-// ⌊(In + PadLo + PadHi − Dilation·(Kernel−1) − 1)/Stride⌋ + 1.
+// Out returns the size of the result on spatial axis i: ⌊(In + PadLo + PadHi −
+// Dilation·(Kernel−1) − 1)/Stride⌋ + 1.
 func (s Shape) Out(i int) int {
 	return (s.In[i]+s.PadLo[i]+s.PadHi[i]-s.Dilation[i]*(s.Kernel[i]-1)-1)/s.Stride[i] + 1
 }
 
-// Options choose the primitive; the zero value is a forward pass in the
-// library's own layout, without bias.
+// Options selects the primitive. The zero value is a forward pass in the layout that
+// the library prefers, without bias.
 type Options struct {
 	Direction Direction
 	Layout    Layout
@@ -74,5 +77,5 @@ type Options struct {
 	Bias      bool // forward: add it; backward weights: compute its gradient
 	ReLU      bool // forward only
 	Inference bool // forward only: the result is never differentiated
-	Threads   int  // 0: as OpenMP decides
+	Threads   int  // 0: the default of OpenMP
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// Info is what was opened.
+// Info describes the opened library.
 type Info struct{ Version, Headers, Path, WaitPolicy string }
 
 // Open always fails in a program built without cgo.

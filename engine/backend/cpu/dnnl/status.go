@@ -2,17 +2,17 @@ package dnnl
 
 import "fmt"
 
-// Status is an answer of oneDNN other than success.
+// Status is an error code of oneDNN.
 type Status int
 
-// The statuses have the same numbers in 2.x and 3.x up to NotRequired.
+// The codes that have texts; they have the same numbers in 2.x and 3.x.
 const (
 	OutOfMemory      Status = 1
 	InvalidArguments Status = 2
 	Unimplemented    Status = 3
 )
 
-// Error is the status in words.
+// Error returns the text of the code.
 func (s Status) Error() string {
 	switch s {
 	case OutOfMemory:

@@ -22,7 +22,7 @@ func (p *Pool) Softmax(y, x []float32, d Dims) {
 	C.ens_softmax(p.ptr(), f32(y), f32(x), C.long(d.Outer), C.long(d.Mid), C.long(d.Inner))
 }
 
-// SoftmaxGrad computes dx = y·(dy − Σ y·dy over m). dx may alias y and dy.
+// SoftmaxGrad computes dx = y·(dy − Σ y·dy), the sum over m. dx may alias y and dy.
 func (p *Pool) SoftmaxGrad(dx, y, dy []float32, d Dims) {
 	want("dx", len(dx), d.Len())
 	want("y", len(y), d.Len())
@@ -30,27 +30,31 @@ func (p *Pool) SoftmaxGrad(dx, y, dy []float32, d Dims) {
 	C.ens_softmax_grad(p.ptr(), f32(dx), f32(y), f32(dy), C.long(d.Outer), C.long(d.Mid), C.long(d.Inner))
 }
 
-// Attention are the sizes of attention within sets: rows of each sample that ask and that
-// answer, heads of Per channels, and points as Before·Cells·Within, with a weight for
-// each of the cells.
+// Attention describes attention within sets: each sample has Queries and Keys members;
+// channels are Heads × HeadChannels; grid points are Before × Cells × Within, with one
+// weight for each of the Cells.
 type Attention struct {
 	Samples, Queries, Keys, Heads, HeadChannels int
 	Before, Cells, Within                       int
 }
 
+// rows returns the number of values of n members of all samples.
 func (a Attention) rows(n int) int {
 	return a.Samples * n * a.Heads * a.HeadChannels * a.Before * a.Cells * a.Within
 }
 
+// weights returns the number of attention weights.
 func (a Attention) weights() int { return a.Samples * a.Queries * a.Heads * a.Keys * a.Cells }
 
+// sizes returns the arguments in C.
 func (a Attention) sizes() [8]C.long {
 	return [8]C.long{C.long(a.Samples), C.long(a.Queries), C.long(a.Keys), C.long(a.Heads), C.long(a.HeadChannels),
 		C.long(a.Before), C.long(a.Cells), C.long(a.Within)}
 }
 
-// SetDot computes w[n][j][h][i][cell], the sum of q[n][j]·k[n][i] over the channels of head h and the
-// points of the cell. Sums within a cell are in one order, whatever the threads.
+// SetDot computes scores w[n][j][h][i][cell], the sum of q[n][j]·k[n][i] over the
+// channels of head h and the grid points of the cell. The order of summation does not
+// depend on the number of threads.
 func (p *Pool) SetDot(w, q, k []float32, a Attention) {
 	want("w", len(w), a.weights())
 	want("q", len(q), a.rows(a.Queries))
@@ -59,7 +63,8 @@ func (p *Pool) SetDot(w, q, k []float32, a Attention) {
 	C.ens_set_dot(p.ptr(), f32(w), f32(q), f32(k), &g[0])
 }
 
-// SetMix computes y[n][j] = Σᵢ w[n][j][h][i][cell]·x[n][i], or transposed y[n][i] = Σⱼ w[n][j][h][i][cell]·x[n][j].
+// SetMix computes y[n][j] = Σᵢ w[n][j][h][i][cell]·x[n][i], or with transposed y[n][i]
+// = Σⱼ w[n][j][h][i][cell]·x[n][j].
 func (p *Pool) SetMix(y, w, x []float32, a Attention, transposed bool) {
 	in, out, t := a.Keys, a.Queries, C.int(0)
 	if transposed {

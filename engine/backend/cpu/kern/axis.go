@@ -9,42 +9,44 @@ package kern
 */
 import "C"
 
-// Axis is attention along an axis: how lines lie in a field of Channels (of the result) and Plane points per row, as
-// op.LineSteps says, and the windows of a line, first index and length one behind the other.
+// Axis describes attention along an axis of a field with Channels result channels and
+// Plane grid points per row. The strides are those of op.LineStrides. Windows holds the
+// first index and the length of each window of a line.
 type Axis struct {
 	Blocks, PerRow, RowStride, PointStride, Width, LineStride, ElemRows, ElemPoints, Length int
 	Channels, Plane, Heads, Reach                                                           int
 	Windows                                                                                 []int
 }
 
-// AxisPart is what is computed of attention along an axis.
+// AxisPart is a part of attention along an axis.
 type AxisPart int
 
-// The parts: the result, and the gradients by queries, keys and values, and by weights of offsets.
+// The parts: the result; the gradient with respect to queries, keys and values; and
+// that with respect to the relative position bias.
 const (
 	AxisResult AxisPart = iota
 	AxisGrad
 	AxisGradBias
 )
 
-// The most that the kernels take of channels of a head, points of a window, and weights of offsets: what they need
-// of scratch grows with them.
+// Limits of the kernels: channels of a head, and points of a window or a relative
+// position bias. Scratch grows with them.
 const (
 	MaxAxisHead   = 32
 	MaxAxisWindow = 1024
 )
 
-// axisLanes is how many lines side by side kernels take at a time, at most.
+// axisLanes is the largest number of adjacent lines that are computed together.
 const axisLanes = 16
 
-// parts is how many items the windows of a head of a block are dealt out to.
+// parts returns the number of work items into which the windows of a head are divided.
 func (a Axis) parts() int {
 	units, longest := (a.Width+axisLanes-1)/axisLanes*len(a.Windows)/2, a.longest()
 	each := min(max(128/longest, 1), 16)
 	return (units + each - 1) / each
 }
 
-// longest is the number of points of the largest window.
+// longest returns the number of points of the largest window.
 func (a Axis) longest() int {
 	n := 1
 	for i := 1; i < len(a.Windows); i += 2 {
@@ -53,15 +55,16 @@ func (a Axis) longest() int {
 	return n
 }
 
-// threadScratchLen is the number of values that a thread needs as scratch: panels of keys, values and their gradients; of the queries whose
-// scores are held, these, three panels and two rows of scores each; sums by offset, and weights of offsets.
+// threadScratchLen returns the scratch of a thread, in values: panels of keys, values
+// and their gradients; three panels and two rows of scores for each of the queries that
+// are processed together; sums by relative position; and the bias.
 func (a Axis) threadScratchLen() int {
 	n, per := a.longest(), a.Channels/a.Heads
 	held := min(n, max(4, 256/n)) // axis_rows
 	return axisLanes*(4*n*per+3*held*per+2*held*n+2*n) + 2*n + 2*axisLanes
 }
 
-// ScratchLen is the number of values that a part needs as scratch.
+// ScratchLen returns the number of values of scratch that a part needs.
 func (a Axis) ScratchLen(part AxisPart, threads int) int {
 	n := a.threadScratchLen() * threads
 	if part == AxisGradBias {
@@ -70,8 +73,17 @@ func (a Axis) ScratchLen(part AxisPart, threads int) int {
 	return n
 }
 
-// Axis computes a part of attention along an axis: y of x [rows 3·channels plane] and offsets [heads 2·reach+1], and
-// of dy for gradients. Sums are in one order, whatever the threads.
+// Axis computes a part of attention along an axis. x holds queries, keys and values;
+// offsets is the relative position bias.
+//
+//	y_i = Σ_j softmax_j(q_i·k_j/√d + offsets[j−i])·v_j,  j in the window of i
+//
+// with d channels of a head. Distances beyond Reach use the outermost bias.
+//
+// Shape: x [rows 3·Channels plane], offsets [Heads 2·Reach+1], y and dy [rows Channels
+// plane].
+//
+// The order of summation does not depend on the number of threads.
 func (p *Pool) Axis(part AxisPart, y, x, offsets, dy, scratch []float32, a Axis) {
 	lines := a.Blocks * a.Width * a.Length
 	want("x", len(x), 3*a.Channels*lines)

@@ -21,58 +21,58 @@ import "C"
 
 import "unsafe"
 
-// Blocked is the shape of a blocked tensor: the value [N C D H W] stored as
-// [N][⌈C/16⌉][D][H][W][16]. The lanes beyond channel C (padding) are zero:
-// kernels rely on it and keep it so.
+// Blocked is the shape of a blocked tensor: the value [N C D H W], stored as
+// [N][⌈C/16⌉][D][H][W][16]. The padding channels, from C to the next multiple of 16,
+// are zero. Kernels rely on that and keep them zero.
 //
-// Whole blocks of a tensor with N = 1 are contiguous: there any kernel can work
-// in place on a range of channels that begins at a multiple of 16.
+// Blocks of a tensor with N = 1 are contiguous: any kernel can work in place on a range
+// of channels that begins at a multiple of 16.
 type Blocked struct {
-	N, C int
+	N, C int    // samples and channels
 	S    [3]int // D, H, W
 }
 
-// Blocks is the number of blocks of channels.
+// Blocks returns the number of blocks of channels.
 func (b Blocked) Blocks() int { return blocks(b.C) }
 
-// Len is the number of values stored, padding included.
+// Len returns the number of values in memory, padding included.
 func (b Blocked) Len() int { return b.N * b.Blocks() * b.Cells() * Block }
 
-// Plain is the number of values of the tensor itself.
+// Plain returns the number of values without padding.
 func (b Blocked) Plain() int { return b.N * b.C * b.Cells() }
 
-// Cells is the number of places of one channel.
+// Cells returns the number of grid points.
 func (b Blocked) Cells() int { return b.S[0] * b.S[1] * b.S[2] }
 
-// GradMode says how a gradient is stored; the modes combine.
+// GradMode defines how a gradient is stored. Modes can be combined.
 type GradMode int
 
-// The modes; their numbers are those of kern.h.
+// The modes, numbered as in kern.h.
 const (
-	Accumulate GradMode = 1 << iota // add to what is there
+	Accumulate GradMode = 1 << iota // add to the values in memory
 	Gated                           // then 0 where x, the result of a ReLU, is not positive
 )
 
-// Stored are the values of a big tensor as float32 or as bfloat16, the upper
-// half of a float32. Kernels compute in float32 and round once, to nearest,
-// ties to even; NaN stays NaN. The tensors of one call share their storage. The
-// zero value stands for none.
+// Stored holds the values of a blocked tensor as float32 or as bfloat16, the upper half
+// of a float32. Kernels compute in float32 and round once, to nearest, ties to even;
+// NaN stays NaN. All tensors of a call have the same storage type, unless stated
+// otherwise. The zero value is an absent tensor.
 type Stored struct {
 	ptr unsafe.Pointer
 	n   int
 	b16 bool
 }
 
-// Float32 are values stored as float32.
+// Float32 returns values stored as float32.
 func Float32(x []float32) Stored { return Stored{unsafe.Pointer(unsafe.SliceData(x)), len(x), false} }
 
-// BFloat16 are values stored as bfloat16.
+// BFloat16 returns values stored as bfloat16.
 func BFloat16(x []uint16) Stored { return Stored{unsafe.Pointer(unsafe.SliceData(x)), len(x), true} }
 
-// Len is the number of values.
+// Len returns the number of values.
 func (s Stored) Len() int { return s.n }
 
-// Part are the values from lo to before hi.
+// Part returns the values from lo to hi, hi not included.
 func (s Stored) Part(lo, hi int) Stored {
 	if lo < 0 || lo > hi || hi > s.n {
 		panic("kern: Part beyond the values")
@@ -84,9 +84,10 @@ func (s Stored) Part(lo, hi int) Stored {
 	return Stored{unsafe.Add(s.ptr, lo*size), hi - lo, s.b16}
 }
 
+// none reports whether the tensor is absent.
 func (s Stored) none() bool { return s == Stored{} }
 
-// storage is the argument b16 of the kernels.
+// storage returns the argument b16 of the C functions.
 func (s Stored) storage() C.int { return flag(s.b16) }
 
 func flag(b bool) C.int {
@@ -96,7 +97,7 @@ func flag(b bool) C.int {
 	return 0
 }
 
-// want panics unless s has n values in the storage of like.
+// want panics unless s has n values in the storage type of like.
 func (s Stored) want(what string, n int, like Stored) {
 	want(what, s.n, n)
 	if s.b16 != like.b16 {
@@ -104,15 +105,15 @@ func (s Stored) want(what string, n int, like Stored) {
 	}
 }
 
-// wantIfSet is want for a tensor that may be left out.
+// wantIfSet is want for an optional tensor.
 func (s Stored) wantIfSet(what string, n int, like Stored) {
 	if !s.none() {
 		s.want(what, n, like)
 	}
 }
 
-// Block writes the plain tensor x as channels c0 to c1 of the blocked y.
-// c0 is a multiple of 16, and so is c1 unless it is the last channel of y.
+// Block copies the plain tensor x to channels c0 to c1 of the blocked y. c0 must be a
+// multiple of 16, and so must c1 unless it is the number of channels of y.
 //
 // Shape: x [N c1−c0 D H W] → y of shape b.
 func (p *Pool) Block(y Stored, b Blocked, x []float32, c0, c1 int) {
@@ -126,8 +127,8 @@ func (p *Pool) Block(y Stored, b Blocked, x []float32, c0, c1 int) {
 		C.long(b.Blocks()), C.long(c0/Block))
 }
 
-// Unblock writes channels c0 to c1 of the blocked x as the plain tensor y.
-// c0 is a multiple of 16.
+// Unblock copies channels c0 to c1 of the blocked x to the plain tensor y. c0 must be a
+// multiple of 16.
 //
 // Shape: x of shape b → y [N c1−c0 D H W].
 func (p *Pool) Unblock(y []float32, x Stored, b Blocked, c0, c1 int) {
@@ -141,28 +142,30 @@ func (p *Pool) Unblock(y []float32, x Stored, b Blocked, c0, c1 int) {
 		C.long(b.Blocks()), C.long(c0/Block))
 }
 
-// channels panics unless n channels from c0 are channels of b.
+// channels panics unless c0 to c0+n are channels of b.
 func (b Blocked) channels(c0, n int) {
 	if c0 < 0 || n < 0 || c0+n > b.C {
 		panic("kern: channels beyond the blocked tensor")
 	}
 }
 
-// CopyChannels writes channels xc to xc+n of x as channels yc to yc+n of y and
-// leaves the others as they are: concatenation and slices. Where n reaches the
-// last channel of y the padding is cleared. Whole blocks that stay whole go
-// fastest.
+// CopyChannels copies channels xc to xc+n of x to channels yc to yc+n of y, for
+// concatenation and slices. Other channels of y keep their values; if yc+n is the
+// number of channels of y, its padding is cleared. It is fastest if both ranges begin
+// at multiples of 16.
 //
-// Shape: x of shape xb, y of shape yb, which differ in C alone.
+// Shape: x of shape xb, y of shape yb, which differ in C only.
 func (p *Pool) CopyChannels(y Stored, yb Blocked, yc int, x Stored, xb Blocked, xc, n int) {
 	p.moveChannels(y, yb, yc, x, xb, xc, n, 0)
 }
 
-// AddChannels adds where CopyChannels copies: their gradients.
+// AddChannels adds the channels instead of copying them, for the gradients of
+// concatenation and slices.
 func (p *Pool) AddChannels(y Stored, yb Blocked, yc int, x Stored, xb Blocked, xc, n int) {
 	p.moveChannels(y, yb, yc, x, xb, xc, n, 1)
 }
 
+// moveChannels copies or adds channels.
 func (p *Pool) moveChannels(y Stored, yb Blocked, yc int, x Stored, xb Blocked, xc, n int, add C.int) {
 	if yb.N != xb.N || yb.S != xb.S {
 		panic("kern: channels move between tensors that differ in more than their number")
@@ -178,7 +181,7 @@ func (p *Pool) moveChannels(y Stored, yb Blocked, yc int, x Stored, xb Blocked, 
 		C.long(yb.N), C.long(n), C.long(yb.Cells()), add)
 }
 
-// Convert writes x as y, which is stored as the other type.
+// Convert copies x to y, which has the other storage type.
 func (p *Pool) Convert(y, x Stored) {
 	want("x", x.n, y.n)
 	if x.b16 == y.b16 {
@@ -187,17 +190,16 @@ func (p *Pool) Convert(y, x Stored) {
 	C.ens_convert(p.ptr(), y.storage(), y.ptr, x.ptr, C.long(y.n))
 }
 
-// StoredSum is what AddStored computes: A + B where Gate > 0 and 0 elsewhere,
-// or max(A + B, 0) with ReLU. B and Gate may be left out; Gate and ReLU
-// exclude each other. So A and Gate alone are the gradient of a ReLU from its
-// result.
+// StoredSum describes AddStored: A + B where Gate > 0, else 0; or max(A + B, 0) with
+// ReLU. B and Gate are optional. Gate and ReLU exclude each other. A and Gate alone are
+// the gradient of a ReLU whose result is Gate.
 type StoredSum struct {
 	A, B, Gate Stored
 	ReLU       bool
 }
 
-// AddStored computes z[i] as s says. z may alias any argument. Zeros stay
-// zeros, so it serves blocked tensors as it serves plain ones. ReLU keeps NaN.
+// AddStored computes the sum that s describes, elementwise. z may alias any argument.
+// Zeros give zeros, so padding stays zero. ReLU keeps NaN.
 func (p *Pool) AddStored(z Stored, s StoredSum) {
 	s.A.want("a", z.n, z)
 	s.B.wantIfSet("b", z.n, z)
@@ -208,7 +210,7 @@ func (p *Pool) AddStored(z Stored, s StoredSum) {
 	C.ens_blocked_add(p.ptr(), z.storage(), z.ptr, s.A.ptr, s.B.ptr, s.Gate.ptr, flag(s.ReLU), C.long(z.n))
 }
 
-// MulStored computes z[i] = a[i]·b[i]. z may alias a or b. Zeros stay zeros.
+// MulStored computes z[i] = a[i]·b[i]. z may alias a or b.
 func (p *Pool) MulStored(z, a, b Stored) {
 	a.want("a", z.n, z)
 	b.want("b", z.n, z)

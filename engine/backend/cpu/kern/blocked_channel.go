@@ -15,9 +15,12 @@ package kern
 */
 import "C"
 
-// BlockedSums computes, per channel over N and S, sum[c] = Σ x and, unless dot
-// is nil, dot[c] = Σ x·z; with a gate, x counts only where it is positive. Sums
-// run in double. gate may be left out, and so may z where dot is nil.
+// BlockedSums computes sums over samples and grid points, in float64:
+//
+//	sum[c] = Σ x    dot[c] = Σ x·z
+//
+// With a gate, only x where the gate is positive counts. gate is optional, and so is z
+// if dot is nil.
 //
 // Shape: x, z, gate of shape b → sum, dot [C].
 func (p *Pool) BlockedSums(sum, dot []float32, x, z, gate Stored, b Blocked) {
@@ -32,11 +35,12 @@ func (p *Pool) BlockedSums(sum, dot []float32, x, z, gate Stored, b Blocked) {
 		C.long(b.Cells()))
 }
 
-// BlockedMoments computes the mean and the variance (divided by the count) of
-// each channel over N and S, in double, in one sweep about the channel's first
-// value.
+// BlockedMoments computes the mean and the variance (divisor: the count) of each
+// channel over samples and grid points, in float64. It makes one pass over the data;
+// sums are relative to the first value of the channel, so that a large mean does not
+// cancel.
 //
-// Shape: x of shape b, which is not empty → mean, variance [C].
+// Shape: x of shape b, not empty → mean, variance [C].
 func (p *Pool) BlockedMoments(mean, variance []float32, x Stored, b Blocked) {
 	want("mean", len(mean), b.C)
 	want("variance", len(variance), b.C)
@@ -47,8 +51,8 @@ func (p *Pool) BlockedMoments(mean, variance []float32, x Stored, b Blocked) {
 	C.ens_blocked_moments(p.ptr(), x.storage(), f32(mean), f32(variance), x.ptr, C.long(b.N), C.long(b.C), C.long(b.Cells()))
 }
 
-// BlockedAffine computes y = scale[c]·x + shift[c], or with relu the ReLU of
-// it: batch normalisation, forward. y may alias x. ReLU keeps NaN.
+// BlockedAffine computes y = scale[c]·x + shift[c], followed by ReLU if relu is set:
+// the forward pass of batch normalisation. y may alias x. ReLU keeps NaN.
 //
 // Shape: x, y of shape b; scale, shift [C].
 func (p *Pool) BlockedAffine(y, x Stored, scale, shift []float32, b Blocked, relu bool) {
@@ -60,10 +64,10 @@ func (p *Pool) BlockedAffine(y, x Stored, scale, shift []float32, b Blocked, rel
 		C.long(b.Cells()))
 }
 
-// BlockedCombine computes z = a[c]·x + b[c]·y + c[c], where x counts only where
-// gate is positive: batch normalisation with a ReLU after it, backward, with x
-// the gradient of the ReLU's result, gate that result and y the input. gate may
-// be left out. z may alias any of them.
+// BlockedCombine computes z = a[c]·x + b[c]·y + c[c], with 0 in place of x where the
+// gate is not positive. That is the backward pass of batch normalisation and ReLU: x is
+// the gradient of the result, gate the result, y the input. gate is optional. z may
+// alias any argument.
 //
 // Shape: x, y, z, gate of shape d; a, b, c [C].
 func (p *Pool) BlockedCombine(z, x, y, gate Stored, a, b, c []float32, d Blocked) {

@@ -15,20 +15,20 @@ package kern
 */
 import "C"
 
-// WindowKind says what a window gives.
+// WindowKind is the reduction over a window.
 type WindowKind int
 
-// The kinds.
+// The reductions.
 const (
 	Maximum WindowKind = iota
 	Mean
 )
 
-// BlockedWindow takes the maximum or the mean over disjoint windows k of a
-// blocked tensor. NaN in a window gives NaN. Cells left over at the far end
-// take no part.
+// BlockedWindow computes the maximum or the mean over disjoint windows of size k. Cells
+// beyond the last whole window are ignored.
 //
 // Shape: x of shape b → y of shape b with S = ⌊S/k⌋.
+// Missing: NaN in a window gives NaN.
 func (p *Pool) BlockedWindow(kind WindowKind, y, x Stored, b Blocked, k [3]int) {
 	x.want("x", b.Len(), y)
 	y.want("y", b.windows(k).Len(), y)
@@ -36,9 +36,9 @@ func (p *Pool) BlockedWindow(kind WindowKind, y, x Stored, b Blocked, k [3]int) 
 	C.ens_blocked_window(p.ptr(), y.storage(), C.int(kind), y.ptr, x.ptr, C.long(b.N*b.Blocks()), &in[0], &ck[0])
 }
 
-// BlockedWindowGrad is the gradient of BlockedWindow: dy goes to the first cell
-// (row major) that was the maximum, or in equal shares to all; cells outside of
-// the windows get 0. x, of shape b, may be left out for the mean without Gated.
+// BlockedWindowGrad is the gradient of BlockedWindow. dy goes to the first maximum of
+// the window (in memory order), or in equal shares to all of its cells. Cells outside
+// of windows get 0. x, of shape b, is not read for a mean without Gated.
 //
 // Shape: dy as y of BlockedWindow → dx of shape b.
 func (p *Pool) BlockedWindowGrad(kind WindowKind, dx, dy, x Stored, b Blocked, k [3]int, mode GradMode) {
@@ -52,7 +52,7 @@ func (p *Pool) BlockedWindowGrad(kind WindowKind, dx, dy, x Stored, b Blocked, k
 		C.int(mode))
 }
 
-// windows is the shape of the windows k of b.
+// windows returns the shape of b reduced over windows k.
 func (b Blocked) windows(k [3]int) Blocked {
 	if volume(k) < 1 {
 		panic("kern: a window of no cell")
@@ -63,10 +63,10 @@ func (b Blocked) windows(k [3]int) Blocked {
 	return b
 }
 
-// MaxBlockedFactor is the largest factor of BlockedUpsampleGrad on an axis.
+// MaxBlockedFactor is the largest interpolation factor of an axis.
 const MaxBlockedFactor = 32
 
-// BlockedUpsample is Upsample on a blocked tensor, for rows of any length.
+// BlockedUpsample is Upsample of a blocked tensor, for rows of any length.
 //
 // Shape: x of shape b → y of shape b with S·factor.
 func (p *Pool) BlockedUpsample(y, x Stored, b Blocked, factor [3]int, wrap bool) {
@@ -76,10 +76,10 @@ func (p *Pool) BlockedUpsample(y, x Stored, b Blocked, factor [3]int, wrap bool)
 	C.ens_blocked_upsample(p.ptr(), y.storage(), y.ptr, x.ptr, C.long(b.N*b.Blocks()), &in[0], &f[0], flag(wrap))
 }
 
-// BlockedUpsampleGrad is the adjoint of BlockedUpsample. x, the coarse tensor,
-// is read with Gated only.
+// BlockedUpsampleGrad is the adjoint of BlockedUpsample. x, the coarse tensor, is read
+// with Gated only.
 //
-// Shape: dy as y of BlockedUpsample → dx of shape b; factors up to MaxBlockedFactor.
+// Shape: dy as y of BlockedUpsample → dx of shape b.
 func (p *Pool) BlockedUpsampleGrad(dx, dy, x Stored, b Blocked, factor [3]int, wrap bool, mode GradMode) {
 	dx.want("coarse gradient", b.Len(), dx)
 	dy.want("fine gradient", b.times(factor).Len(), dx)
@@ -91,11 +91,11 @@ func (p *Pool) BlockedUpsampleGrad(dx, dy, x Stored, b Blocked, factor [3]int, w
 		C.int(mode))
 }
 
-// times is b with its axes lengthened by factors.
+// times returns b with its axes multiplied by factors.
 func (b Blocked) times(factor [3]int) Blocked {
 	for i, f := range factor {
 		if f < 1 || f > MaxBlockedFactor {
-			panic("kern: upsampling by a factor that is not served")
+			panic("kern: upsampling by a factor below 1 or above MaxBlockedFactor")
 		}
 		b.S[i] *= f
 	}

@@ -14,17 +14,18 @@ import (
 	"slices"
 )
 
-// Bounds of one chain.
+// Limits of a chain.
 const (
 	MaxChain         = C.ENS_CHAIN_LINKS    // links
 	MaxChainOperands = C.ENS_CHAIN_OPERANDS // operands
 )
 
-// ChainFunc names an elementwise function in a chain.
+// ChainFunc is an elementwise function in a chain.
 type ChainFunc int
 
-// The functions that have no name elsewhere: scale·a + shift; a/b, 0 where b is
-// 0; the Gaussian CRPS of mean a and deviation b against c, and its derivatives.
+// The functions that are neither Unary nor Binary: scale·a + shift; a/b, or 0 where b
+// is 0; the CRPS of a normal distribution with mean a and standard deviation b at c,
+// and its derivatives.
 const (
 	ChainAffine     ChainFunc = C.ENS_CHAIN_AFFINE
 	ChainSafeDiv    ChainFunc = C.ENS_CHAIN_SAFE_DIV
@@ -33,37 +34,41 @@ const (
 	ChainCRPSdSigma ChainFunc = C.ENS_CHAIN_CRPS_DSIGMA
 )
 
-// ChainUnary is f(a).
+// ChainUnary returns the link f(a).
 func ChainUnary(f Unary) ChainFunc { return C.ENS_CHAIN_UNARY + ChainFunc(f) }
 
-// ChainGrad is b·f′, with a what the derivative is taken from (UnaryGrad).
+// ChainGrad returns the link b·f′(a); a is the operand that the derivative reads
+// (UnaryGrad).
 func ChainGrad(f Unary) ChainFunc { return C.ENS_CHAIN_GRAD + ChainFunc(f) }
 
-// ChainBinary is a op b.
+// ChainBinary returns the link a op b.
 func ChainBinary(op Binary) ChainFunc { return ChainFunc(op) }
 
-// ChainLink is one function of a chain. Args number its operands: those of the
-// chain from 0 on, then the results of links.
+// ChainLink is one function of a chain. Args are the numbers of its operands: those of
+// the chain from 0 on, followed by the results of earlier links.
 type ChainLink struct {
 	F            ChainFunc
 	Args         []int
 	Scale, Shift float32 // of ChainAffine
 }
 
-// ChainOperand says how an operand lies: without Dims as the result does; else,
-// in float32, the result has axes of sizes Dims, outermost first, along which the
-// operand is read in Steps, each 0 where it is stretched. The last step is 0 or 1.
+// ChainOperand describes how an operand is read. Without Dims it has the shape and
+// storage type of the result. Otherwise it is float32 and broadcast: the result is
+// divided into axes of sizes Dims, outermost first, and the operand has the strides
+// Steps along them, 0 where it repeats. The last stride must be 0 or 1.
 type ChainOperand struct{ Dims, Steps []int }
 
-// Chain is a prepared chain of elementwise functions over N values.
+// Chain is a prepared chain of elementwise functions. Intermediate values stay in
+// registers.
 type Chain struct {
 	c        C.ens_program
 	operands int
-	lens     [MaxChainOperands]int // least lengths
+	lens     [MaxChainOperands]int // least length of each operand
 }
 
-// NewChain prepares the chain of links for a result of n values. The tensors
-// that lie as the result does, and the result, are stored as bfloat16 if b16 is set.
+// NewChain prepares a chain for a result of n values. With b16 the result and the
+// operands without Dims are bfloat16. It panics if the chain exceeds MaxChain or
+// MaxChainOperands.
 func NewChain(n int, b16 bool, operands []ChainOperand, links []ChainLink) *Chain {
 	if len(operands) > MaxChainOperands || len(links) == 0 || len(links) > MaxChain {
 		panic(fmt.Sprintf("kern: chain of %d links with %d operands", len(links), len(operands)))
@@ -98,8 +103,8 @@ func (c *Chain) access(k int, o ChainOperand, n int) {
 	c.lens[k] = last + 1
 }
 
-// assign writes the links and gives each result a register, the lowest one that
-// holds nothing which is read later on.
+// assign gives each link a register for its result: the lowest one whose value no later
+// link reads.
 func (c *Chain) assign(links []ChainLink) {
 	last := make([]int, len(links)) // link that reads the result last
 	for k, l := range links {
@@ -134,7 +139,7 @@ func (c *Chain) assign(links []ChainLink) {
 	}
 }
 
-// Chain computes y from the operands x. y may alias operands that lie as it does.
+// Chain computes y from the operands x. y may alias operands without Dims.
 func (p *Pool) Chain(c *Chain, y Stored, x []Stored) {
 	want("y", y.n, int(c.c.n))
 	want("operands", len(x), c.operands)

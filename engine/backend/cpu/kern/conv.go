@@ -13,36 +13,36 @@ import "C"
 
 import "errors"
 
-// ErrUnsupported marks a convolution that our kernel does not do.
-var ErrUnsupported = errors.New("not served by this kernel")
+// ErrUnsupported marks a convolution that the kernel does not support.
+var ErrUnsupported = errors.New("not supported by this kernel")
 
-// Conv is one pass of a convolution by our own kernel: stride 1 in height and
-// width, anything else free. It keeps numbers only.
+// Conv is one pass of a convolution on plain tensors, with stride 1 in height and
+// width. It holds no memory of C.
 type Conv struct {
 	pool       *Pool
 	geom       []C.long
-	taps       []C.int
-	src        int // values of the tensor that is read through its padded copy
-	filter     int
-	dst        int // values of the other tensor
-	bias       int // values of the bias, or of its gradient
+	taps       []C.int // depthTaps
+	src        int     // values of the tensor that is read through a padded copy
+	filter     int     // values of the filter
+	dst        int     // values of the other tensor
+	bias       int     // values of the bias, or of its gradient
 	scratch    int
 	pass       ConvPass
 	addBias    bool
 	resultDims Dims
 }
 
-// ConvPass is the direction.
+// ConvPass is a pass of a convolution.
 type ConvPass int
 
-// The passes.
+// The passes: the result, and the gradients with respect to the input and the filter.
 const (
 	ConvForward ConvPass = iota
 	ConvBackwardData
 	ConvBackwardWeights
 )
 
-// ConvSpec describes a convolution; every stride and dilation is at least 1.
+// ConvSpec describes a convolution. Strides and dilations are at least 1.
 type ConvSpec struct {
 	N, Cin, Cout             int
 	In, Out                  [3]int
@@ -50,12 +50,12 @@ type ConvSpec struct {
 	Pad                      [3]Padding
 }
 
-// NewConv prepares a pass. With bias the forward pass adds it and the backward
-// weights pass computes its gradient; relu applies to the forward pass.
+// NewConv prepares a pass. With bias the forward pass adds it and the backward weights
+// pass computes its gradient. relu applies to the forward pass.
 //
-// Errors: ErrUnsupported for strides in height or width; for filters of more than
-// 300 taps backward; for padding beyond the filter's reach, or periodic padding
-// that changes the size of the axis, in backward data.
+// Errors: ErrUnsupported for strides in height or width; for the gradient of a filter
+// of more than 300 taps; in backward data for padding wider than the filter or periodic
+// padding that changes the size of the axis.
 func NewConv(pool *Pool, s ConvSpec, pass ConvPass, bias, relu bool) (*Conv, error) {
 	c := &Conv{pool: pool, pass: pass, addBias: bias && pass != ConvBackwardData}
 	taps := s.Kernel[0] * ((s.Kernel[1]*s.Kernel[2] + 2) / 3)
@@ -103,8 +103,8 @@ func NewConv(pool *Pool, s ConvSpec, pass ConvPass, bias, relu bool) (*Conv, err
 	return c, nil
 }
 
-// depthTaps is, for each plane written and each tap in the order of the packed
-// filter, the plane read, or −1 for padding.
+// depthTaps returns, for each output level and each level of the packed filter, the
+// input level that is read, or −1 for padding.
 func depthTaps(s ConvSpec, pass ConvPass) (taps []C.int) {
 	planes := s.Out[0]
 	if pass == ConvBackwardData {
@@ -141,16 +141,16 @@ func b2l(b bool) C.long {
 	return 0
 }
 
-// ScratchLen is the number of float32 that Run wants as scratch.
+// ScratchLen returns the number of float32 values of scratch that Run needs.
 func (c *Conv) ScratchLen() int { return c.scratch }
 
-// Run executes the pass; which slices are read and which written depends on it:
+// Run executes the pass:
 //
-//	forward          reads src, filter, bias; writes dst
-//	backward data    reads filter, dst (its gradient); writes src (its gradient)
-//	backward weights reads src, dst (its gradient); writes filter, bias (their gradients)
+//	forward           reads src, filter, bias; writes dst
+//	backward data     reads filter, dst (its gradient); writes src (its gradient)
+//	backward weights  reads src, dst (its gradient); writes filter, bias (their gradients)
 //
-// Errors: none; the result is of the type that forms of package conv share.
+// Errors: always nil; package conv needs the result.
 func (c *Conv) Run(src, filter, bias, dst, scratch []float32) error {
 	if c.pass == ConvBackwardData {
 		src, dst = dst, src
@@ -175,5 +175,5 @@ func (c *Conv) Run(src, filter, bias, dst, scratch []float32) error {
 	return nil
 }
 
-// Close does nothing: a Conv keeps no memory of C.
+// Close does nothing: a Conv holds no memory of C.
 func (c *Conv) Close() error { return nil }

@@ -1,35 +1,36 @@
-// Package kern holds the engine's own CPU kernels, in C: over plain contiguous
-// float32 tensors in the order of PyTorch, and over blocked ones (Blocked) in
-// float32 or bfloat16, on which the convolutions of networks run (Wino, Point,
-// Thin).
+// Package kern holds the engine's own CPU kernels, in C. Their operands are contiguous
+// float32 tensors in the order of PyTorch, or blocked tensors (Blocked) in float32 or
+// bfloat16, on which the convolutions of networks run (Wino, Point, Thin).
 //
-// Every kernel is compiled for AVX-512, AVX2 and the plain instruction set;
-// the best one is chosen when the program starts. Work is cut into pieces that
-// the threads of a Pool take as they come; no result depends on who takes
-// what, so the bits are the same for every number of threads. The pool's
-// threads sleep when there is no work.
+// Every kernel is compiled for AVX-512, AVX2 and the baseline instruction set. The best
+// one is chosen when the program starts.
 //
-// A call never allocates in Go. Slices are lent for the call. A slice of the
-// wrong length is a broken invariant of the caller and panics: shapes are
-// checked when a plan is compiled. Where the text says "may alias", the result
-// may be the same slice as an argument; parts that merely overlap may not.
+// Threads: a kernel divides its work into items that the threads of a Pool take one at
+// a time. Results do not depend on which thread takes which item, so they have the same
+// bits for every number of threads. Idle threads sleep.
 //
-// The convolution of plain tensors (Conv) needs no change of layout; package conv
-// chooses between it and oneDNN.
+// Memory: calls allocate nothing in Go and keep no slices. "May alias" means that the
+// result may be the same slice as an argument; slices that overlap otherwise are not
+// permitted.
 //
-// Without cgo NewPool returns ErrUnavailable and there is nothing else: callers
+// Errors: a slice of the wrong length panics. Shapes are checked when a plan is
+// compiled, so that is a bug.
+//
+// Conv convolves plain tensors; package conv chooses between it and oneDNN.
+//
+// Without cgo NewPool returns ErrUnavailable, and the kernels do not exist: callers
 // select their file by the build tag cgo.
 package kern
 
 import "errors"
 
-// ErrUnavailable marks a program built without cgo.
-var ErrUnavailable = errors.New("kernels are not available: this program was built without cgo")
+// ErrUnavailable is the error of a program built without cgo.
+var ErrUnavailable = errors.New("CPU kernels are not available: this program was built without cgo")
 
-// Unary names an elementwise function of one tensor.
+// Unary is an elementwise function of one tensor.
 type Unary int
 
-// The functions; their numbers are those of kern.h.
+// The functions, numbered as in kern.h.
 const (
 	ReLU Unary = iota
 	Exp
@@ -45,10 +46,10 @@ const (
 	Erf
 )
 
-// Binary names an elementwise function of two tensors.
+// Binary is an elementwise function of two tensors.
 type Binary int
 
-// The functions; RSub is b − a and RDiv is b / a.
+// The functions, numbered as in kern.h; RSub is b − a and RDiv is b / a.
 const (
 	Add Binary = iota
 	Sub
@@ -60,16 +61,16 @@ const (
 	RDiv
 )
 
-// PadMode says what lies beyond the edge of an axis.
+// PadMode defines the values beyond the ends of an axis.
 type PadMode int
 
-// The modes.
+// The modes: zeros, or the axis continued periodically (longitude).
 const (
 	Zeros PadMode = iota
 	Periodic
 )
 
-// Padding is the number of cells added before and after one axis.
+// Padding is the number of cells added before and after an axis.
 type Padding struct {
 	Lo, Hi int
 	Mode   PadMode

@@ -11,22 +11,22 @@ package kern
 */
 import "C"
 
-// DropoutSpec says which elements of a value become zero: element i if the upper 53
-// bits of value i of the random stream Key (package rng) are below Below. The
-// others are multiplied by Keep.
+// DropoutSpec defines which elements become zero: element i, if the upper 53 bits of
+// number i of the random stream Key (package rng) are below Threshold. Others are
+// multiplied by Keep.
 type DropoutSpec struct {
 	Key, Threshold uint64
 	Keep           float32
 }
 
-// Dropout computes y[i] = 0 or Keep·x[i], as d says. y may alias x.
+// Dropout computes y[i] = 0 or Keep·x[i]. y may alias x.
 func (p *Pool) Dropout(y, x []float32, d DropoutSpec) {
 	want("x", len(x), len(y))
 	C.ens_dropout(p.ptr(), f32(y), f32(x), C.ulong(d.Key), C.ulong(d.Threshold), C.float(d.Keep), C.long(len(y)))
 }
 
-// BlockedDropout is Dropout of a blocked value, whose elements count as in the
-// plain one. y may alias x.
+// BlockedDropout is Dropout of a blocked tensor. Elements are numbered as in the plain
+// tensor. y may alias x.
 //
 // Shape: x, y of shape b.
 func (p *Pool) BlockedDropout(y, x Stored, d DropoutSpec, b Blocked) {

@@ -25,19 +25,20 @@ package kern
 */
 import "C"
 
-// Unary computes y[i] = f(x[i]). y may alias x. NaN stays NaN.
+// Unary computes y[i] = f(x[i]). y may alias x.
+//
+// Missing: NaN gives NaN.
 func (p *Pool) Unary(f Unary, y, x []float32) {
 	want("x", len(x), len(y))
 	C.ens_unary(p.ptr(), C.int(f), f32(y), f32(x), C.long(len(y)))
 }
 
-// UnaryGrad computes dx[i] = dy[i]·f′(x[i]) where y = f(x). dx may alias any
-// argument. ReLU′ and Abs′ are 0 at 0. Only x or only y is read:
+// UnaryGrad computes dx[i] = dy[i]·f′(x[i]), with y = f(x). dx may alias any argument.
+// The derivatives of ReLU and Abs at 0 are 0. Either x or y is read; the other may be
+// nil:
 //
-//	from x: Log Square Abs Softplus Erf      from y: ReLU Exp Sqrt Reciprocal Sigmoid Tanh
+//	x: Log Square Abs Softplus Erf      y: ReLU Exp Sqrt Reciprocal Sigmoid Tanh
 //	neither: Neg
-//
-// and the other may be nil.
 func (p *Pool) UnaryGrad(f Unary, dx, dy, x, y []float32) {
 	want("dy", len(dy), len(dx))
 	switch f {
@@ -73,15 +74,16 @@ func (p *Pool) Fill(y []float32, v float32) {
 	C.ens_fill(p.ptr(), f32(y), C.float(v), C.long(len(y)))
 }
 
-// Dims is a tensor seen as three axes, each of which may stand for several.
+// Dims describes a tensor as three axes, each of which may stand for several axes.
 type Dims struct{ Outer, Mid, Inner int }
 
-// Len is the number of values.
+// Len returns the number of values.
 func (d Dims) Len() int { return d.Outer * d.Mid * d.Inner }
 
-// Broadcast computes y[o][m][i] = a[o][m][i] op b[o·so + m·sm + i·si]: a stride
-// of 0 repeats b along that axis. si is 0 or 1. y may alias a.
-// Per channel values over [N][C][D·H·W]: so, sm, si = 0, 1, 0.
+// Broadcast computes y[o][m][i] = a[o][m][i] op b[o·so + m·sm + i·si]. A stride of 0
+// repeats b along the axis; si is 0 or 1. y may alias a.
+//
+// For one value per channel of [N][C][D·H·W] the strides are 0, 1, 0.
 func (p *Pool) Broadcast(op Binary, y, a, b []float32, d Dims, so, sm, si int) {
 	want("y", len(y), d.Len())
 	want("a", len(a), d.Len())
@@ -95,8 +97,8 @@ func (p *Pool) Broadcast(op Binary, y, a, b []float32, d Dims, so, sm, si int) {
 		C.long(so), C.long(sm), C.long(si))
 }
 
-// AffineMid computes y[o][m][i] = scale[m]·x[o][m][i] + shift[m]: batch
-// normalisation, forward. y may alias x.
+// AffineMid computes y[o][m][i] = scale[m]·x[o][m][i] + shift[m], the forward pass of
+// batch normalisation. y may alias x.
 func (p *Pool) AffineMid(y, x, scale, shift []float32, d Dims) {
 	want("y", len(y), d.Len())
 	want("x", len(x), d.Len())
@@ -105,8 +107,8 @@ func (p *Pool) AffineMid(y, x, scale, shift []float32, d Dims) {
 	C.ens_affine_mid(p.ptr(), f32(y), f32(x), f32(scale), f32(shift), C.long(d.Outer), C.long(d.Mid), C.long(d.Inner))
 }
 
-// CombineMid computes z[o][m][i] = a[m]·x[o][m][i] + b[m]·y[o][m][i] + c[m]:
-// batch normalisation, backward, with x the gradient of the result and y the
+// CombineMid computes z[o][m][i] = a[m]·x[o][m][i] + b[m]·y[o][m][i] + c[m], the
+// backward pass of batch normalisation with x the gradient of the result and y the
 // input. z may alias x or y.
 func (p *Pool) CombineMid(z, x, y, a, b, c []float32, d Dims) {
 	want("z", len(z), d.Len())

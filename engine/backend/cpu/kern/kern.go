@@ -16,13 +16,14 @@ import (
 	"unsafe"
 )
 
-// Pool is a set of threads that share the work of one kernel at a time. One
-// goroutine uses it at a time. A nil Pool runs everything on the caller.
+// Pool is a set of threads that share the work of one kernel. It runs one kernel at a
+// time and must be used by one goroutine at a time. A nil Pool runs everything on the
+// caller's thread.
 type Pool struct{ c *C.ens_pool }
 
-// NewPool starts threads−1 threads beside the caller.
+// NewPool starts threads−1 threads; the caller is the last one.
 //
-// Errors: fewer than one thread asked for, or none to be had.
+// Errors: threads < 1, or the system cannot start them.
 func NewPool(threads int) (*Pool, error) {
 	if threads < 1 {
 		return nil, fmt.Errorf("kernel pool: %d threads, want at least 1", threads)
@@ -38,10 +39,10 @@ func NewPool(threads int) (*Pool, error) {
 	return &Pool{c: p}, nil
 }
 
-// Threads counts the caller too.
+// Threads returns the number of threads, including the caller.
 func (p *Pool) Threads() int { return int(C.ens_pool_threads(p.ptr())) }
 
-// Close ends the threads; more than once does no harm.
+// Close ends the threads. It may be called more than once.
 func (p *Pool) Close() error {
 	if p != nil && p.c != nil {
 		C.ens_pool_close(p.c)
@@ -50,6 +51,7 @@ func (p *Pool) Close() error {
 	return nil
 }
 
+// ptr returns the pool in C; NULL for a nil Pool.
 func (p *Pool) ptr() *C.ens_pool {
 	if p == nil {
 		return nil
@@ -57,31 +59,34 @@ func (p *Pool) ptr() *C.ens_pool {
 	return p.c
 }
 
-// ISA is the instruction set of the kernels in use: avx512bf16, avx512, avx2 or base.
+// ISA returns the instruction set of the kernels in use: avx512bf16, avx512, avx2 or
+// base.
 func ISA() string { return C.GoString(C.ens_isa_name()) }
 
-// useISA forces an instruction set; false if this machine lacks it.
+// useISA selects an instruction set, for tests; false if the processor does not support
+// it.
 func useISA(name string) bool {
 	c := C.CString(name)
 	defer C.free(unsafe.Pointer(c))
 	return C.ens_isa_use(c) == 0
 }
 
-// activeThreads is the pool's rule for how many of crew threads go on (ens_pool_crew).
+// activeThreads returns how many of crew threads the pool uses for the rest of a kernel
+// (ens_pool_crew).
 func activeThreads(crew int, running, together float64) int {
 	return int(C.ens_pool_crew(C.int(crew), C.double(running), C.double(together)))
 }
 
 func f32(x []float32) *C.float { return (*C.float)(unsafe.Pointer(unsafe.SliceData(x))) }
 
-// want panics unless a slice has the planned length.
+// want panics unless a slice has the expected length.
 func want(what string, got, n int) {
 	if got != n {
 		panic(fmt.Sprintf("kern: %s has %d values, want %d", what, got, n))
 	}
 }
 
-// atLeast panics unless a slice has the planned length or more.
+// atLeast panics unless a slice has at least the expected length.
 func atLeast(what string, got, n int) {
 	if got < n {
 		panic(fmt.Sprintf("kern: %s has %d values, want at least %d", what, got, n))

@@ -18,10 +18,10 @@ import (
 	"unsafe"
 )
 
-// Rule names the formula of an optimiser; see OptStep.
+// Rule is the update rule of an optimiser; see OptStep.
 type Rule int
 
-// The rules; their numbers are those of kern.h.
+// The rules, numbered as in kern.h.
 const (
 	RuleSGD Rule = iota
 	RuleNesterov
@@ -31,13 +31,13 @@ const (
 	RuleLAMB
 )
 
-// ParamRange is a run of an arena that lies in one tensor: elements Lo up to Hi, whose
-// gradients and moments begin at At. Its layout is that of ens_piece.
+// ParamRange is a range of the flat parameters within one tensor: elements Lo to Hi.
+// Its gradients and moments begin at At. Its memory layout is that of ens_piece.
 type ParamRange struct{ Lo, Hi, Tensor, At int }
 
-// OptArena is the flat memory of a step: parameters W and in the same layout, where there
-// is one, their running average E; and of pieces the gradients G, the first moments M, and
-// where the rule has them the second V.
+// OptArena holds the flat arrays of an optimiser. Parameters W and their exponential
+// moving average E, if any, have one layout. Gradients G, first moments M and, if the
+// rule has them, second moments V hold the elements of the ranges only.
 type OptArena struct{ W, M, V, E, G []float32 }
 
 // check panics unless all lengths fit.
@@ -56,8 +56,8 @@ func (a *OptArena) check(pieces []ParamRange) {
 	}
 }
 
-// OptStep holds the constants of one step. With g′ = GradScale·g, and decay and
-// ratio those of the tensor:
+// OptStep holds the constants of one step. With g′ = GradScale·g, and decay and ratio
+// those of the tensor:
 //
 //	SGD       d = g′ + decay·w     m = Momentum·m + d     w = w − LR·m
 //	Nesterov  d and m as SGD       w = w − LR·(d + Momentum·m)
@@ -67,7 +67,11 @@ func (a *OptArena) check(pieces []ParamRange) {
 //	LARS      m = Momentum·m + LR·ratio·(g′ + decay·w)     w = w − m
 //	LAMB      m and v as Adam with d = g′     u = (m/Correct1)/(√(v/Correct2) + Eps) + decay·w
 //	          w = w − LR·ratio·u
-//	E         e = e + Blend·(w − e), after all
+//	E         e = e + EMAWeight·(w − e), after the update
+//
+// Source: Kingma and Ba 2015, arXiv:1412.6980 (Adam); Loshchilov and Hutter 2019,
+// arXiv:1711.05101 (AdamW); You et al. 2017, arXiv:1708.03888 (LARS); You et al. 2020,
+// arXiv:1904.00962 (LAMB).
 type OptStep struct {
 	Rule                           Rule
 	Beta1, Beta2                   float64
@@ -86,8 +90,8 @@ func cRanges(p []ParamRange) *C.ens_piece { return (*C.ens_piece)(unsafe.Pointer
 
 func f64(x []float64) *C.double { return (*C.double)(unsafe.Pointer(unsafe.SliceData(x))) }
 
-// OptSquares writes Σw² and Σg² of every piece into part, in turns, summed in
-// double; without a w, which is nil then, 0 for Σw².
+// OptSquares computes Σw² and Σg² of every range, alternating in part, in float64. If w
+// is nil, Σw² is 0.
 func (p *Pool) OptSquares(part []float64, pieces []ParamRange, w, g []float32) {
 	want("part", len(part), 2*len(pieces))
 	for _, x := range pieces {
@@ -98,8 +102,8 @@ func (p *Pool) OptSquares(part []float64, pieces []ParamRange, w, g []float32) {
 	C.ens_opt_squares(p.ptr(), f64(part), cRanges(pieces), C.long(len(pieces)), f32(w), f32(g))
 }
 
-// OptMoments moves the moments of LAMB and writes Σw² and Σu² of every piece into
-// part, in turns.
+// OptMoments updates the moments of LAMB and computes Σw² and Σu² of every range,
+// alternating in part.
 func (p *Pool) OptMoments(part []float64, pieces []ParamRange, a *OptArena, s *OptStep) {
 	want("part", len(part), 2*len(pieces))
 	a.check(pieces)
@@ -107,7 +111,7 @@ func (p *Pool) OptMoments(part []float64, pieces []ParamRange, a *OptArena, s *O
 	C.ens_opt_moments(p.ptr(), f64(part), cRanges(pieces), C.long(len(pieces)), &r, f32(s.Decay), f32(a.W), f32(a.M), f32(a.V), f32(a.G))
 }
 
-// OptUpdate sweeps once over all pieces; for LAMB after OptMoments.
+// OptUpdate updates the parameters of all ranges; for LAMB after OptMoments.
 func (p *Pool) OptUpdate(pieces []ParamRange, a *OptArena, s *OptStep) {
 	a.check(pieces)
 	want("ratio", len(s.Ratio), len(s.Decay))

@@ -11,27 +11,25 @@ package kern
 */
 import "C"
 
-// Point is a convolution with a filter of one cell: N fields of Cells cells, a
-// source of one or two parts with that many channels, and K channels of the
-// result, all of them blocked and in one storage.
+// Point describes a convolution whose filter is one grid point, a matrix product over
+// channels. Input and result are blocked and have one storage type.
 type Point struct {
-	N, Cells int
-	Parts    [2]int
-	K        int
+	N, Cells int    // samples, and grid points of each
+	Parts    [2]int // channels of the input, one or two tensors
+	K        int    // channels of the result
 }
 
-// Source is the number of channels of the source.
+// Source returns the number of channels of the input.
 func (s Point) Source() int { return s.Parts[0] + s.Parts[1] }
 
-// field is the shape of a value with c channels.
+// field returns the shape of a value with c channels.
 func (s Point) field(c int) Blocked { return Blocked{N: s.N, C: c, S: [3]int{1, 1, s.Cells}} }
 
-// ScratchLen is the number of values that PointConv needs as scratch.
+// ScratchLen returns the number of values of scratch that PointConv needs.
 func (s Point) ScratchLen() int { return blocks(s.K) * Block * (s.Source() + 1) }
 
-// PointArgs are the operands of PointConv. The filter's value for channel k of
-// the result and c of the source is W[k·WK + c·WC]. X1, Bias, Plus and Gate may
-// be left out.
+// PointArgs are the operands of PointConv. The weight of output channel k and input
+// channel c is W[k·WK + c·WC]. X1, Bias, Plus and Gate are optional.
 type PointArgs struct {
 	X0, X1, Plus, Gate Stored
 	W, Bias            []float32
@@ -39,9 +37,12 @@ type PointArgs struct {
 	ReLU               bool
 }
 
-// PointConv computes y[k] = Σ w[k][c]·x[c] + bias[k] + plus in every cell, or
-// max of it and 0 with ReLU, or 0 where gate is not positive. The sources are
-// read again after parts of y have been written: y may alias plus and gate only.
+// PointConv computes at every grid point
+//
+//	y[k] = Σ_c w[k][c]·x[c] + bias[k] + plus[k]
+//
+// followed by ReLU, or by 0 where the gate is not positive. y may alias plus and gate,
+// but not the inputs: these are read again after parts of y are written.
 func (p *Pool) PointConv(y Stored, a PointArgs, scratch []float32, s Point) {
 	out := s.field(s.K).Len()
 	s.checkSource(a.X0, a.X1)
@@ -61,8 +62,8 @@ func (p *Pool) PointConv(y Stored, a PointArgs, scratch []float32, s Point) {
 		flag(a.ReLU), f32(scratch), C.long(s.N), C.long(s.Parts[0]), C.long(s.Parts[1]), C.long(s.K), C.long(s.Cells))
 }
 
-// PointFilter computes dw[k][c] = Σ x[c]·dy[k] over all cells, in pieces that are
-// added in double, in order.
+// PointFilter computes dw[k][c] = Σ x[c]·dy[k] over all samples and grid points.
+// Partial sums are added in float64, in a fixed order.
 func (p *Pool) PointFilter(dw []float32, x0, x1, dy Stored, s Point) {
 	s.checkSource(x0, x1)
 	want("dw", len(dw), s.K*s.Source())
@@ -71,7 +72,7 @@ func (p *Pool) PointFilter(dw []float32, x0, x1, dy Stored, s Point) {
 		C.long(s.K), C.long(s.Cells))
 }
 
-// checkSource checks the parts of the source.
+// checkSource panics unless x0 and x1 are the parts of the input.
 func (s Point) checkSource(x0, x1 Stored) {
 	want("x0", x0.n, s.field(s.Parts[0]).Len())
 	want("x1", x1.n, s.field(s.Parts[1]).Len())

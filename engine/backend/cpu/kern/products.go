@@ -11,26 +11,28 @@ import "C"
 
 import "fmt"
 
-// ProductAxis is an axis around rows: its size, and the distance of neighbours along it in the
-// result and in both factors.
+// ProductAxis is an outer axis of Products: its size N, and its strides in the result
+// and in both factors.
 type ProductAxis struct{ N, Z, A, B int }
 
-// ProductRun is a run of N products: where it begins in the result and in both factors.
+// ProductRun is a run of N consecutive products: its first index in the result and in
+// both factors.
 type ProductRun struct{ Z, A, B, N int }
 
 // Products is a plan of sums of products
 //
-//	z[i·Z₀ + j·Z₁ + run.Z + k] = Σ_r Σ_run a[i·A₀ + j·A₁ + r·A₂ + run.A + k] · b[… + run.B + k]
+//	z[i·Z₀ + j·Z₁ + run.Z + k] = Σ_r Σ_run a[i·A₀ + j·A₁ + r·A₂ + run.A + k] · b[i·B₀ + j·B₁ + r·B₂ + run.B + k]
 //
-// over the rows of z, of which no run leaves one. Elements of z in no run become 0.
+// over runs within rows of z. Elements of z in no run become 0.
 type Products struct {
 	g       [13]C.long
-	first   []C.long // run of each row, and the end
+	first   []C.long // first run of each row, and the number of runs
 	runs    []C.long // four numbers each
 	z, a, b int      // lengths
 }
 
-// NewProducts plans them. The third axis is the one that is summed over.
+// NewProducts plans the sums. The third outer axis is summed over. It panics if a run
+// leaves its row.
 func NewProducts(outer [3]ProductAxis, rows, row int, runs []ProductRun) *Products {
 	p := &Products{first: make([]C.long, rows+1), runs: make([]C.long, 4*len(runs))}
 	for _, r := range runs {
@@ -62,7 +64,8 @@ func NewProducts(outer [3]ProductAxis, rows, row int, runs []ProductRun) *Produc
 	return p
 }
 
-// Products computes a plan. Every row is summed in one order, whatever the threads.
+// Products executes a plan. The order of summation does not depend on the number of
+// threads.
 func (p *Pool) Products(z, a, b []float32, w *Products) {
 	want("z", len(z), w.z)
 	atLeast("a", len(a), w.a)

@@ -13,10 +13,10 @@ package kern
 */
 import "C"
 
-// SetReduction is what is taken of a set.
+// SetReduction is a reduction over the members of a set.
 type SetReduction int
 
-// The kinds, as numbered in kern.h.
+// The reductions, numbered as in kern.h.
 const (
 	SetSum SetReduction = iota
 	SetMean
@@ -25,10 +25,10 @@ const (
 	SetMax
 )
 
-// MaxSet is the largest number of rows of a set.
+// MaxSet is the largest number of members of a set.
 const MaxSet = C.ENS_SET_ROOM
 
-// wantSet checks the sizes of sets: Outer samples of Mid rows.
+// wantSet checks the sizes of sets: Outer samples of Mid members.
 func wantSet(x []float32, d Dims, perSample ...[]float32) {
 	want("x", len(x), d.Len())
 	for _, y := range perSample {
@@ -39,36 +39,46 @@ func wantSet(x []float32, d Dims, perSample ...[]float32) {
 	}
 }
 
-// SetPool computes y[o][i] of x[o][m][i] over m: sum, mean, standard deviation (divisor
-// Mid−1), minimum or maximum. Values are added in double from the least to the largest, so the
-// order of rows changes no bit. NaN in gives NaN.
+// SetPool reduces x[o][m][i] over m to y[o][i]: sum, mean, standard deviation (divisor
+// Mid−1), minimum or maximum. Values are sorted and added in float64, so that the order
+// of members does not change the result.
+//
+// Missing: NaN gives NaN.
 func (p *Pool) SetPool(kind SetReduction, y, x []float32, d Dims) {
 	wantSet(x, d, y)
 	C.ens_set_pool(p.ptr(), C.int(kind), f32(y), f32(x), C.long(d.Outer), C.long(d.Mid), C.long(d.Inner))
 }
 
-// SetPoolGrad computes the gradient dx[o][m][i] of SetPool from x, its result y and dy[o][i]:
-// for SetStd dy·(x−mean)/((Mid−1)·max(y, 1e-6)), for SetMin and SetMax equal shares of dy to the rows equal to
-// y. dx may alias x.
+// SetPoolGrad computes the gradient dx[o][m][i] of SetPool from x, its result y and
+// dy[o][i]:
+//
+//	SetStd          dy·(x−mean)/((Mid−1)·max(y, 1e-6))
+//	SetMin, SetMax  dy in equal shares to the members equal to y
+//
+// dx may alias x.
 func (p *Pool) SetPoolGrad(kind SetReduction, dx, x, y, dy []float32, d Dims) {
 	wantSet(x, d, y, dy)
 	want("dx", len(dx), len(x))
 	C.ens_set_pool_grad(p.ptr(), C.int(kind), f32(dx), f32(x), f32(y), f32(dy), C.long(d.Outer), C.long(d.Mid), C.long(d.Inner))
 }
 
-// SetCRPS computes the kernel CRPS of x[o][m][i] over m against y[o][i],
+// SetCRPS computes the kernel CRPS of the members x[o][m][i] against y[o][i]:
 //
 //	(1/M) Σᵢ|xᵢ−y| − pair · Σ_{i<j}|xᵢ−xⱼ|
 //
-// with first > 0 over pairs of one of the first rows and one of the others. The order of rows
-// changes no bit, but across groups. NaN in gives NaN. Source: postproc/dist.
+// pair is 1/M² for the plain and 1/(M(M−1)) for the fair CRPS. If first > 0, only pairs
+// of one of the first members and one of the others count. The order of members within
+// these groups does not change the result.
+//
+// Missing: NaN gives NaN.
+// Source: Ferro 2014, doi:10.1002/qj.2270 (fair CRPS); package postproc/dist.
 func (p *Pool) SetCRPS(score, x, y []float32, d Dims, first int, pair float64) {
 	wantSet(x, d, y, score)
 	C.ens_set_crps(p.ptr(), f32(score), nil, f32(x), f32(y), nil, C.long(d.Outer), C.long(d.Mid), C.long(d.Inner), C.long(first), C.double(pair))
 }
 
-// SetCRPSGrad computes the gradient dx[o][m][i] of SetCRPS times dy[o][i]; sign(0) is 0. dx may
-// alias x.
+// SetCRPSGrad computes the gradient dx[o][m][i] of SetCRPS times dy[o][i]. sign(0) is
+// 0. dx may alias x.
 func (p *Pool) SetCRPSGrad(dx, x, y, dy []float32, d Dims, first int, pair float64) {
 	wantSet(x, d, y, dy)
 	want("dx", len(dx), len(x))

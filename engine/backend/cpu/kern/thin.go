@@ -13,34 +13,35 @@ package kern
 */
 import "C"
 
-// ThinSpec describes a convolution from a blocked field to a few plain
-// channels: stride 1, sides odd, padding that keeps the levels. Beyond the field are
-// zeros, or longitudes are periodic.
+// ThinSpec describes a convolution from a blocked field to a few plain channels, such
+// as the last layer of a network. Stride is 1, sizes of the filter are odd, the number
+// of levels does not change. Padding is zero, or periodic in longitude.
 type ThinSpec struct {
-	X    Blocked // the source
-	Pad  [2]int  // what the first window reaches before it in latitude and longitude
+	X    Blocked // shape of the input
+	Pad  [2]int  // padding before the first latitude and longitude
 	K    int     // channels of the result
 	KD   int     // levels of the filter, odd
-	Side int     // of the filter in latitude and longitude, odd
+	Side int     // latitudes and longitudes of the filter, odd
 	Wrap bool    // longitudes are periodic
 	ReLU bool
 }
 
-// Result is latitudes and longitudes of the result.
+// Result returns the latitudes and longitudes of the result.
 func (s ThinSpec) Result() (rows, cols int) {
 	return s.X.S[1] + 2*s.Pad[0] - s.Side + 1, s.X.S[2] + 2*s.Pad[1] - s.Side + 1
 }
 
-// Thin is a prepared convolution of that kind. It keeps numbers only.
+// Thin is a prepared convolution of a ThinSpec. It holds no memory of C.
 type Thin struct {
 	pool            *Pool
 	spec            ThinSpec
 	geom            []C.long
 	result, filter  int
-	filters, padded int // scratch: filters by channel, and rows of the gradient
+	filters, padded int // scratch: filters by channel, and padded rows of the gradient
 }
 
-// SupportsThin tells whether the kernels serve a convolution.
+// SupportsThin reports whether the kernels support a convolution: at most 4 result
+// channels, and at most 12 of them times the side of the filter.
 func SupportsThin(s ThinSpec) bool {
 	rows, cols := s.Result()
 	fits := rows > 0 && cols > 0 && s.Pad[0] >= 0 && s.Pad[0] < s.Side && s.Pad[1] >= 0 && s.Pad[1] < s.Side
@@ -49,7 +50,7 @@ func SupportsThin(s ThinSpec) bool {
 
 // NewThin prepares all three passes.
 //
-// Errors: ErrUnsupported for many result channels or long filters.
+// Errors: ErrUnsupported if SupportsThin is false.
 func NewThin(p *Pool, s ThinSpec) (*Thin, error) {
 	if !SupportsThin(s) {
 		return nil, ErrUnsupported
@@ -65,12 +66,13 @@ func NewThin(p *Pool, s ThinSpec) (*Thin, error) {
 	return t, nil
 }
 
-// ScratchLen is the number of float32 that a run wants as scratch.
+// ScratchLen returns the number of float32 values of scratch that a run needs.
 func (t *Thin) ScratchLen() int { return t.filters + t.padded }
 
 // Forward computes y = conv(x, w) (+ bias) (ReLU).
 //
-// Shape: x blocked; w plain [K C kD k k]; bias [K] or nil; y plain [N K D H' W'] (Result).
+// Shape: x blocked; w plain [K C kD k k]; bias [K] or nil; y plain [N K D H' W']
+// (Result).
 func (t *Thin) Forward(y []float32, x Stored, w, bias, scratch []float32) {
 	t.check(x, len(y), len(w), len(scratch))
 	if bias != nil {
@@ -79,8 +81,8 @@ func (t *Thin) Forward(y []float32, x Stored, w, bias, scratch []float32) {
 	C.ens_thin(t.pool.ptr(), x.storage(), f32(y), x.ptr, f32(w), f32(bias), f32(scratch), &t.geom[0])
 }
 
-// Data computes dx, the gradient of the source, where gate is positive if there
-// is one.
+// Data computes dx, the gradient with respect to the input, with 0 where gate, if set,
+// is not positive.
 func (t *Thin) Data(dx Stored, dy, w []float32, gate Stored, scratch []float32) {
 	t.check(dx, len(dy), len(w), len(scratch))
 	gate.wantIfSet("gate", dx.Len(), dx)
@@ -93,6 +95,7 @@ func (t *Thin) Filter(dw []float32, x Stored, dy, scratch []float32) {
 	C.ens_thin_filter(t.pool.ptr(), x.storage(), f32(dw), x.ptr, f32(dy), f32(scratch), &t.geom[0])
 }
 
+// check panics unless all lengths fit.
 func (t *Thin) check(x Stored, result, filter, scratch int) {
 	x.want("the blocked field", t.spec.X.Len(), x)
 	want("the plain field", result, t.result)

@@ -13,50 +13,57 @@ import "C"
 
 import "unsafe"
 
-// Block is the number of channels that lie together in the blocked layout.
+// Block is the number of channels of a block.
 const Block = 16
 
+// ceil returns ⌈n/d⌉.
 func ceil(n, d int) int { return (n + d - 1) / d }
 
-// blocks of c channels.
+// blocks returns the number of blocks of c channels.
 func blocks(c int) int { return ceil(c, Block) }
 
-// WinoSpec describes a convolution on the blocked layout by Winograd's
-// products: filters of kD×k×k, kD 1 or 3, k odd up to 9, stride 1. Beyond the source
-// there are zeros, or it is periodic in longitude.
+// WinoSpec describes a convolution on the blocked layout by Winograd's minimal
+// filtering: filters kD×k×k with kD 1 or 3 and k odd, at most 9; stride 1. Padding is
+// zero, or periodic in longitude.
+//
+// Tiles of 6×6 input points give 4×4 outputs, F(4×4, 3×3), with 36 products in place of
+// 144; larger filters are sums of 3×3 parts. The depth has schemes of its own
+// (depthSchemes).
+//
+// Source: Winograd 1980, Arithmetic Complexity of Computations; Lavin and Gray 2016,
+// arXiv:1509.09308.
 type WinoSpec struct {
-	N int
-	// Parts are the channels of the source, which may be two tensors that are
-	// taken one behind the other.
+	N int // samples
+	// Parts are the channels of the input, which may be two tensors that are concatenated.
 	Parts [2]int
 	K     int    // channels of the result
 	Size  [3]int // levels, latitudes, longitudes of the result
-	// Before and Behind are the levels, latitudes and longitudes that the source has
-	// more than the result, whose field is Size, at either end; less than 0 where it
-	// has fewer. With 0 the field is kept.
+	// Before and After are the levels, latitudes and longitudes by which the input exceeds
+	// the result at each end; negative if the result is larger. With 0 the padding keeps
+	// the size.
 	Before, After [3]int
-	// Halo is the rows in the north and south and the columns in the west and east of
-	// the source that lie apart, in frames (SetHalos).
+	// Halo is the number of rows in the north and south and of columns in the west and
+	// east of the input that are stored in separate tensors (SetHalos).
 	Halo [4]int
 	KD   int  // levels of the filter, 1 or 3
-	Side int  // of the filter in latitude and longitude, odd
+	Side int  // latitudes and longitudes of the filter, odd
 	Wrap bool // longitudes are periodic
-	// FilterIn is the second axis of the filter and FilterLo the first channel on
-	// it that is meant: that of the source, or of the result if Flip is set.
+	// FilterIn is the size of the second axis of the filter. FilterLo is the first channel
+	// used on it: of the input, or of the result if Flip is set.
 	FilterIn, FilterLo int
-	// Flip is the adjoint, the gradient of the data: the filter is [source
-	// result …], and is reversed.
+	// Flip marks the adjoint, the gradient with respect to the input: the filter is [input
+	// result …] and is reversed.
 	Flip bool
-	ReLU bool
-	// Mask says which blocks of the filter are kept; the others are zero.
+	ReLU bool // apply ReLU to the result
+	// Mask marks the blocks of the filter that are not zero.
 	Mask BlockMask
 	// BF16 rounds transformed values to bfloat16 and multiplies these, with sums in
-	// float32: twice as much at a time, with an error as of a convolution of
-	// bfloat16. All sources are stored as bfloat16; see HasBF16.
+	// float32. It doubles the peak rate; the error is that of a convolution of bfloat16.
+	// All inputs must be stored as bfloat16; see HasBF16.
 	BF16 bool
 }
 
-// Source is the field of the source.
+// Source returns the size of the input.
 func (s WinoSpec) Source() [3]int {
 	n := s.Size
 	for i := range n {
@@ -65,7 +72,7 @@ func (s WinoSpec) Source() [3]int {
 	return n
 }
 
-// Inner is the field of the source without its frame.
+// Inner returns the size of the input without its halo.
 func (s WinoSpec) Inner() [3]int {
 	n := s.Source()
 	n[1] -= s.Halo[0] + s.Halo[1]
@@ -73,67 +80,68 @@ func (s WinoSpec) Inner() [3]int {
 	return n
 }
 
-// HaloLen is the number of values of a frame of c channels.
+// HaloLen returns the number of values of a halo of c channels.
 func (s WinoSpec) HaloLen(c int) int {
 	n := s.Source()
 	cells := (s.Halo[0]+s.Halo[1])*n[2] + (n[1]-s.Halo[0]-s.Halo[1])*(s.Halo[2]+s.Halo[3])
 	return s.N * blocks(c) * Block * n[0] * cells
 }
 
-// HasBF16 tells whether the instruction set in use multiplies bfloat16.
+// HasBF16 reports whether the instruction set in use multiplies bfloat16.
 func HasBF16() bool { return ISA() == "avx512bf16" }
 
-// WinoVariant says how the work is cut. It changes the speed and never the result.
+// WinoVariant defines how the work is divided. It changes the speed and never the
+// result.
 type WinoVariant struct {
-	// Tiles of 4×4 cells that go through all products together.
+	// Tiles is the number of 4×4 tiles that are multiplied together.
 	Tiles int
-	// Whole transforms all tiles before the first product; for few tiles and
-	// many channels.
+	// Whole transforms all tiles before the first product, for few tiles and many
+	// channels.
 	Whole bool
-	// Sparse makes the products of kept blocks alone; for SupportsSparseWino.
+	// Sparse multiplies only the kept blocks of a masked filter; see SupportsSparseWino.
 	Sparse bool
 }
 
-// WinoVariants are the ways worth trying, the first the best guess for large fields.
-// On the processor measured 6 to 14 tiles win where a tile is large, 28 and 56 on
-// flat fields of few channels by a few per cent; more than 56 never do.
+// WinoVariants are the variants to choose from, the best guess for large fields first.
+// On the processor measured, 6 to 14 tiles are fastest for many channels, 28 and 56 by
+// a few per cent on flat fields of few channels; more than 56 never are.
 var WinoVariants = []WinoVariant{{Tiles: 14}, {Tiles: 6}, {Tiles: 12}, {Tiles: 28}, {Tiles: 56}, {Tiles: 14, Whole: true}}
 
-// WinoFilterVariants are those of the filter's gradient.
+// WinoFilterVariants are the variants of the gradient of the filter.
 var WinoFilterVariants = []WinoVariant{{Tiles: 64}, {Tiles: 32}, {Tiles: 16}, {Tiles: 128}, {Tiles: 14, Whole: true}}
 
-// Wino is a prepared convolution. It keeps numbers only.
+// Wino is a prepared convolution. It holds no memory of C.
 type Wino struct {
 	pool           *Pool
 	geom           []C.long
 	spec           WinoSpec
-	cells, from    int // values of one block of the result and of the source
+	cells, from    int // values of one block of the result and of the input
 	filter         int // least length of the filter
-	scratch        int
-	points, tiles  int
-	c, cs, columns int // source channels, as they lie in a tile, and those of the result
-	parts          int // of 3×3 that the filter is cut into
+	scratch        int // values
+	points, tiles  int // points of a transformed tile, and number of tiles
+	c, cs, columns int // input channels, input channels in a transformed tile, and padded result channels
+	parts          int // 3×3 parts of the filter
 	halos          [2]Stored
-	kept           blockList // of a sparse way
-	// blocks of tiles that read nothing of the frames, and the others; both are empty
-	// if the tiles are not taken through the products in blocks
+	kept           blockList // kept blocks of a sparse variant
+	// inner are the blocks of tiles that do not read the halos, outer the others. Both are
+	// empty if tiles are not multiplied in blocks.
 	inner, outer []C.long
 }
 
-// WinoPart is the tiles of a convolution that a run computes.
+// WinoPart selects the tiles that a run computes.
 type WinoPart int
 
-// The parts. Inner reads nothing of the frames; Outer is the rest and follows it, with
-// the same scratch, which keeps the transformed filters.
+// The parts. Inner does not read the halos. Outer computes the rest; it must follow
+// Inner with the same scratch, which holds the transformed filter.
 const (
 	Whole WinoPart = iota
 	Inner
 	Outer
 )
 
-// NewWino prepares the forward pass or the gradient of the data.
+// NewWino prepares the forward pass or the gradient with respect to the input.
 //
-// Errors: ErrUnsupported for levels that no depth scheme serves.
+// Errors: ErrUnsupported (SupportsWino).
 func NewWino(p *Pool, s WinoSpec, w WinoVariant) (*Wino, error) {
 	j, err := newWino(p, s, w, s.BF16)
 	if err != nil {
@@ -145,7 +153,7 @@ func NewWino(p *Pool, s WinoSpec, w WinoVariant) (*Wino, error) {
 		return j, nil
 	}
 	own, shared := 0, 0
-	twos := func(n int) int { // words of so many transformed values
+	twos := func(n int) int { // float32 words of n transformed values
 		if s.BF16 {
 			return n / 2
 		}
@@ -169,7 +177,7 @@ func NewWino(p *Pool, s WinoSpec, w WinoVariant) (*Wino, error) {
 
 // NewWinoFilter prepares the gradient of the filter.
 //
-// Errors: ErrUnsupported for levels that no depth scheme serves.
+// Errors: ErrUnsupported (SupportsWino).
 func NewWinoFilter(p *Pool, s WinoSpec, w WinoVariant) (*Wino, error) {
 	j, err := newWino(p, s, w, false)
 	if err != nil {
@@ -198,11 +206,11 @@ func NewWinoFilter(p *Pool, s WinoSpec, w WinoVariant) (*Wino, error) {
 	return j, nil
 }
 
-// As in wino.inc.h: columns that lie together, and the source channels of a
+// Constants of wino.inc.h: columns that are stored together, and input channels of a
 // chunk.
 const columnBlock, chunk = 32, 32
 
-// row is the length of a transformed tile, tile_row of wino.inc.h.
+// row returns the length of a transformed tile (tile_row of wino.inc.h).
 func (j *Wino) row() int {
 	if j.parts > 1 {
 		return j.parts*chunk + Block
@@ -210,11 +218,18 @@ func (j *Wino) row() int {
 	return j.cs
 }
 
-// The depth schemes of wino.inc.h: number, products, levels of the result.
+// depthSchemes are the minimal filtering algorithms along the depth in wino.inc.h, by
+// name: number, products, output levels. F(m, r) computes m outputs of a filter of r
+// taps.
+//
+//	flat  one level, direct
+//	pair  two levels with zero padding: 3 products
+//	deep  F(2, 3): 4 products for 2 levels
+//	cube  F(4, 3): 6 products for 4 levels
 var depthSchemes = map[string][3]int{"flat": {0, 1, 1}, "pair": {1, 3, 2}, "deep": {2, 4, 2}, "cube": {3, 6, 4}}
 
-// scheme is the depth scheme of a convolution. Halves keep to the smaller error of
-// F(2, 3).
+// scheme returns the name of the depth scheme of a convolution; ok is false if there is
+// none. Products of bfloat16 use F(2, 3), whose error is smaller.
 func scheme(s WinoSpec) (string, bool) {
 	d, kd, kept := s.Size[0], s.KD, s.Before[0] == 0 && s.After[0] == 0
 	switch {
@@ -230,8 +245,8 @@ func scheme(s WinoSpec) (string, bool) {
 	return "", false
 }
 
-// newWino prepares what both have in common; even puts the channels of a part in
-// twos.
+// newWino prepares what the passes have in common. even pads the channels of a part to
+// an even number, for pairs of bfloat16.
 func newWino(p *Pool, s WinoSpec, w WinoVariant, even bool) (*Wino, error) {
 	if !SupportsWino(s) || w.Tiles < 1 || s.BF16 && !HasBF16() || w.Sparse && (w.Whole || !SupportsSparseWino(s)) {
 		return nil, ErrUnsupported
@@ -279,13 +294,13 @@ func newWino(p *Pool, s WinoSpec, w WinoVariant, even bool) (*Wino, error) {
 	return j, nil
 }
 
-// ScratchLen is the number of float32 that a run wants as scratch.
+// ScratchLen returns the number of float32 values of scratch that a run needs.
 func (j *Wino) ScratchLen() int { return j.scratch }
 
-// SetHalos gives the frames of the parts of the source, blocked as fields of as many
-// levels and of frame cells: the rows in the north, those in the south, both as long as
-// the source with its frame, then of each row between them what is west and east.
-// RunFilter and Run need them if the description has a frame.
+// SetHalos sets the halos of the parts of the input. A halo is a blocked field with as
+// many levels as the input and the halo cells in this order: rows in the north, rows in
+// the south, each as long as the input with halo, then for each row between them the
+// cells in the west and east. Run and RunFilter need it if WinoSpec.Halo is not zero.
 //
 // Shape: [N C D cells], see HaloLen.
 func (j *Wino) SetHalos(f0, f1 Stored) {
@@ -296,10 +311,11 @@ func (j *Wino) SetHalos(f0, f1 Stored) {
 	j.halos = [2]Stored{f0, f1}
 }
 
-// splitByHalo sorts blocks of tiles by whether they read the frame.
+// splitByHalo sorts blocks of tiles into those that read the halo and those that do
+// not.
 func (j *Wino) splitByHalo(tiles int) {
 	s, n := j.spec, j.spec.Source()
-	reads := func(axis, first int) bool { // the window that begins there
+	reads := func(axis, first int) bool { // whether the window beginning at first reads the halo
 		lo, hi := max(first, 0), min(first+6+3*(ceil(s.Side, 3)-1), n[axis])
 		before, behind := s.Halo[2*axis-2], s.Halo[2*axis-1]
 		return lo < hi && (lo < before || hi > n[axis]-behind)
@@ -319,16 +335,20 @@ func (j *Wino) splitByHalo(tiles int) {
 	}
 }
 
-// HasInner tells whether Inner is a part of the work at all.
+// HasInner reports whether the work is divided into Inner and Outer.
 func (j *Wino) HasInner() bool { return len(j.inner) > 0 && len(j.outer) > 0 }
 
-// WinoValues are what a run reads and writes: y = conv(x, w) (+ bias) (ReLU) (+ plus), where gate is
-// positive. X1 is left out for a source of one tensor, and so may be Bias, Gate and Plus.
-// Y may be Plus. Padding lanes of the source must be zero; those of Y become zero. The
-// products are float32 whatever the storage, unless Half is set; Y is rounded once.
+// WinoValues are the operands of a run, which computes
 //
-// Shape: X0, X1 blocked, in one storage; Y, Gate, Plus blocked, in one storage,
-// which may be another; Filter plain [· FilterIn kD k k]; Bias [K].
+//	y = conv(x, w) (+ bias) (ReLU) (+ plus), and 0 where gate is not positive
+//
+// X1 is absent for an input of one tensor. Bias, Gate and Plus are optional. Y may
+// alias Plus. Padding channels of the input must be zero; those of Y become zero.
+// Products are float32 whatever the storage type, unless BF16 is set. Y is rounded
+// once.
+//
+// Shape: X0, X1 blocked, in one storage type; Y, Gate, Plus blocked, in one storage
+// type, which may be another; Filter plain [· FilterIn kD k k]; Bias [K].
 type WinoValues struct {
 	Y, X0, X1    Stored
 	Filter, Bias []float32
@@ -336,8 +356,8 @@ type WinoValues struct {
 	Scratch      []float32
 }
 
-// RunPart is Run for a part of the tiles: first for Inner and then for Outer, or for the
-// Whole at once. The bits are the same.
+// RunPart computes a part of the tiles: either Inner and then Outer, or Whole. The
+// result has the same bits.
 func (j *Wino) RunPart(part WinoPart, v WinoValues) {
 	switch {
 	case part == Whole || part == Outer && !j.HasInner():
@@ -349,9 +369,11 @@ func (j *Wino) RunPart(part WinoPart, v WinoValues) {
 	}
 }
 
-// Run computes the convolution of the values.
+// Run computes the convolution.
 func (j *Wino) Run(v WinoValues) { j.RunPart(Whole, v) }
 
+// run computes the given blocks of tiles, nil for all. again reuses the transformed
+// filter in scratch.
 func (j *Wino) run(items []C.long, again bool, v WinoValues) {
 	j.checkSource(v.X0, v.X1)
 	want("y", v.Y.n, j.spec.N*j.cells*blocks(j.spec.K))
@@ -370,11 +392,11 @@ func (j *Wino) run(items []C.long, again bool, v WinoValues) {
 		f32(v.Scratch), &j.geom[0], unsafe.SliceData(items), C.long(len(items)), flag(again))
 }
 
-// RunFilter computes dw, the gradient of the filter between x and dy: all of the
-// filter's rows, and of its columns those from FilterLo on. In a sparse way the
-// gradient of what is not kept is zero; in others it is that of a whole filter.
+// RunFilter computes dw, the gradient of the filter from x and dy: all of its rows, and
+// its columns from FilterLo on. A sparse variant writes zeros for masked blocks; other
+// variants compute the gradient of all blocks.
 //
-// Shape: x0, x1, dy blocked, all in one storage; dw plain [· FilterIn kD k k].
+// Shape: x0, x1, dy blocked, in one storage type; dw plain [· FilterIn kD k k].
 func (j *Wino) RunFilter(dw []float32, x0, x1, dy Stored, scratch []float32) {
 	j.checkSource(x0, x1)
 	dy.want("dy", j.spec.N*j.cells*blocks(j.spec.K), x0)
@@ -387,12 +409,12 @@ func (j *Wino) RunFilter(dw []float32, x0, x1, dy Stored, scratch []float32) {
 	C.ens_wino_filter(j.pool.ptr(), x0.storage(), f32(dw), x0.ptr, x1.ptr, j.halos[0].ptr, j.halos[1].ptr, dy.ptr, f32(scratch), &j.geom[0])
 }
 
-// checkSource panics unless x0 and x1 are the parts of the source.
+// checkSource panics unless x0 and x1 are the parts of the input.
 func (j *Wino) checkSource(x0, x1 Stored) {
 	n := j.spec.N * j.from
 	x0.want("x0", n*blocks(j.spec.Parts[0]), x0)
 	if j.spec.BF16 && x0.storage() == 0 {
-		panic("kern: products of bfloat16 want sources of bfloat16")
+		panic("kern: products of bfloat16 need inputs stored as bfloat16")
 	}
 	want("x1", x1.n, n*blocks(j.spec.Parts[1]))
 	x1.wantIfSet("x1", x1.n, x0)
@@ -401,7 +423,7 @@ func (j *Wino) checkSource(x0, x1 Stored) {
 	}
 }
 
-// SupportsWino tells whether Winograd's products serve a convolution.
+// SupportsWino reports whether Wino supports a convolution.
 func SupportsWino(s WinoSpec) bool {
 	_, ok := scheme(s)
 	for _, n := range s.Inner() {
@@ -410,8 +432,7 @@ func SupportsWino(s WinoSpec) bool {
 	return ok && s.Side%2 == 1 && s.Side <= 9 && (!s.Wrap || s.Size[2] > s.Side/2 && s.Before[2] == 0 && s.After[2] == 0)
 }
 
-// Tiles is the number of tiles of 4×4 cells of a convolution, 0 if it is not
-// served.
+// Tiles returns the number of 4×4 tiles of a convolution; 0 if it is not supported.
 func (s WinoSpec) Tiles() int {
 	j, err := newWino(nil, s, WinoVariants[0], false)
 	if err != nil {
@@ -420,7 +441,8 @@ func (s WinoSpec) Tiles() int {
 	return j.tiles
 }
 
-// DefaultWino is the way that timings on processors with AVX-512 suggest.
+// DefaultWino returns the variant to use without timings. Timings on processors with
+// AVX-512 suggest it.
 func DefaultWino(s WinoSpec) WinoVariant {
 	if s.Tiles() <= 32 {
 		return WinoVariant{Tiles: 14, Whole: true}
@@ -428,7 +450,7 @@ func DefaultWino(s WinoSpec) WinoVariant {
 	return WinoVariants[0]
 }
 
-// DefaultWinoFilter is the same for the gradient of the filter.
+// DefaultWinoFilter is DefaultWino for the gradient of the filter.
 func DefaultWinoFilter(s WinoSpec) WinoVariant {
 	const wide = 1 << 16 // source times result channels from which blocks win at 64 tiles
 	t := s.Tiles()

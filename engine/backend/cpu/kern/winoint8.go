@@ -21,28 +21,30 @@ import (
 	"unsafe"
 )
 
-// HasVNNI tells whether the instruction set in use multiplies bytes (AVX512_VNNI). Without
-// it convolutions of codes have the same bits and are slow.
+// HasVNNI reports whether the instruction set in use has dot products of bytes
+// (AVX512_VNNI). Without them int8 convolutions give the same bits but are slow.
 func HasVNNI() bool { return C.ens_has_vnni() == 1 }
 
-// WinoInt8Spec describes a convolution of codes of eight bits: a filter of 3×3 or 3×3×3 that
-// keeps the field.
+// WinoInt8Spec describes an int8 convolution: uint8 values, a filter of 3×3 or 3×3×3,
+// zero or periodic padding that keeps the size.
+//
+// A real value is (q − zero point)·scale for a stored value q.
 type WinoInt8Spec struct {
 	WinoSpec
-	// InScales are the scales of the source's channels: a value is (code − Zero)·scale.
+	// InScales are the scales of the input channels.
 	InScales []float32
-	// ZeroPoints is the code of 0 in each part of the source: 0 or 128.
+	// ZeroPoints are the zero points of the parts of the input: 0 or 128.
 	ZeroPoints [2]int
-	// Factors take the points of a transformed tile of each part to eight bits, in units of
-	// 2⁻¹⁵: from 1 to 32767. Points are those of a level, then the next product's.
+	// Factors scale the points of a transformed tile of each part to eight bits, in units
+	// of 2⁻¹⁵, from 1 to 32767. Points of one depth product follow each other.
 	Factors [2][]int16
-	// OutScales are the scales of the result's channels, whose codes begin at 0; nil for a result
-	// of values.
+	// OutScales are the scales of the result channels, with zero point 0; nil for a float
+	// result.
 	OutScales []float32
 }
 
-// WinoInt8Points is the number of points of a tile of so many levels; 0 for filters that are
-// not served.
+// WinoInt8Points returns the number of points of a transformed tile; 0 if the
+// convolution is not supported.
 func WinoInt8Points(s WinoSpec) int {
 	s.BF16 = true // which keeps to the schemes that codes have
 	name, ok := scheme(s)
@@ -52,22 +54,24 @@ func WinoInt8Points(s WinoSpec) int {
 	return 36 * depthSchemes[name][1]
 }
 
-// WinoInt8 is a prepared convolution of codes.
+// WinoInt8 is a prepared int8 convolution.
 type WinoInt8 struct {
 	pool          *Pool
 	spec          WinoInt8Spec
 	geom          []C.long
-	scratch       int
-	out           []float32    // 1/scales
-	units         [2][]float32 // what a transformed code is of the channel's scale
+	scratch       int          // float32 values
+	out           []float32    // 1/OutScales
+	units         [2][]float32 // transformed units of InScales for each point
 	params        C.ens_codes
 	pin           runtime.Pinner
-	x, y          [2]int // lengths
+	x, y          [2]int // lengths of the inputs
 	filter, tiles int
 }
 
-// NewWinoInt8 prepares a convolution whose tiles go through all products so many at a time.
+// NewWinoInt8 prepares a convolution in which the given number of tiles are multiplied
+// together.
 //
+// Memory: it pins the slices of s until Close.
 // Errors: ErrUnsupported.
 func NewWinoInt8(p *Pool, s WinoInt8Spec, tiles int) (*WinoInt8, error) {
 	points := WinoInt8Points(s.WinoSpec)
@@ -113,7 +117,7 @@ func NewWinoInt8(p *Pool, s WinoInt8Spec, tiles int) (*WinoInt8, error) {
 	return j, nil
 }
 
-// pinMemory fixes what the kernel reads of Go's memory for as long as the convolution lives.
+// pinMemory pins the Go memory that the parameters in C point to, until Close.
 func (j *WinoInt8) pinMemory() {
 	fix := func(x []float32) *C.float {
 		if len(x) > 0 {
@@ -132,14 +136,14 @@ func (j *WinoInt8) pinMemory() {
 	}
 }
 
-// Close lets go of the memory that the convolution holds.
+// Close unpins the memory.
 func (j *WinoInt8) Close() { j.pin.Unpin() }
 
-// ScratchLen is the number of float32 that a run wants as scratch.
+// ScratchLen returns the number of float32 values of scratch that a run needs.
 func (j *WinoInt8) ScratchLen() int { return j.scratch }
 
-// Run computes y = conv(x, w) + bias (ReLU), as codes to y8 or as values to y; bias may be
-// left out. Padding lanes of a result become its code of 0, and 0.
+// Run computes y = conv(x, w) + bias (ReLU), as uint8 to y8 if OutScales is set, else
+// to y. bias may be nil. Padding channels of the result become zero.
 //
 // Shape: x0, x1, y blocked; w plain [K · kD 3 3]; bias [K].
 func (j *WinoInt8) Run(y8 []uint8, y Stored, x0, x1 []uint8, w, bias, scratch []float32) {
@@ -166,8 +170,10 @@ func (j *WinoInt8) Run(y8 []uint8, y Stored, x0, x1 []uint8, w, bias, scratch []
 		unsafe.Pointer(unsafe.SliceData(scratch)), &j.geom[0], &j.params, vnni)
 }
 
-// Quantise writes the blocked x as codes: x/scale + zero, rounded to nearest, ties to even,
-// cut off at 0 and 255.
+// Quantise computes round(x/scale + zero) of a blocked x, to nearest, ties to even,
+// clipped to 0 … 255.
+//
+// Shape: x, y of shape b; scales [C].
 func (p *Pool) Quantise(y []uint8, x Stored, scales []float32, zero int, b Blocked) {
 	want("y", len(y), b.Len())
 	x.want("x", b.Len(), x)
@@ -179,8 +185,8 @@ func (p *Pool) Quantise(y []uint8, x Stored, scales []float32, zero int, b Block
 	C.ens_quantise(p.ptr(), x.storage(), u8(y), x.ptr, f32(inverse), C.long(zero), C.long(b.N), C.long(b.Blocks()), C.long(b.Cells()))
 }
 
-// Int8MaxPool takes the maximum over disjoint windows k of a blocked field of codes, as
-// BlockedWindow.
+// Int8MaxPool computes the maximum over disjoint windows k of a blocked field of uint8,
+// as BlockedWindow.
 func (p *Pool) Int8MaxPool(y, x []uint8, b Blocked, k [3]int) {
 	want("x", len(x), b.Len())
 	want("y", len(y), b.windows(k).Len())
@@ -188,8 +194,8 @@ func (p *Pool) Int8MaxPool(y, x []uint8, b Blocked, k [3]int) {
 	C.ens_codes_max(p.ptr(), u8(y), u8(x), C.long(b.N*b.Blocks()), &in[0], &ck[0])
 }
 
-// Int8Upsample is BlockedUpsample of codes, twice along latitude and longitude, rounded to
-// nearest, ties up.
+// Int8Upsample is BlockedUpsample of uint8 values, by a factor of 2 in latitude and
+// longitude, rounded to nearest, ties up.
 func (p *Pool) Int8Upsample(y, x []uint8, b Blocked, wrap bool) {
 	want("coarse", len(x), b.Len())
 	want("fine", len(y), 4*b.Len())

@@ -16,32 +16,33 @@ import (
 	"unsafe"
 )
 
-// BlockMask says which blocks of a filter are kept, the others being zero: for every
-// Block result channels a '1' or '0' for every Block source channels, all taps. The
-// blocks of two parts of a source follow each other. Empty: all are kept.
+// BlockMask marks the kept blocks of a filter; the others are zero. It has a '1' or '0'
+// for every block of Block result channels and every block of Block input channels, all
+// taps together, result blocks outermost. Blocks of two input tensors follow each
+// other. Empty: all blocks are kept.
 type BlockMask string
 
-// WinoSparseVariants are the ways worth trying of a filter of which blocks are zero, with
-// products of the kept ones alone.
+// WinoSparseVariants are the variants that multiply only the kept blocks of a filter.
 var WinoSparseVariants = []WinoVariant{{14, false, true}, {7, false, true}, {28, false, true}}
 
-// WinoSparseFilterVariants are those of its gradient.
+// WinoSparseFilterVariants are those of the gradient of the filter.
 var WinoSparseFilterVariants = []WinoVariant{{32, false, true}, {16, false, true}, {64, false, true}}
 
-// SupportsSparseWino tells whether kernels of the kept blocks alone serve a convolution: filters of
-// 3×3 with float32 products, and of two parts of a source the first in whole blocks.
+// SupportsSparseWino reports whether there are sparse variants of a convolution: masked
+// 3×3 filters with float32 products. Of two input tensors, the first must consist of
+// whole blocks.
 func SupportsSparseWino(s WinoSpec) bool {
 	return s.Mask != "" && s.Side == 3 && !s.BF16 && (s.Parts[1] == 0 || s.Parts[0]%Block == 0)
 }
 
-// blockList is BlockMask as the kernels take it (kept_of of winosparse.inc.h).
+// blockList is a BlockMask in the form of the kernels (kept_of of winosparse.inc.h).
 type blockList struct {
 	list          []C.long
-	read, reached int // blocks of the source that a kept block reads, of the result that one reaches
-	kept          int
+	read, reached int // input blocks that a kept block reads, and result blocks that one reaches
+	kept          int // number of kept blocks
 }
 
-// list are the blocks of a convolution as the kernels take them.
+// list converts the mask for a convolution. It panics if the mask has the wrong length.
 func (k BlockMask) list(s WinoSpec) blockList {
 	columns, sources := blocks(s.K), blocks(s.Parts[0])+blocks(s.Parts[1])
 	if len(k) != columns*sources {
@@ -79,14 +80,14 @@ func (k BlockMask) list(s WinoSpec) blockList {
 	return l
 }
 
-// SparseLoad is the number of blocks that are kept, and of those of source and result that
-// they reach, which bound the work of a sparse way.
+// SparseLoad returns the number of kept blocks, and of the input and result blocks that
+// they connect. These bound the work of a sparse variant.
 func (s WinoSpec) SparseLoad() (kept, read, used int) {
 	l := s.Mask.list(s)
 	return l.kept, l.read, l.reached
 }
 
-// sparseScratch is the scratch of a sparse way.
+// sparseScratch returns the scratch of a sparse variant, in values.
 func (j *Wino) sparseScratch(w WinoVariant, filter bool, threads int) int {
 	k := j.kept
 	if filter {
