@@ -9,34 +9,40 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// Candidate is one of several ways to compute the same.
+// Candidate is one of several implementations of the same computation.
 type Candidate struct {
 	Name  string
-	Bytes int64        // workspace; only recorded
-	Run   func() error // computes it once
+	Bytes int64        // workspace; recorded, not used
+	Run   func() error // executes it once
 }
 
-// BenchmarkOptions bound a race. The zero value serves kernels of a few milliseconds.
+// BenchmarkOptions bounds a benchmark. The zero value suits kernels of a few
+// milliseconds.
 type BenchmarkOptions struct {
-	// MinRounds are run in any case, of all that are not far behind; 0 means 3.
-	// Further rounds, up to MaxRounds (0 means 12), are run until the race has
-	// taken Settle (0 means 40 ms): short kernels need more of them.
+	// MinRounds is the number of rounds that are run in any case; 0 means 3. In each round
+	// every candidate that is not far behind runs once. Further rounds, up to MaxRounds (0
+	// means 12), follow until MinDuration has passed.
 	MinRounds, MaxRounds int
-	MinDuration          time.Duration
-	// Budget ends a race: once it is spent no further run begins, and candidates
-	// that were never run do not take part; 0 means 5 s. The first one always runs.
+	// MinDuration is the least duration of the benchmark if MaxRounds permits; 0 means 40
+	// ms. Short kernels need more rounds.
+	MinDuration time.Duration
+	// Budget is the time limit; 0 means 5 s. After it no run starts, and candidates that
+	// have not run are left out. The first candidate always runs.
 	Budget time.Duration
-	// Margin is the relative difference in time below which candidates are
-	// equals, of which the one listed first wins; 0 means 0.02.
+	// Margin is the relative difference below which times count as equal; 0 means 0.02. Of
+	// equal candidates the one listed first is chosen.
 	Margin float64
 
-	clock func() (cpu, wall time.Duration) // for tests
+	// clock returns the processor time and the wall-clock time; tests replace it.
+	clock func() (cpu, wall time.Duration)
 }
 
-// check completes the options.
+// check sets the defaults.
+//
+// Errors: *exit.Error (exit.Bug) for negative options.
 func (o *BenchmarkOptions) check() error {
 	if o.MinRounds < 0 || o.MaxRounds < 0 || o.MinDuration < 0 || o.Budget < 0 || !(o.Margin >= 0) {
-		return &exit.Error{Code: exit.Bug, What: fmt.Sprintf("options of a race are negative: %+v", *o), Fix: "report this"}
+		return &exit.Error{Code: exit.Bug, What: fmt.Sprintf("benchmark of kernels: negative options: %+v", *o), Fix: "report this"}
 	}
 	o.MinRounds = cmp.Or(o.MinRounds, 3)
 	o.MaxRounds = max(cmp.Or(o.MaxRounds, 12), o.MinRounds)
@@ -50,26 +56,31 @@ func (o *BenchmarkOptions) check() error {
 	return nil
 }
 
-// Benchmark times candidates and chooses the fastest. They run in turn, every other
-// round in reverse, so that a neighbour's burst of work hits all of them and
-// each finds the caches as different others left them. One that takes more than
-// 3 times the best after its first run, or 1.5 times after later ones, drops
-// out.
+// Benchmark times candidates and chooses the fastest.
 //
-// They are ranked by the least processor time of this process: on a shared
-// machine the time on the wall says more about the neighbours. So all must use
-// the same threads, and nothing else in the process may be busy. The entry lists
-// the choice first, then the others by time; of equal times the one listed first
-// comes first.
+// Candidates run one after the other, every second round in reverse order, so that each
+// finds the caches as different others left them and a short load by another process
+// affects all of them. A candidate drops out if its first run takes more than 3 times
+// as long as the best, or a later one more than 1.5 times.
 //
-// Errors: that of the first run that fails, with its candidate's name; *exit.Error
-// with exit.Bug without candidates or with negative options.
+// They are ranked by the least processor time of this process, because on a shared
+// machine wall-clock time depends on other processes. Therefore all candidates must use
+// the same threads, and nothing else in the process may run. The entry lists the choice
+// first, then the others by time; equal times keep the order of candidates.
+//
+// The choice is the first listed candidate with
+//
+//	CPU time ≤ (1 + Margin) · least CPU time
+//
+// Cost: MinRounds to MaxRounds runs of each candidate, within Budget.
+// Errors: that of the first run that fails, with the name of its candidate; *exit.Error
+// (exit.Bug) without candidates or with negative options.
 func Benchmark(candidates []Candidate, o BenchmarkOptions) (Entry, error) {
 	if err := o.check(); err != nil {
 		return Entry{}, err
 	}
 	if len(candidates) == 0 {
-		return Entry{}, &exit.Error{Code: exit.Bug, What: "a race without candidates", Fix: "report this"}
+		return Entry{}, &exit.Error{Code: exit.Bug, What: "benchmark of kernels: no candidates", Fix: "report this"}
 	}
 	runners := make([]Timing, len(candidates))
 	var lead time.Duration // 0: none yet
@@ -85,7 +96,7 @@ func Benchmark(candidates []Candidate, o BenchmarkOptions) (Entry, error) {
 				i = len(candidates) - 1 - n
 			}
 			r := &runners[i]
-			// The first run pays for cold memory, the second may meet a burst.
+			// The first run includes page faults, so its bound is wider.
 			behind := r.Runs == 1 && r.CPU/3 > lead || r.Runs > 1 && r.CPU/3*2 > lead
 			if behind || lead > 0 && spent() >= o.Budget {
 				continue
@@ -101,7 +112,8 @@ func Benchmark(candidates []Candidate, o BenchmarkOptions) (Entry, error) {
 	return rankTimings(runners, lead, o.Margin), nil
 }
 
-// timeRun runs a candidate once and keeps its least times.
+// timeRun runs a candidate once and keeps the least times of all its runs. A clock of
+// low resolution may give 0; the least time is 1 ns, since 0 means that there is none.
 func timeRun(c Candidate, r *Timing, clock func() (cpu, wall time.Duration)) error {
 	cpu, wall := clock()
 	if err := c.Run(); err != nil {
@@ -116,7 +128,7 @@ func timeRun(c Candidate, r *Timing, clock func() (cpu, wall time.Duration)) err
 	return nil
 }
 
-// rankTimings makes the entry of those that ran.
+// rankTimings makes the entry from the candidates that have run.
 func rankTimings(runners []Timing, lead time.Duration, margin float64) Entry {
 	runners = slices.DeleteFunc(runners, func(r Timing) bool { return r.Runs == 0 })
 	equal := float64(lead) * (1 + margin)

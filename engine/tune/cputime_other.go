@@ -4,8 +4,9 @@ package tune
 
 import "time"
 
-// ProcessTime is the time since the program began: the processor time is not
-// known here, and time on the wall ranks.
+// ProcessTime returns the processor time that all threads of this process have used,
+// including those of C libraries. Where the system does not report it, it returns the
+// wall-clock time since the program started.
 func ProcessTime() time.Duration { return time.Since(begin) }
 
 var begin = time.Now()

@@ -1,22 +1,22 @@
-// Package tune finds out which of several ways to compute the same is fastest
-// here, and remembers it.
+// Package tune chooses the fastest of several implementations of the same computation
+// by timing them, and caches the result.
 //
-// Race times candidates in turn. A Table keeps what was measured, for each
-// kernel by a text that describes it, in a file in the user's cache directory:
-// one file for each Machine, that is for each processor, number of threads, and
-// version of libraries and kernels. The format is in docs/formats/timings.md.
+// Benchmark times candidates. A Table holds timings, by a text that describes the
+// kernel, in a file in the user's cache directory. There is one file for each Machine:
+// each processor, number of threads, and version of libraries and kernels.
+// docs/formats/timings.md describes the format.
 //
-//	table := tune.Open("", tune.Here(threads, kernelVersion, "oneDNN 2.6.3"), log)
+//	table := tune.Open("", tune.ThisMachine(threads, kernelVersion, "oneDNN 2.6.3"), log)
 //	entry, known := table.Lookup(key)
 //	if !known {
-//		entry, err = tune.Race(candidates, tune.RaceOptions{})
+//		entry, err = tune.Benchmark(candidates, tune.BenchmarkOptions{})
 //		…
 //		table.Record(key, entry)
 //	}
 //	…
 //	err = table.Save() // once, when all is chosen
 //
-// A table is a hint: without it, everything is measured again. So nothing that
-// is wrong with the file stops a program; it is logged, and the file is written
-// anew. A nil or zero Table remembers nothing.
+// A table is a cache: without it, everything is measured again. So a damaged or
+// unwritable file never stops a program. It is logged and rewritten. A nil or zero
+// Table holds nothing.
 package tune

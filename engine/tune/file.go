@@ -20,28 +20,32 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
+// The format number and the limits of a file.
 const (
 	format = 1
 	prefix = "timings-"
 	suffix = ".json"
 
 	maxKey     = 1024    // bytes
-	maxEntries = 4096    // in a file
-	maxBytes   = 8 << 20 // of a file
-	maxFiles   = 32      // machines, as versions come and go
+	maxEntries = 4096    // entries of a file
+	maxBytes   = 8 << 20 // size of a file
+	maxFiles   = 32      // tables of different machines and versions
 
 	lockFile = "timings.lock"
-	lockWait = 10 * time.Second // far more than a save takes
+	lockWait = 10 * time.Second // a save takes milliseconds
 )
 
-// file is the content of a table's file.
+// file is the content of a table's file, as JSON. The machine is stored to detect
+// collisions of the hash in the file name.
 type file struct {
 	Format  int              `json:"format"`
 	Machine Machine          `json:"machine"`
 	Entries map[string]Entry `json:"entries"`
 }
 
-// load reads a file; one that is not there is empty.
+// load reads a file. A missing file is empty.
+//
+// Errors: a file that is no regular file, is damaged, or belongs to another machine.
 func load(path string, m Machine) (map[string]Entry, error) {
 	at, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -50,8 +54,8 @@ func load(path string, m Machine) (map[string]Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !at.Mode().IsRegular() { // opening a pipe would wait for ever
-		return nil, fmt.Errorf("it is no regular file but %v", at.Mode())
+	if !at.Mode().IsRegular() { // opening a pipe would block
+		return nil, fmt.Errorf("not a regular file: %v", at.Mode())
 	}
 	f, err := os.Open(path)
 	if err != nil {
@@ -67,15 +71,15 @@ func load(path string, m Machine) (map[string]Entry, error) {
 		return nil, err
 	}
 	if got.Machine.digest() != m.digest() {
-		return nil, fmt.Errorf("it was measured on another machine: %+v", got.Machine)
+		return nil, fmt.Errorf("timings of another machine: %+v", got.Machine)
 	}
 	return got.Entries, nil
 }
 
-// parse reads the content of a file and checks every entry.
+// parse decodes a file and checks every entry.
 func parse(data []byte) (file, error) {
 	if len(data) > maxBytes {
-		return file{}, fmt.Errorf("it is larger than %d bytes", maxBytes)
+		return file{}, fmt.Errorf("file is larger than %d bytes", maxBytes)
 	}
 	var version struct {
 		Format int `json:"format"`
@@ -84,14 +88,14 @@ func parse(data []byte) (file, error) {
 		return file{}, fmt.Errorf("it is damaged: %w", err)
 	}
 	if version.Format != format {
-		return file{}, fmt.Errorf("it has format %d, this program writes %d", version.Format, format)
+		return file{}, fmt.Errorf("format %d, want %d", version.Format, format)
 	}
 	var got file
 	if err := json.Unmarshal(data, &got); err != nil {
 		return file{}, fmt.Errorf("it is damaged: %w", err)
 	}
 	if len(got.Entries) > maxEntries {
-		return file{}, fmt.Errorf("it has %d entries, want at most %d", len(got.Entries), maxEntries)
+		return file{}, fmt.Errorf("%d entries, want at most %d", len(got.Entries), maxEntries)
 	}
 	for key, e := range got.Entries {
 		if err := e.check(key); err != nil {
@@ -101,8 +105,9 @@ func parse(data []byte) (file, error) {
 	return got, nil
 }
 
-// encode writes the content of a file: as many entries as a file may hold, those
-// measured last. It drops the others from all.
+// encode encodes a file. If there are more than maxEntries, it drops those measured
+// first, also from all; then it halves their number until the file has at most
+// maxBytes.
 func encode(m Machine, all map[string]Entry) ([]byte, error) {
 	for keep := maxEntries; ; keep = len(all) / 2 {
 		keys := slices.SortedFunc(maps.Keys(all), func(a, b string) int {
@@ -121,8 +126,8 @@ func encode(m Machine, all map[string]Entry) ([]byte, error) {
 	}
 }
 
-// update adds fresh entries to a file while no other process does, and gives all
-// that are in it then. A file that cannot be read is given to lost and replaced.
+// update adds new entries to a file under a lock, and returns all entries of the file.
+// A file that cannot be read is passed to lost and replaced.
 func update(path string, m Machine, fresh map[string]Entry, lost func(error)) (map[string]Entry, error) {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o777); err != nil {
@@ -154,9 +159,11 @@ func update(path string, m Machine, fresh map[string]Entry, lost func(error)) (m
 	return all, nil
 }
 
-// lock keeps other processes from updating files in dir until release. Where the
-// file system has no locks it says so: files stay whole, but of two processes
-// that save at once one may lose what it added.
+// lock prevents other processes from updating files in dir until release. locked is
+// false if the file system has no locks: then files stay whole, but one of two
+// processes that save at the same time may lose its entries.
+//
+// Errors: *exit.Error if another process holds the lock for longer than lockWait.
 func lock(dir string) (release func(), locked bool, err error) {
 	path := filepath.Join(dir, lockFile)
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o666)
@@ -174,14 +181,13 @@ func lock(dir string) (release func(), locked bool, err error) {
 		case time.Since(start) > lockWait:
 			f.Close()
 			return nil, false, &exit.Error{Code: exit.CannotWrite, What: "the timing table is locked", At: path,
-				Why: fmt.Sprintf("another process has kept it for %v", lockWait), Fix: "end that process, or choose another directory"}
+				Why: fmt.Sprintf("another process has held the lock for %v", lockWait), Fix: "end that process, or choose another directory"}
 		}
 	}
 }
 
-// tidy removes what killed processes left of this table, and the tables of
-// machines beyond maxFiles that were not written for longest. What it cannot
-// remove does no harm.
+// tidy removes temporary files of killed processes, and the least recently written
+// tables beyond maxFiles. It ignores errors.
 func tidy(dir, keep string) {
 	left, _ := filepath.Glob(filepath.Join(dir, "."+filepath.Base(keep)+".partial-*"))
 	for _, path := range left {

@@ -19,58 +19,57 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/cpuinfo"
 )
 
-// Machine is what times depend on, other than the kernel.
+// Machine is everything but the kernel that timings depend on.
 type Machine struct {
-	CPU       string   `json:"cpu"`                 // model, as the system names it
+	CPU       string   `json:"cpu"`                 // model, as the operating system names it
 	Arch      string   `json:"arch"`                // GOARCH
-	Features  []string `json:"features,omitempty"`  // instruction sets that kernels care about
-	Threads   int      `json:"threads"`             // of the device
+	Features  []string `json:"features,omitempty"`  // instruction sets that kernels use
+	Threads   int      `json:"threads"`             // threads of the device
 	Libraries []string `json:"libraries,omitempty"` // names with versions
-	Kernels   string   `json:"kernels"`             // version of the program's own kernels
+	Kernels   string   `json:"kernels"`             // version of our own kernels
 }
 
-// ThisMachine describes this machine.
+// ThisMachine describes the machine on which the program runs.
 func ThisMachine(threads int, kernels string, libraries ...string) Machine {
 	i := cpuinfo.Read()
 	return Machine{CPU: strings.ToValidUTF8(i.Model, "?"), Arch: i.Arch, Features: i.Features, Threads: threads, Libraries: libraries, Kernels: kernels}
 }
 
-// digest tells machines apart in file names. The format takes part, so that
-// programs of different formats do not overwrite each other's files.
+// digest is the hash in the file name. It includes the format number, so that programs
+// with different formats do not overwrite each other's files.
 func (m Machine) digest() string {
 	text, err := json.Marshal(file{Format: format, Machine: m})
 	if err != nil {
-		panic(fmt.Sprintf("tune: a machine of texts cannot be written: %v", err))
+		panic(fmt.Sprintf("tune: encode Machine: %v", err)) // it has only strings and numbers
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:8])
 }
 
-// Entry is what was measured of one kernel.
+// Entry holds the timings of one kernel.
 type Entry struct {
-	// Choice names the candidate that is used; empty if none was chosen, as for
-	// the pieces that a workspace is divided into.
+	// Choice is the name of the candidate to use; "" if none was chosen.
 	Choice     string   `json:"choice,omitempty"`
 	Candidates []Timing `json:"candidates"` // best first
-	// Measured is the time of Record in seconds since 1970. It decides which
-	// entries go when there are too many, and nothing else.
+	// Measured is the time of Record in seconds since 1970. It decides which entries are
+	// dropped when there are too many.
 	Measured int64 `json:"measured"`
 }
 
-// Timing is what was measured of one candidate. Times are the least of all runs:
-// what disturbs a run only ever adds to it.
+// Timing holds the times of one candidate, each the least of all runs: disturbances
+// only add to a time.
 type Timing struct {
 	Name  string        `json:"name"`
 	CPU   time.Duration `json:"cpu_ns"`  // processor time of all threads
-	Wall  time.Duration `json:"wall_ns"` // time that passed
+	Wall  time.Duration `json:"wall_ns"` // wall-clock time
 	Runs  int           `json:"runs"`
 	Bytes int64         `json:"bytes,omitempty"` // workspace
 }
 
-// check tells what is wrong with an entry.
+// check reports what is invalid in an entry.
 func (e Entry) check(key string) error {
 	if key == "" || len(key) > maxKey || !utf8.ValidString(key) {
-		return fmt.Errorf("a key of %d bytes, want 1 to %d of UTF-8", len(key), maxKey)
+		return fmt.Errorf("key of %d bytes, want 1 to %d bytes of UTF-8", len(key), maxKey)
 	}
 	if len(e.Candidates) == 0 {
 		return fmt.Errorf("%s: no candidates", key)
@@ -78,7 +77,7 @@ func (e Entry) check(key string) error {
 	names := map[string]bool{"": true}
 	for _, c := range e.Candidates {
 		if names[c.Name] || !utf8.ValidString(c.Name) {
-			return fmt.Errorf("%s: the name %q is empty, there twice or no UTF-8", key, c.Name)
+			return fmt.Errorf("%s: name %q is empty, repeated or not UTF-8", key, c.Name)
 		}
 		names[c.Name] = true
 		if c.CPU < 0 || c.Wall < 0 || c.Runs < 1 || c.Bytes < 0 {
@@ -86,27 +85,27 @@ func (e Entry) check(key string) error {
 		}
 	}
 	if !names[e.Choice] {
-		return fmt.Errorf("%s: the choice %q is not a candidate", key, e.Choice)
+		return fmt.Errorf("%s: choice %q is not a candidate", key, e.Choice)
 	}
 	return nil
 }
 
-// Table is the timing table of one machine. Goroutines may share it, and
-// processes its file.
+// Table is the timing table of one machine. It is safe for concurrent use, and
+// processes can share its file.
 type Table struct {
 	machine Machine
-	path    string // empty: nothing is kept
+	path    string // "" if nothing is saved
 	log     *slog.Logger
 
 	mu      sync.Mutex
-	entries map[string]Entry // what Lookup finds; nil: nothing is remembered
-	unsaved map[string]Entry // what was recorded since the last Save
-	damaged bool             // the file must be written anew, whatever was recorded
+	entries map[string]Entry // entries that Lookup finds; nil if nothing is stored
+	unsaved map[string]Entry // entries recorded since the last Save
+	damaged bool             // the file must be rewritten even without new entries
 }
 
-// Open reads the table of a machine from dir, or if that is empty from the
-// folder "ensemble" of the user's cache directory. Whatever prevents it is
-// logged, and the table begins empty. A nil log is silent.
+// Open reads the table of a machine from dir, or from "ensemble" in the user's cache
+// directory if dir is "". Errors are logged, and the table starts empty. A nil log
+// discards messages.
 func Open(dir string, m Machine, log *slog.Logger) *Table {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -115,7 +114,7 @@ func Open(dir string, m Machine, log *slog.Logger) *Table {
 	if dir == "" {
 		cache, err := os.UserCacheDir()
 		if err != nil {
-			log.Warn("timings are not kept: there is no cache directory", "error", err)
+			log.Warn("timings are not saved: the user has no cache directory", "error", err)
 			return t
 		}
 		dir = filepath.Join(cache, "ensemble")
@@ -124,13 +123,13 @@ func Open(dir string, m Machine, log *slog.Logger) *Table {
 	known, err := load(t.path, m)
 	if err != nil {
 		t.damaged = true
-		log.Warn("the timing table is ignored and will be written anew", "file", t.path, "error", err)
+		log.Warn("the timing table is ignored and will be rewritten", "file", t.path, "error", err)
 	}
 	maps.Copy(t.entries, known)
 	return t
 }
 
-// Path is the file of the table; empty if there is none.
+// Path returns the file of the table; "" if there is none.
 func (t *Table) Path() string {
 	if t == nil {
 		return ""
@@ -138,8 +137,8 @@ func (t *Table) Path() string {
 	return t.path
 }
 
-// Lookup finds what is known of a kernel. An entry that was found once stays as
-// it was for the life of the table, unless it is recorded anew.
+// Lookup returns the entry of a kernel. The entry does not change during the life of
+// the table unless it is recorded again.
 func (t *Table) Lookup(key string) (Entry, bool) {
 	if t == nil {
 		return Entry{}, false
@@ -151,7 +150,7 @@ func (t *Table) Lookup(key string) (Entry, bool) {
 	return e, ok
 }
 
-// All gives every entry by its key, in the order of the keys.
+// All iterates over the entries in the order of their keys.
 func (t *Table) All() iter.Seq2[string, Entry] {
 	return func(yield func(string, Entry) bool) {
 		if t == nil {
@@ -168,15 +167,14 @@ func (t *Table) All() iter.Seq2[string, Entry] {
 	}
 }
 
-// Record puts an entry in, in place of an older one; e.Measured is set. An entry
-// that no table may hold (no candidates, a choice that is none of them, negative
-// times) is logged and left out.
+// Record stores an entry and sets its Measured. An invalid entry (no candidates, a
+// choice that is not a candidate, negative times) is logged and ignored.
 func (t *Table) Record(key string, e Entry) {
 	if t == nil || t.entries == nil {
 		return
 	}
 	if err := e.check(key); err != nil {
-		t.log.Warn("a timing is not kept", "error", err)
+		t.log.Warn("an invalid timing is ignored", "error", err)
 		return
 	}
 	e.Candidates = slices.Clone(e.Candidates)
@@ -186,14 +184,13 @@ func (t *Table) Record(key string, e Entry) {
 	t.entries[key], t.unsaved[key] = e, e
 }
 
-// Save adds what was recorded to the file, whole or not at all. Entries that
-// other processes added in the meantime stay, and are found by Lookup from now
-// on; of the same kernel the entry that is saved last stays in the file. The
-// least recently measured entries go when there are more than 4096, or 8 MiB.
+// Save adds the recorded entries to the file, atomically. Entries that other processes
+// have added stay, and Lookup finds them from then on. Of entries for the same kernel
+// the last saved one stays. If there are more than 4096 entries or 8 MiB, the least
+// recently measured ones are dropped.
 //
-// Errors: *exit.Error if the file cannot be written or another process keeps it
-// locked; the table remains usable, and a program that can work without logs it
-// and goes on.
+// Errors: *exit.Error if the file cannot be written or another process holds its lock.
+// The table remains usable; programs log the error and continue.
 func (t *Table) Save() error {
 	if t == nil || t.path == "" {
 		return nil
@@ -204,8 +201,8 @@ func (t *Table) Save() error {
 		return nil
 	}
 	all, err := update(t.path, t.machine, t.unsaved, func(err error) {
-		if !t.damaged { // otherwise Open said so
-			t.log.Warn("the timing table is written anew", "file", t.path, "error", err)
+		if !t.damaged { // otherwise Open has logged it
+			t.log.Warn("the timing table is rewritten", "file", t.path, "error", err)
 		}
 	})
 	if err != nil {
@@ -220,13 +217,13 @@ func (t *Table) Save() error {
 	return nil
 }
 
-// String lists the table for people, sorted by key.
+// String returns the table as text, sorted by key.
 func (t *Table) String() string {
 	var b strings.Builder
 	for key, e := range t.All() {
 		fmt.Fprintf(&b, "%s: %s\n", key, e.Choice)
 		for _, c := range e.Candidates {
-			fmt.Fprintf(&b, "  %s: %v, on the wall %v, %d runs\n", c.Name, c.CPU, c.Wall, c.Runs)
+			fmt.Fprintf(&b, "  %s: %v, wall-clock %v, %d runs\n", c.Name, c.CPU, c.Wall, c.Runs)
 		}
 	}
 	return b.String()

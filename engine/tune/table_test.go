@@ -72,7 +72,7 @@ func TestTable(t *testing.T) {
 	if log.Len() > 0 || log2.Len() > 0 {
 		t.Errorf("logged %s%s", log, log2)
 	}
-	const text = "conv: f2\n  f2: 10ns, on the wall 5ns, 3 runs\n  other: 20ns, on the wall 10ns, 2 runs\n"
+	const text = "conv: f2\n  f2: 10ns, wall-clock 5ns, 3 runs\n  other: 20ns, wall-clock 10ns, 2 runs\n"
 	if got := again.String(); got != text {
 		t.Errorf("as text: %q, want %q", got, text)
 	}
@@ -214,7 +214,7 @@ func TestObstacles(t *testing.T) {
 		t.Fatal(err)
 	}
 	table, log := open(dir, machine) // must not wait for a writer
-	if !strings.Contains(log.String(), "no regular file") {
+	if !strings.Contains(log.String(), "not a regular file") {
 		t.Errorf("a pipe: logged %q", log)
 	}
 	save(t, table)
