@@ -7,17 +7,22 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// maxHeadChannels is the largest number of channels of a head that kernels hold in registers.
+// maxHeadChannels is the largest number of channels of a head that kernels hold in
+// registers.
 const maxHeadChannels = 128
 
-// axisQueries is the number of queries that a thread adds up for the weights of offsets.
+// axisQueries is the number of queries that a thread sums for the gradient of the
+// relative position bias.
 const axisQueries = 8
 
-// axisAttention serves attention along an axis and its gradients; the reference kernel those with larger heads.
+// axisAttention returns the rule of attention along an axis or one of its gradients.
+// Larger heads run the reference kernel.
 func axisAttention(kernel func(x axis, b *Backend) (backend.Kernel, error)) prepare {
 	return func(b *Backend, q backend.Request) (backend.Kernel, error) { return axisKernel(b, q, kernel) }
 }
 
+// axisKernel prepares the arguments of the kernels of axis.cu, among them a table of
+// the windows on the device.
 func axisKernel(b *Backend, q backend.Request, kernel func(x axis, b *Backend) (backend.Kernel, error)) (backend.Kernel, error) {
 	a, s := q.Attrs.(op.AxisAttention), q.In[0].Shape
 	l, per := a.Lines(s), s[1]/3/a.Heads
@@ -51,7 +56,14 @@ func axisKernel(b *Backend, q backend.Request, kernel func(x axis, b *Backend) (
 	return k, nil
 }
 
-// axis are calls of kernels over n elements of each head; lines are the arguments that end them.
+// axis holds the arguments of the kernels of attention along an axis: n elements of
+// each head, and the arguments lines at the end of all kernels.
+//
+//	y_i = Σ_j softmax_j(q_i·k_j/√d + b[j−i])·v_j,  j in the window of i
+//
+// Scores are computed again in the gradients instead of being stored.
+//
+// Source: Dao et al. 2022, arXiv:2205.14135, for attention without a matrix of scores.
 type axis struct {
 	q              backend.Request
 	p              device.Program
@@ -67,17 +79,18 @@ func (x axis) call(w *work, name string, args ...any) {
 	w.call(x.p, name, size, append(append(args, x.n), x.lines...)...)
 }
 
-// result is the kernel of the attention itself.
+// result prepares the attention itself.
 func (x axis) result(b *Backend) (backend.Kernel, error) {
 	w := &work{b: b}
 	x.call(w, "axis_attention", addresses(x.q)...)
 	return w.kernel("axis_attention")
 }
 
-// statistics are two numbers of all queries, which gradients need, in scratch.
+// statistics returns the scratch for two numbers of each query that the gradients need:
+// the normalisation of its softmax, and Σ y·dy.
 func (x axis) statistics() int { return 2 * x.heads * int(x.n) }
 
-// grad is the kernel of the gradient by queries, keys and values.
+// grad prepares the gradient with respect to queries, keys and values.
 func (x axis) grad(b *Backend) (backend.Kernel, error) {
 	in, offsets, dy, out := at(x.q.In[0]), at(x.q.In[1]), at(x.q.In[2]), at(x.q.Out)
 	return b.withScratch("axis_attention_grad", x.statistics(), func(w *work, scratch []float32) {
@@ -86,7 +99,8 @@ func (x axis) grad(b *Backend) (backend.Kernel, error) {
 	})
 }
 
-// gradBias is the kernel of the gradient by the weights of offsets.
+// gradBias prepares the gradient with respect to the relative position bias: sums over
+// parts of the queries, and their sum.
 func (x axis) gradBias(b *Backend) (backend.Kernel, error) {
 	in, offsets, dy, out, stats := at(x.q.In[0]), at(x.q.In[1]), at(x.q.In[2]), at(x.q.Out), x.statistics()
 	each := max(threads*axisQueries, (x.n+maxParts-1)/maxParts)

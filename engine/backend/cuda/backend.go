@@ -18,33 +18,33 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// Backend is one opened GPU and the goroutine, locked to its thread, that asks it for
-// work. Fields inside a network have their channels last, in float32, bfloat16 or float16, and
-// everything else is plain float32.
+// Backend is an open GPU, and the goroutine, locked to its thread, that enqueues its
+// work.
 type Backend struct {
-	dev     device.Device
+	dev     device.Device // the device, in package gpu or emulate
 	work    chan func() error
 	reply   chan error
 	done    chan struct{}
-	modules map[string]device.Module // by program and defines
-	tf32    bool                     // AllowTF32
-	library ConvLibrary              // nil if all convolutions are ours
-	vendor  *cudnn.Handle            // behind it, if it is cuDNN
-	choices map[string]string        // ways that were chosen by time, by the operation
-	timings *tune.Table              // what was measured on this machine; nil remembers nothing
-	// estimates are of ways that were not measured there, or by a backend without a table.
+	modules map[string]device.Module // compiled programs, by source and macros
+	tf32    bool                     // see AllowTF32
+	library ConvLibrary              // plans of convolutions; nil if all kernels are ours
+	vendor  *cudnn.Handle            // handle of cuDNN, if library is cuDNN
+	choices map[string]string        // variants chosen by time, by operation
+	timings *tune.Table              // timing table of this GPU; nil stores nothing
+	// estimates are timings that are not in the table: estimated, or of a backend without
+	// table.
 	estimates map[string]tune.Entry
-	dryRun    bool // kernels are prepared to know their scratch: nothing is loaded or copied
-	// step is the number that random operations read, on the device, and where it is put
-	// for that, on the host.
+	dryRun    bool // prepare kernels only to learn their scratch: load and copy nothing
+	// step is the number of the training step that random operations read, on the device;
+	// stepHost is its source on the host.
 	step, stepHost device.Pointer
-	sizes          map[unsafe.Pointer]bool // of what Make and AllocHost gave: whether it is the host's
-	copyRates      [2]float64              // rates to the host and from it, in bytes a second; 0 before they are measured
-	callStart      atomic.Int64            // when the present Do began, in nanoseconds; 0 without one
+	sizes          map[unsafe.Pointer]bool // memory from Alloc and AllocHost: whether it is on the host
+	copyRates      [2]float64              // to the host and from it, in bytes per second; 0 before they are measured
+	callStart      atomic.Int64            // start of the current Do in ns since 1970; 0 if there is none
 	closed         bool
 }
 
-// New is the backend of a device that is opened already; it closes it.
+// New returns a backend for a device that open opens. Close closes the device.
 func New(open func() (device.Device, error)) (*Backend, error) {
 	b := &Backend{work: make(chan func() error), reply: make(chan error), done: make(chan struct{}),
 		modules: map[string]device.Module{}, choices: map[string]string{}, estimates: map[string]tune.Entry{}, sizes: map[unsafe.Pointer]bool{}}
@@ -52,7 +52,7 @@ func New(open func() (device.Device, error)) (*Backend, error) {
 	err := b.Do(func() error {
 		dev, err := open()
 		if err != nil {
-			return err // what came with it is no device: nothing may close it
+			return err // dev is not valid and must not be closed
 		}
 		b.dev = dev
 		if b.step, err = b.dev.Alloc(stepBytes); err != nil {
@@ -70,7 +70,8 @@ func New(open func() (device.Device, error)) (*Backend, error) {
 	return b, nil
 }
 
-// openLibrary opens cuDNN where the device is one of the vendor's and the library is there.
+// openLibrary opens cuDNN if it is installed and the device is a real GPU. Otherwise
+// our own kernels run all convolutions; `ensemble doctor` reports why.
 func (b *Backend) openLibrary() {
 	loaded, ok := b.dev.(device.NativeHandles)
 	if !ok {
@@ -78,7 +79,7 @@ func (b *Backend) openLibrary() {
 	}
 	lib, err := cudnn.Open(nil)
 	if err != nil {
-		return // doctor says why; our own kernels serve all
+		return // our own kernels support all convolutions
 	}
 	if b.vendor, err = lib.New(loaded); err != nil {
 		b.vendor = nil
@@ -90,7 +91,7 @@ func (b *Backend) openLibrary() {
 // stepBytes is the size of the number of a step.
 const stepBytes = 8
 
-// serve runs what Do is given, on one thread, until Close.
+// serve runs the functions that Do sends, on one thread, until Close.
 func (b *Backend) serve() {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -106,9 +107,11 @@ func (*Backend) Name() string { return "cuda" }
 // Elem is Float32.
 func (*Backend) Elem() graph.DType { return graph.Float32 }
 
+// errClosed is the error of Do after Close.
 var errClosed = errors.New("backend cuda is closed")
 
-// Do runs f on the thread of the device and waits for it; the device may still be at work.
+// Do runs f on the thread of the device and waits for f. The device may still work on
+// what f has enqueued.
 func (b *Backend) Do(f func() error) error {
 	if b.closed {
 		return errClosed
@@ -119,7 +122,8 @@ func (b *Backend) Do(f func() error) error {
 	return <-b.reply
 }
 
-// CallDuration is for how long the present Do has lasted; 0 if there is none. It may be called by any goroutine.
+// CallDuration returns for how long the current Do has lasted; 0 if there is none. It
+// may be called by any goroutine, such as a watchdog.
 func (b *Backend) CallDuration() time.Duration {
 	if began := b.callStart.Load(); began > 0 {
 		return time.Duration(time.Now().UnixNano() - began)
@@ -127,7 +131,7 @@ func (b *Backend) CallDuration() time.Duration {
 	return 0
 }
 
-// Close ends the goroutine and gives back all memory; more than once does no harm.
+// Close ends the goroutine and frees all memory. It may be called more than once.
 func (b *Backend) Close() error {
 	if b.closed {
 		return nil
@@ -148,17 +152,17 @@ func (b *Backend) Close() error {
 	return err
 }
 
-// Device is the device.
+// Device returns the device.
 func (b *Backend) Device() device.Device { return b.dev }
 
-// DeviceInfo names the device and the libraries that are in use.
+// DeviceInfo returns the name of the device and the versions of the libraries in use.
 func (b *Backend) DeviceInfo() backend.DeviceInfo {
 	p := b.dev.Properties()
 	a := backend.DeviceInfo{Name: p.Name, ID: p.UUID, Versions: map[string]string{}}
 	if p.Emulated {
 		return a
 	}
-	if c, err := nvrtc.Open(); err == nil { // it is open, or the device would not be
+	if c, err := nvrtc.Open(); err == nil { // it is open already
 		a.Versions[libraries.NVRTC.Name] = c.Version()
 	}
 	if b.library != nil {
@@ -167,18 +171,20 @@ func (b *Backend) DeviceInfo() backend.DeviceInfo {
 	return a
 }
 
-// noMemory is the error of memory that is not there.
+// noMemory converts an error of insufficient memory to one that tells users what to
+// change. Other errors are returned unchanged.
 func noMemory(err error) error {
 	if !errors.Is(err, device.ErrOutOfMemory) {
 		return err
 	}
-	return &exit.Error{Code: exit.NoDevice, What: "the GPU has too little memory", Why: err.Error(), Err: err,
-		Fix: "set train.memory, choose precision bf16, a smaller batch or crop, or more GPUs"}
+	return &exit.Error{Code: exit.NoDevice, What: "the memory of the GPU does not suffice", Why: err.Error(), Err: err,
+		Fix: "set train.memory, or use precision bf16, a smaller batch, a smaller crop or more GPUs"}
 }
 
+// elem is the size of a float32 in bytes.
 const elem = 4 // bytes of a float32
 
-// Alloc gives memory of the device.
+// Alloc allocates n float32 on the device, all zero.
 func (b *Backend) Alloc(n int) ([]float32, error) {
 	p, err := b.dev.Alloc(elem * int64(max(n, 1)))
 	if err != nil {
@@ -188,10 +194,10 @@ func (b *Backend) Alloc(n int) ([]float32, error) {
 	if err := b.dev.Zero(p, elem*int64(max(n, 1))); err != nil {
 		return nil, err
 	}
-	return unsafe.Slice((*float32)(p), n), b.dev.Wait() // Send does not wait for it
+	return unsafe.Slice((*float32)(p), n), b.dev.Wait() // CopyNow does not wait for Zero
 }
 
-// AllocHost gives memory of the host that is copied at full speed.
+// AllocHost allocates n float32 of page-locked memory on the host, all zero.
 func (b *Backend) AllocHost(n int) ([]float32, error) {
 	p, err := b.dev.AllocHost(elem * int64(max(n, 1)))
 	if err != nil {
@@ -203,7 +209,7 @@ func (b *Backend) AllocHost(n int) ([]float32, error) {
 	return x, nil
 }
 
-// Free gives back what Make or AllocHost gave.
+// Free frees memory from Alloc or AllocHost; other memory is ignored.
 func (b *Backend) Free(x []float32) error {
 	p := unsafe.Pointer(unsafe.SliceData(x))
 	host, ok := b.sizes[p]
@@ -217,7 +223,7 @@ func (b *Backend) Free(x []float32) error {
 	return b.dev.Free(p)
 }
 
-// Clear makes memory of the device zero.
+// Clear sets memory of the device to zero.
 func (b *Backend) Clear(x []float32) error {
 	if len(x) == 0 {
 		return nil
@@ -225,7 +231,7 @@ func (b *Backend) Clear(x []float32) error {
 	return b.dev.Zero(unsafe.Pointer(unsafe.SliceData(x)), elem*int64(len(x)))
 }
 
-// Copy copies as much as dst holds.
+// Copy copies len(dst) elements, in the order of the stream.
 func (b *Backend) Copy(dst, src []float32) error {
 	if len(dst) == 0 {
 		return nil
@@ -233,7 +239,8 @@ func (b *Backend) Copy(dst, src []float32) error {
 	return b.dev.Copy(unsafe.Pointer(unsafe.SliceData(dst)), unsafe.Pointer(unsafe.SliceData(src)), elem*int64(len(dst)))
 }
 
-// CopyNow copies from the host beside all work.
+// CopyNow starts a copy that does not wait for enqueued work. arrived makes later work
+// wait for it.
 func (b *Backend) CopyNow(dst, src []float32) (arrived func() error, err error) {
 	t, err := b.dev.CopyNow(unsafe.Pointer(unsafe.SliceData(dst)), unsafe.Pointer(unsafe.SliceData(src)), elem*int64(len(dst)))
 	if err != nil {
@@ -242,13 +249,15 @@ func (b *Backend) CopyNow(dst, src []float32) (arrived func() error, err error) 
 	return func() error { return b.dev.Join(t) }, nil
 }
 
-// SetStep tells the step. It waits: the number is still being read otherwise.
+// SetStep sets the training step. It waits for the device, which may still read the old
+// number.
 func (b *Backend) SetStep(step uint64) error {
 	*(*uint64)(b.stepHost) = step
 	return b.dev.Copy(b.step, b.stepHost, stepBytes)
 }
 
-// Record gives what repeats the work that f asks for.
+// Record returns a function that repeats the work that f enqueues, and one that frees
+// the recording.
 func (b *Backend) Record(f func() error) (run, end func() error, err error) {
 	r, err := b.dev.Record(f)
 	if err != nil {
@@ -257,10 +266,12 @@ func (b *Backend) Record(f func() error) (run, end func() error, err error) {
 	return r.Run, r.Close, nil
 }
 
-// Wait returns when all is done.
+// Wait blocks until all enqueued work is done.
 func (b *Backend) Wait() error { return b.dev.Wait() }
 
-// load gives the module of a program, loaded once.
+// load compiles and loads a program, or returns the loaded one.
+//
+// Errors: *exit.Error (exit.Bug) with the log of the compiler.
 func (b *Backend) load(p device.Program) (device.Module, error) {
 	key := p.Name + "\x00" + fmt.Sprint(p.Defines) + "\x00" + p.Source
 	if m, ok := b.modules[key]; ok {
@@ -268,15 +279,19 @@ func (b *Backend) load(p device.Program) (device.Module, error) {
 	}
 	m, err := b.dev.Load(p)
 	if err != nil {
-		return nil, &exit.Error{Code: exit.Bug, What: fmt.Sprintf("a kernel of the GPU does not compile: %s", p.Name), Why: err.Error(),
-			Fix: "report this with the version of the driver and of NVRTC (ensemble doctor)", Err: err}
+		return nil, &exit.Error{Code: exit.Bug, What: fmt.Sprintf("cannot compile GPU kernel: %s", p.Name), Why: err.Error(),
+			Fix: "report this, with the versions of the driver and NVRTC that `ensemble doctor` prints", Err: err}
 	}
 	b.modules[key] = m
 	return m, nil
 }
 
-// Prepare gives the kernels in the table that serve the operation, else one of its
-// scalar formula, else its reference kernel, which runs on the processor.
+// Prepare returns a kernel for the request: the first one in the table that supports
+// it, else one generated from the scalar formula, else the reference kernel on the
+// host.
+//
+// Errors: no kernel supports the layouts; a program does not compile; insufficient
+// memory.
 func (b *Backend) Prepare(q backend.Request) (backend.Kernel, error) {
 	for _, t := range table[q.Op.Name] {
 		k, err := t(b, q)
@@ -290,5 +305,5 @@ func (b *Backend) Prepare(q backend.Request) (backend.Kernel, error) {
 	if k, ok, err := b.reference(q); ok || err != nil {
 		return k, err
 	}
-	return backend.Kernel{}, fmt.Errorf("backend cuda has no kernel of %s in these layouts", q.Op.Name)
+	return backend.Kernel{}, fmt.Errorf("backend cuda: %s: no kernel for these layouts", q.Op.Name)
 }

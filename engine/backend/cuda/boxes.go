@@ -9,16 +9,16 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 )
 
-// What ranks need to exchange parts of values between devices: copies of boxes of values in any layout, and moments
-// that are joined.
-
-// boxOf gives the sizes and distances of a box of a value as it lies in memory, and where it begins.
+// boxOf returns the sizes and strides of a box of a value in memory order, and the
+// index of its first element.
+//
+// Errors: a box beyond the value, or one that cuts channels that are last.
 func boxOf(t backend.Tensor, lo, size graph.Shape) (n, far []int, first int, err error) {
 	s, _ := storageAxes(t, 0)
 	n, far = make([]int, len(s)), s.Strides()
 	for axis := range s {
 		if lo[axis] < 0 || size[axis] < 0 || lo[axis]+size[axis] > t.Shape[axis] {
-			return nil, nil, 0, fmt.Errorf("a box of %v at %v of %v", size, lo, t.Shape)
+			return nil, nil, 0, fmt.Errorf("box of size %v at %v is outside of shape %v", size, lo, t.Shape)
 		}
 		_, k := storageAxes(t, axis)
 		n[k] = size[axis]
@@ -26,14 +26,15 @@ func boxOf(t backend.Tensor, lo, size graph.Shape) (n, far []int, first int, err
 	}
 	if t.Layout == graph.ChannelsLast {
 		if size[1] != t.Shape[1] {
-			return nil, nil, 0, fmt.Errorf("channels %d to %d of %v, which lie last", lo[1], lo[1]+size[1], t.Shape)
+			return nil, nil, 0, fmt.Errorf("channels %d to %d of shape %v: with channels last, want all channels", lo[1], lo[1]+size[1], t.Shape)
 		}
-		n[4] = s[4] // lanes beyond the channels with them
+		n[4] = s[4] // include the padding channels
 	}
 	return n, far, first, nil
 }
 
-// TensorAt is a value of a shape, in the layout and type of another, in a place of memory.
+// TensorAt returns a tensor of shape s in the given memory, with the layout and storage
+// type of like.
 func (b *Backend) TensorAt(place []float32, like backend.Tensor, s graph.Shape) backend.Tensor {
 	t := backend.Tensor{Shape: s, Layout: like.Layout, DType: like.DType}
 	if n := like.Layout.Elems(s); like.U16 != nil {
@@ -44,8 +45,9 @@ func (b *Backend) TensorAt(place []float32, like backend.Tensor, s graph.Shape) 
 	return t
 }
 
-// CopyBox makes a kernel that copies the box of x that begins at lo to that of y at to, of one layout and type. Boxes
-// of fields with channels last have all channels.
+// CopyBox returns a kernel that copies the box of x at lo to the box of y at to. Both
+// have one layout and storage type. Boxes of channels-last fields include all channels.
+// Halo exchange uses it to pack and unpack messages.
 func (b *Backend) CopyBox(x backend.Tensor, lo graph.Shape, y backend.Tensor, to, size graph.Shape) (backend.Kernel, error) {
 	n, from, i, err := boxOf(x, lo, size)
 	if err != nil {
@@ -64,7 +66,7 @@ func (b *Backend) CopyBox(x backend.Tensor, lo graph.Shape, y backend.Tensor, to
 	return w.kernel("copy")
 }
 
-// ClearBox makes a kernel that clears the box of y that begins at lo.
+// ClearBox returns a kernel that sets the box of y at lo to zero.
 func (b *Backend) ClearBox(y backend.Tensor, lo, size graph.Shape) (backend.Kernel, error) {
 	n, far, i, err := boxOf(y, lo, size)
 	if err != nil {
@@ -79,8 +81,12 @@ func (b *Backend) ClearBox(y backend.Tensor, lo, size graph.Shape) (backend.Kern
 	return w.kernel("clear")
 }
 
-// MergeMoments makes a kernel that joins the moments [2 C] of several parts of channels, one behind the other in all, into
-// those of all: y. Part k has counts[k] values of each channel.
+// MergeMoments returns a kernel that merges the moments [2 C] of several ranks,
+// concatenated in all, to the moments y of their union. Part k has counts[k] values per
+// channel.
+//
+//	n = n₁ + n₂,  δ = m₂ − m₁
+//	m = m₁ + δ·n₂/n,  S = S₁ + S₂ + δ²·n₁n₂/n,  variance = S/n
 //
 // Source: Chan, Golub and LeVeque 1979, Stanford STAN-CS-79-773, equation 2.1.
 func (b *Backend) MergeMoments(all []float32, counts []int, y backend.Tensor) (backend.Kernel, error) {
@@ -103,4 +109,5 @@ func (b *Backend) MergeMoments(all []float32, counts []int, y backend.Tensor) (b
 	return k, nil
 }
 
+// momentsProgram merges moments.
 var momentsProgram = kernels.Program("moments.cu")

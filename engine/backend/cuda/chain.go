@@ -13,7 +13,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// formulas are the names of the scalar formulas of formulas.cuh by operation.
+// formulas maps operations to the names of their scalar formulas in formulas.cuh.
 var formulas = func() map[string]string {
 	all := map[string]string{}
 	for _, m := range regexp.MustCompile(`(?m)^DEVICE float (f_(\w+))\(`).FindAllStringSubmatch(kernels.Program("chain.cu").Source, -1) {
@@ -22,10 +22,11 @@ var formulas = func() map[string]string {
 	return all
 }()
 
-// chain makes the kernel of a chain of elementwise operations: a program of its own, with
-// the formulas in registers and the steps of stretched operands as constants. Every thread
-// computes neighbours of the result, as many as 16 bytes hold or eight lanes; what is read is
-// read once.
+// chain generates and prepares the kernel of a chain of elementwise operations.
+//
+// Each chain is a program of its own: formulas in registers, strides of broadcast
+// operands as constants. Each thread computes adjacent elements of the result, 16 bytes
+// or eight channels, and reads every operand once.
 func (b *Backend) chain(q backend.Request, c op.Chain) (backend.Kernel, error) {
 	p := kernels.Program("chain.cu")
 	s := newChainSource(q)
@@ -36,16 +37,17 @@ func (b *Backend) chain(q backend.Request, c op.Chain) (backend.Kernel, error) {
 	return w.kernel("chain " + c.String())
 }
 
-// chainSource writes the kernel of a chain.
+// chainSource generates the CUDA source of a chain.
 type chainSource struct {
 	strings.Builder
 	q     backend.Request
-	last  bool
-	width int // neighbours of a thread
+	last  bool // the result has its channels last
+	width int  // elements per thread
 }
 
-// newChainSource chooses how many neighbours a thread takes: of plain values four where all addresses and the rows of
-// stretched operands are whole groups of these.
+// newChainSource chooses the number of elements per thread: eight channels of
+// channels-last fields; four of plain values if all addresses and the rows of broadcast
+// operands are aligned; else one.
 func newChainSource(q backend.Request) *chainSource {
 	s := &chainSource{q: q, last: q.Out.Layout == graph.ChannelsLast, width: widthLast}
 	if s.last {
@@ -67,12 +69,12 @@ func newChainSource(q backend.Request) *chainSource {
 	return s
 }
 
-// whole tells whether operand t lies as the result does.
+// whole reports whether operand t has the shape and layout of the result.
 func (s *chainSource) whole(t backend.Tensor) bool {
 	return t.Shape.Equal(s.q.Out.Shape) && t.Layout == s.q.Out.Layout
 }
 
-// write writes the kernel.
+// write generates the kernel.
 func (s *chainSource) write(c op.Chain) string {
 	out := s.q.Out
 	index := "uint32_t" // of elements
@@ -120,7 +122,7 @@ func (s *chainSource) write(c op.Chain) string {
 	return s.String()
 }
 
-// writeLoad writes how the values of operand i are read.
+// writeLoad generates the code that reads operand i.
 func (s *chainSource) writeLoad(i int, t backend.Tensor) {
 	at, moves := s.index(t)
 	switch {
@@ -136,11 +138,11 @@ func (s *chainSource) writeLoad(i int, t backend.Tensor) {
 	}
 }
 
-// literal is a number in a program, exactly.
+// literal returns the exact C++ literal of a float32.
 func literal(p float64) string { return strconv.FormatFloat(float64(float32(p)), 'x', -1, 32) + "f" }
 
-// writePlace writes where element i of a field with channels last lies: the first of eight lanes c, sample a0
-// and coordinates a2, a3, a4. The compiler drops what is not used.
+// writePlace generates the coordinates of element i of a channels-last field: first of
+// eight channels c, sample a0, grid point a2, a3, a4. The compiler removes unused ones.
 func (s *chainSource) writePlace(index string) {
 	shape, lanes := s.q.Out.Shape, graph.ChannelsLast.PaddedChannels(s.q.Out.Shape[1])
 	fmt.Fprintf(s, "\t\t%s c = i %% %d, r = i / %d;\n", index, lanes, lanes)
@@ -150,8 +152,8 @@ func (s *chainSource) writePlace(index string) {
 	fmt.Fprintf(s, "\t\t%s a0 = r;\n", index)
 }
 
-// index is the place of the value of operand t that belongs to element i + k of the result; moves is false if that is
-// the same for all k.
+// index returns the C++ expression for the index of operand t at element i + k of the
+// result. moves is false if the index is the same for all k.
 func (s *chainSource) index(t backend.Tensor) (at string, moves bool) {
 	out := s.q.Out
 	if s.whole(t) {

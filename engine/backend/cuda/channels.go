@@ -8,19 +8,20 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// walk is how blocks of threads walk over a field, as field.cuh has it.
+// walk defines how blocks of threads traverse a field (field.cuh).
 type walk struct {
 	size            device.Size
 	channels, lanes int
-	points          int64 // of all samples with channels last, else of one
-	each            int64 // points of a block
-	parts           int   // blocks that take points of one channel
+	points          int64 // of all samples with channels last, else of one sample
+	each            int64 // grid points of a block
+	parts           int   // blocks that traverse one channel
 }
 
-// widthLast is the number of lanes of a thread.
+// widthLast is the number of channels that a thread processes together.
 const widthLast = 8
 
-// newWalk is the walk over a value [N C …] in which a thread takes so many points.
+// newWalk returns the traversal of a value [N C …] in which each thread processes turns
+// grid points.
 func newWalk(t backend.Tensor, turns int) walk {
 	s := t.Shape
 	p := int64(s[2:].Size())
@@ -42,17 +43,17 @@ func newWalk(t backend.Tensor, turns int) walk {
 	return w
 }
 
-// args are those that begin every walk.
+// args returns the arguments that describe the traversal to a kernel.
 func (w walk) args() []any { return []any{int32(w.channels), int32(w.lanes), w.points, int32(w.each)} }
 
-// Points that a thread takes: of maps so many that what it reads per channel does not count, of sums
-// so few that they keep their accuracy.
+// Grid points of a thread: for maps enough that reading the coefficients of a channel
+// does not count, for sums few enough that float32 sums stay accurate.
 const (
 	mapTurns = 16
 	sumTurns = 32
 )
 
-// fieldDefines are the macros of programs over a field.
+// fieldDefines returns the macros of programs over a field.
 func fieldDefines(t backend.Tensor) []string {
 	d := []string{define("T", stored(t))}
 	if t.Layout == graph.ChannelsLast {
@@ -61,12 +62,13 @@ func fieldDefines(t backend.Tensor) []string {
 	return d
 }
 
-// channels is the program of sums and maps per channel of a field.
+// channels returns the program of sums and maps per channel.
 func channels(t backend.Tensor) device.Program {
 	return kernels.Program("channels.cu", fieldDefines(t)...)
 }
 
-// channelMap makes a kernel of one call that walks over the operand: kernel(operands…, result, walk, more…).
+// channelMap returns the rule of an elementwise operation with coefficients per
+// channel, in one call: kernel(operands…, result, walk, more…).
 func channelMap(name string, more func(q backend.Request) []any) prepare {
 	return func(b *Backend, q backend.Request) (backend.Kernel, error) {
 		w, walk := &work{b: b}, newWalk(q.In[0], mapTurns)
@@ -75,31 +77,34 @@ func channelMap(name string, more func(q backend.Request) []any) prepare {
 	}
 }
 
-// Maps of fields by numbers per channel.
+// Maps of fields with coefficients per channel.
 var (
 	bias            = channelMap("bias", func(backend.Request) []any { return nil })
 	channelNormGrad = channelMap("norm_grad", func(q backend.Request) []any { return []any{float32(q.Attrs.(op.Eps).Eps)} })
 	momentsGrad     = channelMap("moments_grad", func(q backend.Request) []any { return []any{perValue(q.In[0])} })
 )
 
-// channelNorm serves a normalisation per channel, with or without ReLU behind it.
+// channelNorm returns the rule of normalisation per channel, optionally with ReLU.
 func channelNorm(relu bool) prepare {
 	return channelMap("channel_norm", func(q backend.Request) []any { return []any{float32(q.Attrs.(op.Eps).Eps), flag(relu)} })
 }
 
-// perValue is one over the number of values of a channel.
+// perValue returns 1 over the number of values of a channel.
 func perValue(t backend.Tensor) float32 {
 	return float32(float64(t.Shape[1]) / float64(t.Shape.Size()))
 }
 
+// normMomentsGrad prepares channel_norm_moments_grad: the gradient with respect to mean
+// and variance.
 func normMomentsGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
 	w, c := &work{b: b}, q.In[1].Shape.Size()
 	w.call(channels(q.Out), "norm_moments_grad", gridFor(int64(c)), at(q.In[0]), at(q.In[1]), at(q.In[2]), at(q.Out), int32(c), float32(q.Attrs.(op.Eps).Eps))
 	return w.kernel("norm_moments_grad")
 }
 
-// normGradSource is the gradient that a fused gradient of a normalisation reads, operand n: where it begins, the
-// lanes of its points, whether eight of them can be read at once, and the gate.
+// normGradSource returns the gradient of the result, operand n, that the backward pass
+// of a fused normalisation reads: its address, the padded channels of its grid points,
+// whether eight channels can be read together, and the gate.
 func normGradSource(q backend.Request, n int) (dy device.Pointer, lanes, whole int32, gate device.Pointer) {
 	a, t := q.Attrs.(op.NormGrad), q.In[n]
 	if a.HasGate {
@@ -115,6 +120,11 @@ func normGradSource(q backend.Request, n int) (dy device.Pointer, lanes, whole i
 	return offset(t, skip), int32(t.Layout.PaddedChannels(t.Shape[1])), whole, gate
 }
 
+// normFusedGrad prepares channel_norm_fused_grad.
+//
+//	dx = gamma·r·(dy − Σdy/n − x̂·Σ(dy·x̂)/n),  r = (variance + eps)^−½
+//
+// Source: Ioffe and Szegedy 2015, arXiv:1502.03167, section 3.
 func normFusedGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
 	w, walk := &work{b: b}, newWalk(q.In[0], mapTurns)
 	dy, lanes, whole, gate := normGradSource(q, 4)
@@ -124,17 +134,17 @@ func normFusedGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
 	return w.kernel("norm_fused_grad")
 }
 
-// sumsPerPart is how many numbers a part of a channel has in scratch.
+// sumsPerPart is the number of values of a part of a channel in scratch.
 const sumsPerPart = 3
 
-// channelParts makes a kernel of sums per channel of q's first operand: a call that leaves those of parts, and
-// one that joins them.
+// channelParts returns a kernel of sums per channel in two calls: sums over parts of
+// the grid points, and their sum in a fixed order. So results are reproducible.
 func (b *Backend) channelParts(q backend.Request, name string, calls func(w *work, walk walk, parts device.Pointer, join device.Size)) (backend.Kernel, error) {
 	walk := newWalk(q.In[0], sumTurns)
 	return b.withScratch(name, walk.channels*walk.parts*sumsPerPart, func(w *work, scratch []float32) { calls(w, walk, start(scratch), walk.join()) })
 }
 
-// join is the size of a kernel that joins the parts of each channel.
+// join returns the grid of a kernel that adds the parts of each channel.
 func (w walk) join() device.Size {
 	join := device.Size{Grid: [3]int{w.channels}, Block: [3]int{threads}}
 	for join.Block[0] > 32 && join.Block[0]/2 >= w.parts {
@@ -143,6 +153,8 @@ func (w walk) join() device.Size {
 	return join
 }
 
+// channelMoments prepares channel_moments: mean and variance (divisor: the count) of
+// each channel. Moments of parts are merged as in MergeMoments.
 func channelMoments(b *Backend, q backend.Request) (backend.Kernel, error) {
 	return b.channelParts(q, "moments", func(w *work, walk walk, parts device.Pointer, join device.Size) {
 		p, n := channels(q.In[0]), int32(walk.parts)
@@ -151,6 +163,7 @@ func channelMoments(b *Backend, q backend.Request) (backend.Kernel, error) {
 	})
 }
 
+// channelSum prepares channel_sum: Σ x over samples and grid points.
 func channelSum(b *Backend, q backend.Request) (backend.Kernel, error) {
 	return b.channelParts(q, "channel_sum", func(w *work, walk walk, parts device.Pointer, join device.Size) {
 		p, n := channels(q.In[0]), int32(walk.parts)
@@ -159,7 +172,8 @@ func channelSum(b *Backend, q backend.Request) (backend.Kernel, error) {
 	})
 }
 
-// channelNormSums serves channel_norm_sums and its fused form.
+// channelNormSums prepares channel_norm_sums and channel_norm_fused_sums: Σ dy and Σ
+// dy·x̂ of each channel.
 func channelNormSums(b *Backend, q backend.Request) (backend.Kernel, error) {
 	a, ok := q.Attrs.(op.NormGrad)
 	if !ok {
@@ -175,12 +189,13 @@ func channelNormSums(b *Backend, q backend.Request) (backend.Kernel, error) {
 	})
 }
 
-// channelMapLayouts serves a field and plain numbers per channel that give a field.
+// channelMapLayouts is the rule of operations on a field and plain numbers per channel.
 func channelMapLayouts(_ any, in []graph.Shape, out graph.Shape) (backend.LayoutOption, bool) {
 	return channelsLast(1, in, out, true)
 }
 
-// fieldLayouts serves operations whose operands of five axes are all fields; the result is one, or a few plain numbers.
+// fieldLayouts is the rule of operations whose operands with five axes are all fields.
+// The result is a field or a few plain numbers.
 func fieldLayouts(_ any, in []graph.Shape, out graph.Shape) (backend.LayoutOption, bool) {
 	w := backend.LayoutOption{In: make([]graph.Layout, len(in))}
 	for i, s := range in {

@@ -15,27 +15,30 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/tune"
 )
 
-// variant is one way to compute an operation.
+// variant is one implementation of an operation.
 type variant struct {
 	name         string
-	scratch      int // elements of float32
-	calls        func(w *work, mem []float32)
-	onChosen     func() // told if it is taken; nil if there is nothing to do
-	close        func()
-	savedSeconds float64 // seconds beside an exchange, estimated, where the first calls run before it has ended; else 0
+	scratch      int                          // float32 elements
+	calls        func(w *work, mem []float32) // adds the calls, with scratch at mem
+	onChosen     func()                       // called if the variant is used; may be nil
+	close        func()                       // frees what the variant holds; may be nil
+	savedSeconds float64                      // estimated time saved by starting before a halo exchange has ended; 0 if it cannot
 }
 
-// libraryVariants are the ways of a library: to make its plans takes long. The zero value has none.
+// libraryVariants makes the variants of a library on demand, because its plans take
+// long to make. The zero value has none.
 type libraryVariants struct {
 	b         *Backend
 	c         cudnn.Convolution
-	variantOf func(p ConvPlan) variant // without what planned knows
+	variantOf func(p ConvPlan) variant // variant of a plan, without name, onChosen and close
 }
 
-// prefix begins the names of ways of the library; names hold for one version of it.
+// prefix begins the names of the library's variants; they are valid for one version of
+// it.
 func (l libraryVariants) prefix() string { return "cuDNN " + l.b.library.Version() + " " }
 
-// all are those that the library proposes, if cut is true also in pieces.
+// all returns the variants that the library proposes; with cut set also those in
+// pieces.
 func (l libraryVariants) all(cut bool) (ways []variant) {
 	if l.variantOf == nil {
 		return nil
@@ -64,7 +67,8 @@ func (l libraryVariants) all(cut bool) (ways []variant) {
 	return ways
 }
 
-// named is that of a name; ok is false if it is none of the library or cannot be had.
+// named returns the variant of a name; ok is false if the name is not one of the
+// library's or its plan cannot be made.
 func (l libraryVariants) named(name string) (w variant, ok bool) {
 	if l.variantOf == nil {
 		return w, false
@@ -80,10 +84,11 @@ func (l libraryVariants) named(name string) (w variant, ok bool) {
 	return l.variant(p)
 }
 
-// variant is that of a plan, which is closed if it leaves bias or ReLU to others.
+// variant returns the variant of a plan. ok is false, and the plan closed, if it does
+// not include the bias or ReLU of the convolution.
 func (l libraryVariants) variant(p ConvPlan) (variant, bool) {
 	if (l.c.Bias || l.c.ReLU) && !p.Fused() {
-		_ = p.Close() // it has nothing to tell
+		_ = p.Close() // the plan is not used
 		return variant{}, false
 	}
 	w := l.variantOf(p)
@@ -91,9 +96,16 @@ func (l libraryVariants) variant(p ConvPlan) (variant, bool) {
 	return w, true
 }
 
-// prepareFastest makes the kernel of the fastest way: that of the request's cut, or the one that was chosen
-// before for the same operation, by an earlier backend or on this machine, else the fastest of three
-// runs each on a device that has a clock, else the first. Those that are not taken are closed.
+// prepareFastest returns the kernel of the fastest variant. In order of precedence, it
+// uses the variant that
+//
+//   - the request names,
+//   - an earlier backend chose for the same operation (SetChoices),
+//   - is in the timing table,
+//   - is the fastest in a benchmark, on a device that can time,
+//   - is the first of our own.
+//
+// All others are closed.
 func (b *Backend) prepareFastest(q backend.Request, own []variant, library libraryVariants, err error) (backend.Kernel, error) {
 	if err != nil || own == nil {
 		return backend.Kernel{}, err
@@ -141,8 +153,10 @@ func (b *Backend) prepareFastest(q backend.Request, own []variant, library libra
 	return k, nil
 }
 
-// preferOverlap gives the number of the way that is there first: beside an exchange one of ours that begins with the interior may
-// be, although one of the library, the i-th, takes less time. It has no more scratch: that was settled for the i-th.
+// preferOverlap returns the index of the variant with the earliest result. During a
+// halo exchange that may be one of ours that starts with the interior, although variant
+// i of the library takes less time. Variants that need more scratch than variant i are
+// excluded, because scratch is already planned.
 func (b *Backend) preferOverlap(key string, ways []variant, i int) int {
 	e, _ := b.timingsOf(key)
 	took := map[string]float64{}
@@ -161,7 +175,7 @@ func (b *Backend) preferOverlap(key string, ways []variant, i int) int {
 	return i
 }
 
-// describe is an operation in what plans keep of their choices.
+// describe returns the key of an operation in choices and timing tables.
 func describe(q backend.Request) string {
 	s := fmt.Sprintf("%s %s:", q.Op.Name, graph.AttrText(q.Attrs))
 	for _, t := range q.In {
@@ -170,8 +184,8 @@ func describe(q backend.Request) string {
 	return s + fmt.Sprintf(" to %v %v %s", q.Out.Shape, q.Out.Layout, stored(q.Out))
 }
 
-// benchmark gives the number of the fastest way, and remembers the times; one that fails is out, but
-// for the first.
+// benchmark times all variants, stores the times, and returns the index of the fastest.
+// A variant that fails is left out; if the first one fails, so does benchmark.
 func (b *Backend) benchmark(clock device.Profiler, key string, ways []variant) (fastest int, err error) {
 	e := tune.Entry{}
 	least := -1.0
@@ -193,14 +207,15 @@ func (b *Backend) benchmark(clock device.Profiler, key string, ways []variant) (
 	e.Choice = ways[fastest].name
 	b.estimates[b.timesKey(key)] = e
 	b.timings.Record(b.timesKey(key), e)
-	_ = b.timings.Save() // or it is measured again
+	_ = b.timings.Save() // on failure it is measured again
 	return fastest, nil
 }
 
-// timedRuns are those of which the least time counts, behind one that does not.
+// timedRuns is the number of runs of which the least time counts, after one warm-up
+// run.
 const timedRuns = 3
 
-// time takes the time of a way.
+// time returns the least time of a variant in seconds, measured with CUDA events.
 func (b *Backend) time(clock device.Profiler, v variant) (least float64, err error) {
 	p, err := b.dev.Alloc(elem * int64(max(v.scratch, 1)))
 	if err != nil {
@@ -226,11 +241,11 @@ func (b *Backend) time(clock device.Profiler, v variant) (least float64, err err
 	return least, err
 }
 
-// SetTimings has the backend keep what it measures in a table of this device, and take the ways
-// that stand there without asking for others. Nil keeps nothing.
+// SetTimings sets the timing table of this device. Operations in the table use their
+// variant without a benchmark. Nil stores nothing.
 func (b *Backend) SetTimings(t *tune.Table) { b.timings = t }
 
-// Machine is what times on the device depend on, other than the operation.
+// Machine returns the key of the timing table: GPU, libraries and kernels.
 func (b *Backend) Machine() tune.Machine {
 	p, about := b.dev.Properties(), b.DeviceInfo()
 	m := tune.Machine{CPU: strings.ToValidUTF8(p.Name, "?"), Arch: fmt.Sprintf("sm_%d", p.Architecture), Threads: p.Multiprocessors, Kernels: kernels.Digest()}
@@ -241,13 +256,15 @@ func (b *Backend) Machine() tune.Machine {
 	return m
 }
 
-// fastestKnown is the way of an operation that was fastest on this machine; "" if nobody knows.
+// fastestKnown returns the variant that was fastest on this machine; "" if it is not
+// known.
 func (b *Backend) fastestKnown(key string) string {
 	e, _ := b.timingsOf(key)
 	return e.Choice
 }
 
-// timesKey is the key of an operation in the table, in which long ones have no place.
+// timesKey returns the key of an operation in the timing table. Long keys are replaced
+// by their hash.
 func (b *Backend) timesKey(key string) string {
 	const longest = 1000
 	if b.tf32 {
@@ -259,10 +276,11 @@ func (b *Backend) timesKey(key string) string {
 	return key
 }
 
-// Choices are the ways that were chosen by their time, by the operation.
+// Choices returns the variants that were chosen by time, by operation.
 func (b *Backend) Choices() map[string]string { return b.choices }
 
-// SetChoices has operations take the ways of an earlier backend, where they are served.
+// SetChoices makes operations use the variants of an earlier backend, where they are
+// supported.
 func (b *Backend) SetChoices(choices map[string]string) {
 	for k, v := range choices {
 		b.choices[k] = v

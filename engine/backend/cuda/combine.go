@@ -9,6 +9,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
+// combineProgram holds the kernels of weight templates.
 var combineProgram = kernels.Program("combine.cu")
 
 // Kinds of templates in combine.cu.
@@ -17,7 +18,8 @@ const (
 	resized
 )
 
-// templateArgs are those that end all kernels of templates: their offsets on the device, and their form.
+// templateArgs returns the arguments at the end of all kernels of templates: their
+// offsets on the device, and their form.
 func templateArgs(offsets device.Pointer, a op.Templates) []any {
 	n := a.To.Size()
 	kind, values, rows, columns := sameSize, n, 0, 0
@@ -27,8 +29,8 @@ func templateArgs(offsets device.Pointer, a op.Templates) []any {
 	return append([]any{offsets}, int32s(len(a.Offsets), n, kind, values, a.Rows, a.Columns, rows, columns)...)
 }
 
-// templates makes a kernel of templates with their offsets on the device. Kernels count in 32 bits: what is larger
-// has none.
+// templates prepares a kernel of templates, with their offsets on the device. Kernels
+// use 32-bit indices; larger templates run the reference kernel.
 func (b *Backend) templates(q backend.Request, a op.Templates, store int, bind func(args []any) (backend.Kernel, error)) (backend.Kernel, error) {
 	if max(store, a.To.Size()) > math.MaxInt32 {
 		return backend.Kernel{}, nil
@@ -50,6 +52,8 @@ func (b *Backend) templates(q backend.Request, a op.Templates, store int, bind f
 	return k, nil
 }
 
+// combine prepares combine: the weights of a layer as a linear combination of shared
+// templates.
 func combine(b *Backend, q backend.Request) (backend.Kernel, error) {
 	a := q.Attrs.(op.Templates)
 	return b.templates(q, a, q.In[0].Shape.Size(), func(args []any) (backend.Kernel, error) {
@@ -59,6 +63,8 @@ func combine(b *Backend, q backend.Request) (backend.Kernel, error) {
 	})
 }
 
+// combineGradStore prepares combine_grad_store, the gradient with respect to the
+// templates.
 func combineGradStore(b *Backend, q backend.Request) (backend.Kernel, error) {
 	a, size := q.Attrs.(op.StoreTemplates), q.Out.Shape.Size()
 	return b.templates(q, a.Templates, size, func(args []any) (backend.Kernel, error) {
@@ -68,7 +74,8 @@ func combineGradStore(b *Backend, q backend.Request) (backend.Kernel, error) {
 	})
 }
 
-// combineGradCoefficients sums products in parts, and these.
+// combineGradCoefficients prepares combine_grad_coefficients, the gradient with respect
+// to the coefficients: sums over parts, and their sum.
 func combineGradCoefficients(b *Backend, q backend.Request) (backend.Kernel, error) {
 	a := q.Attrs.(op.Templates)
 	n, k := a.To.Size(), len(a.Offsets)

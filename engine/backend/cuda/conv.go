@@ -13,14 +13,22 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// convAxis is the geometry of a convolution along one axis: struct axis of conv.cuh, with how
-// many rows and taps there are.
+// convAxis is the geometry of a convolution along one axis: struct axis of conv.cuh,
+// and the numbers of rows and taps of a call.
+//
+// Row i of a call is row from + i·step of the result; its tap v is tap first + v·each
+// of the filter. Row r and tap t read cell
+//
+//	q = r·stride − pad + t·dilation
+//
+// of the input, modulo period if that is not 0. The adjoint reads row (r + pad −
+// t·dilation)/stride where that is an integer; turns is the number of periods to try.
 type convAxis struct {
-	rows, taps                                                          int
-	size, from, step, first, each, stride, dilation, pad, period, turns int
+	rows, taps                                                          int // of a call
+	size, from, step, first, each, stride, dilation, pad, period, turns int // cells of the axis that is read
 }
 
-// args are the parameters AXIS of kernels.
+// args returns the arguments AXIS of kernels.
 func (a convAxis) args() []any {
 	var v []any
 	for _, n := range []int{a.size, a.from, a.step, a.first, a.each, a.stride, a.dilation, a.pad, a.period, a.turns} {
@@ -29,7 +37,7 @@ func (a convAxis) args() []any {
 	return v
 }
 
-// convAxes are those of the convolution of x with w, whose result is y.
+// convAxes returns the axes of the convolution of x with w, whose result is y.
 func convAxes(x, w, y graph.Shape, a op.Conv) (all [3]convAxis) {
 	for i := range all {
 		all[i] = convAxis{rows: y[i+2], taps: w[i+2], size: x[i+2], step: 1, each: 1,
@@ -41,8 +49,10 @@ func convAxes(x, w, y graph.Shape, a op.Conv) (all [3]convAxis) {
 	return all
 }
 
-// adjoint cuts the adjoint along an axis, whose rows are the n places of x, into classes:
-// with a stride only every so-manieth tap reaches a row, which ones depends on the row.
+// adjoint returns the axes of the adjoint, whose rows are the n cells of x. With stride
+// s there are up to s classes of rows, r ≡ c (mod s), each of which is reached by its
+// own taps; each class is a call of its own. Periodic axes whose period s does not
+// divide are not split.
 func (a convAxis) adjoint(n int) []convAxis {
 	a.size, a.rows = a.rows, n
 	if a.period > 0 {
@@ -76,7 +86,8 @@ func (a convAxis) adjoint(n int) []convAxis {
 	return all
 }
 
-// maxTurns is how many results read a place by the same tap of a periodic axis, at most.
+// maxTurns returns the largest number of results that read a cell through the same tap
+// of a periodic axis.
 func (a convAxis) maxTurns() int {
 	most := 1
 	for q := range a.period {
@@ -91,22 +102,24 @@ func (a convAxis) maxTurns() int {
 	return most
 }
 
-// convolution is a convolution or its adjoint as kernels take it: a field that is read, in
-// parts along the channels, and what is done with the sums.
+// convolution is a convolution or its adjoint as the kernels take it.
+//
+//	out = ReLU(conv(parts, filter) + bias),  or
+//	out = gate > 0 ? convᵀ(parts, filter) + plus : 0
 type convolution struct {
-	parts         []backend.Tensor
+	parts         []backend.Tensor // inputs, concatenated along the channels
 	filter        backend.Tensor
-	bias          *backend.Tensor
-	plus, gate    *backend.Tensor
+	bias          *backend.Tensor // nil if there is none
+	plus, gate    *backend.Tensor // nil if there is none
 	out           backend.Tensor
 	relu, adjoint bool
-	lo            int           // first source channel of the filter that an adjoint is of
-	classes       [][3]convAxis // calls, which share the rows
-	early         int           // how many of them read nothing that is under way
-	pending       *pendingInput // nil if nothing is
+	lo            int           // first input channel of the filter, for an adjoint
+	classes       [][3]convAxis // axes of the calls, which together compute all rows
+	early         int           // number of calls that read only available data
+	pending       *pendingInput // inputs that are incomplete; nil if none is
 }
 
-// forwardOf reads conv3d and conv3d_fused.
+// forwardOf returns the convolution of conv3d or conv3d_fused.
 func forwardOf(q backend.Request) convolution {
 	c := convolution{parts: q.In[:1], out: q.Out}
 	a, bare := q.Attrs.(op.Conv)
@@ -120,7 +133,7 @@ func forwardOf(q backend.Request) convolution {
 	return c
 }
 
-// dataOf reads conv3d_grad_data and conv3d_fused_grad_data.
+// dataOf returns the convolution of conv3d_grad_data or conv3d_fused_grad_data.
 func dataOf(q backend.Request) convolution {
 	c := convolution{filter: q.In[0], parts: q.In[1:2], out: q.Out, adjoint: true, classes: [][3]convAxis{{}}}
 	a, fused := q.Attrs.(op.FusedConvGrad)
@@ -148,8 +161,9 @@ func dataOf(q backend.Request) convolution {
 	return c
 }
 
-// servedFields tells whether kernels serve these fields, how they are stored, and whether
-// they are plain: they are all alike, and points are counted in 31 bits.
+// servedFields reports whether kernels support these fields, and returns their type in
+// CUDA programs and whether they are plain. All must have one layout and type, and less
+// than 2³⁰ grid points.
 func servedFields(fields ...backend.Tensor) (values string, plain, ok bool) {
 	first := fields[0]
 	for _, f := range fields {
@@ -161,7 +175,7 @@ func servedFields(fields ...backend.Tensor) (values string, plain, ok bool) {
 	return stored(first), first.Layout == graph.Plain, true
 }
 
-// fields are all fields of the convolution, the result last.
+// fields returns all fields of the convolution, the result last.
 func (c *convolution) fields() []backend.Tensor {
 	all := slices.Clone(c.parts)
 	for _, t := range []*backend.Tensor{c.plus, c.gate} {
@@ -172,7 +186,7 @@ func (c *convolution) fields() []backend.Tensor {
 	return append(all, c.out)
 }
 
-// valueBytes is the size of a value of a type of programs.
+// valueBytes returns the size of a type of CUDA programs.
 func valueBytes(stored string) int {
 	if stored == "float" {
 		return elem
@@ -180,15 +194,15 @@ func valueBytes(stored string) int {
 	return 2
 }
 
-// The first architectures whose matrix units multiply float16, in quads and by warps, and
-// bfloat16 and TF32.
+// The first architectures with tensor cores for float16, in quads of threads (Volta)
+// and warps (Turing), and for bfloat16 and TF32 (Ampere).
 const (
 	firstQuads = 70
 	firstF16   = 75
 	firstBF16  = 80
 )
 
-// products is how values that are stored so are multiplied on this device.
+// products returns how values of a storage type are multiplied on this device.
 func (b *Backend) products(stored string) kernels.Products {
 	switch architecture := b.dev.Properties().Architecture; {
 	case stored == "f16" && architecture >= firstF16:
@@ -205,29 +219,32 @@ func (b *Backend) products(stored string) kernels.Products {
 	return kernels.Plain
 }
 
-// convForward and convData are the kernels of convolutions and their adjoints: ours, or those of
-// the library.
+// convForward prepares conv3d and conv3d_fused in the fastest variant.
 func convForward(b *Backend, q backend.Request) (backend.Kernel, error) {
 	own, library, err := convVariants(b, q)
 	return b.prepareFastest(q, own, library, err)
 }
 
+// convData prepares conv3d_grad_data and conv3d_fused_grad_data in the fastest variant.
 func convData(b *Backend, q backend.Request) (backend.Kernel, error) {
 	own, library, err := dataVariants(b, q)
 	return b.prepareFastest(q, own, library, err)
 }
 
-// convVariants and dataVariants are the ways of convolutions and their adjoints; none if they are not served.
+// convVariants returns the variants of a convolution; own is nil if it is not
+// supported.
 func convVariants(b *Backend, q backend.Request) (own []variant, library libraryVariants, err error) {
 	q.In = slices.Clone(q.In) // calls are made from it later
 	return b.convolve(q, forwardOf(q))
 }
 
+// dataVariants returns the variants of the gradient with respect to the input.
 func dataVariants(b *Backend, q backend.Request) (own []variant, library libraryVariants, err error) {
 	q.In = slices.Clone(q.In)
 	return b.convolve(q, dataOf(q))
 }
 
+// convolve returns the variants of our kernels and of the library.
 func (b *Backend) convolve(q backend.Request, c convolution) (own []variant, library libraryVariants, err error) {
 	if own = b.ownConvs(c); own == nil {
 		return nil, library, nil
@@ -235,12 +252,12 @@ func (b *Backend) convolve(q backend.Request, c convolution) (own []variant, lib
 	return own, b.libraryConvs(q, c), nil
 }
 
-// ownTiles is how many tiles of our own kernels are tried, where there is a clock.
+// ownTiles is the number of tile sizes of our kernels that are benchmarked.
 const ownTiles = 3
 
-// ownConvs are the ways of a convolution by our own kernels: the tiles that promise most, the
-// best first; nil if they do not serve it. Plain fields are brought to scratch with their
-// channels last, and the result back from there.
+// ownConvs returns the variants of our own kernels: the tile sizes with the least
+// estimated cost, the best first; nil if they do not support the convolution. Plain
+// fields are converted to channels last in scratch, and the result back.
 func (b *Backend) ownConvs(c convolution) (all []variant) {
 	values, plain, ok := servedFields(c.fields()...)
 	if !ok || len(c.parts) > 2 {
@@ -271,7 +288,7 @@ func (b *Backend) ownConvs(c convolution) (all []variant) {
 	return all
 }
 
-// variant is the way of a convolution with these tiles of its classes.
+// variant returns the variant with these tile sizes of its classes.
 func (c convolution) variant(values string, plain bool, products kernels.Products, tiles []kernels.Tile) variant {
 	var s scratchLayout
 	var moved []int
@@ -298,8 +315,8 @@ func (c convolution) variant(values string, plain bool, products kernels.Product
 	}}
 }
 
-// inScratch is the convolution over fields with channels last that lie in scratch, where
-// moved says; those that are read are brought there.
+// inScratch returns the convolution of fields with channels last in scratch, at the
+// offsets moved, and adds the calls that convert its operands.
 func (c convolution) inScratch(w *work, mem []float32, moved []int) convolution {
 	move := func(t backend.Tensor, copied bool) backend.Tensor {
 		there := backend.Tensor{Shape: t.Shape, Layout: graph.ChannelsLast, F32: mem[moved[0]:][:graph.ChannelsLast.Elems(t.Shape)]}
@@ -323,7 +340,7 @@ func (c convolution) inScratch(w *work, mem []float32, moved []int) convolution 
 	return c
 }
 
-// lanes is how many lanes a point of all parts has.
+// lanes returns the number of padded channels of all inputs together.
 func (c *convolution) lanes() int {
 	n := 0
 	for _, p := range c.parts {
@@ -332,7 +349,8 @@ func (c *convolution) lanes() int {
 	return n
 }
 
-// calls packs the filter and convolves.
+// calls adds the calls that pack the filter and convolve. The filter is packed for
+// tiles of the result's channels, room of them in all.
 func (c *convolution) calls(w *work, values string, products kernels.Products, tiles []kernels.Tile, room int, packed device.Pointer) {
 	f, x, y := c.filter.Shape, fieldOf(c.parts[0].Shape), fieldOf(c.out.Shape)
 	taps, sources := f[2:].Size(), f[1]
@@ -382,9 +400,8 @@ func (c *convolution) calls(w *work, values string, products kernels.Products, t
 	}
 }
 
-// convTiles are the tiles for a convolution, those first with which the processor that has
-// most to do is done soonest. Blocks that share a processor fill each other's waits: with
-// fewer of them than there is room for, a tile is slower by the root of that share, a guess.
+// convTiles returns the tile sizes that fit into shared memory, in order of estimated
+// cost.
 func (b *Backend) convTiles(products kernels.Products, out graph.Shape, class [3]convAxis) []kernels.Tile {
 	taps := [3]int{class[0].taps * class[0].turns, class[1].taps * class[1].turns, class[2].taps * class[2].turns}
 	p := b.dev.Properties()
@@ -393,8 +410,12 @@ func (b *Backend) convTiles(products kernels.Products, out graph.Shape, class [3
 	})
 }
 
-// tileCost is the products of the processor that has most to do, for every tap and lane of the source, as a tile that
-// keeps all units busy would do them in the time.
+// tileCost estimates the time of a convolution with a tile size: the products of the
+// busiest multiprocessor, per tap and input channel, divided by the efficiency of the
+// tile.
+//
+// Blocks on one multiprocessor hide each other's latencies. With a fraction f of the
+// blocks that would fit, a tile is assumed to be slower by √f, which is a guess.
 func tileCost(processors int, out graph.Shape, class [3]convAxis, t kernels.Tile) float64 {
 	tiles, _ := tilesOf(out[0], class, t)
 	most := ceil(tiles*ceil(out[1], t.Columns), processors)
@@ -402,9 +423,10 @@ func tileCost(processors int, out graph.Shape, class [3]convAxis, t kernels.Tile
 	return float64(most*t.Rows*t.Columns) / (t.Rate * math.Sqrt(share))
 }
 
-// tilesOf is how many tiles the points of n samples take, and how wide they are if they are
-// boxes of the last two axes: where filters reach along both and at most a sixteenth of the
-// boxes lies outside, else 0.
+// tilesOf returns the number of tiles of the grid points of n samples. box is the width
+// of tiles that are boxes of the last two axes. Boxes are used if the filter extends
+// along both and at most 1/16 of their area is outside of the field; else box is 0 and
+// tiles are runs of grid points.
 func tilesOf(n int, class [3]convAxis, t kernels.Tile) (tiles, box int) {
 	planes, high, wide := n*class[0].rows, class[1].rows, class[2].rows
 	box = 16
@@ -418,7 +440,7 @@ func tilesOf(n int, class [3]convAxis, t kernels.Tile) (tiles, box int) {
 	return boxes, box
 }
 
-// cheapestTiles are the tiles that fit, those of the least cost first.
+// cheapestTiles returns the tiles that fit, sorted by cost.
 func cheapestTiles(tiles []kernels.Tile, cost func(t kernels.Tile) (cost float64, fits bool)) []kernels.Tile {
 	var all []kernels.Tile
 	costs := map[kernels.Tile]float64{}
@@ -431,25 +453,27 @@ func cheapestTiles(tiles []kernels.Tile, cost func(t kernels.Tile) (cost float64
 	return all
 }
 
-// convForwardLayouts, convDataLayouts and convFilterLayouts are the ways of fields with channels last; filters and
-// biases are plain.
+// convForwardLayouts is the rule of the forward pass: fields have channels last, filter
+// and bias are plain.
 func convForwardLayouts(_ any, in []graph.Shape, out graph.Shape) (backend.LayoutOption, bool) {
 	parts := max(1, len(in)-2)
 	w, ok := channelsLast(parts, in, out, true)
 	return w, ok && parts <= 2
 }
 
+// convDataLayouts is the rule of the gradient with respect to the input.
 func convDataLayouts(_ any, in []graph.Shape, out graph.Shape) (backend.LayoutOption, bool) {
 	w, ok := channelsLast(len(in), in, out, true)
 	w.In[0] = graph.Plain
 	return w, ok
 }
 
+// convFilterLayouts is the rule of the gradient of the filter.
 func convFilterLayouts(_ any, in []graph.Shape, out graph.Shape) (backend.LayoutOption, bool) {
 	w, ok := channelsLast(len(in), in, out, false)
 	return w, ok && len(in) <= 3
 }
 
-// AllowTF32 lets convolutions of float32 that are prepared afterwards round what they
-// multiply to 11 bits, for which there are matrix units. Sums stay in float32.
+// AllowTF32 permits float32 convolutions that are prepared afterwards to round their
+// factors to 11 bits of mantissa, for the tensor cores. Sums stay in float32.
 func (b *Backend) AllowTF32(allow bool) { b.tf32 = allow }

@@ -11,24 +11,31 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// filterGrad is the gradient of a filter: parts of x, and dy.
+// filterGrad is the gradient of a filter.
+//
+//	dw[k,c,t] = Σ_p dy[k,p]·x[c, p·stride − pad + t·dilation]
+//
+// The grid points p are divided into parts; their sums are added in a fixed order, so
+// that results are reproducible.
 type filterGrad struct {
-	fields   []backend.Tensor // dy last
+	fields   []backend.Tensor // x in one or two parts, and dy
 	out      backend.Tensor
 	axes     [3]convAxis
 	values   string
 	products kernels.Products
 	tile     kernels.Tile
-	parts    int // of the points, summed apart
+	parts    int // number of parts of the grid points
 }
 
-// filterGradient serves conv3d_grad_filter and conv3d_fused_grad_filter.
+// filterGradient prepares conv3d_grad_filter and conv3d_fused_grad_filter in the
+// fastest variant.
 func filterGradient(b *Backend, q backend.Request) (backend.Kernel, error) {
 	own, library, err := filterVariants(b, q)
 	return b.prepareFastest(q, own, library, err)
 }
 
-// filterVariants are the ways of a gradient of a filter; none if it is not served.
+// filterVariants returns the variants of the gradient of a filter; own is nil if it is
+// not supported.
 func filterVariants(b *Backend, q backend.Request) (own []variant, library libraryVariants, err error) {
 	a := q.Attrs.(op.ConvGrad)
 	q.In = slices.Clone(q.In) // calls are made from it later
@@ -56,7 +63,8 @@ func filterVariants(b *Backend, q backend.Request) (own []variant, library libra
 	return own, b.libraryFilters(q, a), nil
 }
 
-// filterVariant is the way of a gradient of a filter with its tile and parts.
+// filterVariant returns the variant with the tile size and the parts of g. Masked
+// blocks of the filter get zeros.
 func (b *Backend) filterVariant(g filterGrad, plain bool, k op.BlockMask) (variant, error) {
 	var s scratchLayout
 	var moved []int
@@ -82,8 +90,8 @@ func (b *Backend) filterVariant(g filterGrad, plain bool, k op.BlockMask) (varia
 	}}, err
 }
 
-// keptBlocks brings the blocks of a filter that are kept to the device, a word for each;
-// none if all are.
+// keptBlocks copies a block mask to the device, one word per block; nil if all blocks
+// are kept.
 func (b *Backend) keptBlocks(k op.BlockMask) ([]float32, error) {
 	if k == "" || b.dryRun {
 		return nil, nil
@@ -108,7 +116,7 @@ func (b *Backend) keptBlocks(k op.BlockMask) ([]float32, error) {
 	return there, b.Free(host)
 }
 
-// lanes is how many lanes a point of all parts of x has.
+// lanes returns the number of padded channels of all inputs together.
 func (g *filterGrad) lanes() int {
 	n := 0
 	for _, p := range g.fields[:len(g.fields)-1] {
@@ -117,13 +125,15 @@ func (g *filterGrad) lanes() int {
 	return n
 }
 
-// size is that of the sums: rows, columns of a tap of the first axis, and columns.
+// size returns the rows and columns of the matrix of sums, and the columns of one tap
+// of the first axis.
 func (g *filterGrad) size() (rows, columnsOfTap, columns int) {
 	columnsOfTap = roundUp(g.axes[1].taps*g.axes[2].taps*g.lanes(), g.tile.Columns)
 	return roundUp(g.out.Shape[0], g.tile.Rows), columnsOfTap, g.axes[0].taps * columnsOfTap
 }
 
-// filterTiles are the tiles for a gradient, those with the least work first.
+// filterTiles returns the tile sizes that fit into shared memory, in order of estimated
+// cost.
 func (b *Backend) filterTiles(g filterGrad) []kernels.Tile {
 	taps := [3]int{g.axes[0].taps, g.axes[1].taps, g.axes[2].taps}
 	return cheapestTiles(kernels.FilterTilesOf(g.products), func(t kernels.Tile) (float64, bool) {
@@ -133,8 +143,8 @@ func (b *Backend) filterTiles(g filterGrad) []kernels.Tile {
 	})
 }
 
-// cut is the gradient with a tile, and the points in so many parts that the blocks of all fill
-// the device a few times and no more, and that each part has a good many steps.
+// cut returns the gradient with a tile size and a number of parts: enough blocks to
+// fill the device a few times, but at least leastSteps steps in each part.
 func (g filterGrad) cut(t kernels.Tile, p device.Properties) filterGrad {
 	const waves, leastSteps = 3, 16
 	g.tile = t
@@ -145,7 +155,7 @@ func (g filterGrad) cut(t kernels.Tile, p device.Properties) filterGrad {
 	return g
 }
 
-// calls sums the parts and adds them.
+// calls adds the calls that sum the parts and add them.
 func (g *filterGrad) calls(w *work, sums, kept device.Pointer) {
 	x, dy := fieldOf(g.fields[0].Shape), fieldOf(g.fields[len(g.fields)-1].Shape)
 	unit := 16 / valueBytes(g.values)

@@ -7,18 +7,20 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/kernels"
 )
 
-// A convolution whose field is still on its way, but for a box of it, begins with the interior: the rows of its result
-// that read nothing beyond the box. The rim, what is around these, follows when all has arrived. Both are calls of the
-// same kernel for boxes of rows, into the result where it lies.
-
-// pendingInput is a box of a field, by its last three axes, that is there, and how many bytes are on their way.
+// pendingInput describes an input whose halo is still being received: the box, along
+// its last three axes, that is available, and the number of bytes that are missing.
+//
+// A convolution of such an input starts with its interior, the rows of the result that
+// read only the box. The rim follows when all data have arrived. Both are calls of the
+// same kernel for boxes of rows, and write to the same result.
 type pendingInput struct {
 	ready [3][2]int
 	bytes int64
 }
 
-// pendingOf is what is there of the parts, which are operands from first on; nil if there is nothing to wait for, or nothing
-// to begin with.
+// pendingOf returns the box that is available in all parts, which are operands from
+// first on. It returns nil if all is available, or if the missing data do not form a
+// halo.
 func pendingOf(q backend.Request, parts []backend.Tensor, first int) *pendingInput {
 	if q.Ready == nil {
 		return nil
@@ -41,17 +43,21 @@ func pendingOf(q backend.Request, parts []backend.Tensor, first int) *pendingInp
 	return w
 }
 
-// Of an exchange with other GPUs: the bytes a second, and the time until anything arrives. Both are guesses between
-// links of one machine and those between machines.
+// Model of a halo exchange between GPUs: bandwidth and latency, between those of links
+// within a machine and those of a network.
 const (
-	exchangeRate = 1e11
-	exchangeTime = 2e-5
+	exchangeRate = 1e11 // bytes per second
+	exchangeTime = 2e-5 // seconds
 )
 
-// splitInterior is the convolution with the interior cut off, by these tiles, and what it saves in seconds: not more than 0
-// where it does not pay. It takes the exchange or the interior, whichever is longer, and then the rim; else it takes the exchange and then
-// all. Thin strips fill tiles and processors badly, and every box is a call of its own. On emulated devices, where no time counts, whatever
-// can be cut is.
+// splitInterior divides a convolution into interior and rim, with tile sizes for each,
+// and estimates the time that this saves:
+//
+//	saved = exchange + whole − max(exchange, interior) − rim
+//
+// It is at most 0 if it does not pay: narrow boxes use tiles and multiprocessors
+// poorly, and each is a call of its own. On emulated devices, where time does not
+// matter, everything that can be divided is.
 func (b *Backend) splitInterior(c convolution, products kernels.Products, tiles []kernels.Tile) (cut convolution, cutTiles []kernels.Tile, saves float64) {
 	if c.pending == nil {
 		return c, nil, 0
@@ -106,8 +112,8 @@ func (b *Backend) splitInterior(c convolution, products kernels.Products, tiles 
 	return cut, cutTiles, saves
 }
 
-// splitRows cuts the rows of a class into those that read nothing beyond what is there, nil if there are none, and boxes of
-// the others.
+// splitRows divides the rows of a class into the box that reads only available data,
+// nil if there is none, and boxes that cover the others.
 func (c *convolution) splitRows(class [3]convAxis) (inner *[3]convAxis, outer [][3]convAxis) {
 	var span [3][2]int
 	for k, a := range class {
@@ -146,14 +152,15 @@ func (c *convolution) splitRows(class [3]convAxis) (inner *[3]convAxis, outer []
 	return &rest, outer
 }
 
-// within is the axis with its rows from one to before another.
+// within returns the axis restricted to rows[0] up to rows[1].
 func (a convAxis) within(rows [2]int) convAxis {
 	a.from += rows[0] * a.step
 	a.rows = rows[1] - rows[0]
 	return a
 }
 
-// readsOnly tells whether all that row i reads, source or reader in conv.cuh, is of an interval, beyond the field, or nothing.
+// readsOnly reports whether all cells that row i reads are in the interval, or outside
+// of the field.
 func (a convAxis) readsOnly(i int, adjoint bool, of [2]int) bool {
 	ok := func(q int) bool { return q < 0 || q >= a.size || q >= of[0] && q < of[1] }
 	row := a.from + i*a.step

@@ -12,38 +12,42 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// ConvLibrary prepares convolutions: cuDNN, or what stands in for it in tests.
+// ConvLibrary prepares convolutions: cuDNN, or a fake in tests.
 type ConvLibrary interface {
-	// Version is of the library: names of plans hold for one.
+	// Version returns the version of the library; names of plans are valid for one
+	// version.
 	Version() string
-	// Plans are ways to compute one, the best guess first; none if the library does not serve it.
+	// Plans returns plans of a convolution, the best guess first; none if the library does
+	// not support it.
 	Plans(c cudnn.Convolution, l cudnn.Limits) []ConvPlan
-	// Plan is the one of a name that Plans gave in this or another process; nil if there is none.
+	// Plan returns the plan of a name from Plans, in this or another process; nil if there
+	// is none.
 	Plan(c cudnn.Convolution, name string) ConvPlan
-	// CachePlan has Plan give a plan sooner from now on, in other processes too.
+	// CachePlan makes Plan faster for this plan, in other processes too.
 	CachePlan(c cudnn.Convolution, p ConvPlan)
 }
 
-// ConvPlan is one of them.
+// ConvPlan is a plan of a convolution.
 type ConvPlan interface {
 	Name() string
 	Workspace() int64 // bytes
-	Fused() bool      // it does the bias and ReLU too
+	Fused() bool      // reports whether it includes bias and ReLU
 	Run(o cudnn.Operands) error
 	Close() error
 }
 
-// UseLibrary has convolutions that are prepared afterwards choose among our own kernels and
-// the plans of a library; nil has them all be ours.
+// UseLibrary makes convolutions that are prepared afterwards choose among our own
+// kernels and the plans of a library; nil uses our own only.
 func (b *Backend) UseLibrary(l ConvLibrary) { b.library = l }
 
-// CuDNN is cuDNN of a version on a device. What it compiles for plans is kept in a cache, for
-// devices of this name and compute capability.
+// CuDNN returns cuDNN of a version on a device as a ConvLibrary. Kernels that cuDNN
+// compiles for a plan are stored in cache, for devices of this name and compute
+// capability.
 func CuDNN(h *cudnn.Handle, version string, p device.Properties, cache nvrtc.Cache) ConvLibrary {
 	return vendor{h, version, fmt.Sprintf("%s, sm_%d", p.Name, p.Architecture), cache}
 }
 
-// vendor is cuDNN. A convolution that it refuses has our own kernel.
+// vendor is cuDNN. Convolutions that it does not support run our own kernel.
 type vendor struct {
 	h       *cudnn.Handle
 	version string
@@ -51,8 +55,10 @@ type vendor struct {
 	cache   nvrtc.Cache
 }
 
+// Version returns the version of cuDNN.
 func (v vendor) Version() string { return v.version }
 
+// Plans returns the plans that cuDNN proposes.
 func (v vendor) Plans(c cudnn.Convolution, l cudnn.Limits) []ConvPlan {
 	plans, err := v.h.Plans(c, l)
 	if err != nil {
@@ -65,11 +71,12 @@ func (v vendor) Plans(c cudnn.Convolution, l cudnn.Limits) []ConvPlan {
 	return all
 }
 
-// key is what decides a plan that was compiled.
+// key returns the cache key of a compiled plan.
 func (v vendor) key(c cudnn.Convolution, name string) []string {
 	return []string{"cuDNN " + v.version, v.device, fmt.Sprintf("%#v", c), name}
 }
 
+// Plan restores the plan from the cache, or makes it from its name.
 func (v vendor) Plan(c cudnn.Convolution, name string) ConvPlan {
 	if text, ok := v.cache.Get(v.key(c, name)...); ok {
 		if p, err := v.h.Restore(c, name, text); err == nil {
@@ -83,6 +90,8 @@ func (v vendor) Plan(c cudnn.Convolution, name string) ConvPlan {
 	return p
 }
 
+// CachePlan stores plans with compiled kernels; others are made as fast from their
+// name.
 func (v vendor) CachePlan(c cudnn.Convolution, p ConvPlan) {
 	plan, ok := p.(*cudnn.Plan)
 	if !ok || !plan.Compiled() { // made as soon from its name
@@ -93,14 +102,15 @@ func (v vendor) CachePlan(c cudnn.Convolution, p ConvPlan) {
 	}
 }
 
-// libraryLimits bound what is tried of a library: a plan may take half a second to make.
+// libraryLimits limits the plans that are tried: making one may take half a second.
 var libraryLimits = cudnn.Limits{Workspace: 1 << 30, MaxPlans: 2}
 
-// libraryTypes are the types of fields that libraries take.
+// libraryTypes maps types of CUDA programs to those of cuDNN.
 var libraryTypes = map[string]cudnn.Type{"float": cudnn.Float32, "bf16": cudnn.BFloat16, "f16": cudnn.Float16}
 
-// libraryPadding tells how an axis is given to a library: padded with zeros by it, or, if it is
-// periodic, framed by a copy; ok is false if it can be neither.
+// libraryPadding returns how an axis is padded for a library: with zeros by the
+// library, or, if it is periodic, by a copy of the field with frame extra points on
+// either side. ok is false if neither is possible.
 func libraryPadding(p op.Pad, axis, pad int) (zeros, frame int, ok bool) {
 	if !p.Periodic || pad == 0 {
 		return pad, 0, pad >= 0
@@ -108,16 +118,17 @@ func libraryPadding(p op.Pad, axis, pad int) (zeros, frame int, ok bool) {
 	return 0, pad, pad > 0 && axis == 2 // the last, whose neighbours lie behind each other
 }
 
-// librarySteps is what convolutions of a library have in common: the field that is read, joined
-// and framed where it must be, and the filter.
+// librarySteps describes what convolutions of a library have in common: an input that
+// may have to be concatenated and padded, and the geometry.
 type librarySteps struct {
 	c       cudnn.Convolution
 	values  string
 	parts   []backend.Tensor
-	wrapPad int // points on either side of the last axis
+	wrapPad int // periodic points on either side of the last axis
 }
 
-// lanes and channels of the first part, and the channels of the second.
+// lanes returns the channels and padded channels of the first part, and the channels of
+// the second.
 func (s *librarySteps) lanes() (c0, l0, c1 int) {
 	c0 = s.parts[0].Shape[1]
 	if len(s.parts) > 1 {
@@ -126,7 +137,8 @@ func (s *librarySteps) lanes() (c0, l0, c1 int) {
 	return c0, graph.ChannelsLast.PaddedChannels(c0), c1
 }
 
-// newLibrarySteps describes a convolution of parts for a library; ok is false if it cannot be.
+// newLibrarySteps describes a convolution of parts for a library; ok is false if the
+// library cannot compute it.
 func (b *Backend) newLibrarySteps(parts []backend.Tensor, filter [3]int, a op.Conv, pads [3]int, results int) (s librarySteps, ok bool) {
 	values, plain, ok := servedFields(parts...)
 	if !ok || plain || b.library == nil || len(parts) > 2 || a.Mask != "" {
@@ -151,10 +163,10 @@ func (b *Backend) newLibrarySteps(parts []backend.Tensor, filter [3]int, a op.Co
 	return s, ok
 }
 
-// needsCopy tells whether the field has to be copied for the library.
+// needsCopy reports whether the library needs a copy of the input.
 func (s *librarySteps) needsCopy() bool { return s.wrapPad > 0 || len(s.parts) > 1 }
 
-// fieldElems is the scratch for that copy, in elements of float32.
+// fieldElems returns the scratch of that copy, in float32 elements.
 func (s *librarySteps) fieldElems() int64 {
 	if !s.needsCopy() {
 		return 0
@@ -162,7 +174,8 @@ func (s *librarySteps) fieldElems() int64 {
 	return int64(s.c.N) * int64(s.c.Size[0]*s.c.Size[1]) * int64(s.c.Size[2]) * int64(s.c.In) * int64(valueBytes(s.values)) / elem
 }
 
-// field makes the copy, and gives where the library reads.
+// field adds the call that makes the copy, and returns the address of the input for the
+// library.
 func (s *librarySteps) field(w *work, copied device.Pointer) device.Pointer {
 	if !s.needsCopy() {
 		return at(s.parts[0])
@@ -179,11 +192,12 @@ func (s *librarySteps) field(w *work, copied device.Pointer) device.Pointer {
 	return copied
 }
 
-// taps is the number of taps of the filter.
+// taps returns the number of taps of the filter.
 func (s *librarySteps) taps() int { return s.c.Filter[0] * s.c.Filter[1] * s.c.Filter[2] }
 
-// libraryConvs are the ways of a library to compute a convolution or its adjoint; the
-// adjoint of one without strides is a convolution with the taps in reverse.
+// libraryConvs returns the variants of a library for a convolution or its adjoint. The
+// adjoint of a convolution with stride 1 is a convolution with the reversed filter and
+// padding reach − pad.
 func (b *Backend) libraryConvs(q backend.Request, c convolution) (none libraryVariants) {
 	filter := c.filter.Shape
 	size := [3]int{filter[2], filter[3], filter[4]}
@@ -214,7 +228,8 @@ func (b *Backend) libraryConvs(q backend.Request, c convolution) (none libraryVa
 	return libraryVariants{b, s.c, func(p ConvPlan) variant { return b.libraryConv(c, s, p) }}
 }
 
-// libraryConv is a convolution by one plan.
+// libraryConv returns the variant of one plan. Addend and gate are applied by a kernel
+// of our own.
 func (b *Backend) libraryConv(c convolution, s librarySteps, p ConvPlan) variant {
 	var room scratchLayout
 	bytes := int64(valueBytes(s.values))
@@ -255,7 +270,7 @@ func (b *Backend) libraryConv(c convolution, s librarySteps, p ConvPlan) variant
 	return variant{scratch: room.n, calls: calls}
 }
 
-// libraryFilters are the ways of a library to compute the gradient of a filter.
+// libraryFilters returns the variants of a library for the gradient of a filter.
 func (b *Backend) libraryFilters(q backend.Request, a op.ConvGrad) (none libraryVariants) {
 	parts, dy := q.In[:len(q.In)-1], q.In[len(q.In)-1]
 	filter := q.Out.Shape
@@ -280,7 +295,7 @@ func (b *Backend) libraryFilters(q backend.Request, a op.ConvGrad) (none library
 	}}
 }
 
-// convOf is the geometry in the attributes of a convolution.
+// convOf returns the geometry in the attributes of a convolution.
 func convOf(attrs any) op.Conv {
 	switch a := attrs.(type) {
 	case op.FusedConv:

@@ -8,7 +8,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// bytesOf is the size of an element of a value.
+// bytesOf returns the size of an element of a value.
 func bytesOf(t backend.Tensor) int {
 	if t.U16 != nil {
 		return 2
@@ -16,7 +16,8 @@ func bytesOf(t backend.Tensor) int {
 	return elem
 }
 
-// storageAxes are the axes of a value as they lie in memory, lanes for channels, and which of them axis is.
+// storageAxes returns the axes of a value in memory order, with channels padded, and
+// the position of axis among them.
 func storageAxes(t backend.Tensor, axis int) (s graph.Shape, at int) {
 	if t.Layout != graph.ChannelsLast {
 		return t.Shape, axis
@@ -25,10 +26,12 @@ func storageAxes(t backend.Tensor, axis int) (s graph.Shape, at int) {
 	return graph.Shape{n[0], n[2], n[3], n[4], graph.ChannelsLast.PaddedChannels(n[1])}, [...]int{0, 4, 1, 2, 3}[axis]
 }
 
-// boxAxis is one axis of a box: its size, and how far apart neighbours lie on both sides, in elements.
+// boxAxis is an axis of a box: its size, and its strides in source and destination, in
+// elements.
 type boxAxis struct{ n, x, y int }
 
-// mergeAxes leaves out axes of one, and joins those that are one on both sides.
+// mergeAxes drops axes of size 1 and merges adjacent axes that are contiguous on both
+// sides.
 func mergeAxes(box []boxAxis) []boxAxis {
 	var out []boxAxis
 	for _, a := range box {
@@ -44,8 +47,8 @@ func mergeAxes(box []boxAxis) []boxAxis {
 	return out
 }
 
-// unit is the widest type in which runs of so many bytes can be moved between places of which all distances and
-// addresses are multiples of it, and its size; the least is that of an element.
+// unit returns the widest type, and its size, in which elements can be copied if all
+// addresses, sizes and strides are multiples of it. least is the size of an element.
 func unit(least int, multiples ...int) (name string, bytes int) {
 	for _, u := range []struct {
 		name  string
@@ -62,13 +65,14 @@ func unit(least int, multiples ...int) (name string, bytes int) {
 	panic("cuda: elements of one byte are not copied so")
 }
 
-// address is the end of an address, as far as alignment is of concern.
+// address returns the low bits of an address, for alignment.
 func address(p device.Pointer) int { return int(uintptr(p) % 64) }
 
-// maxAxes is the number of axes of copy_box.
+// maxAxes is the number of axes of the kernel copy_box.
 const maxAxes = 5
 
-// copyBox adds the copy of a box, outermost axis first, of elements of so many bytes; without x it is cleared.
+// copyBox adds the copy of a box, outermost axis first, of elements of the given size.
+// If x is nil the box is set to zero.
 func (w *work) copyBox(x, y device.Pointer, bytes int, box ...boxAxis) {
 	box = mergeAxes(box)
 	if k := len(box) - 1; k < 0 || box[k].x != 1 || box[k].y != 1 {
@@ -109,11 +113,12 @@ func (w *work) copyBox(x, y device.Pointer, bytes int, box ...boxAxis) {
 	w.call(copies(name), "copy_box", gridFor(n), append(append(args, xs...), ys...)...)
 }
 
-// copies is the program of copies in a unit.
+// copies returns the program of copies in a unit.
 func copies(unit string) device.Program { return kernels.Program("copies.cu", define("U", unit)) }
 
-// copyLanes adds the copy of channels first to first+count of x to those from to on of y, with channels last; room
-// lanes from at on, these among them, are written, zeros elsewhere.
+// copyLanes adds the copy of channels first to first+count of x to the channels from to
+// on of y, both with channels last. It writes room channels of y from at0 on; those
+// that are not copied become zero.
 func (w *work) copyLanes(x, y backend.Tensor, first, count, at0, room, to int) {
 	points := y.Shape.Size() / y.Shape[1]
 	xl, yl := graph.ChannelsLast.PaddedChannels(x.Shape[1]), graph.ChannelsLast.PaddedChannels(y.Shape[1])
@@ -123,17 +128,20 @@ func (w *work) copyLanes(x, y backend.Tensor, first, count, at0, room, to int) {
 	w.call(copies(name), "copy_lanes", gridFor(int64(points)*int64(room/per)), args...)
 }
 
-// isChannelAxis tells whether an operation along an axis works across channels that come last.
+// isChannelAxis reports whether an axis is that of channels which are last.
 func isChannelAxis(t backend.Tensor, axis int) bool {
 	return t.Layout == graph.ChannelsLast && axis == 1
 }
 
-// runs are the sizes before an axis of a dense value, along it and behind it.
+// runs returns the number of elements before an axis, along it and after it, in memory
+// order.
 func runs(t backend.Tensor, axis int) (before, size, behind int) {
 	s, k := storageAxes(t, axis)
 	return s[:k].Size(), s[k], s[k+1:].Size()
 }
 
+// concat prepares concat. Along channels that are last, the last operand also writes
+// the padding.
 func concat(b *Backend, q backend.Request) (backend.Kernel, error) {
 	w, axis, at0 := &work{b: b}, q.Attrs.(op.AlongAxis).Axis, 0
 	_, all, behind := runs(q.Out, axis)
@@ -157,6 +165,7 @@ func concat(b *Backend, q backend.Request) (backend.Kernel, error) {
 	return w.kernel("concat")
 }
 
+// slice prepares slice: the range [Lo, Hi) of an axis.
 func slice(b *Backend, q backend.Request) (backend.Kernel, error) {
 	w, a := &work{b: b}, q.Attrs.(op.Range)
 	if isChannelAxis(q.Out, a.Axis) {
@@ -169,6 +178,7 @@ func slice(b *Backend, q backend.Request) (backend.Kernel, error) {
 	return w.kernel("slice")
 }
 
+// embed prepares embed, the adjoint of slice.
 func embed(b *Backend, q backend.Request) (backend.Kernel, error) {
 	w, a := &work{b: b}, q.Attrs.(op.Range)
 	if isChannelAxis(q.Out, a.Axis) {
@@ -183,7 +193,7 @@ func embed(b *Backend, q backend.Request) (backend.Kernel, error) {
 	return w.kernel("embed")
 }
 
-// setRepeat, setTranspose and setSwap move rows, in any layout.
+// setRepeat prepares set_repeat: x repeated for every member of a set.
 func setRepeat(b *Backend, q backend.Request) (backend.Kernel, error) {
 	w, m := &work{b: b}, q.Attrs.(op.Set).Size
 	rows, run := q.In[0].Shape[0], int(elems(q.In[0]))/q.In[0].Shape[0]
@@ -191,6 +201,8 @@ func setRepeat(b *Backend, q backend.Request) (backend.Kernel, error) {
 	return w.kernel("set_repeat")
 }
 
+// setTranspose prepares set_transpose: the members of a set, a grid of rows × columns,
+// are stored by columns.
 func setTranspose(b *Backend, q backend.Request) (backend.Kernel, error) {
 	w, a := &work{b: b}, q.Attrs.(op.Grid)
 	set := a.Rows * a.Columns
@@ -200,6 +212,8 @@ func setTranspose(b *Backend, q backend.Request) (backend.Kernel, error) {
 	return w.kernel("set_transpose")
 }
 
+// setSwap prepares set_swap: the axis of members and the level axis exchange their
+// places.
 func setSwap(b *Backend, q backend.Request) (backend.Kernel, error) {
 	w, rows, s := &work{b: b}, q.Attrs.(op.Swap).Size, q.In[0].Shape
 	samples, channels, levels, run := s[0]/rows, s[1], s[2], s[3]*s[4]
@@ -212,7 +226,8 @@ func setSwap(b *Backend, q backend.Request) (backend.Kernel, error) {
 	return w.kernel("set_swap")
 }
 
-// copied serves what changes no plain value.
+// copied prepares operations that do not change a plain value, reshape and
+// stop_gradient.
 func copied(b *Backend, q backend.Request) (backend.Kernel, error) {
 	w := &work{b: b}
 	w.copyBox(at(q.In[0]), at(q.Out), bytesOf(q.Out), boxAxis{q.Out.Shape.Size(), 1, 1})

@@ -9,7 +9,8 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 )
 
-// CopyAsync copies between the host and the device beside the work.
+// CopyAsync copies between host and device, after all enqueued work and concurrently
+// with later work. arrived makes later work wait for it.
 func (b *Backend) CopyAsync(dst, src []float32) (arrived func() error, err error) {
 	if len(dst) == 0 {
 		return func() error { return nil }, nil
@@ -21,11 +22,14 @@ func (b *Backend) CopyAsync(dst, src []float32) (arrived func() error, err error
 	return func() error { return b.dev.Join(t) }, nil
 }
 
-// emulatedCopyRate is the rate of the links of an emulated device, in bytes a second, of which
-// only the proportion to the rates of kernels counts: that of PCI Express 5 with 16 lanes.
+// emulatedCopyRate is the bandwidth between host and emulated device, in bytes per
+// second: that of PCI Express 5 with 16 lanes. Only its ratio to the rates of kernels
+// matters.
 const emulatedCopyRate = 50e9
 
-// CopyRates are measured once, with copies of a size at which the rate no longer grows.
+// CopyRates returns the bandwidths of copies to the host and from it, in bytes per
+// second. They are measured once, with copies of 32 MiB, beyond which the bandwidth no
+// longer increases.
 func (b *Backend) CopyRates() (toHost, fromHost float64, err error) {
 	if b.dev.Properties().Emulated {
 		return emulatedCopyRate, emulatedCopyRate, nil
@@ -68,7 +72,7 @@ func (b *Backend) CopyRates() (toHost, fromHost float64, err error) {
 	return b.copyRates[0], b.copyRates[1], nil
 }
 
-// FreeBytes is what the device says, or all it has if it does not.
+// FreeBytes returns the free memory, or all memory if the device does not report it.
 func (b *Backend) FreeBytes() (int64, error) {
 	if d, ok := b.dev.(interface{ FreeBytes() (int64, error) }); ok {
 		return d.FreeBytes()
@@ -76,8 +80,8 @@ func (b *Backend) FreeBytes() (int64, error) {
 	return b.dev.Properties().MemoryBytes, nil
 }
 
-// EstimateSeconds is the time of the memory traffic, and of arithmetic where that is what bounds,
-// at the rates by which ways are weighed.
+// EstimateSeconds estimates the run time of a kernel: the larger of memory traffic and,
+// for windowed operations, arithmetic, at the rates of the cost model.
 func (b *Backend) EstimateSeconds(q backend.Request) float64 {
 	bytes := storedBytes(q.Out)
 	last := q.Out.Layout == graph.ChannelsLast
@@ -96,5 +100,5 @@ func (b *Backend) EstimateSeconds(q backend.Request) float64 {
 	return seconds
 }
 
-// storedBytes is the bytes of a value in memory.
+// storedBytes returns the size of a value in memory.
 func storedBytes(t backend.Tensor) float64 { return float64(elems(t)) * float64(t.DType.Bytes()) }

@@ -7,7 +7,8 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// dropout serves dropout: the key of a step is made on the device.
+// dropout prepares dropout. The random key of a step is computed on the device, so that
+// a recording can be repeated for every step.
 func dropout(b *Backend, q backend.Request) (backend.Kernel, error) {
 	a, s := q.Attrs.(op.DropoutParams), q.Out.Shape
 	n, channels, points := elems(q.Out), 1, int64(1)

@@ -10,21 +10,20 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/libraries"
 )
 
-// Inspect asks the driver what GPUs there are.
+// Inspect returns the GPUs of the machine.
 //
-// Errors: ErrNoDriver if its library is absent or does not start; an error naming
-// the device if one of them does not answer.
+// Errors: ErrNoDriver if the driver's library is missing or does not start; else an
+// error with the number of the GPU that does not respond.
 func Inspect() (*Inventory, error) { return inspect(nvml.New()) }
 
-// initErrors are the return codes of Init that mean something to a user. The library's
-// own texts are not asked for: after a failed Init every further call into it may
-// end the process with an unresolved symbol.
+// initErrors are the texts of return codes of nvmlInit. NVML's own texts are not used:
+// after a failed init any further call may end the process with an unresolved symbol.
 var initErrors = map[nvml.Return]string{
 	nvml.ERROR_LIBRARY_NOT_FOUND:         "libnvidia-ml.so.1 is not installed",
 	nvml.ERROR_DRIVER_NOT_LOADED:         "the kernel module is not loaded",
 	nvml.ERROR_NO_PERMISSION:             "no permission to use the driver",
 	nvml.ERROR_LIB_RM_VERSION_MISMATCH:   "the driver's library and kernel module have different versions",
-	nvml.ERROR_GPU_NOT_FOUND:             "the driver finds no GPU",
+	nvml.ERROR_GPU_NOT_FOUND:             "the driver found no GPU",
 	nvml.ERROR_FUNCTION_NOT_FOUND:        "the driver's library is too old",
 	nvml.ERROR_OPERATING_SYSTEM:          "the operating system has blocked the GPU",
 	nvml.ERROR_INSUFFICIENT_RESOURCES:    "the driver lacks memory or other resources",
@@ -36,7 +35,7 @@ var initErrors = map[nvml.Return]string{
 	nvml.ERROR_ARGUMENT_VERSION_MISMATCH: "the driver's library is of another version than expected",
 }
 
-// initialise starts the library.
+// initialise starts NVML.
 func initialise(lib nvml.Interface) error {
 	ret := lib.Init()
 	if ret == nvml.SUCCESS {
@@ -44,12 +43,13 @@ func initialise(lib nvml.Interface) error {
 	}
 	why, ok := initErrors[ret]
 	if !ok {
-		why = fmt.Sprintf("NVML answers with code %d", int(ret))
+		why = fmt.Sprintf("NVML returned code %d", int(ret))
 	}
 	return fmt.Errorf("%w: %s", ErrNoDriver, why)
 }
 
-// errorOf makes errors of return codes; that a device does not support a question is none.
+// errorOf returns a function that converts return codes to errors. A query that the GPU
+// does not support is not an error.
 func errorOf(lib nvml.Interface) func(what string, ret nvml.Return) error {
 	return func(what string, ret nvml.Return) error {
 		if ret == nvml.SUCCESS || ret == nvml.ERROR_NOT_SUPPORTED {
@@ -59,6 +59,7 @@ func errorOf(lib nvml.Interface) func(what string, ret nvml.Return) error {
 	}
 }
 
+// inspect is Inspect with the library as an argument, for tests.
 func inspect(lib nvml.Interface) (inv *Inventory, err error) {
 	if err := initialise(lib); err != nil {
 		return nil, err
@@ -110,7 +111,8 @@ func inspect(lib nvml.Interface) (inv *Inventory, err error) {
 	return inv, nil
 }
 
-// matrixPrecisions are those of an architecture, as products has them.
+// matrixPrecisions returns the precisions with tensor cores of an architecture; it
+// agrees with Backend.products.
 func matrixPrecisions(architecture int) []string {
 	switch {
 	case architecture >= firstBF16:
@@ -121,7 +123,7 @@ func matrixPrecisions(architecture int) []string {
 	return []string{}
 }
 
-// versions are those of the driver and of the newest CUDA that it serves.
+// versions returns the version of the driver and of the newest CUDA that it supports.
 func versions(lib nvml.Interface) (driver, cuda string, err error) {
 	ask := errorOf(lib)
 	driver, ret := lib.SystemGetDriverVersion()

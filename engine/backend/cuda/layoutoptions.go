@@ -6,30 +6,29 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// layoutRule tells which operands of an operation and whether its result have their
-// channels last; ok is false if the request is not served so.
+// layoutRule returns the option of an operation in which fields have their channels
+// last. ok is false if the operation does not support it.
 type layoutRule func(attrs any, in []graph.Shape, out graph.Shape) (way backend.LayoutOption, ok bool)
 
-// Rates by which ways are weighed: of the matrix units and of the plain ones, in useful
-// operations a second, of the memory in bytes a second, and the time that a kernel takes
-// to start, in seconds. What counts is their proportion, which is much the same on all
-// devices with matrix units.
+// Rates for estimating costs. Only their ratios matter; these are similar on all GPUs
+// with tensor cores.
 const (
-	matrixRate = 3e14
-	plainRate  = 2e13
-	memoryRate = 2e12
-	startTime  = 3e-6
+	matrixRate = 3e14 // FLOP/s of tensor cores, counted as direct convolution
+	plainRate  = 2e13 // FLOP/s of CUDA cores
+	memoryRate = 2e12 // bytes per second of device memory
+	startTime  = 3e-6 // seconds to launch a kernel
 )
 
-// InnerLayout is the layout with the channels last.
+// InnerLayout returns the channels-last layout.
 func (*Backend) InnerLayout() graph.Layout { return graph.ChannelsLast }
 
-// CanStore is true of float32, bfloat16 and float16.
+// CanStore reports whether d is float32, bfloat16 or float16.
 func (*Backend) CanStore(d graph.DType) bool {
 	return d == graph.Float32 || d == graph.BFloat16 || d == graph.Float16
 }
 
-// LayoutOptions lists the plain way, and that with channels last if there is one.
+// LayoutOptions returns the plain option and, if supported, the channels-last one, with
+// estimated costs in seconds.
 func (b *Backend) LayoutOptions(o *graph.Op, attrs any, in []graph.Shape, out graph.Shape) []backend.LayoutOption {
 	plain := backend.LayoutOption{In: make([]graph.Layout, len(in))}
 	plain.Cost = moveCost(plain, in, out)
@@ -57,15 +56,16 @@ func (b *Backend) LayoutOptions(o *graph.Op, attrs any, in []graph.Shape, out gr
 	return append(ways, w)
 }
 
-// isWindowed tells whether an operation reads a neighbourhood or all of a channel: such are
-// bound by arithmetic.
+// isWindowed reports whether an operation reads neighbouring grid points or whole
+// channels. Such operations are bound by arithmetic.
 func isWindowed(o *graph.Op, in []graph.Shape, attrs any) bool {
 	w := o.Window(in, attrs)
 	return w.Axes != nil || w.FullAxes != nil
 }
 
-// moveCost is the time to move operands and the result through the memory once, with the lanes
-// that their layouts add: fields of few channels, as losses have, are better plain.
+// moveCost estimates the seconds to read the operands and write the result once,
+// padding channels included. Fields of few channels, as in losses, are therefore
+// cheaper in the plain layout.
 func moveCost(w backend.LayoutOption, in []graph.Shape, out graph.Shape) float64 {
 	n := w.Out.Elems(out)
 	for i, s := range in {
@@ -74,12 +74,12 @@ func moveCost(w backend.LayoutOption, in []graph.Shape, out graph.Shape) float64
 	return startTime + elem*float64(n)/memoryRate
 }
 
-// Measure leaves the estimates.
+// Measure keeps the estimates.
 func (*Backend) Measure(*graph.Op, any, []graph.Shape, graph.Shape, []backend.LayoutOption) error {
 	return nil
 }
 
-// ReorderCost is the time to read and write a value.
+// ReorderCost estimates the seconds to convert a value to a layout.
 func (*Backend) ReorderCost(s graph.Shape, to graph.Layout) (float64, error) {
 	from := graph.Plain
 	if to == graph.Plain {
@@ -88,8 +88,9 @@ func (*Backend) ReorderCost(s graph.Shape, to graph.Layout) (float64, error) {
 	return moveCost(backend.LayoutOption{In: []graph.Layout{from}, Out: to}, []graph.Shape{s}, s), nil
 }
 
-// channelsLast is the way of the first n operands with channels last, the others plain, and the
-// result so if result is true.
+// channelsLast returns the option in which the first n operands have their channels
+// last and, if result is true, the result too; other operands are plain. ok is false if
+// one of these is not a field [N C D H W].
 func channelsLast(n int, in []graph.Shape, out graph.Shape, result bool) (backend.LayoutOption, bool) {
 	w := backend.LayoutOption{In: make([]graph.Layout, len(in))}
 	ok := !result || len(out) == 5
@@ -103,8 +104,8 @@ func channelsLast(n int, in []graph.Shape, out graph.Shape, result bool) (backen
 	return w, ok
 }
 
-// chainLayouts serves elementwise operations on fields: operands of the shape of the result
-// have their channels last, those that are stretched are plain.
+// chainLayouts is the rule of elementwise operations: operands of the shape of the
+// result have their channels last, broadcast ones are plain.
 func chainLayouts(o *graph.Op, attrs any, in []graph.Shape, out graph.Shape) (backend.LayoutOption, bool) {
 	w := backend.LayoutOption{In: make([]graph.Layout, len(in)), Out: graph.ChannelsLast}
 	if _, ok := chainOf(o, attrs, len(in)); !ok || len(out) != 5 {
@@ -118,8 +119,8 @@ func chainLayouts(o *graph.Op, attrs any, in []graph.Shape, out graph.Shape) (ba
 	return w, true
 }
 
-// chainOf is the chain of an elementwise operation: its own, or the operation as its only
-// link; ok is false if a link has no formula.
+// chainOf returns the chain of an elementwise operation: its own, or one with the
+// operation as its only link. ok is false if a link has no scalar formula.
 func chainOf(o *graph.Op, attrs any, operands int) (c op.Chain, ok bool) {
 	if c, ok = attrs.(op.Chain); !ok {
 		if o.Scalar == nil {

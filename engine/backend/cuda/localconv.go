@@ -9,8 +9,8 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// localCall is a call of a kernel of locally connected convolutions: over n elements, with rows in the last two axes of a shape,
-// for groups of samples.
+// localCall describes a call of a kernel of locally connected convolutions, over n
+// elements for groups of samples. rows is the shape whose last two axes are the rows.
 type localCall struct {
 	name    string
 	conv    op.LocalConv
@@ -21,7 +21,7 @@ type localCall struct {
 	groups  int
 }
 
-// local makes the kernel of a locally connected convolution or a gradient of it.
+// local prepares a locally connected convolution or one of its gradients.
 func (b *Backend) local(q backend.Request, c localCall) (backend.Kernel, error) {
 	x, y, a := c.x, c.y, c.conv
 	if max(int64(x[2:].Size()), int64(y[2:].Size())) > math.MaxInt32 || isLast(q) {
@@ -43,17 +43,20 @@ func (b *Backend) local(q backend.Request, c localCall) (backend.Kernel, error) 
 	return w.kernel(c.name)
 }
 
+// localForward prepares local_conv: y[n,k,p] = Σ w[k,c,t,p]·x[n,c,p+t].
 func localForward(b *Backend, q backend.Request) (backend.Kernel, error) {
 	x, y := q.In[0].Shape, q.Out.Shape
 	return b.local(q, localCall{name: "local_conv", conv: q.Attrs.(op.LocalConv), x: x, y: y, n: int64(y[1:].Size()), rows: y, groups: ceil(x[0], kernels.LocalSamples)})
 }
 
+// localData prepares local_conv_grad_data, the gradient with respect to x.
 func localData(b *Backend, q backend.Request) (backend.Kernel, error) {
 	x, y := q.Out.Shape, q.In[0].Shape
 	return b.local(q, localCall{name: "local_conv_data", conv: q.Attrs.(op.LocalConvGrad).LocalConv, x: x, y: y, n: int64(x[1:].Size()), rows: x, adjoint: true,
 		groups: ceil(x[0], kernels.LocalSamples)})
 }
 
+// localFilter prepares local_conv_grad_filter, the gradient with respect to w.
 func localFilter(b *Backend, q backend.Request) (backend.Kernel, error) {
 	x, y := q.In[0].Shape, q.In[1].Shape
 	return b.local(q, localCall{name: "local_conv_filter", conv: q.Attrs.(op.LocalConv), x: x, y: y, n: int64(q.Out.Shape.Size()), rows: y, groups: 1})

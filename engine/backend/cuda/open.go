@@ -11,19 +11,21 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/tune"
 )
 
-// Options of the backend.
+// Options configures Open.
 type Options struct {
-	// Choices repeats what an earlier backend chose (Choices), where it is served.
+	// Choices are the kernel variants that an earlier backend chose (Backend.Choices);
+	// they are used where they are supported.
 	Choices map[string]string
-	// TF32 lets convolutions of float32 round what they multiply to 11 bits.
+	// TF32 rounds the factors of float32 convolutions to 11 bits of mantissa, for the
+	// tensor cores. Sums stay in float32.
 	TF32 bool
 }
 
-// Open opens the GPU of this process: the first, or where a launcher started several
-// processes on this machine, that of its number among them.
+// Open opens the GPU of this process: the first one, or, if an MPI launcher started
+// several processes on this machine, the one with the local rank of the process.
 //
-// Errors: *exit.Error (exit.NoDevice) if there is none, or the driver or the compiler of
-// kernels is missing.
+// Errors: *exit.Error (exit.NoDevice) if there is no GPU, or the driver or NVRTC is
+// missing.
 func Open(o Options) (backend.Backend, error) {
 	n, err := gpu.Count()
 	if err != nil {
@@ -42,11 +44,11 @@ func Open(o Options) (backend.Backend, error) {
 	return b, nil
 }
 
-// localRanks are where launchers tell a process its number among those of its machine:
-// Open MPI, MPICH and Intel MPI, Slurm, PALS.
+// localRanks are the environment variables in which launchers pass the local rank: Open
+// MPI, MPICH and Intel MPI, Slurm, PALS.
 var localRanks = []string{"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID", "PALS_LOCAL_RANKID"}
 
-// localRank is that number; 0 without a launcher.
+// localRank returns the local rank; 0 without a launcher.
 func localRank(env func(string) string) int {
 	for _, name := range localRanks {
 		if n, err := strconv.Atoi(env(name)); err == nil && n >= 0 {

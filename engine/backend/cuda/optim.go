@@ -10,9 +10,10 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/kernels"
 )
 
+// optimProgram holds the kernels of optimisers.
 var optimProgram = kernels.Program("optim.cu")
 
-// packConstants are the constants of a step in the order of optim.cu.
+// packConstants returns the constants of a step in the order of optim.cu.
 func packConstants(c backend.OptimConstants) [numConstants]float32 {
 	var out [numConstants]float32
 	for i, x := range [...]float64{c.Rate, c.Beta1, c.Beta2, 1 - c.Beta1, 1 - c.Beta2, c.Eps, c.Momentum, c.GradScale, c.EMAWeight, c.Correct1, c.Correct2, c.ClipNorm, c.TrustCoefficient} {
@@ -21,7 +22,7 @@ func packConstants(c backend.OptimConstants) [numConstants]float32 {
 	return out
 }
 
-// Sizes of what a sweep reads and finds.
+// Numbers of constants and results of optim.cu.
 const (
 	numConstants = 13
 	numResults   = 3
@@ -29,23 +30,24 @@ const (
 
 var _ backend.Updater = (*Backend)(nil)
 
-// optimiser is the optimiser of flat parameters on the device. Its rules are numbered as those of optim.cu.
+// optimiser updates flat parameters on the device. Its rules are numbered as in
+// optim.cu; kern.OptStep has their formulas.
 type optimiser struct {
 	b                    *Backend
 	rule                 backend.Rule
-	measure, join, ratio work
-	moments, move        work
+	measure, join, ratio work      // squares of gradients and weights; their sums; the norm and trust ratios
+	moments, move        work      // moments of LAMB; the update
 	constants, results   []float32 // on the device
-	constantsHost        []float32 // and where the program has them
+	constantsHost        []float32 // page-locked copies
 	resultsHost          []float32
-	owned                [][]float32
-	pieces               device.Pointer
-	count                int
+	owned                [][]float32    // memory to free
+	pieces               device.Pointer // table of the ranges on the device
+	count                int            // number of ranges
 }
 
-// NewOptimiser prepares the sweeps of a rule over pieces.
+// NewOptimiser prepares an optimiser with an update rule for the given ranges.
 //
-// Errors: too little memory.
+// Errors: the memory of the device does not suffice.
 func (b *Backend) NewOptimiser(rule backend.Rule, pieces []backend.ParamRange, tensors []backend.ParamTensor, a backend.OptimArrays) (_ backend.Optimiser, err error) {
 	s := &optimiser{b: b, rule: rule, count: len(pieces)}
 	defer func() {
@@ -98,7 +100,7 @@ func (b *Backend) NewOptimiser(rule backend.Rule, pieces []backend.ParamRange, t
 	return s, errors.Join(s.measure.err, s.join.err, s.ratio.err, s.moments.err, s.move.err)
 }
 
-// tables brings pieces and tensors to the device.
+// tables copies the tables of ranges and tensors to the device.
 func (s *optimiser) tables(pieceTable, tensorTable []float32, pieces []backend.ParamRange, tensors []backend.ParamTensor) error {
 	p, err := s.b.AllocHost(max(len(pieceTable), 2))
 	if err != nil {
@@ -130,7 +132,7 @@ func (s *optimiser) tables(pieceTable, tensorTable []float32, pieces []backend.P
 	return errors.Join(s.b.Copy(pieceTable, p), s.b.Copy(tensorTable, t), s.b.Wait(), s.b.Free(p), s.b.Free(t))
 }
 
-// SetConstants brings the constants of the next steps to the device.
+// SetConstants copies the constants of the next steps to the device.
 func (s *optimiser) SetConstants(c backend.OptimConstants) error {
 	if err := s.b.Wait(); err != nil {
 		return err
@@ -140,18 +142,20 @@ func (s *optimiser) SetConstants(c backend.OptimConstants) error {
 	return s.b.Copy(s.constants, s.constantsHost)
 }
 
-// Step moves the parameters once. A gradient that is not finite changes nothing; see Found.
+// Step updates the parameters once. If the gradient is not finite, nothing changes; see
+// GradNorm.
 func (s *optimiser) Step() error {
 	return errors.Join(s.measure.run(), s.ratio.run(), s.moments.run(), s.move.run(), s.b.Copy(s.resultsHost, s.results))
 }
 
-// GradNorm waits, and gives the norm of the gradient of the last step before clipping, and whether it was finite.
+// GradNorm waits and returns the norm of the last gradient before clipping, and whether
+// the gradient was finite.
 func (s *optimiser) GradNorm() (norm float64, finite bool, err error) {
 	err = s.b.Wait()
 	return float64(s.resultsHost[0]), s.resultsHost[2] != 0, err
 }
 
-// Finite tells whether the gradient is that the next step moves along. It waits.
+// Finite waits and reports whether the gradient of the next step is finite.
 func (s *optimiser) Finite() (bool, error) {
 	err := errors.Join(s.measure.run(), s.ratio.run(), s.b.Copy(s.resultsHost, s.results))
 	if err != nil {
@@ -161,15 +165,15 @@ func (s *optimiser) Finite() (bool, error) {
 	return finite, err
 }
 
-// paramMask is which parameters are kept, a byte each, on the device and where the program has them.
+// paramMask holds a mask of parameters, one byte each, on the device and on the host.
 type paramMask struct {
 	b            *Backend
 	device, host []float32
 }
 
-// NewMask makes room for a mask of n parameters.
+// NewMask allocates a mask of n parameters.
 //
-// Errors: too little memory.
+// Errors: the memory of the device does not suffice.
 func (b *Backend) NewMask(n int) (_ backend.ParamMask, err error) {
 	const parameters = elem // in an element of four bytes
 	m := &paramMask{b: b}
@@ -179,7 +183,7 @@ func (b *Backend) NewMask(n int) (_ backend.ParamMask, err error) {
 	return m, err
 }
 
-// Set brings a mask to the device.
+// Set copies a mask to the device.
 func (m *paramMask) Set(keep []bool) error {
 	if err := m.b.Wait(); err != nil {
 		return err
@@ -194,7 +198,8 @@ func (m *paramMask) Set(keep []bool) error {
 	return m.b.Copy(m.device, m.host)
 }
 
-// PrepareMask makes what sets x, which lies as the moments do, to 0 where a mask does not keep the parameter.
+// PrepareMask returns a function that sets x, laid out as the moments, to 0 where the
+// mask is false.
 func (s *optimiser) PrepareMask(x []float32, m backend.ParamMask) (func() error, error) {
 	w := &work{b: s.b}
 	if s.count > 0 {
@@ -203,14 +208,15 @@ func (s *optimiser) PrepareMask(x []float32, m backend.ParamMask) (func() error,
 	return w.run, w.err
 }
 
-// PrepareAccumulate makes what adds g, times a number that lies on the device, to sum.
+// PrepareAccumulate returns a function that adds weight·g to sum; weight is one number
+// on the device.
 func (b *Backend) PrepareAccumulate(sum, g, weight []float32) (func() error, error) {
 	w := &work{b: b}
 	w.call(optimProgram, "opt_add", gridFor(int64(len(sum))), start(sum), start(g), start(weight), int64(len(sum)))
 	return w.run, w.err
 }
 
-// Close gives back the memory of its own.
+// Close frees the memory of the optimiser.
 func (s *optimiser) Close() error {
 	var err error
 	for _, x := range s.owned {

@@ -12,30 +12,38 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/pass/workspace"
 )
 
-// pieceCounts are the numbers of pieces in which a convolution is tried, beside the whole, and
-// pieceWorkspace the least workspace, in bytes, of which pieces are worth having.
+// pieceCounts are the numbers of pieces into which convolutions of the library are
+// divided, besides the whole.
 var pieceCounts = []int{2, 4, 8}
 
+// pieceWorkspace is the least workspace, in bytes, for which pieces are tried.
 const pieceWorkspace = 4 << 20
 
-// piece is a part of a convolution, and where its x and y begin, in bytes.
+// piece is a part of a convolution, with the byte offsets of its x and y.
 type piece struct {
 	ConvPlan
 	c    cudnn.Convolution
 	x, y int64
 }
 
-// pieces are a convolution as parts that run one after the other, with one workspace: some of
-// the samples each, or slabs of their rows. It is a plan like that of the whole.
+// pieces is a convolution divided into parts that run one after the other and share one
+// workspace: a part of the samples each, or a slab of their rows. It implements
+// ConvPlan.
+//
+// Source: Oyama, Ben-Nun, Hoefler and Matsuoka 2018, arXiv:1804.04806 (micro-batching
+// of cuDNN).
 type pieces struct {
 	name  string
 	parts []piece
 }
 
+// Name returns the name of the plan with the number of pieces.
 func (p *pieces) Name() string { return p.name }
-func (p *pieces) Fused() bool  { return p.parts[0].Fused() }
 
-// Workspace is the largest.
+// Fused reports whether the plan includes bias and ReLU.
+func (p *pieces) Fused() bool { return p.parts[0].Fused() }
+
+// Workspace returns the largest workspace of the parts.
 func (p *pieces) Workspace() (most int64) {
 	for _, s := range p.parts {
 		most = max(most, s.Workspace())
@@ -43,6 +51,7 @@ func (p *pieces) Workspace() (most int64) {
 	return most
 }
 
+// Run enqueues the parts.
 func (p *pieces) Run(o cudnn.Operands) error {
 	for _, s := range p.parts {
 		part := o
@@ -54,9 +63,10 @@ func (p *pieces) Run(o cudnn.Operands) error {
 	return nil
 }
 
+// Close closes the plans of all parts, also after a failure to make one of them.
 func (p *pieces) Close() (err error) {
 	for _, s := range p.parts {
-		if s.ConvPlan == nil { // that could not be made, nor those behind it
+		if s.ConvPlan == nil { // this one and the following were not made
 			break
 		}
 		if e := s.ConvPlan.Close(); err == nil {
@@ -66,9 +76,10 @@ func (p *pieces) Close() (err error) {
 	return err
 }
 
-// piecesName is what a plan is called in so many pieces, and parsePieces reads it; 1 is the whole.
+// piecesName returns the name of a plan in n pieces.
 func piecesName(plan string, n int) string { return fmt.Sprintf("%s%s%d", plan, inPieces, n) }
 
+// parsePieces splits the name into the plan and the number of pieces; 1 is the whole.
 func parsePieces(name string) (plan string, n int) {
 	plan, text, ok := strings.Cut(name, inPieces)
 	if n, err := strconv.Atoi(text); ok && err == nil {
@@ -77,9 +88,10 @@ func parsePieces(name string) (plan string, n int) {
 	return name, 1
 }
 
+// inPieces separates plan and number.
 const inPieces = ", pieces "
 
-// planIn is the plan of a name of the library in so many pieces; nil if there is none.
+// planIn returns a plan of the library in n pieces; nil if there is none.
 func (l libraryVariants) planIn(plan string, n int) ConvPlan {
 	if n == 1 {
 		return l.b.library.Plan(l.c, plan)
@@ -91,14 +103,14 @@ func (l libraryVariants) planIn(plan string, n int) ConvPlan {
 	for i := range p.parts {
 		s := &p.parts[i]
 		if s.ConvPlan = l.b.library.Plan(s.c, plan); s.ConvPlan == nil {
-			_ = p.Close() // the whole is served
+			_ = p.Close() // use the whole instead
 			return nil
 		}
 	}
 	return p
 }
 
-// cache has planIn give a plan sooner.
+// cache makes planIn faster for this plan in later processes.
 func (l libraryVariants) cache(p ConvPlan) {
 	parts, ok := p.(*pieces)
 	if !ok {
@@ -110,11 +122,12 @@ func (l libraryVariants) cache(p ConvPlan) {
 	}
 }
 
-// split cuts a convolution into n pieces, a power of two: of the samples, and where these are fewer
-// of rows, with the rows around them that they read. Zeros are beyond the first and the last row
-// only. Pieces of a gradient of a filter add to those before. None are less than 4 rows.
+// split divides a convolution into n pieces, a power of two: parts of the samples or,
+// if these are too few, slabs of at least 4 rows with the neighbouring rows that they
+// read. Only the first and the last slab have zero padding. Gradients of a filter are
+// accumulated over pieces. It returns nil if that is not possible.
 //
-// Source: Oyama, Ben-Nun, Hoefler, Matsuoka 2018, arXiv:1804.04806.
+// Source: Oyama, Ben-Nun, Hoefler and Matsuoka 2018, arXiv:1804.04806.
 func split(c cudnn.Convolution, n int) (all []piece) {
 	groups := 1
 	for groups < n && c.N%(2*groups) == 0 {
@@ -151,7 +164,7 @@ func split(c cudnn.Convolution, n int) (all []piece) {
 	return all
 }
 
-// advance is so many bytes behind p; nil stays nil.
+// advance returns p + bytes; nil stays nil.
 func advance(p device.Pointer, bytes int64) device.Pointer {
 	if p == nil {
 		return nil

@@ -7,16 +7,19 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
+// Programs with one thread per grid point or group.
 var pointsProgram, softmaxProgram = kernels.Program("points.cu", define("T", "float")), kernels.Program("softmax.cu")
 
-// pointArgs are the number of points of a plain field, its channels, the points of a sample, and eps.
+// pointArgs returns the number of grid points of a plain field, and the arguments of
+// the kernels of points.cu.
 func pointArgs(s graph.Shape, eps float64) (n int64, args []any) {
 	p := int64(s[2:].Size())
 	n = int64(s[0]) * p
 	return n, []any{n, int32(s[1]), p, float32(eps)}
 }
 
-// pointNorm serves point_norm and point_norm_grad.
+// pointNorm prepares point_norm and point_norm_grad, layer normalisation over the
+// channels of each grid point.
 func pointNorm(b *Backend, q backend.Request) (backend.Kernel, error) {
 	args := addresses(q)
 	n, more := pointArgs(q.Out.Shape, q.Attrs.(op.Eps).Eps)
@@ -25,7 +28,8 @@ func pointNorm(b *Backend, q backend.Request) (backend.Kernel, error) {
 	return w.kernel(q.Op.Name)
 }
 
-// pointNormSums serves point_norm_sums: the moments of points in scratch, then sums per channel as others.
+// pointNormSums prepares point_norm_sums: first the moments of each grid point in
+// scratch, then sums per channel.
 func pointNormSums(b *Backend, q backend.Request) (backend.Kernel, error) {
 	x := q.In[0]
 	n, args := pointArgs(x.Shape, q.Attrs.(op.Eps).Eps)
@@ -39,7 +43,7 @@ func pointNormSums(b *Backend, q backend.Request) (backend.Kernel, error) {
 	})
 }
 
-// softmax serves softmax and softmax_grad.
+// softmax prepares softmax and softmax_grad, one thread per group.
 func softmax(b *Backend, q backend.Request) (backend.Kernel, error) {
 	a, s := q.Attrs.(op.Groups), q.Out.Shape
 	args := addresses(q)

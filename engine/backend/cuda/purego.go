@@ -4,7 +4,8 @@ package cuda
 
 import "fmt"
 
-var errPure = fmt.Errorf("%w: this program was built without cgo and cannot ask for one", ErrNoDriver)
+// errPure is the error of a program without cgo.
+var errPure = fmt.Errorf("%w: this program was built without cgo", ErrNoDriver)
 
 // Inspect always fails without cgo.
 //

@@ -5,8 +5,10 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 )
 
-// reference runs the reference kernel on the processor, over copies: for operations for
-// which nobody has written a kernel, on plain values. It waits for the device.
+// reference returns a kernel that runs the reference kernel of an operation on the
+// host, for plain values. ok is false for other layouts.
+//
+// Cost: it copies all operands and the result, and waits for the device.
 func (b *Backend) reference(q backend.Request) (backend.Kernel, bool, error) {
 	if isLast(q) || b.dryRun {
 		return backend.Kernel{}, b.dryRun, nil

@@ -8,7 +8,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// reorder changes the layout of a field, or copies it.
+// reorder prepares the conversion of a field to another layout, or a copy.
 func reorder(b *Backend, q backend.Request) (backend.Kernel, error) {
 	x, y := q.In[0], q.Out
 	if x.Layout == y.Layout {
@@ -18,7 +18,8 @@ func reorder(b *Backend, q backend.Request) (backend.Kernel, error) {
 	return w.kernel(w.reorder(x, y))
 }
 
-// reorder adds the call that changes the layout of a field; it gives its name.
+// reorder adds the call that converts the layout of a field, and returns the name of
+// the kernel.
 func (w *work) reorder(x, y backend.Tensor) string {
 	const tile, rows = 32, 8 // of layout.cu
 	f := fieldOf(y.Shape)

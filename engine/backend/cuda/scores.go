@@ -10,29 +10,37 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 )
 
-// The families whose CRPS programs have, by name, with their numbers there: closed forms, and those with incomplete gamma and beta functions.
+// The families whose CRPS has a kernel, with their numbers in its program: closed
+// forms, and those that need incomplete gamma or beta functions.
 var (
 	closedForms = map[string]int{dist.Normal.ID: 0, dist.TruncatedNormal.ID: 1, dist.CensoredNormal.ID: 2, dist.ZeroNormal.ID: 3, dist.LogNormal.ID: 4,
 		dist.Logistic.ID: 5, dist.TruncatedLogistic.ID: 6, dist.CensoredLogistic.ID: 7}
 	gammaForms = map[string]int{dist.Student.ID: 0, dist.CSGamma.ID: 1}
 )
 
-// Their programs, and that of polynomials.
+// Their programs, and that of Bernstein quantile functions.
 var (
 	closedFormProgram = func(family int) device.Program { return kernels.Program("scores.cu", define("FAMILY", family)) }
 	gammaProgram      = func(family int) device.Program { return kernels.Program("gammas.cu", define("FAMILY", family)) }
 	bernsteinProgram  = kernels.Program("bernstein.cu")
 )
 
-// maxCoefficients is the number of coefficients that bernstein.cu holds.
+// maxCoefficients is the largest number of coefficients in bernstein.cu.
 const maxCoefficients = 64
 
-// distribution serves the scores of distributions by kernels whose names end so; the reference kernel those of polynomials of a
-// higher degree, and of families of which there is no program.
+// distribution returns the rule of a score of predictive distributions; ending is the
+// last part of the names of its kernels. Families without kernel, and polynomials of
+// higher degree, run the reference kernel.
 func distribution(ending string) prepare {
 	return func(b *Backend, q backend.Request) (backend.Kernel, error) { return distributionKernel(b, q, ending) }
 }
 
+// distributionKernel prepares a score: CRPS, cross entropy or pinball loss.
+//
+// Shape: parameters [N P D H W] and observations [N 1 D H W]; one thread per
+// observation.
+// Source: Jordan, Krüger and Lerch 2019, doi:10.18637/jss.v090.i12, for closed forms of
+// the CRPS; formulas in package postproc/dist.
 func distributionKernel(b *Backend, q backend.Request, ending string) (backend.Kernel, error) {
 	a, s := q.Attrs.(op.ScoreSpec), q.In[0].Shape
 	n, points, count := int64(q.In[1].Shape.Size()), int64(s[2:].Size()), int32(s[1])
@@ -74,7 +82,8 @@ func distributionKernel(b *Backend, q backend.Request, ending string) (backend.K
 	return k, nil
 }
 
-// bernsteinTable are the bits of the Bernstein polynomials of so many coefficients at the levels of the pinball loss.
+// bernsteinTable returns the Bernstein basis polynomials of the given number of
+// coefficients at the levels of the pinball loss, as bits of float32.
 func bernsteinTable(count int) []int32 {
 	var bits []int32
 	for i := range op.PinballLevels {

@@ -8,21 +8,24 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
+// setDotProgram holds the kernels of attention within sets.
 var setDotProgram = kernels.Program("setdot.cu")
 
-// Sizes of set_dot: values that are summed from which on blocks do it, those that a thread of a block adds up, and
-// keys of a block.
+// Sizes of set_dot.
 const (
-	dotBlocks = 128
-	dotEach   = 64
-	dotTile   = 8
+	dotBlocks = 128 // number of summed values from which on a block, not a thread, computes a score
+	dotEach   = 64  // values that a thread of a block sums
+	dotTile   = 8   // keys of a block
 )
 
-// attentionSizes are the arguments that end kernels of attention within sets over fields like x.
+// attentionSizes returns the arguments at the end of the kernels of attention within
+// sets.
 func attentionSizes(a op.SetAttentionSizes, x, w graph.Shape) []any {
 	return int32s(a.Queries, a.Keys, a.Heads, x[1]/a.Heads, x[2], x[3], x[4], w[2], w[3], w[4])
 }
 
+// setDot prepares set_dot, scores of queries against keys. Long sums are divided into
+// parts, added in a fixed order.
 func setDot(b *Backend, q backend.Request) (backend.Kernel, error) {
 	a, x, y := q.Attrs.(op.SetAttentionSizes), q.In[0].Shape, q.Out.Shape
 	sizes, results := attentionSizes(a, x, y), y.Size()
@@ -46,6 +49,7 @@ func setDot(b *Backend, q backend.Request) (backend.Kernel, error) {
 	})
 }
 
+// setMix prepares set_mix, sums of values weighted by attention.
 func setMix(b *Backend, q backend.Request) (backend.Kernel, error) {
 	a, transposed := q.Attrs.(op.SetAttentionSizes), int32(0)
 	if a.Transposed {

@@ -8,14 +8,15 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// maxSetRows is the number of rows of a set that kernels hold.
+// maxSetRows is the largest number of members of a set that kernels hold.
 const maxSetRows = 512
 
-// setReductions are the kinds of pooling in the order of sets.cu.
+// setReductions lists the reductions in the order of sets.cu.
 var setReductions = []op.SetReduction{op.ReduceSum, op.ReduceMean, op.ReduceStd, op.ReduceMin, op.ReduceMax}
 
-// setKernel makes a kernel of one call over the points of sets of so many rows of operand 0:
-// kernel(operands…, result, n, inner, rows, more…). Of sets that are too large there is none.
+// setKernel returns a kernel of one call with a thread per point of each set of operand
+// 0: kernel(operands…, result, n, inner, rows, more…). Larger sets run the reference
+// kernel.
 func (b *Backend) setKernel(q backend.Request, name string, rows int, more ...any) (backend.Kernel, error) {
 	if rows > maxSetRows {
 		return backend.Kernel{}, nil
@@ -32,17 +33,22 @@ func (b *Backend) setKernel(q backend.Request, name string, rows int, more ...an
 	return w.kernel(name)
 }
 
+// setPool prepares set_pool, a reduction over the members of each set.
 func setPool(b *Backend, q backend.Request) (backend.Kernel, error) {
 	a := q.Attrs.(op.Set)
 	return b.setKernel(q, "set_pool", a.Size, int32(slices.Index(setReductions, a.Kind)))
 }
 
-// setPoolGrad serves set_std_grad and set_extreme_grad.
+// setPoolGrad prepares set_std_grad and set_extreme_grad.
 func setPoolGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
 	return b.setKernel(q, q.Op.Name, q.Attrs.(op.Set).Size)
 }
 
-// setCRPS serves set_crps and set_crps_grad.
+// setCRPS prepares set_crps and set_crps_grad: the kernel CRPS of an ensemble.
+//
+//	(1/M) Σᵢ|xᵢ−y| − pair · Σ_{i<j}|xᵢ−xⱼ|
+//
+// Source: Ferro 2014, doi:10.1002/qj.2270 (fair CRPS).
 func setCRPS(b *Backend, q backend.Request) (backend.Kernel, error) {
 	a := q.Attrs.(op.SetScore)
 	return b.setKernel(q, q.Op.Name, a.Size, int32(a.Groups), float32(a.PairWeight()))

@@ -10,14 +10,14 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// reduction is a sum as sum_box makes it: axes that are kept, with distances in the operand and in the result, and
-// those that are summed.
+// reduction describes a sum for the kernel sum_box: axes that are kept, with strides in
+// operand and result, and axes that are summed.
 type reduction struct {
 	kept, summed []boxAxis
-	innerKept    bool // of neighbours in memory there is one result each
+	innerKept    bool // the innermost axis in memory is kept
 }
 
-// reductionOf is that of a value.
+// reductionOf returns the reduction of a value over axes.
 func reductionOf(x backend.Tensor, a op.Axes) reduction {
 	var r reduction
 	out := x.Shape.Clone()
@@ -54,7 +54,7 @@ func reductionOf(x backend.Tensor, a op.Axes) reduction {
 	return r
 }
 
-// count is the number of elements of some axes.
+// count returns the number of elements of some axes.
 func count(axes []boxAxis) int64 {
 	n := int64(1)
 	for _, a := range axes {
@@ -63,13 +63,14 @@ func count(axes []boxAxis) int64 {
 	return n
 }
 
-// Values of a result that a thread adds up in one call, at most, and parts of a result that a grid has.
+// Limits of a sum: values that a thread adds in one call, and parts of a result.
 const (
 	sumEach  = 64
 	maxParts = 1 << 11
 )
 
-// size is how many results and values a block takes, and of how many values a part of a result is.
+// size returns the results and values that a block processes, and the number of values
+// of a part.
 func (r reduction) size() (block [3]int, each int64) {
 	kept, n := count(r.kept), count(r.summed)
 	switch {
@@ -90,7 +91,7 @@ func (r reduction) size() (block [3]int, each int64) {
 	return block, max(each, (n+maxParts-1)/maxParts)
 }
 
-// axes are the arguments of four axes: sizes of all but the first, and distances.
+// axes returns the arguments of four axes: all sizes but the first, and strides.
 func axes(a []boxAxis) (sizes, x, y []any) {
 	a = a[:len(a):len(a)]
 	for len(a) < 4 { // the size of the first axis may be beyond 32 bits
@@ -105,7 +106,7 @@ func axes(a []boxAxis) (sizes, x, y []any) {
 	return sizes, x, y
 }
 
-// sumBox adds a call of sum_box with parts of so many values.
+// sumBox adds a call of sum_box with parts of each values.
 func (w *work) sumBox(t string, x, y device.Pointer, r reduction, each int64) {
 	block, _ := r.size()
 	kept, n := count(r.kept), count(r.summed)
@@ -117,7 +118,8 @@ func (w *work) sumBox(t string, x, y device.Pointer, r reduction, each int64) {
 	w.call(kernels.Program("sums.cu", define("T", t)), "sum_box", size, append(append(append(args, s...), along...), each)...)
 }
 
-// sum serves sum: in one call, or one for parts and one that adds these up.
+// sum prepares sum: in one call, or one for parts and one that adds these in a fixed
+// order.
 func sum(b *Backend, q backend.Request) (backend.Kernel, error) {
 	x, r := q.In[0], reductionOf(q.In[0], q.Attrs.(op.Axes))
 	_, each := r.size()

@@ -14,7 +14,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/tune"
 )
 
-// choices of ways by operation: those that are raced.
+// variantRules lists the operations with several variants.
 var variantRules = map[string]func(b *Backend, q backend.Request) (own []variant, library libraryVariants, err error){
 	"conv3d":                   convVariants,
 	"conv3d_fused":             convVariants,
@@ -24,10 +24,13 @@ var variantRules = map[string]func(b *Backend, q backend.Request) (own []variant
 	"conv3d_fused_grad_filter": filterVariants,
 }
 
-// Variants lists the ways to compute a convolution, with the library's in pieces too: with their times
-// on this machine where it has a clock and memory for the operands, else with estimates that stand
-// in the order of the ways. One that was chosen before comes first wherever it fits. Ways that are
-// not ours, and our tiles, differ in the last bits.
+// Variants lists the variants of a convolution, those of the library also in pieces,
+// with their times.
+//
+// Times are measured if the device can time and has memory for the operands; else they
+// are estimates that increase in the order of variants. A variant that was chosen
+// before has time 0, so that it is used wherever its scratch fits. Variants differ in
+// the last bits of their results.
 func (b *Backend) Variants(q backend.Request) (cuts []backend.Variant, err error) {
 	ways := variantRules[q.Op.Name]
 	if ways == nil {
@@ -50,7 +53,7 @@ func (b *Backend) Variants(q backend.Request) (cuts []backend.Variant, err error
 	return cuts, nil
 }
 
-// timingsOf is what is known of the ways of an operation.
+// timingsOf returns the known timings of an operation.
 func (b *Backend) timingsOf(key string) (tune.Entry, bool) {
 	if e, ok := b.estimates[b.timesKey(key)]; ok {
 		return e, true
@@ -58,7 +61,8 @@ func (b *Backend) timingsOf(key string) (tune.Entry, bool) {
 	return b.timings.Lookup(b.timesKey(key))
 }
 
-// measure races the ways of an operation over memory of its own, or estimates.
+// measure benchmarks the variants of an operation on temporary memory, or estimates
+// their times.
 func (b *Backend) measure(key string, q backend.Request) (e tune.Entry, err error) {
 	if clock, ok := b.dev.(device.Profiler); ok {
 		there, free, err := b.allocOperands(q)
@@ -68,7 +72,7 @@ func (b *Backend) measure(key string, q backend.Request) (e tune.Entry, err erro
 			if err == nil && len(all) > 0 {
 				var i int
 				if i, err = b.benchmark(clock, key, all); err == nil && all[i].onChosen != nil {
-					all[i].onChosen() // it will be asked for soon
+					all[i].onChosen() // it will be prepared soon
 				}
 			}
 			closeVariants(all)
@@ -86,7 +90,7 @@ func (b *Backend) measure(key string, q backend.Request) (e tune.Entry, err erro
 	if err != nil {
 		return e, err
 	}
-	all := append(own[:min(len(own), 1)], library.all(true)...) // no clock tells our tiles apart
+	all := append(own[:min(len(own), 1)], library.all(true)...) // estimates do not rank our tiles
 	defer closeVariants(all)
 	estimate := time.Duration(b.EstimateSeconds(q) * float64(time.Second))
 	for i, w := range all {
@@ -97,6 +101,7 @@ func (b *Backend) measure(key string, q backend.Request) (e tune.Entry, err erro
 	return e, nil
 }
 
+// closeVariants frees variants.
 func closeVariants(all []variant) {
 	for _, w := range all {
 		if w.close != nil {
@@ -105,7 +110,8 @@ func closeVariants(all []variant) {
 	}
 }
 
-// allocOperands gives memory to a request that has none, until free.
+// allocOperands allocates memory for the tensors of a request that have none; free
+// frees it.
 func (b *Backend) allocOperands(q backend.Request) (there backend.Request, free func() error, err error) {
 	var taken []device.Pointer
 	free = func() (err error) {
@@ -136,7 +142,7 @@ func (b *Backend) allocOperands(q backend.Request) (there backend.Request, free 
 	return there, free, nil
 }
 
-// bindMemory is a value that lies at an address, unless it has memory.
+// bindMemory returns a value at an address, unless it has memory.
 func bindMemory(t backend.Tensor, p device.Pointer) backend.Tensor {
 	if t.F32 != nil || t.U16 != nil || t.U8 != nil {
 		return t
@@ -153,8 +159,8 @@ func bindMemory(t backend.Tensor, p device.Pointer) backend.Tensor {
 	return t
 }
 
-// withDummyMemory is a request without memory as kernels are prepared for one with it: nobody may use
-// what is at these addresses.
+// withDummyMemory returns a request with invalid addresses in place of missing memory,
+// to prepare kernels that will not run.
 func withDummyMemory(q backend.Request) backend.Request {
 	const nowhere = 1 << 16
 	in := slices.Clone(q.In)
@@ -165,7 +171,8 @@ func withDummyMemory(q backend.Request) backend.Request {
 	return q
 }
 
-// Scratch is that of the kernel of an operation without a choice, or with that of the request.
+// Scratch returns the bytes of scratch of the kernel of a request, in the variant that
+// it names.
 func (b *Backend) Scratch(q backend.Request) (bytes int64, err error) {
 	if op.IsHostCopy(q.Op) {
 		return 0, nil
@@ -191,7 +198,7 @@ func (b *Backend) Scratch(q backend.Request) (bytes int64, err error) {
 	return bytes, err
 }
 
-// sorted puts the fastest first.
+// sorted sorts timings, the fastest first.
 func sorted(all []tune.Timing) []tune.Timing {
 	slices.SortStableFunc(all, func(a, b tune.Timing) int { return cmp.Compare(a.Wall, b.Wall) })
 	return all

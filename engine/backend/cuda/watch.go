@@ -10,21 +10,22 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// Watcher reads one GPU again and again. It is used by one goroutine at a time.
+// Watcher reads one GPU repeatedly. It must be used by one goroutine at a time.
 type Watcher struct {
-	lib  nvml.Interface // nil when it is closed
+	lib  nvml.Interface // nil after Close
 	dev  nvml.Device
 	name string
 
 	driver, cuda string
 }
 
-// Watch opens a GPU by its number, "0", as the driver's tools count, or by its identity,
-// "GPU-…", which also holds where CUDA counts otherwise.
+// Watch opens a GPU by its index, "0", in the order of nvidia-smi, or by its UUID,
+// "GPU-…". The order of CUDA may differ; the UUID is unambiguous.
 //
-// Errors: ErrNoDriver as of Inspect, or that there is no such GPU.
+// Errors: ErrNoDriver as from Inspect, or that there is no such GPU.
 func Watch(device string) (*Watcher, error) { return watch(nvml.New(), device) }
 
+// watch is Watch with the library as an argument, for tests.
 func watch(lib nvml.Interface, device string) (*Watcher, error) {
 	if err := initialise(lib); err != nil {
 		return nil, err
@@ -46,12 +47,16 @@ func watch(lib nvml.Interface, device string) (*Watcher, error) {
 	return w, nil
 }
 
-// Driver is the version of the driver, "570.86.15", and the newest of CUDA that it serves, "12.8".
+// Driver returns the version of the driver, such as "570.86.15", and the newest CUDA
+// version that it supports, such as "12.8".
 func (w *Watcher) Driver() (version, cuda string) { return w.driver, w.cuda }
 
-var errWatcherClosed = errors.New("the watcher is closed")
+// errWatcherClosed is the error of Read after Close.
+var errWatcherClosed = errors.New("GPU watcher is closed")
 
-// Read asks for the readings of now, which takes some hundred microseconds.
+// Read returns the current readings.
+//
+// Cost: some 100 µs.
 func (w *Watcher) Read() (Readings, error) {
 	if w.lib == nil {
 		return Readings{}, errWatcherClosed
@@ -63,7 +68,7 @@ func (w *Watcher) Read() (Readings, error) {
 	return r, nil
 }
 
-// Close gives the library back. It may be repeated.
+// Close closes NVML. It may be called more than once.
 func (w *Watcher) Close() error {
 	if w.lib == nil {
 		return nil
@@ -76,8 +81,8 @@ func (w *Watcher) Close() error {
 	return nil
 }
 
-// throttles are the reasons for low clocks that mean something to a user; that nothing is to
-// do is none.
+// throttles are the reasons for reduced clocks that users can act on. An idle GPU is
+// not one.
 var throttles = []struct {
 	bits uint64
 	name string
@@ -86,13 +91,13 @@ var throttles = []struct {
 	{nvml.ClocksThrottleReasonSwThermalSlowdown | nvml.ClocksThrottleReasonHwThermalSlowdown, "temperature"},
 	{nvml.ClocksThrottleReasonHwPowerBrakeSlowdown, "power brake of the machine"},
 	{nvml.ClocksThrottleReasonHwSlowdown, "hardware"},
-	{nvml.ClocksThrottleReasonApplicationsClocksSetting, "clocks that somebody set"},
+	{nvml.ClocksThrottleReasonApplicationsClocksSetting, "application clocks set"},
 	{nvml.ClocksThrottleReasonSyncBoost, "other GPUs of its group"},
 	{nvml.ClocksThrottleReasonDisplayClockSetting, "display"},
 }
 
-// readings asks for all readings. A question that the driver's library does not have is not
-// asked: the call would end the process.
+// readings reads all values. Functions that an older NVML lacks are skipped: calling
+// one would end the process.
 func readings(lib nvml.Interface, dev nvml.Device) (Readings, error) {
 	var r Readings
 	var mem nvml.Memory
@@ -118,7 +123,7 @@ func readings(lib nvml.Interface, dev nvml.Device) (Readings, error) {
 			continue
 		}
 		ret := q.get()
-		if ret == nvml.ERROR_NO_PERMISSION { // of a GPU that is shared
+		if ret == nvml.ERROR_NO_PERMISSION { // as of a shared GPU
 			continue
 		}
 		if err := ask(q.what, ret); err != nil {

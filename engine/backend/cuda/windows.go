@@ -8,9 +8,10 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// sides are the last three axes.
+// sides returns the last three sizes of a shape as arguments.
 func sides(s graph.Shape) []any { return int32s(s[2:]...) }
 
+// int32s returns integers as arguments of a kernel.
 func int32s(n ...int) (args []any) {
 	for _, i := range n {
 		args = append(args, int32(i))
@@ -18,8 +19,9 @@ func int32s(n ...int) (args []any) {
 	return args
 }
 
-// overRows makes a kernel of one call, of which a block takes a row of a field of some sides, with the samples and
-// channels of the result: kernel(operands…, result, channels, more…).
+// overRows returns a kernel of one call in which each block computes one row of a field
+// of shape of, for the samples and channels of the result: kernel(operands…, result,
+// channels, more…).
 func (b *Backend) overRows(q backend.Request, name string, of graph.Shape, more ...any) (backend.Kernel, error) {
 	rows, row, channels := q.Out.Shape[0]*of[2]*of[3], of[4], q.Out.Shape[1]
 	if q.Out.Layout == graph.ChannelsLast {
@@ -33,7 +35,7 @@ func (b *Backend) overRows(q backend.Request, name string, of graph.Shape, more 
 	return w.kernel(name)
 }
 
-// pool serves pooling, by the mean or the maximum of windows.
+// pool returns the rule of max_pool and avg_pool.
 func pool(mean bool) prepare {
 	return func(b *Backend, q backend.Request) (backend.Kernel, error) {
 		a := q.Attrs.(op.Pool)
@@ -43,7 +45,7 @@ func pool(mean bool) prepare {
 	}
 }
 
-// flag is a truth value as kernels read it.
+// flag returns a bool as an argument of a kernel.
 func flag(b bool) int32 {
 	if b {
 		return 1
@@ -51,6 +53,8 @@ func flag(b bool) int32 {
 	return 0
 }
 
+// maxPoolGrad prepares max_pool_grad: dy goes to the first maximum of its window.
+// Windows that overlap have a slower kernel of their own.
 func maxPoolGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
 	a := q.Attrs.(op.Pool)
 	more := append(append(sides(q.Out.Shape), sides(q.In[1].Shape)...), int32s(a.Size[:]...)...)
@@ -64,20 +68,25 @@ func maxPoolGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
 	return b.overRows(q, "max_pool_grad", all, more...)
 }
 
+// avgPoolGrad prepares avg_pool_grad: every element of a window receives dy divided by
+// the size of the window.
 func avgPoolGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
 	a := q.Attrs.(op.PoolGrad)
 	more := append(append(sides(q.Out.Shape), sides(q.In[0].Shape)...), int32s(a.Size[:]...)...)
 	return b.overRows(q, "avg_pool_grad", q.Out.Shape, append(more, int32s(a.Stride[:]...)...)...)
 }
 
+// upsample prepares upsample, linear interpolation between cell centres.
 func upsample(b *Backend, q backend.Request) (backend.Kernel, error) {
 	return b.overRows(q, "upsample", q.Out.Shape, upArgs(q.Attrs.(op.Upsampling), q.In[0].Shape)...)
 }
 
+// upsampleGrad prepares upsample_grad, the adjoint of the interpolation.
 func upsampleGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
 	return b.overRows(q, "upsample_grad", q.Out.Shape, upArgs(q.Attrs.(op.UpsamplingGrad).Upsampling, q.Out.Shape)...)
 }
 
+// upArgs returns the arguments of an interpolation of a coarse field.
 func upArgs(a op.Upsampling, coarse graph.Shape) []any {
 	return append(append(sides(coarse), int32s(a.Scale[:]...)...), flag(a.WrapLon))
 }

@@ -11,11 +11,12 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 )
 
-// work collects the calls of the kernel of one operation, in order. The first error stays.
+// work collects the calls of the kernel of one operation, in order, and keeps the first
+// error.
 type work struct {
 	b     *Backend
 	calls []func() error
-	early int // how many of them read nothing that is under way (backend.Request.There)
+	early int // number of calls that read only available data (backend.Request.Ready)
 	err   error
 }
 
@@ -37,21 +38,21 @@ func (w *work) call(p device.Program, kernel string, size device.Size, args ...a
 	w.calls = append(w.calls, c.Run)
 }
 
-// emptyGrid tells whether there is nothing to do: threads of a grid of no elements have a
-// negative size (see over).
+// emptyGrid reports whether a grid has no elements: then gridFor gives it a negative
+// size.
 func emptyGrid(s device.Size) bool { return s.Grid[0] < 0 || s.Grid[1] < 0 || s.Grid[2] < 0 }
 
-// do adds work that is no kernel of ours.
+// do adds work that is not one of our kernels.
 func (w *work) do(f func() error) {
 	if w.err == nil {
 		w.calls = append(w.calls, f)
 	}
 }
 
-// run runs the calls.
+// run enqueues the calls.
 func (w *work) run() error { return runAll(w.calls) }
 
-// runAll runs calls.
+// runAll runs calls until one fails.
 func runAll(calls []func() error) error {
 	for _, c := range calls {
 		if err := c(); err != nil {
@@ -61,19 +62,20 @@ func runAll(calls []func() error) error {
 	return nil
 }
 
-// kernel is the kernel of these calls.
+// kernel returns a backend kernel that enqueues the calls.
 func (w *work) kernel(name string) (backend.Kernel, error) {
 	return backend.Kernel{Name: name, Run: w.run}, w.err
 }
 
-// withScratch is a kernel that wants scratch of n elements: its calls are made when it is
-// known where that lies.
+// withScratch returns a kernel that needs n elements of scratch. Its calls are made
+// when the address of the scratch is known (backend.Kernel.SetScratch).
 func (b *Backend) withScratch(name string, n int, calls func(w *work, scratch []float32)) (backend.Kernel, error) {
 	w := &work{b: b}
 	return w.withScratch(name, n, calls), nil
 }
 
-// withScratch is the kernel of Backend.withScratch. What comes early it leaves to who calls it: Run does the rest.
+// withScratch is Backend.withScratch for w. Run enqueues the calls after the first
+// w.early ones; these are left to the caller (backend.Kernel.RunEarly).
 func (w *work) withScratch(name string, n int, calls func(w *work, scratch []float32)) backend.Kernel {
 	b := w.b
 	return backend.Kernel{Name: name, Scratch: elem * int64(n), Run: func() error { return runAll(w.calls[w.early:]) },
@@ -84,8 +86,8 @@ func (w *work) withScratch(name string, n int, calls func(w *work, scratch []flo
 		}}
 }
 
-// table brings numbers to the device that a kernel reads; release gives their memory back. It
-// waits until they are there.
+// table copies constants of a kernel to the device and waits for the copy. release
+// frees them.
 func (b *Backend) table(numbers []int32) (p device.Pointer, release func(), err error) {
 	if b.dryRun {
 		return nil, func() {}, nil
@@ -107,14 +109,14 @@ func (b *Backend) table(numbers []int32) (p device.Pointer, release func(), err 
 	return start(there), func() { _ = b.Free(there) }, nil // its own
 }
 
-// threads is the number of threads of a block where nothing asks for another.
+// threads is the default number of threads of a block.
 const threads = 256
 
-// gridFor is the size of a kernel whose threads take one of n elements each, or several in
-// turns where a grid can have no more blocks.
+// gridFor returns the grid of a kernel over n elements, one thread each. If a grid
+// cannot have that many blocks, threads loop over several elements.
 func gridFor(n int64) device.Size { return gridForBlock(n, threads) }
 
-// gridForBlock is over with blocks of so many threads.
+// gridForBlock is gridFor with blocks of the given number of threads.
 func gridForBlock(n int64, block int) device.Size {
 	const mostBlocks = 1<<31 - 1
 	if n <= 0 {
@@ -123,7 +125,7 @@ func gridForBlock(n int64, block int) device.Size {
 	return device.Size{Grid: [3]int{int(min((n+int64(block)-1)/int64(block), mostBlocks))}, Block: [3]int{block}}
 }
 
-// at is where a value lies.
+// at returns the address of a value.
 func at(t backend.Tensor) device.Pointer {
 	switch {
 	case t.U16 != nil:
@@ -134,7 +136,7 @@ func at(t backend.Tensor) device.Pointer {
 	return device.Pointer(unsafe.SliceData(t.F32))
 }
 
-// addresses are where the operands of a request lie, and its result.
+// addresses returns the addresses of the operands of a request and of its result.
 func addresses(q backend.Request) (args []any) {
 	for _, t := range q.In {
 		args = append(args, at(t))
@@ -142,16 +144,16 @@ func addresses(q backend.Request) (args []any) {
 	return append(args, at(q.Out))
 }
 
-// offset is where element i of a value lies.
+// offset returns the address of element i of a value.
 func offset(t backend.Tensor, i int) device.Pointer { return unsafe.Add(at(t), i*bytesOf(t)) }
 
-// elements is memory of n elements of float32.
+// elements returns n float32 at an address, as a slice.
 func elements(p device.Pointer, n int) []float32 { return unsafe.Slice((*float32)(p), n) }
 
-// start is where scratch lies.
+// start returns the address of scratch.
 func start(x []float32) device.Pointer { return device.Pointer(unsafe.SliceData(x)) }
 
-// stored is the type of a value in programs.
+// stored returns the type of the elements of a value in CUDA programs.
 func stored(t backend.Tensor) string {
 	switch t.Stored() {
 	case graph.BFloat16:
@@ -162,41 +164,42 @@ func stored(t backend.Tensor) string {
 	return "float"
 }
 
-// scratchLayout is scratch that several values share, each at a multiple of 256 bytes.
-type scratchLayout struct{ n int }
+// scratchLayout divides scratch among several values, each aligned to 256 bytes.
+type scratchLayout struct{ n int } // elements in use
 
-// reserve gives the place of n elements of float32.
+// reserve returns the offset of n further elements.
 func (c *scratchLayout) reserve(n int64) int {
 	at := c.n
 	c.n += roundUp(int(n), 64)
 	return at
 }
 
-// ceil and roundUp count whole parts of size b, and what they hold.
+// ceil returns ⌈a/b⌉.
 func ceil(a, b int) int { return (a + b - 1) / b }
 
+// roundUp returns the least multiple of b that is at least a.
 func roundUp(a, b int) int { return ceil(a, b) * b }
 
-// define is a macro of a program.
+// define returns a macro definition of a program.
 func define(name string, value any) string { return fmt.Sprintf("%s=%v", name, value) }
 
-// elems is the number of elements a value takes in memory.
+// elems returns the number of elements of a value in memory, padding included.
 func elems(t backend.Tensor) int64 { return int64(t.Layout.Elems(t.Shape)) }
 
-// field is the shape of a field with channels last: N, C channels in Lanes lanes, and the
-// points P of a sample.
+// field is the shape of a field with channels last: N samples, C channels padded to
+// Lanes, P grid points of sizes S.
 type field struct {
 	N, C, Lanes int
 	P           int64
 	S           [3]int
 }
 
-// fieldOf is the field of a shape.
+// fieldOf returns the field of a shape [N C D H W].
 func fieldOf(s graph.Shape) field {
 	return field{N: s[0], C: s[1], Lanes: graph.ChannelsLast.PaddedChannels(s[1]), P: int64(s[2]) * int64(s[3]) * int64(s[4]), S: [3]int{s[2], s[3], s[4]}}
 }
 
-// isLast tells whether anything of the request has its channels last.
+// isLast reports whether an operand or the result has its channels last.
 func isLast(q backend.Request) bool {
 	for _, t := range q.In {
 		if t.Layout == graph.ChannelsLast {
