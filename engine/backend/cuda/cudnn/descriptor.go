@@ -13,11 +13,11 @@ import (
 	"unsafe"
 )
 
-// descriptor is what cuDNN calls so: an object of some kind with attributes, which are set
-// before it is finalized and read after. It lies in cuDNN's memory.
+// descriptor is an object of cuDNN with attributes, which are set before it is
+// finalized and read afterwards.
 type descriptor struct{ p unsafe.Pointer }
 
-// descriptors are those that live and end together.
+// descriptors are descriptors with a common lifetime.
 type descriptors struct {
 	l   *Library
 	all []descriptor
@@ -30,17 +30,17 @@ type attribute struct {
 	p          unsafe.Pointer
 }
 
-// element is what attributes are made of. bool is one byte on both sides.
+// element is a type of attributes; bool is one byte in Go and in C.
 type element interface {
 	int64 | float32 | bool | byte | C.int | descriptor | unsafe.Pointer
 }
 
-// values is an attribute with its elements.
+// values returns an attribute with its elements.
 func values[T element](name, kind C.int, v ...T) attribute {
 	return attribute{name, kind, len(v), unsafe.Pointer(unsafe.SliceData(v))}
 }
 
-// empty makes a descriptor that is not finalized.
+// empty creates a descriptor that is not finalized.
 func (m *descriptors) empty(what string, kind C.int) (descriptor, error) {
 	var d descriptor
 	if err := m.l.call("cudnnBackendCreateDescriptor", what, func() C.int { return C.ens_cudnn_make(m.l.t, kind, &d.p) }); err != nil {
@@ -50,7 +50,7 @@ func (m *descriptors) empty(what string, kind C.int) (descriptor, error) {
 	return d, nil
 }
 
-// make makes a descriptor with attributes and finalizes it.
+// make creates a descriptor with attributes and finalizes it.
 func (m *descriptors) make(what string, kind C.int, attributes ...attribute) (descriptor, error) {
 	d, err := m.empty(what, kind)
 	if err != nil {
@@ -67,9 +67,9 @@ func (m *descriptors) make(what string, kind C.int, attributes ...attribute) (de
 	return d, m.l.call("cudnnBackendFinalize", what, func() C.int { return C.ens_cudnn_finalize(m.l.t, d.p) })
 }
 
-// close destroys them, the youngest first. It may be repeated.
+// close destroys the descriptors in reverse order. It may be called more than once.
 //
-// Errors: those of all.
+// Errors: those of all calls.
 func (m *descriptors) close() error {
 	var errs error
 	for i := len(m.all) - 1; i >= 0; i-- {
@@ -79,8 +79,8 @@ func (m *descriptors) close() error {
 	return errs
 }
 
-// get reads at most len(into) elements of an attribute and tells how many it has. Where
-// they are descriptors, into has those that cuDNN fills.
+// get reads at most len(into) elements of an attribute and returns how many it has. If
+// they are descriptors, cuDNN fills those in into.
 func get[T element](l *Library, d descriptor, what string, name, kind C.int, into []T) (int, error) {
 	var n C.int64_t
 	err := l.call("cudnnBackendGetAttribute", fmt.Sprintf("%s, attribute %d", what, name), func() C.int {
@@ -99,7 +99,7 @@ func one[T element](l *Library, d descriptor, what string, name, kind C.int) (T,
 	return x[0], err
 }
 
-// filled reads an attribute of descriptors of a kind, at most so many, made by m.
+// filled reads an attribute of at most most descriptors of a kind, created by m.
 func (m *descriptors) filled(d descriptor, what string, name, kind C.int, most int) ([]descriptor, error) {
 	list := make([]descriptor, most)
 	for i := range list {

@@ -412,7 +412,7 @@ func TestNoPlan(t *testing.T) {
 	if !errors.Is(err, ErrUnsupported) {
 		t.Fatalf("got %v", err)
 	}
-	for _, want := range []string{"engine 5: not the same bits each time", "engine 7: 1048576 bytes", "no such tile", "forward of [5 18 36]", "heuristics B"} {
+	for _, want := range []string{"engine 5: nondeterministic", "engine 7: 1048576 bytes", "no such tile", "forward of [5 18 36]", "heuristics B"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the error lacks %q:\n%v", want, err)
 		}

@@ -7,14 +7,14 @@ package cudnn
 */
 import "C"
 
-// Numbers by which an operation graph and the pointers of a run name the same tensor.
+// Numbers that identify tensors in the operation graph and among the pointers of a run.
 const (
 	idX int64 = iota + 1
 	idW
 	idY
 	idBias
-	idProduct // of the convolution alone, where more follows; it is never stored
-	idSum     // with the bias, where a ReLU follows; likewise
+	idProduct // result of the convolution, if more operations follow; it is not stored
+	idSum     // sum with the bias, if a ReLU follows; it is not stored
 )
 
 func dataType(t Type) C.int {
@@ -23,7 +23,8 @@ func dataType(t Type) C.int {
 
 func ints(x [3]int) []int64 { return []int64{int64(x[0]), int64(x[1]), int64(x[2])} }
 
-// tensor describes [n c size] that lies as [n size c], in planes of rows.
+// tensor describes [n c size], stored as [n size c], in planes of the given number of
+// rows.
 func (m *descriptors) tensor(what string, id int64, t C.int, n, c int, size [3]int, rows int, virtual bool) (descriptor, error) {
 	dims := append([]int64{int64(n), int64(c)}, ints(size)...)
 	w := int64(c)
@@ -38,7 +39,7 @@ func (m *descriptors) tensor(what string, id int64, t C.int, n, c int, size [3]i
 		values(C.CUDNN_ATTR_TENSOR_IS_VIRTUAL, C.CUDNN_TYPE_BOOLEAN, virtual))
 }
 
-// padEnds are the zeros behind the last places.
+// padEnds returns the zero padding at the end of each axis.
 func (c *Convolution) padEnds() (p [3]int) {
 	for a := range p {
 		p[a] = c.Pad[a] + c.ExtraPadEnd[a]
@@ -46,7 +47,7 @@ func (c *Convolution) padEnds() (p [3]int) {
 	return p
 }
 
-// attributes of the operation of a pass.
+// passAttributes are the attribute names of the operation of a pass.
 type passAttributes struct{ kind, conv, x, w, y, alpha, beta C.int }
 
 var passes = [...]passAttributes{
@@ -61,7 +62,7 @@ var passes = [...]passAttributes{
 		C.CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA, C.CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA},
 }
 
-// graph describes a convolution, with its bias and ReLU if it is fused.
+// graph describes a convolution, with bias and ReLU if it is fused.
 func (h *Handle) graph(m *descriptors, c *Convolution, fused bool) (descriptor, error) {
 	var first error
 	keep := func(d descriptor, err error) descriptor {
@@ -101,7 +102,7 @@ func (h *Handle) graph(m *descriptors, c *Convolution, fused bool) (descriptor, 
 		values(C.CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, C.CUDNN_TYPE_INT64, ints(c.Pad)...),
 		values(C.CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, C.CUDNN_TYPE_INT64, ints(c.padEnds())...))
 
-	// What follows the convolution reads what is before it and writes what is behind it:
+	// Operations after the convolution: each reads the result of the previous one, and
 	// the last writes y.
 	var after []func(from, to descriptor) descriptor
 	if fused && c.Bias {
@@ -121,7 +122,7 @@ func (h *Handle) graph(m *descriptors, c *Convolution, fused bool) (descriptor, 
 	}
 	if fused && c.ReLU {
 		after = append(after, func(from, to descriptor) descriptor {
-			// A NaN of the network is a NaN of the result, so that it is seen.
+			// ReLU keeps NaN, so that training detects it.
 			relu := part("ReLU", C.CUDNN_BACKEND_POINTWISE_DESCRIPTOR,
 				values(C.CUDNN_ATTR_POINTWISE_MODE, C.CUDNN_TYPE_POINTWISE_MODE, C.int(C.CUDNN_POINTWISE_RELU_FWD)),
 				values(C.CUDNN_ATTR_POINTWISE_MATH_PREC, C.CUDNN_TYPE_DATA_TYPE, C.int(C.CUDNN_DATA_FLOAT)),
@@ -131,7 +132,7 @@ func (h *Handle) graph(m *descriptors, c *Convolution, fused bool) (descriptor, 
 				ref(C.CUDNN_ATTR_OPERATION_POINTWISE_YDESC, to))
 		})
 	}
-	between := func(k int) descriptor { // what step k of 0, the convolution, and those after it writes
+	between := func(k int) descriptor { // result of step k; step 0 is the convolution
 		if k == len(after) {
 			return y
 		}
@@ -158,7 +159,7 @@ func (h *Handle) graph(m *descriptors, c *Convolution, fused bool) (descriptor, 
 	return g, first
 }
 
-// filterType is the type of a filter or its gradient.
+// filterType returns the type of a filter or its gradient.
 func filterType(c *Convolution) C.int {
 	if c.FilterGradFloat32 {
 		return C.CUDNN_DATA_FLOAT

@@ -23,17 +23,17 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/dl"
 )
 
-// Library is cuDNN, opened.
+// Library is the opened cuDNN.
 type Library struct {
-	t       *C.ens_cudnn // never freed, as the library is never unloaded
+	t       *C.ens_cudnn // never freed, because the library is never closed
 	version string
 	path    string
 }
 
-// Open opens cuDNN. find looks for it; nil is libraries.Find.
+// Open opens cuDNN. find searches for it; nil means libraries.Find.
 //
-// Errors: *exit.Error (no device) that wraps ErrUnavailable if the library, one of its
-// functions or the right version is not there.
+// Errors: *exit.Error (exit.NoDevice) that wraps ErrUnavailable if the library or one
+// of its functions is missing, or if its version is not 9.
 func Open(find func(libraries.Library) (*dl.Library, error)) (*Library, error) {
 	l := &Library{t: (*C.ens_cudnn)(C.calloc(1, C.sizeof_ens_cudnn))}
 	var err error
@@ -50,21 +50,22 @@ func (l *Library) bind(lib *dl.Library) error {
 	}
 	v := int(C.ens_cudnn_version(l.t))
 	if l.version = fmt.Sprintf("%d.%d.%d", v/10000, v/100%100, v%100); v/10000 != 9 {
-		return fmt.Errorf("it is version %s, this program was built for 9.x", l.version)
+		return fmt.Errorf("got version %s, want 9.x", l.version)
 	}
 	return nil
 }
 
-// use is what the library is opened as.
+// use describes the library in errors.
 var use = libraries.Use{Library: libraries.CuDNN, Purpose: "convolutions on the GPU", Install: "cuDNN 9", Marker: ErrUnavailable}
 
-// Version is that of the library, "9.28.0".
+// Version returns the version of the library, such as "9.28.0".
 func (l *Library) Version() string { return l.version }
 
-// Path is the file that was opened.
+// Path returns the file that was opened.
 func (l *Library) Path() string { return l.path }
 
-// call calls cuDNN and gives an error with its message, which is kept per OS thread.
+// call runs f, a call of cuDNN, and returns its error with the message that cuDNN keeps
+// per OS thread.
 func (l *Library) call(call, what string, f func() C.int) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -78,19 +79,19 @@ func (l *Library) call(call, what string, f func() C.int) error {
 		Detail: strings.TrimSpace(C.GoString(&text[0]))}
 }
 
-// Handle is cuDNN on one device. It is used by one goroutine at a time, on the thread
-// where the context of the device is current.
+// Handle is cuDNN on one device. It must be used by one goroutine at a time, on the
+// thread where the context of the device is current.
 type Handle struct {
 	l      *Library
-	handle unsafe.Pointer // nil if the device is only described
-	// described is what cuDNN needs to know of a device that is not here, else zero.
+	handle unsafe.Pointer // nil for a description of a device
+	// described is the description of a device that this machine need not have; else zero.
 	described descriptor
 	made      *descriptors // of described
 }
 
-// New prepares cuDNN for a device, whose context is current.
+// New prepares cuDNN for a device, whose context must be current.
 //
-// Errors: *exit.Error (no device) that wraps ErrUnavailable and a *CallError.
+// Errors: *exit.Error (exit.NoDevice) that wraps ErrUnavailable and a *CallError.
 func (l *Library) New(d device.NativeHandles) (*Handle, error) {
 	h := &Handle{l: l}
 	var p unsafe.Pointer
@@ -105,11 +106,11 @@ func (l *Library) New(d device.NativeHandles) (*Handle, error) {
 	return h, nil
 }
 
-// NewFromDescription prepares cuDNN for a device that is not here, from its description: the
-// attribute CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION of one that was. Plans are found, and
-// cannot run.
+// NewFromDescription prepares cuDNN for a device that this machine need not have. The
+// description is the attribute CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION of such a
+// device. Plans can be made but not run.
 //
-// Errors: a *CallError if cuDNN does not understand it.
+// Errors: *CallError if cuDNN rejects the description.
 func (l *Library) NewFromDescription(description string) (*Handle, error) {
 	h := &Handle{l: l, made: &descriptors{l: l}}
 	var err error
@@ -122,8 +123,8 @@ func (l *Library) NewFromDescription(description string) (*Handle, error) {
 	return h, nil
 }
 
-// Close ends the handle; plans are closed before. It waits for the device and may be
-// repeated.
+// Close waits for the device and frees the handle; plans are closed before. It may be
+// called more than once.
 func (h *Handle) Close() error {
 	if h.made != nil {
 		made := h.made

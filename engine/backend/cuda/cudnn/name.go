@@ -14,7 +14,7 @@ type knob struct {
 	value int64
 }
 
-// choice is what makes a plan: an engine with its settings, for the fused graph or the
+// choice determines a plan: an engine with its settings, for the fused graph or the
 // plain one.
 type choice struct {
 	fused  bool
@@ -22,7 +22,8 @@ type choice struct {
 	knobs  []knob
 }
 
-// String is the name of a plan: "engine 38, 2=5, 13=1", with "fused " before it.
+// String returns the name of a plan, such as "engine 38, 2=5, 13=1", with "fused " in
+// front.
 func (c choice) String() string {
 	slices.SortFunc(c.knobs, func(a, b knob) int { return cmp.Compare(a.kind, b.kind) })
 	var s strings.Builder
@@ -36,7 +37,7 @@ func (c choice) String() string {
 	return s.String()
 }
 
-// parse reads a name.
+// parse parses the name of a plan.
 func parse(name string) (choice, error) {
 	var c choice
 	rest, fused := strings.CutPrefix(name, "fused ")
@@ -53,7 +54,7 @@ func parse(name string) (choice, error) {
 	}
 	c.engine = number
 	if !ok || err != nil || c.String() != name {
-		return choice{}, fmt.Errorf("cudnn: %q is no name of a plan, which is like %q", name, "engine 38, 2=5, 13=1")
+		return choice{}, fmt.Errorf("cudnn: name of a plan: got %q, want one like %q", name, "engine 38, 2=5, 13=1")
 	}
 	return c, nil
 }

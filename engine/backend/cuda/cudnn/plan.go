@@ -14,7 +14,7 @@ import (
 	"unsafe"
 )
 
-// Plan is a prepared convolution. It is used like its Handle.
+// Plan is a prepared convolution. The rules of its Handle apply.
 type Plan struct {
 	h         *Handle
 	c         Convolution
@@ -22,20 +22,20 @@ type Plan struct {
 	fused     bool
 	notes     []string
 	workspace int64
-	parts     *descriptors // the graph, the engine and the plan
+	parts     *descriptors // graph, engine and plan
 	plan      descriptor
-	pack      *descriptors // the pointers of the last run
+	pack      *descriptors // pointers of the last run
 	packed    descriptor
 	last      Operands
 }
 
-// noteNames are the words for what engines do to numbers.
+// noteNames are the texts of cuDNN's numerical notes.
 var noteNames = map[C.int]string{
 	C.CUDNN_NUMERICAL_NOTE_TENSOR_CORE:                 "tensor cores",
-	C.CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS:         "rounds its inputs",
-	C.CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION: "adds up in less than float32",
+	C.CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS:         "rounds inputs",
+	C.CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION: "accumulates in less than float32",
 	C.CUDNN_NUMERICAL_NOTE_FFT:                         "FFT",
-	C.CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC:            "not the same bits each time",
+	C.CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC:            "nondeterministic",
 	C.CUDNN_NUMERICAL_NOTE_WINOGRAD:                    "Winograd",
 	C.CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4:           "Winograd 4×4",
 	C.CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6:           "Winograd 6×6",
@@ -43,7 +43,7 @@ var noteNames = map[C.int]string{
 	C.CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP:             "keeps NaN",
 }
 
-// refused tells why an engine with a note is not for a convolution; "" if it is.
+// refused returns why an engine with a numerical note is excluded; "" if it is not.
 func refused(c *Convolution, note C.int) string {
 	switch note {
 	case C.CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC, C.CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION, C.CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS:
@@ -56,18 +56,18 @@ func refused(c *Convolution, note C.int) string {
 	return ""
 }
 
-// modes are the ways to ask for engines, the best first.
+// modes are the heuristics that propose engines, the best first.
 var modes = []struct {
 	mode C.int
 	name string
 }{{C.CUDNN_HEUR_MODE_A, "A"}, {C.CUDNN_HEUR_MODE_B, "B"}, {C.CUDNN_HEUR_MODE_FALLBACK, "fallback"}}
 
-// Plans finds plans, in the order of cuDNN's guess of their speed: those that do the bias
-// and ReLU too, if any, before those that leave them to the caller. Each is closed by the
-// caller.
+// Plans returns plans in the order of their expected speed: first those that include
+// bias and ReLU, then those that leave them to the caller. The caller closes each of
+// them.
 //
-// Errors: ErrUnsupported around the reasons if there is none; *CallError of a call that does
-// not depend on the engine.
+// Errors: ErrUnsupported with the reasons if there is none; *CallError of a call that
+// does not depend on the engine.
 func (h *Handle) Plans(c Convolution, limits Limits) ([]*Plan, error) {
 	if err := c.check(); err != nil {
 		return nil, err
@@ -89,10 +89,10 @@ func (h *Handle) Plans(c Convolution, limits Limits) ([]*Plan, error) {
 	return f.plans, nil
 }
 
-// Plan makes the plan of a name that Plans gave, for the same convolution and the same
-// version of cuDNN.
+// Plan makes the plan of a name from Plans, for the same convolution and version of
+// cuDNN.
 //
-// Errors: ErrUnsupported around the reason if cuDNN has no such engine here.
+// Errors: ErrUnsupported with the reason if this cuDNN has no such engine.
 func (h *Handle) Plan(c Convolution, name string) (*Plan, error) {
 	if err := c.check(); err != nil {
 		return nil, err
@@ -109,10 +109,10 @@ func (h *Handle) Plan(c Convolution, name string) (*Plan, error) {
 	return p, nil
 }
 
-// named makes a plan from an engine's number and its knobs.
+// named makes a plan from an engine and its knobs.
 func (h *Handle) named(m *descriptors, c *Convolution, want choice) (*Plan, error) {
 	if want.fused && !c.Bias && !c.ReLU {
-		return nil, errors.New("the convolution has nothing to fuse")
+		return nil, errors.New("the convolution has nothing to fuse: no bias, no ReLU")
 	}
 	g, err := h.graph(m, c, want.fused)
 	if err != nil {
@@ -154,7 +154,7 @@ func (h *Handle) named(m *descriptors, c *Convolution, want choice) (*Plan, erro
 	return p, p.build(config)
 }
 
-// target adds the device to attributes, where it is described.
+// target adds the described device, if any, to attributes.
 func (h *Handle) target(name C.int, a ...attribute) []attribute {
 	if h.described.p != nil {
 		a = append(a, values(name, C.CUDNN_TYPE_BACKEND_DESCRIPTOR, h.described))
@@ -162,7 +162,7 @@ func (h *Handle) target(name C.int, a ...attribute) []attribute {
 	return a
 }
 
-// notes are what an engine does, and why it is not for a convolution, or "".
+// notes returns the properties of an engine, and why it is excluded, or "".
 func (h *Handle) notes(c *Convolution, engine descriptor, what string) (notes []string, why string, err error) {
 	var list [64]C.int // more than there are kinds of notes
 	n, err := get(h.l, engine, what, C.CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, C.CUDNN_TYPE_NUMERICAL_NOTE, list[:])
@@ -186,26 +186,27 @@ func (h *Handle) notes(c *Convolution, engine descriptor, what string) (notes []
 	return notes, why, err
 }
 
-// finder looks for plans.
+// finder collects plans.
 type finder struct {
 	h       *Handle
 	c       *Convolution
 	limits  Limits
 	seen    map[string]bool
 	plans   []*Plan
-	reasons []error // why engines were left out
+	reasons []error // why engines were excluded
 }
 
+// isFull reports whether the limit of plans is reached.
 func (f *finder) isFull() bool { return f.limits.MaxPlans > 0 && len(f.plans) >= f.limits.MaxPlans }
 
-// skip remembers why an engine or a way to ask for engines is left out.
+// skip records why an engine or a heuristic is skipped.
 func (f *finder) skip(err error) {
 	if len(f.reasons) < 8 {
 		f.reasons = append(f.reasons, err)
 	}
 }
 
-// find looks for plans of the fused graph or the plain one.
+// find collects plans of the fused or the plain graph.
 func (f *finder) find(fused bool) error {
 	for _, mode := range modes {
 		if f.isFull() {
@@ -218,14 +219,14 @@ func (f *finder) find(fused bool) error {
 	return nil
 }
 
-// isUnexpected tells whether a call failed for another reason than that cuDNN cannot do what is
-// wanted.
+// isUnexpected reports whether an error has another cause than a request that cuDNN
+// does not support.
 func isUnexpected(err error) bool {
 	var e *CallError
 	return !errors.As(err, &e) || e.Status/1000 != 3
 }
 
-// ask makes the plans of the engines that cuDNN names in one mode.
+// ask makes the plans that one heuristic proposes.
 func (f *finder) ask(fused bool, mode C.int, what string) error {
 	m := &descriptors{l: f.h.l}
 	choices, err := f.choices(m, fused, mode, what)
@@ -233,8 +234,8 @@ func (f *finder) ask(fused bool, mode C.int, what string) error {
 		return errors.Join(err, closing)
 	}
 	if err != nil {
-		// Already here fails a fused graph of a kind that cuDNN does not know, and a mode
-		// that knows no convolutions over three axes.
+		// Fused graphs that cuDNN does not support fail here, and so do heuristics without
+		// convolutions over three axes.
 		if isUnexpected(err) {
 			return fmt.Errorf("cudnn: %v of %v: %w", f.c.Pass, f.c.Size, err)
 		}
@@ -252,8 +253,8 @@ func (f *finder) ask(fused bool, mode C.int, what string) error {
 	return nil
 }
 
-// choices lists the engines and settings that cuDNN names for a graph, the best first,
-// without those that are not for the convolution or that were seen before.
+// choices returns the engines and settings that a heuristic proposes, the best first,
+// without excluded and repeated ones.
 func (f *finder) choices(m *descriptors, fused bool, mode C.int, what string) ([]choice, error) {
 	g, err := f.h.graph(m, f.c, fused)
 	if err != nil {
@@ -297,10 +298,10 @@ func (f *finder) choices(m *descriptors, fused bool, mode C.int, what string) ([
 	return all, nil
 }
 
-// maxKnobs is more than there are kinds of knobs.
+// maxKnobs exceeds the number of kinds of knobs.
 const maxKnobs = 64
 
-// readChoice reads which engine and settings a configuration has.
+// readChoice reads the engine and settings of a configuration.
 func readChoice(m *descriptors, config descriptor, what string) (choice, descriptor, error) {
 	var c choice
 	engines, err := m.filled(config, what, C.CUDNN_ATTR_ENGINECFG_ENGINE, C.CUDNN_BACKEND_ENGINE_DESCRIPTOR, 1)
@@ -331,8 +332,8 @@ func readChoice(m *descriptors, config descriptor, what string) (choice, descrip
 	return c, engines[0], nil
 }
 
-// try makes the plan of a choice and keeps it if its workspace is small enough. What an
-// engine cannot do shows only here.
+// try makes the plan of a choice, and keeps it if its workspace is small enough. Only
+// then does cuDNN report that an engine does not support the convolution.
 func (f *finder) try(want choice) error {
 	m := &descriptors{l: f.h.l}
 	p, err := f.h.named(m, f.c, want)
@@ -353,7 +354,7 @@ func (p *Plan) build(config descriptor) error {
 	return p.finish([]attribute{values(C.CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, C.CUDNN_TYPE_BACKEND_DESCRIPTOR, config)})
 }
 
-// finish makes the plan from what describes it.
+// finish makes the plan from attributes.
 func (p *Plan) finish(attributes []attribute) (err error) {
 	what := "the plan of " + p.name
 	if p.h.handle != nil {
@@ -366,13 +367,14 @@ func (p *Plan) finish(attributes []attribute) (err error) {
 	return err
 }
 
-// Compiled tells whether cuDNN compiled a kernel for the plan, which takes a second or two.
+// Compiled reports whether cuDNN compiled a kernel for the plan, which takes a second
+// or two.
 func (p *Plan) Compiled() bool { return slices.Contains(p.notes, compiledNote) }
 
 const compiledNote = "compiled here"
 
-// Save gives the plan as a text from which Restore makes it again, for the same device and
-// version of cuDNN, with the kernels that were compiled for it.
+// Save returns the plan with its compiled kernels as text, from which Restore makes it
+// for the same device and version of cuDNN.
 //
 // Errors: *CallError.
 func (p *Plan) Save() ([]byte, error) {
@@ -386,9 +388,9 @@ func (p *Plan) Save() ([]byte, error) {
 	return text[:min(n, len(text))], err
 }
 
-// Restore makes the plan of a name from what Save gave; it has no notes.
+// Restore makes the plan of a name from the text of Save. It has no notes.
 //
-// Errors: ErrUnsupported around the reason if cuDNN does not take it.
+// Errors: ErrUnsupported with the reason if cuDNN rejects the text.
 func (h *Handle) Restore(c Convolution, name string, text []byte) (*Plan, error) {
 	if err := c.check(); err != nil {
 		return nil, err
@@ -404,24 +406,23 @@ func (h *Handle) Restore(c Convolution, name string, text []byte) (*Plan, error)
 	return p, nil
 }
 
-// Name tells the plan apart from others of the same convolution.
+// Name identifies the plan among those of the same convolution.
 func (p *Plan) Name() string { return p.name }
 
-// Workspace is what Run wants, in bytes.
+// Workspace returns the bytes of workspace that Run needs.
 func (p *Plan) Workspace() int64 { return p.workspace }
 
-// Fused tells whether Run does the bias and ReLU of the convolution, too. If not, y is the
-// convolution alone.
+// Fused reports whether Run includes bias and ReLU. If not, y is the convolution only.
 func (p *Plan) Fused() bool { return p.fused }
 
-// Notes are what cuDNN says about how the plan computes, in words.
+// Notes returns cuDNN's notes on the numerics of the plan.
 func (p *Plan) Notes() []string { return p.notes }
 
-// Run asks for the convolution, which is done when the work before it on the stream is; the
-// caller goes on. It allocates nothing when it is called with the operands of the call
-// before. It may be recorded, if it ran before: its first run may load kernels.
+// Run enqueues the convolution. It allocates nothing if the operands are those of the
+// previous call. It can be recorded after it has run once, because the first run may
+// load kernels.
 //
-// Errors: an operand that is missing or not aligned; *CallError.
+// Errors: an operand is missing or not aligned; *CallError.
 func (p *Plan) Run(o Operands) error {
 	if o != p.last || p.pack == nil {
 		if err := p.bind(o); err != nil {
@@ -437,7 +438,7 @@ func (p *Plan) Run(o Operands) error {
 // bind describes the operands to cuDNN.
 func (p *Plan) bind(o Operands) error {
 	if p.h.handle == nil || p.plan.p == nil {
-		return fmt.Errorf("cudnn: %s: a plan of a device that is only described, or that was closed, cannot run", p.name)
+		return fmt.Errorf("cudnn: %s: cannot run a plan that is closed or belongs to a described device", p.name)
 	}
 	scratch := o.Workspace
 	if p.workspace == 0 {
@@ -453,7 +454,7 @@ func (p *Plan) bind(o Operands) error {
 	}
 	for i, x := range wanted {
 		if x == nil || uintptr(x)%Alignment != 0 {
-			return fmt.Errorf("cudnn: %s: operand %d of %d lies at %#x: want memory of the device, aligned to %d bytes", p.name, i+1, len(wanted), uintptr(x), Alignment)
+			return fmt.Errorf("cudnn: %s: operand %d of %d: address %#x, want memory of the device, aligned to %d bytes", p.name, i+1, len(wanted), uintptr(x), Alignment)
 		}
 	}
 	m := &descriptors{l: p.h.l}
@@ -472,7 +473,8 @@ func (p *Plan) bind(o Operands) error {
 	return nil
 }
 
-// Close frees the plan, when no recording has it any more. It may be repeated.
+// Close frees the plan; no recording may contain it any more. It may be called more
+// than once.
 func (p *Plan) Close() error {
 	var err error
 	if p.pack != nil {

@@ -14,7 +14,7 @@ type Library struct{}
 
 // Open always fails without cgo.
 //
-// Errors: *exit.Error (no device) that wraps ErrUnavailable.
+// Errors: *exit.Error (exit.NoDevice) that wraps ErrUnavailable.
 func Open(func(libraries.Library) (*dl.Library, error)) (*Library, error) {
 	return nil, &exit.Error{Code: exit.NoDevice, What: "cannot use cuDNN for convolutions on the GPU",
 		Why: "this program was built without cgo", Fix: "build with CGO_ENABLED=1 on Linux", Err: ErrUnavailable}

@@ -1,127 +1,131 @@
-// Package device says what the engine wants of a GPU: memory, kernels made from
-// source, and an order in which they run. The real one is in package gpu; package
-// emulate runs the same sources on the processor, for tests.
+// Package device defines what the engine needs of a GPU: memory, kernels compiled from
+// source, and a stream in which they run. Package gpu implements it for NVIDIA GPUs.
+// Package emulate runs the same sources on the host, for tests.
 package device
 
 import "unsafe"
 
-// Pointer is an address in the memory of a device or of the host. No two memories share
-// an address. The program itself must not read or write what lies in that of a device.
+// Pointer is an address in the memory of a device or of the host. Addresses are unique
+// across memories. The program must not access memory of a device through it.
 type Pointer = unsafe.Pointer
 
-// Device is one opened device with one order of work: what is asked for runs after what
-// was asked for before, while the caller goes on. It is used by one goroutine at a time,
+// Device is an open device with one stream: work runs in the order in which it is
+// enqueued, while the caller continues. It must be used by one goroutine at a time,
 // locked to its thread.
 type Device interface {
-	// Properties never change.
+	// Properties returns constant properties of the device.
 	Properties() Properties
-	// Alloc gives memory of the device, aligned to 256 bytes, of no meaning.
+	// Alloc allocates memory of the device, aligned to 256 bytes and not initialised.
 	//
-	// Errors: ErrMemory around how much was asked for and how much is free.
+	// Errors: ErrOutOfMemory, wrapped with the requested and the free size.
 	Alloc(bytes int64) (Pointer, error)
-	// Free gives it back, after all work that was asked for; nil does nothing.
+	// Free frees memory after all enqueued work; nil does nothing.
 	Free(p Pointer) error
-	// AllocHost gives memory of the host that the device reads and writes at full speed.
+	// AllocHost allocates page-locked memory of the host, which the device reads and
+	// writes at full speed.
 	AllocHost(bytes int64) (Pointer, error)
-	// FreeHost gives it back; nil does nothing.
+	// FreeHost frees memory from AllocHost; nil does nothing.
 	FreeHost(p Pointer) error
 	// Copy copies between memories of any kind.
 	Copy(dst, src Pointer, bytes int64) error
-	// CopyAsync copies behind all work that was asked for so far, and beside what is asked for
-	// later, until Join. Host memory must be of AllocHost. Copies towards the device run in the
-	// order in which they were asked for, and so do those from it. It may be recorded, with the
-	// Join of all it began.
+	// CopyAsync starts a copy that waits for all work enqueued so far and runs
+	// concurrently with later work, until Join. Host memory must be from AllocHost. Copies
+	// to the device run in order, and so do copies from it. It can be recorded, if Join is
+	// called in the same recording.
 	CopyAsync(dst, src Pointer, bytes int64) (Event, error)
-	// CopyNow is CopyAsync behind nothing: what it reads and writes is not in use by any work
-	// that was asked for. It cannot be recorded.
+	// CopyNow is CopyAsync without waiting: no enqueued work may use the memory that it
+	// reads or writes. It cannot be recorded.
 	CopyNow(dst, src Pointer, bytes int64) (Event, error)
-	// Join has the work that is asked for later wait for a copy.
+	// Join makes work enqueued later wait for an event.
 	Join(t Event) error
-	// Zero clears memory of the device.
+	// Zero sets memory of the device to zero.
 	Zero(p Pointer, bytes int64) error
-	// Load makes the kernels of a program; programs that were loaded before, by this or
-	// another process of the machine, take no time.
+	// Load compiles and loads a program. Programs that this or another process of the
+	// machine has loaded before come from a cache.
 	//
-	// Errors: what the compiler says, with the name of the program.
+	// Errors: the log of the compiler, with the name of the program.
 	Load(p Program) (Module, error)
-	// Record runs f, which only asks for work and waits for nothing, and gives what
-	// repeats that work as a whole. The work of f itself is not done.
+	// Record runs f, which only enqueues work and waits for nothing, and returns a
+	// recording of that work. The work itself is not executed.
 	Record(f func() error) (Recording, error)
-	// Wait returns when all work is done.
+	// Wait blocks until all enqueued work is done.
 	//
-	// Errors: of any of the work.
+	// Errors: those of any of that work.
 	Wait() error
-	// Close ends all. It may be repeated.
+	// Close frees all memory and closes the device. It may be called more than once.
 	Close() error
 }
 
-// Event names a copy, or work of a library, that runs aside. It is valid until the device is closed, and within
-// the recording in which it was given.
+// Event marks the end of a copy, or of work of a library, that runs concurrently with
+// the stream. It is valid until the device is closed, and only within the recording in
+// which it was made.
 type Event any
 
-// Properties are what a device is.
+// Properties describes a device.
 type Properties struct {
-	Name            string // "NVIDIA H100 80GB HBM3"
-	UUID            string // "GPU-8e7f…", by which the driver's tools know it; "" if emulated
-	Architecture    int    // compute capability times ten: 90
-	Multiprocessors int    // that run blocks of threads
-	SharedBytes     int    // most shared memory of a block, dynamic and static
+	Name            string // such as "NVIDIA H100 80GB HBM3"
+	UUID            string // such as "GPU-8e7f…", as nvidia-smi shows it; "" if emulated
+	Architecture    int    // compute capability times ten: 90 is 9.0
+	Multiprocessors int    // streaming multiprocessors
+	SharedBytes     int    // largest shared memory of a block, dynamic and static
 	MemoryBytes     int64
-	MemoryBandwidth float64 // bytes a second, by clock and width
-	Emulated        bool    // runs on the processor: no libraries, no tensor cores
+	MemoryBandwidth float64 // bytes per second, from clock and width
+	Emulated        bool    // runs on the host: no libraries, no tensor cores
 }
 
-// Program is source in CUDA C++ that uses no headers but those of package kernels.
+// Program is CUDA C++ source that includes only headers of package kernels.
 type Program struct {
 	Name    string // of its file, for messages
 	Source  string
-	Defines []string // "NAME=value", in order
+	Defines []string // macros "NAME=value", in order
 }
 
-// Module is a compiled program.
+// Module is a compiled and loaded program.
 type Module interface {
-	// Call prepares a call of a kernel. Arguments are Pointer, int32, int64, uint32, uint64
-	// or float32, exactly of the types of the kernel's parameters.
+	// Call prepares a call of a kernel. Arguments must be Pointer, int32, int64, uint32,
+	// uint64 or float32, exactly as the parameters of the kernel.
 	//
-	// Errors: no kernel of this name, or more shared memory or threads than a block can have.
+	// Errors: the program has no such kernel, or the size exceeds the limits of a block.
 	Call(kernel string, size Size, args ...any) (Call, error)
 }
 
-// Size is how many threads run a kernel.
+// Size is the number of threads of a kernel.
 type Size struct {
 	Grid   [3]int // blocks; 0 means 1
-	Block  [3]int // threads of each; 0 means 1
-	Shared int    // bytes of dynamic shared memory of each
+	Block  [3]int // threads of a block; 0 means 1
+	Shared int    // dynamic shared memory of a block in bytes
 }
 
-// Call is a kernel with its arguments. Run asks for it and allocates nothing.
+// Call is a kernel with its arguments. Run enqueues it and allocates nothing.
 type Call interface{ Run() error }
 
-// Recording is work that is asked for as a whole.
+// Recording is work that is enqueued as a whole (a CUDA graph).
 type Recording interface {
 	Run() error
 	Close() error
 }
 
-// NativeHandles is what libraries of the vendor need of a real device; nil for one that has none.
+// NativeHandles is implemented by real devices, for libraries such as cuDNN and NCCL.
 type NativeHandles interface {
-	// Stream is the CUstream of the order of work, and Context the CUcontext.
+	// Stream returns the CUstream of the device, Context the CUcontext.
 	Stream() Pointer
 	Context() Pointer
 }
 
-// AsyncRunner is a real device with a second stream, for libraries.
+// AsyncRunner is implemented by real devices, which have a second stream for libraries.
 type AsyncRunner interface {
-	// RunAsync has f ask a library for work in another stream: behind all work that was asked
-	// for so far, here and there, and beside what is asked for here later, until Join. It may
-	// be recorded, with the Join of all it began.
+	// RunAsync calls f to enqueue work of a library in the second stream. That work waits
+	// for all work enqueued so far in both streams, and runs concurrently with later work
+	// of the first, until Join. It can be recorded, if Join is called in the same
+	// recording.
 	RunAsync(f func(stream Pointer) error) (Event, error)
 }
 
-// Profiler is what a real device tells of itself beside doing work.
+// Profiler is implemented by real devices.
 type Profiler interface {
-	// Time gives how long the device works on what f asks for, and waits until that is done.
+	// Time returns the seconds that the device takes for the work that f enqueues, and
+	// waits for it.
 	Time(f func() error) (seconds float64, err error)
-	// FreeBytes is how much memory is left, whoever holds the rest.
+	// FreeBytes returns the free memory of the device, whichever process uses the rest.
 	FreeBytes() (int64, error)
 }

@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// PackArguments packs the arguments of a call, eight bytes each, and their kinds: p a Pointer,
-// i int32, l int64, u uint32, v uint64, f float32.
+// PackArguments converts the arguments of a call to eight bytes each, and returns their
+// types: p Pointer, i int32, l int64, u uint32, v uint64, f float32.
 //
 // Errors: an argument of another type.
 func PackArguments(args []any) (values []uint64, kinds string, err error) {
@@ -27,7 +27,7 @@ func PackArguments(args []any) (values []uint64, kinds string, err error) {
 		case float32:
 			v, k[i] = uint64(math.Float32bits(a)), 'f'
 		default:
-			return nil, "", fmt.Errorf("argument %d is a %T, which no kernel takes", i, a)
+			return nil, "", fmt.Errorf("argument %d: type %T, want Pointer, int32, int64, uint32, uint64 or float32", i, a)
 		}
 		values = append(values, v)
 	}

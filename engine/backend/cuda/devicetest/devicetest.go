@@ -1,9 +1,8 @@
-// Package devicetest helps to try the vendor's libraries on a device: it puts numbers into
-// its memory, between guards, and reads them back.
+// Package devicetest has helpers to test libraries on a GPU: memory between guard
+// values, filled with numbers and read back.
 //
-// Numbers that Numbers makes are exact in all types, and so are sums of some thousand products of
-// them in float32, in whatever order: a library that does what it should gives the sum of
-// the formula, rounded once to the type in which it is stored.
+// Sums of some thousand products of numbers from Numbers are exact in float32, in any
+// order. So a correct library returns the sum rounded once to the storage type.
 package devicetest
 
 import (
@@ -19,25 +18,25 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/float16"
 )
 
-// Kind is how numbers are stored.
+// Kind is a storage type of numbers.
 type Kind int
 
-// The kinds, in the order in which the libraries' packages count them.
+// The kinds, numbered as in the packages of the libraries.
 const (
 	Float32 Kind = iota
 	BFloat16
 	Float16
 )
 
-// bytes is the size of a number.
+// bytes returns the size of a number.
 func (k Kind) bytes() int64 { return [...]int64{4, 2, 2}[k] }
 
-// Rounding is the largest relative error of a number that is stored so, with 24, 8 and 11
-// bits.
+// Rounding returns the largest relative error of rounding to the type, with 24, 8 and
+// 11 bits of mantissa.
 func (k Kind) Rounding() float64 { return [...]float64{0x1p-24, 0x1p-8, 0x1p-11}[k] }
 
-// GPU opens the first GPU, on a thread of the test's own; a machine without one skips the
-// test.
+// GPU opens the first GPU, on a thread of the test's own. It skips the test on a
+// machine without one.
 func GPU(t *testing.T) device.Device {
 	t.Helper()
 	runtime.LockOSThread() // until the goroutine ends, and the thread with it
@@ -53,7 +52,7 @@ func GPU(t *testing.T) device.Device {
 	return d
 }
 
-// Numbers are n of -1, -7/8 … 1.
+// Numbers draws n of the numbers −1, −7/8 … 1.
 func Numbers(r *rand.Rand, n int) []float32 {
 	x := make([]float32, n)
 	for i := range x {
@@ -62,15 +61,16 @@ func Numbers(r *rand.Rand, n int) []float32 {
 	return x
 }
 
-// Memory is what a test has of a device's memory.
+// Memory allocates memory on the device for a test.
 type Memory struct {
 	t         testing.TB
 	d         device.Device
 	all       []piece
-	host      device.Pointer // room for the largest piece
+	host      device.Pointer // page-locked buffer, as large as the largest allocation
 	hostBytes int64
 }
 
+// piece is an allocation.
 type piece struct {
 	start device.Pointer // of the guard before it
 	bytes int64          // between the guards
@@ -81,7 +81,7 @@ const (
 	guard      = 0xa5
 )
 
-// New gives a test memory of a device, which it frees at its end.
+// New returns a Memory whose allocations are freed at the end of the test.
 func New(t testing.TB, d device.Device) *Memory {
 	m := &Memory{t: t, d: d}
 	t.Cleanup(func() {
@@ -100,7 +100,7 @@ func (m *Memory) must(err error) {
 	}
 }
 
-// hostBuffer is memory of the host for n bytes.
+// hostBuffer returns n bytes of page-locked memory.
 func (m *Memory) hostBuffer(n int64) []byte {
 	m.t.Helper()
 	if n > m.hostBytes {
@@ -113,7 +113,7 @@ func (m *Memory) hostBuffer(n int64) []byte {
 	return unsafe.Slice((*byte)(m.host), n)
 }
 
-// Alloc gives memory between guards, filled with NaN of all kinds.
+// Alloc allocates memory between guards, filled with NaN in every type.
 func (m *Memory) Alloc(bytes int64) device.Pointer {
 	m.t.Helper()
 	start, err := m.d.Alloc(bytes + 2*guardBytes)
@@ -131,7 +131,7 @@ func (m *Memory) Alloc(bytes int64) device.Pointer {
 	return unsafe.Add(start, guardBytes)
 }
 
-// Put gives memory with numbers.
+// Put allocates memory with the given numbers.
 func (m *Memory) Put(x []float32, k Kind) device.Pointer {
 	m.t.Helper()
 	p := m.Alloc(int64(len(x)) * k.bytes())
@@ -139,7 +139,7 @@ func (m *Memory) Put(x []float32, k Kind) device.Pointer {
 	return p
 }
 
-// Set writes numbers into memory.
+// Set writes numbers to memory.
 func (m *Memory) Set(p device.Pointer, x []float32, k Kind) {
 	m.t.Helper()
 	h := m.hostBuffer(int64(len(x)) * k.bytes())
@@ -157,7 +157,7 @@ func (m *Memory) Set(p device.Pointer, x []float32, k Kind) {
 	m.must(m.d.Wait())
 }
 
-// Get reads n numbers, when all work is done.
+// Get reads n numbers after all work is done.
 func (m *Memory) Get(p device.Pointer, n int, k Kind) []float32 {
 	m.t.Helper()
 	h := m.hostBuffer(int64(n) * k.bytes())
@@ -177,7 +177,7 @@ func (m *Memory) Get(p device.Pointer, n int, k Kind) []float32 {
 	return x
 }
 
-// CheckGuards tells whether anything was written beside the memory that was given.
+// CheckGuards returns an error if bytes before or after an allocation were written.
 func (m *Memory) CheckGuards() error {
 	for i, p := range m.all {
 		h := m.hostBuffer(p.bytes + 2*guardBytes)
@@ -185,14 +185,14 @@ func (m *Memory) CheckGuards() error {
 		m.must(m.d.Wait())
 		for j := range h {
 			if (j < guardBytes || j >= len(h)-guardBytes) && h[j] != guard {
-				return fmt.Errorf("memory %d, of %d bytes: byte %d was written", i, p.bytes, j-guardBytes)
+				return fmt.Errorf("memory %d of %d bytes: guard byte %d was written", i, p.bytes, j-guardBytes)
 			}
 		}
 	}
 	return nil
 }
 
-// toBFloat16 rounds to the nearest, to the even of two.
+// toBFloat16 rounds to nearest, ties to even.
 func toBFloat16(x float32) uint16 {
 	if x != x {
 		return 0x7fc0

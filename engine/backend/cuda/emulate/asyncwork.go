@@ -10,19 +10,19 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
 )
 
-// Buffer is what a library reads or writes beside the work.
+// Buffer is memory that asynchronous work of a library reads or writes.
 type Buffer struct {
 	Start  device.Pointer
 	Bytes  int64
-	Writes bool // whether it writes what it has read, if it has
+	Writes bool // the work writes it; it may read it, too
 }
 
-// asyncWork is work of a library in a stream of its own. It has its result when it is joined, or
-// when work that was asked for behind it is.
+// asyncWork is work of a library in a second stream. Its result is available when it or
+// later such work is joined.
 type asyncWork struct {
 	d      *Device
 	memory []Buffer
-	data   [][]byte // of the memory, as it was in the beginning
+	data   [][]byte // copies of the buffers when the work started
 	f      func(memory [][]byte) error
 }
 
@@ -34,18 +34,19 @@ func newAsyncWork(d *Device, memory []Buffer, f func(memory [][]byte) error) *as
 	return b
 }
 
-// RunAsync does what a library would be asked for in device.Loaded.Beside: f is given what the memory holds when
-// the work begins, and changes what is written, which is there at the Join. All such work is
-// done in order. In between what is written is no number, and to change any of the memory is an
-// error.
+// RunAsync simulates device.AsyncRunner. f receives the contents of the buffers at the
+// start of the work, and changes those that are written; they are stored at Join. All
+// such work runs in order. Until Join, written buffers contain NaN, and any change of a
+// buffer by other work is an error.
 func (d *Device) RunAsync(m []Buffer, f func(memory [][]byte) error) (device.Event, error) {
 	b := newAsyncWork(d, m, f)
 	return b, d.do(b.begin)
 }
 
-// IsRecording tells whether work is written down.
+// IsRecording reports whether work is being recorded.
 func (d *Device) IsRecording() bool { return d.recording != nil }
 
+// begin copies the buffers and marks those that will be written.
 func (b *asyncWork) begin() error {
 	for i, m := range b.memory {
 		here := unsafe.Slice((*byte)(m.Start), m.Bytes)
@@ -60,7 +61,7 @@ func (b *asyncWork) begin() error {
 	return nil
 }
 
-// end does the work, and what is before it.
+// end executes the work, and all such work before it.
 func (b *asyncWork) end() error {
 	for n, first := range b.d.pending {
 		if first == b {
@@ -70,10 +71,10 @@ func (b *asyncWork) end() error {
 	return nil // it has ended
 }
 
-// finishAsync does all such work.
+// finishAsync executes all asynchronous work.
 func (d *Device) finishAsync() error { return d.finishFirst(len(d.pending)) }
 
-// finishFirst does the first n.
+// finishFirst executes the first n items of asynchronous work.
 func (d *Device) finishFirst(n int) error {
 	for range n {
 		b := d.pending[0]
@@ -81,11 +82,11 @@ func (d *Device) finishFirst(n int) error {
 		for i, m := range b.memory {
 			here := unsafe.Slice((*byte)(m.Start), m.Bytes)
 			if !m.Writes && !bytes.Equal(here, b.data[i]) {
-				return errors.New("emulate: what a library reads changed before its work was joined")
+				return errors.New("emulate: a buffer that a library reads was changed before Join")
 			}
 			for _, v := range here {
 				if m.Writes && v != inFlight {
-					return errors.New("emulate: what a library writes was written before its work was joined")
+					return errors.New("emulate: a buffer that a library writes was changed before Join")
 				}
 			}
 		}

@@ -1,7 +1,9 @@
-// Package emulate is a device that runs CUDA kernels on the processor: the sources of
-// package kernels, compiled by the C++ compiler of the machine with a header that stands
-// in for the language. It is there for tests on machines without a GPU, is slow, and is
-// stricter than a GPU: memory of the device faults when the program touches it outside of
-// kernels, fresh memory holds no numbers, arguments must be of the parameters' types, and
-// threads that wait at different barriers end the process.
+// Package emulate is a device that runs CUDA kernels on the host, for tests on machines
+// without GPU. The sources of package kernels are compiled by the C++ compiler of the
+// machine, with a header that defines the language extensions of CUDA.
+//
+// It is slow, and stricter than a GPU: memory of the device faults when the program
+// accesses it outside of kernels; new memory contains NaN; arguments must have the
+// exact types of the parameters; threads that wait at different barriers end the
+// process.
 package emulate

@@ -55,23 +55,23 @@ import (
 //go:embed emulate.h
 var header string
 
-// launching runs kernels: what threads share is static.
+// launching serialises kernels: their shared memory is static.
 var launching sync.Mutex
 
-// Device is an emulated device.
+// Device is an emulated device. Work is executed when it is enqueued.
 type Device struct {
-	limit       int64 // of its memory, in bytes
+	limit       int64 // size of its memory in bytes
 	used        int64
 	regions     map[device.Pointer]region
-	host        map[device.Pointer]int64 // bytes of each
+	host        map[device.Pointer]int64 // bytes of each allocation
 	recording   *recording
-	args        []unsafe.Pointer // of calls, freed with the device
-	pending     []*asyncWork     // work of libraries that is under way, in order
-	transferred int64
+	args        []unsafe.Pointer // arguments of calls, freed by Close
+	pending     []*asyncWork     // asynchronous work, in order
+	transferred int64            // bytes copied between host and device
 	closed      bool
 }
 
-// region is memory between two pages that nobody may touch, which end where it ends.
+// region is memory between two protected pages, so that accesses outside of it fault.
 type region struct {
 	base          device.Pointer
 	mapped, bytes int64
@@ -80,26 +80,26 @@ type region struct {
 // page is the granularity of protection, a multiple of the alignment of the memory.
 const page = 4096
 
-// Open gives a device with so much memory, in bytes.
+// Open returns a device with the given amount of memory in bytes.
 //
 // Errors: no C++ compiler on the path.
 func Open(memory int64) (*Device, error) {
 	if _, err := exec.LookPath(compiler); err != nil {
-		return nil, fmt.Errorf("emulate: kernels are compiled with %s, which is missing (Debian: apt-get install g++): %w", compiler, err)
+		return nil, fmt.Errorf("emulate: no compiler %s on the path; install it (Debian: apt-get install g++): %w", compiler, err)
 	}
 	return &Device{limit: memory, regions: map[device.Pointer]region{}, host: map[device.Pointer]int64{}}, nil
 }
 
-// Properties say that it is emulated, with the limits of compute capability 8.0.
+// Properties returns the limits of compute capability 8.0.
 func (d *Device) Properties() device.Properties {
 	return device.Properties{Name: "emulated", Architecture: 80, Multiprocessors: 2, SharedBytes: 160 << 10, MemoryBytes: d.limit, MemoryBandwidth: 1e9, Emulated: true}
 }
 
-// Alloc gives memory that only kernels and copies touch. Its bytes are all ones, which is
-// no number in any type.
+// Alloc allocates memory that only kernels and copies may access. All its bits are set,
+// which is NaN in every floating-point type.
 func (d *Device) Alloc(bytes int64) (device.Pointer, error) {
 	if bytes > d.limit-d.used {
-		return nil, fmt.Errorf("%w: %d bytes asked for, %d of %d free", device.ErrOutOfMemory, bytes, d.limit-d.used, d.limit)
+		return nil, fmt.Errorf("%w: %d bytes requested, %d of %d free", device.ErrOutOfMemory, bytes, d.limit-d.used, d.limit)
 	}
 	r := region{bytes: (bytes + page - 1) / page * page}
 	r.mapped = r.bytes + 2*page
@@ -119,14 +119,14 @@ func (d *Device) Alloc(bytes int64) (device.Pointer, error) {
 	})
 }
 
-// Free gives it back.
+// Free frees memory from Alloc.
 func (d *Device) Free(p device.Pointer) error {
 	if p == nil {
 		return nil
 	}
 	r, ok := d.regions[p]
 	if !ok {
-		return errors.New("emulate: what is freed was not allocated")
+		return errors.New("emulate: Free of memory that was not allocated")
 	}
 	delete(d.regions, p)
 	d.used -= r.bytes
@@ -134,7 +134,7 @@ func (d *Device) Free(p device.Pointer) error {
 	return nil
 }
 
-// AllocHost gives memory of the process.
+// AllocHost allocates memory of the process.
 func (d *Device) AllocHost(bytes int64) (device.Pointer, error) {
 	p := C.calloc(C.size_t(max(bytes, 1)+64), 1)
 	if p == nil {
@@ -144,7 +144,7 @@ func (d *Device) AllocHost(bytes int64) (device.Pointer, error) {
 	return p, nil
 }
 
-// FreeHost gives it back.
+// FreeHost frees memory from AllocHost.
 func (d *Device) FreeHost(p device.Pointer) error {
 	if p != nil {
 		delete(d.host, p)
@@ -157,19 +157,19 @@ func (d *Device) FreeHost(p device.Pointer) error {
 func (d *Device) open(f func() error) error {
 	for _, r := range d.regions {
 		if C.emulate_protect(unsafe.Add(r.base, page), C.size_t(r.bytes), 1) != 0 {
-			return errors.New("emulate: memory cannot be opened")
+			return errors.New("emulate: mprotect: cannot permit access to device memory")
 		}
 	}
 	err := f()
 	for _, r := range d.regions {
 		if C.emulate_protect(unsafe.Add(r.base, page), C.size_t(r.bytes), 0) != 0 {
-			return errors.Join(err, errors.New("emulate: memory cannot be closed"))
+			return errors.Join(err, errors.New("emulate: mprotect: cannot protect device memory"))
 		}
 	}
 	return err
 }
 
-// do does work now, or writes it down.
+// do executes work, or adds it to the recording.
 func (d *Device) do(f func() error) error {
 	if d.closed {
 		return errors.New("emulate: the device is closed")
@@ -181,17 +181,18 @@ func (d *Device) do(f func() error) error {
 	return d.open(f)
 }
 
-// BytesTransferred is how many bytes copies have brought from the host to the device so far, or back.
+// BytesTransferred returns the number of bytes copied between host and device so far,
+// in both directions.
 func (d *Device) BytesTransferred() int64 { return d.transferred }
 
-// countTransfer counts a copy that is done.
+// countTransfer counts an executed copy.
 func (d *Device) countTransfer(dst, src device.Pointer, bytes int64) {
 	if d.owns(dst) != d.owns(src) {
 		d.transferred += bytes
 	}
 }
 
-// owns tells whether memory is the device's.
+// owns reports whether an address is in the memory of the device.
 func (d *Device) owns(p device.Pointer) bool {
 	for base, r := range d.regions {
 		if uintptr(p) >= uintptr(base) && uintptr(p) < uintptr(base)+uintptr(max(r.bytes, 1)) {
@@ -210,15 +211,16 @@ func (d *Device) Copy(dst, src device.Pointer, bytes int64) error {
 	})
 }
 
-// asyncCopy is a copy that is under way: its result is there when it is joined.
+// asyncCopy is a copy in progress. Its result is stored at Join.
 type asyncCopy struct {
 	dst, src device.Pointer
 	data     []byte
 	ended    bool
 }
 
-// CopyAsync reads at once, and writes when it is joined: what reads the result too early
-// finds no numbers, and what changes source or destination too early is an error.
+// CopyAsync reads the source at once and writes the destination at Join. Until then the
+// destination contains NaN, and any change of source or destination is an error at
+// Join.
 func (d *Device) CopyAsync(dst, src device.Pointer, bytes int64) (device.Event, error) {
 	t := newAsyncCopy(dst, src, bytes)
 	return t, d.do(func() error {
@@ -241,15 +243,16 @@ func (a *asyncCopy) begin() error {
 	return nil
 }
 
-// inFlight fills the destination of a copy: no number in any type.
+// inFlight is the byte that fills the destination of a copy in progress: NaN in every
+// floating-point type.
 const inFlight = 0xff
 
-// CopyNow is CopyAsync: no work is under way.
+// CopyNow is CopyAsync: no work is in progress.
 func (d *Device) CopyNow(dst, src device.Pointer, bytes int64) (device.Event, error) {
 	return d.CopyAsync(dst, src, bytes)
 }
 
-// Join writes what the copy has read.
+// Join ends a copy or asynchronous work.
 func (d *Device) Join(t device.Event) error {
 	if b, ok := t.(*asyncWork); ok {
 		return d.do(b.end)
@@ -257,32 +260,32 @@ func (d *Device) Join(t device.Event) error {
 	return d.do(t.(*asyncCopy).end)
 }
 
-// end ends a copy, unless it has ended.
+// end stores the result of a copy, once.
 func (a *asyncCopy) end() error {
 	if a.ended {
 		return nil
 	}
 	a.ended = true
 	if !bytes.Equal(unsafe.Slice((*byte)(a.src), len(a.data)), a.data) {
-		return errors.New("emulate: the source of a copy asynchronously changed before the copy was joined")
+		return errors.New("emulate: the source of CopyAsync was changed before Join")
 	}
 	to := unsafe.Slice((*byte)(a.dst), len(a.data))
 	for _, v := range to {
 		if v != inFlight {
-			return errors.New("emulate: the destination of a copy asynchronously was written before the copy was joined")
+			return errors.New("emulate: the destination of CopyAsync was changed before Join")
 		}
 	}
 	copy(to, a.data)
 	return nil
 }
 
-// FreeBytes is what is left of the limit.
+// FreeBytes returns the free part of the memory.
 func (d *Device) FreeBytes() (int64, error) { return d.limit - d.used, nil }
 
-// RunInOrder does what a library would on the device, in the order of work.
+// RunInOrder executes f in the order of the stream, as a library would.
 func (d *Device) RunInOrder(f func() error) error { return d.do(f) }
 
-// Zero clears memory.
+// Zero sets memory to zero.
 func (d *Device) Zero(p device.Pointer, bytes int64) error {
 	return d.do(func() error {
 		clear(unsafe.Slice((*byte)(p), bytes))
@@ -290,7 +293,7 @@ func (d *Device) Zero(p device.Pointer, bytes int64) error {
 	})
 }
 
-// Wait ends what libraries do: all other work is done when it is asked for.
+// Wait ends asynchronous work; other work has been executed when it was enqueued.
 func (d *Device) Wait() error {
 	if d.recording != nil || d.closed || len(d.pending) == 0 {
 		return nil
@@ -321,7 +324,7 @@ type recording struct {
 	work []func() error
 }
 
-// Record writes down what f asks for.
+// Record records the work that f enqueues.
 func (d *Device) Record(f func() error) (device.Recording, error) {
 	r := &recording{d: d}
 	d.recording = r
@@ -343,7 +346,7 @@ func (r *recording) Close() error { return nil }
 
 const compiler = "g++"
 
-// Load compiles a program, unless it is there from before.
+// Load compiles a program, unless the user's cache directory has it.
 func (d *Device) Load(p device.Program) (device.Module, error) {
 	var s strings.Builder
 	s.WriteString(header)
@@ -376,7 +379,8 @@ func (d *Device) Load(p device.Program) (device.Module, error) {
 	return &module{d, lib, p.Name}, nil
 }
 
-// compile writes the library whole or not at all: tests of several packages may compile it at once.
+// compile writes the library atomically: tests of several packages may compile it at
+// the same time.
 func compile(file, source string) error {
 	temporary, err := os.CreateTemp(filepath.Dir(file), ".compiling-*")
 	if err != nil {
@@ -400,7 +404,7 @@ type module struct {
 	name string
 }
 
-// Call prepares a call.
+// Call prepares a call and checks arguments and sizes.
 func (m *module) Call(kernel string, size device.Size, args ...any) (device.Call, error) {
 	fail := func(err error) error { return fmt.Errorf("%s: kernel %s: %w", m.name, kernel, err) }
 	launch, err := m.lib.Symbol("emulated_launch_" + kernel)
@@ -416,7 +420,7 @@ func (m *module) Call(kernel string, size device.Size, args ...any) (device.Call
 		return nil, fail(err)
 	}
 	if want := C.GoString(C.emulate_kinds(describe)); want != kinds {
-		return nil, fail(fmt.Errorf("arguments are %s, parameters %s", kinds, want))
+		return nil, fail(fmt.Errorf("types of arguments: got %s, want %s", kinds, want))
 	}
 	c := &call{d: m.d, launch: launch, shared: C.uint(size.Shared)}
 	threads := 1
@@ -426,7 +430,7 @@ func (m *module) Call(kernel string, size device.Size, args ...any) (device.Call
 	}
 	p := m.d.Properties()
 	if threads > 1024 || size.Shared > p.SharedBytes || max(size.Grid[1], size.Grid[2]) > 65535 {
-		return nil, fail(fmt.Errorf("blocks of %d threads with %d bytes in a grid of %v: at most 1024, %d, and 65535 along y and z", threads, size.Shared, size.Grid, p.SharedBytes))
+		return nil, fail(fmt.Errorf("blocks of %d threads with %d bytes of shared memory in a grid of %v: want at most 1024 threads, %d bytes, and 65535 blocks along y and z", threads, size.Shared, size.Grid, p.SharedBytes))
 	}
 	values = append(values, 0) // never empty
 	c.args = C.emulate_arguments((*C.ulonglong)(unsafe.Pointer(&values[0])), C.int(len(args)))
@@ -449,5 +453,5 @@ type call struct {
 	run    func() error
 }
 
-// Run runs all threads.
+// Run runs all threads of the kernel.
 func (c *call) Run() error { return c.d.do(c.run) }

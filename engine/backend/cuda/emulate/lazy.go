@@ -12,20 +12,20 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
 )
 
-// LazyDevice is an emulated device that does its work as late as a GPU may: when somebody waits
-// for it. Programs that change what work will read, or read what it will write, without
-// waiting, compute something else with it than with Device, which does all at once. Of what
-// goes on beside the work, CopyNow is as early as it may be.
+// LazyDevice is an emulated device that executes work as late as a GPU may: when the
+// program waits for it. A program that changes memory which enqueued work reads, or
+// reads memory which it writes, without waiting, gets another result than with Device.
+// CopyNow is executed as early as possible.
 type LazyDevice struct {
 	*Device
-	queue    []func() error // not done yet, in order
-	copies   []*asyncCopy   // copies that may be under way
-	unjoined []any          // those of the recording that is made, and work of libraries, which are not joined
+	queue    []func() error // work not executed yet, in order
+	copies   []*asyncCopy   // copies that may be in progress
+	unjoined []any          // copies and asynchronous work of the current recording
 }
 
-// OpenLazy is Open for a device that works late.
+// OpenLazy is Open for a LazyDevice.
 //
-// Errors: as of Open.
+// Errors: those of Open.
 func OpenLazy(memory int64) (*LazyDevice, error) {
 	d, err := Open(memory)
 	if err != nil {
@@ -34,7 +34,7 @@ func OpenLazy(memory int64) (*LazyDevice, error) {
 	return &LazyDevice{Device: d}, nil
 }
 
-// enqueue keeps work for later; what is recorded is kept with the recording.
+// enqueue appends work to the queue; while recording, it goes to the recording.
 func (l *LazyDevice) enqueue(f func() error) error {
 	if l.recording != nil || l.closed {
 		return f()
@@ -43,7 +43,7 @@ func (l *LazyDevice) enqueue(f func() error) error {
 	return nil
 }
 
-// flush does all work. After an error the rest is not done.
+// flush executes all work. After an error the rest is dropped.
 func (l *LazyDevice) flush() error {
 	all := l.queue
 	l.queue = nil
@@ -55,8 +55,8 @@ func (l *LazyDevice) flush() error {
 	return nil
 }
 
-// isPinned tells whether memory is of AllocHost or of the device: the rest is of the program,
-// which knows nothing of the order of work.
+// isPinned reports whether memory is from AllocHost or of the device. Other memory is
+// the program's, whose accesses are not in the order of the stream.
 func (l *LazyDevice) isPinned(p device.Pointer) bool {
 	for base, n := range l.host {
 		if uintptr(p) >= uintptr(base) && uintptr(p) < uintptr(base)+uintptr(max(n, 1)) {
@@ -79,7 +79,7 @@ func (l *LazyDevice) Copy(dst, src device.Pointer, n int64) error {
 	return err
 }
 
-// CopyAsync begins behind the work so far.
+// CopyAsync starts after the work enqueued so far.
 func (l *LazyDevice) CopyAsync(dst, src device.Pointer, n int64) (device.Event, error) {
 	t := newAsyncCopy(dst, src, n)
 	if l.recording == nil {
@@ -95,7 +95,7 @@ func (l *LazyDevice) CopyAsync(dst, src device.Pointer, n int64) (device.Event, 
 	})
 }
 
-// RunAsync begins behind the work so far.
+// RunAsync starts after the work enqueued so far.
 func (l *LazyDevice) RunAsync(m []Buffer, f func(memory [][]byte) error) (device.Event, error) {
 	b := newAsyncWork(l.Device, m, f)
 	if l.recording != nil {
@@ -104,10 +104,10 @@ func (l *LazyDevice) RunAsync(m []Buffer, f func(memory [][]byte) error) (device
 	return b, l.enqueue(func() error { return l.do(b.begin) })
 }
 
-// CopyNow begins at once.
+// CopyNow starts at once.
 func (l *LazyDevice) CopyNow(dst, src device.Pointer, n int64) (device.Event, error) {
 	if l.recording != nil {
-		return nil, errors.New("emulate: a copy of now is recorded")
+		return nil, errors.New("emulate: CopyNow while recording")
 	}
 	t := newAsyncCopy(dst, src, n)
 	l.copies = append(l.copies, t)
@@ -115,27 +115,28 @@ func (l *LazyDevice) CopyNow(dst, src device.Pointer, n int64) (device.Event, er
 	return t, l.do(t.begin)
 }
 
-// Join ends a copy, or work of a library, which is of the recording that is made, or of none if there is none.
+// Join ends a copy or asynchronous work. In a recording it must have been started in
+// the same recording.
 func (l *LazyDevice) Join(t device.Event) error {
 	if l.recording != nil {
 		i := slices.Index(l.unjoined, any(t))
 		if i < 0 {
-			return errors.New("emulate: a copy is joined in another recording than it was begun in")
+			return errors.New("emulate: Join in another recording than the start of the copy")
 		}
 		l.unjoined = slices.Delete(l.unjoined, i, i+1)
 	}
 	return l.enqueue(func() error { return l.Device.Join(t) })
 }
 
-// Zero clears memory.
+// Zero sets memory to zero.
 func (l *LazyDevice) Zero(p device.Pointer, n int64) error {
 	return l.enqueue(func() error { return l.Device.Zero(p, n) })
 }
 
-// Wait does all work, and ends all copies.
+// Wait executes all work and ends all copies.
 func (l *LazyDevice) Wait() error {
 	if l.recording != nil {
-		return errors.New("emulate: something waits while work is recorded")
+		return errors.New("emulate: Wait while recording")
 	}
 	if err := l.flush(); err != nil {
 		return err
@@ -150,7 +151,7 @@ func (l *LazyDevice) Wait() error {
 	return l.Device.Wait()
 }
 
-// Free does all work, and gives memory back.
+// Free executes all work and frees memory.
 func (l *LazyDevice) Free(p device.Pointer) error {
 	if p != nil {
 		if err := l.Wait(); err != nil {
@@ -160,7 +161,7 @@ func (l *LazyDevice) Free(p device.Pointer) error {
 	return l.Device.Free(p)
 }
 
-// FreeHost does all work, and gives memory back.
+// FreeHost executes all work and frees memory.
 func (l *LazyDevice) FreeHost(p device.Pointer) error {
 	if p != nil {
 		if err := l.Wait(); err != nil {
@@ -170,7 +171,7 @@ func (l *LazyDevice) FreeHost(p device.Pointer) error {
 	return l.Device.FreeHost(p)
 }
 
-// Close forgets work that nobody waited for.
+// Close drops work that is not executed.
 func (l *LazyDevice) Close() error {
 	l.queue = nil
 	return l.Device.Close()
@@ -203,14 +204,14 @@ type lazyWork struct {
 
 func (w lazyWork) Run() error { return w.l.enqueue(w.work.Run) }
 
-// Close forgets a recording.
+// Close closes a recording.
 func (w lazyWork) Close() error { return w.work.(device.Recording).Close() }
 
-// Record writes down what f asks for.
+// Record records the work that f enqueues.
 func (l *LazyDevice) Record(f func() error) (device.Recording, error) {
 	r, err := l.Device.Record(f)
 	if n := len(l.unjoined); n > 0 && err == nil {
-		err = fmt.Errorf("emulate: a recording begins %d copies that it does not join", n)
+		err = fmt.Errorf("emulate: recording with %d copies that are not joined", n)
 	}
 	l.unjoined = nil
 	return lazyWork{l, r}, err

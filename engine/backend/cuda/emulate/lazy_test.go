@@ -12,7 +12,7 @@ import (
 )
 
 // TestLazyDevice: work reads memory of AllocHost when somebody waits, other memory when it is asked
-// for; a copy asynchronously whose source changes before it is joined is an error, and after Wait none.
+// for; an asynchronous copy whose source changes before it is joined is an error, and after Wait none.
 func TestLazyDevice(t *testing.T) {
 	l, err := OpenLazy(1 << 20)
 	if err != nil {
@@ -52,7 +52,7 @@ func TestLazyDevice(t *testing.T) {
 		t.Fatal(err)
 	}
 	*locked = 5
-	if err := errors.Join(l.Join(ticket), l.Wait()); err == nil || !strings.Contains(err.Error(), "source of a copy asynchronously changed") {
+	if err := errors.Join(l.Join(ticket), l.Wait()); err == nil || !strings.Contains(err.Error(), "source of CopyAsync was changed") {
 		t.Errorf("a source that changes: %v", err)
 	}
 	if ticket, err = l.CopyNow(p, q, 4); err != nil {
@@ -74,7 +74,7 @@ func TestLazyDevice(t *testing.T) {
 	}
 	begin := func() (err error) { ticket, err = l.CopyAsync(p, q, 4); return err }
 	join := func() error { return l.Join(ticket) }
-	if _, err := l.Record(begin); err == nil || !strings.Contains(err.Error(), "begins 1 copies that it does not join") {
+	if _, err := l.Record(begin); err == nil || !strings.Contains(err.Error(), "recording with 1 copies that are not joined") {
 		t.Errorf("a copy that is not joined: %v", err)
 	}
 	if _, err := l.Record(join); err == nil || !strings.Contains(err.Error(), "in another recording") {
@@ -84,6 +84,6 @@ func TestLazyDevice(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := l.Record(l.Wait); err == nil {
-		t.Error("something waits while work is recorded")
+		t.Error("Wait while recording: no error")
 	}
 }

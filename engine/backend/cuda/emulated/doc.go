@@ -1,3 +1,3 @@
-// Package emulated opens the CUDA backend over an emulated device, for tests of plans and
-// jobs on machines without a GPU.
+// Package emulated opens the CUDA backend on an emulated device, for tests of plans and
+// jobs on machines without GPU.
 package emulated

@@ -9,16 +9,17 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/emulate"
 )
 
-// Open gives one with so much memory, in bytes.
+// Open returns a backend with the given amount of device memory in bytes.
 //
-// Errors: as of emulate.Open.
+// Errors: those of emulate.Open.
 func Open(memory int64) (backend.Backend, error) {
 	return openOn(func() (device.Device, error) { return emulate.Open(memory) })
 }
 
-// OpenLazy gives one that works as late as a GPU may.
+// OpenLazy returns a backend on a device that executes work as late as a GPU may
+// (emulate.LazyDevice).
 //
-// Errors: as of emulate.Open.
+// Errors: those of emulate.Open.
 func OpenLazy(memory int64) (backend.Backend, error) {
 	return openOn(func() (device.Device, error) { return emulate.OpenLazy(memory) })
 }

@@ -27,12 +27,12 @@ func TestCompilerFaults(t *testing.T) {
 	for _, open := range []struct {
 		name string
 		open func(memory int64) (backend.Backend, error)
-	}{{"Open", emulated.Open}, {"OpenLate", emulated.OpenLazy}} {
+	}{{"Open", emulated.Open}, {"OpenLazy", emulated.OpenLazy}} {
 		for _, c := range []struct {
 			name, compiler string   // an empty script is no compiler
 			want           []string // in the error
 		}{
-			{"missing", "", []string{"kernels are compiled with g++", "apt-get install g++"}},
+			{"missing", "", []string{"no compiler g++ on the path", "apt-get install g++"}},
 			{"fails", "#!/bin/sh\necho the compiler is broken >&2\nexit 3\n", []string{"compile ", ".cu: exit status 3", "the compiler is broken"}},
 		} {
 			t.Run(open.name+"/"+c.name, func(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 //
 // Errors: *exit.Error (exit.NoDevice).
 func Open(int64) (backend.Backend, error) {
-	return nil, &exit.Error{Code: exit.NoDevice, What: "GPUs cannot be emulated", Why: "this program was built without cgo, or not for Linux", Fix: "build it with cgo"}
+	return nil, &exit.Error{Code: exit.NoDevice, What: "cannot emulate GPUs", Why: "this program was built without cgo, or not for Linux", Fix: "build with CGO_ENABLED=1 on Linux"}
 }
 
 // OpenLazy is Open.

@@ -15,19 +15,20 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
 )
 
-// event is a copy, or work of a library, that runs in a stream of its own.
+// event marks the end of a copy, or of work of a library, in a second stream.
 type event struct {
-	record int       // the recording that it is part of; 0 for none
-	done   C.CUevent // marks its end; another ticket has it after the Join
+	record int       // the recording that it belongs to; 0 if none
+	done   C.CUevent // CUDA event; reused after Join
 	joined bool
 }
 
-// CopyAsync copies in the stream of its direction, which waits for the work so far.
+// CopyAsync copies in the stream of its direction, which waits for the work enqueued so
+// far.
 func (d *gpu) CopyAsync(dst, src device.Pointer, bytes int64) (device.Event, error) {
 	return d.copyAsync(dst, src, bytes, 1)
 }
 
-// CopyNow copies in the stream of its direction, behind what is there.
+// CopyNow copies in the stream of its direction, after earlier copies there.
 func (d *gpu) CopyNow(dst, src device.Pointer, bytes int64) (device.Event, error) {
 	if d.recordingID != 0 {
 		return nil, errRecording
@@ -35,6 +36,8 @@ func (d *gpu) CopyNow(dst, src device.Pointer, bytes int64) (device.Event, error
 	return d.copyAsync(dst, src, bytes, 0)
 }
 
+// copyAsync enqueues a copy in the stream of its direction. With behind = 1 that stream
+// waits for the main one.
 func (d *gpu) copyAsync(dst, src device.Pointer, bytes int64, behind C.int) (device.Event, error) {
 	if err := d.ready(); err != nil {
 		return nil, err
@@ -51,12 +54,12 @@ func (d *gpu) copyAsync(dst, src device.Pointer, bytes int64, behind C.int) (dev
 		from = 1
 	}
 	if rc := C.ens_gpu_copy_aside(d.c, dst, src, C.size_t(bytes), from, behind, t.done); rc != 0 {
-		return nil, d.fail(rc, fmt.Sprintf("copy of %d bytes aside", bytes))
+		return nil, d.fail(rc, fmt.Sprintf("asynchronous copy of %d bytes", bytes))
 	}
 	return d.begin(t), nil
 }
 
-// newEvent makes one of an event that nothing needs.
+// newEvent returns an event with an unused CUDA event.
 func (d *gpu) newEvent() (*event, error) {
 	if len(d.freeEvents) == 0 {
 		var e C.CUevent
@@ -68,7 +71,7 @@ func (d *gpu) newEvent() (*event, error) {
 	return &event{record: d.recordingID, done: d.freeEvents[len(d.freeEvents)-1]}, nil
 }
 
-// begin takes the event of a ticket whose work was asked for.
+// begin takes the CUDA event of an event whose work is enqueued.
 func (d *gpu) begin(t *event) *event {
 	d.freeEvents = d.freeEvents[:len(d.freeEvents)-1]
 	if d.recordingID != 0 {
@@ -77,7 +80,8 @@ func (d *gpu) begin(t *event) *event {
 	return t
 }
 
-// RunAsync has f ask for work in the stream of libraries, which waits for the work so far.
+// RunAsync calls f to enqueue work in the stream of libraries, which waits for the work
+// enqueued so far.
 func (d *gpu) RunAsync(f func(stream device.Pointer) error) (device.Event, error) {
 	if err := d.ready(); err != nil {
 		return nil, err
@@ -101,7 +105,7 @@ func (d *gpu) RunAsync(f func(stream device.Pointer) error) (device.Event, error
 	return t, nil
 }
 
-// isHost tells whether an address lies in memory of AllocHost.
+// isHost reports whether an address is in memory from AllocHost.
 func (d *gpu) isHost(p device.Pointer) bool {
 	for base, bytes := range d.host {
 		if uintptr(p) >= uintptr(base) && uintptr(p) < uintptr(base)+uintptr(bytes) {
@@ -111,8 +115,8 @@ func (d *gpu) isHost(p device.Pointer) bool {
 	return false
 }
 
-// Join has the stream of work wait for the end of what runs aside. A second Join does nothing, since
-// all later work is behind the first.
+// Join makes the main stream wait for an event. A second Join does nothing, because all
+// later work follows the first.
 func (d *gpu) Join(t device.Event) error {
 	if err := d.ready(); err != nil {
 		return err
@@ -120,11 +124,11 @@ func (d *gpu) Join(t device.Event) error {
 	c, ok := t.(*event)
 	switch {
 	case !ok:
-		return fmt.Errorf("GPU %d: a %T is no work of this device", d.index, t)
+		return fmt.Errorf("GPU %d: Join of a %T, want an event of this device", d.index, t)
 	case c.joined:
 		return nil
 	case c.record != d.recordingID:
-		return fmt.Errorf("GPU %d: what runs aside is joined in another recording than it was begun in", d.index)
+		return fmt.Errorf("GPU %d: Join in another recording than the start of the copy or library call", d.index)
 	}
 	if rc := C.ens_gpu_join(d.c, c.done); rc != 0 {
 		return d.fail(rc, "cuStreamWaitEvent")
@@ -133,7 +137,8 @@ func (d *gpu) Join(t device.Event) error {
 	return nil
 }
 
-// release lets other copies have the event of one: what waits for it knows what it marked.
+// release makes the CUDA event available again: work that waits for it has stored its
+// state.
 func (d *gpu) release(t *event) {
 	t.joined = true
 	d.freeEvents = append(d.freeEvents, t.done)

@@ -18,12 +18,13 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/nvrtc"
 )
 
-// opening guards the driver's start and the numbers of devices.
+// opening guards the initialisation of the driver and the numbers of devices.
 var opening sync.Mutex
 
-// Count is the number of GPUs that the driver lets this process use.
+// Count returns the number of GPUs that the driver lets this process use
+// (CUDA_VISIBLE_DEVICES).
 //
-// Errors: *exit.Error (no device) around device.ErrNone.
+// Errors: *exit.Error (exit.NoDevice) that wraps device.ErrNoDevice.
 func Count() (int, error) {
 	opening.Lock()
 	defer opening.Unlock()
@@ -32,27 +33,27 @@ func Count() (int, error) {
 	return bind(t)
 }
 
-// gpu is an opened device.
+// gpu is an open device.
 type gpu struct {
-	c           *C.ens_gpu // nil when it is closed
+	c           *C.ens_gpu // nil after Close
 	index       int
 	properties  device.Properties
-	memory      map[device.Pointer]int64 // of the device, that is not freed yet
-	host        map[device.Pointer]int64
-	modules     map[string]*module // by the program
+	memory      map[device.Pointer]int64 // allocations on the device, with their sizes
+	host        map[device.Pointer]int64 // allocations on the host, with their sizes
+	modules     map[string]*module       // by program
 	calls       []*C.ens_call
 	recordings  map[*recording]bool
-	events      []C.CUevent // all that mark copies
-	freeEvents  []C.CUevent // those that no copy needs
-	unjoined    []*event    // copies aside of the recording that is made, which are not joined
-	recordingID int         // its number; 0 while there is none
-	recorded    int         // recordings begun
+	events      []C.CUevent // all CUDA events
+	freeEvents  []C.CUevent // unused CUDA events
+	unjoined    []*event    // events of the current recording without Join
+	recordingID int         // number of the current recording; 0 if there is none
+	recorded    int         // number of recordings so far
 	compiler    *nvrtc.Compiler
-	last        string // the last call that was asked for
-	lost        error
+	last        string // last call, for errors
+	lost        error  // error after which the device accepts no work
 }
 
-// What it is, to the engine and to libraries.
+// gpu implements these interfaces.
 var (
 	_ device.Device        = (*gpu)(nil)
 	_ device.NativeHandles = (*gpu)(nil)
@@ -60,10 +61,11 @@ var (
 	_ device.Profiler      = (*gpu)(nil)
 )
 
-// Open opens the GPU of this number among those that the driver lets this process use.
+// Open opens the GPU with the given index among those that the driver lets this process
+// use.
 //
-// Errors: *exit.Error (no device) around device.ErrNone that says what is missing, or that
-// there is no NVRTC.
+// Errors: *exit.Error (exit.NoDevice) that wraps device.ErrNoDevice, with the reason,
+// or that NVRTC is missing.
 func Open(index int) (device.Device, error) {
 	opening.Lock()
 	defer opening.Unlock()
@@ -87,6 +89,7 @@ func Open(index int) (device.Device, error) {
 	return d, nil
 }
 
+// open initialises the driver and retains the primary context.
 func (d *gpu) open() error {
 	count, err := bind(&d.c.cu)
 	if err != nil {
@@ -100,12 +103,12 @@ func (d *gpu) open() error {
 	var what *C.char
 	if rc := C.ens_gpu_open(d.c, C.int(d.index), &what); rc != 0 {
 		s := status(&d.c.cu, rc)
-		return unavailable(at, C.GoString(what)+": "+s, "`nvidia-smi` tells who uses it, and in what mode", errors.New(s))
+		return unavailable(at, C.GoString(what)+": "+s, "run `nvidia-smi`: it shows the processes that use the GPU, and its compute mode", errors.New(s))
 	}
 	return nil
 }
 
-// describe asks for the properties.
+// describe reads the properties of the device.
 func (d *gpu) describe() error {
 	var name [256]C.char
 	if rc := C.ens_gpu_name(d.c, &name[0], C.int(len(name))); rc != 0 {
@@ -137,8 +140,8 @@ func (d *gpu) describe() error {
 		}
 	}
 	if unified == 0 {
-		why := "it does not share addresses with the host"
-		return unavailable(fmt.Sprintf("GPU %d", d.index), why, "use another", errors.New(why))
+		why := "the GPU does not share addresses with the host (no unified addressing)"
+		return unavailable(fmt.Sprintf("GPU %d", d.index), why, "use another GPU (CUDA_VISIBLE_DEVICES)", errors.New(why))
 	}
 	d.properties = device.Properties{
 		Name:            C.GoString(&name[0]),
@@ -156,28 +159,28 @@ func (d *gpu) describe() error {
 var (
 	errClosed          = errors.New("the device is closed")
 	errRecordingClosed = errors.New("the recording is closed")
-	errRecording       = errors.New("this cannot be done while work is recorded")
-	errHost            = errors.New("the host has no more memory")
+	errRecording       = errors.New("not possible while recording")
+	errHost            = errors.New("out of host memory")
 )
 
-// fail makes the error of a call of the driver. After some codes the device is lost: they
-// come from work that was asked for before, by whatever asks next.
+// fail returns the error of a failed driver call. After some codes the device is lost:
+// they report a failure of earlier work.
 func (d *gpu) fail(rc C.int, what string) error {
 	err := fmt.Errorf("GPU %d: %s: %s", d.index, what, status(&d.c.cu, rc))
 	if !isFatal(rc) {
 		return err
 	}
 	if d.lost == nil {
-		last := "nothing was asked for before"
+		last := "there was no call before"
 		if d.last != "" {
-			last = "the last call that was asked for is " + d.last
+			last = "the last call was " + d.last
 		}
-		d.lost = fmt.Errorf("%w: %w; %s; with CUDA_LAUNCH_BLOCKING=1 the call that fails is named", device.ErrLost, err, last)
+		d.lost = fmt.Errorf("%w: %w; %s; set CUDA_LAUNCH_BLOCKING=1 to find the call that fails", device.ErrLost, err, last)
 	}
 	return d.lost
 }
 
-// ready says why the device can do nothing.
+// ready returns the reason why the device accepts no work; nil if it does.
 func (d *gpu) ready() error {
 	if d.c == nil {
 		return errClosed
@@ -185,10 +188,10 @@ func (d *gpu) ready() error {
 	return d.lost
 }
 
-// Properties are what the driver said when the device was opened.
+// Properties returns the properties read by Open.
 func (d *gpu) Properties() device.Properties { return d.properties }
 
-// Stream is the CUstream of all work.
+// Stream returns the CUstream of the main stream.
 func (d *gpu) Stream() device.Pointer {
 	if d.c == nil {
 		return nil
@@ -196,7 +199,7 @@ func (d *gpu) Stream() device.Pointer {
 	return device.Pointer(d.c.stream)
 }
 
-// Context is the primary CUcontext.
+// Context returns the primary CUcontext.
 func (d *gpu) Context() device.Pointer {
 	if d.c == nil {
 		return nil
@@ -204,12 +207,13 @@ func (d *gpu) Context() device.Pointer {
 	return device.Pointer(d.c.context)
 }
 
-// FreeBytes asks the driver.
+// FreeBytes returns the free memory of the device.
 func (d *gpu) FreeBytes() (int64, error) {
 	free, _, err := d.memoryInfo()
 	return free, err
 }
 
+// memoryInfo returns the free and the total memory.
 func (d *gpu) memoryInfo() (free, total int64, err error) {
 	if err := d.ready(); err != nil {
 		return 0, 0, err
@@ -221,13 +225,13 @@ func (d *gpu) memoryInfo() (free, total int64, err error) {
 	return int64(f), int64(t), nil
 }
 
-// Alloc gives memory of the device.
+// Alloc allocates memory of the device.
 func (d *gpu) Alloc(bytes int64) (device.Pointer, error) {
 	if err := d.ready(); err != nil {
 		return nil, err
 	}
 	if bytes < 0 {
-		return nil, fmt.Errorf("GPU %d: %d bytes of memory asked for", d.index, bytes)
+		return nil, fmt.Errorf("GPU %d: Alloc of %d bytes, want 0 or more", d.index, bytes)
 	}
 	var p unsafe.Pointer
 	switch rc := C.ens_gpu_alloc(d.c, C.size_t(max(bytes, 1)), &p); rc {
@@ -237,15 +241,15 @@ func (d *gpu) Alloc(bytes int64) (device.Pointer, error) {
 	case C.ENS_CUDA_ERROR_OUT_OF_MEMORY:
 		free, total, err := d.memoryInfo()
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("GPU %d: %w: %d bytes asked for", d.index, device.ErrOutOfMemory, bytes), err)
+			return nil, errors.Join(fmt.Errorf("GPU %d: %w: %d bytes requested", d.index, device.ErrOutOfMemory, bytes), err)
 		}
-		return nil, fmt.Errorf("GPU %d: %w: %d bytes asked for, %d of %d free", d.index, device.ErrOutOfMemory, bytes, free, total)
+		return nil, fmt.Errorf("GPU %d: %w: %d bytes requested, %d of %d free", d.index, device.ErrOutOfMemory, bytes, free, total)
 	default:
 		return nil, d.fail(rc, "cuMemAlloc")
 	}
 }
 
-// Free waits for all work and gives the memory back.
+// Free waits for all work and frees memory.
 func (d *gpu) Free(p device.Pointer) error {
 	if p == nil {
 		return nil
@@ -254,7 +258,7 @@ func (d *gpu) Free(p device.Pointer) error {
 		return err
 	}
 	if _, ok := d.memory[p]; !ok {
-		return fmt.Errorf("GPU %d: what is freed was not allocated", d.index)
+		return fmt.Errorf("GPU %d: Free of memory that was not allocated", d.index)
 	}
 	if err := d.Wait(); err != nil {
 		return err
@@ -266,13 +270,13 @@ func (d *gpu) Free(p device.Pointer) error {
 	return nil
 }
 
-// AllocHost gives memory of the host that is locked in place.
+// AllocHost allocates page-locked memory of the host.
 func (d *gpu) AllocHost(bytes int64) (device.Pointer, error) {
 	if err := d.ready(); err != nil {
 		return nil, err
 	}
 	if bytes < 0 {
-		return nil, fmt.Errorf("GPU %d: %d bytes of memory of the host asked for", d.index, bytes)
+		return nil, fmt.Errorf("GPU %d: AllocHost of %d bytes, want 0 or more", d.index, bytes)
 	}
 	var p unsafe.Pointer
 	switch rc := C.ens_gpu_alloc_host(d.c, C.size_t(max(bytes, 1)), &p); rc {
@@ -280,13 +284,13 @@ func (d *gpu) AllocHost(bytes int64) (device.Pointer, error) {
 		d.host[p] = bytes
 		return p, nil
 	case C.ENS_CUDA_ERROR_OUT_OF_MEMORY:
-		return nil, fmt.Errorf("GPU %d: %w to lock: %d bytes asked for", d.index, errHost, bytes)
+		return nil, fmt.Errorf("GPU %d: %w for page-locked memory: %d bytes requested", d.index, errHost, bytes)
 	default:
 		return nil, d.fail(rc, "cuMemHostAlloc")
 	}
 }
 
-// FreeHost waits for all work and gives the memory back.
+// FreeHost waits for all work and frees memory.
 func (d *gpu) FreeHost(p device.Pointer) error {
 	if p == nil {
 		return nil
@@ -295,7 +299,7 @@ func (d *gpu) FreeHost(p device.Pointer) error {
 		return err
 	}
 	if _, ok := d.host[p]; !ok {
-		return fmt.Errorf("GPU %d: memory of the host that is freed was not allocated", d.index)
+		return fmt.Errorf("GPU %d: FreeHost of memory that was not allocated", d.index)
 	}
 	if err := d.Wait(); err != nil {
 		return err
@@ -307,8 +311,8 @@ func (d *gpu) FreeHost(p device.Pointer) error {
 	return nil
 }
 
-// Copy copies between memories of any kind. Memory of the host that is not locked is read
-// before Copy returns, or written, which takes as long as all work before it.
+// Copy copies between memories of any kind. Pageable host memory is read or written
+// before Copy returns, after all earlier work.
 func (d *gpu) Copy(dst, src device.Pointer, bytes int64) error {
 	if err := d.ready(); err != nil {
 		return err
@@ -322,7 +326,7 @@ func (d *gpu) Copy(dst, src device.Pointer, bytes int64) error {
 	return nil
 }
 
-// Zero clears memory of the device.
+// Zero sets memory of the device to zero.
 func (d *gpu) Zero(p device.Pointer, bytes int64) error {
 	if err := d.ready(); err != nil {
 		return err
@@ -336,15 +340,15 @@ func (d *gpu) Zero(p device.Pointer, bytes int64) error {
 	return nil
 }
 
-// empty answers work on no bytes, which the driver refuses.
+// empty handles work on no bytes, which the driver rejects.
 func (d *gpu) empty(bytes int64) error {
 	if bytes < 0 {
-		return fmt.Errorf("GPU %d: work on %d bytes", d.index, bytes)
+		return fmt.Errorf("GPU %d: Copy or Zero of %d bytes, want 0 or more", d.index, bytes)
 	}
 	return nil
 }
 
-// Wait returns when all work is done.
+// Wait blocks until all work is done.
 func (d *gpu) Wait() error {
 	if err := d.ready(); err != nil {
 		return err
@@ -358,7 +362,7 @@ func (d *gpu) Wait() error {
 	return nil
 }
 
-// Time measures with events of the stream, to about a microsecond.
+// Time measures with CUDA events, with a resolution of about 1 µs.
 func (d *gpu) Time(f func() error) (float64, error) {
 	if err := d.ready(); err != nil {
 		return 0, err
@@ -379,10 +383,10 @@ func (d *gpu) Time(f func() error) (float64, error) {
 	return float64(milliseconds) / 1e3, nil
 }
 
-// Close frees all that was made, in the reverse order, whatever fails.
+// Close frees everything in reverse order of its creation, even after errors.
 //
-// Errors: of the calls of the driver; none of a device that is lost, which answers each
-// call with what lost it.
+// Errors: those of driver calls; none if the device is lost, because then each call
+// returns the error that lost it.
 func (d *gpu) Close() error {
 	opening.Lock()
 	defer opening.Unlock()

@@ -1,10 +1,12 @@
-// Package gpu is a device on an NVIDIA GPU, over the driver and the runtime compiler. Both
-// are opened at run time through prototypes of our own: no header of CUDA is needed to
-// build, and a program with this package starts on machines without a GPU.
+// Package gpu is a device on an NVIDIA GPU, through the CUDA driver API and NVRTC. Both
+// libraries are opened at run time with prototypes of our own: no CUDA header is needed
+// to build, and a program with this package starts on machines without GPU.
 //
-// All work of a device goes to one stream of the primary context, which libraries of the
-// vendor share. What runs there fails later than it was asked for; the error then comes
-// from whatever asks next, names the last call, and marks the device as lost, since the
-// driver does no more work in that context. With CUDA_LAUNCH_BLOCKING=1 in the environment
-// each call waits, and the error names the right one.
+// All work goes to one stream of the primary context, which libraries such as cuDNN
+// share. A failure on the GPU appears later than the call that caused it: the error
+// comes from the next call, names the last one, and marks the device as lost, because
+// the driver accepts no more work in that context. With CUDA_LAUNCH_BLOCKING=1 in the
+// environment every call waits, and the error names the right one.
+//
+// Source: NVIDIA, CUDA Driver API.
 package gpu

@@ -21,19 +21,19 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// oldest is the driver that NVRTC of CUDA 12 wants, and what it is called.
+// The oldest driver that supports NVRTC of CUDA 12.
 const (
 	minDriver     = 12000
 	minDriverName = "525 (CUDA 12.0)"
 )
 
-// unavailable makes the error of a driver that cannot be used.
+// unavailable returns the error of a driver or GPU that cannot be used.
 func unavailable(at, why, fix string, cause error) error {
 	return &exit.Error{Code: exit.NoDevice, What: "cannot use a GPU", At: at, Why: why, Fix: fix, Err: fmt.Errorf("%w: %w", device.ErrNoDevice, cause)}
 }
 
-// bind opens the driver's library, puts its functions into t, starts it, and counts the
-// devices.
+// bind opens the driver library, binds its functions to t, initialises it, and returns
+// the number of devices.
 func bind(t *C.ens_cuda) (int, error) {
 	lib, err := libraries.Find(libraries.Driver)
 	if err != nil {
@@ -54,9 +54,9 @@ func bind(t *C.ens_cuda) (int, error) {
 	}
 	var count, version C.int
 	if rc := C.ens_cuda_init(t, &count); rc != 0 {
-		fix := "`nvidia-smi` tells what is wrong with the driver"
+		fix := "run `nvidia-smi`: it shows what is wrong with the driver"
 		if v, set := os.LookupEnv("CUDA_VISIBLE_DEVICES"); set && rc == C.ENS_CUDA_ERROR_NO_DEVICE {
-			fix = fmt.Sprintf("CUDA_VISIBLE_DEVICES is %q; unset it, or name a GPU that is there", v)
+			fix = fmt.Sprintf("CUDA_VISIBLE_DEVICES is %q: unset it, or name an existing GPU", v)
 		}
 		return 0, unavailable(at, "cuInit: "+status(t, rc), fix, errors.New(status(t, rc)))
 	}
@@ -64,14 +64,14 @@ func bind(t *C.ens_cuda) (int, error) {
 		return 0, unavailable(at, "cuDriverGetVersion: "+status(t, rc), "", errors.New(status(t, rc)))
 	}
 	if version < minDriver {
-		why := fmt.Sprintf("the driver serves CUDA %d.%d", version/1000, version%1000/10)
+		why := fmt.Sprintf("the driver supports CUDA %d.%d", version/1000, version%1000/10)
 		return 0, unavailable(at, why, "update the NVIDIA driver to "+minDriverName+" or later", errors.New(why))
 	}
 	libraries.SetDriverCUDA(int(version) / 1000)
 	return int(count), nil
 }
 
-// status is a code of the driver in words.
+// status returns the name and text of a driver code.
 func status(t *C.ens_cuda, rc C.int) string {
 	name, text := C.GoString(C.ens_cuda_name(t, rc)), C.GoString(C.ens_cuda_text(t, rc))
 	if name == "" {
@@ -83,7 +83,7 @@ func status(t *C.ens_cuda, rc C.int) string {
 	return name + " (" + text + ")"
 }
 
-// isFatal says whether the driver does no more work in a context after a code.
+// isFatal reports whether the driver accepts no more work in a context after a code.
 func isFatal(rc C.int) bool {
 	switch rc {
 	case C.ENS_CUDA_ERROR_DEINITIALIZED, C.ENS_CUDA_ERROR_ECC_UNCORRECTABLE, C.ENS_CUDA_ERROR_NVLINK_UNCORRECTABLE, C.ENS_CUDA_ERROR_CONTAINED,

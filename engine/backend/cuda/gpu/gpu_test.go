@@ -175,7 +175,7 @@ func TestUnusable(t *testing.T) {
 		{fail: "cuInit=100", want: "CUDA_VISIBLE_DEVICES is \"7\""},
 		{fail: "cuDeviceGetCount=3", want: "CUDA_ERROR_3"},
 		{fail: "cuDriverGetVersion=3", want: "cuDriverGetVersion"},
-		{values: "version=11080", want: "the driver serves CUDA 11.8"},
+		{values: "version=11080", want: "the driver supports CUDA 11.8"},
 		{values: "count=0", want: "there are 0"},
 		{index: 2, want: "there are 2, counted from 0"},
 		{index: -1, want: "there are 2, counted from 0"},
@@ -191,7 +191,7 @@ func TestUnusable(t *testing.T) {
 		{fail: "cuDeviceGetUuid_v2=1", want: "cuDeviceGetUuid", held: true},
 		{fail: "cuDeviceTotalMem_v2=1", want: "cuDeviceTotalMem", held: true},
 		{fail: "cuDeviceGetAttribute=1@3", want: "cuDeviceGetAttribute", held: true},
-		{values: "unified=0", want: "does not share addresses", held: true},
+		{values: "unified=0", want: "no unified addressing", held: true},
 		{folder: "bare", want: "cannot open CUDA runtime compiler", held: true},
 		{values: "version=11999", want: "update the NVIDIA driver to 525"},
 	} {
@@ -287,7 +287,7 @@ func TestMemory(t *testing.T) {
 		t.Errorf("free: %d of %d, %v", free, start, err)
 	}
 	_, err = d.Alloc(1 << 20)
-	if !errors.Is(err, device.ErrOutOfMemory) || !strings.Contains(err.Error(), fmt.Sprintf("1048576 bytes asked for, %d of 1048576 free", free)) {
+	if !errors.Is(err, device.ErrOutOfMemory) || !strings.Contains(err.Error(), fmt.Sprintf("1048576 bytes requested, %d of 1048576 free", free)) {
 		t.Errorf("too much: %v", err)
 	}
 	if zero, err := d.Alloc(0); err != nil || zero == nil || d.Free(zero) != nil {
@@ -380,14 +380,14 @@ func TestCallRefused(t *testing.T) {
 		{"nothing", device.Size{}, nil, "fill.cu: kernel nothing: the program has no kernel of this name"},
 		{"fill", device.Size{}, fill[:2], "2 arguments for 3 parameters"},
 		{"fill", device.Size{}, append(fill[:3:3], int32(1)), "4 arguments for 3 parameters"},
-		{"fill", device.Size{}, []any{fill[0], fill[1], int32(1)}, "argument 2 has 4 bytes, its parameter 8"},
-		{"fill", device.Size{}, []any{fill[0], fill[1], 1}, "argument 2 is a int"},
+		{"fill", device.Size{}, []any{fill[0], fill[1], int32(1)}, "argument 2: got 4 bytes, want 8"},
+		{"fill", device.Size{}, []any{fill[0], fill[1], 1}, "argument 2: type int"},
 		{"fill", device.Size{Block: [3]int{1025}}, fill, "blocks [1025 0 0]"},
 		{"fill", device.Size{Block: [3]int{32, 33}}, fill, "blocks of 1056 threads"},
 		{"fill", device.Size{Grid: [3]int{-1}}, fill, "grid [-1 0 0]"},
 		{"fill", device.Size{Grid: [3]int{1, 65536}}, fill, "65535 along y and z"},
 		{"fill", device.Size{Grid: [3]int{1 << 31}}, fill, "at most 2147483647"},
-		{"fill", device.Size{Shared: 226<<10 + 1}, fill, "shared memory beside 1024 of its own: at most 232448"},
+		{"fill", device.Size{Shared: 226<<10 + 1}, fill, "1024 bytes of static shared memory, want at most 232448"},
 		{"fill", device.Size{Shared: -1}, fill, "shared memory"},
 	} {
 		_, err := m.Call(c.kernel, c.size, c.args...)
@@ -518,7 +518,7 @@ func TestCopyAsync(t *testing.T) {
 			return nil
 		}
 	}
-	if _, err := d.Record(copies(false)); err == nil || !strings.Contains(err.Error(), "begins 2 copies that it does not join") {
+	if _, err := d.Record(copies(false)); err == nil || !strings.Contains(err.Error(), "recording with 2 copies that are not joined") {
 		t.Errorf("copies that are not joined: %v", err)
 	}
 	if err := d.Join(left); err != nil {
@@ -541,7 +541,7 @@ func TestCopyAsync(t *testing.T) {
 	}
 	for _, f := range []string{"cuEventRecord", "cuStreamWaitEvent", "cuMemcpyAsync"} {
 		t.Setenv("FAKE_FAIL", f+"=1@1")
-		if _, err := d.CopyAsync(p, q, 8); err == nil || !strings.Contains(err.Error(), "copy of 8 bytes aside: CUDA_ERROR_1") {
+		if _, err := d.CopyAsync(p, q, 8); err == nil || !strings.Contains(err.Error(), "asynchronous copy of 8 bytes: CUDA_ERROR_1") {
 			t.Errorf("%s fails: %v", f, err)
 		}
 	}
@@ -563,7 +563,7 @@ func TestRunAsync(t *testing.T) {
 		}
 		_, err := d.RunAsync(work)
 		return err
-	}); err == nil || !strings.Contains(err.Error(), "does not join") {
+	}); err == nil || !strings.Contains(err.Error(), "not joined") {
 		t.Errorf("work that is not joined: %v", err)
 	}
 	r := must[device.Recording](t)(d.Record(func() error {
@@ -719,7 +719,7 @@ func TestFailures(t *testing.T) {
 				}
 				last := "the last call that was asked for is fill.cu: fill"
 				if c.function == "cuGraphLaunch" {
-					last = "the last call that was asked for is a recording"
+					last = "the last call was a recording"
 				}
 				after := d.Wait()
 				if code == 1 {
@@ -820,7 +820,7 @@ func TestDriverCUDA(t *testing.T) {
 	defer libraries.SetDriverCUDA(0)
 	fake(t)
 	t.Setenv(libraries.PathVariable, filepath.Join(fakes, "thirteen"))
-	if _, err := Open(0); !hasNVRTC(t) && (err == nil || !strings.Contains(err.Error(), "the driver serves CUDA 12 and nothing newer")) {
+	if _, err := Open(0); !hasNVRTC(t) && (err == nil || !strings.Contains(err.Error(), "the driver supports CUDA 12 and nothing newer")) {
 		t.Errorf("NVRTC 13 on a driver of 12.4: %v", err)
 	}
 	t.Setenv("FAKE_VALUES", "version=13010")

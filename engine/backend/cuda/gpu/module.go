@@ -21,7 +21,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/nvrtc"
 )
 
-// Load compiles a program for this device, or takes it from the cache of the user.
+// Load compiles a program for this device, or takes it from the user's cache.
 func (d *gpu) Load(p device.Program) (device.Module, error) {
 	if err := d.ready(); err != nil {
 		return nil, err
@@ -50,11 +50,12 @@ func (d *gpu) Load(p device.Program) (device.Module, error) {
 	return m, nil
 }
 
+// module is a loaded program.
 type module struct {
 	d      *gpu
 	c      C.CUmodule
 	name   string
-	shared map[C.CUfunction]int // most dynamic shared memory that calls have asked for
+	shared map[C.CUfunction]int // largest dynamic shared memory of all calls, by kernel
 }
 
 // Limits of all devices of compute capability 3.0 and later.
@@ -62,11 +63,11 @@ const (
 	maxThreads   = 1024
 	maxGridX     = math.MaxInt32
 	maxGridYZ    = math.MaxUint16
-	sharedBytes  = 48 << 10 // of a block, for which nothing need be asked
-	maxArguments = 512      // 4096 bytes of eight each
+	sharedBytes  = 48 << 10 // of a block, without opting in to more
+	maxArguments = 512      // 4096 bytes, eight bytes each
 )
 
-// Call prepares a call. Its arguments lie in memory of C, which lives as long as the device.
+// Call prepares a call. Its arguments are in memory of C until the device is closed.
 func (m *module) Call(kernel string, size device.Size, args ...any) (device.Call, error) {
 	fail := func(err error) (device.Call, error) {
 		return nil, fmt.Errorf("%s: kernel %s: %w", m.name, kernel, err)
@@ -107,10 +108,11 @@ func (m *module) Call(kernel string, size device.Size, args ...any) (device.Call
 	return &call{d: m.d, c: c, name: m.name + ": " + kernel}, nil
 }
 
-// parameters compares the arguments with what the driver says of the kernel, where it does.
+// parameters compares the arguments with the parameters of the kernel, if the driver
+// reports them.
 func (m *module) parameters(f C.CUfunction, kinds string) error {
 	if len(kinds) > maxArguments {
-		return fmt.Errorf("%d arguments, at most %d", len(kinds), maxArguments)
+		return fmt.Errorf("%d arguments, want at most %d", len(kinds), maxArguments)
 	}
 	var sizes [maxArguments + 1]C.size_t
 	n := int(C.ens_gpu_parameters(m.d.c, f, &sizes[0], C.int(len(sizes))))
@@ -126,13 +128,13 @@ func (m *module) parameters(f C.CUfunction, kinds string) error {
 			want = 4
 		}
 		if int(sizes[i]) != want {
-			return fmt.Errorf("argument %d has %d bytes, its parameter %d", i, want, int(sizes[i]))
+			return fmt.Errorf("argument %d: got %d bytes, want %d", i, want, int(sizes[i]))
 		}
 	}
 	return nil
 }
 
-// fits checks the size of a call, and asks for the shared memory it needs.
+// fits checks the size of a call, and opts in to the shared memory that it needs.
 func (m *module) fits(f C.CUfunction, size device.Size) error {
 	threads := 1
 	for i := range 3 {
@@ -142,7 +144,7 @@ func (m *module) fits(f C.CUfunction, size device.Size) error {
 		threads *= max(size.Block[i], 1)
 	}
 	if size.Grid[0] > maxGridX || max(size.Grid[1], size.Grid[2]) > maxGridYZ {
-		return fmt.Errorf("a grid of %v blocks: at most %d, and %d along y and z", size.Grid, maxGridX, maxGridYZ)
+		return fmt.Errorf("grid of %v blocks, want at most %d, and %d along y and z", size.Grid, maxGridX, maxGridYZ)
 	}
 	var most, fixed C.int
 	for attribute, value := range map[C.int]*C.int{C.ENS_CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK: &most, C.ENS_CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES: &fixed} {
@@ -151,10 +153,10 @@ func (m *module) fits(f C.CUfunction, size device.Size) error {
 		}
 	}
 	if threads > int(most) {
-		return fmt.Errorf("blocks of %d threads: at most %d, by its registers or bounds", threads, int(most))
+		return fmt.Errorf("blocks of %d threads, want at most %d because of registers or launch bounds", threads, int(most))
 	}
 	if limit := m.d.properties.SharedBytes; size.Shared < 0 || size.Shared+int(fixed) > limit {
-		return fmt.Errorf("blocks with %d bytes of shared memory beside %d of its own: at most %d in all", size.Shared, int(fixed), limit)
+		return fmt.Errorf("blocks with %d bytes of dynamic and %d bytes of static shared memory, want at most %d in all", size.Shared, int(fixed), limit)
 	}
 	// Calls of one kernel share the limit: it only grows.
 	if size.Shared+int(fixed) > sharedBytes && size.Shared > m.shared[f] {
@@ -166,13 +168,14 @@ func (m *module) fits(f C.CUfunction, size device.Size) error {
 	return nil
 }
 
+// call is a prepared call of a kernel.
 type call struct {
 	d    *gpu
 	c    *C.ens_call
 	name string
 }
 
-// Run asks for the call.
+// Run enqueues the call.
 func (c *call) Run() error {
 	if err := c.d.ready(); err != nil {
 		return err

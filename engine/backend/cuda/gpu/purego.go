@@ -8,7 +8,7 @@ import (
 )
 
 var errPure = &exit.Error{Code: exit.NoDevice, What: "cannot use a GPU", Why: "this program was built without cgo and cannot open the NVIDIA driver",
-	Fix: "build it with cgo, on Linux", Err: device.ErrNoDevice}
+	Fix: "build with CGO_ENABLED=1 on Linux", Err: device.ErrNoDevice}
 
 // Open always fails without cgo.
 //

@@ -17,7 +17,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
 )
 
-// Record makes a graph of CUDA from what f asks for.
+// Record captures the work that f enqueues as a CUDA graph.
 func (d *gpu) Record(f func() error) (device.Recording, error) {
 	if err := d.ready(); err != nil {
 		return nil, err
@@ -44,7 +44,7 @@ func (d *gpu) Record(f func() error) (device.Recording, error) {
 		return nil, err
 	}
 	if n := len(d.unjoined); n > 0 {
-		return nil, errors.Join(fmt.Errorf("GPU %d: a recording begins %d copies that it does not join", d.index, n), d.endRecord(r, false))
+		return nil, errors.Join(fmt.Errorf("GPU %d: recording with %d copies that are not joined", d.index, n), d.endRecord(r, false))
 	}
 	if err := d.endRecord(r, true); err != nil {
 		return nil, err
@@ -53,7 +53,7 @@ func (d *gpu) Record(f func() error) (device.Recording, error) {
 	return r, nil
 }
 
-// endRecord has the streams work again, and makes the recording if it is to be kept.
+// endRecord ends the capture and, if keep is set, instantiates the graph.
 func (d *gpu) endRecord(r *recording, keep bool) error {
 	for _, t := range slices.Clone(d.unjoined) { // all that was forked must be joined
 		C.ens_gpu_join(d.c, t.done)
@@ -71,12 +71,13 @@ func (d *gpu) endRecord(r *recording, keep bool) error {
 	return nil
 }
 
+// recording is an instantiated CUDA graph.
 type recording struct {
 	d    *gpu
-	exec C.CUgraphExec // nil when it is closed
+	exec C.CUgraphExec // nil after Close
 }
 
-// Run asks for all of it.
+// Run enqueues the graph.
 func (r *recording) Run() error {
 	if err := r.d.ready(); err != nil {
 		return err
@@ -91,7 +92,7 @@ func (r *recording) Run() error {
 	return nil
 }
 
-// Close forgets it. It may be repeated.
+// Close frees the graph. It may be called more than once.
 func (r *recording) Close() error {
 	if r.exec == nil || r.d.c == nil {
 		return nil

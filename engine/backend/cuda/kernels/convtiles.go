@@ -12,32 +12,36 @@ type Products int
 
 // The kinds of products.
 const (
-	Plain    Products = iota // of floats, on the plain units
-	BF16                     // on matrix units, sums in float32
-	TF32                     // of floats rounded to 11 bits, on matrix units
-	F16                      // on matrix units, sums in float32
-	F16Quads                 // on those of compute capability 7.0
+	Plain    Products = iota // float32 on CUDA cores
+	BF16                     // on tensor cores, sums in float32
+	TF32                     // float32 rounded to 11 bits, on tensor cores
+	F16                      // on tensor cores, sums in float32
+	F16Quads                 // on tensor cores of compute capability 7.0
 )
 
-// Tile is one size of the tiles of a convolution: Rows×Columns in a block of Threads, of
-// which a warp (Plain: a thread) makes WarpRows×WarpColumns, with Stages buffers, and as many
-// blocks to a processor as registers and shared memory leave. Rate is the share of the
-// units that it keeps busy, by count of what it reads for a product; only proportions matter.
+// Tile is a tile size of a convolution: a block of Threads computes Rows×Columns
+// results, a warp (Plain: a thread) WarpRows×WarpColumns. Stages is the number of
+// buffers of the pipeline, Blocks the number of blocks of a multiprocessor, limited by
+// registers and shared memory. Rate is the relative efficiency, from the number of
+// values read per product; only ratios matter.
 type Tile struct {
 	Rows, Columns, WarpRows, WarpColumns, Threads, Stages, Blocks int
 	Rate                                                          float64
 }
 
-// LocalSamples is how many samples a thread of localconv.cu has at a time.
+// LocalSamples is the number of samples that a thread of localconv.cu processes
+// together.
 const LocalSamples = 8
 
-// SumLanes is how many channels filter_sum writes at once, of filters of not too many taps.
+// SumLanes is the number of channels that filter_sum writes together, for filters of
+// few taps.
 const SumLanes = 32
 
-// Points is how many points of a filter's gradient are multiplied at once.
+// Points is the number of grid points that the gradient of a filter multiplies
+// together.
 const Points = 32
 
-// ConvTiles are those of conv.cu on matrix units, larger ones first.
+// ConvTiles are the tile sizes of conv.cu on tensor cores, larger ones first.
 var ConvTiles = []Tile{
 	{256, 128, 64, 64, 256, 3, 1, 1},
 	{128, 128, 64, 64, 128, 3, 2, 0.95},
@@ -49,7 +53,7 @@ var ConvTiles = []Tile{
 	{128, 8, 32, 8, 128, 4, 4, 0.25},
 }
 
-// PlainConvTiles are those of conv.cu on the plain units.
+// PlainConvTiles are the tile sizes of conv.cu on CUDA cores.
 var PlainConvTiles = []Tile{
 	{128, 64, 8, 4, 256, 2, 2, 1},
 	{64, 64, 4, 4, 256, 2, 2, 0.7},
@@ -57,7 +61,7 @@ var PlainConvTiles = []Tile{
 	{128, 8, 4, 1, 256, 2, 3, 0.3},
 }
 
-// FilterTiles are those of convfilter.cu on matrix units.
+// FilterTiles are the tile sizes of convfilter.cu on tensor cores.
 var FilterTiles = []Tile{
 	{128, 128, 64, 32, 256, 3, 1, 1},
 	{64, 128, 32, 32, 256, 3, 2, 0.85},
@@ -67,7 +71,7 @@ var FilterTiles = []Tile{
 	{16, 64, 16, 32, 64, 3, 8, 0.3},
 }
 
-// PlainFilterTiles are those of convfilter.cu on the plain units.
+// PlainFilterTiles are the tile sizes of convfilter.cu on CUDA cores.
 var PlainFilterTiles = []Tile{
 	{128, 64, 8, 8, 128, 2, 2, 1},
 	{64, 64, 8, 4, 128, 2, 3, 0.85},
@@ -75,17 +79,19 @@ var PlainFilterTiles = []Tile{
 	{16, 64, 4, 4, 64, 2, 8, 0.5},
 }
 
-// unitBytes is the size of what conv.cu and convfilter.cu copy at once.
+// unitBytes is the size of a vector load in conv.cu and convfilter.cu.
 const unitBytes = 16
 
-// ConvShared is the shared memory of conv.cu with tables for so many taps of the axes.
+// ConvShared returns the bytes of shared memory of conv.cu, with tables for the given
+// numbers of taps.
 func (t Tile) ConvShared(taps [3]int) int {
 	const units = 4
 	all := taps[0] + taps[1] + taps[2]
 	return t.Stages*units*(t.Rows+2+t.Columns+2)*unitBytes + 4*(t.Rows*(all+1)+all+2*taps[0])
 }
 
-// FilterShared is that of convfilter.cu, for values of so many bytes.
+// FilterShared returns the bytes of shared memory of convfilter.cu, for values of the
+// given size.
 func (t Tile) FilterShared(taps [3]int, bytes int) int {
 	per, more := unitBytes/bytes, 1
 	if bytes == 4 {
@@ -94,23 +100,24 @@ func (t Tile) FilterShared(taps [3]int, bytes int) int {
 	return t.Stages*Points*(t.Rows/per+t.Columns/per+2*more)*unitBytes + 2*4*Points*(2+taps[1]+taps[2])
 }
 
+// defines returns the macros of a program.
 func (t Tile) defines(stored string, p Products) []string {
 	return []string{"T=" + stored, fmt.Sprintf("PRODUCTS=%d", p), fmt.Sprintf("ROWS=%d", t.Rows), fmt.Sprintf("COLUMNS=%d", t.Columns),
 		fmt.Sprintf("WARP_ROWS=%d", t.WarpRows), fmt.Sprintf("WARP_COLUMNS=%d", t.WarpColumns),
 		fmt.Sprintf("THREADS=%d", t.Threads), fmt.Sprintf("STAGES=%d", t.Stages), fmt.Sprintf("BLOCKS=%d", t.Blocks)}
 }
 
-// Conv is the program of a convolution or its adjoint with values stored so.
+// Conv returns the program of a convolution or its adjoint.
 func Conv(t Tile, stored string, p Products, adjoint bool) device.Program {
 	return Program("conv.cu", append(t.defines(stored, p), adjointDefine(adjoint))...)
 }
 
-// ConvPack is the program that packs filters for Conv.
+// ConvPack returns the program that packs filters for Conv.
 func ConvPack(stored string, p Products, adjoint bool) device.Program {
 	return Program("convpack.cu", "T="+stored, fmt.Sprintf("TF32=%d", btoi(p == TF32)), adjointDefine(adjoint))
 }
 
-// ConvLibrary is the program of what a convolution of a library needs besides.
+// ConvLibrary returns the program of copies around convolutions of cuDNN.
 func ConvLibrary(stored string, adjoint bool) device.Program {
 	return Program("convlibrary.cu", "T="+stored, adjointDefine(adjoint))
 }
@@ -124,13 +131,14 @@ func btoi(b bool) int {
 	return 0
 }
 
-// ConvFilter is the program of the gradient of a filter, which sums groups of so many lanes
-// at once in the end.
+// ConvFilter returns the program of the gradient of a filter. Its last step sums groups
+// of the given number of channels.
 func ConvFilter(t Tile, stored string, p Products, lanes int) device.Program {
 	return Program("convfilter.cu", append(t.defines(stored, p), fmt.Sprintf("POINTS=%d", Points), fmt.Sprintf("LANES=%d", lanes))...)
 }
 
-// convVariants are all programs of convolutions: with every tile in every arithmetic.
+// convVariants returns all programs of convolutions: every tile size with every kind of
+// products.
 func convVariants() []device.Program {
 	all := []device.Program{LocalConv(LocalSamples)}
 	for _, stored := range []string{"float", "bf16", "f16"} {
@@ -153,7 +161,7 @@ func convVariants() []device.Program {
 	return all
 }
 
-// ConvTilesOf are the tiles for products of a kind.
+// ConvTilesOf returns the tile sizes for a kind of products.
 func ConvTilesOf(p Products) []Tile {
 	switch p {
 	case Plain:
@@ -170,7 +178,7 @@ func ConvTilesOf(p Products) []Tile {
 	return ConvTiles
 }
 
-// FilterTilesOf are the tiles for gradients of filters.
+// FilterTilesOf returns the tile sizes of gradients of filters.
 func FilterTilesOf(p Products) []Tile {
 	if p == Plain {
 		return PlainFilterTiles
@@ -178,10 +186,10 @@ func FilterTilesOf(p Products) []Tile {
 	return FilterTiles
 }
 
-// String names the products.
+// String returns the name of the products.
 func (p Products) String() string { return [...]string{"plain", "bf16", "tf32", "f16", "quads"}[p] }
 
-// LocalConv is the program of locally connected convolutions, of so many samples at a time.
+// LocalConv returns the program of locally connected convolutions.
 func LocalConv(samples int) device.Program {
 	return Program("localconv.cu", fmt.Sprintf("SAMPLES=%d", samples))
 }

@@ -1,5 +1,5 @@
-// Package kernels holds the sources of the engine's own CUDA kernels: one file a family of
-// operations. They are compiled where they run, for the device that is there.
+// Package kernels holds the sources of the engine's own CUDA kernels, one file for a
+// family of operations. NVRTC compiles them at run time for the GPU that is present.
 package kernels
 
 import (
@@ -15,9 +15,10 @@ import (
 //go:embed *.cu *.cuh
 var files embed.FS
 
-// Program is the source of a file of this package, "elementwise.cu", with what all share and the
-// headers it names, and with these macros, "NAME=value". They stand in the source and are no options
-// of the compiler: NVRTC puts a header of its own before the source, in which T is a name.
+// Program returns the source of a file of this package, such as "axis.cu", with the
+// headers that it includes and the given macros, "NAME=value". The macros are in the
+// source and not options of the compiler, because NVRTC includes a header of its own
+// first, in which T is a name.
 func Program(file string, defines ...string) device.Program {
 	var s strings.Builder
 	for _, d := range defines {
@@ -29,7 +30,7 @@ func Program(file string, defines ...string) device.Program {
 	return device.Program{Name: file, Source: s.String()}
 }
 
-// write writes a file with the headers it includes, each once.
+// write writes a file with the headers that it includes, each once.
 func write(s *strings.Builder, file string, seen map[string]bool) {
 	if seen[file] {
 		return
@@ -49,7 +50,7 @@ func write(s *strings.Builder, file string, seen map[string]bool) {
 	}
 }
 
-// Digest tells versions of the sources apart.
+// Digest returns a hash of all sources, for the key of timing tables.
 func Digest() string {
 	entries, err := files.ReadDir(".")
 	if err != nil {
@@ -66,7 +67,7 @@ func Digest() string {
 	return fmt.Sprintf("%x", h.Sum(nil)[:8])
 }
 
-// Files lists the programs.
+// Files returns the names of the programs.
 func Files() []string {
 	entries, err := files.ReadDir(".")
 	if err != nil {
@@ -81,10 +82,10 @@ func Files() []string {
 	return names
 }
 
-// kernel finds the kernels of a source.
+// kernel matches the kernels of a source.
 var kernel = regexp.MustCompile(`(?m)^KERNEL (?:__launch_bounds__\([^)]*\) )?(\w+)\(`)
 
-// Names lists the kernels of a program.
+// Names returns the names of the kernels of a program.
 func Names(p device.Program) []string {
 	var names []string
 	for _, m := range kernel.FindAllStringSubmatch(p.Source, -1) {

@@ -6,8 +6,8 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
 )
 
-// choices are the macros that a program is compiled with, by its file: one of each list,
-// "" for none. A program that is not here has those of others.
+// choices lists the macros with which a program is compiled, by file: one of each list,
+// "" for none. Programs that are not listed use fieldChoices.
 var choices = map[string][][]string{
 	"axis.cu":      {{"PER=32", "PER=8"}}, // any power of two from 4 on
 	"bernstein.cu": {},
@@ -26,10 +26,10 @@ var choices = map[string][][]string{
 	"sums.cu":      {{"T=float", "T=bf16", "T=f16"}},
 }
 
-// fieldChoices are fields stored in any type, plain or with their channels last.
+// fieldChoices are fields of any storage type, plain or with channels last.
 var fieldChoices = [][]string{{"T=float", "T=bf16", "T=f16"}, {"", "LAST=1"}}
 
-// Variants lists each program with all macros that it is compiled with in practice.
+// Variants returns each program with all combinations of macros in use.
 func Variants() []device.Program {
 	var all []device.Program
 	for _, file := range Files() {
@@ -61,7 +61,7 @@ func Variants() []device.Program {
 	return append(all, convVariants()...)
 }
 
-// Variant names a program with its macros.
+// Variant returns the name of a program with its macros.
 func Variant(p device.Program) string {
 	return strings.Join(append([]string{p.Name}, p.Defines...), " ")
 }

@@ -14,26 +14,27 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// PathVariable names folders to look in first, separated by colons: of the libraries
-// themselves, of a toolkit, of a virtual environment or of its site-packages.
+// PathVariable names directories to search first, separated by colons: of the libraries
+// themselves, of a CUDA toolkit, of a virtual environment or of its site-packages.
 const PathVariable = "ENSEMBLE_CUDA_PATH"
 
-// Find opens a library. It looks, in this order,
+// Find opens a library. It searches, in this order,
 //
-//   - in the folders that $ENSEMBLE_CUDA_PATH names, because the user said so,
-//   - where the loader looks,
-//   - in the toolkit of $CUDA_HOME, or /usr/local/cuda,
-//   - in the Python packages of $VIRTUAL_ENV, $CONDA_PREFIX, the user, the python3 on the
+//   - the directories in $ENSEMBLE_CUDA_PATH, because the user chose them,
+//   - where the dynamic loader searches,
+//   - the CUDA toolkit in $CUDA_HOME, or /usr/local/cuda,
+//   - the Python packages of $VIRTUAL_ENV, $CONDA_PREFIX, the user, the python3 on the
 //     path, and the system.
 //
-// In each place the newest file wins. What the library opens by itself later is opened
-// first, so that it is found wherever it lies. Calling it again gives the same library.
+// Of several files in a place the newest is used. Libraries that this one opens by name
+// are opened first, so that they are found wherever they are. A second call returns the
+// same library.
 //
-// Errors: *exit.Error (no device) around dl.ErrNotFound, with the places and what the
-// loader says of files that are there and do not open.
+// Errors: *exit.Error (exit.NoDevice) that wraps dl.ErrNotFound, with the places
+// searched and the loader's messages for files that exist but cannot be opened.
 func Find(l Library) (*dl.Library, error) {
 	for _, u := range l.dependencies {
-		_, _ = Find(u) // a library that cannot do without says so itself
+		_, _ = Find(u) // if it is required, opening the library reports it
 	}
 	var refused []string
 	try := func(folders []string) *dl.Library {
@@ -55,8 +56,8 @@ func Find(l Library) (*dl.Library, error) {
 	named, rest := l.folders(placesFromEnvironment())
 	lib := try(named)
 	if lib == nil {
-		// One name at a time: the loader's reason for a file that is there matters, that for
-		// one that is nowhere does not.
+		// One name at a time: the loader's message matters for a file that exists, not for
+		// one that does not.
 		for _, name := range l.files() {
 			var err error
 			if lib, err = dl.Open(name); err == nil {
@@ -79,7 +80,7 @@ func Find(l Library) (*dl.Library, error) {
 	return lib, l.openCompanions(lib)
 }
 
-// loaderSays gives the loader's messages.
+// loaderSays returns the messages of the dynamic loader.
 func loaderSays(err error) []string {
 	var missing *dl.NotFoundError
 	if errors.As(err, &missing) {
@@ -88,8 +89,8 @@ func loaderSays(err error) []string {
 	return []string{err.Error()}
 }
 
-// openCompanions opens the files that must lie beside a library, of its own major version
-// where their names have one.
+// openCompanions opens the files that must be in the directory of a library, of its own
+// major version if their names have one.
 func (l Library) openCompanions(lib *dl.Library) error {
 	if l.companions == "" {
 		return nil
@@ -104,7 +105,7 @@ func (l Library) openCompanions(lib *dl.Library) error {
 	for _, dir := range []string{filepath.Dir(lib.Path()), realDir(lib.Path())} {
 		files, err := filepath.Glob(filepath.Join(dir, pattern))
 		if err != nil {
-			return err // a pattern of ours that is wrong
+			return err // an invalid pattern is a bug
 		}
 		for _, f := range files {
 			if _, err := dl.Open(f); err != nil {
@@ -117,11 +118,11 @@ func (l Library) openCompanions(lib *dl.Library) error {
 		tried = append(tried, dir)
 	}
 	return &exit.Error{Code: exit.NoDevice, What: "cannot use " + l.Name, At: lib.Path(),
-		Why: fmt.Sprintf("no %s lies beside it in %s", pattern, strings.Join(slices.Compact(tried), " or ")),
+		Why: fmt.Sprintf("no %s in its directory %s", pattern, strings.Join(slices.Compact(tried), " or ")),
 		Fix: l.fix(), Err: dl.ErrNotFound}
 }
 
-// realDir is the folder of a file behind its links.
+// realDir returns the directory of a file after resolving links.
 func realDir(path string) string {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real
@@ -129,20 +130,22 @@ func realDir(path string) string {
 	return filepath.Dir(path)
 }
 
+// fix returns how to install the library.
 func (l Library) fix() string {
 	if l.install == "" {
 		return "install the NVIDIA driver of this machine's GPU"
 	}
-	return fmt.Sprintf("pip install %s, or set %s to the folder of the library or of the environment that has it", l.install, PathVariable)
+	return fmt.Sprintf("pip install %s, or set %s to the directory of the library or of the environment that contains it", l.install, PathVariable)
 }
 
+// missing returns the error of Find.
 func (l Library) missing(folders, refused []string) error {
 	why := fmt.Sprintf("no %s where the loader looks", strings.Join(l.files(), " or "))
 	if len(folders) > 0 {
 		why += " or in " + strings.Join(folders, ", ")
 	}
 	if len(l.files()) < len(l.Files) {
-		why += fmt.Sprintf("; the driver serves CUDA %d and nothing newer", driverCUDA.Load())
+		why += fmt.Sprintf("; the driver supports CUDA %d and nothing newer", driverCUDA.Load())
 	}
 	if len(refused) > 0 {
 		why = strings.Join(slices.Compact(refused), "; ")
@@ -150,14 +153,14 @@ func (l Library) missing(folders, refused []string) error {
 	return &exit.Error{Code: exit.NoDevice, What: "cannot open " + l.Name, At: l.Files[0], Why: why, Fix: l.fix(), Err: dl.ErrNotFound}
 }
 
-// places are where software lies, by what says so.
+// places are directories that may contain libraries.
 type places struct {
-	named    []string // by the user, for this program
+	named    []string // named by the user
 	toolkits []string
-	prefixes []string // of Pythons: below them are lib/python3.x/site-packages
+	prefixes []string // of Python installations, with lib/python3.x/site-packages below
 }
 
-// placesFromEnvironment asks the environment and the path.
+// placesFromEnvironment reads the environment and the path.
 func placesFromEnvironment() places {
 	var p places
 	for _, dir := range filepath.SplitList(os.Getenv(PathVariable)) {
@@ -185,8 +188,8 @@ func placesFromEnvironment() places {
 	return p
 }
 
-// folders lists the folders that exist and may hold the library: those the user named,
-// and the others.
+// folders returns the existing directories that may contain the library: those that the
+// user named, and the others.
 func (l Library) folders(p places) (named, rest []string) {
 	for _, dir := range p.named {
 		named = append(named, dir, filepath.Join(dir, "lib64"), filepath.Join(dir, "lib"))
@@ -206,7 +209,8 @@ func (l Library) folders(p places) (named, rest []string) {
 	return present(named), present(rest)
 }
 
-// pythonFolders are the folders of packages of the Pythons of a prefix, the newest first.
+// pythonFolders returns the package directories of the Python versions of a prefix, the
+// newest first.
 func (l Library) pythonFolders(prefix string) []string {
 	versions := glob(filepath.Join(prefix, "lib", "python3*"))
 	slices.SortStableFunc(versions, func(a, b string) int { return minor(b) - minor(a) })
@@ -219,7 +223,7 @@ func (l Library) pythonFolders(prefix string) []string {
 	return dirs
 }
 
-// minor is y of a folder python3.y.
+// minor returns y of a directory python3.y.
 func minor(dir string) int {
 	_, text, _ := strings.Cut(filepath.Base(dir), ".")
 	n, err := strconv.Atoi(text)
@@ -229,7 +233,8 @@ func minor(dir string) int {
 	return n
 }
 
-// wheels are the folders of the packages of CUDA 13, which share one, and of those before.
+// wheels returns the directories of Python packages: CUDA 13 has one for all libraries,
+// older versions one for each.
 func (l Library) wheels(nvidia string) []string {
 	if l.wheel == "" {
 		return nil
@@ -247,7 +252,7 @@ func glob(pattern string) []string {
 	return found
 }
 
-// present keeps what is a folder, each once.
+// present returns the existing directories without duplicates.
 func present(dirs []string) []string {
 	var kept []string
 	for _, dir := range dirs {

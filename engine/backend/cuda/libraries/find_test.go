@@ -170,7 +170,7 @@ func TestCompanions(t *testing.T) {
 	l := made(name + ".so.12")
 	l.companions = name + "-part.so.*"
 	compile(t, "", true, filepath.Join(dir, name+".so.12"), filepath.Join(dir, name+"-part.so.11.9"))
-	if _, err := Find(l); err == nil || !strings.Contains(err.Error(), "no "+name+"-part.so.12* lies beside it in "+dir) {
+	if _, err := Find(l); err == nil || !strings.Contains(err.Error(), "no "+name+"-part.so.12* in its directory "+dir) {
 		t.Errorf("got %v, want the missing part", err)
 	}
 	compile(t, "", true, filepath.Join(dir, name+"-part.so.12.3"))

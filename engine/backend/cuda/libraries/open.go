@@ -7,18 +7,18 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// Use is a library whose functions a package calls, as its errors name it.
+// Use is a library that a package uses, for its errors.
 type Use struct {
 	Library
-	Purpose string // "convolutions on the GPU"
-	Install string // "cuDNN 9"
-	Marker  error  // that errors wrap
+	Purpose string // such as "convolutions on the GPU"
+	Install string // such as "cuDNN 9"
+	Marker  error  // sentinel that errors wrap
 }
 
-// Open finds the library, by find if it is not nil, and gives it to bind, which takes its
-// functions and looks at its version.
+// Open finds the library, with find if it is not nil, and calls bind, which binds its
+// functions and checks its version.
 //
-// Errors: *exit.Error (no device) that wraps Marker, around those of find and bind.
+// Errors: *exit.Error (exit.NoDevice) that wraps Marker and the error of find or bind.
 func (u Use) Open(find func(Library) (*dl.Library, error), bind func(*dl.Library) error) (path string, err error) {
 	if find == nil {
 		find = Find
@@ -33,7 +33,7 @@ func (u Use) Open(find func(Library) (*dl.Library, error), bind func(*dl.Library
 	return lib.Path(), nil
 }
 
-// Unavailable is the error of a library that is there and cannot be used.
+// Unavailable returns the error of a library that exists but cannot be used.
 func (u Use) Unavailable(at string, cause error) error {
 	return &exit.Error{Code: exit.NoDevice, What: "cannot use " + u.Name + " for " + u.Purpose, At: at, Why: cause.Error(),
 		Fix: "install " + u.Install + " for the CUDA version of the driver (PyPI: " + u.install + "), or set " + PathVariable + " to its folder",

@@ -14,26 +14,27 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 )
 
-// Cache keeps what was compiled for a device in a folder, one file each, which processes and
-// machines may share: programs, and plans of libraries. A cache that cannot be read or written
-// costs time and nothing else.
+// Cache stores compiled programs, and compiled plans of libraries, in a directory, one
+// file each. Processes and machines can share it. Errors of reading and writing are
+// ignored: they only cost time.
 //
-// A file is named after the SHA-256 of all that decides what the compiler makes: of a program
-// the compiler's version, its options, the name of the source and the source. It holds the line
-// magic, the SHA-256 of the rest, and the rest.
+// The name of a file is the SHA-256 of everything that determines its content; for a
+// program these are the version of the compiler, its options, the name of the source
+// and the source. The file contains the line magic, the SHA-256 of the rest, and the
+// rest.
 type Cache struct {
-	Dir string // "" keeps nothing
-	Max int    // files that are kept, those used last; 0 means 1024
+	Dir string // "" stores nothing
+	Max int    // number of files, the least recently used are removed; 0 means 1024
 }
 
 const (
 	magic         = "ensemble kernel 1\n"
 	suffix        = ".kernel"
 	maxFiles      = 1024
-	touchInterval = time.Hour // files used again within this time are not marked as such again
+	touchInterval = time.Hour // least time between updates of a file's modification time
 )
 
-// UserCache is the cache in the user's folder for such things.
+// UserCache returns the cache in the user's cache directory.
 func UserCache() Cache {
 	dir, err := os.UserCacheDir()
 	if err != nil {
@@ -42,9 +43,9 @@ func UserCache() Cache {
 	return Cache{Dir: filepath.Join(dir, "ensemble", "cuda")}
 }
 
-// Compile gives what was compiled before, or compiles.
+// Compile returns a stored program, or compiles and stores it.
 //
-// Errors: as of Compiler.Compile.
+// Errors: those of Compiler.Compile.
 func (k Cache) Compile(c *Compiler, p device.Program, architecture int) ([]byte, error) {
 	options, _, err := c.options(p, architecture)
 	if err != nil {
@@ -65,7 +66,7 @@ func (k Cache) Compile(c *Compiler, p device.Program, architecture int) ([]byte,
 	return image, nil
 }
 
-// Get gives what Put kept under a key, if it is there and whole.
+// Get returns what Put stored under a key; false if it is missing or damaged.
 func (k Cache) Get(key ...string) ([]byte, bool) {
 	if k.Dir == "" {
 		return nil, false
@@ -73,13 +74,14 @@ func (k Cache) Get(key ...string) ([]byte, bool) {
 	return read(k.file(key))
 }
 
-// Put keeps what was compiled under a key: all that decides what it is.
+// Put stores data under a key, which must contain everything that determines the data.
 func (k Cache) Put(image []byte, key ...string) {
 	if k.Dir != "" {
 		k.write(k.file(key), image)
 	}
 }
 
+// file returns the file of a key.
 func (k Cache) file(key []string) string {
 	h := sha256.New()
 	for _, part := range append([]string{magic}, key...) {
@@ -88,7 +90,7 @@ func (k Cache) file(key []string) string {
 	return filepath.Join(k.Dir, fmt.Sprintf("%x%s", h.Sum(nil), suffix))
 }
 
-// read gives what is whole.
+// read returns the content of an undamaged file.
 func read(file string) ([]byte, bool) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -109,7 +111,7 @@ func read(file string) ([]byte, bool) {
 	return image, true
 }
 
-// write keeps an image if it can, and forgets those not used for longest.
+// write stores an image if possible, and removes the least recently used files.
 func (k Cache) write(file string, image []byte) {
 	if err := os.MkdirAll(k.Dir, 0o755); err != nil {
 		return

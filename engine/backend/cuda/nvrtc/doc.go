@@ -1,4 +1,6 @@
-// Package nvrtc compiles CUDA C++ at run time with NVIDIA's library of that name, which
-// is opened when it is wanted and needs neither a GPU nor a driver. What it made is kept
-// in the cache of the user.
+// Package nvrtc compiles CUDA C++ at run time with NVRTC. The library is opened when it
+// is needed; it requires neither a GPU nor a driver. Results are stored in the user's
+// cache.
+//
+// Source: NVIDIA, NVRTC documentation.
 package nvrtc

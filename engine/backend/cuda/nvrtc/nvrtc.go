@@ -24,23 +24,23 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// Compiler is the opened library. It may be used by several goroutines.
+// Compiler is the opened library. It is safe for concurrent use.
 type Compiler struct {
-	t             *C.ens_nvrtc // as long as the process: libraries are not closed
+	t             *C.ens_nvrtc // never freed, because libraries are not closed
 	path          string
 	major, minor  int
-	architectures []int // ascending
+	architectures []int // ten times the compute capabilities that it supports, ascending
 }
 
-// opened are the compilers of this process, by the file of the library.
+// opened holds the compilers of this process, by the file of the library.
 var opened struct {
 	sync.Mutex
 	by map[string]*Compiler
 }
 
-// Open finds the library and asks what it can do.
+// Open finds and opens the library.
 //
-// Errors: *exit.Error (no device) around dl.ErrNotFound or dl.ErrNoSymbol.
+// Errors: *exit.Error (exit.NoDevice) that wraps dl.ErrNotFound or dl.ErrNoSymbol.
 func Open() (*Compiler, error) {
 	lib, err := libraries.Find(libraries.NVRTC)
 	if err != nil {
@@ -63,6 +63,7 @@ func Open() (*Compiler, error) {
 	return c, nil
 }
 
+// start binds the functions and reads the version and the architectures.
 func (c *Compiler) start(lib *dl.Library) error {
 	unusable := func(why string, cause error) error {
 		return &exit.Error{Code: exit.NoDevice, What: "cannot compile kernels", At: c.path, Why: why, Fix: "install NVRTC of CUDA 12 or later", Err: cause}
@@ -84,7 +85,7 @@ func (c *Compiler) start(lib *dl.Library) error {
 		return unusable("nvrtcGetSupportedArchs: "+c.status(rc), errors.New(c.status(rc)))
 	}
 	if n == 0 {
-		return unusable("it knows no architecture", errors.New("no architecture"))
+		return unusable("it supports no architecture", errors.New("no architecture"))
 	}
 	c.major, c.minor = int(major), int(minor)
 	for _, a := range list[:n] {
@@ -96,15 +97,15 @@ func (c *Compiler) start(lib *dl.Library) error {
 
 func (c *Compiler) status(rc C.int) string { return C.GoString(C.ens_nvrtc_text(c.t, rc)) }
 
-// Version is that of the library, "12.9".
+// Version returns the version of the library, such as "12.9".
 func (c *Compiler) Version() string { return fmt.Sprintf("%d.%d", c.major, c.minor) }
 
-// Path is the file of the library.
+// Path returns the file of the library.
 func (c *Compiler) Path() string { return c.path }
 
-// target says for which architecture, of those that the library knows, a program must be
-// compiled to run on one, and whether as machine code. That of the same major number runs
-// on later minor ones; on a newer major only PTX does, which the driver translates.
+// target returns the newest supported architecture that runs on the given one. machine
+// is true if both have the same major number: then machine code runs; otherwise only
+// PTX does, which the driver translates.
 func (c *Compiler) target(architecture int) (best int, machine bool, err error) {
 	for _, a := range c.architectures {
 		if a <= architecture {
@@ -118,7 +119,7 @@ func (c *Compiler) target(architecture int) (best int, machine bool, err error) 
 	return best, best/10 == architecture/10, nil
 }
 
-// options are those of the compiler.
+// options returns the options of the compiler for a program.
 func (c *Compiler) options(p device.Program, architecture int) (options []string, machine bool, err error) {
 	target, machine, err := c.target(architecture)
 	if err != nil {
@@ -128,8 +129,8 @@ func (c *Compiler) options(p device.Program, architecture int) (options []string
 	if machine {
 		kind = "sm"
 	}
-	// Numbers of lines let tools of the vendor name the place of a fault; they cost no speed.
-	// Each program has functions of headers that it does not use, of which there are warnings.
+	// Line numbers let compute-sanitizer locate faults; they do not slow kernels down.
+	// Programs include headers with functions that they do not use, which gives warnings.
 	options = []string{fmt.Sprintf("--gpu-architecture=%s_%d", kind, target), "--std=c++17", "--generate-line-info", "--disable-warnings"}
 	for _, d := range p.Defines {
 		options = append(options, "-D"+d)
@@ -137,9 +138,10 @@ func (c *Compiler) options(p device.Program, architecture int) (options []string
 	return options, machine, nil
 }
 
-// Compile gives what the driver loads on a device of this compute capability, times ten.
+// Compile returns machine code or PTX for a device of this architecture, ten times its
+// compute capability.
 //
-// Errors: the compiler's log, with the name of the program.
+// Errors: the log of the compiler, with the name of the program.
 func (c *Compiler) Compile(p device.Program, architecture int) ([]byte, error) {
 	options, machine, err := c.options(p, architecture)
 	if err != nil {
@@ -176,7 +178,7 @@ func (c *Compiler) Compile(p device.Program, architecture int) ([]byte, error) {
 		return nil, err
 	}
 	if r.image == nil || r.image_bytes == 0 {
-		return nil, fmt.Errorf("compile %s: the compiler gave nothing, or the host has no more memory", p.Name)
+		return nil, fmt.Errorf("compile %s: no output of the compiler, or out of host memory", p.Name)
 	}
 	return C.GoBytes(unsafe.Pointer(r.image), C.int(r.image_bytes)), nil
 }

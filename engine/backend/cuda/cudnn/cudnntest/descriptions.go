@@ -1,9 +1,10 @@
-// Package cudnntest describes devices to cuDNN in tests on machines without a GPU.
+// Package cudnntest has descriptions of GPUs for cuDNN, for tests on machines without
+// one.
 package cudnntest
 
-// DeviceDescriptions are descriptions of devices, as cuDNN writes them. Clocks, widths and sizes are
-// those of NVIDIA's data sheets of the SXM modules and of the CUDA programming guide for
-// their compute capabilities.
+// DeviceDescriptions are descriptions of GPUs in the format of cuDNN. Clocks, bus
+// widths and sizes are those of NVIDIA's data sheets of the SXM modules and of the CUDA
+// programming guide for their compute capabilities.
 var DeviceDescriptions = map[string]string{
 	"H100": `{"maxGridSize":[2147483647,65535,65535],"maxBlockSize":[1024,1024,64],"regsPerBlock":65536,
 "multiProcessorCount":132,"smCountOrigin":0,"warpSize":32,"maxSharedMemoryPerBlock":49152,"maxSharedMemoryPerBlockOptin":232448,

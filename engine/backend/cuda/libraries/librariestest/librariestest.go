@@ -1,5 +1,6 @@
-// Package librariestest is what tests of packages that call a library of CUDA share: a library
-// that stands in for it, compiled from testdata/fake.c with fake.h; and NVIDIA's own, with its headers, for the tests of tag long.
+// Package librariestest has helpers for tests of packages that call a CUDA library: a
+// fake library, compiled from testdata/fake.c with fake.h, and NVIDIA's own with its
+// headers for tests with the build tag long.
 package librariestest
 
 import (
@@ -33,7 +34,7 @@ var fake = sync.OnceValues(func() (string, error) {
 //go:embed fake.h
 var header []byte
 
-// Compile makes a shared library of C, which may include fake.h.
+// Compile builds a shared library from C, which may include fake.h.
 func Compile(so string, args ...string) error {
 	dir, err := os.MkdirTemp("", "fake-header")
 	if err != nil {
@@ -50,7 +51,7 @@ func Compile(so string, args ...string) error {
 	return nil
 }
 
-// Main runs the tests of a package and removes what Fake has compiled.
+// Main runs the tests of a package and removes the compiled fake.
 func Main(m *testing.M) {
 	code := m.Run()
 	if so, err := fake(); err == nil {
@@ -59,8 +60,9 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// Fake gives what finds the library that stands in, and what it was asked since the last call.
-// Its variables, those of fake.h and others, are empty when the test begins.
+// Fake returns a function that finds the fake library, and one that returns its calls
+// since the last time. The environment variables of the fake are empty when the test
+// starts.
 func Fake(t *testing.T, variables ...string) (find func(libraries.Library) (*dl.Library, error), log func() []string) {
 	t.Helper()
 	so, err := fake()
@@ -84,13 +86,13 @@ func Fake(t *testing.T, variables ...string) (find func(libraries.Library) (*dl.
 	}
 }
 
-// File finds any library in one file.
+// File returns a function that finds any library in one file.
 func File(name string) func(libraries.Library) (*dl.Library, error) {
 	return func(libraries.Library) (*dl.Library, error) { return dl.Open(name) }
 }
 
-// Missing checks that a machine without a library, and a library of another kind, give code 69 and name all
-// functions that are missing, some of which are given.
+// Missing checks the errors of a missing library and of one without the functions: exit
+// code 69, and the names of the missing functions, some of which are given.
 func Missing(t *testing.T, open func(find func(libraries.Library) (*dl.Library, error)) error, unavailable error, functions ...string) {
 	t.Helper()
 	err := open(func(l libraries.Library) (*dl.Library, error) {
@@ -110,20 +112,21 @@ func Missing(t *testing.T, open func(find func(libraries.Library) (*dl.Library, 
 	}
 }
 
-// FakeAddress is an address of no memory of this program; n is not below that of the second page.
+// FakeAddress returns an address that is not in the memory of this program; n must be
+// at least that of the second page.
 func FakeAddress(n uintptr) device.Pointer { return unsafe.Add(unsafe.Pointer(nil), n) }
 
-// FakeHandles is a device as its handles tell it: its stream.
+// FakeHandles implements device.NativeHandles with a fake stream.
 type FakeHandles uintptr
 
-// Stream is At of the number.
+// Stream returns FakeAddress of the number.
 func (l FakeHandles) Stream() device.Pointer { return FakeAddress(uintptr(l)) }
 
-// Context is nil.
+// Context returns nil.
 func (FakeHandles) Context() device.Pointer { return nil }
 
-// Headers compiles testdata/check.c, which compares prototypes and values with a header of
-// NVIDIA's wheels; their folder nvidia is what $ENSEMBLE_CUDA_PATH names.
+// Headers compiles testdata/check.c, which compares our prototypes and constants with a
+// header in NVIDIA's Python packages; $ENSEMBLE_CUDA_PATH names their directory nvidia.
 func Headers(t *testing.T, header string) {
 	t.Helper()
 	args := []string{"-Wall", "-Werror", "-fsyntax-only", "testdata/check.c"}
@@ -135,8 +138,8 @@ func Headers(t *testing.T, header string) {
 	}
 }
 
-// Includes are the folders of a header and of those of CUDA that it includes; a test is skipped
-// where they are not.
+// Includes returns the directories of a header and of the CUDA headers that it
+// includes. It skips the test if they are missing.
 func Includes(t *testing.T, header string) (all []string) {
 	t.Helper()
 	folder := os.Getenv(libraries.PathVariable)
@@ -153,8 +156,8 @@ func Includes(t *testing.T, header string) (all []string) {
 	return all
 }
 
-// Driver has NVIDIA's libraries load where there is no driver: one that says code was "loaded",
-// and answers all else as where there is no device.
+// Driver loads a fake driver on machines without one, so that NVIDIA's libraries can be
+// opened: it accepts code, and all other calls fail as without a device.
 func Driver(t *testing.T) {
 	t.Helper()
 	const name = "libcuda.so.1"
