@@ -717,7 +717,7 @@ func TestFailures(t *testing.T) {
 				if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("CUDA_ERROR_%d (what it means)", code)) || !strings.Contains(err.Error(), "GPU 1: ") {
 					t.Fatalf("got %v", err)
 				}
-				last := "the last call that was asked for is fill.cu: fill"
+				last := "the last call was fill.cu: fill"
 				if c.function == "cuGraphLaunch" {
 					last = "the last call was a recording"
 				}
