@@ -15,7 +15,9 @@ func groups(x graph.Shape, a op.Groups) kern.Dims {
 	return kern.Dims{Outer: x.Size() / a.Size / inner, Mid: a.Size, Inner: inner}
 }
 
-// softmax prepares softmax: exp(x)/Σ exp(x) along an axis.
+// softmax prepares softmax along an axis: y = exp(x)/Σ exp(x).
+//
+// Missing: NaN in a group gives NaN in all of it.
 func softmax(b *Backend, q backend.Request) (backend.Kernel, error) {
 	x, y, d := q.In[0].F32, q.Out.F32, groups(q.Out.Shape, q.Attrs.(op.Groups))
 	return kernel("softmax", func() { b.pool.Softmax(y, x, d) })
@@ -33,6 +35,8 @@ func softmaxGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
 func attention(w, x graph.Shape, a op.SetAttentionSizes) (kern.Attention, bool) {
 	k := kern.Attention{Samples: w[0] / a.Queries, Queries: a.Queries, Keys: a.Keys, Heads: a.Heads, HeadChannels: x[1] / a.Heads,
 		Before: 1, Cells: 1, Within: 1}
+	// Axes that share a weight come before or after those that do not; axes of size 1 fit
+	// anywhere.
 	for i := 2; i < 5; i++ {
 		switch n := x[i]; {
 		case n == 1:
@@ -46,13 +50,15 @@ func attention(w, x graph.Shape, a op.SetAttentionSizes) (kern.Attention, bool) 
 			return k, false
 		}
 	}
+	// With a single weight for all grid points these are summed together.
 	if k.Cells == 1 {
 		k.Before, k.Within = 1, k.Before
 	}
 	return k, true
 }
 
-// setDot prepares set_dot: scores of queries against keys (kern.Pool.SetDot).
+// setDot prepares set_dot, scores of queries against keys (kern.Pool.SetDot). Weights
+// that are shared along axes which are not adjacent run the reference kernel.
 func setDot(b *Backend, r backend.Request) (backend.Kernel, error) {
 	q, k, w := r.In[0].F32, r.In[1].F32, r.Out.F32
 	a, ok := attention(r.Out.Shape, r.In[0].Shape, r.Attrs.(op.SetAttentionSizes))

@@ -120,15 +120,15 @@ func (b *Backend) LayoutOptions(o *graph.Op, attrs any, in []graph.Shape, out gr
 	if o.Window(in, attrs).Axes != nil || o.Window(in, attrs).FullAxes != nil {
 		plain.Cost += float64(o.FLOPs(in, out, attrs)) / plainRate
 	}
-	ways := []backend.LayoutOption{plain}
+	options := []backend.LayoutOption{plain}
 	for _, f := range formsOf(o.Name) {
 		w, ok := f.layouts(b, attrs, in, out)
 		same := func(v backend.LayoutOption) bool { return v.Out == w.Out && slices.Equal(v.In, w.In) }
-		if ok && !slices.ContainsFunc(ways, same) {
-			ways = append(ways, w)
+		if ok && !slices.ContainsFunc(options, same) {
+			options = append(options, w)
 		}
 	}
-	return ways
+	return options
 }
 
 // InnerLayout returns the blocked layout: channels in blocks of graph.BlockSize.

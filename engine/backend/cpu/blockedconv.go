@@ -50,8 +50,12 @@ func (b *Backend) partsSpec(parts []graph.Shape, w graph.Shape, a op.Conv) (kern
 	return s, ok
 }
 
-// winoCost estimates the seconds of a pass on one core: multiplications of whole blocks
-// of output channels, plus reading and writing tensors and their transforms.
+// winoCost estimates the seconds of a pass on one core:
+//
+//	FLOPs·⌈K/16⌉·16/K/winoRate + 16·points·(C + K)/memoryRate
+//
+// The first term counts whole blocks of output channels. The second is the traffic of
+// tensors and their transforms, four accesses of four bytes to each padded value.
 func winoCost(flops int64, s kern.WinoSpec) float64 {
 	whole := func(c int) int { return (c + kern.Block - 1) / kern.Block * kern.Block }
 	c := s.Parts[0] + s.Parts[1]

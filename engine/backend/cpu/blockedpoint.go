@@ -26,8 +26,8 @@ func pointSpec(parts []graph.Shape, w graph.Shape, a op.Conv) (kern.Point, bool)
 	return s, ok
 }
 
-// pointCost estimates the seconds of one core: products of whole blocks of channels,
-// plus memory traffic.
+// pointCost estimates the seconds of one core: 2·points·C·K operations of whole blocks
+// of output channels at plainRate, plus memory traffic at memoryRate.
 func pointCost(s kern.Point, in []graph.Shape, out graph.Shape) float64 {
 	whole := (s.K + kern.Block - 1) / kern.Block * kern.Block
 	return 2*float64(s.N*s.Cells)*float64(s.Source())*float64(whole)/plainRate +

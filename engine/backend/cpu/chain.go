@@ -102,7 +102,7 @@ func zeroForZeros(a op.Chain, zero []bool) bool {
 		}
 		r := value{known: known}
 		switch f := l.Op.Scalar; {
-		case f.ZeroFactor && factor:
+		case f.ZeroFactor && factor: // 0·x = 0, also for unknown x
 			r.known = true
 		case !known:
 		case f.F1 != nil:

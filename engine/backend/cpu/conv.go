@@ -43,7 +43,8 @@ func (b *Backend) prepareConv(s conv.Spec, pass conv.Pass, bias, relu bool, fron
 	if known == "" {
 		known = b.options.Choices[key]
 	}
-	forms := []string{""}                                                // "" means: the fastest by timing
+	// Forms are tried in the order: earlier choice, timing table or heuristic, benchmark ("").
+	forms := []string{""}
 	timed := fmt.Sprintf("conv winograd %v %s", b.options.Winograd, key) // key in the timing table
 	if b.options.UseHeuristics {
 		forms = heuristicForms(s, b.options.Winograd)
@@ -80,8 +81,14 @@ func (b *Backend) prepareConv(s conv.Spec, pass conv.Pass, bias, relu bool, fron
 }
 
 // heuristicForms returns the forms of a convolution in order of preference, without
-// timing. Timings on processors with AVX-512 suggest it: Winograd on larger fields,
-// folded depth for few levels, our own kernel for few channels.
+// timing.
+//
+//   - Fewer than 8 channels on one side: our own kernel.
+//   - 3×3 without stride and dilation on fields of at least 24×24: Winograd, if it is
+//     permitted.
+//   - At most 4 levels: folded depth, since many products of a 3-D filter meet padding.
+//
+// Timings on processors with AVX-512 suggest it.
 func heuristicForms(s conv.Spec, winograd bool) []string {
 	forms := []string{"f2", "d3", "own"}
 	if s.In[0] > 4 {

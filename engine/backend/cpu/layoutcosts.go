@@ -26,8 +26,10 @@ const maxCostRatio = 8
 
 // Measure replaces the estimated costs of layout options by measured ones.
 //
-// Convolutions are timed in every layout, on a part of large fields. Memory-bound
-// operations are scaled by the measured memory bandwidth.
+// Convolutions are timed in every layout, on a part of large fields; the times are
+// scaled by the number of grid points. Memory-bound operations are scaled by the
+// measured memory bandwidth. Costs are processor time of all threads, because layouts
+// must not depend on how many there are.
 //
 // Nothing is measured without a timing table, with UseHeuristics, or if there is only
 // one option.
@@ -35,16 +37,16 @@ const maxCostRatio = 8
 // Unit: seconds of processor time, summed over threads.
 // Errors: a kernel that cannot be prepared or that fails.
 // Cost: up to a second for each convolution that is not in the table yet.
-func (b *Backend) Measure(o *graph.Op, attrs any, in []graph.Shape, out graph.Shape, ways []backend.LayoutOption) error {
-	if !b.measuresCosts() || len(ways) == 1 {
+func (b *Backend) Measure(o *graph.Op, attrs any, in []graph.Shape, out graph.Shape, options []backend.LayoutOption) error {
+	if !b.measuresCosts() || len(options) == 1 {
 		return nil
 	}
 	attrs = withoutMask(attrs) // as for dense filters: masks change during pruning, and layouts must not
 	q := backend.Request{Op: o, Attrs: attrs, In: tensors(in...), Out: backend.Tensor{Shape: out}}
 	if o.Conv == nil {
 		rate, err := b.memoryBandwidth(streamingAdd)
-		for i := range ways {
-			ways[i].Cost *= memoryRate / rate
+		for i := range options {
+			options[i].Cost *= memoryRate / rate
 		}
 		return err
 	}
@@ -53,10 +55,10 @@ func (b *Backend) Measure(o *graph.Op, attrs any, in []graph.Shape, out graph.Sh
 	}
 	part := excerptOf(q)
 	same := func(v, w backend.LayoutOption) bool { return v.Name() == w.Name() }
-	if !slices.EqualFunc(b.LayoutOptions(o, part.Attrs, part.InShapes(), part.Out.Shape), ways, same) {
+	if !slices.EqualFunc(b.LayoutOptions(o, part.Attrs, part.InShapes(), part.Out.Shape), options, same) {
 		part = q
 	}
-	byCost := slices.SortedStableFunc(slices.Values(ways), func(v, w backend.LayoutOption) int { return cmp.Compare(v.Cost, w.Cost) })
+	byCost := slices.SortedStableFunc(slices.Values(options), func(v, w backend.LayoutOption) int { return cmp.Compare(v.Cost, w.Cost) })
 	var trials []trial
 	for _, w := range byCost {
 		if w.Cost <= maxCostRatio*byCost[0].Cost {
@@ -69,7 +71,7 @@ func (b *Backend) Measure(o *graph.Op, attrs any, in []graph.Shape, out graph.Sh
 	key := fmt.Sprintf("ways winograd %v %s %s %v to %v", b.options.Winograd, o.Name, graph.AttrText(part.Attrs), part.InShapes(), part.Out.Shape)
 	entry, err := b.lookupOrTime(key, trials)
 	if err == nil {
-		replaceCosts(ways, entry, float64(cells(q))/float64(cells(part)))
+		replaceCosts(options, entry, float64(cells(q))/float64(cells(part)))
 	}
 	return err
 }
@@ -77,20 +79,21 @@ func (b *Backend) Measure(o *graph.Op, attrs any, in []graph.Shape, out graph.Sh
 // replaceCosts sets the costs of options from the timings of a smaller problem, scaled
 // by parts, the ratio of the sizes. An option without timing keeps its estimated ratio
 // to the fastest one that has a timing.
-func replaceCosts(ways []backend.LayoutOption, entry tune.Entry, parts float64) {
+func replaceCosts(options []backend.LayoutOption, entry tune.Entry, parts float64) {
+	// factor is the ratio of measured to estimated cost of the fastest option.
 	cost := func(t tune.Timing) float64 { return t.CPU.Seconds() * parts }
 	factor := 1.0
 	var least time.Duration
 	for _, t := range entry.Candidates {
-		i := slices.IndexFunc(ways, func(w backend.LayoutOption) bool { return w.Name() == t.Name })
+		i := slices.IndexFunc(options, func(w backend.LayoutOption) bool { return w.Name() == t.Name })
 		if i >= 0 && (least == 0 || t.CPU < least) {
-			least, factor = t.CPU, cost(t)/ways[i].Cost
+			least, factor = t.CPU, cost(t)/options[i].Cost
 		}
 	}
-	for i, w := range ways {
-		ways[i].Cost *= factor
+	for i, w := range options {
+		options[i].Cost *= factor
 		if k := slices.IndexFunc(entry.Candidates, func(t tune.Timing) bool { return t.Name == w.Name() }); k >= 0 {
-			ways[i].Cost = cost(entry.Candidates[k])
+			options[i].Cost = cost(entry.Candidates[k])
 		}
 	}
 }
@@ -279,7 +282,7 @@ func (b *Backend) timeTrials(trials []trial) (tune.Entry, error) {
 	for i, n := range room {
 		memory[i] = bigmem.Make[float32](n)
 		for k := range memory[i] {
-			memory[i][k] = float32(k%17-8) / 8
+			memory[i][k] = float32(k%17-8) / 8 // neither zeros nor denormals, whose speed differs
 		}
 	}
 	bound := func(i int, x backend.Tensor) backend.Tensor {

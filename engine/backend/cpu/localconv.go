@@ -14,6 +14,8 @@ import (
 // y.
 type localSizes struct{ n, in, out, filter, x, y int }
 
+// newLocalSizes returns the sizes for input x, filter w and result y. The filter is
+// stored as [K C·taps points].
 func newLocalSizes(x, w, y graph.Shape) localSizes {
 	points := y[2:].Size()
 	return localSizes{n: x[0], in: x[1], out: y[1], filter: w[1] / x[1] * points, x: x[2:].Size(), y: points}
@@ -43,6 +45,9 @@ func (s localSums) kernel(b *Backend, q backend.Request) (backend.Kernel, error)
 // points:
 //
 //	y[n,k,p] = Σ w[k,c,t,p]·x[n,c,p+t] over channels c and taps t
+//
+// Each tap is a run of products along longitude. Runs of one row of y are added in a
+// fixed order.
 func localConv(b *Backend, q backend.Request) (backend.Kernel, error) {
 	x, w, y := q.In[0], q.In[1], q.Out.Shape
 	s := newLocalSizes(x.Shape, w.Shape, y)
@@ -55,7 +60,9 @@ func localConv(b *Backend, q backend.Request) (backend.Kernel, error) {
 	}.kernel(b, q)
 }
 
-// localConvGradData prepares local_conv_grad_data, the gradient with respect to x.
+// localConvGradData prepares local_conv_grad_data, the gradient with respect to x:
+//
+//	dx[n,c,q] = Σ w[k,c,t,q−t]·dy[n,k,q−t] over channels k and taps t
 func localConvGradData(b *Backend, q backend.Request) (backend.Kernel, error) {
 	dy, w, x := q.In[0], q.In[1], q.Out.Shape
 	s := newLocalSizes(x, w.Shape, dy.Shape)
@@ -68,7 +75,9 @@ func localConvGradData(b *Backend, q backend.Request) (backend.Kernel, error) {
 	}.kernel(b, q)
 }
 
-// localConvGradFilter prepares local_conv_grad_filter, the gradient with respect to w.
+// localConvGradFilter prepares local_conv_grad_filter, the gradient with respect to w:
+//
+//	dw[k,c,t,p] = Σ dy[n,k,p]·x[n,c,p+t] over samples n
 func localConvGradFilter(b *Backend, q backend.Request) (backend.Kernel, error) {
 	x, dy, w := q.In[0], q.In[1], q.Out.Shape
 	s := newLocalSizes(x.Shape, w, dy.Shape)

@@ -32,8 +32,12 @@ func maxPool(b *Backend, q backend.Request) (backend.Kernel, error) {
 	return kernel("maxpool", func() { b.pool.MaxPool(y, arg, x, planes, in, a.Size) })
 }
 
-// maxPoolGrad prepares max_pool_grad: dy goes to the first maximum of its window. It
-// computes the positions of the maxima again, which costs less than to store them.
+// maxPoolGrad prepares max_pool_grad: dy goes to the first maximum of its window.
+//
+// The positions of the maxima are computed again from x, which costs less than to store
+// them between the passes.
+//
+// Shape: x [N C D H W], dy [N C ⌊D/k₀⌋ ⌊H/k₁⌋ ⌊W/k₂⌋] → dx [N C D H W].
 func maxPoolGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
 	a := q.Attrs.(op.Pool)
 	if a.Size != a.Stride || a.Size[0]*a.Size[1]*a.Size[2] > maxWindow {
@@ -50,8 +54,10 @@ func maxPoolGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
 	})
 }
 
-// upsample prepares upsample, linear interpolation between cell centres; rows longer
-// than kern.MaxFineRow run the reference kernel.
+// upsample prepares upsample, linear interpolation between cell centres by integer
+// factors. Rows longer than kern.MaxFineRow run the reference kernel.
+//
+// Shape: x [N C D H W] → y [N C D·f₀ H·f₁ W·f₂].
 func upsample(b *Backend, q backend.Request) (backend.Kernel, error) {
 	a, x, y := q.Attrs.(op.Upsampling), q.In[0].F32, q.Out.F32
 	planes, in := field(q.In[0].Shape)

@@ -86,20 +86,21 @@ func (p winoPass) variants() []kern.WinoVariant {
 	if p.filter() {
 		guess, all = kern.DefaultWinoFilter(p.WinoSpec), kern.WinoFilterVariants
 	}
-	ways := append([]kern.WinoVariant{guess}, p.sparseVariants()...) // early, so that they run before the time limit of the benchmark
+	variants := append([]kern.WinoVariant{guess}, p.sparseVariants()...) // early, so that they run before the time limit of the benchmark
 	for _, w := range all {
-		smaller := func(o kern.WinoVariant) bool { return !o.Whole && o.Tiles >= tiles && o.Tiles < w.Tiles } // one block holds all tiles too
+		// If one block of a smaller variant holds all tiles, w would be identical to it.
+		smaller := func(o kern.WinoVariant) bool { return !o.Whole && o.Tiles >= tiles && o.Tiles < w.Tiles }
 		if w == guess || w.Whole && tiles > p.wholeTiles() || !w.Whole && (tiles <= fewTiles || slices.ContainsFunc(all, smaller)) {
 			continue
 		}
-		ways = append(ways, w)
+		variants = append(variants, w)
 	}
-	return ways
+	return variants
 }
 
 // sparseVariants returns the variants that multiply only the kept blocks of a masked
 // filter. None of them is the default: they are used only if measured to be faster.
-func (p winoPass) sparseVariants() (ways []kern.WinoVariant) {
+func (p winoPass) sparseVariants() (variants []kern.WinoVariant) {
 	if !kern.SupportsSparseWino(p.WinoSpec) {
 		return nil
 	}
@@ -110,10 +111,10 @@ func (p winoPass) sparseVariants() (ways []kern.WinoVariant) {
 	for _, w := range all {
 		smaller := func(o kern.WinoVariant) bool { return o.Tiles >= tiles && o.Tiles < w.Tiles }
 		if !slices.ContainsFunc(all, smaller) {
-			ways = append(ways, w)
+			variants = append(variants, w)
 		}
 	}
-	return ways
+	return variants
 }
 
 // preparedWino is a prepared pass with the name of its variant.
@@ -149,16 +150,16 @@ func (b *Backend) newWino(p winoPass, w kern.WinoVariant) (preparedWino, error) 
 // Errors: the variant does not exist; kern.ErrUnsupported.
 func (b *Backend) prepareWino(q backend.Request) (preparedWino, error) {
 	p, _ := b.winoPassOf(q)
-	ways := p.variants()
-	way := ways[0]
+	variants := p.variants()
+	variant := variants[0]
 	if q.Variant != "" {
-		i := slices.IndexFunc(ways, func(w kern.WinoVariant) bool { return variantName(w) == q.Variant })
+		i := slices.IndexFunc(variants, func(w kern.WinoVariant) bool { return variantName(w) == q.Variant })
 		if i < 0 {
 			return preparedWino{}, fmt.Errorf("%s: unknown kernel variant %q", q.Op.Name, q.Variant)
 		}
-		way = ways[i]
+		variant = variants[i]
 	}
-	j, err := b.newWino(p, way)
+	j, err := b.newWino(p, variant)
 	if err != nil {
 		return j, err
 	}
@@ -186,45 +187,48 @@ func (b *Backend) Variants(q backend.Request) ([]backend.Variant, error) {
 		return nil, nil
 	}
 	p, _ := b.winoPassOf(q)
-	ways := p.variants()
-	cuts := make([]backend.Variant, len(ways))
+	variants := p.variants()
+	list := make([]backend.Variant, len(variants))
 	flops := q.Op.FLOPs(q.InShapes(), q.Out.Shape, withoutMask(q.Attrs)) // of a dense variant
 	estimate := time.Duration(winoCost(flops, p.WinoSpec) / float64(b.pool.Threads()) * float64(time.Second))
-	for i, w := range ways {
+	for i, w := range variants {
 		j, err := b.newWino(p, w)
 		if err != nil {
 			return nil, err
 		}
-		cuts[i] = backend.Variant{Name: j.variant, Bytes: 4 * int64(j.ScratchLen()), Time: estimate + estimate*time.Duration(i)/16}
+		list[i] = backend.Variant{Name: j.variant, Bytes: 4 * int64(j.ScratchLen()), Time: estimate + estimate*time.Duration(i)/16}
 	}
-	if b.options.Timings == nil || float64(flops) < benchmarkFLOPs || len(ways) == 1 {
-		return cuts, nil
+	if b.options.Timings == nil || float64(flops) < benchmarkFLOPs || len(variants) == 1 {
+		return list, nil
 	}
 	part := p.excerpt()
 	entry, known := b.options.Timings.Lookup(part.key())
 	if !known {
-		if err := b.Do(func() (err error) { entry, err = b.benchmarkVariants(part, ways, estimate); return err }); err != nil {
+		if err := b.Do(func() (err error) { entry, err = b.benchmarkVariants(part, variants, estimate); return err }); err != nil {
 			return nil, err
 		}
 		b.options.Timings.Record(part.key(), entry)
 	}
+	// Time is wall-clock time: processor time of the part, scaled to all tiles, divided by
+	// the number of busy threads.
 	var all time.Duration
 	for _, t := range entry.Candidates {
 		all += t.CPU
 	}
-	for i, w := range ways {
+	for i, w := range variants {
 		cpu := all // a variant that was not timed ranks after all that were
-		if k := slices.IndexFunc(entry.Candidates, func(t tune.Timing) bool { return t.Name == cuts[i].Name }); k >= 0 {
+		if k := slices.IndexFunc(entry.Candidates, func(t tune.Timing) bool { return t.Name == list[i].Name }); k >= 0 {
 			cpu = entry.Candidates[k].CPU
 		}
-		cuts[i].Time = time.Duration(float64(cpu) * float64(p.Tiles()) / float64(part.Tiles()) / p.meanBusyThreads(w, b.pool.Threads()))
+		list[i].Time = time.Duration(float64(cpu) * float64(p.Tiles()) / float64(part.Tiles()) / p.meanBusyThreads(w, b.pool.Threads()))
 	}
-	return cuts, nil
+	return list, nil
 }
 
 // meanBusyThreads estimates how many threads have work on average. Threads take work
 // items one at a time, and in the last round some may be idle.
 func (p winoPass) meanBusyThreads(w kern.WinoVariant, threads int) float64 {
+	// The numbers of items are those of wino.inc.h.
 	ceil := func(n, d int) int { return (n + d - 1) / d }
 	const columns, chunk = 2 * kern.Block, 2 * kern.Block
 	items := ceil(p.Tiles(), w.Tiles)
@@ -279,7 +283,7 @@ func (p winoPass) key() string {
 // benchmarkVariants times variants of a pass. Fields are float32, or bfloat16 if
 // products are; the ranking holds for both storage types. estimate is the expected time
 // of one variant on the whole problem and sets the time limit.
-func (b *Backend) benchmarkVariants(p winoPass, ways []kern.WinoVariant, estimate time.Duration) (tune.Entry, error) {
+func (b *Backend) benchmarkVariants(p winoPass, variants []kern.WinoVariant, estimate time.Duration) (tune.Entry, error) {
 	values := func(n int) []float32 {
 		x := make([]float32, n)
 		for i := range x {
@@ -307,7 +311,7 @@ func (b *Backend) benchmarkVariants(p winoPass, ways []kern.WinoVariant, estimat
 		x1 = field(p.Parts[1], p.Source())
 	}
 	var runners []tune.Candidate
-	for _, w := range ways {
+	for _, w := range variants {
 		j, err := b.newWino(p, w)
 		if err != nil {
 			return tune.Entry{}, err
@@ -322,7 +326,7 @@ func (b *Backend) benchmarkVariants(p winoPass, ways []kern.WinoVariant, estimat
 		runners = append(runners, tune.Candidate{Name: j.variant, Bytes: 4 * int64(j.ScratchLen()), Run: func() error { run(); return nil }})
 	}
 	// Long enough that every variant of a long pass runs once.
-	budget := 30*time.Millisecond + 2*time.Duration(len(ways))*estimate
+	budget := 30*time.Millisecond + 2*time.Duration(len(variants))*estimate
 	if kern.SupportsSparseWino(p.WinoSpec) { // speeds differ by large factors; more time keeps noise out of the ranking
 		budget += 200 * time.Millisecond
 	}

@@ -29,11 +29,16 @@ func axisKernel(b *Backend, q backend.Request, kernel func(x axis, b *Backend) (
 	if per > maxHeadChannels {
 		return backend.Kernel{}, nil
 	}
+	// The number of channels of a head is a constant of the program, rounded up to a power
+	// of two, so that arrays stay in registers.
+	// The number of channels of a head is a constant of the program, rounded up to a power
+	// of two, so that arrays stay in registers.
 	size := 4
 	for size < per {
 		size *= 2
 	}
-	windows := make([]int32, 2*l.Length) // of each element the first of its window and the length
+	// For each element of a line: the first element of its window, and the window's length.
+	windows := make([]int32, 2*l.Length)
 	for _, w := range a.Windows(l.Length) {
 		for j := range w[1] {
 			e := (w[0] + j) % l.Length

@@ -38,10 +38,15 @@ type Backend struct {
 	// step is the number of the training step that random operations read, on the device;
 	// stepHost is its source on the host.
 	step, stepHost device.Pointer
-	sizes          map[unsafe.Pointer]bool // memory from Alloc and AllocHost: whether it is on the host
-	copyRates      [2]float64              // to the host and from it, in bytes per second; 0 before they are measured
-	callStart      atomic.Int64            // start of the current Do in ns since 1970; 0 if there is none
-	closed         bool
+	// sizes holds memory from Alloc and AllocHost: whether it is on the host.
+	sizes map[unsafe.Pointer]bool
+	// copyRates are the bandwidths to the host and from it, in bytes per second; 0 before
+	// they are measured.
+	copyRates [2]float64
+	// callStart is the start of the current Do in ns since 1970; 0 if there is none. Other
+	// goroutines read it.
+	callStart atomic.Int64
+	closed    bool
 }
 
 // New returns a backend for a device that open opens. Close closes the device.
@@ -156,6 +161,7 @@ func (b *Backend) Close() error {
 func (b *Backend) Device() device.Device { return b.dev }
 
 // DeviceInfo returns the name of the device and the versions of the libraries in use.
+// An emulated device uses none.
 func (b *Backend) DeviceInfo() backend.DeviceInfo {
 	p := b.dev.Properties()
 	a := backend.DeviceInfo{Name: p.Name, ID: p.UUID, Versions: map[string]string{}}

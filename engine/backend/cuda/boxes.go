@@ -13,16 +13,16 @@ import (
 // index of its first element.
 //
 // Errors: a box beyond the value, or one that cuts channels that are last.
-func boxOf(t backend.Tensor, lo, size graph.Shape) (n, far []int, first int, err error) {
+func boxOf(t backend.Tensor, lo, size graph.Shape) (n, strides []int, first int, err error) {
 	s, _ := storageAxes(t, 0)
-	n, far = make([]int, len(s)), s.Strides()
+	n, strides = make([]int, len(s)), s.Strides()
 	for axis := range s {
 		if lo[axis] < 0 || size[axis] < 0 || lo[axis]+size[axis] > t.Shape[axis] {
 			return nil, nil, 0, fmt.Errorf("box of size %v at %v is outside of shape %v", size, lo, t.Shape)
 		}
 		_, k := storageAxes(t, axis)
 		n[k] = size[axis]
-		first += lo[axis] * far[k]
+		first += lo[axis] * strides[k]
 	}
 	if t.Layout == graph.ChannelsLast {
 		if size[1] != t.Shape[1] {
@@ -30,7 +30,7 @@ func boxOf(t backend.Tensor, lo, size graph.Shape) (n, far []int, first int, err
 		}
 		n[4] = s[4] // include the padding channels
 	}
-	return n, far, first, nil
+	return n, strides, first, nil
 }
 
 // TensorAt returns a tensor of shape s in the given memory, with the layout and storage
@@ -68,13 +68,13 @@ func (b *Backend) CopyBox(x backend.Tensor, lo graph.Shape, y backend.Tensor, to
 
 // ClearBox returns a kernel that sets the box of y at lo to zero.
 func (b *Backend) ClearBox(y backend.Tensor, lo, size graph.Shape) (backend.Kernel, error) {
-	n, far, i, err := boxOf(y, lo, size)
+	n, strides, i, err := boxOf(y, lo, size)
 	if err != nil {
 		return backend.Kernel{}, err
 	}
 	box := make([]boxAxis, len(n))
 	for k := range n {
-		box[k] = boxAxis{n[k], far[k], far[k]}
+		box[k] = boxAxis{n[k], strides[k], strides[k]}
 	}
 	w := &work{b: b}
 	w.copyBox(nil, offset(y, i), bytesOf(y), box...)

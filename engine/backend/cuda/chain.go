@@ -27,6 +27,10 @@ var formulas = func() map[string]string {
 // Each chain is a program of its own: formulas in registers, strides of broadcast
 // operands as constants. Each thread computes adjacent elements of the result, 16 bytes
 // or eight channels, and reads every operand once.
+//
+// Shape: operands broadcast to the shape of the result, as in NumPy.
+// Cost: memory traffic of operands and result; one compilation per chain and shape,
+// which the cache keeps.
 func (b *Backend) chain(q backend.Request, c op.Chain) (backend.Kernel, error) {
 	p := kernels.Program("chain.cu")
 	s := newChainSource(q)
@@ -37,7 +41,11 @@ func (b *Backend) chain(q backend.Request, c op.Chain) (backend.Kernel, error) {
 	return w.kernel("chain " + c.String())
 }
 
-// chainSource generates the CUDA source of a chain.
+// chainSource generates the CUDA source of a chain. A thread
+//
+//   - loads its elements of every operand into registers,
+//   - evaluates the links for each element,
+//   - stores the results in one access.
 type chainSource struct {
 	strings.Builder
 	q     backend.Request
@@ -160,7 +168,7 @@ func (s *chainSource) index(t backend.Tensor) (at string, moves bool) {
 		return "i + k", true
 	}
 	var terms []string
-	if s.last { // a plain operand, stretched
+	if s.last { // a plain operand that is broadcast: use the coordinates of writePlace
 		steps := t.Shape.Strides()
 		for axis, d := range t.Shape {
 			switch {
@@ -168,7 +176,7 @@ func (s *chainSource) index(t backend.Tensor) (at string, moves bool) {
 			case axis == 1:
 				moves = true
 				lane := "(c + k)"
-				if d%widthLast != 0 { // lanes beyond the channels read the last one
+				if d%widthLast != 0 { // padding channels read the last one
 					lane = fmt.Sprintf("(c + k < %d ? c + k : %d)", d, d-1)
 				}
 				terms = append(terms, fmt.Sprintf("%s * %d", lane, steps[axis]))
@@ -177,17 +185,18 @@ func (s *chainSource) index(t backend.Tensor) (at string, moves bool) {
 			}
 		}
 	} else {
+		// A plain result: divide its index into merged axes, outermost last.
 		dims, steps := op.NewLoop(out.Shape, []graph.Shape{t.Shape}).Axes(0)
-		behind := int64(1)
+		inner := int64(1)
 		for axis := len(dims) - 1; axis >= 0; axis-- {
 			if steps[axis] != 0 {
 				element := "i"
 				if axis == len(dims)-1 {
 					element, moves = "(i + k)", true
 				}
-				terms = append(terms, fmt.Sprintf("%s / %d %% %d * %d", element, behind, max(dims[axis], 1), steps[axis]))
+				terms = append(terms, fmt.Sprintf("%s / %d %% %d * %d", element, inner, max(dims[axis], 1), steps[axis]))
 			}
-			behind *= int64(max(dims[axis], 1))
+			inner *= int64(max(dims[axis], 1))
 		}
 	}
 	if terms == nil {

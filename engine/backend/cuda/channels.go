@@ -13,8 +13,11 @@ type walk struct {
 	size            device.Size
 	channels, lanes int
 	points          int64 // of all samples with channels last, else of one sample
-	each            int64 // grid points of a block
-	parts           int   // blocks that traverse one channel
+	// each is the number of grid points of a block.
+	each int64
+	// parts is the number of blocks that traverse one channel; sums have a partial result
+	// for each.
+	parts int
 }
 
 // widthLast is the number of channels that a thread processes together.
@@ -27,6 +30,10 @@ func newWalk(t backend.Tensor, turns int) walk {
 	p := int64(s[2:].Size())
 	if t.Layout == graph.ChannelsLast {
 		w := walk{channels: s[1], lanes: graph.ChannelsLast.PaddedChannels(s[1]), points: int64(s[0]) * p}
+		// A block covers up to 32 groups of widthLast channels, and as many grid points as
+		// it has threads left.
+		// A block covers up to 32 groups of widthLast channels, and as many grid points as
+		// it has threads left.
 		columns := w.lanes / widthLast
 		tiles := (columns + 31) / 32
 		columns = (columns + tiles - 1) / tiles
@@ -36,6 +43,8 @@ func newWalk(t backend.Tensor, turns int) walk {
 		w.size = device.Size{Grid: [3]int{w.parts, tiles}, Block: [3]int{columns, rows}}
 		return w
 	}
+	// A block covers grid points of one channel of one sample.
+	// A block covers grid points of one channel of one sample.
 	w := walk{channels: s[1], lanes: s[1], points: p, each: int64(threads * turns)}
 	pieces := int((p + w.each - 1) / w.each)
 	w.parts = s[0] * pieces
@@ -84,7 +93,12 @@ var (
 	momentsGrad     = channelMap("moments_grad", func(q backend.Request) []any { return []any{perValue(q.In[0])} })
 )
 
-// channelNorm returns the rule of normalisation per channel, optionally with ReLU.
+// channelNorm returns the rule of normalisation per channel, optionally with ReLU:
+//
+//	y = (x − mean)·r·gamma + beta,  r = (variance + eps)^−½
+//
+// Shape: x [N C …], moments [2 C], gamma, beta [C] → y [N C …].
+// Source: Ioffe and Szegedy 2015, arXiv:1502.03167, algorithm 1.
 func channelNorm(relu bool) prepare {
 	return channelMap("channel_norm", func(q backend.Request) []any { return []any{float32(q.Attrs.(op.Eps).Eps), flag(relu)} })
 }
@@ -154,7 +168,12 @@ func (w walk) join() device.Size {
 }
 
 // channelMoments prepares channel_moments: mean and variance (divisor: the count) of
-// each channel. Moments of parts are merged as in MergeMoments.
+// each channel over samples and grid points.
+//
+// Moments of parts are computed relative to the first value of the channel, so that a
+// large mean does not cancel, and merged as in MergeMoments.
+//
+// Shape: x [N C …] → [2 C], means first.
 func channelMoments(b *Backend, q backend.Request) (backend.Kernel, error) {
 	return b.channelParts(q, "moments", func(w *work, walk walk, parts device.Pointer, join device.Size) {
 		p, n := channels(q.In[0]), int32(walk.parts)
@@ -164,6 +183,8 @@ func channelMoments(b *Backend, q backend.Request) (backend.Kernel, error) {
 }
 
 // channelSum prepares channel_sum: Σ x over samples and grid points.
+//
+// Shape: x [N C …] → [C].
 func channelSum(b *Backend, q backend.Request) (backend.Kernel, error) {
 	return b.channelParts(q, "channel_sum", func(w *work, walk walk, parts device.Pointer, join device.Size) {
 		p, n := channels(q.In[0]), int32(walk.parts)
@@ -173,7 +194,10 @@ func channelSum(b *Backend, q backend.Request) (backend.Kernel, error) {
 }
 
 // channelNormSums prepares channel_norm_sums and channel_norm_fused_sums: Σ dy and Σ
-// dy·x̂ of each channel.
+// dy·x̂ of each channel, the gradients of beta and gamma, with x̂ the normalised x. In
+// the fused form dy counts only where the gate is positive.
+//
+// Shape: x, dy [N C …], moments [2 C] → [2 C].
 func channelNormSums(b *Backend, q backend.Request) (backend.Kernel, error) {
 	a, ok := q.Attrs.(op.NormGrad)
 	if !ok {

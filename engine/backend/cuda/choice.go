@@ -17,12 +17,17 @@ import (
 
 // variant is one implementation of an operation.
 type variant struct {
-	name         string
-	scratch      int                          // float32 elements
-	calls        func(w *work, mem []float32) // adds the calls, with scratch at mem
-	onChosen     func()                       // called if the variant is used; may be nil
-	close        func()                       // frees what the variant holds; may be nil
-	savedSeconds float64                      // estimated time saved by starting before a halo exchange has ended; 0 if it cannot
+	name    string
+	scratch int // float32 elements
+	// calls adds the calls to w; mem is the scratch. It is called whenever the scratch
+	// moves.
+	calls func(w *work, mem []float32)
+	// onChosen is called if the variant is used, before its first call; may be nil.
+	onChosen func()
+	close    func() // frees what the variant holds; may be nil
+	// savedSeconds is the estimated time saved by computing the interior before a halo
+	// exchange has ended; 0 if the variant cannot.
+	savedSeconds float64
 }
 
 // libraryVariants makes the variants of a library on demand, because its plans take
@@ -39,7 +44,7 @@ func (l libraryVariants) prefix() string { return "cuDNN " + l.b.library.Version
 
 // all returns the variants that the library proposes; with cut set also those in
 // pieces.
-func (l libraryVariants) all(cut bool) (ways []variant) {
+func (l libraryVariants) all(cut bool) (variants []variant) {
 	if l.variantOf == nil {
 		return nil
 	}
@@ -49,7 +54,7 @@ func (l libraryVariants) all(cut bool) (ways []variant) {
 		if !ok {
 			continue
 		}
-		ways = append(ways, w)
+		variants = append(variants, w)
 		for _, n := range pieceCounts {
 			if !cut || p.Workspace() < pieceWorkspace {
 				break
@@ -61,10 +66,10 @@ func (l libraryVariants) all(cut bool) (ways []variant) {
 	}
 	for _, p := range parts {
 		if w, ok := l.variant(p); ok {
-			ways = append(ways, w)
+			variants = append(variants, w)
 		}
 	}
-	return ways
+	return variants
 }
 
 // named returns the variant of a name; ok is false if the name is not one of the
@@ -106,40 +111,49 @@ func (l libraryVariants) variant(p ConvPlan) (variant, bool) {
 //   - is the first of our own.
 //
 // All others are closed.
+//
+// Cost: a benchmark compiles and runs every variant a few times, the first time on a
+// machine.
 func (b *Backend) prepareFastest(q backend.Request, own []variant, library libraryVariants, err error) (backend.Kernel, error) {
 	if err != nil || own == nil {
 		return backend.Kernel{}, err
 	}
+	// A plan of the library that is known by name is made without asking for others,
+	// which takes long.
+	// A plan of the library that is known by name is made without asking for others,
+	// which takes long.
 	key := describe(q)
-	ways, i := own, -1
+	variants, i := own, -1
 	for _, name := range []string{q.Variant, b.choices[key], b.fastestKnown(key)} {
 		if name == "" || i >= 0 {
 			continue
 		}
-		if i = slices.IndexFunc(ways, func(w variant) bool { return w.name == name }); i < 0 {
+		if i = slices.IndexFunc(variants, func(w variant) bool { return w.name == name }); i < 0 {
 			if w, ok := library.named(name); ok {
-				ways, i = append(ways, w), len(ways)
+				variants, i = append(variants, w), len(variants)
 			}
 		}
 	}
 	if i < 0 {
-		ways, i = append(ways, library.all(false)...), 0
-		if clock, ok := b.dev.(device.Profiler); ok && len(ways) > 1 {
-			if i, err = b.benchmark(clock, key, ways); err != nil {
+		variants, i = append(variants, library.all(false)...), 0
+		if clock, ok := b.dev.(device.Profiler); ok && len(variants) > 1 {
+			if i, err = b.benchmark(clock, key, variants); err != nil {
 				return backend.Kernel{}, err
 			}
 		}
 	}
-	if len(ways) > 1 || q.Variant != "" {
-		b.choices[key] = ways[i].name
+	// The choice is stored before preferOverlap: it must not depend on a halo exchange.
+	// The choice is stored before preferOverlap: it must not depend on a halo exchange.
+	if len(variants) > 1 || q.Variant != "" {
+		b.choices[key] = variants[i].name
 	}
-	i = b.preferOverlap(key, ways, i)
-	for k, w := range ways {
+	i = b.preferOverlap(key, variants, i)
+	for k, w := range variants {
 		if k != i && w.close != nil {
 			w.close()
 		}
 	}
-	v := ways[i]
+	v := variants[i]
 	if v.onChosen != nil {
 		v.onChosen()
 	}
@@ -157,18 +171,18 @@ func (b *Backend) prepareFastest(q backend.Request, own []variant, library libra
 // halo exchange that may be one of ours that starts with the interior, although variant
 // i of the library takes less time. Variants that need more scratch than variant i are
 // excluded, because scratch is already planned.
-func (b *Backend) preferOverlap(key string, ways []variant, i int) int {
+func (b *Backend) preferOverlap(key string, variants []variant, i int) int {
 	e, _ := b.timingsOf(key)
 	took := map[string]float64{}
 	for _, c := range e.Candidates {
 		took[c.Name] = c.Wall.Seconds()
 	}
-	best, known := took[ways[i].name]
-	if !known || ways[i].savedSeconds > 0 {
+	best, known := took[variants[i].name]
+	if !known || variants[i].savedSeconds > 0 {
 		return i
 	}
-	for k, w := range ways {
-		if t, known := took[w.name]; known && w.savedSeconds > 0 && w.scratch <= ways[i].scratch && t-w.savedSeconds < best {
+	for k, w := range variants {
+		if t, known := took[w.name]; known && w.savedSeconds > 0 && w.scratch <= variants[i].scratch && t-w.savedSeconds < best {
 			best, i = t-w.savedSeconds, k
 		}
 	}
@@ -186,11 +200,13 @@ func describe(q backend.Request) string {
 
 // benchmark times all variants, stores the times, and returns the index of the fastest.
 // A variant that fails is left out; if the first one fails, so does benchmark.
-func (b *Backend) benchmark(clock device.Profiler, key string, ways []variant) (fastest int, err error) {
+func (b *Backend) benchmark(clock device.Profiler, key string, variants []variant) (fastest int, err error) {
 	e := tune.Entry{}
 	least := -1.0
-	for i, v := range ways {
+	for i, v := range variants {
 		seconds, err := b.time(clock, v)
+		// A plan of the library may fail; our own first variant must not.
+		// A plan of the library may fail; our own first variant must not.
 		if err != nil && i == 0 {
 			return 0, err
 		}
@@ -204,7 +220,7 @@ func (b *Backend) benchmark(clock device.Profiler, key string, ways []variant) (
 		}
 	}
 	e.Candidates = sorted(e.Candidates)
-	e.Choice = ways[fastest].name
+	e.Choice = variants[fastest].name
 	b.estimates[b.timesKey(key)] = e
 	b.timings.Record(b.timesKey(key), e)
 	_ = b.timings.Save() // on failure it is measured again

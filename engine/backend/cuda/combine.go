@@ -53,7 +53,12 @@ func (b *Backend) templates(q backend.Request, a op.Templates, store int, bind f
 }
 
 // combine prepares combine: the weights of a layer as a linear combination of shared
-// templates.
+// templates:
+//
+//	w = Σ_k a_k·template_k
+//
+// Shape: templates in a flat store, at offsets; coefficients [K] → the shape of the
+// weights.
 func combine(b *Backend, q backend.Request) (backend.Kernel, error) {
 	a := q.Attrs.(op.Templates)
 	return b.templates(q, a, q.In[0].Shape.Size(), func(args []any) (backend.Kernel, error) {
@@ -75,7 +80,8 @@ func combineGradStore(b *Backend, q backend.Request) (backend.Kernel, error) {
 }
 
 // combineGradCoefficients prepares combine_grad_coefficients, the gradient with respect
-// to the coefficients: sums over parts, and their sum.
+// to the coefficients: da_k = Σ dw·template_k, as sums over parts that are added in a
+// fixed order.
 func combineGradCoefficients(b *Backend, q backend.Request) (backend.Kernel, error) {
 	a := q.Attrs.(op.Templates)
 	n, k := a.To.Size(), len(a.Offsets)

@@ -62,11 +62,15 @@ func (a convAxis) adjoint(n int) []convAxis {
 		return []convAxis{a}
 	}
 	var all []convAxis
-	for rest := range a.stride { // of row + pad, and of tap·dilation
+	for rest := range a.stride {
+		// Row r and tap t meet at (r + pad − t·dilation)/stride, an integer only if both
+		// r + pad and t·dilation have the same remainder.
 		c := a
 		c.from = ((rest-a.pad)%a.stride + a.stride) % a.stride
 		c.step = a.stride
 		c.rows = max(0, (n-c.from+a.stride-1)/a.stride)
+		// The taps of a class are equidistant: the first, and the distance to the next.
+		// The taps of a class are equidistant: the first, and the distance to the next.
 		c.taps = 0
 		for t := range a.taps {
 			if t*a.dilation%a.stride != rest {
@@ -106,17 +110,27 @@ func (a convAxis) maxTurns() int {
 //
 //	out = ReLU(conv(parts, filter) + bias),  or
 //	out = gate > 0 ? convᵀ(parts, filter) + plus : 0
+//
+// The kernel is an implicit matrix product: rows are grid points, columns are result
+// channels, and the summed index runs over taps and input channels. Input values are
+// gathered through tables of the taps instead of an explicit im2col matrix.
+//
+// Shape: parts [N Cᵢ D H W], filter [K ΣCᵢ kD kH kW], bias [K], out [N K D′ H′ W′].
 type convolution struct {
-	parts         []backend.Tensor // inputs, concatenated along the channels
+	// parts are the inputs, at most two, concatenated along the channels.
+	parts         []backend.Tensor
 	filter        backend.Tensor
 	bias          *backend.Tensor // nil if there is none
 	plus, gate    *backend.Tensor // nil if there is none
 	out           backend.Tensor
 	relu, adjoint bool
-	lo            int           // first input channel of the filter, for an adjoint
-	classes       [][3]convAxis // axes of the calls, which together compute all rows
-	early         int           // number of calls that read only available data
-	pending       *pendingInput // inputs that are incomplete; nil if none is
+	lo            int // first input channel of the filter, for an adjoint
+	// classes are the axes of the calls, which together compute all rows once. A forward
+	// pass has one; an adjoint with strides, or a split interior, has several.
+	classes [][3]convAxis
+	// early is the number of calls, from the first on, that read only available data.
+	early   int
+	pending *pendingInput // inputs that are incomplete; nil if none is
 }
 
 // forwardOf returns the convolution of conv3d or conv3d_fused.
@@ -161,10 +175,10 @@ func dataOf(q backend.Request) convolution {
 	return c
 }
 
-// servedFields reports whether kernels support these fields, and returns their type in
+// supportedFields reports whether kernels support these fields, and returns their type in
 // CUDA programs and whether they are plain. All must have one layout and type, and less
 // than 2³⁰ grid points.
-func servedFields(fields ...backend.Tensor) (values string, plain, ok bool) {
+func supportedFields(fields ...backend.Tensor) (values string, plain, ok bool) {
 	first := fields[0]
 	for _, f := range fields {
 		if len(f.Shape) != 5 || f.Layout != first.Layout || stored(f) != stored(first) || f.Shape.Size() == 0 ||
@@ -255,11 +269,14 @@ func (b *Backend) convolve(q backend.Request, c convolution) (own []variant, lib
 // ownTiles is the number of tile sizes of our kernels that are benchmarked.
 const ownTiles = 3
 
-// ownConvs returns the variants of our own kernels: the tile sizes with the least
-// estimated cost, the best first; nil if they do not support the convolution. Plain
-// fields are converted to channels last in scratch, and the result back.
+// ownConvs returns the variants of our own kernels: the ownTiles tile sizes with the
+// least estimated cost, the best first; nil if they do not support the convolution.
+//
+// Plain fields are converted to channels last in scratch, and the result back. If a
+// halo is being received and it pays, a variant computes the interior first
+// (splitInterior).
 func (b *Backend) ownConvs(c convolution) (all []variant) {
-	values, plain, ok := servedFields(c.fields()...)
+	values, plain, ok := supportedFields(c.fields()...)
 	if !ok || len(c.parts) > 2 {
 		return nil
 	}
@@ -297,7 +314,8 @@ func (c convolution) variant(values string, plain bool, products kernels.Product
 			moved = append(moved, s.reserve(int64(graph.ChannelsLast.Elems(f.Shape))))
 		}
 	}
-	room := 0 // results in the packed filter: whole tiles of all classes
+	// All classes read one packed filter, with room for whole tiles of each.
+	room := 0
 	for _, t := range tiles {
 		room = max(room, roundUp(c.out.Shape[1], t.Columns))
 	}
@@ -319,12 +337,12 @@ func (c convolution) variant(values string, plain bool, products kernels.Product
 // offsets moved, and adds the calls that convert its operands.
 func (c convolution) inScratch(w *work, mem []float32, moved []int) convolution {
 	move := func(t backend.Tensor, copied bool) backend.Tensor {
-		there := backend.Tensor{Shape: t.Shape, Layout: graph.ChannelsLast, F32: mem[moved[0]:][:graph.ChannelsLast.Elems(t.Shape)]}
+		tensor := backend.Tensor{Shape: t.Shape, Layout: graph.ChannelsLast, F32: mem[moved[0]:][:graph.ChannelsLast.Elems(t.Shape)]}
 		if copied {
-			w.reorder(t, there)
+			w.reorder(t, tensor)
 		}
 		moved = moved[1:]
-		return there
+		return tensor
 	}
 	c.parts = slices.Clone(c.parts)
 	for i, p := range c.parts {
@@ -332,8 +350,8 @@ func (c convolution) inScratch(w *work, mem []float32, moved []int) convolution 
 	}
 	for _, t := range []**backend.Tensor{&c.plus, &c.gate} {
 		if *t != nil {
-			there := move(**t, true)
-			*t = &there
+			copied := move(**t, true)
+			*t = &copied
 		}
 	}
 	c.out = move(c.out, false)
@@ -349,16 +367,21 @@ func (c *convolution) lanes() int {
 	return n
 }
 
-// calls adds the calls that pack the filter and convolve. The filter is packed for
-// tiles of the result's channels, room of them in all.
+// calls adds the calls that pack the filter and convolve.
+//
+// The filter is packed once per run: channels innermost, padded to lanes, in the order
+// in which a tile reads it, with room for whole tiles of result channels. An adjoint
+// packs it with input and result channels exchanged.
 func (c *convolution) calls(w *work, values string, products kernels.Products, tiles []kernels.Tile, room int, packed device.Pointer) {
 	f, x, y := c.filter.Shape, fieldOf(c.parts[0].Shape), fieldOf(c.out.Shape)
 	taps, sources := f[2:].Size(), f[1]
 	if c.adjoint {
 		sources = f[0]
 	}
-	const most = 128 // taps that a block packs at once
-	part, unit := min(taps, most), 16/valueBytes(values)
+	// A block of pack_filter transposes 8 result channels and one unit of input channels
+	// in shared memory, for at most this many taps at a time.
+	const maxTaps = 128
+	part, unit := min(taps, maxTaps), 16/valueBytes(values)
 	w.call(kernels.ConvPack(values, products, c.adjoint), "pack_filter",
 		device.Size{Grid: [3]int{c.lanes() / unit, room / 8}, Block: [3]int{threads}, Shared: elem * unit * 8 * part},
 		at(c.filter), packed, int32(f[1]), int32(taps), int32(part), int32(c.lo), int32(x.C), int32(x.Lanes), int32(sources), int32(y.C), int32(room))
@@ -378,6 +401,10 @@ func (c *convolution) calls(w *work, values string, products kernels.Products, t
 	for i, class := range c.classes {
 		t := tiles[i]
 		args := []any{at(c.parts[0]), second, packed, place(c.bias), place(c.plus), place(c.gate), at(c.out)}
+		// Tables in shared memory have an entry for each tap, and for each period of a
+		// periodic axis in an adjoint.
+		// Tables in shared memory have an entry for each tap, and for each period of a
+		// periodic axis in an adjoint.
 		var turns [3]int
 		rowTiles, box := tilesOf(x.N, class, t)
 		ints := []int{x.Lanes / unit, units1, x.N, room, y.C, y.Lanes, relu, box, class[0].rows, class[1].rows, class[2].rows}
@@ -410,12 +437,14 @@ func (b *Backend) convTiles(products kernels.Products, out graph.Shape, class [3
 	})
 }
 
-// tileCost estimates the time of a convolution with a tile size: the products of the
-// busiest multiprocessor, per tap and input channel, divided by the efficiency of the
-// tile.
+// tileCost estimates the time of a convolution with a tile size, in products per tap
+// and input channel of the busiest multiprocessor:
 //
-// Blocks on one multiprocessor hide each other's latencies. With a fraction f of the
-// blocks that would fit, a tile is assumed to be slower by √f, which is a guess.
+//	cost = most·Rows·Columns/(Rate·√share)
+//
+// most is the number of tiles of the busiest multiprocessor and share the fraction of
+// the blocks that would fit on it. Blocks on one multiprocessor hide each other's
+// latencies; that fewer of them are slower by √share is a guess.
 func tileCost(processors int, out graph.Shape, class [3]convAxis, t kernels.Tile) float64 {
 	tiles, _ := tilesOf(out[0], class, t)
 	most := ceil(tiles*ceil(out[1], t.Columns), processors)
@@ -428,6 +457,10 @@ func tileCost(processors int, out graph.Shape, class [3]convAxis, t kernels.Tile
 // along both and at most 1/16 of their area is outside of the field; else box is 0 and
 // tiles are runs of grid points.
 func tilesOf(n int, class [3]convAxis, t kernels.Tile) (tiles, box int) {
+	// Boxes are about square, at most 16 wide: neighbouring outputs then share more of
+	// the input than those of a run along longitude.
+	// Boxes are about square, at most 16 wide: neighbouring outputs then share more of
+	// the input than those of a run along longitude.
 	planes, high, wide := n*class[0].rows, class[1].rows, class[2].rows
 	box = 16
 	for box*box > 2*t.Rows {

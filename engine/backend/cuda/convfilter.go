@@ -15,8 +15,12 @@ import (
 //
 //	dw[k,c,t] = Σ_p dy[k,p]·x[c, p·stride − pad + t·dilation]
 //
-// The grid points p are divided into parts; their sums are added in a fixed order, so
-// that results are reproducible.
+// The kernel is an implicit matrix product: rows are result channels, columns are taps
+// and input channels, and the summed index runs over the grid points p of all samples.
+// These are divided into parts, computed by different blocks; the sums of parts are
+// added in a fixed order, so that results are reproducible.
+//
+// Shape: x [N Cᵢ D H W], dy [N K D′ H′ W′] → dw [K ΣCᵢ kD kH kW].
 type filterGrad struct {
 	fields   []backend.Tensor // x in one or two parts, and dy
 	out      backend.Tensor
@@ -24,7 +28,9 @@ type filterGrad struct {
 	values   string
 	products kernels.Products
 	tile     kernels.Tile
-	parts    int // number of parts of the grid points
+	// parts is the number of parts of the grid points. Each has a matrix of sums in
+	// scratch.
+	parts int
 }
 
 // filterGradient prepares conv3d_grad_filter and conv3d_fused_grad_filter in the
@@ -41,7 +47,7 @@ func filterVariants(b *Backend, q backend.Request) (own []variant, library libra
 	q.In = slices.Clone(q.In) // calls are made from it later
 	dy := q.In[len(q.In)-1].Shape
 	g := filterGrad{fields: q.In, out: q.Out, axes: convAxes(q.In[0].Shape, a.To, dy, a.Conv)}
-	values, plain, ok := servedFields(q.In...)
+	values, plain, ok := supportedFields(q.In...)
 	if !ok || len(q.In) > 3 {
 		return nil, library, nil
 	}
@@ -91,7 +97,7 @@ func (b *Backend) filterVariant(g filterGrad, plain bool, k op.BlockMask) (varia
 }
 
 // keptBlocks copies a block mask to the device, one word per block; nil if all blocks
-// are kept.
+// are kept. The bits of the word are zero for a masked block.
 func (b *Backend) keptBlocks(k op.BlockMask) ([]float32, error) {
 	if k == "" || b.dryRun {
 		return nil, nil
@@ -103,17 +109,17 @@ func (b *Backend) keptBlocks(k op.BlockMask) ([]float32, error) {
 	for i := range host {
 		host[i] = float32(k[i] - '0') // zero has no bits
 	}
-	there, err := b.Alloc(len(k))
+	dev, err := b.Alloc(len(k))
 	if err != nil {
 		return nil, err
 	}
-	if err := b.Copy(there, host); err != nil {
+	if err := b.Copy(dev, host); err != nil {
 		return nil, err
 	}
 	if err := b.Wait(); err != nil {
 		return nil, err
 	}
-	return there, b.Free(host)
+	return dev, b.Free(host)
 }
 
 // lanes returns the number of padded channels of all inputs together.
@@ -143,8 +149,11 @@ func (b *Backend) filterTiles(g filterGrad) []kernels.Tile {
 	})
 }
 
-// cut returns the gradient with a tile size and a number of parts: enough blocks to
-// fill the device a few times, but at least leastSteps steps in each part.
+// cut returns the gradient with a tile size and a number of parts.
+//
+// There are enough parts that the blocks fill the device a few times (waves), but each
+// part has at least leastSteps steps of kernels.Points grid points, since every part
+// writes a matrix of sums.
 func (g filterGrad) cut(t kernels.Tile, p device.Properties) filterGrad {
 	const waves, leastSteps = 3, 16
 	g.tile = t
@@ -173,7 +182,8 @@ func (g *filterGrad) calls(w *work, sums, kept device.Pointer) {
 		args = append(args, axis.args()...)
 	}
 	taps := a[0].taps * a[1].taps * a[2].taps
-	lanes := kernels.SumLanes // that filter_sum adds at once
+	// filter_sum holds all taps of a group of channels in shared memory, at most 48 KiB.
+	lanes := kernels.SumLanes
 	for lanes > 1 && elem*taps*(lanes+1) > 48<<10 {
 		lanes /= 2
 	}

@@ -31,6 +31,8 @@ func pendingOf(q backend.Request, parts []backend.Tensor, first int) *pendingInp
 		if box == nil {
 			continue
 		}
+		// Only fields are split along their last three axes: not the filter or addend, and
+		// not samples or channels.
 		if i < first || i >= first+len(parts) || box.Size[0] < s[0] || box.Size[1] < q.In[i].Shape[1] {
 			return nil
 		}
@@ -88,8 +90,10 @@ func (b *Backend) splitInterior(c convolution, products kernels.Products, tiles 
 			interior += seconds(*inner, t)
 		}
 		for _, box := range outer {
+			// A narrow box may be faster with another tile size, but the filter is packed
+			// with room for tiles of t only.
 			best := t
-			for _, other := range b.convTiles(products, c.out.Shape, box) { // in a filter packed for t
+			for _, other := range b.convTiles(products, c.out.Shape, box) {
 				if roundUp(c.out.Shape[1], other.Columns) <= roundUp(c.out.Shape[1], t.Columns) {
 					best = other
 					break
@@ -115,6 +119,8 @@ func (b *Backend) splitInterior(c convolution, products kernels.Products, tiles 
 // splitRows divides the rows of a class into the box that reads only available data,
 // nil if there is none, and boxes that cover the others.
 func (c *convolution) splitRows(class [3]convAxis) (inner *[3]convAxis, outer [][3]convAxis) {
+	// Rows that read missing data are at the ends of an axis, so the interior is a range.
+	// Rows that read missing data are at the ends of an axis, so the interior is a range.
 	var span [3][2]int
 	for k, a := range class {
 		lo, hi := 0, a.rows
@@ -129,6 +135,8 @@ func (c *convolution) splitRows(class [3]convAxis) (inner *[3]convAxis, outer []
 		}
 		span[k] = [2]int{lo, hi}
 	}
+	// Cut boxes off at both ends of one axis after the other; they do not overlap.
+	// Cut boxes off at both ends of one axis after the other; they do not overlap.
 	rest := class
 	for k, a := range class {
 		var sides []convAxis
@@ -137,7 +145,8 @@ func (c *convolution) splitRows(class [3]convAxis) (inner *[3]convAxis, outer []
 				sides = append(sides, a.within(side))
 			}
 		}
-		if len(sides) == 2 && sides[0].rows == 1 && sides[1].rows == 1 { // one row on both sides: a call for two rows that lie apart
+		// Two boxes of one row each are one call of two rows, with their distance as step.
+		if len(sides) == 2 && sides[0].rows == 1 && sides[1].rows == 1 {
 			both := sides[0]
 			both.rows, both.step = 2, sides[1].from-sides[0].from
 			sides = []convAxis{both}
@@ -179,6 +188,8 @@ func (a convAxis) readsOnly(i int, adjoint bool, of [2]int) bool {
 			}
 			continue
 		}
+		// The adjoint reads the results whose input cell is q, in every period.
+		// The adjoint reads the results whose input cell is q, in every period.
 		for {
 			if q >= 0 && q%a.stride == 0 && !ok(q/a.stride) {
 				return false

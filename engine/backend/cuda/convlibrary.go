@@ -115,16 +115,17 @@ func libraryPadding(p op.Pad, axis, pad int) (zeros, frame int, ok bool) {
 	if !p.Periodic || pad == 0 {
 		return pad, 0, pad >= 0
 	}
-	return 0, pad, pad > 0 && axis == 2 // the last, whose neighbours lie behind each other
+	return 0, pad, pad > 0 && axis == 2 // the last axis, whose neighbours are adjacent in memory
 }
 
 // librarySteps describes what convolutions of a library have in common: an input that
 // may have to be concatenated and padded, and the geometry.
 type librarySteps struct {
-	c       cudnn.Convolution
-	values  string
-	parts   []backend.Tensor
-	wrapPad int // periodic points on either side of the last axis
+	c      cudnn.Convolution
+	values string
+	parts  []backend.Tensor
+	// wrapPad is the number of points copied to either side of a periodic last axis.
+	wrapPad int
 }
 
 // lanes returns the channels and padded channels of the first part, and the channels of
@@ -140,7 +141,7 @@ func (s *librarySteps) lanes() (c0, l0, c1 int) {
 // newLibrarySteps describes a convolution of parts for a library; ok is false if the
 // library cannot compute it.
 func (b *Backend) newLibrarySteps(parts []backend.Tensor, filter [3]int, a op.Conv, pads [3]int, results int) (s librarySteps, ok bool) {
-	values, plain, ok := servedFields(parts...)
+	values, plain, ok := supportedFields(parts...)
 	if !ok || plain || b.library == nil || len(parts) > 2 || a.Mask != "" {
 		return s, false
 	}
@@ -195,9 +196,11 @@ func (s *librarySteps) field(w *work, copied device.Pointer) device.Pointer {
 // taps returns the number of taps of the filter.
 func (s *librarySteps) taps() int { return s.c.Filter[0] * s.c.Filter[1] * s.c.Filter[2] }
 
-// libraryConvs returns the variants of a library for a convolution or its adjoint. The
-// adjoint of a convolution with stride 1 is a convolution with the reversed filter and
-// padding reach − pad.
+// libraryConvs returns the variants of a library for a convolution or its adjoint.
+//
+// The adjoint of a convolution with stride 1 is a convolution with the reversed filter
+// and padding (k−1)·dilation − pad; with other strides there is none. A float16 or
+// bfloat16 sum with an addend is excluded, because it would be rounded twice.
 func (b *Backend) libraryConvs(q backend.Request, c convolution) (none libraryVariants) {
 	filter := c.filter.Shape
 	size := [3]int{filter[2], filter[3], filter[4]}
@@ -208,6 +211,10 @@ func (b *Backend) libraryConvs(q backend.Request, c convolution) (none libraryVa
 		if !c.adjoint {
 			continue
 		}
+		// The padding complementary to that of the forward pass. A periodic axis must keep
+		// its size.
+		// The padding complementary to that of the forward pass. A periodic axis must keep
+		// its size.
 		reach := (size[i] - 1) * max(a.Dilation[i], 1)
 		if max(a.Stride[i], 1) != 1 || a.Pad[i].Periodic && 2*a.Pad[i].Size != reach {
 			return none
@@ -222,14 +229,19 @@ func (b *Backend) libraryConvs(q backend.Request, c convolution) (none libraryVa
 	if s.c.Result() != fieldOf(c.out.Shape).S {
 		return none
 	}
-	if c.plus != nil && s.c.Type != cudnn.Float32 { // a sum that is rounded before something is added, and again
+	if c.plus != nil && s.c.Type != cudnn.Float32 { // the sum would be rounded twice
 		return none
 	}
 	return libraryVariants{b, s.c, func(p ConvPlan) variant { return b.libraryConv(c, s, p) }}
 }
 
-// libraryConv returns the variant of one plan. Addend and gate are applied by a kernel
-// of our own.
+// libraryConv returns the variant of one plan. Steps of a run:
+//
+//   - copy the input, if it has two parts or periodic longitudes,
+//   - convert the filter to the order of the library, reversed for an adjoint,
+//   - pad the bias to the channels of the result,
+//   - run the plan,
+//   - apply addend and gate by a kernel of our own.
 func (b *Backend) libraryConv(c convolution, s librarySteps, p ConvPlan) variant {
 	var room scratchLayout
 	bytes := int64(valueBytes(s.values))
@@ -270,7 +282,9 @@ func (b *Backend) libraryConv(c convolution, s librarySteps, p ConvPlan) variant
 	return variant{scratch: room.n, calls: calls}
 }
 
-// libraryFilters returns the variants of a library for the gradient of a filter.
+// libraryFilters returns the variants of a library for the gradient of a filter. The
+// result of the library is float32 with padded channels; a kernel of our own converts
+// it to the order of the filter.
 func (b *Backend) libraryFilters(q backend.Request, a op.ConvGrad) (none libraryVariants) {
 	parts, dy := q.In[:len(q.In)-1], q.In[len(q.In)-1]
 	filter := q.Out.Shape

@@ -71,10 +71,17 @@ func address(p device.Pointer) int { return int(uintptr(p) % 64) }
 // maxAxes is the number of axes of the kernel copy_box.
 const maxAxes = 5
 
-// copyBox adds the copy of a box, outermost axis first, of elements of the given size.
-// If x is nil the box is set to zero.
+// copyBox adds the copy of a box, outermost axis first, of elements of the given size
+// in bytes. If x is nil the box is set to zero.
+//
+// Axes are merged where both sides are contiguous, and elements are combined into the
+// widest unit to which all addresses, sizes and strides are aligned.
+//
+// Errors: it panics if more than maxAxes axes remain, which no operation causes.
 func (w *work) copyBox(x, y device.Pointer, bytes int, box ...boxAxis) {
 	box = mergeAxes(box)
+	// The innermost axis must be contiguous, so that its elements can be combined.
+	// The innermost axis must be contiguous, so that its elements can be combined.
 	if k := len(box) - 1; k < 0 || box[k].x != 1 || box[k].y != 1 {
 		box = append(box, boxAxis{1, 1, 1})
 	}
@@ -90,7 +97,8 @@ func (w *work) copyBox(x, y device.Pointer, bytes int, box ...boxAxis) {
 		box[k].x /= per
 		box[k].y /= per
 	}
-	for len(box) < maxAxes { // the size of the first axis may be beyond 32 bits
+	// The kernel derives the size of the first axis from n, as it may exceed 32 bits.
+	for len(box) < maxAxes {
 		box = append(box, boxAxis{1, 0, 0})
 	}
 	if len(box) > maxAxes {
@@ -133,18 +141,23 @@ func isChannelAxis(t backend.Tensor, axis int) bool {
 	return t.Layout == graph.ChannelsLast && axis == 1
 }
 
-// runs returns the number of elements before an axis, along it and after it, in memory
+// runs returns the number of elements outer an axis, along it and after it, in memory
 // order.
-func runs(t backend.Tensor, axis int) (before, size, behind int) {
+func runs(t backend.Tensor, axis int) (outer, size, inner int) {
 	s, k := storageAxes(t, axis)
 	return s[:k].Size(), s[k], s[k+1:].Size()
 }
 
-// concat prepares concat. Along channels that are last, the last operand also writes
-// the padding.
+// concat prepares concat along an axis. Every operand is a box of the result; boxes are
+// copied in the widest type that addresses and strides permit.
+//
+// Along channels that are last, operands need not begin at a multiple of 8 channels,
+// and the last operand also writes the padding.
+//
+// Shape: [… nᵢ …] → [… Σnᵢ …].
 func concat(b *Backend, q backend.Request) (backend.Kernel, error) {
 	w, axis, at0 := &work{b: b}, q.Attrs.(op.AlongAxis).Axis, 0
-	_, all, behind := runs(q.Out, axis)
+	_, all, inner := runs(q.Out, axis)
 	for i, t := range q.In {
 		if isChannelAxis(q.Out, axis) {
 			n, room := t.Shape[1], t.Shape[1]
@@ -158,42 +171,49 @@ func concat(b *Backend, q backend.Request) (backend.Kernel, error) {
 			at0 += n
 			continue
 		}
-		before, size, _ := runs(t, axis)
-		w.copyBox(at(t), offset(q.Out, at0*behind), bytesOf(t), boxAxis{before, size * behind, all * behind}, boxAxis{size * behind, 1, 1})
+		outer, size, _ := runs(t, axis)
+		w.copyBox(at(t), offset(q.Out, at0*inner), bytesOf(t), boxAxis{outer, size * inner, all * inner}, boxAxis{size * inner, 1, 1})
 		at0 += size
 	}
 	return w.kernel("concat")
 }
 
 // slice prepares slice: the range [Lo, Hi) of an axis.
+//
+// Shape: [… n …] → [… Hi−Lo …].
 func slice(b *Backend, q backend.Request) (backend.Kernel, error) {
 	w, a := &work{b: b}, q.Attrs.(op.Range)
 	if isChannelAxis(q.Out, a.Axis) {
 		w.copyLanes(q.In[0], q.Out, a.Lo, a.Hi-a.Lo, 0, graph.ChannelsLast.PaddedChannels(q.Out.Shape[1]), 0)
 		return w.kernel("slice")
 	}
-	before, all, behind := runs(q.In[0], a.Axis)
-	run := (a.Hi - a.Lo) * behind
-	w.copyBox(offset(q.In[0], a.Lo*behind), at(q.Out), bytesOf(q.Out), boxAxis{before, all * behind, run}, boxAxis{run, 1, 1})
+	outer, all, inner := runs(q.In[0], a.Axis)
+	run := (a.Hi - a.Lo) * inner
+	w.copyBox(offset(q.In[0], a.Lo*inner), at(q.Out), bytesOf(q.Out), boxAxis{outer, all * inner, run}, boxAxis{run, 1, 1})
 	return w.kernel("slice")
 }
 
-// embed prepares embed, the adjoint of slice.
+// embed prepares embed, the adjoint of slice: x in the range [Lo, Hi) of an axis, zeros
+// elsewhere.
+//
+// Shape: [… Hi−Lo …] → [… Size …].
 func embed(b *Backend, q backend.Request) (backend.Kernel, error) {
 	w, a := &work{b: b}, q.Attrs.(op.Range)
 	if isChannelAxis(q.Out, a.Axis) {
 		w.copyLanes(q.In[0], q.Out, 0, a.Hi-a.Lo, 0, graph.ChannelsLast.PaddedChannels(q.Out.Shape[1]), a.Lo)
 		return w.kernel("embed")
 	}
-	before, all, behind := runs(q.Out, a.Axis)
-	name, wide := unit(bytesOf(q.Out), behind*bytesOf(q.Out), address(at(q.In[0])), address(at(q.Out)))
-	behind = behind * bytesOf(q.Out) / wide
-	n := int64(before) * int64(all) * int64(behind)
-	w.call(copies(name), "embed", gridFor(n), append([]any{at(q.In[0]), at(q.Out), n}, int32s(behind, all, a.Lo, a.Hi)...)...)
+	outer, all, inner := runs(q.Out, a.Axis)
+	name, wide := unit(bytesOf(q.Out), inner*bytesOf(q.Out), address(at(q.In[0])), address(at(q.Out)))
+	inner = inner * bytesOf(q.Out) / wide
+	n := int64(outer) * int64(all) * int64(inner)
+	w.call(copies(name), "embed", gridFor(n), append([]any{at(q.In[0]), at(q.Out), n}, int32s(inner, all, a.Lo, a.Hi)...)...)
 	return w.kernel("embed")
 }
 
 // setRepeat prepares set_repeat: x repeated for every member of a set.
+//
+// Shape: x [N …] → y [N·M …].
 func setRepeat(b *Backend, q backend.Request) (backend.Kernel, error) {
 	w, m := &work{b: b}, q.Attrs.(op.Set).Size
 	rows, run := q.In[0].Shape[0], int(elems(q.In[0]))/q.In[0].Shape[0]
@@ -203,6 +223,8 @@ func setRepeat(b *Backend, q backend.Request) (backend.Kernel, error) {
 
 // setTranspose prepares set_transpose: the members of a set, a grid of rows × columns,
 // are stored by columns.
+//
+// Shape: x [N·R·C …] → y [N·C·R …].
 func setTranspose(b *Backend, q backend.Request) (backend.Kernel, error) {
 	w, a := &work{b: b}, q.Attrs.(op.Grid)
 	set := a.Rows * a.Columns
@@ -213,7 +235,9 @@ func setTranspose(b *Backend, q backend.Request) (backend.Kernel, error) {
 }
 
 // setSwap prepares set_swap: the axis of members and the level axis exchange their
-// places.
+// places. Attention between levels uses it, with levels as members.
+//
+// Shape: x [N·M C D H W] → y [N·D C M H W].
 func setSwap(b *Backend, q backend.Request) (backend.Kernel, error) {
 	w, rows, s := &work{b: b}, q.Attrs.(op.Swap).Size, q.In[0].Shape
 	samples, channels, levels, run := s[0]/rows, s[1], s[2], s[3]*s[4]

@@ -38,24 +38,24 @@ func (b *Backend) CopyRates() (toHost, fromHost float64, err error) {
 		return b.copyRates[0], b.copyRates[1], nil
 	}
 	const bytes = 32 << 20
-	there, err := b.dev.Alloc(bytes)
+	dev, err := b.dev.Alloc(bytes)
 	if err != nil {
 		return 0, 0, noMemory(err)
 	}
-	defer b.dev.Free(there)
-	here, err := b.dev.AllocHost(bytes)
+	defer b.dev.Free(dev)
+	host, err := b.dev.AllocHost(bytes)
 	if err != nil {
 		return 0, 0, err
 	}
-	defer b.dev.FreeHost(here)
-	for i, way := range [][2]device.Pointer{{here, there}, {there, here}} {
+	defer b.dev.FreeHost(host)
+	for i, pair := range [][2]device.Pointer{{host, dev}, {dev, host}} {
 		best := time.Duration(1 << 62)
 		for range 4 { // the first may be slower
 			if err := b.dev.Wait(); err != nil {
 				return 0, 0, err
 			}
 			start := time.Now()
-			t, err := b.dev.CopyAsync(way[0], way[1], bytes)
+			t, err := b.dev.CopyAsync(pair[0], pair[1], bytes)
 			if err != nil {
 				return 0, 0, err
 			}
@@ -80,8 +80,12 @@ func (b *Backend) FreeBytes() (int64, error) {
 	return b.dev.Properties().MemoryBytes, nil
 }
 
-// EstimateSeconds estimates the run time of a kernel: the larger of memory traffic and,
-// for windowed operations, arithmetic, at the rates of the cost model.
+// EstimateSeconds estimates the run time of a kernel at the rates of the cost model:
+//
+//	max(launch + bytes/memoryRate, launch + FLOPs/rate)
+//
+// The second term counts for windowed operations only; rate is that of the tensor cores
+// for channels-last fields, else that of the CUDA cores.
 func (b *Backend) EstimateSeconds(q backend.Request) float64 {
 	bytes := storedBytes(q.Out)
 	last := q.Out.Layout == graph.ChannelsLast

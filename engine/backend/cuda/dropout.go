@@ -7,8 +7,11 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// dropout prepares dropout. The random key of a step is computed on the device, so that
-// a recording can be repeated for every step.
+// dropout prepares dropout: 0 with probability p, else x/(1−p).
+//
+// The random key of a step is computed on the device from the step number, so that a
+// recording can be repeated for every step. Elements are numbered as in the plain
+// tensor: all layouts and backends drop the same ones.
 func dropout(b *Backend, q backend.Request) (backend.Kernel, error) {
 	a, s := q.Attrs.(op.DropoutParams), q.Out.Shape
 	n, channels, points := elems(q.Out), 1, int64(1)

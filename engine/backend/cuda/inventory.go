@@ -14,6 +14,8 @@ import (
 //
 // Errors: ErrNoDriver if the driver's library is missing or does not start; else an
 // error with the number of the GPU that does not respond.
+// Cost: some 10 ms; more if the driver has to be initialised first.
+// Source: NVIDIA, NVML API Reference.
 func Inspect() (*Inventory, error) { return inspect(nvml.New()) }
 
 // initErrors are the texts of return codes of nvmlInit. NVML's own texts are not used:
@@ -113,6 +115,8 @@ func inspect(lib nvml.Interface) (inv *Inventory, err error) {
 
 // matrixPrecisions returns the precisions with tensor cores of an architecture; it
 // agrees with Backend.products.
+//
+// Source: NVIDIA, CUDA C++ Programming Guide, compute capabilities.
 func matrixPrecisions(architecture int) []string {
 	switch {
 	case architecture >= firstBF16:

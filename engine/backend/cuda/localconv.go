@@ -21,7 +21,12 @@ type localCall struct {
 	groups  int
 }
 
-// local prepares a locally connected convolution or one of its gradients.
+// local prepares a locally connected convolution or one of its gradients, on plain
+// fields with 32-bit indices.
+//
+//	y[n,k,p]  = Σ_c Σ_t w[k,c,t,p]·x[n,c,p+t]
+//	dx[n,c,q] = Σ_k Σ_t w[k,c,t,q−t]·dy[n,k,q−t]
+//	dw[k,c,t,p] = Σ_n dy[n,k,p]·x[n,c,p+t]
 func (b *Backend) local(q backend.Request, c localCall) (backend.Kernel, error) {
 	x, y, a := c.x, c.y, c.conv
 	if max(int64(x[2:].Size()), int64(y[2:].Size())) > math.MaxInt32 || isLast(q) {

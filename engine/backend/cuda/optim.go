@@ -28,6 +28,7 @@ const (
 	numResults   = 3
 )
 
+// The compiler checks that Backend implements the interface.
 var _ backend.Updater = (*Backend)(nil)
 
 // optimiser updates flat parameters on the device. Its rules are numbered as in
@@ -35,18 +36,26 @@ var _ backend.Updater = (*Backend)(nil)
 type optimiser struct {
 	b                    *Backend
 	rule                 backend.Rule
-	measure, join, ratio work      // squares of gradients and weights; their sums; the norm and trust ratios
-	moments, move        work      // moments of LAMB; the update
-	constants, results   []float32 // on the device
-	constantsHost        []float32 // page-locked copies
-	resultsHost          []float32
-	owned                [][]float32    // memory to free
-	pieces               device.Pointer // table of the ranges on the device
-	count                int            // number of ranges
+	measure, join, ratio work // squares of gradients and weights; their sums; the norm and trust ratios
+	moments, move        work // moments of LAMB; the update
+	// results are the norm, the clipping factor and whether the gradient is finite, on the
+	// device.
+	constants, results []float32
+	constantsHost      []float32 // page-locked copies
+	resultsHost        []float32
+	owned              [][]float32    // memory to free
+	pieces             device.Pointer // table of the ranges on the device
+	count              int            // number of ranges
 }
 
 // NewOptimiser prepares an optimiser with an update rule for the given ranges.
 //
+// A step computes the squares of each range, their sums by tensor, the gradient norm
+// and the clipping factor, for LAMB the moments and their norms, trust ratios, and the
+// update. All kernels read the constants from the device, so that a recording can be
+// repeated.
+//
+// Memory: constants, tables of ranges and tensors, and sums of squares in float64.
 // Errors: the memory of the device does not suffice.
 func (b *Backend) NewOptimiser(rule backend.Rule, pieces []backend.ParamRange, tensors []backend.ParamTensor, a backend.OptimArrays) (_ backend.Optimiser, err error) {
 	s := &optimiser{b: b, rule: rule, count: len(pieces)}
@@ -63,7 +72,7 @@ func (b *Backend) NewOptimiser(rule backend.Rule, pieces []backend.ParamRange, t
 	}
 	s.constants, s.constantsHost = room(numConstants, b.Alloc), room(numConstants, b.AllocHost)
 	s.results, s.resultsHost = room(numResults, b.Alloc), room(numResults, b.AllocHost)
-	const double = 2 // float32 of one
+	const double = 2 // a float64 takes the memory of two float32
 	parts, sums := room(2*double*len(pieces), b.Alloc), room(2*double*len(tensors), b.Alloc)
 	decay, ratio := room(len(tensors), b.Alloc), room(len(tensors), b.Alloc)
 	pieceTable, tensorTable := room(8*len(pieces), b.Alloc), room(3*(len(tensors)+1), b.Alloc)
@@ -83,6 +92,8 @@ func (b *Backend) NewOptimiser(rule backend.Rule, pieces []backend.ParamRange, t
 	for _, w := range []*work{&s.measure, &s.join, &s.ratio, &s.moments, &s.move} {
 		w.b = b
 	}
+	// Before the update only LARS needs the norms of weights; LAMB gets them from opt_moments.
+	// Before the update only LARS needs the norms of weights; LAMB gets them from opt_moments.
 	w := start(a.W)
 	if rule != backend.RuleLARS {
 		w = nil
@@ -110,6 +121,10 @@ func (s *optimiser) tables(pieceTable, tensorTable []float32, pieces []backend.P
 	if err != nil {
 		return errors.Join(err, s.b.Free(p))
 	}
+	// struct piece of optim.cu: four int64 for each range. struct tensor: its first range,
+	// whether it is plain, and its decay, four bytes each; one more marks the end.
+	// struct piece of optim.cu: four int64 for each range. struct tensor: its first range,
+	// whether it is plain, and its decay, four bytes each; one more marks the end.
 	words := unsafe.Slice((*int64)(unsafe.Pointer(unsafe.SliceData(p))), len(p)/2)
 	first := make([]int, len(tensors)+1)
 	for i, x := range pieces {
@@ -117,7 +132,7 @@ func (s *optimiser) tables(pieceTable, tensorTable []float32, pieces []backend.P
 		first[x.Tensor+1] = i + 1
 	}
 	for i := range tensors {
-		first[i+1] = max(first[i], first[i+1]) // of one without pieces
+		first[i+1] = max(first[i], first[i+1]) // a tensor without ranges
 	}
 	whole := func(n int) float32 { return math.Float32frombits(uint32(n)) }
 	for i, f := range first {

@@ -19,7 +19,12 @@ func pointArgs(s graph.Shape, eps float64) (n int64, args []any) {
 }
 
 // pointNorm prepares point_norm and point_norm_grad, layer normalisation over the
-// channels of each grid point.
+// channels of each grid point:
+//
+//	y = (x − mean)·r·gamma + beta,  r = (variance + eps)^−½
+//
+// Shape: x, y [N C D H W]; gamma, beta [C]; one thread per grid point.
+// Source: Ba, Kiros and Hinton 2016, arXiv:1607.06450.
 func pointNorm(b *Backend, q backend.Request) (backend.Kernel, error) {
 	args := addresses(q)
 	n, more := pointArgs(q.Out.Shape, q.Attrs.(op.Eps).Eps)
@@ -28,8 +33,13 @@ func pointNorm(b *Backend, q backend.Request) (backend.Kernel, error) {
 	return w.kernel(q.Op.Name)
 }
 
-// pointNormSums prepares point_norm_sums: first the moments of each grid point in
-// scratch, then sums per channel.
+// pointNormSums prepares point_norm_sums, the gradients of beta and gamma: Σ dy and Σ
+// dy·x̂ over samples and grid points.
+//
+// It first computes mean and r of each grid point in scratch, then sums over parts of
+// the grid points, and adds these in a fixed order.
+//
+// Shape: x, dy [N C D H W] → [2 C].
 func pointNormSums(b *Backend, q backend.Request) (backend.Kernel, error) {
 	x := q.In[0]
 	n, args := pointArgs(x.Shape, q.Attrs.(op.Eps).Eps)
@@ -43,7 +53,11 @@ func pointNormSums(b *Backend, q backend.Request) (backend.Kernel, error) {
 	})
 }
 
-// softmax prepares softmax and softmax_grad, one thread per group.
+// softmax prepares softmax and softmax_grad along an axis, one thread per group:
+//
+//	y = exp(x − max)/Σ exp(x − max),  dx = y·(dy − Σ y·dy)
+//
+// The maximum is subtracted so that exp does not overflow.
 func softmax(b *Backend, q backend.Request) (backend.Kernel, error) {
 	a, s := q.Attrs.(op.Groups), q.Out.Shape
 	args := addresses(q)

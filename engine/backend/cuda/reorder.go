@@ -8,7 +8,9 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// reorder prepares the conversion of a field to another layout, or a copy.
+// reorder prepares the conversion of a field between the plain and the channels-last
+// layout, or a copy if both layouts are equal. Tiles of 32×32 are transposed in shared
+// memory, so that reads and writes are both contiguous.
 func reorder(b *Backend, q backend.Request) (backend.Kernel, error) {
 	x, y := q.In[0], q.Out
 	if x.Layout == y.Layout {

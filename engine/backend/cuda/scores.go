@@ -50,6 +50,8 @@ func distributionKernel(b *Backend, q backend.Request, ending string) (backend.K
 		w.call(p, name, gridFor(n), append(append(addresses(q), n, points), more...)...)
 		return w.kernel(name)
 	}
+	// Families of positive variables are censored at 0.
+	// Families of positive variables are censored at 0.
 	censored := int32(0)
 	if f := dist.FamilyByID(a.Family, a.Parameters); f != nil && f.Positive {
 		censored = 1
@@ -65,7 +67,7 @@ func distributionKernel(b *Backend, q backend.Request, ending string) (backend.K
 	case inGammas:
 		return kernel(gammaProgram(gamma), "score")
 	case row.Size != dist.Degree || count > maxCoefficients:
-		return backend.Kernel{}, nil
+		return backend.Kernel{}, nil // the reference kernel // the reference kernel
 	case a.Rule == dist.CRPSRule:
 		return kernel(bernsteinProgram, "bernstein", count, censored)
 	}
@@ -82,8 +84,10 @@ func distributionKernel(b *Backend, q backend.Request, ending string) (backend.K
 	return k, nil
 }
 
-// bernsteinTable returns the Bernstein basis polynomials of the given number of
-// coefficients at the levels of the pinball loss, as bits of float32.
+// bernsteinTable returns the Bernstein basis polynomials of n coefficients at the
+// levels of the pinball loss, as bits of float32:
+//
+//	B_j(τ) = C(n−1, j)·τ^j·(1−τ)^(n−1−j),  τ = (i+1)/(PinballLevels+1)
 func bernsteinTable(count int) []int32 {
 	var bits []int32
 	for i := range op.PinballLevels {

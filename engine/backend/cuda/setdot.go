@@ -24,12 +24,17 @@ func attentionSizes(a op.SetAttentionSizes, x, w graph.Shape) []any {
 	return int32s(a.Queries, a.Keys, a.Heads, x[1]/a.Heads, x[2], x[3], x[4], w[2], w[3], w[4])
 }
 
-// setDot prepares set_dot, scores of queries against keys. Long sums are divided into
-// parts, added in a fixed order.
+// setDot prepares set_dot, scores of queries against keys in each set:
+//
+//	w[n,j,h,i,cell] = Σ q[n,j]·k[n,i] over the channels of head h and the grid points of the cell
+//
+// Short sums have one thread each. Long sums are computed by blocks, dotTile keys at a
+// time, and divided into parts that are added in a fixed order.
 func setDot(b *Backend, q backend.Request) (backend.Kernel, error) {
 	a, x, y := q.Attrs.(op.SetAttentionSizes), q.In[0].Shape, q.Out.Shape
 	sizes, results := attentionSizes(a, x, y), y.Size()
-	sum := x[1] / a.Heads // values of the largest cell
+	// The length of the longest sum: channels of a head times grid points of a cell.
+	sum := x[1] / a.Heads
 	for i := 2; i < 5; i++ {
 		sum *= (x[i] + y[i] - 1) / y[i]
 	}
@@ -49,7 +54,9 @@ func setDot(b *Backend, q backend.Request) (backend.Kernel, error) {
 	})
 }
 
-// setMix prepares set_mix, sums of values weighted by attention.
+// setMix prepares set_mix, sums of values weighted by attention:
+//
+//	y[n,j] = Σᵢ w[n,j,h,i,cell]·x[n,i],  transposed: y[n,i] = Σⱼ w[n,j,h,i,cell]·x[n,j]
 func setMix(b *Backend, q backend.Request) (backend.Kernel, error) {
 	a, transposed := q.Attrs.(op.SetAttentionSizes), int32(0)
 	if a.Transposed {

@@ -33,13 +33,21 @@ func (b *Backend) setKernel(q backend.Request, name string, rows int, more ...an
 	return w.kernel(name)
 }
 
-// setPool prepares set_pool, a reduction over the members of each set.
+// setPool prepares set_pool, a reduction over the members of each set: sum, mean,
+// standard deviation (divisor M−1), minimum or maximum.
+//
+// Shape: x [N·M C …] → y [N C …].
 func setPool(b *Backend, q backend.Request) (backend.Kernel, error) {
 	a := q.Attrs.(op.Set)
 	return b.setKernel(q, "set_pool", a.Size, int32(slices.Index(setReductions, a.Kind)))
 }
 
-// setPoolGrad prepares set_std_grad and set_extreme_grad.
+// setPoolGrad prepares set_std_grad and set_extreme_grad:
+//
+//	standard deviation  dy·(x − mean)/((M−1)·max(y, 1e-6))
+//	minimum, maximum    dy in equal shares to the members equal to y
+//
+// Shape: x [N·M C …], y, dy [N C …] → dx [N·M C …].
 func setPoolGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
 	return b.setKernel(q, q.Op.Name, q.Attrs.(op.Set).Size)
 }

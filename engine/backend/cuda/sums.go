@@ -27,20 +27,22 @@ func reductionOf(x backend.Tensor, a op.Axes) reduction {
 			out[i] = 1
 		}
 	}
-	far := x.Shape.Strides()
-	order := make([]int, len(far))
+	// Axes are listed in memory order, so that adjacent ones can be merged.
+	// Axes are listed in memory order, so that adjacent ones can be merged.
+	strides := x.Shape.Strides()
+	order := make([]int, len(strides))
 	for i := range order {
 		order[i] = i
 	}
 	if x.Layout == graph.ChannelsLast {
 		s, _ := storageAxes(x, 0)
-		for axis := range far {
+		for axis := range strides {
 			_, k := storageAxes(x, axis)
-			far[axis], order[k] = s.Strides()[k], axis
+			strides[axis], order[k] = s.Strides()[k], axis
 		}
 	}
 	for _, i := range order {
-		d := boxAxis{x.Shape[i], far[i], out.Strides()[i]}
+		d := boxAxis{x.Shape[i], strides[i], out.Strides()[i]}
 		switch {
 		case d.n == 1:
 		case summed[i]:
@@ -72,6 +74,12 @@ const (
 // size returns the results and values that a block processes, and the number of values
 // of a part.
 func (r reduction) size() (block [3]int, each int64) {
+	// block[0] results are computed side by side, each by block[1] threads. Threads with
+	// adjacent numbers read adjacent memory: results if the innermost axis is kept, else
+	// values of one sum.
+	// block[0] results are computed side by side, each by block[1] threads. Threads with
+	// adjacent numbers read adjacent memory: results if the innermost axis is kept, else
+	// values of one sum.
 	kept, n := count(r.kept), count(r.summed)
 	switch {
 	case r.innerKept && n < 32:
@@ -94,7 +102,7 @@ func (r reduction) size() (block [3]int, each int64) {
 // axes returns the arguments of four axes: all sizes but the first, and strides.
 func axes(a []boxAxis) (sizes, x, y []any) {
 	a = a[:len(a):len(a)]
-	for len(a) < 4 { // the size of the first axis may be beyond 32 bits
+	for len(a) < 4 { // the kernel derives the size of the first axis from n
 		a = append(a, boxAxis{1, 0, 0})
 	}
 	for k, d := range a {
@@ -118,8 +126,9 @@ func (w *work) sumBox(t string, x, y device.Pointer, r reduction, each int64) {
 	w.call(kernels.Program("sums.cu", define("T", t)), "sum_box", size, append(append(append(args, s...), along...), each)...)
 }
 
-// sum prepares sum: in one call, or one for parts and one that adds these in a fixed
-// order.
+// sum prepares sum over a set of axes: in one call, or one for parts of long sums and
+// one that adds these in a fixed order. Sums are float32; the limited number of values
+// of a thread keeps them accurate.
 func sum(b *Backend, q backend.Request) (backend.Kernel, error) {
 	x, r := q.In[0], reductionOf(q.In[0], q.Attrs.(op.Axes))
 	_, each := r.size()

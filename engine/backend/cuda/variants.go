@@ -65,9 +65,9 @@ func (b *Backend) timingsOf(key string) (tune.Entry, bool) {
 // their times.
 func (b *Backend) measure(key string, q backend.Request) (e tune.Entry, err error) {
 	if clock, ok := b.dev.(device.Profiler); ok {
-		there, free, err := b.allocOperands(q)
+		bound, free, err := b.allocOperands(q)
 		if err == nil {
-			own, library, err := variantRules[q.Op.Name](b, there)
+			own, library, err := variantRules[q.Op.Name](b, bound)
 			all := append(own, library.all(true)...)
 			if err == nil && len(all) > 0 {
 				var i int
@@ -84,6 +84,8 @@ func (b *Backend) measure(key string, q backend.Request) (e tune.Entry, err erro
 			return e, err
 		}
 	}
+	// No clock, or not enough memory for the operands: estimate.
+	// No clock, or not enough memory for the operands: estimate.
 	b.dryRun = true
 	defer func() { b.dryRun = false }()
 	own, library, err := variantRules[q.Op.Name](b, withDummyMemory(q))
@@ -112,7 +114,7 @@ func closeVariants(all []variant) {
 
 // allocOperands allocates memory for the tensors of a request that have none; free
 // frees it.
-func (b *Backend) allocOperands(q backend.Request) (there backend.Request, free func() error, err error) {
+func (b *Backend) allocOperands(q backend.Request) (bound backend.Request, free func() error, err error) {
 	var taken []device.Pointer
 	free = func() (err error) {
 		for _, p := range taken {
@@ -129,17 +131,17 @@ func (b *Backend) allocOperands(q backend.Request) (there backend.Request, free 
 		taken = append(taken, p)
 		return bindMemory(t, p), b.dev.Zero(p, bytes)
 	}
-	there = q
-	there.In = slices.Clone(q.In)
+	bound = q
+	bound.In = slices.Clone(q.In)
 	for i := range q.In {
-		if there.In[i], err = place(q.In[i]); err != nil {
+		if bound.In[i], err = place(q.In[i]); err != nil {
 			return q, nil, errors.Join(err, free())
 		}
 	}
-	if there.Out, err = place(q.Out); err != nil {
+	if bound.Out, err = place(q.Out); err != nil {
 		return q, nil, errors.Join(err, free())
 	}
-	return there, free, nil
+	return bound, free, nil
 }
 
 // bindMemory returns a value at an address, unless it has memory.

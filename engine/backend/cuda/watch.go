@@ -10,7 +10,8 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// Watcher reads one GPU repeatedly. It must be used by one goroutine at a time.
+// Watcher reads one GPU repeatedly, for the log of a training and the dashboard. It
+// must be used by one goroutine at a time.
 type Watcher struct {
 	lib  nvml.Interface // nil after Close
 	dev  nvml.Device

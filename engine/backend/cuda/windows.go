@@ -20,8 +20,12 @@ func int32s(n ...int) (args []any) {
 }
 
 // overRows returns a kernel of one call in which each block computes one row of a field
-// of shape of, for the samples and channels of the result: kernel(operands…, result,
-// channels, more…).
+// of shape of, for the samples and channels of the result:
+//
+//	kernel(operands…, result, channels, more…)
+//
+// Rows along longitude are contiguous in both layouts, so that threads of a warp access
+// adjacent memory.
 func (b *Backend) overRows(q backend.Request, name string, of graph.Shape, more ...any) (backend.Kernel, error) {
 	rows, row, channels := q.Out.Shape[0]*of[2]*of[3], of[4], q.Out.Shape[1]
 	if q.Out.Layout == graph.ChannelsLast {
@@ -35,7 +39,10 @@ func (b *Backend) overRows(q backend.Request, name string, of graph.Shape, more 
 	return w.kernel(name)
 }
 
-// pool returns the rule of max_pool and avg_pool.
+// pool returns the rule of max_pool and avg_pool over windows of size k with stride s.
+//
+// Shape: x [N C D H W] → y [N C ⌊(D−k₀)/s₀⌋+1 ⌊(H−k₁)/s₁⌋+1 ⌊(W−k₂)/s₂⌋+1].
+// Missing: NaN in a window gives NaN.
 func pool(mean bool) prepare {
 	return func(b *Backend, q backend.Request) (backend.Kernel, error) {
 		a := q.Attrs.(op.Pool)
@@ -54,7 +61,12 @@ func flag(b bool) int32 {
 }
 
 // maxPoolGrad prepares max_pool_grad: dy goes to the first maximum of its window.
-// Windows that overlap have a slower kernel of their own.
+//
+// If windows are disjoint, each thread processes one window and writes all of its
+// cells. Windows that overlap have a slower kernel, in which each thread searches the
+// windows that contain its cell; so no two threads write the same cell.
+//
+// Shape: x [N C D H W], dy as the pooled field → dx [N C D H W].
 func maxPoolGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
 	a := q.Attrs.(op.Pool)
 	more := append(append(sides(q.Out.Shape), sides(q.In[1].Shape)...), int32s(a.Size[:]...)...)
@@ -69,19 +81,28 @@ func maxPoolGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
 }
 
 // avgPoolGrad prepares avg_pool_grad: every element of a window receives dy divided by
-// the size of the window.
+// the size of the window, summed over the windows that contain it.
+//
+// Shape: dy as the pooled field → dx [N C D H W].
 func avgPoolGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
 	a := q.Attrs.(op.PoolGrad)
 	more := append(append(sides(q.Out.Shape), sides(q.In[0].Shape)...), int32s(a.Size[:]...)...)
 	return b.overRows(q, "avg_pool_grad", q.Out.Shape, append(more, int32s(a.Stride[:]...)...)...)
 }
 
-// upsample prepares upsample, linear interpolation between cell centres.
+// upsample prepares upsample, linear interpolation between cell centres by integer
+// factors; with WrapLon longitudes are periodic.
+//
+// Shape: x [N C D H W] → y [N C D·f₀ H·f₁ W·f₂].
 func upsample(b *Backend, q backend.Request) (backend.Kernel, error) {
 	return b.overRows(q, "upsample", q.Out.Shape, upArgs(q.Attrs.(op.Upsampling), q.In[0].Shape)...)
 }
 
-// upsampleGrad prepares upsample_grad, the adjoint of the interpolation.
+// upsampleGrad prepares upsample_grad, the adjoint of the interpolation. Each thread
+// gathers the fine cells that depend on its coarse cell, so that no two threads write
+// the same cell.
+//
+// Shape: dy [N C D·f₀ H·f₁ W·f₂] → dx [N C D H W].
 func upsampleGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
 	return b.overRows(q, "upsample_grad", q.Out.Shape, upArgs(q.Attrs.(op.UpsamplingGrad).Upsampling, q.Out.Shape)...)
 }

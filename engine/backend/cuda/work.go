@@ -16,7 +16,9 @@ import (
 type work struct {
 	b     *Backend
 	calls []func() error
-	early int // number of calls that read only available data (backend.Request.Ready)
+	// early is the number of calls, from the first on, that read only available data
+	// (backend.Request.Ready).
+	early int
 	err   error
 }
 
@@ -92,21 +94,21 @@ func (b *Backend) table(numbers []int32) (p device.Pointer, release func(), err 
 	if b.dryRun {
 		return nil, func() {}, nil
 	}
-	here, err := b.AllocHost(len(numbers))
+	host, err := b.AllocHost(len(numbers))
 	if err != nil {
 		return nil, nil, err
 	}
-	there, err := b.Alloc(len(numbers))
+	dev, err := b.Alloc(len(numbers))
 	if err != nil {
-		return nil, nil, errors.Join(err, b.Free(here))
+		return nil, nil, errors.Join(err, b.Free(host))
 	}
 	for i, n := range numbers {
-		here[i] = math.Float32frombits(uint32(n))
+		host[i] = math.Float32frombits(uint32(n))
 	}
-	if err := errors.Join(b.Copy(there, here), b.Wait(), b.Free(here)); err != nil {
-		return nil, nil, errors.Join(err, b.Free(there))
+	if err := errors.Join(b.Copy(dev, host), b.Wait(), b.Free(host)); err != nil {
+		return nil, nil, errors.Join(err, b.Free(dev))
 	}
-	return start(there), func() { _ = b.Free(there) }, nil // its own
+	return start(dev), func() { _ = b.Free(dev) }, nil // its own
 }
 
 // threads is the default number of threads of a block.

@@ -128,7 +128,7 @@ func (c *Conv) candidates(pass Pass, o Options, forced string) (all []*candidate
 
 // choose prepares the fastest form of a pass. Large convolutions are benchmarked on a
 // part of the batch and of the latitudes; then the fastest form is prepared for the
-// whole.
+// whole. If that does not support the whole, the next one is.
 func (c *Conv) choose(pass Pass, o Options, forced string) error {
 	part := &Conv{spec: excerpt(c.spec)}
 	all, err := part.candidates(pass, o, forced)
@@ -166,7 +166,9 @@ func (c *Conv) choose(pass Pass, o Options, forced string) error {
 // excerptFLOPs is work that takes about 10 to 30 ms on two cores.
 const excerptFLOPs = 3e9
 
-// excerpt returns s, or a smaller convolution that is large enough to rank the forms.
+// excerpt returns s, or a smaller convolution that is large enough to rank the forms:
+// fewer latitudes, then fewer samples. Channels and filter stay, because the ranking
+// depends on them.
 func excerpt(s Spec) Spec {
 	for s.FLOPs() > excerptFLOPs {
 		switch {
