@@ -12,7 +12,7 @@ enum {
 typedef struct {
 	float *y;
 	const float *x, *offsets, *dy;
-	long blocks, per_row, row_step, point_step, width, beside, along_rows, along_points, length; // op.LineSteps
+	long blocks, per_row, row_step, point_step, width, beside, along_rows, along_points, length; // op.LineStrides
 	long channels, plane, heads, per, reach, windows;
 	const long *window; // first index and length of each
 	long parts;           // items of a head of a block
@@ -38,7 +38,7 @@ static axis_lines axis_of(const axis_job *j, long block, long h, long u) {
 	return a;
 }
 
-// axis_at is the place of element i in a field of so many channels per row, of which the head's begin at c.
+// axis_at is the index of element i in a field of the given number of channels per row; those of the head begin at c.
 static inline long axis_at(const axis_lines *a, long i, long channels, long c) {
 	const axis_job *j = a->j;
 	long k = a->lo + i;
@@ -239,7 +239,7 @@ INLINE vec larger(vec a, vec b) {
 #endif
 }
 
-// exp2_v is 2^x for x ≤ 0, and 2^-126 for what is less: 2^k times 2^r, |r| ≤ 1/2, by the polynomial of least largest relative
+// exp2_v is 2^x for −126 ≤ x ≤ 0, and 2^-126 for smaller x: 2^k times 2^r, |r| ≤ 1/2, by the polynomial of least largest relative
 // error, 2e-9, that is 1 at 0.
 INLINE vec exp2_v(vec x) {
 	const vec magic = (vec){} + 0x1.8p23f; // adding it rounds to an integer, low bits hold it
@@ -406,7 +406,7 @@ static void axis_item(void *v, long item) { axis_each(v, item, 0); }
 static void axis_grad_item(void *v, long item) { axis_each(v, item, 1); }
 static void axis_offsets_item(void *v, long item) { axis_each(v, item, 2); }
 
-// What is 0: y of x [rows 3·channels plane] and offsets; 1, 2: gradients by x and by offsets. In scratch sums of what is 2 come first.
+// what is 0 for y of x [rows 3·channels plane] and offsets, 1 and 2 for the gradients by x and by offsets. For 2, sums come first in scratch.
 static void k_axis(ens_pool *p, int what, float *y, const float *x, const float *offsets, const float *dy, float *scratch, const long *g, const long *window) {
 	axis_job j = {y, x, offsets, dy, g[0], g[1], g[2], g[3], g[4], g[5], g[6], g[7], g[8], g[9], g[10], g[11], g[9] / g[11], g[12], g[13], window,
 		.parts = g[14], .ownlen = g[15]};

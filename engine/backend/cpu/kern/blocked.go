@@ -90,6 +90,7 @@ func (s Stored) none() bool { return s == Stored{} }
 // storage returns the argument b16 of the C functions.
 func (s Stored) storage() C.int { return flag(s.b16) }
 
+// flag returns a bool as an argument of C.
 func flag(b bool) C.int {
 	if b {
 		return 1

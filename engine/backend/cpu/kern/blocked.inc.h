@@ -157,8 +157,8 @@ INLINE void block_lanes(float *lanes, const float *per, long block, long c) {
 enum { SPREAD = CHUNK / CELL };
 static inline long spreads(long cells) { return (cells + SPREAD - 1) / SPREAD; }
 
-// A result's gradient can be added to what is there, and cut where the ReLU
-// that made x was: put_grad stores the gradient g of the cell at i. same: g came
+// A gradient can be added to the values in memory, and set to 0 where the ReLU whose
+// result is x was 0: put_grad stores the gradient g of the cell at i. same: g came
 // out of the storage.
 INLINE void put_grad(void *dx, const void *x, long i, cell g, int mode, int same, int b16) {
 	if (mode & ENS_ACCUMULATE) g = cell_add(g, 1, get_cell(dx, i, b16));

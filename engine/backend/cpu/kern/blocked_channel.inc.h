@@ -35,7 +35,7 @@ typedef struct {
 // What is summed: x, (x-shift) and its square, x and x z.
 enum { ALONE, ABOUT, WITH };
 
-// channel_part adds up a part of a block lane by lane. what is constant after inlining.
+// channel_part adds up a part of a block lane by lane. The argument what is constant after inlining.
 INLINE void channel_part(const channel_job *j, long item, const int what, int gate, const int b16) {
 	long b = j->from + item / j->parts, lo = item % j->parts * j->len, end = MIN(lo + j->len, j->n * j->s);
 	dcell sum[2] = {0}, dot[2] = {0}, shift = {0}; // even and odd cells

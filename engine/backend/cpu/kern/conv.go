@@ -134,6 +134,7 @@ func depthTaps(s ConvSpec, pass ConvPass) (taps []C.int) {
 	return taps
 }
 
+// b2l returns a bool as a long of C.
 func b2l(b bool) C.long {
 	if b {
 		return 1

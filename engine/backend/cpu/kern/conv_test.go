@@ -10,7 +10,7 @@ import (
 )
 
 // The kernel's convolution against the float64 sum, for every instruction set
-// and thread count; package conv judges more shapes with the best set.
+// and thread count; package conv tests more shapes with the best set.
 func TestConv(t *testing.T) {
 	for _, s := range []ConvSpec{
 		{N: 2, Cin: 3, Cout: 11, In: [3]int{5, 6, 7}, Kernel: [3]int{3, 3, 3}, Stride: [3]int{1, 1, 1}, Dilation: [3]int{1, 1, 1},

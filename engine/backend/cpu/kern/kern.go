@@ -71,12 +71,13 @@ func useISA(name string) bool {
 	return C.ens_isa_use(c) == 0
 }
 
-// activeThreads returns how many of crew threads the pool uses for the rest of a kernel
-// (ens_pool_crew).
-func activeThreads(crew int, running, together float64) int {
-	return int(C.ens_pool_crew(C.int(crew), C.double(running), C.double(together)))
+// activeThreads returns how many of the active threads the pool uses for the next
+// kernels (ens_pool_active).
+func activeThreads(active int, running, together float64) int {
+	return int(C.ens_pool_active(C.int(active), C.double(running), C.double(together)))
 }
 
+// f32 returns the address of the first value; NULL for an empty slice.
 func f32(x []float32) *C.float { return (*C.float)(unsafe.Pointer(unsafe.SliceData(x))) }
 
 // want panics unless a slice has the expected length.
@@ -93,6 +94,7 @@ func atLeast(what string, got, n int) {
 	}
 }
 
+// want3 returns three sizes as longs of C.
 func want3(in [3]int) (c [3]C.long) {
 	for i, v := range in {
 		c[i] = C.long(v)

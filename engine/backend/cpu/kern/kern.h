@@ -10,8 +10,8 @@ enum { // elementwise functions of one tensor
 	ENS_SOFTPLUS, ENS_SIGMOID, ENS_TANH, ENS_ERF
 };
 enum { ENS_ADD, ENS_SUB, ENS_MUL, ENS_DIV, ENS_MIN, ENS_MAX, ENS_RSUB, ENS_RDIV }; // of two tensors; R: b op a
-enum { ENS_SET_SUM, ENS_SET_MEAN, ENS_SET_STD, ENS_SET_MIN, ENS_SET_MAX }; // what is taken of a set
-enum { ENS_SET_ROOM = 4096 }; // the most rows of a set
+enum { ENS_SET_SUM, ENS_SET_MEAN, ENS_SET_STD, ENS_SET_MIN, ENS_SET_MAX }; // reductions over a set
+enum { ENS_SET_ROOM = 4096 }; // largest number of members of a set
 enum { ENS_ACCUMULATE = 1, ENS_GATE = 2 }; // how a gradient is stored
 
 enum { ENS_SGD, ENS_NESTEROV, ENS_ADAM, ENS_ADAMW, ENS_LARS, ENS_LAMB }; // optimisers
@@ -27,7 +27,7 @@ enum { // functions of a chain: those of two tensors, and from here on
 };
 enum { ENS_CHAIN_LINKS = 32, ENS_CHAIN_OPERANDS = 16, ENS_CHAIN_AXES = 5, ENS_CHAIN_NONE = -ENS_CHAIN_OPERANDS - 1 }; // bounds; no argument
 typedef struct { const void *x[ENS_CHAIN_OPERANDS]; } ens_operands;
-typedef struct { int b16, axes; long d[ENS_CHAIN_AXES], step[ENS_CHAIN_AXES]; } ens_access; // axes 0: as the result lies
+typedef struct { int b16, axes; long d[ENS_CHAIN_AXES], step[ENS_CHAIN_AXES]; } ens_access; // axes 0: as the result
 typedef struct { int f, to, arg[3]; float scale, shift; } ens_link; // registers; -1-k is operand k
 typedef struct { int b16, links; long n; ens_access in[ENS_CHAIN_OPERANDS]; ens_link link[ENS_CHAIN_LINKS]; } ens_program;
 

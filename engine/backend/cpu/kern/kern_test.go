@@ -67,7 +67,7 @@ func random(seed uint64, n int, lo, hi float64) []float32 {
 }
 
 // ulp4 is four units in the last place of float32: kernels work in double or
-// do one or two float32 operations, the judge rounds once.
+// do one or two float32 operations, the reference rounds once.
 const ulp4 = 4 * 1.2e-7
 
 // near fails unless got is want within tol, relative, or both are the same
@@ -180,11 +180,11 @@ func TestNoAllocation(t *testing.T) {
 	}
 }
 
-// A crew goes on with fewer threads only where those have the cores to themselves and
-// do more than all do together.
+// The number of active threads is reduced only if the remaining ones have cores of
+// their own and do more work than all together.
 func TestActiveThreads(t *testing.T) {
 	for _, c := range []struct {
-		crew              int
+		active            int
 		running, together float64
 		want              int
 	}{
@@ -197,8 +197,8 @@ func TestActiveThreads(t *testing.T) {
 		{16, 15.9, 15, 16}, // noise
 		{4, 0.3, 0.2, 1},   // everyone is late
 	} {
-		if got := activeThreads(c.crew, c.running, c.together); got != c.want {
-			t.Errorf("%d threads, %v of them running, %v together: %d go on, want %d", c.crew, c.running, c.together, got, c.want)
+		if got := activeThreads(c.active, c.running, c.together); got != c.want {
+			t.Errorf("%d threads, %v of them running, %v together: got %d active, want %d", c.active, c.running, c.together, got, c.want)
 		}
 	}
 }

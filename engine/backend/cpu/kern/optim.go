@@ -81,13 +81,16 @@ type OptStep struct {
 	Decay, Ratio                   []float32 // by tensor
 }
 
+// c returns the constants in C.
 func (s *OptStep) c() C.ens_rule {
 	return C.ens_rule{rule: C.int(s.Rule), lr: C.float(s.LR), beta1: C.float(s.Beta1), beta2: C.float(s.Beta2),
 		rest1: C.float(1 - s.Beta1), rest2: C.float(1 - s.Beta2), eps: C.float(s.Eps), momentum: C.float(s.Momentum), c1: C.float(s.Correct1), c2: C.float(s.Correct2), gscale: C.float(s.GradScale), blend: C.float(s.EMAWeight)}
 }
 
+// cRanges returns the ranges in C.
 func cRanges(p []ParamRange) *C.ens_piece { return (*C.ens_piece)(unsafe.Pointer(unsafe.SliceData(p))) }
 
+// f64 returns the address of the first value.
 func f64(x []float64) *C.double { return (*C.double)(unsafe.Pointer(unsafe.SliceData(x))) }
 
 // OptSquares computes Σw² and Σg² of every range, alternating in part, in float64. If w

@@ -25,6 +25,7 @@ func (n PointNorm) items() int { return max(1, min(n.Rows*n.Points/256, 64)) }
 // ScratchLen returns the number of values of scratch that PointNormSums needs.
 func (n PointNorm) ScratchLen() int { return 2 + 4*n.Channels*n.items() }
 
+// run calls the C function for one of its three results.
 func (n PointNorm) run(p *Pool, what int, y, x, dy, gamma, beta, scratch []float32) {
 	C.ens_pointnorm(p.ptr(), C.int(what), f32(y), f32(x), f32(dy), f32(gamma), f32(beta), f32(scratch), C.double(n.Eps), C.long(n.Rows), C.long(n.Channels), C.long(n.Points), C.long(n.items()))
 }

@@ -19,14 +19,15 @@
 // wake-up per kernel (docs/decisions/0002-kernel-threads.md).
 enum { SPINS = 300 };
 
-// A crew is judged by what it did in this time, in ns, and a crew that was cut
-// down is whole again after a rest that doubles as long as the cause lasts.
+// The number of active threads is adapted after jobs of this time, in ns. After a
+// reduction all threads are active again after a rest, which doubles as long as the
+// cause lasts.
 enum { WINDOW = 30000000, REST = 50000000, LONGEST = 800000000 };
 
 static _Thread_local long number;
 long ens_thread(void) { return number; }
 
-// spell is what one thread spent on items since the crew was last judged, in ns.
+// spell is the time that one thread spent on items since the last adaptation, in ns.
 typedef struct {
 	_Alignas(64) _Atomic uint64_t wall, processor;
 } spell;
@@ -50,9 +51,9 @@ struct ens_pool {
 	_Atomic int quit;
 	_Atomic int seats;       // workers that the present job still admits
 	int workers;
-	int crew;             // threads that share a job, the caller among them
-	uint64_t jobs;        // ns spent in jobs since the crew was judged
-	uint64_t rest, whole; // how long a smaller crew stays, and until when, in ns
+	int active;           // threads that share a job, including the caller
+	uint64_t jobs;        // ns spent in jobs since the last adaptation
+	uint64_t rest, whole; // duration and end of a reduction, in ns
 	spell *spell;         // one per thread
 	worker *worker;       // one per worker
 	pthread_t *thread;    // one per worker
@@ -107,10 +108,10 @@ static void timed(ens_pool *p) {
 // best a few per cent more processor time.
 static const double sharing = 1.15;
 
-int ens_pool_crew(int crew, double running, double together) {
+int ens_pool_active(int active, double running, double together) {
 	int fewer = (int)(running + 0.2);
 	if (fewer < 1) fewer = 1;
-	return fewer < crew && together < sharing * fewer ? fewer : crew;
+	return fewer < active && together < sharing * fewer ? fewer : active;
 }
 
 // reset begins a new window, and returns what the last one held: the threads
@@ -125,19 +126,19 @@ static void reset(ens_pool *p, double *running, double *processor) {
 	p->jobs = 0;
 }
 
-// judge sets the crew of the next jobs after one that took so long.
-static void judge(ens_pool *p, uint64_t took) {
+// adapt sets the number of active threads after a job of the given time.
+static void adapt(ens_pool *p, uint64_t took) {
 	p->jobs += took;
 	if (p->jobs < WINDOW) return;
 	uint64_t jobs = p->jobs;
 	double running, processor;
 	reset(p, &running, &processor);
-	int crew = ens_pool_crew(p->crew, running, processor / jobs);
-	if (crew < p->crew) {
-		p->crew = crew;
+	int active = ens_pool_active(p->active, running, processor / jobs);
+	if (active < p->active) {
+		p->active = active;
 		p->whole = now(CLOCK_MONOTONIC) + p->rest;
 		p->rest = p->rest < LONGEST / 2 ? 2 * p->rest : LONGEST;
-	} else if (crew > p->workers) {
+	} else if (active > p->workers) {
 		p->rest = REST;
 	}
 }
@@ -193,7 +194,7 @@ ens_pool *ens_pool_new(int threads) {
 		if (pthread_create(&p->thread[p->workers], 0, work, &p->worker[p->workers]) == 0) p->workers++;
 	}
 	pthread_sigmask(SIG_SETMASK, &old, 0);
-	p->crew = p->workers + 1;
+	p->active = p->workers + 1;
 	return p;
 }
 
@@ -205,12 +206,12 @@ void ens_parallel(ens_pool *p, ens_item fn, void *job, long n) {
 		return;
 	}
 	uint64_t start = now(CLOCK_MONOTONIC);
-	if (p->crew <= p->workers && start >= p->whole) {
+	if (p->active <= p->workers && start >= p->whole) {
 		double running, processor;
 		reset(p, &running, &processor);
-		p->crew = p->workers + 1;
+		p->active = p->workers + 1;
 	}
-	if (p->crew == 1) {
+	if (p->active == 1) {
 		for (long i = 0; i < n; i++) fn(job, i);
 		return;
 	}
@@ -223,7 +224,7 @@ void ens_parallel(ens_pool *p, ens_item fn, void *job, long n) {
 	atomic_store(&p->left, (uint32_t)n);
 	atomic_store(&p->count, (uint32_t)n);
 	atomic_store(&p->ticket, (number + 1) << 32);
-	int helpers = n < p->crew ? (int)n - 1 : p->crew - 1;
+	int helpers = n < p->active ? (int)n - 1 : p->active - 1;
 	atomic_store(&p->seats, helpers);
 	atomic_fetch_add(&p->bell, 1);
 	if (atomic_load(&p->sleepers) > 0) futex_wake(&p->bell, helpers);
@@ -234,7 +235,7 @@ void ens_parallel(ens_pool *p, ens_item fn, void *job, long n) {
 		left = atomic_load(&p->left);
 	}
 	while ((left = atomic_load(&p->left))) futex_wait(&p->left, left);
-	judge(p, now(CLOCK_MONOTONIC) - start);
+	adapt(p, now(CLOCK_MONOTONIC) - start);
 }
 
 void ens_pool_close(ens_pool *p) {

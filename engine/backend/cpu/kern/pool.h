@@ -23,8 +23,8 @@ void ens_pool_close(ens_pool *p);
 // threads where that is more, for 50 to 800 ms.
 void ens_parallel(ens_pool *p, ens_item fn, void *job, long n);
 
-// The threads that go on, of a crew. running is how many of them ran while they
-// had items, a thread that shares its core counting by its share; together, how
-// many ran on average in the whole time of the jobs, waiting included.
-int ens_pool_crew(int crew, double running, double together);
+// The number of threads for the next jobs, at most active. running is the mean number
+// of threads that ran while they had items; a thread that shares its core counts as
+// its share. together is that mean over the whole time of the jobs, waiting included.
+int ens_pool_active(int active, double running, double together);
 #endif

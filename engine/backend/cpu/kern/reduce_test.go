@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Sums run in double: the judge's own order differs by 1e-13 at most; a result
+// Sums run in double: the order of the reference differs by 1e-13 at most; a result
 // stored as float32 by half a unit of its last place.
 func TestSums(t *testing.T) {
 	bits := map[string]float64{}

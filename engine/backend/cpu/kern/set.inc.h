@@ -1,7 +1,7 @@
 // Sets: the rows of a sample in x[samples][m][inner], point by point. A strip of points
 // is copied and sorted along the rows by a network of comparisons, which is one simple loop
 // over the strip for each comparison; sums over sorted values do not depend on the order of
-// rows. NaN moves no value, and is told apart.
+// rows. NaN does not take part in the sort; a flag marks it.
 
 typedef struct {
 	int kind;

@@ -72,7 +72,7 @@ func TestSetPool(t *testing.T) {
 				ok()
 				for o := range d.Outer {
 					for i := range d.Inner {
-						near(t, "pool", i, y[o*d.Inner+i], judged(setOf(x, d, o, i), kind), 1e-6)
+						near(t, "pool", i, y[o*d.Inner+i], reference(setOf(x, d, o, i), kind), 1e-6)
 					}
 				}
 				again := make([]float32, len(y))
@@ -83,7 +83,7 @@ func TestSetPool(t *testing.T) {
 	})
 }
 
-func judged(v []float64, kind SetReduction) float64 {
+func reference(v []float64, kind SetReduction) float64 {
 	var sum, q float64
 	for _, x := range v {
 		sum += x
@@ -116,7 +116,7 @@ func TestSetCRPS(t *testing.T) {
 			y[0] = x[0]
 			for first := range min(d.Mid, 4) {
 				if first > 0 && d.Mid > 100 {
-					break // the judge takes all pairs
+					break // the reference uses all pairs
 				}
 				f, m := dist.AlmostFair(0.95), float64(d.Mid)
 				pair := (1 - f(d.Mid)) / (m * (m - 1))
@@ -126,7 +126,7 @@ func TestSetCRPS(t *testing.T) {
 				if d.Mid == 1 {
 					f, pair = dist.Plain, 0
 				}
-				judge := func(dx, v []float64, y float64) float64 {
+				refCRPS := func(dx, v []float64, y float64) float64 {
 					if first > 0 {
 						return dist.CrossPairCRPSGrad(dx, v, first, y)
 					}
@@ -142,7 +142,7 @@ func TestSetCRPS(t *testing.T) {
 				for o := range d.Outer {
 					for i := range d.Inner {
 						at := o*d.Inner + i
-						v := judge(want, setOf(x, d, o, i), float64(y[at]))
+						v := refCRPS(want, setOf(x, d, o, i), float64(y[at]))
 						if diff := math.Abs(float64(score[at]) - v); diff > 1e-6 || (diff != diff) != (v != v) {
 							t.Fatalf("%+v, first %d: score[%d] is %v, want %v", d, first, at, score[at], v)
 						}

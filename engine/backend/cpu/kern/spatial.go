@@ -114,6 +114,7 @@ func (p *Pool) FoldFilter(w2, w []float32, f Fold) { p.fold(w2, w, f, 0) }
 // copies in w2.
 func (p *Pool) FoldFilterGrad(w, w2 []float32, f Fold) { p.fold(w2, w, f, 1) }
 
+// fold copies the filter to the folded one, or adds up in reverse.
 func (p *Pool) fold(w2, w []float32, f Fold, grad C.int) {
 	want("filter", len(w), f.deep())
 	want("folded filter", len(w2), f.flat())

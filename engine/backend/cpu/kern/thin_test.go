@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The cases of Winograd's test serve: the judge is the same float64 loop.
+// The cases are those of Winograd's test; the reference is the same float64 loop.
 func TestThinAgreesWithPlainSums(t *testing.T) {
 	keep := map[string][]float32{} // for equal bits over threads
 	everyStorage(t, func(t *testing.T, p *Pool, b16 bool, _ func(string, *tensor)) {

@@ -153,22 +153,22 @@ func NewWino(p *Pool, s WinoSpec, w WinoVariant) (*Wino, error) {
 		return j, nil
 	}
 	own, shared := 0, 0
-	twos := func(n int) int { // float32 words of n transformed values
+	words := func(n int) int { // float32 words of n transformed values
 		if s.BF16 {
 			return n / 2
 		}
 		return n
 	}
 	if w.Whole {
-		shared = twos(j.points * (j.tiles*j.parts*j.cs + 16))
-		own = j.points * (twos(j.parts*chunk*columnBlock+16) + j.tiles*columnBlock + 16)
+		shared = words(j.points * (j.tiles*j.parts*j.cs + 16))
+		own = j.points * (words(j.parts*chunk*columnBlock+16) + j.tiles*columnBlock + 16)
 	} else {
 		blocks, kept := (j.columns+columnBlock-1)/columnBlock, 1
 		if j.parts > 1 {
 			kept = blocks
 		}
-		shared = blocks * j.points * twos(j.parts*j.c) * columnBlock
-		own = j.points * (twos(w.Tiles*j.row()+16) + kept*(w.Tiles*columnBlock+16))
+		shared = blocks * j.points * words(j.parts*j.c) * columnBlock
+		own = j.points * (words(w.Tiles*j.row()+16) + kept*(w.Tiles*columnBlock+16))
 		j.splitByHalo(w.Tiles)
 	}
 	j.scratch = shared + own*p.Threads()

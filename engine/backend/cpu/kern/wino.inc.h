@@ -97,9 +97,9 @@ enum {
 static const int depth_in[] = {1, 2, 4, 6}, depth_products[] = {1, 3, 4, 6}, depth_out[] = {1, 2, 2, 4};
 enum { MOST_IN = 6, MOST_PRODUCTS = 6, MOST_OUT = 4 };
 
-// How transformed values lie: as float32; or, for products of bfloat16, in twos, of
-// which a product takes both at once: beside each other, or as the halves of a
-// word that two transforms fill one after the other.
+// Storage of transformed values: as float32; or, for products of bfloat16, in pairs,
+// of which a product reads both at once: adjacent, or as the halves of a word that two
+// transforms fill one after the other.
 enum { AS_WORDS, AS_ROWS, AS_HALVES };
 
 // BY_SCHEME calls f with the depth scheme as a constant; BY_STORAGE with that of
@@ -234,9 +234,9 @@ static chunk chunk_at(const wino *j, long i) {
 	return k;
 }
 
-// The frame of a source lies apart from the source: [N][blocks][levels][cells][16], the
-// cells in the order of the rows in the north, those in the south, each as long as the
-// whole, and then of the middle rows, what is west and east of the source.
+// The halo (frame) of a source is a tensor of its own: [N][blocks][levels][cells][16],
+// with the cells in this order: rows in the north, rows in the south, each as long as
+// the source with halo; then for each row between them the cells in the west and east.
 INLINE long frame_cells(const long *g) {
 	long middle = g[W_SH] - g[W_FN] - g[W_FS];
 	return (g[W_FN] + g[W_FS]) * g[W_SW] + middle * (g[W_FW] + g[W_FE]);
@@ -452,8 +452,8 @@ static void gather_taps(const wino *j, long c, long n, long k0, long nb, float *
 enum { RUN_TAPS = 3 * 81 };
 INLINE long run_of(const wino *j) { return MAX(1, 108 / j->taps); }
 
-// in_twos is the number of words of so many values of a transformed filter.
-INLINE long in_twos(const wino *j, long n) { return j->half ? n / 2 : n; }
+// in_pairs is the number of words of n values of a transformed filter.
+INLINE long in_pairs(const wino *j, long n) { return j->half ? n / 2 : n; }
 
 // filter_block transforms the filters of a chunk and of one column block:
 // u[points][S²][channels][nb] at distance ps, or with halves [channels/2][nb][2].
@@ -466,7 +466,7 @@ static void filter_block(const wino *j, chunk k, long k0, long nb, float *u, lon
 			for (long q = 0; q < j->ss; q++)
 				for (long l = 0; l < nb; l += VL) {
 					const float *from = taps + i * j->taps * nb + l;
-					float *to = u + (in_twos(j, q * k.rows) + (j->half ? (c + i) / 2 : c + i)) * nb + l;
+					float *to = u + (in_pairs(j, q * k.rows) + (j->half ? (c + i) / 2 : c + i)) * nb + l;
 					if (HALVES && j->half)
 						BY_SCHEME(filter_points, j->g[W_SCHEME], AS_HALVES, j, q, from, nb, to, ps, (c + i) & 1)
 					else
@@ -539,13 +539,13 @@ INLINE long block_cols(const long *g, long b) { return MIN(NB, (g[W_K] + 15) / 1
 // All rows of a transformed filter, and its parts in shared scratch: column
 // blocks, in them points, in them chunks.
 INLINE long filter_rows(const wino *j) { return j->ss * j->c; }
-INLINE float *filter_at(const wino *j, long b) { return j->shared + b * j->points * in_twos(j, filter_rows(j)) * NB; }
+INLINE float *filter_at(const wino *j, long b) { return j->shared + b * j->points * in_pairs(j, filter_rows(j)) * NB; }
 
 static void wino_filter_item(void *v, long i) {
 	const wino *j = v;
 	long chunks = j->chunks[0] + j->chunks[1], b = i / chunks, nb = block_cols(j->g, b);
 	chunk k = chunk_at(j, i % chunks);
-	filter_block(j, k, b * NB, nb, filter_at(j, b) + in_twos(j, j->ss * k.row) * nb, in_twos(j, filter_rows(j)) * nb);
+	filter_block(j, k, b * NB, nb, filter_at(j, b) + in_pairs(j, j->ss * k.row) * nb, in_pairs(j, filter_rows(j)) * nb);
 }
 
 // The products of transformed tiles with transformed filters, kc source channels
@@ -568,16 +568,16 @@ static void wino_tiles_item(void *arg, long i) {
 	const long *g = j->g, first = (j->items ? j->items[i] : i) * g[W_TILES], n = MIN(g[W_TILES], j->tiles - first), chunks = j->chunks[0] + j->chunks[1];
 	const long step = j->ss > 1 ? 1 : chunks, row = tile_row(j), rows = filter_rows(j);
 	long vs = point_stride(g[W_TILES], row), ms = point_stride(g[W_TILES], NB);
-	float *v = j->own + ens_thread() * j->ownlen, *m = v + in_twos(j, j->points * vs);
+	float *v = j->own + ens_thread() * j->ownlen, *m = v + in_pairs(j, j->points * vs);
 	for (long k = 0; k < chunks; k += step) {
 		long start = chunk_at(j, k).row * j->ss, end = k + step < chunks ? chunk_at(j, k + step).row * j->ss : rows;
 		for (long t = 0; t < n; t++) source_tile(j, first + t, k, k + step, at(v, t * row, j->half), vs, j->half ? AS_ROWS : AS_WORDS);
 		for (long b = 0; b * NB < g[W_K]; b++) {
 			long nb = block_cols(g, b);
-			const float *u = filter_at(j, b) + in_twos(j, start) * nb;
+			const float *u = filter_at(j, b) + in_pairs(j, start) * nb;
 			float *mb = m + (step == chunks ? 0 : b * j->points * ms);
 			for (long p = 0; p < j->points; p++)
-				mm_rows_of_form(j, n, nb, end - start, at(v, p * vs, j->half), row, u + p * in_twos(j, rows) * nb, nb, mb + p * ms, nb, k > 0);
+				mm_rows_of_form(j, n, nb, end - start, at(v, p * vs, j->half), row, u + p * in_pairs(j, rows) * nb, nb, mb + p * ms, nb, k > 0);
 			if (k + step < chunks) continue;
 			for (long t = 0; t < n; t++) {
 				if (j->far && t + 1 < n)
@@ -598,8 +598,8 @@ static void wino_source_item(void *arg, long t) {
 static void wino_columns_item(void *arg, long i) {
 	const wino *j = arg;
 	const long halved = MAX(0, i - j->full), k0 = (i - halved) * NB + halved * (NB / 2), nb = i < j->full ? NB : NB / 2, row = j->ss * j->cs;
-	long vs = point_stride(j->tiles, row), us = in_twos(j, point_stride(j->ss * CHUNK_C, nb)), ms = point_stride(j->tiles, nb);
-	float *u = j->own + ens_thread() * j->ownlen, *m = u + in_twos(j, j->points * point_stride(j->ss * CHUNK_C, NB));
+	long vs = point_stride(j->tiles, row), us = in_pairs(j, point_stride(j->ss * CHUNK_C, nb)), ms = point_stride(j->tiles, nb);
+	float *u = j->own + ens_thread() * j->ownlen, *m = u + in_pairs(j, j->points * point_stride(j->ss * CHUNK_C, NB));
 	for (long c = 0; c < j->chunks[0] + j->chunks[1]; c++) {
 		chunk k = chunk_at(j, c);
 		filter_block(j, k, k0, nb, u, us);
@@ -618,8 +618,8 @@ static void k_wino(ens_pool *p, int x16, int y16, void *y, const void *x0, const
 	j.x16 = x16, j.y16 = y16, j.x0 = x0, j.x1 = x1, j.f0 = f0, j.f1 = f1, j.w = w, j.bias = bias, j.gate = gate, j.plus = plus, j.y = y, j.shared = scratch;
 	long blocks = (g[W_K] + NB - 1) / NB;
 	if (g[W_WHOLE]) {
-		j.own = scratch + in_twos(&j, j.points * point_stride(j.tiles, j.ss * j.cs));
-		j.ownlen = j.points * (in_twos(&j, point_stride(j.ss * CHUNK_C, NB)) + point_stride(j.tiles, NB));
+		j.own = scratch + in_pairs(&j, j.points * point_stride(j.tiles, j.ss * j.cs));
+		j.ownlen = j.points * (in_pairs(&j, point_stride(j.ss * CHUNK_C, NB)) + point_stride(j.tiles, NB));
 		ens_parallel(p, wino_source_item, &j, j.tiles);
 		// Blocks that not all threads would have one of are halved.
 		long halves = (g[W_K] + NB / 2 - 1) / (NB / 2), whole = halves / 2;
@@ -628,7 +628,7 @@ static void k_wino(ens_pool *p, int x16, int y16, void *y, const void *x0, const
 	} else {
 		j.far = g[W_N] * ((g[W_C0] + g[W_C1]) * g[W_SD] * g[W_SH] * g[W_SW] + g[W_K] * g[W_D] * g[W_H] * g[W_W]) > WINO_NEAR;
 		j.own = filter_at(&j, blocks);
-		j.ownlen = j.points * (in_twos(&j, point_stride(g[W_TILES], tile_row(&j))) + (j.ss > 1 ? blocks : 1) * point_stride(g[W_TILES], NB));
+		j.ownlen = j.points * (in_pairs(&j, point_stride(g[W_TILES], tile_row(&j))) + (j.ss > 1 ? blocks : 1) * point_stride(g[W_TILES], NB));
 		if (!again) ens_parallel(p, wino_filter_item, &j, blocks * (j.chunks[0] + j.chunks[1]));
 		ens_parallel(p, wino_tiles_item, &j, items ? count : (j.tiles + g[W_TILES] - 1) / g[W_TILES]);
 	}
@@ -761,15 +761,14 @@ INLINE float *gradients_at(const wino *j) { return j->shared + j->points * sourc
 
 static void wino_both_item(void *arg, long line) {
 	const wino *j = arg;
-	const int twos = 1 + j->half, form = j->half ? AS_HALVES : AS_WORDS;
-	for (long t = line * twos; t < MIN(j->count, (line + 1) * twos); t++) {
+	const int pair = 1 + j->half, form = j->half ? AS_HALVES : AS_WORDS;
+	for (long t = line * pair; t < MIN(j->count, (line + 1) * pair); t++) {
 		source_tile(j, j->first + t, j->chunk, j->chunk + j->step, j->shared + line * tile_row(j), source_stride(j), form);
 		if (j->chunk == 0 || j->block < j->tiles) gradient_tile(j, j->first + t, gradients_at(j) + line * j->ks, gradient_stride(j), form);
 	}
 }
 
-// The products of transformed sources with transformed gradients, over so many
-// tiles.
+// The products of transformed sources with transformed gradients, summed over tiles.
 INLINE void mm_cols_of_form(const wino *j, long rows, long cols, long tiles, const float *a, long as, const float *b, long bs, float *c, long cs, int add) {
 #if HALVES
 	if (j->half) {

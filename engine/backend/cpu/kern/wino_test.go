@@ -19,8 +19,8 @@ type winoCase struct {
 	from           int
 }
 
-// newWinoCase draws numbers that bfloat16 holds, so that both storages are judged
-// by the same sums.
+// newWinoCase draws numbers that bfloat16 holds, so that both storage types are compared
+// with the same sums.
 func newWinoCase(seed uint64, s WinoSpec) *winoCase {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	random := func(n int) []float64 {

@@ -203,4 +203,5 @@ func (p *Pool) Int8Upsample(y, x []uint8, b Blocked, wrap bool) {
 	C.ens_codes_up(p.ptr(), u8(y), u8(x), C.long(b.N*b.Blocks()*b.S[0]), &in[0], flag(wrap))
 }
 
+// u8 returns the address of the first value.
 func u8(x []uint8) *C.uint8_t { return (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(x))) }

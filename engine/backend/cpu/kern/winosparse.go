@@ -97,11 +97,13 @@ func (j *Wino) sparseScratch(w WinoVariant, filter bool, threads int) int {
 	return j.points * (k.kept*Block*Block + threads*(Block*w.Tiles*(k.read+1)+2*Block))
 }
 
+// runSparse is run for a sparse variant.
 func (j *Wino) runSparse(items []C.long, again bool, v WinoValues) {
 	C.ens_wino_sparse(j.pool.ptr(), v.X0.storage(), v.Y.storage(), v.Y.ptr, v.X0.ptr, v.X1.ptr, j.halos[0].ptr, j.halos[1].ptr, f32(v.Filter), f32(v.Bias), v.Gate.ptr, v.Plus.ptr,
 		f32(v.Scratch), &j.geom[0], &j.kept.list[0], unsafe.SliceData(items), C.long(len(items)), flag(again))
 }
 
+// runSparseFilter is RunFilter for a sparse variant.
 func (j *Wino) runSparseFilter(dw []float32, x0, x1, dy Stored, scratch []float32) {
 	C.ens_wino_sparse_filter(j.pool.ptr(), x0.storage(), f32(dw), x0.ptr, x1.ptr, j.halos[0].ptr, j.halos[1].ptr, dy.ptr, f32(scratch), &j.geom[0], &j.kept.list[0])
 }
