@@ -433,7 +433,7 @@ func TestProcesses(t *testing.T) {
 }
 
 // TestLocked: a process that keeps the lock delays a save, and holds it up for
-// ever no more than it is told to.
+// never more than its limit.
 func TestLocked(t *testing.T) {
 	dir := t.TempDir()
 	release, locked, err := lock(dir)

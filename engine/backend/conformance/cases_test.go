@@ -108,7 +108,7 @@ func (g *guarded) at(i int) float64 {
 	return float64(g.all32[guard+i])
 }
 
-// intact tells whether the guards still stand.
+// intact reports whether the guards still stand.
 func (g *guarded) intact() bool {
 	ok := true
 	for i := range guard {

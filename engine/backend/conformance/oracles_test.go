@@ -40,7 +40,7 @@ func similarity(t *testing.T, n int, x, y []float64, f func(b *graph.Builder, x,
 }
 
 // The oracles of SSIM, MS-SSIM and L1: two smooth fields with a small
-// disturbance, judged by an independent float64 program.
+// disturbance, compared with an independent float64 program.
 func TestSimilarityOracles(t *testing.T) {
 	o := op.SimilarityOptions{Range: 4.3}
 	ssim := func(b *graph.Builder, x, y graph.Value) graph.Value { return op.SSIM(b, x, y, o) }

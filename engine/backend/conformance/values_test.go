@@ -181,7 +181,7 @@ func values(t *testing.T, dev backend.Backend, o *graph.Op, c graph.Case, w back
 	}
 }
 
-// multiplied tells whether all that an operation multiplies may be rounded to how the inner
+// multiplied reports whether all that an operation multiplies may be rounded to how the inner
 // values are stored: matrix units take no others. It is the filter, which itself is float32.
 func multiplied(dev backend.Backend, o *graph.Op, d graph.DType) bool {
 	_, ok := dev.(backend.Remote)
@@ -219,7 +219,7 @@ func run(t *testing.T, dev backend.Backend, q backend.Request) string {
 			}
 		}()
 	}
-	if b, ok := dev.(backend.ScratchSetter); ok { // nothing may depend on what is there
+	if b, ok := dev.(backend.ScratchSetter); ok { // results must not depend on the contents of scratch
 		scratch := make([]float32, k.Scratch/4)
 		for i := range scratch {
 			scratch[i] = float32(math.NaN())
@@ -274,7 +274,7 @@ func withoutMemory(x backend.Tensor) backend.Tensor {
 	return backend.Tensor{Shape: x.Shape, Layout: x.Layout, DType: x.Stored()}
 }
 
-// same tells whether two values share their memory.
+// same reports whether two values share their memory.
 func same(x, y backend.Tensor) bool {
 	if len(x.F32) > 0 && len(y.F32) > 0 {
 		return &x.F32[0] == &y.F32[0]

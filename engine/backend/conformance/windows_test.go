@@ -38,7 +38,7 @@ func TestWindows(t *testing.T) {
 	})
 }
 
-// sameAxes tells whether axes outside of Whole have the same sizes.
+// sameAxes reports whether axes outside of Whole have the same sizes.
 func sameAxes(w graph.Window, from, to graph.Shape) bool {
 	for i := range to {
 		if to[i] != from[i] && (i > 0 || w.Samples == 0) && !slices.Contains(w.FullAxes, i) {
@@ -48,7 +48,7 @@ func sameAxes(w graph.Window, from, to graph.Shape) bool {
 	return true
 }
 
-// reads tells whether the window of output element k holds input element at.
+// reads reports whether the window of output element k holds input element at.
 func reads(w graph.Window, from, to graph.Shape, at, k int) bool {
 	fs, ts := from.Strides(), to.Strides()
 	for i := range to {

@@ -36,7 +36,7 @@ func gpuOf(t testing.TB, open func() (device.Device, error)) *cuda.Backend {
 	return b
 }
 
-// rounded gives the nearest value with so many bits, as bfloat16 (8) and tf32 (11) have.
+// rounded returns the nearest value with the given bits of mantissa: bfloat16 8, tf32 11.
 func rounded(x float64, bits int) float64 {
 	frac, exp := math.Frexp(x)
 	return math.Ldexp(math.RoundToEven(math.Ldexp(frac, bits)), exp-bits)
@@ -48,9 +48,9 @@ type convCase struct {
 	op   string
 	in   []graph.Shape
 	a    any
-	edit func(operand int, x []float64) // nil leaves what is drawn
+	edit func(operand int, x []float64) // nil keeps the drawn values
 	cut  string
-	late []*backend.Region // what is there of operands when the kernel begins; the rest is no number until it has
+	late []*backend.Region // ready regions of operands; other values are NaN until the kernel has started
 }
 
 // convCasesOf are a convolution of parts with its two gradients, in the forms with all that
@@ -103,7 +103,7 @@ func TestLargerConvs(t *testing.T) {
 	}
 }
 
-// older is a device of a compute capability whose matrix units know no bfloat16.
+// older is a device of a compute capability without tensor cores for bfloat16.
 type older struct {
 	*emulate.Device
 	architecture int
@@ -115,7 +115,7 @@ func (d older) Properties() device.Properties {
 	return p
 }
 
-// TestConvsOfOlderDevices: what their matrix units do not know is multiplied as float32 there.
+// TestConvsOfOlderDevices: types without tensor cores are multiplied as float32.
 func TestConvsOfOlderDevices(t *testing.T) {
 	for _, k := range []struct {
 		architecture     int
@@ -373,7 +373,7 @@ func inTiles(t *testing.T, b *cuda.Backend, cases []convCase, lists []tiled) {
 	}
 }
 
-// TestConvIsTheSameAgain: the same values give the same bits, also where parts are summed apart.
+// TestConvIsTheSameAgain: equal operands give equal bits, also if parts are summed separately.
 func TestConvIsTheSameAgain(t *testing.T) {
 	b := emulatedGPU(t)
 	x, dy := graph.Shape{1, 8, 2, 24, 40}, graph.Shape{1, 5, 2, 24, 40}

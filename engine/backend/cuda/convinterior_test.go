@@ -15,7 +15,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// inside tells whether element i of a plain value is in a box.
+// inside reports whether element i of a plain value is in a box.
 func inside(i int, s graph.Shape, box *backend.Region) bool {
 	for k := len(s) - 1; k >= 0; k-- {
 		if at := i%s[k] - box.Lo[k]; at < 0 || at >= box.Size[k] {
@@ -102,7 +102,7 @@ func preparedOver(b *cuda.Backend, q backend.Request) (k backend.Kernel, err err
 	return k, err
 }
 
-// full is an emulated device that says it is a GPU of many processors.
+// full is an emulated device with the properties of a GPU with many multiprocessors.
 type full struct{ *emulate.Device }
 
 func (d full) Properties() device.Properties {
@@ -134,7 +134,7 @@ func TestInteriorFirstWhereItPays(t *testing.T) {
 		y := c.s.Clone()
 		y[3] -= 2
 		field := func(s graph.Shape) backend.Tensor {
-			return backend.Tensor{Shape: s, Layout: graph.ChannelsLast, U16: make([]uint16, graph.ChannelsLast.Elems(s))} // nobody touches it
+			return backend.Tensor{Shape: s, Layout: graph.ChannelsLast, U16: make([]uint16, graph.ChannelsLast.Elems(s))} // never accessed
 		}
 		w := graph.Shape{c.s[1], c.s[1], 3, 3, 3}
 		a := op.Conv{Stride: [3]int{1, 1, 1}, Dilation: [3]int{1, 1, 1}, Pad: op.SameGlobal(3, 3, 3)}
@@ -155,7 +155,7 @@ func TestInteriorFirstWhereItPays(t *testing.T) {
 	}
 }
 
-// paced is a device on which our kernels are behind a library's by so many seconds.
+// paced is a device on which our kernels are slower than a library's by behind seconds.
 type paced struct {
 	*emulate.Device
 	s      *sums

@@ -280,7 +280,7 @@ func TestTimingsReused(t *testing.T) {
 }
 
 // TestPieces: a convolution in pieces, samples or slabs of rows, gives the bits of the whole, a
-// gradient of a filter but for rounding; what has too few rows is not cut.
+// gradient of a filter but for rounding; convolutions of too few rows are not divided.
 func TestPieces(t *testing.T) {
 	dev, err := emulate.Open(1 << 28)
 	if err != nil {

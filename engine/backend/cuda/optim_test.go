@@ -26,7 +26,7 @@ func emulated(t *testing.T) (b *cuda.Backend, do func(f func() error)) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = b.Close() }) // nothing to tell
+	t.Cleanup(func() { _ = b.Close() }) // no error to report
 	return b, within(t, b)
 }
 
@@ -96,7 +96,7 @@ func random(x []float32, key uint64) {
 	}
 }
 
-// close32 tells whether values are equal to rounding.
+// close32 reports whether values are equal to rounding.
 func close32(x, y []float32) error {
 	for i := range x {
 		if d := math.Abs(float64(x[i] - y[i])); !(d <= 2e-6*(1+math.Abs(float64(y[i])))) {

@@ -319,7 +319,7 @@ int ens_conv_run(ens_conv *c, void *src, void *wei, void *bias, void *dst, void 
 	int rc = 0, n = 0;
 	ens_dnnl_threads(c->threads);
 	if (!strm && (rc = d.dnnl_stream_create(&strm, eng, dnnl_stream_default_flags))) return rc;
-	// The primitives want 64-byte alignment; ens_conv_scratch leaves room for it.
+	// The primitives need 64-byte alignment; ens_conv_scratch leaves room for it.
 	char *base = (char *)(((size_t)scratch + 63) & ~(size_t)63);
 	for (int i = 0; i < 4; i++) {
 		tensor *t = &c->t[i];

@@ -1,5 +1,5 @@
 // What this package uses of cuDNN 9, by NVIDIA's names: functions with their types, and
-// values. The library is opened at run time and its headers are not there, so they are
+// values. The library is opened at run time and its headers are not needed, so they are
 // written down here once; a test compares each with the headers.
 #ifndef ENSEMBLE_CUDNN_API_H
 #define ENSEMBLE_CUDNN_API_H

@@ -19,13 +19,13 @@ import (
 
 func TestMain(m *testing.M) { librariestest.Main(m) }
 
-// loaded is a device as its handles tell it.
+// loaded implements device.NativeHandles.
 const loaded = librariestest.FakeHandles(0x5000)
 
 // at is an address of no memory of this program.
 var at = librariestest.FakeAddress
 
-// fake opens the library that stands in for cuDNN. log gives what it was asked since.
+// fake opens the fake of cuDNN. log returns its calls since the last time.
 func fake(t *testing.T) (l *Library, h *Handle, log func() []string) {
 	t.Helper()
 	find, log := librariestest.Fake(t)
@@ -395,7 +395,7 @@ func TestPlans(t *testing.T) {
 	}
 }
 
-// Where no engine is left the error says why each is out.
+// If no engine is left, the error lists why each was excluded.
 func TestNoPlan(t *testing.T) {
 	_, h, _ := fake(t)
 	t.Setenv("FAKE_FAIL", "cudnnBackendFinalize=4000@1000") // none
@@ -551,7 +551,7 @@ func TestDescribed(t *testing.T) {
 	text := strings.Join(log(), "\n")
 	for _, want := range []string{`attribute 2702 type 24:{"deviceVer":900}`, "attribute 204 type 15: #", "attribute 1307 type 15: #"} {
 		if !strings.Contains(text, want) {
-			t.Errorf("cuDNN was not told %q", want)
+			t.Errorf("cuDNN did not receive %q", want)
 		}
 	}
 	if strings.Contains(text, "attribute 800 ") || strings.Contains(text, "attribute 400 ") {
@@ -565,7 +565,7 @@ func TestMissing(t *testing.T) {
 		ErrUnavailable, "cudnnGetVersion", "cudnnBackendExecute", "cudnnBackendFinalize")
 }
 
-// The library of this machine, if it has one, tells its version.
+// The library of this machine, if there is one, returns its version.
 func TestVersion(t *testing.T) {
 	l, err := Open(nil)
 	if err != nil {

@@ -138,7 +138,7 @@ func must[T any](t *testing.T) func(v T, err error) T {
 
 var program = device.Program{Name: "fill.cu", Source: "kernel fill pfl\nkernel all piluvf\nkernel none -", Defines: []string{"T=float"}}
 
-// TestNoDriver: without a driver the error says so, and what to do.
+// TestNoDriver: the error without a driver has the reason and a fix.
 func TestNoDriver(t *testing.T) {
 	t.Setenv(libraries.PathVariable, t.TempDir())
 	if _, err := dl.Open(libraries.Driver.Files...); err == nil {
@@ -223,7 +223,7 @@ func TestUnusable(t *testing.T) {
 	}
 }
 
-// hasNVRTC tells whether the machine has the real one, beside the fake.
+// hasNVRTC reports whether the machine has the real one, beside the fake.
 func hasNVRTC(t *testing.T) bool {
 	t.Helper()
 	path := os.Getenv(libraries.PathVariable)
@@ -310,7 +310,7 @@ func TestMemory(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	must[device.Pointer](t)(d.Alloc(512)) // Close gives back what is left
+	must[device.Pointer](t)(d.Alloc(512)) // Close frees the rest
 	must[device.Pointer](t)(d.AllocHost(512))
 }
 
@@ -414,7 +414,7 @@ func TestCallRefused(t *testing.T) {
 	}
 }
 
-// TestRecord: what is recorded is done when it is run, as often as it is run.
+// TestRecord: recorded work is executed in every run, and only then.
 func TestRecord(t *testing.T) {
 	d, _ := open(t)
 	m := must[device.Module](t)(d.Load(program))
@@ -736,7 +736,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// TestLoadFails: what the compiler and the driver say of a program.
+// TestLoadFails: errors contain the logs of the compiler and of the driver.
 func TestLoadFails(t *testing.T) {
 	d, _ := open(t)
 	if _, err := d.Load(device.Program{Name: "bad.cu", Source: "wrong"}); err == nil ||

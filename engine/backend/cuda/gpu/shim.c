@@ -157,7 +157,7 @@ int ens_gpu_zero(ens_gpu *g, void *p, size_t bytes) {
 	return g->cu.cuMemsetD8Async((uintptr_t)p, 0, bytes, g->stream);
 }
 
-// What runs aside may be behind the work that was asked for before them.
+// Work in other streams may depend on the main one, so the main one comes first.
 int ens_gpu_wait(ens_gpu *g) {
 	ENTER(g);
 	int rc = g->cu.cuStreamSynchronize(g->stream);

@@ -11,7 +11,7 @@ typedef struct {
 	long id; // unique in the process; a context may get an address again
 	CUdevice device;
 	CUcontext context;
-	CUstream stream, aside[ENS_ASIDE]; // of work; of copies towards the device, of those from it, and of libraries
+	CUstream stream, aside[ENS_ASIDE]; // main stream; streams of copies to the device, of copies from it, and of libraries
 	CUevent begin, end, fork;
 } ens_gpu;
 
@@ -44,12 +44,12 @@ int ens_gpu_free(ens_gpu *g, void *p);
 int ens_gpu_alloc_host(ens_gpu *g, size_t bytes, void **p);
 int ens_gpu_free_host(ens_gpu *g, void *p);
 int ens_gpu_copy(ens_gpu *g, void *dst, const void *src, size_t bytes);
-// ens_gpu_copy_aside copies in the stream aside of a direction, behind all work so far or
-// not; done marks its end.
+// ens_gpu_copy_aside copies in the stream of a direction, after all work so far if behind
+// is 1; done marks its end.
 int ens_gpu_copy_aside(ens_gpu *g, void *dst, const void *src, size_t bytes, int from, int behind, CUevent done);
 int ens_gpu_join(ens_gpu *g, CUevent done);
-// ens_gpu_fork has the stream of libraries wait for all work so far; ens_gpu_mark has done
-// mark the end of what they were asked for there.
+// ens_gpu_fork makes the stream of libraries wait for all work so far; ens_gpu_mark makes
+// done mark the end of the work in it.
 int ens_gpu_fork(ens_gpu *g);
 int ens_gpu_mark(ens_gpu *g, CUevent done);
 int ens_gpu_event(ens_gpu *g, CUevent *event);

@@ -4,7 +4,7 @@
 // never in memory. Source: Dao et al. 2022, arXiv:2205.14135. PER is what the channels of a
 // head are rounded up to.
 
-// How lines along the axis lie: op.LineSteps. Blocks of `width` lines side by side begin at
+// Memory layout of the lines along the axis (op.LineStrides). Blocks of `width` adjacent lines begin at
 // row k/per_row·row_step and point k%per_row·point_step; lines are `beside` points apart,
 // neighbours of a line along_rows rows and along_points points. window has for each element of
 // a line the first element of its window and its length.
@@ -24,7 +24,7 @@ struct element {
 	int32_t line, e;
 };
 
-// Threads that follow each other take elements that lie side by side.
+// Adjacent threads process elements of adjacent lines.
 DEVICE element element_of(int64_t t, const lines &g) {
 	element x;
 	if (g.beside == 1) {
@@ -42,8 +42,8 @@ DEVICE int64_t number_of(element x, const lines &g) {
 	return g.beside == 1 ? (x.block * g.length + x.e) * g.width + x.line : (x.block * g.width + x.line) * g.length + x.e;
 }
 
-// Where channel c of an element lies in a field of so many channels, of which the next lies
-// g.plane behind.
+// The index of channel c of an element in a field of the given number of channels; the
+// next channel is g.plane further.
 DEVICE int64_t place(element x, int32_t channels, int32_t c, const lines &g) {
 	int32_t k;
 	int64_t row = divided(x.block, g.per_row, &k) * g.row_step + static_cast<int64_t>(x.e) * g.along_rows;
@@ -203,7 +203,7 @@ KERNEL axis_keys(const float *x, const float *offsets, const float *dy, const fl
 	}
 }
 
-// The gradients by weights of offsets, in parts of so many queries: [parts][heads][2·reach+1].
+// The gradient by the relative position bias, in parts of `each` queries: [parts][heads][2·reach+1].
 KERNEL __launch_bounds__(256) axis_offsets(const float *x, const float *offsets, const float *dy, const float *stats, float *parts, int64_t n, int64_t each,
 		LINES) {
 	__shared__ float all[256];
@@ -219,7 +219,7 @@ KERNEL __launch_bounds__(256) axis_offsets(const float *x, const float *offsets,
 		for (int64_t t = blockIdx.x * each + threadIdx.x; t < end; t += blockDim.x) {
 			element me = element_of(t, g);
 			int32_t lo = window[2 * me.e], last = window[2 * me.e + 1] - 1, i = within(me, lo, g);
-			// The first weight is that of all that lie as far before or farther, the last one of those behind.
+			// Distances beyond reach use the first and the last weight.
 			int32_t from = r == 0 ? 0 : i + r - reach, to = r == many - 1 ? last : i + r - reach;
 			from = from < 0 && r == many - 1 ? 0 : from;
 			to = to > last && r == 0 ? last : to;

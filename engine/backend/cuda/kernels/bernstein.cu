@@ -5,7 +5,7 @@
 
 constexpr int most_count = 64; // coefficients
 
-// The coefficients of point t of samples of so many points, and where they begin.
+// The coefficients of point t; `points` per sample; and their first index.
 DEVICE int64_t coefficients(const float *par, int64_t t, int32_t count, int64_t points, double *a) {
 	int64_t first = t / points * count * points + t % points;
 	for (int j = 0; j < count; j++)
@@ -44,7 +44,7 @@ DEVICE double cdf(const double *a, int count, double x) {
 	return (low + high) / 2;
 }
 
-// The CRPS, and da its derivatives, of the polynomial or of what lies above 0 of it.
+// The CRPS, and da its derivatives, of the polynomial, or of it censored at 0.
 DEVICE double score_of(const double *a, int count, double y, bool censored, double *da) {
 	if (y != y) {
 		for (int j = 0; j < count; j++)

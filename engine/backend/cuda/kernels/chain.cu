@@ -1,3 +1,3 @@
 #include "wide.cuh"
 #include "formulas.cuh"
-// Chains of elementwise operations: the program writes the kernel of each behind this.
+// Chains of elementwise operations: the backend appends the generated kernel of each.

@@ -63,7 +63,7 @@ KERNEL __launch_bounds__(256) moments_grad(const T *x, const float *moments, con
 	map_points(x, dx, w, lanes, [&](float v, int k) { return (v - mean[k]) * slope[k] + shift[k]; });
 }
 
-// ---- a gradient that may be part of a wider field, behind a gate ----
+// ---- a gradient that may be part of a wider field and multiplied by a gate ----
 
 // The values of dy, which count where gate is positive, if there is one: of a field of so
 // many lanes, whose others are of no concern.
@@ -216,7 +216,7 @@ KERNEL __launch_bounds__(256) moments_join(const float *parts, const T *x, float
 	y[channels + c] = static_cast<float>(s.b / s.n);
 }
 
-// The first sums, and if second is not 0 the others, so far behind.
+// The first sums, and if second is not 0 the others, at that offset.
 KERNEL __launch_bounds__(256) channel_join(const float *parts, float *y, int32_t count, int32_t second) {
 	joined s = gather(parts, count, false);
 	if (threadIdx.x > 0)

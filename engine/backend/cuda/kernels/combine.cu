@@ -5,7 +5,7 @@
 
 enum { as_large, resized };
 
-// How templates lie: their kind, their values, and if they are resized their plane and
+// Form of the templates: their kind, their values, and if they are resized their plane and
 // that of the weights.
 struct plane {
 	int32_t kind, values, rows, columns, to_rows, to_columns;

@@ -46,7 +46,7 @@ DEVICE float value_of(f16 x) {
 DEVICE float load(const float *p) { return *p; }
 template <class N> DEVICE float load(const N *p) { return value_of(*p); }
 
-// bf16_of rounds to nearest, ties to even; what is no number stays none.
+// bf16_of rounds to nearest, ties to even; NaN stays NaN.
 DEVICE bf16 bf16_of(float x) {
 	uint32_t u = __float_as_uint(x);
 	bf16 r;
@@ -57,7 +57,7 @@ DEVICE bf16 bf16_of(float x) {
 	return r;
 }
 
-// f16_of rounds to nearest, ties to even; what is too large becomes infinite.
+// f16_of rounds to nearest, ties to even; values out of range become infinite.
 DEVICE f16 f16_of(float x) {
 	f16 r;
 #ifndef EMULATED

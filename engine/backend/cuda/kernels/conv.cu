@@ -7,7 +7,7 @@
 // four floats), which belong to one tap each. A block makes a tile of ROWS×COLUMNS; four units of
 // it a step are copied into one of STAGES buffers while older ones are multiplied.
 //
-// Where a row lies is a sum of three numbers, one for each axis and its tap: tables of those
+// The address of a row is a sum of three numbers, one for each axis and its tap: tables of those
 // in shared memory, made once for the tile, leave three reads and two additions for a unit.
 // Taps of the first axis that no row of the tile has (depth 2 lacks a third of them) are
 // left out of the sum. The filter is packed beforehand (convpack.cu).
@@ -24,10 +24,10 @@
 // PRODUCTS is 0 for products of floats on the plain units (every device, and float32 to the
 // last bit), 1 for bf16, 2 for tf32 and 3 for f16 on matrix units, 4 for f16 on
 // those of compute capability 7.0.
-// The rows of a tile are points one behind the other, or a box of the last two axes, where
+// The rows of a tile are consecutive points, or a box of the last two axes, where
 // few points are left over: then taps of both axes meet what others of the tile have read, a
 // quarter more points than the tile has instead of three times as many.
-// Grid: tiles, those of the same rows one behind the other. Block: THREADS.
+// Grid: tiles, those of the same rows adjacent. Block: THREADS.
 
 #define UNITS 4
 constexpr int row_units = ROWS + 2, column_units = COLUMNS + 2; // of a buffer, per unit of the sum
@@ -69,7 +69,7 @@ KERNEL __launch_bounds__(THREADS, BLOCKS) conv(const T *x0, const T *x1, const u
 	int32_t rows_d, int32_t rows_h, int32_t rows_w, int32_t taps_d, int32_t taps_h, int32_t taps_w,
 	int32_t out_d, int32_t out_h, int32_t out_w, int32_t filter_h, int32_t filter_w, AXIS(d), AXIS(h), AXIS(w)) {
 	DYNAMIC_SHARED(unit, stages);
-	// Tables behind the buffers: for every row of the tile the points of each tap of each
+	// Tables after the buffers: for every row of the tile the points of each tap of each
 	// axis, and its point of the result; the filter's tap of each; those of the first axis
 	// that some row has.
 	int32_t *at_d = reinterpret_cast<int32_t *>(stages + STAGES * stage_units);

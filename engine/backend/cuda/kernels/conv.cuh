@@ -4,14 +4,14 @@
 // v-th tap. Rows are from + step·i, so that the adjoint of a convolution with strides, whose
 // taps depend on the place between them, is several calls with fewer taps each.
 struct axis {
-	int32_t size;                    // of what is read
+	int32_t size;                    // of the axis that is read
 	int32_t from, step;              // of the rows
 	int32_t first, each;             // of the taps: filter values first + each·(v/turns)
 	int32_t stride, dilation, pad;
 	int32_t period, turns;           // of a periodic axis, 0 otherwise; how often a tap can meet the same row, at most
 };
 
-// within is q in a period; what lies outside is near.
+// within is q modulo the period; q is at most a few periods outside.
 DEVICE int32_t within(int32_t q, int32_t period) {
 	while (q < 0)
 		q += period;
@@ -48,7 +48,7 @@ DEVICE int32_t reader(const axis &a, int32_t i, int32_t t, int32_t turn) {
 	return q >= 0 && q < a.size ? q : -1;
 }
 
-// AXIS are the parameters of an axis, and AXIS_OF what they make.
+// AXIS are the parameters of an axis, and AXIS_OF makes a struct axis of them.
 #define AXIS(n) int32_t n##size, int32_t n##from, int32_t n##step, int32_t n##first, int32_t n##each, int32_t n##stride, int32_t n##dilation, int32_t n##pad, int32_t n##period, int32_t n##turns
 #define AXIS_OF(n) {n##size, n##from, n##step, n##first, n##each, n##stride, n##dilation, n##pad, n##period, n##turns}
 

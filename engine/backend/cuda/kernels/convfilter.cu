@@ -38,7 +38,7 @@ KERNEL __launch_bounds__(THREADS, BLOCKS) filter_grad(const T *x0, const T *x1, 
 	int32_t units0, int32_t units1, int32_t units_dy, int32_t samples, int32_t column_tiles,
 	int32_t rows_d, int32_t rows_h, int32_t rows_w, int32_t taps_h, int32_t taps_w, AXIS(d), AXIS(h), AXIS(w)) {
 	DYNAMIC_SHARED(unit, stages);
-	// Two tables behind the buffers: for POINTS points the place in dy, in x along the
+	// Two tables after the buffers: for POINTS points the place in dy, in x along the
 	// first axis, and along the others for each tap.
 	int32_t *tables = reinterpret_cast<int32_t *>(stages + STAGES * stage_units);
 	const int entries = 2 + taps_h + taps_w;
@@ -251,7 +251,7 @@ KERNEL __launch_bounds__(THREADS, BLOCKS) filter_grad(const T *x0, const T *x1, 
 #endif
 }
 
-// filter_sum adds the parts and writes [O C taps], zero where kept says so, a byte for every
+// filter_sum adds the parts and writes [O C taps], zero where the mask kept is 0, a byte for every
 // pair of 16 channels. A block takes one channel of the result and LANES of the source.
 // Grid: groups of source channels, channels of the result. Block: 256. Shared: LANES + 1
 // floats for each tap.

@@ -24,7 +24,7 @@ KERNEL frame(const T *x0, const T *x1, T *y, int32_t units0, int32_t units1, int
 // The plain filter w [. channels taps] as [results taps lanes]: lane l is channel l of the
 // first part, which has c0 in l0 lanes, or one of the second, which has c1. With ADJOINT it is
 // the filter of the adjoint, whose taps are in reverse: result r is channel lo + r of w, and
-// lane l its result l. Beyond both there are zeros.
+// lane l its result l. Other lanes are zero.
 KERNEL filter(const float *w, T *y, int32_t results, int32_t room, int32_t channels, int32_t taps, int32_t c0, int32_t l0, int32_t c1, int32_t lanes, int32_t lo) {
 	int64_t n = static_cast<int64_t>(room) * taps * lanes;
 	for (int64_t i = thread_of_grid(); i < n; i += threads_of_grid()) {

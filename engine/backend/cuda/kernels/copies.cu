@@ -1,6 +1,6 @@
 #include "common.cuh"
 // Copies of boxes: of parts of values, from one order of axes to another. U is the type of
-// what a thread moves, as wide as sizes and addresses let it be.
+// the unit of a thread, as wide as sizes and addresses permit.
 
 struct __align__(16) words4 {
 	uint32_t w[4];
@@ -15,7 +15,7 @@ DEVICE int32_t coordinate(int64_t *i, int32_t size) {
 	return rest;
 }
 
-// A box of five axes, of n elements in all: neighbours along axis k lie xk and yk apart.
+// A box of five axes, of n elements in all: the strides of axis k are xk and yk.
 KERNEL copy_box(const U *x, U *y, int64_t n, int32_t n1, int32_t n2, int32_t n3, int32_t n4, int64_t x0, int64_t x1, int64_t x2, int64_t x3, int64_t x4,
 		int64_t y0, int64_t y1, int64_t y2, int64_t y3, int64_t y4) {
 	for (int64_t t = thread_of_grid(); t < n; t += threads_of_grid()) {
@@ -35,8 +35,8 @@ KERNEL clear_box(U *y, int64_t n, int32_t n1, int32_t n2, int32_t n3, int32_t n4
 	}
 }
 
-// x as the part lo ≤ i < hi of an axis of so many, with zeros elsewhere; n elements of y,
-// inner behind the axis.
+// x as the part lo ≤ i < hi of an axis of y, with zeros elsewhere; n elements of y, inner
+// of them per index of the axis.
 KERNEL embed(const U *x, U *y, int64_t n, int32_t inner, int32_t size, int32_t lo, int32_t hi) {
 	for (int64_t t = thread_of_grid(); t < n; t += threads_of_grid()) {
 		int64_t i = t;

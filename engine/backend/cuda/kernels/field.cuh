@@ -1,7 +1,7 @@
 // How kernels walk over fields, either plain, [N C P] with P points, or with the channels
 // last, [N P L] with L ≥ C lanes. A thread takes one value of a plain field at a time, and
 // eight neighbouring lanes of one with LAST, which are one or two loads of 16 bytes. T is
-// the type of what lies in fields.
+// the type of values of fields.
 #pragma once
 #include "wide.cuh"
 
@@ -27,7 +27,7 @@ DEVICE void write(T *p, const float *v) {
 #endif
 }
 
-// A walk of a thread over points, always of the same channels: c and those behind. With
+// A walk of a thread over points, always of the same channels: c and the following ones. With
 // the channels last blocks of (columns of lanes)×(points) threads take `each` points of all
 // samples; else those of one plane of points, [N C] of which lie behind each other.
 struct walk {
@@ -62,7 +62,7 @@ DEVICE walk begin_walk(int32_t channels, int32_t lanes, int64_t points, int32_t 
 	return w;
 }
 
-// Where the first values of a walk lie, and their distance, in a field of so many lanes.
+// The index of the first values of a walk, and their stride, in a field of the given lanes.
 DEVICE int64_t first_of(walk w, int32_t lanes) {
 #ifdef LAST
 	return w.point * lanes + w.c;
@@ -99,7 +99,7 @@ template <class F> DEVICE void each_point(const T *x, walk w, int32_t lanes, F f
 	}
 }
 
-// map_points writes what f makes of the values of x, which may lie where y does.
+// map_points writes f of the values of x to y; x and y may be the same memory.
 template <class F> DEVICE void map_points(const T *x, T *y, walk w, int32_t lanes, F f) {
 	int64_t at = first_of(w, lanes), step = step_of(w, lanes);
 	each_point(x, w, lanes, [&](float *v, int64_t i) {

@@ -172,7 +172,7 @@ DEVICE double cdf_of(const double *p, double y) { return y < 0 ? 0 : gamma_p(p[0
 
 #endif
 
-// The three parameters of point t of samples of so many points, and where they begin.
+// The three parameters of point t; `points` per sample; and their first index.
 DEVICE int64_t parameters(const float *par, int64_t t, int64_t points, double *p) {
 	int64_t first = t / points * 3 * points + t % points;
 	for (int k = 0; k < 3; k++)

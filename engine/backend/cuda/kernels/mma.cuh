@@ -20,7 +20,7 @@ struct alignas(16) unit {
 #endif
 
 // copy_unit copies 16 bytes of global memory to shared memory, or clears them. It is done
-// when copies_left says so.
+// after copies_left.
 DEVICE void copy_unit(unit *to, const void *from, bool there) {
 #if !defined(EMULATED) && __CUDA_ARCH__ >= 800
 	uint32_t at = static_cast<uint32_t>(__cvta_generic_to_shared(to));

@@ -11,7 +11,7 @@
 //   lamb      m, v as adam with d = g'      u = (m/c1) / (√(v/c2) + eps) + decay w
 //             w -= rate ratio u
 // and last, where there is an average e, e += blend (w - e). Sources at optim.Kind. What
-// differs from step to step lies in memory: constants in the order of `constant`, and what
+// differs from step to step is in device memory: constants in the order of `constant`, and what
 // the device finds out, in that of `finding`. A step whose gradient is not finite changes
 // nothing.
 
@@ -187,13 +187,13 @@ KERNEL __launch_bounds__(256) opt_move(const piece *pieces, const float *constan
 	}
 }
 
-// sum += weight·g; the weight lies in memory.
+// sum += weight·g; the weight is in device memory.
 KERNEL opt_add(float *sum, const float *g, const float *weight, int64_t n) {
 	for (int64_t i = thread_of_grid(); i < n; i += threads_of_grid())
 		sum[i] += *weight * g[i];
 }
 
-// Zeros where keep, which lies as the parameters do, is 0: in x, which lies as the moments do.
+// Sets x, laid out as the moments, to 0 where keep, laid out as the parameters, is 0.
 KERNEL __launch_bounds__(256) opt_mask(const piece *pieces, const uint8_t *keep, float *x) {
 	piece p = pieces[blockIdx.x];
 	for (int64_t i = threadIdx.x; i < p.hi - p.lo; i += blockDim.x)

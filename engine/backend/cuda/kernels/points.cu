@@ -2,7 +2,7 @@
 // Normalisation of the channels of each point of a plain field [N C P], a thread for a point:
 // neighbours read neighbours.
 
-// A point: where its first channel lies, and the mean and the root of one over the
+// A point: the index of its first channel, and the mean and the root of one over the
 // variance of its channels, by Welford's recurrence on distances from the first.
 struct point {
 	int64_t at;
@@ -47,7 +47,7 @@ KERNEL point_norm_grad(const float *x, const float *dy, const float *gamma, floa
 	}
 }
 
-// The mean of the points, and behind them the roots of one over the variance.
+// The means of the points, then the roots of one over the variances.
 KERNEL point_stats(const float *x, float *stats, int64_t n, int32_t channels, int64_t points, float eps) {
 	for (int64_t t = thread_of_grid(); t < n; t += threads_of_grid()) {
 		point p = point_of(x, t, channels, points, eps);

@@ -50,7 +50,7 @@ DEVICE score of_censored_normal(double mu, double sigma, double y) {
 	double l = -mu / sigma, z = (y - mu) / sigma, f = normal_cdf(l), gz = erf(z * sqrt_half), gl = -f * f, g;
 	if (l <= 0) {
 		g = z * gz + 2 * normal_pdf(z) - inv_sqrt_pi - (l * f * f + 2 * normal_pdf(l) * f - inv_sqrt_pi * normal_cdf(sqrt2 * l));
-	} else { // what is not in the mass at 0 is small
+	} else { // the probability above 0 is small
 		double q = normal_cdf(-l), tail_l = normal_pdf(l) - l * normal_cdf(-l), tail_z = normal_pdf(z) - z * normal_cdf(-z);
 		g = y / sigma - 2 * (tail_l - tail_z) + 2 * normal_pdf(l) * q - l * q * q - inv_sqrt_pi * normal_cdf(-sqrt2 * l);
 	}
@@ -250,7 +250,7 @@ DEVICE double cdf_of(const double *p, double y) {
 	return normal_cdf((y - mu) / s);
 }
 
-// The parameters of point t of samples of so many points.
+// The parameters of point t; `points` per sample.
 DEVICE int64_t parameters(const float *par, int64_t t, int32_t count, int64_t points, double *p) {
 	int64_t first = t / points * count * points + t % points;
 	for (int k = 0; k < count; k++)

@@ -1,6 +1,6 @@
 #include "common.cuh"
 // Attention within sets: products of queries and keys, and sums with weights. Fields are
-// plain, [N·Q C D H W] and [N·K C D H W], the channels dealt out to heads; weights [N·Q
+// plain, [N·Q C D H W] and [N·K C D H W], the channels divided among heads; weights [N·Q
 // heads·K D' H' W'] have one cell for some points: point p of n is in cell ⌊p·n'/n⌋ of n'.
 
 constexpr int tile = 8; // keys of a block, for which a query is read once
@@ -15,12 +15,12 @@ struct sizes {
 #define SIZES int32_t queries, int32_t keys, int32_t heads, int32_t per, int32_t depth, int32_t height, int32_t row, int32_t cells0, int32_t cells1, int32_t cells2
 #define GIVEN {queries, keys, heads, per, depth, height, row, cells0, cells1, cells2}
 
-// The first of n points that is in cell e of cells or behind.
+// The first of n points that is in cell e of cells or later.
 DEVICE int32_t first_of(int32_t e, int32_t n, int32_t cells) { return static_cast<int32_t>((static_cast<int64_t>(e) * n + cells - 1) / cells); }
 
 DEVICE int32_t cell_of(int32_t p, int32_t n, int32_t cells) { return static_cast<int32_t>(static_cast<int64_t>(p) * cells / n); }
 
-// The points of a cell: from lo on, so many along each axis.
+// The points of a cell: the first one, and the number along each axis.
 struct part {
 	int32_t d, h, w, nd, nh, nw;
 };

@@ -2,9 +2,9 @@
 // Sets: the m rows of a sample in x[samples][m][inner], point by point. A thread takes a
 // point, holds its rows, SIZE of them, a power of two, and sorts them by a network of
 // comparisons, so that sums over the rows do not depend on their order. What is no number
-// moves no value, and is told apart.
+// does not take part in the sort; a flag marks it.
 
-constexpr int unrolled = SIZE <= 64 ? SIZE : 1; // larger sets lie in memory
+constexpr int unrolled = SIZE <= 64 ? SIZE : 1; // larger sets are in local memory
 
 // A set: its rows, infinite beyond them, and whether one of them is no number.
 struct rows {

@@ -1,5 +1,5 @@
 #include "common.cuh"
-// Softmax over groups of `size` values that lie `step` apart, a thread for each.
+// Softmax over groups of `size` values with stride `step`, a thread for each group.
 
 // Where the group of thread t begins.
 DEVICE int64_t group(int64_t t, int64_t step, int32_t size) { return t / step * size * step + t % step; }

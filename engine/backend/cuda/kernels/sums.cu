@@ -6,7 +6,7 @@
 
 constexpr int most = 256; // threads of a block
 
-// Where element i of four axes lies.
+// The offset of element i of four axes.
 DEVICE int64_t place(int64_t i, int32_t n1, int32_t n2, int32_t n3, int64_t s0, int64_t s1, int64_t s2, int64_t s3) {
 	const int32_t n[3] = {n3, n2, n1};
 	const int64_t s[3] = {s3, s2, s1};
@@ -24,7 +24,7 @@ DEVICE int64_t place(int64_t i, int32_t n1, int32_t n2, int32_t n3, int64_t s0, 
 
 // Results: kept of them, along axes of which those but the first have the sizes k1 to k3,
 // with distances a in x and b in y. Summed: count values, along axes n with distances s,
-// each of them in one part. Part i of a result lies i·kept behind it.
+// each of them in one part. Part i of a result is at offset i·kept.
 KERNEL __launch_bounds__(256) sum_box(const T *x, float *y, int64_t kept, int32_t k1, int32_t k2, int32_t k3, int64_t a0, int64_t a1, int64_t a2, int64_t a3,
 		int64_t b0, int64_t b1, int64_t b2, int64_t b3, int64_t count, int32_t n1, int32_t n2, int32_t n3, int64_t s0, int64_t s1, int64_t s2, int64_t s3,
 		int64_t each) {

@@ -47,7 +47,7 @@ DEVICE int32_t along_row(int32_t i, box f, line *s) {
 #endif
 }
 
-// Where the values of sample and channels of a row lie at another point of a field.
+// The address of the sample and channels of a row at another point of a field.
 DEVICE int64_t place(line s, box f, int32_t d, int32_t h, int32_t w) {
 #ifdef LAST
 	return ((((s.sample * f.depth + d) * f.height + h) * f.row + w) * f.channels + s.c) * width;
@@ -261,7 +261,7 @@ DEVICE void outputs_of(int32_t i, int32_t scale, int32_t n, bool wrap, int32_t *
 	}
 }
 
-// The weight of element i in output o, which may lie beyond the ends of a periodic axis.
+// The weight of element i in output o, which may be beyond the ends of a periodic axis.
 DEVICE float weight_of(int32_t i, int32_t o, int32_t scale, int32_t n, bool wrap) {
 	int32_t apart = position(o, scale, n, wrap) - 2 * scale * i;
 	return fmaxf(0, 1 - fabsf(apart * (1.0f / (2 * scale))));

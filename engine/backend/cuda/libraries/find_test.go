@@ -15,7 +15,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// clearEnvironment lets only what a test sets say where libraries lie.
+// clearEnvironment removes everything that names directories of libraries.
 func clearEnvironment(t *testing.T) {
 	t.Helper()
 	for _, v := range []string{PathVariable, "VIRTUAL_ENV", "CONDA_PREFIX", "LD_LIBRARY_PATH"} {
@@ -121,7 +121,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestMissing: the error says what, where it was looked for, and what to do.
+// TestMissing: the error has the library, the places searched, and a fix.
 func TestMissing(t *testing.T) {
 	clearEnvironment(t)
 	dir := t.TempDir()

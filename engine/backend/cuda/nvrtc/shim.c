@@ -19,7 +19,7 @@ int ens_nvrtc_version(ens_nvrtc *t, int *major, int *minor) { return t->nvrtcVer
 int ens_nvrtc_architectures(ens_nvrtc *t, int *list, int max, int *n) {
 	int rc = t->nvrtcGetNumSupportedArchs(n);
 	if (rc) return rc;
-	if (*n > max) *n = 0; // more than there will ever be
+	if (*n > max) *n = 0; // more than max, which does not happen
 	return *n ? (int)t->nvrtcGetSupportedArchs(list) : 0;
 }
 
@@ -50,7 +50,7 @@ int ens_nvrtc_compile(ens_nvrtc *t, const char *source, const char *name, int n,
 	r->image = malloc(r->image_bytes + 1);
 	if (!r->image) {
 		r->image_bytes = 0;
-		goto done; // no image and no code: the caller says so
+		goto done; // no image and no error code: the caller reports it
 	}
 	r->image[r->image_bytes] = 0;
 	if (ptx) {
