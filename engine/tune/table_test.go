@@ -143,7 +143,7 @@ func TestNothing(t *testing.T) {
 	}
 }
 
-// TestDamage: what is wrong with a file is logged, never an error, and mended by
+// TestDamage: a damaged file is logged, never an error, and repaired by
 // the next Save, whether or not anything was recorded.
 func TestDamage(t *testing.T) {
 	good, _ := open(t.TempDir(), machine)
@@ -283,7 +283,7 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// TestBounds: a full table lets go of what was measured longest ago, by number
+// TestBounds: a full table drops the oldest entries, by number
 // and by bytes, and the folder of the machines not written for longest.
 func TestBounds(t *testing.T) {
 	e := entry("own")

@@ -82,7 +82,7 @@ func TestKernelCRPSOracles(t *testing.T) {
 	}
 }
 
-// Two groups that were made apart: scores over all, and of pairs across.
+// Two independent groups of members: scores over all pairs, and over pairs across groups.
 func TestCrossPairOracle(t *testing.T) {
 	got := evaluated(t, map[string][]float64{"x": {0.2, 1.1, -0.5, 0.9}, "y": {0.4}}, map[string]graph.Shape{"x": {4, 1}, "y": {1, 1}},
 		func(b *graph.Builder, in map[string]graph.Value) []graph.Value {

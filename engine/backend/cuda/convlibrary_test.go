@@ -226,8 +226,9 @@ func TestLibraryConvs(t *testing.T) {
 	}
 }
 
-// TestTimingsReused: what was fastest on a machine is taken there without asking the library for all
-// it knows, its plans are made from their names, and where one is not served all are asked for.
+// TestTimingsReused: the fastest variant in the timing table is used without asking the
+// library for all plans; its plan is made from its name, and if that fails all plans
+// are requested.
 func TestTimingsReused(t *testing.T) {
 	dir := t.TempDir()
 	k := convCasesOf("small", []graph.Shape{{1, 8, 2, 4, 6}}, graph.Shape{8, 8, 3, 3, 3}, op.Conv{Stride: [3]int{1, 1, 1}, Dilation: [3]int{1, 1, 1}, Pad: op.Same(3, 3, 3)})[0]
@@ -279,8 +280,9 @@ func TestTimingsReused(t *testing.T) {
 	}
 }
 
-// TestPieces: a convolution in pieces, samples or slabs of rows, gives the bits of the whole, a
-// gradient of a filter but for rounding; convolutions of too few rows are not divided.
+// TestPieces: a convolution in pieces, samples or slabs of rows, gives the bits of the
+// whole, a gradient of a filter but for rounding; convolutions of too few rows are not
+// divided.
 func TestPieces(t *testing.T) {
 	dev, err := emulate.Open(1 << 28)
 	if err != nil {
@@ -341,7 +343,7 @@ func TestPieces(t *testing.T) {
 	}
 }
 
-// lastOnly has fields lie with their channels last, however small they are.
+// lastOnly is a backend whose fields always have channels last, however small they are.
 type lastOnly struct{ *cuda.Backend }
 
 func (b lastOnly) LayoutOptions(o *graph.Op, attrs any, in []graph.Shape, out graph.Shape) []backend.LayoutOption {

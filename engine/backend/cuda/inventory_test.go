@@ -93,8 +93,8 @@ func TestDeviceFails(t *testing.T) {
 	}
 }
 
-// TestThisMachine: with or without a driver the real library gives an answer and the
-// process lives on.
+// TestThisMachine: with or without a driver the real library returns a result, and the
+// process survives.
 func TestThisMachine(t *testing.T) {
 	inv, err := Inspect()
 	switch {

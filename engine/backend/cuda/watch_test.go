@@ -56,8 +56,8 @@ func TestWatchFailedInit(t *testing.T) {
 	}
 }
 
-// TestReadings: what a device does not tell, may not tell, or what an old library cannot be
-// asked, is zero; a device that fails is an error.
+// TestReadings: values that a device does not report, or that an old library cannot
+// read, are zero; a device that fails is an error.
 func TestReadings(t *testing.T) {
 	d := card(nvml.SUCCESS)
 	d.GetPowerUsageFunc = func() (uint32, nvml.Return) { return 0, nvml.ERROR_NOT_SUPPORTED }

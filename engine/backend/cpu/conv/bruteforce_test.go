@@ -11,8 +11,8 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/backend/cpu/kern"
 )
 
-// brute walks every product of the convolution in float64 and hands its flat
-// indices to visit: the definition that judges all forms.
+// brute visits every product of the convolution in float64, with its flat indices: the
+// definition with which all forms are compared.
 func brute(s Spec, visit func(src, filter, dst, co int)) {
 	s = s.normal()
 	out := s.Out()

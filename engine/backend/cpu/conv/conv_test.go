@@ -55,7 +55,7 @@ func TestChoiceRepeats(t *testing.T) {
 	}
 }
 
-// Every form gives the same bits on any number of threads.
+// Every form gives the same bits for any number of threads.
 func TestFormsIgnoreThreads(t *testing.T) {
 	for _, s := range []Spec{unetShape(3, 5, 11, 13, 20, true), unetShape(2, 12, 24, 32, 48, true)} {
 		b := newBench(s)
@@ -111,7 +111,7 @@ func TestRunAllocatesNothing(t *testing.T) {
 func TestPassesAreAdjoint(t *testing.T) {
 	for _, c := range cases {
 		if dnnlMissing() && (c.s.Stride[1] > 1 || c.s.Pad[0].Mode == kern.Periodic || c.name == "wraps to another size") {
-			continue // oneDNN's forms alone serve it
+			continue // only forms of oneDNN support it
 		}
 		cv, err := Prepare(c.s, Options{Backward: true, Winograd: true})
 		if err != nil {
@@ -158,7 +158,8 @@ func TestReferenceLoopsStayOut(t *testing.T) {
 	}
 }
 
-// A large convolution races on an excerpt; what is built fits the whole.
+// A large convolution is benchmarked on a part; the fastest form is built for the
+// whole.
 func TestLargeConvolution(t *testing.T) {
 	s := unetShape(3, 24, 40, 96, 160, true)
 	if e := excerpt(s); e == s || e.FLOPs() > 2*excerptFLOPs || e.In[2] != s.In[2] {

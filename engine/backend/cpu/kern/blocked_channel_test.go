@@ -140,7 +140,7 @@ func TestBlockedNorm(t *testing.T) {
 				}
 			}
 		}
-		// ReLU keeps what is not a number.
+		// ReLU keeps NaN.
 		d := Blocked{1, 1, [3]int{1, 1, 1}}
 		x := tensorOf(t, d, b16, []float32{float32(math.NaN())})
 		p.BlockedAffine(x.stored(), x.stored(), []float32{1}, []float32{1}, d, true)

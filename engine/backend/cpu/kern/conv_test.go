@@ -58,7 +58,7 @@ func TestConv(t *testing.T) {
 						t.Fatal(err)
 					}
 					scratch, ok := guarded(t, c.ScratchLen())
-					for i := range scratch { // nothing may leak out of what was there
+					for i := range scratch { // results must not depend on the contents of scratch
 						scratch[i] = float32(math.NaN())
 					}
 					if err := c.Run(src, filter, b, dst, scratch); err != nil {

@@ -36,7 +36,7 @@ func shuffled(x []float32, d Dims, seed uint64) (y []float32, order []int) {
 	return y, order
 }
 
-// ties gives some members values of others, and some points none.
+// ties makes some members equal to others at a third of the points.
 func ties(x []float32, d Dims) {
 	for i := range d.Inner / 3 {
 		for m := 1; m < d.Mid; m += 2 {

@@ -75,7 +75,7 @@ func (k *winoCase) field(t *testing.T, v []float64, c int, size [3]int, b16 bool
 	return tensorOf(t, b, b16, floats(v))
 }
 
-// parts are the source's tensors, without what lies in frames.
+// parts are the tensors of the input without its halo.
 func (k *winoCase) parts(t *testing.T, b16 bool) (x0, x1 Stored) {
 	t.Helper()
 	return k.pieces(t, b16, k.spec.Inner(), func(north, south, west, east bool) bool { return !(north || south || west || east) })
@@ -243,7 +243,8 @@ func TestWinogradInnerNeedsNoHalo(t *testing.T) {
 
 func TestWinogradAgreesWithPlainSums(t *testing.T) { winogradAgrees(t, inTurn) }
 
-// inTurn gives every case two of four sets of instructions, and every set half of the cases. The long tests have all.
+// inTurn selects for every case two of four instruction sets, and for every set half of
+// the cases. Long tests run all.
 func inTurn(i, set int) bool { return (i+set)%2 == 0 }
 
 func winogradAgrees(t *testing.T, take func(i, set int) bool) {

@@ -14,7 +14,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// codesCase is a convolution of codes with what it reads.
+// codesCase is an int8 convolution with its operands.
 type codesCase struct {
 	spec  WinoInt8Spec
 	x     [2][]float64 // plain

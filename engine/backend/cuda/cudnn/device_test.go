@@ -16,7 +16,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/emulate"
 )
 
-// plan is what a trial wants of a Plan.
+// plan is the part of Plan that a trial uses.
 type plan interface {
 	Name() string
 	Fused() bool
@@ -188,7 +188,7 @@ func trials() map[string]Convolution {
 	return all
 }
 
-// On a device every plan gives what the formula gives. It skips where there is none.
+// On a device every plan gives the result of the formula. Skipped without one.
 func TestDevice(t *testing.T) {
 	d := devicetest.GPU(t)
 	l, err := Open(nil)

@@ -307,7 +307,8 @@ func TestSaved(t *testing.T) {
 	}
 }
 
-// A slab has zeros of its own on either side of an axis, and lies in planes of more rows.
+// A slab has its own zero padding on either side of an axis, and is part of planes with
+// more rows.
 func TestSlab(t *testing.T) {
 	_, h, log := fake(t)
 	c := Convolution{N: 2, In: 8, Out: 16, Size: [3]int{3, 5, 7}, Filter: [3]int{3, 3, 3}, Pad: [3]int{1, 1, 1}, ExtraPadEnd: [3]int{0, -1, 0}, PlaneRowsX: 9, PlaneRowsY: 8, Type: Float32}

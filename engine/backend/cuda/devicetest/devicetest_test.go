@@ -12,8 +12,8 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/emulate"
 )
 
-// Numbers survive the memory in all kinds, rooms are NaN at first, and what is written
-// beside them is noticed.
+// Numbers of all kinds can be written and read, new memory is NaN, and writes outside
+// of an allocation are detected.
 func TestMemory(t *testing.T) {
 	d, err := emulate.Open(1 << 20)
 	if err != nil {
@@ -46,7 +46,7 @@ func TestMemory(t *testing.T) {
 			b[0] = 0
 			m.must(d.Copy(unsafe.Add(p, at), m.host, 1))
 			if err := m.CheckGuards(); err == nil {
-				t.Errorf("byte %d of 10 was written and nobody noticed", at)
+				t.Errorf("write to byte %d of 10 was not detected", at)
 			}
 			b[0] = guard
 			m.must(d.Copy(unsafe.Add(p, at), m.host, 1))

@@ -61,7 +61,7 @@ func TestLazyDevice(t *testing.T) {
 	err = l.Wait()
 	*locked = 6
 	if err := errors.Join(err, l.Join(ticket), l.Wait()); err != nil || read() != 5 {
-		t.Errorf("a source that changes behind Wait: %v, read %d", err, read())
+		t.Errorf("a source that changes after Wait: %v, read %d", err, read())
 	}
 	r, err := l.Record(func() error { return l.Copy(p, q, 4) })
 	if err != nil {

@@ -62,7 +62,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// fake lets the driver be the fake one, and gives the file that gets its calls.
+// fake makes the fake driver the driver, and returns the file with its calls.
 func fake(t *testing.T) (log string) {
 	t.Helper()
 	log = filepath.Join(t.TempDir(), "log")
@@ -247,7 +247,7 @@ func TestCountAndProperties(t *testing.T) {
 	}
 }
 
-// TestMemory: memory of both kinds, copies between them, and what is refused.
+// TestMemory: memory of both kinds, copies between them, and rejected calls.
 func TestMemory(t *testing.T) {
 	d, _ := open(t)
 	start := must[int64](t)(d.FreeBytes())
@@ -395,7 +395,7 @@ func TestCallRefused(t *testing.T) {
 			t.Errorf("%+v: got %v", c, err)
 		}
 	}
-	// Shared memory is asked for beyond 48 KiB, and only when it grows.
+	// More than 48 KiB of shared memory needs an opt-in, once per size increase.
 	for _, bytes := range []int{1024, 48 << 10, 100 << 10, 64 << 10, 226 << 10} {
 		must[device.Call](t)(m.Call("fill", device.Size{Shared: bytes}, fill...))
 	}
@@ -782,8 +782,8 @@ func held(t *testing.T, log string) int {
 	return sum
 }
 
-// TestCloseFails: whatever fails, the rest is freed, and the first error is told. The fake
-// driver keeps what it did not free.
+// TestCloseFails: after any failure everything else is freed, and the first error is
+// returned. The fake driver lists what was not freed.
 func TestCloseFails(t *testing.T) {
 	before := leaked
 	defer func() { leaked = before }()

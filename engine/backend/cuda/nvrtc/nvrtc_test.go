@@ -81,8 +81,8 @@ func compiles(t *testing.T, c *Compiler, p device.Program, architecture int) {
 
 var small = device.Program{Name: "small.cu", Source: "extern \"C\" __global__ void small(float *x) { x[threadIdx.x] = N; }\n", Defines: []string{"N=3"}}
 
-// TestArchitectures: the code is for the device where the compiler knows it, for an older
-// one of its kind, or text that the driver translates.
+// TestArchitectures: the code is for the architecture of the device if the compiler
+// supports it, else for an older one; other major versions get PTX.
 func TestArchitectures(t *testing.T) {
 	c := &Compiler{path: "lib", major: 12, minor: 9, architectures: []int{70, 80, 86, 90}}
 	for _, a := range []struct {
@@ -103,8 +103,8 @@ func TestArchitectures(t *testing.T) {
 	}
 }
 
-// TestCompile: code, text for what is newer than the compiler, and the log of an error with
-// its line.
+// TestCompile: machine code, PTX for architectures newer than the compiler, and the log
+// of an error with its line.
 func TestCompile(t *testing.T) {
 	c := library(t)
 	newer := c.architectures[len(c.architectures)-1] + 20
@@ -132,8 +132,8 @@ func entries(t *testing.T, dir string) []string {
 	return files
 }
 
-// TestCache: what was compiled is taken, for the same source, macros and architecture only;
-// what is damaged is compiled again.
+// TestCache: a stored program is used for the same source, macros and architecture
+// only; a damaged one is compiled again.
 func TestCache(t *testing.T) {
 	c := library(t)
 	k := Cache{Dir: filepath.Join(t.TempDir(), "a", "b")}
