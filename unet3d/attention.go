@@ -42,8 +42,8 @@ const (
 // Published blocks have one channel per head. With AxialWeights z and the last layer enter the sum
 // twice, as published.
 //
-// The block is equivariant under permutation of the rows of a set, up to rounding, unless Places is
-// set.
+// The block is equivariant under permutation of the rows of a set, up to rounding, unless
+// Positional is set.
 //
 // Source: Finn 2021, arXiv:2106.13924; Ben Bouallègue et al. 2024, arXiv:2303.17195; with leads as
 // rows, Roberts 2026, arXiv:2602.15830.
@@ -60,9 +60,9 @@ type Attention struct {
 // Build extends the graph by the block. Its parameters are name.norm, name.places, name.value,
 // name.key, name.query and name.out. Filters have the shape of PyTorch's Conv2d; levels share them.
 //
-// Shape: z [N·Set C D H W] → the same.
-// Errors: in the builder: ErrShape if Set does not divide the rows or Heads the width, for unknown
-// options, and for a grid smaller than the stride.
+// Shape: z [N·SetSize C D H W] → the same.
+// Errors: in the builder: ErrShape if SetSize does not divide the rows or Heads the width, for
+// unknown options, and for a grid smaller than the stride.
 func (a Attention) Build(b *graph.Builder, name string, z graph.Value) graph.Value {
 	if a.Heads == 0 {
 		a.Heads = 8
@@ -123,7 +123,8 @@ func (a Attention) norm(b *graph.Builder, name string, z graph.Value) graph.Valu
 	return op.LayerNorm(b, z, b.Param(name+".norm.weight", shape, graph.Ones()), b.Param(name+".norm.bias", shape, graph.Zeros()), 0)
 }
 
-// addPositions adds a trained embedding of the position in the set to each row, one number per channel.
+// addPositions adds a trained embedding of the position in the set to each row, one number per
+// channel.
 //
 // Shape: x [N·size C D H W] → the same; parameter [1 size·C 1 1 1].
 func addPositions(b *graph.Builder, name string, x graph.Value, size int) graph.Value {

@@ -24,7 +24,7 @@ type Correction struct {
 // value without the layer.
 //
 // Shape: features [N C D H W], anomaly [N V D H W] → shift [N V D H W].
-// Errors: in the builder: those of BiasUNet and Local.
+// Errors: in the builder: those of BiasUNet and LocallyConnected.
 func (c Correction) Build(b *graph.Builder, features, anomaly graph.Value) (shift, roughness graph.Value) {
 	net := c.UNet
 	net.Out = anomaly.Dim(1)

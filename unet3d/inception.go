@@ -17,7 +17,7 @@ type Inception struct {
 	//	widths of the ten blocks       64, 68 … 100            68, 72 … 104
 	//	skip into each block           spreads and members     the first layer
 	//	skip into the last layers      the first layer         the members
-	//	spreads in the last layer      the one at Own          all
+	//	spreads in the last layer      the one at Target       all
 	Figure   bool
 	Target   int  // index of the spread that the last layer of the code corrects
 	Width    int  // channels of the first layer, a multiple of 16; 0 means 64
@@ -39,7 +39,7 @@ const inceptionStep = 16
 // Shape: spreads [N S 1 H W], members [N M 1 H W] → [N 1 1 H W]. Filters are stored as [out in k
 // k].
 // Errors: in the builder: ErrShape for more than one level, a width that is not a multiple of 16,
-// or Own outside the spreads.
+// or Target outside the spreads.
 // Source: RESNET2D.py of spcl/deep-weather; Grönquist et al. 2021, doi:10.1098/rsta.2020.0092, its
 // figure.
 func (r Inception) Build(b *graph.Builder, spreads, members graph.Value) graph.Value {
@@ -57,13 +57,13 @@ func (r Inception) Build(b *graph.Builder, spreads, members graph.Value) graph.V
 	}
 	in := op.Concat(b, 1, spreads, r.layer(b, "members", members, 3, size))
 	first := r.layer(b, "first", in, r.Width, 3)
-	again := in
+	skip := in
 	if r.Figure {
-		again = first
+		skip = first
 	}
 	h := first
 	for i := range inceptionBlocks {
-		h = r.block(b, fmt.Sprintf("inc%d", i+1), op.Concat(b, 1, h, again), begin+grow*i)
+		h = r.block(b, fmt.Sprintf("inc%d", i+1), op.Concat(b, 1, h, skip), begin+grow*i)
 	}
 	if r.Figure {
 		h = op.Concat(b, 1, h, members)

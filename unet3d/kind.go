@@ -34,7 +34,8 @@ type Kind struct {
 	// means any width.
 	BaseMultiple int
 	BaseReason   string
-	// RequiredStatistics lists the statistics of members that the network reads by name, as in data.features.
+	// RequiredStatistics lists the statistics of members that the network reads by name, as in
+	// data.features.
 	RequiredStatistics []string
 	// PublishedOptions lists options of the published network, as KEY=VALUE of the configuration, for
 	// comparisons.
@@ -153,8 +154,8 @@ func (k *Kind) SpansLeads() bool { return k.Leads == LeadsInRows }
 // PredictsMembers reports whether networks of the kind can correct members.
 func (k *Kind) PredictsMembers() bool { return k.Members != MembersPooled }
 
-// UsesAttention reports whether members, or leads of a member, attend to each other. Such networks always
-// correct members.
+// UsesAttention reports whether members, or leads of a member, attend to each other. Such networks
+// always correct members.
 func (k *Kind) UsesAttention() bool { return k.Members == MembersAttending }
 
 // Body returns the builder of a network with the given layout, for any number of output channels.

@@ -7,7 +7,8 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// LocallyConnected is a locally connected layer: a convolution whose weights differ between grid points,
+// LocallyConnected is a locally connected layer: a convolution whose weights differ between grid
+// points,
 //
 //	y = scale · ( b + Σ_c Σ_t W[c,t] · x[c, point + t] )
 //
@@ -60,7 +61,8 @@ func (l LocallyConnected) Build(b *graph.Builder, name string, x graph.Value) (y
 	return y, roughness
 }
 
-// meanDifference is the mean absolute difference between neighbours in latitude plus that in longitude.
+// meanDifference is the mean absolute difference between neighbours in latitude plus that in
+// longitude.
 func (l LocallyConnected) meanDifference(b *graph.Builder, v graph.Value) graph.Value {
 	step := func(axis int, around bool) graph.Value {
 		n := v.Dim(axis)

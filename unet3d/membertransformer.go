@@ -30,7 +30,7 @@ type MemberTransformer struct {
 // Build extends the graph by the network. Its layers are conv<i>, attn<i> and out; filters have the
 // shape of PyTorch's Conv2d.
 //
-// Shape: x [N·Set C D H W] → [N·Set Out D H W].
+// Shape: x [N·SetSize C D H W] → [N·SetSize Out D H W].
 // Errors: in the builder: ErrShape for negative sizes, and those of Attention.
 func (t MemberTransformer) Build(b *graph.Builder, x graph.Value) graph.Value {
 	t.Out, t.Width, t.Layers, t.Blocks = cmp.Or(t.Out, 1), cmp.Or(t.Width, 64), cmp.Or(t.Layers, 3), cmp.Or(t.Blocks, 1)

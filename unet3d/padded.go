@@ -5,8 +5,8 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// buildPadded builds a network with the given number of poolings on a grid of any size. It pads the grid
-// to a multiple of 2^poolings, calls build, and crops the result.
+// buildPadded builds a network with the given number of poolings on a grid of any size. It pads the
+// grid to a multiple of 2^poolings, calls build, and crops the result.
 //
 // Rows of zeros are added after the last latitude, as convolutions pad with zeros too. On a
 // periodic grid columns are added on both sides, with the values of the other end; otherwise

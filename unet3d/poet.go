@@ -20,8 +20,8 @@ import (
 // Source: Ben Bouallègue et al. 2024, arXiv:2303.17195, and its code; Roberts 2026,
 // arXiv:2602.15830, for leads.
 type PoET struct {
-	Attention       Attention // over members; Set is required without Leads; Stride 0 means 3 with global weights, else 1
-	Leads           Attention // over leads; not used if Set is 0; Stride as that of Attention
+	Attention       Attention // over members; SetSize is required without Leads; Stride 0 means 3 with global weights, else 1
+	Leads           Attention // over leads; not used if SetSize is 0; Stride as that of Attention
 	Condition       FiLM      // modulates the layers of the encoder by conditions of each row
 	Out             int       // output channels; 0 means 1
 	Widths          []int     // channels of the stages; empty means 8, 16, 32, 64 (published large network: 16, 32, 64, 128)
@@ -57,9 +57,9 @@ func (p PoET) withDefaults() PoET {
 // 3×3 convolution dec<s> and a transposed 2×2 convolution with stride 2, up<s>, each with ReLU. The
 // last layer is the 1×1 convolution out. The grid may have odd sizes.
 //
-// Shape: x [N·Set C D H W] → [N·Set Out D H W], with Leads [N·Set·Leads.Set …], leads innermost.
-// Levels share filters, and attention sums over them. Filters are stored as [out in k k], as
-// PyTorch's Conv2d has them, those of up as [in out 2 2].
+// Shape: x [N·SetSize C D H W] → [N·SetSize Out D H W], with Leads [N·SetSize·Leads.SetSize …],
+// leads innermost. Levels share filters, and attention sums over them. Filters are stored as [out
+// in k k], as PyTorch's Conv2d has them, those of up as [in out 2 2].
 // Errors: in the builder: ErrShape for widths below 1, more stages with attention than there are,
 // and a grid too small for the stages.
 func (p PoET) Build(b *graph.Builder, x graph.Value) graph.Value {

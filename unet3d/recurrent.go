@@ -83,7 +83,7 @@ func (r RecurrentUNet) Build(b *graph.Builder, x graph.Value) graph.Value {
 		layers[t] = r.layers(p, in[t])
 	}
 	states := make([]cellState, r.UNet.Stages+1)
-	ahead := func(t, s int) graph.Value { // stage s of the encoder at lead t, and the state of its forward cell
+	forward := func(t, s int) graph.Value { // stage s of the encoder at lead t, and the state of its forward cell
 		h := r.UNet.encode(b, s, skips[t][s-1], layers[t])
 		skips[t] = append(skips[t], h)
 		if !r.hasCell(s) {
@@ -97,9 +97,9 @@ func (r RecurrentUNet) Build(b *graph.Builder, x graph.Value) graph.Value {
 	}
 	if r.Bidirectional {
 		for s := 1; s <= r.UNet.Stages; s++ {
-			heard := make([]graph.Value, r.Leads)
+			outputs := make([]graph.Value, r.Leads)
 			for t := range in {
-				heard[t] = ahead(t, s)
+				outputs[t] = forward(t, s)
 			}
 			var back cellState
 			for t := r.Leads - 1; t >= 0 && r.hasCell(s); t-- {
@@ -107,17 +107,17 @@ func (r RecurrentUNet) Build(b *graph.Builder, x graph.Value) graph.Value {
 					back = back.detach(b)
 				}
 				back = r.Cell.step(p, cellName(s)+".back", skips[t][s], back, r.stateChannels(s), r.UNet.Periodic)
-				heard[t] = op.Concat(b, 1, heard[t], back.h)
+				outputs[t] = op.Concat(b, 1, outputs[t], back.h)
 			}
 			for t := range in {
-				skips[t][s] = r.addCellOutput(p, s, skips[t][s], heard[t])
+				skips[t][s] = r.addCellOutput(p, s, skips[t][s], outputs[t])
 			}
 		}
 	}
 	for t := range in {
 		for s := 1; s <= r.UNet.Stages && !r.Bidirectional; s++ {
-			heard := ahead(t, s)
-			skips[t][s] = r.addCellOutput(p, s, skips[t][s], heard)
+			state := forward(t, s)
+			skips[t][s] = r.addCellOutput(p, s, skips[t][s], state)
 		}
 		out[t] = r.UNet.decode(b, skips[t], layers[t])
 	}
@@ -136,11 +136,11 @@ func (r RecurrentUNet) BuildPadded(b *graph.Builder, x graph.Value) graph.Value 
 func cellName(stage int) string { return fmt.Sprintf("cell%d", stage) }
 
 // addCellOutput adds the states of the cells to the features that they read.
-func (r RecurrentUNet) addCellOutput(p sharedParams, stage int, x, heard graph.Value) graph.Value {
-	if !heard.Valid() {
+func (r RecurrentUNet) addCellOutput(p sharedParams, stage int, x, state graph.Value) graph.Value {
+	if !state.Valid() {
 		return x
 	}
-	return op.Add(p.b, x, p.linear(cellName(stage)+".out", heard, x.Dim(1), graph.Zeros()))
+	return op.Add(p.b, x, p.linear(cellName(stage)+".out", state, x.Dim(1), graph.Zeros()))
 }
 
 // layers returns the layers for the rows x of one lead.

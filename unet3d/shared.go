@@ -5,8 +5,8 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// sharedParams creates each parameter once and returns the same value for the same name. Layers that a
-// network applies to one lead after the other thus share their parameters.
+// sharedParams creates each parameter once and returns the same value for the same name. Layers
+// that a network applies to one lead after the other thus share their parameters.
 type sharedParams struct {
 	b      *graph.Builder
 	params map[string]graph.Value

@@ -160,8 +160,8 @@ func checkSpace(root string, tensors []Tensor) error {
 	return nil
 }
 
-// removeAtomically removes a checkpoint. It renames the folder first, so that the checkpoint never exists in
-// part.
+// removeAtomically removes a checkpoint. It renames the folder first, so that the checkpoint never
+// exists in part.
 func removeAtomically(dir string) error {
 	trash, err := os.MkdirTemp(filepath.Dir(dir), ".trash-")
 	if err != nil {
@@ -226,8 +226,8 @@ func verify(dir string) error {
 	return err
 }
 
-// readTensors reads a checkpoint, verifies it, and calls take for each tensor. raw is valid during the
-// call only.
+// readTensors reads a checkpoint, verifies it, and calls take for each tensor. raw is valid during
+// the call only.
 func readTensors(dir string, take func(Entry, []byte)) (Meta, error) {
 	x, err := readIndex(dir)
 	if err != nil {
@@ -343,8 +343,8 @@ func Best(root string) (uint64, bool) { return readPointer(root, bestFile) }
 // Latest returns the step named in LATEST; false if there is none.
 func Latest(root string) (uint64, bool) { return readPointer(root, latestFile) }
 
-// readPointer reads the step from a file such as LATEST. A file that is missing or malformed counts as
-// none.
+// readPointer reads the step from a file such as LATEST. A file that is missing or malformed counts
+// as none.
 func readPointer(root, file string) (uint64, bool) {
 	text, err := os.ReadFile(filepath.Join(root, file))
 	if err != nil {
@@ -377,8 +377,8 @@ func Retain(root string, keep int) error {
 	return nil
 }
 
-// RemovePartial removes the hidden files and folders that killed writers left under root. The caller must
-// be the only writer under root.
+// RemovePartial removes the hidden files and folders that killed writers left under root. The
+// caller must be the only writer under root.
 func RemovePartial(root string) error {
 	left, err := filepath.Glob(filepath.Join(root, ".*"))
 	if err != nil {

@@ -95,7 +95,8 @@ func packedShape(metadata map[string]string, name string, bitmap int64) ([]int, 
 	return shape, err
 }
 
-// joinPacked replaces the bitmap of each packed tensor with the unpacked tensor, and drops its values.
+// joinPacked replaces the bitmap of each packed tensor with the unpacked tensor, and drops its
+// values.
 func joinPacked(path string, tensors []Tensor, metadata map[string]string) ([]Tensor, error) {
 	at := map[string]int{}
 	for i, t := range tensors {

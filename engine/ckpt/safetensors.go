@@ -300,8 +300,8 @@ func open(path string) (*os.File, *Header, error) {
 		Fix: "download or write the file again", Err: err}
 }
 
-// eachTensor calls f for every tensor of a file, in the order of the data. raw is valid during the call
-// only.
+// eachTensor calls f for every tensor of a file, in the order of the data. raw is valid during the
+// call only.
 func eachTensor(path string, f func(e Entry, raw []byte) error) (map[string]string, error) {
 	file, h, err := open(path)
 	if err != nil {
@@ -335,8 +335,8 @@ func fileKind(m os.FileMode) string {
 	return "special file"
 }
 
-// foreignFormat recognises other formats that are often given as weights, by content. It returns nil for
-// unknown content.
+// foreignFormat recognises other formats that are often given as weights, by content. It returns
+// nil for unknown content.
 func foreignFormat(r io.ReaderAt, path string) *exit.Error {
 	head := make([]byte, 4096)
 	n, _ := r.ReadAt(head, 0) // io.EOF: the file is shorter than head

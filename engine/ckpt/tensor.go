@@ -149,8 +149,8 @@ func decodeElements[T any](d DType, raw []byte, value func([]byte) T) []T {
 	return out
 }
 
-// halfToFloat32 converts an IEEE 754 binary16 number (1 bit sign, 5 bits exponent, 10 bits fraction) to
-// float32.
+// halfToFloat32 converts an IEEE 754 binary16 number (1 bit sign, 5 bits exponent, 10 bits
+// fraction) to float32.
 func halfToFloat32(h uint16) float32 {
 	sign := uint32(h&0x8000) << 16
 	exp, frac := uint32(h>>10&0x1f), uint32(h&0x3ff)

@@ -8,16 +8,16 @@ import (
 )
 
 // Chunk is a contiguous part of one parameter in a store: the elements Lo to Hi, Hi excluded. A
-// piece is the unit of work of a thread, of ownership of a rank, and of summation for norms.
+// chunk is the unit of work of a thread, of ownership of a rank, and of summation for norms.
 type Chunk struct {
 	Param  string // name of the parameter
 	Lo, Hi int    // offsets in the flat parameters of the store
 }
 
-// chunkLen is the largest number of elements of a piece: 64 KiB of float32.
+// chunkLen is the largest number of elements of a chunk: 64 KiB of float32.
 const chunkLen = 16384
 
-// ChunkSizes returns the lengths of the pieces of a parameter with n elements.
+// ChunkSizes returns the lengths of the chunks of a parameter with n elements.
 func ChunkSizes(n int) []int {
 	var sizes []int
 	for ; n > chunkLen; n -= chunkLen {
@@ -27,7 +27,7 @@ func ChunkSizes(n int) []int {
 }
 
 // Chunks divides the parameters of a store, in their order. The result depends on the layout of the
-// store only. Therefore sums that are added piece by piece have the same bits for any number of
+// store only. Therefore sums that are added chunk by chunk have the same bits for any number of
 // threads and ranks.
 func Chunks(store *engine.Store) []Chunk {
 	var out []Chunk
@@ -44,28 +44,28 @@ func Chunks(store *engine.Store) []Chunk {
 	return out
 }
 
-// Ranks is a group of processes that share an optimiser. Each rank updates the pieces that it owns,
-// and holds their gradients and moments. All ranks must call Sum, Gather and Collect in the same
-// order.
+// Ranks is a group of processes that share an optimiser. Each rank updates the chunks that it owns,
+// and holds their gradients and moments. All ranks must call AllReduce, AllGather and GatherToRoot
+// in the same order.
 type Ranks interface {
 	// Rank is the index of this process, Size the number of processes.
 	Rank() int
 	Size() int
-	// Owners returns the owning rank of each of Pieces.
+	// Owners returns the owning rank of each of Chunks.
 	Owners() []int
-	// Grads returns the gradients of this rank's pieces, in the layout of Places.
+	// Grads returns the gradients of this rank's chunks, in the layout of ChunkOffsets.
 	Grads() []float32
-	// AllReduce adds x over the ranks; all ranks get the result (all-reduce).
+	// AllReduce adds x over the ranks; all ranks get the result.
 	AllReduce(x []float64) error
-	// AllGather completes x on all ranks (all-gather). x has the layout of the parameters; each rank
-	// contributes its own pieces.
+	// AllGather completes x on all ranks. x has the layout of the parameters; each rank
+	// contributes its own chunks.
 	AllGather(x []float32) error
-	// GatherToRoot calls put on rank 0 with the x of each rank in turn (gather). sizes are the lengths
+	// GatherToRoot calls put on rank 0 with the x of each rank in turn. sizes are the lengths
 	// of x by rank.
 	GatherToRoot(x []float32, sizes []int, put func(rank int, x []float32)) error
 }
 
-// chunk is a Piece for the kernels: elements lo to hi of the parameters, the index of their tensor,
+// chunk is a Chunk for the kernels: elements lo to hi of the parameters, the index of their tensor,
 // and at, the offset of their gradients and moments.
 type chunk struct{ lo, hi, tensor, at int }
 
@@ -76,12 +76,13 @@ type run struct{ lo, at, n int }
 // align is the alignment of parameters in a store, in elements (64 bytes).
 const align = 16
 
-// ChunkOffsets lays out the gradients and moments of the pieces that a rank owns: one after the other,
-// each aligned as parameters are. at is the offset of each piece, −1 if another rank owns it; n is
-// the total length. A rank that owns all pieces, as with nil owners, has the layout of the store.
-func ChunkOffsets(pieces []Chunk, owners []int, rank int) (at []int, n int) {
-	at = make([]int, len(pieces))
-	for i, p := range pieces {
+// ChunkOffsets lays out the gradients and moments of the chunks that a rank owns: one after the
+// other, each aligned as parameters are. at is the offset of each chunk, −1 if another rank owns
+// it; n is the total length. A rank that owns all chunks, as with nil owners, has the layout of the
+// store.
+func ChunkOffsets(chunks []Chunk, owners []int, rank int) (at []int, n int) {
+	at = make([]int, len(chunks))
+	for i, p := range chunks {
 		if owners != nil && owners[i] != rank {
 			at[i] = -1
 			continue
@@ -92,7 +93,7 @@ func ChunkOffsets(pieces []Chunk, owners []int, rank int) (at []int, n int) {
 	return at, n
 }
 
-// chunksOf returns the pieces that a rank owns, their indices, and the length of its moments.
+// chunksOf returns the chunks that a rank owns, their indices, and the length of its moments.
 func (p *Optimizer) chunksOf(owners []int, rank int) (own []chunk, numbers []int, n int) {
 	at, n := ChunkOffsets(p.chunks, owners, rank)
 	for i, a := range at {
@@ -105,10 +106,10 @@ func (p *Optimizer) chunksOf(owners []int, rank int) (own []chunk, numbers []int
 	return own, numbers, n
 }
 
-// mergeRuns merges pieces that are adjacent in parameters and in moments.
-func mergeRuns(pieces []chunk) []run {
+// mergeRuns merges chunks that are adjacent in parameters and in moments.
+func mergeRuns(chunks []chunk) []run {
 	var out []run
-	for _, p := range pieces {
+	for _, p := range chunks {
 		if k := len(out) - 1; k >= 0 && p.lo-out[k].lo == p.at-out[k].at {
 			out[k].n = p.hi - out[k].lo
 			continue
@@ -118,11 +119,11 @@ func mergeRuns(pieces []chunk) []run {
 	return out
 }
 
-// checkOwners refuses a list of owners whose length is not the number of pieces.
-func checkOwners(owners []int, pieces int) error {
-	if len(owners) == pieces {
+// checkOwners refuses a list of owners whose length is not the number of chunks.
+func checkOwners(owners []int, chunks int) error {
+	if len(owners) == chunks {
 		return nil
 	}
-	return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("the optimiser has %d parts of parameters, but %d owners", pieces, len(owners)),
+	return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("the optimiser has %d parts of parameters, but %d owners", chunks, len(owners)),
 		Why: "the parameters of another network were distributed over the ranks", Fix: "distribute the parameters of this network"}
 }

@@ -8,11 +8,11 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/backend"
 )
 
-// deviceStep runs the optimiser's step on the device that holds the parameters, so that parameters and
-// gradients need not be copied to the host in each step.
+// deviceStep runs the optimiser's step on the device that holds the parameters, so that parameters
+// and gradients need not be copied to the host in each step.
 //
 // Memory: moments, accumulated gradients, the moving average and the mask stay on the device from
-// step to step. leave copies them to the host when the program reads them.
+// step to step. download copies them to the host when the program reads them.
 type deviceStep struct {
 	optimizer       *Optimizer
 	residence       *engine.DeviceParams // device memory of the parameters
@@ -24,8 +24,8 @@ type deviceStep struct {
 	arrays          backend.OptimArrays // device memory of parameters, gradients, moments and average
 	sweep           backend.Optimiser   // step with the gradient of the last batch
 	uploaded, newer bool                // moments are on the device; the device copy is newer than the host copy
-	accumulation    *accumulation       // nil before the first Add
-	mask            *deviceMask         // nil before the first Mask
+	accumulation    *accumulation       // nil before the first Accumulate
+	mask            *deviceMask         // nil before the first SetMask
 	sumOnDevice     bool                // accumulated gradients exist on the device only
 	deferred        error               // deferred error, returned by the next call that can return one
 }
@@ -96,8 +96,8 @@ func (p *Optimizer) useDevice() (err error) {
 	return err
 }
 
-// accumulate implements Optimizer.Add on the device. Add returns no error, so an error is deferred to the
-// next step.
+// accumulate implements Optimizer.Accumulate on the device. Accumulate returns no error, so an
+// error is deferred to the next step.
 func (w *deviceStep) accumulate(weight float32, first bool) {
 	w.sumOnDevice = true
 	w.deferred = errors.Join(w.deferred, w.dev.Do(func() (err error) {
@@ -112,7 +112,7 @@ func (w *deviceStep) accumulate(weight float32, first bool) {
 				return err
 			}
 		}
-		if err := w.dev.Wait(); err != nil { // the previous copy may still read told
+		if err := w.dev.Wait(); err != nil { // the previous copy may still read hostWeight
 			return err
 		}
 		g.hostWeight[0] = weight
@@ -144,7 +144,7 @@ func (w *deviceStep) newAccumulation() (g *accumulation, err error) {
 	return g, err
 }
 
-// setMask implements Optimizer.Mask on the device.
+// setMask implements Optimizer.SetMask on the device.
 func (w *deviceStep) setMask(keep []bool) error {
 	err := w.dev.Do(func() (err error) {
 		if err = w.upload(); err != nil {
@@ -190,8 +190,8 @@ func (w *deviceStep) newDeviceMask(n int) (m *deviceMask, err error) {
 	return m, err
 }
 
-// maskGradient sets masked elements of the gradient of the next step to 0, so that norms and clipping do
-// not count them.
+// maskGradient sets masked elements of the gradient of the next step to 0, so that norms and
+// clipping do not count them.
 func (w *deviceStep) maskGradient() (err error) {
 	m := w.mask
 	if w.optimizer.mask == nil {
@@ -257,7 +257,8 @@ func (w *deviceStep) step(rate float64) (norm float64, err error) {
 	return norm, nil
 }
 
-// activeSweep returns the sweep that uses the gradient of the next step: the accumulated one after Add.
+// activeSweep returns the sweep that uses the gradient of the next step: the accumulated one after
+// Accumulate.
 func (w *deviceStep) activeSweep() backend.Optimiser {
 	if w.optimizer.pending {
 		return w.accumulation.sweep
@@ -265,7 +266,7 @@ func (w *deviceStep) activeSweep() backend.Optimiser {
 	return w.sweep
 }
 
-// finite implements Optimizer.Finite on the device.
+// finite implements Optimizer.IsFinite on the device.
 func (w *deviceStep) finite() (ok bool, err error) {
 	err = w.dev.Do(func() (err error) {
 		ok, err = w.activeSweep().Finite()

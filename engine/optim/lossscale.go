@@ -35,8 +35,8 @@ func (l *LossScale) CountStep() (changed bool) {
 	return true
 }
 
-// CountSkip counts a skipped step, whose gradient was not finite, and halves the scale. ok is false if
-// the scale is already 1: then the loss itself is not finite, and a smaller scale cannot help.
+// CountSkip counts a skipped step, whose gradient was not finite, and halves the scale. ok is false
+// if the scale is already 1: then the loss itself is not finite, and a smaller scale cannot help.
 func (l *LossScale) CountSkip() (ok bool) {
 	if l.Scale <= minLossScale {
 		return false

@@ -2,9 +2,10 @@ package optim
 
 import "fmt"
 
-// SetMask holds masked parameters at 0: those where keep is false. Their moments and averages become 0
-// as well. Their gradients count as 0 in every later step, in norms and clipping too, so that no
-// rule changes them. A nil mask ends this; the parameters stay at 0 until a step changes them.
+// SetMask holds masked parameters at 0: those where keep is false. Their moments and averages
+// become 0 as well. Their gradients count as 0 in every later step, in norms and clipping too, so
+// that no rule changes them. A nil mask ends this; the parameters stay at 0 until a step changes
+// them.
 //
 // Shape: keep [parameters], in the layout of the store.
 // Memory: keep is not copied; the caller must not change it while it is in use.
@@ -51,8 +52,9 @@ func (p *Optimizer) applyMask(x []float32) {
 	}
 }
 
-// AddScaledGradient adds factor times the gradient of the next step to x, before masking and clipping. If
-// several ranks share the optimiser, each adds the elements that it owns; Gather completes x.
+// AddScaledGradient adds factor times the gradient of the next step to x, before masking and
+// clipping. If several ranks share the optimiser, each adds the elements that it owns; AllGather
+// completes x.
 //
 // Shape: x [parameters], in the layout of the store.
 func (p *Optimizer) AddScaledGradient(x []float32, factor float32) {
@@ -70,7 +72,7 @@ func (p *Optimizer) AddScaledGradient(x []float32, factor float32) {
 	}
 }
 
-// AllGather completes x on all ranks (all-gather). Each rank contributes the elements that it owns.
+// AllGather completes x on all ranks. Each rank contributes the elements that it owns.
 // Without ranks x is complete already.
 //
 // Shape: x [parameters], in the layout of the store.

@@ -148,7 +148,7 @@ type Optimizer struct {
 	sweepStep step
 	steps     uint64 // steps taken
 	sweep     sweeper
-	mask      []bool      // mask set by Mask, in the layout of the parameters; nil means dense
+	mask      []bool      // mask set by SetMask, in the layout of the parameters; nil means dense
 	device    *deviceStep // steps on the device that holds the parameters; nil means on the host
 	partition
 	normSums
@@ -160,7 +160,7 @@ type partition struct {
 	chunks     []Chunk // chunks of all ranks
 	allChunks  []chunk // the same, with the index of their tensor
 	runs       []run   // contiguous ranges of this rank's chunks
-	ownIndices []int   // indices of this rank's chunks in all
+	ownIndices []int   // indices of this rank's chunks in allChunks
 }
 
 // normSums holds sums of squares, from which norms are computed. They are kept per chunk and added
@@ -174,7 +174,7 @@ type normSums struct {
 // gradients describes the gradient of the next step.
 type gradients struct {
 	lossScale float64   // loss scale, by which the gradient is divided
-	sum       []float32 // accumulated gradient, in the layout of the moments; allocated by the first Add
+	sum       []float32 // accumulated gradient, in the layout of the moments; allocated by the first Accumulate
 	weight    float64   // sum of the weights of sum
 	pending   bool      // sum holds gradients that no step has used
 }
@@ -251,8 +251,8 @@ func New(store *engine.Store, o Options) (*Optimizer, error) {
 	return p, err
 }
 
-// Accumulate accumulates the current gradient with a weight that is not negative. The next Step uses the
-// weighted mean of all accumulated gradients.
+// Accumulate accumulates the current gradient with a weight that is not negative. The next Step
+// uses the weighted mean of all accumulated gradients.
 //
 // If batches are weighted with their share of a larger batch, the mean is the gradient of that
 // batch up to rounding. This requires that no value of one sample depends on another one; batch
@@ -283,8 +283,8 @@ func (p *Optimizer) accumulator() []float32 {
 	return p.sum
 }
 
-// ownGradient returns the current gradient of this rank's chunks, in the layout of the moments. Without
-// ranks this is the layout of the store.
+// ownGradient returns the current gradient of this rank's chunks, in the layout of the moments.
+// Without ranks this is the layout of the store.
 func (p *Optimizer) ownGradient() []float32 {
 	if p.o.Ranks != nil {
 		return p.o.Ranks.Grads()
@@ -344,8 +344,8 @@ func (p *Optimizer) onDevice() bool {
 	return p.device != nil && (!p.pending || p.device.sumOnDevice)
 }
 
-// reduceNorms computes the sums of squares of tensors from those of chunks. It adds them in the order of
-// the chunks, so that the result does not depend on ranks.
+// reduceNorms computes the sums of squares of tensors from those of chunks. It adds them in the
+// order of the chunks, so that the result does not depend on ranks.
 //
 // Errors: communication errors, and errors of other ranks.
 func (p *Optimizer) reduceNorms() error {
@@ -374,8 +374,8 @@ func (p *Optimizer) refreshParams() {
 	}
 }
 
-// Step updates the parameters once. It uses the current gradient or, after Add, the mean of the
-// accumulated ones. It returns the global norm of the gradient before clipping.
+// Step updates the parameters once. It uses the current gradient or, after Accumulate, the mean of
+// the accumulated ones. It returns the global norm of the gradient before clipping.
 //
 // Errors: ErrNotFinite; then no parameter and no moment has changed, and the accumulated gradients
 // are discarded. Communication errors, and errors of other ranks.
@@ -510,8 +510,8 @@ func (p *Optimizer) State() ([]Tensor, error) {
 	return out, nil
 }
 
-// gatherMoments gathers moments of all ranks on rank 0, in the layout of the parameters. It returns nil on
-// the other ranks.
+// gatherMoments gathers moments of all ranks on rank 0, in the layout of the parameters. It returns
+// nil on the other ranks.
 func (p *Optimizer) gatherMoments(own []float32) ([]float32, error) {
 	put := func(to, from []float32, runs []run) {
 		for _, r := range runs {
@@ -526,15 +526,15 @@ func (p *Optimizer) gatherMoments(own []float32) ([]float32, error) {
 	}
 	owners := p.o.Ranks.Owners()
 	var sizes []int
-	var shares [][]run
+	var runs [][]run
 	for r := range p.o.Ranks.Size() {
-		pieces, _, n := p.chunksOf(owners, r)
-		sizes, shares = append(sizes, n), append(shares, mergeRuns(pieces))
+		chunks, _, n := p.chunksOf(owners, r)
+		sizes, runs = append(sizes, n), append(runs, mergeRuns(chunks))
 	}
 	if p.o.Ranks.Rank() == 0 {
 		out = make([]float32, len(p.arena.w))
 	}
-	err := p.o.Ranks.GatherToRoot(own, sizes, func(rank int, x []float32) { put(out, x, shares[rank]) })
+	err := p.o.Ranks.GatherToRoot(own, sizes, func(rank int, x []float32) { put(out, x, runs[rank]) })
 	return out, err
 }
 
@@ -563,7 +563,7 @@ func (p *Optimizer) Restore(steps uint64, value func(name string, n int) ([]floa
 	return nil
 }
 
-// Steps is the number of steps taken since New, Restart or the restored State.
+// Steps is the number of steps taken since New, Reset or the restored State.
 func (p *Optimizer) Steps() uint64 { return p.steps }
 
 // Bytes is the host memory of moments and accumulated gradients in bytes.

@@ -12,11 +12,11 @@ type Constant float64
 func (c Constant) Rate(uint64) float64 { return float64(c) }
 
 // Triangular2 is a cyclical learning rate: it rises and falls linearly between Base and Max, and
-// halves the amplitude after each cycle of 2·Half steps:
+// halves the amplitude after each cycle of 2·HalfCycle steps:
 //
 //	c = ⌊1 + n/2s⌋   x = |n/s − 2c + 1|   rate = base + (max − base)·max(0, 1−x)/2^(c−1)
 //
-// with n the step and s = Half.
+// with n the step and s = HalfCycle.
 //
 // Source: Smith 2017, doi:10.1109/WACV.2017.58; torch.optim.lr_scheduler.CyclicLR, mode
 // "triangular2".
@@ -127,7 +127,7 @@ type PlateauState struct {
 	Lowered      int     `json:"lowered"`       // number of reductions
 }
 
-// Rate returns the current rate, Start·Factorⁿ after n reductions, at least Min. It changes in
+// Rate returns the current rate, Initial·Factorⁿ after n reductions, at least Min. It changes in
 // Observe only.
 func (p *Plateau) Rate(uint64) float64 {
 	f := p.Factor

@@ -3,7 +3,7 @@ package optim
 import "math"
 
 // arena is the flat memory of a step. Parameters w and averages e have the layout of the store;
-// gradients g and moments m and v have that of Places.
+// gradients g and moments m and v have that of ChunkOffsets.
 type arena struct {
 	w, g, m []float32
 	v       []float32 // second moment; nil for SGD and LARS
@@ -42,7 +42,7 @@ func (refSweeper) accumulate(sum, g []float32, weight float32) {
 	}
 }
 
-// squares computes Σw² and Σg² of every piece, interleaved in part. With a nil w the first sum is
+// squares computes Σw² and Σg² of every chunk, interleaved in part. With a nil w the first sum is
 // 0.
 func (l refSweeper) squares(part []float64, w, g []float32) {
 	for k, p := range l.chunks {
@@ -53,7 +53,7 @@ func (l refSweeper) squares(part []float64, w, g []float32) {
 	}
 }
 
-// moments is the first half of LAMB. It updates m and v, and computes Σw² and Σu² of every piece,
+// moments is the first half of LAMB. It updates m and v, and computes Σw² and Σu² of every chunk,
 // interleaved in part.
 func (l refSweeper) moments(part []float64, a *arena, s *step) {
 	for k, p := range l.chunks {

@@ -18,14 +18,14 @@ type sweeper struct {
 // newSweeper starts the threads.
 //
 // Errors: exit.NoDevice if the system does not start them.
-func newSweeper(threads int, pieces []chunk) (sweeper, error) {
+func newSweeper(threads int, chunks []chunk) (sweeper, error) {
 	p, err := kern.NewPool(threads)
 	if err != nil {
 		return sweeper{}, &exit.Error{Code: exit.NoDevice, What: fmt.Sprintf("cannot start the optimiser with %d threads", threads),
 			Why: err.Error(), Fix: "use fewer threads", Err: err}
 	}
 	s := sweeper{pool: p}
-	for _, x := range pieces {
+	for _, x := range chunks {
 		s.chunks = append(s.chunks, kern.ParamRange{Lo: x.lo, Hi: x.hi, Tensor: x.tensor, At: x.at})
 	}
 	return s, nil

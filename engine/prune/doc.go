@@ -10,7 +10,7 @@
 //	…
 //	changed, err := p.Step(step, rate, store.Params(), gradient) // before the optimiser's step
 //	if changed {
-//		optimizer.Mask(p.Keep())
+//		optimizer.SetMask(p.Mask())
 //	}
 //
 // Only filters of convolutions are pruned, never biases or the factors of norms. Every layer keeps

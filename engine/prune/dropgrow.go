@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// dropAndGrow removes a fraction share of the remaining units of every layer, and adds as many units
+// dropAndGrow removes a fraction of the remaining units of every layer, and adds as many units
 // that are masked (drop and grow). It removes the units with the smallest mean |w|. It adds the
 // masked units with the largest mean of grow; at equal scores the first ones. A unit that was just
 // removed may be added again, and keeps its weights then.
@@ -14,7 +14,7 @@ import (
 // a unit is replaced by one of the same size.
 //
 // Shape: w, grow [parameters].
-func (p *Pruner) dropAndGrow(share float64, w, grow []float32) {
+func (p *Pruner) dropAndGrow(fraction float64, w, grow []float32) {
 	keep := slices.Clone(p.mask)
 	scores := make([]float32, p.n)
 	for at, l := range p.layers {
@@ -30,13 +30,13 @@ func (p *Pruner) dropAndGrow(share float64, w, grow []float32) {
 				keep[i] = to
 			}
 		}
-		left := map[int]int{} // number of remaining units by size
+		remaining := map[int]int{} // number of remaining units by size
 		for u := range p.o.Structure.unitCount(l) {
 			if e := weak.unitElements(u); keep[e[0]] {
-				left[len(e)]++
+				remaining[len(e)]++
 			}
 		}
-		gone := map[int]int{}
+		dropped := map[int]int{}
 		removable := weak.keys()
 		slices.Sort(removable)
 		for _, k := range removable {
@@ -44,8 +44,8 @@ func (p *Pruner) dropAndGrow(share float64, w, grow []float32) {
 				break
 			}
 			e := weak.unitElements(k.unit())
-			if n := len(e); keep[e[0]] && gone[n] < removedCount(share, left[n]) {
-				gone[n]++
+			if n := len(e); keep[e[0]] && dropped[n] < removedCount(fraction, remaining[n]) {
+				dropped[n]++
 				set(k, false)
 			}
 		}
@@ -57,8 +57,8 @@ func (p *Pruner) dropAndGrow(share float64, w, grow []float32) {
 		}
 		slices.Sort(masked)
 		for _, k := range slices.Backward(masked) {
-			if n := len(weak.unitElements(k.unit())); gone[n] > 0 {
-				gone[n]--
+			if n := len(weak.unitElements(k.unit())); dropped[n] > 0 {
+				dropped[n]--
 				set(k, true)
 			}
 		}

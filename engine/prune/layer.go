@@ -20,7 +20,8 @@ type Layer struct {
 	// Transposed is true if the filter is stored as [In Out …], as transposed convolutions do, and
 	// false for [Out In …].
 	Transposed bool
-	// ReadsInput is true if the layer reads the network's input without another convolution before it.
+	// ReadsInput is true if the layer reads the network's input without another convolution before
+	// it.
 	ReadsInput bool
 }
 

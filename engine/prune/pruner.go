@@ -32,13 +32,13 @@ const (
 	// Source: Sanh et al. 2020, arXiv:2005.07683.
 	Movement Method = "movement"
 	// SET (sparse evolutionary training) starts with random masks of the target sparsity. At each
-	// change it removes the fraction Exchange of the remaining weights, those with the smallest
+	// change it removes the fraction DropFraction of the remaining weights, those with the smallest
 	// |w|, and adds as many with the value 0 at random positions.
 	//
 	// Source: Mocanu et al. 2018, doi:10.1038/s41467-018-04316-3.
 	SET Method = "set"
-	// RigL is SET with a fraction that decays (Falling). It adds weights where |∂L/∂w| is largest,
-	// and needs the dense gradient in these steps.
+	// RigL is SET with a fraction that decays (CosineDecay). It adds weights where |∂L/∂w| is
+	// largest, and needs the dense gradient in these steps.
 	//
 	// Source: Evci et al. 2020, arXiv:1911.11134.
 	RigL Method = "rigl"
@@ -48,8 +48,8 @@ const (
 	// Source: Frankle and Carbin 2019, arXiv:1803.03635; Frankle et al. 2020, arXiv:1912.05671.
 	Lottery Method = "lottery"
 	// EarlyBird draws the mask of the smallest |w| after every epoch from From on. It keeps that
-	// mask once Settle.Epochs successive masks differ in less than the fraction Settle.Distance, at
-	// the latest at To.
+	// mask once Stability.Epochs successive masks differ in less than the fraction
+	// Stability.Distance, at the latest at To.
 	//
 	// Source: You et al. 2020, arXiv:1909.11957.
 	EarlyBird Method = "early_bird"
@@ -82,7 +82,8 @@ type Gradient interface {
 	// AddScaledGradient adds factor times this rank's part of the gradient to x, in the layout of the
 	// parameters.
 	AddScaledGradient(x []float32, factor float32)
-	// AllGather completes x on all ranks. Each rank contributes the elements that Present writes.
+	// AllGather completes x on all ranks. Each rank contributes the elements that AddScaledGradient
+	// writes.
 	AllGather(x []float32) error
 }
 
@@ -99,7 +100,7 @@ type Pruner struct {
 	mask         []bool    // mask; false where a parameter is 0
 	scores       []float32 // of Movement, accumulated since From
 	latent       []float32 // latent values of masked weights, which Movement trains until To
-	regrown      []int     // weights that returned to the network, until the next Cover
+	regrown      []int     // weights that returned to the network, until the next MaskWeights
 	scratch      []float32 // scratch memory for scores and gradients
 	lastMask     []bool    // mask of the previous epoch, for EarlyBird
 	stableEpochs int       // successive epochs with similar masks, for EarlyBird
@@ -107,7 +108,7 @@ type Pruner struct {
 }
 
 // New returns the pruner of a network. It prunes the layers to which the structure applies and that
-// are not spared. n is the length of the flat parameters of the store.
+// are not excluded. n is the length of the flat parameters of the store.
 //
 // Errors: exit 64 if no layer remains, or if the target would remove a whole layer.
 func New(layers []Layer, n int, o Options) (*Pruner, error) {
@@ -136,7 +137,8 @@ func New(layers []Layer, n int, o Options) (*Pruner, error) {
 	return p, nil
 }
 
-// isRegrowing reports whether the method has the target sparsity from the start, and replaces weights.
+// isRegrowing reports whether the method has the target sparsity from the start, and replaces
+// weights.
 func (o Options) isRegrowing() bool { return o.Method == SET || o.Method == RigL }
 
 // String is the pattern, with the shape of the blocks.
@@ -168,14 +170,14 @@ func (p *Pruner) check() error {
 		return nil // half of each row remains, so no layer can become empty
 	}
 	if o.Scope == Global {
-		all, least := 0, 0
+		all, minimum := 0, 0
 		for _, l := range p.layers {
 			all += l.Size()
-			least += o.Structure.minKept(l)
+			minimum += o.Structure.minKept(l)
 		}
-		if left := all - removedCount(o.Target, all); left < least {
+		if left := all - removedCount(o.Target, all); left < minimum {
 			return refuse(fmt.Sprintf("sparsity %g would remove layers entirely", o.Target),
-				fmt.Sprintf("%d of %d weights would remain in %d layers, which need at least %d", left, all, len(p.layers), least))
+				fmt.Sprintf("%d of %d weights would remain in %d layers, which need at least %d", left, all, len(p.layers), minimum))
 		}
 		return nil
 	}
@@ -185,9 +187,9 @@ func (p *Pruner) check() error {
 	}
 	for i, l := range p.layers {
 		left := l.Size() - removedCount(1-densities[i], l.Size())
-		if least := o.Structure.minKept(l); left < least {
+		if minimum := o.Structure.minKept(l); left < minimum {
 			return refuse(fmt.Sprintf("sparsity %g would remove layer %s entirely", o.Target, l.Name),
-				fmt.Sprintf("scope %s leaves %d of its %d weights (%d outputs, %d inputs, %d taps), structure %s needs at least %d", o.Scope, left, l.Size(), l.Out, l.In, l.Taps(), o.Structure, least))
+				fmt.Sprintf("scope %s leaves %d of its %d weights (%d outputs, %d inputs, %d taps), structure %s needs at least %d", o.Scope, left, l.Size(), l.Out, l.In, l.Taps(), o.Structure, minimum))
 		}
 	}
 	return nil
@@ -333,7 +335,7 @@ func (p *Pruner) isDue(t int) bool {
 }
 
 // Step updates the mask before the optimiser's step t with the given learning rate. w are the
-// current weights, g their gradient. It reports whether the mask, or the result of Fixed, has
+// current weights, g their gradient. It reports whether the mask, or the result of FixedMask, has
 // changed.
 //
 // Errors: communication errors of g.
@@ -418,8 +420,8 @@ func (p *Pruner) addMovement(rate float64, w []float32, g Gradient) {
 	}
 }
 
-// UnmaskWeights restores the latent values of masked weights before the optimiser's step, which trains
-// them.
+// UnmaskWeights restores the latent values of masked weights before the optimiser's step, which
+// trains them.
 func (p *Pruner) UnmaskWeights(weights Weights) {
 	if p.latent == nil {
 		return

@@ -14,8 +14,8 @@ func Cubic(t, t0, t1 int, si, sf float64) float64 {
 	return sf + (si-sf)*(1-p)*(1-p)*(1-p)
 }
 
-// CosineDecay is the fraction of weights that RigL replaces at step t. It decays from alpha to 0 along
-// half a cosine:
+// CosineDecay is the fraction of weights that RigL replaces at step t. It decays from alpha to 0
+// along half a cosine:
 //
 //	alpha/2 · (1 + cos(π·t/end))
 //

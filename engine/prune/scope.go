@@ -16,7 +16,7 @@ const (
 	//	eps · (In + Out + kD + kH + kW) / (In · Out · kD · kH · kW)
 	//
 	// with eps such that all layers together have the target density. A layer whose density would
-	// exceed 1 stays dense, and eps is computed again for the others. Small layers thus keep a
+	// exceed 1 stays dense, and eps is recomputed for the others. Small layers thus keep a
 	// larger fraction of their weights.
 	//
 	// Source: Evci et al. 2020, arXiv:1911.11134, extended to three dimensions.
@@ -60,17 +60,17 @@ func erk(layers []Layer, d float64) (eps float64, densities []float64) {
 			return eps, densities
 		}
 		eps = (d*all - spent) / raw
-		again := false
+		repeat := false
 		for i, l := range layers {
 			if dense[i] {
 				continue
 			}
 			densities[i] = eps * float64(l.In+l.Out+l.Kernel[0]+l.Kernel[1]+l.Kernel[2]) / float64(l.Size())
 			if densities[i] > 1 {
-				densities[i], dense[i], again = 1, true, true
+				densities[i], dense[i], repeat = 1, true, true
 			}
 		}
-		if !again {
+		if !repeat {
 			return eps, densities
 		}
 	}

@@ -9,8 +9,8 @@
 //
 //	c := quantise.New(quantise.Options{})
 //	// compile plans with c.Passes(), then for all samples:
-//	c.Ranges(plan) // first pass: minimum and maximum of each channel
-//	c.Points(plan) // second pass: histograms of the points of transformed tiles
+//	c.ObserveRanges(plan) // first pass: minimum and maximum of each channel
+//	c.ObservePoints(plan) // second pass: histograms of the points of transformed tiles
 //	scales, err := c.Scales()
 //
 // Source: Lavin and Gray 2016, doi:10.1109/CVPR.2016.435 (F(4×4, 3×3)); Andri et al. 2022,
@@ -68,7 +68,7 @@ type layer struct {
 	max     []float64       // maximum of each input channel
 	counts  [][][bins]int64 // histograms of |value|, by part and point
 	largest [][]int32       // largest |value|, by part and point
-	q       *op.Int8Scales  // scales, set by Ranges and Scales
+	q       *op.Int8Scales  // scales, set by ObserveRanges and Scales
 }
 
 // Calibration collects statistics of the values in a network. It is not safe for concurrent use.
@@ -79,7 +79,7 @@ type Calibration struct {
 	layers []*layer
 	// Skipped gives the reason why a convolution is not quantised, by the name of its filter.
 	Skipped map[string]string
-	samples [2]int // number of samples of Ranges and of Points
+	samples [2]int // number of samples of ObserveRanges and of ObservePoints
 }
 
 // New returns an empty calibration. Only convolutions followed by a ReLU are quantised: the others
@@ -118,7 +118,7 @@ func (c *Calibration) observe(u *pass.Unit) error {
 	return nil
 }
 
-// addLayer adds a node to the convolutions that are quantised, or records in Left why not.
+// addLayer adds a node to the convolutions that are quantised, or records in Skipped why not.
 func (c *Calibration) addLayer(g *graph.Graph, n *graph.Node, kept map[string]bool) {
 	if !n.Op.Conv.Is(graph.ConvForward) {
 		return
@@ -185,8 +185,8 @@ func (c *Calibration) Filters() []string {
 	return names
 }
 
-// ObserveRanges updates minimum and maximum of every channel, after a run of a plan of Passes. It must see
-// all samples before the first call of Points.
+// ObserveRanges updates minimum and maximum of every channel, after a run of a plan of Passes. It
+// must see all samples before the first call of ObservePoints.
 func (c *Calibration) ObserveRanges(p *engine.Plan) {
 	c.samples[0]++
 	for _, s := range c.layers {
@@ -205,8 +205,9 @@ func (c *Calibration) ObserveRanges(p *engine.Plan) {
 	}
 }
 
-// setChannelScales computes the zero point of each part and the scale of each channel. A part without negative
-// values uses 0 to 255 with zero point 0; else the range is symmetric around zero point 128.
+// setChannelScales computes the zero point of each part and the scale of each channel. A part
+// without negative values uses 0 to 255 with zero point 0; else the range is symmetric around zero
+// point 128.
 func (s *layer) setChannelScales() {
 	s.q = &op.Int8Scales{Channels: make([]float32, s.shape[1])}
 	lo := 0
@@ -216,20 +217,20 @@ func (s *layer) setChannelScales() {
 			zero = 128
 		}
 		s.q.ZeroPoints = append(s.q.ZeroPoints, zero)
-		least := float32(0)
+		smallest := float32(0)
 		for i := lo; i < lo+n; i++ {
 			v := s.max[i] / 255
 			if zero > 0 {
 				v = max(s.max[i], -s.min[i]) / 127
 			}
-			if s.q.Channels[i] = float32(v); v > 1e-30 && (least == 0 || s.q.Channels[i] < least) {
-				least = s.q.Channels[i]
+			if s.q.Channels[i] = float32(v); v > 1e-30 && (smallest == 0 || s.q.Channels[i] < smallest) {
+				smallest = s.q.Channels[i]
 			}
 		}
 		for i := lo; i < lo+n; i++ {
 			// A channel that is always 0 gets the smallest scale of the part. A large scale
 			// would enlarge its filters, and rounding to the common step would lose the others.
-			s.q.Channels[i] = max(s.q.Channels[i], least, 1e-30)
+			s.q.Channels[i] = max(s.q.Channels[i], smallest, 1e-30)
 		}
 		lo += n
 	}
@@ -275,7 +276,7 @@ func (c *Calibration) ObservePoints(p *engine.Plan) {
 
 // Scales returns the scales of the convolutions, by the names of their filters.
 //
-// Errors: Ranges or Points saw no sample.
+// Errors: ObserveRanges or ObservePoints saw no sample.
 func (c *Calibration) Scales() (map[string]*op.Int8Scales, error) {
 	if c.samples[0] == 0 || c.samples[1] == 0 {
 		return nil, errors.New("quantise: no samples")

@@ -66,7 +66,7 @@ type Layer struct {
 type Plan struct {
 	Layers []Layer `json:"layers"`
 	Groups []Group `json:"groups,omitempty"`
-	// Filters is the number of weights of all filters. Own of them are parameters of layers that
+	// Filters is the number of weights of all filters. Unshared of them are parameters of layers that
 	// share nothing. Stored is the total size of the stores, Coefficients the number of trained
 	// values that the combinations need.
 	Filters      int `json:"filters"`
@@ -176,8 +176,8 @@ func (p *Plan) groupLayers() (groups []Group) {
 	return slices.DeleteFunc(groups, func(g Group) bool { return len(g.layers) < 2 })
 }
 
-// SplitBudget divides a budget of parameters. own of them belong to layers that share nothing. The rest
-// is divided among the groups in proportion to the sums of the sizes of their layers, by the
+// SplitBudget divides a budget of parameters. own of them belong to layers that share nothing. The
+// rest is divided among the groups in proportion to the sums of the sizes of their layers, by the
 // largest remainder method.
 //
 // Shape: sums [groupLayers] → sizes [groupLayers].
@@ -205,14 +205,16 @@ func SplitBudget(budget, own int, sums []int) ([]int, error) {
 	return sizes, nil
 }
 
-// TemplateCount is the number of templates of a layer with n weights in a store of m values, at most most:
+// TemplateCount is the number of templates of a layer with n weights in a store of m values, at
+// most most:
 //
 //	k = min(max(1, ⌊m/n⌋), most)
 //
 // enlarged reports whether the templates are smaller than the layer.
 func TemplateCount(m, n, most int) (k int, enlarged bool) { return min(max(1, m/n), most), m < n }
 
-// assignTemplates places the templates of a group's layers in the store and chooses its initialisation.
+// assignTemplates places the templates of a group's layers in the store and chooses its
+// initialisation.
 //
 // Templates follow each other in the store. If the next one does not fit, it starts at 0 again, so
 // templates of different layers overlap.
@@ -283,8 +285,8 @@ func (p *Plan) assignTemplates(g *Group) {
 	}
 }
 
-// unusedPieces initialises values that no template reads, as the first section. They get no gradient and do
-// not change.
+// unusedPieces initialises values that no template reads, as the first section. They get no
+// gradient and do not change.
 func (p *Plan) unusedPieces(g *Group, std []float64, pieces []graph.InitSegment) (more []graph.InitSegment) {
 	for from := 0; from < len(std); from++ {
 		if std[from] > 0 {
@@ -308,16 +310,16 @@ func templateSize(s graph.Shape, store int) (rows, columns int) {
 	return rows, min(columns, store/rows)
 }
 
-// countCoefficients counts the trained values besides stores and filters: coefficients, or vectors and
-// maps.
+// countCoefficients counts the trained values besides stores and filters: coefficients, or vectors
+// and maps.
 func (p *Plan) countCoefficients() (n int) {
 	if p.o.Coefficients == Average {
 		return 0
 	}
 	for _, g := range p.Groups {
-		most := 0
+		templates := 0
 		for _, i := range g.layers {
-			most = max(most, p.Layers[i].Templates)
+			templates = max(templates, p.Layers[i].Templates)
 			if p.o.Coefficients == Free {
 				n += p.Layers[i].Templates
 			} else {
@@ -325,7 +327,7 @@ func (p *Plan) countCoefficients() (n int) {
 			}
 		}
 		if p.o.Coefficients == Embedding {
-			n += most * embeddingSize
+			n += templates * embeddingSize
 		}
 	}
 	return n

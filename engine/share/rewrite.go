@@ -47,7 +47,7 @@ func (p *Plan) Rewrite(g *graph.Graph) (*graph.Graph, error) {
 			return b.Fail(n.Name, fmt.Errorf("shape %v, want %v as planned: %w", n.Shape, l.Shape, graph.ErrShape))
 		}
 		for _, group := range p.Groups {
-			if _, there := stores[group.Name]; group.Name == l.Store && !there {
+			if _, exists := stores[group.Name]; group.Name == l.Store && !exists {
 				stores[group.Name] = b.Param(group.Name, graph.Shape{1, group.Size}, group.init)
 				if p.o.Coefficients == Embedding {
 					maps[group.Name] = b.Param(group.Name+mapSuffix, graph.Shape{p.maxTemplates(group), embeddingSize}, graph.Values(slices.Concat(p.orthonormalRows(group, b.Seed())...)))
@@ -86,8 +86,8 @@ func (p *Plan) layerCoefficients(b *graph.Builder, i int, m graph.Value) graph.V
 	return b.Param(l.Name+coefficientsSuffix, shape, graph.Values(p.initialCoefficients(i)))
 }
 
-// orthonormalRows returns the initial rows of a group's map: random normal vectors, orthonormalised by
-// Gram-Schmidt.
+// orthonormalRows returns the initial rows of a group's map: random normal vectors, orthonormalised
+// by Gram-Schmidt.
 //
 // Shape: [templates][embeddingSize].
 func (p *Plan) orthonormalRows(g Group, seed uint64) (rows [][]float32) {
@@ -117,8 +117,8 @@ func dot(a, b []float32) (sum float64) {
 	return sum
 }
 
-// initialEmbedding is the initial vector e of a layer. As the rows of the map M are orthonormal, e = Mᵀ·a
-// gives exactly the initial coefficients a = M·e.
+// initialEmbedding is the initial vector e of a layer. As the rows of the map M are orthonormal, e
+// = Mᵀ·a gives exactly the initial coefficients a = M·e.
 func (p *Plan) initialEmbedding(i int, seed uint64) []float32 {
 	e := make([]float32, embeddingSize)
 	for _, g := range p.Groups {
@@ -134,9 +134,9 @@ func (p *Plan) initialEmbedding(i int, seed uint64) []float32 {
 	return e
 }
 
-// initialCoefficients returns the initial coefficients of a layer. With Free and Embedding exactly one
-// coefficient is not 0, another one for successive layers of a group: each layer starts with one of
-// its templates, and the coefficient vectors are orthogonal.
+// initialCoefficients returns the initial coefficients of a layer. With Free and Embedding exactly
+// one coefficient is not 0, another one for successive layers of a group: each layer starts with
+// one of its templates, and the coefficient vectors are orthogonal.
 func (p *Plan) initialCoefficients(i int) []float32 {
 	l := p.Layers[i]
 	out := make([]float32, l.Templates)
@@ -146,13 +146,13 @@ func (p *Plan) initialCoefficients(i int) []float32 {
 		}
 		return out
 	}
-	turn := 0
+	position := 0
 	for _, other := range p.Layers[:i] {
 		if other.Store == l.Store {
-			turn++
+			position++
 		}
 	}
-	out[turn%l.Templates] = float32(l.scale)
+	out[position%l.Templates] = float32(l.scale)
 	return out
 }
 

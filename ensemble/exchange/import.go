@@ -190,8 +190,8 @@ func (a *Architecture) run(ctx context.Context, w model.Weights, x ckpt.Tensor, 
 	return ckpt.Tensor{Name: "output", Shape: answer, Data: y}, nil
 }
 
-// checkGolden compares the network's output for golden.input with golden.output. It returns the relative
-// difference; nil if the file does not have both.
+// checkGolden compares the network's output for golden.input with golden.output. It returns the
+// relative difference; nil if the file does not have both.
 func (a *Architecture) checkGolden(ctx context.Context, o ImportOptions, tensors []ckpt.Tensor, w model.Weights) (*float64, error) {
 	in := slices.IndexFunc(tensors, func(t ckpt.Tensor) bool { return t.Name == goldenInput })
 	out := slices.IndexFunc(tensors, func(t ckpt.Tensor) bool { return t.Name == goldenOutput })
@@ -238,7 +238,8 @@ func (a *Architecture) apply(ctx context.Context, o ImportOptions, w model.Weigh
 	return ckpt.WriteFile(o.To, []ckpt.Tensor{y}, nil)
 }
 
-// checkReplaceable checks whether a description may be written to path, for what was made from source.
+// checkReplaceable checks whether a description may be written to path, for what was made from
+// source.
 //
 // Errors: exit 73 if the file exists with another source and the policy does not allow to replace
 // it.

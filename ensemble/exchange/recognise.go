@@ -50,8 +50,8 @@ const (
 	parallelPrefix = "module."              // prefix of all names with PyTorch's DataParallel
 )
 
-// SelectWeights selects the weights among the tensors of a file. It drops other tensors, and removes the
-// prefix of PyTorch's DataParallel.
+// SelectWeights selects the weights among the tensors of a file. It drops other tensors, and
+// removes the prefix of PyTorch's DataParallel.
 func SelectWeights(tensors []ckpt.Tensor) model.Weights {
 	all := true
 	for _, t := range tensors {

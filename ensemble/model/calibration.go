@@ -27,8 +27,8 @@ type Calibration struct {
 	Mapping  calibration.Map `json:"map"`
 }
 
-// ExceedanceEvent returns the exceedance event of an event's threshold. The probability of an event with
-// one limit is that of the exceedance, or 1 minus it.
+// ExceedanceEvent returns the exceedance event of an event's threshold. The probability of an event
+// with one limit is that of the exceedance, or 1 minus it.
 func ExceedanceEvent(e ensemble.Event) ensemble.Event {
 	return ensemble.Event{Relation: ensemble.Above, Lower: e.Threshold()}
 }
@@ -109,7 +109,8 @@ func (m *Model) Calibrate(p []float32, t task.Target, level ensemble.Level, e en
 		}
 		return x
 	}
-	// reaching is P(X ≥ threshold). It differs from above at the point mass of a censored distribution.
+	// reaching is P(X ≥ threshold). It differs from above at the point mass of a censored
+	// distribution.
 	reaching := func(par []float64, threshold float64) float64 {
 		mass := 1 - family.Below(par, threshold) - family.Above(par, threshold)
 		return min(1, above(par, threshold)+max(0, mass))

@@ -15,14 +15,14 @@ import (
 
 // SelectFallback returns the first of some methods (IDs of baselines, or raw) that can replace the
 // network's forecast for all targets; "" if none can.
-func (m *Model) SelectFallback(ladder []string) string {
-	for _, rung := range ladder {
-		all := rung == config.RawFallback || len(m.Baselines) > 0
+func (m *Model) SelectFallback(methods []string) string {
+	for _, method := range methods {
+		complete := method == config.RawFallback || len(m.Baselines) > 0
 		for at := range m.Task.TargetWeights {
-			all = all && (rung == config.RawFallback || m.Task.TargetWeights[at] == 0 || m.fallbackFit(at, rung) != nil)
+			complete = complete && (method == config.RawFallback || m.Task.TargetWeights[at] == 0 || m.fallbackFit(at, method) != nil)
 		}
-		if all {
-			return rung
+		if complete {
+			return method
 		}
 	}
 	return ""
@@ -60,7 +60,7 @@ func (m *Model) fallbackFit(at int, id string) *task.Baseline {
 //
 // Shape: members [member][target][point], nil unless the network corrects members.
 // Missing: NaN where members are NaN.
-func (m *Model) Fallback(rung string, init ensemble.Init, stats []task.Statistics, count int, members []float32) (*Forecast, error) {
+func (m *Model) Fallback(method string, init ensemble.Init, stats []task.Statistics, count int, members []float32) (*Forecast, error) {
 	k := &m.Task
 	out := &Forecast{}
 	if m.Spec.PredictsMembers() {
@@ -76,7 +76,7 @@ func (m *Model) Fallback(rung string, init ensemble.Init, stats []task.Statistic
 			full[q] = float32(max(0, k.SpreadAffine[at][0]+k.SpreadAffine[at][1]*float64(s)))
 		}
 		raw := baseline.Raw{Valid: init.Valid(k.Targets[at/depth].Lead).Time, Mean: st.Mean, Std: spread}
-		b := m.fallbackFit(at, rung)
+		b := m.fallbackFit(at, method)
 		switch {
 		case m.Spec.PredictsMembers():
 			raw.Members = (&Forecast{Members: members}).TargetMembers(at, len(stats), len(st.Mean))
@@ -172,15 +172,15 @@ func (m *Model) setFreeParameters(par []float64, at int, centre float64) {
 
 // addFallbackMembers writes the members of a target into a forecast, the raw ones if b is nil.
 func (m *Model) addFallbackMembers(out *Forecast, at, targets int, raw baseline.Raw, b *task.Baseline) (err error) {
-	made := raw.Members
+	members := raw.Members
 	switch {
 	case b == nil:
 	case b.Method.Family == nil:
-		made = b.Fit.Forecast(raw)
+		members = b.Fit.Forecast(raw)
 	default:
 		y := ParameterFields(b.Fit.Forecast(raw))
 		par := make([]float64, len(y))
-		if made, err = ecc.CoupleQuantiles(raw.Members, ecc.MidLevels(len(raw.Members)), func(point int, level float64) float64 {
+		if members, err = ecc.CoupleQuantiles(raw.Members, ecc.MidLevels(len(raw.Members)), func(point int, level float64) float64 {
 			return b.Method.Family.Quantile(y.At(par, point), level)
 		}); err != nil {
 			return err
@@ -189,7 +189,7 @@ func (m *Model) addFallbackMembers(out *Forecast, at, targets int, raw baseline.
 	k := &m.Task
 	bounded := network.IsNonNegative(k.Targets[at/len(k.Features.Axes.Levels)].Variable)
 	own := out.TargetMembers(at, targets, len(raw.Mean))
-	for i, x := range made {
+	for i, x := range members {
 		for q, v := range x {
 			if bounded && v < 0 {
 				v = 0

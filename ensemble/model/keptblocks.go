@@ -15,17 +15,17 @@ func (m *Model) KeptBlocks() (map[string]op.BlockMask, error) {
 	if m.weightsFile == nil {
 		return keptBlocks(slices.Concat(m.Networks, m.Spreads)...)
 	}
-	found, room := map[string]op.BlockMask{}, []float32(nil)
+	found, values := map[string]op.BlockMask{}, []float32(nil)
 	for _, e := range m.weightsFile.Entries() {
 		if len(e.Shape) < 3 { // not a filter
 			continue
 		}
 		n := graph.Shape(e.Shape).Size()
-		room = slices.Grow(room[:0], n)[:n]
-		if err := m.weightsFile.Float32(room, e.Name); err != nil {
+		values = slices.Grow(values[:0], n)[:n]
+		if err := m.weightsFile.Float32(values, e.Name); err != nil {
 			return nil, err
 		}
-		if k := op.BlockMaskOf(room, e.Shape); k != "" {
+		if k := op.BlockMaskOf(values, e.Shape); k != "" {
 			found[e.Name] = k
 		}
 	}
@@ -37,22 +37,22 @@ func (m *Model) KeptBlocks() (map[string]op.BlockMask, error) {
 func keptBlocks(networks ...Weights) (map[string]op.BlockMask, error) {
 	found := map[string]op.BlockMask{}
 	for i, w := range networks {
-		here := map[string]op.BlockMask{}
+		masks := map[string]op.BlockMask{}
 		for _, t := range w {
 			v, err := t.Float32()
 			if err != nil {
 				return nil, err
 			}
 			if k := op.BlockMaskOf(v, t.Shape); k != "" {
-				here[t.Name] = k
+				masks[t.Name] = k
 			}
 		}
 		if i == 0 {
-			found = here
+			found = masks
 			continue
 		}
 		for name, k := range found {
-			if found[name] = k.Or(here[name]); found[name] == "" {
+			if found[name] = k.Or(masks[name]); found[name] == "" {
 				delete(found, name)
 			}
 		}

@@ -9,8 +9,8 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// correctMembers converts the network's shifts to members in physical units, and computes their mean and
-// standard deviation:
+// correctMembers converts the network's shifts to members in physical units, and computes their
+// mean and standard deviation:
 //
 //	member = raw member + ErrorScale·shift     at least 0 for variables without negative values
 //
@@ -83,9 +83,9 @@ func (m *Model) SetMemberCount(members int) error {
 	return m.Open(m.options)
 }
 
-// SortMembers sorts the members of the batch's only sample into an order that does not depend on their
-// numbers, so that the result is the same bit for bit. Ranks that share a field keep the order, as
-// each sees a part of the fields.
+// SortMembers sorts the members of the batch's only sample into an order that does not depend on
+// their numbers, so that the result is the same bit for bit. Ranks that share a field keep the
+// order, as each sees a part of the fields.
 func (m *Model) SortMembers(members int) {
 	b := &m.Network.Batch
 	if b.Members == nil {

@@ -696,13 +696,13 @@ func shapeError(have []int, e engine.Entry) error {
 // reports whether the source has it.
 //
 // Errors: as Fill; those of exit.Read.
-func fillStore(s *engine.Store, read func(e engine.Entry, to []float32) (there bool, err error)) error {
+func fillStore(s *engine.Store, read func(e engine.Entry, to []float32) (found bool, err error)) error {
 	for _, e := range s.Entries() {
 		to, _, _ := s.Get(e.Name)
-		there, err := read(e, to)
+		found, err := read(e, to)
 		var known *exit.Error
 		switch {
-		case !there:
+		case !found:
 			return &exit.Error{Code: exit.BadData, What: fmt.Sprintf("the weights lack %q", e.Name), Why: fmt.Sprintf("the network has a parameter of this name with shape %v", e.Shape),
 				Fix: "give weights of the same network"}
 		case errors.As(err, &known):

@@ -11,15 +11,16 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 )
 
-// parameterAverage averages the parameters of a distribution that is not normal over the networks of a model.
+// parameterAverage averages the parameters of a distribution that is not normal over the networks
+// of a model.
 type parameterAverage struct {
 	m      *Model
 	names  []string    // outputs of a network
 	fields [][]float32 // means over networks, by name; or, if they are kept separate, the outputs of all networks
 }
 
-// newParameterAverage allocates fields of n points. It returns nil for normal distributions and for other
-// heads.
+// newParameterAverage allocates fields of n points. It returns nil for normal distributions and for
+// other heads.
 func (m *Model) newParameterAverage(n int) *parameterAverage {
 	if d := m.Spec.Head.Distribution; d == nil || d.Family == config.NormalFamily {
 		return nil
@@ -33,8 +34,8 @@ func (m *Model) newParameterAverage(n int) *parameterAverage {
 	return h
 }
 
-// keepsNetworks reports whether the family has an average of its own, for which the outputs of all networks
-// are kept, instead of the mean of parameters.
+// keepsNetworks reports whether the family has an average of its own, for which the outputs of all
+// networks are kept, instead of the mean of parameters.
 func (h *parameterAverage) keepsNetworks() bool {
 	return h.m.Family.Average != nil
 }

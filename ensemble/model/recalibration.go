@@ -53,8 +53,8 @@ func (m *Model) recalibrate(out *Forecast, targets int) {
 	out.Parameters = par
 }
 
-// DescribeRecalibration describes the recalibration of a variable's distribution for product files; ""
-// without recalibration.
+// DescribeRecalibration describes the recalibration of a variable's distribution for product files;
+// "" without recalibration.
 func (m *Model) DescribeRecalibration(t task.Target, level ensemble.Level) string {
 	for _, r := range m.Recalibrations {
 		if r.Variable == t.Variable && r.Level == level.String() && r.Lead == t.Lead.String() {

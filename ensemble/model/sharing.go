@@ -5,8 +5,8 @@ import (
 	sharing "github.com/ensemble-weather/ensemble/engine/share"
 )
 
-// buildFilters computes the filters of the loaded networks from their shared parameters, after which the
-// model is one without sharing.
+// buildFilters computes the filters of the loaded networks from their shared parameters, after
+// which the model is one without sharing.
 func (m *Model) buildFilters(bad func(why string) error) error {
 	p, err := m.Spec.SharingPlan(&m.Task, m.Grid)
 	if p == nil || err != nil {

@@ -20,7 +20,7 @@ const (
 	Global  Scope = "global"  // the scores of all layers are compared
 )
 
-// Goal is the size of the network after pruning. Exactly one of Share and FLOPFraction is set.
+// Goal is the size of the network after pruning. Exactly one of Fraction and FLOPFraction is set.
 type Goal struct {
 	Fraction     float64 // fraction of the original channels to keep, in layers without pinned channels; 0 to 1
 	FLOPFraction float64 // fraction of the original floating-point operations to keep, 0 to 1
@@ -39,7 +39,7 @@ type Goal struct {
 
 // OriginalSize is the size of the original network, to which fractions refer.
 type OriginalSize struct {
-	Widths map[string]int // channels of each family, by its first filter
+	Widths map[string]int // channels of each group, by its first filter
 	FLOPs  int64          // floating-point operations of one forward pass
 }
 
@@ -58,14 +58,14 @@ var ErrInfeasible = errors.New("pruning target out of reach")
 // Choose selects the channels to remove, and lists the channels that remain. It removes the
 // channels with the lowest scores; at equal scores those with higher indices.
 //
-// With Share the number of channels is as close to the goal as Multiple allows. With FLOPFraction it
-// searches the largest share whose network needs at most the given operations. A network that needs
-// fewer from the start loses nothing, and the result is nil.
+// With Fraction the number of channels is as close to the goal as Multiple allows. With
+// FLOPFraction it searches the largest fraction whose network needs at most the given operations. A
+// network that needs fewer from the start loses nothing, and the result is nil.
 //
-// Shape: scores [family][channel], in the order of Families.
-// Errors: ErrInfeasible if a layer would lose all channels, or if pinned channels prevent the goal; the
-// error names them.
-// Cost: with FLOPFraction a bisection over the share, which shrinks the network 24 times.
+// Shape: scores [group][channel], in the order of Groups.
+// Errors: ErrInfeasible if a layer would lose all channels, or if pinned channels prevent the goal;
+// the error names them.
+// Cost: with FLOPFraction a bisection over the fraction, which shrinks the network 24 times.
 func (c *Network) Choose(goal Goal, scores [][]float64) ([]Kept, error) {
 	if err := c.check(&goal); err != nil {
 		return nil, err
@@ -77,43 +77,43 @@ func (c *Network) Choose(goal Goal, scores [][]float64) ([]Kept, error) {
 		}
 	}
 	if goal.Fraction > 0 {
-		gone, err := c.selectLowest(goal, goal.Fraction, scores)
+		removed, err := c.selectLowest(goal, goal.Fraction, scores)
 		if err != nil {
 			return nil, err
 		}
-		return c.keptChannels(gone), nil
+		return c.keptChannels(removed), nil
 	}
 	limit := int64(goal.FLOPFraction * float64(goal.Original.FLOPs))
 	flops := func(share float64) (map[int]bool, int64) {
-		gone, err := c.selectLowest(goal, share, scores)
+		removed, err := c.selectLowest(goal, share, scores)
 		if err != nil { // a layer would be empty
 			return nil, 0
 		}
-		g, _, err := c.shrink(gone)
+		g, _, err := c.shrink(removed)
 		if err != nil {
 			return nil, 0
 		}
-		return gone, g.FLOPs()
+		return removed, g.FLOPs()
 	}
 	if c.g.FLOPs() <= limit {
 		return nil, nil
 	}
-	least, at := flops(c.minFraction(goal))
-	if least == nil || at > limit {
+	best, at := flops(c.minFraction(goal))
+	if best == nil || at > limit {
 		return nil, c.infeasible(fmt.Sprintf("%.3g of the operations, minimum %.3g", goal.FLOPFraction, float64(at)/float64(goal.Original.FLOPs)))
 	}
-	// FLOPFraction are a step function that increases with the share. The bisection finds the largest
+	// FLOPs are a step function that increases with the share. The bisection finds the largest
 	// share within the limit; 24 halvings are finer than one channel of 10⁷.
 	lo, hi := c.minFraction(goal), 1.0
 	for range 24 {
 		mid := (lo + hi) / 2
-		if gone, n := flops(mid); gone != nil && n <= limit {
-			least, lo = gone, mid
+		if removed, n := flops(mid); removed != nil && n <= limit {
+			best, lo = removed, mid
 		} else {
 			hi = mid
 		}
 	}
-	return c.keptChannels(least), nil
+	return c.keptChannels(best), nil
 }
 
 // check sets defaults and refuses invalid goals.
@@ -133,20 +133,20 @@ func (c *Network) check(goal *Goal) error {
 	return c.infeasible("no channel can be removed")
 }
 
-// isPrunable reports whether channels of a family may be removed.
+// isPrunable reports whether channels of a group may be removed.
 func (goal Goal) isPrunable(f Group) bool {
 	return f.Pinned < f.Width && (goal.Exclude == nil || !slices.ContainsFunc(f.Filters, func(filter string) bool { return goal.Exclude(layerName(filter)) }))
 }
 
 // minFraction is a fraction at which every layer keeps the minimum number of channels.
 func (c *Network) minFraction(goal Goal) float64 {
-	least := 1.
+	fraction := 1.
 	for _, f := range c.groups {
 		if goal.isPrunable(f) {
-			least = min(least, 1/float64(c.originalWidth(goal, f)))
+			fraction = min(fraction, 1/float64(c.originalWidth(goal, f)))
 		}
 	}
-	return least
+	return fraction
 }
 
 // infeasible makes an ErrInfeasible that names the pinned channels.
@@ -160,7 +160,7 @@ func (c *Network) infeasible(what string) error {
 	return fmt.Errorf("%s; channels that cannot be removed: %s: %w", what, strings.Join(pins, "; "), ErrInfeasible)
 }
 
-// originalWidth is the original number of channels of a family.
+// originalWidth is the original number of channels of a group.
 func (c *Network) originalWidth(goal Goal, f Group) int {
 	if w := goal.Original.Widths[f.Filters[0]]; w > 0 {
 		return w
@@ -174,8 +174,8 @@ func roundWidth(want float64, multiple, width int) int {
 	return min(max(n, multiple), width)
 }
 
-// selectLowest selects the sets of channels to remove, so that a fraction share of the original channels
-// remains.
+// selectLowest selects the sets of channels to remove, so that a fraction share of the original
+// channels remains.
 //
 // Errors: ErrInfeasible if a layer would lose all channels.
 func (c *Network) selectLowest(goal Goal, share float64, scores [][]float64) (map[int]bool, error) {
@@ -189,7 +189,7 @@ func (c *Network) selectLowest(goal Goal, share float64, scores [][]float64) (ma
 	if goal.Scope == Global {
 		c.rankGlobally(share, goal, scores, want)
 	}
-	gone := map[int]bool{}
+	removed := map[int]bool{}
 	for i, f := range c.groups {
 		if !goal.isPrunable(f) {
 			continue
@@ -197,13 +197,13 @@ func (c *Network) selectLowest(goal Goal, share float64, scores [][]float64) (ma
 		n := f.Width - roundWidth(want[i], goal.Multiple, c.originalWidth(goal, f))
 		for _, k := range byScore(scores[i]) {
 			if s := f.sets[k]; n > 0 && c.ties.pinned(s) == "" {
-				gone[s] = true
+				removed[s] = true
 				n--
 			}
 		}
 	}
-	c.keepOnePerAxis(gone, scores)
-	return gone, nil
+	c.keepOnePerAxis(removed, scores)
+	return removed, nil
 }
 
 // byScore lists indices by ascending score; at equal scores by descending index.
@@ -216,10 +216,10 @@ func byScore(scores []float64) []int {
 	return order
 }
 
-// rankGlobally computes the number of channels that each family keeps with Global: the scores of all
+// rankGlobally computes the number of channels that each group keeps with Global: the scores of all
 // removable channels are sorted together, and the lowest are removed.
 //
-// Shape: scores [family][channel]; want [family], the result.
+// Shape: scores [group][channel]; want [group], the result.
 func (c *Network) rankGlobally(share float64, goal Goal, scores [][]float64, want []float64) {
 	type one struct {
 		family int
@@ -247,14 +247,14 @@ func (c *Network) rankGlobally(share float64, goal Goal, scores [][]float64, wan
 	}
 }
 
-// scorePerFLOP divides the scores of a family by the operations that the network saves without one
+// scorePerFLOP divides the scores of a group by the operations that the network saves without one
 // of its channels. Removing channels in this order is the greedy solution of the knapsack problem.
 //
-// All channels of a family save about the same, so only the first removable one is measured.
-// Families that can lose no channel keep their scores.
+// All channels of a group save about the same, so only the first removable one is measured.
+// Groups that can lose no channel keep their scores.
 //
 // Errors: those of shrink.
-// Cost: one shrunk network for each family.
+// Cost: one shrunk network for each group.
 func (c *Network) scorePerFLOP(goal Goal, scores [][]float64) ([][]float64, error) {
 	out := make([][]float64, len(scores))
 	for i, f := range c.groups {
@@ -274,9 +274,9 @@ func (c *Network) scorePerFLOP(goal Goal, scores [][]float64) ([][]float64, erro
 	return out, nil
 }
 
-// keepOnePerAxis prevents an axis of a value from becoming empty. This can happen to a slice, or to one
-// of several joined layers. The channel with the best score stays.
-func (c *Network) keepOnePerAxis(gone map[int]bool, scores [][]float64) {
+// keepOnePerAxis prevents an axis of a value from becoming empty. This can happen to a slice, or to
+// one of several joined layers. The channel with the best score stays.
+func (c *Network) keepOnePerAxis(removed map[int]bool, scores [][]float64) {
 	score := func(s int) float64 {
 		f := c.groupOf[s]
 		k, _ := slices.BinarySearch(c.groups[f].sets, s)
@@ -287,7 +287,7 @@ func (c *Network) keepOnePerAxis(gone map[int]bool, scores [][]float64) {
 			best := -1
 			for i := range d {
 				s := c.ties.set(n.ID, axis, i)
-				if !gone[s] {
+				if !removed[s] {
 					best = -1
 					break
 				}
@@ -296,13 +296,13 @@ func (c *Network) keepOnePerAxis(gone map[int]bool, scores [][]float64) {
 				}
 			}
 			if best >= 0 {
-				delete(gone, best)
+				delete(removed, best)
 			}
 		}
 	}
 }
 
-// FLOPFraction counts the floating-point operations of the network with the kept channels, for the batch
+// FLOPs counts the floating-point operations of the network with the kept channels, for the batch
 // size of the graph.
 func (c *Network) FLOPs(kept []Kept) (int64, error) {
 	g, _, err := c.Shrink(kept)

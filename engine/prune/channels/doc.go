@@ -3,9 +3,9 @@
 // kernels.
 //
 //	c := channels.Find(g)                                                      // channels that must be removed together
-//	kept, err := c.Choose(channels.Goal{FLOPs: 0.25}, c.Magnitudes(parameters)) // by score
-//	small, cut, err := c.Shrink(kept)                                          // the smaller network
-//	weights, shape := cut.Take(name, shape, weights)                           // its parameters
+//	kept, err := c.Choose(channels.Goal{FLOPFraction: 0.25}, c.Magnitudes(parameters)) // by score
+//	small, selection, err := c.Shrink(kept)                                    // the smaller network
+//	weights, shape := selection.Take(name, shape, weights)                     // its parameters
 //
 // A network is always built at full size from its configuration, and then shrunk by the lists of
 // kept channels. A model stores these lists with its weights.

@@ -23,7 +23,7 @@ type Network struct {
 	ties    *ties
 	filters []filter
 	groups  []Group
-	groupOf map[int]int // index of the family by set
+	groupOf map[int]int // index of the group by set
 }
 
 // filter is a convolution whose filter is a parameter.
@@ -36,12 +36,12 @@ type filter struct {
 	normOffset  int         // index of the first channel in gamma and beta
 }
 
-// Group is a group of channels that are removed together: those of one convolution, or of several
+// Group is a set of channels that are removed together: those of one convolution, or of several
 // whose results are coupled.
 type Group struct {
 	Filters []string // names of the parameters, in the order of the graph
 	Width   int      // number of channels
-	// Pinned is the number of channels that cannot be removed, Why the distinct reasons.
+	// Pinned is the number of channels that cannot be removed, Reasons the distinct reasons.
 	Pinned  int
 	Reasons []string
 
@@ -166,7 +166,7 @@ func (c *Network) findNorms() {
 	}
 }
 
-// groupFilters groups filters that have a channel in common into families.
+// groupFilters groups filters that have a channel in common into groups.
 func (c *Network) groupFilters() {
 	// A small union-find: family[i] is the lowest index of the filters joined with filter i.
 	family := make([]int, len(c.filters))
@@ -186,7 +186,7 @@ func (c *Network) groupFilters() {
 			}
 		}
 	}
-	// The filter with the lowest index stands for its family.
+	// The filter with the lowest index stands for its group.
 	for lead := range c.filters {
 		var f Group
 		for i := range c.filters {
@@ -217,7 +217,7 @@ func (c *Network) groupFilters() {
 	}
 }
 
-// Groups lists the families in the order of the graph.
+// Groups lists the groups in the order of the graph.
 func (c *Network) Groups() []Group { return c.groups }
 
 // Name is the name of the first layer, followed by the number of further layers if there are any.
@@ -239,8 +239,8 @@ type Kept struct {
 	Channels []int  `json:"channels"` // ascending
 }
 
-// keptChannels lists the remaining channels of all filters that lose some. gone are the removed sets.
-func (c *Network) keptChannels(gone map[int]bool) []Kept {
+// keptChannels lists the remaining channels of all filters that lose some.
+func (c *Network) keptChannels(removed map[int]bool) []Kept {
 	var out []Kept
 	for i, f := range c.filters {
 		k := Kept{Filter: c.g.Nodes[f.param].Name, Width: len(f.sets)}
@@ -248,7 +248,7 @@ func (c *Network) keptChannels(gone map[int]bool) []Kept {
 			continue // several convolutions share this filter
 		}
 		for i, s := range f.sets {
-			if !gone[s] {
+			if !removed[s] {
 				k.Channels = append(k.Channels, i)
 			}
 		}
@@ -267,7 +267,7 @@ func (c *Network) keptChannels(gone map[int]bool) []Kept {
 // Errors: lists for another network, lists that contradict each other, and lists without a pinned
 // channel.
 func (c *Network) removedSets(kept []Kept) (map[int]bool, error) {
-	gone, stays := map[int]bool{}, map[int]string{}
+	removed, remaining := map[int]bool{}, map[int]string{}
 	seen := map[string]bool{}
 	for _, k := range kept {
 		i := slices.IndexFunc(c.filters, func(f filter) bool { return c.g.Nodes[f.param].Name == k.Filter })
@@ -283,21 +283,21 @@ func (c *Network) removedSets(kept []Kept) (map[int]bool, error) {
 		for ch, s := range c.filters[i].sets {
 			if next < len(k.Channels) && k.Channels[next] == ch {
 				next++
-				stays[s] = fmt.Sprintf("channel %d of %s", ch, k.Filter)
+				remaining[s] = fmt.Sprintf("channel %d of %s", ch, k.Filter)
 				continue
 			}
 			if why := c.ties.pinned(s); why != "" {
 				return nil, fmt.Errorf("channel %d of %s cannot be removed: %s", ch, k.Filter, why)
 			}
-			gone[s] = true
+			removed[s] = true
 		}
 	}
-	for s, what := range stays {
-		if gone[s] {
+	for s, what := range remaining {
+		if removed[s] {
 			return nil, fmt.Errorf("%s is kept, but a channel coupled to it is removed", what)
 		}
 	}
-	return gone, nil
+	return removed, nil
 }
 
 // Compose combines two successive removals: first lists channels of the original network, then

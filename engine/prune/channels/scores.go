@@ -15,7 +15,7 @@ import (
 // A channel of several coupled layers has the mean of their scores. The division makes layers
 // comparable whose weights differ in size by their initialisation.
 //
-// Shape: [family][channel]. Unit: 1, between 0 and 1; larger is more important.
+// Shape: [group][channel]. Unit: 1, between 0 and 1; larger is more important.
 // Source: Liu et al. 2017, arXiv:1708.06519 (|γ|); Li et al. 2017, arXiv:1608.08710 (filters).
 func (c *Network) Magnitudes(values func(name string) []float32) [][]float64 {
 	sum, n := map[int]float64{}, map[int]float64{}
@@ -55,12 +55,13 @@ func (c *Network) Magnitudes(values func(name string) []float32) [][]float64 {
 // The result is the score of one batch. The score of a channel is the mean of its square over
 // batches, which the caller computes. Scores of different layers are comparable.
 //
-// Shape: [family][channel]. Unit: that of the loss.
+// Shape: [group][channel]. Unit: that of the loss.
 // Source: Molchanov et al. 2019, arXiv:1906.10771, equation 8 with a gate for each channel.
 func (c *Network) Taylor(values, gradients func(name string) []float32) [][]float64 {
 	type part struct{ param, set int }
 	sum, seen := map[int]float64{}, map[part]bool{}
-	// add sums ∂L/∂w·w over a parameter. Its channel axis has width entries of inner values each; the first of sets is entry at.
+	// add sums ∂L/∂w·w over a parameter. Its channel axis has width entries of inner values each;
+	// the first of sets is entry at.
 	add := func(p *graph.Node, inner, width, at int, sets []int) {
 		if seen[part{p.ID, sets[0]}] {
 			return // several convolutions share it: its gradient is their sum already

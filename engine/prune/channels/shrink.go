@@ -7,8 +7,8 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 )
 
-// Selection lists, for each parameter and state that loses channels, the remaining indices of each axis;
-// nil for an axis that is complete. Tensors that are not listed are complete.
+// Selection lists, for each parameter and state that loses channels, the remaining indices of each
+// axis; nil for an axis that is complete. Tensors that are not listed are complete.
 type Selection map[string][][]int
 
 // Take selects the remaining values of a tensor, and returns them with their shape. It applies to a
@@ -30,21 +30,21 @@ func (c Selection) Take(name string, shape []int, v []float32) ([]float32, []int
 //
 // Errors: lists that do not match the network.
 func (c *Network) Shrink(kept []Kept) (*graph.Graph, Selection, error) {
-	gone, err := c.removedSets(kept)
+	removed, err := c.removedSets(kept)
 	if err != nil {
 		return nil, nil, err
 	}
-	return c.shrink(gone)
+	return c.shrink(removed)
 }
 
 // shrink is Shrink with the sets to remove. It rewrites every node with its smaller shape. As a
 // check, it compares the shape that the rule of each operation gives with the expected one.
-func (c *Network) shrink(gone map[int]bool) (*graph.Graph, Selection, error) {
+func (c *Network) shrink(removed map[int]bool) (*graph.Graph, Selection, error) {
 	cut := Selection{}
 	// Indices that remain, by node and axis; nil where all remain.
 	left := make([][][]int, len(c.g.Nodes))
 	for _, n := range c.g.Nodes {
-		keep, err := c.keptIndices(n, gone)
+		keep, err := c.keptIndices(n, removed)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -82,11 +82,11 @@ func (c *Network) shrink(gone map[int]bool) (*graph.Graph, Selection, error) {
 // keptIndices lists the remaining indices of each axis of a value; nil if all remain.
 //
 // Errors: an axis that would become empty.
-func (c *Network) keptIndices(n *graph.Node, gone map[int]bool) (keep [][]int, err error) {
+func (c *Network) keptIndices(n *graph.Node, removed map[int]bool) (keep [][]int, err error) {
 	for axis, d := range n.Shape {
 		var some []int
 		for i := range d {
-			if !gone[c.ties.set(n.ID, axis, i)] {
+			if !removed[c.ties.set(n.ID, axis, i)] {
 				some = append(some, i)
 			}
 		}
@@ -103,8 +103,8 @@ func (c *Network) keptIndices(n *graph.Node, gone map[int]bool) (keep [][]int, e
 	return keep, nil
 }
 
-// shrunkAttrs returns the attributes of an operation on the smaller values. Only attributes that contain
-// sizes or indices change, such as those of slices, reshapes and reductions.
+// shrunkAttrs returns the attributes of an operation on the smaller values. Only attributes that
+// contain sizes or indices change, such as those of slices, reshapes and reductions.
 func (c *Network) shrunkAttrs(n *graph.Node, left [][][]int, shape graph.Shape) any {
 	// before counts the remaining indices of an axis below index.
 	before := func(v, axis, index int) int {

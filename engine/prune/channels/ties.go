@@ -14,9 +14,9 @@ type ties struct {
 	g           *graph.Graph
 	firstSlot   [][]int          // first slot of each node and axis
 	parent      []int32          // of each slot; a root is its own parent
-	reason      []int32          // of each root: index in why of what pins the set; 0 for none
+	reason      []int32          // of each root: index in reasons of what pins the set; 0 for none
 	reasons     []string         // reasons; the first is empty
-	reasonIndex map[string]int32 // index in why by text
+	reasonIndex map[string]int32 // index in reasons by text
 }
 
 // newTies applies the rules of all operations of a graph. A state and the value assigned to it
@@ -169,8 +169,8 @@ func (o operation) Location() string { return o.n.At }
 // Description implements graph.Ties.
 func (o operation) Description() string { return fmt.Sprintf("%s at %s", o.n.Op.Name, o.n.At) }
 
-// applyRule applies the rule of an operation. An operation without a rule and without a scalar formula
-// pins its operands and results, as keeping a channel is always correct.
+// applyRule applies the rule of an operation. An operation without a rule and without a scalar
+// formula pins its operands and results, as keeping a channel is always correct.
 func (t *ties) applyRule(n *graph.Node) {
 	switch {
 	case n.Kind == graph.KindInput:
@@ -189,8 +189,8 @@ func (t *ties) applyRule(n *graph.Node) {
 	}
 }
 
-// tieElementwise joins the axes of the operands of an elementwise operation with those of the result. A
-// broadcast axis, of size 1, is not joined.
+// tieElementwise joins the axes of the operands of an elementwise operation with those of the
+// result. A broadcast axis, of size 1, is not joined.
 func (t *ties) tieElementwise(n *graph.Node) {
 	for _, in := range n.In {
 		for axis, d := range t.g.Nodes[in].Shape {

@@ -23,8 +23,8 @@ func (s Spec) Channels(k *task.Task, g *ensemble.Grid) (*channels.Network, error
 	return channels.Find(gr), nil
 }
 
-// buildShrunk finishes the graph. It removes the channels that Spec.Kept leaves out, or replaces filters
-// by shared parameters.
+// buildShrunk finishes the graph. It removes the channels that Spec.Kept leaves out, or replaces
+// filters by shared parameters.
 func (s Spec) buildShrunk(b *graph.Builder) (*graph.Graph, error) {
 	g, err := b.Build()
 	if err != nil || len(s.Kept) == 0 {

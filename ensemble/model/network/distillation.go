@@ -5,8 +5,8 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// distillationLoss is the loss of a student network in knowledge distillation, with own its loss without
-// teacher and t = Spec.TeacherWeight:
+// distillationLoss is the loss of a student network in knowledge distillation, with own its loss
+// without teacher and t = Spec.TeacherWeight:
 //
 //	(1 − t)·own + t·mean of the Cramér distance between its distributions and the teacher's
 func (s Spec) distillationLoss(b *graph.Builder, own graph.Value, h headOutputs, weight graph.Value) graph.Value {

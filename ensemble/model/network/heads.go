@@ -22,8 +22,8 @@ func (s Spec) family(networks int) *dist.Family {
 	return d.familyRow().AverageFamily(max(d.Degree, d.Bins), networks)
 }
 
-// PredictedFamily is the family of distributions that a model with a number of networks predicts: family,
-// or the one that recalibration converts it to.
+// PredictedFamily is the family of distributions that a model with a number of networks predicts:
+// family, or the one that recalibration converts it to.
 func (s Spec) PredictedFamily(networks int) *dist.Family {
 	if s.Head.Recalibration() == config.StudentCalibration {
 		return dist.Student
@@ -76,19 +76,20 @@ func (s Spec) ExtraOutputs() []unet3d.ExtraOutput {
 	return nil
 }
 
-// linkParameters computes the parameters of the distribution from the outputs of the network. parameters are
-// those of the loss, given those that the network returns, in the order of ParameterNames.
+// linkParameters computes the parameters of the distribution from the outputs of the network.
+// parameters are those of the loss, outputs those that the network returns, in the order of
+// ParameterNames.
 //
 // Shape: [N V D H W] each. Unit: the error scale.
-func (s Spec) linkParameters(b *graph.Builder, k *task.Task, out unet3d.CalibratedOutput, centre graph.Value) (parameters, given []graph.Value) {
+func (s Spec) linkParameters(b *graph.Builder, k *task.Task, out unet3d.CalibratedOutput, centre graph.Value) (parameters, outputs []graph.Value) {
 	f := s.family(1)
 	l := linkOf(f)
 	parameters = l.parameters(b, f, distributionOutputs{shift: out.Shift, sigma: out.Sigma, centre: centre, extra: out.Extra,
 		edge: func(i int) graph.Value { return histogramEdge(b, k, out.Shift, 0, i) }})
-	if given = parameters; l.outputs != nil {
-		given = l.outputs(b, parameters)
+	if outputs = parameters; l.outputs != nil {
+		outputs = l.outputs(b, parameters)
 	}
-	return parameters, given
+	return parameters, outputs
 }
 
 // NewHeadSums returns empty sums of the training data for the head; nil if the head needs none.
@@ -96,8 +97,8 @@ func (s Spec) NewHeadSums(targets int) *task.HeadSums {
 	return task.NewHeadSums(s.family(1), s.Head.Bins(), targets)
 }
 
-// histogramEdge is edge i of the histograms of some variables, from index v on. If the task is not fitted,
-// its value is i; only the shape matters then.
+// histogramEdge is edge i of the histograms of some variables, from index v on. If the task is not
+// fitted, its value is i; only the shape matters then.
 //
 // Shape: [1 V D 1 1], with V and D of like. Unit: the error scale.
 func histogramEdge(b *graph.Builder, k *task.Task, like graph.Value, v, i int) graph.Value {
@@ -117,8 +118,8 @@ func IsNonNegative(name string) bool {
 	return bounded
 }
 
-// headOutputs holds the outputs of a network with a distribution, and the members' mean if it is an input.
-// For a histogram parameters are logits, before softmax.
+// headOutputs holds the outputs of a network with a distribution, and the members' mean if it is an
+// input. For a histogram parameters are logits, before softmax.
 //
 // Shape: [N V D H W] each.
 type headOutputs struct {
@@ -163,8 +164,8 @@ func (s Spec) distributionScore(b *graph.Builder, k *task.Task, h headOutputs, r
 		if IsNonNegative(name) && linkOf(f).censored {
 			f = f.Censored()
 		}
-		mine := slices.DeleteFunc(slices.Clone(events), func(q ensemble.VariableEvent) bool { return q.Variable != ensemble.ShortName(name) })
-		if f.Positive || len(mine) > 0 { // absolute values instead of differences from the mean
+		own := slices.DeleteFunc(slices.Clone(events), func(q ensemble.VariableEvent) bool { return q.Variable != ensemble.ShortName(name) })
+		if f.Positive || len(own) > 0 { // absolute values instead of differences from the mean
 			y = op.Add(b, y, of(h.centre))
 			for i, role := range f.Roles {
 				if role == dist.Location {
@@ -174,7 +175,7 @@ func (s Spec) distributionScore(b *graph.Builder, k *task.Task, h headOutputs, r
 		}
 		score := s.familyScore(b, f, par, y)
 		whole := score
-		for _, q := range mine {
+		for _, q := range own {
 			score = op.Add(b, score, op.Scale(b, s.eventScore(b, k, v, f, par, y, whole, q.Event), s.Head.Distribution.ThresholdWeight))
 		}
 		scores = append(scores, score)

@@ -97,8 +97,8 @@ func (h HeadSpec) Name() config.Head {
 // it.
 func (h HeadSpec) Check() error {
 	parts := 0
-	for _, there := range []bool{h.Spread != nil, h.Distribution != nil, h.Members != nil} {
-		if there {
+	for _, present := range []bool{h.Spread != nil, h.Distribution != nil, h.Members != nil} {
+		if present {
 			parts++
 		}
 	}

@@ -11,9 +11,9 @@ import (
 	"github.com/ensemble-weather/ensemble/unet3d"
 )
 
-// HasLeadRows reports whether each row of the network's batch holds the fields of one lead: [N·T C D H
-// W] or, with members, [N·M·T C D H W], leads innermost. All rows share the weights; networks over
-// time combine information along the leads of a sample or member.
+// HasLeadRows reports whether each row of the network's batch holds the fields of one lead: [N·T C
+// D H W] or, with members, [N·M·T C D H W], leads innermost. All rows share the weights; networks
+// over time combine information along the leads of a sample or member.
 func (s Spec) HasLeadRows() bool { return s.Leads == config.BatchLeads }
 
 // WithLeads returns the spec with the arrangement of leads from a configuration.
@@ -68,13 +68,13 @@ func (s Spec) leadRows(b *graph.Builder, k *task.Task, x, features graph.Value, 
 		parts = append(parts, op.SetRepeat(b, op.Slice(b, features, 1, first, f.Channels()), sets*t))
 	}
 	if c := s.conditions(k); c.PerLead() > 0 {
-		told := b.Input("conditions", graph.Shape{features.Dim(0), t * c.PerLead(), 1, 1, 1})
+		conditions := b.Input("conditions", graph.Shape{features.Dim(0), t * c.PerLead(), 1, 1, 1})
 		if sets > 1 {
-			told = op.SetRepeat(b, told, sets)
+			conditions = op.SetRepeat(b, conditions, sets)
 		}
-		told = op.Reshape(b, told, graph.Shape{samples * t, c.PerLead(), 1, 1, 1})
-		none := op.Scale(b, op.Slice(b, parts[0], 1, 0, 1), 0)
-		parts = append(parts, op.Add(b, none, told))
+		conditions = op.Reshape(b, conditions, graph.Shape{samples * t, c.PerLead(), 1, 1, 1})
+		zeros := op.Scale(b, op.Slice(b, parts[0], 1, 0, 1), 0)
+		parts = append(parts, op.Add(b, zeros, conditions))
 	}
 	return concat(b, parts)
 }
@@ -87,21 +87,21 @@ func concat(b *graph.Builder, parts []graph.Value) graph.Value {
 	return op.Concat(b, 1, parts...)
 }
 
-// toTargetOrder brings the output of rows into the order of targets, with each outputs per target. Leads
-// of the rows that are no target leads are dropped.
+// toTargetOrder brings the output of rows into the order of targets, with each outputs per target.
+// Leads of the rows that are no target leads are dropped.
 //
 // Shape: y [N·T each·V D H W] → [N each·T'·V D H W] for the T' target leads, as
 // [each][lead][variable].
 func (s Spec) toTargetOrder(b *graph.Builder, k *task.Task, y graph.Value, each int) graph.Value {
 	leads, vars := s.rowLeads(k), len(k.TargetVariables())
 	y = op.Reshape(b, y, graph.Shape{y.Dim(0) / len(leads), len(leads) * each * vars, y.Dim(2), y.Dim(3), y.Dim(4)})
-	asked := k.TargetLeads()
-	if each == 1 && slices.Equal(asked, leads) {
+	targetLeads := k.TargetLeads()
+	if each == 1 && slices.Equal(targetLeads, leads) {
 		return y
 	}
 	var parts []graph.Value
 	for i := range each {
-		for _, l := range asked {
+		for _, l := range targetLeads {
 			at := (slices.Index(leads, l)*each + i) * vars
 			parts = append(parts, op.Slice(b, y, 1, at, at+vars))
 		}

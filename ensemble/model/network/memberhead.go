@@ -65,21 +65,21 @@ func (s Spec) memberGraph(b *graph.Builder, k *task.Task, features, season graph
 		return
 	}
 	rows := graph.Shape{n * members, targets[1], d, h, w}
-	made := op.Add(b, shift, op.Reshape(b, b.Input("deviation", graph.Shape{n, members * targets[1], d, h, w}), rows))
+	corrected := op.Add(b, shift, op.Reshape(b, b.Input("deviation", graph.Shape{n, members * targets[1], d, h, w}), rows))
 	residual, weight := b.Input("residual", targets), b.Input("weight", targets)
 	var score graph.Value
 	switch {
 	case head.Loss != config.MembersLoss:
-		score = op.GaussianCRPS(b, op.SetMean(b, made, members), op.AddScalar(b, op.SetStd(b, made, members), stdFloor), residual)
+		score = op.GaussianCRPS(b, op.SetMean(b, corrected, members), op.AddScalar(b, op.SetStd(b, corrected, members), stdFloor), residual)
 	case halves:
-		score = op.CrossPairCRPS(b, made, residual, members, members/2)
+		score = op.CrossPairCRPS(b, corrected, residual, members, members/2)
 	default:
 		fairness := map[config.Fairness]dist.Fairness{config.PlainFairness: dist.Plain, config.FairFairness: dist.Fair, config.AlmostFairFairness: dist.AlmostFair(alphaFair)}[head.Fairness]
 		var smoothings []op.Smoothing
 		for _, points := range head.Scales {
 			smoothings = append(smoothings, op.Gaussian(points, h, w, wrap))
 		}
-		score = op.MultiScaleCRPS(b, made, residual, members, fairness, smoothings, nil)
+		score = op.MultiScaleCRPS(b, corrected, residual, members, fairness, smoothings, nil)
 	}
 	b.Loss(op.WeightedMean(b, score, weight))
 }

@@ -210,8 +210,8 @@ func (s Spec) layout(wrap bool) unet3d.Layout {
 		Attention: unet3d.AttentionWeights(s.Attention), Recurrent: s.Recurrent, Axial: s.Axial}
 }
 
-// spreadLayout is the layout of a network that predicts one spread field on one level, in units of the
-// spread scale. It locates the channels that this network reads by name.
+// spreadLayout is the layout of a network that predicts one spread field on one level, in units of
+// the spread scale. It locates the channels that this network reads by name.
 func (s Spec) spreadLayout(k *task.Task, wrap bool) unet3d.Layout {
 	f, l := &k.Features, s.layout(wrap)
 	// The channels of an aggregate are contiguous at each lead.
@@ -263,7 +263,7 @@ func (s Spec) toErrorUnits(b *graph.Builder, y graph.Value, k *task.Task) graph.
 // loss is the training loss, in units of the error scale:
 //
 //	mean of the score                            head distribution
-//	  + Teach·(distance to the teacher − score)   with a teacher
+//	  + TeacherWeight·(distance to the teacher − score)   with a teacher
 //	  + SpreadWeight·MSE of the spread            if set
 //	loss of the spread                           head spread
 //
@@ -403,10 +403,10 @@ func (s Spec) Compile(k *task.Task, g *ensemble.Grid, n int, seed uint64, loss b
 		}
 		net.Rows = own[0]
 	}
-	here := task.Task{Features: k.Features, Targets: k.Targets}
-	here.SetReference(k.Reference())
-	here.Features.Axes = ranks.Shard().LocalAxes(k.Features.Axes)
-	net.Batch = s.NewBatch(&here, ranks.Shard().LocalGrid(g), net.Rows.Len(), s.MemberCount(k), loss)
+	local := task.Task{Features: k.Features, Targets: k.Targets}
+	local.SetReference(k.Reference())
+	local.Features.Axes = ranks.Shard().LocalAxes(k.Features.Axes)
+	net.Batch = s.NewBatch(&local, ranks.Shard().LocalGrid(g), net.Rows.Len(), s.MemberCount(k), loss)
 	return net, nil
 }
 

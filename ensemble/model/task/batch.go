@@ -30,7 +30,7 @@ type Batch struct {
 	// TeacherShift and TeacherSigma [N V D P] are the prediction of a teacher network, for
 	// distillation.
 	TeacherShift, TeacherSigma []float32
-	// Members [N M C D P] are the fields of Count members of each sample.
+	// Members [N M C D P] are the fields of MemberCount members of each sample.
 	Members     []float32
 	MemberCount int // M; 0 means all members in use
 	// Raw [N M V D P] are the members' fields of the targets in physical units, for predictions.
@@ -69,7 +69,8 @@ func (b *Batch) fillSeason(i int, init ensemble.Init) {
 	b.fillConditions(i, init)
 }
 
-// fillTargetInput writes the inputs of one target from the members' statistics, at offset out of a batch:
+// fillTargetInput writes the inputs of one target from the members' statistics, at offset out of a
+// batch:
 //
 //	Spread = s/e     Centre = m/e     Anomaly = (m − centre)/width
 //
@@ -88,9 +89,9 @@ func (k *Task) fillTargetInput(b *Batch, at, out int, init ensemble.Init, st Sta
 	}
 }
 
-// FillFixed writes the part of Input that does not depend on single members, for a batch with one
+// FillFixed writes the part of FillInput that does not depend on single members, for a batch with one
 // sample: constant features, season, and the inputs of targets from their statistics. Together with
-// fields that arrive one by one it gives the result of Input.
+// fields that arrive one by one it gives the result of FillInput.
 //
 // Shape: stats [target], in storage order [lead][variable][level].
 func (k *Task) FillFixed(b *Batch, init ensemble.Init, grid *ensemble.Grid, stats []Statistics) {
@@ -174,8 +175,8 @@ func (k *Task) fillMembers(b *Batch, i int, fc *ensemble.Forecast, used []int) e
 	return k.fillMemberTargets(b, i, fc, used)
 }
 
-// fillMemberTargets writes the members' fields of the targets of sample i to Raw, or their difference from the
-// mean to Deviation.
+// fillMemberTargets writes the members' fields of the targets of sample i to Raw, or their
+// difference from the mean to Deviation.
 func (k *Task) fillMemberTargets(b *Batch, i int, fc *ensemble.Forecast, used []int) error {
 	p, d := fc.Grid.Size(), len(k.Features.Axes.Levels)
 	targets := len(k.Targets) * d
@@ -197,8 +198,8 @@ func (k *Task) fillMemberTargets(b *Batch, i int, fc *ensemble.Forecast, used []
 	})
 }
 
-// FillTeacher writes the prediction of a teacher to sample i, relative to the mean of the used members
-// and in units of the error scale.
+// FillTeacher writes the prediction of a teacher to sample i, relative to the mean of the used
+// members and in units of the error scale.
 //
 // Shape: mean, sigma [target][point], in physical units.
 // Missing: shift 0 and sigma 1, where the weight of the sample is 0.

@@ -11,6 +11,6 @@
 // [lead][variable][level].
 //
 //	batch := task.NewBatch(k, grid, 1)
-//	err := k.Input(&batch, 0, forecast, members)             // input of sample 0
-//	err = k.Answer(&batch, 0, forecast, members, analyses)   // its target, for training
+//	err := k.FillInput(&batch, 0, forecast, members)         // input of sample 0
+//	err = k.FillTarget(&batch, 0, forecast, members, analyses) // its target, for training
 package task

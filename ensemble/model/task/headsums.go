@@ -80,7 +80,7 @@ func (k *Task) FitHead(h *HeadSums, ranks *team.Team) error {
 	if h == nil {
 		return nil
 	}
-	least := h.minima
+	minima := h.minima
 	if ranks != nil {
 		all, err := team.AllGatherOutcomes(ranks, team.Outcome[[]minimum]{Result: h.minima}, nil)
 		if err != nil {
@@ -88,8 +88,8 @@ func (k *Task) FitHead(h *HeadSums, ranks *team.Team) error {
 		}
 		for _, o := range all {
 			for at, l := range o.Result {
-				if l.Value < least[at].Value {
-					least[at] = l
+				if l.Value < minima[at].Value {
+					minima[at] = l
 				}
 			}
 		}
@@ -104,7 +104,7 @@ func (k *Task) FitHead(h *HeadSums, ranks *team.Team) error {
 	if !ranks.IsRoot() {
 		return nil
 	}
-	for at, l := range least {
+	for at, l := range minima {
 		name := k.TargetName(at)
 		if k.TargetWeights[at] != 0 && h.positive && l.Value < -negligible*k.ErrorScale[at] {
 			return &exit.Error{Code: exit.BadData, What: "negative analysis, but model.family is a distribution of positive values",
@@ -126,9 +126,9 @@ func (k *Task) FitHead(h *HeadSums, ranks *team.Team) error {
 	return nil
 }
 
-// quantileEdges computes the edges of bins with equal counts: the quantiles of levels 0, 1/bins, …, 1. A
-// bin that would be empty has the width of one cell. This happens for variables with many equal
-// values, such as precipitation.
+// quantileEdges computes the edges of bins with equal counts: the quantiles of levels 0, 1/bins, …,
+// 1. A bin that would be empty has the width of one cell. This happens for variables with many
+// equal values, such as precipitation.
 //
 // Shape: counts [cell] → edges [bins+1], ascending.
 // Errors: nothing was counted, or fewer cells than bins have counts.

@@ -71,8 +71,8 @@ func (k *Task) TargetVariables() (out []string) {
 	return out
 }
 
-// TargetName is the name of a target in messages, such as "t at 850hPa for 48h". The lead is included if
-// there are several.
+// TargetName is the name of a target in messages, such as "t at 850hPa for 48h". The lead is
+// included if there are several.
 func (k *Task) TargetName(at int) string {
 	d := len(k.Features.Axes.Levels)
 	t := k.Targets[at/d]

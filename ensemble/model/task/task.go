@@ -21,13 +21,13 @@ type Task struct {
 	// leads are in Features.Axes.Leads or after the last of these.
 	Targets     []Target          `json:"targets"`
 	UsedMembers []ensemble.Member `json:"members"`                 // input members
-	MinMembers  int               `json:"members_least,omitempty"` // smallest number of input members in training; 0 means all of Used
+	MinMembers  int               `json:"members_least,omitempty"` // smallest number of input members in training; 0 means all of UsedMembers
 	FullMembers int               `json:"members_full"`            // number of members of the full ensemble
 
 	// LeadWeights [V] are weights in the loss; nil means equal weights.
 	LeadWeights []float64 `json:"-"`
-	// TargetWeights [V D] is 1 for a requested target, and 0 for a level that is predicted only because the
-	// network has it on its depth axis.
+	// TargetWeights [V D] is 1 for a requested target, and 0 for a level that is predicted only
+	// because the network has it on its depth axis.
 	TargetWeights []float64 `json:"target_weights"`
 	// ErrorScale [V D] is the RMS error of the members' mean in training or, without analyses,
 	// their RMS spread. It is the unit of the network's output.
@@ -67,7 +67,8 @@ func (k *Task) TargetAt(v int) (lead, variable int) {
 	return lead, slices.Index(k.Features.Axes.Variables, k.Targets[v].Variable)
 }
 
-// TargetInForecast returns the indices of target v on the axes of a forecast that has all target leads.
+// TargetInForecast returns the indices of target v on the axes of a forecast that has all target
+// leads.
 func (k *Task) TargetInForecast(fc *ensemble.Forecast, v int) (lead, variable int) {
 	_, variable = k.TargetAt(v)
 	return slices.Index(fc.Axes.Leads, k.Targets[v].Lead), variable
