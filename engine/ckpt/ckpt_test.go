@@ -50,7 +50,7 @@ func TestFileRoundTrip(t *testing.T) {
 	}
 }
 
-// TestHalf compares the widening of 16-bit floats with values computed by hand.
+// TestHalf compares converted 16-bit numbers with values computed by hand.
 func TestHalf(t *testing.T) {
 	for _, c := range []struct {
 		d    DType
@@ -68,7 +68,7 @@ func TestHalf(t *testing.T) {
 	}
 }
 
-// build puts a header in front of data, as a hostile writer would.
+// build puts a header before data, without validation.
 func build(header string, data int) []byte {
 	out := binary.LittleEndian.AppendUint64(nil, uint64(len(header)))
 	return append(append(out, header...), make([]byte, data)...)
@@ -204,8 +204,8 @@ func TestCheckpointRoundTrip(t *testing.T) {
 	}
 }
 
-// TestDamage flips one byte in every tensor, cuts, swaps and removes parts: each
-// time the damaged tensor or part is named and the checkpoint before is used.
+// TestDamage flips one byte in every tensor, truncates, swaps and removes files: each time the
+// error names the damaged tensor or file, and the previous checkpoint is used.
 func TestDamage(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "checkpoints")
 	save(t, root, 100)
@@ -282,7 +282,7 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// TestUnannounced: a folder newer than LATEST was never announced and is not used.
+// TestUnannounced: a folder newer than LATEST is ignored.
 func TestUnannounced(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "checkpoints")
 	save(t, root, 100)
@@ -325,7 +325,7 @@ func TestRetain(t *testing.T) {
 	}
 }
 
-// TestSaveFails: where the checkpoint cannot be written the one before stays.
+// TestSaveFails: if a checkpoint cannot be written, the previous one remains.
 func TestSaveFails(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "checkpoints")
 	save(t, root, 1)
@@ -343,8 +343,8 @@ func TestSaveFails(t *testing.T) {
 	}
 }
 
-// FuzzReadHeader: no input makes the reader crash or accept what does not cover the
-// file exactly; what it accepts survives writing and reading again.
+// FuzzReadHeader: no input crashes the reader. It accepts only headers that cover the file exactly,
+// and these survive a round trip.
 func FuzzReadHeader(f *testing.F) {
 	path := filepath.Join(f.TempDir(), "w.st")
 	if err := WriteFile(path, sample(), map[string]string{"k": "v"}); err != nil {

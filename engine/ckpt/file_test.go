@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// What is read tensor by tensor is what ReadFile gives.
+// TestFile: tensors that are read one by one equal those of ReadFile.
 func TestFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.safetensors")
 	want := []Tensor{{Name: "a", Shape: []int{3}, Data: []float64{1, 2.5, -3}}, {Name: "b", Shape: []int{2, 1}, Data: []float32{4, 5}}}

@@ -11,8 +11,8 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// TestPacked: what was packed is read as it was, bit for bit, whole or tensor by tensor; what is not
-// smaller so lies as it is, and the file is as large as its bits and values.
+// TestPacked: packed tensors are restored bit for bit, all at once or one by one. Tensors that
+// packing does not shrink are stored unpacked, and the file has the size of bitmaps and values.
 func TestPacked(t *testing.T) {
 	sparse := make([]float32, 3*5*7)
 	for i := 0; i < len(sparse); i += 9 {
@@ -101,7 +101,7 @@ func TestPacked(t *testing.T) {
 	}
 }
 
-// TestPackedDamaged: parts that do not belong together are refused, with the tensor.
+// TestPackedDamaged: bitmaps and values that do not match are refused, with the name of the tensor.
 func TestPackedDamaged(t *testing.T) {
 	bitmap, values := Tensor{"w#bitmap", []int{1}, []uint8{5}}, Tensor{"w#values", []int{2}, []float32{1, 2}}
 	shape := map[string]string{"shape of w": "[4]"}

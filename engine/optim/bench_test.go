@@ -8,8 +8,8 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 )
 
-// BenchmarkStep reports the bytes of the arrays that a step has, once each, over
-// the 17 million parameters of a U-Net of base 32.
+// BenchmarkStep measures a step on the 17 million parameters of a U-Net with base 32. It reports
+// bytes/s, each array of the step counted once.
 func BenchmarkStep(b *testing.B) {
 	const side = 1030
 	lay := func() *engine.Store {

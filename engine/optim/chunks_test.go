@@ -6,7 +6,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// pair is one of two ranks of this test, which has the other's moments at hand.
+// pair is one of two ranks. It holds the moments of the other one for GatherToRoot.
 type pair struct {
 	Ranks // none: sums and gathering are not asked for
 	rank  int
@@ -26,11 +26,11 @@ func (p *pair) GatherToRoot(x []float32, sizes []int, put func(rank int, x []flo
 	return nil
 }
 
-// TestShares: two ranks have as many moments together as one, restore each its own of a
-// whole state, and give the whole back.
+// TestShares: two ranks together have as many moments as one process; each restores its part of a
+// complete state, and State gives the complete one again.
 func TestShares(t *testing.T) {
 	s := big(t)
-	owner := []int{0, 1, 0, 1, 1} // three pieces, and two parameters of one
+	owner := []int{0, 1, 0, 1, 1} // a parameter of three chunks and two of one
 	if n := len(Chunks(s)); n != len(owner) {
 		t.Fatalf("%d pieces, want %d", n, len(owner))
 	}

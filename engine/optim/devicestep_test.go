@@ -22,8 +22,8 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/rng"
 )
 
-// journey trains a small network on a backend for some steps in which everything happens
-// that a training does with its optimiser, and gives what it passed.
+// journey trains a small network on a backend for some steps with all operations of an optimiser,
+// and returns the states on the way.
 func journey(t *testing.T, backend string, o optim.Options) (passed [][]float32) {
 	t.Helper()
 	g := func() *graph.Graph {
@@ -91,11 +91,11 @@ func journey(t *testing.T, backend string, o optim.Options) (passed [][]float32)
 		step(n)
 	}
 	look()
-	step(3) // goes on where it was, though somebody has looked
+	step(3) // continues unchanged after the state was read
 	s.Params()[2] = 0.25
 	step(4)
 	look()
-	run(5) // two gradients gathered
+	run(5) // two accumulated gradients
 	opt.Accumulate(1)
 	run(6)
 	opt.Accumulate(2)
@@ -104,7 +104,7 @@ func journey(t *testing.T, backend string, o optim.Options) (passed [][]float32)
 	step(7)
 	run(13)
 	opt.Accumulate(1)
-	present := make([]float32, len(s.Params())) // asked for between two that are gathered
+	present := make([]float32, len(s.Params())) // read between two accumulated gradients
 	opt.AddScaledGradient(present, 2)
 	passed = append(passed, present)
 	run(14)
@@ -131,7 +131,7 @@ func journey(t *testing.T, backend string, o optim.Options) (passed [][]float32)
 	must(opt.SetMask(keep))
 	step(8)
 	look()
-	run(16) // gathered under a mask, which changes between
+	run(16) // accumulated with a mask, which changes in between
 	opt.Accumulate(2)
 	keep = slices.Clone(keep)
 	keep[1], keep[3], keep[4] = false, true, false
@@ -171,7 +171,7 @@ func journey(t *testing.T, backend string, o optim.Options) (passed [][]float32)
 	return passed
 }
 
-// counted is an emulated device that counts the bytes it copies.
+// counted is an emulated device that counts copied bytes.
 type counted struct {
 	*emulate.LazyDevice
 	bytes int64
@@ -182,8 +182,8 @@ func (c *counted) Copy(dst, src device.Pointer, bytes int64) error {
 	return c.LazyDevice.Copy(dst, src, bytes)
 }
 
-// TestMaskedStepsStayOnDevice: a mask comes to the device once, and steps with it copy no parameters, gradients
-// or moments.
+// TestMaskedStepsStayOnDevice: a mask is copied to the device once, and steps with it copy no
+// parameters, gradients or moments.
 func TestMaskedStepsStayOnDevice(t *testing.T) {
 	var at *counted
 	before := engine.Backends
@@ -243,8 +243,8 @@ func TestMaskedStepsStayOnDevice(t *testing.T) {
 	}
 }
 
-// TestOptimizerOnDevice: steps where parameters lie, on the emulated GPU, are those of the
-// program to rounding, whatever the program does between them.
+// TestOptimizerOnDevice: steps on the emulated GPU equal those on the host up to rounding, with all
+// operations in between.
 func TestOptimizerOnDevice(t *testing.T) {
 	before := engine.Backends
 	t.Cleanup(func() { engine.Backends = before })

@@ -76,7 +76,7 @@ func TestPapers(t *testing.T) {
 	}
 }
 
-// values are all parameters of a store without the gaps.
+// values returns all parameters of a store without the padding between them.
 func values(s *engine.Store) []float64 {
 	var out []float64
 	for _, name := range s.Names() {
@@ -93,7 +93,7 @@ func close(got, want []float64, tol float64) bool {
 	return slices.EqualFunc(got, want, func(a, b float64) bool { return math.Abs(a-b) <= tol*math.Max(1, math.Abs(b)) })
 }
 
-// TestPublishedSteps are two steps of a filter of two values, computed by hand.
+// TestPublishedSteps compares two steps of a filter of two values with results computed by hand.
 func TestPublishedSteps(t *testing.T) {
 	for _, c := range []struct {
 		o    Options
@@ -129,7 +129,7 @@ func TestPublishedSteps(t *testing.T) {
 	}
 }
 
-// TestLARSInvariance: without decay the length of a gradient does not matter.
+// TestLARSInvariance: without decay a step does not depend on the length of the gradient.
 func TestLARSInvariance(t *testing.T) {
 	run := func(c float32) []float64 {
 		s := laidOut(t, []string{"w", "x"}, []graph.Shape{{2, 3}, {5, 1}}, nil)
@@ -156,8 +156,8 @@ func TestLARSInvariance(t *testing.T) {
 	}
 }
 
-// TestScaledWarmup is the table of the linear rule: rate 0.1 for a batch that is
-// taken 8 times as large, over 5 epochs of 10 steps; and the rule's root.
+// TestScaledWarmup: the published linear rule, rate 0.1 for a batch 8 times as large, over 5 epochs
+// of 10 steps; and the square root rule.
 func TestScaledWarmup(t *testing.T) {
 	k := LinearScaling.Factor(8)
 	w := Warmup{Schedule: Constant(0.1 * k), Steps: 50, From: 1 / k}
@@ -195,9 +195,9 @@ func small(t *testing.T, n int, s *engine.Store) *engine.Plan {
 	return p
 }
 
-// TestGathered: the weighted mean over batches of 2 of a network without batch
-// statistics moves parameters and moments as one batch of 6 does. Tolerance:
-// float32 rounding of a few sums, 2⁻²³ each, over five steps.
+// TestGathered: accumulation over batches of 2 gives the parameters and moments of one batch of 6,
+// for a network without batch statistics. Tolerance: float32 rounding of a few sums, 2⁻²³ each,
+// over five steps.
 func TestGathered(t *testing.T) {
 	for _, kind := range Kinds {
 		var got [2][]float64
@@ -258,8 +258,8 @@ func TestGathered(t *testing.T) {
 	}
 }
 
-// TestGatheredNothing: gradients of no weight move nothing but by momentum, and
-// what a refused step had gathered is gone.
+// TestGatheredNothing: gradients with weight 0 change parameters by momentum only, and a refused
+// step discards accumulated gradients.
 func TestGatheredNothing(t *testing.T) {
 	s := store(t)
 	p, err := New(s, Options{Kind: SGD})

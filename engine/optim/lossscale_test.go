@@ -8,11 +8,12 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 )
 
-// TestLossScale: doubled behind 2000 good steps in turn up to a bound, halved by every other step down to 1.
+// TestLossScale: 2000 consecutive finite steps double the scale up to its maximum; each other step
+// halves it down to 1.
 func TestLossScale(t *testing.T) {
 	l := NewLossScale()
 	for step := range 2001 + 2000 {
-		if step == 2000 { // begins to count again
+		if step == 2000 { // the counter is reset
 			if l.Scale != 0x1p17 || !l.CountSkip() || l.Scale != 0x1p16 || l.Skipped != 1 {
 				t.Fatalf("step %d: %+v", step, l)
 			}
@@ -38,8 +39,8 @@ func TestLossScale(t *testing.T) {
 	}
 }
 
-// TestScaledGradients: a multiple of a gradient, told as such, gives the same steps, norms and present gradients,
-// by every rule; one that is not finite is known before, and costs nothing.
+// TestScaledGradients: scaled gradients with SetLossScale give the same steps, norms and gradients,
+// with every rule. IsFinite detects gradients that are not finite before a step.
 func TestScaledGradients(t *testing.T) {
 	const n, scale = 40, 0x1p10
 	for _, kind := range Kinds {
@@ -87,7 +88,7 @@ func TestScaledGradients(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if !slices.Equal(results[0], results[1]) { // powers of two change no bit
+		if !slices.Equal(results[0], results[1]) { // scaling by powers of two is exact
 			t.Errorf("%s: other steps along the multiple", kind)
 		}
 	}

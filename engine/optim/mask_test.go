@@ -7,8 +7,8 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 )
 
-// TestMask: a masked parameter moves as one that never had the masked elements, by every rule,
-// with clipping, gathered gradients and an average; masked elements are 0 in all of them.
+// TestMask: a masked parameter changes like one without the masked elements, with every rule, with
+// clipping, accumulation and an average; masked elements are 0 in all arrays.
 func TestMask(t *testing.T) {
 	keep := []int{0, 2, 3, 7, 10}
 	const n = 12
@@ -82,7 +82,7 @@ func TestMask(t *testing.T) {
 	}
 }
 
-// TestPresent: what a mask is chosen by is the gradient of the next step, whole and unclipped.
+// TestPresent: AddScaledGradient gives the gradient of the next step, without mask and clipping.
 func TestPresent(t *testing.T) {
 	s := store(t)
 	p, err := New(s, Options{Clip: 1e-3})

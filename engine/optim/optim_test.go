@@ -59,7 +59,7 @@ func store(t *testing.T) *engine.Store {
 	return laidOut(t, []string{"conv.weight", "conv.bias"}, []graph.Shape{{6}, {3}}, [][]float32{w, c})
 }
 
-// laidOut is a store of parameters with these values; nil starts them at random.
+// laidOut returns a store of parameters with the given values; nil means random ones.
 func laidOut(t testing.TB, names []string, shapes []graph.Shape, values [][]float32) *engine.Store {
 	t.Helper()
 	b := graph.New(1)
@@ -87,7 +87,7 @@ func laidOut(t testing.TB, names []string, shapes []graph.Shape, values [][]floa
 	return s
 }
 
-// setGrads repeats the formula of the script.
+// setGrads sets the gradients by the formula of the script.
 func setGrads(s *engine.Store, step int) {
 	for name, shift := range map[string]float64{"conv.weight": 0, "conv.bias": 0.5} {
 		g, _ := s.Grad(name)
@@ -97,8 +97,8 @@ func setGrads(s *engine.Store, step int) {
 	}
 }
 
-// TestTorch follows PyTorch's trajectories over 20 steps. Tolerance: twenty
-// float32 updates of values below one, 2⁻²³ each and a few roundings more.
+// TestTorch compares with PyTorch over 20 steps. Tolerance: twenty float32 updates of values below
+// one, 2⁻²³ each, and a few roundings.
 func TestTorch(t *testing.T) {
 	const tol = 2e-6
 	g := load(t)
@@ -152,8 +152,8 @@ func TestTorch(t *testing.T) {
 	}
 }
 
-// TestLoopAgreesWithKernel: the plain loops and the kernels in use move alike, by
-// every rule, over tensors of one value, of a few, and of more than a piece.
+// TestLoopAgreesWithKernel: the reference and the C kernels agree, with every rule, for tensors of
+// one value, of a few, and of more than a chunk.
 func TestLoopAgreesWithKernel(t *testing.T) {
 	pieces := []chunk{{0, 1, 0, 0}, {16, 23, 1, 16}, {32, 16416, 2, 24}, {16416, 40032, 2, 16408}, {40032, 40032 + 555, 3, 40024}}
 	const n = 40032 + 555
@@ -219,7 +219,7 @@ func TestLoopAgreesWithKernel(t *testing.T) {
 	}
 }
 
-// TestThreads: the bits of a step do not depend on the threads.
+// TestThreads: a step has the same bits with any number of threads.
 func TestThreads(t *testing.T) {
 	for _, kind := range Kinds {
 		var want []float32
@@ -249,7 +249,7 @@ func TestThreads(t *testing.T) {
 	}
 }
 
-// TestStepAllocatesNothing: neither a step nor gathering allocates.
+// TestStepAllocatesNothing: steps and accumulation allocate no memory.
 func TestStepAllocatesNothing(t *testing.T) {
 	for _, kind := range Kinds {
 		s := big(t)
@@ -272,14 +272,13 @@ func TestStepAllocatesNothing(t *testing.T) {
 	}
 }
 
-// big is a store whose tensors are cut into pieces.
+// big is a store with tensors of several chunks.
 func big(t *testing.T) *engine.Store {
 	t.Helper()
 	return laidOut(t, []string{"a.weight", "a.bias", "b.weight"}, []graph.Shape{{7, 5001}, {33}, {3, 3, 3}}, nil)
 }
 
-// TestResume: state carried to another optimiser continues bit for bit, weights and
-// their average.
+// TestResume: an optimiser with a restored state continues bit for bit, weights and average.
 func TestResume(t *testing.T) {
 	for _, kind := range Kinds {
 		make2 := func() (s, average *engine.Store, p *Optimizer) {
@@ -333,7 +332,7 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// TestNotFinite: a bad gradient changes nothing.
+// TestNotFinite: a gradient that is not finite changes nothing.
 func TestNotFinite(t *testing.T) {
 	s := store(t)
 	p, err := New(s, Options{})
@@ -360,7 +359,7 @@ func TestNotFinite(t *testing.T) {
 	}
 }
 
-// TestOptions refuses what makes no sense.
+// TestOptions: invalid options are refused.
 func TestOptions(t *testing.T) {
 	s := store(t)
 	for _, o := range []Options{{Kind: "adagrad"}, {Beta1: 1}, {Decay: -1}, {Clip: math.NaN()}, {Threads: -1}, {Momentum: 1.5},
@@ -372,7 +371,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// TestTriangular2 is the table of the published schedule, 1e-6…1e-2, s = 4.
+// TestTriangular2: the published schedule, 1e-6 to 1e-2, s = 4.
 func TestTriangular2(t *testing.T) {
 	s := Triangular2{Base: 1e-6, Max: 1e-2, HalfCycle: 4}
 	want := []float64{1e-6, 0.00250075, 0.0050005, 0.00750025, 0.01, 0.00750025, 0.0050005, 0.00250075, 1e-6, 0.001250875}
@@ -387,7 +386,7 @@ func TestTriangular2(t *testing.T) {
 	}
 }
 
-// TestSchedulesTorch: cosine and plateau as in PyTorch, and the warm-up.
+// TestSchedulesTorch: cosine, plateau and warm-up as in PyTorch.
 func TestSchedulesTorch(t *testing.T) {
 	g := load(t)
 	c := Cosine{Max: 0.01, Min: 0.001, Total: 12}

@@ -8,8 +8,8 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// TestLayers: filters of convolutions are found behind reshapes and in transposed ones, once
-// each; norms, biases and what is no filter are not; those are first that see the input alone.
+// TestLayers: filters of convolutions are found once each, behind reshapes and in transposed
+// convolutions; norms and biases are not. ReadsInput is true for layers that read the input only.
 func TestLayers(t *testing.T) {
 	b := graph.New(1)
 	x := b.Input("x", graph.Shape{1, 4, 2, 8, 8})

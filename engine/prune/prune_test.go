@@ -20,17 +20,17 @@ func near(t *testing.T, what string, got, want, tol float64) {
 	}
 }
 
-// conv is a layer of 3×3×3 filters, behind others in a store.
+// conv is a layer of 3×3×3 filters at an offset of the store.
 func conv(name string, in, out, offset int) Layer {
 	return Layer{Name: name, Param: name + ".weight", Offset: offset, Out: out, In: in, Kernel: [3]int{3, 3, 3}}
 }
 
-// row is a layer of n weights: one output of as many inputs.
+// row is a layer with one output and n inputs.
 func row(n int) Layer {
 	return Layer{Name: "row", Param: "row.weight", Out: 1, In: n, Kernel: [3]int{1, 1, 1}}
 }
 
-// whole is a gradient that this rank has all of.
+// whole is a gradient on a single rank.
 type whole []float32
 
 func (g whole) AddScaledGradient(x []float32, factor float32) {
@@ -40,7 +40,7 @@ func (g whole) AddScaledGradient(x []float32, factor float32) {
 }
 func (whole) AllGather([]float32) error { return nil }
 
-// TestCubic: the oracle's table, worked out apart from this program.
+// TestCubic: the reference table, computed independently of this program.
 func TestCubic(t *testing.T) {
 	for _, c := range []struct {
 		t, t0, t1  int
@@ -54,14 +54,14 @@ func TestCubic(t *testing.T) {
 	}
 }
 
-// TestFalling: the oracle's table of RigL's share.
+// TestFalling: the reference table of the drop fraction of RigL.
 func TestFalling(t *testing.T) {
 	for at, want := range map[int]float64{0: 0.3, 100: 0.299999, 18750: 0.256066, 37500: 0.15, 56250: 0.043934, 75000: 0} {
 		near(t, "share", CosineDecay(at, 75000, 0.3), want, 5e-7)
 	}
 }
 
-// TestERK: the oracle's layers; the last one would have a density above 1.
+// TestERK: the reference layers; the last one would have a density above 1.
 func TestERK(t *testing.T) {
 	layers := []Layer{conv("a", 42, 32, 0), conv("b", 32, 64, 0), conv("c", 64, 64, 0), conv("d", 64, 128, 0), conv("e", 128, 128, 0),
 		{Out: 1, In: 64, Kernel: [3]int{1, 1, 1}}}
@@ -79,7 +79,8 @@ func TestERK(t *testing.T) {
 	}
 }
 
-// TestMovement: the oracle's two steps, and what the two scores keep of the same weights.
+// TestMovement: two steps of the reference, and the different masks that magnitude and movement
+// give for the same weights.
 func TestMovement(t *testing.T) {
 	const rate = 0.1
 	w := []float32{0.9, -0.2, 0.05, -0.6}
@@ -115,7 +116,7 @@ func TestMovement(t *testing.T) {
 	}
 }
 
-// made is a pruner that there is no reason to refuse.
+// made returns a pruner with valid options.
 func made(t *testing.T, layers []Layer, n int, o Options) *Pruner {
 	t.Helper()
 	if o.Structure.Pattern == "" {
@@ -128,8 +129,8 @@ func made(t *testing.T, layers []Layer, n int, o Options) *Pruner {
 	return p
 }
 
-// TestTwoFour: the oracle's row, by the rule for equal magnitudes; and what is left over at the
-// end of rows.
+// TestTwoFour: the reference row, with the rule for equal magnitudes, and the remainders at the end
+// of rows.
 func TestTwoFour(t *testing.T) {
 	for _, c := range []struct{ in, want []float32 }{
 		{[]float32{0.1, -0.5, 0.3, -0.2, 0, 0.4, 0.4, -0.4}, []float32{0, -0.5, 0.3, 0, 0, 0.4, 0.4, 0}},
@@ -152,7 +153,7 @@ func TestTwoFour(t *testing.T) {
 	}
 }
 
-// TestStorage: the oracle's table of bytes, 64 rows of 1728.
+// TestStorage: the reference table of bytes, 64 rows of 1728.
 func TestStorage(t *testing.T) {
 	const rows, columns = 64, 1728
 	for _, c := range []struct {
@@ -173,13 +174,13 @@ func TestStorage(t *testing.T) {
 	}
 }
 
-// TestEfficiency: by hand; a million weights and a skill of one half.
+// TestEfficiency: computed by hand, for a million weights and a skill of one half.
 func TestEfficiency(t *testing.T) {
 	near(t, "e", Efficiency(0.5, 2e6), 0.25, 1e-15)
 	near(t, "e_h", HardEfficiency(0.75, 500000), 8, 1e-12)
 }
 
-// TestTies: of equal magnitudes the lower index stays, and ⌊S·n⌋ weights go.
+// TestTies: of equal magnitudes the lower index remains, and ⌊S·n⌋ weights are removed.
 func TestTies(t *testing.T) {
 	w := []float32{1, -1, 1, 0, 1, -1, 1}
 	for target, want := range map[float64]string{0.3: "1110110", 0.5: "1110100", 0.8: "1100000", 0.1: "1111111"} {
@@ -209,7 +210,7 @@ func bits(keep []bool) string {
 	return b.String()
 }
 
-// weights are random ones for a store with these layers and gaps between them.
+// weights returns random weights for a store with these layers and padding between them.
 func weights(n int) []float32 {
 	w := make([]float32, n)
 	for i := range w {
@@ -218,7 +219,7 @@ func weights(n int) []float32 {
 	return w
 }
 
-// network has layers of several shapes, one behind the other with gaps, the first at the input.
+// network has layers of several shapes with padding between them, the first at the input.
 func network() (layers []Layer, n int) {
 	layers = []Layer{conv("first", 6, 8, 16), conv("second", 8, 20, 0), {Name: "up", Param: "up.weight", Out: 8, In: 20, Kernel: [3]int{1, 2, 2}, Transposed: true},
 		conv("third", 16, 8, 0), {Name: "out", Param: "out.weight", Out: 3, In: 8, Kernel: [3]int{1, 1, 1}}}
@@ -231,7 +232,7 @@ func network() (layers []Layer, n int) {
 	return layers, n
 }
 
-// structures to try all methods on.
+// structures lists one structure of each pattern.
 var structures = map[string]Structure{
 	"element": {Pattern: Element},
 	"blocks":  {Pattern: Blocks, Block: Block{4, 4}},
@@ -239,10 +240,10 @@ var structures = map[string]Structure{
 	"2:4":     {Pattern: TwoFour},
 }
 
-// TestLaws: of every method, scope and structure the target is reached, to a unit; nothing but
-// filters is masked; every layer and every input keeps a weight; the number of nonzeros never
-// rises, but with movement, whose number is that of the schedule, and stays with SET and RigL;
-// and what a state carries over gives the same masks.
+// TestLaws: for every method, scope and structure the target is reached to within a unit; only
+// filters are masked; every layer and every input channel keeps a weight; the number of nonzeros
+// does not increase (except with movement, where it follows the schedule) and is constant with SET
+// and RigL; a restored state gives the same masks.
 func TestLaws(t *testing.T) {
 	layers, n := network()
 	for name, s := range structures {
@@ -353,7 +354,7 @@ func TestLaws(t *testing.T) {
 	}
 }
 
-// TestNested: a mask of magnitude holds that of every later step, whatever the weights do.
+// TestNested: a mask of magnitude contains the earlier ones, for any change of the weights.
 func TestNested(t *testing.T) {
 	layers, n := network()
 	for name, s := range structures {
@@ -377,7 +378,7 @@ func TestNested(t *testing.T) {
 	}
 }
 
-// TestGrowth: RigL puts weights back where the gradient is largest, SET anywhere, both as 0.
+// TestGrowth: RigL adds weights where the gradient is largest, SET anywhere, both with the value 0.
 func TestGrowth(t *testing.T) {
 	l := row(100)
 	g := make(whole, 100)
@@ -433,7 +434,7 @@ func TestGrowth(t *testing.T) {
 	}
 }
 
-// TestEarlyBird: masks that stay end the search after as many epochs, others only at To.
+// TestEarlyBird: the search ends after the given number of similar masks, otherwise at To.
 func TestEarlyBird(t *testing.T) {
 	l := row(1000)
 	for _, c := range []struct {
@@ -464,7 +465,7 @@ func TestEarlyBird(t *testing.T) {
 	}
 }
 
-// TestNewRefuses: what cannot be pruned is refused, with the layer and the numbers.
+// TestNewRefuses: invalid targets are refused, with the layer and the numbers of weights.
 func TestNewRefuses(t *testing.T) {
 	layers, n := network()
 	blocks := func(out, in int) Structure { return Structure{Pattern: Blocks, Block: Block{out, in}} }

@@ -14,8 +14,8 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// network is a small U-Net: pooled, upsampled and joined with what it was made of and with
-// the input, whose values have both signs.
+// network is a small U-Net with pooling, upsampling, and concatenation with its own features and
+// with the input, whose values have both signs.
 func network(t *testing.T) *graph.Graph {
 	t.Helper()
 	b := graph.New(3)
@@ -79,9 +79,10 @@ func calibrated(t *testing.T, g *graph.Graph, o quantise.Options) map[string]*op
 	return s
 }
 
-// A quantised network predicts what the network predicts, but for what rounding to eight bits at
-// the points of tiles costs: some 7 % of what a layer varies by. It does so by every method, on the
-// reference and on the processor, which agree but for ties; what is between its convolutions are codes.
+// TestQuantisedNetworkPredictsTheSame: the int8 network agrees with the float network up to the
+// rounding of points to 8 bits, about 7 % of the standard deviation of a layer. This holds for
+// every method, on the reference and the CPU backend, which agree except for ties. Values between
+// its convolutions are int8.
 func TestQuantisedNetworkPredictsTheSame(t *testing.T) {
 	g := network(t)
 	predict := func(o engine.Options) (*engine.Plan, []float32) {

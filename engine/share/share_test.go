@@ -14,8 +14,9 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/optim"
 )
 
-// textbook is a U-Net of four resolutions and base 8 that reads 42 channels: two convolutions at each, the second of the encoder twice as
-// wide, joins before the first of the decoder.
+// textbook is a U-Net with four resolutions, base 8 and 42 input channels: two convolutions per
+// resolution, the second of the encoder twice as wide, and a concatenation before the first of the
+// decoder.
 func textbook(b *graph.Builder) {
 	for i, c := range [][2]int{{42, 8}, {8, 16}, {16, 16}, {16, 32}, {32, 32}, {32, 64}, {64, 64}, {64, 128}, {192, 64}, {64, 64}, {96, 32}, {32, 32}, {48, 16}, {16, 16}} {
 		x := b.Input(fmt.Sprintf("x%d", i), graph.Shape{1, c[0], 1, 3, 3})
@@ -24,7 +25,8 @@ func textbook(b *graph.Builder) {
 	}
 }
 
-// The budget of the textbook's network by hand: layers of a shape of their own keep their filters, the rest is divided.
+// TestSplitByHand: the budget of the textbook network, divided by hand. Layers with a shape of
+// their own keep their filters.
 func TestSplitByHand(t *testing.T) {
 	b := graph.New(0)
 	textbook(b)
@@ -77,7 +79,7 @@ func TestTemplatesOfALayer(t *testing.T) {
 	}
 }
 
-// network is a small one of five convolutions, of which the last starts at 0, and its loss.
+// network is a small network of five convolutions, the last initialised with 0, with its loss.
 func network(seed uint64) *graph.Builder {
 	b := graph.New(seed)
 	x := b.Input("x", graph.Shape{2, 3, 2, 5, 6})
@@ -102,7 +104,8 @@ func built(t *testing.T, b *graph.Builder) *graph.Graph {
 	return g
 }
 
-// trained are the parameters and the losses of some steps of Adam; p nil is the network itself.
+// trained returns parameters and losses of some steps of Adam; with a nil p those of the network
+// without sharing.
 func trained(t *testing.T, p *Plan, steps int) (map[string][]float32, []float64, []float32) {
 	t.Helper()
 	g := built(t, network(3))
@@ -149,8 +152,9 @@ func trained(t *testing.T, p *Plan, steps int) (map[string][]float32, []float64,
 	return out, losses, slices.Clone(plan.Output("y"))
 }
 
-// With as many parameters as the network has, one template a layer and no trained coefficients, every layer has a slice of the store
-// for itself: training is that of the network without a store, bit for bit.
+// TestFullBudgetIsTheNetworkItself: with as many parameters as the network, one template per layer
+// and no trained coefficients, every layer has its own section of the store, and training equals
+// that of the network without sharing, bit for bit.
 func TestFullBudgetIsTheNetworkItself(t *testing.T) {
 	plain, losses, _ := trained(t, nil, 6)
 	for _, groups := range []string{OneGroup, ByShape} {
@@ -178,8 +182,9 @@ func TestFullBudgetIsTheNetworkItself(t *testing.T) {
 	}
 }
 
-// Whatever is shared, the filters that are built give the plain network the same results, filters start with the variance
-// that they have without a store, parameters are as many as the budget says, and training lowers the loss.
+// TestSharedFiltersArePlainOnes: for all options the computed filters give the plain network the
+// same results; filters have the initial variance of the network without sharing; the number of
+// parameters is that of the budget; and training decreases the loss.
 func TestSharedFiltersArePlainOnes(t *testing.T) {
 	for _, o := range []Options{
 		{Budget: 0.5, Groups: OneGroup}, {Budget: 0.1, Groups: OneGroup}, {Budget: 2.5, Groups: OneGroup, Templates: 4},
@@ -251,7 +256,7 @@ func TestSharedFiltersArePlainOnes(t *testing.T) {
 				sum += float64(v) * float64(v)
 			}
 			have := math.Sqrt(sum / float64(max(1, len(w))))
-			if len(w) > 0 && math.Abs(have/l.init.Std()-1) > 0.25 { // few values are drawn where stores are small
+			if len(w) > 0 && math.Abs(have/l.init.Std()-1) > 0.25 { // small stores have few random values
 				t.Errorf("%+v: %s starts with a deviation of %v, without a store %v", o, l.Name, have, l.init.Std())
 			}
 		}
@@ -263,7 +268,7 @@ func TestWhatCannotBeShared(t *testing.T) {
 	x := b.Input("x", graph.Shape{1, 2, 1, 3, 3})
 	w := b.Param("a.weight", graph.Shape{2, 2, 3, 3, 3}, graph.HeNormal(54))
 	y := op.Conv3D(b, x, w, op.Conv{Pad: op.Same(3, 3, 3)})
-	b.Output("y", op.Add(b, y, op.Mean(b, w))) // read by something else too
+	b.Output("y", op.Add(b, y, op.Mean(b, w))) // not only read as a filter
 	if p, err := New(built(t, b), Options{Budget: 1}); err == nil {
 		t.Errorf("%+v, want an error", p)
 	}

@@ -33,8 +33,8 @@ func twoLayers(t *testing.T) *graph.Graph {
 	return g
 }
 
-// valuesOf are weights whose scores can be told by hand: those of layer b by channel 1, 2, 3, 4, those
-// of c 4, 3, 2, 1, which makes 5/8 of all sums; gamma has the sizes 8, 1, 7, 2, 6, 3, 5, 4.
+// valuesOf returns weights whose scores can be computed by hand: channels of layer b have 1, 2, 3,
+// 4, those of c 4, 3, 2, 1, so all sums are 5/8; gamma has the sizes 8, 1, 7, 2, 6, 3, 5, 4.
 func valuesOf(g *graph.Graph) func(string) []float32 {
 	return func(name string) []float32 {
 		n := g.Find(name)
@@ -110,7 +110,7 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// TestChooseByOperations: what is left has no more operations than asked for, and not far fewer.
+// TestChooseByOperations: the result needs at most the given operations, and not many fewer.
 func TestChooseByOperations(t *testing.T) {
 	g := twoLayers(t)
 	c := Find(g)
@@ -128,8 +128,8 @@ func TestChooseByOperations(t *testing.T) {
 	}
 }
 
-// TestInSteps: what is removed in two steps, scored each time, is removed from the first network
-// at once by the lists of both together, and the same goal again removes nothing.
+// TestInSteps: removing channels in two steps, with new scores in each, equals one removal with the
+// composed lists, and the same goal again removes nothing.
 func TestInSteps(t *testing.T) {
 	g := twoLayers(t)
 	c := Find(g)

@@ -9,8 +9,8 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// scored is a network with every case of Taylor: a convolution with a norm behind it, one with a bias, two
-// that are tied, of which one is used twice.
+// scored is a network with every case of Taylor: a convolution followed by a norm, one with a bias,
+// two that are coupled, and one of them used twice.
 func scored(t *testing.T) *graph.Graph {
 	t.Helper()
 	b := graph.New(1)
@@ -35,8 +35,8 @@ func scored(t *testing.T) *graph.Graph {
 	return g
 }
 
-// TestTaylor: scores are derivatives of the loss by a factor of all that comes out of a channel, as
-// differences tell it.
+// TestTaylor compares scores with finite differences of the loss with respect to a factor on a
+// channel's output.
 func TestTaylor(t *testing.T) {
 	g := scored(t)
 	store := engine.NewStore()
@@ -85,8 +85,8 @@ func TestTaylor(t *testing.T) {
 	}
 }
 
-// TestPerOperation: where scores are equal, those channels go first that most operations go with: of c and
-// d 135 products a point (twice 5·9, and 3·9, and 2·9 of out), of b 90, of a 72.
+// TestPerOperation: with equal scores the channels that save most operations are removed first: c
+// and d save 135 products per point (twice 5·9, 3·9, and 2·9 of out), b 90, a 72.
 func TestPerOperation(t *testing.T) {
 	c := Find(scored(t))
 	one := c.byGroup(func(int) float64 { return 1 })
