@@ -10,8 +10,8 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// BenchmarkAxialStep is one training step of attention along axes on one thread, without the optimiser. With ENSEMBLE_EXPLAIN set it
-// prints the plan with the time of every kernel.
+// BenchmarkAxialStep measures a training step of AxialTransformer on one thread, without the
+// optimiser. With ENSEMBLE_EXPLAIN set it prints the plan with the time of every kernel.
 func BenchmarkAxialStep(b *testing.B) {
 	for _, c := range []struct {
 		name string

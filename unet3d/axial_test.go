@@ -13,7 +13,8 @@ func smallAxial(leads int) AxialTransformer {
 	return AxialTransformer{Leads: leads, Width: 8, Heads: 2, Window: 3, Periodic: true}
 }
 
-// The formula counts the parameters, and these depend neither on the grid nor on the number of leads.
+// TestAxialParameters: Parameters counts the trained values, which depend neither on the grid nor
+// on the number of leads.
 func TestAxialParameters(t *testing.T) {
 	of := func(a AxialTransformer, x graph.Shape) (out []string, n int) {
 		b := graph.New(1)
@@ -53,8 +54,8 @@ func TestAxialGradient(t *testing.T) {
 	gradientOf(t, graph.Shape{3, 3, 2, 8, 10}, smallAxial(3).Build)
 }
 
-// A lead reaches all leads of its member and no other member; and what is turned around the globe by one window comes out
-// turned.
+// TestAxialReaches: a lead affects all leads of its member and no other member; input that is
+// rotated by one window in longitude gives rotated output.
 func TestAxialReaches(t *testing.T) {
 	const leads = 3
 	for _, backend := range backends(t) {

@@ -13,8 +13,8 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// The counts are those of the published code; on one level what is left of them without the
-// parts of filters that see padding only.
+// TestBiasParameterCounts: the numbers of parameters are those of the published code; on one level,
+// without the parts of filters that see padding only.
 func TestBiasParameterCounts(t *testing.T) {
 	for _, c := range []struct{ stages, base, depth, want int }{
 		{0, 32, 2, 289703}, {1, 32, 2, 990823}, {2, 32, 2, 4679399}, {3, 32, 2, 19429351},
@@ -30,7 +30,8 @@ func TestBiasParameterCounts(t *testing.T) {
 	}
 }
 
-// The counts of the published layers, whose single scale is that of one level.
+// TestLocalParameterCounts: the numbers of parameters of the published layers, whose single scale
+// is that of one level.
 func TestLocalParameterCounts(t *testing.T) {
 	for _, c := range []struct{ rows, size, want int }{
 		{360, 1, 2073601}, {360, 3, 16588801}, {361, 1, 2079361}, {361, 3, 16634881},
@@ -44,7 +45,8 @@ func TestLocalParameterCounts(t *testing.T) {
 	}
 }
 
-// A correction leaves an untrained forecast as it is, and keeps grids of any sides.
+// TestBiasStartsAtZero: an untrained correction leaves the forecast unchanged, on grids of any
+// size.
 func TestBiasStartsAtZero(t *testing.T) {
 	for _, c := range []struct {
 		stages int
@@ -86,8 +88,8 @@ func TestBiasStartsAtZero(t *testing.T) {
 	}
 }
 
-// The published penalty on one channel and 2×3 points, computed by hand, and without
-// neighbours across the ends of the rows.
+// TestRoughnessOracle: the published penalty on one channel and 2×3 points, computed by hand, with
+// and without periodic longitudes.
 func TestRoughnessOracle(t *testing.T) {
 	for _, c := range []struct {
 		periodic bool
@@ -114,7 +116,8 @@ func TestRoughnessOracle(t *testing.T) {
 	}
 }
 
-// With weights a layer is the sum over a window of each point's own weights, around the globe.
+// TestLocalIsOwnSums: the layer computes the sum over a window with the weights of each point, on a
+// periodic grid.
 func TestLocalIsOwnSums(t *testing.T) {
 	const rows, columns, channels = 4, 5, 2
 	b := graph.New(1)

@@ -14,8 +14,8 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/prune/channels"
 )
 
-// prunable are networks small enough to be run by the reference, each with how many layers
-// lose channels when half of them go, and a reason for which others stay.
+// prunable lists networks small enough for the reference backend, each with the number of layers
+// that lose channels if half of the channels are removed, and a reason why others do not.
 var prunable = []struct {
 	name   string
 	input  graph.Shape
@@ -72,7 +72,7 @@ var prunable = []struct {
 	}, 4, "input spread"},
 }
 
-// buildPrunable gives a network's graph with a loss.
+// buildPrunable builds the graph of a network with a loss.
 func buildPrunable(t *testing.T, input graph.Shape, build func(*graph.Builder, graph.Value) graph.Value) *graph.Graph {
 	t.Helper()
 	b := graph.New(3)
@@ -86,9 +86,8 @@ func buildPrunable(t *testing.T, input graph.Shape, build func(*graph.Builder, g
 	return g
 }
 
-// TestShrunkIsMasked: a network without the channels that were removed has the outputs, the
-// loss and the gradients of the network in which their weights are zero, trained and predicted,
-// on both backends.
+// TestShrunkIsMasked: a network without the removed channels has the outputs, loss and gradients of
+// the network with these weights set to 0, in training and prediction, on both backends.
 func TestShrunkIsMasked(t *testing.T) {
 	for _, n := range prunable {
 		t.Run(n.name, func(t *testing.T) {
@@ -134,7 +133,7 @@ func TestShrunkIsMasked(t *testing.T) {
 	}
 }
 
-// randomValues are inputs, parameters and states without zeros, variances positive.
+// randomValues returns inputs, parameters and states without zeros; variances are positive.
 func randomValues(g *graph.Graph) map[string][]float32 {
 	r, values := rand.New(rand.NewPCG(5, 6)), map[string][]float32{}
 	for _, n := range g.Nodes {
@@ -157,7 +156,7 @@ func randomValues(g *graph.Graph) map[string][]float32 {
 	return values
 }
 
-// maskedBy sets to zero what a cut leaves out.
+// maskedBy sets the values that a selection leaves out to 0.
 func maskedBy(cut channels.Selection, n *graph.Node, v []float32) []float32 {
 	keep, ok := cut[n.Name]
 	if !ok || n.Kind == graph.KindState {
@@ -175,7 +174,7 @@ func maskedBy(cut channels.Selection, n *graph.Node, v []float32) []float32 {
 	return out
 }
 
-// runWith gives output, loss and gradients.
+// runWith returns output, loss and gradients.
 func runWith(t *testing.T, g *graph.Graph, values map[string][]float32, o engine.Options) map[string][]float32 {
 	t.Helper()
 	o.Store = engine.NewStore()
@@ -215,8 +214,8 @@ func shapeOf(g *graph.Graph, name string) graph.Shape {
 
 func head(v []float32) string { return fmt.Sprint(v[:min(4, len(v))]) }
 
-// near tells whether values agree to 1e-6 of the largest, and gradients to 1e-5: sums over all points
-// are in another order in a network of other widths.
+// near reports whether values agree to 1e-6 of the largest, and gradients to 1e-5: the order of
+// sums over all points depends on the widths.
 func near(a, b []float32, name string) bool {
 	if len(a) != len(b) {
 		return false
@@ -236,9 +235,9 @@ func near(a, b []float32, name string) bool {
 	return true
 }
 
-// TestOracleOfWidths: parameters and operations of the 3-D U-Net of Çiçek et al. 2016 at base 32, with
-// biases, without norms, three poolings and no convolution behind upsampling, when all widths are
-// multiplied by rho. The last layer of 1×1×1 is left out.
+// TestOracleOfWidths: parameters and operations of the 3-D U-Net of Çiçek et al. 2016 with base 32,
+// with biases, without norms, with three poolings and no convolution after upsampling, if all
+// widths are multiplied by rho. The last 1×1×1 layer is not counted.
 func TestOracleOfWidths(t *testing.T) {
 	b := graph.New(1)
 	u := BiasUNet{}

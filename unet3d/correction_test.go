@@ -9,8 +9,8 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// An untrained correction is zero; what it may be is learned by its network at once, and not
-// through the locally connected layer alone, whose weights are zero.
+// TestCorrectionLearnsFromZero: the output of an untrained correction is 0, and its network has a
+// gradient from the first step, although the weights of the locally connected layer are 0.
 func TestCorrectionLearnsFromZero(t *testing.T) {
 	for _, local := range []int{0, 3} {
 		b := graph.New(1)
@@ -63,8 +63,8 @@ func largest(x []float64) (y float64) {
 	return y
 }
 
-// Sigma goes on from the spread: above its floor wherever the spread is cut off at 0, and the
-// spread itself, but for the floor, where that is not small.
+// TestSigmaOfSpread: sigma is above its floor where the spread is clipped at 0, and equals the
+// spread plus the floor where that is not small.
 func TestSigmaOfSpread(t *testing.T) {
 	b := graph.New(1)
 	shape := graph.Shape{1, 1, 1, 2, 2}

@@ -11,8 +11,8 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// golden runs a network with the weights of a PyTorch file on that file's input.
-// It returns the largest difference from PyTorch's output over the largest output.
+// golden runs a network with the weights of a PyTorch file on the input in that file. It returns
+// the largest difference from PyTorch's output, relative to the largest output.
 func golden(t *testing.T, file, backend string, build func(*graph.Builder, graph.Value) graph.Value) float64 {
 	t.Helper()
 	tensors, _, err := ckpt.ReadFile("testdata/" + file)
@@ -66,7 +66,7 @@ func golden(t *testing.T, file, backend string, build func(*graph.Builder, graph
 	return diff / size
 }
 
-// backends are those of a processor that this program has, the fastest first; without cgo that is ref alone.
+// backends lists the available CPU backends, the fastest first; without cgo that is ref alone.
 func backends(t *testing.T) (names []string) {
 	t.Helper()
 	for _, b := range engine.Backends {
@@ -89,7 +89,8 @@ func backends(t *testing.T) (names []string) {
 	return names
 }
 
-// With PyTorch's weights the networks give PyTorch's output to 1e-4 of its size.
+// TestOutputEqualsPyTorch: with PyTorch's weights the networks give PyTorch's output, to 1e-4 of
+// its largest value.
 func TestOutputEqualsPyTorch(t *testing.T) {
 	for _, backend := range backends(t) {
 		for _, c := range []struct {
@@ -112,7 +113,7 @@ func TestOutputEqualsPyTorch(t *testing.T) {
 	}
 }
 
-// The forward oracle of the published layers at base 4, from sines: weights
+// TestForwardOracle: reference output of the published layers with base 4, from sines: weights
 // sin(.37n+.11g)·√(2/(27·in)) and biases .01 cos(n+g) of parameter tensor g.
 func TestForwardOracle(t *testing.T) {
 	b := graph.New(1)

@@ -22,7 +22,7 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 )
 
-// idle is a device that compiles and runs no kernel.
+// idle is a device that compiles kernels and runs none.
 type idle struct{ *emulate.Device }
 
 func (idle) Load(device.Program) (device.Module, error) { return idleModule{}, nil }
@@ -32,7 +32,8 @@ type idleModule struct{}
 func (idleModule) Call(string, device.Size, ...any) (device.Call, error) { return idleModule{}, nil }
 func (idleModule) Run() error                                            { return nil }
 
-// last has a network's fields with their channels last, whatever their sizes: small ones do not pay for it.
+// last stores all fields of a network with channels last, including small ones, for which this is
+// not efficient.
 type last struct{ *cuda.Backend }
 
 func (l last) LayoutOptions(o *graph.Op, attrs any, in []graph.Shape, out graph.Shape) []backend.LayoutOption {
@@ -60,9 +61,9 @@ func init() {
 	})
 }
 
-// TestTrainingWithChannelsLast: a step of training on the emulated GPU, with dropout, gives the gradient of the
-// reference, to rounding in float32 and to a few per cent with fields of 16 bits; in float16 that of a multiple of the
-// loss, without which the smallest values are lost.
+// TestTrainingWithChannelsLast: a training step on the emulated GPU, with dropout, gives the
+// gradient of the reference: up to rounding in float32, to a few per cent with 16-bit fields. In
+// float16 the loss is scaled, as small values underflow otherwise.
 func TestTrainingWithChannelsLast(t *testing.T) {
 	g, err := networks["unet3d"]()
 	if err != nil {
@@ -115,7 +116,7 @@ func TestTrainingWithChannelsLast(t *testing.T) {
 	}
 }
 
-// losses are the graphs of losses of a prediction of four rows.
+// losses lists graphs of losses for a prediction with four rows.
 var losses = map[string]func(b *graph.Builder, z, y graph.Value) graph.Value{
 	"l1":  op.L1,
 	"mse": op.MSE,
@@ -144,7 +145,7 @@ var losses = map[string]func(b *graph.Builder, z, y graph.Value) graph.Value{
 	},
 }
 
-// scoreOf is the mean score of distributions with so many parameters.
+// scoreOf is the mean score of distributions with n parameters.
 func scoreOf(rule dist.Rule, family string, n int) func(b *graph.Builder, z, y graph.Value) graph.Value {
 	return func(b *graph.Builder, z, y graph.Value) graph.Value {
 		par := op.Softplus(b, op.Concat(b, 1, slices.Repeat([]graph.Value{z}, (n+1)/2)...))
@@ -153,7 +154,7 @@ func scoreOf(rule dist.Rule, family string, n int) func(b *graph.Builder, z, y g
 }
 
 func init() {
-	for _, r := range dist.Table { // one without a program of its own would be among what runs on the processor
+	for _, r := range dist.Table { // a family without a program for the device would be listed as running on the CPU
 		for _, rule := range r.Rules {
 			n := len(r.New(7).Parameters)
 			if rule == dist.CrossEntropyRule { // of as many logits as there are bins
@@ -164,7 +165,7 @@ func init() {
 	}
 }
 
-// onTheProcessor are the operations of a network that have no kernel on the GPU.
+// onTheProcessor lists the operations of a network that have no kernel on the GPU.
 func onTheProcessor(t *testing.T, name string, g *graph.Graph, o engine.Options) (left []string) {
 	t.Helper()
 	o.Backend = "idle"
@@ -189,7 +190,7 @@ func onTheProcessor(t *testing.T, name string, g *graph.Graph, o engine.Options)
 	return slices.Compact(left)
 }
 
-// TestNothingRunsOnTheProcessor: of every network and loss all operations have kernels on the GPU.
+// TestNothingRunsOnTheProcessor: all operations of all networks and losses have kernels on the GPU.
 func TestNothingRunsOnTheProcessor(t *testing.T) {
 	check := func(name string, g *graph.Graph) {
 		t.Helper()
@@ -230,7 +231,8 @@ func graphOfLoss(t *testing.T, name string, loss func(b *graph.Builder, z, y gra
 	return g
 }
 
-// A family of which the device has no program is scored by the processor, not by a program of another one.
+// TestFamilyWithoutProgram: a family without a program for the device is scored on the CPU, not by
+// the program of another family.
 func TestFamilyWithoutProgram(t *testing.T) {
 	before := dist.Table
 	t.Cleanup(func() { dist.Table = before })

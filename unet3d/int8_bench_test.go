@@ -19,10 +19,10 @@ import (
 	"github.com/ensemble-weather/ensemble/unet3d"
 )
 
-// BenchmarkInt8Predict is a prediction of the U-Net at base 32 on 2×352×704 points in float32,
-// with products of bfloat16, and with codes of eight bits, in turn: medians of the processor
-// times in ms and of the ratios of neighbours. -cpu sets the threads. The layers of the last
-// runs are printed with -v. With INT8_INPUT set what reads the input multiplies codes, too.
+// BenchmarkInt8Predict measures a prediction of the U-Net with base 32 on 2×352×704 points,
+// alternately in float32, with bfloat16 products, and in int8. It reports medians of CPU times in
+// ms, and of the ratios of successive runs. -cpu sets the threads; -v prints the layers of the last
+// runs. With INT8_INPUT set, convolutions of the input are in int8 too.
 func BenchmarkInt8Predict(b *testing.B) {
 	network := func(lats, lons int) *graph.Graph {
 		bld := graph.New(1)

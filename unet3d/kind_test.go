@@ -31,7 +31,7 @@ func layoutOf(k *Kind) Layout {
 	return l
 }
 
-// buildKind is the graph of a kind and the number of its rows.
+// buildKind builds the graph of a kind, and returns the number of its rows.
 func buildKind(k *Kind, l Layout) (*graph.Graph, int, error) {
 	rows := 2 * max(l.Members, 1) * max(l.Leads, 1)
 	b := graph.New(1)
@@ -40,8 +40,8 @@ func buildKind(k *Kind, l Layout) (*graph.Graph, int, error) {
 	return g, rows, err
 }
 
-// What the table says of a kind holds for the network: which points and which leads reach a value, how many fields come
-// out, and what it refuses.
+// TestKindsAreWhatTheySay: the properties in the table hold for the network: which points and leads
+// affect a value, the number of output fields, and which layouts are refused.
 func TestKindsAreWhatTheySay(t *testing.T) {
 	for _, k := range Kinds {
 		t.Run(k.Name, func(t *testing.T) {
@@ -57,7 +57,7 @@ func TestKindsAreWhatTheySay(t *testing.T) {
 			defer plan.Close()
 			random := rand.New(rand.NewPCG(1, 2))
 			for i, v := range plan.Store().Params() {
-				if v > -1e-3 && v < 1e-3 { // layers that begin at zero, or near it, would hide what they read
+				if v > -1e-3 && v < 1e-3 { // layers initialised at or near 0 would hide their input
 					plan.Store().Params()[i] = 0.2 * float32(random.NormFloat64())
 				}
 			}
@@ -105,7 +105,8 @@ func TestKindsAreWhatTheySay(t *testing.T) {
 	}
 }
 
-// A layout that a kind does not have is refused, and one that it has is not.
+// TestKindsRefuseLayouts: a layout that a kind does not support is refused, and a supported one is
+// not.
 func TestKindsRefuseLayouts(t *testing.T) {
 	for _, k := range Kinds {
 		l := layoutOf(k)
@@ -138,7 +139,7 @@ func TestKindsRefuseLayouts(t *testing.T) {
 	}
 }
 
-// The page of networks has every kind, and no name is listed twice.
+// TestKindsAreDocumented: docs/networks.md lists every kind, and no name is used twice.
 func TestKindsAreDocumented(t *testing.T) {
 	const page = "../docs/networks.md"
 	text, err := os.ReadFile(page)

@@ -21,10 +21,10 @@ type leadsNet interface {
 	Parameters(channels int) int
 }
 
-// smallUNet is that of the tests.
+// smallUNet is the U-Net of the tests.
 func smallUNet(stages int) UNet { return UNet{Base: 2, Stages: stages, Periodic: true} }
 
-// leadsNets are the networks of leads, of so many.
+// leadsNets lists the networks over leads, for a number of leads.
 func leadsNets(leads int) map[string]leadsNet {
 	film := FiLM{Conditions: 1, Hidden: 3}
 	return map[string]leadsNet{
@@ -38,7 +38,8 @@ func leadsNets(leads int) map[string]leadsNet {
 	}
 }
 
-// With PyTorch's weights the networks of leads give PyTorch's output, and its gradient of mean y².
+// TestLeadNetworksEqualPyTorch: with PyTorch's weights the networks over leads give PyTorch's
+// output, and its gradient of mean y².
 func TestLeadNetworksEqualPyTorch(t *testing.T) {
 	film := func(n int) FiLM { return FiLM{Conditions: n, Hidden: 3} }
 	golden := func(stages int) UNet { return UNet{Base: 1, Stages: stages, Periodic: true} }
@@ -60,7 +61,8 @@ func TestLeadNetworksEqualPyTorch(t *testing.T) {
 	}
 }
 
-// The formulas count the parameters, and these are the same for two to six leads: names, shapes and number.
+// TestSameParametersForAnyLeads: Parameters counts the trained values. Their names, shapes and
+// number are the same for two to six leads.
 func TestSameParametersForAnyLeads(t *testing.T) {
 	of := func(leads int, name string) (out []string, n int) {
 		net := leadsNets(leads)[name]
@@ -94,8 +96,9 @@ func TestSameParametersForAnyLeads(t *testing.T) {
 	}
 }
 
-// A transformer of members and leads: with leads alone no member reaches another, with both all rows of a sample are
-// reached; members in another order come out so, to rounding; and it has the same parameters for any number of both.
+// TestPoETOfLeads: with attention over leads only, no member affects another; with attention over
+// both, all rows of a sample do. The network is equivariant under permutation of members, up to
+// rounding, and has the same parameters for any number of members and leads.
 func TestPoETOfLeads(t *testing.T) {
 	const members, leads = 3, 4
 	names := func(members, leads int) (out []string) {
@@ -153,8 +156,9 @@ func TestPoETOfLeads(t *testing.T) {
 	})
 }
 
-// Directional differences of the loss in float64 are what the gradients say, for every parameter; a truncated network has
-// other gradients, by its purpose, and is judged by PyTorch.
+// TestLeadNetworksGradients compares the gradients of all parameters with directional differences
+// of the loss in float64. A truncated network intentionally has other gradients, and is compared
+// with PyTorch.
 func TestLeadNetworksGradients(t *testing.T) {
 	for name, net := range leadsNets(3) {
 		if name != "convgru, truncated" {
@@ -163,7 +167,7 @@ func TestLeadNetworksGradients(t *testing.T) {
 	}
 }
 
-// gradientOf compares the gradient of mean y², with parameters drawn anew, with central differences.
+// gradientOf compares the gradient of mean y², with random parameters, with central differences.
 func gradientOf(t *testing.T, x graph.Shape, build func(*graph.Builder, graph.Value) graph.Value) {
 	t.Helper()
 	b := graph.New(1)
@@ -191,12 +195,12 @@ func gradientOf(t *testing.T, x graph.Shape, build func(*graph.Builder, graph.Va
 	params, grads := plan.Store().Params(), slices.Clone(plan.Store().Grads())
 	at := slices.Clone(params)
 	for try := range uint64(3) {
-		const h = 1e-5 // few ReLU turn within it
+		const h = 1e-5 // few ReLU change sign within it
 		var want, moved float64
 		for _, s := range []float64{1, -1} {
 			for i := range params {
 				params[i] = at[i] + float32(s*h*rng.Normal(11+try, uint64(i)))
-				want += s * float64(params[i]) * float64(grads[i]) // of what float32 has made of the step
+				want += s * float64(params[i]) * float64(grads[i]) // of the step after rounding to float32
 			}
 			moved += s * loss()
 		}
@@ -215,7 +219,7 @@ func norm(x []float32) float64 {
 	return math.Sqrt(sum)
 }
 
-// drawParameters draws those of a plan anew: those that start at zero would hide what they multiply.
+// drawParameters sets random parameters: those initialised with 0 would hide their input.
 func drawParameters(t *testing.T, plan *engine.Plan) {
 	t.Helper()
 	for i, e := range plan.Store().Entries() {
@@ -230,8 +234,8 @@ func drawParameters(t *testing.T, plan *engine.Plan) {
 	}
 }
 
-// Who hears of whom: a lead reaches those behind it through a cell, all others if there are two, its neighbours by
-// filters over leads, and never another member.
+// TestLeadsCouple: a lead affects the later ones through a cell, all others with two cells, its
+// neighbours through filters over leads, and never another member.
 func TestLeadsCouple(t *testing.T) {
 	const leads, changed = 6, 2
 	for name, reaches := range map[string]func(lead int) bool{
@@ -258,7 +262,8 @@ func TestLeadsCouple(t *testing.T) {
 	}
 }
 
-// With a stop after every k leads gradients reach k leads and no more; the values are those without.
+// TestTruncation: with truncation after k leads gradients reach k leads and no more; the output
+// does not change.
 func TestTruncation(t *testing.T) {
 	const leads = 5
 	run := func(truncate int) (y []float32, reaches []bool) {
@@ -313,8 +318,8 @@ func TestTruncation(t *testing.T) {
 	}
 }
 
-// An untrained network of leads with cells and conditions is the U-Net of each lead: cells and conditions say
-// nothing yet.
+// TestLeadNetworksStartAsUNets: an untrained network with cells and conditions equals the U-Net of
+// each lead.
 func TestLeadNetworksStartAsUNets(t *testing.T) {
 	const leads = 3
 	run := func(build func(*graph.Builder, graph.Value) graph.Value) []float32 {
@@ -345,7 +350,7 @@ func TestLeadNetworksStartAsUNets(t *testing.T) {
 	}
 }
 
-// What cannot be built is refused by name.
+// TestLeadNetworksRefuse: invalid options are refused.
 func TestLeadNetworksRefuse(t *testing.T) {
 	for name, c := range map[string]struct {
 		x   graph.Shape
@@ -367,7 +372,8 @@ func TestLeadNetworksRefuse(t *testing.T) {
 	}
 }
 
-// In less memory, where activations of leads are computed again, the bits are the same.
+// TestLeadsInLessMemory: with less memory, where activations of leads are recomputed, the result
+// has the same bits.
 func TestLeadsInLessMemory(t *testing.T) {
 	build := func() *graph.Graph {
 		net := RecurrentUNet{UNet: smallUNet(1), Leads: 3, Bidirectional: true, Truncate: 2}
@@ -391,7 +397,8 @@ func TestLeadsInLessMemory(t *testing.T) {
 	}
 }
 
-// inLeastMemory compiles a graph with all results kept, and in the least memory that is found.
+// inLeastMemory compiles a graph twice: with all results kept, and with the smallest possible
+// memory.
 func inLeastMemory(t *testing.T, build func() *graph.Graph) (all, least *engine.Plan) {
 	t.Helper()
 	o := engine.Options{Device: engine.Device{Backend: backends(t)[0]}, Numerics: engine.Numerics{UseHeuristics: true}}

@@ -8,8 +8,9 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 )
 
-// In the least memory that the planner finds, where activations of leads are computed again, five leads
-// need little more than three: what is kept of a lead is its input, output and state.
+// TestLongMemoryOfMoreLeads: with the smallest possible memory, where activations of leads are
+// recomputed, five leads need little more than three: only input, output and state of each lead are
+// kept.
 func TestLongMemoryOfMoreLeads(t *testing.T) {
 	least := map[int]int64{}
 	for _, leads := range []int{3, 5} {
@@ -31,7 +32,8 @@ func TestLongMemoryOfMoreLeads(t *testing.T) {
 	}
 }
 
-// Networks of leads other than the recurrent ones, too, have the same bits in the least memory that is found.
+// TestLongLeadsInLessMemory: the other networks over leads, too, give the same bits with the
+// smallest possible memory.
 func TestLongLeadsInLessMemory(t *testing.T) {
 	for name, build := range map[string]func(*graph.Builder, graph.Value) graph.Value{
 		"factorised": leadsNets(3)["factorised, conditioned"].Build, "leads as depth": leadsNets(3)["leads as depth"].Build, "along axes": smallAxial(3).Build,

@@ -8,7 +8,8 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 )
 
-// Parameters of 3×3×3 layers from 6 to 8 channels on 5 levels, counted by hand.
+// TestLevelParameterCounts: numbers of parameters of 3×3×3 layers from 6 to 8 channels on 5 levels,
+// counted by hand.
 func TestLevelParameterCounts(t *testing.T) {
 	for _, c := range []struct {
 		levels Levels
@@ -28,8 +29,8 @@ func TestLevelParameterCounts(t *testing.T) {
 	}
 }
 
-// Filters of 3×1×1 on three levels, one column: each level of the result reads itself and its
-// neighbours, and at the ends itself twice.
+// TestLevelsAreNotExchangeable: filters of 3×1×1 on three levels of one column: each output level
+// reads its own level and the neighbours, and at the ends its own level twice.
 func TestLevelsAreNotExchangeable(t *testing.T) {
 	x := []float64{1, 10, 100}
 	filter := []float64{2, 3, 5}
@@ -67,8 +68,8 @@ func TestLevelsAreNotExchangeable(t *testing.T) {
 	}
 }
 
-// A U-Net has the layers that it is asked for, but for the last: counts by hand of base 1 and one
-// stage, on two levels, from 3 channels to 2, 2, 4 and 2.
+// TestUNetOfLevels: all layers of a U-Net except the last are of the selected kind. Counted by hand
+// for base 1 and one stage, on two levels, from 3 channels to 2, 2, 4 and 2.
 func TestUNetOfLevels(t *testing.T) {
 	layers := [][2]int{{3, 2}, {2, 2}, {5, 4}, {4, 2}}
 	last := 27*2 + 1

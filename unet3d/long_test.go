@@ -29,10 +29,10 @@ const (
 	longThreads  = 2
 )
 
-// longRun is a network on a crop.
+// longRun is a network on a part of the grid.
 type longRun struct{ base, rows, cols int }
 
-// graph is its training graph with initial weights of a seed.
+// graph is the training graph, with initial weights from a seed.
 func (r longRun) graph(t *testing.T, seed uint64) *graph.Graph {
 	t.Helper()
 	g, err := lossOf(seed, graph.Shape{1, longChannels, longLevels, r.rows, r.cols}, func(b *graph.Builder, x graph.Value) graph.Value {
@@ -44,7 +44,7 @@ func (r longRun) graph(t *testing.T, seed uint64) *graph.Graph {
 	return g
 }
 
-// compiled skips the test where the device is missing.
+// compiled skips the test if the device is missing.
 func compiled(t *testing.T, g *graph.Graph, o engine.Options) *engine.Plan {
 	t.Helper()
 	p, err := engine.Compile(g, o)
@@ -57,8 +57,8 @@ func compiled(t *testing.T, g *graph.Graph, o engine.Options) *engine.Plan {
 	return p
 }
 
-// draw fills the batch of a step, the same for all networks: smooth fields, and a
-// target that depends on three of them, beside noise. It gives the target's variance.
+// draw fills the batch of a step, the same for all networks: smooth fields, and a target that
+// depends on three of them plus noise. It returns the variance of the target.
 func (r longRun) draw(p *engine.Plan, step uint64) float64 {
 	x, y := p.Input("x"), p.Input("y")
 	plane := r.rows * r.cols
@@ -67,7 +67,7 @@ func (r longRun) draw(p *engine.Plan, step uint64) float64 {
 	}
 	noise := rng.Key(2, step)
 	var sum, squares float64
-	for i := range y { // the channels of a target's level are len(y) apart
+	for i := range y { // channels of the target's level are len(y) apart
 		a, b, c := float64(x[i]), float64(x[len(y)+i]), float64(x[2*len(y)+i])
 		v := a + 0.5*math.Abs(b-c) + 0.2*rng.Normal(noise, uint64(i))
 		y[i] = float32(v)
@@ -77,8 +77,8 @@ func (r longRun) draw(p *engine.Plan, step uint64) float64 {
 	return squares/n - (sum/n)*(sum/n)
 }
 
-// waves fills a square field with the sum of eight plane waves of random direction,
-// at most four of them across a side, so that its variance is 1.
+// waves fills a square field with the sum of eight plane waves with random directions and at most
+// four periods per side. Its variance is 1.
 func waves(field []float32, side int, key uint64) {
 	const modes, most = 8, 4
 	clear(field)
@@ -132,7 +132,7 @@ func (r longRun) losses(t *testing.T, seed uint64, o engine.Options, rate float6
 	return out
 }
 
-// curves are the losses of every seed: [seed][step].
+// curves holds losses, [seed][step].
 type curves [][]float64
 
 func (r longRun) curves(t *testing.T, o engine.Options, rate float64) curves {
@@ -144,7 +144,7 @@ func (r longRun) curves(t *testing.T, o engine.Options, rate float64) curves {
 	return all
 }
 
-// at are the losses of all seeds at a step.
+// at returns the losses of all seeds at a step.
 func (c curves) at(step int) []float64 {
 	var out []float64
 	for _, losses := range c {
@@ -153,7 +153,7 @@ func (c curves) at(step int) []float64 {
 	return out
 }
 
-// last are the mean losses of all seeds over the last steps.
+// last returns the mean loss of each seed over the last steps.
 func (c curves) last() []float64 {
 	var out []float64
 	for _, losses := range c {
@@ -170,7 +170,7 @@ func mean(x []float64) float64 {
 	return sum / float64(len(x))
 }
 
-// spread is the standard deviation between seeds, N−1 below the line.
+// spread is the standard deviation between seeds, with divisor N−1.
 func spread(x []float64) float64 {
 	m := mean(x)
 	var sum float64
@@ -180,8 +180,7 @@ func spread(x []float64) float64 {
 	return math.Sqrt(sum / float64(len(x)-1))
 }
 
-// apart is the distance of two runs of the same seeds in units of the spread of the
-// second: the root mean square over the seeds of x − y, by the spread of y.
+// apart is the RMS difference x − y over the seeds, in units of the spread of y.
 func apart(x, y []float64) float64 {
 	var sum float64
 	for i := range x {
@@ -190,9 +189,9 @@ func apart(x, y []float64) float64 {
 	return math.Sqrt(sum/float64(len(x))) / spread(y)
 }
 
-// distance is how far the losses of a variant lie from those of the direct float32
-// runs of the same seeds, in units of the spread between these: at the worst step, in
-// the root mean square over all steps, and for the mean loss of the last steps.
+// distance holds the difference between the losses of a variant and those of direct float32 kernels
+// with the same seeds, in units of the spread between seeds: at the worst step, as RMS over all
+// steps, and for the mean loss of the last steps.
 type distance struct{ worst, whole, last float64 }
 
 func (c curves) from(direct curves) distance {
@@ -207,19 +206,18 @@ func (c curves) from(direct curves) distance {
 	return d
 }
 
-// within says whether the variant cannot be told from another seed, at any step.
+// within reports whether the variant differs by less than another seed would, at every step.
 func (d distance) within() bool { return d.worst <= 1 && d.last <= 1 }
 
 func (d distance) String() string {
 	return fmt.Sprintf("%.2g of the spread between seeds at the worst step, %.2g over all steps, %.2g for the last %d", d.worst, d.whole, d.last, longLast)
 }
 
-// TestLongLosses: losses of 50 steps of Adam with Winograd's kernels, and with those
-// and fields stored in bfloat16, and multiplied in it too, stay as close to the ones of direct float32 kernels
-// from the same weights on the same batches as other weights do. At every step the
-// root mean square over five seeds of the difference is below the standard deviation
-// between the seeds, and so it is for the mean of the last ten. A learning rate that
-// is twice as large is found.
+// TestLongLosses compares the losses of 50 steps of Adam with those of direct float32 kernels, from
+// the same weights on the same batches: with Winograd kernels, with fields stored in bfloat16, and
+// with bfloat16 products. At every step the RMS difference over five seeds must be below the
+// standard deviation between seeds, and likewise for the mean of the last ten steps. As a control,
+// a doubled learning rate must be detected.
 func TestLongLosses(t *testing.T) {
 	for _, r := range []longRun{{8, 128, 128}, {32, 64, 64}} {
 		name := fmt.Sprintf("base %d, %d²", r.base, r.cols)
@@ -262,8 +260,8 @@ func TestLongLosses(t *testing.T) {
 	}
 }
 
-// kept is the bytes of the activations: what operations of the forward pass leave for
-// those of the backward pass.
+// kept is the size of the activations in bytes: results of the forward pass that the backward pass
+// reads.
 func kept(p *engine.Plan) int64 {
 	g := p.Graph()
 	backward := engine.BackwardNodes(g)
@@ -282,11 +280,11 @@ func kept(p *engine.Plan) int64 {
 	return sum
 }
 
-// memoryOf is what a plan's bound of memory counts.
+// memoryOf is the memory that a plan's limit counts.
 func memoryOf(p *engine.Plan) int64 { return p.ArenaBytes() + p.ScratchBytes() }
 
-// TestLongHalfOfTheActivations: three steps in a memory without half of the bytes of
-// the activations leave the bits of those that keep everything.
+// TestLongHalfOfTheActivations: three steps with a memory limit reduced by half of the activations
+// give the same bits as with all activations kept.
 func TestLongHalfOfTheActivations(t *testing.T) {
 	for _, c := range []struct {
 		longRun
@@ -314,7 +312,7 @@ func TestLongHalfOfTheActivations(t *testing.T) {
 			}
 		}
 		times := map[*engine.Plan][]time.Duration{}
-		for range 3 { // in turns, so that both meet the same hour
+		for range 3 { // alternately, so that both have the same load of the machine
 			for _, p := range []*engine.Plan{all, half} {
 				began := time.Now()
 				if err := p.Run(context.Background(), 0); err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/rng"
 )
 
-// membersNet is a network of members that is run on fields of a size, with parameters drawn anew:
-// those that start at zero would hide what they multiply.
+// membersNet is a network over members with random parameters: those initialised with 0 would hide
+// their input.
 type membersNet struct {
 	plan *engine.Plan
 	size int // values of a row of the input
@@ -49,7 +49,7 @@ func newMembersNet(t *testing.T, backend string, x graph.Shape, build func(*grap
 	return membersNet{plan, x[1:].Size()}
 }
 
-// run gives the result.
+// run returns the output.
 func (n membersNet) run(t *testing.T) []float32 {
 	t.Helper()
 	if err := n.plan.Run(context.Background(), 0); err != nil {
@@ -58,7 +58,7 @@ func (n membersNet) run(t *testing.T) []float32 {
 	return slices.Clone(n.plan.Output("y"))
 }
 
-// exchange exchanges two rows of the input.
+// exchange swaps two rows of the input.
 func (n membersNet) exchange(i, k int) {
 	x := n.plan.Input("x")
 	for p := range n.size {
@@ -68,8 +68,8 @@ func (n membersNet) exchange(i, k int) {
 
 var pools = []Pool{MeanPool, MeanStdPool, MinMaxPool, AttentionPool}
 
-// Members in another order give the same bits, by attention to rounding, those of another sample change nothing, and
-// one that is changed does.
+// TestMemberEncoder: the output is invariant under permutation of members, bit for bit or, with
+// attention, up to rounding. Members of another sample do not affect it, and a changed member does.
 func TestMemberEncoder(t *testing.T) {
 	for _, backend := range backends(t) {
 		for _, pool := range pools {
@@ -94,7 +94,8 @@ func TestMemberEncoder(t *testing.T) {
 	}
 }
 
-// Features of members enter a network beside those of the sample, and learn with it.
+// TestMemberEncoderLearns: features of members are concatenated to those of the sample, and the
+// encoder is trained with the network.
 func TestMemberEncoderLearns(t *testing.T) {
 	for _, pool := range pools {
 		b := graph.New(2)

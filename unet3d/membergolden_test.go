@@ -12,7 +12,8 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// With PyTorch's weights the networks of members give PyTorch's output, and its gradient of mean y².
+// TestMemberNetworksEqualPyTorch: with PyTorch's weights the networks over members give PyTorch's
+// output, and its gradient of mean y².
 func TestMemberNetworksEqualPyTorch(t *testing.T) {
 	for _, c := range []struct {
 		file  string
@@ -32,7 +33,7 @@ func TestMemberNetworksEqualPyTorch(t *testing.T) {
 	}
 }
 
-// goldenGradient compares output and gradient with those of a file.
+// goldenGradient compares output and gradient with those in a file.
 func goldenGradient(t *testing.T, file, backend string, build func(*graph.Builder, graph.Value) graph.Value) {
 	t.Helper()
 	tensors, _, err := ckpt.ReadFile("testdata/" + file)
@@ -97,8 +98,8 @@ func goldenGradient(t *testing.T, file, backend string, build func(*graph.Builde
 	}
 }
 
-// Numbers of parameters are those of the published networks; with a factor for each channel they do
-// not depend on the grid.
+// TestMemberNetworkParameters: the numbers of parameters are those of the published networks; with
+// a factor for each channel they do not depend on the grid.
 func TestMemberNetworkParameters(t *testing.T) {
 	count := func(x graph.Shape, build func(*graph.Builder, graph.Value) graph.Value) (n int) {
 		b := graph.New(1)
@@ -138,7 +139,8 @@ func TestMemberNetworkParameters(t *testing.T) {
 	}
 }
 
-// Convolutions couple no members; attention does, and its result goes with their order.
+// TestMemberNetworksCoupling: convolutions do not couple members, attention does, and the network
+// is equivariant under permutation of members.
 func TestMemberNetworksCoupling(t *testing.T) {
 	for _, backend := range backends(t) {
 		for _, c := range []struct {
@@ -184,8 +186,8 @@ func TestMemberNetworksCoupling(t *testing.T) {
 	}
 }
 
-// With leads for rows and numbers for their places the network is that of trajectories: leads of one member
-// know of each other and of their order, and members know nothing of other members.
+// TestTrajectories: with leads as rows and position embeddings, the leads of a member affect each
+// other depending on their order, and members are independent.
 func TestTrajectories(t *testing.T) {
 	const leads, members = 3, 2
 	net := PoET{Attention: Attention{SetSize: leads, Positional: true}, Widths: []int{4, 8}, Periodic: true}

@@ -16,7 +16,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// networks are those whose training must fit into less memory.
+// networks lists networks that must train with less memory.
 var networks = map[string]func() (*graph.Graph, error){
 	"unet3d": func() (*graph.Graph, error) {
 		return lossOf(3, graph.Shape{2, 3, 2, 8, 16}, func(b *graph.Builder, x graph.Value) graph.Value {
@@ -39,8 +39,8 @@ func lossOf(seed uint64, in graph.Shape, build func(b *graph.Builder, x graph.Va
 	return b.Build()
 }
 
-// trained runs three steps of gradient descent and gives all that they leave:
-// losses, output, parameters, gradients and states.
+// trained runs three steps of gradient descent and returns losses, output, parameters, gradients
+// and states.
 func trained(t *testing.T, p *engine.Plan) [][]float32 {
 	t.Helper()
 	s := p.Store()
@@ -66,10 +66,9 @@ func sameBits(x, y []float32) bool {
 	return slices.EqualFunc(x, y, func(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) })
 }
 
-// TestSameBitsInLessMemory: three steps in less memory leave the bits of those
-// that keep everything, on every device, at the least memory and a quarter above it;
-// running averages move once, dropout drops the same. Less than the least is
-// refused.
+// TestSameBitsInLessMemory: three steps with less memory give the same bits as with all results
+// kept, on every device, with the smallest possible memory and a quarter above it. Running averages
+// are updated once, dropout drops the same values. Less memory is refused.
 func TestSameBitsInLessMemory(t *testing.T) {
 	for name, build := range networks {
 		g, err := build()
@@ -97,7 +96,7 @@ func TestSameBitsInLessMemory(t *testing.T) {
 			if _, err = engine.Compile(g, o); exit.CodeOf(err) != exit.NoDevice {
 				t.Errorf("%s on %s in one byte less than the least, %d: error %v", name, backend, least, err)
 			}
-			for _, share := range []int64{0, 1} { // quarters of the way from the least to all
+			for _, share := range []int64{0, 1} { // quarters between the smallest memory and that of all results
 				o.Memory.Limit = least + share*(all.ArenaBytes()-arena)/4
 				p, err := engine.Compile(g, o)
 				if err != nil {

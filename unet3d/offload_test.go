@@ -8,10 +8,10 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/pass"
 )
 
-// TestHalfOfTheGlobe: the network for the whole globe, 361×720 points and what pooling adds to
-// them, on eleven levels trains in half of the
-// memory that it takes with all results kept, and in at most 1.15 times the time, as predicted
-// for a GPU and a link of PCI Express 5 with 16 lanes: nothing is computed here.
+// TestHalfOfTheGlobe: the network for the global grid of 361×720 points (padded for pooling) on
+// eleven levels trains in half of the memory that it needs with all results kept, in at most 1.15
+// times the time. Times are predicted for a GPU with 16 lanes of PCI Express 5; the test computes
+// nothing.
 func TestHalfOfTheGlobe(t *testing.T) {
 	for _, d := range []graph.DType{graph.Float32, graph.BFloat16} {
 		g, err := lossOf(3, graph.Shape{1, 42, 11, 384, 736}, func(b *graph.Builder, x graph.Value) graph.Value {
@@ -26,7 +26,7 @@ func TestHalfOfTheGlobe(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			dev := &cuda.Backend{} // only its estimates are asked for
+			dev := &cuda.Backend{} // used for its estimates only
 			u := &pass.Unit{Graph: own, Device: pass.Device{ElemBytes: 4, Layouts: dev, Seconds: dev.EstimateSeconds}, Options: pass.Options{MemoryLimit: limit, Precision: d}}
 			u.Links = func() (toHost, fromHost float64, err error) { return 50e9, 50e9, nil }
 			if err := pass.Run(pass.List, u); err != nil {

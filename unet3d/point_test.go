@@ -12,8 +12,8 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// Network baselines of ENS-10 have the counts that follow from its code, of fields on pressure
-// levels and of surface fields.
+// TestBaselineParameterCounts: the baselines of ENS-10 have the numbers of parameters that follow
+// from its code, for fields on pressure levels and at the surface.
 func TestBaselineParameterCounts(t *testing.T) {
 	for _, c := range []struct {
 		name           string
@@ -35,8 +35,8 @@ func TestBaselineParameterCounts(t *testing.T) {
 	}
 }
 
-// With PyTorch's weights, network baselines give PyTorch's output and, in training, PyTorch's
-// gradient of the mean square, each to 1e-4 of its size.
+// TestBaselinesEqualPyTorch: with PyTorch's weights the baselines give PyTorch's output and, in
+// training, its gradient of the mean square, each to 1e-4 of the largest value.
 func TestBaselinesEqualPyTorch(t *testing.T) {
 	for _, backend := range backends(t) {
 		for _, c := range []struct {
@@ -119,8 +119,8 @@ func equalsPyTorch(t *testing.T, file, backend string, out int, body Body) {
 	}
 }
 
-// Networks that start at zero leave what they correct as it is: of a reference that, without one
-// the members' mean and, as sigma, their spread.
+// TestBodiesStartAtZero: untrained networks leave the forecast that they correct unchanged: the
+// reference or, without one, the members' mean with their spread as sigma.
 func TestBodiesStartAtZero(t *testing.T) {
 	shape := graph.Shape{1, 1, 1, 2, 2}
 	for _, reference := range []bool{false, true} {

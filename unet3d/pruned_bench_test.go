@@ -19,9 +19,9 @@ import (
 	"github.com/ensemble-weather/ensemble/unet3d"
 )
 
-// BenchmarkPrunedPredict is a prediction of the U-Net at base 32, and one in which blocks of
-// all filters but the last are zero, in turn: least processor times in ms, their ratio, and the
-// median of the ratios of neighbours on the wall. -cpu sets the threads.
+// BenchmarkPrunedPredict measures a prediction of the U-Net with base 32, alternately dense and
+// with zero blocks in all filters except the last. It reports minima of CPU times in ms, their
+// ratio, and the median ratio of wall times of successive runs. -cpu sets the threads.
 func BenchmarkPrunedPredict(b *testing.B) {
 	for _, s := range []float64{0.5, 0.75, 0.9} {
 		b.Run(fmt.Sprintf("S=%v", s), func(b *testing.B) {

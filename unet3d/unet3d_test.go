@@ -25,7 +25,7 @@ func count(t *testing.T, build func(*graph.Builder)) int {
 	return n
 }
 
-// The counts are those of the published PyTorch code.
+// TestPublishedParameterCounts: the numbers of parameters are those of the published PyTorch code.
 func TestPublishedParameterCounts(t *testing.T) {
 	for _, c := range []struct{ base, want int }{{32, 17142689}, {16, 4341201}} {
 		u := UNet{Base: c.base}
@@ -99,8 +99,8 @@ func TestSidesThatDoNotDivideAreRefused(t *testing.T) {
 	}
 }
 
-// A field whose sides do not divide is continued: by zeros in the south, which is where
-// convolutions have them, and around the globe by what lies there.
+// TestBuildPadded: a grid that is not divisible is padded, with zeros in the south, as convolutions
+// pad, and periodically in longitude.
 func TestBuildPadded(t *testing.T) {
 	for _, c := range []struct {
 		name     string

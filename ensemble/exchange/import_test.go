@@ -17,7 +17,7 @@ import (
 	"github.com/ensemble-weather/ensemble/unet3d"
 )
 
-// golden are the files with PyTorch's weights, input and output.
+// golden lists the files with PyTorch's weights, input and output.
 var golden = []struct {
 	file string
 	want Architecture
@@ -45,7 +45,7 @@ func writeTensors(t *testing.T, path string, tensors ...ckpt.Tensor) string {
 	return path
 }
 
-// takeOut removes the tensors of golden files that are no weights.
+// takeOut removes the tensors of golden files that are not weights.
 func takeOut(tensors []ckpt.Tensor) (weights []ckpt.Tensor, input, output ckpt.Tensor) {
 	for _, x := range tensors {
 		switch x.Name {
@@ -60,8 +60,8 @@ func takeOut(tensors []ckpt.Tensor) (weights []ckpt.Tensor, input, output ckpt.T
 	return weights, input, output
 }
 
-// Weights from PyTorch are recognised, and the network's output on another file's
-// input is PyTorch's to 1e-4 of its size.
+// TestImportedNetworkAnswersAsPyTorch: weights from PyTorch are recognised, and the output for the
+// input of another file is PyTorch's, to 1e-4 of its largest value.
 func TestImportedNetworkAnswersAsPyTorch(t *testing.T) {
 	for _, g := range golden {
 		t.Run(g.want.Kind, func(t *testing.T) {
@@ -105,7 +105,7 @@ func TestImportedNetworkAnswersAsPyTorch(t *testing.T) {
 	}
 }
 
-// What does not fit is named, and nothing is written.
+// TestImportRefuses: the error names what does not match, and nothing is written.
 func TestImportRefuses(t *testing.T) {
 	unet, resnet := goldenPath(golden[0].file), goldenPath(golden[1].file)
 	without := func(name string) func([]ckpt.Tensor) []ckpt.Tensor {
@@ -178,7 +178,7 @@ func TestImportRefuses(t *testing.T) {
 	}
 }
 
-// refused wants an error with code and place, and no output.
+// refused expects an error with exit code and location, and no output.
 func refused(t *testing.T, o ImportOptions, code exit.Code, want, at string) {
 	t.Helper()
 	_, err := Import(context.Background(), o)

@@ -10,7 +10,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// A model has one head, with a loss that it can be trained with.
+// TestHeadsThatAreNone: a model must have exactly one head, with a loss that this head supports.
 func TestHeadsThatAreNone(t *testing.T) {
 	for head, want := range map[string]string{
 		`{}`: "0 heads",
@@ -43,7 +43,8 @@ func TestHeadsThatAreNone(t *testing.T) {
 	}
 }
 
-// A network is of a kind, which has the head and the place of the leads that are said of it.
+// TestKindsThatAreNone: the kind of a network must exist, and support its head and arrangement of
+// leads.
 func TestKindsThatAreNone(t *testing.T) {
 	for network, want := range map[string]string{
 		`"kind": "unet4d", "head": {"spread": {"loss": "mse"}}`:                               `unknown kind of network "unet4d"`,

@@ -13,7 +13,7 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 )
 
-// Of every family that heads give there is a link, or it has a location and a scale and nothing else.
+// TestLinks: every family of the head has a link, or only location and scale as parameters.
 func TestLinks(t *testing.T) {
 	known := map[string]bool{}
 	for _, r := range dist.Table {
@@ -31,14 +31,15 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// The schema takes the losses of spreads that a network can be trained with.
+// TestSpreadLosses: the configuration accepts exactly the losses of spreads that networks support.
 func TestSpreadLosses(t *testing.T) {
 	if have, want := slices.Sorted(maps.Keys(spreadLossFuncs)), slices.Sorted(slices.Values(config.SpreadLosses)); !slices.Equal(have, want) {
 		t.Errorf("the network has %q, the schema %q", have, want)
 	}
 }
 
-// What has a location and a scale has the moments that the network gives, before it is cut at 0; also where its mean is not its location.
+// TestLocationScaleHasTheMoments: families with location and scale have the moments of the network
+// before censoring at 0, also where the mean differs from the location.
 func TestLocationScaleHasTheMoments(t *testing.T) {
 	skew := *dist.Normal // its unit is all that the link reads
 	skew.ID, skew.StandardMoments = "skew", dist.Moments{Mean: 0.6, Std: 1.7}

@@ -9,7 +9,7 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 )
 
-// Edges of histograms are quantiles of what was counted, whatever its order.
+// TestEdges: edges of histograms are quantiles of the counted values, in any order.
 func TestEdges(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	counts := make([]float64, cellCount)

@@ -9,8 +9,8 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
-// A point whose members all lie above its climate has an index of 1, and counts 1 + factor; one
-// without climate counts as ever.
+// TestExtremesWeighMore: a point whose members are all above the climatology has the index 1 and
+// the weight 1 + factor; without climatology the weight does not change.
 func TestExtremesWeighMore(t *testing.T) {
 	e := &extremeWeights{factor: 3, climate: []*score.Climate{{Steps: 2, Windows: 1, Days: 366,
 		Quantiles: []float32{0, 0, float32(math.NaN()), 1, 1, 1, 2, 2, 2}}}}
