@@ -15,16 +15,16 @@ func TestHeadsThatAreNone(t *testing.T) {
 	for head, want := range map[string]string{
 		`{}`: "0 heads",
 		`{"spread": {"loss": "mse"}, "distribution": {"family": "normal", "rule": "crps"}}`: "2 heads",
-		`{"spread": {"loss": "crps"}}`:                                                      `does not support the loss "crps"`,
-		`{"distribution": {"family": "student", "rule": "crps"}}`:                           `distribution "student" does not support`,
-		`{"distribution": {"family": "log_cauchy", "rule": "crps"}}`:                        `distribution "log_cauchy" does not support`,
-		`{"distribution": {"family": "bernstein", "degree": 5, "rule": "cross_entropy"}}`:   `support the loss "cross_entropy"`,
-		`{"distribution": {"family": "bernstein", "rule": "crps"}}`:                         "with degree 0",
-		`{"distribution": {"family": "histogram", "bins": -1, "rule": "cross_entropy"}}`:    "-1 bins",
-		`{"distribution": {"family": "logistic", "degree": 4, "rule": "crps"}}`:             "with degree 4",
-		`{"distribution": {"family": "histogram", "bins": 3, "rule": "cross_entropy"}}`:     "histogram head with 3 bins",
-		`{"distribution": {"family": "normal", "rule": "crps", "tails": "student"}}`:        "recalibrat",
-		`{"distribution": {"family": "logistic", "rule": "crps", "spread_weight": "much"}}`: "cannot unmarshal",
+		`{"spread": {"loss": "crps"}}`:                                                       `does not support the loss "crps"`,
+		`{"distribution": {"family": "student", "rule": "crps"}}`:                            `distribution "student" does not support`,
+		`{"distribution": {"family": "log_cauchy", "rule": "crps"}}`:                         `distribution "log_cauchy" does not support`,
+		`{"distribution": {"family": "bernstein", "degree": 5, "rule": "cross_entropy"}}`:    `support the loss "cross_entropy"`,
+		`{"distribution": {"family": "bernstein", "rule": "crps"}}`:                          "with degree 0",
+		`{"distribution": {"family": "histogram", "bins": -1, "rule": "cross_entropy"}}`:     "-1 bins",
+		`{"distribution": {"family": "logistic", "degree": 4, "rule": "crps"}}`:              "with degree 4",
+		`{"distribution": {"family": "histogram", "bins": 3, "rule": "cross_entropy"}}`:      "histogram head with 3 bins",
+		`{"distribution": {"family": "normal", "rule": "crps", "recalibration": "student"}}`: "recalibrat",
+		`{"distribution": {"family": "logistic", "rule": "crps", "spread_weight": "much"}}`:  "cannot unmarshal",
 	} {
 		dir := t.TempDir()
 		family := "normal"
