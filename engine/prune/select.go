@@ -70,9 +70,9 @@ const keepAlways = key(math.MaxUint64)
 
 // keys returns the keys of all units, layer by layer, by the mean score of their weights.
 //
-// Units that must stay have the key never: the strongest unit of each layer and, in a layer that
-// reads the input, the strongest unit of each input channel or block of channels. The pattern 2:4
-// needs none, as it keeps half of every row.
+// Units that must stay have the key keepAlways: the unit with the highest score of each layer and,
+// in a layer that reads the input, the unit with the highest score of each input channel or block
+// of channels. The pattern 2:4 needs none, as it keeps half of every row.
 func (c *ranking) keys() []key {
 	var keys []key
 	for at, l := range c.layers {
