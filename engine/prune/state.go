@@ -51,7 +51,7 @@ func (p *Pruner) State(g Gradient) (Counters, []Tensor, error) {
 	if p.scores != nil && !p.final {
 		whole := slices.Clone(p.scores)
 		if err := g.AllGather(whole); err != nil {
-			return Counters{}, nil, fmt.Errorf("scores of pruning: %w", err)
+			return Counters{}, nil, fmt.Errorf("pruning scores: %w", err)
 		}
 		add(partScores, whole)
 	}

@@ -131,7 +131,7 @@ func (c *Calibration) addLayer(g *graph.Graph, n *graph.Node, kept map[string]bo
 	for _, name := range c.o.Exclude {
 		if name == filter.Name || name+".weight" == filter.Name {
 			kept[name] = true
-			c.Skipped[filter.Name] = "named by keep"
+			c.Skipped[filter.Name] = "named in keep"
 			return
 		}
 	}
@@ -144,7 +144,7 @@ func (c *Calibration) addLayer(g *graph.Graph, n *graph.Node, kept map[string]bo
 	case !fused || !a.ReLU:
 		c.Skipped[filter.Name] = "no ReLU follows"
 	case points == 0 || tail > 2:
-		c.Skipped[filter.Name] = "no filter of 3×3 or 3×3×3 that keeps the field"
+		c.Skipped[filter.Name] = "filter is not 3×3 or 3×3×3, or changes the grid"
 	case inputs && !c.o.IncludeInput:
 		c.Skipped[filter.Name] = "reads the input"
 	default:

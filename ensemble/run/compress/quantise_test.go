@@ -55,7 +55,7 @@ func TestQuantiseARun(t *testing.T) {
 		t.Errorf("gains %+v", r.RetainedSkill)
 	}
 	var text strings.Builder
-	if err := r.Sections().WriteText(&text); err != nil || !strings.Contains(text.String(), "% retained") || !strings.Contains(text.String(), "dec_conv1b: named by keep") {
+	if err := r.Sections().WriteText(&text); err != nil || !strings.Contains(text.String(), "% retained") || !strings.Contains(text.String(), "dec_conv1b: named in keep") {
 		t.Errorf("table %s, %v", &text, err)
 	}
 	m, err := model.Load(filepath.Join(codes, "model"), false)
