@@ -1,6 +1,6 @@
 // Package prune sets weights of a network to 0 permanently while it is trained (sparsification).
 //
-// Two choices are independent. The structure is the shape of what is removed: single weights,
+// Two choices are independent. The structure is the shape of the removed units: single weights,
 // blocks of channels, or two of every four weights. It decides what a kernel can skip. The method
 // and the scope decide which weights are removed: the method scores the weights, the scope is the
 // set of weights whose scores are compared.

@@ -26,7 +26,7 @@ func (s *Spec) SetSharing(c *config.TrainConfig) {
 // SharesParameters reports whether layers share parameters.
 func (s Spec) SharesParameters() bool { return s.Sharing.Budget > 0 }
 
-// withSharing replaces the filters of a network by shared parameters, if the spec says so.
+// withSharing replaces the filters of a network by shared parameters, if Spec.Sharing is set.
 //
 // Errors: err; those of sharing.New.
 func (s Spec) withSharing(g *graph.Graph, err error) (*graph.Graph, error) {
