@@ -21,8 +21,8 @@ type Baselines struct {
 	Fits     []Baseline            // in the order of baseline.Methods
 	Affine   baseline.AffineSpread // of the full ensemble's spread
 	FittedTo []time.Time           // valid times of the fit, ascending
-	// Reduction attributes the reduction in CRPS to bias, regression and dispersion; it is no
-	// forecast. Nil if it was not fitted.
+	// Reduction holds the corrections of bias, EMOS and dispersion to which the reduction in CRPS
+	// is attributed. It is not a forecast. Nil if it was not fitted.
 	Reduction *skill.Corrections
 }
 
