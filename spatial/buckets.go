@@ -22,16 +22,16 @@ import (
 // DistributedDataParallel.
 const BucketBytes = 25 << 20
 
-// deferredSumAttrs holds the attributes of the deferred sum: the mesh axes to sum over, and the
-// parameters whose gradient the sum is.
+// deferredSumAttrs holds the attributes of the deferred sum: the mesh axes to sum
+// over, and the parameters whose gradient the sum is.
 type deferredSumAttrs struct {
 	meshAxes
 	Params []string
 }
 
-// sumRanksDeferred is sum_ranks with a result that exists only at the end of a run. The
-// kernel starts the sum; extension.Finish waits for it. No operation may read the
-// result.
+// sumRanksDeferred is sum_ranks with a result that exists only at the end of a run.
+// The kernel starts the sum; extension.Finish waits for it. No operation may read
+// the result.
 var sumRanksDeferred = &graph.Op{
 	Name:   "sum_ranks_deferred",
 	Doc:    "The sum over the ranks along mesh axes, complete at the end of the run. Only the gradient store reads it.",
@@ -41,8 +41,8 @@ var sumRanksDeferred = &graph.Op{
 }
 
 // deferSums replaces each sum_ranks that is a gradient and has no other reader by
-// sumRanksDeferred. Sums that an operation, an output, a state or the loss reads stay as
-// they are.
+// sumRanksDeferred. Sums that an operation, an output, a state or the loss reads
+// stay as they are.
 func deferSums(u *pass.Unit) error {
 	g := u.Graph
 	params := map[int][]string{} // by sum
@@ -102,16 +102,16 @@ func newGradientSums(c *comm.Comm) *gradientSums {
 	return &gradientSums{c: c, bucketBuilder: bucketBuilder{size: BucketBytes}}
 }
 
-// bucketBuilder assigns gradients to buckets in the order in which the backward pass
-// computes them.
+// bucketBuilder assigns gradients to buckets in the order in which the backward
+// pass computes them.
 type bucketBuilder struct {
 	size    int // bytes at which a bucket is full
 	buckets []*bucket
 	open    map[string]*bucket // buckets that are not full, by mesh axes
 }
 
-// bucketFor returns the bucket of the next gradient: the open one of its mesh axes, or a
-// new one. The bucket is closed when it reaches the size of a full one.
+// bucketFor returns the bucket of the next gradient: the open one of its mesh axes,
+// or a new one. The bucket is closed when it reaches the size of a full one.
 func (f *bucketBuilder) bucketFor(axes string, bytes int) *bucket {
 	if f.open == nil {
 		f.open = map[string]*bucket{}
@@ -187,9 +187,10 @@ func (s *gradientSums) prepare(q backend.Request) (backend.Kernel, error) {
 	}}, nil
 }
 
-// lifetimes returns the function for pass.Unit.Taken when ranks keep the sums of their
-// own pieces. The function maps each deferred sum to the position in the sequence
-// at which its memory is free: where the sum that is inFlight buckets later starts.
+// lifetimes returns the function for pass.Unit.Taken when ranks keep the sums of
+// their own pieces. The function maps each deferred sum to the position in the
+// sequence at which its memory is free: where the sum that is inFlight buckets
+// later starts.
 func (s *gradientSums) lifetimes(elemBytes int) func(*graph.Graph, []int) map[int]int {
 	return func(g *graph.Graph, sequence []int) map[int]int {
 		fill := bucketBuilder{size: s.size}
@@ -218,8 +219,8 @@ func (s *gradientSums) lifetimes(elemBytes int) func(*graph.Graph, []int) map[in
 	}
 }
 
-// assignGroups creates the process groups of the buckets. It is called after all kernels
-// are prepared, by all ranks.
+// assignGroups creates the process groups of the buckets. It is called after all
+// kernels are prepared, by all ranks.
 func (s *gradientSums) assignGroups(groups map[string]*comm.Comm) error {
 	beside := map[string]*comm.Comm{} // tasks need groups of their own: their messages must not match those of kernels
 	for _, b := range s.buckets {

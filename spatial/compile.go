@@ -24,8 +24,8 @@ type Plan struct {
 	rank int
 	sums *gradientSums
 	// devices holds the exchanges between devices. It is nil if messages go through
-	// host memory. Plan.transport describes the transport and is empty for a backend
-	// without device memory.
+	// host memory. Plan.transport describes the transport and is empty for a
+	// backend without device memory.
 	devices   *devicePlan
 	transport string
 }
@@ -39,9 +39,9 @@ func Compile(g *graph.Graph, c *comm.Comm, m Mesh, o engine.Options) (*Plan, err
 	return compile(g, c, m, o, nil)
 }
 
-// CompileShardedOptimiser is Compile for a sharded optimiser, Plan.Shards. Each rank holds
-// the summed gradients of its own pieces of the parameters only; the gradient store
-// of the plan is empty.
+// CompileShardedOptimiser is Compile for a sharded optimiser, Plan.Shards. Each
+// rank holds the summed gradients of its own pieces of the parameters only; the
+// gradient store of the plan is empty.
 //
 // Source: Rajbhandari et al. 2020, arXiv:1910.02054, stage 2 (gradients and
 // optimiser state).
@@ -199,8 +199,8 @@ func ExtractBox(part, whole []float32, s graph.Shape, own Box) {
 	c.eachRun(c.contiguousFrom(), func(i, n int) { at += copy(part[at:], whole[i:i+n]) })
 }
 
-// InsertBox copies part into the box own of an array of shape s. It is the inverse of
-// Take.
+// InsertBox copies part into the box own of an array of shape s. It is the inverse
+// of ExtractBox.
 //
 // Shape: whole s; part the shape of own.
 func InsertBox(whole, part []float32, s graph.Shape, own Box) {

@@ -19,8 +19,8 @@ func (a cropAttrs) Bound(inner graph.Layout) (graph.Layout, bool) {
 	return graph.Plain, a.Box.splitsChannels(inner, a.Of)
 }
 
-// splitsChannels reports whether a box of a value [N C D H W] splits a block of channels, or
-// in the layout graph.ChannelsLast the channels as a whole.
+// splitsChannels reports whether a box of a value [N C D H W] splits a block of
+// channels, or in the layout graph.Last the channels as a whole.
 func (b Box) splitsChannels(inner graph.Layout, of graph.Shape) bool {
 	if len(b) != 5 {
 		return false

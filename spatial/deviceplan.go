@@ -15,22 +15,22 @@ import (
 
 // Communication between devices. On each device all messages go through one stream,
 // in the order of execution, which is the same on all ranks (graph.Op.Ordered;
-// devicePlan.allocate compares it). The first unfinished exchange in that order waits
-// only for its ranks, and no earlier exchange blocks them. So there is no deadlock,
-// whatever groups the ranks form.
+// devicePlan.allocate compares it). The first unfinished exchange in that order
+// waits only for its ranks, and no earlier exchange blocks them. So there is no
+// deadlock, whatever groups the ranks form.
 
 // deviceMemory is a backend that can copy parts of values within device memory.
 type deviceMemory interface {
 	backend.Remote
-	// TensorAt returns a tensor of shape s that lies in place, with the element type
-	// and layout of like.
+	// TensorAt returns a tensor of shape s that lies in place, with the element
+	// type and layout of like.
 	TensorAt(place []float32, like backend.Tensor, s graph.Shape) backend.Tensor
 	// CopyBox prepares a copy of size elements per axis from x at lo to y at to.
 	CopyBox(x backend.Tensor, lo graph.Shape, y backend.Tensor, to, size graph.Shape) (backend.Kernel, error)
 	// ClearBox prepares setting size elements per axis of y at lo to zero.
 	ClearBox(y backend.Tensor, lo, size graph.Shape) (backend.Kernel, error)
 	// MergeMoments prepares the merge of the moments of all ranks into y, as
-	// joinParts computes it.
+	// mergeMoments computes it.
 	MergeMoments(all []float32, counts []int, y backend.Tensor) (backend.Kernel, error)
 }
 
@@ -51,15 +51,15 @@ type devicePlan struct {
 	allocated bool // begin has succeeded: the plan can run
 }
 
-// stagingBuffer is device memory for the messages of an exchange. finish ends the exchange
-// that currently uses it; nil if it is free.
+// stagingBuffer is device memory for the messages of an exchange. finish ends the
+// exchange that currently uses it; nil if it is free.
 type stagingBuffer struct {
 	memory []float32
 	finish func() error
 }
 
-// peersAlong returns the communicator of the devices along mesh axes. All ranks of the
-// group call it at the same point of the compilation.
+// peersAlong returns the communicator of the devices along mesh axes. All ranks of
+// the group call it at the same point of the compilation.
 func (o *devicePlan) peersAlong(axes string) (backend.Peers, error) {
 	if p, ok := o.peers[axes]; ok {
 		return p, nil
@@ -88,8 +88,8 @@ type deviceExchange struct {
 	wait              func() error // waits for the messages; nil when no exchange is in progress
 }
 
-// deviceMessage is a message: the box that it carries and its position in the staging
-// buffer.
+// deviceMessage is a message: the box that it carries and its position in the
+// staging buffer.
 type deviceMessage struct {
 	rank      int // the other rank
 	box       Box
@@ -134,9 +134,9 @@ func (o *devicePlan) gather(q backend.Request) (backend.Kernel, error) {
 	return backend.Kernel{Name: "exchange between devices", Run: e.start, Finish: e.finish, Async: true, Ready: e.readyRegion()}, nil
 }
 
-// readyRegion returns a box of the result that contains no element from another rank, as
-// large as the greedy choice below finds it. The device may read it right after
-// start, while the halo is in transit; nil if there is none.
+// readyRegion returns a box of the result that contains no element from another
+// rank, as large as the greedy choice below finds it. The device may read it right
+// after start, while the halo is in transit; nil if there is none.
 func (e *deviceExchange) readyRegion() *backend.Region {
 	b := slices.Clone(e.outBox)
 	size := func(b Box) int { return b.Shape().Size() }
@@ -157,8 +157,9 @@ func (e *deviceExchange) readyRegion() *backend.Region {
 	return &backend.Region{Lo: b.offsetIn(e.outBox), Size: b.Shape()}
 }
 
-// boxDifference returns disjoint boxes that together cover outer without inner. Along each
-// axis it cuts off the parts before and after inner and continues with the rest.
+// boxDifference returns disjoint boxes that together cover outer without inner.
+// Along each axis it cuts off the parts before and after inner and continues with
+// the rest.
 func boxDifference(outer, inner Box) (around []Box) {
 	rest := slices.Clone(outer)
 	for axis, v := range inner {
@@ -177,7 +178,8 @@ func boxDifference(outer, inner Box) (around []Box) {
 	return around
 }
 
-// offsetIn returns the first index of a box in coordinates relative to the box part.
+// offsetIn returns the first index of a box in coordinates relative to the box
+// part.
 func (b Box) offsetIn(part Box) graph.Shape {
 	s := make(graph.Shape, len(b))
 	for i, v := range b {
@@ -186,7 +188,8 @@ func (b Box) offsetIn(part Box) graph.Shape {
 	return s
 }
 
-// bindCopies prepares the copies of an exchange after the staging buffers are allocated.
+// bindCopies prepares the copies of an exchange after the staging buffers are
+// allocated.
 func (e *deviceExchange) bindCopies() error {
 	dev, zero := e.plan.dev, make(graph.Shape, len(e.outBox))
 	add := func(to *[]func() error, k backend.Kernel, err error) error {
@@ -330,8 +333,9 @@ func (o *devicePlan) joinMoments(q backend.Request) (backend.Kernel, error) {
 	return k, nil
 }
 
-// sumDeferred prepares the deferred sum of a gradient. The kernel of the last gradient of
-// a bucket starts the sum, which runs during the rest of the backward pass.
+// sumDeferred prepares the deferred sum of a gradient. The kernel of the last
+// gradient of a bucket starts the sum, which runs during the rest of the backward
+// pass.
 func (o *devicePlan) sumDeferred(s *gradientSums, q backend.Request) (backend.Kernel, error) {
 	a := q.Attrs.(deferredSumAttrs)
 	axes := a.meshAxes.String()
@@ -365,8 +369,8 @@ func (o *devicePlan) sumDeferred(s *gradientSums, q backend.Request) (backend.Ke
 	}}, nil
 }
 
-// allocate allocates the staging buffers after all kernels are prepared, and compares
-// the order of communication of all ranks by a hash.
+// allocate allocates the staging buffers after all kernels are prepared, and
+// compares the order of communication of all ranks by a hash.
 //
 // Errors: *exit.Error (bug) if the orders differ, which would be a deadlock at run
 // time.
@@ -407,8 +411,8 @@ func (o *devicePlan) allocate() error {
 // deviceExtension adds communication between devices to an extension.
 type deviceExtension struct{ *extension }
 
-// deviceKernels returns the kernel constructors of operations whose operands are in device
-// memory.
+// deviceKernels returns the kernel constructors of operations whose operands are in
+// device memory.
 func (e *deviceExtension) deviceKernels() map[string]func(backend.Request) (backend.Kernel, error) {
 	p := e.plan
 	native := map[string]func(backend.Request) (backend.Kernel, error){
@@ -480,8 +484,8 @@ func (e *deviceExtension) OnRunEnd(err error) error {
 	return errors.Join(err, e.plan.devices.devices.Err())
 }
 
-// OnClose closes the transport. If the plan was never ready, it aborts the transport
-// first.
+// OnClose closes the transport. If the plan was never ready, it aborts the
+// transport first.
 func (e *deviceExtension) OnClose() error {
 	on := e.plan.devices
 	if on == nil {

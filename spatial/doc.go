@@ -11,7 +11,7 @@
 // The files:
 //
 //   - shard.go and shard*.go rewrite a graph to the part of one rank, by kind of operation.
-//   - gather, frame, sum_ranks, join_moments and crop are the operations that the rewrite
+//   - gather, gatherHalo, sum_ranks, join_moments and crop are the operations that the rewrite
 //     inserts. All but crop communicate.
 //   - compile.go adds the passes of this package to those of the engine: shard, agreement of
 //     the ranks on memory layouts, fusion of halos into convolutions, deferred gradient sums.

@@ -10,8 +10,8 @@ import (
 )
 
 // Exchange redistributes a value over the ranks of a group, repeatedly and always
-// in the same way. An operation calls Start, Exchange.CopyLocal and Finish once per run.
-// Message buffers are allocated by the first run.
+// in the same way. An operation calls Start, Exchange.CopyLocal and Finish once per
+// run. Message buffers are allocated by the first run.
 type Exchange struct {
 	c               *comm.Comm
 	tag             int
@@ -27,8 +27,8 @@ type Exchange struct {
 // buffers is a pool of message buffers that the exchanges of a plan share.
 type buffers struct{ free [][]byte }
 
-// get returns a buffer of n bytes: the smallest free one that is large enough,
-// else a new one.
+// get returns a buffer of n bytes: the smallest free one that is large enough, else
+// a new one.
 func (b *buffers) get(n int) []byte {
 	best := -1
 	for i, x := range b.free {
@@ -47,8 +47,8 @@ func (b *buffers) get(n int) []byte {
 // put returns a buffer to the pool.
 func (b *buffers) put(x []byte) { b.free = append(b.free, x) }
 
-// peerMessage is the message to or from one rank: its runs in the value, its size in
-// bytes and its buffer.
+// peerMessage is the message to or from one rank: its runs in the value, its size
+// in bytes and its buffer.
 type peerMessage struct {
 	rank   int
 	runs   []run
@@ -73,7 +73,7 @@ type localCopy struct{ from, to, n int }
 // progress at the same time need different tags.
 //
 // Unit: unit is the size of an element in bytes.
-// Errors: those of Parts.Moves; a mesh and a group of different size.
+// Errors: those of Redistribution.Moves; a mesh and a group of different size.
 func NewExchange(c *comm.Comm, tag int, p Redistribution, unit int) (*Exchange, error) {
 	e := &Exchange{c: c, tag: tag, unit: unit, buffers: &buffers{}}
 	if err := e.prepare(p, subarray.contiguousFrom, func(i int) (int, bool) { return i, true }); err != nil {
@@ -84,7 +84,7 @@ func NewExchange(c *comm.Comm, tag int, p Redistribution, unit int) (*Exchange, 
 }
 
 // NewHaloExchange prepares an exchange of the halo alone, which arrives in an
-// op.Halo buffer that does not contain the rank's own shard. The messages equal
+// op.Frame buffer that does not contain the rank's own shard. The messages equal
 // those of NewExchange, so some ranks may gather the halo alone and others shard
 // and halo together.
 //
@@ -106,8 +106,8 @@ func NewHaloExchange(c *comm.Comm, tag int, p Redistribution, unit int) (*Exchan
 	})
 }
 
-// haloFrame returns the width of the halo around the shard of a rank. ok is false if
-// the box that the rank receives is more than shard and halo.
+// haloFrame returns the width of the halo around the shard of a rank. ok is false
+// if the box that the rank receives is more than shard and halo.
 func (p Redistribution) haloFrame(rank int) (f op.Halo, ok bool) {
 	own, room := p.Mesh.Owned(p.From, p.Shape, rank), p.room(rank)
 	if len(own) != 5 || !slices.Equal(own[:3], room[:3]) || !slices.Equal(p.Need[rank][:3], room[:3]) {
@@ -196,8 +196,8 @@ func (e *Exchange) Start(x []byte) {
 	}
 }
 
-// CopyLocal copies the elements that the rank owns itself from x to y and clears the
-// padding of y. x and y must not overlap.
+// CopyLocal copies the elements that the rank owns itself from x to y and clears
+// the padding of y. x and y must not overlap.
 func (e *Exchange) CopyLocal(y, x []byte) {
 	for _, r := range e.zeroRuns {
 		clear(y[r.at*e.unit : (r.at+r.n)*e.unit])
@@ -229,8 +229,8 @@ func (e *Exchange) Finish(y []byte) error {
 	return nil
 }
 
-// contiguousFrom returns the first axis from which the box is contiguous in memory: it spans
-// all later axes.
+// contiguousFrom returns the first axis from which the box is contiguous in memory:
+// it spans all later axes.
 func (c subarray) contiguousFrom() int {
 	k := len(c.shape) - 1
 	for k > 0 && c.box[k] == (Interval{0, c.shape[k]}) {
@@ -239,8 +239,8 @@ func (c subarray) contiguousFrom() int {
 	return max(k, 0)
 }
 
-// eachRun calls f with the first index and the length of every contiguous run of the
-// box, in row-major order. Axes from and later form one run.
+// eachRun calls f with the first index and the length of every contiguous run of
+// the box, in row-major order. Axes from and later form one run.
 func (c subarray) eachRun(from int, f func(i, n int)) {
 	if len(c.shape) == 0 {
 		f(0, 1)

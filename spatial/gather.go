@@ -9,7 +9,8 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// gatherAttrs holds the attributes of gather: the redistribution, and this rank in it.
+// gatherAttrs holds the attributes of gather: the redistribution, and this rank in
+// it.
 type gatherAttrs struct {
 	Redistribution
 	Rank   int

@@ -14,9 +14,9 @@ import (
 // gatherHaloAttrs holds the attributes of the operation: those of gather.
 type gatherHaloAttrs struct{ gatherAttrs }
 
-// gatherHalo gathers the halo of a field without the rank's own shard. A convolution
-// with a kernel for separate halos reads both buffers, which saves the copy of the
-// shard that gather makes.
+// gatherHalo gathers the halo of a field without the rank's own shard. A
+// convolution with a kernel for separate halos reads both buffers, which saves the
+// copy of the shard that gather makes.
 var gatherHalo = &graph.Op{
 	Name:   "gather_halo",
 	Doc:    "The halo around this rank's shard of a field, as rows and columns; zeros beyond the ends of the field.",
@@ -92,10 +92,10 @@ func fuseHalos(u *pass.Unit) error {
 	return err
 }
 
-// dropPartial keeps the fused form only where all readers of a gathered value have one.
-// Otherwise the value would be gathered twice. It repeats until nothing changes,
-// because dropping one fused operation may leave another value with an unfused
-// reader.
+// dropPartial keeps the fused form only where all readers of a gathered value have
+// one. Otherwise the value would be gathered twice. It repeats until nothing
+// changes, because dropping one fused operation may leave another value with an
+// unfused reader.
 func (f *haloFusion) dropPartial() {
 	for again := true; again; {
 		again = false

@@ -17,8 +17,8 @@ func (v Interval) Len() int { return max(0, v.Hi-v.Lo) }
 // Intersect returns the intersection of two intervals.
 func (v Interval) Intersect(w Interval) Interval { return Interval{max(v.Lo, w.Lo), min(v.Hi, w.Hi)} }
 
-// OwnedInterval returns the interval that a rank owns along an axis of n indices. rank is
-// the coordinate along the mesh axis of the cut c.
+// OwnedInterval returns the interval that a rank owns along an axis of n indices.
+// rank is the coordinate along the mesh axis of the cut c.
 func OwnedInterval(c graph.AxisPartition, rank, n int) Interval {
 	if c.MeshAxis == "" {
 		return Interval{0, n}
@@ -30,8 +30,8 @@ func OwnedInterval(c graph.AxisPartition, rank, n int) Interval {
 	return Interval{c.Starts[rank], hi}
 }
 
-// OutputSplit derives the split of a result along an axis of size m from the split c
-// of its operand. The rank that owns input o·stride owns output o. For an
+// OutputSplit derives the split of a result along an axis of size m from the split
+// c of its operand. The rank that owns input o·stride owns output o. For an
 // upsampling by up, the rank that owns input ⌊o/up⌋ owns output o.
 //
 // ok is false if a rank would own no output.
@@ -50,7 +50,8 @@ func OutputSplit(a graph.WindowAxis, c graph.AxisPartition, m int) (out graph.Ax
 	return out, true
 }
 
-// PaddedInputRange returns the inputs that an interval of outputs reads, padding included:
+// PaddedInputRange returns the inputs that an interval of outputs reads, padding
+// included:
 //
 //	[⌊lo·s/u⌋ − pad, ⌊(hi−1)·s/u⌋ − pad + (k−1)·d + 1)
 //
@@ -95,8 +96,8 @@ func AdjointRange(a graph.WindowAxis, inputs Interval, m int) Interval {
 	return need
 }
 
-// HaloWidths returns the widths of the halo before and after the interval that a rank
-// owns.
+// HaloWidths returns the widths of the halo before and after the interval that a
+// rank owns.
 func HaloWidths(need, own Interval) (before, behind int) {
 	if need.Len() == 0 {
 		return 0, 0
@@ -104,9 +105,9 @@ func HaloWidths(need, own Interval) (before, behind int) {
 	return max(0, own.Lo-need.Lo), max(0, need.Hi-own.Hi)
 }
 
-// InteriorOutputs returns those of a rank's outputs that read only inputs the rank owns.
-// They can be computed while the halo is in transit. n is the size of the operand's
-// axis.
+// InteriorOutputs returns those of a rank's outputs that read only inputs the rank
+// owns. They can be computed while the halo is in transit. n is the size of the
+// operand's axis.
 func InteriorOutputs(a graph.WindowAxis, outputs, own Interval, n int) Interval {
 	in := outputs
 	whole := func(o int) bool {

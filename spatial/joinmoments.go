@@ -8,8 +8,8 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// joinMomentsAttrs holds the attributes of join_moments: the mesh axes, and the number of
-// values per channel of each rank of the group, in rank order.
+// joinMomentsAttrs holds the attributes of join_moments: the mesh axes, and the
+// number of values per channel of each rank of the group, in rank order.
 type joinMomentsAttrs struct {
 	meshAxes
 	Counts []int
@@ -45,9 +45,9 @@ func joinMomentsKernel(c *comm.Comm, q backend.Request) (backend.Kernel, error) 
 	return joinMomentsOver(c, counts, q.Out.F32, q.In[0].F32), nil
 }
 
-// joinMomentsOver all-gathers the moments x of the ranks and merges them in rank order, so
-// that every rank computes the same bits. The merge is in float64 for both element
-// types.
+// joinMomentsOver all-gathers the moments x of the ranks and merges them in rank
+// order, so that every rank computes the same bits. The merge is in float64 for
+// both element types.
 //
 // Shape: x, y [2 C], means then variances.
 func joinMomentsOver[T float32 | float64](c *comm.Comm, counts []int, y, x []T) backend.Kernel {

@@ -14,8 +14,9 @@ import (
 // its choice for every gather. The other ranks keep these layouts fixed and choose
 // the rest.
 
-// broadcastLayouts returns the pass of rank 0 that broadcasts the layouts it has chosen for
-// gathers. The message is a list of tags; gathers outside the list use graph.Plain.
+// broadcastLayouts returns the pass of rank 0 that broadcasts the layouts it has
+// chosen for gathers. The message is a list of tags; gathers outside the list use
+// graph.Plain.
 func broadcastLayouts(c *comm.Comm) pass.Pass {
 	return pass.Pass{Name: "broadcast-layouts", Purpose: "broadcast the layouts that rank 0 has chosen for exchanges", Run: func(u *pass.Unit) error {
 		var inner []int64 // tags of gathers whose channels are not in the plain layout
@@ -31,8 +32,8 @@ func broadcastLayouts(c *comm.Comm) pass.Pass {
 	}}
 }
 
-// receiveLayouts returns the pass of the other ranks, which receives the layouts of rank 0
-// and binds the gathers to them. It runs before choose-layouts.
+// receiveLayouts returns the pass of the other ranks, which receives the layouts of
+// rank 0 and binds the gathers to them. It runs before choose-layouts.
 func receiveLayouts(c *comm.Comm) pass.Pass {
 	return pass.Pass{Name: "receive-layouts", Purpose: "receive the layouts that rank 0 has chosen for exchanges", Run: func(u *pass.Unit) error {
 		count := []int64{0}

@@ -23,10 +23,10 @@ type MeshAxis struct {
 	Overrides []Override
 }
 
-// Override makes a mesh axis split another axis than its name in fields of the given
-// size: the axis To, or no axis if To is "none". The split is as even as possible,
-// also if To is the axis of the same name, whose default split must suit all field
-// sizes.
+// Override makes a mesh axis split another axis than its name in fields of the
+// given size: the axis To, or no axis if To is "none". The split is as even as
+// possible, also if To is the axis of the same name, whose default split must suit
+// all field sizes.
 type Override struct {
 	Level, Lat, Lon int
 	To              string
@@ -38,7 +38,7 @@ func (c Override) String() string { return fmt.Sprintf("%dx%dx%d=%s", c.Level, c
 // fieldAxes maps the names of mesh axes to axes of fields [N C D H W].
 var fieldAxes = map[string]int{"data": 0, "channel": 1, "level": 2, "lat": 3, "lon": 4}
 
-// noAxis is the value of Change.To for fields that stay whole.
+// noAxis is the value of Override.To for fields that stay whole.
 const noAxis = "none"
 
 // FieldAxis returns the axis of fields [N C D H W] of that name; −1 for an unknown
@@ -53,8 +53,8 @@ func fieldAxis(name string) int {
 	return -1
 }
 
-// SplitAxis returns the axis that a mesh axis splits in fields of shape s [N C D H W],
-// −1 for none. changed reports whether an entry of MeshAxis.Overrides applies.
+// SplitAxis returns the axis that a mesh axis splits in fields of shape s [N C D H
+// W], −1 for none. changed reports whether an entry of MeshAxis.Overrides applies.
 func (a MeshAxis) SplitAxis(s graph.Shape) (axis int, changed bool) {
 	for _, c := range a.Overrides {
 		if len(s) == 5 && s[2] == c.Level && s[3] == c.Lat && s[4] == c.Lon {
@@ -184,8 +184,8 @@ func (m Mesh) Size() int {
 	return n
 }
 
-// Coordinate returns the coordinate of a rank on the axis of that name; 0 if the mesh
-// has no such axis.
+// Coordinate returns the coordinate of a rank on the axis of that name; 0 if the
+// mesh has no such axis.
 func (m Mesh) Coordinate(rank int, name string) int {
 	for i := len(m) - 1; i >= 0; i-- {
 		if m[i].Name == name {
@@ -288,8 +288,8 @@ type Move struct {
 	At, Into Box
 }
 
-// Redistribution describes a redistribution: the box that every rank requires of a value
-// distributed over a mesh.
+// Redistribution describes a redistribution: the box that every rank requires of a
+// value distributed over a mesh.
 type Redistribution struct {
 	Mesh  Mesh
 	Shape graph.Shape        // of the value
@@ -358,8 +358,8 @@ func (p Redistribution) movesInto(r int) []Move {
 	return moves
 }
 
-// eachCombination calls f with every combination of one piece from each list; the last list
-// varies fastest. f must not retain its argument.
+// eachCombination calls f with every combination of one piece from each list; the
+// last list varies fastest. f must not retain its argument.
 func eachCombination(lists [][]Piece, f func([]Piece)) {
 	chosen := make([]Piece, len(lists))
 	var choose func(i int)

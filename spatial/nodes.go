@@ -2,8 +2,9 @@ package spatial
 
 import "github.com/ensemble-weather/ensemble/engine/graph"
 
-// RedistributionOf returns the redistribution of a gather node of Sharded.Local and the
-// tag of its messages, which is the same on all ranks; ok is false for other nodes.
+// RedistributionOf returns the redistribution of a gather node of Sharded.Local and
+// the tag of its messages, which is the same on all ranks; ok is false for other
+// nodes.
 func RedistributionOf(n *graph.Node) (p Redistribution, tag int, ok bool) {
 	a, ok := n.Attrs.(gatherAttrs)
 	return a.Redistribution, a.Tag, ok && n.Op == gather
@@ -16,8 +17,8 @@ func SumAxes(n *graph.Node) (mesh []string, ok bool) {
 	return a.Mesh, ok && n.Op == sumRanks
 }
 
-// JoinMomentsAxes returns the mesh axes over which a join_moments node of Sharded.Local
-// gathers moments; ok is false for other nodes.
+// JoinMomentsAxes returns the mesh axes over which a join_moments node of
+// Sharded.Local gathers moments; ok is false for other nodes.
 func JoinMomentsAxes(n *graph.Node) (mesh []string, ok bool) {
 	a, ok := n.Attrs.(joinMomentsAttrs)
 	return a.Mesh, ok && n.Op == joinMoments

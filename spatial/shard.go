@@ -24,7 +24,7 @@ type Sharded struct {
 // smallest field allow. Every other field of the same size is split alike. Windows
 // of operations carry the split from one field size to the next. An axis stays
 // whole where a rank would own nothing. In fields of the sizes that
-// MeshAxis.Changes lists, a mesh axis splits another axis or none; inputs and
+// MeshAxis.Overrides lists, a mesh axis splits another axis or none; inputs and
 // outputs of these sizes keep the default split. A batch with fewer samples than
 // ranks along "data" is not split.
 //
@@ -124,8 +124,8 @@ func (s *sharding) cutFields() error {
 	return nil
 }
 
-// commonUnit returns the largest factor by which any field of the graph is smaller than n
-// along an axis. Splits at multiples of it map to whole indices in all these
+// commonUnit returns the largest factor by which any field of the graph is smaller
+// than n along an axis. Splits at multiples of it map to whole indices in all these
 // fields.
 func (s *sharding) commonUnit(axis, n int) int {
 	unit := 1
@@ -194,8 +194,8 @@ func (s *sharding) propagate(n *graph.Node) {
 	}
 }
 
-// propagateScaled propagates a split to an axis whose size is a multiple or a fraction. It
-// does nothing if a boundary would not be a whole index.
+// propagateScaled propagates a split to an axis whose size is a multiple or a
+// fraction. It does nothing if a boundary would not be a whole index.
 func (s *sharding) propagateScaled(from, to axisSize) {
 	c, ok := s.cuts[from]
 	if _, known := s.cuts[to]; !ok || known {
@@ -227,16 +227,16 @@ func sameAxis(from, to graph.Shape, i int) (j int, ok bool) {
 // channels is the channel axis of fields [N C D H W].
 const channels = 1
 
-// fieldDist returns the distribution of a field of a shape within the network. Channels
-// are split at multiples of graph.BlockSize. An axis that would leave a rank
-// without elements stays whole.
+// fieldDist returns the distribution of a field of a shape within the network.
+// Channels are split at multiples of graph.BlockSize. An axis that would leave a
+// rank without elements stays whole.
 func (s *sharding) fieldDist(shape graph.Shape) graph.Distribution {
 	return s.distBy(shape, MeshAxis.SplitAxis)
 }
 
-// boundaryDist returns the distribution of a field that enters or leaves the network.
-// Ranks have all channels; space and samples are split by the names of the mesh
-// axes.
+// boundaryDist returns the distribution of a field that enters or leaves the
+// network. Ranks have all channels; space and samples are split by the names of the
+// mesh axes.
 func (s *sharding) boundaryDist(shape graph.Shape) graph.Distribution {
 	return s.distBy(shape, func(a MeshAxis, shape graph.Shape) (axis int, changed bool) {
 		switch axis, changed = a.SplitAxis(shape); {
@@ -458,8 +458,8 @@ func (s *sharding) replicate(b *graph.Builder, id int, v graph.Value) graph.Valu
 	return s.fetch(b, id, v, func(r int) Box { return s.mesh.Owned(all, s.g.Nodes[id].Shape, r) }, nil)
 }
 
-// fetchLike fetches the part of an operand that corresponds to the rank's shard of node
-// to. Axes of size 1 are broadcast. Values that are not fields are replicated.
+// fetchLike fetches the part of an operand that corresponds to the rank's shard of
+// node to. Axes of size 1 are broadcast. Values that are not fields are replicated.
 func (s *sharding) fetchLike(b *graph.Builder, id int, v graph.Value, to int) graph.Value {
 	shape, target := s.g.Nodes[id].Shape, s.g.Nodes[to].Shape
 	if len(shape) != 5 || len(target) != 5 {
@@ -516,9 +516,9 @@ func (s *sharding) reduction(b *graph.Builder, n *graph.Node, in []graph.Value, 
 	return s.sum(b, part, over)
 }
 
-// fetchAligned fetches the part of a value that belongs to the rank's shard of the field
-// to: a shard of a field, or the rank's channels of a value per channel [C] or [2
-// C].
+// fetchAligned fetches the part of a value that belongs to the rank's shard of the
+// field to: a shard of a field, or the rank's channels of a value per channel [C]
+// or [2 C].
 func (s *sharding) fetchAligned(b *graph.Builder, id int, v graph.Value, to int) graph.Value {
 	shape := s.g.Nodes[id].Shape
 	if axis := len(shape) - 1; s.isField[to] && (axis == 0 || axis == 1) {

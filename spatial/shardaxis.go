@@ -80,8 +80,8 @@ func (s *sharding) axisAttention(b *graph.Builder, n *graph.Node, in []graph.Val
 	return b.Node(crop, cropAttrs{keep, made.Shape()}, made)
 }
 
-// windowSpan returns the interval that covers all windows with a point in own, of an
-// axis of n. It may start before 0 or end after n if a window wraps around a
+// windowSpan returns the interval that covers all windows with a point in own, of
+// an axis of n. It may start before 0 or end after n if a window wraps around a
 // periodic axis.
 func windowSpan(a op.AxisAttention, own Interval, n int) Interval {
 	var cover Interval
@@ -99,8 +99,8 @@ func windowSpan(a op.AxisAttention, own Interval, n int) Interval {
 	return cover
 }
 
-// windowIntervals returns the windows of the axis in ascending order. A last window that
-// wraps around is listed twice: also shifted by −n, before the others.
+// windowIntervals returns the windows of the axis in ascending order. A last window
+// that wraps around is listed twice: also shifted by −n, before the others.
 func windowIntervals(a op.AxisAttention, n int) []Interval {
 	var out []Interval
 	windows := a.Windows(n)

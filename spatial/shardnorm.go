@@ -5,7 +5,8 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// spaceAxes returns the mesh axes that split a field along any axis but the channels.
+// spaceAxes returns the mesh axes that split a field along any axis but the
+// channels.
 func (s *sharding) spaceAxes(field int) (over []string) {
 	for axis := range s.g.Nodes[field].Shape {
 		if c := s.cut(field, axis); c.MeshAxis != "" && axis != channels {
@@ -35,7 +36,8 @@ func (s *sharding) moments(b *graph.Builder, n *graph.Node, in []graph.Value) gr
 	return s.sumChannels(b, part, 1, x, nil)
 }
 
-// valuesPerChannel returns the number of values per channel in a rank's shard of a field.
+// valuesPerChannel returns the number of values per channel in a rank's shard of a
+// field.
 func (s *sharding) valuesPerChannel(field, rank int) int {
 	own := s.owned(field, rank)
 	return own.Size() / own[channels].Len()

@@ -19,8 +19,8 @@ func (s *sharding) wholeChannels(id int) {
 	}
 }
 
-// fetchPointFilters fetches the filters of the points in a box. need and room are boxes of
-// the result; they apply to the axes of space of the filters.
+// fetchPointFilters fetches the filters of the points in a box. need and room are
+// boxes of the result; they apply to the axes of space of the filters.
 //
 // Shape: filters [F C·k³ D H W].
 func (s *sharding) fetchPointFilters(b *graph.Builder, id int, v graph.Value, need, room func(rank int) Box) graph.Value {

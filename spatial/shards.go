@@ -32,8 +32,8 @@ var _ optim.Ranks = (*Shards)(nil)
 // starts at index at of Shards.grads.
 type ownedRange struct{ lo, hi, at int }
 
-// Shards returns the parameter shards of a plan of CompileShared; nil for other
-// plans.
+// Shards returns the parameter shards of a plan of CompileShardedOptimiser; nil for
+// other plans.
 func (p *Plan) Shards() *Shards { return p.sums.shards }
 
 // newShards distributes the parameters of a plan. All ranks call it.
@@ -163,13 +163,13 @@ func (s *Shards) Rank() int { return s.c.Rank() }
 // Size returns the number of ranks.
 func (s *Shards) Size() int { return s.c.Size() }
 
-// Owners returns the rank that updates each of optim.Chunks.
+// Owners returns the rank that updates each of optim.Pieces.
 func (s *Shards) Owners() []int { return s.owners }
 
 // AllReduce replaces x by its sum over the ranks.
 func (s *Shards) AllReduce(x []float64) error { return comm.AllReduce(s.c, x, comm.Auto) }
 
-// Grads returns the gradients of this rank's pieces, in the order of optim.ChunkOffsets.
+// Grads returns the gradients of this rank's pieces, in the order of optim.Places.
 func (s *Shards) Grads() []float32 { return s.grads }
 
 // AllGather all-gathers x, which has the layout of the parameters: each rank

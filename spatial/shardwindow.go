@@ -23,8 +23,8 @@ type axisRange struct {
 	pad int
 }
 
-// forwardRange returns the intervals of a rank that owns the result interval own. n is
-// the size of the operand's axis.
+// forwardRange returns the intervals of a rank that owns the result interval own. n
+// is the size of the operand's axis.
 //
 // A padded convolution reads room with its padding as data and runs unpadded.
 // Windows of other operations read no padding. An upsampling clamps at the ends of
@@ -118,8 +118,8 @@ func roomOf(t axisRange) Interval     { return t.room }
 func needOf(t axisRange) Interval     { return t.need }
 func computedOf(t axisRange) Interval { return t.computed }
 
-// localPart returns the sizes and paddings with which an operation computes the part
-// of its result that the intervals describe.
+// localPart returns the sizes and paddings with which an operation computes the
+// part of its result that the intervals describe.
 func localPart(t []axisRange) graph.Shard {
 	l := graph.Shard{Shape: boxOf(t, computedOf).Shape(), Pads: make([]int, len(t))}
 	for i := range t {

@@ -37,9 +37,9 @@ type DeviceTransport struct {
 	Open func(c *comm.Comm, dev backend.Backend) (d Devices, why string, err error)
 }
 
-// DeviceTransports lists the transports in order of preference. The first that supports the
-// devices of all ranks is used. If none does, or the backend has no device memory,
-// values go through host memory.
+// DeviceTransports lists the transports in order of preference. The first that
+// supports the devices of all ranks is used. If none does, or the backend has no
+// device memory, values go through host memory.
 var DeviceTransports = []DeviceTransport{
 	{"NCCL", func(c *comm.Comm, dev backend.Backend) (Devices, string, error) {
 		d, why, err := nccl.NewDevices(c, dev)
@@ -50,8 +50,8 @@ var DeviceTransports = []DeviceTransport{
 	}},
 }
 
-// openTransport opens the first transport that supports all devices. said is its name, or,
-// if d is nil, the reason why each transport is not available.
+// openTransport opens the first transport that supports all devices. said is its
+// name, or, if d is nil, the reason why each transport is not available.
 func openTransport(c *comm.Comm, dev backend.Backend) (d Devices, said string, err error) {
 	var reasons []string
 	for _, l := range DeviceTransports {

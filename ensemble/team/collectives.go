@@ -20,7 +20,8 @@ type Outcome[T any] struct {
 	Error  *exit.Error
 }
 
-// AllGatherOutcomes exchanges the outcomes of all ranks; every rank gets all, by rank.
+// AllGatherOutcomes exchanges the outcomes of all ranks; every rank gets all, by
+// rank.
 //
 // Errors: that of the first rank with an error; lost ranks.
 func AllGatherOutcomes[T any](t *Team, o Outcome[T], err error) ([]Outcome[T], error) {
@@ -44,8 +45,8 @@ func AllGatherOutcomes[T any](t *Team, o Outcome[T], err error) ([]Outcome[T], e
 	return all, nil
 }
 
-// AllGather is an all-gather of values of any type, by rank. Values are encoded with
-// encoding/gob.
+// AllGather is an all-gather of values of any type, by rank. Values are encoded
+// with encoding/gob.
 func AllGather[T any](c *comm.Comm, x T) ([]T, error) {
 	var own bytes.Buffer
 	if err := gob.NewEncoder(&own).Encode(&x); err != nil {
@@ -130,7 +131,8 @@ func Scatter[T any](t *Team, of func(rank int) T) (x T, err error) {
 	return x, nil
 }
 
-// withoutCauses returns an error without its wrapped causes, as it is sent to other ranks.
+// withoutCauses returns an error without its wrapped causes, as it is sent to other
+// ranks.
 func withoutCauses(err error) *exit.Error {
 	if errors.Is(err, context.Canceled) {
 		return &exit.Error{Code: exit.SaveAndStop, What: "asked to stop", Fix: "run the same command again; finished results are kept"}
@@ -143,8 +145,8 @@ func withoutCauses(err error) *exit.Error {
 	return &e
 }
 
-// agreedError is an error that all ranks have. They leave the job together, and rank
-// 0 reports it.
+// agreedError is an error that all ranks have. They leave the job together, and
+// rank 0 reports it.
 type agreedError struct{ err *exit.Error }
 
 func (e *agreedError) Error() string { return e.err.Error() }

@@ -3,6 +3,6 @@
 // exchange of results, and agreement on errors and on the end of a job. It depends
 // on fields but not on networks.
 //
-// A nil Team is a single rank, and the zero Crew a job of one rank, so that callers
-// need not distinguish the cases.
+// A nil Team is a single rank, and the zero Teams a job of one rank, so that
+// callers need not distinguish the cases.
 package team

@@ -12,7 +12,8 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 )
 
-// programChecksum returns the checksum of this program; it is computed once per process.
+// programChecksum returns the checksum of this program; it is computed once per
+// process.
 var programChecksum = sync.OnceValues(func() (string, error) {
 	path, err := os.Executable()
 	if err != nil {
@@ -32,8 +33,8 @@ const (
 	sampleBytes = 4 << 10
 )
 
-// hashSample writes samples of a file to h, all of a short file, and returns its size.
-// Of a folder it writes the list of files and samples of some of them.
+// hashSample writes samples of a file to h, all of a short file, and returns its
+// size. Of a folder it writes the list of files and samples of some of them.
 func hashSample(h io.Writer, path string) (size int64, err error) {
 	parts, err := manifest.ListFiles(path)
 	if err != nil {
@@ -71,8 +72,8 @@ func hashFileSample(h io.Writer, path string) error {
 	return nil
 }
 
-// ChecksumFiles returns the checksums of input files. The files are distributed over the
-// ranks; all ranks compare their sizes and samples of their content.
+// ChecksumFiles returns the checksums of input files. The files are distributed
+// over the ranks; all ranks compare their sizes and samples of their content.
 //
 // Errors: those of manifest.Sum; exit 71 if ranks see different files.
 func (t *Team) ChecksumFiles(files []string) ([]manifest.File, error) {

@@ -15,15 +15,15 @@ import (
 // InProcess is the name of the transport between goroutines of one process.
 const InProcess = "in-process"
 
-// IsNonRoot reports whether an MPI launcher started this process as a rank other than
-// 0. Such a process works but prints no results.
+// IsNonRoot reports whether an MPI launcher started this process as a rank other
+// than 0. Such a process works but prints no results.
 func IsNonRoot() bool {
 	l, launched := mpi.Launched(os.Getenv)
 	return launched && l.Rank > 0
 }
 
-// RunRanks calls f on the ranks of a job: on this process if an MPI launcher started
-// it, else on n ranks within this process. If parts exceeds the number of
+// RunRanks calls f on the ranks of a job: on this process if an MPI launcher
+// started it, else on n ranks within this process. If parts exceeds the number of
 // processes, each process hosts several ranks. transport is the name of the
 // connection. A rank that does not answer within stall counts as lost.
 //
@@ -71,8 +71,8 @@ func RankFailure(err error) error {
 // A mesh may have more ranks than the job has processes. Each process then hosts
 // several ranks as goroutines, which do not depend on the number of processes.
 
-// RunHostedRanks calls f on parts ranks that the processes of c host, if they are more
-// than the processes; else on c.
+// RunHostedRanks calls f on parts ranks that the processes of c host, if they are
+// more than the processes; else on c.
 //
 // Errors: the first error of f on a rank of this process.
 func RunHostedRanks(c *comm.Comm, parts int, f func(c *comm.Comm) error) error {
@@ -105,6 +105,6 @@ func RunHostedRanks(c *comm.Comm, parts int, f func(c *comm.Comm) error) error {
 // ProcessCount returns the number of processes that run the ranks of c.
 func ProcessCount(c *comm.Comm) int { return c.Process(c.Size()-1) + 1 }
 
-// canLeaveTogether reports whether all ranks have the error, so that they can leave the job
-// together.
+// canLeaveTogether reports whether all ranks have the error, so that they can leave
+// the job together.
 func canLeaveTogether(err error) bool { return exit.CodeOf(err) == exit.SaveAndStop || IsAgreed(err) }

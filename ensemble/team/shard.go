@@ -19,8 +19,8 @@ type Shard struct {
 	me      int
 }
 
-// AssignShards assigns to every rank its shard of fields on a grid, as the input of the
-// network gr is split for batches of n samples.
+// AssignShards assigns to every rank its shard of fields on a grid, as the input of
+// the network gr is split for batches of n samples.
 //
 // Shape: the network's input "features" is [n][channel][level][row][column].
 func (t *Team) AssignShards(gr *graph.Graph, grid *ensemble.Grid, n int) error {
@@ -89,8 +89,8 @@ func (s *Shard) LocalAxes(a ensemble.Axes) ensemble.Axes {
 // fieldTag is the tag of messages between rank 0 and another rank.
 const fieldTag = comm.Tags - 1
 
-// GatherFields gathers n whole fields on rank 0 from the shards of all ranks; the other
-// ranks get nil. A single rank gets part itself.
+// GatherFields gathers n whole fields on rank 0 from the shards of all ranks; the
+// other ranks get nil. A single rank gets part itself.
 //
 // Shape: part [n][level][point] of the shard; result [n][level][point] of the whole
 // field.

@@ -17,7 +17,7 @@ import (
 type Team struct {
 	Comm  *comm.Comm
 	Mesh  spatial.Mesh
-	shard *Shard // of this rank; nil before Team.LayOut
+	shard *Shard // of this rank; nil before Team.AssignShards
 	// number of data-parallel groups, which share the samples of a batch; 0 if
 	// every rank computes all samples
 	DataGroups       int
@@ -53,8 +53,8 @@ func (t *Team) BroadcastInt(n int64) (int64, error) {
 	return x[0], err
 }
 
-// CheckSameProgram returns an error on all ranks if some run another program than rank
-// 0.
+// CheckSameProgram returns an error on all ranks if some run another program than
+// rank 0.
 //
 // Errors: exit 71 with those ranks.
 func (t *Team) CheckSameProgram(version string) error {
@@ -68,8 +68,8 @@ func (t *Team) CheckSameProgram(version string) error {
 	return t.CheckSame("the program", version+sum)
 }
 
-// CheckSame returns an error on all ranks if a text differs between ranks. what names it
-// in the error.
+// CheckSame returns an error on all ranks if a text differs between ranks. what
+// names it in the error.
 //
 // Errors: exit 71 with the ranks that differ from rank 0.
 func (t *Team) CheckSame(what, text string) error {
@@ -94,9 +94,9 @@ func (t *Team) CheckSame(what, text string) error {
 		Why: "all ranks compute one result together", Fix: "use the same program, configuration and files on all nodes"}}
 }
 
-// StopTogether returns a function that all ranks call together between steps. If one rank
-// is asked to stop, all stop. If one could not read its input (read), all return
-// its error.
+// StopTogether returns a function that all ranks call together between steps. If
+// one rank is asked to stop, all stop. If one could not read its input (read), all
+// return its error.
 func (t *Team) StopTogether(own func() error) func(read error) error {
 	if t == nil {
 		return func(read error) error {
@@ -150,8 +150,8 @@ func (t *Team) SumShards(x []float64) ([]float64, error) {
 	return x, comm.AllReduce(t.Comm, x, comm.Auto)
 }
 
-// AgreeOnError returns on all ranks the error of the first rank that has one; nil if
-// none has. All ranks call it at the same point.
+// AgreeOnError returns on all ranks the error of the first rank that has one; nil
+// if none has. All ranks call it at the same point.
 func (t *Team) AgreeOnError(err error) error {
 	if other := (*comm.RankError)(nil); t == nil || errors.As(err, &other) {
 		return err

@@ -21,8 +21,8 @@ type Teams struct {
 	Own *Team
 }
 
-// SplitRanks splits the ranks of a job into teams of the size of a mesh; a mesh of one
-// rank gives each rank its own tasks.
+// SplitRanks splits the ranks of a job into teams of the size of a mesh; a mesh of
+// one rank gives each rank its own tasks.
 //
 // Errors: exit 64 for a mesh whose size does not divide the number of ranks, or
 // with an axis "data".
@@ -55,8 +55,8 @@ func SplitRanks(c *comm.Comm, mesh string) (w Teams, err error) {
 	return w, err
 }
 
-// RunTeams calls f on the ranks that an MPI launcher started, or else on this process
-// alone. A rank that does not answer within stall counts as lost.
+// RunTeams calls f on the ranks that an MPI launcher started, or else on this
+// process alone. A rank that does not answer within stall counts as lost.
 //
 // Errors: those of SplitRanks and f; exit 71 if a rank was lost.
 func RunTeams(mesh string, stall time.Duration, f func(w Teams) error) error {
@@ -96,7 +96,7 @@ func (w Teams) group() int {
 	return w.All.Comm.Rank() / w.Own.size()
 }
 
-// Assigned returns the tasks that Deal assigns to this rank's team.
+// Assigned returns the tasks that Distribute assigns to this rank's team.
 func Assigned[T any](w Teams, pieces []T) []T {
 	var out []T
 	for i := w.group(); i < len(pieces); i += w.Groups() {
@@ -105,8 +105,8 @@ func Assigned[T any](w Teams, pieces []T) []T {
 	return out
 }
 
-// Distribute distributes the tasks 0 to n−1 over the teams in rounds: team g works on
-// tasks g, g+groups, and so on. All ranks receive all results in the order of
+// Distribute distributes the tasks 0 to n−1 over the teams in rounds: team g works
+// on tasks g, g+groups, and so on. All ranks receive all results in the order of
 // tasks; the first rank of a team supplies its result. All ranks stop after a round
 // with an error.
 //

@@ -53,7 +53,8 @@ func NumberColumns(format string, names ...string) []Column {
 	return out
 }
 
-// FactsSection returns a section of names and values, such as the components of a machine.
+// FactsSection returns a section of names and values, such as the components of a
+// machine.
 func FactsSection(rows ...[2]string) Section {
 	s := Section{Columns: make([]Column, 2)}
 	for _, r := range rows {

@@ -87,9 +87,9 @@ func IsTemporary(name string) bool {
 	return strings.HasPrefix(name, ".") && strings.Contains(name, temporaryMark)
 }
 
-// RemoveTemporary removes temporary files and folders that killed processes left in a folder.
-// names selects the files that they were to become; none means all. The caller must
-// know that no process is writing them. A missing folder is no error.
+// RemoveTemporary removes temporary files and folders that killed processes left in
+// a folder. names selects the files that they were to become; none means all. The
+// caller must know that no process is writing them. A missing folder is no error.
 func RemoveTemporary(dir string, names ...string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -112,8 +112,8 @@ func TempDir(dir, prefix string) (string, error) {
 	return createUnique(filepath.Join(dir, prefix), func(name string) error { return os.Mkdir(name, 0o777) })
 }
 
-// createUnique calls make with random names that start with prefix until one does not
-// exist yet.
+// createUnique calls make with random names that start with prefix until one does
+// not exist yet.
 func createUnique(prefix string, make func(name string) error) (string, error) {
 	for {
 		name := prefix + strconv.FormatUint(uint64(rand.Uint32()), 36)

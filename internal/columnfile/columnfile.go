@@ -1,6 +1,6 @@
-// Package columnfile encodes files that consist of a JSON header and binary columns.
-// The header states all names and types, so that the format does not depend on Go.
-// Numbers keep their bits.
+// Package columnfile encodes files that consist of a JSON header and binary
+// columns. The header states all names and types, so that the format does not
+// depend on Go. Numbers keep their bits.
 //
 // Format: two lines with the schema and, in hexadecimal, the SHA-256 of everything
 // after them; one line with the JSON header; then the columns, little-endian

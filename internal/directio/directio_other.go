@@ -10,5 +10,5 @@ func open(as func(flag int) (*os.File, error)) (f *os.File, direct bool, err err
 	return f, false, err
 }
 
-// Forget does nothing on this system.
-func Forget(string) error { return nil }
+// DropCache does nothing on this system.
+func DropCache(string) error { return nil }

@@ -6,10 +6,10 @@ import (
 	"syscall"
 )
 
-// CreateError returns the error of creating or writing a file or folder: exit 74 for a
-// full disk, a quota or a failing device, where a retry may succeed; 73 where a
-// path or a permission is in the way. An error that is an Error already is returned
-// unchanged.
+// CreateError returns the error of creating or writing a file or folder: exit 74
+// for a full disk, a quota or a failing device, where a retry may succeed; 73 where
+// a path or a permission is in the way. An error that is an Error already is
+// returned unchanged.
 func CreateError(path string, err error) error {
 	var known *Error
 	if err == nil || errors.As(err, &known) {
@@ -29,8 +29,8 @@ func CreateError(path string, err error) error {
 	return e
 }
 
-// ReadError returns the error of reading an input file: exit 66 if it is missing, 65 if
-// it is not a file, 74 if reading fails. An error that is an Error already is
+// ReadError returns the error of reading an input file: exit 66 if it is missing,
+// 65 if it is not a file, 74 if reading fails. An error that is an Error already is
 // returned unchanged.
 func ReadError(path string, err error) error {
 	var known *Error

@@ -74,8 +74,8 @@ func File(ctx context.Context, client *http.Client, address, path, sum string) e
 	return exit.CreateError(path, atomicfile.Sync(filepath.Dir(path)))
 }
 
-// resume downloads the missing bytes of a file. A server without range requests sends
-// the whole file again.
+// resume downloads the missing bytes of a file. A server without range requests
+// sends the whole file again.
 func resume(ctx context.Context, client *http.Client, address string, f *os.File, h interface {
 	io.Writer
 	Reset()

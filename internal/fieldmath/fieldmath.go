@@ -164,7 +164,7 @@ func orZero(x float32) float32 {
 	return x
 }
 
-// plainStats is the reference of the C kernel that computes a Tally.
+// plainStats is the reference of the C kernel that computes a Stats.
 func plainStats(t *Stats, l *[lanes]lane, values []float32) {
 	for i, v := range values {
 		x, bits := &l[i%lanes], math.Float32bits(v)

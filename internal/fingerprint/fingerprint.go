@@ -1,5 +1,5 @@
-// Package fingerprint detects whether a file, or a folder of files, changed since an
-// earlier look, without reading all of it.
+// Package fingerprint detects whether a file, or a folder of files, changed since
+// an earlier look, without reading all of it.
 package fingerprint
 
 import (
@@ -32,7 +32,7 @@ type File struct {
 // are at the start, the end markers of the last message or chunk at the end.
 const endSize = 4096
 
-// Of returns the Mark of a file or folder.
+// Of returns the File of a file or folder.
 //
 // Errors: those of opening and reading it.
 func Of(path string) (File, error) {
@@ -47,7 +47,7 @@ func Of(path string) (File, error) {
 	return OfFile(f)
 }
 
-// OfFile returns the Mark of an open file.
+// OfFile returns the File of an open file.
 func OfFile(f *os.File) (File, error) {
 	s, err := f.Stat()
 	if err != nil {
@@ -78,9 +78,9 @@ func ofInfo(s fs.FileInfo) File {
 	return m
 }
 
-// IsStatEqual reports whether the file system's metadata of a file are unchanged. It does
-// not read the file. For a folder it returns false, because its files are not
-// checked.
+// IsStatEqual reports whether the file system's metadata of a file are unchanged.
+// It does not read the file. For a folder it returns false, because its files are
+// not checked.
 func (m File) IsStatEqual(path string) bool {
 	s, err := os.Stat(path)
 	if err != nil || s.IsDir() {
@@ -91,8 +91,8 @@ func (m File) IsStatEqual(path string) bool {
 	return m.UnchangedSince(now)
 }
 
-// ChangeTime returns the ctime of a file; the zero time for folders, whose files have
-// times of their own, and for files without metadata.
+// ChangeTime returns the ctime of a file; the zero time for folders, whose files
+// have times of their own, and for files without metadata.
 func ChangeTime(path string) time.Time {
 	s, err := os.Stat(path)
 	if err != nil || s.IsDir() {
@@ -101,7 +101,7 @@ func ChangeTime(path string) time.Time {
 	return ofInfo(s).Changed
 }
 
-// ofFolder returns the Mark of a folder. It hashes only the list of files, not
+// ofFolder returns the File of a folder. It hashes only the list of files, not
 // their content.
 func ofFolder(path string, s fs.FileInfo) (File, error) {
 	parts, err := manifest.ListFiles(path)
@@ -126,14 +126,15 @@ func ofFolder(path string, s fs.FileInfo) (File, error) {
 	return m, nil
 }
 
-// IsSameContent reports whether both have the same content, as far as size, times and hashes
-// show. Permissions and links may differ.
+// IsSameContent reports whether both have the same content, as far as size, times
+// and hashes show. Permissions and links may differ.
 func (m File) IsSameContent(o File) bool {
 	return m.Size == o.Size && m.Device == o.Device && m.Inode == o.Inode && m.Modified.Equal(o.Modified) && m.EndsSHA256 == o.EndsSHA256
 }
 
-// UnchangedSince is the stricter comparison for looks that are far apart in time. It
-// also compares ctime, which shows a change of the content with a restored mtime.
+// UnchangedSince is the stricter comparison for looks that are far apart in time.
+// It also compares ctime, which shows a change of the content with a restored
+// mtime.
 func (m File) UnchangedSince(o File) bool { return m.IsSameContent(o) && m.Changed.Equal(o.Changed) }
 
 // changed is the text by which IsChanged recognises the error, also after it was
@@ -170,7 +171,7 @@ func ChangedError(at string, cause error) *exit.Error {
 	return e
 }
 
-// IsChanged reports whether an error is that of Verify or Changed.
+// IsChanged reports whether an error is that of Verify or ChangedError.
 func IsChanged(err error) bool {
 	var e *exit.Error
 	return errors.As(err, &e) && e.Code == exit.NotYet && e.What == changed

@@ -146,8 +146,8 @@ func open() error {
 	return nil
 }
 
-// roundTrip sends a synchronisation request and waits for its acknowledgement, which the
-// kernel sends after it has processed all earlier messages.
+// roundTrip sends a synchronisation request and waits for its acknowledgement,
+// which the kernel sends after it has processed all earlier messages.
 func roundTrip() error {
 	number++
 	if err := send(message{Data: map[string]any{valueType: value{Address: syncTo, Value: number}}}); err != nil {

@@ -70,9 +70,9 @@ func Watch(abort func()) *Flag {
 	return f
 }
 
-// NotifyHangup configures the flag for a service. SIGHUP then sends to the returned channel
-// instead of raising the flag. SIGPIPE is ignored, so that a closed output pipe
-// does not end the service.
+// NotifyHangup configures the flag for a service. SIGHUP then sends to the returned
+// channel instead of raising the flag. SIGPIPE is ignored, so that a closed output
+// pipe does not end the service.
 func (f *Flag) NotifyHangup() <-chan struct{} {
 	signal.Notify(f.pipe, syscall.SIGPIPE)
 	to := make(chan struct{}, 1)

@@ -193,8 +193,8 @@ func watch(path string, o owner) (bool, error) {
 	return false, nil
 }
 
-// lockTaking locks the folder to serialise the taking of leases. guarded is false on
-// file systems without locks.
+// lockTaking locks the folder to serialise the taking of leases. guarded is false
+// on file systems without locks.
 func (l *Lease) lockTaking(dir string) (release func(), guarded bool, err error) {
 	f, err := os.Open(dir)
 	if err != nil {
@@ -239,8 +239,8 @@ func (l *Lease) heartbeat() {
 	}
 }
 
-// CheckHeld returns an error if another process took over the lease, which can happen if
-// this process was suspended for long. A nil Lease is never lost.
+// CheckHeld returns an error if another process took over the lease, which can
+// happen if this process was suspended for long. A nil Lease is never lost.
 //
 // Errors: exit 73 wrapping ErrHeld, with the present owner; nil while this process
 // holds the lease.
@@ -300,8 +300,8 @@ func IsLeaseFile(file, path string) bool {
 	return file == path || strings.HasPrefix(file, temporaryPrefix(path))
 }
 
-// removeTemporary removes temporary files of killed owners. No other process writes them:
-// this process holds the lease and the lock.
+// removeTemporary removes temporary files of killed owners. No other process writes
+// them: this process holds the lease and the lock.
 func (l *Lease) removeTemporary() error {
 	dir := filepath.Dir(l.path)
 	entries, err := os.ReadDir(dir)

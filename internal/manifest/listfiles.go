@@ -12,8 +12,8 @@ type InputFile struct {
 	fs.FileInfo
 }
 
-// ListFiles lists the regular files in a folder and its subfolders, sorted by name; or
-// the file itself. Symbolic links are skipped.
+// ListFiles lists the regular files in a folder and its subfolders, sorted by name;
+// or the file itself. Symbolic links are skipped.
 //
 // Errors: those of the file system.
 func ListFiles(path string) ([]InputFile, error) {

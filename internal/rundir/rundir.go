@@ -80,8 +80,8 @@ func Open(path string, o Options) (*Dir, State, error) {
 	return d, state, nil
 }
 
-// removeTemporary removes temporary files of a killed process. The process is dead, as this
-// one holds the lease.
+// removeTemporary removes temporary files of a killed process. The process is dead,
+// as this one holds the lease.
 func (d *Dir) removeTemporary() error {
 	return exit.CreateError(d.Path, filepath.WalkDir(d.Path, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || !atomicfile.IsTemporary(e.Name()) {
@@ -173,9 +173,9 @@ func (d *Dir) File(parts ...string) string {
 // Events returns the event log of the run; nil, which drops events, in a View.
 func (d *Dir) Events() *Events { return d.events }
 
-// CheckLease returns an error if another process took over the run directory, which can
-// happen if this process was suspended for long. Poll it together with requests to
-// stop.
+// CheckLease returns an error if another process took over the run directory, which
+// can happen if this process was suspended for long. Poll it together with requests
+// to stop.
 func (d *Dir) CheckLease() error { return d.lease.CheckHeld() }
 
 // Close closes the event files and releases the lease. It removes a directory that
@@ -251,8 +251,8 @@ type Device struct {
 	CUDA   string `json:"cuda,omitempty"`   // newest version that the driver supports
 }
 
-// recordedVariables lists the environment variables that change results or speed. Others are
-// not recorded, as they may contain secrets.
+// recordedVariables lists the environment variables that change results or speed.
+// Others are not recorded, as they may contain secrets.
 var recordedVariables = []string{"GODEBUG", "GOGC", "GOMAXPROCS", "GOMEMLIMIT", "OMP_NUM_THREADS", "OMP_WAIT_POLICY", "ONEDNN_MAX_CPU_ISA",
 	"DNNL_MAX_CPU_ISA", "CUDA_VISIBLE_DEVICES", "SLURM_JOB_ID", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SOURCE_DATE_EPOCH"}
 

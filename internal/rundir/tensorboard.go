@@ -40,7 +40,8 @@ const (
 	sessionStart     = 1 // SessionLog.START
 )
 
-// openTensorBoard starts a new event file; TensorBoard merges the files of one folder.
+// openTensorBoard starts a new event file; TensorBoard merges the files of one
+// folder.
 func openTensorBoard(dir string) (*tensorBoard, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, exit.CreateError(dir, err)

@@ -59,8 +59,8 @@ type dragonfly struct {
 	global  [][]int // by group: links to the other groups
 }
 
-// gateway returns the router of a group that has the link to group to. Global port k
-// of a group connects to the group k+1 positions further.
+// gateway returns the router of a group that has the link to group to. Global port
+// k of a group connects to the group k+1 positions further.
 func (d *dragonfly) gateway(group, to int) int {
 	groups := d.a*d.h + 1
 	k := (to - group - 1 + groups) % groups

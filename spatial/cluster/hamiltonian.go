@@ -2,10 +2,10 @@ package cluster
 
 import "fmt"
 
-// HamiltonianCycles returns two edge-disjoint Hamiltonian cycles of a torus, as hosts in
-// order. Two rings along them use all links of the torus at the same time. The
-// construction exists if cols divides rows, rows and cols−1 have no common divisor,
-// and cols > 2; or with rows and cols exchanged.
+// HamiltonianCycles returns two edge-disjoint Hamiltonian cycles of a torus, as
+// hosts in order. Two rings along them use all links of the torus at the same time.
+// The construction exists if cols divides rows, rows and cols−1 have no common
+// divisor, and cols > 2; or with rows and cols exchanged.
 //
 // Errors: a torus without the construction.
 // Source: Hoefler et al. 2022, arXiv:2209.01346, appendix.
@@ -29,8 +29,9 @@ func hasCycles(rows, cols int) bool {
 	return cols > 2 && rows%cols == 0 && gcd == 1
 }
 
-// hamiltonianCycles constructs the first cycle row by row, each shifted by one, with a step
-// down at the end of a row. The second cycle consists of the remaining links.
+// hamiltonianCycles constructs the first cycle row by row, each shifted by one,
+// with a step down at the end of a row. The second cycle consists of the remaining
+// links.
 func hamiltonianCycles(rows, cols int, host func(r, c int) int) (both [2][]int) {
 	type place struct{ r, c int }
 	first := make([]place, rows*cols)

@@ -220,7 +220,8 @@ func (w *world) fail(err error) {
 // maxNamed is the maximum number of ranks that an error lists.
 const maxNamed = 8
 
-// deadlockError returns the error of a deadlock: processes that wait when no event is left.
+// deadlockError returns the error of a deadlock: processes that wait when no event
+// is left.
 func (w *world) deadlockError() error {
 	var who []string
 	waiting := 0

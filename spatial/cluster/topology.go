@@ -106,8 +106,8 @@ func (t *Topology) join(a, b int, c Cable) int {
 // back returns the reverse direction of a link.
 func back(link int) int { return link ^ 1 }
 
-// hashPair hashes a pair of hosts to select one of several equal paths, like ECMP. It
-// is the finaliser of SplitMix64.
+// hashPair hashes a pair of hosts to select one of several equal paths, like ECMP.
+// It is the finaliser of SplitMix64.
 //
 // Source: Steele, Lea and Flood 2014, doi:10.1145/2714064.2660195.
 func hashPair(from, to int) uint64 {

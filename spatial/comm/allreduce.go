@@ -147,8 +147,8 @@ func allReduceDoubling[T Summand](c *Comm, x []T, a Algorithm) error {
 	return nil
 }
 
-// reduceScatterHalving is a reduce-scatter by recursive halving. After step k a rank
-// holds the sum of 2^k neighbours for P/2^k pieces.
+// reduceScatterHalving is a reduce-scatter by recursive halving. After step k a
+// rank holds the sum of 2^k neighbours for P/2^k pieces.
 func reduceScatterHalving[T Summand](c *Comm, x Parts[T], cuts []int) error {
 	lo, hi := 0, c.Size()
 	for d := 1; d < c.Size(); d *= 2 {

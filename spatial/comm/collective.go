@@ -115,8 +115,8 @@ func checkCuts[T any](c *Comm, x Parts[T], cuts []int) error {
 	return nil
 }
 
-// reduceScatterRing is a reduce-scatter around a ring. The partial sum of piece i starts
-// on rank i+1 and is complete on rank i after P−1 steps.
+// reduceScatterRing is a reduce-scatter around a ring. The partial sum of piece i
+// starts on rank i+1 and is complete on rank i after P−1 steps.
 func reduceScatterRing[T Summand](c *Comm, x Parts[T], cuts []int) error {
 	p := c.Size()
 	piece := func(i int) span { return span{cuts[i], cuts[i+1]} }
@@ -174,8 +174,8 @@ func AllGather[T any](c *Comm, x []T) ([]T, error) {
 	return all, AllGatherInPlace(c, all)
 }
 
-// AllGatherInPlace is an all-gather in place: rank r contributes the r-th of P nearly
-// equal pieces of x.
+// AllGatherInPlace is an all-gather in place: rank r contributes the r-th of P
+// nearly equal pieces of x.
 func AllGatherInPlace[T any](c *Comm, x []T) error {
 	return AllGatherV(c, x, SplitEvenly(len(x), c.Size()), Ring)
 }

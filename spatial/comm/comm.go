@@ -170,8 +170,8 @@ func (c *Comm) Split(color, key int) (*Comm, error) {
 	return sub, nil
 }
 
-// StallTimeout returns how long a rank waits for another before that counts as lost; 0
-// is without limit.
+// StallTimeout returns how long a rank waits for another before that counts as
+// lost; 0 is without limit.
 func (c *Comm) StallTimeout() time.Duration {
 	if t, ok := c.t.(stallTimer); ok {
 		return t.StallTimeout()

@@ -3,11 +3,11 @@
 //
 // A Transport moves messages between all ranks of a job. Run starts ranks as
 // goroutines of this process. Package mpi joins the processes that an MPI launcher
-// started. Host runs several ranks in each process. Collectives are implemented
-// once, on top of messages, so that every transport runs the same algorithm in the
-// same order and gives the same bits.
+// started. HostRanks runs several ranks in each process. Collectives are
+// implemented once, on top of messages, so that every transport runs the same
+// algorithm in the same order and gives the same bits.
 //
-//	comm.Run(4, comm.Free, func(c *comm.Comm) error {
+//	comm.Run(4, comm.Parallel, func(c *comm.Comm) error {
 //		x := []float32{float32(c.Rank())}
 //		return comm.AllReduce(c, x, comm.Ring)
 //	})

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// HostRanks calls f on the ranks of a job that is larger than the number of processes.
-// Each process, a rank of c, runs a consecutive range of ranks as goroutines:
-// process r of P runs the ranks from r·parts/P to (r+1)·parts/P. The job that f
-// sees does not depend on P. All processes call Host together, and c must be the
-// whole job and idle meanwhile.
+// HostRanks calls f on the ranks of a job that is larger than the number of
+// processes. Each process, a rank of c, runs a consecutive range of ranks as
+// goroutines: process r of P runs the ranks from r·parts/P to (r+1)·parts/P. The
+// job that f sees does not depend on P. All processes call Host together, and c
+// must be the whole job and idle meanwhile.
 //
 // If one rank returns an error or panics, the messages of all ranks of its process
 // fail.
@@ -50,8 +50,8 @@ func HostRanks(c *Comm, parts int, f func(*Comm) error) error {
 	return h.failed
 }
 
-// openChannels creates channels after a barrier. MPI_Comm_dup waits within the library,
-// where a lost rank would not be noticed.
+// openChannels creates channels after a barrier. MPI_Comm_dup waits within the
+// library, where a lost rank would not be noticed.
 func openChannels(c *Comm, processes Channeled, channels int) error {
 	if err := Barrier(c); err != nil {
 		return err

@@ -18,7 +18,8 @@ type Mode struct {
 	faults Faults
 }
 
-// Parallel runs all ranks in parallel. A send is done at once: the message is copied.
+// Parallel runs all ranks in parallel. A send is done at once: the message is
+// copied.
 var Parallel = Mode{}
 
 // Replay runs one rank at a time. The seed determines which rank runs next and
@@ -108,8 +109,8 @@ func (m *message) rank() int {
 // other returns the peer.
 func (m *message) other() int { return m.from + m.to - m.rank() }
 
-// threadState is the state of a thread. The first n threads are the ranks, the others
-// their tasks.
+// threadState is the state of a thread. The first n threads are the ranks, the
+// others their tasks.
 type threadState struct {
 	rank     int
 	waits    waitTarget // nil if it runs
@@ -326,8 +327,8 @@ func (w *world) yield(thread int) {
 	}
 }
 
-// schedule chooses the next event of a replay at random: any number of deliveries, then
-// a thread to run.
+// schedule chooses the next event of a replay at random: any number of deliveries,
+// then a thread to run.
 func (w *world) schedule() {
 	for w.failed == nil {
 		var routes []route
@@ -358,8 +359,8 @@ func (w *world) schedule() {
 	}
 }
 
-// failDeadlock ends the run if it is in a deadlock: every thread waits and no message can
-// arrive.
+// failDeadlock ends the run if it is in a deadlock: every thread waits and no
+// message can arrive.
 func (w *world) failDeadlock() {
 	waiting := 0
 	for _, s := range w.state {

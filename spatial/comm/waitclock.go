@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// WaitClock accumulates the time that a rank waits for messages and tasks. Waits within
-// a task do not count.
+// WaitClock accumulates the time that a rank waits for messages and tasks. Waits
+// within a task do not count.
 type WaitClock struct{ waited atomic.Int64 }
 
-// WithWaitClock returns the same group with a clock, which counts the waits in it and in
-// the groups that are split from it later.
+// WithWaitClock returns the same group with a clock, which counts the waits in it
+// and in the groups that are split from it later.
 func (c *Comm) WithWaitClock() (*Comm, *WaitClock) {
 	clocked := *c
 	clocked.clock = new(WaitClock)

@@ -48,8 +48,8 @@ func (s Step) changed() []int {
 	return axes
 }
 
-// isAllReduce reports whether the step is an all-reduce: from P to B on all axes that
-// change.
+// isAllReduce reports whether the step is an all-reduce: from P to B on all axes
+// that change.
 func (s Step) isAllReduce() bool {
 	return !slices.ContainsFunc(s.changed(), func(a int) bool { return s.From[a] != P || s.To[a] != B })
 }

@@ -28,7 +28,7 @@
 //		Rate: 1e12, // FLOP/s
 //	}
 //	n := sbp.Network{Unit: 4, Nodes: []sbp.Node{
-//		{Name: "hidden", Op: sbp.MatMul(1024, 4096, 4096), From: []intsbp.Input},
+//		{Name: "hidden", Op: sbp.MatMul(1024, 4096, 4096), From: []int{sbp.Input}},
 //		{Name: "output", Op: sbp.MatMul(1024, 4096, 4096), From: []int{0}},
 //	}}
 //	plan, err := sbp.Descent{}.Search(n, m)

@@ -29,7 +29,8 @@ type phase struct {
 	compute float64 // s
 }
 
-// nodeCost is the contribution of a node under a rule, independent of its neighbours.
+// nodeCost is the contribution of a node under a rule, independent of its
+// neighbours.
 type nodeCost struct {
 	forward, backward, reduce phase
 	memory                    int64
@@ -38,8 +39,8 @@ type nodeCost struct {
 // edgeCost is the contribution of an edge under the rules of both ends.
 type edgeCost struct{ forward, backward phase }
 
-// costTable is a table of all costs of a network on a machine. The cost of a plan is
-// then a sum of table entries: own[v][i] of node v under its rule i, and
+// costTable is a table of all costs of a network on a machine. The cost of a plan
+// is then a sum of table entries: own[v][i] of node v under its rule i, and
 // edge[v][k][i][j] of its operand k, computed by a node under rule j.
 type costTable struct {
 	network Network
@@ -156,8 +157,8 @@ func (c *costTable) priceOwn(k *Converter, v, i int, r Rule, read bool) error {
 	return nil
 }
 
-// optimiserSignature returns the signature of the weights' optimiser state if the optimiser is
-// sharded.
+// optimiserSignature returns the signature of the weights' optimiser state if the
+// optimiser is sharded.
 func (r Rule) optimiserSignature() Signature { return r.DW.replaced(P, S(0)) }
 
 // computeTime returns the computing time, in seconds, of the rank with the largest

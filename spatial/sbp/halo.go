@@ -13,14 +13,14 @@ import (
 // part and a rim around it.
 type Halo struct{ t transfer }
 
-// ForwardHalo returns the halo of the first operand under a rule: what the rank's part of
-// the result reads.
+// ForwardHalo returns the halo of the first operand under a rule: what the rank's
+// part of the result reads.
 func (o Op) ForwardHalo(m spatial.Mesh, r Rule) Halo {
 	return o.halo(m, o.X[0], r.X[0], o.Window)
 }
 
-// BackwardHalo returns the halo of the gradient of the result: what the gradient of the
-// rank's part of the operand reads. With stride 1 it is the mirrored window.
+// BackwardHalo returns the halo of the gradient of the result: what the gradient of
+// the rank's part of the operand reads. With stride 1 it is the mirrored window.
 func (o Op) BackwardHalo(m spatial.Mesh, r Rule) Halo {
 	mirrored := slices.Clone(o.Window)
 	for i, w := range mirrored {
@@ -52,9 +52,9 @@ func (h Halo) Box(rank int) spatial.Box { return h.t.need(rank) }
 // Cost returns the cost of the halo exchange for elements of unit bytes.
 func (h Halo) Cost(unit int) Cost { return h.t.cost(unit) }
 
-// FetchHalo returns a rank's box of the tensor, given its own part x. Elements beyond
-// the ends of the tensor are zero. All ranks of c, which are those of the mesh,
-// call it.
+// FetchHalo returns a rank's box of the tensor, given its own part x. Elements
+// beyond the ends of the tensor are zero. All ranks of c, which are those of the
+// mesh, call it.
 //
 // Errors: ErrSignature for a mesh or a part of another size; failures of other
 // ranks.

@@ -86,8 +86,8 @@ func (o Op) Rules(m spatial.Mesh) []Rule {
 	return slices.DeleteFunc(slices.Clone(out), func(r Rule) bool { return !o.nonEmpty(m, r) })
 }
 
-// nonEmpty reports whether every rank holds a part of every tensor. The last rank has
-// the smallest parts.
+// nonEmpty reports whether every rank holds a part of every tensor. The last rank
+// has the smallest parts.
 func (o Op) nonEmpty(m spatial.Mesh, r Rule) bool {
 	last := m.Size() - 1
 	some := func(shape graph.Shape, s Signature) bool {
@@ -115,8 +115,8 @@ func weighted(name string, x, w, y, dy, dx, dw Placement) Rule {
 	return r
 }
 
-// forOperands returns the rule of an operation that treats several operands like the
-// first.
+// forOperands returns the rule of an operation that treats several operands like
+// the first.
 func (r Rule) forOperands(operands int) Rule {
 	r.X, r.DX = slices.Repeat(r.X[:1], operands), slices.Repeat(r.DX[:1], operands)
 	return r

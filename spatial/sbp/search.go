@@ -10,8 +10,8 @@ import (
 // DefaultRestarts is the default number of random initial plans.
 const DefaultRestarts = 20
 
-// Descent searches by coordinate descent. The zero value uses Restarts random
-// initial plans with seed 0.
+// Descent searches by coordinate descent. The zero value uses DefaultRestarts
+// random initial plans with seed 0.
 type Descent struct {
 	Restarts int // random initial plans; 0 means the default
 	Seed     uint64
@@ -88,8 +88,8 @@ func (d Descent) Search(n Network, m Machine) (Plan, error) {
 	return c.fittingPlan(best)
 }
 
-// uniformChoices returns the plans that use one rule for all nodes. Nodes without that
-// rule use their first.
+// uniformChoices returns the plans that use one rule for all nodes. Nodes without
+// that rule use their first.
 func (c *costTable) uniformChoices() [][]int {
 	var plans [][]int
 	seen := map[string]bool{}

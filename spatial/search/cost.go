@@ -119,12 +119,12 @@ func (e *Edge) readBy(axis, results int) func(at int) int {
 	}
 }
 
-// neededIntervals holds the intervals of a field that each part of a layout requires, by axis
-// and coordinate.
+// neededIntervals holds the intervals of a field that each part of a layout
+// requires, by axis and coordinate.
 type neededIntervals [fieldAxes][]spatial.Interval
 
-// readsWhole reports whether a layer reads all of its operand along an axis, however
-// its result is split.
+// readsWhole reports whether a layer reads all of its operand along an axis,
+// however its result is split.
 func (e *Edge) readsWhole(axis int, out graph.Shape) bool {
 	if e.Window == nil {
 		return e.Shape[axis] != out[axis]
@@ -170,8 +170,8 @@ func backwardNeeds(e *Edge, x fieldLayout, shape graph.Shape) (n neededIntervals
 	return n, reader
 }
 
-// axisPieces is what one coordinate requires along an axis held by others: the number of
-// pieces and their length, in total and from the coordinate itself.
+// axisPieces is what one coordinate requires along an axis held by others: the
+// number of pieces and their length, in total and from the coordinate itself.
 type axisPieces struct{ pieces, length, ownPieces, ownLength float64 }
 
 // transfer is the cost of moving parts of a field: the time of the slowest rank,
@@ -250,9 +250,9 @@ func (p *costModel) transfer(s graph.Shape, from, to fieldLayout, n neededInterv
 	}
 }
 
-// distinctPlaces returns the coordinates along a mesh axis that differ in what they require
-// and hold, one of each kind. If the mesh axis splits several axes of the field, it
-// returns all.
+// distinctPlaces returns the coordinates along a mesh axis that differ in what they
+// require and hold, one of each kind. If the mesh axis splits several axes of the
+// field, it returns all.
 func (p *costModel) distinctPlaces(k int, from, to fieldLayout, what *[fieldAxes][]axisPieces) []int {
 	only, all := noAxis, make([]int, p.mesh[k].Size)
 	for i := range all {
@@ -319,8 +319,8 @@ func readsHaloApart(e *Edge, out graph.Shape) bool {
 	return e.MixesChannels && min(e.Shape[channels], out[channels]) >= graph.BlockSize
 }
 
-// canOverlap reports whether a layer can compute while its operand is in transit: only
-// latitudes and longitudes may be missing.
+// canOverlap reports whether a layer can compute while its operand is in transit:
+// only latitudes and longitudes may be missing.
 func canOverlap(e *Edge, held, reader fieldLayout, out graph.Shape) bool {
 	for axis, c := range held {
 		if c.mesh != noAxis && (c.mesh != reader[axis].mesh || axis <= levels && e.Window[axis].Size > 1) {
@@ -349,8 +349,8 @@ func interior(e *Edge, reader fieldLayout, shape graph.Shape, x fieldLayout) flo
 	return part
 }
 
-// isShuffle reports whether an operand is read in another distribution than it is held
-// in, which needs a shuffle instead of a halo exchange.
+// isShuffle reports whether an operand is read in another distribution than it is
+// held in, which needs a shuffle instead of a halo exchange.
 func isShuffle(held, reader fieldLayout) bool {
 	for axis := range held {
 		if held[axis].mesh != noAxis && held[axis].mesh != reader[axis].mesh {
@@ -360,8 +360,8 @@ func isShuffle(held, reader fieldLayout) bool {
 	return false
 }
 
-// layerCost returns the cost of a layer without its operands. The computing of a layer
-// that reads an operand in windows belongs to that edge.
+// layerCost returns the cost of a layer without its operands. The computing of a
+// layer that reads an operand in windows belongs to that edge.
 func (p *costModel) layerCost(v int, to stageSplit) cost {
 	l := &p.n.Layers[v]
 	out := p.cuts.layout(p.mesh, to, l.result())
@@ -473,9 +473,9 @@ func (p *costModel) edgeCost(v, i int, from, to stageSplit) cost {
 	return c
 }
 
-// backwardTransfer returns the cost of moving the gradient of an operand with layout x, and the
-// layouts in which it is held and read. reader is the layout in which the layer
-// reads the operand.
+// backwardTransfer returns the cost of moving the gradient of an operand with
+// layout x, and the layouts in which it is held and read. reader is the layout in
+// which the layer reads the operand.
 func (p *costModel) backwardTransfer(l *Layer, e *Edge, out, x, reader fieldLayout) (t transfer, held, to fieldLayout) {
 	var need neededIntervals
 	switch {

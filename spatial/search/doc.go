@@ -5,8 +5,8 @@
 //	...
 //	r, err := search.Search(n, 64, search.Machine{
 //		FLOPs: 1e12, Bytes: 1e11, // per second, of one rank
-//		PerNode: 4, Between: search.Link{Alpha: 2 * cluster.Microsecond, Rate: 12_500_000_000}, ...
-//	}, search.Options{Changes: true})
+//		PerNode: 4, InterNode: search.Link{Alpha: 2 * cluster.Microsecond, Rate: 12_500_000_000}, ...
+//	}, search.Options{PerStage: true})
 //	fmt.Println(r.Best.Mesh, r.Best.Step)
 //
 // Cost model, with α + βn for a message of n bytes:

@@ -57,8 +57,8 @@ type run struct {
 	lo, hi int        // first and last part
 }
 
-// dynamicProgram is the dynamic programme for one mesh. It discards labels above its
-// bounds.
+// dynamicProgram is the dynamic programme for one mesh. It discards labels above
+// its bounds.
 type dynamicProgram struct {
 	*costModel
 	choices     [][]stageSplit // by stage
@@ -175,8 +175,8 @@ func removeWhere[T any](list []T, left func(i int) bool) (kept []T) {
 	return kept
 }
 
-// computeTimes returns the computing time of each choice of each stage, a lower bound of
-// its cost.
+// computeTimes returns the computing time of each choice of each stage, a lower
+// bound of its cost.
 func (d *dynamicProgram) computeTimes() [][]cluster.Time {
 	time := make([][]cluster.Time, len(d.choices))
 	for s, choices := range d.choices {
@@ -205,9 +205,9 @@ func (d *dynamicProgram) computeTimes() [][]cluster.Time {
 	return time
 }
 
-// costedRuns returns the runs of all parts after pruning. Parts of a single stage are
-// evaluated first, by ascending number of choices, so that fewer choices remain for
-// the others.
+// costedRuns returns the runs of all parts after pruning. Parts of a single stage
+// are evaluated first, by ascending number of choices, so that fewer choices remain
+// for the others.
 func (d *dynamicProgram) costedRuns() ([]run, bool) {
 	time := d.computeTimes()
 	parts := d.parts()
@@ -285,8 +285,8 @@ func (d *dynamicProgram) join(a, b run) run {
 	return out
 }
 
-// addLabel adds a label to a Pareto front: it drops dominated labels and those above
-// the bounds.
+// addLabel adds a label to a Pareto front: it drops dominated labels and those
+// above the bounds.
 func (d *dynamicProgram) addLabel(labels *[]*label, l label) {
 	if max(l.p, l.q) > d.step || d.memory > 0 && l.memory > d.memory {
 		return

@@ -341,8 +341,8 @@ func (l *layerBuilder) backward(v *Layer, n *graph.Node) error {
 	return nil
 }
 
-// countSaved counts the memory of a value that the gradient of an operation reads, given
-// its name in the gradient graph. Concatenations are read in parts.
+// countSaved counts the memory of a value that the gradient of an operation reads,
+// given its name in the gradient graph. Concatenations are read in parts.
 func (l *layerBuilder) countSaved(name string, of *graph.Node) {
 	n := of
 	if i, err := strconv.Atoi(strings.TrimPrefix(name, operand)); err == nil {

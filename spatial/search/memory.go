@@ -68,8 +68,8 @@ func (l *Layer) scratch() int64 {
 	return most
 }
 
-// workspace returns by how much the peak memory of the backward pass exceeds the values
-// saved for it. The peak consists of
+// workspace returns by how much the peak memory of the backward pass exceeds the
+// values saved for it. The peak consists of
 //
 //   - saved values, freed layer by layer,
 //   - gradients of fields, from the layer that computes them to the last reader,

@@ -16,8 +16,8 @@ type Plan struct {
 	Fits bool // whether Memory is within the limit of the machine
 }
 
-// IsUniform reports whether every layer is split along the axes that the mesh names,
-// where it has enough points.
+// IsUniform reports whether every layer is split along the axes that the mesh
+// names, where it has enough points.
 func (p Plan) IsUniform() bool {
 	return !slices.ContainsFunc(p.Mesh, func(a spatial.MeshAxis) bool { return len(a.Overrides) > 0 })
 }
@@ -39,8 +39,8 @@ type Estimate struct {
 	Memory int64
 }
 
-// stageCost returns the cost of a layer with that of its operands, for a split of each
-// stage.
+// stageCost returns the cost of a layer with that of its operands, for a split of
+// each stage.
 func (p *costModel) stageCost(v int, to []stageSplit) cost {
 	l := &p.n.Layers[v]
 	own := to[p.cuts.stage(l.Out)]

@@ -78,8 +78,8 @@ func Search(n Network, ranks int, m Machine, o Options) (Result, error) {
 	return r, nil
 }
 
-// searchPerStage searches plans whose stages differ, on all meshes, those with the best
-// uniform plans first. Each result lowers the bound for the next mesh.
+// searchPerStage searches plans whose stages differ, on all meshes, those with the
+// best uniform plans first. Each result lowers the bound for the next mesh.
 func (r *Result) searchPerStage(n Network, m *Machine, c *splitter, o Options) {
 	bound := cluster.Time(math.MaxInt64 / 4)
 	if r.Uniform.Fits {
@@ -97,8 +97,8 @@ func (r *Result) searchPerStage(n Network, m *Machine, c *splitter, o Options) {
 	}
 }
 
-// evenTime returns the computing time of a perfectly even split over the ranks, a lower
-// bound for every plan.
+// evenTime returns the computing time of a perfectly even split over the ranks, a
+// lower bound for every plan.
 func (n Network) evenTime(m *Machine, ranks int) (t cluster.Time) {
 	for _, l := range n.Layers {
 		for _, work := range [][]Work{l.Forward, l.Backward, l.Filter, l.Data} {

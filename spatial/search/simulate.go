@@ -334,8 +334,8 @@ func (p *simulation) exchange(r *cluster.Rank, tag int) (requests []comm.Request
 	return requests
 }
 
-// CheckExecutable returns an error if package spatial cannot shard the training step of a
-// graph over a mesh.
+// CheckExecutable returns an error if package spatial cannot shard the training
+// step of a graph over a mesh.
 func CheckExecutable(g *graph.Graph, mesh spatial.Mesh) error {
 	own, err := withGradients(g)
 	if err != nil {

@@ -14,7 +14,7 @@ const (
 	levels    = 2
 )
 
-// Values of a spread beside an axis of fields, which is split as evenly as
+// Values of a stageSplit beside an axis of fields, which is split as evenly as
 // possible: no axis, or the axis of the mesh axis's name, split so that the
 // boundaries suit all field sizes.
 const (
@@ -45,7 +45,7 @@ func (s stageSplit) axis(m spatial.Mesh, k int) int {
 }
 
 // size holds the levels, latitudes and longitudes of a field. All fields of one
-// size form a stage of the network and have the same spread.
+// size form a stage of the network and have the same stageSplit.
 type size [3]int
 
 // sizeOf returns the size of a field of shape s.
@@ -57,7 +57,8 @@ type splitField struct {
 	joined bool // a channel concatenation, whose channels are not split
 }
 
-// splitsTwice reports whether the last mesh axis splits the same axis as an earlier one.
+// splitsTwice reports whether the last mesh axis splits the same axis as an earlier
+// one.
 func (s stageSplit) splitsTwice(m spatial.Mesh) bool {
 	last := len(s) - 1
 	axis := s.axis(m, last)
@@ -72,8 +73,8 @@ func (s stageSplit) splitsTwice(m spatial.Mesh) bool {
 // fieldLayout is the split of each axis of one field.
 type fieldLayout [fieldAxes]axisSplit
 
-// axisSplit is the split of an axis: the mesh axis, none for a whole axis, and the
-// first index of each part.
+// axisSplit is the split of an axis: the mesh axis, noAxis for a whole axis, and
+// the first index of each part.
 type axisSplit struct {
 	mesh   int
 	starts []int
@@ -87,7 +88,7 @@ func (c axisSplit) part(at, n int) spatial.Interval {
 	return spatial.OwnedInterval(c.cut(), at, n)
 }
 
-// cut returns the split as a graph.AxisPartition; its mesh axis has a placeholder name.
+// cut returns the split as a graph.Cut; its mesh axis has a placeholder name.
 func (c axisSplit) cut() graph.AxisPartition {
 	if c.mesh == noAxis {
 		return graph.AxisPartition{}
@@ -190,7 +191,8 @@ func (c *splitter) cut(axis, size, parts int) []int {
 	return starts
 }
 
-// layout returns how a spread splits a field, with the rules of package spatial.
+// layout returns how a stageSplit splits a field, with the rules of package
+// spatial.
 func (c *splitter) layout(m spatial.Mesh, to stageSplit, f splitField) fieldLayout {
 	var l fieldLayout
 	for axis := range l {
@@ -253,10 +255,10 @@ func withoutOverrides(m spatial.Mesh) spatial.Mesh {
 	return m
 }
 
-// stageSplits returns all selections for a mesh without duplicate axes, in the order:
-// by name, none, channels, then other axes. Fields that are loaded from storage
-// keep the axis of the name, split by name or evenly, because samples are read that
-// way.
+// stageSplits returns all selections for a mesh without duplicate axes, in the
+// order: by name, none, channels, then other axes. Fields that are loaded from
+// storage keep the axis of the name, split by name or evenly, because samples are
+// read that way.
 func stageSplits(m spatial.Mesh, loaded bool) []stageSplit {
 	all := []stageSplit{nil}
 	for _, a := range m {

@@ -28,8 +28,8 @@ func Launched(getenv func(string) string) (l Launch, ok bool) {
 	return Launch{}, false
 }
 
-// UnjoinedTasks returns the number of tasks that srun started without a PMI, each of which
-// would be a job of its own; 0 otherwise.
+// UnjoinedTasks returns the number of tasks that srun started without a PMI, each
+// of which would be a job of its own; 0 otherwise.
 func UnjoinedTasks(getenv func(string) string) int {
 	if _, launched := Launched(getenv); launched {
 		return 0

@@ -11,9 +11,9 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// selfMessages holds the messages of a process to itself, which are frequent when it
-// hosts several ranks. They bypass MPI: a goroutine that waits for another one of
-// its process then blocks on a channel and need not poll.
+// selfMessages holds the messages of a process to itself, which are frequent when
+// it hosts several ranks. They bypass MPI: a goroutine that waits for another one
+// of its process then blocks on a channel and need not poll.
 type selfMessages struct {
 	mu     sync.Mutex
 	queues map[messageKey]*queue
@@ -25,7 +25,8 @@ type messageKey struct{ channel, tag int }
 // queue holds posted sends and receives in order; one of the lists is empty.
 type queue struct{ sent, receives []*selfMessage }
 
-// selfMessage is one side of a message. The data are copied when both sides are posted.
+// selfMessage is one side of a message. The data are copied when both sides are
+// posted.
 type selfMessage struct {
 	view
 	messageKey

@@ -17,8 +17,9 @@ const (
 	tagLeave
 )
 
-// stallShare is the share of the stall timeout after which a rank starts to exchange
-// wait states with the others. The rest of the timeout is for that exchange.
+// stallShare is the share of the stall timeout after which a rank starts to
+// exchange wait states with the others. The rest of the timeout is for that
+// exchange.
 const stallShare = 0.8
 
 // stallCause is the rank that keeps the others waiting.
@@ -89,9 +90,9 @@ func (w *World) stallError(other int) error {
 	return &comm.RankError{Rank: w.stallCause.rank, Err: err}
 }
 
-// findStallCause follows the waits from rank to rank until it finds a rank that does not
-// report that it waits. The result is other if all ranks wait in a cycle, and this
-// rank if one of its own goroutines does not wait.
+// findStallCause follows the waits from rank to rank until it finds a rank that
+// does not report that it waits. The result is other if all ranks wait in a cycle,
+// and this rank if one of its own goroutines does not wait.
 func (w *World) findStallCause(other int) stallCause {
 	n := w.size
 	waits, told, left := make([]int64, n*n), make([]comm.Request, n), make([]comm.Request, n)
@@ -141,8 +142,9 @@ func (w *World) findStallCause(other int) stallCause {
 	return last
 }
 
-// leaveTogether waits without a timeout until all ranks have called Close. A rank that
-// waits inside MPI_Finalize could bring down the launcher when another rank fails.
+// leaveTogether waits without a timeout until all ranks have called Close. A rank
+// that waits inside MPI_Finalize could bring down the launcher when another rank
+// fails.
 func (w *World) leaveTogether() {
 	var all []comm.Request
 	for r := range w.size {

@@ -177,8 +177,8 @@ func (w *World) Rank() int { return w.rank }
 // Size returns the number of ranks in the job.
 func (w *World) Size() int { return w.size }
 
-// StallTimeout returns how long a rank waits for another before that counts as lost; 0
-// is without limit.
+// StallTimeout returns how long a rank waits for another before that counts as
+// lost; 0 is without limit.
 func (w *World) StallTimeout() time.Duration { return w.stall }
 
 // Close ends MPI. All ranks call it after their last message; it waits for all of
@@ -204,7 +204,8 @@ func (w *World) check(call string, rc C.int) error {
 // maxText is at least MPI_MAX_ERROR_STRING of any supported library.
 const maxText = 2048
 
-// maxMessageBytes is the maximum size of one MPI message in bytes: MPI counts are ints.
+// maxMessageBytes is the maximum size of one MPI message in bytes: MPI counts are
+// ints.
 const maxMessageBytes = 1 << 30
 
 // request is a message, split into several MPI messages if it is long.
@@ -276,7 +277,7 @@ func (v view) Recv(from, tag int, x comm.Slice) comm.Request {
 	})
 }
 
-// start posts a message, in pieces of at most most bytes.
+// start posts a message, in pieces of at most maxMessageBytes bytes.
 func (v view) start(other int, x comm.Slice, piece func(r *request, p unsafe.Pointer, n int, word *C.word) C.int) comm.Request {
 	w := v.World
 	w.mu.Lock()
@@ -457,7 +458,8 @@ func (t *task) Wait(comm.Transport) {
 // Cancel makes current and later waits of the goroutine fail.
 func (t *task) Cancel() { t.cancel.Do(func() { close(t.canceled) }) }
 
-// isCanceled reports whether the task was cancelled; false for the main goroutine (nil).
+// isCanceled reports whether the task was cancelled; false for the main goroutine
+// (nil).
 func (t *task) isCanceled() bool {
 	if t == nil {
 		return false

@@ -110,7 +110,7 @@ type Comm struct {
 	callMu   sync.Mutex // held during a call of NCCL, except by Abort
 	mu       sync.Mutex // guards c and the error below
 	c        unsafe.Pointer
-	abortErr error // why c is nil
+	abortErr error // abortErr c is nil
 }
 
 // Join creates a communicator of the GPUs of a group. All ranks of the group call
@@ -210,7 +210,8 @@ func (c *Comm) AllReduce(from, to device.Pointer, n int64, t Type) error {
 	})
 }
 
-// AllReduceCoalesced sums several vectors over all ranks, in place, as one operation.
+// AllReduceCoalesced sums several vectors over all ranks, in place, as one
+// operation.
 //
 // Errors: those of AllReduce.
 func (c *Comm) AllReduceCoalesced(x [][]float32) error {
@@ -337,8 +338,8 @@ func (c *Comm) Err() error {
 	return c.l.callError("an asynchronous operation", c.c, state)
 }
 
-// abortTimeout is how long Abort waits for a call of NCCL in another goroutine. Calls
-// return at once, except when they wait for a lost rank.
+// abortTimeout is how long Abort waits for a call of NCCL in another goroutine.
+// Calls return at once, except when they wait for a lost rank.
 const abortTimeout = time.Second
 
 // Abort ends all enqueued operations, on the device too. Later operations fail with

@@ -37,8 +37,8 @@ type gpu interface {
 	device.AsyncRunner
 }
 
-// deviceBackend is a backend that has a device and reports how long its current operation
-// has run.
+// deviceBackend is a backend that has a device and reports how long its current
+// operation has run.
 type deviceBackend interface {
 	Device() device.Device
 	CallDuration() time.Duration
@@ -51,9 +51,9 @@ const (
 	noDevice
 )
 
-// NewDevices opens NCCL for the GPUs of the ranks of c, which all call it. d is nil, and
-// why states the reason, if a rank has no GPU or no NCCL, versions differ, or two
-// ranks share a GPU.
+// NewDevices opens NCCL for the GPUs of the ranks of c, which all call it. d is
+// nil, and why states the reason, if a rank has no GPU or no NCCL, versions differ,
+// or two ranks share a GPU.
 func NewDevices(c *comm.Comm, b backend.Backend) (d *Devices, why string, err error) {
 	l, missing := Open(nil)
 	own, _ := b.(deviceBackend)
@@ -64,8 +64,8 @@ func NewDevices(c *comm.Comm, b backend.Backend) (d *Devices, why string, err er
 	return newDevices(c, l, missing, of, own)
 }
 
-// newDevices implements Serve for the given library, device and backend. missing is why
-// there is no library; of is nil if the backend has no GPU.
+// newDevices implements NewDevices for the given library, device and backend.
+// missing is why there is no library; of is nil if the backend has no GPU.
 func newDevices(c *comm.Comm, l *Library, missing error, of gpu, own deviceBackend) (d *Devices, why string, err error) {
 	const idRoom = 64
 	var id [idRoom]byte
