@@ -30,8 +30,11 @@ type deferredSumAttrs struct {
 }
 
 // sumRanksDeferred is sum_ranks with a result that exists only at the end of a run.
-// The kernel starts the sum; extension.Finish waits for it. No operation may read
-// the result.
+// The kernel copies the gradient to its bucket, and starts the sum if the bucket is
+// complete; extension.Finish waits for the sums. No operation may read the result.
+//
+// Shape: x → y of the same shape.
+// Memory: a bucket stays in memory until its sum has ended.
 var sumRanksDeferred = &graph.Op{
 	Name:   "sum_ranks_deferred",
 	Doc:    "The sum over the ranks along mesh axes, complete at the end of the run. Only the gradient store reads it.",
@@ -187,9 +190,9 @@ func (s *gradientSums) prepare(q backend.Request) (backend.Kernel, error) {
 	}}, nil
 }
 
-// lifetimes returns the function for pass.Unit.Taken when ranks keep the sums of
-// their own pieces. The function maps each deferred sum to the position in the
-// sequence at which its memory is free: where the sum that is inFlight buckets
+// lifetimes returns the function for pass.Unit.ExternalGrads when ranks keep the
+// sums of their own pieces. The function maps each deferred sum to the position in
+// the sequence at which its memory is free: where the sum that is inFlight buckets
 // later starts.
 func (s *gradientSums) lifetimes(elemBytes int) func(*graph.Graph, []int) map[int]int {
 	return func(g *graph.Graph, sequence []int) map[int]int {
@@ -291,7 +294,8 @@ func (s *gradientSums) start(b *bucket) error {
 // sumBucket sums a bucket over the ranks of a group in place: a reduce-scatter
 // followed by an all-gather. With a sharded optimiser the all-gather is omitted
 // where every rank of the job takes part, because each rank reads only the sums of
-// its own pieces.
+// its own pieces. If only some mesh axes sum (a parameter that is a field), other
+// ranks hold other values, and the all-gather remains.
 //
 // Cost: 2(P−1)/P·n values sent per rank, (P−1)/P·n if sharded.
 func sumBucket[T float32 | float64](s *gradientSums, b *bucket, g *comm.Comm, values func(bucketGrad) []T) error {

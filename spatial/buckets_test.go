@@ -17,19 +17,19 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// training is steps of an optimiser on a mesh.
+// training configures some optimiser steps on a mesh.
 type training struct {
 	mesh    Mesh
 	steps   int
-	size    int  // of buckets in bytes; 0: as in products
-	inTurn  bool // sums, between kernels
+	size    int  // bytes per bucket; 0 is the default
+	inTurn  bool // wait for each sum before the next kernel
 	sharded bool
 	device  string // empty: ref
 	// optimizer, if not nil, moves the parameters.
 	optimizer *optim.Options
 }
 
-// smallBuckets is a size of which wide has several.
+// smallBuckets is a bucket size for which the network wide has several buckets.
 const smallBuckets = 4000
 
 // compile compiles the part of a rank.
@@ -46,10 +46,10 @@ func (r training) compile(n network, c *comm.Comm) (*Plan, error) {
 	})
 }
 
-// outcome is what a training leaves.
+// outcome is the result of a training.
 type outcome struct{ grads, params, average []float32 }
 
-// on takes the steps as a rank of c.
+// on runs the steps on a rank of c.
 func (r training) on(c *comm.Comm, n network) (out outcome, err error) {
 	p, err := r.compile(n, c)
 	if err != nil {
@@ -112,7 +112,8 @@ func (r training) on(c *comm.Comm, n network) (out outcome, err error) {
 	return outcome{p.Store().Grads(), p.Store().Params(), average.Params()}, comm.Barrier(c)
 }
 
-// inProcess takes the steps on ranks of this process, and gives what rank 0 has.
+// inProcess runs the steps on ranks of this process and returns the result of rank
+// 0.
 func (r training) inProcess(t testing.TB, n network, mode comm.Mode) (first outcome) {
 	t.Helper()
 	err := comm.Run(r.mesh.Size(), mode, func(c *comm.Comm) error {
@@ -128,8 +129,9 @@ func (r training) inProcess(t testing.TB, n network, mode comm.Mode) (first outc
 	return first
 }
 
-// wide is a network of many parameters on few points: its filters have several pieces,
-// its first buckets are full before the backward pass ends, and halos travel meanwhile.
+// wide is a network with many parameters on few points. Its filters have several
+// pieces, its first buckets are full before the backward pass ends, and halos are
+// in transit at the same time.
 func wide() network {
 	return network{"wide", graph.Shape{3, 9, 1, 3, 3}, nil, func(b *graph.Builder, x, _ graph.Value) {
 		k, pad := [3]int{1, 3, 3}, op.Conv{Pad: op.Same(1, 3, 3)}
@@ -140,9 +142,9 @@ func wide() network {
 	}}
 }
 
-// Gradients have the same bits whether their sums run beside the backward pass or one
-// by one between its operations, in every order of messages; buckets of other sizes
-// change them by rounding at most, and not at all on 2, 4 or 8 ranks.
+// Gradients have the same bits whether their sums run during the backward pass or
+// one by one between operations, in every order of messages. Other bucket sizes
+// change them by rounding only, and not at all on 2, 4 or 8 ranks.
 func TestBuckets(t *testing.T) {
 	seeds := uint64(6)
 	if testing.Short() {
@@ -170,8 +172,8 @@ func TestBuckets(t *testing.T) {
 	}
 }
 
-// Buckets are filled in the order of the backward pass up to their size, by axes; only
-// gradients that no operation reads wait in them.
+// Buckets are filled in the order of the backward pass up to their size, by mesh
+// axes. Only gradients without another reader are deferred.
 func TestBucketsAreFilledInOrder(t *testing.T) {
 	err := comm.Run(2, comm.Parallel, func(c *comm.Comm) error {
 		p, err := training{mesh: Mesh{{Name: "lon", Size: 2}}, size: smallBuckets}.compile(wide(), c)
@@ -210,7 +212,7 @@ func TestBucketsAreFilledInOrder(t *testing.T) {
 	}
 }
 
-// runAndLose takes a step; one rank computes, but never sums.
+// runAndLose runs a step in which one rank computes but never sums.
 func runAndLose(c *comm.Comm, lost int) error {
 	p, err := training{mesh: Mesh{{Name: "data", Size: 3}}, size: smallBuckets}.compile(wide(), c)
 	if err != nil {
@@ -225,8 +227,8 @@ func runAndLose(c *comm.Comm, lost int) error {
 	return p.Run(context.Background(), 0)
 }
 
-// A rank that is lost while a sum is under way ends the run of the others, which name
-// it: neither they nor their tasks hang.
+// If a rank is lost during a sum, the runs of the others fail with its number.
+// Neither they nor their tasks hang.
 func TestLostDuringASum(t *testing.T) {
 	for _, mode := range []comm.Mode{comm.Parallel, comm.Replay(3)} {
 		gone := errors.New("gone")
@@ -251,8 +253,8 @@ func TestLostDuringASum(t *testing.T) {
 	}
 }
 
-// A kernel that fails while sums are under way ends the run of its rank at once: what
-// its tasks wait for fails too.
+// If a kernel fails during sums, the run of its rank ends at once, and its tasks
+// fail.
 func TestFailedKernelCancelsSums(t *testing.T) {
 	broken := errors.New("broken")
 	err := comm.Run(2, comm.Parallel, func(c *comm.Comm) error {
@@ -269,8 +271,8 @@ func TestFailedKernelCancelsSums(t *testing.T) {
 	}
 }
 
-// Ranks that share an optimiser move the parameters, and their average, to the bits to
-// which each would move them alone, by every optimiser.
+// A sharded optimiser updates the parameters and their average to the same bits as
+// an unsharded one, for every optimiser.
 func TestShards(t *testing.T) { shards(t, 5) }
 
 func shards(t *testing.T, most int) {
@@ -294,9 +296,9 @@ func shards(t *testing.T, most int) {
 	}
 }
 
-// The same on the device whose arena holds gradients, the scratch of kernels and the
-// pieces of a rank in turn, with buckets of which several are under way; what the store of
-// gradients would take is not there.
+// The same on the CPU backend, whose arena is reused by gradients, workspaces and
+// the rank's pieces, with several buckets in progress. The gradient store needs no
+// memory.
 func TestShardsOnCPU(t *testing.T) {
 	for _, n := range []network{wide(), unet("U-Net", graph.Shape{2, 3, 2, 8, 16}, 1, false)} {
 		for _, m := range []Mesh{{{Name: "lon", Size: 2}}, {{Name: "data", Size: 2}, {Name: "lat", Size: 2}}} {
@@ -334,8 +336,8 @@ func TestShardsOnCPU(t *testing.T) {
 	}
 }
 
-// Every piece has one owner, and owners have nearly equal shares; parameters that are
-// fields, and those summed over some axes only, are dealt out too.
+// Every piece has one owner, and owners have nearly equal shares. Parameters that
+// are fields, and those summed over some mesh axes only, are distributed too.
 func TestOwners(t *testing.T) {
 	fields := unet("U-Net", graph.Shape{2, 3, 2, 8, 16}, 1, false) // with a map
 	for _, n := range []network{wide(), fields} {

@@ -33,6 +33,14 @@ type Plan struct {
 // Compile compiles the part of g that this rank of c computes on mesh m. All ranks
 // compile the same graph with the same options, and run their plans in step.
 //
+// It inserts these passes into those of the engine:
+//
+//	shard              after add-gradients: the part of this rank, with communication
+//	receive-layouts    before choose-layouts, on ranks other than 0
+//	broadcast-layouts  after choose-layouts, on rank 0
+//	fuse-halos         after choose-layouts
+//	defer-sums         before schedule
+//
 // Errors: those of engine.Compile; exit.Usage if the mesh does not match the size
 // of c or the network.
 func Compile(g *graph.Graph, c *comm.Comm, m Mesh, o engine.Options) (*Plan, error) {
@@ -50,7 +58,8 @@ func CompileShardedOptimiser(g *graph.Graph, c *comm.Comm, m Mesh, o engine.Opti
 }
 
 // compile implements Compile. If change is not nil, it adjusts the gradient sums
-// before the passes run.
+// before the passes run. Tests use it to change the size of buckets and to make
+// sums blocking.
 func compile(g *graph.Graph, c *comm.Comm, m Mesh, o engine.Options, change func(*gradientSums)) (*Plan, error) {
 	if m.Size() != c.Size() {
 		return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("mesh %[2]v has %[1]d ranks, the job has %[3]d", m.Size(), m, c.Size()),

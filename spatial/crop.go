@@ -34,6 +34,10 @@ func (b Box) splitsChannels(inner graph.Layout, of graph.Shape) bool {
 }
 
 // crop copies a box of a value that the rank holds. It does not communicate.
+//
+// Shape: x of shape Of → y of the shape of Box.
+// Gradient: none; it is inserted after add-gradients.
+// Cost: one copy, of contiguous runs.
 var crop = &graph.Op{
 	Name:   "crop",
 	Doc:    "A box of a value that this rank holds.",

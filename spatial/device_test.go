@@ -27,8 +27,8 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm/emulated"
 )
 
-// onEmulated has backend emulated compute on devices of their own, which work late or at once, and exchange values by
-// themselves if they are linked.
+// onEmulated runs backend emulated with one device per rank. Devices run late or at
+// once, and exchange values directly if they are linked.
 func onEmulated(t *testing.T, late, linked bool) {
 	t.Helper()
 	backends, links := engine.Backends, DeviceTransports
@@ -51,8 +51,9 @@ func onEmulated(t *testing.T, late, linked bool) {
 	}
 }
 
-// On devices with memory of their own, one for each rank, a mesh gives what one rank gives, whether halos and sums are
-// exchanged by the program or between the devices; where both store the same, the same bits.
+// With one device per rank a mesh gives the result of one rank, whether halos and
+// sums go through host memory or directly between devices. If both store values
+// alike, the bits are equal.
 func TestShardOnDevices(t *testing.T) {
 	for k, n := range []network{unet("U-Net, periodic", graph.Shape{2, 2, 2, 12, 16}, 1, true), named(t, "MS-SSIM"), named(t, "members")} {
 		for _, c := range []struct {
@@ -60,7 +61,7 @@ func TestShardOnDevices(t *testing.T) {
 			forward, gradient float64
 		}{{"f32", 1e-6, 1e-5}, {"bf16", 1e-2, 5e-2}, {"f16", 2e-3, 1e-2}} {
 			if c.precision == "bf16" && n.name == "MS-SSIM" || c.precision == "f16" && n.name != "U-Net, periodic" {
-				continue // nothing of it is stored so, or nothing else than in the U-Net
+				continue // has no such values, or no others than the U-Net
 			}
 			o := engine.Options{Device: engine.Device{Backend: "emulated"}, Numerics: engine.Numerics{Precision: c.precision}}
 			onEmulated(t, true, false)
@@ -91,7 +92,7 @@ func TestShardOnDevices(t *testing.T) {
 					if k > 0 || m.Size() > 2 {
 						return
 					}
-					other := run(m[0].Name == "data", m[0].Name != "data") // where nothing but gradients is exchanged, also by the program
+					other := run(m[0].Name == "data", m[0].Name != "data") // only gradients are exchanged, in host memory too
 					if m[0].Name == "data" {
 						other.links = linked.links
 					}
@@ -104,12 +105,13 @@ func TestShardOnDevices(t *testing.T) {
 	}
 }
 
-// Between devices that are linked, nothing of halos, sums and gradients is in the memory of the program: a step brings its
-// inputs there and its results back, and the number of the step.
+// If devices are linked, no halo, sum or gradient goes through host memory. A step
+// copies its inputs to the device, and its results and the step number back.
 func TestNothingCrossesTheHost(t *testing.T) {
 	n, m := unet("U-Net", graph.Shape{2, 3, 2, 8, 16}, 1, false), Mesh{{Name: "lat", Size: 2}}
 	g := n.graph(t)
-	// crossed is bytes of all ranks: of so many steps, and of the inputs and results of one.
+	// crossed returns the bytes that all ranks copy for a number of steps, and
+	// those of the inputs and results of one step.
 	crossed := func(linked bool, steps uint64) (bytes, own int64) {
 		onEmulated(t, false, linked)
 		var mu sync.Mutex
@@ -164,8 +166,8 @@ func TestNothingCrossesTheHost(t *testing.T) {
 	}
 }
 
-// laid is a box of a value as it lies in memory, in elements of so many bytes: each has its own number, from one on, and lanes
-// and what is not among those needed have zero.
+// laid returns a box of a value in its memory layout. Every element has its own
+// number, from 1; unused lanes and elements outside need are zero.
 func laid(box, need Box, s graph.Shape, l graph.Layout, unit int) []byte {
 	part := box.Shape()
 	x := make([]byte, (l.Elems(part)*unit+3)/4*4)
@@ -194,7 +196,7 @@ func laid(box, need Box, s graph.Shape, l graph.Layout, unit int) []byte {
 	return x
 }
 
-// words are bytes as the memory of devices is asked for.
+// words returns the number of float32 words of x.
 func words(x []byte) []float32 {
 	w := make([]float32, len(x)/4)
 	for i := range w {
@@ -203,8 +205,9 @@ func words(x []byte) []float32 {
 	return w
 }
 
-// Every rank gets the part of a value that it needs, to the last bit: around the globe, with zeros beyond ends, and
-// from one cut to another, in each layout and type, on devices that work late too, as a recording does it.
+// Every rank receives its required box to the last bit: periodic, with zeros beyond
+// ends, and from one distribution to another, in each layout and type, on late
+// devices, and in a captured graph.
 func TestGatherOnDevices(t *testing.T) {
 	globe := Mesh{{Name: "lat", Size: 2}, {Name: "lon", Size: 3}}
 	s := graph.Shape{2, 11, 2, 6, 8}
@@ -288,8 +291,8 @@ func TestGatherOnDevices(t *testing.T) {
 	}
 }
 
-// A rank whose plan fails in the middle of a step, and one whose devices are no longer linked, end the step of all ranks
-// with an error; none waits for ever.
+// A rank whose plan fails within a step, or whose devices lose their link, ends the
+// step of all ranks with an error. No rank hangs.
 func TestRankFailsOnDevice(t *testing.T) {
 	n, m := unet("U-Net", graph.Shape{2, 3, 2, 8, 16}, 1, false), Mesh{{Name: "lat", Size: 2}}
 	g := n.graph(t)
@@ -308,7 +311,7 @@ func TestRankFailsOnDevice(t *testing.T) {
 			}
 			if err := p.Run(context.Background(), step); err != nil {
 				errs[c.Rank()] = err
-				return err // as a process that ends
+				return err // as if the process ended
 			}
 		}
 		return nil
@@ -327,8 +330,9 @@ func (w waiting) Prepare(q backend.Request) (backend.Kernel, error) {
 	return k, err
 }
 
-// Where one rank has an operation in the midst of sums that cannot be recorded, no rank records these: devices that
-// exchange values refuse what some record and others do not.
+// If one rank has an operation between sums that cannot be captured in a graph, no
+// rank captures these sums: devices refuse an exchange that only some ranks
+// capture.
 func TestAllRanksRecordAlike(t *testing.T) {
 	n, m := unet("U-Net", graph.Shape{2, 3, 2, 8, 16}, 1, false), Mesh{{Name: "data", Size: 2}}
 	onEmulated(t, true, true)
@@ -354,8 +358,9 @@ func TestAllRanksRecordAlike(t *testing.T) {
 	}
 }
 
-// Trainings on devices that exchange values have several buckets under way, an optimiser that moves parameters where they
-// lie, and end as those of which the program sums the gradients, also where ranks share the optimiser.
+// Trainings with linked devices have several buckets in progress and update
+// parameters in device memory. They end with the same result as with sums in host
+// memory, also with a sharded optimiser.
 func TestTrainingsOnDevices(t *testing.T) {
 	n := unet("U-Net", graph.Shape{2, 3, 2, 8, 16}, 1, false)
 	train := func(linked, sharded bool) []float32 {

@@ -3,10 +3,18 @@
 // field and receives its halo, the rim that windows of its outputs read, from the
 // ranks that own it.
 //
+// Terms:
+//
+//	mesh            ranks in a grid with named axes, such as "data:2 lon:4"
+//	distribution    how the axes of a value are split over mesh axes (graph.Distribution)
+//	shard           box of a value that a rank owns
+//	halo            elements around a shard that belong to other ranks
+//	redistribution  change from the shards of one distribution to any boxes per rank
+//
 // All communication follows from the windows of the operations (graph.Window) and
-// from the distributions of the values (graph.Dist). The package intersects
-// intervals to find which rank sends which elements. Shards may therefore differ in
-// size, and a halo may come from several ranks on one side.
+// from the distributions of the values. The package intersects intervals to find
+// which rank sends which elements. Shards may therefore differ in size, and a halo
+// may come from several ranks on one side.
 //
 // The files:
 //
@@ -17,6 +25,14 @@
 //     the ranks on memory layouts, fusion of halos into convolutions, deferred gradient sums.
 //   - buckets.go sums gradients in buckets during the backward pass, as data-parallel training
 //     does. shards.go gives each rank a part of the parameters to update (ZeRO).
+//
+// A run of a plan overlaps communication with computing: an exchange starts when
+// its value is computed and ends before the first reader. On devices, a convolution
+// computes its interior while the halo is in transit.
+//
+// Determinism: all ranks execute communication in the same order, and sums are in
+// rank order or along a fixed tree. A plan gives the same bits in every run.
+// Different meshes differ by rounding.
 //
 // Source: Dryden et al. 2019, arXiv:1903.06681.
 package spatial

@@ -11,7 +11,15 @@ import (
 
 // Exchange redistributes a value over the ranks of a group, repeatedly and always
 // in the same way. An operation calls Start, Exchange.CopyLocal and Finish once per
-// run. Message buffers are allocated by the first run.
+// run.
+//
+// A message contains the elements of one box in row-major order of the sender's
+// shard, without padding. Sender and receiver enumerate the same boxes, so messages
+// need no header. There is one message per pair of ranks and box; all have the same
+// tag and arrive in order.
+//
+// Memory: message buffers come from a pool that all exchanges of a plan share. The
+// first run fills it.
 type Exchange struct {
 	c               *comm.Comm
 	tag             int
@@ -84,7 +92,7 @@ func NewExchange(c *comm.Comm, tag int, p Redistribution, unit int) (*Exchange, 
 }
 
 // NewHaloExchange prepares an exchange of the halo alone, which arrives in an
-// op.Frame buffer that does not contain the rank's own shard. The messages equal
+// op.Halo buffer that does not contain the rank's own shard. The messages equal
 // those of NewExchange, so some ranks may gather the halo alone and others shard
 // and halo together.
 //
@@ -173,7 +181,8 @@ func relativeTo(part, box Box) subarray {
 }
 
 // Start posts all receives, packs the shard x into messages and sends them. It does
-// not wait.
+// not wait. Receives are posted first, so that arriving messages need no buffers of
+// the transport.
 func (e *Exchange) Start(x []byte) {
 	if e.active {
 		panic("spatial: an exchange is started twice")
@@ -240,7 +249,9 @@ func (c subarray) contiguousFrom() int {
 }
 
 // eachRun calls f with the first index and the length of every contiguous run of
-// the box, in row-major order. Axes from and later form one run.
+// the box, in row-major order. Axes from and later form one run, of length Π
+// len(axis ≥ from). The axes before from are enumerated like the digits of an
+// odometer.
 func (c subarray) eachRun(from int, f func(i, n int)) {
 	if len(c.shape) == 0 {
 		f(0, 1)

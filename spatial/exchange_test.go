@@ -10,7 +10,7 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// filled is a rank's part of the value whose elements are their own numbers.
+// filled returns a rank's shard of the value whose elements are their own indices.
 func filled(m Mesh, d graph.Distribution, s graph.Shape, rank int) []float32 {
 	own := m.Owned(d, s, rank)
 	c := relativeTo(Box{{0, s[0]}, {0, s[1]}, {0, s[2]}, {0, s[3]}, {0, s[4]}}, own)
@@ -23,8 +23,9 @@ func filled(m Mesh, d graph.Distribution, s graph.Shape, rank int) []float32 {
 	return x
 }
 
-// On ranks that run freely and in any order of a replay, every rank has its new part
-// after a shuffle, also the second time, and sent as many bytes as were foreseen.
+// After a redistribution every rank has its new shard, also the second time, and
+// has sent the predicted number of bytes; with parallel ranks and in any order of a
+// replay.
 func TestExchange(t *testing.T) {
 	mesh := Mesh{{Name: "data", Size: 2}, {Name: "lat", Size: 1}, {Name: "lon", Size: 3}}
 	s := graph.Shape{2, 3, 2, 5, 7}
@@ -74,8 +75,8 @@ func TestExchange(t *testing.T) {
 	}
 }
 
-// A part with its halo, two cells around a globe that is cut in both directions: what
-// comes over the date line and from beyond corners is right.
+// A halo of two cells on a globe that is split in both directions: elements across
+// the date line and from diagonal neighbours are correct.
 func TestHaloExchange(t *testing.T) {
 	mesh := Mesh{{Name: "lat", Size: 2}, {Name: "lon", Size: 3}}
 	s := graph.Shape{1, 2, 2, 6, 8}

@@ -11,7 +11,7 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// named is the network of that name.
+// named returns the network of that name.
 func named(t *testing.T, name string) network {
 	t.Helper()
 	for _, n := range networks {
@@ -23,8 +23,8 @@ func named(t *testing.T, name string) network {
 	return network{}
 }
 
-// Two steps of a U-Net on four ranks have the same bits in whichever order messages
-// arrive: when they are late and overtake each other, and in every order that a seed draws.
+// Two steps of a U-Net on four ranks have the same bits in every order of messages:
+// delayed, overtaking each other, and in every order that a seed draws.
 func TestShardInAnyOrder(t *testing.T) {
 	n := named(t, "U-Net, periodic")
 	o := engine.Options{Device: engine.Device{Backend: "ref"}}
@@ -54,8 +54,7 @@ func TestShardInAnyOrder(t *testing.T) {
 	}
 }
 
-// A message that is lost in the middle of a step ends the run, and the rank from which it
-// is missing is told.
+// A message that is lost within a step ends the run with the number of its sender.
 func TestShardLosesAMessage(t *testing.T) {
 	n := named(t, "U-Net")
 	m := Mesh{{Name: "lon", Size: 2}}

@@ -17,6 +17,10 @@ type gatherHaloAttrs struct{ gatherAttrs }
 // gatherHalo gathers the halo of a field without the rank's own shard. A
 // convolution with a kernel for separate halos reads both buffers, which saves the
 // copy of the shard that gather makes.
+//
+// Shape: x the rank's shard [N C D H W] → y as op.Halo lays out a halo.
+// Missing: elements beyond the ends of the field are zero.
+// Memory: the halo only, O(H+W) per channel and level instead of O(H·W).
 var gatherHalo = &graph.Op{
 	Name:   "gather_halo",
 	Doc:    "The halo around this rank's shard of a field, as rows and columns; zeros beyond the ends of the field.",

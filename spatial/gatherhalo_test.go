@@ -13,8 +13,8 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// A frame has the values that lie around a rank's own part in the room of an exchange,
-// row by row, with zeros beyond the ends of the field.
+// A halo buffer has the values around a rank's shard in the destination of a full
+// exchange, row by row, with zeros beyond the ends of the field.
 func TestFrameExchange(t *testing.T) {
 	s := graph.Shape{2, 3, 2, 7, 9}
 	for _, m := range []Mesh{{{Name: "lat", Size: 2}}, {{Name: "lon", Size: 3}}, {{Name: "lat", Size: 2}, {Name: "lon", Size: 2}}, {{Name: "lat", Size: 3}, {Name: "lon", Size: 3}}} {
@@ -82,8 +82,8 @@ func TestFrameExchange(t *testing.T) {
 	}
 }
 
-// On the CPU backend convolutions of the blocked layout read their halos in frames:
-// nothing that they read is gathered, but the last layer's few channels.
+// On the CPU backend, convolutions in the blocked layout read halos from separate
+// buffers. Nothing else is gathered, except for the few channels of the last layer.
 func TestConvolutionsReadFrames(t *testing.T) {
 	n := unet("U-Net", graph.Shape{2, 17, 2, 32, 64}, 6, true)
 	for _, m := range []Mesh{{{Name: "lat", Size: 2}}, {{Name: "lat", Size: 2}, {Name: "lon", Size: 2}}} {
@@ -121,7 +121,7 @@ func TestConvolutionsReadFrames(t *testing.T) {
 	}
 }
 
-// A bound on memory and scratch is kept on ranks too, with the same bits.
+// A limit of memory and workspace also holds on several ranks, with the same bits.
 func TestRanksInLessMemory(t *testing.T) {
 	n, m := unet("U-Net", graph.Shape{1, 17, 2, 32, 64}, 6, true), Mesh{{Name: "lat", Size: 2}}
 	o := engine.Options{Numerics: engine.Numerics{Winograd: true, UseHeuristics: true}}

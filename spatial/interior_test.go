@@ -16,10 +16,10 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// asked is what one rank asks its device for, in order.
+// asked records the operations that one rank enqueues, in order.
 type asked struct{ all []string }
 
-// add has f tell when it is called.
+// add returns f with a record of its call.
 func (a *asked) add(what string, f func() error) func() error {
 	return func() error {
 		a.all = append(a.all, what)
@@ -27,7 +27,7 @@ func (a *asked) add(what string, f func() error) func() error {
 	}
 }
 
-// askedBackend tells of convolutions in two steps.
+// askedBackend records convolutions in two steps.
 type askedBackend struct {
 	*gpu.Backend
 	asked *asked
@@ -41,13 +41,14 @@ func (b askedBackend) Prepare(q backend.Request) (backend.Kernel, error) {
 	return k, err
 }
 
-// LayoutOptions are those with channels last wherever there are any: small fields are plain otherwise.
+// LayoutOptions returns those with channels last if there are any: small fields
+// would be plain.
 func (b askedBackend) LayoutOptions(o *graph.Op, attrs any, in []graph.Shape, out graph.Shape) []backend.LayoutOption {
 	ways := b.Backend.LayoutOptions(o, attrs, in, out)
 	return ways[len(ways)-1:]
 }
 
-// askedDevices and askedPeers tell of exchanges.
+// askedDevices and askedPeers record exchanges.
 type askedDevices struct {
 	Devices
 	asked *asked
@@ -69,9 +70,10 @@ func (p askedPeers) Exchange(parts []backend.Transfer) (arrived func() error, er
 	return p.asked.add("halo arrived", arrived), err
 }
 
-// Between the beginning of an exchange and its end devices compute the interior of the convolution that reads the halo, and the
-// rim behind it: forward and in gradients, in every run, asked for by itself or recorded. The bits are those of convolutions that
-// wait for halos that the program exchanges.
+// Between start and end of an exchange, devices compute the interior of the
+// convolution that reads the halo, and its rim afterwards: forward and in
+// gradients, in every run, directly or in a captured graph. The bits are those of
+// convolutions that wait for halos in host memory.
 func TestInteriorRunsBesideTheHalo(t *testing.T) {
 	n, m := unet("U-Net, periodic", graph.Shape{1, 8, 2, 16, 16}, 2, true), Mesh{{Name: "lat", Size: 2}, {Name: "lon", Size: 2}}
 	var all []*asked

@@ -69,6 +69,10 @@ func PaddedInputRange(a graph.WindowAxis, outputs Interval) Interval {
 
 // InputRange returns the inputs, of n, that an interval of outputs reads. On a
 // non-periodic axis the interval is clipped to [0, n); indices beyond are padding.
+//
+// Example: a filter of size 3 with padding 1 on 12 longitudes split into 3 shards.
+// The rank that owns [4, 8) requires [3, 9). On a periodic axis the rank that owns
+// [0, 4) requires [−1, 5), where −1 is longitude 11 of the last rank.
 func InputRange(a graph.WindowAxis, outputs Interval, n int) Interval {
 	need := PaddedInputRange(a, outputs)
 	if !a.Periodic {
@@ -97,7 +101,7 @@ func AdjointRange(a graph.WindowAxis, inputs Interval, m int) Interval {
 }
 
 // HaloWidths returns the widths of the halo before and after the interval that a
-// rank owns.
+// rank owns. A width is 0 if the rank owns more than it needs on that side.
 func HaloWidths(need, own Interval) (before, behind int) {
 	if need.Len() == 0 {
 		return 0, 0
@@ -108,6 +112,9 @@ func HaloWidths(need, own Interval) (before, behind int) {
 // InteriorOutputs returns those of a rank's outputs that read only inputs the rank
 // owns. They can be computed while the halo is in transit. n is the size of the
 // operand's axis.
+//
+// Example: with a filter of size 3 and outputs [4, 8) from inputs [4, 8) the
+// interior is [5, 7).
 func InteriorOutputs(a graph.WindowAxis, outputs, own Interval, n int) Interval {
 	in := outputs
 	whole := func(o int) bool {
@@ -132,7 +139,8 @@ type Piece struct {
 }
 
 // Sources returns the owners of the interval need of an axis of n indices, the
-// receiver included, in ascending order of index.
+// receiver included, in ascending order of index. An interval longer than n visits
+// owners more than once.
 //
 // Cost: O(log P + pieces) per period of the axis.
 func Sources(c graph.AxisPartition, need Interval, n int) []Piece {

@@ -33,7 +33,7 @@ func outputs(a graph.WindowAxis, n int) int {
 	return (n+2*a.Pad-a.Dilation*(a.Size-1)-1)/a.Stride + 1
 }
 
-// The halos of published cases, before and behind each rank's own part.
+// Halo widths of published cases, before and after each rank's shard.
 func TestHalo(t *testing.T) {
 	one, zero := [2]int{1, 1}, [2]int{0, 0}
 	for _, k := range []haloCase{
@@ -73,9 +73,9 @@ func TestHalo(t *testing.T) {
 	}
 }
 
-// On random windows and cuts: what a rank is said to need holds all that its outputs
-// read; so for gradients; interiors read nothing of others; and sources give every
-// index once, from its owner.
+// For random windows and splits: InputRange contains everything that the outputs
+// read, AdjointRange everything that gradients read, interiors read no elements of
+// other ranks, and Sources returns every index once, from its owner.
 func TestNeedsByBruteForce(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	cases := 0
@@ -139,7 +139,8 @@ func TestNeedsByBruteForce(t *testing.T) {
 
 func (v Interval) holds(i int) bool { return i >= v.Lo && i < v.Hi }
 
-// covers tells whether an interval that may run over the ends holds i of n.
+// covers reports whether an interval that may extend beyond the ends contains i mod
+// n.
 func covers(v Interval, i, n int) bool {
 	return v.holds(i) || v.holds(i-n) || v.holds(i+n) || v.holds(i+2*n) || v.holds(i-2*n)
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// In float64 a U-Net over four levels gives the same when the levels are cut into three or
-// four parts, of one level or more, alone and with longitudes.
+// In float64 a U-Net over four levels gives the same result if the levels are split
+// into three or four shards, alone and together with longitudes.
 func TestShardLevels(t *testing.T) {
 	o := engine.Options{Device: engine.Device{Backend: "ref"}, Numerics: engine.Numerics{Float64: true}}
 	n := unet("U-Net of four levels", graph.Shape{2, 3, 4, 8, 16}, 1, true)

@@ -11,7 +11,9 @@ import (
 )
 
 // Mesh arranges ranks in a grid. Ranks are numbered in row-major order: the last
-// axis varies fastest.
+// axis varies fastest. In the mesh "data:2 lon:4" rank r has data coordinate ⌊r/4⌋
+// and lon coordinate r mod 4. Axes that exchange the most data should come last,
+// because launchers place consecutive ranks on one node.
 type Mesh []MeshAxis
 
 // MeshAxis is one axis of a mesh. Its name is "data", "channel", "level", "lat" or
@@ -27,6 +29,10 @@ type MeshAxis struct {
 // given size: the axis To, or no axis if To is "none". The split is as even as
 // possible, also if To is the axis of the same name, whose default split must suit
 // all field sizes.
+//
+// Deep stages of a U-Net have few points and many channels. Splitting their
+// channels, or leaving them whole, may cost less than halos of shards that consist
+// mostly of halo.
 type Override struct {
 	Level, Lat, Lon int
 	To              string
@@ -312,7 +318,9 @@ func (p Redistribution) room(rank int) Box {
 
 // Moves returns all transfers, by receiver and then in row-major order. Elements
 // with several owners come from the receiver itself, or else from the owner with
-// the receiver's coordinates on all mesh axes that do not split the value.
+// the receiver's coordinates on all mesh axes that do not split the value. So each
+// element travels at most once to each receiver, and the load is spread over the
+// replicas.
 //
 // Errors: a distribution that the mesh does not have.
 func (p Redistribution) Moves() ([]Move, error) {

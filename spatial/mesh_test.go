@@ -7,7 +7,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 )
 
-// dist cuts axes of a value of five, evenly.
+// dist splits axes of a 5-D value evenly.
 func dist(s graph.Shape, cuts map[int]MeshAxis) graph.Distribution {
 	d := graph.Distribution{Axes: make([]graph.AxisPartition, len(s))}
 	for axis, m := range cuts {
@@ -16,8 +16,8 @@ func dist(s graph.Shape, cuts map[int]MeshAxis) graph.Distribution {
 	return d
 }
 
-// From a cut along longitude to one along latitude every one of four ranks keeps a
-// quarter of its quarter: a known count of bytes.
+// From a split along longitude to one along latitude each of four ranks keeps a
+// quarter of its shard: a known number of bytes.
 func TestShuffleBytes(t *testing.T) {
 	s, four := graph.Shape{1, 64, 2, 352, 704}, MeshAxis{Name: "space", Size: 4}
 	moves, err := shuffle(Mesh{four}, s, dist(s, map[int]MeshAxis{4: four}), dist(s, map[int]MeshAxis{3: four})).Moves()
@@ -37,8 +37,8 @@ func TestShuffleBytes(t *testing.T) {
 	}
 }
 
-// After a shuffle between random distributions every rank has all elements of its new
-// part once, from itself or from a rank that has them.
+// After a redistribution between random distributions every rank has each element
+// of its new shard once, from itself or from an owner.
 func TestShuffleByBruteForce(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	mesh := Mesh{{Name: "data", Size: 2}, {Name: "lat", Size: 3}, {Name: "lon", Size: 2}}
@@ -97,7 +97,7 @@ func TestShuffleByBruteForce(t *testing.T) {
 	}
 }
 
-// A mesh has the axes that cuts name, and cuts each along one axis only.
+// A distribution names only axes of the mesh, and each at most once.
 func TestShuffleRefuses(t *testing.T) {
 	s, lon := graph.Shape{1, 1, 1, 8, 8}, MeshAxis{Name: "lon", Size: 2}
 	for _, d := range []graph.Distribution{
@@ -111,7 +111,8 @@ func TestShuffleRefuses(t *testing.T) {
 	}
 }
 
-// shuffle are the parts that bring a value of shape s from one distribution into another.
+// shuffle returns the redistribution of a value of shape s from one distribution to
+// another.
 func shuffle(m Mesh, s graph.Shape, from, to graph.Distribution) Redistribution {
 	p := Redistribution{Mesh: m, Shape: s, From: from}
 	for r := range m.Size() {

@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// overMPI is the training whose weights do not depend on what joins its ranks.
+// overMPI is the training whose weights must not depend on the transport.
 var overMPI = training{mesh: Mesh{{Name: "data", Size: 3}}, steps: 3, size: smallBuckets, sharded: true,
 	optimizer: &optim.Options{Kind: optim.LAMB, Decay: 0.01, Clip: 0.5, EMA: 0.9}}
 
@@ -88,7 +88,7 @@ func asRank(what string) error {
 	return w.Close()
 }
 
-// onLaunchers runs three ranks of this test binary under every launcher there is.
+// onLaunchers runs three ranks of this test binary under every installed launcher.
 func onLaunchers(t *testing.T, what string, then func(t *testing.T, code exit.Code, out string)) {
 	for _, launcher := range mpitest.Launchers {
 		t.Run(launcher, func(t *testing.T) {
@@ -108,8 +108,8 @@ func onLaunchers(t *testing.T, what string, then func(t *testing.T, code exit.Co
 	}
 }
 
-// Over MPI, sums run beside kernels as between goroutines: the weights have the same
-// bits.
+// With MPI the sums run during the backward pass as between goroutines: the weights
+// have the same bits.
 func TestShardsOverMPI(t *testing.T) {
 	want := "weights " + overMPI.inProcess(t, wide(), comm.Parallel).sum()
 	onLaunchers(t, "train", func(t *testing.T, code exit.Code, out string) {
@@ -119,8 +119,8 @@ func TestShardsOverMPI(t *testing.T) {
 	})
 }
 
-// A rank that is silent during a sum ends the job with 71. (MPICH may give the code of a
-// rank that it killed then.)
+// A rank that does not answer during a sum ends the job with exit code 71. (MPICH
+// may return the code of a rank that it killed.)
 func TestLostDuringASumOverMPI(t *testing.T) {
 	onLaunchers(t, "lose", func(t *testing.T, code exit.Code, out string) {
 		killed := strings.HasSuffix(t.Name(), "mpich") && code == exit.Code(syscall.SIGKILL)

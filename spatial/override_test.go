@@ -11,11 +11,11 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// deep is a U-Net of 24 to 48 channels, whose middle has fields of 2×2×4 points.
+// deep is a U-Net with 24 to 48 channels and 2×2×4 points in its deepest stage.
 func deep(x graph.Shape) network { return unet("deep U-Net", x, 8, true) }
 
-// Meshes whose axes cut channels, samples or nothing in small fields of deep, and what they
-// cut there; sizes are those of fields of 8×16 points.
+// Meshes whose axes split channels, samples or nothing in small fields of deep, and
+// the resulting splits. Sizes are those of fields with 8×16 points.
 var unlike = []struct {
 	mesh string
 	cuts []string // of some field
@@ -47,8 +47,8 @@ func parsed(t testing.TB, text string) Mesh {
 	return m
 }
 
-// In float64 a network gives the same where axes of the mesh cut other axes of small fields
-// than of large ones, or channels.
+// In float64 a network gives the same result if mesh axes split other axes, or
+// channels, in small fields.
 func TestShardUnlikeStages(t *testing.T) { shardUnlikeStages(t, aThird) }
 
 func shardUnlikeStages(t *testing.T, take func(network, mesh int) bool) {
@@ -80,7 +80,7 @@ func shardUnlikeStages(t *testing.T, take func(network, mesh int) bool) {
 	}
 }
 
-// mustCut fails if a mesh does not cut some fields so.
+// mustCut fails unless a mesh splits some fields as given.
 func (n network) mustCut(t *testing.T, m Mesh, cuts []string) {
 	t.Helper()
 	s := &sharding{mesh: m, g: n.graph(t), cuts: map[axisSize]graph.AxisPartition{}}
@@ -98,8 +98,8 @@ func (n network) mustCut(t *testing.T, m Mesh, cuts []string) {
 	}
 }
 
-// On the CPU backend they give what one rank gives, within rounding, also where a join does
-// not begin at a block of channels.
+// On the CPU backend they give the result of one rank within rounding, also if a
+// concatenation starts within a block of channels.
 func TestShardUnlikeStagesOnCPU(t *testing.T) {
 	for _, n := range []network{deep(graph.Shape{2, 5, 2, 8, 16}), unet("joins off blocks", graph.Shape{2, 5, 2, 8, 16}, 9, false)} {
 		o := engine.Options{Numerics: engine.Numerics{Winograd: true, UseHeuristics: true}}
@@ -122,7 +122,7 @@ func TestShardUnlikeStagesOnCPU(t *testing.T) {
 	}
 }
 
-// A text of a mesh that means nothing is refused.
+// Invalid meshes are refused.
 func TestParseMeshRefuses(t *testing.T) {
 	for _, text := range []string{
 		"lon", "lon:0", "lon:2 lon:2", "height:2", "lon:2@", "lon:2@2x3=channel", "lon:2@2x3x4", "lon:2@2x3x4=height",
@@ -134,8 +134,8 @@ func TestParseMeshRefuses(t *testing.T) {
 	}
 }
 
-// Cuts lie at multiples of the coarsest cell of fields. That filters of three divide a field
-// says nothing about it.
+// Boundaries are multiples of the coarsest cell of fields. Filters whose size
+// divides a field do not count.
 func TestCutsSuitFields(t *testing.T) {
 	g := unet("U-Net", graph.Shape{1, 3, 2, 8, 24}, 1, true).graph(t)
 	if err := g.AddGradients(op.Add); err != nil {

@@ -214,6 +214,10 @@ func (s *sharding) propagateScaled(from, to axisSize) {
 // sameAxis finds the axis j of a reshape's result that continues axis i of the
 // operand: the same number of elements precede it, and one size divides the other.
 // Neighbours along i are then neighbours along j, or along j and the axes after it.
+//
+// Example: [6 5 4] → [3 2 5 4]: axis 0 of size 6 continues as axis 0 of size 3. A
+// boundary of a split at index 2 becomes index 1; one at index 3 would not be
+// whole, and the axis is gathered first.
 func sameAxis(from, to graph.Shape, i int) (j int, ok bool) {
 	before := from[:i].Size()
 	for j := range to {
@@ -273,7 +277,9 @@ func (s *sharding) distBy(shape graph.Shape, by func(MeshAxis, graph.Shape) (axi
 	return d
 }
 
-// visit returns the value that a rank computes in place of node n.
+// visit returns the value that a rank computes in place of node n: for an input its
+// shard, for an operation the rewritten one. Values of parameters and states are
+// then replicated, and outputs get the distribution of inputs of their size.
 func (s *sharding) visit(b *graph.Builder, n *graph.Node, in []graph.Value) graph.Value {
 	switch n.Kind {
 	case graph.KindInput:
@@ -383,8 +389,9 @@ func (s *sharding) boxes(of func(rank int) Box) []Box {
 
 // fetch returns the value with the box need(rank) of node id, of which v is the
 // rank's shard. The box room(rank), if room is not nil, contains need and is zero
-// elsewhere. A rank that already has its box returns v. Equal requests share one
-// gather.
+// elsewhere. A rank that already has its box returns v, but only if all ranks have
+// theirs: a gather is a collective. If the value is replicated, a crop is enough.
+// Equal requests share one gather.
 func (s *sharding) fetch(b *graph.Builder, id int, v graph.Value, need, room func(rank int) Box) graph.Value {
 	p := Redistribution{Mesh: s.mesh, Shape: s.g.Nodes[id].Shape, From: s.dist[id], Need: s.boxes(need)}
 	if room != nil {
@@ -486,7 +493,8 @@ func (s *sharding) pointwise(b *graph.Builder, n *graph.Node, in []graph.Value) 
 
 // reduction computes the reduction of the rank's shard and sums it over the ranks
 // that split a reduced axis. All operands take the distribution of the first.
-// Reductions other than sums are computed on every rank from the whole operand.
+// Reductions other than sums, such as maxima, have no collective and are computed
+// on every rank from the whole operand.
 func (s *sharding) reduction(b *graph.Builder, n *graph.Node, in []graph.Value, w graph.Window) graph.Value {
 	field := n.In[w.Operand]
 	var over []string

@@ -15,7 +15,7 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// network is a small network with a loss, of an input x and a target y.
+// network is a small network with a loss, an input x and a target y.
 type network struct {
 	name  string
 	x, y  graph.Shape
@@ -28,7 +28,7 @@ func conv(b *graph.Builder, name string, x graph.Value, out int, k [3]int, a op.
 	return op.Bias(b, op.Conv3D(b, x, w, a), bias)
 }
 
-// single is a network of one convolution under a mean absolute error.
+// single is a network of one convolution with mean absolute error.
 func single(name string, x graph.Shape, k [3]int, a op.Conv) network {
 	return network{name, x, nil, func(b *graph.Builder, v, _ graph.Value) {
 		h := conv(b, "in", v, 3, [3]int{1, 1, 1}, op.Conv{}) // so that the data have a gradient
@@ -38,8 +38,8 @@ func single(name string, x graph.Shape, k [3]int, a op.Conv) network {
 	}}
 }
 
-// unshared is a convolution with filters of its own for each point, between two others,
-// with a penalty on differences of neighbouring filters.
+// unshared is a locally connected layer between two convolutions, with a penalty on
+// differences of neighbouring filters.
 func unshared(name string, x graph.Shape, a op.LocalConv) network {
 	return network{name, x, nil, func(b *graph.Builder, v, _ graph.Value) {
 		h := conv(b, "in", v, 3, [3]int{1, 1, 1}, op.Conv{})
@@ -57,8 +57,8 @@ func unshared(name string, x graph.Shape, a op.LocalConv) network {
 	}}
 }
 
-// unet has two poolings, upsampling, joins, dropout and a batch norm, and some channels
-// times width.
+// unet has two poolings, upsampling, concatenations, dropout and batch
+// normalisation; width scales its channels.
 func unet(name string, x graph.Shape, width int, periodic bool) network {
 	y := x.Clone()
 	y[1] = 1
@@ -93,8 +93,9 @@ func unet(name string, x graph.Shape, width int, periodic bool) network {
 	}}
 }
 
-// members is a network whose rows are sets: features of each are pooled in every way, go on by sample
-// and come back to the rows, which are scored together and in two groups.
+// members is a network whose rows are members of ensembles: their features are
+// pooled in every way, processed per sample and returned to the rows, which are
+// scored together and in two groups.
 func members(name string, x graph.Shape, size int) network {
 	y := x.Clone()
 	y[0], y[1] = x[0]/size, 2
@@ -110,9 +111,9 @@ func members(name string, x graph.Shape, size int) network {
 	}}
 }
 
-// attending is a network whose rows attend to each other, with weights for all of a field, of keys of a
-// coarser grid, for each row and column, each point and each cell of some points, scored at two
-// scales.
+// attending is a network whose rows attend to each other, with attention weights
+// per field, from keys on a coarser grid, per row and column, per point and per
+// cell of several points, scored at two scales.
 func attending(name string, x graph.Shape, size int) network {
 	y := x.Clone()
 	y[0], y[1] = x[0]/size, 2
@@ -138,8 +139,8 @@ func attending(name string, x graph.Shape, size int) network {
 	}}
 }
 
-// leads is a network whose rows are trajectories: a state goes from lead to lead, filters go over leads, and members of a
-// lead are joined with each other.
+// leads is a network whose rows are trajectories: a recurrent state passes from
+// lead to lead, filters cover leads, and members of a lead are combined.
 func leads(name string, x graph.Shape, members, size int) network {
 	return network{name, x, nil, func(b *graph.Builder, x, _ graph.Value) {
 		h := conv(b, "in", x, 3, [3]int{1, 3, 3}, op.Conv{Pad: op.SameGlobal(1, 3, 3)})
@@ -168,8 +169,8 @@ func leads(name string, x graph.Shape, members, size int) network {
 	}}
 }
 
-// axial is a network whose points attend to each other along leads, levels, latitudes and longitudes, in windows that
-// go around.
+// axial is a network with attention along leads, levels, latitudes and longitudes,
+// in windows that wrap around.
 func axial(name string, x graph.Shape, size int) network {
 	return network{name, x, nil, func(b *graph.Builder, x, _ graph.Value) {
 		h := conv(b, "in", x, 4, [3]int{1, 3, 3}, op.Conv{Pad: op.SameGlobal(1, 3, 3)})
@@ -236,7 +237,7 @@ var meshes = []Mesh{
 	{{Name: "lat", Size: 2}, {Name: "lon", Size: 2}}, {{Name: "data", Size: 2}, {Name: "lon", Size: 2}}, {{Name: "data", Size: 2}, {Name: "lat", Size: 2}, {Name: "lon", Size: 2}}, {{Name: "level", Size: 2}, {Name: "lat", Size: 2}}, {{Name: "lat", Size: 1}, {Name: "lon", Size: 2}},
 }
 
-// result is what a step gives.
+// result holds the results of a step.
 type result struct {
 	loss    float64
 	outputs map[string][]float32
@@ -245,7 +246,7 @@ type result struct {
 	links   string // of the devices
 }
 
-// field is n values of a fixed sequence.
+// field returns a field of reproducible values.
 func field(seed uint64, s graph.Shape) []float32 {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	x := make([]float32, s.Size())
@@ -275,8 +276,9 @@ func (n network) built() (*graph.Graph, error) {
 	return b.Build()
 }
 
-// run computes two steps on a mesh of ranks of this process, the second with
-// statistics of the first, and gives what rank 0 has after putting parts together.
+// run computes two steps on a mesh of ranks of this process, the second with the
+// statistics of the first. It returns the result of rank 0 with outputs gathered
+// from all shards.
 func (n network) run(t testing.TB, m Mesh, mode comm.Mode, o engine.Options) (result, error) {
 	g := n.graph(t)
 	shapes := map[string]graph.Shape{}
@@ -308,7 +310,7 @@ func (n network) run(t testing.TB, m Mesh, mode comm.Mode, o engine.Options) (re
 				return err
 			}
 		}
-		for name, s := range shapes { // ranks of one process write side by side
+		for name, s := range shapes { // ranks of one process write concurrently
 			InsertBox(r.outputs[name], p.Output(name), s, m.Owned(p.Outputs[name], s, c.Rank()))
 		}
 		if err := comm.Barrier(c); err != nil || c.Rank() > 0 {
@@ -337,7 +339,8 @@ func distance(got, want []float32) float64 {
 	return math.Sqrt(d / w)
 }
 
-// compare fails if a result differs from that of one rank by more than tolerances.
+// compare returns an error if a result differs from that of one rank by more than
+// the tolerances.
 func (r result) compare(one result, forward, gradient float64) error {
 	if d := math.Abs(r.loss-one.loss) / math.Abs(one.loss); !(d <= forward) {
 		return fmt.Errorf("loss %v, on one rank %v", r.loss, one.loss)
@@ -356,7 +359,7 @@ func (r result) compare(one result, forward, gradient float64) error {
 	return nil
 }
 
-// fits tells whether a network has as many elements as a mesh wants.
+// fits reports whether a network has enough elements for a mesh.
 func (n network) fits(m Mesh) bool {
 	for _, a := range m {
 		if n.x[fieldAxes[a.Name]] < a.Size {
@@ -366,12 +369,13 @@ func (n network) fits(m Mesh) bool {
 	return true
 }
 
-// In float64 on the reference backend every network gives the same on every mesh, but
-// for rounding.
+// In float64 on the reference backend every network gives the same result on every
+// mesh, within rounding.
 func TestShard(t *testing.T) { shard(t, aThird) }
 
-// aThird of the cases of two tables of networks and of meshes: every network is cut in several ways, and every mesh
-// cuts several networks. The long tests have all.
+// aThird selects a third of the combinations of networks and meshes: every network
+// with several meshes, and every mesh with several networks. The long tests cover
+// all.
 func aThird(network, mesh int) bool { return (network+mesh)%3 == 0 }
 
 func shard(t *testing.T, take func(network, mesh int) bool) {
@@ -402,8 +406,9 @@ func shard(t *testing.T, take func(network, mesh int) bool) {
 	}
 }
 
-// On the CPU backend, with Winograd's products on blocked values, a mesh gives what one
-// rank gives, within the rounding of float32; in bfloat16 within that of bfloat16.
+// On the CPU backend, with Winograd convolutions in the blocked layout, a mesh
+// gives the result of one rank within the rounding of float32; in bfloat16 within
+// that of bfloat16.
 func TestShardOnCPU(t *testing.T) { shardOnCPU(t, aThird) }
 
 func shardOnCPU(t *testing.T, take func(network, mesh int) bool) {

@@ -82,7 +82,8 @@ func (s *sharding) axisAttention(b *graph.Builder, n *graph.Node, in []graph.Val
 
 // windowSpan returns the interval that covers all windows with a point in own, of
 // an axis of n. It may start before 0 or end after n if a window wraps around a
-// periodic axis.
+// periodic axis. If the windows cover the whole axis, the result is [0, n), because
+// no index may be read twice.
 func windowSpan(a op.AxisAttention, own Interval, n int) Interval {
 	var cover Interval
 	for _, w := range windowIntervals(a, n) {

@@ -7,8 +7,8 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 )
 
-// Samples are cut at whole ones, whichever of members and samples enters first; where ranks are more than
-// samples, what is pooled is whole.
+// The batch is split between samples, whichever of members and samples enters
+// first. With more ranks than samples, pooled values are replicated.
 func TestCutsOfSets(t *testing.T) {
 	for _, c := range []struct {
 		ranks           int

@@ -29,6 +29,9 @@ type axisRange struct {
 // A padded convolution reads room with its padding as data and runs unpadded.
 // Windows of other operations read no padding. An upsampling clamps at the ends of
 // what the rank holds.
+//
+// Example: a filter of size 3 with padding 1 and own = [0, 4) has room = [−1, 5)
+// and need = [0, 5) on a non-periodic axis; index −1 is zero.
 func forwardRange(a graph.WindowAxis, own Interval, n int, padded bool) axisRange {
 	t := axisRange{room: PaddedInputRange(a, own), need: InputRange(a, own, n), computed: own, own: own}
 	switch {

@@ -21,7 +21,10 @@ func (a meshAxes) String() string { return strings.Join(a.Mesh, " ") }
 // axes. All ranks of the group obtain the same bits.
 //
 // Shape: x → y of the same shape.
+// Gradient: none; it is inserted after add-gradients.
+// Memory: in place.
 // Cost: that of comm.AllReduce.
+// Source: Thakur, Rabenseifner and Gropp 2005, doi:10.1177/1094342005051521.
 var sumRanks = &graph.Op{
 	Name:   "sum_ranks",
 	Doc:    "The sum over the ranks along mesh axes, each of which has a value of this shape.",

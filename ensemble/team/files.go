@@ -90,7 +90,7 @@ func (t *Team) ChecksumFiles(files []string) ([]manifest.File, error) {
 	if err := t.AgreeOnError(err); err != nil {
 		return nil, err
 	}
-	if err := t.CheckSame("a file that is read", fmt.Sprintf("%v %v %x", files, sizes, seen.Sum(nil))); err != nil {
+	if err := t.CheckSame("the input files", fmt.Sprintf("%v %v %x", files, sizes, seen.Sum(nil))); err != nil {
 		return nil, err
 	}
 	own, err := manifest.Sum(Assigned(w, files)...)

@@ -30,7 +30,7 @@ func TestLostRankHasItsExitCode(t *testing.T) {
 	}
 }
 
-// What the ranks say to each other arrives as it was, on one rank alone too.
+// Exchanged values arrive unchanged, also with a single rank.
 func TestRanksTellEachOther(t *testing.T) {
 	type message struct {
 		From  int
@@ -47,7 +47,7 @@ func TestRanksTellEachOther(t *testing.T) {
 			}
 			got, err := Broadcast(t, of(rank))
 			if err != nil || fmt.Sprint(got) != fmt.Sprint(of(0)) {
-				return fmt.Errorf("rank %d has %v of the leading one, %v", rank, got, err)
+				return fmt.Errorf("rank %d has %v of rank 0, %v", rank, got, err)
 			}
 			if t == nil {
 				return nil
@@ -69,7 +69,7 @@ func TestRanksTellEachOther(t *testing.T) {
 	}
 }
 
-// The error of one rank is that of all, and says whose it was.
+// The error of one rank is returned on all ranks, with its number.
 func TestAnErrorIsEverybodys(t *testing.T) {
 	one := func(c *comm.Comm) error {
 		var own error
@@ -78,7 +78,8 @@ func TestAnErrorIsEverybodys(t *testing.T) {
 		}
 		return New(c).AgreeOnError(own)
 	}
-	// All ranks hear of it. None leaves with it here: that ends the job for those that still listen.
+	// All ranks get the error. None leaves the job here, which would end it for
+	// ranks that still receive.
 	if err := comm.Run(3, comm.Parallel, func(c *comm.Comm) error {
 		if err := one(c); exit.CodeOf(err) != exit.BadData || !IsAgreed(err) {
 			t.Errorf("rank %d ends with %v", c.Rank(), err)
@@ -93,8 +94,8 @@ func TestAnErrorIsEverybodys(t *testing.T) {
 	}
 }
 
-// Pieces are dealt out in turns; all ranks have all results in order, and the first piece
-// with an error ends all, as on one rank.
+// Tasks are distributed in rounds. All ranks get all results in order, and the
+// first task with an error ends all, as on one rank.
 func TestDeal(t *testing.T) {
 	const pieces = 7
 	for _, n := range []int{1, 2, 4} {
@@ -135,8 +136,8 @@ func TestDeal(t *testing.T) {
 	}
 }
 
-// Slabs join to the fields of which they were cut, and what is known of levels and points is
-// cut as they are.
+// Gathered shards give the original fields, and values per level and point are
+// cropped like them.
 func TestSlabs(t *testing.T) {
 	const n, levels = 2, 3
 	grid := &ensemble.Grid{NX: 8, NY: 6}

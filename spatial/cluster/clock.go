@@ -39,7 +39,9 @@ func (c *clock) at(t Time, do func()) {
 // atEnd schedules a call after all events of the current time.
 func (c *clock) atEnd(do func()) { c.ending = append(c.ending, do) }
 
-// next processes the next event and reports whether there was one.
+// next processes the next event and reports whether there was one. Events that
+// atEnd scheduled run after the last event of the current time, before time
+// advances.
 func (c *clock) next() bool {
 	switch {
 	case len(c.due) > 0 && c.due[0].at == c.now:

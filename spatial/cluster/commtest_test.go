@@ -8,7 +8,7 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm/commtest"
 )
 
-// networks are one of each kind, for up to 8 ranks.
+// networks returns a network of each kind, for up to 8 ranks.
 func networks(t *testing.T) map[string]cluster.Network {
 	t.Helper()
 	wiring := cluster.Wiring{Topology: parse(t, "hx:2,2,2,2"), Alpha: cluster.Microsecond}
@@ -31,7 +31,7 @@ func parse(t *testing.T, text string) *cluster.Topology {
 	return topology
 }
 
-// Every program that transports must run passes on every kind of network.
+// The conformance suite of transports passes on every kind of network.
 func TestPrograms(t *testing.T) {
 	for name, network := range networks(t) {
 		for _, p := range commtest.Programs {

@@ -4,8 +4,11 @@ import "fmt"
 
 // Dragonfly has groups of a routers. The routers of a group are fully connected;
 // each has p hosts and h links to other groups. There are a·h + 1 groups, so every
-// two groups share one link. Minimal routing: at most one hop in the source group,
-// one between groups and one in the destination group.
+// two groups share one link, and p·a·(a·h + 1) hosts.
+//
+// Minimal routing: at most one hop in the source group, one between groups and one
+// in the destination group. Adversarial traffic between two groups shares their
+// single link; the non-minimal routing that avoids this is not modelled.
 //
 // Errors: more hosts than the simulation supports.
 // Source: Kim, Dally, Scott and Abts 2008, doi:10.1109/ISCA.2008.19.

@@ -3,8 +3,9 @@ package cluster
 import "fmt"
 
 // FatTree is the k-ary fat tree of switches with k ports in three levels: k pods of
-// k/2 edge and k/2 aggregation switches, (k/2)² core switches and k³/4 hosts.
-// Messages go up over switches that a hash of both ends selects, and down again.
+// k/2 edge and k/2 aggregation switches, (k/2)² core switches and k³/4 hosts. It
+// has full bisection bandwidth. Messages go up over switches that a hash of both
+// ends selects, and down again; a path has 2, 4 or 6 links.
 //
 // Errors: an odd k.
 // Source: Al-Fares, Loukissas and Vahdat 2008, doi:10.1145/1402958.1402967.

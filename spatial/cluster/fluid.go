@@ -8,6 +8,10 @@ import "math"
 //
 //	α + m / min(rate of its links) + Σ delay of its links
 //
+// A flow occupies all links of its path at the same time, as a message of many
+// packets does. Single small packets, which queue at one link after the other, are
+// modelled less accurately.
+//
 // Cost: each start or end of a flow recomputes the rates of all flows connected to
 // it by shared links.
 // Source: Bertsekas and Gallager 1992, Data Networks, section 6.5.2 (max-min
@@ -98,7 +102,8 @@ func (s *flowNetwork) change(f *flow) {
 }
 
 // settle recomputes the rates in the connected components of links with changed
-// flows, and reschedules the ends of flows whose rate changes.
+// flows, by a breadth-first search over links and flows. It reschedules the ends of
+// flows whose rate changes; their earlier end events become outdated.
 func (s *flowNetwork) settle() {
 	s.searchID++
 	var links []int
@@ -137,10 +142,15 @@ func (s *flowNetwork) settle() {
 	}
 }
 
-// fill computes max-min fair rates by progressive filling. The link with the
-// smallest share per flow fixes the rate of its flows; the rest of the capacity
-// goes to the remaining flows, and so on.
+// fill computes max-min fair rates by progressive filling. In each round the
+// smallest share per flow over all links,
 //
+//	min over links of spare/open
+//
+// becomes the rate of all flows on the links that attain it. Their rate is
+// subtracted from the other links of their paths.
+//
+// Cost: O(rounds · links + Σ path lengths), at most one round per link.
 // Source: Bertsekas and Gallager 1992, Data Networks, section 6.5.2.
 func (s *flowNetwork) fill(links []int, flows []*flow) {
 	for _, l := range links {

@@ -49,7 +49,8 @@ func HammingMesh(a, b, x, y int, c Cable) (*Topology, error) {
 }
 
 // hxSwitches returns the number of switches for n networks of the given number of
-// boards, two ports per board. Small networks share a switch.
+// boards, two ports per board. Networks with few ports share a switch, as its ports
+// can be partitioned.
 func hxSwitches(n, boards int) int {
 	ports := 2 * boards
 	if boards == 1 {

@@ -24,18 +24,19 @@ func run(t *testing.T, ranks int, n cluster.Network, f func(*cluster.Rank) error
 	return result
 }
 
-// sized is a message of so many bytes, a multiple of 4.
+// sized returns a message of the given size, a multiple of 4.
 func sized(bytes int) []comm.SizeOnly { return make([]comm.SizeOnly, bytes/4) }
 
 func allReduce(bytes int, a comm.Algorithm) func(*cluster.Rank) error {
 	return func(r *cluster.Rank) error { return comm.AllReduce(r.Comm, sized(bytes), a) }
 }
 
-// log2 is that of a power of two.
+// log2 returns the logarithm of a power of two.
 func log2(p int) int { return int(math.Round(math.Log2(float64(p)))) }
 
-// closed are the times of the collectives for P = 2^q ranks and n bytes, a multiple of
-// 4P (Thakur, Rabenseifner and Gropp 2005, doi:10.1177/1094342005051521).
+// closed holds closed forms of the times of collectives for P = 2^q ranks and n
+// bytes, a multiple of 4P (Thakur, Rabenseifner and Gropp 2005,
+// doi:10.1177/1094342005051521).
 var closed = map[comm.Algorithm]func(p, n int) cluster.Time{
 	comm.Ring: func(p, n int) cluster.Time {
 		return cluster.Time(2*(p-1))*alpha + cluster.Time(2*(p-1)*n/p)*beta
@@ -48,7 +49,7 @@ var closed = map[comm.Algorithm]func(p, n int) cluster.Time{
 	},
 }
 
-// The collectives take what their closed forms say, to the picosecond.
+// Simulated collectives take the time of their closed forms, to the picosecond.
 func TestAllReduceClosedForms(t *testing.T) {
 	network := cluster.AlphaBeta{Alpha: alpha, Rate: fast}
 	for _, k := range []struct {
@@ -156,7 +157,7 @@ func TestAlphaBetaPorts(t *testing.T) {
 	}
 }
 
-// oneMessage is the time of a message of so many bytes between two ranks.
+// oneMessage returns the time of a message of the given size between two ranks.
 func oneMessage(t *testing.T, n cluster.Network, ranks, from, to, bytes int) cluster.Time {
 	t.Helper()
 	return run(t, ranks, n, func(r *cluster.Rank) error {
@@ -199,7 +200,7 @@ func TestLogGP(t *testing.T) {
 	if self.Time() != 0 {
 		t.Errorf("a message to itself takes %v", self.Time())
 	}
-	// Overheads are the rank's own time, the flight of a message is not.
+	// Overheads occupy the rank; the flight of a message does not.
 	result := run(t, 2, network, func(r *cluster.Rank) error {
 		x := make([]byte, 1)
 		if r.Rank() == 0 {
@@ -294,7 +295,7 @@ func TestPacketsTakeTurns(t *testing.T) {
 	}
 }
 
-// A part of a picosecond counts as a whole one.
+// Times are rounded up to whole picoseconds.
 func TestRounding(t *testing.T) {
 	for bytes, want := range map[int]cluster.Time{0: 0, 1: 334, 2: 667, 3: 1000, 3_000_000_000: cluster.Second} {
 		got := run(t, 2, cluster.AlphaBeta{Rate: 3_000_000_000}, func(r *cluster.Rank) error {
@@ -315,8 +316,8 @@ func TestRounding(t *testing.T) {
 	}
 }
 
-// flows runs messages that start together, each from its own rank or tag, and gives
-// when they arrive.
+// flows runs messages that start together, each from its own rank or tag, and
+// returns their arrival times.
 func flows(t *testing.T, topology *cluster.Topology, messages [][3]int) []cluster.Time {
 	t.Helper()
 	network := cluster.Fluid{Wiring: cluster.Wiring{Topology: topology}}

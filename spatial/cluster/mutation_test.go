@@ -6,12 +6,12 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// wrong is a router that goes astray.
+// wrong is a router with a fault.
 type wrong func(path []int, from, to int) []int
 
 func (f wrong) route(path []int, from, to int) []int { return f(path, from, to) }
 
-// Times depend on the routes: each wrong way takes longer than the right one.
+// Times depend on routes: each wrong route takes longer than the right one.
 func TestWrongRoutes(t *testing.T) {
 	took := func(text string, change func(t *Topology) router, n func(Wiring) Network) Time {
 		topology, err := Parse(text, Cable{})
@@ -92,7 +92,7 @@ func TestWrongRoutes(t *testing.T) {
 	}
 }
 
-// What is due at one time is done in the order of asking, what is to end it last.
+// Events of equal time run in the order of scheduling; those of atEnd run last.
 func TestClockOrder(t *testing.T) {
 	var c clock
 	var got []int

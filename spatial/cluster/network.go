@@ -2,7 +2,8 @@ package cluster
 
 import "fmt"
 
-// Network is a model of message times: LogGP, Fluid, or Nodes of two of them.
+// Network is a model of message times: LogGP, Fluid, or Nodes of two of them. Its
+// method is unexported, because a model works on the event queue of a run.
 type Network interface {
 	open(c *clock, ranks int) (*wire, error) // open creates the network for one run, without messages.
 }

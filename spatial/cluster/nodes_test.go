@@ -8,7 +8,8 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// Messages within a node take the way within it; those to other nodes share its one port.
+// Messages within a node use the first network; those to other nodes share the
+// node's port of the second.
 func TestNodes(t *testing.T) {
 	n := cluster.Nodes{PerNode: 2, IntraNode: cluster.AlphaBeta{Alpha: 100 * cluster.Nanosecond, Rate: 10_000_000_000},
 		InterNode: cluster.AlphaBeta{Alpha: cluster.Microsecond, Rate: 1_000_000_000}}
@@ -41,7 +42,8 @@ func TestNodes(t *testing.T) {
 	}
 }
 
-// A task's messages go on while its rank computes, and its end wakes who waits for it.
+// Messages of a task progress while its rank computes, and its end wakes the
+// waiting rank.
 func TestTask(t *testing.T) {
 	const n = 10_000_000 // bytes: 0.8 ms each way
 	network := cluster.AlphaBeta{Alpha: cluster.Microsecond, Rate: fast}

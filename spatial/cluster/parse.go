@@ -23,9 +23,18 @@ var topologyKinds = []struct {
 	{"ethernet", []string{"N"}, EthernetCable, func(n []int, c Cable) (*Topology, error) { return Ethernet(n[0], c) }},
 }
 
-// Parse parses a topology: crossbar:N, leafspine:N,radix, fattree:k, torus:r,c,
-// hx:a,b,x,y, dragonfly:p,a,h or ethernet:N. The zero Cable selects the default of
-// the kind: EthernetCable for ethernet, FastCable for the others.
+// Parse parses a topology:
+//
+//	crossbar:N           one switch with N hosts
+//	leafspine:N,radix    two levels of switches with radix ports
+//	fattree:k            three levels of switches with k ports
+//	torus:r,c            r rows and c columns
+//	hx:a,b,x,y           HammingMesh of y rows of x boards with a×b hosts
+//	dragonfly:p,a,h      groups of a routers with p hosts and h global links
+//	ethernet:N           as crossbar, with EthernetCable
+//
+// The zero Cable selects the default of the kind: EthernetCable for ethernet,
+// FastCable for the others.
 //
 // Errors: exit.Usage for an unknown kind or invalid parameters.
 func Parse(text string, c Cable) (*Topology, error) {

@@ -8,7 +8,7 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// flat is a network whose links have no delay, so that only their rates count.
+// flat is a network whose links have no delay, so that only bandwidth counts.
 func flat(t *testing.T, text string) cluster.Wiring {
 	t.Helper()
 	topology, err := cluster.Parse(text, cluster.Cable{Rate: fast})
@@ -18,7 +18,7 @@ func flat(t *testing.T, text string) cluster.Wiring {
 	return cluster.Wiring{Topology: topology, Alpha: alpha}
 }
 
-// A ring that meets no other traffic takes its closed form on every network.
+// A ring without other traffic takes the time of its closed form on every network.
 func TestRingWithoutContention(t *testing.T) {
 	for _, k := range []struct {
 		text  string
@@ -87,8 +87,8 @@ func TestRingAwarePlacement(t *testing.T) {
 	}
 }
 
-// Four rings, both ways along both cycles, do not disturb each other: an all-reduce
-// runs at half of what the four links of a host carry.
+// Four rings, in both directions along both cycles, do not share links: an
+// all-reduce runs at half the bandwidth of a host's four links.
 func TestTwoCycles(t *testing.T) {
 	const rows, cols, p = 8, 4, 32
 	const n = 4 * 4 * p * 100 // bytes
@@ -124,8 +124,8 @@ func TestTwoCycles(t *testing.T) {
 	}
 }
 
-// Two jobs on boards of other columns do not slow each other's rings, although their
-// messages go through the same switches.
+// Two jobs on boards of different columns do not slow each other's rings, although
+// they use the same switches.
 func TestSubMeshes(t *testing.T) {
 	wiring := flat(t, "hx:2,2,4,2")
 	const n = 16 * 4 * 1000
@@ -145,8 +145,8 @@ func TestSubMeshes(t *testing.T) {
 	}
 }
 
-// An all-to-all is as fast as the cables allow that leave a column of boards, within a
-// fifth; those in the middle, which fewer messages cross, are no bound beside them.
+// An all-to-all reaches the bandwidth of the cables that leave a column of boards,
+// within a fifth. Inner cables carry less and are no limit.
 func TestAllToAll(t *testing.T) {
 	for _, k := range []struct{ a, b, x, y int }{{2, 2, 4, 4}, {1, 1, 8, 8}, {4, 4, 2, 2}} {
 		wiring := flat(t, fmt.Sprintf("hx:%d,%d,%d,%d", k.a, k.b, k.x, k.y))

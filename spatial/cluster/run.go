@@ -98,7 +98,8 @@ type world struct {
 }
 
 // process is a coroutine that runs a rank or a task of it: resume continues it,
-// pause returns to the scheduler. It is the rank's comm.Transport.
+// pause returns to the scheduler. It is the rank's comm.Transport. Only one
+// coroutine runs at a time, so the state of the world needs no locks.
 type process struct {
 	w  *world
 	id int
@@ -186,8 +187,9 @@ func (t runningTask) Cancel() {
 	}
 }
 
-// run processes events until none is left, and then stops the processes that have
-// not ended.
+// run resumes ready processes until none is left at the current time, then
+// processes the next event, until no event is left. Finally it stops the processes
+// that have not ended: in a deadlock, or after an error.
 func (w *world) run() {
 	for w.failed == nil {
 		if len(w.ready) == 0 {

@@ -32,7 +32,8 @@ func ExampleRun() {
 	// Output: 30.4451224 ms
 }
 
-// mixed is a program with messages of all sizes at once, which queue and overtake.
+// mixed is a program with concurrent messages of all sizes, which queue and
+// overtake each other.
 func mixed(r *cluster.Rank) error {
 	p := r.Size()
 	pieces := make([][]comm.SizeOnly, p)
@@ -67,7 +68,7 @@ func TestDeterminism(t *testing.T) {
 	}
 }
 
-// Bytes on the links are those of the messages, once for each link of their route.
+// Bytes per link are those of the messages, once for each link of their route.
 func TestBytesByLink(t *testing.T) {
 	wiring := flat(t, "hx:2,2,2,2")
 	for name, n := range map[string]cluster.Network{"fluid": cluster.Fluid{Wiring: wiring}, "packets": cluster.StoreAndForward{Wiring: wiring, Packet: 1000}} {
@@ -92,7 +93,7 @@ func TestBytesByLink(t *testing.T) {
 	}
 }
 
-// A message travels while its ranks compute: what is longer counts.
+// Messages and computing overlap: the longer one counts.
 func TestOverlap(t *testing.T) {
 	const bytes = 1_000_000
 	transfer := alpha + bytes*beta
@@ -118,7 +119,8 @@ func TestOverlap(t *testing.T) {
 	}
 }
 
-// What was sent stays what it was, also if it is asked for when the sender has moved on.
+// A message has the content of the time of Send, also if it is received after the
+// sender changed its buffer.
 func TestLateReceiver(t *testing.T) {
 	run(t, 2, cluster.AlphaBeta{Alpha: alpha, Rate: fast}, func(r *cluster.Rank) error {
 		x := []float32{1, 2, 3}
@@ -138,7 +140,7 @@ func TestLateReceiver(t *testing.T) {
 	})
 }
 
-// A rank that asks again and again lets time pass.
+// Polling with Test advances the clock.
 func TestPolling(t *testing.T) {
 	polls := 0
 	result := run(t, 2, cluster.AlphaBeta{Alpha: alpha, Rate: fast}, func(r *cluster.Rank) error {
@@ -156,8 +158,8 @@ func TestPolling(t *testing.T) {
 	}
 }
 
-// Many ranks need seconds and little memory: a ring's reduce-scatter of the weights of
-// a network, and halving.
+// Simulations of many ranks need seconds and little memory: a ring reduce-scatter
+// of a network's weights, and halving.
 func TestManyRanks(t *testing.T) {
 	if testing.Short() {
 		t.Skip("short: 2 million messages")

@@ -33,7 +33,8 @@ type forwarding struct {
 	bytes []int64
 }
 
-// pass puts bytes on a link once it is free; it gives when they are on it.
+// pass transmits bytes on a link when it is free; it returns the end of the
+// transmission.
 func (s *forwarding) pass(link int, bytes int64) Time {
 	s.free[link] = max(s.now, s.free[link]) + s.links[link].Rate.time(bytes)
 	s.bytes[link] += bytes
@@ -49,8 +50,8 @@ type train struct {
 	arrived      int64
 }
 
-// depart puts the next packet on the first link, and the one behind it when that
-// is free.
+// depart transmits the next packet on the first link, and schedules the one after
+// it.
 func (t *train) depart() {
 	size := min(t.left, t.packet)
 	t.left -= size
@@ -63,7 +64,7 @@ func (t *train) depart() {
 	}
 }
 
-// forward sends on a packet that is on its hop-th link at a time.
+// forward transmits a packet that was on its hop-th link on the next one.
 func (t *train) forward(size int64, hop int, on Time) {
 	at := on + t.s.links[t.path[hop-1]].Delay
 	if hop == len(t.path) {

@@ -119,7 +119,7 @@ func TestHops(t *testing.T) {
 	}
 }
 
-// distances are the least numbers of links from a node to all.
+// distances returns the smallest number of links from a node to every other.
 func distances(n *cluster.Topology, from int) []int {
 	out := make([][]int, n.Nodes)
 	for _, l := range n.Links {
@@ -141,9 +141,10 @@ func distances(n *cluster.Topology, from int) []int {
 	return d
 }
 
-// Routes lead from link to link to where they should, and are as short as can be; but
-// a dragonfly takes one global link where two without local ones are shorter, and a
-// board is crossed along its mesh even where the switch at its edges is nearer.
+// Routes are connected, end at their destination and are shortest paths, with two
+// exceptions: a dragonfly takes one global link where two without local links are
+// shorter, and a board is crossed along its mesh even where the switch at its edges
+// is nearer.
 func TestRoutes(t *testing.T) {
 	for text, shortest := range map[string]bool{
 		"crossbar:5": true, "leafspine:20,8": true, "fattree:2": true, "fattree:6": true,
@@ -174,8 +175,7 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-// Where many ways are as short, all carry about as much, if every host sends to every
-// other one.
+// Equal paths carry similar load if every host sends to every other one.
 func TestBalance(t *testing.T) {
 	for _, text := range []string{"fattree:8", "leafspine:128,16", "torus:1,8", "torus:6,4", "hx:1,1,8,8"} {
 		n := parse(t, text)
@@ -222,7 +222,7 @@ func TestHammingMeshPaths(t *testing.T) {
 	}
 }
 
-// maxFlow is how many paths without a common link lead from the hosts of one half to
+// maxFlow returns the number of edge-disjoint paths from the hosts of one half to
 // those of the other (Ford and Fulkerson).
 func maxFlow(n *cluster.Topology, first func(host int) bool) int {
 	out := make([][]int, n.Nodes)
@@ -284,7 +284,7 @@ func TestBisection(t *testing.T) {
 	}
 }
 
-// Both cycles visit every host once by cables of the torus, and no cable is in both.
+// Both cycles visit every host once along cables of the torus, and share no cable.
 func TestCycles(t *testing.T) {
 	for _, k := range [][2]int{{4, 4}, {8, 4}, {4, 8}, {8, 8}, {9, 3}, {16, 4}, {16, 8}, {6, 6}, {12, 6}, {32, 32}} {
 		both, err := cluster.HamiltonianCycles(k[0], k[1])
@@ -345,7 +345,7 @@ func TestParseErrors(t *testing.T) {
 	}
 }
 
-// Every kind of network has its usual cable, and takes another one.
+// Every kind of network has a default cable and accepts another one.
 func TestCable(t *testing.T) {
 	slow := cluster.Cable{Rate: 2_000_000, Delay: 1}
 	for text, want := range map[string]cluster.Cable{"ethernet:3": cluster.EthernetCable, "hx:2,2,2,2": cluster.FastCable} {

@@ -3,8 +3,10 @@ package cluster
 import "fmt"
 
 // Torus connects each host of a grid to its four neighbours; rows and columns are
-// closed to rings. Host r·cols + c is in row r and column c. Dimension-order
-// routing: along the row, then along the column, each in the shorter direction.
+// closed to rings. Host r·cols + c is in row r and column c. It needs no switches.
+//
+// Dimension-order routing: along the row, then along the column, each in the
+// shorter direction. The longest path has ⌊rows/2⌋ + ⌊cols/2⌋ links.
 func Torus(rows, cols int, c Cable) (*Topology, error) {
 	name := fmt.Sprintf("torus:%d,%d", rows, cols)
 	hosts, err := product(name, rows, cols)

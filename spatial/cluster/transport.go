@@ -8,6 +8,10 @@ import (
 
 // message is a message in transit, or one that has arrived without a posted
 // receive.
+//
+// Its life: Send matches it with a posted receive or appends it to the receiver's
+// queue; the network calls leave when the sender's memory is free, and arrive when
+// the last byte has been received.
 type message struct {
 	w             *world
 	from, to, tag int

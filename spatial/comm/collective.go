@@ -25,9 +25,11 @@ const (
 	tagFold
 )
 
-// Barrier returns after all ranks of the group have called it.
+// Barrier returns after all ranks of the group have called it. In round k each rank
+// signals the rank 2ᵏ after it and waits for the rank 2ᵏ before it (dissemination
+// barrier).
 //
-// Cost: ⌈log₂ P⌉·α, a dissemination barrier.
+// Cost: ⌈log₂ P⌉·α.
 func Barrier(c *Comm) error {
 	var token [1]byte
 	for d := 1; d < c.Size(); d *= 2 {
@@ -39,7 +41,9 @@ func Barrier(c *Comm) error {
 	return nil
 }
 
-// Broadcast copies x of the rank root to all ranks, along a binomial tree.
+// Broadcast copies x of the rank root to all ranks, along a binomial tree. Numbered
+// relative to root, rank r receives from r without its lowest set bit, and then
+// sends to r + d for each power of two d below that bit.
 //
 // Cost: ⌈log₂P⌉·(α + βn).
 func Broadcast(c *Comm, root int, x Slice) error {

@@ -13,6 +13,9 @@ import (
 // Ranks of a group are numbered from 0. All ranks of a group call its collectives
 // in the same order.
 //
+// Groups of the same ranks do not share messages: the context of a group is part of
+// every tag. A Transport thus needs no notion of groups.
+//
 // Concurrency: one goroutine uses a Comm at a time; Go starts others with groups of
 // their own.
 type Comm struct {

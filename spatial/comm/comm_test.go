@@ -9,8 +9,8 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm/commtest"
 )
 
-// Every program passes with ranks that run freely, and in every order that a
-// seed draws.
+// The conformance suite passes with parallel ranks, and in every order that a seed
+// draws.
 func TestPrograms(t *testing.T) {
 	seeds := 8
 	if testing.Short() {
@@ -32,7 +32,7 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-// Ranks that wait for each other are told so, with who waits for what.
+// A deadlock is an error that lists what each rank waits for.
 func TestDeadlock(t *testing.T) {
 	receiveFirst := func(c *comm.Comm) error {
 		x := make([]float32, 1)
@@ -41,7 +41,7 @@ func TestDeadlock(t *testing.T) {
 		}
 		return c.Send(1-c.Rank(), 4, x).Wait()
 	}
-	sendFirst := func(c *comm.Comm) error { // works only where sends are kept
+	sendFirst := func(c *comm.Comm) error { // works only if sends are buffered
 		x := make([]float32, 1)
 		if err := c.Send(1-c.Rank(), 4, x).Wait(); err != nil {
 			return err
@@ -67,7 +67,7 @@ func TestDeadlock(t *testing.T) {
 	}
 }
 
-// A rank that fails ends the others, and is named.
+// A rank that fails ends the others; the error has its number.
 func TestFailure(t *testing.T) {
 	for _, mode := range []comm.Mode{comm.Parallel, comm.Replay(5)} {
 		for name, f := range map[string]func() error{
@@ -87,7 +87,8 @@ func TestFailure(t *testing.T) {
 	}
 }
 
-// Messages of other lengths and types than wanted, and those nobody wants, are errors.
+// Messages of another length or type than the receive, and messages that are never
+// received, are errors.
 func TestWrongMessages(t *testing.T) {
 	for _, k := range []struct {
 		out, in comm.Slice
@@ -118,7 +119,7 @@ func TestWrongMessages(t *testing.T) {
 	}
 }
 
-// What the algorithms send is what their formulas say.
+// The algorithms send the numbers of messages and bytes of their formulas.
 func TestTraffic(t *testing.T) {
 	const n = 8 * 7 * 5 * 3 * 2 // divides by all numbers of ranks
 	for _, k := range []struct {
@@ -150,7 +151,7 @@ func TestTraffic(t *testing.T) {
 	}
 }
 
-// Where only the size of values counts, the same messages travel.
+// SizeOnly values cause the same messages as numbers.
 func TestSizeOnly(t *testing.T) {
 	const n = 1001 // cut unevenly
 	for _, p := range []int{2, 3, 4, 8} {
@@ -194,7 +195,8 @@ func log2(p int) int {
 	return k
 }
 
-// Halving adds along the canonical tree over the ranks: neighbours first, then neighbouring sums.
+// Halving sums along a binary tree over the ranks: neighbours first, then
+// neighbouring sums.
 func TestHalvingIsTheTree(t *testing.T) {
 	for _, p := range []int{2, 4, 8, 16, 32} {
 		value := func(rank, i int) float32 { return 1 / float32(3*i+7*rank+1) }

@@ -9,7 +9,7 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm/commtest"
 )
 
-// Every program passes when messages are late and overtake each other.
+// The conformance suite passes with delayed messages that overtake each other.
 func TestDelays(t *testing.T) {
 	late := 500 * time.Microsecond
 	for _, p := range commtest.Programs {
@@ -23,8 +23,7 @@ func TestDelays(t *testing.T) {
 	}
 }
 
-// A delay does delay: messages of two senders arrive in another order than they were
-// sent.
+// Delays change the order in which messages of two senders arrive.
 func TestDelaysReorder(t *testing.T) {
 	first := map[int]int{}
 	for seed := range uint64(20) {
@@ -52,8 +51,8 @@ func TestDelaysReorder(t *testing.T) {
 	}
 }
 
-// A lost message ends the run at once, and who waits for it is told, also while others
-// are late and in a replay.
+// A lost message ends the run with an error that names the waiting rank, also with
+// delays and in a replay.
 func TestLostMessage(t *testing.T) {
 	lose := func(from, to, n int) bool { return from == 2 && to == 1 && n == 3 }
 	for _, mode := range []comm.Mode{

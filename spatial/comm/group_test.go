@@ -8,8 +8,8 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// Groups without messages do what those of Split do, beside each other and within each
-// other, and send nothing when they are made.
+// Groups of Group behave like those of Split, disjoint or nested, and their
+// creation sends no messages.
 func TestGroup(t *testing.T) {
 	err := comm.Run(6, comm.Replay(1), func(c *comm.Comm) error {
 		before := c.Traffic()
@@ -67,7 +67,7 @@ func TestGroup(t *testing.T) {
 	}
 }
 
-// Lists that are no group are refused.
+// Invalid lists of ranks are refused.
 func TestWrongGroups(t *testing.T) {
 	for _, ranks := range [][]int{{1}, {0, 0}, {0, 2}, {-1, 0}} {
 		err := comm.Run(2, comm.Parallel, func(c *comm.Comm) error {

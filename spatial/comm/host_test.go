@@ -10,13 +10,13 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm/commtest"
 )
 
-// rankHost runs parts on processes that are ranks of this process.
+// rankHost runs hosted ranks on processes that are ranks of this process.
 func rankHost(processes, parts int, mode comm.Mode, f func(c *comm.Comm) error) error {
 	return comm.Run(processes, mode, func(c *comm.Comm) error { return comm.HostRanks(c, parts, f) })
 }
 
-// Every program passes on parts of processes, as many as ranks or more, with messages that
-// overtake each other and in every order that a seed draws.
+// The conformance suite passes on hosted ranks, as many as processes or more, with
+// messages that overtake each other and in every order that a seed draws.
 func TestHostedPrograms(t *testing.T) {
 	seeds := 4
 	if testing.Short() {
@@ -38,7 +38,7 @@ func TestHostedPrograms(t *testing.T) {
 	}
 }
 
-// Parts lie on processes in consecutive ranges.
+// Processes host consecutive ranges of ranks.
 func TestProcess(t *testing.T) {
 	for _, k := range []struct{ processes, parts int }{{1, 3}, {2, 3}, {3, 7}, {4, 4}} {
 		err := rankHost(k.processes, k.parts, comm.Parallel, func(c *comm.Comm) error {
@@ -62,7 +62,7 @@ func TestProcess(t *testing.T) {
 	}
 }
 
-// Sums of parts have the bits that they have on as many ranks, on any number of processes.
+// Sums over hosted ranks have the same bits on any number of processes.
 func TestHostedSumsHaveTheSameBits(t *testing.T) {
 	const parts, n = 5, 1 << 15
 	for _, a := range []comm.Algorithm{comm.Auto, comm.Ring, comm.Doubling, comm.Halving} {
@@ -95,8 +95,9 @@ func TestHostedSumsHaveTheSameBits(t *testing.T) {
 	}
 }
 
-// A part that fails ends the parts beside it, which wait for each other, for other
-// processes and in tasks, and then the other processes; it is named.
+// A hosted rank that fails ends the other ranks of its process, which wait for each
+// other, for other processes and in tasks, and then the other processes. The error
+// has its number.
 func TestHostedFailure(t *testing.T) {
 	for _, mode := range []comm.Mode{comm.Parallel, comm.Replay(1), comm.Replay(2), comm.Replay(3)} {
 		for name, broken := range map[string]func() error{

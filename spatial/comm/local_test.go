@@ -2,7 +2,7 @@ package comm
 
 import "testing"
 
-// The same seed gives the same run, another seed another one.
+// Equal seeds give equal runs; another seed gives another run.
 func TestReplay(t *testing.T) {
 	program := func(c *Comm) error {
 		x := []float32{1, 2, 3, 4, 5}
@@ -29,8 +29,8 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// A sender's memory is its own again once the request is done, and what is received
-// is not there before.
+// A sender may change its buffer after the request is done, and a receiver has no
+// data before.
 func TestReplayPoisons(t *testing.T) {
 	early := 0
 	for seed := range uint64(20) {

@@ -77,7 +77,8 @@ type peerSpan struct {
 // exchange sends one span of x while it receives another. If join is not nil,
 // received values are combined with those of x. The spans are disjoint, or equal if
 // join is not nil. Long spans travel in segments; one segment is processed while
-// the next is in transit.
+// the next is in transit. Values are sent from and received into x itself where a
+// segment lies within one slice and is not combined; other segments are copied.
 //
 // Memory: two segments in each direction that needs a copy.
 func exchange[T any](c *Comm, tag int, x Parts[T], to, from peerSpan, join func(y, x []T)) error {

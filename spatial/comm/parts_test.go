@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// The room of collectives does not grow with the vector: two segments each way at most.
+// Scratch memory of collectives does not grow with the vector: at most two segments
+// in each direction.
 func TestRoomOfCollectives(t *testing.T) {
 	const n = 3 << 20 // 24 segments
 

@@ -10,7 +10,7 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// A task that is cancelled ends, though its message never comes; so does the one behind
+// A cancelled task ends although its message never arrives; so does the task after
 // it.
 func TestCancel(t *testing.T) {
 	for _, mode := range []comm.Mode{comm.Parallel, comm.Replay(1), comm.Replay(2), comm.Replay(3)} {
@@ -38,8 +38,8 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// A rank that waits for its task, which waits for what cannot come, is named; a rank
-// that fails ends the tasks of others.
+// A deadlock of a task is reported with its rank; a rank that fails ends the tasks
+// of others.
 func TestTasksEnd(t *testing.T) {
 	for _, mode := range []comm.Mode{comm.Parallel, comm.Replay(1), comm.Replay(2)} {
 		for name, k := range map[string]struct {

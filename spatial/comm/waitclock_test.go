@@ -7,8 +7,8 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// A rank's waits for messages and for tasks count, in groups that are split too; what a
-// task waits for beside other work does not.
+// Waits of a rank for messages and tasks count, also in groups that are split
+// later. Waits within a task that runs concurrently with other work do not count.
 func TestClock(t *testing.T) {
 	const late = 60 * time.Millisecond
 	for name, wait := range map[string]struct {
@@ -28,7 +28,7 @@ func TestClock(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got time.Duration
-			for range 5 { // on a busy machine a rank may come to its wait late, or a task to its end
+			for range 5 { // on a busy machine a rank may reach its wait late, or a task its end
 				ready, sent := make(chan struct{}), make(chan struct{})
 				err := comm.Run(2, comm.Parallel, func(c *comm.Comm) error {
 					c, clock := c.WithWaitClock()

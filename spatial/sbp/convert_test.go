@@ -9,7 +9,7 @@ import (
 	. "github.com/ensemble-weather/ensemble/spatial/sbp"
 )
 
-// path is the cheapest by bytes.
+// path returns the cheapest path by bytes.
 func path(t *testing.T, k *Converter, s graph.Shape, from, to Signature) Path {
 	t.Helper()
 	p, err := k.Path(s, from, to)
@@ -44,8 +44,8 @@ func TestField(t *testing.T) {
 	}
 }
 
-// table is the cost of a conversion on one axis of p ranks of a tensor of T bytes that
-// divides evenly.
+// table returns the cost, by the table of the package, of a conversion on one axis
+// of p ranks for a tensor of T bytes that splits evenly.
 func table(from, to Placement, p int, size int64) Cost {
 	q := int64(p)
 	switch {
@@ -63,7 +63,7 @@ func table(from, to Placement, p int, size int64) Cost {
 
 var letters = []Placement{S(0), S(1), B, P}
 
-// withoutSummands leaves the penalties out.
+// withoutSummands returns a cost without penalties.
 func withoutSummands(c Cost) Cost {
 	c.Summands = 0
 	return c
@@ -91,8 +91,9 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// One axis changes on a mesh of two: the price is that of one axis with T as seen on
-// it, and all ranks' bytes count once for each part or copy on the other axis.
+// One of two mesh axes changes: the cost is that of one axis for the tensor as seen
+// on it. The bytes of all ranks count once for each part or replica on the other
+// axis.
 func TestOneAxisOfTwo(t *testing.T) {
 	const size = 24 * 12
 	for _, c := range []struct {
@@ -114,7 +115,8 @@ func TestOneAxisOfTwo(t *testing.T) {
 	}
 }
 
-// (B,S0) to (S0,S0) moves what ranks do not hold: (1-1/m) T on a mesh of n × m.
+// (B,S0) to (S0,S0) moves only what ranks do not hold: (1-1/m) T on a mesh of n ×
+// m.
 func TestNestedSplitsCost(t *testing.T) {
 	for _, c := range []struct{ n, m int }{{2, 2}, {2, 4}, {4, 2}, {3, 3}, {2, 3}} {
 		k := &Converter{Mesh: mesh(c.n, c.m)}

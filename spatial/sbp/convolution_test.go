@@ -11,8 +11,9 @@ import (
 	. "github.com/ensemble-weather/ensemble/spatial/sbp"
 )
 
-// convolve visits all products of a convolution over two fields with element numbers of
-// x [N C H W], w [F C h w] and y [N F H W], from the definition.
+// convolve visits all products of a convolution over two dimensions of space, with
+// the indices of the elements of x [N C H W], w [F C h w] and y [N F H W], from the
+// definition.
 func convolve(op Op, f func(x, w, y int)) {
 	x, w := op.X[0], op.W
 	at := func(o, t, dim int) (i int, ok bool) {
@@ -44,8 +45,8 @@ func convolve(op Op, f func(x, w, y int)) {
 	}
 }
 
-// slide visits the products of a part: each element of y [N F H W] meets the elements
-// of x [N C H+ W+], which holds all that y reads, behind it.
+// slide visits the products of one part: each element of y [N F H W] with the
+// elements of x [N C H+ W+], which contains all that y reads.
 func slide(op Op, x, w, y graph.Shape, f func(x, w, y int)) {
 	for n := range y[0] {
 		for g := range w[0] {
@@ -65,7 +66,8 @@ func slide(op Op, x, w, y graph.Shape, f func(x, w, y int)) {
 	}
 }
 
-// flipped is weights [C F h w] of w [F C h w], with taps in the reverse order.
+// flipped returns the weights [C F h w] of the adjoint of w [F C h w]: taps in
+// reverse order.
 func flipped(w values) values {
 	s := w.shape
 	out := newValues(s[1], s[0], s[2], s[3])
@@ -153,8 +155,8 @@ func TestConvolution(t *testing.T) {
 	}
 }
 
-// With longitude cut, every rank of a convolution from 42 to 64 channels at 2×352×704
-// sends two sides of a halo, and of its gradient.
+// With longitude split, every rank of a convolution from 42 to 64 channels at
+// 2×352×704 sends two sides of a halo of the operand and of the gradient.
 func TestHaloBytes(t *testing.T) {
 	op := Convolution(1, 42, 64, SpatialDim{Name: "level", Size: 2, Filter: 3}, SpatialDim{Name: "lat", Size: 352, Filter: 3}, SpatialDim{Name: "lon", Size: 704, Filter: 3, Periodic: true})
 	for _, r := range op.Rules(mesh(4)) {

@@ -11,7 +11,7 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/sbp"
 )
 
-// hand is a plan of two layers.
+// hand returns a plan of two layers with given rules.
 func hand(t *testing.T, rules ...string) sbp.Plan {
 	t.Helper()
 	p, err := sbp.NewPlan(chain(64, []int{32, 32, 32}, "dp", "col", "row"), fast(2, 2), rules...)
@@ -49,7 +49,7 @@ layer2: dp x row: X [(S0,S1)] W (B,S0) Y (S0,P)
 	}
 }
 
-// The same search gives the same plan; ranks with another one are found.
+// Equal searches give equal plans; Agree finds ranks with another plan.
 func TestAgree(t *testing.T) {
 	err := comm.Run(3, comm.Parallel, func(c *comm.Comm) error {
 		p, err := sbp.Descent{Seed: 5}.Search(chain(64, []int{32, 32, 32}, "dp", "col", "row"), fast(3))

@@ -26,7 +26,7 @@ func random[T comm.Number](rng *rand.Rand, shape graph.Shape) tensor[T] {
 	return x
 }
 
-// each calls f with the number in the whole tensor of each element of a box.
+// each calls f with the index in the whole tensor of each element of a box.
 func (x tensor[T]) each(box spatial.Box, f func(i int)) {
 	var walk func(dim, at int)
 	walk = func(dim, at int) {
@@ -41,14 +41,14 @@ func (x tensor[T]) each(box spatial.Box, f func(i int)) {
 	walk(0, 0)
 }
 
-// cut is the elements of a box.
+// cut returns the elements of a box.
 func (x tensor[T]) cut(box spatial.Box) []T {
 	var out []T
 	x.each(box, func(i int) { out = append(out, x.data[i]) })
 	return out
 }
 
-// along is where a rank stands on the axes of a mesh.
+// along returns the coordinates of a rank on the axes of a mesh.
 func along(m spatial.Mesh, rank int) []int {
 	at := make([]int, len(m))
 	for a, axis := range m {
@@ -57,8 +57,8 @@ func along(m spatial.Mesh, rank int) []int {
 	return at
 }
 
-// partners are the ranks whose summands make up the part of a rank: those that differ
-// from it on axes with P only.
+// partners returns the ranks whose summands form the part of a rank: those that
+// differ from it only on axes with P.
 func partners(m spatial.Mesh, s Signature, rank int) []int {
 	var out []int
 	own := along(m, rank)
@@ -83,7 +83,8 @@ func box(t *testing.T, m spatial.Mesh, shape graph.Shape, s Signature, rank int)
 	return b
 }
 
-// twin is the rank that holds what a rank holds and is first on axes with B.
+// twin returns the rank with the same content as a rank and coordinate 0 on axes
+// with B.
 func twin(m spatial.Mesh, s Signature, rank int) int {
 	first := 0
 	for a, i := range along(m, rank) {
@@ -95,8 +96,8 @@ func twin(m spatial.Mesh, s Signature, rank int) int {
 	return first
 }
 
-// held is what each rank holds of a tensor: summands are random, and the first partner
-// has the rest.
+// held returns what each rank holds of a tensor. Summands are random; the first
+// partner has the rest.
 func held[T comm.Number](t *testing.T, rng *rand.Rand, m spatial.Mesh, x tensor[T], s Signature) [][]T {
 	t.Helper()
 	out := make([][]T, m.Size())
@@ -121,7 +122,7 @@ func held[T comm.Number](t *testing.T, rng *rand.Rand, m spatial.Mesh, x tensor[
 	return out
 }
 
-// compare tells which rank does not hold its part of a tensor.
+// compare fails with the rank that does not hold its part of a tensor.
 func compare[T comm.Number](t *testing.T, what string, m spatial.Mesh, x tensor[T], s Signature, got [][]T) {
 	t.Helper()
 	for r := range m.Size() {
@@ -143,7 +144,7 @@ func compare[T comm.Number](t *testing.T, what string, m spatial.Mesh, x tensor[
 	}
 }
 
-// converted is what ranks hold after a path, and the bytes that each sent.
+// converted returns what ranks hold after a path, and the bytes that each sent.
 func converted[T comm.Number](t *testing.T, p Path, mode comm.Mode, x [][]T) (y [][]T, sent []int64) {
 	t.Helper()
 	y, sent = make([][]T, len(x)), make([]int64, len(x))
@@ -166,7 +167,7 @@ func converted[T comm.Number](t *testing.T, p Path, mode comm.Mode, x [][]T) (y 
 	return y, sent
 }
 
-// signatures are all of a mesh and of tensors of two dimensions.
+// signatures returns all signatures of 2-D tensors on a mesh.
 func signatures(axes int) []Signature {
 	out := []Signature{{}}
 	for range axes {
@@ -181,8 +182,8 @@ func signatures(axes int) []Signature {
 	return out
 }
 
-// semantics converts between all pairs of signatures: the tensor stays what it is, and
-// ranks send what the path costs.
+// semantics converts between all pairs of signatures: the tensor is unchanged, and
+// ranks send the predicted bytes.
 func semantics[T comm.Number](t *testing.T, unit int, m spatial.Mesh, shape graph.Shape, merge bool) {
 	rng := rand.New(rand.NewPCG(uint64(unit), uint64(m.Size())))
 	k := &Converter{Mesh: m, Link: Link{Beta: 1}, Merge: merge, Unit: unit}
@@ -226,7 +227,7 @@ func TestSemantics(t *testing.T) {
 	}
 }
 
-// On one axis that divides evenly each rank sends what the table says.
+// On one axis with even parts each rank sends the bytes of the package's table.
 func TestEachRankSends(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	shape := graph.Shape{12, 24}

@@ -11,7 +11,7 @@ import (
 	. "github.com/ensemble-weather/ensemble/spatial/sbp"
 )
 
-// values is a part of a tensor, or all of it.
+// values is a tensor or a part of one.
 type values = tensor[float64]
 
 // serial computes an operation and its gradients on one rank, from whole tensors or from
@@ -75,7 +75,7 @@ func check(t *testing.T, m spatial.Mesh, op Op, r Rule, f serial) {
 	}
 }
 
-// checkAll checks every row on one axis and every product of rows on two.
+// checkAll checks every rule on one axis and every product of rules on two.
 func checkAll(t *testing.T, op Op, f serial) {
 	t.Helper()
 	for _, p := range []int{1, 2, 3, 4} {
@@ -172,7 +172,7 @@ func TestElementwise(t *testing.T) {
 	}
 }
 
-// summation adds up over a dimension.
+// summation sums over a dimension.
 func summation(over int) serial {
 	// each calls f with every element of x and where it goes in y.
 	each := func(x values, f func(i, into int)) {
@@ -203,7 +203,7 @@ func TestSum(t *testing.T) {
 	}
 }
 
-// joining lays tensors behind one another along dimension 1.
+// joining concatenates tensors along dimension 1.
 var joining = serial{
 	forward: func(x []values, _ values) values {
 		s := x[0].shape
@@ -240,7 +240,8 @@ func TestConcat(t *testing.T) {
 	}
 }
 
-// A rule that leaves a rank without a part is none; on an axis of size 1 there is one row.
+// A rule that leaves a rank without a part is excluded; an axis of size 1 has one
+// rule.
 func TestRules(t *testing.T) {
 	for _, c := range []struct {
 		name string

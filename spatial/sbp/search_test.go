@@ -44,8 +44,9 @@ func TestTwoLayers(t *testing.T) {
 		{1024, []int{4}, false, []string{"col", "row"}, 12_582_912},
 		{1024, []int{4}, false, nil, 12_582_912},
 		{1024, []int{2, 2}, false, []string{"col x row", "row x col"}, 8_388_608},
-		// With the same axes in both layers a split moves from one axis to the other, once
-		// as the outer of two: 3/4 of what passes between the layers each way, not 1/2.
+		// If both layers use the same axes, a split moves from one axis to the
+		// other, once as the outer of two: 3/4 of the tensor between the layers in
+		// each direction, not 1/2.
 		{1024, []int{2, 2}, false, []string{"col x row", "col x row"}, 10_485_760},
 		{1024, []int{2, 2}, false, nil, 8_388_608},
 		{4096, []int{4}, false, []string{"dp", "dp"}, 50_331_648},
@@ -81,12 +82,13 @@ func TestTwoLayers(t *testing.T) {
 	}
 }
 
-// fast is a machine on which computing, rounds and bytes all count.
+// fast is a machine on which computing, latency and bandwidth all matter.
 func fast(sizes ...int) Machine {
 	return Machine{Mesh: mesh(sizes...), Link: Link{Alpha: 5e-6, Beta: 8e-11}, Rate: 1e12, Merge: true}
 }
 
-// near allows for the rounding of sums of some thirty terms in another order.
+// near compares within the rounding of a sum of about thirty terms in another
+// order.
 func near(a, b float64) bool { return math.Abs(a-b) <= 1e-14*(a+b) }
 
 // On chains of up to 4 layers, descent and dynamic programming find what trying all
@@ -202,7 +204,7 @@ func unet() Network {
 	}}
 }
 
-// With a skip, halos, overlap and a limit of memory, descent finds the best too.
+// With a skip, halos, overlap and a memory limit, descent finds the best plan too.
 func TestUNet(t *testing.T) {
 	for _, overlap := range []bool{false, true} {
 		for _, memory := range []int64{0, 8 << 20} {
@@ -223,7 +225,7 @@ func TestUNet(t *testing.T) {
 	}
 }
 
-// A limit of memory forbids the fastest plan, and one that no plan keeps is an error.
+// A memory limit can exclude the fastest plan; one below every plan is an error.
 func TestMemory(t *testing.T) {
 	n := chain(16384, []int{1024, 1024, 1024})
 	for v := range n.Nodes {

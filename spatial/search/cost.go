@@ -61,9 +61,10 @@ func (p *costModel) over(l fieldLayout) group {
 	return g
 }
 
-// share returns the largest shard's share of a field, or of the work for it. taps,
-// if not nil, counts the operands that an index along the levels reads: windows
-// beyond the ends of the levels have less work.
+// share returns the largest shard's share of a field, or of the work for it: the
+// product over the split axes of the largest part divided by the size. taps, if not
+// nil, counts the operands that an index along the levels reads: windows beyond the
+// ends of the levels have less work.
 func share(l fieldLayout, s graph.Shape, taps func(at int) int) float64 {
 	part := 1.0
 	for axis, c := range l {
@@ -182,8 +183,14 @@ type transfer struct {
 }
 
 // transfer returns the cost of moving a field from one layout to the intervals n,
-// whose coordinates are those of the layout to. It evaluates every distinct
-// combination of mesh coordinates.
+// whose coordinates are those of the layout to. What a rank receives is a box, so
+// numbers of pieces and elements are products over the axes of the field.
+//
+// The time is that of the slowest rank. Ranks with equal requirements along every
+// mesh axis are evaluated once (costModel.distinctPlaces); usually these are the
+// first, the last and one inner coordinate of an axis.
+//
+// Cost: O(Π distinct coordinates per mesh axis · axes).
 func (p *costModel) transfer(s graph.Shape, from, to fieldLayout, n neededIntervals) transfer {
 	// Index: required coordinate · number of held parts + held coordinate, or the
 	// coordinate alone if the same mesh axis splits both.
@@ -279,8 +286,10 @@ func (p *costModel) distinctPlaces(k int, from, to fieldLayout, what *[fieldAxes
 }
 
 // rankTransfer returns the time of the rank at the given mesh coordinates, the
-// bytes that it receives, and the bytes that it then holds. Messages within a node
-// and between nodes use their own links.
+// bytes that it receives, and the bytes that it then holds. Three products over the
+// axes are formed: all required pieces, those held on the same node, and the rank's
+// own. Their differences travel between nodes and within the node, each over its
+// own link.
 func (p *costModel) rankTransfer(from, to fieldLayout, what *[fieldAxes][]axisPieces, at []int) (t, got, has float64) {
 	all, near, own := axisPieces{pieces: 1, length: 1}, axisPieces{pieces: 1, length: 1}, axisPieces{pieces: 1, length: 1}
 	for axis := range what {
@@ -331,7 +340,7 @@ func canOverlap(e *Edge, held, reader fieldLayout, out graph.Shape) bool {
 }
 
 // interior returns the smallest share of a rank's result that reads only the rank's
-// own shard.
+// own shard: the product over the axes of the smallest share along each.
 func interior(e *Edge, reader fieldLayout, shape graph.Shape, x fieldLayout) float64 {
 	part := 1.0
 	for axis, c := range reader {
@@ -361,7 +370,8 @@ func isShuffle(held, reader fieldLayout) bool {
 }
 
 // layerCost returns the cost of a layer without its operands. The computing of a
-// layer that reads an operand in windows belongs to that edge.
+// layer that reads an operand in windows belongs to that edge. Sums of statistics
+// are exposed, because the next operation needs their result.
 func (p *costModel) layerCost(v int, to stageSplit) cost {
 	l := &p.n.Layers[v]
 	out := p.cuts.layout(p.mesh, to, l.result())
@@ -429,7 +439,8 @@ func (p *costModel) dataTime(l *Layer, e *Edge, x fieldLayout) cluster.Time {
 
 // edgeCost returns the cost of moving an operand from one split to another and its
 // gradient back. If the layer reads the operand in windows, its computing is
-// included, and overlaps with the transfer where possible.
+// included. The halo of the operand then overlaps with the interior of the result,
+// and the halo of the gradient with the gradient of the filters.
 func (p *costModel) edgeCost(v, i int, from, to stageSplit) cost {
 	l := &p.n.Layers[v]
 	e := &l.From[i]

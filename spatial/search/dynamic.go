@@ -20,6 +20,15 @@ import (
 // any grouping. A step takes max(p, q) of the whole run: the end of the backward
 // pass or of the queue of gradient sums. It is the recursion c = max(c, ready) +
 // time, read from the front of the network.
+//
+// For a single part with times f, b and g of forward pass, backward pass and
+// gradient sum:
+//
+//	p = f + b,  q = f + b + g,  r = f + g
+//
+// p is the time without waiting for sums. q and r describe the queue of sums: the
+// sum of this part starts when its gradient is ready (q), or when the sums of later
+// parts have ended (r).
 type label struct {
 	p, q, r     cluster.Time
 	memory      int64  // bytes per rank
@@ -59,6 +68,16 @@ type run struct {
 
 // dynamicProgram is the dynamic programme for one mesh. It discards labels above
 // its bounds.
+//
+// The state of a run of parts is the choice of its border stages, those that parts
+// outside the run also depend on. For each state it keeps the Pareto front of
+// labels (p, q, r and memory). Joining two neighbouring runs combines their labels
+// and eliminates the stages that are no longer at the border. costModel.best always
+// joins the pair with the fewest combinations. A U-Net is thus joined from its
+// deepest stage outwards, and the border stays at a few stages.
+//
+// Cost: Σ over joins of Π choices of the stages involved × the lengths of the
+// Pareto fronts.
 type dynamicProgram struct {
 	*costModel
 	choices     [][]stageSplit // by stage
@@ -137,8 +156,13 @@ func (d *dynamicProgram) single(at int, p stepPart) run {
 }
 
 // prune prunes the choices of stages with which a step exceeds the bound whatever
-// the others are. time holds a lower bound for each choice. Runs of a single stage
-// are updated. It reports whether every stage has a choice left.
+// the others are. time holds a lower bound for each choice. With m(s) the minimum
+// over the choices of stage s, choice i is dropped if
+//
+//	Σ m(t) over t ≠ s + time[s][i] > bound
+//
+// Runs of a single stage are updated. It reports whether every stage has a choice
+// left.
 func (d *dynamicProgram) prune(time [][]cluster.Time, runs []run) bool {
 	var all cluster.Time
 	least := make([]cluster.Time, len(time))
@@ -259,7 +283,9 @@ func (d *dynamicProgram) border(a, b run) (union, stay []int) {
 	return union, stay
 }
 
-// join joins two neighbouring runs.
+// join joins two neighbouring runs. For each choice of the stages of both, it
+// combines every label of the first with every label of the second, and keeps the
+// Pareto front for the remaining border stages.
 func (d *dynamicProgram) join(a, b run) run {
 	union, stay := d.border(a, b)
 	out := run{stages: stay, lo: a.lo, hi: b.hi, labels: make([][]*label, d.size(stay))}
@@ -301,7 +327,8 @@ func (d *dynamicProgram) addLabel(labels *[]*label, l label) {
 }
 
 // best returns the fastest plan of a mesh that fits into memory; ok is false if
-// none takes at most bound without the optimiser.
+// none takes at most bound without the optimiser, whose time does not depend on the
+// splits.
 func (p *costModel) best(bound cluster.Time) (Plan, bool) {
 	d := &dynamicProgram{costModel: p, choices: p.cuts.choices(p.mesh), step: bound}
 	if p.m.Memory > 0 {

@@ -31,7 +31,8 @@ type Layer struct {
 	From   []Edge
 	// Work by pass. Forward, Backward and Filter are computed on shards of the
 	// result, Data (the gradient of the operand that is read in windows) on shards
-	// of the operand. Filter needs no halo of gradients.
+	// of the operand. Filter needs no halo of gradients, so it overlaps with the
+	// exchange of that halo, which Data waits for.
 	Forward, Backward, Filter, Data []Work
 	// Number of gradient values that are summed over ranks once per step, during
 	// the backward pass, and of gradients of parameters that are fields, which are
@@ -59,7 +60,8 @@ func (l *Layer) result() splitField { return splitField{l.Out, l.Joined} }
 // operand returns the field that the layer reads.
 func (e *Edge) operand() splitField { return splitField{e.Shape, e.Joined} }
 
-// Times returns the network with k times the batch size.
+// Times returns the network with k times the batch size. Work, fields and saved
+// bytes scale with k; parameters, their gradients and the bytes of filters do not.
 func (n Network) Times(k int) Network {
 	larger := func(s graph.Shape) graph.Shape {
 		s = s.Clone()
@@ -159,7 +161,10 @@ func (l *layerBuilder) visit(n *graph.Node) error {
 	return nil
 }
 
-// operation assigns an operation to a layer.
+// operation assigns an operation to a layer. It starts a new layer if the operation
+// has a window or concatenates fields. Otherwise the operation joins the latest
+// layer among its operands, so that a pointwise operation on two layers belongs to
+// the later one and reads the other as an Edge.
 func (l *layerBuilder) operation(n *graph.Node) error {
 	at, fields := Input, 0
 	for _, id := range n.In {
@@ -274,7 +279,14 @@ const (
 )
 
 // backward adds the costs of an operation's gradients. It builds a graph of these
-// gradients alone and counts its operations.
+// gradients alone and counts its operations by the window that they read:
+//
+//	Against > 0              gradient of filters: Layer.Filter
+//	Adjoint, with 5 axes     gradient of the operand: Layer.Data
+//	others                   Layer.Backward
+//
+// Gradients of parameters are summed over ranks once per step. Gradients of
+// parameters that are fields stay sharded and are gathered.
 func (l *layerBuilder) backward(v *Layer, n *graph.Node) error {
 	if n.Op.Grad == nil {
 		return fmt.Errorf("%s has no gradient: %s", n.Op.Name, n.Op.NoGrad)
@@ -387,7 +399,8 @@ func (l *layerBuilder) work(g *graph.Graph, n, of *graph.Node) Work {
 
 // workOf returns the FLOPs and bytes of an operation. Pointwise operations count as
 // fused with the producers of their operands, and concatenations and slices as read
-// in parts, so they move no bytes.
+// in parts, so they move no bytes. An adjoint with stride 1 is defined on the
+// operand with its halo; the FLOPs of points in the halo are subtracted.
 func workOf(g *graph.Graph, n *graph.Node) Work {
 	in := g.InShapes(n)
 	w := n.Op.Window(in, n.Attrs)

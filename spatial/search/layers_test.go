@@ -13,8 +13,8 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/cluster"
 )
 
-// smallUNet is a U-Net with one pooling on 2 fields of 3×16×24 points, 4 samples, with so many
-// inner channels.
+// smallUNet is a U-Net with one pooling on 2 fields of 3×16×24 points, 4 samples,
+// and inner channels.
 func smallUNet(t *testing.T, inner int) *graph.Graph {
 	t.Helper()
 	b := graph.New(1)
@@ -43,7 +43,7 @@ func smallUNet(t *testing.T, inner int) *graph.Graph {
 	return g
 }
 
-// fastLinks is a machine of one rank a node.
+// fastLinks is a machine with one rank per node.
 var fastLinks = Machine{FLOPs: 1e11, Bytes: 1e10, IntraNode: Link{cluster.Microsecond, 1e10}, InterNode: Link{2 * cluster.Microsecond, 2e9}}
 
 // The layers of a U-Net, how they read each other, and their work: that of the graph with
@@ -105,7 +105,7 @@ func TestLayers(t *testing.T) {
 	}
 }
 
-// Halo bytes of a cut are those of the closed form: of x and of dy, both sides.
+// The halo bytes of a split equal the closed form: of x and of dy, on both sides.
 func TestHaloBytes(t *testing.T) {
 	n, err := Layers(smallUNet(t, 16), Optimiser{State: 2})
 	if err != nil {
@@ -125,7 +125,8 @@ func TestHaloBytes(t *testing.T) {
 	}
 }
 
-// A step played on one rank takes what the model says, and on many ranks nearly so.
+// A simulated step on one rank takes the time that the model predicts, and nearly
+// so on many ranks.
 func TestPlay(t *testing.T) {
 	m := fastLinks
 	network := cluster.LogGP{Latency: m.InterNode.Alpha, Rate: m.InterNode.Rate}
@@ -150,8 +151,9 @@ func TestPlay(t *testing.T) {
 				t.Fatal(err)
 			}
 			said := CostOf(n, m, mesh)
-			// Sums of single numbers on one rank; else what the closed forms leave out: copies of parts, and
-			// messages of biases on their own, which weigh much in so small a network.
+			// Sums of single numbers on one rank; otherwise what the closed forms
+			// omit: local copies, and separate messages for biases, which matter in
+			// such a small network.
 			tolerance := 1e-3
 			if mesh.Size() > 1 {
 				tolerance = 0.15
@@ -166,7 +168,7 @@ func TestPlay(t *testing.T) {
 	}
 }
 
-// A plan cuts layers where package spatial cuts them, whatever a mesh cuts at which size.
+// A plan splits layers where package spatial splits them, with any overrides.
 func TestPlansAreExecuted(t *testing.T) {
 	for _, text := range []string{"data:4", "data:8", "level:3", "lat:3", "lon:3", "lat:10", "lon:3@3x16x24=lon", "lon:16", "lat:2@3x16x24=lat,3x8x12=lon lon:2@3x8x12=none",
 		"lon:4@3x8x12=channel", "lon:8@3x8x12=channel", "channel:2 lon:2", "lat:4@3x8x12=level", "lat:2@3x8x12=level", "data:2@3x8x12=lat lon:2@3x8x12=data"} {

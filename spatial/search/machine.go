@@ -40,7 +40,8 @@ func (l Link) time(messages, bytes, sharing float64) float64 {
 // perNode returns the number of ranks per node.
 func (m *Machine) perNode() int { return max(1, m.PerNode) }
 
-// group is a set of ranks that differ only along some mesh axes.
+// group is a set of ranks that differ only along some mesh axes. Neighbours differ
+// by stride in their rank number.
 type group struct {
 	ranks     int
 	stride    int  // difference between neighbouring ranks
@@ -48,8 +49,12 @@ type group struct {
 }
 
 // link returns the link that a group's messages use and the number of ranks of a
-// node that share it: all ranks of a node if each sends to a distant rank, one per
-// group in a ring.
+// node that share it.
+//
+// In a ring over nodes only the ranks at the border of a node send to another node:
+// one per group, and min(PerNode, stride) groups cross the border at the same
+// place. In other patterns all ranks of a node may send to other nodes at the same
+// time.
 func (m *Machine) link(g group, ring bool) (l Link, sharing float64) {
 	switch {
 	case g.intraNode:
@@ -118,8 +123,14 @@ func (m *Machine) allGather(g group, values int64) (cluster.Time, int64) {
 }
 
 // computeTime returns the time of a share of some work that reads a share of the
-// filters: the larger of the times of its FLOPs and of its bytes (roofline model).
-// A measured rate includes memory traffic.
+// filters:
+//
+//	t = Σ max(share·FLOPs/rate, (share·Bytes + filters·Fixed)/bandwidth)
+//
+// over the operations (roofline model). A measured rate of a convolution includes
+// memory traffic, so its second term is omitted.
+//
+// Unit: rate in FLOP/s, bandwidth in bytes per second.
 func (m *Machine) computeTime(all []Work, share, filters float64) cluster.Time {
 	var sum float64
 	for _, w := range all {

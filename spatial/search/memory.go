@@ -22,8 +22,13 @@ func (p *costModel) optimiserShards() int {
 }
 
 // fixedMemory returns the memory of a rank that does not depend on the selected
-// splits: parameters, gradients, optimiser state, and the workspace of a step,
-// estimated for the splits by name.
+// splits:
+//
+//	4·(n + n·(1 + State)/shards) + workspace
+//
+// with n parameters in float32, one gradient and State values of the optimiser per
+// parameter. shards is the number of ranks for a sharded optimiser, else 1. The
+// workspace is estimated for the splits by name.
 //
 // Unit: bytes.
 func (p *costModel) fixedMemory() int64 {
@@ -35,7 +40,8 @@ func (p *costModel) fixedMemory() int64 {
 }
 
 // optimiserTime returns the time of one sweep over parameters, gradients and state.
-// All are read, and all but the gradients are written.
+// All are read, and all but the gradients are written: 3 + 2·State accesses of 4
+// bytes per parameter.
 //
 // Unit: bytes is the memory bandwidth in bytes per second.
 func optimiserTime(parameters int64, state int, bytes float64) cluster.Time {

@@ -40,7 +40,8 @@ type Estimate struct {
 }
 
 // stageCost returns the cost of a layer with that of its operands, for a split of
-// each stage.
+// each stage. The cost of a step is the sum over the layers, apart from the queue
+// of gradient sums.
 func (p *costModel) stageCost(v int, to []stageSplit) cost {
 	l := &p.n.Layers[v]
 	own := to[p.cuts.stage(l.Out)]
@@ -52,7 +53,13 @@ func (p *costModel) stageCost(v int, to []stageSplit) cost {
 }
 
 // evaluate simulates a step whose layers have the given costs: the forward pass,
-// then the backward pass with the queue of gradient sums.
+// then the backward pass with the queue of gradient sums. now is the end of the
+// backward pass up to a layer, queue the end of the sums:
+//
+//	queue = max(queue, now) + reduce
+//
+// Without overlap the sums start after the pass. The exposed part of the sums is
+// what exceeds the pass.
 func (p *costModel) evaluate(price func(v int) cost) Estimate {
 	var all cost
 	backward := make([]cluster.Time, len(p.n.Layers))

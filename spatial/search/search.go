@@ -40,7 +40,10 @@ var ErrMesh = errors.New("no mesh")
 // ErrMemory means that no plan fits into the memory of the ranks.
 var ErrMemory = errors.New("no plan fits into memory")
 
-// Search finds the fastest plan for a number of ranks that fits into memory.
+// Search finds the fastest plan for a number of ranks that fits into memory. It
+// first evaluates the uniform plan of every mesh, in which all stages are split by
+// the names of the mesh axes. With Options.PerStage it then searches each mesh for
+// a plan whose stages differ.
 //
 // Errors: ErrMesh; ErrMemory, with the uniform plan of least memory as Result.Best.
 func Search(n Network, ranks int, m Machine, o Options) (Result, error) {
@@ -79,7 +82,8 @@ func Search(n Network, ranks int, m Machine, o Options) (Result, error) {
 }
 
 // searchPerStage searches plans whose stages differ, on all meshes, those with the
-// best uniform plans first. Each result lowers the bound for the next mesh.
+// best uniform plans first. Each result lowers the bound for the next mesh. The
+// search ends when even a perfectly even split of the computing exceeds the bound.
 func (r *Result) searchPerStage(n Network, m *Machine, c *splitter, o Options) {
 	bound := cluster.Time(math.MaxInt64 / 4)
 	if r.Uniform.Fits {

@@ -10,8 +10,8 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/cluster"
 )
 
-// randomMachine draws rates at which computing, messages and bytes weigh about the same, so
-// that choices differ.
+// randomMachine draws rates for which computing, latency and bandwidth have similar
+// weight, so that choices differ.
 func randomMachine(r *rand.Rand) Machine {
 	return Machine{
 		FLOPs: 1e9 * (1 + 99*r.Float64()), Bytes: 1e9 * (1 + 9*r.Float64()), PerNode: []int{1, 2, 4, 8}[r.IntN(4)],
@@ -22,7 +22,7 @@ func randomMachine(r *rand.Rand) Machine {
 	}
 }
 
-// window is that of a filter along latitude and longitude.
+// window returns the window of a filter along latitude and longitude.
 func window(size, stride, up, pad int) []graph.WindowAxis {
 	w := make([]graph.WindowAxis, fieldAxes)
 	for i := range w {
@@ -34,7 +34,7 @@ func window(size, stride, up, pad int) []graph.WindowAxis {
 	return w
 }
 
-// randomLayer draws what a layer computes and holds.
+// randomLayer draws the work and memory of a layer.
 func randomLayer(r *rand.Rand, name string, out graph.Shape, from ...Edge) Layer {
 	work := func() []Work { return []Work{{FLOPs: r.Int64N(1e8), Bytes: r.Int64N(1e7), Fixed: r.Int64N(1e5)}} }
 	l := Layer{Name: name, Out: out, From: from, Forward: work(), Backward: work(), Filter: work(), Data: work(), SavedBytes: 4 * int64(out.Size()),
@@ -48,8 +48,8 @@ func randomLayer(r *rand.Rand, name string, out graph.Shape, from ...Edge) Layer
 	return l
 }
 
-// randomUNet draws a U-Net of so many poolings, or, if there are none, a chain with so many
-// more convolutions, one of which halves fields.
+// randomUNet draws a U-Net with the given number of poolings. Without poolings it
+// draws a chain with that many more convolutions, one of which halves fields.
 func randomUNet(r *rand.Rand, stages, chain int) Network {
 	n := Network{Parameters: r.Int64N(1e3), Optimiser: Optimiser{State: 2}}
 	shape := graph.Shape{1 + r.IntN(4), 1 + r.IntN(8), 1 + r.IntN(3), 8 + 8*r.IntN(3), 8 + 8*r.IntN(3)}
@@ -97,9 +97,9 @@ func randomUNet(r *rand.Rand, stages, chain int) Network {
 	return n
 }
 
-// The dynamic programme finds a plan as good as the best of all, on chains, U-Nets and
-// graphs with arbitrary joins, with and without hiding, with and without a limit of memory;
-// times are equal to the picosecond.
+// Dynamic programming finds a plan as fast as the best of all, on chains, U-Nets
+// and graphs with arbitrary skips, with and without overlap and memory limits.
+// Times are equal to the picosecond.
 func TestDynamicEqualsExhaustive(t *testing.T) {
 	one := []spatial.Mesh{{{Name: "lon", Size: 2}}, {{Name: "lat", Size: 4}}, {{Name: "data", Size: 2}}, {{Name: "lon", Size: 8}}, {{Name: "lat", Size: 3}}, {{Name: "level", Size: 2}}}
 	two := []spatial.Mesh{{{Name: "lat", Size: 2}, {Name: "lon", Size: 2}}, {{Name: "data", Size: 2}, {Name: "lon", Size: 4}}, {{Name: "lat", Size: 2}, {Name: "lon", Size: 4}}}
@@ -170,7 +170,8 @@ func TestBound(t *testing.T) {
 	}
 }
 
-// exhaustive tries all plans of a mesh. It judges the dynamic programme on small networks.
+// exhaustive tries all plans of a mesh. It is the reference for dynamic programming
+// on small networks.
 func exhaustive(n Network, m Machine, mesh spatial.Mesh) Plan {
 	p := newCostModel(n, &m, mesh, newSplitter(n))
 	choices := p.cuts.choices(p.mesh)

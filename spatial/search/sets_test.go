@@ -8,7 +8,7 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial"
 )
 
-// Networks whose rows are sets have plans, by which package spatial cuts them.
+// Networks whose rows are sets have plans that package spatial can execute.
 func TestSetsHavePlans(t *testing.T) {
 	const members = 3
 	b := graph.New(1)

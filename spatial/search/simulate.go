@@ -71,7 +71,9 @@ func Simulate(g *graph.Graph, o Optimiser, mesh spatial.Mesh, m Machine, network
 	return out, nil
 }
 
-// simulation holds the scripts of all ranks.
+// simulation holds the scripts of all ranks. A script is derived once from the
+// sharded graph of a rank; the simulation then executes it without the graph.
+// Exchanges with the same tag have the same transfers on all ranks.
 type simulation struct {
 	mesh    spatial.Mesh
 	m       *Machine
@@ -218,9 +220,10 @@ func (s *scriptBuilder) exchange(n *graph.Node, parts spatial.Redistribution, ta
 	return nil
 }
 
-// wait appends waits for the operands of an operation that are in transit. It
-// returns the part of the operation's computing time that is spent before the wait,
-// on the interior.
+// wait appends waits for the operands of an operation that are in transit, unless
+// an earlier operation has waited for them. It returns the part of the operation's
+// computing time that is spent before the wait, on the interior. Only convolutions
+// of whole blocks of channels have kernels for that.
 func (s *scriptBuilder) wait(n *graph.Node, compute cluster.Time) (before cluster.Time) {
 	var tags []int
 	interior := 1.0
@@ -261,7 +264,9 @@ func (s *scriptBuilder) interior(p spatial.Redistribution) float64 {
 	return part
 }
 
-// deferSum adds a gradient to the open bucket of its mesh axes.
+// deferSum adds a gradient to the open bucket of its mesh axes. Every gradient gets
+// an action; only the last one of a bucket gets the number of values, so the sum
+// starts when the last gradient is ready.
 func (s *scriptBuilder) deferSum(axes string, values int) {
 	b := s.open[axes]
 	if b == nil {
@@ -279,7 +284,9 @@ func (s *scriptBuilder) deferSum(axes string, values int) {
 // sum makes the last action of a bucket sum all its values.
 func (s *scriptBuilder) sum(b *bucket) { s.script[b.last].values = b.values }
 
-// runScript executes the script of a rank in the simulation.
+// runScript executes the script of a rank in the simulation. Deferred sums run in
+// tasks, one after the other, with groups of their own: their messages must not
+// match those of other sums.
 func (p *simulation) runScript(r *cluster.Rank) error {
 	groups, err := p.mesh.Groups(r.Comm)
 	if err != nil {

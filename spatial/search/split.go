@@ -157,9 +157,9 @@ func newSplitter(n Network) *splitter {
 func (c *splitter) stage(s graph.Shape) int { return slices.Index(c.stages, sizeOf(s)) }
 
 // starts returns the first index of each part of an axis, nil if a part would be
-// empty. The largest size is split as evenly as multiples of its ratio to the
-// smallest size allow. The boundaries of other sizes follow by scaling, as windows
-// propagate them.
+// empty. The largest size n₀ is split into multiples of n₀/n₁, with n₁ the smallest
+// size above 1 that divides n₀. Boundary i of another size n is ⌈start₀(i)·n/n₀⌉,
+// as windows with a stride propagate it.
 func (c *splitter) starts(axis, size, parts int) []int {
 	key := [3]int{axis, size, parts}
 	if s, ok := c.known[key]; ok {
@@ -192,7 +192,9 @@ func (c *splitter) cut(axis, size, parts int) []int {
 }
 
 // layout returns how a stageSplit splits a field, with the rules of package
-// spatial.
+// spatial: channels at multiples of graph.BlockSize, other axes evenly or by name.
+// Where a part would be empty the axis stays whole. If two mesh axes select one
+// axis, the first one splits it.
 func (c *splitter) layout(m spatial.Mesh, to stageSplit, f splitField) fieldLayout {
 	var l fieldLayout
 	for axis := range l {
@@ -259,6 +261,9 @@ func withoutOverrides(m spatial.Mesh) spatial.Mesh {
 // order: by name, none, channels, then other axes. Fields that are loaded from
 // storage keep the axis of the name, split by name or evenly, because samples are
 // read that way.
+//
+// There are at most 7ᵃ selections for a mesh axes. splitter.choices removes those
+// with equal layouts.
 func stageSplits(m spatial.Mesh, loaded bool) []stageSplit {
 	all := []stageSplit{nil}
 	for _, a := range m {

@@ -19,7 +19,8 @@ func TestShort(t *testing.T) {
 	}
 }
 
-// TestProbe: a library that is here names itself; one that is not is said not to be.
+// TestProbe: an installed library reports its version; for a missing one Probe
+// returns ErrNotFound.
 func TestProbe(t *testing.T) {
 	for _, i := range Implementations {
 		f, err := Probe(i)

@@ -22,8 +22,8 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm/commtest"
 )
 
-// part is the variable that makes this test binary a rank: the programs of
-// commtest, or one that fails.
+// part is the variable that makes this test binary a rank; its value selects the
+// conformance suite or a failure.
 const part = "ENSEMBLE_MPI_TEST"
 
 func TestMain(m *testing.M) {
@@ -61,7 +61,7 @@ func rank(what string) error {
 			return nil // without leaving the job
 		}
 		fmt.Fprintf(os.Stderr, "rank %d: %v\n", c.Rank(), err)
-		runtime.GC() // what nobody waits for any more is collected, as a process does that goes on to say why
+		runtime.GC() // collect abandoned requests, as a process would that goes on to report an error
 		time.Sleep(20 * time.Millisecond)
 		if errors.Is(err, ErrStalled) {
 			os.Exit(int(exit.RankLost))
@@ -121,7 +121,7 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-// They pass on parts of processes.
+// The conformance suite passes on hosted ranks.
 func TestHostedPrograms(t *testing.T) {
 	for _, i := range Implementations {
 		t.Run(i.Name, func(t *testing.T) {
@@ -138,7 +138,7 @@ func TestHostedPrograms(t *testing.T) {
 // shortStall is the stall timeout of ranks that fail.
 const shortStall = 2 * time.Second
 
-// failures are the programs of three ranks of which rank 1 fails. Rank 0 waits for rank
+// failures are programs of three ranks of which rank 1 fails. Rank 0 waits for rank
 // 2, which waits for rank 1.
 var failures = map[string]func(c *comm.Comm, w *World) error{
 	"sleeps": func(c *comm.Comm, _ *World) error {
@@ -177,9 +177,9 @@ var failures = map[string]func(c *comm.Comm, w *World) error{
 	},
 }
 
-// partFailures are the programs of seven parts on three processes, of which a part of
-// process 1 fails, part 3. The others meet, in rounds that make every process wait for
-// itself and for all others.
+// partFailures are programs of seven hosted ranks on three processes, of which
+// hosted rank 3 of process 1 fails. The others communicate in rounds that make
+// every process wait for itself and for all others.
 var partFailures = map[string]func(c *comm.Comm) error{
 	"a part sleeps": func(c *comm.Comm) error {
 		if c.Rank() == 3 {
@@ -203,8 +203,8 @@ var partFailures = map[string]func(c *comm.Comm) error{
 	},
 }
 
-// A part that keeps the others waiting is named by its process; one that fails ends its
-// process, and with it the job.
+// A hosted rank that stalls the others is reported by the number of its process;
+// one that fails ends its process, and with it the job.
 func TestPartFailures(t *testing.T) {
 	for _, i := range Implementations {
 		t.Run(i.Name, func(t *testing.T) {
@@ -225,7 +225,7 @@ func TestPartFailures(t *testing.T) {
 	}
 }
 
-// around hands a byte from rank 1 to rank 2 to rank 0.
+// around sends a byte from rank 1 to rank 2 to rank 0.
 func around(c *comm.Comm) error {
 	token := []byte{1}
 	if c.Rank() != 1 {
@@ -236,14 +236,14 @@ func around(c *comm.Comm) error {
 	return c.Send((c.Rank()+1)%3, 0, token).Wait()
 }
 
-// ended tells whether a launcher's exit code is the one that a rank ended with. MPICH's
-// may be that of a rank that it killed then.
+// ended reports whether a launcher's exit code is the expected one of a rank. MPICH
+// may return the code of a rank that it killed.
 func ended(i Implementation, code int, want exit.Code) bool {
 	return code == int(want) || i.Name == "MPICH" && code == int(syscall.SIGKILL)
 }
 
-// A rank that keeps the others waiting, itself or through another one, is named by those
-// that notice, and ends the job with 71 within the stall timeout.
+// A rank that stalls the others, directly or through another rank, is reported by
+// those that notice, and the job ends with exit code 71 within the stall timeout.
 func TestStall(t *testing.T) {
 	for _, i := range Implementations {
 		t.Run(i.Name, func(t *testing.T) {
@@ -269,7 +269,7 @@ func TestStall(t *testing.T) {
 	}
 }
 
-// A rank that is killed ends the job at once, and the launcher tells of it.
+// A killed rank ends the job at once, and the launcher reports it.
 func TestKilled(t *testing.T) {
 	for _, i := range Implementations {
 		t.Run(i.Name, func(t *testing.T) {

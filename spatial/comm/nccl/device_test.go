@@ -20,8 +20,9 @@ type single struct{ comm.Transport }
 func (single) Rank() int { return 0 }
 func (single) Size() int { return 1 }
 
-// On one device, as a group of one: sums and gathered values are the own ones, and what is
-// sent to oneself arrives; also when it is recorded. It skips where there is no device.
+// On one device, as a group of one rank: sums and gathered values are the own ones,
+// and messages to oneself arrive, also in a captured graph. Skipped without a
+// device.
 func TestDevice(t *testing.T) {
 	d := devicetest.GPU(t)
 	l, err := Open(nil)

@@ -19,10 +19,11 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// some is the rest of a device, which nobody asks for here.
+// some implements the methods of a device that these tests do not use.
 type some = device.Device
 
-// one is a device of a name with a second stream, and the backend over it.
+// one is a device with an identifier and a library stream, and the backend that
+// owns it.
 type one struct {
 	some
 	librariestest.FakeHandles
@@ -39,7 +40,7 @@ func (o *one) RunAsync(f func(device.Pointer) error) (device.Event, error) {
 }
 func (o *one) Join(t device.Event) error { o.joined = append(o.joined, t); return nil }
 
-// All ranks decide alike whether NCCL serves them, and say the same of why not.
+// All ranks agree on whether NCCL is available, and on the reason.
 func TestServe(t *testing.T) {
 	l, _ := fake(t)
 	older := &Library{t: l.t, code: 22100, path: l.path}
@@ -90,7 +91,7 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// What a plan asks for goes to the second stream, as one operation each, and is joined.
+// Operations of a plan are enqueued on the library stream, one by one, and joined.
 func TestPeers(t *testing.T) {
 	l, log := fake(t)
 	own := &one{id: "GPU-a"}
@@ -151,8 +152,8 @@ func TestPeers(t *testing.T) {
 	}
 }
 
-// A rank that is lost, whether NCCL says so or the device waits for too long, aborts all, and what is asked for later
-// says why.
+// A lost rank, reported by NCCL or noticed by a timeout of the device, aborts all
+// communicators. Later operations return the reason.
 func TestDevicesAreWatched(t *testing.T) {
 	l, _ := fake(t)
 	for name, harm := range map[string]func(own *one){
@@ -177,7 +178,7 @@ func TestDevicesAreWatched(t *testing.T) {
 			t.Errorf("%s: got %v", name, err)
 		}
 		if _, err := p.AllReduce(make([]float32, 1)); !errors.Is(err, ErrAborted) {
-			t.Errorf("%s: what is asked for later: %v", name, err)
+			t.Errorf("%s: a later operation: %v", name, err)
 		}
 		if err := d.Close(); err != nil {
 			t.Error(err)

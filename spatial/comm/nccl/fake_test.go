@@ -28,7 +28,8 @@ const loaded = librariestest.FakeHandles(0x50000)
 // at is an address of no memory of this program.
 var at = librariestest.FakeAddress
 
-// fake opens the library that stands in for NCCL. log gives what it was asked since.
+// fake opens the fake NCCL library. log returns its calls since the last call of
+// log.
 func fake(t *testing.T) (l *Library, log func() []string) {
 	t.Helper()
 	find, log := librariestest.Fake(t, "FAKE_HANG")
@@ -96,7 +97,7 @@ func TestJoin(t *testing.T) {
 	}
 }
 
-// Where rank 0 has no id, or versions differ, all ranks learn it and none waits.
+// If rank 0 has no id, or versions differ, all ranks get an error and none hangs.
 func TestJoinFails(t *testing.T) {
 	l, _ := fake(t)
 	t.Setenv("FAKE_FAIL", "ncclGetUniqueId=3@1")
@@ -135,7 +136,7 @@ func TestJoinFails(t *testing.T) {
 	}
 }
 
-// What NCCL is asked, number by number; nothing is allocated for it.
+// The arguments of all calls of NCCL; the calls allocate nothing.
 func TestOperations(t *testing.T) {
 	l, log := fake(t)
 	c := alone(t, l)
@@ -187,8 +188,8 @@ func TestOperations(t *testing.T) {
 	}
 }
 
-// Whichever call fails is named, a group that began ends, and a rank that does not answer
-// is a lost one.
+// An error names the failed call, an open group call is ended, and a remote error
+// counts as a lost rank.
 func TestFailures(t *testing.T) {
 	l, log := fake(t)
 	c := alone(t, l)
@@ -253,8 +254,8 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// An abort ends a call that waits for a lost rank, and what is asked for later fails with
-// the reason.
+// An abort ends a call that waits for a lost rank; later operations fail with the
+// reason.
 func TestAbort(t *testing.T) {
 	l, log := fake(t)
 	c := alone(t, l)
@@ -293,8 +294,8 @@ func TestAbort(t *testing.T) {
 	}
 }
 
-// A watch aborts on an error of the work and at the end of its context, and does nothing
-// else.
+// A watch aborts on an asynchronous error and at the end of its context, and
+// otherwise does nothing.
 func TestWatch(t *testing.T) {
 	l, _ := fake(t)
 	c := alone(t, l)
@@ -338,8 +339,8 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// A machine without the library, or with another one; a library of a version that is too old or too new gives
-// code 69.
+// A missing library, another library, and a version that is too old or too new give
+// exit code 69.
 func TestMissing(t *testing.T) {
 	librariestest.Missing(t, func(find func(libraries.Library) (*dl.Library, error)) error { _, err := Open(find); return err },
 		ErrUnavailable, "ncclGetVersion", "ncclCommGetAsyncError", "ncclGroupEnd")

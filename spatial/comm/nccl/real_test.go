@@ -14,7 +14,7 @@ import (
 // Prototypes, values and structures are those of the headers.
 func TestLongHeaders(t *testing.T) { librariestest.Headers(t, "nccl.h") }
 
-// Without a device the library gives ids, and refuses to join with its own words.
+// Without a device the library creates ids, and its error of a join is returned.
 func TestLongNoDevice(t *testing.T) {
 	librariestest.Includes(t, "nccl.h")
 	l, err := Open(nil)
