@@ -4,7 +4,7 @@ import "testing"
 
 var kept []byte
 
-// What allocates always is counted, what does so once is not.
+// Allocations of every run are counted, occasional ones are not.
 func TestPerRun(t *testing.T) {
 	calls := 0
 	if n := PerRun(4, func() {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// some are sections with everything that a section may have.
+// some are sections that use every field.
 func some() Sections {
 	var none *float64
 	half := 0.5
@@ -73,7 +73,7 @@ all \[measured]
 	}
 }
 
-// TestPrintersFail: an answer that cannot be written is no success.
+// TestPrintersFail: a failed write is an error.
 func TestPrintersFail(t *testing.T) {
 	full := errors.New("full")
 	r, w := io.Pipe()

@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// pkg is what `go list -json` says of a package.
+// pkg is the output of `go list -json` for a package.
 type pkg struct {
 	ImportPath                string
 	Name                      string
@@ -26,7 +26,7 @@ type pkg struct {
 	Deps                      []string
 }
 
-// short is the path below the module.
+// short returns the path relative to the module.
 func (p pkg) short() string { return strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, Module), "/") }
 
 func list(t *testing.T) []pkg {
@@ -59,12 +59,13 @@ func list(t *testing.T) []pkg {
 	return all
 }
 
-// ignored leaves out what git ignores: scratch packages of a developer.
+// ignored removes packages that git ignores, such as scratch packages of a
+// developer.
 func ignored(dir string) bool {
 	return exec.Command("git", "-C", filepath.Dir(dir), "check-ignore", "-q", dir).Run() == nil
 }
 
-// matches says whether a package lies under a pattern.
+// matches reports whether a package matches a pattern.
 func matches(pattern, path string) bool {
 	if folder, ok := strings.CutSuffix(pattern, "/..."); ok {
 		return path == folder || strings.HasPrefix(path, folder+"/")
@@ -104,7 +105,8 @@ func TestImports(t *testing.T) {
 	}
 }
 
-// TestRows: every package imports of ours what its row says, no more and no less.
+// TestRows: every package imports exactly the packages of this module that its row
+// lists.
 func TestRows(t *testing.T) {
 	known := map[string][]string{}
 	for _, r := range rows {
@@ -200,8 +202,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// checkAlias: the format table lies in the folder io and would hide the standard
-// library's io, so it is imported as fio.
+// checkAlias: package io of this module would hide that of the standard library, so
+// it is imported as fio.
 func checkAlias(t *testing.T, file string) {
 	t.Helper()
 	f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
@@ -216,8 +218,8 @@ func checkAlias(t *testing.T, file string) {
 	}
 }
 
-// TestTableIsTrue: every pattern of the rules still names something, and every rule
-// has a reason.
+// TestTableIsTrue: every pattern of the rules matches a package, and every rule has
+// a reason.
 func TestTableIsTrue(t *testing.T) {
 	all := list(t)
 	exists := func(pattern string) bool {
@@ -249,7 +251,8 @@ func TestTableIsTrue(t *testing.T) {
 	}
 }
 
-// TestMatches holds the meaning of patterns fast, and that a more exact layer wins.
+// TestMatches checks the meaning of patterns, and that the most specific layer
+// applies.
 func TestMatches(t *testing.T) {
 	for _, c := range []struct {
 		pattern, path string
@@ -269,8 +272,8 @@ func TestMatches(t *testing.T) {
 	}
 }
 
-// What .gitignore names is made by builds, and no part of the repository: a tool chain that was committed would
-// be put in place of everybody's.
+// Ignored files are made by builds and must not be committed: a committed tool
+// chain would replace that of every user.
 func TestNothingIgnoredIsTracked(t *testing.T) {
 	cmd := exec.Command("git", "ls-files", "--cached", "--ignored", "--exclude-standard")
 	cmd.Dir = filepath.Join("..", "..")

@@ -1,6 +1,7 @@
-// Package archtest holds the rules of who may import whom, each with its reason, and
-// the test that compares them with the code.
+// Package archtest checks the import rules of the module and limits of size, each
+// with its reason.
 //
-// The rules are data: rules.go. A rule that names a package which no longer exists
-// fails the test too, so that the table stays true.
+// The rules are data: layers in rules.go, the exact imports of each package in
+// rows.go, limits in limits.go. A rule for a package that no longer exists fails
+// the test, so that the tables stay correct.
 package archtest

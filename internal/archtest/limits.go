@@ -1,8 +1,8 @@
 package archtest
 
-// limits are sizes that a reader can hold in the head.
+// limits are maximum sizes that keep code readable.
 var limits = map[string]int{
-	"package lines":               6000, // an hour's reading; Go without tests
+	"package lines":               6000, // about an hour of reading; Go without tests
 	"function lines":              100,
 	"function lines of a command": 60, // flags in, one call, exit code out
 	"arguments":                   6,  // without the receiver
@@ -10,32 +10,32 @@ var limits = map[string]int{
 	"imports of ours":             35,
 }
 
-// An exception is what something may have above the limit, and why.
+// exception is an allowed size above the limit, with the reason.
 type exception struct {
 	size int
 	why  string
 }
 
-// Reasons that several have.
+// Reasons that several exceptions share.
 const (
-	reasonColumn  = "a row of a table or of JSON that users read: a field is a column"
-	reasonKey     = "a section of the configuration: a field is a key, and sections are named as users write them"
+	reasonColumn  = "a row of a table or of JSON: a field is a column"
+	reasonKey     = "a section of the configuration: a field is a key"
 	reasonFormula = "the arguments are those of the formula, in its order; a struct would name each twice"
 	reasonKernel  = "a thin call of a C kernel: its arguments are the kernel’s"
-	reasonState   = "the state of one thing that is made, used and closed as a whole"
-	reasonFormat  = "what a file format says of a thing: a field is one of its entries"
+	reasonState   = "the state of one object that is created, used and closed as a whole"
+	reasonFormat  = "a record of a file format: a field is one of its entries"
 	reasonFlag    = "flags of one command, one field each"
-	reasonStep    = "one step of a longer function, called once: a struct would be made for that call"
+	reasonStep    = "one step of a longer function, called once: a struct would serve only that call"
 )
 
-// exceptions by kind of limit, and by package.name.
+// exceptions lists the exceptions by kind of limit and by package.name.
 var exceptions = map[string]map[string]exception{
 	"package lines": {
-		"engine/op": {7600, "one file an op: a reader opens the file of the op, not the package"},
+		"engine/op": {7600, "one file per op: a reader opens the file of an op, not the package"},
 	},
 	"function lines": {
-		"ensemble/run/bench.RanksOptions.measure":  {109, "a measurement in its order: warm up, time, gather, judge; its parts share every number"},
-		"postproc/baseline.leastAbsolute.minimise": {124, "a walk from corner to corner of a linear program: its turns share the path and the point"},
+		"ensemble/run/bench.RanksOptions.measure":  {109, "a measurement in order: warm up, time, gather, compare; its parts share all variables"},
+		"postproc/baseline.leastAbsolute.minimise": {124, "a walk along vertices of a linear program: its steps share the path and the point"},
 	},
 	"arguments": {
 		"engine/backend/cpu/dnnl.SGEMM":                    {7, reasonKernel},
@@ -87,7 +87,7 @@ var exceptions = map[string]map[string]exception{
 		"engine/backend/cuda.Backend":           {18, reasonState},
 		"engine/backend/cuda/cudnn.Convolution": {19, reasonState},
 		"engine/backend/cuda/gpu.gpu":           {16, reasonState},
-		"engine/graph.Op":                       {20, "what an op is, as passes and backends ask it"},
+		"engine/graph.Op":                       {20, "the definition of an op, as passes and backends read it"},
 		"engine/op.Spec":                        {27, "the declaration of an op: ops are literals whose keys are read as a list"},
 		"engine/pass.orderModel":                {18, reasonState},
 		"ensemble/config.Data":                  {24, reasonKey},
@@ -98,8 +98,8 @@ var exceptions = map[string]map[string]exception{
 		"ensemble/experiment.CollectedScore":    {21, reasonColumn},
 		"ensemble/experiment.StudyRow":          {26, reasonColumn},
 		"ensemble/model.Model":                  {20, reasonState},
-		"ensemble/model/task.Batch":             {19, "what reaches a network: a field is an input of its graph"},
-		"ensemble/model/task.Task":              {17, "what a model is asked, as model.json has it"},
+		"ensemble/model/task.Batch":             {19, "the inputs of a network: a field is an input of its graph"},
+		"ensemble/model/task.Task":              {17, "the task of a model, a record of model.json"},
 		"ensemble/record.Check":                 {18, reasonColumn},
 		"ensemble/record.TimeToQuality":         {16, reasonColumn},
 		"ensemble/run/bench.RanksReport":        {20, reasonColumn},
@@ -110,7 +110,7 @@ var exceptions = map[string]map[string]exception{
 		"ensemble/run/casestudy.Row":            {21, reasonColumn},
 		"ensemble/run/check.inspectRow":         {24, reasonColumn},
 		"ensemble/run/plan.PlannedStep":         {21, reasonColumn},
-		"ensemble/run/predict.Options":          {23, "what a prediction is asked: a field is an option of the command"},
+		"ensemble/run/predict.Options":          {23, "the options of a prediction: a field is an option of the command"},
 		"ensemble/run/samples.StoreReport":      {16, reasonColumn},
 		"ensemble/serve.metrics":                {17, "a field is a metric"},
 		"ensemble/serve.state":                  {16, reasonState},
@@ -138,7 +138,7 @@ var exceptions = map[string]map[string]exception{
 		"spatial/search.Estimate":               {16, reasonColumn},
 	},
 	"imports of ours": {
-		"cmd/ensemble":       {39, "a command calls its job, and there are forty"},
-		"ensemble/run/train": {40, "a training joins data, model, engine, ranks and statistics; no other job does"},
+		"cmd/ensemble":       {39, "there are forty commands, and each calls its job"},
+		"ensemble/run/train": {40, "only training combines data, model, engine, ranks and statistics"},
 	},
 }

@@ -14,10 +14,10 @@ import (
 	"testing"
 )
 
-// measured is what TestLimits found, by kind of limit and name.
+// measured holds the sizes that TestLimits found, by kind of limit and name.
 type measured map[string]map[string]int
 
-// put keeps a size that is over the limit of its kind.
+// put records a size above the limit of its kind.
 func (m measured) put(kind, name string, size int) {
 	if size <= limits[kind] {
 		return
@@ -28,8 +28,8 @@ func (m measured) put(kind, name string, size int) {
 	m[kind][name] = max(m[kind][name], size)
 }
 
-// TestLimits holds sizes fast: what is over a limit stands in limits.go with its reason, and no row stays
-// there for something that is within it again.
+// TestLimits: every size above a limit is listed in limits.go with its reason, and
+// no listed size is within its limit.
 func TestLimits(t *testing.T) {
 	found := measured{}
 	for _, p := range list(t) {
@@ -67,7 +67,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// measure looks at one file and gives its lines.
+// measure records the sizes of one file and returns its number of lines.
 func measure(t *testing.T, found measured, pkg, file string) int {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -103,7 +103,7 @@ func measure(t *testing.T, found measured, pkg, file string) int {
 	return bytes.Count(text, []byte("\n"))
 }
 
-// receiver is the type of a method, with a dot.
+// receiver returns the receiver type of a method, followed by a dot.
 func receiver(d *ast.FuncDecl) string {
 	if d.Recv == nil {
 		return ""
@@ -118,7 +118,8 @@ func receiver(d *ast.FuncDecl) string {
 	return fmt.Sprintf("%s.", name)
 }
 
-// count is how many names a list of fields has; those without a name count as one each.
+// count returns the number of names in a list of fields; fields without a name
+// count as one.
 func count(l *ast.FieldList) (n int) {
 	for _, f := range l.List {
 		n += max(len(f.Names), 1)

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestUmask: what is published has the permissions that the user's umask leaves.
+// TestUmask: published files have the permissions of the umask.
 func TestUmask(t *testing.T) {
 	old := syscall.Umask(0o077)
 	defer syscall.Umask(old)
@@ -30,7 +30,7 @@ func TestUmask(t *testing.T) {
 	}
 }
 
-// TestFailure: an error leaves the old content and nothing else.
+// TestFailure: an error leaves the old content and no temporary file.
 func TestFailure(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a")
@@ -51,7 +51,7 @@ func TestFailure(t *testing.T) {
 	}
 }
 
-// TestSweep: what writers left that were killed goes, of the names that are given; nothing else does.
+// TestSweep: only temporary files of the given names are removed.
 func TestSweep(t *testing.T) {
 	dir := t.TempDir()
 	left := func() string {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestTimes: the median of an even number lies between the two in the middle.
+// TestTimes: the median of an even number of values is the mean of the middle two.
 func TestTimes(t *testing.T) {
 	ms := func(all ...int) (d []time.Duration) {
 		for _, x := range all {
@@ -28,7 +28,8 @@ func TestTimes(t *testing.T) {
 	}
 }
 
-// TestSeries: what is printed has the extremes of several, and leaves their order alone.
+// TestSeries: several values are printed with minimum and maximum, and their order
+// is unchanged.
 func TestSeries(t *testing.T) {
 	s := Series{30, 1, 200}
 	if got := s.String(); got != "30.0 [1.00–200]" || s[0] != 30 {

@@ -18,7 +18,7 @@ type record struct {
 	Pair  [2]float32
 }
 
-// All bits come back, and a file is the bytes that the package says.
+// All bits are restored, and a file has the documented bytes.
 func TestRoundTrip(t *testing.T) {
 	floats := []float64{0, math.Copysign(0, -1), math.Float64frombits(0x7ff8_0000_dead_beef), math.Float64frombits(0xfff0_0000_0000_0001), math.Inf(-1), math.SmallestNonzeroFloat64}
 	records := []record{{-1, true, [2]float32{1.5, math.Float32frombits(0x7fc0_1234)}}, {1 << 40, false, [2]float32{}}}
@@ -43,7 +43,8 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// What is not whole, or of another kind, is refused, and no count takes more memory than there are bytes.
+// Truncated files and other schemas are refused, and no count makes a read allocate
+// more than the file has.
 func TestRefused(t *testing.T) {
 	good, err := Encode("test/2", head{"x", 2}, Append(nil, 1.0, 2.0))
 	if err != nil {
@@ -53,8 +54,8 @@ func TestRefused(t *testing.T) {
 	noHead, _ := Encode("test/2", "x", nil)
 	changed := bytes.Clone(good)
 	changed[len(changed)-1] ^= 1
-	for want, text := range map[string][]byte{`but with "test/1"`: other, `but with ""`: nil, "damaged": changed, "cannot unmarshal": noHead,
-		`but with "` + strings.Repeat("x", 40) + `"`: bytes.Repeat([]byte("x"), 1000)} {
+	for want, text := range map[string][]byte{`got "test/1"`: other, `got ""`: nil, "damaged": changed, "cannot unmarshal": noHead,
+		`got "` + strings.Repeat("x", 40) + `"`: bytes.Repeat([]byte("x"), 1000)} {
 		if _, err := Decode(text, "test/2", new(head)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", text, err, want)
 		}

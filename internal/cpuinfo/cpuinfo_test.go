@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// What the processor says agrees with what the kernel lists.
+// The features agree with /proc/cpuinfo.
 func TestProcessorAgreesWithKernel(t *testing.T) {
 	raw, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil || runtime.GOARCH != "amd64" {

@@ -38,6 +38,6 @@ func TestOpen(t *testing.T) {
 		}
 	}
 	if _, _, err := Open(path + "x"); !os.IsNotExist(err) {
-		t.Errorf("a file that is not there: %v", err)
+		t.Errorf("a missing file: %v", err)
 	}
 }

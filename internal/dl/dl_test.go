@@ -8,7 +8,7 @@ import (
 	"unsafe"
 )
 
-// The error names every file tried, and the caller can tell it by ErrNotFound.
+// The error names every file tried, and wraps ErrNotFound.
 func TestOpenMissing(t *testing.T) {
 	_, err := Open("libnowhere-a.so.7", "libnowhere-b.so.6")
 	if !errors.Is(err, ErrNotFound) {
@@ -21,7 +21,7 @@ func TestOpenMissing(t *testing.T) {
 	}
 }
 
-// The C library itself is there on every machine with a dynamic loader.
+// The C library is present on every machine with a dynamic loader.
 func TestOpenSymbol(t *testing.T) {
 	l, err := Open("libnowhere.so.7", "libm.so.6")
 	if err != nil {
@@ -38,7 +38,8 @@ func TestOpenSymbol(t *testing.T) {
 	}
 }
 
-// A table gets each function in its place, or the error names all that are missing.
+// A table gets each function in its place; otherwise the error names all missing
+// functions.
 func TestBind(t *testing.T) {
 	l, err := Open("libm.so.6")
 	if err != nil {

@@ -17,7 +17,8 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// server sends content, after some requests that end in the middle, and counts the bytes that it sends.
+// server sends content after a number of truncated responses, and counts the bytes
+// that it sends.
 type server struct {
 	content []byte
 	breaks  int // requests that end early

@@ -8,11 +8,12 @@ import (
 	"testing"
 )
 
-// sizes are below, at and beyond vectors and the pieces that kernels work in.
+// sizes are below, at and above the lengths of vectors and of the blocks of
+// kernels.
 var sizes = []int{0, 1, 7, 8, 9, 255, 256, 257, 1000, 2048 + 13}
 
-// noise has values of all sizes and, if asked for, some that are missing, infinite and
-// zeros of both signs.
+// noise returns values of all magnitudes; on request some are NaN, infinite or zero
+// of either sign.
 func noise(rng *rand.Rand, n int, odd bool) []float32 {
 	x := make([]float32, n)
 	for i := range x {
@@ -33,7 +34,7 @@ func sameBits(a, b []float32) error {
 	return nil
 }
 
-// The kernels give the bits of the plain loops.
+// Kernels have the bits of their references.
 func TestKernels(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for _, n := range sizes {
@@ -87,8 +88,8 @@ func TestKernels(t *testing.T) {
 	}
 }
 
-// The order of members decides no bit of their mean and standard deviation, and what is lost for it is
-// far below what a float32 holds.
+// The bits of mean and standard deviation do not depend on the order of members,
+// and the loss of precision is far below that of a float32.
 func TestOrderOfMembers(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	for members := 2; members <= 9; members++ {
@@ -96,7 +97,7 @@ func TestOrderOfMembers(t *testing.T) {
 		for m := range x {
 			x[m] = noise(rng, 300, false)
 		}
-		for p := range 40 { // sums that cancel, of which another order gives another rest
+		for p := range 40 { // cancelling sums, whose remainder depends on the order
 			x[0][p], x[1][p] = 1e10, -1e10
 		}
 		var first [2][]float32
@@ -148,7 +149,7 @@ func TestTallyOf(t *testing.T) {
 	if want := (Stats{Points: 320, Missing: 80, Infinite: 80, Min: -3, Max: 2, Sum: 0, Squares: 40 * 14}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
-	// Every place counts in the hash, and the order of values.
+	// The hash depends on every position, and on the order of values.
 	for i := range x {
 		y := slices.Clone(x)
 		if y[i] = 7; StatsOf(y).Hash == StatsOf(x).Hash {
@@ -160,7 +161,7 @@ func TestTallyOf(t *testing.T) {
 	if StatsOf(y).Hash == StatsOf(x).Hash {
 		t.Error("two values that change places have one hash")
 	}
-	// What compares equal is equal.
+	// Values that compare equal have equal hashes.
 	y = slices.Clone(x)
 	y[5], y[2] = float32(math.Copysign(0, -1)), math.Float32frombits(0x7fc00001)
 	if StatsOf(y).Hash != StatsOf(x).Hash {

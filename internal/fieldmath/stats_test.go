@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A tally counts every value once, in whatever lane, and its hash tells fields apart.
+// Statistics count every value once, in any lane, and hashes distinguish fields.
 func TestTallyOfFew(t *testing.T) {
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))
 	for _, c := range []struct {

@@ -12,7 +12,8 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// Every way to change a file is seen; what does not change its content is not.
+// Every change of a file is detected; a change of metadata alone is not reported as
+// a change of content.
 func TestVerify(t *testing.T) {
 	long := strings.Repeat("0123456789", 2000)
 	for _, c := range []struct {
@@ -36,7 +37,7 @@ func TestVerify(t *testing.T) {
 				return err
 			}
 			return os.Rename(p+".new", p)
-		}, "another file has its name"},
+		}, "it was replaced by another file"},
 		{"written to in the middle", func(p string) error { return put(p, 10_000) }, "last written"},
 		{"the end, at its old time", func(p string) error { return atOldTime(p, func() error { return put(p, 19_999) }) }, "first or last bytes"},
 		{"the beginning, at its old time", func(p string) error { return atOldTime(p, func() error { return put(p, 0) }) }, "first or last bytes"},
@@ -73,7 +74,7 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// A change in the middle whose time was set back leaves a trace all the same.
+// A change in the middle with a restored mtime shows in the ctime.
 func TestUntouched(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	if err := os.WriteFile(path, make([]byte, 20_000), 0o644); err != nil {
@@ -86,7 +87,7 @@ func TestUntouched(t *testing.T) {
 	if again, err := Of(path); err != nil || !again.UnchangedSince(before) {
 		t.Errorf("%v, %+v and %+v", err, before, again)
 	}
-	time.Sleep(20 * time.Millisecond) // more than the clock of the file system takes to tick
+	time.Sleep(20 * time.Millisecond) // longer than the resolution of file times
 	if err := atOldTime(path, func() error { return put(path, 10_000) }); err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +97,7 @@ func TestUntouched(t *testing.T) {
 	}
 }
 
-// An empty file and one shorter than an end have marks too.
+// Empty files, and files shorter than a hashed end, have fingerprints too.
 func TestShortFiles(t *testing.T) {
 	seen := map[string]bool{}
 	for _, text := range []string{"", "a", "b", strings.Repeat("a", endSize+1)} {
@@ -112,7 +113,7 @@ func TestShortFiles(t *testing.T) {
 	}
 }
 
-// Of a folder every file counts: its name, its size, when it was written.
+// The fingerprint of a folder covers name, size and mtime of every file.
 func TestFolders(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"a", "sub/b", "sub/c"} {
@@ -164,7 +165,7 @@ func put(path string, at int64) error {
 	return err
 }
 
-// atOldTime makes a change and sets the time of the file back.
+// atOldTime makes a change and restores the mtime of the file.
 func atOldTime(path string, change func() error) error {
 	s, err := os.Stat(path)
 	if err != nil {

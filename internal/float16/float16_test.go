@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// All numbers are rounded to themselves, what lies between two to the nearer one, and the middle to the
-// even one; Of is the reverse of Value.
+// All binary16 numbers round to themselves, numbers between two to the nearer one,
+// and midpoints to even; ToBits is the inverse of FromBits.
 func TestAllNumbers(t *testing.T) {
 	for _, c := range []struct {
 		bits uint16

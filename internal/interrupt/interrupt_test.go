@@ -10,12 +10,12 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// TestWatch sends this process each signal and expects the flag, the context and
-// the exit code; a second signal changes nothing.
+// TestWatch sends each signal to this process and checks the flag, the context and
+// the exit code. A second signal changes nothing.
 func TestWatch(t *testing.T) {
 	signals := []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGUSR1, syscall.SIGHUP}
 	if signal.Ignored(syscall.SIGHUP) {
-		signals = signals[:3] // nohup runs the tests, and shields from it
+		signals = signals[:3] // the tests run under nohup, which ignores SIGHUP
 	}
 	for _, s := range signals {
 		f := Watch(func() { t.Errorf("%s: aborted", s) })

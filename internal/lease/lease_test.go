@@ -16,9 +16,9 @@ import (
 
 const lockFile = "run.lock"
 
-// TestDeadOwner: the lease of a process that is gone, of this machine, of one whose
-// number was used again, and of another machine that fell silent, is taken over;
-// that of another machine whose heart beats is not.
+// TestDeadOwner: the lease is taken over if its owner is a dead process of this
+// machine, a process whose PID was reused, or a process of another machine without
+// a heartbeat. The lease of another machine with a heartbeat is not.
 func TestDeadOwner(t *testing.T) {
 	oldBeat, oldSilence := heartbeatInterval, leaseTimeout
 	heartbeatInterval = 20 * time.Millisecond
@@ -49,7 +49,7 @@ func TestDeadOwner(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			path := t.TempDir()
-			if leaseTimeout = 200 * time.Millisecond; c.beats { // as long as it takes to see the next beat
+			if leaseTimeout = 200 * time.Millisecond; c.beats { // long enough to see the next heartbeat
 				leaseTimeout = time.Minute
 			}
 			put := func() {
@@ -89,7 +89,7 @@ func TestDeadOwner(t *testing.T) {
 				t.Fatalf("got %v, want it free: %v", err, c.free)
 			}
 			if err != nil && (c.o.Time == ahead) != strings.Contains(err.Error(), "ahead") {
-				t.Errorf("its age is told as %v", err)
+				t.Errorf("its age is reported as %v", err)
 			}
 			if _, err := os.Stat(half); errors.Is(err, os.ErrNotExist) != c.free {
 				t.Errorf("a half written lease: %v, want it removed: %v", err, c.free)
@@ -103,8 +103,8 @@ func TestDeadOwner(t *testing.T) {
 	}
 }
 
-// TestLost: a process whose lease was taken over is told, and does not remove the
-// other's lease.
+// TestLost: CheckHeld returns an error after a takeover, and Release does not
+// remove the other process's lease.
 func TestLost(t *testing.T) {
 	oldBeat := heartbeatInterval
 	heartbeatInterval = 10 * time.Millisecond
@@ -131,8 +131,8 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// TestHeld: who is refused is told who has the lease, since when, and by which command, of
-// which secrets are left out. Leases of one folder are apart from each other.
+// TestHeld: the error names the owner, when it took the lease, and its command
+// without secrets. Leases of one folder are independent.
 func TestHeld(t *testing.T) {
 	dir := t.TempDir()
 	old := os.Args
@@ -163,7 +163,8 @@ func TestHeld(t *testing.T) {
 	}
 }
 
-// FuzzOwner: whatever a lock holds, it is told who has it, or that nobody has.
+// FuzzOwner: for any content of the file, Take succeeds or returns an error with
+// the owner.
 func FuzzOwner(f *testing.F) {
 	whole, err := json.Marshal(thisProcess())
 	if err != nil {

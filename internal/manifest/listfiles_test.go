@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// The sum of a folder is that of the sums of its files, and follows names and content.
+// The checksum of a folder is that of the checksums of its files, and depends on
+// names and content.
 func TestFolders(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	put := func(name, text string) {

@@ -15,7 +15,7 @@ import (
 
 const testSchema = "ensemble.test/1"
 
-// document is a manifest of its own kind.
+// document is a manifest with a field of its own.
 type document struct {
 	Record
 	Colour string `json:"colour"`
@@ -31,7 +31,7 @@ func put(t *testing.T, path, text string) {
 	}
 }
 
-// written makes a directory with two outputs and its manifest.
+// written creates a directory with two outputs and a manifest.
 func written(t *testing.T) (string, *document) {
 	t.Helper()
 	dir := t.TempDir()
@@ -50,7 +50,7 @@ func written(t *testing.T) (string, *document) {
 
 func TestWriteRead(t *testing.T) {
 	dir, d := written(t)
-	// The known checksums of nothing and of "abc" (FIPS 180-2, appendix B.1).
+	// Checksums of the empty string and of "abc" (FIPS 180-2, appendix B.1).
 	want := []File{{"a b", 0, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"},
 		{"sub/b", 3, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"}}
 	if !reflect.DeepEqual(d.Outputs, want) {
@@ -86,7 +86,7 @@ func TestVerify(t *testing.T) {
 	}{
 		{"untouched", func(string) error { return nil }, ""},
 		{"gone", os.Remove, "no such file"},
-		{"longer", func(p string) error { return os.WriteFile(p, []byte("abcd"), 0o644) }, "4 bytes, the manifest says 3"},
+		{"longer", func(p string) error { return os.WriteFile(p, []byte("abcd"), 0o644) }, "it has 4 bytes, the manifest states 3"},
 		{"same size", func(p string) error { return os.WriteFile(p, []byte("abd"), 0o644) }, "SHA-256 differs"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -128,7 +128,7 @@ func TestReadRefuses(t *testing.T) {
 		t.Error("an output outside the directory was accepted")
 	}
 	if _, err := Sum(filepath.Join(dir, "none")); exit.CodeOf(err) != exit.NotYet {
-		t.Errorf("an input that is not there: %v, want exit 66", err)
+		t.Errorf("a missing input: %v, want exit 66", err)
 	}
 }
 

@@ -40,7 +40,7 @@ type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, errors.New("full") }
 
-// FuzzRead: any text is read as events or refused, and any events have a time.
+// FuzzRead: any text is parsed or refused, and Seconds handles any events.
 func FuzzRead(f *testing.F) {
 	var log bytes.Buffer
 	l := New(&log)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The same seed gives the same files, and most differ from what they came from.
+// Equal seeds give equal files, and most files differ from their origin.
 func TestFile(t *testing.T) {
 	seeds := [][]byte{bytes.Repeat([]byte("abcdefgh"), 50), bytes.Repeat([]byte{7}, 300), {1}}
 	a, b := rand.New(rand.NewPCG(1, 2)), rand.New(rand.NewPCG(1, 2))

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestPlain: a task of 600 steps, one a second, gives one line a minute and a last
-// one; every line is whole and without control characters.
+// TestPlain: a task of 600 steps, one per second, prints one line per minute and a
+// last one. Lines are complete and have no control characters.
 func TestPlain(t *testing.T) {
 	var b bytes.Buffer
 	r := New(&b, Auto, time.Minute) // a buffer is no terminal
@@ -34,7 +34,7 @@ func TestPlain(t *testing.T) {
 	}
 }
 
-// TestUnknownTotal: without a total only what is done is shown.
+// TestUnknownTotal: without a total only the count is shown.
 func TestUnknownTotal(t *testing.T) {
 	var b bytes.Buffer
 	task := New(&b, Plain, time.Hour).Start("generate", 0)
@@ -74,7 +74,8 @@ func TestNone(t *testing.T) {
 	}
 }
 
-// TestLive: each task has one text, which is shown anew, and ends with how long it took.
+// TestLive: each task has one text, which is updated, and ends with the elapsed
+// time.
 func TestLive(t *testing.T) {
 	var shown [2][]string
 	r := NewLive(func(task int, text string) { shown[task] = append(shown[task], text) })

@@ -21,7 +21,7 @@ func TestText(t *testing.T) {
 		{`secret: "pa55w0rd`, `secret: "***"`},
 		{"Authorization: Bearer pa55w0rd", "Authorization: Bearer ***"},
 		{"ensemble x --token pa55w0rd --out o", "ensemble x --token *** --out o"},
-		// What is none stays as it is.
+		// Text without secrets is unchanged.
 		{"waiting until 2026-01-01T00:00:00Z: fc.grib2: it is still being written", ""},
 		{"unknown key \"train.epocs\" at a@b.yaml:3:1, http://h:80/metrics?key2=3", ""},
 		{"the loss of step 3: 0.5", ""},
@@ -38,8 +38,8 @@ func TestText(t *testing.T) {
 	}
 }
 
-// FuzzText: a secret that is said to be one does not come through, whatever stands around it; and nothing is
-// taken for a secret twice.
+// FuzzText: a labelled secret is always masked, whatever surrounds it, and masking
+// twice changes nothing.
 func FuzzText(f *testing.F) {
 	for _, s := range []string{"", " ", `{"a": `, "https://", "user:x@h/?", "--", `password="`, "token=", "bearer ", "'", `\`} {
 		f.Add(s, s)

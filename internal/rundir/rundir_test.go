@@ -40,7 +40,7 @@ func refused(t *testing.T, path string, o Options, want string) {
 	}
 }
 
-// TestLife follows a run directory from nothing to a finished run.
+// TestLife follows a run directory from its creation to a finished run.
 func TestLife(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "runs", "a")
 	d := open(t, path, Options{}, Fresh)
@@ -112,15 +112,15 @@ func TestForeignDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, o := range []Options{{}, {Resume: true}, {Overwrite: true}} {
-		refused(t, path, o, "holds thesis.tex and no run")
+		refused(t, path, o, "contains thesis.tex but no run")
 	}
 	if _, _, err := Open(filepath.Join(path, "thesis.tex"), Options{}); exit.CodeOf(err) != exit.CannotWrite {
 		t.Errorf("a file as run directory: %v", err)
 	}
 }
 
-// TestLeftovers: what a killed process had begun to write goes when the run goes on; files of
-// other folders stay.
+// TestLeftovers: temporary files of a killed process are removed when the run
+// continues; files of other folders stay.
 func TestLeftovers(t *testing.T) {
 	path := t.TempDir()
 	d := open(t, path, Options{}, Fresh)
@@ -151,7 +151,8 @@ func TestLeftovers(t *testing.T) {
 	}
 }
 
-// TestBothAtOnce is fault 48: of two that start at once exactly one wins.
+// TestBothAtOnce is fault 48: of two processes that start at the same time exactly
+// one succeeds.
 func TestBothAtOnce(t *testing.T) {
 	for range 100 {
 		path := t.TempDir()
@@ -242,8 +243,8 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestTensorBoard reads the event file back by its definition: lengths, both
-// checksums, and the protocol buffer of a scalar.
+// TestTensorBoard parses the event file by its definition: lengths, both checksums,
+// and the protocol buffer of a scalar.
 func TestTensorBoard(t *testing.T) {
 	path := t.TempDir()
 	d := open(t, path, Options{}, Fresh)

@@ -1,3 +1,4 @@
-// Package setuptest holds the programs that tests, tools and scripts look up on the path against what
-// scripts/setup.sh installs: a fresh machine has nothing else.
+// Package setuptest compares the programs that tests, tools and scripts look up on
+// the path with those that scripts/setup.sh installs, because a fresh machine has
+// no others.
 package setuptest

@@ -13,7 +13,8 @@ import (
 	"testing"
 )
 
-// folder is what the Go files of one folder declare, tests of both kinds included.
+// folder holds the declarations of the Go files of one folder, including both kinds
+// of tests.
 type folder struct {
 	name  string // of its package
 	texts map[string]ast.Expr
@@ -21,37 +22,39 @@ type folder struct {
 	all   []*function
 }
 
-// function is a function, a method, a literal, or what a variable of the package begins with.
+// function is a function, a method, a function literal, or the initial value of a
+// package variable.
 type function struct {
 	name   string
 	file   string
 	in     *folder
-	self   string    // what a method calls what it is of
+	self   string    // name of the receiver
 	parent *function // of a literal
 	kind   *ast.FuncType
 	body   *ast.BlockStmt
 }
 
-// unclear is a part of a text that only a run knows, a name to a shell too; self is the running program.
+// unclear is a part of a text that is known only at run time, and also a name in a
+// shell; self is the running program.
 const (
 	unclear = "__unclear"
 	self    = unclear + "_self"
 )
 
-// module is all Go of the repository.
+// module holds all Go code of the repository.
 type module struct {
 	fset    *token.FileSet
 	folders map[string]*folder
-	calls   map[string][]site // by the name of what is called
+	calls   map[string][]site // by the name of the function
 }
 
-// site is a call, and the function that it stands in.
+// site is a call and the function that contains it.
 type site struct {
 	in   *function
 	call *ast.CallExpr
 }
 
-// parse reads Go files, texts by their path.
+// parse parses Go files, given their content by path.
 func parse(t *testing.T, files map[string]string) *module {
 	t.Helper()
 	m := &module{fset: token.NewFileSet(), folders: map[string]*folder{}, calls: map[string][]site{}}
@@ -112,7 +115,7 @@ func parse(t *testing.T, files map[string]string) *module {
 	return m
 }
 
-// add keeps a function and those that it holds.
+// add records a function and the literals in it.
 func (d *folder) add(f *function) {
 	d.all = append(d.all, f)
 	if f.name != "" {
@@ -121,7 +124,8 @@ func (d *folder) add(f *function) {
 	d.literals(f.body, f.file, f)
 }
 
-// literals adds the function literals below a node that are not in another.
+// literals adds the function literals below a node that are not inside another
+// literal.
 func (d *folder) literals(n ast.Node, file string, parent *function) {
 	names := map[*ast.FuncLit]string{}
 	ast.Inspect(n, func(n ast.Node) bool {
@@ -142,7 +146,7 @@ func (d *folder) literals(n ast.Node, file string, parent *function) {
 	})
 }
 
-// inspect walks over a body without the functions in it.
+// inspect walks a body without the function literals in it.
 func inspect(body *ast.BlockStmt, visit func(ast.Node)) {
 	ast.Inspect(body, func(n ast.Node) bool {
 		if _, ok := n.(*ast.FuncLit); ok {
@@ -155,7 +159,7 @@ func inspect(body *ast.BlockStmt, visit func(ast.Node)) {
 	})
 }
 
-// called gives package (or receiver) and name of what is called.
+// called returns package (or receiver) and name of the called function.
 func called(c *ast.CallExpr) (of, name string) {
 	switch f := c.Fun.(type) {
 	case *ast.Ident:
@@ -177,9 +181,9 @@ func (m *module) text(e ast.Expr) string {
 	return strings.Join(strings.Fields(b.String()), " ")
 }
 
-// values are the texts that an expression may have: what it says, or what all callers say. What exec.LookPath
-// gives is none of them, since what is looked up is found where that is called. unknown names what cannot be followed,
-// as the table indirect does.
+// values returns the possible texts of an expression, over all callers. Results of
+// exec.LookPath are omitted, because the looked-up name is found at that call.
+// unknown lists expressions that cannot be followed, as in the table indirect.
 func (m *module) values(f *function, e ast.Expr) (texts, unknown []string) {
 	v := &valuation{m: m, seen: map[ast.Expr]bool{}}
 	texts = v.of(f, e)
@@ -194,7 +198,7 @@ type valuation struct {
 	failed []string
 }
 
-// fail notes an expression that cannot be followed: its file, and what it says.
+// fail records an expression that cannot be followed: its file and source.
 func (v *valuation) fail(f *function, e ast.Expr) []string {
 	v.failed = append(v.failed, path.Base(f.file)+": "+v.m.text(e))
 	return nil
@@ -245,7 +249,7 @@ func (v *valuation) of(f *function, e ast.Expr) []string {
 	return v.fail(f, e)
 }
 
-// product joins every text with every other.
+// product concatenates every text of one list with every text of the other.
 func product(left, right []string, between string) (out []string) {
 	for _, l := range left {
 		for _, r := range right {
@@ -321,8 +325,9 @@ func (v *valuation) call(f *function, c *ast.CallExpr, result int) []string {
 	return out
 }
 
-// takes says whether a call of its name in f, of a package or a value, is one of g. A method is told by what it
-// calls its value, which callers call so too.
+// takes reports whether a call by name in f, of a package or a value, refers to a
+// function of g. A method is recognised by the name of its receiver, which callers
+// use as well.
 func (g *function) takes(f *function, of string) bool {
 	if g.self == "" && of == g.in.name {
 		return true
@@ -333,7 +338,7 @@ func (g *function) takes(f *function, of string) bool {
 // verb is one of fmt.
 var verb = regexp.MustCompile(`%(\[\d+\])?[a-z]`)
 
-// begin is the operand that the text of an expression begins with, or nil.
+// begin returns the operand at the start of a text expression, or nil.
 func begin(e ast.Expr) ast.Expr {
 	switch e := e.(type) {
 	case *ast.BinaryExpr:
@@ -346,7 +351,7 @@ func begin(e ast.Expr) ast.Expr {
 	return nil
 }
 
-// first is the text that an expression begins with, or "".
+// first returns the text at the start of an expression, or "".
 func first(e ast.Expr) string {
 	for begin(e) != nil {
 		e = begin(e)
@@ -359,7 +364,8 @@ func first(e ast.Expr) string {
 	return ""
 }
 
-// ident is what a name stands for: in its function, those around it, callers, and the package.
+// ident resolves a name: in its function, the enclosing functions, callers and the
+// package.
 func (v *valuation) ident(f *function, id *ast.Ident) []string {
 	for g := f; g != nil; g = g.parent {
 		var out []string
@@ -421,7 +427,7 @@ func (v *valuation) ident(f *function, id *ast.Ident) []string {
 	return v.fail(f, id)
 }
 
-// callers are the values of a parameter.
+// callers returns the values that callers pass for a parameter.
 func (v *valuation) callers(g *function, id *ast.Ident, at int, rest bool) []string {
 	if g.name == "" {
 		return v.fail(g, id)

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// finder collects who looks up what.
+// finder collects looked-up programs and the files that look them up.
 type finder struct {
 	t     *testing.T
 	found map[string][]string // by program: files
@@ -46,7 +46,7 @@ func (f *finder) script(text, file string) {
 	}
 }
 
-// follow adds what an expression names.
+// follow adds the programs that an expression names.
 func (f *finder) follow(m *module, in *function, e ast.Expr, add func(text, file string)) {
 	texts, unknown := m.values(in, e)
 	for _, text := range texts {
@@ -64,7 +64,7 @@ func (f *finder) follow(m *module, in *function, e ast.Expr, add func(text, file
 	}
 }
 
-// golang adds what Go files look up, and what the scripts in them do.
+// golang adds the programs that Go files look up, and those of scripts in them.
 func (f *finder) golang(files map[string]string) {
 	m := parse(f.t, files)
 	for name, at := range map[string]int{"CommandContext": 1, "Command": 0, "LookPath": 0} {
@@ -102,7 +102,7 @@ func (f *finder) golang(files map[string]string) {
 	}
 }
 
-// files are those of the repository that git knows or would add, by their path.
+// files returns the files of the repository that git tracks or would add, by path.
 func files(t *testing.T) map[string]string {
 	t.Helper()
 	root := filepath.Join("..", "..")
@@ -127,10 +127,10 @@ func files(t *testing.T) map[string]string {
 	return all
 }
 
-// script says that a file is one of a shell.
+// script reports whether a file is a shell script.
 var script = regexp.MustCompile(`^#! ?/(usr/)?bin/(env )?(ba|da)?sh\b`)
 
-// find collects what the repository looks up.
+// find collects the programs that the repository looks up.
 func find(t *testing.T) *finder {
 	t.Helper()
 	f := &finder{t: t, found: map[string][]string{}, stale: map[string]bool{}}
@@ -156,7 +156,7 @@ func find(t *testing.T) *finder {
 	return f
 }
 
-// lists are the packages of each stage of scripts/setup.sh.
+// lists returns the packages of each stage of scripts/setup.sh.
 func lists(t *testing.T) map[string][]string {
 	t.Helper()
 	text, err := os.ReadFile("../../scripts/setup.sh")
@@ -173,8 +173,8 @@ func lists(t *testing.T) map[string][]string {
 	return all
 }
 
-// TestPrograms: what tests, tools and scripts look up on the path is in the table, and comes from what
-// scripts/setup.sh installs for the stage that needs it.
+// TestPrograms: every looked-up program is in the table, and scripts/setup.sh
+// installs it in the stage that needs it.
 func TestPrograms(t *testing.T) {
 	f := find(t)
 	for where := range f.stale {
@@ -182,7 +182,7 @@ func TestPrograms(t *testing.T) {
 	}
 	for name, in := range f.found {
 		if !slices.ContainsFunc(programs, func(p program) bool { return p.name == name }) {
-			t.Errorf("%s, looked up in %q, is not in the table programs: say where it comes from", name, in)
+			t.Errorf("%s, looked up in %q, is not in the table programs: add its origin", name, in)
 		}
 	}
 	stages := lists(t)
@@ -214,7 +214,8 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-// TestPages: where pages say what to install for a build, they name what scripts/setup.sh installs for it.
+// TestPages: pages that list build prerequisites name what scripts/setup.sh
+// installs.
 func TestPages(t *testing.T) {
 	text, err := os.ReadFile("../../notebooks/README.md")
 	if want := "apt-get install " + strings.Join(lists(t)["build"], " ") + "\n"; err != nil || !strings.Contains(string(text), want) {
@@ -222,7 +223,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// TestInstalled: the packages and folders bring the programs that the table says they bring.
+// TestInstalled: packages and folders contain the programs that the table states.
 func TestInstalled(t *testing.T) {
 	if release, _ := os.ReadFile("/etc/os-release"); !regexp.MustCompile(`(?m)^ID=debian$`).Match(release) {
 		t.Skip("skipped: the packages of the table are those of Debian")
@@ -237,13 +238,13 @@ func TestInstalled(t *testing.T) {
 		case p.from == debian || slices.Contains(stages["build"], p.from) || slices.Contains(stages["test"], p.from):
 			_, err := exec.LookPath(p.name)
 			if _, inSbin := os.Stat("/usr/sbin/" + p.name); err != nil && inSbin != nil {
-				t.Errorf("%s is not here: does %s bring it?", p.name, p.from)
+				t.Errorf("%s is missing: does %s contain it?", p.name, p.from)
 			}
 		}
 	}
 }
 
-// TestFind: what is found in a few lines of each kind.
+// TestFind checks the search on a few lines of each kind of file.
 func TestFind(t *testing.T) {
 	f := &finder{t: t, found: map[string][]string{}, stale: map[string]bool{}}
 	f.golang(map[string]string{"a/a.go": `package a

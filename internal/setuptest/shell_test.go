@@ -8,19 +8,21 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// builtins are commands of the shells themselves.
+// builtins are built-in commands of shells.
 var builtins = strings.Fields(". : [ alias bg break cd command compgen continue declare echo eval exec exit export false fg getopts hash jobs kill let " +
 	"local mapfile printf pwd read readarray readonly return set shift shopt source test times trap true type typeset ulimit umask unset wait")
 
-// before are commands that run what follows their flags.
+// before lists commands that run the command after their flags.
 var before = strings.Fields("command env exec nohup setsid sudo timeout xargs")
 
-// flag is a word between such a command and what it runs: a flag, its number, or a variable.
+// flag is a word between such a command and the command that it runs: a flag, its
+// number, or a variable.
 var flag = regexp.MustCompile(`^-|^[0-9.]+[smh]?$|^[A-Za-z_0-9]+=`)
 
-// shell are the programs that a script runs by a name that stands there, or in the words of the loop around it.
+// shell returns the programs that a script runs by a literal name, or by a variable
+// of a loop over literal words.
 //
-// Errors: it is no script of sh or bash.
+// Errors: not a script of sh or bash.
 func shell(text string) ([]string, error) {
 	f, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(text), "")
 	if err != nil {
@@ -68,7 +70,8 @@ func shell(text string) ([]string, error) {
 	return out, nil
 }
 
-// runs are the programs of a command: it, and what it runs itself.
+// runs returns the programs of a command: the command itself, and those that it
+// runs.
 func runs(words []*syntax.Word, loop map[string][]string) (out []string) {
 	at := slices.IndexFunc(words, func(w *syntax.Word) bool {
 		l, ok := w.Parts[0].(*syntax.Lit)
@@ -93,7 +96,7 @@ func runs(words []*syntax.Word, loop map[string][]string) (out []string) {
 	return out
 }
 
-// rules are what make runs: the lines of the recipes, as a shell gets them.
+// rules returns the recipe lines of a makefile, as a shell gets them.
 func rules(makefile string) string {
 	var out strings.Builder
 	const dollar = "\x00"
@@ -108,7 +111,7 @@ func rules(makefile string) string {
 	return out.String()
 }
 
-// workflow are the scripts of a workflow of Cylc, without what its templates fill in.
+// workflow returns the scripts of a Cylc workflow, without template expansions.
 func workflow(text string) string {
 	var out strings.Builder
 	text = regexp.MustCompile(`\{\{.*?\}\}`).ReplaceAllString(text, "x")
@@ -118,7 +121,7 @@ func workflow(text string) string {
 	return out.String()
 }
 
-// page are the commands of a page that tests follow.
+// page returns the commands of a documentation page that tests execute.
 func page(text string) string {
 	var out strings.Builder
 	for _, m := range regexp.MustCompile("(?sm)^```sh\n(.*?)^```").FindAllStringSubmatch(text, -1) {

@@ -1,7 +1,7 @@
 package setuptest
 
-// A program is one that tests, tools or scripts look up on the path, and what brings it: a package that
-// scripts/setup.sh installs, a folder that it makes, or one of those below.
+// program is a looked-up program and its origin: a package that scripts/setup.sh
+// installs, a folder that it creates, or one of those below.
 type program struct {
 	name, from string
 	why        string // of a program that may be missing: what happens then
@@ -49,11 +49,11 @@ var programs = []program{
 
 	{"podman", missing, "make image takes one of the three"}, {"buildah", missing, "see podman"}, {"docker", missing, "see podman"},
 	{"chromium-browser", missing, "scripts/setup.sh installs chromium"}, {"google-chrome", missing, "see chromium-browser"},
-	{"sudo", missing, "scripts/setup.sh says what root has to install"},
+	{"sudo", missing, "scripts/setup.sh lists what root has to install"},
 	{"nvidia-smi", missing, "the report of gpu.sh lacks a line"}, {"compute-sanitizer", missing, "the report of gpu.sh says that it is not there"},
 }
 
-// others are packages that bring no program that anything looks up.
+// others lists packages without looked-up programs.
 var others = map[string]string{
 	"ca-certificates":  "modules and Python packages are fetched",
 	"libc6-dev":        "cgo",
@@ -70,7 +70,8 @@ var others = map[string]string{
 	"xz-utils":         "dpkg-deb compresses with it",
 }
 
-// indirect are expressions that could not be followed, by file, and the programs that they may be.
+// indirect lists expressions that cannot be followed, by file, with the programs
+// that they may name.
 var indirect = map[string][]string{
 	"bench.go: b.Program[0]":              nil, // ensemble, or the shell of a test
 	"bench_test.go: c.script":             nil, // the shell's own words

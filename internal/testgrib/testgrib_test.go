@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// The lengths that a message states are those that it has.
+// The lengths stated in a message are correct.
 func TestLengths(t *testing.T) {
 	for _, v := range [][2]byte{Temperature, Rain} {
 		m := Message{Variable: v, HPa: 850, Init: time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC), Unit: 1, Values: make([]float32, Rows*Columns)}

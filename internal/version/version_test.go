@@ -37,7 +37,7 @@ func TestStamped(t *testing.T) {
 	}
 }
 
-// This test's own program has no stamp, so its version is its digest.
+// The test program has no recorded version, so its version is its digest.
 func TestExecutable(t *testing.T) {
 	path, err := os.Executable()
 	if err != nil {
@@ -52,7 +52,7 @@ func TestExecutable(t *testing.T) {
 	}
 }
 
-// TestSources: a digest of sources changes with them, and with nothing else.
+// TestSources: a digest changes with the sources, and with nothing else.
 func TestSources(t *testing.T) {
 	dir := t.TempDir()
 	last := ""
@@ -88,7 +88,7 @@ func TestSources(t *testing.T) {
 		last = now
 	}
 	if _, err := sources(filepath.Join(dir, "none")); err == nil {
-		t.Error("a folder that is not there has a digest")
+		t.Error("a missing folder has a digest")
 	}
 }
 

@@ -48,7 +48,7 @@ func Violations(events []mllog.Event) (faults []error) {
 	for i, e := range events {
 		counts[e.Key]++
 		if e.TimeMS < last {
-			add(i, "its time lies before that of the event before it")
+			add(i, "its time is before that of the previous event")
 		}
 		last = e.TimeMS
 		name, kind := interval(e.Key)
@@ -59,12 +59,12 @@ func Violations(events []mllog.Event) (faults []error) {
 			add(i, "it has no metadata")
 		}
 		if counts[mllog.RunStop] > 0 && e.Key != mllog.RunStop {
-			add(i, "it comes after the end of the run")
+			add(i, "it is after the end of the run")
 		}
 		switch e.Key {
 		case "init_stop":
 			if counts["init_start"] == 0 {
-				add(i, "nothing began")
+				add(i, "there is no init_start before it")
 			}
 		case mllog.RunStart:
 			if counts["init_stop"] == 0 {
@@ -75,15 +75,15 @@ func Violations(events []mllog.Event) (faults []error) {
 		case mllog.EvalAccuracy:
 			v, ok := e.Value.(float64)
 			if !ok || !open["eval"] || e.Metadata[mllog.EpochNum] != epoch {
-				add(i, "it is no number of the evaluation of epoch %g", epoch)
+				add(i, "it is not a number within the evaluation of epoch %g", epoch)
 			}
 			if evaluated = epoch; reached {
-				add(i, "the target had been reached before")
+				add(i, "the target was reached before")
 			}
 			reached = ok && known && v <= target
 		case mllog.RunStop:
 			if s := e.Metadata["status"]; s != mllog.Success && s != mllog.Aborted || (s == mllog.Success) != reached {
-				add(i, "its status is %v, and whether the target was reached is %v", s, reached)
+				add(i, "its status is %v, but target reached is %v", s, reached)
 			}
 		}
 		if !slices.Contains(runIntervals, name) {
@@ -93,7 +93,7 @@ func Violations(events []mllog.Event) (faults []error) {
 			add(i, "the run has not started")
 		}
 		if n, ok := e.Metadata[mllog.EpochNum].(float64); name != "staging" && !ok {
-			add(i, "it does not say which epoch")
+			add(i, "it has no epoch number")
 		} else if e.Key == "epoch_start" {
 			if epoch++; n != epoch {
 				add(i, "it is epoch %g, want %g", n, epoch)
@@ -102,7 +102,7 @@ func Violations(events []mllog.Event) (faults []error) {
 			add(i, "it is of epoch %g, want %g", n, epoch)
 		}
 		if begins := kind == start; begins == open[name] {
-			add(i, "the one before it has not ended, or none has begun")
+			add(i, "the previous one has not ended, or none has started")
 		} else if open[name] = begins; e.Key == "eval_stop" && evaluated != epoch {
 			add(i, "it has no accuracy")
 		}
@@ -114,7 +114,7 @@ func Violations(events []mllog.Event) (faults []error) {
 	}
 	for _, key := range requiredOnce {
 		if counts[key] != 1 {
-			faults = append(faults, fmt.Errorf("%s is there %d times, want once", key, counts[key]))
+			faults = append(faults, fmt.Errorf("%s occurs %d times, want once", key, counts[key]))
 		}
 	}
 	for _, key := range requiredAtLeastOnce {
