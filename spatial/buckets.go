@@ -225,15 +225,15 @@ func (s *gradientSums) lifetimes(elemBytes int) func(*graph.Graph, []int) map[in
 // assignGroups creates the process groups of the buckets. It is called after all
 // kernels are prepared, by all ranks.
 func (s *gradientSums) assignGroups(groups map[string]*comm.Comm) error {
-	beside := map[string]*comm.Comm{} // tasks need groups of their own: their messages must not match those of kernels
+	taskGroups := map[string]*comm.Comm{} // tasks need groups of their own: their messages must not match those of kernels
 	for _, b := range s.buckets {
-		if beside[b.axes] == nil {
+		if taskGroups[b.axes] == nil {
 			var err error
-			if beside[b.axes], err = groups[b.axes].Split(0, groups[b.axes].Rank()); err != nil {
+			if taskGroups[b.axes], err = groups[b.axes].Split(0, groups[b.axes].Rank()); err != nil {
 				return err
 			}
 		}
-		b.group, b.pending = beside[b.axes], len(b.grads)
+		b.group, b.pending = taskGroups[b.axes], len(b.grads)
 		var pieces []int
 		for _, p := range b.grads {
 			pieces = append(pieces, optim.ChunkSizes(p.n)...)

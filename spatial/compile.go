@@ -177,11 +177,11 @@ func (m Mesh) Groups(c *comm.Comm) (map[string]*comm.Comm, error) {
 		}
 		var ranks []int // with the same coordinates on all other axes
 		for r := range m.Size() {
-			here := true
+			same := true
 			for i, a := range m {
-				here = here && (set>>i&1 == 1 || m.Coordinate(r, a.Name) == m.Coordinate(c.Rank(), a.Name))
+				same = same && (set>>i&1 == 1 || m.Coordinate(r, a.Name) == m.Coordinate(c.Rank(), a.Name))
 			}
-			if here {
+			if same {
 				ranks = append(ranks, r)
 			}
 		}

@@ -431,13 +431,13 @@ func (e *deviceExtension) deviceKernels() map[string]func(backend.Request) (back
 // those in host memory.
 func (e *deviceExtension) Kernels() map[string]func(backend.Request) (backend.Kernel, error) {
 	all := e.extension.Kernels()
-	for name, there := range e.deviceKernels() {
-		here := all[name]
+	for name, onDevice := range e.deviceKernels() {
+		onHost := all[name]
 		all[name] = func(q backend.Request) (backend.Kernel, error) {
 			if e.plan.devices == nil {
-				return here(q)
+				return onHost(q)
 			}
-			return there(q)
+			return onDevice(q)
 		}
 	}
 	return all
@@ -445,13 +445,13 @@ func (e *deviceExtension) Kernels() map[string]func(backend.Request) (backend.Ke
 
 // OnOpen opens a transport between the devices of the ranks.
 func (e *deviceExtension) OnOpen(dev backend.Backend) (map[string]bool, error) {
-	devices, said, err := openTransport(e.c, dev)
-	if _, away := dev.(backend.Remote); err != nil || !away {
+	devices, transport, err := openTransport(e.c, dev)
+	if _, isRemote := dev.(backend.Remote); err != nil || !isRemote {
 		return nil, err
 	}
-	e.plan.transport = said
+	e.plan.transport = transport
 	if e.log != nil {
-		e.log.Info("transport of halos and gradients", "by", said)
+		e.log.Info("transport of halos and gradients", "by", transport)
 	}
 	if devices == nil {
 		return nil, nil

@@ -8,13 +8,13 @@ import (
 )
 
 // axisRange is the computation of one rank along one split axis. The rank reads the
-// operand interval room, computes the result interval made and keeps own:
+// operand interval room, computes the result interval computed and keeps own:
 //
-//	need ⊆ room   need holds data, the rest of room is zero padding
-//	own ⊆ made    made is what the kernel computes from room
+//	need ⊆ room      need holds data, the rest of room is zero padding
+//	own ⊆ computed   what the kernel computes from room
 //
-// made exceeds own where the kernel can only compute more: an upsampling computes
-// all outputs of an input, a pooling gradient all inputs of a window.
+// computed exceeds own where the kernel can only compute more: an upsampling
+// computes all outputs of an input, a pooling gradient all inputs of a window.
 type axisRange struct {
 	room, need    Interval // interval of the operand that is read in windows
 	computed, own Interval // interval of the result

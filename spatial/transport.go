@@ -50,9 +50,9 @@ var DeviceTransports = []DeviceTransport{
 	}},
 }
 
-// openTransport opens the first transport that supports all devices. said is its
-// name, or, if d is nil, the reason why each transport is not available.
-func openTransport(c *comm.Comm, dev backend.Backend) (d Devices, said string, err error) {
+// openTransport opens the first transport that supports all devices. description is
+// its name, or, if d is nil, the reason why each transport is not available.
+func openTransport(c *comm.Comm, dev backend.Backend) (d Devices, description string, err error) {
 	var reasons []string
 	for _, l := range DeviceTransports {
 		d, why, err := l.Open(c, dev)

@@ -92,11 +92,11 @@ func Broadcast[T any](t *Team, x T) (T, error) {
 	if err := comm.Broadcast(t.Comm, 0, text); err != nil || t.IsRoot() {
 		return x, err
 	}
-	var heard T // not into x: gob omits zero fields, and old values would remain
-	if err := gob.NewDecoder(bytes.NewReader(text)).Decode(&heard); err != nil {
+	var received T // not into x: gob omits zero fields, and old values would remain
+	if err := gob.NewDecoder(bytes.NewReader(text)).Decode(&received); err != nil {
 		return x, fmt.Errorf("decoding a message from rank %d: %w", t.Comm.Process(0), err)
 	}
-	return heard, nil
+	return received, nil
 }
 
 // Scatter sends a value of(rank) from rank 0 to each other rank.

@@ -108,21 +108,21 @@ func (t *Team) StopTogether(own func() error) func(read error) error {
 	}
 	return func(read error) error {
 		err := own()
-		told := []int64{0, 0}
+		flags := []int64{0, 0}
 		if err != nil {
-			told[0] = 1
+			flags[0] = 1
 		}
 		if read != nil {
-			told[1] = 1
+			flags[1] = 1
 		}
-		if e := comm.AllReduce(t.Comm, told, comm.Auto); e != nil {
+		if e := comm.AllReduce(t.Comm, flags, comm.Auto); e != nil {
 			return e
 		}
-		if told[1] > 0 {
+		if flags[1] > 0 {
 			_, err := AllGatherOutcomes(t, Outcome[bool]{}, read)
 			return err
 		}
-		if err == nil && told[0] > 0 {
+		if err == nil && flags[0] > 0 {
 			err = &exit.Error{Code: exit.SaveAndStop, What: "another rank was asked to stop", Fix: "continue with --resume auto"}
 		}
 		return err

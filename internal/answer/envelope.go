@@ -121,7 +121,7 @@ func join(first, second []byte) ([]byte, error) {
 		if err := d.Decode(&value); err != nil {
 			return nil, err
 		}
-		if _, there := taken[name.(string)]; there { // names in JSON are strings
+		if _, exists := taken[name.(string)]; exists { // names in JSON are strings
 			continue
 		}
 		quoted, err := encode(name)

@@ -7,12 +7,12 @@
 
 #pragma GCC optimize("fp-contract=off,no-trapping-math") /* products are rounded before sums, as in Go */
 
-/* Loops are written so that the compiler makes vectors of them, for the processor at hand. */
+/* The compiler vectorises the loops, in one version per instruction set, selected at load time. */
 #if defined(__x86_64__) && defined(__gnu_linux__)
 #include <immintrin.h>
 #if __GNUC__ >= 12
 #define VECTORS __attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))
-#else /* which has no name for the level */
+#else /* older compilers lack arch=x86-64-v4 */
 #define VECTORS __attribute__((target_clones("avx512f", "avx2", "default")))
 #endif
 #else
@@ -25,10 +25,10 @@ typedef int32_t ints __attribute__((vector_size(4 * LANES), aligned(4), may_alia
 typedef uint32_t words __attribute__((vector_size(4 * LANES)));
 typedef uint64_t longs __attribute__((vector_size(8 * LANES)));
 
-/* Points that are looked at together. */
+/* Points per block. */
 #define PIECE 256
 
-/* Roots, of which the compiler makes no vectors, as each might set errno. */
+/* Square roots with intrinsics: the compiler does not vectorise sqrt, which may set errno. */
 #if defined(__x86_64__) && defined(__gnu_linux__)
 __attribute__((target("avx512f"))) static void roots512(double *x) {
     for (int i = 0; i < PIECE; i += 8) _mm512_storeu_pd(x + i, _mm512_sqrt_pd(_mm512_loadu_pd(x + i)));
@@ -47,15 +47,15 @@ static void roots(double *x) {
 }
 #endif
 
-/* Vectors that are summed side by side, so that sums need not wait for each other. */
+/* Independent vector sums, to hide the latency of additions. */
 enum { GROUP = 4 };
 
-/* Sums whose order decides no bit. A term is rounded to a multiple of a step that is so coarse that sums of
-   all terms are exact: adding and taking away 6·2^(k+e) does so, for m <= 2^e terms of which the largest
-   is below 2^(k+1). At most 2^(e-51) of the largest is lost of each. Squares are at most those of the range. Demmel and Nguyen 2013,
-   doi:10.1109/ARITH.2013.9. */
+/* Sums whose bits do not depend on the order of terms. Each term is rounded to a multiple of a step so coarse
+   that all partial sums are exact: adding and subtracting 6·2^(k+e) does that for m <= 2^e terms of which
+   the largest is below 2^(k+1). Each term loses at most 2^(e-51) of the largest. Squared deviations are at
+   most the square of the range. Source: Demmel and Nguyen 2013, doi:10.1109/ARITH.2013.9. */
 #define POWER 0x7ff0000000000000ULL /* exponent of a double */
-#define SIZE 0x7fffffffffffffffULL  /* all but its sign */
+#define SIZE 0x7fffffffffffffffULL  /* all bits but the sign */
 
 static double coarse(double largest, double spare) {
     uint64_t bits;
@@ -65,7 +65,7 @@ static double coarse(double largest, double spare) {
     return largest * spare;
 }
 
-/* moments makes the means of some points and the squares of a standard deviation. */
+/* moments computes the means of n points from point p on, and the variances Σ(x−mean)²/divisor. */
 VECTORS static void moments(float *mean, double *squares, const float *const *x, size_t m, size_t n, size_t p, double divisor) {
     double count = (double)m, spare = 6;
     for (size_t f = 1; f < m; f *= 2) spare *= 2;
@@ -157,18 +157,18 @@ static uint64_t mix(uint64_t h, uint64_t x) {
     return h ^ h >> 33;
 }
 
-/* One value of any kind. */
+/* count adds one value, which may be NaN or infinite. */
 static void count(ens_tally *t, int lane, float v) {
     uint32_t bits;
     memcpy(&bits, &v, sizeof bits);
     if (v != v) {
         t->missing++;
-        bits = 0x7fc00000; /* one NaN for all */
+        bits = 0x7fc00000; /* one bit pattern for all NaN */
     } else if ((bits & EXPONENT) == EXPONENT) {
         t->infinite++;
     } else {
         double x = v;
-        if (v == 0) bits = 0; /* of both signs */
+        if (v == 0) bits = 0; /* one bit pattern for both zeros */
         if (x < t->min[lane]) t->min[lane] = x;
         if (x > t->max[lane]) t->max[lane] = x;
         t->sum[lane] += x;
@@ -177,7 +177,7 @@ static void count(ens_tally *t, int lane, float v) {
     t->hash[lane] = mix(t->hash[lane], bits);
 }
 
-/* Numbers of 32 bits in the order of the floats whose bits they are, and back. */
+/* ordered maps the bits of floats to integers in the same order; it is its own inverse. */
 static inline int32_t ordered(int32_t b) { return b ^ (b >> 31 & 0x7fffffff); }
 
 static double number(int32_t key) {

@@ -1,7 +1,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Lanes of a tally: value i of a field counts in lane i % LANES. */
+/* Lanes of the statistics: value i of a field belongs to lane i % LANES. */
 enum { LANES = 8 };
 
 typedef struct {
@@ -13,5 +13,5 @@ typedef struct {
 void ens_mean_std(float *mean, float *std, const float *const *x, size_t m, size_t n, double divisor);
 void ens_standardise(float *out, const float *x, const double *mean, const double *scale, size_t n);
 void ens_scale(float *out, const float *x, float r, size_t n);
-/* Counts n values, a multiple of LANES. */
+/* ens_count adds n values, a multiple of LANES, to the statistics. */
 void ens_count(ens_tally *t, const float *x, size_t n);

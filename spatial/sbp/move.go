@@ -63,7 +63,7 @@ func (t transfer) adds(s []int) bool {
 // movesTo returns what a rank receives, by sender.
 func (t transfer) movesTo(rank int) []move {
 	var moves []move
-	wanted := wrap(t.need(rank), t.shape, t.periodic)
+	targets := wrap(t.need(rank), t.shape, t.periodic)
 	r := coordinates(t.mesh, rank)
 	for giver := range t.mesh.Size() {
 		s := coordinates(t.mesh, giver)
@@ -71,7 +71,7 @@ func (t transfer) movesTo(rank int) []move {
 			continue
 		}
 		held := part(t.mesh, t.shape, t.from, giver)
-		for _, w := range wanted {
+		for _, w := range targets {
 			at := held.Intersect(w.at)
 			if at.Size() > 0 {
 				moves = append(moves, move{giver, rank, at, shiftInto(at, w), t.adds(s)})

@@ -262,7 +262,7 @@ func parts(c *comm.Comm) error {
 
 // tasks runs sums in tasks of another group while the caller sums in its own.
 func tasks(c *comm.Comm) error {
-	beside, err := c.Split(0, c.Rank())
+	group, err := c.Split(0, c.Rank())
 	if err != nil {
 		return err
 	}
@@ -272,7 +272,7 @@ func tasks(c *comm.Comm) error {
 		for _, n := range lengths {
 			x = append(x, vector(c.Rank(), n))
 			own := x[len(x)-1]
-			last = beside.Go(last, func(g *comm.Comm) error { return comm.AllReduce(g, own, comm.Ring) })
+			last = group.Go(last, func(g *comm.Comm) error { return comm.AllReduce(g, own, comm.Ring) })
 			y := vector(c.Rank(), n)
 			if err := comm.AllReduce(c, y, comm.Doubling); err != nil {
 				return err
@@ -291,8 +291,8 @@ func tasks(c *comm.Comm) error {
 		}
 	}
 	broken := fmt.Errorf("broken")
-	bad := beside.Go(nil, func(*comm.Comm) error { return broken })
-	next := beside.Go(bad, func(*comm.Comm) error { return nil })
+	bad := group.Go(nil, func(*comm.Comm) error { return broken })
+	next := group.Go(bad, func(*comm.Comm) error { return nil })
 	if err := next.Wait(c); err != broken {
 		return fmt.Errorf("after a failed task: %v", err)
 	}

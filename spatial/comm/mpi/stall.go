@@ -95,25 +95,25 @@ func (w *World) stallError(other int) error {
 // and this rank if one of its own goroutines does not wait.
 func (w *World) findStallCause(other int) stallCause {
 	n := w.size
-	waits, told, left := make([]int64, n*n), make([]comm.Request, n), make([]comm.Request, n)
+	waits, reports, left := make([]int64, n*n), make([]comm.Request, n), make([]comm.Request, n)
 	row := func(r int) []int64 { return waits[r*n : (r+1)*n] }
 	for r := range n {
 		if r != w.rank {
-			told[r], left[r] = w.Recv(r, tagStall, row(r)), w.Recv(r, tagLeave, make([]byte, 1))
+			reports[r], left[r] = w.Recv(r, tagStall, row(r)), w.Recv(r, tagLeave, make([]byte, 1))
 		}
 	}
-	said := false
+	reported := false
 	last := stallCause{rank: other}
 	for end := time.Now().Add(time.Duration((1 - stallShare) * float64(w.stall))); time.Now().Before(end); time.Sleep(maxSleep) {
-		if !said && w.waits.fill(row(w.rank)) {
-			said = true
+		if !reported && w.waits.fill(row(w.rank)) {
+			reported = true
 			for r := range n {
 				if r != w.rank {
 					w.Send(r, tagStall, row(w.rank)) // the request is not waited for: the process ends soon
 				}
 			}
 		}
-		if !said {
+		if !reported {
 			last = stallCause{rank: w.rank}
 			continue
 		}
@@ -126,7 +126,7 @@ func (w *World) findStallCause(other int) stallCause {
 				case waited == 0 || seen[r]:
 				case left[r].Test():
 					return stallCause{r, true}
-				case told[r].Test():
+				case reports[r].Test():
 					seen[r] = true
 					next = append(next, r)
 				case silent == noRank:

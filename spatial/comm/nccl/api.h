@@ -1,13 +1,13 @@
-// What this package uses of NCCL 2, by NVIDIA's names: functions with their types, values
-// and structures. The library is opened at run time and its headers are not there, so they
-// are written down here once; a test compares each with the headers.
+// The part of NCCL 2 that this package uses, with NVIDIA's names: functions with their types,
+// constants and structures. The library is opened at run time without its headers, so they are
+// declared here; a test compares each with the headers.
 #ifndef ENSEMBLE_NCCL_API_H
 #define ENSEMBLE_NCCL_API_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-// Types by their size. The test puts NVIDIA's in their place.
+// Types by size. The test replaces them by NVIDIA's.
 #ifndef ENSEMBLE_VENDOR_TYPES
 typedef int32_t ncclResult_t;
 typedef int32_t ncclDataType_t;

@@ -1,4 +1,4 @@
-// An opened libnccl, as a table of its functions.
+// The functions of an opened libnccl.
 #include "api.h"
 
 typedef struct {
@@ -7,7 +7,7 @@ typedef struct {
 #undef X
 } ens_nccl;
 
-// ens_nccl_names are the names of the functions in the order of the table, with blanks between.
+// ens_nccl_names holds the names of the functions in the order of the table, separated by spaces.
 extern const char *const ens_nccl_names;
 int ens_nccl_version(const ens_nccl *t, int *version);
 int ens_nccl_id(const ens_nccl *t, char *id);

@@ -1,4 +1,4 @@
-// Does not compile unless api.h says what NVIDIA's headers say.
+// Does not compile unless api.h agrees with NVIDIA's headers.
 #define __CUDA_FP16_H__ // no function here has an argument of these types
 #define __CUDA_BF16_H__
 #include <nccl.h>
@@ -13,7 +13,7 @@ NCCL_FUNCTIONS(X)
 NCCL_VALUES(X)
 #undef X
 
-// Enumerations travel as int32_t.
+// Enumerations are passed as int32_t.
 #define X(type) _Static_assert(sizeof(type) == 4, #type);
 X(ncclResult_t)
 X(ncclDataType_t)

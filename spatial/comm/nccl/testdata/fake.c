@@ -1,5 +1,5 @@
-// Stands in for libnccl in tests (librariestest). FAKE_HANG="name" lets the calls of a function wait until the
-// communicator is aborted. The value "async" is the error of the work that was asked for.
+// A fake libnccl for tests (librariestest). FAKE_HANG="name" makes the calls of a function wait until the communicator
+// is aborted. The value "async" is the asynchronous error of the communicator.
 #include "../api.h"
 #include "fake.h"
 #include <unistd.h>
@@ -52,7 +52,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t p) {
 	MAY_FAIL;
 	return 0;
 }
-ncclResult_t ncclCommAbort(ncclComm_t p) { // leaves the memory to calls that hang
+ncclResult_t ncclCommAbort(ncclComm_t p) { // does not free the memory, which hanging calls use
 	__sync_fetch_and_add(&live, -1);
 	say("abort %d, live %d\n", ((comm *)p)->rank, live);
 	((comm *)p)->aborted = 1;
