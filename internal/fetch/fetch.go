@@ -134,6 +134,7 @@ type output struct {
 	h io.Writer
 }
 
+// Write writes to the file and adds the written bytes to the hash.
 func (o output) Write(p []byte) (int, error) {
 	n, err := o.f.Write(p)
 	o.h.Write(p[:n]) // a hash never fails

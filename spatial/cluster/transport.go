@@ -33,7 +33,10 @@ type request struct {
 	overheadPaid bool // the receiver has spent the overhead
 }
 
+// Rank returns the rank of the process.
 func (p *process) Rank() int { return p.id }
+
+// Size returns the number of ranks.
 func (p *process) Size() int { return len(p.w.ranks) }
 
 // Send passes a message to the network. It is matched with the oldest posted

@@ -113,7 +113,10 @@ type hostedRank struct {
 
 var _ Concurrent = hostedRank{}
 
+// Rank returns the rank of the caller.
 func (p hostedRank) Rank() int { return p.rank }
+
+// Size returns the number of ranks.
 func (p hostedRank) Size() int { return len(p.h.processOf) }
 
 // StallTimeout returns the stall timeout of the process.

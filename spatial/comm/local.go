@@ -169,9 +169,14 @@ type localTransport struct {
 
 var _ Channeled = localTransport{}
 
+// Rank returns the rank of the caller.
 func (l localTransport) Rank() int { return l.rank }
+
+// Size returns the number of ranks.
 func (l localTransport) Size() int { return l.w.n }
 
+// Send posts a send. Unless it is matched at once, a parallel run copies x, so that
+// the send is done.
 func (l localTransport) Send(to, tag int, x Slice) Request {
 	w := l.w
 	w.mu.Lock()
@@ -195,6 +200,8 @@ func (l localTransport) Send(to, tag int, x Slice) Request {
 	return m
 }
 
+// Recv posts a receive. A replay first fills x with values that reveal a premature
+// use.
 func (l localTransport) Recv(from, tag int, x Slice) Request {
 	w := l.w
 	w.mu.Lock()
