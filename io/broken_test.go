@@ -15,8 +15,8 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/testdata"
 )
 
-// readAll opens files and decodes everything in them; how many fields came, and
-// the error.
+// readAll opens files and decodes all fields. It returns their number and the
+// error.
 func readAll(t *testing.T, o Options, paths ...string) (fields int, err error) {
 	t.Helper()
 	o.Pool = children(t)
@@ -42,8 +42,8 @@ func readAll(t *testing.T, o Options, paths ...string) (fields int, err error) {
 	return fields, first
 }
 
-// TestBroken reads every damaged file: never a hang or a panic, a clean error for
-// class "fail", sound messages for "recover", all for "read".
+// TestBroken reads every damaged file without hang or panic: class "fail" gives an
+// error, "recover" the valid messages, "read" all fields.
 func TestBroken(t *testing.T) {
 	dir := filepath.Join(testdata.Dir(t, "broken"), "derived")
 	b, err := os.ReadFile(filepath.Join(dir, "table.json"))
@@ -147,8 +147,8 @@ func TestWrongKindsOfInput(t *testing.T) {
 	}
 }
 
-// TestTruncatedGRIB cuts a file at many places: always exit 65 with message and
-// byte, never fewer fields without a word.
+// TestTruncatedGRIB truncates a file at many offsets: always exit 65 with message
+// and byte, never silently fewer fields.
 func TestTruncatedGRIB(t *testing.T) {
 	b, err := os.ReadFile(filepath.Join(testdata.Dir(t, "era5-eda"), "era5-eda_z-t_20170101T00-20170102T00.grib"))
 	if err != nil {
@@ -165,7 +165,7 @@ func TestTruncatedGRIB(t *testing.T) {
 		}
 		_, err := Open(context.Background(), []string{path}, Options{Pool: children(t)})
 		if n < message+4 {
-			continue // less than the word GRIB: a byte of junk
+			continue // shorter than "GRIB": junk
 		}
 		if exit.CodeOf(err) != exit.BadData || !strings.Contains(err.Error(), "message 2, byte 14752") {
 			t.Errorf("cut at %d: %v", n, err)
@@ -173,7 +173,7 @@ func TestTruncatedGRIB(t *testing.T) {
 	}
 }
 
-// The order of files must not change the catalogue.
+// The order of files does not change the catalogue.
 func TestShuffledFilesGiveTheSameCatalogue(t *testing.T) {
 	dir := testdata.Dir(t, "formats")
 	paths, err := filepath.Glob(filepath.Join(dir, "per_member", "*.grib1"))

@@ -18,9 +18,9 @@ import (
 	"github.com/ensemble-weather/ensemble/io/grib"
 )
 
-// What is read from octets must be what ecCodes says, for every field of every
-// sound file whose time and member are read from octets.
-// (Steps beyond 1e9 s are lengths of intervals that are marked as missing.)
+// Metadata read from octets equal those of ecCodes, for every field of every valid
+// file whose time and member are read from octets. (Steps beyond 1e9 s are lengths
+// of intervals that are marked as missing.)
 func TestOctetsAgreeWithTheDecoder(t *testing.T) {
 	compared := 0
 	for _, pattern := range []string{"formats/grib1/*", "formats/grib2/*", "gcm/gcm_fc_198201.grib2", "era5-eda/*.grib"} {
@@ -69,8 +69,8 @@ func TestOctetsAgreeWithTheDecoder(t *testing.T) {
 	}
 }
 
-// TestKeep: what is not kept is in the catalogue once of each kind, whatever the order of
-// the files, and what is kept is all there and read as without.
+// TestKeep: of excluded fields the catalogue has one of each kind, whatever the
+// order of the files. Kept fields are complete and have the same values.
 func TestKeep(t *testing.T) {
 	paths, err := filepath.Glob(filepath.Join(testdata.Dir(t, "gcm"), "gcm_fc_19820[1-3].grib2"))
 	if err != nil || len(paths) != 3 {
@@ -101,8 +101,8 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// wrapper is an ensemble-decode that misbehaves on its first requests: a shell
-// script that counts its starts and runs the real program from the second on.
+// wrapper is an ensemble-decode that fails on its first requests: a shell script
+// that counts its starts and runs the real program from the second one.
 func wrapper(t *testing.T, misbehave string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -114,7 +114,7 @@ func wrapper(t *testing.T, misbehave string) string {
 	return path
 }
 
-// A child that greets and then dies costs a retry, not the run.
+// A child that crashes after its handshake costs a retry.
 func TestDeadChildIsReplaced(t *testing.T) {
 	const greet = `printf '\016\000\000\000{"protocol":1}'; head -c 4 >/dev/null; kill -SEGV $$`
 	pool, err := decode.NewPool(decode.Options{Program: wrapper(t, greet), Children: 1})
@@ -132,7 +132,7 @@ func TestDeadChildIsReplaced(t *testing.T) {
 	}
 }
 
-// A message that kills its decoder costs itself: the others of its batch are read.
+// A message that crashes the decoder does not affect the others of its batch.
 func TestKillerMessageIsNamed(t *testing.T) {
 	sound, err := os.ReadFile(filepath.Join(testdata.Dir(t, "formats"), "grib2", "same_field_complex.grib2"))
 	if err != nil {
@@ -168,7 +168,7 @@ func TestNoDecoderInstalled(t *testing.T) {
 	}
 }
 
-// Packings of one field must agree within half a step of the coarsest packing.
+// Different packings of one field agree within half a step of the coarsest packing.
 func TestSameFieldInAllPackings(t *testing.T) {
 	paths, err := filepath.Glob(filepath.Join(testdata.Dir(t, "formats"), "grib2", "same_field_*.grib2"))
 	if err != nil || len(paths) < 6 {
@@ -215,8 +215,8 @@ func TestReadStopsWhenVisitFails(t *testing.T) {
 	}
 }
 
-// BenchmarkRead opens and reads small messages as the demo and the global model
-// have them.
+// BenchmarkRead opens and reads small messages, as of the demo and the global
+// model.
 func BenchmarkRead(b *testing.B) {
 	paths, err := filepath.Glob(filepath.Join(testdata.Dir(b, "gcm"), "gcm_fc_1982*.grib2"))
 	if err != nil || len(paths) == 0 {
@@ -237,7 +237,7 @@ func BenchmarkRead(b *testing.B) {
 	b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "messages/s")
 }
 
-// What is said of a field without ecCodes is what ecCodes says.
+// Descriptions made without ecCodes equal those of ecCodes.
 func TestKnownFieldsAgreeWithTheDecoder(t *testing.T) {
 	var paths []string
 	for _, pattern := range []string{"formats/grib2/*", "gcm/gcm_fc_198201.grib2"} {
@@ -250,7 +250,7 @@ func TestKnownFieldsAgreeWithTheDecoder(t *testing.T) {
 	}
 	var crafted []byte
 	values := make([]float32, testgrib.Rows*testgrib.Columns)
-	for _, centre := range []byte{98, 7, 74, 85} { // all of it of the first
+	for _, centre := range []byte{98, 7, 74, 85} { // complete for the first
 		for _, v := range [][2]byte{{0, 0}, {1, 0}, {1, 1}, {2, 2}, {2, 3}, {2, 8}, {2, 12}, {2, 13}, {3, 4}, {3, 5}} {
 			for kind, single := range []bool{false, true} {
 				for _, hPa := range []int{850, 1} {

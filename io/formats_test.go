@@ -18,10 +18,10 @@ import (
 	"github.com/ensemble-weather/ensemble/io/projection"
 )
 
-// made is what becomes of a file: how many fields can be read, and the reasons (parts of
-// them) why the others are not used. refused is part of the error of reading fields that
-// contradict themselves: ieee64.grib2 says 64-bit numbers and holds 32-bit ones (272.56 K
-// read as pairs is 2e17).
+// made is the expected result of a file: the number of readable fields, and parts
+// of the reasons why others are not used. refused is part of the error of reading
+// inconsistent fields: ieee64.grib2 states 64-bit numbers and holds 32-bit ones
+// (272.56 K read in pairs is 2e17).
 type made struct {
 	fields  int
 	unused  []string
@@ -39,8 +39,8 @@ const (
 	noNumbers = " is not numeric"
 )
 
-// zoo says of every file of the collection what is made of it. A file that expected.json
-// has and this table has not, or the other way round, fails the test.
+// zoo holds the expected result of every file of the collection. A file that is
+// missing here or in expected.json fails the test.
 var zoo = map[string]made{
 	"grib1/all_missing.grib1":                             {fields: 1},
 	"grib1/bulletin_header.grib1":                         {fields: 1},
@@ -137,8 +137,8 @@ var zoo = map[string]made{
 	"per_step/t_2020-09-22T12_step12.grib1":               {fields: 6},
 }
 
-// TestFormats goes over every file of the collection: each field of it is read with the
-// metadata and values that independent decoders found, or is listed with a reason.
+// TestFormats reads every file of the collection: each field has the metadata and
+// values that independent decoders found, or is listed with a reason.
 func TestFormats(t *testing.T) {
 	dir, files := expected(t, "formats")
 	for name := range zoo {
@@ -180,7 +180,7 @@ func TestFormats(t *testing.T) {
 	}
 }
 
-// checkGRIB compares all fields of a GRIB file with what ecCodes says of them.
+// checkGRIB compares all fields of a GRIB file with the output of ecCodes.
 func checkGRIB(t *testing.T, in *Input, want expectedFile, m made) {
 	t.Helper()
 	cat := in.Catalogue()
@@ -212,8 +212,8 @@ func checkGRIB(t *testing.T, in *Input, want expectedFile, m made) {
 	}
 }
 
-// checkNetCDF compares the fields of every variable, put together again, with what the
-// NetCDF library says of it; what is no field must be listed, or describe others.
+// checkNetCDF compares the fields of every variable, reassembled, with the output
+// of the NetCDF library. Variables without fields are listed or are metadata.
 func checkNetCDF(t *testing.T, in *Input, want expectedFile) {
 	t.Helper()
 	f := in.files[0]
@@ -260,7 +260,7 @@ func checkNetCDF(t *testing.T, in *Input, want expectedFile) {
 	}
 }
 
-// describes says whether a variable is a coordinate, bounds, or a grid mapping.
+// describes reports whether a variable is a coordinate, bounds, or a grid mapping.
 func describes(h cf.Header, name string) bool {
 	for _, v := range h.Vars {
 		if v.Path() == name && (len(v.Dims) == 1 && h.Dims[v.Dims[0]].Name == v.Name || v.Text("grid_mapping_name") != "" || strings.Contains(v.Text("units"), " since ")) {
@@ -275,11 +275,11 @@ func describes(h cf.Header, name string) bool {
 	return false
 }
 
-// checkNumbers compares the values of a variable, whatever it is.
+// checkNumbers compares the values of any variable.
 func checkNumbers(t *testing.T, in *Input, h *cf.Header, k int, w expectedField) {
 	t.Helper()
 	if h.Vars[k].Text("grid_mapping_name") != "" || w.Type == "int8" && h.Vars[k].Attrs["_FillValue"].Numbers == nil {
-		return // bytes have no value by default that stands for a missing one (netcdf.h)
+		return // bytes have no default fill value (netcdf.h)
 	}
 	got, err := in.coordinates(context.Background(), in.files[0], h, []int{k})
 	if err != nil {
@@ -320,8 +320,8 @@ func checkWhole(t *testing.T, in *Input, name string, entries []ensemble.Entry, 
 	checkStats(t, name, all, w)
 }
 
-// The coordinates that a rotated pole gives are those that the file has beside it, which
-// its program computed in 32 bits.
+// Coordinates computed from a rotated pole equal those in the file, which its
+// program computed in 32 bits.
 func TestRotatedPoleOfAFile(t *testing.T) {
 	in := open(t, Options{}, filepath.Join(testdata.Dir(t, "formats"), "netcdf", "offset64_rotated_pole.nc"))
 	f := in.files[0]

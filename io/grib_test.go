@@ -18,7 +18,7 @@ import (
 	"github.com/ensemble-weather/ensemble/io/order"
 )
 
-// expectedField is what an independent decoder made of one field.
+// expectedField is the result of an independent decoder.
 type expectedField struct {
 	ShortName    string
 	TypeOfLevel  string
@@ -83,7 +83,7 @@ func expected(t *testing.T, set string) (dir string, files map[string]expectedFi
 
 var sharedPool *decode.Pool
 
-// children gives the pool that all tests of the package use.
+// children returns the pool that all tests of the package share.
 func children(t testing.TB) *decode.Pool {
 	t.Helper()
 	if sharedPool == nil {
@@ -125,7 +125,7 @@ func indexOf(t *testing.T, f *file) *grib.Index {
 	return idx
 }
 
-// stats are taken in the file's unit and order, as expected.json has them.
+// stats are computed in the unit and order of the file, as in expected.json.
 type stats struct {
 	min, max, mean float64
 	missing        int
@@ -169,8 +169,8 @@ func statsOf(values []float64) stats {
 	return s
 }
 
-// near compares with what float32 can hold of values and, for a sum of n of them,
-// of their magnitude.
+// near compares within the precision of float32 for values and, for a sum of n of
+// them, of their magnitude.
 func near(got, want, magnitude float64) bool {
 	return math.Abs(got-want) <= 1e-6*math.Max(math.Abs(want), magnitude)+1e-30
 }
@@ -197,7 +197,7 @@ func checkStats(t *testing.T, name string, got stats, want expectedField) {
 	}
 }
 
-// TestERA5 reads the messages of a reanalysis's ensemble.
+// TestERA5 reads messages of the ensemble of a reanalysis.
 func TestERA5(t *testing.T) {
 	dir, files := expected(t, "era5-eda")
 	for name, want := range files {
@@ -223,10 +223,10 @@ func checkEntry(t *testing.T, e ensemble.Entry, w expectedField) {
 	if (w.DataType == "em" || w.DataType == "es") && e.Product == ensemble.MemberField {
 		t.Errorf("message %d: type %s taken for a member", e.Message, w.DataType)
 	}
-	if w.TypeOfLevel == "isobaricInhPa" && math.Floor(e.Level.Value/100) != w.Level { // ecCodes' level is a whole number of hPa
+	if w.TypeOfLevel == "isobaricInhPa" && math.Floor(e.Level.Value/100) != w.Level { // the level of ecCodes is an integer in hPa
 		t.Errorf("message %d: level %s, want %g hPa", e.Message, e.Level, w.Level)
 	}
-	// Run lengths have no name in ecCodes 2.28, which does not know them.
+	// ecCodes 2.28 does not support run length packing and has no name for it.
 	if e.LevelType != w.TypeOfLevel || e.Packing != w.PackingType && w.PackingType != "grid_run_length" {
 		t.Errorf("message %d: level type %s, packing %s; want %s, %s", e.Message, e.LevelType, e.Packing, w.TypeOfLevel, w.PackingType)
 	}
@@ -249,25 +249,25 @@ func checkEntry(t *testing.T, e ensemble.Entry, w expectedField) {
 	checkStep(t, e, w)
 }
 
-// renamed are names of ecCodes 2.50 for what earlier versions called otherwise.
+// renamed lists names that ecCodes 2.50 changed.
 var renamed = map[string][]string{"mass_mixrat": {"co", "go3", "aermr01"}}
 
-// gridKinds are ours for those of ecCodes.
+// gridKinds gives our grid kinds for those of ecCodes.
 var gridKinds = map[string]ensemble.GridKind{"regular_ll": ensemble.RegularLatLon, "regular_gg": ensemble.RegularGaussian,
 	"reduced_ll": ensemble.ReducedLatLon, "reduced_gg": ensemble.ReducedGaussian,
 	"lambert": ensemble.Projected, "polar_stereographic": ensemble.Projected, "lambert_azimuthal_equal_area": ensemble.Projected, "mercator": ensemble.Projected, "rotated_ll": ensemble.Projected}
 
-// checkCorners compares where the first and last stored values are with what the header
-// says: of rotated grids in their own coordinates, of reduced ones the latitudes, since the
-// longitudes are those of the longest row. Of other projections the header has none, or,
-// for the Mercator grid at hand, one that its own distances contradict; see
-// TestProjectedCoordinates.
+// checkCorners compares the coordinates of the first and last stored values with
+// the header: for rotated grids in rotated coordinates, for reduced grids latitudes
+// only, since the longitudes are those of the longest row. Headers of other
+// projections have no corners, or, for the Mercator grid in use, one that
+// contradicts its spacing; see TestProjectedCoordinates.
 func checkCorners(t *testing.T, e ensemble.Entry, w expectedField) {
 	t.Helper()
 	if w.FirstLast == [4]float64{} || w.GridType == "mercator" {
 		return
 	}
-	// Corner points in stored order: the first and last stored value's place.
+	// Corner points in storage order: the first and last stored values.
 	g := e.Grid
 	n := g.Size()
 	idx, back := make([]float32, n), make([]float32, n)
@@ -328,7 +328,8 @@ func TestProjectedCoordinates(t *testing.T) {
 		{"grib2/polar_stereographic_5msg.grib2", 1, -1, 44.28844, 336.25349},
 		{"grib2/projections_lambert_azimuthal.grib2", 1, 62208, 37.21561, 251.64485},
 		{"grib2/projections_lambert_azimuthal.grib2", 2, 316666, 55.98158, 34.76802},
-		// By grib_get_data of ecCodes 2.28. (The last row of the Mercator grid runs backwards.)
+		// From grib_get_data of ecCodes 2.28. (The last row of the Mercator grid is
+		// reversed.)
 		{"grib2/complex_sd_mercator.grib2", 1, 75597, 19.51079, 296.01553},
 		{"grib2/rotated_ll_24bit.grib2", 1, 0, 24.23417, 297.52742},
 		{"grib2/rotated_ll_24bit.grib2", 1, 2999, 25.36785, 6.11437},

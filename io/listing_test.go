@@ -15,7 +15,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/testgrib"
 )
 
-// zipped is an archive with one file.
+// zipped returns a zip archive with one file.
 func zipped(t *testing.T, name string) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -29,7 +29,7 @@ func zipped(t *testing.T, name string) string {
 	return b.String()
 }
 
-// lay puts files with their contents into a folder; a name with / at its end is a folder.
+// lay writes files to a directory; a name that ends with / is a directory.
 func lay(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -51,7 +51,7 @@ func lay(t *testing.T, files map[string]string) string {
 	return dir
 }
 
-// What lies in a folder, and what it is taken for.
+// The files of a directory are classified as input or ignored.
 func TestFolder(t *testing.T) {
 	message := string(testgrib.Message{Variable: testgrib.Temperature, Init: time.Unix(0, 0), Values: make([]float32, testgrib.Rows*testgrib.Columns)}.Bytes())
 	const input = ""
@@ -59,13 +59,13 @@ func TestFolder(t *testing.T) {
 		"a.grib2":              {message, input},
 		"b.GRB":                {message, input},
 		"c.nc":                 {"CDF\x01", input},
-		"T1D01010000010100001": {message, input}, // names without an ending
+		"T1D01010000010100001": {message, input}, // names without a suffix
 		"gep01.t00z.f024":      {"ZCZC bulletin\r\n" + message, input},
 		"plain":                {"\x89HDF\r\n\x1a\n", input},
 		"store.zip":            {zipped(t, "zarr.json"), input},
 		"s.zarr/zarr.json":     {"{}", input},
 		"old/.zgroup":          {"{}", input},
-		"empty.grib2":          {"", input}, // damage of what is named as data is not passed over
+		"empty.grib2":          {"", input}, // damage of files with a data suffix is reported
 		"broken.nc":            {"<html>not found", input},
 		"dated.grib2.20260101": {message, input},
 
@@ -140,7 +140,7 @@ func TestFolder(t *testing.T) {
 	}
 }
 
-// Names, patterns and folders together, and those that stand for nothing.
+// Names, patterns and directories together, and those without a match.
 func TestList(t *testing.T) {
 	dir := lay(t, map[string]string{"a.nc": "", "b.nc": "", "c[1].nc": "", "notes.txt": "x", ".h.nc": "", "1/x.nc": "", "2/y.nc": "", ".2.partial-7/y.nc": "", "none/": "", "deep/1/x.nc": "", "aside/notes.txt": "x"})
 	at := func(names ...string) []string {
@@ -178,7 +178,7 @@ func TestList(t *testing.T) {
 	}
 }
 
-// Folders of other files than those of the formats here.
+// Directories of files in other formats.
 func TestListingEnding(t *testing.T) {
 	dir := lay(t, map[string]string{"a.sums": "x", "b.sums": "", "c.nc": "CDF\x01", ".d.sums": ""})
 	l := Listing{Suffix: ".sums"}
@@ -188,7 +188,7 @@ func TestListingEnding(t *testing.T) {
 	}
 }
 
-// told is all that an error says.
+// told returns the complete text of an error.
 func told(err error) string {
 	var e *exit.Error
 	if !errors.As(err, &e) {
@@ -197,7 +197,7 @@ func told(err error) string {
 	return strings.Join([]string{e.What, e.At, e.Why, e.Fix}, "\n")
 }
 
-// A listing sees what has changed, and does not read again what has not.
+// A listing notices changes, and does not read unchanged files again.
 func TestListingAgain(t *testing.T) {
 	dir := lay(t, map[string]string{"fc1": "GRI", "fc2": "GRIB...\x02", "notes": "x"})
 	l := Listing{}
@@ -216,7 +216,8 @@ func TestListingAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	list("fc1", "fc2")
-	// Other content of the same size with the same time, in place: only who reads it would see.
+	// Other content with the same size and time, in place: only reading the file
+	// would show it.
 	path := filepath.Join(dir, "fc2")
 	st, err := os.Stat(path)
 	if err != nil {

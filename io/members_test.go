@@ -18,7 +18,8 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/testgrib"
 )
 
-// remade is a field whose values rise from point to point, and differ by seed.
+// remade returns a field whose values increase from point to point and depend on a
+// seed.
 func remade(seed int) testgrib.Message {
 	m := testgrib.Message{Variable: testgrib.Temperature, HPa: 850, Init: time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC), Step: 24, Unit: 1,
 		Values: make([]float32, testgrib.Rows*testgrib.Columns)}
@@ -28,7 +29,7 @@ func remade(seed int) testgrib.Message {
 	return m
 }
 
-// written puts messages into a file of a folder.
+// written writes messages to a file in a directory.
 func written(t *testing.T, dir, name string, messages ...testgrib.Message) string {
 	t.Helper()
 	var all bytes.Buffer
@@ -42,7 +43,7 @@ func written(t *testing.T, dir, name string, messages ...testgrib.Message) strin
 	return path
 }
 
-// refusedWith opens files that must be refused.
+// refusedWith opens files that must be rejected.
 func refusedWith(t *testing.T, code exit.Code, part string, o Options, paths ...string) {
 	t.Helper()
 	o.Pool = children(t)
@@ -59,8 +60,8 @@ func warned(in *Input, part string) bool {
 	return slices.ContainsFunc(in.Catalogue().Warnings, func(w string) bool { return strings.Contains(w, part) })
 }
 
-// Members of GEFS whose fields say none have those of the names of their files; fields that
-// say one keep it, unless a pattern is given.
+// GEFS fields without a member number get that of the file name. Fields with a
+// number keep it, unless a pattern is given.
 func TestMembersInFileNames(t *testing.T) {
 	dir := t.TempDir()
 	single := remade(0)
@@ -108,7 +109,8 @@ func TestMembersInFileNames(t *testing.T) {
 	refusedWith(t, exit.BadData, "no member number in the file name", Options{Members: MemberOptions{FromName: regexp.MustCompile(`mem(\d+)/`)}}, paths...)
 }
 
-// The files of GloSea4 have one member each, lagged over seven starts, without member 6.
+// The files of GloSea4 have one member each, lagged over seven initialisations,
+// without member 6.
 func TestMembersOfGloSea4(t *testing.T) {
 	dir := testdata.Dir(t, "glosea4")
 	paths, err := filepath.Glob(filepath.Join(dir, "*.nc"))
@@ -121,8 +123,8 @@ func TestMembersOfGloSea4(t *testing.T) {
 	}
 }
 
-// Centres count their members alike: they are different fields, of which one's are chosen,
-// or all with other numbers.
+// Centres number their members alike. Members of one centre are selected, or those
+// of several are renumbered.
 func TestCentres(t *testing.T) {
 	const ncep = 7
 	var messages []testgrib.Message
@@ -160,7 +162,7 @@ func TestCentres(t *testing.T) {
 	refusedWith(t, exit.NotYet, "no members of centre egrr", Options{Members: MemberOptions{Centres: []string{"ecmf", "egrr"}}}, path)
 }
 
-// Percentiles are members only if they are asked for and part the range into equal steps.
+// Percentiles are members only if this is configured and they are equidistant.
 func TestPercentilesAsMembers(t *testing.T) {
 	file := func(percent ...byte) string {
 		var messages []testgrib.Message
@@ -200,8 +202,8 @@ func TestPercentilesAsMembers(t *testing.T) {
 	}
 }
 
-// A field is the same in all sixteen scanning modes, from any first column, and with
-// longitudes from 180 to 540 as in ECMWF's open data.
+// A field is the same in all sixteen scanning modes, from any first column, and
+// with longitudes from 180 to 540 as in ECMWF open data.
 func TestScanningModes(t *testing.T) {
 	dir := t.TempDir()
 	var paths []string
@@ -230,7 +232,7 @@ func TestScanningModes(t *testing.T) {
 	}
 }
 
-// An index that does not fit its file is said, and changes nothing.
+// An index file that does not match is a warning and changes nothing.
 func TestIndexesBesideFiles(t *testing.T) {
 	a, b := remade(0), remade(1)
 	b.Member = 1
@@ -273,8 +275,8 @@ func TestIndexesBesideFiles(t *testing.T) {
 	}
 }
 
-// A kept index gives the same fields, is used by a file that has not changed only, and is
-// never needed.
+// A cached index gives the same fields, is used only for an unchanged file, and is
+// never required.
 func TestIndexCache(t *testing.T) {
 	dir, cache := t.TempDir(), filepath.Join(t.TempDir(), "new", "cache")
 	a, b := remade(0), remade(1)
@@ -334,7 +336,7 @@ func TestIndexCache(t *testing.T) {
 		}
 	}
 
-	// Another file of the same size and name, with the old time.
+	// Another file with the same size, name and time.
 	before, err := os.Stat(path)
 	if err != nil {
 		t.Fatal(err)
@@ -348,7 +350,7 @@ func TestIndexCache(t *testing.T) {
 		t.Errorf("of the new file %q, want %q", got, fresh)
 	}
 
-	// A cache that is no folder is none.
+	// A cache path that is not a directory disables the cache.
 	if got := fields(Options{Cache: path}); len(got) != 2 {
 		t.Errorf("with a file as the cache %q", got)
 	}

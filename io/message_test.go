@@ -14,15 +14,15 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/testdata"
 )
 
-// TestMessage takes fields out of their files: each is a file of one field with
-// the same key and the same values, also where several share a message, and the
-// bytes of the file where they do not.
+// TestMessage extracts fields: each is a file of one field with the same key and
+// values, also if several fields share a message. Otherwise the bytes are those of
+// the file.
 func TestMessage(t *testing.T) {
 	dir := testdata.Dir(t, "formats")
 	for _, c := range []struct {
 		name   string
 		fields int
-		shared bool // fields stand together in messages
+		shared bool // several fields per message
 	}{
 		{"grib2/multi_field_uv.grib2", 6, true},
 		{"grib2/run_length_jma.grib2", 7, true},

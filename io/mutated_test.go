@@ -17,8 +17,8 @@ import (
 	"github.com/ensemble-weather/ensemble/io/decode"
 )
 
-// checkMutated reads n damaged files whole, through the decoding children: this process
-// survives, and what is wrong is an error with a code and the name of the file.
+// checkMutated reads n damaged files through the decoding children: this process
+// survives, and every error has a code and the name of the file.
 func checkMutated(t *testing.T, n int) {
 	m := testgrib.Message{Variable: testgrib.Temperature, HPa: 850, Init: time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC), Step: 24, Unit: 1, Values: make([]float32, testgrib.Rows*testgrib.Columns)}
 	for i := range m.Values {

@@ -9,12 +9,13 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/testdata"
 )
 
-// fieldless are files that hold no field: masks without a time, tables of coefficients.
+// fieldless lists files without fields: masks without a time, tables of
+// coefficients.
 var fieldless = map[string]bool{"landmask.nc": true, "t2m/kgo_coefficients_mean.nc": true, "t2m/kgo_coefficients_mean_default_guess.nc": true,
 	"t2m/apply/coefficients.nc": true, "wind10m/kgo_coefficients_mean.nc": true, "sites-t2m/kgo_coefficients_by_site.nc": true, "sites-t2m/apply/coefficients_by_site.nc": true}
 
-// TestNetCDFArchives compares the fields of every file with what an independent reader
-// made of the variables.
+// TestNetCDFArchives compares the fields of every file with variables that an
+// independent reader read.
 func TestNetCDFArchives(t *testing.T) {
 	for _, set := range []string{"mogreps-uk", "glosea4"} {
 		dir, files := expected(t, set)
@@ -66,7 +67,7 @@ func TestMetadataOfKnownFiles(t *testing.T) {
 			ensemble.Key{Variable: "gh", Level: ensemble.PressureLevel(850), Member: 0, Init: utc("1983-05-06T00:00:00Z")}, "m", "gpm", ensemble.RegularGaussian, 10, 480},
 		{"era5-eda", "era5-eda_z-t_20170101T00-20170102T00.grib",
 			ensemble.Key{Variable: "t", Level: ensemble.PressureLevel(850), Member: 0, Init: utc("2017-01-01T00:00:00Z")}, "K", "K", ensemble.RegularLatLon, 10, 120},
-		{"formats", "grib1/hindcast_member.grib1", // the date of the hindcast, not of the model
+		{"formats", "grib1/hindcast_member.grib1", // date of the hindcast, not of the model
 			ensemble.Key{Variable: "2t", Level: ensemble.Level{Kind: ensemble.HeightAboveSoil, Value: 2}, Member: 2, Init: utc("2021-06-15T00:00:00Z"), Lead: hours(6)}, "K", "K", ensemble.RegularLatLon, 1, 1},
 		{"formats", "netcdf/classic_lambert_conformal.nc",
 			ensemble.Key{Variable: "2t", Level: ensemble.Level{Kind: ensemble.HeightAboveSoil, Value: 2}, Member: ensemble.NoMember, Init: utc("2010-01-16T12:00:00Z")}, "K", "Celsius", ensemble.Projected, 1, 12},

@@ -13,7 +13,8 @@ import (
 	"github.com/ensemble-weather/ensemble/io/decode"
 )
 
-// TestFault45Loop: a decoder that never answers is killed, and the file is named.
+// TestFault45Loop: a decoder that does not reply is killed, and the file is
+// reported.
 func TestFault45Loop(t *testing.T) {
 	dir := t.TempDir()
 	program, path := filepath.Join(dir, "ensemble-decode"), filepath.Join(dir, "fc.grib2")

@@ -17,9 +17,9 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/testgrib"
 )
 
-// TestBitmapOfOtherValues: fields of simple packing are unpacked without a child, into memory that
-// other fields had before. One whose bitmap does not have as many points as there are values is refused, and
-// does not come with values at other points, or with what the others left.
+// TestBitmapOfOtherValues: fields with simple packing are decoded without a child,
+// into recycled memory. A bitmap with another number of points than values is
+// rejected; no values appear at other points or from earlier fields.
 func TestBitmapOfOtherValues(t *testing.T) {
 	const points = testgrib.Rows * testgrib.Columns
 	file := func(member, values int, bitmap []byte) []byte {

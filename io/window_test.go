@@ -16,8 +16,8 @@ func sameBits(a, b float32) bool {
 	return math.Float32bits(a) == math.Float32bits(b) || a != a && b != b
 }
 
-// What ReadWindow and Fill give of a window is what Read gives of it, on its grid, for
-// fields of all kinds of files.
+// ReadWindow and ReadInto return the window of the fields that Read returns, on its
+// grid, for fields of all kinds of files.
 func TestReadPart(t *testing.T) {
 	compared := 0
 	for _, pattern := range []string{"formats/grib1/*", "formats/grib2/*", "formats/netcdf/*", "mogreps-uk/sites-t2m/history/*", "gcm/gcm_an_1983.nc"} {
@@ -29,7 +29,7 @@ func TestReadPart(t *testing.T) {
 		for _, p := range paths {
 			in, err := Open(context.Background(), []string{p}, Options{Pool: children(t), SkipBad: true})
 			if err != nil {
-				continue // what is no field is tested elsewhere
+				continue // variables without fields are tested elsewhere
 			}
 			entries := in.Catalogue().Entries
 			if len(entries) > 3 {
@@ -78,7 +78,7 @@ func TestReadPart(t *testing.T) {
 	}
 }
 
-// Fill refuses memory of another size, and stops where it is told to.
+// ReadInto rejects memory of another size, and stops at an error of its callbacks.
 func TestFillErrors(t *testing.T) {
 	in := open(t, Options{}, filepath.Join(testdata.Dir(t, "gcm"), "gcm_fc_198201.grib2"))
 	entries := in.Catalogue().Entries[:20]
@@ -103,7 +103,7 @@ func TestFillErrors(t *testing.T) {
 	}
 }
 
-// given is memory for entries.
+// given returns memory for entries.
 func given(into [][]float32) func(i int) ([]float32, error) {
 	return func(i int) ([]float32, error) { return into[i], nil }
 }

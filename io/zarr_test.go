@@ -18,7 +18,7 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/zarr.zip again, with xarray of build/venv")
 
-// zarrStores are the stores and files of testdata/make_zarr.py.
+// zarrStores lists the stores and files of testdata/make_zarr.py.
 func zarrStores(t *testing.T) string {
 	t.Helper()
 	if *update {
@@ -47,7 +47,7 @@ func fieldsByKey(t *testing.T, path string) map[ensemble.Key]*ensemble.Field {
 	return out
 }
 
-// sameFields compares fields with those that are to be had, up to a relative difference.
+// sameFields compares fields with the expected ones, up to a relative difference.
 func sameFields(t *testing.T, name string, got, want map[ensemble.Key]*ensemble.Field, close float64) {
 	t.Helper()
 	if len(got) != len(want) {
@@ -72,9 +72,9 @@ func sameFields(t *testing.T, name string, got, want map[ensemble.Key]*ensemble.
 	}
 }
 
-// The same data have the same values, as Zarr of both versions and as NetCDF: with
-// latitudes from the south, dimensions in other orders, shards, starts and leads as
-// WeatherBench has them, packed numbers.
+// The same data have the same values as Zarr of both versions and as NetCDF: with
+// latitudes from the south, dimensions in other orders, shards, initialisations and
+// leads as in WeatherBench, packed numbers.
 func TestZarrAgreesWithNetCDF(t *testing.T) {
 	dir := zarrStores(t)
 	for file, stores := range map[string][]string{"wb.nc": {"wb2.zarr", "wb3.zarr"}, "packed.nc": {"packed2.zarr", "packed3.zarr"}} {
@@ -99,8 +99,8 @@ func TestZarrAgreesWithNetCDF(t *testing.T) {
 	}
 }
 
-// Real fields, from GRIB by cfgrib and xarray into Zarr, have the values that they have in
-// GRIB. Doubles are rounded on either way.
+// Real fields that cfgrib and xarray converted from GRIB to Zarr have the same
+// values. Doubles are rounded in both.
 func TestZarrAgreesWithGRIB(t *testing.T) {
 	source := filepath.Join(testdata.Dir(t, "era5-eda"), "era5-eda_z-t_20170101T00-20170102T00.grib")
 	got, all := fieldsByKey(t, filepath.Join(zarrStores(t), "era5.zarr")), fieldsByKey(t, source)
@@ -116,7 +116,8 @@ func TestZarrAgreesWithGRIB(t *testing.T) {
 	sameFields(t, "era5.zarr", got, want, 1e-6)
 }
 
-// A part of a field is what the whole has there, also where it needs two pieces.
+// A window equals the same part of the complete field, also if it needs two
+// rectangles.
 func TestZarrWindows(t *testing.T) {
 	in := open(t, Options{}, filepath.Join(zarrStores(t), "wb3.zarr"))
 	entries := in.Catalogue().Entries[:7]
@@ -139,8 +140,8 @@ func TestZarrWindows(t *testing.T) {
 	}
 }
 
-// Chunks that are absent are found before a field is used, and named; in a sparse store
-// they are missing values. A store that changes is refused.
+// Absent chunks are detected before a field is used, and named. In a sparse store
+// they are missing values. A store that changes is rejected.
 func TestZarrAbsentChunk(t *testing.T) {
 	path := filepath.Join(zarrStores(t), "wb2.zarr")
 	whole := func(o Options, want string) {
@@ -167,7 +168,7 @@ func TestZarrAbsentChunk(t *testing.T) {
 			empty++
 		}
 		return nil
-	}); err != nil || empty != 2*1*2 { // of a chunk of two starts and three leads one lead is there
+	}); err != nil || empty != 2*1*2 { // one lead of a chunk of two initialisations and three leads exists
 		t.Errorf("%d fields are missing, %v", empty, err)
 	}
 	entry := in.Catalogue().Entries[0]

@@ -14,7 +14,7 @@ import (
 	"github.com/ensemble-weather/ensemble/io/grib/eccodes"
 )
 
-// What is unpacked by our own means has the bits that ecCodes gives.
+// Values decoded in this process have the same bits as those of ecCodes.
 func TestSimplePackingAgreesWithECCodes(t *testing.T) {
 	compared, coded := map[int]int{}, 0
 	for _, pattern := range []string{"formats/grib1/*", "formats/grib2/*", "gcm/gcm_fc_198201.grib2", "era5-eda/*.grib", "ecmwf-ens/*.grib"} {
@@ -39,7 +39,7 @@ func TestSimplePackingAgreesWithECCodes(t *testing.T) {
 				messageBuffer = data[m.Offset : m.Offset+m.Length]
 				n, err := countValues()
 				if err != nil {
-					continue // not one that ecCodes can read
+					continue // ecCodes cannot read it
 				}
 				p, ok, err := grib.ParseSimplePacking(messageBuffer, n)
 				if err != nil {

@@ -10,7 +10,8 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// wild says what a process of this test does wrong, under the limits of the program.
+// wild lists faults that a process of this test simulates under the limits of the
+// program.
 const wild = "ENSEMBLE_TEST_WILD"
 
 func TestMain(m *testing.M) {
@@ -41,7 +42,7 @@ func TestMain(m *testing.M) {
 
 var sink int
 
-// asWild runs this test's program as a decoder that has gone wild.
+// asWild runs the test binary as a decoder with a fault.
 func asWild(t *testing.T, what string, env ...string) (text string, code int) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -53,7 +54,7 @@ func asWild(t *testing.T, what string, env ...string) (text string, code int) {
 	return string(out), cmd.ProcessState.ExitCode()
 }
 
-// TestFault45Memory: a decoder that takes more memory than it may ends by itself.
+// TestFault45Memory: a decoder that exceeds its memory limit ends.
 func TestFault45Memory(t *testing.T) {
 	if text, code := asWild(t, "memory", addressSpaceEnv+"="+fmt.Sprint(3<<30)); !strings.Contains(text, "out of memory") || code == int(exit.OK) {
 		t.Errorf("exit %d: %.300s", code, text)

@@ -18,7 +18,7 @@ func named(t testing.TB, name string) *ensemble.Grid {
 	return g
 }
 
-// octahedral is the reduced Gaussian grid O n.
+// octahedral returns the octahedral reduced Gaussian grid O n.
 func octahedral(n int) *ensemble.Grid {
 	g := &ensemble.Grid{Kind: ensemble.ReducedGaussian, NY: 1}
 	for j, lat := range ensemble.GaussianLatitudes(2 * n) {
@@ -32,7 +32,8 @@ func octahedral(n int) *ensemble.Grid {
 	return g
 }
 
-// polar is a polar stereographic grid around the north pole, which lies within a cell.
+// polar returns a polar stereographic grid around the North Pole, which is inside a
+// cell.
 func polar(n int, lowest float64) *ensemble.Grid {
 	g := &ensemble.Grid{Kind: ensemble.Projected, NX: n, NY: n}
 	reach := math.Tan((90 - lowest) / 2 * rad)
@@ -46,8 +47,8 @@ func polar(n int, lowest float64) *ensemble.Grid {
 	return g
 }
 
-// turned is a regular grid on the sphere with its pole at 40 N, as limited-area models
-// have it, across the date line.
+// turned returns a rotated grid with its pole at 40 N, as in limited-area models,
+// across the date line.
 func turned(nx, ny int) *ensemble.Grid {
 	g := &ensemble.Grid{Kind: ensemble.Projected, NX: nx, NY: ny}
 	s, c := math.Sincos(40 * rad)
@@ -70,7 +71,8 @@ func weights(t testing.TB, from, to *ensemble.Grid, m Method) *Weights {
 	return w
 }
 
-// sampled is a function of latitude and longitude in radians at the points of a grid.
+// sampled evaluates a function of latitude and longitude in radians at the points
+// of a grid.
 func sampled(g *ensemble.Grid, f func(lat, lon float64) float64) []float64 {
 	var out []float64
 	forEachPoint(g, func(lat, lon float64) { out = append(out, f(lat*rad, lon*rad)) })
@@ -83,8 +85,8 @@ func interpolated(w *Weights, src []float64) []float64 {
 	return dst
 }
 
-// A constant stays what it is wherever the source reaches, and every target of a global
-// source is reached.
+// A constant field stays constant wherever the source covers the target, and a
+// global source covers every target.
 func TestConstants(t *testing.T) {
 	global := map[string]*ensemble.Grid{"lat-lon": named(t, "5deg"), "gaussian": named(t, "F16"), "octahedral": octahedral(12)}
 	other := map[string]*ensemble.Grid{"polar": polar(20, 50), "turned": turned(30, 25), "area": named(t, "2deg@60/-20/30/30")}
@@ -117,14 +119,15 @@ func TestConstants(t *testing.T) {
 	}
 }
 
-// Bilinear interpolation is exact for what is bilinear in latitude and longitude, away
-// from poles and from where longitudes jump.
+// Bilinear interpolation is exact for fields that are bilinear in latitude and
+// longitude, except near poles and where longitudes jump.
 func TestBilinearFields(t *testing.T) {
 	f := func(lat, lon float64) float64 { return 2 - 3*lat + lon + 0.5*lat*lon }
 	for _, from := range []*ensemble.Grid{named(t, "2.5deg"), named(t, "F24"), octahedral(24)} {
 		to := named(t, "1.7deg@51/10.2/-51/329.8")
 		if from.Rows != nil {
-			f = func(lat, lon float64) float64 { return 2 - 3*lat + lon } // rows of unlike points have no lat·lon in common
+			// rows with different numbers of points have no common product lat·lon
+			f = func(lat, lon float64) float64 { return 2 - 3*lat + lon }
 		}
 		got := interpolated(weights(t, from, to, Bilinear), sampled(from, f))
 		for i, want := range sampled(to, f) {
@@ -135,7 +138,8 @@ func TestBilinearFields(t *testing.T) {
 	}
 }
 
-// The integral over the sphere is kept to rounding, whatever the field.
+// Conservative interpolation preserves the integral over the sphere to rounding,
+// for any field.
 func TestConservation(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	integral := func(g *ensemble.Grid, x []float64) (sum float64) {
@@ -170,7 +174,7 @@ func TestConservation(t *testing.T) {
 	}
 }
 
-// The overlaps of every projected cell add up to its area, also around the pole and
+// The overlaps of every projected cell sum to its area, also around the pole and
 // across the date line.
 func TestConservationOfPolygons(t *testing.T) {
 	for name, from := range map[string]*ensemble.Grid{"polar": polar(21, 55), "polar, pole in a corner": polar(22, 55), "turned": turned(30, 25)} {
@@ -198,12 +202,12 @@ func TestConservationOfPolygons(t *testing.T) {
 					t.Fatalf("%s to %s: cell %d at %g N %g E has %v, its overlaps %v", name, to, i, from.Lat[i], from.Lon[i], want, sums[i])
 				}
 			}
-			if name == "polar" { // inscribed into and around the cap from 55 N on
+			if name == "polar" { // circles inscribed in and circumscribed about the cap from 55 N
 				if least, most := 360*(1-math.Sin(55*rad)), 360*(1-math.Sin(40*rad)); all < least || all > most {
 					t.Errorf("%s: cells of %g in all, want %g to %g", name, all, least, most)
 				}
 			}
-			// And the other way: every cell is covered.
+			// In the opposite direction: every cell is covered.
 			back := weights(t, to, from, Conservative)
 			for i := range back.NumTargets() {
 				total := 0.0
@@ -218,14 +222,13 @@ func TestConservationOfPolygons(t *testing.T) {
 	}
 }
 
-// Errors of smooth fields fall with the square of the distance of points for bilinear
-// interpolation, with the distance itself for the others.
-//
-// Source: fields 1 and 2 of Jones 1999: Y₂² and Y₃₂¹⁶.
+// The error of smooth fields decreases with the square of the grid spacing for
+// bilinear interpolation, linearly for the others. Source: fields 1 and 2 of Jones
+// 1999: Y₂² and Y₃₂¹⁶.
 func TestHarmonics(t *testing.T) {
 	smooth := func(lat, lon float64) float64 { return 2 + math.Pow(math.Cos(lat), 2)*math.Cos(2*lon) }
 	wavy := func(lat, lon float64) float64 { return 2 + math.Pow(math.Sin(2*lat), 16)*math.Cos(16*lon) }
-	to := named(t, "F23") // no latitudes in common with the sources
+	to := named(t, "F23") // no latitudes are those of the sources
 	rms := func(f func(lat, lon float64) float64, from *ensemble.Grid, m Method) float64 {
 		got, want, sum, n := interpolated(weights(t, from, to, m), sampled(from, f)), sampled(to, f), 0.0, 0.0
 		for i := range got {
@@ -250,13 +253,13 @@ func TestHarmonics(t *testing.T) {
 			f            func(lat, lon float64) float64
 			n            int
 			most         float64 // at the finer resolution, in units of the field's amplitude 1
-			order, least float64 // by which a resolution twice as fine is better
+			order, least float64 // factor by which doubling the resolution reduces the error
 		}{
 			{Bilinear, "smooth", smooth, 20, 4e-3, 2, 1.7},
 			{Bilinear, "wavy", wavy, 40, 5e-2, 2, 1.5},
 			{Nearest, "smooth", smooth, 20, 4e-2, 1, 0.7},
 		} {
-			if name == "octahedral" { // 20 points in the first row, whatever n: the coarser, the more in relation
+			if name == "octahedral" { // the first row has 20 points for all n, so coarse grids have relatively more
 				c.least -= 0.3
 			}
 			coarse, fine := rms(c.f, of(c.n), c.m), rms(c.f, of(2*c.n), c.m)
@@ -264,7 +267,7 @@ func TestHarmonics(t *testing.T) {
 				t.Errorf("%s from %s, %s field: errors %.2g and %.2g, order %.2f; want %g of order %g", c.m, name, c.field, coarse, fine, order, c.most, c.order)
 			}
 		}
-		// The means of small source cells approach those of a fixed target cell.
+		// The means of small source cells converge to those of a fixed target cell.
 		if name == "polar" || name == "turned" {
 			continue
 		}
@@ -281,13 +284,14 @@ func TestHarmonics(t *testing.T) {
 	}
 }
 
-// Poles, date line and Greenwich are places like others.
+// Poles, date line and Greenwich are ordinary points.
 func TestSeams(t *testing.T) {
 	from := named(t, "F8")
 	places := &ensemble.Grid{Kind: ensemble.Points, NX: 5, NY: 1, Lat: []float64{90, -90, 10, 10, 10}, Lon: []float64{0, 123, 359.5, -0.5, 720 + 359.5}}
 	f := func(lat, lon float64) float64 { return math.Cos(lat)*math.Cos(lon) + lat }
 	got := interpolated(weights(t, from, places, Bilinear), sampled(from, f))
-	// The mean of cos(λ) over the last row is 0: the pole has the latitude of that row.
+	// The mean of cos(λ) over the last row is 0, so the value at the pole depends
+	// on its latitude only.
 	if last := from.Lat[0] * rad; math.Abs(got[0]-last) > 1e-12 || math.Abs(got[1]+last) > 1e-12 {
 		t.Errorf("poles have %v and %v, want ±%v", got[0], got[1], last)
 	}
@@ -296,7 +300,7 @@ func TestSeams(t *testing.T) {
 	}
 }
 
-// What is missing around a target counts by its weight.
+// Missing source values count by their weight.
 func TestMissing(t *testing.T) {
 	nan := math.NaN()
 	from := &ensemble.Grid{Kind: ensemble.RegularLatLon, NX: 2, NY: 2, Lat: []float64{1, 0}, Lon: []float64{10, 11}}
@@ -306,10 +310,10 @@ func TestMissing(t *testing.T) {
 		src      []float64
 		want     []float64
 	}{
-		{0.5, []float64{nan, nan, 4, 8}, []float64{5, nan, nan}}, // three quarters are there, then one
+		{0.5, []float64{nan, nan, 4, 8}, []float64{5, nan, nan}}, // three quarters are valid, then one quarter
 		{0.2, []float64{nan, nan, 4, 8}, []float64{5, 7, nan}},
 		{0.8, []float64{nan, nan, 4, 8}, []float64{nan, nan, nan}},
-		{0.9, []float64{3, nan, nan, nan}, []float64{nan, nan, 3}}, // on a point, others do not count
+		{0.9, []float64{3, nan, nan, nan}, []float64{nan, nan, 3}}, // a target at a source point depends on that point only
 	} {
 		w, err := New(from, to, Options{MinValid: c.minValid})
 		if err != nil {
@@ -321,9 +325,10 @@ func TestMissing(t *testing.T) {
 			}
 		}
 	}
-	// A target that is covered in part by conservative cells.
+	// A target that source cells cover partly.
 	area := named(t, "1deg@50/0/40/10")
-	half := &ensemble.Grid{Kind: ensemble.RegularLatLon, NX: 2, NY: 2, Lat: []float64{46, 44}, Lon: []float64{9.5, 12.5}} // cells from 8 to 11 and on to 14
+	// cells from 8 to 11 and from 11 to 14
+	half := &ensemble.Grid{Kind: ensemble.RegularLatLon, NX: 2, NY: 2, Lat: []float64{46, 44}, Lon: []float64{9.5, 12.5}}
 	got := interpolated(weights(t, area, half, Conservative), sampled(area, func(_, _ float64) float64 { return 1 }))
 	if got[0] != 1 || got[1] == got[1] {
 		t.Errorf("covered by five sixths and by none: %v", got)
@@ -347,7 +352,7 @@ func TestNearestIsTheNearest(t *testing.T) {
 			t.Fatalf("point %d is found, %d is nearer", k, best)
 		}
 	}
-	// Beyond the cells of an area there is nothing.
+	// Targets outside of an area are missing.
 	far := &ensemble.Grid{Kind: ensemble.Points, NX: 3, NY: 1, Lat: []float64{50.4, 50.9, 45}, Lon: []float64{5, 5, 11}}
 	got := interpolated(weights(t, named(t, "1deg@50/0/40/10"), far, Nearest), make([]float64, 121))
 	if got[0] != 0 || got[1] == got[1] || got[2] == got[2] {

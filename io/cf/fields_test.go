@@ -30,8 +30,8 @@ func times(lead string, attributes map[string]map[string]string, levels []float6
 	}
 }
 
-// Leads are added to the time where they have a dimension of their own, unless CF says
-// that they end there.
+// Leads are added to the time if they have a dimension of their own, unless CF
+// states that they end at the time.
 func TestTimesOfLeads(t *testing.T) {
 	origin := time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
 	for _, c := range []struct {
@@ -56,7 +56,7 @@ func TestTimesOfLeads(t *testing.T) {
 	}
 }
 
-// A level without a unit is pressure if it cannot well be anything else.
+// A level without a unit is pressure if it cannot be anything else.
 func TestLevelsWithoutUnit(t *testing.T) {
 	for _, c := range []struct {
 		levels   []float64

@@ -28,7 +28,7 @@ func pool(t *testing.T, o decode.Options) *decode.Pool {
 	return p
 }
 
-// script writes a program that stands for a broken ensemble-decode.
+// script writes a program that simulates a faulty ensemble-decode.
 func script(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "ensemble-decode")
@@ -79,7 +79,7 @@ func TestMissingLibraryIsNamed(t *testing.T) {
 	}
 }
 
-// greet prints the frame of a valid Hello and then does as told.
+// greet prints the frame of a valid Hello and then executes a command.
 func greet(after string) string {
 	hello := `{"protocol":1}`
 	return `printf '\016\000\000\000` + hello + `'; head -c 4 >/dev/null; ` + after

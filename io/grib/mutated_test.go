@@ -16,7 +16,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/testgrib"
 )
 
-// seeds are small sound files: some made here, and real ones where there are any.
+// seeds returns small valid files: some made here, and real ones if available.
 func seeds(t *testing.T) (out [][]byte) {
 	t.Helper()
 	m := testgrib.Message{Variable: testgrib.Temperature, HPa: 850, Init: time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC), Step: 24, Unit: 1, Values: make([]float32, testgrib.Rows*testgrib.Columns)}
@@ -38,7 +38,7 @@ func seeds(t *testing.T) (out [][]byte) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// The coordinates of a large projection take longer than all else.
+			// Computing the coordinates of a large projection dominates the time.
 			grids := &GridCache{}
 			idx, err := ReadIndex(context.Background(), bytes.NewReader(b), int64(len(b)), grids)
 			if err != nil {
@@ -55,7 +55,7 @@ func seeds(t *testing.T) (out [][]byte) {
 	return out
 }
 
-// checkMutated scans damaged files: no panic, and what is found can be read.
+// checkMutated scans damaged files: no panic, and every field found can be read.
 func checkMutated(t *testing.T, n int) {
 	s := seeds(t)
 	r := rand.New(rand.NewPCG(5, 6))

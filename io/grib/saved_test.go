@@ -15,7 +15,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/testdata"
 )
 
-// saved is an index as a file.
+// saved encodes an index as a file.
 func saved(t testing.TB, x *Index) []byte {
 	t.Helper()
 	h, columns := x.Save()
@@ -35,7 +35,7 @@ func restored(text []byte) (*Index, error) {
 	return h.Index(c)
 }
 
-// sample is an index in which no part of a field is zero.
+// sample is an index in which no member of a field is zero.
 func sample(t testing.TB) *Index {
 	t.Helper()
 	m := Message{Number: 3, Offset: 1 << 40, Length: 77, Edition: 2, Fields: []Sections{{1: {16, 21}, 7: {40, 1 << 33}}}}
@@ -52,7 +52,8 @@ func sample(t testing.TB) *Index {
 	return &Index{Result{Messages: []Message{m, last}, Junk: []Junk{{0, 3}, {9, 1 << 50}}}, []Field{f, second, {Message: 4, Sub: 1, Offset: 5, Length: 6, Edition: 1}}}
 }
 
-// whole fails where a part of a struct is zero, which would hide that it is not kept.
+// whole fails if a member of a struct is zero, because a member that is not saved
+// would stay unnoticed.
 func whole(t testing.TB, v reflect.Value, name string) {
 	t.Helper()
 	if v.IsZero() {
@@ -65,7 +66,7 @@ func whole(t testing.TB, v reflect.Value, name string) {
 	}
 }
 
-// All that an index has comes back, made up or read.
+// An index is restored completely, for synthetic and real files.
 func TestSavedIndex(t *testing.T) {
 	all := map[string]*Index{"made up": sample(t), "empty": {Fields: []Field{}}}
 	if testdata.Root() != "" {
@@ -91,7 +92,8 @@ func TestSavedIndex(t *testing.T) {
 	}
 }
 
-// No index that was changed makes more of it than its bytes, and what is taken can be kept again.
+// A modified index allocates no more than its bytes justify, and if it is accepted
+// it can be saved again.
 func FuzzSavedIndex(f *testing.F) {
 	h, columns := sample(f).Save()
 	head, err := json.Marshal(h)

@@ -30,7 +30,7 @@ func index(t testing.TB, b []byte) *Index {
 	return idx
 }
 
-// Bytes before, between and behind messages belong to none and hide none.
+// Bytes before, between and after messages are junk and hide no message.
 func TestJunkAroundMessages(t *testing.T) {
 	m := load(t, "formats", "grib1/regular_ll_simple_8bit.grib1")
 	junk := []byte("ZCZC 123 GRI bulletin\r\n")
@@ -45,7 +45,7 @@ func TestJunkAroundMessages(t *testing.T) {
 	}
 }
 
-// A message may lie anywhere relative to the reading window.
+// Messages are found at any position relative to the read buffer.
 func TestMessagesAcrossTheWindow(t *testing.T) {
 	m := load(t, "formats", "grib1/regular_ll_simple_8bit.grib1")
 	for _, pad := range []int{minRead - 5, minRead - 4, minRead - 3, minRead - 1, minRead, minRead + 1, 3*minRead - 2, maxRead - 4, maxRead - 1, maxRead + 1} {
@@ -56,7 +56,7 @@ func TestMessagesAcrossTheWindow(t *testing.T) {
 	}
 }
 
-// Every single-byte cut of a message is a fault at its start.
+// A message truncated at any byte is a fault at its start.
 func TestEveryPrefixIsAFault(t *testing.T) {
 	for _, name := range []string{"grib1/regular_ll_simple_8bit.grib1", "grib2/same_field_ccsds.grib2"} {
 		m := load(t, "formats", name)
@@ -69,8 +69,8 @@ func TestEveryPrefixIsAFault(t *testing.T) {
 	}
 }
 
-// 64-bit IEEE numbers with a bitmap, made here since no sound file of the kind was
-// found.
+// 64-bit IEEE numbers with a bitmap. The message is synthetic because no valid file
+// of this kind was found.
 func TestUnpackIEEE64(t *testing.T) {
 	rep := binary.BigEndian.AppendUint32(nil, 12)
 	rep = append(rep, 5, 0, 0, 0, 2, 0, 4, 2)
@@ -158,8 +158,8 @@ func BenchmarkReadIndex(b *testing.B) {
 	b.ReportMetric(float64(n)*float64(b.N)/b.Elapsed().Seconds(), "messages/s")
 }
 
-// TestInflates: small grids may be of one value; of large ones a byte stands for so many
-// points at most.
+// TestInflates: small grids may be constant fields; for large grids the number of
+// points per byte is bounded.
 func TestInflates(t *testing.T) {
 	for _, c := range []struct {
 		points, bytes int64

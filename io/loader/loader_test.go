@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// numbers is an origin of samples of eight bytes that say which they are. It stores them in
-// a longer piece with a hole.
+// numbers is a dataset of samples of eight bytes that contain their number. A copy
+// is longer than a sample and has a hole.
 type numbers struct {
 	mu       sync.Mutex
 	reads    []int
 	made     int // rooms
-	now, top int // reads under way, and the most of them
-	fail     int // the sample that cannot be read; 0 for none
+	now, top int // reads in progress, and their maximum
+	fail     int // sample that cannot be read; 0 for none
 	slow     bool
 	refused  bool // copies cannot be read
 }
@@ -90,7 +90,7 @@ func newLoader(t *testing.T, n *numbers, o Options) *Loader[*[]byte] {
 	return l
 }
 
-// drain reads a stream to its end and compares what it gives.
+// drain reads a stream to its end and checks the samples.
 func drain(l *Loader[*[]byte], reads []int) error {
 	s := l.Stream(context.Background(), reads)
 	defer s.Close()
@@ -109,8 +109,8 @@ func drain(l *Loader[*[]byte], reads []int) error {
 	return nil
 }
 
-// Samples come in order and right, whatever the buffers and caches; no more are read at
-// once, or held, than there is room for.
+// Samples are correct and in order for any number of buffers and any caches. The
+// number of concurrent reads and of samples in memory stays within the limits.
 func TestStream(t *testing.T) {
 	s := Schedule{Seed: 11, Samples: 37, Epochs: 3, Batch: 5, Readers: 2, PadLastBatch: true, Validation: 4, Test: 3}
 	for _, o := range []Options{{}, {Prefetch: 3}, {Prefetch: 100}, {Prefetch: 4, Memory: 10 * 8}, {Prefetch: 4, Disk: 10 * 8}, {Prefetch: 5, Memory: 7 * 8, Disk: 9 * 8}} {
@@ -131,7 +131,7 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// What the loader takes from where is what the simulator predicts.
+// The loader reads from each source as often as the simulator predicts.
 func TestLoaderReadsWhatIsSimulated(t *testing.T) {
 	s := Schedule{Seed: 3, Samples: 60, Epochs: 4, Batch: 6, Readers: 1, Validation: 5}
 	o := Options{Prefetch: 3, Memory: 12 * 8, Disk: 9 * 8}
@@ -146,14 +146,14 @@ func TestLoaderReadsWhatIsSimulated(t *testing.T) {
 	}
 }
 
-// behind is a system with the caches of some options, behind a slow file system.
+// behind returns a system with the caches of the options and a slow file system.
 func behind(o Options) *System {
 	return &System{FileSystem: ConstantRate(1), Network: 5, Staging: Cache{Capacity: 24, Threads: 1, Write: ConstantRate(1)}, Decode: 1, Compute: 1,
 		Caches: []Cache{{Capacity: o.Memory, Read: ConstantRate(100)}, {Capacity: o.Disk, Read: ConstantRate(10)}}}
 }
 
-// Where caches hold all, nothing is read again after all has been read once, also with
-// another order and where samples are placed anew.
+// If caches hold all samples, each is read from the file system once, also with
+// another order and after samples were placed anew.
 func TestNothingIsReadTwice(t *testing.T) {
 	s := Schedule{Seed: 1, Samples: 23, Epochs: 2, Batch: 4, Readers: 1, PadLastBatch: true, Validation: 2, Test: 1}
 	for _, o := range []Options{{Prefetch: 4, Memory: 26 * 8}, {Prefetch: 2, Memory: 13 * 8, Disk: 13 * 8}} {
@@ -175,7 +175,7 @@ func TestNothingIsReadTwice(t *testing.T) {
 			t.Errorf("%+v: %+v", o, c)
 		}
 		if o.Disk > 0 {
-			continue // what changes between memory and disk is read once more
+			continue // samples that move between memory and disk are read once more
 		}
 		s.Seed++
 		l.PlanCaches(s, 0)
@@ -185,8 +185,8 @@ func TestNothingIsReadTwice(t *testing.T) {
 	}
 }
 
-// An error ends the stream where the sample is due, not before; a closed stream reads no
-// more.
+// An error ends the stream at the sample that has it, not before. A closed stream
+// reads no more.
 func TestStreamErrors(t *testing.T) {
 	n := &numbers{fail: 5, slow: true}
 	l := newLoader(t, n, Options{Prefetch: 4})
@@ -214,7 +214,7 @@ func TestStreamErrors(t *testing.T) {
 	s.Close()
 }
 
-// A disk that fails costs reads, and no sample.
+// A failing disk costs reads, but no sample.
 func TestDiskFails(t *testing.T) {
 	s := Schedule{Seed: 1, Samples: 20, Epochs: 3, Batch: 4, Readers: 1}
 	for name, spoil := range map[string]func(l *Loader[*[]byte], n *numbers){

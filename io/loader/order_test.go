@@ -21,7 +21,7 @@ func TestOrderIsAPermutationAndAPureFunction(t *testing.T) {
 	}
 }
 
-// Every member must be drawn equally often, and the control always if asked for.
+// Every member is drawn equally often, and the control always with keepFirst.
 func TestMembers(t *testing.T) {
 	for _, keep := range []bool{false, true} {
 		count := make([]int, 10)

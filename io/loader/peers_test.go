@@ -12,14 +12,14 @@ import (
 	"time"
 )
 
-// Allocate is that of Portable.
+// Allocate implements PeerDataset.
 func (n *numbers) Allocate(_ int, room *[]byte) *[]byte { return n.into(room, make([]byte, 8)) }
 
-// Buffers is that of Portable.
+// Buffers implements PeerDataset.
 func (n *numbers) Buffers(x *[]byte) [][]byte { return [][]byte{(*x)[:3], (*x)[3:]} }
 
-// met are loaders of all readers of a schedule, who know each other and what to keep. spoil may
-// change what others are told of them.
+// met returns connected loaders of all readers of a schedule, with their caches
+// planned. spoil may change the addresses that others get.
 func met(t *testing.T, s Schedule, o Options, spoil func(reader int, p *Peer)) (all []*Loader[*[]byte], of []*numbers) {
 	t.Helper()
 	var peers []Peer
@@ -42,7 +42,7 @@ func met(t *testing.T, s Schedule, o Options, spoil func(reader int, p *Peer)) (
 	return all, of
 }
 
-// together drains the streams of all readers at once.
+// together drains the streams of all readers concurrently.
 func together(t *testing.T, s Schedule, all []*Loader[*[]byte], reads func(reader int) []int) (sum Counts) {
 	t.Helper()
 	var done sync.WaitGroup
@@ -69,14 +69,16 @@ func together(t *testing.T, s Schedule, all []*Loader[*[]byte], reads func(reade
 	return sum
 }
 
-// Readers take from each other what the simulator says, and from the file system no more.
+// Readers read from each other, and from the file system, exactly as the simulator
+// predicts.
 func TestPeersReadWhatIsSimulated(t *testing.T) {
 	for _, s := range []Schedule{{Seed: 3, Samples: 60, Epochs: 4, Batch: 6, Readers: 3}, {Seed: 4, Samples: 31, Epochs: 5, Batch: 4, Readers: 2, PadLastBatch: true}} {
 		o := Options{Prefetch: 3, Memory: 12 * 8}
 		predicted := Simulate(behind(o), s, UniformSizes(s.numSamples(), 8), Clairvoyant)
 		all, _ := met(t, s, o, nil)
 		c := together(t, s, all, s.Reads)
-		// What is read for a peer comes from that one, where the simulator says the file system.
+		// A sample that a peer had to read counts as a peer read; the simulator
+		// counts the file system.
 		remote := predicted.Bytes[Remote]
 		if c.FileSystem.Bytes != predicted.Bytes[FileSystem] || c.Peers.Bytes < remote || c.Peers.Bytes > remote+predicted.Bytes[FileSystem] || remote == 0 || c.PeerError != nil {
 			t.Errorf("%+v, simulated %v", c, predicted.Bytes)
@@ -84,9 +86,9 @@ func TestPeersReadWhatIsSimulated(t *testing.T) {
 	}
 }
 
-// Where the memories of all readers hold all samples, each is read from the file system once,
-// also if all readers begin with reading all of them; and on other machines readers are found by
-// their addresses.
+// If the memories of all readers together hold all samples, each sample is read
+// from the file system once, also if all readers begin by reading all of them.
+// Readers on other machines are found by their addresses.
 func TestPeersReadOnce(t *testing.T) {
 	s := Schedule{Seed: 9, Samples: 40, Epochs: 3, Batch: 8, Readers: 4, PadLastBatch: true, Validation: 3}
 	all, of := met(t, s, Options{Prefetch: 3, Memory: 18 * 8}, func(_ int, p *Peer) {
@@ -113,7 +115,7 @@ func TestPeersReadOnce(t *testing.T) {
 	if total != s.numSamples() {
 		t.Errorf("%d reads of %d samples", total, s.numSamples())
 	}
-	// Another order: what is placed anew comes from whoever has it.
+	// Another order: samples that are placed anew are read from their holders.
 	s.Seed++
 	for r, l := range all {
 		l.PlanCaches(s, r)
@@ -123,7 +125,7 @@ func TestPeersReadOnce(t *testing.T) {
 	}
 }
 
-// between is a relay in front of a peer.
+// between is a proxy in front of a peer.
 func between(t *testing.T, p *Peer, relay func(to, from net.Conn)) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -150,7 +152,7 @@ func between(t *testing.T, p *Peer, relay func(to, from net.Conn)) {
 	}()
 }
 
-// damage flips a bit of everything behind the introduction.
+// damage flips a bit of everything after the handshake.
 func damage(to, from net.Conn) {
 	proof := make([]byte, 32)
 	if _, err := io.ReadFull(from, proof); err != nil {
@@ -170,13 +172,14 @@ func damage(to, from net.Conn) {
 	}
 }
 
-// Peers that answer wrongly, not at all, or are not there cost time and no sample, and are told.
+// Peers that reply incorrectly, not at all, or do not exist cost time but no
+// sample, and are reported.
 func TestPeersFail(t *testing.T) {
 	s := Schedule{Seed: 5, Samples: 24, Epochs: 3, Batch: 4, Readers: 2, PadLastBatch: true}
 	for _, c := range []struct {
 		name, why string
 		spoil     func(t *testing.T, p *Peer)
-		asked     bool // again and again
+		asked     bool // repeatedly
 	}{
 		{"damaged", "rank: damaged reply", func(t *testing.T, p *Peer) { between(t, p, damage) }, true},
 		{"silent", "rank: no reply within 2s", func(t *testing.T, p *Peer) {
@@ -213,8 +216,8 @@ func TestPeersFail(t *testing.T) {
 	}
 }
 
-// A peer that ends before the others is asked no more, and nothing is said of it; who waits for
-// one ends with its stream.
+// A peer that ends before the others is not asked any more, and no error is
+// reported. A pending request ends with its stream.
 func TestPeerEnds(t *testing.T) {
 	s := Schedule{Seed: 5, Samples: 24, Epochs: 2, Batch: 4, Readers: 2, PadLastBatch: true}
 	all, _ := met(t, s, Options{Prefetch: 2, Memory: 9 * 8}, nil)
@@ -249,14 +252,14 @@ func TestPeerEnds(t *testing.T) {
 	}
 }
 
-// Who does not know the key, or asks for what there is not, gets nothing.
+// A client with a wrong key, or a request for an unknown sample, gets nothing.
 func TestStrangers(t *testing.T) {
 	s := Schedule{Seed: 5, Samples: 4, Epochs: 1, Batch: 2, Readers: 2}
 	all, of := met(t, s, Options{Memory: 100}, nil)
 	p := all[1].peers
 	for _, c := range []struct {
 		hello []byte
-		want  int // bytes of an answer
+		want  int // bytes of a reply
 	}{
 		{[]byte("GET / HTTP/1.1\r\nHost: localhost\r\nAccept: text/html, application/xhtml+xml\r\n\r\n"), 0},
 		{append([]byte(peerGreeting), make([]byte, 40)...), 0},
@@ -281,7 +284,8 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// Peers that are slower than the file system are left alone, and looked at now and then.
+// Peers that are slower than the file system are not used, but probed from time to
+// time.
 func TestPaces(t *testing.T) {
 	var p latencies
 	asked := 0

@@ -16,7 +16,7 @@ func TestGenerator(t *testing.T) {
 	}
 }
 
-// small is a schedule whose reads were worked out by hand.
+// small is a schedule whose reads were computed by hand.
 var small = Schedule{Seed: 42, Samples: 12, Epochs: 3, Batch: 4, Readers: 2}
 
 func TestOrderByHand(t *testing.T) {
@@ -35,8 +35,8 @@ func TestReadsByHand(t *testing.T) {
 	}
 }
 
-// The last batch of a training begins again with the epoch's first samples; validation
-// follows each epoch, the test the last one.
+// The last batch is padded with the first samples of the epoch. Validation follows
+// each epoch, the test follows the last one.
 func TestReadsOfATrainingByHand(t *testing.T) {
 	s := Schedule{Seed: 42, Samples: 12, Epochs: 1, Batch: 5, Readers: 2, PadLastBatch: true, Validation: 2, Test: 1}
 	for reader, want := range [][]int{{3, 7, 4, 11, 1, 5, 2, 9, 3, 12, 13, 14}, {8, 6, 0, 10, 7, 4, 12, 13, 14}} {
@@ -46,8 +46,8 @@ func TestReadsOfATrainingByHand(t *testing.T) {
 	}
 }
 
-// A part of the training's samples is read in the order of as many; those behind them keep
-// their numbers.
+// A subset is read in the order of that number of samples. Samples after those of
+// the training keep their numbers.
 func TestReadsOfAPart(t *testing.T) {
 	s := Schedule{Seed: 42, Samples: 20, Subset: []int{1, 2, 3, 4, 5, 6, 11, 12, 13, 14, 15, 16}, Epochs: 1, Batch: 4, Readers: 1, Validation: 1}
 	var want []int
@@ -81,7 +81,8 @@ func TestPlaceByHand(t *testing.T) {
 	}
 }
 
-// A sample that does not fit closes its cache, also for smaller ones behind it.
+// A sample that does not fit closes its cache, also for smaller samples that
+// follow.
 func TestPlaceClosesCaches(t *testing.T) {
 	if got := fillCaches([]int{0, 1, 2, 3}, []int64{4, 9, 1, 1}, []int64{6, 10, 1}); !slices.Equal(got, []int{0, 1, 1, 2}) {
 		t.Errorf("%v", got)
@@ -116,8 +117,8 @@ func TestReadersShareOneOrder(t *testing.T) {
 	}
 }
 
-// Times worked out by hand, in MB and seconds: the file system gives 250 a second to a
-// reader, its cache 3000.
+// Times computed by hand, in MB and seconds: the file system provides 250 per
+// second to a reader, its cache 3000.
 func TestTimelineByHand(t *testing.T) {
 	const mb = 1e6
 	system := &System{FileSystem: ConstantRate(250 * mb), Decode: 2000 * mb, Compute: 500 * mb,
@@ -156,7 +157,8 @@ func TestTimelineByHand(t *testing.T) {
 	}
 }
 
-// A link bounds what threads have together, not what comes from caches.
+// A link bounds the total rate of all threads from the file system, but not the
+// rate of caches.
 func TestLink(t *testing.T) {
 	system := &System{FileSystem: ConstantRate(100), Link: 100, Decode: 200, Compute: 1e9, Staging: Cache{Capacity: 1 << 40, Threads: 4, Write: ConstantRate(1e9)}}
 	s := Schedule{Samples: 10, Epochs: 1, Batch: 1, Readers: 1}

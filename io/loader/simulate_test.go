@@ -5,8 +5,9 @@ import (
 	"testing"
 )
 
-// cluster is nodes with memory for a fifth of 400 samples of 10 MB and a disk for as much
-// again, behind a file system that gets slower for each the more ask it.
+// cluster is a system of nodes with memory for a fifth of 400 samples of 10 MB, a
+// disk of the same size, and a file system whose rate per reader decreases with the
+// number of readers.
 func cluster() *System {
 	const mb = 1e6
 	return &System{FileSystem: Rate{{1, 400 * mb}, {4, 900 * mb}, {8, 1000 * mb}}, Network: 1500 * mb,
@@ -37,7 +38,7 @@ func TestSimulatedPolicies(t *testing.T) {
 		t.Logf("%-13v total %.2f s, stall %.2f s, epochs %.2f, GB local %.1f remote %.1f file system %.1f", p, r.Total, r.Stall, r.Epochs,
 			float64(r.Bytes[Local])/1e9, float64(r.Bytes[Remote])/1e9, float64(r.Bytes[FileSystem])/1e9)
 	}
-	// The bound below, and readers without caches above.
+	// InMemory is the lower bound; readers without caches are the upper bound.
 	for _, p := range []Policy{LRU, Sharded, Staged, DoubleBuffer, Plain} {
 		if total[Clairvoyant].Total > total[p].Total*1.0001 {
 			t.Errorf("clairvoyant takes %.3f s, %v %.3f s", total[Clairvoyant].Total, p, total[p].Total)
@@ -48,7 +49,8 @@ func TestSimulatedPolicies(t *testing.T) {
 	}
 }
 
-// Where all caches together hold all samples, no epoch but the first asks the file system.
+// If all caches together hold all samples, only the first epoch reads the file
+// system.
 func TestNoFileSystemAfterTheFirstEpoch(t *testing.T) {
 	s, sizes := Schedule{Seed: 5, Samples: 300, Epochs: 8, Batch: 12, Readers: 4}, UniformSizes(300, 10_000_000)
 	r := Simulate(cluster(), s, sizes, Clairvoyant)
@@ -57,7 +59,7 @@ func TestNoFileSystemAfterTheFirstEpoch(t *testing.T) {
 	}
 }
 
-// What was read last is kept, the latest in the fastest cache.
+// The most recently used samples are cached, the latest in the fastest cache.
 func TestRecent(t *testing.T) {
 	r := &lruCache{sizes: []int64{2, 2, 2, 2, 5}, caches: []int64{4, 2}}
 	for _, k := range []int{0, 1, 2, 0, 3} {

@@ -12,7 +12,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/testdata"
 )
 
-// seeds are small sound files: a header made here, and real ones where there are any.
+// seeds returns small valid files: a header made here, and real ones if available.
 func seeds(t *testing.T) [][]byte {
 	t.Helper()
 	out := [][]byte{[]byte("CDF\x01\x00\x00\x00\x00" + // no records
@@ -43,7 +43,8 @@ func seeds(t *testing.T) [][]byte {
 	return out
 }
 
-// checkMutated scans damaged files: no panic, and every error is a fault with a place.
+// checkMutated scans damaged files: no panic, and every error is a fault with an
+// offset.
 func checkMutated(t *testing.T, n int) {
 	s := seeds(t)
 	r := rand.New(rand.NewPCG(7, 8))

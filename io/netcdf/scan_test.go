@@ -52,7 +52,7 @@ func TestScanRefusesDamage(t *testing.T) {
 	}
 }
 
-// Every prefix of a classic file must be refused: none is a whole file.
+// Every prefix of a classic file is rejected: none is complete.
 func TestScanRefusesEveryPrefix(t *testing.T) {
 	b, err := os.ReadFile(filepath.Join(testdata.Dir(t, "formats"), "netcdf", "offset64_packed_era5_2t_1.nc"))
 	if err != nil {

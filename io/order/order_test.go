@@ -39,8 +39,9 @@ func TestLongitudes(t *testing.T) {
 	}
 }
 
-// One physical field (its value names the place) stored in all sixteen scanning
-// modes and three origins of longitude must become the same field, and go back.
+// One field, whose values identify the points, stored in all sixteen scanning modes
+// with three first longitudes, becomes the same field in normal order, and is
+// restored.
 func TestAllScanningModes(t *testing.T) {
 	const nx, ny = 6, 5
 	value := func(lat, lon float64) float32 { return float32(1000*lat + math.Mod(lon+360, 360)) }
@@ -97,8 +98,8 @@ func TestAllScanningModes(t *testing.T) {
 	}
 }
 
-// Windows of a field, read as rectangles of what is stored, are what they are in normal
-// order, and windows that part a field read every stored value once.
+// Windows read as rectangles of the stored field equal those in normal order, and
+// windows that partition a field read every stored value once.
 func TestRects(t *testing.T) {
 	const nx, ny = 6, 5
 	for mode := 0; mode < 16; mode++ {

@@ -29,19 +29,18 @@ func writeGRIB2(t *testing.T, p *product.Product, variable string, kind product.
 	return path
 }
 
-// gribKeys reads keys of all messages with ecCodes' own tool.
+// gribKeys reads keys of all messages with grib_get.
 func gribKeys(t *testing.T, path string, keys ...string) []string {
 	t.Helper()
 	out := run(t, tool(t, "grib_get"), "-p", strings.Join(keys, ","), path)
 	return strings.Split(strings.TrimSpace(out), "\n")
 }
 
-// quantum is half a step of 16 bits over the range of a marked field, by which
-// packing may change a value.
+// quantum is half a quantisation step of 16 bits over the range of a marked field.
 const quantum = (markSW + 1) / 65535
 
-// checkMarks compares a field in GRIB with marked(base), to the packing's
-// precision.
+// checkMarks compares a field in GRIB with marked(base), within the precision of
+// the packing.
 func checkMarks(t *testing.T, what string, ne, sw []float64, bases ...float64) {
 	t.Helper()
 	for k, base := range bases {
@@ -90,8 +89,8 @@ func TestGRIB2InCDO(t *testing.T) {
 	}
 }
 
-// The scanning modes themselves, by ecCodes: its latitudes and longitudes belong
-// to the values. Alternating rows are beyond it; those our own reader judges.
+// All scanning modes, by ecCodes: latitudes and longitudes match the values.
+// ecCodes does not support alternating rows; our own reader checks these.
 func TestGRIB2Orders(t *testing.T) {
 	get := tool(t, "grib_get_data")
 	for _, order := range orders {
@@ -130,7 +129,7 @@ func TestGRIB2Orders(t *testing.T) {
 	}
 }
 
-// The keys that say what a message is, and that the packing asked for was made.
+// Keys that identify a message, and its packing.
 func TestGRIB2Keys(t *testing.T) {
 	p := testProduct(globe(ensemble.SourceOrder{}))
 	p.Fields = append(p.Fields, product.Field{Variable: "tp", Lead: testLead, Kind: product.Mean, Values: marked(p.Grid.Size(), 1), Period: 6 * time.Hour, Members: 4},
@@ -157,7 +156,7 @@ func TestGRIB2Keys(t *testing.T) {
 	}
 }
 
-// gaussian is the regular Gaussian grid N16.
+// gaussian returns the regular Gaussian grid N16.
 func gaussian() *ensemble.Grid {
 	g := &ensemble.Grid{Kind: ensemble.RegularGaussian, NX: 64, NY: 32, Lat: ensemble.GaussianLatitudes(32)}
 	for i := range g.NX {
@@ -167,7 +166,7 @@ func gaussian() *ensemble.Grid {
 }
 
 // testForecast has known values: 1000 × lead position + 100 × member + 10 ×
-// variable + level, plus the point's share of 1.
+// variable + level, plus a fraction that increases with the point.
 func testForecast(g *ensemble.Grid) *ensemble.Forecast {
 	axes := ensemble.Axes{Variables: []string{"t", "vo"}, Levels: []ensemble.Level{ensemble.PressureLevel(850), ensemble.PressureLevel(500)},
 		Leads: []ensemble.Lead{0, ensemble.Lead(24 * time.Hour), ensemble.Lead(48 * time.Hour)}}
@@ -223,8 +222,8 @@ func TestEnsembleGRIB2(t *testing.T) {
 	run(t, tool(t, "cdo"), "-s", "infon", path)
 }
 
-// A clone keeps centre, grid, level and times of the real message it was made
-// from, and only the statistic changes.
+// A clone keeps centre, grid, level and times of its real template; only the
+// statistic changes.
 func TestGRIB2Clone(t *testing.T) {
 	dir := testdata.Dir(t, "formats")
 	for _, c := range []struct {
@@ -269,7 +268,7 @@ func TestGRIB2Clone(t *testing.T) {
 	}
 }
 
-// firstMessage is the first message of a GRIB2 file.
+// firstMessage returns the first message of a GRIB2 file.
 func firstMessage(t *testing.T, path string) []byte {
 	t.Helper()
 	b, err := os.ReadFile(path)
@@ -283,7 +282,7 @@ func firstMessage(t *testing.T, path string) []byte {
 	return b[:n]
 }
 
-// What has no form in GRIB2 is refused with a way out, and nothing is left.
+// Fields that GRIB2 cannot encode are rejected with a remedy, and no file is left.
 func TestGRIB2Refusals(t *testing.T) {
 	p := testProduct(globe(ensemble.SourceOrder{}))
 	g := projected(ensemble.SourceOrder{ScanningMode: -1})
@@ -323,7 +322,7 @@ func TestGRIB2Refusals(t *testing.T) {
 	}
 }
 
-// A demo's worth of members must take seconds.
+// Writing all members of the demo takes seconds.
 func BenchmarkEnsembleGRIB2(b *testing.B) {
 	g := gaussian()
 	axes := ensemble.Axes{Variables: []string{"gh", "t", "u", "v", "vo"}, Levels: []ensemble.Level{ensemble.PressureLevel(850), ensemble.PressureLevel(500)},

@@ -14,8 +14,8 @@ import (
 	"github.com/ensemble-weather/ensemble/io/product"
 )
 
-// Probabilities of neighbourhoods are arrays of their own, that our reader does not take for
-// those of points; GRIB2 has no form for them.
+// Neighbourhood probabilities are separate arrays, which our reader does not
+// confuse with point probabilities. GRIB2 cannot encode them.
 func TestNeighbourhoods(t *testing.T) {
 	p := calibrated(globe(orders[1].src))
 	points := len(p.Fields)

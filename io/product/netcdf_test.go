@@ -16,7 +16,7 @@ import (
 	"github.com/ensemble-weather/ensemble/io/product"
 )
 
-// orders are the ways in which an input may have had the globe.
+// orders lists storage orders of a global input.
 var orders = []struct {
 	name               string
 	src                ensemble.SourceOrder
@@ -48,7 +48,7 @@ func writeNetCDF(t *testing.T, p *product.Product, o product.Options) string {
 	return path
 }
 
-// In xarray the file opens without a warning and says what the contract asks.
+// xarray opens the file without a warning and finds the specified content.
 func TestNetCDFInXarray(t *testing.T) {
 	needPython(t)
 	for _, order := range orders {
@@ -63,7 +63,7 @@ func TestNetCDFInXarray(t *testing.T) {
 	}
 }
 
-// checkProduct compares what xarray sees with testProduct.
+// checkProduct compares the content in xarray with testProduct.
 func checkProduct(t *testing.T, v view) {
 	t.Helper()
 	valid := float64(testInit.Valid(testLead).Unix())
@@ -129,7 +129,7 @@ func checkProduct(t *testing.T, v view) {
 	}
 }
 
-// The ranges of longitudes that users may ask for.
+// The ranges of longitudes.
 func TestNetCDFLongitudes(t *testing.T) {
 	needPython(t)
 	for _, order := range orders {
@@ -143,8 +143,8 @@ func TestNetCDFLongitudes(t *testing.T) {
 	}
 }
 
-// cdoMarks lets CDO print one field with coordinates and time, without a
-// warning, and compares it with marked(base).
+// cdoMarks prints one field with coordinates and time in CDO, without a warning,
+// and compares it with marked(base).
 func cdoMarks(t *testing.T, what, path, variable, level string, base, tolerance float64) {
 	t.Helper()
 	out := run(t, tool(t, "cdo"), "-s", "outputtab,nohead,date,time,lon,lat,value", "-sellevel,"+level, "-selname,"+variable, path)
@@ -173,8 +173,8 @@ func cdoMarks(t *testing.T, what, path, variable, level string, base, tolerance 
 	}
 }
 
-// CDO opens its own profile without a warning and finds the marks; so do ncks
-// and GDAL. It interpolates as well, to see that it takes the grid for regular.
+// CDO opens CDOProfile without a warning and finds the marks; so do ncks and GDAL.
+// CDO also interpolates, which shows that it recognises the grid as regular.
 func TestNetCDFInCDO(t *testing.T) {
 	cdo := tool(t, "cdo")
 	for _, order := range orders {
@@ -230,8 +230,8 @@ func TestNetCDFInGDAL(t *testing.T) {
 	}
 }
 
-// projected is a small Lambert grid with a map of the coordinates that is good
-// enough to tell its corners apart.
+// projected returns a small Lambert grid with approximate coordinates that
+// distinguish its corners.
 func projected(src ensemble.SourceOrder) *ensemble.Grid {
 	g := &ensemble.Grid{Kind: ensemble.Projected, NX: 5, NY: 4, Source: src, Mapping: map[string]any{
 		"grid_mapping_name": "lambert_azimuthal_equal_area", "latitude_of_projection_origin": 54.9,
@@ -307,7 +307,7 @@ func TestNetCDFAccumulation(t *testing.T) {
 	}
 }
 
-// The storage that the contract asks for.
+// Storage: chunks, compression, fill values.
 func TestNetCDFStorage(t *testing.T) {
 	needPython(t)
 	var s stored
@@ -342,7 +342,7 @@ func TestNetCDFStorage(t *testing.T) {
 	}
 }
 
-// All members of a start, and analyses, in xarray and CDO.
+// All members of an initialisation, and analyses, in xarray and CDO.
 func TestEnsembleNetCDF(t *testing.T) {
 	f := testForecast(gaussian())
 	f.Field(2, 3, 1, 1)[0] = float32(math.NaN())
@@ -365,8 +365,8 @@ func TestEnsembleNetCDF(t *testing.T) {
 	if v.Scalars["forecast_reference_time"] != init || !near(v.Coords["latitude"][0], 85.760587) {
 		t.Errorf("init %g, first latitude %g", v.Scalars["forecast_reference_time"], v.Coords["latitude"][0])
 	}
-	// Every field has its own value, so the sum proves that all are there, and the
-	// first and last values that they are in place.
+	// Every field has its own value, so the sum shows that all exist, and the first
+	// and last values that they are in place.
 	var want float64
 	for k := range 3 * 4 * 2 {
 		for _, x := range f.Field(k%3, k/3%4, 0, k/12) {

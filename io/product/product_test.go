@@ -36,8 +36,8 @@ func globe(src ensemble.SourceOrder) *ensemble.Grid {
 	return g
 }
 
-// The two marks that no flip and no roll of the globe maps onto themselves:
-// 90 E 45 N, and 10 W 30 S.
+// Two marks that no reflection or rotation of the globe maps to themselves: 90 E 45
+// N, and 10 W 30 S.
 const (
 	markNE, markSW = 25.0, 50.0 // added to the field there
 	neLat, neLon   = 45.0, 90.0
@@ -46,7 +46,7 @@ const (
 	missingAt      = 0*36 + 1 // 90 N 10 E
 )
 
-// marked is a field of base, rising with the point, with both marks.
+// marked returns a field of base that increases with the point, with both marks.
 func marked(n int, base float64) []float32 {
 	v := make([]float32, n)
 	for i := range v {
@@ -57,7 +57,8 @@ func marked(n int, base float64) []float32 {
 	return v
 }
 
-// testProduct has means and spreads of t on two levels, gh on one of them and 2t.
+// testProduct has mean and spread of t on two levels, of gh on one of them, and of
+// 2t.
 func testProduct(g *ensemble.Grid) *product.Product {
 	p := &product.Product{Init: testInit, Grid: g, Metadata: product.Metadata{
 		Title: "Post-processed ensemble forecast", Institution: "test office", Source: "ensemble, 3-D U-Net", References: "doi:10.1098/rsta.2020.0092",
@@ -100,7 +101,8 @@ func TestWritersMakeFiles(t *testing.T) {
 	}
 }
 
-// FuzzManifest: a manifest that is read names files below its folder only, and is the same when it is written and read again.
+// FuzzManifest: an accepted manifest lists only files below its directory, and
+// stays the same when written and read again.
 func FuzzManifest(f *testing.F) {
 	whole, err := json.Marshal((&product.Publication{}).Manifest(testProduct(globe(ensemble.SourceOrder{}))))
 	if err != nil {

@@ -30,7 +30,7 @@ func publish(t *testing.T, root string, p *product.Product, pub product.Publicat
 	return m, already
 }
 
-// files reads a folder.
+// files reads a directory.
 func files(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -97,14 +97,14 @@ func TestPublish(t *testing.T) {
 	}
 }
 
-// The same product gives the same bytes, at another time and in another order of
-// its fields; with SOURCE_DATE_EPOCH also the same manifest.
+// The same product gives the same bytes, at another time and with its fields in
+// another order; with SOURCE_DATE_EPOCH also the same manifest.
 func TestPublishIsReproducible(t *testing.T) {
 	t.Setenv("SOURCE_DATE_EPOCH", "1700000000")
 	p := testProduct(globe(ensemble.SourceOrder{}))
 	a, b := t.TempDir(), t.TempDir()
 	publish(t, a, p, both)
-	time.Sleep(1100 * time.Millisecond) // HDF5 and tables of contents count in seconds
+	time.Sleep(1100 * time.Millisecond) // HDF5 and the manifest have a resolution of seconds
 	q := *p
 	q.Fields = nil
 	for i := range p.Fields {
@@ -132,7 +132,7 @@ func TestPublishIsReproducible(t *testing.T) {
 	}
 }
 
-// Whether a published cycle stays, is replaced or refuses.
+// Whether published products stay, are replaced, or cause an error.
 func TestPublishAgain(t *testing.T) {
 	p := testProduct(globe(ensemble.SourceOrder{}))
 	other := *p
@@ -193,7 +193,7 @@ func TestPublishAgain(t *testing.T) {
 	}
 }
 
-// What replaces a cycle takes away the outputs that the new one has not.
+// Replacing products removes outputs that the new ones lack.
 func TestPublishDropsStaleOutputs(t *testing.T) {
 	root := t.TempDir()
 	p := testProduct(globe(ensemble.SourceOrder{}))
@@ -204,8 +204,8 @@ func TestPublishDropsStaleOutputs(t *testing.T) {
 	}
 }
 
-// A cycle that is there in one format gets the other beside it; the same in another
-// form for readers replaces it, and "never" does neither.
+// Products in another format are added. Products in another form replace the old
+// ones. "never" does neither.
 func TestPublishInAnotherFormat(t *testing.T) {
 	root := t.TempDir()
 	p := testProduct(globe(ensemble.SourceOrder{}))
@@ -236,7 +236,7 @@ func TestPublishInAnotherFormat(t *testing.T) {
 	}
 }
 
-// What must never be published is not, and leaves nothing behind.
+// Invalid products are not published, and no file is left.
 func TestRefusals(t *testing.T) {
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))
 	for _, c := range []struct {
@@ -276,7 +276,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// A child that is stopped leaves the old file, and no other.
+// A cancelled child leaves the old file and no other.
 func TestCancelledWriteKeepsTheOldFile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "p.nc")
@@ -296,7 +296,7 @@ func TestCancelledWriteKeepsTheOldFile(t *testing.T) {
 	}
 }
 
-// A full disk is named as such, whatever the library calls it.
+// A full disk is reported as such, whatever the error of the library.
 func TestFullDisk(t *testing.T) {
 	if _, err := os.Stat("/dev/full"); err != nil {
 		t.Skip("skipped: this system has no /dev/full")
@@ -310,7 +310,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// A folder that cannot be written is the user's to mend: exit 73.
+// A directory that cannot be written is exit 73.
 func TestUnwritable(t *testing.T) {
 	p := testProduct(globe(ensemble.SourceOrder{}))
 	file := filepath.Join(t.TempDir(), "a file")

@@ -16,15 +16,16 @@ import (
 	"github.com/ensemble-weather/ensemble/io/decode"
 )
 
-// judge is the one Python process that opens our files for all tests.
+// judge is the Python process in which reference readers open our files, for all
+// tests.
 type judge struct {
 	mu  sync.Mutex
 	in  *json.Encoder
 	out *bufio.Reader
 }
 
-// startJudge runs testdata/judge.py in the Python of ENSEMBLE_TEST_PYTHON or of
-// the set-up. It ends with the test binary, when its input closes.
+// startJudge runs testdata/judge.py with the Python of ENSEMBLE_TEST_PYTHON or of
+// the set-up. It ends when the test binary closes its input.
 var startJudge = sync.OnceValues(func() (*judge, error) {
 	var reasons []string
 	for _, p := range []string{os.Getenv("ENSEMBLE_TEST_PYTHON"), "../../build/venv/bin/python"} {
@@ -74,7 +75,7 @@ func (j *judge) reply(result any) error {
 	return json.Unmarshal(r.Result, result)
 }
 
-// needPython skips the test where there is no Python with the readers.
+// needPython skips the test without a Python that has the readers.
 func needPython(t testing.TB) *judge {
 	t.Helper()
 	j, err := startJudge()
@@ -84,7 +85,7 @@ func needPython(t testing.TB) *judge {
 	return j
 }
 
-// ask lets Python look at a file; a warning fails the test.
+// ask opens a file in Python; a warning fails the test.
 func ask(t testing.TB, job, path string, result any) {
 	t.Helper()
 	j := needPython(t)
@@ -98,7 +99,7 @@ func ask(t testing.TB, job, path string, result any) {
 	}
 }
 
-// view is what xarray sees of a file.
+// view is the content of a file in xarray.
 type view struct {
 	Dims    map[string]int
 	Attrs   map[string]any
@@ -123,7 +124,7 @@ func xarrayView(t testing.TB, path string) view {
 	return v
 }
 
-// stored is how netCDF stores a file.
+// stored is the storage of a NetCDF file.
 type stored struct {
 	Format string
 	Vars   map[string]struct {
@@ -137,7 +138,7 @@ type stored struct {
 	}
 }
 
-// tool finds a program that judges our files; without it the test is skipped.
+// tool finds an external reader; without it the test is skipped.
 func tool(t testing.TB, name string) string {
 	t.Helper()
 	p, err := exec.LookPath(name)
@@ -147,12 +148,12 @@ func tool(t testing.TB, name string) string {
 	return p
 }
 
-// run runs a judge and returns what it printed. Anything on stderr is a warning,
-// and warnings fail the test.
+// run runs an external reader and returns its output. Anything on stderr is a
+// warning, which fails the test.
 func run(t testing.TB, name string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(name, args...)
-	if path := args[len(args)-1]; filepath.Base(name) == "cdo" && filepath.IsAbs(path) { // which takes a name with blanks for several
+	if path := args[len(args)-1]; filepath.Base(name) == "cdo" && filepath.IsAbs(path) { // which splits names at blanks
 		cmd.Dir, cmd.Args[len(args)] = filepath.Dir(path), filepath.Base(path)
 	}
 	var out, errs bytes.Buffer

@@ -46,7 +46,7 @@ func readEntries(t *testing.T, path string) ([]ensemble.Entry, map[ensemble.Key]
 	return in.Catalogue().Entries, out
 }
 
-// checkField compares a field that was read with what was written.
+// checkField compares a field with the written one.
 func checkField(t *testing.T, what string, got map[ensemble.Key]*ensemble.Field, k ensemble.Key, unit string, g *ensemble.Grid, want []float32, tolerance float64) {
 	t.Helper()
 	f := got[k]
@@ -67,7 +67,8 @@ func checkField(t *testing.T, what string, got map[ensemble.Key]*ensemble.Field,
 	}
 }
 
-// checkReadBack compares a file with the fields of testProduct that keep wants.
+// checkReadBack compares a file with the fields of testProduct for which keep
+// returns true.
 func checkReadBack(t *testing.T, what, path string, p *product.Product, tolerance float64) {
 	t.Helper()
 	got := readBack(t, path)
@@ -84,8 +85,8 @@ func checkReadBack(t *testing.T, what, path string, p *product.Product, toleranc
 	}
 }
 
-// Our own reader gives back the fields that were written, in any order of points
-// and whatever the longitudes.
+// Our own reader returns the written fields, for any order of points and range of
+// longitudes.
 func TestGRIB2ReadBack(t *testing.T) {
 	for _, order := range orders {
 		for _, o := range []product.Options{{}, {Scan: product.KeepScan, Packing: "grid_simple"}, {Longitude: product.From180}} {
@@ -127,8 +128,8 @@ func checkForecast(t *testing.T, path string, f *ensemble.Forecast, tolerance fl
 	}
 }
 
-// Clones of real messages of many centres, grids, packings and templates read
-// back as the mean that was written, at the key of the message.
+// Clones of real messages of many centres, grids, packings and templates are read
+// as the written mean, with the key of the message.
 func TestGRIB2CloneReadBack(t *testing.T) {
 	dir := testdata.Dir(t, "formats")
 	paths, err := filepath.Glob(filepath.Join(dir, "grib2", "*.grib2"))
@@ -153,7 +154,7 @@ func TestGRIB2CloneReadBack(t *testing.T) {
 		e := in.Catalogue().Entries[i]
 		f, err := in.ReadOne(ctx, e)
 		if err != nil {
-			continue // what cannot be read is the reader's to test
+			continue // files that cannot be read are tested with the reader
 		}
 		raw := make([]byte, e.Length)
 		file, err := os.Open(path)
@@ -202,8 +203,8 @@ func TestGRIB2CloneReadBack(t *testing.T) {
 	}
 }
 
-// uncloneable are files whose messages ecCodes 2.28 cannot turn into a derived
-// forecast, with what the error says.
+// uncloneable lists files whose messages ecCodes 2.28 cannot convert to a derived
+// forecast, with part of the error.
 var uncloneable = map[string]string{
 	"jpeg2000_15bit.grib2": "write NetCDF instead",  // its interval is broken
 	"multi_field_uv.grib2": "write NetCDF instead",  // two fields in one message

@@ -19,7 +19,7 @@ import (
 	"github.com/ensemble-weather/ensemble/io/product"
 )
 
-// Events of the tests: one of each relation, and two of one.
+// Events of the tests: one for each relation, and two for one.
 var (
 	freezing = ensemble.Event{Relation: ensemble.Below, Upper: 273.15}
 	warm     = ensemble.Event{Relation: ensemble.Above, Lower: 288.15}
@@ -68,7 +68,7 @@ func calibrated(g *ensemble.Grid) *product.Product {
 	return p
 }
 
-// key is that of a field when it is read back.
+// key returns the key of a field after reading it.
 func key(p *product.Product, f product.Field) ensemble.Key {
 	k := ensemble.Key{Variable: f.Variable, Level: f.Level, Member: ensemble.NoMember, Init: p.Init, Lead: f.Lead}
 	switch f.Kind {
@@ -86,7 +86,7 @@ func key(p *product.Product, f product.Field) ensemble.Key {
 	return k
 }
 
-// tolerance is what packing may change of a field: none without it.
+// tolerance is the largest error of the packing; 0 without packing.
 func tolerance(f product.Field, quantum float64) float64 {
 	if f.Kind == product.Probability {
 		return quantum / 50
@@ -102,7 +102,8 @@ func unitOf(f product.Field) string {
 	return v.Unit
 }
 
-// Our own reader tells each field for what it is, and takes none but members for members.
+// Our own reader identifies the product of each field, and only members are
+// members.
 func TestStatisticsReadBack(t *testing.T) {
 	for _, o := range []product.Options{{}, {Profile: product.CDOProfile, Longitude: product.From180}, {Quantise: 12}} {
 		p := calibrated(globe(orders[1].src))
@@ -153,7 +154,7 @@ func TestStatisticsGRIB2ReadBack(t *testing.T) {
 	}
 }
 
-// What grib_ls and its like print of each template, at a time and over an interval.
+// Keys of each template in grib_ls, at an instant and over an interval.
 func TestStatisticsGRIB2Keys(t *testing.T) {
 	p := calibrated(globe(ensemble.SourceOrder{}))
 	for _, f := range []product.Field{
@@ -199,7 +200,7 @@ func TestStatisticsGRIB2Keys(t *testing.T) {
 	}
 }
 
-// A quantile that is no ratio of 16-bit numbers has no form in GRIB2.
+// A quantile that is not a ratio of 16-bit numbers cannot be encoded in GRIB2.
 func TestQuantileWithoutRatio(t *testing.T) {
 	p := calibrated(globe(ensemble.SourceOrder{}))
 	p.Fields = p.Fields[:1]
@@ -210,7 +211,7 @@ func TestQuantileWithoutRatio(t *testing.T) {
 	}
 }
 
-// What xarray sees of quantiles, thresholds and members, all in one file without a warning.
+// Quantiles, thresholds and members in xarray, all in one file without a warning.
 func TestStatisticsInXarray(t *testing.T) {
 	needPython(t)
 	v := xarrayView(t, writeNetCDF(t, calibrated(globe(orders[1].src)), product.Options{}))
@@ -271,7 +272,7 @@ func TestStatisticsInXarray(t *testing.T) {
 	}
 }
 
-// CDO, ncks and GDAL open what is made for CDO, one array a statistic, without a warning,
+// CDO, ncks and GDAL open CDOProfile, one array per statistic, without a warning,
 // and find the marks.
 func TestStatisticsInCDO(t *testing.T) {
 	for _, order := range orders[:2] {
@@ -327,7 +328,7 @@ func TestStatisticsInCfgrib(t *testing.T) {
 	}
 }
 
-// Where the number of members varies by point a field beside the values says it.
+// If the number of members varies by point, an additional variable holds it.
 func TestMembersByPoint(t *testing.T) {
 	needPython(t)
 	p := testProduct(globe(orders[1].src))
@@ -351,8 +352,8 @@ func TestMembersByPoint(t *testing.T) {
 	readBack(t, writeNetCDF(t, p, product.Options{}))
 }
 
-// An area of the globe keeps the places of its points, in NetCDF and as a clone of a
-// message of the whole globe.
+// The points of an area keep their coordinates, in NetCDF and in a clone of a
+// global message.
 func TestAreas(t *testing.T) {
 	needPython(t)
 	whole := globe(orders[1].src)
@@ -387,8 +388,8 @@ func TestAreas(t *testing.T) {
 	}
 }
 
-// Clones of messages of a real ensemble, with ECMWF's local section, keep what they are of
-// and become each statistic; all members have one type.
+// Clones of messages of a real ensemble, with ECMWF's local section, keep their
+// identity and become each statistic; all members have one type.
 func TestStatisticsOfClones(t *testing.T) {
 	path := filepath.Join(testdata.Dir(t, "formats"), "grib2", "ens_z500_51_members_ccsds.grib2")
 	ctx := context.Background()
@@ -429,8 +430,8 @@ func TestStatisticsOfClones(t *testing.T) {
 	}
 }
 
-// At stations there are time series: xarray opens them without a warning, and CSV has a
-// line for each value.
+// Products at stations are time series: xarray opens them without a warning, and
+// CSV has a line for each value.
 func TestStations(t *testing.T) {
 	needPython(t)
 	places := []ensemble.Station{{ID: "10488", Name: "Dresden", Lat: 51.13, Lon: 13.75, Altitude: 230}, {ID: "X1", Lat: -30, Lon: -10, Altitude: math.NaN()}}

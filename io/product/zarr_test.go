@@ -15,7 +15,8 @@ import (
 	"github.com/ensemble-weather/ensemble/io/product"
 )
 
-// writeZarr writes a product as a store beside which writeNetCDF's file may lie.
+// writeZarr writes a product as a store; writeNetCDF's file may be in the same
+// directory.
 func writeZarr(t *testing.T, path string, p *product.Product, version int, o product.Options) {
 	t.Helper()
 	if err := product.WriteZarr(path, p, version, o); err != nil {
@@ -23,8 +24,8 @@ func writeZarr(t *testing.T, path string, p *product.Product, version int, o pro
 	}
 }
 
-// A store of either version has what a NetCDF file of the same product has, to xarray
-// without a warning and to our own reader.
+// A store of either version has the content of a NetCDF file of the same product,
+// in xarray without a warning and in our own reader.
 func TestZarrAgreesWithNetCDF(t *testing.T) {
 	everything := calibrated(globe(orders[1].src))
 	everything.Fields = append(everything.Fields, testProduct(everything.Grid).Fields...)
@@ -114,8 +115,8 @@ func TestZarrBytes(t *testing.T) {
 	}
 }
 
-// Stores are published as files are: listed file by file, replaced as a whole, kept beside
-// other formats, removed where they are no longer asked for.
+// Stores are published like files: listed file by file, replaced as a whole, kept
+// with other formats, removed when no longer requested.
 func TestPublishZarr(t *testing.T) {
 	ctx, root := context.Background(), t.TempDir()
 	p := testProduct(globe(orders[0].src))
@@ -153,7 +154,7 @@ func TestPublishZarr(t *testing.T) {
 	}
 }
 
-// GDAL reads a store of version 2 without a warning: what the axes are, the unit, values.
+// GDAL reads axes, unit and values of a store of version 2 without a warning.
 func TestZarrInGDAL(t *testing.T) {
 	info := tool(t, "gdalmdiminfo")
 	path := filepath.Join(t.TempDir(), "p.zarr")

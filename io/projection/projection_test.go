@@ -60,8 +60,8 @@ func TestMissingParameter(t *testing.T) {
 	}
 }
 
-// A pole where it is anyway changes nothing but the meridian; the grid's pole has the
-// latitude 90 there; and the true pole lies at the longitude that the mapping gives.
+// A rotated pole at the true pole changes only the meridian. The pole of the grid
+// has latitude 90 there, and the true pole has the longitude of the mapping.
 func TestRotatedPole(t *testing.T) {
 	made := func(lat, lon, north float64) Projection {
 		p, err := FromCF(map[string]any{"grid_mapping_name": "rotated_latitude_longitude", "grid_north_pole_latitude": lat, "grid_north_pole_longitude": lon, "north_pole_grid_longitude": north})

@@ -13,19 +13,19 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 )
 
-// wide is an archive of large fields. Like fio.Input it may have all fields of a request
-// at once, and does.
+// wide is a source of large fields. Like fio.Input it may hold all fields of a
+// request at once, and does.
 type wide struct {
 	grid *ensemble.Grid
 
 	mu   sync.Mutex
-	live uint64 // most bytes of the heap in use, where Read was
+	live uint64 // maximum of heap bytes in use during Read
 }
 
-// Read makes all fields before it shows the first.
+// Read makes all fields before it passes the first to visit.
 func (w *wide) Read(ctx context.Context, entries []ensemble.Entry, visit func(int, *ensemble.Field) error) error {
 	fields := make([][]float32, len(entries))
-	w.mu.Lock() // nobody makes fields while the heap is measured: those made then count whether in use or not
+	w.mu.Lock() // No fields are made while the heap is measured: new ones count whether they are in use or not.
 	for i := range fields {
 		fields[i] = make([]float32, w.grid.Size())
 		for p := range fields[i] {
@@ -50,7 +50,8 @@ func inUse() uint64 {
 	return m.HeapAlloc
 }
 
-// large is an archive of some starts of 48 fields of 256×512 points, 24 MiB in float32.
+// large is a source of initialisations with 48 fields of 256×512 points each, 24
+// MiB in float32.
 func large(starts int, storage Storage) (Plan, *wide) {
 	g := &ensemble.Grid{Kind: ensemble.RegularLatLon, NX: 512, NY: 256, Lat: make([]float64, 256), Lon: make([]float64, 512)}
 	w := &wide{grid: g}
@@ -72,13 +73,13 @@ func large(starts int, storage Storage) (Plan, *wide) {
 	return p, w
 }
 
-// TestHeap: starts of 24 MiB are written by two workers within 8 MiB, and more memory is
-// used where it is allowed.
+// TestHeap: two workers write initialisations of 24 MiB within 8 MiB, and use more
+// memory if it is allowed.
 func TestHeap(t *testing.T) {
 	for _, memory := range []int64{8 << 20, 20 << 20} {
 		p, w := large(4, Float32)
 		before := inUse()
-		for now := inUse(); now < before; now = inUse() { // what tests before this one left goes in several collections
+		for now := inUse(); now < before; now = inUse() { // memory of earlier tests is freed in several collections
 			before = now
 		}
 		if _, err := Write(context.Background(), t.TempDir(), p, Options{Memory: memory, Workers: 2, ShardSize: 1}); err != nil {
@@ -90,8 +91,8 @@ func TestHeap(t *testing.T) {
 	}
 }
 
-// TestSlabReadsItsBands: a slab of latitudes needs no byte of the bands that it does not
-// meet.
+// TestSlabReadsItsBands: reading a slab of latitudes needs no byte of bands that it
+// does not overlap.
 func TestSlabReadsItsBands(t *testing.T) {
 	p, _ := plan(Int16, 4)
 	dir := t.TempDir()
@@ -122,8 +123,9 @@ func TestSlabReadsItsBands(t *testing.T) {
 	}
 }
 
-// BenchmarkRead reads starts of 24 MiB from the page cache, or from the disk where that
-// does not hold them: whole, and a quarter of their rows, with and without checksums.
+// BenchmarkRead reads initialisations of 24 MiB from the page cache, or from disk
+// if they do not fit: completely, and a quarter of the rows, with and without
+// checksums.
 func BenchmarkRead(b *testing.B) {
 	for _, storage := range Storages {
 		p, _ := large(16, storage)

@@ -9,8 +9,8 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 )
 
-// A rank that has rows 4 to 7 of the grid reads them of one start, with all leads,
-// members, variables and levels.
+// A rank with rows 4 to 7 of the grid reads them for one initialisation, with all
+// leads, members, variables and levels.
 func Example() {
 	parent, err := os.MkdirTemp("", "store-")
 	if err != nil {

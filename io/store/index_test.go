@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// rowsOf are the rows of the index of a description.
+// rowsOf returns the index rows of a store.
 func rowsOf(m *Meta, l *layout) []Row {
 	var rows []Row
 	for i := range l.inits {
@@ -19,8 +19,8 @@ func rowsOf(m *Meta, l *layout) []Row {
 	return rows
 }
 
-// FuzzIndex: of a row that has anything else in it than the layout says nothing is read;
-// the checksum and the number of missing values alone may be any.
+// FuzzIndex: a row that differs from the layout is rejected; only checksum and
+// number of missing values are free.
 func FuzzIndex(f *testing.F) {
 	m, err := decodeMeta(described(f), "x")
 	if err != nil {

@@ -16,11 +16,11 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// The environment of a child process that writes the small store.
+// Environment variables of a child process that writes the small store.
 const (
 	childDir   = "ENSEMBLE_STORE_TEST_DIR"
-	childStage = "ENSEMBLE_STORE_TEST_STAGE" // "STAGE:N": die when it is reached for the N-th time
-	childSlow  = "ENSEMBLE_STORE_TEST_SLOW"  // stay a moment at each stage
+	childStage = "ENSEMBLE_STORE_TEST_STAGE" // "STAGE:N": exit when the stage is reached for the N-th time
+	childSlow  = "ENSEMBLE_STORE_TEST_SLOW"  // wait at each stage
 )
 
 func TestMain(m *testing.M) {
@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// child writes the small store and gives the exit code.
+// child writes the small store and returns the exit code.
 func child(dir string) int {
 	stage, count, _ := strings.Cut(os.Getenv(childStage), ":")
 	left, _ := strconv.Atoi(count)
@@ -47,7 +47,7 @@ func child(dir string) int {
 	}
 	p, _ := plan(Int16, 7)
 	o := sizes(p)
-	o.Workers = 1 // so that stages are counted by one
+	o.Workers = 1 // one worker counts the stages
 	_, err := Write(context.Background(), dir, p, o)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -63,7 +63,7 @@ func inChild(dir string, env ...string) *exec.Cmd {
 	return cmd
 }
 
-// reference are the digests of the small store, written without a stop.
+// reference returns the digests of the small store, written without interruption.
 func reference(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -72,9 +72,9 @@ func reference(t *testing.T) string {
 	return digests(t, dir)
 }
 
-// TestKilledAtStages: a process that is killed at any stage leaves what the next one
-// makes the same store of, without help. Until the description is there, a reader finds
-// no store.
+// TestKilledAtStages: after a process was killed at any stage, the next one
+// completes the same store without help. Until store.json exists, a reader finds no
+// store.
 func TestKilledAtStages(t *testing.T) {
 	want := reference(t)
 	for _, c := range []struct {
@@ -101,7 +101,7 @@ func TestKilledAtStages(t *testing.T) {
 				t.Errorf("%s %d:\n%s\nwant\n%s", c.stage, n, got, want)
 			}
 		}
-		// Once more than it is reached: so the list above misses none.
+		// Once more than the stage is reached: the list above is complete.
 		dir := t.TempDir()
 		if cmd := inChild(dir, fmt.Sprintf("%s=%s:%d", childStage, c.stage, c.times+1)); cmd.Run() != nil {
 			t.Errorf("%s is reached more than %d times: %v", c.stage, c.times, cmd.Stderr)
@@ -109,7 +109,7 @@ func TestKilledAtStages(t *testing.T) {
 	}
 }
 
-// TestKilledAtRandom: likewise at random times, again and again in one folder.
+// TestKilledAtRandom: likewise at random times, repeatedly in one directory.
 func TestKilledAtRandom(t *testing.T) {
 	want := reference(t)
 	r := rand.New(rand.NewPCG(1, 2))
@@ -121,7 +121,8 @@ func TestKilledAtRandom(t *testing.T) {
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
-			// Longer from try to try: on a busy machine a process may need all of the first ones to begin.
+			// The delay grows: on a busy machine a process may need all of the
+			// first ones to start.
 			time.AfterFunc(time.Duration(10+r.IntN(150+10*try))*time.Millisecond, func() { cmd.Process.Kill() })
 			err := cmd.Wait()
 			if err == nil {
@@ -138,7 +139,7 @@ func TestKilledAtRandom(t *testing.T) {
 	}
 }
 
-// TestDamagedShardIsMadeAgain: a shard that is not what the journal says is written
+// TestDamagedShardIsMadeAgain: a shard that differs from its journal is written
 // again.
 func TestDamagedShardIsMadeAgain(t *testing.T) {
 	want := reference(t)
@@ -170,7 +171,8 @@ func TestDamagedShardIsMadeAgain(t *testing.T) {
 	}
 }
 
-// TestTwoWriters: the second is refused while the first lives, and it alone goes on.
+// TestTwoWriters: the second writer is rejected while the first runs, and the first
+// continues.
 func TestTwoWriters(t *testing.T) {
 	dir := t.TempDir()
 	p, _ := plan(Int16, 7)
@@ -206,8 +208,8 @@ func TestTwoWriters(t *testing.T) {
 	}
 }
 
-// TestFullDisk: where a write fails for want of space the exit code is 74, what was
-// finished stays, nothing half-made is left, and with more space the command goes on.
+// TestFullDisk: a write without space is exit 74. Finished shards stay, no partial
+// file is left, and with more space the command resumes.
 func TestFullDisk(t *testing.T) {
 	want := reference(t)
 	whole := t.TempDir()
@@ -236,7 +238,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// TestSmallFileSystem: likewise on a file system that is full, where one can be had.
+// TestSmallFileSystem: likewise on a full file system, if one is available.
 func TestSmallFileSystem(t *testing.T) {
 	dir := t.TempDir()
 	size := 100 << 10 // less than the store
@@ -252,8 +254,8 @@ func TestSmallFileSystem(t *testing.T) {
 	}
 }
 
-// TestStartedTogether: of two writers that begin at one moment one may be refused, and
-// the store is whole.
+// TestStartedTogether: of two writers that start at the same time one may be
+// rejected, and the store is complete.
 func TestStartedTogether(t *testing.T) {
 	want := reference(t)
 	for range 20 {

@@ -14,7 +14,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// described is the text of store.json of the small store.
+// described returns store.json of the small store.
 func described(t testing.TB) []byte {
 	t.Helper()
 	dir := t.TempDir()
@@ -29,7 +29,8 @@ func described(t testing.TB) []byte {
 	return text
 }
 
-// TestFormats: a store of another format is refused with a word on what to do, and so is what contradicts itself.
+// TestFormats: a store with another format is rejected with a remedy, and so is one
+// that contradicts itself.
 func TestFormats(t *testing.T) {
 	text := described(t)
 	set := func(change func(map[string]any)) []byte {
@@ -64,8 +65,8 @@ func TestFormats(t *testing.T) {
 	}
 }
 
-// TestLayout: parts and bands follow each other without overlap, and where they lie is
-// what the index says.
+// TestLayout: parts and bands are consecutive without overlap, at the offsets of
+// the index.
 func TestLayout(t *testing.T) {
 	m, err := decodeMeta(described(t), "x")
 	if err != nil {
@@ -98,7 +99,7 @@ func TestLayout(t *testing.T) {
 	}
 }
 
-// TestStatistics: those of the store are those of all values.
+// TestStatistics: the statistics of the store are those of all values.
 func TestStatistics(t *testing.T) {
 	p, src := plan(Float32, 7)
 	m := write(t, t.TempDir(), p, sizes(p)).Meta
@@ -135,8 +136,8 @@ func TestStatistics(t *testing.T) {
 	}
 }
 
-// FuzzDescription: no text makes the reader fail in another way than with exit 65, and
-// what it takes has places within the shards that it names.
+// FuzzDescription: every error is exit 65, and accepted metadata have offsets
+// inside of their shards.
 func FuzzDescription(f *testing.F) {
 	text := described(f)
 	f.Add(text)
@@ -170,7 +171,8 @@ func FuzzDescription(f *testing.F) {
 	})
 }
 
-// FuzzHead: the head of a band is read or refused, and what is read is written as it was.
+// FuzzHead: a band header is decoded or rejected, and a decoded one is encoded to
+// the same bytes.
 func FuzzHead(f *testing.F) {
 	m, err := decodeMeta(described(f), "x")
 	if err != nil {

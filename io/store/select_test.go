@@ -13,7 +13,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// pieces is a copy of a start in memory, which counts what it was given.
+// pieces is a copy of an initialisation in memory, which counts its bytes.
 type pieces struct {
 	text  []byte
 	bytes int64
@@ -43,8 +43,8 @@ func sameSample(a, b *Sample) bool {
 	return same
 }
 
-// TestSelected: a sample whose memory is used again, and one that comes from a copy, are
-// those of Store.Read; a copy has the bytes that were read and no others.
+// TestSelected: a sample in reused memory, and one read from a copy, equal those of
+// Store.Read. A copy has the bytes that were read and no others.
 func TestSelected(t *testing.T) {
 	for _, storage := range Storages {
 		p, _ := plan(storage, 4)
@@ -101,7 +101,7 @@ func TestSelected(t *testing.T) {
 	}
 }
 
-// TestShortShard: a shard that is cut while it is in use is damaged.
+// TestShortShard: a shard that is truncated while in use is damaged.
 func TestShortShard(t *testing.T) {
 	p, _ := plan(Float32, 2)
 	dir := filepath.Join(t.TempDir(), "store")

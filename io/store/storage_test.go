@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestBFloat16: ties go to even, NaN stays one whatever its bits, and signs stay.
+// TestBFloat16: ties round to even, NaN stays NaN whatever its bits, and signs are
+// kept.
 func TestBFloat16(t *testing.T) {
 	for _, c := range []struct {
 		x    float32
@@ -25,8 +26,8 @@ func TestBFloat16(t *testing.T) {
 	}
 }
 
-// TestInt16: the ends of the range come back as they were, and so do fields of one value;
-// no value becomes the code of a missing one.
+// TestInt16: minimum and maximum are restored, and so are constant fields. No value
+// gets the code of a missing one.
 func TestInt16(t *testing.T) {
 	nan := float32(math.NaN())
 	for _, v := range [][]float32{

@@ -21,17 +21,17 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 )
 
-// synthetic is an archive whose fields are a function of their keys. It counts what it
-// is asked for at once.
+// synthetic is a source whose fields are a function of their keys. It counts the
+// bytes that are requested at once.
 type synthetic struct {
 	grid *ensemble.Grid
 
 	mu          sync.Mutex
-	now, most   int64 // bytes of fields asked for, by all callers together
+	now, most   int64 // bytes of requested fields, by all callers together
 	replacement func(k ensemble.Key, values []float32)
 }
 
-// Read gives the fields, and counts them as held until it returns.
+// Read returns the fields, and counts them as in use until it returns.
 func (s *synthetic) Read(ctx context.Context, entries []ensemble.Entry, visit func(int, *ensemble.Field) error) error {
 	bytes := 4 * int64(len(entries)) * int64(s.grid.Size())
 	s.mu.Lock()
@@ -54,8 +54,8 @@ func (s *synthetic) Read(ctx context.Context, entries []ensemble.Entry, visit fu
 	return nil
 }
 
-// values are waves about the mean of a variable; every ninth field has a hole, and one
-// in thirty is missing as a whole.
+// values returns waves about the mean of a variable; every ninth field has a hole,
+// and one in thirty is completely missing.
 func (s *synthetic) values(k ensemble.Key) []float32 {
 	h := fnv.New64a()
 	fmt.Fprint(h, k)
@@ -79,9 +79,9 @@ func (s *synthetic) values(k ensemble.Key) []float32 {
 
 const hour = ensemble.Lead(time.Hour)
 
-// plan is a small archive: 7 starts of 2 leads × 3 members × 2 variables × 3 levels on
-// 11×5 points, with analyses of one variable at both leads. No two axes have one length
-// but the leads.
+// plan is a small store: 7 initialisations of 2 leads × 3 members × 2 variables × 3
+// levels on 11×5 points, with analyses of one variable at both leads. All axes
+// except the leads have different lengths.
 func plan(storage Storage, starts int) (Plan, *synthetic) {
 	g := &ensemble.Grid{Kind: ensemble.RegularLatLon, NX: 5, NY: 11, Source: ensemble.SourceOrder{ScanningMode: -1}}
 	for j := range g.NY {
@@ -128,8 +128,8 @@ func plan(storage Storage, starts int) (Plan, *synthetic) {
 	return p, s
 }
 
-// sizes cut the small archive into bands of 4 rows (the last of 3) and shards of 3
-// starts (the last of 1).
+// sizes divides the small store into bands of 4 rows (the last of 3) and shards of
+// 3 initialisations (the last of 1).
 func sizes(p Plan) Options {
 	rowBytes := int64(2*3*2*3+2*3) * 5 * p.Storage.bytes()
 	o := Options{BandSize: 4 * rowBytes}
@@ -160,7 +160,7 @@ func open(t *testing.T, dir string, o OpenOptions) *Store {
 	return s
 }
 
-// digests are the SHA-256 of all files of a folder, by name.
+// digests returns the SHA-256 of all files of a directory, by name.
 func digests(t *testing.T, dir string) string {
 	t.Helper()
 	var all []string
@@ -180,8 +180,8 @@ func digests(t *testing.T, dir string) string {
 	return strings.Join(all, "\n")
 }
 
-// tolerance is the largest error that a type states for a value of a band with values from
-// lo to hi: of Int16 half a step, and the rounding to float32.
+// tolerance is the largest error of a storage type for a value of a band with
+// values from lo to hi: for Int16 half a step, and the rounding to float32.
 func tolerance(s Storage, x float32, lo, hi float64) float64 {
 	switch s {
 	case BFloat16:
@@ -192,8 +192,8 @@ func tolerance(s Storage, x float32, lo, hi float64) float64 {
 	return 0
 }
 
-// TestRoundTrip: every value comes back within the stated error, and so do holes, for
-// all types, whole starts and parts of them.
+// TestRoundTrip: every value is restored within the stated error, and missing
+// values too, for all types, complete initialisations and parts of them.
 func TestRoundTrip(t *testing.T) {
 	for _, storage := range Storages {
 		p, src := plan(storage, 7)
@@ -269,7 +269,8 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// TestFloat32Bits: float32 keeps all bits, those of unusual numbers too.
+// TestFloat32Bits: float32 keeps all bits, also of NaN, infinities and subnormal
+// numbers.
 func TestFloat32Bits(t *testing.T) {
 	p, src := plan(Float32, 1)
 	bits := []uint32{0x80000000, 1, 0x807fffff, 0x7f7fffff, 0xff7fffff, 0x7fc00001, 0xffa00005, 0x7f800001}
@@ -291,7 +292,7 @@ func TestFloat32Bits(t *testing.T) {
 	}
 }
 
-// TestSameBytes: workers, memory and interruptions by the context change no byte.
+// TestSameBytes: workers, memory and interruptions do not change a byte.
 func TestSameBytes(t *testing.T) {
 	p, _ := plan(Int16, 7)
 	first := filepath.Join(t.TempDir(), "store")
@@ -305,7 +306,7 @@ func TestSameBytes(t *testing.T) {
 	for _, workers := range []int{2, 5} {
 		dir := filepath.Join(t.TempDir(), "store")
 		o.Workers, o.Memory = workers, int64(workers)*(3<<20)
-		// Fields come in another order than their files.
+		// Fields arrive in another order than in their files.
 		shuffled := p
 		shuffled.Forecasts.Entries = slices.Clone(p.Forecasts.Entries)
 		slices.Reverse(shuffled.Forecasts.Entries)
@@ -338,8 +339,8 @@ func TestSameBytes(t *testing.T) {
 	}
 }
 
-// TestMemory: what is asked for at once stays below the bound, and a bound that is too
-// small is refused.
+// TestMemory: the bytes requested at once stay below the bound, and a bound that is
+// too small is rejected.
 func TestMemory(t *testing.T) {
 	p, src := plan(Float32, 7)
 	o := sizes(p)
@@ -366,7 +367,7 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// TestRefusals: what a folder or an input may be that no store is made of.
+// TestRefusals: directories and inputs that are rejected.
 func TestRefusals(t *testing.T) {
 	base, _ := plan(Float32, 4)
 	write1 := func(t *testing.T, dir string, change func(*Plan, *synthetic, *Options)) error {
@@ -428,7 +429,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestOverwrite: another store is replaced if asked, and the result is as in a new folder.
+// TestOverwrite: another store is replaced if Overwrite is set, and the result is
+// that of a new directory.
 func TestOverwrite(t *testing.T) {
 	a, _ := plan(Float32, 7)
 	b, _ := plan(Int16, 3)
@@ -443,7 +445,7 @@ func TestOverwrite(t *testing.T) {
 	}
 }
 
-// TestDamage: one changed byte anywhere that is read is found, and named.
+// TestDamage: one changed byte anywhere in the read data is detected and reported.
 func TestDamage(t *testing.T) {
 	p, _ := plan(BFloat16, 4)
 	dir := t.TempDir()
@@ -512,7 +514,7 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// TestNotFinished: a store without its description is none yet.
+// TestNotFinished: a directory without store.json is not a store.
 func TestNotFinished(t *testing.T) {
 	if _, err := Open(context.Background(), filepath.Join(t.TempDir(), "none"), OpenOptions{}); exit.CodeOf(err) != exit.NotYet {
 		t.Errorf("no folder: %v", err)

@@ -137,8 +137,7 @@ print(t.to_pylist()[1], pq.ParquetFile(sys.argv[1]).metadata.row_group(0).column
 	}
 }
 
-// TestDamaged: a page whose content is damaged is refused with exit 65, where Arrow
-// panics.
+// TestDamaged: a damaged page is exit 65, although Arrow panics.
 func TestDamaged(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.parquet")
 	if err := Write(path, rows()); err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// zeros are a million zeros, compressed.
+// zeros holds a million zeros, compressed.
 var zeros = func() map[string][]byte {
 	plain := make([]byte, 1_000_000)
 	var g, z bytes.Buffer
@@ -35,7 +35,7 @@ var zeros = func() map[string][]byte {
 	return map[string][]byte{"gzip": g.Bytes(), "zlib": z.Bytes(), "zstd": e.EncodeAll(plain, nil)}
 }()
 
-// Bits that are put apart as the definition says are put together again.
+// Bits that are shuffled by the definition are restored.
 func TestUnshuffle(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, size := range []int{1, 2, 4, 8, 3} {
@@ -86,7 +86,8 @@ func TestFillValues(t *testing.T) {
 	}
 }
 
-// FuzzBlosc: any bytes are a buffer or an error, and never more than was allowed.
+// FuzzBlosc: any bytes are decoded or rejected, and the result never exceeds the
+// limit.
 func FuzzBlosc(f *testing.F) {
 	header := func(flags, size byte, n, block uint32, rest []byte) []byte {
 		b := binary.LittleEndian.AppendUint32([]byte{2, 1, flags, size}, n)
@@ -105,7 +106,7 @@ func FuzzBlosc(f *testing.F) {
 	})
 }
 
-// FuzzShardIndex: any bytes are an index whose chunks lie in the shard, or an error.
+// FuzzShardIndex: any bytes are an index with chunks inside the shard, or an error.
 func FuzzShardIndex(f *testing.F) {
 	f.Add(make([]byte, 64), int64(100))
 	f.Add(bytes.Repeat([]byte{0xff}, 64), int64(64))
@@ -125,7 +126,7 @@ func FuzzShardIndex(f *testing.F) {
 	})
 }
 
-// FuzzMetadata: any texts are an array, a reason or an error.
+// FuzzMetadata: any documents are an array, a reason or an error.
 func FuzzMetadata(f *testing.F) {
 	f.Add([]byte(`{"zarr_format": 2, "shape": [4, 6], "chunks": [2, 3], "dtype": "<f4", "compressor": {"id": "blosc"}, "fill_value": "NaN", "order": "F", "filters": [{"id": "delta", "dtype": "<f4"}]}`),
 		[]byte(`{"_ARRAY_DIMENSIONS": ["y", "x"], "scale_factor": 2, "_FillValue": "AAAAAAAA+H8="}`))

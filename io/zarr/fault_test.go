@@ -18,8 +18,8 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// small is a store of version 2 with one array t of 4×6 floats in chunks of 2×3, and one
-// of version 3 with shards of four such chunks. texts replace files.
+// small is a store of version 2 with one array t of 4×6 floats in chunks of 2×3, or
+// one of version 3 with shards of four such chunks. texts replaces documents.
 func small(t testing.TB, version int, texts map[string]string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "small.zarr")
@@ -91,8 +91,8 @@ func TestSmall(t *testing.T) {
 	}
 }
 
-// A chunk that is absent, or empty, or of another length is an error that names it; only
-// an absent one is missing in a sparse store.
+// A chunk that is absent, empty or of another length is an error with its name. In
+// a sparse store only an absent chunk is missing.
 func TestAbsentChunks(t *testing.T) {
 	gap := make([]byte, 6*4*4+4*16)
 	for i := range gap[96:] {
@@ -125,7 +125,7 @@ func TestAbsentChunks(t *testing.T) {
 	}
 }
 
-// Metadata that cannot be are errors, those that are sound and not supported reasons.
+// Invalid metadata are errors; valid metadata that are not supported are reasons.
 func TestOddMetadata(t *testing.T) {
 	array := func(change ...string) map[string]string {
 		return map[string]string{"t/.zarray": strings.NewReplacer(change...).Replace(
@@ -134,7 +134,7 @@ func TestOddMetadata(t *testing.T) {
 	for _, c := range []struct {
 		texts map[string]string
 		word  string
-		sound bool // not used, for a reason
+		sound bool // not used, with a reason
 	}{
 		{map[string]string{"t/.zarray": "{"}, "metadata are invalid", false},
 		{array("[4, 6]", "[4, -6]"), "shape [4 -6]", false},
@@ -166,19 +166,19 @@ func TestOddMetadata(t *testing.T) {
 			t.Errorf("%v: %v, %+v, want unused for %q", c.texts, err, s, c.word)
 		}
 	}
-	// What other writers put into JSON.
+	// JSON of other writers.
 	dir := small(t, 2, map[string]string{"t/.zarray": strings.Replace(array()["t/.zarray"], `"NaN"`, "NaN", 1), "t/.zattrs": `{"_ARRAY_DIMENSIONS": ["y", "x"], "a": [NaN, -Infinity], "b": "NaN \" Infinity"}`})
 	s := openStore(t, dir, Options{})
 	if a := s.Arrays[0].Attrs; a["b"].Text != `NaN " Infinity` || a["a"].Text != "NaN -Infinity" {
 		t.Errorf("attributes %+v", a)
 	}
-	// What consolidated metadata do not list.
+	// Arrays that consolidated metadata do not list.
 	if s := openStore(t, small(t, 2, map[string]string{".zmetadata": `{"metadata": {}}`}), Options{}); len(s.Warnings) != 1 || len(s.Arrays) != 1 {
 		t.Errorf("warnings %q", s.Warnings)
 	}
 }
 
-// Arrays of version 3 that must be understood and are not.
+// Arrays of version 3 with unknown members that must be understood.
 func TestMustUnderstand(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(small(t, 3, nil), "t", "zarr.json"))
 	if err != nil {
@@ -197,7 +197,8 @@ func TestMustUnderstand(t *testing.T) {
 	}
 }
 
-// A link out of the store is not followed, nor one to a folder; a pipe holds nobody up.
+// Links out of the store are not followed, to files or directories. A named pipe
+// does not block.
 func TestLinks(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(secret, make([]byte, 24), 0o644); err != nil {
@@ -226,14 +227,14 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// What is written while the store is open ends with 66.
+// A modification while the store is open is exit 66.
 func TestChanged(t *testing.T) {
 	dir := small(t, 2, nil)
 	s := openStore(t, dir, Options{})
 	if err := s.VerifyUnchanged(); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(20 * time.Millisecond) // clocks of file systems tick some hundred times a second
+	time.Sleep(20 * time.Millisecond) // time stamps of file systems have a resolution of milliseconds
 	if err := os.WriteFile(filepath.Join(dir, "t", "0.1"), make([]byte, 24), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -250,7 +251,8 @@ func TestChanged(t *testing.T) {
 	}
 }
 
-// A few bytes that would become gigabytes are refused before memory is taken.
+// A few bytes that would expand to gigabytes are rejected before memory is
+// allocated.
 func TestBombs(t *testing.T) {
 	const side = 16384 // a chunk of 1 GiB
 	array := fmt.Sprintf(`{"zarr_format": 2, "shape": [%d, %d], "chunks": [%d, %d], "dtype": "<f4", "compressor": {"id": "zstd"}, "fill_value": "NaN", "order": "C", "filters": null}`, side, side, side, side)
@@ -260,7 +262,7 @@ func TestBombs(t *testing.T) {
 	if _, err := s.loadChunk(s.Arrays[0], []int64{0, 0}); exit.CodeOf(err) != exit.BadData || !strings.Contains(err.Error(), "would expand to") {
 		t.Errorf("a bomb: %v", err)
 	}
-	// Compressed streams that hold more than the chunk.
+	// Compressed streams that exceed the chunk.
 	for name, undo := range map[string]decodeFunc{"gzip": decodeGzip, "zlib": decodeZlib, "zstd": decodeZstd} {
 		if b, err := undo(zeros[name], 1000); err == nil || len(b) > 1000 {
 			t.Errorf("%s: %d bytes, %v", name, len(b), err)

@@ -17,7 +17,7 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/golden.zip again, with zarr-python of build/venv")
 
-// golden unpacks the stores that zarr-python wrote into a folder.
+// golden extracts the stores that zarr-python wrote to a directory.
 func golden(t testing.TB) string {
 	t.Helper()
 	if *update {
@@ -38,7 +38,7 @@ func openStore(t testing.TB, path string, o Options) *Store {
 	return s
 }
 
-// formula is element k of the golden arrays: see make_golden.py.
+// formula returns element k of the golden arrays: see make_golden.py.
 func formula(a *Array, k int) float64 {
 	x := float64((k*37 + 11) % 101)
 	if a.dtype.kind == 'i' || a.dtype.kind == 'f' {
@@ -53,8 +53,8 @@ func formula(a *Array, k int) float64 {
 	return x
 }
 
-// Every type, codec, filter, order, key and shard that zarr-python writes is read, whole
-// and in part, and every array is accounted for.
+// Every type, codec, filter, order, key encoding and shard that zarr-python writes
+// is read, completely and in part. Every array is checked.
 func TestGolden(t *testing.T) {
 	dir := golden(t)
 	ctx := context.Background()
@@ -118,7 +118,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// zipped writes a folder as a zip archive.
+// zipped writes a directory as a zip archive.
 func zipped(t testing.TB, dir string) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "store.zarr.zip")
@@ -139,7 +139,7 @@ func zipped(t testing.TB, dir string) string {
 	return name
 }
 
-// A store in a zip archive has the arrays and values of the same one in a folder.
+// A store in a zip archive has the same arrays and values as in a directory.
 func TestZip(t *testing.T) {
 	dir := golden(t)
 	for _, store := range []string{"v2.zarr", "v3.zarr"} {
@@ -168,7 +168,7 @@ func TestZip(t *testing.T) {
 	}
 }
 
-// Names in an archive that lead elsewhere are refused.
+// Names in an archive that are outside of the store are rejected.
 func TestZipOfOtherPlaces(t *testing.T) {
 	for _, bad := range []string{"../t/.zarray", "/t/.zarray", "a/../../t", "t\\..\\x"} {
 		name := filepath.Join(t.TempDir(), "store.zip")

@@ -15,7 +15,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/mutate"
 )
 
-// single makes a store of each array of the golden ones, with the files in it.
+// single returns a store for each golden array, with its files.
 func single(t *testing.T) map[string][]string {
 	t.Helper()
 	dir := golden(t)
@@ -52,8 +52,8 @@ func single(t *testing.T) map[string][]string {
 	return out
 }
 
-// checkMutated reads n stores of which one file is damaged: no panic, no endless memory,
-// and what is wrong is an error with a code.
+// checkMutated reads n stores with one damaged file: no panic, bounded memory, and
+// every error has a code.
 func checkMutated(t *testing.T, n int) {
 	stores := single(t)
 	dirs := slices.Sorted(maps.Keys(stores))
@@ -72,10 +72,11 @@ func checkMutated(t *testing.T, n int) {
 		s, err := Open(dir, Options{})
 		if err == nil {
 			unused += len(s.Unused)
-			s.storage.(*directoryStorage).opened = s.storage.(*directoryStorage).opened.AddDate(1, 0, 0) // the damage is not news
+			// modification times stay, so the damage is not a change
+			s.storage.(*directoryStorage).opened = s.storage.(*directoryStorage).opened.AddDate(1, 0, 0)
 			for k, a := range s.Arrays {
 				if size := size(a); a.text || size < 1 || size > 1<<20 {
-					continue // nobody reads that much at once
+					continue // more than a request reads at once
 				}
 				if _, e := s.ReadAll(context.Background(), k); e != nil {
 					err = errors.Join(err, e)
@@ -101,7 +102,7 @@ func checkMutated(t *testing.T, n int) {
 	}
 }
 
-// size is the number of elements of an array.
+// size returns the number of elements of an array.
 func size(a *Array) int64 {
 	n := int64(1)
 	for _, d := range a.Shape {

@@ -11,7 +11,7 @@ func TestValuesIn(t *testing.T) {
 		name  string
 		v     Values
 		width int
-		want  string // part of the error; empty: the values are there
+		want  string // part of the error; empty for valid values
 	}{
 		{"floats to the end", Values{Offset: 8, Count: 8}, 4, ""},
 		{"doubles to the end", Values{Offset: 8, Count: 4}, 8, ""},

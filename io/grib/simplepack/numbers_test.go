@@ -9,7 +9,7 @@ import (
 	"github.com/ensemble-weather/ensemble/io/grib"
 )
 
-// packedBits writes numbers of some bits, the highest first.
+// packedBits packs numbers of a width in bits, most significant bit first.
 func packedBits(x []uint64, bits int) []byte {
 	data := make([]byte, (len(x)*bits+7)/8)
 	for i, v := range x {
@@ -23,7 +23,8 @@ func packedBits(x []uint64, bits int) []byte {
 	return data
 }
 
-// Every width gives the values of the formula, to the bit, up to the last byte of the data.
+// Every width gives exactly the values of the formula, up to the last byte of the
+// data.
 func TestSimple(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	for bits := 1; bits <= 32; bits++ {
@@ -47,8 +48,8 @@ func TestSimple(t *testing.T) {
 	}
 }
 
-// A rectangle goes where it is asked to go and nowhere else, with the bits of plain Go,
-// rows in either direction.
+// A rectangle is written exactly to its destination, with the bits of the reference
+// kernel, in both row orders.
 func TestRect(t *testing.T) {
 	rng := rand.New(rand.NewPCG(2, 1))
 	const ny, nx = 5, 24

@@ -15,8 +15,9 @@ import (
 	"github.com/ensemble-weather/ensemble/io/product/encode"
 )
 
-// write makes a file of one variable in chunks of 2×5×7 on 3×17×23 points, of which the
-// first two planes are written. Numbers are small, so that every type holds them.
+// write creates a file with one variable of 3×17×23 points in chunks of 2×5×7, of
+// which the first two planes are written. Numbers are small, so that every type can
+// hold them.
 func write(t *testing.T, path string, kind netcdf.Type, shuffle bool, attributes func(v netcdf.Var) error) {
 	t.Helper()
 	check := func(err error) {
@@ -72,7 +73,8 @@ func write(t *testing.T, path string, kind netcdf.Type, shuffle bool, attributes
 	check(ds.Close())
 }
 
-// convert makes numbers of another type, with some below zero and fractions where it has them.
+// convert returns numbers of another type, including negative ones and fractions if
+// the type has them.
 func convert[T int8 | int16 | int32 | int64 | uint8 | uint16 | uint32 | float32](x []float64) []T {
 	out := make([]T, len(x))
 	for i, v := range x {
@@ -84,11 +86,11 @@ func convert[T int8 | int16 | int32 | int64 | uint8 | uint16 | uint32 | float32]
 	return out
 }
 
-// Float gives the values of Double, of whole variables and of parts that cut chunks, from
-// chunks that were read and kept, by all rules for missing and packed values; what is not
-// inflated here is read by the library.
+// Float returns the values of Double for complete variables and slabs across
+// chunks, with and without cached chunks, for all rules of missing and packed
+// values. Chunks that are not inflated here are read by the library.
 func TestFloatAgreesWithDouble(t *testing.T) {
-	runtime.LockOSThread() // as HDF5's silence about what it does not find is of one thread
+	runtime.LockOSThread() // HDF5 disables its error messages per thread
 	defer runtime.UnlockOSThread()
 	packed := func(v netcdf.Var) error {
 		for name, x := range map[string]float64{"scale_factor": 0.01, "add_offset": 273.15, "missing_value": 7} {
@@ -135,7 +137,7 @@ func TestFloatAgreesWithDouble(t *testing.T) {
 				{Var: x, Start: []int64{1, 3, 8}, Count: []int64{1, 9, 11}},
 				{Var: x, Start: []int64{1, 0, 0}, Count: []int64{1, 17, 23}},
 				{Var: x, Start: []int64{0, 16, 22}, Count: []int64{1, 1, 1}},
-				{Var: x, Start: []int64{0, 0, 0}, Count: []int64{3, 17, 23}}, // the last was never written
+				{Var: x, Start: []int64{0, 0, 0}, Count: []int64{3, 17, 23}}, // the last plane was never written
 			} {
 				compare(t, f, s)
 			}
