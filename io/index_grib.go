@@ -66,17 +66,17 @@ type describeRequest struct {
 // addGRIBEntries makes entries of the fields of a file.
 func (in *Input) addGRIBEntries(ctx context.Context, f *file, fields []grib.Field) error {
 	described := make([]*grib.Description, len(fields))
-	var alone []describeRequest
+	var single []describeRequest
 	for i := range fields {
 		if fd := &fields[i]; in.grids.Get(fd.Grid).Grid != nil && (!fd.Time.Known || !fd.Member.Known) {
 			described[i] = new(grib.Description)
-			alone = append(alone, describeRequest{fd, described[i]})
+			single = append(alone, describeRequest{fd, described[i]})
 		}
 	}
 	if err := in.describeKinds(ctx, f, fields, described); err != nil {
 		return err
 	}
-	if err := in.describe(ctx, f, alone); err != nil {
+	if err := in.describe(ctx, f, single); err != nil {
 		return err
 	}
 	f.entries = make([]ensemble.Entry, 0, len(fields))

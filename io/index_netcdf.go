@@ -155,17 +155,17 @@ type fieldRect struct {
 
 // fieldRects returns the rectangles that cover the window of all fields of a batch.
 func fieldRects(b *batch) ([]fieldRect, error) {
-	var pieces []fieldRect
+	var rects []fieldRect
 	for k, fd := range b.fields {
-		rects, err := order.WindowRects(fd.entry.Grid, b.window)
+		parts, err := order.WindowRects(fd.entry.Grid, b.window)
 		if err != nil {
 			return nil, err
 		}
-		for _, r := range rects {
-			pieces = append(pieces, fieldRect{k, r, rectSlab(*fd.slab, fd.entry.Grid, r)})
+		for _, r := range parts {
+			rects = append(rects, fieldRect{k, r, rectSlab(*fd.slab, fd.entry.Grid, r)})
 		}
 	}
-	return pieces, nil
+	return rects, nil
 }
 
 // allocateOutputs allocates the values of all fields.
@@ -181,11 +181,11 @@ func (b *batch) allocateOutputs(in *Input) (err error) {
 
 // placeRect copies the stored values of rectangle k to its field. After the last
 // rectangle of a field it converts the field to SI.
-func (b *batch) placeRect(pieces []fieldRect, k int, stored []float32) {
-	p := pieces[k]
+func (b *batch) placeRect(rects []fieldRect, k int, stored []float32) {
+	p := rects[k]
 	fd := b.fields[p.field]
 	p.rect.CopyToWindow(b.values[p.field], stored, fd.entry.Grid, b.window)
-	if k+1 == len(pieces) || pieces[k+1].field != p.field {
+	if k+1 == len(rects) || rects[k+1].field != p.field {
 		fd.conv.Apply(b.values[p.field])
 	}
 }
@@ -193,21 +193,21 @@ func (b *batch) placeRect(pieces []fieldRect, k int, stored []float32) {
 // readNetCDF reads the values of a batch: for each field the rectangles that cover
 // its window.
 func readNetCDF(ctx context.Context, in *Input, b *batch) error {
-	pieces, err := fieldRects(b)
+	rects, err := fieldRects(b)
 	if err != nil {
 		return err
 	}
 	req := netcdf.ValuesRequest{Path: b.file.path}
-	for _, p := range pieces {
+	for _, p := range rects {
 		req.Slabs = append(req.Slabs, p.slab)
 	}
 	if err := b.allocateOutputs(in); err != nil {
 		return err
 	}
-	err = in.decodeValues(ctx, decode.Call{Kind: netcdf.ValuesKind, Args: req}, len(pieces), func(k int) (*field, int, func([]byte) error) {
-		p := pieces[k]
+	err = in.decodeValues(ctx, decode.Call{Kind: netcdf.ValuesKind, Args: req}, len(rects), func(k int) (*field, int, func([]byte) error) {
+		p := rects[k]
 		return b.fields[p.field], p.rect.Rows * p.rect.Cols, func(raw []byte) error {
-			b.placeRect(pieces, k, wire.Floats(raw))
+			b.placeRect(rects, k, wire.Floats(raw))
 			return nil
 		}
 	})

@@ -51,12 +51,12 @@ func indexZarr(ctx context.Context, in *Input, f *file) error {
 // readZarr reads the values of a batch in this process: for each field the
 // rectangles that cover its window, and each chunk once.
 func readZarr(ctx context.Context, in *Input, b *batch) error {
-	pieces, err := fieldRects(b)
+	rects, err := fieldRects(b)
 	if err != nil {
 		return err
 	}
-	parts := make([]*zarr.Request, len(pieces))
-	for k, p := range pieces {
+	parts := make([]*zarr.Request, len(rects))
+	for k, p := range rects {
 		parts[k] = &zarr.Request{Slab: p.slab}
 	}
 	if err := b.file.zarr.Read(ctx, parts, in.buffer); err != nil {
@@ -65,8 +65,8 @@ func readZarr(ctx context.Context, in *Input, b *batch) error {
 	if err := b.allocateOutputs(in); err != nil {
 		return err
 	}
-	for k := range pieces {
-		b.placeRect(pieces, k, parts[k].Values)
+	for k := range rects {
+		b.placeRect(rects, k, parts[k].Values)
 		in.Recycle(parts[k].Values)
 	}
 	return nil

@@ -47,7 +47,7 @@ type cachedCheck struct {
 // errors.
 //
 // Errors: those of Listing.List.
-func List(key string, patterns []string) (files []string, aside []IgnoredFile, err error) {
+func List(key string, patterns []string) (files []string, ignored []IgnoredFile, err error) {
 	var l Listing
 	return l.List(key, patterns)
 }
@@ -62,20 +62,20 @@ func List(key string, patterns []string) (files []string, aside []IgnoredFile, e
 // Errors: exit 66 if a pattern matches no file, together with the files of the
 // other patterns; 64 for an invalid pattern; 66 or 74 for a directory that cannot
 // be read.
-func (l *Listing) List(key string, patterns []string) (files []string, aside []IgnoredFile, err error) {
+func (l *Listing) List(key string, patterns []string) (files []string, ignored []IgnoredFile, err error) {
 	l.seen = map[string]bool{}
-	there := map[string]bool{}
+	listed := map[string]bool{}
 	for _, p := range patterns {
-		found, left, perr := l.expand(key, p)
+		found, more, perr := l.expand(key, p)
 		var e *exit.Error
 		if perr != nil && (!errors.As(perr, &e) || e.Code != exit.NotYet) {
 			return nil, nil, perr
 		}
 		err = cmp.Or(err, perr)
-		aside = append(aside, left...)
+		ignored = append(ignored, more...)
 		for _, f := range found {
-			if !there[f] {
-				there[f] = true
+			if !listed[f] {
+				listed[f] = true
 				files = append(files, f)
 			}
 		}
@@ -85,11 +85,11 @@ func (l *Listing) List(key string, patterns []string) (files []string, aside []I
 			delete(l.cache, path)
 		}
 	}
-	return files, aside, err
+	return files, ignored, err
 }
 
 // expand lists the files of one pattern.
-func (l *Listing) expand(key, pattern string) (files []string, aside []IgnoredFile, err error) {
+func (l *Listing) expand(key, pattern string) (files []string, ignored []IgnoredFile, err error) {
 	absent := func(why string) error {
 		return &exit.Error{Code: exit.NotYet, What: "no such file", At: pattern, Why: why, Fix: "correct the path, or wait until the file exists"}
 	}
@@ -112,21 +112,21 @@ func (l *Listing) expand(key, pattern string) (files []string, aside []IgnoredFi
 			continue
 		}
 		folders = append(folders, name)
-		in, left, err := l.listFolder(name)
+		in, more, err := l.listFolder(name)
 		if err != nil {
 			return nil, nil, err
 		}
-		files, aside = append(files, in...), append(aside, left...)
+		files, ignored = append(files, in...), append(ignored, more...)
 	}
 	switch {
 	case len(files) > 0:
-		return files, aside, nil
+		return files, ignored, nil
 	case len(folders) > 0:
 		fix := "wait until files have arrived, or give the directory that has them"
-		if slices.ContainsFunc(aside, func(a IgnoredFile) bool { return a.Why == reasonFolder }) {
+		if slices.ContainsFunc(ignored, func(a IgnoredFile) bool { return a.Why == reasonFolder }) {
 			fix = "give its subdirectories by a pattern, \"" + filepath.Join(pattern, "*") + "\", or wait until files have arrived"
 		}
-		return nil, aside, &exit.Error{Code: exit.NotYet, What: "no input in the directory", At: pattern, Why: describeIgnored(key, aside), Fix: fix}
+		return nil, ignored, &exit.Error{Code: exit.NotYet, What: "no input in the directory", At: pattern, Why: describeIgnored(key, ignored), Fix: fix}
 	}
 	why := "given by " + key
 	if d := patternRoot(pattern); d != "" {
@@ -143,18 +143,18 @@ func (l *Listing) expand(key, pattern string) (files []string, aside []IgnoredFi
 const reasonFolder = "it is a directory"
 
 // describeIgnored describes why a directory has no input.
-func describeIgnored(key string, aside []IgnoredFile) string {
-	if len(aside) == 0 {
+func describeIgnored(key string, ignored []IgnoredFile) string {
+	if len(ignored) == 0 {
 		return "given by " + key + "; it is empty"
 	}
-	text := fmt.Sprintf("given by %s; %d ignored: ", key, len(aside))
-	for i, a := range aside[:min(len(aside), 3)] {
+	text := fmt.Sprintf("given by %s; %d ignored: ", key, len(ignored))
+	for i, a := range ignored[:min(len(ignored), 3)] {
 		if i > 0 {
 			text += "; "
 		}
 		text += filepath.Base(a.Path) + " (" + a.Why + ")"
 	}
-	if len(aside) > 3 {
+	if len(ignored) > 3 {
 		text += "; …"
 	}
 	return text
@@ -205,7 +205,7 @@ func IsFolder(path string) bool {
 }
 
 // listFolder returns the input files of a directory by name, and the ignored ones.
-func (l *Listing) listFolder(dir string) (files []string, aside []IgnoredFile, err error) {
+func (l *Listing) listFolder(dir string) (files []string, ignored []IgnoredFile, err error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, nil // removed in the meantime
@@ -219,10 +219,10 @@ func (l *Listing) listFolder(dir string) (files []string, aside []IgnoredFile, e
 		case is:
 			files = append(files, path)
 		case why != "":
-			aside = append(aside, IgnoredFile{path, why})
+			ignored = append(ignored, IgnoredFile{path, why})
 		}
 	}
-	return files, aside, nil
+	return files, ignored, nil
 }
 
 // unreadableFolder returns the error for a directory that cannot be read.

@@ -550,8 +550,8 @@ func (c timeCoords) timeIsInit() bool {
 	if c.lead.v.Name == "prediction_timedelta" {
 		return true
 	}
-	apart := len(c.valid.axes) > 0 && len(c.lead.axes) > 0 && !slices.ContainsFunc(c.lead.axes, func(p int) bool { return slices.Contains(c.valid.axes, p) })
-	return apart && c.lead.v.Text("standard_name") != "forecast_period"
+	ownDimension := len(c.valid.axes) > 0 && len(c.lead.axes) > 0 && !slices.ContainsFunc(c.lead.axes, func(p int) bool { return slices.Contains(c.valid.axes, p) })
+	return ownDimension && c.lead.v.Text("standard_name") != "forecast_period"
 }
 
 // at returns initialisation, lead and interval at an index.

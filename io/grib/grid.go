@@ -391,7 +391,7 @@ func parseGrid1(o Octets) (gridParameters, string, *Fault) {
 	if o.U1(17)&0x40 != 0 {
 		a.semiMajor, a.semiMinor = 6378160, 6378160*(1-1/297.0)
 	}
-	if reason, met := unsupported1[kind]; met {
+	if reason, found := unsupported1[kind]; found {
 		return a, reason, nil
 	}
 	if kind == 4 {
@@ -465,7 +465,7 @@ func parseGrid2(o Octets) (gridParameters, string, *Fault) {
 	if a.points > MaxPoints {
 		return a, "", faultf("invalid grid", "%d points", a.points)
 	}
-	if reason, met := unsupported2[template]; met {
+	if reason, found := unsupported2[template]; found {
 		return a, reason, nil
 	}
 	need, known := minGridLength[template]

@@ -108,12 +108,12 @@ func Machine() string {
 }
 
 // Serve starts a server through which other readers read samples from the memory of
-// this one. name identifies this reader in errors. abroad accepts connections from
+// this one. name identifies this reader in errors. remote accepts connections from
 // other machines. Requests are served concurrently with the loader's own reads
 // until Close.
 //
 // Errors: a dataset that is not a PeerDataset; 74 if no port is available.
-func (l *Loader[T]) Serve(name string, abroad bool) (Peer, error) {
+func (l *Loader[T]) Serve(name string, remote bool) (Peer, error) {
 	origin, ok := l.dataset.(PeerDataset[T])
 	if !ok {
 		return Peer{}, fmt.Errorf("%T is not a PeerDataset", l.dataset)
@@ -125,7 +125,7 @@ func (l *Loader[T]) Serve(name string, abroad bool) (Peer, error) {
 		return Peer{}, err
 	}
 	address := "127.0.0.1:0"
-	if abroad {
+	if remote {
 		address, p.own.Hosts = ":0", addresses()
 	}
 	var err error

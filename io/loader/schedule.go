@@ -158,23 +158,23 @@ func (s Schedule) place(reads []int, sizes, caches []int64) []int {
 	}
 	// First the samples of the first epoch, then others by priority while they fit
 	// in total.
-	home, keep := make([]bool, s.numSamples()), make([]bool, s.numSamples())
+	inFirst, keep := make([]bool, s.numSamples()), make([]bool, s.numSamples())
 	for _, k := range reads[:s.perEpoch(reads)] {
-		if !home[k] {
-			home[k], keep[k] = true, true
+		if !inFirst[k] {
+			inFirst[k], keep[k] = true, true
 			room -= sizes[k]
 		}
 	}
 	var others []int
 	for _, k := range list {
-		if !home[k] && sizes[k] <= room {
+		if !inFirst[k] && sizes[k] <= room {
 			others, keep[k] = append(others, k), true
 			room -= sizes[k]
 		}
 	}
 	for {
 		place := fillCaches(slices.DeleteFunc(slices.Clone(list), func(k int) bool { return !keep[k] }), sizes, caches)
-		if !slices.ContainsFunc(list, func(k int) bool { return home[k] && place[k] == uncached }) {
+		if !slices.ContainsFunc(list, func(k int) bool { return inFirst[k] && place[k] == uncached }) {
 			return place
 		}
 		n := len(others) - 1

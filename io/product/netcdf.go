@@ -62,9 +62,9 @@ func (st *stack) places() []Field {
 	return out
 }
 
-// stacks groups the fields of a product, in the order of compare. alone gives each
+// stacks groups the fields of a product, in the order of compare. standalone gives each
 // position along an axis a variable of its own.
-func stacks(p *Product, alone bool) ([]*stack, error) {
+func stacks(p *Product, standalone bool) ([]*stack, error) {
 	var out []*stack
 	of := map[string]*stack{}
 	for _, f := range slices.SortedFunc(slices.Values(p.Fields), compare) {
@@ -74,12 +74,12 @@ func stacks(p *Product, alone bool) ([]*stack, error) {
 			v.Identifier += "_" + f.Level.String()
 		}
 		name := f.seriesName(v)
-		if alone {
+		if standalone {
 			name = f.standaloneName(v)
 		}
 		st := of[name]
 		if st == nil {
-			st = &stack{name: name, variable: v, stat: s, standalone: alone && s.axis != noAxis}
+			st = &stack{name: name, variable: v, stat: s, standalone: standalone && s.axis != noAxis}
 			of[name] = st
 			out = append(out, st)
 		}

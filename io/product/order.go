@@ -216,12 +216,12 @@ func (l *layout) putScanOrder(dst []byte, values []float32) {
 	if src.ColumnMajor {
 		lines, points = l.cols, l.rows
 	}
-	boustrophedon := src.ScanningMode >= 0 && src.ScanningMode&scanAlternateRows != 0
+	alternate := src.ScanningMode >= 0 && src.ScanningMode&scanAlternateRows != 0
 	at := 0
 	for i, a := range lines {
 		for k := range points {
 			b := points[k]
-			if boustrophedon && i%2 == 1 {
+			if alternate && i%2 == 1 {
 				b = points[len(points)-1-k]
 			}
 			r, c := a, b

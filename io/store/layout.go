@@ -18,7 +18,7 @@ const (
 // bits.
 const (
 	maxCount     = 1 << 24 // of any count
-	maxInitBytes = 1 << 50 // of a start
+	maxInitBytes = 1 << 50 // bytes of an initialisation
 )
 
 // part is a range of a band: the fields of a member at a lead, or an analysis.

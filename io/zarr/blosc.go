@@ -24,8 +24,8 @@ const (
 // bloscCompressors lists the supported compressors by their number in the flags.
 // Number 2 (snappy) is not supported.
 var bloscCompressors = map[byte]struct {
-	name string
-	undo func(dst, src []byte) error
+	name   string
+	decode func(dst, src []byte) error
 }{
 	0: {"blosclz", decodeBloscLZ}, 1: {"lz4", decodeLZ4Block}, 3: {"zlib", exactSize(decodeZlib)}, 4: {"zstd", exactSize(decodeZstd)},
 }
@@ -96,7 +96,7 @@ func decodeBlosc(src []byte, limit int) ([]byte, error) {
 			}
 			into = scratch[:len(dst)]
 		}
-		if err := decodeStreams(into, src, at, streams, format.undo); err != nil {
+		if err := decodeStreams(into, src, at, streams, format.decode); err != nil {
 			return nil, fmt.Errorf("block %d of a Blosc buffer (%s): %w", k+1, format.name, err)
 		}
 		if shuffled {
@@ -110,7 +110,7 @@ func decodeBlosc(src []byte, limit int) ([]byte, error) {
 
 // decodeStreams decodes the streams of one block. The length of each stream
 // precedes it. A stream as long as its result is uncompressed.
-func decodeStreams(dst, src []byte, at int64, streams int, undo func(dst, src []byte) error) error {
+func decodeStreams(dst, src []byte, at int64, streams int, decode func(dst, src []byte) error) error {
 	each := len(dst) / streams
 	for s := range streams {
 		if at < bloscHeader || at+4 > int64(len(src)) {
@@ -123,7 +123,7 @@ func decodeStreams(dst, src []byte, at int64, streams int, undo func(dst, src []
 		to, from := dst[s*each:(s+1)*each], src[at:at+n]
 		if int(n) == each {
 			copy(to, from)
-		} else if err := undo(to, from); err != nil {
+		} else if err := decode(to, from); err != nil {
 			return err
 		}
 		at += n
@@ -135,9 +135,9 @@ func decodeStreams(dst, src []byte, at int64, streams int, undo func(dst, src []
 }
 
 // exactSize adapts a decoder whose result must fill dst.
-func exactSize(undo decodeFunc) func(dst, src []byte) error {
+func exactSize(decode decodeFunc) func(dst, src []byte) error {
 	return func(dst, src []byte) error {
-		b, err := undo(src, len(dst))
+		b, err := decode(src, len(dst))
 		if err != nil {
 			return err
 		}

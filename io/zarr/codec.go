@@ -69,40 +69,40 @@ func newDecoder(name string, conf json.RawMessage, d *dtype) (decoder, error) {
 }
 
 // withoutConfig adapts a decoder that ignores the configuration.
-func withoutConfig(undo decodeFunc) func(json.RawMessage, *dtype) (decoder, error) {
-	return func(json.RawMessage, *dtype) (decoder, error) { return decoder{decode: undo}, nil }
+func withoutConfig(decode decodeFunc) func(json.RawMessage, *dtype) (decoder, error) {
+	return func(json.RawMessage, *dtype) (decoder, error) { return decoder{decode: decode}, nil }
 }
 
 // decodeChain decodes a chunk.
 //
-// steps are in the order of encoding; size is the number of decoded bytes. The
+// chain is in the order of encoding; size is the number of decoded bytes. The
 // limit of each codec follows from the metadata: the exact size where it is known,
 // otherwise an upper bound for data that a compressor cannot compress.
 //
 // Errors: those of the codecs with their names; a result of another size.
-func decodeChain(steps []decoder, src []byte, size int) ([]byte, error) {
-	sizes := make([]int, len(steps)+1) // size before each codec; -1 if unknown
+func decodeChain(chain []decoder, src []byte, size int) ([]byte, error) {
+	sizes := make([]int, len(chain)+1) // size before each codec; -1 if unknown
 	// Sizes before each codec follow from the decoded size, up to the first
 	// compressor.
 	sizes[0] = size
-	for i, s := range steps {
+	for i, s := range chain {
 		sizes[i+1] = -1
 		if s.encodedSize != nil && sizes[i] >= 0 {
 			sizes[i+1] = s.encodedSize(sizes[i])
 		}
 	}
 	// Codecs are decoded in reverse order.
-	for i := len(steps) - 1; i >= 0; i-- {
+	for i := len(chain) - 1; i >= 0; i-- {
 		limit := sizes[i]
 		if limit < 0 { // upper bound for data that a compressor cannot compress
 			limit = size + size/8 + 64<<10
 		}
 		if sizes[i+1] >= 0 && len(src) != sizes[i+1] {
-			return nil, fmt.Errorf("%s: got %d bytes, want %d", steps[i].name, len(src), sizes[i+1])
+			return nil, fmt.Errorf("%s: got %d bytes, want %d", chain[i].name, len(src), sizes[i+1])
 		}
 		var err error
-		if src, err = steps[i].decode(src, limit); err != nil {
-			return nil, fmt.Errorf("%s: %w", steps[i].name, err)
+		if src, err = chain[i].decode(src, limit); err != nil {
+			return nil, fmt.Errorf("%s: %w", chain[i].name, err)
 		}
 	}
 	if len(src) != size {

@@ -119,7 +119,7 @@ func newDelta(conf json.RawMessage, d *dtype) (decoder, error) {
 		return decoder{}, err
 	}
 	*d = to
-	undo := func(src []byte, _ int) ([]byte, error) {
+	decode := func(src []byte, _ int) ([]byte, error) {
 		n := len(src) / to.size
 		dst := make([]byte, n*from.size)
 		var whole uint64
@@ -139,7 +139,7 @@ func newDelta(conf json.RawMessage, d *dtype) (decoder, error) {
 		}
 		return dst, nil
 	}
-	return decoder{encodedSize: sizeRatio(from, to), decode: undo}, nil
+	return decoder{encodedSize: sizeRatio(from, to), decode: decode}, nil
 }
 
 // newFixedScaleOffset makes the decoder of the filter that stores y = (x −
@@ -158,7 +158,7 @@ func newFixedScaleOffset(conf json.RawMessage, d *dtype) (decoder, error) {
 		return decoder{}, fmt.Errorf("its filter fixedscaleoffset of type %s is not supported", from.name())
 	}
 	*d = to
-	undo := func(src []byte, _ int) ([]byte, error) {
+	decode := func(src []byte, _ int) ([]byte, error) {
 		n := len(src) / to.size
 		dst := make([]byte, n*from.size)
 		for i := range n {
@@ -173,5 +173,5 @@ func newFixedScaleOffset(conf json.RawMessage, d *dtype) (decoder, error) {
 		}
 		return dst, nil
 	}
-	return decoder{encodedSize: sizeRatio(from, to), decode: undo}, nil
+	return decoder{encodedSize: sizeRatio(from, to), decode: decode}, nil
 }

@@ -223,10 +223,10 @@ func (j *chunkRead) copy(p *Request, raw []byte, gap float64) error {
 	}
 	// Rows run along the last dimension. In a transposed chunk their elements are
 	// not contiguous: step is the distance between them.
-	steps := a.strides()
+	strides := a.strides()
 	row, step, last := 1, 1, n-1
 	if n > 0 {
-		row, step = int(count[last]), int(steps[last])
+		row, step = int(count[last]), int(strides[last])
 	}
 	values := make([]float64, row)
 	place := make([]int64, n)
@@ -234,7 +234,7 @@ func (j *chunkRead) copy(p *Request, raw []byte, gap float64) error {
 		// Offsets of the row in the chunk and in the result.
 		at, to := int64(0), first
 		for i := range n {
-			at += (from[i] + place[i]) * steps[i]
+			at += (from[i] + place[i]) * strides[i]
 			to += place[i] * into[i]
 		}
 		if raw == nil {
