@@ -61,7 +61,7 @@ type VariableEvent struct {
 	Unit     string // unit of the limits; "": SI
 }
 
-// The forms of a Question, and a number with a unit.
+// The forms of a VariableEvent, and a number with a unit.
 var (
 	oneSidedEvent  = regexp.MustCompile(`^([A-Za-z0-9_]+)\s*([<>])\s*(.+)$`)
 	twoSidedEvent  = regexp.MustCompile(`^([^<>]+)<\s*([A-Za-z0-9_]+)\s*<\s*(.+)$`)

@@ -121,7 +121,7 @@ func (f *Features) index(t, v, l int) int {
 // returns nil on processes that do not fit.
 type Gather func(part []float64) (whole []float64, err error)
 
-// GatherLocal is the Join of a single process.
+// GatherLocal is the Gather of a single process.
 func GatherLocal(part []float64) ([]float64, error) { return part, nil }
 
 // Fit estimates normalisers and spread scales from training forecasts. used are positions on

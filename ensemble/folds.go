@@ -8,13 +8,13 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// Fold is one fold of a cross-validation over training inits, as positions: Out is the held-out
-// block of years, In the inits to train on. Inits whose forecasts overlap with those of the
+// Fold is one fold of a cross-validation over training inits, as positions: HeldOut is the
+// block of years, Train the inits to train on. Inits whose forecasts overlap with those of the
 // block are in neither.
 type Fold struct{ Train, HeldOut []int }
 
 // Folds divides inits into k blocks of consecutive years for cross-fitting: a model fitted to
-// In is applied to Out, so that every init is predicted by a model that was not trained on
+// Train is applied to HeldOut, so that every init is predicted by a model that was not trained on
 // it. The numbers of years per block differ by at most one. An init of another block is
 // excluded if its period from init to target overlaps with that of an init of the block, ends
 // included.

@@ -42,7 +42,7 @@ func (f *Features) BuildMembers(dst []float32, fc *Forecast, used []int) error {
 	})
 }
 
-// WriteMemberField writes the channels of members of variable v at lead t and level l, as Field does
+// WriteMemberField writes the channels of members of variable v at lead t and level l, as WriteField does
 // those of statistics.
 //
 // Shape: dst as in BuildMembers; each of fields [point]. Errors: those of Maps.

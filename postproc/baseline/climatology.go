@@ -31,7 +31,7 @@ type Climatology struct {
 	Cycle []float64 `json:"-"` // c₀ to c₄
 	Sigma []float64 `json:"-"` // residual standard deviation
 
-	warning string // see Note
+	warning string // see Warning
 }
 
 // Warning reports that the dates did not determine a seasonal cycle; "" if they did.

@@ -38,10 +38,10 @@ type Family struct {
 	shortcuts
 }
 
-// shortcuts are the implementations of OfMoments and QuantileFunc.
+// shortcuts are the implementations of SetMoments and QuantileFunc.
 type shortcuts struct {
-	// Exactly one is set: setMoments computes the parameters; standard sets scale 1 and the
-	// location u, over which OfMoments searches for the ratio of the moments.
+	// Exactly one is set: setMoments computes the parameters; setStandard sets scale 1 and the
+	// location u, over which SetMoments searches for the ratio of the moments.
 	setMoments  func(par []float64, mean, std float64)
 	setStandard func(par []float64, u float64)
 	// quantileFunc implements QuantileFunc; nil: by Quantile.

@@ -54,7 +54,7 @@ const minSpread = 1e-30
 // Summarise computes the statistics of a field from the mean and the standard deviation
 // over its members, with area weights w:
 //
-//	Level = Σ w m / Σ w,   Spread = log √(Σ w s² / Σ w),   Pattern_k = Σ_k w m / Σ_k w
+//	Mean = Σ w m / Σ w,   Spread = log √(Σ w s² / Σ w),   Pattern_k = Σ_k w m / Σ_k w
 //
 // Shape: mean and std [point]. Missing: points with NaN are left out.
 func (b *Boxes) Summarise(mean, std []float32) Summary {

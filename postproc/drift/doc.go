@@ -6,13 +6,13 @@
 // For every field of an init three numbers are computed from the mean m and the spread s
 // over its members:
 //
-//	level    mean of m over the area
+//	mean     mean of m over the area
 //	pattern  means of m over some hundred boxes
 //	spread   log √(mean s²)
 //
 // From the training inits each has a mean, a seasonal cycle and a standard deviation,
 // estimated by cross-validation. The drift score of an init is its distance in these
-// standard deviations. The level, which varies least, detects a bias; the pattern a map
+// standard deviations. The mean, which varies least, detects a bias; the pattern a map
 // that is turned, shifted or of another field; the spread members that lost or gained
 // spread.
 package drift

@@ -10,7 +10,7 @@ import (
 
 // SeasonalCycle is the seasonal cycle of a number with a standard deviation about it:
 //
-//	C[0] + C[1] cos φ + C[2] sin φ,  φ the phase of the year
+//	c₀ + c₁ cos φ + c₂ sin φ,  φ the phase of the year
 //
 // Unit: that of the number.
 type SeasonalCycle struct {
@@ -63,7 +63,7 @@ const (
 // inits therefore do not make them too small. If a quarter of the year has no init, only
 // the mean is fitted.
 //
-// Errors: fewer than Least inits.
+// Errors: fewer than MinInits inits.
 func Fit(b *Boxes, inits []Summary, valid []time.Time) (Field, error) {
 	n := len(inits)
 	if n < MinInits {
@@ -216,7 +216,7 @@ func invert(m *[9]float64) (inverse [9]float64, condition float64) {
 // fitSeasonalCycle fits a seasonal cycle of so many terms, and returns the residuals of the
 // cross-validation in held.
 //
-// Missing: NaN values are left out; with fewer than Least others the result is NaN.
+// Missing: NaN values are left out; with fewer than MinInits others the result is NaN.
 func fitSeasonalCycle(terms int, phases [][3]float64, values []float64) (s SeasonalCycle, held []float64) {
 	held = make([]float64, len(values))
 	var valid []int

@@ -128,7 +128,7 @@ func assignByRank(out, template, values []float64) {
 	}
 }
 
-// CoupleQuantiles makes calibrated members of a whole field by Ranked.
+// CoupleQuantiles makes calibrated members of a whole field by Quantiles.
 //
 // Shape: template and result [member][point]; levels [member], ascending.
 // Missing: as Members. Errors: as Members; levels of wrong number or order.

@@ -265,7 +265,7 @@ func (a *Accumulator) layout(members []int) (at [][]entry, width int) {
 		for _, p := range plan {
 			e := entry{planned: p, at: width, size: p.size(members[s], len(a.o.Thresholds)), ownsSums: true}
 			if p.SharedSums != nil {
-				// Daily overwrites the sums of whole-field scores, so those are not shared.
+				// PerDate overwrites the sums of whole-field scores, so those are not shared.
 				if i := slices.IndexFunc(row, func(o entry) bool { return o.SharedSums == p.SharedSums && o.event == p.event }); i >= 0 && p.PerDate == nil {
 					e.at, e.ownsSums = row[i].at, false
 				}

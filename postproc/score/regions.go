@@ -29,7 +29,7 @@ var NamedBoxes = []Box{
 	{"east_asia", 25, 60, 102.5, 150},
 }
 
-// ParseBox reads the name of one of Boxes, or NAME=SOUTH:NORTH:WEST:EAST in degrees.
+// ParseBox reads the name of one of NamedBoxes, or NAME=SOUTH:NORTH:WEST:EAST in degrees.
 //
 // Errors: an unknown name, a wrong number of bounds, bounds out of range.
 func ParseBox(text string) (Box, error) {

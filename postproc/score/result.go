@@ -64,7 +64,7 @@ type Value struct {
 // Comparison is the skill score of a system relative to a reference system, on the same
 // dates and points, for scores where lower is better:
 //
-//	Gain = 1 − score(system) / score(reference)
+//	SkillScore = 1 − score(system) / score(reference)
 //
 // Above 0 the system is better. The interval is paired: both scores are computed from
 // the same resampled dates.
@@ -105,7 +105,7 @@ type DiagramKey struct {
 
 // Diagram is the table of numbers of a diagram.
 //
-// Shape: Rows [row][column]; Low and High [row] are the bootstrap interval of column Band.
+// Shape: Rows [row][column]; Low and High [row] are the bootstrap interval of column IntervalColumn.
 type Diagram struct {
 	DiagramKey
 	Unit           string     `json:"unit"` // unit of columns other than shares and probabilities

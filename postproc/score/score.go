@@ -70,8 +70,8 @@ type Case struct {
 	Climate    []float64    // quantiles of the climate at equal steps of probability from 0 to 1
 	Family     *dist.Family // nil: the normal distribution with Mean and Spread
 	Parameters []float64    // of Family
-	// Thresholds are the limits of events, and Above the forecast probabilities of
-	// exceeding them. Scores of one event use the threshold number Event.
+	// Thresholds are the limits of events, and Exceedance the forecast probabilities of
+	// exceeding them. Scores of one event use the threshold number ThresholdIndex.
 	Thresholds, Exceedance []float64
 	ThresholdIndex         int
 

@@ -34,9 +34,9 @@ type Options struct {
 }
 
 // Corrections holds the fitted corrections at every point: N(m − Bias, s²(1+1/M)),
-// N(A + B·m, C + D·s²) and N(m, E + F·s²); and Scale, the factor t of Yardsticks.
+// N(A + B·m, C + D·s²) and N(m, E + F·s²); and SpreadFactor, the factor t of IdealScores.
 //
-// Shape: Bias and Scale [point], EMOS [point][A B C D], Dispersion [point][E F].
+// Shape: Bias and SpreadFactor [point], EMOS [point][A B C D], Dispersion [point][E F].
 // Missing: NaN at points with too few cases; they are left out of scores.
 type Corrections struct {
 	Bias, EMOS, Dispersion, SpreadFactor []float64
@@ -104,7 +104,7 @@ func (c *Case) check(m, n int) error {
 }
 
 // Sums are those of one date: the sum of the weights of its points, then each number of a
-// Split times the weight.
+// Scores times the weight.
 type Sums []float64
 
 // Weight is the sum of the weights of the points.

@@ -11,7 +11,7 @@
 //	S₄  the model
 //
 // The differences of consecutive steps divided by S₀ add up to the skill score
-// 1 − S₄/S₀. Package gain also computes the CRPS of idealised ensembles, to which that
+// 1 − S₄/S₀. Package skill also computes the CRPS of idealised ensembles, to which that
 // of a model can be compared.
 //
 // Source: the steps are those of EMOS (Gneiting et al. 2005, doi:10.1175/MWR2904.1),
@@ -36,7 +36,7 @@ type Scores struct {
 	// interact; the reverse order shows by how much.
 	Dispersed float64 `json:"dispersed"`
 
-	// The CRPS of idealised ensembles, see Yardsticks.
+	// The CRPS of idealised ensembles, see IdealScores.
 	PerfectModel           float64 `json:"perfect_model"`
 	FairUnbiased           float64 `json:"fair_unbiased"`
 	FairCalibrated         float64 `json:"fair_calibrated"`
@@ -80,7 +80,7 @@ func scoresOf(v []float64) Scores {
 // Interval is a value with its bootstrap interval.
 type Interval struct{ Value, Low, High float64 }
 
-// Report is a Split with the bootstrap intervals of the contributions.
+// Report holds Scores with the bootstrap intervals of the contributions.
 type Report struct {
 	Scores
 	Members    int

@@ -45,7 +45,7 @@ var IdealScores = []IdealScore{
 	{"expected", "expected CRPS of the model", "<E|X-X'|/2>: s/sqrt(pi) of a normal distribution", false, func(s Scores) float64 { return s.Expected }},
 }
 
-// IdealScoreValue is a Yardstick with its CRPS and the ratio of the model's CRPS to it, with intervals.
+// IdealScoreValue is an IdealScore with its CRPS and the ratio of the model's CRPS to it, with intervals.
 type IdealScoreValue struct {
 	IdealScore
 	CRPS, Ratio Interval
@@ -72,7 +72,7 @@ func idealScores(rows [][]float64, whole Scores, b score.Bootstrap) (out []Ideal
 	return out, nil
 }
 
-// fitSpreadFactor estimates t of Yardsticks at every point; NaN with fewer than two dates. each
+// fitSpreadFactor estimates t of IdealScores at every point; NaN with fewer than two dates. each
 // calls yield with m − y and s² of every case.
 //
 // Shape: bias and result [point].
