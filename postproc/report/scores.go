@@ -111,13 +111,13 @@ func targets(r *score.Result) []target {
 			}
 		}
 		t.Split = drawComparisons(shares, r.Bootstrap.Confidence)
-		var yardsticks []score.IdealScore
+		var ideal []score.IdealScore
 		for _, y := range r.IdealScores {
 			if k == (key{y.Variable, y.Level, y.Lead}) && score.IsOverall(y.Region, y.Season) {
-				yardsticks = append(yardsticks, y)
+				ideal = append(ideal, y)
 			}
 		}
-		t.Best = idealScoreTables(yardsticks)
+		t.Best = idealScoreTables(ideal)
 		for _, c := range r.Calibration {
 			if k == (key{c.Variable, c.Level, c.Lead}) && score.IsOverall(c.Region, c.Season) {
 				t.Words = append(t.Words, Fact{c.System, c.Text})

@@ -406,7 +406,7 @@ func TestTableIsComplete(t *testing.T) {
 		seen[s.ID] = true
 	}
 	for _, name := range exportedVars(t) {
-		if name != "Table" && name != "Default" && name != "OfClimate" && name != "OfLeads" && name != "Boxes" && name != "Seasons" {
+		if name != "Table" && name != "Default" && name != "DefaultForClimate" && name != "DefaultForLeads" && name != "NamedBoxes" && name != "Seasons" {
 			defined++
 		}
 	}

@@ -36,7 +36,7 @@ func TestTheory(t *testing.T) {
 	near(t, "fair_calibrated", s.FairCalibrated, math.Sqrt((1+0.049)/1.1/math.Pi), 1e-9)
 	s = Theory(0, 1, 1, 10, 0)
 	for _, got := range []float64{s.PerfectModel, s.Fair, s.FairUnbiased, s.FairCalibrated, s.PerfectModelCalibrated, s.Expected} {
-		near(t, "yardstick of perfect members", got, 0.5641895835, 1e-9)
+		near(t, "CRPS of a perfect ensemble", got, 0.5641895835, 1e-9)
 	}
 	for i, want := range []float64{0.6206085419, 0.6001416361, 0.6001416361, 0.5917270273, 0.5641895835} {
 		near(t, "perfect members", s.values()[i], want, 1e-9)
@@ -102,10 +102,10 @@ func TestSteps(t *testing.T) {
 	}
 	f := want.Components()
 	for i, w := range want.values()[7:] {
-		near(t, "yardstick "+strconv.Itoa(i), rep.values()[7+i], w, 0.012)
+		near(t, "ideal score "+strconv.Itoa(i), rep.values()[7+i], w, 0.012)
 	}
 	if len(rep.IdealScores) != len(IdealScores) {
-		t.Fatalf("%d yardsticks", len(rep.IdealScores))
+		t.Fatalf("%d ideal scores", len(rep.IdealScores))
 	}
 	for _, y := range rep.IdealScores {
 		if !(y.CRPS.Low <= y.CRPS.Value && y.CRPS.Value <= y.CRPS.High+1e-12) || math.Abs(y.Ratio.Value*y.CRPS.Value-rep.Model) > 1e-12 {
@@ -151,7 +151,7 @@ func TestStepsRefuse(t *testing.T) {
 	}
 }
 
-// Sums of areas add up to those of all points, and fits without Scale give no yardsticks of
+// Sums of areas add up to those of all points, and fits without Scale give no ideal scores of
 // members.
 func TestAreas(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
