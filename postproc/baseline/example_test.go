@@ -95,3 +95,74 @@ func ExampleFitQuantileMap() {
 	fmt.Println(field[0])
 	// Output: 25
 }
+
+func ExampleFitClimatology() {
+	c, err := baseline.FitClimatology(past())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	mu, sigma := make([]float32, 2), make([]float32, 2)
+	c.Predict(mu, sigma, time.Date(1993, 7, 1, 0, 0, 0, 0, time.UTC))
+	fmt.Printf("%.1f ± %.1f K, %.1f ± %.1f K\n", mu[0], sigma[0], mu[1], sigma[1])
+	// Output: 282.1 ± 3.9 K, 280.1 ± 3.9 K
+}
+
+func ExampleFitSAMOS() {
+	b, err := baseline.FitSAMOS(past())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	out := b.Forecast(baseline.Raw{Valid: time.Date(1993, 7, 1, 0, 0, 0, 0, time.UTC), Mean: []float32{280, 280}, Std: []float32{0.7, 0.7}})
+	fmt.Printf("%.1f ± %.1f K, %.1f ± %.1f K\n", out[0][0], out[1][0], out[0][1], out[1][1])
+	// Output: 282.0 ± 1.6 K, 280.0 ± 1.6 K
+}
+
+func ExampleFitGammaEMOS() {
+	s := &baseline.Set{} // precipitation in mm: the ensemble has half of what is observed
+	for k := range 60 {
+		s.Valid = append(s.Valid, time.Date(1990, 1, 1+k, 0, 0, 0, 0, time.UTC))
+		m := 1 + math.Sin(float64(k))
+		s.Mean, s.Std = append(s.Mean, float32(m)), append(s.Std, float32(m/2))
+		s.Obs = append(s.Obs, float32(max(0, 2*m+2*math.Sin(2.7*float64(k)))))
+	}
+	e, err := baseline.FitGammaEMOS(s)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	par := e.Forecast(baseline.Raw{Mean: []float32{1.5}})
+	mean, _ := dist.CSGamma.Moments([]float64{float64(par[0][0]), float64(par[1][0]), float64(par[2][0])})
+	fmt.Printf("mean %.1f mm\n", mean)
+	// Output: mean 3.1 mm
+}
+
+func ExampleFitMemberMoments() {
+	members := []float64{1, 2, 3, 3, 4, 5, 2, 3, 4, 5, 6, 7} // of four dates, three each
+	b, err := baseline.FitMemberMoments(members, []float64{4, 9, 5.5, 13})
+	fmt.Printf("%.2f + %.2f mean + %.2f (member - mean) %v\n", b.A, b.B, b.T, err)
+	// Output: -0.86 + 2.33 mean + 0.37 (member - mean) <nil>
+}
+
+func ExampleFitMembersByPoint() {
+	s := &baseline.Set{Members: []float32{1, 2, 3, 3, 4, 5, 2, 3, 4, 5, 6, 7}, Obs: []float32{4, 9, 5.5, 13}}
+	for k := range 4 {
+		s.Valid = append(s.Valid, time.Date(1990, 1, 1+k, 0, 0, 0, 0, time.UTC))
+	}
+	b, err := baseline.FitMembersByPoint(s, baseline.FitMemberMoments)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Printf("%.2f\n", b.Forecast(baseline.Raw{Members: [][]float32{{1}, {2}, {3}}}))
+	// Output: [[3.43] [3.80] [4.17]]
+}
+
+func ExampleFitAffineSpread() {
+	a, err := baseline.FitAffineSpread([]float32{0.5, 1, 1.5}, []float32{0.8, 1.2, 1.6}, nil)
+	out := make([]float32, 1)
+	a.Predict(out, []float32{2})
+	fmt.Printf("%.1f + %.1f s; %.1f %v\n", a.A, a.B, out[0], err)
+	// Output: 0.4 + 0.8 s; 2.0 <nil>
+}

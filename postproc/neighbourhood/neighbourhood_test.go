@@ -185,3 +185,14 @@ func ExampleDiscs_Mean() {
 	fmt.Println(means[0])
 	// Output: [0.4 0.4 1]
 }
+
+func ExampleDiscs_MaximumProbability() {
+	g := &ensemble.Grid{Kind: ensemble.Points, NX: 3, NY: 1, Lat: []float64{0, 0, 0}, Lon: []float64{0, 0.1, 0.3}}
+	d, err := New(g, 12e3)
+	if err != nil {
+		panic(err)
+	}
+	p, _ := d.MaximumProbability([][]float32{{1, 0, 0}, {0, 1, 0}, {0, 0, 0}, {0, 0, 1}}) // event by member and point
+	fmt.Println(p)
+	// Output: [0.5 0.5 0.25]
+}
