@@ -15,7 +15,7 @@ func TestVariablesAreDistinct(t *testing.T) {
 	names, codes, table128 := map[string]bool{}, map[code]string{}, map[int]string{}
 	for _, v := range Variables {
 		if names[v.Name] || names[v.Identifier] {
-			t.Errorf("%s or %s stands twice", v.Name, v.Identifier)
+			t.Errorf("%s or %s is duplicated", v.Name, v.Identifier)
 		}
 		names[v.Name], names[v.Identifier] = true, true
 		if first := v.Identifier[0]; first < 'a' || first > 'z' {

@@ -221,7 +221,8 @@ func (s *Set) caseWeight(i int) float64 {
 	return s.weight(i % s.Points())
 }
 
-// minimise finds the minimum of value, a mean score in units of scale, by BFGS from x0.
+// minimise finds the minimum of value, a mean score in units of scale, by BFGS from x0. It ends if
+// five iterations change the value by less than 1e-11, or at a gradient below 1e-7.
 //
 // Errors: NaN, or a line search that stops at a gradient above 1e-5.
 func minimise(value func(x, grad []float64) float64, x0 []float64, scale float64) ([]float64, error) {

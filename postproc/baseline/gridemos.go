@@ -133,7 +133,10 @@ func crossValidate(s *Set, strengths []float64) ([]StrengthScore, error) {
 const maxFolds = 5
 
 // folds assigns a fold to each date: one per year, blocks of consecutive years if there are
-// more than maxFolds, and four blocks of consecutive dates within a single year.
+// more than maxFolds, and four blocks of consecutive dates within a single year. Years with
+// less than a quarter of the mean number of dates join the year before, or the first one.
+//
+// Shape: result [date].
 func folds(valid []time.Time) []int {
 	var years []int
 	for _, t := range valid {

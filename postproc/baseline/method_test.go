@@ -161,7 +161,7 @@ func TestMethods(t *testing.T) {
 		}
 	}
 	if MethodByID("analogues") != nil {
-		t.Error("a method that there is not was found")
+		t.Error("an unknown method was found")
 	}
 }
 

@@ -202,9 +202,9 @@ func coversSeasons(valid []time.Time) bool {
 	return ch.Factorize(normal) && ch.Cond() < 100
 }
 
-// seasonTable returns sin τ, cos τ, sin 2τ, … of every date.
+// seasonTable returns sin τ, cos τ, sin 2τ, cos 2τ, … of every date, for count harmonics.
 //
-// Shape: [date][2·harmonics].
+// Shape: [date][2·count].
 func seasonTable(valid []time.Time, count int) []float64 {
 	out := make([]float64, 0, 2*count*len(valid))
 	for _, t := range valid {

@@ -44,7 +44,7 @@ func TestReference(t *testing.T) {
 	}
 }
 
-// The fit is the nearest sequence that nowhere falls: each of its blocks has its mean, and by
+// The fit is the nearest non-decreasing sequence: each of its blocks has its mean, and by
 // the conditions of Karush, Kuhn and Tucker the sums of residuals from the start of a block are
 // nowhere below 0.
 func TestPoolAdjacentIsOptimal(t *testing.T) {

@@ -20,7 +20,7 @@ func TestCrossPair(t *testing.T) {
 	}
 }
 
-// date is one date: raw members and what came true.
+// date is one date: raw members and observation.
 type date struct {
 	members [][]float32
 	obs     []float32

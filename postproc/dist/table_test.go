@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Names are those of the families, none stands twice, and a family that is made by another's parameters is in the table too.
+// Names are those of the families and unique, and a family that is made by another's parameters is in the table too.
 func TestTable(t *testing.T) {
 	seen := map[string]bool{}
 	for _, r := range Table {

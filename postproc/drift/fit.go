@@ -213,7 +213,7 @@ func invert(m *[9]float64) (inverse [9]float64, condition float64) {
 	return inverse, norm * normInverse
 }
 
-// fitSeasonalCycle fits a seasonal cycle of so many terms, and returns the residuals of the
+// fitSeasonalCycle fits a seasonal cycle with 1 or 3 terms, and returns the residuals of the
 // cross-validation in held.
 //
 // Missing: NaN values are left out; with fewer than MinInits others the result is NaN.

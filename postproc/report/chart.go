@@ -17,8 +17,12 @@ var (
 	lineDashes  = []string{"", "8 4", "2 3", "10 3 2 3", "5 2 1 2 1 2", "14 4"}
 )
 
-// svg draws the chart with a label at the end of each line. Labels that would overlap are
-// moved apart and connected to their lines.
+// svg draws the chart with a label at the end of each line. A value (x, y) is at
+//
+//	left + (x−x0)/(x1−x0) · plot width,   h − bottom − (u(y)−u(y0))/(u(y1)−u(y0)) · plot height
+//
+// with u the identity or log₁₀. Labels that would overlap are moved apart and connected to
+// their lines.
 //
 // Unit: SVG units of a 760 × 300 viewBox. Missing: values that cannot be drawn interrupt a
 // line; a single value between two of them is a dot.
@@ -34,6 +38,7 @@ func (c *Chart) svg() string {
 	y := func(v float64) float64 { return h - bottom - (up(v)-up(y0))/(up(y1)-up(y0))*(h-top-bottom) }
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg class="chart" viewBox="0 0 %s %s" role="img" aria-label="%s">`, num(w), num(h), html.EscapeString(c.alt()))
+	// Horizontal grid lines, then the x axis with its ticks, then the axis titles.
 	yTicks, yPlaces := ticks(y0, y1, c.LogY)
 	for _, t := range yTicks {
 		fmt.Fprintf(&b, `<path class="grid" d="M%s %sH%s"/><text class="tick" x="%s" y="%s" text-anchor="end">%s</text>`,
@@ -52,6 +57,7 @@ func (c *Chart) svg() string {
 		line  int
 	}
 	var ends []end
+	// The lines. pen is the SVG path command: M begins a section, L continues it.
 	for k, l := range c.Lines {
 		style := fmt.Sprintf(`stroke="%s" stroke-dasharray="%s"`, lineColours[k%len(lineColours)], lineDashes[k%len(lineDashes)])
 		var d strings.Builder
@@ -86,6 +92,7 @@ func (c *Chart) svg() string {
 		}
 		ends[i].to = math.Min(ends[i].to, limit)
 	}
+	// The labels: a connector, a sample of the line, and its name.
 	for _, e := range ends {
 		style := fmt.Sprintf(`stroke="%s" stroke-dasharray="%s"`, lineColours[e.line%len(lineColours)], lineDashes[e.line%len(lineDashes)])
 		fmt.Fprintf(&b, `<path class="lead" d="M%s %sL%s %s"/><path class="line" %s d="M%s %sh26"/><text class="name" x="%s" y="%s">%s</text>`,
@@ -104,13 +111,14 @@ func (c *Chart) yTitle() string {
 }
 
 // shows reports whether a value can be drawn: it is finite, and positive on a logarithmic axis.
+// Other values interrupt the line.
 func (c *Chart) shows(v float64) bool {
 	return !math.IsNaN(v) && !math.IsInf(v, 0) && (v > 0 || !c.LogY)
 }
 
 // ranges returns the ranges of both axes. They contain all values that can be drawn, with a
-// margin of 5 % (a factor of 1.1 on a logarithmic axis) in y. Without values they are 0 to
-// 1 and 1 to 2.
+// margin of 5 % (a factor of 1.1 on a logarithmic axis) in y. A single x gets ±0.5. Without
+// values they are 0 to 1 and 1 to 2.
 func (c *Chart) ranges() (x0, x1, y0, y1 float64) {
 	x0, x1, y0, y1 = math.Inf(1), math.Inf(-1), math.Inf(1), math.Inf(-1)
 	for _, l := range c.Lines {
@@ -158,7 +166,8 @@ func ticks(low, high float64, log bool) (out []float64, after int) {
 	return out, places(step)
 }
 
-// short formats a number with at most five significant digits; "–" for NaN.
+// short formats a number with at most five significant digits and a Unicode minus; "–" for NaN.
+// Absolute values below 1e-12 are rounding errors and printed as 0.
 func short(v float64) string {
 	if math.IsNaN(v) {
 		return "–"
@@ -169,8 +178,8 @@ func short(v float64) string {
 	return strings.Replace(strconv.FormatFloat(v, 'g', 5, 64), "-", "−", 1)
 }
 
-// alt describes the chart as text, for screen readers: for each line its first, last and
-// lowest value.
+// alt describes the chart as text, for screen readers: title, axes, and for each line its first,
+// last and lowest value.
 func (c *Chart) alt() string {
 	s := fmt.Sprintf("Line chart. %s: %s over %s.", c.Title, c.yTitle(), c.X)
 	for _, l := range c.Lines {
@@ -196,7 +205,7 @@ func (c *Chart) alt() string {
 	return s
 }
 
-// table is the chart as rows of text: an x, then the y of each line.
+// table is the chart as rows of text: an x, then the y of each line, "–" where a line has no value.
 //
 // Shape: [x, ascending and without duplicates][1+line].
 func (c *Chart) table() [][]string {

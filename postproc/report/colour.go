@@ -7,7 +7,7 @@ import (
 )
 
 // Colours is a colour scale: colours at equal steps from 0 to 1, linearly interpolated in
-// sRGB.
+// sRGB. It has at least two colours.
 type Colours []color.RGBA
 
 // Sequential is a scale from dark blue over grey to yellow, with uniformly increasing

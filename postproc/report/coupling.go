@@ -8,14 +8,20 @@ import (
 )
 
 // couplingRow is a test of the independence of the members of a system.
+//
+// Failed: the interval does not contain the value of independent members.
 type couplingRow struct {
-	Text, System, Dates       string
+	// Text describes the value, Dates their number and origin.
+	Text, System, Dates string
+	// Expected is the value of independent members.
 	Value, Interval, Expected string
-	Word                      string
-	Failed                    bool
+	// Word is "yes", "no" or "undecided".
+	Word   string
+	Failed bool
 }
 
-// coupling adds the tests of the target, and marks the systems that failed one in the table of scores.
+// coupling adds the tests of the target, and marks the systems that failed one in the table of
+// scores.
 func (t *target) coupling(r *score.Result, variable, level, lead string) {
 	for _, c := range r.Coupling {
 		if c.Variable != variable || c.Level != level || c.Lead != lead {

@@ -12,9 +12,13 @@ import (
 )
 
 // diagram is a drawn Diagram with its table.
+//
+// Shape: Rows [row][column].
 type diagram struct {
-	Name    string
-	SVG     template.HTML
+	// Name is the system and the kind of diagram, with the threshold if there is one.
+	Name string
+	SVG  template.HTML
+	// Columns are those of the score, then the ends of the interval.
 	Columns []string
 	Rows    [][]string
 }
@@ -46,14 +50,21 @@ func diagrams(all []score.Diagram) (out []diagram) {
 
 // figure is a small picture of points with intervals, over a common x axis.
 type figure struct {
-	what, x, y string // title and axis labels
+	// Title and axis labels.
+	what, x, y string
 	points     []mark
-	line       bool       // connect the points
-	bars       bool       // draw bars from 0 instead of points
-	diagonal   bool       // draw the line y = x
-	level      float64    // horizontal line; NaN: none
-	log        bool       // both axes are logarithmic
-	low, high  [2]float64 // ranges of the x and y axis
+	// Connect the points.
+	line bool
+	// Draw bars from 0 instead of points.
+	bars bool
+	// Draw the line y = x.
+	diagonal bool
+	// Horizontal line; NaN: none.
+	level float64
+	// Both axes are logarithmic.
+	log bool
+	// Ranges of the x and y axis.
+	low, high [2]float64
 }
 
 // mark is a point with its interval; size is proportional to its number of cases.
@@ -61,6 +72,12 @@ type mark struct{ x, y, low, high, size float64 }
 
 // figureOf selects the columns, axes and reference lines of a diagram; nil if there is no
 // picture of the score. Columns are found by name, as Score.Diagram defines them.
+//
+//	PIT histogram       share by forecast probability; level 1/bins
+//	reliability         frequency by forecast probability; diagonal, level base rate
+//	ROC                 hit rate by false-alarm rate; diagonal
+//	economic value      value by cost-loss ratio
+//	spread and skill    RMSE by spread, both logarithmic; diagonal
 func figureOf(d *score.Diagram) *figure {
 	p := &figure{level: math.NaN(), low: [2]float64{0, 0}, high: [2]float64{1, 1}}
 	// col is the value of a named column; add appends a point for each row.
@@ -129,12 +146,14 @@ func (p *figure) svg(name string) string {
 		}
 		return (v - low) / (high - low)
 	}
+	// x and y are SVG coordinates; y is limited to the plot.
 	x := func(v float64) float64 { return left + scale(0, v)*(w-left-right) }
 	y := func(v float64) float64 {
 		return h - bottom - math.Min(math.Max(scale(1, v), 0), 1)*(h-top-bottom)
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg class="plot" viewBox="0 0 %s %s" role="img" aria-label="%s">`, num(w), num(h), html.EscapeString(p.alt(name)))
+	// Ticks and grid lines. A narrow logarithmic range has too few round powers: use linear ticks.
 	for axis := range 2 {
 		marks, places := ticks(p.low[axis], p.high[axis], p.log)
 		if p.log && len(marks) < 3 {
@@ -149,6 +168,7 @@ func (p *figure) svg(name string) string {
 		}
 	}
 	fmt.Fprintf(&b, `<path class="frame" d="M%s %sH%s"/>`, num(left), num(h-bottom), num(w-right))
+	// Reference lines: y = x of a calibrated forecast, and a constant level.
 	if p.diagonal {
 		fmt.Fprintf(&b, `<path class="ideal" d="M%s %sL%s %s"/>`, num(x(p.low[0])), num(y(p.low[0])), num(x(p.high[0])), num(y(p.high[0])))
 	}
@@ -165,6 +185,7 @@ func (p *figure) svg(name string) string {
 		}
 		fmt.Fprintf(&b, `<path class="line" stroke="%s" d="%s"/>`, lineColours[0], path)
 	}
+	// Points or bars, with whiskers for the intervals. most is the largest number of cases.
 	var most float64
 	for _, m := range p.points {
 		most = math.Max(most, m.size)
@@ -192,7 +213,8 @@ func (p *figure) svg(name string) string {
 	return b.String()
 }
 
-// alt describes the figure as text, for screen readers.
+// alt describes the figure as text, for screen readers: axes, then each point with its
+// interval.
 func (p *figure) alt(name string) string {
 	s := fmt.Sprintf("%s. %s by %s:", name, capitalise(p.y), p.x)
 	for _, m := range p.points {
@@ -206,7 +228,8 @@ func (p *figure) alt(name string) string {
 }
 
 // byLead draws spread and RMSE of the mean as a function of lead, for every variable and
-// level with at least two leads, for the first three systems.
+// level with at least two leads, for the first three systems. Spread and RMSE agree for a
+// calibrated ensemble.
 func byLead(r *score.Result) (out []Chart) {
 	if r == nil {
 		return nil
@@ -222,6 +245,7 @@ func byLead(r *score.Result) (out []Chart) {
 		var systems []string
 		leads := map[float64]bool{}
 		c := Chart{X: "lead (h)"}
+		// line appends a score to the line of this name.
 		line := func(name string, v *score.Value) {
 			i := slices.IndexFunc(c.Lines, func(l Line) bool { return l.Name == name })
 			if i < 0 {
@@ -256,7 +280,7 @@ func byLead(r *score.Result) (out []Chart) {
 	return out
 }
 
-// sortLine sorts the points of a line by x.
+// sortLine sorts the points of a line by x, since the leads of a result may be in any order.
 func sortLine(l *Line) {
 	at := make([]int, len(l.X))
 	for i := range at {
@@ -281,10 +305,12 @@ func sortLine(l *Line) {
 // parts is the table of scores by region and season.
 type parts struct {
 	Columns []string
-	Rows    [][]string // region, season, system, then a value for each column
+	// Region, season, system, then a value for each column.
+	Rows [][]string
 }
 
-// partsOf makes the table; nil if nothing is scored by region or season.
+// partsOf makes the table of scores by region and season; nil if nothing is scored by either. A
+// score that a system does not have is "–".
 func partsOf(values []score.Value) *parts {
 	t := &parts{}
 	type key struct{ region, season, system string }
@@ -294,6 +320,7 @@ func partsOf(values []score.Value) *parts {
 		if score.IsOverall(v.Region, v.Season) {
 			continue
 		}
+		// k identifies the row, name the column.
 		name, k := scoreName(v.ID, v.Threshold), key{v.Region, v.Season, v.System}
 		if !slices.Contains(t.Columns, name) {
 			t.Columns = append(t.Columns, name)

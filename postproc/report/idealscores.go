@@ -13,6 +13,9 @@ var idealScoreNames = map[string]string{
 }
 
 // idealScoreTables is the table of idealised ensembles, with a summary as title; nil without any.
+//
+// The summary states the CRPS of the network, the share of it that a perfect ensemble would
+// still have, and the comparison with calibrated raw members and with the expected CRPS.
 func idealScoreTables(all []score.IdealScore) []Table {
 	if len(all) == 0 {
 		return nil
@@ -28,11 +31,13 @@ func idealScoreTables(all []score.IdealScore) []Table {
 		t.Rows = append(t.Rows, []string{name, figures(float64(y.CRPS)), interval(float64(y.CILow), float64(y.CIHigh), 1), figures(float64(y.Ratio)),
 			interval(float64(y.RatioLow), float64(y.RatioHigh), 1)})
 	}
+	// The CRPS of the network is the same in all rows: ideal score times ratio.
 	network := all[0].CRPS * all[0].Ratio
 	t.Title = fmt.Sprintf("The network has a CRPS of %s.", figures(float64(network)))
 	if y, ok := by["perfect_model"]; ok {
 		t.Title += fmt.Sprintf(" An infinite, perfectly calibrated ensemble of members like those of %s would still have %s of this CRPS.", y.Reference, share(1/float64(y.Ratio)))
 	}
+	// A ratio whose interval does not contain 1 is significant.
 	if y, ok := by["fair_calibrated"]; ok {
 		verdict := "not significantly different from"
 		if y.RatioHigh < 1 {

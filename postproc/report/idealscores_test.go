@@ -10,8 +10,8 @@ import (
 
 // The page compares a network with idealised ensembles, interprets its histograms, and has skill
 // scores for unusual weather; verdicts follow the intervals.
-func TestYardsticks(t *testing.T) {
-	yardstick := func(id, reference string, crps, ratio, low, high score.Number) score.IdealScore {
+func TestIdealScores(t *testing.T) {
+	ideal := func(id, reference string, crps, ratio, low, high score.Number) score.IdealScore {
 		return score.IdealScore{ID: id, System: "network", Reference: reference, Variable: "t", Level: "850hPa", Lead: "96h", Unit: "K", CRPS: crps, CILow: crps, CIHigh: crps,
 			Ratio: ratio, RatioLow: low, RatioHigh: high, Region: score.Everywhere, Season: score.AllYear}
 	}
@@ -20,7 +20,7 @@ func TestYardsticks(t *testing.T) {
 		Comparisons: []score.Comparison{
 			{ID: "crps_gauss", System: "network", Reference: "raw10", Variable: "t", Level: "850hPa", Lead: "96h", SkillScore: 0.2, CILow: 0.1, CIHigh: 0.3},
 			{ID: "crps_gauss", System: "network", Reference: "raw10", Variable: "t", Level: "850hPa", Lead: "96h", SkillScore: 0.31, CILow: 0.1, CIHigh: 0.4, Region: score.LargestEFI, Season: score.AllYear}},
-		IdealScores: []score.IdealScore{yardstick("perfect_model", "raw10", 0.4, 2, 1.9, 2.1), yardstick("fair_calibrated", "raw10", 1, 0.8, 0.7, 0.9), yardstick("expected", "network", 0.8, 1, 0.98, 1.03)},
+		IdealScores: []score.IdealScore{ideal("perfect_model", "raw10", 0.4, 2, 1.9, 2.1), ideal("fair_calibrated", "raw10", 1, 0.8, 0.7, 0.9), ideal("expected", "network", 0.8, 1, 0.98, 1.03)},
 		Calibration: []score.Calibration{{System: "network", Variable: "t", Level: "850hPa", Lead: "96h", Text: "The PIT histogram is flat."},
 			{System: "network", Variable: "t", Level: "850hPa", Lead: "96h", Season: "DJF", Text: "In winter it is not."}},
 	}
@@ -37,8 +37,8 @@ func TestYardsticks(t *testing.T) {
 	if strings.Contains(b.String(), "In winter") {
 		t.Error("the season is in the list for the whole year")
 	}
-	for want, y := range map[string]score.IdealScore{"overconfident": yardstick("expected", "network", 1, 1.1, 1.05, 1.2), "the spread of the network is too large": yardstick("expected", "network", 1, 0.9, 0.8, 0.95),
-		"above that of an infinite raw ensemble": yardstick("fair_calibrated", "raw10", 1, 1.1, 1.05, 1.2)} {
+	for want, y := range map[string]score.IdealScore{"overconfident": ideal("expected", "network", 1, 1.1, 1.05, 1.2), "the spread of the network is too large": ideal("expected", "network", 1, 0.9, 0.8, 0.95),
+		"above that of an infinite raw ensemble": ideal("fair_calibrated", "raw10", 1, 1.1, 1.05, 1.2)} {
 		if got := idealScoreTables([]score.IdealScore{y}); !strings.Contains(got[0].Title, want) {
 			t.Errorf("%q lacks %q", got[0].Title, want)
 		}

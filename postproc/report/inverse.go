@@ -12,22 +12,29 @@ import (
 // Method: a descent over neighbouring points to the nearest one, then one Newton step in the
 // tangent plane spanned by its neighbours.
 type inverse struct {
-	grid   *ensemble.Grid
-	x, y   []float64    // axes of the projection
-	on     [][3]float64 // [point] on the unit sphere
-	coarse []int        // a subset of the points, where the search begins
-	reach  float64      // largest chord between neighbouring points
+	grid *ensemble.Grid
+	// Axes of the projection.
+	x, y []float64
+	// [point] on the unit sphere.
+	on [][3]float64
+	// A subset of the points, where the search begins.
+	coarse []int
+	// Largest chord between neighbouring points.
+	reach float64
 }
 
 // coarsePoints is about the number of points that are compared before the descent.
 const coarsePoints = 1000
 
 // newInverse prepares the search. x and y are the axes of the projection.
+//
+// Cost: one pass over the points; memory for three numbers per point.
 func newInverse(g *ensemble.Grid, x, y []float64) *inverse {
 	v := &inverse{grid: g, x: x, y: y, on: make([][3]float64, g.Size())}
 	for k := range v.on {
 		v.on[k] = sphere(g.Lon[k], g.Lat[k])
 	}
+	// Every so many rows and columns belong to the coarse points; reach is measured there.
 	every := max(1, int(math.Sqrt(float64(g.Size())/coarsePoints)))
 	for j := 0; j < g.NY; j += every {
 		for i := 0; i < g.NX; i += every {
@@ -54,6 +61,12 @@ func chord2(p, q [3]float64) float64 {
 
 // find returns the point in the plane. It returns false if the nearest grid point is further
 // than 1.5 grid distances away, so the location is not on the grid.
+//
+// With o the nearest point, u and w its neighbours along a row and a column, and p the
+// location, all on the unit sphere, s and t minimise |p − o − s(u−o) − t(w−o)|²; x and y are
+// interpolated linearly.
+//
+// Cost: about coarsePoints distances and a few descent steps.
 func (v *inverse) find(lon, lat float64) (point, bool) {
 	p, g := sphere(lon, lat), v.grid
 	best, d := 0, math.Inf(1)
@@ -62,6 +75,7 @@ func (v *inverse) find(lon, lat float64) (point, bool) {
 			best, d = k, e
 		}
 	}
+	// Descent: move to the nearest of the four neighbours until none is nearer.
 	for moved := true; moved; {
 		moved = false
 		j, i := best/g.NX, best%g.NX
@@ -81,6 +95,7 @@ func (v *inverse) find(lon, lat float64) (point, bool) {
 	// row (dw).
 	j, i := min(best/g.NX, g.NY-2), min(best%g.NX, g.NX-2)
 	o, u, w := v.on[j*g.NX+i], v.on[j*g.NX+i+1], v.on[(j+1)*g.NX+i]
+	// The normal equations of s and t.
 	var uu, uw, ww, up, wp float64
 	for c := range 3 {
 		du, dw, dp := u[c]-o[c], w[c]-o[c], p[c]-o[c]

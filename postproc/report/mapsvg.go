@@ -28,12 +28,14 @@ const pixels = 2
 // coastID is the id of the coastline element, which all maps of a page reference.
 const coastID = "coast"
 
-// coastPath is the coastlines as an SVG path with relative coordinates.
+// coastPath is the coastlines as an SVG path with relative coordinates, computed once. A map
+// scales it by its viewBox.
 //
 // Unit: tenths of a degree, y southwards.
 var coastPath = sync.OnceValue(func() string {
 	var b strings.Builder
 	for _, l := range coastline.Lines() {
+		// Points that round to the previous one are left out, except the last.
 		px, py := 0, 0
 		for i, p := range l {
 			x, y := int(math.Round(p.Lon*10)), int(math.Round(-p.Lat*10))
@@ -49,8 +51,13 @@ var coastPath = sync.OnceValue(func() string {
 	return b.String()
 })
 
-// svg draws the map with a total width of w units: the field as an embedded PNG image, above
-// it graticule, coastlines, outline, stations, frame, labels and extremes.
+// svg draws the map with a total width of w units. A position (x, y) in the plane is at
+//
+//	marginLeft + (x−x0)/(x1−x0) · mw,   marginTop + (y1−y)/(y1−y0) · mh,   mh = aspect · mw
+//
+// Layers from bottom to top: the field as an embedded PNG image (stations: a grey background),
+// graticule, coastlines on a white halo, outline, stations, frame, labels, extremes. On
+// longitude and latitude the coastlines are references to one element of the page.
 //
 // Errors: those of the PNG encoder.
 func (c *picture) svg(w float64) (string, error) {
@@ -71,6 +78,7 @@ func (c *picture) svg(w float64) (string, error) {
 		fmt.Fprintf(&b, `<image x="%s" y="%s" width="%s" height="%s" preserveAspectRatio="none" href="data:image/png;base64,%s"/>`,
 			num(marginLeft), num(marginTop), num(mw), num(mh), base64.StdEncoding.EncodeToString(buf.Bytes()))
 	}
+	// Graticule: dark lines on light fields.
 	class := "graticule"
 	if c.isPale() {
 		class = "graticule pale"
@@ -80,6 +88,7 @@ func (c *picture) svg(w float64) (string, error) {
 		b.WriteString(path(l, x, y))
 	}
 	b.WriteString(`"/>`)
+	// Coastlines: paths on projections, references with an offset for every turn elsewhere.
 	if c.m.Grid.Kind == ensemble.Projected {
 		var d strings.Builder
 		for _, l := range c.coast() {
@@ -115,6 +124,7 @@ func (c *picture) svg(w float64) (string, error) {
 		}
 	}
 	fmt.Fprintf(&b, `<rect class="frame" x="%s" y="%s" width="%s" height="%s"/>`, num(marginLeft), num(marginTop), num(mw), num(mh))
+	// Labels; those that would overlap the previous one are left out.
 	last := math.Inf(-1)
 	for _, l := range c.below {
 		if at := x(l.at); at-last > 34 {
@@ -158,12 +168,13 @@ func (c *picture) marks(b *strings.Builder, x, y func(float64) float64, mw, mh f
 	}
 }
 
-// extremes returns the labels of the maximum and the minimum.
+// extremes returns the labels of the maximum and the minimum, in this order.
 func (c *picture) extremes() [2]string {
 	return [2]string{"max " + c.scale.text(float64(c.m.Values[c.high])), "min " + c.scale.text(float64(c.m.Values[c.low]))}
 }
 
-// path formats a line as the data of an SVG path.
+// path formats a line as the data of an SVG path: "M x y" for the first point, "L x y" for the
+// others.
 func path(l []point, x, y func(float64) float64) string {
 	var b strings.Builder
 	for i, p := range l {
@@ -173,7 +184,9 @@ func path(l []point, x, y func(float64) float64) string {
 	return b.String()
 }
 
-// num formats a coordinate with at most two decimals.
+// num formats a coordinate with at most two decimals, to keep the page small:
+//
+//	12.500 → 12.5,   −0.001 → 0
 func num(v float64) string {
 	s := fmt.Sprintf("%.2f", v)
 	s = strings.TrimRight(strings.TrimRight(s, "0"), ".")
@@ -183,8 +196,10 @@ func num(v float64) string {
 	return s
 }
 
-// bar draws the colour bar of a panel, with a sample of the hatching if there are missing
-// values.
+// bar draws the colour bar of a panel: bands, arrows at open ends, numbers at labelled bounds,
+// the unit, and a sample of the hatching if there are missing values.
+//
+// Unit: SVG units of a 560 × 46 viewBox, 100 wider with a sample.
 func (s *scale) bar(u string, missing bool) string {
 	const w, h, rim = 560.0, 13.0, 26.0
 	n := len(s.colours)
@@ -194,10 +209,12 @@ func (s *scale) bar(u string, missing bool) string {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg class="bar" viewBox="0 0 %s 46" role="img" aria-label="%s">`, num(width), html.EscapeString(s.alt(u, missing)))
+	// The bands; each is drawn 0.3 wider, so that no gap shows between them.
 	each := (w - 2*rim) / float64(n)
 	for i, c := range s.colours {
 		fmt.Fprintf(&b, `<rect x="%s" y="3" width="%s" height="%s" fill="%s"/>`, num(rim+float64(i)*each), num(each+0.3), num(h), hex(c))
 	}
+	// Arrows at open ends, in the colour of the outermost band.
 	for _, e := range []struct {
 		open   bool
 		x, tip float64
@@ -224,7 +241,8 @@ func (s *scale) bar(u string, missing bool) string {
 	return b.String()
 }
 
-// alt describes the colour scale as text, for screen readers.
+// alt describes the colour scale as text, for screen readers: range, bands, open ends and
+// hatching.
 func (s *scale) alt(u string, missing bool) string {
 	n := len(s.colours)
 	t := fmt.Sprintf("Colour scale from %s to %s %s in %d bands of %s.", s.text(s.bounds[0]), s.text(s.bounds[n]), unit(u), n, decimals(s.step, places(s.step)))

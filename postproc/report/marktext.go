@@ -4,8 +4,10 @@ import "math"
 
 // markText is the position of the text of a mark, to the right or left of its triangle.
 type markText struct {
-	dx, dy float64 // offset of the text's nearer end, at half height
-	left   bool    // the text is left of the mark
+	// Offset of the text's nearer end, at half height.
+	dx, dy float64
+	// The text is left of the mark.
+	left bool
 }
 
 // Gap and height of the text of a mark, in units of an eleventh of the text size.
@@ -14,11 +16,16 @@ const (
 	tagHeight = 13.0
 )
 
-// placeMarkTexts positions the texts of two marks of the given widths between the borders low and high
-// of x, so that neither covers the other text or its triangle. If that is impossible, a text
-// is placed on the side with more space.
+// placeMarkTexts positions the texts of two marks of the given widths between the borders low and
+// high of x, so that neither covers the other text or its triangle. The candidates are right
+// and left of the mark, at its height, above and below. If none is free, the text is placed on
+// the side with more space.
+//
+// Shape: index 0 is the maximum, 1 the minimum.
 func placeMarkTexts(at [2]point, width [2]float64, low, high float64) (out [2]markText) {
 	type box struct{ x0, x1, y0, y1 float64 }
+	// around is the box of text k at position t; cross reports whether two boxes overlap;
+	// triangle is the box of mark k.
 	around := func(k int, t markText) box {
 		b := box{at[k].x + t.dx, at[k].x + t.dx + width[k], at[k].y + t.dy - tagHeight/2, at[k].y + t.dy + tagHeight/2}
 		if t.left {
@@ -49,5 +56,5 @@ func placeMarkTexts(at [2]point, width [2]float64, low, high float64) (out [2]ma
 	return out
 }
 
-// textWidth estimates the width of a bold text of the given size.
+// textWidth estimates the width of a bold text of the given size: 0.6 of the size per character.
 func textWidth(s string, size float64) float64 { return 0.6 * size * float64(len([]rune(s))) }

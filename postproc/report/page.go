@@ -8,20 +8,28 @@ import (
 
 // Page is the content of a report. Empty parts are left out.
 type Page struct {
-	Title    string
-	Status   []Fact          // line below the title: the state of the run
-	Links    []Link          // to other pages
-	Panels   []Panel         // maps
-	Rendered []RenderedPanel // rendered maps, below Panels
+	Title string
+	// Line below the title: the state of the run.
+	Status []Fact
+	// To other pages.
+	Links []Link
+	// Maps.
+	Panels []Panel
+	// Rendered maps, below Panels.
+	Rendered []RenderedPanel
 	Tables   []Table
-	Charts   []Chart // loss curves, or as ChartsTitle
+	// Loss curves, or as ChartsTitle.
+	Charts []Chart
 	// ChartsTitle is the heading of the charts; "": "Training".
 	ChartsTitle string
-	Scores      *score.Result
-	Config      string // effective configuration, YAML
-	Inputs      []File
-	Facts       []Fact // versions, device and other properties of the environment
-	Warnings    []string
+	// Scores may be nil.
+	Scores *score.Result
+	// Effective configuration, YAML.
+	Config string
+	Inputs []File
+	// Versions, device and other properties of the environment.
+	Facts    []Fact
+	Warnings []string
 }
 
 // Fact is a name with a value as text.
@@ -41,7 +49,7 @@ type Table struct {
 	Sortable bool
 }
 
-// TableOf converts a section of an answer to a table.
+// TableOf converts a section of an answer to a table, with its cells as text.
 func TableOf(title string, s answer.Section) Table {
 	t := Table{Title: title}
 	t.Columns, t.Rows = s.Cells()
@@ -49,16 +57,22 @@ func TableOf(title string, s answer.Section) Table {
 }
 
 // File is an input or output with its checksum.
+//
+// Unit: Size in bytes. SHA256 is hexadecimal.
 type File struct {
 	Path   string
 	Size   int64
 	SHA256 string
 }
 
-// Panel is a row of maps of one quantity side by side on one colour scale.
+// Panel is a row of maps of one quantity side by side on one colour scale, so that the maps can be
+// compared.
 type Panel struct {
-	Title string // "temperature at 850hPa, init … valid …"
-	Unit  string // unit of all maps, SI
+	// "temperature at 850hPa, init … valid …".
+	Title string
+	// Unit of all maps, SI.
+	Unit string
+	// Valid is the valid time; zero: unknown.
 	Valid ensemble.Valid
 	// Diverging: colours are symmetric about zero, for differences.
 	Diverging bool
@@ -87,9 +101,11 @@ type Place struct{ Lon, Lat float64 }
 
 // Chart is a set of lines over a common x axis. The page shows it as a picture and as a table.
 type Chart struct {
-	Title, X, Y string // title and axis labels
-	LogY        bool   // logarithmic y axis
-	Lines       []Line
+	// Title and axis labels.
+	Title, X, Y string
+	// Logarithmic y axis.
+	LogY  bool
+	Lines []Line
 }
 
 // Line is one curve of a Chart.

@@ -11,25 +11,32 @@ import (
 
 // picture is the content of one map in the plane of its view. mapsvg.go and png.go draw it.
 type picture struct {
-	panel     *Panel
-	m         *Map
-	scale     *scale
-	view      *view
-	low, high int     // grid points of minimum and maximum; -1: no values
-	missing   int     // number of missing points
-	mean      float64 // area-weighted
-	lines     [][]point
-	below     []label // longitudes along the lower edge
-	left      []label // latitudes along the left edge
+	panel *Panel
+	m     *Map
+	scale *scale
+	view  *view
+	// Grid points of minimum and maximum; -1: no values.
+	low, high int
+	// Number of missing points.
+	missing int
+	// Area-weighted.
+	mean  float64
+	lines [][]point
+	// Longitudes along the lower edge.
+	below []label
+	// Latitudes along the left edge.
+	left []label
 }
 
 // isPale reports whether most of the background is light, so that white lines would be
-// invisible.
+// invisible: difference maps, maps without values, and stations.
 func (c *picture) isPale() bool {
 	return c.panel.Diverging || c.low < 0 || c.m.Grid.Kind == ensemble.Points
 }
 
 // label is a text at a position along an edge.
+//
+// Unit: at is a coordinate of the plane.
 type label struct {
 	at   float64
 	text string
@@ -64,6 +71,8 @@ func newPicture(p *Panel, j int, s *scale) *picture {
 
 // graticule selects meridians and parallels at round angles, and their labels. On projections
 // they are curves, see curvedGraticule.
+//
+// Lines on the border of the visible area are not drawn, since the frame is, but labelled.
 func (c *picture) graticule() {
 	v, g := c.view, c.m.Grid
 	if g.Kind == ensemble.Projected {
@@ -84,7 +93,8 @@ func (c *picture) graticule() {
 	}
 }
 
-// roundAngles returns three to seven round angles between low and high.
+// roundAngles returns three to seven round angles between low and high: the multiples of the
+// largest of 60, 30, 15, 10, 5, 2, 1, 0.5, 0.2 and 0.1 degrees with at least three intervals.
 func roundAngles(low, high float64) (out []float64) {
 	step := 0.1
 	for _, s := range []float64{60, 30, 15, 10, 5, 2, 1, 0.5, 0.2} {
@@ -118,6 +128,7 @@ func (c *picture) curvedGraticule() {
 			meridians = append(meridians, l)
 		}
 	}
+	// fine is the step of the sampled lines in degrees.
 	south, north := bounds(g.Lat)
 	fine := math.Max(0.1, (north-south)/200)
 	for _, l := range meridians {
@@ -128,10 +139,13 @@ func (c *picture) curvedGraticule() {
 			c.lines = append(c.lines, v.project(sampleLine(west, eastmost, fine, func(t float64) (float64, float64) { return t, b }))...)
 		}
 	}
+	// bottom and leftmost are the offsets of the lowest row and the first column in the fields.
 	bottom, leftmost := v.rows[0].index*g.NX, v.cols[0].index
 	for _, l := range meridians {
 		for i := 1; i < g.NX; i++ {
 			a, b := v.cols[i-1], v.cols[i]
+			// p and q are the distances of two neighbours from the meridian: a change of sign is a
+			// crossing, unless it is that at the date line.
 			p, q := east(g.Lon[bottom+a.index]-l), east(g.Lon[bottom+b.index]-l)
 			if p*q <= 0 && math.Abs(p-q) < 90 && p != q {
 				c.below = append(c.below, label{a.at + (b.at-a.at)*p/(p-q), longitude(l)})
@@ -160,7 +174,8 @@ func bounds(x []float64) (low, high float64) {
 	return low, high
 }
 
-// sampleLine samples a line of at(t) for t between from and to, in steps of about fine.
+// sampleLine samples a line of at(t) for t between from and to, in steps of about fine. Projected
+// meridians and parallels are curves, so two points are not enough.
 func sampleLine(from, to, fine float64, at func(float64) (lon, lat float64)) []coastline.Point {
 	n := max(2, int((to-from)/fine))
 	out := make([]coastline.Point, n+1)
@@ -171,10 +186,12 @@ func sampleLine(from, to, fine float64, at func(float64) (lon, lat float64)) []c
 	return out
 }
 
-// project maps a line on the globe to the plane, as the sections inside the area.
+// project maps a line on the globe to the plane, as the sections inside the area. A point that
+// is outside or not on the grid ends a section; sections of one point are dropped.
 func (v *view) project(line []coastline.Point) [][]point {
 	var out [][]point
 	var piece []point
+	// flush ends the present section.
 	flush := func() {
 		if len(piece) > 1 {
 			out = append(out, piece)
@@ -193,7 +210,9 @@ func (v *view) project(line []coastline.Point) [][]point {
 	return out
 }
 
-// coast returns the coastlines within the area, in the plane.
+// coast returns the coastlines within the area, in the plane. Lines on longitude and latitude
+// are repeated every 360° as the area requires, and kept whole if any point is visible; the
+// drawing clips them.
 func (c *picture) coast() (out [][]point) {
 	v := c.view
 	if c.m.Grid.Kind == ensemble.Projected {
@@ -221,7 +240,8 @@ func (c *picture) coast() (out [][]point) {
 	return out
 }
 
-// outline returns the outline of the map in the plane, repeated every 360° as the area requires.
+// outline returns the outline of the map in the plane. On longitude and latitude it is repeated at
+// -360°, 0 and 360°; the drawing clips it to the visible area.
 func (c *picture) outline() (out [][]point) {
 	v := c.view
 	if c.m.Grid.Kind == ensemble.Projected {
@@ -245,7 +265,7 @@ func (c *picture) outline() (out [][]point) {
 }
 
 // turns returns the multiples of 360° by which coastlines in -180 to 180 are repeated to fill
-// the area.
+// the area. A region across the date line shows two copies.
 func (v *view) turns() (out []float64) {
 	for _, t := range []float64{-360, 0, 360} {
 		if v.x0 < 180+t && v.x1 > -180+t {
@@ -275,7 +295,8 @@ func latitude(y float64) string {
 // angle formats degrees with at most one decimal.
 func angle(a float64) string { return strings.TrimSuffix(fmt.Sprintf("%.1f", a), ".0") }
 
-// where describes the location of a grid point.
+// where describes the location of a grid point by latitude and longitude, or by row and column
+// if the grid has none.
 func (c *picture) where(k int) string {
 	g := c.m.Grid
 	j, i := k/g.NX, k%g.NX
@@ -288,7 +309,8 @@ func (c *picture) where(k int) string {
 	return latitude(g.LatAt(j, i)) + " " + longitude(g.LonAt(j, i))
 }
 
-// alt describes the map as text, for screen readers: extremes, their locations, and the mean.
+// alt describes the map as text, for screen readers: title, valid time, extremes with their
+// locations, mean, and the number of missing points.
 func (c *picture) alt() string {
 	what := fmt.Sprintf("Map. %s, %s, valid %s.", c.panel.Title, c.m.Title, c.panel.when())
 	if c.low < 0 {
@@ -311,7 +333,9 @@ func (p *Panel) when() string {
 	return p.Valid.UTC().Format("2006-01-02 15:04 UTC")
 }
 
-// unit formats a UDUNITS unit with superscripts: "m s-1" becomes "m s⁻¹"; "" for "1".
+// unit formats a UDUNITS unit with superscripts; "" for "1":
+//
+//	m s-1 → m s⁻¹
 func unit(u string) string {
 	if u == "1" {
 		return ""

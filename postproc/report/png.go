@@ -59,7 +59,8 @@ func (p Panel) Image(j int) (image.Image, error) {
 // size bounds the size of a picture. The map keeps its aspect ratio, titles and colour bar
 // their space.
 type size struct {
-	width, least, height vg.Length // largest and least width, largest height; 0: no bound
+	// Largest and least width, largest height; 0: no bound.
+	width, least, height vg.Length
 	dpi                  int
 }
 
@@ -69,19 +70,21 @@ var (
 	cellSize  = size{7.2 * vg.Inch, 5.6 * vg.Inch, 6 * vg.Inch, 96}
 )
 
-// Space beside the map for labels, and above and below for titles and the colour bar.
+// Space at the side of the map for labels, and above and below for titles and the colour bar.
 const (
 	besideMap = 0.85 * vg.Inch
 	aroundMap = 1.75 * vg.Inch
 )
 
 // dimensions returns width and height of a picture whose map has the aspect ratio height/width.
+// The width is reduced, down to least, if the height would exceed its bound.
 func (s size) dimensions(aspect float64) (w, h vg.Length) {
 	w = min(s.width, max(s.least, besideMap+(s.height-aroundMap)/vg.Length(aspect)))
 	return w, (w-besideMap)*vg.Length(aspect) + aroundMap
 }
 
-// paint draws map j of the panel on a canvas.
+// paint draws map j of the panel on a canvas of the given size: title and valid time at the top,
+// the map with its axes, and the colour bar at the bottom.
 func (p *Panel) paint(j int, s size) (*vgimg.Canvas, error) {
 	if err := p.check(); err != nil {
 		return nil, err
@@ -102,7 +105,9 @@ func (p *Panel) paint(j int, s size) (*vgimg.Canvas, error) {
 	return canvas, nil
 }
 
-// sans is a text style in the font of gonum/plot.
+// sans is a text style in the font of gonum/plot, Liberation Sans, aligned to the lower left.
+//
+// Unit: size in points.
 func sans(size vg.Length, weight string, c color.Color) text.Style {
 	s := text.Style{Handler: plot.DefaultTextHandler, XAlign: text.XLeft, YAlign: text.YBottom}
 	s.Font = font.Font{Typeface: "Liberation", Variant: "Sans", Size: size}
@@ -113,7 +118,8 @@ func sans(size vg.Length, weight string, c color.Color) text.Style {
 	return s
 }
 
-// plot defines the axes of the map with the labels of the graticule.
+// plot defines the axes of the map with the labels of the graticule as ticks, and adds the field
+// as an image.
 func (c *picture) plot() *plot.Plot {
 	v := c.view
 	p := plot.New()
@@ -141,7 +147,8 @@ func (c *picture) plot() *plot.Plot {
 	return p
 }
 
-// image is the field as an image with 1000 columns, about the resolution of the canvas.
+// image is the field as an image with 1000 columns, about the resolution of the canvas at its
+// largest size.
 func (c *picture) image() image.Image { return c.view.raster(c.m.Values, c.scale, 1000) }
 
 // Plot draws graticule, coastlines, outline, frame, stations and extremes above the field. It
@@ -149,6 +156,7 @@ func (c *picture) image() image.Image { return c.view.raster(c.m.Values, c.scale
 func (c *picture) Plot(canvas draw.Canvas, p *plot.Plot) {
 	tx, ty := p.Transforms(&canvas)
 	v := c.view
+	// stroke draws lines of the plane, clipped to the map.
 	stroke := func(lines [][]point, style draw.LineStyle) {
 		for _, l := range lines {
 			pts := make([]vg.Point, len(l))
@@ -158,6 +166,7 @@ func (c *picture) Plot(canvas draw.Canvas, p *plot.Plot) {
 			canvas.StrokeLines(style, canvas.ClipLinesXY(pts)...)
 		}
 	}
+	// Layers as in the SVG: graticule, coastlines and outline on halos, frame, stations, extremes.
 	meridians := draw.LineStyle{Color: onDark, Width: 0.6}
 	if c.isPale() {
 		meridians.Color = onPale
@@ -185,7 +194,8 @@ func (c *picture) Plot(canvas draw.Canvas, p *plot.Plot) {
 	}
 }
 
-// drawMarks draws a triangle with its value at each extreme, on a white outline.
+// drawMarks draws a triangle with its value at each extreme, on a white outline: eight shifted
+// copies of the text in white below the text itself.
 func (c *picture) drawMarks(canvas draw.Canvas, tx, ty func(float64) vg.Length) {
 	var at [2]point
 	var width [2]float64
@@ -216,6 +226,7 @@ func (c *picture) drawMarks(canvas draw.Canvas, tx, ty func(float64) vg.Length) 
 }
 
 // drawBar draws the colour bar with its unit, and a sample of the hatching if values are missing.
+// It has the same bands and labels as scale.bar.
 func (c *picture) drawBar(canvas draw.Canvas) {
 	s := c.scale
 	left, right := canvas.Min.X, canvas.Max.X
@@ -227,11 +238,13 @@ func (c *picture) drawBar(canvas draw.Canvas) {
 	box := func(x0, x1 vg.Length) []vg.Point {
 		return []vg.Point{{X: x0, Y: bottom}, {X: x1, Y: bottom}, {X: x1, Y: top}, {X: x0, Y: top}, {X: x0, Y: bottom}}
 	}
+	// The bands; each is drawn 0.3 wider, so that no gap shows between them.
 	each := (right - left) / vg.Length(len(s.colours))
 	for i, k := range s.colours {
 		canvas.FillPolygon(k, box(left+vg.Length(i)*each, left+vg.Length(i+1)*each+0.3))
 	}
 	frame := draw.LineStyle{Color: quiet, Width: 0.6}
+	// arrow is a triangle at an open end of the scale.
 	arrow := func(x, tip vg.Length, c color.Color) {
 		points := []vg.Point{{X: x, Y: bottom}, {X: tip, Y: (bottom + top) / 2}, {X: x, Y: top}, {X: x, Y: bottom}}
 		canvas.FillPolygon(c, points)

@@ -17,7 +17,8 @@ const (
 // hatchColours are dark lines on light grey. No colour scale contains them.
 var hatchColours = [...]color.RGBA{hatchGround: {0xee, 0xee, 0xec, 255}, hatchLine: {0x8a, 0x8a, 0x8a, 255}}
 
-// hatch is the palette entry of a missing pixel: diagonal lines of width 2 every 10 pixels.
+// hatch is the palette entry of a missing pixel: diagonal lines of width 2 every 10 pixels, the same
+// pattern in SVG and PNG.
 func hatch(x, y int) uint8 {
 	if (x+y)%10 < 2 {
 		return hatchLine
@@ -29,12 +30,16 @@ func hatch(x, y int) uint8 {
 func hatchColour(x, y int) color.RGBA { return hatchColours[hatch(x, y)] }
 
 // raster draws values as an image of w columns, interpolated between the grid points and
-// quantised to the bands of the scale.
+// quantised to the bands of the scale. Pixel (i, j) of an image of w × h pixels is at
+//
+//	x = x0 + (i+½)/w (x1−x0),   y = y1 − (j+½)/h (y1−y0)
 //
 // Interpolation is by the Catmull-Rom cubic in both directions, limited to the range of the
-// four surrounding points, so that it creates no new extremes.
+// four surrounding points, so that it creates no new extremes. The positions between grid
+// lines are computed once for all columns and rows.
 //
 // Shape: values [NY*NX]. Missing: a pixel whose nearest point is missing is hatched.
+// Cost: 16 multiplications per pixel.
 func (v *view) raster(values []float32, s *scale, w int) *image.Paletted {
 	h := max(1, int(math.Round(float64(w)*v.aspect)))
 	palette := color.Palette{hatchColours[hatchGround], hatchColours[hatchLine]}
@@ -60,18 +65,27 @@ func (v *view) raster(values []float32, s *scale, w int) *image.Paletted {
 
 // interpolationPoint is a position between two grid lines, with the four lines around it.
 type interpolationPoint struct {
-	f      float64    // 0 on the second of the four lines, 1 on the third
-	index  [4]int     // indices of the grid lines
-	beyond [4]bool    // rows across a pole
-	weight [4]float64 // Catmull-Rom weights
+	// 0 on the second of the four lines, 1 on the third.
+	f float64
+	// Indices of the grid lines.
+	index [4]int
+	// Rows across a pole.
+	beyond [4]bool
+	// Catmull-Rom weights.
+	weight [4]float64
 }
 
-// interpolationPoints finds the lines around n positions. Beyond the outermost line its value is continued.
+// interpolationPoints finds the lines around n positions. Beyond the outermost line its value is
+// continued.
+//
+// Shape: lines ascending by coordinate; result [n].
+// Cost: one bisection per position.
 func interpolationPoints(lines []gridLine, n int, place func(int) float64) []interpolationPoint {
 	out := make([]interpolationPoint, n)
 	last := len(lines) - 1
 	for k := range out {
 		p := place(k)
+		// i is the last line at or below p, −1 if there is none.
 		i := sort.Search(len(lines), func(i int) bool { return lines[i].at > p }) - 1
 		s := &out[k]
 		if i >= 0 && i < last {
@@ -89,8 +103,13 @@ func interpolationPoints(lines []gridLine, n int, place func(int) float64) []int
 	return out
 }
 
-// value interpolates at a position. With missing points among the sixteen it interpolates
-// linearly between the non-missing ones of the four nearest.
+// value interpolates at a position:
+//
+//	Σ_j w_j Σ_i w_i q_ji  over four rows j and four columns i
+//
+// With missing points among the sixteen it interpolates bilinearly between the non-missing
+// ones of the four nearest, with the weights divided by their sum. Rows across a pole use
+// the columns shifted by half a circle.
 //
 // Missing: NaN if the nearest point is missing.
 func (v *view) value(values []float32, x, y *interpolationPoint) float64 {
@@ -109,6 +128,7 @@ func (v *view) value(values []float32, x, y *interpolationPoint) float64 {
 		}
 		cubic += y.weight[j] * sum
 	}
+	// The four nearest points bound the cubic.
 	a, b, c, d := q[1][1], q[1][2], q[2][1], q[2][2]
 	if !math.IsNaN(cubic) && !math.IsInf(cubic, 0) {
 		return min(max(cubic, min(a, b, c, d)), max(a, b, c, d))

@@ -268,7 +268,7 @@ func TestDiagrams(t *testing.T) {
 		}
 	}
 	if strings.Contains(text, "NaN") || strings.Contains(text, "Inf") {
-		t.Error("the page shows numbers that are none")
+		t.Error("the page shows NaN or Inf")
 	}
 	if n := strings.Count(text, `class="plot"`); n != 18 { // two leads × (PIT, and for two systems reliability, ROC, value, spread)
 		t.Errorf("%d diagrams, want 18", n)

@@ -10,11 +10,16 @@ import (
 
 // scale is the colour scale of a panel: bands between round bounds.
 type scale struct {
-	bounds  []float64    // [n+1], ascending
-	colours []color.RGBA // [n]
-	step    float64      // width of a band
-	places  int          // decimals of the bounds
-	label   []bool       // [n+1] bounds with a number
+	// [n+1], ascending.
+	bounds []float64
+	// [n].
+	colours []color.RGBA
+	// Width of a band.
+	step float64
+	// Decimals of the bounds.
+	places int
+	// [n+1] bounds with a number.
+	label []bool
 	// under and over: a few values lie beyond the ends. They have the colour of the end,
 	// which is drawn as an arrow.
 	under, over bool
@@ -24,9 +29,15 @@ type scale struct {
 // values.
 const bands = 20
 
-// newScale computes the scale of all maps of a panel. It covers all values. If outliers would
-// extend the range by more than a quarter, half a percent of the values at each end is
-// excluded. Diverging scales are symmetric about zero, which is a bound.
+// newScale computes the scale of all maps of a panel:
+//
+//  1. The range is that of all values. If excluding half a percent of the values at each end
+//     reduces it by more than a fifth, the reduced range is used and the ends of the colour
+//     bar become arrows.
+//  2. A diverging scale is made symmetric about zero, which is then a bound.
+//  3. A constant field gets a range of ±0.1 % of its value.
+//  4. Bands have a round width, about a twentieth of the range; bounds are multiples of it.
+//  5. About eight of the bounds have a number.
 //
 // Missing: NaN and infinities are ignored; without values the scale is 0 to 1.
 func newScale(p *Panel) *scale {
@@ -41,6 +52,7 @@ func newScale(p *Panel) *scale {
 	if len(all) == 0 {
 		all = []float64{0, 1}
 	}
+	// least and most are the extremes, low and high the range that the scale covers.
 	slices.Sort(all)
 	least, most := all[0], all[len(all)-1]
 	low, high := least, most
@@ -59,6 +71,8 @@ func newScale(p *Panel) *scale {
 		}
 		low, high = low-d, high+d
 	}
+	// from and to are the outer bounds in units of step. The tolerances keep bounds that
+	// rounding has moved by less than 1e-9 of a band.
 	s := &scale{step: roundStep((high - low) / bands)}
 	from, to := math.Floor(low/s.step+1e-9), math.Ceil(high/s.step-1e-9)
 	colours := Sequential
@@ -79,7 +93,9 @@ func newScale(p *Panel) *scale {
 	return s
 }
 
-// roundStep is the smallest of 1, 2, 2.5 and 5 times a power of ten that is at least v > 0.
+// roundStep is the smallest of 1, 2, 2.5 and 5 times a power of ten that is at least v > 0:
+//
+//	0.3 → 0.5,   21 → 25
 func roundStep(v float64) float64 {
 	p := math.Pow(10, math.Floor(math.Log10(v)))
 	for _, k := range []float64{1, 2, 2.5, 5} {
@@ -90,7 +106,8 @@ func roundStep(v float64) float64 {
 	return 10 * p
 }
 
-// band is the index of the band that contains v; outside, that of the nearest band.
+// band is the index of the band that contains v; outside, that of the nearest band. The tolerance
+// assigns values on a bound to the band above in spite of rounding.
 func (s *scale) band(v float64) int {
 	return min(max(int(math.Floor((v-s.bounds[0])/s.step+1e-9)), 0), len(s.colours)-1)
 }
@@ -98,12 +115,13 @@ func (s *scale) band(v float64) int {
 // bound formats bound i.
 func (s *scale) bound(i int) string { return decimals(s.bounds[i], s.places) }
 
-// text formats a value with a precision of a twentieth of a band or better.
+// text formats a value with a precision of a twentieth of a band or better, at most nine
+// decimals.
 func (s *scale) text(v float64) string {
 	return decimals(v, min(max(0, int(math.Ceil(-math.Log10(s.step/20)))), 9))
 }
 
-// places is the number of decimals needed for multiples of step.
+// places is the least number of decimals, at most 9, with which multiples of step are exact.
 func places(step float64) int {
 	for d := range 9 {
 		x := step * math.Pow(10, float64(d))
@@ -114,8 +132,8 @@ func places(step float64) int {
 	return 9
 }
 
-// decimals formats v with d decimals and a Unicode minus sign; very small and very large
-// numbers with an exponent; "–" for NaN.
+// decimals formats v with d decimals and a Unicode minus sign; "–" for NaN. Numbers of 1e7 and
+// more, or with seven decimals and more, have an exponent. Zero has no sign.
 func decimals(v float64, d int) string {
 	if math.IsNaN(v) {
 		return "–"

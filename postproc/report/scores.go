@@ -17,52 +17,73 @@ import (
 
 // target is the part of the page on one variable, level and lead.
 type target struct {
-	Name    string
-	About   string // dates, points and weights
+	Name string
+	// Dates, points and weights.
+	About   string
 	Columns []column
 	Rows    []row
-	Gains   []comparison    // skill scores
-	Split   []comparison    // components of a skill score
-	Best    []Table         // CRPS of idealised ensembles, with a summary as title; none or one
-	Extreme []comparison    // skill scores where the extreme forecast index is largest
-	Words   []Fact          // interpretation of the histograms
-	Ranks   []template.HTML // rank histograms
-	Shares  []Fact          // the rank histograms as text
-	Drawn   []diagram
-	Parts   *parts // scores by region and season
+	// Skill scores.
+	Gains []comparison
+	// Components of a skill score.
+	Split []comparison
+	// CRPS of idealised ensembles, with a summary as title; none or one.
+	Best []Table
+	// Skill scores where the extreme forecast index is largest.
+	Extreme []comparison
+	// Interpretation of the histograms.
+	Words []Fact
+	// Rank histograms.
+	Ranks []template.HTML
+	// The rank histograms as text.
+	Shares []Fact
+	Drawn  []diagram
+	// Scores by region and season.
+	Parts *parts
 	// Coupling holds the tests of the systems' members for independence.
 	Coupling []couplingRow
 }
 
 // column is a score in the table of a target.
+//
+// ID includes the threshold; Better describes the direction.
 type column struct{ ID, Name, Unit, Better string }
 
 // row is a system in the table of a target.
 type row struct {
+	// Members is the number of members, "–" for distributions.
 	System, Members string
-	Cells           []cell
-	Coupled         bool // its members failed a test of independence
+	// Cells has one entry for each column.
+	Cells []cell
+	// Its members failed a test of independence.
+	Coupled bool
 }
 
 // cell is a score of a system with its interval.
 type cell struct {
+	// Value is "–" if the system does not have the score.
 	Value, Interval string
-	Best            bool
+	// Best marks the best value of a column.
+	Best bool
 }
 
 // comparison is a skill score, or a component of one, with its picture.
 type comparison struct {
+	// ID is that of the score with its threshold, or the name of a component.
 	System, Reference, ID string
-	Value, Interval, P    string
-	Verdict               string
-	Decided               bool
-	Plot                  template.HTML
+	// Value and Interval are percentages, P a p-value or "".
+	Value, Interval, P string
+	// Verdict is "better", "worse" or "undecided" with a symbol. Decided: the interval does
+	// not contain zero.
+	Verdict string
+	Decided bool
+	Plot    template.HTML
 }
 
 // note is the definition of a score.
 type note struct{ ID, Name, Formula, Better, Doc string }
 
-// targets groups a result by variable, level and lead, in the order of the result.
+// targets groups a result by variable, level and lead, in the order of the result. Targets without
+// scores over the whole area and year are left out.
 func targets(r *score.Result) []target {
 	if r == nil {
 		return nil
@@ -76,6 +97,8 @@ func targets(r *score.Result) []target {
 	}
 	var out []target
 	for _, k := range keys {
+		// values are the scores over the whole area and year, all those of every region and
+		// season.
 		var values []score.Value
 		for _, v := range r.Scores {
 			if k == (key{v.Variable, v.Level, v.Lead}) {
@@ -133,6 +156,7 @@ func targets(r *score.Result) []target {
 				t.Shares = append(t.Shares, Fact{fmt.Sprintf("%s, %d members", h.System, h.Members), strings.Join(shares, ", ")})
 			}
 		}
+		// Diagrams are drawn for the whole area and year only.
 		var drawn []score.Diagram
 		for _, d := range r.Diagrams {
 			if k == (key{d.Variable, d.Level, d.Lead}) && score.IsOverall(d.Region, d.Season) {
@@ -146,7 +170,9 @@ func targets(r *score.Result) []target {
 	return out
 }
 
-// scoreName is the id of a score, with its threshold if it has one.
+// scoreName is the id of a score, with its threshold if it has one:
+//
+//	brier > 273.15
 func scoreName(id string, threshold score.Number) string {
 	if s := score.ByID(id); s == nil || !s.IsPerThreshold() { // an unknown score has no threshold
 		return id
@@ -155,8 +181,12 @@ func scoreName(id string, threshold score.Number) string {
 }
 
 // scores fills the table of systems by scores and marks the best value of each column.
+//
+// Scores are in the order of score.Table, systems in that of the result. A column without a
+// direction, or with a single system, has no best value.
 func (t *target) scores(values []score.Value) {
-	var ids, systems []string // ids with their thresholds
+	// ids are score names with thresholds, byName the ids without.
+	var ids, systems []string
 	byName := map[string]string{}
 	for _, v := range values {
 		if name := scoreName(v.ID, v.Threshold); !slices.Contains(ids, name) {
@@ -178,6 +208,7 @@ func (t *target) scores(values []score.Value) {
 		if s != nil {
 			col.Name, col.Better = s.Name, betterText(s.Better)
 		}
+		// best is the system nearest to the optimum among several.
 		best, nearest, several := -1, math.Inf(1), 0
 		for i, name := range systems {
 			k := slices.IndexFunc(values, func(v score.Value) bool { return scoreName(v.ID, v.Threshold) == id && v.System == name })
@@ -209,7 +240,8 @@ func (t *target) scores(values []score.Value) {
 // order is the position of a score in score.Table.
 func order(id string) int { return slices.Index(score.Table, score.ByID(id)) }
 
-// distance is the difference of a value from the optimum of its score; smaller is better.
+// distance is the difference of a value from the optimum of its score; smaller is better. For
+// scores where higher is better it is the negative value.
 func distance(b score.Better, v float64) float64 {
 	switch b {
 	case score.Zero:
@@ -234,7 +266,9 @@ var componentNames = map[string]string{
 	"over_infinite_ensemble": "total relative to an infinite ensemble", "dispersion_first": "dispersion, corrected first", "bias_second": "local bias, corrected second",
 }
 
-// drawComparisons converts comparisons to rows. All pictures have the same scale.
+// drawComparisons converts comparisons to rows. All pictures have the same scale: the range of
+// all values and intervals with a margin of 0.02, within ±1. A comparison is decided if its
+// interval does not contain zero.
 func drawComparisons(all []score.Comparison, confidence float64) (out []comparison) {
 	low, high := 0.0, 0.0
 	for _, c := range all {
@@ -265,7 +299,10 @@ func drawComparisons(all []score.Comparison, confidence float64) (out []comparis
 	return out
 }
 
-// comparisonSVG draws a skill score as a dot with its interval about a line at zero.
+// comparisonSVG draws a skill score as a dot with its interval as whiskers, about a line at
+// zero. Values outside low to high are drawn at the border.
+//
+// Unit: SVG units of a 200 × 18 viewBox.
 func comparisonSVG(c *score.Comparison, low, high, confidence float64) string {
 	const w = 200.0
 	x := func(v score.Number) float64 {
@@ -288,6 +325,12 @@ func comparisonSVG(c *score.Comparison, low, high, confidence float64) string {
 // rankSVG draws a rank histogram with the bands of a flat histogram: the inner one for
 // independent points, the outer one from the resampled dates or, without these, for
 // independent dates.
+//
+// With K ranks and n independent cases the band is 1/K ± 1.96 √((1/K)(1−1/K)/n), see flatBand.
+// Neighbouring points are dependent, so the inner band is too narrow and the outer one
+// decides.
+//
+// Unit: SVG units of a 300 × 168 viewBox.
 func rankSVG(h *score.RankHistogram) string {
 	const w, hh, left, right, top, bottom = 300.0, 168.0, 40.0, 6.0, 8.0, 34.0
 	n := len(h.Shares)
@@ -296,6 +339,7 @@ func rankSVG(h *score.RankHistogram) string {
 	for _, c := range h.Counts {
 		cases += c
 	}
+	// Without bootstrap bands, the outer band assumes that dates are independent.
 	inner, outer := flatBand(flat, cases), flatBand(flat, float64(h.N))
 	most := math.Max(slices.Max(h.Shares), flat+outer)
 	banded := len(h.High) == n && !math.IsNaN(float64(h.High[0]))
@@ -306,6 +350,7 @@ func rankSVG(h *score.RankHistogram) string {
 		}
 	}
 	most *= 1.05
+	// y is the height of a share, each the width of a rank.
 	y := func(v float64) float64 { return hh - bottom - v/most*(hh-top-bottom) }
 	each := (w - left - right) / float64(n)
 	var b strings.Builder
@@ -321,6 +366,7 @@ func rankSVG(h *score.RankHistogram) string {
 	} else {
 		band("outer", outer)
 	}
+	// The bars; ranks are numbered, with more than 12 every fifth.
 	for i, s := range h.Shares {
 		fmt.Fprintf(&b, `<rect class="share" x="%s" y="%s" width="%s" height="%s"/>`, num(left+float64(i)*each+each*0.1), num(y(s)), num(each*0.8), num(y(0)-y(s)))
 		if n <= 12 || i%5 == 0 {
@@ -343,7 +389,8 @@ func rankSVG(h *score.RankHistogram) string {
 //	1.96 √(p(1−p)/n)
 func flatBand(p, n float64) float64 { return 1.96 * math.Sqrt(p*(1-p)/n) }
 
-// rankAlt describes a rank histogram as text, for screen readers.
+// rankAlt describes a rank histogram as text, for screen readers: the share of each rank, and the
+// range of a flat histogram.
 func rankAlt(h *score.RankHistogram, flat, outer float64, banded bool) string {
 	var parts []string
 	for i, s := range h.Shares {
@@ -359,7 +406,8 @@ func rankAlt(h *score.RankHistogram, flat, outer float64, banded bool) string {
 		h.System, h.Members, h.N, strings.Join(parts, ", "), share(flat), share(math.Max(flat-outer, 0)), share(flat+outer))
 }
 
-// notes returns the definitions of the scores in a result, in the order of score.Table.
+// notes returns the definitions of the scores in a result, in the order of score.Table. A score
+// that is not in the table has only its formula.
 func notes(r *score.Result) (out []note) {
 	if r == nil {
 		return nil
@@ -378,7 +426,8 @@ func notes(r *score.Result) (out []note) {
 	return out
 }
 
-// divisors groups the systems by the divisor of their spread.
+// divisors groups the systems by the divisor of their spread: of members, or predicted. Systems
+// without a spread are left out.
 func divisors(r *score.Result) (out []Fact) {
 	if r == nil {
 		return nil
@@ -401,7 +450,8 @@ func divisors(r *score.Result) (out []Fact) {
 	return out
 }
 
-// resampling describes the bootstrap.
+// resampling describes the bootstrap: level, number of resamples, block length and seed; "" without
+// scores.
 func resampling(r *score.Result) string {
 	if r == nil || r.Bootstrap.Resamples == 0 {
 		return ""
@@ -410,7 +460,7 @@ func resampling(r *score.Result) string {
 	return fmt.Sprintf("Intervals: %s, %d resamples of blocks of %d dates, seed %d.", share(b.Confidence), b.Resamples, b.BlockLength, b.Seed)
 }
 
-// probability formats a p-value; "" for NaN.
+// probability formats a p-value with three decimals, or as "p < 0.001"; "" for NaN.
 func probability(p float64) string {
 	switch {
 	case math.IsNaN(p):
@@ -421,7 +471,8 @@ func probability(p float64) string {
 	return "p = " + decimals(p, 3)
 }
 
-// figures formats a value with about four significant digits; "–" for NaN.
+// figures formats a value with about four significant digits: at most four decimals, an exponent
+// below 1e-3, "–" for NaN.
 func figures(v float64) string {
 	if math.IsNaN(v) {
 		return "–"
@@ -440,7 +491,10 @@ func figures(v float64) string {
 // noInterval replaces an interval if there are too few dates.
 const noInterval = "no interval"
 
-// interval formats both ends of an interval, times factor; 100 means percent.
+// interval formats both ends of an interval, times factor; a factor of 100 means percent with one
+// decimal:
+//
+//	1.234 to 1.456,   12.3 to 45.6 %
 func interval(low, high, factor float64) string {
 	if math.IsNaN(low) || math.IsNaN(high) {
 		return noInterval
@@ -451,7 +505,9 @@ func interval(low, high, factor float64) string {
 	return figures(low) + " to " + figures(high)
 }
 
-// percent formats a fraction in percent with its sign.
+// percent formats a fraction in percent with its sign and one decimal; "–" for NaN:
+//
+//	0.1234 → +12.3 %
 func percent(v float64) string {
 	if math.IsNaN(v) {
 		return "–"
@@ -463,10 +519,14 @@ func percent(v float64) string {
 	return s
 }
 
-// share formats a fraction of the whole in percent.
+// share formats a fraction of the whole in percent, with at most one decimal:
+//
+//	0.0909 → 9.1 %
 func share(v float64) string { return short(math.Round(v*1000)/10) + "\u202f%" }
 
-// thousands formats an integer with thin spaces between groups of three digits.
+// thousands formats an integer with thin spaces between groups of three digits:
+//
+//	1234567 → 1 234 567
 func thousands(n int) string {
 	s := strconv.Itoa(n)
 	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
@@ -486,5 +546,7 @@ func longName(variable string) string {
 // joined matches a number that is followed by its unit without a space.
 var joined = regexp.MustCompile(`(\d)(hPa|h|m)\b`)
 
-// spaced inserts a thin space between a number and its unit: "850hPa" becomes "850 hPa".
+// spaced inserts a thin space between a number and its unit:
+//
+//	850hPa → 850 hPa
 func spaced(s string) string { return joined.ReplaceAllString(s, "$1\u202f$2") }

@@ -28,8 +28,8 @@ type Picture struct {
 // height.
 var viewBox = regexp.MustCompile(`^<svg([^>]*) viewBox="0 0 ([0-9.]+) ([0-9.]+)"`)
 
-// Standalone makes a standalone SVG file of an SVG element of a page, with a title and CSS rules. Its
-// width is that of the viewBox, at most that of a notebook's page.
+// Standalone makes a standalone SVG file of an SVG element of a page, with a title, CSS rules and
+// a white background. Its width is that of the viewBox, at most that of a notebook's page.
 //
 // Errors: none; an element without a viewBox from 0 0 is returned unchanged.
 func Standalone(title, svg, styles string) Picture {
@@ -62,7 +62,8 @@ const pictureFonts = `system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans',
 // Picture draws the chart as a standalone picture.
 func (c *Chart) Picture() Picture { return Standalone(c.Title, c.svg(), pictureStyles) }
 
-// Histograms draws the rank histograms over the whole area and all dates.
+// Histograms draws the rank histograms over the whole area and all dates, one picture for each
+// system with members.
 func Histograms(r *score.Result) (out []Picture) {
 	for i := range r.Ranks {
 		if h := &r.Ranks[i]; score.IsOverall(h.Region, h.Season) {
@@ -93,6 +94,7 @@ func Diagrams(r *score.Result, ids ...string) (out []Picture) {
 // out. Intervals are in brackets.
 func ScoreTables(r *score.Result, ids ...string) (out answer.Sections) {
 	for _, t := range targets(r) {
+		// shown are the indices of the selected columns.
 		table := answer.Section{Title: t.Name + ". " + t.About, Columns: answer.TextColumns("system", "members")}
 		var shown []int
 		for i, c := range t.Columns {
@@ -108,7 +110,7 @@ func ScoreTables(r *score.Result, ids ...string) (out answer.Sections) {
 		}
 		for _, row := range t.Rows {
 			cells := []any{row.System, row.Members}
-			judged := false
+			judged := false // the system has one of the scores
 			for _, i := range shown {
 				c := row.Cells[i]
 				judged = judged || c.Interval != ""
@@ -157,7 +159,8 @@ func about(variable, level, lead string) string {
 }
 
 // SkillPictures draws the skill scores with their paired intervals about a line at zero: a
-// picture for each variable, level and lead, with the scores of these ids or with all.
+// picture for each variable, level and lead, with the scores of these ids or with all. The
+// verdict stands to the right of each interval.
 func SkillPictures(r *score.Result, ids ...string) (out []Picture) {
 	const w, row, plot = 780.0, 24.0, 290.0
 	for _, t := range targets(r) {

@@ -34,7 +34,7 @@ func wellFormed(t *testing.T, p Picture) map[string]int {
 }
 
 // TestAlone: pictures stand alone as XML that names itself SVG, has its rules of style
-// and a size, and says what it is also where its title has signs of XML.
+// and a size, and a title in which XML characters are escaped.
 func TestAlone(t *testing.T) {
 	c := Chart{Title: "Loss <of> a & b", X: "epoch", Y: "loss", Lines: []Line{{Name: "training", X: []float64{1, 2, 3}, Y: []float64{3, math.NaN(), 1}}}}
 	p := c.Picture()

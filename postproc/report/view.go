@@ -13,28 +13,38 @@ type point struct{ x, y float64 }
 
 // view projects a grid onto a plane: longitude and latitude, with Greenwich in the middle of a
 // global map, or the x and y axes of a map projection.
+//
+// Unit: degrees east and north; metres for projections (degrees for a rotated pole).
 type view struct {
-	grid           *ensemble.Grid
-	x0, x1, y0, y1 float64 // visible area; y increases northwards
-	aspect         float64 // height/width of the map
+	grid *ensemble.Grid
+	// Visible area; y increases northwards.
+	x0, x1, y0, y1 float64
+	// Height/width of the map.
+	aspect float64
 	// cols and rows are the grid lines in ascending order, with copies across the date line
 	// and the poles for interpolation.
 	cols, rows []gridLine
-	projected  *inverse // nil for longitude and latitude
+	// Nil for longitude and latitude.
+	projected *inverse
 }
 
 // gridLine is a row or column of the grid at a coordinate.
 type gridLine struct {
-	at         float64
-	index      int
-	acrossPole bool // a copy of a row, across a pole
+	at    float64
+	index int
+	// A copy of a row, across a pole.
+	acrossPole bool
 }
 
 // haloLines is the number of copied lines across the date line and the poles, the support of
 // cubic interpolation.
 const haloLines = 2
 
-// newView selects visible area and layout for a kind of grid.
+// newView selects visible area and layout for a kind of grid:
+//
+//	regular, Gaussian   longitude and latitude
+//	Projected           axes of the projection
+//	Points              area around the stations
 func newView(g *ensemble.Grid) *view {
 	v := &view{grid: g}
 	switch g.Kind {
@@ -49,6 +59,15 @@ func newView(g *ensemble.Grid) *view {
 }
 
 // lonLat sets up a regular or Gaussian grid.
+//
+// The visible area extends half a cell beyond the outermost points, at most to the poles. A
+// global grid covers -180 to 180; two columns are copied across the date line at each side,
+// and two rows across each pole that the grid reaches.
+//
+// The aspect ratio is that of equal degrees for a global grid. For a region one degree of
+// longitude is cos φ of one of latitude, at the mean latitude φ:
+//
+//	height/width = Δφ / (Δλ cos φ)
 func (v *view) lonLat() {
 	g := v.grid
 	lon, rising := longitudes(g.Lon, g.Periodic())
@@ -67,6 +86,7 @@ func (v *view) lonLat() {
 		if g.NX%2 == 0 {
 			v.rows = overPoles(v.rows)
 		}
+		// Copies of the columns across the date line.
 		n := len(v.cols)
 		around := make([]gridLine, 0, n+2*haloLines)
 		for k := -haloLines; k < n+haloLines; k++ {
@@ -86,6 +106,12 @@ func (v *view) lonLat() {
 // longitudes returns the coordinate of each column, and the columns from west to east. A
 // global grid has -180 to 180. A region is contiguous, with its middle in -180 to 180, even
 // if it crosses Greenwich or the date line.
+//
+// Method: columns are sorted in -180 to 180. The region begins east of the widest gap between
+// consecutive columns around the circle; columns west of its beginning get 360° more. If
+// its middle is then at 180° or beyond, 360° are subtracted from all.
+//
+// Unit: degrees. Shape: at [column]; rising [k] are column indices.
 func longitudes(lon []float64, periodic bool) (at []float64, rising []int) {
 	at, rising = make([]float64, len(lon)), make([]int, len(lon))
 	for i, l := range lon {
@@ -97,6 +123,7 @@ func longitudes(lon []float64, periodic bool) (at []float64, rising []int) {
 		return at, rising
 	}
 	// The region begins east of the widest gap between columns.
+	// The gap before the first column is that across the date line.
 	first, widest := 0, -1.0
 	for k := range rising {
 		before := at[rising[(k+len(rising)-1)%len(rising)]]
@@ -132,7 +159,8 @@ func east(lon float64) float64 {
 	return l - 180
 }
 
-// edges returns the outer cell boundaries of the first and the last line.
+// edges returns the outer cell boundaries of the first and the last line: half a spacing
+// beyond their coordinates, or half a unit for a single line.
 func edges(l []gridLine) (low, high float64) {
 	n := len(l)
 	if n == 1 {
@@ -143,6 +171,9 @@ func edges(l []gridLine) (low, high float64) {
 
 // overPoles adds copies of the rows across each pole that the grid reaches: the latitude
 // continues beyond ±90°, and the columns are shifted by half a circle.
+//
+// A grid reaches a pole if the next row would lie beyond it, or if it has a row there. Grids
+// with fewer than four rows are returned unchanged, since cubic interpolation needs four.
 func overPoles(rows []gridLine) []gridLine {
 	n := len(rows)
 	if n < 4 {
@@ -176,7 +207,9 @@ func overPoles(rows []gridLine) []gridLine {
 	return rows
 }
 
-// plane sets up a map projection by its own axes.
+// plane sets up a map projection by its own axes, in metres (degrees for a rotated pole). The
+// inverse projection is available if all points have latitude and longitude; without it
+// neither coastlines nor graticule are drawn.
 func (v *view) plane() {
 	g := v.grid
 	x, y := g.X, g.Y
@@ -207,7 +240,8 @@ func (v *view) plane() {
 	}
 }
 
-// places sets up a list of stations: the area around them with a margin of 5 %.
+// places sets up a list of stations: the area around them with a margin of 5 % of the larger
+// extent, at least half a degree.
 func (v *view) places() {
 	g := v.grid
 	lon, _ := longitudes(g.Lon, false)
@@ -217,6 +251,7 @@ func (v *view) places() {
 	}
 	v.x0, v.x1 = slices.Min(lon), slices.Max(lon)
 	v.y0, v.y1 = slices.Min(g.Lat), slices.Max(g.Lat)
+	// rim is the margin in degrees.
 	rim := math.Max(0.5, 0.05*math.Max(v.x1-v.x0, v.y1-v.y0))
 	v.x0, v.x1 = v.x0-rim, v.x1+rim
 	v.y0, v.y1 = math.Max(v.y0-rim, -90), math.Min(v.y1+rim, 90)
@@ -224,10 +259,10 @@ func (v *view) places() {
 	v.limitAspect()
 }
 
-// limitAspect bounds the aspect ratio so that narrow areas remain legible.
+// limitAspect bounds height/width to 0.25 to 1.4, so that narrow areas remain legible.
 func (v *view) limitAspect() { v.aspect = math.Min(math.Max(v.aspect, 0.25), 1.4) }
 
-// place is the position of grid point k in the plane.
+// place is the position of grid point k in the plane; NaN if its column is not visible.
 func (v *view) place(k int) point {
 	g := v.grid
 	if g.Kind == ensemble.Points {
@@ -248,5 +283,5 @@ func (v *view) place(k int) point {
 	return p
 }
 
-// inside reports whether p is in the visible area.
+// inside reports whether p is in the visible area, border included.
 func (v *view) inside(p point) bool { return p.x >= v.x0 && p.x <= v.x1 && p.y >= v.y0 && p.y <= v.y1 }

@@ -31,7 +31,7 @@ var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 	"styles":    func() template.CSS { return template.CSS(pictureStyles) },
 }).Parse(pageText))
 
-// capitalise converts the first letter to upper case.
+// capitalise converts the first letter to upper case; it may have several bytes.
 func capitalise(s string) string {
 	r, n := utf8.DecodeRuneInString(s)
 	if n == 0 {
@@ -43,33 +43,46 @@ func capitalise(s string) string {
 // pageData is the data of the page template: the page with rendered pictures and formatted tables.
 type pageData struct {
 	*Page
+	// CoastID and CoastPath define the coastlines once for all maps; CoastPath is empty
+	// without maps.
 	CoastID   string
 	CoastPath string
 	Maps      []mapRow
-	Curves    []curve
-	ByLead    []curve
+	// Curves are Page.Charts; ByLead are scores as a function of lead.
+	Curves []curve
+	ByLead []curve
+	// Targets are the scores; Notes defines them; Divisors and Bootstrap describe spread and
+	// intervals.
 	Targets   []target
 	Notes     []note
 	Divisors  []Fact
 	Bootstrap string
-	Script    template.HTML // "": none
-	ScriptSum string        // SHA-256 of the script in base64, for the content security policy
+	// "": none.
+	Script template.HTML
+	// SHA-256 of the script in base64, for the content security policy.
+	ScriptSum string
 }
 
 // mapRow is a rendered Panel.
 type mapRow struct {
+	// Title is that of the panel, When the valid time.
 	Title, When string
-	Columns     int
-	Pictures    []mapFigure
-	Bar         template.HTML
+	// Columns is the number of maps side by side.
+	Columns  int
+	Pictures []mapFigure
+	// Bar is the colour bar.
+	Bar template.HTML
 }
 
 // mapFigure is a rendered Map with its statistics.
 type mapFigure struct {
-	Title               string
-	SVG                 template.HTML
-	Low, LowAt          string
-	High, HighAt        string
+	Title string
+	SVG   template.HTML
+	// Low and High are minimum and maximum, LowAt and HighAt their locations; "–" without
+	// values.
+	Low, LowAt   string
+	High, HighAt string
+	// Mean is area-weighted; Missing counts the missing points.
 	Mean, Missing, Unit string
 }
 
@@ -81,7 +94,11 @@ type curve struct {
 }
 
 // Write writes the page as one HTML file. It loads no other files, can be opened from disk and
-// prints on A4. It contains a script only if a table is Sortable.
+// prints on A4. It contains a script only if a table is Sortable; its digest is in the content
+// security policy, which forbids all other scripts.
+//
+// Panels are rendered in parallel. The page consists of status and warnings, maps, tables,
+// scores with diagrams, charts, and the record: configuration, inputs and environment.
 //
 // Errors: a map without values or of another size than its grid; those of the writer.
 func (p *Page) Write(w io.Writer) error {
@@ -124,7 +141,7 @@ func (p *Page) Write(w io.Writer) error {
 	return nil
 }
 
-// check returns an error for maps that do not fill their grid.
+// check returns an error for maps that do not fill their grid, before any picture is rendered.
 func (p *Panel) check() error {
 	for _, m := range p.Maps {
 		if m.Grid == nil || len(m.Values) == 0 || len(m.Values) != m.Grid.Size() {
@@ -134,7 +151,7 @@ func (p *Panel) check() error {
 	return nil
 }
 
-// Render renders the pictures of a panel, for pages that are written repeatedly.
+// Render renders the pictures of a panel once, for pages that are written repeatedly.
 //
 // Errors: a map without values or of another size than its grid.
 func (p *Panel) Render() (RenderedPanel, error) {
@@ -145,7 +162,10 @@ func (p *Panel) Render() (RenderedPanel, error) {
 	return RenderedPanel{*r}, nil
 }
 
-// drawPanel renders the maps of a panel on a common colour scale.
+// drawPanel renders the maps of a panel on a common colour scale, in one to three columns, with
+// the table of their extremes.
+//
+// Errors: as Panel.check; those of the PNG encoder.
 func drawPanel(p *Panel) (*mapRow, error) {
 	if err := p.check(); err != nil {
 		return nil, err

@@ -90,7 +90,7 @@ func TestClimate(t *testing.T) {
 	}
 	for _, band := range [][2]int{{0, 2}, {2, 5}} { // in pieces
 		if n := c.Fit(band[0], band[1], valid, cut(band[0], band[1])); n < 8*members || n > 13*members {
-			t.Errorf("the poorest window has %d values", n)
+			t.Errorf("the window with the fewest values has %d", n)
 		}
 	}
 	for day, centre := range map[time.Time]float64{ // the 12th and the 7th window

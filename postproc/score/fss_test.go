@@ -41,7 +41,7 @@ func TestFSS(t *testing.T) {
 
 func ExampleFSS() {
 	var s FSS
-	// An event one point beside the forecast; in discs of three points their fractions overlap.
+	// An event one point away from the forecast; in discs of three points their fractions overlap.
 	s.Add([]float32{1. / 3, 1. / 3, 1. / 3, 0, 0}, []float32{0, 1. / 3, 1. / 3, 1. / 3, 0}, []float32{0, 0, 1, 0, 0}, nil)
 	fmt.Printf("%.2f, useful above %.2f\n", s.Value(), s.Useful())
 	// Output: 0.67, useful above 0.60

@@ -2,8 +2,8 @@
 
 package simd
 
-// useISA reports that there are no kernels.
+// useISA returns false: the kernel needs cgo.
 func useISA(string) bool { return false }
 
-// normalSums reports that there are no kernels.
+// normalSums returns false: the kernel needs cgo.
 func normalSums(_, _, _ []float64, _, _, _ []float32, _ int, _ Link) bool { return false }

@@ -29,7 +29,7 @@ enum { LOCATION = 6, TERMS = LOCATION + 2 };
 #define NAME(x) x##_base
 #include "regression.inc.h"
 
-// The function in use. Chosen before the first call, changed only by tests.
+// The selected function. It is set before main and changed by tests only.
 static void (*sums)(SUMS);
 
 int simd_use(const char *name) {

@@ -1,6 +1,7 @@
-// The sums of a regression: mean CRPS, gradient and curvature of a normal distribution's
-// coefficients at LANES points side by side, in double precision. regression.c includes it
-// once for each instruction set, with DL double in a vector, and gives names their ending.
+// Mean CRPS of a regression with normal distributions, with gradient and second derivatives with
+// respect to the coefficients, at LANES neighbouring points in double precision. regression.c
+// includes this file once for each instruction set, with DL doubles per vector; NAME adds the
+// name of the instruction set.
 #define dvec NAME(dvec)
 #define dints NAME(dints)
 #define half NAME(half)
@@ -23,12 +24,12 @@ INLINE dvec droot(dvec a) {
 	return a;
 }
 
-// dexp is exp(x), 0 below −708; x at most 709. Relative error 3e-16: Taylor's series on
-// |r| ≤ log(2)/2, powers of two by adding to the exponent.
+// dexp is exp(x) for x ≤ 709, and 0 below −708. exp(x) = 2ⁿ exp(r) with |r| ≤ log(2)/2: a Taylor
+// series of degree 13, and n is added to the exponent. Relative error 3e-16.
 INLINE dvec dexp(dvec x) {
 	dints tiny = x < dall(-708);
 	x = choose(tiny, dall(-708), x);
-	const double magic = 0x1.8p52; // adding it leaves the nearest integer in the low bits
+	const double magic = 0x1.8p52; // adding it rounds to an integer in the low bits
 	dvec shifted = x * 0x1.71547652b82fep0 + magic;
 	dvec n = shifted - magic;
 	dvec r = x - n * 0x1.62e42fefa38p-1;
@@ -41,7 +42,11 @@ INLINE dvec dexp(dvec x) {
 	return choose(tiny, dall(0), p);
 }
 
-// normal_sums adds up what k_normal_sums describes, for one vector of lanes.
+// normal_sums computes k_normal_sums for one vector of lanes.
+//
+// With z = (mu−y)/sigma, the CRPS is (mu−y) erf(z/√2) + sigma (2φ(z) − 1/√π), as in
+// dist.NormalCRPS. erf(a) = 1 − exp(−a²) erfcx(a) for a = |z|/√2, and erfcx is a polynomial in
+// (a−k)/(a+k), divided by 1+2a (erfcx.py).
 INLINE void normal_sums(double *out, const double *theta, const double *season, const float *anomaly, const float *spread, const float *obs,
 	long dates, int seasons, int link) {
 	const int k = 2 + seasons, n = k + 2;
@@ -54,9 +59,9 @@ INLINE void normal_sums(double *out, const double *theta, const double *season, 
 	x[0] = x[k] = dall(1);
 	for (long d = 0; d < dates; d++, season += seasons, anomaly += LANES, spread += LANES, obs += LANES) {
 		dvec y = widen(obs);
-		dints there = y == y;
-		y = choose(there, y, dall(0));
-		dvec one = choose(there, dall(1), dall(0));
+		dints present = y == y; // false for NaN
+		y = choose(present, y, dall(0));
+		dvec one = choose(present, dall(1), dall(0));
 		x[1] = widen(anomaly);
 		x[k + 1] = widen(spread);
 		dvec mu = t[0] + t[1] * x[1];
@@ -91,7 +96,7 @@ INLINE void normal_sums(double *out, const double *theta, const double *season, 
 		dvec dsigma = density - 0x1.20dd750429b6dp-1; // 1/√π
 		value += one * (off * dmu + sigma * dsigma);
 		count += one;
-		dvec w = one * density * inverse; // the curvature, times 1, −z and z²
+		dvec w = one * density * inverse; // 2φ(z)/sigma; the second derivatives are 1, −z and z² times it
 		dmu *= one;
 		dvec ds = one * dsigma * first;
 		UNROLL for (int i = 0; i < k; i++) grad[i] += dmu * x[i];
@@ -117,9 +122,10 @@ INLINE void normal_sums(double *out, const double *theta, const double *season, 
 	UNROLL for (int i = 0; i < n * (n + 1) / 2; i++) *(dvec *)(out + (2 + TERMS + i) * LANES) = curv[i] * part;
 }
 
-// k_normal_sums: mean CRPS and count, gradient and curvature (lower triangle, row by row) of
+// k_normal_sums computes mean CRPS, number of dates, gradient and second derivatives (lower
+// triangle, row by row) of
 //   location = θ0 + θ1 anomaly + Σ θ season,  scale = link(θ_k + θ_k+1 spread)
-// over the dates whose obs is not NaN. theta and out [..][LANES], out has 2 + TERMS +
+// over the dates whose obs is not NaN. Shape: theta and out [..][LANES], out has 2 + TERMS +
 // TERMS(TERMS+1)/2 rows; season [date][seasons], 0, 2 or 4; the fields [date][LANES].
 static void NAME(k_normal_sums)(SUMS) {
 	for (int l = 0; l < LANES; l += DL) {

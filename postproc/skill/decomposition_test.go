@@ -31,7 +31,7 @@ func TestTheory(t *testing.T) {
 		near(t, "share in %", 100*got, []float64{2.9729, 11.2703, 3.0993, 10.4737, 27.8162}[i], 5e-5)
 	}
 	near(t, "sum of shares", f.FiniteSize+f.Bias+f.Dispersion+f.Information, f.Total, 1e-15)
-	// Yardsticks: members half as wide as they should be, about their mean.
+	// Ideal scores: members half as wide as they should be, about their mean.
 	near(t, "fair_unbiased", s.FairUnbiased, math.Sqrt(2*1.49/math.Pi)-0.7/math.Sqrt(math.Pi), 1e-9)
 	near(t, "fair_calibrated", s.FairCalibrated, math.Sqrt((1+0.049)/1.1/math.Pi), 1e-9)
 	s = Theory(0, 1, 1, 10, 0)
