@@ -6,9 +6,12 @@ import (
 )
 
 // AffineSpread corrects the spread s of a small ensemble towards that of the full ensemble by
-// A + B·s, with one A and B for all points. It is the baseline for a predicted spread field.
 //
-// Unit: A that of the variable.
+//	A + B·s
+//
+// with one A and B for all points. It is the baseline for a predicted spread field.
+//
+// Unit: A that of the variable. Source: ordinary linear regression, defined here.
 type AffineSpread struct {
 	A float64 `json:"a"`
 	B float64 `json:"b"`

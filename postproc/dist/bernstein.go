@@ -267,8 +267,12 @@ const (
 	censoredBernsteinID = "censored_bernstein"
 )
 
-// Bernstein is the family of Bernstein quantile functions of a degree. The parameters are
-// the coefficients.
+// Bernstein is the family of Bernstein quantile functions of a degree.
+//
+//	Q(t) = Σ_j a_j C(d,j) t^j (1−t)^(d−j)
+//
+// Parameters: the degree+1 coefficients, ascending. Source: Bremnes 2020,
+// doi:10.1175/MWR-D-19-0227.1.
 func Bernstein(degree int) *Family {
 	f := bernsteinFamily(degree)
 	f.Excess.Family = CensoredBernstein(degree)
@@ -276,6 +280,8 @@ func Bernstein(degree int) *Family {
 }
 
 // CensoredBernstein is the family of max(X, 0), where X has a Bernstein quantile function.
+//
+// Parameters: as Bernstein. Source: Bremnes 2020, doi:10.1175/MWR-D-19-0227.1, for Q.
 func CensoredBernstein(degree int) *Family {
 	f := bernsteinFamily(degree)
 	f.ID, f.Name, f.Positive = censoredBernsteinID, "Bernstein quantile function censored at 0", true

@@ -47,7 +47,12 @@ func censoredNormal(mu, sigma, y float64) (crps, dmu, dsigma float64) {
 	return sigma * g, -(gz + gl), g - z*gz - l*gl
 }
 
-// CensoredNormal is the family of normal distributions censored at 0.
+// CensoredNormal is the family of normal distributions censored at 0: max(X, 0) with X ~
+// N(mu, sigma²), for precipitation.
+//
+//	F(x) = Φ((x−mu)/sigma),  x ≥ 0
+//
+// Parameters: mu, sigma of the parent. Source: Jordan, Krüger and Lerch 2019, doi:10.18637/jss.v090.i12.
 var CensoredNormal = func() *Family {
 	f := nonNegative(twoParameters("censored_normal", "normal censored at 0", CensoredNormalCDF, CensoredNormalQuantile, CensoredNormalCRPS), normalUnit, censoredNormalMoments)
 	f.quantileFunc = func(p float64) func(par []float64) float64 {

@@ -100,7 +100,13 @@ func AverageCSGamma(par [][]float64) []float64 {
 	return []float64{ratio * ratio, std / ratio, shift}
 }
 
-// CSGamma is the family of censored, shifted gamma distributions.
+// CSGamma is the family of censored, shifted gamma distributions: max(G−shift, 0), for
+// precipitation.
+//
+//	F(x) = F_k((x+shift)/scale),  x ≥ 0,  F_k the gamma distribution function of shape k
+//
+// Parameters: shape, scale, shift. Source: Scheuerer and Hamill 2015,
+// doi:10.1175/MWR-D-15-0061.1.
 var CSGamma = withExcess(&Family{ID: "censored_shifted_gamma", Name: "gamma shifted left and censored at 0", Parameters: []string{"shape", "scale", "shift"},
 	Roles: []Role{Invariant, Scale, Scale}, Positive: true,
 	CDF:      func(par []float64, x float64) float64 { return CSGammaCDF(par[0], par[1], par[2], x) },

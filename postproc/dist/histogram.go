@@ -111,8 +111,10 @@ func HistogramMoments(edges, p []float64) (mean, std float64) {
 // HistogramID is the id of the family of histograms.
 const HistogramID = "histogram"
 
-// Histogram is the family of histograms with a number of bins. The parameters are the
-// edges, then the probabilities.
+// Histogram is the family of histograms with a number of bins: piecewise constant densities.
+//
+// Parameters: the bins+1 edges, ascending, then the probabilities. Source: Schulz and Lerch 2022,
+// doi:10.1175/MWR-D-21-0150.1.
 func Histogram(bins int) *Family {
 	f := &Family{ID: HistogramID, Name: "histogram"}
 	for i := range bins + 1 {

@@ -63,6 +63,7 @@ func KernelCRPS(x []float64, y float64, f Fairness) float64 {
 //
 // Shape: x and dx [member]; dx is filled, x is unchanged.
 // Unit: that of y. Missing: NaN in gives NaN. Cost: O(M²); no allocation.
+// Source: as KernelCRPS.
 func KernelCRPSGrad(dx, x []float64, y float64, f Fairness) float64 {
 	n := len(x)
 	m := float64(n)

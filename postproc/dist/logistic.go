@@ -61,5 +61,9 @@ func logisticTail(z float64) (q, k float64) {
 var logisticUnit = Moments{Std: LogisticStd}
 
 // Logistic is the family of logistic distributions.
+//
+//	F(x) = 1/(1+exp(−(x−mu)/sigma))
+//
+// Parameters: mu, sigma (scale). Source: Taillardat et al. 2016, doi:10.1175/MWR-D-15-0260.1 (CRPS).
 var Logistic = withExcess(locationScale("logistic", "logistic", StandardForm{CDF: LogisticCDF, Quantile: LogisticQuantile, CRPS: LogisticCRPS, Moments: logisticUnit,
 	HalfMeanDifference: func(s float64) float64 { return s }}), CensoredLogistic, -1, 0)

@@ -56,7 +56,9 @@ func LogNormalCRPS(mu, sigma, y float64) (crps, dmu, dsigma float64) {
 	return crps, -2 * e * a, -2*e*sigma*a - math.Sqrt2*e*NormalPDF(sigma/math.Sqrt2) + density
 }
 
-// LogNormal is the family of log-normal distributions.
+// LogNormal is the family of log-normal distributions: exp(X), X ~ N(mu, sigma²).
+//
+// Parameters: mu, sigma of the logarithm. Source: Baran and Lerch 2015, doi:10.1002/qj.2521.
 var LogNormal = &Family{ID: "log_normal", Name: "log-normal", Parameters: []string{"mu", "sigma"}, Roles: []Role{LogLocation, Invariant}, Positive: true,
 	CDF:      func(par []float64, x float64) float64 { return LogNormalCDF(par[0], par[1], x) },
 	Quantile: func(par []float64, p float64) float64 { return LogNormalQuantile(par[0], par[1], p) },

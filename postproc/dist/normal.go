@@ -78,6 +78,10 @@ func NormalCRPSCurvature(dsigma, sigma float64) float64 { return (dsigma + invSq
 // normalUnit holds the moments of the standard normal distribution.
 var normalUnit = Moments{Std: 1}
 
-// Normal is the family of normal distributions.
+// Normal is the family of normal distributions N(mu, sigma²).
+//
+//	F(x) = Φ((x−mu)/sigma)
+//
+// Parameters: mu, sigma. Source: Gneiting et al. 2005, doi:10.1175/MWR2904.1 (CRPS).
 var Normal = withExcess(locationScale("normal", "normal", StandardForm{CDF: NormalCDF, Quantile: NormalQuantile, CRPS: NormalCRPS, Moments: normalUnit,
 	HalfMeanDifference: func(sigma float64) float64 { return sigma / math.Sqrt(math.Pi) }}), CensoredNormal, -1, 0)

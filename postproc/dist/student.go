@@ -117,7 +117,9 @@ func StudentStd(nu float64) float64 {
 	return math.Sqrt(nu / (nu - 2))
 }
 
-// Student is the family of Student's t distributions with a location and a scale.
+// Student is the family of Student's t distributions with a location and a scale: mu + sigma·T.
+//
+// Parameters: mu, sigma, nu (degrees of freedom). Source: Jordan, Krüger and Lerch 2019, doi:10.18637/jss.v090.i12 (CRPS).
 var Student = &Family{ID: "student", Name: "Student's t", Parameters: []string{"mu", "sigma", "nu"}, Roles: []Role{Location, Scale, Invariant},
 	CDF:      func(par []float64, x float64) float64 { return StudentCDF(par[2], (x-par[0])/par[1]) },
 	Quantile: func(par []float64, p float64) float64 { return par[0] + par[1]*StudentQuantile(par[2], p) },

@@ -125,6 +125,11 @@ func mills(x float64) float64 {
 	return 1 / f
 }
 
-// TruncatedNormal is the family of normal distributions truncated below at 0.
+// TruncatedNormal is the family of normal distributions truncated below at 0, for wind speed.
+//
+//	F(x) = (Φ((x−mu)/sigma) − Φ(−mu/sigma)) / (1 − Φ(−mu/sigma)),  x ≥ 0
+//
+// Parameters: mu, sigma of the parent. Source: Thorarinsdottir and Gneiting 2010,
+// doi:10.1111/j.1467-985X.2009.00616.x.
 var TruncatedNormal = nonNegative(twoParameters("truncated_normal", "normal truncated below at 0",
 	TruncatedNormalCDF, TruncatedNormalQuantile, TruncatedNormalCRPS), normalUnit, truncatedNormalMoments)

@@ -66,7 +66,11 @@ func ZeroNormalCRPS(p, mu, sigma, y float64) (crps, dp, dmu, dsigma float64) {
 	return sigma*g + below, sigma * (2*u - 2*r*v), -(gz + gl), g - z*gz - l*gl
 }
 
-// ZeroNormal is the family of zero-inflated truncated normal distributions.
+// ZeroNormal is the family of zero-inflated truncated normal distributions:
+//
+//	F(x) = p + (1−p) F_T(x),  x ≥ 0,  F_T of TruncatedNormal
+//
+// Parameters: p, and mu, sigma of the parent. Source: Pic et al. 2024, arXiv:2407.02125.
 var ZeroNormal = &Family{ID: "zero_normal", Name: "truncated normal with a probability of 0", Parameters: []string{"p", "mu", "sigma"},
 	Roles: []Role{Invariant, Location, Scale}, Positive: true,
 	CDF:      func(par []float64, x float64) float64 { return ZeroNormalCDF(par[0], par[1], par[2], x) },

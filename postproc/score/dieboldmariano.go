@@ -73,7 +73,7 @@ func studentP(t, dof float64) float64 {
 // FalseDiscovery to select points.
 //
 // Shape: d [date][point], dates in temporal order; result [point].
-// Missing: a point with a NaN gives NaN.
+// Missing: a point with a NaN gives NaN. Source: as DieboldMariano.
 func DieboldMarianoMap(d [][]float32, h int) []float64 {
 	out := make([]float64, len(d[0]))
 	at := make([]float64, len(d))

@@ -57,6 +57,8 @@ type Flatness struct {
 // TestFlatness tests counts of K ≥ 3 places for flatness. The components of χ² are the squared
 // projections of (n_k−e)/√e onto the orthogonal contrasts u and u² − mean(u²), where u is
 // the distance from the middle place.
+//
+// Source: Jolliffe and Primo 2008, doi:10.1175/2007MWR2219.1.
 func TestFlatness(counts []float64) Flatness {
 	k := len(counts)
 	var n float64
