@@ -22,7 +22,7 @@ var tinyCases = map[string]Case{
 	BenchResNet2D: {Model: BenchResNet2D, Base: 4, Crop: setup.Crop{Height: 12, Width: 20}, Batch: 1, Threads: 2},
 }
 
-// measured skips the test where the device is missing.
+// measured returns a measurement, and skips the test without the device.
 func measured(t *testing.T, r Request) *Measurement {
 	t.Helper()
 	m, err := Measure(context.Background(), r)
@@ -35,8 +35,8 @@ func measured(t *testing.T, r Request) *Measurement {
 	return m
 }
 
-// TestBenchFLOPs compares with closed forms: the published spread network on its
-// whole field, and resnet2d_simple from its filters.
+// TestBenchFLOPs compares with closed forms: the published spread network on its whole field, and
+// resnet2d_simple from its filters.
 func TestBenchFLOPs(t *testing.T) {
 	resnet := func(cropH, cropW int) float64 { // the taps of every layer at width 1/32 of base
 		taps := 42*64*9. + 64*96*9
@@ -62,8 +62,7 @@ func TestBenchFLOPs(t *testing.T) {
 	}
 }
 
-// TestBenchTrains: a training step of the bench learns what it is shown, and
-// fills in every figure.
+// TestBenchTrains checks that a training step lowers the loss, and that every value of the result is set.
 func TestBenchTrains(t *testing.T) {
 	for name, c := range tinyCases {
 		t.Run(name, func(t *testing.T) {
@@ -82,9 +81,9 @@ func TestBenchTrains(t *testing.T) {
 	}
 }
 
-// TestBenchGradient: the distance from float64 is that of float32 sums, or of a
-// value that rounding put on the other side of a ReLU (one of some thousand in
-// networks so small); a gradient that is off by a part in a thousand is found.
+// TestBenchGradient checks that the error relative to float64 is that of float32 sums, or of a value that
+// rounding moved across the kink of a ReLU (one of some thousand in networks so small); a gradient that is
+// wrong by 1e-3 is found.
 func TestBenchGradient(t *testing.T) {
 	for name, c := range tinyCases {
 		if e := measured(t, Request{Case: c, Phase: BenchGradient}).GradientError; !(e > 1e-9 && e < 0.02) {
@@ -93,8 +92,8 @@ func TestBenchGradient(t *testing.T) {
 	}
 }
 
-// TestGradientCase: small cases are judged as they are; large ones are reduced to
-// what the reference can do, and still are networks.
+// TestGradientCase checks that small cases are not reduced, and large ones are reduced to valid cases that
+// the reference can compute.
 func TestGradientCase(t *testing.T) {
 	small := Case{Model: BenchUNet3D, Base: 8, Crop: setup.Crop{Height: 64, Width: 64}, Batch: 1, Depth: 2}
 	if got := small.gradientCase(); got != small {
@@ -113,7 +112,7 @@ func TestGradientCase(t *testing.T) {
 	}
 }
 
-// TestBenchRefuses: what cannot be measured is refused before anything is timed.
+// TestBenchRefuses checks that invalid cases are refused before anything is timed.
 func TestBenchRefuses(t *testing.T) {
 	good := Case{Base: 2, Crop: setup.Crop{Height: 32, Width: 32}, Batch: 1}
 	for _, c := range []struct {
@@ -144,7 +143,7 @@ func TestBenchRefuses(t *testing.T) {
 	}
 }
 
-// TestBenchAnswers: a measuring process that dies or refuses gives one clear error.
+// TestBenchAnswers checks that a measuring process that dies or fails gives one clear error.
 func TestBenchAnswers(t *testing.T) {
 	for _, c := range []struct {
 		name, script string
@@ -162,8 +161,7 @@ func TestBenchAnswers(t *testing.T) {
 	}
 }
 
-// TestMeasurePeak: the peaks are positive and finite, and of the size of a
-// processor's.
+// TestMeasurePeak checks that peaks are positive, finite and plausible for a processor.
 func TestMeasurePeak(t *testing.T) {
 	p, err := MeasurePeak(context.Background(), 1)
 	if exit.CodeOf(err) == exit.NoDevice {
@@ -179,8 +177,7 @@ func TestMeasurePeak(t *testing.T) {
 	}
 }
 
-// TestTrace: the file is the trace event format; on each thread events are ordered
-// by their start and lie inside the one that was open.
+// TestTrace checks the trace event format; on each thread events are ordered by start and nested.
 func TestTrace(t *testing.T) {
 	var tr trace
 	for _, c := range tinyCases {
@@ -253,7 +250,8 @@ func TestTrace(t *testing.T) {
 	}
 }
 
-// TestAdamMovement: seven of eight values of each parameter move in the sweep.
+// TestAdamMovement checks the traffic of Adam: seven of eight values per parameter are moved in the update
+// pass.
 func TestAdamMovement(t *testing.T) {
 	r := StepRecord{Whole: 5 * time.Millisecond, Optimizer: 2 * time.Millisecond}
 	got := r.adam(1000, engine.Peaks{FLOPs: 1e9, Bytes: 1e9})
@@ -262,8 +260,7 @@ func TestAdamMovement(t *testing.T) {
 	}
 }
 
-// TestRepeat: how often a step is warmed up and measured, by the time it takes; the
-// first step takes 10 s longer.
+// TestRepeat checks the numbers of warm-up and measured steps by duration; the first step takes 10 s longer.
 func TestRepeat(t *testing.T) {
 	for _, c := range []struct {
 		name          string
@@ -303,7 +300,7 @@ func TestRepeat(t *testing.T) {
 	}
 }
 
-// Losses and parameters that differ in one bit, if only in a sign of zero, have other bits.
+// Losses and parameters that differ in one bit, even the sign of a zero, have different hashes.
 func TestBitsOfTrainings(t *testing.T) {
 	a := trained{losses: []float64{1, 2}, parameters: []float32{0, 1}}
 	for _, b := range []trained{

@@ -13,9 +13,8 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// TestMemoryOfARank: what is planned for a rank of four, of the network of base 32 on
-// 2×352×704 points, beside what one rank alone needs: values, scratch, parameters,
-// gradients and moments.
+// TestMemoryOfARank compares the planned memory of one rank of four with that of a single rank, for the
+// network of base 32 on 2×352×704 points: values, workspaces, parameters, gradients and moments.
 func TestMemoryOfARank(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped in -short: compiles a large network")

@@ -13,9 +13,9 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/search"
 )
 
-// The step of the U-Net of base 32 on 11 levels of a whole globe, played on a virtual
-// cluster as the program runs it, scales as the closed forms say: the efficiency differs by
-// less than 3 points (Dryden et al. 2019 compare so). Halos are waited for in both.
+// The simulated step of the U-Net of base 32 on 11 levels of a global grid scales as the closed forms
+// predict: efficiencies differ by less than 3 points (Dryden et al. 2019 compare in this way). Halos are
+// exposed in both.
 func TestStrongScaling(t *testing.T) {
 	c := Case{Model: BenchUNet3D, Base: 32, Crop: setup.Crop{Height: 352, Width: 704}, Batch: 1, Depth: 11, Periodic: true}
 	g, err := c.graph(true)
@@ -55,8 +55,8 @@ func TestStrongScaling(t *testing.T) {
 	}
 }
 
-// Halos that are hidden save about as much of a played step as the closed forms say, on a machine
-// on which they weigh more.
+// Hidden halos save about as much of a simulated step as the closed forms predict, on a machine with slow
+// messages.
 func TestHiddenHalos(t *testing.T) {
 	g, err := Case{Model: BenchUNet3D, Base: 32, Crop: setup.Crop{Height: 352, Width: 704}, Batch: 1, Depth: 11, Periodic: true}.graph(true)
 	if err != nil {
@@ -89,8 +89,7 @@ func TestHiddenHalos(t *testing.T) {
 	}
 }
 
-// The choice of a mesh takes no time that the start of a training would show, and is the
-// same every time.
+// The choice of a mesh takes negligible time and is reproducible.
 func TestFastestMesh(t *testing.T) {
 	g, err := Case{Model: BenchUNet3D, Base: 32, Crop: setup.Crop{Height: 352, Width: 704}, Batch: 2, Depth: 2, Periodic: true}.graph(true)
 	if err != nil {
@@ -111,8 +110,8 @@ func TestFastestMesh(t *testing.T) {
 	t.Logf("%v in %v", first, took)
 }
 
-// The memory of a plan is near what is allocated for the step: parameters, gradients and state,
-// the arena, and scratch beside it.
+// The planned memory is close to the allocations of the step: parameters, gradients and state, the arena, and
+// workspaces.
 func TestPlannedMemory(t *testing.T) {
 	for _, c := range []struct {
 		base, batch int

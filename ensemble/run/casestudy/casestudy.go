@@ -534,8 +534,8 @@ func (s *study) drawMaps(t *verify.VerifiedTarget, v ensemble.Variable, e event,
 	full, used := fmt.Sprintf("all %d raw members", row.FullMembers), fmt.Sprintf("%d raw members", row.Members)
 	panel("CRPS", v.Unit, false, field(full, f.full), field(used, f.used), field(fmt.Sprintf("network from %d members", row.Members), f.network))
 	change := reports.Difference(f.network, f.full)
-	words := func(where string, gain score.Number) string {
-		return fmt.Sprintf("network minus %s: CRPSS %s %+.1f %% (negative: the network is better)", full, where, 100*float64(gain))
+	words := func(where string, crpss score.Number) string {
+		return fmt.Sprintf("network minus %s: CRPSS %s %+.1f %% (negative: the network is better)", full, where, 100*float64(crpss))
 	}
 	panel("change of CRPS", v.Unit, true, field(words("in the area", row.CRPSS), change))
 	if near != s.Grid {

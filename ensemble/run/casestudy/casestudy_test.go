@@ -12,7 +12,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// A track is read with its faults, and followed the shorter way around the globe.
+// A track is parsed with its errors, and interpolated across the date line if that is shorter.
 func TestTrack(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "t.csv")
 	read := func(text string) ([]TrackPoint, error) {
@@ -46,8 +46,8 @@ func TestTrack(t *testing.T) {
 	}
 }
 
-// A disc holds the points within its radius, also over a pole and the date line; its rim lies at
-// that distance; maps show it with what is around.
+// A disc contains the points within its radius, also across a pole and the date line; its outline has this
+// distance; maps show it with its surroundings.
 func TestDisc(t *testing.T) {
 	places := [][2]float64{{0, 0}, {8, 0}, {10, 0}, {0, 359}, {0, -8.9}, {89, 0}, {89, 180}}
 	var directions [][3]float64

@@ -27,8 +27,8 @@ var wantFaults = map[string]string{
 	"scale_factor_zero": "scale_factor is 0", "scale_factor_nan": "scale_factor is NaN", "units_unknown": `unit "?" of 2t is not understood`, "all_fill": "fields without any value",
 }
 
-// TestCheckBroken: check survives every damaged file, names those that cannot be read,
-// lists the damage of the others, and speaks up where only the meaning is wrong.
+// TestCheckBroken checks that every damaged file is survived: unreadable files are named, damage of others is
+// listed, and files with wrong content but valid structure are reported.
 func TestCheckBroken(t *testing.T) {
 	dir := testdata.Dir(t, "broken")
 	testdecoder.Path(t)

@@ -47,13 +47,13 @@ func Inspect(ctx context.Context, o InspectOptions) (*Inspection, error) {
 		return inspectStore(ctx, o)
 	}
 	o.Input.SkipBad = true
-	files, aside, err := input.ArgumentFiles(o.Files)
+	files, unrelated, err := input.ArgumentFiles(o.Files)
 	var in *fio.Input
 	if err == nil {
 		in, err = fio.Open(ctx, files, o.Input)
 	}
 	if err != nil {
-		return &Inspection{Data: inspectData(nil, nil, aside)}, err
+		return &Inspection{Data: inspectData(nil, nil, unrelated)}, err
 	}
 	defer in.Close()
 	rows, err := inspectRows(ctx, in, o.Stats)
@@ -61,7 +61,7 @@ func Inspect(ctx context.Context, o InspectOptions) (*Inspection, error) {
 		err = in.Faults()
 	}
 	cat := in.Catalogue()
-	return &Inspection{Data: inspectData(cat, rows, aside), Warnings: cat.Warnings, sections: inspectSections(in, rows, aside, o.Stats)}, err
+	return &Inspection{Data: inspectData(cat, rows, unrelated), Warnings: cat.Warnings, sections: inspectSections(in, rows, unrelated, o.Stats)}, err
 }
 
 // inspectRow is one field in JSON. Statistics are in Unit, the unit of the file.
@@ -167,7 +167,7 @@ type inspectUnused struct {
 }
 
 // inspectData returns the JSON form; cat is nil if no file could be opened.
-func inspectData(cat *ensemble.Catalogue, rows []inspectRow, aside []input.UnrelatedFile) any {
+func inspectData(cat *ensemble.Catalogue, rows []inspectRow, unrelated []input.UnrelatedFile) any {
 	out := struct {
 		Messages int             `json:"messages"`
 		Used     int             `json:"used"`
@@ -177,8 +177,8 @@ func inspectData(cat *ensemble.Catalogue, rows []inspectRow, aside []input.Unrel
 		// Only the first missing fields are listed; random collections of files lack millions.
 		Holes     []string              `json:"holes"`
 		HoleCount int                   `json:"hole_count"`
-		Aside     []input.UnrelatedFile `json:"ignored_files"` // in folders that were given
-	}{Fields: rows, Reasons: []inspectUnused{}, Holes: []string{}, Aside: append([]input.UnrelatedFile{}, aside...)}
+		Unrelated []input.UnrelatedFile `json:"ignored_files"` // in folders that were given
+	}{Fields: rows, Reasons: []inspectUnused{}, Holes: []string{}, Unrelated: append([]input.UnrelatedFile{}, unrelated...)}
 	if rows == nil {
 		out.Fields = []inspectRow{}
 	}
@@ -208,7 +208,7 @@ const maxHoles = 1000
 const maxLines = 40
 
 // inspectSections returns the tables of an inspection.
-func inspectSections(in *fio.Input, rows []inspectRow, aside []input.UnrelatedFile, stats bool) answer.Sections {
+func inspectSections(in *fio.Input, rows []inspectRow, unrelated []input.UnrelatedFile, stats bool) answer.Sections {
 	cat := in.Catalogue()
 	used := input.UsedMessages(cat)
 	all := answer.Sections{{Text: []string{fmt.Sprintf("%d files, %d messages: %d used, %d unused; %d fields", len(in.Files()), cat.Messages, used, cat.Messages-used, len(cat.Entries))}}}
@@ -242,7 +242,7 @@ func inspectSections(in *fio.Input, rows []inspectRow, aside []input.UnrelatedFi
 		}
 		unused = append(unused, at+": "+u.Reason)
 	}
-	for _, a := range aside {
+	for _, a := range unrelated {
 		left = append(left, a.Path+": "+a.Why)
 	}
 	for _, l := range []struct {

@@ -31,7 +31,7 @@ type inspected struct {
 	Error *struct{ Code, What, At string }
 }
 
-// inspect gives the answer of the command as JSON, and as text.
+// inspect returns the answer of the command as JSON and as text.
 func inspect(t *testing.T, o InspectOptions) (inspected, string, error) {
 	t.Helper()
 	testdecoder.Path(t)
@@ -64,7 +64,7 @@ func TestInspectJSON(t *testing.T) {
 	}
 }
 
-// Every message is used or unused, whatever the file holds.
+// Every message is counted as used or unused.
 func TestInspectAccountsForAllMessages(t *testing.T) {
 	paths, err := filepath.Glob(filepath.Join(testdata.Dir(t, "formats"), "grib?", "*"))
 	if err != nil || len(paths) < 50 {

@@ -14,8 +14,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// TestInspectStore: the listing names what is in the store, with checksums compared if
-// statistics are asked for.
+// TestInspectStore checks the listing of a store, with checksums if statistics are requested.
 func TestInspectStore(t *testing.T) {
 	f := demotest.Files(t)
 	dir := samplestest.PrepareStore(t, demotest.Config(t, f), "bf16")

@@ -32,7 +32,7 @@ func distilJob(t *testing.T, text string, args ...any) *config.DistilConfig {
 	return c
 }
 
-// distance is the mean distance of what two runs predict for a start.
+// distance is the mean distance of two runs' predictions for an initialisation.
 func distance(t *testing.T, a, b string, fc *ensemble.Forecast) (sum float64) {
 	t.Helper()
 	var out []*model.Forecast
@@ -55,8 +55,8 @@ func distance(t *testing.T, a, b string, fc *ensemble.Forecast) (sum float64) {
 	return sum
 }
 
-// A student learns what its teacher of two networks says: taught by nothing else it comes nearer to it than one of the same seed
-// without a teacher. The table has all three; the student's run is one of a training.
+// A student learns from a teacher of two networks: trained on its predictions alone, it comes closer to it
+// than a network of the same seed without teacher. The table has all three.
 func TestDistil(t *testing.T) {
 	teacher := traintest.Train(t, demotest.Config(t, demotest.Files(t), "baselines=[climatology]", "train.epochs=2"))
 	dirs := t.TempDir()

@@ -294,11 +294,11 @@ func (t *EfficiencyTable) Sections() answer.Sections {
 	for _, reference := range t.references() {
 		line := "CRPSS against " + reference + ":"
 		for _, r := range t.Rows {
-			gain := "-"
+			skill := "-"
 			if i := r.referenceIndex(reference); i >= 0 {
-				gain = fmt.Sprintf("%.4f", r.SkillScores[i].SkillScore)
+				skill = fmt.Sprintf("%.4f", r.SkillScores[i].SkillScore)
 			}
-			line += " " + gain
+			line += " " + skill
 		}
 		s.Notes = append(s.Notes, line)
 	}

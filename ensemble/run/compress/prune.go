@@ -32,7 +32,7 @@ func Prune(ctx context.Context, job *config.PruneConfig, o RetrainOptions) (*Ret
 // prunedTraining returns the configuration of the training that prunes a run, and the remaining channels of
 // its network.
 func prunedTraining(c *config.PruneConfig, from string) (*config.TrainConfig, []channels.Kept, error) {
-	_, starts, err := trained.FinishedTraining(from)
+	_, samples, err := trained.FinishedTraining(from)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -54,6 +54,6 @@ func prunedTraining(c *config.PruneConfig, from string) (*config.TrainConfig, []
 			return nil, nil, exit.ReadError(name, err)
 		}
 	}
-	t, err := c.Training(filepath.Join(from, "config.effective.yaml"), weights, starts)
+	t, err := c.Training(filepath.Join(from, "config.effective.yaml"), weights, samples)
 	return t, m.Spec.Kept, err
 }

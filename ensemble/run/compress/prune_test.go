@@ -27,9 +27,8 @@ func pruneJob(t *testing.T, text string, args ...any) *config.PruneConfig {
 	return c
 }
 
-// A trained network is pruned in two rounds, and the smaller one once more; each time the table has
-// fewer operations, and skill that is the gain of the scores that verification gives. The runs are as
-// those of trainings.
+// A trained network is pruned in two rounds, and the result once more; each table has fewer operations, and
+// the skill that verification gives. The runs equal those of trainings.
 func TestPruneARun(t *testing.T) {
 	f := demotest.Files(t)
 	dirs := t.TempDir()

@@ -217,7 +217,7 @@ func (r *QuantiseResult) calibrate(ctx context.Context, m *model.Model, train sa
 	defer m.Close()
 	task := o.Progress.Start("calibrate", int64(2*len(order)))
 	defer task.Done()
-	for turn, f := range []func(*engine.Plan){c.ObserveRanges, c.ObservePoints} {
+	for pass, f := range []func(*engine.Plan){c.ObserveRanges, c.ObservePoints} {
 		look = f
 		next := train.Stream(ctx, order)
 		for i := range order {
@@ -232,10 +232,10 @@ func (r *QuantiseResult) calibrate(ctx context.Context, m *model.Model, train sa
 				next.Close()
 				return nil, err
 			}
-			if turn == 0 {
+			if pass == 0 {
 				r.CalibrationInits = append(r.CalibrationInits, fc.Init.String())
 			}
-			task.Set(int64(turn*len(order)+i+1), "")
+			task.Set(int64(pass*len(order)+i+1), "")
 		}
 		next.Close()
 	}
@@ -291,12 +291,12 @@ func (r *QuantiseResult) Sections() answer.Sections {
 	for _, name := range slices.Sorted(maps.Keys(r.NotQuantised)) {
 		s.Text = append(s.Text, fmt.Sprintf("  %s: %s", strings.TrimSuffix(name, ".weight"), r.NotQuantised[name]))
 	}
-	was, now := r.Table.Rows[0], r.Table.Rows[1]
+	before, after := r.Table.Rows[0], r.Table.Rows[1]
 	for i, row := range r.Table.Rows {
-		s.Rows = append(s.Rows, []any{filepath.Base(row.Run), float64(row.Bytes) / 1e6, float64(r.MemoryBytes[i]) / (1 << 20), row.Milliseconds, was.Milliseconds / row.Milliseconds, row.Skill})
+		s.Rows = append(s.Rows, []any{filepath.Base(row.Run), float64(row.Bytes) / 1e6, float64(r.MemoryBytes[i]) / (1 << 20), row.Milliseconds, before.Milliseconds / row.Milliseconds, row.Skill})
 	}
-	for i, c := range was.CRPS {
-		s.Notes = append(s.Notes, fmt.Sprintf("CRPS of %s: %.5g, in int8 %.5g %s", c.Target, c.CRPS, now.CRPS[i].CRPS, c.Unit))
+	for i, c := range before.CRPS {
+		s.Notes = append(s.Notes, fmt.Sprintf("CRPS of %s: %.5g, in int8 %.5g %s", c.Target, c.CRPS, after.CRPS[i].CRPS, c.Unit))
 	}
 	for _, g := range r.RetainedSkill {
 		s.Notes = append(s.Notes, fmt.Sprintf("CRPSS against %s: %.4f, in int8 %.4f: %.2f %% retained", g.Reference, g.Original, g.Int8, 100*g.Retained))

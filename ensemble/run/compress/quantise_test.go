@@ -30,8 +30,8 @@ func quantiseJob(t *testing.T, from, text string) *config.QuantiseConfig {
 	return c
 }
 
-// The networks of a training are quantised on as many training starts as asked for: the run is like that of a training, its skill is nearly that of the networks, and its predictions
-// are others.
+// The networks of a training are quantised with the requested number of samples: the result is a run
+// directory, its skill is nearly that of the original, and its predictions differ.
 func TestQuantiseARun(t *testing.T) {
 	f := demotest.Files(t)
 	dirs := t.TempDir()

@@ -33,7 +33,7 @@ type RetrainResult struct {
 // and beside it.
 //
 // Errors: those of train.Run.
-func retrain(ctx context.Context, c *config.TrainConfig, kept []channels.Kept, before []string, beside []config.Path, o RetrainOptions) (*RetrainResult, error) {
+func retrain(ctx context.Context, c *config.TrainConfig, kept []channels.Kept, before []string, others []config.Path, o RetrainOptions) (*RetrainResult, error) {
 	if o.Threads > 0 {
 		c.Train.Train.Threads = o.Threads
 	}
@@ -43,7 +43,7 @@ func retrain(ctx context.Context, c *config.TrainConfig, kept []channels.Kept, b
 		return nil, err
 	}
 	runs := append(before, o.RunDir)
-	for _, dir := range beside {
+	for _, dir := range others {
 		runs = append(runs, string(dir))
 	}
 	table, err := compareEfficiency(ctx, c, runs)

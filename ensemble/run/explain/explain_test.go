@@ -28,7 +28,7 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/report"
 )
 
-// explainOptions are those of a small network of the demo's configuration.
+// explainOptions describe a small network of the demo's configuration.
 func explainOptions(t *testing.T, set ...string) Options {
 	t.Helper()
 	c, err := config.LoadTrain(config.Sources{Files: []string{"../demo/demo.yaml"}, Set: append([]string{"model.base=2", "train.threads=1"}, set...)})
@@ -50,7 +50,7 @@ func explain(t *testing.T, o Options) *Result {
 	return r
 }
 
-// planText is a plan as text, without what needs peaks.
+// planText returns a plan as text, without measured peaks.
 func planText(t *testing.T, write func(io.Writer) error) string {
 	t.Helper()
 	var b strings.Builder
@@ -60,7 +60,7 @@ func planText(t *testing.T, write func(io.Writer) error) string {
 	return b.String()
 }
 
-// explainedPlan is what Explain says of the plan of the configuration.
+// explainedPlan returns the explanation of a plan.
 func explainedPlan(t *testing.T, o Options) string {
 	t.Helper()
 	o.Peaks = engine.Peaks{FLOPs: 1, Bytes: 1} // not measured
@@ -69,8 +69,7 @@ func explainedPlan(t *testing.T, o Options) string {
 	return planText(t, r.PlanSections().WriteText)
 }
 
-// TestExplainBounds: the bounds of the options take the place of those of the
-// configuration.
+// TestExplainBounds checks that limits in the options override those of the configuration.
 func TestExplainBounds(t *testing.T) {
 	f := demotest.Files(t)
 	c := func(memory, workspace string) *config.TrainConfig {
@@ -95,8 +94,8 @@ func TestExplainBounds(t *testing.T) {
 	}
 }
 
-// TestExplainPrediction: with mode predict it is the plan of Predict, which knows
-// the precision of the configuration and none of its bounds.
+// TestExplainPrediction checks that mode predict explains the plan of a prediction, with the precision of the
+// configuration and without its limits.
 func TestExplainPrediction(t *testing.T) {
 	c := demotest.Config(t, demotest.Files(t), "model.base=16", "train.precision=bf16", "train.memory=1B", "train.workspace=1B", "train.threads=3")
 	grid, err := GridOf(context.Background(), c)
@@ -118,8 +117,8 @@ func TestExplainPrediction(t *testing.T) {
 	}
 }
 
-// TestExplainText: the report names every pass and every kernel; the restricted
-// one has the change of one pass only.
+// TestExplainText checks that the report names every pass and kernel, and the restricted report only one
+// pass.
 func TestExplainText(t *testing.T) {
 	o := explainOptions(t)
 	var all strings.Builder
@@ -145,8 +144,8 @@ func TestExplainText(t *testing.T) {
 	}
 }
 
-// TestExplainDump: the graph after a pass is that of its stage: a gradient for
-// each parameter after add-gradients, none before.
+// TestExplainDump checks the graph after a pass: a gradient for each parameter after add-gradients, none
+// before.
 func TestExplainDump(t *testing.T) {
 	o := explainOptions(t)
 	for name, grads := range map[string]bool{"choose-mode": false, "add-gradients": true, "plan-memory": true} {
@@ -162,7 +161,7 @@ func TestExplainDump(t *testing.T) {
 	}
 }
 
-// TestExplainJSON: the answer holds stages, operations and buffers.
+// TestExplainJSON checks that the answer contains stages, operations and buffers.
 func TestExplainJSON(t *testing.T) {
 	text, err := json.Marshal(explain(t, explainOptions(t)))
 	if err != nil {
@@ -193,8 +192,8 @@ func TestExplainJSON(t *testing.T) {
 	}
 }
 
-// TestExplainHTML: one file that asks for nothing from elsewhere, whose pictures
-// are well-formed and show every operation.
+// TestExplainHTML checks that the page is self-contained, and that its charts are well-formed and show every
+// operation.
 func TestExplainHTML(t *testing.T) {
 	o := explainOptions(t)
 	o.HTML = filepath.Join(t.TempDir(), "plan.html")
@@ -237,8 +236,8 @@ func TestExplainHTML(t *testing.T) {
 	}
 }
 
-// TestDOT: Graphviz draws the graph after every pass that changes it, of two networks; it has every operation that is not an
-// alias, what a pass made is outlined, and the text is the same every time.
+// TestDOT checks that Graphviz draws the graph after every pass, of two networks; it contains every operation
+// except aliases, changes of the pass are outlined, and the text is reproducible.
 func TestDOT(t *testing.T) {
 	dot, err := exec.LookPath("dot")
 	if err != nil {
@@ -302,7 +301,7 @@ func TestDOT(t *testing.T) {
 	}
 }
 
-// TestExplainErrors: bad input is one error with its code and a remedy.
+// TestExplainErrors checks that invalid input is one error with code and remedy.
 func TestExplainErrors(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(o *Options)
@@ -335,7 +334,7 @@ func TestExplainErrors(t *testing.T) {
 	}
 }
 
-// TestPasses: the list is that of the compiler, with the reasons of its order.
+// TestPasses checks that the list is that of the compiler, with the reasons of its order.
 func TestPasses(t *testing.T) {
 	var b strings.Builder
 	list := Passes()

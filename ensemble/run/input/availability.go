@@ -84,12 +84,12 @@ func (s *initFields) table() string {
 // MissingInitError returns the error for a requested initialisation that the input lacks.
 //
 // Errors: exit 66.
-func MissingInitError(start ensemble.Init, has []ensemble.Init) error {
+func MissingInitError(init ensemble.Init, has []ensemble.Init) error {
 	why := "the input has no initialisation"
 	if len(has) > 0 {
 		why = "the input has " + humanise.List(humanise.Strings(has))
 	}
-	return &exit.Error{Code: exit.NotYet, What: "the initialisation is not in the input", At: start.String(), Why: why, Fix: "add its files, wait for them with --deadline, or leave --init out"}
+	return &exit.Error{Code: exit.NotYet, What: "the initialisation is not in the input", At: init.String(), Why: why, Fix: "add its files, wait for them with --deadline, or leave --init out"}
 }
 
 // CheckProtocolInits compares the initialisations of an input with those of a protocol, in the periods of a split.
@@ -130,8 +130,8 @@ func CheckProtocolInits(p *config.ProtocolConfig, s config.Split, have []ensembl
 		return nil, &exit.Error{Code: exit.NotYet, What: fmt.Sprintf("%d of %d initialisations of %s are not in the input", len(absent), len(wanted), p.Title), At: at,
 			Why: humanise.List(humanise.Strings(absent)) + "; they belong in " + humanise.List(files), Fix: "download these files, or remove --protocol to continue without these initialisations"}
 	}
-	if strange := lacks(have, all); strange != nil {
-		warnings = append(warnings, fmt.Sprintf("%s of the input do not belong to %s: %s", humanise.Count(len(strange), "initialisation"), p.Title, humanise.List(humanise.Strings(strange))))
+	if additional := lacks(have, all); additional != nil {
+		warnings = append(warnings, fmt.Sprintf("%s of the input do not belong to %s: %s", humanise.Count(len(additional), "initialisation"), p.Title, humanise.List(humanise.Strings(additional))))
 	}
 	return warnings, nil
 }

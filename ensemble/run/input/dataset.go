@@ -133,9 +133,9 @@ func (s *Selection) Read(ctx context.Context, inits []ensemble.Init, ranks *team
 		out[i] = &ensemble.Forecast{Init: init, Axes: axes, Members: members, Grid: grid}
 		byInit[init] = out[i]
 	}
-	wanted := slices.DeleteFunc(slices.Clone(s.Entries), func(e ensemble.Entry) bool { return byInit[e.Init] == nil })
+	selected := slices.DeleteFunc(slices.Clone(s.Entries), func(e ensemble.Entry) bool { return byInit[e.Init] == nil })
 	keys := map[ensemble.Key]bool{}
-	for _, e := range wanted {
+	for _, e := range selected {
 		keys[e.Key] = true
 	}
 	for _, fc := range out {
@@ -145,7 +145,7 @@ func (s *Selection) Read(ctx context.Context, inits []ensemble.Init, ranks *team
 			fc.Values = bigmem.Make[float32](axes.Fields() * len(fc.Members) * grid.Size())
 		}
 	}
-	warnings, err := slab{s.Reader, axes.Levels, s.InputWindow(own.Window()), ranks}.read(ctx, wanted, func(k ensemble.Key) ([]float32, error) { return byInit[k.Init].FieldAt(k) })
+	warnings, err := slab{s.Reader, axes.Levels, s.InputWindow(own.Window()), ranks}.read(ctx, selected, func(k ensemble.Key) ([]float32, error) { return byInit[k.Init].FieldAt(k) })
 	return out, warnings, err
 }
 
@@ -208,16 +208,16 @@ type AnalysisSelection struct {
 // Errors: exit 65 for another grid without interpolation; exit 66 for a valid time without analysis.
 func SelectAnalyses(in *fio.Input, variables []string, levels []ensemble.Level, to Destination, valids []ensemble.Valid) (*AnalysisSelection, error) {
 	s := &AnalysisSelection{variables: variables, levels: levels}
-	wanted := map[ensemble.Valid]bool{}
+	requested := map[ensemble.Valid]bool{}
 	for _, v := range valids {
-		wanted[v] = true
+		requested[v] = true
 	}
 	member := ensemble.NoMember
 	if !slices.ContainsFunc(in.Catalogue().Entries, func(e ensemble.Entry) bool { return e.Member == member && e.Product == ensemble.MemberField }) {
 		member = 0
 	}
 	s.Entries, s.Duplicates = SelectUnique(in.Catalogue().Entries, func(e ensemble.Entry) bool {
-		return wanted[e.Valid()] && e.Lead == 0 && e.Product == ensemble.MemberField && e.Member == member &&
+		return requested[e.Valid()] && e.Lead == 0 && e.Product == ensemble.MemberField && e.Member == member &&
 			e.Statistic == "" && slices.Contains(variables, e.Variable) && ensemble.FindLevel(levels, e.Variable, e.Level) >= 0
 	}, false)
 	var err error
@@ -275,19 +275,19 @@ func (s *AnalysisSelection) Read(ctx context.Context, valids []ensemble.Valid, r
 	if err := CompareDuplicates(ctx, s.Reader.in, slices.DeleteFunc(slices.Clone(s.Duplicates), func(r [2]ensemble.Entry) bool { return byValid[r[0].Valid()] == nil })); err != nil {
 		return nil, nil, err
 	}
-	wanted := slices.DeleteFunc(slices.Clone(s.Entries), func(e ensemble.Entry) bool { return byValid[e.Valid()] == nil })
-	warnings, err := slab{s.Reader, levels, own.Window(), ranks}.read(ctx, wanted, func(k ensemble.Key) ([]float32, error) {
+	selected := slices.DeleteFunc(slices.Clone(s.Entries), func(e ensemble.Entry) bool { return byValid[e.Valid()] == nil })
+	warnings, err := slab{s.Reader, levels, own.Window(), ranks}.read(ctx, selected, func(k ensemble.Key) ([]float32, error) {
 		return byValid[k.Valid()].Field(slices.Index(s.variables, k.Variable), ensemble.FindLevel(levels, k.Variable, k.Level)), nil
 	})
 	return out, warnings, err
 }
 
 // SelectUnique selects each key once, its first or last entry, and pairs repeated entries with the first.
-func SelectUnique(all []ensemble.Entry, wanted func(ensemble.Entry) bool, last bool) (entries []ensemble.Entry, repeats [][2]ensemble.Entry) {
+func SelectUnique(all []ensemble.Entry, accept func(ensemble.Entry) bool, last bool) (entries []ensemble.Entry, repeats [][2]ensemble.Entry) {
 	first := map[ensemble.Identity]ensemble.Entry{}
 	at := map[ensemble.Identity]int{}
 	for _, e := range all {
-		if !wanted(e) {
+		if !accept(e) {
 			continue
 		}
 		id := e.Identity()

@@ -12,8 +12,7 @@ import (
 	"github.com/ensemble-weather/ensemble/io/decode"
 )
 
-// A selection on a part of the input's grid reads that part of its fields; of another grid
-// it is none.
+// A selection cropped to a part of the input's grid reads that part; other grids are not accepted.
 func TestSelectionOnPartOfTheGrid(t *testing.T) {
 	f := demotest.Files(t)
 	pool, err := decode.NewPool(decode.Options{Program: testdecoder.Path(t)})

@@ -222,15 +222,15 @@ func EveryInit(ensemble.Init) bool { return true }
 
 // CheckMissing finds the required fields that initialisations lack; wanted selects the initialisations. Fields
 // that another initialisation lacks at the same valid time are reported as mixed initialisations.
-func CheckMissing(c *ensemble.Catalogue, entries []ensemble.Entry, blocks []RequiredFields, wanted func(ensemble.Init) bool) (faults []Fault) {
+func CheckMissing(c *ensemble.Catalogue, entries []ensemble.Entry, blocks []RequiredFields, accept func(ensemble.Init) bool) (faults []Fault) {
 	by := map[ensemble.Init]*initFields{}
-	var starts []*initFields
+	var inits []*initFields
 	for _, e := range entries {
 		s := by[e.Init]
 		if s == nil {
 			s = &initFields{init: e.Init, have: map[ensemble.Key]ensemble.Entry{}}
 			by[e.Init] = s
-			starts = append(starts, s)
+			inits = append(inits, s)
 		}
 		k := e.Key
 		k.Init = ensemble.Init{}
@@ -238,9 +238,9 @@ func CheckMissing(c *ensemble.Catalogue, entries []ensemble.Entry, blocks []Requ
 			s.have[k] = e
 		}
 	}
-	slices.SortFunc(starts, func(a, b *initFields) int { return a.init.Compare(b.init.Time) })
+	slices.SortFunc(inits, func(a, b *initFields) int { return a.init.Compare(b.init.Time) })
 	var short []*initFields
-	for _, s := range starts {
+	for _, s := range inits {
 		for _, b := range blocks {
 			b.Keys(ensemble.Init{}, func(k ensemble.Key) {
 				if _, ok := s.have[k]; !ok {
@@ -252,7 +252,7 @@ func CheckMissing(c *ensemble.Catalogue, entries []ensemble.Entry, blocks []Requ
 			short = append(short, s)
 		}
 	}
-	if f, ok := laggedFault(starts, len(short)); ok {
+	if f, ok := laggedFault(inits, len(short)); ok {
 		return []Fault{f}
 	}
 	// Smallest first: these are the stray fields.
@@ -264,7 +264,7 @@ func CheckMissing(c *ensemble.Catalogue, entries []ensemble.Entry, blocks []Requ
 		for _, whole := range byCount[i+1:] {
 			if !strays[whole] && s.completes(whole) {
 				strays[s], strayed[whole] = true, true
-				if wanted(whole.init) {
+				if accept(whole.init) {
 					faults = append(faults, mixedCyclesFault(whole, s))
 				}
 				break
@@ -273,7 +273,7 @@ func CheckMissing(c *ensemble.Catalogue, entries []ensemble.Entry, blocks []Requ
 	}
 	var around *fileContext
 	for _, s := range short {
-		if wanted(s.init) && !strays[s] && !strayed[s] {
+		if accept(s.init) && !strays[s] && !strayed[s] {
 			if around == nil {
 				around = newFileContext(c)
 			}
@@ -285,13 +285,13 @@ func CheckMissing(c *ensemble.Catalogue, entries []ensemble.Entry, blocks []Requ
 
 // laggedFault reports whether several incomplete initialisations have different members each: parts of a lagged
 // ensemble, which cannot be used as one without members.lagged.
-func laggedFault(starts []*initFields, short int) (Fault, bool) {
-	if len(starts) < 3 || short < len(starts) {
+func laggedFault(inits []*initFields, short int) (Fault, bool) {
+	if len(inits) < 3 || short < len(inits) {
 		return Fault{}, false
 	}
 	seen := map[ensemble.Member]bool{}
 	var parts []string
-	for _, s := range starts {
+	for _, s := range inits {
 		m := s.members()
 		for _, x := range m {
 			if seen[x] {
@@ -305,7 +305,7 @@ func laggedFault(starts []*initFields, short int) (Fault, bool) {
 		parts = append(parts[:humanise.MaxListed], fmt.Sprintf("and %d more", n-humanise.MaxListed))
 	}
 	return Fault{Kind: FaultCycles, Code: exit.BadData, What: "initialisations are mixed: each has different members", Why: strings.Join(parts, "; "),
-		Fix: "give files of one initialisation; `predict` combines several into a lagged ensemble with members.lagged.max_age", Fields: len(starts)}.AtEntry(starts[0].first()), true
+		Fix: "give files of one initialisation; `predict` combines several into a lagged ensemble with members.lagged.max_age", Fields: len(inits)}.AtEntry(inits[0].first()), true
 }
 
 // completes reports whether all fields of this initialisation are missing in another one.
@@ -370,7 +370,7 @@ func (s *initFields) fault(around *fileContext) Fault {
 	absent := func(m ensemble.Member) bool { return !slices.Contains(have, m) }
 	switch {
 	case absent(first.Member) && first.Member == 0 && slices.ContainsFunc(have, func(m ensemble.Member) bool { return m > 0 }):
-		c := MissingControlFault("start "+s.init.String(), "members "+ensemble.MemberRanges(have))
+		c := MissingControlFault("initialisation "+s.init.String(), "members "+ensemble.MemberRanges(have))
 		c.Fields = f.Fields
 		f = c
 	case absent(first.Member) && first.Member != ensemble.NoMember:

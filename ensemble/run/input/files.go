@@ -12,7 +12,7 @@ type UnrelatedFile = fio.IgnoredFile
 // input. key names the source of the names in errors.
 //
 // Errors: those of fio.List.
-func ListFiles(key string, names []string) (files []string, aside []UnrelatedFile, err error) {
+func ListFiles(key string, names []string) (files []string, unrelated []UnrelatedFile, err error) {
 	return fio.List(key, names)
 }
 
@@ -33,16 +33,16 @@ func pathStrings(paths []config.Path) []string {
 
 // ArgumentFiles lists the files that command arguments match. Names without a file are kept: opening all of them
 // reports all errors.
-func ArgumentFiles(names []string) (files []string, aside []UnrelatedFile, err error) {
+func ArgumentFiles(names []string) (files []string, unrelated []UnrelatedFile, err error) {
 	for _, name := range names {
 		one, left, err := fio.List("the command line", []string{name})
 		if len(one) == 0 && len(left) == 0 && err != nil && !fio.HasMeta(name) && !fio.IsFolder(name) {
 			one, err = []string{name}, nil
 		}
-		files, aside = append(files, one...), append(aside, left...)
+		files, unrelated = append(files, one...), append(unrelated, left...)
 		if err != nil {
-			return nil, aside, err
+			return nil, unrelated, err
 		}
 	}
-	return files, aside, nil
+	return files, unrelated, nil
 }

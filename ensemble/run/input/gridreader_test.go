@@ -19,10 +19,10 @@ import (
 	"github.com/ensemble-weather/ensemble/io/decode"
 )
 
-// TestAgainstCDO compares with what CDO makes of the same fields (testdata/cdo, which
-// golden.sh has made). Grids of rows agree to the rounding of float32. In quadrilaterals CDO
-// takes longitude and latitude for straight, we the plane that touches the sphere, and at
-// the margin it goes half a cell further (bilinear it does not, nearest any distance).
+// TestAgainstCDO compares interpolation with CDO for the same fields (testdata/cdo, made by golden.sh).
+// Rectangular grids agree up to float32 rounding. In quadrilaterals CDO treats longitude and latitude as
+// plane coordinates, we use the tangent plane; at the margin CDO extends half a cell further (bilinear does
+// not, nearest by any distance).
 func TestAgainstCDO(t *testing.T) {
 	dir := testdata.Dir(t, "formats")
 	pool, err := decode.NewPool(decode.Options{Program: testdecoder.Path(t)})

@@ -22,15 +22,15 @@ func LaggedEnsemble(c *ensemble.Catalogue, maxAge time.Duration, only time.Time)
 	if only.IsZero() && len(inits) > 0 {
 		only = inits[len(inits)-1].Time
 	}
-	start := ensemble.InitAt(only)
-	if !slices.Contains(inits, start) {
-		return nil, nil, only, MissingInitError(start, inits)
+	newest := ensemble.InitAt(only)
+	if !slices.Contains(inits, newest) {
+		return nil, nil, only, MissingInitError(newest, inits)
 	}
 	type source struct {
 		age    time.Duration
 		member ensemble.Member
 	}
-	age := func(e ensemble.Entry) time.Duration { return start.Sub(e.Init.Time) }
+	age := func(e ensemble.Entry) time.Duration { return newest.Sub(e.Init.Time) }
 	number := map[source]ensemble.Member{}
 	var sources []source
 	taken := map[ensemble.Member]time.Duration{}
@@ -65,12 +65,12 @@ func LaggedEnsemble(c *ensemble.Catalogue, maxAge time.Duration, only time.Time)
 		if !ok || e.Lead < ensemble.Lead(s.age) {
 			continue
 		}
-		e.Init, e.Lead, e.Member = start, e.Lead-ensemble.Lead(s.age), n
+		e.Init, e.Lead, e.Member = newest, e.Lead-ensemble.Lead(s.age), n
 		ages[n] = s.age
 		out.Entries = append(out.Entries, e)
 	}
 	if len(out.Entries) == 0 {
-		return nil, nil, only, &exit.Error{Code: exit.NotYet, What: "no field of the lagged ensemble is in the input", At: fmt.Sprintf("%s and %s before it", start, maxAge),
+		return nil, nil, only, &exit.Error{Code: exit.NotYet, What: "no field of the lagged ensemble is in the input", At: fmt.Sprintf("%s and %s before it", newest, maxAge),
 			Fix: "add the files of the newest initialisation"}
 	}
 	slices.SortFunc(out.Entries, ensemble.Entry.Compare)

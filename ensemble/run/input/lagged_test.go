@@ -15,8 +15,8 @@ import (
 	fio "github.com/ensemble-weather/ensemble/io"
 )
 
-// Real lagged ensembles: their starts differ, their valid times do not. Joined, every
-// member has every lead, and its age.
+// Real lagged ensembles have different initialisations and common valid times. Combined, every member has
+// every lead, and its age.
 func TestLaggedEnsembles(t *testing.T) {
 	testdecoder.Path(t)
 	members, err := filepath.Glob(filepath.Join(testdata.Dir(t, "glosea4"), "*.nc"))
@@ -61,8 +61,8 @@ func TestLaggedEnsembles(t *testing.T) {
 	}
 }
 
-// Members whose numbers clash get new ones, those of the newest start keep theirs; fields
-// of other valid times are none.
+// Members with clashing numbers get new ones, and those of the newest initialisation keep theirs; fields of
+// other valid times are dropped.
 func TestLagNumbers(t *testing.T) {
 	start := ensemble.InitAt(time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC))
 	c := &ensemble.Catalogue{}

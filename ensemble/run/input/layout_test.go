@@ -13,7 +13,7 @@ import (
 	fio "github.com/ensemble-weather/ensemble/io"
 )
 
-// The file of an absent member is named after those of the others, where they say how.
+// The expected file of a missing member follows the names of the others, if they determine it.
 func TestExpectedFileName(t *testing.T) {
 	for _, c := range []struct {
 		files  []string
@@ -38,7 +38,7 @@ func TestExpectedFileName(t *testing.T) {
 	}
 }
 
-// Members of two centres with one number are a fault that names both and what to choose.
+// Members of two centres with the same number are a fault that names both and the key to select one.
 func TestCentreFaults(t *testing.T) {
 	field := func(centre string, m ensemble.Member) ensemble.Entry {
 		return ensemble.Entry{Key: ensemble.Key{Variable: "t", Member: m, Init: ensemble.InitAt(time.Unix(0, 0))}, Kind: &ensemble.Kind{Centre: centre}, File: centre}
@@ -53,7 +53,7 @@ func TestCentreFaults(t *testing.T) {
 	}
 }
 
-// What an input of percentiles lacks are members, not the one that is looked for first.
+// For an input of percentiles the fault is that members are missing, not a particular member.
 func TestOfferedPercentiles(t *testing.T) {
 	entry := ensemble.Entry{Key: ensemble.Key{Variable: "t", Level: ensemble.PressureLevel(850), Member: ensemble.NoMember, Product: ensemble.Quantile, QuantileProbability: 0.5}, Kind: &ensemble.Kind{}}
 	b := RequiredFields{Axes: ensemble.Axes{}, Members: []ensemble.Member{0, 1}}
@@ -69,7 +69,7 @@ func TestOfferedPercentiles(t *testing.T) {
 	}
 }
 
-// A configured layout is the reader's.
+// A configured layout is converted for the reader.
 func TestLayoutOf(t *testing.T) {
 	l := LayoutOf(config.MemberLayout{FilenamePattern: `m(\d+)`, Centres: []string{"ecmf"}, Percentiles: "members"})
 	if fmt.Sprint(l.FromName, l.Centres, l.Percentiles) != `m(\d+) [ecmf] true` {
@@ -80,7 +80,7 @@ func TestLayoutOf(t *testing.T) {
 	}
 }
 
-// Forecasts of a training are read with all that it says of files, analyses without the layout of members.
+// Forecasts of a training are read with all configured options, analyses without the layout of members.
 func TestReaderOptionsOfATraining(t *testing.T) {
 	c := demotest.Config(t, demotest.Files(t), "data.index_cache=/var/cache/ensemble", "data.allow_missing_chunks=true", "data.members.centres=[ecmf]")
 	for forecasts, want := range map[bool]fio.Options{true: {Sparse: true, Cache: "/var/cache/ensemble", Members: fio.MemberOptions{Centres: []string{"ecmf"}}}, false: {Sparse: true, Cache: "/var/cache/ensemble"}} {

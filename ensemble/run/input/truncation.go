@@ -7,9 +7,9 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 )
 
-// A file that was cut between two messages is whole by its structure. What it lacks tells:
-// all that is missing would come after its last message, by the order in which the file
-// has the rest, and other files or leads have the like of it.
+// A file that was truncated between two messages is valid by its structure. It is recognised by its missing
+// fields: all of them would come after its last message in the order of the file, and other files
+// or leads contain such fields.
 
 // Coordinates by which files order the fields of one initialisation.
 const (

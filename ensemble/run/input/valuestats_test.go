@@ -10,7 +10,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// What one place has, and what a dry day has, is no sign of a fault; the same in a whole field is.
+// Values that are normal at a single point or on a dry day are not faults there, but are in a complete field.
 func TestFewPointsAndDryDays(t *testing.T) {
 	rain := func(points int, drop float32) []float32 {
 		x := make([]float32, points)

@@ -9,7 +9,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/train/traintest"
 )
 
-// Attention along axes takes the same steps on parts of the fields and of the batch as on whole ones.
+// Axial attention takes the same training steps on shards of fields and batches as on complete ones.
 func TestLongAxialOnParts(t *testing.T) {
 	axial := []string{"model.kind=axial_transformer", "model.base=8", "model.axial.window=3"}
 	traintest.CheckLossesOnMeshes(t, runtest.TwoLeads(append(axial, "model.conditions=[lead]", "train.mesh=data:2 lat:2")...), runtest.TwoLeads(append(axial, "train.mesh=lon:3")...),

@@ -22,8 +22,8 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 )
 
-// A training fits calibrations to its validation starts and keeps them with the model;
-// predictions publish what they make of the probabilities of the distribution.
+// A training fits calibrations on its validation samples and stores them in the model; predictions publish
+// calibrated probabilities.
 func TestTrainCalibrates(t *testing.T) {
 	f := demotest.Files(t)
 	dir := filepath.Join(t.TempDir(), "run")

@@ -18,9 +18,9 @@ import (
 	"github.com/ensemble-weather/ensemble/unet3d"
 )
 
-// A training that removes channels, stopped before, amid and behind the removal and resumed, ends with the
-// bits of one that never stopped; its model is the smaller network, which predicts with the scores
-// that the training gave.
+// A training that removes channels, stopped before, during and after the removal and resumed, ends with the
+// bits of an uninterrupted one. Its model is the smaller network, and predicts with the scores of the
+// training.
 func TestChannelsAreRemovedInTraining(t *testing.T) {
 	f := demotest.Files(t)
 	runDir := traintest.CheckResume(t, runtest.ChannelPruning(t, f, "prune.method=taylor", "train.ema=0.5", "train.accumulate=1", "baselines=[climatology]"), 7, 3)

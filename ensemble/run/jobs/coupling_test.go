@@ -18,7 +18,7 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 )
 
-// membersOf predicts one start with mean, spread and members, and gives their fields.
+// membersOf predicts one initialisation with mean, spread and members, and returns their fields.
 func membersOf(t *testing.T, o predict.Options, set ...string) (mean, sigma []float32, members map[ensemble.Member][]float32, dir string) {
 	t.Helper()
 	o.Out = t.TempDir()
@@ -41,9 +41,8 @@ func membersOf(t *testing.T, o predict.Options, set ...string) (mean, sigma []fl
 	return mean, sigma, members, dir
 }
 
-// The Schaake shuffle makes any number of members: at every point the quantiles of the
-// distribution, in the order of the analyses that the files name, which are past and of the
-// season. GRIB2 says how many there are.
+// The Schaake shuffle makes any number of members: at every point quantiles of the distribution, in the rank
+// order of past analyses of the same season. GRIB2 states their number.
 func TestPredictSchaake(t *testing.T) {
 	o := predictOptions(t, "")
 	o.Input = o.Input[:1]
@@ -119,8 +118,8 @@ func TestPredictSchaake(t *testing.T) {
 	}
 }
 
-// Random draws are the same in every run and on every part of the grid; transformed members
-// have the distribution's mean and spread exactly.
+// Random draws are the same in every run and on every part of the grid. ECC-T members have exactly the mean
+// and spread of the distribution.
 func TestPredictCoupling(t *testing.T) {
 	o := predictOptions(t, "")
 	o.Input, o.Formats = o.Input[:1], nil
@@ -158,7 +157,7 @@ func TestPredictCoupling(t *testing.T) {
 	}
 }
 
-// Keys of coupling that exclude each other are refused together.
+// Conflicting coupling keys are reported together.
 func TestCouplingKeys(t *testing.T) {
 	for _, c := range []struct {
 		set  []string

@@ -18,8 +18,8 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
-// A training tests the members that stand for its network's distribution, and those of baselines;
-// a verification of its products tells the same of them, and looks at the members among the products.
+// A training tests the members sampled from its network's distribution, and those of baselines. Verification
+// of its products repeats these results and tests the published members.
 func TestCouplingOfSystems(t *testing.T) {
 	f := demotest.Files(t)
 	runDir, out := filepath.Join(t.TempDir(), "run"), t.TempDir()

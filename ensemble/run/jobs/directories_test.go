@@ -11,7 +11,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// A run directory that is not there is told with the one that was probably meant.
+// The error for a missing run directory suggests a similar name.
 func TestMissingRunError(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(dir, "winter"), 0o755); err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/train/traintest"
 )
 
-// A training with a teacher resumes to the same bits, whether the members of a start change from epoch to epoch or not.
+// A training with a teacher resumes to the same bits, with fixed and with random members.
 func TestDistillationResumes(t *testing.T) {
 	teacher := traintest.Train(t, demotest.Config(t, demotest.Files(t), "baselines=[climatology]", "train.epochs=1", "train.networks=1", "data.split.fractions.validation=0.3")) // of which no start is left for the test
 	for _, sampling := range []string{"random", "fixed"} {

@@ -16,7 +16,8 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
-// checkCaseStudy makes case studies of what was verified: in a box, all gains are those of verify there.
+// checkCaseStudy compares case studies with verification: in a box, all skill scores equal those of verify
+// for this region.
 func checkCaseStudy(t *testing.T, o verify.Options) {
 	t.Helper()
 	o.Out, o.Selection = "", scoring.Selection{Regions: []string{"tropics"}}

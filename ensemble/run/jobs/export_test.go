@@ -16,8 +16,8 @@ import (
 	"github.com/ensemble-weather/ensemble/unet3d"
 )
 
-// What is exported is read as a published network, whose answer lies with it, and holds
-// the weights of the training; beside it lies all that the network needs.
+// An export can be read as a published network, contains a reference output and the trained weights, and
+// lists all inputs of the network.
 func TestExport(t *testing.T) {
 	runDir, out := traintest.TrainedRun(t), filepath.Join(t.TempDir(), "out")
 	o := exchange.ExportOptions{RunDir: runDir, Out: out, Threads: 1, Version: "test"}

@@ -15,7 +15,7 @@ import (
 	"github.com/ensemble-weather/ensemble/io/store"
 )
 
-// Of each file there is one format: another one is refused as such, with what to do.
+// Every file has one format version; others are refused with a remedy.
 func TestOtherFormatsAreRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		file, text string

@@ -38,7 +38,7 @@ import (
 // coarse is the grid that analyses of these tests come on.
 const coarse = "40x20"
 
-// dataOf reads what a training reads.
+// dataOf reads the data of a training.
 func dataOf(t *testing.T, c *config.TrainConfig, ranks *team.Team) (*samples.Data, error) {
 	t.Helper()
 	forecasts, analyses, err := samples.TrainingFiles(c)
@@ -54,7 +54,7 @@ type oneInit struct {
 	analysis *ensemble.Analysis
 }
 
-// samplesOf reads the starts of a part.
+// samplesOf reads the samples of one part of the split.
 func samplesOf(p samples.Examples) (out []oneInit, err error) {
 	err = p.Each(context.Background(), nil, func(_ int, f *ensemble.Forecast, a []*ensemble.Analysis) error {
 		fc, an := *f, *a[0]
@@ -65,7 +65,7 @@ func samplesOf(p samples.Examples) (out []oneInit, err error) {
 	return out, err
 }
 
-// firstParts reads the starts for training.
+// firstParts reads the training samples.
 func firstParts(t *testing.T, d *samples.Data) []oneInit {
 	t.Helper()
 	out, err := samplesOf(d.Train)
@@ -113,8 +113,8 @@ func coarseAnalyses(t *testing.T, d *samples.Data) string {
 	return path
 }
 
-// Forecasts and analyses on different grids are refused with the key that helps, and read
-// together with it: from files, from a store, whole and in slabs of ranks.
+// Forecasts and analyses on different grids are refused with the key that helps. With this key they are read
+// together: from files, from a store, complete and in slabs of ranks.
 func TestDataOnOneGrid(t *testing.T) {
 	f := demotest.Files(t)
 	few := "data.forecasts=[" + strings.Join(f.GRIB2[:4], ", ") + "]"
@@ -191,7 +191,7 @@ func TestDataOnOneGrid(t *testing.T) {
 	}
 }
 
-// reducedCopy writes the fields of a file of forecasts on the reduced Gaussian grid N32.
+// reducedCopy writes the fields of a forecast file on the reduced Gaussian grid N32.
 func reducedCopy(t *testing.T, pool *decode.Pool, path string) string {
 	t.Helper()
 	in, err := fio.Open(context.Background(), []string{path}, fio.Options{Pool: pool})
@@ -249,9 +249,8 @@ func reducedCopy(t *testing.T, pool *decode.Pool, path string) string {
 	return path
 }
 
-// A model predicts from input on other grids, a reduced one too: by the interpolation that
-// it was trained with, or by one that is asked for. Products are on its own grid, and are
-// verified with analyses on another.
+// A model predicts from input on other grids, including reduced ones, with the interpolation of its training
+// or a requested one. Products are on its own grid, and are verified with analyses on another grid.
 func TestPredictFromAnotherGrid(t *testing.T) {
 	f := demotest.Files(t)
 	runDir := filepath.Join(t.TempDir(), "run")

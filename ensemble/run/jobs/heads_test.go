@@ -20,7 +20,8 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 )
 
-// The schema takes the families that heads give and no others, each with its loss, and thresholds of those that have a closed form above them.
+// The schema accepts exactly the families of the heads, each with its losses, and thresholds for those with a
+// closed form.
 func TestFamilyNames(t *testing.T) {
 	for _, r := range dist.Table {
 		set := append(slices.Clone(runtest.PrecipitationKeys), "model.family="+r.ID, runtest.DefaultLoss(r.ID))
@@ -44,8 +45,8 @@ func TestFamilyNames(t *testing.T) {
 	}
 }
 
-// Products of a distribution that is not normal have its parameters, by which verification finds the
-// scores of the training; probabilities and members are of the family, too.
+// Products of a distribution that is not normal contain its parameters, with which verification reproduces
+// the scores of the training; probabilities and members follow this distribution too.
 func TestVerifyOfAnyFamily(t *testing.T) {
 	f := demotest.Files(t)
 	runDir, out := filepath.Join(t.TempDir(), "run"), t.TempDir()

@@ -27,8 +27,8 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
-// Several leads in one pass: training scores each, prediction publishes each in every format, and a
-// verification of the products finds the scores of the training, whatever form the network gives leads.
+// Several leads in one pass: training scores each, prediction publishes each in every format, and
+// verification of the products reproduces the scores, for all treatments of the lead axis.
 func TestTargetLeads(t *testing.T) {
 	f := demotest.Files(t)
 	for _, c := range []struct {
@@ -118,8 +118,8 @@ func TestTargetLeads(t *testing.T) {
 	}
 }
 
-// checkMemberIndependence: a change of a member's first field reaches that member at later leads, and no other, by a
-// single bit.
+// checkMemberIndependence checks that a perturbation of a member's first field changes this member at later
+// leads, and no other member by a single bit.
 func checkMemberIndependence(t *testing.T, runDir string, fc *ensemble.Forecast, before map[string][]float32, publish config.Publishing) {
 	t.Helper()
 	other := *fc
@@ -137,8 +137,8 @@ func checkMemberIndependence(t *testing.T, runDir string, fc *ensemble.Forecast,
 	}
 }
 
-// checkRankOrder: at every lead calibrated members have the order of the raw ones, so that each is the
-// trajectory that the raw member of its number is, and ranks correlate in time as theirs do.
+// checkRankOrder checks that calibrated members have the rank order of the raw ones at every lead, so that
+// each is a trajectory, and rank correlations in time equal those of the raw members.
 func checkRankOrder(t *testing.T, fc *ensemble.Forecast, leads []ensemble.Lead, got map[string][]float32) {
 	t.Helper()
 	var changed int
@@ -167,8 +167,8 @@ func checkRankOrder(t *testing.T, fc *ensemble.Forecast, leads []ensemble.Lead, 
 	}
 }
 
-// The spread of a lead after all that is read: training takes its answers there, a prediction needs
-// no field of it.
+// A spread target after the last lead that is read: training takes its reference at that lead, prediction
+// needs no field of it.
 func TestTargetAfterLastLead(t *testing.T) {
 	f := demotest.Files(t)
 	runDir := filepath.Join(t.TempDir(), "run")
@@ -213,12 +213,12 @@ func TestTargetAfterLastLead(t *testing.T) {
 	}
 }
 
-// Networks with leads in rows take the same steps on parts of the fields and of the batch as on whole ones.
+// Networks with leads as batch rows take the same steps on shards of fields and batches as on complete ones.
 func TestLeadsOnParts(t *testing.T) {
 	traintest.CheckLossesOnMeshes(t, runtest.Trajectories("train.loss.fairness=cross_pair", "model.maps=true", "train.mesh=data:2 lat:2"), runtest.TwoLeads("model.lead_axis=batch", "model.conditions=[lead, hour]", "train.mesh=lon:3"))
 }
 
-// A training of trajectories that is stopped and resumed ends with the bits of one that was not.
+// A training of trajectories that is stopped and resumed ends with the bits of an uninterrupted one.
 func TestTrajectoriesResume(t *testing.T) {
 	f := demotest.Files(t)
 	c := demotest.Config(t, f, runtest.Trajectories("model.conditions=[lead]", "train.epochs=2")...)

@@ -16,9 +16,8 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// TestLongTimedRuns: determinism of level D1 of a network of the published size, five
-// stages of base 32, on two threads. Two starts of 32×64 are as many points as one
-// crop of 64².
+// TestLongTimedRuns checks determinism level D1 of a network of the published size, five stages of base 32,
+// on two threads. Two samples of 32×64 points are as many points as one crop of 64².
 func TestLongTimedRuns(t *testing.T) {
 	sum := traintest.CheckKernelTimings(t, runtest.FiftySteps(t, "model.stages=5", "train.batch_size=2", "train.epochs=10"))
 	t.Logf("runs without timings, with them, and resumed without its table end with SHA-256 %s", sum)
@@ -36,9 +35,9 @@ func TestLongRankFailures(t *testing.T) {
 	})
 }
 
-// TestLongParallelMatrix: 50 steps of the U-Net of base 8 on 64² points, whose longitudes wrap
-// around, on every mesh of 1, 2, 3, 4 and 8 ranks of this process, on those that cut four
-// levels, and on some of Open MPI and MPICH.
+// TestLongParallelMatrix trains 50 steps of the U-Net of base 8 on 64² points with periodic longitudes: on
+// every mesh of 1, 2, 3, 4 and 8 ranks of this process, on those that divide four levels, and on some of Open
+// MPI and MPICH.
 func TestLongParallelMatrix(t *testing.T) {
 	const steps = 50
 	of := bench.Case{Model: bench.BenchUNet3D, Base: 8, Crop: setup.Crop{Height: 64, Width: 64}, Batch: 2, Depth: 2, Threads: 1}
@@ -106,9 +105,8 @@ func TestLongParallelMatrix(t *testing.T) {
 	}
 }
 
-// TestLongSameBits: TestSameBitsOnAnyProcesses with every number of processes, alone and one
-// after the other, on meshes of all kinds, evenly and unevenly cut, and all that an optimiser
-// keeps, shared out or not.
+// TestLongSameBits runs TestSameBitsOnAnyProcesses with every number of processes, alone and in sequence, on
+// meshes of all kinds, with even and uneven shards, and with sharded and unsharded optimiser state.
 func TestLongSameBits(t *testing.T) {
 	var all []traintest.ProcessCounts
 	for _, mesh := range []string{"data:4", "lat:4", "lon:4", "data:2 lat:2", "level:2 lon:2", "lat:2 lon:2", "data:2 lon:3"} {

@@ -9,7 +9,8 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/train/traintest"
 )
 
-// As TestNetworksOfMembersOnParts, with every loss of members and every axis of meshes.
+// TestLongNetworksOfMembersOnParts runs TestNetworksOfMembersOnParts with every loss of members and every
+// mesh axis.
 func TestLongNetworksOfMembersOnParts(t *testing.T) {
 	traintest.CheckLossesOnMeshes(t, runtest.MemberOutput("train.loss.kind=crps", "data.members.minimum=3", "train.mesh=lat:2"),
 		runtest.MemberOutput("train.loss.kind=crps_members", "train.loss.fairness=plain", "train.mesh=data:2"),

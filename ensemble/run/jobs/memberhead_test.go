@@ -23,9 +23,9 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
-// A network that gives members: training scores them, prediction publishes them under the numbers
-// of the raw ones, with the statistics of just these, and a verification of the products finds the
-// scores of the training. Members that are corrected each by itself pass the Jacobian test.
+// A network that outputs members: training scores them, prediction publishes them under the numbers of the
+// raw members with their statistics, and verification of the products reproduces the scores. Members that are
+// corrected independently pass the Jacobian test.
 func TestNetworkOfMembers(t *testing.T) {
 	f := demotest.Files(t)
 	runDir, out := filepath.Join(t.TempDir(), "run"), t.TempDir()
@@ -91,14 +91,14 @@ func TestNetworkOfMembers(t *testing.T) {
 	}
 }
 
-// Networks of members take the same steps on parts of the fields and of the batch as on whole ones,
-// also where numbers of members differ.
+// Networks of members take the same steps on shards of fields and batches as on complete ones, also with
+// varying numbers of members.
 func TestNetworksOfMembersOnParts(t *testing.T) {
 	traintest.CheckLossesOnMeshes(t, runtest.MemberOutput("model.kind=poet", "train.loss.kind=crps_members", "train.loss.fairness=cross_pair", "train.mesh=data:2 lat:2"), runtest.MemberInput("data.members.minimum=2", "train.mesh=lon:3"))
 }
 
-// Members that attend to each other are told from those that do not, and those exchanged with each
-// other are corrected as before, bit by bit.
+// Networks with attention between members are distinguished from those without. Exchanged members give the
+// same results bit by bit.
 func TestAvailableMembersAreFlagged(t *testing.T) {
 	f := demotest.Files(t)
 	runDir := filepath.Join(t.TempDir(), "run")

@@ -20,7 +20,8 @@ import (
 	"github.com/ensemble-weather/ensemble/io/product"
 )
 
-// predictOf gives the fields of the products of a forecast, by statistic and member, and by lead where there are several.
+// predictOf returns the fields of a forecast's products by statistic and member, and by lead if there are
+// several.
 func predictOf(t *testing.T, runDir string, fc *ensemble.Forecast, o predict.Options) map[string][]float32 {
 	t.Helper()
 	pool, err := decode.NewPool(decode.Options{})
@@ -65,10 +66,9 @@ func predictOf(t *testing.T, runDir string, fc *ensemble.Forecast, o predict.Opt
 	return out
 }
 
-// What a network that reads members predicts is the same, bit by bit, for files with the members
-// in another order and for members with exchanged numbers, with as many members as in training
-// and with fewer; and each member counts. The training, which draws numbers of
-// members, goes on with the same bits after it was stopped.
+// The prediction of a network that reads members is the same, bit by bit, for files with members in another
+// order and for exchanged member numbers, with all members and with fewer; and each member matters. Its
+// training, which draws numbers of members, resumes to the same bits.
 func TestOrderOfMembers(t *testing.T) {
 	f := demotest.Files(t)
 	c := demotest.Config(t, f, runtest.MemberInput("train.epochs=1", "data.members.minimum=2")...)

@@ -18,8 +18,8 @@ import (
 	"github.com/ensemble-weather/ensemble/io/product"
 )
 
-// TestPredictInLessMemory: a bound of the memory and one of the scratch change no bit
-// of the products; less than the least is refused with what to write.
+// TestPredictInLessMemory checks that limits of memory and workspace change no bit of the products, and that
+// a limit below the minimum is refused with a remedy.
 func TestPredictInLessMemory(t *testing.T) {
 	runDir := filepath.Join(t.TempDir(), "run")
 	f := demotest.Files(t)

@@ -19,7 +19,7 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/neighbourhood"
 )
 
-// At stations on points of the grid, neighbourhoods are those of the published probabilities
+// At stations on grid points, neighbourhood probabilities equal those computed from published probabilities
 // and members.
 func TestPredictNeighbourhoods(t *testing.T) {
 	o := predictOptions(t, t.TempDir())

@@ -14,8 +14,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// A model knows whose forecasts it learned from, and what is of another model is told or
-// refused.
+// A model records the forecast model of its training data; input of another one is reported or refused.
 func TestOtherForecastModel(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	if err := os.CopyFS(dir, os.DirFS(traintest.TrainedRun(t))); err != nil {

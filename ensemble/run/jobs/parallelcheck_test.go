@@ -71,7 +71,7 @@ func checkWithin(t *testing.T, o bench.ParallelCheckOptions) *bench.ParallelChec
 // checkLine begins the line in which rank 0 tells what a check gave.
 const checkLine = "check "
 
-// printCheck is a rank of a launcher.
+// printCheck runs one rank under a launcher.
 func printCheck(o bench.ParallelCheckOptions) error {
 	r, err := bench.CheckParallel(context.Background(), o)
 	if err != nil || team.IsNonRoot() {
@@ -82,7 +82,7 @@ func printCheck(o bench.ParallelCheckOptions) error {
 	return err
 }
 
-// checkLaunched checks ranks of every launcher.
+// checkLaunched checks ranks under every launcher.
 func checkLaunched(t *testing.T, ranks int, o bench.ParallelCheckOptions) (all []*bench.ParallelCheck) {
 	t.Helper()
 	mpirun(t, ranks, job{Check: &o}, func(out string, code exit.Code) {
@@ -104,8 +104,8 @@ func checkLaunched(t *testing.T, ranks int, o bench.ParallelCheckOptions) (all [
 	return all
 }
 
-// Training on meshes of 2, 3 and 4 parts, evenly and unevenly cut, agrees with training on
-// one. Again, on fewer ranks, and on ranks of Open MPI and MPICH, it gives the same bits.
+// Training on meshes of 2, 3 and 4 parts, with even and uneven shards, agrees with training on one. Repeated
+// on fewer ranks, and under Open MPI and MPICH, it gives the same bits.
 func TestParallelMatrix(t *testing.T) {
 	of := bench.Case{Model: bench.BenchUNet3D, Base: 8, Crop: setup.Crop{Height: 32, Width: 32}, Batch: 2, Depth: 2, Threads: 1}
 	checkWithin(t, bench.ParallelCheckOptions{Case: of, Ranks: 3, Mesh: "lon:3", Steps: 2})
@@ -128,8 +128,8 @@ func TestParallelMatrix(t *testing.T) {
 	}
 }
 
-// The smallest change of the parameters changes losses by no less than rounding, and by less
-// than ranks may; a check tells when bits differ.
+// The smallest change of the parameters changes losses at least as much as rounding, and less than the
+// tolerance of ranks. The check reports different bits.
 func TestLossFloor(t *testing.T) {
 	of := bench.Case{Model: bench.BenchUNet3D, Base: 8, Crop: setup.Crop{Height: 64, Width: 64}, Batch: 2, Depth: 2, Threads: 1}
 	r := checkWithin(t, bench.ParallelCheckOptions{Case: of, Ranks: 1, Mesh: "data:2", Steps: 10, Optimizer: string(optim.Adam)})

@@ -15,8 +15,8 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 )
 
-// A training on a mesh of more parts than processes has the bits that it has on as many
-// ranks, also if it goes on with another number of processes.
+// A training on a mesh with more parts than processes has the same bits as on as many ranks, also if it
+// resumes with another number of processes.
 func TestSameBitsOnAnyProcesses(t *testing.T) {
 	traintest.CheckProcessCounts(t, []traintest.ProcessCounts{
 		{Mesh: "data:2 lat:2", Processes: [][]int{{3, 1}}, Overrides: []string{"train.shard_optimizer=true", "train.clip=0.05", "train.ema=0.5", "train.optimizer=adam"}},
@@ -24,8 +24,8 @@ func TestSameBitsOnAnyProcesses(t *testing.T) {
 	})
 }
 
-// So it has under the launchers of MPI: it is stopped by a signal to one process, and goes
-// on with fewer.
+// The same holds under MPI launchers: the training is stopped by a signal to one process, and resumes with
+// fewer.
 func TestSameBitsOnLaunchedProcesses(t *testing.T) {
 	whole := filepath.Join(t.TempDir(), "whole")
 	r := withMesh(failing(t, whole), "lat:2 lon:2")

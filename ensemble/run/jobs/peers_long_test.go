@@ -11,8 +11,8 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// Ranks that are killed or stopped while others ask them for starts are lost as ever, and the
-// training ends, resumed, with the bits of one in which nobody asks.
+// Ranks that are killed or stopped while others request samples from them are reported as lost, and the
+// resumed training ends with the bits of one without sample exchange.
 func TestLongPeersAreLost(t *testing.T) {
 	training, want := peerTraining(t, "train.stall_timeout=15s")
 	onLaunchers(t, func(t *testing.T, launcher string) {

@@ -15,8 +15,8 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// peerTraining is a training on ranks that take starts from each other, and the digest of one on
-// ranks of this process that do not.
+// peerTraining returns a training whose ranks exchange samples, and the digest of one on ranks of this
+// process without exchange.
 func peerTraining(t *testing.T, set ...string) (training func(t *testing.T) rankTraining, want string) {
 	t.Helper()
 	f := demotest.Files(t)
@@ -37,8 +37,8 @@ func peerTraining(t *testing.T, set ...string) (training func(t *testing.T) rank
 	return func(t *testing.T) rankTraining { return of(filepath.Join(t.TempDir(), "run"), "always") }, runtest.Digest(t, whole)
 }
 
-// Under a launcher ranks are processes. They take starts from each other, and end with the
-// bits of ranks of one process that do not.
+// Under a launcher ranks are processes. They exchange samples, and end with the bits of ranks of one process
+// without exchange.
 func TestProcessesExchangeInits(t *testing.T) {
 	training, want := peerTraining(t, "train.epochs=2")
 	onLaunchers(t, func(t *testing.T, launcher string) {

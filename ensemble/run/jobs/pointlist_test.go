@@ -22,8 +22,9 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/baseline"
 )
 
-// Networks by point and in two dimensions, with a reference, learned and auxiliary fields in their input,
-// train on parts of the fields, are exported, and predict without the auxiliary file what they scored.
+// Pointwise and two-dimensional networks, with a reference and with learned and auxiliary input fields, train
+// on shards, are exported, and reproduce their scores in prediction without the auxiliary file. The model's
+// reference equals the baseline that it is compared with, bit by bit.
 func TestNetworkBaselines(t *testing.T) {
 	f := demotest.Files(t)
 	auxiliary := runtest.FirstMessage(t, f.GRIB2[0])

@@ -18,8 +18,8 @@ import (
 	fio "github.com/ensemble-weather/ensemble/io"
 )
 
-// Members that are missing at some starts only: each start has its own, the same bytes come
-// of any number of ranks, also where these wait.
+// Members that are missing at some initialisations only: each initialisation has its own members, and any
+// number of ranks gives the same bytes, also with waiting.
 func TestPolicyOnRanks(t *testing.T) {
 	t.Setenv("SOURCE_DATE_EPOCH", "1767225600")
 	want, dir := t.TempDir(), t.TempDir()
@@ -71,7 +71,7 @@ func TestPolicyOnRanks(t *testing.T) {
 	}
 }
 
-// A wait that is told to stop ends at once, on all ranks.
+// A request to stop ends waiting at once on all ranks.
 func TestWaitIsStopped(t *testing.T) {
 	o := predictOptions(t, t.TempDir())
 	o.Input, o.Deadline = []string{filepath.Join(t.TempDir(), "never.grib2")}, time.Now().Add(time.Hour)

@@ -53,7 +53,7 @@ type job struct {
 	Check   *bench.ParallelCheckOptions
 }
 
-// runAsRank does a job and prints what rank 0 has to say.
+// runAsRank does a job and prints the result of rank 0.
 func runAsRank(text string) exit.Code {
 	var j job
 	err := json.Unmarshal([]byte(text), &j)
@@ -74,7 +74,7 @@ func runAsRank(text string) exit.Code {
 	return exit.CodeOf(err)
 }
 
-// mpirun does a job on ranks of every launcher that is installed.
+// mpirun does a job on ranks under every installed launcher.
 func mpirun(t *testing.T, n int, j job, then func(out string, code exit.Code)) {
 	t.Helper()
 	text, err := json.Marshal(j)
@@ -145,13 +145,13 @@ func sameFiles(t *testing.T, got, want string) {
 	}
 }
 
-// predictOptions publish the last starts of the small data.
+// predictOptions publish the last initialisations of the small data.
 func predictOptions(t *testing.T, out string) predict.Options {
 	return predict.Options{RunDir: traintest.TrainedRun(t), Input: demotest.Files(t).GRIB2[15:], Out: out, Formats: []product.Format{product.NetCDF, product.GRIB2},
 		Version: "test", Command: "test", Threads: 1}
 }
 
-// predictOnRanks predicts on ranks of this process; options give those of each.
+// predictOnRanks predicts on ranks of this process.
 func predictOnRanks(n int, ctx func(rank int) context.Context, o predict.Options) ([]*predict.Result, error) {
 	results := make([]*predict.Result, n)
 	return results, onTestTeams(n, o.Mesh, func(w team.Teams) (err error) {
@@ -161,8 +161,8 @@ func predictOnRanks(n int, ctx func(rank int) context.Context, o predict.Options
 	})
 }
 
-// Whatever the number of ranks, also more than starts, the products are those of one
-// rank, byte by byte, and so is what is told of them.
+// Products and result do not depend on the number of ranks, byte by byte, even if there are more ranks than
+// initialisations.
 func TestPredictOnRanks(t *testing.T) {
 	t.Setenv("SOURCE_DATE_EPOCH", "1767225600")
 	want := t.TempDir()
@@ -197,8 +197,8 @@ func TestPredictOnRanks(t *testing.T) {
 	})
 }
 
-// Ranks that share a start publish what one rank does, but for the order of sums, and
-// the same bytes however many such groups there are.
+// Ranks that share an initialisation publish the products of one rank up to rounding, and the same bytes for
+// any number of such groups.
 func TestPredictOnAMesh(t *testing.T) {
 	t.Setenv("SOURCE_DATE_EPOCH", "1767225600")
 	alone := t.TempDir()
@@ -262,8 +262,8 @@ func fieldsBelow(t *testing.T, dir string) map[string][]float32 {
 	return out
 }
 
-// A rank that fails is named, all ranks end with its error, and it is the one with
-// which one rank would have ended. What was published stays.
+// A rank that fails is named, and all ranks return its error, which is that of a single rank. Products
+// published before remain.
 func TestPredictFailsOnARank(t *testing.T) {
 	o := predictOptions(t, "")
 	inits := []string{}
@@ -314,7 +314,7 @@ func TestPredictFailsOnARank(t *testing.T) {
 	}
 }
 
-// initDirs are the folders of files, each once, in order.
+// initDirs lists the folders of files, each once, in order.
 func initDirs(files []string) []string {
 	var dirs []string
 	for _, f := range files {
@@ -325,7 +325,7 @@ func initDirs(files []string) []string {
 	return dirs
 }
 
-// A signal to one rank stops all, and the same command goes on.
+// A signal to one rank stops all; the same command continues.
 func TestPredictStopsOnAllRanks(t *testing.T) {
 	o := predictOptions(t, t.TempDir())
 	stopped, stop := context.WithCancel(context.Background())
@@ -344,7 +344,7 @@ func TestPredictStopsOnAllRanks(t *testing.T) {
 	}
 }
 
-// Whatever the number of ranks, verification writes what one rank writes, byte by byte.
+// Verification writes the same bytes for any number of ranks.
 func TestVerifyOnRanks(t *testing.T) {
 	p := predictOptions(t, t.TempDir())
 	if _, err := predict.Run(context.Background(), p); err != nil {

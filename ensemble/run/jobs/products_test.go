@@ -22,8 +22,8 @@ import (
 var allProducts = []string{"products=[mean, spread, quantiles, probabilities, members]", "quantiles=[0.1, 0.5, 0.875]",
 	"probabilities=[\"t>0 degC\", t<270, 270<t<275]"}
 
-// All products of one start: each field follows from mean and spread, and members are in
-// the order of the raw ones.
+// All products of one initialisation: each field follows from mean and spread, and members have the rank
+// order of the raw ones.
 func TestPredictProducts(t *testing.T) {
 	o := predictOptions(t, t.TempDir())
 	o.Input, o.Publish = o.Input[:1], runtest.Publishing(t, allProducts...)
@@ -149,7 +149,7 @@ func TestPredictProducts(t *testing.T) {
 	}
 }
 
-// Ranks that share a start join the members of their slabs.
+// Ranks that share an initialisation join the members of their slabs.
 func TestPredictMembersOnAMesh(t *testing.T) {
 	o := predictOptions(t, t.TempDir())
 	o.Input, o.Formats, o.Publish = o.Input[:1], nil, runtest.Publishing(t, "products=[members]")
@@ -176,7 +176,7 @@ func TestPredictMembersOnAMesh(t *testing.T) {
 	}
 }
 
-// What a model cannot give is refused before anything is read, with what it can give.
+// Products that a model cannot provide are refused before anything is read, with the available ones.
 func TestPredictRefusesProducts(t *testing.T) {
 	o := predictOptions(t, t.TempDir())
 	for _, c := range []struct {

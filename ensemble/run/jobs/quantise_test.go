@@ -8,7 +8,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 )
 
-// Methods of the configuration are those of the engine.
+// The configuration accepts the methods of the engine.
 func TestQuantiseMethods(t *testing.T) {
 	var names []string
 	for _, m := range quantise.Methods {

@@ -188,8 +188,8 @@ type rankFailure struct {
 	tells  string
 }
 
-// One training is killed, stopped and interrupted on a rank, one after the other, and
-// resumed each time. It ends with the bits of one that was never disturbed.
+// One training is killed, stopped and interrupted on a rank in sequence, and resumed each time. It ends with
+// the bits of an undisturbed one.
 func TestRankFailures(t *testing.T) {
 	checkRankFailures(t, []rankFailure{
 		{syscall.SIGKILL, 1, 0, "illed"},
@@ -198,8 +198,8 @@ func TestRankFailures(t *testing.T) {
 	})
 }
 
-// checkRankFailures compares a training that fails in these ways, on ranks of every
-// launcher, with one on ranks of this process.
+// checkRankFailures compares a training that fails in these ways, on ranks of every launcher, with one on
+// ranks of this process.
 func checkRankFailures(t *testing.T, failures []rankFailure) {
 	whole := filepath.Join(t.TempDir(), "whole")
 	r := failing(t, whole)
@@ -246,8 +246,8 @@ func checkRankFailures(t *testing.T, failures []rankFailure) {
 	})
 }
 
-// Ranks that differ in what decides a training are refused with their numbers before
-// anything is written, and so is a rank that does not take part.
+// Ranks that differ in what determines a training are refused with their numbers before anything is written,
+// and so is a rank that does not take part.
 func TestRanksAreRefused(t *testing.T) {
 	dir := t.TempDir()
 	other := filepath.Join(dir, "other-program")

@@ -20,8 +20,9 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 )
 
-// A training gives its distribution the spread of the errors of the validation starts, and tails; predictions
-// publish it, with what was done, and scores are of it. Ranks that predict together fit the same.
+// A training adjusts the spread of its distribution, and its tails, to the errors on the validation samples.
+// Predictions publish the adjusted distribution with a description, and scores refer to it. Ranks that
+// predict together fit the same.
 func TestTrainRecalibrates(t *testing.T) {
 	f := demotest.Files(t)
 	set := []string{"train.networks=1", "train.epochs=1", "calibrate.distribution=student", "calibrate.probabilities=isotonic", "calibrate.events=[t>275]"}

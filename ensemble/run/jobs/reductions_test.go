@@ -10,8 +10,8 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
-// A training splits its gain: the parts add up to what the scores say, and the model's
-// files bring the steps back.
+// A training splits its reduction in CRPS: the parts add up to the total of the scores, and the model's files
+// reproduce the steps.
 func TestReductionIsSplit(t *testing.T) {
 	dir := traintest.TrainedRun(t)
 	r, err := trained.ReadScores(dir)

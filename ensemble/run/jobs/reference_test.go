@@ -9,7 +9,7 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 )
 
-// Every baseline that gives a normal distribution can be the reference.
+// Every baseline with a normal distribution can be the reference.
 func TestReferencesAreTheNormalBaselines(t *testing.T) {
 	var ids []string
 	for _, m := range baseline.Methods {

@@ -26,7 +26,7 @@ import (
 	"github.com/ensemble-weather/ensemble/io/product"
 )
 
-// issue predicts all starts of the small data, or some of them, and lists the products.
+// issue predicts all initialisations of the small data, or some of them, and lists the products.
 func issue(t *testing.T, runDir, out string, input []string, change func(o *predict.Options)) []string {
 	t.Helper()
 	o := predictOptions(t, out)
@@ -39,9 +39,9 @@ func issue(t *testing.T, runDir, out string, input []string, change func(o *pred
 	return r.Outputs
 }
 
-// Analyses arrive one year after the other: what was judged is kept, and the scores are those of one verification
-// over the same starts. Alarms are raised by analyses that the products do not fit, keep the start at which
-// they were raised, and make predictions fall back.
+// Analyses arrive one year after the other: sums of earlier calls are reused, and the scores equal those of
+// one verification. Alarms are raised by analyses that do not match the products, keep the initialisation at
+// which they were raised, and make predictions use the fallback.
 func TestRolling(t *testing.T) {
 	f, trained := demotest.Files(t), traintest.TrainedRun(t)
 	dir := t.TempDir()
@@ -209,8 +209,9 @@ func spoil(t *testing.T, trained string) string {
 	return spoilt
 }
 
-// A network whose weights were spoilt runs as a shadow of the one that was trained: the verdict on it is worse, and on the
-// trained one against it better. Models without a start in common, and one model twice, are told apart from that.
+// A network with modified weights runs as a shadow of the trained one: its verdict is worse, and that of the
+// trained one against it better. Models without a common initialisation, and the same model twice, are
+// refused.
 func TestVerdict(t *testing.T) {
 	f, trained := demotest.Files(t), traintest.TrainedRun(t)
 	dir := t.TempDir()

@@ -44,9 +44,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// The whole job on few starts: train, predict in both formats, verify from the
-// files, report. Verification of the products must give the scores that training
-// gave on the same starts.
+// The whole job on few initialisations: train, predict in both formats, verify the files, report.
+// Verification of the products must reproduce the scores of the training.
 func TestWholeJob(t *testing.T) {
 	f := demotest.Files(t)
 	runDir, out := filepath.Join(t.TempDir(), "run"), t.TempDir()
@@ -157,7 +156,7 @@ func leaking(t *testing.T, runDir string, f *demo.Files) {
 	}
 }
 
-// The names that a configuration may have are those of the methods.
+// The configuration accepts the names of the baseline methods.
 func TestBaselineNames(t *testing.T) {
 	var ids []string
 	for _, m := range baseline.Methods {
@@ -168,7 +167,7 @@ func TestBaselineNames(t *testing.T) {
 	}
 }
 
-// A stop before the first step leaves no run behind; a step to resume from needs one.
+// A stop before the first step leaves no run; resuming from a step requires one.
 func TestTrainBeforeTheFirstStep(t *testing.T) {
 	f := demotest.Files(t)
 	dir := filepath.Join(t.TempDir(), "run")
@@ -186,7 +185,7 @@ func TestTrainBeforeTheFirstStep(t *testing.T) {
 	}
 }
 
-// A run that is resumed with other epochs says so, and records what it ran with.
+// A run that is resumed with another number of epochs warns, and records its configuration.
 func TestResumeWithOtherEpochs(t *testing.T) {
 	f := demotest.Files(t)
 	dir := filepath.Join(t.TempDir(), "run")
@@ -217,8 +216,7 @@ func TestResumeWithOtherEpochs(t *testing.T) {
 	}
 }
 
-// A run that is stopped at any step and resumed ends with the bits of a run that
-// was not stopped.
+// A run that is stopped at any step and resumed ends with the bits of an uninterrupted run.
 func TestStoppedRunResumesToTheSameBits(t *testing.T) {
 	// in mid-epoch, at an epoch's end, in the second network
 	traintest.CheckResume(t, demotest.Config(t, demotest.Files(t)), 3, 8, 9)
@@ -249,7 +247,7 @@ func TestResNetTrains(t *testing.T) {
 	}
 }
 
-// Bad input gives one clear error with the right code, and no product.
+// Invalid input gives one clear error with the right code, and no product.
 func TestBadInput(t *testing.T) {
 	f := demotest.Files(t)
 	runDir := filepath.Join(t.TempDir(), "run")
@@ -310,8 +308,7 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// Where a used member is missing, the mean and both spreads are missing, and
-// nowhere else.
+// Where a used member is missing, mean and both spreads are missing, and nowhere else.
 func TestMissingPointsStayMissing(t *testing.T) {
 	f := demotest.Files(t)
 	runDir := filepath.Join(t.TempDir(), "run")
@@ -358,7 +355,7 @@ func withoutMessage(text []byte, drop int) []byte {
 	return out
 }
 
-// A model for one grid refuses another.
+// A model refuses input on another grid.
 func TestAnotherGridIsRefused(t *testing.T) {
 	f := demotest.Files(t)
 	runDir := filepath.Join(t.TempDir(), "run")

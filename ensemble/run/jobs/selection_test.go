@@ -16,8 +16,7 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
-// chosenScores verifies with scores, thresholds, a region and seasons of its own, and reads
-// what is written.
+// chosenScores verifies with selected scores, thresholds, a region and seasons, and reads the output.
 func chosenScores(t *testing.T, o verify.Options) {
 	t.Helper()
 	o.Selection = scoring.Selection{Scores: []string{"crps_fair", "brier", "reliability"}, Thresholds: []string{"t=280,270", "u=3"}, Regions: []string{"north=0:90:0:360"}, Seasons: true}
@@ -69,7 +68,7 @@ func chosenScores(t *testing.T, o verify.Options) {
 	}
 }
 
-// What is written wrongly is found before any file is opened, and says what to write.
+// Syntax errors are found before any file is opened, with the expected form.
 func TestScoreSelection(t *testing.T) {
 	for _, c := range []struct {
 		choice scoring.Selection

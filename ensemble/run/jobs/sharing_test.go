@@ -16,8 +16,8 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/train/traintest"
 )
 
-// A training whose layers share half of their parameters resumes to the same bits; its model keeps stores, and predicts with
-// filters that are built of them what the trained network says. What is exported are plain networks.
+// A training whose layers share half of their parameters resumes to the same bits. Its model stores the
+// shared parameters and reproduces the predictions of the trained network. Exports are plain networks.
 func TestSharedParameters(t *testing.T) {
 	f := demotest.Files(t)
 	c := demotest.Config(t, f, "train.networks=1", "train.epochs=2", "train.ema=0.5", "model.share.budget=50%", "model.share.groups=one", "baselines=[climatology]")

@@ -10,8 +10,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/train/traintest"
 )
 
-// A mesh gives a training in stages one sequence of bits, on any number of processes that come
-// and go.
+// A mesh determines the bits of a training in stages, for any sequence of numbers of processes.
 func TestLongStagesOnAnyProcesses(t *testing.T) {
 	set := []string{"model.method=three_stage", "model.bias.base=2", "model.bias.folds=2", "model.bias.local=3",
 		"data.split.fractions.train=0.8", "data.split.fractions.validation=0.05", "train.loss.spread=0"}

@@ -19,9 +19,8 @@ import (
 	"github.com/ensemble-weather/ensemble/io/product"
 )
 
-// A training in stages, here on two parts of the fields, ends with the same bits after it was
-// stopped within the last one. Its products score what training scored, and its report shows
-// each stage.
+// A training in stages, on two shards of the fields, ends with the same bits after it was stopped within the
+// last stage. Its products have the scores of the training, and its report shows each stage.
 func TestStagesWholeJob(t *testing.T) {
 	f := demotest.Files(t)
 	// Steps of an epoch: 1, 4, 4, 4 and 4, of the last network after 16 corrections.

@@ -18,7 +18,7 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 )
 
-// Products at stations are those of the interpolated distribution, in NetCDF and in CSV.
+// Products at stations are those of the interpolated distribution, in NetCDF and CSV.
 func TestPredictStations(t *testing.T) {
 	list := filepath.Join(t.TempDir(), "stations.csv")
 	if err := os.WriteFile(list, []byte("id,name,lat,lon,altitude\nA,Alpha,45,90,120\nB,,-30.5,-10.25,\n"), 0o644); err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/train/traintest"
 )
 
-// Determinism of level D1 with measured cuts of kernels: see CheckKernelTimings.
+// Determinism level D1 with measured kernels: see CheckKernelTimings.
 func TestTimedRunsGiveTheSameBits(t *testing.T) {
 	traintest.CheckKernelTimings(t, runtest.FiftySteps(t))
 }

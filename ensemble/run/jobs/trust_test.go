@@ -49,7 +49,7 @@ func fields(t *testing.T, files []string, pick func(e ensemble.Entry) bool) (out
 	return out
 }
 
-// gribSet changes keys of messages by ecCodes' own tool.
+// gribSet changes keys of messages with the tool of ecCodes.
 func gribSet(t *testing.T, from string, args ...string) string {
 	t.Helper()
 	to := filepath.Join(t.TempDir(), filepath.Base(from))
@@ -59,8 +59,9 @@ func gribSet(t *testing.T, from string, args ...string) string {
 	return to
 }
 
-// Every condition under which a network is not trusted is injected: the product is that of the rung, says so and is
-// degraded, or is refused; and without the condition, or with the policy to warn, it is the network's.
+// Every condition under which a network is not trusted is injected. The product is then that of the fallback,
+// states so and is degraded, or is refused. Without the condition, or with the policy to warn, it is that of
+// the network.
 func TestFallsBack(t *testing.T) {
 	f := demotest.Files(t)
 	finished := traintest.TrainedRun(t)
@@ -234,7 +235,7 @@ func TestFallsBack(t *testing.T) {
 	}
 }
 
-// withMembers is a file with some members of another one.
+// withMembers writes a file with some members of another one.
 func withMembers(t *testing.T, from, members string) string {
 	t.Helper()
 	to := filepath.Join(t.TempDir(), "few.grib2")
@@ -244,7 +245,8 @@ func withMembers(t *testing.T, from, members string) string {
 	return to
 }
 
-// Fewer members than the network was trained for have a fall-back where the policy asks for it, of at least two.
+// With fewer members than the network was trained for, but at least two, the fallback forecasts if the policy
+// allows it.
 func TestTooFewMembers(t *testing.T) {
 	f := demotest.Files(t)
 	for _, c := range []struct {

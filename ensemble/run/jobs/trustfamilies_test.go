@@ -52,13 +52,13 @@ func cutWeights(t *testing.T, runDir string) {
 	runtest.Must(t, os.Truncate(files[0], 100))
 }
 
-// Families whose parameters are found in different ways; the others are those of TestLongEveryFamilyFallsBack.
+// Families whose parameters are found in different ways; TestLongEveryFamilyFallsBack has the others.
 func TestFamiliesFallBack(t *testing.T) {
 	familiesFallBack(t, dist.Student, dist.CensoredNormal, dist.CSGamma, dist.Histogram(11))
 }
 
-// familiesFallBack judges that families have a fall-back: its mean and spread are those of the members or of EMOS, and quantiles and probabilities those of the
-// family that has them.
+// familiesFallBack checks the fallback of families: mean and spread are those of the members or of EMOS;
+// quantiles and probabilities belong to the family with these moments.
 func familiesFallBack(t *testing.T, families ...*dist.Family) {
 	f, trained := demotest.Files(t), traintest.TrainedRun(t)
 	c := demotest.Config(t, f)
@@ -159,8 +159,8 @@ func familiesFallBack(t *testing.T, families ...*dist.Family) {
 	}
 }
 
-// In place of a network of members there are the raw members, those that a baseline corrects, and quantiles of a distribution in
-// their order; what is fitted to nothing is refused before anything is read.
+// The fallback for a network of members gives raw members, members corrected by a baseline, or quantiles of a
+// distribution in their rank order. Baselines that are not fitted are refused before anything is read.
 func TestMembersFallBack(t *testing.T) {
 	f := demotest.Files(t)
 	runDir := filepath.Join(t.TempDir(), "run")
@@ -231,7 +231,7 @@ func TestMembersFallBack(t *testing.T) {
 	}
 }
 
-// Ranks that predict a start together do without the network as one rank does.
+// Ranks that predict an initialisation together use the fallback as one rank does.
 func TestFallsBackOnAMesh(t *testing.T) {
 	t.Setenv("SOURCE_DATE_EPOCH", "1767225600")
 	f, trained := demotest.Files(t), traintest.TrainedRun(t)

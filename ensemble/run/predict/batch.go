@@ -50,13 +50,13 @@ type preparedInput struct {
 }
 
 // newBatchFiller returns a filler for the wanted fields of an initialisation.
-func newBatchFiller(t *task.Task, s *input.Selection, members []ensemble.Member, wanted []ensemble.Entry) *batchFiller {
+func newBatchFiller(t *task.Task, s *input.Selection, members []ensemble.Member, entries []ensemble.Entry) *batchFiller {
 	b := &batchFiller{task: t, axes: s.Axes, members: members, grid: s.Grid, groups: make([]memberFields, s.Axes.Fields())}
 	b.stats = make([]task.Statistics, len(t.Targets)*len(s.Axes.Levels))
 	for i := range b.groups {
 		b.groups[i].members = make([][]float32, len(members))
 	}
-	for _, e := range wanted {
+	for _, e := range entries {
 		if g, _ := b.position(e.Key); g >= 0 {
 			b.groups[g].left++
 		}
@@ -120,10 +120,10 @@ func (b *batchFiller) makeChannels(g int) error {
 	d := len(b.axes.Levels)
 	t, v, l := g/d/len(b.axes.Variables), g/d%len(b.axes.Variables), g%d
 	fields, room := b.takeFields(g)
-	var strange model.DriftScore
+	var score model.DriftScore
 	known := false
 	if b.driftScore != nil {
-		strange, known = b.driftScore(ensemble.Key{Variable: b.axes.Variables[v], Level: b.axes.Levels[l], Lead: b.axes.Leads[t]}, fields)
+		score, known = b.driftScore(ensemble.Key{Variable: b.axes.Variables[v], Level: b.axes.Levels[l], Lead: b.axes.Leads[t]}, fields)
 	}
 	if err := b.task.Features.WriteField(to.Features, fields, t, v, l, room); err != nil {
 		return err
@@ -141,7 +141,7 @@ func (b *batchFiller) makeChannels(g int) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if known {
-		b.driftScores = append(b.driftScores, strange)
+		b.driftScores = append(b.driftScores, score)
 	}
 	b.free.rooms = append(b.free.rooms, room)
 	for m, x := range b.groups[g].members {
@@ -197,7 +197,7 @@ func (b *batchFiller) addTarget(to *task.Batch, at int, fields [][]float32) {
 // values.
 //
 // Errors: as input.Selection.Read.
-func (b *batchFiller) read(ctx context.Context, s *input.Selection, wanted []ensemble.Entry) (warnings []string, err error) {
+func (b *batchFiller) read(ctx context.Context, s *input.Selection, entries []ensemble.Entry) (warnings []string, err error) {
 	for g := range b.groups { // fields that are missing for all members: no read will complete them
 		if b.groups[g].left == 0 {
 			if err := b.makeChannels(g); err != nil {
@@ -205,7 +205,7 @@ func (b *batchFiller) read(ctx context.Context, s *input.Selection, wanted []ens
 			}
 		}
 	}
-	c := input.NewValueStats(input.FileOrder(wanted))
+	c := input.NewValueStats(input.FileOrder(entries))
 	list := b.readOrder(c.Entries)
 	own := make([]ensemble.Entry, len(list))
 	for i, at := range list {

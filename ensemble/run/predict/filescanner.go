@@ -95,7 +95,7 @@ func (c *fileScanner) classify(files []string) (complete map[string]fingerprint.
 }
 
 // checkComplete returns why a file is not complete, and whether that is final.
-func (c *fileScanner) checkComplete(path string) (why string, judged bool) {
+func (c *fileScanner) checkComplete(path string) (why string, final bool) {
 	why, err := fio.CheckComplete(path, fio.Options{Sparse: c.sparse})
 	var e *exit.Error
 	if errors.As(err, &e) {

@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// What says that a file is complete: that it stands still, its structure, a mark beside it,
-// and its index.
+// Criteria of a complete file: it is unchanged, its structure, a marker file, and its index.
 func TestCompleteFiles(t *testing.T) {
 	dir := t.TempDir()
 	put := func(name, text string) string {

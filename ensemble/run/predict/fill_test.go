@@ -20,7 +20,7 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 )
 
-// Two metre temperature comes down to a station below the grid's ground, by geopotential.
+// 2 m temperature is reduced to a station below the grid's orography, by geopotential.
 func TestHeightsOfStations(t *testing.T) {
 	demotest.Files(t) // names the decoder
 	pool, err := decode.NewPool(decode.Options{Children: 1})

@@ -150,8 +150,8 @@ func (d *inputPolicy) checkOffered(cat *ensemble.Catalogue, at string) error {
 // chooseMembers finds the initialisations of a selection and the members used for each.
 func (d *inputPolicy) chooseMembers(s *input.Selection, cat *ensemble.Catalogue, all []ensemble.Entry, only time.Time) (faults []input.Fault) {
 	b := d.requiredFields()
-	wanted := func(i ensemble.Init) bool { return only.IsZero() || i.Equal(only) }
-	for _, f := range input.CheckMissing(cat, slices.DeleteFunc(slices.Clone(all), func(e ensemble.Entry) bool { return !b.Contains(e) }), []input.RequiredFields{b}, wanted) {
+	requested := func(i ensemble.Init) bool { return only.IsZero() || i.Equal(only) }
+	for _, f := range input.CheckMissing(cat, slices.DeleteFunc(slices.Clone(all), func(e ensemble.Entry) bool { return !b.Contains(e) }), []input.RequiredFields{b}, requested) {
 		if f.Kind == input.FaultCycles || !d.allowsFewer() {
 			faults = append(faults, f)
 		}
@@ -159,7 +159,7 @@ func (d *inputPolicy) chooseMembers(s *input.Selection, cat *ensemble.Catalogue,
 	whole := completeMembers(all, d.axes)
 	for _, i := range (&ensemble.Catalogue{Entries: all}).Inits() {
 		ours := slices.ContainsFunc(all, func(e ensemble.Entry) bool { return e.Init == i && b.Contains(e) })
-		if wanted(i) && (ours || d.allowsFewer()) {
+		if requested(i) && (ours || d.allowsFewer()) {
 			s.Inits = append(s.Inits, i)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// bytesRead is what this process has read so far, as the kernel counts it.
+// bytesRead is what this process has read so far, from the kernel's accounting.
 func bytesRead(t *testing.T) (n int64) {
 	t.Helper()
 	text, err := os.ReadFile("/proc/self/io")
@@ -24,7 +24,7 @@ func bytesRead(t *testing.T) (n int64) {
 	return n
 }
 
-// In a folder of many files only those that are new or have changed are read, once they are settled.
+// In a folder of many files only new or changed ones are read after they are settled.
 func TestScansManyFiles(t *testing.T) {
 	const n = 400
 	dir := t.TempDir()
@@ -78,7 +78,7 @@ func TestScansManyFiles(t *testing.T) {
 	look("and stands still", n, little+int64(4*len(text)))
 }
 
-// Files that came before the oldest start are not looked at.
+// Files older than the oldest initialisation are not read.
 func TestChangedSince(t *testing.T) {
 	dir := t.TempDir()
 	file, store := filepath.Join(dir, "a.nc"), filepath.Join(dir, "s.zarr")

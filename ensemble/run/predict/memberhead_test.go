@@ -7,7 +7,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 )
 
-// Quantiles of members by the definition of type 8, and probabilities as shares.
+// Quantiles of members by the definition of type 8, and probabilities as fractions.
 func TestMemberStatistics(t *testing.T) {
 	members := [][]float32{{3, 1}, {1, float32(math.NaN())}, {2, 2}, {5, 3}}
 	for _, c := range []struct {

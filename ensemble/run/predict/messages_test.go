@@ -7,8 +7,8 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 )
 
-// A product is made like the message of the first used member of its own start,
-// variable, level and lead, and like nothing else.
+// The template of a product is the message of the first used member of the same initialisation, variable,
+// level and lead.
 func TestTemplates(t *testing.T) {
 	init := ensemble.InitAt(time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC))
 	later := ensemble.InitAt(init.Add(24 * time.Hour))

@@ -72,8 +72,8 @@ func (in *openInput) tryRead(ctx context.Context, init ensemble.Init) (a readRes
 func (in *openInput) readAlone(ctx context.Context, init ensemble.Init) (*preparedInput, []string, error) {
 	f := in.p.forecaster
 	members := in.selection.Available[init].Members
-	wanted := slices.DeleteFunc(slices.Clone(in.selection.Entries), func(e ensemble.Entry) bool { return e.Init != init })
-	b := newBatchFiller(&f.model.Task, in.selection, members, wanted)
+	entries := slices.DeleteFunc(slices.Clone(in.selection.Entries), func(e ensemble.Entry) bool { return e.Init != init })
+	b := newBatchFiller(&f.model.Task, in.selection, members, entries)
 	b.batch = sync.OnceValues(func() (*task.Batch, error) {
 		if f.waitOpen() != nil {
 			return nil, nil // reported after reading: faults of the input are more specific
@@ -93,7 +93,7 @@ func (in *openInput) readAlone(ctx context.Context, init ensemble.Init) (*prepar
 	if in.keepsMembers() {
 		b.keepMembers()
 	}
-	warnings, err := b.read(ctx, in.selection, wanted)
+	warnings, err := b.read(ctx, in.selection, entries)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -103,7 +103,7 @@ func (in *openInput) readAlone(ctx context.Context, init ensemble.Init) (*prepar
 	}
 	f.model.SortMembers(len(members))
 	f.model.Task.FillFixed(batch, init, in.selection.Grid, b.stats)
-	if len(wanted)*in.selection.Grid.Size() > largeForecast {
+	if len(entries)*in.selection.Grid.Size() > largeForecast {
 		debug.FreeOSMemory() // before the network needs memory
 	}
 	made := b.preparedInput

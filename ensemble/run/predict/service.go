@@ -132,7 +132,7 @@ func (r *Service) Scan(ctx context.Context, oldest time.Time) ([]Candidate, []Un
 	if !oldest.IsZero() {
 		files = changedSince(files, oldest.Add(-r.p.policy.Members.Lagged.MaxAge))
 	}
-	byInit, unread, err := r.byInit(ctx, files)
+	byInit, unreadable, err := r.byInit(ctx, files)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -151,7 +151,7 @@ func (r *Service) Scan(ctx context.Context, oldest time.Time) ([]Candidate, []Un
 		}
 		out = append(out, c)
 	}
-	return out, unread, nil
+	return out, unreadable, nil
 }
 
 // byInit finds the files of each initialisation, and those whose initialisation is unknown.
@@ -160,7 +160,7 @@ func (r *Service) Scan(ctx context.Context, oldest time.Time) ([]Candidate, []Un
 func (r *Service) byInit(ctx context.Context, files []string) (map[ensemble.Init]*initFiles, []UnreadableFile, error) {
 	complete, pending := r.files.classify(files)
 	maps.DeleteFunc(r.contents, func(path string, _ fileContent) bool { _, there := r.files.states[path]; return !there })
-	var unread []UnreadableFile
+	var unreadable []UnreadableFile
 	byInit := map[ensemble.Init]*initFiles{}
 	of := func(path string) (out []*initFiles) {
 		for _, i := range r.contents[path].inits {
@@ -176,7 +176,7 @@ func (r *Service) byInit(ctx context.Context, files []string) (map[ensemble.Init
 			return nil, nil, err
 		}
 		if s := r.contents[path]; s.err != nil {
-			unread = append(unread, UnreadableFile{path, exit.OneLine(s.err)})
+			unreadable = append(unreadable, UnreadableFile{path, exit.OneLine(s.err)})
 		}
 		for _, h := range of(path) {
 			h.complete[path] = mark
@@ -191,11 +191,11 @@ func (r *Service) byInit(ctx context.Context, files []string) (map[ensemble.Init
 			h.pending = append(h.pending, w)
 		}
 		if inits == nil {
-			unread = append(unread, UnreadableFile{w.path, w.reason})
+			unreadable = append(unreadable, UnreadableFile{w.path, w.reason})
 		}
 	}
-	slices.SortFunc(unread, func(a, b UnreadableFile) int { return strings.Compare(a.Path, b.Path) })
-	return byInit, unread, nil
+	slices.SortFunc(unreadable, func(a, b UnreadableFile) int { return strings.Compare(a.Path, b.Path) })
+	return byInit, unreadable, nil
 }
 
 // changedSince drops files that arrived before a time and have not changed since.

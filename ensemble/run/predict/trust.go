@@ -66,7 +66,7 @@ func (in *openInput) assess(init ensemble.Init, input []model.DriftScore) (*trus
 	f := in.p.forecaster
 	t := &trustDecision{useFallback: in.selection.Available[init].TooFew} // the warning was added before
 	policy := f.policy
-	doubt := func(then, why, fix string) error {
+	addReason := func(then, why, fix string) error {
 		if then == ActionRefuse {
 			return &exit.Error{Code: exit.BadData, What: "the network cannot be trusted for this initialisation", At: "initialisation " + init.String(), Why: why, Fix: fix}
 		}
@@ -80,13 +80,13 @@ func (in *openInput) assess(init ensemble.Init, input []model.DriftScore) (*trus
 		}
 		var why string
 		if t.input, why = largestDrift(input, policy.Drift.Limit); why != "" {
-			if err := doubt(policy.Drift.OnDrift, why, "check the input with `ensemble inspect --stats` and `ensemble check`; train again if it is correct, or set drift.on_drift: fallback"); err != nil {
+			if err := addReason(policy.Drift.OnDrift, why, "check the input with `ensemble inspect --stats` and `ensemble check`; train again if it is correct, or set drift.on_drift: fallback"); err != nil {
 				return err
 			}
 		}
 		why, err := f.alarms()
 		if err == nil && why != "" {
-			err = doubt(policy.Alarms.OnAlarm, why, "train on newer initialisations, roll the model back, or set alarms.on_alarm: fallback")
+			err = addReason(policy.Alarms.OnAlarm, why, "train on newer initialisations, roll the model back, or set alarms.on_alarm: fallback")
 		}
 		return err
 	}()

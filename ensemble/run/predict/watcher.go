@@ -156,8 +156,8 @@ func (v *watcher) warn(text string) {
 }
 
 // missingFields returns what files miss of the expected fields, without the tolerance of the policy; nil if nothing.
-func (p *prediction) missingFields(ctx context.Context, files []string, cycle time.Time) error {
-	in, err := p.openFiles(ctx, inputFiles{files: files, init: cycle})
+func (p *prediction) missingFields(ctx context.Context, files []string, init time.Time) error {
+	in, err := p.openFiles(ctx, inputFiles{files: files, init: init})
 	if err != nil {
 		return err
 	}
@@ -168,7 +168,7 @@ func (p *prediction) missingFields(ctx context.Context, files []string, cycle ti
 		return err
 	}
 	if len(in.selection.Inits) == 0 {
-		return input.MissingInitError(ensemble.InitAt(cycle), in.catalogue.Inits())
+		return input.MissingInitError(ensemble.InitAt(init), in.catalogue.Inits())
 	}
 	return nil
 }

@@ -102,13 +102,13 @@ func Synthesize(ctx context.Context, o SynthesizeOptions) (*SynthesizeResult, er
 		return demo.ArchiveFile{Path: path, Variables: f.Variables, Levels: f.Levels}
 	}
 	for _, date := range h.Dates {
-		starts := h.Inits(date)
-		if len(starts) == 0 {
+		inits := h.Inits(date)
+		if len(inits) == 0 {
 			continue
 		}
-		d := demo.ArchiveDay{Inits: starts, Reference: referenceDate(h, date)}
+		d := demo.ArchiveDay{Inits: inits, Reference: referenceDate(h, date)}
 		for _, f := range h.Files {
-			d.Files = append(d.Files, file(f.Path(h.ReferenceYear, date), f, len(starts)*len(h.Leads)*h.Members))
+			d.Files = append(d.Files, file(f.Path(h.ReferenceYear, date), f, len(inits)*len(h.Leads)*h.Members))
 		}
 		a.Days = append(a.Days, d)
 	}
@@ -232,11 +232,11 @@ func Request(ctx context.Context, o RequestOptions) (*RequestResult, error) {
 	r := &RequestResult{Protocol: p.Name, Title: p.Title, Sources: p.Sources, Terms: p.Terms, Assumed: p.Assumed, Inits: len(h.Inits()), Published: len(p.Published)}
 	var hindcasts, largest int64
 	for _, date := range h.Dates {
-		starts := h.Inits(date)
+		inits := h.Inits(date)
 		for _, f := range h.Files {
-			n := int64(len(starts) * len(h.Leads) * h.Members * len(f.Levels) * len(f.Variables))
+			n := int64(len(inits) * len(h.Leads) * h.Members * len(f.Levels) * len(f.Variables))
 			r.Files = append(r.Files, RequestedFile{Name: f.Path(h.ReferenceYear, date), Fields: n, Bytes: n * demo.MessageBytes(grid.Size(), true),
-				Request: marsRequest(p, f, date, starts), kind: "mars"})
+				Request: marsRequest(p, f, date, inits), kind: "mars"})
 			hindcasts += r.Files[len(r.Files)-1].Bytes
 			largest = max(largest, n)
 		}
@@ -297,12 +297,12 @@ func planTraining(ctx context.Context, p *config.ProtocolConfig, o plan.Options)
 		return nil, err
 	}
 	c := o.Config.Train.Train
-	turns, _, err := setup.NetworkTrainings(setup.SpecOf(o.Config), c, split.Train, setup.LastTarget(o.Config))
+	trainings, _, err := setup.NetworkTrainings(setup.SpecOf(o.Config), c, split.Train, setup.LastTarget(o.Config))
 	if err != nil {
 		return nil, err
 	}
 	steps := 0
-	for _, j := range turns {
+	for _, j := range trainings {
 		n := len(split.Train)
 		if j.Samples != nil {
 			n = len(j.Samples)
@@ -316,7 +316,7 @@ func planTraining(ctx context.Context, p *config.ProtocolConfig, o plan.Options)
 }
 
 // marsRequest returns the MARS request for a hindcast file.
-func marsRequest(p *config.ProtocolConfig, f config.HindcastFile, date string, starts []ensemble.Init) string {
+func marsRequest(p *config.ProtocolConfig, f config.HindcastFile, date string, inits []ensemble.Init) string {
 	h := p.Hindcasts
 	var params, levels, hdates, steps []string
 	for _, v := range f.Variables {
@@ -329,7 +329,7 @@ func marsRequest(p *config.ProtocolConfig, f config.HindcastFile, date string, s
 			kind, levels = "pl", append(levels, decimal(l.Value/100))
 		}
 	}
-	for _, s := range starts {
+	for _, s := range inits {
 		hdates = append(hdates, s.Format(time.DateOnly))
 	}
 	for _, l := range h.Leads {

@@ -67,11 +67,11 @@ func StagedTraining(t *testing.T, f *demo.Files, set ...string) *config.TrainCon
 
 // NoisySamples returns samples whose analysis is the ensemble mean plus unpredictable noise with a standard
 // deviation of 1 K. A bias stage can only overfit on them.
-func NoisySamples(t *testing.T, axes ensemble.Axes, starts []ensemble.Init, members []ensemble.Member, grid *ensemble.Grid, lead ensemble.Lead) []*store.Sample {
+func NoisySamples(t *testing.T, axes ensemble.Axes, inits []ensemble.Init, members []ensemble.Member, grid *ensemble.Grid, lead ensemble.Lead) []*store.Sample {
 	t.Helper()
 	r := rand.New(rand.NewPCG(4, 7))
 	var out []*store.Sample
-	for _, init := range starts {
+	for _, init := range inits {
 		fc := ensemble.NewForecast(init, axes, members, grid)
 		an := ensemble.NewAnalysis(init.Valid(lead), axes.Variables, axes.Levels, grid)
 		truth := an.Field(0, 0)

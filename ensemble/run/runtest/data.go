@@ -37,10 +37,10 @@ func FirstDifference(got, want string) string {
 func WithMembers(fc *ensemble.Forecast, numbers []ensemble.Member, from ...int) *ensemble.Forecast {
 	out := ensemble.NewForecast(fc.Init, fc.Axes, numbers, fc.Grid)
 	for t := range fc.Axes.Leads {
-		for m, was := range from {
+		for m, source := range from {
 			for v := range fc.Axes.Variables {
 				for l := range fc.Axes.Levels {
-					copy(out.Field(t, m, v, l), fc.Field(t, was, v, l))
+					copy(out.Field(t, m, v, l), fc.Field(t, source, v, l))
 				}
 			}
 		}

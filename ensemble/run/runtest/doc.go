@@ -1,5 +1,5 @@
 // Package runtest holds what tests of several jobs share and what needs no job: configurations, modified
 // files, emulated devices, comparisons of files and fields:
 //
-//	c := runtest.LosingChannels(t, demotest.Files(t))
+//	c := runtest.ChannelPruning(t, demotest.Files(t))
 package runtest

@@ -83,23 +83,23 @@ func ReadData(ctx context.Context, c *config.TrainConfig, forecastFiles, analysi
 	if err != nil {
 		return nil, err
 	}
-	wanted, err := input.SelectForecasts(in, d.Axes, d.All, to)
+	selected, err := input.SelectForecasts(in, d.Axes, d.All, to)
 	if err != nil {
 		return nil, err
 	}
-	d.Grid, d.Origins = wanted.Grid, ensemble.Origins(wanted.Entries)
+	d.Grid, d.Origins = selected.Grid, ensemble.Origins(selected.Entries)
 	if err := setup.ArrangeOnMesh(ranks, c, d.Grid); err != nil {
 		return nil, err
 	}
-	if err := wanted.CheckDuplicates(ctx, wanted.Inits); err != nil {
+	if err := selected.CheckDuplicates(ctx, selected.Inits); err != nil {
 		return nil, err
 	}
-	forecasts, noticed, err := wanted.Read(ctx, wanted.Inits, ranks)
+	forecasts, found, err := selected.Read(ctx, selected.Inits, ranks)
 	if err != nil {
 		return nil, err
 	}
-	d.Warnings = slices.Concat(d.Warnings, wanted.Warnings, noticed)
-	if d.Split, err = setup.ApplySplit(c.Data.Split, wanted.Inits); err != nil {
+	d.Warnings = slices.Concat(d.Warnings, selected.Warnings, found)
+	if d.Split, err = setup.ApplySplit(c.Data.Split, selected.Inits); err != nil {
 		return nil, err
 	}
 	var warnings []string
@@ -109,7 +109,7 @@ func ReadData(ctx context.Context, c *config.TrainConfig, forecastFiles, analysi
 	d.Warnings = append(d.Warnings, warnings...)
 	var held []*store.Sample
 	for _, init := range SplitInits(d.Split) {
-		held = append(held, &store.Sample{Forecast: forecasts[slices.Index(wanted.Inits, init)]})
+		held = append(held, &store.Sample{Forecast: forecasts[slices.Index(selected.Inits, init)]})
 	}
 	if len(analysisFiles) > 0 {
 		if err := d.readAnalyses(ctx, c, analysisFiles, held); err != nil {
@@ -132,15 +132,15 @@ func (d *Data) readAnalyses(ctx context.Context, c *config.TrainConfig, files []
 		inits = append(inits, s.Forecast.Init)
 	}
 	valids := setup.ValidTimes(inits, c.Data.TargetLeads)
-	wanted, err := input.SelectAnalyses(in, setup.TargetVariables(c), c.Data.Levels, input.Destination{Grid: d.Grid, How: setup.InterpolationOf(c), Fix: input.FixGrid}, valids)
+	selected, err := input.SelectAnalyses(in, setup.TargetVariables(c), c.Data.Levels, input.Destination{Grid: d.Grid, How: setup.InterpolationOf(c), Fix: input.FixGrid}, valids)
 	if err != nil {
 		return err
 	}
-	all, noticed, err := wanted.Read(ctx, valids, d.Ranks)
+	all, warnings, err := selected.Read(ctx, valids, d.Ranks)
 	if err != nil {
 		return err
 	}
-	d.Warnings = slices.Concat(d.Warnings, wanted.Warnings, noticed)
+	d.Warnings = slices.Concat(d.Warnings, selected.Warnings, warnings)
 	for _, s := range to {
 		for _, lead := range c.Data.TargetLeads {
 			s.Analyses = append(s.Analyses, all[slices.Index(valids, s.Forecast.Init.Valid(lead))])

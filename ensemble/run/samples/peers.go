@@ -26,27 +26,27 @@ func (d *Data) ConnectPeers(c *config.TrainConfig) error {
 	if err != nil {
 		return err
 	}
-	abroad := false
+	remote := false
 	for _, m := range machines {
-		abroad = abroad || m != machines[0]
+		remote = remote || m != machines[0]
 	}
-	own, wanted := d.Ranks.Shard(), c.Data.Peers != config.PeersNever
-	mine := peerAddress{Slab: fmt.Sprint(own.LocalAxes(d.Axes).Levels, own.Window())}
-	if wanted {
-		if mine.Peer, err = d.Source.Serve(fmt.Sprintf("rank %d", t.Comm.Process(t.Comm.Rank())), abroad); err != nil {
-			wanted = false
+	own, enabled := d.Ranks.Shard(), c.Data.Peers != config.PeersNever
+	address := peerAddress{Slab: fmt.Sprint(own.LocalAxes(d.Axes).Levels, own.Window())}
+	if enabled {
+		if address.Peer, err = d.Source.Serve(fmt.Sprintf("rank %d", t.Comm.Process(t.Comm.Rank())), remote); err != nil {
+			enabled = false
 			d.Warnings = append(d.Warnings, fmt.Sprintf("other ranks cannot get samples from this rank and read the store instead: %v", err))
 		}
 	}
-	seats, err := team.AllGatherOutcomes(t, team.Outcome[peerAddress]{Result: mine}, nil)
+	addresses, err := team.AllGatherOutcomes(t, team.Outcome[peerAddress]{Result: address}, nil)
 	if err != nil {
 		return err
 	}
-	if wanted {
+	if enabled {
 		peers := make([]loader.Peer, s.Readers)
 		for r, rank := range t.Mesh.Group(t.Comm.Rank(), []string{"data"}) {
-			if seats[rank].Result.Slab == mine.Slab {
-				peers[r] = seats[rank].Result.Peer
+			if addresses[rank].Result.Slab == address.Slab {
+				peers[r] = addresses[rank].Result.Peer
 			}
 		}
 		d.Source.ConnectPeers(peers, reader, c.Data.Peers == config.PeersAlways)

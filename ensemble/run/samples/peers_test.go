@@ -12,7 +12,7 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// What is wrong with the sources of starts is told by all ranks.
+// Problems with the sources of samples are reported by all ranks.
 func TestSourceWarnings(t *testing.T) {
 	costs := InputCosts{Counts: loader.Counts{DiskError: errors.New("full"), PeerError: errors.New("rank 1: damaged reply")}}
 	alone, err := costs.Warnings(nil)

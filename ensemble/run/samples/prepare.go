@@ -133,11 +133,11 @@ func Prepare(ctx context.Context, o PrepareOptions) (*PrepareResult, error) {
 				return nil, err
 			}
 			for _, j := range judges {
-				noticed, err := input.SplitFaults(j.stats.Faults())
+				found, err := input.SplitFaults(j.stats.Faults())
 				if err != nil {
 					return nil, err
 				}
-				warnings = append(warnings, noticed...)
+				warnings = append(warnings, found...)
 			}
 			if o.Warn != nil {
 				for _, w := range warnings {
@@ -178,18 +178,18 @@ func planForecasts(ctx context.Context, o PrepareOptions, in *fio.Input, p *stor
 	if err != nil {
 		return err
 	}
-	wanted, err := input.SelectForecasts(in, p.Axes, p.Members, to)
+	selected, err := input.SelectForecasts(in, p.Axes, p.Members, to)
 	if err != nil {
 		return err
 	}
 	if o.Protocol != nil {
-		strange, err := input.CheckProtocolInits(o.Protocol, c.Data.Split, wanted.Inits, input.FileList(in.Files()))
+		warnings, err := input.CheckProtocolInits(o.Protocol, c.Data.Split, selected.Inits, input.FileList(in.Files()))
 		if err != nil {
 			return err
 		}
-		p.Warnings = append(p.Warnings, strange...)
+		p.Warnings = append(p.Warnings, warnings...)
 	}
-	split, err := setup.ApplySplit(c.Data.Split, wanted.Inits)
+	split, err := setup.ApplySplit(c.Data.Split, selected.Inits)
 	if err != nil {
 		return err
 	}
@@ -199,22 +199,22 @@ func planForecasts(ctx context.Context, o PrepareOptions, in *fio.Input, p *stor
 	if to.How.IsEnabled() {
 		p.Interpolation = to.How.String()
 	}
-	p.Grid, p.Forecasts = wanted.Grid, store.FieldSource{Reader: wanted.Reader, Entries: wanted.Entries}
-	p.Warnings = append(p.Warnings, wanted.Warnings...)
-	return wanted.CheckDuplicates(ctx, p.Inits)
+	p.Grid, p.Forecasts = selected.Grid, store.FieldSource{Reader: selected.Reader, Entries: selected.Entries}
+	p.Warnings = append(p.Warnings, selected.Warnings...)
+	return selected.CheckDuplicates(ctx, p.Inits)
 }
 
 // planAnalyses selects the analyses of the initialisations.
 func planAnalyses(ctx context.Context, c *config.TrainConfig, in *fio.Input, p *store.Plan) error {
 	p.AnalysisVariables, p.AnalysisLeads = setup.TargetVariables(c), c.Data.TargetLeads
 	valids := setup.ValidTimes(p.Inits, c.Data.TargetLeads)
-	wanted, err := input.SelectAnalyses(in, p.AnalysisVariables, p.Axes.Levels, input.Destination{Grid: p.Grid, How: setup.InterpolationOf(c), Fix: input.FixGrid}, valids)
+	selected, err := input.SelectAnalyses(in, p.AnalysisVariables, p.Axes.Levels, input.Destination{Grid: p.Grid, How: setup.InterpolationOf(c), Fix: input.FixGrid}, valids)
 	if err != nil {
 		return err
 	}
-	p.Analyses = store.FieldSource{Reader: wanted.Reader, Entries: wanted.Entries}
-	p.Warnings = append(p.Warnings, wanted.Warnings...)
-	return input.CompareDuplicates(ctx, in, wanted.Duplicates)
+	p.Analyses = store.FieldSource{Reader: selected.Reader, Entries: selected.Entries}
+	p.Warnings = append(p.Warnings, selected.Warnings...)
+	return input.CompareDuplicates(ctx, in, selected.Duplicates)
 }
 
 // openStore is ReadData from the store of a configuration. Samples are read when they are needed, and their
@@ -343,11 +343,11 @@ func (c *storeValueStats) Faults(ranks *team.Team) (warnings []string, err error
 				return nil, err
 			}
 		}
-		noticed, err := input.SplitFaults(c.Faults())
+		found, err := input.SplitFaults(c.Faults())
 		if err != nil {
 			return nil, err
 		}
-		warnings = append(warnings, noticed...)
+		warnings = append(warnings, found...)
 	}
 	return warnings, nil
 }

@@ -17,8 +17,7 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// TestRanksReadStoreSlabs: each rank reads its slab of a store, which is its slab of the
-// files.
+// TestRanksReadStoreSlabs checks that each rank reads its slab of a store, equal to its slab of the files.
 func TestRanksReadStoreSlabs(t *testing.T) {
 	f := demotest.Files(t)
 	dir := samplestest.PrepareStore(t, demotest.Config(t, f), "f32")
@@ -68,7 +67,7 @@ func TestRanksReadStoreSlabs(t *testing.T) {
 	}
 }
 
-// TestStoreLacks: what a store does not hold is refused by name.
+// TestStoreLacks checks that missing content of a store is refused by name.
 func TestStoreLacks(t *testing.T) {
 	f := demotest.Files(t)
 	dir := samplestest.PrepareStore(t, demotest.Config(t, f), "int16")
@@ -89,8 +88,7 @@ func TestStoreLacks(t *testing.T) {
 	}
 }
 
-// TestStoreValuesAreChecked: values with which nothing can be computed are refused where
-// they come from a store, as where they come from files.
+// TestStoreValuesAreChecked checks that invalid values are refused from a store as from files.
 func TestStoreValuesAreChecked(t *testing.T) {
 	f := demotest.Files(t)
 	c := demotest.Config(t, f)

@@ -20,8 +20,8 @@ import (
 	"github.com/ensemble-weather/ensemble/io/store"
 )
 
-// TestArchiveSums: an archive that nobody has touched is not read again for its checksums; a
-// file that was touched is, and one that changes meanwhile is refused.
+// TestArchiveSums checks that checksums of unchanged files are reused, changed files are read again, and
+// files that change meanwhile are refused.
 func TestArchiveSums(t *testing.T) {
 	dir := t.TempDir()
 	var paths []string
@@ -75,8 +75,8 @@ func TestArchiveSums(t *testing.T) {
 	}
 }
 
-// TestPrepareAgain: a store that is there is found without a reading of its input, whose
-// checksums lie beside it; and values that check refuses make no store.
+// TestPrepareAgain checks that an existing store is found without reading its input, by the stored checksums,
+// and that values with faults make no store.
 func TestPrepareAgain(t *testing.T) {
 	f := demotest.Files(t)
 	rest := racyInterval
@@ -114,7 +114,8 @@ func TestPrepareAgain(t *testing.T) {
 	}
 }
 
-// TestStatsReader: fields are tallied as they pass, so that faults of their values are found.
+// TestStatsReader checks that statistics are collected while fields are read, so that faults of their values
+// are found.
 func TestStatsReader(t *testing.T) {
 	init := ensemble.InitAt(time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC))
 	var entries []ensemble.Entry

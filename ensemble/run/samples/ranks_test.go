@@ -13,8 +13,7 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// Every rank reads its slab and no more; together they have what one rank reads, bit by
-// bit, in NetCDF as in GRIB.
+// Every rank reads its slab only; together they have what one rank reads, bit by bit, from NetCDF and GRIB.
 func TestRanksReadTheirSlabs(t *testing.T) {
 	f := demotest.Files(t)
 	for _, kind := range []struct {

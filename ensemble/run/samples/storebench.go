@@ -86,23 +86,23 @@ func StoreBench(ctx context.Context, o StoreBenchOptions) (*StoreReport, error) 
 	if err != nil {
 		return nil, err
 	}
-	starts := s.Inits()
+	inits := s.Inits()
 	if o.Inits > 0 {
-		starts = starts[:min(o.Inits, len(starts))]
+		inits = inits[:min(o.Inits, len(inits))]
 	}
 	if o.Prefetch == 0 {
 		o.Prefetch = config.DefaultPrefetch
 	}
-	origin := storedExamples{all, starts}
+	origin := storedExamples{all, inits}
 	from, err := loader.New(origin, loader.Options{Prefetch: o.Prefetch})
 	if err != nil {
 		return nil, err
 	}
-	n := int64(len(starts))
-	r := &StoreReport{Store: o.Dir, Storage: string(s.Storage), Inits: len(starts), Bytes: n * origin.Size().Stored, Prefetch: o.Prefetch, BlockBytes: benchBlock, Direct: true, StreamDirect: o.Direct}
-	schedule := loader.Schedule{Seed: o.Seed, Samples: len(starts), Epochs: 1, Batch: 1, Readers: 1}
+	n := int64(len(inits))
+	r := &StoreReport{Store: o.Dir, Storage: string(s.Storage), Inits: len(inits), Bytes: n * origin.Size().Stored, Prefetch: o.Prefetch, BlockBytes: benchBlock, Direct: true, StreamDirect: o.Direct}
+	schedule := loader.Schedule{Seed: o.Seed, Samples: len(inits), Epochs: 1, Batch: 1, Readers: 1}
 	reads := schedule.Reads(0)
-	shards := (len(starts) + s.ShardInits - 1) / s.ShardInits
+	shards := (len(inits) + s.ShardInits - 1) / s.ShardInits
 	var paths []string
 	for _, f := range s.Shards[:shards] {
 		paths = append(paths, filepath.Join(o.Dir, filepath.FromSlash(f.Path)))
@@ -172,7 +172,7 @@ func StoreBench(ctx context.Context, o StoreBenchOptions) (*StoreReport, error) 
 		return nil, err
 	}
 	r.HotBytesPerS = float64(len(hot)) * float64(origin.Size().Stored) / took.Seconds()
-	r.Predicted = loader.Simulate(r.system(origin.Size().Stored), schedule, loader.UniformSizes(len(starts), origin.Size().Stored), loader.Clairvoyant).Total
+	r.Predicted = loader.Simulate(r.system(origin.Size().Stored), schedule, loader.UniformSizes(len(inits), origin.Size().Stored), loader.Clairvoyant).Total
 	return r, nil
 }
 

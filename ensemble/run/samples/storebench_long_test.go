@@ -11,9 +11,8 @@ import (
 	"testing"
 )
 
-// TestLongStoreBench streams a large store from a cold disk in less than a GiB. Its size in
-// GB, and a folder for it, can be set. How fast it is depends on the machine's other work, so it is
-// told and not judged.
+// TestLongStoreBench streams a large store from a cold disk in less than 1 GiB of memory. Its size in GB, and
+// a folder for it, can be set. The rate depends on other load of the machine and is only reported.
 func TestLongStoreBench(t *testing.T) {
 	gb := 4.0
 	if text := os.Getenv("ENSEMBLE_LONG_STORE_GB"); text != "" {

@@ -32,8 +32,8 @@ func (n noiseArchive) Read(_ context.Context, entries []ensemble.Entry, visit fu
 	return nil
 }
 
-// writeNoise writes a store of random numbers: starts of 3 leads × 7 members × 2 levels × 2
-// variables on a grid.
+// writeNoise writes a store of random numbers: samples of 3 leads × 7 members × 2 levels × 2 variables on a
+// grid.
 func writeNoise(t *testing.T, dir string, starts, ny, nx int) {
 	t.Helper()
 	g := &ensemble.Grid{Kind: ensemble.RegularLatLon, NX: nx, NY: ny, Source: ensemble.SourceOrder{ScanningMode: -1}}

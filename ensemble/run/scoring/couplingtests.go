@@ -86,7 +86,7 @@ func evenlySpaced[T any](all []T, most int) []T {
 }
 
 // isTested reports whether an initialisation is tested. first marks the one that is used for the test of leaks.
-func (c *couplingTests) isTested(init ensemble.Init) (looks, first bool) {
+func (c *couplingTests) isTested(init ensemble.Init) (tested, first bool) {
 	i := slices.Index(c.inits, init)
 	return i >= 0 || c.joinable, i == 0
 }
@@ -102,8 +102,8 @@ func (c *couplingTests) sample(fields [][]float32) [][]float32 {
 
 // sum tests one case: published members, for which members of other input are unavailable, and baselines.
 func (c *couplingTests) sum(s *Scoring, x Case) (all []couplingDate, err error) {
-	looks, first := c.isTested(x.Init)
-	if !looks {
+	tested, first := c.isTested(x.Init)
+	if !tested {
 		return nil, nil
 	}
 	obs := ensemble.Take(x.Obs, c.places)

@@ -35,9 +35,8 @@ func (l linearMembers) Forecast(r baseline.Raw) [][]float32 {
 	return out
 }
 
-// In the linear example of Roberts 2026, whose raw members are reliable, the method of the least
-// fair CRPS is told from the members that it was given by the table beside its scores, though its
-// fair CRPS is better.
+// In the linear example of Roberts 2026, whose raw members are reliable, the method with the least fair CRPS
+// is distinguished from the input members by its coupling test, although its fair CRPS is better.
 func TestCoupledLinearExample(t *testing.T) {
 	const members, rho, dates = 10, 4.0, 30
 	grid, err := ensemble.NamedGrid("18x12")

@@ -11,7 +11,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// What is kept for a page comes back; what does not fit its grid is refused.
+// A map example survives a round trip; one that does not match its grid is refused.
 func TestMapExampleRoundTrip(t *testing.T) {
 	dir := t.TempDir()
 	e := &MapExample{Init: ensemble.Init{}, Grid: &ensemble.Grid{NX: 3, NY: 2, Lat: []float64{1, 0}, Lon: []float64{0, 1, 2}}, Used: 2,

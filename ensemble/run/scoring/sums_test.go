@@ -21,7 +21,7 @@ import (
 // payload is a NaN that no computation makes.
 var payload = math.Float64frombits(0x7ff8_0000_dead_beef)
 
-// syntheticSums have every part, among them numbers that JSON has no words for.
+// syntheticSums have every part, including numbers that JSON cannot represent.
 func syntheticSums() *SavedSums {
 	init := ensemble.InitAt(time.Date(2017, 2, 26, 6, 30, 0, 1, time.UTC))
 	date := func(init ensemble.Init, sums ...float64) *score.Date {
@@ -44,7 +44,7 @@ func syntheticSums() *SavedSums {
 			{[]byte(`null`), nil}}}
 }
 
-// checkIdentical compares bits: what is printed of two values is equal, NaNs and their payloads too.
+// checkIdentical compares bits, including NaN payloads.
 func checkIdentical(t *testing.T, got, want *SavedSums) {
 	t.Helper()
 	var columns [2][]byte
@@ -91,7 +91,7 @@ func checkIdentical(t *testing.T, got, want *SavedSums) {
 	}
 }
 
-// Sums come back from a file with every bit, and none are sums too.
+// Sums survive a round trip bit by bit, also empty ones.
 func TestSumsRoundTrip(t *testing.T) {
 	for _, want := range []*SavedSums{syntheticSums(), {}} {
 		path := filepath.Join(t.TempDir(), "a.sums")
@@ -106,7 +106,7 @@ func TestSumsRoundTrip(t *testing.T) {
 	}
 }
 
-// headOf is the head that a file of sums begins with, and what is behind it.
+// headOf returns the header of a file of sums, and the numbers behind it.
 func headOf(t testing.TB, s *SavedSums) (head, columns []byte) {
 	t.Helper()
 	text, err := s.encode()
@@ -117,7 +117,7 @@ func headOf(t testing.TB, s *SavedSums) (head, columns []byte) {
 	return parts[2], parts[3]
 }
 
-// Files of sums hold names that the format has, and none of the program's own.
+// Files of sums contain names of the format, independent of the program's identifiers.
 func TestSumsHaveTheirOwnNames(t *testing.T) {
 	head, _ := headOf(t, syntheticSums())
 	const want = `{"trained":[{"test":"r","input_members":0,"text":"\u003cratio\u003e \u0026 more","system":"network","variable":"t","level":"850hPa","lead":"48h","lead_h":48,` +
@@ -142,8 +142,8 @@ func TestSumsHaveTheirOwnNames(t *testing.T) {
 	}
 }
 
-// Sums whose head or numbers were changed are refused, or read and written again as they are; no count in them makes
-// more of them than there are numbers.
+// Sums with a modified header or numbers are refused, or survive a round trip; no count allocates more than
+// there are numbers.
 func FuzzSums(f *testing.F) {
 	head, columns := headOf(f, syntheticSums())
 	f.Add(head, columns)

@@ -7,7 +7,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// TestCrop: what is printed is what is read, on the command line and in JSON.
+// TestCrop checks that sizes survive a round trip, on the command line and in JSON.
 func TestCrop(t *testing.T) {
 	for text, want := range map[string]Crop{"128": {128, 128}, "352x704": {352, 704}} {
 		c, err := ParseCrop(text)

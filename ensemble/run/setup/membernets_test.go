@@ -11,7 +11,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/runtest"
 )
 
-// Samples have the channels of all their members, also where there are fewer of these.
+// Batches have the channels of all members, also if fewer are present.
 func TestMemoryForMembers(t *testing.T) {
 	grid, err := ensemble.NamedGrid("12x8")
 	if err != nil {

@@ -39,12 +39,12 @@ func (j NetworkTraining) Values(number int) []rundir.Value {
 // stages. foldOf is the block of each sample; nil without stages.
 //
 // Errors: those of ensemble.Folds.
-func NetworkTrainings(s network.Spec, c config.Training, inits []ensemble.Init, target ensemble.Lead) (turns []NetworkTraining, foldOf []int, err error) {
+func NetworkTrainings(s network.Spec, c config.Training, inits []ensemble.Init, target ensemble.Lead) (trainings []NetworkTraining, foldOf []int, err error) {
 	if !s.Staged() {
 		for range c.Networks {
-			turns = append(turns, NetworkTraining{Config: c})
+			trainings = append(trainings, NetworkTraining{Config: c})
 		}
-		return turns, nil, nil
+		return trainings, nil, nil
 	}
 	folds, err := ensemble.Folds(inits, s.Bias.Folds, target)
 	if err != nil {
@@ -57,14 +57,14 @@ func NetworkTrainings(s network.Spec, c config.Training, inits []ensemble.Init, 
 		if to > from {
 			name += fmt.Sprintf(" to %d", to)
 		}
-		turns = append(turns, NetworkTraining{network.BiasStage, name, fold.Train, c.ForStage(c.Stages.Bias)})
+		trainings = append(trainings, NetworkTraining{network.BiasStage, name, fold.Train, c.ForStage(c.Stages.Bias)})
 		for _, i := range fold.HeldOut {
 			foldOf[i] = f
 		}
 	}
-	turns = append(turns, NetworkTraining{network.BiasStage, "bias", nil, c.ForStage(c.Stages.Bias)})
+	trainings = append(trainings, NetworkTraining{network.BiasStage, "bias", nil, c.ForStage(c.Stages.Bias)})
 	for range c.Networks {
-		turns = append(turns, NetworkTraining{network.SpreadStage, "spread", nil, c.ForStage(c.Stages.Spread.Stage)}, NetworkTraining{network.SigmaStage, "sigma", nil, c.ForStage(c.Stages.Sigma)})
+		trainings = append(trainings, NetworkTraining{network.SpreadStage, "spread", nil, c.ForStage(c.Stages.Spread.Stage)}, NetworkTraining{network.SigmaStage, "sigma", nil, c.ForStage(c.Stages.Sigma)})
 	}
-	return turns, foldOf, nil
+	return trainings, foldOf, nil
 }

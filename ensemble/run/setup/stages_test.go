@@ -21,8 +21,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// A model is read as it was written; one of another format, and one whose method does not go with its
-// networks, are refused.
+// A model survives a round trip; other formats, and a method that does not match its networks, are refused.
 func TestModelIsReadAsWritten(t *testing.T) {
 	grid, err := ensemble.NamedGrid("12x8")
 	if err != nil {
@@ -68,7 +67,7 @@ func TestModelIsReadAsWritten(t *testing.T) {
 	}
 }
 
-// Axes and targets of a task, and the lists of its network, are words in model.json, and are read as they were.
+// Axes and targets of a task, and the lists of its network, are words in model.json and survive a round trip.
 func TestListsAreReadAsWritten(t *testing.T) {
 	grid, err := ensemble.NamedGrid("12x8")
 	if err != nil {
@@ -111,8 +110,8 @@ func TestListsAreReadAsWritten(t *testing.T) {
 	}
 }
 
-// The inception ResNets are given the spreads and the first member's fields of all leads; one
-// that is not trained gives what the spread of the target says, and nothing of other channels.
+// Inception ResNets read the spreads and the first member's fields of all leads; an untrained one returns the
+// spread of the target, independent of other channels.
 func TestInceptionReadsItsChannels(t *testing.T) {
 	grid, err := ensemble.NamedGrid("12x8")
 	if err != nil {
@@ -154,8 +153,8 @@ func TestInceptionReadsItsChannels(t *testing.T) {
 	}
 }
 
-// The second stage lowers the loss that it was given: of a network that says an affine function
-// of the spread, each loss has a value of its own.
+// The spread stage minimises its configured loss: for a network that is an affine function of the spread,
+// each loss has a different value.
 func TestSpreadStageHasItsLoss(t *testing.T) {
 	grid, err := ensemble.NamedGrid("16x16")
 	if err != nil {

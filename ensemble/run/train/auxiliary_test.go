@@ -12,7 +12,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// An auxiliary field is one that does not change, on the grid of the forecasts.
+// An auxiliary field is constant in time, and on the grid of the forecasts.
 func TestAuxiliaryIsRefused(t *testing.T) {
 	f := demotest.Files(t)
 	for name, c := range map[string]struct {

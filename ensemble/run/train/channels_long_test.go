@@ -18,8 +18,8 @@ import (
 	"github.com/ensemble-weather/ensemble/unet3d"
 )
 
-// TestLongChannelSpeed: of the published network at base 32 on 2×352×704 points a quarter of the operations
-// is left without some channels; what that saves of the processor's time, on one thread, is told.
+// TestLongChannelSpeed reports the processor time, on one thread, that removing channels saves if a quarter
+// of the operations of the published network at base 32 on 2×352×704 points remains.
 func TestLongChannelSpeed(t *testing.T) {
 	dense := bench.Case{Model: bench.BenchUNet3D, Base: 32, Crop: setup.Crop{Height: 352, Width: 704}, Batch: 1, Depth: 2, Threads: 1}
 	cases := []bench.Case{dense}
@@ -65,9 +65,9 @@ var gcmPattern = map[string]float64{
 	"dec_conv2a": 1. / 12, "dec_conv2b": 1. / 12, "dec_conv1a": 0.7, "dec_conv1b": 0.75,
 }
 
-// TestLongPatternSpeed: a network of base 32 on 2×352×704 points from which channels went by the pattern that was
-// found on the GCM's ensemble forecasts at least three times as fast, by the processor's time of one
-// thread, with a quarter of the operations. Both run in turn, and the least times count.
+// TestLongPatternSpeed checks that a network of base 32 on 2×352×704 points, with the channel pattern found
+// on the GCM data and a quarter of the operations, forecasts at least three times as fast, by processor time
+// of one thread. Both run alternately, and the least times count.
 func TestLongPatternSpeed(t *testing.T) {
 	var plans [2]*engine.Plan
 	var flops [2]float64

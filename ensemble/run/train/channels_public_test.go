@@ -13,7 +13,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/train/traintest"
 )
 
-// Ranks that share an optimiser remove as many channels as one alone, and take the same steps before and
+// Ranks with a sharded optimiser remove as many channels as a single rank, and take the same steps before and
 // after.
 func TestRanksRemoveTheSameChannels(t *testing.T) {
 	f := demotest.Files(t)

@@ -18,8 +18,8 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// Networks that begin with the channels that another one was left are of its shape, and are averaged like others; what
-// does not fit is refused before the first step.
+// Networks that start with the channels of a pruned network have its shape and can be averaged; mismatches
+// are refused before the first step.
 func TestPretrainedWithFewerChannels(t *testing.T) {
 	f, dirs := demotest.Files(t), t.TempDir()
 	train := func(name string, c *config.TrainConfig) error {
@@ -64,7 +64,7 @@ func TestPretrainedWithFewerChannels(t *testing.T) {
 	}
 }
 
-// A training that stops again before its first step keeps the scores that it found in the checkpoint.
+// A training that stops again before its first step keeps the channel scores of the checkpoint.
 func TestChannelScoresSurviveRestarts(t *testing.T) {
 	m := &importance{}
 	if err := m.restore(model.Weights{{Name: "b.weight", Shape: []int{2}, Data: []float32{3, 4}}, {Name: "a.weight", Shape: []int{1}, Data: []float32{5}}}); err != nil {
@@ -76,7 +76,7 @@ func TestChannelScoresSurviveRestarts(t *testing.T) {
 	}
 }
 
-// What cannot be removed is refused before the first step, with what is pinned.
+// An unreachable target is refused before the first step, with the channels that cannot be removed.
 func TestUnreachableChannelTarget(t *testing.T) {
 	f := demotest.Files(t)
 	c := runtest.ChannelPruning(t, f, "prune.target=0.9")

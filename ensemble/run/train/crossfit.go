@@ -148,11 +148,11 @@ func (x *crossFit) finalReference() *task.Reference {
 }
 
 // taskFor returns a task with the reference of one training sample.
-func (x *crossFit) taskFor(k *task.Task, start int) *task.Task {
+func (x *crossFit) taskFor(k *task.Task, sample int) *task.Task {
 	if x == nil {
 		return k
 	}
 	own := *k
-	own.SetReference(x.byFold[x.foldOf[start]])
+	own.SetReference(x.byFold[x.foldOf[sample]])
 	return &own
 }

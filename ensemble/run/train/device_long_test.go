@@ -21,9 +21,9 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// TestLongTrainInFloat16: a training in float16 whose gradients overflow skips steps, with half of the scale each, until
-// they do not, and goes on; stopped among these steps and resumed it ends with the same bits. Its model predicts in
-// float32 on a processor, unless float16 is asked for.
+// TestLongTrainInFloat16 checks that a float16 training with overflowing gradients skips steps, halving the
+// loss scale each time, and continues. Stopped among these steps and resumed it ends with the same bits. Its
+// model predicts in float32 on a processor, unless float16 is requested.
 func TestLongTrainInFloat16(t *testing.T) {
 	runtest.EmulatedGPU(t)
 	opened := runtest.UseFloat16Backend(t)

@@ -20,10 +20,9 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/progress"
 )
 
-// TestTrainOnDevice: a training on a GPU, with batches that are accumulated, an average of
-// the weights and validation, gives the network that one on the processor gives but for
-// rounding. Progress, events and the record of the environment tell of the GPU, and nothing where
-// there is none.
+// TestTrainOnDevice checks that a training on a GPU, with accumulated batches, averaged weights and
+// validation, gives the network of a training on the processor up to rounding. Progress, events and the
+// environment record report the GPU if there is one.
 func TestTrainOnDevice(t *testing.T) {
 	runtest.EmulatedGPU(t)
 	runtest.FakeDriver(t)
@@ -56,7 +55,8 @@ func TestTrainOnDevice(t *testing.T) {
 	}
 }
 
-// TestAveragedNetworksOnDevice: networks that are averaged predict on a GPU what they predict on a processor, start after start.
+// TestAveragedNetworksOnDevice checks that averaged networks predict on a GPU what they predict on a
+// processor.
 func TestAveragedNetworksOnDevice(t *testing.T) {
 	runtest.EmulatedGPU(t)
 	tr, samples, err := trainRain(t, rainConfig(t), nil)
@@ -97,8 +97,8 @@ func TestAveragedNetworksOnDevice(t *testing.T) {
 	}
 }
 
-// TestPruneOnDevice: weights that are masked in training on a GPU are those that are on a processor, and the others
-// move alike.
+// TestPruneOnDevice checks that training on a GPU masks the same weights as on a processor, and updates the
+// others alike.
 func TestPruneOnDevice(t *testing.T) {
 	runtest.EmulatedGPU(t)
 	of := func(device string) model.Weights {
@@ -130,8 +130,8 @@ func TestPruneOnDevice(t *testing.T) {
 	}
 }
 
-// TestOverflowsInFloat16: steps whose gradients overflow are skipped with half of the scale each, until they do not, and
-// the training goes on.
+// TestOverflowsInFloat16 checks that steps with overflowing gradients are skipped, halving the loss scale
+// each time, until they do not overflow.
 func TestOverflowsInFloat16(t *testing.T) {
 	runtest.EmulatedGPU(t)
 	opened := runtest.UseFloat16Backend(t)

@@ -20,8 +20,8 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm/emulated"
 )
 
-// Ranks with a GPU each, which exchange halos and gradients between these, train the network that ranks on processors do but
-// for rounding, and their events say so.
+// Ranks with one GPU each, which exchange halos and gradients directly, train the network of ranks on
+// processors up to rounding, and their events report the transport.
 func TestLongTrainOnDevices(t *testing.T) {
 	runtest.EmulatedGPU(t)
 	before := spatial.DeviceTransports

@@ -29,7 +29,8 @@ func teacherRun(t *testing.T, set ...string) string {
 	return dir
 }
 
-// What a batch is told is what the mean of two runs predicts of the same members, around the mean of these, in units of the student's error scale.
+// The teacher's target in a batch is the mean prediction of two runs for the same members, relative to the
+// members' mean, in units of the student's error scale.
 func TestTeacherPredictions(t *testing.T) {
 	runs := []string{teacherRun(t, "train.networks=1"), teacherRun(t, "train.networks=2", "train.seed=5")}
 	c := demotest.Config(t, demotest.Files(t), "teacher.runs=["+strings.Join(runs, ", ")+"]")
@@ -94,7 +95,8 @@ func TestTeacherPredictions(t *testing.T) {
 	}
 }
 
-// A teacher that does not fit is refused before the first step; so is one that has seen what the student is chosen or judged by.
+// A teacher that does not match is refused before the first step; so is one that was fitted on samples on
+// which the student is selected or evaluated.
 func TestUnsuitableTeachers(t *testing.T) {
 	run := teacherRun(t, "train.networks=1")
 	c := demotest.Config(t, demotest.Files(t), "teacher.runs=["+run+"]")

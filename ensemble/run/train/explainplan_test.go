@@ -18,9 +18,9 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// TestExplainTrainerPlan: what is explained is the trainer's plan, kernel by kernel
-// with its cut, layout, scratch and place in memory, whatever the configuration
-// says of memory, workspace, precision and threads.
+// TestExplainTrainerPlan checks that explain describes the trainer's plan, kernel by kernel with work
+// division, layout, workspace and memory offset, for all settings of memory, workspace, precision and
+// threads.
 func TestExplainTrainerPlan(t *testing.T) {
 	f := demotest.Files(t)
 	plans := map[string][]string{}
@@ -46,8 +46,7 @@ func TestExplainTrainerPlan(t *testing.T) {
 	}
 }
 
-// TestExplainTimings: cuts follow the same table of timings as the trainer's,
-// whatever it holds.
+// TestExplainTimings checks that explain chooses kernels from the same table of timings as the trainer.
 func TestExplainTimings(t *testing.T) {
 	c := runtest.FiftySteps(t)
 	measured, reversed := setup.Timings{Dir: t.TempDir()}, setup.Timings{Dir: t.TempDir()}
@@ -70,7 +69,7 @@ func TestExplainTimings(t *testing.T) {
 	}
 }
 
-// trainerPlan is the plan that a training of the configuration compiles first.
+// trainerPlan returns the first plan that a training of the configuration compiles.
 func trainerPlan(t *testing.T, c *config.TrainConfig, timings setup.Timings) string {
 	t.Helper()
 	files := func(key string, patterns []config.Path) []string {

@@ -89,11 +89,11 @@ type feeder struct {
 func (f *feeder) run(ctx context.Context, to chan<- readyBatch) {
 	defer f.stream.Close()
 	for ; f.batch < f.endBatch; f.batch++ {
-		b, starts := &f.buffers[f.batch%2], f.remaining[:f.size]
+		b, reads := &f.buffers[f.batch%2], f.remaining[:f.size]
 		f.remaining = f.remaining[f.size:]
-		err := f.build(ctx, b, starts)
+		err := f.build(ctx, b, reads)
 		select {
-		case to <- readyBatch{batch: b, starts: starts, err: err}:
+		case to <- readyBatch{batch: b, starts: reads, err: err}:
 		case <-ctx.Done():
 			return
 		}
@@ -105,18 +105,18 @@ func (f *feeder) run(ctx context.Context, to chan<- readyBatch) {
 
 // build fills the next batch with these training samples. If the samples do not fill the last batch of an
 // epoch, it is completed with the first samples, at weight zero.
-func (f *feeder) build(ctx context.Context, b *task.Batch, starts []int) error {
+func (f *feeder) build(ctx context.Context, b *task.Batch, reads []int) error {
 	epoch, batch := f.batch/f.batches, f.batch%f.batches
 	left := f.samples - (batch*f.job.base.BatchSize + f.lo)
 	if f.job.model.Spec.ReadsMembers() {
 		b.MemberCount = drawCount(f.job.local.MinMembers, len(f.job.local.UsedMembers), f.seed, uint64(epoch), uint64(batch))
 	}
-	for i, start := range starts {
-		if err := f.sample(ctx, b, slot{index: i, sample: start}, uint64(epoch)); err != nil {
+	for i, sample := range reads {
+		if err := f.sample(ctx, b, slot{index: i, sample: sample}, uint64(epoch)); err != nil {
 			return err
 		}
 		if i >= left {
-			w := len(b.Weight) / len(starts)
+			w := len(b.Weight) / len(reads)
 			clear(b.Weight[i*w : (i+1)*w])
 		}
 	}
@@ -153,18 +153,18 @@ func (f *feeder) sample(ctx context.Context, b *task.Batch, s slot, epoch uint64
 
 // members draws the positions of the input members of a training sample in an epoch: count of them, or a
 // random number if count is 0.
-func (j *job) members(fc *ensemble.Forecast, count int, seed, epoch, start uint64) ([]int, error) {
+func (j *job) members(fc *ensemble.Forecast, count int, seed, epoch, sample uint64) ([]int, error) {
 	used, err := task.MemberPositions(fc, j.local.UsedMembers)
 	if err != nil {
 		return nil, err
 	}
 	if j.sampling == randomMembers {
-		used = loader.DrawMembers(seed, epoch, start, len(fc.Members), len(used), used[0] == 0)
+		used = loader.DrawMembers(seed, epoch, sample, len(fc.Members), len(used), used[0] == 0)
 	}
 	if count > 0 {
-		return drawMembers(used, count, seed, epoch, start), nil
+		return drawMembers(used, count, seed, epoch, sample), nil
 	}
-	return drawFewerMembers(used, j.local.MinMembers, seed, epoch, start), nil
+	return drawFewerMembers(used, j.local.MinMembers, seed, epoch, sample), nil
 }
 
 // randomMembers selects members anew in every epoch.

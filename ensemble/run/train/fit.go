@@ -152,7 +152,7 @@ func trainingSums(ctx context.Context, d *samples.Data, k *task.Task, head *task
 	if err != nil || d.ValueCheck == nil {
 		return sums, err
 	}
-	noticed, err := d.ValueCheck.Faults(d.Ranks)
-	d.Warnings, d.ValueCheck = append(d.Warnings, noticed...), nil
+	warnings, err := d.ValueCheck.Faults(d.Ranks)
+	d.Warnings, d.ValueCheck = append(d.Warnings, warnings...), nil
 	return sums, err
 }

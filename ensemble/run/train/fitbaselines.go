@@ -28,7 +28,7 @@ func methodsByID(ids []string) []*baseline.Method {
 // Memory: on rank 0 7 values of 4 bytes per date, point and level, and 7 of one level; if a method uses
 // members, one more of each per input member.
 // Cost: reads the samples once per target variable and lead.
-func fitBaselines(ctx context.Context, k *task.Task, methods []*baseline.Method, d *samples.Data, also func(name string, set *baseline.Set)) (all []task.Baselines, warnings []string, err error) {
+func fitBaselines(ctx context.Context, k *task.Task, methods []*baseline.Method, d *samples.Data, onTarget func(name string, set *baseline.Set)) (all []task.Baselines, warnings []string, err error) {
 	past, grid, ranks := d.BeforeTest(), d.Grid, d.Ranks
 	w, n := grid.Weights(), grid.Size()
 	fields := baselineStatistics
@@ -77,18 +77,18 @@ func fitBaselines(ctx context.Context, k *task.Task, methods []*baseline.Method,
 			whole.Valid, whole.Obs = set.Valid, set.Obs
 			b := task.Baselines{FittedTo: slices.SortedFunc(slices.Values(set.Valid), time.Time.Compare)}
 			name := k.TargetName(v*len(k.Features.Axes.Levels) + l)
-			lacking := func(what string, err error) {
+			warnIf := func(what string, err error) {
 				if err != nil {
 					warnings = append(warnings, fmt.Sprintf("%s has no %s: %v", name, what, err))
 				}
 			}
 			b.Affine, err = baseline.FitAffineSpread(few, full, w)
-			lacking("affine spread correction", err)
+			warnIf("affine spread correction", err)
 			if past.Analysed {
-				also(name, set)
+				onTarget(name, set)
 				for _, m := range methods {
 					fit, err := m.Fit(set)
-					lacking(m.ID, err)
+					warnIf(m.ID, err)
 					if err != nil {
 						continue
 					}
@@ -98,7 +98,7 @@ func fitBaselines(ctx context.Context, k *task.Task, methods []*baseline.Method,
 					}
 				}
 				b.Reduction, err = skill.Fit(whole, k.FullMembers)
-				lacking("split of the CRPS reduction", err)
+				warnIf("split of the CRPS reduction", err)
 			}
 			all = append(all, b)
 		}
@@ -118,14 +118,14 @@ const baselineStatistics = 7
 func baselineFields(k *task.Task, fc *ensemble.Forecast, analyses []*ensemble.Analysis, used []int, v, fields int) ([]float32, error) {
 	n, depth := fc.Grid.Size(), len(fc.Axes.Levels)
 	t, x := k.TargetAt(v)
-	answer, _ := k.TargetInForecast(fc, v)
+	target, _ := k.TargetInForecast(fc, v)
 	out, unused := make([]float32, fields*depth*n), make([]float32, n)
 	for l, level := range fc.Axes.Levels {
 		of := func(statistic int) []float32 { return out[(statistic*depth+l)*n:][:n] }
 		fc.MeanStd(of(0), of(1), t, x, l, used, 1)
 		fc.MeanStd(unused, of(2), t, x, l, used, k.Features.DDOF)
-		fc.MeanStd(unused, of(3), answer, x, l, task.AllMembers(fc), k.Features.DDOF)
-		fc.MeanStd(of(4), of(5), answer, x, l, task.AllMembers(fc), 1)
+		fc.MeanStd(unused, of(3), target, x, l, task.AllMembers(fc), k.Features.DDOF)
+		fc.MeanStd(of(4), of(5), target, x, l, task.AllMembers(fc), 1)
 		if analyses != nil {
 			obs, err := k.AnalysisField(analyses, fc.Init, v, level)
 			if err != nil {

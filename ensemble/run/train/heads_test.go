@@ -34,8 +34,8 @@ func rainConfig(t *testing.T, set ...string) *config.TrainConfig {
 	return demotest.Config(t, runtest.NoFiles, append(slices.Clone(runtest.PrecipitationKeys), set...)...)
 }
 
-// trainRain is invented precipitation in kg m-2, of which members know the half, with less spread than
-// their error and a bias. alter may change the samples.
+// trainRain trains on synthetic precipitation in kg m-2, of which members predict half, with too little
+// spread and a bias. alter may change the samples.
 func trainRain(t *testing.T, c *config.TrainConfig, alter func([]*store.Sample)) (*trainer, []*store.Sample, error) {
 	t.Helper()
 	grid, err := ensemble.NamedGrid("12x8")
@@ -71,7 +71,7 @@ func trainRain(t *testing.T, c *config.TrainConfig, alter func([]*store.Sample))
 	return tr, cases, nil
 }
 
-// predicted are the forecasts of a model for some samples, and their mean CRPS.
+// predicted returns a model's forecasts of some samples and their mean CRPS.
 func predicted(t *testing.T, m *model.Model, samples []*store.Sample) (all []*model.Forecast, crps float64) {
 	t.Helper()
 	n := 0
@@ -92,7 +92,7 @@ func predicted(t *testing.T, m *model.Model, samples []*store.Sample) (all []*mo
 	return all, crps / float64(n)
 }
 
-// untrained gives a model the network that a training starts from.
+// untrained returns a model with the initial network of a training.
 func untrained(t *testing.T, tr *trainer) *model.Model {
 	t.Helper()
 	o := network.Options(1, "")
@@ -110,8 +110,8 @@ func untrained(t *testing.T, tr *trainer) *model.Model {
 	return &m
 }
 
-// Heads of families whose parameters are linked in different ways start from a distribution around
-// the members' mean, learn to be better, and say the same after the model was saved and read.
+// Heads of families with different link functions start from a distribution around the ensemble mean, improve
+// in training, and give the same results after the model was saved and loaded.
 func TestHeads(t *testing.T) {
 	for _, id := range []string{dist.TruncatedLogistic.ID, dist.ZeroNormal.ID, dist.LogNormal.ID, dist.CSGamma.ID, dist.BernsteinID, dist.HistogramID} {
 		t.Run(id, func(t *testing.T) {
@@ -165,8 +165,8 @@ func TestHeads(t *testing.T) {
 	}
 }
 
-// A family of values from 0 on is refused for training analyses below 0, and not for what packing
-// leaves of zeros.
+// Families of non-negative values are refused for negative training analyses, but accept zeros with packing
+// errors.
 func TestNegativeTargetsAreRefused(t *testing.T) {
 	put := func(y float32) func([]*store.Sample) {
 		return func(s []*store.Sample) { s[7].Analyses[0].Field(0, 0)[3] = y }
@@ -188,8 +188,7 @@ func TestNegativeTargetsAreRefused(t *testing.T) {
 	}
 }
 
-// The loss is the CRPS and, times their weight, the integrals over the values of events, by
-// Simpson's rule.
+// The loss is the CRPS plus weighted integrals over the thresholds of events, by Simpson's rule.
 func TestThresholdsOfTheLoss(t *testing.T) {
 	for _, id := range []string{dist.Normal.ID, dist.CSGamma.ID, dist.BernsteinID} {
 		c := rainConfig(t, "model.family="+id, "train.loss.threshold=[\"tp>6mm\", \"tp<2\", \"1<tp<4mm\"]", "train.loss.threshold_weight=3")

@@ -49,16 +49,16 @@ type auxiliaryInputs struct {
 }
 
 // sampleCount is the number of samples that a network is trained on.
-func (j *job) sampleCount(turn setup.NetworkTraining) int {
-	if turn.Samples != nil {
-		return len(turn.Samples)
+func (j *job) sampleCount(n setup.NetworkTraining) int {
+	if n.Samples != nil {
+		return len(n.Samples)
 	}
 	return len(j.data.Train.Inits)
 }
 
 // batchCount is the number of batches of batch_size samples per epoch; the last one may be padded.
-func (j *job) batchCount(turn setup.NetworkTraining) int {
-	return (j.sampleCount(turn) + j.base.BatchSize - 1) / j.base.BatchSize
+func (j *job) batchCount(n setup.NetworkTraining) int {
+	return (j.sampleCount(n) + j.base.BatchSize - 1) / j.base.BatchSize
 }
 
 // stepCount is the number of optimiser steps of so many batches, each of accumulate batches. The last step of an
@@ -68,9 +68,9 @@ func (j *job) stepCount(batches int) int {
 }
 
 // totalSteps is the number of optimiser steps of several networks if none stops early.
-func (j *job) totalSteps(turns []setup.NetworkTraining) (n int) {
-	for _, turn := range turns {
-		n += turn.Config.Epochs * j.stepCount(j.batchCount(turn))
+func (j *job) totalSteps(trainings []setup.NetworkTraining) (n int) {
+	for _, t := range trainings {
+		n += t.Config.Epochs * j.stepCount(j.batchCount(t))
 	}
 	return n
 }

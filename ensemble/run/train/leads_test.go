@@ -19,9 +19,9 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// Every network over time trains and predicts from a configuration, gives finite numbers at every lead, and
-// sees other leads; the U-Net of rows sees none. Members in another order change no bit of any, but those of the
-// members that a network gives, which are in that order.
+// Every network with a lead axis trains and predicts from a configuration, gives finite values at every lead,
+// and reads other leads, except the U-Net with leads as batch rows. Members in another order change no bit,
+// except that output members follow the order.
 func TestNetworksOverTime(t *testing.T) {
 	f := demotest.Files(t)
 	few := []string{"train.epochs=1", "data.split.fractions.train=0.4", "data.split.fractions.validation=0.6", "baselines=[emos]"}
@@ -101,8 +101,7 @@ func TestNetworksOverTime(t *testing.T) {
 	}
 }
 
-// From a sample store, which has the analyses of all target leads, a training takes the steps that it takes from
-// files.
+// A training takes the same steps from a sample store, which has analyses of all target leads, as from files.
 func TestLeadsFromAStore(t *testing.T) {
 	f := demotest.Files(t)
 	var first []float64
@@ -123,7 +122,7 @@ func TestLeadsFromAStore(t *testing.T) {
 	}
 }
 
-// A training for several leads needs the analyses of all of them, and parts of the split that share none.
+// A training for several leads needs analyses of all of them, and parts of the split that share none.
 func TestLeadsRefused(t *testing.T) {
 	f := demotest.Files(t)
 	c := demotest.Config(t, f, runtest.TwoLeads()...)

@@ -255,16 +255,16 @@ func (t *trainer) divergenceError(loss float64, todo int, cause error) error {
 		what = "the gradient is not finite"
 	}
 	order, size := t.order(), t.current.cfg.BatchSize
-	var starts []string
+	var inits []string
 	for i := range todo * size {
-		starts = append(starts, t.data.Train.Inits[order[(t.pos.Batch*size+i)%len(order)]].String())
+		inits = append(inits, t.data.Train.Inits[order[(t.pos.Batch*size+i)%len(order)]].String())
 	}
 	fix := "check the fields with `ensemble inspect --stats`, or lower train.learning_rate"
 	if engine.ScalesLoss(t.model.Spec.Precision) {
 		fix += ", or set train.precision: bf16, as the largest float16 is 65504"
 	}
 	return &exit.Error{Code: exit.No, What: fmt.Sprintf("%s at step %d", what, t.pos.Step+1),
-		At:  fmt.Sprintf("%s, epoch %d, initialisations %v, loss %g", t.training().Name(t.pos.Network), t.pos.Epoch+1, starts, loss),
+		At:  fmt.Sprintf("%s, epoch %d, initialisations %v, loss %g", t.training().Name(t.pos.Network), t.pos.Epoch+1, inits, loss),
 		Why: "the learning rate is too large, or a field of these initialisations has invalid values",
 		Fix: fix, Err: cause}
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// TestTrainInLessMemory: a training in the least memory ends with the weights of
-// one without a bound; less is refused before the first step, with what to write.
+// TestTrainInLessMemory checks that a training in the least memory ends with the weights of an unlimited one;
+// less memory is refused before the first step, with a remedy.
 func TestTrainInLessMemory(t *testing.T) {
 	f := demotest.Files(t)
 	train := func(memory string) (string, error) {

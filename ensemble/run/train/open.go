@@ -77,8 +77,8 @@ func auxiliaryFiles(c *config.TrainConfig) ([]string, error) {
 	if dir := c.Model.ChannelsFrom; dir != "" {
 		files = append(files, filepath.Join(string(dir), "model", model.File))
 	}
-	taught, err := teacherFiles(c)
-	return append(files, taught...), err
+	teachers, err := teacherFiles(c)
+	return append(files, teachers...), err
 }
 
 // openRunDir opens the run directory on rank 0; other ranks get a read-only view.

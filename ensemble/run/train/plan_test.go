@@ -14,8 +14,8 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/cluster"
 )
 
-// A mesh is chosen on the machine of the configuration: ranks whose memory holds no part of
-// the network are refused.
+// The mesh is chosen for the configured machine; ranks whose memory holds no shard of the network are
+// refused.
 func TestMachineOfTraining(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "machine.yaml")
 	if err := os.WriteFile(file, []byte("version: 1\nrank: {gflops: 10, gb_s: 10, memory: 64KiB}\nnetwork: {latency_us: 1, gb_s: 1}\n"), 0o644); err != nil {

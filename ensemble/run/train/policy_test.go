@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// Of the samples of an epoch as many take each number of members, each member as often, and
-// all of them the first.
+// The samples of an epoch take each number of members and each member equally often, and always the first.
 func TestDrawFewerMembers(t *testing.T) {
 	used := []int{0, 3, 4, 7, 9}
 	if got := drawFewerMembers(used, 0, 1, 2, 3); !slices.Equal(got, used) {

@@ -15,9 +15,9 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// TestTrainPrecision: a model that was trained in bfloat16 predicts in it, unless
-// asked for float32; one that was trained in float16 predicts in float32 on a processor, which
-// refuses what is asked for and is not there.
+// TestTrainPrecision checks that a model trained in bfloat16 predicts in bfloat16 unless float32 is
+// requested, and that one trained in float16 predicts in float32 on a processor, which refuses unavailable
+// precisions.
 func TestTrainPrecision(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	_, err := Run(context.Background(), Options{RunDir: dir, Version: "test",

@@ -13,9 +13,8 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/train/traintest"
 )
 
-// TestTrainingPrefetches: where starts are kept, how many are read ahead, and stops in
-// mid-epoch change no bit of a training; one that has room for all starts reads the store
-// once, before its first step.
+// TestTrainingPrefetches checks that caching, prefetching and stops within an epoch change no bit of a
+// training. A training with memory for all samples reads the store once, before its first step.
 func TestTrainingPrefetches(t *testing.T) {
 	f := demotest.Files(t)
 	dir := samplestest.PrepareStore(t, demotest.Config(t, f), "f32")

@@ -19,8 +19,8 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// TestStoreDamagedWhileTraining: a training that meets a damaged start names it, and keeps
-// all that was done before: with the start restored it ends as one that was never disturbed.
+// TestStoreDamagedWhileTraining checks that a training names a damaged sample and keeps its progress: after
+// the sample is restored, it ends like an undisturbed one.
 func TestStoreDamagedWhileTraining(t *testing.T) {
 	f := demotest.Files(t)
 	dir := samplestest.PrepareStore(t, demotest.Config(t, f), "f32")
@@ -67,9 +67,8 @@ func TestStoreDamagedWhileTraining(t *testing.T) {
 	}
 }
 
-// TestRanksPrefetch: ranks that share batches and fields train from a store with the bits
-// of files, whether or not they take starts from each other; where they do, they read the store
-// much less.
+// TestRanksPrefetch checks that ranks on a mesh train from a store with the bits of files, with and without
+// exchange of samples; with exchange they read the store much less.
 func TestRanksPrefetch(t *testing.T) {
 	f := demotest.Files(t)
 	dir := samplestest.PrepareStore(t, demotest.Config(t, f), "f32")

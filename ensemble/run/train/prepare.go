@@ -21,7 +21,7 @@ func prepare(ctx context.Context, o Options, run *trainingRun, d *samples.Data) 
 	if err != nil {
 		return nil, err
 	}
-	start, err := readPretrained(string(c.Model.Pretrained))
+	pretrained, err := readPretrained(string(c.Model.Pretrained))
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +37,7 @@ func prepare(ctx context.Context, o Options, run *trainingRun, d *samples.Data) 
 	}
 	t := &trainer{
 		job:       *j,
-		inputs:    auxiliaryInputs{references: f.localReferences, globalFits: f.globalReferences, foldOf: foldOf, pretrained: start},
+		inputs:    auxiliaryInputs{references: f.localReferences, globalFits: f.globalReferences, foldOf: foldOf, pretrained: pretrained},
 		observers: observers{dir: run.dir, timing: o.Timing, clock: run.clock},
 	}
 	if t.inputs.teacher, err = newTeacher(c, d); err != nil {
@@ -54,7 +54,7 @@ func prepare(ctx context.Context, o Options, run *trainingRun, d *samples.Data) 
 func newJob(o Options, run *trainingRun, d *samples.Data, f *fitted) (j *job, foldOf []int, err error) {
 	c := o.Config
 	spec, base := setup.SpecOf(c), setup.ResolveTraining(c.Train.Train, d.Ranks)
-	turns, foldOf, err := setup.NetworkTrainings(spec, base, d.Train.Inits, setup.LastTarget(c))
+	trainings, foldOf, err := setup.NetworkTrainings(spec, base, d.Train.Inits, setup.LastTarget(c))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -65,10 +65,10 @@ func newJob(o Options, run *trainingRun, d *samples.Data, f *fitted) (j *job, fo
 			Grid: d.Grid, Interpolation: setup.InterpolationOf(c)},
 		Baselines: f.baselines, Climate: f.climate, Drift: f.drift, Family: spec.PredictedFamily(base.Networks),
 	}
-	j = &job{base: base, trainings: turns, sampling: c.Data.Members.Sampling, prune: c.Prune, model: m, local: f.local, data: d, ranks: d.Ranks,
+	j = &job{base: base, trainings: trainings, sampling: c.Data.Members.Sampling, prune: c.Prune, model: m, local: f.local, data: d, ranks: d.Ranks,
 		dir: run.dir, hash: c.Hash(), stop: d.Ranks.StopTogether(o.Stop),
 		kernels: kernels{timings: o.Timings, table: o.Timings.Open(base.Threads), choices: map[string]string{}}}
-	j.removal = newChannelRemoval(c, j.totalSteps(turns))
+	j.removal = newChannelRemoval(c, j.totalSteps(trainings))
 	return j, foldOf, nil
 }
 

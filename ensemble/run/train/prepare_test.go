@@ -13,8 +13,8 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/samples/samplestest"
 )
 
-// TestTrainFromStore: a training from a store in f32 gives the weights, statistics and
-// scores that it gives from the files, bit by bit.
+// TestTrainFromStore checks that a training from a store in float32 gives the weights, statistics and scores
+// of a training from files, bit by bit.
 func TestTrainFromStore(t *testing.T) {
 	f := demotest.Files(t)
 	set := []string{"train.networks=1", "train.epochs=2"}

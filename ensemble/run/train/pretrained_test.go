@@ -13,8 +13,8 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// A training with model.pretrained begins with those weights: at a rate of almost zero
-// it ends with them. What the file lacks is random; a shape that differs is told.
+// A training with pretrained weights starts with them: at a learning rate near zero it ends with them.
+// Tensors that the file lacks are random; a different shape is an error.
 func TestPretrainedWeights(t *testing.T) {
 	f := demotest.Files(t)
 	dir := t.TempDir()

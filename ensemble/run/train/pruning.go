@@ -169,15 +169,15 @@ func (t *trainer) pruneAfter() error {
 
 // rewind returns to the weights and position at prune.from with the new mask (lottery-ticket rewinding).
 func (t *trainer) rewind() error {
-	n, was := t.current, t.pos
+	n, before := t.current, t.pos
 	if err := model.Fill(n.store, n.pruning.rewindWeights); err != nil {
 		return err
 	}
 	n.opt.Reset()
-	t.pos = *was.Pruned.Rewind
-	t.pos.LossScale = was.LossScale
+	t.pos = *before.Pruned.Rewind
+	t.pos.LossScale = before.LossScale
 	t.pos.LossScale.Skipped = 0 // the restarted optimiser does not count them
-	t.pos.Step, t.pos.BestLoss, t.pos.BestEpoch = was.Step, noBest, t.pos.Epoch
+	t.pos.Step, t.pos.BestLoss, t.pos.BestEpoch = before.Step, noBest, t.pos.Epoch
 	t.pos.Pruned = &pruningPosition{Skipped: t.networkSteps()}
 	n.pruning.rewindWeights = nil
 	n.feed.end()

@@ -8,7 +8,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
 )
 
-// TestLongPruning is TestPruningResumes for all methods and structures.
+// TestLongPruning runs TestPruningResumes for all methods and structures.
 func TestLongPruning(t *testing.T) {
 	f := demotest.Files(t)
 	for _, c := range []pruningCase{
@@ -30,7 +30,7 @@ func TestLongPruning(t *testing.T) {
 	}
 }
 
-// TestLongPruningOnRanks is TestPruningOnRanks for meshes and methods.
+// TestLongPruningOnRanks runs TestPruningOnRanks for meshes and methods.
 func TestLongPruningOnRanks(t *testing.T) {
 	f := demotest.Files(t)
 	t.Run("blocks", func(t *testing.T) {

@@ -44,9 +44,8 @@ type pruningCase struct {
 	stopAfter []int // batches between stops
 }
 
-// prunes trains a case whole and in parts, and looks at what is left: the bits of a training that
-// was never stopped, and networks, averages and moments that are 0 where the mask is, as sparse as
-// was asked for.
+// prunes trains a case uninterrupted and with stops, and checks that both have the same bits, and that
+// weights, averages and moments are 0 under the mask, which has the requested sparsity.
 func (c pruningCase) prunes(t *testing.T, f *demo.Files) {
 	set := append([]string{"train.networks=1", "train.epochs=3", "prune.target=0.5", "prune.from=10%", "prune.to=60%"}, c.set...)
 	whole := traintest.CheckResume(t, demotest.Config(t, f, set...), c.stopAfter...)
@@ -146,14 +145,14 @@ func (c pruningCase) prunes(t *testing.T, f *demo.Files) {
 	}
 }
 
-// Whatever is pruned, a training that is stopped in the middle of its schedule ends with the bits of
-// one that was not. (All methods and structures: TestLongPruning.)
+// A pruning training that is stopped within its schedule ends with the bits of an uninterrupted one. (All
+// methods and structures: TestLongPruning.)
 func TestPruningResumes(t *testing.T) {
 	pruningCase{"magnitude", []string{"prune.method=magnitude", "prune.every=2", "train.ema=0.7", "train.optimizer=lamb"}, []int{3, 5}}.prunes(t, demotest.Files(t))
 }
 
-// pruningRanks trains on a mesh, by ranks that share the optimiser and by such that do not: they
-// have one mask, and the same bits, also where gradients and scores choose it.
+// pruningRanks trains on a mesh, with and without a sharded optimiser: all ranks have one mask and the same
+// bits, also if gradients and scores select it.
 func pruningRanks(t *testing.T, f *demo.Files, mesh string, ranks int, set ...string) {
 	set = append(set, "train.networks=1", "train.epochs=3", "train.ema=0.5", "train.clip=0.05", "prune.target=0.6", "train.accumulate=2")
 	var digests []string
@@ -182,7 +181,7 @@ func TestPruningOnRanks(t *testing.T) {
 	pruningRanks(t, demotest.Files(t), "data:2 lat:2", 4, "prune.method=rigl", "prune.every=2")
 }
 
-// Ranks of other masks do not go on.
+// Ranks with different masks stop.
 func TestRanksMustHaveTheSameMask(t *testing.T) {
 	f := demotest.Files(t)
 	runDir := filepath.Join(t.TempDir(), "run")

@@ -14,8 +14,8 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 )
 
-// What goes back to early weights trains on with the same mask, at the schedule of the steps from
-// there on, and has their number more steps.
+// After rewinding to early weights, training continues with the new mask at the schedule of the rewind step;
+// the total number of steps increases accordingly.
 func TestLotteryRewinds(t *testing.T) {
 	f := demotest.Files(t)
 	dir := filepath.Join(t.TempDir(), "run")
@@ -47,7 +47,7 @@ func TestLotteryRewinds(t *testing.T) {
 	}
 }
 
-// What the layers do not allow is refused before the first step.
+// Targets that the layers do not allow are refused before the first step.
 func TestPruningRefuses(t *testing.T) {
 	f := demotest.Files(t)
 	for _, c := range []struct {

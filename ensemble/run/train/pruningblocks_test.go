@@ -11,9 +11,8 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/model/network"
 )
 
-// TestTrainingSkipsMaskedBlocks: as far as the mask of blocks stays, the plans of training and
-// validation know of it, and the network that is trained has the bits of one whose plans
-// never do.
+// TestTrainingSkipsMaskedBlocks checks that the plans of training and validation skip masked blocks as far as
+// the mask is fixed, with the bits of plans that do not.
 func TestTrainingSkipsMaskedBlocks(t *testing.T) {
 	train := func(kernels string) (weights string, told [2]int) {
 		tr, _, err := trainRain(t, rainConfig(t, "train.networks=1", "train.epochs=4", "model.base=16", "prune.method=magnitude", "prune.structure=block",

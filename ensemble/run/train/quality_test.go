@@ -15,8 +15,8 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 )
 
-// A training that is timed logs by the rules, its clock stops at the first validation loss that is low enough, and only
-// there; a log is of one process from its beginning.
+// The log of a timed training follows the rules; its clock stops at the first validation loss below the
+// target. A log covers one process from its start.
 func TestTimedTraining(t *testing.T) {
 	f := demotest.Files(t)
 	dir := t.TempDir()

@@ -18,9 +18,8 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// On every kind of mesh a training takes the steps that it takes on one rank, with
-// dropout, validation and steps of several batches, and leaves one run: statistics and
-// baselines with the same bits, and near scores.
+// On every kind of mesh a training takes the steps of a single rank, with dropout, validation and accumulated
+// batches, and leaves one run: statistics and baselines with the same bits, and nearly equal scores.
 func TestTrainOnRanks(t *testing.T) {
 	f := demotest.Files(t)
 	alone := filepath.Join(t.TempDir(), "alone")
@@ -84,8 +83,8 @@ func TestTrainOnRanks(t *testing.T) {
 	}
 }
 
-// Ranks with another configuration are refused before the first step, and a mesh of
-// another number of ranks is.
+// Ranks with another configuration, and meshes with another number of ranks, are refused before the first
+// step.
 func TestRanksMustAgree(t *testing.T) {
 	f := demotest.Files(t)
 	for _, c := range []struct {
@@ -116,8 +115,8 @@ func TestRanksMustAgree(t *testing.T) {
 	}
 }
 
-// When one rank is stop requested, all save and stop; a resumed run takes the steps of one
-// that never stopped, also on another number of ranks.
+// If one rank receives a request to stop, all save and stop. A resumed run takes the steps of an
+// uninterrupted one, also on another number of ranks.
 func TestRanksStopAndResume(t *testing.T) {
 	f := demotest.Files(t)
 	set := []string{"train.networks=1", "train.epochs=3", "train.mesh=lon:2"}
@@ -151,9 +150,8 @@ func TestRanksStopAndResume(t *testing.T) {
 	}
 }
 
-// Ranks that share the optimiser take the steps of ranks that do not, bit for bit, with
-// gathered gradients, clipping and an average of the weights; their checkpoints serve any
-// number of ranks.
+// Ranks with a sharded optimiser take the steps of ranks without, bit by bit, with gathered gradients,
+// clipping and averaged weights. Their checkpoints are valid for any number of ranks.
 func TestShardedOptimizer(t *testing.T) {
 	f := demotest.Files(t)
 	options := func(dir string, more ...string) train.Options {

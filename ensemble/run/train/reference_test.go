@@ -22,8 +22,8 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/baseline"
 )
 
-// trainCorrected is a training on invented weather of two years, 2001 and 2002, that corrects a
-// reference; alter may change its samples. The last four starts are the test.
+// trainCorrected trains on synthetic data of two years, 2001 and 2002, and corrects a reference; alter may
+// change the samples. The last four samples are the test.
 func trainCorrected(t *testing.T, method string, alter func([]*store.Sample)) (*trainer, []*store.Sample) {
 	t.Helper()
 	grid, err := ensemble.NamedGrid("12x8")
@@ -49,8 +49,8 @@ func trainCorrected(t *testing.T, method string, alter func([]*store.Sample)) (*
 	return tr, cases
 }
 
-// What became of a training start does not reach its own reference: with folds that has the
-// same bits after a wrong outcome, and so have those of its block. Without folds it is another.
+// The outcome of a training sample does not affect its own reference: with folds the reference keeps its bits
+// if the outcome is changed, as do those of the same block. Without folds it changes.
 func TestReferenceIsCrossFitted(t *testing.T) {
 	const start = 17
 	for _, method := range []string{"emos_grid", "samos"} {
@@ -93,7 +93,7 @@ func TestReferenceIsCrossFitted(t *testing.T) {
 	}
 }
 
-// A network that has not been trained is its reference, in mean and sigma.
+// An untrained network equals its reference, in mean and sigma.
 func TestUntrainedNetworkIsItsReference(t *testing.T) {
 	tr, samples := trainCorrected(t, "emos_grid", nil)
 	for i := range tr.trainings {

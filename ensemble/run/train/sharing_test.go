@@ -13,7 +13,8 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// With all parameters, one template and no trained coefficients a training is that of the network itself, bit for bit.
+// With all parameters unshared, one template and fixed coefficients a training equals that of the plain
+// network, bit by bit.
 func TestSharingAllIsTheNetworkItself(t *testing.T) {
 	f := demotest.Files(t)
 	var weights []model.Weights

@@ -12,10 +12,10 @@ import (
 )
 
 // setNetworks stores the trained weights in a model, by stage.
-func setNetworks(m *model.Model, turns []setup.NetworkTraining, finished []model.Weights) {
+func setNetworks(m *model.Model, trainings []setup.NetworkTraining, finished []model.Weights) {
 	m.Networks, m.Spreads = nil, nil
 	for i, w := range finished {
-		switch turns[i].Stage {
+		switch trainings[i].Stage {
 		case network.BiasStage:
 			m.Bias = w // the last bias network is that of all years
 		case network.SpreadStage:
@@ -40,8 +40,8 @@ type corrections struct {
 }
 
 // fill copies the corrections of a batch's samples into it.
-func (c *corrections) fill(b *task.Batch, starts []int) {
-	for i, s := range starts {
+func (c *corrections) fill(b *task.Batch, samples []int) {
+	for i, s := range samples {
 		copy(b.Corrected[i*len(c.train[s]):], c.train[s])
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/runtest"
 )
 
-// On ranks a training in stages takes the steps that it takes on one.
+// On ranks a training in stages takes the steps of a single rank.
 func TestLongStagesOnRanks(t *testing.T) {
 	f := demotest.Files(t)
 	runs := map[string][]float64{}

@@ -18,9 +18,8 @@ import (
 	"github.com/ensemble-weather/ensemble/io/loader"
 )
 
-// Sigma is fitted to residuals out of sample: on starts that nobody has seen the predicted
-// spread is the error. Fitted to residuals of the starts that stage B was trained on, it is
-// much too small.
+// Sigma is fitted to out-of-sample residuals: on unseen samples the predicted spread equals the error. Fitted
+// to residuals of the samples that the bias stage was trained on, it is much too small.
 func TestSigmaIsCrossFitted(t *testing.T) {
 	lead := ensemble.Lead(48 * time.Hour)
 	grid, err := ensemble.NamedGrid("12x8")

@@ -13,9 +13,8 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/train/traintest"
 )
 
-// With an average of the weights, that is what the model has, and what is kept as
-// best; a run that is stopped anywhere, also amid the batches of a step, ends with
-// the bits of one that was not.
+// With averaged weights, the average is stored in the model and kept as best. A run that is stopped anywhere,
+// also within an accumulated step, ends with the bits of an uninterrupted one.
 func TestAverageAndAccumulateResume(t *testing.T) {
 	f := demotest.Files(t)
 	c := demotest.Config(t, f, "train.optimizer=lamb", "train.ema=0.7", "train.batch_size=2", "train.accumulate=3", "train.learning_rate_scaling=sqrt", "train.warmup=2", "train.epochs=3")

@@ -19,10 +19,9 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 )
 
-// Gradients of two batches of 2 taken together train as batches of 4: the same
-// steps, and the same weights and velocities up to float32 rounding, although the
-// last step of an epoch has two samples only. (sgd, since adam takes rounding for
-// gradient where that is zero.)
+// Accumulated gradients of two batches of 2 train as batches of 4: the same steps, and the same weights and
+// velocities up to float32 rounding, although the last step of an epoch has two samples only. (SGD, as Adam
+// amplifies rounding where the gradient is zero.)
 func TestAccumulateEqualsLargerBatch(t *testing.T) {
 	f := demotest.Files(t)
 	var got [2]map[string][]float32
@@ -56,8 +55,7 @@ func TestAccumulateEqualsLargerBatch(t *testing.T) {
 	}
 }
 
-// A step that is stopped between its batches is taken back whole: also the running
-// statistics, which every batch moves.
+// A step that is stopped between its batches is undone completely, including the running statistics.
 func TestStopDuringAStep(t *testing.T) {
 	f := demotest.Files(t)
 	c := demotest.Config(t, f, "model.kind=resnet2d_simple", "model.head=spread", "train.loss.kind=l1", "train.epochs=1", "train.networks=1", "train.batch_size=1",
@@ -92,7 +90,7 @@ func TestStopDuringAStep(t *testing.T) {
 	}
 }
 
-// Without validation starts the model has the average too.
+// Without validation samples the model stores the average too.
 func TestAverageWithoutValidation(t *testing.T) {
 	f := demotest.Files(t)
 	dir := filepath.Join(t.TempDir(), "run")
@@ -112,7 +110,7 @@ func TestAverageWithoutValidation(t *testing.T) {
 	}
 }
 
-// The optimisers of large batches lower the loss, with rates of their kind.
+// Optimisers for large batches lower the loss, with suitable learning rates.
 func TestLargeBatchOptimisersTrain(t *testing.T) {
 	f := demotest.Files(t)
 	for _, set := range [][]string{
@@ -132,7 +130,7 @@ func TestLargeBatchOptimisersTrain(t *testing.T) {
 	}
 }
 
-// The schedules with a rate that was raised for a batch 8 times as large.
+// Schedules with a learning rate scaled for a batch 8 times as large.
 func TestScaledSchedules(t *testing.T) {
 	c := config.Training{BatchSize: 4, Accumulate: 16, BaseBatchSize: 8, LearningRate: 0.1, Warmup: 50, Epochs: 10, LearningRateScaling: "linear"}
 	for _, x := range []struct {
@@ -159,7 +157,7 @@ func TestScaledSchedules(t *testing.T) {
 	}
 }
 
-// epochLosses are the mean losses of the first and the last epoch of a run.
+// epochLosses returns the mean losses of the first and the last epoch of a run.
 func epochLosses(t *testing.T, runDir string) (first, last float64) {
 	t.Helper()
 	events, err := rundir.ReadEvents(runDir)

@@ -189,21 +189,21 @@ func (t *teacher) fill(ctx context.Context, k *task.Task, b *task.Batch, s slot)
 	if t == nil {
 		return nil
 	}
-	says, ok := t.cache[s.sample]
+	prediction, ok := t.cache[s.sample]
 	if !ok {
 		var err error
-		if says, err = t.predict(ctx, s.fc, s.used); err != nil {
+		if prediction, err = t.predict(ctx, s.fc, s.used); err != nil {
 			return err
 		}
 		if t.cache != nil {
-			t.cache[s.sample] = says
+			t.cache[s.sample] = prediction
 		}
 	}
-	return k.FillTeacher(b, s.index, s.fc, s.used, says.mean, says.sigma)
+	return k.FillTeacher(b, s.index, s.fc, s.used, prediction.mean, prediction.sigma)
 }
 
 // predict averages mean and standard deviation over the networks of all teacher models.
-func (t *teacher) predict(ctx context.Context, fc *ensemble.Forecast, used []int) (says teacherPrediction, err error) {
+func (t *teacher) predict(ctx context.Context, fc *ensemble.Forecast, used []int) (average teacherPrediction, err error) {
 	members := make([]ensemble.Member, len(used))
 	for i, at := range used {
 		members[i] = fc.Members[at]
@@ -215,16 +215,16 @@ func (t *teacher) predict(ctx context.Context, fc *ensemble.Forecast, used []int
 	for _, m := range t.models {
 		out, err := m.Predict(ctx, t.options, fc, members)
 		if err != nil {
-			return says, err
+			return average, err
 		}
-		if says.mean == nil {
-			says = teacherPrediction{make([]float32, len(out.Mean)), make([]float32, len(out.Mean))}
+		if average.mean == nil {
+			average = teacherPrediction{make([]float32, len(out.Mean)), make([]float32, len(out.Mean))}
 		}
 		share := float32(len(m.Networks)) / float32(networks)
 		for i, mean := range out.Mean {
-			says.mean[i] += share * mean
-			says.sigma[i] += share * out.Sigma[i]
+			average.mean[i] += share * mean
+			average.sigma[i] += share * out.Sigma[i]
 		}
 	}
-	return says, nil
+	return average, nil
 }

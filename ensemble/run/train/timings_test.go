@@ -18,8 +18,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// A checkpoint keeps the kernels that decide bits, and a resumed run takes those it
-// names, not those that it would choose.
+// A checkpoint stores the kernels that determine bits, and a resumed run uses these kernels.
 func TestCheckpointKeepsChoices(t *testing.T) {
 	c := demotest.Config(t, demotest.Files(t), "train.networks=1", "train.epochs=2")
 	dir := filepath.Join(t.TempDir(), "run")
@@ -80,8 +79,8 @@ func TestCheckpointKeepsChoices(t *testing.T) {
 	}
 }
 
-// TestTrainInLessWorkspace: the scratch of kernels is bounded, with the same bits;
-// less than the least is refused before the first step, with what to write.
+// TestTrainInLessWorkspace checks that a workspace limit changes no bits; less than the minimum is refused
+// before the first step, with a remedy.
 func TestTrainInLessWorkspace(t *testing.T) {
 	train := func(workspace string) (string, error) {
 		dir := filepath.Join(t.TempDir(), "run")

@@ -68,11 +68,11 @@ func (t *trainer) schedule() (loader.Schedule, int) {
 
 // order lists the samples of the current epoch in reading order.
 func (t *trainer) order() []int {
-	turn := t.training()
-	order := loader.Order(t.seed(), uint64(t.pos.Epoch), t.sampleCount(turn))
+	training := t.training()
+	order := loader.Order(t.seed(), uint64(t.pos.Epoch), t.sampleCount(training))
 	for i, k := range order {
-		if turn.Samples != nil {
-			order[i] = turn.Samples[k]
+		if training.Samples != nil {
+			order[i] = training.Samples[k]
 		}
 	}
 	return order

@@ -12,9 +12,8 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/model/network"
 )
 
-// TestPrunedModel: a model with blocks of zeros, in memory or from its files, is predicted
-// by a plan that knows of them, to the same bits as by one that does not; of several networks
-// only what is zero in all counts.
+// TestPrunedModel checks that a plan that skips blocks of zeros, in memory or from files, predicts the same
+// bits as one that does not; of several networks only common zeros count.
 func TestPrunedModel(t *testing.T) {
 	tr, samples, err := trainRain(t, rainConfig(t, "train.networks=1", "model.base=16"), nil)
 	if err != nil {

@@ -68,7 +68,7 @@ func ModelChecksum(dir string) (string, error) {
 // FinishedTraining returns the manifest of a finished training and its number of training samples.
 //
 // Errors: exit 66 if it is not finished; 64 for runs of other commands.
-func FinishedTraining(dir string) (record *rundir.Manifest, starts int, err error) {
+func FinishedTraining(dir string) (record *rundir.Manifest, samples int, err error) {
 	if record, err = ReadFinished(dir); err != nil {
 		return nil, 0, err
 	}

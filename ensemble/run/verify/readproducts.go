@@ -27,11 +27,11 @@ func ReadProducts(ctx context.Context, files []string, keep func(k ensemble.Key,
 	var kinds []product.Kind
 	entries := in.Catalogue().Select(func(e ensemble.Entry) bool {
 		kind := publishedKind(e)
-		wanted := kind != "" && keep(e.Key, kind)
-		if wanted {
+		accepted := kind != "" && keep(e.Key, kind)
+		if accepted {
 			kinds = append(kinds, kind)
 		}
-		return wanted
+		return accepted
 	})
 	out := make([]ProductField, 0, len(entries))
 	err = in.Read(ctx, entries, func(i int, f *ensemble.Field) error {

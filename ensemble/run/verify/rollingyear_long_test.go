@@ -39,8 +39,9 @@ func (i *syntheticErrors) next(points int) []float64 {
 	return out
 }
 
-// How often there is an alarm by chance, on one look: windows of 30 days that have nothing to do with each other, with a bias of none and one
-// that is just as large as its band lets it be, by the intervals that alarms are raised by. An interval of 95 % that is right is beyond the edge in 2.5 of 100.
+// The rate of false alarms of a single check: independent windows of 30 days, without bias and with a bias at
+// the edge of its band, with the confidence intervals of alarms. A correct 95 % interval lies beyond the edge
+// in 2.5 % of windows.
 func TestLongRateOfFalseAlarms(t *testing.T) {
 	const windows, points = 3000, 24
 	for _, c := range []struct {
@@ -76,8 +77,9 @@ func TestLongRateOfFalseAlarms(t *testing.T) {
 	}
 }
 
-// A year of daily starts, invented, of 20 targets each of which is a series of its own, through files and calls. Before the model changes, at day 200,
-// alarms are as rare as the bands let them be; then they come, within a window, of the kind that the change is, and of no other target.
+// A year of daily synthetic initialisations of 20 independent targets, through files and calls. Before the
+// model changes on day 200 alarms are as rare as the bands allow; then alarms of the right kind appear within
+// one window, and for no other target.
 func TestLongYearOfAlarms(t *testing.T) {
 	const days, change = 245, 200
 	groups := []struct {

@@ -45,7 +45,7 @@ func newVerdict(o RollingOptions, own *RollingResult) (*promote.Verdict, error) 
 	v := &promote.Verdict{Schema: promote.VerdictSchema, Model: own.Model, Against: used.Model, Verdict: promote.VerdictUndecided}
 	pairs := map[score.Target]map[ensemble.Init][]float64{} // weight, and weighted CRPS of both models
 	var targets []score.Target
-	var starts []ensemble.Init
+	var inits []ensemble.Init
 	for _, s := range own.window {
 		at := slices.IndexFunc(other, func(x *scoring.Scoring) bool { return x.Target == s.Target })
 		if at < 0 {
@@ -62,17 +62,17 @@ func newVerdict(o RollingOptions, own *RollingResult) (*promote.Verdict, error) 
 				targets = append(targets, s.Target)
 			}
 			pairs[s.Target][init] = []float64{x.Weight, x.Sum, y.Weight, y.Sum}
-			starts = append(starts, init)
+			inits = append(inits, init)
 		}
 	}
-	slices.SortFunc(starts, func(a, b ensemble.Init) int { return a.Compare(b.Time) })
-	starts = slices.Compact(starts)
-	if v.Inits = len(starts); v.Inits == 0 {
+	slices.SortFunc(inits, func(a, b ensemble.Init) int { return a.Compare(b.Time) })
+	inits = slices.Compact(inits)
+	if v.Inits = len(inits); v.Inits == 0 {
 		return nil, none
 	}
-	gain := func(s []float64) float64 { return 1 - s[1]/s[0]/(s[3]/s[2]) }
+	crpss := func(s []float64) float64 { return 1 - s[1]/s[0]/(s[3]/s[2]) }
 	var all [][]float64
-	for _, init := range starts {
+	for _, init := range inits {
 		var row []float64
 		for _, k := range targets {
 			if p := pairs[k][init]; p != nil {
@@ -90,7 +90,7 @@ func newVerdict(o RollingOptions, own *RollingResult) (*promote.Verdict, error) 
 	worse := false
 	for i, k := range targets {
 		t := promote.VerdictTarget{Variable: k.Variable, Level: k.Level.String(), Lead: k.Lead.String()}
-		if t.CRPSS, t.CILow, t.CIHigh, err = interval(func(s []float64) float64 { return gain(s[4*i : 4*i+4]) }); err != nil {
+		if t.CRPSS, t.CILow, t.CIHigh, err = interval(func(s []float64) float64 { return crpss(s[4*i : 4*i+4]) }); err != nil {
 			return nil, err
 		}
 		worse = worse || t.CIHigh < 0
@@ -99,7 +99,7 @@ func newVerdict(o RollingOptions, own *RollingResult) (*promote.Verdict, error) 
 	v.CRPSS, v.CILow, v.CIHigh, err = interval(func(s []float64) float64 {
 		sum := 0.0
 		for i := range targets {
-			sum += gain(s[4*i:4*i+4]) / float64(len(targets))
+			sum += crpss(s[4*i:4*i+4]) / float64(len(targets))
 		}
 		return sum
 	})

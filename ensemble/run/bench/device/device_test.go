@@ -8,8 +8,8 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/benchstats"
 )
 
-// TestVerdict reads the output of a suite: parents are not counted, and a failure comes with
-// what the test printed.
+// TestVerdict parses the output of a suite: parent tests are not counted, and a failure includes the output
+// of the test.
 func TestVerdict(t *testing.T) {
 	v := &suiteResult{}
 	v.read(strings.NewReader("=== RUN   A\n=== RUN   A/b\n    x.go:1: is 2, want 1\n=== RUN   A/c\n--- FAIL: A (0.2s)\n    --- FAIL: A/b (0.1s)\n    --- SKIP: A/c (0.1s)\n"))
@@ -23,7 +23,7 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-// TestPatterns deals every operation to one process.
+// TestPatterns checks that every operation is assigned to one process.
 func TestPatterns(t *testing.T) {
 	c := Options{Tests: "^A$", Processes: 3}
 	seen := map[string]int{}
@@ -48,8 +48,8 @@ func TestPatterns(t *testing.T) {
 	}
 }
 
-// TestTargets judges invented figures: the peer's fastest form that works counts, of several rounds
-// the median, and a target without a figure is neither met nor missed.
+// TestTargets evaluates made-up results: the other program's fastest working variant counts, of several
+// rounds the median, and a target without a result is neither met nor missed.
 func TestTargets(t *testing.T) {
 	ms := func(x float64) *benchstats.Times { return &benchstats.Times{Median: x, N: 5} }
 	within, complete, exact, none := true, true, 2e-5, 0
@@ -100,7 +100,7 @@ func TestTargets(t *testing.T) {
 	}
 }
 
-// TestField reads sizes of fields, and no others.
+// TestField parses sizes of fields.
 func TestField(t *testing.T) {
 	var f Field
 	if err := f.UnmarshalText([]byte("11x361x720")); err != nil || f != (Field{11, 361, 720}) {

@@ -76,9 +76,8 @@ func (p describedPlan) Run(cudnn.Operands) error {
 	return nil
 }
 
-// TestLongPlansAgain measures how long NVIDIA's cuDNN takes to make the plans of a network for an
-// H100 that is only described, where $ENSEMBLE_CUDA_PATH names it: when nothing is known, and
-// when choices and compiled plans are.
+// TestLongPlansAgain measures how long NVIDIA's cuDNN, found by $ENSEMBLE_CUDA_PATH, takes to make the plans
+// of a network for a described H100: without cache, and with stored choices and compiled plans.
 func TestLongPlansAgain(t *testing.T) {
 	librariestest.Includes(t, "cudnn.h")
 	librariestest.Driver(t)

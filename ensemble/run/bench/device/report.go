@@ -263,7 +263,7 @@ func (r *combinedReport) Sections() answer.Sections {
 	for _, x := range r.Ratios {
 		compared.Rows = append(compared.Rows, []any{x.Case, x.Precision, x.What, x.Ours, x.Peer, x.Ratio, x.Form})
 	}
-	judged := answer.Section{Columns: append(answer.TextColumns("target", "wanted"), answer.NumberColumn("got", "", "%.4g"), answer.Column{Name: "met"})}
+	targets := answer.Section{Columns: append(answer.TextColumns("target", "wanted"), answer.NumberColumn("got", "", "%.4g"), answer.Column{Name: "met"})}
 	for _, x := range r.Targets {
 		met := "not measured"
 		if x.Met != nil {
@@ -272,13 +272,13 @@ func (r *combinedReport) Sections() answer.Sections {
 		if x.Why != "" {
 			met += ": " + firstLine(x.Why)
 		}
-		judged.Rows = append(judged.Rows, []any{x.Name, x.Want, x.Got, met})
+		targets.Rows = append(targets.Rows, []any{x.Name, x.Want, x.Got, met})
 	}
 	if r.Emulated {
-		judged.Notes = []string{"emulated on the processor: not representative of a GPU"}
+		targets.Notes = []string{"emulated on the processor: not representative of a GPU"}
 	}
 	if len(r.Ratios) == 0 {
-		return answer.Sections{parts, judged}
+		return answer.Sections{parts, targets}
 	}
-	return answer.Sections{parts, compared, judged}
+	return answer.Sections{parts, compared, targets}
 }

@@ -86,8 +86,8 @@ type nothing struct{}
 func (nothing) Run() error   { return nil }
 func (nothing) Close() error { return nil }
 
-// TestLongFullSizes compiles what gpu.sh measures, in its sizes, for a device of 79 GiB that
-// does nothing: there is a plan, and every call of a kernel is one that a device takes.
+// TestLongFullSizes compiles the cases of gpu.sh in full size for an idle device of 79 GiB: a plan exists,
+// and the device accepts every kernel call.
 func TestLongFullSizes(t *testing.T) {
 	const name = "idle"
 	engine.Backends = append(engine.Backends, engine.Backend{Name: name, Open: func(engine.Options) (backend.Backend, error) {

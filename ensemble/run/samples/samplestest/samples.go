@@ -21,11 +21,11 @@ func ReadInit(t *testing.T, c *config.TrainConfig, file string) *ensemble.Foreca
 		t.Fatal(err)
 	}
 	defer in.Close()
-	wanted, err := input.SelectForecasts(in, setup.AxesOf(c), in.Catalogue().Members(), input.Destination{})
+	selected, err := input.SelectForecasts(in, setup.AxesOf(c), in.Catalogue().Members(), input.Destination{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, _, err := wanted.Read(context.Background(), wanted.Inits, nil)
+	all, _, err := selected.Read(context.Background(), selected.Inits, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
