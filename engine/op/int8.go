@@ -524,6 +524,6 @@ func int8UpCase(name string, wrap bool) Case[Upsampling] {
 	}}
 }
 
-// UpsampleInt8 is Upsamplingsampling of int8 values. Only the pass quantise
+// UpsampleInt8 is Upsample of int8 values. Only the pass quantise
 // calls it.
 func UpsampleInt8(b *Builder, x Value, a Upsampling) Value { return upsampleInt8.add(b, a, x) }

@@ -7,16 +7,16 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/model/network"
 )
 
-// accumulateGradients computes the loss and the gradients of one step, over todo batches. Batches are weighted by the sum
+// accumulateGradients computes the loss and the gradients of one step, over count batches. Batches are weighted by the sum
 // of their weights, so the mean over all points equals that of one large batch. Similarity losses have no
 // point weights; their batches are weighted by samples.
 //
 // Errors: stopRequest, with the network unchanged.
-func (t *trainer) accumulateGradients(ctx context.Context, todo int) (float64, error) {
+func (t *trainer) accumulateGradients(ctx context.Context, count int) (float64, error) {
 	n := t.current
 	n.statesBefore = append(n.statesBefore[:0], n.store.States()...)
 	var loss, weight float64
-	for i := range todo {
+	for i := range count {
 		b := t.nextBatch()
 		if err := t.stop(b.err); err != nil {
 			copy(n.store.States(), n.statesBefore)
@@ -27,7 +27,7 @@ func (t *trainer) accumulateGradients(ctx context.Context, todo int) (float64, e
 			net.Plan.ScaleLoss(s)
 		}
 		var share float64
-		if todo > 1 {
+		if count > 1 {
 			share = sum(b.batch.Weight)
 		}
 		if err := net.Plan.Start(ctx, t.pos.Step*uint64(n.cfg.Accumulate)+uint64(i)); err != nil {
@@ -39,7 +39,7 @@ func (t *trainer) accumulateGradients(ctx context.Context, todo int) (float64, e
 		if err := net.Plan.Wait(); err != nil {
 			return 0, err
 		}
-		if todo == 1 {
+		if count == 1 {
 			return net.Plan.Loss(), nil
 		}
 		w, err := t.ranks.Sum(share)
