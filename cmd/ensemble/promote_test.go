@@ -153,7 +153,7 @@ func TestServePromoted(t *testing.T) {
 		})
 		return m.Model
 	}
-	s.said("products of another model or version stay", 2)
+	s.said("products of another model or version are kept", 2)
 	if a, b, c := model(first), model(second), model(third); a != b || b == c {
 		t.Errorf("models of three starts: %s, %s and, after it was told, %s", a, b, c)
 	}

@@ -244,10 +244,10 @@ func TestServe(t *testing.T) {
 		t.Errorf("/readyz: %s %q", resp.Status, body)
 	}
 	var status struct {
-		Starts []struct{ Cycle, State, Why string }
-		Unread []struct{}
-		Aside  []struct{ File, Why string } `json:"ignored_files"`
-		Asides int                          `json:"ignored_files_count"`
+		Starts []struct{ Name, State, Why string } `json:"inits"`
+		Unread []struct{}                          `json:"unreadable_files"`
+		Aside  []struct{ File, Why string }        `json:"ignored_files"`
+		Asides int                                 `json:"ignored_files_count"`
 	}
 	for until := time.Now().Add(patience); time.Now().Before(until); time.Sleep(5 * time.Millisecond) { // the log is earlier
 		if _, body = s.get("/status"); bytes.Contains(body, []byte(`"issued"`)) {
@@ -255,7 +255,7 @@ func TestServe(t *testing.T) {
 		}
 	}
 	if json.Unmarshal(body, &status) != nil || len(status.Starts) != 2 || status.Starts[0].State != "waiting" || !strings.Contains(status.Starts[0].Why, "member 2") || status.Starts[1].State != "issued" ||
-		len(status.Unread) > 0 || status.Asides != 3 || len(status.Aside) != 3 || !strings.Contains(status.Aside[2].Why, "not complete") {
+		len(status.Unread) > 0 || status.Asides != 3 || len(status.Aside) != 3 || !strings.Contains(status.Aside[2].Why, "incomplete") {
 		t.Errorf("/status: %s", body)
 	}
 	f.put("in/c.grib2", of(next, func(m int) bool { return m >= 2 }))
@@ -287,7 +287,7 @@ func TestServe(t *testing.T) {
 			break
 		}
 	}
-	for _, words := range []string{"2001-10-09 00:00Z", "3 used of 3 expected, control included", "<dd>ok</dd>", `role="img" aria-label="`, `href="/products/"`, "Starts of the input"} {
+	for _, words := range []string{"2001-10-09 00:00Z", "3 used of 3 expected, control included", "<dd>ok</dd>", `role="img" aria-label="`, `href="/products/"`, "Initialisations in the input"} {
 		if !strings.Contains(string(body), words) {
 			t.Errorf("the page has no %q", words)
 		}
@@ -309,11 +309,11 @@ func TestServe(t *testing.T) {
 	}
 	hup()
 	s.said("did you mean `input`?", 1)
-	s.said("the one before stays", 1)
-	told("RELOADING=1\nSTATUS=reading the configuration again", "READY=1\nSTATUS=the model is ready, as before: the configuration that is there now was not taken, the log says why")
+	s.said("the previous one remains", 1)
+	told("RELOADING=1\nSTATUS=reading the configuration again", "READY=1\nSTATUS=the model is ready; the new configuration was rejected, see the log")
 	f.put("serve.yaml", sound)
 	hup()
-	s.said(`"msg":"the configuration was taken"`, 1)
+	s.said(`"msg":"the configuration was reloaded"`, 1)
 	told("RELOADING=1\nSTATUS=reading the configuration again", "READY=1\nSTATUS=the model is ready")
 	s.said(`"existing":true`, 2)
 	if code := s.stop(syscall.SIGTERM); code != exit.SaveAndStop {

@@ -9,39 +9,42 @@ import (
 	"time"
 )
 
-// connLimiter is the connections that there may be at one time, over all listeners and of one address.
+// connLimiter limits concurrent connections: in total over all listeners, and for each client
+// address. When the total is reached, new connections wait and idle ones are closed.
 type connLimiter struct {
 	slots      chan struct{}
-	perAddress int              // of one address; 0 for no bound
-	onReject   func(why string) // counts who is turned away
+	perAddress int              // limit for each address; 0: none
+	onReject   func(why string) // counts rejected connections
 	done       chan struct{}
 	once       sync.Once
 
 	mu      sync.Mutex
-	peers   map[netip.Prefix]int       // connections by address, that of who waits among them
-	idle    map[*limitedConn]time.Time // those between two requests, and since when
-	waiting int                        // connections that there is no room for
+	peers   map[netip.Prefix]int       // connections by address, including waiting ones
+	idle    map[*limitedConn]time.Time // connections between two requests, and the time since when
+	waiting int                        // accepted connections that wait for a slot
 }
 
-// Why a connection or request is turned away.
+// Reasons for which a connection or request is rejected, the label of the metric.
 const (
-	rejectedAddress = "address" // there are enough connections of its address
-	rejectedIdle    = "idle"    // it was between two requests, and another one had no room
-	rejectedHost    = "host"    // it is for a host that this is not
+	rejectedAddress = "address" // too many connections from its address
+	rejectedIdle    = "idle"    // closed while idle, for a waiting connection
+	rejectedHost    = "host"    // wrong host name in the request
 )
 
+// newConnLimiter limits connections to n in total and each for one address (0: no limit). refused is
+// called with the reason of each rejection.
 func newConnLimiter(n, each int, refused func(why string)) *connLimiter {
 	return &connLimiter{slots: make(chan struct{}, n), perAddress: each, onReject: refused, done: make(chan struct{}), peers: map[netip.Prefix]int{}, idle: map[*limitedConn]time.Time{}}
 }
 
-// open is how many connections there are.
+// open is the number of open connections.
 func (r *connLimiter) open() int { return len(r.slots) }
 
-// close ends waiting for room.
+// close makes waiting connections fail.
 func (r *connLimiter) close() { r.once.Do(func() { close(r.done) }) }
 
-// peerOf is the address of who connects; a network of IPv6, of which one has all addresses, is one. It is not
-// valid for sockets in the file system.
+// peerOf is the client address of a connection: an IPv4 address, or an IPv6 /64 network, which
+// belongs to one client. It is invalid (zero) for Unix sockets.
 func peerOf(a net.Addr) netip.Prefix {
 	t, ok := a.(*net.TCPAddr)
 	if !ok {
@@ -52,11 +55,11 @@ func peerOf(a net.Addr) netip.Prefix {
 	if ip.Is4() {
 		bits = 32
 	}
-	p, _ := ip.Prefix(bits) // of a length that it has
+	p, _ := ip.Prefix(bits) // bits is valid for the address family
 	return p
 }
 
-// acquireAddress counts a connection, unless there are enough of its address.
+// acquireAddress counts a connection from p. It returns false if the limit of p is reached.
 func (r *connLimiter) acquireAddress(p netip.Prefix) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -67,7 +70,7 @@ func (r *connLimiter) acquireAddress(p netip.Prefix) bool {
 	return true
 }
 
-// releaseAddress is the end of what come counted.
+// releaseAddress undoes acquireAddress.
 func (r *connLimiter) releaseAddress(p netip.Prefix) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -76,7 +79,8 @@ func (r *connLimiter) releaseAddress(p netip.Prefix) {
 	}
 }
 
-// acquireSlot waits for room. Who is between two requests makes it.
+// acquireSlot waits for a slot, and closes an idle connection to free one. It returns false after
+// close.
 func (r *connLimiter) acquireSlot() bool {
 	select {
 	case r.slots <- struct{}{}:
@@ -93,6 +97,7 @@ func (r *connLimiter) acquireSlot() bool {
 	}
 }
 
+// addWaiting adds n to the number of waiting connections.
 func (r *connLimiter) addWaiting(n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -101,7 +106,7 @@ func (r *connLimiter) addWaiting(n int) {
 	}
 }
 
-// closeLongestIdle closes the connection that has been idle for longest. The lock is held.
+// closeLongestIdle closes the connection that has been idle longest. The caller holds r.mu.
 func (r *connLimiter) closeLongestIdle() {
 	var oldest *limitedConn
 	for c, since := range r.idle {
@@ -112,11 +117,11 @@ func (r *connLimiter) closeLongestIdle() {
 	if oldest != nil {
 		delete(r.idle, oldest)
 		r.onReject(rejectedIdle)
-		go oldest.Close() // which takes the lock
+		go oldest.Close() // acquires r.mu
 	}
 }
 
-// connState hears from the server what becomes of a connection.
+// connState is the ConnState callback of the server. It records idle connections.
 func (r *connLimiter) connState(c net.Conn, s http.ConnState) {
 	var b *limitedConn
 	switch c := c.(type) {
@@ -137,18 +142,19 @@ func (r *connLimiter) connState(c net.Conn, s http.ConnState) {
 	}
 }
 
-// limit accepts connections for which there is room.
+// limit returns a listener that applies the limits.
 func (r *connLimiter) limit(l net.Listener) net.Listener { return &limitedListener{l, r} }
 
+// limitedListener accepts connections within the limits.
 type limitedListener struct {
 	net.Listener
 	*connLimiter
 }
 
-// tooManyConnections is what who has enough connections is told, who may have sent nothing yet.
+// tooManyConnections is the response to a client above its limit, sent before any request is read.
 const tooManyConnections = "HTTP/1.1 429 Too Many Requests\r\nConnection: close\r\nRetry-After: 1\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 35\r\n\r\ntoo many connections of one address"
 
-// Accept waits for a connection and then for room.
+// Accept waits for a connection and then for a slot.
 func (l *limitedListener) Accept() (net.Conn, error) {
 	for {
 		c, err := l.Listener.Accept()
@@ -158,7 +164,7 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 		peer := peerOf(c.RemoteAddr())
 		if !l.acquireAddress(peer) {
 			l.onReject(rejectedAddress)
-			_ = c.SetWriteDeadline(time.Now().Add(time.Second)) // who has sent nothing has room for a line
+			_ = c.SetWriteDeadline(time.Now().Add(time.Second)) // the send buffer of a new connection has space for it
 			_, _ = io.WriteString(c, tooManyConnections)
 			c.Close()
 			continue
@@ -176,25 +182,27 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close closes the listener itself; room is closed by who made it.
+// Close closes the listener. The limiter is closed by its creator.
 func (l *limitedListener) Close() error { return l.Listener.Close() }
 
+// limitedConn is a connection that releases its slot when closed.
 type limitedConn struct {
 	net.Conn
 	release func()
 }
 
-// Close closes the connection and leaves its room to another.
+// Close closes the connection and releases its slot, once.
 func (c *limitedConn) Close() error {
 	defer c.release()
 	return c.Conn.Close()
 }
 
-// limitedTCP lets files go out without passing through this process's memory.
+// limitedTCP is a limitedConn over TCP. It forwards ReadFrom, so that files are sent by sendfile
+// without copies in user space.
 type limitedTCP struct {
 	*limitedConn
 	tcp *net.TCPConn
 }
 
-// ReadFrom is that of the connection.
+// ReadFrom implements io.ReaderFrom.
 func (c *limitedTCP) ReadFrom(r io.Reader) (int64, error) { return c.tcp.ReadFrom(r) }

@@ -1,8 +1,9 @@
-// Package serve is the resident program: it watches an input, issues the products of each new
-// start with a model that stays ready, and shows over HTTP what was issued, without a way to
-// change anything.
+// Package serve implements `ensemble serve`, a service that watches its input, publishes products
+// of each new initialisation, and serves them over HTTP, read-only.
 //
-// One goroutine issues (issue.go), by a [predict.Resident]; all that requests need is in a state that
-// it leaves behind (state.go). Requests are bounded (limits.go), routed (http.go) and answered
-// from finished products alone (products.go), as metrics (metrics.go) and as a page (page.go).
+// One goroutine publishes (issuer.go), with a [predict.Service] that keeps the model loaded. It
+// stores all that requests need in a state (state.go). HTTP connections are limited
+// (connlimiter.go), requests validated and routed (http.go). Responses come from finished products
+// (products.go, listing.go), Prometheus metrics (metrics.go) and an HTML page (page.go), with
+// limits of time and rate (response.go).
 package serve

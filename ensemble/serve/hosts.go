@@ -10,19 +10,20 @@ import (
 	"sync"
 )
 
-// hostname is the name that this machine gives itself.
-var hostname = sync.OnceValue(func() string { n, _ := os.Hostname(); return n }) // without a name none is served
+// hostname is the host name of this machine.
+var hostname = sync.OnceValue(func() string { n, _ := os.Hostname(); return n }) // empty if unknown
 
-// isAllowedHost tells whether a request is for this service, by the host that it names. The name of another site can
-// be made to stand for an address of this machine (DNS rebinding), and a page of that site then read what is
-// shown here by the browser of who looks at it; but the browser says the name. An address stands for
-// nothing else, and sockets in the file system have no names. names are those that a configuration adds.
+// isAllowedHost reports whether the Host of a request names this service: an IP address, localhost,
+// the host name of the machine, or one of names (serve.allowed_hosts). The check prevents DNS
+// rebinding, where a name of another site resolves to this machine and a page of that site reads
+// products through a visitor's browser. Browsers send that name as Host. Requests over Unix sockets
+// are always allowed.
 func isAllowedHost(r *http.Request, names []string) bool {
 	if a, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok && a.Network() == "unix" {
 		return true
 	}
 	name := r.Host
-	if name == "" { // of HTTP/1.0, which no browser speaks
+	if name == "" { // HTTP/1.0, which browsers do not use
 		return true
 	}
 	if h, _, err := net.SplitHostPort(name); err == nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 )
 
-// handler answers requests. It reads; no request changes anything.
+// handler serves all requests. It is read-only.
 type handler struct {
 	*state
 	log *slog.Logger
@@ -25,16 +25,16 @@ type handler struct {
 
 func newHandler(s *state, log *slog.Logger) *handler { return &handler{s, log} }
 
-// server is the server of a handler, with bounds for all that a client sends or leaves out.
+// server returns the HTTP server of the handler, with time and size limits for requests.
 func (h *handler) server() *http.Server {
 	return &http.Server{Handler: h, ReadHeaderTimeout: headerTimeout, ReadTimeout: 2 * headerTimeout, WriteTimeout: chunkTimeout, IdleTimeout: idleTimeout,
 		MaxHeaderBytes: maxHeader, ConnState: h.limiter.connState, ErrorLog: slog.NewLogLogger(h.log.Handler(), slog.LevelDebug), DisableGeneralOptionsHandler: true}
 }
 
-// contentSecurityPolicy is what pages of this service may do: show their own pictures and style.
+// contentSecurityPolicy allows pages of this service only their own images and inline styles.
 const contentSecurityPolicy = "default-src 'none'; img-src 'self' data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// ServeHTTP answers one request and writes one line of the log.
+// ServeHTTP serves one request, counts it and logs one line.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	begun := time.Now()
 	a := &response{ResponseWriter: w, control: http.NewResponseController(w), request: r}
@@ -61,7 +61,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	status, why := rejection(r)
 	if status == 0 && !isAllowedHost(r, h.allowedHosts()) {
 		h.metrics.rejected.add(1, rejectedHost)
-		status, why = http.StatusMisdirectedRequest, "this is another host: serve.allowed_hosts has the names of this one"
+		status, why = http.StatusMisdirectedRequest, "unknown host name; allowed names are in serve.allowed_hosts"
 	}
 	if status != 0 {
 		if status == http.StatusMethodNotAllowed {
@@ -74,36 +74,37 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.route(a, r)
 }
 
-// rejection says why a request is not even looked at, with its status; 0 for one that is.
+// rejection validates a request. It returns status 0 for a valid one, else the status and the
+// reason.
 func rejection(r *http.Request) (status int, why string) {
 	escaped := strings.ToLower(r.URL.EscapedPath())
 	switch {
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
-		return http.StatusMethodNotAllowed, "only GET and HEAD"
+		return http.StatusMethodNotAllowed, "method not allowed: use GET or HEAD"
 	case len(r.RequestURI) > maxURL:
-		return http.StatusRequestURITooLong, "the address is too long"
+		return http.StatusRequestURITooLong, "URL too long"
 	case r.ContentLength != 0 || len(r.TransferEncoding) > 0:
-		return http.StatusBadRequest, "a request has no body here"
+		return http.StatusBadRequest, "request body not allowed"
 	case r.URL.Host != "" || !strings.HasPrefix(r.URL.Path, "/"):
-		return http.StatusBadRequest, "not an address of this service"
+		return http.StatusBadRequest, "invalid URL"
 	case strings.ContainsFunc(r.URL.Path, func(c rune) bool { return c < ' ' || c == 0x7f || c == '\\' || c == 0xfffd }),
 		strings.Contains(escaped, "%2f"), strings.Contains(r.URL.Path, "//"):
-		return http.StatusBadRequest, "not an address of this service"
+		return http.StatusBadRequest, "invalid URL"
 	case path.Clean(r.URL.Path) != strings.TrimSuffix(r.URL.Path, "/") && r.URL.Path != "/":
-		return http.StatusBadRequest, "not an address of this service"
+		return http.StatusBadRequest, "invalid URL"
 	case strings.Count(r.Header.Get("Range"), ",") >= maxRanges:
-		return http.StatusRequestedRangeNotSatisfiable, fmt.Sprintf("at most %d ranges", maxRanges)
+		return http.StatusRequestedRangeNotSatisfiable, fmt.Sprintf("too many ranges, at most %d", maxRanges)
 	}
 	return 0, ""
 }
 
-// route finds what a request is for.
+// route dispatches a valid request by its path.
 func (h *handler) route(w *response, r *http.Request) {
 	switch at := r.URL.Path; {
 	case at == "/":
 		h.servePage(w, r)
 	case at == "/healthz":
-		h.writeHealth(w, map[bool]string{false: "issuing is stuck"}[h.isAlive()])
+		h.writeHealth(w, map[bool]string{false: "publishing is stalled"}[h.isAlive()])
 	case at == "/readyz":
 		h.writeHealth(w, h.notReadyReason())
 	case at == "/metrics":
@@ -127,11 +128,11 @@ func (h *handler) route(w *response, r *http.Request) {
 			h.file(w, r, name, file)
 		}
 	default:
-		http.Error(w, "there is nothing here", http.StatusNotFound)
+		http.Error(w, "not found", http.StatusNotFound)
 	}
 }
 
-// writeHealth answers "ok", or 503 with what is wrong.
+// writeHealth responds with "ok", or with status 503 and the reason.
 func (h *handler) writeHealth(w *response, wrong string) {
 	if wrong != "" {
 		http.Error(w, wrong, http.StatusServiceUnavailable)
@@ -141,7 +142,7 @@ func (h *handler) writeHealth(w *response, wrong string) {
 	fmt.Fprintln(w, "ok")
 }
 
-// file answers with a file of finished products, or a part of it.
+// file responds with a file of finished products, or the requested ranges of it.
 func (h *handler) file(w *response, r *http.Request, name, file string) {
 	f, want, st, err := h.tree.open(name, file)
 	if err != nil {
@@ -155,11 +156,11 @@ func (h *handler) file(w *response, r *http.Request, name, file string) {
 	http.ServeContent(w, r, "", modified(st), f)
 }
 
-// modified is when a file was written, which is the same for all its bytes.
+// modified is the Last-Modified time of a file, in whole seconds.
 func modified(st fs.FileInfo) time.Time { return st.ModTime().UTC().Truncate(time.Second) }
 
-// notFound answers for what is not to be had. A defect of the products is for the log, not for
-// who asks.
+// notFound responds with status 404. Errors other than errNotFound are logged, not shown to the
+// client.
 func (h *handler) notFound(w *response, err error) {
 	if !errors.Is(err, errNotFound) {
 		h.log.Error("products cannot be read", "error", exit.OneLine(err))
@@ -167,7 +168,7 @@ func (h *handler) notFound(w *response, err error) {
 	http.Error(w, errNotFound.Error(), http.StatusNotFound)
 }
 
-// contentType is that of a file, by the end of its name.
+// contentType is the media type of a file, by its extension.
 func contentType(name string) string {
 	switch path.Ext(name) {
 	case ".nc":
@@ -183,22 +184,23 @@ func contentType(name string) string {
 	return "application/octet-stream"
 }
 
-// plain answers with a small text.
+// plain responds with a text of the given media type.
 func plain(w *response, r *http.Request, kind string, text []byte) {
 	w.Header().Set("Content-Type", kind)
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(text))
 }
 
-// asJSON answers with a value.
+// asJSON responds with v as JSON.
 func asJSON(w *response, r *http.Request, v any) {
 	text, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
-		panic(err) // our own types
+		panic(err) // types of this package always marshal
 	}
 	plain(w, r, "application/json", append(text, '\n'))
 }
 
-// logRequest writes the line of one request. Queries and headers may hold secrets: they are left out.
+// logRequest logs one request, without query and headers, which may contain secrets. Probes are
+// logged at debug level.
 func (h *handler) logRequest(r *http.Request, a *response, begun time.Time) {
 	from, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
@@ -209,11 +211,11 @@ func (h *handler) logRequest(r *http.Request, a *response, begun time.Time) {
 		at = at[:200] + "…"
 	}
 	level := slog.LevelInfo
-	if strings.HasSuffix(at, "z") || at == "/metrics" { // probes come every few seconds
+	if strings.HasSuffix(at, "z") || at == "/metrics" { // probes are frequent
 		level = slog.LevelDebug
 	}
 	h.log.Log(r.Context(), level, "request", "from", from, "method", clip(r.Method), "path", at, "status", a.status, "bytes", a.bytes, "seconds", seconds(begun))
 }
 
-// clip shortens a method, which may be any word.
+// clip shortens a method, which clients choose freely.
 func clip(s string) string { return s[:min(len(s), 16)] }

@@ -20,14 +20,14 @@ import (
 	"github.com/ensemble-weather/ensemble/io/product"
 )
 
-// stateDir keeps, in the root of the products, what the page shows of the last start, for the
-// next start of the program.
+// stateDir is the subdirectory of the product directory that keeps the fields of the latest maps
+// across restarts of the service.
 const stateDir = ".serve"
 
-// maxRetryDelay bounds the pauses between tries of a start.
+// maxRetryDelay is the largest delay between attempts for an initialisation.
 const maxRetryDelay = time.Hour
 
-// issuer watches the input and issues.
+// issuer watches the input and publishes products. It runs on one goroutine.
 type issuer struct {
 	*state
 	log             *slog.Logger
@@ -35,23 +35,23 @@ type issuer struct {
 	o               Options
 	resident        *predict.Service
 	attempts        map[ensemble.Init]*attempt
-	reportedMissing string                   // of the input, as it was said last
-	displayedInit   ensemble.Init            // the start that the page shows, or will
-	toDraw          chan *scoring.MapExample // holds one
+	reportedMissing string                   // last logged reason for incomplete input
+	displayedInit   ensemble.Init            // initialisation whose maps the page shows, or will show
+	toDraw          chan *scoring.MapExample // buffered, capacity 1
 }
 
-// attempt is what came of a start in one state of its files.
+// attempt is the result of publishing an initialisation from one state of its input files.
 type attempt struct {
-	inputState string // of its files
+	inputState string // identifies the state of the input files
 	count      int
-	done       bool // issued
+	done       bool // products were published
 	next       time.Time
 	err        error
 }
 
-// run issues until ctx ends.
+// run publishes products until ctx ends.
 //
-// Errors: those of predict.OpenService when it begins; ctx.Err().
+// Errors: those of predict.OpenService at the start; ctx.Err().
 func (u *issuer) run(ctx context.Context) (err error) {
 	if u.resident, err = u.open(u.o); err != nil {
 		return err
@@ -70,7 +70,7 @@ func (u *issuer) run(ctx context.Context) (err error) {
 			return ctx.Err()
 		}
 		if err != nil {
-			u.log.Error("the input cannot be looked at", "error", exit.OneLine(err))
+			u.log.Error("cannot scan the input", "error", exit.OneLine(err))
 		}
 		pause := time.NewTimer(u.resident.PollInterval())
 		select {
@@ -85,7 +85,7 @@ func (u *issuer) run(ctx context.Context) (err error) {
 	}
 }
 
-// open makes a model ready.
+// open loads the model.
 func (u *issuer) open(o Options) (*predict.Service, error) {
 	begun := time.Now()
 	r, err := predict.OpenService(o.Predict)
@@ -99,11 +99,11 @@ func (u *issuer) open(o Options) (*predict.Service, error) {
 	return r, nil
 }
 
-// restoreLastMaps shows the last start that an earlier program issued.
+// restoreLastMaps loads the maps of the last initialisation from before a restart.
 func (u *issuer) restoreLastMaps() {
 	e, err := scoring.LoadExample(filepath.Join(u.o.Predict.Out, stateDir))
 	if err != nil {
-		u.log.Warn("the last maps cannot be read", "error", exit.OneLine(err))
+		u.log.Warn("cannot read the latest maps", "error", exit.OneLine(err))
 	}
 	if e != nil {
 		u.displayedInit = e.Init
@@ -111,20 +111,20 @@ func (u *issuer) restoreLastMaps() {
 	}
 }
 
-// draw has the page show a start, once its maps are drawn; of several the last one.
+// draw queues the maps of an initialisation for drawing. A queued older one is dropped.
 func (u *issuer) draw(e *scoring.MapExample) {
 	select {
-	case <-u.toDraw: // an older one that nobody will see
+	case <-u.toDraw: // outdated
 	default:
 	}
 	u.toDraw <- e
 }
 
-// drawPauseFactor is how much longer than it draws the drawing rests, so that many starts in a row leave the
-// processor to readers and to issuing.
+// drawPauseFactor is the ratio of the pause after drawing maps to the time of drawing. It leaves the
+// processor to publishing and to requests when many initialisations arrive together.
 const drawPauseFactor = 10
 
-// drawLoop draws maps beside the issuing.
+// drawLoop draws queued maps, on its own goroutine.
 func (u *issuer) drawLoop(ctx context.Context) {
 	for {
 		select {
@@ -134,7 +134,7 @@ func (u *issuer) drawLoop(ctx context.Context) {
 			begun := time.Now()
 			m, err := drawMaps(ctx, e)
 			if err != nil && ctx.Err() == nil {
-				u.log.Error("maps cannot be drawn", "error", exit.OneLine(err))
+				u.log.Error("cannot draw maps", "error", exit.OneLine(err))
 			}
 			if err == nil {
 				u.change(func() { u.maps = m })
@@ -149,14 +149,15 @@ func (u *issuer) drawLoop(ctx context.Context) {
 	}
 }
 
-// reload takes new options, if they are sound, and the model that they name.
+// reload loads the configuration again. If it is valid, its options and model replace the current
+// ones; else the service continues unchanged.
 func (u *issuer) reload() {
 	notify("RELOADING=1\nSTATUS=reading the configuration again")
 	status := "the model is ready"
 	defer func() { notify("READY=1\nSTATUS=" + status) }()
 	o, err := u.signals.Load()
 	if err == nil && o.Predict.Out != u.o.Predict.Out {
-		err = &exit.Error{Code: exit.Usage, What: "the folder of the products differs", At: string(o.Predict.Out), Fix: "start the service anew"}
+		err = &exit.Error{Code: exit.Usage, What: "the product directory cannot change on reload", At: string(o.Predict.Out), Fix: "restart the service"}
 	}
 	var r *predict.Service
 	if err == nil {
@@ -164,8 +165,8 @@ func (u *issuer) reload() {
 	}
 	if err != nil {
 		u.metrics.reloads.add(1, "rejected")
-		status += ", as before: the configuration that is there now was not taken, the log says why"
-		u.log.Error("the configuration was not taken: the one before stays", "error", exit.OneLine(err), "fix", remedy(err))
+		status += "; the new configuration was rejected, see the log"
+		u.log.Error("the configuration was rejected, the previous one remains", "error", exit.OneLine(err), "fix", remedy(err))
 		return
 	}
 	for _, fixed := range []struct {
@@ -174,7 +175,7 @@ func (u *issuer) reload() {
 	}{{"serve.listen", u.o.Service.Listen, o.Service.Listen}, {"serve.max_connections", u.o.Service.MaxConnections, o.Service.MaxConnections},
 		{"serve.max_connections_per_address", u.o.Service.MaxConnectionsPerAddress, o.Service.MaxConnectionsPerAddress}, {"serve.rate_limit", u.o.Service.RateLimit, o.Service.RateLimit}} {
 		if fmt.Sprint(fixed.old) != fmt.Sprint(fixed.new) {
-			u.log.Warn("stays as it is until the service is started anew", "key", fixed.key)
+			u.log.Warn("a changed key takes effect after a restart", "key", fixed.key)
 		}
 	}
 	u.resident.Close()
@@ -182,11 +183,11 @@ func (u *issuer) reload() {
 	clear(u.attempts)
 	u.change(func() { u.options = o })
 	u.metrics.reloads.add(1, "applied")
-	u.log.Info("the configuration was taken")
+	u.log.Info("the configuration was reloaded")
 }
 
-// poll looks at the input and issues what is due, the newest start first. It looks again
-// in between, since a newer one may have come.
+// poll scans the input and publishes the initialisations that are due, the newest first. It scans
+// again in between, because a newer one may have arrived.
 func (u *issuer) poll(ctx context.Context) error {
 	for {
 		var oldest time.Time
@@ -224,14 +225,15 @@ func (u *issuer) poll(ctx context.Context) error {
 	}
 }
 
-// dropRemoved drops what is known of starts that the input no longer has.
+// dropRemoved forgets attempts for initialisations that are no longer in the input.
 func (u *issuer) dropRemoved(starts []predict.Candidate) {
 	maps.DeleteFunc(u.attempts, func(i ensemble.Init, _ *attempt) bool {
 		return !slices.ContainsFunc(starts, func(c predict.Candidate) bool { return c.Init == i })
 	})
 }
 
-// isDue tells whether a start is to be tried now.
+// isDue reports whether an initialisation must be processed now: its input is complete or its
+// deadline has passed, and its retry delay is over.
 func (u *issuer) isDue(c predict.Candidate) bool {
 	if !c.Due {
 		return false
@@ -243,7 +245,8 @@ func (u *issuer) isDue(c predict.Candidate) bool {
 	return !t.done && t.count < u.o.Service.MaxAttempts && !t.next.IsZero() && !time.Now().Before(t.next)
 }
 
-// attemptInit issues a start, and decides when it is tried again if that fails.
+// attemptInit publishes an initialisation. If that fails, it schedules the next attempt: after
+// serve.retry_delay · 2ⁿ⁻¹ for attempt n, at most maxRetryDelay.
 func (u *issuer) attemptInit(ctx context.Context, c predict.Candidate) {
 	t := u.attempts[c.Init]
 	if t == nil || t.inputState != c.State {
@@ -256,11 +259,11 @@ func (u *issuer) attemptInit(ctx context.Context, c predict.Candidate) {
 	var shown *scoring.MapExample
 	res, err := u.issue(ctx, c, func(e *scoring.MapExample) { shown = e })
 	if ctx.Err() != nil {
-		return // told to stop: nothing is wrong with it
+		return // interrupted, not failed
 	}
 	log := u.log.With("init", product.InitName(c.Init), "attempt", t.count, "seconds", seconds(begun))
-	if errors.Is(err, product.ErrOtherModel) { // of before another one was promoted, or the program was installed anew
-		log.Info("products of another model or version stay")
+	if errors.Is(err, product.ErrOtherModel) { // products from before a promotion or an update
+		log.Info("products of another model or version are kept")
 		res, err = &predict.Result{Existing: 1}, nil
 	}
 	if t.err = err; err != nil {
@@ -270,14 +273,14 @@ func (u *issuer) attemptInit(ctx context.Context, c predict.Candidate) {
 			t.next = time.Now().Add(min(u.o.Service.RetryDelay<<(t.count-1), maxRetryDelay))
 		}
 		u.metrics.failures.add(1, fmt.Sprint(int(code)))
-		log.Error("a start failed", "code", int(code), "error", exit.OneLine(err), "fix", remedy(err), "next_attempt", formatRetryTime(t.next))
+		log.Error("an initialisation failed", "code", int(code), "error", exit.OneLine(err), "fix", remedy(err), "next_attempt", formatRetryTime(t.next))
 		return
 	}
 	t.done, t.next = true, time.Time{}
 	name := product.InitName(c.Init)
 	m, err := u.tree.find(name)
 	if err != nil {
-		log.Error("what was issued cannot be read", "error", err.Error())
+		log.Error("cannot read the published products", "error", err.Error())
 		return
 	}
 	u.metrics.issued(m, res, begun)
@@ -290,17 +293,17 @@ func (u *issuer) attemptInit(ctx context.Context, c predict.Candidate) {
 		return
 	}
 	if shown.Init.Before(u.displayedInit.Time) {
-		return // an older one, late
+		return // older than the displayed one
 	}
 	u.displayedInit = shown.Init
 	if err := shown.Save(filepath.Join(u.o.Predict.Out, stateDir)); err != nil {
-		log.Warn("the maps are not kept for the next start of the program", "error", exit.OneLine(err))
+		log.Warn("cannot save the maps for a restart", "error", exit.OneLine(err))
 	}
 	u.draw(shown)
 }
 
-// issue issues a start. A bug that shows itself ends the try and not the service, which gets a
-// new model.
+// issue publishes an initialisation. A panic fails the attempt, not the service; the model is then
+// loaded again.
 func (u *issuer) issue(ctx context.Context, c predict.Candidate, shown func(*scoring.MapExample)) (res *predict.Result, err error) {
 	defer func() {
 		p := recover()
@@ -310,13 +313,13 @@ func (u *issuer) issue(ctx context.Context, c predict.Candidate, shown func(*sco
 		u.log.Error("internal error", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 		err = &exit.Error{Code: exit.Bug, What: fmt.Sprintf("internal error: %v", p), Why: "a bug in the program", Fix: "report it with the log"}
 		if r, oerr := u.open(u.o); oerr == nil {
-			u.resident = r // what the old one holds may be inconsistent: it is not even closed
+			u.resident = r // the old one may be inconsistent and is not closed
 		}
 	}()
 	return u.resident.Issue(ctx, c, shown)
 }
 
-// isTransient tells failures that another try may cure, with the same files.
+// isTransient reports whether a retry with the same files may succeed.
 func isTransient(code exit.Code) bool {
 	switch code {
 	case exit.Usage, exit.BadData, exit.CannotWrite:
@@ -325,7 +328,7 @@ func isTransient(code exit.Code) bool {
 	return true
 }
 
-// updateStarts says what becomes of the starts.
+// updateStarts updates the status of all initialisations in the input, for requests and metrics.
 func (u *issuer) updateStarts(starts []predict.Candidate, unread []predict.UnreadableFile) {
 	var list []InitStatus
 	n := map[string]int{}
@@ -364,7 +367,7 @@ func (u *issuer) updateStarts(starts []predict.Candidate, unread []predict.Unrea
 	}
 }
 
-// remedy is what to do about an error, "" where that is not known.
+// remedy is the fix of an error; "" if it has none.
 func remedy(err error) string {
 	var e *exit.Error
 	if errors.As(err, &e) {
@@ -373,11 +376,12 @@ func remedy(err error) string {
 	return ""
 }
 
+// seconds is the time since a moment in seconds, to the millisecond.
 func seconds(since time.Time) float64 {
 	return float64(time.Since(since).Round(time.Millisecond)) / float64(time.Second)
 }
 
-// formatRetryTime is a time for a log, "no" for none.
+// formatRetryTime formats the time of the next attempt for the log; "no" if there is none.
 func formatRetryTime(t time.Time) string {
 	if t.IsZero() {
 		return "no"

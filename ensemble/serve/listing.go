@@ -16,7 +16,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/version"
 )
 
-// maxListed is how many starts a list has.
+// maxListed is the largest number of initialisations on one page of the list.
 const maxListed = 500
 
 // InitSummary describes the products of one initialisation in the list of products.
@@ -46,6 +46,7 @@ type InitContents struct {
 	Contents []manifest.File   `json:"contents"`
 }
 
+// listed returns the summary of the products.
 func (c *initProducts) listed() InitSummary {
 	l := InitSummary{c.name, initOf(c.name), c.manifest.Status, len(c.manifest.MembersUsed), c.manifest.MembersExpected, len(c.manifest.Outputs), 0, c.written.UTC()}
 	for _, f := range c.manifest.Outputs {
@@ -54,7 +55,8 @@ func (c *initProducts) listed() InitSummary {
 	return l
 }
 
-// listInits lists starts with products, the newest first; those before the start that before= names.
+// listInits lists initialisations with products, the newest first. The query parameter before=NAME
+// selects the next page.
 func (h *handler) listInits(w *response, r *http.Request) {
 	names, err := h.tree.names()
 	if err != nil {
@@ -82,7 +84,7 @@ func (h *handler) listInits(w *response, r *http.Request) {
 	asJSON(w, r, l)
 }
 
-// listProducts lists the products of one start.
+// listProducts lists the products of one initialisation.
 func (h *handler) listProducts(w *response, r *http.Request, name string) {
 	c, err := h.tree.find(name)
 	if err != nil {
@@ -103,28 +105,30 @@ func (h *handler) listProducts(w *response, r *http.Request, name string) {
 	asJSON(w, r, out)
 }
 
-// Status is the answer to /status.
+// Status is the JSON response of /status.
 type Status struct {
 	Version      string                `json:"version"`
 	Ready        bool                  `json:"ready"`
-	Why          string                `json:"why,omitempty"` // it is not ready
+	Why          string                `json:"why,omitempty"` // reason for which it is not ready
 	Model        string                `json:"model_checksum,omitempty"`
-	Newest       *InitSummary          `json:"newest"`                  // with products; null for none
-	Inits        []InitStatus          `json:"inits"`                   // of the input
-	MissingInput string                `json:"input_missing,omitempty"` // why some of the input is not there
+	Newest       *InitSummary          `json:"newest"`                  // with products; null: none
+	Inits        []InitStatus          `json:"inits"`                   // in the input
+	MissingInput string                `json:"input_missing,omitempty"` // reason for missing input
 	Unreadable   []UnreadableFile      `json:"unreadable_files"`
-	Ignored      []input.UnrelatedFile `json:"ignored_files"` // in folders of the input: no input, the first 100
+	Ignored      []input.UnrelatedFile `json:"ignored_files"` // files in input directories that are no input; at most 100
 	IgnoredCount int                   `json:"ignored_files_count"`
 }
 
-// UnreadableFile is a file of the input whose start is not known.
+// UnreadableFile is an input file whose initialisation is unknown.
 type UnreadableFile struct {
 	File string `json:"file"`
 	Why  string `json:"why"`
 }
 
+// status responds with the Status.
 func (h *handler) status(w *response, r *http.Request) { asJSON(w, r, h.summary()) }
 
+// summary returns the Status.
 func (s *state) summary() Status {
 	why := s.notReadyReason()
 	out := Status{Version: version.String(), Ready: why == "", Why: why, Inits: []InitStatus{}, Unreadable: []UnreadableFile{}, Ignored: []input.UnrelatedFile{}}
@@ -146,7 +150,8 @@ func (s *state) summary() Status {
 	return out
 }
 
-// acceptsHTML tells whether a list is for a person; format= says so, else what the browser accepts.
+// acceptsHTML reports whether the client wants HTML: by the query parameter format, else by the
+// Accept header.
 func acceptsHTML(w *response, r *http.Request) bool {
 	w.Header().Add("Vary", "Accept")
 	switch r.URL.Query().Get("format") {
@@ -163,11 +168,11 @@ var listingText string
 
 var listing = template.Must(template.New("listing").Parse(listingText))
 
-// html answers with a list as a page.
+// html responds with a list as an HTML page.
 func (h *handler) html(w *response, r *http.Request, name string, data any) {
 	var b bytes.Buffer
 	if err := listing.ExecuteTemplate(&b, name, data); err != nil {
-		h.log.Error("a list cannot be written", "error", err.Error())
+		h.log.Error("cannot render a list", "error", err.Error())
 		http.Error(w, "internal error", http.StatusInternalServerError)
 		return
 	}

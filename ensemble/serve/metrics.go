@@ -16,7 +16,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 )
 
-// metrics are the numbers that /metrics shows, in the text format 0.0.4 of Prometheus.
+// metrics holds all metrics of /metrics, in the Prometheus text format 0.0.4.
 type metrics struct {
 	families []family
 
@@ -29,7 +29,7 @@ type metrics struct {
 	requests, responseBytes, rejected    *counter
 }
 
-// family is one metric with its labels.
+// family is one metric with all label values.
 type family interface{ write(b *bytes.Buffer) }
 
 func newMetrics(version string) *metrics {
@@ -45,25 +45,25 @@ func newMetrics(version string) *metrics {
 		add(g)
 		return g
 	}
-	level("ensemble_build_info", "The program.", "version").set(1, version)
-	m.ready = level("ensemble_model_ready", "1 once the model is ready.")
-	m.modelFinished = level("ensemble_model_finished_timestamp_seconds", "When the training of the model ended.")
-	m.inits = count("ensemble_inits_total", "Starts with products: issued whole, degraded, or there already.", "result")
-	m.failures = count("ensemble_init_failures_total", "Tries to issue a start that failed, by exit code.", "code")
-	m.inputInits = level("ensemble_input_inits", "Starts in the input by what becomes of them; due ones are the queue.", "state")
-	m.unread = level("ensemble_input_files_unreadable", "Files of the input whose start is not known.")
-	m.membersUsed = level("ensemble_members_used", "Members of the products issued last.")
-	m.membersExpected = level("ensemble_members_expected", "Members that they should have.")
-	m.lastIssued = level("ensemble_last_success_timestamp_seconds", "When products were issued last.")
-	m.lastInit = level("ensemble_last_init_timestamp_seconds", "The newest start with products.")
-	m.reloads = count("ensemble_config_reloads_total", "Configurations read again: taken, or the old one kept.", "result")
-	m.issueTime = &histogram{name: "ensemble_issue_duration_seconds", help: "Time to issue a start, from when it was due.", bounds: []float64{0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800}}
-	m.requestTime = &histogram{name: "ensemble_http_request_duration_seconds", help: "Time of a request, to its last byte.", bounds: []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 60}}
+	level("ensemble_build_info", "Version of the program.", "version").set(1, version)
+	m.ready = level("ensemble_model_ready", "1 if the model is loaded.")
+	m.modelFinished = level("ensemble_model_finished_timestamp_seconds", "Unix time at which training of the model ended.")
+	m.inits = count("ensemble_inits_total", "Initialisations with products: issued, degraded or already existing.", "result")
+	m.failures = count("ensemble_init_failures_total", "Failed attempts by exit code.", "code")
+	m.inputInits = level("ensemble_input_inits", "Initialisations in the input by state; due ones are the queue.", "state")
+	m.unread = level("ensemble_input_files_unreadable", "Input files of unknown initialisation.")
+	m.membersUsed = level("ensemble_members_used", "Members of the latest products.")
+	m.membersExpected = level("ensemble_members_expected", "Expected members of the latest products.")
+	m.lastIssued = level("ensemble_last_success_timestamp_seconds", "Unix time of the last publication.")
+	m.lastInit = level("ensemble_last_init_timestamp_seconds", "Unix time of the newest initialisation with products.")
+	m.reloads = count("ensemble_config_reloads_total", "Reloads of the configuration: applied or rejected.", "result")
+	m.issueTime = &histogram{name: "ensemble_issue_duration_seconds", help: "Time from due to published.", bounds: []float64{0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800}}
+	m.requestTime = &histogram{name: "ensemble_http_request_duration_seconds", help: "Duration of HTTP requests, to the last byte.", bounds: []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 60}}
 	add(m.issueTime)
 	add(m.requestTime)
-	m.requests = count("ensemble_http_requests_total", "Requests by status.", "code")
-	m.responseBytes = count("ensemble_http_response_bytes_total", "Bytes of answers, without headers.")
-	m.rejected = count("ensemble_http_rejected_total", "Turned away: connections beyond those of an address, idle ones for others, requests for another host.", "reason")
+	m.requests = count("ensemble_http_requests_total", "HTTP requests by status code.", "code")
+	m.responseBytes = count("ensemble_http_response_bytes_total", "Bytes of HTTP response bodies.")
+	m.rejected = count("ensemble_http_rejected_total", "Rejected connections (limit of an address, closed while idle) and requests (wrong host).", "reason")
 	for _, why := range []string{rejectedAddress, rejectedIdle, rejectedHost} {
 		m.rejected.add(0, why)
 	}
@@ -83,13 +83,13 @@ func newMetrics(version string) *metrics {
 	return m
 }
 
-// model says which model is ready.
+// model records the loaded model.
 func (m *metrics) model(f predict.ModelDescription) {
 	m.ready.set(1)
 	m.modelFinished.set(unix(f.Finished))
 }
 
-// issued counts products.
+// issued records the products of one initialisation.
 func (m *metrics) issued(c *initProducts, res *predict.Result, begun time.Time) {
 	switch {
 	case res.Existing > 0:
@@ -110,7 +110,7 @@ func (m *metrics) issued(c *initProducts, res *predict.Result, begun time.Time) 
 	}
 }
 
-// queue counts starts of the input.
+// queue records the number of initialisations in each state, and of unreadable files.
 func (m *metrics) queue(states map[string]int, unread int) {
 	for _, s := range []string{waiting, due, issued, failed} {
 		m.inputInits.set(float64(states[s]), s)
@@ -118,9 +118,10 @@ func (m *metrics) queue(states map[string]int, unread int) {
 	m.unread.set(float64(unread))
 }
 
+// unix is the Unix time in seconds, to the millisecond.
 func unix(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
 
-// text is all metrics.
+// text formats all metrics.
 func (m *metrics) text(connections int) []byte {
 	var b bytes.Buffer
 	for _, f := range m.families {
@@ -129,18 +130,19 @@ func (m *metrics) text(connections int) []byte {
 	one := func(name, help, kind string, v float64) {
 		fmt.Fprintf(&b, "# HELP %s %s\n# TYPE %s %s\n%s %s\n", name, help, name, kind, name, number(v))
 	}
-	one("ensemble_http_connections", "Connections that are open.", "gauge", float64(connections))
+	one("ensemble_http_connections", "Open connections.", "gauge", float64(connections))
 	var mem runtime.MemStats
 	runtime.ReadMemStats(&mem)
-	one("go_goroutines", "Goroutines.", "gauge", float64(runtime.NumGoroutine()))
-	one("go_memstats_heap_inuse_bytes", "Memory of Go's heap.", "gauge", float64(mem.HeapInuse))
+	one("go_goroutines", "Number of goroutines.", "gauge", float64(runtime.NumGoroutine()))
+	one("go_memstats_heap_inuse_bytes", "Bytes in use by the Go heap.", "gauge", float64(mem.HeapInuse))
 	for _, p := range process() {
 		one(p.name, p.help, p.kind, p.value)
 	}
 	return b.Bytes()
 }
 
-// process is what Linux says of this process, in the names that Prometheus's own libraries use.
+// process returns metrics of this process from /proc, with the names of the Prometheus client
+// libraries.
 func process() []struct {
 	name, help, kind string
 	value            float64
@@ -155,31 +157,31 @@ func process() []struct {
 			page := float64(os.Getpagesize())
 			size, _ := strconv.ParseFloat(f[0], 64)
 			resident, _ := strconv.ParseFloat(f[1], 64)
-			out = append(out, number{"process_virtual_memory_bytes", "Virtual memory.", "gauge", size * page}, number{"process_resident_memory_bytes", "Resident memory.", "gauge", resident * page})
+			out = append(out, number{"process_virtual_memory_bytes", "Virtual memory size in bytes.", "gauge", size * page}, number{"process_resident_memory_bytes", "Resident memory size in bytes.", "gauge", resident * page})
 		}
 	}
 	if fds, err := os.ReadDir("/proc/self/fd"); err == nil {
-		out = append(out, number{"process_open_fds", "Open files.", "gauge", float64(len(fds) - 1)})
+		out = append(out, number{"process_open_fds", "Number of open file descriptors.", "gauge", float64(len(fds) - 1)})
 	}
-	return append(out, number{"process_start_time_seconds", "When the process began.", "gauge", unix(processStart)})
+	return append(out, number{"process_start_time_seconds", "Start time of the process since the Unix epoch in seconds.", "gauge", unix(processStart)})
 }
 
 var processStart = time.Now()
 
-// series are the values of one metric by labels.
+// series holds the values of one metric for all label values.
 type series struct {
 	name, help, kind string
 	labels           []string
 
 	mu     sync.Mutex
-	values map[string]float64 // by the text of the labels
+	values map[string]float64 // by formatted labels
 }
 
 func newSeries(name, help, kind string, labels []string) series {
 	return series{name: name, help: help, kind: kind, labels: labels, values: map[string]float64{}}
 }
 
-// key is the text of labels.
+// key formats label values as {name="value",…}. It panics for a wrong number of values.
 func (s *series) key(values []string) string {
 	if len(values) != len(s.labels) {
 		panic(fmt.Sprintf("%s has the labels %q, not as many as %q", s.name, s.labels, values))
@@ -210,7 +212,7 @@ func (s *series) write(b *bytes.Buffer) {
 	}
 }
 
-// counter only grows.
+// counter is a metric that only increases.
 type counter struct{ series }
 
 func (c *counter) add(n float64, labels ...string) {
@@ -219,7 +221,7 @@ func (c *counter) add(n float64, labels ...string) {
 	c.values[c.key(labels)] += n
 }
 
-// gauge goes up and down.
+// gauge is a metric that may decrease.
 type gauge struct{ series }
 
 func (g *gauge) set(v float64, labels ...string) {
@@ -234,13 +236,13 @@ func (g *gauge) value(labels ...string) float64 {
 	return g.values[g.key(labels)]
 }
 
-// histogram counts values up to bounds.
+// histogram counts values in buckets with upper bounds.
 type histogram struct {
 	name, help string
 	bounds     []float64
 
 	mu     sync.Mutex
-	counts []uint64 // by bound, and above all of them
+	counts []uint64 // by bucket; the last has no bound
 	sum    float64
 }
 
@@ -273,7 +275,7 @@ func (h *histogram) write(b *bytes.Buffer) {
 	fmt.Fprintf(b, "%s_sum %s\n%s_count %d\n", h.name, number(h.sum), h.name, n)
 }
 
-// number writes a value as the format asks for.
+// number formats a value for the text format.
 func number(v float64) string {
 	if math.IsInf(v, 1) {
 		return "+Inf"

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// notify tells systemd of a change, if it asked for that.
+// notify sends a state change to systemd, if the service runs under it.
 //
 // Source: sd_notify(3): datagrams of lines to the socket that NOTIFY_SOCKET names, @ for abstract ones.
 func notify(lines string) {
@@ -17,13 +17,13 @@ func notify(lines string) {
 	}
 	c, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: name, Net: "unixgram"})
 	if err != nil {
-		return // nobody listens: nothing depends on it
+		return // notifications are optional
 	}
 	defer c.Close()
 	_, _ = c.Write([]byte(lines))
 }
 
-// watchdogInterval is within what time systemd wants to hear from this process, 0 if it does not.
+// watchdogInterval is the watchdog interval that systemd requires of this process; 0: none.
 //
 // Source: sd_watchdog_enabled(3).
 func watchdogInterval() time.Duration {

@@ -17,21 +17,22 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/report"
 )
 
-// pageMaxAge is how old the page may be when somebody asks for it: ages in it are to the minute.
+// pageMaxAge is the largest age of the cached page; the page shows ages to the minute.
 const pageMaxAge = time.Minute
 
-// maxPanels bounds the maps of the page: rows of mean, spread and difference.
+// maxPanels is the largest number of map panels, each with mean, spread and difference.
 const maxPanels = 12
 
-// mapImages is the pictures of one start.
+// mapImages are the drawn maps of one initialisation.
 type mapImages struct {
 	init  ensemble.Init
 	drawn []report.RenderedPanel
 }
 
-// drawMaps makes the pictures of a start, which takes seconds.
+// drawMaps draws the maps of an initialisation.
 //
-// Errors: ctx.Err(); maps that cannot be drawn, also by a bug, or as what was kept of the start was damaged.
+// Errors: ctx.Err(); those of drawing, panics included, since saved fields may be damaged.
+// Cost: seconds.
 func drawMaps(ctx context.Context, e *scoring.MapExample) (m *mapImages, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -53,26 +54,27 @@ func drawMaps(ctx context.Context, e *scoring.MapExample) (m *mapImages, err err
 	return m, nil
 }
 
-// page is the page as it was drawn last.
+// page is the cached HTML page.
 type page struct {
 	text []byte
-	seq  uint64 // of the state that it shows
+	seq  uint64 // seq of the state that it shows
 	at   time.Time
-	busy chan struct{} // closed when the drawing under way ends; nil for none
+	busy chan struct{} // closed when the current rendering ends; nil: none
 }
 
-// servePage answers with the page: drawn when something changed, by one request for all.
+// servePage responds with the page. One request renders it for all after a change.
 func (h *handler) servePage(w *response, r *http.Request) {
 	text, err := h.pageText()
 	if err != nil {
-		h.log.Error("the page cannot be drawn", "error", exit.OneLine(err))
-		http.Error(w, "the page cannot be drawn", http.StatusInternalServerError)
+		h.log.Error("cannot render the page", "error", exit.OneLine(err))
+		http.Error(w, "cannot render the page", http.StatusInternalServerError)
 		return
 	}
 	plain(w, r, "text/html; charset=utf-8", text)
 }
 
-// pageText gives the page. While it is drawn anew, who asks gets the old one, if there is one.
+// pageText returns the page. While it is rendered, other requests get the previous page, or wait
+// for the first.
 func (s *state) pageText() ([]byte, error) {
 	for {
 		s.mu.Lock()
@@ -92,7 +94,7 @@ func (s *state) pageText() ([]byte, error) {
 		s.mu.Unlock()
 		var text []byte
 		var err error
-		defer func() { // whatever it came to: others wait
+		defer func() { // also after a panic, since others wait
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			if p.busy = nil; err == nil && text != nil {
@@ -105,7 +107,7 @@ func (s *state) pageText() ([]byte, error) {
 	}
 }
 
-// renderPage makes the page: what is issued, what is waited for, the latest maps and the scores.
+// renderPage renders the page: status, initialisations in the input, latest maps and scores.
 func (s *state) renderPage() ([]byte, error) {
 	s.mu.Lock()
 	model, latest, starts, unread, lack, scores := s.model, s.maps, s.inits, s.unread, s.missingInput, string(s.options.Service.Scores)
@@ -118,19 +120,19 @@ func (s *state) renderPage() ([]byte, error) {
 	if newest != nil {
 		m := newest.manifest
 		begun := initOf(newest.name)
-		fact("latest start", "%s, %s ago", begun.Format("2006-01-02 15:04Z"), formatAge(time.Since(begun)))
+		fact("latest initialisation", "%s, %s ago", begun.Format("2006-01-02 15:04Z"), formatAge(time.Since(begun)))
 		fact("status", "%s", m.Status)
 		fact("members", "%d used of %d expected, control %sd", len(m.MembersUsed), m.MembersExpected, m.ControlPolicy)
 		if m.Status == manifest.Degraded {
-			degraded := "The latest start is degraded." // of members that the model does not use, or by damage: its own warnings say so
+			degraded := "The latest initialisation is degraded." // by damage or unused members; its warnings have the details
 			if len(m.MembersUsed) < m.MembersExpected {
-				degraded = fmt.Sprintf("The latest start is degraded: it has %d of %d members.", len(m.MembersUsed), m.MembersExpected)
+				degraded = fmt.Sprintf("The latest initialisation is degraded: it has %d of %d members.", len(m.MembersUsed), m.MembersExpected)
 			}
 			p.Warnings = append(p.Warnings, degraded)
 		}
 		p.Warnings = append(p.Warnings, m.Warnings...)
 	} else {
-		fact("latest start", "none yet")
+		fact("latest initialisation", "none yet")
 	}
 	if model != nil {
 		fact("model", "%s old, trained on %s to %s", formatAge(time.Since(model.Finished)), model.Trained.From.Format(time.DateOnly), model.Trained.To.Format(time.DateOnly))
@@ -140,19 +142,19 @@ func (s *state) renderPage() ([]byte, error) {
 	}
 	switch {
 	case latest != nil:
-		fact("maps of", "start %s", formatMinute(latest.init.Time))
+		fact("maps of", "initialisation %s", formatMinute(latest.init.Time))
 		p.Rendered = latest.drawn
-	case newest != nil: // products do not hold the raw members
-		fact("maps", "none yet: they are drawn when a start is issued here")
+	case newest != nil: // maps need raw members, which products do not contain
+		fact("maps", "none yet: they are drawn when the next products are published")
 	}
 	if lack != "" {
-		p.Warnings = append(p.Warnings, "Some of the input is not there: "+lack)
+		p.Warnings = append(p.Warnings, "Input is missing: "+lack)
 	}
 	if t := startTable(starts); len(t.Rows) > 0 {
 		p.Tables = append(p.Tables, t)
 	}
 	if len(unread) > 0 {
-		t := report.Table{Title: "Files whose start is not known", Columns: []string{"file", "why"}}
+		t := report.Table{Title: "Files of unknown initialisation", Columns: []string{"file", "why"}}
 		for _, u := range unread[:min(len(unread), 50)] {
 			t.Rows = append(t.Rows, []string{u.Path, u.Reason})
 		}
@@ -164,7 +166,7 @@ func (s *state) renderPage() ([]byte, error) {
 		case exit.CodeOf(err) == exit.NotYet:
 			fact("scores", "none yet")
 		case err != nil:
-			p.Warnings = append(p.Warnings, "The scores cannot be read: "+exit.OneLine(err))
+			p.Warnings = append(p.Warnings, "Cannot read the scores: "+exit.OneLine(err))
 		}
 	}
 	var b bytes.Buffer
@@ -172,9 +174,9 @@ func (s *state) renderPage() ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// startTable lists the starts of the input that are newest, and all that are not issued.
+// startTable lists the ten newest initialisations of the input, and all that are not published.
 func startTable(starts []InitStatus) report.Table {
-	t := report.Table{Title: "Starts of the input", Columns: []string{"start", "state", "since", "deadline", "why"}}
+	t := report.Table{Title: "Initialisations in the input", Columns: []string{"initialisation", "state", "since", "deadline", "why"}}
 	for i, s := range starts {
 		if s.State == issued && i >= 10 || len(t.Rows) == 60 {
 			continue
@@ -184,19 +186,20 @@ func startTable(starts []InitStatus) report.Table {
 			deadline = formatMinute(*s.Deadline)
 		}
 		if s.NextAttempt != nil {
-			why += ", tried again at " + formatMinute(*s.NextAttempt)
+			why += ", next attempt at " + formatMinute(*s.NextAttempt)
 		}
 		t.Rows = append(t.Rows, []string{initOf(s.Name).Format("2006-01-02 15:04Z"), s.State, formatMinute(s.Since), deadline, why})
 	}
 	return t
 }
 
+// formatMinute formats a time in UTC to the minute.
 func formatMinute(t time.Time) string { return t.UTC().Format("2006-01-02 15:04Z") }
 
-// days is a duration in days.
+// days formats a duration in whole days.
 func days(d time.Duration) string { return fmt.Sprintf("%d days", int(d.Hours()/24+0.5)) }
 
-// trimZero leaves out the seconds and minutes that are zero: 3h0m0s is 3h.
+// trimZero removes trailing zero seconds and minutes: 3h0m0s becomes 3h.
 func trimZero(s string) string {
 	if t, ok := strings.CutSuffix(s, "m0s"); ok {
 		s = t + "m"

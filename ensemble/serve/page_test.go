@@ -56,19 +56,19 @@ func TestPageWithoutMaps(t *testing.T) {
 		}
 		return string(text)
 	}
-	if got := page(); !strings.Contains(got, "Some of the input is not there: no input in the directory: fc") || !strings.Contains(got, "<dt>scores</dt><dd>none yet") || strings.Contains(got, "they are drawn when") || strings.Contains(got, "Coastlines") {
+	if got := page(); !strings.Contains(got, "Input is missing: no input in the directory: fc") || !strings.Contains(got, "<dt>scores</dt><dd>none yet") || strings.Contains(got, "they are drawn when") || strings.Contains(got, "Coastlines") {
 		t.Errorf("before the first start: %s", got)
 	}
 	publish(t, root, "2026010100", map[string]string{"a.nc": "a"})
 	s.change(func() { s.missingInput = "" })
-	if got := page(); strings.Contains(got, "is not there") || !strings.Contains(got, "none yet: they are drawn when a start is issued here") {
+	if got := page(); strings.Contains(got, "Input is missing") || !strings.Contains(got, "none yet: they are drawn when the next products are published") {
 		t.Errorf("of a start that was there: %s", got)
 	}
 }
 
 // A degraded start that has every member of the model is not said to lack some.
 func TestPageOfDegraded(t *testing.T) {
-	for expected, want := range map[int]string{2: "The latest start is degraded.<", 5: "it has 2 of 5 members."} {
+	for expected, want := range map[int]string{2: "The latest initialisation is degraded.<", 5: "it has 2 of 5 members."} {
 		root := t.TempDir()
 		publish(t, root, "2026010100", map[string]string{"a.nc": "a"})
 		m, err := product.ReadManifest(filepath.Join(root, "2026010100"))

@@ -20,8 +20,9 @@ import (
 	"github.com/ensemble-weather/ensemble/io/product"
 )
 
-// productTree is the finished products below a folder. Of each start there is what its manifest lists, the
-// manifest, and the list of sums; nothing else, wherever links lead.
+// productTree gives access to the finished products in a directory. Of each initialisation only the
+// files listed in its manifest, the manifest and the list of checksums are visible. Symbolic links
+// are never followed.
 type productTree struct {
 	dir string
 
@@ -29,22 +30,23 @@ type productTree struct {
 	cache map[string]*initProducts
 }
 
-// initProducts is the products of one start.
+// initProducts describes the products of one initialisation.
 type initProducts struct {
 	name     string
-	version  fileVersion // of the manifest
+	version  fileVersion // version of the manifest file
 	manifest *product.Manifest
 	files    map[string]manifest.File
 	written  time.Time
 }
 
-// fileVersion tells one version of a file from another.
+// fileVersion identifies one version of a file.
 type fileVersion struct {
 	device, inode uint64
 	size          int64
 	changed       time.Time
 }
 
+// fileVersionOf returns the version of a file.
 func fileVersionOf(st fs.FileInfo) fileVersion {
 	s := fileVersion{size: st.Size(), changed: st.ModTime()}
 	if sys, ok := st.Sys().(*syscall.Stat_t); ok {
@@ -53,14 +55,15 @@ func fileVersionOf(st fs.FileInfo) fileVersion {
 	return s
 }
 
-// Bounds of the tree.
+// Limits of the tree.
 const (
 	maxManifest = 32 << 20
-	maxCached   = 256 // manifests in memory
+	maxCached   = 256 // cached manifests
 )
 
-// errNotFound is said of all that is not there or not to be shown: who asks learns no difference.
-var errNotFound = errors.New("there is no such product")
+// errNotFound is returned for missing and for invisible files alike, so that clients cannot
+// distinguish them.
+var errNotFound = errors.New("product not found")
 
 var initNamePattern = regexp.MustCompile(`^[0-9]{10}(?:[0-9]{2})?$`)
 
@@ -68,7 +71,7 @@ func newProductTree(dir string) *productTree {
 	return &productTree{dir: dir, cache: map[string]*initProducts{}}
 }
 
-// names lists the folders that have the name of a start, the newest first.
+// names lists the directories with the name of an initialisation, the newest first.
 func (t *productTree) names() ([]string, error) {
 	d, err := os.Open(t.dir)
 	if err != nil {
@@ -84,7 +87,7 @@ func (t *productTree) names() ([]string, error) {
 	return all, nil
 }
 
-// nameToMinute is the name of a start to the minute.
+// nameToMinute extends a name of ten digits (to the hour) to twelve (to the minute).
 func nameToMinute(name string) string {
 	if len(name) == 10 {
 		name += "00"
@@ -92,9 +95,9 @@ func nameToMinute(name string) string {
 	return name
 }
 
-// find finds the products of a start.
+// find returns the products of an initialisation. Manifests are cached by file version.
 //
-// Errors: errNotFound if they are not finished.
+// Errors: errNotFound for an invalid name or unfinished products.
 func (t *productTree) find(name string) (*initProducts, error) {
 	if !initNamePattern.MatchString(name) {
 		return nil, errNotFound
@@ -117,7 +120,7 @@ func (t *productTree) find(name string) (*initProducts, error) {
 		return have, nil
 	}
 	if st.Size() > maxManifest {
-		return nil, fmt.Errorf("the manifest of %s has %d bytes", name, st.Size())
+		return nil, fmt.Errorf("manifest of %s: %d bytes exceed the limit of %d", name, st.Size(), int64(maxManifest))
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxManifest+1))
 	if err != nil {
@@ -149,9 +152,9 @@ func (t *productTree) find(name string) (*initProducts, error) {
 	return c, nil
 }
 
-// open opens a file of a start's products.
+// open opens a product file of an initialisation.
 //
-// Errors: errNotFound if no finished product lists it, or it is not what its manifest says.
+// Errors: errNotFound if the manifest does not list it, or if its size differs from the manifest.
 func (t *productTree) open(name, file string) (*os.File, manifest.File, fs.FileInfo, error) {
 	for range 3 {
 		c, err := t.find(name)
@@ -163,8 +166,8 @@ func (t *productTree) open(name, file string) (*os.File, manifest.File, fs.FileI
 			return nil, want, nil, errNotFound
 		}
 		f, st, same, err := t.openListed(c, file)
-		// Files are replaced between the old manifest, which goes first, and the new one. What was
-		// opened under one manifest that is still there belongs to it.
+		// Products are replaced in the order: remove the manifest, replace files, write the manifest.
+		// A file belongs to a manifest that did not change while the file was opened.
 		if !same {
 			if f != nil {
 				f.Close()
@@ -173,7 +176,7 @@ func (t *productTree) open(name, file string) (*os.File, manifest.File, fs.FileI
 		}
 		if err == nil && st.Size() != want.Size {
 			f.Close()
-			err = fmt.Errorf("%w: %s/%s has %d bytes, its manifest says %d", errNotFound, name, file, st.Size(), want.Size)
+			err = fmt.Errorf("%w: %s/%s has %d bytes, want %d as in its manifest", errNotFound, name, file, st.Size(), want.Size)
 		}
 		if err != nil {
 			return nil, want, nil, err
@@ -183,7 +186,7 @@ func (t *productTree) open(name, file string) (*os.File, manifest.File, fs.FileI
 	return nil, manifest.File{}, nil, errNotFound
 }
 
-// openListed opens a file, and tells whether the manifest is still that of c.
+// openListed opens a file, and reports whether the manifest is still that of c.
 func (t *productTree) openListed(c *initProducts, file string) (f *os.File, st fs.FileInfo, same bool, err error) {
 	root, err := os.OpenRoot(t.dir)
 	if err != nil {
@@ -195,8 +198,7 @@ func (t *productTree) openListed(c *initProducts, file string) (f *os.File, st f
 	return f, st, merr == nil && fileVersionOf(now) == c.version, err
 }
 
-// openRegular opens a regular file below a folder, through folders alone: no part of its name is a
-// link.
+// openRegular opens a regular file within root. No component of its path may be a symbolic link.
 //
 // Errors: errNotFound.
 func openRegular(root *os.Root, name string) (*os.File, fs.FileInfo, error) {
@@ -222,7 +224,7 @@ func openRegular(root *os.Root, name string) (*os.File, fs.FileInfo, error) {
 	if err != nil || !want.Mode().IsRegular() {
 		return nil, nil, notFoundError(err)
 	}
-	f, err := dir.OpenFile(last, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe that took its place does not stop us
+	f, err := dir.OpenFile(last, os.O_RDONLY|syscall.O_NONBLOCK, 0) // O_NONBLOCK: a pipe in its place must not block
 	if err != nil {
 		return nil, nil, notFoundError(err)
 	}
@@ -234,6 +236,7 @@ func openRegular(root *os.Root, name string) (*os.File, fs.FileInfo, error) {
 	return f, got, nil
 }
 
+// notFoundError wraps err in errNotFound.
 func notFoundError(err error) error {
 	if err == nil {
 		return errNotFound

@@ -16,18 +16,19 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// The bounds of requests.
+// Limits of requests and responses.
 const (
 	maxHeader     = 8 << 10
 	maxURL        = 1 << 10
 	maxRanges     = 16
-	headerTimeout = 5 * time.Second  // until the header is there
-	idleTimeout   = time.Minute      // until the next request of a connection
-	chunkTimeout  = 30 * time.Second // until a piece of an answer was taken
+	headerTimeout = 5 * time.Second  // to receive the request header
+	idleTimeout   = time.Minute      // between two requests of a connection
+	chunkTimeout  = 30 * time.Second // to send one chunk of a response
 	chunkSize     = 256 << 10
 )
 
-// listen opens an address with a port, or a socket behind unix:.
+// listen listens on an address with port, or on a Unix socket after the prefix unix:. The socket of
+// a service that no longer runs is replaced.
 //
 // Errors: exit 73.
 func listen(where string) (net.Listener, error) {
@@ -38,7 +39,7 @@ func listen(where string) (net.Listener, error) {
 	}
 	l, err := net.Listen("unix", path)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		// A killed service leaves its socket behind: nobody answers there.
+		// A killed service leaves its socket file; connections to it are refused.
 		if st, serr := os.Lstat(path); serr == nil && st.Mode().Type() == fs.ModeSocket {
 			if c, derr := net.DialTimeout("unix", path, time.Second); derr == nil {
 				c.Close()
@@ -50,34 +51,36 @@ func listen(where string) (net.Listener, error) {
 	return l, cannotListen(where, err)
 }
 
+// cannotListen is the error of listen, nil for nil.
 func cannotListen(where string, err error) error {
 	if err == nil {
 		return nil
 	}
 	e := &exit.Error{Code: exit.CannotWrite, What: "cannot listen", At: where, Why: err.Error(), Fix: "choose another address with --listen", Err: err}
 	if errors.Is(err, syscall.EADDRINUSE) {
-		e.Why, e.Fix = "another program listens there", "end it, or choose another address with --listen"
+		e.Why, e.Fix = "the address is in use by another program", "stop it, or choose another address with --listen"
 	}
 	return e
 }
 
-// isLocal tells addresses that only this machine reaches.
+// isLocal reports whether an address is reachable only from this machine.
 func isLocal(a net.Addr) bool {
 	t, ok := a.(*net.TCPAddr)
 	return !ok || t.IP.IsLoopback()
 }
 
-// response is a response that counts what it sends, gives slow readers up and holds a rate.
+// response is an http.ResponseWriter that counts bytes, applies a rate limit, and aborts slow
+// clients: each chunk must be sent within chunkTimeout.
 type response struct {
 	http.ResponseWriter
 	control *http.ResponseController
-	rate    *rate.Limiter // nil for no bound
+	rate    *rate.Limiter // nil: no limit
 	request *http.Request
 	status  int
 	bytes   int64
 }
 
-// WriteHeader keeps the status.
+// WriteHeader implements http.ResponseWriter and records the status.
 func (a *response) WriteHeader(status int) {
 	if a.status == 0 {
 		a.status = status
@@ -85,7 +88,7 @@ func (a *response) WriteHeader(status int) {
 	a.ResponseWriter.WriteHeader(status)
 }
 
-// waitForRate waits until n bytes may be sent, and gives them some time.
+// waitForRate waits until the rate limit allows n bytes, and sets their write deadline.
 func (a *response) waitForRate(n int) error {
 	if a.status == 0 {
 		a.status = http.StatusOK
@@ -98,7 +101,7 @@ func (a *response) waitForRate(n int) error {
 	return a.control.SetWriteDeadline(time.Now().Add(chunkTimeout))
 }
 
-// Write sends some bytes.
+// Write implements http.ResponseWriter, in chunks.
 func (a *response) Write(p []byte) (n int, err error) {
 	for len(p) > 0 {
 		part := p[:min(len(p), chunkSize)]
@@ -114,10 +117,10 @@ func (a *response) Write(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// ReadFrom sends what is left of a reader, of a file without a copy of it.
+// ReadFrom implements io.ReaderFrom, in chunks. The connection sends files by sendfile.
 func (a *response) ReadFrom(r io.Reader) (n int64, err error) {
 	left := int64(-1)
-	if l, ok := r.(*io.LimitedReader); ok { // which the connection looks into, one deep
+	if l, ok := r.(*io.LimitedReader); ok { // the connection unwraps one LimitedReader only
 		r, left = l.R, l.N
 		defer func() { l.N = left }()
 	}
@@ -145,5 +148,5 @@ func (a *response) ReadFrom(r io.Reader) (n int64, err error) {
 	return n, nil
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap returns the underlying writer, for http.ResponseController.
 func (a *response) Unwrap() http.ResponseWriter { return a.ResponseWriter }

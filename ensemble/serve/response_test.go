@@ -119,7 +119,7 @@ func TestListen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := listen("unix:" + path); exit.CodeOf(err) != exit.CannotWrite || !strings.Contains(err.Error(), "another program listens") {
+	if _, err := listen("unix:" + path); exit.CodeOf(err) != exit.CannotWrite || !strings.Contains(err.Error(), "in use by another program") {
 		t.Errorf("a socket that answers: %v", err)
 	}
 	l.SetUnlinkOnClose(false)

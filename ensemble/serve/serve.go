@@ -14,26 +14,26 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// Options says what to issue and where to show it.
+// Options configures the service.
 type Options struct {
-	Predict predict.Options // Deadline and Cycle are not used: each start has its own
+	Predict predict.Options // Init and Deadline are ignored
 	Service config.Service
 }
 
-// Signals are what a running service is told.
+// Signals controls a running service.
 type Signals struct {
-	Reload <-chan struct{}         // reads the options anew; nil for never
-	Load   func() (Options, error) // what they are then
+	Reload <-chan struct{}         // requests a reload of the options; nil: never
+	Load   func() (Options, error) // loads the options
 }
 
-// shutdownTimeout is how long requests under way may take when the service ends.
+// shutdownTimeout is the time that active requests have to finish when the service ends.
 const shutdownTimeout = 10 * time.Second
 
-// Serve issues and shows products until ctx ends. What was issued stays, also of a service that is
-// killed: products are there whole, or not at all. log gets one line for each request and start.
+// Serve publishes and serves products until ctx ends. Products are published atomically, so that a
+// killed service leaves only complete ones. log gets one line for each request and initialisation.
 //
-// Errors: exit 73 for an address that is taken or not allowed, or products that cannot be written; those of
-// predict.OpenResident; the cause of ctx.
+// Errors: exit 73 for an address that is in use or not allowed, or an unwritable product directory;
+// those of predict.OpenService; the cause of ctx.
 func Serve(ctx context.Context, o Options, on Signals, log *slog.Logger) error {
 	if err := os.MkdirAll(o.Predict.Out, 0o777); err != nil {
 		return exit.CreateError(o.Predict.Out, err)
@@ -49,7 +49,7 @@ func Serve(ctx context.Context, o Options, on Signals, log *slog.Logger) error {
 			return err
 		}
 		if !isLocal(l.Addr()) {
-			log.Warn("open to the network", "listen", where)
+			log.Warn("reachable from the network", "listen", where)
 		}
 		listeners = append(listeners, s.limiter.limit(l))
 	}
@@ -65,7 +65,7 @@ func Serve(ctx context.Context, o Options, on Signals, log *slog.Logger) error {
 	go func() {
 		for range listeners {
 			if err := <-failed; !errors.Is(err, http.ErrServerClosed) {
-				cancel(&exit.Error{Code: exit.IO, What: "requests are no longer accepted", Why: err.Error(), Fix: "start it again", Err: err})
+				cancel(&exit.Error{Code: exit.IO, What: "the HTTP server stopped", Why: err.Error(), Fix: "restart the service", Err: err})
 			}
 		}
 	}()
@@ -85,7 +85,8 @@ func Serve(ctx context.Context, o Options, on Signals, log *slog.Logger) error {
 	return err
 }
 
-// watchdog tells systemd that the service is alive, as often as it wants to be told.
+// watchdog notifies the watchdog of systemd three times in its interval while publishing is not
+// stalled. stop ends it.
 func watchdog(ctx context.Context, s *state) (stop func()) {
 	every := watchdogInterval()
 	if every == 0 {

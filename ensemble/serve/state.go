@@ -12,45 +12,45 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/version"
 )
 
-// maxStall is how long the issuing may take over one thing before the service no longer says that it lives.
+// maxStall is the time without progress of publishing after which /healthz fails.
 const maxStall = time.Hour
 
-// maxIgnored bounds the list of what folders of the input hold beside it.
+// maxIgnored is the largest number of ignored files in /status.
 const maxIgnored = 100
 
-// state is what the issuing leaves behind for requests.
+// state is shared by the issuer, which writes it, and the handler.
 type state struct {
 	tree         *productTree
 	metrics      *metrics
 	limiter      *connLimiter
-	rate         *rate.Limiter             // of products; nil for no bound
-	lastProgress atomic.Pointer[time.Time] // when the issuing went on last, by the clock that nobody sets
+	rate         *rate.Limiter             // rate limit of product downloads; nil: none
+	lastProgress atomic.Pointer[time.Time] // time of the last progress, with monotonic clock
 
 	mu           sync.Mutex
 	options      Options
-	model        *predict.ModelDescription // nil until it is ready
+	model        *predict.ModelDescription // nil until loaded
 	inits        []InitStatus
 	unread       []predict.UnreadableFile
-	missingInput string                // why some of the input is not there
-	ignored      []input.UnrelatedFile // the first maxIgnored
-	ignoredCount int                   // all of them
-	maps         *mapImages            // that the page shows; nil for none
-	seq          uint64                // counts changes of what the page shows
+	missingInput string                // reason for missing input; "": none
+	ignored      []input.UnrelatedFile // ignored input files, at most maxIgnored
+	ignoredCount int                   // number of all ignored files
+	maps         *mapImages            // latest maps; nil: none
+	seq          uint64                // incremented when the content of the page changes
 	page         page
 }
 
-// InitStatus is a start of the input and what becomes of it.
+// InitStatus is the processing status of an initialisation in the input.
 type InitStatus struct {
 	Name        string     `json:"name"`
 	State       string     `json:"state"` // "waiting", "due", "issued" or "failed"
-	Since       time.Time  `json:"since"` // when its first file came
+	Since       time.Time  `json:"since"` // arrival of its first file
 	Deadline    *time.Time `json:"deadline,omitempty"`
-	Why         string     `json:"why,omitempty"` // what it waits for, or why it failed
+	Why         string     `json:"why,omitempty"` // reason for waiting or failure
 	Attempts    int        `json:"attempts,omitempty"`
-	NextAttempt *time.Time `json:"next_attempt,omitempty"` // of a failed one: when it is tried again
+	NextAttempt *time.Time `json:"next_attempt,omitempty"` // time of the next attempt after a failure
 }
 
-// The states of a start.
+// States of an initialisation.
 const (
 	waiting = "waiting"
 	due     = "due"
@@ -68,20 +68,20 @@ func newState(o Options) *state {
 	return s
 }
 
-// allowedHosts are the names of this service beside those that it has of itself.
+// allowedHosts lists the host names of serve.allowed_hosts.
 func (s *state) allowedHosts() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.options.Service.AllowedHosts
 }
 
-// markProgress says that the issuing is not stuck.
+// markProgress records progress of publishing.
 func (s *state) markProgress() { now := time.Now(); s.lastProgress.Store(&now) }
 
-// isAlive tells whether the issuing goes on.
+// isAlive reports whether publishing has made progress within maxStall.
 func (s *state) isAlive() bool { return time.Since(*s.lastProgress.Load()) < maxStall }
 
-// notReadyReason says why no products can be expected; empty if they can.
+// notReadyReason is the reason for which /readyz fails; "" if the service is ready.
 func (s *state) notReadyReason() string {
 	s.mu.Lock()
 	model, within := s.model, s.options.Service.ReadyMaxAge
@@ -97,12 +97,12 @@ func (s *state) notReadyReason() string {
 		return "there are no products"
 	}
 	if age := time.Since(initOf(newest.name)); age > within {
-		return "the newest start is " + formatAge(age) + " old, more than " + formatAge(within)
+		return "the newest initialisation is " + formatAge(age) + " old, more than " + formatAge(within)
 	}
 	return ""
 }
 
-// newest is the newest start with products, nil for none.
+// newest returns the newest initialisation with products; nil: none.
 func (s *state) newest() *initProducts {
 	names, err := s.tree.names()
 	if err != nil {
@@ -116,13 +116,13 @@ func (s *state) newest() *initProducts {
 	return nil
 }
 
-// initOf is the time that the name of a start stands for.
+// initOf parses the name of an initialisation.
 func initOf(name string) time.Time {
-	t, _ := time.Parse("200601021504", nameToMinute(name)) // a name of digits
+	t, _ := time.Parse("200601021504", nameToMinute(name)) // names are digits only
 	return t
 }
 
-// change changes what the page shows.
+// change runs f, which changes the content of the page, with the lock held.
 func (s *state) change(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -130,7 +130,7 @@ func (s *state) change(f func()) {
 	s.seq++
 }
 
-// formatAge is a duration as people say it.
+// formatAge formats a duration for people: days from 48 h on, else hours and minutes, or seconds.
 func formatAge(d time.Duration) string {
 	switch {
 	case d >= 48*time.Hour:
