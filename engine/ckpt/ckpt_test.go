@@ -94,7 +94,7 @@ func TestRefusals(t *testing.T) {
 		want string // in What, At, Why or Fix
 	}{
 		{"pickle", []byte("\x80\x02}q\x00X\x01\x00\x00\x00aK\x01s."), "Python pickle"},
-		{"pickle tells how to convert", []byte("\x80\x04\x95\x0a\x00\x00\x00\x00\x00\x00\x00}\x94."), "weights_only=True"},
+		{"pickle with the command to convert", []byte("\x80\x04\x95\x0a\x00\x00\x00\x00\x00\x00\x00}\x94."), "weights_only=True"},
 		{"pickle in a zip", zipped.Bytes(), "zip archive"},
 		{"HDF5", []byte("\x89HDF\r\n\x1a\n0000000000"), "HDF5"},
 		{"web page", []byte("<!DOCTYPE html><html></html>"), "HTML page"},

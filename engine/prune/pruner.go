@@ -31,7 +31,7 @@ const (
 	//
 	// Source: Sanh et al. 2020, arXiv:2005.07683.
 	Movement Method = "movement"
-	// SET (sparse evolutionary training) starts with random masks of the target sparsity. At each
+	// SET (sparse evolutionary training) begins with random masks of the target sparsity. At each
 	// change it removes the fraction DropFraction of the remaining weights, those with the smallest
 	// |w|, and adds as many with the value 0 at random positions.
 	//

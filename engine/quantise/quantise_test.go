@@ -148,7 +148,7 @@ func TestQuantiseRefuses(t *testing.T) {
 		return err
 	}
 	if err := plan(engine.Options{Mode: engine.Infer, Debug: engine.Debug{Passes: quantise.New(quantise.Options{Exclude: []string{"secnod"}}).Passes()}}); !errors.Is(err, quantise.ErrLayer) {
-		t.Errorf("a layer that is not there: %v", err)
+		t.Errorf("unknown layer: %v", err)
 	}
 	c := quantise.New(quantise.Options{Exclude: []string{"up"}, IncludeInput: true})
 	err := plan(engine.Options{Mode: engine.Infer, Debug: engine.Debug{Passes: c.Passes()}})
