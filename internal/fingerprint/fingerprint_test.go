@@ -38,7 +38,7 @@ func TestVerify(t *testing.T) {
 			}
 			return os.Rename(p+".new", p)
 		}, "it was replaced by another file"},
-		{"written to in the middle", func(p string) error { return put(p, 10_000) }, "last written"},
+		{"written to in the middle", func(p string) error { return put(p, 10_000) }, "modified"},
 		{"the end, at its old time", func(p string) error { return atOldTime(p, func() error { return put(p, 19_999) }) }, "first or last bytes"},
 		{"the beginning, at its old time", func(p string) error { return atOldTime(p, func() error { return put(p, 0) }) }, "first or last bytes"},
 		{"removed", os.Remove, "no such file"},

@@ -69,16 +69,16 @@ func TestFaults(t *testing.T) {
 		change func([]mllog.Event) []mllog.Event
 		want   string
 	}{
-		{"no run_start", remove(mllog.RunStart), "run_start is there 0 times"},
+		{"no run_start", remove(mllog.RunStart), "run_start occurs 0 times"},
 		{"no init_stop", remove("init_stop"), "the initialisation has not ended"},
 		{"no accuracy", remove(mllog.EvalAccuracy), "it has no accuracy"},
-		{"no seed", remove("seed"), "seed is there 0 times"},
-		{"no target", remove(mllog.Target), "whether the target was reached is false"},
+		{"no seed", remove("seed"), "seed occurs 0 times"},
+		{"no target", remove(mllog.Target), "target reached is false"},
 		{"no epoch_stop", remove("epoch_stop"), "the previous one has not ended"},
-		{"no staging_start", remove("staging_start"), "none has begun"},
-		{"two seeds", func(e []mllog.Event) []mllog.Event { return slices.Insert(e, 12, e[at(e, "seed")]) }, "seed is there 2 times"},
+		{"no staging_start", remove("staging_start"), "none has started"},
+		{"two seeds", func(e []mllog.Event) []mllog.Event { return slices.Insert(e, 12, e[at(e, "seed")]) }, "seed occurs 2 times"},
 		{"a clock that jumps", func(e []mllog.Event) []mllog.Event { e[9].TimeMS = 0; return e }, "its time is before"},
-		{"went on after the target", func(e []mllog.Event) []mllog.Event { i := at(e, mllog.EvalAccuracy); e[i].Value = 0.4; return e }, "the target had been reached before"},
+		{"went on after the target", func(e []mllog.Event) []mllog.Event { i := at(e, mllog.EvalAccuracy); e[i].Value = 0.4; return e }, "the target was reached before"},
 		{"success without the target", func(e []mllog.Event) []mllog.Event { e[len(e)-3].Value = 0.51; return e }, "its status is success"},
 		{"aborted at the target", func(e []mllog.Event) []mllog.Event { e[len(e)-1].Metadata["status"] = mllog.Aborted; return e }, "its status is aborted"},
 		{"an epoch is left out", func(e []mllog.Event) []mllog.Event { e[at(e, "epoch_start")].Metadata[mllog.EpochNum] = 2.0; return e }, "it is epoch 2, want 1"},
