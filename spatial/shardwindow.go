@@ -11,7 +11,7 @@ import (
 // operand interval room, computes the result interval computed and keeps own:
 //
 //	need ⊆ room      need holds data, the rest of room is zero padding
-//	own ⊆ computed   what the kernel computes from room
+//	own ⊆ computed   computed is the output of the kernel for the input room
 //
 // computed exceeds own where the kernel can only compute more: an upsampling
 // computes all outputs of an input, a pooling gradient all inputs of a window.

@@ -2,7 +2,7 @@
 //
 // As JSON a result is one object on one line. Its first fields, the Envelope, are
 // the same for all commands; the others are the command's own. Within a major
-// version fields are added but never renamed. For people a result is a list of
+// version fields are added but never renamed. For display a result is a list of
 // Sections, printed as text, Markdown or HTML.
 package answer
 

@@ -6,11 +6,11 @@ import (
 	"reflect"
 )
 
-// Sections is a result for people, in the order of printing. WriteText,
+// Sections is a result for display, in the order of printing. WriteText,
 // WriteMarkdown and WriteHTML print it.
 type Sections []Section
 
-// Sectioned is a result that can be printed for people.
+// Sectioned is a result that can be displayed.
 type Sectioned interface{ Sections() Sections }
 
 // Section is a part of a result. All fields are optional.

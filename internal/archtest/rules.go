@@ -130,7 +130,8 @@ var unsafePackages = []home{
 		"pointer arithmetic is limited to calls of C and to the memory planner (engine)"},
 }
 
-// forbiddenLinks lists what a package must not link, however indirectly.
+// forbiddenLinks lists packages that a program must not link, directly or
+// indirectly.
 var forbiddenLinks = []struct {
 	from, to, why string
 }{

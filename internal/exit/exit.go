@@ -12,7 +12,7 @@ import (
 // command line converts its Code to the exit status.
 type Code int
 
-// The exit codes, with what a scheduler should do for each.
+// The exit codes, with the recommended reaction of a scheduler.
 const (
 	OK          Code = 0  // done; outputs complete and in the manifest
 	No          Code = 1  // ran, and the answer is no: alert

@@ -6,7 +6,7 @@ import "math"
 
 // Limits of binary16.
 const (
-	MantissaBits    = 11      // bits of the significand, the implicit leading one included
+	MantissaBits    = 11      // bits of the significand, including the implicit one
 	Max             = 65504   // largest finite number
 	SmallestNonzero = 0x1p-24 // smallest positive number, and the spacing of subnormal numbers
 )

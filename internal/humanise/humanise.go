@@ -1,4 +1,4 @@
-// Package humanise formats parts of messages for people.
+// Package humanise formats parts of messages for display.
 package humanise
 
 import (

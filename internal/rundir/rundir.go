@@ -46,7 +46,8 @@ type Dir struct {
 	created bool // Open created the directory
 }
 
-// files lists what a run may contain; nothing else is ever removed.
+// files lists the possible entries of a run directory; nothing else is ever
+// removed.
 var files = []string{manifest.Name, manifest.SumsName, "config.effective.yaml", "config.source", "environment.json", "events.jsonl",
 	"tensorboard", "checkpoints", "model", "logs", "report", "scores.json", "scores.parquet", "dates.parquet"}
 
@@ -256,7 +257,7 @@ type Device struct {
 var recordedVariables = []string{"GODEBUG", "GOGC", "GOMAXPROCS", "GOMEMLIMIT", "OMP_NUM_THREADS", "OMP_WAIT_POLICY", "ONEDNN_MAX_CPU_ISA",
 	"DNNL_MAX_CPU_ISA", "CUDA_VISIBLE_DEVICES", "SLURM_JOB_ID", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SOURCE_DATE_EPOCH"}
 
-// WriteEnvironment adds what the program can determine itself and writes
+// WriteEnvironment completes e with the values of this process and writes
 // environment.json. It may be called again when more is known. A zero Start is set
 // to now.
 func (d *Dir) WriteEnvironment(e Environment) error {

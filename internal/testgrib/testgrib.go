@@ -24,7 +24,7 @@ const (
 var (
 	Temperature = [2]byte{0, 0}
 	Height      = [2]byte{3, 5}  // geopotential height
-	Rain        = [2]byte{1, 52} // accumulated from the start of the forecast
+	Rain        = [2]byte{1, 52} // accumulated since the initialisation
 )
 
 // Message is one field.

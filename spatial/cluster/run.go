@@ -14,7 +14,7 @@ import (
 
 // Options of a run. The zero value records nothing.
 type Options struct {
-	Trace bool // record what every rank does in Result.Trace
+	Trace bool // record the activities of every rank in Result.Trace
 }
 
 // Result holds the outcome of a run.
@@ -90,7 +90,7 @@ type world struct {
 	clock
 	wire    *wire
 	ranks   []*process
-	tasks   []*process // tasks of ranks, beside the ranks themselves
+	tasks   []*process // tasks of all ranks
 	ready   []*process // processes to resume at the current time, in order
 	tracing bool
 	result  *Result

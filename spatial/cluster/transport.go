@@ -151,7 +151,7 @@ func (r *request) payOverhead() {
 	}
 }
 
-// String describes what a rank waits for.
+// String describes the message that a rank waits for.
 func (r *request) String() string {
 	switch {
 	case r == nil:

@@ -48,7 +48,8 @@ type rankState struct {
 	messages, bytes atomic.Int64 // sent by the rank and its tasks
 }
 
-// Traffic counts what a rank sent to other ranks, in all groups.
+// Traffic counts the messages and bytes that a rank sent to other ranks, in all
+// groups.
 type Traffic struct {
 	Messages int64 // number of messages
 	Bytes    int64 // payload
@@ -86,7 +87,7 @@ func (c *Comm) WorldRank(rank int) int {
 	return c.ranks[rank]
 }
 
-// Traffic returns what this rank has sent so far, in all groups.
+// Traffic returns the traffic of this rank so far, in all groups.
 func (c *Comm) Traffic() Traffic { return Traffic{c.shared.messages.Load(), c.shared.bytes.Load()} }
 
 // Send starts to send x to a rank of the group, which may be the sender itself. The

@@ -401,7 +401,7 @@ func (w *world) failDeadlock() {
 	w.fail(first, fmt.Errorf("deadlock: %s", strings.Join(who, ", ")))
 }
 
-// String describes what the rank waits for.
+// String describes the message that the rank waits for.
 func (m *message) String() string {
 	if m.isSend {
 		return fmt.Sprintf("for rank %d to receive, tag %d", m.to, m.tag)
@@ -467,7 +467,7 @@ type localTask struct {
 
 func (t *localTask) ready() bool { return t.ended }
 
-// String describes what the rank waits for.
+// String describes the wait for a task.
 func (t *localTask) String() string { return "for its own task" }
 
 // Go starts a thread.

@@ -9,18 +9,18 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// Halo describes what ranks read of a tensor that is split along windows: their own
-// part and a rim around it.
+// Halo describes the box of a tensor, split along windows, that each rank reads:
+// its own part and a rim around it.
 type Halo struct{ t transfer }
 
-// ForwardHalo returns the halo of the first operand under a rule: what the rank's
-// part of the result reads.
+// ForwardHalo returns the halo of the first operand under a rule, for the rank's
+// part of the result.
 func (o Op) ForwardHalo(m spatial.Mesh, r Rule) Halo {
 	return o.halo(m, o.X[0], r.X[0], o.Window)
 }
 
-// BackwardHalo returns the halo of the gradient of the result: what the gradient of
-// the rank's part of the operand reads. With stride 1 it is the mirrored window.
+// BackwardHalo returns the halo of the gradient of the result, for the gradient of
+// the rank's part of the operand. With stride 1 it is the mirrored window.
 func (o Op) BackwardHalo(m spatial.Mesh, r Rule) Halo {
 	mirrored := slices.Clone(o.Window)
 	for i, w := range mirrored {

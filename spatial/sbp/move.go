@@ -60,7 +60,7 @@ func (t transfer) adds(s []int) bool {
 	return false
 }
 
-// movesTo returns what a rank receives, by sender.
+// movesTo returns the boxes that a rank receives, by sender.
 func (t transfer) movesTo(rank int) []move {
 	var moves []move
 	targets := wrap(t.need(rank), t.shape, t.periodic)

@@ -25,8 +25,8 @@ type Node struct {
 type Network struct {
 	Nodes []Node
 	Unit  int // bytes per element
-	// State is the number of values per weight that the optimiser keeps, beside the
-	// weight and its gradient.
+	// State is the number of values per weight that the optimiser keeps, in
+	// addition to the weight and its gradient.
 	State int
 	// Sharded splits the optimiser's work and state along the first dimension of
 	// the weights over ranks with the same weights. Gradients are reduce-scattered

@@ -133,8 +133,8 @@ func (e *Edge) readsWhole(axis int, out graph.Shape) bool {
 	return axis == channels && e.MixesChannels
 }
 
-// forwardNeeds returns what the shards of a result read of an edge's operand, and
-// the layout in which they read it.
+// forwardNeeds returns the intervals of an edge's operand that the shards of a
+// result read, and the layout in which they read it.
 func forwardNeeds(e *Edge, out fieldLayout, shape graph.Shape) (n neededIntervals, reader fieldLayout) {
 	reader = out
 	for axis, size := range e.Shape {
@@ -152,8 +152,8 @@ func forwardNeeds(e *Edge, out fieldLayout, shape graph.Shape) (n neededInterval
 	return n, reader
 }
 
-// backwardNeeds returns what the gradients of shards of the operand read of the
-// result's gradient, and the layout in which they read it.
+// backwardNeeds returns the intervals of the result's gradient that the gradients
+// of shards of the operand read, and the layout in which they read it.
 func backwardNeeds(e *Edge, x fieldLayout, shape graph.Shape) (n neededIntervals, reader fieldLayout) {
 	reader = x
 	for axis, size := range shape {
@@ -171,8 +171,8 @@ func backwardNeeds(e *Edge, x fieldLayout, shape graph.Shape) (n neededIntervals
 	return n, reader
 }
 
-// axisPieces is what one coordinate requires along an axis held by others: the
-// number of pieces and their length, in total and from the coordinate itself.
+// axisPieces holds the requirements of one coordinate along an axis: the number of
+// pieces and their length, in total and from the coordinate itself.
 type axisPieces struct{ pieces, length, ownPieces, ownLength float64 }
 
 // transfer is the cost of moving parts of a field: the time of the slowest rank,
@@ -257,9 +257,9 @@ func (p *costModel) transfer(s graph.Shape, from, to fieldLayout, n neededInterv
 	}
 }
 
-// distinctPlaces returns the coordinates along a mesh axis that differ in what they
-// require and hold, one of each kind. If the mesh axis splits several axes of the
-// field, it returns all.
+// distinctPlaces returns the coordinates along a mesh axis with different
+// requirements or content, one of each kind. If the mesh axis splits several axes
+// of the field, it returns all.
 func (p *costModel) distinctPlaces(k int, from, to fieldLayout, what *[fieldAxes][]axisPieces) []int {
 	only, all := noAxis, make([]int, p.mesh[k].Size)
 	for i := range all {

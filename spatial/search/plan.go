@@ -58,8 +58,8 @@ func (p *costModel) stageCost(v int, to []stageSplit) cost {
 //
 //	queue = max(queue, now) + reduce
 //
-// Without overlap the sums start after the pass. The exposed part of the sums is
-// what exceeds the pass.
+// With overlap the exposed time of the sums is max(0, queue − now), otherwise all
+// of it.
 func (p *costModel) evaluate(price func(v int) cost) Estimate {
 	var all cost
 	backward := make([]cluster.Time, len(p.n.Layers))

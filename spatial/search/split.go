@@ -223,7 +223,7 @@ func (c *splitter) layout(m spatial.Mesh, to stageSplit, f splitField) fieldLayo
 	return l
 }
 
-// splitFor returns what the axes of a mesh split at a stage.
+// splitFor returns the axes that the axes of a mesh split at a stage.
 func (c *splitter) splitFor(m spatial.Mesh, stage int) stageSplit {
 	to := make(stageSplit, len(m))
 	for k, a := range m {

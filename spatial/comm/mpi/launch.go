@@ -2,7 +2,7 @@ package mpi
 
 import "strconv"
 
-// Launch is what an MPI launcher passes to the processes that it starts.
+// Launch holds the values that an MPI launcher passes to its processes.
 type Launch struct {
 	Implementation Implementation
 	Size           int // number of ranks

@@ -347,9 +347,9 @@ func (r *request) Test() bool {
 	return true
 }
 
-// pending holds the requests whose memory MPI has the address of. They are kept
-// alive even if nobody waits for them, such as those to a lost rank, because MPI
-// may still write to them.
+// pending holds the requests whose memory MPI has the address of. It keeps
+// abandoned requests alive, such as those to a lost rank, because MPI may still
+// write to their memory.
 var pending struct {
 	sync.Mutex
 	requests map[*request]bool
