@@ -48,7 +48,7 @@ type devicePlan struct {
 	staging [2]stagingBuffer
 	// communication in order of execution, in a form that is equal on all ranks
 	order     []string
-	allocated bool // begin has succeeded: the plan can run
+	allocated bool // allocate has succeeded: the plan can run
 }
 
 // stagingBuffer is device memory for the messages of an exchange. finish ends the

@@ -22,7 +22,7 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm/mpi"
 )
 
-// rankVariable makes this test binary a rank of an MPI job; its value says what it does.
+// rankVariable makes this test binary a rank of an MPI job; its value selects the program.
 const rankVariable = "ENSEMBLE_SPATIAL_TEST"
 
 func TestMain(m *testing.M) {
