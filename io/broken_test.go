@@ -130,8 +130,8 @@ func TestWrongKindsOfInput(t *testing.T) {
 		code exit.Code
 		word string
 	}{
-		{filepath.Join(dir, "absent.grib"), exit.NotYet, "not there"},
-		{dir, exit.BadData, "folder"},
+		{filepath.Join(dir, "absent.grib"), exit.NotYet, "not found"},
+		{dir, exit.BadData, "directory"},
 		{put("empty.grib", ""), exit.BadData, "empty"},
 		{put("page.nc", "<!DOCTYPE html><html>404</html>"), exit.BadData, "HTML"},
 		{put("a.grib.gz", "\x1f\x8b\x08\x00 some bytes"), exit.BadData, "gzip"},

@@ -70,7 +70,7 @@ func (in *Input) addGRIBEntries(ctx context.Context, f *file, fields []grib.Fiel
 	for i := range fields {
 		if fd := &fields[i]; in.grids.Get(fd.Grid).Grid != nil && (!fd.Time.Known || !fd.Member.Known) {
 			described[i] = new(grib.Description)
-			single = append(alone, describeRequest{fd, described[i]})
+			single = append(single, describeRequest{fd, described[i]})
 		}
 	}
 	if err := in.describeKinds(ctx, f, fields, described); err != nil {

@@ -85,8 +85,8 @@ func TestFolder(t *testing.T) {
 		"f.grib2~":              {message, "incomplete"},
 		".g.grib2.Xa81bQ":       {message, "hidden"},
 		".a.grib2.swp":          {message, "hidden"},
-		"2026010100/z.grib2":    {message, "a folder"},
-		"table/0.parquet":       {"PAR1", "a folder"},
+		"2026010100/z.grib2":    {message, "a directory"},
+		"table/0.parquet":       {"PAR1", "a directory"},
 		"half.zarr.tmp/.zattrs": {"{}", "incomplete"},
 	}
 	files := map[string]string{}
@@ -101,7 +101,7 @@ func TestFolder(t *testing.T) {
 	}
 	rows["linked.grib2"], rows["link"] = struct{ text, why string }{}, struct{ text, why string }{}
 	rows["gone.grib2"], rows["gone"] = struct{ text, why string }{}, struct{ text, why string }{"", "broken symbolic link"}
-	rows["again"] = struct{ text, why string }{"", "a folder"}
+	rows["again"] = struct{ text, why string }{"", "a directory"}
 	var want []string
 	reasons := map[string]string{}
 	for name, r := range rows {
@@ -115,16 +115,16 @@ func TestFolder(t *testing.T) {
 	}
 	slices.Sort(want)
 	for _, named := range []string{dir, dir + "/", filepath.Dir(dir) + "/[" + filepath.Base(dir)[:1] + "]" + filepath.Base(dir)[1:]} {
-		got, aside, err := List("--input", []string{named})
+		got, ignored, err := List("--input", []string{named})
 		if err != nil || !slices.Equal(got, want) {
 			t.Errorf("%s: %v\n got %q\nwant %q", named, err, got, want)
 		}
-		if len(aside) != len(reasons) {
-			t.Errorf("%s: left aside %v, want %d", named, aside, len(reasons))
+		if len(ignored) != len(reasons) {
+			t.Errorf("%s: ignored %v, want %d", named, ignored, len(reasons))
 		}
-		for _, a := range aside {
+		for _, a := range ignored {
 			if why := reasons[a.Path]; why == "" || !strings.Contains(a.Why, why) {
-				t.Errorf("%s: left aside as %q, want %q", a.Path, a.Why, why)
+				t.Errorf("%s: ignored as %q, want %q", a.Path, a.Why, why)
 			}
 		}
 	}
@@ -142,7 +142,7 @@ func TestFolder(t *testing.T) {
 
 // Names, patterns and directories together, and those without a match.
 func TestList(t *testing.T) {
-	dir := lay(t, map[string]string{"a.nc": "", "b.nc": "", "c[1].nc": "", "notes.txt": "x", ".h.nc": "", "1/x.nc": "", "2/y.nc": "", ".2.partial-7/y.nc": "", "none/": "", "deep/1/x.nc": "", "aside/notes.txt": "x"})
+	dir := lay(t, map[string]string{"a.nc": "", "b.nc": "", "c[1].nc": "", "notes.txt": "x", ".h.nc": "", "1/x.nc": "", "2/y.nc": "", ".2.partial-7/y.nc": "", "none/": "", "deep/1/x.nc": "", "ignored/notes.txt": "x"})
 	at := func(names ...string) []string {
 		for i, n := range names {
 			names[i] = filepath.Join(dir, n)
@@ -162,7 +162,7 @@ func TestList(t *testing.T) {
 		{"no dot for a wildcard: products that are being made", at("*/*.nc"), at("1/x.nc", "2/y.nc"), exit.OK, ""},
 		{"a dot that is written", at(".2*/*.nc", ".h*"), at(".2.partial-7/y.nc", ".h.nc"), exit.OK, ""},
 		{"an empty folder", at("none"), nil, exit.NotYet, "it is empty"},
-		{"a folder without input", at("aside"), nil, exit.NotYet, "notes.txt (it begins with"},
+		{"a folder without input", at("ignored"), nil, exit.NotYet, "notes.txt (it begins with"},
 		{"a folder of folders", at("."), at("a.nc", "b.nc", "c[1].nc"), exit.OK, ""},
 		{"a folder of folders alone", at("deep"), nil, exit.NotYet, "deep/*\", or wait"},
 		{"and the way out", at("deep/*"), at("deep/1/x.nc"), exit.OK, ""},
@@ -182,9 +182,9 @@ func TestList(t *testing.T) {
 func TestListingEnding(t *testing.T) {
 	dir := lay(t, map[string]string{"a.sums": "x", "b.sums": "", "c.nc": "CDF\x01", ".d.sums": ""})
 	l := Listing{Suffix: ".sums"}
-	got, aside, err := l.List("--join", []string{dir})
-	if err != nil || !slices.Equal(got, []string{filepath.Join(dir, "a.sums"), filepath.Join(dir, "b.sums")}) || len(aside) != 2 {
-		t.Errorf("%q, %v, %v", got, aside, err)
+	got, ignored, err := l.List("--join", []string{dir})
+	if err != nil || !slices.Equal(got, []string{filepath.Join(dir, "a.sums"), filepath.Join(dir, "b.sums")}) || len(ignored) != 2 {
+		t.Errorf("%q, %v, %v", got, ignored, err)
 	}
 }
 

@@ -191,7 +191,7 @@ func TestPercentilesAsMembers(t *testing.T) {
 	}
 	for why, percent := range map[string][]byte{
 		"their steps are not equal: 10, 50, 75": {10, 50, 75}, "there is only one": {50}, "not centred on 50: 10, 20, 30": {10, 20, 30},
-		"not half a step to one step from 0: 40, 50, 60": {40, 50, 60},
+		"not between half a step and one step: 40, 50, 60": {40, 50, 60},
 	} {
 		refusedWith(t, exit.BadData, why, asked, file(percent...))
 	}
@@ -248,7 +248,7 @@ func TestIndexesBesideFiles(t *testing.T) {
 		{"of another file", ".index", row(0, size-8) + "\n" + row(size-8, size), "row 1 of its index"},
 		{"of a longer file", ".index", right + row(2*size, size), fmt.Sprintf("ends at byte %d, the file has %d", 3*size, 2*size)},
 		{"of a shorter file", ".index", row(0, size), "lists 1 of 2 messages"},
-		{"empty", ".index", "\n", "has no row"},
+		{"empty", ".index", "\n", "is empty"},
 		{"no text", ".idx", "\x80\x04\x95", "row 1"},
 		{"stale, of wgrib2", ".idx", "1:0:d=2001\n2:77:d=2001\n", "byte 77, but none begins there"},
 	} {

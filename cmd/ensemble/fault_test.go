@@ -491,7 +491,7 @@ func farMessages(t *testing.T, offset int64) {
 	if _, err := file.WriteAt(c[47].Bytes(), offset); err != nil {
 		t.Skipf("skipped: no sparse files here: %v", err)
 	}
-	f.check(exit.OK, []string{"48 fields", "bytes in 1 places belong to no message"}, path)
+	f.check(exit.OK, []string{"48 fields", "bytes in 1 ranges are outside of messages"}, path)
 }
 
 // Files of another kind are named as what they are.
@@ -516,7 +516,7 @@ func TestFault06(t *testing.T) {
 	}
 	f.check(exit.No, words, all...)                             // the sound one is looked at
 	f.check(exit.No, []string{"48 fields", "damage: 2"}, f.dir) // what is named as data; not the archive and the pipe
-	f.check(exit.NotYet, []string{"not there"}, filepath.Join(f.dir, "absent.grib2"))
+	f.check(exit.NotYet, []string{"not found"}, filepath.Join(f.dir, "absent.grib2"))
 }
 
 // Indexes beside the files are not believed: those of known kinds that do not fit are said.

@@ -49,7 +49,7 @@ func TestNeighbourhoods(t *testing.T) {
 		var unused []string
 		for _, u := range in.Catalogue().Unused {
 			unused = append(unused, u.Name)
-			if !strings.Contains(u.Reason, "around each point") {
+			if !strings.Contains(u.Reason, "neighbourhoods of points") {
 				t.Errorf("%s is unused as %s", u.Name, u.Reason)
 			}
 		}

@@ -50,7 +50,7 @@ func TestReadRefuses(t *testing.T) {
 		"":                               "it is empty",
 		"id,lat,lon\n":                   "it is empty",
 		"id,lat\na,1\n":                  "no column lon",
-		"id,lat,lon\na,1,x\n":            "no number for lon",
+		"id,lat,lon\na,1,x\n":            "not a number",
 		"id,lat,lon\na,1,2\na,3,4\n":     "listed twice",
 		"id,lat,lon\na,100,2\n":          "latitude 100",
 		"id,lat,lon\n,1,2\n":             "no id",
@@ -58,7 +58,7 @@ func TestReadRefuses(t *testing.T) {
 		"id,lat,latitude,lon\na,1,2,3\n": "two columns",
 		"id,lat,lon\na,1\n":              "wrong number of fields",
 		`{"type":"Feature"}`:             "not a FeatureCollection",
-		`{"type":"FeatureCollection","features":[{"geometry":{"type":"Polygon"}}]}`: "no point",
+		`{"type":"FeatureCollection","features":[{"geometry":{"type":"Polygon"}}]}`: "not a point",
 	} {
 		if _, err := Read(write(t, text)); exit.CodeOf(err) != exit.BadData || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %v, want exit 65 with %q", text, err, want)

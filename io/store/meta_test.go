@@ -51,7 +51,7 @@ func TestFormats(t *testing.T) {
 	}{
 		{"another format", "prepare the store again", set(func(d map[string]any) { d["format"] = Format + 1 })},
 		{"no format", "its format is 0, this program reads 1", set(func(d map[string]any) { delete(d, "format") })},
-		{"another document", "no store", set(func(d map[string]any) { d["schema"] = "ensemble.run/1" })},
+		{"another document", "not a store", set(func(d map[string]any) { d["schema"] = "ensemble.run/1" })},
 		{"another shard", "want \"shards/00000.bin\"", set(func(d map[string]any) { d["shards"].([]any)[0].(map[string]any)["path"] = "../x" })},
 		{"shard size", "contradicts", set(func(d map[string]any) { d["shards"].([]any)[1].(map[string]any)["size"] = 1 })},
 		{"huge grid", "contradicts", set(func(d map[string]any) { d["grid"].(map[string]any)["nx"] = 1 << 40 })},

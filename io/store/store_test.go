@@ -509,7 +509,7 @@ func TestDamage(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, "shards/00001.bin")); err != nil {
 		t.Fatal(err)
 	}
-	if err := whole(); exit.CodeOf(err) != exit.BadData || !strings.Contains(err.Error(), "not there") {
+	if err := whole(); exit.CodeOf(err) != exit.BadData || !strings.Contains(err.Error(), "missing") {
 		t.Errorf("a shard removed: %v", err)
 	}
 }

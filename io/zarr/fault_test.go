@@ -107,8 +107,8 @@ func TestAbsentChunks(t *testing.T) {
 		{2, map[string]string{"t/1.0": ""}, "array t, chunk t/1.0", true},
 		{3, map[string]string{"t/c/0/0": ""}, "array t, chunk t/c/0/0", true},
 		{3, map[string]string{"t/c/0/0": string(gap)}, "array t, chunk t/c/0/0, inside [0 0]", true},
-		{2, map[string]string{"t/1.0": "x"}, "1 bytes, not 24", false},
-		{2, map[string]string{"t/1.0": strings.Repeat("x", 25)}, "25 bytes, not 24", false},
+		{2, map[string]string{"t/1.0": "x"}, "got 1 bytes, want 24", false},
+		{2, map[string]string{"t/1.0": strings.Repeat("x", 25)}, "got 25 bytes, want 24", false},
 		{3, map[string]string{"t/c/0/0": "short"}, "a shard of 5 bytes", false},
 	} {
 		dir := small(t, c.version, c.texts)
@@ -222,7 +222,7 @@ func TestLinks(t *testing.T) {
 	if err := syscall.Mkfifo(filepath.Join(dir, "t", "1.0"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := readSmall(dir, Options{}); exit.CodeOf(err) != exit.BadData || !strings.Contains(err.Error(), "is no file") {
+	if _, err := readSmall(dir, Options{}); exit.CodeOf(err) != exit.BadData || !strings.Contains(err.Error(), "is not a regular file") {
 		t.Errorf("a pipe: %v", err)
 	}
 }
