@@ -4,7 +4,7 @@
 
 #include "../simplepack/convert.h"
 
-/* Numbers are decoded and made values piece by piece, so that they stay in the processor's cache. */
+/* Integers are decoded and converted in small buffers that stay in the CPU cache. */
 #define PIECE (64 << 10)
 
 VECTORS static void from8(const uint8_t *restrict x, double binary, double reference, double decimal,
@@ -32,7 +32,7 @@ int ens_ccsds(const uint8_t *data, size_t bytes, int bits, int flags, int block,
     struct aec_stream s = {0};
     size_t width = bits <= 8 ? 1 : bits <= 16 ? 2 : 4;
 
-    /* Numbers in the order of bytes of this machine, three bytes in four. */
+    /* Integers in native byte order; those of three bytes are stored in four. */
     s.flags = (unsigned)flags & ~(unsigned)(AEC_DATA_3BYTE | AEC_DATA_MSB);
     if (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__) s.flags |= AEC_DATA_MSB;
     s.bits_per_sample = (unsigned)bits;

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The last complaint of the library, in place of its prints. One thread. */
+/* The last log message of ecCodes, which would otherwise go to stderr. Used by one thread. */
 static char complaint[512];
 
 static void keep(const grib_context* c, int level, const char* text) {
@@ -26,7 +26,7 @@ codes_handle* ens_open(const void* message, size_t length) {
     return codes_handle_new_from_message(codes_context_get_default(), message, length);
 }
 
-/* Far outside what a float holds, so that no decoded value equals it. */
+/* Outside of the range of float, so that no decoded value equals it. */
 static const double missing_mark = 9.0e300;
 
 int ens_values(codes_handle* h, size_t expected, float* out, size_t* found, size_t* missing, size_t* infinite) {

@@ -20,14 +20,14 @@ VECTORS static void sixteen(const uint8_t *restrict data, double binary, double 
     }
 }
 
-/* The word of 64 bits that begins at a byte, the first byte highest. */
+/* Loads 64 bits at a byte, most significant byte first. */
 static inline uint64_t word(const uint8_t *at) {
     uint64_t w;
     memcpy(&w, at, sizeof w);
     return __builtin_bswap64(w);
 }
 
-/* Eight numbers take as many bytes as one has bits, so their shifts repeat. */
+/* Eight integers of b bits take b bytes, so the shifts repeat after eight. */
 VECTORS static size_t others(const uint8_t *restrict data, size_t bytes, int bits, double binary, double reference,
                              double decimal, float *restrict out, size_t n) {
     size_t done = 0;
@@ -50,7 +50,7 @@ static void numbers(const uint8_t *data, size_t bytes, int bits, double binary, 
     case 16: sixteen(data, binary, reference, decimal, out, n); return;
     default: done = others(data, bytes, bits, binary, reference, decimal, out, n);
     }
-    for (size_t i = done; i < n; i++) { /* near the end, byte by byte */
+    for (size_t i = done; i < n; i++) { /* near the end, byte by byte, to stay inside of data */
         uint64_t x = 0;
         size_t first = i * (size_t)bits, end = first + (size_t)bits;
         for (size_t b = first >> 3; b < (end + 7) >> 3; b++) x = x << 8 | data[b];

@@ -6,19 +6,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-#pragma GCC optimize("fp-contract=off") /* as Go computes */
+#pragma GCC optimize("fp-contract=off") /* no fused multiply-add, as in Go on amd64 */
 
 #if defined(__x86_64__) && defined(__gnu_linux__)
 #if __GNUC__ >= 12
 #define VECTORS __attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))
-#else /* which has no name for the level */
+#else /* this compiler does not know the level */
 #define VECTORS __attribute__((target_clones("avx512f", "avx2", "default")))
 #endif
 #else
 #define VECTORS
 #endif
 
-/* Inflated chunks that hold more than one part are kept, up to so many bytes. */
+/* Inflated chunks that several slabs need are cached, up to this number of bytes. */
 #define KEEP ((size_t)128 << 20)
 #define MAX_CHUNK ((size_t)1 << 30)
 
@@ -34,9 +34,9 @@ struct ens_chunks {
     hsize_t dims[ENS_MAX_DIMS], chunk[ENS_MAX_DIMS];
     H5T_class_t class;
     int is_signed;
-    size_t width, n; /* bytes of a number, numbers of a chunk */
+    size_t width, n; /* bytes per value, values per chunk */
     kept *keep;
-    size_t n_keep, room; /* chunks kept, and at most */
+    size_t n_keep, room; /* cached chunks, and their maximum */
     unsigned long clock;
     unsigned char *raw, *shuffled;
     size_t raw_room;
@@ -47,7 +47,7 @@ hid_t ens_hdf5_open(const char *path) {
     H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
     hid_t access = H5Pcreate(H5P_FILE_ACCESS);
     if (access < 0) return -1;
-    /* It must be what netCDF chose, which has the file open; that depends on how it was built. */
+    /* The setting must equal that of netCDF, which has the same file open; it depends on its build. */
     static const H5F_close_degree_t degrees[] = {H5F_CLOSE_WEAK, H5F_CLOSE_STRONG, H5F_CLOSE_SEMI};
     hid_t file = -1;
     for (int i = 0; file < 0 && i < 3; i++) {
@@ -58,7 +58,7 @@ hid_t ens_hdf5_open(const char *path) {
     return file;
 }
 
-/* The filters must be deflation alone, or behind the shuffling of bytes. */
+/* The only accepted filters are deflate, or shuffle followed by deflate. */
 static int filters(ens_chunks *c, hid_t how) {
     int n = H5Pget_nfilters(how);
     if (n < 1 || n > 2) return 0;
@@ -133,7 +133,7 @@ void ens_chunks_close(ens_chunks *c) {
     free(c);
 }
 
-/* Byte b of number i stands at b*n + i. */
+/* Unshuffle: byte b of value i is at b*n + i. */
 VECTORS static void unshuffle(unsigned char *restrict out, const unsigned char *restrict in, size_t n, size_t width) {
     const unsigned char *a = in, *b = in + n, *c = in + 2 * n, *d = in + 3 * n;
     switch (width) {
@@ -149,7 +149,7 @@ VECTORS static void unshuffle(unsigned char *restrict out, const unsigned char *
     }
 }
 
-/* The chunk at an offset, inflated: from those kept, or read. NULL: *status says why. */
+/* Returns the inflated chunk at an offset, from the cache or the file. NULL: *status is the reason. */
 static const unsigned char *fetch(ens_chunks *c, const hsize_t *at, int *status) {
     size_t oldest = 0;
     for (size_t i = 0; i < c->n_keep; i++) {
@@ -183,7 +183,7 @@ static const unsigned char *fetch(ens_chunks *c, const hsize_t *at, int *status)
         c->n_keep++;
     }
     kept *k = &c->keep[slot];
-    memset(k->at, 0xff, sizeof k->at); /* holds none until it is whole */
+    memset(k->at, 0xff, sizeof k->at); /* invalid until the chunk is complete */
     k->used = 0;
     if (libdeflate_zlib_decompress(c->inflate, c->raw, stored, c->shuffle ? c->shuffled : k->data, size, NULL) != LIBDEFLATE_SUCCESS)
         return NULL;
@@ -228,7 +228,7 @@ static convert converter(const ens_chunks *c) {
 
 int ens_chunks_read(ens_chunks *c, int ndims, const size_t *start, const size_t *count, const ens_rules *rules, float *out) {
     ens_rules r = *rules;
-    for (int i = r.n_missing; i < ENS_MAX_MISSING; i++) r.missing[i] = NAN; /* equals nothing */
+    for (int i = r.n_missing; i < ENS_MAX_MISSING; i++) r.missing[i] = NAN; /* NaN equals no value */
     if (ndims != c->ndims) return 1;
     for (int d = 0; d < ndims; d++)
         if (count[d] < 1 || start[d] >= c->dims[d] || count[d] > c->dims[d] - start[d]) return 1;
@@ -239,7 +239,7 @@ int ens_chunks_read(ens_chunks *c, int ndims, const size_t *start, const size_t 
         int status;
         const unsigned char *data = fetch(c, at, &status);
         if (!data) return status;
-        /* What this chunk and the part have in common, row by row. */
+        /* The overlap of chunk and slab, row by row. */
         size_t lo[ENS_MAX_DIMS], hi[ENS_MAX_DIMS], place[ENS_MAX_DIMS];
         for (int d = 0; d < ndims; d++) {
             size_t end = start[d] + count[d], chunk_end = at[d] + c->chunk[d];

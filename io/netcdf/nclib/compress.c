@@ -1,8 +1,8 @@
 #include <libdeflate.h>
 #include <stddef.h>
 
-/* compress2 stands here in place of zlib's, which HDF5 deflates chunks by: a program's own function is taken before that
- * of a library. The format is the same, and it is made two to three times as fast. */
+/* compress2 replaces the function of zlib, with which HDF5 deflates chunks: a symbol of the program has precedence over
+ * one of a library. libdeflate writes the same format two to three times as fast. */
 
 enum { LEVELS = 13, DEFAULT_LEVEL = 6, ZLIB_OK = 0, ZLIB_MEM_ERROR = -4, ZLIB_BUF_ERROR = -5 };
 
@@ -12,7 +12,7 @@ int compress2(unsigned char *out, unsigned long *size, const unsigned char *in, 
     if (!of[level]) of[level] = libdeflate_alloc_compressor(level);
     if (!of[level]) return ZLIB_MEM_ERROR;
     size_t n = libdeflate_zlib_compress(of[level], in, bytes, out, *size);
-    if (n == 0) return ZLIB_BUF_ERROR; /* HDF5 stores the chunk as it is */
+    if (n == 0) return ZLIB_BUF_ERROR; /* HDF5 then stores the chunk uncompressed */
     *size = n;
     return ZLIB_OK;
 }
