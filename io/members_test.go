@@ -62,7 +62,7 @@ func warned(in *Input, part string) bool {
 
 // GEFS fields without a member number get that of the file name. Fields with a
 // number keep it, unless a pattern is given.
-func TestMembersInFileNames(t *testing.T) {
+func TestMembersFromFileNames(t *testing.T) {
 	dir := t.TempDir()
 	single := remade(0)
 	single.Single = true
@@ -233,7 +233,7 @@ func TestScanningModes(t *testing.T) {
 }
 
 // An index file that does not match is a warning and changes nothing.
-func TestIndexesBesideFiles(t *testing.T) {
+func TestSidecars(t *testing.T) {
 	a, b := remade(0), remade(1)
 	b.Member = 1
 	size := len(a.Bytes())

@@ -18,7 +18,7 @@ func sameBits(a, b float32) bool {
 
 // ReadWindow and ReadInto return the window of the fields that Read returns, on its
 // grid, for fields of all kinds of files.
-func TestReadPart(t *testing.T) {
+func TestReadWindow(t *testing.T) {
 	compared := 0
 	for _, pattern := range []string{"formats/grib1/*", "formats/grib2/*", "formats/netcdf/*", "mogreps-uk/sites-t2m/history/*", "gcm/gcm_an_1983.nc"} {
 		set := pattern[:len(pattern)-len(filepath.Base(pattern))]
@@ -79,7 +79,7 @@ func TestReadPart(t *testing.T) {
 }
 
 // ReadInto rejects memory of another size, and stops at an error of its callbacks.
-func TestFillErrors(t *testing.T) {
+func TestReadIntoErrors(t *testing.T) {
 	in := open(t, Options{}, filepath.Join(testdata.Dir(t, "gcm"), "gcm_fc_198201.grib2"))
 	entries := in.Catalogue().Entries[:20]
 	room := func(n int) [][]float32 {

@@ -360,7 +360,7 @@ func TestNearestIsTheNearest(t *testing.T) {
 	}
 }
 
-func TestPart(t *testing.T) {
+func TestRestrict(t *testing.T) {
 	from, to := octahedral(8), named(t, "10deg")
 	w := weights(t, from, to, Bilinear)
 	src := sampled(from, func(lat, lon float64) float64 { return lat * math.Cos(lon) })

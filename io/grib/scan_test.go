@@ -31,7 +31,7 @@ func index(t testing.TB, b []byte) *Index {
 }
 
 // Bytes before, between and after messages are junk and hide no message.
-func TestJunkAroundMessages(t *testing.T) {
+func TestJunk(t *testing.T) {
 	m := load(t, "formats", "grib1/regular_ll_simple_8bit.grib1")
 	junk := []byte("ZCZC 123 GRI bulletin\r\n")
 	b := append(append(append(append([]byte(nil), junk...), m...), junk...), m...)
@@ -46,7 +46,7 @@ func TestJunkAroundMessages(t *testing.T) {
 }
 
 // Messages are found at any position relative to the read buffer.
-func TestMessagesAcrossTheWindow(t *testing.T) {
+func TestReadBuffer(t *testing.T) {
 	m := load(t, "formats", "grib1/regular_ll_simple_8bit.grib1")
 	for _, pad := range []int{minRead - 5, minRead - 4, minRead - 3, minRead - 1, minRead, minRead + 1, 3*minRead - 2, maxRead - 4, maxRead - 1, maxRead + 1} {
 		b := append(bytes.Repeat([]byte{'.'}, pad), m...)
@@ -158,9 +158,9 @@ func BenchmarkReadIndex(b *testing.B) {
 	b.ReportMetric(float64(n)*float64(b.N)/b.Elapsed().Seconds(), "messages/s")
 }
 
-// TestInflates: small grids may be constant fields; for large grids the number of
+// TestIsImplausible: small grids may be constant fields; for large grids the number of
 // points per byte is bounded.
-func TestInflates(t *testing.T) {
+func TestIsImplausible(t *testing.T) {
 	for _, c := range []struct {
 		points, bytes int64
 		want          bool

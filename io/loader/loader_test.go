@@ -234,7 +234,7 @@ func TestDiskFails(t *testing.T) {
 	}
 }
 
-func TestHeld(t *testing.T) {
+func TestNewInMemory(t *testing.T) {
 	l := NewInMemory([]int{10, 11, 12}, 8)
 	l.PlanCaches(Schedule{Samples: 1}, 0)
 	s := l.Stream(context.Background(), []int{2, 0, 2})

@@ -253,7 +253,7 @@ func TestPeerEnds(t *testing.T) {
 }
 
 // A client with a wrong key, or a request for an unknown sample, gets nothing.
-func TestStrangers(t *testing.T) {
+func TestUnknownClient(t *testing.T) {
 	s := Schedule{Seed: 5, Samples: 4, Epochs: 1, Batch: 2, Readers: 2}
 	all, of := met(t, s, Options{Memory: 100}, nil)
 	p := all[1].peers
@@ -286,7 +286,7 @@ func TestStrangers(t *testing.T) {
 
 // Peers that are slower than the file system are not used, but probed from time to
 // time.
-func TestPaces(t *testing.T) {
+func TestLatency(t *testing.T) {
 	var p latencies
 	asked := 0
 	for range 640 {

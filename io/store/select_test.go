@@ -43,9 +43,9 @@ func sameSample(a, b *Sample) bool {
 	return same
 }
 
-// TestSelected: a sample in reused memory, and one read from a copy, equal those of
+// TestSelectionReader: a sample in reused memory, and one read from a copy, equal those of
 // Store.Read. A copy has the bytes that were read and no others.
-func TestSelected(t *testing.T) {
+func TestSelectionReader(t *testing.T) {
 	for _, storage := range Storages {
 		p, _ := plan(storage, 4)
 		dir := filepath.Join(t.TempDir(), "store")
