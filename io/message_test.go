@@ -92,7 +92,7 @@ func TestMessageRefuses(t *testing.T) {
 	e := grib.Catalogue().Entries[0]
 	e.Message = 99
 	if _, err := grib.Message(e); exit.CodeOf(err) != exit.NotYet {
-		t.Errorf("a message that is not there: %v, want exit 66", err)
+		t.Errorf("a missing message: %v, want exit 66", err)
 	}
 	nc := open(t, Options{}, filepath.Join(dir, "netcdf/classic_lambert_conformal.nc"))
 	defer nc.Close()

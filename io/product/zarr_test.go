@@ -111,7 +111,7 @@ func TestZarrBytes(t *testing.T) {
 		t.Errorf("%d files, %v", n, err)
 	}
 	if err := product.WriteZarr(filepath.Join(dirs[0], "absent", "a.zarr"), p, 2, product.Options{}); err == nil {
-		t.Error("a store is written into a folder that is not there")
+		t.Error("a store is written to a missing directory")
 	}
 }
 

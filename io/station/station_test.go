@@ -65,6 +65,6 @@ func TestReadRefuses(t *testing.T) {
 		}
 	}
 	if _, err := Read("nowhere.csv"); exit.CodeOf(err) == exit.OK {
-		t.Error("a file that is not there was read")
+		t.Error("a missing file was read")
 	}
 }

@@ -96,7 +96,7 @@ func TestErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := Read[struct{ Other int }](ctx, path); exit.CodeOf(err) != exit.BadData || !strings.Contains(err.Error(), `named "Other"`) {
-		t.Errorf("column that is not there: %v", err)
+		t.Errorf("missing column: %v", err)
 	}
 	if _, err := Read[struct {
 		ID int `json:"id"`
