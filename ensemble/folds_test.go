@@ -8,7 +8,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// daily are starts of the given dates.
+// daily returns inits at the given dates.
 func daily(t *testing.T, dates ...string) []Init {
 	t.Helper()
 	var out []Init
@@ -22,8 +22,7 @@ func daily(t *testing.T, dates ...string) []Init {
 	return out
 }
 
-// Blocks are whole years; starts at their ends whose forecasts overlap with the block are
-// learned from in neither.
+// Blocks are whole years; inits whose forecasts overlap with the block are in neither part.
 func TestFolds(t *testing.T) {
 	inits := daily(t, "2001-06-01", "2001-12-30", "2002-01-01", "2002-07-01", "2002-12-30", "2003-01-03", "2003-05-01")
 	folds, err := Folds(inits, 3, Lead(48*time.Hour))
@@ -41,7 +40,7 @@ func TestFolds(t *testing.T) {
 	}
 }
 
-// Every start is met once, and blocks of n years in k parts differ by one year at most.
+// Every init is held out once, and blocks of n years in k parts differ by one year at most.
 func TestFoldsPartition(t *testing.T) {
 	var inits []Init
 	for year := range 15 {
@@ -82,11 +81,11 @@ func TestFoldsRefuse(t *testing.T) {
 	}
 }
 
-// Where there are fewer years than blocks these are runs of starts, and starts within the gap
-// are in neither part.
+// With fewer years than blocks, blocks are runs of inits, and inits within the gap are in neither
+// part.
 func TestGapFolds(t *testing.T) {
 	inits := daily(t, "2001-06-01", "2001-06-08", "2001-06-15", "2001-06-22", "2001-06-29", "2001-07-06")
-	folds, err := GapFolds(inits, 3, Lead(48*time.Hour), 5*24*time.Hour) // 7 days from start to start, 2 of them the forecast
+	folds, err := GapFolds(inits, 3, Lead(48*time.Hour), 5*24*time.Hour) // 7 days between inits, of which the forecast takes 2
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// The noise of a member is standard normal, is not that of another field or of another stream, and is the same of a part
-// of the field; what is missing stays so.
+// The noise of a member is standard normal, differs between fields and streams, and is the same for a part of the
+// field; missing values stay missing.
 func TestNoiseOfMembers(t *testing.T) {
 	const n = 40000
 	x := make([]float32, n)

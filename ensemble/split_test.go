@@ -36,8 +36,8 @@ func TestSplitByRealDates(t *testing.T) {
 	}
 }
 
-// Two starts in different parts whose target valid times are equal must be
-// refused, even though the starts differ; sharing inputs is only a warning.
+// Two inits in different parts with equal valid times of targets are an error, although the inits
+// differ; shared inputs are only a warning.
 func TestLeaks(t *testing.T) {
 	leads := []Lead{0, Lead(24 * time.Hour), Lead(48 * time.Hour)}
 	a := InitAt(day("2000-01-01"))

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What files say of levels and grids is read back as it was.
+// The text forms of levels and grids are decoded to equal values.
 func TestTextRoundTrips(t *testing.T) {
 	for _, want := range []Level{PressureLevel(850), PressureLevel(0.5), {Kind: HeightAboveSoil, Value: 2}, {Kind: Surface}, {Kind: MeanSea}} {
 		text, err := json.Marshal(want)

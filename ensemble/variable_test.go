@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// A name or a GRIB code that stands for two variables would let a reader put
-// one field in place of another.
+// With a duplicate name or GRIB code, a reader could confuse two fields.
 func TestVariablesAreDistinct(t *testing.T) {
 	type code struct {
 		discipline, category, number int

@@ -221,8 +221,8 @@ func TestReadRefuses(t *testing.T) {
 	}
 }
 
-// FuzzRecord: a record that is read is judged and compared without a crash, with itself and with another, and
-// nothing is found for which it should differ from itself.
+// FuzzRecord: a record that can be read is evaluated and compared with itself and with another without a crash, and
+// does not differ from itself.
 func FuzzRecord(f *testing.F) {
 	r := sample()
 	r.Schema = Schema

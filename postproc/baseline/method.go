@@ -55,7 +55,7 @@ type Fit interface {
 	Arrays() []Array
 }
 
-// Warner is a Fit that may have a note on what the dates did not determine, although the fit succeeded.
+// Warner is a Fit that succeeded with a warning: the dates did not determine all coefficients.
 type Warner interface{ Warning() string }
 
 // Raw is the raw ensemble of one date, with as many members as in the fit. Fields that are

@@ -40,7 +40,7 @@ func wind(dates, points, members int, seed uint64) *Set {
 	return s
 }
 
-// rain is what of wind lies above 12, half of the days.
+// rain is max(wind − 12, 0), which is positive on half of the days.
 func (s *Set) rain() *Set {
 	out := &Set{Valid: s.Valid, Mean: make([]float32, len(s.Obs)), Std: make([]float32, len(s.Obs))}
 	for _, v := range s.Obs {
@@ -104,9 +104,9 @@ func (m *Method) crps(f Fit, s *Set) float64 {
 	return sum / float64(n*len(s.Valid))
 }
 
-// Every method is better than the raw ensemble on other dates than it was fitted to (and
-// climatology, of which nothing else can be said, than no season), says what it is, and is
-// the same after it was saved and read.
+// Every method is better than the raw ensemble on dates that it was not fitted to (climatology
+// is compared with a constant), has a complete description, and is equal after writing and
+// reading.
 func TestMethods(t *testing.T) {
 	const points, members = 7, 5
 	windTrain, windTest := wind(150, points, members, 1), wind(60, points, members, 2)
@@ -165,8 +165,8 @@ func TestMethods(t *testing.T) {
 	}
 }
 
-// A regression has no season if its dates are of one: a cycle that is not determined would
-// say anything about another season.
+// A regression of dates in one season has no seasonal cycle, which would be undetermined in the
+// other seasons.
 func TestSeasonal(t *testing.T) {
 	s := wind(52, 2, 3, 3)
 	part := s.subset(func(i int) bool { return s.Valid[i].Month() <= time.March })

@@ -26,8 +26,8 @@ import (
 
 var locationScale = []*dist.Family{dist.Normal, dist.Logistic, dist.TruncatedNormal, dist.TruncatedLogistic, dist.CensoredNormal, dist.CensoredLogistic, dist.LogNormal}
 
-// draws makes dates × points cases of a family: location 1 + 0.8 m + season, scale as
-// the link says with c and d, m about level.
+// draws makes dates × points cases of a family: location 1 + 0.8 m + season, scale by
+// the link with c and d, m about level.
 func draws(f *dist.Family, link Link, level, c, d float64, dates, points int, seed uint64) *Set {
 	r := rand.New(rand.NewPCG(seed, 2))
 	s := &Set{Valid: weekly(dates)}
@@ -220,9 +220,9 @@ func TestRegressionAgreesWithEMOS(t *testing.T) {
 	}
 }
 
-// Laws: a point's bits depend neither on its neighbours nor on the processors; missing
-// cases are as if they were not there; a fit is never worse than its start; another
-// unit changes nothing but the unit.
+// Properties: the bits of a point depend neither on its neighbours nor on the number of
+// processors; missing cases have no effect; a fit is never worse than its initial
+// coefficients; a change of unit changes only the unit.
 func TestRegressionLaws(t *testing.T) {
 	const dates, points = 60, 37
 	o := RegressionOptions{Harmonics: 1}
@@ -291,7 +291,7 @@ func TestRegressionLaws(t *testing.T) {
 func TestRegressionIsNeverWorseThanItsStart(t *testing.T) {
 	for _, family := range locationScale {
 		for _, link := range []Link{LinearScale, QuadraticScale, LogScale} {
-			// Few cases, much at 0, spread that says nothing: minima on the bounds.
+			// Few cases, many zeros, spread without information: minima on the bounds.
 			s := draws(family, LogScale, -1, 0.3, 0, 20, lanes, 6)
 			r := &Regression{Family: family, Link: link, Steps: make([]int, lanes)}
 			f := newFitter(r, len(s.Valid), nil)
@@ -324,8 +324,8 @@ func TestRegressionRefuses(t *testing.T) {
 	}
 }
 
-// innsbruck reads a table of station forecasts of 11 members and what R made of it;
-// rows whose members are all equal are left out, as R did.
+// innsbruck reads a table of station forecasts of 11 members with the results of R. Rows with
+// equal members are left out, as in R.
 func innsbruck(t *testing.T, name, obs, member, date string, f func(float64) float64) (s *Set, reference map[string]json.RawMessage) {
 	t.Helper()
 	path := filepath.Join(testdata.Dir(t, "stations"), name)
@@ -636,8 +636,8 @@ func TestGammaEMOSDerivatives(t *testing.T) {
 	}
 }
 
-// A scale by itself leaves the location at the ensemble mean, also where that is far off,
-// and no other scale near it scores better.
+// ScaleOnly leaves the location at the ensemble mean, even with a large bias, and the scale is
+// a local optimum.
 func TestRegressionScaleOnly(t *testing.T) {
 	for _, link := range []Link{LinearScale, QuadraticScale, LogScale} {
 		s := draws(dist.Normal, link, 280, 0.4, 0.6, 60, 3, 5)

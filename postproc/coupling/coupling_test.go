@@ -63,8 +63,8 @@ func linear(b, c float64) Method {
 	}
 }
 
-// In the linear example, raw members pass; those of the fair optimum do not: their spread
-// is what theory says, R shows it, cross pairs take the gain back.
+// In the linear example raw members pass and those of the fair optimum fail: their spread agrees
+// with theory, R exceeds 1, and the cross-pair score is not improved.
 func TestLinearExample(t *testing.T) {
 	const m, rho = 10, 4.0
 	r := rand.New(rand.NewPCG(4, 5))

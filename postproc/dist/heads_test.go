@@ -187,8 +187,8 @@ func TestHeadsGolden(t *testing.T) {
 	}
 }
 
-// The average of gamma distributions has their mean mean and deviation, also where one says
-// next to nothing fell, whose scale is large and whose shape is small.
+// The average of gamma distributions has the mean of their means and standard deviations, even if
+// one of them is nearly dry, with a large scale and a small shape.
 func TestAverageCSGamma(t *testing.T) {
 	par := [][]float64{{4, 0.5, 0.3}, {1e-4, 200, 0.1}}
 	got := AverageCSGamma(par)

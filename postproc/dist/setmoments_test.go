@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What is made of moments has them, in every family, where the family reaches them.
+// A distribution made from moments has these moments, in every family that can have them.
 func TestOfMoments(t *testing.T) {
 	free := map[string][]float64{Student.ID: {0, 1, 4.5}, CSGamma.ID: {1, 2, 0.7}}
 	for _, f := range append(fixedFamilies(), Bernstein(7), CensoredBernstein(7)) {
@@ -39,7 +39,7 @@ func TestOfMoments(t *testing.T) {
 			t.Errorf("%s: mean %g, standard deviation %g, %g below the mean", f.ID, m, s, f.CDF(par, 3))
 		}
 	}
-	// Bins have what the distribution has.
+	// Bins have the probabilities of the normal distribution.
 	edges, h := []float64{-1, 0, 0.5, 2}, Histogram(3)
 	par := append(append([]float64{}, edges...), 0, 0, 0)
 	h.SetMoments(par, 0.3, 0.8)

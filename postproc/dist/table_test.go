@@ -33,7 +33,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// Of a location and a scale, also where what it gives is cut at 0, the unit is that of its moments far from 0.
+// StandardMoments of a location-scale family, also a truncated or censored one, are its moments far from 0.
 func TestUnits(t *testing.T) {
 	n := 0
 	for _, f := range fixedFamilies() {
@@ -51,7 +51,7 @@ func TestUnits(t *testing.T) {
 	}
 }
 
-// A shape whose mean is not its location: what is exponential from a location on.
+// A standard form whose mean is not its location: the exponential distribution.
 func TestLocationScaleOfAnyMean(t *testing.T) {
 	f := locationScale("shifted_exponential", "exponential from a location on", StandardForm{
 		CDF:      func(z float64) float64 { return max(0, -math.Expm1(-z)) },

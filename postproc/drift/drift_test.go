@@ -67,7 +67,7 @@ func (w *weather) fit(t *testing.T, b *Boxes, n, every int) Field {
 	return f
 }
 
-// Starts of the same weather are not far off; what is injected is, and is named.
+// Inits from the training climate have small drift scores; injected faults have large ones, of the right component.
 func TestDistances(t *testing.T) {
 	w := newWeather(1)
 	b := NewBoxes(w.grid)
@@ -98,7 +98,7 @@ func TestDistances(t *testing.T) {
 		{"degrees Celsius", "mean", func(m, s []float32) ([]float32, []float32) { return scaled(m, 1, -273.15), s }},
 		{"a bias of 3 K", "mean", func(m, s []float32) ([]float32, []float32) { return scaled(m, 1, 3), s }},
 		{"rows from the south", "pattern", func(m, s []float32) ([]float32, []float32) { return flip(m), flip(s) }},
-		{"members that are alike", "spread", func(m, s []float32) ([]float32, []float32) { return m, scaled(s, 0.3, 0) }},
+		{"members that are too similar", "spread", func(m, s []float32) ([]float32, []float32) { return m, scaled(s, 0.3, 0) }},
 		{"no spread", "spread", func(m, s []float32) ([]float32, []float32) { return m, scaled(s, 0, 0) }},
 		{"spread as variance", "spread", func(m, s []float32) ([]float32, []float32) { return m, scaled(s, 3, 0) }},
 		{"half a year late", "pattern", nil},
@@ -128,8 +128,8 @@ func TestDistances(t *testing.T) {
 	}
 }
 
-// Of normal numbers without a season the distances of new starts are normal: few starts do not make them larger
-// than their number explains.
+// For normal numbers without season the distances of new inits are standard normal, up to the
+// sampling error of few training inits.
 func TestFewStarts(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 3))
 	for _, n := range []int{MinInits, 20, 200} {
@@ -146,7 +146,7 @@ func TestFewStarts(t *testing.T) {
 			d := (5e4 + 3*rng.NormFloat64() - s.at([3]float64{1})) / s.SD
 			squares += d * d / trials
 		}
-		// The square of Student's t of few starts has a mean above 1.
+		// The square of Student's t with few degrees of freedom has a mean above 1.
 		if sd := math.Sqrt(squares); sd < 0.85 || sd > 1.25 {
 			t.Errorf("%d starts: distances have a standard deviation of %.2f", n, sd)
 		}

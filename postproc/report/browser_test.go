@@ -28,7 +28,7 @@ func TestInBrowser(t *testing.T) {
 		t.Errorf("the console has messages:\n%s", strings.Join(messages, "\n"))
 	}
 
-	// The test must see what it is for.
+	// The test must detect the fault that it is for.
 	shot, messages = browse(t, chromium, `<!DOCTYPE html><html><body><script>console.error("x"); missing();</script></body></html>`)
 	if colours, _ := look(t, shot); colours >= 50 {
 		t.Errorf("a blank page has %d colours", colours)
@@ -47,7 +47,7 @@ func TestSortInBrowser(t *testing.T) {
 	page := write(t, &Page{Title: "Sorted", Tables: []Table{{Title: "Numbers", Sortable: true, Columns: []string{"run", "value"},
 		Rows: [][]string{{"a", "10 K"}, {"b", "\u22123 K"}, {"c", "9.5 K"}, {"d", "–"}}}}})
 	dir := t.TempDir()
-	// The click is a script of the test: it is added to what the page allows.
+	// The click is a script of the test, so its digest is added to the content security policy.
 	sum := sha256.Sum256([]byte(clickScript))
 	page = strings.Replace(page, "script-src ", "script-src &#39;sha256-"+base64.StdEncoding.EncodeToString(sum[:])+"&#39; ", 1)
 	file := filepath.Join(dir, "index.html")

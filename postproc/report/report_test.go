@@ -175,7 +175,7 @@ func TestPageIsWholeAndQuiet(t *testing.T) {
 			t.Errorf("a link goes to #%s, which is not there", l)
 		}
 	}
-	// 6 maps, 3 bars, 1 chart, 2 gains, 1 rank histogram
+	// 6 maps, 3 bars, 1 chart, 2 skill scores, 1 rank histogram
 	if want := 13; pictures != want {
 		t.Errorf("%d pictures, want %d", pictures, want)
 	}
@@ -193,8 +193,8 @@ func TestPageIsWholeAndQuiet(t *testing.T) {
 	}
 }
 
-// The best of a column is the smallest, the nearest to 0 or the nearest to 1, as the
-// score says; a score without a direction has no best.
+// The best value of a column is the smallest, nearest to 0 or nearest to 1, by the direction of
+// the score; a score without direction has none.
 func TestBestOfColumn(t *testing.T) {
 	got := targets(samplePage().Scores)[0]
 	want := map[string]string{"rmse": "network", "bias": "raw10", "spread_skill": "network", "spread": ""}

@@ -105,7 +105,7 @@ func TestScale(t *testing.T) {
 	}
 }
 
-// One wild point must not leave a map in one colour; the scale says that it goes on.
+// An outlier must not reduce a map to one colour; the scale gets an open end.
 func TestScaleWithOutlier(t *testing.T) {
 	values := make([]float32, 1000)
 	for k := range values {

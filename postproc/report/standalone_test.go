@@ -33,8 +33,8 @@ func wellFormed(t *testing.T, p Picture) map[string]int {
 	}
 }
 
-// TestAlone: pictures stand alone as XML that names itself SVG, has its rules of style
-// and a size, and a title in which XML characters are escaped.
+// Standalone pictures are well-formed SVG with CSS rules, a size, and a title in which XML
+// characters are escaped.
 func TestAlone(t *testing.T) {
 	c := Chart{Title: "Loss <of> a & b", X: "epoch", Y: "loss", Lines: []Line{{Name: "training", X: []float64{1, 2, 3}, Y: []float64{3, math.NaN(), 1}}}}
 	p := c.Picture()
@@ -47,8 +47,7 @@ func TestAlone(t *testing.T) {
 	}
 }
 
-// TestTables: systems with none of the chosen scores are left out, and so are intervals
-// that are none.
+// Tables leave out systems without any of the selected scores, and missing intervals.
 func TestTables(t *testing.T) {
 	value := func(id, system string, v, low, high float64) score.Value {
 		return score.Value{ID: id, System: system, Variable: "t", Level: "850hPa", Lead: "48h", Value: score.Number(v), CILow: score.Number(low), CIHigh: score.Number(high),

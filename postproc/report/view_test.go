@@ -16,8 +16,8 @@ func at(v *view, values []float32, x, y float64) float64 {
 	return v.value(values, &xs[0], &ys[0])
 }
 
-// Two asymmetric marks, at 90 E 45 N and 10 W 30 S, must stand where they belong: a
-// flip or a turn by half the globe cannot pass.
+// Two asymmetric marks, at 90 E 45 N and 10 W 30 S, must be at their places: a mirrored map or a
+// shift by 180° fails.
 func TestMarksStandWhereTheyBelong(t *testing.T) {
 	for _, size := range [][2]int{{64, 32}, {72, 36}, {720, 360}} {
 		g := globe(size[0], size[1])
@@ -102,7 +102,7 @@ func TestInterpolationKeepsPointsAndRange(t *testing.T) {
 	}
 }
 
-// A missing point hides what is nearer to it than to others, and nothing else.
+// A missing point hatches exactly the pixels that are nearer to it than to other points.
 func TestMissingPoint(t *testing.T) {
 	g := globe(36, 18)
 	values := filled(g, wave)

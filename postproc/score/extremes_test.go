@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// The points with the largest |index| are marked until they have their share of the weights of
-// points whose index is there.
+// The points with the largest |index| are marked until they have the requested share of the
+// weights of non-missing points.
 func TestLargestPoints(t *testing.T) {
 	nan := float32(math.NaN())
 	for _, c := range []struct {
@@ -196,7 +196,7 @@ func TestCalibrationInWords(t *testing.T) {
 	}
 }
 
-// Of forecasts that are right the CRPS is what they expect; it is σ/√π of a normal one.
+// The CRPS of calibrated forecasts equals its expectation, σ/√π for a normal distribution.
 func TestExpectedCRPS(t *testing.T) {
 	const n = 20000
 	r := rand.New(rand.NewPCG(4, 5))

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// judged is testdata/judges.json: what other people's programs make of small cases.
+// judged is testdata/judges.json: the results of other programs for small cases.
 type judged struct {
 	Cases struct {
 		Members    [][]float32
@@ -125,7 +125,7 @@ func TestJudges(t *testing.T) {
 			near(t, fmt.Sprint(id, i), got, want[i], 1e-9)
 		}
 	}
-	ties := 0.0 // the judge moved the reference up past the member that it equals
+	ties := 0.0 // the other program moved the reference above the equal member
 	for k, c := range r.Ranks[0].Counts {
 		ties += math.Abs(c - j.Equal.Ranks[k])
 	}

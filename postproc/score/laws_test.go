@@ -96,8 +96,8 @@ func TestSeasonalForecastsAsR(t *testing.T) {
 	for i, got := range []Number{f.ChiSquare, f.P, f.Slope, f.PSlope, f.Convexity, f.PConvexity} {
 		near(t, fmt.Sprint("flatness ", i), got, want.Test[i], 1e-10)
 	}
-	// The event of R is warmer than the summer before: of each case by itself, so members
-	// here are 1 or 0 against the threshold ½.
+	// The event in R is "warmer than last summer", with a threshold for each case, so members are
+	// 1 or 0 and the threshold is ½.
 	for m := range fields {
 		fields[m] = field(n, func(p int) float64 {
 			if float64(m) < want.Count[p] {
@@ -270,7 +270,7 @@ func TestSumsMergeExactly(t *testing.T) {
 	other.Regions = slices.Clone(other.Regions)
 	other.Regions[0].Sums = other.Regions[0].Sums[1:]
 	if err := fresh().Join(other); err == nil {
-		t.Error("sums of other scores were joined")
+		t.Error("sums of different scores were joined")
 	}
 }
 
@@ -295,8 +295,8 @@ func exact(r *Result) any {
 	return out
 }
 
-// A season is that of the valid time, a region only its points: a bias that is there
-// only shows there only.
+// Seasons follow the valid time, regions their points: a bias in one region and season appears
+// only in its results.
 func TestRegionsAndSeasons(t *testing.T) {
 	east := Region{Name: "east", Mask: []bool{false, true}}
 	a, err := New(t850, Grid{Weights: []float64{1, 3}}, []System{{Name: "raw", Provides: Mean}}, Options{Scores: []string{"bias"}, Regions: []Region{east}, Seasons: true})
@@ -384,7 +384,7 @@ func TestOptionsRefuse(t *testing.T) {
 	}
 }
 
-// A band of 90 % holds 90 % of flat histograms' shares, one by one or all together.
+// A 90 % band contains 90 % of the shares of flat histograms, separately or simultaneously.
 func TestFlatBand(t *testing.T) {
 	const n, k, trials = 200, 8, 3000
 	r := rand.New(rand.NewPCG(8, 9))
@@ -414,8 +414,8 @@ func TestFlatBand(t *testing.T) {
 	}
 }
 
-// The interval of any function of sums: a ratio that all dates share has no width, one that
-// they do not has one that holds it.
+// The interval of a function of sums has no width for a ratio that is equal on all dates, and
+// contains the value otherwise.
 func TestBootstrapInterval(t *testing.T) {
 	r := rand.New(rand.NewPCG(2, 3))
 	var same, unlike [][]float64
@@ -443,8 +443,8 @@ func TestBootstrapInterval(t *testing.T) {
 	}
 }
 
-// A system of a family is scored by its own distribution: the normal one as what it is, all
-// scores alike; a censored one by its closed form, and never as a normal one.
+// A system with a family is scored by its own distribution: the normal family has the same scores
+// as mean and spread; a censored one has its closed form and no Gaussian scores.
 func TestFamilies(t *testing.T) {
 	const n = 500
 	r := rand.New(rand.NewPCG(7, 8))

@@ -191,8 +191,8 @@ func field64(n int, f func(int) float64) []float64 {
 }
 
 // With all distances and spreads halved, RMSE and Gaussian CRPS are halved on
-// every resample: the paired interval of the gain has no width, whatever the
-// noise of the dates, while each score's own interval has.
+// every resample: the paired interval of the skill score has no width, whatever the
+// noise of the dates, but the interval of each score has.
 func TestPairedGainHasNoWidthForAFixedFactor(t *testing.T) {
 	a := random(t, 12, 40, 0.5)
 	r, err := a.Result(Bootstrap{Seed: 1}, a.Pairs("damped", "raw"))
@@ -248,10 +248,10 @@ func TestResultIsDeterministic(t *testing.T) {
 	}
 }
 
-// The interval of a mean of dates that are alike in pairs: blocks of 2 must see
+// The interval of a mean of dates that are equal in pairs: blocks of 2 must include
 // the dependence that single dates miss. With pairs of equal dates the variance
 // of the mean is that of n/2 dates, so intervals widen by √2.
-// Dates that others have summed, joined in any order, give the same bits.
+// Dates summed elsewhere and joined in any order give the same bits.
 func TestJoinedDates(t *testing.T) {
 	const n, points = 7, 5000 // more points than one chunk
 	systems := []System{{Name: "raw", MembersUsed: 3, Provides: Members}, {Name: "net", MembersUsed: 3, Provides: Mean | Spread}}
@@ -395,7 +395,7 @@ func TestTableIsComplete(t *testing.T) {
 			t.Errorf("score %q lacks words", s.ID)
 		}
 		if (s.SharedSums == nil) != (s.Parts > 0 && s.Point != nil) || s.Value == nil && s.Diagram == nil {
-			t.Errorf("score %q has no sums, or nothing made of them", s.ID)
+			t.Errorf("score %q has no sums, or neither value nor diagram", s.ID)
 		}
 		if d := s.Diagram; d != nil && (d.IntervalColumn >= len(d.Columns) || d.WeightColumn >= len(d.Columns) || d.Rows == nil) {
 			t.Errorf("diagram %q has no such columns", s.ID)
@@ -519,8 +519,8 @@ func BenchmarkAdd(b *testing.B) {
 	b.ReportMetric(float64(points*members*b.N)/b.Elapsed().Seconds()/1e6, "Mmembers/s")
 }
 
-// Resamples of a few dates are nearly alike: an interval of them would be too narrow, and of two
-// dates, which make one block, it would be none. Blocks as long as the series are all alike.
+// Resamples of few dates are nearly equal, so their interval would be too narrow; with a single
+// block, or blocks as long as the series, all resamples are equal.
 func TestFewDatesHaveNoInterval(t *testing.T) {
 	for _, c := range []struct {
 		dates, block int

@@ -43,7 +43,7 @@ func rootDifference(a, b float64) float64 { return math.Sqrt(math.Abs(a - b)) }
 // Unit: that of the variable. Better: lower.
 // Source: Scheuerer and Hamill 2015, doi:10.1175/MWR-D-14-00269.1.
 var Variogram = &Score{
-	ID: "variogram", Name: "variogram score of neighbours", Formula: "<(|y_p-y_q|^0.5 - mean_m|x_mp-x_mq|^0.5)^2>, q beside p",
+	ID: "variogram", Name: "variogram score of neighbours", Formula: "<(|y_p-y_q|^0.5 - mean_m|x_mp-x_mq|^0.5)^2>, q next to p",
 	Doc:    "Whether members are as rough as the reference between neighbouring points.",
 	Source: "doi:10.1175/MWR-D-14-00269.1",
 	Unit:   SameAsVariable, Better: Lower, Divisor: "M", Needs: Members | Neighbours, MinMembers: 1, Parts: 2,

@@ -20,7 +20,7 @@ func near(t *testing.T, what string, got, want, tol float64) {
 }
 
 // Rows of the specification: ten members with bias ½ and spread 0.7, a model that explains
-// a fifth; and perfect members, where the model knows the distribution.
+// a fifth; and perfect members, where the model has the true distribution.
 func TestTheory(t *testing.T) {
 	s := Theory(0.5, 0.7, 1, 10, 0.2)
 	for i, want := range []float64{0.6990858069, 0.6783026238, 0.5995134477, 0.5778469266, 0.5046265044, 0.6595925361} {
@@ -71,8 +71,8 @@ func world(r *rand.Rand, first, dates, points, m int, bias, spread, explained fl
 	return out
 }
 
-// Fitted and scored on draws, the steps find the shares of theory. Tolerances: four
-// standard errors of 400 dates × 40 points, and what 600 dates leave of a fit.
+// Fitted and scored on random draws, the components agree with theory. Tolerances: four standard
+// errors of 400 dates × 40 points, plus the error of a fit to 600 dates.
 func TestSteps(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	train, test := world(r, 0, 600, 16, 10, 0.5, 0.7, 0.2), world(r, 600, 700, 16, 10, 0.5, 0.7, 0.2)
@@ -151,8 +151,8 @@ func TestStepsRefuse(t *testing.T) {
 	}
 }
 
-// Sums of areas add up to those of all points, and fits without Scale give no ideal scores of
-// members.
+// Sums of areas add up to those of all points, and fits without SpreadFactor give no ideal
+// scores of members.
 func TestAreas(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	train, test := world(r, 0, 60, 6, 4, 0.5, 0.7, 0.2), world(r, 60, 8, 6, 4, 0.5, 0.7, 0.2)

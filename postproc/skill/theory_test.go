@@ -6,7 +6,7 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 )
 
-// Theory is the split to be expected of a Gaussian world: the truth is N(0, sigma²) about
+// Theory is the expected decomposition in a Gaussian model: the observation is N(0, sigma²) about
 // an unbounded signal, the M members are draws of N(bias, spread²), slope 1, and the model
 // explains a share of the error variance that the signal leaves. Dispersed is not given.
 //
@@ -17,8 +17,8 @@ import (
 //	S₃ = √((sigma²+spread²/M)/π),  S₄ = √((1−explained) sigma²/π)
 //
 // The expectation is over s², χ² with M−1 degrees of freedom, by Simpson's rule to 1e-9.
-// Where members are draws of the truth's own distribution (perfect), the spread tells
-// nothing and S₃ is the same formula.
+// If members have the distribution of the observation (perfect), the spread has no information
+// and S₃ is the same formula.
 func Theory(bias, spread, sigma float64, m int, explained float64) Scores {
 	n := float64(m)
 	var s Scores

@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// The test knows some places: a point on each of several coasts must be near a
-// line, and no step may jump across a map.
+// A point on each of several coasts is near a line, and no segment crosses a map.
 func TestLinesLieOnCoasts(t *testing.T) {
 	near := func(lon, lat float64) float64 {
 		best := math.Inf(1)
