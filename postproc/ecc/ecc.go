@@ -131,7 +131,7 @@ func assignByRank(out, template, values []float64) {
 // CoupleQuantiles makes calibrated members of a whole field by Quantiles.
 //
 // Shape: template and result [member][point]; levels [member], ascending.
-// Missing: as Members. Errors: as Members; levels of wrong number or order.
+// Missing: as Couple. Errors: as Couple; levels of wrong number or order.
 func CoupleQuantiles(template [][]float32, levels []float64, quantile func(point int, level float64) float64) ([][]float32, error) {
 	if n := len(template); n == 0 || len(levels) != n {
 		return nil, fmt.Errorf("ecc: %d levels for %d members", len(levels), n)
