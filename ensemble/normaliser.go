@@ -124,14 +124,14 @@ func (s PointSums) withCommonPivot() (out PointSums, pivot float64, ok bool) {
 // Errors: no values.
 func (s PointSums) Global(g *Grid) (*Normaliser, error) {
 	var n, sum, sq float64
-	same, pivot, ok := s.withCommonPivot()
+	common, pivot, ok := s.withCommonPivot()
 	if !ok {
 		return nil, fmt.Errorf("no values to fit a normaliser")
 	}
 	for i, w := range g.Weights() {
-		n += w * same.N[i]
-		sum += w * same.Sum[i]
-		sq += w * same.Sq[i]
+		n += w * common.N[i]
+		sum += w * common.Sum[i]
+		sq += w * common.Sq[i]
 	}
 	mean := sum / n
 	scale := math.Sqrt(math.Max(0, sq/n-mean*mean))
@@ -164,16 +164,16 @@ func (s PointSums) LAS(g *Grid, o LASOptions) (*Normaliser, error) {
 	if g.NX < o.Window || g.NY < o.Window {
 		return nil, fmt.Errorf("window of %d points exceeds the grid of %d x %d points", o.Window, g.NX, g.NY)
 	}
-	same, pivot, ok := s.withCommonPivot()
+	common, pivot, ok := s.withCommonPivot()
 	if !ok {
 		return nil, fmt.Errorf("no values to fit a normaliser")
 	}
-	n := windowSums(same.N, g, o.Window)
-	sum := windowSums(same.Sum, g, o.Window)
-	sq := windowSums(same.Sq, g, o.Window)
+	n := windowSums(common.N, g, o.Window)
+	sum := windowSums(common.Sum, g, o.Window)
+	sq := windowSums(common.Sq, g, o.Window)
 	var all [3]float64
-	for i := range same.N {
-		all[0], all[1], all[2] = all[0]+same.N[i], all[1]+same.Sum[i], all[2]+same.Sq[i]
+	for i := range common.N {
+		all[0], all[1], all[2] = all[0]+common.N[i], all[1]+common.Sum[i], all[2]+common.Sq[i]
 	}
 	mean, scale := make([]float64, g.Size()), make([]float64, g.Size())
 	for i := range n {

@@ -230,9 +230,9 @@ func minimise(value func(x, grad []float64) float64, x0 []float64, scale float64
 	// last is the x of the present f and grad.
 	last, grad := make([]float64, len(x0)), make([]float64, len(x0))
 	var f float64
-	fresh := false
+	cached := false
 	eval := func(x []float64) {
-		if fresh {
+		if cached {
 			same := true
 			for k := range x {
 				same = same && x[k] == last[k]
@@ -243,7 +243,7 @@ func minimise(value func(x, grad []float64) float64, x0 []float64, scale float64
 		}
 		copy(last, x)
 		f = value(x, grad) / scale
-		fresh = true
+		cached = true
 	}
 	p := optimize.Problem{
 		Func: func(x []float64) float64 { eval(x); return f },

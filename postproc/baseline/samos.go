@@ -43,12 +43,12 @@ func FitSAMOS(s *Set) (*SAMOS, error) {
 	}
 	n := s.Points()
 	a := &Set{Valid: s.Valid, Weights: s.Weights, Mean: make([]float32, len(s.Obs)), Std: make([]float32, len(s.Obs)), Obs: make([]float32, len(s.Obs))}
-	usual, scatter := make([]float32, n), make([]float32, n) // mean and standard deviation of the climatology
-	var sum, count float64                                   // of the standardised spread
+	climMean, climStd := make([]float32, n), make([]float32, n) // mean and standard deviation of the climatology
+	var sum, count float64                                      // of the standardised spread
 	for i, t := range s.Valid {
 		row := func(x []float32) []float32 { return x[i*n : (i+1)*n] }
-		b.Obs.Predict(usual, scatter, t)
-		standardise(row(a.Obs), row(s.Obs), usual, scatter)
+		b.Obs.Predict(climMean, climStd, t)
+		standardise(row(a.Obs), row(s.Obs), climMean, climStd)
 		b.anomalies(row(a.Mean), row(a.Std), row(s.Mean), row(s.Std), t)
 		for _, v := range row(a.Std) {
 			if v == v {
@@ -65,10 +65,10 @@ func FitSAMOS(s *Set) (*SAMOS, error) {
 	return b, nil
 }
 
-// standardise fills dst with (x − usual)/scatter; NaN where scatter is 0.
-func standardise(dst, x, usual, scatter []float32) {
+// standardise fills dst with (x − climMean)/climStd; NaN where climStd is 0.
+func standardise(dst, x, climMean, climStd []float32) {
 	for p, v := range x {
-		if dst[p] = (v - usual[p]) / scatter[p]; scatter[p] == 0 {
+		if dst[p] = (v - climMean[p]) / climStd[p]; climStd[p] == 0 {
 			dst[p] = float32(math.NaN())
 		}
 	}
@@ -78,27 +78,27 @@ func standardise(dst, x, usual, scatter []float32) {
 //
 //	(m − μ_f)/σ_f,   s/σ_f
 func (b *SAMOS) anomalies(mean, std, m, s []float32, valid time.Time) {
-	usual, scatter := make([]float32, len(m)), make([]float32, len(m))
-	b.Mean.Predict(usual, scatter, valid)
-	standardise(mean, m, usual, scatter)
-	clear(usual) // a spread is divided by σ_f only
-	standardise(std, s, usual, scatter)
+	climMean, climStd := make([]float32, len(m)), make([]float32, len(m))
+	b.Mean.Predict(climMean, climStd, valid)
+	standardise(mean, m, climMean, climStd)
+	clear(climMean) // a spread is divided by σ_f only
+	standardise(std, s, climMean, climStd)
 }
 
 // Forecast returns mean and standard deviation.
 func (b *SAMOS) Forecast(r Raw) [][]float32 {
 	n := len(r.Mean)
-	mean, std, usual, scatter := make([]float32, n), make([]float32, n), make([]float32, n), make([]float32, n)
+	mean, std, climMean, climStd := make([]float32, n), make([]float32, n), make([]float32, n), make([]float32, n)
 	b.anomalies(mean, std, r.Mean, r.Std, r.Valid)
 	for p, v := range std {
 		std[p] = max(v, float32(b.MinSpreadRatio))
 	}
 	out := newParameterFields(n)
 	b.Regression.Predict(out[0], out[1], mean, std, r.Valid)
-	b.Obs.Predict(usual, scatter, r.Valid)
+	b.Obs.Predict(climMean, climStd, r.Valid)
 	for p := range n {
-		out[0][p] = usual[p] + scatter[p]*out[0][p]
-		out[1][p] *= scatter[p]
+		out[0][p] = climMean[p] + climStd[p]*out[0][p]
+		out[1][p] *= climStd[p]
 	}
 	return out
 }

@@ -219,17 +219,17 @@ func (t *Table) Reliability() Map {
 		return bin{a.weight + b.weight, a.forecast + b.forecast, a.event + b.event, a.cases + b.cases}
 	}
 	var kept []bin
-	var waiting bin
+	var pending bin
 	for _, b := range bins {
-		if waiting = join(waiting, b); waiting.cases >= minCases {
-			kept, waiting = append(kept, waiting), bin{}
+		if pending = join(pending, b); pending.cases >= minCases {
+			kept, pending = append(kept, pending), bin{}
 		}
 	}
 	switch n := len(kept); {
-	case waiting.cases > 0 && n > 0:
-		kept[n-1] = join(kept[n-1], waiting)
-	case waiting.cases > 0:
-		kept = []bin{waiting}
+	case pending.cases > 0 && n > 0:
+		kept[n-1] = join(kept[n-1], pending)
+	case pending.cases > 0:
+		kept = []bin{pending}
 	}
 	var x, y, w []float64
 	for _, b := range kept {

@@ -89,9 +89,9 @@ func cloneFields(x [][]float32) [][]float32 {
 // Source: Roberts 2026, arXiv:2602.15830.
 func CrossPair(a, b []float64, y float64) (cross, within float64) {
 	all := slices.Concat(a, b)
-	var near, inside float64
+	var toObs, inside float64
 	for _, v := range all {
-		near += math.Abs(v - y)
+		toObs += math.Abs(v - y)
 	}
 	pairs := 0
 	for _, g := range [][]float64{a, b} {
@@ -102,7 +102,7 @@ func CrossPair(a, b []float64, y float64) (cross, within float64) {
 		}
 		pairs += len(g) * (len(g) - 1) / 2
 	}
-	return dist.CrossPairCRPSGrad(nil, all, len(a), y), near/float64(len(all)) - inside/float64(2*pairs)
+	return dist.CrossPairCRPSGrad(nil, all, len(a), y), toObs/float64(len(all)) - inside/float64(2*pairs)
 }
 
 // Options configure the tests. The zero value has equal weights and the default sizes.

@@ -17,9 +17,9 @@ import "math"
 // Source: Roberts 2026, arXiv:2602.15830 (why fair scores reward coupled members).
 func CrossPairCRPSGrad(dx, x []float64, first int, y float64) float64 {
 	m, a, b := float64(len(x)), float64(first), float64(len(x)-first)
-	var near, between float64
+	var toObs, between float64
 	for i, v := range x {
-		near += math.Abs(v - y)
+		toObs += math.Abs(v - y)
 		others := x[first:]
 		if i >= first {
 			others = x[:first]
@@ -35,7 +35,7 @@ func CrossPairCRPSGrad(dx, x []float64, first int, y float64) float64 {
 			dx[i] -= sign(v-w) / (2 * a * b)
 		}
 	}
-	score := near/m - between/(2*a*b)
+	score := toObs/m - between/(2*a*b)
 	if math.IsNaN(score) {
 		for i := range dx {
 			dx[i] = score

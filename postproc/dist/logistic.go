@@ -37,11 +37,11 @@ func LogisticCRPS(mu, s, y float64) (crps, dmu, ds float64) {
 	a := math.Abs(z)
 	e := math.Exp(-a)
 	log := 2*math.Log1p(e) - 1
-	over := 0.0 // |z| (1 − tanh(|z|/2)), which tends to 0
+	tail := 0.0 // |z| (1 − tanh(|z|/2)), which tends to 0
 	if e != 0 {
-		over = 2 * a * e / (1 + e)
+		tail = 2 * a * e / (1 + e)
 	}
-	return math.Abs(d) + s*log, -math.Tanh(z / 2), log + over
+	return math.Abs(d) + s*log, -math.Tanh(z / 2), log + tail
 }
 
 // logisticTail returns the upper tail Q of the standard logistic distribution at z, and its

@@ -88,9 +88,9 @@ func StudentCRPS(mu, sigma, nu, y float64) (crps, dmu, dsigma float64) {
 		return NormalCRPS(mu, sigma, y)
 	}
 	z := (y - mu) / sigma
-	away := 2*StudentCDF(nu, z) - 1
+	dy := 2*StudentCDF(nu, z) - 1
 	dsigma = 2*studentDensity(nu, z)*(nu+z*z)/(nu-1) - studentHalfMeanDifference(nu)
-	return sigma * (z*away + dsigma), -away, dsigma
+	return sigma * (z*dy + dsigma), -dy, dsigma
 }
 
 // studentByNu is the derivative of StudentCRPS with respect to nu, by a central difference with an error near 1e-9.

@@ -54,18 +54,18 @@ func addDistances(sums []float64, w, y float64, x []float64) {
 
 // energy computes the score from the mean squared distances of addDistances.
 func energy(mean []float64, m int, fair bool) float64 {
-	var near, pairs float64
+	var toObs, pairs float64
 	for _, v := range mean[:m] {
-		near += math.Sqrt(v)
+		toObs += math.Sqrt(v)
 	}
 	for _, v := range mean[m:] {
 		pairs += math.Sqrt(v)
 	}
 	n := float64(m)
 	if fair {
-		return near/n - pairs/(n*(n-1))
+		return toObs/n - pairs/(n*(n-1))
 	}
-	return near/n - pairs/(n*n)
+	return toObs/n - pairs/(n*n)
 }
 
 // pairDistances are the shared sums of the energy scores: those of addDistances over points.
