@@ -34,7 +34,7 @@ func newInverse(g *ensemble.Grid, x, y []float64) *inverse {
 	for k := range v.on {
 		v.on[k] = sphere(g.Lon[k], g.Lat[k])
 	}
-	// Every so many rows and columns belong to the coarse points; reach is measured there.
+	// Every every-th row and column belongs to the coarse points; reach is measured there.
 	every := max(1, int(math.Sqrt(float64(g.Size())/coarsePoints)))
 	for j := 0; j < g.NY; j += every {
 		for i := 0; i < g.NX; i += every {
