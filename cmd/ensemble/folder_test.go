@@ -28,7 +28,7 @@ func TestFolderOfMembers(t *testing.T) {
 	}
 	predict := func(words ...string) map[string]string {
 		t.Helper()
-		f.expect(exit.OK, append(words, "1 start,"), "predict", "-v", "--log-file", log, "-c", filepath.Join(f.dir, "predict.yaml"), "--threads", "1", "--progress", "none")
+		f.expect(exit.OK, append(words, "1 initialisation,"), "predict", "-v", "--log-file", log, "-c", filepath.Join(f.dir, "predict.yaml"), "--threads", "1", "--progress", "none")
 		made := tree(t, out)
 		if err := os.RemoveAll(out); err != nil {
 			t.Fatal(err)
@@ -99,7 +99,7 @@ func TestFolderOfStarts(t *testing.T) {
 	rest := grows(t, coming)
 	of := func(day time.Time) []string { return append(seldom("+10m"), "--init", day.Format("2006010215")) }
 	begin := time.Now()
-	out := f.predict(exit.OK, []string{"1 start,", "ignored, as the other files contain all expected fields: " + damaged, coming + ": it is still being written"}, append(of(lastDay), in)...)
+	out := f.predict(exit.OK, []string{"1 initialisation,", "ignored, as the other files contain all expected fields: " + damaged, coming + ": it is still being written"}, append(of(lastDay), in)...)
 	if d := time.Since(begin); d > 5*time.Minute {
 		t.Errorf("waited %s for files of other starts", d)
 	}

@@ -328,7 +328,7 @@ func TestServe(t *testing.T) {
 	}
 	t.Setenv("SOURCE_DATE_EPOCH", "1000000000")
 	for _, day := range []time.Time{lastDay, next} {
-		f.expect(exit.OK, []string{"1 start"}, "predict", "--threads", "1", "-c", file, "--init", day.Format("2006010215"))
+		f.expect(exit.OK, []string{"1 initialisation"}, "predict", "--threads", "1", "-c", file, "--init", day.Format("2006010215"))
 	}
 	want := tree(t, out)
 	if len(got) < 6 || len(got) != len(want) {

@@ -83,7 +83,7 @@ func TestWaitForInput(t *testing.T) {
 			return nil
 		}()
 	}()
-	out := f.predict(exit.OK, []string{"waiting until", "1 start"}, polled("+10m", "--log-file", log, path("fc_*.grib2"))...)
+	out := f.predict(exit.OK, []string{"waiting until", "1 initialisation"}, polled("+10m", "--log-file", log, path("fc_*.grib2"))...)
 	if err := <-arriving; err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +182,7 @@ func TestExpectedAndLagged(t *testing.T) {
 	yesterday := f.put("yesterday.grib2", join(without(old, func(m testgrib.Message) bool { return m.Member < 2 })...))
 	f.predict(exit.BadData, nil, today, yesterday)
 	f.predict(exit.NotYet, nil, "--set", "members.lagged.max_age=12h", today, yesterday)
-	out := f.predict(exit.OK, []string{"1 start"}, "--set", "members.lagged.max_age=24h", today, yesterday)
+	out := f.predict(exit.OK, []string{"1 initialisation"}, "--set", "members.lagged.max_age=24h", today, yesterday)
 	f.made(out, "ok", "0 1 2", "")
 	files, _ := filepath.Glob(filepath.Join(out, "20011008*", "*.nc"))
 	if len(files) != 1 {

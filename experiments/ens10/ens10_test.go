@@ -210,7 +210,7 @@ func TestSyntheticArchive(t *testing.T) {
 	// What a protocol promises and is not there is listed.
 	rename(at("output.pl.20170229"), filepath.Join(root, "away"))
 	_, err = prepare(c, "short", p)
-	lists(t, err, "3 of 7 starts", "1998-07-02T00:00Z, 1999-07-02T00:00Z, 2000-07-02T00:00Z", "output.pl.20180702 (3 years)")
+	lists(t, err, "3 of 7 initialisations", "1998-07-02T00:00Z, 1999-07-02T00:00Z, 2000-07-02T00:00Z", "output.pl.20180702 (3 years)")
 	if r, err := prepare(c, "short", nil); err != nil || r.Inits != 4 {
 		t.Errorf("without a protocol: %+v, %v", r, err)
 	}

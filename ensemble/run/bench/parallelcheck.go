@@ -104,7 +104,7 @@ type ParallelMesh struct {
 // CheckParallel trains a small network, with periodic longitudes, for some steps on one rank and on all of
 // them, on every mesh that they can form.
 //
-// Errors: those of training; exit 64 for a case that fits no mesh of so many ranks.
+// Errors: those of training; exit 64 for a case that fits no mesh with this number of ranks.
 func CheckParallel(ctx context.Context, o ParallelCheckOptions) (*ParallelCheck, error) {
 	if o.Steps == 0 {
 		o.Steps = 5
@@ -166,7 +166,7 @@ func (k Case) meshes(text string, n int) ([]spatial.Mesh, error) {
 	all := spatial.Meshes(n, []spatial.MeshAxis{{Name: "data", Size: k.Batch}, {Name: "level", Size: k.Depth},
 		{Name: "lat", Size: k.Crop.Height / 2}, {Name: "lon", Size: k.Crop.Width / 2}})
 	if len(all) == 0 {
-		return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%d ranks for %v", n, k), Why: "the case fits no mesh of so many ranks", Fix: "start fewer ranks, or give a larger crop or batch"}
+		return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%d ranks for %v", n, k), Why: "the case fits no mesh with this number of ranks", Fix: "start fewer ranks, or give a larger crop or batch"}
 	}
 	return all, nil
 }

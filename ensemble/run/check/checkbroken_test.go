@@ -16,8 +16,8 @@ import (
 	"github.com/ensemble-weather/ensemble/io/decode"
 )
 
-// wantFaults are what `check` says of files that read well and mean something wrong; those
-// that are not here are refused as a whole.
+// wantFaults are the expected faults of files with valid structure and wrong content; files that are not listed cannot be
+// read at all.
 var wantFaults = map[string]string{
 	"member_missing": "member 4 is missing everywhere", "member_twice_same": "in the input twice with equal values",
 	"member_number_twice_other_values": "two messages describe the same field and differ", "member_is_copy_of_another": "members 3, 5 of initialisation 2012-09-20T00:00Z are copies",

@@ -91,7 +91,7 @@ func TestRunsThatCannotBePruned(t *testing.T) {
 		code exit.Code
 		what string
 	}{
-		many:        {exit.Usage, "a run of 2 networks, method \"joint\", cannot be pruned"},
+		many:        {exit.Usage, "a run with 2 networks, method \"joint\", cannot be pruned"},
 		t.TempDir(): {exit.NotYet, "the run is not finished"},
 	} {
 		c := pruneJob(t, "version: 1\nrun_dir: %s\nprune: {structure: channel, target: 0.5}\n", from)

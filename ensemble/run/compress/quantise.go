@@ -185,7 +185,7 @@ func saveQuantised(m *model.Model, from string, dir *rundir.Dir) error {
 	return m.SaveDescription(dir.File("model"))
 }
 
-// evenIndices returns n evenly spaced indices of so many, from the first to the last.
+// evenIndices returns n evenly spaced indices from 0 to of−1.
 func evenIndices(n, of int) []int {
 	n = min(n, of)
 	order := make([]int, n)

@@ -210,7 +210,7 @@ type Subject struct {
 	Seed    uint64
 	Loss    bool
 	Options engine.Options
-	// memory and workspace say where the limits are set.
+	// memory and workspace name the keys or flags of the limits.
 	memory, workspace setup.MemoryLimit
 }
 

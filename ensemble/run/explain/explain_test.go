@@ -291,7 +291,7 @@ func TestDOT(t *testing.T) {
 			}
 		}
 		if err := r.WriteDOT(io.Discard, "fusion"); exit.CodeOf(err) != exit.Usage {
-			t.Errorf("a pass that there is not: %v", err)
+			t.Errorf("an unknown pass: %v", err)
 		}
 	}
 	for class, colour := range classColours {

@@ -33,7 +33,7 @@ func TestAgainstCDO(t *testing.T) {
 	for _, c := range []struct {
 		name, file, to string
 		most           float64 // difference over the range of the field
-		margin         int     // points that are there in one answer only
+		margin         int     // points present in one result only
 	}{
 		{"latlon", "grib2/ccsds_2t.grib2", "36x18", 1e-6, 0},
 		{"gaussian", "grib1/regular_gg.grib1", "36x18", 1e-6, 0},

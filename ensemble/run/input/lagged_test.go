@@ -90,7 +90,7 @@ func TestLagNumbers(t *testing.T) {
 		t.Errorf("%d fields, want 15", len(cat.Entries))
 	}
 	if _, _, _, err := LaggedEnsemble(c, 24*time.Hour, start.Add(time.Hour)); exit.CodeOf(err) != exit.NotYet {
-		t.Errorf("a start that is not there: %v", err)
+		t.Errorf("a missing initialisation: %v", err)
 	}
 	if cat, _, _, err := LaggedEnsemble(c, 24*time.Hour, start.Add(-24*time.Hour)); err != nil || len(cat.Entries) != 15 || cat.Inits()[0].Equal(start.Time) {
 		t.Errorf("an earlier start: %v", err)

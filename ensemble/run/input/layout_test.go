@@ -64,7 +64,7 @@ func TestOfferedPercentiles(t *testing.T) {
 	b.Members = []ensemble.Member{ensemble.NoMember}
 	for _, f := range CheckOffered(&ensemble.Catalogue{Entries: []ensemble.Entry{entry}}, "x", b) {
 		if strings.Contains(f.What, "percentiles") {
-			t.Errorf("nobody asked for members: %+v", f)
+			t.Errorf("no members were requested: %+v", f)
 		}
 	}
 }

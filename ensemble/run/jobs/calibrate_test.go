@@ -68,8 +68,8 @@ func TestTrainCalibrates(t *testing.T) {
 		}
 	}
 
-	// Fitted again from published distributions of the validation starts, a calibration is the
-	// same but for the rounding of files.
+	// Fitted again from published distributions of the validation samples, a calibration is the
+	// same up to rounding in files.
 	o := predict.Options{RunDir: dir, Input: f.GRIB2, Out: t.TempDir(), Version: "test", Command: "test", Threads: 1,
 		Publish: runtest.Publishing(t, "products=[mean, spread, probabilities]", "probabilities=[t>270, t>275, t<278.15, 270<t<280]")}
 	o.Input = f.GRIB2

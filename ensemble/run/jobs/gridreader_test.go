@@ -48,7 +48,7 @@ func dataOf(t *testing.T, c *config.TrainConfig, ranks *team.Team) (*samples.Dat
 	return samples.ReadData(context.Background(), c, forecasts, analyses, ranks)
 }
 
-// oneInit is what was read of one start.
+// oneInit is the data of one initialisation.
 type oneInit struct {
 	forecast *ensemble.Forecast
 	analysis *ensemble.Analysis
@@ -329,7 +329,7 @@ func TestPredictFromAnotherGrid(t *testing.T) {
 	}
 	o.Regrid = input.InterpolationByName("nearest")
 	if _, err := predict.Run(context.Background(), o); err != nil {
-		t.Errorf("with one that is asked for: %v", err)
+		t.Errorf("with a requested one: %v", err)
 	}
 	v := verify.Options{Forecast: files, Analysis: analyses, RunDir: runDir}
 	if _, err := verify.Run(context.Background(), v); exit.CodeOf(err) != exit.BadData {
@@ -337,6 +337,6 @@ func TestPredictFromAnotherGrid(t *testing.T) {
 	}
 	v.Regrid = input.InterpolationByName("conservative")
 	if _, err := verify.Run(context.Background(), v); err != nil {
-		t.Errorf("verification with an interpolation that is asked for: %v", err)
+		t.Errorf("verification with a requested interpolation: %v", err)
 	}
 }

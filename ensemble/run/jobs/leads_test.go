@@ -93,7 +93,7 @@ func TestTargetLeads(t *testing.T) {
 				return x.System == scoring.SystemMembers && x.Test == "jacobian" && x.Lead == lead
 			})
 			if i < 0 || c.name == "trajectories" && !trained.Scores.Coupling[i].Passed {
-				t.Errorf("%s: members at %s know of each other: %+v", c.name, lead, trained.Scores.Coupling)
+				t.Errorf("%s: members at %s depend on each other: %+v", c.name, lead, trained.Scores.Coupling)
 			}
 		}
 		fc := samplestest.ReadInit(t, cfg, f.NetCDF[17])
@@ -223,7 +223,7 @@ func TestTrajectoriesResume(t *testing.T) {
 	f := demotest.Files(t)
 	c := demotest.Config(t, f, runtest.Trajectories("model.conditions=[lead]", "train.epochs=2")...)
 	runDir := traintest.CheckResume(t, c, 3, 4)
-	// It is told its leads, so it takes fewer of them.
+	// This network is conditioned on leads, so it can predict fewer of them.
 	fc := samplestest.ReadInit(t, c, f.NetCDF[17])
 	early := *fc
 	early.Axes.Leads = fc.Axes.Leads[:2]

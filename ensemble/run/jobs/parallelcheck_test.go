@@ -68,7 +68,7 @@ func checkWithin(t *testing.T, o bench.ParallelCheckOptions) *bench.ParallelChec
 	return r
 }
 
-// checkLine begins the line in which rank 0 tells what a check gave.
+// checkLine starts the line with the result of a check on rank 0.
 const checkLine = "check "
 
 // printCheck runs one rank under a launcher.

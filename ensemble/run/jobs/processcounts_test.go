@@ -45,7 +45,7 @@ func onTestTeams(n int, mesh string, f func(w team.Teams) error) error {
 // jobVariable makes this test binary a rank: it holds the job and its options.
 const jobVariable = "ENSEMBLE_RUN_TEST_JOB"
 
-// job is what a rank of a real launcher is told.
+// job is the input of a rank under a launcher.
 type job struct {
 	Predict *predict.Options
 	Verify  *verify.Options
@@ -279,7 +279,7 @@ func TestPredictFailsOnARank(t *testing.T) {
 			}
 			o.Out = t.TempDir()
 		}
-		// Nobody knows how the second and the third start came there.
+		// The second and the third initialisation have no manifest.
 		for _, i := range []int{1, 2} {
 			dir := filepath.Join(o.Out, inits[i])
 			if err := os.Mkdir(dir, 0o755); err != nil {

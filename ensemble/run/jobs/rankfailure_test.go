@@ -28,7 +28,7 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm/mpi"
 )
 
-// rankTraining is a training as every rank of a launcher is told of it.
+// rankTraining is a training as every rank of a launcher receives it.
 type rankTraining struct {
 	Config, RunDir string
 	Set            []string
@@ -131,7 +131,7 @@ func (l *launched) end(t *testing.T) (code exit.Code, out string) {
 	return exit.Code(l.ProcessState.ExitCode()), out
 }
 
-// alive tells whether a process runs or is stopped; one that only waits to be reaped is not.
+// alive reports whether a process runs or is stopped; zombies are not alive.
 func alive(pid int) bool {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err == nil && !strings.Contains(string(text), ") Z ")
@@ -180,7 +180,7 @@ func failing(t *testing.T, dir string, set ...string) rankTraining {
 		Set: append([]string{"train.networks=1", "train.epochs=6", "train.mesh=lon:2", "train.stall_timeout=8s"}, set...)}
 }
 
-// rankFailure is what happens to a rank, and what the user is told.
+// rankFailure is a failure of a rank, and the expected message.
 type rankFailure struct {
 	signal syscall.Signal
 	rank   int
@@ -194,7 +194,7 @@ func TestRankFailures(t *testing.T) {
 	checkRankFailures(t, []rankFailure{
 		{syscall.SIGKILL, 1, 0, "illed"},
 		{syscall.SIGSTOP, 1, exit.RankLost, "error[E071]: rank 1 was lost"},
-		{syscall.SIGTERM, 0, exit.SaveAndStop, "error[E075]: "}, // of one rank; the launcher may end the other before it tells
+		{syscall.SIGTERM, 0, exit.SaveAndStop, "error[E075]: "}, // of one rank; the launcher may end the other before it reports
 	})
 }
 
@@ -259,7 +259,7 @@ func TestRanksAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	data := filepath.Dir(demotest.Files(t).GRIB2[0])
-	// A node that sees other bytes below the same names.
+	// A node with different file contents under the same names.
 	node := filepath.Join(dir, "node")
 	if err := os.CopyFS(node, os.DirFS(data)); err != nil {
 		t.Fatal(err)

@@ -32,7 +32,7 @@ func TestTrainRecalibrates(t *testing.T) {
 		t.Fatal(err)
 	}
 	if trained.Scores.Find("crps_family", scoring.SystemNetwork, "t", "850hPa", "48h") == nil || trained.Scores.Find("crps_gauss", scoring.SystemNetwork, "t", "850hPa", "48h") != nil {
-		t.Error("test starts are not judged by the calibrated distribution")
+		t.Error("test samples are not scored with the calibrated distribution")
 	}
 	m, err := model.Load(filepath.Join(dir, "model"), false)
 	if err != nil {
@@ -100,7 +100,7 @@ func TestTrainRecalibrates(t *testing.T) {
 		}
 	}
 	if ratio := spreads / errors; math.Abs(ratio-1) > 1e-4 {
-		t.Errorf("published spread² over error² on validation starts is %g, want 1", ratio)
+		t.Errorf("published spread² over error² on validation samples is %g, want 1", ratio)
 	}
 	if w := m.DescribeRecalibration(m.Task.Targets[0], ensemble.PressureLevel(850)); !strings.Contains(w, "degrees of freedom, fitted on 3 initialisations from") {
 		t.Errorf("files say %q", w)

@@ -70,7 +70,7 @@ func TestRolling(t *testing.T) {
 	runtest.Must(t, err)
 	want, _ := json.Marshal(whole.Scores.Scores)
 	if got, _ := json.Marshal(second.Scores.Scores); string(got) != string(want) {
-		t.Error("the scores of the window are not those of its starts")
+		t.Error("the scores of the window are not those of its initialisations")
 	}
 	text, err := os.ReadFile(filepath.Join(o.Dir, verify.AlarmsFile))
 	runtest.Must(t, err)
@@ -152,7 +152,7 @@ func interrupted(t *testing.T, o verify.RollingOptions) {
 			runtest.Must(t, errors.Join(os.Remove(filepath.Join(o.Dir, verify.AlarmsFile)), os.Remove(filepath.Join(o.Dir, verify.ScoresDir, "scores.json"))))
 			cut()
 		},
-		"before the sums of a start": func() { cut(); runtest.Must(t, errors.Join(os.Remove(newest), os.Remove(oldest))) },
+		"before the sums of an initialisation": func() { cut(); runtest.Must(t, errors.Join(os.Remove(newest), os.Remove(oldest))) },
 	} {
 		undo()
 		_, err := verify.Rolling(context.Background(), o)
@@ -244,7 +244,7 @@ func TestVerdict(t *testing.T) {
 	}
 	c.Against = filepath.Join(c.Against, "mistyped")
 	if _, err := verify.Rolling(context.Background(), c); exit.CodeOf(err) != exit.NotYet || !strings.Contains(err.Error(), "named by --compare-with") {
-		t.Errorf("a folder that is not there: %v", err)
+		t.Errorf("a missing folder: %v", err)
 	}
 }
 
@@ -274,7 +274,7 @@ func promotions(t *testing.T, finished, worse, worseVerdict, betterVerdict strin
 	if _, err := promote.RollBack(name, ""); exit.CodeOf(err) != exit.NotYet {
 		t.Errorf("a name without a model: %v", err)
 	} else if _, err := os.Stat(name); !os.IsNotExist(err) {
-		t.Errorf("going back from a name that is not there made its folder: %v", err)
+		t.Errorf("rolling back a missing name made its folder: %v", err)
 	}
 	if _, err := promote.Promote(promote.Options{Name: worse, RunDir: finished}); exit.CodeOf(err) != exit.CannotWrite || !strings.Contains(err.Error(), "not that of a model name") {
 		t.Errorf("a run directory became a name: %v", err)

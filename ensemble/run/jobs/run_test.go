@@ -76,7 +76,7 @@ func TestWholeJob(t *testing.T) {
 	runtest.Must(t, os.Remove(reference)) // as of a process that ended before it was written
 	repeated, err := predict.Run(context.Background(), predict.Options{RunDir: runDir, Input: test, Out: out, Formats: []product.Format{product.NetCDF, product.GRIB2}, Version: "test"})
 	if err != nil || repeated.Existing != 3 {
-		t.Errorf("predicting again: %+v, %v; want 3 cycles that are there already", repeated, err)
+		t.Errorf("predicting again: %+v, %v; want 3 existing initialisations", repeated, err)
 	}
 	if got, err := os.ReadFile(reference); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("the reference is not completed: %v", err)
@@ -84,7 +84,7 @@ func TestWholeJob(t *testing.T) {
 	rereadOnce(t, runDir, test)
 	alone, err := predict.Run(context.Background(), predict.Options{RunDir: runDir, Input: test[1:2], Out: out, Version: "test"})
 	if err != nil || alone.Existing != 1 {
-		t.Errorf("one of the starts without the other files: %+v, %v; want that it is there already", alone, err)
+		t.Errorf("one initialisation without the other files: %+v, %v; want that it exists", alone, err)
 	}
 	var netcdf []string
 	for _, path := range predicted.Outputs {
@@ -139,7 +139,7 @@ func TestWholeJob(t *testing.T) {
 	}
 }
 
-// leaking: baselines are not scored where one start is judged that they were fitted to.
+// leaking: baselines are not scored if they were fitted to one of the verified initialisations.
 func leaking(t *testing.T, runDir string, f *demo.Files) {
 	out := t.TempDir()
 	predicted, err := predict.Run(context.Background(), predict.Options{RunDir: runDir, Input: f.GRIB2[16:], Out: out, Formats: []product.Format{product.NetCDF}, Version: "test"})
@@ -152,7 +152,7 @@ func leaking(t *testing.T, runDir string, f *demo.Files) {
 	}
 	if verified.Scores.Find("crps_gauss", "emos", "t", "850hPa", "48h") != nil || verified.Scores.Find("crps_gauss", "network", "t", "850hPa", "48h") == nil ||
 		len(verified.Warnings) != 1 || !strings.Contains(verified.Warnings[0], "1 of the 4 verified initialisations") || !strings.Contains(verified.Warnings[0], "too good") {
-		t.Errorf("one start of four is that of a fit: warnings %q", verified.Warnings)
+		t.Errorf("one of four initialisations was fitted to: warnings %q", verified.Warnings)
 	}
 }
 
@@ -272,7 +272,7 @@ func TestBadInput(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The messages of one start run by lead, member, variable, level: 40 a lead.
+	// The messages of one initialisation are ordered by lead, member, variable, level: 40 per lead.
 	// Without the first of the last lead the control misses a field there.
 	short := withoutMessage(text, 80)
 	for _, bad := range []struct {

@@ -244,7 +244,7 @@ func TestFallsBackOnAMesh(t *testing.T) {
 		"weights are cut": func(o *predict.Options) {
 			o.RunDir, o.Policy.OnFailure, o.Policy.Fallback, o.Publish.Products = cut, predict.ActionFallBack, []string{"emos_grid"}, []string{"mean", "members"}
 		},
-		"too few members of one start": func(o *predict.Options) {
+		"too few members of one initialisation": func(o *predict.Options) {
 			o.Input, o.Policy.Members.OnMissing, o.Policy.Fallback = []string{few, f.GRIB2[17]}, predict.ActionFallBack, []string{"raw"}
 		},
 	} {

@@ -119,7 +119,7 @@ func TestVerifyExtremesAndSums(t *testing.T) {
 	checkCaseStudy(t, all)
 }
 
-// refusedSums: what does not belong together is not joined.
+// refusedSums checks that sums of different verifications are not joined.
 func refusedSums(t *testing.T, o verify.Options, files []string) {
 	t.Helper()
 	other := o

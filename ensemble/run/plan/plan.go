@@ -114,7 +114,7 @@ type SimulatedStep struct {
 type ScalingStep struct {
 	Ranks int `json:"ranks"`
 	// Strong keeps the batch. Weak grows it with the ranks, from the least number whose memory holds the batch.
-	// Nil if no mesh of so many ranks exists or fits.
+	// Nil if no mesh with this number of ranks exists or fits.
 	Strong *PlannedStep `json:"strong"`
 	Weak   *PlannedStep `json:"weak"`
 	Batch  int          `json:"weak_batch"`

@@ -48,10 +48,10 @@ func TestCompleteFiles(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"_offset": 0, "_length": 100}`:                                          "",
 		`{"_offset": 0, "_length": 50}` + "\n" + `{"_offset": 50, "_length": 55}`: "row 2 of its index " + filepath.Join(dir, "fc.index") + " ends at byte 105, but the file has 104",
-		`{"_offset": 0}`:                 "row 1 of its index " + filepath.Join(dir, "fc.index") + " is not understood",
+		`{"_offset": 0}`:                 "row 1 of its index " + filepath.Join(dir, "fc.index") + " has an unknown format",
 		"1:0:d=2001:TMP:\n2:103:d=2001:": "",
 		"1:0:d=2001:TMP:\n2:104:d=2001:": "ends at byte 105",
-		"\n":                             "has no row",
+		"\n":                             "is empty",
 	} {
 		put("fc.index", text)
 		look(want)

@@ -16,7 +16,7 @@ import (
 	"github.com/ensemble-weather/ensemble/io/store"
 )
 
-// InputTiming tells how long the steps of this process waited for their batches, and where samples came from.
+// InputTiming is how long the steps of this process waited for their batches, and where samples came from.
 type InputTiming struct {
 	Steps  float64 `json:"steps_s"` // total time
 	Waited float64 `json:"waited_s"`

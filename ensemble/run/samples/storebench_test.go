@@ -84,7 +84,7 @@ func TestStoreBench(t *testing.T) {
 		t.Errorf("%+v, of %d values", r, values)
 	}
 	var b bytes.Buffer
-	if err := r.Sections().WriteText(&b); err != nil || !strings.Contains(b.String(), "15 starts") || !strings.Contains(b.String(), "of the disk's rate") {
+	if err := r.Sections().WriteText(&b); err != nil || !strings.Contains(b.String(), "15 samples") || !strings.Contains(b.String(), "of the disk's rate") {
 		t.Errorf("%v\n%s", err, &b)
 	}
 	if err := runtest.Overwrite(filepath.Join(dir, "shards", "00000.bin"), make([]byte, 1<<20)); err != nil {

@@ -57,7 +57,7 @@ func newCouplings(g *ensemble.Grid, inits []ensemble.Init, b score.Bootstrap) *c
 	return c
 }
 
-// SparsePoints returns at most so many points of a grid: every nth row and column.
+// SparsePoints returns at most most points of a grid: every nth row and column.
 func SparsePoints(g *ensemble.Grid, most int) []int {
 	step := 1
 	count := func(n int) int { return (n + step - 1) / step }

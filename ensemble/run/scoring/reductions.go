@@ -182,5 +182,5 @@ const (
 	SystemAffine  = "affine"
 )
 
-// SystemRaw is the name of the raw ensemble of so many members.
+// SystemRaw is the name of the raw ensemble with this number of members.
 func SystemRaw(members int) string { return fmt.Sprintf("raw%d", members) }

@@ -72,7 +72,7 @@ func MachineOf(c *config.TrainConfig) search.Machine {
 	return DescribeMachine(c.Machine)
 }
 
-// FastestMesh returns the mesh of so many ranks on which a training step is predicted to be fastest on a
+// FastestMesh returns the mesh of the ranks on which a training step is predicted to be fastest on a
 // machine. All processes of one program find the same mesh.
 //
 // Errors: exit 64 if no mesh exists, or none fits into the memory of a rank.

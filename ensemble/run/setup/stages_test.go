@@ -50,7 +50,7 @@ func TestModelIsReadAsWritten(t *testing.T) {
 			t.Fatal(err)
 		}
 		if of := bytes.Contains(text, []byte(`"method"`)) && bytes.Contains(text, []byte(`"bias"`)); of != (c.method == "three_stage") {
-			t.Errorf("%s: a method and a bias network are told: %v", c.method, of)
+			t.Errorf("%s: a method and a bias network are written: %v", c.method, of)
 		}
 		if !bytes.Contains(text, []byte(c.old)) {
 			t.Fatalf("no %s in %s", c.old, text)

@@ -30,7 +30,7 @@ type channelRemoval struct {
 	description string // of the goal, for errors
 }
 
-// newChannelRemoval returns the channel removal of a configuration for a training of so many steps; nil for none.
+// newChannelRemoval returns the channel removal of a configuration for a training of this many steps; nil for none.
 func newChannelRemoval(c *config.TrainConfig, steps int) *channelRemoval {
 	p := c.Prune
 	if p.Method == config.NoPruning || p.Structure != config.ChannelStructure {

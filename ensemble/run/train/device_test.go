@@ -93,7 +93,7 @@ func TestAveragedNetworksOnDevice(t *testing.T) {
 		}
 	}
 	if !slices.Equal(got[0], got[2]) || slices.Equal(got[0], got[1]) {
-		t.Error("the same start is predicted otherwise behind another")
+		t.Error("the prediction of a sample depends on the one before")
 	}
 }
 

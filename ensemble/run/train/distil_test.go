@@ -86,12 +86,12 @@ func TestTeacherPredictions(t *testing.T) {
 			}
 			shift, i := (mean[at*p+q]-raw)/k.ErrorScale[at], len(mean)+at*p+q
 			if math.Abs(float64(b.TeacherShift[i])-shift) > 1e-4 || math.Abs(float64(b.TeacherSigma[i])*k.ErrorScale[at]/sigma[at*p+q]-1) > 1e-5 {
-				t.Fatalf("level %d, point %d: N(%v, %v) is told, %v of N(%v, %v)", at, q, b.TeacherShift[i], b.TeacherSigma[i], shift, mean[at*p+q], sigma[at*p+q])
+				t.Fatalf("level %d, point %d: N(%v, %v) in the batch, want %v of N(%v, %v)", at, q, b.TeacherShift[i], b.TeacherSigma[i], shift, mean[at*p+q], sigma[at*p+q])
 			}
 		}
 	}
 	if !slices.ContainsFunc(b.TeacherShift, func(x float32) bool { return x != 0 }) || slices.ContainsFunc(b.TeacherShift[:len(mean)], func(x float32) bool { return x != 0 }) {
-		t.Error("nothing was told, or of another sample")
+		t.Error("no target in the batch, or that of another sample")
 	}
 }
 

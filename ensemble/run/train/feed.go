@@ -59,7 +59,7 @@ func (t *trainer) startFeed(ctx context.Context) *feed {
 	return &feed{next: ch, stop: stop, done: done}
 }
 
-// newBatch allocates a batch of so many samples of the current network.
+// newBatch allocates a batch of size samples of the current network.
 func (t *trainer) newBatch(size int) task.Batch {
 	grid := t.ranks.Shard().LocalGrid(t.model.Grid)
 	spec := t.model.Spec

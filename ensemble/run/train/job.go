@@ -61,7 +61,7 @@ func (j *job) batchCount(n setup.NetworkTraining) int {
 	return (j.sampleCount(n) + j.base.BatchSize - 1) / j.base.BatchSize
 }
 
-// stepCount is the number of optimiser steps of so many batches, each of accumulate batches. The last step of an
+// stepCount is the number of optimiser steps for batches, each of accumulate batches. The last step of an
 // epoch may have fewer.
 func (j *job) stepCount(batches int) int {
 	return (batches + j.base.Accumulate - 1) / j.base.Accumulate

@@ -75,7 +75,7 @@ func (t *trainer) beginPruning() error {
 	return t.applyMask()
 }
 
-// pruneOptions returns the pruner's options for a training of so many steps. The last change of the mask
+// pruneOptions returns the pruner's options for a training of steps steps. The last change of the mask
 // comes before the last step, so that the final weights are trained with the final mask.
 func pruneOptions(o config.Prune, epochs, steps int) prune.Options {
 	at := func(m config.TrainingTime) int { return int(math.Round(m.Fraction(epochs) * float64(steps))) }

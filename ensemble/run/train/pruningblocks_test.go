@@ -45,7 +45,7 @@ func TestTrainingSkipsMaskedBlocks(t *testing.T) {
 	want, none := train("dense")
 	got, told := train("sparse")
 	if none != [2]int{} || told[0] == 0 || told[0] != told[1] {
-		t.Errorf("%v convolutions know of zero blocks, and %v where nothing is told", told, none)
+		t.Errorf("%v convolutions skip zero blocks, and %v without a mask", told, none)
 	}
 	if got != want {
 		t.Error("the training has other bits")

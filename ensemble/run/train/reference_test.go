@@ -85,7 +85,7 @@ func TestReferenceIsCrossFitted(t *testing.T) {
 		}
 		// Twice a rounding of values of order one by the error scale.
 		if d := differ(of(honest, honest.inputs.references.taskFor(honest.local, start)), of(spoilt, spoilt.inputs.references.taskFor(spoilt.local, start))); d > 1e-5 {
-			t.Errorf("%s: the reference of a start moves by %g K with its own outcome", method, d)
+			t.Errorf("%s: the reference of a sample changes by %g K with its own outcome", method, d)
 		}
 		if d := differ(of(honest, honest.local), of(spoilt, spoilt.local)); d < 0.05 {
 			t.Errorf("%s: without folds the reference moves by %g K only: nothing is tested", method, d)

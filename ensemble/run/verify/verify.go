@@ -453,7 +453,7 @@ func publishScores(out string, all []*scoring.Scoring, finished []score.Coupling
 	return err
 }
 
-// findReference loads the model's description and baselines; nil with a warning if there are none beside the
+// findReference loads the model's description and baselines; nil with a warning if there are none with the
 // products.
 //
 // Errors: exit 65 and 66 for Options.RunDir.
@@ -471,7 +471,7 @@ func findReference(o Options, warnings *[]string) (*model.Model, error) {
 			return nil, err
 		}
 	}
-	*warnings = append(*warnings, "no baselines beside the products: climatology and EMOS are not scored; give --run-dir of the training")
+	*warnings = append(*warnings, "no baselines found with the products: climatology and EMOS are not scored; give --run-dir of the training")
 	return nil, nil
 }
 

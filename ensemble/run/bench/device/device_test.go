@@ -78,12 +78,12 @@ func TestTargets(t *testing.T) {
 	wants := map[string]want{
 		"training step, 2×352×704, batch 2":                 {true, 1.5},
 		"memory of a training step, 2×352×704, batch 2":     {true, 0.5},
-		"convolutions over the matrix product's rate, bf16": {false, 310. / 700},
-		"output beside the reference, f32":                  {false, 2e-5},
-		"200 steps reach the processor's loss":              {true, 0.5},
+		"convolution rate relative to matrix product, bf16": {false, 310. / 700},
+		"output error relative to float64, f32":             {false, 2e-5},
+		"loss after 200 steps, compared with the processor": {true, 0.5},
 		"conformance suite":                                 {false, 0}, // nothing failed, but nothing ran on a device
 		"compute-sanitizer":                                 {true, 0},
-		"a sample of twice the memory":                      {true, 1.1},
+		"step in half of the memory":                        {true, 1.1},
 	}
 	for _, x := range targets(lines, rs) {
 		w, measured := wants[x.Name]

@@ -102,7 +102,7 @@ func (c *Options) products(ctx context.Context, side int, precision string) (flo
 	return work / best / 1e9, errors.Join(err, p.Close())
 }
 
-// copies measures copies of so many floats within the device, from the host and to it.
+// copies measures copies of n floats within the device, from the host and to it.
 func (a *peaks) copies(r backend.Remote, floats int) error {
 	x, err := r.Alloc(floats)
 	if err != nil {

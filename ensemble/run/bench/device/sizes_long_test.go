@@ -149,7 +149,7 @@ func TestLongFullSizes(t *testing.T) {
 			}
 		})
 	}
-	// The yardsticks too; a device that does nothing is infinitely fast.
+	// The peak measurements too; an idle device is infinitely fast.
 	yard := Options{Network: Network{Threads: 2}, Backend: name}
 	for _, precision := range []string{"bf16", "f32"} {
 		if rate, err := yard.products(t.Context(), productSide, precision); err != nil || rate <= 0 {
