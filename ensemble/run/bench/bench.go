@@ -55,7 +55,7 @@ type Report struct {
 type Machine struct {
 	CPU    string   `json:"cpu"`
 	Cores  int      `json:"cores"`
-	ISA    []string `json:"features"`
+	ISA    []string `json:"features"` // instruction sets
 	Go     string   `json:"go"`
 	OneDNN string   `json:"onednn"` // empty: not installed
 	Peaks  []Peak   `json:"peaks"`  // one per number of threads
@@ -65,7 +65,7 @@ type Machine struct {
 // forward passes of the convolutions.
 type Result struct {
 	Model          string     `json:"model"`
-	Base           int        `json:"base"`
+	Base           int        `json:"base"` // width of the first stage
 	Crop           setup.Crop `json:"crop"`
 	Batch          int        `json:"batch"`
 	Depth          int        `json:"depth"`
@@ -87,10 +87,10 @@ type Result struct {
 	GFLOP          float64    `json:"forward_gflop"` // of one forward pass
 	GFLOPs         float64    `json:"gflops"`        // of the training step
 	PredictGFLOPs  float64    `json:"predict_gflops"`
-	PeakGFLOPs     float64    `json:"peak_gflops"` // of a matrix product with as many threads
-	PeakFraction   float64    `json:"peak_fraction"`
-	PredictShare   float64    `json:"predict_peak_fraction"`
-	Bandwidth      float64    `json:"bandwidth_gib_s"` // of a copy with as many threads
+	PeakGFLOPs     float64    `json:"peak_gflops"`           // of a matrix product with as many threads
+	PeakFraction   float64    `json:"peak_fraction"`         // GFLOPs / PeakGFLOPs
+	PredictShare   float64    `json:"predict_peak_fraction"` // as PeakFraction, of the prediction
+	Bandwidth      float64    `json:"bandwidth_gib_s"`       // of a copy with as many threads
 	// PeakMiB is the peak resident memory of the training process, PredictPeakMiB that of the prediction process.
 	PeakMiB         float64 `json:"peak_mib"`
 	ArenaMiB        float64 `json:"arena_mib"` // all values of a training step
@@ -103,8 +103,8 @@ type Result struct {
 	Loss          float64  `json:"loss"` // after the last step
 	Steps         int      `json:"steps"`
 	PredictSteps  int      `json:"predict_steps"`
-	Warmup        int      `json:"warmup"`
-	CompileMS     float64  `json:"compile_ms"`
+	Warmup        int      `json:"warmup"`     // steps before the measured ones
+	CompileMS     float64  `json:"compile_ms"` // time to compile the training step
 	// Movement lists the operations of a training step, PredictMovement those of a prediction.
 	Movement        []engine.KernelTime `json:"movement,omitempty"`
 	PredictMovement []engine.KernelTime `json:"predict_movement,omitempty"`

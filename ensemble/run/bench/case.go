@@ -46,15 +46,15 @@ var benchPrecisions = map[string]string{"float32": "f32", "bf16": "bf16", "bf16_
 // Case is one network on one field size.
 type Case struct {
 	Model     string     `json:"model"`
-	Base      int        `json:"base"`
+	Base      int        `json:"base"` // width of the first stage
 	Crop      setup.Crop `json:"crop"`
-	Batch     int        `json:"batch"`
-	Depth     int        `json:"depth"` // levels
-	Threads   int        `json:"threads"`
+	Batch     int        `json:"batch"`            // samples per step
+	Depth     int        `json:"depth"`            // levels
+	Threads   int        `json:"threads"`          // 0: all cores
 	Device    string     `json:"device,omitempty"` // "cpu" (also if empty), "cuda" or "auto"
 	Precision string     `json:"precision"`
 	Periodic  bool       `json:"periodic,omitempty"` // longitudes wrap around
-	// Operations is the fraction of the FLOPFraction that remains after channels were removed; each layer keeps a
+	// Operations is the fraction of the FLOPs that remains after channels were removed; each layer keeps a
 	// multiple of Multiple. 0 removes none.
 	Operations float64 `json:"operations,omitempty"`
 	Multiple   int     `json:"multiple,omitempty"`
@@ -148,7 +148,7 @@ func (k Case) graph(train bool) (*graph.Graph, error) {
 	return g, err
 }
 
-// FLOPFraction is the useful work of one forward pass: twice the multiplications of the convolutions, without taps
+// FLOPs is the useful work of one forward pass: twice the multiplications of the convolutions, without taps
 // on the padding in depth. A training step counts TrainPasses times as much.
 //
 // Errors: ErrShape if the case is invalid.
@@ -178,7 +178,7 @@ type Step struct {
 	n    uint64
 }
 
-// FLOPFraction is the useful work of one Run; see Case.FLOPs.
+// FLOPs is the useful work of one Run; see Case.FLOPs.
 func (s *Step) FLOPs() (int64, error) {
 	n, err := s.of.FLOPs()
 	if s.opt != nil {

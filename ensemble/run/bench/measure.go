@@ -40,8 +40,8 @@ type Measurement struct {
 	MS         benchstats.Times `json:"ms"`
 	Warmup     int              `json:"warmup"`
 	CompileMS  float64          `json:"compile_ms"`
-	PeakMiB    float64          `json:"peak_mib"`
-	ArenaMiB   float64          `json:"arena_mib"`
+	PeakMiB    float64          `json:"peak_mib"`  // resident memory of the process
+	ArenaMiB   float64          `json:"arena_mib"` // all values of a step
 	Parameters int              `json:"parameters"`
 	Loss       float64          `json:"loss,omitempty"` // after the last step
 	// GradientError is ‖g − g64‖₂ / ‖g64‖₂ over all parameters.
@@ -58,13 +58,14 @@ type StepRecord struct {
 	Kernels   []engine.KernelTime `json:"kernels"`
 }
 
+// Numbers of steps.
 const (
 	benchWarmup   = 2 // steps before the first measured one
 	benchMinSteps = 5 // measured steps, if their number is not given
 	// A step that takes longer than benchSlow is warmed up once, and measured
 	// benchMinSlowSteps times at least.
 	benchSlow         = 4 * time.Second
-	benchMinSlowSteps = 3
+	benchMinSlowSteps = 3 // measured steps of a slow step, at least
 )
 
 // Repeat warms a step up, calls warm, and returns the times of measured steps: steps of them or, if that is

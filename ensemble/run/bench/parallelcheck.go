@@ -48,8 +48,8 @@ const checkMomentum = 0.9
 // ParallelCheck compares training on all ranks of a job with training on one.
 type ParallelCheck struct {
 	Ranks     int    `json:"ranks"`
-	Parts     int    `json:"parts"` // of each mesh
-	Transport string `json:"transport"`
+	Parts     int    `json:"parts"`     // of each mesh
+	Transport string `json:"transport"` // in-process, or an MPI library
 	Network   Case   `json:"network"`
 	Steps     int    `json:"steps"`
 	Optimizer string `json:"optimizer"`
@@ -75,7 +75,7 @@ type ParallelCheck struct {
 // distance. Rounding across a ReLU's kink changes the gradient of one draw by some 1e-4; a wrong gradient is
 // wrong in all draws.
 type ParallelErrors struct {
-	Forward    float64 `json:"forward"`
+	Forward    float64 `json:"forward"` // predictions
 	Gradient   float64 `json:"gradient"`
 	Loss       float64 `json:"loss"`
 	Parameters float64 `json:"parameters"`

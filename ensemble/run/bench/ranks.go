@@ -45,7 +45,7 @@ type RanksReport struct {
 	Parts     int     `json:"parts"` // of the mesh; if there are more than ranks, some ranks have several
 	Transport string  `json:"transport"`
 	Mesh      string  `json:"mesh"`
-	Sharded   bool    `json:"shard_optimizer"`
+	Sharded   bool    `json:"shard_optimizer"` // optimiser state distributed over ranks
 	Network   Case    `json:"network"`
 	// TrainMedian and the other times are those of the part with the largest median.
 	TrainMedian float64 `json:"train_ms_median"`
@@ -80,7 +80,7 @@ type RankReport struct {
 	Messages  int64   `json:"messages"`   // in a step
 	PeakMiB   float64 `json:"peak_mib"`   // of the process with all its parts, and with all ranks if they are in-process
 	ArenaMiB  float64 `json:"arena_mib"`
-	CompileMS float64 `json:"compile_ms"`
+	CompileMS float64 `json:"compile_ms"` // time to compile the step
 }
 
 // rankValueCount is the number of values of a RankReport besides rank and part.

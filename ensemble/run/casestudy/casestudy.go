@@ -58,17 +58,17 @@ type Row struct {
 	Level       string       `json:"level"`
 	Lead        string       `json:"lead"`
 	Unit        string       `json:"unit"`
-	Init        string       `json:"init"` // RFC 3339, or "all"
-	Inits       int          `json:"inits"`
-	Lat         score.Number `json:"lat"` // centre of the disc
+	Init        string       `json:"init"`  // RFC 3339, or "all"
+	Inits       int          `json:"inits"` // number of initialisations
+	Lat         score.Number `json:"lat"`   // centre of the disc
 	Lon         score.Number `json:"lon"`
 	RadiusKM    score.Number `json:"radius_km"`
-	EFI         score.Number `json:"efi"` // mean EFI of all raw members in the area
-	Points      int          `json:"points"`
-	Members     int          `json:"members"` // input members
-	Network     score.Number `json:"crps_network"`
-	RawUsed     score.Number `json:"crps_raw_used"`
-	RawFull     score.Number `json:"crps_raw_full"`
+	EFI         score.Number `json:"efi"`           // mean EFI of all raw members in the area
+	Points      int          `json:"points"`        // grid points in the area
+	Members     int          `json:"members"`       // input members
+	Network     score.Number `json:"crps_network"`  // CRPS in the variable's unit
+	RawUsed     score.Number `json:"crps_raw_used"` // CRPS of the input members
+	RawFull     score.Number `json:"crps_raw_full"` // CRPS of all members
 	CRPSS       score.Number `json:"crpss"`
 	CRPSSLow    score.Number `json:"crpss_low"`
 	CRPSSHigh   score.Number `json:"crpss_high"`

@@ -163,8 +163,8 @@ func parseSteps(list []string) (out []ensemble.Lead, err error) {
 type Result struct {
 	Files     int              `json:"files"`
 	Messages  int              `json:"messages"`
-	Used      int              `json:"used"` // messages of which at least one field is used
-	Unused    int              `json:"unused"`
+	Used      int              `json:"used"`   // messages of which at least one field is used
+	Unused    int              `json:"unused"` // messages of which no field was made
 	Fields    int              `json:"fields"`
 	Variables []Row            `json:"variables"`
 	Members   []MemberRow      `json:"members"`
@@ -172,9 +172,9 @@ type Result struct {
 	NotFinite []NotFiniteField `json:"not_finite"`
 	// NotFiniteFields, FaultCount and WarningCount are the total numbers; the lists contain the first ones.
 	NotFiniteFields int           `json:"not_finite_fields"`
-	Faults          []input.Fault `json:"faults"`
+	Faults          []input.Fault `json:"faults"` // train and predict refuse the input
 	FaultCount      int           `json:"fault_count"`
-	Warnings        []input.Fault `json:"tolerated"`
+	Warnings        []input.Fault `json:"tolerated"` // train and predict continue
 	WarningCount    int           `json:"tolerated_count"`
 }
 
@@ -184,10 +184,10 @@ type Row struct {
 	Product  string   `json:"product"`
 	Unit     string   `json:"unit"`
 	Levels   []string `json:"levels"`
-	Starts   int      `json:"inits"`
-	Fields   int      `json:"fields"`
-	Values   int64    `json:"values"`
-	Missing  int64    `json:"missing"`
+	Inits    int      `json:"inits"`
+	Fields   int      `json:"fields"`  // number of fields
+	Values   int64    `json:"values"`  // number of values
+	Missing  int64    `json:"missing"` // missing values
 	Infinite int64    `json:"infinite"`
 	Min      *float64 `json:"min,omitempty"`
 	Mean     *float64 `json:"mean,omitempty"`
@@ -197,7 +197,7 @@ type Row struct {
 // MemberRow counts the fields of members with equal counts, by lead, over all initialisations.
 type MemberRow struct {
 	Members string `json:"members"`
-	Fields  []int  `json:"fields"`
+	Fields  []int  `json:"fields"` // by lead, as Result.Leads
 }
 
 // NotFiniteField counts the values of one field that are not finite.
@@ -301,6 +301,7 @@ type inputCheck struct {
 	faults []input.Fault
 }
 
+// inMessage matches the location of a GRIB message in an error.
 var inMessage = regexp.MustCompile(`^(.*), message (\d+), byte (\d+)`)
 
 // openForCheck indexes files; damage is a fault, unless no file can be read.
@@ -613,7 +614,7 @@ func checkRows(c *input.ValueStats) (rows []Row) {
 	}
 	for n := range rows {
 		part := ensemble.Catalogue{Entries: of[n]}
-		rows[n].Levels, rows[n].Starts = humanise.Strings(part.Levels()), len(part.Inits())
+		rows[n].Levels, rows[n].Inits = humanise.Strings(part.Levels()), len(part.Inits())
 	}
 	slices.SortFunc(rows, func(a, b Row) int {
 		return cmp.Or(cmp.Compare(a.Variable, b.Variable), cmp.Compare(a.Product, b.Product))

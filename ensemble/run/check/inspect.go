@@ -20,9 +20,9 @@ import (
 
 // InspectOptions are the inputs of [Inspect].
 type InspectOptions struct {
-	Files []string // data files, or the folder of a sample store
-	Stats bool     // decode all values: missing, minimum, mean, maximum
-	Input fio.Options
+	Files []string    // data files, or the folder of a sample store
+	Stats bool        // decode all values: missing, minimum, mean, maximum
+	Input fio.Options // how files are opened
 }
 
 // Inspection is the content of files or a sample store.

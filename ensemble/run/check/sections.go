@@ -55,7 +55,7 @@ func (r *Result) Sections() answer.Sections {
 func (r *Result) variables() answer.Section {
 	s := answer.Section{Columns: slices.Concat(answer.TextColumns("variable", "product", "unit", "levels"), answer.NumberColumns("", "inits", "fields", "missing", "infinite"), answer.NumberColumns("%.6g", "min", "mean", "max"))}
 	for _, v := range r.Variables {
-		s.Rows = append(s.Rows, []any{v.Variable, v.Product, v.Unit, short(v.Levels), v.Starts, v.Fields, v.Missing, v.Infinite, v.Min, v.Mean, v.Max})
+		s.Rows = append(s.Rows, []any{v.Variable, v.Product, v.Unit, short(v.Levels), v.Inits, v.Fields, v.Missing, v.Infinite, v.Min, v.Mean, v.Max})
 	}
 	return s
 }

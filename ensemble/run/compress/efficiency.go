@@ -33,7 +33,7 @@ type EfficiencyTable struct {
 // EfficiencyRow is one network.
 type EfficiencyRow struct {
 	Run        string `json:"run"`
-	Parameters int    `json:"parameters"`
+	Parameters int    `json:"parameters"` // all, including zeros
 	Nonzeros   int    `json:"nonzeros"`   // parameters that are not 0
 	Bytes      int64  `json:"bytes"`      // of the weight files
 	Operations int64  `json:"operations"` // floating-point operations of one forecast, including zeros

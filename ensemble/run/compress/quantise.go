@@ -51,7 +51,7 @@ type QuantiseResult struct {
 	Warnings []string `json:"warnings"`
 	// CalibrationInits lists the training samples used for calibration.
 	CalibrationInits []string `json:"calibration_inits"`
-	Method           string   `json:"calibration_method"`
+	Method           string   `json:"calibration_method"` // of calibration, key of quantise.yaml
 	// Layers run in int8; the other layers are listed with the reason.
 	Layers       []string          `json:"layers"`
 	NotQuantised map[string]string `json:"not_quantised"` // reason by layer
@@ -67,8 +67,8 @@ type QuantiseResult struct {
 type RetainedSkill struct {
 	Reference string       `json:"reference"` // baseline or raw members
 	Original  score.Number `json:"original"`  // 1 − CRPS / CRPS of the reference
-	Int8      score.Number `json:"int8"`
-	Retained  score.Number `json:"retained"` // Int8 / Original
+	Int8      score.Number `json:"int8"`      // skill score with int8
+	Retained  score.Number `json:"retained"`  // Int8 / Original
 }
 
 // quantisedFile is the name of the result in a run directory.

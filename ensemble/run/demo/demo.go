@@ -33,9 +33,9 @@ type Options struct {
 	DataOnly bool        // stop after generating the data
 	Set      []string    // overrides of the training's configuration, as after --set
 	Threads  int         // 0: all cores
-	Command  string
+	Command  string      // for the history attribute of the products
 	Version  string
-	Stop     func() error
+	Stop     func() error // as train.Options.Stop
 	Progress *progress.Reporter
 	Warn     func(string)
 }

@@ -20,6 +20,7 @@ var explainHTML string
 //go:embed explain.css
 var explainStyles string
 
+// explainPage is the template of the page, with functions that format numbers.
 var explainPage = template.Must(template.New("explain").Funcs(template.FuncMap{
 	"styles": func() template.CSS { return template.CSS(explainStyles) },
 	"bytes":  bytesText, "flops": flopsText, "time": timeText,

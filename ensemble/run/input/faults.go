@@ -23,9 +23,9 @@ type Fault struct {
 	Message int       `json:"message,omitempty"` // 1-based
 	Byte    *int64    `json:"byte,omitempty"`    // offset of a GRIB message
 	At      string    `json:"at"`                // location as text
-	Why     string    `json:"why,omitempty"`
-	Fix     string    `json:"fix,omitempty"`
-	Fields  int       `json:"fields,omitempty"` // number of fields concerned
+	Why     string    `json:"why,omitempty"`     // cause, with values found
+	Fix     string    `json:"fix,omitempty"`     // remedy
+	Fields  int       `json:"fields,omitempty"`  // number of fields concerned
 }
 
 // FaultKind groups faults.

@@ -19,8 +19,8 @@ import (
 // input.
 type Destination struct {
 	Grid *ensemble.Grid
-	How  task.Interpolation
-	Fix  string // remedy if fields are on other grids and no method is given
+	How  task.Interpolation // interpolation; the zero value interpolates nothing
+	Fix  string             // remedy if fields are on other grids and no method is given
 }
 
 // DestinationOf returns the grid that a configuration requests. Its grid is nil if the forecasts decide.

@@ -19,8 +19,8 @@ import (
 //
 // Memory: about 100 bytes per field.
 type ValueStats struct {
-	Entries []ensemble.Entry
-	Fields  []FieldStats // [entry]
+	Entries []ensemble.Entry // fields that will be read
+	Fields  []FieldStats     // [entry]
 }
 
 // FieldStats are the statistics of one field, or of a rank's slab of it. The hash is 0 only if the field was not
@@ -111,6 +111,7 @@ func (c *ValueStats) groupFault(f Fault, fields []int) Fault {
 	return f.AtEntry(c.Entries[fields[0]])
 }
 
+// String describes the group: "t at 850hPa".
 func (k FieldGroup) String() string {
 	s := k.Variable + " at " + k.level.String()
 	if k.Product != ensemble.MemberField {

@@ -114,9 +114,9 @@ func pointStreams(g *ensemble.Grid) func(point int) uint64 {
 
 // Archive is the archive of past analyses for the Schaake shuffle.
 type Archive struct {
-	In     *fio.Input
-	Window time.Duration // largest distance in the season
-	Fields []ArchivedTarget
+	In     *fio.Input       // open input; the owner closes it
+	Window time.Duration    // largest distance in the season
+	Fields []ArchivedTarget // targets
 	// Times are the times, ascending, at which all fields have an analysis; for later leads at the corresponding
 	// later times.
 	Times []ensemble.Valid

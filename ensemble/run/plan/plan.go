@@ -30,7 +30,7 @@ type Options struct {
 	// Machine describes the machine. Nil: that of Config; if it has none, nodes like this one with one rank each,
 	// whose rates are measured.
 	Machine  *config.MachineConfig
-	Ranks    int
+	Ranks    int           // 1 or more
 	Crop     setup.Crop    // size of the field; zero: grid of the forecast files
 	Scaling  bool          // also plan from one rank to scalingRanks
 	Simulate bool          // also simulate the step on a virtual cluster
@@ -58,10 +58,10 @@ type Result struct {
 // Machine is the machine of the prediction.
 type Machine struct {
 	Name     string  `json:"name"`
-	GFLOPs   float64 `json:"gflops"`       // per rank
-	GBs      float64 `json:"gb_s"`         // memory bandwidth per rank
-	Memory   int64   `json:"memory_bytes"` // per rank; 0: no limit
-	PerNode  int     `json:"ranks_per_node"`
+	GFLOPs   float64 `json:"gflops"`         // per rank
+	GBs      float64 `json:"gb_s"`           // memory bandwidth per rank
+	Memory   int64   `json:"memory_bytes"`   // per rank; 0: no limit
+	PerNode  int     `json:"ranks_per_node"` // ranks
 	Network  string  `json:"network"`
 	Computed string  `json:"computed_by"` // where computing times come from
 }
@@ -69,22 +69,22 @@ type Machine struct {
 // PlannedStep is a plan with its predicted step. Communication times are those that computation waits for;
 // "hidden" ones overlap with computation. Bytes are those of the rank that sends most.
 type PlannedStep struct {
-	Mesh       string  `json:"mesh"` // as train.mesh
-	Fits       bool    `json:"fits"` // into the memory of a rank
-	StepS      float64 `json:"step_s"`
-	SamplesS   float64 `json:"samples_per_s"`
-	Efficiency float64 `json:"efficiency"` // time on one rank / (ranks · time)
+	Mesh       string  `json:"mesh"`          // as train.mesh
+	Fits       bool    `json:"fits"`          // into the memory of a rank
+	StepS      float64 `json:"step_s"`        // seconds per step
+	SamplesS   float64 `json:"samples_per_s"` // samples per second
+	Efficiency float64 `json:"efficiency"`    // time on one rank / (ranks · time)
 	ForwardS   float64 `json:"forward_s"`
 	BackwardS  float64 `json:"backward_s"`
 	OptimiserS float64 `json:"optimiser_s"`
 
 	ComputeS         float64 `json:"compute_s"`
-	HalosS           float64 `json:"halos_s"`
-	HalosHiddenS     float64 `json:"halos_hidden_s"`
-	ShufflesS        float64 `json:"shuffles_s"`
-	SumsS            float64 `json:"sums_s"`
-	GradientsS       float64 `json:"gradients_s"`
-	GradientsHiddenS float64 `json:"gradients_hidden_s"`
+	HalosS           float64 `json:"halos_s"`            // exposed halo exchange
+	HalosHiddenS     float64 `json:"halos_hidden_s"`     // overlapped with computation
+	ShufflesS        float64 `json:"shuffles_s"`         // redistribution between layers
+	SumsS            float64 `json:"sums_s"`             // all-reduce of normalisation statistics
+	GradientsS       float64 `json:"gradients_s"`        // exposed all-reduce of gradients
+	GradientsHiddenS float64 `json:"gradients_hidden_s"` // overlapped with the backward pass
 
 	HaloBytes     int64 `json:"halo_bytes"`
 	ShuffleBytes  int64 `json:"shuffle_bytes"`
@@ -104,7 +104,7 @@ type PlannedLayer struct {
 
 // SimulatedStep is a step simulated on the virtual cluster.
 type SimulatedStep struct {
-	Network    string  `json:"network"`
+	Network    string  `json:"network"` // of the virtual cluster
 	StepS      float64 `json:"step_s"`
 	Efficiency float64 `json:"efficiency"` // relative to one rank, also simulated
 	SentBytes  int64   `json:"sent_bytes"` // by all ranks
@@ -117,7 +117,7 @@ type ScalingStep struct {
 	// Nil if no mesh with this number of ranks exists or fits.
 	Strong *PlannedStep `json:"strong"`
 	Weak   *PlannedStep `json:"weak"`
-	Batch  int          `json:"weak_batch"`
+	Batch  int          `json:"weak_batch"` // of Weak
 }
 
 // Run predicts how a training step scales over ranks. Nothing is trained, no field is read, and no rank is
@@ -395,6 +395,7 @@ func (r *Result) Sections() answer.Sections {
 	return all
 }
 
+// mib converts bytes to MiB.
 func mib(bytes int64) float64 { return float64(bytes) / (1 << 20) }
 
 // section is a step with all its parts.

@@ -20,7 +20,7 @@ import (
 // productChoice is what is published of a model's predictions: which statistics, at which points.
 type productChoice struct {
 	model          *model.Model
-	products       []string                         // of config.ProductWords
+	products       []string                         // of config.ProductNames
 	fields         []product.Field                  // of one initialisation, without values and without members
 	members        bool                             // whether calibrated members are needed
 	coupling       members.Coupling                 // method for calibrated members
@@ -181,7 +181,7 @@ func quantiles(c config.Publishing, f product.Field, distribution string) (out [
 
 // probabilities returns the probability fields of the events of one target.
 //
-// Errors: those of model.EventOf.
+// Errors: those of task.EventSI.
 func probabilities(c config.Publishing, f product.Field, distribution string) (out []product.Field, err error) {
 	f.Kind, f.Distribution = product.Probability, distribution
 	for _, q := range c.Probabilities {

@@ -12,7 +12,7 @@ import (
 
 // neighbourhoods returns the neighbourhood probabilities of one target, one field per event and radius.
 //
-// Errors: those of model.EventOf.
+// Errors: those of task.EventSI.
 func (ch *productChoice) neighbourhoods(c config.Publishing, word string, f product.Field, family *dist.Family) (out []product.Field, err error) {
 	target := task.Target{Variable: f.Variable, Lead: f.Lead}
 	f.Kind, f.Distribution = product.Neighbourhood, family.Name+ch.recalibrationNote(target, f.Level)+ch.calibrationNote(target, f.Level)

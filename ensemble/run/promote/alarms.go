@@ -18,9 +18,9 @@ type Alarms struct {
 	Schema string    `json:"schema"`
 	Model  string    `json:"model_checksum"` // "sha256:…", as in manifests of products
 	At     time.Time `json:"at"`             // newest initialisation that was scored
-	Window string    `json:"window"`
-	Inits  int       `json:"inits"`
-	Alarms []Alarm   `json:"alarms"` // empty if all scores are inside their bands
+	Window string    `json:"window"`         // number of initialisations that were scored together
+	Inits  int       `json:"inits"`          // in the window
+	Alarms []Alarm   `json:"alarms"`         // empty if all scores are inside their bands
 }
 
 // Alarm is a score whose confidence interval lies outside its band.
@@ -29,13 +29,13 @@ type Alarm struct {
 	Variable string       `json:"variable"`
 	Level    string       `json:"level"`
 	Lead     string       `json:"lead"`
-	Value    score.Number `json:"value"`
+	Value    score.Number `json:"value"` // of the score; confidence interval CILow to CIHigh
 	CILow    score.Number `json:"ci_low"`
 	CIHigh   score.Number `json:"ci_high"`
 	BandLow  score.Number `json:"band_low"`
 	BandHigh score.Number `json:"band_high"` // null: no upper limit
-	Text     string       `json:"text"`
-	Since    string       `json:"since"` // initialisation at which it was first raised
+	Text     string       `json:"text"`      // score, value and band in words
+	Since    string       `json:"since"`     // initialisation at which it was first raised
 }
 
 // AlarmsSchema is the schema of the file.

@@ -26,21 +26,22 @@ import (
 // Promotion is the model that a name points at. Predictions whose run directory is the name's folder use it.
 type Promotion struct {
 	Schema   string    `json:"schema"`
-	Version  string    `json:"version"` // folder below versions: first digits of the checksum
-	Model    string    `json:"model_checksum"`
+	Version  string    `json:"version"`            // folder below versions: first digits of the checksum
+	Model    string    `json:"model_checksum"`     // checksum, "sha256:…"
 	Previous string    `json:"previous,omitempty"` // version before; empty for the first
 	Action   string    `json:"action"`             // "promote" or "roll_back"
 	From     string    `json:"from,omitempty"`     // name of the run directory that was copied
-	At       time.Time `json:"at"`
-	Verdict  *Verdict  `json:"verdict,omitempty"` // that the promotion is based on
+	At       time.Time `json:"at"`                 // UTC
+	Verdict  *Verdict  `json:"verdict,omitempty"`  // that the promotion is based on
 }
 
+// Schema, files and folders of a model name.
 const (
 	promotionSchema = "ensemble.promotion/1"
 	PromotionFile   = "current.json"
 	promotionsFile  = "history.jsonl"
 	VersionsDir     = "versions"
-	versionDigits   = 12
+	versionDigits   = 12 // digits of the checksum in the name of a version
 )
 
 // Options are the inputs of [Promote].

@@ -12,9 +12,9 @@ type Verdict struct {
 	Model   string          `json:"model_checksum"` // checksum of the candidate
 	Against string          `json:"against"`        // checksum of the model in use
 	Verdict string          `json:"verdict"`        // "better", "worse" or "undecided"
-	Inits   int             `json:"inits"`
-	CRPSS   score.Number    `json:"crpss"` // CRPSS of the candidate against the model in use, mean over targets
-	CILow   score.Number    `json:"ci_low"`
+	Inits   int             `json:"inits"`          // common to both models
+	CRPSS   score.Number    `json:"crpss"`          // CRPSS of the candidate against the model in use, mean over targets
+	CILow   score.Number    `json:"ci_low"`         // confidence interval of CRPSS
 	CIHigh  score.Number    `json:"ci_high"`
 	Targets []VerdictTarget `json:"targets"`
 }

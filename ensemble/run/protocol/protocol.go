@@ -44,8 +44,8 @@ func protocolGrid(g config.ProtocolGrid) *ensemble.Grid {
 type SynthesizeOptions struct {
 	Protocol *config.ProtocolConfig // possibly reduced to some dates or variables
 	Out      string                 // folder of the archive
-	Seed     uint64
-	Threads  int
+	Seed     uint64                 // of the synthetic weather
+	Threads  int                    // 0: all cores
 	Version  string
 	Progress *progress.Reporter // nil shows nothing
 }
@@ -163,16 +163,16 @@ type RequestResult struct {
 	Protocol  string             `json:"protocol"`
 	Title     string             `json:"title"`
 	Sources   []string           `json:"sources"`
-	Terms     []string           `json:"terms"`
+	Terms     []string           `json:"terms"`   // licences to accept
 	Assumed   []string           `json:"assumed"` // assumptions where the source gives no value
-	Inits     int                `json:"inits"`
+	Inits     int                `json:"inits"`   // initialisations
 	Fields    int64              `json:"fields"`
 	Bytes     int64              `json:"bytes"`
 	Files     []RequestedFile    `json:"files"`
 	Stores    []RequestedStore   `json:"stores"`
 	Prepare   RequestedPrepare   `json:"prepare"`
 	Training  *RequestedTraining `json:"training,omitempty"`
-	Published int                `json:"published_scores"`
+	Published int                `json:"published_scores"` // number of published scores to reproduce
 	Outputs   []string           `json:"-"`
 }
 
@@ -188,7 +188,7 @@ type RequestedFile struct {
 // RequestedStore is the size of a task's sample store, by storage.
 type RequestedStore struct {
 	Task  string           `json:"task"`
-	Bytes map[string]int64 `json:"bytes"`
+	Bytes map[string]int64 `json:"bytes"` // by storage, as samples.StorageNames
 }
 
 // RequestedPrepare are the costs of `data prepare` for all hindcast files, in addition to its --memory: the
@@ -198,7 +198,7 @@ type RequestedPrepare struct {
 	CatalogueBytes int64   `json:"catalogue_bytes"`
 	IndexBytes     int64   `json:"index_bytes"` // per file
 	DiskGBs        float64 `json:"disk_gb_s"`
-	Seconds        float64 `json:"read_s"`
+	Seconds        float64 `json:"read_s"` // reading everything twice
 }
 
 // RequestedTraining is the predicted cost of a training, without validation.
@@ -207,9 +207,9 @@ type RequestedTraining struct {
 	Ranks       int          `json:"ranks"`
 	Mesh        string       `json:"mesh"`
 	Inits       int          `json:"train_inits"`
-	StepS       float64      `json:"step_s"`
+	StepS       float64      `json:"step_s"` // seconds per step
 	Steps       int          `json:"steps"`
-	Seconds     float64      `json:"train_s"`
+	Seconds     float64      `json:"train_s"`      // of all steps
 	MemoryBytes int64        `json:"memory_bytes"` // per rank
 }
 

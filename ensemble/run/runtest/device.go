@@ -43,6 +43,7 @@ func EmulatedGPU(t *testing.T) {
 // numberedDevice is a device that the library of FakeDriver knows.
 type numberedDevice struct{ *emulate.LazyDevice }
 
+// Properties returns properties with the identifier that the fake driver knows.
 func (n numberedDevice) Properties() device.Properties {
 	p := n.LazyDevice.Properties()
 	p.UUID = "GPU-1"

@@ -18,8 +18,8 @@ import (
 
 // InputTiming is how long the steps of this process waited for their batches, and where samples came from.
 type InputTiming struct {
-	Steps  float64 `json:"steps_s"` // total time
-	Waited float64 `json:"waited_s"`
+	Steps  float64 `json:"steps_s"`      // total time
+	Waited float64 `json:"waited_s"`     // for batches
 	Share  float64 `json:"waited_share"` // Waited / Steps
 	// Memory, DiskCache, Peers (memory of other ranks) and FileSystem count samples and their bytes by source.
 	// Without a store all come from memory. FileSystem includes samples read for other ranks.
@@ -31,7 +31,7 @@ type InputTiming struct {
 
 // Data are the samples of a training.
 type Data struct {
-	Axes                    ensemble.Axes
+	Axes                    ensemble.Axes     // of the features and target leads
 	Used, All               []ensemble.Member // input members, and full ensemble
 	Grid                    *ensemble.Grid    // of the complete fields
 	Ranks                   *team.Team        // each has its slab of all samples

@@ -43,17 +43,17 @@ type PrepareOptions struct {
 	Memory    int64                  // bytes, see store.Write; 0: default
 	ShardSize int64                  // bytes; 0: default
 	Overwrite bool                   // replace an existing store
-	Version   string
-	Progress  *progress.Reporter // nil shows nothing
-	Warn      func(string)       // nil drops warnings, which the store keeps too
+	Version   string                 // of the program, for the description of the store
+	Progress  *progress.Reporter     // nil shows nothing
+	Warn      func(string)           // nil drops warnings, which the store keeps too
 }
 
 // PrepareResult is the outcome of Prepare.
 type PrepareResult struct {
-	Out      string   `json:"store"`
+	Out      string   `json:"store"`    // folder of the store
 	Complete bool     `json:"complete"` // it existed before, and nothing was done
 	Inits    int      `json:"inits"`
-	Shards   int      `json:"shards"`
+	Shards   int      `json:"shards"`      // files with samples
 	Kept     int      `json:"shards_kept"` // of an interrupted run
 	Bytes    int64    `json:"bytes"`
 	Missing  int64    `json:"missing"` // number of missing values

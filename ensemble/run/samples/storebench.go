@@ -39,8 +39,8 @@ type StoreReport struct {
 	Store    string `json:"store"`
 	Storage  string `json:"storage"`
 	Inits    int    `json:"inits"`
-	Bytes    int64  `json:"bytes"` // of these samples
-	Prefetch int    `json:"prefetch"`
+	Bytes    int64  `json:"bytes"`    // of these samples
+	Prefetch int    `json:"prefetch"` // samples read ahead
 
 	DiskBytesPerS float64 `json:"disk_bytes_s"` // sequential rate of one reader of whole shards in blocks of BlockBytes
 	BlockBytes    int     `json:"block_bytes"`
@@ -49,8 +49,8 @@ type StoreReport struct {
 	StreamDirect bool `json:"stream_direct"` // StoreBenchOptions.Direct
 
 	Seconds   float64 `json:"seconds"` // of streaming
-	BytesPerS float64 `json:"bytes_s"`
-	Ratio     float64 `json:"ratio"` // to the disk's rate
+	BytesPerS float64 `json:"bytes_s"` // rate of streaming
+	Ratio     float64 `json:"ratio"`   // to the disk's rate
 	// FromDisk is what the kernel read from the disk while streaming: less than Bytes if data were in the page
 	// cache; −1 if unknown.
 	FromDisk int64 `json:"from_disk_bytes"`

@@ -21,8 +21,8 @@ type MapExample struct {
 	Init    ensemble.Init
 	Lead    ensemble.Lead // of fields without a lead
 	Grid    *ensemble.Grid
-	Used    int // input members
-	Full    int
+	Used    int    // input members
+	Full    int    // members of the full ensemble
 	Control string // policy for the control: "include" or "exclude"
 	Fields  []MapField
 }

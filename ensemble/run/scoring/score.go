@@ -20,9 +20,9 @@ import (
 // and Obs may be nil.
 type Case struct {
 	Init                ensemble.Init
-	Obs                 []float32
-	Members             [][]float32
-	Used                []int // positions of the network's input members
+	Obs                 []float32   // analysis
+	Members             [][]float32 // raw members
+	Used                []int       // positions of the network's input members
 	Mean, Sigma, Spread []float32
 	Calibrated          [][]float32 // published members, or output of the network
 	// Parameters are those of the network's distribution if it is not normal.
@@ -39,7 +39,7 @@ type TargetOptions struct {
 	Grid      *ensemble.Grid
 	DDOF      int             // delta degrees of freedom of spreads
 	Baselines *task.Baselines // nil: none
-	Climate   *score.Climate
+	Climate   *score.Climate  // quantiles; nil without
 	Bootstrap score.Bootstrap
 	Selection Selection
 	Inits     []ensemble.Init // of all cases, ascending
@@ -63,8 +63,8 @@ func weightsName(g *ensemble.Grid) string {
 type Shape struct {
 	Mean, Spread, Obs bool // fields that are not nil
 	Used, Full        int  // numbers of members
-	Calibrated        int
-	Earlier           int // number of earlier leads of the same members
+	Calibrated        int  // number of calibrated members
+	Earlier           int  // number of earlier leads of the same members
 }
 
 // shapeOf returns the shape of a case.
@@ -91,8 +91,8 @@ type Scoring struct {
 // DateSums is the contribution of one case to distributions, spreads, the split of the reduction in CRPS, and
 // coupling tests.
 type DateSums struct {
-	Distribution, Spread *score.Date
-	Reduction            *datedReduction
+	Distribution, Spread *score.Date     // nil if not scored
+	Reduction            *datedReduction // nil if not split
 	Coupling             []couplingDate
 }
 

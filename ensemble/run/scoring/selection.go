@@ -147,8 +147,8 @@ const (
 type DiagramValue struct {
 	score.DiagramKey
 	Members int          `json:"members"`
-	N       int          `json:"n"`
-	Row     int          `json:"row"`
+	N       int          `json:"n"`   // cases
+	Row     int          `json:"row"` // of the diagram's table
 	Column  string       `json:"column"`
 	Value   score.Number `json:"value"`
 	CILow   score.Number `json:"ci_low"` // of columns with a confidence interval

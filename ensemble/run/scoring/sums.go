@@ -38,8 +38,8 @@ type SumsHeader struct {
 	DDOF      int                   `json:"ddof"`
 	Shape     headerShape           `json:"shape"`
 	Selection headerSelection       `json:"selection"`
-	Methods   []string              `json:"methods"` // baselines that are scored
-	Affine    baseline.AffineSpread `json:"affine"`
+	Methods   []string              `json:"methods"`  // baselines that are scored
+	Affine    baseline.AffineSpread `json:"affine"`   // spread correction of the baseline "affine"
 	Split     int                   `json:"split"`    // members of the ensemble that the reduction in CRPS refers to; 0: not split
 	Quantile  int                   `json:"quantile"` // steps of the climate's quantiles; 0: no climate
 	// Family is that of the network's distribution; empty for mean and spread.

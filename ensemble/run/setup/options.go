@@ -12,11 +12,11 @@ func SeedOf(c config.Training, network int) uint64 { return uint64(c.Seed) + 100
 
 // Inference are the settings of predictions that the engine uses.
 type Inference struct {
-	Threads           int
-	Device            string
+	Threads           int    // 0: all cores
+	Device            string // "cpu", "cuda" or "auto"
 	Timings           Timings
-	Precision         string
-	Memory, Workspace int64 // bytes; 0: no limit
+	Precision         string // one of config.Precisions
+	Memory, Workspace int64  // bytes; 0: no limit
 }
 
 // Options returns the engine options.

@@ -36,6 +36,7 @@ type planRecord struct {
 // stopRequest wraps a request to stop, or a read error, that was found between two batches.
 type stopRequest struct{ reason error }
 
+// Error implements error.
 func (s stopRequest) Error() string { return s.reason.Error() }
 
 // saveIfStopped saves a checkpoint if err is a stopRequest and returns its reason; it returns other errors

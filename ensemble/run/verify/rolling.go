@@ -88,8 +88,8 @@ type RollingResult struct {
 	New      int                `json:"new_inits"`            // initialisations scored by this call, completely or at further leads
 	Waiting  int                `json:"waiting_for_analyses"` // initialisations whose analyses are missing, some or all
 	Fallback int                `json:"fallback"`             // products of the fallback forecast, which are not scored
-	Verdict  *promote.Verdict   `json:"verdict,omitempty"`
-	Scores   *score.Result      `json:"-"`
+	Verdict  *promote.Verdict   `json:"verdict,omitempty"`    // nil without RollingOptions.Against
+	Scores   *score.Result      `json:"-"`                    // of the window
 	Outputs  []string           `json:"-"`
 	Warnings []string           `json:"-"`
 	Checked  []promote.Alarm    // all scores with a band, and their values
@@ -501,8 +501,8 @@ func (r *RollingResult) endsHistory(history []byte) bool {
 type HistoryLine struct {
 	At       string       `json:"at"` // newest initialisation of the window
 	Model    string       `json:"model_checksum"`
-	Inits    int          `json:"inits"`
-	Kind     string       `json:"kind"` // as Alarm.Kind
+	Inits    int          `json:"inits"` // in the window
+	Kind     string       `json:"kind"`  // as Alarm.Kind
 	Score    string       `json:"score"`
 	Variable string       `json:"variable"`
 	Level    string       `json:"level"`
@@ -510,7 +510,7 @@ type HistoryLine struct {
 	Value    score.Number `json:"value"`
 	CILow    score.Number `json:"ci_low"`
 	CIHigh   score.Number `json:"ci_high"`
-	Alarm    bool         `json:"alarm"`
+	Alarm    bool         `json:"alarm"` // outside its band
 }
 
 // Sections summarises state and alarms in a few lines.

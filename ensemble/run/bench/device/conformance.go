@@ -158,6 +158,7 @@ func (c *Options) suite(ctx context.Context, pattern string) *suiteResult {
 // ended matches the line of a test that ended; subtests are indented.
 var ended = regexp.MustCompile(`^( *)--- (PASS|FAIL|SKIP): (\S+) \(([0-9.]+)s\)`)
 
+// Limits of the report.
 const (
 	failuresKept = 50
 	skipsKept    = 5

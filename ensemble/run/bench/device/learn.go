@@ -33,6 +33,7 @@ type outcomes struct {
 	Mean      float64   `json:"mean"`
 }
 
+// Parameters of the short trainings.
 const (
 	learnSteps   = 200
 	learnLast    = 20 // steps over which the final loss is taken

@@ -25,8 +25,8 @@ import (
 
 // Network is the 3-D U-Net on fields of a size.
 type Network struct {
-	Base      int    `json:"base"`
-	Stages    int    `json:"stages"`
+	Base      int    `json:"base"`   // width of the first stage
+	Stages    int    `json:"stages"` // poolings
 	Batch     int    `json:"batch"`
 	Channels  int    `json:"channels"`
 	Field     Field  `json:"field"`
@@ -69,6 +69,7 @@ func times(t benchstats.Times) string {
 // in the other program.
 var precisions = map[string]string{"f32": "f32", "tf32": "tf32", "bf16": "bf16_products", "f16": "f16"}
 
+// check checks the size of the network.
 func (n Network) check() error {
 	if precisions[n.Precision] == "" {
 		return fmt.Errorf("precision %q: valid are f32, tf32, bf16 and f16", n.Precision)
@@ -140,6 +141,7 @@ func (n Network) trainer(o engine.Options, seed uint64) (*trainer, error) {
 	return &trainer{plan: plan, opt: opt}, nil
 }
 
+// step takes one step.
 func (t *trainer) step(ctx context.Context, rate float64) error {
 	if err := t.plan.Run(ctx, t.n); err != nil {
 		return err
@@ -177,6 +179,7 @@ func (t *trainer) fill() {
 	}
 }
 
+// Close frees plan and optimiser.
 func (t *trainer) Close() error { return errors.Join(t.plan.Close(), t.opt.Close()) }
 
 // noise fills x with normal random numbers, the same in every process; large fields repeat them.

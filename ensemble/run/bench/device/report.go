@@ -195,6 +195,7 @@ const (
 	predictTime = "prediction, ms a sample"
 )
 
+// inBytes maps each measured time to the corresponding number of device bytes.
 var inBytes = map[string]string{stepTime: "training step, bytes a sample", predictTime: "prediction, bytes a sample"}
 
 // ratios compares every case that both programs have. Of several rounds of one variant the median counts, and

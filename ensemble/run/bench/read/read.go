@@ -38,10 +38,10 @@ type Report struct {
 type File struct {
 	Path           string            `json:"path"`
 	Fields         int               `json:"fields"`
-	Values         int               `json:"values"`  // of all fields
-	Open           benchstats.Times  `json:"open_ms"` // until the catalogue is complete
-	Read           *benchstats.Times `json:"read_ms,omitempty"`
-	CatalogueBytes float64           `json:"catalogue_bytes_per_field"`
+	Values         int               `json:"values"`                    // of all fields
+	Open           benchstats.Times  `json:"open_ms"`                   // until the catalogue is complete
+	Read           *benchstats.Times `json:"read_ms,omitempty"`         // nil with Options.OpenOnly
+	CatalogueBytes float64           `json:"catalogue_bytes_per_field"` // memory of the catalogue
 }
 
 // Run measures every file, or predictions from all of them.
