@@ -562,8 +562,8 @@ func TestFault09(t *testing.T) {
 	f.check(exit.No, []string{"member 2 is in none"}, path, "--expect", "members=0-3")
 	f.check(exit.No, []string{"the input has 3 members, expected are 4"}, path, "--expect", "members=4")
 	f.check(exit.OK, []string{"member 2 is missing everywhere"}, path) // by itself a warning
-	// Another member stands in for it, if it may.
-	out := f.predict(exit.OK, []string{"member 3 stands in", "1 degraded"}, append(slices.Clone(degrade), path)...)
+	// Another member replaces it, if the policy allows it.
+	out := f.predict(exit.OK, []string{"member 3 replaces", "1 degraded"}, append(slices.Clone(degrade), path)...)
 	f.made(out, "degraded", "0 1 3", "member 2: all of its fields are missing")
 }
 
@@ -607,7 +607,7 @@ func TestFault11(t *testing.T) {
 	f.predict(exit.BadData, []string{"control member absent"}, append(slices.Clone(degrade), path)...)
 	f.predict(exit.BadData, []string{"the control is of another initialisation"}, append(slices.Clone(degrade), path, old)...)
 	f.made(f.predict(exit.OK, nil, append(slices.Clone(degrade), "--set", "members.required=[none]", path)...), "degraded", "1 2 3", "member 0: none")
-	f.made(f.predict(exit.OK, []string{"member 3 stands in"}, "--set", "members.control=none", path), "ok", "1 2 3", "")
+	f.made(f.predict(exit.OK, []string{"member 3 replaces"}, "--set", "members.control=none", path), "ok", "1 2 3", "")
 }
 
 // Members in another order give the same bytes; numbers that come twice are refused.
