@@ -483,8 +483,9 @@ func (s *study) scoreTarget(ctx context.Context, t *verify.VerifiedTarget, event
 	return nil
 }
 
-// sumsOf returns the weight of an area, the weighted CRPS of network, input members and all members, and the
-// weight of points where the network's CRPS exceeds that of all members.
+// sumsOf returns the sums over an area that scores are computed from: Σ w, Σ w CRPS of network, input members
+// and all members, and Σ w of points where the network's CRPS exceeds that of all members. Points without
+// CRPS are skipped.
 func (s *study) sumsOf(f caseScores, in []bool) []float64 {
 	out := make([]float64, 5)
 	for p, w := range s.weights {
@@ -502,7 +503,8 @@ func (s *study) sumsOf(f caseScores, in []bool) []float64 {
 	return out
 }
 
-// crpssOf returns the CRPSS of sums over initialisations.
+// crpssOf returns the CRPSS of the network against all raw members, 1 − Σ w CRPS(network) / Σ w
+// CRPS(members), summed over initialisations and points of the area with weights w.
 func crpssOf(sums []float64) float64 { return 1 - sums[1]/sums[3] }
 
 // row returns the row of one or several initialisations.

@@ -59,12 +59,12 @@ func (c *ValueStats) Join(t *team.Team) error {
 // constant reports whether a field has the same value at all points.
 func (t FieldStats) constant() bool { return t.Min == t.Max && t.Missing+t.Infinite == 0 }
 
-// rms is the root mean square of the finite values; 0 without any.
+// rms is the root mean square √(Σx²/n) of the n finite values; 0 without any.
 func (t FieldStats) rms() float64 {
 	return math.Sqrt(t.Squares / float64(max(t.Points-t.Missing-t.Infinite, 1)))
 }
 
-// deviation is the standard deviation of the finite values.
+// deviation is the standard deviation √(Σx²/n − (Σx/n)²) of the n finite values.
 func (t FieldStats) deviation() float64 {
 	n := float64(max(t.Points-t.Missing-t.Infinite, 1))
 	return math.Sqrt(max(t.Squares/n-t.Sum*t.Sum/n/n, 0))

@@ -61,8 +61,14 @@ func (c *Coupling) Members(used []ensemble.Member) []ensemble.Member {
 	return out
 }
 
-// Couple makes the calibrated members of a target at the points of a grid: a sample of the predicted
-// distribution at each point, arranged in the rank order of the template.
+// Couple makes the calibrated members of a target at the points of a grid. At each point the M quantiles of
+// the predicted distribution at the configured levels, or M random draws from it, are arranged in the rank
+// order of the template's members:
+//
+//	x'(m) = q(rank of template member m)
+//
+// With ECC-T each template member is transformed instead: its level in a normal distribution fitted to the
+// members becomes the level of the quantile.
 //
 // Shape: template and result [member][point]; parameters [parameter][point].
 // Missing: NaN parameters or template values give NaN.

@@ -101,8 +101,8 @@ func (in *openInput) assess(init ensemble.Init, input []model.DriftScore) (*trus
 	return t, nil
 }
 
-// largestDrift finds the field with the largest drift score. why describes the fields beyond the limit; "" if
-// none are. A limit of 0 is the default.
+// largestDrift finds the field with the largest drift score, in standard deviations of the training. why
+// describes the fields beyond the limit; "" if none are. A limit of 0 is the default.
 func largestDrift(input []model.DriftScore, limit float64) (d *product.InputDrift, why string) {
 	limit = cmp.Or(limit, defaultDriftLimit)
 	var beyond []string

@@ -73,7 +73,8 @@ func shapeOf(c Case) Shape {
 }
 
 // Scoring scores one target case by case. Distributions are compared with analyses, spreads with the spread
-// of the full ensemble, for all systems on the same dates and points.
+// of the full ensemble, for all systems on the same dates and points. Skill scores are 1 − S/S(reference) of
+// scores S averaged over dates and points.
 type Scoring struct {
 	TargetOptions
 	Shape

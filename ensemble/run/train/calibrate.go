@@ -68,8 +68,9 @@ func (t *trainer) calibrate(ctx context.Context, o Options) error {
 	return err
 }
 
-// calibrateEvents fits calibrations of event probabilities on the validation samples. All ranks predict; rank
-// 0 fits.
+// calibrateEvents fits calibrations of event probabilities on the validation samples: isotonic regression or
+// a reliability table maps predicted probability to observed frequency, for each event and target, weighted
+// by area. All ranks predict; rank 0 fits.
 func (t *trainer) calibrateEvents(ctx context.Context, c config.Calibrate, show *progress.Reporter) error {
 	if c.Probabilities == config.NoCalibration {
 		return nil

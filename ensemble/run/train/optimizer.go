@@ -29,7 +29,14 @@ func isLocal(name string) bool {
 	return strings.HasPrefix(name, unet3d.MapsPrefix) && name != unet3d.EmbeddingName || strings.HasPrefix(name, unet3d.LocalLayer+".")
 }
 
-// schedule returns the learning-rate schedule of a network, with warm-up and scaling by batch size.
+// schedule returns the learning-rate schedule of a network. For a batch of B samples per step the largest
+// rate is
+//
+//	learning_rate · k,  k = B/B₀ (linear scaling) or √(B/B₀), 1 without scaling
+//
+// with the base batch B₀, and the warm-up starts at rate/k.
+//
+// Source: Goyal et al. 2017, arXiv:1706.02677 (linear scaling and warm-up).
 func schedule(c config.Training, perEpoch uint64, plateau *optim.PlateauState) optim.Schedule {
 	base := c.BaseBatchSize
 	if base == 0 {

@@ -12,8 +12,9 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/calibration"
 )
 
-// recalibrate fits recalibrations of the distribution on the validation samples. All ranks predict; rank 0
-// fits and broadcasts the result.
+// recalibrate fits recalibrations of the distribution on the validation samples: from errors y − μ and
+// predicted σ a factor for σ and the degrees of freedom of Student's t distribution (see calibration.Tails),
+// for each target, weighted by area. All ranks predict; rank 0 fits and broadcasts the result.
 func (t *trainer) recalibrate(ctx context.Context, c config.Calibrate, show *progress.Reporter) error {
 	if c.Distribution == config.NoCalibration {
 		return nil

@@ -7,9 +7,12 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/model/network"
 )
 
-// accumulateGradients computes the loss and the gradients of one step, over count batches. Batches are weighted by the sum
-// of their weights, so the mean over all points equals that of one large batch. Similarity losses have no
-// point weights; their batches are weighted by samples.
+// accumulateGradients computes the loss and the gradients of one step over count batches:
+//
+//	L = Σ W(b) L(b) / Σ W(b)
+//
+// where W(b) is the sum of the point weights of batch b. This equals the loss of one batch of all samples.
+// Similarity losses have no point weights; their batches are weighted by their number of samples.
 //
 // Errors: stopRequest, with the network unchanged.
 func (t *trainer) accumulateGradients(ctx context.Context, count int) (float64, error) {

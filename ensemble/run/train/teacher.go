@@ -202,7 +202,8 @@ func (t *teacher) fill(ctx context.Context, k *task.Task, b *task.Batch, s slot)
 	return k.FillTeacher(b, s.index, s.fc, s.used, prediction.mean, prediction.sigma)
 }
 
-// predict averages mean and standard deviation over the networks of all teacher models.
+// predict averages mean and standard deviation over the networks of all teacher models, with equal weight per
+// network.
 func (t *teacher) predict(ctx context.Context, fc *ensemble.Forecast, used []int) (average teacherPrediction, err error) {
 	members := make([]ensemble.Member, len(used))
 	for i, at := range used {

@@ -391,7 +391,8 @@ func newestSums(dir string, most int) (window []string, otherwise int, err error
 	return window, otherwise, nil
 }
 
-// raiseAlarms raises an alarm for each score outside its band. A continuing alarm keeps its Since.
+// raiseAlarms raises an alarm for each score outside its band: spread-skill ratio, bias/RMSE, tilt and bend
+// of the PIT or rank histogram, and CRPSS against raw members and EMOS. A continuing alarm keeps its Since.
 func (r *RollingResult) raiseAlarms(b Bands, before *promote.Alarms) {
 	for _, v := range r.Scores.Scores {
 		if v.System != scoring.SystemNetwork && v.System != scoring.SystemMembers || !score.IsOverall(v.Region, v.Season) {

@@ -14,8 +14,13 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
-// newVerdict compares the window of a rolling verification with the sums of another one, by the CRPSS of this
-// model against the other. The verdict is "better" if the confidence interval of the mean over targets is
+// newVerdict compares the window of a rolling verification with the sums of another one. For each target it
+// computes
+//
+//	CRPSS = 1 − (C/W) / (C'/W')
+//
+// where C is the sum of weighted CRPS and W the sum of weights over common initialisations, and C', W' are
+// those of the other model. The verdict is "better" if the bootstrap interval of the mean over targets is
 // above 0 and no target's is below; "worse" in the opposite case; "undecided" otherwise.
 //
 // Errors: exit 66 if the other verification has no common initialisation; 64 if both are of one model.
