@@ -15,6 +15,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/run/predict"
 	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
+	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/lease"
 	"github.com/ensemble-weather/ensemble/io/product"
@@ -101,7 +102,11 @@ func (u *issuer) open(o Options) (*predict.Service, error) {
 
 // restoreLastMaps loads the maps of the last initialisation from before a restart.
 func (u *issuer) restoreLastMaps() {
-	e, err := scoring.LoadExample(filepath.Join(u.o.Predict.Out, stateDir))
+	dir := filepath.Join(u.o.Predict.Out, stateDir)
+	if err := atomicfile.RemoveTemporary(filepath.Join(dir, "report")); err != nil { // of a killed service
+		u.log.Warn("cannot remove temporary files", "error", exit.OneLine(err))
+	}
+	e, err := scoring.LoadExample(dir)
 	if err != nil {
 		u.log.Warn("cannot read the latest maps", "error", exit.OneLine(err))
 	}

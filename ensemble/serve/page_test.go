@@ -2,6 +2,10 @@ package serve
 
 import (
 	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -21,6 +25,20 @@ func TestMapsOfDamaged(t *testing.T) {
 		Fields: []scoring.MapField{{Variable: "t", Kind: scoring.ShowMean, Values: values}, {Variable: "t", Kind: scoring.ShowSpread, Values: values}}}
 	if m, err := drawMaps(context.Background(), e); err == nil || !strings.Contains(err.Error(), "internal error") {
 		t.Errorf("%+v, %v", m, err)
+	}
+}
+
+// A temporary file of the latest maps, which a killed service left, is removed at the next start.
+func TestMapsOfKilledService(t *testing.T) {
+	out := t.TempDir()
+	left := filepath.Join(out, stateDir, "report", ".example.safetensors.partial-abc")
+	if err := errors.Join(os.MkdirAll(filepath.Dir(left), 0o777), os.WriteFile(left, []byte("part"), 0o666)); err != nil {
+		t.Fatal(err)
+	}
+	u := &issuer{o: Options{Predict: predict.Options{Out: out}}, log: slog.New(slog.DiscardHandler)}
+	u.restoreLastMaps()
+	if _, err := os.Stat(left); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%s is left: %v", left, err)
 	}
 }
 
