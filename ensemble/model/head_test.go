@@ -51,7 +51,7 @@ func TestKindsThatAreNone(t *testing.T) {
 		`"kind": "drn", "head": {"members": {"loss": "crps"}}`:                                `network "drn" does not support the head "members"`,
 		`"kind": "poet", "head": {"spread": {"loss": "mse"}}`:                                 `network "poet" does not support the head "spread"`,
 		`"kind": "conv_lstm", "head": {"distribution": {"family": "normal", "rule": "crps"}}`: `network "conv_lstm" does not support leads in "channels"`,
-		`"kind": "lenet", "leads": "rows", "head": {"spread": {"loss": "mse"}}`:               `network "lenet" does not support leads in "rows"`,
+		`"kind": "lenet", "leads": "batch", "head": {"spread": {"loss": "mse"}}`:              `network "lenet" does not support leads in "batch"`,
 	} {
 		dir := t.TempDir()
 		text := fmt.Sprintf(`{"schema": %q, "networks": 1, "family": "normal", "network": {%s}}`, schema, network)
