@@ -22,7 +22,7 @@ type track struct {
 
 func (c *track) clock() (cpu, wall time.Duration) { return c.cpu, c.wall }
 
-// runner takes cost(n) in its nth run, on the wall what wall gives, or the same.
+// runner takes cost(n) of processor time in its nth run, and the wall-clock time wall or the same.
 func (c *track) runner(name string, cost func(n int) time.Duration, wall ...time.Duration) Candidate {
 	return Candidate{Name: name, Run: func() error {
 		n := c.round[name]
@@ -83,7 +83,7 @@ func TestBenchmark(t *testing.T) {
 		{"short kernels run more often", BenchmarkOptions{}, func(c *track) []Candidate {
 			return []Candidate{c.runner("a", always(2)), c.runner("b", always(2))}
 		}, "a: a 2 2 10, b 2 2 10"},
-		{"but not for ever", BenchmarkOptions{}, func(c *track) []Candidate {
+		{"but not without limit", BenchmarkOptions{}, func(c *track) []Candidate {
 			return []Candidate{c.runner("a", always(1))}
 		}, "a: a 1 1 12"},
 		{"processor time ranks, not the wall", BenchmarkOptions{}, func(c *track) []Candidate {
@@ -193,8 +193,8 @@ func spin(n int) func() error {
 	}
 }
 
-// TestBenchmarkRealWork races work of known proportions on the real clock: 1 to 2 to 6.
-// Sleeping costs no processor time, though it takes longest on the wall.
+// TestBenchmarkRealWork ranks work of known proportions on the real clock: 1 to 2 to 6.
+// Sleeping costs no processor time, though it takes the longest wall-clock time.
 func TestBenchmarkRealWork(t *testing.T) {
 	const n = 100_000
 	all := []Candidate{{Name: "six", Run: spin(6 * n)}, {Name: "two", Run: spin(2 * n)}, {Name: "one", Run: spin(n)}}

@@ -63,8 +63,8 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// TestCompareWithoutOneDNN: where the library cannot be opened, all that is here is right
-// still, and what is not here says why.
+// TestCompareWithoutOneDNN: if the library cannot be opened, all other kernels are still
+// correct, and missing ones have a reason.
 func TestCompareWithoutOneDNN(t *testing.T) {
 	hidden := t.TempDir()
 	for _, name := range []string{"libdnnl.so", "libdnnl.so.2", "libdnnl.so.3"} { // found first, and no libraries

@@ -34,7 +34,7 @@ func maxPool(b *Backend, q backend.Request) (backend.Kernel, error) {
 
 // maxPoolGrad prepares max_pool_grad: dy goes to the first maximum of its window.
 //
-// The positions of the maxima are computed again from x, which costs less than to store
+// The positions of the maxima are recomputed from x, which costs less than to store
 // them between the passes.
 //
 // Shape: x [N C D H W], dy [N C ⌊D/k₀⌋ ⌊H/k₁⌋ ⌊W/k₂⌋] → dx [N C D H W].

@@ -66,7 +66,7 @@ func axisKernel(b *Backend, q backend.Request, kernel func(x axis, b *Backend) (
 //
 //	y_i = Σ_j softmax_j(q_i·k_j/√d + b[j−i])·v_j,  j in the window of i
 //
-// Scores are computed again in the gradients instead of being stored.
+// Scores are recomputed in the gradients instead of being stored.
 //
 // Source: Dao et al. 2022, arXiv:2205.14135, for attention without a matrix of scores.
 type axis struct {

@@ -23,12 +23,12 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/tune"
 )
 
-// sums computes convolutions on the emulated device as package cudnn describes them, with
-// loops: it stands in for cuDNN, which has to be given what that wants.
+// sums is a fake of cuDNN: it computes convolutions on the emulated device with loops, and
+// checks its arguments.
 type sums struct {
 	dev   *emulate.Device
-	plans int // lists of plans that were asked for
-	named int // plans that were made from their names
+	plans int // calls of Plans
+	named int // calls of Plan
 	kept  int
 	runs  int
 	each  int64 // bytes of workspace for an element of x; 0 is 40 for all

@@ -107,7 +107,7 @@ func TestRunAllocatesNothing(t *testing.T) {
 	}
 }
 
-// <y(x), g> = <x, dx(g)> = <w, dw(g)>: the three passes belong together.
+// <y(x), g> = <x, dx(g)> = <w, dw(g)>: the three passes are adjoint to each other.
 func TestPassesAreAdjoint(t *testing.T) {
 	for _, c := range cases {
 		if dnnlMissing() && (c.s.Stride[1] > 1 || c.s.Pad[0].Mode == kern.Periodic || c.name == "wraps to another size") {

@@ -152,7 +152,7 @@ func ExamplePass() {
 	// Output: [15 17 19] <nil>
 }
 
-// BenchmarkSGEMM is the machine's yardstick: float32 matrix product.
+// BenchmarkSGEMM measures the reference rate of the machine: a float32 matrix product.
 func BenchmarkSGEMM(b *testing.B) {
 	need(b)
 	const n = 1024

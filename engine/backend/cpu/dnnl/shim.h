@@ -39,6 +39,6 @@ int ens_conv_reorders(const ens_conv *c);
 int ens_conv_run(ens_conv *c, void *src, void *wei, void *bias, void *dst, void *scratch);
 void ens_conv_close(ens_conv *c);
 
-// Square matrix product in plain float32, row major: the machine's yardstick.
+// Square matrix product in plain float32, row major: the reference rate of the machine.
 int ens_sgemm(long m, long n, long k, const float *a, const float *b, float *c);
 #endif

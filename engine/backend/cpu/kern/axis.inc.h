@@ -85,7 +85,7 @@ INLINE vec fours(const float *p, long step) { return load(p); }
 INLINE void put_fours(float *p, long step, vec v) { store(p, v); }
 #endif
 
-// axis_run is how many elements from i on, below end, lie one behind the other.
+// axis_run is the number of elements from i on, below end, that are consecutive in memory.
 static inline long axis_run(const axis_lines *a, long i, long end) {
 	long k = a->lo + i;
 	return k < a->j->length ? MIN(end - i, a->j->length - k) : end - i;

@@ -59,7 +59,7 @@ func plainAxis(a Axis, x, offsets, dy []float32) (y, dx, do []float64) {
 		for w := 0; w < len(a.Windows); w += 2 {
 			for h := range a.Heads {
 				n := a.Windows[w+1]
-				// at is the place of a channel of the head of element i in a field of so many channels.
+				// at is the index of a channel of the head of element i in a field of the given channels.
 				at := func(i, channels, c int) int {
 					k, block := (a.Windows[w]+i)%a.Length, line/a.Width
 					row := block/a.PerRow*a.RowStride + k*a.ElemRows

@@ -10,7 +10,7 @@ import (
 // BenchmarkBlocked reports bytes moved per second (reads and writes of the
 // tensors, once each; a tensor that is added to counts twice) in both storages
 // on a tensor of 64 channels at 2×128²: 8 MiB of float32, beyond the second
-// cache. The plain copy of the same run is the yardstick.
+// cache. The plain copy of the same run is the reference rate.
 func BenchmarkBlocked(b *testing.B) {
 	fine, k := Blocked{1, 64, [3]int{2, 128, 128}}, [3]int{1, 2, 2}
 	coarse, wide := fine.windows(k), Blocked{1, 96, fine.S}

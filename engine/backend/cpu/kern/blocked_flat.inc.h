@@ -1,5 +1,5 @@
 // Elementwise on blocked tensors: zero stays zero in the padding lanes, so the
-// layout does not matter and cells need not be told apart.
+// kernel needs neither the shape nor the layout.
 
 typedef struct {
 	void *z;

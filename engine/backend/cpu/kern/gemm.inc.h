@@ -23,7 +23,7 @@ INLINE vec keep(vec v, ivec mask) { return (vec)((ivec)v & mask); }
 INLINE void store(float *p, vec v) { *(vec *)p = v; }
 
 // fma_of is acc + s·b. As halves, s and the words of b are two bfloat16 each, and both
-// products are added; HALVES says whether this instruction set has that.
+// products are added; HALVES is 1 if this instruction set supports that.
 #if VL == 16 && defined(__AVX512BF16__)
 #define HALVES 1
 INLINE vec fma_of(const int half, vec acc, float s, vec b) {

@@ -17,10 +17,10 @@ void ens_pool_close(ens_pool *p);
 // and returns when all are done. What is computed must not depend on which
 // thread takes an item. A null pool runs everything on the caller.
 //
-// Where another process takes a core, a job waits for the thread that shares it,
-// and takes longer than with the free cores alone. So every 30 ms of work the
-// pool holds its processor time against the clock, and goes on with fewer
-// threads where that is more, for 50 to 800 ms.
+// If another process uses a core, a job waits for the thread that shares it, and takes
+// longer than with the free cores alone. So after every 30 ms of work the pool compares
+// its processor time with the wall-clock time, and uses fewer threads for 50 to 800 ms
+// if these do more work.
 void ens_parallel(ens_pool *p, ens_item fn, void *job, long n);
 
 // The number of threads for the next jobs, at most active. running is the mean number

@@ -173,8 +173,8 @@ typedef struct {
 	long ownlen;
 	long tiles, th, tw, td, points; // tiles in all, in height, width, depth; 36·products
 	int half;                // products of bfloat16
-	long c, cs;              // source channels, and as they lie in a transformed tile
-	long c0;                 // of the first part, as they lie there: even for halves beside each other
+	long c, cs;              // source channels, and padded ones of a transformed tile
+	long c0;                 // of the first part, in a transformed tile: even for adjacent halves
 	long s, ss, taps;        // S, S², taps of a filter
 	long full;               // few tiles: column blocks that are not halved
 	long chunks[2];          // of the two parts of the source

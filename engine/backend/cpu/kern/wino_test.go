@@ -347,7 +347,7 @@ func (k *winoCase) agrees(t *testing.T, pool *Pool, b16 bool) {
 			for i, v := range dw {
 				got[i] = float64(v)
 			}
-			if !way.Sparse { // which knows nothing of what is not kept
+			if !way.Sparse { // dense variants compute masked blocks, too
 				k.drop(got)
 				for i, v := range got {
 					dw[i] = float32(v)

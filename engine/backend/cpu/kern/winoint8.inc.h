@@ -1,6 +1,6 @@
-// Convolutions of 3×3 and 3×3×3 on codes of eight bits, by Winograd's products as in
-// wino.inc.h. A source is stored as code, value/scale of its channel + zero, in 0…255; a
-// filter is float32. All of the way between is integers:
+// Convolutions of 3×3 and 3×3×3 on int8 values, by Winograd's products as in
+// wino.inc.h. A source is stored as value/scale of its channel + zero point, in 0…255
+// (its code); a filter is float32. All steps between are integers:
 //
 //	codes − zero, times 4 → points in int16 (fractions of points rounded) → times a factor
 //	of the point, rounded, in −128…127 → sums of products in int32

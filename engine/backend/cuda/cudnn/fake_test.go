@@ -43,7 +43,7 @@ func fake(t *testing.T) (l *Library, h *Handle, log func() []string) {
 var example = Convolution{N: 2, In: 16, Out: 24, Size: [3]int{5, 18, 36}, Filter: [3]int{1, 3, 5},
 	Stride: [3]int{1, 2, 3}, Dilation: [3]int{1, 2, 0}, Pad: [3]int{0, 1, 2}, Type: BFloat16}
 
-// What cuDNN is told of a convolution, attribute by attribute: of tensors their number,
+// The attributes of a convolution that cuDNN receives: of tensors their number,
 // type, alignment, dimensions [N C D H W] and strides of channels-last.
 func TestAttributes(t *testing.T) {
 	_, h, log := fake(t)
@@ -253,7 +253,7 @@ func names(plans []*Plan) []string {
 	return s
 }
 
-// A plan is saved and made again from its text, with its workspace and without its engine; a text
+// A plan is saved and restored from its text, with its workspace and without its engine; a text
 // that is none is refused.
 func TestSaved(t *testing.T) {
 	_, h, log := fake(t)
@@ -529,7 +529,7 @@ func TestNoHandle(t *testing.T) {
 	}
 }
 
-// A device that is not here is named where its handle would be.
+// The description of a device takes the place of its handle.
 func TestDescribed(t *testing.T) {
 	l, h, log := fake(t)
 	if err := h.Close(); err != nil {
@@ -544,7 +544,7 @@ func TestDescribed(t *testing.T) {
 		t.Fatalf("got %v, %v", names(plans), err)
 	}
 	if err := plans[0].Run(Operands{X: at(0x10000), W: at(0x20000), Y: at(0x30000)}); err == nil {
-		t.Error("a plan of a device that is not here runs")
+		t.Error("a plan of a described device runs")
 	}
 	if err := errors.Join(plans[0].Close(), h.Close()); err != nil {
 		t.Error(err)
@@ -556,7 +556,7 @@ func TestDescribed(t *testing.T) {
 		}
 	}
 	if strings.Contains(text, "attribute 800 ") || strings.Contains(text, "attribute 400 ") {
-		t.Error("cuDNN was told of a handle that is not there")
+		t.Error("cuDNN received the handle of a described device")
 	}
 }
 

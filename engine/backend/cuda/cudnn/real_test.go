@@ -40,7 +40,7 @@ func TestLongNoDevice(t *testing.T) {
 	}
 }
 
-// Of devices that are not here cuDNN finds plans for every kind of convolution of a network,
+// For described devices cuDNN finds plans for every kind of convolution of a network,
 // down to compiled kernels: all that cuDNN checks before it needs the device.
 func TestLongPlans(t *testing.T) {
 	l := real(t)

@@ -72,7 +72,7 @@ static inline bool others_reached(long fiber::*count, int from, int to) {
 	return true;
 }
 
-// Barriers that all have reached, of the block and of each warp: whoever finds out tells the others.
+// Barriers that all threads have reached, of the block and of each warp; the last thread to arrive sets them.
 static long passed_block, passed_warp[1024 / warp_size];
 
 static inline void barrier(long fiber::*count, long &passed, int from, int to) {

@@ -137,7 +137,7 @@ KERNEL __launch_bounds__(THREADS, BLOCKS) conv(const T *x0, const T *x1, const u
 	// What this thread copies: unit tid%4 of a step, of every THREADS/4-th row and column.
 	// The sum runs over taps of the first axis, groups of units, taps of the others and units
 	// of a group: a group of four, where the lanes are so many, is read by all taps of the
-	// last two axes in steps one behind the other, from the first cache.
+	// last two axes in consecutive steps, from the first cache.
 	constexpr int copied_rows = (ROWS * UNITS + THREADS - 1) / THREADS, copied_columns = (COLUMNS * UNITS + THREADS - 1) / THREADS;
 	const int u = tid % UNITS, first = tid / UNITS;
 	const int units = units0 + units1, group = units % UNITS == 0 ? UNITS : units;

@@ -41,8 +41,8 @@ func TestLongRegisters(t *testing.T) {
 	}
 }
 
-// frameOf is the largest frame of a kernel of machine code, in bytes: the attributes of the sections .nv.info of
-// which the second byte says what they are, 0x11 the frame of a function.
+// frameOf returns the largest frame of a kernel of machine code, in bytes: attributes of the sections .nv.info
+// whose second byte, their kind, is 0x11.
 func frameOf(t *testing.T, image []byte) (most uint32) {
 	t.Helper()
 	image = bytes.Clone(image)
@@ -74,7 +74,7 @@ func frameOf(t *testing.T, image []byte) (most uint32) {
 		}
 	}
 	if !found {
-		t.Error("no kernel says how large its frame is")
+		t.Error("no kernel has the size of its frame")
 	}
 	return most
 }

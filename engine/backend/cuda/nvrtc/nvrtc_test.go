@@ -178,7 +178,7 @@ func TestCache(t *testing.T) {
 			t.Error("a damaged file is used")
 		}
 		if text, err := os.ReadFile(files[0]); err != nil || !bytes.Equal(text, whole) {
-			t.Errorf("a damaged file is not made again: %v", err)
+			t.Errorf("a damaged file is not replaced: %v", err)
 		}
 	}
 	macros, source, name := small, small, small

@@ -1,4 +1,4 @@
-// What libraries that stand in for CUDA's in tests share. Variables of the environment rule them:
+// Common parts of fakes of CUDA libraries in tests. Environment variables control them:
 //
 //   FAKE_LOG     a file to which calls of interest are appended
 //   FAKE_FAIL    "NAME=CODE": calls of this function fail; "NAME=CODE@N": the Nth one. A new value starts

@@ -61,8 +61,7 @@ func Main(m *testing.M) {
 }
 
 // Fake returns a function that finds the fake library, and one that returns its calls
-// since the last time. The environment variables of the fake are empty when the test
-// starts.
+// since the last time. The environment variables of the fake are empty at first.
 func Fake(t *testing.T, variables ...string) (find func(libraries.Library) (*dl.Library, error), log func() []string) {
 	t.Helper()
 	so, err := fake()
