@@ -162,7 +162,7 @@ func TestFaults(t *testing.T) {
 		{"resnet of two levels", strings.Replace(base, "[850hPa], v", "[850hPa, 500hPa], v", 1) + "model: {head: spread, kind: resnet2d_simple}\ntrain: {loss: {kind: l1}}\n", []string{"3:23|resnet2d_simple predicts one spread field|"}},
 		{"no grid", strings.Replace(base, "data: {", "data: {grid: {to: grid.nc}, ", 1), []string{`|"grid.nc" is not a grid|set forecasts, analyses, or a grid such as 1.5deg`}},
 		{"steps that divide no globe", strings.Replace(base, "data: {", "data: {grid: {to: 0.7deg}, ", 1), []string{"|grid \"0.7deg\": 360 degrees are not a multiple of 0.7 degrees|"}},
-		{"analyses that are not there", strings.Replace(strings.Replace(base, "data: {", "data: {grid: {to: analyses}, ", 1), ", analyses: [a]", "", 1), []string{"|data.grid.to is analyses without data.analyses|", "|head distribution needs data.analyses|"}},
+		{"missing analyses", strings.Replace(strings.Replace(base, "data: {", "data: {grid: {to: analyses}, ", 1), ", analyses: [a]", "", 1), []string{"|data.grid.to is analyses without data.analyses|", "|head distribution needs data.analyses|"}},
 		{"trust of another", base + "train: {optimizer: lamb, trust_coefficient: 0.01}\n", []string{"3:26|train.trust_coefficient is not used by lamb|remove it"}},
 		{"base without scale", base + "train: {base_batch_size: 8}\n", []string{"3:9|train.base_batch_size without scaling of the learning rate|linear or sqrt"}},
 		{"optimiser values", base + "train: {optimizer: lard, accumulate: 0, ema: 1, learning_rate_scaling: cubic, trust_coefficient: 0, base_batch_size: 0}\n", []string{

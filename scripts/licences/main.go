@@ -128,7 +128,7 @@ func linked(packages []string) ([]source, error) {
 	return all, nil
 }
 
-// read adds the licences in a folder that are not there yet.
+// read adds the licences of a folder that s does not have yet.
 func (s *source) read(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -111,9 +111,9 @@ func TestPackagePage(t *testing.T) {
 	}
 }
 
-// walk is a page that looks at all pages in a frame of a desk's width, and at some in one
-// of a phone's. It reports what a reader would meet: links to what is not there, anchors that are not
-// there, pictures that do not show, text that runs out of the window.
+// walk is a page that loads all pages in a frame of the width of a desktop window, and some in one
+// of a telephone. It reports links and anchors without target, missing pictures, and text wider
+// than the window.
 const walk = `<!DOCTYPE html><meta charset="utf-8"><body><script>
 const faults = [], ids = {}, links = [];
 let seen = 0, pictures = 0;
