@@ -33,7 +33,7 @@ var programs = []program{
 	{"grib_copy", "libeccodes-tools", ""}, {"grib_get", "libeccodes-tools", ""}, {"grib_get_data", "libeccodes-tools", ""}, {"grib_ls", "libeccodes-tools", ""},
 	{"grib_set", "libeccodes-tools", ""},
 	{"chromium", "chromium", ""}, {"dot", "graphviz", ""},
-	{"mandoc", "mandoc", ""}, {"groff", "groff-base", ""},
+	{"mandoc", "mandoc", ""}, {"groff", "groff-base", ""}, {"hunspell", "hunspell", ""},
 	{"zsh", "zsh", ""}, {"fish", "fish", ""},
 	{"ecflow_server", "ecflow-server", ""}, {"ecflow_client", "ecflow-client", ""},
 	{"sbatch", "slurm-wlm", ""}, {"scancel", "slurm-wlm", ""}, {"scontrol", "slurm-wlm", ""}, {"sinfo", "slurm-wlm", ""}, {"slurmctld", "slurm-wlm", ""},
@@ -57,6 +57,7 @@ var programs = []program{
 var others = map[string]string{
 	"ca-certificates":  "modules and Python packages are fetched",
 	"libc6-dev":        "cgo",
+	"hunspell-en-gb":   "the dictionary of hunspell",
 	"libnetcdf-dev":    "io/netcdf/nclib",
 	"libhdf5-dev":      "io/netcdf/nclib",
 	"libeccodes-dev":   "io/grib/eccodes",
@@ -73,6 +74,7 @@ var others = map[string]string{
 // indirect lists expressions that cannot be followed, by file, with the programs
 // that they may name.
 var indirect = map[string][]string{
+	"build.go: o.python":                  {"build/venv/bin/python"},
 	"bench.go: b.Program[0]":              nil, // ensemble, or the shell of a test
 	"bench_test.go: c.script":             nil, // the shell's own words
 	"child.go: o.Program":                 {"ensemble-decode"},
