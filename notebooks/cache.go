@@ -14,11 +14,11 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 )
 
-// keyDigits are those of a content's checksum that stand in a name: two contents in a
-// folder share one with a probability of n²/2⁴⁹.
+// keyDigits is the number of hexadecimal digits of a checksum in a name. The probability of a
+// collision among n names is n²/2⁴⁹.
 const keyDigits = 12
 
-// contentKey is the name of a content.
+// contentKey returns the first keyDigits digits of the checksum of parts.
 func contentKey(parts ...string) string {
 	h := sha256.New()
 	for _, p := range parts {
@@ -27,32 +27,32 @@ func contentKey(parts ...string) string {
 	return hex.EncodeToString(h.Sum(nil))[:keyDigits]
 }
 
-// isUnchanged says that a file, or a folder as stores are, is as it was marked.
+// isUnchanged reports whether a file or a folder of a store still has the fingerprint m.
 func isUnchanged(path string, m fingerprint.File) bool {
 	if m.IsStatEqual(path) {
 		return true
 	}
-	now, err := fingerprint.Of(path) // a folder's
+	now, err := fingerprint.Of(path) // for a folder
 	return err == nil && now.UnchangedSince(m)
 }
 
-// checksums gives the checksums of files. With a memory, those of files that are as they
-// were are taken from there.
+// checksums returns the checksums of files. cacheDir is the folder of stored checksums, or empty.
+// The stored checksums of unchanged files are used.
 //
-// Errors: those of reading a file; 73 and 74 of the memory.
-func checksums(files []string, memory string) ([]string, error) {
+// Errors: errors of reading a file; 73 and 74 for the folder.
+func checksums(files []string, cacheDir string) ([]string, error) {
 	type sum struct {
 		Mark   fingerprint.File
 		SHA256 string
 	}
 	known := map[string]sum{}
-	path := filepath.Join(memory, "checksums.json")
-	if memory != "" {
+	path := filepath.Join(cacheDir, "checksums.json")
+	if cacheDir != "" {
 		if text, err := os.ReadFile(path); err == nil && json.Unmarshal(text, &known) != nil {
 			known = map[string]sum{}
 		}
 	}
-	out, learned := make([]string, len(files)), false
+	out, changed := make([]string, len(files)), false
 	for i, f := range files {
 		if k, ok := known[f]; ok && isUnchanged(f, k.Mark) {
 			out[i] = k.SHA256
@@ -67,15 +67,15 @@ func checksums(files []string, memory string) ([]string, error) {
 			return nil, err
 		}
 		out[i] = sums[0].SHA256
-		known[f], learned = sum{mark, out[i]}, true
+		known[f], changed = sum{mark, out[i]}, true
 	}
-	if memory == "" || !learned {
+	if cacheDir == "" || !changed {
 		return out, nil
 	}
 	return out, writeJSON(path, known)
 }
 
-// writeJSON keeps something for later cells.
+// writeJSON writes a value as a JSON file.
 func writeJSON(path string, v any) error {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -84,7 +84,7 @@ func writeJSON(path string, v any) error {
 	return writeFile(path, text)
 }
 
-// writeFile writes a file whole, and the folders that are missing.
+// writeFile writes a file atomically and creates missing folders.
 func writeFile(path string, text []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return exit.CreateError(path, err)

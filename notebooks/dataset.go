@@ -20,19 +20,19 @@ import (
 	fio "github.com/ensemble-weather/ensemble/io"
 )
 
-// Dataset names forecast files, and the analyses that they are compared with.
+// Dataset is a set of forecast files with their verifying analyses.
 type Dataset struct {
 	files    []string // absolute, sorted
 	analyses []string
 	cached   bool
-	folder   string // of everything, absolute
+	folder   string // of all results, absolute
 	summary  *summary
 }
 
-// summary is what a look into files finds.
+// summary is the inventory of the forecast files.
 type summary struct {
 	Version   string
-	Marks     []fingerprint.File // of the files
+	Marks     []fingerprint.File // of the files, in their order
 	Rows      [][]any            // of check.GroupColumns
 	Grids     []string
 	Variables []variableSummary
@@ -42,24 +42,23 @@ type summary struct {
 	Unused    int
 }
 
-// variableSummary is a variable with members.
+// variableSummary contains the levels of a variable with ensemble members.
 type variableSummary struct {
 	Name   string
 	Levels []ensemble.Level
 }
 
-// initSummary is a start with the files that have fields of it.
+// initSummary contains the files with fields of one initialisation time.
 type initSummary struct {
 	Init  ensemble.Init
 	Files []string
 }
 
-// Open names the forecast files that a pattern such as "fc/*.grib2" matches, or that lie in a folder: GRIB and
-// NetCDF files, or Zarr stores. Their structure is read, and no values. Takes Analyses,
-// Cached and In.
+// Open opens the forecast files that match a pattern such as "fc/*.grib2", or the files in a
+// folder: GRIB files, NetCDF files or Zarr stores. It reads their metadata, not their values.
+// Accepts Analyses, Cached and In.
 //
-// Errors: 64 for options that it does not take, 65 for damaged files, 66 if no file
-// matches.
+// Errors: 64 for options that it does not accept, 65 for damaged files, 66 if no file matches.
 func Open(pattern string, opts ...Option) (*Dataset, error) {
 	o, err := applyOptions("Open", opts, "Analyses", "Cached", "In")
 	if err != nil {
@@ -68,7 +67,7 @@ func Open(pattern string, opts ...Option) (*Dataset, error) {
 	return open([]string{pattern}, o)
 }
 
-// MustOpen is Open, and ends the cell on an error.
+// MustOpen calls Open and ends the cell on an error.
 func MustOpen(pattern string, opts ...Option) *Dataset { return must(Open(pattern, opts...)) }
 
 func open(patterns []string, o options) (*Dataset, error) {
@@ -91,7 +90,7 @@ func open(patterns []string, o options) (*Dataset, error) {
 	return runJob(func(ctx context.Context, _ job) (*Dataset, error) { return d, d.inspect(ctx) })
 }
 
-// expand lists the files of patterns by absolute paths.
+// expand returns the absolute paths of the files that match patterns, sorted.
 func expand(what string, patterns []string) ([]string, error) {
 	var paths []string
 	for _, p := range patterns {
@@ -106,7 +105,8 @@ func expand(what string, patterns []string) ([]string, error) {
 	return files, err
 }
 
-// inspect finds out what the files hold, or knows it from before.
+// inspect reads the inventory of the files. With the option Cached it uses the stored inventory if
+// the files are unchanged.
 func (d *Dataset) inspect(ctx context.Context) error {
 	var memo string
 	if d.cached {
@@ -118,7 +118,7 @@ func (d *Dataset) inspect(ctx context.Context) error {
 		}
 	}
 	o := fio.Options{}
-	var marks []fingerprint.File // before they are read, in case that they change
+	var marks []fingerprint.File // taken before reading, so that later changes are detected
 	if d.cached {
 		for _, f := range d.files {
 			mark, err := fingerprint.Of(f)
@@ -145,7 +145,7 @@ func (d *Dataset) inspect(ctx context.Context) error {
 	return writeJSON(memo, d.summary)
 }
 
-// matches says that the files are as they were.
+// matches reports whether the files are unchanged since the summary was made.
 func (a *summary) matches(files []string) bool {
 	for i, f := range files {
 		if i >= len(a.Marks) || !isUnchanged(f, a.Marks[i]) {
@@ -184,19 +184,18 @@ func summarise(cat *ensemble.Catalogue) *summary {
 	return a
 }
 
-// cacheDir is the folder of what later cells need not find out again.
+// cacheDir returns the folder of stored inventories and checksums.
 func (d *Dataset) cacheDir() string { return filepath.Join(d.folder, "notebooks") }
 
-// indexDir is the folder of indexes of GRIB files.
+// indexDir returns the folder of GRIB indexes.
 func (d *Dataset) indexDir() string { return filepath.Join(d.cacheDir(), "index") }
 
-// Files lists the forecast files.
+// Files returns the absolute paths of the forecast files.
 func (d *Dataset) Files() []string { return slices.Clone(d.files) }
 
-// Analyses names the analyses that the dataset was opened with, as a dataset of their
-// own.
+// Analyses returns the analyses of the dataset as a separate dataset.
 //
-// Errors: exit 66 if it was opened with none.
+// Errors: exit 66 if the dataset was opened without analyses.
 func (d *Dataset) Analyses() (*Dataset, error) {
 	if d.analyses == nil {
 		return nil, &exit.Error{Code: exit.NotYet, What: "the dataset has no analyses", Fix: `open it with ens.Analyses("an/*.nc")`}
@@ -204,17 +203,17 @@ func (d *Dataset) Analyses() (*Dataset, error) {
 	return open(d.analyses, options{cached: d.cached, folder: d.folder})
 }
 
-// MustAnalyses is Analyses, and ends the cell on an error.
+// MustAnalyses calls Analyses and ends the cell on an error.
 func (d *Dataset) MustAnalyses() *Dataset { return must(d.Analyses()) }
 
-// Table says what the files hold, as `ensemble inspect` does: a row for each variable.
+// Table returns the inventory of the files with one row per variable, as `ensemble inspect` does.
 func (d *Dataset) Table() *Table {
 	t := &Table{Section: answer.Section{Columns: check.GroupColumns, Rows: d.summary.Rows, Title: fmt.Sprintf("%d files", len(d.files))}}
 	for _, g := range d.summary.Grids[:min(len(d.summary.Grids), 3)] {
 		t.Title += "; grid " + g
 	}
 	if d.summary.Unused > 0 {
-		t.Title += fmt.Sprintf("; %d messages are not used: `ensemble inspect` says why", d.summary.Unused)
+		t.Title += fmt.Sprintf("; %d unused messages: `ensemble inspect` lists the reasons", d.summary.Unused)
 	}
 	return t
 }
@@ -222,7 +221,7 @@ func (d *Dataset) Table() *Table {
 // Show adds the table to the cell.
 func (d *Dataset) Show() { d.Table().Show() }
 
-// Inits lists the starts of the forecasts, ascending.
+// Inits returns the initialisation times of the forecasts in ascending order.
 func (d *Dataset) Inits() []ensemble.Init {
 	var out []ensemble.Init
 	for _, s := range d.summary.Inits {
@@ -231,46 +230,47 @@ func (d *Dataset) Inits() []ensemble.Init {
 	return out
 }
 
-// Init is one start of a dataset.
+// Init is one initialisation time of a dataset.
 type Init struct {
 	Init    ensemble.Init
-	Files   []string // with fields of it
+	Files   []string // with fields of this initialisation time
 	dataset *Dataset
 	err     error
 }
 
-// Err says why there is no such start.
+// Err returns the error of Dataset.Init, or nil.
 func (c Init) Err() error { return c.err }
 
-// Init finds a start, given as "2017-02-26T00Z", "2017022600" or RFC 3339; "first" and
-// "last" are those of the dataset. One that is not there is an error of what is made of
-// it: 64 for a text that is no time, 66 if the files have no such start.
+// Init returns an initialisation time. text is "2017-02-26T00Z", "2017022600", RFC 3339, "first"
+// or "last".
+//
+// Errors, stored in the result: 64 for an invalid time, 66 if the files do not contain this time.
 func (d *Dataset) Init(text string) Init {
-	starts := d.summary.Inits
-	if n := len(starts); n > 0 && text == "first" {
-		return Init{starts[0].Init, starts[0].Files, d, nil}
+	inits := d.summary.Inits
+	if n := len(inits); n > 0 && text == "first" {
+		return Init{inits[0].Init, inits[0].Files, d, nil}
 	} else if n > 0 && text == "last" {
-		return Init{starts[n-1].Init, starts[n-1].Files, d, nil}
+		return Init{inits[n-1].Init, inits[n-1].Files, d, nil}
 	}
 	date, err := config.ParseDate(text)
 	if err != nil || date.WholeDay {
-		return Init{err: &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%q is no start", text), At: "Cycle", Fix: `write it as "2017-02-26T00Z" or "2017022600"`}}
+		return Init{err: &exit.Error{Code: exit.Usage, What: fmt.Sprintf("invalid initialisation time %q", text), At: "Init", Fix: `write it as "2017-02-26T00Z" or "2017022600"`}}
 	}
-	for _, s := range starts {
+	for _, s := range inits {
 		if s.Init.Equal(date.Time) {
 			return Init{s.Init, s.Files, d, nil}
 		}
 	}
-	e := &exit.Error{Code: exit.NotYet, What: "the cycle is not in the files", At: ensemble.InitAt(date.Time).String(), Fix: "ds.Inits() lists those that are"}
-	if n := len(starts); n > 0 {
-		e.Why = fmt.Sprintf("they have %d starts from %s to %s", n, starts[0].Init, starts[n-1].Init)
+	e := &exit.Error{Code: exit.NotYet, What: "initialisation time not in the files", At: ensemble.InitAt(date.Time).String(), Fix: "choose one of ds.Inits()"}
+	if n := len(inits); n > 0 {
+		e.Why = fmt.Sprintf("the files have %d initialisation times from %s to %s", n, inits[0].Init, inits[n-1].Init)
 	}
 	return Init{err: e}
 }
 
-// Demo makes the data of `ensemble demo`, weather that the program invents: ensembles
-// of ten members every week for four years, with analyses; with Small for one year. They
-// are made once. Takes In and Small.
+// Demo generates the synthetic data of `ensemble demo`: weekly ensemble forecasts with ten members
+// over four years, and analyses. With Small the data cover one year. Existing data are reused.
+// Accepts In and Small.
 //
 // Errors: 73 and 74 for the folder.
 func Demo(opts ...Option) (*Dataset, error) {
@@ -294,10 +294,10 @@ func Demo(opts ...Option) (*Dataset, error) {
 	return open([]string{filepath.Join(dir, "demo_fc_*.grib2")}, options{cached: true, folder: folder, analyses: []string{filepath.Join(dir, "demo_an_*.nc")}})
 }
 
-// smallDemoInits are the starts of a small demonstration.
+// smallDemoInits is the number of initialisation times of Demo with Small.
 const smallDemoInits = 52
 
-// MustDemo is Demo, and ends the cell on an error.
+// MustDemo calls Demo and ends the cell on an error.
 func MustDemo(opts ...Option) *Dataset { return must(Demo(opts...)) }
 
 func makeDemo(o rundemo.Options) (dir string, err error) {

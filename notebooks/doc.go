@@ -1,5 +1,5 @@
-// Package notebooks is the program for notebooks of a Go kernel: five lines from files
-// to a map.
+// Package notebooks is the interface for Jupyter notebooks with a Go kernel. It trains networks
+// and draws their forecasts in a few lines:
 //
 //	import ens "github.com/ensemble-weather/ensemble/notebooks"
 //
@@ -9,23 +9,22 @@
 //	p := run.MustPredict(ds.Init("2017-02-26T00Z"), ens.Lead("48h"))
 //	p.Spread("t2m").Map(ens.Europe).Show()
 //
-// The kernel GoNB compiles and runs a new program for each cell, so that a variable of
-// the package is made again in every later cell. Datasets, runs and predictions are
-// therefore names of what is on disk, found by its content: made again from the same
-// files and options they are the same at once. Everything lies in one folder, "runs" if
-// In names no other, and the program's own commands work on it too.
+// The kernel GoNB compiles and runs a new program for each cell. It executes the variables of
+// earlier cells again. Datasets, runs and predictions are therefore references to files on disk.
+// Their names contain checksums of their inputs. A cell with unchanged files and options reuses
+// the existing results. All results are in one folder, the default is "runs". The commands of the
+// program work on this folder too.
 //
-// A function without Must returns its error. One with Must prints it as the program
-// does, with what, where, why and the next step, and ends the cell with the program's
-// exit code. What is asked of a thing that could not be made, as in the last line
-// above, gives another such thing; Show then ends the cell in the same way, and Err
-// tells the error.
+// A function without Must returns its error. A function with Must prints the error in the format
+// of the program and ends the cell with the exit code of the program. A value that could not be
+// computed carries its error: its methods return values with the same error, Show ends the cell
+// with it, and Err returns it.
 //
-// Show adds a picture or a table to the cell, ens.Show all that a job found, as its command prints it. Outside of a notebook it writes the
-// picture into the folder "shown" and prints its path, and tables as text. Pictures are
-// PNG and SVG, so that they stay in the saved notebook. Nothing prints more than
-// MaxLines lines.
+// The method Show adds a picture or a table to the cell. The function Show adds all results of a
+// job, as the command prints them. Outside of a notebook, pictures are files in the folder
+// "shown", whose paths are printed, and tables are printed as text. Pictures are PNG or SVG, and
+// the saved notebook contains them. A call prints at most MaxLines lines.
 //
-// Stopping a cell ends a training after its step, with its state saved; the same cell
-// goes on with it. The kernel waits five seconds for that.
+// Interrupting a cell stops a training after the current step and saves its state. Running the
+// cell again continues the training. The kernel waits five seconds for the state to be saved.
 package notebooks

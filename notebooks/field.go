@@ -11,50 +11,50 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
-// Field is one field on its grid.
+// Field is a two-dimensional field on a grid.
 //
 // Shape: Values [latitude][longitude], north to south and 0 to 360° east. Unit: SI.
 // Missing: NaN.
 type Field struct {
 	*ensemble.Field
 	What    string // "post-processed spread"
-	percent bool   // values from 0 to 1 that have no unit
+	percent bool   // probabilities from 0 to 1, without unit
 	err     error
 }
 
-// Err says why there is no field; its other methods then end the cell.
+// Err returns the error of the field, or nil. The other methods of a field with an error end the
+// cell.
 func (f *Field) Err() error { return f.err }
 
-// Float32s are the values, row by row.
+// Float32s returns the values, row by row.
 func (f *Field) Float32s() []float32 {
 	exitOnError(f.err)
 	return slices.Clone(f.Values)
 }
 
-// Shape is the number of rows and columns.
+// Shape returns the numbers of rows and columns.
 func (f *Field) Shape() [2]int {
 	exitOnError(f.err)
 	return [2]int{f.Grid.NY, f.Grid.NX}
 }
 
-// Lat are the latitudes of the rows in degrees, and Lon the longitudes of the columns;
-// on projections and lists of points they are those of each point.
+// Lat returns the latitudes of the rows in degrees, and Lon the longitudes of the columns. For
+// projections and lists of points they return the coordinates of each point.
 func (f *Field) Lat() []float64 {
 	exitOnError(f.err)
 	return slices.Clone(f.Grid.Lat)
 }
 
-// Lon are the longitudes, as Lat.
+// Lon returns the longitudes in degrees; see Lat.
 func (f *Field) Lon() []float64 {
 	exitOnError(f.err)
 	return slices.Clone(f.Grid.Lon)
 }
 
-// Area is a part of the globe between two parallels, from its western to its eastern
-// meridian, in degrees.
+// Area is an area between two parallels and two meridians, in degrees.
 type Area = ensemble.Area
 
-// The areas that verification names too; Globe is all of a grid.
+// The named areas of the verification. Globe is the whole grid.
 var (
 	Globe                Area
 	NorthernExtratropics = regionNamed("northern_extratropics")
@@ -70,9 +70,9 @@ func regionNamed(name string) Area {
 	return Area{North: b.North, West: b.West, South: b.South, East: b.East}
 }
 
-// Map draws the field on an area.
+// Map draws a map of the field on an area.
 //
-// Errors, kept in the picture: 64 for an area without points of the grid.
+// Errors, stored in the picture: 64 for an area without grid points.
 func (f *Field) Map(a Area) *Picture {
 	if f.err != nil {
 		return &Picture{err: f.err}
@@ -81,7 +81,7 @@ func (f *Field) Map(a Area) *Picture {
 	if a != Globe {
 		part, places, err := grid.Crop(a)
 		if err != nil {
-			return &Picture{err: &exit.Error{Code: exit.Usage, What: err.Error(), At: "area " + a.String(), Fix: "name an area with points of " + grid.String()}}
+			return &Picture{err: &exit.Error{Code: exit.Usage, What: err.Error(), At: "area " + a.String(), Fix: "choose an area with points of " + grid.String()}}
 		}
 		if grid = part; places != nil {
 			values = ensemble.Take(values, places)
@@ -93,7 +93,7 @@ func (f *Field) Map(a Area) *Picture {
 		name += " at " + f.Key.Level.String()
 	}
 	panel := report.Panel{Title: name + ": " + f.What, Unit: f.Unit, Valid: f.Key.Valid(),
-		Maps: []report.Map{{Title: fmt.Sprintf("start %s, lead %s", f.Key.Init, f.Key.Lead), Grid: grid, Values: values}}}
+		Maps: []report.Map{{Title: fmt.Sprintf("init %s, lead %s", f.Key.Init, f.Key.Lead), Grid: grid, Values: values}}}
 	if f.percent {
 		panel.Unit = "1"
 	}

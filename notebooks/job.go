@@ -16,17 +16,18 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/progress"
 )
 
-// MaxLines is the most that one call prints.
+// MaxLines is the maximum number of lines that a call prints.
 const MaxLines = 200
 
-// job is one call that takes time: it can be stopped, and says how far it is.
+// job is the context of a long call: the interrupt flag, the progress output and the warnings.
 type job struct {
 	flag     *interrupt.Flag
 	progress *progress.Reporter
 	warn     func(string)
 }
 
-// runJob runs a job. A stop that left something to go on with is the error of exit 75.
+// runJob runs a job. It returns an error with exit code 75 if the job was interrupted and can be
+// continued.
 func runJob[T any](work func(ctx context.Context, j job) (T, error)) (T, error) {
 	j := job{flag: interrupt.Watch(func() { os.Exit(130) })}
 	defer j.flag.Close()
@@ -42,31 +43,32 @@ func runJob[T any](work func(ctx context.Context, j job) (T, error)) (T, error) 
 	}
 	if exit.CodeOf(err) == exit.SaveAndStop {
 		e := *answer.Error(err)
-		e.Fix = "run the cell again; what was finished is kept"
+		e.Fix = "run the cell again; finished steps are not repeated"
 		err = &e
 	}
 	return x, err
 }
 
-// reporter shows progress in the cell, anew in one place, or as lines.
+// reporter returns the progress output: an updated display in the cell, or lines outside of a
+// notebook.
 func reporter(w io.Writer) *progress.Reporter {
 	if !gonb.IsCell() {
 		return progress.New(w, progress.Auto, 0)
 	}
 	id := fmt.Sprintf("ensemble-%d-%d", os.Getpid(), time.Now().UnixNano())
 	return progress.NewLive(func(task int, text string) {
-		// A notebook that is gone must not end a training.
+		// An error is ignored, because a closed notebook must not end a training.
 		_ = gonb.Update(fmt.Sprintf("%s-%d", id, task), gonb.Data{gonb.Text: text})
 	})
 }
 
-// lineLimiter prints as many lines as it may, and says so where it ends.
+// lineLimiter writes a limited number of lines, then a note that further lines are omitted.
 type lineLimiter struct {
 	w    io.Writer
 	left int
 }
 
-// Write drops what comes after the last line.
+// Write implements io.Writer. It discards lines after the limit.
 func (l *lineLimiter) Write(p []byte) (int, error) {
 	for line := range bytes.Lines(p) {
 		if l.left == 0 {
@@ -79,26 +81,26 @@ func (l *lineLimiter) Write(p []byte) (int, error) {
 			continue
 		}
 		if l.left--; l.left == 0 {
-			fmt.Fprintln(l.w, "… no more lines of this call are printed")
+			fmt.Fprintln(l.w, "… further lines of this call are omitted")
 		}
 	}
 	return len(p), nil
 }
 
-// must gives x, or ends the cell.
+// must returns x, or ends the cell on an error.
 func must[T any](x T, err error) T {
 	exitOnError(err)
 	return x
 }
 
-// exitOnError prints an error as the program does and ends the cell with its exit code. Without
-// an error it does nothing.
+// exitOnError prints an error in the format of the program and ends the cell with its exit code.
+// It does nothing if err is nil.
 func exitOnError(err error) {
 	if err == nil {
 		return
 	}
 	e := answer.Error(err)
 	fmt.Fprintln(&lineLimiter{w: os.Stderr, left: MaxLines - 1}, "ensemble: "+e.Error())
-	_ = gonb.Flush() // the cell ends in any case
+	_ = gonb.Flush() // an error is ignored, because the cell ends anyway
 	os.Exit(int(e.Code))
 }

@@ -16,16 +16,14 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// Plan is a step as the engine compiled it: the graph after every pass, the kernels, the
-// memory.
+// Plan is a compiled training step: the graph after each pass, the kernels and the memory plan.
 type Plan struct {
 	*explain.Result
 }
 
-// Plan compiles the step of a run's training again, as `ensemble engine explain` does;
-// nothing is trained.
+// Plan compiles the training step of a run, as `ensemble engine explain` does. It does not train.
 //
-// Errors: those of the run directory and its data; 64 and 69 as training has them.
+// Errors: errors of the run directory and its data; 64 and 69 as in training.
 func (r *Run) Plan() (*Plan, error) {
 	c, err := r.config()
 	if err != nil {
@@ -37,15 +35,16 @@ func (r *Run) Plan() (*Plan, error) {
 	})
 }
 
-// MustPlan is Plan, and ends the cell on an error.
+// MustPlan calls Plan and ends the cell on an error.
 func (r *Run) MustPlan() *Plan { return must(r.Plan()) }
 
-// config is the configuration of the run.
+// config loads the effective configuration of the run.
 func (r *Run) config() (*config.TrainConfig, error) {
 	return config.LoadTrain(config.Sources{Files: []string{filepath.Join(r.Dir, "config.effective.yaml")}})
 }
 
-// Passes says what each pass of the compiler left.
+// Passes returns a table of the compiler passes: the number of operations, the work and the memory
+// after each pass. Passes without changes are omitted.
 func (p *Plan) Passes() *Table {
 	t := &Table{Section: answer.Section{Title: p.Network, Columns: slices.Concat(answer.TextColumns("pass", "what it does"), answer.NumberColumns("", "operations"), answer.NumberColumns("%.2f", "work (MFLOP)", "moved (MB)", "arena (MB)"))}}
 	mega := func(n int64) float64 { return float64(n) / 1e6 }
@@ -58,10 +57,10 @@ func (p *Plan) Passes() *Table {
 	return t
 }
 
-// Graph draws the graph after a pass, as the passes' table names it, with what the pass
-// made outlined; "" is the graph before all of them. Graphviz draws it.
+// Graph draws the graph after a pass and outlines the operations that the pass changed. after is a
+// name in the table of Passes, or "" for the graph before the first pass. It needs Graphviz.
 //
-// Errors, kept in the picture: 64 for a pass that did not run, 69 if Graphviz is not installed.
+// Errors, stored in the picture: 64 for a pass that did not run, 69 if Graphviz is not installed.
 func (p *Plan) Graph(after string) *Picture {
 	var text bytes.Buffer
 	if err := p.WriteDOT(&text, after); err != nil {
@@ -71,20 +70,20 @@ func (p *Plan) Graph(after string) *Picture {
 	cmd.Stdin = &text
 	svg, err := cmd.Output()
 	if err != nil {
-		err = &exit.Error{Code: exit.NoDevice, What: "Graphviz did not draw the graph", Why: err.Error(), Fix: "install the program dot: apt-get install graphviz", Err: err}
+		err = &exit.Error{Code: exit.NoDevice, What: "Graphviz failed", Why: err.Error(), Fix: "install the program dot: apt-get install graphviz", Err: err}
 	}
 	return &Picture{Title: "graph " + cmp.Or(after, "as built"), SVG: svg, err: err}
 }
 
-// Memory draws the arena over the step: every value at its place, from the first to the
-// last kernel that needs it.
+// Memory draws the memory plan of the step: each value with its offset in the arena and its
+// lifetime, from the first to the last kernel that uses it.
 func (p *Plan) Memory() *Picture { return pictureOf(p.MemoryPicture()) }
 
-// Time draws the kernels one after the other, as long as the machine needs at least.
+// Time draws the kernels in sequence with the lower bounds of their run times.
 func (p *Plan) Time() *Picture { return pictureOf(p.TimePicture()) }
 
-// Kernels lists the n kernels of the step that the machine needs longest for, in the
-// order in which they run. The operation says in which layout it reads and writes.
+// Kernels returns a table of the n kernels with the largest lower bounds of the run time, in the
+// order of execution. The column "operation" contains the layouts of input and output.
 func (p *Plan) Kernels(n int) *Table {
 	order := make([]int, len(p.Ops))
 	for i := range order {

@@ -9,9 +9,8 @@ import (
 	"slices"
 )
 
-// encodePNG makes a picture a PNG that is small enough to be kept in a notebook: of its 256
-// most frequent colours, which are those of surfaces; those of the edges between them
-// become the nearest of these.
+// encodePNG encodes a picture as a small PNG for the notebook. It reduces the picture to its 256
+// most frequent colours and maps other colours, mainly of smoothed edges, to the nearest of these.
 func encodePNG(m image.Image) ([]byte, error) {
 	type count struct {
 		colour color.RGBA

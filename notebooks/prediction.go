@@ -16,19 +16,20 @@ import (
 	"github.com/ensemble-weather/ensemble/io/product"
 )
 
-// Prediction names the published products of one start.
+// Prediction contains the paths of the published products of one initialisation time.
 type Prediction struct {
 	Init    Init
-	Outputs []string // paths of the NetCDF files, one a lead
+	Outputs []string // paths of the NetCDF files, one per lead time
 	run     *Run
-	lead    *ensemble.Lead // that is shown; nil if there is one only
+	lead    *ensemble.Lead // lead time of the fields; nil without the option Lead
 }
 
-// Predict predicts one start and publishes mean and spread, and what options add, or
-// finds what was published of it by this run before. Takes Event, Lead and Quantiles.
+// Predict computes the prediction for one initialisation time and publishes the mean, the spread
+// and the products of the options. Existing products of the same run are reused. Accepts Event,
+// Lead and Quantiles.
 //
-// Errors: those of the cycle; 64 for products and leads that the model cannot give, 65 and 66 for
-// the files, 69 if the decoding program is not installed, 73 and 74 for the folder.
+// Errors: those of the Init; 64 for products and lead times that the model does not have, 65 and
+// 66 for the files, 69 if the decoding program is not installed, 73 and 74 for the folder.
 func (r *Run) Predict(c Init, opts ...Option) (*Prediction, error) {
 	o, err := applyOptions("Predict", opts, "Event", "Lead", "Quantiles")
 	if err == nil {
@@ -46,7 +47,7 @@ func (r *Run) Predict(c Init, opts ...Option) (*Prediction, error) {
 		names = append(names, filepath.Base(f))
 	}
 	if !slices.Contains(names, product.NetCDFName(c.Init, *p.lead)) {
-		return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("the run does not predict lead %s", *p.lead), At: c.Init.String(), Why: "it predicts " + strings.Join(names, ", "), Fix: "name a lead that it was trained for"}
+		return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("the run does not predict lead time %s", *p.lead), At: c.Init.String(), Why: "the products are " + strings.Join(names, ", "), Fix: "choose a lead time of the training"}
 	}
 	return p, nil
 }
@@ -56,7 +57,7 @@ func (r *Run) predict(c Init, o options) (*Prediction, error) {
 	slices.Sort(pub.Quantiles)
 	pub.Quantiles = slices.Compact(pub.Quantiles)
 	if n := len(pub.Quantiles); n > 0 && !(pub.Quantiles[0] > 0 && pub.Quantiles[n-1] < 1) {
-		return nil, &exit.Error{Code: exit.Usage, What: "quantiles lie between 0 and 1", At: fmt.Sprint(pub.Quantiles), Fix: "for 10 % write 0.1"}
+		return nil, &exit.Error{Code: exit.Usage, What: "quantiles must be between 0 and 1", At: fmt.Sprint(pub.Quantiles), Fix: "for 10 % write 0.1"}
 	}
 	if pub.Quantiles != nil || pub.Probabilities != nil {
 		folder += "-" + contentKey(fmt.Sprint(pub.Quantiles, pub.Probabilities))
@@ -70,7 +71,7 @@ func (r *Run) predict(c Init, o options) (*Prediction, error) {
 	made, err := runJob(func(ctx context.Context, j job) (*predict.Result, error) {
 		po.Progress, po.Warn = j.progress, j.warn
 		made, err := predict.Run(ctx, po)
-		if exit.CodeOf(err) == exit.CannotWrite { // of other files or another version: those here are nobody else's
+		if exit.CodeOf(err) == exit.CannotWrite { // products of other files or of another version; this folder belongs to the notebook
 			po.Overwrite = product.OverwriteAlways
 			made, err = predict.Run(ctx, po)
 		}
@@ -87,33 +88,32 @@ func (r *Run) predict(c Init, o options) (*Prediction, error) {
 	return p, nil
 }
 
-// MustPredict is Predict, and ends the cell on an error.
+// MustPredict calls Predict and ends the cell on an error.
 func (r *Run) MustPredict(c Init, opts ...Option) *Prediction { return must(r.Predict(c, opts...)) }
 
-// Mean is the post-processed mean of a variable: "t2m", "t850", "t@850hPa".
+// Mean returns the post-processed mean of a variable: "t2m", "t850", "t@850hPa".
 func (p *Prediction) Mean(name string) *Field {
 	return p.field(name, product.Mean, "post-processed mean", nil)
 }
 
-// Spread is the post-processed standard deviation; of a run without analyses the
-// estimate of the full ensemble's.
+// Spread returns the post-processed standard deviation. For a run without analyses it is the
+// estimated spread of the full ensemble.
 func (p *Prediction) Spread(name string) *Field {
 	f := p.field(name, product.Spread, "post-processed spread", nil)
 	if f.err != nil && exit.CodeOf(f.err) == exit.NotYet {
-		if e := p.field(name, product.EnsembleSpread, "spread of the full ensemble, estimated", nil); e.err == nil {
+		if e := p.field(name, product.EnsembleSpread, "estimated spread of the full ensemble", nil); e.err == nil {
 			return e
 		}
 	}
 	return f
 }
 
-// Quantile is the value below which the variable lies with a probability, one of those
-// that Quantiles named.
+// Quantile returns the quantile of a variable for a probability of the option Quantiles.
 func (p *Prediction) Quantile(name string, below float64) *Field {
 	return p.field(name, product.Quantile, fmt.Sprintf("quantile %g", below), func(k ensemble.Key) bool { return k.QuantileProbability == below })
 }
 
-// Probability is that of an event of a variable, of those that Event named.
+// Probability returns the probability of an event of the option Event.
 func (p *Prediction) Probability(question string) *Field {
 	q, err := ensemble.ParseVariableEvent(question)
 	if err != nil {
@@ -124,8 +124,8 @@ func (p *Prediction) Probability(question string) *Field {
 
 // field reads one field of the products.
 //
-// Errors, kept in the field: 64 for a name that is none or of several fields, 66 if the
-// products do not have it.
+// Errors, stored in the field: 64 for an invalid name and for a name of several fields, 66 if the
+// products do not contain the field.
 func (p *Prediction) field(name string, kind product.Kind, what string, keep func(ensemble.Key) bool) *Field {
 	at, err := parseVariable(name)
 	if err != nil {
@@ -143,20 +143,21 @@ func (p *Prediction) field(name string, kind product.Kind, what string, keep fun
 		return &Field{Field: found[0].Field, What: what, percent: kind == product.Probability}
 	}
 	e := &exit.Error{Code: exit.NotYet, What: fmt.Sprintf("the products have no %s of %s", what, at), At: p.Init.Init.String(),
-		Fix: "name a target of the training, at a lead that it has; quantiles and events are options of Predict"}
+		Fix: "choose a target and a lead time of the training; quantiles and events are options of Predict"}
 	if len(found) > 1 {
 		var names []string
 		for _, f := range found {
 			names = append(names, fmt.Sprintf("%s@%s at %s", f.Key.Variable, f.Key.Level, f.Key.Lead))
 		}
-		e = &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%s is several fields", at), Why: "the products have " + strings.Join(names, ", "),
-			Fix: `name one: "t850", and ens.Lead("48h") of Predict`}
+		e = &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%s matches several fields", at), Why: "the products have " + strings.Join(names, ", "),
+			Fix: `select one, for example "t850" and the option ens.Lead("48h") of Predict`}
 	}
 	return &Field{err: e}
 }
 
-// Score judges the prediction by analyses of its valid time: those that a dataset was
-// opened with, or else its own files. Takes Above and Metrics.
+// Score verifies the prediction with analyses of its valid times. It uses the analyses of the
+// dataset, or the files of the dataset if it was opened without analyses. Accepts Above and
+// Metrics.
 func (p *Prediction) Score(analyses *Dataset, opts ...Option) *Scores {
 	o, err := applyOptions("Score", opts, "Above", "Metrics")
 	if err != nil {
@@ -165,9 +166,9 @@ func (p *Prediction) Score(analyses *Dataset, opts ...Option) *Scores {
 	return p.run.verify([]*Prediction{p}, analyses, o)
 }
 
-// WriteNetCDF copies the products to a file, of the lead that is shown.
+// WriteNetCDF copies the products of one lead time to a file.
 //
-// Errors: 64 for several leads of which none was named, 73 and 74 for the file.
+// Errors: 64 for several lead times without the option Lead, 73 and 74 for the file.
 func (p *Prediction) WriteNetCDF(path string) error {
 	files := p.Outputs
 	if p.lead != nil {
@@ -176,8 +177,8 @@ func (p *Prediction) WriteNetCDF(path string) error {
 		})
 	}
 	if len(files) != 1 {
-		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("the prediction has %d files, one a lead", len(files)), At: p.Init.Init.String(),
-			Fix: `name a lead that it has: ens.Lead("48h") of Predict`}
+		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("the prediction has %d files, one per lead time", len(files)), At: p.Init.Init.String(),
+			Fix: `select a lead time with the option ens.Lead("48h") of Predict`}
 	}
 	text, err := os.ReadFile(files[0])
 	if err != nil {
@@ -186,5 +187,5 @@ func (p *Prediction) WriteNetCDF(path string) error {
 	return writeFile(path, text)
 }
 
-// MustWriteNetCDF is WriteNetCDF, and ends the cell on an error.
+// MustWriteNetCDF calls WriteNetCDF and ends the cell on an error.
 func (p *Prediction) MustWriteNetCDF(path string) { exitOnError(p.WriteNetCDF(path)) }

@@ -15,22 +15,22 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
-// Scores are what a verification found: systems side by side, with intervals from
-// resampled dates.
+// Scores are the results of a verification: the scores of several systems, with bootstrap
+// intervals over the dates.
 type Scores struct {
 	result *score.Result
 	err    error
 }
 
-// Err says why there are no scores.
+// Err returns the error of the verification, or nil.
 func (s *Scores) Err() error { return s.err }
 
-// Result is all that was found, as scores.json has it.
+// Result returns all results, as scores.json contains them.
 func (s *Scores) Result() (*score.Result, error) { return s.result, s.err }
 
-// Select leaves the scores of some systems: "network", "raw5", "emos".
+// Select returns the scores of some systems, for example "network", "raw5" and "emos".
 //
-// Errors, kept in the scores: 64 for a system that was not scored.
+// Errors, stored in the scores: 64 for a system without scores.
 func (s *Scores) Select(systems ...string) *Scores {
 	if s.err != nil {
 		return s
@@ -43,7 +43,7 @@ func (s *Scores) Select(systems ...string) *Scores {
 	}
 	for _, name := range systems {
 		if !slices.Contains(known, name) {
-			return &Scores{err: &exit.Error{Code: exit.Usage, What: fmt.Sprintf("there is no system %q", name), Why: "scored are " + strings.Join(known, ", "), Fix: "name one of these"}}
+			return &Scores{err: &exit.Error{Code: exit.Usage, What: fmt.Sprintf("unknown system %q", name), Why: "the scores are of " + strings.Join(known, ", "), Fix: "choose one of these"}}
 		}
 	}
 	r := *s.result
@@ -56,8 +56,8 @@ func (s *Scores) Select(systems ...string) *Scores {
 	return &Scores{result: &r}
 }
 
-// Show adds a table for each variable, level and lead to the cell: of the scores with
-// these ids, or of the Main ones. `ensemble scores` lists ids.
+// Show adds a table for each variable, level and lead time to the cell. The table contains the
+// scores with these identifiers, or MainScores. `ensemble scores` lists the identifiers.
 func (s *Scores) Show(ids ...string) {
 	exitOnError(s.err)
 	if len(ids) == 0 {
@@ -66,28 +66,27 @@ func (s *Scores) Show(ids ...string) {
 	exitOnError(showSections(report.ScoreTables(s.result, ids...)))
 }
 
-// MainScores are the scores that are shown unless others are named.
+// MainScores are the scores in the tables of Show without arguments.
 var MainScores = []string{score.CRPSGauss.ID, score.CRPSFair.ID, score.RMSE.ID, score.Bias.ID, score.SpreadSkill.ID, score.Coverage90.ID}
 
-// ShowSkillScores adds what systems gain over others to the cell, with paired intervals: of
-// the scores with these ids, or of all that were compared.
+// ShowSkillScores adds tables of the skill scores between systems to the cell, with paired
+// intervals. The tables contain the scores with these identifiers, or all compared scores.
 func (s *Scores) ShowSkillScores(ids ...string) {
 	exitOnError(s.err)
 	exitOnError(showSections(report.SkillTables(s.result, ids...)))
 }
 
-// SkillScores draws what systems gain over others, with paired intervals about a line at zero.
+// SkillScores draws the skill scores between systems, with paired intervals and a zero line.
 func (s *Scores) SkillScores(ids ...string) *Pictures { return s.draw(report.SkillPictures, ids) }
 
-// Histograms draws how often each rank among the members was that of the analysis:
-// level for calibrated members.
+// Histograms draws rank histograms: how often the analysis has each rank among the members. The
+// histogram of a calibrated ensemble is flat.
 func (s *Scores) Histograms() *Pictures {
 	return s.draw(func(r *score.Result, _ ...string) []report.Picture { return report.Histograms(r) }, nil)
 }
 
-// Diagrams draws calibration and value, as far as they were scored: spread and skill,
-// PIT histograms, and of events reliability, ROC and economic value. With ids, those of
-// these scores.
+// Diagrams draws the available diagrams: spread and skill, PIT histograms, and for events
+// reliability, ROC and economic value. With ids it draws the diagrams of these scores.
 func (s *Scores) Diagrams(ids ...string) *Pictures { return s.draw(report.Diagrams, ids) }
 
 func (s *Scores) draw(by func(*score.Result, ...string) []report.Picture, ids []string) *Pictures {
@@ -101,11 +100,11 @@ func (s *Scores) draw(by func(*score.Result, ...string) []report.Picture, ids []
 	return p
 }
 
-// Verify predicts all starts of a dataset and judges them by its analyses, or finds what
-// was found before. Starts that the run was trained on flatter it: Since leaves them
-// out. Takes Above, Metrics and Since.
+// Verify computes the predictions for all initialisation times of a dataset and verifies them with
+// its analyses. Existing results are reused. Scores of the training period are too good; use Since
+// to exclude it. Accepts Above, Metrics and Since.
 //
-// Errors: 64 for options, 65 and 66 for the files, 66 too if no start is left.
+// Errors: 64 for options, 65 and 66 for the files, 66 if no initialisation time is left.
 func (r *Run) Verify(d *Dataset, opts ...Option) (*Scores, error) {
 	o, err := applyOptions("Verify", opts, "Above", "Metrics", "Since")
 	if err != nil {
@@ -118,7 +117,7 @@ func (r *Run) Verify(d *Dataset, opts ...Option) (*Scores, error) {
 		}
 	}
 	if files == nil {
-		return nil, &exit.Error{Code: exit.NotYet, What: "no start is left to verify", Fix: "name an earlier date with Since"}
+		return nil, &exit.Error{Code: exit.NotYet, What: "no initialisation time to verify", Fix: "use an earlier date in Since"}
 	}
 	slices.Sort(files)
 	all, err := r.predict(Init{Files: slices.Compact(files), dataset: d}, options{})
@@ -132,10 +131,10 @@ func (r *Run) Verify(d *Dataset, opts ...Option) (*Scores, error) {
 	return s, s.err
 }
 
-// MustVerify is Verify, and ends the cell on an error.
+// MustVerify calls Verify and ends the cell on an error.
 func (r *Run) MustVerify(d *Dataset, opts ...Option) *Scores { return must(r.Verify(d, opts...)) }
 
-// verify verifies predictions, or finds the scores that were kept.
+// verify verifies predictions, or reads the existing scores.
 func (r *Run) verify(all []*Prediction, d *Dataset, o options) *Scores {
 	vo := verify.Options{Analysis: d.analyses, RunDir: r.Dir, Selection: o.scoreSelection}
 	if d.analyses == nil {

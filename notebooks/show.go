@@ -17,22 +17,22 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/report"
 )
 
-// shownFolder has the pictures that are shown outside of a notebook.
+// shownFolder is the folder for pictures outside of a notebook.
 const shownFolder = "shown"
 
-// Picture is something drawn, as PNG or SVG.
+// Picture is a drawing as PNG or SVG.
 type Picture struct {
 	Title string
-	PNG   []byte // nil if SVG is there
+	PNG   []byte // nil if SVG is set
 	SVG   []byte
 	err   error
 }
 
-// Err says why there is no picture; nil if there is one.
+// Err returns the error of the picture, or nil.
 func (p *Picture) Err() error { return p.err }
 
-// Show adds the picture to the cell; outside of a notebook it writes a file into the
-// folder "shown" and prints its path.
+// Show adds the picture to the cell. Outside of a notebook it writes a file into the folder
+// "shown" and prints its path.
 func (p *Picture) Show() { exitOnError(p.show()) }
 
 func (p *Picture) show() error {
@@ -58,9 +58,9 @@ func (p *Picture) show() error {
 	return nil
 }
 
-// Write writes the picture as a file, and the folders that are missing.
+// Write writes the picture to a file and creates missing folders.
 //
-// Errors: of the picture; 73 and 74 of the file.
+// Errors: the error of the picture; 73 and 74 for the file.
 func (p *Picture) Write(path string) error {
 	if p.err != nil {
 		return p.err
@@ -72,19 +72,19 @@ func (p *Picture) Write(path string) error {
 	return writeFile(path, text)
 }
 
-// pictureOf is a picture of the report.
+// pictureOf converts a picture of the report.
 func pictureOf(p report.Picture) *Picture { return &Picture{Title: p.Title, SVG: p.SVG} }
 
-// Pictures are shown beside each other.
+// Pictures is a group of pictures that Show adds side by side.
 type Pictures struct {
 	All []*Picture
 	err error
 }
 
-// Err says why there are no pictures.
+// Err returns the error of the pictures, or nil.
 func (p *Pictures) Err() error { return p.err }
 
-// Show adds the pictures to the cell, side by side where there is room.
+// Show adds the pictures to the cell, side by side if the width suffices.
 func (p *Pictures) Show() {
 	exitOnError(p.err)
 	if !gonb.IsCell() || len(p.All) == 1 {
@@ -107,28 +107,29 @@ func (p *Pictures) Show() {
 	exitOnError(gonb.Show(gonb.Data{gonb.HTML: b.String(), gonb.Text: titles.String()}))
 }
 
-// Table is a section of an answer, as commands print it.
+// Table is a table of a result, as commands print it.
 type Table struct {
 	answer.Section
 	err error
 }
 
-// Err says why there is no table.
+// Err returns the error of the table, or nil.
 func (t *Table) Err() error { return t.err }
 
-// Show adds the table to the cell; outside of a notebook it prints it.
+// Show adds the table to the cell. Outside of a notebook it prints the table.
 func (t *Table) Show() {
 	exitOnError(t.err)
 	exitOnError(showSections(answer.Sections{t.Section}))
 }
 
-// Show adds all that a job found to the cell, as its command prints it.
+// Show adds all results of a job to the cell, as the command prints them.
 func Show(found answer.Sectioned) { exitOnError(showSections(found.Sections())) }
 
-// maxRows bounds the rows of a table that are shown.
+// maxRows is the maximum number of rows of a table.
 const maxRows = MaxLines - 20
 
-// showSections shows sections one below the other, of MaxLines rows in all at most.
+// showSections adds sections to the cell, or prints them outside of a notebook. It limits each
+// table to maxRows rows and the text to MaxLines lines.
 func showSections(all answer.Sections) error {
 	all = slices.Clone(all)
 	for i, s := range all {
@@ -149,7 +150,7 @@ func showSections(all answer.Sections) error {
 
 var notInNames = regexp.MustCompile(`[^A-Za-z0-9]+`)
 
-// fileName makes a title the name of a file.
+// fileName converts a title to a file name.
 func fileName(title string) string {
 	name := strings.ToLower(strings.Trim(notInNames.ReplaceAllString(title, "-"), "-"))
 	return name[:min(len(name), 80)]

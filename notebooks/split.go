@@ -14,16 +14,16 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial"
 )
 
-// Split is how a mesh of ranks cuts the step of a training: who has which part of the
-// fields, and what ranks need of each other.
+// Split is the domain decomposition of a training step over a mesh of ranks: the subdomains of the
+// ranks and their halo exchanges.
 type Split struct {
 	*plan.SplitResult
 }
 
-// Split cuts the step of the run's training over a mesh such as "lat:2 lon:2", whatever
-// mesh it was trained on. Nothing is computed.
+// Split decomposes the training step of the run over a mesh such as "lat:2 lon:2". The mesh of the
+// training does not matter. The step is not executed.
 //
-// Errors: 64 for a mesh that does not fit.
+// Errors: 64 for a mesh that does not fit the grid.
 func (r *Run) Split(mesh string) (*Split, error) {
 	c, err := r.config()
 	if err != nil {
@@ -35,14 +35,14 @@ func (r *Run) Split(mesh string) (*Split, error) {
 	})
 }
 
-// MustSplit is Split, and ends the cell on an error.
+// MustSplit calls Split and ends the cell on an error.
 func (r *Run) MustSplit(mesh string) *Split { return must(r.Split(mesh)) }
 
-// Table lists what ranks exchange in the forward pass: the value, whole and of rank 0,
-// how many rows and columns rank 0 needs beside its own, and what the rank sends that
-// sends most. In the backward pass the gradients go the same ways back.
+// Table returns a table of the halo exchanges of the forward pass: the shape of the value, the halo
+// widths of rank 0 and the largest number of bytes that a rank sends. The backward pass exchanges
+// gradients in the opposite direction.
 func (s *Split) Table() *Table {
-	t := &Table{Section: answer.Section{Title: fmt.Sprintf("mesh %s: what ranks exchange in the forward pass", s.Mesh),
+	t := &Table{Section: answer.Section{Title: fmt.Sprintf("mesh %s: halo exchanges of the forward pass", s.Mesh),
 		Columns: append(answer.TextColumns("value of", "needed by", "whole value", "rows of rank 0", "columns of rank 0"), answer.NumberColumn("sent (kB)", "", "%.1f"))}}
 	var bytes int64
 	for _, h := range s.Halos {
@@ -53,19 +53,19 @@ func (s *Split) Table() *Table {
 	return t
 }
 
-// extent says how far a need reaches over what is there.
+// extent formats the length of an interval and its halo widths on both sides.
 func extent(own, need spatial.Interval) string {
-	return fmt.Sprintf("%d: %d before, %d behind", own.Len(), max(own.Lo-need.Lo, 0), max(need.Hi-own.Hi, 0))
+	return fmt.Sprintf("%d: %d before, %d after", own.Len(), max(own.Lo-need.Lo, 0), max(need.Hi-own.Hi, 0))
 }
 
 // Show adds the table to the cell.
 func (s *Split) Show() { s.Table().Show() }
 
-// Colours of ranks, which repeat; labels tell them apart.
+// rankColours are the colours of the ranks. They repeat after four ranks.
 var rankColours = []string{"#cfe0f3", "#f6dcc0", "#d5ead9", "#e6d9ee"}
 
-// Picture draws the parts of the ranks on the grid, and around that of rank 0 the halo of
-// the first exchange of the forward pass: what it needs of others.
+// Picture draws the subdomains of the ranks on the grid, and the halo of rank 0 for the first
+// exchange of the forward pass.
 func (s *Split) Picture() *Picture {
 	const w, left, top = 720.0, 8.0, 30.0
 	cell := (w - 2*left) / float64(s.Grid.NX)
@@ -104,8 +104,8 @@ const splitStyles = `.part { stroke: #1c2228; stroke-width: 1.4; } .halo { strok
 .g { stroke: #1c2228; stroke-opacity: .1; stroke-width: .6; } .h { font-size: 14px; font-weight: 650; fill: #1c2228; }
 .r { font-size: 13px; font-weight: 600; fill: #1c2228; stroke: #fff; stroke-width: 3; stroke-opacity: .8; paint-order: stroke; }`
 
-// haloParts is what rank 0 needs of others, on a grid of n columns that goes around: what
-// lies before, behind, above and below its part.
+// haloParts returns the parts of the halo of rank 0 on a periodic grid with n columns: north,
+// south, west and east of its subdomain.
 func haloParts(h plan.SplitHalo, n int) (out []plan.SplitPart) {
 	own, need := h.Own[0], h.Need[0]
 	add := func(rows, columns spatial.Interval) {
@@ -126,10 +126,10 @@ func haloParts(h plan.SplitHalo, n int) (out []plan.SplitPart) {
 	return out
 }
 
-// CompareLosses sets the training losses of runs beside each other, epoch by epoch, and
-// their largest relative difference.
+// CompareLosses returns a table of the training losses of several runs for each epoch, with their
+// largest relative difference.
 //
-// Errors, kept in the table: those of reading the runs.
+// Errors, stored in the table: errors of reading the runs.
 func CompareLosses(runs ...*Run) *Table {
 	t := &Table{Section: answer.Section{Columns: answer.NumberColumns("", "epoch")}}
 	var lines []report.Line
@@ -162,7 +162,7 @@ func CompareLosses(runs ...*Run) *Table {
 	return t
 }
 
-// meshName is the mesh of a training.
+// meshName returns the mesh of a training, or "one rank".
 func meshName(c *config.TrainConfig) string {
 	if m := c.Train.Train.Mesh; m != "" {
 		return m

@@ -21,23 +21,23 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/version"
 )
 
-// Run names a finished training.
+// Run is a finished training.
 type Run struct {
 	Dir  string // the run directory, for `ensemble report` and others
 	data *Dataset
 }
 
-// Train trains a network on a dataset, or finds the run that was trained with this name
-// from the same files with the same options. One that was stopped goes on.
+// Train trains a network on a dataset. A finished run with the same name, files and options is
+// reused, and an interrupted run is continued.
 //
-// What options leave open follows from the dataset: all its variables, on all pressure
-// levels that they share, all leads up to the longest, half of the members; the first
-// 70 % of the starts are learned from, 10 % are for validation, and the last 20 % judge
-// it. With analyses the network gives their distribution, without them the spread of the
-// full ensemble. Takes Lead, Set, Small and Target.
+// The defaults follow from the dataset: all variables, all common pressure levels, all lead times,
+// half of the members. The first 70 % of the initialisation times are the training period, the
+// next 10 % the validation period, the last 20 % the test period. With analyses the network
+// predicts the distribution of the analysis, without them the spread of the full ensemble. Accepts
+// Lead, Set, Small and Target.
 //
-// Errors: 64 for options that do not fit the data, 65 and 66 for the data, 73 and 74 for
-// the folder, 75 after a stop.
+// Errors: 64 for options that do not fit the data, 65 and 66 for the data, 73 and 74 for the
+// folder, 75 after an interruption.
 func Train(name string, d *Dataset, opts ...Option) (*Run, error) {
 	r, c, err := d.locate(name, opts)
 	if err != nil {
@@ -56,7 +56,8 @@ func Train(name string, d *Dataset, opts ...Option) (*Run, error) {
 	})
 }
 
-// locate finds out where the run of a training is, or will be.
+// locate returns the run of a training and its configuration. The name of the run directory
+// contains a checksum of the files, the configuration and the version.
 func (d *Dataset) locate(name string, opts []Option) (*Run, *config.TrainConfig, error) {
 	o, err := applyOptions("Train", opts, "Lead", "Set", "Small", "Target")
 	if err != nil {
@@ -66,27 +67,26 @@ func (d *Dataset) locate(name string, opts []Option) (*Run, *config.TrainConfig,
 	if err != nil {
 		return nil, nil, err
 	}
-	memory := ""
+	cacheDir := ""
 	if d.cached {
-		memory = d.cacheDir()
+		cacheDir = d.cacheDir()
 	}
-	sums, err := checksums(slices.Concat(d.files, d.analyses), memory)
+	sums, err := checksums(slices.Concat(d.files, d.analyses), cacheDir)
 	if err != nil {
 		return nil, nil, err
 	}
 	return &Run{filepath.Join(d.folder, name+"-"+contentKey(append(sums, version.String(), c.Identity())...)), d}, c, nil
 }
 
-// MustTrain is Train, and ends the cell on an error.
+// MustTrain calls Train and ends the cell on an error.
 func MustTrain(name string, d *Dataset, opts ...Option) *Run { return must(Train(name, d, opts...)) }
 
 var runName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
-// configure writes the configuration of a training, which `ensemble train` takes too,
-// and loads it.
+// configure writes the configuration file of a training for `ensemble train`, and loads it.
 func (d *Dataset) configure(name string, o options) (*config.TrainConfig, error) {
 	if !runName.MatchString(name) {
-		return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%q is no name of a run", name), Fix: "use letters, digits, dots, dashes and underscores"}
+		return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("invalid name %q of a run", name), Fix: "use letters, digits, dots, dashes and underscores"}
 	}
 	text, err := d.yaml(o)
 	if err != nil {
@@ -99,7 +99,7 @@ func (d *Dataset) configure(name string, o options) (*config.TrainConfig, error)
 	return config.LoadTrain(config.Sources{Files: []string{file}, Set: o.set})
 }
 
-// yaml is the configuration that the options and the dataset make.
+// yaml returns the configuration of a training in YAML.
 func (d *Dataset) yaml(o options) (string, error) {
 	levels, variables, err := d.axes(o.targets)
 	if err != nil {
@@ -114,7 +114,7 @@ func (d *Dataset) yaml(o options) (string, error) {
 		leads = slices.DeleteFunc(leads, func(l ensemble.Lead) bool { return l > o.lead })
 	}
 	if len(leads) == 0 || o.leadGiven && !slices.Contains(leads, o.lead) {
-		return "", &exit.Error{Code: exit.Usage, What: "the lead is not in the files", At: "Lead", Why: "they have " + joinValues(d.summary.Leads), Fix: "name one of these"}
+		return "", &exit.Error{Code: exit.Usage, What: "lead time not in the files", At: "Lead", Why: "the files have " + joinValues(d.summary.Leads), Fix: "choose one of these"}
 	}
 	members := len(d.summary.Members)
 	head := "distribution"
@@ -142,10 +142,10 @@ func (d *Dataset) yaml(o options) (string, error) {
 	return b.String(), nil
 }
 
-// axes are the levels and variables that the network reads: those on pressure levels if
-// a target is one of them, else those that stand at one level each.
+// axes returns the levels and the variables of the network input: the variables on pressure levels
+// if a target is on pressure levels, else the single-level variables.
 func (d *Dataset) axes(targets []string) (levels []ensemble.Level, variables []string, err error) {
-	many := map[bool]bool{} // whether variables on many levels, and at one, are asked for
+	many := map[bool]bool{} // key: whether the variable is on many levels
 	for _, text := range targets {
 		p, err := parseVariable(text)
 		if err != nil {
@@ -155,8 +155,8 @@ func (d *Dataset) axes(targets []string) (levels []ensemble.Level, variables []s
 		many[v.OnManyLevels()] = true
 	}
 	if len(many) == 2 {
-		return nil, nil, &exit.Error{Code: exit.Usage, What: "targets on pressure levels and at one level cannot be mixed", At: strings.Join(targets, ", "),
-			Why: "a network has one level axis", Fix: "train one run for each"}
+		return nil, nil, &exit.Error{Code: exit.Usage, What: "targets on pressure levels and single-level targets cannot be combined", At: strings.Join(targets, ", "),
+			Why: "a network has one level axis", Fix: "train one run for each kind"}
 	}
 	onPressure := many[true]
 	if len(targets) == 0 {
@@ -179,8 +179,8 @@ func (d *Dataset) axes(targets []string) (levels []ensemble.Level, variables []s
 		levels = []ensemble.Level{ensemble.SingleLevel}
 	}
 	if len(variables) == 0 || len(levels) == 0 {
-		return nil, nil, &exit.Error{Code: exit.BadData, What: "the files have nothing to learn from", At: d.files[0],
-			Why: "they have " + d.describeVariables(), Fix: "open files with ensemble members of variables that the program knows, which share a level"}
+		return nil, nil, &exit.Error{Code: exit.BadData, What: "no usable variables in the files", At: d.files[0],
+			Why: "the files have " + d.describeVariables(), Fix: "open files with ensemble members of known variables on common levels"}
 	}
 	return levels, variables, nil
 }
@@ -190,7 +190,7 @@ func (v variableSummary) onPressure() bool {
 	return known.OnManyLevels()
 }
 
-// targets are entries of data.targets.
+// targets returns the entries of data.targets in YAML.
 func (d *Dataset) targets(names, variables []string, levels []ensemble.Level) ([]string, error) {
 	if len(names) == 0 {
 		names = variables
@@ -207,8 +207,8 @@ func (d *Dataset) targets(names, variables []string, levels []ensemble.Level) ([
 			wanted = []ensemble.Level{*p.level}
 		}
 		if !slices.Contains(variables, p.variable) || !slices.ContainsFunc(wanted, func(l ensemble.Level) bool { return slices.Contains(levels, l) }) {
-			return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("the target %s is not in the files", p), Why: "they have " + d.describeVariables(),
-				Fix: "name one of these, such as t2m, t850 or t@850hPa"}
+			return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("target %s not in the files", p), Why: "the files have " + d.describeVariables(),
+				Fix: "choose one of these, for example t2m, t850 or t@850hPa"}
 		}
 		if at[p.variable] == nil {
 			order = append(order, p.variable)
@@ -234,12 +234,12 @@ func (d *Dataset) describeVariables() string {
 		out = append(out, v.Name+" at "+joinValues(v.Levels))
 	}
 	if out == nil {
-		return "no members of any variable"
+		return "no ensemble members"
 	}
 	return strings.Join(out, "; ")
 }
 
-// joinValues lists values as a sequence of YAML has them.
+// joinValues formats values as the elements of a YAML sequence.
 func joinValues[T fmt.Stringer](v []T) string {
 	s := make([]string, len(v))
 	for i, x := range v {
@@ -248,8 +248,7 @@ func joinValues[T fmt.Stringer](v []T) string {
 	return strings.Join(s, ", ")
 }
 
-// yamlPaths lists paths as YAML has them, each on a line: patterns in names are no
-// patterns.
+// yamlPaths formats paths as a YAML sequence. Pattern characters in names are escaped.
 func yamlPaths(paths []string) string {
 	var b strings.Builder
 	for _, p := range paths {
@@ -258,28 +257,28 @@ func yamlPaths(paths []string) string {
 	return b.String()
 }
 
-// escapePattern makes a path a pattern that only it matches.
+// escapePattern escapes the pattern characters of a path.
 var escapePattern = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
 
-// Loss draws the losses of the training over its epochs.
+// Loss draws the training and validation losses over the epochs.
 func (r *Run) Loss() *Picture {
 	charts, err := reports.LossCharts(r.Dir)
 	if err != nil {
 		return &Picture{err: err}
 	}
 	if len(charts) == 0 {
-		return &Picture{err: &exit.Error{Code: exit.NotYet, What: "the training has no losses", At: r.Dir, Fix: "train it with train.epochs above 0"}}
+		return &Picture{err: &exit.Error{Code: exit.NotYet, What: "the training has no losses", At: r.Dir, Fix: "train with train.epochs above 0"}}
 	}
 	return pictureOf(charts[0].Picture())
 }
 
-// Scores are those of the starts that the training was judged on.
+// Scores returns the scores of the test period of the training.
 func (r *Run) Scores() *Scores {
 	s, err := trained.ReadScores(r.Dir)
 	return &Scores{result: s, err: err}
 }
 
-// Report makes the page of `ensemble report` and gives its path.
+// Report writes the HTML page of `ensemble report` and returns its path.
 //
 // Errors: 73 and 74 for the page.
 func (r *Run) Report() (string, error) { return reports.Write(reports.Options{Dir: r.Dir}) }

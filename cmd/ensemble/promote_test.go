@@ -141,7 +141,7 @@ func TestServePromoted(t *testing.T) {
 	if err := s.cmd.Process.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	s.said(`"msg":"the configuration was taken"`, 1)
+	s.said(`"msg":"the configuration was reloaded"`, 1)
 	third := put(2)
 	model := func(start string) string {
 		var m struct {

@@ -1,5 +1,5 @@
-// Package doctor says what a machine has for this program: processor, memory, disk, libraries and GPUs, and what each
-// thing that is missing would add.
+// Package doctor reports the hardware and libraries of a machine that the program can use, and what
+// missing ones would enable.
 package doctor
 
 import (
@@ -29,7 +29,7 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm/mpi"
 )
 
-// Report is what `ensemble doctor` finds on a machine.
+// Report is the result of `ensemble doctor`.
 type Report struct {
 	Program   Program   `json:"program"`
 	CPU       CPU       `json:"cpu"`
@@ -46,20 +46,20 @@ type Program struct {
 	System  string `json:"system"`
 }
 
-// CPU describes the processor.
+// CPU describes the processor; Features are instruction sets that kernels use.
 type CPU struct {
 	Model    string   `json:"model"`
 	Cores    int      `json:"cores"`
 	Features []string `json:"features"`
 }
 
-// Memory is the memory that this process can use.
+// Memory is the memory that this process may use.
 type Memory struct {
 	TotalBytes     int64 `json:"total_bytes"`
 	AvailableBytes int64 `json:"available_bytes"`
 }
 
-// Disk describes the file system that a run would write to.
+// Disk describes the file system of a run directory.
 type Disk struct {
 	Dir       string `json:"dir"`
 	FreeBytes int64  `json:"free_bytes"`
@@ -68,33 +68,31 @@ type Disk struct {
 	Problem   string `json:"problem,omitempty"`
 }
 
-// Library is one library that is opened at run time, or linked by the decoding
-// program.
+// Library is a library that is loaded at run time, or linked by the decoding program.
 type Library struct {
 	Name    string `json:"name"`
 	Found   bool   `json:"found"`
 	Version string `json:"version,omitempty"`
 	Path    string `json:"path,omitempty"`
-	Enables string `json:"enables"`       // what it adds to the program
-	Why     string `json:"why,omitempty"` // it is missing
+	Enables string `json:"enables"`       // features that it enables
+	Why     string `json:"why,omitempty"` // reason for which it is missing
 	Fix     string `json:"fix,omitempty"`
 }
 
-// GPU is what the NVIDIA driver says.
+// GPU is the information of the NVIDIA driver.
 type GPU struct {
 	Found     bool          `json:"found"`
 	Driver    string        `json:"driver,omitempty"`
 	CUDA      string        `json:"cuda,omitempty"`
 	Devices   []cuda.Device `json:"devices"`
-	Transport string        `json:"transport,omitempty"` // what ranks on several of them exchange halos and gradients by
+	Transport string        `json:"transport,omitempty"` // transport of halos and gradients between ranks on several GPUs
 	Enables   string        `json:"enables"`
 	Why       string        `json:"why,omitempty"`
 }
 
-// Examine looks at the machine: processor, memory, the disk under dir, libraries and
-// GPUs, and says what each thing that is missing would add.
+// Examine inspects the machine: processor, memory, the file system of dir, libraries and GPUs.
 //
-// Errors: only ctx.Err(); that something is missing is an answer.
+// Errors: ctx.Err() only; missing parts are in the report.
 func Examine(ctx context.Context, dir string) (*Report, error) {
 	cpu := cpuinfo.Read()
 	r := &Report{
@@ -114,16 +112,16 @@ func Examine(ctx context.Context, dir string) (*Report, error) {
 	return r, ctx.Err()
 }
 
-// transportOf says how ranks with a GPU each would exchange values on this machine; nothing where there are not several.
+// transportOf describes how ranks on different GPUs exchange values; "" with fewer than two GPUs.
 func transportOf(gpus []cuda.Device, found []Library) string {
 	i := slices.IndexFunc(found, func(l Library) bool { return l.Name == libraries.NCCL.Name })
 	switch {
 	case len(gpus) < 2 || i < 0:
 		return ""
 	case found[i].Found:
-		return "by NCCL, from GPU to GPU, one rank each; through memory of the host where ranks share one"
+		return "NCCL between GPUs with one rank each; host memory if ranks share a GPU"
 	}
-	return "through memory of the host, as NCCL is missing"
+	return "host memory, because NCCL is missing"
 }
 
 // CurrentProgram is this build.
@@ -131,10 +129,10 @@ func CurrentProgram() Program {
 	return Program{version.String(), runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
 }
 
-// SystemMemory is the memory of this machine, or what the control group of this process allows of it.
+// SystemMemory is the memory of this machine, limited by the control group of this process.
 func SystemMemory() Memory { return memory("/proc/meminfo", "/sys/fs/cgroup") }
 
-// memory reads the machine's memory and, where a control group allows less, that.
+// memory reads /proc/meminfo, and the limits of a control group (cgroup v2) if they are lower.
 func memory(meminfo, cgroup string) Memory {
 	var m Memory
 	f, err := os.Open(meminfo)
@@ -163,7 +161,7 @@ func memory(meminfo, cgroup string) Memory {
 		if err != nil {
 			return 0, false
 		}
-		v, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64) // "max" is no limit
+		v, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64) // "max" means no limit
 		return v, err == nil
 	}
 	if limit, ok := read("memory.max"); ok && limit < m.TotalBytes {
@@ -175,7 +173,7 @@ func memory(meminfo, cgroup string) Memory {
 	return m
 }
 
-// disk tries the file system under dir: free space, writing, file locks.
+// disk tests the file system of dir: free space, writing, file locks.
 func disk(dir string) Disk {
 	d := Disk{Dir: dir}
 	if abs, err := filepath.Abs(dir); err == nil {
@@ -189,7 +187,7 @@ func disk(dir string) Disk {
 	d.FreeBytes = int64(st.Bavail) * st.Bsize
 	f, err := os.CreateTemp(dir, ".ensemble-doctor-")
 	if err != nil {
-		var at *fs.PathError // of a name that means nothing to who reads it
+		var at *fs.PathError // without the temporary file name
 		if errors.As(err, &at) {
 			err = at.Err
 		}
@@ -200,16 +198,16 @@ func disk(dir string) Disk {
 	defer f.Close()
 	d.Writable = true
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		d.Problem = "no file locks: " + err.Error() + "; runs are kept apart by leases alone"
+		d.Problem = "no file locks: " + err.Error() + "; concurrent runs are prevented by leases only"
 		return d
 	}
 	d.Locks = true
 	return d
 }
 
-// OneDNN opens the library.
+// OneDNN loads oneDNN.
 func OneDNN() Library {
-	l := Library{Name: "oneDNN", Enables: "fast convolutions on the CPU; without it training is many times slower"}
+	l := Library{Name: "oneDNN", Enables: "fast convolutions on the CPU; training is many times slower without it"}
 	info, err := dnnl.Open()
 	if err != nil {
 		l.Why, l.Fix = exit.Reason(err)
@@ -219,9 +217,9 @@ func OneDNN() Library {
 	return l
 }
 
-// Decoders asks the child program what it links.
+// Decoders queries the libraries that the decoding program links.
 func Decoders(ctx context.Context) []Library {
-	child := Library{Name: decode.ProgramName, Enables: "reading and writing GRIB and NetCDF at all"}
+	child := Library{Name: decode.ProgramName, Enables: "reading and writing GRIB and NetCDF"}
 	linked := []Library{
 		{Name: "ecCodes", Enables: "reading and writing GRIB"},
 		{Name: "netCDF", Enables: "reading and writing NetCDF"},
@@ -230,7 +228,7 @@ func Decoders(ctx context.Context) []Library {
 	fail := func(err error) []Library {
 		child.Why, child.Fix = exit.Reason(err)
 		for i := range linked {
-			linked[i].Why = decode.ProgramName + " cannot be asked"
+			linked[i].Why = decode.ProgramName + " is not available"
 		}
 		return append([]Library{child}, linked...)
 	}
@@ -253,21 +251,21 @@ func Decoders(ctx context.Context) []Library {
 		if v := versions[strings.ToLower(l.Name)]; v != "" {
 			linked[i].Found, linked[i].Version = true, v
 		} else {
-			linked[i].Why = decode.ProgramName + " does not name it"
+			linked[i].Why = "not linked by " + decode.ProgramName
 		}
 	}
 	return append([]Library{child}, linked...)
 }
 
-// MPIs looks for the MPI libraries.
+// MPIs looks for MPI libraries.
 func MPIs() []Library {
 	var found []Library
 	for _, i := range mpi.Implementations {
-		l := Library{Name: i.Name, Enables: "runs over several processes and machines, under mpirun or srun"}
+		l := Library{Name: i.Name, Enables: "parallel jobs over several processes and machines, with mpirun or srun"}
 		f, err := mpi.Probe(i)
 		switch {
 		case errors.Is(err, dl.ErrNotFound):
-			l.Why = "the loader finds no " + strings.Join(i.Files, " or ")
+			l.Why = "not found: " + strings.Join(i.Files, " or ")
 		case err != nil:
 			l.Why = err.Error()
 		default:
@@ -278,7 +276,7 @@ func MPIs() []Library {
 	return found
 }
 
-// probe looks for a library without calling anything in it.
+// probe looks for a library without calling it.
 func probe(want libraries.Library) Library {
 	l := Library{Name: want.Name, Enables: want.Enables}
 	lib, err := libraries.Find(want)
@@ -289,15 +287,15 @@ func probe(want libraries.Library) Library {
 	l.Found, l.Path = true, lib.Path()
 	if real, err := filepath.EvalSymlinks(l.Path); err == nil {
 		if _, v, ok := strings.Cut(filepath.Base(real), ".so."); ok {
-			l.Version = "so " + v // of the interface; the release is not asked for
+			l.Version = "so " + v // version of the interface, not of the release
 		}
 	}
 	return l
 }
 
-// GPUs asks the NVIDIA driver.
+// GPUs queries the NVIDIA driver.
 func GPUs() GPU {
-	g := GPU{Enables: "training and prediction on the GPU, and what it reads in progress lines", Devices: []cuda.Device{}}
+	g := GPU{Enables: "training and prediction on GPUs, with GPU metrics in progress lines", Devices: []cuda.Device{}}
 	inv, err := cuda.Inspect()
 	if err != nil {
 		g.Why = err.Error()
@@ -305,12 +303,12 @@ func GPUs() GPU {
 	}
 	g.Driver, g.CUDA, g.Devices, g.Found = inv.Driver, inv.CUDA, inv.Devices, len(inv.Devices) > 0
 	if !g.Found {
-		g.Why = "the driver names no GPU"
+		g.Why = "the driver reports no GPU"
 	}
 	return g
 }
 
-// Sections are the report for people: a row for each part of the machine.
+// Sections is the report as a table, with a row for each part of the machine.
 func (r *Report) Sections() answer.Sections {
 	var rows [][2]string
 	row := func(name, text string) { rows = append(rows, [2]string{name, text}) }
@@ -328,7 +326,7 @@ func (r *Report) Sections() answer.Sections {
 			row(l.Name, strings.TrimSpace(l.Version+"  "+l.Path))
 			continue
 		}
-		row(l.Name, "missing; it would add: "+l.Enables)
+		row(l.Name, "missing; it would enable: "+l.Enables)
 		for _, extra := range []struct{ name, text string }{{"why", l.Why}, {"fix", l.Fix}} {
 			if extra.text != "" {
 				row("", extra.name+": "+extra.text)
@@ -338,17 +336,17 @@ func (r *Report) Sections() answer.Sections {
 	return answer.Sections{answer.FactsSection(append(rows, r.GPU.rows()...)...)}
 }
 
-// rows are what there is to say of the GPUs.
+// rows are the rows of the GPUs.
 func (g GPU) rows() (rows [][2]string) {
 	if !g.Found {
-		return [][2]string{{"GPU", "missing; it would add: " + g.Enables}, {"", "why: " + g.Why}}
+		return [][2]string{{"GPU", "missing; it would enable: " + g.Enables}, {"", "why: " + g.Why}}
 	}
 	row := func(name, text string) { rows = append(rows, [2]string{name, text}) }
 	row("NVIDIA driver", g.Driver+", CUDA "+g.CUDA)
 	for _, d := range g.Devices {
 		mig := ""
 		if d.MIG {
-			mig = ", cut into instances"
+			mig = ", divided into MIG instances"
 		}
 		row(fmt.Sprintf("GPU %d", d.Index), fmt.Sprintf("%s, compute capability %s, %s, %s free, %s used%s", d.Name, d.Compute,
 			gib(int64(d.TotalBytes)), gib(int64(d.FreeBytes)), gib(int64(d.UsedBytes)), mig))
@@ -358,18 +356,19 @@ func (g GPU) rows() (rows [][2]string) {
 		row("", fmt.Sprintf("%d of %d MHz, memory %d MHz, %d °C, %.0f of %.0f W, %d %% busy", d.ClockMHz, d.MaxClockMHz, d.MemoryClockMHz,
 			d.Temperature, d.PowerW, d.PowerLimitW, d.UtilisationPercent))
 		if len(d.Throttled) > 0 {
-			row("", "clocks are held down by: "+strings.Join(d.Throttled, ", "))
+			row("", "clocks are throttled by: "+strings.Join(d.Throttled, ", "))
 		}
 	}
 	if g.Transport != "" {
-		row("ranks on GPUs", "halos and gradients go "+g.Transport)
+		row("ranks on GPUs", "transport of halos and gradients: "+g.Transport)
 	}
 	return rows
 }
 
+// gib formats bytes in GiB.
 func gib(n int64) string { return strconv.FormatFloat(float64(n)/(1<<30), 'f', 1, 64) + " GiB" }
 
-// OrUnknown is s, or a word for nothing.
+// OrUnknown is s, or "unknown".
 func OrUnknown(s string) string {
 	if s == "" {
 		return "unknown"

@@ -23,7 +23,7 @@ func TestDoctorWithoutDecoder(t *testing.T) {
 	if err := r.Sections().WriteText(&b); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"ensemble-decode", "missing; it would add: reading and writing GRIB and NetCDF at all", "correct or unset " + decode.ProgramEnv,
+	for _, want := range []string{"ensemble-decode", "missing; it would enable: reading and writing GRIB and NetCDF", "correct or unset " + decode.ProgramEnv,
 		"writable, file locks work", "oneDNN", "Open MPI", "MPICH", "cuDNN", "GPU", "GiB available"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %q in\n%s", want, b.String())
@@ -74,8 +74,8 @@ func TestDiskReadOnly(t *testing.T) {
 // TestDoctorGPU: what a GPU reads stands in the report.
 func TestDoctorGPU(t *testing.T) {
 	two, nccl := make([]cuda.Device, 2), []Library{{Name: "NCCL"}}
-	for want, got := range map[string]string{"": transportOf(two[:1], nccl), "through memory of the host, as NCCL is missing": transportOf(two, nccl),
-		"by NCCL, from GPU to GPU, one rank each; through memory of the host where ranks share one": transportOf(two, []Library{{Name: "NCCL", Found: true}})} {
+	for want, got := range map[string]string{"": transportOf(two[:1], nccl), "host memory, because NCCL is missing": transportOf(two, nccl),
+		"NCCL between GPUs with one rank each; host memory if ranks share a GPU": transportOf(two, []Library{{Name: "NCCL", Found: true}})} {
 		if got != want {
 			t.Errorf("ranks on GPUs: got %q, want %q", got, want)
 		}
@@ -88,7 +88,7 @@ func TestDoctorGPU(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"80.0 GiB, 70.0 GiB free, 10.0 GiB used", "1755 of 1980 MHz, memory 2619 MHz, 61 °C, 512 of 700 W, 97 % busy",
-		"matrix units for train.precision: f16", "clocks are held down by: power, temperature"} {
+		"matrix units for train.precision: f16", "clocks are throttled by: power, temperature"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %q in\n%s", want, b.String())
 		}

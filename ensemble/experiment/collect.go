@@ -26,10 +26,10 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
-// CollectedScore is a row of the table of all scores: a score of a system in a run.
+// CollectedScore is a row of scores.parquet: one score of one system in one run.
 type CollectedScore struct {
-	Experiment string       `json:"experiment"` // "" for a run of none
-	Run        string       `json:"run"`        // folder below that of the experiment
+	Experiment string       `json:"experiment"` // "" for a run without experiment
+	Run        string       `json:"run"`        // path relative to the experiment
 	Variant    string       `json:"variant"`
 	Seed       int          `json:"seed"`
 	Program    string       `json:"program"`
@@ -51,7 +51,7 @@ type CollectedScore struct {
 	Weights    string       `json:"weights"`
 }
 
-// CollectedRun is a run that has scores.
+// CollectedRun is a run with scores.
 type CollectedRun struct {
 	Dir        string          `json:"dir"`
 	Experiment string          `json:"experiment"`
@@ -59,16 +59,16 @@ type CollectedRun struct {
 	Variant    string          `json:"variant"`
 	Seed       int             `json:"seed"`
 	Program    string          `json:"program"`
-	Status     string          `json:"status"` // of its experiment's record; "" if it has none
+	Status     string          `json:"status"` // status of the record of its experiment; "" without a record
 	Seconds    score.Number    `json:"seconds"`
 	ToQuality  score.Number    `json:"seconds_to_quality"`
 	Machine    *record.Machine `json:"-"`
-	Loss       map[int]float64 `json:"-"` // on the validation starts, by epoch of the first network
+	Loss       map[int]float64 `json:"-"` // validation loss by epoch, of the first network
 	Scores     *score.Result   `json:"-"`
-	number     int             // in the tables, from 1
+	number     int             // number in the tables, from 1
 }
 
-// CollectedTime is what the trainings of an experiment took to a quality, in a record.
+// CollectedTime is a time-to-quality result in a record.
 type CollectedTime struct {
 	Dir        string `json:"dir"`
 	Experiment string `json:"experiment"`
@@ -78,22 +78,22 @@ type CollectedTime struct {
 	record.TimeToQuality
 }
 
-// Label names the run.
+// Label is the name of the run, with its experiment.
 func (r *CollectedRun) Label() string { return strings.TrimPrefix(r.Experiment+"/"+r.Run, "/") }
 
-// Collection are the runs below some folders.
+// Collection is all runs found in some directories.
 type Collection struct {
 	Runs  []*CollectedRun `json:"runs"`
 	Times []CollectedTime `json:"times_to_quality"`
-	// Differences are between the machines of the first run with a record and each other, by run.
+	// Differences lists, by run, how machines differ from that of the first run with a record.
 	Differences map[string][]record.Difference `json:"differences"`
-	Outputs     []string                       `json:"-"` // that Save wrote
+	Outputs     []string                       `json:"-"` // written by Save
 }
 
-// Collect finds all runs with scores in folders, times to a quality, and what records and manifests say of them. A folder may be a run, an
-// experiment or one that holds many.
+// Collect finds all runs with scores and all times to quality in directories, with their records and
+// manifests. A directory may be a run, an experiment, or contain several.
 //
-// Errors: exit 66 where there is none, 65 for what cannot be read.
+// Errors: exit 66 if a directory has none, 65 for unreadable files.
 func Collect(ctx context.Context, roots []string) (*Collection, error) {
 	c := &Collection{Differences: map[string][]record.Difference{}}
 	seen := map[string]bool{}
@@ -110,7 +110,7 @@ func Collect(ctx context.Context, roots []string) (*Collection, error) {
 			if e.IsDir() || e.Name() != trained.ScoresFile && !ofTimes {
 				return ctx.Err()
 			}
-			found = found || e.Name() != record.File // which lies above its runs
+			found = found || e.Name() != record.File // a record without its runs is not enough
 			if path, err = filepath.Abs(path); err != nil || seen[path] {
 				return err
 			}
@@ -128,7 +128,7 @@ func Collect(ctx context.Context, roots []string) (*Collection, error) {
 			return nil, err
 		}
 		if !found {
-			return nil, &exit.Error{Code: exit.NotYet, What: "no run with scores is here", At: root, Why: "no folder in it has " + trained.ScoresFile, Fix: "give run directories, experiments that were run, or a folder of them"}
+			return nil, &exit.Error{Code: exit.NotYet, What: "no run with scores in " + root, At: root, Why: "no subdirectory has " + trained.ScoresFile, Fix: "give run directories, results of experiments, or a directory that contains them"}
 		}
 	}
 	c.disambiguate()
@@ -148,8 +148,8 @@ func Collect(ctx context.Context, roots []string) (*Collection, error) {
 	return c, nil
 }
 
-// disambiguate gives runs of the same name, as an experiment and its replay have, their folders below the one that holds them all
-// as names.
+// disambiguate renames runs with equal labels, such as an experiment and its reproduction, to their
+// paths relative to the common parent directory.
 func (c *Collection) disambiguate() {
 	by := map[string][]*CollectedRun{}
 	for _, r := range c.Runs {
@@ -173,7 +173,7 @@ func (c *Collection) disambiguate() {
 	}
 }
 
-// collectTimes reads the times to a quality of a record.
+// collectTimes reads the times to quality of a record.
 func (c *Collection) collectTimes(path string) error {
 	r, err := record.Read(path)
 	if err != nil {
@@ -218,8 +218,8 @@ func collectRun(dir string) (*CollectedRun, error) {
 	return r, nil
 }
 
-// findExperiment looks for what says which experiment a run is of: a record or experiment.json, in one of the three
-// folders above.
+// findExperiment finds the experiment of a run: by record.json or experiment.json in one of its
+// three parent directories.
 func (r *CollectedRun) findExperiment(dir string) error {
 	at := dir
 	for range 3 {
@@ -247,7 +247,7 @@ func (r *CollectedRun) findExperiment(dir string) error {
 	return nil
 }
 
-// Rows are all scores of all runs.
+// Rows lists all scores of all runs.
 func (c *Collection) Rows() (out []CollectedScore) {
 	for _, r := range c.Runs {
 		for _, v := range r.Scores.Scores {
@@ -259,10 +259,10 @@ func (c *Collection) Rows() (out []CollectedScore) {
 	return out
 }
 
-// scoresTable is the table of all scores of a comparison.
+// scoresTable is the file of all scores.
 const scoresTable = "scores.parquet"
 
-// Save writes the table of all scores and a page that compares the runs into a folder.
+// Save writes the table of all scores and an HTML page with the comparison to a directory.
 //
 // Errors: exit 73 and 74.
 func (c *Collection) Save(dir string) error {
@@ -277,15 +277,15 @@ func (c *Collection) Save(dir string) error {
 	return reports.WritePage(dir, c.page())
 }
 
-// comparedScore is what is compared between runs.
+// comparedScore identifies a score of the network that is compared between runs.
 type comparedScore struct{ score, variable, level, lead, unit string }
 
 func (t comparedScore) String() string {
 	return fmt.Sprintf("%s of %s at %s, lead %s", t.score, t.variable, t.level, t.lead)
 }
 
-// compared are the scores of networks over the whole area and all seasons that a run has, by target, in their order, and
-// of each the value of every run.
+// compared returns the scores of networks for the whole area and all seasons in the order of
+// targets, and the value of each run.
 func (c *Collection) compared() (order []comparedScore, of map[comparedScore]map[*CollectedRun]*score.Value) {
 	of = map[comparedScore]map[*CollectedRun]*score.Value{}
 	for _, r := range c.Runs {
@@ -308,7 +308,7 @@ func (c *Collection) compared() (order []comparedScore, of map[comparedScore]map
 	return order, of
 }
 
-// runTable has the runs.
+// runTable is the table of runs.
 func (c *Collection) runTable() answer.Section {
 	s := answer.Section{Title: "Runs", Columns: slices.Concat(answer.TextColumns("run"), answer.NumberColumns("", "no.", "seed"), answer.TextColumns("record", "program"), answer.NumberColumns(fiveDigits, "seconds", "to quality, s"),
 		answer.TextColumns("processor", "kernels"), answer.NumberColumns("", "threads"))}
@@ -322,7 +322,7 @@ func (c *Collection) runTable() answer.Section {
 	return s
 }
 
-// timeTable has the times to a quality.
+// timeTable is the table of times to quality.
 func (c *Collection) timeTable() answer.Section {
 	s := answer.Section{Title: "Time to quality", Columns: slices.Concat(answer.TextColumns("experiment", "variant"), answer.NumberColumns("", "loss"), answer.TextColumns("seconds to it, by seed"),
 		answer.NumberColumns(fiveDigits, "result", "of processors"), answer.TextColumns("epochs, by seed"), answer.NumberColumns(fiveDigits, "result"), answer.TextColumns("program", "processor"), answer.NumberColumns("", "threads"))}
@@ -343,7 +343,7 @@ func (c *Collection) timeTable() answer.Section {
 	return s
 }
 
-// scoreTable has the scores of networks, a column a run.
+// scoreTable is the table of network scores with a column for each run.
 func (c *Collection) scoreTable() answer.Section {
 	s := answer.Section{Title: "Scores by the numbers of the runs", Columns: answer.TextColumns("score", "unit")}
 	for _, r := range c.Runs {
@@ -364,7 +364,7 @@ func (c *Collection) scoreTable() answer.Section {
 	return s
 }
 
-// longTable has the same scores with their intervals, a row each.
+// longTable is the table of network scores with confidence intervals, a row for each score and run.
 func (c *Collection) longTable() answer.Section {
 	s := answer.Section{Title: "Scores with intervals", Columns: slices.Concat(answer.TextColumns("run", "score", "variable", "level", "lead"), answer.NumberColumns(fiveDigits, "value", "low", "high"),
 		answer.TextColumns("unit"), answer.NumberColumns("", "starts", "seed"))}
@@ -379,9 +379,9 @@ func (c *Collection) longTable() answer.Section {
 	return s
 }
 
-// machineTable has the differences of machines.
+// machineTable is the table of differences between machines.
 func (c *Collection) machineTable() answer.Section {
-	s := answer.Section{Title: "Made elsewhere than the first", Columns: answer.TextColumns("run", "differs in", "there", "first", "may change bits")}
+	s := answer.Section{Title: "Differences from the machine of the first run", Columns: answer.TextColumns("run", "property", "value", "first run", "may change results")}
 	for _, name := range slices.Sorted(maps.Keys(c.Differences)) {
 		for _, x := range c.Differences[name] {
 			may := "no"
@@ -394,7 +394,7 @@ func (c *Collection) machineTable() answer.Section {
 	return s
 }
 
-// Sections are runs, times, scores and differences of machines as tables, and the files that Save wrote.
+// Sections is the comparison as tables, and the files written by Save.
 func (c *Collection) Sections() (all answer.Sections) {
 	for _, s := range []answer.Section{c.runTable(), c.timeTable(), c.scoreTable(), c.machineTable()} {
 		if s.Rows != nil {
@@ -407,13 +407,13 @@ func (c *Collection) Sections() (all answer.Sections) {
 	return all
 }
 
-// orNone is a word for what is not there.
+// orNone is s, or "none".
 func orNone(s string) string { return cmp.Or(s, "none") }
 
-// maxChartLines are the curves that a chart can tell apart.
+// maxChartLines is the largest number of curves in a chart.
 const maxChartLines = 6
 
-// page compares the runs.
+// page is the HTML page of the comparison.
 func (c *Collection) page() *report.Page {
 	experiments := map[string]bool{}
 	for _, r := range c.Runs {
@@ -434,8 +434,8 @@ func (c *Collection) page() *report.Page {
 	return p
 }
 
-// lossCharts are the losses on the validation starts over the epochs, of the first networks of runs, an experiment a chart: losses of
-// different settings do not compare.
+// lossCharts returns charts of the validation loss by epoch, one for each experiment, because losses
+// of different settings are not comparable.
 func (c *Collection) lossCharts() (out []report.Chart) {
 	by := map[string]*report.Chart{}
 	for _, r := range c.Runs {
@@ -462,7 +462,8 @@ func (c *Collection) lossCharts() (out []report.Chart) {
 	return out
 }
 
-// scoreCharts show the CRPS of each target over the numbers of the runs, with the ends of its interval, beside the raw ensemble's of all members.
+// scoreCharts returns a chart for each target: CRPS by run with its confidence interval, and the
+// CRPS of the raw ensemble of all members.
 func (c *Collection) scoreCharts(order []comparedScore, of map[comparedScore]map[*CollectedRun]*score.Value) (out []report.Chart) {
 	for _, t := range order {
 		if !score.IsDistributionCRPS(t.score) || len(of[t]) < 2 {

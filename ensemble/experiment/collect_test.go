@@ -94,7 +94,7 @@ func TestCollect(t *testing.T) {
 		t.Fatal(err)
 	}
 	page := read(t, filepath.Join(out, reports.PageFile))
-	for _, want := range []string{"second/base/seed-1", `class="sortable"`, "<svg", "Made elsewhere", "Scores by the numbers of the runs", "script-src 'sha256-"} {
+	for _, want := range []string{"second/base/seed-1", `class="sortable"`, "<svg", "Differences from the machine of the first run", "Scores by the numbers of the runs", "script-src 'sha256-"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page has no %q", want)
 		}

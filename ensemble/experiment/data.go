@@ -25,25 +25,26 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 )
 
-// DataVariable is the folder below which the data of experiments lie, each in a folder of its name.
+// DataVariable is the environment variable of the directory whose subdirectories hold the data of
+// experiments, by name.
 const DataVariable = "ENSEMBLE_DATA"
 
-// dataset are the data of an experiment, as they lie here.
+// dataset is the data of an experiment on this machine.
 type dataset struct {
 	folder              string
-	forecasts, analyses []string // patterns below folder
-	files               []string // that these name
+	forecasts, analyses []string // patterns relative to folder
+	files               []string // matching files
 	record              record.Data
 }
 
-// prepareData makes, fetches or finds the data of an experiment, and compares their digests.
+// prepareData generates, downloads or finds the data of an experiment, and checks their checksums.
 //
-// Errors: exit 66 for files that are not there, with all of them, 65 for those that are other ones.
+// Errors: exit 66 with all missing files, 65 for wrong checksums.
 func (o *Options) prepareData(ctx context.Context) (*dataset, error) {
 	c, began := o.Experiment, time.Now()
 	d := &dataset{forecasts: c.Data.Forecasts, analyses: c.Data.Analyses, record: record.Data{From: c.Data.Source}}
 	if o.Data != "" && c.Data.Source != config.FilesSource && o.Warn != nil {
-		o.Warn(fmt.Sprintf("the data of %s are made by the program; those in %s are not read", c.Name, o.Data))
+		o.Warn(fmt.Sprintf("the data of %s are generated; those in %s are not used", c.Name, o.Data))
 	}
 	var err error
 	switch c.Data.Source {
@@ -84,13 +85,13 @@ func (o *Options) prepareData(ctx context.Context) (*dataset, error) {
 	return d, nil
 }
 
-// generatedDataDir is where the program makes data: data of another kind lie in another folder.
+// generatedDataDir is the directory of generated data; its name depends on their settings.
 func (o *Options) generatedDataDir() string {
 	c := o.Experiment.Data
 	return filepath.Join(o.Dir, "data", record.Digest(fmt.Sprintf("%s %+v %+v %s", c.Source, c.Demo, c.Protocol, o.Version))[:12])
 }
 
-// synthesize makes an archive in the layout of a protocol, or finds it made.
+// synthesize writes synthetic data in the layout of a protocol, unless they are complete.
 func (o *Options) synthesize(ctx context.Context, dir string) error {
 	m := o.Experiment.Data.Protocol
 	p, err := config.LoadProtocol(m.Name)
@@ -109,7 +110,7 @@ func (o *Options) synthesize(ctx context.Context, dir string) error {
 	return err
 }
 
-// dataDir is where the files of an experiment lie, or are to lie.
+// dataDir is the directory of the files of an experiment.
 func (o *Options) dataDir() (string, error) {
 	c := o.Experiment
 	if o.Data != "" {
@@ -127,25 +128,25 @@ func (o *Options) dataDir() (string, error) {
 	if o.Fetch {
 		return filepath.Join(o.Dir, "data"), nil
 	}
-	return "", &exit.Error{Code: exit.NotYet, What: "the data of " + c.Name + " are not here", At: strings.Join(slices.DeleteFunc(places, func(p string) bool { return p == "" }), ", "),
-		Why: humanise.Count(len(c.Data.Files), "file") + " with digests are listed", Fix: o.dataFix()}
+	return "", &exit.Error{Code: exit.NotYet, What: "the data of " + c.Name + " are missing", At: strings.Join(slices.DeleteFunc(places, func(p string) bool { return p == "" }), ", "),
+		Why: humanise.Count(len(c.Data.Files), "file") + " listed with checksums", Fix: o.dataFix()}
 }
 
-// dataFix says how data are given.
+// dataFix is the fix for missing data.
 func (o *Options) dataFix() string {
-	fix := "give their folder with --data, or set " + DataVariable + " to the folder in which a folder " + o.Experiment.Name + " has them"
+	fix := "give their directory with --data, or set " + DataVariable + " to a directory with the subdirectory " + o.Experiment.Name
 	switch addressed := slices.ContainsFunc(o.Experiment.Data.Files, func(f config.ExperimentFile) bool { return f.URL != "" }); {
-	case o.Fetch: // and they are not here still
-		fix += "; --fetch gets none of them, for they have no address in " + config.ExperimentFileName
+	case o.Fetch: // --fetch cannot download them
+		fix += "; --fetch needs their URLs in " + config.ExperimentFileName
 	case addressed:
-		fix += ", or let --fetch get them"
+		fix += ", or download them with --fetch"
 	}
 	return fix
 }
 
-// fetchMissing finds files that are not there, and with --fetch gets them.
+// fetchMissing checks that all files exist, and with --fetch downloads missing ones.
 //
-// Errors: exit 66 with all that stay away.
+// Errors: exit 66 with all missing files; those of fetch.File.
 func (o *Options) fetchMissing(ctx context.Context, folder string) error {
 	var absent []config.ExperimentFile
 	for _, f := range o.Experiment.Data.Files {
@@ -160,7 +161,7 @@ func (o *Options) fetchMissing(ctx context.Context, folder string) error {
 			continue
 		}
 		if o.Warn != nil {
-			o.Warn("fetching " + f.URL)
+			o.Warn("downloading " + f.URL)
 		}
 		path := filepath.Join(folder, f.Path)
 		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
@@ -173,11 +174,11 @@ func (o *Options) fetchMissing(ctx context.Context, folder string) error {
 	if lost == nil {
 		return nil
 	}
-	return &exit.Error{Code: exit.NotYet, What: fmt.Sprintf("%s of %d are not here", humanise.Count(len(lost), "file"), len(o.Experiment.Data.Files)), At: folder,
+	return &exit.Error{Code: exit.NotYet, What: fmt.Sprintf("%s of %d missing", humanise.Count(len(lost), "file"), len(o.Experiment.Data.Files)), At: folder,
 		Why: humanise.List(lost), Fix: o.dataFix()}
 }
 
-// checkDigests compares digests, all of them before it says what is wrong.
+// checkDigests checks all checksums and reports all faults together.
 func (o *Options) checkDigests(d *dataset) error {
 	task := o.Progress.Start("check data", int64(len(d.files)))
 	defer task.Done()
@@ -199,11 +200,11 @@ func (o *Options) checkDigests(d *dataset) error {
 		want, known := listedAs[filepath.FromSlash(f.Path)]
 		switch {
 		case !known && len(listedAs) > 0:
-			faults = append(faults, &exit.Error{Code: exit.BadData, What: "a file is not of the experiment", At: path, Why: "a pattern names it and " + config.ExperimentFileName + " has no digest of it",
-				Fix: "move it away, or list it with its digest"})
+			faults = append(faults, &exit.Error{Code: exit.BadData, What: "file not listed in the experiment", At: path, Why: "a pattern matches it, but " + config.ExperimentFileName + " has no checksum of it",
+				Fix: "move it away, or list it with its checksum"})
 		case known && want != f.SHA256:
-			faults = append(faults, &exit.Error{Code: exit.BadData, What: "a file is another one than the experiment's", At: path, Why: "SHA-256 " + f.SHA256 + ", want " + want,
-				Fix: "get it again"})
+			faults = append(faults, &exit.Error{Code: exit.BadData, What: "wrong checksum", At: path, Why: "SHA-256 " + f.SHA256 + ", want " + want,
+				Fix: "download the file again"})
 		}
 		d.record.Files = append(d.record.Files, f)
 		task.Set(int64(i+1), "")
@@ -216,5 +217,5 @@ func (o *Options) checkDigests(d *dataset) error {
 	return &first
 }
 
-// httpClient follows no address but https ones.
+// httpClient follows redirects to https URLs only.
 var httpClient = &http.Client{CheckRedirect: fetch.OnlyHTTPS}

@@ -13,28 +13,28 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// Entry is a row of the list of experiments.
+// Entry is an experiment in the list.
 type Entry struct {
 	Name       string `json:"name"`
 	Dir        string `json:"dir"`
 	Title      string `json:"title"`
-	Data       string `json:"data"` // made by the program, here, or not here
+	Data       string `json:"data"` // "generated", "available" or "missing"
 	Trainings  int    `json:"trainings"`
 	Checks     int    `json:"checks"`
-	LastStatus string `json:"last_status"` // status of the record below the folder of runs; "" if there is none
+	LastStatus string `json:"last_status"` // status of the record in the directory of results; "": none
 }
 
-// List lists the folders with an experiment.yaml in a folder, by name, and what became of them below a folder
-// of runs.
+// List lists the experiments in the subdirectories of root by name, with the status of their records
+// in the directory runs.
 //
-// Errors: exit 66 if there is none; 64 for one that cannot be read.
+// Errors: exit 66 if there is none; 64 for an invalid experiment.yaml.
 func List(root, runs string) (Listing, error) {
 	paths, err := filepath.Glob(filepath.Join(root, "*", config.ExperimentFileName))
 	if err != nil {
 		return nil, err
 	}
 	if len(paths) == 0 {
-		return nil, &exit.Error{Code: exit.NotYet, What: "no experiment is here", At: root, Why: "no folder in it has " + config.ExperimentFileName, Fix: "give the folder of the experiments"}
+		return nil, &exit.Error{Code: exit.NotYet, What: "no experiment in " + root, At: root, Why: "no subdirectory has " + config.ExperimentFileName, Fix: "give the directory of the experiments"}
 	}
 	slices.Sort(paths)
 	var out Listing
@@ -43,11 +43,11 @@ func List(root, runs string) (Listing, error) {
 		if err != nil {
 			return nil, err
 		}
-		row := Entry{Name: c.Name, Dir: filepath.Dir(path), Title: c.Title, Trainings: len(c.Variants) * len(c.Seeds), Checks: len(c.Scores) + len(c.SkillScores), Data: "made by the program"}
+		row := Entry{Name: c.Name, Dir: filepath.Dir(path), Title: c.Title, Trainings: len(c.Variants) * len(c.Seeds), Checks: len(c.Scores) + len(c.SkillScores), Data: "generated"}
 		if c.Data.Source == config.FilesSource {
 			o := Options{Experiment: c}
-			if row.Data = "here"; func() error { _, err := o.dataDir(); return err }() != nil {
-				row.Data = "not here"
+			if row.Data = "available"; func() error { _, err := o.dataDir(); return err }() != nil {
+				row.Data = "missing"
 			}
 		}
 		switch r, err := record.Read(filepath.Join(runs, c.Name, record.File)); {
@@ -64,7 +64,7 @@ func List(root, runs string) (Listing, error) {
 // Listing is a list of experiments.
 type Listing []Entry
 
-// Sections are the list as a table.
+// Sections is the list as a table.
 func (l Listing) Sections() answer.Sections {
 	s := answer.Section{Columns: slices.Concat(answer.TextColumns("experiment"), answer.NumberColumns("", "trainings", "checks"), answer.TextColumns("data", "last", "title"))}
 	for _, e := range l {

@@ -19,7 +19,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/jsonfile"
 )
 
-// machineRecord is what a record says of this machine and build.
+// machineRecord describes this machine and build for a record.
 func machineRecord(ctx context.Context, version, device string, threads int) record.Machine {
 	cpu := cpuinfo.Read()
 	m := record.Machine{Program: version, Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH,
@@ -49,11 +49,12 @@ func machineRecord(ctx context.Context, version, device string, threads int) rec
 	return m
 }
 
-// checkSameMachine says that a training goes on, or is finished, where it was begun, as far as its bits may depend on that: a record
-// names one machine, and would say of what another made that this one did. The machine is kept beside the run directory when
-// the training begins; that of another version of the program is refused by the training itself.
+// checkSameMachine checks that an existing run was started on an equivalent machine, as far as results
+// may depend on it, because a record describes one machine only. The description of the machine is
+// saved next to the run directory when a training starts. Other versions of the program are refused
+// by the training itself.
 //
-// Errors: exit 73 if it was begun elsewhere.
+// Errors: exit 73 if the run was started on a different machine.
 func (o *Options) checkSameMachine(ctx context.Context, dir, device string) error {
 	here := machineRecord(ctx, o.Version, device, o.Threads)
 	if _, missing := os.Stat(dir); missing != nil || o.Overwrite {
@@ -63,14 +64,14 @@ func (o *Options) checkSameMachine(ctx context.Context, dir, device string) erro
 	if why == nil {
 		return nil
 	}
-	return &exit.Error{Code: exit.CannotWrite, What: "the training was made where its bits may be others", At: dir, Why: strings.Join(why, "; "),
-		Fix: "give another folder with --out, or train anew with --overwrite always"}
+	return &exit.Error{Code: exit.CannotWrite, What: "the run was started on a different machine, results may differ", At: dir, Why: strings.Join(why, "; "),
+		Fix: "give another directory with --out, or train again with --overwrite always"}
 }
 
-// machineSuffix follows the name of what was made on a machine, in the name of the file that says on which.
+// machineSuffix is the suffix of the file that describes the machine of a run or log.
 const machineSuffix = ".machine.json"
 
-// writeMachine writes on what machine something is made.
+// writeMachine saves the machine of a run or log.
 func writeMachine(made string, here *record.Machine) error {
 	if err := os.MkdirAll(filepath.Dir(made), 0o777); err != nil {
 		return exit.CreateError(made, err)
@@ -78,8 +79,8 @@ func writeMachine(made string, here *record.Machine) error {
 	return jsonfile.Write(made+machineSuffix, here)
 }
 
-// machineDifferences says in what the machine differs on which something was made, if its bits may depend on that, the version of the
-// program aside; nil of what writeMachine was not called for.
+// machineDifferences lists differences between the saved machine of a run or log and this one that
+// may change results, except the program version; nil if no machine was saved.
 func machineDifferences(made string, here *record.Machine) (why []string) {
 	var there record.Machine
 	text, err := os.ReadFile(made + machineSuffix)
@@ -94,13 +95,13 @@ func machineDifferences(made string, here *record.Machine) (why []string) {
 	return why
 }
 
-// kernelVariables are those of the environment by which kernels are chosen.
+// kernelVariables are the environment variables that affect the choice of kernels.
 var kernelVariables = []string{"ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "ONEDNN_DEFAULT_FPMATH_MODE", "ONEDNN_CPU_ISA_HINTS"}
 
 var glibcVersion = regexp.MustCompile(`GNU C Library [^\n]*release version ([0-9.]+[0-9])`)
 
-// glibc is the version of the C library that this process has loaded, as the library itself says: "" if
-// there is none, or another one.
+// glibc is the version of the loaded GNU C library; "" for other C libraries. maps is
+// /proc/self/maps.
 func glibc(maps string) string {
 	f, err := os.Open(maps)
 	if err != nil {

@@ -18,17 +18,19 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
-// Reproduced is a record that was replayed.
+// Reproduced is the result of reproducing a record.
 type Reproduced struct {
 	Result
 	Original   *record.Record
 	Comparison *record.Comparison
 }
 
-// Reproduce replays a record: runs the experiment that it holds, with its number of threads, and says what
-// differs. Without a folder of data, a file experiments/NAME below the working directory may say where they are.
+// Reproduce runs the experiment of a record with the same number of threads, and compares the
+// results. Without a data directory, data.folder of experiments/NAME in the working directory is
+// used.
 //
-// Errors: as Run; exit 65 for what is no record. That results differ is no error: the comparison says so.
+// Errors: those of Run; exit 65 for an invalid record. Different results are no error, but are in the
+// comparison.
 func Reproduce(ctx context.Context, path string, o Options) (*Reproduced, error) {
 	was, err := record.Read(path)
 	if err != nil {
@@ -39,8 +41,8 @@ func Reproduce(ctx context.Context, path string, o Options) (*Reproduced, error)
 		name = record.QualityFile
 	}
 	if own, err := record.Read(filepath.Join(o.Dir, name)); err == nil && own.Start.Equal(was.Start) && own.End.Equal(was.End) && !o.Overwrite {
-		return nil, &exit.Error{Code: exit.CannotWrite, What: "the folder holds what the record was made of", At: o.Dir,
-			Why: "its trainings are finished, and would be compared with themselves", Fix: "give another folder with --out"}
+		return nil, &exit.Error{Code: exit.CannotWrite, What: "the output directory contains the runs of the record", At: o.Dir,
+			Why: "they would be compared with themselves", Fix: "give another directory with --out"}
 	}
 	source := filepath.Join(o.Dir, "source")
 	if err := os.MkdirAll(source, 0o777); err != nil {
@@ -56,7 +58,7 @@ func Reproduce(ctx context.Context, path string, o Options) (*Reproduced, error)
 		return nil, err
 	}
 	if why := contradiction(was, o.Experiment); why != "" {
-		return nil, &exit.Error{Code: exit.BadData, What: "the record was changed, or is not whole", At: path, Why: why, Fix: "get the record again, or make one with `ensemble experiment run`"}
+		return nil, &exit.Error{Code: exit.BadData, What: "the record is incomplete or was modified", At: path, Why: why, Fix: "get the original record, or make one with `ensemble experiment run`"}
 	}
 	if o.Experiment.Data.Folder = ""; o.Experiment.Data.Source == config.FilesSource && o.Data == "" {
 		if here, err := config.LoadExperiment(filepath.Join(config.ExperimentsFolder, o.Experiment.Name)); err == nil {
@@ -76,43 +78,43 @@ func Reproduce(ctx context.Context, path string, o Options) (*Reproduced, error)
 	return out, nil
 }
 
-// contradiction says in what a record contradicts the experiment.yaml in it; "" if in nothing. Every check that is taken out of a
-// record, or made looser, is one that a replay cannot fail.
+// contradiction describes how a record contradicts its own experiment.yaml; "" if it does not. It detects
+// records from which checks were removed, or whose tolerances were increased.
 func contradiction(r *record.Record, e *config.ExperimentConfig) string {
 	if r.Experiment != e.Name {
-		return fmt.Sprintf("it is of %q, and its experiment.yaml of %q", r.Experiment, e.Name)
+		return fmt.Sprintf("it is the record of %q, but experiment.yaml of %q", r.Experiment, e.Name)
 	}
 	if r.Machine.Threads < 1 || r.Machine.Program == "" {
-		return "it does not say on what machine it was made"
+		return "it has no description of the machine"
 	}
-	if len(r.Runs) == 0 { // of times to a quality alone
+	if len(r.Runs) == 0 { // record of a time-to-quality measurement
 		if len(r.Checks) > 0 || len(r.Quality) == 0 {
-			return "it lacks its trainings"
+			return "it has no trainings"
 		}
 		return ""
 	}
 	for _, v := range e.Variants {
 		for _, seed := range e.Seeds {
 			if r.FindRun(v.Name, seed) == nil {
-				return fmt.Sprintf("it lacks the training of %s with seed %d", v.Name, seed)
+				return fmt.Sprintf("training of %s with seed %d is missing", v.Name, seed)
 			}
 		}
 	}
 	same := func(a, b score.Number) bool {
-		return a == b || a != a && b != b || math.Abs(float64(a-b)) < 1e-6*math.Abs(float64(b)) // they are rounded in the file
+		return a == b || a != a && b != b || math.Abs(float64(a-b)) < 1e-6*math.Abs(float64(b)) // values are rounded in the file
 	}
 	for _, want := range checksOf(e, nil, nil) {
 		i := slices.IndexFunc(r.Checks, func(c record.Check) bool {
 			return c.Label() == want.Label() && c.ReferenceScore == want.ReferenceScore
 		})
 		if i < 0 {
-			return "it lacks the check of " + want.Label()
+			return "missing check of " + want.Label()
 		}
 		c := r.Checks[i]
 		judged := c
 		judged.Evaluate()
 		if c.Tolerance != want.Tolerance || !same(c.Expected, want.Expected) || !same(c.AtMost, want.AtMost) || !same(c.AtLeast, want.AtLeast) {
-			return "experiment.yaml states another bound for " + c.Label()
+			return "experiment.yaml has a different bound for " + c.Label()
 		}
 		if !same(c.Value, judged.Value) {
 			return fmt.Sprintf("the mean of %s over the seeds is not %.5g", c.Label(), float64(c.Value))
@@ -121,11 +123,11 @@ func contradiction(r *record.Record, e *config.ExperimentConfig) string {
 	return ""
 }
 
-// Passed says whether the record was reproduced: with the same bits where they are promised, within the
-// tolerances elsewhere.
+// Passed reports whether the record was reproduced: bit-identical if the machines promise it, else
+// within the tolerances.
 func (r *Reproduced) Passed() bool { return r.Comparison.Verdict != record.Differs }
 
-// Sections say what differs between the record and its replay, and what that comes to.
+// Sections is the comparison as tables, with a verdict.
 func (r *Reproduced) Sections() answer.Sections {
 	c := r.Comparison
 	all := answer.Sections{differences(c)}
@@ -138,7 +140,7 @@ func (r *Reproduced) Sections() answer.Sections {
 	return append(all, answer.Section{Text: []string{verdict(c)}}, answer.Section{Text: []string{r.Path}})
 }
 
-// differences are those of what is run, of the machines and of the inputs.
+// differences is the table of differences in sources, machines and inputs.
 func differences(c *record.Comparison) answer.Section {
 	const may = "may change bits"
 	s := answer.Section{Columns: answer.TextColumns("differs in", "recorded", "here", "")}
@@ -165,7 +167,7 @@ func differences(c *record.Comparison) answer.Section {
 	return s
 }
 
-// sameBits says whether bits are the same, nil where nothing is known.
+// sameBits formats whether files are bit-identical; nil if unknown.
 func sameBits(same *bool) any {
 	switch {
 	case same == nil:
@@ -176,7 +178,7 @@ func sameBits(same *bool) any {
 	return "other bits"
 }
 
-// sameRuns are the trainings of two records.
+// sameRuns is the table that compares the trainings of two records.
 func sameRuns(all []record.RunComparison) answer.Section {
 	s := answer.Section{Columns: answer.TextColumns("training", "weights", "checkpoint", "scores", "products", "largest difference of a score")}
 	for _, x := range all {
@@ -192,7 +194,7 @@ func sameRuns(all []record.RunComparison) answer.Section {
 	return s
 }
 
-// sameChecks are the checks of two records.
+// sameChecks is the table that compares the checks of two records.
 func sameChecks(all []record.CheckComparison) answer.Section {
 	s := answer.Section{Columns: slices.Concat(answer.TextColumns("check"), answer.NumberColumns(fiveDigits, "recorded", "here", "difference", "tolerance"), answer.TextColumns(""))}
 	for _, x := range all {
@@ -205,18 +207,18 @@ func sameChecks(all []record.CheckComparison) answer.Section {
 	return s
 }
 
-// verdict says what a comparison comes to, and why.
+// verdict summarises a comparison and its causes.
 func verdict(c *record.Comparison) string {
 	causes := strings.Join(c.Causes, "; ")
 	switch {
 	case c.Verdict == record.SameBits && c.Promised:
-		return "the same bits, as promised: nothing differs on which they may depend"
+		return "bit-identical, as expected on an equivalent machine"
 	case c.Verdict == record.SameBits:
-		return "the same bits, though they might differ by " + causes
+		return "bit-identical, despite differences in " + causes
 	case c.Verdict == record.WithinTolerance:
-		return "other bits, within the tolerances; the probable cause is " + causes
+		return "not bit-identical, but within the tolerances; probable cause: " + causes
 	case c.Promised:
-		return "NOT reproduced, though nothing differs on which bits may depend: a defect of the machine or of the program"
+		return "NOT reproduced on an equivalent machine: a defect of the machine or of the program"
 	}
-	return "NOT reproduced: beyond a tolerance; what differs is " + causes
+	return "NOT reproduced: a tolerance is exceeded; differences: " + causes
 }

@@ -1,5 +1,6 @@
-// Package experiment runs trainings that anyone can repeat and judge by their record, and compares several: the variants of one
-// configuration, and all that was recorded.
+// Package experiment runs reproducible trainings (experiment.yaml) and records their inputs, results
+// and machine. It reproduces records, trains variants of a configuration (studies), and compares
+// runs.
 package experiment
 
 import (
@@ -31,36 +32,37 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
-// Options say which experiment is run and where.
+// Options selects the experiment, its data and the output directory.
 type Options struct {
 	Experiment *config.ExperimentConfig
-	Dir        string // folder of everything it makes
-	Data       string // folder of the data; "" where $ENSEMBLE_DATA and the experiment say
-	Fetch      bool   // files that are not here from the addresses that the experiment names
-	Threads    int    // in place of the experiment's; 0 for those
-	Overwrite  bool   // trainings of other versions or settings
-	MLLog      bool   // log the time of each training to the quality that the experiment names
-	ToQuality  bool   // train to that quality only, and time that
+	Dir        string // output directory
+	Data       string // data directory; "": $ENSEMBLE_DATA/NAME, or data.folder
+	Fetch      bool   // download missing files from their URLs
+	Threads    int    // 0: those of the experiment
+	Overwrite  bool   // replace runs of other versions or settings
+	MLLog      bool   // log the time of each training to the target quality
+	ToQuality  bool   // train to the target quality only, and measure that time
 	Version    string
 	Stop       func() error
 	Timings    setup.Timings
 	Progress   *progress.Reporter
 	Warn       func(string)
 
-	client *http.Client // nil has httpClient
+	client *http.Client // nil: httpClient
 }
 
-// Result is an experiment that was run.
+// Result is the record of an experiment.
 type Result struct {
 	Record *record.Record
-	Path   string // of its file
+	Path   string // path of the record
 }
 
-// Run runs an experiment: finds or makes its data and compares their digests, trains each variant with each
-// seed, scores, compares with the scores that are expected, and writes a record. What was finished before is not
-// done again.
+// Run runs an experiment: it finds or generates the data and checks their checksums, trains each
+// variant with each seed, compares scores with the expected ones, and writes a record. Finished
+// steps are not repeated.
 //
-// Errors: those of the data, exit 65 and 66; those of train.Run. That a check fails is no error: it is in the record.
+// Errors: exit 65 and 66 for the data; those of train.Run. A failed check is no error, but is in the
+// record.
 func Run(ctx context.Context, o Options) (*Result, error) {
 	c := o.Experiment
 	if o.Threads == 0 {
@@ -79,9 +81,9 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 		return nil, err
 	}
 	if (o.MLLog || o.ToQuality) && c.Quality.Target == 0 {
-		return nil, &exit.Error{Code: exit.Usage, What: "the experiment " + c.Name + " names no quality to reach", At: filepath.Join(c.Dir, config.ExperimentFileName), Fix: "add `quality: {target: …}`, a loss on the validation starts"}
+		return nil, &exit.Error{Code: exit.Usage, What: "experiment " + c.Name + " has no target quality", At: filepath.Join(c.Dir, config.ExperimentFileName), Fix: "add `quality: {target: …}`, a validation loss"}
 	}
-	for _, v := range c.Variants { // faults of settings, before anything is made
+	for _, v := range c.Variants { // report faults in settings before any work
 		if _, err := o.training("/", v, c.Seeds[0]); err != nil {
 			return nil, err
 		}
@@ -110,11 +112,11 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	if err := r.Write(res.Path); err != nil {
 		return nil, err
 	}
-	res.Record, err = record.Read(res.Path) // with its numbers rounded as in the file, for who compares
+	res.Record, err = record.Read(res.Path) // with numbers rounded as in the file, for comparisons
 	return res, err
 }
 
-// trainAll trains all variants with all seeds, and puts what came out into a record.
+// trainAll trains all variants with all seeds and adds the results to a record.
 func (o *Options) trainAll(ctx context.Context, r *record.Record, d *dataset) (err error) {
 	c := o.Experiment
 	var results []*score.Result
@@ -146,7 +148,7 @@ func (o *Options) trainAll(ctx context.Context, r *record.Record, d *dataset) (e
 	return nil
 }
 
-// sources are the files that the experiment is made of.
+// sources returns experiment.yaml and the training configuration, with checksums.
 func (o *Options) sources() (out []record.Source, err error) {
 	for _, name := range []string{config.ExperimentFileName, o.Experiment.Config} {
 		path := filepath.Join(o.Experiment.Dir, name)
@@ -159,9 +161,10 @@ func (o *Options) sources() (out []record.Source, err error) {
 	return out, nil
 }
 
-// training is the configuration of one training, with the files of a folder. The environment does not change it.
+// training returns the configuration of one training on the files of a directory. Environment
+// variables have no effect.
 //
-// Errors: as config.LoadTrain; exit 64 if it reads something beside the data.
+// Errors: those of config.LoadTrain; exit 64 if it reads other files than the data.
 func (o *Options) training(folder string, v config.ExperimentVariant, seed int) (*config.TrainConfig, error) {
 	e := o.Experiment
 	set := slices.Concat(e.Set, v.Set, []string{fmt.Sprintf("train.seed=%d", seed), fmt.Sprintf("train.threads=%d", o.Threads), "data.forecasts=" + quotedPatterns(folder, e.Data.Forecasts)})
@@ -178,14 +181,14 @@ func (o *Options) training(folder string, v config.ExperimentVariant, seed int) 
 	}{{"data.store", c.Data.Store != ""}, {"data.auxiliary.files", c.Data.Auxiliary.Files != nil}, {"model.pretrained", c.Model.Pretrained != ""},
 		{"model.channels_from", c.Model.ChannelsFrom != ""}, {"teacher.runs", c.Teacher.Runs != nil}, {"train.machine", c.Train.Train.Machine != ""}} {
 		if also.given {
-			return nil, &exit.Error{Code: exit.Usage, What: "the training reads files whose digests the experiment does not have", At: e.Config + ", " + also.key,
-				Why: "its record could not be replayed", Fix: "remove the key, with `set` or in a configuration of its own"}
+			return nil, &exit.Error{Code: exit.Usage, What: "the training reads files that the experiment does not list", At: e.Config + ", " + also.key,
+				Why: "the record could not be reproduced", Fix: "remove the key"}
 		}
 	}
 	return c, nil
 }
 
-// quotedPatterns is a list of patterns in a folder, as YAML.
+// quotedPatterns formats patterns relative to folder as a YAML list.
 func quotedPatterns(folder string, patterns []string) string {
 	quoted := make([]string, len(patterns))
 	for i, p := range patterns {
@@ -194,7 +197,7 @@ func quotedPatterns(folder string, patterns []string) string {
 	return "[" + strings.Join(quoted, ", ") + "]"
 }
 
-// train trains, or finds the finished training.
+// train trains one variant with one seed, or returns the result of the finished run.
 func (o *Options) train(ctx context.Context, c *config.TrainConfig, variant string, seed int, d *dataset) (*record.Run, *score.Result, error) {
 	dir := filepath.Join(o.Dir, variant, fmt.Sprintf("seed-%d", seed))
 	if err := o.checkSameMachine(ctx, dir, c.Train.Train.Device); err != nil {
@@ -230,7 +233,8 @@ func (o *Options) train(ctx context.Context, c *config.TrainConfig, variant stri
 	return run, scores, nil
 }
 
-// lastCheckpoint measures the parts of the newest checkpoint. Its index names the program.
+// lastCheckpoint returns the checksums of the tensor files of the newest checkpoint, without its
+// index, which contains the program version.
 func lastCheckpoint(root string) ([]manifest.File, error) {
 	step, ok := ckpt.Latest(root)
 	if !ok {
@@ -247,8 +251,8 @@ func lastCheckpoint(root string) ([]manifest.File, error) {
 	return manifest.SumBelow(dir, parts)
 }
 
-// scoreRecords are those over the whole area and all seasons: all of the network, and how close the
-// distributions of others were.
+// scoreRecords selects the scores for the whole area and all seasons: all scores of the network, and the
+// CRPS of other systems.
 func scoreRecords(r *score.Result) (out []record.Score) {
 	for _, v := range r.Scores {
 		ofEvent := v.Threshold == v.Threshold
@@ -260,7 +264,7 @@ func scoreRecords(r *score.Result) (out []record.Score) {
 	return out
 }
 
-// products predicts the starts that the experiment asks for with its first training.
+// products predicts the initialisations of the key products with the first training.
 func (o *Options) products(ctx context.Context, d *dataset) ([]manifest.File, error) {
 	e := o.Experiment
 	if e.Products == nil {
@@ -286,7 +290,7 @@ func (o *Options) products(ctx context.Context, d *dataset) ([]manifest.File, er
 			return nil, err
 		}
 		if len(files) == 0 {
-			return nil, fmt.Errorf("nothing was published of %s below %s", text, out)
+			return nil, fmt.Errorf("no products of %s in %s", text, out)
 		}
 		for _, f := range files {
 			name, err := filepath.Rel(out, f)
@@ -299,7 +303,7 @@ func (o *Options) products(ctx context.Context, d *dataset) ([]manifest.File, er
 	return manifest.SumBelow(out, made)
 }
 
-// checksOf compares what was scored with what is expected.
+// checksOf compares scores and skill scores with the expected ones.
 func checksOf(e *config.ExperimentConfig, runs []record.Run, results []*score.Result) (out []record.Check) {
 	bound := func(v float64) score.Number {
 		if v == 0 {
@@ -357,13 +361,13 @@ func checksOf(e *config.ExperimentConfig, runs []record.Run, results []*score.Re
 	return out
 }
 
-// Passed says whether all checks passed.
+// Passed reports whether all checks passed.
 func (r *Result) Passed() bool { return r.Record.Status == record.Pass }
 
-// fiveDigits is how tables print scores and times.
+// fiveDigits is the format of scores and times in tables.
 const fiveDigits = "%.5g"
 
-// Sections are the checks, the times to a quality, and the file of the record.
+// Sections is the result as tables: checks, times to quality, path of the record.
 func (r *Result) Sections() answer.Sections {
 	var all answer.Sections
 	s := answer.Section{Columns: slices.Concat(answer.TextColumns("check"), answer.NumberColumns(fiveDigits, "value"), answer.TextColumns("unit"), answer.NumberColumns(fiveDigits, "expected", "± tolerance", "at least", "at most"),

@@ -117,13 +117,13 @@ func TestRecordedIsReproduced(t *testing.T) {
 		t.Errorf("with other threads: %v", err)
 	}
 	for name, change := range map[string]func(r *record.Record){
-		"its experiment.yaml of": func(r *record.Record) { r.Experiment = "tin" },
-		"on what machine":        func(r *record.Record) { r.Machine = record.Machine{} },
-		"base with seed 3":       func(r *record.Record) { r.Runs[0].Seed = 4 },
-		"or its trainings":       func(r *record.Record) { r.Runs = nil },
-		"lacks the check":        func(r *record.Record) { r.Checks = nil },
-		"another bound":          func(r *record.Record) { r.Checks[0].Tolerance = 1000 },
-		"is not 0.1":             func(r *record.Record) { r.Checks[0].Value = 0.1 },
+		"but experiment.yaml of":     func(r *record.Record) { r.Experiment = "tin" },
+		"description of the machine": func(r *record.Record) { r.Machine = record.Machine{} },
+		"base with seed 3":           func(r *record.Record) { r.Runs[0].Seed = 4 },
+		"or its trainings":           func(r *record.Record) { r.Runs = nil },
+		"missing check":              func(r *record.Record) { r.Checks = nil },
+		"different bound":            func(r *record.Record) { r.Checks[0].Tolerance = 1000 },
+		"is not 0.1":                 func(r *record.Record) { r.Checks[0].Value = 0.1 },
 	} {
 		edited, err := record.Read(r.Path)
 		if err != nil {
@@ -153,7 +153,7 @@ func TestRecordedIsReproduced(t *testing.T) {
 		t.Fatal(err)
 	}
 	var b strings.Builder
-	if err := p.Sections().WriteText(&b); err != nil || p.Passed() || !strings.Contains(b.String(), "NOT reproduced, though nothing differs") || !strings.Contains(b.String(), "other bits") {
+	if err := p.Sections().WriteText(&b); err != nil || p.Passed() || !strings.Contains(b.String(), "NOT reproduced on an equivalent machine") || !strings.Contains(b.String(), "other bits") {
 		t.Errorf("%v\n%s", err, b.String())
 	}
 }
@@ -169,11 +169,11 @@ func TestRecordedRefuses(t *testing.T) {
 		code   exit.Code
 		want   string
 	}{
-		{"no folder", []string{"folder: " + data, "folder: " + data + "/none"}, exit.NotYet, "are not here"},
-		{"where data lie", []string{"folder: " + data, "folder: " + data + "/none"}, exit.NotYet, "in which a folder tiny has them"},
+		{"no folder", []string{"folder: " + data, "folder: " + data + "/none"}, exit.NotYet, "are missing"},
+		{"where data lie", []string{"folder: " + data, "folder: " + data + "/none"}, exit.NotYet, "with the subdirectory tiny"},
 		{"a file is missing", []string{"  files:\n", "  files:\n    - {path: demo_fc_x.grib2, sha256: \"" + strings.Repeat("0", 64) + "\"}\n"}, exit.NotYet, "demo_fc_x.grib2"},
-		{"another file", []string{"{path: " + fc + ", sha256: \"", "{path: " + fc + ", sha256: \"" + strings.Repeat("0", 64) + "\"} #"}, exit.BadData, "another one"},
-		{"not listed", []string{"    - {path: " + fc, "    #"}, exit.BadData, "not of the experiment"},
+		{"another file", []string{"{path: " + fc + ", sha256: \"", "{path: " + fc + ", sha256: \"" + strings.Repeat("0", 64) + "\"} #"}, exit.BadData, "wrong checksum"},
+		{"not listed", []string{"    - {path: " + fc, "    #"}, exit.BadData, "not listed in the experiment"},
 		{"no file of a pattern", []string{`["demo_an_*.nc"]`, `["other_*.nc"]`}, exit.NotYet, "other_*.nc"},
 		{"reads more", []string{`"train.epochs=1"`, `"train.epochs=1", "model.pretrained=/some/where"`}, exit.Usage, "model.pretrained"},
 		{"no such key", []string{`"train.epochs=1"`, `"train.epoch=1"`}, exit.Usage, "train.epochs"},

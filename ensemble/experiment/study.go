@@ -23,14 +23,14 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
-// StudyOptions say what is trained and compared.
+// StudyOptions configures a study.
 type StudyOptions struct {
-	Config   config.Sources // of all trainings
-	Dir      string         // folder of the experiment
+	Config   config.Sources // base configuration
+	Dir      string         // output directory
 	Variants []Variant
-	// Seeds is how often each variant is trained: with train.seed, one more, and so on. 0 means 1.
+	// Seeds is the number of trainings of each variant, with seeds train.seed, train.seed+1, …; 0: 1.
 	Seeds int
-	// Reference is the variant that the others are compared with.
+	// Reference is the name of the variant with which others are compared.
 	Reference string
 	Version   string
 	Stop      func() error
@@ -39,7 +39,7 @@ type StudyOptions struct {
 	Warn      func(string)
 }
 
-// Study is what came out, experiment.json.
+// Study is the result of a study, experiment.json.
 type Study struct {
 	Schema    string     `json:"schema"`
 	Version   string     `json:"version"`
@@ -51,14 +51,14 @@ type Study struct {
 	Dir string `json:"-"`
 }
 
-// StudyRow is one variant on one target, over the test starts. Of several seeds Value is the
-// mean and SD the standard deviation (divisor seeds − 1) of the trainings' scores, and intervals
-// and gains are those of the mean score of each start. The gain is paired: over
-// the raw ensemble of all members (plain CRPS), and over the variant that the others are
-// compared with, on the starts that both have.
+// StudyRow is the result of one variant on one target, over the test data. With several seeds, Value
+// is the mean and SD the standard deviation (divisor seeds − 1) of the scores; confidence intervals
+// and skill scores are computed from the mean score of each initialisation. Skill scores are
+// 1 − score/reference, paired by initialisation. References are the raw ensemble of all members
+// (plain CRPS) and the reference variant, on common initialisations.
 type StudyRow struct {
 	Variant  string       `json:"variant"`
-	Members  int          `json:"members"` // that the network used
+	Members  int          `json:"members"` // input members
 	Variable string       `json:"variable"`
 	Level    string       `json:"level"`
 	Lead     string       `json:"lead"`
@@ -67,19 +67,19 @@ type StudyRow struct {
 	Value    score.Number `json:"value"`
 	CILow    score.Number `json:"ci_low"`
 	CIHigh   score.Number `json:"ci_high"`
-	SD       score.Number `json:"sd"` // over the seeds; missing of one
-	// Unweighted is Value without the weights of the area, as in the published table of ENS-10.
+	SD       score.Number `json:"sd"` // over seeds; missing for one seed
+	// Unweighted is Value without area weights, as in the published table of ENS-10.
 	Unweighted   score.Number `json:"value_unweighted"`
 	UnweightedSD score.Number `json:"sd_unweighted"`
 	N            int          `json:"n"`
-	RawUsed      score.Number `json:"raw_used"`  // plain CRPS of the members that were used; missing beside spreads
-	RawFull      score.Number `json:"raw_full"`  // and of all
-	EMOSGrid     score.Number `json:"emos_grid"` // of the members that were used
+	RawUsed      score.Number `json:"raw_used"`  // plain CRPS of the input members; missing for spread scores
+	RawFull      score.Number `json:"raw_full"`  // plain CRPS of all members
+	EMOSGrid     score.Number `json:"emos_grid"` // CRPS of EMOS by grid point, from the input members
 
 	SkillScoreRaw           score.Number `json:"skill_score_raw_full"`
 	SkillScoreRawLow        score.Number `json:"skill_score_raw_full_low"`
 	SkillScoreRawHigh       score.Number `json:"skill_score_raw_full_high"`
-	SkillScoreExtreme       score.Number `json:"skill_score_extreme"` // over all raw members, where the extreme forecast index is largest
+	SkillScoreExtreme       score.Number `json:"skill_score_extreme"` // relative to all raw members, where the extreme forecast index is largest
 	SkillScoreExtremeLow    score.Number `json:"skill_score_extreme_low"`
 	SkillScoreExtremeHigh   score.Number `json:"skill_score_extreme_high"`
 	SkillScoreReference     score.Number `json:"skill_score_reference"`
@@ -87,27 +87,26 @@ type StudyRow struct {
 	SkillScoreReferenceHigh score.Number `json:"skill_score_reference_high"`
 }
 
-// The files of an experiment, beside a run directory for each variant.
+// Files of a study, next to the run directories of its variants.
 const (
 	experimentFile   = "experiment.json"
 	experimentTable  = "experiment.csv"
 	experimentSchema = "ensemble.experiment/1"
 )
 
-// gridEMOS is the baseline that stands beside the networks, if the configuration names it.
+// gridEMOS is the baseline in the table, if the configuration lists it.
 const gridEMOS = "emos_grid"
 
-// RunStudy trains every variant into a run directory of its own, of several seeds one for
-// each, goes on with those that were begun, skips those that are done, and compares what they score
-// on the test starts.
+// RunStudy trains every variant with every seed in its own run directory, and compares the scores on
+// the test data. Interrupted runs are resumed, finished ones skipped.
 //
-// Errors: those of train.Run, of the first variant that fails; exit 64 for variants of one name.
+// Errors: those of train.Run for the first failing variant; exit 64 for duplicate names.
 func RunStudy(ctx context.Context, o StudyOptions) (*Study, error) {
 	e := &Study{Schema: experimentSchema, Version: o.Version, Reference: o.Reference, Variants: o.Variants, Dir: o.Dir}
 	configs := make([]*config.TrainConfig, len(o.Variants))
-	for i, v := range o.Variants { // all faults before the first training
+	for i, v := range o.Variants { // report all faults before the first training
 		if slices.ContainsFunc(o.Variants[:i], func(w Variant) bool { return w.Name == v.Name }) {
-			return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("two variants are called %s", v.Name), At: "--variant", Fix: "give each a name of its own"}
+			return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("duplicate variant %s", v.Name), At: "--variant", Fix: "give each variant a unique name"}
 		}
 		src := o.Config
 		src.Set = append(slices.Clone(src.Set), v.Set...)
@@ -168,7 +167,7 @@ func RunStudy(ctx context.Context, o StudyOptions) (*Study, error) {
 	return e, e.save()
 }
 
-// meanDates are the scores by start of several trainings of one variant, averaged.
+// meanDates averages the scores by initialisation of several trainings of one variant.
 func meanDates(all [][]score.DateScore) []score.DateScore {
 	out := slices.Clone(all[0])
 	for i := range out {
@@ -182,7 +181,7 @@ func meanDates(all [][]score.DateScore) []score.DateScore {
 	return out
 }
 
-// unweighted is the CRPS of a training without the weights of the area; NaN if it has no CRPS.
+// unweighted is the CRPS of a training without area weights; NaN without a CRPS.
 func (r *StudyRow) unweighted(dates []score.DateScore) float64 {
 	var sum, points float64
 	for _, d := range dates {
@@ -194,13 +193,14 @@ func (r *StudyRow) unweighted(dates []score.DateScore) float64 {
 	return sum / points
 }
 
-// isScoreOf says whether a score by start is of the row's target.
+// isScoreOf reports whether a score by initialisation is for the row's target.
 func (r *StudyRow) isScoreOf(d score.DateScore) bool {
 	return d.Variable == r.Variable && d.Level == r.Level && d.Lead == r.Lead
 }
 
-// contribution is what a start adds to the row's score, with its weight: its mean CRPS, or the mean squared distance of
-// the spread to that of all members; weight 0 of another target.
+// contribution is the weight and value that an initialisation contributes to the row's score: its
+// mean CRPS, or the mean squared difference from the spread of all members. The weight is 0 for
+// other targets.
 func (r *StudyRow) contribution(d score.DateScore) (weight, value float64) {
 	switch {
 	case !r.isScoreOf(d):
@@ -211,7 +211,7 @@ func (r *StudyRow) contribution(d score.DateScore) (weight, value float64) {
 	return d.SpreadWeight, float64(d.SpreadMSE)
 }
 
-// scoreOf is the row's score from sums over starts of weights and of what dated gives.
+// scoreOf computes the row's score from the sums of weights and of weighted contributions.
 func (r *StudyRow) scoreOf(weight, sum float64) float64 {
 	if score.IsDistributionCRPS(r.Score) {
 		return sum / weight
@@ -219,7 +219,7 @@ func (r *StudyRow) scoreOf(weight, sum float64) float64 {
 	return math.Sqrt(sum / weight)
 }
 
-// meanSD are mean and standard deviation of the scores of some seeds, missing of one.
+// meanSD returns mean and standard deviation over seeds; the latter is missing for one seed.
 func meanSD(x []float64) (mean, sd score.Number) {
 	n := float64(len(x))
 	var sum, sq float64
@@ -232,8 +232,8 @@ func meanSD(x []float64) (mean, sd score.Number) {
 	return score.Number(sum / n), score.Number(math.Sqrt(sq / (n - 1)))
 }
 
-// meanRow is row k of several trainings of one variant, whose scores by start are scored, and
-// dates on average.
+// meanRow averages row k over the trainings of one variant. scored are the scores by initialisation
+// of each training, dates their means.
 func meanRow(rows [][]StudyRow, k int, scored [][]score.DateScore, dates []score.DateScore) (StudyRow, error) {
 	r := rows[0][k]
 	var values, unweighted []float64
@@ -246,7 +246,7 @@ func meanRow(rows [][]StudyRow, k int, scored [][]score.DateScore, dates []score
 		return r, nil
 	}
 	r.CILow, r.CIHigh = score.Missing(), score.Missing()
-	var sums [][]float64 // by start: weight, CRPS and that of all raw members
+	var sums [][]float64 // by initialisation: weight, weighted CRPS, weighted CRPS of all raw members
 	for _, d := range dates {
 		if w, x := r.contribution(d); w > 0 {
 			sums = append(sums, []float64{w, w * x, w * float64(d.ReferenceCRPS)})
@@ -268,7 +268,7 @@ func meanRow(rows [][]StudyRow, k int, scored [][]score.DateScore, dates []score
 	return r, err
 }
 
-// rowsOf are those of one training, without the comparison.
+// rowsOf returns the rows of one training, without the comparison.
 func rowsOf(variant string, used, full int, r *score.Result) (out []StudyRow) {
 	for _, v := range r.Scores {
 		if v.System != scoring.SystemNetwork || !score.IsOverall(v.Region, v.Season) || !score.IsDistributionCRPS(v.ID) && v.ID != score.SpreadRMSE.ID {
@@ -297,7 +297,8 @@ func rowsOf(variant string, used, full int, r *score.Result) (out []StudyRow) {
 	return out
 }
 
-// compareExtremes finds the gain where the extreme forecast index is largest; missing without a climate.
+// compareExtremes computes the skill score where the extreme forecast index is largest; missing
+// without a climate.
 func (r *StudyRow) compareExtremes(dates []score.DateScore) error {
 	r.SkillScoreExtreme, r.SkillScoreExtremeLow, r.SkillScoreExtremeHigh = score.Missing(), score.Missing(), score.Missing()
 	var sums [][]float64
@@ -314,7 +315,7 @@ func (r *StudyRow) compareExtremes(dates []score.DateScore) error {
 	return err
 }
 
-// compare finds the gain over another variant from the starts that both have.
+// compare computes the skill score relative to another variant on common initialisations.
 func (r *StudyRow) compare(own, other []score.DateScore) error {
 	r.SkillScoreReference, r.SkillScoreReferenceLow, r.SkillScoreReferenceHigh = score.Missing(), score.Missing(), score.Missing()
 	var rows [][]float64
@@ -337,22 +338,22 @@ func (r *StudyRow) compare(own, other []score.DateScore) error {
 	return err
 }
 
-// save writes the table, the page and, last, experiment.json.
+// save writes the table and the page, then experiment.json.
 func (e *Study) save() error {
 	return reports.SaveFindings(e.Dir, experimentTable, e.Rows, e.page(), experimentFile, e)
 }
 
-// Outputs are the files of the experiment itself.
+// Outputs lists the files of the study, without run directories.
 func (e *Study) Outputs() []string {
 	return []string{filepath.Join(e.Dir, experimentTable), filepath.Join(e.Dir, "report", "index.html"), filepath.Join(e.Dir, experimentFile)}
 }
 
-// Sections are the rows as a table, and the files.
+// Sections is the rows as a table, and the files.
 func (e *Study) Sections() answer.Sections {
 	return answer.Sections{e.table(), {Text: e.Outputs()}}
 }
 
-// table has the rows.
+// table is the table of rows.
 func (e *Study) table() answer.Section {
 	percent := func(name string) []answer.Column {
 		return append([]answer.Column{answer.NumberColumn(name, "", "%.2f %%")}, answer.TextColumns("interval")...)
@@ -373,7 +374,7 @@ func (e *Study) table() answer.Section {
 	return s
 }
 
-// page shows the rows, and curves over the number of members if that is what differs.
+// page is the HTML page with the rows, and curves by number of members if variants differ in it.
 func (e *Study) page() *report.Page {
 	p := &report.Page{Title: "Experiment " + filepath.Base(e.Dir), ChartsTitle: "Members", Tables: []report.Table{report.TableOf("Variants", e.table())},
 		Status: []report.Fact{{Name: "variants", Text: strconv.Itoa(len(e.Variants))}, {Name: "seeds", Text: strconv.Itoa(e.Seeds)}, {Name: "compared with", Text: e.Reference}, {Name: "program", Text: e.Version}}}

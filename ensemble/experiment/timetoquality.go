@@ -18,22 +18,23 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
-// timingOptions is what the trainings of the experiment are timed to, logged in a file.
+// timingOptions returns the target quality of the experiment, with the path of the log.
 func (o *Options) timingOptions(log string) quality.Options {
 	return quality.Options{Log: log, Benchmark: "ensemble_" + o.Experiment.Name, Target: o.Experiment.Quality.Target}
 }
 
-// mllogPath is the log of a training of the whole schedule that is timed.
+// mllogPath is the path of the log of a complete training.
 func (o *Options) mllogPath(variant string, seed int) string {
 	return filepath.Join(o.Dir, "mllog", fmt.Sprintf("%s-seed-%d.txt", variant, seed))
 }
 
-// qualityLogPath is the log of a training to the quality alone.
+// qualityLogPath is the path of the log of a training to the target quality only.
 func (o *Options) qualityLogPath(variant string, seed int) string {
 	return filepath.Join(o.Dir, "quality", fmt.Sprintf("%s-seed-%d.txt", variant, seed))
 }
 
-// enableTiming has a training log its time, if it is timed and has not been. One that was stopped begins again: a time is that of one process.
+// enableTiming enables the log of a training, unless it is finished and logged. An interrupted
+// training starts again, because its time must be that of one process.
 func (o *Options) enableTiming(t *train.Options, variant string, seed int) error {
 	if !o.MLLog {
 		return nil
@@ -51,8 +52,8 @@ func (o *Options) enableTiming(t *train.Options, variant string, seed int) error
 	return nil
 }
 
-// timeToQuality trains every variant to the quality with each seed that is timed, and no further: no models, no scores. What
-// was timed before, of the same program, settings, data and machine, is not timed again.
+// timeToQuality trains every variant with each timed seed to the target quality only, without models
+// and scores. Measurements of the same program, settings, data and machine are not repeated.
 //
 // Errors: those of train.Run.
 func (o *Options) timeToQuality(ctx context.Context, r *record.Record, d *dataset) error {
@@ -76,8 +77,8 @@ func (o *Options) timeToQuality(ctx context.Context, r *record.Record, d *datase
 	return err
 }
 
-// timeTraining times one training. Its log gets its name when it is whole; what the training writes besides, checkpoints among it,
-// goes when it has ended.
+// timeTraining measures one training. The log is renamed to its final name when complete; the run
+// directory is removed afterwards.
 func (o *Options) timeTraining(ctx context.Context, c *config.TrainConfig, log string, d *dataset, machine *record.Machine) error {
 	if had, err := quality.Read(log); err == nil && !o.Overwrite && had.Threads == c.Train.Train.Threads && had.Identity == manifest.Identity(o.Version, c.Identity(), d.record.Files) && machineDifferences(log, machine) == nil {
 		return nil
@@ -101,7 +102,7 @@ func (o *Options) timeTraining(ctx context.Context, c *config.TrainConfig, log s
 	return exit.CreateError(dir, os.RemoveAll(dir))
 }
 
-// timesToQuality reads the logs of trainings with some seeds.
+// timesToQuality reads the logs of all variants with the given seeds.
 func (o *Options) timesToQuality(seeds []int, log func(variant string, seed int) string) (out []record.TimeToQuality, err error) {
 	want := o.Experiment.Quality
 	for _, v := range o.Experiment.Variants {
@@ -126,7 +127,7 @@ func (o *Options) timesToQuality(seeds []int, log func(variant string, seed int)
 	return out, nil
 }
 
-// timeTables are times to a quality, a table each.
+// timeTables returns a table for each time-to-quality result.
 func timeTables(all []record.TimeToQuality) (out answer.Sections) {
 	for i := range all {
 		q := &all[i]
@@ -153,7 +154,7 @@ func timeTables(all []record.TimeToQuality) (out answer.Sections) {
 	return out
 }
 
-// sameTimes are the ways of two records to their quality.
+// sameTimes is the table that compares the times to quality of two records.
 func sameTimes(all []record.TimeComparison) answer.Section {
 	s := answer.Section{Columns: slices.Concat(answer.TextColumns("to quality"), answer.NumberColumns("", "epochs recorded", "here"), answer.TextColumns("steps and loss"), answer.NumberColumns(fiveDigits, "seconds recorded", "here"))}
 	for _, x := range all {

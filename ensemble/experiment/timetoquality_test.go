@@ -102,7 +102,7 @@ func TestTimesAlone(t *testing.T) {
 func TestTimesAloneOfNothing(t *testing.T) {
 	for _, o := range []Options{{ToQuality: true}, {MLLog: true}} {
 		o.Experiment, o.Dir, o.Version = recorded(t), t.TempDir(), "test"
-		if _, err := Run(context.Background(), o); exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), "no quality") {
+		if _, err := Run(context.Background(), o); exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), "no target quality") {
 			t.Errorf("%v", err)
 		}
 	}

@@ -13,22 +13,23 @@ import (
 	"github.com/ensemble-weather/ensemble/unet3d"
 )
 
-// Variant is one training of an experiment: its name, which is that of its folder, and what
-// it changes in the configuration, as after --set.
+// Variant is one training of a study: a name, also of its subdirectory, and the configuration keys
+// it overrides, key=value.
 type Variant struct {
 	Name string   `json:"name"`
 	Set  []string `json:"set"`
 }
 
-// The studies: sets of variants of any configuration, which have a command each.
+// Names of studies, sets of variants of any configuration; each has a command.
 const (
-	Members  = "members"  // 2 members, 3, and so on to all
-	Ablation = "ablation" // one part changed at a time
+	Members  = "members"  // 2 members to all members
+	Ablation = "ablation" // one change at a time
 	Networks = "networks" // the network baselines of ENS-10, at their published sizes
 )
 
-// studyRules are the variants of studies: the keys that differ from the configuration, which is the variant "base", and what a
-// configuration has to be for that; those of Kinds are the baselines of unet3d.Kinds. TARGET_LEADS and TARGET_LEVELS are those at which something is predicted.
+// studyRules lists the variants of studies: keys that differ from the base configuration, and a
+// condition on it. The variants of Networks are the baselines of unet3d.Kinds instead. TARGET_LEADS
+// and TARGET_LEVELS are replaced by the leads and levels of the targets.
 var studyRules = []struct {
 	study, name, keys string
 	where             func(c *config.TrainConfig) bool
@@ -51,13 +52,14 @@ var studyRules = []struct {
 	}},
 }
 
-// usesOtherLoss asks for a network of spreads that is trained by another loss.
+// usesOtherLoss selects networks with head spread that are trained with a different loss.
 func usesOtherLoss(kind config.Loss) func(*config.TrainConfig) bool {
 	return func(c *config.TrainConfig) bool {
 		return c.Model.Head == config.SpreadHead && c.Train.Train.Loss.Kind != kind
 	}
 }
 
+// targetLevels lists the levels with targets.
 func targetLevels(c *config.TrainConfig) (levels []string) {
 	for _, l := range c.Data.Levels {
 		if slices.ContainsFunc(c.Data.Targets, func(t config.Target) bool { return slices.Contains(t.Levels, l) }) {
@@ -67,10 +69,10 @@ func targetLevels(c *config.TrainConfig) (levels []string) {
 	return levels
 }
 
-// Variants are those of a study for a configuration. Of members they are of the numbers given, or of all
-// from 2 on.
+// Variants returns the variants of a study for a configuration. For the study of members, members
+// lists the numbers of members; default: 2 to all.
 //
-// Errors: those of the configuration; exit 64 for numbers that its ensemble does not have.
+// Errors: those of config.LoadTrain; exit 64 for impossible numbers of members.
 func Variants(study string, src config.Sources, members []int) ([]Variant, error) {
 	c, err := config.LoadTrain(src)
 	if err != nil {
@@ -101,6 +103,7 @@ func Variants(study string, src config.Sources, members []int) ([]Variant, error
 	return out, nil
 }
 
+// memberVariants returns the variants of the study of members.
 func memberVariants(full int, counts []int) (out []Variant, err error) {
 	if len(counts) == 0 {
 		for m := 2; m <= full; m++ {
@@ -109,32 +112,32 @@ func memberVariants(full int, counts []int) (out []Variant, err error) {
 	}
 	for _, m := range slices.Compact(slices.Sorted(slices.Values(counts))) {
 		if m < 2 || m > full {
-			return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%d is no number of members to train on", m), At: "--members",
-				Why: fmt.Sprintf("a spread needs two, and data.members.full is %d", full), Fix: fmt.Sprintf("give numbers from 2 to %d", full)}
+			return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("invalid number of members %d", m), At: "--members",
+				Why: fmt.Sprintf("the spread needs 2, and data.members.full is %d", full), Fix: fmt.Sprintf("give numbers from 2 to %d", full)}
 		}
 		out = append(out, Variant{fmt.Sprintf("members-%02d", m), []string{fmt.Sprintf("data.members.use=%d", m)}})
 	}
 	return out, nil
 }
 
-// ParseVariant reads "NAME key=value key=value …".
+// ParseVariant parses "NAME key=value key=value …".
 //
 // Errors: exit 64.
 func ParseVariant(text string) (Variant, error) {
 	words := strings.Fields(text)
 	bad := func(why string) (Variant, error) {
-		return Variant{}, &exit.Error{Code: exit.Usage, What: "this is no variant", At: fmt.Sprintf("--variant %q", text), Why: why,
-			Fix: `give a name and what it changes, as in --variant "wide model.base=32"`}
+		return Variant{}, &exit.Error{Code: exit.Usage, What: "invalid variant", At: fmt.Sprintf("--variant %q", text), Why: why,
+			Fix: `give a name and key=value pairs, such as --variant "wide model.base=32"`}
 	}
 	if len(words) == 0 {
 		return bad("it is empty")
 	}
 	if filepath.Base(words[0]) != words[0] || strings.HasPrefix(words[0], ".") || strings.Contains(words[0], "=") {
-		return bad(fmt.Sprintf("%q cannot be the name of a folder", words[0]))
+		return bad(fmt.Sprintf("%q is not a valid directory name", words[0]))
 	}
 	for _, w := range words[1:] {
 		if !strings.Contains(w, "=") {
-			return bad(fmt.Sprintf("%q assigns nothing", w))
+			return bad(fmt.Sprintf("%q is not key=value", w))
 		}
 	}
 	return Variant{words[0], words[1:]}, nil

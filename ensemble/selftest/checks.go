@@ -40,12 +40,13 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
+// processor reports the processor.
 func (s *installation) processor(context.Context) (string, error) {
 	cpu := cpuinfo.Read()
 	return fmt.Sprintf("%s, %d cores, %s", doctor.OrUnknown(cpu.Model), cpu.Cores, doctor.OrUnknown(strings.Join(cpu.Features, " "))), nil
 }
 
-// kernels compares all operations of the engine on this processor with the reference.
+// kernels compares all operations of the engine on this processor with float64 reference kernels.
 func (s *installation) kernels(ctx context.Context) (string, error) {
 	dev, err := engine.Backends[0].Open(engine.Options{Device: engine.Device{Threads: cmp.Or(s.Threads, runtime.GOMAXPROCS(0))}, Numerics: engine.Numerics{UseHeuristics: true, Winograd: true}})
 	if err != nil {
@@ -59,7 +60,7 @@ func (s *installation) kernels(ctx context.Context) (string, error) {
 	if n := len(found.Wrong); n > 0 {
 		return "", fmt.Errorf("%d of %d kernels differ from the reference, the first: %s", n, found.Kernels, found.Wrong[0])
 	}
-	text := fmt.Sprintf("%d kernels of %d operations as the reference in float64", found.Kernels-len(found.Refused), found.Operations)
+	text := fmt.Sprintf("%d kernels of %d operations agree with the float64 reference", found.Kernels-len(found.Refused), found.Operations)
 	for _, r := range found.Refused {
 		if !errors.Is(r, dnnl.ErrUnavailable) {
 			return "", fmt.Errorf("a kernel is missing: %w", r)
@@ -71,7 +72,7 @@ func (s *installation) kernels(ctx context.Context) (string, error) {
 	return text, nil
 }
 
-// oneDNN multiplies two matrices by the library.
+// oneDNN multiplies two matrices with the library.
 func (s *installation) oneDNN(context.Context) (string, error) {
 	info, err := dnnl.Open()
 	if err != nil {
@@ -102,7 +103,7 @@ func (s *installation) oneDNN(context.Context) (string, error) {
 	return info.Version + "  " + info.Path, nil
 }
 
-// missing gives an error that names no exit code that of a missing library.
+// missing gives an error without exit code the exit code of a missing library.
 func missing(err error) error {
 	if exit.CodeOf(err) == exit.NoDevice {
 		return err
@@ -111,7 +112,7 @@ func missing(err error) error {
 	return &exit.Error{Code: exit.NoDevice, What: why, Fix: fix, Err: err}
 }
 
-// decoder starts the child and asks which libraries it links.
+// decoder starts the decoding program and queries its libraries.
 func (s *installation) decoder(ctx context.Context) (string, error) {
 	path, err := decode.FindProgram()
 	if err != nil {
@@ -124,7 +125,7 @@ func (s *installation) decoder(ctx context.Context) (string, error) {
 	libraries, err := pool.Libraries(ctx)
 	if err != nil {
 		pool.Close()
-		return "", missing(err) // the loader, for want of a library
+		return "", missing(err) // the dynamic loader, if a library is missing
 	}
 	s.pool = pool
 	var names []string
@@ -135,7 +136,7 @@ func (s *installation) decoder(ctx context.Context) (string, error) {
 	return path + ": " + strings.Join(names, ", "), nil
 }
 
-// grib writes an ensemble as GRIB2 and reads it.
+// grib writes an ensemble as GRIB2 with two packings and reads it back.
 func (s *installation) grib(ctx context.Context) (string, error) {
 	var used []string
 	for _, packing := range []string{"grid_ccsds", "grid_simple"} {
@@ -151,7 +152,7 @@ func (s *installation) grib(ctx context.Context) (string, error) {
 	return strings.Join(used, ", ") + " written and read", nil
 }
 
-// netCDF writes an ensemble as NetCDF and reads it.
+// netCDF writes an ensemble as NetCDF and reads it back.
 func (s *installation) netCDF(ctx context.Context) (string, error) {
 	path := filepath.Join(s.work, "ensemble.nc")
 	n, err := s.roundTrip(ctx, path, func(f *ensemble.Forecast) error {
@@ -160,7 +161,8 @@ func (s *installation) netCDF(ctx context.Context) (string, error) {
 	return fmt.Sprintf("%d fields written and read to the same bits", n), err
 }
 
-// roundTrip writes fields of waves, reads them, and compares to a part of their range.
+// roundTrip writes fields, reads them back and compares. tolerance is relative to the range of
+// values, 40 K.
 func (s *installation) roundTrip(ctx context.Context, path string, write func(*ensemble.Forecast) error, tolerance float64) (fields int, err error) {
 	if s.pool == nil {
 		return 0, errSkip
@@ -181,7 +183,7 @@ func (s *installation) roundTrip(ctx context.Context, path string, write func(*e
 	defer in.Close()
 	entries := in.Catalogue().Entries
 	if want := len(f.Members) * axes.Fields(); len(entries) != want {
-		return 0, fmt.Errorf("%d fields are found, %d were written", len(entries), want)
+		return 0, fmt.Errorf("found %d fields, wrote %d", len(entries), want)
 	}
 	err = in.Read(ctx, entries, func(i int, got *ensemble.Field) error {
 		e := entries[i]
@@ -191,7 +193,7 @@ func (s *installation) roundTrip(ctx context.Context, path string, write func(*e
 		}
 		for j, want := range f.Field(0, m, 0, l) {
 			if d := math.Abs(float64(got.Values[j] - want)); !(d <= tolerance*40) {
-				return fmt.Errorf("point %d of %s is %g, was written as %g", j, e.Key, got.Values[j], want)
+				return fmt.Errorf("point %d of %s: read %g, wrote %g", j, e.Key, got.Values[j], want)
 			}
 		}
 		return nil
@@ -199,7 +201,7 @@ func (s *installation) roundTrip(ctx context.Context, path string, write func(*e
 	return len(entries), err
 }
 
-// mpi opens the libraries. None is started: that needs a launcher.
+// mpi loads the MPI libraries. It does not initialise them, which would need a launcher.
 func (s *installation) mpi(context.Context) (string, error) {
 	var found, absent []string
 	for _, l := range doctor.MPIs() {
@@ -212,23 +214,23 @@ func (s *installation) mpi(context.Context) (string, error) {
 	if len(found) == 0 {
 		return "", &exit.Error{Code: exit.NoDevice, What: strings.Join(absent, "; ")}
 	}
-	return strings.Join(found, ", ") + " opened; `mpirun -n 2 ensemble bench --check-parallel` tries ranks", nil
+	return strings.Join(found, ", ") + " loaded; test ranks with `mpirun -n 2 ensemble bench --check-parallel`", nil
 }
 
-// gpu asks the driver. Nothing is run there: others may be at work on it.
+// gpu queries the driver. It runs no kernel, as the GPU may be in use.
 func (s *installation) gpu(context.Context) (string, error) {
 	inv, err := cuda.Inspect()
 	if err != nil {
 		return "", &exit.Error{Code: exit.NoDevice, What: err.Error(), Err: err}
 	}
 	if len(inv.Devices) == 0 {
-		return "", &exit.Error{Code: exit.NoDevice, What: "the driver names no GPU"}
+		return "", &exit.Error{Code: exit.NoDevice, What: "the driver reports no GPU"}
 	}
-	return fmt.Sprintf("%d of driver %s; not tried, `ensemble bench --device cuda` does", len(inv.Devices), inv.Driver), nil
+	return fmt.Sprintf("%d GPUs, driver %s; not tested, use `ensemble bench --device cuda`", len(inv.Devices), inv.Driver), nil
 }
 
-// replacement replaces a file again and again while another thread reads it: it must
-// always be one whole version, and fsync of file and folder must work.
+// replacement replaces a file repeatedly while another goroutine reads it. Each read must return one
+// complete version (atomic rename), and fsync of file and directory must work.
 func (s *installation) replacement(ctx context.Context) (string, error) {
 	path := filepath.Join(s.work, "replaced")
 	content := func(i int) []byte { return bytes.Repeat([]byte{byte(i)}, 10_000) }
@@ -241,7 +243,7 @@ func (s *installation) replacement(ctx context.Context) (string, error) {
 		for !ended.Load() {
 			text, err := os.ReadFile(path)
 			if err == nil && (len(text) != 10_000 || !bytes.Equal(text, content(int(text[0])))) {
-				err = fmt.Errorf("a reader saw a file of %d bytes that is neither the old nor the new one", len(text))
+				err = fmt.Errorf("a reader got %d bytes that are neither the old nor the new version", len(text))
 			}
 			if err != nil {
 				reader <- err
@@ -265,10 +267,10 @@ func (s *installation) replacement(ctx context.Context) (string, error) {
 	if err := unix.Statfs(s.work, &st); err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%d times whole, %.1f ms each with fsync; %.1f GiB free", rounds, 1e3*each.Seconds(), float64(int64(st.Bavail)*st.Bsize)/(1<<30)), nil
+	return fmt.Sprintf("%d atomic replacements, %.1f ms each with fsync; %.1f GiB free", rounds, 1e3*each.Seconds(), float64(int64(st.Bavail)*st.Bsize)/(1<<30)), nil
 }
 
-// locks takes a lock and a name that exist already.
+// locks tests exclusive creation of files and flock.
 func (s *installation) locks(context.Context) (string, error) {
 	path := filepath.Join(s.work, "lock")
 	first, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o666)
@@ -278,7 +280,7 @@ func (s *installation) locks(context.Context) (string, error) {
 	defer first.Close()
 	if again, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o666); err == nil {
 		again.Close()
-		return "", errors.New("a file that must be new was created twice")
+		return "", errors.New("O_EXCL created an existing file")
 	}
 	second, err := os.Open(path)
 	if err != nil {
@@ -286,25 +288,25 @@ func (s *installation) locks(context.Context) (string, error) {
 	}
 	defer second.Close()
 	if err := unix.Flock(int(first.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return "", fmt.Errorf("no file locks: %w; runs are kept apart by leases alone", err)
+		return "", fmt.Errorf("no file locks: %w; concurrent runs are prevented by leases only", err)
 	}
 	if err := unix.Flock(int(second.Fd()), unix.LOCK_EX|unix.LOCK_NB); !errors.Is(err, unix.EWOULDBLOCK) {
-		return "", fmt.Errorf("a file that is locked was locked again: %v", err)
+		return "", fmt.Errorf("a locked file was locked again: %v", err)
 	}
 	if err := unix.Flock(int(first.Fd()), unix.LOCK_UN); err != nil {
 		return "", err
 	}
 	if err := unix.Flock(int(second.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return "", fmt.Errorf("a lock that was given back cannot be taken: %w", err)
+		return "", fmt.Errorf("a released lock cannot be acquired: %w", err)
 	}
-	return "held, refused and given back; new names are new", nil
+	return "flock and exclusive creation work", nil
 }
 
-// demoDigests are the first bytes of SHA-256 over the values of the first start, by
-// architecture: sums of products round otherwise where the compiler fuses them.
+// demoDigests are the first bytes of the SHA-256 of the first ensemble, by GOARCH: fused multiply-add
+// changes the rounding.
 var demoDigests = map[string]string{"amd64": "24c80902c4c9506a"}
 
-// demoData makes the starts of the miniature, with the digest of the first.
+// demoData generates the data of the small job and checks the digest of the first ensemble.
 func (s *installation) demoData(ctx context.Context) (string, error) {
 	if s.pool == nil {
 		return "", errSkip
@@ -326,17 +328,18 @@ func (s *installation) demoData(ctx context.Context) (string, error) {
 	case !known:
 		return "digest " + w.digest + "; none is recorded for " + runtime.GOARCH, nil
 	case w.digest != want:
-		return "", fmt.Errorf("digest %s, recorded is %s", w.digest, want)
+		return "", fmt.Errorf("digest %s, want %s", w.digest, want)
 	}
 	return "digest " + w.digest + " as recorded", nil
 }
 
-// firstDigest writes the demonstration, and keeps the digest of the first ensemble.
+// firstDigest is a demo.Writer that also computes the digest of the first ensemble.
 type firstDigest struct {
 	demo.Encoder
 	digest string
 }
 
+// WriteEnsembleGRIB2 implements demo.Writer.
 func (w *firstDigest) WriteEnsembleGRIB2(ctx context.Context, path string, f *ensemble.Forecast) error {
 	if w.digest == "" {
 		h := sha256.New()
@@ -348,7 +351,7 @@ func (w *firstDigest) WriteEnsembleGRIB2(ctx context.Context, path string, f *en
 	return w.Encoder.WriteEnsembleGRIB2(ctx, path, f)
 }
 
-// miniature trains in a second on the starts of weather.
+// miniature is the configuration of the small job; it trains in about a second.
 const miniature = `version: 1
 data:
   forecasts: [demo_fc_*.grib2]
@@ -365,10 +368,9 @@ model: {base: 2, stages: 1, dropout: 0.1}
 train: {epochs: 4, batch_size: 4, learning_rate: 0.003, loss: {kind: crps, spread: 1}, threads: 1, early_stop: {patience: 0}}
 `
 
-// recordedScores are the CRPS of 850 hPa temperature at +48 h that job gives, and how far
-// another processor's rounding may move them: that of the raw members not at all beyond
-// the packing of GRIB, that of a network by what a few steps make of it (kernels of AVX2 and
-// of AVX-512 differ by less than 1e-4).
+// recordedScores are the expected CRPS of 850 hPa temperature at 48 h in K, with relative tolerances for
+// the rounding of other processors. Raw members vary only by GRIB packing; the network amplifies
+// rounding over its training steps (AVX2 and AVX-512 kernels differ by less than 1e-4).
 var recordedScores = []struct {
 	system          string
 	crps, tolerance float64
@@ -378,7 +380,8 @@ var recordedScores = []struct {
 	{"network", 0.59242, 0.005},
 }
 
-// miniatureJob trains on the starts of weather, predicts the last ones and verifies the files.
+// miniatureJob trains on the synthetic data, predicts the last initialisations and verifies the products. Scores
+// of training and verification must agree.
 func (s *installation) miniatureJob(ctx context.Context) (string, error) {
 	if s.files == nil {
 		return "", errSkip
@@ -412,19 +415,19 @@ func (s *installation) miniatureJob(ctx context.Context) (string, error) {
 		t := trained.Scores.Find("crps_gauss", want.system, "t", "850hPa", "48h")
 		v := verified.Scores.Find("crps_gauss", want.system, "t", "850hPa", "48h")
 		if t == nil || v == nil {
-			return "", fmt.Errorf("%s has no CRPS", want.system)
+			return "", fmt.Errorf("no CRPS of %s", want.system)
 		}
 		got := float64(v.Value)
 		if d := math.Abs(got - float64(t.Value)); !(d <= 1e-5*got+1e-6) {
-			return "", fmt.Errorf("CRPS of %s is %g of the products and %g in training", want.system, got, t.Value)
+			return "", fmt.Errorf("CRPS of %s is %g in verification, %g in training", want.system, got, t.Value)
 		}
 		if d := math.Abs(got - want.crps); !(d <= want.tolerance*want.crps) {
-			off = append(off, fmt.Sprintf("%.5g K of %s, recorded is %.5g ± %.2g", got, want.system, want.crps, want.tolerance*want.crps))
+			off = append(off, fmt.Sprintf("%.5g K of %s, want %.5g ± %.2g", got, want.system, want.crps, want.tolerance*want.crps))
 		}
 		detail = append(detail, fmt.Sprintf("%s %.4f", want.system, got))
 	}
 	if off != nil {
 		return "", fmt.Errorf("CRPS is %s", strings.Join(off, "; "))
 	}
-	return "CRPS, K: " + strings.Join(detail, ", ") + "; as recorded", nil
+	return "CRPS, K: " + strings.Join(detail, ", ") + "; as expected", nil
 }

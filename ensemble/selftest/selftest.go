@@ -1,5 +1,5 @@
-// Package selftest tries an installation on its machine: every part by using it, and a whole job in miniature against
-// recorded scores.
+// Package selftest tests an installation on its machine: kernels, libraries and file system, and a
+// small job with expected scores.
 package selftest
 
 import (
@@ -19,14 +19,14 @@ import (
 	"github.com/ensemble-weather/ensemble/io/decode"
 )
 
-// Options says where and how Run works.
+// Options configures Run.
 type Options struct {
-	Dir      string // whose file system is tried and holds the scratch; default "."
-	Threads  int    // 0: all that the machine gives
+	Dir      string // directory on the file system to test; default "."
+	Threads  int    // 0: all available
 	Progress *progress.Reporter
 }
 
-// Report says what of an installation works.
+// Report is the result of all checks.
 type Report struct {
 	Program doctor.Program `json:"program"`
 	Dir     string         `json:"dir"`
@@ -34,38 +34,38 @@ type Report struct {
 	Seconds float64        `json:"seconds"`
 }
 
-// Check is one check of Run.
+// Check is the result of one check.
 type Check struct {
 	Name    string  `json:"name"`
 	State   State   `json:"state"`
 	Detail  string  `json:"detail,omitempty"` // what was found
-	Why     string  `json:"why,omitempty"`    // it did not pass
+	Why     string  `json:"why,omitempty"`    // reason if it did not pass
 	Fix     string  `json:"fix,omitempty"`
 	Seconds float64 `json:"seconds"`
 }
 
-// State is how a check ended.
+// State is the outcome of a check.
 type State string
 
-// How checks end.
+// Outcomes of checks.
 const (
 	Passed  State = "ok"
-	Failed  State = "failed"  // it is here and does not do what it must
-	Missing State = "missing" // and needed
-	Absent  State = "absent"  // and not needed
-	Skipped State = "skipped" // as something that it needs is missing or failed
+	Failed  State = "failed"  // present but not working
+	Missing State = "missing" // required but not present
+	Absent  State = "absent"  // optional and not present
+	Skipped State = "skipped" // a prerequisite is missing or failed
 )
 
-// installation is what the checks share.
+// installation is the state that the checks share.
 type installation struct {
 	Options
-	work  string // scratch below Dir
+	work  string // temporary directory within Dir
 	pool  *decode.Pool
-	files *demo.Files // of the miniature
+	files *demo.Files // data of the small job
 }
 
-// checkList lists the checks in their order. find gives what was found; an error that
-// carries exit 69 says that a library is missing, errSkip that another check has said so.
+// checkList lists the checks in order. find returns the result in words. An error with exit code 69 means
+// that a library is missing, errSkip that a previous check failed.
 var checkList = []struct {
 	name     string
 	optional bool
@@ -81,18 +81,18 @@ var checkList = []struct {
 	{"GPU", true, (*installation).gpu},
 	{"file replacement", false, (*installation).replacement},
 	{"file locks", false, (*installation).locks},
-	{"invented weather", false, (*installation).demoData},
+	{"synthetic data", false, (*installation).demoData},
 	{"train, predict, verify", false, (*installation).miniatureJob},
 }
 
-var errSkip = errors.New("what it needs did not pass")
+var errSkip = errors.New("a prerequisite did not pass")
 
-// Run tries what an installation has to do on this machine, without network and
-// within about a minute: kernels against the reference, every library by using it, the
-// file system under o.Dir, and a whole job in miniature against recorded scores.
+// Run tests an installation, offline: kernels against reference kernels, every library, the file
+// system of o.Dir, and a small job with expected scores.
 //
-// Errors: exit 1 with the report if a check failed, exit 69 with it if all that did not
-// pass is missing; exit 73 if nothing can be written under o.Dir; ctx.Err().
+// Errors: exit 1 with the report if a check failed, exit 69 with the report if required parts are
+// missing; exit 73 if o.Dir is not writable; ctx.Err().
+// Cost: about a minute.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	if o.Dir == "" {
 		o.Dir = "."
@@ -142,6 +142,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	return r, r.verdict()
 }
 
+// names lists the checks with an outcome.
 func (r *Report) names(s State) string {
 	var names []string
 	for _, c := range r.Checks {
@@ -152,18 +153,18 @@ func (r *Report) names(s State) string {
 	return strings.Join(names, ", ")
 }
 
-// verdict is the error that the report amounts to.
+// verdict is the error of the report; nil if all required checks passed.
 func (r *Report) verdict() error {
 	if failed := r.names(Failed); failed != "" {
-		return &exit.Error{Code: exit.No, What: "this installation does not work as it must", At: failed, Fix: "see the table; the versions of all libraries are in `ensemble doctor`"}
+		return &exit.Error{Code: exit.No, What: "this installation does not work correctly", At: failed, Fix: "see the table; `ensemble doctor` lists the versions of all libraries"}
 	}
 	if missing := r.names(Missing); missing != "" {
-		return &exit.Error{Code: exit.NoDevice, What: "parts of this installation are missing", At: missing, Fix: "install what the table names"}
+		return &exit.Error{Code: exit.NoDevice, What: "parts of this installation are missing", At: missing, Fix: "install the missing parts in the table"}
 	}
 	return nil
 }
 
-// Sections are the report for people: a row for each check, then what they amount to.
+// Sections is the report as a table with a row for each check, and a summary.
 func (r *Report) Sections() answer.Sections {
 	checks := answer.Section{Columns: []answer.Column{{}, {}, answer.NumberColumn("", "", "%.1f s"), {}}}
 	for _, c := range r.Checks {
@@ -176,7 +177,7 @@ func (r *Report) Sections() answer.Sections {
 			checks.Rows = append(checks.Rows, []any{"", "", "", "fix: " + c.Fix})
 		}
 	}
-	verdict := "it works"
+	verdict := "all checks passed"
 	switch {
 	case r.names(Failed) != "":
 		verdict = "failed: " + r.names(Failed)
