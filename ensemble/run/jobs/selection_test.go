@@ -74,11 +74,11 @@ func TestScoreSelection(t *testing.T) {
 		choice scoring.Selection
 		want   string
 	}{
-		{scoring.Selection{Scores: []string{"crps"}}, `no score "crps"`},
+		{scoring.Selection{Scores: []string{"crps"}}, `unknown score "crps"`},
 		{scoring.Selection{Thresholds: []string{"273"}}, "lacks a variable"},
 		{scoring.Selection{Thresholds: []string{"t=warm"}}, `"warm" is not a number`},
 		{scoring.Selection{Thresholds: []string{"t=NaN"}}, `"NaN" is not a number`},
-		{scoring.Selection{Regions: []string{"moon"}}, `no region "moon"`},
+		{scoring.Selection{Regions: []string{"moon"}}, `unknown region "moon"`},
 	} {
 		_, err := verify.Run(context.Background(), verify.Options{Forecast: []string{"nowhere"}, Selection: c.choice})
 		var e *exit.Error

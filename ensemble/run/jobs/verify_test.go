@@ -144,10 +144,10 @@ func refusedSums(t *testing.T, o verify.Options, files []string) {
 		code  exit.Code
 	}{
 		{[]string{files[0], files[0]}, "was added twice", exit.BadData},
-		{[]string{files[0], other.Sums}, "other choice", exit.BadData},
-		{[]string{cut}, "damaged, or ends early", exit.BadData},
-		{[]string{not}, "does not begin", exit.BadData},
-		{[]string{old}, `but with "ensemble.sums/2"`, exit.BadData},
+		{[]string{files[0], other.Sums}, "other selection", exit.BadData},
+		{[]string{cut}, "damaged or truncated", exit.BadData},
+		{[]string{not}, `want schema "ensemble.sums/3"`, exit.BadData},
+		{[]string{old}, `got "ensemble.sums/2"`, exit.BadData},
 		{[]string{not + ".none"}, "", exit.NotYet},
 	} {
 		_, err := verify.JoinSums(verify.JoinOptions{Files: c.files})
