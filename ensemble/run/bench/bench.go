@@ -84,13 +84,13 @@ type Result struct {
 	PredictMax     float64    `json:"predict_ms_max"`
 	SamplesPerS    float64    `json:"samples_per_s"` // in training
 	PredictPerS    float64    `json:"predict_samples_per_s"`
-	GFLOP          float64    `json:"forward_gflop"` // of one forward pass
-	GFLOPs         float64    `json:"gflops"`        // of the training step
+	GFLOP          float64    `json:"forward_gflop"` // work of one forward pass
+	GFLOPs         float64    `json:"gflops"`        // rate of the training step
 	PredictGFLOPs  float64    `json:"predict_gflops"`
-	PeakGFLOPs     float64    `json:"peak_gflops"`           // of a matrix product with as many threads
+	PeakGFLOPs     float64    `json:"peak_gflops"`           // rate of a matrix product with as many threads
 	PeakFraction   float64    `json:"peak_fraction"`         // GFLOPs / PeakGFLOPs
 	PredictShare   float64    `json:"predict_peak_fraction"` // as PeakFraction, of the prediction
-	Bandwidth      float64    `json:"bandwidth_gib_s"`       // of a copy with as many threads
+	Bandwidth      float64    `json:"bandwidth_gib_s"`       // rate of a copy with as many threads
 	// PeakMiB is the peak resident memory of the training process, PredictPeakMiB that of the prediction process.
 	PeakMiB         float64 `json:"peak_mib"`
 	ArenaMiB        float64 `json:"arena_mib"` // all values of a training step

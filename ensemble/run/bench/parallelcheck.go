@@ -27,10 +27,10 @@ import (
 
 // ParallelCheckOptions are the inputs of [CheckParallel].
 type ParallelCheckOptions struct {
-	Case  Case   // of the whole step
+	Case  Case   // the whole step
 	Mesh  string // the only mesh to compare, of as many parts as ranks or more; empty: all possible meshes
-	Ranks int    // of this process; under an MPI launcher those of the job
-	Steps int    // of training; 0: 5
+	Ranks int    // ranks of this process; under an MPI launcher those of the job
+	Steps int    // training steps; 0: 5
 	// Optimizer takes the steps; empty: SGD with momentum and a low rate. Adam divides by the size of gradients
 	// and so amplifies the rounding of small ones, on any number of ranks; large steps of SGD do too.
 	Optimizer string
@@ -48,7 +48,7 @@ const checkMomentum = 0.9
 // ParallelCheck compares training on all ranks of a job with training on one.
 type ParallelCheck struct {
 	Ranks     int    `json:"ranks"`
-	Parts     int    `json:"parts"`     // of each mesh
+	Parts     int    `json:"parts"`     // parts of each mesh
 	Transport string `json:"transport"` // in-process, or an MPI library
 	Network   Case   `json:"network"`
 	Steps     int    `json:"steps"`
@@ -59,12 +59,12 @@ type ParallelCheck struct {
 	// lists the largest of each.
 	MaxRelError  float64        `json:"max_rel_error"`
 	MaxRelErrors ParallelErrors `json:"max_rel_errors"`
-	Losses       []float64      `json:"losses"` // of all steps on one rank
+	Losses       []float64      `json:"losses"` // losses of all steps on one rank
 	// LossFloor is the sensitivity of these losses to the smallest change: the largest relative difference of a
 	// step's loss on one rank if every parameter starts at an adjacent float32. Differences of this size are
 	// amplified rounding.
 	LossFloor float64 `json:"loss_floor"`
-	Checksum  string  `json:"sha256"` // of the parameters after all steps
+	Checksum  string  `json:"sha256"` // checksum of the parameters after all steps
 	// Meshes is empty on ranks other than 0.
 	Meshes []ParallelMesh `json:"meshes"`
 }
@@ -174,7 +174,7 @@ func (k Case) meshes(text string, n int) ([]spatial.Mesh, error) {
 // trained is the result of training.
 type trained struct {
 	losses            []float64
-	floor             float64                  // of losses, on one rank
+	floor             float64                  // LossFloor, on one rank
 	forward, gradient [gradientDraws][]float32 // before the first step
 	parameters        []float32
 }

@@ -17,9 +17,9 @@ import (
 // Peak are the peak rates of the machine with a number of threads.
 type Peak struct {
 	Threads   int     `json:"threads"`
-	GFLOPs    float64 `json:"peak_gflops"`     // of a matrix product
+	GFLOPs    float64 `json:"peak_gflops"`     // rate of a matrix product
 	By        string  `json:"peak_by"`         // implementation that multiplied
-	Bandwidth float64 `json:"bandwidth_gib_s"` // of a copy, GiB/s
+	Bandwidth float64 `json:"bandwidth_gib_s"` // rate of a copy, GiB/s
 }
 
 // Engine converts the peaks to the units of plans.

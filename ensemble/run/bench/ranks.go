@@ -28,21 +28,21 @@ import (
 
 // RanksOptions are the inputs of [RunOnRanks].
 type RanksOptions struct {
-	Case    Case          // of the whole step; Threads are those of one rank or part
-	Mesh    string        // of as many parts as ranks or more; empty: as a training would choose
-	Ranks   int           // of this process; under an MPI launcher those of the job
+	Case    Case          // the whole step; Threads are those of one rank or part
+	Mesh    string        // mesh of as many parts as ranks or more; empty: as a training would choose
+	Ranks   int           // ranks of this process; under an MPI launcher those of the job
 	Steps   int           // measured; 0: as many as Seconds allow, and at least 5, or 3 if a step takes more than 4 s
 	Seconds float64       // 0: 3
-	Timings setup.Timings // of kernels
+	Timings setup.Timings // measured times of kernels
 	// ShardOptimizer distributes the optimiser's state over the ranks, as train.shard_optimizer.
 	ShardOptimizer bool
 }
 
 // RanksReport is the duration of a training step on ranks: times in ms, rates in useful GFLOP/s.
 type RanksReport struct {
-	Machine   Machine `json:"machine"` // of rank 0, without peaks
+	Machine   Machine `json:"machine"` // machine of rank 0, without peaks
 	Ranks     int     `json:"ranks"`
-	Parts     int     `json:"parts"` // of the mesh; if there are more than ranks, some ranks have several
+	Parts     int     `json:"parts"` // parts of the mesh; if there are more than ranks, some ranks have several
 	Transport string  `json:"transport"`
 	Mesh      string  `json:"mesh"`
 	Sharded   bool    `json:"shard_optimizer"` // optimiser state distributed over ranks
@@ -52,8 +52,8 @@ type RanksReport struct {
 	TrainMin    float64 `json:"train_ms_min"`
 	TrainMax    float64 `json:"train_ms_max"`
 	SamplesPerS float64 `json:"samples_per_s"`
-	GFLOP       float64 `json:"forward_gflop"` // of one forward pass over the whole batch
-	GFLOPs      float64 `json:"gflops"`        // of the training step
+	GFLOP       float64 `json:"forward_gflop"` // work of one forward pass over the whole batch
+	GFLOPs      float64 `json:"gflops"`        // rate of the training step
 	// WaitMS and BytesSent are the largest of all parts.
 	WaitMS     float64 `json:"wait_ms"`
 	BytesSent  int64   `json:"bytes_sent"`
@@ -78,7 +78,7 @@ type RankReport struct {
 	WaitMS    float64 `json:"wait_ms"`
 	BytesSent int64   `json:"bytes_sent"` // in a step
 	Messages  int64   `json:"messages"`   // in a step
-	PeakMiB   float64 `json:"peak_mib"`   // of the process with all its parts, and with all ranks if they are in-process
+	PeakMiB   float64 `json:"peak_mib"`   // memory of the process with all its parts, and with all ranks if they are in-process
 	ArenaMiB  float64 `json:"arena_mib"`
 	CompileMS float64 `json:"compile_ms"` // time to compile the step
 }

@@ -201,7 +201,7 @@ type event struct {
 	init    ensemble.Init
 	in      []bool // [point]
 	outline []report.Place
-	centre  TrackPoint // of discs; radius 0 for boxes
+	centre  TrackPoint // centre of a disc; radius 0 for boxes
 }
 
 // Run scores the network, its input members and all raw members in the area of an event, in numbers and maps.

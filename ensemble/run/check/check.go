@@ -35,7 +35,7 @@ type Expectation struct {
 	Members   []ensemble.Member
 	Count     int // number of members, whatever their numbers; 0: any
 	Leads     []ensemble.Lead
-	Levels    []ensemble.Level // of variables on several levels
+	Levels    []ensemble.Level // levels of variables on several levels
 	Variables []string
 }
 

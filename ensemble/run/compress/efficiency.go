@@ -35,7 +35,7 @@ type EfficiencyRow struct {
 	Run        string `json:"run"`
 	Parameters int    `json:"parameters"` // all, including zeros
 	Nonzeros   int    `json:"nonzeros"`   // parameters that are not 0
-	Bytes      int64  `json:"bytes"`      // of the weight files
+	Bytes      int64  `json:"bytes"`      // size of the weight files
 	Operations int64  `json:"operations"` // floating-point operations of one forecast, including zeros
 	// Milliseconds is the median time of the network for one forecast; the networks are timed alternately.
 	Milliseconds float64 `json:"milliseconds"`

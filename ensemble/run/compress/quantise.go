@@ -51,7 +51,7 @@ type QuantiseResult struct {
 	Warnings []string `json:"warnings"`
 	// CalibrationInits lists the training samples used for calibration.
 	CalibrationInits []string `json:"calibration_inits"`
-	Method           string   `json:"calibration_method"` // of calibration, key of quantise.yaml
+	Method           string   `json:"calibration_method"` // method of calibration, key of quantise.yaml
 	// Layers run in int8; the other layers are listed with the reason.
 	Layers       []string          `json:"layers"`
 	NotQuantised map[string]string `json:"not_quantised"` // reason by layer

@@ -29,7 +29,7 @@ import (
 type Options struct {
 	Root     string      // folder of all output; default "runs"
 	Data     demo.Config // what to generate
-	Formats  demo.Format // of the ensembles; 0: GRIB2
+	Formats  demo.Format // file formats of the ensembles; 0: GRIB2
 	DataOnly bool        // stop after generating the data
 	Set      []string    // overrides of the training's configuration, as after --set
 	Threads  int         // 0: all cores
@@ -44,7 +44,7 @@ type Options struct {
 type Result struct {
 	DataDir, RunDir, ProductDir string
 	Report                      string // page to open; empty if DataOnly
-	Config                      string // of the training
+	Config                      string // configuration of the training
 	Scores                      *score.Result
 }
 

@@ -25,10 +25,10 @@ type Selection struct {
 	Axes       ensemble.Axes
 	Members    []ensemble.Member
 	Reader     *GridReader         // reads fields on Grid
-	Grid       *ensemble.Grid      // of the fields that are read
+	Grid       *ensemble.Grid      // grid of the fields that are read
 	Window     ensemble.Window     // part of the reader's grid
 	Inits      []ensemble.Init     // ascending
-	Entries    []ensemble.Entry    // of all initialisations and members
+	Entries    []ensemble.Entry    // fields of all initialisations and members
 	Duplicates [][2]ensemble.Entry // fields that occur twice
 	Warnings   []string
 	Available  map[ensemble.Init]Availability // members of each initialisation if they differ; else nil

@@ -19,7 +19,7 @@ type Fault struct {
 	// Code is the exit code of train and predict; 0: they continue with a warning.
 	Code    exit.Code `json:"exit_code"`
 	What    string    `json:"what"`
-	File    string    `json:"file,omitempty"`    // of the first field concerned
+	File    string    `json:"file,omitempty"`    // file of the first field concerned
 	Message int       `json:"message,omitempty"` // 1-based
 	Byte    *int64    `json:"byte,omitempty"`    // offset of a GRIB message
 	At      string    `json:"at"`                // location as text

@@ -48,7 +48,7 @@ func TestLaggedEnsembles(t *testing.T) {
 			continue
 		}
 		if i := cat.Inits(); len(i) != 1 || i[0].String() != c.newest || !i[0].Equal(only) {
-			t.Errorf("%s: starts %v, of %v", c.name, i, only)
+			t.Errorf("%s: initialisations %v, of %v", c.name, i, only)
 		}
 		if len(cat.Members()) != c.members || len(cat.Leads()) != c.leads || len(cat.Entries) != c.members*c.leads || len(ages) != c.members {
 			t.Errorf("%s: members %v, leads %v, %d fields, ages %v", c.name, cat.Members(), cat.Leads(), len(cat.Entries), ages)

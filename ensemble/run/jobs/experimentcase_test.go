@@ -90,7 +90,7 @@ func checkCaseStudy(t *testing.T, o verify.Options) {
 			same++
 		}
 		if math.Abs(float64(x.EFI)) > math.Abs(float64(r.EFI))+1e-9 {
-			t.Errorf("start %s has the index %g, the largest is said to be %g", x.Init, x.EFI, r.EFI)
+			t.Errorf("initialisation %s has the index %g, reported as largest is %g", x.Init, x.EFI, r.EFI)
 		}
 	}
 	if len(along.Rows) != 4 || same != 1 {

@@ -79,7 +79,7 @@ func familiesFallBack(t *testing.T, families ...*dist.Family) {
 					m.Recalibrations = append(m.Recalibrations, model.Recalibration{Variable: "t", Level: m.Task.Features.Axes.Levels[at%2].String(), Lead: "48h", Factor: 3, Nu: 5})
 				}
 				m.Calibrations = []model.Calibration{{Variable: "t", Level: "850hPa", Lead: "48h", Event: ensemble.Event{Relation: ensemble.Above, Lower: 275}, Method: config.IsotonicCalibration,
-					Mapping: calibration.Map{X: []float64{0, 1}, Y: []float64{0.5, 0.5}}}} // of the network, not of what stands in for it
+					Mapping: calibration.Map{X: []float64{0, 1}, Y: []float64{0.5, 0.5}}}} // calibration of the network, not of the fallback
 			case dist.BernsteinID:
 				head.Degree = 5
 			case dist.HistogramID: // of two networks

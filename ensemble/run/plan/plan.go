@@ -104,7 +104,7 @@ type PlannedLayer struct {
 
 // SimulatedStep is a step simulated on the virtual cluster.
 type SimulatedStep struct {
-	Network    string  `json:"network"` // of the virtual cluster
+	Network    string  `json:"network"` // network of the virtual cluster
 	StepS      float64 `json:"step_s"`
 	Efficiency float64 `json:"efficiency"` // relative to one rank, also simulated
 	SentBytes  int64   `json:"sent_bytes"` // by all ranks
@@ -117,7 +117,7 @@ type ScalingStep struct {
 	// Nil if no mesh with this number of ranks exists or fits.
 	Strong *PlannedStep `json:"strong"`
 	Weak   *PlannedStep `json:"weak"`
-	Batch  int          `json:"weak_batch"` // of Weak
+	Batch  int          `json:"weak_batch"` // batch of Weak
 }
 
 // Run predicts how a training step scales over ranks. Nothing is trained, no field is read, and no rank is

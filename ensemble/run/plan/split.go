@@ -16,8 +16,8 @@ import (
 type SplitResult struct {
 	Mesh  string
 	Grid  *ensemble.Grid
-	Parts []SplitPart // of the input, by rank
-	Halos []SplitHalo // of the forward pass, in the order of their exchange
+	Parts []SplitPart // parts of the input, by rank
+	Halos []SplitHalo // halos of the forward pass, in the order of their exchange
 }
 
 // SplitPart is the part of a field that a rank owns or needs.
@@ -26,7 +26,7 @@ type SplitPart struct{ Rows, Columns spatial.Interval }
 // SplitHalo is the halo exchange of one value. In the backward pass its gradient travels the opposite way.
 type SplitHalo struct {
 	Producer, Consumer string      // operations that compute the value, and that need it
-	Shape              graph.Shape // of the complete value
+	Shape              graph.Shape // shape of the complete value
 	// Own is what each rank owns, and Need what it reads, by rank; along longitude Need may wrap around.
 	Own, Need []SplitPart
 	Bytes     int64 // sent by the rank that sends most

@@ -20,7 +20,7 @@ type batchFiller struct {
 	axes       ensemble.Axes
 	members    []ensemble.Member
 	grid       *ensemble.Grid
-	batch      func() (*task.Batch, error)                                            // of the network, waits until it is open; nil without a network
+	batch      func() (*task.Batch, error)                                            // the network's batch, waits until it is open; nil without a network
 	driftScore func(k ensemble.Key, fields [][]float32) (_ model.DriftScore, ok bool) // compares a field of all members with those of training; nil if the model has no drift detector
 	preparedInput
 
@@ -44,7 +44,7 @@ type freeMemory struct {
 
 // preparedInput is what remains of an initialisation's members after the network's input is built.
 type preparedInput struct {
-	stats       []task.Statistics  // of the targets, [variable][level]
+	stats       []task.Statistics  // statistics of the targets, [variable][level]
 	raw         []float32          // members of the targets, as members.RawMembers returns them; nil if not needed
 	driftScores []model.DriftScore // drift scores of the fields, in any order
 }

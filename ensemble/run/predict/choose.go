@@ -20,11 +20,11 @@ import (
 // productChoice is what is published of a model's predictions: which statistics, at which points.
 type productChoice struct {
 	model          *model.Model
-	products       []string                         // of config.ProductNames
-	fields         []product.Field                  // of one initialisation, without values and without members
+	products       []string                         // names, as config.ProductNames
+	fields         []product.Field                  // fields of one initialisation, without values and without members
 	members        bool                             // whether calibrated members are needed
 	coupling       members.Coupling                 // method for calibrated members
-	discs          map[float64]*neighbourhood.Discs // of neighbourhood probabilities, by radius in km
+	discs          map[float64]*neighbourhood.Discs // discs for neighbourhood probabilities, by radius in km
 	grid           *ensemble.Grid
 	points         []int                      // indices of the published points in the model's grid; nil: all
 	stations       *input.StationInterpolator // interpolation to stations; nil for none

@@ -24,7 +24,7 @@ import (
 // forecaster is the model with its network and its fallback. It does not depend on the input.
 type forecaster struct {
 	policy         config.Policy
-	ranks          *team.Team       // that predict one initialisation together; nil for a single rank
+	ranks          *team.Team       // ranks that predict one initialisation together; nil for a single rank
 	manifest       *rundir.Manifest // manifest of the training
 	model          *model.Model
 	opening        chan struct{}          // closed when the network is open or failed to open; nil if several ranks open it together

@@ -23,8 +23,8 @@ type openInput struct {
 	input     *fio.Input
 	tolerated []string                 // faults of the input that the policy tolerates
 	undecoded map[ensemble.Entry]bool  // fields that cannot be decoded
-	inits     []ensemble.Init          // that are not done
-	checksums map[string]manifest.File // of the files that this rank has read so far
+	inits     []ensemble.Init          // initialisations that are not done
+	checksums map[string]manifest.File // checksums of the files that this rank has read so far
 	inputView
 }
 

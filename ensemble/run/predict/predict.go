@@ -27,8 +27,8 @@ type Options struct {
 	Deadline  time.Time         // end of waiting for input; zero: after Policy.Members.Wait, or no waiting
 	Out       string            // root of the products: one folder per initialisation
 	Init      time.Time         // the only initialisation to predict; zero: all of the input
-	Publish   config.Publishing // which statistics, for which variables, levels, leads and area
-	Formats   []product.Format  // of the product files
+	Publish   config.Publishing // statistics, variables, levels, leads and area to publish
+	Formats   []product.Format  // file formats of the products
 	Overwrite product.Overwrite // what happens to existing products
 	// Regrid interpolates input from another grid to that of the model. The zero value interpolates as in
 	// training.
@@ -56,8 +56,8 @@ type Options struct {
 type Result struct {
 	Outputs  []string // paths of published files and Zarr stores
 	Inits    int      // initialisations in the input
-	Existing int      // of these, already published from the same input and model
-	Degraded int      // of these, made from less input than expected or by the fallback
+	Existing int      // initialisations already published from the same input and model
+	Degraded int      // initialisations made from less input than expected or by the fallback
 	Warnings []string // also in the manifests of the products
 }
 

@@ -20,7 +20,7 @@ import (
 // readResult is the result of reading an initialisation once.
 type readResult struct {
 	*preparedInput                    // on a single rank
-	forecast       *ensemble.Forecast // of ranks that predict together
+	forecast       *ensemble.Forecast // fields, if ranks predict together
 	warnings       []string
 	err            error
 }

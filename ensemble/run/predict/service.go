@@ -58,7 +58,7 @@ type UnreadableFile struct{ Path, Reason string }
 
 // ModelDescription describes the loaded model.
 type ModelDescription struct {
-	Checksum string          // of its files, "sha256:…"
+	Checksum string          // checksum of its files, "sha256:…"
 	Finished time.Time       // end of its training
 	Version  string          // program that trained it
 	Members  int             // number of input members

@@ -37,7 +37,7 @@ type watcher struct {
 	deadline time.Time // zero: no waiting
 	poll     time.Duration
 	init     time.Time // the only initialisation requested; zero: all
-	single   bool      // of several in the input: files of others may be incomplete
+	single   bool      // the input has several initialisations: files of others may be incomplete
 
 	began      bool
 	checked    map[string]fingerprint.File // files whose inventory was checked last

@@ -29,7 +29,7 @@ type Alarm struct {
 	Variable string       `json:"variable"`
 	Level    string       `json:"level"`
 	Lead     string       `json:"lead"`
-	Value    score.Number `json:"value"` // of the score; confidence interval CILow to CIHigh
+	Value    score.Number `json:"value"` // value of the score; confidence interval CILow to CIHigh
 	CILow    score.Number `json:"ci_low"`
 	CIHigh   score.Number `json:"ci_high"`
 	BandLow  score.Number `json:"band_low"`

@@ -32,7 +32,7 @@ type Promotion struct {
 	Action   string    `json:"action"`             // "promote" or "roll_back"
 	From     string    `json:"from,omitempty"`     // name of the run directory that was copied
 	At       time.Time `json:"at"`                 // UTC
-	Verdict  *Verdict  `json:"verdict,omitempty"`  // that the promotion is based on
+	Verdict  *Verdict  `json:"verdict,omitempty"`  // verdict that the promotion is based on
 }
 
 // Schema, files and folders of a model name.

@@ -44,7 +44,7 @@ func protocolGrid(g config.ProtocolGrid) *ensemble.Grid {
 type SynthesizeOptions struct {
 	Protocol *config.ProtocolConfig // possibly reduced to some dates or variables
 	Out      string                 // folder of the archive
-	Seed     uint64                 // of the synthetic weather
+	Seed     uint64                 // seed of the synthetic weather
 	Threads  int                    // 0: all cores
 	Version  string
 	Progress *progress.Reporter // nil shows nothing
@@ -182,7 +182,7 @@ type RequestedFile struct {
 	Fields  int64  `json:"fields"`
 	Bytes   int64  `json:"bytes"`
 	Request string `json:"request"` // archive that provides it
-	kind    string // of the request
+	kind    string // kind of the request
 }
 
 // RequestedStore is the size of a task's sample store, by storage.
@@ -209,7 +209,7 @@ type RequestedTraining struct {
 	Inits       int          `json:"train_inits"`
 	StepS       float64      `json:"step_s"` // seconds per step
 	Steps       int          `json:"steps"`
-	Seconds     float64      `json:"train_s"`      // of all steps
+	Seconds     float64      `json:"train_s"`      // time of all steps
 	MemoryBytes int64        `json:"memory_bytes"` // per rank
 }
 

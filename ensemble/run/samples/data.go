@@ -31,9 +31,9 @@ type InputTiming struct {
 
 // Data are the samples of a training.
 type Data struct {
-	Axes                    ensemble.Axes     // of the features and target leads
+	Axes                    ensemble.Axes     // axes of the features and target leads
 	Used, All               []ensemble.Member // input members, and full ensemble
-	Grid                    *ensemble.Grid    // of the complete fields
+	Grid                    *ensemble.Grid    // grid of the complete fields
 	Ranks                   *team.Team        // each has its slab of all samples
 	Source                  *source           // loader of the samples
 	Train, Validation, Test Examples          // parts of the split

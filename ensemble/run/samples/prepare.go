@@ -36,14 +36,14 @@ func StorageNames() []string {
 // PrepareOptions are the inputs of [Prepare].
 type PrepareOptions struct {
 	Config    *config.TrainConfig
-	Protocol  *config.ProtocolConfig // whose initialisations must all be present; nil: use those that are
+	Protocol  *config.ProtocolConfig // protocol whose initialisations must all be present; nil: use those that are
 	Out       string                 // folder of the store
 	Storage   string                 // one of StorageNames
 	Workers   int                    // 0: one per processor
 	Memory    int64                  // bytes, see store.Write; 0: default
 	ShardSize int64                  // bytes; 0: default
 	Overwrite bool                   // replace an existing store
-	Version   string                 // of the program, for the description of the store
+	Version   string                 // program version, for the description of the store
 	Progress  *progress.Reporter     // nil shows nothing
 	Warn      func(string)           // nil drops warnings, which the store keeps too
 }
@@ -54,7 +54,7 @@ type PrepareResult struct {
 	Complete bool     `json:"complete"` // it existed before, and nothing was done
 	Inits    int      `json:"inits"`
 	Shards   int      `json:"shards"`      // files with samples
-	Kept     int      `json:"shards_kept"` // of an interrupted run
+	Kept     int      `json:"shards_kept"` // shards of an interrupted run that were kept
 	Bytes    int64    `json:"bytes"`
 	Missing  int64    `json:"missing"` // number of missing values
 	Outputs  []string `json:"-"`
@@ -289,7 +289,7 @@ func loaderOptions(c *config.TrainConfig, parts int) loader.Options {
 
 // storeValueStats are the statistics of values read from a store, separate for forecasts and analyses.
 type storeValueStats struct {
-	levels, slabLevels  []ensemble.Level          // of all fields, and of the rank's slab
+	levels, slabLevels  []ensemble.Level          // levels of all fields, and of the rank's slab
 	kinds               map[string]*ensemble.Kind // by variable
 	dir                 string
 	forecasts, analyses input.ValueStats

@@ -51,7 +51,7 @@ func TestRanksReadStoreSlabs(t *testing.T) {
 				err := p.Each(context.Background(), nil, func(_ int, fc *ensemble.Forecast, a []*ensemble.Analysis) error {
 					f, b, err := from.NextForecast()
 					if err == nil && (f.Init != fc.Init || b[0].Valid != a[0].Valid || !runtest.EqualBits(f.Values, fc.Values) || !runtest.EqualBits(b[0].Values, a[0].Values)) {
-						err = fmt.Errorf("start %s differs", fc.Init)
+						err = fmt.Errorf("initialisation %s differs", fc.Init)
 					}
 					return err
 				})

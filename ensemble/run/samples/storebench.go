@@ -29,7 +29,7 @@ type StoreBenchOptions struct {
 	Inits    int                // read only so many; 0: all
 	Prefetch int                // as data.prefetch; 0: default
 	Direct   bool               // as data.direct_io
-	Seed     uint64             // of the order
+	Seed     uint64             // seed of the order
 	Progress *progress.Reporter // nil shows nothing
 }
 
@@ -39,7 +39,7 @@ type StoreReport struct {
 	Store    string `json:"store"`
 	Storage  string `json:"storage"`
 	Inits    int    `json:"inits"`
-	Bytes    int64  `json:"bytes"`    // of these samples
+	Bytes    int64  `json:"bytes"`    // bytes of these samples
 	Prefetch int    `json:"prefetch"` // samples read ahead
 
 	DiskBytesPerS float64 `json:"disk_bytes_s"` // sequential rate of one reader of whole shards in blocks of BlockBytes
@@ -48,7 +48,7 @@ type StoreReport struct {
 
 	StreamDirect bool `json:"stream_direct"` // StoreBenchOptions.Direct
 
-	Seconds   float64 `json:"seconds"` // of streaming
+	Seconds   float64 `json:"seconds"` // time of streaming
 	BytesPerS float64 `json:"bytes_s"` // rate of streaming
 	Ratio     float64 `json:"ratio"`   // to the disk's rate
 	// FromDisk is what the kernel read from the disk while streaming: less than Bytes if data were in the page

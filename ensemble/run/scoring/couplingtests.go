@@ -43,7 +43,7 @@ type couplingTests struct {
 	inits    []ensemble.Init // tested, ascending
 	joinable bool            // all initialisations are tested, for sums that are joined with others
 	dates    map[string][]couplingDate
-	order    []string // of systems in results
+	order    []string // order of systems in results
 }
 
 // newCouplings returns tests for initialisations on a grid, ascending.

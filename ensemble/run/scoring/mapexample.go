@@ -19,7 +19,7 @@ import (
 // MapExample is one initialisation, of the test or of a prediction, with the fields that a report shows as maps.
 type MapExample struct {
 	Init    ensemble.Init
-	Lead    ensemble.Lead // of fields without a lead
+	Lead    ensemble.Lead // lead of fields without a lead
 	Grid    *ensemble.Grid
 	Used    int    // input members
 	Full    int    // members of the full ensemble
@@ -42,9 +42,9 @@ type MapField struct {
 // Kinds of maps.
 const (
 	ShowAnalysis   = "analysis"
-	ShowRawMean    = "raw_mean"        // of the input members
-	ShowRawSpread  = "raw_spread"      // of the input members
-	ShowFullSpread = "full_spread"     // of all members
+	ShowRawMean    = "raw_mean"        // mean of the input members
+	ShowRawSpread  = "raw_spread"      // spread of the input members
+	ShowFullSpread = "full_spread"     // spread of all members
 	ShowMean       = "mean"            // the network's
 	ShowSpread     = "spread"          // the network's
 	ShowEstimate   = "ensemble_spread" // the network's estimate of the full ensemble's spread

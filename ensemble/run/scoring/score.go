@@ -42,10 +42,10 @@ type TargetOptions struct {
 	Climate   *score.Climate  // quantiles; nil without
 	Bootstrap score.Bootstrap
 	Selection Selection
-	Inits     []ensemble.Init // of all cases, ascending
+	Inits     []ensemble.Init // initialisations of all cases, ascending
 	Source    string          // origin of the cases, as score.Coupling names it
 	KeepSums  bool            // keep the sums of each date, for saving
-	Family    *dist.Family    // of the network's distribution; nil: normal
+	Family    *dist.Family    // family of the network's distribution; nil: normal
 }
 
 // EqualWeights names equal weights in results.
@@ -79,9 +79,9 @@ type Scoring struct {
 	TargetOptions
 	Shape
 	distributions, spreads *score.Accumulator // nil if not scored
-	Systems                [2][]score.System  // of distributions, and of spreads
+	Systems                [2][]score.System  // systems with distributions, and with spreads
 	used                   []task.Baseline    // baselines among the systems
-	options                score.Options      // of distributions
+	options                score.Options      // options of distributions
 	weights                []float64
 	weightsName            string
 	reductions             []datedReduction // by date, if the reduction in CRPS can be split

@@ -19,7 +19,7 @@ type Selection struct {
 	Thresholds []string // thresholds of events: VARIABLE=VALUE[,VALUE…], in the variable's unit
 	Regions    []string // names of score.Boxes, or NAME=SOUTH:NORTH:WEST:EAST in degrees
 	Seasons    bool     // also score each season
-	Weights    string   // of points in means: WeightsByArea (also if empty) or NoWeights
+	Weights    string   // weights of points in means: WeightsByArea (also if empty) or NoWeights
 }
 
 // Weights of points in spatial means.
@@ -148,10 +148,10 @@ type DiagramValue struct {
 	score.DiagramKey
 	Members int          `json:"members"`
 	N       int          `json:"n"`   // cases
-	Row     int          `json:"row"` // of the diagram's table
+	Row     int          `json:"row"` // row of the diagram's table
 	Column  string       `json:"column"`
 	Value   score.Number `json:"value"`
-	CILow   score.Number `json:"ci_low"` // of columns with a confidence interval
+	CILow   score.Number `json:"ci_low"` // confidence interval, if the column has one
 	CIHigh  score.Number `json:"ci_high"`
 }
 

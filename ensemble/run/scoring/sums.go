@@ -44,7 +44,7 @@ type SumsHeader struct {
 	Quantile  int                   `json:"quantile"` // steps of the climate's quantiles; 0: no climate
 	// Family is that of the network's distribution; empty for mean and spread.
 	Family     string `json:"family"`
-	Parameters int    `json:"parameters"` // of the family
+	Parameters int    `json:"parameters"` // number of the family's parameters
 }
 
 // Parts of a SumsHeader in JSON: score.Target, Shape and Selection.
@@ -108,13 +108,13 @@ type (
 	}
 	scoresInFile struct {
 		Init    time.Time    `json:"init"`
-		Members []int        `json:"members"` // of each system
+		Members []int        `json:"members"` // members of each system
 		Regions []cellInFile `json:"regions"`
 	}
 	cellInFile struct {
 		Points  int   `json:"points"`
 		Missing int   `json:"missing"`
-		Absent  []int `json:"absent"` // of each system
+		Absent  []int `json:"absent"` // missing values of each system
 		Sums    int   `json:"sums"`   // numbers: weight, and so many sums
 	}
 	reductionInFile struct {

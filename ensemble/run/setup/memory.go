@@ -32,7 +32,7 @@ func PeakMiB() (float64, error) {
 // the least sufficient value.
 type MemoryLimit struct {
 	key, fix string
-	parts    int64 // that share the limit
+	parts    int64 // parts that share the limit
 }
 
 // ForParts returns the limit for a process of several parts.

@@ -14,7 +14,7 @@ type NetworkTraining struct {
 	Stage   network.Stage
 	name    string          // stage and fold; empty without stages
 	Samples []int           // indices of training samples, ascending; nil: all
-	Config  config.Training // of this network
+	Config  config.Training // configuration of this network
 }
 
 // Name names a network in messages.

@@ -25,9 +25,9 @@ type channelRemoval struct {
 	initial     float64       // fraction removed at the first removal
 	from, to    int           // first and last step of removal
 	every       int           // steps between removals
-	seed        uint64        // of random scores
+	seed        uint64        // seed of random scores
 	method      string
-	description string // of the goal, for errors
+	description string // the goal in words, for errors
 }
 
 // newChannelRemoval returns the channel removal of a configuration for a training of this many steps; nil for none.

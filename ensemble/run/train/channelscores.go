@@ -17,7 +17,7 @@ import (
 type importance struct {
 	network  *channels.Network    // the network in its current size
 	sums     map[string][]float32 // by first filter of a family: sum of squared Taylor scores
-	gradient []float32            // of all parameters
+	gradient []float32            // gradient of all parameters
 }
 
 // channelScores returns the score of each channel by the configured method.

@@ -22,7 +22,7 @@ type crossFit struct {
 	folds  []ensemble.Fold
 	foldOf []int             // fold of each training sample
 	all    *task.Reference   // fitted on all training samples
-	final  *task.Reference   // of the trained model
+	final  *task.Reference   // reference of the trained model
 	byFold []*task.Reference // [fold], fitted without the fold
 	err    error             // first error of add, reported by share
 }

@@ -78,8 +78,8 @@ type feeder struct {
 	seed            uint64
 	stream          samples.ExampleStream // samples in reading order
 	remaining       []int                 // samples left to read
-	batches         int                   // of an epoch
-	samples         int                   // of an epoch
+	batches         int                   // batches per epoch
+	samples         int                   // samples per epoch
 	lo, size        int                   // first and number of this rank's samples in a batch
 	batch, endBatch int                   // index of the next batch, and end of the last, counted over all epochs
 	buffers         [2]task.Batch         // double buffer

@@ -158,7 +158,7 @@ func TestHeads(t *testing.T) {
 			again, _ := predicted(t, loaded, samples[24:])
 			for i := range now {
 				if !slices.Equal(now[i].Mean, again[i].Mean) || !slices.EqualFunc(now[i].Parameters, again[i].Parameters, slices.Equal[[]float32]) {
-					t.Errorf("start %d differs after the model was saved and read", i)
+					t.Errorf("sample %d differs after the model was saved and loaded", i)
 				}
 			}
 		})

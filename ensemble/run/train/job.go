@@ -17,7 +17,7 @@ import (
 type job struct {
 	base      config.Training         // settings of all networks, with Networks
 	trainings []setup.NetworkTraining // one for each network, in order
-	sampling  string                  // of members: "fixed" or "random"
+	sampling  string                  // sampling of members: "fixed" or "random"
 	prune     config.Prune            // pruning by masks
 	removal   *channelRemoval         // removal of channels; nil for none
 	model     *model.Model            // receives its networks after the last is trained
@@ -25,7 +25,7 @@ type job struct {
 	data      *samples.Data
 	ranks     *team.Team // nil for a single rank
 	dir       *rundir.Dir
-	hash      string                 // of the configuration
+	hash      string                 // checksum of the configuration
 	stop      func(read error) error // combines Options.Stop and read errors of all ranks; nil result: continue
 	kernels   kernels
 }
@@ -33,7 +33,7 @@ type job struct {
 // kernels are the measured times of kernels and the choices made from them.
 type kernels struct {
 	timings setup.Timings
-	table   *tune.Table // of measured times; nil keeps none
+	table   *tune.Table // measured times; nil keeps none
 	// choices lists the kernels in use whose choice changes bits. A checkpoint stores it, so that later networks
 	// and resumed runs use the same kernels.
 	choices map[string]string

@@ -19,9 +19,9 @@ type observers struct {
 	// environment is the record of the machine from the start of the run; nil in a resumed run.
 	environment *rundir.Environment
 	gpu         *gpuMonitor        // GPU readings; nil before the first network and on ranks other than 0
-	costs       communicationCosts // of the current network, at the last epoch event
-	input       samples.InputCosts // of all steps
-	reported    samples.InputCosts // of the steps in earlier epoch events
+	costs       communicationCosts // costs of the current network, at the last epoch event
+	input       samples.InputCosts // input costs of all steps
+	reported    samples.InputCosts // input costs in earlier epoch events
 }
 
 // stepResult is the outcome of an optimiser step.

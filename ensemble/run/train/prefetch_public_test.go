@@ -48,7 +48,7 @@ func TestTrainingPrefetches(t *testing.T) {
 			}
 		}
 		if in := r.Input; c.set == nil && (in.FileSystem.Reads != 20 || in.Share <= 0 || in.Share >= 1) {
-			t.Errorf("%s: %+v, want each of 20 starts read once", c.name, in)
+			t.Errorf("%s: %+v, want each of 20 samples read once", c.name, in)
 		}
 	}
 }

@@ -102,6 +102,6 @@ func TestRanksPrefetch(t *testing.T) {
 	}
 	// Each row of the mesh reads each of 20 starts at least once, and without memory far more often.
 	if peers[1] > 0 || peers[2] == 0 || reads[2] < 2*20 || reads[2] > 2*20+10 || reads[2] > reads[1]/2 {
-		t.Errorf("%d starts from peers, %d from the store", peers, reads)
+		t.Errorf("%d samples from peers, %d from the store", peers, reads)
 	}
 }

@@ -22,7 +22,7 @@ type pruning struct {
 	// unmasked are the filter blocks with unmasked weights, for kernels that skip the other blocks. compiledFor is
 	// the value that the plans were compiled for.
 	unmasked, compiledFor map[string]op.BlockMask
-	flops                 int64      // of a batch, without pruning
+	flops                 int64      // FLOPs of a batch without pruning
 	importance            importance // scores of channels
 }
 

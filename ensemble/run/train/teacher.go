@@ -24,7 +24,7 @@ import (
 // student's input members, and no calibration, which was fitted on validation samples. A nil teacher is none.
 type teacher struct {
 	models  []*model.Model
-	weight  float64 // of the distillation term in the loss
+	weight  float64 // weight of the distillation term in the loss
 	options engine.Options
 	// cache caches predictions by training sample if a sample always has the same members; else nil.
 	cache map[int]teacherPrediction
@@ -32,7 +32,7 @@ type teacher struct {
 
 // teacherPrediction is a normal distribution at each point, in physical units.
 //
-// Shape: as targets are stored.
+// Shape: [target][level][point].
 type teacherPrediction struct{ mean, sigma []float32 }
 
 // teacherFiles lists the files of the teacher models.

@@ -50,7 +50,7 @@ type Result struct {
 	Steps    uint64              // optimiser steps of all networks
 	Input    samples.InputTiming // how long steps waited for input, and where samples came from
 	Scores   *score.Result       // on the test samples; nil if there are none
-	Sparsity []model.Sparsity    // of each network; nil if nothing was pruned
+	Sparsity []model.Sparsity    // sparsity of each network; nil if nothing was pruned
 	Sharing  *sharing.Plan       // parameter sharing within each network; nil if none
 	Outputs  []string            // paths of the files that the manifest lists
 	Warnings []string            // also in the manifest

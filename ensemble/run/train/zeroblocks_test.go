@@ -109,7 +109,7 @@ func TestPrunedModel(t *testing.T) {
 	}
 	for i := range now {
 		if !slices.Equal(now[i].Mean, then[i].Mean) {
-			t.Errorf("start %d differs from a dense plan", i)
+			t.Errorf("sample %d differs from a dense plan", i)
 		}
 	}
 }

@@ -50,7 +50,7 @@ type RollingOptions struct {
 type Bands struct {
 	SpreadSkill [2]float64 // lowest and highest spread-skill ratio
 	Bias        float64    // in units of the RMSE of the mean
-	Tilt, Bend  float64    // of the PIT or rank histogram, see score.Calibration
+	Tilt, Bend  float64    // tilt and bend of the PIT or rank histogram, see score.Calibration
 	Skill       float64    // lowest CRPSS against raw members and EMOS
 }
 
@@ -89,11 +89,11 @@ type RollingResult struct {
 	Waiting  int                `json:"waiting_for_analyses"` // initialisations whose analyses are missing, some or all
 	Fallback int                `json:"fallback"`             // products of the fallback forecast, which are not scored
 	Verdict  *promote.Verdict   `json:"verdict,omitempty"`    // nil without RollingOptions.Against
-	Scores   *score.Result      `json:"-"`                    // of the window
+	Scores   *score.Result      `json:"-"`                    // scores of the window
 	Outputs  []string           `json:"-"`
 	Warnings []string           `json:"-"`
 	Checked  []promote.Alarm    // all scores with a band, and their values
-	window   []*scoring.Scoring // of each target
+	window   []*scoring.Scoring // scoring of each target
 }
 
 // Files of a rolling verification. Partial sums are in a folder named after the model.

@@ -87,7 +87,7 @@ func TestLongYearOfAlarms(t *testing.T) {
 		usual    float64 // its value
 		memory   float64
 		bias     float64
-		after    func(e float64) float64 // what becomes of errors
+		after    func(e float64) float64 // change of the errors
 		kind     string                  // of the alarms
 	}{
 		{"t", 270, 0.6, 0, func(e float64) float64 { return e }, ""},
@@ -182,7 +182,7 @@ func TestLongYearOfAlarms(t *testing.T) {
 		}
 		for _, level := range levels {
 			if n := after[group.kind+" of "+group.variable+" at "+level.String()]; group.kind != "" && (n == 0 || n > defaultWindow) {
-				t.Errorf("%s of %s at %s: an alarm by %d starts after the change", group.kind, group.variable, level, n)
+				t.Errorf("%s of %s at %s: an alarm by %d initialisations after the change", group.kind, group.variable, level, n)
 			}
 		}
 	}

@@ -163,7 +163,7 @@ type Verification struct {
 	analyses        *fio.Input
 	Grid            *ensemble.Grid
 	Targets         []*VerifiedTarget
-	inits           []ensemble.Init // of all targets, ascending
+	inits           []ensemble.Init // initialisations of all targets, ascending
 	withoutAnalysis int             // initialisations skipped because an analysis is missing
 }
 
@@ -179,7 +179,7 @@ type VerifiedTarget struct {
 	// earlier are the targets of the same variable and level at earlier leads, with the same initialisations.
 	earlier []*VerifiedTarget
 
-	Family     *dist.Family // of the published distribution parameters; nil without: normal
+	Family     *dist.Family // family of the published distribution parameters; nil without: normal
 	parameters map[ensemble.Init][]ensemble.Entry
 }
 

@@ -48,12 +48,12 @@ type Options struct {
 	Case         string  // its name in the answer; "": that of the part
 	Backend      string  // "cuda" (also if empty), "cpu", "ref", or Emulated
 	SmallerBatch bool    // train: reduce Batch until a plan exists
-	Seconds      float64 // of measured steps; 0: 3
+	Seconds      float64 // duration of measured steps; 0: 3
 	Steps        int     // measured; 0: as Seconds allow. learn: of a training; 0: 200
 	Seeds        int     // trainings on each device; 0: 3
 	Program      string  // with the conformance suite
 	Tests        string  // pattern of its tests
-	Processes    int     // that share the operations of the suite, if Tests names a backend; 0: 1
+	Processes    int     // processes that share the operations of the suite, if Tests names a backend; 0: 1
 	Limit        float64 // seconds for the suite; 0: 60
 	Share        float64 // fraction of a step's memory to which it is limited; 0: 0.5
 	Parts        string  // folder with the results of the parts

@@ -23,13 +23,13 @@ type boundedComparison struct {
 	Refused []float64   `json:"refused"`
 	Whole   boundedStep `json:"whole"`
 	Less    boundedStep `json:"less"`
-	Ratio   float64     `json:"ratio"` // of the times
+	Ratio   float64     `json:"ratio"` // ratio of the times
 }
 
 // boundedStep is the step under one limit.
 type boundedStep struct {
 	LimitBytes int64            `json:"limit_bytes"` // 0: none
-	Bytes      int64            `json:"bytes"`       // of the plan
+	Bytes      int64            `json:"bytes"`       // memory of the plan
 	MS         benchstats.Times `json:"train_ms"`
 	CompileMS  float64          `json:"compile_ms"`
 	Loss       float64          `json:"loss"`

@@ -19,7 +19,7 @@ type peaks struct {
 	Case     string  `json:"case"`
 	Backend  string  `json:"backend"`
 	Side     int     `json:"side"`        // input and output channels
-	BF16     float64 `json:"bf16_gflops"` // of a 1×1×1 convolution
+	BF16     float64 `json:"bf16_gflops"` // rate of a 1×1×1 convolution
 	TF32     float64 `json:"tf32_gflops"`
 	F32      float64 `json:"f32_gflops"`
 	Copy     float64 `json:"copy_gb_s"` // bytes read and written

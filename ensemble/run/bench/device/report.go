@@ -51,7 +51,7 @@ type ratio struct {
 	Ours      float64 `json:"ours"`
 	Peer      float64 `json:"peer"`
 	Form      string  `json:"peer_form"`
-	Ratio     float64 `json:"ratio"` // of times and bytes: the other's over ours; above 1 is better
+	Ratio     float64 `json:"ratio"` // ratio of times or bytes, the other's over ours; above 1 is better
 }
 
 // answerLine is what the answers of both programs have in common.

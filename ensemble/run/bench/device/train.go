@@ -34,12 +34,12 @@ type trained struct {
 	ConvGFLOPs  float64             `json:"conv_gflops"`
 	Parameters  int                 `json:"parameters"`
 	ArenaBytes  int64               `json:"arena_bytes"`
-	DeviceBytes int64               `json:"device_bytes"`           // of plan and optimiser
+	DeviceBytes int64               `json:"device_bytes"`           // memory of plan and optimiser
 	UsedBytes   uint64              `json:"device_used_bytes"`      // by all programs, from the driver
 	BeforeBytes uint64              `json:"device_used_before"`     // before this program
 	Classes     []classTime         `json:"classes"`                // kernels measured one by one
 	Slowest     []engine.KernelTime `json:"slowest,omitempty"`      // kernels
-	OptimizerMS float64             `json:"optimizer_ms,omitempty"` // of that step
+	OptimizerMS float64             `json:"optimizer_ms,omitempty"` // time of the optimiser in that step
 }
 
 // classTime sums the kernels of a class in one step.

@@ -23,7 +23,7 @@ type Options struct {
 	OpenOnly bool     // read no values
 	RunDir   string   // finished training: measure predictions with it instead of the files; empty: none
 	Out      string   // folder in which products remain; empty: a temporary one
-	Threads  int      // of predictions; 0: all
+	Threads  int      // threads of predictions; 0: all
 	Program  []string // starts this program, for predictions
 	Progress *progress.Reporter
 }
@@ -38,7 +38,7 @@ type Report struct {
 type File struct {
 	Path           string            `json:"path"`
 	Fields         int               `json:"fields"`
-	Values         int               `json:"values"`                    // of all fields
+	Values         int               `json:"values"`                    // values of all fields
 	Open           benchstats.Times  `json:"open_ms"`                   // until the catalogue is complete
 	Read           *benchstats.Times `json:"read_ms,omitempty"`         // nil with Options.OpenOnly
 	CatalogueBytes float64           `json:"catalogue_bytes_per_field"` // memory of the catalogue
