@@ -1,0 +1,13 @@
+package nearest_test
+
+import (
+	"fmt"
+
+	"github.com/ensemble-weather/ensemble/internal/nearest"
+)
+
+func ExampleFind() {
+	keys := []string{"epochs", "batch_size", "learning_rate"}
+	fmt.Printf("%q %q\n", nearest.Find("batchsize", keys), nearest.Find("members", keys))
+	// Output: "batch_size" ""
+}
