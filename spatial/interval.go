@@ -18,7 +18,7 @@ func (v Interval) Len() int { return max(0, v.Hi-v.Lo) }
 func (v Interval) Intersect(w Interval) Interval { return Interval{max(v.Lo, w.Lo), min(v.Hi, w.Hi)} }
 
 // OwnedInterval returns the interval that a rank owns along an axis of n indices.
-// rank is the coordinate along the mesh axis of the cut c.
+// rank is the coordinate along the mesh axis of the partition c.
 func OwnedInterval(c graph.AxisPartition, rank, n int) Interval {
 	if c.MeshAxis == "" {
 		return Interval{0, n}

@@ -88,7 +88,7 @@ func (c axisSplit) part(at, n int) spatial.Interval {
 	return spatial.OwnedInterval(c.cut(), at, n)
 }
 
-// cut returns the split as a graph.Cut; its mesh axis has a placeholder name.
+// cut returns the split as a graph.AxisPartition; its mesh axis has a placeholder name.
 func (c axisSplit) cut() graph.AxisPartition {
 	if c.mesh == noAxis {
 		return graph.AxisPartition{}
