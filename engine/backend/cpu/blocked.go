@@ -299,7 +299,8 @@ func poolLayouts(_ *Backend, attrs any, in []graph.Shape, out graph.Shape) (back
 	return w, ok && fields && a.Size == a.Stride
 }
 
-// blockedMaxPool prepares max_pool, also of uint8 values in int8 inference.
+// blockedMaxPool prepares max_pool, also of uint8 values in int8 inference: the maximum
+// of stored values is that of real values, because scales are positive.
 func blockedMaxPool(b *Backend, q backend.Request) (backend.Kernel, error) {
 	if codes := q.Out.U8; codes != nil {
 		s, size := blockedShape(q.In[0].Shape), q.Attrs.(op.Pool).Size

@@ -110,7 +110,8 @@ func convKernel(c *conv.Conv, form string, run func() error) backend.Kernel {
 }
 
 // joinParts returns a function that gives the input of a convolution: the only part, or
-// the parts concatenated in the first front values of scratch.
+// the parts concatenated in the first front values of scratch. Plain tensors cannot be
+// concatenated without a copy.
 func (b *Backend) joinParts(parts []backend.Tensor) (shape graph.Shape, front int, join func() []float32) {
 	shape = parts[0].Shape.Clone()
 	if len(parts) == 1 {

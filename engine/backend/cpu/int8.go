@@ -65,6 +65,8 @@ func int8Conv(b *Backend, q backend.Request) (backend.Kernel, error) {
 }
 
 // int8Quantise prepares quantise: round(x/scale[c]) + zero point, clipped to 0 … 255.
+//
+// Shape: x [N C D H W] → y of the same shape, uint8.
 func int8Quantise(b *Backend, q backend.Request) (backend.Kernel, error) {
 	a, s, x, y := q.Attrs.(op.Quantisation), blockedShape(q.Out.Shape), fieldOf(q.In[0]), q.Out.U8
 	return kernel("quantise", func() { b.pool.Quantise(y, x, a.Scales.Channels, a.ZeroPoint, s) })

@@ -31,6 +31,8 @@ func channelSum(b *Backend, q backend.Request) (backend.Kernel, error) {
 // sum prepares sum over a set of axes. Adjacent axes that are both kept or both summed
 // are merged; patterns with at most three merged axes have a kernel, others run a loop
 // with float64 sums.
+//
+// In the patterns below, s is a summed axis and k a kept one, outermost first.
 func sum(b *Backend, q backend.Request) (backend.Kernel, error) {
 	r := op.PlanSum(q.In[0].Shape, q.Attrs.(op.Axes))
 	x, y := q.In[0].F32, q.Out.F32

@@ -43,7 +43,8 @@ func ownKernel(s Spec, pass Pass, o Options) (runner, error) {
 var errFold = errors.New("folding the depth would multiply mostly zeros")
 
 // oneDNN returns the build function of a form of oneDNN. Periodic axes are padded
-// explicitly, in scratch, and with fold the depth axis becomes part of the channels.
+// explicitly, in scratch, because oneDNN pads with zeros only. With fold the depth axis
+// becomes part of the channels.
 func oneDNN(fold bool, layout dnnl.Layout, alg dnnl.Algorithm) func(Spec, Pass, Options) (runner, error) {
 	return func(s Spec, pass Pass, o Options) (runner, error) {
 		l := &oneDNNConv{pool: o.Pool, pass: pass, spec: s}
