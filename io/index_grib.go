@@ -31,7 +31,7 @@ func indexGRIB(ctx context.Context, in *Input, f *file) error {
 	f.messages = len(idx.Messages) + len(idx.Faults)
 	for _, ft := range idx.Faults {
 		f.faults = append(f.faults, &exit.Error{Code: exit.BadData, What: ft.What,
-			At: fmt.Sprintf("%s, message %d, byte %d", f.path, ft.Message, ft.Offset), Why: ft.Why, Fix: "fetch the file again"})
+			At: fmt.Sprintf("%s, message %d, byte %d", f.path, ft.Message, ft.Offset), Why: ft.Why, Fix: "transfer the file again"})
 		f.unused = append(f.unused, ensemble.Unused{File: f.path, Message: ft.Message, Reason: "damaged: " + ft.What + ": " + ft.Why})
 	}
 	if len(idx.Junk) > 0 {
@@ -42,7 +42,7 @@ func indexGRIB(ctx context.Context, in *Input, f *file) error {
 		f.warnings = append(f.warnings, fmt.Sprintf("%s: %d bytes in %d ranges are outside of messages, the first at byte %d", f.path, bytes, len(idx.Junk), idx.Junk[0].Offset))
 	}
 	if len(idx.Messages) == 0 && len(idx.Faults) == 0 {
-		return unsupportedFile(f.path, "it has no GRIB message", "fetch the file again")
+		return unsupportedFile(f.path, "it has no GRIB message", "transfer the file again")
 	}
 	if len(idx.Faults) == 0 { // an index beside a damaged file cannot match
 		f.checkSidecar(idx)
@@ -207,7 +207,7 @@ func (in *Input) addGRIBEntry(f *file, fd *grib.Field, d *grib.Description, seve
 	case d.Error != "":
 		drop("cannot be decoded: " + d.Error)
 		f.faults = append(f.faults, &exit.Error{Code: exit.BadData, What: "message cannot be decoded",
-			At: fmt.Sprintf("%s, message %d, byte %d", f.path, fd.Message, fd.Offset), Why: d.Error, Fix: "fetch the file again, or exclude the message"})
+			At: fmt.Sprintf("%s, message %d, byte %d", f.path, fd.Message, fd.Offset), Why: d.Error, Fix: "transfer the file again, or exclude the message"})
 		return
 	case fd.Time.Reason != "":
 		drop(fd.Time.Reason)

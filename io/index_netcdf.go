@@ -44,7 +44,7 @@ func (t *gridTable) intern(g *ensemble.Grid) *ensemble.Grid {
 func indexNetCDF(ctx context.Context, in *Input, f *file) error {
 	damaged := func(what, at, why string) {
 		f.messages = 1
-		f.faults = append(f.faults, &exit.Error{Code: exit.BadData, What: what, At: at, Why: why, Fix: "fetch the file again"})
+		f.faults = append(f.faults, &exit.Error{Code: exit.BadData, What: what, At: at, Why: why, Fix: "transfer the file again"})
 		f.unused = append(f.unused, ensemble.Unused{File: f.path, Reason: "damaged: " + what + ": " + why})
 	}
 	if err := netcdf.Scan(f.f, f.size); err != nil {
@@ -86,7 +86,7 @@ func (in *Input) addCFEntries(f *file, h *cf.Header, values cf.Fetch) error {
 	for _, nf := range fields {
 		if n := int64(nf.Grid.Size()); grib.IsImplausible(n, f.size) {
 			return &exit.Error{Code: exit.BadData, What: "invalid grid", At: f.path + ", variable " + h.Vars[nf.Slab.Var].Path(),
-				Why: fmt.Sprintf("%d points in a file of %d bytes", n, f.size), Fix: "fetch the file again"}
+				Why: fmt.Sprintf("%d points in a file of %d bytes", n, f.size), Fix: "transfer the file again"}
 		}
 		known, _ := ensemble.VariableNamed(nf.Key.Variable)
 		conv := unit.ToSI(nf.NativeUnit, known.Unit)
@@ -132,7 +132,7 @@ func (in *Input) coordinates(ctx context.Context, f *file, h *cf.Header, vars []
 		for i, r := range list {
 			raw, err := r.Bytes(payload, 8)
 			if err != nil {
-				return &exit.Error{Code: exit.BadData, What: "coordinates cannot be read", At: f.path + ", variable " + h.Vars[vars[i]].Path(), Why: err.Error(), Fix: "fetch the file again"}
+				return &exit.Error{Code: exit.BadData, What: "coordinates cannot be read", At: f.path + ", variable " + h.Vars[vars[i]].Path(), Why: err.Error(), Fix: "transfer the file again"}
 			}
 			v := make([]float64, r.Count)
 			for k := range v {

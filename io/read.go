@@ -271,7 +271,7 @@ func decodeError(fd *field, why string) error {
 	if e.Length > 0 {
 		at = fmt.Sprintf("%s, message %d, byte %d", e.File, e.Message, e.Offset)
 	}
-	return &exit.Error{Code: exit.BadData, What: "values cannot be decoded", At: at + " (" + e.Key.String() + ")", Why: why, Fix: "fetch the file again, or exclude the field"}
+	return &exit.Error{Code: exit.BadData, What: "values cannot be decoded", At: at + " (" + e.Key.String() + ")", Why: why, Fix: "transfer the file again, or exclude the field"}
 }
 
 // decodeGRIB decodes the fields from to before end of a batch: simple packing in

@@ -26,7 +26,7 @@ var openFile struct {
 // openNetCDF opens a file, unless it is already open and unchanged.
 func openNetCDF(path string) (*nclib.File, error) {
 	bad := func(err error) (*nclib.File, error) {
-		return nil, &exit.Error{Code: exit.BadData, What: "NetCDF file cannot be opened", At: path, Why: err.Error(), Fix: "fetch the file again"}
+		return nil, &exit.Error{Code: exit.BadData, What: "NetCDF file cannot be opened", At: path, Why: err.Error(), Fix: "transfer the file again"}
 	}
 	stamp, err := os.Stat(path)
 	if err != nil {

@@ -131,7 +131,7 @@ func TestBenchErrors(t *testing.T) {
 		want string
 	}{
 		{[]string{"--crop", "100"}, exit.Usage, "divide by 32"},
-		{[]string{"--crop", "3x"}, exit.Usage, `"3x" is no crop`},
+		{[]string{"--crop", "3x"}, exit.Usage, `invalid crop "3x"`},
 		{[]string{"--model", "unet3"}, exit.Usage, "did you mean `unet3d`?"},
 		{[]string{"--base", "8,,32"}, exit.Usage, `invalid value "" for --base`},
 		{[]string{"--batch", "0"}, exit.Usage, "1 or more"},

@@ -78,11 +78,11 @@ func TestDataPrepare(t *testing.T) {
 		t.Fatal(stderr)
 	}
 	var answer struct {
-		Starts, Shards int
-		Complete       bool
-		Outputs        []string
+		Inits, Shards int
+		Complete      bool
+		Outputs       []string
 	}
-	if err := json.Unmarshal([]byte(stdout), &answer); err != nil || answer.Starts != 10 || answer.Shards < 3 || len(answer.Outputs) != answer.Shards+3 {
+	if err := json.Unmarshal([]byte(stdout), &answer); err != nil || answer.Inits != 10 || answer.Shards < 3 || len(answer.Outputs) != answer.Shards+3 {
 		t.Fatalf("%v: %s", err, stdout)
 	}
 	want := sumsOf(t, whole)
@@ -150,7 +150,7 @@ func TestDataRequest(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "requests")
 	code, stdout, stderr := call(t, "data", "request", "ens10", "--out", out, "--disk-gb-s", "2", "--json")
 	var answer struct {
-		Starts        int
+		Inits         int
 		Fields, Bytes int64
 		Stores        []struct {
 			Task  string
@@ -165,8 +165,8 @@ func TestDataRequest(t *testing.T) {
 		t.Fatalf("exit %d, %v: %s", code, err, stderr)
 	}
 	// 52800 messages a date; 2 × 241 files of ERA5 with 5 fields for each of 2100 starts.
-	if answer.Starts != 2100 || answer.Fields != 105*52800+2100*5 || answer.Bytes < 2.8e12 || answer.Bytes > 3e12 || len(answer.Outputs) != 2*105+2*241+1 {
-		t.Errorf("%d starts, %d fields, %d bytes, %d requests", answer.Starts, answer.Fields, answer.Bytes, len(answer.Outputs))
+	if answer.Inits != 2100 || answer.Fields != 105*52800+2100*5 || answer.Bytes < 2.8e12 || answer.Bytes > 3e12 || len(answer.Outputs) != 2*105+2*241+1 {
+		t.Errorf("%d starts, %d fields, %d bytes, %d requests", answer.Inits, answer.Fields, answer.Bytes, len(answer.Outputs))
 	}
 	if x := answer.Prepare.ReadS; x < 2800 || x > 3000 {
 		t.Errorf("reading twice at 2 GB/s takes %g s", x)

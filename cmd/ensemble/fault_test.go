@@ -372,7 +372,7 @@ func TestFault02(t *testing.T) {
 		words := []string{"lead 48h"}
 		if lost < perLead { // else the lead is nowhere
 			words = append(words, "the file ends between two messages", fmt.Sprintf("message %d", len(c)-lost))
-			f.check(exit.No, []string{"missing at lead 48h", "end with 65"}, path)
+			f.check(exit.No, []string{"missing at lead 48h", "exit with 65"}, path)
 		}
 		f.predict(exit.BadData, words, path)
 		f.check(exit.No, []string{"48h"}, path, "--expect", "members=3+control,steps=0:48:24")
@@ -575,7 +575,7 @@ func TestFault10(t *testing.T) {
 		"members          0h    24h    48h", "1                 4      0      4"}, path)
 	two := f.put("two.grib2", join(without(cycle(lastDay), func(m testgrib.Message) bool { return m.Member == 1 && m.Step == 24 || m.Member == 3 && m.Step == 0 })...))
 	f.made(f.predict(exit.OK, nil, append(slices.Clone(degrade), two)...), "degraded", "0 2", "member 1: 4 of its 12 fields are missing: member 1 at 24h")
-	f.predict(exit.NotYet, []string{"2 members are complete, at least 3 must be", "member 1: 4 of its 12 fields"}, append(slices.Clone(degrade), "--set", "members.minimum=3", two)...)
+	f.predict(exit.NotYet, []string{"2 members are complete, at least 3 are required", "member 1: 4 of its 12 fields"}, append(slices.Clone(degrade), "--set", "members.minimum=3", two)...)
 	f.predict(exit.NotYet, []string{"1 members are complete, the model was trained for 2 to 3"}, append(slices.Clone(degrade),
 		f.put("one.grib2", join(without(cycle(lastDay), func(m testgrib.Message) bool { return m.Member > 0 && m.Step == 24 })...)))...)
 	out := f.check(exit.No, nil, path, "--json")
@@ -606,7 +606,7 @@ func TestFault11(t *testing.T) {
 	// Degraded products need it too, unless the policy says otherwise.
 	f.predict(exit.BadData, []string{"control member absent"}, append(slices.Clone(degrade), path)...)
 	f.predict(exit.BadData, []string{"the control is of another initialisation"}, append(slices.Clone(degrade), path, old)...)
-	f.made(f.predict(exit.OK, nil, append(slices.Clone(degrade), "--set", "members.required=[none]", path)...), "degraded", "1 2 3", "member 0: none")
+	f.made(f.predict(exit.OK, nil, append(slices.Clone(degrade), "--set", "members.required=[none]", path)...), "degraded", "1 2 3", "member 0: all of its fields are missing")
 	f.made(f.predict(exit.OK, []string{"member 3 replaces"}, "--set", "members.control=none", path), "ok", "1 2 3", "")
 }
 
@@ -903,7 +903,7 @@ func TestFault20(t *testing.T) {
 	f.expect(exit.BadData, named, "inspect", "--stats", path)
 	f.check(exit.OK, []string{"missing values in 1 field of t at 850hPa", "64 of 128 values"}, path, "--allow-missing-chunks")
 	f.check(exit.OK, []string{"64 of 128 values"}, "-c", f.config, "--set", "data.allow_missing_chunks=true", path)
-	f.predict(exit.OK, nil, "--set", "sparse=true", path)
+	f.predict(exit.OK, nil, "--set", "allow_missing_chunks=true", path)
 	empty := f.zarr("empty.zarr", c)
 	chunks, err := filepath.Glob(filepath.Join(empty, "temperature", "[0-9]*"))
 	if err != nil || len(chunks) != 48 {
@@ -950,7 +950,7 @@ func TestCheckListsAll(t *testing.T) {
 	text := join(bad...)
 	path := f.put("several.grib2", append(append(text, "junk between"...), c[0].Bytes()[:100]...))
 	page := f.put("page.html", []byte("<html>"))
-	f.check(exit.No, []string{"damage: 2", "missing: 1", "implausible: 2", "train and predict would end with 65 (bad data", "or 66 (input missing", "HTML"}, path, page)
+	f.check(exit.No, []string{"damage: 2", "missing: 1", "implausible: 2", "train and predict would exit with 65 (bad data", "or 66 (input missing", "HTML"}, path, page)
 	out := f.check(exit.No, nil, path, page, "--json")
 	var got struct {
 		ExitCode   int `json:"exit_code"`

@@ -128,7 +128,7 @@ func TestFolderWithoutInput(t *testing.T) {
 		t.Errorf("did not wait: %s", d)
 	}
 	for _, deadline := range [][]string{nil, polled("+0.1s")} { // a start that is not there, told from those that are
-		f.predict(exit.NotYet, []string{"the initialisation is not in the input", "at: 1999-01-01T00:00Z", "why: there are " + lastDay.Format("2006-01-02T15:04Z"), "fix: add its files"},
+		f.predict(exit.NotYet, []string{"the initialisation is not in the input", "at: 1999-01-01T00:00Z", "why: the input has " + lastDay.Format("2006-01-02T15:04Z"), "fix: add its files"},
 			slices.Concat(deadline, []string{"--init", "1999010100", f.put("one.grib2", join(cycle(lastDay)...))})...)
 	}
 	f.expect(exit.CannotWrite, []string{"cannot create output", "one.grib2", "why: not a directory"}, "predict", "--run-dir", f.run, "--input", filepath.Join(f.dir, "one.grib2"), "--out", filepath.Join(f.dir, "one.grib2"))

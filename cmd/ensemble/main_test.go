@@ -72,7 +72,7 @@ func TestCommandLineErrors(t *testing.T) {
 		{[]string{"config", "explain", "loss"}, "did you mean `train.loss`?"},
 		{[]string{"train", "-c", "../../experiments/small/trian.yaml", "--run-dir", "x"}, "did you mean `../../experiments/small/train.yaml`?"},
 		{[]string{"experiment", "run", "../../experiments/smal"}, "did you mean `../../experiments/small`?"},
-		{[]string{"experiment", "run", "../../experiments"}, "give one of them: ../../experiments/demo, "},
+		{[]string{"experiment", "run", "../../experiments"}, "give one of ../../experiments/demo, "},
 		{[]string{"experiment", "run", "elsewhere"}, "`ensemble experiment list DIR`"},
 		{[]string{"completion", "tcsh"}, "give bash, zsh or fish"},
 	} {
@@ -219,11 +219,11 @@ func TestDoctor(t *testing.T) {
 		Command   string
 		Status    string
 		CPU       struct{ Cores int }
-		Libraries []struct{ Name, Adds string }
-		GPU       struct{ Adds string }
+		Libraries []struct{ Name, Enables string }
+		GPU       struct{ Enables string }
 	}
 	if err := json.Unmarshal([]byte(stdout), &d); err != nil || code != exit.OK || d.Command != "doctor" || d.Status != "ok" ||
-		d.CPU.Cores < 1 || len(d.Libraries) < 8 || d.GPU.Adds == "" {
+		d.CPU.Cores < 1 || len(d.Libraries) < 8 || d.GPU.Enables == "" {
 		t.Errorf("exit %d, %v, %s, %s", code, err, stdout, stderr)
 	}
 	if strings.Count(stdout, "\n") != 1 {

@@ -74,7 +74,7 @@ func TestLongSuites(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			wrong := strings.Replace(string(good), ". ", "export ENSEMBLE_MEMBERS_ON_SHORT=perhaps\n. ", 1)
+			wrong := strings.Replace(string(good), ". ", "export ENSEMBLE_MEMBERS_ON_MISSING=perhaps\n. ", 1)
 			if err := os.WriteFile(s.siteFile(), []byte(wrong), 0o644); err != nil {
 				t.Fatal(err)
 			}

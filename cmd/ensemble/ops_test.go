@@ -351,7 +351,7 @@ func TestStep(t *testing.T) {
 		s.deliver(s.cycles[0], m, s.content(s.cycles[0], m))
 	}
 	ends(10, "degraded "+c)
-	ends(1, "refused "+c, "TRIES=9", "ENSEMBLE_MEMBERS_ON_SHORT=perhaps")
+	ends(1, "refused "+c, "TRIES=9", "ENSEMBLE_MEMBERS_ON_MISSING=perhaps")
 	s.deliver(s.cycles[0], 3, s.content(s.cycles[0], 3))
 	ends(0, "")
 	s.sums()

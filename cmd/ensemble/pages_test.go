@@ -73,7 +73,7 @@ func words(line string) ([]string, error) {
 
 // TestPagesCommandLines: every command line of the pages names a command that exists, with flags that it has.
 func TestPagesCommandLines(t *testing.T) {
-	if got := commandLines("`ensemble x --y` and\n\n    $ bin/ensemble z \\\n      --w # c\n\n```yaml\nensemble no\n```\n"); !slices.Equal(got, []string{"ensemble x --y", "bin/ensemble z        --w # c"}) {
+	if got := commandLines("`ensemble x --y` and\n\n    $ bin/ensemble z \\\n      --w # c\n\n```yaml\nensemble no\n```\n"); !slices.Equal(got, []string{"ensemble x --y", "bin/ensemble z  --w # c"}) {
 		t.Fatalf("command lines %q", got)
 	}
 	checked := 0

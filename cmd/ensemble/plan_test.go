@@ -48,7 +48,7 @@ func TestPlan(t *testing.T) {
 		Predicted bool
 		Plan      step
 		Meshes    []step
-		Played    struct {
+		Simulated struct {
 			Network string
 			StepS   float64 `json:"step_s"`
 		}
@@ -70,8 +70,8 @@ func TestPlan(t *testing.T) {
 	if answer.Meshes[0].StepS < p.StepS || p.Mesh == "" || len(p.Layers) < 10 || p.Layers[0].Name != "enc_conv0" {
 		t.Errorf("%g s of the meshes, chosen %g s; layers %+v", answer.Meshes[0].StepS, p.StepS, p.Layers)
 	}
-	if answer.Played.Network != "crossbar:8" || answer.Played.StepS < p.StepS/2 || answer.Played.StepS > 2*p.StepS {
-		t.Errorf("played %+v, predicted %g s", answer.Played, p.StepS)
+	if answer.Simulated.Network != "crossbar:8" || answer.Simulated.StepS < p.StepS/2 || answer.Simulated.StepS > 2*p.StepS {
+		t.Errorf("played %+v, predicted %g s", answer.Simulated, p.StepS)
 	}
 	if len(answer.Scaling) != 13 || answer.Scaling[0].Strong == nil || answer.Scaling[12].Ranks != 4096 || answer.Scaling[12].Weak == nil {
 		t.Errorf("scaling %+v", answer.Scaling)
@@ -113,10 +113,10 @@ func TestPlanErrors(t *testing.T) {
 	}{
 		{[]string{"plan"}, exit.Usage, "missing --config and --ranks"},
 		{planArgs(machine), exit.Usage, "missing --ranks"},
-		{planArgs(machine, "--ranks", "0"), exit.Usage, "a plan for 0 ranks"},
+		{planArgs(machine, "--ranks", "0"), exit.Usage, "invalid number of ranks: 0"},
 		{planArgs(wrong("topology: \"crossbar:8\", ", ""), "--ranks", "37"), exit.Usage, "no mesh of 37 ranks"},
 		{planArgs(machine, "--ranks", "32"), exit.Usage, "32 ranks need 16 nodes"},
-		{planArgs("none.yaml", "--ranks", "2"), exit.Usage, "after --machine"},
+		{planArgs("none.yaml", "--ranks", "2"), exit.Usage, "with --machine"},
 		{planArgs(wrong("gflops", "gflop"), "--ranks", "2"), exit.Usage, "did you mean `gflops`?"},
 		{planArgs(wrong("crossbar:8", "crossbar"), "--ranks", "2"), exit.Usage, "machine.yaml:4"},
 		{planArgs(wrong("gb_s: 10}", "gb_s: 10, memory: 1MiB}"), "--ranks", "2"), exit.No, "no plan of 2 ranks fits into memory"},

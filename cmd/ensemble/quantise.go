@@ -21,7 +21,7 @@ func quantiseCommand(a *app) *cobra.Command {
 			"scores on the validation data, and the fraction of the skill score that is\n" +
 			"retained. The result is a run directory for predict and verify.",
 		Example: "  ensemble quantise -c quantise.yaml --run-dir runs/int8\n" +
-			"  ensemble quantise -c quantise.yaml --run-dir runs/int8 --set input_layers=false",
+			"  ensemble quantise -c quantise.yaml --run-dir int8 --set input_layers=false",
 		Annotations: annotations("ensemble config explain --schema quantise, ensemble predict", exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO),
 		Args:        noArgs,
 	}

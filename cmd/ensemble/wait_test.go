@@ -117,14 +117,14 @@ func TestDeadline(t *testing.T) {
 	cut := f.put("c.grib2", of(2)[:1000])
 	f.predict(exit.NotYet, []string{"no such file", "nothing_*.grib2"}, polled("+0.1s", filepath.Join(f.dir, "nothing_*.grib2"))...)
 	f.predict(exit.BadData, []string{"declares", cut}, polled("+0.3s", files...)...) // stands still: damaged
-	f.made(f.predict(exit.OK, []string{"left out, not complete at the deadline: " + cut}, polled("+0.3s", append(slices.Clone(degrade), files...)...)...), "degraded", "0 1", "member 2: none")
+	f.made(f.predict(exit.OK, []string{"left out, not complete at the deadline: " + cut}, polled("+0.3s", append(slices.Clone(degrade), files...)...)...), "degraded", "0 1", "member 2: all of its fields are missing")
 	f.predict(exit.NotYet, []string{"member 2 is in none"}, polled("+0.3s", files[:2]...)...)
 	f.predict(exit.NotYet, []string{"lead 48h is in none"}, polled("+0.2s", f.put("early.grib2", join(c[:2*perLead]...)))...) // without a deadline 65
 	// A file that grows is not complete, whatever it holds.
 	growing := f.put("c.grib2", of(2))
 	rest := grows(t, growing)
 	f.predict(exit.NotYet, []string{"not complete at the deadline", growing, "still being written"}, seldom("+0.5s", files...)...)
-	f.made(f.predict(exit.OK, []string{"still being written"}, seldom("+0.5s", append(slices.Clone(degrade), files...)...)...), "degraded", "0 1", "member 2: none")
+	f.made(f.predict(exit.OK, []string{"still being written"}, seldom("+0.5s", append(slices.Clone(degrade), files...)...)...), "degraded", "0 1", "member 2: all of its fields are missing")
 	rest()
 	f.predict(exit.NotYet, []string{"missing a.grib2.done beside it"}, polled("+0.2s", append([]string{"--set", "members.done_suffix=.done"}, files...)...)...)
 }
@@ -167,7 +167,7 @@ func TestExpectedAndLagged(t *testing.T) {
 	f.predict(exit.NotYet, []string{"4 members are complete, 5 are expected"}, "--set", "members.expected=5", path)
 	f.predict(exit.OK, []string{"4 of 5 members are complete", "1 degraded"}, append(slices.Clone(degrade), "--set", "members.expected=5", path)...)
 	f.predict(exit.NotYet, []string{"member 7 is in none"}, "--set", "members.expected=[0, 7]", path)
-	f.predict(exit.Usage, []string{"members.minimum is 9, of 5"}, "--set", "members.expected=5", "--set", "members.minimum=9", path)
+	f.predict(exit.Usage, []string{"members.minimum is 9, want at most members.expected, 5"}, "--set", "members.expected=5", "--set", "members.minimum=9", path)
 	f.predict(exit.Usage, []string{"invalid deadline"}, "--deadline", "soon", path)
 	// Two members of today, two of yesterday.
 	today := f.put("today.grib2", join(without(cycle(lastDay), func(m testgrib.Message) bool { return m.Member > 1 })...))

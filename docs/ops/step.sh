@@ -21,7 +21,7 @@ mkdir -p "$LOGS" || exit 1
 # both steps are to be the same bytes.
 export ENSEMBLE_MEMBERS_DEADLINE=$DEADLINE
 if [ "$step" = amend ]; then
-  export ENSEMBLE_MEMBERS_DEADLINE=$AMEND_DEADLINE ENSEMBLE_MEMBERS_ON_SHORT=fail
+  export ENSEMBLE_MEMBERS_DEADLINE=$AMEND_DEADLINE ENSEMBLE_MEMBERS_ON_MISSING=fail
 fi
 
 answer="$LOGS/$step-$cycle.json"
