@@ -89,7 +89,7 @@ func TestFiveLines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.Predict(cycle, Lead("24h"), Quantiles(0.9), Event("t>273.15")); exit.CodeOf(err) != exit.Usage || !strings.Contains(fmt.Sprint(err), "does not predict lead 24h") {
+	if _, err := r.Predict(cycle, Lead("24h"), Quantiles(0.9), Event("t>273.15")); exit.CodeOf(err) != exit.Usage || !strings.Contains(fmt.Sprint(err), "does not predict lead time 24h") {
 		t.Errorf("another lead: %v", err)
 	}
 	spread := p.Spread("t850")
@@ -246,7 +246,7 @@ func TestErrors(t *testing.T) {
 		{"one member", errOf(Train("x", d, Set("data.members.use=1"))), exit.Usage},
 		{"no time", d.Init("yesterday").Err(), exit.Usage},
 		{"a time without its zone", d.Init("2001-01-01T00").Err(), exit.Usage},
-		{"a start that is not there", errOf(r.Predict(d.Init("1999-01-01T00Z"))), exit.NotYet},
+		{"unknown initialisation time", errOf(r.Predict(d.Init("1999-01-01T00Z"))), exit.NotYet},
 		{"no training", errOf(r.Predict(d.Init("first"))), exit.NotYet},
 		{"quantiles in per cent", errOf(r.Predict(d.Init("first"), Quantiles(10))), exit.Usage},
 		{"no event", errOf(r.Predict(d.Init("first"), Event("warm"))), exit.Usage},
@@ -333,7 +333,7 @@ func TestLines(t *testing.T) {
 	for i := range 1000 {
 		fmt.Fprintf(l, "%d\n%d", i, i)
 	}
-	if n := strings.Count(b.String(), "\n"); n != MaxLines || !strings.HasSuffix(b.String(), "printed\n") {
+	if n := strings.Count(b.String(), "\n"); n != MaxLines || !strings.HasSuffix(b.String(), "omitted\n") {
 		t.Errorf("%d lines of 1000 came through, the last %q", n, b.String()[max(0, b.Len()-60):])
 	}
 }

@@ -17,9 +17,9 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// Archive lays a synthetic archive of hindcasts and analyses out as a real one is: the
-// starts of one calendar day in all years share files, analyses those of a month. All
-// messages are of edition 1, with the local sections of ECMWF.
+// Archive is a synthetic archive of hindcasts and analyses with the file layout of an operational
+// archive: one set of files per calendar day with the initialisation times of all years, and one set
+// per month for the analyses. The messages are GRIB edition 1 with local sections of ECMWF.
 type Archive struct {
 	Seed        uint64
 	Days        []ArchiveDay
@@ -28,38 +28,37 @@ type Archive struct {
 	Members     int // all perturbed
 	FirstMember int
 	Grid        *ensemble.Grid // regular, on latitudes and longitudes
-	Threads     int            // files at work at once; 0 means GOMAXPROCS. Never changes a bit
+	Threads     int            // number of parallel writers; 0 means GOMAXPROCS. The result does not depend on it
 	Progress    func(done, all int)
 }
 
-// ArchiveDay is one calendar day.
+// ArchiveDay contains the hindcasts of one calendar day.
 type ArchiveDay struct {
-	Reference time.Time // of the forecast whose hindcasts these are
+	Reference time.Time // initialisation time of the real-time forecast of these hindcasts
 	Inits     []ensemble.Init
 	Files     []ArchiveFile
 }
 
-// ArchiveMonth is the analyses of one month. Each is valid at a lead of a start.
+// ArchiveMonth contains the analyses of one month. Each valid time is a valid time of a hindcast.
 type ArchiveMonth struct {
 	ValidTimes []ensemble.Valid
 	Files      []ArchiveFile
 }
 
-// ArchiveFile is a file with all variables at all its levels, in the order: start, lead,
-// member, level, variable.
+// ArchiveFile is a file with all its variables at all its levels. The order of messages is
+// initialisation time, lead time, member, level, variable.
 type ArchiveFile struct {
 	Path      string
 	Variables []string
 	Levels    []ensemble.Level
 }
 
-// Write makes the files, in folders that exist. The result is a function of the Archive
-// alone.
+// Write writes the files. Their folders must exist. The result depends on the Archive only.
 //
-// Memory: some 100 kB a start and for each thread the fields of one. Errors: impossible
-// starts; those of writing; ctx.Err(). Files that are finished stay.
+// Memory: about 100 kB per initialisation time, and the fields of one case per thread. Errors:
+// invalid initialisation times; write errors; ctx.Err(). Finished files are kept.
 func (a Archive) Write(ctx context.Context) error {
-	cfg := Config{Seed: a.Seed, Leads: a.Leads, Members: a.Members + 1} // the control is not written
+	cfg := Config{Seed: a.Seed, Leads: a.Leads, Members: a.Members + 1} // plus the control member, which is not written
 	at := map[ensemble.Init]int{}
 	for _, d := range a.Days {
 		for _, s := range d.Inits {
@@ -99,13 +98,13 @@ func (a Archive) Write(ctx context.Context) error {
 	return g.Wait()
 }
 
-// archiveWriter is the files of a day or a month that are being written.
+// archiveWriter contains the open files of a day or a month.
 type archiveWriter struct {
 	files []ArchiveFile
 	out   []*bufio.Writer
 }
 
-// writeFiles makes files, lets fill write them, and puts them in place.
+// writeFiles creates files, calls fill to write them, and renames them to their final names.
 func writeFiles(of []ArchiveFile, done *archiveWriter, fill func(*archiveWriter) error) error {
 	if len(done.files) == len(of) {
 		return fill(done)
@@ -121,7 +120,7 @@ func writeFiles(of []ArchiveFile, done *archiveWriter, fill func(*archiveWriter)
 	}))
 }
 
-// writeFields appends all fields of the present weather to the files.
+// writeFields appends all fields of the current state to the files.
 func (f *archiveWriter) writeFields(w *diagnostics, grid *ensemble.Grid, values []float32, message []byte, init time.Time, leadHours int, m marsKeys) error {
 	for i, file := range f.files {
 		for _, l := range file.Levels {
@@ -158,7 +157,7 @@ func (a Archive) writeDay(ctx context.Context, world *world, at map[ensemble.Ini
 			}
 			i, ok := at[init]
 			if !ok {
-				return fmt.Errorf("demo: start %s is not of the archive", init)
+				return fmt.Errorf("demo: initialisation time %s is not in the archive", init)
 			}
 			f.run(i, func(m, l int, psi *state) {
 				if m > 0 {
@@ -188,7 +187,7 @@ func (a Archive) writeDay(ctx context.Context, world *world, at map[ensemble.Ini
 	})
 }
 
-// writeMonth writes the analyses of a month: truth.
+// writeMonth writes the analyses of a month: states of the nature run.
 func (a Archive) writeMonth(ctx context.Context, world *world, d ArchiveMonth) error {
 	w := newDiagnostics(world.planet, a.Grid)
 	values, message := make([]float32, a.Grid.Size()), make([]byte, 0, 3*a.Grid.Size()+256)
@@ -199,7 +198,7 @@ func (a Archive) writeMonth(ctx context.Context, world *world, d ArchiveMonth) e
 			}
 			q := world.natureAt(valid)
 			if q == nil {
-				return fmt.Errorf("demo: %s is not valid at a lead of a start", valid)
+				return fmt.Errorf("demo: %s is not the valid time of a hindcast", valid)
 			}
 			var psi state
 			world.natural.streamfunction(&psi, q)
@@ -213,7 +212,7 @@ func (a Archive) writeMonth(ctx context.Context, world *world, d ArchiveMonth) e
 	})
 }
 
-// natureAt is truth at a time that is a lead of some start, nil if none is.
+// natureAt returns the nature run at the valid time of a hindcast, or nil for other times.
 func (w *world) natureAt(valid ensemble.Valid) *state {
 	for i, t := range w.cfg.InitTimes {
 		for l, lead := range w.cfg.Leads {

@@ -2,33 +2,33 @@ package demo
 
 import "time"
 
-// Assimilation and breeding, in numbers; docs/decisions/0003-demo-atmosphere.md.
+// Parameters of assimilation and breeding; docs/decisions/0003-demo-atmosphere.md.
 const (
 	cycleLength   = 6 * time.Hour
 	stepsPerCycle = stepsPerDay / 4
 
-	spinUpDays             = 90 // of truth from noise, before the assimilation
-	assimilationSpinUpDays = 30 // of assimilation, before the first start
-	gapSpinUpDays          = 15 // before a start, of both, after time that is left out
+	spinUpDays             = 90 // of the nature run from noise, before the assimilation
+	assimilationSpinUpDays = 30 // of the assimilation, before the first initialisation time
+	gapSpinUpDays          = 15 // of both, after a gap in the initialisation times
 	assimilationGain       = 0.5
 	observationError       = 2.5 // m s-1, wind error of one set of observations
 	obsPeak                = 13  // degree where the energy of observation error peaks
 	breedingDays           = 1.5
 	bredVectors            = 4
 	seedPeak               = 11   // degree where the energy of random perturbations peaks
-	bredShare              = 0.85 // of a member's perturbation; the rest is random
+	bredShare              = 0.85 // fraction of bred vectors in a perturbation; the rest is random
 	initialNorm            = 1.6  // m s-1, wind norm of a member's perturbation
 )
 
-// natureRun walks the natural atmosphere in steps of one cycle.
+// natureRun integrates the nature run in steps of one assimilation cycle.
 type natureRun struct {
 	g    *integrator
 	q    state
-	time float64 // days since the turn of the year of the first start
+	time float64 // days since the start of the year of the first initialisation time
 }
 
-// newNatureRun spins up from small noise on the equilibrium and stands assimilationSpinUpDays
-// before t0.
+// newNatureRun starts from the equilibrium with small noise, spins up, and ends
+// assimilationSpinUpDays before t0.
 func newNatureRun(m *model, seed uint64, t0 float64) *natureRun {
 	tr := &natureRun{g: m.integrator(), time: t0 - assimilationSpinUpDays - spinUpDays}
 	var psi state
@@ -46,15 +46,15 @@ func newNatureRun(m *model, seed uint64, t0 float64) *natureRun {
 	return tr
 }
 
-// advance goes on by one cycle.
+// advance integrates one cycle.
 func (tr *natureRun) advance() {
 	tr.g.run(&tr.q, tr.time, stepsPerCycle)
 	tr.time += 0.25
 }
 
-// assimilationCycle is a run of the forecast model that is drawn every cycle towards
-// observations of truth: strongly where they are dense, hardly where they
-// are not. So its error flows with the weather and holds the model's bias.
+// assimilationCycle is a data assimilation cycle of the forecast model. In each cycle the state is
+// nudged towards observations of the nature run. The weight is proportional to the density of
+// observations. The analysis error is therefore flow-dependent and contains the model bias.
 type assimilationCycle struct {
 	g      *integrator
 	q      state
@@ -72,8 +72,8 @@ func newAssimilationCycle(m *model, pl *planet, first *state, seed uint64) *assi
 	return a
 }
 
-// advance forecasts one cycle from time t and assimilates truth at its end;
-// index names the cycle for the random stream.
+// advance integrates one cycle from time t and assimilates observations of the nature run at its
+// end. index selects the random stream of the observation errors.
 func (a *assimilationCycle) advance(t float64, index int, truth *state) {
 	a.g.run(&a.q, t, stepsPerCycle)
 	var want, have, e state

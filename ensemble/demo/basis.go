@@ -16,11 +16,11 @@ const (
 
 // spectrum holds the coefficients of a real field on the sphere,
 // m-major: order m from 0, within it degree n from m to trunc. The field is
-// Σ aₘₙ Pₘₙ(μ) exp(imλ) over both signs of m; those with m < 0 follow from
-// reality and are not kept.
+// Σ aₘₙ Pₘₙ(μ) exp(imλ) over both signs of m. Coefficients with m < 0 are complex conjugates and
+// are not stored.
 type spectrum [ncoef]complex128
 
-// basis is the set of tables that every transform shares; it is never changed.
+// basis contains the constant tables of the spectral transform.
 type basis struct {
 	mu   [nlat]float64 // sine of latitude, north to south
 	w    [nlat]float64 // Gaussian weights, sum 2
@@ -33,7 +33,7 @@ type basis struct {
 	h   [npair][ncoef]float64 // (1−μ²) dPₘₙ/dμ
 }
 
-// sphere is the one basis.
+// sphere is the shared basis.
 var sphere = newBasis()
 
 func newBasis() *basis {

@@ -2,32 +2,31 @@ package demo
 
 import "math"
 
-// Pressures of the three levels, Pa, and what ties them together.
+// Parameters of the three levels and of the climate.
 const (
 	nlev        = 3
 	rossby1     = 7.0e5 // m, Rossby radius between levels 0 and 1
 	rossby2     = 4.5e5 // m, between levels 1 and 2
-	scaleHeight = 9.0e3 // m, height that would stretch a column by all of f
-	equatorF    = 0.25  // latitudes below asin of this have no thermal wind to speak of
+	scaleHeight = 9.0e3 // m, of the orographic vorticity source f·h/scaleHeight
+	equatorF    = 0.25  // sine of the latitude below which the thermal wind is reduced
 	midwinter   = 20.0  // day of the year of the northern thermal midwinter over land
-	seaLag      = 40.0  // days by which the sea lags
+	seaLag      = 40.0  // lag of the sea in days
 )
 
 var pressure = [nlev]float64{25000, 50000, 85000}
 
-// harmonic is a spectrum that swings with the seasons: mean + cos·c + sin·s of
-// the phase counted from northern midwinter.
+// harmonic is a spectrum with an annual cycle: mean + cos·c + sin·s, with the phase relative to
+// northern midwinter.
 type harmonic struct{ mean, cos, sin spectrum }
 
-// phase of the seasons at a time in days since the turn of the year.
+// phase returns the phase of the annual cycle at a time in days since the start of the year.
 func phase(t float64) (cos, sin float64) {
 	sin, cos = math.Sincos(2 * math.Pi * (t - midwinter) / year)
 	return cos, sin
 }
 
-// equilibrium gives what the two thicknesses (streamfunction differences,
-// m2 s-1) are relaxed to, and the temperature of the sea surface expressed in
-// the same way, as the thickness ψ1−ψ2 of air in balance with it.
+// equilibrium returns the equilibrium of the two thicknesses (streamfunction differences, m2 s-1)
+// for the Newtonian relaxation, and the sea surface temperature as an equivalent thickness ψ1−ψ2.
 func (p *physics) equilibrium(pl *planet) (upper, lower, sea harmonic) {
 	t := newTransform()
 	zonal := func(shear, c float64) spectrum {
@@ -56,13 +55,13 @@ func (p *physics) equilibrium(pl *planet) (upper, lower, sea harmonic) {
 	upper, lower = mix(p.shearUpper), mix(p.shearLower)
 	sea = lower
 	lagCos, lagSin := phase(midwinter + seaLag)
-	for k := range sea.mean { // the sea has half the amplitude, later
+	for k := range sea.mean { // half amplitude and a lag over the sea
 		sea.sin[k] = sea.cos[k] * complex(0.5*lagSin, 0)
 		sea.cos[k] *= complex(0.5*lagCos, 0)
 	}
 
-	// Land against sea: a pattern in temperature, made a streamfunction with the
-	// local Coriolis parameter, fading towards the equator.
+	// Land-sea contrast: a temperature pattern, converted to a streamfunction with the local
+	// Coriolis parameter and damped towards the equator.
 	grid := make([]float64, npoint)
 	var landSea, excess spectrum
 	for j := range nlat {
@@ -99,17 +98,16 @@ func (p *physics) equilibrium(pl *planet) (upper, lower, sea harmonic) {
 	return upper, lower, sea
 }
 
-// perKelvin is the temperature of the lower layer that one unit of thickness
-// ψ1−ψ2 means at row j, K per m2 s-1: T = f(ψ1−ψ2)/(R ln p2/p1), with f kept
-// away from zero near the equator.
+// perKelvin returns the temperature of the lower layer per unit of thickness ψ1−ψ2 at row j,
+// K per m2 s-1: T = f(ψ1−ψ2)/(R ln p2/p1). The magnitude of f has a lower limit near the equator.
 func perKelvin(j int) float64 {
 	s := sphere.mu[j]
 	f := 2 * omega * (s*s + equatorF*equatorF*math.Exp(-square(s/equatorF))) / s
 	return f / (gasConstant * math.Log(pressure[2]/pressure[1]))
 }
 
-// zonalStreamfunction gives the streamfunction of a zonal wind: the vorticity
-// −1/(a cosφ) ∂(u cosφ)/∂φ projected by parts, inverted.
+// zonalStreamfunction returns the streamfunction of a zonal wind. It projects the vorticity
+// −1/(a cosφ) ∂(u cosφ)/∂φ with integration by parts and inverts the Laplacian.
 func zonalStreamfunction(u *[nlat]float64) spectrum {
 	var s spectrum
 	for j := range nlat {

@@ -9,24 +9,23 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 )
 
-// Config says what to generate. The zero value is the documented default.
+// Config configures the synthetic data set. The zero value means the defaults.
 type Config struct {
-	Seed      uint64        // start of all random streams
-	FirstInit time.Time     // first start; default 2001-01-01T00Z. A label: the weather is invented
-	Interval  time.Duration // between starts, whole multiples of 6 h; default 7 days
-	Inits     int           // default 208, four years of weeks
-	// InitTimes are the starts instead of First, Every and Starts: ascending, whole multiples
-	// of 6 h apart. Weather that no start needs is left out where more than two
-	// weeks lie between two of them.
+	Seed      uint64        // seed of all random streams
+	FirstInit time.Time     // first initialisation time; default 2001-01-01T00Z
+	Interval  time.Duration // between initialisation times, a multiple of 6 h; default 7 days
+	Inits     int           // number of initialisation times; default 208, weekly over four years
+	// InitTimes replace FirstInit, Interval and Inits. They ascend in multiples of 6 h. In gaps of
+	// more than two weeks, unneeded periods are not simulated.
 	InitTimes []time.Time
-	Members   int             // with the control; default 10
+	Members   int             // including the control member; default 10
 	Leads     []ensemble.Lead // ascending, multiples of 6 h; default 0, 24, 48 h
-	Threads   int             // starts at work at once; default GOMAXPROCS. Never changes a bit of the result
+	Threads   int             // number of parallel forecasts; default GOMAXPROCS. The result does not depend on it
 }
 
-// WithDefaults is the Config with its defaults filled in.
+// WithDefaults returns the Config with default values for unset fields.
 //
-// Errors: what cannot be: leads between the cycles, nothing to make.
+// Errors: lead times that are not multiples of 6 h; an empty data set.
 func (c Config) WithDefaults() (Config, error) {
 	if len(c.InitTimes) > 0 {
 		c.FirstInit, c.Inits = c.InitTimes[0], len(c.InitTimes)
@@ -71,8 +70,8 @@ func (c Config) WithDefaults() (Config, error) {
 	return c, nil
 }
 
-// Case is one forecast start: the ensemble, and what then happened.
+// Case is one forecast case: the ensemble forecast and the verifying analyses.
 type Case struct {
 	Forecast *ensemble.Forecast   // all members, Variables and Levels at the leads
-	Analyses []*ensemble.Analysis // truth at the valid time of each lead
+	Analyses []*ensemble.Analysis // nature run at the valid time of each lead time
 }

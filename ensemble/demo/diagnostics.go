@@ -7,20 +7,19 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 )
 
-// diagnostics makes of a state, which knows three levels of wind, all that an archive of
-// hindcasts holds. Wind, geopotential and temperature are the state's, carried on to other
-// levels; the rest is diagnosed from these by rules of thumb, with the ranges of the real
-// quantities and not with their physics.
+// diagnostics computes the variables of a hindcast archive from a model state with three levels.
+// Wind, geopotential and temperature are interpolated or extrapolated to other levels. The other
+// variables are estimated from these by simple formulas with realistic ranges.
 type diagnostics struct {
 	t               *transform
 	planet          *planet
-	phi             [nlev][]float64 // deviation of geopotential from the standard atmosphere's, m2 s-2
+	phi             [nlev][]float64 // geopotential minus that of the standard atmosphere, m2 s-2
 	u, v            [nlev][]float64 // m s-1
-	ascent          []float64       // vertical velocity at its largest, Pa s-1: below 0 where air rises
+	ascent          []float64       // maximum of the vertical velocity profile, Pa s-1; negative for ascent
 	temperature1000 []float64       // temperature at 1000 hPa, K
-	seaTemperature  []float64       // sea surface temperature, K, also below land
-	column          []float64       // vapour in a column, kg m-2
-	tp, cp          []float64       // precipitation since the start, m, set by the caller
+	seaTemperature  []float64       // sea surface temperature, K, also on land
+	column          []float64       // total column water vapour, kg m-2
+	tp, cp          []float64       // total and convective precipitation since the initialisation time, m; set by the caller
 	regrid          *regridder
 	scratch         []float64
 	spectrum        spectrum
@@ -37,8 +36,8 @@ func newDiagnostics(pl *planet, grid *ensemble.Grid) *diagnostics {
 	return w
 }
 
-// levelWeights is how much the three levels have of a streamfunction at a pressure: linear in
-// ln p, below 850 hPa as between the lower two, and fading above 250 hPa.
+// levelWeights returns the weights of the three levels for a streamfunction at a pressure. They are
+// linear in ln p, extrapolated below 850 hPa, and damped above 250 hPa.
 func levelWeights(p float64) [nlev]float64 {
 	between := func(a, b int) (float64, float64) {
 		x := math.Log(p/pressure[a]) / math.Log(pressure[b]/pressure[a])
@@ -56,7 +55,7 @@ func levelWeights(p float64) [nlev]float64 {
 	return s
 }
 
-// interpolateLevels writes the share of three fields at a pressure.
+// interpolateLevels computes a field at a pressure from the fields on three levels.
 func interpolateLevels(dst []float64, of *[nlev][]float64, p float64) {
 	s := levelWeights(p)
 	for k := range dst {
@@ -64,8 +63,8 @@ func interpolateLevels(dst []float64, of *[nlev][]float64, p float64) {
 	}
 }
 
-// temperature writes that of a pressure level: hydrostatic, across a layer of r² times
-// the pressure above it.
+// temperature computes the temperature on a pressure level from the hydrostatic equation, for a layer
+// with the pressure ratio r².
 func (w *diagnostics) temperature(dst []float64, p float64) {
 	const r = 1.15
 	below, above := levelWeights(p*r), levelWeights(p/r)
@@ -79,7 +78,7 @@ func (w *diagnostics) temperature(dst []float64, p float64) {
 	}
 }
 
-// set takes a state, day days after the turn of a year.
+// set sets the state. day is the time in days since the start of the year.
 func (w *diagnostics) set(psi *state, day, leadDays float64) {
 	for l := range psi {
 		balance(&w.spectrum, &psi[l])
@@ -90,7 +89,7 @@ func (w *diagnostics) set(psi *state, day, leadDays float64) {
 	w.temperature(w.temperature1000, 100_000)
 	for j := range nlat {
 		lat := latitude(j) * math.Pi / 180
-		// Warmest in the late summer of the hemisphere.
+		// The maximum is in late summer of the hemisphere.
 		season := -2.5 * math.Sin(lat) * math.Cos(2*math.Pi*(day-midwinter-seaLag)/year)
 		for i := range nlon {
 			k := j*nlon + i
@@ -109,7 +108,7 @@ func (w *diagnostics) set(psi *state, day, leadDays float64) {
 	}
 }
 
-// diagnoseAscent diagnoses vertical velocity: air rises where the wind brings warmer air.
+// diagnoseAscent computes vertical velocity from temperature advection: ascent for warm advection.
 func (w *diagnostics) diagnoseAscent() {
 	const (
 		perAdvection = 3e3 // Pa K-1
@@ -132,15 +131,15 @@ func (w *diagnostics) diagnoseAscent() {
 	}
 }
 
-// profile is the share of vertical velocity at a pressure, zero at the top and near the
-// ground, and its slope, Pa-1.
+// profile returns the vertical profile of vertical velocity at a pressure, relative to the maximum,
+// and its derivative in Pa-1. It is zero at the top and near the surface.
 func profile(p float64) (share, slope float64) {
 	const ground, power = 105_000, 0.8
 	x := math.Pi * math.Pow(p/ground, power)
 	return math.Sin(x), power * x / p * math.Cos(x)
 }
 
-// humidity writes specific humidity at a pressure, kg kg-1. Rising air is moist.
+// humidity computes specific humidity at a pressure, kg kg-1. Ascending air has high humidity.
 //
 // Source of saturation: Bolton 1980, doi:10.1175/1520-0493(1980)108<1046:TCOEPT>2.0.CO;2, eq. 10.
 func (w *diagnostics) humidity(dst []float64, p float64) {
@@ -158,19 +157,19 @@ func (w *diagnostics) humidity(dst []float64, p float64) {
 	}
 }
 
-// addPrecipitation adds the precipitation of some days at the present rate, m.
+// addPrecipitation adds the precipitation over a number of days at the current rate, m.
 func (w *diagnostics) addPrecipitation(tp, cp []float64, days float64) {
 	for k := range tp {
-		rate := max(0, -w.ascent[k]-0.1) * w.column[k] / 2000 // m a day
+		rate := max(0, -w.ascent[k]-0.1) * w.column[k] / 2000 // m per day
 		tp[k] += rate * days
 		cp[k] += rate * days * 0.6 / (1 + math.Exp((285-w.temperature1000[k])/5))
 	}
 }
 
-// cloud is the cloud cover of a point, 0 to 1.
+// cloud returns the cloud cover of a point, 0 to 1.
 func (w *diagnostics) cloud(k int) float64 { return min(1, max(0, 0.5-0.8*w.ascent[k])) }
 
-// field writes a variable at a level on the grid. Missing: sst on land.
+// field computes a variable at a level on the grid. Missing: sst on land.
 func (w *diagnostics) field(dst []float32, variable string, level ensemble.Level) error {
 	x := w.scratch
 	each := func(f func(k int) float64) {
@@ -244,13 +243,13 @@ func (w *diagnostics) field(dst []float32, variable string, level ensemble.Level
 	return nil
 }
 
-// regridder interpolates from the model's grid to another one, linearly.
+// regridder interpolates bilinearly from the model grid to another grid.
 type regridder struct {
 	nx         int
 	rows, cols []axisWeight
 }
 
-// axisWeight is a place on an axis: a share of the second point, the rest of the first.
+// axisWeight is a position on an axis: the weight of the second point; the first has the rest.
 type axisWeight struct {
 	a, b  int
 	share float64
@@ -285,7 +284,7 @@ func (p *regridder) apply(dst []float32, x []float64) {
 	}
 }
 
-// mask makes points missing that lie on land.
+// mask sets land points to missing.
 func (p *regridder) mask(dst []float32, land []float64) {
 	on := make([]float32, len(dst))
 	p.apply(on, land)

@@ -1,16 +1,15 @@
-// Package demo is the chaotic atmosphere that the program makes itself: an
-// imperfect-model twin experiment, so that learning from past forecasts can be shown
-// anywhere, without data from outside.
+// Package demo generates synthetic ensemble forecasts and analyses with a chaotic model of the
+// atmosphere. It is an imperfect-model twin experiment. It demonstrates post-processing without
+// external data.
 //
-// The atmosphere is quasi-geostrophic on the sphere, three levels at T21
-// (model.go, after Marshall and Molteni 1993), with seasons, mountains, land and sea
-// of an invented but Earth-like planet. Truth runs with one physics, the forecast
-// model with another (physics.go): the forecast model knows less of how
-// condensation strengthens storms, and drags all winds alike. So its error depends
-// on the weather, the place and the season, as in reality. Forecasts start from an
-// assimilation run of the forecast model (cycle.go) and from perturbations bred
-// along its flow (generate.go, perturb.go), somewhat too small. Nowhere
-// is an error drawn at random and added to a forecast.
+// The model is quasi-geostrophic on the sphere with three levels at T21 (model.go, after Marshall
+// and Molteni 1993). It has seasons, orography, land and sea of a synthetic Earth-like planet. The
+// nature run and the forecast model have different physics (physics.go): the forecast model has
+// weaker latent heat release and a drag that does not depend on the wind speed. The forecast error
+// therefore depends on weather, place and season. The initial states are analyses of a data
+// assimilation cycle of the forecast model (assimilation.go) with bred-vector perturbations
+// (generate.go, perturb.go), whose amplitude is slightly too small. No random error is added to
+// a forecast.
 //
-// The physics are frozen: docs/decisions/0003-demo-atmosphere.md.
+// The physics must not change: docs/decisions/0003-demo-atmosphere.md.
 package demo

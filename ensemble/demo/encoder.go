@@ -8,10 +8,10 @@ import (
 	"github.com/ensemble-weather/ensemble/io/product"
 )
 
-// Encoder is the Writer that makes files by io/product.
+// Encoder implements Writer with io/product.
 type Encoder struct{ Pool *decode.Pool }
 
-// Metadata says what the files hold.
+// Metadata is written into the files.
 func Metadata() product.Metadata {
 	return product.Metadata{Title: "Imperfect twin experiment with a quasi-geostrophic atmosphere", Source: "ensemble demo: invented weather", ForecastType: "ensemble"}
 }

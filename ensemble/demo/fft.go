@@ -2,11 +2,11 @@ package demo
 
 import "math"
 
-// quarter is a quarter of a row: the transforms below are of radix 4, with three rounds for 4³ points.
+// quarter is a quarter of the row length. The transforms are radix 4 with three stages for 4³ points.
 const quarter = nlon / 4
 
-// Places of a row in the order of the first round: with the digits of their numbers to base 4 in reverse,
-// and for the way back from waves counted from the other end.
+// Index order of the first stage: base-4 digits reversed. The inverse transform counts wavenumbers
+// from the other end.
 var forwardOrder, inverseOrder = func() (to, from [nlon]uint8) {
 	for i := range nlon {
 		place := i%4*quarter + i/4%4*4 + i/quarter
@@ -15,9 +15,9 @@ var forwardOrder, inverseOrder = func() (to, from [nlon]uint8) {
 	return to, from
 }()
 
-// twiddles are the factors of a round of so many neighbours: e^(−iπj/2m) and its square and cube for
-// j = 0…m−1. They are products of the first ones: that makes generated weather, which is chaotic,
-// what it has been in every version.
+// twiddles returns the twiddle factors of a stage: e^(−iπj/2m), its square and its cube for
+// j = 0…m−1. They are computed as products of the first factor. This method must not change, because
+// the generated data are chaotic and depend on each bit.
 func twiddles(m int) [quarter][3]complex128 {
 	var out [quarter][3]complex128
 	sin, cos := math.Sincos((-math.Pi / 2) / float64(m))
@@ -36,8 +36,9 @@ func twiddles(m int) [quarter][3]complex128 {
 
 var twiddles4, twiddles16 = twiddles(4), twiddles(quarter)
 
-// fourier64 transforms a row in place, without a factor: with forwardOrder to Σ x_k e^(−2πijk/n), with inverseOrder to
-// Σ x_k e^(2πijk/n). Of a time step this is more than half, so its factors and places are made once.
+// fourier64 transforms a row in place without normalisation: with forwardOrder to
+// Σ x_k e^(−2πijk/n), with inverseOrder to Σ x_k e^(2πijk/n). It takes more than half of the time of
+// a time step. Its factors and index orders are therefore computed once.
 //
 // Source: Cooley and Tukey 1965, doi:10.1090/S0025-5718-1965-0178586-1.
 func fourier64(x *[nlon]complex128, order *[nlon]uint8) {
@@ -59,7 +60,7 @@ func fourier64(x *[nlon]complex128, order *[nlon]uint8) {
 	}
 }
 
-// butterfly is the transform of four values.
+// butterfly computes the transform of four values.
 func butterfly(a, b, c, d complex128) (_, _, _, _ complex128) {
 	t, v := b+d, b-d
 	v = complex(imag(v), -real(v))

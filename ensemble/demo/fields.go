@@ -6,13 +6,13 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 )
 
-// Variables are the short names that a Start holds, in order.
+// Variables are the short names of the variables of a Case, in order.
 var Variables = []string{"gh", "t", "u", "v", "vo"}
 
-// Levels are the levels that a Start holds, in order.
+// Levels are the levels of a Case, in order.
 var Levels = []ensemble.Level{ensemble.PressureLevel(500), ensemble.PressureLevel(850)}
 
-// Global means that the dynamics leave open: the standard atmosphere's.
+// Global means of the standard atmosphere. The dynamics do not determine them.
 var (
 	meanHeight      = [2]float64{5574, 1457}   // m, at Levels
 	meanTemperature = [2]float64{253.0, 278.6} // K, at Levels
@@ -31,10 +31,10 @@ func Grid() *ensemble.Grid {
 	return g
 }
 
-// fieldMaker turns streamfunctions into what a weather service publishes.
+// fieldMaker computes the output variables from streamfunctions.
 type fieldMaker struct {
 	t       *transform
-	scratch [5][]float64 // as Variables
+	scratch [5][]float64 // in the order of Variables
 }
 
 func newFieldMaker() *fieldMaker {
@@ -45,12 +45,11 @@ func newFieldMaker() *fieldMaker {
 	return f
 }
 
-// fill writes the fields of one state into the places that dst gives for
-// positions in Variables and Levels.
+// fill computes the fields of one state. dst returns the destination for indices into Variables and
+// Levels.
 //
-// Geopotential height is in linear balance with the wind, ∇²Φ = ∇·(f∇ψ);
-// temperature is hydrostatic, linear in ln p through the mean temperatures of the
-// two layers.
+// Geopotential height is in linear balance with the wind, ∇²Φ = ∇·(f∇ψ). Temperature is
+// hydrostatic: it is linear in ln p and has the layer means of the two layers.
 func (f *fieldMaker) fill(dst func(v, l int) []float32, psi *state) {
 	var phi state
 	var lnp [nlev]float64

@@ -10,14 +10,14 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 )
 
-// Generate makes the starts of a Config and hands them to emit one by one, in
-// order. The result is a function of the Config alone: Threads never changes a bit.
+// Generate computes the cases of a Config and calls emit for each of them in order of time. The
+// result depends on the Config only, not on Threads.
 //
-// Truth and the assimilation run through all of the time first; then every start is
-// an independent piece of work: breeding, perturbing, forecasting.
+// The nature run and the assimilation cycle run first over the whole period. Then the cases are
+// computed in parallel: breeding, perturbation and forecast.
 //
-// Errors: from cfg.Resolved, ctx.Err(), or what emit returned.
-// Cost: about 50 s of processor time for the default. Memory: 50 kB a start, and a few MB a thread.
+// Errors: those of cfg.WithDefaults, ctx.Err(), and errors of emit.
+// Cost: about 50 s of CPU time for the default. Memory: 50 kB per case and a few MB per thread.
 func Generate(ctx context.Context, cfg Config, emit func(*Case) error) error {
 	cfg, err := cfg.WithDefaults()
 	if err != nil {
@@ -30,17 +30,17 @@ func Generate(ctx context.Context, cfg Config, emit func(*Case) error) error {
 	return w.runForecasts(ctx, emit)
 }
 
-// world is everything that the starts share.
+// world contains the data that all cases share.
 type world struct {
 	cfg               Config
-	t0                float64 // First in days since the turn of its year
+	t0                float64 // first initialisation time, days since the start of its year
 	planet            *planet
 	natural, forecast *model
 	grid              *ensemble.Grid
-	breeding          []state   // analysis breedingDays before each start
-	analysis          []state   // assimilation at each start
-	nature            [][]state // truth at each start and lead
-	spread            []float64 // [npoint] where initial perturbations are large
+	breeding          []state   // analysis breedingDays before each initialisation time
+	analysis          []state   // analysis at each initialisation time
+	nature            [][]state // nature run at each initialisation time and lead time
+	spread            []float64 // [npoint] local amplitude of the initial perturbations
 }
 
 func newWorld(cfg Config) *world {
@@ -61,8 +61,8 @@ func newWorld(cfg Config) *world {
 	return w
 }
 
-// runHistory runs truth and the assimilation, the second one behind the first on a
-// goroutine of its own, and keeps what the starts need.
+// runHistory runs the nature run and the assimilation cycle on two goroutines, and stores the states
+// that the cases need.
 func (w *world) runHistory(ctx context.Context) error {
 	cycles := w.cycles()
 	tr := newNatureRun(w.natural, w.cfg.Seed, w.t0)
@@ -95,7 +95,7 @@ func (w *world) runHistory(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// offset is the cycle of a start, counted from the first one.
+// offset returns the index of the assimilation cycle of a case, counted from the first case.
 func (w *world) offset(i int) int {
 	if w.cfg.InitTimes != nil {
 		return int(w.cfg.InitTimes[i].Sub(w.cfg.FirstInit) / cycleLength)
@@ -103,10 +103,10 @@ func (w *world) offset(i int) int {
 	return i * int(w.cfg.Interval/cycleLength)
 }
 
-// cycles lists those that truth and the assimilation run through, counted from the first
-// start: all, or with Dates those that some start needs.
+// cycles returns the indices of the cycles of the nature run and the assimilation, counted from the
+// first initialisation time: all cycles, or with InitTimes only the needed cycles.
 func (w *world) cycles() []int {
-	const settle = assimilationSpinUpDays * 4 // before the first start
+	const settle = assimilationSpinUpDays * 4 // before the first initialisation time
 	ahead := int(time.Duration(w.cfg.Leads[len(w.cfg.Leads)-1]) / cycleLength)
 	var out []int
 	next := -settle
@@ -122,7 +122,7 @@ func (w *world) cycles() []int {
 	return out
 }
 
-// keep stores the states of one cycle, counted from the first start.
+// keep stores the states of one cycle. The index counts from the first initialisation time.
 func (w *world) keep(n int, truth, analysis *state) {
 	for i := range w.cfg.Inits {
 		since := n - w.offset(i)
@@ -140,12 +140,12 @@ func (w *world) keep(n int, truth, analysis *state) {
 	}
 }
 
-// runForecasts runs the starts, Threads at a time, and emits them in order.
+// runForecasts computes the cases with Threads workers and emits them in order of time.
 func (w *world) runForecasts(ctx context.Context, emit func(*Case) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	type slot chan *Case
-	queue := make(chan slot, w.cfg.Threads) // in order of starts
+	queue := make(chan slot, w.cfg.Threads) // in order of initialisation times
 	type job struct {
 		index int
 		out   slot
@@ -181,10 +181,10 @@ func (w *world) runForecasts(ctx context.Context, emit func(*Case) error) error 
 	var err error
 	for s := range queue {
 		if err == nil {
-			err = context.Cause(ctx) // who gave up is handed nothing more
+			err = context.Cause(ctx) // after an error or cancellation emit is not called again
 		}
 		if err != nil {
-			continue // drain, so that the workers can end
+			continue // drain the queue, so that the workers can end
 		}
 		if st := <-s; st != nil {
 			if err = emit(st); err != nil {
@@ -199,7 +199,7 @@ func (w *world) runForecasts(ctx context.Context, emit func(*Case) error) error 
 	return err
 }
 
-// forecaster runs starts on one goroutine.
+// forecaster computes cases on one goroutine.
 type forecaster struct {
 	*world
 	g      *integrator
@@ -211,7 +211,7 @@ func (w *world) newForecaster() *forecaster {
 	return &forecaster{world: w, g: w.forecast.integrator(), fields: newFieldMaker(), points: make([]float64, npoint)}
 }
 
-// makeCase makes one start.
+// makeCase computes one case.
 func (f *forecaster) makeCase(i int) *Case {
 	cfg := f.cfg
 	init := ensemble.InitAt(cfg.FirstInit.Add(time.Duration(f.offset(i)) * cycleLength))
@@ -234,8 +234,8 @@ func (f *forecaster) makeCase(i int) *Case {
 	return st
 }
 
-// run forecasts all members of a start, one after the other, and shows the streamfunction
-// at each lead.
+// run computes the forecasts of all members of a case, one after the other, and passes the
+// streamfunction at each lead time to a callback.
 func (f *forecaster) run(i int, visit func(member, lead int, psi *state)) {
 	t := f.t0 + float64(f.offset(i))/4
 	bred := f.breed(i, t)
@@ -260,9 +260,9 @@ func (f *forecaster) run(i int, visit func(member, lead int, psi *state)) {
 	}
 }
 
-// breed grows random perturbations of the analysis of breedingDays ago along the
-// forecast model's own flow, and returns the differences at the start, each of
-// unit norm.
+// breed computes bred vectors: it adds random perturbations to the analysis breedingDays before the
+// initialisation time, integrates the forecast model and returns the differences from the
+// unperturbed forecast at the initialisation time, each with unit norm.
 func (f *forecaster) breed(i int, t float64) []state {
 	const steps = int(breedingDays * stepsPerDay)
 	from := t - breedingDays
@@ -292,7 +292,7 @@ func (f *forecaster) breed(i int, t float64) []state {
 	return bred
 }
 
-// perturbation mixes bred vectors in random proportion with random noise.
+// perturbation returns a random linear combination of the bred vectors plus random noise.
 func (f *forecaster) perturbation(bred []state, r *rand.Rand) state {
 	var p, n state
 	for v := range bred {
@@ -307,7 +307,7 @@ func (f *forecaster) perturbation(bred []state, r *rand.Rand) state {
 	return p
 }
 
-// mask makes a perturbation large where observations are few.
+// mask amplifies a perturbation in areas with few observations.
 func (f *forecaster) mask(psi *state) {
 	for l := range psi {
 		f.fields.t.toGrid(f.points, &psi[l])

@@ -8,17 +8,17 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 )
 
-// marsKeys is what the local section of a message says that ECMWF's archive delivers.
+// marsKeys contains the values of the local section of ECMWF messages.
 type marsKeys struct {
 	class, kind  byte
 	stream       uint16
-	process      byte // number of the model
+	process      byte // identifier of the model
 	member       int  // ensemble.NoMember for an analysis
-	ensembleSize int  // members of the ensemble, with the control
+	ensembleSize int  // number of members including the control member
 	reference    time.Time
 }
 
-// Codes of the archive's tables.
+// Codes of the MARS tables.
 const (
 	classOperational = 1
 	classERA5        = 23
@@ -28,8 +28,8 @@ const (
 	streamHindcast   = 1033 // enfh
 )
 
-// encodeGRIB1 appends a field as a message of edition 1 of GRIB, as ECMWF writes it: table 128,
-// rows from the north, 16 bits a value, a bitmap where values are missing (NaN).
+// encodeGRIB1 appends a field as a GRIB edition 1 message in the style of ECMWF: table 128, rows from
+// north to south, 16 bits per value, and a bitmap if values are missing (NaN).
 //
 // Source: FM 92 GRIB1; ECMWF local definitions 1 and 26.
 func encodeGRIB1(dst []byte, grid *ensemble.Grid, v ensemble.Variable, level ensemble.Level, init time.Time, leadHours int, m marsKeys, values []float32) []byte {
@@ -52,7 +52,7 @@ func encodeGRIB1(dst []byte, grid *ensemble.Grid, v ensemble.Variable, level ens
 	if missing {
 		product[7] |= 0x40
 	}
-	product[9] = 1 // all that belongs to one level is of the surface
+	product[9] = 1 // single-level variables have the level type surface
 	if level.Kind == ensemble.Pressure {
 		product[9] = 100
 		binary.BigEndian.PutUint16(product[10:], uint16(level.Value/100))
@@ -78,7 +78,7 @@ func encodeGRIB1(dst []byte, grid *ensemble.Grid, v ensemble.Variable, level ens
 	last := func(x []float64) float64 { return x[len(x)-1] }
 	putSigned24(g, 11, millidegrees(grid.Lat[0]))
 	putSigned24(g, 14, millidegrees(grid.Lon[0]))
-	g[16] = 0x80 // increments are given
+	g[16] = 0x80 // increments are present
 	putSigned24(g, 18, millidegrees(last(grid.Lat)))
 	putSigned24(g, 21, millidegrees(last(grid.Lon)))
 	binary.BigEndian.PutUint16(g[23:], uint16(math.Round(1000*(last(grid.Lon)-grid.Lon[0])/float64(grid.NX-1))))
@@ -103,8 +103,8 @@ func encodeGRIB1(dst []byte, grid *ensemble.Grid, v ensemble.Variable, level ens
 	return dst
 }
 
-// MessageBytes is the size of a message of an Archive on so many points, of a member or
-// of an analysis. Missing values make it smaller, and their bitmap larger.
+// MessageBytes returns the size of an Archive message with the given number of points, for a member or
+// an analysis. The size of a message with missing values differs.
 func MessageBytes(points int, member bool) int64 {
 	product := 52
 	if member {
@@ -114,7 +114,7 @@ func MessageBytes(points int, member bool) int64 {
 	return int64(8 + product + 32 + data + data%2 + 4)
 }
 
-// encodeData1 appends the data section with the n values that are not missing.
+// encodeData1 appends the data section with the n non-missing values.
 func encodeData1(dst []byte, values []float32, n int) []byte {
 	lo, hi := math.Inf(1), math.Inf(-1)
 	for _, x := range values {
@@ -151,7 +151,7 @@ func encodeData1(dst []byte, values []float32, n int) []byte {
 	return append(dst, b...)
 }
 
-// ibmFloor is the largest number of 32 bits to the base of 16 that is not above x.
+// ibmFloor returns the largest 32-bit IBM floating-point number that is not greater than x.
 func ibmFloor(x float64) (value float64, word uint32) {
 	if x == 0 {
 		return 0, 0
@@ -179,10 +179,10 @@ func ibmFloor(x float64) (value float64, word uint32) {
 	return value, word | uint32(exponent)<<24 | uint32(mantissa)
 }
 
-// millidegrees is a coordinate in thousandths of a degree.
+// millidegrees returns a coordinate in thousandths of a degree.
 func millidegrees(deg float64) int { return int(math.Round(1000 * deg)) }
 
-// putSigned16 and put3 write a number of so many octets, its sign in the first bit, at octet n.
+// putSigned16 and put3 write a number of two or three octets at octet n, with the sign in the first bit.
 func putSigned16(b []byte, n, v int) {
 	if v < 0 {
 		v = -v | 1<<15

@@ -4,29 +4,28 @@ import (
 	"math"
 )
 
-// state is the prognostic field of the three levels, 250, 500 and 850 hPa:
-// potential vorticity without its constant part f(1+h/scale), s-1. The same type
-// holds streamfunctions, m2 s-1.
+// state is the prognostic field on the three levels 250, 500 and 850 hPa: potential vorticity without
+// the constant part f(1+h/scale), s-1. The type is also used for streamfunctions, m2 s-1.
 type state [nlev]spectrum
 
-// stepsPerDay of the third-order Adams–Bashforth scheme: one hour.
+// stepsPerDay is the number of time steps of the third-order Adams–Bashforth scheme; a step is 1 h.
 const stepsPerDay = 24
 
-// model is the quasi-geostrophic atmosphere with one physics:
+// model is the quasi-geostrophic model with one set of physics parameters:
 //
 //	∂q₀/∂t = −J(ψ₀,q₀)           − R₁⁻²H₁          − c∇⁸q₀
 //	∂q₁/∂t = −J(ψ₁,q₁)           + R₁⁻²H₁ − R₂⁻²H₂ − c∇⁸q₁
 //	∂q₂/∂t = −J(ψ₂,q₂+fh/scale)  + R₂⁻²H₂ − ∇×(kV₂) − c∇⁸q₂
 //
-// with q₀ = ∇²ψ₀ − R₁⁻²(ψ₀−ψ₁) + f and so on. H₁, H₂ heat the two thicknesses:
-// Newtonian relaxation, latent heat, and heat from the sea. Fluxes Vq and kV are formed
-// on the grid and their divergence is taken by parts in the Legendre sum, so
-// that without forcing energy is conserved to rounding and enstrophy by the
-// quadrature.
+// with q₀ = ∇²ψ₀ − R₁⁻²(ψ₀−ψ₁) + f, and q₁ and q₂ accordingly. H₁ and H₂ are the heating of the two
+// thicknesses: Newtonian relaxation, latent heat and heat from the sea. The fluxes Vq and kV are
+// computed on the grid. Their divergence is computed by integration by parts in the Legendre
+// transform. Without forcing, energy is therefore conserved up to rounding errors, and enstrophy up
+// to quadrature errors.
 //
 // Source: Marshall & Molteni 1993, doi:10.1175/1520-0469(1993)050<1792:TADUOP>2.0.CO;2.
 //
-// A model is shared by any number of integrators.
+// Several integrators can share a model.
 type model struct {
 	phys              physics
 	inverse           [trunc + 1][nlev][nlev]float64 // ψ from q, by degree
@@ -88,7 +87,7 @@ func newModel(p physics, pl *planet) *model {
 	return m
 }
 
-// smoothMountains gives fh/scale on the grid from the filtered orography.
+// smoothMountains returns fh/scale on the grid for the filtered orography.
 func (m *model) smoothMountains(pl *planet, t *transform) []float64 {
 	g := make([]float64, npoint)
 	var s spectrum
@@ -106,7 +105,7 @@ func (m *model) smoothMountains(pl *planet, t *transform) []float64 {
 	return g
 }
 
-// streamfunction inverts potential vorticity.
+// streamfunction computes the streamfunction from potential vorticity.
 func (m *model) streamfunction(psi, q *state) {
 	for k := range ncoef {
 		a := &m.inverse[sphere.deg[k]]
@@ -117,7 +116,7 @@ func (m *model) streamfunction(psi, q *state) {
 	}
 }
 
-// vorticity gives potential vorticity (without its constant part).
+// vorticity computes potential vorticity without the constant part.
 func (m *model) vorticity(q, psi *state) {
 	r1, r2 := complex(1/(rossby1*rossby1), 0), complex(1/(rossby2*rossby2), 0)
 	for k := range ncoef {
@@ -130,21 +129,21 @@ func (m *model) vorticity(q, psi *state) {
 	}
 }
 
-// row is the scratch of one latitude: packed pairs of real rows, each pair one
-// complex transform, in place.
+// row is the buffer of one latitude. Each complex transform contains two real rows and is computed
+// in place.
 type row struct {
 	wave [5][nlon]complex128 // V₀+iU₀ V₁+iU₁ V₂+iU₂ q₀+iq₁ q₂+i(ψ₁−ψ₂)/R₂²; spectra, then grid values
 	flux [4][nlon]complex128 // (Vq)₀ (Vq)₁ (Vq)₂, each east+i·north; H₁+iH₂; grid values, then spectra
 }
 
-// integrator runs one model on one goroutine. It allocates only when made.
+// integrator integrates a model on one goroutine. Only its constructor allocates memory.
 type integrator struct {
 	*model
 	north    row
 	south    row
 	psi      state
-	tendency [3]state // a ring; newest is at index newest
-	steps    int      // tendencies at hand since the last restart
+	tendency [3]state // ring buffer; newest is the index of the latest tendency
+	steps    int      // number of tendencies since the last restart
 	newest   int
 }
 
@@ -152,10 +151,10 @@ func (m *model) integrator() *integrator {
 	return &integrator{model: m}
 }
 
-// restart forgets the past, before another trajectory.
+// restart discards the stored tendencies before a new trajectory.
 func (g *integrator) restart() { g.steps = 0 }
 
-// run advances q by n steps from time t in days since the turn of the year.
+// run integrates q over n steps from time t in days since the start of the year.
 func (g *integrator) run(q *state, t float64, n int) {
 	const dt = day / stepsPerDay
 	for i := range n {
@@ -183,7 +182,7 @@ func (g *integrator) run(q *state, t float64, n int) {
 	}
 }
 
-// rate is the time derivative of q.
+// rate computes the time derivative of q.
 func (g *integrator) rate(dq, q *state, t float64) {
 	g.streamfunction(&g.psi, q)
 	*dq = state{}
@@ -205,15 +204,15 @@ func (g *integrator) rate(dq, q *state, t float64) {
 	g.linear(dq, q, seasonCos, seasonSin)
 }
 
-// synthesize sums over degree for a pair of rows and fills the packed spectra.
-// U and V carry cosφ.
+// synthesize computes the Legendre sums for a pair of rows and fills the packed spectra. U and V
+// contain the factor cosφ.
 func (g *integrator) synthesize(j int, q *state) {
 	const inv = 1 / earthRadius
-	// Partners in a packed pair must be of one size, or the rounding of the larger
-	// drowns the smaller: the thickness goes as a vorticity.
+	// The two fields of a packed pair must have similar magnitudes, because of rounding errors. The
+	// thickness is therefore scaled to a vorticity.
 	const perThickness = 1 / (rossby2 * rossby2)
 	p, h := &sphere.p[j], &sphere.h[j]
-	for f := range g.north.wave { // grid values of the rows before are here
+	for f := range g.north.wave { // contains grid values of the previous rows
 		clear(g.north.wave[f][trunc+1 : nlon-trunc])
 		clear(g.south.wave[f][trunc+1 : nlon-trunc])
 	}
@@ -240,7 +239,7 @@ func (g *integrator) synthesize(j int, q *state) {
 	}
 }
 
-// legendreSums forms Σpψ, Σhψ, Σpq apart for even and odd places.
+// legendreSums computes Σpψ, Σhψ and Σpq separately for even and odd indices.
 func legendreSums(p, h []float64, psi, q []complex128) (pe, po, he, ho, qe, qo complex128) {
 	n := len(p)
 	h, psi, q = h[:n], psi[:n], q[:n]
@@ -274,7 +273,7 @@ func legendreSums(p, h []float64, psi, q []complex128) (pe, po, he, ho, qe, qo c
 	return complex(per, pei), complex(por, poi), complex(her, hei), complex(hor, hoi), complex(qer, qei), complex(qor, qoi)
 }
 
-// pack puts coefficient m of two real rows f, g into the spectrum of f+ig.
+// pack inserts coefficient m of two real rows f, g into the spectrum of f+ig.
 func pack(z *[nlon]complex128, m int, f, g complex128) {
 	if m == 0 {
 		z[0] = complex(real(f), real(g))
@@ -284,7 +283,7 @@ func pack(z *[nlon]complex128, m int, f, g complex128) {
 	z[nlon-m] = complex(real(f)+imag(g), real(g)-imag(f))
 }
 
-// unpack takes coefficient m of two real rows f, g from the transform of f+ig.
+// unpack extracts coefficient m of two real rows f, g from the transform of f+ig.
 func unpack(z *[nlon]complex128, m int) (f, g complex128) {
 	a, b := z[m], z[(nlon-m)%nlon]
 	f = complex((real(a)+real(b))/2, (imag(a)-imag(b))/2)
@@ -292,7 +291,7 @@ func unpack(z *[nlon]complex128, m int) (f, g complex128) {
 	return f, g
 }
 
-// pointwise forms fluxes and heating on one row.
+// pointwise computes the fluxes and the heating on one row.
 func (g *integrator) pointwise(r *row, j int, seasonCos, seasonSin float64) {
 	f := g.coriolis[j]
 	perCos2 := 1 / sphere.cos2[j]
@@ -316,8 +315,8 @@ func (g *integrator) pointwise(r *row, j int, seasonCos, seasonSin float64) {
 		r.flux[1][i] = complex(u1*q1, v1*q1)
 		r.flux[2][i] = complex(u2*q2+drag*v2, v2*q2-drag*u2)
 
-		// −½(V₁+V₂)·∇(ψ₁−ψ₂): advection of warmth in the lower layer, positive
-		// where warmer air arrives (thickness falls with warmth in the south).
+		// −½(V₁+V₂)·∇(ψ₁−ψ₂): temperature advection in the lower layer, positive for warm
+		// advection (the sign of the thickness is reversed in the south).
 		warm := hem * (u1*v2 - u2*v1) * perCos2
 		var heat float64
 		if warm > 0 {
@@ -363,7 +362,7 @@ func (g *integrator) analyse(j int, dq *state) {
 			an := hn + complex(dm*imag(xn), -dm*real(xn)) // −im x
 			as := hs + complex(dm*imag(xs), -dm*real(xs))
 			even, odd := an+as, an-as
-			// H has the other parity
+			// H has the opposite parity
 			bEven := complex(div*real(yn-ys), div*imag(yn-ys))
 			bOdd := complex(div*real(yn+ys), div*imag(yn+ys))
 			addLegendre(dq[l][lo:hi], p[lo:hi], h[lo:hi], even, odd, bEven, bOdd)
@@ -388,7 +387,7 @@ func addLegendre(dst []complex128, p, h []float64, aEven, aOdd, bEven, bOdd comp
 	}
 }
 
-// linear adds relaxation and diffusion, and keeps the global mean at zero.
+// linear adds relaxation and diffusion, and sets the global mean to zero.
 func (g *integrator) linear(dq, q *state, seasonCos, seasonSin float64) {
 	const r1, r2 = 1 / (rossby1 * rossby1), 1 / (rossby2 * rossby2)
 	c, s := complex(seasonCos, 0), complex(seasonSin, 0)

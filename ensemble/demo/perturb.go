@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 )
 
-// purpose keys a random stream, so that no draw depends on the order of work.
+// purpose identifies a random stream. The numbers therefore do not depend on the order of execution.
 type purpose uint64
 
 const (
@@ -15,20 +15,20 @@ const (
 	forMembers
 )
 
-// stream gives the random numbers of one purpose at one place in the sequence.
+// stream returns the random number generator of a purpose for one index.
 func stream(seed uint64, p purpose, index int) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, uint64(p)<<48^uint64(int64(index))&(1<<48-1)))
 }
 
-// noise draws a random streamfunction on the three levels with kinetic energy
-// peaked around the given degree, alike on all levels to the share barotropic. Its root
-// mean square wind is about 1 m s-1.
+// noise draws a random streamfunction on the three levels. The kinetic energy peaks at the given
+// degree. barotropic is the correlation between the levels. The root mean square wind is about
+// 1 m s-1.
 func noise(dst *state, r *rand.Rand, peak, barotropic float64) {
 	var amp [trunc + 1]float64
 	var energy float64
 	for n := 1; n <= trunc; n++ {
 		x := float64(n) / peak
-		e := x * x * math.Exp(1-x*x) // of all orders of the degree together
+		e := x * x * math.Exp(1-x*x) // sum over all orders of the degree
 		energy += e
 		amp[n] = math.Sqrt(e/(float64(n)*float64(n+1)*float64(2*n+1))) * earthRadius
 	}
@@ -39,7 +39,7 @@ func noise(dst *state, r *rand.Rand, peak, barotropic float64) {
 		}
 		return complex(r.NormFloat64(), r.NormFloat64()) * complex(math.Sqrt(0.5), 0)
 	}
-	// ½Σ|a|² over both signs of m is the mean square, so a variance of 2 a unit.
+	// The mean square is ½Σ|a|² over both signs of m: a unit mean square needs a variance of 2.
 	unit := math.Sqrt(2 / energy)
 	for k := range ncoef {
 		common := draw(k)
@@ -50,7 +50,7 @@ func noise(dst *state, r *rand.Rand, peak, barotropic float64) {
 	}
 }
 
-// windNorm is the root mean square wind of a streamfunction over the levels, m s-1.
+// windNorm returns the root mean square wind of a streamfunction over all levels, m s-1.
 func windNorm(psi *state) float64 {
 	var sum float64
 	var s spectrum
@@ -64,7 +64,7 @@ func windNorm(psi *state) float64 {
 	return math.Sqrt(sum / nlev)
 }
 
-// scaleTo multiplies a streamfunction to a given windNorm.
+// scaleTo rescales a streamfunction to a given windNorm.
 func scaleTo(psi *state, norm float64) {
 	f := complex(norm/windNorm(psi), 0)
 	for l := range psi {
@@ -74,7 +74,7 @@ func scaleTo(psi *state, norm float64) {
 	}
 }
 
-// addScaled adds b times f to a.
+// addScaled adds f·b to a.
 func addScaled(a, b *state, f float64) {
 	for l := range a {
 		for k := range a[l] {

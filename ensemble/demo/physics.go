@@ -1,8 +1,8 @@
 package demo
 
-// physics is one set of parameters of the atmosphere. Truth runs with one, the
-// forecasts with another; docs/decisions/0003-demo-atmosphere.md gives the
-// reasons and holds the frozen table.
+// physics contains the parameters of the model physics. The nature run and the forecast model have
+// different parameters. docs/decisions/0003-demo-atmosphere.md contains the reasons and the fixed
+// values.
 type physics struct {
 	// Newtonian relaxation of the two thicknesses, days.
 	relaxUpper, relaxLower float64
@@ -37,7 +37,7 @@ type physics struct {
 	seaExcess                float64 // sea surface minus equilibrium temperature, K
 }
 
-// natural is the physics of truth.
+// natural is the physics of the nature run.
 var natural = physics{
 	relaxUpper: 12, relaxLower: 7,
 	shearUpper: 19, shearLower: 18,

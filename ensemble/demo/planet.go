@@ -12,8 +12,8 @@ const (
 	year        = 365.25   // days
 )
 
-// planet is the invented but Earth-like lower boundary, the same for truth and
-// forecast model (which may see the mountains at another height and smoothness).
+// planet is the synthetic Earth-like lower boundary of the nature run and the forecast model. The
+// two models can have different heights and smoothness of the orography.
 //
 // Shape: [nlat*nlon], rows north to south.
 type planet struct {
@@ -22,7 +22,7 @@ type planet struct {
 	observed []float64 // density of observations, 0 to 1
 }
 
-// blob is a rotated ellipse with Gaussian flanks.
+// blob is a rotated two-dimensional Gaussian function.
 type blob struct {
 	lat, lon   float64 // centre, degrees
 	dlat, dlon float64 // half widths, degrees of latitude and longitude
@@ -30,7 +30,7 @@ type blob struct {
 	top        float64 // value at the centre
 }
 
-// continents become land where their sum exceeds one half.
+// continents define the land-sea mask: land where the sum exceeds 0.5.
 var continents = []blob{
 	{62, 95, 14, 60, 0, 1.5}, {45, 85, 18, 45, 0, 1.4}, {25, 105, 12, 18, -20, 1.2}, // Asia
 	{50, 20, 10, 22, 0, 1.0}, {64, 20, 7, 12, 0, 0.8}, {24, 45, 10, 12, 0, 1.0}, {19, 78, 10, 7, 0, 1.2}, // Europe, Arabia, India
@@ -42,7 +42,7 @@ var continents = []blob{
 	{-90, 0, 19, 400, 0, 4},    // Antarctica
 }
 
-// mountains add up, in m.
+// mountains define the orography as a sum, in m.
 var mountains = []blob{
 	{34, 88, 8, 16, 0, 4600}, {48, 95, 9, 16, 20, 1500}, {62, 130, 8, 18, 0, 900}, {38, 48, 7, 12, 0, 1500},
 	{44, 250, 14, 9, 0, 2300}, {60, 235, 9, 9, 0, 1200}, {26, 258, 8, 5, 0, 1300}, {74, 318, 9, 11, 0, 2600},
@@ -50,7 +50,7 @@ var mountains = []blob{
 	{64, 13, 6, 8, 0, 800}, {-90, 60, 17, 400, 0, 3000}, {36, 280, 8, 5, 0, 500}, {27, 8, 7, 8, 0, 600},
 }
 
-// at is the value of a blob at a place.
+// at returns the value of the blob at a point.
 func (b blob) at(lat, lon float64) float64 {
 	dx := math.Remainder(lon-b.lon, 360) / b.dlon
 	dy := (lat - b.lat) / b.dlat

@@ -4,8 +4,8 @@ import (
 	"gonum.org/v1/gonum/dsp/fourier"
 )
 
-// transform goes between spectra and single grid fields. It owns its scratch:
-// one per goroutine. The time step has its own fused form in model.go.
+// transform converts between spectral and grid-point fields. It has its own buffers and must not be
+// shared between goroutines. The time step has a fused version in model.go.
 type transform struct {
 	fft  *fourier.FFT
 	row  [nlon]float64

@@ -9,34 +9,34 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 )
 
-// Writer encodes what Write makes, as Encoder does. Every
-// call makes one file, whole or not at all, in a folder that exists.
+// Writer encodes forecasts and analyses; see Encoder. Each call writes one file atomically. The
+// folder must exist.
 type Writer interface {
 	WriteEnsembleGRIB2(ctx context.Context, path string, f *ensemble.Forecast) error
 	WriteEnsembleNetCDF(ctx context.Context, path string, f *ensemble.Forecast) error
 	WriteAnalyses(ctx context.Context, path string, as []*ensemble.Analysis) error
 }
 
-// Format is a set of the formats that ensembles are written in.
+// Format is a set of file formats of ensemble forecasts.
 type Format uint8
 
-// The formats of ensembles; they may be added up.
+// The formats can be combined with |.
 const (
 	GRIB2 Format = 1 << iota
 	NetCDF
 )
 
-// Files are the paths of a written data set, in order of time.
+// Files contains the paths of a written data set in order of time.
 type Files struct {
-	GRIB2, NetCDF []string // ensembles, one file a start
-	Analyses      []string // NetCDF, one file a calendar year of valid times
+	GRIB2, NetCDF []string // ensemble forecasts, one file per initialisation time
+	Analyses      []string // NetCDF, one file per calendar year of the valid time
 }
 
 // Write generates the data set of cfg into the folder dir, which must exist:
-// demo_fc_2001010100.grib2 and .nc for each start, demo_an_2001.nc for the
-// analyses of each year. progress is told the starts done, and may be nil.
+// demo_fc_2001010100.grib2 and .nc for each initialisation time, demo_an_2001.nc for the analyses of
+// each year. progress receives the number of written cases and can be nil.
 //
-// Errors: those of Generate and of w; files written before stay.
+// Errors: those of Generate and of w. Files that are already written are kept.
 func Write(ctx context.Context, cfg Config, dir string, formats Format, w Writer, progress func(done, total int)) (*Files, error) {
 	if formats&^(GRIB2|NetCDF) != 0 {
 		return nil, fmt.Errorf("demo: unknown formats %b", formats)
@@ -83,7 +83,7 @@ func Write(ctx context.Context, cfg Config, dir string, formats Format, w Writer
 	return files, nil
 }
 
-// yearlyAnalyses collects analyses until no later start can add to their year.
+// yearlyAnalyses collects the analyses of a year until it is complete.
 type yearlyAnalyses struct {
 	write func(year int, as []*ensemble.Analysis) error
 	kept  []*ensemble.Analysis // by valid time, each once
@@ -95,7 +95,7 @@ func (y *yearlyAnalyses) add(s *Case) error {
 	}
 	for _, a := range s.Analyses {
 		i, found := slices.BinarySearchFunc(y.kept, a, func(e, a *ensemble.Analysis) int { return e.Valid.Compare(a.Valid.Time) })
-		if !found { // leads longer than the time between starts meet again
+		if !found { // valid times of different cases can coincide
 			y.kept = slices.Insert(y.kept, i, a)
 		}
 	}
@@ -111,7 +111,7 @@ func (y *yearlyAnalyses) flushBefore(year int) error {
 	return nil
 }
 
-// flushFirst writes the earliest year.
+// flushFirst writes the analyses of the earliest year.
 func (y *yearlyAnalyses) flushFirst() error {
 	year := y.kept[0].Valid.Year()
 	n := slices.IndexFunc(y.kept, func(a *ensemble.Analysis) bool { return a.Valid.Year() > year })

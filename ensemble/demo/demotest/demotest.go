@@ -1,4 +1,4 @@
-// Package demotest gives tests of jobs the demonstration's weather, and a training on it.
+// Package demotest provides a small synthetic data set and a training configuration for tests.
 package demotest
 
 import (
@@ -21,11 +21,11 @@ import (
 	"github.com/ensemble-weather/ensemble/io/decode"
 )
 
-// made is the folder of small, once it is made.
+// made is the folder of the generated data set, or empty.
 var made string
 
-// small is a demonstration of few starts and members that all tests of a
-// package read: 20 starts every four weeks, so that they meet all seasons.
+// small configures the data set of all tests of a package: 20 initialisation times every four weeks
+// over all seasons, with few members.
 var small = sync.OnceValues(func() (*demo.Files, error) {
 	dir, err := os.MkdirTemp("", "ensemble-demo-")
 	if err != nil {
@@ -36,7 +36,7 @@ var small = sync.OnceValues(func() (*demo.Files, error) {
 	if shared == "" {
 		return write(dir)
 	}
-	// Tests write beside the files, so each package has its own copy of what the first one makes.
+	// Tests write into the folder. Each package therefore has its own copy of the generated files.
 	if err := os.MkdirAll(shared, 0o700); err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ var small = sync.OnceValues(func() (*demo.Files, error) {
 	return filesIn(dir)
 })
 
-// write makes the demonstration.
+// write generates the data set.
 func write(dir string) (*demo.Files, error) {
 	pool, err := decode.NewPool(decode.Options{})
 	if err != nil {
@@ -78,7 +78,7 @@ func write(dir string) (*demo.Files, error) {
 	return demo.Write(context.Background(), cfg, dir, demo.GRIB2|demo.NetCDF, demo.Encoder{Pool: pool}, nil)
 }
 
-// filesIn are those of a demonstration that was made.
+// filesIn returns the files of an existing data set.
 func filesIn(dir string) (f *demo.Files, err error) {
 	f = new(demo.Files)
 	for pattern, list := range map[string]*[]string{"demo_fc_*.grib2": &f.GRIB2, "demo_fc_*.nc": &f.NetCDF, "demo_an_*.nc": &f.Analyses} {
@@ -89,7 +89,7 @@ func filesIn(dir string) (f *demo.Files, err error) {
 	return f, nil
 }
 
-// Files gives the demonstration: 4 members, leads to 48 h.
+// Files returns the paths of the data set: 4 members, lead times to 48 h.
 func Files(t *testing.T) *demo.Files {
 	t.Helper()
 	testdecoder.Path(t)
@@ -100,28 +100,28 @@ func Files(t *testing.T) *demo.Files {
 	return f
 }
 
-// Remove removes the files of the demonstration; a TestMain that does not end by Main calls it, last.
+// Remove removes the files of the data set. A TestMain without Main must call it at the end.
 func Remove() {
 	if made != "" {
 		os.RemoveAll(made)
 	}
 }
 
-// Main runs the tests of a package and removes the demonstration after them: its TestMain calls it.
+// Main runs the tests of a package and then removes the data set. TestMain calls it.
 func Main(m *testing.M) {
 	code := m.Run()
 	Remove()
 	os.Exit(code)
 }
 
-// Config is a configuration that trains in a second. Of the baselines it has the cheapest one: tests that
-// look at others name them.
+// Config returns a configuration for a training of about one second. It has only the cheapest baseline;
+// tests add others if needed.
 func Config(t *testing.T, f *demo.Files, set ...string) *config.TrainConfig {
 	t.Helper()
 	dir := filepath.Dir(f.GRIB2[0])
 	analyses := "  analyses: [" + dir + "/demo_an_*.nc]\n"
 	if slices.Contains(set, "model.head=spread") {
-		analyses = "" // needs none
+		analyses = "" // not needed
 	}
 	target := "  target_lead: 48h\n"
 	if slices.ContainsFunc(set, func(s string) bool { return strings.HasPrefix(s, "data.target_leads=") }) {
