@@ -361,7 +361,7 @@ func (s *initFields) fault(around *fileContext) Fault {
 	f := Fault{Kind: FaultMissing, Code: exit.NotYet, What: fmt.Sprintf("member %s is missing at lead %s", first.Member, first.Lead),
 		At:     fmt.Sprintf("initialisation %s, %s at %s", s.init, first.Variable, first.Level),
 		Why:    fmt.Sprintf("%d fields are present, %d are missing: %s", len(s.have), len(s.missing), MemberLeads(s.missing)),
-		Fix:    "wait for the file, transfer it again, or exclude the initialisation or the member",
+		Fix:    "wait for the file, fetch it again, or exclude the initialisation or the member",
 		Fields: len(s.missing)}
 	if first.Member == ensemble.NoMember {
 		f.What = fmt.Sprintf("%s at %s is missing at lead %s", first.Variable, first.Level, first.Lead)
@@ -381,7 +381,7 @@ func (s *initFields) fault(around *fileContext) Fault {
 	file := s.first().File
 	f.File, f.At = file, f.At+"; fields of this initialisation are in "+file
 	if last, ok := s.truncation(around); ok {
-		f.File, f.At, f.Code, f.Fix = "", "", exit.BadData, "transfer the file again"
+		f.File, f.At, f.Code, f.Fix = "", "", exit.BadData, "fetch the file again"
 		f.Why = "the file ends between two messages, before these in the order of the other files; " + f.Why
 		f = f.AtEntry(last)
 	}

@@ -133,12 +133,12 @@ func (c *ValueStats) notFinite() (faults []Fault) {
 			func(FieldStats) string {
 				return "all values are missing: the field was not written, or is masked completely"
 			},
-			"transfer the file again, or exclude the member or initialisation"},
+			"fetch the file again, or exclude the member or initialisation"},
 		{func(t FieldStats) bool { return t.Infinite > 0 }, exit.BadData, "infinite values",
 			func(t FieldStats) string {
 				return fmt.Sprintf("%d of %d values of the first are infinite", t.Infinite, t.Points)
 			},
-			"transfer the file again, or exclude the member or initialisation"},
+			"fetch the file again, or exclude the member or initialisation"},
 		{func(t FieldStats) bool { return t.Missing > 0 && t.Missing < t.Points }, exit.OK, "missing values",
 			func(t FieldStats) string { return fmt.Sprintf("%d of %d values of the first", t.Missing, t.Points) }, ""},
 	} {
@@ -181,7 +181,7 @@ func (c *ValueStats) implausible() (faults []Fault) {
 		for _, i := range fields[k] {
 			lo, hi = min(lo, c.Fields[i].Min), max(hi, c.Fields[i].Max)
 		}
-		f := Fault{Kind: FaultImplausible, Code: exit.BadData, Fix: "transfer the file again, or correct its unit"}
+		f := Fault{Kind: FaultImplausible, Code: exit.BadData, Fix: "fetch the file again, or correct its unit"}
 		if k.Product == ensemble.Spread {
 			f.What, f.Why = fmt.Sprintf("values of %s are below 0", k), fmt.Sprintf("the minimum is %.6g", lo)
 			faults = append(faults, c.groupFault(f, fields[k]))
@@ -377,7 +377,7 @@ func (c *ValueStats) copyFaults(list []int, members map[ensemble.Key]int) (fault
 			continue
 		}
 		faults = append(faults, Fault{Kind: FaultCopy, Code: exit.BadData, What: fmt.Sprintf("members %s of initialisation %s are copies of each other", ensemble.MemberRanges(m), k.Init),
-			Why: "the values are equal bit by bit", Fix: "transfer the files of these members again, or exclude all but one of them"})
+			Why: "the values are equal bit by bit", Fix: "fetch the files of these members again, or exclude all but one of them"})
 	}
 	if !evolves {
 		return faults
@@ -395,7 +395,7 @@ func (c *ValueStats) copyFaults(list []int, members map[ensemble.Key]int) (fault
 				what = fmt.Sprintf("lead %s of member %s, initialisation %s, has the values of lead %s", b.Lead, b.Member, b.Init, a.Lead)
 			}
 			faults = append(faults, Fault{Kind: FaultCopy, Code: exit.BadData, What: strings.Replace(what, "of member "+ensemble.NoMember.String()+" ", "", 1),
-				Why: "the values are equal bit by bit: an old file may have been renamed", Fix: "transfer the file of the later one again"})
+				Why: "the values are equal bit by bit: an old file may have been renamed", Fix: "fetch the file of the later one again"})
 			break
 		}
 	}
