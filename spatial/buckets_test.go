@@ -158,11 +158,11 @@ func TestBuckets(t *testing.T) {
 			want := inTurn.inProcess(t, n, comm.Parallel).grads
 			for seed := range seeds {
 				if !slices.Equal(r.inProcess(t, n, comm.Replay(seed)).grads, want) {
-					t.Errorf("%s on %v, seed %d: other bits than without overlap", n.name, m, seed)
+					t.Errorf("%s on %v, seed %d: bits differ from a run without overlap", n.name, m, seed)
 				}
 			}
 			if !slices.Equal(r.inProcess(t, n, comm.Parallel).grads, want) {
-				t.Errorf("%s on %v: other bits than without overlap", n.name, m)
+				t.Errorf("%s on %v: bits differ from a run without overlap", n.name, m)
 			}
 			r.size = 0
 			if d := distance(r.inProcess(t, n, comm.Parallel).grads, want); d > 1e-6 || d > 0 && m.Size() != 3 {
@@ -330,7 +330,7 @@ func TestShardsOnCPU(t *testing.T) {
 				t.Errorf("%s on %v: parameters differ by %.2g", n.name, m, distance(params[0], params[1]))
 			}
 			if whole := int64(4 * len(params[0])); bytes[0]-bytes[1] < whole/3 {
-				t.Errorf("%s on %v: %d bytes, %d where gradients of %d bytes are kept by pieces", n.name, m, bytes[0], bytes[1], whole)
+				t.Errorf("%s on %v: %d bytes, %d with gradients of %d bytes in pieces", n.name, m, bytes[0], bytes[1], whole)
 			}
 		}
 	}

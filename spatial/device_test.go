@@ -97,7 +97,7 @@ func TestShardOnDevices(t *testing.T) {
 						other.links = linked.links
 					}
 					if !reflect.DeepEqual(linked, other) {
-						t.Error("other bits")
+						t.Error("bits differ")
 					}
 				})
 			}
@@ -354,7 +354,7 @@ func TestAllRanksRecordAlike(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !reflect.DeepEqual(got, want) {
-		t.Error("other bits")
+		t.Error("bits differ")
 	}
 }
 

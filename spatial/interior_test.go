@@ -109,7 +109,7 @@ func TestInteriorRunsBesideTheHalo(t *testing.T) {
 	want := run(false)
 	for _, a := range all {
 		if len(a.all) > 0 {
-			t.Errorf("where the program exchanges halos devices are asked for %q", a.all[:1])
+			t.Errorf("with halos in host memory devices get %q", a.all[:1])
 		}
 	}
 	all = nil
@@ -138,6 +138,6 @@ func TestInteriorRunsBesideTheHalo(t *testing.T) {
 		}
 	}
 	if got.links = want.links; !reflect.DeepEqual(got, want) {
-		t.Errorf("other bits than of convolutions that wait")
+		t.Errorf("bits differ from convolutions that wait")
 	}
 }

@@ -61,7 +61,7 @@ func TestRanksTellEachOther(t *testing.T) {
 			}
 			for r, o := range all {
 				if fmt.Sprint(o.Result) != fmt.Sprint(of(r)) {
-					return fmt.Errorf("rank %d heard %v of rank %d", rank, o.Result, r)
+					return fmt.Errorf("rank %d got %v from rank %d", rank, o.Result, r)
 				}
 			}
 			return nil
@@ -184,7 +184,7 @@ func TestSlabs(t *testing.T) {
 				return err
 			}
 			if ranks.IsRoot() != slices.Equal(joined, whole) {
-				return fmt.Errorf("%s, rank %d: the slabs do not join to the whole", mesh, rank)
+				return fmt.Errorf("%s, rank %d: the gathered shards differ from the whole", mesh, rank)
 			}
 			return nil
 		})

@@ -90,7 +90,7 @@ func TestImports(t *testing.T) {
 		}
 		l := layerOf(p.short())
 		if l == nil {
-			t.Errorf("%s belongs to no layer: add it to rules.go, or move it", p.short())
+			t.Errorf("%s has no layer: add it to rules.go, or move it", p.short())
 			continue
 		}
 		for _, imp := range p.Imports {
@@ -99,7 +99,7 @@ func TestImports(t *testing.T) {
 				continue
 			}
 			if !slices.ContainsFunc(l.may, func(m string) bool { return matches(m, to) }) {
-				t.Errorf("%s imports %s, but %s may import only %v of ours\n\tbecause %s", p.short(), to, l.pattern, l.may, l.why)
+				t.Errorf("%s imports %s, but %s may import only %v of this module\n\tbecause %s", p.short(), to, l.pattern, l.may, l.why)
 			}
 		}
 	}
@@ -152,7 +152,7 @@ func TestHomes(t *testing.T) {
 		for _, imp := range p.Imports {
 			for _, h := range homes {
 				if (imp == h.module || strings.HasPrefix(imp, h.module+"/")) && !inside(h.homes, p.short()) {
-					t.Errorf("%s imports %s, whose only home is %v\n\tbecause %s", p.short(), imp, h.homes, h.why)
+					t.Errorf("%s imports %s, which only %v may import\n\tbecause %s", p.short(), imp, h.homes, h.why)
 				}
 			}
 		}
@@ -192,7 +192,7 @@ func TestNames(t *testing.T) {
 	for _, p := range list(t) {
 		for part := range strings.SplitSeq(p.short(), "/") {
 			if slices.Contains(vagueNames, part) || slices.Contains(vagueNames, p.Name) {
-				t.Errorf("%s: the name says nothing; name what the package is for", p.short())
+				t.Errorf("%s: the name is vague: name the purpose of the package", p.short())
 				break
 			}
 		}

@@ -127,7 +127,7 @@ func TestLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(path); err != nil {
-		t.Error("the new owner's lease is gone")
+		t.Error("the new owner's lease was removed")
 	}
 }
 

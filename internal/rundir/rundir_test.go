@@ -102,7 +102,7 @@ func TestLife(t *testing.T) {
 	}
 	d = open(t, path, Options{Overwrite: true}, Fresh)
 	if names, err := d.content(); err != nil || len(names) != 1 || names[0] != "mine.txt" {
-		t.Errorf("after --overwrite: %v, %v; want only what no run made", names, err)
+		t.Errorf("after --overwrite: %v, %v; want only files that no run wrote", names, err)
 	}
 }
 

@@ -194,7 +194,7 @@ func TestPrograms(t *testing.T) {
 			t.Errorf("the table programs has %s, which nothing looks up", p.name)
 		}
 		if (p.from == missing) != (p.why != "") {
-			t.Errorf("the table programs says of %s %q: what happens without it is to be said of what may be missing, and of nothing else", p.name, p.why)
+			t.Errorf("the table programs has for %s the consequence %q: it must be set for optional programs, and only for these", p.name, p.why)
 		}
 		brings[p.from] = true
 		switch {

@@ -141,7 +141,7 @@ func TestSubMeshes(t *testing.T) {
 		}).Time()
 	}
 	if one, two := took(1), took(2); one != two {
-		t.Errorf("one job takes %v, beside another one %v", one, two)
+		t.Errorf("one job takes %v, next to another one %v", one, two)
 	}
 }
 

@@ -226,7 +226,7 @@ func TestFailures(t *testing.T) {
 			}
 			return nil
 		}, "rank 1: posted []int64 of 8 bytes from rank 0 with tag 1, got []float32 of 8 bytes"},
-		{"nobody wants it", func(r *cluster.Rank) error {
+		{"never received", func(r *cluster.Rank) error {
 			if r.Rank() == 0 {
 				return r.Send(1, 1, []float32{1, 2}).Wait()
 			}

@@ -50,6 +50,6 @@ func TestReplayPoisons(t *testing.T) {
 		}
 	}
 	if early == 0 {
-		t.Error("what is received was never seen before it arrived")
+		t.Error("a receive buffer never showed NaN before the arrival")
 	}
 }

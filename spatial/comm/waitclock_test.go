@@ -19,7 +19,7 @@ func TestClock(t *testing.T) {
 		"a task": {func(c *comm.Comm, _ <-chan struct{}) error {
 			return c.Go(nil, func(c *comm.Comm) error { return c.Recv(0, 1, make([]byte, 1)).Wait() }).Wait(c)
 		}, true},
-		"a task beside work": {func(c *comm.Comm, sent <-chan struct{}) error {
+		"a task during work": {func(c *comm.Comm, sent <-chan struct{}) error {
 			task := c.Go(nil, func(c *comm.Comm) error { return c.Recv(0, 1, make([]byte, 1)).Wait() })
 			<-sent
 			time.Sleep(late)
@@ -55,7 +55,7 @@ func TestClock(t *testing.T) {
 					return
 				}
 			}
-			t.Errorf("waited %v for what came after %v", got, late)
+			t.Errorf("waited %v for a message that came after %v", got, late)
 		})
 	}
 }

@@ -109,7 +109,7 @@ func TestOneAxisOfTwo(t *testing.T) {
 			want.Total *= c.copies
 			got := path(t, k, graph.Shape{24, 12}, Signature{pair[0], c.other}, Signature{pair[1], c.other}).Cost
 			if got != want {
-				t.Errorf("%v to %v beside %v: %+v, want %+v", pair[0], pair[1], c.other, got, want)
+				t.Errorf("%v to %v with %v on the other axis: %+v, want %+v", pair[0], pair[1], c.other, got, want)
 			}
 		}
 	}
