@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""`ensemble bench` and pytorch.py in turn on the same cases: their times, memory and gradient
+"""`ensemble bench` and pytorch.py alternately on the same cases: their times, memory and gradient
 errors as Markdown, with ratios.
 
     benchmarks/compare.py --python V/bin/python --base 8,32 --crop 64,128 --threads 1,0
 
-Turns alternate (ours, theirs, ours, ...), so that a busy hour hits both; figures are medians
+Runs alternate (ours, theirs, ours, ...), so that other load affects both; figures are medians
 over the rounds. The first round tries every form of PyTorch, the later ones those that can
 still be the fastest, and the published ones. A form whose gradient is further than 5 % from
 float64 is not counted as best.
 
-Without PyTorch it says so and exits with 0.
+Without PyTorch it prints a message and exits with 0.
 """
 import argparse
 import itertools
@@ -21,7 +21,7 @@ import sys
 
 PUBLISHED = ("d3", "d3_cl", "f32", "cl")  # forms in which the networks were published
 WORST_GRADIENT = 0.05  # distance from float64 up to which a form counts: that of bfloat16 is about 1 %
-BEHIND = 1.3  # how much slower than the fastest a form may be to stay in the race
+BEHIND = 1.3  # slowdown relative to the fastest up to which a form is measured again
 
 # title, and the keys of time, memory, rate and share of the peak
 PHASES = (("Training step", "train_ms_median", "peak_mib", "gflops", "peak_fraction"),
@@ -62,13 +62,13 @@ def gradient(run):
 
 
 class Duel:
-    """One case, measured by both sides in turn."""
+    """One case, measured by both sides alternately."""
 
     def __init__(self, case):
         self.case, self.ours, self.theirs = case, [], {}  # theirs by form, in order
 
     def sound(self, form):
-        """Whether a form ran and gives the right gradient."""
+        """Whether a form ran and its gradient is correct."""
         runs = self.theirs[form]
         if any(r.get("error") for r in runs):
             return False

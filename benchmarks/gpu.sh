@@ -1,22 +1,22 @@
 #!/usr/bin/env bash
-# Says where the engine stands on the GPU of this machine: conformance, benchmarks and the
-# same work in PyTorch, in turn, within eight minutes, in one JSON file.
+# Measures the engine on the GPU of this machine: conformance, benchmarks and the
+# same work in PyTorch, alternately, within eight minutes, in one JSON file.
 #
 #   gpu.sh [--out FILE] [--quick] [--no-peer] [--budget SECONDS] [--emulated]
 #
-#   --out FILE     the report (gpu.json); what each part printed lies beside it in FILE.parts
-#   --quick        only what the first three minutes tell: no compiled forms of the peer, no
-#                  training beside the processor, no sanitizer
+#   --out FILE     the report (gpu.json); the output of each part is in FILE.parts
+#   --quick        only the first three minutes: no compiled forms of the peer, no
+#                  training on the processor for comparison, no sanitizer
 #   --no-peer      without PyTorch
 #   --budget N     seconds for everything (480)
 #   --emulated     tiny sizes on the emulated device: checks this script, measures nothing
 #
-# The machine needs a driver, CUDA's libraries or the Python packages that hold them, and
+# The machine needs a driver, CUDA's libraries or the Python packages that contain them, and
 # for the peer a python3 with PyTorch ($PYTHON names another). `make build-gpu` builds
-# ensemble and the test programs, which are looked for beside this script and in
+# ensemble and the test programs. They are searched in the folder of this script and in
 # build/gpu. Nothing is installed, fetched or compiled here.
 #
-# Exit: 0 the report is written, whatever it says; 64 usage; 69 the programs are missing
+# Exit: 0 the report is written, with any result; 64 usage; 69 the programs are missing
 # or do not start.
 set -u
 
@@ -106,7 +106,7 @@ theirs() { # theirs NAME SECONDS COMMAND FLAGS...
   part "$name" "$limit" "$python" "$script" "$command" --budget "$limit" ${device[@]+"${device[@]}"} "$@"
 }
 
-# What the machine is. Without a device there is nothing to measure.
+# Description of the machine. Without a device there is nothing to measure.
 ours info 30 info
 have=$?
 nopeer="--no-peer"
@@ -118,7 +118,7 @@ if [ $peer = 1 ]; then
 fi
 
 if [ $have = 0 ]; then
-  # The published case, in turn with the peer.
+  # The published case, alternating with the peer.
   ours peak 60 peak
   theirs peer-peak 30 peak
   ours train 80 train --case unet3d-2 ${width[@]+"${width[@]}"} ${field2[@]+"${field2[@]}"}
@@ -127,7 +127,7 @@ if [ $have = 0 ]; then
   theirs peer-train 130 train --case unet3d-2 ${field2[@]+"${field2[@]}"} ${width[@]+"${width[@]}"} --batch 2 --forms "d3_cl,d3_cl_graph,fold_cl_graph$compiled"
   ours train-again 30 train --case unet3d-2 ${width[@]+"${width[@]}"} ${field2[@]+"${field2[@]}"}
 
-  # Does it compute the right thing?
+  # Are the results correct?
   ours agree-f32 30 agree --case agree ${agree[@]+"${agree[@]}"} --precision f32
   ours agree-bf16 30 agree --case agree ${agree[@]+"${agree[@]}"} --precision bf16
   ours agree-f16 30 agree --case agree ${agree[@]+"${agree[@]}"} --precision f16
@@ -137,7 +137,7 @@ if [ $have = 0 ]; then
   [ $emulated = 0 ] || run='^TestValues$/^cuda-1$/^(add|mul)$' processes=1
   part conformance 90 "$ensemble" bench device conformance --json --program "$dir/conformance.test" --run "$run" --processes $processes --time-limit 85
 
-  # Predictions and the case of many levels, at the batch that the peer can hold.
+  # Predictions and the case of many levels, with the largest batch that fits the peer's memory.
   ours predict 25 predict --case predict-2 ${width[@]+"${width[@]}"} "${globe2[@]}" --batch 1
   theirs peer-predict 60 predict --case predict-2 ${width[@]+"${width[@]}"} "${globe2[@]}" --batch 1 --forms "d3_cl_graph,fold_cl_graph${compiled:+,fold_cl_compile_graph}"
   ours predict-again 15 predict --case predict-2 ${width[@]+"${width[@]}"} "${globe2[@]}" --batch 1
@@ -145,7 +145,7 @@ if [ $have = 0 ]; then
   batch=$(sed -n 's/.*"largest_batch": *\([0-9][0-9]*\).*/\1/p' "$parts/peer-levels.json" 2>/dev/null | sort -n | tail -n 1)
   ours levels 50 train --case unet3d-11 ${width[@]+"${width[@]}"} "${globe11[@]}" --batch "${batch:-1}" --smaller-batch
 
-  # Memory, learning, and the parts of the backend by themselves.
+  # Memory, training, and the parts of the backend separately.
   ours memory 40 memory ${width[@]+"${width[@]}"} "${one11[@]}"
   [ $quick = 1 ] || ours learn 60 learn ${learn[@]+"${learn[@]}"}
   for package in cuda cudnn nccl; do

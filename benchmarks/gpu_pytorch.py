@@ -9,7 +9,7 @@
     gpu_pytorch.py check   forms against the published one, in float64
 
 One JSON line for every form on standard output; one that fails gives its line with
-"error". Each form has a process of its own, killed when its share of --budget is over.
+"error". Each form has its own process, killed at the end of its share of --budget.
 
 A form is words joined by _:
   d3 | fold | stack   3-D as published; depth folded into channels; depth in the batch,
@@ -26,7 +26,7 @@ are queued and timed by events; a prediction goes from pinned memory of the host
 memory of the host and is waited for. Fields whose sides do not divide by 32 are padded.
 
 device_bytes is torch.cuda.max_memory_allocated, reserved_bytes max_memory_reserved.
---tiny and --device cpu are for trying the script without a GPU: nothing is captured then.
+--tiny and --device cpu are for tests of the script without a GPU, without graph capture.
 """
 import argparse
 import gc
@@ -118,7 +118,7 @@ class Case:
             self.out = self.call(self.x)
 
     def capture(self, f):
-        """f as one graph, after runs that make what libraries need."""
+        """f as one graph, after runs that initialise libraries."""
         if not self.cuda or "graph" not in self.words:
             return f
         torch = self.torch
@@ -142,7 +142,7 @@ class Case:
         return {"device_bytes": t.max_memory_allocated(), "reserved_bytes": t.max_memory_reserved(), "device_used_bytes": total - free}
 
     def warm(self, f):
-        """Runs twice what compiles and chooses, then once what the memory is counted of."""
+        """Runs f twice for compilation and choices, then once for the memory measurement."""
         for _ in range(2):
             f()
         self.wait()
@@ -156,7 +156,7 @@ class Case:
         return g
 
     def queued(self, f, seconds):
-        """Times of steps in ms that are asked for without waiting in between."""
+        """Times in ms of steps that are queued without synchronisation."""
         torch = self.torch
         if not self.cuda:
             return timed(f, seconds)
@@ -196,7 +196,7 @@ def train(c, form):
 
 
 def finite(**numbers):
-    """Numbers for JSON, which has no NaN; a form whose are not finite does not count."""
+    """Numbers for JSON, which has no NaN; a form with values that are not finite does not count."""
     if all(math.isfinite(x) for x in numbers.values()):
         return numbers
     return {"error": "not finite: " + ", ".join(k for k, x in numbers.items() if not math.isfinite(x))}
@@ -230,15 +230,15 @@ def predict(c, form):
 
 def fit(c, form):
     """The largest batch that fits, and its step. The search neither captures nor tries
-    algorithms of convolutions; what is measured at the end does, with fewer samples if it
-    takes more."""
+    algorithms of convolutions; the final measurement does, with fewer samples if it
+    needs more memory."""
     import torch
 
     def attempt(f, batch):
-        """What f gives, or None where memory does not suffice."""
+        """The result of f, or None if memory does not suffice."""
         try:
             return f(batch)
-        except RuntimeError as e:  # a capture that runs out of memory says so in other words
+        except RuntimeError as e:  # a capture that runs out of memory has another message
             if not isinstance(e, torch.OutOfMemoryError) and "memory" not in str(e) and "captur" not in str(e):
                 raise
             return None
@@ -334,14 +334,14 @@ COMMANDS = {"info": info, "peak": peak, "train": train, "predict": predict, "fit
 
 
 def limit_of(form, left, remaining):
-    """Seconds for a form: those that compile share what the others leave."""
+    """Seconds for a form: those that compile share the remaining time."""
     if "compile" in form or "reduce" in form:
         return remaining / left
     return max(remaining / left, remaining - 10 * (left - 1))
 
 
 class Children:
-    """Runs processes one by one, and ends the one at work with this one."""
+    """Runs processes one by one, and ends the running one with this one."""
 
     def __init__(self):
         self.now = None

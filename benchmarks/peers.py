@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Reading beside what users have, on the same files in turn: `ensemble bench read`, a loop of
+"""Reading compared with other programs, alternately on the same files: `ensemble bench read`, a loop of
 ecCodes in C (compiled here), cfgrib and netCDF4-python. Prints Markdown with ratios.
 
     build/venv/bin/python benchmarks/peers.py --peers ../shared/peers --dir DIR
 
-  grib       0.5 degree fields of 16 bits, simple packing and CCSDS, beside the loop on one
-             thread and beside cfgrib's open and load
-  netcdf     the same fields in NetCDF-4, deflated and shuffled, beside netCDF4-python
-  inventory  opening a GRIB file of 10 000 messages, beside cfgrib without an index
+  grib       0.5 degree fields of 16 bits, simple packing and CCSDS, against the loop on one
+             thread and cfgrib's open and load
+  netcdf     the same fields in NetCDF-4, deflated and shuffled, against netCDF4-python
+  inventory  opening a GRIB file of 10 000 messages, against cfgrib without an index
 
-Files are made by grib_peers.py of --peers and by the loop, where they are not there yet. They
-lie in memory; decoding processes run, as imports lie behind the peers.
+Missing files are made by grib_peers.py of --peers and by the loop. They
+are in memory; decoding processes are running, as the peers have done their imports.
 
 needs: eccodes cfgrib xarray netCDF4 numpy; gcc and libeccodes-dev
 """
@@ -59,7 +59,7 @@ def netcdf4(path):
 
 
 def dated(source, path):
-    """The fields of a file as they are, in one that says where and when they are."""
+    """The fields of a file unchanged, in a file with their places and times."""
     with netCDF4.Dataset(source) as a, netCDF4.Dataset(path, "w") as b:
         for name, d in a.dimensions.items():
             b.createDimension(name, len(d))
@@ -95,7 +95,7 @@ class Measuring:
         self.a, self.loop, self.rows, self.notes = a, loop, [], []
 
     def ours(self, path, *flags):
-        """What `ensemble bench read` gives of a file in one round."""
+        """Results of `ensemble bench read` for a file in one round."""
         return json.loads(output(self.a.ensemble, "bench", "read", "--json", "--progress", "none", "--rounds", "1", *flags, path))["files"][0]
 
     def row(self, case, unit, ours, peer, theirs, wanted):

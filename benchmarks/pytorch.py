@@ -7,8 +7,8 @@
 
 One JSON line for every case and form on standard output, with the keys of `ensemble
 bench --json`. A step is zero_grad, forward, mean absolute error, backward, Adam.
-Training, prediction and the gradient's distance from float64 each have a process of
-their own, so that peak memory is their own.
+Training, prediction and the gradient's distance from float64 each have separate
+processes, so that peak memory is measured separately.
 
 Forms of unet3d (depth D):
   d3           3-D convolutions, as published
@@ -25,8 +25,7 @@ compile, compile_cl.
 A form that ends in +keep runs with a malloc that keeps freed memory (glibc's
 MALLOC_ variables), which spares the page faults of every step.
 
-Threads wait without spinning (OMP_WAIT_POLICY=passive) unless the environment says
-otherwise: on a shared machine spinning is several times slower.
+Threads wait without spinning (OMP_WAIT_POLICY=passive) unless the environment sets it: on a shared machine spinning is several times slower.
 """
 import argparse
 import json
@@ -38,7 +37,7 @@ import sys
 import time
 
 CHANNELS = 42
-REINJECT = 28  # input channel that resnet2d_simple reads again
+REINJECT = 28  # input channel that resnet2d_simple reads a second time
 RATE = 1e-4
 DRAWS = 5  # of the inputs for which gradients are compared
 WARMUP, LEAST = 2, 5
@@ -284,7 +283,7 @@ def sides(crop):
 def measure(step, steps, seconds, clock=time.perf_counter):
     """Times of a step in ms, and how many came before the first of them.
 
-    The last step of the warm-up tells whether the step is slow (the first also
+    The last step of the warm-up shows whether the step is slow (the first also
     compiles), and is the first measured one then: the rule of `ensemble bench`.
     """
     for _ in range(WARMUP):
@@ -310,7 +309,7 @@ def peak_mib():
 
 
 def run_phase(r):
-    """What one process measures: r is {"case", "form", "phase", "steps", "seconds"}."""
+    """Measurements of one process: r is {"case", "form", "phase", "steps", "seconds"}."""
     c, form, phase = r["case"], r["form"], r["phase"]
     if phase == "gradient":
         import torch

@@ -1,22 +1,22 @@
 #!/usr/bin/env python3
-"""The way of a PyTorch program to the same quality, on the same data.
+"""Time of a PyTorch program to the same quality, on the same data.
 
     python3 benchmarks/quality.py --run runs/experiments/gcm/base/seed-1 --data DIR --target 0.525 --seeds 1,2,3,4,5
     python3 benchmarks/quality.py --run runs/experiments/gcm/base/seed-1 --data DIR --check
 
-What is trained is taken from a finished training of one network kind: `model: {kind: unet3d, head: distribution,
+The network is that of a finished training of one kind: `model: {kind: unet3d, head: distribution,
 family: normal, location: true, season: true}`, `features: [spread, first, offset]`, `standardise: global`, no reference.
-Its run directory has the configuration and what was fitted to the training starts (scales, centres), which a program of its
-own would have to fit; so the peer is spared that. Everything else it does by itself: it reads GRIB with ecCodes and NetCDF
+Its run directory has the configuration and the scales and centres fitted to the training inits, which the peer therefore
+need not fit. The peer does everything else: it reads GRIB with ecCodes and NetCDF
 with netCDF4, all into memory, builds batches with NumPy, and trains with AdamW, clipping, warm-up and cosine as configured.
 
---check puts the weights of the finished training into the peer's network and prints its loss on the validation starts beside
-the one in events.jsonl: the networks, the data and the losses are the same if they agree.
+--check puts the weights of the finished training into the peer's network and prints its loss on the validation inits, and
+that of events.jsonl: if they agree, networks, data and losses are the same.
 
 Forms: d3, 3-D convolutions as published; fold, depth folded into channels of 2-D convolutions, which is PyTorch's fastest.
 One JSON line a seed: seconds from the beginning of reading to the first validation loss at or below the target, processor
 time, epochs, steps. Needs torch numpy safetensors eccodes netCDF4 pyyaml. On a machine that is not empty threads must wait without spinning:
-OMP_WAIT_POLICY=passive is set unless the environment says otherwise.
+OMP_WAIT_POLICY=passive is set unless the environment sets it.
 """
 import argparse
 import datetime
@@ -47,7 +47,7 @@ def level(text):
 
 
 class Setting:
-    """What the run directory says."""
+    """Contents of the run directory."""
 
     def __init__(self, run):
         with open(os.path.join(run, "config.effective.yaml")) as f:
@@ -76,7 +76,7 @@ class Setting:
 
 
 class Data:
-    """All starts of some parts of the split in memory: forecasts [start lead member variable level lat lon], observed [start target
+    """All inits of some parts of the split in memory: forecasts [init lead member variable level lat lon], observed [init target
     level lat lon]."""
 
     def __init__(self, s, folder, parts):
@@ -140,7 +140,7 @@ class Data:
         return np.array([math.sin(phase), math.cos(phase)], np.float32)
 
     def batch(self, samples, members):
-        """The tensors of samples, each from its members, of which the first is the control."""
+        """The tensors of samples, each from its members; the first is the control."""
         s, out = self.s, []
         for i, used in zip(samples, members):
             x = self.forecasts[i]

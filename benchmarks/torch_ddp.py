@@ -8,7 +8,7 @@ For every form of pytorch.py two JSON lines: data-parallel training (gloo, over 
 loopback interface) on --ranks processes of one thread, which share the batch evenly,
 and one process with as many threads on the whole batch. Keys are those of `ensemble
 bench --parallel --json`; times are of the slowest rank, memory is listed by rank. The
-losses of the first LOSSES steps tell that both train the same: the second line has
+losses of the first LOSSES steps show that both train equally: the second line has
 "max_rel_loss_error", the largest relative difference between them.
 
 A step is zero_grad, forward, mean absolute error, backward with the mean of the
@@ -29,7 +29,7 @@ LOSSES = 3  # steps before the measured ones whose losses are compared
 
 
 def steps_of(step, steps, seconds, agree):
-    """Warms a step up and times it, as often on all ranks as agree says on the first."""
+    """Warms a step up and times it; agree gives the number of steps of rank 0 to all ranks."""
     for _ in range(peer.WARMUP):
         start = time.perf_counter()
         step()
@@ -44,7 +44,7 @@ def steps_of(step, steps, seconds, agree):
 
 
 def run_rank(r):
-    """What one process does: its share of the batch, and its times on standard output."""
+    """One process: trains on its share of the batch and prints its times."""
     import torch
     import torch.distributed as dist
     case = peer.Case(r["case"], r["form"])  # of the whole batch, so that ranks draw the same
@@ -92,7 +92,7 @@ def free_port():
 
 
 def job(case, form, ranks, steps, seconds):
-    """Starts all ranks and gives what they measured."""
+    """Starts all ranks and returns their measurements."""
     env = dict(os.environ, OMP_NUM_THREADS=str(case["threads"]), GLOO_SOCKET_IFNAME="lo")
     env.setdefault("OMP_WAIT_POLICY", "passive")
     if form.endswith("+keep"):

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The daily loop: gofmt, go vet and the tests of the packages that were changed since the branch left main, uncommitted and
 # new files included, and a build of all.
-#   scripts/check.sh GO [BASE]        BASE: compare with this commit in place of main
+#   scripts/check.sh GO [BASE]        BASE: compare with this commit instead of main
 #
 # Exit: 0 all passed; 1 something failed, after the rest has run.
 set -uo pipefail
@@ -25,7 +25,7 @@ if [ ${#folders[@]} -eq 0 ]; then
 fi
 
 failed=0
-check() { # check COMMAND...: says what it runs, and for how long it ran
+check() { # check COMMAND...: prints the command and its run time
   local start=$SECONDS
   echo "== $*"
   "$@" || failed=1

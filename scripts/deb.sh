@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Makes build/ensemble_VERSION_ARCH.deb of what is checked out: both programs, manual
+# Makes build/ensemble_VERSION_ARCH.deb from the checkout: both programs, manual
 # pages, completions, examples, licences. The same commit gives the same bytes.
 #
 #   scripts/deb.sh VERSION        VERSION as `git describe --tags --always --dirty` gives it
 #
-# Exit: 0 made; what dpkg or the compiler say otherwise.
+# Exit: 0 made; otherwise the exit code of dpkg or the compiler.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 umask 022
@@ -63,7 +63,7 @@ Architecture: any
 CONTROL
 depends=$(cd "$work" && dpkg-shlibdeps -O root/usr/bin/ensemble root/usr/bin/ensemble-decode | sed -n 's/^shlibs:Depends=//p')
 
-# What is opened at run time is recommended or suggested. Debian names oneDNN after its
+# Libraries opened at run time are recommended or suggested. Debian names oneDNN after its
 # interface; the library that was found here is the one that was tested.
 onednn=$(dpkg -S '/usr/lib/*/libdnnl.so.*' | sed -n '1s/:.*//p')
 cat >"$root/DEBIAN/control" <<CONTROL
@@ -87,7 +87,7 @@ Description: calibrated distributions from ensemble weather forecasts
  engine of its own, and scores what it predicts. "ensemble self-test" says
  whether an installation works.
 CONTROL
-# What dpkg runs after an upgrade, and before and after a removal.
+# Scripts that dpkg runs after an upgrade, and before and after a removal.
 install -m 755 scripts/debian/postinst scripts/debian/prerm scripts/debian/postrm "$root/DEBIAN/"
 (cd "$root" && find . -path ./DEBIAN -prune -o -type f -printf '%P\n' | sort | xargs md5sum) >"$root/DEBIAN/md5sums"
 find "$root" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +

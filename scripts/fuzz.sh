@@ -9,9 +9,9 @@ for package in $("$go" list ./...); do
   while read -r target; do
     found=$((found + 1))
     echo "== $package $target"
-    # Inputs are shrunk for ten tries only: the default minute would be all the time
-    # there is. When the time is up in the middle of an input the go command says
-    # "context deadline exceeded" and fails, though nothing was found.
+    # Inputs are shrunk for ten tries only: the default minute would use all
+    # the time. If the time ends in the middle of an input, the go command prints
+    # "context deadline exceeded" and fails, although nothing was found.
     if ! "$go" test "$package" -run='^$' -fuzz="^$target\$" -fuzztime="$time" -fuzzminimizetime=10x -parallel=2 2>&1 | tee "$log"; then
       grep -q 'context deadline exceeded' "$log" && ! grep -q 'Failing input' "$log" || exit 1
     fi

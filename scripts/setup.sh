@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # Installs what `make build` (stage "build"), `make test` (stage "test"), `make deb` (stage
-# "deb") and notebooks (stage "kernel") need, and nothing that is already there; the last three
+# "deb") and notebooks (stage "kernel") need, and nothing that is already installed; the last three
 # include the first. Running it again is free. It leaves in the checkout build/go, a link to a
 # Go tool chain that is new enough; for notebooks and tests build/kernel, the Go kernel of
 # notebooks; and build/venv and build/cylc, Python packages that only tests use.
 #
 #   scripts/setup.sh build|test|deb|kernel
 #
-# Exit: 0 all is there; 69 this system is not known or cannot be changed, with the
-# list of what is missing.
+# Exit: 0 all is installed; 69 this system is unsupported or cannot be changed, with the
+# list of missing packages.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -40,7 +40,7 @@ lacking() {
   done
 }
 
-# probe: on other systems, what cannot be found, in words.
+# probe: on other systems, a text about what cannot be found.
 probe() {
   local lib
   for lib in git make gcc pkg-config; do command -v $lib >/dev/null || echo "$lib"; done
@@ -69,7 +69,7 @@ install() {
   fi
 }
 
-# Ubuntu has Chromium as a snap only; a browser that is already there will do.
+# Ubuntu has Chromium as a snap only; an installed browser suffices.
 browser() { command -v chromium || command -v chromium-browser || command -v google-chrome; }
 
 system_packages() {
@@ -145,7 +145,7 @@ go_toolchain() {
   [ "$(version_of "$PWD/build/go/bin/go")" -ge $minimum ] || fail "the fetched Go does not run" "$root/bin/go" "install Go ${go_want%.*} or later, then run this again"
 }
 
-# --- the judges of the tests --------------------------------------------------------
+# --- reference programs of the tests ------------------------------------------------
 
 # python_packages FOLDER FILE: the packages of a list, in a folder of their own.
 python_packages() {
@@ -165,7 +165,7 @@ python_packages() {
 
 # --- the kernel of notebooks ----------------------------------------------------------
 
-# go_kernel: GoNB and goimports, which it needs beside it, in build/kernel, with the entry
+# go_kernel: GoNB, and goimports, which must be in the same folder, in build/kernel, with the entry
 # that Jupyter finds through JUPYTER_DATA_DIR=build/kernel/jupyter. Only completion needs gopls.
 go_kernel() {
   local want

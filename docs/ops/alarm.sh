@@ -1,6 +1,6 @@
 #!/bin/bash
-# alarm.sh WORD CYCLE TEXT: tells people. WORD is degraded, refused or gave_up. Replace it by
-# what your site has; this one writes to the system's log, and to a file.
+# alarm.sh WORD CYCLE TEXT: notifies operators. WORD is degraded, refused or gave_up. Replace it
+# by the notification of your site; this one writes to the system log and to a file.
 set -u
 line="$(date -u +%Y-%m-%dT%H:%M:%SZ) $1 $2 $3"
 printf '%s\n' "$line" >>"$LOGS/alarms"

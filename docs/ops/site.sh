@@ -1,10 +1,10 @@
-# What a site says once, for all three suites. Every value may be set before.
+# Settings of a site for all three suites. Every value may be set in the environment.
 : "${ENSEMBLE:=ensemble}"                  # the program
 : "${RUN_DIR:=/data/ensemble/runs/a}"      # of a finished training
 : "${INPUT:=/data/fc}"                     # where forecasts arrive: *CYCLE*.grib2
-: "${PRODUCTS:=/data/ensemble/products}"   # one folder a start
+: "${PRODUCTS:=/data/ensemble/products}"   # one folder an init
 : "${LOGS:=/data/ensemble/logs}"
-: "${DEADLINE:=+40m}"                      # of predict: then it goes on with what is there
-: "${AMEND_DEADLINE:=+6h}"                 # of amend, which waits for the rest
-: "${ALARM:=$OPS/alarm.sh}"                # called with: word, start, text
+: "${DEADLINE:=+40m}"                      # of predict, which then continues with the available input
+: "${AMEND_DEADLINE:=+6h}"                 # of amend, which waits for the missing input
+: "${ALARM:=$OPS/alarm.sh}"                # called with: word, init, text
 export ENSEMBLE RUN_DIR INPUT PRODUCTS LOGS DEADLINE AMEND_DEADLINE ALARM

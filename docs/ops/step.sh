@@ -1,24 +1,24 @@
 #!/bin/bash
-# step.sh predict|amend CYCLE [FLAGS...]: the products of one start, as a step of any suite.
+# step.sh predict|amend CYCLE [FLAGS...]: the products of one init, as a step of any suite.
 #
-#   predict   waits until the deadline, then goes on with what is there (predict.yaml)
-#   amend     waits for all that is missing, and makes degraded products again
+#   predict   waits until the deadline, then continues with the available input (predict.yaml)
+#   amend     waits for missing input, and replaces degraded products
 #
-# From the environment: OPS (this folder), SITE (site.sh), TRY and TRIES (this try, and how
-# many the suite makes). Exit, which is all that a suite needs to know:
+# From the environment: OPS (this folder), SITE (site.sh), TRY and TRIES (number of this
+# attempt, and of all attempts of the suite). Exit codes for the suite:
 #
 #   0   published
-#   10  published, of less than was expected; people have been told
+#   10  published, degraded; operators have been notified
 #   75  try again
-#   1   do not try again; people have been told
+#   1   do not try again; operators have been notified
 set -u
 step=${1:?predict or amend} cycle=${2:?the start, such as 2026010100}
 shift 2
 : "${OPS:?the folder of step.sh}" "${SITE:?the site file, site.sh}" "${TRY:=1}" "${TRIES:=1}"
 . "$SITE" || exit 1
 mkdir -p "$LOGS" || exit 1
-# The policy of a step goes by the environment: products state the command line, and those of
-# both steps are to be the same bytes.
+# The policy of a step is in the environment, not in flags: products state the command line,
+# and those of both steps must be the same bytes.
 export ENSEMBLE_MEMBERS_DEADLINE=$DEADLINE
 if [ "$step" = amend ]; then
   export ENSEMBLE_MEMBERS_DEADLINE=$AMEND_DEADLINE ENSEMBLE_MEMBERS_ON_MISSING=fail
@@ -30,10 +30,10 @@ answer="$LOGS/$step-$cycle.json"
   --json --log-format json --log-file "$LOGS/predict.jsonl" >"$answer" 2>/dev/null </dev/null &
 pid=$!
 echo $pid >"$LOGS/$step-$cycle.pid"
-trap 'kill -TERM $pid 2>/dev/null' TERM INT USR1 HUP # the program ends what it is at, with 75
+trap 'kill -TERM $pid 2>/dev/null' TERM INT USR1 HUP # the program stops with 75
 wait $pid
 code=$?
-while kill -0 $pid 2>/dev/null; do # a signal ends a wait early
+while kill -0 $pid 2>/dev/null; do # a signal interrupts wait
   wait $pid
   code=$?
 done
@@ -48,8 +48,8 @@ case $code in
   "$ALARM" degraded "$cycle" "published with less than expected, see $PRODUCTS/$cycle/manifest.json"
   exit 10
   ;;
-66 | 71 | 75) again=yes ;;             # input that is not there yet, a lost rank, told to stop
-69) again=yes ;;                       # another node may have what is missing here
+66 | 71 | 75) again=yes ;;             # missing input, a lost rank, stopped
+69) again=yes ;;                       # another node may have the device
 74) again=yes ;;                       # a full disk, a stale handle
 137 | 143) again=yes ;;                # killed: by hand, by the node, for memory
 126 | 127) why="$ENSEMBLE cannot be run" ;;

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Writes expected.json: scores of the raw MOGREPS-UK ensembles where truths exist.
+"""Writes expected.json: scores of the raw MOGREPS-UK ensembles where analyses exist.
 
     python make_expected.py ../../../shared/data/mogreps-uk > expected.json
 
 Needs numpy, netCDF4 and scoringrules; tested with numpy 2.4, netCDF4 1.7 and
-scoringrules 0.10. All points of all three dates count alike.
+scoringrules 0.10. All points of all three dates have equal weights.
 
     crps_plain, crps_fair   of the members;  crps_gauss  of their mean and spread
     rmse, bias              of their mean;   spread      RMS over points, divisor M-1
     spread_skill            sqrt((M+1)/M) spread / rmse
-    ranks                   share of the truth's places among the members; a truth that
+    ranks                   share of the analysis's places among the members; an analysis that
                             equals k members shares its case among k+1 places
 """
 import glob

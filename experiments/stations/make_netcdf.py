@@ -2,7 +2,7 @@
 
     build/venv/bin/python experiments/stations/make_netcdf.py ../shared/data OUT
 
-OUT/NAME_fc.nc has forecasts (time, realization, station), OUT/NAME_an.nc what was observed.
+OUT/NAME_fc.nc has forecasts (time, realization, station), OUT/NAME_an.nc the observations.
 A time is the valid time; a missing pair is a missing value.
 """
 import csv
@@ -81,7 +81,7 @@ def summer(data, out):
 
 
 def washington(data, out):
-    """Dates by all stations that there are; pairs that there are not are missing."""
+    """Dates by all stations; absent pairs are missing values."""
     with netCDF4.Dataset(data / "stations/uw_t2m_48h_2004.nc") as d:
         hours, ids = d["time"][:].data, netCDF4.chartostring(d["station"][:])
         lat, lon = d["latitude"][:].data, d["longitude"][:].data
@@ -96,7 +96,7 @@ def washington(data, out):
 
 
 def mjo(data, out, days=(5, 10, 15, 20)):
-    """The index of the Madden-Julian oscillation, mean of the day that ends after so many days."""
+    """The index of the Madden-Julian oscillation, mean of the day that ends after the given number of days."""
     with netCDF4.Dataset(data / "seasonal/geos_s2s_rmm1_to_2010.nc") as d:
         starts = netCDF4.num2date(d["forecast_reference_time"][:], d["forecast_reference_time"].units, only_use_cftime_datetimes=False)
         leads, fc = d["lead"][:].data, d["rmm1"][:].filled(np.nan)

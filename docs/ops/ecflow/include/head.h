@@ -1,12 +1,12 @@
 #!/bin/bash
-# The head of every task: tells the server that it began, and if it ends in any way but by
-# tail.h that it was aborted, with the reason. It always exits with 0: the server takes another
-# status of a job that it started for an abort too, and would abort the next try.
+# The head of every task: reports its begin to the server, and an abort with the reason if it
+# ends other than by tail.h. It always exits with 0: the server treats another exit status
+# of its job as an abort too, and would abort the next attempt.
 set -u
 export ECF_PORT=%ECF_PORT% ECF_HOST=%ECF_HOST% ECF_NAME=%ECF_NAME% ECF_PASS='%ECF_PASS%' ECF_TRYNO=%ECF_TRYNO% ECF_RID=$$
 export OPS='%OPS%' SITE='%SITE%' TRY=%ECF_TRYNO% TRIES=%TRIES%
 ecflow_client --init=$$
-ecflow_client --alter=delete variable ECF_TRIES "$ECF_NAME" >/dev/null 2>&1 || true # of step.h, if it said so before
+ecflow_client --alter=delete variable ECF_TRIES "$ECF_NAME" >/dev/null 2>&1 || true # set by step.h in an earlier attempt
 why="the script ended early"
 aborted() {
   trap - EXIT TERM INT HUP USR1 XCPU
@@ -14,4 +14,4 @@ aborted() {
   exit 0
 }
 trap 'aborted "$why"' EXIT
-trap 'why="a signal"' TERM INT HUP USR1 XCPU # the task goes on until its command has ended
+trap 'why="a signal"' TERM INT HUP USR1 XCPU # the task waits for its command

@@ -1,5 +1,5 @@
-# One step of a start, and what the server is told of it. An abort is tried again, up to
-# ECF_TRIES times, unless step.sh says that this is of no use.
+# One step of an init, and its report to the server. An abort is tried again, up to
+# ECF_TRIES times, unless step.sh reports that another attempt is useless.
 "$OPS/step.sh" %TASK% %YMD%%HH% &
 child=$!
 trap 'kill -TERM $child' TERM INT HUP USR1 XCPU
@@ -22,7 +22,7 @@ case $rc in
   ;;
 *)
   ecflow_client --label=info "not published, see the alarms"
-  ecflow_client --alter=add variable ECF_TRIES 1 "$ECF_NAME" # of this task, until it is run by hand
+  ecflow_client --alter=add variable ECF_TRIES 1 "$ECF_NAME" # for this task, until it is run by hand
   why="not to be tried again"
   exit
   ;;
