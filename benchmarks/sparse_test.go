@@ -108,8 +108,7 @@ func fastest(b *testing.B, dev backend.Backend, q backend.Request) pair {
 	return p
 }
 
-// times runs both, one after the other, and gives the processor time of each and the time on
-// the wall.
+// times runs both kernels, one after the other, and returns the processor time and the wall-clock time of each.
 func (p pair) times(b *testing.B) (used, wall [2]time.Duration) {
 	for i, k := range p.kernel {
 		err := p.dev.Do(func() error {
@@ -125,9 +124,9 @@ func (p pair) times(b *testing.B) (used, wall [2]time.Duration) {
 	return used, wall
 }
 
-// BenchmarkSparseConv runs convolutions with products of all blocks of a filter and of those
-// that are kept in turn: for each pass the least processor times of both in ms, and dense over
-// sparse the ratio of these and the median of the ratios of neighbours on the wall.
+// BenchmarkSparseConv runs convolutions alternately with all blocks of a filter and with its nonzero blocks only.
+// For each pass it reports the minimum processor time of both in ms, the ratio dense / sparse of these times, and
+// the median ratio of the wall-clock times of consecutive runs.
 func BenchmarkSparseConv(b *testing.B) {
 	var h, w int
 	if _, err := fmt.Sscanf(*sparseCrop, "%dx%d", &h, &w); err != nil {

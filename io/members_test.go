@@ -90,11 +90,11 @@ func TestMembersFromFileNames(t *testing.T) {
 
 	second := remade(0)
 	second.Member = 2
-	says := written(t, dir, "gep04.t00z.f024", second)
-	if in := open(t, Options{}, says); in.Catalogue().Entries[0].Member != 2 || len(in.Catalogue().Warnings) > 0 {
-		t.Errorf("a field that says its member is of %s", in.Catalogue().Entries[0].Member)
+	numbered := written(t, dir, "gep04.t00z.f024", second)
+	if in := open(t, Options{}, numbered); in.Catalogue().Entries[0].Member != 2 || len(in.Catalogue().Warnings) > 0 {
+		t.Errorf("a field with a member number has member %s", in.Catalogue().Entries[0].Member)
 	}
-	believed := open(t, Options{Members: MemberOptions{FromName: regexp.MustCompile(`gep(\d+)`)}}, says)
+	believed := open(t, Options{Members: MemberOptions{FromName: regexp.MustCompile(`gep(\d+)`)}}, numbered)
 	if believed.Catalogue().Entries[0].Member != 4 || !warned(believed, "another member") {
 		t.Errorf("with a pattern: %s, %q", believed.Catalogue().Entries[0].Member, believed.Catalogue().Warnings)
 	}
@@ -241,7 +241,7 @@ func TestSidecars(t *testing.T) {
 		return fmt.Sprintf(`{"number": "1", "param": "t", "_offset": %d, "_length": %d}`, offset, length)
 	}
 	right := row(0, size) + "\n" + row(size, size) + "\n"
-	for _, c := range []struct{ name, ending, text, says string }{
+	for _, c := range []struct{ name, ending, text, warning string }{
 		{"right", ".index", right, ""},
 		{"of wgrib2", ".idx", fmt.Sprintf("1:0:d=2001010100:TMP:850 mb:24 hour fcst:\n2:%d:d=2001010100:TMP:850 mb:24 hour fcst:\n", size), ""},
 		{"shifted", ".index", row(1, size) + "\n" + row(size+1, size-1), "lists a message at byte 1, but none begins there"},
@@ -261,7 +261,7 @@ func TestSidecars(t *testing.T) {
 					t.Fatal(err)
 				}
 				in := open(t, Options{}, path)
-				if c.says == "" && len(in.Catalogue().Warnings) > 0 || c.says != "" && (!warned(in, c.says) || len(in.Catalogue().Warnings) != 1) {
+				if c.warning == "" && len(in.Catalogue().Warnings) > 0 || c.warning != "" && (!warned(in, c.warning) || len(in.Catalogue().Warnings) != 1) {
 					t.Errorf("warnings %q", in.Catalogue().Warnings)
 				}
 				if !slices.EqualFunc(in.Catalogue().Entries, without.Entries, func(x, y ensemble.Entry) bool { return x.Compare(y) == 0 }) {
@@ -332,7 +332,7 @@ func TestIndexCache(t *testing.T) {
 			t.Errorf("a damaged index of %d bytes is taken", len(damaged))
 		}
 		if got := fields(o); !slices.Equal(got, want) {
-			t.Errorf("beside a damaged index %q, want %q", got, want)
+			t.Errorf("next to a damaged index %q, want %q", got, want)
 		}
 	}
 

@@ -13,7 +13,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/testdecoder"
 )
 
-// notebook is what the tests look at of a notebook.
+// notebook is the part of a notebook that the tests read.
 type notebook struct {
 	Cells []struct {
 		Kind    string   `json:"cell_type"`
@@ -48,11 +48,10 @@ func notebooksHere(t *testing.T) []string {
 	return all
 }
 
-// TestCells: the cells of every notebook are Go that compiles against the package as it
-// is, and their outputs are kept, small and without faults. TestLongNotebooks executes
-// them.
+// TestCells: the cells of every notebook are Go code that compiles with the current package, and their stored
+// outputs are small and without errors. TestLongNotebooks executes them.
 func TestCells(t *testing.T) {
-	dir, err := os.MkdirTemp(".", "_cells-") // in the module, so that its packages are found, but not by who lists all of them meanwhile
+	dir, err := os.MkdirTemp(".", "_cells-") // in the module, so that its packages are found; the underscore hides it from ./...
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,15 +151,15 @@ func moduleFolder(t *testing.T) string {
 	return dir
 }
 
-// TestKernel executes a notebook with the real kernel, in the folder of a module that requires this
-// one: table, map, several pictures and progress arrive whole.
+// TestKernel executes a notebook with the real kernel, in the folder of a module that requires this one. A table,
+// a map, several pictures and progress must arrive complete.
 func TestKernel(t *testing.T) {
 	d := data(t, Cached())
 	dir := moduleFolder(t)
 	t.Setenv("ENSEMBLE_DECODE", testdecoder.Path(t))
 	first, _ := readNotebook(t, "first-forecast.ipynb")
 	setup := strings.Join(first.Cells[1].Source, "")
-	setup = strings.Join(strings.Split(setup, "\n")[:strings.Count(setup[:strings.Index(setup, "!*go build")], "\n")], "\n") + "\n%noautoget\n%goflags \"-ldflags=-s -w\"" // the decoder is there
+	setup = strings.Join(strings.Split(setup, "\n")[:strings.Count(setup[:strings.Index(setup, "!*go build")], "\n")], "\n") + "\n%noautoget\n%goflags \"-ldflags=-s -w\"" // the decoder is already built
 	train := fmt.Sprintf(`%%%%
 ds := ens.MustOpen(%q, ens.Analyses(%q), ens.Cached(), ens.In(%q))
 run := ens.MustTrain("kernel", ds, ens.Target("t850"), ens.Set("model.base=2", "model.stages=1", "train.epochs=40", "train.threads=1", "baselines=[emos]"))
@@ -198,7 +197,7 @@ fmt.Println(p.Spread("t850").Shape())`
 	progress := ""
 	for _, o := range n.Cells[1].Outputs {
 		switch {
-		case o.Name == "stderr" && strings.HasPrefix(strings.Join(o.Text, ""), "ensemble: warning: "): // eight starts are few
+		case o.Name == "stderr" && strings.HasPrefix(strings.Join(o.Text, ""), "ensemble: warning: "): // a warning: eight inits are few
 		case o.Kind == "stream":
 			got = append(got, o.Name+" "+strings.TrimSpace(strings.Join(o.Text, "")))
 		case o.Data["image/png"] != nil:
@@ -220,7 +219,7 @@ fmt.Println(p.Spread("t850").Shape())`
 	if !strings.Contains(progress, "train 80/80 100 %") {
 		t.Errorf("its progress ended with %q", progress)
 	}
-	// Another cell is another program, of the same version: it finds what the first has made.
+	// Another cell is another program of the same version: it finds the results of the first.
 	if out := n.Cells[2].Outputs; len(out) != 1 || strings.Join(out[0].Text, "") != "[32 64]\n" {
 		t.Errorf("a second cell made anew what the first had made: %+v", out)
 	}

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestLongNotebooks executes all notebooks, each from scratch in a folder of its own: as
-// somebody does who downloaded it and has a module that requires this one.
+// TestLongNotebooks executes each notebook from scratch in a folder of its own, like a user who downloaded it and
+// has a module that requires this one.
 func TestLongNotebooks(t *testing.T) {
 	for _, path := range notebooksHere(t) {
 		t.Run(strings.TrimSuffix(path, ".ipynb"), func(t *testing.T) {

@@ -24,7 +24,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/testdecoder"
 )
 
-// cellVariable names what a test process does as a cell, on the data in dataVariable.
+// cellVariable names the cell that a test process runs, on the data in dataVariable.
 const (
 	cellVariable = "ENSEMBLE_TEST_CELL"
 	dataVariable = "ENSEMBLE_TEST_CELL_DATA"
@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// weather is a folder with the demonstration's data of eight starts and four members.
+// weather is a folder with the demo's data of eight inits and four members.
 var weather = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "ensemble-notebooks-")
 	if err != nil {
@@ -54,7 +54,7 @@ var weather = sync.OnceValues(func() (string, error) {
 	return dir, err
 })
 
-// data opens the weather, with everything kept in a folder of the test.
+// data opens the folder of weather, with all results in a folder of the test.
 func data(t *testing.T, opts ...Option) *Dataset {
 	t.Helper()
 	testdecoder.Path(t)
@@ -76,8 +76,7 @@ func openAt(dir string, opts ...Option) (*Dataset, error) {
 // tiny is a network that trains in a moment.
 var tiny = Set("model.base=2", "model.stages=1", "train.epochs=2", "train.threads=1", "baselines=[climatology]")
 
-// TestFiveLines goes the way of the package's comment; another program reads what was
-// published.
+// TestFiveLines runs the example of the package comment; another program reads the products.
 func TestFiveLines(t *testing.T) {
 	d := data(t, Cached())
 	r, err := Train("quick", d, Target("t850"), tiny)
@@ -144,7 +143,7 @@ print("%.6g %.6g %.6g %.6g" % (x[0, 1], x[-1, -1], f["latitude"][0], f["longitud
 		t.Errorf("scores of nobody: exit %d", code)
 	}
 
-	// Made again they are what they were, and nothing is made.
+	// A second run gives the same results from the stored files and recomputes nothing.
 	begun := time.Now()
 	d2, err := openAt(must(weather()), Cached(), In(d.folder))
 	if err != nil {
@@ -164,7 +163,7 @@ print("%.6g %.6g %.6g %.6g" % (x[0, 1], x[-1, -1], f["latitude"][0], f["longitud
 	}
 }
 
-// changed tells when the files of a folder were written.
+// changed returns the modification times of the files in a folder.
 func changed(t *testing.T, dir string) map[string]time.Time {
 	t.Helper()
 	out := map[string]time.Time{}
@@ -179,8 +178,8 @@ func changed(t *testing.T, dir string) map[string]time.Time {
 	return out
 }
 
-// TestContent: names go by content. A file that was only touched is the same, one of
-// which a byte differs is not, also where its size and time are as before.
+// TestContent: names depend on content. A file with a new modification time is the same; one with a different byte
+// is not, even if its size and time are unchanged.
 func TestContent(t *testing.T) {
 	dir := t.TempDir()
 	file, memory := filepath.Join(dir, "a"), filepath.Join(dir, "memory")
@@ -220,8 +219,7 @@ func TestContent(t *testing.T) {
 	}
 }
 
-// TestErrors: every fault has the program's exit code, and what comes of a thing that is
-// not there tells it too.
+// TestErrors: every fault has the program's exit code, and methods of a failed value return its error.
 func TestErrors(t *testing.T) {
 	d := data(t)
 	r := &Run{Dir: filepath.Join(t.TempDir(), "none"), data: d}
@@ -236,17 +234,17 @@ func TestErrors(t *testing.T) {
 		{"an option of others", errOf(Open("x", Target("t"))), exit.Usage},
 		{"no option", errOf(Open("x", Option{})), exit.Usage},
 		{"no lead", errOf(Train("x", d, Lead("48"))), exit.Usage},
-		{"a lead that is not there", errOf(Train("x", d, Lead("30h"))), exit.Usage},
+		{"a lead that is missing", errOf(Train("x", d, Lead("30h"))), exit.Usage},
 		{"no variable", errOf(Train("x", d, Target("temperature"))), exit.Usage},
-		{"a variable that is not there", errOf(Train("x", d, Target("q850"))), exit.Usage},
-		{"a level that is not there", errOf(Train("x", d, Target("t700"))), exit.Usage},
+		{"a variable that is missing", errOf(Train("x", d, Target("q850"))), exit.Usage},
+		{"a level that is missing", errOf(Train("x", d, Target("t700"))), exit.Usage},
 		{"levels that do not go together", errOf(Train("x", d, Target("t850"), Target("t2m"))), exit.Usage},
 		{"no name", errOf(Train("../x", d)), exit.Usage},
 		{"an unknown key", errOf(Train("x", d, Set("train.epoch=5"))), exit.Usage},
 		{"one member", errOf(Train("x", d, Set("data.members.use=1"))), exit.Usage},
 		{"no time", d.Init("yesterday").Err(), exit.Usage},
 		{"a time without its zone", d.Init("2001-01-01T00").Err(), exit.Usage},
-		{"unknown initialisation time", errOf(r.Predict(d.Init("1999-01-01T00Z"))), exit.NotYet},
+		{"a missing init", errOf(r.Predict(d.Init("1999-01-01T00Z"))), exit.NotYet},
 		{"no training", errOf(r.Predict(d.Init("first"))), exit.NotYet},
 		{"quantiles in per cent", errOf(r.Predict(d.Init("first"), Quantiles(10))), exit.Usage},
 		{"no event", errOf(r.Predict(d.Init("first"), Event("warm"))), exit.Usage},
@@ -265,7 +263,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// cells are programs as the kernel makes them.
+// cells are programs like those the kernel compiles.
 var cells = map[string]func(){
 	"error": func() { MustOpen("nothing/*.grib2") },
 	"chain": func() { (&Prediction{Init: Init{}, run: &Run{}}).Spread("temperature").Map(Europe).Show() },
@@ -290,13 +288,13 @@ func (found) Sections() answer.Sections {
 	return answer.Sections{{Title: "found", Columns: answer.NumberColumns("%.1f", "n"), Rows: [][]any{{2.5}}}}
 }
 
-// cell runs one of them in a folder; begun is called when it has started.
+// cell runs one of them in a folder; begun is called after its start.
 func cell(t *testing.T, name, dir string, begun func(*os.Process)) (stdout, stderr string, code exit.Code) {
 	t.Helper()
 	testdecoder.Path(t)
-	var out, said bytes.Buffer
+	var out, errs bytes.Buffer
 	cmd := exec.Command(must(os.Executable()))
-	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &out, &said
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &out, &errs
 	cmd.Env = append(os.Environ(), cellVariable+"="+name, dataVariable+"="+must(weather()))
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -304,17 +302,17 @@ func cell(t *testing.T, name, dir string, begun func(*os.Process)) (stdout, stde
 	if begun != nil {
 		begun(cmd.Process)
 	}
-	_ = cmd.Wait() // the code is what is asked
-	return out.String(), said.String(), exit.Code(cmd.ProcessState.ExitCode())
+	_ = cmd.Wait() // the caller checks the exit code
+	return out.String(), errs.String(), exit.Code(cmd.ProcessState.ExitCode())
 }
 
 // TestMust: a cell that fails prints the program's four lines and has its exit code.
 func TestMust(t *testing.T) {
 	for name, want := range map[string]exit.Code{"error": exit.NotYet, "chain": exit.Usage} {
-		_, said, code := cell(t, name, t.TempDir(), nil)
-		lines := strings.Split(strings.TrimSpace(said), "\n")
+		_, errs, code := cell(t, name, t.TempDir(), nil)
+		lines := strings.Split(strings.TrimSpace(errs), "\n")
 		if code != want || !strings.HasPrefix(lines[0], fmt.Sprintf("ensemble: error[E%03d]: ", want)) || !strings.HasPrefix(lines[len(lines)-1], "  fix: ") {
-			t.Errorf("%s: exit %d, want %d, and printed\n%s", name, code, want, said)
+			t.Errorf("%s: exit %d, want %d, and printed\n%s", name, code, want, errs)
 		}
 	}
 }
@@ -338,10 +336,10 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// TestStop interrupts a training as the kernel does when a cell is stopped: it is saved,
-// and the same cell goes on with it.
+// TestStop interrupts a training as the kernel does when a cell is stopped: it saves, and the same cell resumes
+// it.
 func TestStop(t *testing.T) {
-	data(t) // so that it is there
+	data(t) // create the data first
 	dir := t.TempDir()
 	stop := func(kind string) func(*os.Process) {
 		return func(p *os.Process) {
@@ -358,19 +356,19 @@ func TestStop(t *testing.T) {
 		}
 	}
 	for _, kind := range []string{"epoch", "resumed"} {
-		_, said, code := cell(t, "train", dir, stop(kind))
-		if code != exit.SaveAndStop || !strings.Contains(said, "error[E075]") || !strings.Contains(said, "fix: run the cell again") {
-			t.Fatalf("stopped after %q: exit %d, printed\n%s", kind, code, said)
+		_, errs, code := cell(t, "train", dir, stop(kind))
+		if code != exit.SaveAndStop || !strings.Contains(errs, "error[E075]") || !strings.Contains(errs, "fix: run the cell again") {
+			t.Fatalf("stopped after %q: exit %d, printed\n%s", kind, code, errs)
 		}
 	}
 	runs, _ := filepath.Glob(filepath.Join(dir, "kept", "long-*"))
 	events, err := rundir.ReadEvents(runs[0])
 	if err != nil || !slices.ContainsFunc(events, func(e rundir.Event) bool { return e.Kind == "resumed" && e.Step > 0 }) {
-		t.Errorf("the second cell did not go on with the first: %v", err)
+		t.Errorf("the second cell did not resume the first: %v", err)
 	}
 }
 
-// TestPlaces: variables are named as people write them.
+// TestPlaces: variables may have common short names.
 func TestPlaces(t *testing.T) {
 	for text, want := range map[string]string{"t2m": "2t@2m", "2t": "2t@2m", "t": "t", "t850": "t@850hPa", "gh@500hPa": "gh@500hPa", "msl": "msl@msl", "u10": "10u@10m", "z500": "z@500hPa",
 		"t0": "", "x850": "", "850": "", "": "", "t@": "", "msl850": "", "t8.5": ""} {
@@ -381,8 +379,8 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// TestSplit: the parts of a mesh cover every point once, the halo is the rim of the part
-// around the globe, and trainings on the mesh have the losses of one rank.
+// TestSplit: the shards of a mesh cover every point once, the halo is the rim of the shard around the globe, and
+// training on the mesh has the losses of one rank.
 func TestSplit(t *testing.T) {
 	d := data(t, Cached())
 	sgd := Set("train.optimizer=sgd", "train.learning_rate=0.002", "train.epochs=1")
@@ -425,7 +423,7 @@ func TestSplit(t *testing.T) {
 	if want := 34 + 2*16; rim != want { // a row below with its corners, a column on both sides
 		t.Errorf("the halo of rank 0 has %d points, want %d", rim, want)
 	}
-	var bytes int64 // what rank 0 sends of the input: as much as it needs
+	var bytes int64 // bytes that rank 0 sends of the input: only those that are needed
 	if bytes = s.Halos[0].Bytes; bytes != int64(rim*s.Halos[0].Shape[0]*s.Halos[0].Shape[1]*s.Halos[0].Shape[2]*4) {
 		t.Errorf("%d bytes for a halo of %d points of %v", bytes, rim, s.Halos[0].Shape)
 	}

@@ -121,12 +121,12 @@ func TestKindsRefuseLayouts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			told := false
+			conditioned := false
 			for _, n := range g.Nodes {
-				told = told || strings.HasPrefix(n.Name, "condition.")
+				conditioned = conditioned || strings.HasPrefix(n.Name, "condition.")
 			}
-			if told == k.NoConditions {
-				t.Errorf("%s has layers of conditions: %v, says that it has none: %v", k.Name, told, k.NoConditions)
+			if conditioned == k.NoConditions {
+				t.Errorf("%s has condition layers: %v, NoConditions is %v", k.Name, conditioned, k.NoConditions)
 			}
 		}
 		if n := k.BaseMultiple; n > 0 {

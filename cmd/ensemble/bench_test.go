@@ -12,14 +12,14 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// TestMain lets the test's own program serve as the program itself, for what needs a
-// process of its own, and keeps timings out of the user's cache.
+// TestMain lets the test binary run as the program, for tests that need a separate process, and keeps timings out
+// of the user's cache.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") {
 		main()
 	}
 	user, err := os.UserCacheDir()
-	if err == nil && os.Getenv("GOCACHE") == "" { // Go's own stays: tests build the decoder
+	if err == nil && os.Getenv("GOCACHE") == "" { // keep Go's own cache: tests build the decoder
 		err = os.Setenv("GOCACHE", filepath.Join(user, "go-build"))
 	}
 	var cache string
@@ -38,8 +38,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// TestBench measures tiny cases as a user would, and checks the figures of the
-// answer against each other.
+// TestBench measures tiny cases, and checks that the figures of the answer agree with each other.
 func TestBench(t *testing.T) {
 	trace := filepath.Join(t.TempDir(), "step.json")
 	code, stdout, stderr := call(t, "bench", "--json", "--base", "1,2", "--crop", "32,32x64", "--threads", "1", "--steps", "2", "--trace", trace, "--op-profile", "--progress", "none")
@@ -73,8 +72,8 @@ func TestBench(t *testing.T) {
 			"peak_mib", "arena_mib", "predict_peak_mib", "predict_arena_mib", "parameters", "steps", "predict_steps", "warmup", "compile_ms", "loss"} {
 			number(key)
 		}
-		// Rounding may put a value near zero on the other side of a ReLU: one of some
-		// thousand values in networks so small. A wrong gradient is off by all of itself.
+		// Rounding may change the sign of a value near zero before a ReLU: about one of a thousand values in networks this
+		// small. A wrong gradient differs by its full magnitude.
 		if e := number("relative_gradient_error"); e > 0.02 || r["gradient_case"] == nil {
 			t.Errorf("result %d: gradient error %g of %v", i, e, r["gradient_case"])
 		}
@@ -107,7 +106,7 @@ func TestBench(t *testing.T) {
 	}
 }
 
-// TestBenchText: the table for a person has its case, its unit and its movement.
+// TestBenchText: the table has the case, its unit and the bytes moved.
 func TestBenchText(t *testing.T) {
 	code, stdout, stderr := call(t, "bench", "--model", "resnet2d_simple", "--base", "4", "--crop", "8x12", "--threads", "1", "--steps", "1", "--op-profile", "--progress", "none")
 	if code == exit.NoDevice {

@@ -12,7 +12,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// suite stands for the conformance suite: it prints what `go test` does.
+// suite replaces the conformance suite: it prints output of `go test`.
 const suite = `#!/bin/sh
 cat <<'END'
 === RUN   TestValues
@@ -32,8 +32,8 @@ END
 exit 1
 `
 
-// TestBenchDeviceScript runs benchmarks/gpu.sh from its begin to its report, on the emulated device
-// and without PyTorch: every part gives an answer or a reason, and the report its shape.
+// TestBenchDeviceScript runs benchmarks/gpu.sh to its report, on the emulated device and without PyTorch: every
+// part has an answer or a reason, and the report has all its sections.
 func TestBenchDeviceScript(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string, mode os.FileMode) {
@@ -63,9 +63,9 @@ func TestBenchDeviceScript(t *testing.T) {
 	out := filepath.Join(dir, "gpu.json")
 	cmd := exec.Command(filepath.Join(dir, "gpu.sh"), "--emulated", "--out", out)
 	cmd.Env = append(os.Environ(), "PYTHONPATH="+filepath.Join(dir, "without"))
-	said, err := cmd.CombinedOutput()
+	output, err := cmd.CombinedOutput()
 	if err != nil {
-		t.Fatalf("%v\n%s", err, said)
+		t.Fatalf("%v\n%s", err, output)
 	}
 	text, err := os.ReadFile(out)
 	if err != nil {
@@ -92,7 +92,7 @@ func TestBenchDeviceScript(t *testing.T) {
 	if got.Schema != "ensemble.gpu/1" || !got.Emulated || got.Run["emulated"] != "1" || got.Run["seconds"] == "" {
 		t.Errorf("schema %q, emulated %v, run %v", got.Schema, got.Emulated, got.Run)
 	}
-	// Every part of ours has an answer with these keys; without PyTorch its parts say why.
+	// Every part of this program has an answer with these keys; the parts of PyTorch state why they have none.
 	want := map[string]string{"info": "libraries", "info-again": "device", "peak": "bf16_gflops", "train": "train_ms", "train-again": "classes", "agree-f32": "relative_output_error",
 		"agree-bf16": "relative_gradient_error", "agree-f16": "relative_output_error", "conformance": "failures", "predict": "predict_ms", "predict-again": "device_bytes", "levels": "conv_gflops",
 		"memory": "ratio", "train-tf32": "loss", "train-f32": "loss", "train-f16": "loss", "learn": "within_spread", "narrow": "parameters"}
@@ -125,12 +125,12 @@ func TestBenchDeviceScript(t *testing.T) {
 	if len(got.Targets) != 12 {
 		t.Errorf("%d targets, want the 12 of the table", len(got.Targets))
 	}
-	if !strings.Contains(string(said), "not representative of a GPU") {
-		t.Errorf("the table does not say that it is emulated:\n%s", said)
+	if !strings.Contains(string(output), "not representative of a GPU") {
+		t.Errorf("the table does not state that the device is emulated:\n%s", output)
 	}
 }
 
-// TestBenchDeviceText: what people read of a part has the network, its times and its kernels.
+// TestBenchDeviceText: the text of a part has the network, its times and its kernels.
 func TestBenchDeviceText(t *testing.T) {
 	code, stdout, stderr := call(t, "bench", "device", "train", "--device", "ref", "--base", "1", "--stages", "1", "--batch", "1", "--channels", "2", "--field", "2x5x7", "--precision", "f32", "--steps", "1")
 	if code != exit.OK {
@@ -143,7 +143,7 @@ func TestBenchDeviceText(t *testing.T) {
 	}
 }
 
-// TestBenchDeviceUsage refuses what cannot be measured before anything is opened.
+// TestBenchDeviceUsage: invalid measurements are rejected before any file is opened.
 func TestBenchDeviceUsage(t *testing.T) {
 	for _, args := range []string{"", "trian", "train --precision fp8", "train --field 2x3", "train --batch -1", "train more", "learn --seeds 1", "memory --memory-fraction 1", "train --stages 6", "train --seconds -1", "peak --device tpu"} {
 		code, stdout, stderr := call(t, append([]string{"bench", "device"}, strings.Fields(args)...)...)

@@ -12,7 +12,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// benchJSON is the answer of bench with flags; the test is skipped without a device.
+// benchJSON returns the answer of bench with the given flags. It skips the test without a device.
 func benchJSON(t *testing.T, answer any, args ...string) {
 	t.Helper()
 	code, stdout, stderr := call(t, append([]string{"bench", "--json"}, args...)...)
@@ -27,8 +27,8 @@ func benchJSON(t *testing.T, answer any, args ...string) {
 	}
 }
 
-// TestBenchParallel: the figures of a step on ranks fit each other and what ranks must
-// send: along samples the gradient of every parameter and little else, in space halos too.
+// TestBenchParallel: the figures of a step on ranks agree with each other and with the bytes that ranks must send:
+// the gradient of every parameter and little more if the batch is distributed, also halos if space is.
 func TestBenchParallel(t *testing.T) {
 	var sent []int64
 	for _, mesh := range []string{"data:2", "lon:2"} {
@@ -76,8 +76,8 @@ func TestBenchParallel(t *testing.T) {
 	}
 }
 
-// TestBenchCheckParallel: the errors of all meshes are those that the answer sums up, and
-// steps are as many as asked for.
+// TestBenchCheckParallel: the totals of the answer are those of the errors of all meshes, and the number of steps
+// is the requested one.
 func TestBenchCheckParallel(t *testing.T) {
 	var r bench.ParallelCheck
 	benchJSON(t, &r, "--check-parallel", "--ranks", "2", "--base", "2", "--crop", "32", "--threads", "1", "--steps", "3")

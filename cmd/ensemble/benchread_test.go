@@ -9,7 +9,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// TestBenchRead: every field of a file is opened and read in every round, and a prediction from it leaves its products.
+// TestBenchRead: every round opens and reads each field of a file, and a prediction from it writes its products.
 func TestBenchRead(t *testing.T) {
 	f := faulty(t)
 	path := f.put("fc.grib2", join(cycle(lastDay)...))

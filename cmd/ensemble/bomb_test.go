@@ -14,7 +14,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/testgrib"
 )
 
-// Bombs: small files that ask for much memory or time.
+// TestFault44: small files that need much memory or time.
 func TestFault44(t *testing.T) {
 	f := faulty(t)
 	loop := filepath.Join(f.dir, "loop.grib2")
@@ -23,7 +23,7 @@ func TestFault44(t *testing.T) {
 	}
 	bombs := map[string]string{
 		loop: "cycle of symbolic links",
-		// A constant of no bits on 2¹⁵×2¹⁵ points, and on as many as the program reads at most.
+		// Constant fields of 0 bits on 2¹⁵×2¹⁵ points, and on the largest number of points that the program reads.
 		f.put("constant.grib2", constant(1<<15, 1<<15)):                         "invalid grid",
 		f.put("most.grib2", constant(1<<14, 1<<14)):                             "invalid grid",
 		f.put("attributes.nc", attributes(1<<18)):                               "attributes.nc",
@@ -45,7 +45,7 @@ func TestFault44(t *testing.T) {
 	f.expect(exit.Usage, []string{"anchors and aliases"}, "predict", "-c", f.put("bomb.yaml", []byte("members: &a {minimum: 3}\ninput: [*a, *a, *a]\n")))
 }
 
-// constant is a message of a field with one value and no bits for each.
+// constant is a message of a field with one value, which needs no bits per point.
 func constant(columns, rows int) []byte {
 	m := testgrib.Message{Variable: testgrib.Temperature, HPa: 850, Init: lastDay, Unit: 1, Packed: true, Values: make([]float32, testgrib.Rows*testgrib.Columns)}
 	text := m.Bytes()
@@ -64,7 +64,7 @@ func constant(columns, rows int) []byte {
 	return text
 }
 
-// attributes is a classic NetCDF file with n of them and no variable.
+// attributes is a classic NetCDF file with n attributes and no variable.
 func attributes(n int) []byte {
 	var b bytes.Buffer
 	word := func(v ...uint32) {
@@ -83,8 +83,8 @@ func attributes(n int) []byte {
 	return b.Bytes()
 }
 
-// A decoder that crashes or answers nonsense costs the file that it read, by name. Loops are
-// in package io, where the time that a decoder has can be chosen.
+// TestFault45: if a decoder crashes or returns invalid data, only the file it reads is lost, and the error names
+// it. Infinite loops are tested in package io, where the time limit of a decoder can be set.
 func TestFault45(t *testing.T) {
 	f := faulty(t)
 	path := f.put("fc.grib2", join(cycle(lastDay)[:1]...))

@@ -20,7 +20,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/testdecoder"
 )
 
-// archive is a small archive of 10 starts of 4 members, and a configuration of it.
+// archive is a small archive of 10 inits of 4 members, and its configuration.
 func archive(t *testing.T) (config string) {
 	t.Helper()
 	testdecoder.Path(t)
@@ -49,7 +49,7 @@ data:
 	return config
 }
 
-// sumsOf is the content of SHA256SUMS and of store.json.
+// sumsOf returns the content of SHA256SUMS and of store.json.
 func sumsOf(t *testing.T, store string) string {
 	t.Helper()
 	var all []string
@@ -63,8 +63,8 @@ func sumsOf(t *testing.T, store string) string {
 	return strings.Join(all, "\n")
 }
 
-// TestDataPrepare: the program, killed at random times or asked to stop, goes on when it
-// is given again, whatever its workers and memory, and ends with the same bytes.
+// TestDataPrepare: the program is killed at random times or asked to stop. The next run continues, with any number
+// of workers and any memory limit, and the bytes at the end are the same.
 func TestDataPrepare(t *testing.T) {
 	config := archive(t)
 	args := func(out string, more ...string) []string {
@@ -101,8 +101,8 @@ func TestDataPrepare(t *testing.T) {
 	}
 }
 
-// prepareInterrupted prepares stores that are killed and stopped at random times, so often
-// at least, and gone on with. All must have the same checksums as one that took so long.
+// prepareInterrupted prepares stores that are killed and stopped at random times, at least the given number of
+// times, and resumed. All must have the checksums of an uninterrupted run, whose duration bounds the times.
 func prepareInterrupted(t *testing.T, args func(out string, more ...string) []string, want string, took time.Duration, leastKills, leastStops int) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(3, 4))
@@ -120,7 +120,7 @@ func prepareInterrupted(t *testing.T, args func(out string, more ...string) []st
 			if try%3 == 2 {
 				signal = syscall.SIGTERM
 			}
-			// Longer from try to try, so that each folder comes to an end.
+			// Each attempt runs longer, so that every folder is finished.
 			wait := time.Duration(r.Int64N(int64(took)*int64(try+2)/2 + 1))
 			timer := time.AfterFunc(wait, func() { cmd.Process.Signal(signal) })
 			err := cmd.Wait()
@@ -133,7 +133,7 @@ func prepareInterrupted(t *testing.T, args func(out string, more ...string) []st
 				kills++
 			case exit.Code(state.ExitStatus()) == exit.SaveAndStop && strings.Contains(errs.String(), "run the same command again"):
 				stops++
-			case state.Signaled() && signal == syscall.SIGTERM: // before it watched signals
+			case state.Signaled() && signal == syscall.SIGTERM: // before it handled signals
 				stops++
 			default:
 				t.Fatalf("%v: %s", err, errs.String())
@@ -145,7 +145,7 @@ func prepareInterrupted(t *testing.T, args func(out string, more ...string) []st
 	}
 }
 
-// TestDataRequest: what ENS-10 takes, and one request for each of its files.
+// TestDataRequest: the fields that ENS-10 needs, and one request for each of its files.
 func TestDataRequest(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "requests")
 	code, stdout, stderr := call(t, "data", "request", "ens10", "--out", out, "--disk-gb-s", "2", "--json")
@@ -164,7 +164,7 @@ func TestDataRequest(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &answer); err != nil || code != exit.OK {
 		t.Fatalf("exit %d, %v: %s", code, err, stderr)
 	}
-	// 52800 messages a date; 2 × 241 files of ERA5 with 5 fields for each of 2100 starts.
+	// 52800 messages per init; 2 × 241 files of ERA5 with 5 fields for each of 2100 inits.
 	if answer.Inits != 2100 || answer.Fields != 105*52800+2100*5 || answer.Bytes < 2.8e12 || answer.Bytes > 3e12 || len(answer.Outputs) != 2*105+2*241+1 {
 		t.Errorf("%d starts, %d fields, %d bytes, %d requests", answer.Inits, answer.Fields, answer.Bytes, len(answer.Outputs))
 	}

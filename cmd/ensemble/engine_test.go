@@ -10,7 +10,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// explainArgs explains a small network of the demo's configuration without data.
+// explainArgs explains a small network with the demo's configuration, without data.
 func explainArgs(more ...string) []string {
 	return append([]string{"engine", "explain", "-c", "../../ensemble/run/demo/demo.yaml", "--set", "model.base=2", "--crop", "16x24",
 		"--threads", "1", "--peak-gflops", "100", "--peak-gbs", "10"}, more...)

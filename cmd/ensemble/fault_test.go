@@ -23,16 +23,15 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/testgrib"
 )
 
-// The faults of input, each by a file made here, through the commands that meet it.
+// Tests of faulty input: each writes a file with one fault and passes it to the commands that read it.
 
-// firstDay is that of the first of the starts that the model of the tests is trained on;
-// lastDay comes after all of them.
+// firstDay is the first init that the model of the tests is trained on; lastDay is after all of them.
 var (
 	firstDay = time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC)
 	lastDay  = firstDay.AddDate(0, 0, 20*14)
 )
 
-// join writes messages one behind the other.
+// join returns consecutive messages as bytes.
 func join(messages ...testgrib.Message) []byte {
 	var out []byte
 	for _, m := range messages {
@@ -41,7 +40,7 @@ func join(messages ...testgrib.Message) []byte {
 	return out
 }
 
-// weather is a field of smooth waves that no other key has, of usual size.
+// weather returns a field of smooth waves with realistic values. Each key has another field.
 func weather(m testgrib.Message) []float32 {
 	base, size := 290-12*float64(m.Step)/1000, 25.0
 	switch {
@@ -67,7 +66,7 @@ func weather(m testgrib.Message) []float32 {
 	return out
 }
 
-// cycle is one whole start of four members: by lead, member, variable and level.
+// cycle returns one complete init of four members: by lead, member, variable and level.
 func cycle(init time.Time) []testgrib.Message { return cycleOf(init, 4) }
 
 func cycleOf(init time.Time, members int) []testgrib.Message {
@@ -86,10 +85,10 @@ func cycleOf(init time.Time, members int) []testgrib.Message {
 	return out
 }
 
-// perLead and perMember are how many messages of a cycle a lead and a member at it have.
+// perLead and perMember count the messages of a cycle at one lead, and of one member at one lead.
 const perLead, perMember = 16, 4
 
-// trainedOnce is a run on twenty starts, and the configuration of it.
+// trainedOnce is a run trained on twenty inits, and its configuration.
 var trainedOnce = sync.OnceValues(func() (run [2]string, err error) {
 	dir := filepath.Join(os.Getenv("XDG_CACHE_HOME"), "faults")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -123,7 +122,7 @@ train: {epochs: 1, batch_size: 4, threads: 1, networks: 1, loss: {kind: mse}}
 	return run, err
 })
 
-// trial is a place for faulty files, and the commands that are tried on them.
+// trial is a folder for faulty files, and the commands that read them.
 type trial struct {
 	*testing.T
 	dir         string
@@ -150,7 +149,7 @@ func (t *trial) put(name string, text []byte) string {
 	return path
 }
 
-// expect runs a command line, and compares its end and that its texts hold some words.
+// expect runs a command line, and compares its exit code and words of its output.
 func (t *trial) expect(code exit.Code, words []string, args ...string) string {
 	t.Helper()
 	got, stdout, stderr := call(t.T, args...)
@@ -165,7 +164,7 @@ func (t *trial) expect(code exit.Code, words []string, args ...string) string {
 	return stdout
 }
 
-// check and predict try their commands. A prediction that is refused leaves no product.
+// check and predict run these commands. A prediction that fails must leave no product.
 func (t *trial) check(code exit.Code, words []string, args ...string) string {
 	t.Helper()
 	return t.expect(code, words, append([]string{"check"}, args...)...)
@@ -177,7 +176,7 @@ func (t *trial) predict(code exit.Code, words []string, args ...string) (product
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := 0 // files follow flags with one value each
+	at := 0 // files follow the flags, each of which has one value
 	for at+1 < len(args) && strings.HasPrefix(args[at], "--") {
 		at += 2
 	}
@@ -189,7 +188,7 @@ func (t *trial) predict(code exit.Code, words []string, args ...string) (product
 	return out
 }
 
-// both tries both commands: the fault of one is the refusal of the other.
+// both runs both commands: predict must reject the fault that check reports.
 func (t *trial) both(code exit.Code, words []string, files ...string) {
 	t.Helper()
 	found := exit.No
@@ -200,11 +199,11 @@ func (t *trial) both(code exit.Code, words []string, files ...string) {
 	t.predict(code, words, files...)
 }
 
-// degrade is the policy that goes on with fewer members.
+// degrade is the policy that continues with fewer members.
 var degrade = []string{"--set", "members.on_missing=degrade"}
 
-// made looks at the manifest and the NetCDF file of the only cycle in a folder: the status,
-// the members used, and a missing one with its reason. No value is NaN.
+// made checks the manifest and the NetCDF file of the only cycle in a folder: the status, the members used, and a
+// missing member with its reason. No value may be NaN.
 func (t *trial) made(out, status, members, missing string) {
 	t.Helper()
 	var got struct {
@@ -233,7 +232,7 @@ func (t *trial) made(out, status, members, missing string) {
 		t.Errorf("status %s, members %v, missing %q; want %s, %s, %q", got.Status, got.Used, reasons, status, members, missing)
 	}
 	product, err := os.ReadFile(files[0])
-	if err != nil || !bytes.Contains(product, []byte(members)) { // of the attribute ensemble_members
+	if err != nil || !bytes.Contains(product, []byte(members)) { // the attribute ensemble_members
 		t.Errorf("%s does not list members %s: %v", files[0], members, err)
 	}
 	if v := t.values(filepath.Join(out, "2*", "*.nc")); strings.Contains(v, "NaN") || t.missingIn(files[0]) > 0 {
@@ -254,7 +253,7 @@ func (t *trial) missingIn(path string) (n int) {
 	return n
 }
 
-// values are the statistics of the fields of one file, by inspect.
+// values returns the statistics of the fields of one file, as inspect prints them.
 func (t *trial) values(pattern string) string {
 	t.Helper()
 	files, _ := filepath.Glob(pattern)
@@ -285,7 +284,7 @@ func TestFault00SoundInput(t *testing.T) {
 	f.predict(exit.OK, nil, path)
 }
 
-// listed is a fault in the JSON of check.
+// listed is a fault in the JSON output of check.
 type listed struct {
 	Kind, File, What, Why, Fix string
 	Message                    int
@@ -293,7 +292,7 @@ type listed struct {
 	Code                       int `json:"exit_code"`
 }
 
-// faults are those of one check of some files.
+// faults returns the faults that check reports for files.
 func (t *trial) faults(code exit.Code, files ...string) []listed {
 	t.Helper()
 	var got struct{ Faults []listed }
@@ -304,7 +303,7 @@ func (t *trial) faults(code exit.Code, files ...string) []listed {
 	return got.Faults
 }
 
-// A file that is cut inside a message, at the edges of its sections.
+// TestFault01 cuts a file inside a message, at the edges of its sections.
 func TestFault01(t *testing.T) {
 	f := faulty(t)
 	c := cycle(lastDay)
@@ -335,15 +334,15 @@ func TestFault01(t *testing.T) {
 	}
 	path := f.put("cut.grib2", join(cycle(lastDay)...)[:48*len(c[0].Bytes())-200])
 	f.predict(exit.BadData, []string{"message 48", "declares"}, path)
-	// Left out where the policy says so, which costs what it held: here nothing that is used.
+	// The policy may skip a damaged message, and its fields are then missing; here no used field is affected.
 	f.made(f.predict(exit.OK, []string{"message 48", "left out"}, "--set", "bad_messages=skip", path), "degraded", "0 1 2", "")
 	lost := f.put("lost.grib2", join(cycle(lastDay)...)[:44*len(c[0].Bytes())-200])
 	f.predict(exit.NotYet, []string{"member 2 is missing at lead 48h"}, "--set", "bad_messages=skip", lost)
 	f.made(f.predict(exit.OK, []string{"message 44", "left out"}, append(slices.Clone(degrade), "--set", "bad_messages=skip", lost)...), "degraded", "0 1", "member 2: 1 of its 12 fields")
 }
 
-// A field whose values cannot be decoded is one that is missing, where the policy goes on
-// without it.
+// TestUndecodableField: a field whose values cannot be decoded counts as missing if the policy allows missing
+// fields.
 func TestUndecodableField(t *testing.T) {
 	f := faulty(t)
 	c := cycle(lastDay)
@@ -363,33 +362,33 @@ func TestUndecodableField(t *testing.T) {
 	f.predict(exit.NotYet, []string{"member 1 is missing at lead 0h"}, "--set", "bad_messages=skip", path)
 }
 
-// A file that is cut between messages is found by what is expected.
+// TestFault02: a file that is cut between messages is detected by comparison with the expected members and leads.
 func TestFault02(t *testing.T) {
 	f := faulty(t)
 	c := cycle(lastDay)
 	for _, lost := range []int{perMember + 1, perLead / 2, perLead} {
 		path := f.put("cut.grib2", join(c[:len(c)-lost]...))
 		words := []string{"lead 48h"}
-		if lost < perLead { // else the lead is nowhere
+		if lost < perLead { // else no file has the lead
 			words = append(words, "the file ends between two messages", fmt.Sprintf("message %d", len(c)-lost))
 			f.check(exit.No, []string{"missing at lead 48h", "exit with 65"}, path)
 		}
 		f.predict(exit.BadData, words, path)
 		f.check(exit.No, []string{"48h"}, path, "--expect", "members=3+control,steps=0:48:24")
 	}
-	// One file a lead: the other leads tell what comes behind.
+	// With one file per lead the other leads show that members are missing.
 	var files []string
 	for i := range 3 {
 		files = append(files, f.put(fmt.Sprintf("lead%d.grib2", i), join(c[i*perLead:(i+1)*perLead]...)))
 	}
 	f.put("lead1.grib2", join(c[perLead:2*perLead-2*perMember]...))
 	f.both(exit.BadData, []string{"missing at lead 24h", "lead1.grib2, message 8", "the file ends between two messages"}, files...)
-	// What lies before the end is missing otherwise: a file may still come.
+	// Without --expect the missing fields may still arrive in another file.
 	f.put("lead1.grib2", join(slices.Delete(slices.Clone(c[perLead:2*perLead]), perMember, 2*perMember)...))
 	f.both(exit.NotYet, []string{"member 1 is missing at lead 24h"}, files...)
 }
 
-// Flipped bits: no crash, and none that makes the program fail by itself.
+// Flipped bits must not crash the program or cause an internal error.
 func TestFault03(t *testing.T) { flipBits(t, 97, 200) }
 
 // flipBits flips every step-th bit of the headers of a message, and some of its data.
@@ -425,13 +424,13 @@ func flipBits(t *testing.T, step, data int) {
 		found += len(named)
 	}
 	t.Logf("%d of %d files with a flipped bit are named", found, len(at))
-	// The exponent of a value: found by the limits of the variable.
+	// A flipped bit in the exponent of a value is detected by the limits of the variable.
 	text := bytes.Clone(sound)
 	text[header] ^= 0x40
 	f.check(exit.No, []string{"values of t at 850hPa are outside 100 to 350 K"}, f.put("exponent.grib2", text))
 }
 
-// Sizes that are not there are not reserved.
+// TestFault04: no memory is reserved for a declared size that the file does not have.
 func TestFault04(t *testing.T) {
 	f := faulty(t)
 	sound := cycle(lastDay)[0].Bytes()
@@ -450,7 +449,7 @@ func TestFault04(t *testing.T) {
 	for _, at := range []int{16, 37, points, ni, nj} {
 		for _, v := range []uint64{0, 1, 1 << 31, math.MaxUint32} {
 			if v == math.MaxUint32 && (at == ni || at == nj) {
-				continue // a reduced grid, which is not used
+				continue // a reduced grid, which is not supported
 			}
 			files = append(files, set(at, v, 4))
 		}
@@ -476,7 +475,7 @@ func TestFault04(t *testing.T) {
 	}
 }
 
-// Messages behind 2 GiB.
+// TestFault05 reads messages beyond 2 GiB.
 func TestFault05(t *testing.T) { farMessages(t, 1<<31+3) }
 
 func farMessages(t *testing.T, offset int64) {
@@ -494,7 +493,7 @@ func farMessages(t *testing.T, offset int64) {
 	f.check(exit.OK, []string{"48 fields", "bytes in 1 ranges are outside of messages"}, path)
 }
 
-// Files of another kind are named as what they are.
+// TestFault06: the error for a file of another format names the format.
 func TestFault06(t *testing.T) {
 	f := faulty(t)
 	fifo := filepath.Join(f.dir, "pipe")
@@ -514,12 +513,13 @@ func TestFault06(t *testing.T) {
 		f.check(exit.BadData, []string{path, word}, path)
 		f.predict(exit.BadData, []string{path, word}, path)
 	}
-	f.check(exit.No, words, all...)                             // the sound one is looked at
-	f.check(exit.No, []string{"48 fields", "damage: 2"}, f.dir) // what is named as data; not the archive and the pipe
+	f.check(exit.No, words, all...)                             // the sound file is checked too
+	f.check(exit.No, []string{"48 fields", "damage: 2"}, f.dir) // files with extensions of data; not the archive and the pipe
 	f.check(exit.NotYet, []string{"not found"}, filepath.Join(f.dir, "absent.grib2"))
 }
 
-// Indexes beside the files are not believed: those of known kinds that do not fit are said.
+// TestFault07: index files next to the data are not trusted. Those of a known format that do not match are
+// reported.
 func TestFault07(t *testing.T) {
 	f := faulty(t)
 	path := f.put("fc.grib2", join(cycle(lastDay)...))
@@ -529,7 +529,7 @@ func TestFault07(t *testing.T) {
 	f.both(exit.OK, []string{"fc.grib2.idx lists a message at byte 1, but none begins there", "fc.grib2.index lists a message at byte 1, but none begins there"}, path)
 }
 
-// Duplicates: equal ones are one, different ones are refused.
+// TestFault08: identical duplicates count once, different ones are rejected.
 func TestFault08(t *testing.T) {
 	f := faulty(t)
 	c := cycle(lastDay)
@@ -549,25 +549,25 @@ func TestFault08(t *testing.T) {
 	}
 }
 
-// without leaves out the messages that a test picks.
+// without removes the messages that a predicate selects.
 func without(c []testgrib.Message, drop func(m testgrib.Message) bool) []testgrib.Message {
 	return slices.DeleteFunc(slices.Clone(c), drop)
 }
 
-// A member that is missing everywhere.
+// TestFault09: a member is missing at all leads.
 func TestFault09(t *testing.T) {
 	f := faulty(t)
 	path := f.put("fc.grib2", join(without(cycle(lastDay), func(m testgrib.Message) bool { return m.Member == 2 })...))
 	f.predict(exit.NotYet, []string{"member 2 is in none", "members 0-1, 3"}, path)
 	f.check(exit.No, []string{"member 2 is in none"}, path, "--expect", "members=0-3")
 	f.check(exit.No, []string{"the input has 3 members, expected are 4"}, path, "--expect", "members=4")
-	f.check(exit.OK, []string{"member 2 is missing everywhere"}, path) // by itself a warning
+	f.check(exit.OK, []string{"member 2 is missing everywhere"}, path) // without --expect only a warning
 	// Another member replaces it, if the policy allows it.
 	out := f.predict(exit.OK, []string{"member 3 replaces", "1 degraded"}, append(slices.Clone(degrade), path)...)
 	f.made(out, "degraded", "0 1 3", "member 2: all of its fields are missing")
 }
 
-// A member that is missing at one step.
+// TestFault10: a member is missing at one lead.
 func TestFault10(t *testing.T) {
 	f := faulty(t)
 	path := f.put("fc.grib2", join(without(cycle(lastDay), func(m testgrib.Message) bool { return m.Member == 1 && m.Step == 24 })...))
@@ -592,7 +592,7 @@ func TestFault10(t *testing.T) {
 	}
 }
 
-// A control that is absent, or of an older cycle.
+// TestFault11: the control is absent, or of an older cycle.
 func TestFault11(t *testing.T) {
 	f := faulty(t)
 	control := func(m testgrib.Message) bool { return m.Member == 0 }
@@ -603,14 +603,14 @@ func TestFault11(t *testing.T) {
 	f.check(exit.No, []string{"control member absent", "members 1-3"}, path, "--expect", "members=3+control")
 	old := f.put("old.grib2", join(without(cycle(lastDay.AddDate(0, 0, -1)), perturbed)...))
 	f.both(exit.BadData, []string{"the control is of another initialisation", old}, path, old)
-	// Degraded products need it too, unless the policy says otherwise.
+	// Degraded products need the control too, unless the policy allows its absence.
 	f.predict(exit.BadData, []string{"control member absent"}, append(slices.Clone(degrade), path)...)
 	f.predict(exit.BadData, []string{"the control is of another initialisation"}, append(slices.Clone(degrade), path, old)...)
 	f.made(f.predict(exit.OK, nil, append(slices.Clone(degrade), "--set", "members.required=[none]", path)...), "degraded", "1 2 3", "member 0: all of its fields are missing")
 	f.made(f.predict(exit.OK, []string{"member 3 replaces"}, "--set", "members.control=none", path), "ok", "1 2 3", "")
 }
 
-// Members in another order give the same bytes; numbers that come twice are refused.
+// TestFault12: the order of members does not change the output; duplicate numbers are rejected.
 func TestFault12(t *testing.T) {
 	f := faulty(t)
 	c := cycle(lastDay)
@@ -620,7 +620,7 @@ func TestFault12(t *testing.T) {
 	r.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
 	a, b := f.put("a.grib2", join(shuffled[:20]...)), f.put("b.grib2", join(shuffled[20:]...))
 	f.check(exit.OK, nil, b, a)
-	other := f.predict(exit.OK, nil, "--format", "grib2", b, a) // NetCDF has names and checksums of its input
+	other := f.predict(exit.OK, nil, "--format", "grib2", b, a) // NetCDF contains names and checksums of the input
 	files, _ := filepath.Glob(filepath.Join(sound, "2*", "*.grib2"))
 	if len(files) == 0 {
 		t.Fatal("no product")
@@ -643,7 +643,7 @@ func TestFault12(t *testing.T) {
 	f.predict(exit.BadData, []string{"two messages describe the same field and differ"}, path)
 }
 
-// Cycles that are mixed.
+// TestFault13: files of several cycles are mixed.
 func TestFault13(t *testing.T) {
 	f := faulty(t)
 	c, old := cycle(lastDay), cycle(lastDay.AddDate(0, 0, -1))
@@ -653,7 +653,7 @@ func TestFault13(t *testing.T) {
 	f.both(exit.BadData, []string{"initialisations are mixed", "2001-10-08T00:00Z", "2001-10-07T00:00Z", a, b}, a, b)
 }
 
-// Grids: the same points in any order are one field; others are refused.
+// TestFault14: grids of the same points in another order give the same field; other grids are rejected.
 func TestFault14(t *testing.T) {
 	f := faulty(t)
 	turned := func(lon0 int, scan byte, share int) []byte {
@@ -669,7 +669,7 @@ func TestFault14(t *testing.T) {
 			same = append(same, f.put(fmt.Sprintf("%d_%02x.grib2", lon0, scan), turned(lon0, byte(scan), 1)))
 		}
 	}
-	// All are one field, value by value.
+	// All files give the same values.
 	f.check(exit.OK, []string{"720 fields in the input twice with equal values", "differ in scan order", "no fault found"}, same...)
 	usual := f.values(filepath.Join(f.predict(exit.OK, nil, same[0]), "2*", "*.nc"))
 	for _, path := range []string{same[15], f.put("mixed.grib2", turned(testgrib.Columns/2, 0x60, 2))} {
@@ -684,7 +684,7 @@ func TestFault14(t *testing.T) {
 	f.both(exit.BadData, []string{"grids differ", "70 to -70 N", "69 to -71 N"}, f.put("shifted.grib2", join(c...)))
 }
 
-// scaled gives some messages values that are wrong by a factor and an offset.
+// scaled multiplies the values of some messages by a wrong factor and adds an offset.
 func scaled(c []testgrib.Message, factor, offset float32, pick func(m testgrib.Message) bool) []testgrib.Message {
 	out := slices.Clone(c)
 	for i, m := range out {
@@ -699,7 +699,7 @@ func scaled(c []testgrib.Message, factor, offset float32, pick func(m testgrib.M
 	return out
 }
 
-// Units that the values contradict.
+// TestFault15: the values contradict the units.
 func TestFault15(t *testing.T) {
 	f := faulty(t)
 	c := cycle(lastDay)
@@ -722,7 +722,7 @@ func TestFault15(t *testing.T) {
 			f.predict(exit.BadData, []string{"values of ", w.factor}, path)
 		}
 	}
-	// Rain has no such limits from below: a jump of its size is a warning.
+	// Precipitation has no lower limits of this kind: a jump of its magnitude is a warning.
 	var wet []testgrib.Message
 	for m := range 4 {
 		for _, step := range []int{24, 48} {
@@ -736,7 +736,7 @@ func TestFault15(t *testing.T) {
 	f.check(exit.No, []string{"thousandths of kg m-2"}, f.put("rain.grib2", join(scaled(wet, 1e4, 0, of(testgrib.Rain, 1))...)))
 }
 
-// NaN, infinity, fields that are missing as a whole.
+// TestFault16: NaN, infinity, and fields without any value.
 func TestFault16(t *testing.T) {
 	f := faulty(t)
 	c := cycle(lastDay)
@@ -775,7 +775,7 @@ func TestFault16(t *testing.T) {
 	}
 }
 
-// Constant fields are read, with a warning.
+// TestFault17: constant fields are read, with a warning.
 func TestFault17(t *testing.T) {
 	f := faulty(t)
 	c := cycle(lastDay)
@@ -783,7 +783,7 @@ func TestFault17(t *testing.T) {
 	f.both(exit.OK, []string{"1 field of gh at 500hPa with the same value at all points"}, f.put("constant.grib2", join(c...)))
 }
 
-// A value that others use as a mark of missing ones is kept.
+// TestFault18: a value that other formats use as fill value is kept.
 func TestFault18(t *testing.T) {
 	f := faulty(t)
 	x := testgrib.Message{Variable: testgrib.Height, HPa: 250, Init: lastDay, Unit: 1}
@@ -799,7 +799,7 @@ func TestFault18(t *testing.T) {
 	}
 }
 
-// Steps in every unit are exact, or refused.
+// TestFault19: leads in all units are exact, or rejected.
 func TestFault19(t *testing.T) {
 	f := faulty(t)
 	var exact, refused []testgrib.Message
@@ -813,7 +813,7 @@ func TestFault19(t *testing.T) {
 		m.Unit, m.Step = u.unit, u.step
 		*u.to = append(*u.to, m)
 	}
-	for i := range exact { // the same values at several steps would be a fault
+	for i := range exact { // identical values at several leads would be a fault
 		exact[i].Values = weather(testgrib.Message{Variable: testgrib.Temperature, HPa: 850, Init: lastDay, Step: i})
 	}
 	var got struct{ Leads []string }
@@ -825,8 +825,8 @@ func TestFault19(t *testing.T) {
 	f.check(exit.OK, []string{"1 message not used", "unit 77 of code table 4, which has no fixed length"}, f.put("both.grib2", append(join(refused...), exact[0].Bytes()...)))
 }
 
-// zarr writes the messages of a cycle as a Zarr store of version 2: one array a variable,
-// with a chunk for half of the columns of every field.
+// zarr writes the messages of a cycle as a Zarr store of version 2: one array per variable, with chunks of half of
+// the columns of a field.
 func (t *trial) zarr(name string, messages []testgrib.Message) string {
 	t.Helper()
 	dir := filepath.Join(t.dir, name)
@@ -883,8 +883,8 @@ func (t *trial) zarr(name string, messages []testgrib.Message) string {
 	return dir
 }
 
-// Chunks of Zarr that are absent: one that was deleted, and all of an array that was made
-// and not written. In a sparse store they are missing values.
+// TestFault20: chunks of Zarr are absent: a single one that was deleted, or all of an array that was created but
+// not written. In a sparse store they are missing values.
 func TestFault20(t *testing.T) {
 	f := faulty(t)
 	c := cycle(lastDay)
@@ -917,7 +917,7 @@ func TestFault20(t *testing.T) {
 	f.both(exit.BadData, []string{"a chunk is absent", "array temperature"}, empty)
 }
 
-// Copies: a member, a start or a lead with the values of another.
+// TestFaultCopies: a member, an init or a lead has the values of another one.
 func TestFaultCopies(t *testing.T) {
 	f := faulty(t)
 	c := cycle(lastDay)
@@ -941,8 +941,7 @@ func TestFaultCopies(t *testing.T) {
 	f.check(exit.No, []string{"initialisation 2001-10-08T00:00Z of member 0 has the values of initialisation 2001-10-07T00:00Z"}, a, b)
 }
 
-// TestCheckListsAll: several faults of several files in one pass, shortened in the text
-// and whole in JSON.
+// TestCheckListsAll: one pass lists all faults of several files, abbreviated in text and complete in JSON.
 func TestCheckListsAll(t *testing.T) {
 	f := faulty(t)
 	c := cycle(lastDay)
@@ -981,8 +980,7 @@ func TestCheckUsage(t *testing.T) {
 	f.check(exit.Usage, []string{"mutually exclusive"}, "-c", f.config, "--expect", "members=4")
 }
 
-// Input that changes while it is read: other values under the places of the old ones
-// must not be used.
+// TestFault50: input changes while it is read. New values must not be used with the index of the old file.
 func TestFault50(t *testing.T) {
 	f := faulty(t)
 	text := join(cycle(lastDay)...)
@@ -1015,7 +1013,7 @@ func TestFault50(t *testing.T) {
 				case <-stop:
 					done <- nil
 					return
-				case <-time.After(50 * time.Microsecond): // well within one reading
+				case <-time.After(50 * time.Microsecond): // well within one read
 					err = change(path, n)
 				}
 			}
@@ -1030,10 +1028,10 @@ func TestFault50(t *testing.T) {
 				}
 				code, stdout, stderr := call(t, args...)
 				if code == exit.OK && try < 8 {
-					continue // the file rested for once: a busy machine may keep from their work those that change it
+					continue // on a busy machine the writers may pause, so that the file is unchanged during one read
 				}
-				if said := stdout + stderr; code != exit.NotYet || !strings.Contains(said, "an input file changed while it was read") || !strings.Contains(said, path) {
-					t.Errorf("%s: %q: exit %d: %s", name, args, code, said)
+				if output := stdout + stderr; code != exit.NotYet || !strings.Contains(output, "an input file changed while it was read") || !strings.Contains(output, path) {
+					t.Errorf("%s: %q: exit %d: %s", name, args, code, output)
 				}
 				break
 			}

@@ -13,8 +13,8 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/testgrib"
 )
 
-// A folder is input: members that come in any order, as copies that are renamed when they are complete,
-// beside what else lies there. The products have the bytes that a pattern gives.
+// TestFolderOfMembers: input is a folder where members arrive in any order, as copies that are renamed when
+// complete, next to unrelated files. The products equal those of a file pattern.
 func TestFolderOfMembers(t *testing.T) {
 	f := faulty(t)
 	t.Setenv("SOURCE_DATE_EPOCH", "1000000000")
@@ -22,7 +22,7 @@ func TestFolderOfMembers(t *testing.T) {
 	if err := os.Mkdir(in, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	// The same command line makes both: products state it.
+	// Products record their command line, so both runs use the same one.
 	config := func(input string) {
 		f.put("predict.yaml", fmt.Appendf(nil, "version: 1\nrun_dir: %s\ninput: [%q]\nout: %s\nmembers: {wait: 10m, poll: 0.03s}\n", f.run, input, out))
 	}
@@ -45,7 +45,7 @@ func TestFolderOfMembers(t *testing.T) {
 				text := join(without(cycle(lastDay), func(x testgrib.Message) bool { return x.Member != m })...)
 				name := filepath.Join(in, fmt.Sprintf("fc_%d.grib2", m))
 				partial := []string{name + ".part", filepath.Join(in, fmt.Sprintf(".fc_%d.grib2.Xa8%d", m, i))}[i%2]
-				for _, part := range [][]byte{text[:1000], text} { // a message ends in the first, and all is there in the second
+				for _, part := range [][]byte{text[:1000], text} { // the first part ends inside a message, the second is complete
 					if err := os.WriteFile(partial, part, 0o644); err != nil {
 						return err
 					}
@@ -66,7 +66,7 @@ func TestFolderOfMembers(t *testing.T) {
 	if err := <-arriving; err != nil {
 		t.Fatal(err)
 	}
-	// Another member's copy that was given up, and texts about the files, hold nothing up.
+	// Neither the incomplete copy of another member nor index files delay the prediction.
 	f.put("in/fc_9.grib2.part", []byte("GRIB"))
 	f.put("in/README", []byte("members in GRIB"))
 	config(filepath.Join(in, "*.grib2"))
@@ -79,13 +79,13 @@ func TestFolderOfMembers(t *testing.T) {
 		t.Errorf("again by the folder %v\nby the pattern %v", got, want)
 	}
 
-	// The other commands that read input take the same files.
+	// The other commands that read input accept the same files.
 	f.expect(exit.OK, []string{"4 files,", "unrelated files:", "fc_9.grib2.part: its name marks an incomplete file"}, "inspect", in)
 	f.check(exit.OK, []string{"4 files"}, in, "--expect", "members=3+control")
 }
 
-// Of a folder in which starts arrive, one that is complete is made while files of the next come, and one of the
-// last is damaged; of a start that is not complete the error says what is missing.
+// TestFolderOfStarts: inits arrive in a folder. A complete one is predicted while files of the next arrive and one
+// of the previous is damaged. The error for an incomplete init names the missing fields.
 func TestFolderOfStarts(t *testing.T) {
 	f := faulty(t)
 	in := filepath.Join(f.dir, "in")
@@ -107,11 +107,11 @@ func TestFolderOfStarts(t *testing.T) {
 	part := seldom("+0.5s", "--init", next.Format("2006010215"), in)
 	f.predict(exit.NotYet, []string{"not complete at the deadline", coming}, part...)
 	rest()
-	// Without --init all starts are asked for: the damage is in one of them.
+	// Without --init all inits are requested, and one of them is damaged.
 	f.predict(exit.BadData, []string{damaged}, polled("+0.3s", whole, damaged)...)
 }
 
-// Folders that stand for nothing.
+// TestFolderWithoutInput: folders without any input.
 func TestFolderWithoutInput(t *testing.T) {
 	f := faulty(t)
 	empty := filepath.Join(f.dir, "empty")
@@ -127,7 +127,7 @@ func TestFolderWithoutInput(t *testing.T) {
 	if d := time.Since(begin); d < 300*time.Millisecond {
 		t.Errorf("did not wait: %s", d)
 	}
-	for _, deadline := range [][]string{nil, polled("+0.1s")} { // a start that is not there, told from those that are
+	for _, deadline := range [][]string{nil, polled("+0.1s")} { // a missing initialisation; the error lists those in the input
 		f.predict(exit.NotYet, []string{"the initialisation is not in the input", "at: 1999-01-01T00:00Z", "why: the input has " + lastDay.Format("2006-01-02T15:04Z"), "fix: add its files"},
 			slices.Concat(deadline, []string{"--init", "1999010100", f.put("one.grib2", join(cycle(lastDay)...))})...)
 	}
@@ -138,7 +138,7 @@ func TestFolderWithoutInput(t *testing.T) {
 	f.expect(exit.NotYet, []string{"no input in the directory", "--analysis"}, "verify", "--forecast", f.put("a.nc", nil), "--analysis", empty)
 	f.expect(exit.BadData, []string{"not a GRIB", "e.grib2"}, "inspect", f.put("e.grib2", []byte("no weather")), none)
 	if os.Geteuid() == 0 {
-		return // to whom no folder is closed
+		return // root can read every folder
 	}
 	if err := os.Chmod(empty, 0); err != nil {
 		t.Fatal(err)

@@ -19,23 +19,22 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// victim is a command that is killed again and again.
+// victim is a command that is killed repeatedly.
 type victim struct {
 	name  string
 	kills int      // at least
-	args  []string // always the same: products state their command
-	out   string   // what it makes, removed before it begins anew
-	// done gives what is finished, as readers see it: "" for nothing yet. What is there must
-	// be whole at any time.
+	args  []string // constant: products record their command
+	out   string   // its output, removed before each new round
+	// done returns the checksums of the finished output, "" if there is none. It fails the test if output is
+	// incomplete.
 	done   func(t *testing.T) string
-	stays  bool // it does not end by itself: when all is done it is told to
-	rivals bool // a second process may be started beside it, which waits and is not killed
+	stays  bool // does not end by itself; it is stopped when all output is complete
+	rivals bool // a second process may be started, which waits and is not killed
 }
 
-// TestLongKills: the program is killed (SIGKILL) at random moments, more than two hundred times over all
-// commands that write, and started again each time with the same command. There is never half
-// of anything, no lock stays that keeps the next from its work, and what comes out has the
-// checksums of an undisturbed run.
+// TestLongKills kills the program (SIGKILL) at random moments, more than two hundred times over all commands that
+// write, and reruns the same command each time. There are never partial files, no lock remains that blocks the
+// next process, and the result has the checksums of an uninterrupted run.
 func TestLongKills(t *testing.T) {
 	f := faulty(t)
 	past := time.Now().Add(-time.Hour)
@@ -74,7 +73,7 @@ func (v victim) start(t *testing.T) (cmd *exec.Cmd, out *printed, ended <-chan e
 	return cmd, out, done
 }
 
-// disturb compares what comes of a command that is killed with what it makes undisturbed.
+// disturb compares the output of a command that is killed with that of an uninterrupted run.
 func (v victim) disturb(t *testing.T) {
 	begun := time.Now()
 	v.toEnd(t, time.Hour)
@@ -84,26 +83,26 @@ func (v victim) disturb(t *testing.T) {
 		t.Fatal("nothing was made")
 	}
 	r := rand.New(rand.NewPCG(11, 12))
-	kills, rounds, beside := 0, 0, 0
+	kills, rounds, concurrent := 0, 0, 0
 	for kills < v.kills {
 		if err := os.RemoveAll(v.out); err != nil {
 			t.Fatal(err)
 		}
 		for try := 0; ; try++ {
 			var rival <-chan error
-			var said *printed
+			var output *printed
 			if v.rivals && r.IntN(4) == 0 {
-				_, said, rival = v.start(t)
-				beside++
+				_, output, rival = v.start(t)
+				concurrent++
 			}
-			// Longer from try to try, so that each round comes to an end.
+			// Each attempt runs longer, so that each round is finished.
 			ended := v.toEnd(t, time.Duration(r.Int64N(int64(took)*int64(try+3)/3+1)))
 			if !ended {
 				kills++
 			}
 			if rival != nil {
 				if err := <-rival; err != nil {
-					t.Fatalf("beside one that was killed: %v: %s", err, said)
+					t.Fatalf("next to a killed process: %v: %s", err, output)
 				}
 				ended = true
 			}
@@ -117,7 +116,7 @@ func (v victim) disturb(t *testing.T) {
 		rounds++
 		if err := filepath.WalkDir(v.out, func(path string, _ fs.DirEntry, err error) error {
 			if n := filepath.Base(path); filepath.Base(filepath.Dir(path)) == "reference" {
-				return err // which several processes may write, each file whole
+				return err // several processes may write it, each file atomically
 			} else if strings.Contains(n, ".lock") || strings.Contains(n, ".partial-") {
 				t.Errorf("%s stays", path)
 			}
@@ -126,8 +125,8 @@ func (v victim) disturb(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	t.Logf("%s: killed %d times in %d runs to the end, %d of them with another one beside; undisturbed it takes %s: always whole, checksums as undisturbed, no lock stays",
-		v.name, kills, rounds, beside, took.Round(time.Millisecond))
+	t.Logf("%s: killed %d times in %d runs to the end, %d of them with a concurrent process; undisturbed it takes %s: always whole, checksums as undisturbed, no lock stays",
+		v.name, kills, rounds, concurrent, took.Round(time.Millisecond))
 }
 
 // toEnd runs the command until it ends, or kills it after some time.
@@ -135,7 +134,7 @@ func (v victim) toEnd(t *testing.T, kill time.Duration) (ended bool) {
 	t.Helper()
 	cmd, out, gone := v.start(t)
 	timer, look := time.NewTimer(kill), time.NewTicker(20*time.Millisecond)
-	var made time.Time // when all was there
+	var made time.Time // when all output was complete
 	defer timer.Stop()
 	defer look.Stop()
 	want := exit.OK
@@ -143,7 +142,7 @@ func (v victim) toEnd(t *testing.T, kill time.Duration) (ended bool) {
 		select {
 		case <-timer.C:
 			if want == exit.OK {
-				_ = cmd.Process.Kill() // it may have ended just now
+				_ = cmd.Process.Kill() // it may have ended
 			}
 		case <-look.C:
 			if !v.stays || want != exit.OK || strings.Count(v.done(t), "finished") < 3 {
@@ -152,7 +151,7 @@ func (v victim) toEnd(t *testing.T, kill time.Duration) (ended bool) {
 			if made.IsZero() {
 				made = time.Now()
 			}
-			// One that begins when all is there, but the lock of the last one killed, needs a moment to remove it.
+			// A process that finds complete output and the lock of a killed one needs time to remove the lock.
 			if locks, _ := filepath.Glob(filepath.Join(v.out, ".*.lock")); len(locks) == 0 || time.Since(made) > 10*time.Second {
 				want = exit.SaveAndStop
 				_ = cmd.Process.Signal(syscall.SIGTERM)
@@ -185,8 +184,7 @@ func whole(t *testing.T, dir string) string {
 	return string(text)
 }
 
-// products are the starts that are published. The folder of a start is there with all of it,
-// or not at all.
+// products returns the checksums of the published inits. The folder of an init is complete or absent.
 func products(out string, starts int) func(*testing.T) string {
 	return func(t *testing.T) (text string) {
 		t.Helper()
@@ -205,7 +203,7 @@ func products(out string, starts int) func(*testing.T) string {
 	}
 }
 
-// store is a sample store that is finished.
+// store returns the checksums of a finished sample store.
 func store(out string) func(*testing.T) string {
 	return func(t *testing.T) string {
 		t.Helper()
@@ -217,7 +215,7 @@ func store(out string) func(*testing.T) string {
 	}
 }
 
-// training is the model of a run that is finished.
+// training returns the checksum of the model of a finished run.
 func training(out string) func(*testing.T) string {
 	return func(t *testing.T) (text string) {
 		t.Helper()

@@ -10,8 +10,8 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/testgrib"
 )
 
-// perMemberFiles writes a cycle as GEFS has it: one file per member, whose fields do not say
-// which.
+// perMemberFiles writes a cycle in the layout of GEFS: one file per member, whose fields do not contain the member
+// number.
 func (t *trial) perMemberFiles(but int) (files []string) {
 	t.Helper()
 	for m := range 4 {
@@ -30,26 +30,26 @@ func (t *trial) perMemberFiles(but int) (files []string) {
 	return files
 }
 
-// Members in names of files are those that fields say elsewhere; an absent one's file is
-// named.
+// TestLayoutOfGEFS: member numbers may come from file names instead of fields. The error for a missing member
+// names its file.
 func TestLayoutOfGEFS(t *testing.T) {
 	f := faulty(t)
 	usual := f.values(filepath.Join(f.predict(exit.OK, nil, f.put("fc.grib2", join(cycle(lastDay)...))), "2*", "*.nc"))
 	files := f.perMemberFiles(-1)
-	says := []string{"48 fields of 4 files have no member number: it is taken from the file names"}
-	f.check(exit.OK, says, append(slices.Clone(files), "--expect", "members=3+control")...)
-	if got := f.values(filepath.Join(f.predict(exit.OK, says, files...), "2*", "*.nc")); got != usual {
+	warning := []string{"48 fields of 4 files have no member number: it is taken from the file names"}
+	f.check(exit.OK, warning, append(slices.Clone(files), "--expect", "members=3+control")...)
+	if got := f.values(filepath.Join(f.predict(exit.OK, warning, files...), "2*", "*.nc")); got != usual {
 		t.Errorf("a product of other values:\n%s\nwant\n%s", got, usual)
 	}
-	lone := faulty(t)
-	rest := lone.perMemberFiles(2)
-	lone.predict(exit.NotYet, []string{"member 2 is in none", "it would be in " + filepath.Join(lone.dir, "gep02.t00z.grib2")}, rest...)
-	// A pattern that gives other numbers is believed, one that finds none is a fault.
-	lone.check(exit.No, []string{"no member number in the file name"}, append(slices.Clone(rest), "--filename-pattern", `mem(\d+)`)...)
-	lone.expect(exit.Usage, []string{"invalid pattern"}, "inspect", rest[0], "--filename-pattern", "gep")
+	incomplete := faulty(t)
+	rest := incomplete.perMemberFiles(2)
+	incomplete.predict(exit.NotYet, []string{"member 2 is in none", "it would be in " + filepath.Join(incomplete.dir, "gep02.t00z.grib2")}, rest...)
+	// Numbers from a pattern are used without check; a pattern without a match is a fault.
+	incomplete.check(exit.No, []string{"no member number in the file name"}, append(slices.Clone(rest), "--filename-pattern", `mem(\d+)`)...)
+	incomplete.expect(exit.Usage, []string{"invalid pattern"}, "inspect", rest[0], "--filename-pattern", "gep")
 }
 
-// Members of two centres are refused until one is chosen, or both.
+// TestLayoutOfTIGGE: members of two centres are rejected until one or both are selected.
 func TestLayoutOfTIGGE(t *testing.T) {
 	f := faulty(t)
 	c := cycle(lastDay)
@@ -78,7 +78,7 @@ func TestLayoutOfTIGGE(t *testing.T) {
 	f.expect(exit.OK, []string{"ecmf,kwbc"}, "inspect", path)
 }
 
-// A kept index makes the same product.
+// A stored index gives the same product.
 func TestLayoutIndexCache(t *testing.T) {
 	f := faulty(t)
 	path := f.put("fc.grib2", join(cycle(lastDay)...))

@@ -12,8 +12,8 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/lease"
 )
 
-// Two predictions of one start: the second waits if it was told until when, else it ends and
-// says who is at it. What a killed one left is taken over.
+// TestLockOfProducts runs two predictions of the same init: with a deadline the second waits, without one it fails
+// and names the process that holds the lock. The lock of a killed process is taken over.
 func TestLockOfProducts(t *testing.T) {
 	f := faulty(t)
 	input := f.put("fc.grib2", join(cycle(lastDay)...))
@@ -41,7 +41,7 @@ func TestLockOfProducts(t *testing.T) {
 		l.Release()
 	}()
 	f.expect(exit.OK, []string{"waiting until", "0 of them already"}, line("--deadline", "+10m", "--log-file", log, "--set", "members.poll=0.02s")...)
-	l = hold() // what is complete needs no lock
+	l = hold() // complete products need no lock
 	f.expect(exit.OK, []string{"1 of them already"}, line()...)
 	text, err := os.ReadFile(lock)
 	if err != nil {
@@ -51,7 +51,7 @@ func TestLockOfProducts(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// Of a process that was killed there are its lock and half of its files.
+	// A killed process leaves its lock and half of its files.
 	gone := exec.Command("true")
 	if err := gone.Run(); err != nil {
 		t.Fatal(err)
@@ -77,14 +77,14 @@ func TestLockOfProducts(t *testing.T) {
 	}
 	clean()
 
-	// One that was killed after it had published left its lock.
+	// A process that was killed after publishing leaves its lock.
 	if err := os.WriteFile(lock, text, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	f.expect(exit.OK, []string{"1 of them already"}, line()...)
 	clean()
 
-	// Two processes at once make one product.
+	// Two concurrent processes produce one product.
 	if err := os.RemoveAll(filepath.Join(out, "2001100800")); err != nil {
 		t.Fatal(err)
 	}

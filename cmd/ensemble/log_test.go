@@ -15,7 +15,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// record is one line of a log in JSON.
+// record is one line of a JSON log.
 type record struct {
 	Time     time.Time
 	Level    string
@@ -32,7 +32,7 @@ type record struct {
 	Outputs  []string
 }
 
-// recordsOf reads a log, of which every line is an object with a time in UTC.
+// recordsOf reads a log and checks that every line is an object with a time in UTC.
 func recordsOf(t *testing.T, text string) (out []record) {
 	t.Helper()
 	for line := range strings.Lines(text) {
@@ -48,7 +48,7 @@ func recordsOf(t *testing.T, text string) (out []record) {
 	return out
 }
 
-// messages are those of records.
+// messages returns the messages of records.
 func messages(rs []record) (out []string) {
 	for _, r := range rs {
 		out = append(out, r.Level+" "+r.Msg)
@@ -56,8 +56,8 @@ func messages(rs []record) (out []string) {
 	return out
 }
 
-// TestLogRecords: with --log-format json every event is one object on one line, on standard
-// error and in the file, and secrets are in none.
+// TestLogRecords: with --log-format json every event is one object on one line, on standard error and in the file,
+// and contains no secrets.
 func TestLogRecords(t *testing.T) {
 	const secret = "pa55w0rd"
 	t.Setenv("AWS_SECRET_ACCESS_KEY", secret)
@@ -100,7 +100,7 @@ func TestLogRecords(t *testing.T) {
 		t.Errorf("a secret: %s%s%s%s", stderr, text, lines, text2)
 	}
 
-	// Errors of flags, and bugs.
+	// Errors in flags, and bugs.
 	_, _, stderr = call(t, "predict", "--log-format=json", "--run-dr", "x")
 	if rs := recordsOf(t, stderr); len(rs) != 1 || rs[0].Code != "E064" {
 		t.Errorf("flags: %+v", rs)
@@ -119,8 +119,8 @@ func TestLogRecords(t *testing.T) {
 	}
 }
 
-// TestLogRotation: a log that is moved away is begun again, one that is cut short goes on at
-// its new end, and of one whose folder is gone nothing stops.
+// TestLogRotation: a log that was moved is created again, and writing to a truncated log continues at its new end.
+// If its folder was removed, the program continues.
 func TestLogRotation(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "logs")
 	if err := os.Mkdir(dir, 0o755); err != nil {
@@ -163,7 +163,7 @@ func TestLogRotation(t *testing.T) {
 	write("5\n")
 }
 
-// A log file that takes no line is said once; an error within a message is one line of it.
+// TestLogFull: a log file that cannot be written is reported once; an error inside a message stays on one line.
 func TestLogFull(t *testing.T) {
 	if _, err := os.Stat("/dev/full"); err != nil {
 		t.Skip("skipped: ", err)

@@ -23,8 +23,8 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/testdecoder"
 )
 
-// TestLongGlobeInMemory: a process that predicts a whole globe of 352×704 points on
-// two levels from 42 channels with base 32, and does nothing else, stays below 4 GiB.
+// TestLongGlobeInMemory: a process that only predicts a whole globe of 352×704 points on two levels, from 42
+// channels with base 32, needs less than 4 GiB.
 func TestLongGlobeInMemory(t *testing.T) {
 	const most = 4 << 10 // MiB
 	of := bench.Case{Model: bench.BenchUNet3D, Base: 32, Crop: setup.Crop{Height: 352, Width: 704}, Batch: 1, Depth: 2, Threads: 2, Precision: "float32"}
@@ -55,10 +55,9 @@ func TestLongGlobeInMemory(t *testing.T) {
 	}
 }
 
-// TestLongHindcastArchive: data prepare on an archive in the layout of ENS-10, one file a
-// calendar day with twenty years in it: resident memory follows the fields that are asked
-// for and not those of the archive, and a store that was killed and stopped has the bytes
-// of one that was not.
+// TestLongHindcastArchive runs data prepare on an archive in the layout of ENS-10, with one file per calendar day
+// for twenty years. Resident memory depends on the requested fields, not on the size of the archive. A store that
+// was killed and stopped has the bytes of an uninterrupted one.
 func TestLongHindcastArchive(t *testing.T) {
 	testdecoder.Path(t)
 	root := t.TempDir()
@@ -78,8 +77,8 @@ func TestLongHindcastArchive(t *testing.T) {
 	}
 	const (
 		inFile = 20 * 30 * (77 + 11) // fields of a calendar day, of both kinds
-		asked  = 20 * 10 * 7         // of them by the configuration
-		most   = 150                 // bytes a field of the archive
+		asked  = 20 * 10 * 7         // those that the configuration requests
+		most   = 150                 // bytes per field of the archive
 	)
 	peak := func(n int) (kib int64, took time.Duration, out string) {
 		out = filepath.Join(root, fmt.Sprint("store-", n))
@@ -108,13 +107,13 @@ func TestLongHindcastArchive(t *testing.T) {
 	prepareInterrupted(t, args(days), sumsOf(t, out), took, 6, 3)
 }
 
-// TestLongFlippedBits: TestFault03 with every bit of the headers.
+// TestLongFlippedBits runs TestFault03 with every bit of the headers.
 func TestLongFlippedBits(t *testing.T) { flipBits(t, 1, 10_000) }
 
-// TestLongFarMessages: TestFault05 behind 4 GiB.
+// TestLongFarMessages runs TestFault05 beyond 4 GiB.
 func TestLongFarMessages(t *testing.T) { farMessages(t, 1<<32+3) }
 
-// TestLongRandomCuts: TestFault01 at five hundred places.
+// TestLongRandomCuts runs TestFault01 with five hundred cuts.
 func TestLongRandomCuts(t *testing.T) {
 	f := faulty(t)
 	c := cycle(lastDay)
@@ -125,7 +124,7 @@ func TestLongRandomCuts(t *testing.T) {
 	var files []string
 	for i := range 500 {
 		n := 1 + r.IntN(len(whole)-1)
-		if n%size < 4 { // between messages, or less than the word GRIB
+		if n%size < 4 { // between messages, or within the word GRIB
 			continue
 		}
 		path := f.put(fmt.Sprintf("cut%d.grib2", i), whole[:n])

@@ -20,7 +20,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/interrupt"
 )
 
-// call runs one command line as the program would.
+// call runs one command line in this process.
 func call(t *testing.T, args ...string) (code exit.Code, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -92,7 +92,7 @@ func TestCommandLineErrors(t *testing.T) {
 	}
 }
 
-// TestArguments: no command tells a number of arguments that it does not take as a bug.
+// TestArguments: no command reports a wrong number of arguments as a bug.
 func TestArguments(t *testing.T) {
 	var walk func(cmd *cobra.Command)
 	walk = func(cmd *cobra.Command) {
@@ -111,8 +111,8 @@ func TestArguments(t *testing.T) {
 	walk(newApp(io.Discard, io.Discard).root)
 }
 
-// TestHelp: every command has a help of at most 80 columns, on standard output, with
-// examples that begin with the program's name, and its exit codes.
+// TestHelp: every command prints help of at most 80 columns on standard output, with examples that begin with the
+// program's name, and its exit codes.
 func TestHelp(t *testing.T) {
 	var walk func(cmd *cobra.Command)
 	walk = func(cmd *cobra.Command) {
@@ -240,7 +240,7 @@ func TestDoctor(t *testing.T) {
 	}
 }
 
-// TestRepeatFlags: a flag for files takes all values up to the next flag.
+// TestRepeatFlags: a flag for files accepts all values up to the next flag.
 func TestRepeatFlags(t *testing.T) {
 	files := newApp(io.Discard, io.Discard).multiFlags
 	for in, want := range map[string]string{
@@ -257,7 +257,7 @@ func TestRepeatFlags(t *testing.T) {
 	}
 }
 
-// TestMissingFile: exit 66, whatever the command.
+// TestMissingFile: all commands return exit code 66.
 func TestMissingFile(t *testing.T) {
 	for _, row := range []struct {
 		args []string
@@ -285,7 +285,7 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// TestInterrupted: only a command that can resume tells to.
+// TestInterrupted: only commands that can resume suggest it.
 func TestInterrupted(t *testing.T) {
 	for name, want := range map[string]string{"train": "--resume auto", "verify": "run the same command again"} {
 		var errs bytes.Buffer
@@ -309,7 +309,7 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// TestFullOutput: an answer that cannot be written is exit 74, not a bug.
+// TestFullOutput: output that cannot be written gives exit code 74, not a bug.
 func TestFullOutput(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
@@ -319,7 +319,7 @@ func TestFullOutput(t *testing.T) {
 	for _, args := range [][]string{{"version"}, {"version", "--json"}, {"inspect", "--json", "nowhere.grib2"}} {
 		want := exit.IO
 		if args[0] == "inspect" {
-			want = exit.NotYet // the fault in the files counts more
+			want = exit.NotYet // the fault in the files takes precedence
 		}
 		if code := execute(args, full, io.Discard); code != want {
 			t.Errorf("%q: exit %d, want %d", args, code, want)
@@ -338,7 +338,7 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
-// TestPanic: a bug is exit 70, with words and a stack.
+// TestPanic: a bug gives exit code 70, with a message and a stack.
 func TestPanic(t *testing.T) {
 	old := commands
 	defer func() { commands = old }()
@@ -364,7 +364,7 @@ func TestLogFile(t *testing.T) {
 	}
 }
 
-// TestEscapes: terminal escapes in names are shown, not obeyed.
+// TestEscapes: terminal escapes in names are printed in escaped form.
 func TestEscapes(t *testing.T) {
 	_, _, stderr := call(t, "config", "check", "-c", "a\x1b[2Jb.yaml")
 	if strings.ContainsRune(stderr, '\x1b') || !strings.Contains(stderr, "a?[2Jb.yaml") {

@@ -15,8 +15,8 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// TestMan: every command has a page, with all its flags, words and examples as they are
-// typed, and groff and mandoc find nothing wrong with any of them.
+// TestMan: every command has a page with all its flags, words and examples as typed, and groff and mandoc report
+// no fault.
 func TestMan(t *testing.T) {
 	dir := t.TempDir()
 	code, stdout, stderr := call(t, "man", "--out", dir, "--date", "2026-01-31")
@@ -69,7 +69,7 @@ func TestMan(t *testing.T) {
 	}
 }
 
-// renderMan gives what mandoc shows of pages, and reports what it and groff complain of.
+// renderMan returns pages as rendered by mandoc, and reports warnings of mandoc and groff.
 func renderMan(t *testing.T, files []string) map[string]string {
 	mandoc, err := exec.LookPath("mandoc")
 	if err != nil {
@@ -95,5 +95,5 @@ func renderMan(t *testing.T, files []string) map[string]string {
 	return shown
 }
 
-// overstruck matches what a terminal's bold and underlined letters begin with.
+// overstruck matches the prefix of bold and underlined letters on a terminal.
 var overstruck = regexp.MustCompile(`.\x08`)

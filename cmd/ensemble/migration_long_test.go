@@ -4,7 +4,8 @@ package main
 
 import "testing"
 
-// TestLongMigration follows the migration page to its end: the section that trains on invented weather in the layout of ENS-10.
+// TestLongMigration runs the last section of the migration page, which trains on synthetic data in the layout of
+// ENS-10.
 func TestLongMigration(t *testing.T) {
 	s := sections[len(sections)-1]
 	t.Setenv("ENSEMBLE_DECODE", "")

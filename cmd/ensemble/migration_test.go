@@ -13,10 +13,11 @@ import (
 
 const migrationPage = "../../docs/data.md"
 
-// sections are the headings of the migration page, and what writes their data and judges what was made of them.
+// sections are the headings of the migration page, each with the functions that write its data and check its
+// results.
 var sections = []struct{ heading, data string }{{"## From IMPROVER", "improver"}, {"## From a PyTorch script", "pytorch"}, {"## From ENS-10's baselines", ""}}
 
-// blocksOf are the blocks of commands of a section of the migration page.
+// blocksOf returns the command blocks of a section of the migration page.
 func blocksOf(t *testing.T, heading string) (own []block) {
 	t.Helper()
 	page, err := os.ReadFile(migrationPage)
@@ -40,7 +41,7 @@ func blocksOf(t *testing.T, heading string) (own []block) {
 	return own
 }
 
-// python runs a script with the interpreter of the judges.
+// python runs a script with the interpreter that judges returns.
 func python(t *testing.T, args ...string) {
 	t.Helper()
 	if out, err := exec.Command(judges(t)+"/python3", args...).CombinedOutput(); err != nil {
@@ -48,7 +49,7 @@ func python(t *testing.T, args ...string) {
 	}
 }
 
-// judges is the folder of the interpreter that has the packages of scripts/requirements-test.txt.
+// judges returns the folder of the interpreter that has the packages of scripts/requirements-test.txt.
 func judges(t *testing.T) string {
 	t.Helper()
 	dir, err := filepath.Abs("../../build/venv/bin")
@@ -61,7 +62,7 @@ func judges(t *testing.T) string {
 	return dir
 }
 
-// migrate follows blocks of a section of the migration page in a folder with its data.
+// migrate runs command blocks of a section of the migration page in a folder with its data.
 func migrate(t *testing.T, programs, data string, all []block) {
 	t.Helper()
 	const script, starts = "testdata/migration.py", "12"
@@ -83,7 +84,7 @@ func migrate(t *testing.T, programs, data string, all []block) {
 	}
 }
 
-// TestMigration follows the migration page as it stands, but for what takes minutes: TestLongMigration.
+// TestMigration runs the migration page except the section that takes minutes: see TestLongMigration.
 func TestMigration(t *testing.T) {
 	t.Setenv("ENSEMBLE_DECODE", testdecoder.Path(t))
 	program, err := filepath.Abs(os.Args[0])

@@ -10,7 +10,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// The command takes in PyTorch's weights, and tells what to do with a pickle.
+// TestModelImport imports weights of PyTorch, and checks that the error for a pickle states how to convert it.
 func TestModelImport(t *testing.T) {
 	dir := t.TempDir()
 	golden := filepath.Join("..", "..", "unet3d", "testdata", "unet3d_base2.safetensors")

@@ -18,7 +18,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/testdecoder"
 )
 
-// trainedOf is a run whose model uses so many members.
+// trainedOf returns a run whose model uses the given number of members.
 func trainedOf(t *testing.T, members int) string {
 	t.Helper()
 	testdecoder.Path(t)
@@ -50,18 +50,17 @@ train: {epochs: 1, batch_size: 4, threads: 1, networks: 1, loss: {kind: mse}}
 	return run
 }
 
-// TestLongSuites: three starts of ten members, which arrive in random order, in the suites of
-// Cylc, ecFlow and Slurm. A site that is configured wrongly is refused once, without another
-// try, and goes on by hand. Of the first start a member is late, of the second one is damaged
-// at first, and the prediction of the third is killed. The products are those of an
-// undisturbed run.
+// TestLongSuites runs three inits of ten members, which arrive in random order, in the suites of Cylc, ecFlow and
+// Slurm. A wrong site configuration fails once without a retry, and the operator reruns it. One member of the
+// first init is late, one of the second is damaged at first, and the prediction of the third is killed. The
+// products are those of an undisturbed run.
 func TestLongSuites(t *testing.T) {
-	const members, odd = 10, 4 // odd: the member that something happens to
+	const members, odd = 10, 4 // odd: the member that is late or damaged
 	run := trainedOf(t, members)
 	for _, c := range []struct {
 		name  string
 		start func(*site) (end func(), again func(time.Time))
-		all   bool // starts are predicted beside each other
+		all   bool // inits are predicted concurrently
 	}{
 		{"ecflow", (*site).ecflow, false},
 		{"cylc", (*site).cylcSuite, true},
@@ -89,7 +88,7 @@ func TestLongSuites(t *testing.T) {
 				s.until("a refusal", func() bool { return s.alarmed("refused " + name(x)) })
 				alarms = append(alarms, "refused "+name(x))
 			}
-			time.Sleep(2 * time.Second) // in which nothing is tried again
+			time.Sleep(2 * time.Second) // time for a retry, which must not happen
 			if err := os.WriteFile(s.siteFile(), good, 0o644); err != nil {
 				t.Fatal(err)
 			}
@@ -136,7 +135,7 @@ func TestLongSuites(t *testing.T) {
 	}
 }
 
-// cylcSuite plays the suite.
+// cylcSuite runs the suite.
 func (s *site) cylcSuite() (end func(), again func(time.Time)) {
 	s.Helper()
 	cylc := s.cylc()
@@ -155,10 +154,10 @@ func (s *site) cylcSuite() (end func(), again func(time.Time)) {
 		select {
 		case err := <-ended:
 			if err != nil {
-				s.Fatalf("%v\n%s\n%s", err, out, s.told())
+				s.Fatalf("%v\n%s\n%s", err, out, s.logTails())
 			}
 		case <-time.After(time.Minute):
-			s.Fatalf("no end of\n%s\n%s", out, s.told())
+			s.Fatalf("no end of\n%s\n%s", out, s.logTails())
 		}
 	}
 	return end, func(c time.Time) {
@@ -167,8 +166,8 @@ func (s *site) cylcSuite() (end func(), again func(time.Time)) {
 	}
 }
 
-// TestLongSlurmTraining: the job of a training on a cluster of this machine: told to stop, it saves, is requeued, and ends with
-// the weights of one that was never stopped. A configuration that is wrong ends it without another try.
+// TestLongSlurmTraining trains as a job on a cluster on this machine. When stopped it saves, is requeued, and ends
+// with the weights of an uninterrupted training. A wrong configuration ends the job without a retry.
 func TestLongSlurmTraining(t *testing.T) {
 	f := faulty(t)
 	s := newSite(t, f.run, 0, 4, time.Second)
@@ -183,7 +182,7 @@ func TestLongSlurmTraining(t *testing.T) {
 	s.run("sh", "-c", ". "+s.siteFile()+"; sbatch --export=ALL,CONFIG="+config+".none,RUN="+wrong+" --output="+filepath.Join(f.dir, "wrong.out")+" "+filepath.Join(s.ops, "slurm", "train.sbatch"))
 	job := strings.Fields(s.run("sh", "-c", ". "+s.siteFile()+"; sbatch --export=ALL,CONFIG="+config+",RUN="+run+" --output="+filepath.Join(f.dir, "train.out")+" "+filepath.Join(s.ops, "slurm", "train.sbatch")))
 	id := job[len(job)-1]
-	said := func(name string) string {
+	jobLog := func(name string) string {
 		text, _ := os.ReadFile(filepath.Join(f.dir, name))
 		return string(text)
 	}
@@ -194,31 +193,31 @@ func TestLongSlurmTraining(t *testing.T) {
 	s.run("scancel", "--signal=USR1", id)
 	s.until("it is requeued", func() bool { return strings.Contains(s.run("squeue", "-h", "-j", id, "-o", "%T"), "PENDING") })
 	if _, err := os.Stat(filepath.Join(run, "manifest.json")); err == nil {
-		t.Error("it had ended before it was told to stop: nothing was tried")
+		t.Error("it had ended before the signal: the test has no effect")
 	}
-	s.run("scontrol", "update", "JobId="+id, "StartTime=now+3seconds") // Slurm holds it back for two minutes; in the second in which it ended it is refused
+	s.run("scontrol", "update", "JobId="+id, "StartTime=now+3seconds") // Slurm delays a requeued job by two minutes; in the second in which it ended the update fails
 	end()
 	if _, err := os.Stat(filepath.Join(run, "model")); err != nil {
-		t.Fatalf("%v:\n%s", err, said("train.out"))
+		t.Fatalf("%v:\n%s", err, jobLog("train.out"))
 	}
 	weights := func(run string) string { return tree(t, filepath.Join(run, "model"))["/weights-00.safetensors"] }
 	if got, want := weights(run), weights(whole); got != want || want == "" {
-		t.Errorf("weights %s, want %s:\n%s", got, want, said("train.out"))
+		t.Errorf("weights %s, want %s:\n%s", got, want, jobLog("train.out"))
 	}
-	if text := said("train.out"); !strings.Contains(text, "error[E075]") || strings.Count(text, "error[") != 1 {
-		t.Errorf("the job says:\n%s", text)
+	if text := jobLog("train.out"); !strings.Contains(text, "error[E075]") || strings.Count(text, "error[") != 1 {
+		t.Errorf("log of the job:\n%s", text)
 	}
-	if text := said("wrong.out"); strings.Count(text, "error[E0") != 1 {
-		t.Errorf("a job with a wrong configuration says:\n%s", text)
+	if text := jobLog("wrong.out"); strings.Count(text, "error[E0") != 1 {
+		t.Errorf("log of the job with a wrong configuration:\n%s", text)
 	}
 }
 
-// waiting is the process of a prediction of a start, 0 if there is none.
+// waiting returns the process of the prediction of an init, 0 if there is none.
 func (s *site) waiting(c time.Time) int {
 	text, err := os.ReadFile(filepath.Join(s.logs, "predict-"+name(c)+".pid"))
 	if err != nil {
 		return 0
 	}
-	pid, _ := strconv.Atoi(strings.TrimSpace(string(text))) // of a file that is being written: at the next look
+	pid, _ := strconv.Atoi(strings.TrimSpace(string(text))) // 0 while the file is being written; the next call reads it
 	return pid
 }

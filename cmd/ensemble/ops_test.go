@@ -20,9 +20,9 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/testgrib"
 )
 
-// The suites of docs/ops, run by their schedulers.
+// The tests below run the suites of docs/ops with their schedulers.
 
-// site is the site of a suite: where forecasts arrive, and where products go.
+// site is the site of a suite, with the folders of forecasts and products.
 type site struct {
 	*testing.T
 	ops, input, products, logs string
@@ -32,7 +32,7 @@ type site struct {
 	daemons                    []*printed
 }
 
-// printed is what a process has printed so far.
+// printed collects the output of a process.
 type printed struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -50,10 +50,10 @@ func (p *printed) String() string {
 	return p.text.String()
 }
 
-// newSite makes a site whose model has been trained, of some starts of so many members.
+// newSite creates a site with a trained model, for the given number of inits and members.
 func newSite(t *testing.T, run string, cycles, members int, deadline time.Duration) *site {
 	t.Helper()
-	root, err := os.MkdirTemp("/tmp", "ensemble-site") // schedulers want names that are short and without blanks
+	root, err := os.MkdirTemp("/tmp", "ensemble-site") // schedulers need short names without blanks
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func newSite(t *testing.T, run string, cycles, members int, deadline time.Durati
 
 func (s *site) siteFile() string { return filepath.Join(filepath.Dir(s.ops), "test-site.sh") }
 
-// program finds a program of a scheduler; without it the test is left out.
+// program finds a program of a scheduler, and skips the test without it.
 func (s *site) program(name string, more ...string) string {
 	s.Helper()
 	for _, path := range append(more, name) {
@@ -102,12 +102,12 @@ func (s *site) program(name string, more ...string) string {
 	return ""
 }
 
-// run runs a command to its end.
+// run runs a command and waits for its end.
 func (s *site) run(name string, args ...string) string {
 	s.Helper()
 	out, err := s.try(name, args...)
 	if err != nil {
-		s.Fatalf("%s %q: %v\n%s\n%s", name, args, err, out, s.told())
+		s.Fatalf("%s %q: %v\n%s\n%s", name, args, err, out, s.logTails())
 	}
 	return out
 }
@@ -121,8 +121,7 @@ func (s *site) try(name string, args ...string) (string, error) {
 	return string(out), err
 }
 
-// daemon runs a command beside the test, and ends it with the test if it has not ended by
-// itself.
+// daemon runs a command in the background, and stops it at the end of the test.
 func (s *site) daemon(name string, args ...string) (out *printed, ended <-chan error) {
 	s.Helper()
 	cmd := exec.Command(name, args...)
@@ -151,19 +150,19 @@ func (s *site) daemon(name string, args ...string) (out *printed, ended <-chan e
 	return out, done
 }
 
-// name is a cycle in names of files.
+// name formats an init for file names.
 func name(c time.Time) string { return c.Format("2006010215") }
 
 func (s *site) file(c time.Time, member int) string {
 	return filepath.Join(s.input, fmt.Sprintf("fc_%s_m%02d.grib2", name(c), member))
 }
 
-// content is the file of a member of a start.
+// content returns the file of one member at an init.
 func (s *site) content(c time.Time, member int) []byte {
 	return join(without(cycleOf(c, s.members), func(m testgrib.Message) bool { return m.Member != member })...)
 }
 
-// deliver puts a file in place: renamed, as one transfer does it, or written slowly.
+// deliver puts a file in place by renaming it, like a file transfer.
 func (s *site) deliver(c time.Time, member int, text []byte) {
 	s.Helper()
 	tmp := filepath.Join(filepath.Dir(s.input), "arriving")
@@ -176,8 +175,7 @@ func (s *site) deliver(c time.Time, member int, text []byte) {
 	}
 }
 
-// sums are those of the products of all starts, which have their manifests; "" of one that is
-// not there.
+// sums returns the checksums of the products of each init, whose manifest must exist; "" for a missing product.
 func (s *site) sums() (out []string) {
 	s.Helper()
 	for _, c := range s.cycles {
@@ -201,7 +199,7 @@ func (s *site) sums() (out []string) {
 	return out
 }
 
-// undisturbed are the sums of the products when all input is there; nothing of it stays.
+// undisturbed returns the checksums of the products made from complete input, and removes them.
 func (s *site) undisturbed() []string {
 	s.Helper()
 	for _, c := range s.cycles {
@@ -222,7 +220,7 @@ func (s *site) undisturbed() []string {
 	return want
 }
 
-// alarms are the words and starts that people were told.
+// alarms returns the alarms that were sent: kind and init.
 func (s *site) alarms() (out []string) {
 	text, _ := os.ReadFile(filepath.Join(s.logs, "alarms"))
 	for line := range strings.Lines(string(text)) {
@@ -233,21 +231,21 @@ func (s *site) alarms() (out []string) {
 	return out
 }
 
-// until waits for something.
+// until waits until a condition holds.
 func (s *site) until(what string, is func() bool) {
 	s.Helper()
 	for end := time.Now().Add(3 * time.Minute); !is(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
-			s.Fatalf("in vain: %s\n%s", what, s.told())
+			s.Fatalf("timeout waiting for %s\n%s", what, s.logTails())
 		}
 	}
 }
 
-// alarmed says whether there was an alarm.
+// alarmed reports whether an alarm was sent.
 func (s *site) alarmed(want string) bool { return slices.Contains(s.alarms(), want) }
 
-// told is what the logs say.
-func (s *site) told() string {
+// logTails returns the last lines of all logs.
+func (s *site) logTails() string {
 	out, _ := exec.Command("sh", "-c", `tail -n 12 "$1"/* 2>/dev/null; ls -la "$2" "$3"`, "sh", s.logs, s.input, s.products).CombinedOutput()
 	text := string(out)
 	for _, d := range s.daemons {
@@ -256,8 +254,7 @@ func (s *site) told() string {
 	return text
 }
 
-// finished compares what a suite made with the undisturbed products, and its alarms with
-// those that were due.
+// finished compares the products of a suite with the undisturbed ones, and its alarms with the expected ones.
 func (s *site) finished(want []string, alarms ...string) {
 	s.Helper()
 	for i, got := range s.sums() {
@@ -273,12 +270,12 @@ func (s *site) finished(want []string, alarms ...string) {
 		s.Errorf("left: %q", left)
 	}
 	if s.Failed() {
-		s.Log(s.told())
+		s.Log(s.logTails())
 	}
 }
 
-// oneLate delivers the only start of a site, a member of it late and another cut first: it is
-// published with less, people are told, and it is amended.
+// oneLate delivers the only init of a site, with one member late and truncated at first: a degraded product is
+// published, an alarm is sent, and the product is amended.
 func (s *site) oneLate() {
 	s.Helper()
 	c := s.cycles[0]
@@ -290,12 +287,12 @@ func (s *site) oneLate() {
 	s.deliver(c, s.members-1, s.content(c, s.members-1))
 }
 
-// freePort is a port that nobody listens on, and that the system gives to nobody who asks for any before it is used.
+// freePort returns a port that is not in use and outside the range that the system assigns.
 func freePort(t *testing.T) string {
 	t.Helper()
 	var err error
 	for range 100 {
-		port := strconv.Itoa(12_000 + rand.IntN(20_000)) // Linux gives 32768 and above
+		port := strconv.Itoa(12_000 + rand.IntN(20_000)) // Linux assigns ports from 32768
 		var l net.Listener
 		if l, err = net.Listen("tcp", ":"+port); err == nil {
 			l.Close()
@@ -306,14 +303,13 @@ func freePort(t *testing.T) string {
 	return ""
 }
 
-// TestStep: the words of step.sh, which all suites go by, for every way in which a prediction
-// ends.
+// TestStep runs step.sh, which all suites use, with every outcome of a prediction.
 func TestStep(t *testing.T) {
 	f := faulty(t)
 	s := newSite(t, f.run, 1, 4, 100*time.Millisecond)
 	c := name(s.cycles[0])
 	step := filepath.Join(s.ops, "step.sh")
-	told := ""
+	alarm := ""
 	ends := func(code int, alarms string, env ...string) {
 		t.Helper()
 		old := s.env
@@ -326,27 +322,27 @@ func TestStep(t *testing.T) {
 			got = e.ExitCode()
 		}
 		if got != code || strings.Join(s.alarms(), ", ") != alarms || out != "" {
-			t.Errorf("exit %d, alarms %q, want %d and %q: %s%s", got, s.alarms(), code, alarms, out, s.told())
+			t.Errorf("exit %d, alarms %q, want %d and %q: %s%s", got, s.alarms(), code, alarms, out, s.logTails())
 		}
-		text, _ := os.ReadFile(filepath.Join(s.logs, "alarms")) // none of some
-		told = string(text)
+		text, _ := os.ReadFile(filepath.Join(s.logs, "alarms")) // the file does not exist without alarms
+		alarm = string(text)
 		os.Remove(filepath.Join(s.logs, "alarms"))
 	}
-	says := func(want string) {
+	alarmContains := func(want string) {
 		t.Helper()
-		if !strings.Contains(told, want) {
-			t.Errorf("people are told %q, not %q", told, want)
+		if !strings.Contains(alarm, want) {
+			t.Errorf("the alarm is %q, not %q", alarm, want)
 		}
 	}
 	ends(75, "", "TRIES=2")
 	ends(1, "gave_up "+c, "TRIES=2", "TRY=2")
-	says("*" + c + "*.grib2") // what is not there
+	alarmContains("*" + c + "*.grib2") // the missing files
 	none := filepath.Join(s.ops, "none.sh")
 	if err := os.WriteFile(none, []byte(". "+s.siteFile()+"\nENSEMBLE=/none\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	ends(1, "refused "+c, "SITE="+none)
-	says("/none cannot be run")
+	alarmContains("/none cannot be run")
 	for m := range 3 {
 		s.deliver(s.cycles[0], m, s.content(s.cycles[0], m))
 	}
@@ -357,7 +353,7 @@ func TestStep(t *testing.T) {
 	s.sums()
 }
 
-// TestEcFlowSuite: one start of docs/ops/ecflow, of which a member is damaged first.
+// TestEcFlowSuite runs one init of docs/ops/ecflow, with a member that is damaged at first.
 func TestEcFlowSuite(t *testing.T) {
 	f := faulty(t)
 	s := newSite(t, f.run, 1, 4, 700*time.Millisecond)
@@ -368,8 +364,8 @@ func TestEcFlowSuite(t *testing.T) {
 	s.finished(want, "degraded "+name(s.cycles[0]))
 }
 
-// ecflow begins the suite, and gives what waits for its end and what an operator does to have
-// a start tried again.
+// ecflow starts the suite. It returns a function that waits for its end, and one that reruns an init as an
+// operator would.
 func (s *site) ecflow() (end func(), again func(time.Time)) {
 	s.Helper()
 	server, client := s.program("ecflow_server"), s.program("ecflow_client")
@@ -405,14 +401,14 @@ func (s *site) ecflow() (end func(), again func(time.Time)) {
 		}
 		if !strings.Contains(state, "complete") {
 			out, _ := exec.Command("sh", "-c", `find "$1" -name '*.[0-9]*' -exec tail -n 20 {} +; tail -n 20 "$1"/*.log`, "sh", home).CombinedOutput()
-			s.Fatalf("the suite is %s\n%s\n%s\n%s", state, s.run(client, "--get_state"), out, s.told())
+			s.Fatalf("the suite is %s\n%s\n%s\n%s", state, s.run(client, "--get_state"), out, s.logTails())
 		}
 		s.run(client, "--terminate=yes")
 	}
 	return end, func(time.Time) { s.run(client, "--run", "/ensemble/cycle/predict") }
 }
 
-// siteNames are the places of an installed suite, and of this one.
+// siteNames are the paths of an installed suite, each with that of this site.
 func (s *site) siteNames() []string {
 	const at = "/usr/share/doc/ensemble/examples/ops"
 	return []string{at + "/site.sh", s.siteFile(), at, s.ops}
@@ -435,7 +431,7 @@ func (s *site) cylcArgs() []string {
 		"--set", fmt.Sprintf("FIRST='%s'", point(s.cycles[0])), "--set", fmt.Sprintf("LAST='%s'", point(s.cycles[len(s.cycles)-1])), "--set", "DELAY='PT1S'"}
 }
 
-// TestSlurmJob: one start of docs/ops/slurm on a cluster of this machine.
+// TestSlurmJob runs one init of docs/ops/slurm on a cluster on this machine.
 func TestSlurmJob(t *testing.T) {
 	f := faulty(t)
 	s := newSite(t, f.run, 1, 4, 700*time.Millisecond)
@@ -446,7 +442,7 @@ func TestSlurmJob(t *testing.T) {
 	s.finished(want, "degraded "+name(s.cycles[0]))
 }
 
-// slurm starts a cluster of one node and submits the job of each start.
+// slurm starts a cluster of one node and submits the job of each init.
 func (s *site) slurm() (end func(), again func(time.Time)) {
 	s.Helper()
 	sbatch, squeue := s.program("sbatch"), s.program("squeue")

@@ -13,7 +13,8 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// commandLines are the command lines of this program in a page: in blocks of code, and in code of one line with an argument.
+// commandLines returns the command lines of this program in a page: in code blocks, and in inline code with an
+// argument.
 func commandLines(page string) (lines []string) {
 	var block []string
 	fenced, language := false, ""
@@ -49,7 +50,7 @@ var (
 	commandOfBlock = regexp.MustCompile(`^(?:\w+=\S+ )*((?:\S*/)?ensemble [a-z-].*)$`)
 )
 
-// words are the arguments of a command line up to a pipe, redirection or comment, with expansions as text.
+// words returns the arguments of a command line up to a pipe, redirection or comment. Expansions are kept as text.
 func words(line string) ([]string, error) {
 	file, err := syntax.NewParser().Parse(strings.NewReader(line), "")
 	if err != nil {

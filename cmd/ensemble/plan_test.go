@@ -22,13 +22,12 @@ func machineFile(t *testing.T, text string) string {
 
 const smallMachine = "version: 1\nnode: {ranks: 2}\nrank: {gflops: 10, gb_s: 10}\nnetwork: {topology: \"crossbar:8\", latency_us: 1, gb_s: 1}\n"
 
-// planArgs plans a small network of the demo's configuration without data.
+// planArgs plans a small network with the demo's configuration, without data.
 func planArgs(machine string, more ...string) []string {
 	return append([]string{"plan", "-c", "../../ensemble/run/demo/demo.yaml", "--set", "model.base=2", "--crop", "32x64", "--machine", machine}, more...)
 }
 
-// The answer says that it is predicted, names a mesh with all ranks, and has every part
-// that it was asked for.
+// TestPlan: the answer is marked as predicted, names a mesh with all ranks, and has all requested parts.
 func TestPlan(t *testing.T) {
 	machine := machineFile(t, smallMachine)
 	code, stdout, stderr := call(t, planArgs(machine, "--ranks", "8", "--simulate", "--scaling", "--json")...)
@@ -84,8 +83,8 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// Without --machine the one of the configuration counts, and without both this one, whose
-// rates are measured.
+// TestPlanWithoutMachine: without --machine the machine of the configuration is used. Without both, the rates of
+// this machine are measured.
 func TestPlanWithoutMachine(t *testing.T) {
 	args := planArgs("")
 	args = args[:len(args)-2]

@@ -16,7 +16,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/version"
 )
 
-// another is a copy of the trained run with a model that has another checksum and says the same.
+// another returns a copy of the trained run whose model has another checksum and the same forecasts.
 func (t *trial) another() string {
 	t.Helper()
 	run := filepath.Join(t.dir, "another")
@@ -43,8 +43,9 @@ func (t *trial) another() string {
 	return run
 }
 
-// Two processes promote two models to one name at once, and some are killed: each of the others succeeds or is told that the
-// name is in use, the name stands for one of the models, whole, and the history has every change.
+// TestPromoteAtOnce: two processes promote two models to one name concurrently, and some are killed. Each of the
+// others succeeds or fails because the name is in use. The name always refers to one complete model, and the
+// history has every promotion.
 func TestPromoteAtOnce(t *testing.T) {
 	f := faulty(t)
 	runs := []string{f.run, f.another()}
@@ -57,37 +58,37 @@ func TestPromoteAtOnce(t *testing.T) {
 	for round := range 6 {
 		before := done
 		var cmds []*exec.Cmd
-		var said []*printed
+		var outputs []*printed
 		for i := range runs {
 			cmd, out := exec.Command(os.Args[0], "model", "promote", runs[(round+i)%2], "--as", name), &printed{}
 			cmd.Stdout, cmd.Stderr = out, out
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
-			cmds, said = append(cmds, cmd), append(said, out)
+			cmds, outputs = append(cmds, cmd), append(outputs, out)
 		}
 		if round%2 == 1 {
 			time.Sleep(time.Duration(7*round) * time.Millisecond)
-			_ = cmds[0].Process.Kill() // which may have ended
+			_ = cmds[0].Process.Kill() // it may have ended
 		}
 		for i, cmd := range cmds {
-			_ = cmd.Wait() // its code is looked at
+			_ = cmd.Wait() // the exit code is checked below
 			switch code := exit.Code(cmd.ProcessState.ExitCode()); {
 			case code == exit.OK:
 				done++
-			case code == exit.CannotWrite && strings.Contains(said[i].String(), "is in use"):
+			case code == exit.CannotWrite && strings.Contains(outputs[i].String(), "is in use"):
 				busy++
 			case cmd.ProcessState.Sys().(syscall.WaitStatus).Signaled() && round%2 == 1 && i == 0:
 			default:
-				t.Errorf("%q ends with %s: %s", cmd.Args[1:], cmd.ProcessState, said[i])
+				t.Errorf("%q ends with %s: %s", cmd.Args[1:], cmd.ProcessState, outputs[i])
 			}
 		}
-		if round%2 == 0 && done == before { // where none is killed, one has the name
+		if round%2 == 0 && done == before { // without a kill one of them must succeed
 			t.Errorf("round %d: both were refused", round)
 		}
 	}
 	f.expect(exit.OK, nil, "model", "promote", runs[0], "--as", name)
-	f.expect(exit.OK, []string{`"version":"` + version.String() + `"`, `"promotion":{"schema":"ensemble.promotion/1","version":"`}, "model", "promote", runs[1], "--as", name, "--json") // after whatever was killed
+	f.expect(exit.OK, []string{`"version":"` + version.String() + `"`, `"promotion":{"schema":"ensemble.promotion/1","version":"`}, "model", "promote", runs[1], "--as", name, "--json") // after all kills
 	var now promotion
 	text, err := os.ReadFile(filepath.Join(name, "current.json"))
 	if err != nil || json.Unmarshal(text, &now) != nil {
@@ -118,8 +119,8 @@ func TestPromoteAtOnce(t *testing.T) {
 	}
 }
 
-// A service goes on with the model that a name stood for until it is told to read its configuration again; then what comes is
-// issued with the new one, and what was issued stays.
+// TestServePromoted: a service keeps the model that a name referred to until it reloads its configuration. It
+// issues later products with the new model and keeps the earlier ones.
 func TestServePromoted(t *testing.T) {
 	f := faulty(t)
 	another, name := f.another(), filepath.Join(f.dir, "t850")
@@ -134,14 +135,14 @@ func TestServePromoted(t *testing.T) {
 	}
 	first := put(0)
 	s := f.serve("--run-dir", name, "--out", filepath.Join(f.dir, "out"), "--set", "members.poll=0.03s", "--input", filepath.Join(f.dir, "in", "*.grib2"))
-	s.said(`"msg":"issued"`, 1)
+	s.awaitLog(`"msg":"issued"`, 1)
 	f.expect(exit.OK, nil, "model", "promote", another, "--as", name)
 	second := put(1)
-	s.said(`"msg":"issued"`, 2)
+	s.awaitLog(`"msg":"issued"`, 2)
 	if err := s.cmd.Process.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	s.said(`"msg":"the configuration was reloaded"`, 1)
+	s.awaitLog(`"msg":"the configuration was reloaded"`, 1)
 	third := put(2)
 	model := func(start string) string {
 		var m struct {
@@ -153,9 +154,9 @@ func TestServePromoted(t *testing.T) {
 		})
 		return m.Model
 	}
-	s.said("products of another model or version are kept", 2)
+	s.awaitLog("products of another model or version are kept", 2)
 	if a, b, c := model(first), model(second), model(third); a != b || b == c {
-		t.Errorf("models of three starts: %s, %s and, after it was told, %s", a, b, c)
+		t.Errorf("models of three starts: %s, %s and, after the reload, %s", a, b, c)
 	}
 	if strings.Contains(s.text(), `"level":"ERROR"`) {
 		t.Errorf("the log has errors:\n%s", s.text())
@@ -163,8 +164,8 @@ func TestServePromoted(t *testing.T) {
 	s.stop(syscall.SIGTERM)
 }
 
-// What asks for a name that is not there prints nothing on standard output, and makes none; a window without
-// intervals is refused.
+// TestNoName: commands with a name that does not exist print nothing on standard output and create no name. A
+// window without intervals is rejected.
 func TestNoName(t *testing.T) {
 	dir := t.TempDir()
 	name, file := filepath.Join(dir, "t850"), filepath.Join(dir, "a.nc")

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// installed installs the programs as the README says, and gives their folder. The installed program must find its decoding program by itself.
+// installed installs the programs as README.md describes, and returns their folder. The installed program must
+// find its decoding program.
 func installed(t *testing.T) string {
 	t.Helper()
 	programs := t.TempDir()
@@ -21,7 +22,7 @@ func installed(t *testing.T) string {
 	return programs
 }
 
-// TestLongQuickstart follows the quickstart as it stands, with the installed programs.
+// TestLongQuickstart runs the quickstart page with the installed programs.
 func TestLongQuickstart(t *testing.T) {
 	programs := installed(t)
 	t.Setenv("ENSEMBLE_DECODE", "")

@@ -18,15 +18,15 @@ import (
 
 const quickstartPage = "../../docs/quickstart.md"
 
-// block is one of a page's blocks of commands, and what the page states of its output.
+// block is a block of commands of a page, and the output that the page states.
 type block struct {
 	line     int // of the page, where the commands begin
 	commands string
-	// stated are lines of the output, in their order; "..." in one stands for anything.
+	// stated are lines of the output in order; "..." matches any text.
 	stated []string
 }
 
-// blocks reads a page: ```sh has commands, and ```text behind it what they print.
+// blocks reads a page: ```sh contains commands, and the following ```text their output.
 func blocks(t *testing.T, path string) []block {
 	t.Helper()
 	page, err := os.ReadFile(path)
@@ -59,11 +59,11 @@ func blocks(t *testing.T, path string) []block {
 	return found
 }
 
-// count is a whole number, with the plural of what it counts.
+// count is a whole number, and the plural of the word after it.
 var count = regexp.MustCompile(`[0-9]+( [a-z]+s\b)?`)
 
-// unstated is the first line that a page states and an output has not, behind those before
-// it. How wide columns are counts for nothing; with anyCount neither do whole numbers.
+// unstated returns the first line of a page that does not occur in the output after the lines before it. The width
+// of columns is ignored; with anyCount whole numbers are too.
 func unstated(stated []string, output string, anyCount bool) string {
 	lines := strings.Split(output, "\n")
 	for _, want := range stated {
@@ -91,16 +91,15 @@ func unstated(stated []string, output string, anyCount bool) string {
 	return ""
 }
 
-// follow runs the blocks of a page as they stand, one behind the other in one shell that
-// ends at the first failure, in an empty folder, and compares what they print with what
-// the page states. programs is the folder of the programs; small is for other data than
-// the page's, of which there are fewer.
+// follow runs the blocks of a page consecutively in one shell, which ends at the first failure, in an empty
+// folder, and compares their output with that of the page. programs is the folder of the programs; small means
+// that the data have fewer inits than those of the page.
 func follow(t *testing.T, page string, all []block, programs string, small bool) {
 	t.Helper()
 	followIn(t, t.TempDir(), page, all, programs, small)
 }
 
-// followIn is follow in a folder that has something.
+// followIn is follow in an existing folder.
 func followIn(t *testing.T, dir, page string, all []block, programs string, small bool) {
 	t.Helper()
 	const mark = "\x1e"
@@ -125,7 +124,7 @@ func followIn(t *testing.T, dir, page string, all []block, programs string, smal
 	}
 }
 
-// smallData are the demonstration's data of a few starts of each period.
+// smallData are the demo's data with few inits in each period.
 func smallData(t *testing.T) string {
 	t.Helper()
 	o := rundemo.Options{Root: t.TempDir(), DataOnly: true}
@@ -144,9 +143,9 @@ func smallData(t *testing.T) string {
 	return r.DataDir
 }
 
-// TestQuickstart follows the quickstart in small: with the data of a few starts, and one small
-// network. Its first and its last step are left out, self-test and the pictures of the
-// report, which take eight seconds each. The quickstart as it is: TestLongQuickstart.
+// TestQuickstart runs the quickstart with the data of few inits and one small network. It skips the first and the
+// last step, self-test and the figures of the report, which take eight seconds each. TestLongQuickstart runs the
+// unchanged page.
 func TestQuickstart(t *testing.T) {
 	t.Setenv("ENSEMBLE_DECODE", testdecoder.Path(t))
 	program, err := filepath.Abs(os.Args[0])
@@ -172,7 +171,7 @@ esac
 	follow(t, quickstartPage, all[1:last], programs, true)
 }
 
-// TestUnstated: what a page states must be there, in its order.
+// TestUnstated: the stated lines must occur in order.
 func TestUnstated(t *testing.T) {
 	const output = "a 12 files\nb\n  c 3.5 s\nd 1 date\n"
 	for _, c := range []struct {

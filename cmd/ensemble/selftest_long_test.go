@@ -14,8 +14,8 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/testdecoder"
 )
 
-// TestLongSelfTest: all of the installation works here, to the recorded scores; a child
-// that dies is a failure and not a missing library.
+// TestLongSelfTest: all of the installation works here, with the recorded scores. A child that crashes is a
+// failure, not a missing library.
 func TestLongSelfTest(t *testing.T) {
 	path := testdecoder.Path(t)
 	t.Setenv("ENSEMBLE_DECODE", path)
@@ -38,12 +38,12 @@ func TestLongSelfTest(t *testing.T) {
 	}
 }
 
-// TestLongSelfTestWithoutOneDNN: where the library cannot be opened, self-test says so once,
-// says how many kernels are not here for it, and finds all else sound.
+// TestLongSelfTestWithoutOneDNN: if the library cannot be opened, self-test reports it once, states how many
+// kernels are missing, and passes all other checks.
 func TestLongSelfTestWithoutOneDNN(t *testing.T) {
 	t.Setenv("ENSEMBLE_DECODE", testdecoder.Path(t))
 	hidden := t.TempDir()
-	for _, name := range []string{"libdnnl.so", "libdnnl.so.2", "libdnnl.so.3"} { // found first, and no libraries
+	for _, name := range []string{"libdnnl.so", "libdnnl.so.2", "libdnnl.so.3"} { // found first, but no libraries
 		if err := os.WriteFile(filepath.Join(hidden, name), nil, 0o644); err != nil {
 			t.Fatal(err)
 		}

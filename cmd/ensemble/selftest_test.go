@@ -9,7 +9,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// selfTestAnswer is what the tests read of the answer.
+// selfTestAnswer has the keys of the answer that the tests read.
 type selfTestAnswer struct {
 	Status string
 	Checks []struct{ Name, State, Detail, Why, Fix string }
@@ -36,8 +36,8 @@ func callSelfTest(t *testing.T, dir string) (exit.Code, selfTestAnswer) {
 	return code, a
 }
 
-// TestSelfTestFaults: without the decoding program self-test says so and still tries the
-// rest; it leaves nothing behind. The whole of it is TestLongSelfTest.
+// TestSelfTestFaults: without the decoding program self-test reports it, runs all other checks, and leaves no
+// files. TestLongSelfTest runs the complete one.
 func TestSelfTestFaults(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("ENSEMBLE_DECODE", filepath.Join(dir, "nowhere"))

@@ -29,7 +29,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/testgrib"
 )
 
-// service is a service of its own on a folder of input, with its configuration.
+// service runs as a process with its own input folder and configuration.
 func (t *trial) service() (in, out, file string) {
 	t.Helper()
 	in, out = filepath.Join(t.dir, "in"), filepath.Join(t.dir, "out")
@@ -39,7 +39,7 @@ func (t *trial) service() (in, out, file string) {
 	return in, out, t.put("serve.yaml", fmt.Appendf(nil, "version: 1\nrun_dir: %s\ninput: [\"%s/*.grib2\"]\nout: %s\nmembers: {poll: 0.05s}\nserve: {allowed_hosts: [x]}\n", t.run, in, out))
 }
 
-// arrive puts a start's files into a folder at once.
+// arrive moves all files of an init into a folder at once.
 func (t *trial) arrive(in string, day time.Time) {
 	t.Helper()
 	name := day.Format("2006010215") + ".grib2"
@@ -49,8 +49,8 @@ func (t *trial) arrive(in string, day time.Time) {
 	}
 }
 
-// big publishes a file of some size as a start's product, so that ranges of a MiB can be read. Its
-// manifest is that of a product that was made, with other outputs.
+// big publishes a file of the given size as the product of an init, so that ranges of 1 MiB can be read. Its
+// manifest is that of an existing product with other outputs.
 func (t *trial) big(out, from, name string, size int) {
 	t.Helper()
 	var m struct{ manifest.Record }
@@ -80,7 +80,7 @@ func (t *trial) big(out, from, name string, size int) {
 	}
 }
 
-// reading is what many readers of ranges found.
+// reading is the result of many readers of ranges.
 type reading struct {
 	mu     sync.Mutex
 	took   []time.Duration
@@ -92,8 +92,7 @@ func (r *reading) p(share float64) time.Duration {
 	return r.took[min(int(share*float64(len(r.took))), len(r.took)-1)]
 }
 
-// readers ask for ranges of 1 MiB, perSecond of them together, each at its own time, and compare the
-// bytes.
+// readers request ranges of 1 MiB, perSecond of them in total, spread over time, and compare the bytes.
 func readers(ctx context.Context, url string, whole []byte, n int, perSecond float64) *reading {
 	r := &reading{}
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: n, MaxConnsPerHost: n}}
@@ -144,7 +143,7 @@ func readers(ctx context.Context, url string, whole []byte, n int, perSecond flo
 	return r
 }
 
-// resident memory of a process, in bytes.
+// resident returns the resident memory of a process, in bytes.
 func residentBytes(t *testing.T, pid int) int64 {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
@@ -158,15 +157,15 @@ func residentBytes(t *testing.T, pid int) int64 {
 	return pages * int64(os.Getpagesize())
 }
 
-// TestLongServeReaders: 50 readers ask for 200 ranges of 1 MiB a second for a minute, while starts are
-// issued: no error, and how long they take, beside Go's plain file server under the same readers,
-// also while starts are issued.
+// TestLongServeReaders: 50 readers request 200 ranges of 1 MiB per second for a minute while the service issues
+// products. No request may fail. The response times are compared with those of Go's plain file server under the
+// same load.
 func TestLongServeReaders(t *testing.T) {
 	f := faulty(t)
 	in, out, file := f.service()
 	f.arrive(in, lastDay)
 	s := f.serve("-c", file)
-	s.said(`"msg":"issued"`, 1)
+	s.awaitLog(`"msg":"issued"`, 1)
 	const size = 64 << 20
 	first, name := lastDay.Format("2006010215"), "1990010100"
 	f.big(out, first, name, size)
@@ -198,7 +197,7 @@ func TestLongServeReaders(t *testing.T) {
 
 	plain := exec.Command(os.Args[0], "-test.run=^TestLongPlainServer$")
 	plain.Env = append(os.Environ(), "ENSEMBLE_PLAIN_SERVER="+filepath.Join(out, name))
-	said, err := plain.StdoutPipe()
+	output, err := plain.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,7 +206,7 @@ func TestLongServeReaders(t *testing.T) {
 	}
 	defer func() { _ = plain.Process.Kill(); _ = plain.Wait() }()
 	var at string
-	if _, err := fmt.Fscan(said, &at); err != nil {
+	if _, err := fmt.Fscan(output, &at); err != nil {
 		t.Fatal(err)
 	}
 	short, stop := context.WithTimeout(t.Context(), 30*time.Second)
@@ -215,13 +214,13 @@ func TestLongServeReaders(t *testing.T) {
 	other := readers(short, "http://"+at+"/big.nc", whole, 50, 200)
 	cancel()
 	issuing.Wait()
-	s.said(`"msg":"issued"`, 1+int(issued.Load()))
+	s.awaitLog(`"msg":"issued"`, 1+int(issued.Load()))
 	if strings.Contains(s.text(), `"level":"ERROR"`) {
 		t.Errorf("the log has errors")
 	}
 	t.Logf("%d processors, load %s: %d ranges of 1 MiB in a minute (%.0f a second) while %d starts were issued: %d failed; median %s, p99 %s, largest %s; memory %d MiB before, at most %d MiB",
 		runtime.NumCPU(), load, len(own.took), float64(len(own.took))/60, issued.Load(), len(own.failed), own.p(0.5), own.p(0.99), own.p(1), memory>>20, most>>20)
-	t.Logf("Go's plain file server beside the issuing, for half a minute, load %s: median %s, p99 %s; ratio of p99 %.2f", loadOf(), other.p(0.5), other.p(0.99), float64(own.p(0.99))/float64(other.p(0.99)))
+	t.Logf("Go's plain file server while products are issued, for half a minute, load %s: median %s, p99 %s; ratio of p99 %.2f", loadOf(), other.p(0.5), other.p(0.99), float64(own.p(0.99))/float64(other.p(0.99)))
 	for _, why := range own.failed[:min(len(own.failed), 5)] {
 		t.Error(why)
 	}
@@ -238,7 +237,7 @@ func loadOf() string {
 	return strings.TrimSpace(string(text))
 }
 
-// TestLongPlainServer is the process that readers are compared with.
+// TestLongPlainServer is the process of the file server that response times are compared with.
 func TestLongPlainServer(t *testing.T) {
 	dir := os.Getenv("ENSEMBLE_PLAIN_SERVER")
 	if dir == "" {
@@ -252,9 +251,8 @@ func TestLongPlainServer(t *testing.T) {
 	t.Fatal(http.Serve(l, http.FileServer(http.Dir(dir))))
 }
 
-// TestLongServeMalformed: 10⁵ requests that are none, as raw bytes: mutations, traversals, ranges that make no
-// sense, requests that end in the middle and ones that never end. The service stays up, and nothing
-// that is not a product comes out.
+// TestLongServeMalformed sends 10⁵ invalid requests as raw bytes: mutations, path traversals, invalid ranges,
+// truncated requests and requests that never end. The service keeps running and sends nothing but products.
 func TestLongServeMalformed(t *testing.T) {
 	const requests = 100_000
 	const secret = "not for anybody"
@@ -263,7 +261,7 @@ func TestLongServeMalformed(t *testing.T) {
 	f.arrive(in, lastDay)
 	f.put("outside", []byte(secret))
 	s := f.serve("-c", file)
-	s.said(`"msg":"issued"`, 1)
+	s.awaitLog(`"msg":"issued"`, 1)
 	name := lastDay.Format("2006010215")
 	f.put("out/"+name+"/unlisted.nc", []byte(secret))
 	f.put("out/.serve/secret", []byte(secret))
@@ -304,7 +302,7 @@ func TestLongServeMalformed(t *testing.T) {
 					case 2:
 						raw = slices.Insert(raw, at, byte(random.IntN(256)), byte(random.IntN(256)))
 					default:
-						raw = raw[:at+1] // ends in the middle
+						raw = raw[:at+1] // truncated
 					}
 				}
 				c, err := net.DialTimeout("tcp", addr, 30*time.Second)
@@ -314,7 +312,7 @@ func TestLongServeMalformed(t *testing.T) {
 				}
 				_ = c.SetDeadline(time.Now().Add(30 * time.Second))
 				_, _ = c.Write(raw)
-				if random.IntN(500) == 0 { // never ends: the service must
+				if random.IntN(500) == 0 { // the service must close a request that never ends
 					atomic.AddInt64(&slow, 1)
 				} else if t, ok := c.(*net.TCPConn); ok {
 					_ = t.CloseWrite()
@@ -345,8 +343,8 @@ func TestLongServeMalformed(t *testing.T) {
 	}
 }
 
-// TestLongServeKilled: a service that is killed at random moments leaves no half product, and the next
-// one goes on: in the end all products are those of one that was not killed.
+// TestLongServeKilled: a service that is killed at random moments leaves no partial product, and the next process
+// continues. At the end all products equal those of a service that was not killed.
 func TestLongServeKilled(t *testing.T) {
 	const kills, days = 20, 60
 	f := faulty(t)
@@ -378,7 +376,7 @@ func TestLongServeKilled(t *testing.T) {
 	}
 	before := len(tree(t, out))
 	s := f.serve("-c", file)
-	s.said(`"msg":"issued"`, days)
+	s.awaitLog(`"msg":"issued"`, days)
 	if strings.Contains(s.text(), `"level":"ERROR"`) {
 		t.Errorf("errors:\n%s", s.text())
 	}
@@ -390,7 +388,7 @@ func TestLongServeKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	s = f.serve("-c", file)
-	s.said(`"msg":"issued"`, days)
+	s.awaitLog(`"msg":"issued"`, days)
 	s.stop(syscall.SIGTERM)
 	want := tree(t, out)
 	for path, sum := range want {
@@ -401,7 +399,7 @@ func TestLongServeKilled(t *testing.T) {
 	t.Logf("%d kills; %d files before the last service and %d behind it, of %d; at most %d leftovers of killed ones", kills, before, len(got), len(want), half)
 }
 
-// TestLongServePage: the page and the lists in a browser, without a message on its console.
+// TestLongServePage opens the page and the lists in a browser, which must report nothing on its console.
 func TestLongServePage(t *testing.T) {
 	chromium, err := exec.LookPath("chromium")
 	if err != nil {
@@ -412,13 +410,13 @@ func TestLongServePage(t *testing.T) {
 	f.arrive(in, lastDay)
 	f.put("in/late.grib2", join(without(cycle(lastDay.AddDate(0, 0, 1)), func(x testgrib.Message) bool { return x.Member > 0 })...))
 	s := f.serve("-c", file)
-	s.said(`"msg":"issued"`, 1)
+	s.awaitLog(`"msg":"issued"`, 1)
 	for until := time.Now().Add(time.Minute); time.Now().Before(until); time.Sleep(100 * time.Millisecond) {
 		if _, body := s.get("/"); bytes.Contains(body, []byte(`class="map"`)) {
 			break
 		}
 	}
-	shots := os.Getenv("ENSEMBLE_SHOTS") // where a person wants to look at them
+	shots := os.Getenv("ENSEMBLE_SHOTS") // folder in which screenshots are kept for inspection
 	if shots == "" {
 		shots = f.dir
 	}
@@ -427,9 +425,9 @@ func TestLongServePage(t *testing.T) {
 		cmd := exec.CommandContext(t.Context(), chromium, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run", "--hide-scrollbars", "--enable-logging=stderr", "--v=0",
 			"--user-data-dir="+filepath.Join(f.dir, "profile"), "--window-size=1280,1400", "--screenshot="+shot, s.url+path)
 		cmd.WaitDelay = 5 * time.Second
-		said, err := cmd.CombinedOutput()
-		if err != nil || strings.Contains(string(said), "CONSOLE") {
-			t.Errorf("%s: %v\n%s", path, err, said)
+		output, err := cmd.CombinedOutput()
+		if err != nil || strings.Contains(string(output), "CONSOLE") {
+			t.Errorf("%s: %v\n%s", path, err, output)
 			continue
 		}
 		file, err := os.Open(shot)

@@ -25,12 +25,12 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/testgrib"
 )
 
-// resident is a service that runs as a process of its own.
+// resident is a service in its own process.
 type resident struct {
 	*trial
 	cmd      *exec.Cmd
 	url      string
-	messages io.Closer // closed, nobody reads them any more
+	messages io.Closer // closed if there is no reader
 
 	mu     sync.Mutex
 	log    bytes.Buffer
@@ -41,7 +41,7 @@ type resident struct {
 // serve starts a service and waits until it listens.
 func (t *trial) serve(args ...string) *resident { t.Helper(); return t.serveBy(nil, args...) }
 
-// serveBy starts a service by a program that becomes it.
+// serveBy starts a service by a program that executes it.
 func (t *trial) serveBy(program []string, args ...string) *resident {
 	t.Helper()
 	s := &resident{trial: t, listen: make(chan string, 8), ended: make(chan struct{})}
@@ -92,20 +92,20 @@ func (s *resident) text() string {
 	return s.log.String()
 }
 
-// patience is how long tests wait for what comes at once, but not on a machine that has much else to do.
+// patience is the timeout for fast events; it allows for a busy machine.
 const patience = 2 * time.Minute
 
-// said waits for words in the log.
-func (s *resident) said(words string, times int) {
+// awaitLog waits until the log contains words.
+func (s *resident) awaitLog(words string, times int) {
 	s.Helper()
 	for until := time.Now().Add(patience); strings.Count(s.text(), words) < times; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(until) {
-			s.Fatalf("%q was not said %d times:\n%s", words, times, s.text())
+			s.Fatalf("%q was not logged %d times:\n%s", words, times, s.text())
 		}
 	}
 }
 
-// stop ends the service by a signal and gives its exit code.
+// stop ends the service by a signal and returns its exit code.
 func (s *resident) stop(how syscall.Signal) exit.Code {
 	s.Helper()
 	if err := s.cmd.Process.Signal(how); err != nil {
@@ -120,7 +120,7 @@ func (s *resident) stop(how syscall.Signal) exit.Code {
 	return exit.Code(s.cmd.ProcessState.ExitCode())
 }
 
-// get asks the service.
+// get sends a request to the service.
 func (s *resident) get(path string, header ...string) (*http.Response, []byte) {
 	s.Helper()
 	r, err := http.NewRequest("GET", s.url+path, nil)
@@ -142,7 +142,7 @@ func (s *resident) get(path string, header ...string) (*http.Response, []byte) {
 	return resp, body
 }
 
-// tree is the sums of all files below a folder but for hidden ones.
+// tree returns the checksums of all files below a folder except hidden ones.
 func tree(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -170,7 +170,7 @@ func tree(t *testing.T, dir string) map[string]string {
 	return out
 }
 
-// systemd listens as the system's would. What it returns wants these messages next, in this order.
+// systemd listens on a socket in place of systemd. The returned function expects these messages next, in order.
 func systemd(t *testing.T) func(want ...string) {
 	t.Helper()
 	name := "@ensemble-test-" + filepath.Base(t.TempDir()) + fmt.Sprint(os.Getpid())
@@ -188,13 +188,13 @@ func systemd(t *testing.T) func(want ...string) {
 				t.Fatal(err)
 			}
 			if n, err := c.Read(b); err != nil || string(b[:n]) != w {
-				t.Fatalf("systemd was told %q, want %q (%v)", b[:n], w, err)
+				t.Fatalf("systemd received %q, want %q (%v)", b[:n], w, err)
 			}
 		}
 	}
 }
 
-// The unit for systemd is sound, and keeps the service from what it does not need.
+// TestServeUnit: the systemd unit is valid, and denies the service what it does not need.
 func TestServeUnit(t *testing.T) {
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
 		t.Skip("skipped: no systemd-analyze in PATH to judge with")
@@ -204,7 +204,7 @@ func TestServeUnit(t *testing.T) {
 		t.Fatal(err)
 	}
 	unit := filepath.Join(t.TempDir(), "ensemble-serve.service")
-	here := bytes.Replace(text, []byte("/usr/bin/ensemble "), []byte(os.Args[0]+" "), 1) // which need not be installed
+	here := bytes.Replace(text, []byte("/usr/bin/ensemble "), []byte(os.Args[0]+" "), 1) // the program need not be installed
 	if err := os.WriteFile(unit, here, 0o644); err != nil || bytes.Equal(here, text) {
 		t.Fatal("the unit starts no ensemble", err)
 	}
@@ -217,8 +217,8 @@ func TestServeUnit(t *testing.T) {
 	}
 }
 
-// A service issues what predict makes, when its files are complete; a member that comes late
-// completes a start; signals are obeyed.
+// TestServe: a service issues the products of predict when the files are complete. A late member completes an
+// init. The service handles signals.
 func TestServe(t *testing.T) {
 	f := faulty(t)
 	next := lastDay.AddDate(0, 0, 1)
@@ -232,13 +232,13 @@ func TestServe(t *testing.T) {
 	f.put("in/a.grib2", of(lastDay, func(int) bool { return true }))
 	f.put("in/b.grib2", of(next, func(m int) bool { return m < 2 }))
 	file := f.put("serve.yaml", fmt.Appendf(nil, "version: 1\nrun_dir: %s\ninput: [%s]\nout: %s\nmembers: {poll: 0.03s}\nserve: {ready_max_age: 1000000h}\n", f.run, in, out))
-	for _, name := range []string{"in/.b.grib2.Xa81bQ", "in/b.grib2.part", "in/a.grib2.idx"} { // beside the input, which is a folder
+	for _, name := range []string{"in/.b.grib2.Xa81bQ", "in/b.grib2.part", "in/a.grib2.idx"} { // a folder beside the input files
 		f.put(name, []byte("GRIB, but not yet, or never"))
 	}
-	told := systemd(t)
+	expectNotify := systemd(t)
 	s := f.serve("-c", file)
-	told("READY=1\nSTATUS=the model is ready")
-	s.said(`"msg":"issued"`, 1)
+	expectNotify("READY=1\nSTATUS=the model is ready")
+	s.awaitLog(`"msg":"issued"`, 1)
 	resp, body := s.get("/readyz")
 	if resp.StatusCode != 200 || string(body) != "ok\n" {
 		t.Errorf("/readyz: %s %q", resp.Status, body)
@@ -249,7 +249,7 @@ func TestServe(t *testing.T) {
 		Aside  []struct{ File, Why string }        `json:"ignored_files"`
 		Asides int                                 `json:"ignored_files_count"`
 	}
-	for until := time.Now().Add(patience); time.Now().Before(until); time.Sleep(5 * time.Millisecond) { // the log is earlier
+	for until := time.Now().Add(patience); time.Now().Before(until); time.Sleep(5 * time.Millisecond) { // the log line comes earlier
 		if _, body = s.get("/status"); bytes.Contains(body, []byte(`"issued"`)) {
 			break
 		}
@@ -259,9 +259,9 @@ func TestServe(t *testing.T) {
 		t.Errorf("/status: %s", body)
 	}
 	f.put("in/c.grib2", of(next, func(m int) bool { return m >= 2 }))
-	s.said(`"msg":"issued"`, 2)
+	s.awaitLog(`"msg":"issued"`, 2)
 
-	// What is listed is there with its sum, and parts of it are parts of it.
+	// Every listed file exists with its checksum, and ranges of it return its bytes.
 	name := next.Format("2006010215")
 	var list struct {
 		Contents []struct{ Path, SHA256 string }
@@ -280,7 +280,7 @@ func TestServe(t *testing.T) {
 		}
 	}
 
-	// The page says what is there, in words and maps with words.
+	// The page has text and maps with labels.
 	for until := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		_, body = s.get("/")
 		if strings.Contains(string(body), `class="map"`) || time.Now().After(until) {
@@ -296,7 +296,7 @@ func TestServe(t *testing.T) {
 		t.Error("the page has scripts")
 	}
 
-	// A bad configuration is not taken; a sound one is, and nothing is made twice.
+	// An invalid configuration is rejected; a valid one is used, and no product is made twice.
 	sound, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -308,19 +308,19 @@ func TestServe(t *testing.T) {
 		}
 	}
 	hup()
-	s.said("did you mean `input`?", 1)
-	s.said("the previous one remains", 1)
-	told("RELOADING=1\nSTATUS=reading the configuration again", "READY=1\nSTATUS=the model is ready; the new configuration was rejected, see the log")
+	s.awaitLog("did you mean `input`?", 1)
+	s.awaitLog("the previous one remains", 1)
+	expectNotify("RELOADING=1\nSTATUS=reading the configuration again", "READY=1\nSTATUS=the model is ready; the new configuration was rejected, see the log")
 	f.put("serve.yaml", sound)
 	hup()
-	s.said(`"msg":"the configuration was reloaded"`, 1)
-	told("RELOADING=1\nSTATUS=reading the configuration again", "READY=1\nSTATUS=the model is ready")
-	s.said(`"existing":true`, 2)
+	s.awaitLog(`"msg":"the configuration was reloaded"`, 1)
+	expectNotify("RELOADING=1\nSTATUS=reading the configuration again", "READY=1\nSTATUS=the model is ready")
+	s.awaitLog(`"existing":true`, 2)
 	if code := s.stop(syscall.SIGTERM); code != exit.SaveAndStop {
 		t.Errorf("ended with %d, want 75:\n%s", code, s.text())
 	}
 
-	// The products say which command makes them, and it makes the same bytes, by a pattern too.
+	// Products record their command line, which gives the same bytes, also with a pattern.
 	f.put("serve.yaml", bytes.Replace(sound, []byte("["+in+"]"), []byte("[\""+in+"/*.grib2\"]"), 1))
 	got := tree(t, out)
 	if err := os.RemoveAll(out); err != nil {

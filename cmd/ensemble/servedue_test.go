@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestServeManyDue: where the input is looked at again between two starts that are due, none is
-// forgotten. The folder of the input comes after the service.
+// TestServeManyDue: if the input is polled between two inits that are due, both are predicted. The input folder is
+// created after the service has started.
 func TestServeManyDue(t *testing.T) {
 	f := faulty(t)
 	past := time.Now().Add(-time.Hour)
@@ -26,13 +26,13 @@ func TestServeManyDue(t *testing.T) {
 		}
 	}
 	s := f.serve("--run-dir", f.run, "--out", filepath.Join(f.dir, "out"), "--set", "members.poll=0.001s", "--input", filepath.Join(f.dir, "fc"))
-	s.said(`"msg":"waiting for input","host":`, 1)
+	s.awaitLog(`"msg":"waiting for input","host":`, 1)
 	if _, text := s.get("/status"); !bytes.Contains(text, []byte(`"input_missing": "no such file`)) {
-		t.Errorf("/status of a folder that is not there: %s", text)
+		t.Errorf("/status of a missing folder: %s", text)
 	}
 	if err := os.Rename(filepath.Join(f.dir, "coming"), filepath.Join(f.dir, "fc")); err != nil {
 		t.Fatal(err)
 	}
-	s.said(`"msg":"issued"`, 3)
+	s.awaitLog(`"msg":"issued"`, 3)
 	s.stop(syscall.SIGTERM)
 }

@@ -15,9 +15,8 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// ownDisk are the words that run a program with a small disk of its own at a folder.
-//
-// It skips the test where the system does not let that be.
+// ownDisk returns the command line that runs a program with a small disk of its own mounted on a folder. It skips
+// the test where the system does not allow mounts.
 func ownDisk(t *testing.T, dir, options string) []string {
 	t.Helper()
 	words := []string{"unshare", "--user", "--map-root-user", "--mount", "sh", "-c", `mount -t tmpfs -o "$1" none "$2" && shift 2 && exec "$@"`, "sh", options, dir}
@@ -27,7 +26,7 @@ func ownDisk(t *testing.T, dir, options string) []string {
 	return words
 }
 
-// eventually waits for what becomes so.
+// eventually waits until a condition holds.
 func eventually(t *testing.T, what string, so func() bool) {
 	t.Helper()
 	for end := time.Now().Add(patience); !so(); time.Sleep(5 * time.Millisecond) {
@@ -37,8 +36,8 @@ func eventually(t *testing.T, what string, so func() bool) {
 	}
 }
 
-// A service outlives a full disk of its products, an input that goes and comes back, and who read its
-// messages: what was issued stays, and what comes later is issued.
+// TestServeOutlives: a service keeps running when the disk of its products is full, when its input disappears and
+// returns, and when the reader of its messages ends. Issued products are kept, and later ones are issued.
 func TestServeOutlives(t *testing.T) {
 	f := faulty(t)
 	in, out := filepath.Join(f.dir, "in"), filepath.Join(f.dir, "out")
@@ -53,22 +52,22 @@ func TestServeOutlives(t *testing.T) {
 	product := func(i int) string { return "/products/" + name(days[i]) + "/manifest.json" }
 	f.put("in/0.grib2", join(cycle(days[0])...))
 	s := f.serveBy(disk, "-c", file)
-	s.said(`"msg":"issued"`, 1)
+	s.awaitLog(`"msg":"issued"`, 1)
 	_, first := s.get(product(0))
 
-	// The disk is full, and then it is not.
-	there := fmt.Sprintf("/proc/%d/root%s", s.cmd.Process.Pid, out) // as the service has it
+	// The disk is full; later there is space again.
+	there := fmt.Sprintf("/proc/%d/root%s", s.cmd.Process.Pid, out) // the path in the service's mount namespace
 	filler := filepath.Join(there, "filler")
 	if err := os.WriteFile(filler, make([]byte, 2<<20), 0o644); !errors.Is(err, syscall.ENOSPC) {
 		t.Fatalf("the disk is not full: %v", err)
 	}
 	f.put("in/1.grib2", join(cycle(days[1])...))
-	s.said(`"code":74`, 2)
+	s.awaitLog(`"code":74`, 2)
 	if r, _ := s.get(product(1)); r.StatusCode != 404 {
 		t.Errorf("on a full disk: %s", r.Status)
 	}
 	if text := s.text(); !strings.Contains(text, "no space left") {
-		t.Errorf("it is not said that the disk is full:\n%s", text)
+		t.Errorf("the log does not report the full disk:\n%s", text)
 	}
 	if left, _ := filepath.Glob(filepath.Join(there, ".*partial*")); left != nil {
 		t.Errorf("left: %q", left)
@@ -76,9 +75,9 @@ func TestServeOutlives(t *testing.T) {
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)
 	}
-	s.said(`"msg":"issued"`, 2)
+	s.awaitLog(`"msg":"issued"`, 2)
 
-	// The input goes away, and comes back with more.
+	// The input disappears, and returns with more files.
 	if err := os.Rename(in, in+".away"); err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +99,7 @@ func TestServeOutlives(t *testing.T) {
 		t.Error("the first start was made anew")
 	}
 
-	// Nobody reads its messages any more.
+	// The reader of its messages has ended.
 	if err := s.messages.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -111,9 +110,8 @@ func TestServeOutlives(t *testing.T) {
 	}
 }
 
-// On a disk that is full at any moment, and on one that cannot be written, a prediction ends with an error that
-// says so; products that were there stay as they were, nothing half made is left, and what is
-// there already is recognised.
+// TestFullDiskOfProducts: on a disk that fills up at any moment, and on a read-only one, a prediction fails with
+// an error that names the cause. Existing products are unchanged and recognised, and no partial files are left.
 func TestFullDiskOfProducts(t *testing.T) {
 	f := faulty(t)
 	out := filepath.Join(f.dir, "out")
@@ -126,7 +124,7 @@ func TestFullDiskOfProducts(t *testing.T) {
 	}
 	t.Setenv("SOURCE_DATE_EPOCH", "1000000000")
 	kept := filepath.Join(f.dir, "kept")
-	for name, value := range map[string]string{"OUT": out, "KEPT": kept, "OLD": old, "NEXT": next} { // of scripts
+	for name, value := range map[string]string{"OUT": out, "KEPT": kept, "OLD": old, "NEXT": next} { // used by the scripts
 		t.Setenv(name, value)
 	}
 	const sums = `cd "$OUT" && find . -type f | sort | xargs sha256sum`
@@ -148,7 +146,7 @@ func TestFullDiskOfProducts(t *testing.T) {
 
 	disk := ownDisk(t, out, "size=1m")
 	predict := "'" + strings.Join(append([]string{os.Args[0]}, line("")[:10]...), "' '") + "'"
-	// A script says == before what is compared, on a disk that has the first start.
+	// Scripts print == before the values to compare, on a disk that holds the first product.
 	run := func(script string) []string {
 		t.Helper()
 		words := append(slices.Clone(disk), "sh", "-c", `cp -r "$KEPT"/* "$OUT"; predict() { `+predict+` "$1"; }; `+script)
@@ -159,7 +157,7 @@ func TestFullDiskOfProducts(t *testing.T) {
 		return strings.Split(string(text), "==\n")[1:]
 	}
 	failed := 0
-	for _, left := range []int{0, 3} { // pages that there are beside the first start
+	for _, left := range []int{0, 3} { // free pages besides the first product
 		got := run(fmt.Sprintf(`used=$(df --output=used "$OUT" | tail -1); mount -o remount,size=$((used+4*%d))k "$OUT"; echo ==; predict "$NEXT"; echo code $?; echo ==; %s; echo ==; mount -o remount,size=1m "$OUT"; predict "$NEXT"; echo ==; %s`,
 			left, sums, sums))
 		if len(got) != 4 {

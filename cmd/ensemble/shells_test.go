@@ -16,15 +16,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestShells types command lines into the real shells, at a terminal, and presses the
-// tabulator: commands, flags, keys of the configuration, names of runs.
+// TestShells types command lines into real shells at a terminal and presses Tab: it completes commands, flags,
+// configuration keys and names of runs.
 func TestShells(t *testing.T) {
 	dir := t.TempDir()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink(self, filepath.Join(dir, "ensemble")); err != nil { // TestMain makes it the program
+	if err := os.Symlink(self, filepath.Join(dir, "ensemble")); err != nil { // TestMain runs it as the program
 		t.Fatal(err)
 	}
 	if err := os.MkdirAll(filepath.Join(dir, "runs/winter-42"), 0o755); err != nil {
@@ -72,13 +72,13 @@ func TestShells(t *testing.T) {
 			for _, l := range lines {
 				tty.typeKeys(l.typed + "\t")
 				tty.await(l.want)
-				tty.typeKeys("\x15") // empties the line
+				tty.typeKeys("\x15") // clears the line
 			}
 		})
 	}
 }
 
-// terminal is what a shell reads keys from and shows text on.
+// terminal is the terminal of a shell.
 type terminal struct {
 	t      *testing.T
 	master *os.File
@@ -86,7 +86,7 @@ type terminal struct {
 	shown  bytes.Buffer
 }
 
-// openTerminal starts a shell at a terminal of its own. The test's end ends it.
+// openTerminal starts a shell at its own terminal and ends it with the test.
 func openTerminal(t *testing.T, cmd *exec.Cmd) *terminal {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
@@ -124,13 +124,13 @@ func openTerminal(t *testing.T, cmd *exec.Cmd) *terminal {
 			tty.mu.Lock()
 			tty.shown.Write(part[:n])
 			tty.mu.Unlock()
-			if err != nil { // EIO when the shell has gone
+			if err != nil { // EIO after the shell has exited
 				return
 			}
 		}
 	}()
 	t.Cleanup(func() {
-		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // the session that the shell leads
+		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // the session of the shell
 		cmd.Wait()
 		<-done
 		master.Close()
@@ -146,7 +146,7 @@ func (y *terminal) typeKeys(keys string) {
 
 var controls = regexp.MustCompile("\x1b(\\[[0-9;?>]*[a-zA-Z]|[=>]|\\][^\a]*\a)|[\a\r]|.\b")
 
-// await waits until text is shown, and forgets all that was shown so far.
+// await waits until text is printed, and discards all output so far.
 func (y *terminal) await(text string) {
 	y.t.Helper()
 	var shown string

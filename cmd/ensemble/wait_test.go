@@ -12,17 +12,17 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/testgrib"
 )
 
-// polled is how tests wait: often, and in vain only for a short time.
+// polled returns flags with a short deadline and frequent polling.
 func polled(deadline string, more ...string) []string {
 	return append([]string{"--deadline", deadline, "--set", "members.poll=0.03s"}, more...)
 }
 
-// seldom leaves so long between two looks that a file that grows does so in between on a busy machine too.
+// seldom polls so rarely that a growing file changes between two polls on a busy machine too.
 func seldom(deadline string, more ...string) []string {
 	return append([]string{"--deadline", deadline, "--set", "members.poll=0.25s"}, more...)
 }
 
-// logged waits until a log has words. It needs no test, so that it can be called beside one.
+// logged waits until a log contains words. It takes no testing.T, so that other goroutines can call it.
 func logged(file, words string) {
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if text, _ := os.ReadFile(file); strings.Contains(string(text), words) {
@@ -31,7 +31,7 @@ func logged(file, words string) {
 	}
 }
 
-// grows has a file change without end, until rest is called.
+// grows appends to a file until rest is called.
 func grows(t *testing.T, path string) (rest func()) {
 	stop, done := make(chan bool), make(chan error, 1)
 	go func() {
@@ -58,7 +58,7 @@ func grows(t *testing.T, path string) (rest func()) {
 	}
 }
 
-// Files that arrive while the program waits: it goes on when all is there, and not before.
+// TestWaitForInput: files arrive while the program waits. It continues when all are complete, and not before.
 func TestWaitForInput(t *testing.T) {
 	f := faulty(t)
 	c := cycle(lastDay)
@@ -70,7 +70,7 @@ func TestWaitForInput(t *testing.T) {
 	begin := time.Now()
 	go func() {
 		arriving <- func() error {
-			logged(log, "waiting until") // nothing is there when it looks first
+			logged(log, "waiting until") // the first poll finds no file
 			for _, step := range []struct {
 				name string
 				text []byte
@@ -98,12 +98,12 @@ func TestWaitForInput(t *testing.T) {
 	}
 	begin = time.Now()
 	f.predict(exit.OK, nil, "--deadline", "+1h", "--set", "members.poll=10m", whole)
-	if d := time.Since(begin); d > 5*time.Minute { // the second look comes after ten
+	if d := time.Since(begin); d > 5*time.Minute { // the second poll comes after ten
 		t.Errorf("waited %s for a file that is there", d)
 	}
 }
 
-// At the deadline: what is not complete is not used, and the policy decides.
+// TestDeadline: at the deadline incomplete fields are not used, and the policy decides.
 func TestDeadline(t *testing.T) {
 	f := faulty(t)
 	c := cycle(lastDay)
@@ -116,11 +116,11 @@ func TestDeadline(t *testing.T) {
 	}
 	cut := f.put("c.grib2", of(2)[:1000])
 	f.predict(exit.NotYet, []string{"no such file", "nothing_*.grib2"}, polled("+0.1s", filepath.Join(f.dir, "nothing_*.grib2"))...)
-	f.predict(exit.BadData, []string{"declares", cut}, polled("+0.3s", files...)...) // stands still: damaged
+	f.predict(exit.BadData, []string{"declares", cut}, polled("+0.3s", files...)...) // no longer growing: damaged
 	f.made(f.predict(exit.OK, []string{"left out, not complete at the deadline: " + cut}, polled("+0.3s", append(slices.Clone(degrade), files...)...)...), "degraded", "0 1", "member 2: all of its fields are missing")
 	f.predict(exit.NotYet, []string{"member 2 is in none"}, polled("+0.3s", files[:2]...)...)
 	f.predict(exit.NotYet, []string{"lead 48h is in none"}, polled("+0.2s", f.put("early.grib2", join(c[:2*perLead]...)))...) // without a deadline 65
-	// A file that grows is not complete, whatever it holds.
+	// A growing file counts as incomplete, whatever it contains.
 	growing := f.put("c.grib2", of(2))
 	rest := grows(t, growing)
 	f.predict(exit.NotYet, []string{"not complete at the deadline", growing, "still being written"}, seldom("+0.5s", files...)...)
@@ -129,8 +129,8 @@ func TestDeadline(t *testing.T) {
 	f.predict(exit.NotYet, []string{"missing a.grib2.done beside it"}, polled("+0.2s", append([]string{"--set", "members.done_suffix=.done"}, files...)...)...)
 }
 
-// A rerun finds what is there; degraded products give way to those of more members, and to
-// no others.
+// TestDegradedIsCompleted: a rerun recognises existing products. Degraded products are replaced by those of more
+// members only.
 func TestDegradedIsCompleted(t *testing.T) {
 	f := faulty(t)
 	c := cycle(lastDay)
@@ -144,7 +144,7 @@ func TestDegradedIsCompleted(t *testing.T) {
 	run := func(code exit.Code, word string, args ...string) {
 		t.Helper()
 		f.expect(code, []string{word}, append([]string{"predict", "--run-dir", f.run, "--out", out, "--threads", "1", "--progress", "none", "--set", "members.on_missing=degrade",
-			"--set", "drift.limit=1e9"}, args...)...) // the spread of waves hangs on which members there are
+			"--set", "drift.limit=1e9"}, args...)...) // the spread of the waves depends on the members
 	}
 	run(exit.OK, "1 degraded", "--input", few)
 	run(exit.OK, "1 of them already complete, 1 degraded", "--input", few)
@@ -160,7 +160,7 @@ func TestDegradedIsCompleted(t *testing.T) {
 	run(exit.CannotWrite, "already exist", "--input", three)
 }
 
-// Expected members beyond those of the model, and of several starts one ensemble.
+// TestExpectedAndLagged: more members are expected than the model uses, and an ensemble of several inits.
 func TestExpectedAndLagged(t *testing.T) {
 	f := faulty(t)
 	path := f.put("fc.grib2", join(cycle(lastDay)...))
@@ -169,7 +169,7 @@ func TestExpectedAndLagged(t *testing.T) {
 	f.predict(exit.NotYet, []string{"member 7 is in none"}, "--set", "members.expected=[0, 7]", path)
 	f.predict(exit.Usage, []string{"members.minimum is 9, want at most members.expected, 5"}, "--set", "members.expected=5", "--set", "members.minimum=9", path)
 	f.predict(exit.Usage, []string{"invalid deadline"}, "--deadline", "soon", path)
-	// Two members of today, two of yesterday.
+	// Two members of today's init, two of yesterday's.
 	today := f.put("today.grib2", join(without(cycle(lastDay), func(m testgrib.Message) bool { return m.Member > 1 })...))
 	old := cycle(lastDay.AddDate(0, 0, -1))
 	for _, m := range cycle(lastDay.AddDate(0, 0, -1)) {

@@ -10,8 +10,8 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// An archive of Zarr stores makes the sample store that GRIB files of the same fields make,
-// trains, and is known by all its bytes.
+// TestZarrArchive: an archive of Zarr stores gives the same sample store as GRIB files of the same fields, can be
+// used for training, and is identified by all its bytes.
 func TestZarrArchive(t *testing.T) {
 	f := faulty(t)
 	for i := range 20 {
@@ -46,7 +46,7 @@ func TestZarrArchive(t *testing.T) {
 	prepare(exit.OK, []string{"already complete"}, config, "of-zarr")
 	f.expect(exit.OK, nil, "train", "-c", config, "--run-dir", filepath.Join(f.dir, "run"), "--progress", "none")
 	f.expect(exit.OK, []string{"already complete"}, "train", "-c", config, "--run-dir", filepath.Join(f.dir, "run"), "--progress", "none")
-	// One chunk of one store more or less is another archive.
+	// Adding or removing one chunk changes the identity of the archive.
 	chunk := filepath.Join(f.dir, "fc_07.zarr", "temperature", "0.0.0.0.0.0")
 	content, err := os.ReadFile(chunk)
 	if err != nil {
@@ -60,8 +60,8 @@ func TestZarrArchive(t *testing.T) {
 	f.expect(exit.CannotWrite, nil, "train", "-c", config, "--run-dir", filepath.Join(f.dir, "run"), "--progress", "none")
 }
 
-// Products as Zarr of both versions hold what NetCDF holds, are told as stores, are found
-// again, and are judged like files.
+// TestZarrProducts: products as Zarr of both versions contain the values of NetCDF, are reported as stores, are
+// recognised by a rerun, and can be verified like files.
 func TestZarrProducts(t *testing.T) {
 	f := faulty(t)
 	input := f.put("fc.grib2", join(cycle(lastDay)...))
@@ -84,6 +84,6 @@ func TestZarrProducts(t *testing.T) {
 	f.expect(exit.BadData, []string{"a chunk is absent"}, "inspect", "--stats", filepath.Dir(filepath.Dir(chunk[0])))
 	f.expect(exit.OK, []string{"0 of them already complete"}, again...)
 	if got := f.values(filepath.Join(out, "2*", "*48h.zarr")); got != want {
-		t.Errorf("made again:\n%s\nNetCDF:\n%s", got, want)
+		t.Errorf("recomputed:\n%s\nNetCDF:\n%s", got, want)
 	}
 }

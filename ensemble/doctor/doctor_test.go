@@ -11,8 +11,8 @@ import (
 	"github.com/ensemble-weather/ensemble/io/decode"
 )
 
-// TestDoctorWithoutDecoder: without the decoding program the report still comes, and
-// says what is missing, why, and what to do.
+// TestDoctorWithoutDecoder: without the decoding program the report is complete, and states what is missing, the
+// consequence and the remedy.
 func TestDoctorWithoutDecoder(t *testing.T) {
 	t.Setenv(decode.ProgramEnv, filepath.Join(t.TempDir(), "none"))
 	r, err := Examine(context.Background(), t.TempDir())

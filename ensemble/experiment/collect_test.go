@@ -76,7 +76,7 @@ func TestCollect(t *testing.T) {
 	if d := c.Differences["second/base/seed-1"]; len(d) != 1 || d[0].What != "kernels" || !d[0].Bits {
 		t.Errorf("differences %+v", c.Differences)
 	}
-	// An experiment and its replay are told apart by their folders.
+	// The folders distinguish an experiment and its replay.
 	scoredRun(t, filepath.Join(root, "again", "base", "seed-1"), 0.5)
 	replay, err := record.Read(filepath.Join(root, "first"))
 	if err != nil {

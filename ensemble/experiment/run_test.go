@@ -107,7 +107,7 @@ func TestRecordedIsReproduced(t *testing.T) {
 	if !p.Passed() || p.Comparison.Verdict != record.SameBits || !p.Comparison.Promised {
 		t.Errorf("%+v", p.Comparison)
 	}
-	// What was replayed is not compared with itself, and not said to be of other threads than it is.
+	// A replayed run is not compared with itself, and its number of threads is reported correctly.
 	if _, err := Reproduce(context.Background(), p.Path, again); exit.CodeOf(err) != exit.CannotWrite || !strings.Contains(fmt.Sprint(err), "compared with themselves") {
 		t.Errorf("in its own folder: %v", err)
 	}
@@ -158,8 +158,8 @@ func TestRecordedIsReproduced(t *testing.T) {
 	}
 }
 
-// Data that are not there, are others, or are not listed, and settings that no record could hold, are refused with all
-// their faults before anything is trained.
+// TestRecordedRefuses: missing, different or unlisted data, and settings that a record cannot hold, are rejected
+// before any training, with all their faults.
 func TestRecordedRefuses(t *testing.T) {
 	data := filepath.Dir(demotest.Files(t).GRIB2[0])
 	fc := filepath.Base(demotest.Files(t).GRIB2[0])
@@ -209,8 +209,8 @@ func TestRecordedFetches(t *testing.T) {
 	e.Data.Folder = ""
 	e.Data.Files = []config.ExperimentFile{{Path: name, SHA256: sum.SHA256, URL: s.URL + "/" + name}}
 	e.Data.Forecasts, e.Data.Analyses = []string{name}, nil
-	var told []string
-	o := Options{Experiment: e, Dir: t.TempDir(), Version: "test", client: s.Client(), Warn: func(w string) { told = append(told, w) }}
+	var warnings []string
+	o := Options{Experiment: e, Dir: t.TempDir(), Version: "test", client: s.Client(), Warn: func(w string) { warnings = append(warnings, w) }}
 	if _, err := o.prepareData(context.Background()); exit.CodeOf(err) != exit.NotYet || !strings.Contains(err.Error(), "--fetch") || asked > 0 {
 		t.Errorf("%v, the server was asked %d times", err, asked)
 	}
@@ -219,8 +219,8 @@ func TestRecordedFetches(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(d.files) != 1 || d.record.Files[0].SHA256 != sum.SHA256 || asked != 1 || len(told) != 1 || !strings.Contains(told[0], s.URL) {
-		t.Errorf("%+v, asked %d times, told %q", d, asked, told)
+	if len(d.files) != 1 || d.record.Files[0].SHA256 != sum.SHA256 || asked != 1 || len(warnings) != 1 || !strings.Contains(warnings[0], s.URL) {
+		t.Errorf("%+v, asked %d times, warnings %q", d, asked, warnings)
 	}
 }
 

@@ -55,23 +55,23 @@ func TestExperimentMembers(t *testing.T) {
 			t.Fatal(err)
 		}
 		if v := scores.Find(r.Score, scoring.SystemNetwork, r.Variable, r.Level, r.Lead); v == nil || v.Value != r.Value || r.N == 0 {
-			t.Errorf("row %+v, its training says %+v", r, v)
+			t.Errorf("row %+v, its training has %+v", r, v)
 		}
 		own := r.Variant == last.Name
-		if own != (r.SkillScoreReference == 0) || r.SkillScoreReference < r.SkillScoreReferenceLow || r.SkillScoreReference > r.SkillScoreReferenceHigh { // few starts have no interval
+		if own != (r.SkillScoreReference == 0) || r.SkillScoreReference < r.SkillScoreReferenceLow || r.SkillScoreReference > r.SkillScoreReferenceHigh { // there is no interval with few inits
 			t.Errorf("%s over %s: %g, %g to %g", r.Variant, last.Name, r.SkillScoreReference, r.SkillScoreReferenceLow, r.SkillScoreReferenceHigh)
 		}
-		if want := 1 - r.Value/r.RawFull; score.IsDistributionCRPS(r.Score) != (math.Abs(float64(r.SkillScoreRaw-want)) < 1e-6) || !score.IsDistributionCRPS(r.Score) && r.RawUsed == r.RawUsed { // spreads have no CRPS
-			t.Errorf("gain over all raw members %g, the scores say %g", r.SkillScoreRaw, want)
+		if want := 1 - r.Value/r.RawFull; score.IsDistributionCRPS(r.Score) != (math.Abs(float64(r.SkillScoreRaw-want)) < 1e-6) || !score.IsDistributionCRPS(r.Score) && r.RawUsed == r.RawUsed { // no CRPS of the spread
+			t.Errorf("skill score relative to all raw members %g, want %g", r.SkillScoreRaw, want)
 		}
 	}
 	compared := map[string]int{}
-	for i, r := range e.Rows { // paired means on the same starts are what the scores say
+	for i, r := range e.Rows { // the paired means on common inits agree with the scores
 		for _, s := range e.Rows[i+1:] {
 			if s.Variable == r.Variable && s.Level == r.Level && s.Lead == r.Lead && s.Score == r.Score {
 				compared[r.Score]++
 				if want := 1 - r.Value/s.Value; !(math.Abs(float64(r.SkillScoreReference-want)) < 1e-6) {
-					t.Errorf("%s over %s: %g, the scores say %g", r.Variant, s.Variant, r.SkillScoreReference, want)
+					t.Errorf("%s relative to %s: %g, want %g", r.Variant, s.Variant, r.SkillScoreReference, want)
 				}
 			}
 		}
@@ -199,12 +199,12 @@ func TestExperimentSeeds(t *testing.T) {
 		if u := float64(r.Unweighted); u == mean || math.Abs(u-mean) > 0.3*mean || !(r.UnweightedSD > 0) {
 			t.Errorf("%s: %g ± %g without weights, %g with them", r.Variant, u, r.UnweightedSD, mean)
 		}
-		// Scores by start are those of the split of the gain, of the same points here.
+		// The decomposition of the skill score uses the scores per init, here on the same points.
 		if want := 1 - mean/float64(r.RawFull); math.Abs(float64(r.SkillScoreRaw)-want) > 1e-6 {
-			t.Errorf("%s: gain over all raw members %g, the mean says %g", r.Variant, r.SkillScoreRaw, want)
+			t.Errorf("%s: skill score relative to all raw members %g, want %g", r.Variant, r.SkillScoreRaw, want)
 		}
 	}
 	if want := 1 - rows[1].Value/rows[0].Value; math.Abs(float64(rows[1].SkillScoreReference-want)) > 1e-6 {
-		t.Errorf("gain over base %g, the means say %g", rows[1].SkillScoreReference, want)
+		t.Errorf("skill score relative to base %g, want %g", rows[1].SkillScoreReference, want)
 	}
 }

@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// patience is how long tests wait for what comes at once, but not on a machine that has much else to do.
+// patience is the timeout for fast events; it allows for a busy machine.
 const patience = 2 * time.Minute
 
-// from opens a connection from an address of this machine, and may ask something by it.
+// from opens a connection from a local address.
 func from(t testing.TB, ip, url string) *peer {
 	t.Helper()
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(ip)}}
@@ -50,7 +50,7 @@ func (p *peer) send(text string) {
 	}
 }
 
-// answer reads an answer with its body.
+// answer reads a response with its body.
 func (p *peer) answer() (*http.Response, string, error) {
 	r, err := http.ReadResponse(p.r, nil)
 	if err != nil {
@@ -61,7 +61,7 @@ func (p *peer) answer() (*http.Response, string, error) {
 	return r, string(body), err
 }
 
-// ok asks whether the service lives, and wants it to.
+// ok requests /healthz and expects success.
 func (p *peer) ok() {
 	p.Helper()
 	p.send(healthy)
@@ -80,15 +80,15 @@ const (
 	begun   = "GET /healthz HTTP/1.1\r\nHost: x\r\n" // a header that does not end
 )
 
-// turnedAway is how many there were for a reason.
-func turnedAway(s *state, why string) int {
+// rejections returns the number of connections rejected for a reason.
+func rejections(s *state, why string) int {
 	c := s.metrics.rejected
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return int(c.values[c.key([]string{why})])
 }
 
-// until waits for what becomes so.
+// until waits until a condition holds.
 func until(t testing.TB, what string, so func() bool) {
 	t.Helper()
 	for end := time.Now().Add(patience); !so(); time.Sleep(time.Millisecond) {
@@ -98,7 +98,7 @@ func until(t testing.TB, what string, so func() bool) {
 	}
 }
 
-// No more connections than there is room for are served; one that ends makes room.
+// TestConnectionsAreBounded: the number of connections is limited; one that ends makes room for the next.
 func TestConnectionsAreBounded(t *testing.T) {
 	url, s, _ := answering(t, site(t), func(o *Options) { o.Service.MaxConnections = 2 })
 	a, b, c := from(t, "127.0.0.1", url), from(t, "127.0.0.1", url), from(t, "127.0.0.1", url)
@@ -115,7 +115,8 @@ func TestConnectionsAreBounded(t *testing.T) {
 	c.wants()
 }
 
-// A connection between two requests makes room for another, the one that is idle for longest first.
+// TestIdleMakesRoom: an idle connection between two requests is closed to make room for another, the longest idle
+// one first.
 func TestIdleMakesRoom(t *testing.T) {
 	url, s, _ := answering(t, site(t), func(o *Options) { o.Service.MaxConnections = 2 })
 	idle := func(n int) func() bool {
@@ -137,11 +138,11 @@ func TestIdleMakesRoom(t *testing.T) {
 	}
 	b.ok()
 	until(t, "two idle connections", idle(2))
-	if got := turnedAway(s, rejectedIdle); got != 1 {
+	if got := rejections(s, rejectedIdle); got != 1 {
 		t.Errorf("%d connections made room, want 1", got)
 	}
 
-	// Where none is idle, the first that becomes so does.
+	// If no connection is idle, the first that becomes idle is closed.
 	url, s, _ = answering(t, site(t), func(o *Options) { o.Service.MaxConnections = 1 })
 	a, b = from(t, "127.0.0.1", url), from(t, "127.0.0.1", url)
 	a.send(begun)
@@ -156,28 +157,28 @@ func TestIdleMakesRoom(t *testing.T) {
 	b.wants()
 }
 
-// Three hundred connections of one address that never end their requests take no more than its
-// share: another address is answered at once. Without a bound of each address it is not.
+// TestOneAddressStarvesNoOther: three hundred connections of one address that never finish their requests use only
+// the share of this address, and other addresses are served at once. Without a limit per address they are not.
 func TestOneAddressStarvesNoOther(t *testing.T) {
 	const each, many = 64, 300
 	url, s, _ := answering(t, site(t), func(o *Options) { o.Service.MaxConnections, o.Service.MaxConnectionsPerAddress = 2*each, each })
 	for range many {
 		c := from(t, "127.0.0.1", url)
-		if _, err := io.WriteString(c.Conn, begun); err != nil { // who is refused may find out so
+		if _, err := io.WriteString(c.Conn, begun); err != nil { // a rejected connection may fail here
 			continue
 		}
 	}
-	until(t, "all came", func() bool { return turnedAway(s, rejectedAddress) >= many-each })
+	until(t, "all came", func() bool { return rejections(s, rejectedAddress) >= many-each })
 	for range 20 {
 		from(t, "127.0.0.2", url).ok()
 	}
 	c := from(t, "127.0.0.1", url)
 	r, body, err := c.answer()
-	if turnedAway(s, rejectedAddress) == many-each { // none of them was given up meanwhile
+	if rejections(s, rejectedAddress) == many-each { // no connection has timed out meanwhile
 		t.Errorf("one more of the first: %v %q %v", r, body, err)
 	}
 	if err != nil || r.StatusCode != 429 || !strings.Contains(body, "one address") || r.Header.Get("Retry-After") == "" {
-		t.Errorf("it is told %v %q %v", r, body, err)
+		t.Errorf("response %v %q %v", r, body, err)
 	}
 
 	url, s, _ = answering(t, site(t), func(o *Options) { o.Service.MaxConnections = 8 })
@@ -193,7 +194,7 @@ func TestOneAddressStarvesNoOther(t *testing.T) {
 	}
 }
 
-// Addresses of one network of IPv6 are one, those of IPv4 in IPv6 are those of IPv4.
+// TestPeer: all addresses of an IPv6 network count as one; IPv4 addresses mapped to IPv6 count as IPv4.
 func TestPeer(t *testing.T) {
 	for text, want := range map[string]string{"127.0.0.1": "127.0.0.1/32", "::ffff:10.1.2.3": "10.1.2.3/32", "2001:db8:1:2:3:4:5:6": "2001:db8:1:2::/64", "fe80::1%eth0": "fe80::/64", "::1": "::/64"} {
 		a := netip.MustParseAddr(text)

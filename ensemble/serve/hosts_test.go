@@ -10,14 +10,14 @@ import (
 	"testing"
 )
 
-// A page of another site whose name stands for this machine reads nothing here.
+// TestHosts: a page of another site whose name resolves to this machine cannot read anything here.
 func TestHosts(t *testing.T) {
 	url, s, _ := answering(t, site(t), func(o *Options) { o.Service.AllowedHosts = []string{"Forecast.example.org"} })
 	for _, c := range []struct {
 		host   string
 		status int
 	}{
-		{"127.0.0.1", 200}, {"127.0.0.1:8642", 200}, {"[::1]:8642", 200}, {"::1", 200}, {"10.0.0.7:80", 200}, // nothing else stands for an address
+		{"127.0.0.1", 200}, {"127.0.0.1:8642", 200}, {"[::1]:8642", 200}, {"::1", 200}, {"10.0.0.7:80", 200}, // IP addresses are always allowed
 		{"localhost", 200}, {"LocalHost:1", 200}, {"localhost.", 200}, {"a.localhost:8642", 200},
 		{hostname(), 200}, {hostname() + ":8642", 200},
 		{"forecast.example.org", 200}, {"FORECAST.example.org.:443", 200},
@@ -37,7 +37,7 @@ func TestHosts(t *testing.T) {
 	if r, body, err := p.answer(); err != nil || r.StatusCode != 421 || !strings.Contains(body, "serve.allowed_hosts") || !r.Close {
 		t.Errorf("%v %q %v", r, body, err)
 	}
-	if _, body := ask(t, "GET", url+"/metrics"); !strings.Contains(body, `ensemble_http_rejected_total{reason="host"} 37`+"\n") { // those 12 of three paths, and this one
+	if _, body := ask(t, "GET", url+"/metrics"); !strings.Contains(body, `ensemble_http_rejected_total{reason="host"} 37`+"\n") { // the 12 above on three paths, and this one
 		t.Errorf("%s", body)
 	}
 	p = from(t, "127.0.0.1", url)
@@ -46,16 +46,16 @@ func TestHosts(t *testing.T) {
 		t.Errorf("HTTP/1.0 without a host: %v %q %v", r, body, err)
 	}
 
-	// What a configuration that is read again says holds at once; * is any name.
+	// A reloaded configuration applies at once; * allows any name.
 	s.change(func() { s.options.Service.AllowedHosts = []string{"*"} })
 	p = from(t, "127.0.0.1", url)
 	p.send("GET /healthz HTTP/1.1\r\nHost: rebound.example.com\r\n\r\n")
 	p.wants()
 }
 
-// Names mean nothing where no browser comes: on a socket in the file system.
+// TestHostsOfSocket: host names are not checked on a Unix socket, which browsers cannot use.
 func TestHostsOfSocket(t *testing.T) {
-	dir, err := os.MkdirTemp("", "s") // names of sockets are short
+	dir, err := os.MkdirTemp("", "s") // paths of sockets must be short
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func TestHostsOfSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := newState(Options{})
-	s.limiter = newConnLimiter(8, 1, func(string) { t.Error("somebody is turned away: a socket has no addresses") })
+	s.limiter = newConnLimiter(8, 1, func(string) { t.Error("a connection to a socket was rejected") })
 	server := newHandler(s, quiet).server()
 	ended := make(chan error)
 	go func() { ended <- server.Serve(s.limiter.limit(l)) }()

@@ -20,7 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 print(json.dumps([[f.name, f.type, f.documentation, [[s.name, s.labels, repr(float(s.value))] for s in f.samples]] for f in parse(sys.stdin.read())]))
 `
 
-// The text of the metrics says to another's parser what was counted.
+// TestMetricsText: an independent parser reads the counted values from the metrics.
 func TestMetricsText(t *testing.T) {
 	python := "../../build/venv/bin/python"
 	if out, err := exec.Command(python, "-c", "import prometheus_client").CombinedOutput(); err != nil {
@@ -113,12 +113,12 @@ func TestMetricsText(t *testing.T) {
 	}
 }
 
-// spaced writes an object of one key as Python does.
+// spaced formats an object of one key like Python.
 func spaced(object []byte) string {
 	return string(bytes.Replace(object, []byte(`":"`), []byte(`": "`), 1))
 }
 
-// docs/operations.md has every metric of ours.
+// TestMetricsDocumented: docs/operations.md lists every metric of this program.
 func TestMetricsDocumented(t *testing.T) {
 	doc, err := os.ReadFile("../../docs/operations.md")
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/ensemble-weather/ensemble/io/product"
 )
 
-// Maps that cannot be drawn, of whatever was kept, are no end of the service.
+// TestMapsOfDamaged: maps that cannot be drawn do not stop the service, whatever the kept data contain.
 func TestMapsOfDamaged(t *testing.T) {
 	values := make([]float32, 6)
 	e := &scoring.MapExample{Init: ensemble.InitAt(initOf("2026010100")), Grid: &ensemble.Grid{NX: 3, NY: 2}, // without latitudes
@@ -28,7 +28,7 @@ func TestMapsOfDamaged(t *testing.T) {
 	}
 }
 
-// A temporary file of the latest maps, which a killed service left, is removed at the next start.
+// TestMapsOfKilledService: a temporary file of the latest maps that a killed service left is removed at start-up.
 func TestMapsOfKilledService(t *testing.T) {
 	out := t.TempDir()
 	left := filepath.Join(out, stateDir, "report", ".example.safetensors.partial-abc")
@@ -42,7 +42,7 @@ func TestMapsOfKilledService(t *testing.T) {
 	}
 }
 
-// A page whose drawing is ended by a bug is drawn anew by the next request, which does not wait without end.
+// TestPageAfterABug: if drawing the page panics, the next request draws it again and does not wait without limit.
 func TestPageAfterABug(t *testing.T) {
 	s := newState(Options{})
 	tree := s.tree
@@ -61,7 +61,7 @@ func TestPageAfterABug(t *testing.T) {
 	}
 }
 
-// A page without maps says what it waits for, and where maps come from.
+// TestPageWithoutMaps: a page without maps states what the service waits for, and when maps are drawn.
 func TestPageWithoutMaps(t *testing.T) {
 	root := t.TempDir()
 	s := newState(Options{Predict: predict.Options{Out: root}})
@@ -80,11 +80,11 @@ func TestPageWithoutMaps(t *testing.T) {
 	publish(t, root, "2026010100", map[string]string{"a.nc": "a"})
 	s.change(func() { s.missingInput = "" })
 	if got := page(); strings.Contains(got, "Input is missing") || !strings.Contains(got, "none yet: they are drawn when the next products are published") {
-		t.Errorf("of a start that was there: %s", got)
+		t.Errorf("after the first products: %s", got)
 	}
 }
 
-// A degraded start that has every member of the model is not said to lack some.
+// TestPageOfDegraded: the page of a degraded init with every member of the model does not report missing members.
 func TestPageOfDegraded(t *testing.T) {
 	for expected, want := range map[int]string{2: "The latest initialisation is degraded.<", 5: "it has 2 of 5 members."} {
 		root := t.TempDir()

@@ -29,11 +29,10 @@ import (
 	"github.com/ensemble-weather/ensemble/io/product"
 )
 
-// secret stands in files that nobody may get.
+// secret is the content of files that must not be served.
 const secret = "not for anybody"
 
-// publish puts files and their manifest into a folder of products, as product.Publish
-// leaves them.
+// publish writes files and their manifest into a product folder in the layout of product.Publish.
 func publish(t testing.TB, root, name string, files map[string]string) {
 	t.Helper()
 	dir := filepath.Join(root, name)
@@ -62,7 +61,7 @@ func put(t testing.TB, path, text string) {
 	}
 }
 
-// site is a folder of products with all that must not be shown in and around it.
+// site is a product folder with files that must not be served in it and beside it.
 func site(t testing.TB) string {
 	t.Helper()
 	top := t.TempDir()
@@ -95,7 +94,7 @@ func site(t testing.TB) string {
 	return root
 }
 
-// answering is a service of a folder of products that issues nothing.
+// answering is a service of a product folder that issues nothing.
 func answering(t testing.TB, root string, change func(o *Options)) (url string, s *state, log *lockedBuffer) {
 	t.Helper()
 	o := Options{Predict: predict.Options{Out: root}, Service: config.Service{MaxConnections: 64, AllowedHosts: []string{"x"}}}
@@ -163,7 +162,7 @@ func sumOf(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Only what a finished manifest lists is there, whatever links and pipes stand in its place.
+// TestOnlyProducts: only files listed in a finished manifest are served, even if links or pipes replace them.
 func TestOnlyProducts(t *testing.T) {
 	url, _, _ := answering(t, site(t), nil)
 	for _, c := range []struct {
@@ -181,10 +180,10 @@ func TestOnlyProducts(t *testing.T) {
 		{"/products/2026010100/s.zarr", 404},
 		{"/products/2026010100/a.nc/", 404},
 		{"/products/2026010100/a.nc/b", 404},
-		{"/products/2026010100/l.nc", 404},     // a link to the outside, of the right size
+		{"/products/2026010100/l.nc", 404},     // a link to a file outside, with the size in the manifest
 		{"/products/2026010100/p.nc", 404},     // a pipe: it must not block
 		{"/products/2026010100/d.nc", 404},     // a folder
-		{"/products/2026010100/short.nc", 404}, // not what the manifest says
+		{"/products/2026010100/short.nc", 404}, // size differs from the manifest
 		{"/products/2026010200/c.nc", 404},
 		{"/products/2026010200/", 404},
 		{"/products/2026010300/", 404},
@@ -221,7 +220,7 @@ func TestOnlyProducts(t *testing.T) {
 	}
 }
 
-// rawGet sends a path as it is.
+// rawGet sends a path without escaping it.
 func rawGet(t testing.TB, url, path string) (status int, body string) {
 	t.Helper()
 	c, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
@@ -243,7 +242,7 @@ func rawGet(t testing.TB, url, path string) (status int, body string) {
 	return status, body
 }
 
-// Ranges, conditions, HEAD and what is refused, as RFC 9110 has them.
+// TestRequests: ranges, conditions, HEAD and rejected requests conform to RFC 9110.
 func TestRequests(t *testing.T) {
 	url, _, _ := answering(t, site(t), nil)
 	at := url + "/products/2026010100/a.nc"
@@ -309,7 +308,7 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// partsOf returns the ranges of an answer of several.
+// partsOf returns the ranges of a multipart response.
 func partsOf(t *testing.T, resp *http.Response, body string) (parts []string) {
 	t.Helper()
 	kind, params, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
@@ -333,15 +332,15 @@ func partsOf(t *testing.T, resp *http.Response, body string) (parts []string) {
 	}
 }
 
-// A reader gets one version of a file, or none, while it is replaced: never bytes of one with the
-// sum of another.
+// TestReplacedWhileRead: while a file is replaced a reader gets one version of it or none, never bytes of one with
+// the checksum of another.
 func TestReplacedWhileRead(t *testing.T) {
 	root := t.TempDir()
 	version := func(n int) string { return strings.Repeat(fmt.Sprintf("%07d\n", n), 1000+n%7) }
 	publish(t, root, "2026010100", map[string]string{"a.nc": version(0)})
 	url, _, _ := answering(t, root, nil)
 	stop, done := make(chan struct{}), make(chan error, 1)
-	go func() { // as product.putInPlace does
+	go func() { // like product.putInPlace
 		for n := 1; ; n++ {
 			select {
 			case <-stop:

@@ -8,11 +8,11 @@ import (
 	"testing"
 )
 
-// What is no plain request of HTTP/1.1 for this service is answered with one status and the end of the
-// connection: nothing that comes behind it is taken for a request.
+// TestNotARequest: a malformed HTTP/1.1 request gets one status, and the connection is closed. The bytes after it
+// are not read as a request.
 func TestNotARequest(t *testing.T) {
 	url, _, _ := answering(t, site(t), nil)
-	const at, smuggled = "/products/2026010100/a.nc", "GET /products/2026010112/b.nc HTTP/1.1\r\nHost: x\r\n\r\n" // whose content is "other"
+	const at, smuggled = "/products/2026010100/a.nc", "GET /products/2026010112/b.nc HTTP/1.1\r\nHost: x\r\n\r\n" // its content is "other"
 	for name, c := range map[string]struct {
 		text   string
 		status int
@@ -50,8 +50,8 @@ func TestNotARequest(t *testing.T) {
 	}
 }
 
-// Requests that come at once are answered one after the other; one of HTTP/1.0 is the last, and a wish
-// for another protocol is not heard.
+// TestPipelined: pipelined requests are answered in order. A request of HTTP/1.0 is the last, and a request to
+// upgrade the protocol is ignored.
 func TestPipelined(t *testing.T) {
 	url, _, _ := answering(t, site(t), nil)
 	p := from(t, "127.0.0.1", url)
@@ -75,7 +75,8 @@ func TestPipelined(t *testing.T) {
 	}
 }
 
-// Many ranges are no more work than the file is: overlapping ones that are together longer than it are not taken.
+// TestManyRanges: many ranges cost no more than the whole file: overlapping ones that are longer in total than the
+// file are rejected.
 func TestManyRanges(t *testing.T) {
 	url, _, _ := answering(t, site(t), nil)
 	at := url + "/products/2026010100/a.nc"

@@ -34,7 +34,7 @@ func dial(t testing.TB, url string) net.Conn {
 	return c
 }
 
-// Headers that are too long or never end.
+// TestHeadersAreBounded: headers that are too long or never end.
 func TestHeadersAreBounded(t *testing.T) {
 	url, _, _ := answering(t, site(t), nil)
 	c := dial(t, url)
@@ -46,7 +46,7 @@ func TestHeadersAreBounded(t *testing.T) {
 	}
 }
 
-// A rate holds over all readers together, and changes no byte.
+// TestRate: the rate limit holds for all readers together and does not change the bytes.
 func TestRate(t *testing.T) {
 	root := t.TempDir()
 	const size, perSecond = 1 << 20, 1 << 20
@@ -66,12 +66,12 @@ func TestRate(t *testing.T) {
 			t.Errorf("%d bytes came, or others", len(body))
 		}
 	}
-	if d := time.Since(begun); d < 900*time.Millisecond { // the first second's bytes are there at once
+	if d := time.Since(begun); d < 900*time.Millisecond { // the first second's bytes are sent at once
 		t.Errorf("%d bytes in %s, at %d a second", 2*size, d, perSecond)
 	}
 }
 
-// FuzzRequest sends any text as a request: every answer is one, and no secret is in it.
+// FuzzRequest sends arbitrary text as a request: every response is valid, and none contains the secret.
 func FuzzRequest(f *testing.F) {
 	for _, path := range []string{"/", "/products/", "/products/2026010100/a.nc", "/products/2026010100/l.nc", "/products/../../outside", "/products/2026010300/..%2f..%2foutside", "/metrics?x=%zz", "*", "http://h/products/", "//h/", "/status"} {
 		f.Add("GET " + path + " HTTP/1.1\r\nHost: h\r\nRange: bytes=0-3, -2\r\nIf-None-Match: *\r\n\r\n")
@@ -81,7 +81,7 @@ func FuzzRequest(f *testing.F) {
 	f.Add("POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n")
 	root := site(f)
 	s := newState(Options{Predict: predict.Options{Out: root}, Service: config.Service{AllowedHosts: []string{"h"}}})
-	s.page.text, s.page.at = []byte("drawn"), time.Now().Add(24*time.Hour) // drawing it is not what is tried
+	s.page.text, s.page.at = []byte("drawn"), time.Now().Add(24*time.Hour) // do not draw the page in this test
 	h := newHandler(s, quiet)
 	f.Fuzz(func(t *testing.T, text string) {
 		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(text)))
@@ -102,14 +102,14 @@ func FuzzRequest(f *testing.F) {
 	})
 }
 
-// deadlined is a recorder that takes deadlines.
+// deadlined is a recorder that supports deadlines.
 type deadlined struct{ *httptest.ResponseRecorder }
 
 func (deadlined) SetWriteDeadline(time.Time) error { return nil }
 
-// A socket that a killed service left is taken over; one that answers is not, nor a file.
+// TestListen: the socket of a killed service is replaced; a socket in use and a regular file are not.
 func TestListen(t *testing.T) {
-	dir, err := os.MkdirTemp("", "s") // names of sockets are short
+	dir, err := os.MkdirTemp("", "s") // paths of sockets must be short
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +151,7 @@ func TestListen(t *testing.T) {
 	}
 }
 
-// systemd is told in its own words, and how often it wants to hear is what it says.
+// TestNotify checks the messages to systemd and the watchdog interval that it requests.
 func TestNotify(t *testing.T) {
 	dir, err := os.MkdirTemp("", "s")
 	if err != nil {
@@ -201,7 +201,7 @@ func TestNotify(t *testing.T) {
 		t.Errorf("%q, %v", b[:n], err)
 	}
 	stop()
-	s.lastProgress.Store(new(time.Now().Add(-2 * maxStall))) // a service that is stuck does not say that it lives
+	s.lastProgress.Store(new(time.Now().Add(-2 * maxStall))) // a service that is stuck sends no watchdog message
 	stop = watchdog(t.Context(), s)
 	notify("all that was said before")
 	for n := 0; !strings.HasPrefix(string(b[:n]), "all"); {
@@ -213,12 +213,12 @@ func TestNotify(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n, err := c.Read(b); err == nil {
-		t.Errorf("stuck, it says %q", b[:n])
+		t.Errorf("a stuck service sent %q", b[:n])
 	}
 	stop()
 }
 
-// Ready means a model and, if it is asked for, a young start.
+// TestReady: ready requires a model and, if configured, a recent init.
 func TestReady(t *testing.T) {
 	root := t.TempDir()
 	url, s, _ := answering(t, root, func(o *Options) { o.Service.ReadyMaxAge = 24 * time.Hour })

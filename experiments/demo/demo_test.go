@@ -7,8 +7,9 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 )
 
-// The experiment trains what `ensemble demo` trains, on the weather that it makes, with seeds enough for a time to quality.
-// Here train.yaml is a link; where a checkout has none it may be a copy, and no other one.
+// TestExperimentIsTheDemo: the experiment trains the network of `ensemble demo` on its synthetic data, with enough
+// seeds for a time to quality. train.yaml is a link here; in a checkout without links it may be a copy, but not
+// another file.
 func TestExperimentIsTheDemo(t *testing.T) {
 	e, err := config.LoadExperiment(".")
 	if err != nil {

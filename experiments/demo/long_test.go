@@ -17,9 +17,9 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
-// TestLongDemo runs the experiment with its five seeds, timed: scores and gains are those expected, all seeds reach
-// the quality within the epochs expected, a training to the quality alone takes the same steps there, and the first
-// training has the weights of `ensemble demo`.
+// TestLongDemo runs the experiment with its five seeds, timed. Scores and skill scores are the expected ones, all
+// seeds reach the quality within the expected epochs, a training that stops at the quality takes the same steps,
+// and the first training has the weights of `ensemble demo`.
 func TestLongDemo(t *testing.T) {
 	testdecoder.Path(t)
 	e, err := config.LoadExperiment(".")

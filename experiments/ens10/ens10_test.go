@@ -1,5 +1,5 @@
-// Package ens10 runs the protocols on ECMWF's hindcasts on an archive of invented weather
-// in their layout, and holds their configurations to them.
+// Package ens10 runs the protocols for ECMWF's hindcasts on a synthetic archive in their layout, and checks their
+// configurations.
 package ens10
 
 import (
@@ -42,8 +42,8 @@ func load(t *testing.T, path string, set ...string) *config.TrainConfig {
 	return c
 }
 
-// The configurations are those of the protocols: same periods, input, targets and divisor,
-// files by their names. Validation is taken from the training where the protocol has none.
+// TestConfigurations: the configurations have the periods, input, targets and divisor of the protocols, and their
+// file names. Validation inits are part of the training period if the protocol defines none.
 func TestConfigurations(t *testing.T) {
 	for _, c := range []struct{ file, protocol, task string }{
 		{"z500.yaml", "ens10", "z500"}, {"t850.yaml", "ens10", "t850"}, {"t2m.yaml", "ens10", "t2m"},
@@ -79,8 +79,8 @@ func TestConfigurations(t *testing.T) {
 	}
 }
 
-// Scores that a source gives are of the members of the two tracks, with a tolerance that
-// tells methods apart.
+// TestPublishedScores: published scores are of the members of the two tracks, with a tolerance that distinguishes
+// methods.
 func TestPublishedScores(t *testing.T) {
 	p := protocolNamed(t, "ens10")
 	for _, s := range p.Published {
@@ -90,8 +90,7 @@ func TestPublishedScores(t *testing.T) {
 	}
 }
 
-// TestSyntheticArchive: from files to scores in the layout of ENS-10, with a calendar day
-// that most years do not have.
+// TestSyntheticArchive goes from files to scores in the layout of ENS-10, with 29 February.
 func TestSyntheticArchive(t *testing.T) {
 	testdecoder.Path(t)
 	ctx := context.Background()
@@ -116,7 +115,7 @@ func TestSyntheticArchive(t *testing.T) {
 		return samples.Prepare(ctx, samples.PrepareOptions{Config: c, Protocol: p, Out: filepath.Join(root, out), Storage: "f32", Memory: 16 << 20, Version: "test"})
 	}
 	for _, task := range p.Tasks {
-		if task.Name == "t850" { // as z500
+		if task.Name == "t850" { // same as z500
 			continue
 		}
 		c := load(t, task.Name+".yaml", set()...)
@@ -173,8 +172,8 @@ func TestSyntheticArchive(t *testing.T) {
 		}
 	}
 
-	// The row of the table, of two seeds. Two years do not suffice to split a gain, with which go
-	// scores by start: TestExperimentSeeds of ensemble/run has those without weights.
+	// The row of the table, with two seeds. Two years are too few to decompose a skill score, so there are no scores
+	// per init: TestExperimentSeeds of ensemble/run covers those without weights.
 	e, err := experiment.RunStudy(ctx, experiment.StudyOptions{Config: config.Sources{Files: []string{"t850.yaml"}, Set: set("baselines=[emos]")}, Dir: filepath.Join(root, "row"),
 		Variants: []experiment.Variant{{Name: "base"}}, Reference: "base", Seeds: 2, Version: "test"})
 	if err != nil {
@@ -187,7 +186,7 @@ func TestSyntheticArchive(t *testing.T) {
 		t.Errorf("row %+v", r)
 	}
 
-	// Names mean nothing: dates are those inside.
+	// File names are not used: inits come from the content.
 	c := load(t, "z500.yaml", set()...)
 	at := func(name string) string { return filepath.Join(archive, name) }
 	rename := func(from, to string) {
@@ -207,7 +206,7 @@ func TestSyntheticArchive(t *testing.T) {
 	if _, err := prepare(c, "renamed", p); err != nil || shard("renamed") != shard("z500") {
 		t.Errorf("a file of another name: %v", err)
 	}
-	// What a protocol promises and is not there is listed.
+	// Inits of the protocol that are missing are listed.
 	rename(at("output.pl.20170229"), filepath.Join(root, "away"))
 	_, err = prepare(c, "short", p)
 	lists(t, err, "3 of 7 initialisations", "1998-07-02T00:00Z, 1999-07-02T00:00Z, 2000-07-02T00:00Z", "output.pl.20180702 (3 years)")
@@ -222,14 +221,14 @@ func TestSyntheticArchive(t *testing.T) {
 	if r, err := prepare(c, "more", narrow); err != nil || len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0], "3 initialisations of the input do not belong to ENS-10") {
 		t.Errorf("starts beside the protocol's: %+v, %v", r, err)
 	}
-	// So are valid times without analysis.
+	// Valid times without analysis are listed too.
 	for _, month := range []string{"199807", "200003"} {
 		rename(at("era5.pl."+month+".grib"), filepath.Join(root, month))
 	}
 	_, err = prepare(c, "unjudged", p)
 	lists(t, err, "no analysis of z at 500hPa for 1998-07-04T00:00Z", "2 valid times without: 1998-07-04T00:00Z, 2000-03-02T00:00Z")
 
-	// A folder that may hold real data is left alone.
+	// A folder that may hold real data is not changed.
 	real := filepath.Join(root, "real")
 	if err := os.MkdirAll(real, 0o755); err != nil {
 		t.Fatal(err)
@@ -242,7 +241,7 @@ func TestSyntheticArchive(t *testing.T) {
 	}
 }
 
-// lists expects exit 66 with some texts.
+// lists expects exit code 66 and the given texts.
 func lists(t *testing.T, err error, texts ...string) {
 	t.Helper()
 	e, _ := err.(*exit.Error)

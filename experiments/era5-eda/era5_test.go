@@ -1,5 +1,5 @@
-// Package era5 reads a real ensemble in GRIB edition 1, makes the published
-// features of it, and publishes its spread.
+// Package era5 reads a real ensemble in GRIB edition 1, computes the published features from it, and publishes its
+// spread.
 package era5
 
 import (
@@ -21,13 +21,13 @@ import (
 	"github.com/ensemble-weather/ensemble/io/product"
 )
 
-// summary is what expected.json keeps of a field.
+// summary is the summary of a field in expected.json.
 type summary struct {
 	Mean, RMS, Max float64
 	Marks          []float64
 }
 
-// expected is expected.json, which make_expected.py wrote.
+// expected is the content of expected.json, written by make_expected.py.
 type expected struct {
 	Marks  [][2]int // row from the north, column from 0° E
 	Spread []struct {
@@ -110,8 +110,8 @@ func readExpected(t *testing.T) *expected {
 	return &e
 }
 
-// compare judges a field. Fields are single precision, so tolerances are some
-// roundings of the largest value that entered: size.
+// compare checks a field. Fields are single precision, so tolerances are a few roundings of the largest value in
+// the computation: size.
 func (e *expected) compare(t *testing.T, name string, field []float32, g *ensemble.Grid, want summary, size float64) {
 	t.Helper()
 	tolerance := 4 * size / (1 << 24)
@@ -170,9 +170,9 @@ func TestSpread(t *testing.T) {
 	}
 }
 
-// The published channels for what is there: spread over five members with their
-// number as divisor, and the standardised first trajectory, of each variable at
-// the one lead; scales from the first two times, channels of the third.
+// TestFeatures: the published channels from the available data: spread over five members with divisor 5, and the
+// standardised first trajectory, of each variable at the only lead. Scales come from the first two times, channels
+// from the third.
 func TestFeatures(t *testing.T) {
 	all := load(t, newPool(t))
 	e := readExpected(t)
@@ -202,8 +202,8 @@ func TestFeatures(t *testing.T) {
 	}
 }
 
-// The spread goes out as NetCDF and as GRIB2 and comes back: the same in NetCDF,
-// to 16 bits of its range in GRIB2, with time, level and statistic.
+// TestSpreadFieldOut writes the spread as NetCDF and as GRIB2 and reads it again: identical in NetCDF, to 16 bits
+// of its range in GRIB2, with time, level and statistic.
 func TestSpreadFieldOut(t *testing.T) {
 	pool := newPool(t)
 	all := load(t, pool)
@@ -230,7 +230,7 @@ func TestSpreadFieldOut(t *testing.T) {
 			t.Fatal(err)
 		}
 		if m.MembersExpected != 10 || m.Status != "ok" {
-			t.Errorf("manifest says %d members expected, status %s", m.MembersExpected, m.Status)
+			t.Errorf("manifest has %d members expected, status %s", m.MembersExpected, m.Status)
 		}
 		for _, f := range m.Outputs {
 			files = append(files, filepath.Join(product.InitDir(root, fc.Init), f.Path))

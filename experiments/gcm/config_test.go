@@ -8,7 +8,8 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 )
 
-// The configuration for the demo's data is sound, and is that of the GCM's leads but for the data and the size of the network.
+// TestConfigOfTheDemo: the configuration for the demo's data is valid, and equals that of the GCM's leads except
+// for the data and the size of the network.
 func TestConfigOfTheDemo(t *testing.T) {
 	demo, err := config.LoadTrain(config.Sources{Files: []string{"leads-demo.yaml"}})
 	if err != nil {
@@ -25,8 +26,8 @@ func TestConfigOfTheDemo(t *testing.T) {
 	}
 }
 
-// The configurations are sound, and nothing of 1984 enters training or early
-// stopping, with their target valid times.
+// TestConfigNeverTrainsOnTheTest: the configurations are valid, and neither training nor early stopping uses data
+// of 1984, valid times of targets included.
 func TestConfigNeverTrainsOnTheTest(t *testing.T) {
 	for _, file := range []string{"train.yaml", "stages.yaml", "leads.yaml", "pruned.yaml"} {
 		c, err := config.LoadTrain(config.Sources{Files: []string{file}})

@@ -13,9 +13,8 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/testdecoder"
 )
 
-// TestLongTraining runs the experiment and judges the network on 1984:
-// scores within the tolerance of those that were reached, below the bounds, and
-// better than every reference with a paired interval that excludes zero.
+// TestLongTraining runs the experiment and scores the network on 1984: scores within the tolerance of the recorded
+// ones, below the bounds, and better than every reference, with a paired interval that excludes zero.
 func TestLongTraining(t *testing.T) {
 	data := testdata.Dir(t, "gcm")
 	testdecoder.Path(t)

@@ -1,5 +1,5 @@
-// Package gcm checks scores and baselines against the reference figures that come
-// with the global circulation model's ensemble.
+// Package gcm compares scores and baselines with the reference scores that come with the global circulation
+// model's ensemble.
 package gcm
 
 import (
@@ -39,15 +39,15 @@ var targets = []target{
 	{"z500_48h", "gh", ensemble.PressureLevel(500), ensemble.Lead(48 * time.Hour), "m"},
 }
 
-// cube holds all dates of one target.
+// cube holds all inits of one target.
 type cube struct {
 	grid    *ensemble.Grid
 	inits   []ensemble.Init
-	members [][][]float32 // [date][member][point]
-	obs     [][]float32   // [date][point]
+	members [][][]float32 // [init][member][point]
+	obs     [][]float32   // [init][point]
 }
 
-// trainStarts is how many starts the suggested split trains on; the rest tests.
+// trainStarts is the number of training inits in the suggested split; all others are for testing.
 const trainStarts = 105
 
 // load reads the targets from the files.
@@ -92,7 +92,7 @@ func load(t *testing.T) []cube {
 				continue
 			}
 			c.grid = f.Grid
-			if n := len(c.inits); n == 0 || !c.inits[n-1].Equal(f.Key.Init.Time) { // sorted by start
+			if n := len(c.inits); n == 0 || !c.inits[n-1].Equal(f.Key.Init.Time) { // sorted by init
 				c.inits = append(c.inits, f.Key.Init)
 				c.members = append(c.members, make([][]float32, 10))
 			}
@@ -128,8 +128,7 @@ func load(t *testing.T) []cube {
 	return out
 }
 
-// meanStd gives mean and standard deviation (divisor M−1) of the first m members
-// for all dates, one after the other.
+// meanStd returns mean and standard deviation (divisor M−1) of the first m members for all inits, consecutively.
 func (c *cube) meanStd(m int) (mean, std []float32) {
 	n := c.grid.Size()
 	for _, fields := range c.members {
@@ -150,7 +149,7 @@ func (c *cube) meanStd(m int) (mean, std []float32) {
 	return mean, std
 }
 
-// forecast predicts location and spread of one date.
+// forecast predicts location and spread for one init.
 type forecast func(d int) score.Sample
 
 func TestReferenceScores(t *testing.T) {
@@ -196,8 +195,8 @@ func (e *published) predict(mu, sigma, mean, std []float32) {
 	}
 }
 
-// checkTarget scores all baselines on the test starts of 1984, fitted on 1982 and
-// 1983, and compares with the reference. fits says whether the slow fits are made.
+// checkTarget scores all baselines on the test initialisations of 1984, fitted on 1982 and 1983, and compares with
+// the reference. fits enables the slow fits.
 func checkTarget(t *testing.T, q target, c *cube, ref func(string) float64, params func(string) *published, fits bool) {
 	n := c.grid.Size()
 	weights := c.grid.Weights()
@@ -264,7 +263,7 @@ func checkTarget(t *testing.T, q target, c *cube, ref func(string) float64, para
 			emos.Predict(mu, sigma, at(s.mean, d), at(s.std, d))
 		}))
 		if m == 10 {
-			continue // the yardstick is EMOS from 5 members
+			continue // the reference is EMOS from 5 members
 		}
 		grid, err := baseline.FitGridEMOS(train(m), baseline.GridEMOSOptions{})
 		must(err)
@@ -300,8 +299,8 @@ func checkTarget(t *testing.T, q target, c *cube, ref func(string) float64, para
 		return float64(v.Value)
 	}
 
-	// The reference prints six decimals. Means and standard deviations are rounded
-	// to float32 here, 6e-8 of 5500 m; so ours differ by up to three of the last.
+	// The reference prints six decimals. Means and standard deviations are rounded to float32 here, 6e-8 of 5500 m, so
+	// scores differ by up to three units of the last decimal.
 	same := func(key string, got float64) {
 		t.Helper()
 		if want := ref(key); math.Abs(got-want) > max(1.5e-6, 5e-7*math.Abs(want)) {
@@ -327,7 +326,7 @@ func checkTarget(t *testing.T, q target, c *cube, ref func(string) float64, para
 		system, key string
 		limit       float64
 	}{
-		// The form of variances fits these data less well.
+		// The regression of the variance fits these data less well.
 		{"emos 5", "crps_emos_global_5", 1.01 * ref("crps_emos_global_5")},
 		{"emos 10", "crps_emos_global_10", 1.01 * ref("crps_emos_global_10")},
 		{"grid 5", "crps_emos_grid_5", 1.01 * ref("crps_emos_grid_5")},

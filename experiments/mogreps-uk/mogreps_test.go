@@ -1,5 +1,5 @@
-// Package mogreps checks EMOS and calibrated members against the known-good
-// results that come with an operational ensemble of the Met Office.
+// Package mogreps compares EMOS and calibrated members with the known-good results that come with an operational
+// ensemble of the Met Office.
 package mogreps
 
 import (
@@ -26,7 +26,7 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
-// reader reads files of the data set through one pool of children.
+// reader reads files of the data set through one pool of decoder processes.
 type reader struct {
 	dir  string
 	pool *decode.Pool
@@ -66,7 +66,7 @@ func (r *reader) fields(t *testing.T, pattern string) []*ensemble.Field {
 	return out
 }
 
-// history is what EMOS is fitted on: three dates with their truths.
+// history is the data that EMOS is fitted to: three inits with their observations.
 type history struct {
 	inits   []ensemble.Init
 	lead    ensemble.Lead
@@ -77,7 +77,7 @@ type history struct {
 func (r *reader) history(t *testing.T, set string, members int) *history {
 	t.Helper()
 	h := &history{}
-	for _, f := range r.fields(t, set+"/history/*.nc") { // sorted by start, then member
+	for _, f := range r.fields(t, set+"/history/*.nc") { // sorted by init, then member
 		if n := len(h.inits); n == 0 || !h.inits[n-1].Equal(f.Key.Init.Time) {
 			h.inits = append(h.inits, f.Key.Init)
 			h.members = append(h.members, nil)
@@ -104,7 +104,7 @@ func (r *reader) history(t *testing.T, set string, members int) *history {
 	return h
 }
 
-// set is the history as a baseline sees it.
+// set returns the history as a baseline.Set.
 func (h *history) set() *baseline.Set {
 	s := &baseline.Set{}
 	for d, init := range h.inits {
@@ -115,7 +115,7 @@ func (h *history) set() *baseline.Set {
 	return s
 }
 
-// meanStd gives mean and standard deviation (divisor M−1) of members.
+// meanStd returns mean and standard deviation (divisor M−1) of members.
 func meanStd(members [][]float32) (mean, std []float32) {
 	m := float64(len(members))
 	for p := range members[0] {
@@ -131,10 +131,10 @@ func meanStd(members [][]float32) (mean, std []float32) {
 	return mean, std
 }
 
-// four are the coefficients in the order of the files.
+// four returns the coefficients in the order of the files.
 func four(e *baseline.EMOS) [4]float64 { return [4]float64{e.Alpha, e.Beta, e.Gamma, e.Delta} }
 
-// within says whether all coefficients agree to absolute + relative·|want|.
+// within reports whether all coefficients agree to absolute + relative·|want|.
 func within(got, want *baseline.EMOS, tolerance float64) bool {
 	w := four(want)
 	for k, g := range four(got) {
@@ -145,8 +145,8 @@ func within(got, want *baseline.EMOS, tolerance float64) bool {
 	return true
 }
 
-// The known-good coefficients, and the tolerances of the source: 1e-3 absolute
-// plus 1e-3 relative for each, and a CRPS not above theirs by more than 1e-4.
+// TestKnownGoodCoefficients: the known-good coefficients and the tolerances of the source: 1e-3 absolute plus 1e-3
+// relative for each, and a CRPS at most 1e-4 above theirs.
 func TestKnownGoodCoefficients(t *testing.T) {
 	r := newReader(t)
 	sets := map[string]*baseline.Set{"t2m": r.history(t, "t2m", 12).set(), "wind10m": r.history(t, "wind10m", 12).set()}
@@ -177,7 +177,7 @@ func TestKnownGoodCoefficients(t *testing.T) {
 				t.Errorf("coefficients %.6f, known-good %.6f", four(e), four(want))
 			}
 			t.Logf("coefficients %.6f, known-good %.6f; CRPS %.9f, known-good %.9f", four(e), four(want), e.MeanCRPS(sets[c.set]), c.crps)
-			// The minimum itself is never above what the simplex found.
+			// The minimum itself is never above the result of the simplex.
 			best := minima[c.set]
 			if best == nil {
 				if best, err = baseline.FitEMOS(sets[c.set], baseline.EMOSOptions{Family: c.options.Family}); err != nil {
@@ -192,8 +192,8 @@ func TestKnownGoodCoefficients(t *testing.T) {
 	}
 }
 
-// coefficients reads a file of EMOS coefficients: one set, or one for each site.
-// They are no fields, so they are asked of the decoder directly.
+// coefficients reads a file of EMOS coefficients: one set, or one for each site. They are not fields, so the
+// decoder is called directly.
 func (r *reader) coefficients(t *testing.T, file string, family baseline.Family) []*baseline.EMOS {
 	t.Helper()
 	path := filepath.Join(r.dir, file)
@@ -230,9 +230,8 @@ func (r *reader) coefficients(t *testing.T, file string, family baseline.Family)
 	return out
 }
 
-// Every site by itself, to the tolerance of the source: 0.1 + 0.1 relative. An
-// independent recomputation reached it at 113 sites; three dates do not
-// everywhere determine four numbers.
+// TestKnownGoodCoefficientsBySite: each site separately, to the tolerance of the source: 0.1 + 0.1 relative. An
+// independent recomputation reached it at 113 sites; three inits do not determine four numbers at every site.
 func TestKnownGoodCoefficientsBySite(t *testing.T) {
 	r := newReader(t)
 	h := r.history(t, "sites-t2m", 3)
@@ -265,8 +264,8 @@ func TestKnownGoodCoefficientsBySite(t *testing.T) {
 	t.Logf("%d of 121 sites agree, mean CRPS %.9f", agree, sum/121)
 }
 
-// The calibrated members of the next day, to the tolerance of the source, 1e-3 K.
-// Where raw members are equal their order is random there: sorted values count.
+// TestKnownGoodMembers: the calibrated members of the next day, to the tolerance of the source, 1e-3 K. Equal raw
+// members have a random order there, so sorted values are compared.
 func TestKnownGoodMembers(t *testing.T) {
 	r := newReader(t)
 	t.Run("grid", func(t *testing.T) {
@@ -329,8 +328,8 @@ func (r *reader) checkMembers(t *testing.T, set string, wantTies int, at func(p 
 	t.Logf("largest difference %.3g K, %d of %d points with ties", worst, ties, n)
 }
 
-// The raw ensembles where truths exist: three dates, so numbers, not skill. They
-// are those of expected.json, which make_expected.py wrote, to 1e-8.
+// TestRawScores: scores of the raw ensembles where observations exist. Three inits give reference numbers, not
+// skill. They agree to 1e-8 with expected.json, written by make_expected.py.
 func TestRawScores(t *testing.T) {
 	r := newReader(t)
 	text, err := os.ReadFile("expected.json")

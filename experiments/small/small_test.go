@@ -11,8 +11,8 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/testdecoder"
 )
 
-// The record's processor has kernels for AVX2. The environment holds those of this one down to the same; they are chosen
-// before any test begins, so the program is replaced by itself.
+// The record was made on a processor with kernels for AVX2. The environment restricts those of this processor to
+// the same ones. Kernels are selected before any test begins, so the program executes itself again.
 func TestMain(m *testing.M) {
 	const isa = "ONEDNN_MAX_CPU_ISA"
 	if os.Getenv(isa) == "" {
@@ -25,8 +25,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// record.json was made on another machine, with a processor of another maker. Replayed here it gives its scores, to the
-// bits while nothing changes how the program computes; and it is of the experiment as it stands.
+// TestRecordIsReproduced: record.json was made on another machine, with a processor of another vendor. Its replay
+// here gives the same scores, bit by bit as long as the computation does not change. The record is of the current
+// experiment.
 func TestRecordIsReproduced(t *testing.T) {
 	testdecoder.Path(t)
 	r, err := experiment.Reproduce(context.Background(), "record.json", experiment.Options{Dir: t.TempDir(), Version: "test"})

@@ -1,5 +1,5 @@
-// Package stations checks EMOS at stations against what R and IMPROVER found on the same
-// data (../shared/data/stations).
+// Package stations compares EMOS at stations with results of R and IMPROVER for the same data
+// (../shared/data/stations).
 package stations
 
 import (
@@ -24,7 +24,7 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 )
 
-// numbers reads whole variables of a file that is no catalogue of fields.
+// numbers reads whole variables of a file that has no catalogue of fields.
 func numbers(t *testing.T, path string, names ...string) [][]float64 {
 	t.Helper()
 	pool, err := decode.NewPool(decode.Options{Program: testdecoder.Path(t), Children: 1})
@@ -64,7 +64,7 @@ func numbers(t *testing.T, path string, names ...string) [][]float64 {
 	return out
 }
 
-// set makes cases of members and observations, each a date of its own of one point.
+// set builds cases of members and observations, each with its own init and one point.
 func set(members [][]float64, obs []float64) *baseline.Set {
 	s := &baseline.Set{Valid: make([]time.Time, len(obs))}
 	for i, x := range members {
@@ -80,9 +80,9 @@ func set(members [][]float64, obs []float64) *baseline.Set {
 	return s
 }
 
-// EMOS with one weight for all members on 25 dates at some 700 stations, as R's ensembleMOS
-// fits it. Tolerances: numbers of 32 bits, 3e-5 K apart, move a mean of 700 scores by less than 1e-6 K; R stops up to 1e-3 K
-// above the minimum, ours may not.
+// TestWashingtonAsR: EMOS with one weight for all members on 25 inits at some 700 stations, compared with R's
+// ensembleMOS. Tolerances: float32 values 3e-5 K apart change a mean of 700 scores by less than 1e-6 K; R stops up
+// to 1e-3 K above the minimum, this program must not.
 func TestWashingtonAsR(t *testing.T) {
 	dir := testdata.Dir(t, "stations")
 	data := numbers(t, filepath.Join(dir, "uw_t2m_48h_2004.nc"), "time", "t2m_forecast", "t2m_observation")
@@ -156,9 +156,8 @@ func TestWashingtonAsR(t *testing.T) {
 	}
 }
 
-// Fifteen pairs of the Met Office's site forecasts, nine percentiles in the place of members,
-// and the coefficients that IMPROVER found. Tolerance: that of the source, 1e-3 + 1e-3
-// relative; the score to the digits that were printed.
+// TestBlendAsIMPROVER: fifteen pairs of the Met Office's site forecasts, with nine percentiles as members, and
+// IMPROVER's coefficients. Tolerance: that of the source, 1e-3 + 1e-3 relative; the score to the printed digits.
 func TestBlendAsIMPROVER(t *testing.T) {
 	dir := testdata.Dir(t, "stations")
 	const name = "uk_blend_t2m_percentiles_202108.nc"

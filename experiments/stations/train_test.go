@@ -40,9 +40,8 @@ func load(t *testing.T, file, dir string, set ...string) *config.TrainConfig {
 	return c
 }
 
-// Sets are trained on earlier and tested on later dates, for an epoch or two: the network,
-// which starts as EMOS, is by then better than the raw ensemble, with its interval, where there
-// is enough to learn.
+// TestLaterDates trains on earlier and tests on later inits, for one or two epochs. The network, which starts as
+// EMOS, must then have a lower CRPS than the raw ensemble and the baselines, with an interval that excludes zero.
 func TestLaterDates(t *testing.T) {
 	dir := sets(t)
 	for file, better := range map[string][]string{
@@ -59,16 +58,16 @@ func TestLaterDates(t *testing.T) {
 				if g.ID == "crps_gauss" && g.ReferenceID == "crps_gauss" && g.System == "network" && g.Reference == over {
 					found = true
 					if !(g.CILow > 0) {
-						t.Errorf("%s: gain over %s %.4f, %.4f to %.4f", file, over, g.SkillScore, g.CILow, g.CIHigh)
+						t.Errorf("%s: skill score relative to %s %.4f, %.4f to %.4f", file, over, g.SkillScore, g.CILow, g.CIHigh)
 					}
 				}
 			}
 			if !found {
-				t.Errorf("%s: no gain over %s", file, over)
+				t.Errorf("%s: no skill score relative to %s", file, over)
 			}
 		}
 	}
-	// What stands beside a place in the list is not its neighbour.
+	// Consecutive stations in the list are not neighbours in space.
 	c := load(t, "washington.yaml", dir, "model.kind=unet3d", "model.reference=none", "train.epochs=1")
 	if _, err := train.Run(context.Background(), train.Options{Config: c, RunDir: t.TempDir(), Version: "test"}); exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), "single points") {
 		t.Errorf("a 3-D U-Net on a list of places: %v", err)

@@ -179,9 +179,9 @@ func TestPageIsWholeAndQuiet(t *testing.T) {
 	if want := 13; pictures != want {
 		t.Errorf("%d pictures, want %d", pictures, want)
 	}
-	said := regexp.MustCompile(`data:image/png;base64,[A-Za-z0-9+/=]*`).ReplaceAllString(text, "") // pictures may hold any letters
+	prose := regexp.MustCompile(`data:image/png;base64,[A-Za-z0-9+/=]*`).ReplaceAllString(text, "") // pictures may hold any letters
 	for _, no := range []string{"http:", "https:", "url(//", "@import", "<run>", "<b>bold", "ZgotmplZ", "NaN", "Inf"} {
-		if strings.Contains(said, no) {
+		if strings.Contains(prose, no) {
 			t.Errorf("the page contains %q", no)
 		}
 	}

@@ -49,12 +49,12 @@ func TestTask(t *testing.T) {
 	network := cluster.AlphaBeta{Alpha: cluster.Microsecond, Rate: fast}
 	program := func(compute cluster.Time) cluster.Time {
 		return run(t, 2, network, func(r *cluster.Rank) error {
-			beside, err := r.Group([]int{0, 1})
+			group, err := r.Group([]int{0, 1})
 			if err != nil {
 				return err
 			}
-			task := beside.Go(nil, func(c *comm.Comm) error { return comm.AllReduce(c, sized(n), comm.Ring) })
-			task = beside.Go(task, func(c *comm.Comm) error { return comm.AllReduce(c, sized(n), comm.Ring) })
+			task := group.Go(nil, func(c *comm.Comm) error { return comm.AllReduce(c, sized(n), comm.Ring) })
+			task = group.Go(task, func(c *comm.Comm) error { return comm.AllReduce(c, sized(n), comm.Ring) })
 			r.Compute(compute)
 			return task.Wait(r.Comm)
 		}).Time()

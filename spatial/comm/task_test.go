@@ -15,13 +15,13 @@ import (
 func TestCancel(t *testing.T) {
 	for _, mode := range []comm.Mode{comm.Parallel, comm.Replay(1), comm.Replay(2), comm.Replay(3)} {
 		err := comm.Run(2, mode, func(c *comm.Comm) error {
-			beside, err := c.Split(0, c.Rank())
+			tasks, err := c.Split(0, c.Rank())
 			if err != nil {
 				return err
 			}
 			x := make([]float32, 1)
-			first := beside.Go(nil, func(g *comm.Comm) error { return g.Recv(1-g.Rank(), 0, x).Wait() })
-			second := beside.Go(first, func(*comm.Comm) error { panic("the task before it failed") })
+			first := tasks.Go(nil, func(g *comm.Comm) error { return g.Recv(1-g.Rank(), 0, x).Wait() })
+			second := tasks.Go(first, func(*comm.Comm) error { panic("the task before it failed") })
 			if err := comm.Barrier(c); err != nil {
 				return err
 			}

@@ -150,7 +150,7 @@ func TestPlay(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			said := CostOf(n, m, mesh)
+			predicted := CostOf(n, m, mesh)
 			// Sums of single numbers on one rank; otherwise what the closed forms
 			// omit: local copies, and separate messages for biases, which matter in
 			// such a small network.
@@ -158,8 +158,8 @@ func TestPlay(t *testing.T) {
 			if mesh.Size() > 1 {
 				tolerance = 0.15
 			}
-			if d := played.Step.Seconds()/said.Step.Seconds() - 1; math.Abs(d) > tolerance {
-				t.Errorf("mesh %v, hidden %v: played %v, predicted %v", mesh, hide, played.Step, said.Step)
+			if d := played.Step.Seconds()/predicted.Step.Seconds() - 1; math.Abs(d) > tolerance {
+				t.Errorf("mesh %v, hidden %v: played %v, predicted %v", mesh, hide, played.Step, predicted.Step)
 			}
 			if (played.Sent > 0) != (mesh.Size() > 1) {
 				t.Errorf("mesh %v: %d bytes sent", mesh, played.Sent)

@@ -55,8 +55,8 @@ func TestMemoryOfARank(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			if beside := p.MemoryBytes() - p.ArenaBytes(); beside > 8<<20 {
-				return fmt.Errorf("%d bytes of scratch beside an arena of %d", beside, p.ArenaBytes())
+			if workspace := p.MemoryBytes() - p.ArenaBytes(); workspace > 8<<20 {
+				return fmt.Errorf("%d bytes of workspace in addition to an arena of %d", workspace, p.ArenaBytes())
 			}
 			if shared {
 				o.Ranks = p.Shards()

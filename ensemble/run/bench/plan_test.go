@@ -33,9 +33,9 @@ func TestStrongScaling(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	said := search.CostOf(n, m, nil).Step
-	if d := alone.Step.Seconds()/said.Seconds() - 1; math.Abs(d) > 1e-3 {
-		t.Errorf("one rank takes %v, predicted %v", alone.Step, said)
+	predicted := search.CostOf(n, m, nil).Step
+	if d := alone.Step.Seconds()/predicted.Seconds() - 1; math.Abs(d) > 1e-3 {
+		t.Errorf("one rank takes %v, predicted %v", alone.Step, predicted)
 	}
 	for _, ranks := range []int{8, 16, 32, 64} {
 		mesh, err := setup.FastestMesh(g, setup.TypicalMachine, ranks, setup.Adam, "")
@@ -47,7 +47,7 @@ func TestStrongScaling(t *testing.T) {
 			t.Fatal(err)
 		}
 		efficiency := func(one, many cluster.Time) float64 { return one.Seconds() / float64(ranks) / many.Seconds() }
-		got, want := efficiency(alone.Step, played.Step), efficiency(said, search.CostOf(n, m, mesh).Step)
+		got, want := efficiency(alone.Step, played.Step), efficiency(predicted, search.CostOf(n, m, mesh).Step)
 		t.Logf("%d ranks, mesh %v: efficiency %.3f, closed form %.3f", ranks, mesh, got, want)
 		if math.Abs(got-want) > 0.03 {
 			t.Errorf("%d ranks, mesh %v: efficiency %.3f, closed form %.3f", ranks, mesh, got, want)
@@ -75,7 +75,7 @@ func TestHiddenHalos(t *testing.T) {
 		m.OverlapHalos = false
 		return 1 - hidden.Seconds()/step(m).Seconds()
 	}
-	said := saved(func(m search.Machine) cluster.Time { return search.CostOf(n, m, mesh).Step })
+	predicted := saved(func(m search.Machine) cluster.Time { return search.CostOf(n, m, mesh).Step })
 	played := saved(func(m search.Machine) cluster.Time {
 		p, err := search.Simulate(g, setup.Adam, mesh, m, network)
 		if err != nil {
@@ -83,9 +83,9 @@ func TestHiddenHalos(t *testing.T) {
 		}
 		return p.Step
 	})
-	t.Logf("hiding saves %.3f of a played step, %.3f by the closed form", played, said)
-	if said < 0.015 || math.Abs(played-said) > 0.25*said {
-		t.Errorf("hiding saves %.3f of a played step, %.3f by the closed form", played, said)
+	t.Logf("hiding saves %.3f of a played step, %.3f by the closed form", played, predicted)
+	if predicted < 0.015 || math.Abs(played-predicted) > 0.25*predicted {
+		t.Errorf("hiding saves %.3f of a played step, %.3f by the closed form", played, predicted)
 	}
 }
 

@@ -64,13 +64,13 @@ func TestPruneARun(t *testing.T) {
 	if err := r.Table.Sections().WriteText(&text2); err != nil || !strings.Contains(text2.String(), "CRPS of t 850hPa +48h: ") {
 		t.Errorf("table %s, %v", &text2, err)
 	}
-	// A quarter of the first network's operations, at once, from the network that has half of them.
+	// Prune the network with half of the operations to a quarter, in one step.
 	r, err = Prune(context.Background(), pruneJob(t, text+"compare_with: [%s]\n", small, 1, 0.75, dense), RetrainOptions{RunDir: smaller, Version: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	check(&EfficiencyTable{Rows: []EfficiencyRow{r.Table.Rows[2], r.Table.Rows[1]}}, 0.25)
-	// The same of runs that are finished, whoever made them.
+	// A comparison of finished runs gives the same table.
 	table, err := CompareEfficiency(context.Background(), []string{dense, smaller}, 1)
 	if err != nil {
 		t.Fatal(err)

@@ -19,16 +19,16 @@ func TestLongPeersAreLost(t *testing.T) {
 		t.Parallel() // they wait much
 		r := training(t)
 		for _, c := range []struct {
-			signal syscall.Signal
-			tells  string
+			signal  syscall.Signal
+			message string
 		}{{syscall.SIGSTOP, "error[E071]: rank 1 was lost"}, {syscall.SIGKILL, "illed"}} {
 			l := launch(t, launcher, 2, r)
 			l.atStep(t, r.RunDir, 2)
 			if err := syscall.Kill(l.pid(t, 1), c.signal); err != nil {
 				t.Fatal(err)
 			}
-			if code, out := l.end(t); code == exit.OK || !strings.Contains(out, c.tells) {
-				t.Errorf("%v: want %q\n%s", c.signal, c.tells, out)
+			if code, out := l.end(t); code == exit.OK || !strings.Contains(out, c.message) {
+				t.Errorf("%v: want %q\n%s", c.signal, c.message, out)
 			}
 		}
 		r.Pause = 0

@@ -143,7 +143,7 @@ func (l *launched) atStep(t *testing.T, runDir string, more int) {
 	steps := func() (n int) {
 		events, err := rundir.ReadEvents(runDir)
 		if err != nil {
-			return 0 // not there yet
+			return 0 // missing: the training has not written it
 		}
 		for _, e := range events {
 			if e.Kind == "step" {
@@ -182,10 +182,10 @@ func failing(t *testing.T, dir string, set ...string) rankTraining {
 
 // rankFailure is a failure of a rank, and the expected message.
 type rankFailure struct {
-	signal syscall.Signal
-	rank   int
-	code   exit.Code // of the rank that tells; 0: none does, the launcher tells
-	tells  string
+	signal  syscall.Signal
+	rank    int
+	code    exit.Code // of the rank that reports the failure; 0: the launcher reports it
+	message string
 }
 
 // One training is killed, stopped and interrupted on a rank in sequence, and resumed each time. It ends with
@@ -226,8 +226,8 @@ func checkRankFailures(t *testing.T, failures []rankFailure) {
 			}
 			code, out := l.end(t)
 			hidden := strings.HasSuffix(launcher, "mpich") || c.code == 0
-			if code == exit.OK || code != c.code && !hidden || !strings.Contains(out, c.tells) {
-				t.Errorf("%v to rank %d: want exit %d and %q\n%s", c.signal, c.rank, c.code, c.tells, out)
+			if code == exit.OK || code != c.code && !hidden || !strings.Contains(out, c.message) {
+				t.Errorf("%v to rank %d: want exit %d and %q\n%s", c.signal, c.rank, c.code, c.message, out)
 			}
 			if d := time.Since(begin); d > time.Minute {
 				t.Errorf("%v to rank %d: ended after %v", c.signal, c.rank, d)
@@ -269,10 +269,10 @@ func TestRanksAreRefused(t *testing.T) {
 	}
 	mounted := fmt.Sprintf("mount --bind %s %s && exec %s", node, data, os.Args[0])
 	for _, c := range []struct {
-		what  string
-		job   func(r *rankTraining)
-		rank1 []string
-		tells []string
+		what    string
+		job     func(r *rankTraining)
+		rank1   []string
+		message []string
 	}{
 		{"configuration", func(r *rankTraining) { r.Set1 = []string{"train.seed=2"} }, nil, []string{"the ranks do not agree: the configuration", "ranks [1] differ from rank 0"}},
 		{"program", nil, []string{other}, []string{"the ranks do not agree: the program", "ranks [1] differ from rank 0"}},
@@ -298,7 +298,7 @@ func TestRanksAreRefused(t *testing.T) {
 				if code != exit.RankLost && !strings.HasSuffix(launcher, "mpich") || code == exit.OK || !strings.Contains(out, "error[E071]") {
 					t.Error(out)
 				}
-				for _, want := range c.tells {
+				for _, want := range c.message {
 					if !strings.Contains(out, want) {
 						t.Errorf("no %q in %s", want, out)
 					}

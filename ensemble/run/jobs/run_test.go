@@ -49,8 +49,8 @@ func TestMain(m *testing.M) {
 func TestWholeJob(t *testing.T) {
 	f := demotest.Files(t)
 	runDir, out := filepath.Join(t.TempDir(), "run"), t.TempDir()
-	beside := "baselines=[climatology, emos, emos_grid, emos_point, emos_point_truncated_normal, mbm, mbm_crps]"
-	c := demotest.Config(t, f, beside)
+	baselines := "baselines=[climatology, emos, emos_grid, emos_point, emos_point_truncated_normal, mbm, mbm_crps]"
+	c := demotest.Config(t, f, baselines)
 	finished, err := train.Run(context.Background(), train.Options{Config: c, RunDir: runDir, Version: "test"})
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +59,7 @@ func TestWholeJob(t *testing.T) {
 	if err != nil || !again.Complete {
 		t.Errorf("second training of a finished run: %+v, %v", again, err)
 	}
-	if more, err := train.Run(context.Background(), train.Options{Config: demotest.Config(t, f, "train.threads=2", beside), RunDir: runDir, Version: "test"}); err != nil || !more.Complete {
+	if more, err := train.Run(context.Background(), train.Options{Config: demotest.Config(t, f, "train.threads=2", baselines), RunDir: runDir, Version: "test"}); err != nil || !more.Complete {
 		t.Errorf("a finished run with other threads: %+v, %v", more, err)
 	}
 	test := f.GRIB2[17:]

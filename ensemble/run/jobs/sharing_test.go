@@ -38,7 +38,7 @@ func TestSharedParameters(t *testing.T) {
 		t.Error("the file of weights has no store")
 	}
 	fc := samplestest.FirstValidationInit(t, c)
-	var said []*model.Forecast
+	var forecasts []*model.Forecast
 	for _, asTrained := range []bool{true, false} {
 		m, err := model.Load(dir, false)
 		if err != nil {
@@ -54,14 +54,14 @@ func TestSharedParameters(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		said = append(said, out)
+		forecasts = append(forecasts, out)
 		if err := m.Close(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for i, v := range said[0].Sigma {
-		if math.Abs(float64(said[1].Sigma[i]/v-1)) > 1e-6 || math.Abs(float64(said[1].Mean[i]/said[0].Mean[i]-1)) > 1e-6 {
-			t.Fatalf("value %d: N(%v, %v) by the network that was trained, N(%v, %v) by the one that was loaded", i, said[0].Mean[i], v, said[1].Mean[i], said[1].Sigma[i])
+	for i, v := range forecasts[0].Sigma {
+		if math.Abs(float64(forecasts[1].Sigma[i]/v-1)) > 1e-6 || math.Abs(float64(forecasts[1].Mean[i]/forecasts[0].Mean[i]-1)) > 1e-6 {
+			t.Fatalf("value %d: N(%v, %v) by the network that was trained, N(%v, %v) by the one that was loaded", i, forecasts[0].Mean[i], v, forecasts[1].Mean[i], forecasts[1].Sigma[i])
 		}
 	}
 	exported := filepath.Join(t.TempDir(), "exported")

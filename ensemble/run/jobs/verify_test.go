@@ -56,19 +56,19 @@ func TestVerifyExtremesAndSums(t *testing.T) {
 		}
 		seen := map[string]bool{}
 		for _, c := range r.Comparisons {
-			seen["gain "+c.Region] = true
+			seen["skill "+c.Region] = true
 		}
 		for _, c := range r.SkillComponents {
 			seen["share "+c.Region+" "+c.Weights] = true
 		}
 		for _, y := range r.IdealScores {
-			seen["yardstick "+y.ID+" "+y.Region] = true
+			seen["ideal "+y.ID+" "+y.Region] = true
 			network := r.Find("crps_gauss", "network", "t", "850hPa", "48h").Value
 			if score.IsOverall(y.Region, y.Season) && math.Abs(float64(y.CRPS*y.Ratio-network)) > 1e-5*float64(network) {
 				t.Errorf("%s: %g times %g is not the network's %g", y.ID, y.CRPS, y.Ratio, network)
 			}
 		}
-		for _, want := range []string{"gain all", "gain largest_efi", "share largest_efi cos(latitude)", "yardstick perfect_model all", "yardstick fair_calibrated all", "yardstick expected largest_efi"} {
+		for _, want := range []string{"skill all", "skill largest_efi", "share largest_efi cos(latitude)", "ideal perfect_model all", "ideal fair_calibrated all", "ideal expected largest_efi"} {
 			if !seen[want] {
 				t.Errorf("no %s among %v", want, seen)
 			}

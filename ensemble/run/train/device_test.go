@@ -32,8 +32,8 @@ func TestTrainOnDevice(t *testing.T) {
 	dirs := map[string]string{}
 	for _, device := range []string{"cpu", "cuda"} {
 		dirs[device] = filepath.Join(t.TempDir(), device)
-		var told bytes.Buffer
-		_, err := Run(context.Background(), Options{RunDir: dirs[device], Version: "test", Progress: progress.New(&told, progress.Plain, time.Hour), Config: demotest.Config(t, data,
+		var output bytes.Buffer
+		_, err := Run(context.Background(), Options{RunDir: dirs[device], Version: "test", Progress: progress.New(&output, progress.Plain, time.Hour), Config: demotest.Config(t, data,
 			few, "train.device="+device, "train.networks=1", "train.epochs=1", "train.batch_size=3", "train.accumulate=2", "train.ema=0.9", "train.clip=1")})
 		if err != nil {
 			t.Fatal(err)
@@ -43,7 +43,7 @@ func TestTrainOnDevice(t *testing.T) {
 			t.Fatal(err)
 		}
 		weights[device] = m.Networks[0]
-		runtest.CheckDeviceReports(t, device == "cuda", dirs[device], told.String())
+		runtest.CheckDeviceReports(t, device == "cuda", dirs[device], output.String())
 	}
 	for k, want := range weights["cpu"] {
 		got := weights["cuda"][k].Data.([]float32)

@@ -35,7 +35,7 @@ func TestLongTrainOnDevices(t *testing.T) {
 	}})
 	data := demotest.Files(t)
 	weights := map[string]model.Weights{}
-	for device, says := range map[string]string{"cpu": "", "cuda": `"links":"emulated"`} {
+	for device, event := range map[string]string{"cpu": "", "cuda": `"links":"emulated"`} {
 		dir := filepath.Join(t.TempDir(), device)
 		if _, err := Run(context.Background(), Options{RunDir: dir, Version: "test", Config: demotest.Config(t, data,
 			"train.device="+device, "train.mesh=lat:2", "train.networks=1", "train.epochs=1", "train.clip=1")}); err != nil {
@@ -47,8 +47,8 @@ func TestLongTrainOnDevices(t *testing.T) {
 		}
 		weights[device] = m.Networks[0]
 		events, err := os.ReadFile(filepath.Join(dir, "events.jsonl"))
-		if err != nil || !strings.Contains(string(events), says) {
-			t.Errorf("on %s: %v, events lack %s", device, err, says)
+		if err != nil || !strings.Contains(string(events), event) {
+			t.Errorf("on %s: %v, events lack %s", device, err, event)
 		}
 	}
 	for k, want := range weights["cpu"] {

@@ -94,7 +94,7 @@ func (c pruningCase) prunes(t *testing.T, f *demo.Files) {
 		gone, n := countZeros(parts[name], "")
 		s := m.Sparsity[i]
 		if s.Weights != n || s.Nonzeros != n-gone || weights != n || nonzeros != n-gone || s.Sparsity != 1-float64(n-gone)/float64(n) {
-			t.Errorf("%s: %d zeros of %d weights, told %+v", name, gone, n, s)
+			t.Errorf("%s: %d zeros of %d weights, reported %+v", name, gone, n, s)
 		}
 		if want := 4 * int64(n); s.Bytes[prune.DenseFormat] != want || s.Bytes[prune.Bitmap] >= want || s.Bytes[prune.Bitmap] < int64(4*(n-gone)) {
 			t.Errorf("%s: bytes %v", name, s.Bytes)
@@ -141,7 +141,7 @@ func (c pruningCase) prunes(t *testing.T, f *demo.Files) {
 		t.Errorf("kernels compute %g of the operations", left)
 	}
 	if last > 0.5 || last < 0.4 {
-		t.Errorf("the last event says sparsity %g", last)
+		t.Errorf("the last event has sparsity %g", last)
 	}
 }
 
@@ -187,7 +187,7 @@ func TestRanksMustHaveTheSameMask(t *testing.T) {
 	runDir := filepath.Join(t.TempDir(), "run")
 	err := traintest.TrainOnRanks(2, func(rank int) train.Options {
 		o := train.Options{Config: demotest.Config(t, f, "train.networks=1", "train.epochs=1", "prune.method=magnitude", "prune.target=0.6", "prune.every=2"), RunDir: runDir, Version: "test"}
-		o.Config.Prune.Target -= 0.3 * float64(rank) // of which the identity of the configuration knows nothing
+		o.Config.Prune.Target -= 0.3 * float64(rank) // not part of the identity of the configuration
 		return o
 	})
 	if exit.CodeOf(err) != exit.RankLost || !strings.Contains(err.Error(), "the pruning mask") {

@@ -14,7 +14,7 @@ import (
 // TestTrainingSkipsMaskedBlocks checks that the plans of training and validation skip masked blocks as far as
 // the mask is fixed, with the bits of plans that do not.
 func TestTrainingSkipsMaskedBlocks(t *testing.T) {
-	train := func(kernels string) (weights string, told [2]int) {
+	train := func(kernels string) (weights string, sparse [2]int) {
 		tr, _, err := trainRain(t, rainConfig(t, "train.networks=1", "train.epochs=4", "model.base=16", "prune.method=magnitude", "prune.structure=block",
 			"prune.kernels="+kernels, "prune.target=0.6", "prune.from=10%", "prune.to=50%", "prune.every=1", "train.learning_rate=0.001"), nil)
 		if err != nil {
@@ -22,10 +22,10 @@ func TestTrainingSkipsMaskedBlocks(t *testing.T) {
 		}
 		tr.observers.report = func(int, string) {
 			for i, n := range []*network.Network{tr.current.train, tr.current.eval} {
-				told[i] = 0
+				sparse[i] = 0
 				for _, nd := range n.Plan.Graph().Nodes {
 					if a, ok := nd.Attrs.(op.FusedConv); ok && strings.Contains(string(a.Mask), "0") {
-						told[i]++
+						sparse[i]++
 					}
 				}
 			}
@@ -40,12 +40,12 @@ func TestTrainingSkipsMaskedBlocks(t *testing.T) {
 			}
 			weights += fmt.Sprintf("%s %x\n", w.Name, v)
 		}
-		return weights, told
+		return weights, sparse
 	}
 	want, none := train("dense")
-	got, told := train("sparse")
-	if none != [2]int{} || told[0] == 0 || told[0] != told[1] {
-		t.Errorf("%v convolutions skip zero blocks, and %v without a mask", told, none)
+	got, sparse := train("sparse")
+	if none != [2]int{} || sparse[0] == 0 || sparse[0] != sparse[1] {
+		t.Errorf("%v convolutions skip zero blocks, and %v without a mask", sparse, none)
 	}
 	if got != want {
 		t.Error("the training has other bits")

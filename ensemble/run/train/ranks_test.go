@@ -127,13 +127,13 @@ func TestRanksStopAndResume(t *testing.T) {
 	if err := traintest.TrainOnRanks(2, func(int) train.Options { return options(whole) }); err != nil {
 		t.Fatal(err)
 	}
-	told := &exit.Error{Code: exit.SaveAndStop, What: "stop requested"}
+	stopped := &exit.Error{Code: exit.SaveAndStop, What: "stop requested"}
 	err := traintest.TrainOnRanks(2, func(rank int) train.Options {
 		o := options(runDir)
 		steps := 0
 		o.Stop = func() error {
 			if steps++; rank == 1 && steps == 5 {
-				return told
+				return stopped
 			}
 			return nil
 		}

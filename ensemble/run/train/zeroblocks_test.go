@@ -65,7 +65,7 @@ func TestPrunedModel(t *testing.T) {
 	defer loaded.Close()
 	found, err = loaded.KeptBlocks()
 	same("of the files", found, err)
-	told := func(m *model.Model) (n int) {
+	sparseConvs := func(m *model.Model) (n int) {
 		for _, nd := range m.Network.Plan.Graph().Nodes {
 			if a, ok := nd.Attrs.(op.FusedConv); ok && nd.Kind == graph.KindOp && strings.Contains(string(a.Mask), "1") {
 				n++
@@ -74,8 +74,8 @@ func TestPrunedModel(t *testing.T) {
 		return n
 	}
 	now, _ := predicted(t, loaded, samples[24:])
-	if n := told(loaded); n != len(want) {
-		t.Errorf("%d convolutions of the plan know of zero blocks, want %d", n, len(want))
+	if n := sparseConvs(loaded); n != len(want) {
+		t.Errorf("%d convolutions of the plan skip zero blocks, want %d", n, len(want))
 	}
 	// The other network of two keeps all.
 	second := model.Weights{}
@@ -104,8 +104,8 @@ func TestPrunedModel(t *testing.T) {
 	}
 	dense.Networks = m.Networks
 	then, _ := predicted(t, &dense, samples[24:])
-	if n := told(&dense); n != 0 {
-		t.Errorf("%d convolutions of a dense plan know of zero blocks", n)
+	if n := sparseConvs(&dense); n != 0 {
+		t.Errorf("%d convolutions of a dense plan skip zero blocks", n)
 	}
 	for i := range now {
 		if !slices.Equal(now[i].Mean, then[i].Mean) {
