@@ -13,7 +13,7 @@ type Encoder struct{ Pool *decode.Pool }
 
 // Metadata is written into the files.
 func Metadata() product.Metadata {
-	return product.Metadata{Title: "Imperfect twin experiment with a quasi-geostrophic atmosphere", Source: "ensemble demo: invented weather", ForecastType: "ensemble"}
+	return product.Metadata{Title: "Imperfect twin experiment with a quasi-geostrophic atmosphere", Source: "ensemble demo: synthetic data", ForecastType: "ensemble"}
 }
 
 // WriteEnsembleGRIB2 implements Writer.

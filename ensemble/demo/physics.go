@@ -26,7 +26,7 @@ type physics struct {
 	heightFactor float64
 	heightDegree float64
 	// Latent heat: the fraction of adiabatic cooling in ascending (warm-advected)
-	// air that condensation gives back, over sea and over land, and its growth
+	// air that condensation compensates, over sea and over land, and its growth
 	// with temperature (1/K), as the vapour capacity of air grows.
 	latentSea, latentLand float64
 	vapour                float64

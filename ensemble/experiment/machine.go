@@ -51,7 +51,7 @@ func machineRecord(ctx context.Context, version, device string, threads int) rec
 
 // checkSameMachine checks that an existing run was started on an equivalent machine, as far as results
 // may depend on it, because a record describes one machine only. The description of the machine is
-// saved next to the run directory when a training starts. Other versions of the program are refused
+// saved next to the run directory at the beginning of a training. Other versions of the program are refused
 // by the training itself.
 //
 // Errors: exit 73 if the run was started on a different machine.

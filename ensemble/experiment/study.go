@@ -360,7 +360,7 @@ func (e *Study) table() answer.Section {
 	}
 	s := answer.Section{Columns: slices.Concat(answer.TextColumns("variant"), answer.NumberColumns("", "members"), answer.TextColumns("target", "score"), answer.NumberColumns(fiveDigits, "value"), answer.TextColumns("unit"),
 		answer.NumberColumns(fiveDigits, "sd over seeds", "unweighted", "sd", "raw, used", "raw, all", "EMOS by point"),
-		percent("gain over raw, all"), percent("where EFI is largest"), percent("gain over "+e.Reference))}
+		percent("reduction vs raw, all"), percent("where EFI is largest"), percent("reduction vs "+e.Reference))}
 	between := func(low, high score.Number) any {
 		if low != low {
 			return nil

@@ -34,7 +34,7 @@ func (o *Options) qualityLogPath(variant string, seed int) string {
 }
 
 // enableTiming enables the log of a training, unless it is finished and logged. An interrupted
-// training starts again, because its time must be that of one process.
+// training is repeated, because its time must be that of one process.
 func (o *Options) enableTiming(t *train.Options, variant string, seed int) error {
 	if !o.MLLog {
 		return nil

@@ -105,20 +105,20 @@ func (t *trainer) epoch(ctx context.Context) error {
 	return t.closeEpoch(ctx)
 }
 
-// step takes the next optimiser step, over todo batches. back reports that pruning rewound the training
+// step takes the next optimiser step, over the given number of batches. back reports that pruning rewound the training
 // instead.
-func (t *trainer) step(ctx context.Context, todo int) (back bool, err error) {
+func (t *trainer) step(ctx context.Context, batches int) (back bool, err error) {
 	if err := t.removeChannels(); err != nil {
 		return false, err
 	}
 	began := time.Now()
-	loss, err := t.accumulateGradients(ctx, todo)
+	loss, err := t.accumulateGradients(ctx, batches)
 	if err != nil {
 		return false, t.saveIfStopped(err)
 	}
 	s := stepResult{loss: loss, rate: t.current.rate.Rate(uint64(t.networkSteps()))}
 	if math.IsNaN(loss) || math.IsInf(loss, 0) {
-		return false, t.divergenceError(loss, todo, nil)
+		return false, t.divergenceError(loss, batches, nil)
 	}
 	if s.applied, err = t.unscale(); err != nil {
 		return false, err
@@ -131,12 +131,12 @@ func (t *trainer) step(ctx context.Context, todo int) (back bool, err error) {
 		s.applied = !errors.Is(err, optim.ErrNotFinite)
 	}
 	if !s.applied && !t.pos.LossScale.CountSkip() || s.applied && err != nil {
-		return false, t.divergenceError(loss, todo, cmp.Or(err, optim.ErrNotFinite))
+		return false, t.divergenceError(loss, batches, cmp.Or(err, optim.ErrNotFinite))
 	}
 	t.observers.input.Steps += time.Since(began)
-	t.pos.Batch += todo
+	t.pos.Batch += batches
 	t.pos.Step++
-	t.pos.LossSum += loss * float64(todo)
+	t.pos.LossSum += loss * float64(batches)
 	s.rescaled = !s.applied
 	if s.applied {
 		if err := t.pruneAfter(); err != nil {
@@ -249,14 +249,14 @@ func (t *trainer) validate(ctx context.Context) (float64, error) {
 
 // divergenceError returns the error for a loss or gradient that is not finite, with the initialisations of the
 // batch. The parameters are those before the step; the last checkpoint is valid.
-func (t *trainer) divergenceError(loss float64, todo int, cause error) error {
+func (t *trainer) divergenceError(loss float64, batches int, cause error) error {
 	what := "the loss is not finite"
 	if cause != nil {
 		what = "the gradient is not finite"
 	}
 	order, size := t.order(), t.current.cfg.BatchSize
 	var inits []string
-	for i := range todo * size {
+	for i := range batches * size {
 		inits = append(inits, t.data.Train.Inits[order[(t.pos.Batch*size+i)%len(order)]].String())
 	}
 	fix := "check the fields with `ensemble inspect --stats`, or lower train.learning_rate"
