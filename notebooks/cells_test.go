@@ -221,6 +221,6 @@ fmt.Println(p.Spread("t850").Shape())`
 	}
 	// Another cell is another program of the same version: it finds the results of the first.
 	if out := n.Cells[2].Outputs; len(out) != 1 || strings.Join(out[0].Text, "") != "[32 64]\n" {
-		t.Errorf("a second cell made anew what the first had made: %+v", out)
+		t.Errorf("a second cell recomputed results of the first: %+v", out)
 	}
 }

@@ -108,7 +108,7 @@ func TestBenchDeviceScript(t *testing.T) {
 			continue
 		}
 		if p.Why == "" {
-			t.Errorf("part %s has no reason why it gave nothing: %v", p.Name, p.Results)
+			t.Errorf("part %s has neither an answer nor a reason: %v", p.Name, p.Results)
 		}
 		if p.Name == "peer-info" && (p.Exit != int(exit.NoDevice) || !strings.Contains(p.Why, "not in this test")) {
 			t.Errorf("peer-info: exit %d, %s", p.Exit, p.Why)
@@ -119,7 +119,7 @@ func TestBenchDeviceScript(t *testing.T) {
 	}
 	for _, x := range got.Targets {
 		if x.Met != nil {
-			t.Errorf("target %s: an emulated device meets or misses nothing", x.Name)
+			t.Errorf("target %s is assessed on an emulated device", x.Name)
 		}
 	}
 	if len(got.Targets) != 12 {

@@ -383,7 +383,7 @@ func TestFault02(t *testing.T) {
 	}
 	f.put("lead1.grib2", join(c[perLead:2*perLead-2*perMember]...))
 	f.both(exit.BadData, []string{"missing at lead 24h", "lead1.grib2, message 8", "the file ends between two messages"}, files...)
-	// Without --expect the missing fields may still arrive in another file.
+	// Fields that are missing before the end of a file may still arrive in another file.
 	f.put("lead1.grib2", join(slices.Delete(slices.Clone(c[perLead:2*perLead]), perMember, 2*perMember)...))
 	f.both(exit.NotYet, []string{"member 1 is missing at lead 24h"}, files...)
 }

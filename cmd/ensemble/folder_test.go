@@ -96,19 +96,19 @@ func TestFolderOfStarts(t *testing.T) {
 	whole := f.put("in/b.grib2", join(cycle(lastDay)...))
 	damaged := f.put("in/a.grib2", join(cycle(before)...)[:5000])
 	coming := f.put("in/c.grib2", join(cycle(next)...)[:5000])
-	rest := grows(t, coming)
-	of := func(day time.Time) []string { return append(seldom("+10m"), "--init", day.Format("2006010215")) }
+	stopTouching := keepTouching(t, coming)
+	of := func(day time.Time) []string { return append(slowPolling("+10m"), "--init", day.Format("2006010215")) }
 	begin := time.Now()
 	out := f.predict(exit.OK, []string{"1 initialisation,", "ignored, as the other files contain all expected fields: " + damaged, coming + ": it is still being written"}, append(of(lastDay), in)...)
 	if d := time.Since(begin); d > 5*time.Minute {
-		t.Errorf("waited %s for files of other starts", d)
+		t.Errorf("waited %s for files of other inits", d)
 	}
 	f.made(out, "ok", "0 1 2", "")
-	part := seldom("+0.5s", "--init", next.Format("2006010215"), in)
+	part := slowPolling("+0.5s", "--init", next.Format("2006010215"), in)
 	f.predict(exit.NotYet, []string{"not complete at the deadline", coming}, part...)
-	rest()
+	stopTouching()
 	// Without --init all inits are requested, and one of them is damaged.
-	f.predict(exit.BadData, []string{damaged}, polled("+0.3s", whole, damaged)...)
+	f.predict(exit.BadData, []string{damaged}, fastPolling("+0.3s", whole, damaged)...)
 }
 
 // TestFolderWithoutInput: folders without any input.
@@ -123,11 +123,11 @@ func TestFolderWithoutInput(t *testing.T) {
 	f.predict(exit.NotYet, []string{"no such file", none}, none)
 	f.predict(exit.NotYet, []string{"its directory cannot be opened"}, none+"/*.grib2")
 	begin := time.Now()
-	f.predict(exit.NotYet, []string{"waiting until", "no input in the directory"}, polled("+0.3s", empty)...)
+	f.predict(exit.NotYet, []string{"waiting until", "no input in the directory"}, fastPolling("+0.3s", empty)...)
 	if d := time.Since(begin); d < 300*time.Millisecond {
 		t.Errorf("did not wait: %s", d)
 	}
-	for _, deadline := range [][]string{nil, polled("+0.1s")} { // a missing initialisation; the error lists those in the input
+	for _, deadline := range [][]string{nil, fastPolling("+0.1s")} { // a missing initialisation; the error lists those in the input
 		f.predict(exit.NotYet, []string{"the initialisation is not in the input", "at: 1999-01-01T00:00Z", "why: the input has " + lastDay.Format("2006-01-02T15:04Z"), "fix: add its files"},
 			slices.Concat(deadline, []string{"--init", "1999010100", f.put("one.grib2", join(cycle(lastDay)...))})...)
 	}

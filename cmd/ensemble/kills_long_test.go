@@ -80,7 +80,7 @@ func (v victim) disturb(t *testing.T) {
 	took := time.Since(begun)
 	want := v.done(t)
 	if want == "" {
-		t.Fatal("nothing was made")
+		t.Fatal("no output")
 	}
 	r := rand.New(rand.NewPCG(11, 12))
 	kills, rounds, concurrent := 0, 0, 0
@@ -125,7 +125,7 @@ func (v victim) disturb(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	t.Logf("%s: killed %d times in %d runs to the end, %d of them with a concurrent process; undisturbed it takes %s: always whole, checksums as undisturbed, no lock stays",
+	t.Logf("%s: killed %d times in %d runs to the end, %d of them with a concurrent process; an undisturbed run takes %s. Output is always complete, checksums are those of the undisturbed run, no lock remains",
 		v.name, kills, rounds, concurrent, took.Round(time.Millisecond))
 }
 
@@ -185,17 +185,17 @@ func whole(t *testing.T, dir string) string {
 }
 
 // products returns the checksums of the published inits. The folder of an init is complete or absent.
-func products(out string, starts int) func(*testing.T) string {
+func products(out string, inits int) func(*testing.T) string {
 	return func(t *testing.T) (text string) {
 		t.Helper()
 		dirs, _ := filepath.Glob(filepath.Join(out, "2*"))
 		slices.Sort(dirs)
-		if len(dirs) > starts {
+		if len(dirs) > inits {
 			t.Fatalf("folders %q", dirs)
 		}
 		for _, dir := range dirs {
 			if _, err := os.Stat(filepath.Join(dir, "manifest.json")); err != nil {
-				t.Fatalf("half a product: %v", err)
+				t.Fatalf("incomplete product: %v", err)
 			}
 			text += "finished " + filepath.Base(dir) + "\n" + whole(t, dir)
 		}

@@ -44,7 +44,7 @@ func TestLayoutOfGEFS(t *testing.T) {
 	incomplete := faulty(t)
 	rest := incomplete.perMemberFiles(2)
 	incomplete.predict(exit.NotYet, []string{"member 2 is in none", "it would be in " + filepath.Join(incomplete.dir, "gep02.t00z.grib2")}, rest...)
-	// Numbers from a pattern are used without check; a pattern without a match is a fault.
+	// A pattern without a match is a fault, an invalid pattern a usage error.
 	incomplete.check(exit.No, []string{"no member number in the file name"}, append(slices.Clone(rest), "--filename-pattern", `mem(\d+)`)...)
 	incomplete.expect(exit.Usage, []string{"invalid pattern"}, "inspect", rest[0], "--filename-pattern", "gep")
 }

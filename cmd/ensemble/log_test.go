@@ -141,7 +141,7 @@ func TestLogRotation(t *testing.T) {
 	holds := func(path, want string) {
 		t.Helper()
 		if got, err := os.ReadFile(path); err != nil || string(got) != want {
-			t.Errorf("%s holds %q, want %q: %v", path, got, want, err)
+			t.Errorf("%s has %q, want %q: %v", path, got, want, err)
 		}
 	}
 	write("1\n")

@@ -99,7 +99,7 @@ func TestLongHindcastArchive(t *testing.T) {
 	half, _, _ := peak(4)
 	whole, took, out := peak(8)
 	each := float64(whole-half) * 1024 / (4 * inFile)
-	t.Logf("peak resident memory of data prepare: %d MiB with %d fields in the files, %d of them asked for; %d MiB with %d and %d: %.0f bytes more a field",
+	t.Logf("peak resident memory of data prepare: %d MiB with %d fields in the files, %d of them requested; %d MiB with %d and %d: %.0f bytes more a field",
 		half>>10, 4*inFile, 4*asked, whole>>10, 8*inFile, 8*asked, each)
 	if each > most {
 		t.Errorf("%.0f bytes a field of the archive, want at most %d", each, most)

@@ -81,7 +81,7 @@ func TestCommandLineErrors(t *testing.T) {
 			t.Errorf("%q: exit %d, %q; want exit 64 and %q", c.args, code, stderr, c.want)
 		}
 		if stdout != "" {
-			t.Errorf("%q: standard output holds %q", c.args, stdout)
+			t.Errorf("%q: standard output has %q", c.args, stdout)
 		}
 		// The same in JSON: one object, with the same exit code.
 		code, stdout, _ = call(t, append([]string{"--json"}, c.args...)...)

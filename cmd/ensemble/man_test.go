@@ -40,7 +40,7 @@ func TestMan(t *testing.T) {
 		})
 		for word := range strings.FieldsSeq(cmd.Long) {
 			if word = strings.ReplaceAll(word, "`", ""); !strings.Contains(text, word) { // code is bold
-				t.Errorf("%s does not say %q", path, word)
+				t.Errorf("%s does not contain %q", path, word)
 			}
 		}
 		for line := range strings.Lines(cmd.Example) {

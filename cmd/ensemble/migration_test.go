@@ -13,8 +13,8 @@ import (
 
 const migrationPage = "../../docs/data.md"
 
-// sections are the headings of the migration page, each with the functions that write its data and check its
-// results.
+// sections are the headings of the migration page, each with the argument of the script that writes its data and
+// checks its results, "" for a section that makes its own data.
 var sections = []struct{ heading, data string }{{"## From IMPROVER", "improver"}, {"## From a PyTorch script", "pytorch"}, {"## From ENS-10's baselines", ""}}
 
 // blocksOf returns the command blocks of a section of the migration page.
@@ -41,23 +41,23 @@ func blocksOf(t *testing.T, heading string) (own []block) {
 	return own
 }
 
-// python runs a script with the interpreter that judges returns.
+// python runs a script with the interpreter in testPython.
 func python(t *testing.T, args ...string) {
 	t.Helper()
-	if out, err := exec.Command(judges(t)+"/python3", args...).CombinedOutput(); err != nil {
+	if out, err := exec.Command(testPython(t)+"/python3", args...).CombinedOutput(); err != nil {
 		t.Fatalf("%q: %v\n%s", args, err, out)
 	}
 }
 
-// judges returns the folder of the interpreter that has the packages of scripts/requirements-test.txt.
-func judges(t *testing.T) string {
+// testPython returns the folder of the interpreter that has the packages of scripts/requirements-test.txt.
+func testPython(t *testing.T) string {
 	t.Helper()
 	dir, err := filepath.Abs("../../build/venv/bin")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(dir); err != nil {
-		t.Skip("skipped: no build/venv with the judges (scripts/setup.sh test installs it)")
+		t.Skip("skipped: no build/venv with the reference packages (scripts/setup.sh test installs it)")
 	}
 	return dir
 }
@@ -65,10 +65,10 @@ func judges(t *testing.T) string {
 // migrate runs command blocks of a section of the migration page in a folder with its data.
 func migrate(t *testing.T, programs, data string, all []block) {
 	t.Helper()
-	const script, starts = "testdata/migration.py", "12"
+	const script, inits = "testdata/migration.py", "12"
 	dir := t.TempDir()
 	if data != "" {
-		python(t, script, data, dir, starts)
+		python(t, script, data, dir, inits)
 	} else {
 		root, err := filepath.Abs("../../experiments")
 		if err == nil {
@@ -78,7 +78,7 @@ func migrate(t *testing.T, programs, data string, all []block) {
 			t.Fatal(err)
 		}
 	}
-	followIn(t, dir, migrationPage, all, judges(t)+":"+programs, false)
+	followIn(t, dir, migrationPage, all, testPython(t)+":"+programs, false)
 	if data != "" {
 		python(t, script, "check-"+data, dir)
 	}

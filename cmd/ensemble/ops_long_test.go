@@ -130,7 +130,7 @@ func TestLongSuites(t *testing.T) {
 			})
 			end()
 			s.finished(want, append(alarms, "degraded "+name(s.cycles[0]), "degraded "+name(s.cycles[1]))...)
-			t.Logf("%s: 3 starts of %d members, %d refused, 2 amended, 1 killed: right after %s, alarms %s", c.name, members, len(refused), time.Since(begun).Round(time.Second), strings.Join(s.alarms(), ", "))
+			t.Logf("%s: 3 inits of %d members, %d rejected, 2 amended, 1 killed: right after %s, alarms %s", c.name, members, len(refused), time.Since(begun).Round(time.Second), strings.Join(s.alarms(), ", "))
 		})
 	}
 }
@@ -161,7 +161,7 @@ func (s *site) cylcSuite() (end func(), again func(time.Time)) {
 		}
 	}
 	return end, func(c time.Time) {
-		s.until("a suite that stands", func() bool { return strings.Contains(out.String(), "Workflow stalled") })
+		s.until("a stalled suite", func() bool { return strings.Contains(out.String(), "Workflow stalled") })
 		s.run(cylc, "trigger", "ops//"+c.Format("20060102T15Z")+"/predict")
 	}
 }

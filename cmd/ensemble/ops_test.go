@@ -259,7 +259,7 @@ func (s *site) finished(want []string, alarms ...string) {
 	s.Helper()
 	for i, got := range s.sums() {
 		if got != want[i] || got == "" {
-			s.Errorf("start %s:\n%swant\n%s", name(s.cycles[i]), got, want[i])
+			s.Errorf("init %s:\n%swant\n%s", name(s.cycles[i]), got, want[i])
 		}
 	}
 	slices.Sort(alarms)

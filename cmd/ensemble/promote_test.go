@@ -16,8 +16,8 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/version"
 )
 
-// another returns a copy of the trained run whose model has another checksum and the same forecasts.
-func (t *trial) another() string {
+// otherRun returns a copy of the trained run whose model has another checksum and the same forecasts.
+func (t *trial) otherRun() string {
 	t.Helper()
 	run := filepath.Join(t.dir, "another")
 	if err := os.CopyFS(run, os.DirFS(t.run)); err != nil {
@@ -48,7 +48,7 @@ func (t *trial) another() string {
 // history has every promotion.
 func TestPromoteAtOnce(t *testing.T) {
 	f := faulty(t)
-	runs := []string{f.run, f.another()}
+	runs := []string{f.run, f.otherRun()}
 	name := filepath.Join(f.dir, "t850")
 	type promotion struct {
 		Version, Previous string
@@ -84,7 +84,7 @@ func TestPromoteAtOnce(t *testing.T) {
 			}
 		}
 		if round%2 == 0 && done == before { // without a kill one of them must succeed
-			t.Errorf("round %d: both were refused", round)
+			t.Errorf("round %d: both were rejected", round)
 		}
 	}
 	f.expect(exit.OK, nil, "model", "promote", runs[0], "--as", name)
@@ -107,7 +107,7 @@ func TestPromoteAtOnce(t *testing.T) {
 		before = p
 	}
 	if before != now || len(list.History) < 2 {
-		t.Errorf("the history ends with %+v of %d, the name stands for %+v; %d promotions, %d refused", before, len(list.History), now, done, busy)
+		t.Errorf("the history ends with %+v of %d, the name refers to %+v; %d promotions, %d rejected", before, len(list.History), now, done, busy)
 	}
 	if versions, _ := filepath.Glob(filepath.Join(name, "versions", "*")); len(versions) != 2 {
 		t.Errorf("versions %q", versions)
@@ -123,7 +123,7 @@ func TestPromoteAtOnce(t *testing.T) {
 // issues later products with the new model and keeps the earlier ones.
 func TestServePromoted(t *testing.T) {
 	f := faulty(t)
-	another, name := f.another(), filepath.Join(f.dir, "t850")
+	another, name := f.otherRun(), filepath.Join(f.dir, "t850")
 	f.expect(exit.OK, nil, "model", "promote", f.run, "--as", name)
 	if err := os.Mkdir(filepath.Join(f.dir, "in"), 0o755); err != nil {
 		t.Fatal(err)
@@ -144,19 +144,19 @@ func TestServePromoted(t *testing.T) {
 	}
 	s.awaitLog(`"msg":"the configuration was reloaded"`, 1)
 	third := put(2)
-	model := func(start string) string {
+	model := func(init string) string {
 		var m struct {
 			Model string `json:"model_checksum"`
 		}
-		eventually(t, "start "+start, func() bool {
-			r, body := s.get("/products/" + start + "/manifest.json")
+		eventually(t, "init "+init, func() bool {
+			r, body := s.get("/products/" + init + "/manifest.json")
 			return r.StatusCode == 200 && json.Unmarshal(body, &m) == nil
 		})
 		return m.Model
 	}
 	s.awaitLog("products of another model or version are kept", 2)
 	if a, b, c := model(first), model(second), model(third); a != b || b == c {
-		t.Errorf("models of three starts: %s, %s and, after the reload, %s", a, b, c)
+		t.Errorf("models of three inits: %s, %s and, after the reload, %s", a, b, c)
 	}
 	if strings.Contains(s.text(), `"level":"ERROR"`) {
 		t.Errorf("the log has errors:\n%s", s.text())

@@ -44,7 +44,7 @@ func blocks(t *testing.T, path string) []block {
 		case is && inside != "":
 			inside = ""
 		case is && fence != "sh" && fence != "text", is && fence == "text" && len(found) == 0:
-			t.Fatalf("%s:%d: a block that is neither of commands nor of what they print", path, n)
+			t.Fatalf("%s:%d: a block of neither commands nor output", path, n)
 		case is:
 			inside = fence
 			if inside == "sh" {
@@ -129,10 +129,10 @@ func smallData(t *testing.T) string {
 	t.Helper()
 	o := rundemo.Options{Root: t.TempDir(), DataOnly: true}
 	for _, p := range []struct {
-		first         time.Time
-		starts, every int
+		first        time.Time
+		inits, every int
 	}{{firstDay, 4, 7}, {time.Date(2003, 10, 6, 0, 0, 0, 0, time.UTC), 2, 7}, {time.Date(2004, 1, 5, 0, 0, 0, 0, time.UTC), 1, 7}} {
-		for i := range p.starts {
+		for i := range p.inits {
 			o.Data.InitTimes = append(o.Data.InitTimes, p.first.AddDate(0, 0, p.every*i))
 		}
 	}

@@ -218,7 +218,7 @@ func TestLongServeReaders(t *testing.T) {
 	if strings.Contains(s.text(), `"level":"ERROR"`) {
 		t.Errorf("the log has errors")
 	}
-	t.Logf("%d processors, load %s: %d ranges of 1 MiB in a minute (%.0f a second) while %d starts were issued: %d failed; median %s, p99 %s, largest %s; memory %d MiB before, at most %d MiB",
+	t.Logf("%d processors, load %s: %d ranges of 1 MiB in a minute (%.0f a second) while %d inits were issued: %d failed; median %s, p99 %s, largest %s; memory %d MiB before, at most %d MiB",
 		runtime.NumCPU(), load, len(own.took), float64(len(own.took))/60, issued.Load(), len(own.failed), own.p(0.5), own.p(0.99), own.p(1), memory>>20, most>>20)
 	t.Logf("Go's plain file server while products are issued, for half a minute, load %s: median %s, p99 %s; ratio of p99 %.2f", loadOf(), other.p(0.5), other.p(0.99), float64(own.p(0.99))/float64(other.p(0.99)))
 	for _, why := range own.failed[:min(len(own.failed), 5)] {
@@ -420,7 +420,7 @@ func TestLongServePage(t *testing.T) {
 	if shots == "" {
 		shots = f.dir
 	}
-	for name, path := range map[string]string{"page": "/", "products": "/products/", "start": "/products/" + lastDay.Format("2006010215") + "/"} {
+	for name, path := range map[string]string{"page": "/", "products": "/products/", "init": "/products/" + lastDay.Format("2006010215") + "/"} {
 		shot := filepath.Join(shots, name+".png")
 		cmd := exec.CommandContext(t.Context(), chromium, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run", "--hide-scrollbars", "--enable-logging=stderr", "--v=0",
 			"--user-data-dir="+filepath.Join(f.dir, "profile"), "--window-size=1280,1400", "--screenshot="+shot, s.url+path)

@@ -197,7 +197,7 @@ func systemd(t *testing.T) func(want ...string) {
 // TestServeUnit: the systemd unit is valid, and denies the service what it does not need.
 func TestServeUnit(t *testing.T) {
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
-		t.Skip("skipped: no systemd-analyze in PATH to judge with")
+		t.Skip("skipped: no systemd-analyze in PATH")
 	}
 	text, err := os.ReadFile("../../docs/ops/ensemble-serve.service")
 	if err != nil {
@@ -206,7 +206,7 @@ func TestServeUnit(t *testing.T) {
 	unit := filepath.Join(t.TempDir(), "ensemble-serve.service")
 	here := bytes.Replace(text, []byte("/usr/bin/ensemble "), []byte(os.Args[0]+" "), 1) // the program need not be installed
 	if err := os.WriteFile(unit, here, 0o644); err != nil || bytes.Equal(here, text) {
-		t.Fatal("the unit starts no ensemble", err)
+		t.Fatal("the unit does not run ensemble", err)
 	}
 	if out, err := exec.Command("systemd-analyze", "verify", "--man=no", unit).CombinedOutput(); err != nil || len(out) > 0 {
 		t.Errorf("verify: %v\n%s", err, out)

@@ -81,7 +81,7 @@ func TestServeOutlives(t *testing.T) {
 	if err := os.Rename(in, in+".away"); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "no starts in the input", func() bool {
+	eventually(t, "no inits in the input", func() bool {
 		_, body := s.get("/metrics")
 		return strings.Contains(string(body), `ensemble_input_inits{state="issued"} 0`)
 	})
@@ -94,9 +94,9 @@ func TestServeOutlives(t *testing.T) {
 	if err := os.Rename(in+".away", in); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the third start", func() bool { r, _ := s.get(product(2)); return r.StatusCode == 200 })
+	eventually(t, "the third init", func() bool { r, _ := s.get(product(2)); return r.StatusCode == 200 })
 	if _, again := s.get(product(0)); string(again) != string(first) {
-		t.Error("the first start was made anew")
+		t.Error("the first init was recomputed")
 	}
 
 	// The reader of its messages has ended.
@@ -104,7 +104,7 @@ func TestServeOutlives(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.put("in/3.grib2", join(cycle(days[3])...))
-	eventually(t, "the fourth start", func() bool { r, _ := s.get(product(3)); return r.StatusCode == 200 })
+	eventually(t, "the fourth init", func() bool { r, _ := s.get(product(3)); return r.StatusCode == 200 })
 	if code := s.stop(syscall.SIGTERM); code != exit.SaveAndStop {
 		t.Errorf("ended with %d, want 75", code)
 	}

@@ -12,13 +12,13 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/testgrib"
 )
 
-// polled returns flags with a short deadline and frequent polling.
-func polled(deadline string, more ...string) []string {
+// fastPolling returns flags with a short deadline and frequent polling.
+func fastPolling(deadline string, more ...string) []string {
 	return append([]string{"--deadline", deadline, "--set", "members.poll=0.03s"}, more...)
 }
 
-// seldom polls so rarely that a growing file changes between two polls on a busy machine too.
-func seldom(deadline string, more ...string) []string {
+// slowPolling polls so rarely that a growing file changes between two polls on a busy machine too.
+func slowPolling(deadline string, more ...string) []string {
 	return append([]string{"--deadline", deadline, "--set", "members.poll=0.25s"}, more...)
 }
 
@@ -31,13 +31,13 @@ func logged(file, words string) {
 	}
 }
 
-// grows appends to a file until rest is called.
-func grows(t *testing.T, path string) (rest func()) {
-	stop, done := make(chan bool), make(chan error, 1)
+// keepTouching updates the modification time of a file until stop is called.
+func keepTouching(t *testing.T, path string) (stop func()) {
+	quit, done := make(chan bool), make(chan error, 1)
 	go func() {
 		for {
 			select {
-			case <-stop:
+			case <-quit:
 				done <- nil
 				return
 			case <-time.After(5 * time.Millisecond):
@@ -51,7 +51,7 @@ func grows(t *testing.T, path string) (rest func()) {
 	}()
 	return func() {
 		t.Helper()
-		close(stop)
+		close(quit)
 		if err := <-done; err != nil {
 			t.Fatal(err)
 		}
@@ -83,7 +83,7 @@ func TestWaitForInput(t *testing.T) {
 			return nil
 		}()
 	}()
-	out := f.predict(exit.OK, []string{"waiting until", "1 initialisation"}, polled("+10m", "--log-file", log, path("fc_*.grib2"))...)
+	out := f.predict(exit.OK, []string{"waiting until", "1 initialisation"}, fastPolling("+10m", "--log-file", log, path("fc_*.grib2"))...)
 	if err := <-arriving; err != nil {
 		t.Fatal(err)
 	}
@@ -115,18 +115,18 @@ func TestDeadline(t *testing.T) {
 		files = append(files, f.put(string(rune('a'+m))+".grib2", of(m)))
 	}
 	cut := f.put("c.grib2", of(2)[:1000])
-	f.predict(exit.NotYet, []string{"no such file", "nothing_*.grib2"}, polled("+0.1s", filepath.Join(f.dir, "nothing_*.grib2"))...)
-	f.predict(exit.BadData, []string{"declares", cut}, polled("+0.3s", files...)...) // no longer growing: damaged
-	f.made(f.predict(exit.OK, []string{"left out, not complete at the deadline: " + cut}, polled("+0.3s", append(slices.Clone(degrade), files...)...)...), "degraded", "0 1", "member 2: all of its fields are missing")
-	f.predict(exit.NotYet, []string{"member 2 is in none"}, polled("+0.3s", files[:2]...)...)
-	f.predict(exit.NotYet, []string{"lead 48h is in none"}, polled("+0.2s", f.put("early.grib2", join(c[:2*perLead]...)))...) // without a deadline 65
+	f.predict(exit.NotYet, []string{"no such file", "nothing_*.grib2"}, fastPolling("+0.1s", filepath.Join(f.dir, "nothing_*.grib2"))...)
+	f.predict(exit.BadData, []string{"declares", cut}, fastPolling("+0.3s", files...)...) // no longer growing: damaged
+	f.made(f.predict(exit.OK, []string{"left out, not complete at the deadline: " + cut}, fastPolling("+0.3s", append(slices.Clone(degrade), files...)...)...), "degraded", "0 1", "member 2: none")
+	f.predict(exit.NotYet, []string{"member 2 is in none"}, fastPolling("+0.3s", files[:2]...)...)
+	f.predict(exit.NotYet, []string{"lead 48h is in none"}, fastPolling("+0.2s", f.put("early.grib2", join(c[:2*perLead]...)))...) // without a deadline 65
 	// A growing file counts as incomplete, whatever it contains.
 	growing := f.put("c.grib2", of(2))
-	rest := grows(t, growing)
-	f.predict(exit.NotYet, []string{"not complete at the deadline", growing, "still being written"}, seldom("+0.5s", files...)...)
-	f.made(f.predict(exit.OK, []string{"still being written"}, seldom("+0.5s", append(slices.Clone(degrade), files...)...)...), "degraded", "0 1", "member 2: all of its fields are missing")
-	rest()
-	f.predict(exit.NotYet, []string{"missing a.grib2.done beside it"}, polled("+0.2s", append([]string{"--set", "members.done_suffix=.done"}, files...)...)...)
+	stopTouching := keepTouching(t, growing)
+	f.predict(exit.NotYet, []string{"not complete at the deadline", growing, "still being written"}, slowPolling("+0.5s", files...)...)
+	f.made(f.predict(exit.OK, []string{"still being written"}, slowPolling("+0.5s", append(slices.Clone(degrade), files...)...)...), "degraded", "0 1", "member 2: none")
+	stopTouching()
+	f.predict(exit.NotYet, []string{"missing a.grib2.done beside it"}, fastPolling("+0.2s", append([]string{"--set", "members.done_suffix=.done"}, files...)...)...)
 }
 
 // TestDegradedIsCompleted: a rerun recognises existing products. Degraded products are replaced by those of more

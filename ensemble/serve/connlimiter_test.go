@@ -65,10 +65,10 @@ func (p *peer) answer() (*http.Response, string, error) {
 func (p *peer) ok() {
 	p.Helper()
 	p.send(healthy)
-	p.wants()
+	p.expectOK()
 }
 
-func (p *peer) wants() {
+func (p *peer) expectOK() {
 	p.Helper()
 	if r, body, err := p.answer(); err != nil || r.StatusCode != 200 || body != "ok\n" {
 		p.Fatalf("%v %q, %v", r, body, err)
@@ -112,7 +112,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	}
 	a.Close()
 	c.within(patience)
-	c.wants()
+	c.expectOK()
 }
 
 // TestIdleMakesRoom: an idle connection between two requests is closed to make room for another, the longest idle
@@ -153,8 +153,8 @@ func TestIdleMakesRoom(t *testing.T) {
 		return s.limiter.waiting > 0
 	})
 	a.send("\r\n")
-	a.wants()
-	b.wants()
+	a.expectOK()
+	b.expectOK()
 }
 
 // TestOneAddressStarvesNoOther: three hundred connections of one address that never finish their requests use only

@@ -24,7 +24,7 @@ print(json.dumps([[f.name, f.type, f.documentation, [[s.name, s.labels, repr(flo
 func TestMetricsText(t *testing.T) {
 	python := "../../build/venv/bin/python"
 	if out, err := exec.Command(python, "-c", "import prometheus_client").CombinedOutput(); err != nil {
-		t.Skipf("skipped: no prometheus_client in build/venv to judge with (scripts/setup.sh test installs it): %v %s", err, out)
+		t.Skipf("skipped: no prometheus_client in build/venv (scripts/setup.sh test installs it): %v %s", err, out)
 	}
 	const odd = "a \"b\" \\ c\nd"
 	m := newMetrics(odd)
@@ -109,7 +109,7 @@ func TestMetricsText(t *testing.T) {
 		}
 	}
 	if values["process_resident_memory_bytes{}"] == "0.0" || values["process_resident_memory_bytes{}"] == "" {
-		t.Error("the memory is not known")
+		t.Error("the memory is missing")
 	}
 }
 

@@ -75,7 +75,7 @@ func TestPageWithoutMaps(t *testing.T) {
 		return string(text)
 	}
 	if got := page(); !strings.Contains(got, "Input is missing: no input in the directory: fc") || !strings.Contains(got, "<dt>scores</dt><dd>none yet") || strings.Contains(got, "they are drawn when") || strings.Contains(got, "Coastlines") {
-		t.Errorf("before the first start: %s", got)
+		t.Errorf("before the first products: %s", got)
 	}
 	publish(t, root, "2026010100", map[string]string{"a.nc": "a"})
 	s.change(func() { s.missingInput = "" })

@@ -189,7 +189,7 @@ func TestOnlyProducts(t *testing.T) {
 		{"/products/2026010300/", 404},
 		{"/products/2026010300/../../outside", 400},
 		{"/products/.2026010400.partial-1/manifest.json", 404},
-		{"/products/2026010500/a.nc", 404}, // a link to another start
+		{"/products/2026010500/a.nc", 404}, // a link to another init
 		{"/products/2026010600/outside", 404},
 		{"/products/.serve/state", 404},
 		{"/products/reference/model.json", 404},
@@ -377,7 +377,7 @@ func TestReplacedWhileRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(seen) < 5 {
-		t.Errorf("saw %d versions: nothing was tried", len(seen))
+		t.Errorf("saw %d versions: the test has no effect", len(seen))
 	}
 }
 

@@ -209,7 +209,7 @@ func TestSyntheticArchive(t *testing.T) {
 	// Inits of the protocol that are missing are listed.
 	rename(at("output.pl.20170229"), filepath.Join(root, "away"))
 	_, err = prepare(c, "short", p)
-	lists(t, err, "3 of 7 initialisations", "1998-07-02T00:00Z, 1999-07-02T00:00Z, 2000-07-02T00:00Z", "output.pl.20180702 (3 years)")
+	expectMissing(t, err, "3 of 7 initialisations", "1998-07-02T00:00Z, 1999-07-02T00:00Z, 2000-07-02T00:00Z", "output.pl.20180702 (3 years)")
 	if r, err := prepare(c, "short", nil); err != nil || r.Inits != 4 {
 		t.Errorf("without a protocol: %+v, %v", r, err)
 	}
@@ -219,14 +219,14 @@ func TestSyntheticArchive(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r, err := prepare(c, "more", narrow); err != nil || len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0], "3 initialisations of the input do not belong to ENS-10") {
-		t.Errorf("starts beside the protocol's: %+v, %v", r, err)
+		t.Errorf("inits in addition to the protocol's: %+v, %v", r, err)
 	}
 	// Valid times without analysis are listed too.
 	for _, month := range []string{"199807", "200003"} {
 		rename(at("era5.pl."+month+".grib"), filepath.Join(root, month))
 	}
 	_, err = prepare(c, "unjudged", p)
-	lists(t, err, "no analysis of z at 500hPa for 1998-07-04T00:00Z", "2 valid times without: 1998-07-04T00:00Z, 2000-03-02T00:00Z")
+	expectMissing(t, err, "no analysis of z at 500hPa for 1998-07-04T00:00Z", "2 valid times without: 1998-07-04T00:00Z, 2000-03-02T00:00Z")
 
 	// A folder that may hold real data is not changed.
 	real := filepath.Join(root, "real")
@@ -241,8 +241,8 @@ func TestSyntheticArchive(t *testing.T) {
 	}
 }
 
-// lists expects exit code 66 and the given texts.
-func lists(t *testing.T, err error, texts ...string) {
+// expectMissing expects exit code 66 and the given texts.
+func expectMissing(t *testing.T, err error, texts ...string) {
 	t.Helper()
 	e, _ := err.(*exit.Error)
 	if e == nil || e.Code != exit.NotYet {

@@ -77,7 +77,7 @@ func load(t *testing.T, pool *decode.Pool) []*ensemble.Forecast {
 	c := in.Catalogue()
 	members := c.Members()
 	if c.Messages != 120 || len(c.Entries) != 120 || len(c.Unused) != 0 || len(members) != 10 || len(c.Inits()) != 3 || !slices.Equal(c.Leads(), axes.Leads) {
-		t.Fatalf("%d messages, %d used, %d unused, members %v, starts %v, leads %v", c.Messages, len(c.Entries), len(c.Unused), members, c.Inits(), c.Leads())
+		t.Fatalf("%d messages, %d used, %d unused, members %v, inits %v, leads %v", c.Messages, len(c.Entries), len(c.Unused), members, c.Inits(), c.Leads())
 	}
 	if g := c.Entries[0].Grid; g.NX != 120 || g.NY != 61 || g.Lat[0] != 90 || g.Lon[0] != 0 {
 		t.Fatalf("grid %v", g)

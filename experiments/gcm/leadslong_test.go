@@ -32,7 +32,7 @@ func TestLongSeveralLeads(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	judged := 0
+	compared := 0
 	for _, r := range e.Rows {
 		t.Logf("%s %s %s %s: %s %.4f %s, over rows %.2f %% [%.2f, %.2f]", r.Variant, r.Variable, r.Level, r.Lead, r.Score, float64(r.Value), r.Unit,
 			100*float64(r.SkillScoreReference), 100*float64(r.SkillScoreReferenceLow), 100*float64(r.SkillScoreReferenceHigh))
@@ -45,10 +45,10 @@ func TestLongSeveralLeads(t *testing.T) {
 			t.Errorf("cells are better than rows: %+v", r)
 		}
 		if r.Variant == "channels" && (r.Score == score.CRPSGauss.ID || r.Score == score.SpreadRMSE.ID) {
-			judged++
+			compared++
 		}
 	}
-	if judged != 8 {
-		t.Errorf("%d rows of temperature, want 8", judged)
+	if compared != 8 {
+		t.Errorf("%d rows of temperature, want 8", compared)
 	}
 }

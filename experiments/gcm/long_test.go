@@ -36,7 +36,7 @@ func TestLongTraining(t *testing.T) {
 	}
 	for _, s := range r.Record.Runs[0].Scores {
 		if s.System == "network" && s.N != 30 {
-			t.Errorf("%s of %s at %s over %d starts, want 30", s.ID, s.Variable, s.Level, s.N)
+			t.Errorf("%s of %s at %s over %d inits, want 30", s.ID, s.Variable, s.Level, s.N)
 		}
 	}
 }

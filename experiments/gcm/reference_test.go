@@ -47,8 +47,8 @@ type cube struct {
 	obs     [][]float32   // [init][point]
 }
 
-// trainStarts is the number of training inits in the suggested split; all others are for testing.
-const trainStarts = 105
+// trainInits is the number of training inits in the suggested split; all others are for testing.
+const trainInits = 105
 
 // load reads the targets from the files.
 func load(t *testing.T) []cube {
@@ -117,11 +117,11 @@ func load(t *testing.T) []cube {
 	})
 	for i, c := range out {
 		if len(c.inits) != 135 {
-			t.Fatalf("%s: %d starts, want 135", targets[i].name, len(c.inits))
+			t.Fatalf("%s: %d inits, want 135", targets[i].name, len(c.inits))
 		}
 		for d := range c.inits {
 			if c.obs[d] == nil || slices.ContainsFunc(c.members[d], func(f []float32) bool { return f == nil }) {
-				t.Fatalf("%s: start %s is not complete", targets[i].name, c.inits[d])
+				t.Fatalf("%s: init %s is not complete", targets[i].name, c.inits[d])
 			}
 		}
 	}
@@ -208,8 +208,8 @@ func checkTarget(t *testing.T, q target, c *cube, ref func(string) float64, para
 		stats[m] = statistics{mean, std}
 	}
 	train := func(m int) *baseline.Set {
-		s := &baseline.Set{Mean: stats[m].mean[:trainStarts*n], Std: stats[m].std[:trainStarts*n], Weights: weights}
-		for d := range trainStarts {
+		s := &baseline.Set{Mean: stats[m].mean[:trainInits*n], Std: stats[m].std[:trainInits*n], Weights: weights}
+		for d := range trainInits {
 			s.Valid = append(s.Valid, c.inits[d].Valid(q.lead).Time)
 			s.Obs = append(s.Obs, c.obs[d]...)
 		}
@@ -239,7 +239,7 @@ func checkTarget(t *testing.T, q target, c *cube, ref func(string) float64, para
 	climate, err := baseline.FitClimatology(train(5))
 	must(err)
 	add("climatology", score.Mean|score.Spread, both(func(mu, sigma []float32, d int) { climate.Predict(mu, sigma, valid(d)) }))
-	affine, err := baseline.FitAffineSpread(stats[5].std[:trainStarts*n], stats[10].std[:trainStarts*n], weights)
+	affine, err := baseline.FitAffineSpread(stats[5].std[:trainInits*n], stats[10].std[:trainInits*n], weights)
 	must(err)
 	add("affine", score.Spread, func(d int) score.Sample {
 		sigma := make([]float32, n)
@@ -276,7 +276,7 @@ func checkTarget(t *testing.T, q target, c *cube, ref func(string) float64, para
 		score.Grid{Weights: weights, Name: "cos(latitude)"}, systems, score.Options{FullSpread: true})
 	must(err)
 	biasMap := make([]float64, n)
-	for d := trainStarts; d < len(c.inits); d++ {
+	for d := trainInits; d < len(c.inits); d++ {
 		samples := make([]score.Sample, len(forecasts))
 		for k, f := range forecasts {
 			samples[k] = f(d)
@@ -284,7 +284,7 @@ func checkTarget(t *testing.T, q target, c *cube, ref func(string) float64, para
 		must(a.Add(c.inits[d], score.Reference{Obs: c.obs[d], FullSpread: at(stats[10].std, d)}, samples))
 		for p := range n {
 			for _, f := range c.members[d] {
-				biasMap[p] += (float64(f[p]) - float64(c.obs[d][p])) / float64(10*(len(c.inits)-trainStarts))
+				biasMap[p] += (float64(f[p]) - float64(c.obs[d][p])) / float64(10*(len(c.inits)-trainInits))
 			}
 		}
 	}

@@ -71,7 +71,7 @@ type history struct {
 	inits   []ensemble.Init
 	lead    ensemble.Lead
 	members [][][]float32 // [date][member][point]
-	truth   [][]float32   // [date][point]
+	obs     [][]float32   // [date][point]
 }
 
 func (r *reader) history(t *testing.T, set string, members int) *history {
@@ -86,19 +86,19 @@ func (r *reader) history(t *testing.T, set string, members int) *history {
 		h.members[len(h.members)-1] = append(h.members[len(h.members)-1], f.Values)
 	}
 	if len(h.inits) != 3 || h.lead != ensemble.Lead(12*time.Hour) {
-		t.Fatalf("%s: starts %v, lead %v", set, h.inits, h.lead)
+		t.Fatalf("%s: inits %v, lead %v", set, h.inits, h.lead)
 	}
-	h.truth = make([][]float32, len(h.inits))
+	h.obs = make([][]float32, len(h.inits))
 	for _, f := range r.fields(t, set+"/truth/*.nc") {
 		for d, init := range h.inits {
 			if init.Valid(h.lead).Equal(f.Key.Valid().Time) {
-				h.truth[d] = f.Values
+				h.obs[d] = f.Values
 			}
 		}
 	}
 	for d := range h.inits {
-		if len(h.members[d]) != members || h.truth[d] == nil {
-			t.Fatalf("%s: start %s has %d members and truth %v", set, h.inits[d], len(h.members[d]), h.truth[d] != nil)
+		if len(h.members[d]) != members || h.obs[d] == nil {
+			t.Fatalf("%s: init %s has %d members and observations %v", set, h.inits[d], len(h.members[d]), h.obs[d] != nil)
 		}
 	}
 	return h
@@ -110,7 +110,7 @@ func (h *history) set() *baseline.Set {
 	for d, init := range h.inits {
 		s.Valid = append(s.Valid, init.Valid(h.lead).Time)
 		mean, std := meanStd(h.members[d])
-		s.Mean, s.Std, s.Obs = append(s.Mean, mean...), append(s.Std, std...), append(s.Obs, h.truth[d]...)
+		s.Mean, s.Std, s.Obs = append(s.Mean, mean...), append(s.Std, std...), append(s.Obs, h.obs[d]...)
 	}
 	return s
 }
@@ -157,7 +157,7 @@ func TestKnownGoodCoefficients(t *testing.T) {
 		crps            float64 // with the known-good coefficients
 	}{
 		{"t2m", "t2m", "t2m/kgo_coefficients_mean.nc", baseline.EMOSOptions{Family: baseline.Normal}, 0.232292112},
-		{"t2m from the default start", "t2m", "t2m/kgo_coefficients_mean_default_guess.nc", baseline.EMOSOptions{Family: baseline.Normal, DefaultStart: true}, 0.247338755},
+		{"t2m from the default initial guess", "t2m", "t2m/kgo_coefficients_mean_default_guess.nc", baseline.EMOSOptions{Family: baseline.Normal, DefaultStart: true}, 0.247338755},
 		{"wind", "wind10m", "wind10m/kgo_coefficients_mean.nc", baseline.EMOSOptions{Family: baseline.TruncatedNormal}, 0.504768281},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -168,7 +168,7 @@ func TestKnownGoodCoefficients(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := want.MeanCRPS(sets[c.set]); math.Abs(got-c.crps) > 1e-8 {
-				t.Errorf("CRPS of the known-good coefficients is %.9f here, %.9f there", got, c.crps)
+				t.Errorf("CRPS of the known-good coefficients is %.9f, want %.9f", got, c.crps)
 			}
 			if got := e.MeanCRPS(sets[c.set]); got > c.crps+1e-4 {
 				t.Errorf("CRPS %.9f, known-good %.9f", got, c.crps)
@@ -244,7 +244,7 @@ func TestKnownGoodCoefficientsBySite(t *testing.T) {
 			for _, f := range h.members[d] {
 				members = append(members, f[p:p+1])
 			}
-			one.members, one.truth = append(one.members, members), append(one.truth, h.truth[d][p:p+1])
+			one.members, one.obs = append(one.members, members), append(one.obs, h.obs[d][p:p+1])
 		}
 		fit, err := baseline.FitEMOS(one.set(), baseline.EMOSOptions{NelderMead: true, Tolerance: 0.01})
 		if err != nil {
@@ -360,7 +360,7 @@ func TestRawScores(t *testing.T) {
 				t.Fatal("not in expected.json")
 			}
 			h := r.history(t, c.set, want.Members)
-			weights := make([]float64, len(h.truth[0]))
+			weights := make([]float64, len(h.obs[0]))
 			for p := range weights {
 				weights[p] = 1
 			}
@@ -371,7 +371,7 @@ func TestRawScores(t *testing.T) {
 				t.Fatal(err)
 			}
 			for d := range h.inits {
-				if err := a.Add(h.inits[d], score.Reference{Obs: h.truth[d]}, []score.Sample{{Members: h.members[d]}}); err != nil {
+				if err := a.Add(h.inits[d], score.Reference{Obs: h.obs[d]}, []score.Sample{{Members: h.members[d]}}); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -162,16 +162,16 @@ func TestBlendAsIMPROVER(t *testing.T) {
 	dir := testdata.Dir(t, "stations")
 	const name = "uk_blend_t2m_percentiles_202108.nc"
 	data := numbers(t, filepath.Join(dir, name), "forecast_reference_time", "forecast_period", "percentile", "time", "air_temperature", "air_temperature_observation")
-	starts, leads, percentiles, times, forecast, observed := data[0], data[1], data[2], data[3], data[4], data[5]
+	inits, leads, percentiles, times, forecast, observed := data[0], data[1], data[2], data[3], data[4], data[5]
 	const stations, lead = 5, 86400
 	var members [][]float64
 	var obs []float64
-	for i, start := range starts {
-		valid := time.Unix(int64(start)+lead, 0).UTC()
+	for i, init := range inits {
+		valid := time.Unix(int64(init)+lead, 0).UTC()
 		if valid.Hour() != 21 || valid.Before(time.Date(2021, 8, 2, 0, 0, 0, 0, time.UTC)) || valid.After(time.Date(2021, 8, 5, 0, 0, 0, 0, time.UTC)) {
 			continue
 		}
-		l, at := slices.Index(leads, lead), slices.Index(times, start+lead)
+		l, at := slices.Index(leads, lead), slices.Index(times, init+lead)
 		for s := range stations {
 			var x []float64
 			for k, p := range percentiles {
