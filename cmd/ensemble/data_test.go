@@ -166,7 +166,7 @@ func TestDataRequest(t *testing.T) {
 	}
 	// 52800 messages per init; 2 × 241 files of ERA5 with 5 fields for each of 2100 inits.
 	if answer.Inits != 2100 || answer.Fields != 105*52800+2100*5 || answer.Bytes < 2.8e12 || answer.Bytes > 3e12 || len(answer.Outputs) != 2*105+2*241+1 {
-		t.Errorf("%d inits, %d fields, %d bytes, %d requests", answer.Starts, answer.Fields, answer.Bytes, len(answer.Outputs))
+		t.Errorf("%d inits, %d fields, %d bytes, %d requests", answer.Inits, answer.Fields, answer.Bytes, len(answer.Outputs))
 	}
 	if x := answer.Prepare.ReadS; x < 2800 || x > 3000 {
 		t.Errorf("reading twice at 2 GB/s takes %g s", x)

@@ -117,14 +117,14 @@ func TestDeadline(t *testing.T) {
 	cut := f.put("c.grib2", of(2)[:1000])
 	f.predict(exit.NotYet, []string{"no such file", "nothing_*.grib2"}, fastPolling("+0.1s", filepath.Join(f.dir, "nothing_*.grib2"))...)
 	f.predict(exit.BadData, []string{"declares", cut}, fastPolling("+0.3s", files...)...) // no longer growing: damaged
-	f.made(f.predict(exit.OK, []string{"left out, not complete at the deadline: " + cut}, fastPolling("+0.3s", append(slices.Clone(degrade), files...)...)...), "degraded", "0 1", "member 2: none")
+	f.made(f.predict(exit.OK, []string{"left out, not complete at the deadline: " + cut}, fastPolling("+0.3s", append(slices.Clone(degrade), files...)...)...), "degraded", "0 1", "member 2: all of its fields are missing")
 	f.predict(exit.NotYet, []string{"member 2 is in none"}, fastPolling("+0.3s", files[:2]...)...)
 	f.predict(exit.NotYet, []string{"lead 48h is in none"}, fastPolling("+0.2s", f.put("early.grib2", join(c[:2*perLead]...)))...) // without a deadline 65
 	// A growing file counts as incomplete, whatever it contains.
 	growing := f.put("c.grib2", of(2))
 	stopTouching := keepTouching(t, growing)
 	f.predict(exit.NotYet, []string{"not complete at the deadline", growing, "still being written"}, slowPolling("+0.5s", files...)...)
-	f.made(f.predict(exit.OK, []string{"still being written"}, slowPolling("+0.5s", append(slices.Clone(degrade), files...)...)...), "degraded", "0 1", "member 2: none")
+	f.made(f.predict(exit.OK, []string{"still being written"}, slowPolling("+0.5s", append(slices.Clone(degrade), files...)...)...), "degraded", "0 1", "member 2: all of its fields are missing")
 	stopTouching()
 	f.predict(exit.NotYet, []string{"missing a.grib2.done beside it"}, fastPolling("+0.2s", append([]string{"--set", "members.done_suffix=.done"}, files...)...)...)
 }
