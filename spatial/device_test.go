@@ -115,14 +115,14 @@ func TestNothingCrossesTheHost(t *testing.T) {
 	crossed := func(linked bool, steps uint64) (bytes, own int64) {
 		onEmulated(t, false, linked)
 		var mu sync.Mutex
-		var devices []interface{ Crossed() int64 }
+		var devices []interface{ BytesTransferred() int64 }
 		open := engine.Backends[0].Open
 		engine.Backends[0].Open = func(o engine.Options) (backend.Backend, error) {
 			b, err := open(o)
 			if err == nil {
 				mu.Lock()
 				defer mu.Unlock()
-				devices = append(devices, b.(interface{ Device() device.Device }).Device().(interface{ Crossed() int64 }))
+				devices = append(devices, b.(interface{ Device() device.Device }).Device().(interface{ BytesTransferred() int64 }))
 			}
 			return b, err
 		}
@@ -149,7 +149,7 @@ func TestNothingCrossesTheHost(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, d := range devices {
-			bytes += d.Crossed()
+			bytes += d.BytesTransferred()
 		}
 		return bytes, own
 	}
