@@ -19,8 +19,8 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// unetLayers are all convolutions of 3×3×3 of the 3-D U-Net at base 32, but for the last, of one
-// result: channels, and by how much their stage is coarser than the grid.
+// unetLayers are the 3×3×3 convolutions of the 3-D U-Net at base 32, except the last one with a single output
+// channel: their channels, and the coarsening of their stage relative to the grid.
 var unetLayers = []struct {
 	name            string
 	in, out, coarse int
@@ -36,7 +36,7 @@ var (
 	sparsities = []float64{0.5, 0.75, 0.9, 0.95}
 )
 
-// keptAtRandom draws which blocks of a filter are kept: all but the share s, rounded down.
+// keptAtRandom draws the nonzero blocks of a filter: all but the fraction s, rounded down.
 func keptAtRandom(w graph.Shape, s float64) op.BlockMask {
 	n := (w[0] + op.FilterBlock - 1) / op.FilterBlock * ((w[1] + op.FilterBlock - 1) / op.FilterBlock)
 	k := []byte(strings.Repeat("1", n))
@@ -46,15 +46,14 @@ func keptAtRandom(w graph.Shape, s float64) op.BlockMask {
 	return op.BlockMask(k)
 }
 
-// pair are the fastest cuts of one pass of a convolution, with products of all blocks and of
-// those that are kept.
+// pair are the fastest kernels for one pass of a convolution: one with all blocks, one with the nonzero blocks only.
 type pair struct {
 	dev    backend.Backend
 	kernel [2]backend.Kernel
-	sparse bool // the dispatcher takes the second
+	sparse bool // the dispatcher selects the second
 }
 
-// passOf asks for a pass of a convolution on blocked fields of numbers.
+// passOf returns the request for a pass of a convolution on blocked fields.
 func passOf(pass string, x, f graph.Shape, kept op.BlockMask) backend.Request {
 	a := op.Conv{Stride: [3]int{1, 1, 1}, Dilation: [3]int{1, 1, 1}, Pad: op.Same(3, 3, 3), Mask: kept}
 	value := func(s graph.Shape, l graph.Layout) backend.Tensor {
@@ -78,7 +77,7 @@ func passOf(pass string, x, f graph.Shape, kept op.BlockMask) backend.Request {
 	return q
 }
 
-// fastest prepares the cuts of a pass that were measured to be the fastest.
+// fastest prepares the kernels of a pass that are fastest by measurement.
 func fastest(b *testing.B, dev backend.Backend, q backend.Request) pair {
 	cuts, err := dev.(backend.VariantLister).Variants(q)
 	if err != nil {

@@ -108,7 +108,7 @@ print("%.6g %.6g %.6g %.6g" % (x[0, 1], x[-1, -1], f["latitude"][0], f["longitud
 	out, err := exec.Command("../build/venv/bin/python", "-c", script, copied).CombinedOutput()
 	want := fmt.Sprintf("%.6g %.6g %.6g %.6g", values[1], values[len(values)-1], spread.Lat()[0], spread.Lon()[1])
 	if err != nil || strings.TrimSpace(string(out)) != want {
-		t.Errorf("netCDF4 reads %s (%v), Float32s has %s", out, err, want)
+		t.Errorf("netCDF4 reads %s (%v), Float32s returns %s", out, err, want)
 	}
 	upper, chance := p.Quantile("t850", 0.9), p.Probability("t>273.15")
 	if err := errors.Join(upper.Err(), chance.Err()); err != nil {
@@ -140,7 +140,7 @@ print("%.6g %.6g %.6g %.6g" % (x[0, 1], x[-1, -1], f["latitude"][0], f["longitud
 		t.Errorf("scores of the network: %v", of.Err())
 	}
 	if code := exit.CodeOf(s.Select("nobody").SkillScores().Err()); code != exit.Usage {
-		t.Errorf("scores of nobody: exit %d", code)
+		t.Errorf("scores of an unknown system: exit %d", code)
 	}
 
 	// A second run gives the same results from the stored files and recomputes nothing.
@@ -209,13 +209,13 @@ func TestContent(t *testing.T) {
 	}
 	write("one", at.Add(2*time.Hour))
 	if sum(memory) != first || sum("") != first {
-		t.Error("a change of the content with its old size and time was not seen")
+		t.Error("a change of the content with its old size and time was not detected")
 	}
 	if err := os.WriteFile(filepath.Join(memory, "checksums.json"), []byte("{"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if sum(memory) != first {
-		t.Error("a damaged memory is trusted")
+		t.Error("a damaged cache of checksums is used")
 	}
 }
 
@@ -231,14 +231,14 @@ func TestErrors(t *testing.T) {
 		want exit.Code
 	}{
 		{"no file", errOf(Open("nothing/*.grib2")), exit.NotYet},
-		{"an option of others", errOf(Open("x", Target("t"))), exit.Usage},
+		{"an option of another function", errOf(Open("x", Target("t"))), exit.Usage},
 		{"no option", errOf(Open("x", Option{})), exit.Usage},
 		{"no lead", errOf(Train("x", d, Lead("48"))), exit.Usage},
-		{"a lead that is missing", errOf(Train("x", d, Lead("30h"))), exit.Usage},
+		{"a lead that the data do not have", errOf(Train("x", d, Lead("30h"))), exit.Usage},
 		{"no variable", errOf(Train("x", d, Target("temperature"))), exit.Usage},
-		{"a variable that is missing", errOf(Train("x", d, Target("q850"))), exit.Usage},
-		{"a level that is missing", errOf(Train("x", d, Target("t700"))), exit.Usage},
-		{"levels that do not go together", errOf(Train("x", d, Target("t850"), Target("t2m"))), exit.Usage},
+		{"a variable that the data do not have", errOf(Train("x", d, Target("q850"))), exit.Usage},
+		{"a level that the data do not have", errOf(Train("x", d, Target("t700"))), exit.Usage},
+		{"targets on incompatible levels", errOf(Train("x", d, Target("t850"), Target("t2m"))), exit.Usage},
 		{"no name", errOf(Train("../x", d)), exit.Usage},
 		{"an unknown key", errOf(Train("x", d, Set("train.epoch=5"))), exit.Usage},
 		{"one member", errOf(Train("x", d, Set("data.members.use=1"))), exit.Usage},
@@ -251,7 +251,7 @@ func TestErrors(t *testing.T) {
 		{"nothing since", errOf(r.Verify(d, Since("2030-01-01"))), exit.NotYet},
 		{"no losses", r.Loss().Err(), exit.NotYet},
 		{"no scores", r.Scores().Err(), exit.NotYet},
-		{"scores of no scores", r.Scores().Histograms().Err(), exit.NotYet},
+		{"histograms without scores", r.Scores().Histograms().Err(), exit.NotYet},
 		{"a field that was not predicted", p.Spread("t850").Err(), exit.NotYet},
 		{"a map of no field", p.Mean("t850").Map(Europe).Err(), exit.NotYet},
 		{"an area between points", (&Field{Field: &ensemble.Field{Key: ensemble.Key{Variable: "t"}, Grid: must(ensemble.NamedGrid("10deg")), Values: make([]float32, 19*36)}}).
@@ -332,7 +332,7 @@ func TestLines(t *testing.T) {
 		fmt.Fprintf(l, "%d\n%d", i, i)
 	}
 	if n := strings.Count(b.String(), "\n"); n != MaxLines || !strings.HasSuffix(b.String(), "omitted\n") {
-		t.Errorf("%d lines of 1000 came through, the last %q", n, b.String()[max(0, b.Len()-60):])
+		t.Errorf("%d lines of 1000 were printed, the last %q", n, b.String()[max(0, b.Len()-60):])
 	}
 }
 

@@ -37,7 +37,7 @@ func TestFault44(t *testing.T) {
 	}
 	runtime.ReadMemStats(&after)
 	if d := time.Since(begin); d > 5*time.Minute {
-		t.Errorf("they took %s", d)
+		t.Errorf("the commands took %s", d)
 	}
 	if grown := after.TotalAlloc - before.TotalAlloc; grown > 256<<20 {
 		t.Errorf("%d bytes were reserved", grown)

@@ -117,7 +117,7 @@ train: {epochs: 1, batch_size: 4, threads: 1, networks: 1, loss: {kind: mse}}
 	}
 	var stdout, stderr bytes.Buffer
 	if code := execute([]string{"train", "-c", run[1], "--run-dir", run[0], "--progress", "none"}, &stdout, &stderr); code != exit.OK {
-		err = fmt.Errorf("training for the faults ends with %d: %s", code, stderr.String())
+		err = fmt.Errorf("training for the fault tests: exit %d: %s", code, stderr.String())
 	}
 	return run, err
 })
@@ -183,7 +183,7 @@ func (t *trial) predict(code exit.Code, words []string, args ...string) (product
 	line := append([]string{"predict", "--run-dir", t.run, "--out", out, "--threads", "1", "--progress", "none"}, args[:at]...)
 	t.expect(code, words, append(append(line, "--input"), args[at:]...)...)
 	if left, _ := filepath.Glob(filepath.Join(out, "2*", "*")); code != exit.OK && left != nil {
-		t.Errorf("%q: refused, and left %q", args, left)
+		t.Errorf("%q: rejected, but left %q", args, left)
 	}
 	return out
 }
@@ -323,7 +323,7 @@ func TestFault01(t *testing.T) {
 	for i, path := range files {
 		at := slices.IndexFunc(found, func(x listed) bool { return x.File == path })
 		if at < 0 {
-			t.Errorf("the cut at %d is not found", cut[i])
+			t.Errorf("the cut at %d is not detected", cut[i])
 			continue
 		}
 		x := found[at]
@@ -466,7 +466,7 @@ func TestFault04(t *testing.T) {
 	found := f.faults(exit.No, append(paths, f.put("sound.grib2", sound))...)
 	for i, path := range paths {
 		if !slices.ContainsFunc(found, func(x listed) bool { return x.Kind == "damage" && x.File == path }) {
-			t.Errorf("file %d is not found", i)
+			t.Errorf("file %d is not rejected", i)
 		}
 	}
 	runtime.ReadMemStats(&after)
@@ -967,7 +967,7 @@ func TestCheckListsAll(t *testing.T) {
 	if !slices.ContainsFunc(got.Faults, func(d listed) bool {
 		return d.Kind == "damage" && d.File == path && d.Message == 45 && d.Byte != nil && *d.Byte == int64(len(text)+len("junk between"))
 	}) {
-		t.Errorf("the cut message is not found: %+v", got.Faults)
+		t.Errorf("the cut message is not detected: %+v", got.Faults)
 	}
 }
 
@@ -1036,7 +1036,7 @@ func TestFault50(t *testing.T) {
 				break
 			}
 			if left, _ := filepath.Glob(filepath.Join(out, "2*", "*")); left != nil {
-				t.Errorf("%s: refused, and left %q", name, left)
+				t.Errorf("%s: rejected, but left %q", name, left)
 			}
 		}
 		close(stop)

@@ -118,7 +118,7 @@ func (v victim) disturb(t *testing.T) {
 			if n := filepath.Base(path); filepath.Base(filepath.Dir(path)) == "reference" {
 				return err // several processes may write it, each file atomically
 			} else if strings.Contains(n, ".lock") || strings.Contains(n, ".partial-") {
-				t.Errorf("%s stays", path)
+				t.Errorf("%s remains", path)
 			}
 			return err
 		}); err != nil {

@@ -90,6 +90,6 @@ func TestLayoutIndexCache(t *testing.T) {
 		}
 	}
 	if kept, _ := filepath.Glob(filepath.Join(cache, "*.gribindex")); len(kept) != 1 {
-		t.Errorf("kept are %q", kept)
+		t.Errorf("stored indexes: %q", kept)
 	}
 }

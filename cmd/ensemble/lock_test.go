@@ -23,7 +23,7 @@ func TestLockOfProducts(t *testing.T) {
 		return append([]string{"predict", "--run-dir", f.run, "--out", out, "--threads", "1", "--progress", "none", "--input", input}, more...)
 	}
 	hold := func() *lease.Lease {
-		l, err := lease.Take(lock, "the start")
+		l, err := lease.Take(lock, "the init")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -33,7 +33,7 @@ func TestLockOfProducts(t *testing.T) {
 	f.expect(exit.CannotWrite, []string{"the directory of initialisation 2001100800 is in use", lock, "since 20", "its process is running"}, line()...)
 	f.expect(exit.CannotWrite, []string{"waiting until", "is in use"}, line("--deadline", "+0.1s", "--set", "members.poll=0.02s", "--set", "members.wait=0.1s")...)
 	if entries, err := os.ReadDir(out); err != nil || len(entries) != 1 {
-		t.Errorf("a prediction that was refused left %v, %v", entries, err)
+		t.Errorf("a rejected prediction left %v, %v", entries, err)
 	}
 	log := filepath.Join(f.dir, "log")
 	go func() {
@@ -103,7 +103,7 @@ func TestLockOfProducts(t *testing.T) {
 		}
 	}
 	if all := both[0].String() + both[1].String(); strings.Count(all, "0 of them already") != 1 || strings.Count(all, "1 of them already") != 1 {
-		t.Errorf("two at once: %s", all)
+		t.Errorf("two concurrent processes: %s", all)
 	}
 	f.made(out, "ok", "0 1 2", "")
 }

@@ -236,7 +236,7 @@ func TestDoctor(t *testing.T) {
 		t.Errorf("Markdown: exit %d, %s", code, stdout)
 	}
 	if code, stdout, _ := call(t, "version", "--markdown"); code != exit.OK || !strings.HasPrefix(stdout, "```text\nensemble ") || !strings.HasSuffix(stdout, "\n```\n") {
-		t.Errorf("what is no table, in Markdown: exit %d, %s", code, stdout)
+		t.Errorf("output that is not a table, in Markdown: exit %d, %s", code, stdout)
 	}
 }
 

@@ -73,7 +73,7 @@ func TestMan(t *testing.T) {
 func renderMan(t *testing.T, files []string) map[string]string {
 	mandoc, err := exec.LookPath("mandoc")
 	if err != nil {
-		t.Skip("skipped: no mandoc in PATH to read the pages with")
+		t.Skip("skipped: no mandoc in PATH")
 	}
 	if out, err := exec.Command(mandoc, append([]string{"-T", "lint", "-W", "warning"}, files...)...).CombinedOutput(); err != nil {
 		t.Errorf("mandoc: %v\n%s", err, out)

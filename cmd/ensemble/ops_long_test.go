@@ -85,7 +85,7 @@ func TestLongSuites(t *testing.T) {
 			}
 			var alarms []string
 			for _, x := range refused {
-				s.until("a refusal", func() bool { return s.alarmed("refused " + name(x)) })
+				s.until("a rejection", func() bool { return s.alarmed("refused " + name(x)) })
 				alarms = append(alarms, "refused "+name(x))
 			}
 			time.Sleep(2 * time.Second) // time for a retry, which must not happen
@@ -115,7 +115,7 @@ func TestLongSuites(t *testing.T) {
 					return pid > 0 && syscall.Kill(pid, syscall.SIGKILL) == nil
 				},
 			}
-			s.until("all that happens", func() bool {
+			s.until("all expected events", func() bool {
 				left := 0
 				for i, happened := range pending {
 					if happened != nil && happened() {
@@ -157,7 +157,7 @@ func (s *site) cylcSuite() (end func(), again func(time.Time)) {
 				s.Fatalf("%v\n%s\n%s", err, out, s.logTails())
 			}
 		case <-time.After(time.Minute):
-			s.Fatalf("no end of\n%s\n%s", out, s.logTails())
+			s.Fatalf("the suite does not end:\n%s\n%s", out, s.logTails())
 		}
 	}
 	return end, func(c time.Time) {
@@ -191,7 +191,7 @@ func TestLongSlurmTraining(t *testing.T) {
 		return err == nil
 	})
 	s.run("scancel", "--signal=USR1", id)
-	s.until("it is requeued", func() bool { return strings.Contains(s.run("squeue", "-h", "-j", id, "-o", "%T"), "PENDING") })
+	s.until("the job in the queue again", func() bool { return strings.Contains(s.run("squeue", "-h", "-j", id, "-o", "%T"), "PENDING") })
 	if _, err := os.Stat(filepath.Join(run, "manifest.json")); err == nil {
 		t.Error("it had ended before the signal: the test has no effect")
 	}

@@ -31,7 +31,7 @@ func callSelfTest(t *testing.T, dir string) (exit.Code, selfTestAnswer) {
 		t.Fatalf("exit %d, %v: %s%s", code, err, stdout, stderr)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
-		t.Errorf("%v stays in %s, %v", left, dir, err)
+		t.Errorf("%v remains in %s, %v", left, dir, err)
 	}
 	return code, a
 }

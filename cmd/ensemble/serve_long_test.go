@@ -241,7 +241,7 @@ func loadOf() string {
 func TestLongPlainServer(t *testing.T) {
 	dir := os.Getenv("ENSEMBLE_PLAIN_SERVER")
 	if dir == "" {
-		t.Skip("skipped: it is a part of TestLongServeReaders")
+		t.Skip("skipped: TestLongServeReaders runs it")
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -333,7 +333,7 @@ func TestLongServeMalformed(t *testing.T) {
 	resp, body := s.get("/products/" + name + "/manifest.json")
 	t.Logf("%d requests in %s, %d answered, %d of them left open; memory %d MiB", requests, time.Since(begun).Round(time.Second), answered.Load(), slow, residentBytes(t, s.cmd.Process.Pid)>>20)
 	if resp.StatusCode != 200 || !json.Valid(body) {
-		t.Errorf("behind them: %s", resp.Status)
+		t.Errorf("a request after them: %s", resp.Status)
 	}
 	if strings.Contains(s.text(), "internal error") {
 		t.Error("the log has an internal error")
@@ -393,17 +393,17 @@ func TestLongServeKilled(t *testing.T) {
 	want := tree(t, out)
 	for path, sum := range want {
 		if got[path] != sum {
-			t.Errorf("%s is not what a service makes that was not killed", path)
+			t.Errorf("%s differs from the product of a service that was not killed", path)
 		}
 	}
-	t.Logf("%d kills; %d files before the last service and %d behind it, of %d; at most %d leftovers of killed ones", kills, before, len(got), len(want), half)
+	t.Logf("%d kills; %d files before the last service and %d after it, of %d; at most %d files left by killed services", kills, before, len(got), len(want), half)
 }
 
 // TestLongServePage opens the page and the lists in a browser, which must report nothing on its console.
 func TestLongServePage(t *testing.T) {
 	chromium, err := exec.LookPath("chromium")
 	if err != nil {
-		t.Skip("skipped: no chromium in PATH to look at the page with")
+		t.Skip("skipped: no chromium in PATH")
 	}
 	f := faulty(t)
 	in, _, file := f.service()

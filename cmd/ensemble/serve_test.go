@@ -336,7 +336,7 @@ func TestServe(t *testing.T) {
 	}
 	for path, sum := range want {
 		if got[path] != sum {
-			t.Errorf("%s differs from what predict makes", path)
+			t.Errorf("%s differs from the product of predict", path)
 		}
 	}
 }

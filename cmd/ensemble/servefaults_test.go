@@ -31,7 +31,7 @@ func eventually(t *testing.T, what string, so func() bool) {
 	t.Helper()
 	for end := time.Now().Add(patience); !so(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("not in %s: %s", patience, what)
+			t.Fatalf("timeout after %s: %s", patience, what)
 		}
 	}
 }
@@ -173,7 +173,7 @@ func TestFullDiskOfProducts(t *testing.T) {
 			}
 		}
 		if got[3] != after {
-			t.Errorf("%d pages, and then room: the folder has\n%swant\n%s%s", left, got[3], after, got[2])
+			t.Errorf("%d pages, and then more space: the folder has\n%swant\n%s%s", left, got[3], after, got[2])
 		}
 	}
 	if failed != 2 {

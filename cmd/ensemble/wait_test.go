@@ -99,7 +99,7 @@ func TestWaitForInput(t *testing.T) {
 	begin = time.Now()
 	f.predict(exit.OK, nil, "--deadline", "+1h", "--set", "members.poll=10m", whole)
 	if d := time.Since(begin); d > 5*time.Minute { // the second poll comes after ten
-		t.Errorf("waited %s for a file that is there", d)
+		t.Errorf("waited %s for an existing file", d)
 	}
 }
 

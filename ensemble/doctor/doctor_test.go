@@ -39,7 +39,7 @@ func TestDoctorWithoutDecoder(t *testing.T) {
 	}
 }
 
-// TestMemory: the limit of a control group counts where it is below the machine's.
+// TestMemory: the limit of a control group is used if it is below the memory of the machine.
 func TestMemory(t *testing.T) {
 	dir := t.TempDir()
 	put := func(name, text string) {
@@ -71,7 +71,7 @@ func TestDiskReadOnly(t *testing.T) {
 	}
 }
 
-// TestDoctorGPU: what a GPU reads stands in the report.
+// TestDoctorGPU: the report contains the sensor readings of a GPU.
 func TestDoctorGPU(t *testing.T) {
 	two, nccl := make([]cuda.Device, 2), []Library{{Name: "NCCL"}}
 	for want, got := range map[string]string{"": transportOf(two[:1], nccl), "host memory, because NCCL is missing": transportOf(two, nccl),

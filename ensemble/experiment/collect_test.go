@@ -36,8 +36,8 @@ func scoredRun(t *testing.T, dir string, crps float64) {
 	}
 }
 
-// Runs of records, of experiments without one, and of nothing are collected into one table, which another reader
-// reads, and compared on one page.
+// Runs of records, of experiments without a record, and of no experiment are collected into one table, which another
+// program can read, and compared on one page.
 func TestCollect(t *testing.T) {
 	root := t.TempDir()
 	scoredRun(t, filepath.Join(root, "first", "base", "seed-1"), 0.5)

@@ -72,8 +72,8 @@ data:
 	return e
 }
 
-// A record is made, holds no path of this machine, is replayed to the same bits, and to a failure where its
-// scores were others; the environment changes nothing.
+// A record contains no path of this machine. Its replay gives the same bits, also in another environment, and fails
+// if the recorded scores differ.
 func TestRecordedIsReproduced(t *testing.T) {
 	t.Setenv("ENSEMBLE_TRAIN_EPOCHS", "7")
 	e := recorded(t)
@@ -92,7 +92,7 @@ func TestRecordedIsReproduced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	host, _ := os.Hostname()                                      // an unnamed host is in no record
+	host, _ := os.Hostname()                                      // records do not contain the host name
 	runs := string(text[bytes.Index(text, []byte(`"machine"`)):]) // the test wrote a path into its experiment.yaml
 	for _, secret := range []string{o.Dir, filepath.Dir(demotest.Files(t).GRIB2[0]), host} {
 		if secret != "" && strings.Contains(runs, secret) {
@@ -138,7 +138,7 @@ func TestRecordedIsReproduced(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	// What was recorded had other weights: nothing differs by which that could be.
+	// The recorded run has other weights, and no recorded difference explains it.
 	was := *r.Record
 	was.Runs[0].Outputs[0].SHA256, was.Runs[0].Outputs[1].SHA256 = strings.Repeat("0", 64), strings.Repeat("0", 64)
 	for i := range was.Runs[0].Outputs {
@@ -191,7 +191,7 @@ func TestRecordedRefuses(t *testing.T) {
 	}
 }
 
-// Files are fetched only when that is asked for, from the addresses in the experiment.
+// Files are fetched only on request, from the addresses in the experiment.
 func TestRecordedFetches(t *testing.T) {
 	data := filepath.Dir(demotest.Files(t).GRIB2[0])
 	asked := 0

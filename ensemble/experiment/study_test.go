@@ -28,8 +28,8 @@ func experimentSources(t *testing.T) config.Sources {
 	return config.Sources{Files: []string{path}, Set: []string{"train.networks=1", "train.epochs=1"}}
 }
 
-// Networks of two and of all members are trained side by side, compared with each other and
-// with all raw members, and not trained again.
+// Networks of two and of all members are trained concurrently, and compared with each other and with all raw
+// members. A second call does not train them again.
 func TestExperimentMembers(t *testing.T) {
 	src := experimentSources(t)
 	variants, err := Variants(Members, src, nil)
@@ -110,7 +110,7 @@ func TestExperimentVariants(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, v := range variants { // every one is a sound configuration
+	for _, v := range variants { // every variant is a valid configuration
 		s := src
 		s.Set = append(slices.Clone(src.Set), v.Set...)
 		if _, err := config.LoadTrain(s); err != nil {
@@ -141,8 +141,8 @@ func TestExperimentVariants(t *testing.T) {
 	}
 }
 
-// Of several seeds a row has their mean and standard deviation, and its gains are those of the mean
-// score of each start.
+// TestExperimentSeeds: a row of several seeds has their mean and standard deviation, and its skill scores use the
+// mean score of each init.
 func TestExperimentSeeds(t *testing.T) {
 	src := experimentSources(t)
 	kinds, err := Variants(Networks, src, nil)
@@ -179,7 +179,7 @@ func TestExperimentSeeds(t *testing.T) {
 			}
 			values = append(values, float64(scores.Find(r.Score, scoring.SystemNetwork, r.Variable, r.Level, r.Lead).Value))
 		}
-		if !score.IsDistributionCRPS(r.Score) { // the gain is that of the root of mean squares, near that of mean roots
+		if !score.IsDistributionCRPS(r.Score) { // the skill score uses the root of mean squares, which is close to the mean of roots
 			for _, r := range e.Rows[:2] {
 				if r.Score == score.SpreadRMSE.ID {
 					roots = append(roots, float64(r.Value))

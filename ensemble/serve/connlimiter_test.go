@@ -93,7 +93,7 @@ func until(t testing.TB, what string, so func() bool) {
 	t.Helper()
 	for end := time.Now().Add(patience); !so(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("not in %s: %s", patience, what)
+			t.Fatalf("timeout after %s: %s", patience, what)
 		}
 	}
 }
@@ -134,7 +134,7 @@ func TestIdleMakesRoom(t *testing.T) {
 	c := from(t, "127.0.0.1", url)
 	c.ok()
 	if _, err := a.r.ReadByte(); err != io.EOF {
-		t.Errorf("the one that was idle for longest: %v", err)
+		t.Errorf("the connection that was idle longest: %v", err)
 	}
 	b.ok()
 	until(t, "two idle connections", idle(2))
@@ -147,7 +147,7 @@ func TestIdleMakesRoom(t *testing.T) {
 	a, b = from(t, "127.0.0.1", url), from(t, "127.0.0.1", url)
 	a.send(begun)
 	b.send(healthy)
-	until(t, "one that waits", func() bool {
+	until(t, "a waiting connection", func() bool {
 		s.limiter.mu.Lock()
 		defer s.limiter.mu.Unlock()
 		return s.limiter.waiting > 0
@@ -168,14 +168,14 @@ func TestOneAddressStarvesNoOther(t *testing.T) {
 			continue
 		}
 	}
-	until(t, "all came", func() bool { return rejections(s, rejectedAddress) >= many-each })
+	until(t, "all connections", func() bool { return rejections(s, rejectedAddress) >= many-each })
 	for range 20 {
 		from(t, "127.0.0.2", url).ok()
 	}
 	c := from(t, "127.0.0.1", url)
 	r, body, err := c.answer()
 	if rejections(s, rejectedAddress) == many-each { // no connection has timed out meanwhile
-		t.Errorf("one more of the first: %v %q %v", r, body, err)
+		t.Errorf("one more connection of the first address: %v %q %v", r, body, err)
 	}
 	if err != nil || r.StatusCode != 429 || !strings.Contains(body, "one address") || r.Header.Get("Retry-After") == "" {
 		t.Errorf("response %v %q %v", r, body, err)
@@ -185,12 +185,12 @@ func TestOneAddressStarvesNoOther(t *testing.T) {
 	for range 9 {
 		from(t, "127.0.0.1", url).send(begun)
 	}
-	until(t, "no room", func() bool { return s.limiter.open() == 8 })
+	until(t, "all connections in use", func() bool { return s.limiter.open() == 8 })
 	starved := from(t, "127.0.0.2", url)
 	starved.send(healthy)
 	starved.within(100 * time.Millisecond)
 	if r, _, err := starved.answer(); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("without a bound another address is answered: %v %v", r, err)
+		t.Errorf("without a limit per address another address is answered: %v %v", r, err)
 	}
 }
 

@@ -67,7 +67,7 @@ func TestMetricsText(t *testing.T) {
 			}
 			key := sample + string(s[1])
 			if _, twice := values[key]; twice {
-				t.Errorf("%s is there twice", key)
+				t.Errorf("%s occurs twice", key)
 			}
 			values[key] = value
 		}

@@ -63,7 +63,7 @@ func TestRate(t *testing.T) {
 	}
 	for range 2 {
 		if body := <-done; body != text {
-			t.Errorf("%d bytes came, or others", len(body))
+			t.Errorf("%d bytes were received, or their content differs", len(body))
 		}
 	}
 	if d := time.Since(begun); d < 900*time.Millisecond { // the first second's bytes are sent at once
@@ -126,7 +126,7 @@ func TestListen(t *testing.T) {
 	l.Close()
 	again, err := listen("unix:" + path)
 	if err != nil || !isLocal(again.Addr()) {
-		t.Fatalf("a socket that was left: %v", err)
+		t.Fatalf("the socket of a killed service: %v", err)
 	}
 	again.Close()
 	put(t, path, "a file")
@@ -146,7 +146,7 @@ func TestListen(t *testing.T) {
 	}
 	for addr, want := range map[string]bool{"127.0.0.1": true, "::1": true, "0.0.0.0": false, "10.0.0.1": false, "::": false} {
 		if got := isLocal(&net.TCPAddr{IP: net.ParseIP(addr)}); got != want {
-			t.Errorf("%s is of this machine alone: %v", addr, got)
+			t.Errorf("%s accepts local connections only: %v", addr, got)
 		}
 	}
 }
@@ -203,7 +203,7 @@ func TestNotify(t *testing.T) {
 	stop()
 	s.lastProgress.Store(new(time.Now().Add(-2 * maxStall))) // a service that is stuck sends no watchdog message
 	stop = watchdog(t.Context(), s)
-	notify("all that was said before")
+	notify("all messages before")
 	for n := 0; !strings.HasPrefix(string(b[:n]), "all"); {
 		if n, err = c.Read(b); err != nil {
 			t.Fatal(err)

@@ -27,7 +27,7 @@ func TestExperimentIsTheDemo(t *testing.T) {
 		t.Fatal(err)
 	}
 	if string(own) != string(built) {
-		t.Error("train.yaml is not what the program has in it")
+		t.Error("train.yaml differs from the configuration in the program")
 	}
 	if len(e.Seeds) < config.MinTimedRuns || e.Quality.Target == 0 || e.Quality.Epochs == 0 {
 		t.Errorf("seeds %v, quality %+v", e.Seeds, e.Quality)

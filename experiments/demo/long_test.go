@@ -65,6 +65,6 @@ func TestLongDemo(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !slices.ContainsFunc(r.Record.Runs[0].Outputs, func(own manifest.File) bool { return own.Path == weights && own.SHA256 == f.SHA256 }) {
-		t.Errorf("the demo's weights have SHA-256 %s, those here are other ones: %+v", f.SHA256, r.Record.Runs[0].Outputs)
+		t.Errorf("the demo's weights have SHA-256 %s, those of this training differ: %+v", f.SHA256, r.Record.Runs[0].Outputs)
 	}
 }

@@ -168,7 +168,7 @@ func TestSyntheticArchive(t *testing.T) {
 			}
 		}
 		if a, b := got["rmse network"], got["rmse raw3"]; math.Abs(a/b-1) > 0.2 {
-			t.Errorf("%s: RMSE %g of the mean of a network that hardly learned, %g of the members'", task.Name, a, b)
+			t.Errorf("%s: RMSE %g of the mean of a network after short training, %g of the members'", task.Name, a, b)
 		}
 	}
 

@@ -244,7 +244,7 @@ func TestSpreadFieldOut(t *testing.T) {
 		found := 0
 		err := in.Read(context.Background(), in.Catalogue().Entries, func(_ int, f *ensemble.Field) error {
 			if f.Key.Product != ensemble.Spread && f.Key.Product != ensemble.EnsembleMean {
-				t.Errorf("%s: %s is no statistic", format.suffix, f.Key)
+				t.Errorf("%s: %s is not a statistic", format.suffix, f.Key)
 				return nil
 			}
 			if f.Key.Lead != 0 {
@@ -271,7 +271,7 @@ func TestSpreadFieldOut(t *testing.T) {
 			t.Fatal(err)
 		}
 		if found != 24 {
-			t.Errorf("%s: %d fields came back, want 24", format.suffix, found)
+			t.Errorf("%s: %d fields were read, want 24", format.suffix, found)
 		}
 	}
 }

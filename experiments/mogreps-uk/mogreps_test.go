@@ -70,8 +70,8 @@ func (r *reader) fields(t *testing.T, pattern string) []*ensemble.Field {
 type history struct {
 	inits   []ensemble.Init
 	lead    ensemble.Lead
-	members [][][]float32 // [date][member][point]
-	obs     [][]float32   // [date][point]
+	members [][][]float32 // [init][member][point]
+	obs     [][]float32   // [init][point]
 }
 
 func (r *reader) history(t *testing.T, set string, members int) *history {
