@@ -52,7 +52,7 @@ func stereographic(nx, ny int, step float64) (*ensemble.Grid, func(lon, lat floa
 	}
 }
 
-// filled has a value at each point of a grid.
+// filled returns a value for each point of a grid.
 func filled(g *ensemble.Grid, f func(lon, lat float64) float64) []float32 {
 	out := make([]float32, g.Size())
 	for k := range out {
@@ -179,7 +179,7 @@ func TestPageIsWholeAndQuiet(t *testing.T) {
 	if want := 13; pictures != want {
 		t.Errorf("%d pictures, want %d", pictures, want)
 	}
-	prose := regexp.MustCompile(`data:image/png;base64,[A-Za-z0-9+/=]*`).ReplaceAllString(text, "") // pictures may hold any letters
+	prose := regexp.MustCompile(`data:image/png;base64,[A-Za-z0-9+/=]*`).ReplaceAllString(text, "") // encoded pictures may contain any letters
 	for _, no := range []string{"http:", "https:", "url(//", "@import", "<run>", "<b>bold", "ZgotmplZ", "NaN", "Inf"} {
 		if strings.Contains(prose, no) {
 			t.Errorf("the page contains %q", no)
@@ -275,7 +275,7 @@ func TestDiagrams(t *testing.T) {
 	}
 }
 
-// scoredSample is a result of draws with everything that scores may have.
+// scoredSample is a result of random forecasts with every kind of score.
 func scoredSample(t *testing.T) *score.Result {
 	t.Helper()
 	const points, m = 400, 4

@@ -27,8 +27,8 @@ func pruneJob(t *testing.T, text string, args ...any) *config.PruneConfig {
 	return c
 }
 
-// A trained network is pruned in two rounds, and the result once more; each table has fewer operations, and
-// the skill that verification gives. The runs equal those of trainings.
+// TestPruneARun prunes a trained network in two rounds, and its result again. Each table has fewer operations, and
+// the skill computed by verification. The runs equal those of trainings.
 func TestPruneARun(t *testing.T) {
 	f := demotest.Files(t)
 	dirs := t.TempDir()
@@ -51,7 +51,7 @@ func TestPruneARun(t *testing.T) {
 		if left := float64(b.Operations) / float64(a.Operations); left > target || left < target-0.2 || b.Parameters >= a.Parameters || b.Nonzeros > b.Parameters || b.Bytes >= a.Bytes {
 			t.Errorf("%+v\nand after pruning to %v of the operations\n%+v", a, target, b)
 		}
-		// Three members are read, and four are there: skill is over the four.
+		// The network reads three of the four members; skill is that of all four.
 		if len(b.SkillScores) < 2 || b.SkillScores[0].Reference == b.SkillScores[1].Reference || b.Skill != b.SkillScores[1].SkillScore || b.SkillScores[0].SkillScore == b.SkillScores[1].SkillScore {
 			t.Errorf("gains %+v, skill %v", b.SkillScores, b.Skill)
 		}

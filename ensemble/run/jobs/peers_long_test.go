@@ -16,7 +16,7 @@ import (
 func TestLongPeersAreLost(t *testing.T) {
 	training, want := peerTraining(t, "train.stall_timeout=15s")
 	onLaunchers(t, func(t *testing.T, launcher string) {
-		t.Parallel() // they wait much
+		t.Parallel() // mostly waiting
 		r := training(t)
 		for _, c := range []struct {
 			signal  syscall.Signal

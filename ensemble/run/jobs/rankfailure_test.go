@@ -32,13 +32,13 @@ import (
 type rankTraining struct {
 	Config, RunDir string
 	Set            []string
-	Set1           []string      // rank 1 alone
+	Set1           []string      // for rank 1 only
 	Pause          time.Duration // before every step
-	Leave1         bool          // rank 1 does nothing, and leaves
-	PIDs           string        // folder for a file of each rank with its process
+	Leave1         bool          // rank 1 exits without training
+	PIDs           string        // folder with the process ID of each rank
 }
 
-// run trains as `ensemble train --resume auto` does, with its signals.
+// run trains as `ensemble train --resume auto` does, signals included.
 func (r rankTraining) run() error {
 	l, _ := mpi.Launched(os.Getenv)
 	if err := os.WriteFile(filepath.Join(r.PIDs, strconv.Itoa(l.Rank)), []byte(strconv.Itoa(os.Getpid())), 0o600); err != nil {
@@ -64,7 +64,7 @@ func (r rankTraining) run() error {
 	return err
 }
 
-// launched is a job that runs.
+// launched is a running job.
 type launched struct {
 	*exec.Cmd
 	launcher string
@@ -98,7 +98,7 @@ func launch(t *testing.T, launcher string, ranks int, r rankTraining, rank1 ...s
 	return l
 }
 
-// pid is the process of a rank.
+// pid returns the process ID of a rank.
 func (l *launched) pid(t *testing.T, rank int) int {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(l.pids, strconv.Itoa(rank)))
@@ -109,7 +109,7 @@ func (l *launched) pid(t *testing.T, rank int) int {
 	return pid
 }
 
-// end waits for the end of the job, whose ranks have ended then too.
+// end waits for the end of the job and of its ranks.
 func (l *launched) end(t *testing.T) (code exit.Code, out string) {
 	t.Helper()
 	err := l.Wait()
@@ -159,7 +159,7 @@ func (l *launched) atStep(t *testing.T, runDir string, more int) {
 	}
 }
 
-// onLaunchers calls f for every launcher of MPI that is installed.
+// onLaunchers calls f for every installed MPI launcher.
 func onLaunchers(t *testing.T, f func(t *testing.T, launcher string)) {
 	for i, launcher := range mpitest.Launchers {
 		t.Run(launcher, func(t *testing.T) {
@@ -172,8 +172,7 @@ func onLaunchers(t *testing.T, f func(t *testing.T, launcher string)) {
 	}
 }
 
-// failing is a training of 24 steps for failures: on 2 ranks, with dropout, members by
-// chance and validation.
+// failing is a training of 24 steps for failures: on 2 ranks, with dropout, random members and validation.
 func failing(t *testing.T, dir string, set ...string) rankTraining {
 	c := demotest.Config(t, demotest.Files(t))
 	return rankTraining{Config: c.Files()[0].Path, RunDir: dir, Pause: 20 * time.Millisecond,
@@ -215,7 +214,7 @@ func checkRankFailures(t *testing.T, failures []rankFailure) {
 	}
 	want := runtest.Digest(t, whole)
 	onLaunchers(t, func(t *testing.T, launcher string) {
-		t.Parallel() // they wait much
+		t.Parallel() // mostly waiting
 		r := failing(t, filepath.Join(t.TempDir(), "run"))
 		for _, c := range failures {
 			l := launch(t, launcher, 2, r)
@@ -246,8 +245,8 @@ func checkRankFailures(t *testing.T, failures []rankFailure) {
 	})
 }
 
-// Ranks that differ in what determines a training are refused with their numbers before anything is written,
-// and so is a rank that does not take part.
+// TestRanksAreRefused: ranks that differ in what determines a training are rejected with their numbers before
+// anything is written, as is a rank that exits.
 func TestRanksAreRefused(t *testing.T) {
 	dir := t.TempDir()
 	other := filepath.Join(dir, "other-program")

@@ -78,7 +78,7 @@ func TestVerifyExtremesAndSums(t *testing.T) {
 		t.Errorf("training has EECRPS %g, its products %g", a.Value, b.Value)
 	}
 
-	// Month by month, the last one first.
+	// One verification per month, the last month first.
 	byCycle := map[string][]string{}
 	for _, path := range predicted.Outputs {
 		byCycle[filepath.Dir(path)] = append(byCycle[filepath.Dir(path)], path)
@@ -187,7 +187,7 @@ func unweighted(t *testing.T, o verify.Options) {
 	t.Error("the gain is not split in the tropics")
 }
 
-// noClimate: a climate must be of the forecasts' grid, and be one.
+// noClimate: the climate must be valid and on the grid of the forecasts.
 func noClimate(t *testing.T, o verify.Options) {
 	t.Helper()
 	path := filepath.Join(o.RunDir, "model", task.ClimateFile)

@@ -105,8 +105,8 @@ func (c pruningCase) prunes(t *testing.T, f *demo.Files) {
 		if n == 0 && name == "average" && !slices.Contains(set, "train.ema=0.7") {
 			continue
 		}
-		// A unit may be too large for what is left, and layers smaller than one are dense.
-		// Weights can be 0 without a mask, and moments of layers behind which all is 0.
+		// A unit may exceed the number of weights that remain to be pruned, and layers smaller than one unit are dense.
+		// Weights can be 0 without a mask, as can moments of layers followed by zero weights.
 		if s := float64(gone) / float64(n); s > 0.52 && name != "moments" || s < 0.4 {
 			t.Errorf("%s: sparsity %g, want 0.5", name, s)
 		}

@@ -11,8 +11,8 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/model/network"
 )
 
-// TestTrainingSkipsMaskedBlocks checks that the plans of training and validation skip masked blocks as far as
-// the mask is fixed, with the bits of plans that do not.
+// TestTrainingSkipsMaskedBlocks checks that the plans of training and validation skip masked blocks to the
+// extent that the mask is fixed, and give the same bits as dense plans.
 func TestTrainingSkipsMaskedBlocks(t *testing.T) {
 	train := func(kernels string) (weights string, sparse [2]int) {
 		tr, _, err := trainRain(t, rainConfig(t, "train.networks=1", "train.epochs=4", "model.base=16", "prune.method=magnitude", "prune.structure=block",

@@ -68,7 +68,7 @@ func TestTrainOnRanks(t *testing.T) {
 			}
 			for _, w := range scores.Scores {
 				s := r.Find(w.ID, w.System, w.Variable, w.Level, w.Lead)
-				far := 1e-12 // of what no network has touched
+				far := 1e-12 // for scores that do not depend on the network
 				if w.System == scoring.SystemNetwork {
 					far = 1e-2
 				}
@@ -95,7 +95,7 @@ func TestRanksMustAgree(t *testing.T) {
 		{"another seed", func(r int) string { return fmt.Sprint("train.seed=", r) }, exit.RankLost},
 		{"another mesh", func(int) string { return "train.mesh=lon:3" }, exit.Usage},
 		{"no mesh", func(int) string { return "train.mesh=east:2" }, exit.Usage},
-		// only rank 0 finds that
+		// only rank 0 detects this
 		{"a window that is too large", func(int) string { return "data.las.window=99" }, exit.BadData},
 	} {
 		runDir := filepath.Join(t.TempDir(), "run")
@@ -106,7 +106,7 @@ func TestRanksMustAgree(t *testing.T) {
 			t.Errorf("%s: %v, want exit code %d", c.name, err, c.code)
 		}
 	}
-	// Of parts the processes are named.
+	// With several ranks per process the error names the processes.
 	err := traintest.TrainOnProcesses(t, 2, func(process int) train.Options {
 		return train.Options{Config: demotest.Config(t, f, "train.mesh=lon:4", fmt.Sprint("train.seed=", process)), RunDir: filepath.Join(t.TempDir(), "run"), Version: "test"}
 	})

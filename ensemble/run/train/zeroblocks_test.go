@@ -43,7 +43,7 @@ func TestPrunedModel(t *testing.T) {
 	}
 	same := func(what string, found map[string]op.BlockMask, err error) {
 		t.Helper()
-		for name := range found { // other filters, and maps, are zero in a network that was not trained
+		for name := range found { // other filters and maps are also zero in an untrained network
 			if want[name] == "" {
 				delete(found, name)
 			}
@@ -77,7 +77,7 @@ func TestPrunedModel(t *testing.T) {
 	if n := sparseConvs(loaded); n != len(want) {
 		t.Errorf("%d convolutions of the plan skip zero blocks, want %d", n, len(want))
 	}
-	// The other network of two keeps all.
+	// The second network has no zero blocks.
 	second := model.Weights{}
 	for _, w := range m.Networks[0] {
 		v, err := w.Float32()
