@@ -153,7 +153,7 @@ func TestList(t *testing.T) {
 		name           string
 		patterns, want []string
 		code           exit.Code
-		says           string
+		message        string
 	}{
 		{"a pattern, and one of its files again", at("*.nc", "a.nc"), at("a.nc", "b.nc", "c[1].nc"), exit.OK, ""},
 		{"a file, then the folder", at("b.nc", "."), at("b.nc", "a.nc", "c[1].nc"), exit.OK, ""},
@@ -172,7 +172,7 @@ func TestList(t *testing.T) {
 		{"no pattern", at("[a"), nil, exit.Usage, "not a valid file pattern"},
 	} {
 		got, _, err := List("--input", c.patterns)
-		if !slices.Equal(got, c.want) || exit.CodeOf(err) != c.code || err != nil && !strings.Contains(told(err), c.says) {
+		if !slices.Equal(got, c.want) || exit.CodeOf(err) != c.code || err != nil && !strings.Contains(messageOf(err), c.message) {
 			t.Errorf("%s: %q, %v", c.name, got, err)
 		}
 	}
@@ -188,8 +188,8 @@ func TestListingEnding(t *testing.T) {
 	}
 }
 
-// told returns the complete text of an error.
-func told(err error) string {
+// messageOf returns the complete text of an error.
+func messageOf(err error) string {
 	var e *exit.Error
 	if !errors.As(err, &e) {
 		return err.Error()

@@ -60,7 +60,7 @@ func checkMutated(t *testing.T, n int) {
 		if err := os.WriteFile(path, mutate.File(r, seeds), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		judge := func(err error) {
+		check := func(err error) {
 			if code := exit.CodeOf(err); code != exit.BadData || !strings.Contains(err.Error(), path) {
 				t.Fatalf("file %d: exit %d, %v", i, code, err)
 			}
@@ -68,12 +68,12 @@ func checkMutated(t *testing.T, n int) {
 		}
 		in, err := Open(context.Background(), []string{path}, Options{Pool: pool, SkipBad: true})
 		if err != nil {
-			judge(err)
+			check(err)
 			continue
 		}
 		for _, e := range in.Catalogue().Entries {
 			if _, err := in.ReadOne(context.Background(), e); err != nil {
-				judge(err)
+				check(err)
 				continue
 			}
 			fields++

@@ -68,9 +68,9 @@ func TestTables(t *testing.T) {
 	if len(drawn) != 1 || wellFormed(t, drawn[0])["circle"] != 1 || len(SkillPictures(r, "bias")) != 0 {
 		t.Errorf("%d pictures of gains", len(drawn))
 	}
-	gains := SkillTables(r)
-	if len(gains) != 1 || len(gains[0].Rows) != 1 || gains[0].Rows[0][5] != "▲ better" {
-		t.Errorf("gains: %+v", gains)
+	skill := SkillTables(r)
+	if len(skill) != 1 || len(skill[0].Rows) != 1 || skill[0].Rows[0][5] != "▲ better" {
+		t.Errorf("skill tables: %+v", skill)
 	}
 }
 

@@ -129,7 +129,7 @@ func TestClimate(t *testing.T) {
 // Of 40 independent draws of right forecasts some 10 % are called not flat.
 func TestCalibrationInWords(t *testing.T) {
 	r := rand.New(rand.NewPCG(8, 9))
-	judge := func(shift, width float64, members int) Calibration {
+	calibration := func(shift, width float64, members int) Calibration {
 		s := System{Name: "raw", Provides: Members}
 		if members == 0 {
 			s.Provides = Mean | Spread
@@ -173,7 +173,7 @@ func TestCalibrationInWords(t *testing.T) {
 		{"too wide", 0, 1.4, "", "too_large"},
 	} {
 		for _, m := range []int{0, 8} {
-			got := judge(c.shift, c.width, m)
+			got := calibration(c.shift, c.width, m)
 			if got.Flat || c.bias != "" && got.Bias != c.bias || c.dispersion != "" && got.Dispersion != c.dispersion {
 				t.Errorf("%s, %d members: %+v", c.name, m, got)
 			}
@@ -181,7 +181,7 @@ func TestCalibrationInWords(t *testing.T) {
 	}
 	flat := 0
 	for k := range 20 {
-		if judge(0, 1, 8*(k%2)).Flat {
+		if calibration(0, 1, 8*(k%2)).Flat {
 			flat++
 		}
 	}

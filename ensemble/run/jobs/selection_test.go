@@ -58,9 +58,9 @@ func chosenScores(t *testing.T, o verify.Options) {
 	if err != nil || len(values) == 0 || values[0].Column != "probability" {
 		t.Errorf("%d values of diagrams, %v", len(values), err)
 	}
-	gains, err := table.Read[score.Comparison](t.Context(), filepath.Join(o.Out, scoring.ComparisonsTable))
-	if err != nil || len(gains) != len(r.Scores.Comparisons) {
-		t.Errorf("%d gains, %v", len(gains), err)
+	comparisons, err := table.Read[score.Comparison](t.Context(), filepath.Join(o.Out, scoring.ComparisonsTable))
+	if err != nil || len(comparisons) != len(r.Scores.Comparisons) {
+		t.Errorf("%d comparisons, %v", len(comparisons), err)
 	}
 	o.Selection.Regions = []string{"nowhere=89.9:90:1:1.0001"}
 	if _, err := verify.Run(context.Background(), o); exit.CodeOf(err) != exit.Usage {

@@ -93,7 +93,7 @@ func familiesFallBack(t *testing.T, families ...*dist.Family) {
 			publish := config.Publishing{Products: []string{config.MeanProduct, config.SpreadProduct, config.QuantilesProduct, config.ProbabilitiesProduct, config.ParametersProduct},
 				Quantiles: []float64{0.9}, Probabilities: []ensemble.VariableEvent{{Variable: "t", Event: ensemble.Event{Relation: ensemble.Above, Lower: 275}}}}
 			var rawMean []float64
-			judge := func(got map[string][]float32, mean, std func(p int) float64) {
+			check := func(got map[string][]float32, mean, std func(p int) float64) {
 				t.Helper()
 				for p := range got["mean"] {
 					a, s := mean(p), std(p)
@@ -146,13 +146,13 @@ func familiesFallBack(t *testing.T, families ...*dist.Family) {
 				rawMean = append(rawMean, float64(x))
 			}
 			got := predictOf(t, runDir, fc, predict.Options{Publish: publish, Policy: alarmed(t, runDir, "raw")})
-			judge(got, func(p int) float64 { return float64(raw.Mean[p]) }, func(p int) float64 { return float64(raw.Std[p]) * math.Sqrt(4./3) })
+			check(got, func(p int) float64 { return float64(raw.Mean[p]) }, func(p int) float64 { return float64(raw.Std[p]) * math.Sqrt(4./3) })
 			for _, fit := range verify.BaselinesOf(m, verify.ProductKey{Variable: "t", Level: ensemble.PressureLevel(850), Lead: m.Task.Targets[0].Lead}).Fits {
 				if fit.Method.ID == "emos_grid" {
 					cutWeights(t, runDir)
 					want := fit.Fit.Forecast(raw)
 					got = predictOf(t, runDir, fc, predict.Options{Publish: publish, Policy: config.Policy{OnFailure: predict.ActionFallBack, Fallback: []string{"emos_grid"}}})
-					judge(got, func(p int) float64 { return float64(want[0][p]) }, func(p int) float64 { return float64(want[1][p]) })
+					check(got, func(p int) float64 { return float64(want[0][p]) }, func(p int) float64 { return float64(want[1][p]) })
 				}
 			}
 		})
@@ -201,7 +201,7 @@ func TestMembersFallBack(t *testing.T) {
 	if len(want) != 3 {
 		t.Fatalf("%d ways", len(want))
 	}
-	judge := func(rung string, policy config.Policy) {
+	check := func(rung string, policy config.Policy) {
 		t.Helper()
 		got := predictOf(t, runDir, fc, predict.Options{Policy: policy})
 		one := make([]float64, len(fc.Members))
@@ -218,7 +218,7 @@ func TestMembersFallBack(t *testing.T) {
 		}
 	}
 	for rung := range want {
-		judge(rung, alarmed(t, runDir, rung))
+		check(rung, alarmed(t, runDir, rung))
 	}
 	o := predictOptions(t, t.TempDir())
 	o.RunDir, o.Policy = runDir, alarmed(t, runDir, "emos_point", "climatology")
@@ -227,7 +227,7 @@ func TestMembersFallBack(t *testing.T) {
 	}
 	cutWeights(t, runDir)
 	for rung := range want {
-		judge(rung, config.Policy{OnFailure: predict.ActionFallBack, Fallback: []string{rung}})
+		check(rung, config.Policy{OnFailure: predict.ActionFallBack, Fallback: []string{rung}})
 	}
 }
 

@@ -147,14 +147,14 @@ func TestLongYearOfAlarms(t *testing.T) {
 		products[day] = files[0]
 	}
 	looks, before, after := 0, map[string]int{}, map[string]int{}
-	judged := 0
+	verified := 0
 	for day := 30; day <= days; day++ { // a look at the starts before it
 		if day < change && day%5 != 0 {
 			continue
 		}
-		r, err := Rolling(ctx, RollingOptions{Options: Options{Forecast: products[judged:day], Analysis: analyses[judged:day]}, Dir: filepath.Join(dir, "rolling")})
+		r, err := Rolling(ctx, RollingOptions{Options: Options{Forecast: products[verified:day], Analysis: analyses[verified:day]}, Dir: filepath.Join(dir, "rolling")})
 		runtest.Must(t, err)
-		judged = day
+		verified = day
 		if day <= change {
 			looks += len(levels)
 		}
