@@ -10,14 +10,14 @@ import (
 // strict implements ChannelConstraints and checks the constraints against the
 // shapes of a case.
 type strict struct {
-	t    *testing.T
-	in   []graph.Shape
-	out  graph.Shape
-	said int
+	t     *testing.T
+	in    []graph.Shape
+	out   graph.Shape
+	reads int
 }
 
 func (s *strict) shape(v int) graph.Shape {
-	s.said++
+	s.reads++
 	if v == graph.Result {
 		return s.out
 	}
@@ -83,7 +83,7 @@ func TestTraits(t *testing.T) {
 				}
 				if o.TieChannels != nil {
 					ties := &strict{t: t, in: c.In, out: out}
-					if o.TieChannels(ties, c.In, out, c.Attrs); ties.said == 0 {
+					if o.TieChannels(ties, c.In, out, c.Attrs); ties.reads == 0 {
 						t.Error("its rule has no constraint on channels")
 					}
 				}

@@ -186,7 +186,7 @@ func TestExperimentSeeds(t *testing.T) {
 				}
 			}
 			if own := r.Variant == "base"; own != (r.SkillScoreReference == 0) || !own && !(math.Abs(float64(r.SkillScoreReference)-(1-float64(r.Value)/roots[0])) < 0.01) {
-				t.Errorf("%s: gain %g of %g over %g", r.Variant, r.SkillScoreReference, r.Value, roots)
+				t.Errorf("%s: skill score %g of %g relative to %g", r.Variant, r.SkillScoreReference, r.Value, roots)
 			}
 		}
 		mean, sd := (values[0]+values[1])/2, math.Abs(values[0]-values[1])/math.Sqrt2

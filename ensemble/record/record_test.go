@@ -92,9 +92,9 @@ func TestJudge(t *testing.T) {
 		{"below", Check{Expected: no, AtMost: no, AtLeast: 1, Values: []score.Number{0.9}}, false},
 		{"missing of one seed", Check{Expected: no, AtMost: 1, AtLeast: no, Values: []score.Number{0.9, no}}, false},
 		{"nothing", Check{Expected: no, AtMost: 1, AtLeast: no}, false},
-		{"a gain", Check{Reference: "raw", Expected: no, AtMost: no, AtLeast: 0, Values: []score.Number{0.2}, Low: 0.1}, true},
-		{"a gain whose interval reaches 0", Check{Reference: "raw", Expected: no, AtMost: no, AtLeast: 0, Values: []score.Number{0.2}, Low: -0.1}, false},
-		{"a gain without an interval", Check{Reference: "raw", Expected: no, AtMost: no, AtLeast: 0, Values: []score.Number{0.2}, Low: no}, false},
+		{"a skill score", Check{Reference: "raw", Expected: no, AtMost: no, AtLeast: 0, Values: []score.Number{0.2}, Low: 0.1}, true},
+		{"a skill score whose interval includes 0", Check{Reference: "raw", Expected: no, AtMost: no, AtLeast: 0, Values: []score.Number{0.2}, Low: -0.1}, false},
+		{"a skill score without an interval", Check{Reference: "raw", Expected: no, AtMost: no, AtLeast: 0, Values: []score.Number{0.2}, Low: no}, false},
 	} {
 		if c.check.Evaluate(); c.check.Pass != c.pass || c.pass != (c.check.Why == "") {
 			t.Errorf("%s: %v, %q; want %v", c.name, c.check.Pass, c.check.Why, c.pass)

@@ -210,7 +210,7 @@ func TestBestOfColumn(t *testing.T) {
 		}
 	}
 	if g := got.Gains; !g[0].Decided || g[1].Decided {
-		t.Errorf("gains: %+v", g)
+		t.Errorf("skill scores: %+v", g)
 	}
 }
 

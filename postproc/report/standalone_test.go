@@ -66,7 +66,7 @@ func TestTables(t *testing.T) {
 	}
 	drawn := SkillPictures(r, "rmse")
 	if len(drawn) != 1 || wellFormed(t, drawn[0])["circle"] != 1 || len(SkillPictures(r, "bias")) != 0 {
-		t.Errorf("%d pictures of gains", len(drawn))
+		t.Errorf("%d pictures of skill scores", len(drawn))
 	}
 	skill := SkillTables(r)
 	if len(skill) != 1 || len(skill[0].Rows) != 1 || skill[0].Rows[0][5] != "▲ better" {

@@ -203,7 +203,7 @@ func TestPairedGainHasNoWidthForAFixedFactor(t *testing.T) {
 		t.Fatalf("comparisons %+v", r.Comparisons)
 	}
 	for _, c := range r.Comparisons {
-		near(t, c.ID+" gain", c.SkillScore, 0.5, 1e-6) // the damped fields are float32
+		near(t, c.ID+" skill score", c.SkillScore, 0.5, 1e-6) // the damped fields are float32
 		near(t, c.ID+" low", c.CILow, 0.5, 1e-6)
 		near(t, c.ID+" high", c.CIHigh, 0.5, 1e-6)
 	}
@@ -215,7 +215,7 @@ func TestPairedGainHasNoWidthForAFixedFactor(t *testing.T) {
 		t.Errorf("defaults: %+v", r.Bootstrap)
 	}
 	if _, err := a.Result(Bootstrap{}, []Pair{{ID: "bias", System: "damped", Reference: "raw"}}); err == nil {
-		t.Error("bias has no gain, but was compared")
+		t.Error("bias has no skill score, but was compared")
 	}
 	x, err := a.Result(Bootstrap{}, []Pair{{ID: "crps_gauss", System: "damped", Reference: "raw", ReferenceID: "crps_plain"}})
 	if err != nil || x.Comparisons[0].ReferenceID != "crps_plain" || x.Comparisons[0].SkillScore < 0.4 {

@@ -53,7 +53,7 @@ func TestPruneARun(t *testing.T) {
 		}
 		// The network reads three of the four members; skill is that of all four.
 		if len(b.SkillScores) < 2 || b.SkillScores[0].Reference == b.SkillScores[1].Reference || b.Skill != b.SkillScores[1].SkillScore || b.SkillScores[0].SkillScore == b.SkillScores[1].SkillScore {
-			t.Errorf("gains %+v, skill %v", b.SkillScores, b.Skill)
+			t.Errorf("skill scores %+v, skill %v", b.SkillScores, b.Skill)
 		}
 		if len(b.CRPS) != 1 || !(b.Skill > -9 && b.Skill < 1) || float64(b.Efficiency) != float64(b.Skill)/(float64(b.Nonzeros)/1e6) || b.Milliseconds <= 0 {
 			t.Errorf("row %+v", b)

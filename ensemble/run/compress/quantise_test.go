@@ -52,7 +52,7 @@ func TestQuantiseARun(t *testing.T) {
 		t.Errorf("skill %v, in int8 %v; %v ms", a.Skill, b.Skill, b.Milliseconds)
 	}
 	if len(r.RetainedSkill) < 2 || !(r.RetainedSkill[0].Retained > -9) {
-		t.Errorf("gains %+v", r.RetainedSkill)
+		t.Errorf("retained skill %+v", r.RetainedSkill)
 	}
 	var text strings.Builder
 	if err := r.Sections().WriteText(&text); err != nil || !strings.Contains(text.String(), "% retained") || !strings.Contains(text.String(), "dec_conv1b: named in keep") {

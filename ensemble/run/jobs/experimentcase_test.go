@@ -42,7 +42,7 @@ func checkCaseStudy(t *testing.T, o verify.Options) {
 		want := map[string]score.Number{"all": last.CRPSSDomain, "tropics": last.CRPSS}[g.Region]
 		found++
 		if math.Abs(float64(g.SkillScore-want)) > 1e-6 {
-			t.Errorf("gain in %s: %g, verify has %g", g.Region, want, g.SkillScore)
+			t.Errorf("skill score in %s: %g, verify has %g", g.Region, want, g.SkillScore)
 		}
 	}
 	for _, v := range whole.Scores.Scores {
@@ -51,7 +51,7 @@ func checkCaseStudy(t *testing.T, o verify.Options) {
 		}
 	}
 	if found != 2 {
-		t.Errorf("%d gains to compare with", found)
+		t.Errorf("%d skill scores to compare with", found)
 	}
 	for _, path := range append(c.Outputs(), filepath.Join(dir, "report", "map-01-3.png")) {
 		if st, err := os.Stat(path); err != nil || st.Size() == 0 {

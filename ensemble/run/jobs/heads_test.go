@@ -101,7 +101,7 @@ func TestVerifyOfAnyFamily(t *testing.T) {
 		t.Error("the network is scored as a normal distribution")
 	}
 	if len(trained.Scores.SkillComponents) == 0 {
-		t.Error("the gain is not split")
+		t.Error("the skill score is not decomposed")
 	}
 	o.Out, o.Publish = t.TempDir(), runtest.Publishing(t, "products=[mean, spread]")
 	bare, err := predict.Run(context.Background(), o)

@@ -41,11 +41,11 @@ func TestReductionIsSplit(t *testing.T) {
 			}
 		}
 		if !found {
-			t.Errorf("no gain beside %+v", s)
+			t.Errorf("no skill score for %+v", s)
 		}
 	}
 	if total == 0 {
-		t.Fatal("no gain was split")
+		t.Fatal("no skill score was decomposed")
 	}
 	m, err := model.Load(dir+"/model", false)
 	if err != nil {

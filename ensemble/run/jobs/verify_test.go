@@ -184,7 +184,7 @@ func unweighted(t *testing.T, o verify.Options) {
 			return
 		}
 	}
-	t.Error("the gain is not split in the tropics")
+	t.Error("the skill score is not decomposed in the tropics")
 }
 
 // noClimate: the climate must be valid and on the grid of the forecasts.
