@@ -175,8 +175,8 @@ func inspectData(cat *ensemble.Catalogue, rows []inspectRow, unrelated []input.U
 		Fields   []inspectRow    `json:"fields"`
 		Reasons  []inspectUnused `json:"unused_messages"`
 		// Only the first missing fields are listed; random collections of files lack millions.
-		Holes     []string              `json:"holes"`
-		HoleCount int                   `json:"hole_count"`
+		Holes     []string              `json:"missing_fields"`
+		HoleCount int                   `json:"missing_field_count"`
 		Unrelated []input.UnrelatedFile `json:"ignored_files"` // in folders that were given
 	}{Fields: rows, Reasons: []inspectUnused{}, Holes: []string{}, Unrelated: append([]input.UnrelatedFile{}, unrelated...)}
 	if rows == nil {
