@@ -105,7 +105,7 @@ func TestPagesCommandLines(t *testing.T) {
 				t.Errorf("%s: %s: no such command", rel, line)
 			} else if err != nil {
 				t.Errorf("%s: %s: %v", rel, line, err)
-			} else if err := cmd.ParseFlags(rest); err != nil && !strings.Contains(err.Error(), "invalid argument") && err.Error() != "pflag: help requested" {
+			} else if err := cmd.ParseFlags(rest); err != nil && !strings.Contains(err.Error(), "invalid argument") && !strings.HasPrefix(err.Error(), "flag needs an argument") && err.Error() != "pflag: help requested" {
 				t.Errorf("%s: %s: %v", rel, line, err)
 			}
 			checked++

@@ -381,7 +381,7 @@ func (s *initFields) fault(around *fileContext) Fault {
 	file := s.first().File
 	f.File, f.At = file, f.At+"; fields of this initialisation are in "+file
 	if last, ok := s.truncation(around); ok {
-		f.File, f.At, f.Code, f.Fix = "", "", exit.BadData, "fetch the file again"
+		f.File, f.At, f.Code, f.Fix = "", "", exit.BadData, "transfer the file again"
 		f.Why = "the file ends between two messages, before these in the order of the other files; " + f.Why
 		f = f.AtEntry(last)
 	}

@@ -133,12 +133,12 @@ func (c *ValueStats) notFinite() (faults []Fault) {
 			func(FieldStats) string {
 				return "all values are missing: the field was not written, or is masked completely"
 			},
-			"fetch the file again, or exclude the member or initialisation"},
+			"transfer the file again, or exclude the member or initialisation"},
 		{func(t FieldStats) bool { return t.Infinite > 0 }, exit.BadData, "infinite values",
 			func(t FieldStats) string {
 				return fmt.Sprintf("%d of %d values of the first are infinite", t.Infinite, t.Points)
 			},
-			"fetch the file again, or exclude the member or initialisation"},
+			"transfer the file again, or exclude the member or initialisation"},
 		{func(t FieldStats) bool { return t.Missing > 0 && t.Missing < t.Points }, exit.OK, "missing values",
 			func(t FieldStats) string { return fmt.Sprintf("%d of %d values of the first", t.Missing, t.Points) }, ""},
 	} {
@@ -181,7 +181,7 @@ func (c *ValueStats) implausible() (faults []Fault) {
 		for _, i := range fields[k] {
 			lo, hi = min(lo, c.Fields[i].Min), max(hi, c.Fields[i].Max)
 		}
-		f := Fault{Kind: FaultImplausible, Code: exit.BadData, Fix: "fetch the file again, or correct its unit"}
+		f := Fault{Kind: FaultImplausible, Code: exit.BadData, Fix: "transfer the file again, or correct its unit"}
 		if k.Product == ensemble.Spread {
 			f.What, f.Why = fmt.Sprintf("values of %s are below 0", k), fmt.Sprintf("the minimum is %.6g", lo)
 			faults = append(faults, c.groupFault(f, fields[k]))
