@@ -275,10 +275,15 @@ func meanAndDeviation(x []float64) (mean, sd float64) {
 
 // Distance is the drift score of a field: its distance from the training inits in
 // standard deviations, with sign. Unknown components are 0.
+//
+// MeanShift is the difference of the mean from its expected value, in the unit of the variable. SpreadRatio is the ratio of the
+// spread to its expected value. Both describe the input to users; the score does not depend on them.
 type Distance struct {
-	Mean    float64 `json:"mean"`
-	Pattern float64 `json:"pattern"`
-	Spread  float64 `json:"spread"`
+	Mean        float64 `json:"mean"`
+	Pattern     float64 `json:"pattern"`
+	Spread      float64 `json:"spread"`
+	MeanShift   float64 `json:"mean_shift"`
+	SpreadRatio float64 `json:"spread_ratio"`
 }
 
 // Distance computes the drift score of an init.
@@ -297,11 +302,37 @@ func (f *Field) Distance(b *Boxes, s Summary, valid time.Time) Distance {
 		return min(max(x, -maxDistance), maxDistance)
 	}
 	return Distance{Mean: known(f.Mean.distance(s.Mean, valid)), Spread: known(f.Spread.distance(s.Spread, valid)),
-		Pattern: known((departure(squares, weight) - f.Departure[0]) / f.Departure[1])}
+		Pattern:   known((departure(squares, weight) - f.Departure[0]) / f.Departure[1]),
+		MeanShift: finite(s.Mean - f.Mean.At(valid)), SpreadRatio: finite(math.Exp(s.Spread - f.Spread.At(valid)))}
+}
+
+// finite returns x, or 0 if it is unknown.
+func finite(x float64) float64 {
+	if math.IsNaN(x) || math.IsInf(x, 0) {
+		return 0
+	}
+	return x
 }
 
 // maxDistance bounds distances, which are not finite for fields that never changed.
 const maxDistance = 1e6
+
+// Describe states the largest component of the field named field, whose values have a unit:
+//
+//	mean of t at 850hPa, 48h is 8 K above that of training (26.1 standard deviations)
+func (d Distance) Describe(field, unit string) string {
+	size, what := d.Largest()
+	sd := fmt.Sprintf("%.1f standard deviations", size)
+	switch {
+	case what == "mean" && d.MeanShift < 0:
+		return fmt.Sprintf("mean of %s is %.3g %s below that of training (%s)", field, -d.MeanShift, unit, sd)
+	case what == "mean":
+		return fmt.Sprintf("mean of %s is %.3g %s above that of training (%s)", field, d.MeanShift, unit, sd)
+	case what == "spread":
+		return fmt.Sprintf("spread of %s is %.3g times that of training (%s)", field, d.SpreadRatio, sd)
+	}
+	return fmt.Sprintf("pattern of %s deviates by %s", field, sd)
+}
 
 // Largest returns the largest absolute component and its name.
 func (d Distance) Largest() (size float64, what string) {

@@ -118,7 +118,8 @@ func largestDrift(input []model.DriftScore, limit float64) (d *product.InputDrif
 		}
 		if size > limit {
 			d.BeyondLimit++
-			beyond = append(beyond, fmt.Sprintf("%s of %s deviates by %.1f standard deviations", what, x.Name(), size))
+			v, _ := ensemble.VariableNamed(x.Variable)
+			beyond = append(beyond, x.Describe(x.Name(), cmp.Or(v.Unit, "units")))
 		}
 	}
 	if beyond == nil {
