@@ -62,7 +62,7 @@ func decodeBlosc(src []byte, limit int) ([]byte, error) {
 		}
 		return src[bloscHeader:], nil
 	case !known:
-		return nil, fmt.Errorf("Blosc compressor %d is not supported", flags>>5)
+		return nil, fmt.Errorf("unsupported Blosc compressor %d", flags>>5)
 	case block < 1 || size < 1:
 		return nil, fmt.Errorf("a Blosc buffer with blocks of %d bytes and elements of %d bytes", block, size)
 	}

@@ -4,6 +4,7 @@
 package commtest
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -120,7 +121,7 @@ func order(c *comm.Comm) error {
 	}
 	for _, r := range requests {
 		if !r.Test() {
-			return fmt.Errorf("Test is false after Wait")
+			return errors.New("a request is not complete after Wait")
 		}
 	}
 	return nil
