@@ -145,7 +145,8 @@ func (v victim) toEnd(t *testing.T, kill time.Duration) (ended bool) {
 				_ = cmd.Process.Kill() // it may have ended
 			}
 		case <-look.C:
-			if !v.stays || want != exit.OK || strings.Count(v.done(t), "finished") < 3 {
+			// Before the service listens it may not handle signals yet.
+			if !v.stays || want != exit.OK || strings.Count(v.done(t), "finished") < 3 || !strings.Contains(out.String(), "listening") {
 				continue
 			}
 			if made.IsZero() {
