@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"io"
 	"io/fs"
 	"os"
@@ -11,6 +12,8 @@ import (
 	"testing"
 
 	"mvdan.cc/sh/v3/syntax"
+
+	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
 // commandLines returns the command lines of this program in a page: in code blocks, and in inline code with an
@@ -77,21 +80,12 @@ func TestPagesCommandLines(t *testing.T) {
 	if got := commandLines("`ensemble x --y` and\n\n    $ bin/ensemble z \\\n      --w # c\n\n```yaml\nensemble no\n```\n"); !slices.Equal(got, []string{"ensemble x --y", "bin/ensemble z  --w # c"}) {
 		t.Fatalf("command lines %q", got)
 	}
-	checked := 0
-	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
+	checked, executed := 0, 0
+	for _, path := range pages(t) {
 		rel, _ := filepath.Rel("../..", path)
-		if d.IsDir() && slices.Contains([]string{".git", "build", "bin", "runs", "testdata", "decisions"}, d.Name()) {
-			return filepath.SkipDir
-		}
-		if filepath.Ext(rel) != ".md" {
-			return nil
-		}
 		page, err := os.ReadFile(path)
 		if err != nil {
-			return err
+			t.Fatal(err)
 		}
 		for _, line := range commandLines(string(page)) {
 			args, err := words(line)
@@ -109,13 +103,109 @@ func TestPagesCommandLines(t *testing.T) {
 				t.Errorf("%s: %s: %v", rel, line, err)
 			}
 			checked++
+			if runnable[cmd.CommandPath()] && !slices.ContainsFunc(args, func(a string) bool {
+				return strings.Contains(a, "$") || strings.ContainsAny(a, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") || strings.HasSuffix(a, ".yaml")
+			}) {
+				if code, _, stderr := call(t, args[1:]...); code != exit.OK {
+					t.Errorf("%s: %s: exit %d, %s", rel, line, code, stderr)
+				}
+				executed++
+			}
+		}
+	}
+	if checked < 200 || executed < 20 {
+		t.Errorf("%d command lines, %d of them executed, want over 200 and 20", checked, executed)
+	}
+}
+
+// runnable are commands that need no file and write none. The others of the quickstart, of the pages of migration and of the
+// suites are run by tests of their own.
+var runnable = map[string]bool{"ensemble config explain": true, "ensemble config schema": true, "ensemble help": true, "ensemble version": true,
+	"ensemble doctor": true, "ensemble engine passes": true, "ensemble engine ops": true, "ensemble completion": true}
+
+// dottedKey matches the path of a key in a section of a configuration file.
+var dottedKey = regexp.MustCompile("(?:^|[^\\w./-])((?:data|model|train|climate|calibrate|calibration|prune|teacher|members|drift|alarms|serve|output|coupling|neighbourhood)(?:\\.[a-z_]+(?:\\[\\])?)+)(?:$|[^\\w(/.-]|\\.\\W|\\.$)")
+
+// TestPagesKeys: every key of a configuration file that a page names by its path exists in a schema.
+func TestPagesKeys(t *testing.T) {
+	keys := map[string]bool{
+		"data.folder": true, "data.source": true, // of experiment.yaml
+		"members.shape": true, "output.sfc": true, "output.pl": true, // an attribute in Python; names of files
+		"prune.hidden": true, "prune.last": true, "prune.mask": true, "prune.scores": true, // tensors of checkpoints
+	}
+	type schema struct {
+		Properties           map[string]*schema
+		Items                *schema
+		AdditionalProperties any
+		AnyOf, OneOf         []*schema
+	}
+	var walk func(s *schema, path string)
+	walk = func(s *schema, path string) {
+		if s == nil {
+			return
+		}
+		for name, p := range s.Properties {
+			q := strings.TrimPrefix(path+"."+name, ".")
+			keys[q] = true
+			walk(p, q)
+		}
+		walk(s.Items, path)
+		for _, o := range slices.Concat(s.AnyOf, s.OneOf) {
+			walk(o, path)
+		}
+	}
+	for _, file := range []string{"train", "predict", "prune", "distil", "quantise"} {
+		code, stdout, stderr := call(t, "config", "schema", "--schema", file)
+		var s schema
+		if err := json.Unmarshal([]byte(stdout), &s); code != exit.OK || err != nil {
+			t.Fatalf("schema of %s: exit %d, %v, %s", file, code, err, stderr)
+		}
+		walk(&s, "")
+	}
+	if !keys["train.loss.kind"] || !keys["data.targets.variable"] {
+		t.Fatal("the schemas have no train.loss.kind or no data.targets[].variable")
+	}
+	if m := dottedKey.FindStringSubmatch("`data.none.such`, see"); m == nil || keys[m[1]] {
+		t.Fatalf("a wrong key is not found: %q", m)
+	}
+	named := 0
+	for _, page := range pages(t) {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range dottedKey.FindAllStringSubmatch(string(text), -1) {
+			key := strings.ReplaceAll(m[1], "[]", "")
+			if ext := filepath.Ext(key); slices.Contains([]string{".md", ".json", ".yaml", ".jsonl", ".nc", ".csv", ".parquet", ".safetensors", ".sums", ".html", ".py", ".sh", ".go", ".log", ".txt", ".grib"}, ext) {
+				continue
+			}
+			if named++; !keys[key] {
+				t.Errorf("%s: no schema has the key %s", page, key)
+			}
+		}
+	}
+	if named < 300 {
+		t.Errorf("%d keys, want over 300", named)
+	}
+}
+
+// pages lists the Markdown files of the repository without decisions, which are records of their time.
+func pages(t *testing.T) (all []string) {
+	t.Helper()
+	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && slices.Contains([]string{".git", "build", "bin", "runs", "testdata", "decisions"}, d.Name()) {
+			return filepath.SkipDir
+		}
+		if filepath.Ext(path) == ".md" {
+			all = append(all, path)
 		}
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if checked < 200 {
-		t.Errorf("%d command lines, want over 200", checked)
-	}
+	return all
 }
