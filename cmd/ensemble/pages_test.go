@@ -124,7 +124,7 @@ var runnable = map[string]bool{"ensemble config explain": true, "ensemble config
 	"ensemble doctor": true, "ensemble engine passes": true, "ensemble engine ops": true, "ensemble completion": true}
 
 // dottedKey matches the path of a key in a section of a configuration file.
-var dottedKey = regexp.MustCompile("(?:^|[^\\w./-])((?:data|model|train|climate|calibrate|calibration|prune|teacher|members|drift|alarms|serve|output|coupling|neighbourhood)(?:\\.[a-z_]+(?:\\[\\])?)+)(?:$|[^\\w(/.-]|\\.\\W|\\.$)")
+var dottedKey = regexp.MustCompile(`(?:^|[^\w./-])((?:data|model|train|climate|calibrate|calibration|prune|teacher|members|drift|alarms|serve|output|coupling|neighbourhood)(?:\.[a-z_]+(?:\[\])?)+)(?:$|[^\w(/.-]|\.\W|\.$)`)
 
 // TestPagesKeys: every key of a configuration file that a page names by its path exists in a schema.
 func TestPagesKeys(t *testing.T) {
