@@ -84,39 +84,18 @@ func TestSpelling(t *testing.T) {
 		t.Fatalf("misspelt: %q, want callibrated", got)
 	}
 	words := map[string]string{}
-	err = filepath.WalkDir("../..", func(path string, d os.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		rel, _ := filepath.Rel("../..", path)
-		if d.IsDir() {
-			if slices.Contains([]string{".git", "build", "bin", "runs", "docs/decisions"}, filepath.ToSlash(rel)) || d.Name() == "testdata" {
-				return filepath.SkipDir
-			}
-			return nil
-		}
-		page := strings.HasSuffix(rel, ".md")
-		if !page && (!strings.HasSuffix(rel, ".go") || strings.HasSuffix(rel, "_test.go")) {
-			return nil
-		}
-		src, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		if page {
+	eachSource(t, func(rel string, src []byte) {
+		switch {
+		case strings.HasSuffix(rel, ".md"):
 			wordsOf(words, rel, addresses.ReplaceAllString(codeOfPage.ReplaceAllString(string(src), " "), " "))
-			return nil
-		}
-		for line := range strings.Lines(string(src)) {
-			if text, found := strings.CutPrefix(strings.TrimSpace(line), "// "); found && !strings.HasPrefix(text, "\t") {
-				wordsOf(words, rel, addresses.ReplaceAllString(text, " "))
+		case strings.HasSuffix(rel, ".go") && !strings.HasSuffix(rel, "_test.go"):
+			for line := range strings.Lines(string(src)) {
+				if text, found := strings.CutPrefix(strings.TrimSpace(line), "// "); found && !strings.HasPrefix(text, "\t") {
+					wordsOf(words, rel, addresses.ReplaceAllString(text, " "))
+				}
 			}
 		}
-		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	if len(words) < 3000 {
 		t.Errorf("%d words, want over 3000", len(words))
 	}

@@ -90,6 +90,52 @@ func proseOfGo(src []byte) map[int]string {
 	}
 }
 
+// eachSource calls f for every file of the repository that has prose: pages, Go, C and HTML, without test data and decisions, which are
+// records of their time.
+func eachSource(t *testing.T, f func(rel string, src []byte)) {
+	t.Helper()
+	err := filepath.WalkDir("../..", func(path string, d os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel("../..", path)
+		if err != nil {
+			return err
+		}
+		rel = filepath.ToSlash(rel)
+		if d.IsDir() {
+			if slices.Contains([]string{".git", "build", "bin", "runs", "docs/decisions"}, rel) || d.Name() == "testdata" {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if !slices.Contains([]string{".go", ".md", ".c", ".h", ".cu", ".html"}, filepath.Ext(rel)) {
+			return nil
+		}
+		src, err := os.ReadFile(path)
+		if err == nil {
+			f(rel, src)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// proseOfPage gives the paragraphs of a text by their first lines.
+func proseOfPage(src []byte) map[int]string {
+	prose := map[int]string{}
+	n, begin := 0, 1
+	for line := range strings.Lines(string(src)) {
+		if n++; strings.TrimSpace(line) == "" {
+			begin = n + 1
+		}
+		prose[begin] += line
+	}
+	return prose
+}
+
 // TestWords: comments and texts of the program, its help and errors included, and the pages of its documentation use the words
 // of the glossary.
 func TestWords(t *testing.T) {
@@ -105,56 +151,24 @@ func TestWords(t *testing.T) {
 		t.Fatalf("prose %v", got)
 	}
 	files := 0
-	err = filepath.WalkDir("../..", func(path string, d os.DirEntry, err error) error {
-		if err != nil {
-			return err
+	eachSource(t, func(rel string, src []byte) {
+		if rel == "internal/archtest/words_test.go" { // it has examples
+			return
 		}
-		rel, _ := filepath.Rel("../..", path)
-		if rel == filepath.FromSlash("internal/archtest/words_test.go") {
-			return nil
+		prose := proseOfPage
+		if filepath.Ext(rel) == ".go" {
+			prose = proseOfGo
 		}
-		if d.IsDir() {
-			if slices.Contains([]string{".git", "build", "bin", "runs", "testdata", "docs/decisions"}, filepath.ToSlash(rel)) || d.Name() == "testdata" {
-				return filepath.SkipDir
-			}
-			return nil
-		}
-		var prose map[int]string
-		switch filepath.Ext(path) {
-		case ".go", ".md", ".c", ".h", ".cu", ".html":
-			src, err := os.ReadFile(path)
-			if err != nil {
-				return err
-			}
-			if filepath.Ext(path) == ".go" {
-				prose = proseOfGo(src)
-				break
-			}
-			if rel == filepath.FromSlash("docs/glossary.md") {
-				src, _, _ = bytes.Cut(src, []byte("\n## Words that are not used\n"))
-			}
-			prose = map[int]string{}
-			n, begin := 0, 1
-			for line := range strings.Lines(string(src)) {
-				if n++; strings.TrimSpace(line) == "" {
-					begin = n + 1
-				}
-				prose[begin] += line
-			}
-		default:
-			return nil
+		if rel == "docs/glossary.md" {
+			src, _, _ = bytes.Cut(src, []byte("\n## Words that are not used\n"))
 		}
 		files++
-		for line, text := range prose {
+		for line, text := range prose(src) {
 			for _, f := range p.find(text) {
 				t.Errorf("%s:%d: %s", rel, max(line, -line), f)
 			}
 		}
-		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	if files < 1000 {
 		t.Errorf("%d files, want over 1000: the folders are not those of the repository", files)
 	}

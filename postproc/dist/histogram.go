@@ -133,7 +133,7 @@ func Histogram(bins int) *Family {
 	}
 	f.CRPS = func(grad, par []float64, y float64) float64 {
 		if grad != nil {
-			panic("dist: derivatives of the CRPS of a histogram with respect to its edges are not implemented")
+			panic("dist: the edges of a histogram are constants: its CRPS has no gradient with respect to parameters that include them")
 		}
 		return HistogramCRPS(nil, par[:bins+1], par[bins+1:], y)
 	}
