@@ -148,17 +148,11 @@ if [ $have = 0 ]; then
   # Memory, training, and the parts of the backend separately.
   ours memory 40 memory ${width[@]+"${width[@]}"} "${one11[@]}"
   [ $quick = 1 ] || ours learn 60 learn ${learn[@]+"${learn[@]}"}
-  for package in cuda cudnn nccl; do
-    if [ $emulated = 1 ]; then skip "tests-$package" "there is no device"
-    elif [ ! -x "$dir/$package.test" ]; then skip "tests-$package" "$package.test is not beside the others"
-    else part "tests-$package" 25 "$ensemble" bench device conformance --json --case "tests-$package" --program "$dir/$package.test" --run '^TestDevice' --time-limit 20
-    fi
-  done
 
   # Other precisions, the narrow network.
-  ours train-tf32 25 train --case unet3d-2 ${width[@]+"${width[@]}"} ${field2[@]+"${field2[@]}"} --precision tf32 --seconds 2
-  ours train-f32 25 train --case unet3d-2 ${width[@]+"${width[@]}"} ${field2[@]+"${field2[@]}"} --precision f32 --seconds 1
-  ours train-f16 25 train --case unet3d-2 ${width[@]+"${width[@]}"} ${field2[@]+"${field2[@]}"} --precision f16 --seconds 2
+  ours train-tf32 40 train --case unet3d-2 ${width[@]+"${width[@]}"} ${field2[@]+"${field2[@]}"} --precision tf32 --seconds 2
+  ours train-f32 60 train --case unet3d-2 ${width[@]+"${width[@]}"} ${field2[@]+"${field2[@]}"} --precision f32 --seconds 1
+  ours train-f16 40 train --case unet3d-2 ${width[@]+"${width[@]}"} ${field2[@]+"${field2[@]}"} --precision f16 --seconds 2
   if [ $quick = 0 ]; then
     theirs peer-tf32 30 train --case unet3d-2 ${width[@]+"${width[@]}"} ${field2[@]+"${field2[@]}"} --batch 2 --precision tf32 --forms d3_cl_graph,fold_cl_graph
     ours narrow 20 train --case unet3d-2-narrow ${narrow[@]+"${narrow[@]}"} ${field2[@]+"${field2[@]}"} --seconds 2
@@ -175,6 +169,12 @@ if [ $have = 0 ]; then
         [ -n "$n" ] && printf "{\"case\":\"sanitizer\",\"tool\":\"memcheck\",\"sanitizer_errors\":%d}\n" "$n"' - "$sanitizer" "$dir/conformance.test" "$parts/sanitizer.log"
     fi
   fi
+  for package in cuda cudnn nccl; do
+    if [ $emulated = 1 ]; then skip "tests-$package" "there is no device"
+    elif [ ! -x "$dir/$package.test" ]; then skip "tests-$package" "$package.test is not beside the others"
+    else part "tests-$package" 150 "$ensemble" bench device conformance --json --case "tests-$package" --program "$dir/$package.test" --run '^TestDevice' --time-limit 145
+    fi
+  done
 fi
 
 [ $have != 0 ] || ours info-again 20 info # warmer now

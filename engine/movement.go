@@ -62,7 +62,7 @@ const (
 //
 //	max(flops/peak FLOP/s, bytes/peak bandwidth)
 //
-// by is the resource that determines the maximum. Unknown rates give no bound.
+// by is the resource that determines the maximum, empty if no rate is known.
 //
 // Source: Williams, Waterman and Patterson 2009, doi:10.1145/1498765.1498785.
 func (p Peaks) Bound(flops, bytes int64) (seconds float64, by Bound) {
@@ -73,10 +73,13 @@ func (p Peaks) Bound(flops, bytes int64) (seconds float64, by Bound) {
 	if p.Bytes > 0 {
 		memory = float64(bytes) / p.Bytes
 	}
-	if compute > memory {
+	switch {
+	case compute > memory:
 		return compute, ByCompute
+	case memory > 0:
+		return memory, ByMemory
 	}
-	return memory, ByMemory
+	return 0, ""
 }
 
 // Movement is the work of one operation of a plan: arithmetic, memory traffic
@@ -92,8 +95,8 @@ type Movement struct {
 	Bytes    int64       `json:"bytes"`    // read and written, each operand and the result once
 	// BoundS is the shortest time in seconds at the given peaks, Bound the
 	// limiting resource.
-	BoundS float64 `json:"bound_s"`
-	Bound  Bound   `json:"bound"`
+	BoundS float64 `json:"bound_s,omitempty"`
+	Bound  Bound   `json:"bound,omitempty"`
 	// MeasuredS is the mean time in seconds, MUE the memory usage efficiency in
 	// percent. Both are 0 unless the plan was compiled with Profile and has
 	// run.

@@ -31,8 +31,6 @@ func axisKernel(b *Backend, q backend.Request, kernel func(x axis, b *Backend) (
 	}
 	// The number of channels of a head is a constant of the program, rounded up to a power
 	// of two, so that arrays stay in registers.
-	// The number of channels of a head is a constant of the program, rounded up to a power
-	// of two, so that arrays stay in registers.
 	size := 4
 	for size < per {
 		size *= 2

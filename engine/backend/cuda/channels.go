@@ -32,8 +32,6 @@ func newWalk(t backend.Tensor, turns int) walk {
 		w := walk{channels: s[1], lanes: graph.ChannelsLast.PaddedChannels(s[1]), points: int64(s[0]) * p}
 		// A block covers up to 32 groups of widthLast channels, and as many grid points as
 		// it has threads left.
-		// A block covers up to 32 groups of widthLast channels, and as many grid points as
-		// it has threads left.
 		columns := w.lanes / widthLast
 		tiles := (columns + 31) / 32
 		columns = (columns + tiles - 1) / tiles
@@ -43,7 +41,6 @@ func newWalk(t backend.Tensor, turns int) walk {
 		w.size = device.Size{Grid: [3]int{w.parts, tiles}, Block: [3]int{columns, rows}}
 		return w
 	}
-	// A block covers grid points of one channel of one sample.
 	// A block covers grid points of one channel of one sample.
 	w := walk{channels: s[1], lanes: s[1], points: p, each: int64(threads * turns)}
 	pieces := int((p + w.each - 1) / w.each)

@@ -120,8 +120,6 @@ func (b *Backend) prepareFastest(q backend.Request, own []variant, library libra
 	}
 	// A plan of the library that is known by name is made without asking for others,
 	// which takes long.
-	// A plan of the library that is known by name is made without asking for others,
-	// which takes long.
 	key := describe(q)
 	variants, i := own, -1
 	for _, name := range []string{q.Variant, b.choices[key], b.fastestKnown(key)} {
@@ -142,7 +140,6 @@ func (b *Backend) prepareFastest(q backend.Request, own []variant, library libra
 			}
 		}
 	}
-	// The choice is stored before preferOverlap: it must not depend on a halo exchange.
 	// The choice is stored before preferOverlap: it must not depend on a halo exchange.
 	if len(variants) > 1 || q.Variant != "" {
 		b.choices[key] = variants[i].name
@@ -205,7 +202,6 @@ func (b *Backend) benchmark(clock device.Profiler, key string, variants []varian
 	least := -1.0
 	for i, v := range variants {
 		seconds, err := b.time(clock, v)
-		// A plan of the library may fail; our own first variant must not.
 		// A plan of the library may fail; our own first variant must not.
 		if err != nil && i == 0 {
 			return 0, err

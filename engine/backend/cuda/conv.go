@@ -70,7 +70,6 @@ func (a convAxis) adjoint(n int) []convAxis {
 		c.step = a.stride
 		c.rows = max(0, (n-c.from+a.stride-1)/a.stride)
 		// The taps of a class are equidistant: the first, and the distance to the next.
-		// The taps of a class are equidistant: the first, and the distance to the next.
 		c.taps = 0
 		for t := range a.taps {
 			if t*a.dilation%a.stride != rest {
@@ -403,8 +402,6 @@ func (c *convolution) calls(w *work, values string, products kernels.Products, t
 		args := []any{at(c.parts[0]), second, packed, place(c.bias), place(c.plus), place(c.gate), at(c.out)}
 		// Tables in shared memory have an entry for each tap, and for each period of a
 		// periodic axis in an adjoint.
-		// Tables in shared memory have an entry for each tap, and for each period of a
-		// periodic axis in an adjoint.
 		var turns [3]int
 		rowTiles, box := tilesOf(x.N, class, t)
 		ints := []int{x.Lanes / unit, units1, x.N, room, y.C, y.Lanes, relu, box, class[0].rows, class[1].rows, class[2].rows}
@@ -457,8 +454,6 @@ func tileCost(processors int, out graph.Shape, class [3]convAxis, t kernels.Tile
 // along both and at most 1/16 of their area is outside of the field; else box is 0 and
 // tiles are runs of grid points.
 func tilesOf(n int, class [3]convAxis, t kernels.Tile) (tiles, box int) {
-	// Boxes are about square, at most 16 wide: neighbouring outputs then share more of
-	// the input than those of a run along longitude.
 	// Boxes are about square, at most 16 wide: neighbouring outputs then share more of
 	// the input than those of a run along longitude.
 	planes, high, wide := n*class[0].rows, class[1].rows, class[2].rows

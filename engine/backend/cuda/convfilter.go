@@ -33,6 +33,10 @@ type filterGrad struct {
 	parts int
 }
 
+// filterOwnTiles is the number of tile sizes that are benchmarked: more than of other
+// convolutions, because the estimated costs of large tiles are close.
+const filterOwnTiles = 5
+
 // filterGradient prepares conv3d_grad_filter and conv3d_fused_grad_filter in the
 // fastest variant.
 func filterGradient(b *Backend, q backend.Request) (backend.Kernel, error) {
@@ -53,7 +57,7 @@ func filterVariants(b *Backend, q backend.Request) (own []variant, library libra
 	}
 	g.values, g.products = values, b.products(values)
 	for i, t := range b.filterTiles(g) {
-		if i == ownTiles {
+		if i == filterOwnTiles {
 			break
 		}
 		w, err := b.filterVariant(g.cut(t, b.dev.Properties()), plain, a.Mask)
@@ -82,7 +86,7 @@ func (b *Backend) filterVariant(g filterGrad, plain bool, k op.BlockMask) (varia
 	rows, _, columns := g.size()
 	sums := s.reserve(int64(g.parts) * int64(rows) * int64(columns))
 	kept, err := b.keptBlocks(k)
-	name := fmt.Sprintf("gradient of the filter %s %s %d×%d, %d parts", g.values, g.products, g.tile.Rows, g.tile.Columns, g.parts)
+	name := fmt.Sprintf("gradient of the filter %s %s %d×%d×%d, %d threads, %d parts", g.values, g.products, g.tile.Rows, g.tile.Columns, g.tile.Points, g.tile.Threads, g.parts)
 	return variant{name: name, scratch: s.n, close: func() { _ = b.Free(kept) }, calls: func(w *work, mem []float32) {
 		inner := g
 		if plain {
@@ -152,14 +156,14 @@ func (b *Backend) filterTiles(g filterGrad) []kernels.Tile {
 // cut returns the gradient with a tile size and a number of parts.
 //
 // There are enough parts that the blocks fill the device a few times (waves), but each
-// part has at least leastSteps steps of kernels.Points grid points, since every part
+// part has at least leastSteps steps of Tile.Points grid points, since every part
 // writes a matrix of sums.
 func (g filterGrad) cut(t kernels.Tile, p device.Properties) filterGrad {
 	const waves, leastSteps = 3, 16
 	g.tile = t
 	rows, _, columns := g.size()
 	dy := g.fields[len(g.fields)-1].Shape
-	steps := ceil(dy[0]*dy[2:].Size(), kernels.Points)
+	steps := ceil(dy[0]*dy[2:].Size(), t.Points)
 	g.parts = max(1, min(waves*p.Multiprocessors*t.Blocks/(rows/t.Rows*(columns/t.Columns)), steps/leastSteps))
 	return g
 }

@@ -120,7 +120,6 @@ func (b *Backend) splitInterior(c convolution, products kernels.Products, tiles 
 // nil if there is none, and boxes that cover the others.
 func (c *convolution) splitRows(class [3]convAxis) (inner *[3]convAxis, outer [][3]convAxis) {
 	// Rows that read missing data are at the ends of an axis, so the interior is a range.
-	// Rows that read missing data are at the ends of an axis, so the interior is a range.
 	var span [3][2]int
 	for k, a := range class {
 		lo, hi := 0, a.rows
@@ -135,7 +134,6 @@ func (c *convolution) splitRows(class [3]convAxis) (inner *[3]convAxis, outer []
 		}
 		span[k] = [2]int{lo, hi}
 	}
-	// Cut boxes off at both ends of one axis after the other; they do not overlap.
 	// Cut boxes off at both ends of one axis after the other; they do not overlap.
 	rest := class
 	for k, a := range class {
@@ -188,7 +186,6 @@ func (a convAxis) readsOnly(i int, adjoint bool, of [2]int) bool {
 			}
 			continue
 		}
-		// The adjoint reads the results whose input cell is q, in every period.
 		// The adjoint reads the results whose input cell is q, in every period.
 		for {
 			if q >= 0 && q%a.stride == 0 && !ok(q/a.stride) {

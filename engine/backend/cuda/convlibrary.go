@@ -213,8 +213,6 @@ func (b *Backend) libraryConvs(q backend.Request, c convolution) (none libraryVa
 		}
 		// The padding complementary to that of the forward pass. A periodic axis must keep
 		// its size.
-		// The padding complementary to that of the forward pass. A periodic axis must keep
-		// its size.
 		reach := (size[i] - 1) * max(a.Dilation[i], 1)
 		if max(a.Stride[i], 1) != 1 || a.Pad[i].Periodic && 2*a.Pad[i].Size != reach {
 			return none

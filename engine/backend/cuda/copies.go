@@ -81,7 +81,6 @@ const maxAxes = 5
 func (w *work) copyBox(x, y device.Pointer, bytes int, box ...boxAxis) {
 	box = mergeAxes(box)
 	// The innermost axis must be contiguous, so that its elements can be combined.
-	// The innermost axis must be contiguous, so that its elements can be combined.
 	if k := len(box) - 1; k < 0 || box[k].x != 1 || box[k].y != 1 {
 		box = append(box, boxAxis{1, 1, 1})
 	}

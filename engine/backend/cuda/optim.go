@@ -93,7 +93,6 @@ func (b *Backend) NewOptimiser(rule backend.Rule, pieces []backend.ParamRange, t
 		w.b = b
 	}
 	// Before the update only LARS needs the norms of weights; LAMB gets them from opt_moments.
-	// Before the update only LARS needs the norms of weights; LAMB gets them from opt_moments.
 	w := start(a.W)
 	if rule != backend.RuleLARS {
 		w = nil
@@ -121,8 +120,6 @@ func (s *optimiser) tables(pieceTable, tensorTable []float32, pieces []backend.P
 	if err != nil {
 		return errors.Join(err, s.b.Free(p))
 	}
-	// struct piece of optim.cu: four int64 for each range. struct tensor: its first range,
-	// whether it is plain, and its decay, four bytes each; one more marks the end.
 	// struct piece of optim.cu: four int64 for each range. struct tensor: its first range,
 	// whether it is plain, and its decay, four bytes each; one more marks the end.
 	words := unsafe.Slice((*int64)(unsafe.Pointer(unsafe.SliceData(p))), len(p)/2)

@@ -130,7 +130,6 @@ func (l libraryVariants) cache(p ConvPlan) {
 // Source: Oyama, Ben-Nun, Hoefler and Matsuoka 2018, arXiv:1804.04806.
 func split(c cudnn.Convolution, n int) (all []piece) {
 	// Samples are independent, so they are divided first, as long as parts are equal.
-	// Samples are independent, so they are divided first, as long as parts are equal.
 	groups := 1
 	for groups < n && c.N%(2*groups) == 0 {
 		groups *= 2
@@ -143,14 +142,12 @@ func split(c cudnn.Convolution, n int) (all []piece) {
 	}
 	window := graph.WindowAxis{Size: c.Filter[axis], Stride: max(c.Stride[axis], 1), Dilation: max(c.Dilation[axis], 1), Pad: c.Pad[axis]}
 	// The first slabs have one row more if the rows do not divide evenly.
-	// The first slabs have one row more if the rows do not divide evenly.
 	size, more := out[axis]/slabs, out[axis]%slabs
 	cut := workspace.Config{Pieces: []workspace.Piece{{Micro: workspace.Micro{Size: size + 1}, Count: more}, {Micro: workspace.Micro{Size: size}, Count: slabs - more}}}
 	rows, err := workspace.Slabs(cut, window, false, c.Size[axis], out[axis], 1)
 	if err != nil {
 		return nil
 	}
-	// Byte sizes of a row and of a sample, of x and of y.
 	// Byte sizes of a row and of a sample, of x and of y.
 	bytes := c.Type.Bytes()
 	row := [2]int64{bytes * int64(c.Size[2]) * int64(c.In), bytes * int64(out[2]) * int64(c.Out)}

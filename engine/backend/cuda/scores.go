@@ -51,7 +51,6 @@ func distributionKernel(b *Backend, q backend.Request, ending string) (backend.K
 		return w.kernel(name)
 	}
 	// Families of positive variables are censored at 0.
-	// Families of positive variables are censored at 0.
 	censored := int32(0)
 	if f := dist.FamilyByID(a.Family, a.Parameters); f != nil && f.Positive {
 		censored = 1

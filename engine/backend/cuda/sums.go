@@ -28,7 +28,6 @@ func reductionOf(x backend.Tensor, a op.Axes) reduction {
 		}
 	}
 	// Axes are listed in memory order, so that adjacent ones can be merged.
-	// Axes are listed in memory order, so that adjacent ones can be merged.
 	strides := x.Shape.Strides()
 	order := make([]int, len(strides))
 	for i := range order {
@@ -74,9 +73,6 @@ const (
 // size returns the results and values that a block processes, and the number of values
 // of a part.
 func (r reduction) size() (block [3]int, each int64) {
-	// block[0] results are computed side by side, each by block[1] threads. Threads with
-	// adjacent numbers read adjacent memory: results if the innermost axis is kept, else
-	// values of one sum.
 	// block[0] results are computed side by side, each by block[1] threads. Threads with
 	// adjacent numbers read adjacent memory: results if the innermost axis is kept, else
 	// values of one sum.

@@ -85,7 +85,6 @@ func (b *Backend) measure(key string, q backend.Request) (e tune.Entry, err erro
 		}
 	}
 	// No clock, or not enough memory for the operands: estimate.
-	// No clock, or not enough memory for the operands: estimate.
 	b.dryRun = true
 	defer func() { b.dryRun = false }()
 	own, library, err := variantRules[q.Op.Name](b, withDummyMemory(q))

@@ -133,8 +133,13 @@ func try(t *testing.T, d device.Device, recorded bool, c Convolution, find func(
 		got := m.Get(to, len(want), stored)
 		for i, v := range got {
 			// Sums of these numbers are exact in float32, in any order; engines that transform
-			// (FFT, Winograd) round on the way. Then the result is rounded to its type.
-			if tolerance := stored.Rounding()*math.Abs(want[i]) + 0x1p-18*size[i]; !(math.Abs(float64(v)-want[i]) <= tolerance) {
+			// (FFT, Winograd) round on the way. Then the result is rounded to its type, once
+			// before it is added to what is there, and once after.
+			tolerance := stored.Rounding()*math.Abs(want[i]) + 0x1p-18*size[i]
+			if c.Add {
+				tolerance += stored.Rounding() * math.Abs(want[i]-float64(before[i]))
+			}
+			if !(math.Abs(float64(v)-want[i]) <= tolerance) {
 				return fmt.Errorf("%s: element %d: got %g, want %g within %g", how, i, v, want[i], tolerance)
 			}
 		}

@@ -23,10 +23,12 @@ const (
 // results, a warp (Plain: a thread) WarpRows×WarpColumns. Stages is the number of
 // buffers of the pipeline, Blocks the number of blocks of a multiprocessor, limited by
 // registers and shared memory. Rate is the relative efficiency, from the number of
-// values read per product; only ratios matter.
+// values read per product; only ratios matter. Points is the number of grid points that
+// the gradient of a filter multiplies together; 0 for other convolutions.
 type Tile struct {
 	Rows, Columns, WarpRows, WarpColumns, Threads, Stages, Blocks int
 	Rate                                                          float64
+	Points                                                        int
 }
 
 // LocalSamples is the number of samples that a thread of localconv.cu processes
@@ -37,46 +39,47 @@ const LocalSamples = 8
 // few taps.
 const SumLanes = 32
 
-// Points is the number of grid points that the gradient of a filter multiplies
-// together.
-const Points = 32
-
 // ConvTiles are the tile sizes of conv.cu on tensor cores, larger ones first.
 var ConvTiles = []Tile{
-	{256, 128, 64, 64, 256, 3, 1, 1},
-	{128, 128, 64, 64, 128, 3, 2, 0.95},
-	{256, 48, 64, 48, 128, 3, 2, 0.8},
-	{128, 64, 64, 32, 128, 4, 3, 0.75},
-	{64, 64, 32, 32, 128, 4, 4, 0.6},
-	{128, 32, 32, 32, 128, 4, 3, 0.5},
-	{128, 16, 32, 16, 128, 4, 4, 0.35},
-	{128, 8, 32, 8, 128, 4, 4, 0.25},
+	{256, 128, 64, 64, 256, 3, 1, 1, 0},
+	{128, 128, 64, 64, 128, 3, 2, 0.95, 0},
+	{256, 48, 64, 48, 128, 3, 2, 0.8, 0},
+	{128, 64, 64, 32, 128, 4, 3, 0.75, 0},
+	{64, 64, 32, 32, 128, 4, 4, 0.6, 0},
+	{128, 32, 32, 32, 128, 4, 3, 0.5, 0},
+	{128, 16, 32, 16, 128, 4, 4, 0.35, 0},
+	{128, 8, 32, 8, 128, 4, 4, 0.25, 0},
 }
 
 // PlainConvTiles are the tile sizes of conv.cu on CUDA cores.
 var PlainConvTiles = []Tile{
-	{128, 64, 8, 4, 256, 2, 2, 1},
-	{64, 64, 4, 4, 256, 2, 2, 0.7},
-	{64, 32, 4, 2, 256, 2, 3, 0.5},
-	{128, 8, 4, 1, 256, 2, 3, 0.3},
+	{128, 64, 8, 4, 256, 2, 2, 1, 0},
+	{64, 64, 4, 4, 256, 2, 2, 0.7, 0},
+	{64, 32, 4, 2, 256, 2, 3, 0.5, 0},
+	{128, 8, 4, 1, 256, 2, 3, 0.3, 0},
 }
 
 // FilterTiles are the tile sizes of convfilter.cu on tensor cores.
 var FilterTiles = []Tile{
-	{128, 128, 64, 32, 256, 3, 1, 1},
-	{64, 128, 32, 32, 256, 3, 2, 0.85},
-	{48, 96, 48, 32, 96, 3, 4, 0.8},
-	{64, 64, 32, 32, 128, 3, 3, 0.7},
-	{32, 128, 32, 32, 128, 3, 3, 0.65},
-	{16, 64, 16, 32, 64, 3, 8, 0.3},
+	{128, 256, 64, 64, 256, 3, 1, 1.3, 32},
+	{128, 256, 64, 64, 256, 3, 1, 1.25, 64},
+	{256, 128, 64, 64, 256, 3, 1, 1.3, 32},
+	{128, 128, 64, 64, 128, 3, 2, 1.15, 32},
+	{128, 128, 64, 32, 256, 3, 1, 1, 64},
+	{64, 256, 64, 64, 128, 3, 2, 1, 32},
+	{64, 128, 32, 32, 256, 3, 2, 0.85, 32},
+	{48, 96, 48, 32, 96, 3, 4, 0.8, 32},
+	{64, 64, 32, 32, 128, 3, 3, 0.7, 32},
+	{32, 128, 32, 32, 128, 3, 3, 0.65, 32},
+	{16, 64, 16, 32, 64, 3, 8, 0.3, 32},
 }
 
 // PlainFilterTiles are the tile sizes of convfilter.cu on CUDA cores.
 var PlainFilterTiles = []Tile{
-	{128, 64, 8, 8, 128, 2, 2, 1},
-	{64, 64, 8, 4, 128, 2, 3, 0.85},
-	{32, 64, 4, 4, 128, 2, 4, 0.6},
-	{16, 64, 4, 4, 64, 2, 8, 0.5},
+	{128, 64, 8, 8, 128, 2, 2, 1, 32},
+	{64, 64, 8, 4, 128, 2, 3, 0.85, 32},
+	{32, 64, 4, 4, 128, 2, 4, 0.6, 32},
+	{16, 64, 4, 4, 64, 2, 8, 0.5, 32},
 }
 
 // unitBytes is the size of a vector load in conv.cu and convfilter.cu.
@@ -97,7 +100,7 @@ func (t Tile) FilterShared(taps [3]int, bytes int) int {
 	if bytes == 4 {
 		more = 2
 	}
-	return t.Stages*Points*(t.Rows/per+t.Columns/per+2*more)*unitBytes + 2*4*Points*(2+taps[1]+taps[2])
+	return t.Stages*t.Points*(t.Rows/per+t.Columns/per+2*more)*unitBytes + 2*4*t.Points*(2+taps[1]+taps[2])
 }
 
 // defines returns the macros of a program.
@@ -134,7 +137,7 @@ func btoi(b bool) int {
 // ConvFilter returns the program of the gradient of a filter. Its last step sums groups
 // of the given number of channels.
 func ConvFilter(t Tile, stored string, p Products, lanes int) device.Program {
-	return Program("convfilter.cu", append(t.defines(stored, p), fmt.Sprintf("POINTS=%d", Points), fmt.Sprintf("LANES=%d", lanes))...)
+	return Program("convfilter.cu", append(t.defines(stored, p), fmt.Sprintf("POINTS=%d", t.Points), fmt.Sprintf("LANES=%d", lanes))...)
 }
 
 // convVariants returns all programs of convolutions: every tile size with every kind of
