@@ -201,7 +201,7 @@ func (b *Backend) benchmark(clock device.Profiler, key string, variants []varian
 	e := tune.Entry{}
 	least := -1.0
 	for i, v := range variants {
-		seconds, err := b.time(clock, v)
+		seconds, err := b.time(clock, v, least)
 		// A plan of the library may fail; our own first variant must not.
 		if err != nil && i == 0 {
 			return 0, err
@@ -223,12 +223,20 @@ func (b *Backend) benchmark(clock device.Profiler, key string, variants []varian
 	return fastest, nil
 }
 
-// timedRuns is the number of runs of which the least time counts, after one warm-up
-// run.
+// timedRuns is the largest number of runs of which the least time counts, after one
+// warm-up run.
 const timedRuns = 3
 
-// time returns the least time of a variant in seconds, measured with CUDA events.
-func (b *Backend) time(clock device.Profiler, v variant) (least float64, err error) {
+// A variant that is so many times slower than the fastest is not timed again: in its
+// warm-up, which loads code, or in a timed run.
+const (
+	tooSlowFirst = 20
+	tooSlow      = 1.5
+)
+
+// time returns the least time of a variant in seconds, measured with CUDA events. best
+// is the time of the fastest variant before it, negative if there is none.
+func (b *Backend) time(clock device.Profiler, v variant, best float64) (least float64, err error) {
 	p, err := b.dev.Alloc(elem * int64(max(v.scratch, 1)))
 	if err != nil {
 		return 0, noMemory(err)
@@ -243,8 +251,11 @@ func (b *Backend) time(clock device.Profiler, v variant) (least float64, err err
 		if err != nil {
 			break
 		}
-		if run == 1 || run > 1 && seconds < least {
+		if run <= 1 || seconds < least {
 			least = seconds
+		}
+		if best >= 0 && (run == 0 && least > tooSlowFirst*best || run > 0 && least > tooSlow*best) {
+			break
 		}
 	}
 	if e := b.dev.Free(p); err == nil {

@@ -319,7 +319,7 @@ func (c convolution) variant(values string, plain bool, products kernels.Product
 		room = max(room, roundUp(c.out.Shape[1], t.Columns))
 	}
 	packed := s.reserve(int64(valueBytes(values)) * int64(c.filter.Shape[2:].Size()) * int64(c.lanes()) * int64(room) / elem)
-	name := fmt.Sprintf("conv %s %s %d×%d", values, products, tiles[0].Rows, tiles[0].Columns)
+	name := fmt.Sprintf("conv %s %s %s", values, products, tiles[0])
 	return variant{name: name, scratch: s.n, calls: func(w *work, mem []float32) {
 		inner := c
 		if plain {
@@ -430,7 +430,7 @@ func (b *Backend) convTiles(products kernels.Products, out graph.Shape, class [3
 	taps := [3]int{class[0].taps * class[0].turns, class[1].taps * class[1].turns, class[2].taps * class[2].turns}
 	p := b.dev.Properties()
 	return cheapestTiles(kernels.ConvTilesOf(products), func(t kernels.Tile) (float64, bool) {
-		return tileCost(p.Multiprocessors, out, class, t), t.ConvShared(taps) <= p.SharedBytes
+		return tileCost(p.Multiprocessors, out, class, t), t.Supports(p.Architecture) && t.ConvShared(taps) <= p.SharedBytes
 	})
 }
 

@@ -357,7 +357,8 @@ func inTiles(t *testing.T, b *cuda.Backend, cases []convCase, lists []tiled) {
 	for _, tiles := range lists {
 		all := *tiles.list
 		for _, tile := range all {
-			if *tiles.list = []kernels.Tile{tile}; b.Device().Properties().Architecture < 75 && tile.WarpColumns%16 > 0 {
+			architecture := b.Device().Properties().Architecture
+			if *tiles.list = []kernels.Tile{tile}; !tile.Supports(architecture) || architecture < 75 && tile.WarpColumns%16 > 0 {
 				continue // products of quads are wider
 			}
 			for _, c := range cases {
@@ -365,11 +366,41 @@ func inTiles(t *testing.T, b *cuda.Backend, cases []convCase, lists []tiled) {
 					continue
 				}
 				for _, a := range tiles.arithmetic {
-					t.Run(fmt.Sprintf("%d×%d/%s/%s/%s", tile.Rows, tile.Columns, c.op, a, c.name), func(t *testing.T) { compareConv(t, b, c, a) })
+					if tile.Warpgroups && a == "tf32" {
+						continue // other tiles compute it
+					}
+					t.Run(fmt.Sprintf("%s/%s/%s/%s", tile, c.op, a, c.name), func(t *testing.T) { compareConv(t, b, c, a) })
 				}
 			}
 		}
 		*tiles.list = all
+	}
+}
+
+// TestWarpgroups computes in tiles of warpgroups, which only compute capability 9.0 has: a
+// case of each operation, and all in TestLongWarpgroups.
+func TestWarpgroups(t *testing.T) {
+	cases := largerCases()
+	inWarpgroups(t, []convCase{cases[0], cases[4], cases[8]}, 2)
+}
+
+// inWarpgroups computes cases in every so-manieth tile of warpgroups.
+func inWarpgroups(t *testing.T, cases []convCase, every int) {
+	b := gpuOf(t, func() (device.Device, error) {
+		d, err := emulate.Open(1 << 30)
+		return older{d, 90}, err
+	})
+	for _, list := range []*[]kernels.Tile{&kernels.ConvTiles, &kernels.FilterTiles} {
+		all := *list
+		var some []kernels.Tile
+		for i, tile := range all {
+			if tile.Warpgroups && i%every == 0 {
+				some = append(some, tile)
+			}
+		}
+		*list = some
+		inTiles(t, b, cases, []tiled{{list, list == &kernels.FilterTiles, []string{"bf16", "f16"}}})
+		*list = all
 	}
 }
 

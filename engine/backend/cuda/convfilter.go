@@ -86,7 +86,7 @@ func (b *Backend) filterVariant(g filterGrad, plain bool, k op.BlockMask) (varia
 	rows, _, columns := g.size()
 	sums := s.reserve(int64(g.parts) * int64(rows) * int64(columns))
 	kept, err := b.keptBlocks(k)
-	name := fmt.Sprintf("gradient of the filter %s %s %d×%d×%d, %d threads, %d parts", g.values, g.products, g.tile.Rows, g.tile.Columns, g.tile.Points, g.tile.Threads, g.parts)
+	name := fmt.Sprintf("gradient of the filter %s %s %s, %d parts", g.values, g.products, g.tile, g.parts)
 	return variant{name: name, scratch: s.n, close: func() { _ = b.Free(kept) }, calls: func(w *work, mem []float32) {
 		inner := g
 		if plain {
@@ -146,10 +146,11 @@ func (g *filterGrad) size() (rows, columnsOfTap, columns int) {
 // cost.
 func (b *Backend) filterTiles(g filterGrad) []kernels.Tile {
 	taps := [3]int{g.axes[0].taps, g.axes[1].taps, g.axes[2].taps}
+	p := b.dev.Properties()
 	return cheapestTiles(kernels.FilterTilesOf(g.products), func(t kernels.Tile) (float64, bool) {
 		g.tile = t
 		rows, _, columns := g.size()
-		return float64(rows) * float64(columns) / t.Rate, t.FilterShared(taps, valueBytes(g.values)) <= b.dev.Properties().SharedBytes
+		return float64(rows) * float64(columns) / t.Rate, t.Supports(p.Architecture) && t.FilterShared(taps, valueBytes(g.values)) <= p.SharedBytes
 	})
 }
 

@@ -21,3 +21,6 @@ func TestLongEveryTileInQuads(t *testing.T) {
 	})
 	inTiles(t, b, largerCases(), []tiled{{&kernels.ConvTiles, false, []string{"f16"}}, {&kernels.FilterTiles, true, []string{"f16"}}})
 }
+
+// TestLongWarpgroups computes in every tile of warpgroups.
+func TestLongWarpgroups(t *testing.T) { inWarpgroups(t, largerCases(), 1) }

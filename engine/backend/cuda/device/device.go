@@ -78,6 +78,9 @@ type Program struct {
 	Name    string // of its file, for messages
 	Source  string
 	Defines []string // macros "NAME=value", in order
+	// Specific programs use instructions that only the architecture of the device has,
+	// and later ones have not.
+	Specific bool
 }
 
 // Module is a compiled and loaded program.

@@ -92,7 +92,7 @@ func Open(memory int64) (*Device, error) {
 
 // Properties returns the limits of compute capability 8.0.
 func (d *Device) Properties() device.Properties {
-	return device.Properties{Name: "emulated", Architecture: 80, Multiprocessors: 2, SharedBytes: 160 << 10, MemoryBytes: d.limit, MemoryBandwidth: 1e9, Emulated: true}
+	return device.Properties{Name: "emulated", Architecture: 80, Multiprocessors: 2, SharedBytes: 227 << 10, MemoryBytes: d.limit, MemoryBandwidth: 1e9, Emulated: true}
 }
 
 // Alloc allocates memory that only kernels and copies may access. All its bits are set,

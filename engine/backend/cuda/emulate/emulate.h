@@ -41,7 +41,7 @@ static dim3 blockDim, gridDim;
 namespace emulated {
 
 constexpr size_t stack_bytes = 64 << 10;
-constexpr int SHARED_BYTES = 160 << 10;
+constexpr int SHARED_BYTES = 227 << 10;
 constexpr int warp_size = 32;
 
 struct fiber {
@@ -54,7 +54,7 @@ struct fiber {
 	uint64_t given[2] = {0, 0};           // what it shows to its warp, by the parity of the barrier
 };
 
-alignas(256) static char shared[SHARED_BYTES];
+alignas(1024) static char shared[SHARED_BYTES];
 static fiber fibers[1024];
 static jmp_buf scheduler;
 static ucontext_t scheduler_context;

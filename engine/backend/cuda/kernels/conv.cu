@@ -29,9 +29,25 @@
 // quarter more points than the tile has instead of three times as many.
 // Grid: tiles, those of the same rows adjacent. Block: THREADS.
 
+#if WGMMA
+#define UNITS 8
+constexpr int row_units = ROWS, column_units = COLUMNS; // of a buffer, per unit of the sum
+constexpr int ahead = STAGES - 2; // steps that are copied beforehand: the buffer of one is still read
+#else
 #define UNITS 4
-constexpr int row_units = ROWS + 2, column_units = COLUMNS + 2; // of a buffer, per unit of the sum
+constexpr int row_units = ROWS + 2, column_units = COLUMNS + 2;
+constexpr int ahead = STAGES - 1;
+#endif
 constexpr int stage_units = UNITS * (row_units + column_units);
+
+// place is where unit u of row or column r lies in a buffer with so many.
+DEVICE int place(int u, int r, int rows) {
+#if WGMMA
+	return swizzled(r * 8 + u);
+#else
+	return u * rows + r;
+#endif
+}
 
 #if PRODUCTS
 constexpr int across = COLUMNS / WARP_COLUMNS;                   // warps
@@ -68,7 +84,12 @@ KERNEL __launch_bounds__(THREADS, BLOCKS) conv(const T *x0, const T *x1, const u
 	int32_t units0, int32_t units1, int32_t samples, int32_t room, int32_t channels, int32_t lanes, int32_t relu, int32_t box,
 	int32_t rows_d, int32_t rows_h, int32_t rows_w, int32_t taps_d, int32_t taps_h, int32_t taps_w,
 	int32_t out_d, int32_t out_h, int32_t out_w, int32_t filter_h, int32_t filter_w, AXIS(d), AXIS(h), AXIS(w)) {
-	DYNAMIC_SHARED(unit, stages);
+	DYNAMIC_SHARED(unit, shared);
+#if WGMMA
+	unit *const stages = aligned_units(shared);
+#else
+	unit *const stages = shared;
+#endif
 	// Tables after the buffers: for every row of the tile the points of each tap of each
 	// axis, and its point of the result; the filter's tap of each; those of the first axis
 	// that some row has.
@@ -200,7 +221,7 @@ KERNEL __launch_bounds__(THREADS, BLOCKS) conv(const T *x0, const T *x1, const u
 			int r = first + i * (THREADS / UNITS);
 			if (ROWS * UNITS % THREADS == 0 || r < ROWS) {
 				bool valid = there && from[i] >= 0;
-				copy_unit(to + u * row_units + r, valid ? x + static_cast<int64_t>(from[i]) * pitch + lane : x, valid);
+				copy_unit(to + place(u, r, row_units), valid ? x + static_cast<int64_t>(from[i]) * pitch + lane : x, valid);
 			}
 		}
 		to += UNITS * row_units;
@@ -209,7 +230,7 @@ KERNEL __launch_bounds__(THREADS, BLOCKS) conv(const T *x0, const T *x1, const u
 		for (int i = 0; i < copied_columns; i++) {
 			int c = first + i * (THREADS / UNITS);
 			if (COLUMNS * UNITS % THREADS == 0 || c < COLUMNS)
-				copy_unit_once(to + u * column_units + c, there ? f + c : filter, there);
+				copy_unit_once(to + place(u, c, column_units), there ? f + c : filter, there);
 		}
 		in_group += UNITS;
 		carry();
@@ -219,7 +240,16 @@ KERNEL __launch_bounds__(THREADS, BLOCKS) conv(const T *x0, const T *x1, const u
 	float sums[tall][wide][held] = {};
 	const int lane = tid % 32, warp_row = tid / 32 / across * WARP_ROWS, warp_column = tid / 32 % across * WARP_COLUMNS;
 #endif
-#if PRODUCTS == 4
+#if WGMMA
+	auto multiply = [&](int stage) {
+		const unit *a = stages + stage * stage_units + tid / 128 * 64 * UNITS, *b = stages + stage * stage_units + UNITS * row_units;
+		groups_begin();
+#pragma unroll
+		for (int k = 0; k < UNITS; k += 2)
+			group_products<false>(x0, sums[0], a + k, b + k, 1);
+		groups_end();
+	};
+#elif PRODUCTS == 4
 	auto multiply = [&](int stage) {
 		const unit *a = stages + stage * stage_units + warp_row + quad_row(lane, false);
 		const unit *b = stages + stage * stage_units + UNITS * row_units + warp_column + quad_column(lane, false);
@@ -301,17 +331,31 @@ KERNEL __launch_bounds__(THREADS, BLOCKS) conv(const T *x0, const T *x1, const u
 	};
 #endif
 
-	for (int s = 0; s < STAGES - 1; s++) {
+	for (int s = 0; s < ahead; s++) {
 		copy(s);
 		copies_end();
 	}
 	for (int s = 0; s < steps; s++) {
-		copies_left<STAGES - 2>();
+		copies_left<ahead - 1>();
+#if WGMMA
+		copies_shown();
 		__syncthreads();
-		copy((s + STAGES - 1) % STAGES);
-		copies_end();
 		multiply(s % STAGES);
+#else
+		__syncthreads();
+#endif
+		copy((s + ahead) % STAGES);
+		copies_end();
+#if WGMMA
+		groups_left<1>();
+#else
+		multiply(s % STAGES);
+#endif
 	}
+#if WGMMA
+	groups_left<0>();
+	keep_sums(sums[0]);
+#endif
 	copies_left<0>();
 	__syncthreads();
 

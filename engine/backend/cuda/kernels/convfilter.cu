@@ -20,9 +20,24 @@
 // parts. Block: THREADS.
 
 constexpr int row_units = ROWS / unit_values, column_units = COLUMNS / unit_values;
+#if WGMMA
+constexpr int row_pitch = row_units, column_pitch = column_units;
+constexpr int ahead = STAGES - 2; // steps that are copied beforehand: the buffer of one is still read
+#else
 constexpr int more = sizeof(T) == 2 ? 1 : 2; // words of floats are read one by one
 constexpr int row_pitch = row_units + more, column_pitch = column_units + more;
+constexpr int ahead = STAGES - 1;
+#endif
 constexpr int stage_units = POINTS * (row_pitch + column_pitch);
+
+// place is where unit u of point p lies in a buffer with rows of so many units.
+DEVICE int place(int p, int u, int pitch) {
+#if WGMMA // blocks of 64 channels, whose points are 128 bytes each
+	return u / 8 * POINTS * 8 + swizzled(p * 8 + u % 8);
+#else
+	return p * pitch + u;
+#endif
+}
 
 #if PRODUCTS
 constexpr int across = COLUMNS / WARP_COLUMNS;                // warps
@@ -37,7 +52,12 @@ constexpr int across = COLUMNS / wide, down = ROWS / tall;    // threads
 KERNEL __launch_bounds__(THREADS, BLOCKS) filter_grad(const T *x0, const T *x1, const T *dy, float *sums_of_parts,
 	int32_t units0, int32_t units1, int32_t units_dy, int32_t samples, int32_t column_tiles,
 	int32_t rows_d, int32_t rows_h, int32_t rows_w, int32_t taps_h, int32_t taps_w, AXIS(d), AXIS(h), AXIS(w)) {
-	DYNAMIC_SHARED(unit, stages);
+	DYNAMIC_SHARED(unit, shared);
+#if WGMMA
+	unit *const stages = aligned_units(shared);
+#else
+	unit *const stages = shared;
+#endif
 	// Two tables after the buffers: for POINTS points the place in dy, in x along the
 	// first axis, and along the others for each tap.
 	int32_t *tables = reinterpret_cast<int32_t *>(stages + STAGES * stage_units);
@@ -103,7 +123,8 @@ KERNEL __launch_bounds__(THREADS, BLOCKS) filter_grad(const T *x0, const T *x1, 
 	// What this thread copies: of the rows one unit of every so-manieth point, and of the
 	// columns one, which has one tap.
 	constexpr int copied_rows = POINTS * row_units / THREADS, copied_columns = POINTS * column_units / THREADS;
-	static_assert(THREADS % row_units == 0 && THREADS % column_units == 0 && copied_rows > 0 && copied_columns > 0, "a thread copies one column");
+	static_assert(THREADS % row_units == 0 && THREADS % column_units == 0, "a thread copies one column");
+	static_assert(POINTS * row_units % THREADS == 0 && POINTS * column_units % THREADS == 0, "all threads copy as much");
 	const int units = units0 + units1;
 	const int row_unit = blockIdx.x * row_units + tid % row_units, column_unit = column0 / unit_values + tid % column_units;
 	const int tap = column_unit / units, e = column_unit % units;
@@ -120,7 +141,7 @@ KERNEL __launch_bounds__(THREADS, BLOCKS) filter_grad(const T *x0, const T *x1, 
 			int p = tid / row_units + i * (THREADS / row_units);
 			int32_t at = from[p];
 			bool there = row_there && at >= 0;
-			copy_unit(to + p * row_pitch + tid % row_units, there ? rows_from + static_cast<int64_t>(at) * units_dy : reinterpret_cast<const unit *>(dy), there);
+			copy_unit(to + place(p, tid % row_units, row_pitch), there ? rows_from + static_cast<int64_t>(at) * units_dy : reinterpret_cast<const unit *>(dy), there);
 		}
 		to += POINTS * row_pitch;
 #pragma unroll
@@ -128,7 +149,7 @@ KERNEL __launch_bounds__(THREADS, BLOCKS) filter_grad(const T *x0, const T *x1, 
 			int p = tid / column_units + i * (THREADS / column_units);
 			int32_t a = from[POINTS + p], b = from[at_h + p], c = from[at_w + p];
 			bool there = column_there && (a | b | c) >= 0;
-			copy_unit(to + p * column_pitch + tid % column_units, there ? columns_from + static_cast<int64_t>(a + b + c) * pitch : reinterpret_cast<const unit *>(dy), there);
+			copy_unit(to + place(p, tid % column_units, column_pitch), there ? columns_from + static_cast<int64_t>(a + b + c) * pitch : reinterpret_cast<const unit *>(dy), there);
 		}
 	};
 
@@ -137,7 +158,14 @@ KERNEL __launch_bounds__(THREADS, BLOCKS) filter_grad(const T *x0, const T *x1, 
 	const int lane = tid % 32, warp_row = tid / 32 / across * WARP_ROWS, warp_column = tid / 32 % across * WARP_COLUMNS;
 	auto multiply = [&](int stage) {
 		const unit *a = stages + stage * stage_units, *b = a + POINTS * row_pitch;
-#if PRODUCTS == 4
+#if WGMMA
+		a += tid / 128 * POINTS * 8;
+		groups_begin();
+#pragma unroll
+		for (int p = 0; p < POINTS; p += 16)
+			group_products<true>(x0, sums[0], a + p * 8, b + p * 8, POINTS * 8);
+		groups_end();
+#elif PRODUCTS == 4
 		const char *wa = reinterpret_cast<const char *>(a + lane % 4 * row_pitch) + (warp_row + quad_row(lane, true)) * 2;
 		const char *wb = reinterpret_cast<const char *>(b + lane % 4 * column_pitch) + (warp_column + quad_column(lane, true)) * 2;
 #pragma unroll
@@ -214,20 +242,34 @@ KERNEL __launch_bounds__(THREADS, BLOCKS) filter_grad(const T *x0, const T *x1, 
 #endif
 
 	look_up(0);
-	for (int s = 0; s < STAGES - 1; s++) {
+	for (int s = 0; s < ahead; s++) {
 		__syncthreads();
 		copy(s, s % 2);
 		copies_end();
 		look_up((s + 1) % 2);
 	}
 	for (int s = 0; s < steps; s++) {
-		copies_left<STAGES - 2>();
+		copies_left<ahead - 1>();
+#if WGMMA
+		copies_shown();
 		__syncthreads();
-		copy((s + STAGES - 1) % STAGES, (s + STAGES - 1) % 2);
-		copies_end();
-		look_up((s + STAGES) % 2);
 		multiply(s % STAGES);
+#else
+		__syncthreads();
+#endif
+		copy((s + ahead) % STAGES, (s + ahead) % 2);
+		copies_end();
+		look_up((s + ahead + 1) % 2);
+#if WGMMA
+		groups_left<1>();
+#else
+		multiply(s % STAGES);
+#endif
 	}
+#if WGMMA
+	groups_left<0>();
+	keep_sums(sums[0]);
+#endif
 	copies_left<0>();
 
 	const int64_t columns = static_cast<int64_t>(gridDim.y) * COLUMNS;

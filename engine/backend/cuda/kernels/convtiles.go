@@ -24,11 +24,15 @@ const (
 // buffers of the pipeline, Blocks the number of blocks of a multiprocessor, limited by
 // registers and shared memory. Rate is the relative efficiency, from the number of
 // values read per product; only ratios matter. Points is the number of grid points that
-// the gradient of a filter multiplies together; 0 for other convolutions.
+// the gradient of a filter multiplies together; 0 for other convolutions. Tiles with
+// Warpgroups multiply by instructions of four warps together (wgmma), of compute
+// capability 9.0 only, in bfloat16 and float16: then WarpRows is 16, Columns is
+// WarpColumns and 64, 128 or 256, and a group of four warps has 64 rows.
 type Tile struct {
 	Rows, Columns, WarpRows, WarpColumns, Threads, Stages, Blocks int
 	Rate                                                          float64
 	Points                                                        int
+	Warpgroups                                                    bool
 }
 
 // LocalSamples is the number of samples that a thread of localconv.cu processes
@@ -41,78 +45,104 @@ const SumLanes = 32
 
 // ConvTiles are the tile sizes of conv.cu on tensor cores, larger ones first.
 var ConvTiles = []Tile{
-	{256, 128, 64, 64, 256, 3, 1, 1, 0},
-	{128, 128, 64, 64, 128, 3, 2, 0.95, 0},
-	{256, 48, 64, 48, 128, 3, 2, 0.8, 0},
-	{128, 64, 64, 32, 128, 4, 3, 0.75, 0},
-	{64, 64, 32, 32, 128, 4, 4, 0.6, 0},
-	{128, 32, 32, 32, 128, 4, 3, 0.5, 0},
-	{128, 16, 32, 16, 128, 4, 4, 0.35, 0},
-	{128, 8, 32, 8, 128, 4, 4, 0.25, 0},
+	{128, 256, 16, 256, 256, 4, 1, 2, 0, true},
+	{256, 128, 16, 128, 512, 4, 1, 2, 0, true},
+	{128, 128, 16, 128, 256, 3, 2, 1.9, 0, true},
+	{256, 64, 16, 64, 512, 4, 1, 1.7, 0, true},
+	{128, 64, 16, 64, 256, 4, 2, 1.6, 0, true},
+	{256, 128, 64, 64, 256, 3, 1, 1, 0, false},
+	{128, 128, 64, 64, 128, 3, 2, 0.95, 0, false},
+	{256, 48, 64, 48, 128, 3, 2, 0.8, 0, false},
+	{128, 64, 64, 32, 128, 4, 3, 0.75, 0, false},
+	{64, 64, 32, 32, 128, 4, 4, 0.6, 0, false},
+	{128, 32, 32, 32, 128, 4, 3, 0.5, 0, false},
+	{128, 16, 32, 16, 128, 4, 4, 0.35, 0, false},
+	{128, 8, 32, 8, 128, 4, 4, 0.25, 0, false},
 }
 
 // PlainConvTiles are the tile sizes of conv.cu on CUDA cores.
 var PlainConvTiles = []Tile{
-	{128, 64, 8, 4, 256, 2, 2, 1, 0},
-	{64, 64, 4, 4, 256, 2, 2, 0.7, 0},
-	{64, 32, 4, 2, 256, 2, 3, 0.5, 0},
-	{128, 8, 4, 1, 256, 2, 3, 0.3, 0},
+	{128, 64, 8, 4, 256, 2, 2, 1, 0, false},
+	{64, 64, 4, 4, 256, 2, 2, 0.7, 0, false},
+	{64, 32, 4, 2, 256, 2, 3, 0.5, 0, false},
+	{128, 8, 4, 1, 256, 2, 3, 0.3, 0, false},
 }
 
 // FilterTiles are the tile sizes of convfilter.cu on tensor cores.
 var FilterTiles = []Tile{
-	{128, 256, 64, 64, 256, 3, 1, 1.3, 32},
-	{128, 256, 64, 64, 256, 3, 1, 1.25, 64},
-	{256, 128, 64, 64, 256, 3, 1, 1.3, 32},
-	{128, 128, 64, 64, 128, 3, 2, 1.15, 32},
-	{128, 128, 64, 32, 256, 3, 1, 1, 64},
-	{64, 256, 64, 64, 128, 3, 2, 1, 32},
-	{64, 128, 32, 32, 256, 3, 2, 0.85, 32},
-	{48, 96, 48, 32, 96, 3, 4, 0.8, 32},
-	{64, 64, 32, 32, 128, 3, 3, 0.7, 32},
-	{32, 128, 32, 32, 128, 3, 3, 0.65, 32},
-	{16, 64, 16, 32, 64, 3, 8, 0.3, 32},
+	{128, 256, 16, 256, 256, 4, 1, 2.2, 64, true},
+	{256, 128, 16, 128, 512, 4, 1, 2.2, 64, true},
+	{128, 128, 16, 128, 256, 3, 2, 2, 64, true},
+	{64, 256, 16, 256, 128, 4, 2, 1.8, 32, true},
+	{64, 128, 16, 128, 128, 4, 2, 1.6, 64, true},
+	{128, 256, 64, 64, 256, 3, 1, 1.3, 32, false},
+	{128, 256, 64, 64, 256, 3, 1, 1.25, 64, false},
+	{256, 128, 64, 64, 256, 3, 1, 1.3, 32, false},
+	{128, 128, 64, 64, 128, 3, 2, 1.15, 32, false},
+	{128, 128, 64, 32, 256, 3, 1, 1, 64, false},
+	{64, 256, 64, 64, 128, 3, 2, 1, 32, false},
+	{64, 128, 32, 32, 256, 3, 2, 0.85, 32, false},
+	{48, 96, 48, 32, 96, 3, 4, 0.8, 32, false},
+	{64, 64, 32, 32, 128, 3, 3, 0.7, 32, false},
+	{32, 128, 32, 32, 128, 3, 3, 0.65, 32, false},
+	{16, 64, 16, 32, 64, 3, 8, 0.3, 32, false},
 }
 
 // PlainFilterTiles are the tile sizes of convfilter.cu on CUDA cores.
 var PlainFilterTiles = []Tile{
-	{128, 64, 8, 8, 128, 2, 2, 1, 32},
-	{64, 64, 8, 4, 128, 2, 3, 0.85, 32},
-	{32, 64, 4, 4, 128, 2, 4, 0.6, 32},
-	{16, 64, 4, 4, 64, 2, 8, 0.5, 32},
+	{128, 64, 8, 8, 128, 2, 2, 1, 32, false},
+	{64, 64, 8, 4, 128, 2, 3, 0.85, 32, false},
+	{32, 64, 4, 4, 128, 2, 4, 0.6, 32, false},
+	{16, 64, 4, 4, 64, 2, 8, 0.5, 32, false},
 }
 
 // unitBytes is the size of a vector load in conv.cu and convfilter.cu.
 const unitBytes = 16
 
+// swizzleBytes is what buffers of warpgroups need to begin at a multiple of it.
+const swizzleBytes = 1024
+
 // ConvShared returns the bytes of shared memory of conv.cu, with tables for the given
 // numbers of taps.
 func (t Tile) ConvShared(taps [3]int) int {
-	const units = 4
+	units, more, start := 4, 2, 0
+	if t.Warpgroups {
+		units, more, start = 8, 0, swizzleBytes
+	}
 	all := taps[0] + taps[1] + taps[2]
-	return t.Stages*units*(t.Rows+2+t.Columns+2)*unitBytes + 4*(t.Rows*(all+1)+all+2*taps[0])
+	return start + t.Stages*units*(t.Rows+more+t.Columns+more)*unitBytes + 4*(t.Rows*(all+1)+all+2*taps[0])
 }
 
 // FilterShared returns the bytes of shared memory of convfilter.cu, for values of the
 // given size.
 func (t Tile) FilterShared(taps [3]int, bytes int) int {
-	per, more := unitBytes/bytes, 1
-	if bytes == 4 {
+	per, more, start := unitBytes/bytes, 1, 0
+	switch {
+	case t.Warpgroups:
+		more, start = 0, swizzleBytes
+	case bytes == 4:
 		more = 2
 	}
-	return t.Stages*t.Points*(t.Rows/per+t.Columns/per+2*more)*unitBytes + 2*4*t.Points*(2+taps[1]+taps[2])
+	return start + t.Stages*t.Points*(t.Rows/per+t.Columns/per+2*more)*unitBytes + 2*4*t.Points*(2+taps[1]+taps[2])
 }
 
 // defines returns the macros of a program.
 func (t Tile) defines(stored string, p Products) []string {
 	return []string{"T=" + stored, fmt.Sprintf("PRODUCTS=%d", p), fmt.Sprintf("ROWS=%d", t.Rows), fmt.Sprintf("COLUMNS=%d", t.Columns),
 		fmt.Sprintf("WARP_ROWS=%d", t.WarpRows), fmt.Sprintf("WARP_COLUMNS=%d", t.WarpColumns),
-		fmt.Sprintf("THREADS=%d", t.Threads), fmt.Sprintf("STAGES=%d", t.Stages), fmt.Sprintf("BLOCKS=%d", t.Blocks)}
+		fmt.Sprintf("THREADS=%d", t.Threads), fmt.Sprintf("STAGES=%d", t.Stages), fmt.Sprintf("BLOCKS=%d", t.Blocks), fmt.Sprintf("WGMMA=%d", btoi(t.Warpgroups))}
+}
+
+// program returns the source of a file with macros.
+func (t Tile) program(file string, defines ...string) device.Program {
+	p := Program(file, defines...)
+	p.Specific = t.Warpgroups
+	return p
 }
 
 // Conv returns the program of a convolution or its adjoint.
 func Conv(t Tile, stored string, p Products, adjoint bool) device.Program {
-	return Program("conv.cu", append(t.defines(stored, p), adjointDefine(adjoint))...)
+	return t.program("conv.cu", append(t.defines(stored, p), adjointDefine(adjoint))...)
 }
 
 // ConvPack returns the program that packs filters for Conv.
@@ -137,7 +167,7 @@ func btoi(b bool) int {
 // ConvFilter returns the program of the gradient of a filter. Its last step sums groups
 // of the given number of channels.
 func ConvFilter(t Tile, stored string, p Products, lanes int) device.Program {
-	return Program("convfilter.cu", append(t.defines(stored, p), fmt.Sprintf("POINTS=%d", t.Points), fmt.Sprintf("LANES=%d", lanes))...)
+	return t.program("convfilter.cu", append(t.defines(stored, p), fmt.Sprintf("POINTS=%d", t.Points), fmt.Sprintf("LANES=%d", lanes))...)
 }
 
 // convVariants returns all programs of convolutions: every tile size with every kind of
@@ -166,19 +196,10 @@ func convVariants() []device.Program {
 
 // ConvTilesOf returns the tile sizes for a kind of products.
 func ConvTilesOf(p Products) []Tile {
-	switch p {
-	case Plain:
+	if p == Plain {
 		return PlainConvTiles
-	case F16Quads: // whose products are 16 columns wide
-		var all []Tile
-		for _, t := range ConvTiles {
-			if t.WarpColumns%16 == 0 {
-				all = append(all, t)
-			}
-		}
-		return all
 	}
-	return ConvTiles
+	return tilesFor(p, ConvTiles)
 }
 
 // FilterTilesOf returns the tile sizes of gradients of filters.
@@ -186,8 +207,38 @@ func FilterTilesOf(p Products) []Tile {
 	if p == Plain {
 		return PlainFilterTiles
 	}
-	return FilterTiles
+	return tilesFor(p, FilterTiles)
 }
+
+// tilesFor returns the tiles of tensor cores that can have these products: those of
+// warpgroups have 16 bits, and those of quads are 16 columns wide.
+func tilesFor(p Products, tiles []Tile) []Tile {
+	var all []Tile
+	for _, t := range tiles {
+		if (!t.Warpgroups || p == BF16 || p == F16) && (p != F16Quads || t.WarpColumns%16 == 0) {
+			all = append(all, t)
+		}
+	}
+	return all
+}
+
+// String returns a name that no other tile of the same list has, such as "128×256×64,
+// 256 threads, warpgroups".
+func (t Tile) String() string {
+	s := fmt.Sprintf("%d×%d", t.Rows, t.Columns)
+	if t.Points > 0 {
+		s += fmt.Sprintf("×%d", t.Points)
+	}
+	s += fmt.Sprintf(", %d threads", t.Threads)
+	if t.Warpgroups {
+		s += ", warpgroups"
+	}
+	return s
+}
+
+// Supports reports whether a device of this architecture, ten times its compute
+// capability, can compute a tile.
+func (t Tile) Supports(architecture int) bool { return !t.Warpgroups || architecture == 90 }
 
 // String returns the name of the products.
 func (p Products) String() string { return [...]string{"plain", "bf16", "tf32", "f16", "quads"}[p] }

@@ -241,3 +241,144 @@ template <bool TURNED, int I, int J> DEVICE void quads(float (&c)[I][J][8], cons
 					c[i][j][v] += s->a[i][sum_row(lane, v)][k] * s->b[j][sum_column(lane, v)][k];
 #endif
 }
+
+// Warpgroups: four warps multiply 64 rows of A by up to 256 columns of B, both read from shared
+// memory, while they do other work ("wgmma", PTX ISA, "Asynchronous Warpgroup Level Matrix
+// Multiply-Accumulate Instructions"; compute capability 9.0 only). Warp w of a group holds rows
+// 16w to 16w + 15 of the sums, each product of 16×8 as above.
+//
+// Rows of shared memory are 128 bytes, swizzled: unit u of row r lies at r·8 + u with its lowest
+// three bits changed by those of r (swizzled). The buffers begin at multiples of 1024 bytes.
+// In rows (TURNED false) lie 64 values of the summed index of one row of A, or column of B. Turned,
+// in a row lie 64 rows of A, or columns of B, at one summed index.
+
+// swizzled is where a unit of a buffer lies.
+DEVICE int swizzled(int unit) { return unit ^ (unit >> 3 & 7); }
+
+// aligned_units is the first unit of shared memory at a multiple of 1024 bytes, for buffers that swizzle.
+DEVICE unit *aligned_units(unit *from) {
+#ifndef EMULATED
+	uint32_t at = static_cast<uint32_t>(__cvta_generic_to_shared(from));
+	return from + (((at + 1023) & ~1023u) - at) / 16;
+#else
+	return from + (64 - reinterpret_cast<uintptr_t>(from) / 16 % 64) % 64;
+#endif
+}
+
+// copies_shown lets warpgroups read what copies of this thread, and its stores, have written to shared
+// memory. It is between copies_left and the barrier.
+DEVICE void copies_shown() {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL) && !defined(EMULATED)
+	asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+}
+
+// groups_begin precedes group_products after the sums were written otherwise, groups_end ends a batch of
+// them, and groups_left waits until only so many batches, the newest, are not done.
+DEVICE void groups_begin() {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL) && !defined(EMULATED)
+	asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#endif
+}
+DEVICE void groups_end() {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL) && !defined(EMULATED)
+	asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+#endif
+}
+template <int BATCHES> DEVICE void groups_left() {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL) && !defined(EMULATED)
+	asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(BATCHES) : "memory");
+#endif
+}
+
+// keep_sums keeps reads and writes of the sums on their side of it.
+template <int J> DEVICE void keep_sums(float (&c)[J][4]) {
+#ifndef EMULATED
+#pragma unroll
+	for (int j = 0; j < J; j++)
+#pragma unroll
+		for (int i = 0; i < 4; i++)
+			asm volatile("" : "+f"(c[j][i])::"memory");
+#endif
+}
+
+#ifndef EMULATED
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+// matrix_of describes a matrix that begins at a unit. TURNED, blocks of 64 rows or columns are
+// `block` units apart; eight rows of shared memory are always 1024 bytes apart.
+DEVICE uint64_t matrix_of(const unit *from, int block) {
+	uint64_t at = static_cast<uint32_t>(__cvta_generic_to_shared(from));
+	return (at & 0x3ffff) >> 4 | static_cast<uint64_t>(block & 0x3fff) << 16 | static_cast<uint64_t>(1024 >> 4) << 32 | 1ull << 62;
+}
+#define SUMS4(j) "+f"(c[j][0]), "+f"(c[j][1]), "+f"(c[j][2]), "+f"(c[j][3])
+#define SUMS16(j) SUMS4(j), SUMS4(j + 1), SUMS4(j + 2), SUMS4(j + 3)
+#define SUMS32(j) SUMS16(j), SUMS16(j + 4)
+#define SUMS64(j) SUMS32(j), SUMS32(j + 8)
+#define SUMS128(j) SUMS64(j), SUMS64(j + 16)
+#define NAMES32 \
+	"%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+	"%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define NAMES64 \
+	"%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+	"%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
+	"%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
+	"%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define NAMES128 \
+	"%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+	"%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
+	"%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
+	"%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, " \
+	"%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, " \
+	"%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, " \
+	"%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, " \
+	"%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+#define GROUP_PRODUCT(columns, values, type, turned) \
+	asm volatile("{.reg .pred p; setp.ne.b32 p, 1, 0;\n" \
+		"wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." type "." type " {" NAMES##values "}, " MATRICES##values ", p, 1, 1, " turned ", " turned ";}" \
+		: SUMS##values(0) : "l"(a), "l"(b))
+#define MATRICES32 "%32, %33"
+#define MATRICES64 "%64, %65"
+#define MATRICES128 "%128, %129"
+#define GROUP_PRODUCTS(columns, values) \
+	template <bool TURNED> DEVICE void group_product(of_bf16, float (&c)[values / 4][4], uint64_t a, uint64_t b) { \
+		if (TURNED) \
+			GROUP_PRODUCT(columns, values, "bf16", "1"); \
+		else \
+			GROUP_PRODUCT(columns, values, "bf16", "0"); \
+	} \
+	template <bool TURNED> DEVICE void group_product(of_f16, float (&c)[values / 4][4], uint64_t a, uint64_t b) { \
+		if (TURNED) \
+			GROUP_PRODUCT(columns, values, "f16", "1"); \
+		else \
+			GROUP_PRODUCT(columns, values, "f16", "0"); \
+	}
+GROUP_PRODUCTS(64, 32)
+GROUP_PRODUCTS(128, 64)
+GROUP_PRODUCTS(256, 128)
+#endif
+#else
+// value_at is the value of a matrix at a row of A, or a column of B, and at an index k of the sum.
+template <bool TURNED, class N> static inline float value_at(const N *, const unit *from, int block, int row, int k) {
+	int at = TURNED ? row / 64 * block + k * 8 + row % 64 / 8 : row * 8 + k / 8;
+	uintptr_t linear = reinterpret_cast<uintptr_t>(from + at);
+	return value_of(reinterpret_cast<const N *>(linear ^ (linear >> 3 & 0x70))[TURNED ? row % 8 : k % 8]);
+}
+#endif
+
+// group_products is c += a·b for 16 values of the summed index: 64 rows of A and 8·J columns of B, as
+// rows of shared memory that begin at a and b. TURNED, blocks of 64 columns are `block` units apart.
+template <bool TURNED, class N, int J> DEVICE void group_products(const N *stored, float (&c)[J][4], const unit *a, const unit *b, int block) {
+#ifndef EMULATED
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+	group_product<TURNED>(kind_of(stored), c, matrix_of(a, block), matrix_of(b, block));
+#endif
+#else
+	int lane = emulated_lane(), first = emulated::current / 32 % 4 * 16;
+	for (int j = 0; j < J; j++)
+		for (int v = 0; v < 4; v++) {
+			int row = first + held_row<4>(lane, v), column = j * 8 + held_column<4>(lane, v);
+			for (int k = 0; k < 16; k++)
+				c[j][v] += value_at<TURNED>(stored, a, block, row, k) * value_at<TURNED>(stored, b, block, column, k);
+		}
+#endif
+}

@@ -131,12 +131,20 @@ func (c *Compiler) options(p device.Program, architecture int) (options []string
 	}
 	// Line numbers let compute-sanitizer locate faults; they do not slow kernels down.
 	// Programs include headers with functions that they do not use, which gives warnings.
-	options = []string{fmt.Sprintf("--gpu-architecture=%s_%d", kind, target), "--std=c++17", "--generate-line-info", "--disable-warnings"}
+	specific := ""
+	if p.Specific && target == architecture && target >= firstSpecific {
+		specific = "a"
+	}
+	options = []string{fmt.Sprintf("--gpu-architecture=%s_%d%s", kind, target, specific), "--std=c++17", "--generate-line-info", "--disable-warnings"}
 	for _, d := range p.Defines {
 		options = append(options, "-D"+d)
 	}
 	return options, machine, nil
 }
+
+// firstSpecific is the first architecture with instructions of its own, in targets such
+// as sm_90a.
+const firstSpecific = 90
 
 // Compile returns machine code or PTX for a device of this architecture, ten times its
 // compute capability.

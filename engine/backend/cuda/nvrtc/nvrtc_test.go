@@ -53,7 +53,7 @@ func TestKernels(t *testing.T) {
 		})
 	}
 	// And what multiplies float16 on older devices than those: in quads, and by halves of a depth.
-	conv, filter := kernels.ConvTiles[0], kernels.FilterTiles[0]
+	conv, filter := kernels.ConvTilesOf(kernels.F16Quads)[0], kernels.FilterTilesOf(kernels.F16Quads)[0]
 	compiles(t, c, kernels.Conv(conv, "f16", kernels.F16Quads, false), 70)
 	compiles(t, c, kernels.ConvFilter(filter, "f16", kernels.F16Quads, kernels.SumLanes), 70)
 	compiles(t, c, kernels.Conv(conv, "f16", kernels.F16, false), 75)
@@ -96,6 +96,13 @@ func TestArchitectures(t *testing.T) {
 		options, machine, err := c.options(small, a.architecture)
 		if err != nil || options[0] != "--gpu-architecture="+a.want || machine != a.machine || options[len(options)-1] != "-DN=3" {
 			t.Errorf("%d: got %q, %v, %v, want %s", a.architecture, options, machine, err, a.want)
+		}
+	}
+	specific := small
+	specific.Specific = true
+	for architecture, want := range map[int]string{80: "sm_80", 90: "sm_90a", 100: "compute_90"} {
+		if options, _, err := c.options(specific, architecture); err != nil || options[0] != "--gpu-architecture="+want {
+			t.Errorf("specific, %d: got %q, %v, want %s", architecture, options, err, want)
 		}
 	}
 	if _, _, err := c.options(small, 61); err == nil || !strings.Contains(err.Error(), "7.0 and later, not 6.1") {
