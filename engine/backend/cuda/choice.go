@@ -50,11 +50,7 @@ func (l libraryVariants) all(cut bool) (variants []variant) {
 	}
 	var parts []ConvPlan
 	for _, p := range l.b.library.Plans(l.c, libraryLimits) {
-		w, ok := l.variant(p)
-		if !ok {
-			continue
-		}
-		variants = append(variants, w)
+		variants = append(variants, l.variant(p))
 		for _, n := range pieceCounts {
 			if !cut || p.Workspace() < pieceWorkspace {
 				break
@@ -65,9 +61,7 @@ func (l libraryVariants) all(cut bool) (variants []variant) {
 		}
 	}
 	for _, p := range parts {
-		if w, ok := l.variant(p); ok {
-			variants = append(variants, w)
-		}
+		variants = append(variants, l.variant(p))
 	}
 	return variants
 }
@@ -86,19 +80,14 @@ func (l libraryVariants) named(name string) (w variant, ok bool) {
 	if p == nil {
 		return w, false
 	}
-	return l.variant(p)
+	return l.variant(p), true
 }
 
-// variant returns the variant of a plan. ok is false, and the plan closed, if it does
-// not include the bias or ReLU of the convolution.
-func (l libraryVariants) variant(p ConvPlan) (variant, bool) {
-	if (l.c.Bias || l.c.ReLU) && !p.Fused() {
-		_ = p.Close() // the plan is not used
-		return variant{}, false
-	}
+// variant returns the variant of a plan.
+func (l libraryVariants) variant(p ConvPlan) variant {
 	w := l.variantOf(p)
 	w.name, w.onChosen, w.close = l.prefix()+p.Name(), func() { l.cache(p) }, func() { _ = p.Close() }
-	return w, true
+	return w
 }
 
 // prepareFastest returns the kernel of the fastest variant. In order of precedence, it

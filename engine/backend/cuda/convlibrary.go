@@ -239,7 +239,8 @@ func (b *Backend) libraryConvs(q backend.Request, c convolution) (none libraryVa
 //   - convert the filter to the order of the library, reversed for an adjoint,
 //   - pad the bias to the channels of the result,
 //   - run the plan,
-//   - apply addend and gate by a kernel of our own.
+//   - apply addend and gate by a kernel of our own, and bias and ReLU that the plan leaves
+//     out: then the sum is rounded to its type twice, as PyTorch does.
 func (b *Backend) libraryConv(c convolution, s librarySteps, p ConvPlan) variant {
 	var room scratchLayout
 	bytes := int64(valueBytes(s.values))
@@ -266,7 +267,8 @@ func (b *Backend) libraryConv(c convolution, s librarySteps, p ConvPlan) variant
 			o.Y = start(mem[sum:])
 		}
 		w.do(func() error { return p.Run(o) })
-		if c.plus != nil || c.gate != nil {
+		apart := (s.c.Bias || s.c.ReLU) && !p.Fused()
+		if c.plus != nil || c.gate != nil || apart {
 			eighths := elems(c.out) / 8
 			place := func(t *backend.Tensor) device.Pointer {
 				if t == nil {
@@ -274,7 +276,14 @@ func (b *Backend) libraryConv(c convolution, s librarySteps, p ConvPlan) variant
 				}
 				return at(*t)
 			}
-			w.call(kernels.ConvLibrary(s.values, false), "finish", gridFor(eighths), o.Y, place(c.plus), place(c.gate), at(c.out), eighths)
+			bias, relu := device.Pointer(nil), int32(0)
+			if apart {
+				bias = o.Bias
+				if s.c.ReLU {
+					relu = 1
+				}
+			}
+			w.call(kernels.ConvLibrary(s.values, false), "finish", gridFor(eighths), o.Y, bias, place(c.plus), place(c.gate), at(c.out), eighths, int32(s.c.Out/8), relu)
 		}
 	}
 	return variant{scratch: room.n, calls: calls}

@@ -63,8 +63,8 @@ var modes = []struct {
 }{{C.CUDNN_HEUR_MODE_A, "A"}, {C.CUDNN_HEUR_MODE_B, "B"}, {C.CUDNN_HEUR_MODE_FALLBACK, "fallback"}}
 
 // Plans returns plans in the order of their expected speed: first those that include
-// bias and ReLU, then those that leave them to the caller. The caller closes each of
-// them.
+// bias and ReLU, then those that leave them to the caller, Limits.MaxPlans of each. The
+// caller closes each of them.
 //
 // Errors: ErrUnsupported with the reasons if there is none; *CallError of a call that
 // does not depend on the engine.
@@ -193,11 +193,14 @@ type finder struct {
 	limits  Limits
 	seen    map[string]bool
 	plans   []*Plan
+	before  int     // plans of the other graph
 	reasons []error // why engines were excluded
 }
 
-// isFull reports whether the limit of plans is reached.
-func (f *finder) isFull() bool { return f.limits.MaxPlans > 0 && len(f.plans) >= f.limits.MaxPlans }
+// isFull reports whether the limit of plans of one graph is reached.
+func (f *finder) isFull() bool {
+	return f.limits.MaxPlans > 0 && len(f.plans)-f.before >= f.limits.MaxPlans
+}
 
 // skip records why an engine or a heuristic is skipped.
 func (f *finder) skip(err error) {
@@ -208,6 +211,7 @@ func (f *finder) skip(err error) {
 
 // find collects plans of the fused or the plain graph.
 func (f *finder) find(fused bool) error {
+	f.before = len(f.plans)
 	for _, mode := range modes {
 		if f.isFull() {
 			return nil

@@ -53,11 +53,17 @@ KERNEL filter_grad(const float *g, float *out, int32_t results, int32_t channels
 	}
 }
 
-// out = sum + plus, kept where gate > 0; plus and gate may be nil. out may be any of them.
-KERNEL finish(const T *sum, const T *plus, const T *gate, T *out, int64_t eighths) {
+// out = sum + bias + plus, at least 0 with relu, kept where gate > 0; bias, plus and gate may be
+// nil. out may be any of sum, plus and gate. A point has so many eighths of lanes, as many lanes as the bias.
+KERNEL finish(const T *sum, const float *bias, const T *plus, const T *gate, T *out, int64_t eighths, int32_t of_point, int32_t relu) {
 	for (int64_t i = thread_of_grid(); i < eighths; i += threads_of_grid()) {
 		float v[8], u[8];
 		load8(sum + i * 8, v);
+		if (bias) {
+			load8(bias + i % of_point * 8, u);
+			for (int k = 0; k < 8; k++)
+				v[k] += u[k];
+		}
 		if (plus) {
 			load8(plus + i * 8, u);
 			for (int k = 0; k < 8; k++)
@@ -68,6 +74,9 @@ KERNEL finish(const T *sum, const T *plus, const T *gate, T *out, int64_t eighth
 			for (int k = 0; k < 8; k++)
 				v[k] = u[k] > 0 ? v[k] : 0;
 		}
+		if (relu)
+			for (int k = 0; k < 8; k++)
+				v[k] = v[k] > 0 || v[k] != v[k] ? v[k] : 0;
 		store8(out + i * 8, v);
 	}
 }
