@@ -5,8 +5,8 @@
 #   gpu.sh [--out FILE] [--quick] [--no-peer] [--budget SECONDS] [--emulated]
 #
 #   --out FILE     the report (gpu.json); the output of each part is in FILE.parts
-#   --quick        only the first three minutes: no compiled forms of the peer, no
-#                  training on the processor for comparison, no sanitizer
+#   --quick        only the first four minutes: no training on the processor for
+#                  comparison, no narrow network, no sanitizer
 #   --no-peer      without PyTorch
 #   --budget N     seconds for everything (480)
 #   --emulated     tiny sizes on the emulated device: checks this script, measures nothing
@@ -122,9 +122,7 @@ if [ $have = 0 ]; then
   ours peak 60 peak
   theirs peer-peak 30 peak
   ours train 80 train --case unet3d-2 ${width[@]+"${width[@]}"} ${field2[@]+"${field2[@]}"}
-  compiled=,d3_cl_compile_graph,fold_cl_compile_graph,fold_cl_reduce
-  [ $quick = 0 ] || compiled=
-  theirs peer-train 130 train --case unet3d-2 ${field2[@]+"${field2[@]}"} ${width[@]+"${width[@]}"} --batch 2 --forms "d3_cl,d3_cl_graph,fold_cl_graph$compiled"
+  theirs peer-train 60 train --case unet3d-2 ${field2[@]+"${field2[@]}"} ${width[@]+"${width[@]}"} --batch 2 --forms d3_cl_graph,fold_cl_graph
   ours train-again 30 train --case unet3d-2 ${width[@]+"${width[@]}"} ${field2[@]+"${field2[@]}"}
 
   # Are the results correct?
@@ -137,13 +135,12 @@ if [ $have = 0 ]; then
   [ $emulated = 0 ] || run='^TestValues$/^cuda-1$/^(add|mul)$' processes=1
   part conformance 90 "$ensemble" bench device conformance --json --program "$dir/conformance.test" --run "$run" --processes $processes --time-limit 85
 
-  # Predictions and the case of many levels, with the largest batch that fits the peer's memory.
+  # Predictions and the case of many levels.
   ours predict 25 predict --case predict-2 ${width[@]+"${width[@]}"} "${globe2[@]}" --batch 1
-  theirs peer-predict 60 predict --case predict-2 ${width[@]+"${width[@]}"} "${globe2[@]}" --batch 1 --forms "d3_cl_graph,fold_cl_graph${compiled:+,fold_cl_compile_graph}"
+  theirs peer-predict 40 predict --case predict-2 ${width[@]+"${width[@]}"} "${globe2[@]}" --batch 1 --forms d3_cl_graph,fold_cl_graph
   ours predict-again 15 predict --case predict-2 ${width[@]+"${width[@]}"} "${globe2[@]}" --batch 1
-  theirs peer-levels 90 fit --case unet3d-11 ${width[@]+"${width[@]}"} "${globe11[@]}" --forms d3_cl_graph,d3_cl
-  batch=$(sed -n 's/.*"largest_batch": *\([0-9][0-9]*\).*/\1/p' "$parts/peer-levels.json" 2>/dev/null | sort -n | tail -n 1)
-  ours levels 50 train --case unet3d-11 ${width[@]+"${width[@]}"} "${globe11[@]}" --batch "${batch:-1}" --smaller-batch
+  theirs peer-levels 60 train --case unet3d-11 ${width[@]+"${width[@]}"} "${globe11[@]}" --batch 2 --forms d3_cl
+  ours levels 50 train --case unet3d-11 ${width[@]+"${width[@]}"} "${globe11[@]}" --batch 2 --smaller-batch
 
   # Memory, training, and the parts of the backend separately.
   ours memory 40 memory ${width[@]+"${width[@]}"} "${one11[@]}"

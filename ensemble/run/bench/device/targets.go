@@ -20,7 +20,7 @@ type target struct {
 // Cases that targets refer to; gpu.sh and gpu_pytorch.py use the same names.
 const (
 	casePublished = "unet3d-2"  // base 32, 42 channels, 2×352×704, batch 2
-	caseLevels    = "unet3d-11" // 11×361×720, the largest batch that fits the peer
+	caseLevels    = "unet3d-11" // 11×361×720, two samples
 	casePredict   = "predict-2" // 2×361×720
 	caseSuite     = "conformance"
 )
