@@ -59,6 +59,36 @@ type Auxiliary struct {
 	Values []float32 `json:"-"` // [point]; nil until they are read
 }
 
+// InputLimit is the largest absolute value of a channel of statistics or members, in training
+// and prediction: values farther from the mean of training, in its standard deviations, are set to
+// it, so that a network never amplifies them.
+const InputLimit = 20
+
+// limitInputs sets missing values to 0 and limits the others.
+func limitInputs(x []float32) {
+	for p, v := range x {
+		if v != v {
+			v = 0
+		}
+		x[p] = min(max(v, -InputLimit), InputLimit)
+	}
+}
+
+// ConstantInputs names the fields that are constant in training, whose channels are 0:
+// "2d 2m at 24h". It is empty where nothing was fitted.
+func (f *Features) ConstantInputs() (names []string) {
+	for t, lead := range f.Axes.Leads {
+		for v, variable := range f.Axes.Variables {
+			for l, level := range f.Axes.Levels {
+				if i := f.index(t, v, l); i < len(f.Fields) && f.Fields[i].Mean != nil && f.Fields[i].Constant() {
+					names = append(names, fmt.Sprintf("%s %s at %s", variable, level, lead))
+				}
+			}
+		}
+	}
+	return names
+}
+
 // LocationChannels and SeasonChannels are the numbers of channels they add.
 const (
 	// LocationChannels and SeasonChannels are the numbers of optional channels.
@@ -216,7 +246,8 @@ func (x fieldSums) endYear() {
 // are modified.
 //
 // The scale of the spread of a field is its area-weighted RMS over points and dates,
-// √(Σ w s² / Σ w), or 1 if all members are equal.
+// √(Σ w s² / Σ w). If it is at most rounding, as of equal members, all scaled spreads are 0
+// (Normaliser.Constant).
 //
 // Errors: as Fit; those of join.
 func (f *Features) FitSums(s *FeatureSums, kind Standardisation, las LASOptions, grid *Grid, join Gather) error {
@@ -264,11 +295,11 @@ func (f *Features) FitSums(s *FeatureSums, kind Standardisation, las LASOptions,
 					area += w[p] * x
 					sq += w[p] * of(5)[p]
 				}
-				rms := math.Sqrt(sq / area)
-				if !(rms > 0) {
-					rms = 1 // all members are equal at this lead
+				size := 0.0
+				if norm := fields[f.index(t, v, l)]; norm != nil {
+					size = norm.Mean[0]
 				}
-				spreads[f.index(t, v, l)] = rms
+				spreads[f.index(t, v, l)] = scaleOf(math.Sqrt(sq/area), size)
 			}
 		}
 	}
@@ -375,7 +406,7 @@ func (f *Features) eachField(n int, do func(t, v, l int, r *Scratch) error) erro
 //	spread  s / Spreads,   first  (x₁ − Mean)/Scale,   offset  (x̄ − x₁)/Spreads
 //
 // Shape: dst as in Build; each of fields [point].
-// Missing: NaN becomes 0. Errors: those of Maps.
+// Missing: NaN becomes 0. Values beyond InputLimit become it. Errors: those of Maps.
 func (f *Features) WriteField(dst []float32, fields [][]float32, t, v, l int, r *Scratch) error {
 	first := fields[0]
 	n, d := len(first), len(f.Axes.Levels)
@@ -396,10 +427,8 @@ func (f *Features) WriteField(dst []float32, fields [][]float32, t, v, l int, r 
 		switch {
 		case a == UsedSpread:
 			fieldmath.Scale(out, r.std, inverse)
-			continue
 		case a == FirstMember && len(norm.Mean) == n:
 			fieldmath.Standardise(out, first, norm.Mean, norm.Scale)
-			continue
 		case a == FirstMember:
 			norm.Apply(out, first)
 		case a == MeanOffset:
@@ -407,11 +436,7 @@ func (f *Features) WriteField(dst []float32, fields [][]float32, t, v, l int, r 
 				out[p] = (r.mean[p] - x) * inverse
 			}
 		}
-		for p, x := range out {
-			if x != x {
-				out[p] = 0
-			}
-		}
+		limitInputs(out)
 	}
 	return nil
 }

@@ -70,11 +70,7 @@ func (f *Features) WriteMemberField(dst []float32, fields [][]float32, t, v, l i
 					out[p] = (y - r.mean[p]) * inverse
 				}
 			}
-			for p, y := range out {
-				if y != y {
-					out[p] = 0
-				}
-			}
+			limitInputs(out)
 		}
 	}
 	return nil

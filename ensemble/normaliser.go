@@ -32,6 +32,28 @@ type Normaliser struct {
 	Mean, Scale []float64
 }
 
+// Constant reports whether the field that was fitted is constant: its standard deviation is at
+// most 2⁻¹⁶ of the size of its values, as that of rounding is. Its scale is so large that every
+// standardised value is 0.
+func (n *Normaliser) Constant() bool { return n.Scale[0] >= constantScale }
+
+const (
+	// constantBelow is the share of the size of values below which a standard deviation counts as
+	// rounding: of float32 with 24 bits, or of packing with 16.
+	constantBelow = 0x1p-16
+	// constantScale is the scale of constant fields.
+	constantScale = 1e30
+)
+
+// scaleOf returns the scale of a field: its standard deviation, or constantScale if it is at most
+// rounding of values of this size.
+func scaleOf(std, size float64) float64 {
+	if !(std > constantBelow*math.Abs(size)) {
+		return constantScale
+	}
+	return std
+}
+
 // Apply writes the standardised field; dst and src may be the same slice.
 //
 // Missing: NaN gives NaN.
@@ -118,8 +140,8 @@ func (s PointSums) withCommonPivot() (out PointSums, pivot float64, ok bool) {
 	return out, pivot, true
 }
 
-// Global fits one area-weighted mean and standard deviation for all points. A constant field gets
-// the scale 1.
+// Global fits one area-weighted mean and standard deviation for all points. A field may be
+// Constant.
 //
 // Errors: no values.
 func (s PointSums) Global(g *Grid) (*Normaliser, error) {
@@ -134,10 +156,7 @@ func (s PointSums) Global(g *Grid) (*Normaliser, error) {
 		sq += w * common.Sq[i]
 	}
 	mean := sum / n
-	scale := math.Sqrt(math.Max(0, sq/n-mean*mean))
-	if scale == 0 {
-		scale = 1
-	}
+	scale := scaleOf(math.Sqrt(math.Max(0, sq/n-mean*mean)), mean+pivot)
 	return &Normaliser{GlobalStandard, []float64{mean + pivot}, []float64{scale}}, nil
 }
 
@@ -145,8 +164,8 @@ func (s PointSums) Global(g *Grid) (*Normaliser, error) {
 // deviation over all dates and a square window, smoothed by a Gaussian filter.
 //
 // Windows and filter wrap around in longitude on periodic grids; beyond the first and the last
-// row the nearest row is used. The scale is at least 1e-3 of its area mean, so that constant
-// regions can be divided by it. Windows without values, such as sea surface temperature on
+// row the nearest row is used. The scale is at least 1e-3 of its area mean and 2⁻¹⁶ of the local
+// mean, so that constant regions can be divided by it; a field may be Constant. Windows without values, such as sea surface temperature on
 // land, get the statistics of all points.
 //
 // Differences from the published code: there windows do not wrap around in longitude, and the
@@ -186,18 +205,19 @@ func (s PointSums) LAS(g *Grid, o LASOptions) (*Normaliser, error) {
 	smooth(mean, g, o.Smooth, g.Periodic())
 	smooth(scale, g, o.Smooth, g.Periodic())
 	w := g.Weights()
-	var area, total float64
+	var area, total, size float64
 	for i, s := range scale {
 		area += w[i]
 		total += w[i] * s
+		mean[i] += pivot
+		size += w[i] * math.Abs(mean[i])
 	}
 	floor := 1e-3 * total / area
-	if floor == 0 {
-		floor = 1
+	if scaleOf(total/area, size/area) == constantScale {
+		floor = constantScale
 	}
 	for i := range scale {
-		mean[i] += pivot
-		scale[i] = math.Max(scale[i], floor)
+		scale[i] = max(scale[i], floor, constantBelow*math.Abs(mean[i]))
 	}
 	return &Normaliser{LAS, mean, scale}, nil
 }

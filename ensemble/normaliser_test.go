@@ -147,6 +147,43 @@ func TestLASWithoutValues(t *testing.T) {
 	}
 }
 
+// TestNearlyConstantFields: a field that varies by rounding only, or not at all, is 0 whatever
+// values come later; one that varies more is standardised, and values far outside are limited.
+func TestNearlyConstantFields(t *testing.T) {
+	g := testGrid(8, 8, true)
+	for name, c := range map[string]struct {
+		value, step float32
+		constant    bool
+	}{
+		"zero": {0, 0, true}, "equal": {3, 0, true}, "last bit": {273.15, 0x1p-15, true}, "packing of pressure": {101325, 0.5, true},
+		"a hundredth of a kelvin": {273.15, 0.02, false}, "a trace of rain": {0, 1e-6, false}, "specific humidity": {3e-6, 1e-9, false},
+	} {
+		m := NewPointSums(g)
+		x := make([]float32, g.Size())
+		for date := range 4 {
+			for p := range x {
+				x[p] = c.value + float32((p+date)%2)*c.step
+			}
+			m.Add(x)
+		}
+		n, _ := m.Global(g)
+		l, _ := m.LAS(g, LASOptions{})
+		for _, f := range []*Normaliser{n, l} {
+			if f.Constant() != c.constant {
+				t.Errorf("%s, %s: constant %v, scale %g", name, f.Kind, f.Constant(), f.Scale[0])
+			}
+			for p := range x {
+				x[p] = c.value + 100
+			}
+			f.Apply(x, x)
+			limitInputs(x)
+			if want := map[bool]float32{true: 0, false: InputLimit}[c.constant]; math.Abs(float64(x[0]-want)) > 1e-6 {
+				t.Errorf("%s, %s: 100 more gives %g, want %g", name, f.Kind, x[0], want)
+			}
+		}
+	}
+}
+
 func TestConstantFieldGetsAScale(t *testing.T) {
 	g := testGrid(8, 8, true)
 	m := NewPointSums(g)

@@ -93,6 +93,9 @@ func (f *fitted) fitStatistics(ctx context.Context, c *config.TrainConfig, d *sa
 	if err := d.Ranks.AgreeOnError(err); err != nil {
 		return err
 	}
+	for _, name := range f.global.Features.ConstantInputs() {
+		d.Warnings = append(d.Warnings, name+" is constant in training to the precision of its values, so it is no input of the network; remove it from data.variables, or train on dates when it varies")
+	}
 	if err := d.Ranks.AgreeOnError(f.global.FitHead(sums.Head, d.Ranks)); err != nil {
 		return err
 	}
