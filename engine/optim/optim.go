@@ -81,11 +81,12 @@ type Options struct {
 	// EMA is the decay of an exponential moving average of the parameters. Every step updates the
 	// parameters of Average, a store with the same layout:
 	//
-	//	average = EMA·average + (1−EMA)·w     after the first step: average = w
+	//	average = d·average + (1−d)·w,   d = min(EMA, (1+n)/(10+n)) in step n+1
 	//
-	// 0 disables it. States of Average (running statistics) are not changed.
+	// with d = 0 in the first step. The decay grows to EMA, so that a short training is not averaged
+	// with its first steps. 0 disables it. States of Average (running statistics) are not changed.
 	//
-	// Source: torch.optim.swa_utils.AveragedModel with an exponential average.
+	// Source: the warm-up by num_updates of tf.train.ExponentialMovingAverage.
 	EMA     float64
 	Average *engine.Store
 	Threads int // threads of a step; 0 means 1
@@ -424,12 +425,12 @@ func (p *Optimizer) Step(rate float64) (norm float64, err error) {
 	return norm, nil
 }
 
-// setConstants sets what depends on the number of the step: the rate, the weight 1−EMA of the average
-// (1 in the first step, which copies the parameters), and the bias corrections 1−βᵗ of Adam.
+// setConstants sets what depends on the number of the step: the rate, the weight 1−d of the parameters in
+// the average, and the bias corrections 1−βᵗ of Adam.
 func (p *Optimizer) setConstants(s *step, rate float64, number uint64) {
-	s.rate, s.blend = rate, 1-p.o.EMA
-	if number == 1 {
-		s.blend = 1
+	s.rate, s.blend = rate, 1
+	if n := float64(number) - 1; n > 0 {
+		s.blend = 1 - math.Min(p.o.EMA, (1+n)/(10+n))
 	}
 	s.correct1, s.correct2 = 1-math.Pow(p.o.Beta1, float64(number)), 1-math.Pow(p.o.Beta2, float64(number))
 }

@@ -46,10 +46,10 @@ class Net(torch.nn.Module):
 
 
 def averaged(decay):
-    """The path of the running average beside AdamW."""
+    """The path of the running average beside AdamW, with a decay that grows."""
     net = Net()
     opt = torch.optim.AdamW([net.w, net.b], lr=0.01, weight_decay=0.05)
-    mean = torch.optim.swa_utils.AveragedModel(net, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(decay))
+    mean = torch.optim.swa_utils.AveragedModel(net, avg_fn=lambda mean, w, n: mean + (1 - min(decay, (1 + float(n)) / (10 + float(n)))) * (w - mean))
     out = []
     for step in range(STEPS):
         net.w.grad, net.b.grad = grads(step, 6, 0.0), grads(step, 3, 0.5)

@@ -78,10 +78,10 @@ func (t *trainer) trainNetwork(ctx context.Context) ([]prune.Layer, error) {
 	return layers, nil
 }
 
-// shouldStopEarly reports whether the validation loss has not improved for more than early_stop.patience epochs.
+// shouldStopEarly reports whether the validation loss has not improved for early_stop.patience epochs.
 func (t *trainer) shouldStopEarly() bool {
 	p := t.current.cfg.EarlyStop.Patience
-	return p > 0 && !t.isRemovingChannels() && len(t.data.Validation.Inits) > 0 && t.pos.Epoch-t.pos.BestEpoch > p
+	return p > 0 && !t.isRemovingChannels() && len(t.data.Validation.Inits) > 0 && t.pos.Epoch-t.pos.BestEpoch >= p
 }
 
 // epoch continues the current epoch to its end, or until lottery pruning rewinds the training.
@@ -134,9 +134,10 @@ func (t *trainer) step(ctx context.Context, batches int) (back bool, err error) 
 		return false, t.divergenceError(loss, batches, cmp.Or(err, optim.ErrNotFinite))
 	}
 	t.observers.input.Steps += time.Since(began)
+	before := t.samplesIn(t.pos.Batch)
 	t.pos.Batch += batches
 	t.pos.Step++
-	t.pos.LossSum += loss * float64(batches)
+	t.pos.LossSum += loss * float64(t.samplesIn(t.pos.Batch)-before)
 	s.rescaled = !s.applied
 	if s.applied {
 		if err := t.pruneAfter(); err != nil {
@@ -164,7 +165,7 @@ func (t *trainer) unscale() (finite bool, err error) {
 // closeEpoch validates, keeps the best weights, and saves a checkpoint if one is due.
 func (t *trainer) closeEpoch(ctx context.Context) error {
 	values := t.training().Values(t.pos.Network)
-	values = append(values, rundir.Value{Name: "loss", Value: t.pos.LossSum / float64(t.epochBatches())})
+	values = append(values, rundir.Value{Name: "loss", Value: t.pos.LossSum / float64(t.sampleCount(t.training()))})
 	t.pos.Epoch, t.pos.Batch, t.pos.LossSum = t.pos.Epoch+1, 0, 0
 	if err := t.pruneEpoch(); err != nil {
 		return err
@@ -241,10 +242,23 @@ func (t *trainer) validate(ctx context.Context) (float64, error) {
 		if err := t.current.eval.Plan.Run(ctx, evalStep); err != nil {
 			return err
 		}
-		sum += t.current.eval.Plan.Loss()
+		loss := t.current.eval.Plan.Loss()
+		if math.IsNaN(loss) || math.IsInf(loss, 0) {
+			return t.validationError(loss, fc.Init)
+		}
+		sum += loss
 		return nil
 	})
 	return sum / float64(len(t.data.Validation.Inits)), err
+}
+
+// validationError returns the error for a validation loss that is not finite. The best weights and the last
+// checkpoint are those before this epoch.
+func (t *trainer) validationError(loss float64, init ensemble.Init) error {
+	return &exit.Error{Code: exit.No, What: "the validation loss is not finite",
+		At:  fmt.Sprintf("%s, epoch %d, initialisation %s, loss %g", t.training().Name(t.pos.Network), t.pos.Epoch, init, loss),
+		Why: "the forecast or the analysis of this initialisation has values far from those of training, or the network diverged",
+		Fix: "check its fields with `ensemble inspect --stats`, move data.split.validation, or lower train.learning_rate"}
 }
 
 // divergenceError returns the error for a loss or gradient that is not finite, with the initialisations of the

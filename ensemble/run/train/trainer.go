@@ -28,7 +28,7 @@ type position struct {
 	Epoch   int     `json:"epoch"`    // finished epochs of the current network
 	Batch   int     `json:"batch"`    // finished batches of the current epoch, whole optimiser steps only
 	Step    uint64  `json:"step"`     // finished optimiser steps of all networks
-	LossSum float64 `json:"loss_sum"` // sum of the batch losses of the current epoch
+	LossSum float64 `json:"loss_sum"` // sum of the losses of the samples of the current epoch
 	// BestLoss is the lowest validation loss of the current network, reached after BestEpoch epochs.
 	BestLoss  float64            `json:"best_loss"`
 	BestEpoch int                `json:"best_epoch"`
@@ -51,6 +51,11 @@ func (t *trainer) training() setup.NetworkTraining { return t.trainings[t.pos.Ne
 
 // epochBatches is the number of batches per epoch of the current network.
 func (t *trainer) epochBatches() int { return t.batchCount(t.training()) }
+
+// samplesIn is the number of samples in the first batches of an epoch, the last of which may have fewer.
+func (t *trainer) samplesIn(batches int) int {
+	return min(batches*t.base.BatchSize, t.sampleCount(t.training()))
+}
 
 // networkSteps is the number of finished optimiser steps of the current network.
 func (t *trainer) networkSteps() int {
