@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -27,9 +28,11 @@ type Explanation struct {
 	ArenaBytes  int64        `json:"arena_bytes"` // size of the arena
 	LiveBytes   int64        `json:"live_bytes"`  // largest sum of values alive at one time: a lower bound of the arena
 	// ScratchBytes is the largest scratch of a kernel. Kernels use it in turn.
-	ScratchBytes int64    `json:"scratch_bytes"`
-	Parameters   int      `json:"parameters"` // number of trained values
-	Notes        []string `json:"notes"`      // notes of the network and of passes
+	ScratchBytes int64 `json:"scratch_bytes"`
+	Parameters   int   `json:"parameters"` // number of trained values
+	// Roles sums the parameters by role, in the order of graph.Role.
+	Roles []RoleSum `json:"roles"`
+	Notes []string  `json:"notes"` // notes of the network and of passes
 	// Graph is the graph after all passes.
 	Graph *graph.Graph `json:"-"`
 }
@@ -57,6 +60,33 @@ type Buffer struct {
 	First  int      `json:"first"`  // −1: before the first operation
 	Last   int      `json:"last"`   // the number of operations: after the last operation
 	Node   int      `json:"node"`   // first value, as index of Graph.Nodes
+}
+
+// RoleSum sums the parameters of one role.
+type RoleSum struct {
+	Role    string `json:"role"`    // graph.Role
+	Tensors int    `json:"tensors"` // number of parameters
+	Values  int    `json:"values"`  // trained values
+	Decays  bool   `json:"decays"`  // whether weight decay and trust ratios act on them
+}
+
+// roleSums sums the parameters of a store by role.
+func roleSums(s *Store) (sums []RoleSum) {
+	by := map[graph.Role]*RoleSum{}
+	for _, e := range s.Entries() {
+		if e.State {
+			continue
+		}
+		if by[e.Role] == nil {
+			by[e.Role] = &RoleSum{Role: e.Role.String(), Decays: e.Role.Decays()}
+		}
+		by[e.Role].Tensors++
+		by[e.Role].Values += e.Shape.Size()
+	}
+	for _, r := range slices.Sorted(maps.Keys(by)) {
+		sums = append(sums, *by[r])
+	}
+	return sums
 }
 
 // ClassSum sums the operations of one class.
@@ -92,7 +122,7 @@ func (p *Plan) describe(peak Peaks) *Explanation {
 	m, elem := p.unit.Memory, int64(p.unit.ElemBytes)
 	e := &Explanation{Backend: p.dev.Name(), Threads: p.opts.Threads, Peaks: peak, Graph: p.graph,
 		ArenaBytes: p.ArenaBytes(), ScratchBytes: p.ScratchBytes(), LiveBytes: int64(m.LowerBound) * elem,
-		Parameters: p.opts.Store.ParamCount(), Notes: p.graph.Notes}
+		Parameters: p.opts.Store.ParamCount(), Roles: roleSums(p.opts.Store), Notes: p.graph.Notes}
 	sums := map[Class]*ClassSum{}
 	layers := p.layers()
 	for i, mv := range p.Movement(peak) {
@@ -190,10 +220,14 @@ func (e *Explanation) PlanSections() answer.Sections {
 		}
 		classes.Rows = append(classes.Rows, row)
 	}
-	for _, n := range e.Notes {
-		classes.Notes = append(classes.Notes, "note: "+n)
+	roles := answer.Section{Columns: slices.Concat(answer.TextColumns("parameters"), answer.NumberColumns("", "tensors", "values"), answer.TextColumns("weight decay"))}
+	for _, r := range e.Roles {
+		roles.Rows = append(roles.Rows, []any{r.Role, r.Tensors, r.Values, map[bool]string{true: "yes", false: "no"}[r.Decays]})
 	}
-	return answer.Sections{kernels, classes}
+	for _, n := range e.Notes {
+		roles.Notes = append(roles.Notes, "note: "+n)
+	}
+	return answer.Sections{kernels, classes, roles}
 }
 
 // share is a as a percentage of b.

@@ -46,8 +46,9 @@ type Store struct {
 type Entry struct {
 	Name   string // name of the parameter or state
 	Shape  graph.Shape
-	Offset int  // elements from the start of the slice
-	State  bool // state, not parameter
+	Offset int        // elements from the start of the slice
+	State  bool       // state, not parameter
+	Role   graph.Role // of a parameter
 }
 
 // where is the memory space of the entry.
@@ -93,7 +94,7 @@ func (s *Store) layout(g *graph.Graph) error {
 			}
 			continue
 		}
-		e := Entry{Name: n.Name, Shape: n.Shape.Clone(), State: n.Kind == graph.KindState}
+		e := Entry{Name: n.Name, Shape: n.Shape.Clone(), State: n.Kind == graph.KindState, Role: n.Role}
 		// Aligned entries let vector kernels of optimisers run over the whole
 		// slice, and no two parameters share a cache line.
 		room := (n.Shape.Size() + align - 1) / align * align

@@ -282,7 +282,7 @@ func shards(t *testing.T, most int) {
 	}{{Mesh{{Name: "data", Size: 2}, {Name: "lat", Size: 2}}, 20}, {Mesh{{Name: "lon", Size: 3}}, 4}} {
 		for _, kind := range optim.Kinds {
 			r := training{mesh: c.mesh, steps: min(c.steps, most), size: smallBuckets,
-				optimizer: &optim.Options{Kind: kind, Momentum: 0.9, Decay: 0.01, Clip: 0.5, EMA: 0.9, NoDecay: optim.Biases}}
+				optimizer: &optim.Options{Kind: kind, Momentum: 0.9, Decay: 0.01, Clip: 0.5, EMA: 0.9}}
 			want := r.inProcess(t, wide(), comm.Parallel)
 			r.sharded = true
 			got := r.inProcess(t, wide(), comm.Parallel)
@@ -303,7 +303,7 @@ func TestShardsOnCPU(t *testing.T) {
 	for _, n := range []network{wide(), unet("U-Net", graph.Shape{2, 3, 2, 8, 16}, 1, false)} {
 		for _, m := range []Mesh{{{Name: "lon", Size: 2}}, {{Name: "data", Size: 2}, {Name: "lat", Size: 2}}} {
 			r := training{mesh: m, steps: 4, size: smallBuckets, device: "cpu",
-				optimizer: &optim.Options{Kind: optim.LAMB, Decay: 0.01, Clip: 0.5, EMA: 0.9, NoDecay: optim.Biases}}
+				optimizer: &optim.Options{Kind: optim.LAMB, Decay: 0.01, Clip: 0.5, EMA: 0.9}}
 			var bytes [2]int64
 			var params [2][]float32
 			for i := range params {

@@ -84,7 +84,7 @@ func (a Attention) Build(b *graph.Builder, name string, z graph.Value) graph.Val
 	}
 	k, q := key(name+".key"), key(name+".query")
 	out := b.Param(name+".out.weight", graph.Shape{z.Dim(1), a.Width, 1, 1}, graph.Zeros())
-	shift := b.Param(name+".out.bias", graph.Shape{z.Dim(1)}, graph.Zeros())
+	shift := b.ParamOf(graph.Bias, name+".out.bias", graph.Shape{z.Dim(1)}, graph.Zeros())
 	weights, ok := map[AttentionWeights][][3]int{
 		GlobalWeights: {{}}, AxialWeights: {{1, op.PerPoint, 1}, {1, 1, op.PerPoint}}, PointWeights: {{op.PerPoint, op.PerPoint, op.PerPoint}},
 	}[a.Weights]
@@ -120,7 +120,7 @@ func (a Attention) norm(b *graph.Builder, name string, z graph.Value) graph.Valu
 	default:
 		return b.Fail(name, fmt.Errorf("unknown norm %q: %w", a.Norm, graph.ErrShape))
 	}
-	return op.LayerNorm(b, z, b.Param(name+".norm.weight", shape, graph.Ones()), b.Param(name+".norm.bias", shape, graph.Zeros()), 0)
+	return op.LayerNorm(b, z, b.ParamOf(graph.Scale, name+".norm.weight", shape, graph.Ones()), b.ParamOf(graph.Bias, name+".norm.bias", shape, graph.Zeros()), 0)
 }
 
 // addPositions adds a trained embedding of the position in the set to each row, one number per
@@ -132,7 +132,7 @@ func addPositions(b *graph.Builder, name string, x graph.Value, size int) graph.
 	if !x.Valid() {
 		return x
 	}
-	places := b.Param(name, graph.Shape{1, size * s[1], 1, 1, 1}, graph.Zeros())
+	places := b.ParamOf(graph.Embedding, name, graph.Shape{1, size * s[1], 1, 1, 1}, graph.Zeros())
 	side := op.Reshape(b, x, graph.Shape{s[0] / size, size * s[1], s[2], s[3], s[4]})
 	return op.Reshape(b, op.Add(b, side, places), s)
 }

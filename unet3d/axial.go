@@ -95,14 +95,14 @@ func (a AxialTransformer) Build(b *graph.Builder, x graph.Value) graph.Value {
 	}
 	s := wide("stem", x, fine)
 	step := op.Conv{Stride: [3]int{1, side, side}}
-	h := op.Conv3D(b, s, p.param("embed.weight", graph.Shape{a.Width, fine, 1, side, side}, graph.KaimingUniform(fine*side*side)), step)
+	h := op.Conv3D(b, s, p.param(graph.Weight, "embed.weight", graph.Shape{a.Width, fine, 1, side, side}, graph.KaimingUniform(fine*side*side)), step)
 	h = p.bias("embed", h, graph.Zeros())
 	for block := range a.Blocks {
 		for _, axis := range a.axes(h, block) {
 			name := fmt.Sprintf("block%d.%s", block, axis.name)
 			axis.attention.Heads = a.Heads
 			of := p.linear(name+".qkv", a.norm(p, name, h), 3*a.Width, graph.KaimingUniform(a.Width))
-			offsets := p.param(name+".offsets", graph.Shape{a.Heads, 2*axis.maxOffset + 1}, graph.Zeros())
+			offsets := p.param(graph.Embedding, name+".offsets", graph.Shape{a.Heads, 2*axis.maxOffset + 1}, graph.Zeros())
 			h = op.Add(b, h, p.linear(name+".out", op.AttendAxis(b, of, offsets, axis.attention), a.Width, graph.Zeros()))
 		}
 		name := fmt.Sprintf("block%d.mlp", block)
@@ -110,7 +110,7 @@ func (a AxialTransformer) Build(b *graph.Builder, x graph.Value) graph.Value {
 		of = op.ReLU(b, p.linear(name+".in", of, 2*a.Width, graph.HeNormal(a.Width)))
 		h = op.Add(b, h, p.linear(name+".out", of, a.Width, graph.Zeros()))
 	}
-	up := p.param("up.weight", graph.Shape{a.Width, fine, 1, side, side}, graph.KaimingUniform(a.Width))
+	up := p.param(graph.Weight, "up.weight", graph.Shape{a.Width, fine, 1, side, side}, graph.KaimingUniform(a.Width))
 	u := p.bias("up", op.ConvTranspose3D(b, h, up, step, s.Shape()), graph.Zeros())
 	start := graph.KaimingUniform(fine)
 	if a.ZeroLast {
@@ -133,8 +133,8 @@ func (a AxialTransformer) BuildPadded(b *graph.Builder, x graph.Value) graph.Val
 // Source: Ba et al. 2016, arXiv:1607.06450.
 func (a AxialTransformer) norm(p sharedParams, name string, x graph.Value) graph.Value {
 	of, c := graph.Shape{1, x.Dim(1), 1, 1, 1}, graph.Shape{x.Dim(1)}
-	weight := op.Reshape(p.b, p.param(name+".norm.weight", of, graph.Ones()), c)
-	return op.PointNorm(p.b, x, weight, op.Reshape(p.b, p.param(name+".norm.bias", of, graph.Zeros()), c), 0)
+	weight := op.Reshape(p.b, p.param(graph.Scale, name+".norm.weight", of, graph.Ones()), c)
+	return op.PointNorm(p.b, x, weight, op.Reshape(p.b, p.param(graph.Bias, name+".norm.bias", of, graph.Zeros()), c), 0)
 }
 
 // Parameters is the number of trained values for an input with the given channels and levels.

@@ -79,7 +79,7 @@ func (u BiasUNet) build(b *graph.Builder, x graph.Value) graph.Value {
 		h = u.layer(b, fmt.Sprintf("dec%db", s), h, skip.Dim(1))
 	}
 	w := b.Param("out.weight", graph.Shape{u.Out, h.Dim(1), 1, 1, 1}, graph.Zeros())
-	return op.Bias(b, op.Conv3D(b, h, w, op.Conv{}), b.Param("out.bias", graph.Shape{u.Out}, graph.Zeros()))
+	return op.Bias(b, op.Conv3D(b, h, w, op.Conv{}), b.ParamOf(graph.Bias, "out.bias", graph.Shape{u.Out}, graph.Zeros()))
 }
 
 // layer is a convolution with batch normalisation and ReLU.
@@ -106,5 +106,5 @@ func conv3D(b *graph.Builder, name string, x graph.Value, out int, size [3]int, 
 	if periodic {
 		pad = op.SameGlobal(size[:]...)
 	}
-	return op.Bias(b, op.Conv3D(b, x, w, op.Conv{Pad: pad}), b.Param(name+".bias", graph.Shape{out}, graph.Zeros()))
+	return op.Bias(b, op.Conv3D(b, x, w, op.Conv{Pad: pad}), b.ParamOf(graph.Bias, name+".bias", graph.Shape{out}, graph.Zeros()))
 }

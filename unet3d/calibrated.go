@@ -117,7 +117,7 @@ func (c Calibrated) Build(b *graph.Builder, in CalibratedInput) CalibratedOutput
 	u := c.Body(b, in.Features, outputs*v)
 	part := func(k int) graph.Value { return op.Slice(b, u, 1, k*v, (k+1)*v) }
 	mapOf := func(name string, start float64) graph.Value {
-		return b.Param(MapsPrefix+name, graph.Shape{1, v, d, h, w}, graph.Fill(start))
+		return b.ParamOf(graph.Local, MapsPrefix+name, graph.Shape{1, v, d, h, w}, graph.Fill(start))
 	}
 	perTarget := func(get func(int) float64) graph.Value {
 		x := make([]float32, v*d)

@@ -15,7 +15,7 @@ const EmbeddingName = MapsPrefix + "embedding"
 // Shape: x [N C D H W] → [N C+k D H W]; parameter [1 k D H W].
 // Source: Rasp and Lerch 2018, doi:10.1175/MWR-D-18-0187.1, with grid points for stations.
 func Embedding(b *graph.Builder, x graph.Value, k int) graph.Value {
-	places := b.Param(EmbeddingName, graph.Shape{1, k, x.Dim(2), x.Dim(3), x.Dim(4)}, graph.Zeros())
+	places := b.ParamOf(graph.Embedding, EmbeddingName, graph.Shape{1, k, x.Dim(2), x.Dim(3), x.Dim(4)}, graph.Zeros())
 	ones := make([]float32, x.Dim(0))
 	for i := range ones {
 		ones[i] = 1

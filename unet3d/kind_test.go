@@ -105,6 +105,35 @@ func TestKindsAreWhatTheySay(t *testing.T) {
 	}
 }
 
+// TestRolesOfParameters: weight decay acts on filters and matrices only, not on biases, vectors, and scales of
+// norms and heights of any shape.
+func TestRolesOfParameters(t *testing.T) {
+	decaying := 0
+	for _, k := range Kinds {
+		g, _, err := buildKind(k, layoutOf(k))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range g.Nodes {
+			if n.Kind != graph.KindParam {
+				continue
+			}
+			if strings.HasSuffix(n.Name, ".bias") && n.Role != graph.Bias && n.Role != graph.Local {
+				t.Errorf("%s: %s %v has the role %s", k.Name, n.Name, n.Shape, n.Role)
+			}
+			if n.Role.Decays() && (len(n.Shape) < 2 || strings.Contains(n.Name, "norm.") || strings.HasSuffix(n.Name, ".factor") || strings.HasSuffix(n.Name, ".scale")) {
+				t.Errorf("%s: %s %v decays", k.Name, n.Name, n.Shape)
+			}
+			if n.Role.Decays() {
+				decaying++
+			}
+		}
+	}
+	if decaying < len(Kinds) {
+		t.Errorf("%d parameters decay", decaying)
+	}
+}
+
 // TestKindsRefuseLayouts: a layout that a kind does not support is refused, and a supported one is
 // not.
 func TestKindsRefuseLayouts(t *testing.T) {

@@ -45,8 +45,8 @@ func (l LevelConv) Build(b *graph.Builder, name string, x graph.Value, out int) 
 	case AffineLevels:
 		w := b.Param(name+".weight", l.filter(x, out, l.Size), graph.HeNormal(l.filter(x, out, l.Size)[1:].Size()))
 		y := op.Conv3D(b, padSymmetric(b, x, kd/2), w, l.geometry(l.Size, 0))
-		y = op.Mul(b, y, b.Param(name+".factor", graph.Shape{1, out, n, 1, 1}, graph.Ones()))
-		return op.Bias(b, y, b.Param(name+".bias", graph.Shape{out}, graph.Zeros()))
+		y = op.Mul(b, y, b.ParamOf(graph.Scale, name+".factor", graph.Shape{1, out, n, 1, 1}, graph.Ones()))
+		return op.Bias(b, y, b.ParamOf(graph.Bias, name+".bias", graph.Shape{out}, graph.Zeros()))
 	case SeparableLevels:
 		hidden := l.Hidden
 		if hidden == 0 {
@@ -75,7 +75,7 @@ func (l LevelConv) perLevel(b *graph.Builder, name string, x graph.Value, out in
 func (l LevelConv) conv(b *graph.Builder, name string, x graph.Value, out int, size [3]int, pad int) graph.Value {
 	shape := l.filter(x, out, size)
 	w := b.Param(name+".weight", shape, graph.HeNormal(shape[1:].Size()))
-	return op.Bias(b, op.Conv3D(b, x, w, l.geometry(size, pad)), b.Param(name+".bias", graph.Shape{out}, graph.Zeros()))
+	return op.Bias(b, op.Conv3D(b, x, w, l.geometry(size, pad)), b.ParamOf(graph.Bias, name+".bias", graph.Shape{out}, graph.Zeros()))
 }
 
 // filter is the shape of a filter.

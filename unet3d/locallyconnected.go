@@ -50,9 +50,9 @@ func (l LocallyConnected) Build(b *graph.Builder, name string, x graph.Value) (y
 	if err != nil {
 		return b.Fail("local", err), graph.Value{}
 	}
-	w := b.Param(name+".weight", filter, graph.Zeros())
-	bias := b.Param(name+".bias", graph.Shape{1, l.Out, filter[2], filter[3], filter[4]}, graph.Zeros())
-	scale := b.Param(name+".scale", graph.Shape{1, l.Out, filter[2], 1, 1}, graph.Ones())
+	w := b.ParamOf(graph.Local, name+".weight", filter, graph.Zeros())
+	bias := b.ParamOf(graph.Local, name+".bias", graph.Shape{1, l.Out, filter[2], filter[3], filter[4]}, graph.Zeros())
+	scale := b.ParamOf(graph.Scale, name+".scale", graph.Shape{1, l.Out, filter[2], 1, 1}, graph.Ones())
 	y = op.Mul(b, op.Add(b, op.Conv3DLocal(b, x, w, a), bias), scale)
 
 	// The mean over W is the mean over k of the means of W[k].

@@ -75,7 +75,7 @@ func (e MemberEncoder) attend(b *graph.Builder, x graph.Value, members, heads in
 		return conv3D(b, "members_"+name, x, e.Channels, [3]int{1, 1, 1}, false)
 	}
 	k, v := linear("key", x), linear("value", x)
-	q := op.BroadcastTo(b, b.Param("members_query", graph.Shape{1, e.Channels, 1, 1, 1}, graph.Normal(1)),
+	q := op.BroadcastTo(b, b.ParamOf(graph.Embedding, "members_query", graph.Shape{1, e.Channels, 1, 1, 1}, graph.Normal(1)),
 		graph.Shape{s[0] / members, e.Channels, s[2], s[3], s[4]})
 	a := op.SetAttentionSizes{Queries: 1, Keys: members, Heads: heads, Cells: [3]int(s[2:])}
 	g := op.Scale(b, op.SetDot(b, q, k, a), math.Sqrt(float64(heads)/float64(e.Channels)))

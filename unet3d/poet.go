@@ -126,7 +126,7 @@ func (p PoET) up(b *graph.Builder, name string, x, skip graph.Value) graph.Value
 	in, out := x.Dim(1), skip.Dim(1)
 	w := b.Param(name+".weight", graph.Shape{in, out, 2, 2}, graph.HeNormal(in))
 	y := op.ConvTranspose3D(b, x, op.Reshape(b, w, graph.Shape{in, out, 1, 2, 2}), op.Conv{Stride: [3]int{1, 2, 2}}, skip.Shape())
-	return op.ReLU(b, op.Bias(b, y, b.Param(name+".bias", graph.Shape{out}, graph.Zeros())))
+	return op.ReLU(b, op.Bias(b, y, b.ParamOf(graph.Bias, name+".bias", graph.Shape{out}, graph.Zeros())))
 }
 
 // PoETKind describes PoET with attention over members, TrajectoryKind with attention over the leads

@@ -52,7 +52,7 @@ func linear(b *graph.Builder, name string, x graph.Value, out int, start graph.I
 	in := x.Dim(1)
 	w := b.Param(name+".weight", graph.Shape{out, in}, start)
 	y := op.Conv3D(b, x, op.Reshape(b, w, graph.Shape{out, in, 1, 1, 1}), op.Conv{})
-	return op.Bias(b, y, b.Param(name+".bias", graph.Shape{out}, graph.Zeros()))
+	return op.Bias(b, y, b.ParamOf(graph.Bias, name+".bias", graph.Shape{out}, graph.Zeros()))
 }
 
 // LeNet predicts each point from the 13×13 points around it, with the layers of LeNet-5 without

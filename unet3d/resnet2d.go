@@ -80,7 +80,7 @@ func (r ResNet2D) conv(b *graph.Builder, name string, x graph.Value, out, k int)
 func conv2D(b *graph.Builder, name string, x graph.Value, out, k int, start graph.Init, periodic bool) graph.Value {
 	in := x.Dim(1)
 	w := b.Param(name+".weight", graph.Shape{out, in, k, k}, start)
-	bias := b.Param(name+".bias", graph.Shape{out}, graph.Zeros())
+	bias := b.ParamOf(graph.Bias, name+".bias", graph.Shape{out}, graph.Zeros())
 	pad := op.Same(1, k, k)
 	if periodic {
 		pad = op.SameGlobal(1, k, k)
@@ -97,7 +97,7 @@ func batchNorm(b *graph.Builder, name string, x graph.Value) graph.Value {
 func batchNormOptions(b *graph.Builder, name string, x graph.Value, o op.BatchNormOptions) graph.Value {
 	c := graph.Shape{x.Dim(1)}
 	return op.BatchNorm(b, x,
-		b.Param(name+".weight", c, graph.Ones()), b.Param(name+".bias", c, graph.Zeros()),
+		b.ParamOf(graph.Scale, name+".weight", c, graph.Ones()), b.ParamOf(graph.Bias, name+".bias", c, graph.Zeros()),
 		b.State(name+".running_mean", c, graph.Zeros()), b.State(name+".running_var", c, graph.Ones()), o)
 }
 

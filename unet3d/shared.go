@@ -16,10 +16,10 @@ type sharedParams struct {
 func newSharedParams(b *graph.Builder) sharedParams { return sharedParams{b, map[string]graph.Value{}} }
 
 // param returns the parameter of a name, and creates it on first use.
-func (p sharedParams) param(name string, shape graph.Shape, start graph.Init) graph.Value {
+func (p sharedParams) param(role graph.Role, name string, shape graph.Shape, start graph.Init) graph.Value {
 	v, ok := p.params[name]
 	if !ok {
-		v = p.b.Param(name, shape, start)
+		v = p.b.ParamOf(role, name, shape, start)
 		p.params[name] = v
 	}
 	return v
@@ -31,12 +31,12 @@ func (p sharedParams) param(name string, shape graph.Shape, start graph.Init) gr
 func (p sharedParams) conv(name string, x graph.Value, out int, size [3]int, periodic bool, start graph.Init) graph.Value {
 	a := op.Conv{Pad: op.Same(size[:]...)}
 	a.Pad[2].Periodic = periodic
-	return op.Conv3D(p.b, x, p.param(name+".weight", graph.Shape{out, x.Dim(1), size[0], size[1], size[2]}, start), a)
+	return op.Conv3D(p.b, x, p.param(graph.Weight, name+".weight", graph.Shape{out, x.Dim(1), size[0], size[1], size[2]}, start), a)
 }
 
 // bias adds one number to each channel.
 func (p sharedParams) bias(name string, x graph.Value, start graph.Init) graph.Value {
-	return op.Bias(p.b, x, p.param(name+".bias", graph.Shape{x.Dim(1)}, start))
+	return op.Bias(p.b, x, p.param(graph.Bias, name+".bias", graph.Shape{x.Dim(1)}, start))
 }
 
 // linear is a linear layer with bias over the channels of a point; the filter is [out in 1 1 1].

@@ -156,7 +156,7 @@ func (u UNet) layer(b *graph.Builder, name string, x graph.Value, out int) graph
 // conv is a 3×3×3 convolution with bias on the same grid.
 func (u UNet) conv(b *graph.Builder, name string, x graph.Value, out int, start graph.Init) graph.Value {
 	w := b.Param(name+".weight", graph.Shape{out, x.Dim(1), 3, 3, 3}, start)
-	bias := b.Param(name+".bias", graph.Shape{out}, graph.Zeros())
+	bias := b.ParamOf(graph.Bias, name+".bias", graph.Shape{out}, graph.Zeros())
 	return op.Bias(b, op.Conv3D(b, x, w, u.padding()), bias)
 }
 

@@ -204,10 +204,15 @@ func (b *Builder) Input(name string, s Shape) Value {
 	return b.leaf(&Node{Kind: KindInput, Name: name, Shape: s.Clone()})
 }
 
-// Param appends a trained parameter. Its memory belongs to the engine's Store,
-// under its name.
+// Param appends a trained parameter with the role Weight. Its memory belongs to
+// the engine's Store, under its name.
 func (b *Builder) Param(name string, s Shape, init Init) Value {
-	return b.leaf(&Node{Kind: KindParam, Name: name, Shape: s.Clone(), Init: init})
+	return b.ParamOf(Weight, name, s, init)
+}
+
+// ParamOf is Param for a parameter of any role.
+func (b *Builder) ParamOf(r Role, name string, s Shape, init Init) Value {
+	return b.leaf(&Node{Kind: KindParam, Role: r, Name: name, Shape: s.Clone(), Init: init})
 }
 
 // State appends a value that persists between steps and is not trained, such as

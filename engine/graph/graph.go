@@ -22,11 +22,35 @@ const (
 // String is the kind in lower case, as printed in graphs.
 func (k Kind) String() string { return [...]string{"op", "input", "param", "state", "const"}[k] }
 
+// Role is what a parameter is for. Optimisers treat roles differently.
+type Role uint8
+
+// The roles.
+const (
+	Weight      Role = iota // of filters and matrices
+	Bias                    // added to a result, such as one number for each channel
+	Scale                   // multiplies a result, as of norms
+	Embedding               // a trained input: of places, or a query
+	Local                   // a value for each grid point, whose differences the loss may penalise
+	Coefficient             // of the combinations that make shared filters
+)
+
+// String is the role in lower case.
+func (r Role) String() string {
+	return [...]string{"weight", "bias", "scale", "embedding", "local", "coefficient"}[r]
+}
+
+// Decays reports whether weight decay and trust ratios act on parameters of this role: on weights.
+// Biases and scales are few and set the level of a result; embeddings and local values have penalties
+// of their own; coefficients multiply filters that decay already.
+func (r Role) Decays() bool { return r == Weight }
+
 // Node is one value of the graph with its origin. Nodes are in topological
 // order: every node follows its operands, and ID is its position.
 type Node struct {
 	ID           int // position in Graph.Nodes
 	Kind         Kind
+	Role         Role   // of parameters
 	Name         string // of inputs, parameters, states and constants; else empty
 	Op           *Op    // of operations; else nil
 	Attrs        any    // of operations; the type depends on the operation

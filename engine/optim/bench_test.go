@@ -13,7 +13,7 @@ import (
 func BenchmarkStep(b *testing.B) {
 	const side = 1030
 	lay := func() *engine.Store {
-		return laidOut(b, []string{"a", "b"}, []graph.Shape{{8, side, side}, {8, side, side}}, nil)
+		return laidOut(b, []string{"a", "b"}, nil, []graph.Shape{{8, side, side}, {8, side, side}}, nil)
 	}
 	for _, threads := range []int{1, 2} {
 		for _, c := range []struct {

@@ -30,7 +30,7 @@ func journey(t *testing.T, backend string, o optim.Options) (passed [][]float32)
 		b := graph.New(3)
 		x := b.Input("x", graph.Shape{4, 5})
 		h := op.Tanh(b, op.Mul(b, x, b.Param("a.weight", graph.Shape{4, 5}, graph.HeNormal(5))))
-		h = op.Add(b, h, b.Param("b.bias", graph.Shape{1, 5}, graph.Fill(0.1)))
+		h = op.Add(b, h, b.ParamOf(graph.Bias, "b.bias", graph.Shape{1, 5}, graph.Fill(0.1)))
 		b.Loss(op.Mean(b, op.Square(b, op.Mul(b, h, b.Param("c.weight", graph.Shape{4, 5}, graph.HeNormal(5))))))
 		g, err := b.Build()
 		if err != nil {
@@ -251,7 +251,7 @@ func TestOptimizerOnDevice(t *testing.T) {
 	engine.Backends = append(slices.Clone(before), engine.Backend{Name: "emulated",
 		Open: func(engine.Options) (backend.Backend, error) { return emulated.OpenLazy(1 << 26) }})
 	for _, o := range []optim.Options{
-		{Kind: optim.Adam, Clip: 0.1, EMA: 0.9}, {Kind: optim.AdamW, Decay: 0.1, NoDecay: optim.Biases}, {Kind: optim.SGD, Momentum: 0.9, Nesterov: true},
+		{Kind: optim.Adam, Clip: 0.1, EMA: 0.9}, {Kind: optim.AdamW, Decay: 0.1}, {Kind: optim.SGD, Momentum: 0.9, Nesterov: true},
 		{Kind: optim.LARS, Momentum: 0.9, Trust: 0.02, Decay: 0.01}, {Kind: optim.LAMB, Decay: 0.1, EMA: 0.5},
 	} {
 		t.Run(fmt.Sprint(o.Kind), func(t *testing.T) {

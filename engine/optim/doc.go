@@ -3,7 +3,7 @@
 // norm, gradient accumulation over several batches, an exponential moving average of the weights,
 // loss scaling for float16, and learning rate schedules.
 //
-//	opt, err := optim.New(store, optim.Options{Kind: optim.AdamW, Decay: 0.01, NoDecay: optim.Biases, Clip: 1})
+//	opt, err := optim.New(store, optim.Options{Kind: optim.AdamW, Decay: 0.01, Clip: 1})
 //	rate := optim.Warmup{Schedule: optim.Cosine{Max: 1e-3, Hold: 100, Total: 5000}, Steps: 100}
 //	…
 //	norm, err := opt.Step(rate.Rate(step))

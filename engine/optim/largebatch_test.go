@@ -23,7 +23,7 @@ func three(t *testing.T) *engine.Store {
 	for i := range 3 {
 		values[1] = append(values[1], float32(0.1*math.Cos(2+float64(i))))
 	}
-	return laidOut(t, []string{"a.weight", "a.shift", "b.weight"}, []graph.Shape{{2, 3}, {3}, {2, 2}}, values)
+	return laidOut(t, []string{"a.weight", "a.shift", "b.weight"}, []graph.Role{graph.Weight, graph.Bias, graph.Weight}, []graph.Shape{{2, 3}, {3}, {2, 2}}, values)
 }
 
 // TestPapers follows 20 steps of LARS and LAMB in float64. Tolerance: as for the
@@ -103,7 +103,7 @@ func TestPublishedSteps(t *testing.T) {
 		{Options{Kind: LARS, Momentum: 0.9, Decay: 1e-4}, 2, [2][]float64{{2.994, 3.992}, {2.99457606, 3.976816}}},
 		{Options{Kind: LAMB, Decay: 0.01}, 0.01, [2][]float64{{2.96481588, 3.96447427}, {2.95039252, 3.91711727}}},
 	} {
-		s := laidOut(t, []string{"w"}, []graph.Shape{{1, 2}}, [][]float32{{3, 4}})
+		s := laidOut(t, []string{"w"}, nil, []graph.Shape{{1, 2}}, [][]float32{{3, 4}})
 		p, err := New(s, c.o)
 		if err != nil {
 			t.Fatal(err)
@@ -132,7 +132,7 @@ func TestPublishedSteps(t *testing.T) {
 // TestLARSInvariance: without decay a step does not depend on the length of the gradient.
 func TestLARSInvariance(t *testing.T) {
 	run := func(c float32) []float64 {
-		s := laidOut(t, []string{"w", "x"}, []graph.Shape{{2, 3}, {5, 1}}, nil)
+		s := laidOut(t, []string{"w", "x"}, nil, []graph.Shape{{2, 3}, {5, 1}}, nil)
 		p, err := New(s, Options{Kind: LARS, Momentum: 0.9})
 		if err != nil {
 			t.Fatal(err)
@@ -180,7 +180,7 @@ func small(t *testing.T, n int, s *engine.Store) *engine.Plan {
 	b := graph.New(3)
 	x, y, w := b.Input("x", graph.Shape{n, 2, 1, 5, 6}), b.Input("y", graph.Shape{n, 3, 1, 5, 6}), b.Input("w", graph.Shape{n, 3, 1, 5, 6})
 	f := b.Param("f.weight", graph.Shape{3, 2, 3, 3, 3}, graph.HeNormal(54))
-	c := b.Param("f.bias", graph.Shape{3}, graph.Zeros())
+	c := b.ParamOf(graph.Bias, "f.bias", graph.Shape{3}, graph.Zeros())
 	h := op.ReLU(b, op.Bias(b, op.Conv3D(b, x, f, op.Conv{Pad: op.SameGlobal(3, 3, 3)}), c))
 	b.Loss(op.WeightedMSE(b, h, y, w))
 	g, err := b.Build()
@@ -261,7 +261,7 @@ func TestGathered(t *testing.T) {
 // TestGatheredNothing: gradients with weight 0 change parameters by momentum only, and a refused
 // step discards accumulated gradients.
 func TestGatheredNothing(t *testing.T) {
-	s := store(t)
+	s := store(t, graph.Bias)
 	p, err := New(s, Options{Kind: SGD})
 	if err != nil {
 		t.Fatal(err)

@@ -46,7 +46,7 @@ func TestScaledGradients(t *testing.T) {
 	for _, kind := range Kinds {
 		var results [2][]float32
 		for k, by := range []float64{1, scale} {
-			s := laidOut(t, []string{"w.weight"}, []graph.Shape{{n, 1}}, nil)
+			s := laidOut(t, []string{"w.weight"}, nil, []graph.Shape{{n, 1}}, nil)
 			p, err := New(s, Options{Kind: kind, Momentum: 0.9, Decay: 0.1, Clip: 0.5})
 			if err != nil {
 				t.Fatal(err)

@@ -23,8 +23,8 @@ func TestMask(t *testing.T) {
 			few[k], mask[i] = start(i), true
 		}
 		make2 := func(values []float32) (*Optimizer, []float32, []float32, []float32) {
-			s := laidOut(t, []string{"w.weight"}, []graph.Shape{{len(values), 1}}, [][]float32{values})
-			a := laidOut(t, []string{"w.weight"}, []graph.Shape{{len(values), 1}}, nil)
+			s := laidOut(t, []string{"w.weight"}, nil, []graph.Shape{{len(values), 1}}, [][]float32{values})
+			a := laidOut(t, []string{"w.weight"}, nil, []graph.Shape{{len(values), 1}}, nil)
 			p, err := New(s, Options{Kind: kind, Momentum: 0.9, Decay: 0.1, Clip: 0.5, EMA: 0.8, Average: a})
 			if err != nil {
 				t.Fatal(err)
@@ -84,7 +84,7 @@ func TestMask(t *testing.T) {
 
 // TestPresent: AddScaledGradient gives the gradient of the next step, without mask and clipping.
 func TestPresent(t *testing.T) {
-	s := store(t)
+	s := store(t, graph.Bias)
 	p, err := New(s, Options{Clip: 1e-3})
 	if err != nil {
 		t.Fatal(err)

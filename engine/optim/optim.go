@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/graph"
@@ -43,8 +42,8 @@ const (
 	//	λ = trust·|w| / (|g| + decay·|w|)
 	//	v = momentum·v + rate·λ·(g + decay·w)     w = w − v
 	//
-	// λ is 1, without decay, for vectors (biases, factors and offsets of norms), for parameters of
-	// NoDecay, and for tensors with |w| = 0 or |g| = 0.
+	// λ is 1 for tensors with |w| = 0 or |g| = 0. It is 1, without decay, for parameters of roles that
+	// do not decay (graph.Role.Decays).
 	//
 	// Source: You et al. 2017, arXiv:1708.03888.
 	LARS Kind = "lars"
@@ -52,8 +51,8 @@ const (
 	//
 	//	u = (m/(1−β₁ᵗ)) / (√(v/(1−β₂ᵗ)) + eps) + decay·w     w = w − rate·(|w|/|u|)·u
 	//
-	// The ratio |w|/|u| is 1 if either norm is 0. It is 1, without decay, for vectors and for
-	// parameters of NoDecay. |w| is not clipped.
+	// The ratio |w|/|u| is 1 if either norm is 0. It is 1, without decay, for parameters of roles that
+	// do not decay. |w| is not clipped.
 	//
 	// Source: You et al. 2020, arXiv:1904.00962.
 	LAMB Kind = "lamb"
@@ -73,9 +72,9 @@ type Options struct {
 	Nesterov bool    // SGD only
 	Trust    float64 // trust coefficient, LARS only; 0 means 0.001
 
-	Decay float64 // weight decay; part of the gradient for SGD and Adam
-	// NoDecay selects parameters without weight decay by name; nil selects none. See Biases.
-	NoDecay func(name string) bool
+	// Decay is the weight decay, part of the gradient for SGD and Adam. It acts on parameters of roles
+	// that decay (graph.Role.Decays). The trust ratios of LARS and LAMB act on the same ones.
+	Decay float64
 	// Clip limits the global norm of the gradient; 0 means no limit.
 	Clip float64
 	// EMA is the decay of an exponential moving average of the parameters. Every step updates the
@@ -96,9 +95,6 @@ type Options struct {
 	// parameters, bit for bit those of one process with the same gradients.
 	Ranks Ranks
 }
-
-// Biases selects parameters named "….bias". By convention weight decay leaves them out.
-func Biases(name string) bool { return strings.HasSuffix(name, ".bias") || name == "bias" }
 
 // check sets defaults and validates the options.
 func (o *Options) check() error {
@@ -208,10 +204,7 @@ func New(store *engine.Store, o Options) (*Optimizer, error) {
 			continue
 		}
 		t := tensor{decay: o.Decay}
-		if o.NoDecay != nil && o.NoDecay(e.Name) {
-			t.decay, t.unscaled = 0, true
-		}
-		if (o.Kind == LARS || o.Kind == LAMB) && e.Shape.NDim() <= 1 {
+		if !e.Role.Decays() {
 			t.decay, t.unscaled = 0, true
 		}
 		number[e.Name] = len(p.tensors)

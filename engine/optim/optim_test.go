@@ -46,8 +46,8 @@ func load(t *testing.T) golden {
 	return g
 }
 
-// store lays out the two parameters of the golden file.
-func store(t *testing.T) *engine.Store {
+// store lays out the two parameters of the golden file. The second is a bias, or a weight that decays.
+func store(t *testing.T, second graph.Role) *engine.Store {
 	t.Helper()
 	var w, c []float32
 	for i := range 6 {
@@ -56,11 +56,11 @@ func store(t *testing.T) *engine.Store {
 	for i := range 3 {
 		c = append(c, float32(0.1*math.Cos(2+float64(i))))
 	}
-	return laidOut(t, []string{"conv.weight", "conv.bias"}, []graph.Shape{{6}, {3}}, [][]float32{w, c})
+	return laidOut(t, []string{"conv.weight", "conv.bias"}, []graph.Role{graph.Weight, second}, []graph.Shape{{6}, {3}}, [][]float32{w, c})
 }
 
-// laidOut returns a store of parameters with the given values; nil means random ones.
-func laidOut(t testing.TB, names []string, shapes []graph.Shape, values [][]float32) *engine.Store {
+// laidOut returns a store of parameters with the given roles, nil means weights, and values; nil means random ones.
+func laidOut(t testing.TB, names []string, roles []graph.Role, shapes []graph.Shape, values [][]float32) *engine.Store {
 	t.Helper()
 	b := graph.New(1)
 	loss := b.Scalar(0)
@@ -69,7 +69,11 @@ func laidOut(t testing.TB, names []string, shapes []graph.Shape, values [][]floa
 		if values != nil {
 			start = graph.Values(values[i])
 		}
-		loss = op.Add(b, loss, op.Sum(b, b.Param(name, shapes[i], start)))
+		role := graph.Weight
+		if roles != nil {
+			role = roles[i]
+		}
+		loss = op.Add(b, loss, op.Sum(b, b.ParamOf(role, name, shapes[i], start)))
 	}
 	b.Loss(loss)
 	g, err := b.Build()
@@ -103,23 +107,24 @@ func TestTorch(t *testing.T) {
 	const tol = 2e-6
 	g := load(t)
 	for _, c := range []struct {
-		name string
-		o    Options
-		rate float64
-		want path
+		name   string
+		second graph.Role
+		o      Options
+		rate   float64
+		want   path
 	}{
-		{"sgd", Options{Kind: SGD, Momentum: 0.9, Decay: 0.01}, 0.05, g.SGD},
-		{"nesterov", Options{Kind: SGD, Momentum: 0.9, Nesterov: true}, 0.05, g.Nesterov},
-		{"adam", Options{Decay: 0.01}, 0.01, g.Adam},
-		{"adamw", Options{Kind: AdamW, Decay: 0.05, NoDecay: Biases}, 0.01, g.AdamW},
-		{"average beside adamw", Options{Kind: AdamW, Decay: 0.05, EMA: 0.9}, 0.01, g.EMA},
-		{"adamw, clipped", Options{Kind: AdamW, Decay: 0.05, NoDecay: Biases, Beta1: 0.8, Beta2: 0.95, Eps: 1e-6, Clip: 0.7, Threads: 2}, 0.01, g.AdamWClip},
+		{"sgd", graph.Weight, Options{Kind: SGD, Momentum: 0.9, Decay: 0.01}, 0.05, g.SGD},
+		{"nesterov", graph.Weight, Options{Kind: SGD, Momentum: 0.9, Nesterov: true}, 0.05, g.Nesterov},
+		{"adam", graph.Weight, Options{Decay: 0.01}, 0.01, g.Adam},
+		{"adamw", graph.Bias, Options{Kind: AdamW, Decay: 0.05}, 0.01, g.AdamW},
+		{"average beside adamw", graph.Weight, Options{Kind: AdamW, Decay: 0.05, EMA: 0.9}, 0.01, g.EMA},
+		{"adamw, clipped", graph.Bias, Options{Kind: AdamW, Decay: 0.05, Beta1: 0.8, Beta2: 0.95, Eps: 1e-6, Clip: 0.7, Threads: 2}, 0.01, g.AdamWClip},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := store(t)
+			s := store(t, c.second)
 			seen := s
 			if c.o.EMA > 0 {
-				c.o.Average = store(t)
+				c.o.Average = store(t, c.second)
 				seen = c.o.Average
 			}
 			p, err := New(s, c.o)
@@ -275,14 +280,14 @@ func TestStepAllocatesNothing(t *testing.T) {
 // big is a store with tensors of several chunks.
 func big(t *testing.T) *engine.Store {
 	t.Helper()
-	return laidOut(t, []string{"a.weight", "a.bias", "b.weight"}, []graph.Shape{{7, 5001}, {33}, {3, 3, 3}}, nil)
+	return laidOut(t, []string{"a.weight", "a.bias", "b.weight"}, []graph.Role{graph.Weight, graph.Bias, graph.Weight}, []graph.Shape{{7, 5001}, {33}, {3, 3, 3}}, nil)
 }
 
 // TestResume: an optimiser with a restored state continues bit for bit, weights and average.
 func TestResume(t *testing.T) {
 	for _, kind := range Kinds {
 		make2 := func() (s, average *engine.Store, p *Optimizer) {
-			s, average = store(t), store(t)
+			s, average = store(t, graph.Bias), store(t, graph.Bias)
 			p, err := New(s, Options{Kind: kind, Momentum: 0.9, Decay: 0.01, Clip: 1, EMA: 0.8, Average: average})
 			if err != nil {
 				t.Fatal(err)
@@ -334,7 +339,7 @@ func TestResume(t *testing.T) {
 
 // TestNotFinite: a gradient that is not finite changes nothing.
 func TestNotFinite(t *testing.T) {
-	s := store(t)
+	s := store(t, graph.Bias)
 	p, err := New(s, Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -361,7 +366,7 @@ func TestNotFinite(t *testing.T) {
 
 // TestOptions: invalid options are refused.
 func TestOptions(t *testing.T) {
-	s := store(t)
+	s := store(t, graph.Bias)
 	for _, o := range []Options{{Kind: "adagrad"}, {Beta1: 1}, {Decay: -1}, {Clip: math.NaN()}, {Threads: -1}, {Momentum: 1.5},
 		{Trust: -1}, {EMA: 1, Average: s}, {EMA: 0.9}, {Average: s}, {EMA: 0.9, Average: big(t)}} {
 		if p, err := New(s, o); err == nil {

@@ -18,9 +18,8 @@ const (
 	mapSuffix          = ".map"
 )
 
-// IsCoefficient reports whether a parameter determines coefficients. Weight decay leaves these out,
-// as it already acts on the stores and would act on the filters twice.
-func IsCoefficient(name string) bool {
+// isCoefficient reports whether a parameter determines coefficients.
+func isCoefficient(name string) bool {
 	return strings.HasSuffix(name, coefficientsSuffix) || strings.HasSuffix(name, embeddingSuffix) ||
 		strings.HasPrefix(name, "share.") && strings.HasSuffix(name, mapSuffix)
 }
@@ -50,7 +49,7 @@ func (p *Plan) Rewrite(g *graph.Graph) (*graph.Graph, error) {
 			if _, exists := stores[group.Name]; group.Name == l.Store && !exists {
 				stores[group.Name] = b.Param(group.Name, graph.Shape{1, group.Size}, group.init)
 				if p.o.Coefficients == Embedding {
-					maps[group.Name] = b.Param(group.Name+mapSuffix, graph.Shape{p.maxTemplates(group), embeddingSize}, graph.Values(slices.Concat(p.orthonormalRows(group, b.Seed())...)))
+					maps[group.Name] = b.ParamOf(graph.Coefficient, group.Name+mapSuffix, graph.Shape{p.maxTemplates(group), embeddingSize}, graph.Values(slices.Concat(p.orthonormalRows(group, b.Seed())...)))
 				}
 			}
 		}
@@ -77,13 +76,13 @@ func (p *Plan) layerCoefficients(b *graph.Builder, i int, m graph.Value) graph.V
 	case Average:
 		return b.Const("", shape, p.initialCoefficients(i))
 	case Embedding:
-		e := b.Param(l.Name+embeddingSuffix, graph.Shape{1, embeddingSize}, graph.Values(p.initialEmbedding(i, b.Seed())))
+		e := b.ParamOf(graph.Coefficient, l.Name+embeddingSuffix, graph.Shape{1, embeddingSize}, graph.Values(p.initialEmbedding(i, b.Seed())))
 		if l.Templates < m.Dim(0) {
 			m = op.Slice(b, m, 0, 0, l.Templates)
 		}
 		return op.Reshape(b, op.Sum(b, op.Mul(b, m, e), 1), shape)
 	}
-	return b.Param(l.Name+coefficientsSuffix, shape, graph.Values(p.initialCoefficients(i)))
+	return b.ParamOf(graph.Coefficient, l.Name+coefficientsSuffix, shape, graph.Values(p.initialCoefficients(i)))
 }
 
 // orthonormalRows returns the initial rows of a group's map: random normal vectors, orthonormalised
@@ -203,5 +202,5 @@ func (p *Plan) IsShared(name string) bool {
 			return true
 		}
 	}
-	return IsCoefficient(name)
+	return isCoefficient(name)
 }

@@ -121,7 +121,7 @@ func trained(t *testing.T, p *Plan, steps int) (map[string][]float32, []float64,
 		t.Fatal(err)
 	}
 	defer plan.Close()
-	opt, err := optim.New(store, optim.Options{Kind: optim.AdamW, Decay: 0.1, NoDecay: func(name string) bool { return optim.Biases(name) || IsCoefficient(name) }})
+	opt, err := optim.New(store, optim.Options{Kind: optim.AdamW, Decay: 0.1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -71,8 +71,9 @@ func parameters(t *testing.T) *engine.Store {
 	b := graph.New(1)
 	sum := b.Const("", graph.Shape{}, []float32{0})
 	names := []string{"a.weight", "b.bias", "c.weight"}
+	roles := []graph.Role{graph.Weight, graph.Bias, graph.Weight}
 	for i, s := range []graph.Shape{{3, 7, 5}, {13}, {130, 129}} {
-		sum = op.Add(b, sum, op.Sum(b, b.Param(names[i], s, graph.Fill(0.5))))
+		sum = op.Add(b, sum, op.Sum(b, b.ParamOf(roles[i], names[i], s, graph.Fill(0.5))))
 	}
 	b.Loss(sum)
 	g, err := b.Build()
@@ -125,7 +126,7 @@ func optimisersEqual(t *testing.T, b *cuda.Backend, do func(func() error)) {
 	} {
 		store, average := parameters(t), parameters(t)
 		random(store.Params(), 1)
-		o := optim.Options{Kind: c.kind, Nesterov: c.nesterov, Decay: 0.1, NoDecay: optim.Biases, Clip: 40, EMA: 0.9, Average: average, Eps: 1e-6}
+		o := optim.Options{Kind: c.kind, Nesterov: c.nesterov, Decay: 0.1, Clip: 40, EMA: 0.9, Average: average, Eps: 1e-6}
 		if c.kind == optim.SGD || c.kind == optim.LARS {
 			o.Momentum = 0.9
 		}
@@ -140,7 +141,7 @@ func optimisersEqual(t *testing.T, b *cuda.Backend, do func(func() error)) {
 		number := map[string]int{}
 		for _, e := range store.Entries() {
 			number[e.Name] = len(tensors)
-			plain := optim.Biases(e.Name)
+			plain := !e.Role.Decays()
 			tensors = append(tensors, backend.ParamTensor{Decay: map[bool]float64{true: 0, false: o.Decay}[plain], Plain: plain})
 		}
 		for _, p := range optim.Chunks(store) {
@@ -154,7 +155,7 @@ func optimisersEqual(t *testing.T, b *cuda.Backend, do func(func() error)) {
 			if i == 3 {
 				store.Grads()[5] = float32(math.Inf(1))
 			}
-			k := backend.OptimConstants{Rate: 0.05, Beta1: 0.9, Beta2: 0.999, Eps: 1e-6, Momentum: o.Momentum, GradScale: 1, ClipNorm: o.Clip, EMAWeight: 0.1, TrustCoefficient: 0.001,
+			k := backend.OptimConstants{Rate: 0.05, Beta1: 0.9, Beta2: 0.999, Eps: 1e-6, Momentum: o.Momentum, GradScale: 1, ClipNorm: o.Clip, EMAWeight: 1 - math.Min(o.EMA, float64(1+i)/float64(10+i)), TrustCoefficient: 0.001,
 				Correct1: 1 - math.Pow(0.9, float64(i+1)), Correct2: 1 - math.Pow(0.999, float64(i+1))}
 			if i == 0 {
 				k.EMAWeight = 1

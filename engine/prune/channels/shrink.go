@@ -71,7 +71,7 @@ func (c *Network) shrink(removed map[int]bool) (*graph.Graph, Selection, error) 
 		}
 		cut[n.Name] = keep
 		if start := n.Init.Select(n.Shape, keep); n.Kind == graph.KindParam {
-			return b.Param(n.Name, shape, start)
+			return b.ParamOf(n.Role, n.Name, shape, start)
 		} else {
 			return b.State(n.Name, shape, start)
 		}

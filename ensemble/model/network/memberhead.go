@@ -98,7 +98,7 @@ func (s Spec) memberMaps(b *graph.Builder, k *task.Task, own, season graph.Value
 	f, members := &k.Features, s.MemberCount(k)
 	v, d, h, w := targets[1], targets[2], targets[3], targets[4]
 	mapOf := func(name string) graph.Value {
-		return b.Param(unet3d.MapsPrefix+name, graph.Shape{1, v, d, h, w}, graph.Zeros())
+		return b.ParamOf(graph.Local, unet3d.MapsPrefix+name, graph.Shape{1, v, d, h, w}, graph.Zeros())
 	}
 	shift := mapOf("shift")
 	for i, name := range []string{"shift_sin", "shift_cos"} {

@@ -1,12 +1,8 @@
 package train
 
 import (
-	"strings"
-
 	"github.com/ensemble-weather/ensemble/engine/optim"
-	sharing "github.com/ensemble-weather/ensemble/engine/share"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
-	"github.com/ensemble-weather/ensemble/unet3d"
 )
 
 // optimizerOptions returns the options of the network's optimiser.
@@ -14,19 +10,11 @@ func (n *currentNetwork) optimizerOptions() optim.Options {
 	o := optim.Options{
 		Kind: optim.Kind(n.cfg.Optimizer), Decay: n.cfg.WeightDecay, Clip: n.cfg.Clip, Threads: n.cfg.Threads, Momentum: 0.9,
 		Trust: n.cfg.TrustCoefficient, EMA: n.cfg.EMA,
-		NoDecay: func(name string) bool { return optim.Biases(name) || isLocal(name) || sharing.IsCoefficient(name) },
 	}
 	if o.EMA > 0 {
 		o.Average = n.evalStore
 	}
 	return o
-}
-
-// isLocal reports whether a parameter has separate values at every grid point: local biases, and filters of
-// locally connected layers, whose differences the loss penalises. They have no weight decay. Learned input
-// fields (embeddings) are not local in this sense.
-func isLocal(name string) bool {
-	return strings.HasPrefix(name, unet3d.MapsPrefix) && name != unet3d.EmbeddingName || strings.HasPrefix(name, unet3d.LocalLayer+".")
 }
 
 // schedule returns the learning-rate schedule of a network. For a batch of B samples per step the largest
