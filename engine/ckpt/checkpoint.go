@@ -358,9 +358,78 @@ func readPointer(root, file string) (uint64, bool) {
 	return step, true
 }
 
-// Retain removes old checkpoints. It keeps the newest keep ones, at least two, and the best one.
-// Call it after Save, which has verified the newest.
+// Branch makes the checkpoint of a step the newest, because a run continues from it. Checkpoints of
+// later steps are set aside, in folders whose names begin with "set-aside-", and returned. Retain
+// removes them when the run has passed their steps. A BEST that names one of them is removed.
+func Branch(root string, step uint64) (later []uint64, err error) {
+	path := filepath.Join(root, latestFile)
+	if err := atomicfile.WriteFile(path, []byte(Name(step)+"\n")); err != nil {
+		return nil, exit.CreateError(path, err)
+	}
+	if best, ok := Best(root); ok && best > step {
+		if err := os.Remove(filepath.Join(root, bestFile)); err != nil {
+			return nil, exit.CreateError(root, err)
+		}
+	}
+	return setAside(root)
+}
+
+// asidePrefix begins the names of folders that Branch sets aside.
+const asidePrefix = "set-aside-"
+
+// setAside renames checkpoints newer than LATEST and returns their steps.
+func setAside(root string) (later []uint64, err error) {
+	steps, err := List(root)
+	latest, ok := Latest(root)
+	if err != nil || !ok {
+		return nil, err
+	}
+	for _, step := range steps {
+		if step <= latest {
+			continue
+		}
+		to := filepath.Join(root, asidePrefix+Name(step))
+		if err := removeAtomically(to); err != nil { // of an earlier branch
+			return later, exit.CreateError(root, err)
+		}
+		if err := os.Rename(filepath.Join(root, Name(step)), to); err != nil {
+			return later, exit.CreateError(root, err)
+		}
+		later = append(later, step)
+	}
+	return later, nil
+}
+
+// removePassed removes checkpoints that were set aside, up to LATEST.
+func removePassed(root string) error {
+	aside, err := filepath.Glob(filepath.Join(root, asidePrefix+"step-*"))
+	latest, ok := Latest(root)
+	if err != nil || !ok {
+		return err
+	}
+	for _, dir := range aside {
+		var step uint64
+		name := strings.TrimPrefix(filepath.Base(dir), asidePrefix)
+		if _, err := fmt.Sscanf(name, "step-%d", &step); err != nil || Name(step) != name || step > latest {
+			continue
+		}
+		if err := removeAtomically(dir); err != nil {
+			return exit.CreateError(root, err)
+		}
+	}
+	return nil
+}
+
+// Retain removes old checkpoints. It keeps the newest keep ones up to LATEST, at least two, and the
+// best one. Checkpoints that are newer than LATEST, which a killed run or a branch left, are set
+// aside. Call it after Save, which has verified the newest.
 func Retain(root string, keep int) error {
+	if _, err := setAside(root); err != nil {
+		return err
+	}
+	if err := removePassed(root); err != nil {
+		return err
+	}
 	steps, err := List(root)
 	if err != nil {
 		return err

@@ -325,6 +325,43 @@ func TestRetain(t *testing.T) {
 	}
 }
 
+// TestBranch: a run that continues from an older checkpoint keeps what it saves, whatever the steps of later
+// checkpoints, which it removes when it has passed them.
+func TestBranch(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "checkpoints")
+	for _, step := range []uint64{100, 145, 150} {
+		save(t, root, step)
+	}
+	if err := MarkBest(root, 145); err != nil {
+		t.Fatal(err)
+	}
+	later, err := Branch(root, 100)
+	if err != nil || !slices.Equal(later, []uint64{145, 150}) {
+		t.Fatalf("set aside %v, %v", later, err)
+	}
+	if _, ok := Best(root); ok {
+		t.Error("the best is one of another branch")
+	}
+	for _, c := range []struct {
+		step  uint64
+		kept  []uint64
+		aside int
+	}{{110, []uint64{100, 110}, 2}, {120, []uint64{110, 120}, 2}, {148, []uint64{120, 148}, 1}, {150, []uint64{148, 150}, 0}} {
+		save(t, root, c.step)
+		if err := Retain(root, 2); err != nil {
+			t.Fatal(err)
+		}
+		steps, err := List(root)
+		aside, _ := filepath.Glob(filepath.Join(root, asidePrefix+"*"))
+		if latest, _ := Latest(root); err != nil || latest != c.step || !slices.Equal(steps, c.kept) || len(aside) != c.aside {
+			t.Errorf("step %d: LATEST %d, left %v, aside %v, %v", c.step, latest, steps, aside, err)
+		}
+		if loaded, _, err := LoadLatest(root); err != nil || loaded.Step != c.step {
+			t.Errorf("step %d: resumes from %v, %v", c.step, loaded, err)
+		}
+	}
+}
+
 // TestSaveFails: if a checkpoint cannot be written, the previous one remains.
 func TestSaveFails(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "checkpoints")

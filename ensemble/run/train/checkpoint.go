@@ -93,6 +93,9 @@ func (t *trainer) resume(o Options, sources []rundir.Source) (uint64, error) {
 	c, err := t.loadCheckpoint(o.Resume)
 	if c != nil && err == nil { // nil if the run stopped before its first checkpoint
 		if err = t.restore(c); err == nil {
+			err = t.ranks.AgreeOnError(t.branch(c.Step))
+		}
+		if err == nil {
 			step, err = c.Step, t.dir.Events().Resumed(c.Step, c.Epoch)
 		}
 	}
@@ -103,6 +106,19 @@ func (t *trainer) resume(o Options, sources []rundir.Source) (uint64, error) {
 		t.data.Warnings = append(t.data.Warnings, fmt.Sprintf("keys of the configuration that may change were changed before step %d; the result can differ from that of an uninterrupted run", step+1))
 	}
 	return step, t.dir.WriteConfig(o.Config.YAML(), sources)
+}
+
+// branch sets checkpoints after the step from which the run continues aside.
+func (t *trainer) branch(step uint64) error {
+	if !t.ranks.IsRoot() {
+		return nil
+	}
+	later, err := ckpt.Branch(t.dir.File("checkpoints"), step)
+	if len(later) > 0 {
+		t.data.Warnings = append(t.data.Warnings, fmt.Sprintf("the run continues from step %d: later checkpoints, of the steps %v, are set aside in %s and removed when it has passed their steps",
+			step, later, t.dir.File("checkpoints", "set-aside-*")))
+	}
+	return err
 }
 
 // loadCheckpoint loads the checkpoint of a step, or with "auto" the newest complete one; all ranks load that of
