@@ -119,9 +119,12 @@ func locationScale(b *graph.Builder, f *dist.Family, out distributionOutputs) []
 // logNormalLink matches the moments of the network, m = SoftFloor(centre + shift) > 0 and sigma:
 //
 //	v = ln(1 + (sigma/m)²)     μ = ln m − v/2     σ = √v
+//
+// v is softplus(2 ln(sigma/m)): in float32, 1 + (sigma/m)² would have few digits of a small spread, or
+// none, where √v has no gradient.
 func logNormalLink(b *graph.Builder, _ *dist.Family, out distributionOutputs) []graph.Value {
 	m := unet3d.SoftFloor(b, out.mean(b))
-	v := op.Log(b, op.AddScalar(b, op.Square(b, op.Div(b, out.sigma, m)), 1))
+	v := op.Softplus(b, op.Scale(b, op.Log(b, op.Div(b, out.sigma, m)), 2))
 	return []graph.Value{op.Sub(b, op.Log(b, m), op.Scale(b, v, 0.5)), op.Sqrt(b, v)}
 }
 

@@ -66,7 +66,7 @@ func (t *trainer) begin() error {
 	if engine.ScalesLoss(t.model.Spec.Precision) && t.pos.LossScale == (optim.LossScale{}) {
 		t.pos.LossScale = optim.NewLossScale()
 	}
-	t.current.rate = schedule(t.current.cfg, uint64(t.stepCount(t.epochBatches())), &t.pos.Plateau)
+	t.startSchedule()
 	s, reader := t.schedule()
 	if lo, hi := s.Share(reader, t.current.cfg.BatchSize); t.current.train.Rows.Lo != lo || t.current.train.Rows.Hi != hi {
 		return fmt.Errorf("the rank reads samples %d to %d of a batch, but computes samples %v", lo, hi, t.current.train.Rows)
@@ -74,6 +74,11 @@ func (t *trainer) begin() error {
 	t.data.Source.PlanCaches(s, reader)
 	t.observers.costs = t.communicationCosts()
 	return nil
+}
+
+// startSchedule makes the learning-rate schedule of the current network with the state of the position.
+func (t *trainer) startSchedule() {
+	t.current.rate = schedule(t.current.cfg, uint64(t.stepCount(t.epochBatches())), &t.pos.Plateau)
 }
 
 // end frees the current network and stops its feed.

@@ -167,7 +167,8 @@ func (t *trainer) pruneAfter() error {
 	return t.skipBlocks()
 }
 
-// rewind returns to the weights and position at prune.from with the new mask (lottery-ticket rewinding).
+// rewind returns to the weights and position at prune.from with the new mask (lottery-ticket rewinding). The
+// learning rate returns too. The optimiser restarts, and with it the average of weights.
 func (t *trainer) rewind() error {
 	n, before := t.current, t.pos
 	if err := model.Fill(n.store, n.pruning.rewindWeights); err != nil {
@@ -179,7 +180,8 @@ func (t *trainer) rewind() error {
 	t.pos.LossScale.Skipped = 0 // the restarted optimiser does not count them
 	t.pos.Step, t.pos.BestLoss, t.pos.BestEpoch = before.Step, noBest, t.pos.Epoch
 	t.pos.Pruned = &pruningPosition{Skipped: t.networkSteps()}
-	n.pruning.rewindWeights = nil
+	n.pruning.rewindWeights, n.best = nil, nil
+	t.startSchedule()
 	n.feed.end()
 	n.feed = nil
 	t.data.Source.PlanCaches(t.schedule())

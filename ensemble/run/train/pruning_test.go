@@ -47,6 +47,31 @@ func TestLotteryRewinds(t *testing.T) {
 	}
 }
 
+// The rate of a plateau schedule returns to that of the rewind step too.
+func TestLotteryRewindsThePlateau(t *testing.T) {
+	f := demotest.Files(t)
+	dir := filepath.Join(t.TempDir(), "run")
+	_, err := Run(context.Background(), Options{Config: demotest.Config(t, f, "train.networks=1", "train.epochs=9", "train.schedule=plateau", "train.learning_rate=1e-12", "prune.method=lottery",
+		"prune.target=0.8", "prune.scope=uniform", "prune.from=5%", "prune.to=95%"), RunDir: dir, Version: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	events, err := rundir.ReadEvents(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rates []float64
+	for _, e := range events {
+		if v, ok := e.Number("rate"); ok {
+			rates = append(rates, v)
+		}
+	}
+	lowered := slices.IndexFunc(rates, func(r float64) bool { return r < rates[0] })
+	if lowered < 0 || !slices.Contains(rates[lowered:], rates[0]) {
+		t.Errorf("rates %v: never lowered, or not %g again after the rewind", rates, rates[0])
+	}
+}
+
 // Targets that the layers do not allow are refused before the first step.
 func TestPruningRefuses(t *testing.T) {
 	f := demotest.Files(t)
