@@ -80,3 +80,36 @@ func TestLocationScaleHasTheMoments(t *testing.T) {
 		}
 	}
 }
+
+// TestLogNormalHasTheMoments: the log-normal family has the mean and spread of the network, also where
+// the spread is a small part of the mean.
+func TestLogNormalHasTheMoments(t *testing.T) {
+	sigma := []float32{3, 0.3, 0.01, 1e-4, 1e-6}
+	shape := graph.Shape{1, 1, 1, 1, len(sigma)}
+	b := graph.New(1)
+	par := logNormalLink(b, dist.LogNormal, distributionOutputs{shift: b.Input("shift", shape), centre: b.Input("centre", shape), sigma: b.Input("sigma", shape)})
+	b.Output("mu", par[0])
+	b.Output("sigma", par[1])
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := engine.Compile(g, engine.Options{Mode: engine.Infer})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	for i := range sigma {
+		p.Input("centre")[i] = 20
+	}
+	copy(p.Input("sigma"), sigma)
+	if err := p.Run(context.Background(), 0); err != nil {
+		t.Fatal(err)
+	}
+	for i, s := range sigma {
+		mu, got := dist.LogNormalFromMoments(20, float64(s))
+		if m, v := float64(p.Output("mu")[i]), float64(p.Output("sigma")[i]); math.Abs(m-mu) > 1e-5 || math.Abs(v-got) > 1e-5*got {
+			t.Errorf("spread %g of a mean of 20: mu %g, sigma %g, want %g, %g", s, m, v, mu, got)
+		}
+	}
+}
