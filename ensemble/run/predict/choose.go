@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
@@ -113,7 +114,8 @@ func (ch *productChoice) planFields(c config.Publishing) error {
 	asked := 0
 	for at := range k.TargetWeights {
 		t := k.Targets[at/d]
-		f := product.Field{Variable: t.Variable, Level: k.Features.Axes.Levels[at%d].ForVariable(t.Variable), Lead: t.Lead}
+		over := k.Features.Axes.StatisticOf(t.Variable, t.Lead)
+		f := product.Field{Variable: t.Variable, Level: k.Features.Axes.Levels[at%d].ForVariable(t.Variable), Lead: t.Lead, Period: time.Duration(over.Interval), Method: over.Statistic}
 		if k.TargetWeights[at] == 0 || !isSelected(c.Output.Variables, f.Variable) || !isSelected(c.Output.Levels, f.Level) || !isSelected(c.Output.Leads, f.Lead) {
 			continue
 		}
