@@ -507,9 +507,17 @@ func (c *inputCheck) checkAnalyses(ctx context.Context, cfg *config.TrainConfig,
 	if err == nil {
 		to.Grid = cmp.Or(to.Grid, input.MostCommonGrid(entries))
 		var r input.AnalysisRequest
-		if r, err = input.AnalysesOf(cfg, axes, valids); err == nil {
-			_, err = input.SelectAnalyses(c.in, r, to)
+		var e *exit.Error
+		if r, err = input.AnalysesOf(cfg, axes, valids); errors.As(err, &e) {
+			c.faults = append(c.faults, input.Fault{Kind: input.FaultInterval, Code: e.Code, What: e.What, At: e.At, Why: e.Why, Fix: e.Fix})
+			return nil
 		}
+		_, _, found := input.ChooseAnalyses(c.in.Catalogue(), r)
+		c.faults = append(c.faults, found...)
+		if _, err = input.SplitFaults(found); err != nil {
+			return nil
+		}
+		_, err = input.SelectAnalyses(c.in, r, to)
 	}
 	var e *exit.Error
 	if errors.As(err, &e) {

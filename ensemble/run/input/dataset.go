@@ -229,7 +229,7 @@ func SelectAnalyses(in *fio.Input, r AnalysisRequest, to Destination) (*Analysis
 	}
 	var used *ensemble.Catalogue
 	var found []Fault
-	s.Statistics, used, found = chooseAnalyses(in.Catalogue(), r)
+	s.Statistics, used, found = ChooseAnalyses(in.Catalogue(), r)
 	chosen, err := SplitFaults(found)
 	if err != nil {
 		return nil, err

@@ -409,7 +409,7 @@ func (r AnalysisRequest) filter(c *ensemble.Catalogue) func(e ensemble.Entry) bo
 //
 // Errors: those of SelectAnalyses about statistics over time.
 func AnalysisTimes(in *fio.Input, r AnalysisRequest) (map[ensemble.Valid]bool, error) {
-	_, used, found := chooseAnalyses(in.Catalogue(), r)
+	_, used, found := ChooseAnalyses(in.Catalogue(), r)
 	if _, err := SplitFaults(found); err != nil {
 		return nil, err
 	}
@@ -431,11 +431,11 @@ func AnalysisTimes(in *fio.Input, r AnalysisRequest) (map[ensemble.Valid]bool, e
 	return out, nil
 }
 
-// chooseAnalyses selects the analyses with the statistics of the forecasts, as fields at lead 0 of their valid times. It
+// ChooseAnalyses selects the analyses with the statistics of the forecasts, as fields at lead 0 of their valid times. It
 // returns the statistics, completed by those of the analyses.
 //
 // Faults: exit 65 if the analyses have other statistics; 64 if the choice is not unique.
-func chooseAnalyses(c *ensemble.Catalogue, r AnalysisRequest) (map[string]ensemble.TimeStatistic, *ensemble.Catalogue, []Fault) {
+func ChooseAnalyses(c *ensemble.Catalogue, r AnalysisRequest) (map[string]ensemble.TimeStatistic, *ensemble.Catalogue, []Fault) {
 	ofTarget := r.filter(c)
 	if len(r.Statistics) == 0 && !slices.ContainsFunc(c.Entries, func(e ensemble.Entry) bool { return e.Statistic != "" && ofTarget(e) }) {
 		return nil, c, nil

@@ -155,7 +155,7 @@ func TestAnalysesOfTheSameInterval(t *testing.T) {
 		if c.want != (ensemble.TimeStatistic{}) {
 			r.Statistics = map[string]ensemble.TimeStatistic{"tp": c.want}
 		}
-		meanings, cat, faults := chooseAnalyses(&ensemble.Catalogue{Entries: c.entries}, r)
+		meanings, cat, faults := ChooseAnalyses(&ensemble.Catalogue{Entries: c.entries}, r)
 		if _, err := SplitFaults(faults); c.fault != "" {
 			if e, _ := err.(*exit.Error); e == nil || e.What != c.fault || e.Code != exit.BadData {
 				t.Errorf("%s: got %v, want %q", c.name, err, c.fault)
@@ -179,7 +179,7 @@ func TestAnalysesOfTheSameInterval(t *testing.T) {
 		}
 	}
 	two := []ensemble.Entry{an(1, 0, 24, "sum"), an(0, 24, 24, "sum")}
-	if _, cat, _ := chooseAnalyses(&ensemble.Catalogue{Entries: two}, AnalysisRequest{Variables: []string{"tp"}, Levels: rainAxes().Levels, Valids: []ensemble.Valid{valid},
+	if _, cat, _ := ChooseAnalyses(&ensemble.Catalogue{Entries: two}, AnalysisRequest{Variables: []string{"tp"}, Levels: rainAxes().Levels, Valids: []ensemble.Valid{valid},
 		Statistics: map[string]ensemble.TimeStatistic{"tp": day}}); cat.Entries[0].File != two[0].File {
 		t.Errorf("%s is used, want the analysis with the shortest lead", cat.Entries[0].File)
 	}
