@@ -105,8 +105,8 @@ func (a *rainArchive) config(t *testing.T, set ...string) *config.TrainConfig {
 	path := filepath.Join(t.TempDir(), "train.yaml")
 	runtest.Must(t, os.WriteFile(path, fmt.Appendf(nil, `version: 1
 data:
-  forecasts: [%s]
-  analyses: [%s]
+  forecasts: ["%s"]
+  analyses: ["%s"]
   members: {use: 4, full: 4}
   leads: [24h]
   target_lead: 24h
@@ -119,7 +119,7 @@ data:
 model: {kind: drn, base: 4, family: censored_shifted_gamma}
 train: {epochs: 2, batch_size: 4, learning_rate: 0.01, threads: 1}
 baselines: [emos, emos_csg]
-`, strings.Join(a.forecasts, ", "), strings.Join(a.analyses, ", ")), 0o644))
+`, strings.Join(a.forecasts, `", "`), strings.Join(a.analyses, `", "`)), 0o644))
 	c, err := config.LoadTrain(config.Sources{Files: []string{path}, Set: set, IgnoreEnvironment: true})
 	runtest.Must(t, err)
 	return c
