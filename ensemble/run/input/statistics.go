@@ -161,8 +161,12 @@ func ChooseStatistics(c *ensemble.Catalogue, axes ensemble.Axes, r StatisticRequ
 				}
 				derived = append(derived, some...)
 			}
-			if have[at] != nil {
+			switch over := d.statistics(v); {
+			case have[at] != nil:
 				s.choose(at, have[at], d)
+			case lead == 0 && over != nil:
+				s.faults = append(s.faults, Fault{Kind: FaultInterval, Code: exit.BadData, What: fmt.Sprintf("%s has no field at lead 0h", v),
+					Why: fmt.Sprintf("the input has it as %s over an interval, and none ends at the initialisation", strings.Join(over, ", ")), Fix: "remove 0h from data.leads, or the variable from data.variables"})
 			}
 		}
 	}

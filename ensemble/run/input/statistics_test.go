@@ -63,6 +63,7 @@ func TestChooseStatistics(t *testing.T) {
 		{"buckets that restart", rains("sum", [2]int{3, 3}, [2]int{6, 6}, [2]int{9, 3}, [2]int{12, 6}), []int{12}, StatisticRequest{Intervals: Intervals{Length: ensemble.Lead(3 * time.Hour)}}, "sum over 3h = 12 -9", "", "", 0},
 		{"maximum of parts", rains("maximum", [2]int{6, 6}, [2]int{12, 6}), []int{12}, StatisticRequest{Intervals: Intervals{Length: ensemble.Lead(12 * time.Hour)}}, "maximum over 12h = 12 6", "", "", 0},
 		{"no difference of maxima", rains("maximum", [2]int{6, 6}, [2]int{12, 12}), []int{12}, StatisticRequest{Intervals: Intervals{Length: ensemble.Lead(6 * time.Hour)}}, "", "cannot be computed", "missing intervals", exit.BadData},
+		{"lead 0", rains("sum", [2]int{6, 6}), []int{0, 6}, StatisticRequest{}, "", "tp has no field at lead 0h", "remove 0h from data.leads", exit.BadData},
 		{"gap", rains("sum", [2]int{6, 6}, [2]int{18, 6}, [2]int{24, 6}), []int{24}, StatisticRequest{Intervals: Intervals{Length: day}}, "", "tp over 24h at lead 24h cannot be computed", "missing intervals", exit.BadData},
 		{"a model's interval is computed", rains("sum", [2]int{12, 12}, [2]int{24, 12}), []int{24}, StatisticRequest{Known: "the model"}, "sum over 24h = 24 12", "", "", 0},
 		{"a model's interval is absent", rains("sum", [2]int{24, 6}), []int{24}, StatisticRequest{Known: "the model"}, "", "windows of 24 h and 6 h", "same interval", exit.BadData},

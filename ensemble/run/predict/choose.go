@@ -128,9 +128,36 @@ func (ch *productChoice) planFields(c config.Publishing) error {
 			ch.fields = append(ch.fields, fields...)
 		}
 	}
+	if err := ch.checkPeriods(c); err != nil {
+		return err
+	}
 	if asked == 0 {
 		return &exit.Error{Code: exit.Usage, What: "no product is selected", At: "output.variables and output.levels",
 			Why: "no target of the model matches both", Fix: "the model predicts " + ch.model.DescribeTargets()}
+	}
+	return nil
+}
+
+// checkPeriods checks that the fields of each lead have one interval: NetCDF and Zarr have one time with one pair of
+// bounds in a file.
+//
+// Errors: exit 64.
+func (ch *productChoice) checkPeriods(c config.Publishing) error {
+	if !slices.ContainsFunc(c.Output.Formats, func(f string) bool { return f != string(product.GRIB2) }) {
+		return nil
+	}
+	first := map[ensemble.Lead]product.Field{}
+	for _, f := range ch.fields {
+		if f.Period == 0 {
+			continue
+		}
+		o, seen := first[f.Lead]
+		if seen && o.Period != f.Period {
+			return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("products of %s and %s have different intervals", o.Variable, f.Variable), At: "output.variables",
+				Why: fmt.Sprintf("%s over %s and %s over %s at lead %s, and a file has one", o.Method, ensemble.Lead(o.Period), f.Method, ensemble.Lead(f.Period), f.Lead),
+				Fix: fmt.Sprintf("publish them one after the other, into two folders: --variables %s and --variables %s; or write GRIB2 only", o.Variable, f.Variable)}
+		}
+		first[f.Lead] = f
 	}
 	return nil
 }
