@@ -54,7 +54,7 @@ func WriteGRIB2(ctx context.Context, enc Encoder, path string, p *Product, o Opt
 			return notRepresentable(path, err)
 		}
 		if f.Period == 0 && cmp.Or(f.Method, f.variable().Period) != "" {
-			return notRepresentable(path, fmt.Errorf("the interval of %s is not stated: set data.targets[].interval in the training", f.Variable))
+			return notRepresentable(path, fmt.Errorf("the interval of %s is not stated", f.Variable))
 		}
 		if _, known := statisticalProcess[f.periodMethod()]; f.Period > 0 && !known {
 			return notRepresentable(path, fmt.Errorf("the statistic %q of %s", f.Method, f.Variable))

@@ -586,6 +586,17 @@ func TargetStatistics(axes ensemble.Axes, variables []string, leads []ensemble.L
 	return out, nil
 }
 
+// OpenStatistics warns about targets whose interval neither forecasts nor analyses state.
+func OpenStatistics(axes ensemble.Axes, variables []string, leads []ensemble.Lead) (warnings []string) {
+	for _, v := range variables {
+		if s := axes.StatisticOf(v, leads[0]); s.IsOpen(periodOf(v)) {
+			warnings = append(warnings, fmt.Sprintf("no file states over which interval %s is a %s, so its products will not: set it in data.targets, for example {variable: %s, interval: 24h}",
+				v, cmp.Or(s.Statistic, periodOf(v)), v))
+		}
+	}
+	return warnings
+}
+
 // CompleteStatistics returns axes with the statistics of the analyses where those of the forecasts are not stated.
 func CompleteStatistics(axes ensemble.Axes, leads []ensemble.Lead, meanings map[string]ensemble.TimeStatistic) ensemble.Axes {
 	axes.Statistics = slices.Clone(axes.Statistics)

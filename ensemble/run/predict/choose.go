@@ -139,10 +139,18 @@ func (ch *productChoice) planFields(c config.Publishing) error {
 }
 
 // checkPeriods checks that the fields of each lead have one interval: NetCDF and Zarr have one time with one pair of
-// bounds in a file.
+// bounds in a file. GRIB2 needs the interval of all fields that are not instantaneous.
 //
 // Errors: exit 64.
 func (ch *productChoice) checkPeriods(c config.Publishing) error {
+	for _, f := range ch.fields {
+		known, _ := ensemble.VariableNamed(f.Variable)
+		over := ensemble.TimeStatistic{Statistic: f.Method, Interval: ensemble.Lead(f.Period)}
+		if slices.Contains(c.Output.Formats, string(product.GRIB2)) && over.IsOpen(known.Period) {
+			return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%s cannot be written in GRIB2 without its interval", f.Variable), At: "output.formats",
+				Why: "the files of the training did not state it", Fix: fmt.Sprintf("train with it in data.targets, for example {variable: %s, interval: 24h}, or publish NetCDF only", f.Variable)}
+		}
+	}
 	if !slices.ContainsFunc(c.Output.Formats, func(f string) bool { return f != string(product.GRIB2) }) {
 		return nil
 	}

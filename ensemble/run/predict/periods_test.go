@@ -28,12 +28,20 @@ func TestCheckPeriods(t *testing.T) {
 		{[]product.Field{rain, warmest}, "grib2", false},
 		{[]product.Field{rain, rain, {Variable: "2t", Lead: day}}, "netcdf", false},
 		{[]product.Field{rain, later}, "netcdf", false},
+		{[]product.Field{{Variable: "tp", Lead: day}}, "netcdf", false},
 	} {
 		var p config.Publishing
 		p.Output.Formats = []string{c.format}
 		err := (&productChoice{fields: c.fields}).checkPeriods(p)
 		if c.refused != (err != nil) || c.refused && (exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), "--variables tp and --variables 2t")) {
 			t.Errorf("%s of %v: %v", c.format, c.fields, err)
+		}
+	}
+	for _, f := range []product.Field{{Variable: "tp", Lead: day}, {Variable: "2t", Lead: day, Method: "mean"}} {
+		var p config.Publishing
+		p.Output.Formats = []string{"grib2"}
+		if err := (&productChoice{fields: []product.Field{f}}).checkPeriods(p); exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), "without its interval") {
+			t.Errorf("%s without its interval: %v", f.Variable, err)
 		}
 	}
 }

@@ -141,6 +141,7 @@ func (d *Data) readAnalyses(ctx context.Context, c *config.TrainConfig, files []
 		return err
 	}
 	d.Axes = input.CompleteStatistics(d.Axes, c.Data.TargetLeads, selected.Statistics)
+	d.Warnings = append(d.Warnings, input.OpenStatistics(d.Axes, setup.TargetVariables(c), c.Data.TargetLeads)...)
 	all, warnings, err := selected.Read(ctx, valids, d.Ranks)
 	if err != nil {
 		return err

@@ -218,6 +218,7 @@ func planAnalyses(ctx context.Context, c *config.TrainConfig, in *fio.Input, p *
 		return err
 	}
 	p.Axes = input.CompleteStatistics(p.Axes, c.Data.TargetLeads, selected.Statistics)
+	p.Warnings = append(p.Warnings, input.OpenStatistics(p.Axes, setup.TargetVariables(c), c.Data.TargetLeads)...)
 	p.Analyses = store.FieldSource{Reader: selected.Reader, Entries: selected.Entries}
 	p.Warnings = append(p.Warnings, selected.Warnings...)
 	return input.CompareDuplicates(ctx, in, selected.Duplicates)
