@@ -15,6 +15,10 @@ type Entry struct {
 	File           string
 	Message, Sub   int   // 1-based; Sub counts fields within a message
 	Offset, Length int64 // bytes of a GRIB message; 0 in NetCDF
+
+	// Derivation computes a field that no file has; nil for the fields of files. File and position are those of
+	// its last term.
+	Derivation *Derivation
 }
 
 // Kind holds the properties that members, inits and leads of a quantity usually share.

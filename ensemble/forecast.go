@@ -15,6 +15,8 @@ type Axes struct {
 	Variables []string
 	Levels    []Level
 	Leads     []Lead
+	// Statistics are those of all fields that are not instantaneous.
+	Statistics []VariableStatistic
 }
 
 // axesInFile is the JSON form of Axes, with leads as strings.
@@ -22,11 +24,13 @@ type axesInFile struct {
 	Variables []string `json:"variables"`
 	Levels    []Level  `json:"levels"`
 	Leads     []string `json:"leads"`
+
+	Statistics []VariableStatistic `json:"statistics,omitempty"`
 }
 
 // MarshalJSON encodes levels and leads as in configuration files.
 func (a Axes) MarshalJSON() ([]byte, error) {
-	f := axesInFile{Variables: a.Variables, Levels: a.Levels}
+	f := axesInFile{Variables: a.Variables, Levels: a.Levels, Statistics: a.Statistics}
 	for _, l := range a.Leads {
 		f.Leads = append(f.Leads, l.String())
 	}
@@ -39,7 +43,7 @@ func (a *Axes) UnmarshalJSON(text []byte) error {
 	if err := json.Unmarshal(text, &f); err != nil {
 		return err
 	}
-	*a = Axes{Variables: f.Variables, Levels: f.Levels}
+	*a = Axes{Variables: f.Variables, Levels: f.Levels, Statistics: f.Statistics}
 	for _, s := range f.Leads {
 		d, err := time.ParseDuration(s)
 		if err != nil {

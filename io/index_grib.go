@@ -1,6 +1,7 @@
 package fio
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -213,7 +215,7 @@ func (in *Input) addGRIBEntry(f *file, fd *grib.Field, d *grib.Description, seve
 		drop(fd.Time.Reason)
 		return
 	}
-	kind := ensemble.Kind{Grid: def.Grid, LongName: d.LongName, LevelType: d.LevelType, Packing: d.Packing, Statistic: statistics[d.Statistic],
+	kind := ensemble.Kind{Grid: def.Grid, LongName: d.LongName, LevelType: d.LevelType, Packing: d.Packing, Statistic: statisticOf(d.Statistic),
 		Centre: grib.CentreName(fd.Centre)}
 	if fd.Process != 255 {
 		kind.Process = strconv.Itoa(fd.Process)
@@ -223,10 +225,14 @@ func (in *Input) addGRIBEntry(f *file, fd *grib.Field, d *grib.Description, seve
 		drop(reason)
 		return
 	}
-	e.Variable = aliases[d.Name]
-	if e.Variable == "" {
-		e.Variable = d.Name
+	name := d.Name
+	if p, ok := periodNames[name]; ok && (kind.Statistic == "" || kind.Statistic == p.Statistic) {
+		name, kind.Statistic = p.variable, p.Statistic
+		kind.Interval = cmp.Or(kind.Interval, p.Interval)
+	} else if base, prefixed := strings.CutPrefix(name, statisticPrefixes[kind.Statistic]); prefixed {
+		name = base
 	}
+	e.Variable = cmp.Or(aliases[name], name)
 	if d.Name == "" || d.Name == "unknown" || d.Name == "~" {
 		e.Variable = fd.Parameter
 	}
@@ -299,6 +305,40 @@ var aliases = map[string]string{"prmsl": "msl", "10ws": "10si", "i10fg": "10fg",
 
 // statistics gives the CF cell methods for the step types of ecCodes.
 var statistics = map[string]string{"accum": "sum", "avg": "mean", "max": "maximum", "min": "minimum", "diff": "difference", "sd": "standard_deviation", "rms": "root_mean_square"}
+
+// statisticOf returns the CF cell method of a step type of ecCodes; "" for an
+// instant. Other types keep their names, so that they are not taken for instants.
+func statisticOf(stepType string) string {
+	if stepType == "instant" {
+		return ""
+	}
+	return cmp.Or(statistics[stepType], stepType)
+}
+
+// statisticPrefixes are the prefixes of ecCodes' short names by cell method. NetCDF
+// has one name for all statistics of a quantity, and so has the catalogue.
+var statisticPrefixes = map[string]string{"mean": "avg_", "maximum": "max_", "minimum": "min_", "standard_deviation": "std_"}
+
+// periodName is a short name that states an extreme over an interval.
+type periodName struct {
+	variable string
+	ensemble.TimeStatistic
+}
+
+// periodNames gives the quantities of ECMWF's and NCEP's short names of extremes.
+// In edition 1 only the name states the interval.
+//
+// Source: parameter database of ECMWF (codes.ecmwf.int/grib/param-db).
+var periodNames = func() map[string]periodName {
+	out := map[string]periodName{}
+	for _, of := range []struct{ name, variable, statistic string }{
+		{"mx2t", "2t", "maximum"}, {"mn2t", "2t", "minimum"}, {"10fg", "10fg", "maximum"}, {"tmax", "2t", "maximum"}, {"tmin", "2t", "minimum"}} {
+		for suffix, hours := range map[string]int{"": 0, "3": 3, "6": 6, "24": 24} {
+			out[of.name+suffix] = periodName{of.variable, ensemble.TimeStatistic{Statistic: of.statistic, Interval: ensemble.Lead(time.Duration(hours) * time.Hour)}}
+		}
+	}
+	return out
+}()
 
 // setTime sets initialisation, lead and interval of an entry, or returns the reason
 // why it cannot.

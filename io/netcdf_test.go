@@ -60,7 +60,7 @@ func TestMetadataOfKnownFiles(t *testing.T) {
 		{"mogreps-uk", "sites-t2m/history/20201209T1500Z-PT0012H00M-temperature_at_screen_level.nc",
 			ensemble.Key{Variable: "2t", Level: ensemble.Level{Kind: ensemble.HeightAboveSoil, Value: 1.5}, Member: 29, Init: utc("2020-12-09T03:00:00Z"), Lead: hours(12)}, "K", "K", ensemble.Points, 3, 3},
 		{"glosea4", "glosea4_member_013.nc",
-			ensemble.Key{Variable: "skt", Level: ensemble.Level{Kind: ensemble.Surface}, Member: 13, Init: utc("2011-07-24T00:00:00Z"), Lead: hours(564)}, "K", "K", ensemble.RegularLatLon, 1, 6},
+			ensemble.Key{Variable: "skt", Level: ensemble.Level{Kind: ensemble.Surface}, Member: 13, Init: utc("2011-07-24T00:00:00Z"), Lead: hours(936)}, "K", "K", ensemble.RegularLatLon, 1, 6},
 		{"gcm", "gcm_an_1983.nc",
 			ensemble.Key{Variable: "gh", Level: ensemble.PressureLevel(850), Member: ensemble.NoMember, Init: utc("1983-01-07T00:00:00Z")}, "m", "m", ensemble.RegularGaussian, 1, 624},
 		{"gcm", "gcm_fc_198305.grib2",
@@ -70,7 +70,7 @@ func TestMetadataOfKnownFiles(t *testing.T) {
 		{"formats", "grib1/hindcast_member.grib1", // date of the hindcast, not of the model
 			ensemble.Key{Variable: "2t", Level: ensemble.Level{Kind: ensemble.HeightAboveSoil, Value: 2}, Member: 2, Init: utc("2021-06-15T00:00:00Z"), Lead: hours(6)}, "K", "K", ensemble.RegularLatLon, 1, 1},
 		{"formats", "netcdf/classic_lambert_conformal.nc",
-			ensemble.Key{Variable: "2t", Level: ensemble.Level{Kind: ensemble.HeightAboveSoil, Value: 2}, Member: ensemble.NoMember, Init: utc("2010-01-16T12:00:00Z")}, "K", "Celsius", ensemble.Projected, 1, 12},
+			ensemble.Key{Variable: "2t", Level: ensemble.Level{Kind: ensemble.HeightAboveSoil, Value: 2}, Member: ensemble.NoMember, Init: utc("2010-01-31T12:00:00Z")}, "K", "Celsius", ensemble.Projected, 1, 12},
 	} {
 		t.Run(c.file, func(t *testing.T) {
 			in := open(t, Options{}, filepath.Join(testdata.Dir(t, c.set), c.file))

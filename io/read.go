@@ -67,6 +67,9 @@ func (in *Input) Read(ctx context.Context, entries []ensemble.Entry, visit func(
 //
 // Errors: as Read.
 func (in *Input) ReadWindow(ctx context.Context, entries []ensemble.Entry, w ensemble.Window, visit func(i int, f *ensemble.Field) error) error {
+	if slices.ContainsFunc(entries, isDerived) {
+		return in.readWithDerived(ctx, entries, w, visit)
+	}
 	batches, err := in.plan(entries, w)
 	if err != nil {
 		return err
@@ -137,6 +140,9 @@ func (in *Input) ReadWindow(ctx context.Context, entries []ensemble.Entry, w ens
 // Shape: into [window].
 // Errors: as Read; those of into and done.
 func (in *Input) ReadInto(ctx context.Context, entries []ensemble.Entry, w ensemble.Window, into func(i int) ([]float32, error), done func(i int) error) error {
+	if slices.ContainsFunc(entries, isDerived) {
+		return in.readIntoWithDerived(ctx, entries, w, into, done)
+	}
 	batches, err := in.plan(entries, w)
 	if err != nil {
 		return err

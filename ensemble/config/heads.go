@@ -30,6 +30,20 @@ func headKeys() []Key {
 // isPositive reports whether the values of a family are never negative.
 func isPositive(r dist.Row) bool { return r.AnyFamily().Positive }
 
+// hasMassAtZero reports whether the published distribution of a variable that ends at 0 can have a probability of
+// exactly 0: a family of positive values by itself, others as they are censored.
+func hasMassAtZero(r dist.Row) bool {
+	f := r.AnyFamily()
+	if !f.Positive {
+		return true
+	}
+	some := make([]float64, len(f.Parameters)) // parameters for which families with a point mass at 0 have one
+	for i := range some {
+		some[i] = 1
+	}
+	return f.CDF(some, 0) > 0
+}
+
 // hasThresholdedCRPS reports whether a family has a closed form of the threshold-weighted CRPS.
 func hasThresholdedCRPS(r dist.Row) bool { return r.AnyFamily().Excess.Family != nil }
 
@@ -53,6 +67,12 @@ func (c *TrainConfig) checkHead() []*exit.Error {
 			"set model.method: "+string(JointMethod)+", or leave model.family out")
 	}
 	row := m.Family.Row()
+	for _, t := range c.Data.Targets {
+		if v, _ := ensemble.VariableNamed(t.Variable); v.Period == "sum" && !hasMassAtZero(row) {
+			add("model.family", fmt.Sprintf("model.family %s gives %s no probability of 0", m.Family, t.Variable), "sums over an interval are often exactly 0, of dry days for example",
+				"set model.family: "+strings.Join(dist.HeadNames(func(r dist.Row) bool { return isPositive(r) && hasMassAtZero(r) }), ", "))
+		}
+	}
 	for size, path := range sizeKeys {
 		i := slices.IndexFunc(headKeys(), func(k Key) bool { return k.Path == path })
 		// Defaults are allowed: an effective configuration, which lists them all, must load again.

@@ -48,6 +48,8 @@ type Data struct {
 	Levels             []ensemble.Level         `key:"levels"`
 	Variables          []string                 `key:"variables"`
 	Targets            []Target                 `key:"targets"`
+	Statistics         []StatisticChoice        `key:"statistics"`
+	Intervals          Intervals                `key:"intervals"`
 	Features           []string                 `key:"features"`
 	Standardise        ensemble.Standardisation `key:"standardise"`
 	LAS                LAS                      `key:"las"`
@@ -94,8 +96,10 @@ func (p Interpolation) IsNamed() bool { return p.To != "" && p.To != "forecasts"
 
 // Target is a variable to predict, with its levels.
 type Target struct {
-	Variable string           `key:"variable"`
-	Levels   []ensemble.Level `key:"levels"`
+	Variable  string           `key:"variable"`
+	Levels    []ensemble.Level `key:"levels"`
+	Statistic string           `key:"statistic"`
+	Interval  ensemble.Lead    `key:"interval"`
 }
 
 // LAS is the section data.las: parameters of Local Area-wise Standardization.
@@ -406,7 +410,7 @@ var TrainSchema = newSchema[Train]("train", slices.Concat([]Key{
 		Help: "Time after which a rank that does not respond is considered lost and the MPI job ends, to be resumed from its last checkpoint. It must exceed the longest step and the reading of data on the slowest node."},
 	{Path: "train.shard_optimizer", Default: "false", Example: "true", MayChangeOnResume: true, OutsideIdentity: true,
 		Help: "Whether the optimiser state is sharded over the ranks of an MPI job: each rank keeps the moments of its shard of the parameters and updates it. Saves memory (for adamw two values a parameter, except those of the shard); results are bit-identical."},
-}, memberLayoutKeys("data.members."), biasKeys(), stageKeys(), memberKeys(), referenceKeys(), spatialInputKeys(), climateKeys(), calibrateKeys(), headKeys(), pruneKeys(), leadKeys(), recurrentKeys(), axialKeys(), shareKeys(), teacherKeys()))
+}, memberLayoutKeys("data.members."), statisticKeys(), biasKeys(), stageKeys(), memberKeys(), referenceKeys(), spatialInputKeys(), climateKeys(), calibrateKeys(), headKeys(), pruneKeys(), leadKeys(), recurrentKeys(), axialKeys(), shareKeys(), teacherKeys()))
 
 // TrainConfig is a loaded train.yaml: its values and their origins.
 type TrainConfig struct {
@@ -460,6 +464,7 @@ func (c *TrainConfig) check() []*exit.Error {
 	d := c.Data
 
 	faults = append(faults, c.checkLeads()...)
+	faults = append(faults, c.checkStatistics()...)
 	for i, l := range d.Levels {
 		if slices.Contains(d.Levels[:i], l) {
 			add("data.levels", fmt.Sprintf("level %s is listed twice", l), "", "list each level once")

@@ -95,6 +95,9 @@ func (m *Model) Fallback(method string, init ensemble.Init, stats []task.Statist
 		}
 		out.Spread = append(out.Spread, full...)
 	}
+	if out.Members == nil {
+		m.censor(out, len(stats))
+	}
 	return out, nil
 }
 

@@ -435,6 +435,7 @@ func (m *Model) Infer(ctx context.Context, init ensemble.Init, stats []task.Stat
 	err := m.toPhysical(out, init, stats)
 	if err == nil {
 		m.recalibrate(out, len(stats))
+		m.censor(out, len(stats))
 	}
 	if other != nil && err == nil {
 		err = other.toPhysical(out, init, stats)

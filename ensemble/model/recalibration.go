@@ -3,6 +3,7 @@ package model
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/model/task"
@@ -28,8 +29,33 @@ func (r Recalibration) isValid() bool {
 	return r.Factor > 0 && r.Nu > 2 && !math.IsInf(r.Factor, 0) && !math.IsInf(r.Nu, 0)
 }
 
-// IsNonNormal reports whether mean and spread do not determine the predicted distribution.
-func (m *Model) IsNonNormal() bool { return m.Family != nil && m.Family != dist.Normal }
+// IsNonNormal reports whether mean and spread do not determine the predicted distribution of some target.
+func (m *Model) IsNonNormal() bool {
+	return m.Family != nil && (m.Family != dist.Normal || slices.ContainsFunc(m.Task.Targets, m.isCensored))
+}
+
+// isCensored reports whether the published distribution of a target is a normal one that is censored at 0.
+func (m *Model) isCensored(t task.Target) bool {
+	return m.Family == dist.Normal && m.VariableFamily(t.Variable) != dist.Normal
+}
+
+// censor sets mean and standard deviation of normal distributions that are censored at 0 to those of the censored
+// ones; Parameters keep those of the normal ones. targets counts the targets of the forecast, [lead][variable][level].
+//
+// Missing: NaN where the mean is NaN.
+func (m *Model) censor(out *Forecast, targets int) {
+	if out.Mean == nil || out.Parameters != nil || !slices.ContainsFunc(m.Task.Targets, m.isCensored) {
+		return
+	}
+	out.Parameters = [][]float32{slices.Clone(out.Mean), slices.Clone(out.Sigma)}
+	n, levels := len(out.Mean)/targets, targets/len(m.Task.Targets)
+	for i := range out.Mean {
+		if t := m.Task.Targets[i/n/levels]; m.isCensored(t) && out.Mean[i] == out.Mean[i] {
+			mean, std := m.VariableFamily(t.Variable).Moments([]float64{float64(out.Mean[i]), float64(out.Sigma[i])})
+			out.Mean[i], out.Sigma[i] = float32(mean), float32(std)
+		}
+	}
+}
 
 // recalibrate applies the recalibrations to the normal distributions of a forecast, if there are
 // any. It sets Parameters and multiplies Sigma.

@@ -21,8 +21,8 @@ def seconds(times):
     return np.array([(t - EPOCH).total_seconds() for t in times])
 
 
-def write(out, name, times, lead, places, variable, forecast, observed, obs_times=None):
-    """lead: hours, one for all. places: latitudes, longitudes. variable: short name,
+def write(out, name, times, lead, places, variable, forecast, observed, obs_times=None, over=None):
+    """over: method and hours of the interval that ends at the time, as ("sum", 24). lead: hours, one for all. places: latitudes, longitudes. variable: short name,
     standard name (None for none), unit. Shape: forecast [time][member][place], observed [time][place]."""
     for kind, values in (("fc", forecast), ("an", observed)):
         of = times if kind == "fc" or obs_times is None else obs_times
@@ -33,6 +33,10 @@ def write(out, name, times, lead, places, variable, forecast, observed, obs_time
             t = d.createVariable("time", "f8", ("time",))
             t.setncatts({"units": "seconds since 1970-01-01", "standard_name": "time"})
             t[:] = seconds(of)
+            if over:
+                d.createDimension("bnds", 2)
+                t.bounds = "time_bnds"
+                d.createVariable("time_bnds", "f8", ("time", "bnds"))[:] = seconds(of)[:, None] - 3600 * np.array([[over[1], 0]])
             dims, coordinates = ("time", "station"), "latitude longitude"
             if kind == "fc":
                 r = d.createVariable("forecast_reference_time", "f8", ("time",))
@@ -52,6 +56,8 @@ def write(out, name, times, lead, places, variable, forecast, observed, obs_time
             v.setncatts({"units": unit, "coordinates": coordinates})
             if standard:
                 v.standard_name = standard
+            if over:
+                v.cell_methods = f"time: {over[0]}"
             v[:] = np.ma.masked_invalid(values)
 
 
@@ -69,9 +75,11 @@ def table(path, time, form, obs, members):
 def innsbruck(data, out):
     place = ([47.26], [11.36])
     t, y, x = table(data / "stations/innsbruck_tmin_gefs_18-30h.csv", "time", "%Y-%m-%d %H:%M:%S", "temp", "tempfc.")
-    write(out, "tmin", t, 30, place, ("t2m", "air_temperature", "K"), x + KELVIN, y + KELVIN)
+    write(out, "tmin", t, 30, place, ("t2m", "air_temperature", "K"), x + KELVIN, y + KELVIN, over=("minimum", 12))
     t, y, x = table(data / "stations/innsbruck_rain_gefs_day5-8.csv", "date", "%Y-%m-%d", "rain", "rainfc.")
-    write(out, "rain", t, 192, place, ("tp", None, "mm"), x, y)
+    write(out, "rain", t, 192, place, ("tp", None, "mm"), x, y, over=("sum", 72))
+    last = [i for i, s in enumerate(t) if s >= dt.datetime(2010, 1, 10)]
+    write(out, "rain_test", [t[i] for i in last], 192, place, ("tp", None, "mm"), x[last], y[last], over=("sum", 72))
 
 
 def summer(data, out):
@@ -123,7 +131,7 @@ def iberia(data, out):
     y, x = np.meshgrid(lat, lon, indexing="ij")
     n = len(times)
     write(out, "iberia", times, 1440, (y.ravel(), x.ravel()), ("tp", None, "mm"),
-          fc.transpose(1, 0, 2, 3).reshape(n, fc.shape[0], -1), obs.reshape(n, -1))
+          fc.transpose(1, 0, 2, 3).reshape(n, fc.shape[0], -1), obs.reshape(n, -1), over=("sum", 24))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 package cf
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
@@ -14,7 +15,7 @@ func describeVariable(v *Var) Field {
 	f := Field{NativeUnit: v.Text("units"), LongName: v.Text("long_name"), Packing: v.Type}
 	f.Key.Variable = v.Name
 	over, within := parseCellMethods(v.Text("cell_methods"))
-	f.Statistic = within
+	f.Statistic = cmp.Or(within, gribStatistic(v.Text("GRIB_stepType")))
 	switch over {
 	case "":
 	case "mean":
@@ -62,9 +63,10 @@ func applyScalarAttributes(f *Field, v *Var) {
 
 // parseCellMethods returns the method over members and the method over time of a
 // cell_methods attribute, such as "time: maximum realization: mean". The method
-// "point" over time is "".
+// "point" over time is "". Of two methods over time, such as the maximum of means
+// within days, the result names both.
 //
-// Source: CF section 7.3.
+// Source: CF sections 7.3 and 7.4.
 func parseCellMethods(s string) (members, times string) {
 	// Several axes may precede one method: "time: realization: mean".
 	words := strings.Fields(strings.ReplaceAll(s, ":", ": "))
@@ -75,19 +77,35 @@ func parseCellMethods(s string) (members, times string) {
 			continue
 		}
 		for _, a := range axes {
-			switch a {
-			case "realization", "number", "member":
+			switch r := rolesByName[strings.ToLower(a)]; {
+			case r == roleMember:
 				members = w
-			case "time":
+			case (r == roleTime || r == roleLead) && w != "point":
+				if times != "" {
+					w += " of " + times
+				}
 				times = w
 			}
 		}
 		axes = nil
 	}
-	if times == "point" {
-		times = ""
-	}
 	return members, times
+}
+
+// gribStatistic converts a step type of ecCodes, which cfgrib and the Climate Data
+// Store write in place of cell_methods, to a CF cell method; "" for an instant.
+func gribStatistic(stepType string) string {
+	switch stepType {
+	case "accum":
+		return "sum"
+	case "avg":
+		return "mean"
+	case "max":
+		return "maximum"
+	case "min":
+		return "minimum"
+	}
+	return ""
 }
 
 // variableAliases maps short names of other conventions (CMIP, ERA5, IMPROVER) to

@@ -411,14 +411,24 @@ func (r *reader) statisticAt(f *Field, a *auxCoord, place []int64) string {
 // keyAt sets time, member and level of a field at an index. It returns the reason
 // why it cannot.
 func (r *reader) keyAt(f *Field, c timeCoords, member, level *auxCoord, place []int64) string {
-	init, lead, interval, err := c.at(r.h, place)
+	init, lead, err := c.at(r.h, place)
 	if err != nil {
 		return err.Error()
 	}
-	f.Key.Init, f.Key.Lead = ensemble.InitAt(init), ensemble.Lead(lead)
-	if f.Statistic != "" {
-		f.Interval = ensemble.Lead(interval)
+	interval, end := c.intervalAt(r.h, place)
+	if f.Statistic == "" && interval > 0 {
+		known, _ := ensemble.VariableNamed(f.Key.Variable)
+		f.Statistic = known.Period // bounds without cell_methods: a sum of precipitation has no other meaning
 	}
+	if f.Statistic != "" {
+		// Fields are valid at the end of their interval, whatever the time within it
+		// that the file states.
+		f.Interval = ensemble.Lead(interval)
+		if lead += end; c.init == nil && c.lead == nil {
+			init, lead = init.Add(end), 0
+		}
+	}
+	f.Key.Init, f.Key.Lead = ensemble.InitAt(init), ensemble.Lead(lead)
 	if member != nil && f.Key.Product == ensemble.MemberField {
 		m := member.value(r.h, place)
 		if m != math.Trunc(m) || math.Abs(m) > 1e6 {
@@ -500,6 +510,7 @@ type timeCoords struct {
 	validAxis         timeAxis
 	initAxis          timeAxis
 	bounds            []float64 // of valid, in pairs; nil without bounds
+	leadBounds        []float64 // of lead
 }
 
 // has reports whether a is one of the time coordinates.
@@ -521,9 +532,10 @@ func (r *reader) timeCoords(all []*auxCoord) (timeCoords, string) {
 		if c.validAxis, err = parseTimeUnit(c.valid.v.Text("units"), c.valid.v.Text("calendar")); err != nil {
 			return c, err.Error()
 		}
-		if b := r.h.find(c.valid.v.Text("bounds"), c.valid.v.Group); b >= 0 && len(r.values[b]) == 2*len(c.valid.values) {
-			c.bounds = r.values[b]
-		}
+		c.bounds = r.boundsOf(c.valid)
+	}
+	if c.lead != nil {
+		c.leadBounds = r.boundsOf(c.lead)
 	}
 	if c.init != nil {
 		if c.initAxis, err = parseTimeUnit(c.init.v.Text("units"), c.init.v.Text("calendar")); err != nil {
@@ -540,6 +552,14 @@ func (r *reader) timeCoords(all []*auxCoord) (timeCoords, string) {
 	return c, ""
 }
 
+// boundsOf returns the bounds of a coordinate, in pairs; nil without bounds.
+func (r *reader) boundsOf(a *auxCoord) []float64 {
+	if b := r.h.find(a.v.Text("bounds"), a.v.Group); b >= 0 && len(r.values[b]) == 2*len(a.values) {
+		return r.values[b]
+	}
+	return nil
+}
+
 // timeIsInit reports whether "time" is the initialisation and leads are added to
 // it. WeatherBench does so with prediction_timedelta, and so do files whose leads
 // have a dimension of their own. In CF the forecast_period always ends at the time.
@@ -554,22 +574,35 @@ func (c timeCoords) timeIsInit() bool {
 	return ownDimension && c.lead.v.Text("standard_name") != "forecast_period"
 }
 
-// at returns initialisation, lead and interval at an index.
+// intervalAt returns the length of the interval at an index, and the distance of
+// its end from the time that the file states. Both are 0 without bounds.
+func (c timeCoords) intervalAt(h *Header, place []int64) (length, end time.Duration) {
+	of := func(a *auxCoord, bounds []float64, unit time.Duration) {
+		k := a.offset(h, place)
+		lo, hi := min(bounds[2*k], bounds[2*k+1]), max(bounds[2*k], bounds[2*k+1])
+		if hi > lo && (hi-lo)*float64(unit) < maxSpan {
+			length = time.Duration((hi - lo) * float64(unit)).Round(time.Second)
+			end = time.Duration((hi - a.values[k]) * float64(unit)).Round(time.Second)
+		}
+	}
+	switch {
+	case c.bounds != nil:
+		of(c.valid, c.bounds, c.validAxis.unit)
+	case c.leadBounds != nil:
+		of(c.lead, c.leadBounds, timeUnits[strings.ToLower(strings.TrimSpace(c.lead.v.Text("units")))])
+	}
+	return length, end
+}
+
+// at returns initialisation and lead at an index.
 //
 // Errors: times outside of the range of time.Duration; initialisation, lead and
 // valid time that contradict each other by more than a minute.
-func (c timeCoords) at(h *Header, place []int64) (init time.Time, lead, interval time.Duration, err error) {
+func (c timeCoords) at(h *Header, place []int64) (init time.Time, lead time.Duration, err error) {
 	var valid time.Time
 	if c.valid != nil {
 		if valid, err = c.validAxis.at(c.valid.value(h, place)); err != nil {
 			return
-		}
-		if c.bounds != nil {
-			k := c.valid.offset(h, place)
-			// The interval of a statistic is the distance of the bounds.
-			if lo, hi := c.bounds[2*k], c.bounds[2*k+1]; hi > lo {
-				interval = time.Duration((hi - lo) * float64(c.validAxis.unit)).Round(time.Second)
-			}
 		}
 	}
 	if c.lead != nil {
@@ -587,7 +620,7 @@ func (c timeCoords) at(h *Header, place []int64) (init time.Time, lead, interval
 			// additional lead coordinate must agree.
 			between := valid.Sub(init)
 			if c.lead != nil && (between-lead).Abs() > time.Minute {
-				return init, lead, interval, fmt.Errorf("its times contradict each other: init %s, lead %s, valid time %s", init.Format(time.RFC3339), lead, valid.Format(time.RFC3339))
+				return init, lead, fmt.Errorf("its times contradict each other: init %s, lead %s, valid time %s", init.Format(time.RFC3339), lead, valid.Format(time.RFC3339))
 			}
 			lead = between
 		}

@@ -53,7 +53,16 @@ func WriteGRIB2(ctx context.Context, enc Encoder, path string, p *Product, o Opt
 		if err != nil {
 			return notRepresentable(path, err)
 		}
+		if f.Period == 0 && cmp.Or(f.Method, f.variable().Period) != "" {
+			return notRepresentable(path, fmt.Errorf("the interval of %s is not stated", f.Variable))
+		}
+		if _, known := statisticalProcess[f.periodMethod()]; f.Period > 0 && !known {
+			return notRepresentable(path, fmt.Errorf("the statistic %q of %s", f.Method, f.Variable))
+		}
 		if edition2(f.Template) {
+			if f.Period > 0 && f.Method != "" { // the fields of the input may have another interval
+				keys = append(keys, stepKeys(f.Lead, f.Period, f.periodMethod())...)
+			}
 			g.addClone(f, stat, keys)
 			continue
 		}
@@ -381,7 +390,7 @@ func scaledNumber(v float64) (factor, value int64, ok bool) {
 }
 
 // statisticalProcess gives GRIB2 code table 4.10 for CF cell methods.
-var statisticalProcess = map[string]int64{"mean": 0, "sum": 1, "maximum": 2, "minimum": 3}
+var statisticalProcess = map[string]int64{"mean": 0, "sum": 1, "maximum": 2, "minimum": 3, "difference": 4, "root_mean_square": 5, "standard_deviation": 6}
 
 // stepKeys sets the forecast time: the lead, or the interval of length period that
 // ends there, with its statistic. The unit is hours, or minutes if necessary.

@@ -314,7 +314,7 @@ func cellMethods(st *stack, period time.Duration) string {
 		method += " (of points within " + decimal(f.Radius/1000) + " km)"
 	}
 	switch {
-	case f.Period > 0:
+	case f.Period > 0 || f.Method != "": // the input may state a method without its interval
 		return strings.TrimSpace("time: " + f.periodMethod() + " " + method)
 	case period > 0: // the time of the file has bounds, which do not apply to this variable
 		return strings.TrimSpace("time: point " + method)

@@ -50,8 +50,10 @@ type Meta struct {
 
 	// Variables, Levels, Leads, Members and Analyses are the axes of each
 	// initialisation.
-	Variables []Variable       `json:"variables"`
-	Levels    []ensemble.Level `json:"levels"`
+	Variables []Variable `json:"variables"`
+	// Intervals are the statistics over time of fields that are not instantaneous.
+	Intervals []ensemble.VariableStatistic `json:"intervals,omitempty"`
+	Levels    []ensemble.Level             `json:"levels"`
 	// Leads in seconds, ascending.
 	Leads    []int64           `json:"leads_s"`
 	Members  []ensemble.Member `json:"members"`
@@ -85,7 +87,7 @@ type Meta struct {
 
 // Axes returns the axes of the forecasts.
 func (m *Meta) Axes() ensemble.Axes {
-	a := ensemble.Axes{Levels: m.Levels, Leads: leads(m.Leads)}
+	a := ensemble.Axes{Levels: m.Levels, Leads: leads(m.Leads), Statistics: m.Intervals}
 	for _, v := range m.Variables {
 		a.Variables = append(a.Variables, v.Name)
 	}

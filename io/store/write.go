@@ -264,7 +264,7 @@ func (w *writer) describe() error {
 		}
 		return out, nil
 	}
-	m := &Meta{Schema: schema, Format: Format, Version: p.Version, Storage: p.Storage, Levels: p.Axes.Levels, Members: p.Members,
+	m := &Meta{Schema: schema, Format: Format, Version: p.Version, Storage: p.Storage, Levels: p.Axes.Levels, Intervals: p.Axes.Statistics, Members: p.Members,
 		Grid: p.Grid, Interpolation: p.Interpolation, Origins: ensemble.Origins(p.Forecasts.Entries), Inputs: p.Inputs, Warnings: append([]string{}, p.Warnings...), BandRows: 1, ShardInits: 1,
 		Analyses: Analyses{Variables: p.AnalysisVariables}}
 	var err error

@@ -299,6 +299,7 @@ type inputCheck struct {
 	in     *fio.Input
 	tally  *input.ValueStats
 	faults []input.Fault
+	axes   ensemble.Axes // of a training, with the statistics over time of its input
 }
 
 // inMessage matches the location of a GRIB message in an error.
@@ -386,6 +387,9 @@ func (c *inputCheck) checkInventory(ctx context.Context, o Options) error {
 			c.faults = append(c.faults, input.Fault{Kind: input.FaultMissing, Code: e.Code, What: e.What, At: e.At, Why: e.Why, Fix: e.Fix})
 			all = input.PerturbedAndControl(cat.Members(), m.Control)
 		}
+		var found []input.Fault
+		c.axes, cat, found = input.ChooseStatistics(cat, axes, input.StatisticsOf(o.Config))
+		c.faults = append(c.faults, found...)
 		b := input.RequiredFields{Axes: axes, Members: all}
 		entries, _ := input.SelectUnique(cat.Entries, b.Contains, false)
 		to, err := input.DestinationOf(ctx, o.Config)
@@ -490,7 +494,7 @@ func (c *inputCheck) checkMembers(e Expectation) {
 
 // checkAnalyses compares the inventory of analyses with the requirements of a training.
 func (c *inputCheck) checkAnalyses(ctx context.Context, cfg *config.TrainConfig, forecasts *inputCheck) error {
-	axes := setup.ReadAxes(cfg)
+	axes := forecasts.axes
 	entries, _ := input.SelectUnique(forecasts.in.Catalogue().Entries, func(e ensemble.Entry) bool {
 		_, _, _, ok := axes.Find(e.Key)
 		return ok && e.Product == ensemble.MemberField
@@ -502,7 +506,18 @@ func (c *inputCheck) checkAnalyses(ctx context.Context, cfg *config.TrainConfig,
 	to, err := input.DestinationOf(ctx, cfg)
 	if err == nil {
 		to.Grid = cmp.Or(to.Grid, input.MostCommonGrid(entries))
-		_, err = input.SelectAnalyses(c.in, setup.TargetVariables(cfg), axes.Levels, to, valids)
+		var r input.AnalysisRequest
+		var e *exit.Error
+		if r, err = input.AnalysesOf(cfg, axes, valids); errors.As(err, &e) {
+			c.faults = append(c.faults, input.Fault{Kind: input.FaultInterval, Code: e.Code, What: e.What, At: e.At, Why: e.Why, Fix: e.Fix})
+			return nil
+		}
+		_, _, found := input.ChooseAnalyses(c.in.Catalogue(), r)
+		c.faults = append(c.faults, found...)
+		if _, err = input.SplitFaults(found); err != nil {
+			return nil
+		}
+		_, err = input.SelectAnalyses(c.in, r, to)
 	}
 	var e *exit.Error
 	if errors.As(err, &e) {

@@ -284,10 +284,10 @@ func GridOf(ctx context.Context, c *config.TrainConfig) (*ensemble.Grid, error) 
 		return nil, err
 	}
 	defer in.Close()
-	axes := setup.AxesOf(c)
+	axes, used, _ := input.ChooseStatistics(in.Catalogue(), setup.AxesOf(c), input.StatisticsOf(c))
 	var entries []ensemble.Entry
-	for _, e := range in.Catalogue().Entries {
-		if _, _, _, ok := axes.Find(e.Key); ok && e.Product == ensemble.MemberField && e.Statistic == "" {
+	for _, e := range used.Entries {
+		if _, _, _, ok := axes.Find(e.Key); ok && e.Product == ensemble.MemberField {
 			entries = append(entries, e)
 		}
 	}

@@ -31,7 +31,9 @@ type Selection struct {
 	Entries    []ensemble.Entry    // fields of all initialisations and members
 	Duplicates [][2]ensemble.Entry // fields that occur twice
 	Warnings   []string
-	Available  map[ensemble.Init]Availability // members of each initialisation if they differ; else nil
+	// StatisticWarnings are the warnings about statistics over time; Warnings contains them.
+	StatisticWarnings []string
+	Available         map[ensemble.Init]Availability // members of each initialisation if they differ; else nil
 }
 
 // AddConflict records that two fields of an initialisation have the same key and different values.
@@ -50,20 +52,28 @@ func (s *Selection) ConflictCount(inits []ensemble.Init) (n int) {
 }
 
 // SelectForecasts selects all initialisations with all leads, variables and levels of the axes for the
-// members, to be read on one grid. No values are read.
+// members, to be read on one grid. Where fields are statistics over time, the selection's axes have those that the
+// request selects. No values are read.
 //
-// Errors: exit 65 if a variable, level or lead is in no file, if grids differ without interpolation or cannot
+// Errors: those of ChooseStatistics; exit 65 if a variable, level or lead is in no file, if grids differ without interpolation or cannot
 // be interpolated, if initialisations are mixed, or if a unit is unknown; exit 66 if an initialisation lacks
 // fields.
-func SelectForecasts(in *fio.Input, axes ensemble.Axes, members []ensemble.Member, to Destination) (*Selection, error) {
-	s := &Selection{Axes: axes, Members: members}
-	of := RequiredFields{axes, members}
-	s.Entries, s.Duplicates = SelectUnique(in.Catalogue().Entries, of.Contains, false)
-	var err error
-	if s.Warnings, err = SplitFaults(CheckInventory(in.Catalogue(), FileList(in.Files()), s.Entries, []RequiredFields{of}, to)); err != nil {
+func SelectForecasts(in *fio.Input, axes ensemble.Axes, members []ensemble.Member, to Destination, of StatisticRequest) (*Selection, error) {
+	s := &Selection{Members: members}
+	var used *ensemble.Catalogue
+	var found []Fault
+	s.Axes, used, found = ChooseStatistics(in.Catalogue(), axes, of)
+	chosen, err := SplitFaults(found)
+	if err != nil {
 		return nil, err
 	}
-	s.Warnings = slices.Concat(in.Catalogue().Warnings, s.Warnings, DuplicateWarning(len(s.Duplicates)))
+	s.StatisticWarnings = chosen
+	required := RequiredFields{axes, members}
+	s.Entries, s.Duplicates = SelectUnique(used.Entries, required.Contains, false)
+	if s.Warnings, err = SplitFaults(CheckInventory(used, FileList(in.Files()), s.Entries, []RequiredFields{required}, to)); err != nil {
+		return nil, err
+	}
+	s.Warnings = slices.Concat(in.Catalogue().Warnings, chosen, s.Warnings, DuplicateWarning(len(s.Duplicates)))
 	grid, err := to.Resolve(s.Entries)
 	if err != nil {
 		return nil, err
@@ -199,32 +209,38 @@ type AnalysisSelection struct {
 	Entries    []ensemble.Entry
 	Duplicates [][2]ensemble.Entry
 	Warnings   []string
+	// StatisticWarnings are the warnings about statistics over time; Warnings contains them.
+	StatisticWarnings []string
+	Statistics        map[string]ensemble.TimeStatistic // by variable, completed by those of the analyses; nil: all are instantaneous
 }
 
 // SelectAnalyses selects the analyses of the valid times. Fields at lead 0 without a member are analyses; if
-// there are none, those of the control are used. They are read on the grid of the forecasts. No values are
-// read.
+// there are none, those of the control are used. Statistics over time may have a lead: the shortest one is
+// used. They are read on the grid of the forecasts. No values are read.
 //
-// Errors: exit 65 for another grid without interpolation; exit 66 for a valid time without analysis.
-func SelectAnalyses(in *fio.Input, variables []string, levels []ensemble.Level, to Destination, valids []ensemble.Valid) (*AnalysisSelection, error) {
+// Errors: exit 65 for another grid without interpolation, and for statistics over other intervals than those of the
+// forecasts; exit 66 for a valid time without analysis.
+func SelectAnalyses(in *fio.Input, r AnalysisRequest, to Destination) (*AnalysisSelection, error) {
+	variables, levels, valids := r.Variables, r.Levels, r.Valids
 	s := &AnalysisSelection{variables: variables, levels: levels}
 	requested := map[ensemble.Valid]bool{}
 	for _, v := range valids {
 		requested[v] = true
 	}
-	member := ensemble.NoMember
-	if !slices.ContainsFunc(in.Catalogue().Entries, func(e ensemble.Entry) bool { return e.Member == member && e.Product == ensemble.MemberField }) {
-		member = 0
+	var used *ensemble.Catalogue
+	var found []Fault
+	s.Statistics, used, found = ChooseAnalyses(in.Catalogue(), r)
+	chosen, err := SplitFaults(found)
+	if err != nil {
+		return nil, err
 	}
-	s.Entries, s.Duplicates = SelectUnique(in.Catalogue().Entries, func(e ensemble.Entry) bool {
-		return requested[e.Valid()] && e.Lead == 0 && e.Product == ensemble.MemberField && e.Member == member &&
-			e.Statistic == "" && slices.Contains(variables, e.Variable) && ensemble.FindLevel(levels, e.Variable, e.Level) >= 0
-	}, false)
-	var err error
+	s.StatisticWarnings = chosen
+	ofTarget := r.filter(used)
+	s.Entries, s.Duplicates = SelectUnique(used.Entries, func(e ensemble.Entry) bool { return requested[e.Valid()] && e.Lead == 0 && ofTarget(e) }, false)
 	if s.Warnings, err = SplitFaults(UnitFaults(s.Entries)); err != nil {
 		return nil, err
 	}
-	s.Warnings = append(s.Warnings, DuplicateWarning(len(s.Duplicates))...)
+	s.Warnings = slices.Concat(chosen, s.Warnings, DuplicateWarning(len(s.Duplicates)))
 	have := map[ensemble.Key]bool{}
 	for _, e := range s.Entries {
 		if !to.How.IsEnabled() && !e.Grid.SameAs(to.Grid, GridTolerance) {

@@ -43,11 +43,12 @@ const (
 	FaultImplausible FaultKind = "implausible" // values outside the range of the quantity
 	FaultCopy        FaultKind = "copy"        // values of another member, initialisation or lead
 	FaultConstant    FaultKind = "constant"    // the same value at all points
+	FaultInterval    FaultKind = "interval"    // statistics over time that differ, or are not unique
 	FaultUnused      FaultKind = "unused"      // messages of which no field was made
 )
 
 // FaultKinds lists the kinds in their order.
-var FaultKinds = []FaultKind{FaultDamage, FaultCycles, FaultMissing, FaultDuplicate, FaultGrid, FaultUnit, FaultNotFinite, FaultImplausible, FaultCopy,
+var FaultKinds = []FaultKind{FaultDamage, FaultCycles, FaultMissing, FaultDuplicate, FaultGrid, FaultUnit, FaultInterval, FaultNotFinite, FaultImplausible, FaultCopy,
 	FaultConstant, FaultUnused}
 
 // AsError returns the fault as an error.
@@ -132,7 +133,7 @@ func (b RequiredFields) Keys(init ensemble.Init, visit func(ensemble.Key)) {
 // Contains reports whether a field belongs to the block.
 func (b RequiredFields) Contains(e ensemble.Entry) bool {
 	_, _, _, ok := b.Axes.Find(e.Key)
-	return ok && e.Product == ensemble.MemberField && e.Statistic == "" && slices.Contains(b.Members, e.Member)
+	return ok && e.Product == ensemble.MemberField && slices.Contains(b.Members, e.Member)
 }
 
 // CheckInventory checks the fields that blocks require, without their values. entries are the existing fields;

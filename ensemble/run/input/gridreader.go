@@ -48,7 +48,7 @@ func DestinationOf(ctx context.Context, c *config.TrainConfig) (Destination, err
 		defer in.Close()
 		targets := setup.TargetVariables(c)
 		entries := in.Catalogue().Select(func(e ensemble.Entry) bool {
-			return e.Lead == 0 && e.Product == ensemble.MemberField && slices.Contains(targets, e.Variable) && slices.Contains(c.Data.Levels, e.Level)
+			return (e.Lead == 0 || e.Statistic != "") && e.Product == ensemble.MemberField && slices.Contains(targets, e.Variable) && slices.Contains(c.Data.Levels, e.Level)
 		})
 		if len(entries) == 0 {
 			return d, &exit.Error{Code: exit.BadData, What: "the analyses contain no target", At: FileList(in.Files()), Why: "data.grid.to requests their grid",

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	fio "github.com/ensemble-weather/ensemble/io"
 )
@@ -31,6 +32,28 @@ func ReaderOptions(c *config.TrainConfig, forecasts bool) fio.Options {
 		o.Members = LayoutOf(c.Data.Members.MemberLayout)
 	}
 	return o
+}
+
+// StatisticsOf returns which statistics over time a configuration requests.
+func StatisticsOf(c *config.TrainConfig) StatisticRequest {
+	r := StatisticRequest{Intervals: Intervals{FromStart: c.Data.Intervals == config.FromStart, Length: c.Data.Intervals.Length()}}
+	for _, v := range c.Data.Variables {
+		if s := c.Data.StatisticOf(v); s.Statistic != "" || s.Interval > 0 {
+			r.Choices = append(r.Choices, StatisticChoice(s))
+		}
+	}
+	return r
+}
+
+// AnalysesOf returns the analyses that a configuration needs at some valid times, with the statistics over time of the
+// forecasts, which the axes have.
+//
+// Errors: those of TargetStatistics.
+func AnalysesOf(c *config.TrainConfig, axes ensemble.Axes, valids []ensemble.Valid) (AnalysisRequest, error) {
+	r := AnalysisRequest{Variables: setup.TargetVariables(c), Levels: axes.Levels, Valids: valids, Derive: c.Data.Intervals != config.AsInFiles}
+	var err error
+	r.Statistics, err = TargetStatistics(axes, r.Variables, c.Data.TargetLeads)
+	return r, err
 }
 
 // CentreFaults finds members of several centres with the same number. entries are in order.

@@ -24,7 +24,7 @@ import (
 // closed form.
 func TestFamilyNames(t *testing.T) {
 	for _, r := range dist.Table {
-		set := append(slices.Clone(runtest.PrecipitationKeys), "model.family="+r.ID, runtest.DefaultLoss(r.ID))
+		set := append(slices.Clone(runtest.PrecipitationKeys), "data.variables=[10si]", "data.targets=[{variable: 10si, levels: [single]}]", "model.family="+r.ID, runtest.DefaultLoss(r.ID))
 		path := demotest.Config(t, runtest.NoFiles, runtest.PrecipitationKeys...).Files()[0].Path
 		load := func(more ...string) error {
 			_, err := config.LoadTrain(config.Sources{Files: []string{path}, Set: append(slices.Clone(set), more...)})
@@ -34,7 +34,7 @@ func TestFamilyNames(t *testing.T) {
 			t.Errorf("%s: heads give it: %v, and %v", r.ID, r.Head, err)
 		}
 		allowed := r.Head && r.AnyFamily().Excess.Family != nil
-		if err := load("train.loss.threshold=[tp>1mm]"); allowed != (err == nil) {
+		if err := load("train.loss.threshold=[10si>1m/s]"); allowed != (err == nil) {
 			t.Errorf("%s: a threshold is allowed: %v, and %v", r.ID, allowed, err)
 		}
 		for _, rule := range []dist.Rule{dist.CRPSRule, dist.PinballRule, dist.CrossEntropyRule} {

@@ -134,6 +134,8 @@ type ArchivedTarget struct {
 	Variable string
 	Level    ensemble.Level
 	Offset   time.Duration // lead relative to the first target lead
+
+	Statistic ensemble.TimeStatistic // of the target
 }
 
 // First returns the time of the first target lead in the trajectory that has this target at a given time.
@@ -219,7 +221,8 @@ func (a *Archive) Read(ctx context.Context, to input.Destination, times []ensemb
 		for i, t := range times {
 			own[i] = f.validAt(t)
 		}
-		s, err := input.SelectAnalyses(a.In, []string{f.Variable}, []ensemble.Level{f.Level}, to, own)
+		s, err := input.SelectAnalyses(a.In, input.AnalysisRequest{Variables: []string{f.Variable}, Levels: []ensemble.Level{f.Level}, Valids: own,
+			Statistics: map[string]ensemble.TimeStatistic{f.Variable: f.Statistic}}, to)
 		if err != nil {
 			return nil, err
 		}

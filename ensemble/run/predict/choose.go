@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
@@ -113,7 +114,8 @@ func (ch *productChoice) planFields(c config.Publishing) error {
 	asked := 0
 	for at := range k.TargetWeights {
 		t := k.Targets[at/d]
-		f := product.Field{Variable: t.Variable, Level: k.Features.Axes.Levels[at%d].ForVariable(t.Variable), Lead: t.Lead}
+		over := k.Features.Axes.StatisticOf(t.Variable, t.Lead)
+		f := product.Field{Variable: t.Variable, Level: k.Features.Axes.Levels[at%d].ForVariable(t.Variable), Lead: t.Lead, Period: time.Duration(over.Interval), Method: over.Statistic}
 		if k.TargetWeights[at] == 0 || !isSelected(c.Output.Variables, f.Variable) || !isSelected(c.Output.Levels, f.Level) || !isSelected(c.Output.Leads, f.Lead) {
 			continue
 		}
@@ -126,9 +128,44 @@ func (ch *productChoice) planFields(c config.Publishing) error {
 			ch.fields = append(ch.fields, fields...)
 		}
 	}
+	if err := ch.checkPeriods(c); err != nil {
+		return err
+	}
 	if asked == 0 {
 		return &exit.Error{Code: exit.Usage, What: "no product is selected", At: "output.variables and output.levels",
 			Why: "no target of the model matches both", Fix: "the model predicts " + ch.model.DescribeTargets()}
+	}
+	return nil
+}
+
+// checkPeriods checks that the fields of each lead have one interval: NetCDF and Zarr have one time with one pair of
+// bounds in a file. GRIB2 needs the interval of all fields that are not instantaneous.
+//
+// Errors: exit 64.
+func (ch *productChoice) checkPeriods(c config.Publishing) error {
+	for _, f := range ch.fields {
+		known, _ := ensemble.VariableNamed(f.Variable)
+		over := ensemble.TimeStatistic{Statistic: f.Method, Interval: ensemble.Lead(f.Period)}
+		if slices.Contains(c.Output.Formats, string(product.GRIB2)) && over.IsOpen(known.Period) {
+			return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%s cannot be written in GRIB2 without its interval", f.Variable), At: "output.formats",
+				Why: "the files of the training did not state it", Fix: fmt.Sprintf("train with it in data.targets, for example {variable: %s, interval: 24h}, or publish NetCDF only", f.Variable)}
+		}
+	}
+	if !slices.ContainsFunc(c.Output.Formats, func(f string) bool { return f != string(product.GRIB2) }) {
+		return nil
+	}
+	first := map[ensemble.Lead]product.Field{}
+	for _, f := range ch.fields {
+		if f.Period == 0 {
+			continue
+		}
+		o, seen := first[f.Lead]
+		if seen && o.Period != f.Period {
+			return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("products of %s and %s have different intervals", o.Variable, f.Variable), At: "output.variables",
+				Why: fmt.Sprintf("%s over %s and %s over %s at lead %s, and a file has one", o.Method, ensemble.Lead(o.Period), f.Method, ensemble.Lead(f.Period), f.Lead),
+				Fix: fmt.Sprintf("publish them one after the other, into two folders: --variables %s and --variables %s; or write GRIB2 only", o.Variable, f.Variable)}
+		}
+		first[f.Lead] = f
 	}
 	return nil
 }

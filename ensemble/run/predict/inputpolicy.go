@@ -77,7 +77,7 @@ func (d *inputPolicy) expectedCount() int {
 // isCandidate reports whether a field belongs to a member that could be used.
 func (d *inputPolicy) isCandidate(e ensemble.Entry) bool {
 	_, _, _, ok := d.axes.Find(e.Key)
-	return ok && e.Product == ensemble.MemberField && e.Statistic == "" && e.Member != ensemble.NoMember && (e.Member != 0 || d.control)
+	return ok && e.Product == ensemble.MemberField && e.Member != ensemble.NoMember && (e.Member != 0 || d.control)
 }
 
 // selectInput selects forecasts by the policy: the members used for each initialisation, or for only one of
@@ -87,6 +87,11 @@ func (d *inputPolicy) isCandidate(e ensemble.Entry) bool {
 // control is required and missing.
 func selectInput(in *fio.Input, cat *ensemble.Catalogue, d *inputPolicy, only time.Time, to input.Destination) (*input.Selection, error) {
 	s := &input.Selection{Axes: d.axes, Members: d.modelMembers, Available: map[ensemble.Init]input.Availability{}}
+	_, cat, found := input.ChooseStatistics(cat, d.axes, input.StatisticRequest{Known: "the model"})
+	chosen, err := input.SplitFaults(found)
+	if err != nil {
+		return nil, err
+	}
 	if err := d.checkOffered(cat, input.FileList(in.Files())); err != nil {
 		return nil, err
 	}
@@ -106,11 +111,10 @@ func selectInput(in *fio.Input, cat *ensemble.Catalogue, d *inputPolicy, only ti
 			s.Duplicates = append(s.Duplicates, r)
 		}
 	}
-	var err error
 	if s.Warnings, err = input.SplitFaults(slices.Concat(input.CentreFaults(s.Entries), to.Faults(s.Entries), input.UnitFaults(s.Entries), faults)); err != nil {
 		return nil, err
 	}
-	s.Warnings = slices.Concat(in.Catalogue().Warnings, s.Warnings)
+	s.Warnings = slices.Concat(in.Catalogue().Warnings, chosen, s.Warnings)
 	if len(s.Inits) == 0 && !only.IsZero() {
 		return s, nil // the caller reports the missing initialisation
 	}

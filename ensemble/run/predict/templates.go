@@ -44,7 +44,7 @@ func openArchive(ctx context.Context, pool *decode.Pool, c config.Coupling, ch *
 	d := len(k.Features.Axes.Levels)
 	for _, f := range ch.fields {
 		at := k.TargetIndex(task.Target{Variable: f.Variable, Lead: f.Lead}, f.Level)
-		one := members.ArchivedTarget{Target: at, Variable: f.Variable, Level: k.Features.Axes.Levels[at%d], Offset: time.Duration(f.Lead - k.Targets[0].Lead)}
+		one := members.ArchivedTarget{Target: at, Variable: f.Variable, Level: k.Features.Axes.Levels[at%d], Offset: time.Duration(f.Lead - k.Targets[0].Lead), Statistic: k.Features.Axes.StatisticOf(f.Variable, f.Lead)}
 		if (f.Kind == product.Member || f.Kind == product.NeighbourhoodAny) && !slices.Contains(a.Fields, one) {
 			a.Fields = append(a.Fields, one)
 		}
@@ -55,8 +55,9 @@ func openArchive(ctx context.Context, pool *decode.Pool, c config.Coupling, ch *
 	have := map[ensemble.Valid]int{}
 	for _, f := range a.Fields {
 		here := map[ensemble.Valid]bool{}
+		known, _ := ensemble.VariableNamed(f.Variable)
 		for _, e := range a.In.Catalogue().Entries {
-			if e.Lead == 0 && e.Product == ensemble.MemberField && e.Statistic == "" && e.Variable == f.Variable &&
+			if (e.Lead == 0 || e.Statistic != "") && e.Product == ensemble.MemberField && e.TimeStatistic().Matches(f.Statistic, known.Period) && e.Variable == f.Variable &&
 				ensemble.FindLevel([]ensemble.Level{f.Level}, e.Variable, e.Level) >= 0 {
 				if t := f.First(e.Valid()); !here[t] {
 					here[t] = true

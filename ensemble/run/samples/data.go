@@ -83,11 +83,11 @@ func ReadData(ctx context.Context, c *config.TrainConfig, forecastFiles, analysi
 	if err != nil {
 		return nil, err
 	}
-	selected, err := input.SelectForecasts(in, d.Axes, d.All, to)
+	selected, err := input.SelectForecasts(in, d.Axes, d.All, to, input.StatisticsOf(c))
 	if err != nil {
 		return nil, err
 	}
-	d.Grid, d.Origins = selected.Grid, ensemble.Origins(selected.Entries)
+	d.Axes, d.Grid, d.Origins = selected.Axes, selected.Grid, ensemble.Origins(selected.Entries)
 	if err := setup.ArrangeOnMesh(ranks, c, d.Grid); err != nil {
 		return nil, err
 	}
@@ -132,10 +132,16 @@ func (d *Data) readAnalyses(ctx context.Context, c *config.TrainConfig, files []
 		inits = append(inits, s.Forecast.Init)
 	}
 	valids := setup.ValidTimes(inits, c.Data.TargetLeads)
-	selected, err := input.SelectAnalyses(in, setup.TargetVariables(c), c.Data.Levels, input.Destination{Grid: d.Grid, How: setup.InterpolationOf(c), Fix: input.FixGrid}, valids)
+	request, err := input.AnalysesOf(c, d.Axes, valids)
 	if err != nil {
 		return err
 	}
+	selected, err := input.SelectAnalyses(in, request, input.Destination{Grid: d.Grid, How: setup.InterpolationOf(c), Fix: input.FixGrid})
+	if err != nil {
+		return err
+	}
+	d.Axes = input.CompleteStatistics(d.Axes, c.Data.TargetLeads, selected.Statistics)
+	d.Warnings = append(d.Warnings, input.OpenStatistics(d.Axes, setup.TargetVariables(c), c.Data.TargetLeads)...)
 	all, warnings, err := selected.Read(ctx, valids, d.Ranks)
 	if err != nil {
 		return err

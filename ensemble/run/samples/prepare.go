@@ -95,7 +95,7 @@ func Prepare(ctx context.Context, o PrepareOptions) (*PrepareResult, error) {
 	options := input.ReaderOptions(c, true)
 	options.Pool, options.Keep = pool, func(e ensemble.Entry) bool {
 		_, _, _, ok := p.Axes.Find(e.Key)
-		return ok
+		return ok || e.Statistic != "" && c.Data.Intervals != config.AsInFiles && slices.Contains(p.Axes.Variables, e.Variable)
 	}
 	in, err := fio.Open(ctx, forecastFiles, options)
 	if err != nil {
@@ -108,7 +108,7 @@ func Prepare(ctx context.Context, o PrepareOptions) (*PrepareResult, error) {
 	if len(analysisFiles) > 0 {
 		options := input.ReaderOptions(c, false)
 		options.Pool, options.Keep = pool, func(e ensemble.Entry) bool {
-			return e.Lead == 0 && slices.Contains(setup.TargetVariables(c), e.Variable) && ensemble.FindLevel(p.Axes.Levels, e.Variable, e.Level) >= 0
+			return (e.Lead == 0 || e.Statistic != "") && slices.Contains(setup.TargetVariables(c), e.Variable) && ensemble.FindLevel(p.Axes.Levels, e.Variable, e.Level) >= 0
 		}
 		an, err := fio.Open(ctx, analysisFiles, options)
 		if err != nil {
@@ -178,10 +178,11 @@ func planForecasts(ctx context.Context, o PrepareOptions, in *fio.Input, p *stor
 	if err != nil {
 		return err
 	}
-	selected, err := input.SelectForecasts(in, p.Axes, p.Members, to)
+	selected, err := input.SelectForecasts(in, p.Axes, p.Members, to, input.StatisticsOf(c))
 	if err != nil {
 		return err
 	}
+	p.Axes = selected.Axes
 	if o.Protocol != nil {
 		warnings, err := input.CheckProtocolInits(o.Protocol, c.Data.Split, selected.Inits, input.FileList(in.Files()))
 		if err != nil {
@@ -208,10 +209,16 @@ func planForecasts(ctx context.Context, o PrepareOptions, in *fio.Input, p *stor
 func planAnalyses(ctx context.Context, c *config.TrainConfig, in *fio.Input, p *store.Plan) error {
 	p.AnalysisVariables, p.AnalysisLeads = setup.TargetVariables(c), c.Data.TargetLeads
 	valids := setup.ValidTimes(p.Inits, c.Data.TargetLeads)
-	selected, err := input.SelectAnalyses(in, p.AnalysisVariables, p.Axes.Levels, input.Destination{Grid: p.Grid, How: setup.InterpolationOf(c), Fix: input.FixGrid}, valids)
+	request, err := input.AnalysesOf(c, p.Axes, valids)
 	if err != nil {
 		return err
 	}
+	selected, err := input.SelectAnalyses(in, request, input.Destination{Grid: p.Grid, How: setup.InterpolationOf(c), Fix: input.FixGrid})
+	if err != nil {
+		return err
+	}
+	p.Axes = input.CompleteStatistics(p.Axes, c.Data.TargetLeads, selected.Statistics)
+	p.Warnings = append(p.Warnings, input.OpenStatistics(p.Axes, setup.TargetVariables(c), c.Data.TargetLeads)...)
 	p.Analyses = store.FieldSource{Reader: selected.Reader, Entries: selected.Entries}
 	p.Warnings = append(p.Warnings, selected.Warnings...)
 	return input.CompareDuplicates(ctx, in, selected.Duplicates)
@@ -224,11 +231,40 @@ func openStore(ctx context.Context, c *config.TrainConfig, ranks *team.Team) (*D
 	if err != nil {
 		return nil, err
 	}
-	d := &Data{Axes: setup.ReadAxes(c), Ranks: ranks, Grid: s.Grid, Origins: s.Origins, Warnings: s.Warnings, Store: s}
+	axes := setup.ReadAxes(c)
+	if axes.Statistics, err = storedStatistics(c, s); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	d := &Data{Axes: axes, Ranks: ranks, Grid: s.Grid, Origins: s.Origins, Warnings: s.Warnings, Store: s}
 	if err := d.fromStore(c); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
 	return d, nil
+}
+
+// storedStatistics returns the statistics over time of a store, which must be those that the configuration selects.
+//
+// Errors: exit 64.
+func storedStatistics(c *config.TrainConfig, s *store.Store) ([]ensemble.VariableStatistic, error) {
+	axes := s.Axes()
+	for _, v := range c.Data.Variables {
+		want := c.Data.StatisticOf(v)
+		for _, lead := range c.Data.ReadLeads() {
+			have := axes.StatisticOf(v, lead)
+			length := c.Data.Intervals.Length()
+			if c.Data.Intervals == config.FromStart {
+				length = lead
+			}
+			instant := want.Statistic == config.InstantStatistic
+			if instant && have.Statistic == "" || !instant && (want.Statistic == "" || want.Statistic == have.Statistic) && (want.Interval == 0 || want.Interval == have.Interval) &&
+				(have.Statistic == "" || length == 0 || length == have.Interval) {
+				continue
+			}
+			return nil, &exit.Error{Code: exit.Usage, What: "the sample store has another statistic of " + v, At: s.Dir(), Why: fmt.Sprintf("%s at lead %s", have, lead),
+				Fix: "prepare a store with this configuration, or correct data.statistics, data.targets and data.intervals"}
+		}
+	}
+	return axes.Statistics, nil
 }
 
 // fromStore selects the samples of a store.

@@ -11,6 +11,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/samples"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/progress"
+	"github.com/ensemble-weather/ensemble/postproc/dist"
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
@@ -208,8 +209,8 @@ func targetOptions(m *model.Model, at int) TargetOptions {
 	v, _ := ensemble.VariableNamed(t.Variable)
 	j := TargetOptions{Target: score.Target{Variable: t.Variable, Level: k.Features.Axes.Levels[at%d].ForVariable(t.Variable), Lead: t.Lead, Unit: v.Unit},
 		Grid: m.Grid, DDOF: k.Features.DDOF}
-	if m.IsNonNormal() {
-		j.Family = m.VariableFamily(t.Variable)
+	if family := m.VariableFamily(t.Variable); m.IsNonNormal() && family != dist.Normal {
+		j.Family = family
 	}
 	if len(m.Baselines) > at {
 		j.Baselines = &m.Baselines[at]

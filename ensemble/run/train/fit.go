@@ -60,6 +60,7 @@ func fit(ctx context.Context, c *config.TrainConfig, d *samples.Data) (*fitted, 
 // newTask returns the task of a configuration for the members that exist, with the targets that are scored.
 func newTask(c *config.TrainConfig, d *samples.Data) *task.Task {
 	task := setup.TaskOf(c)
+	task.Features.Axes.Statistics = d.Axes.Statistics
 	task.UsedMembers, task.MinMembers, task.FullMembers = d.Used, c.Data.Members.Minimum, len(d.All)
 	task.TargetWeights = make([]float64, len(task.Targets)*len(d.Axes.Levels))
 	for v, of := range task.Targets {

@@ -320,19 +320,19 @@ func (o RollingOptions) scoreNewInits(ctx context.Context, sums string, r *Rolli
 }
 
 // dropScored drops products that were scored before, and those without an analysis.
-func (v *Verification) dropScored() {
-	there := map[ensemble.Key]bool{}
-	for _, e := range v.analyses.Catalogue().Entries {
-		if e.Lead == 0 && e.Product == ensemble.MemberField && e.Statistic == "" {
-			there[ensemble.Key{Variable: e.Variable, Level: e.Level, Init: ensemble.Init(e.Valid())}] = true
-		}
-	}
+//
+// Errors: those of input.AnalysisTimes.
+func (v *Verification) dropScored() error {
 	waiting, left := map[ensemble.Init]bool{}, map[ensemble.Init]bool{}
 	for _, t := range v.Targets {
 		t.earlier = nil // they may exist for some initialisations only
+		present, err := input.AnalysisTimes(v.analyses, t.analysisRequest())
+		if err != nil {
+			return err
+		}
 		t.Inits = slices.DeleteFunc(t.Inits, func(init ensemble.Init) bool {
 			skip := v.Options.skip(t.Key.Target(), init)
-			late := !skip && !there[ensemble.Key{Variable: t.Key.Variable, Level: t.Key.Level, Init: ensemble.Init(init.Valid(t.Key.Lead))}]
+			late := !skip && !present[init.Valid(t.Key.Lead)]
 			waiting[init] = waiting[init] || late
 			if skip || late {
 				delete(t.products, init)
@@ -349,6 +349,7 @@ func (v *Verification) dropScored() {
 	}
 	v.Targets = slices.DeleteFunc(v.Targets, func(t *VerifiedTarget) bool { return len(t.Inits) == 0 })
 	v.inits = slices.DeleteFunc(v.inits, func(init ensemble.Init) bool { return !left[init] })
+	return nil
 }
 
 // newestSums lists the partial sums of the newest initialisations, ascending. Only those with the settings of

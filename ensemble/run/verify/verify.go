@@ -170,6 +170,7 @@ type Verification struct {
 // VerifiedTarget is one target of a verification.
 type VerifiedTarget struct {
 	Key        ProductKey
+	statistic  ensemble.TimeStatistic // of the products over time, completed by that of the analyses
 	products   map[ensemble.Init]map[product.Kind]ensemble.Entry
 	calibrated map[ensemble.Init][]ensemble.Entry // published members by number; nil unless all initialisations have as many
 	Inits      []ensemble.Init                    // ascending
@@ -206,8 +207,20 @@ func (v *Verification) Open(ctx context.Context) (err error) {
 		return err
 	}
 	if v.Options.skip != nil {
-		if v.dropScored(); len(v.Targets) == 0 {
+		if err := v.dropScored(); err != nil {
+			return err
+		}
+		if len(v.Targets) == 0 {
 			return errNothingNew
+		}
+	}
+	for _, t := range v.Targets {
+		if t.analyses, err = input.SelectAnalyses(v.analyses, t.analysisRequest(), v.destination()); err != nil {
+			return err
+		}
+		v.Warnings = append(v.Warnings, t.analyses.StatisticWarnings...)
+		if s, ok := t.analyses.Statistics[t.Key.Variable]; ok {
+			t.statistic = s
 		}
 	}
 	if len(v.Options.Members) > 0 {
@@ -221,9 +234,6 @@ func (v *Verification) Open(ctx context.Context) (err error) {
 		v.Warnings = append(v.Warnings, "no --members: the raw ensemble, EMOS, the error of the full ensemble's spread and extreme forecast indices are not scored")
 	}
 	for _, t := range v.Targets {
-		if t.analyses, err = input.SelectAnalyses(v.analyses, []string{t.Key.Variable}, []ensemble.Level{t.Key.Level}, v.destination(), t.valids(t.Inits)); err != nil {
-			return err
-		}
 		j := v.targetOptions(t.Key)
 		j.Family = t.Family
 		j.Inits, j.Source, j.KeepSums = t.Inits, score.FromProducts, v.Options.Sums != "" || v.Options.skip != nil
@@ -295,6 +305,15 @@ func (t *VerifiedTarget) shape(reference *model.Model) scoring.Shape {
 		}
 	}
 	return f
+}
+
+// analysisRequest returns the analyses that verify the target.
+func (t *VerifiedTarget) analysisRequest() input.AnalysisRequest {
+	r := input.AnalysisRequest{Variables: []string{t.Key.Variable}, Levels: []ensemble.Level{t.Key.Level}, Valids: t.valids(t.Inits), Derive: true}
+	if t.statistic != (ensemble.TimeStatistic{}) {
+		r.Statistics = map[string]ensemble.TimeStatistic{t.Key.Variable: t.statistic}
+	}
+	return r
 }
 
 // valids returns the valid times of initialisations.
@@ -528,9 +547,12 @@ func (v *Verification) selectProducts() error {
 		k := ProductKey{e.Variable, e.Level, e.Lead}
 		t := byKey[k]
 		if t == nil {
-			t = &VerifiedTarget{Key: k, products: map[ensemble.Init]map[product.Kind]ensemble.Entry{}}
+			t = &VerifiedTarget{Key: k, statistic: e.TimeStatistic(), products: map[ensemble.Init]map[product.Kind]ensemble.Entry{}}
 			byKey[k] = t
 			v.Targets = append(v.Targets, t)
+		}
+		if s := e.TimeStatistic(); s != t.statistic {
+			return input.WindowFault(k.Variable, t.statistic, "the products", s, "the product of "+e.Init.String(), "give products over the same interval").AtEntry(e).AsError()
 		}
 		if t.products[e.Init] == nil {
 			t.products[e.Init] = map[product.Kind]ensemble.Entry{}
@@ -636,10 +658,15 @@ func (v *Verification) selectMembers() error {
 	}
 	for _, t := range v.Targets {
 		axes := ensemble.Axes{Variables: []string{t.Key.Variable}, Levels: []ensemble.Level{t.Key.Level}, Leads: leadsFor(v.reference, t.Key)}
+		if v.reference != nil {
+			axes.Statistics = slices.Clone(v.reference.Task.Features.Axes.Statistics)
+		}
+		axes = input.CompleteStatistics(axes, []ensemble.Lead{t.Key.Lead}, map[string]ensemble.TimeStatistic{t.Key.Variable: t.statistic})
 		var err error
-		if t.members, err = input.SelectForecasts(v.members, axes, members, v.destination()); err != nil {
+		if t.members, err = input.SelectForecasts(v.members, axes, members, v.destination(), input.StatisticRequest{Known: "the products"}); err != nil {
 			return err
 		}
+		v.Warnings = append(v.Warnings, t.members.StatisticWarnings...)
 		if g := t.members.Grid; !g.SameAs(v.Grid, input.GridTolerance) {
 			return input.GridMismatchFault("the members", g, "the products", v.Grid, input.FixRegrid).AtEntry(t.members.Entries[0]).AsError()
 		}
