@@ -132,7 +132,7 @@ func (d *Dir) enter(o Options) (State, error) {
 		return Complete, nil
 	default:
 		return Fresh, refuse("it contains a finished run with other inputs, configuration or version",
-			"choose another --run-dir, or use --overwrite always")
+			"choose another --run-dir, or use --overwrite always; a finished training is not continued: to train its weights further, give model.pretrained its model and another --run-dir")
 	}
 	if !o.Resume {
 		return Fresh, refuse("it contains an unfinished run", "continue with --resume auto, or start again with --overwrite always")
