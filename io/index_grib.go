@@ -86,7 +86,24 @@ func (in *Input) addGRIBEntries(ctx context.Context, f *file, fields []grib.Fiel
 		in.addGRIBEntry(f, fd, described[i], several)
 	}
 	f.warnGridRelativeWind()
+	f.warnIntervalEnds(fields)
 	return nil
+}
+
+// warnIntervalEnds warns about intervals whose stated end is not forecast time plus
+// length.
+func (f *file) warnIntervalEnds(fields []grib.Field) {
+	n, first := 0, 0
+	for i := range fields {
+		if fields[i].Time.EndDiffers {
+			if n++; n == 1 {
+				first = fields[i].Message
+			}
+		}
+	}
+	if n > 0 {
+		f.warnings = append(f.warnings, fmt.Sprintf("%s: in %d fields the end of the interval is not forecast time plus length, the first in message %d; the length is used", f.path, n, first))
+	}
 }
 
 // warnGridRelativeWind warns about wind components relative to the axes of the
@@ -306,6 +323,9 @@ func setTime(e *ensemble.Entry, fd *grib.Field, d *grib.Description) string {
 	if fd.Time.Known {
 		e.Init, e.Lead, e.Interval = ensemble.InitAt(fd.Time.Init), ensemble.Lead(fd.Time.Lead), ensemble.Lead(fd.Time.Interval)
 		return ""
+	}
+	if reason := grib.DecoderStep(fd.Edition, d.StepUnit); reason != "" && d.End != 0 {
+		return reason
 	}
 	if longest := int64(math.MaxInt64 / time.Second); !d.StepKnown || d.End < -longest || d.End > longest || d.Start > d.End {
 		return "the forecast step is unknown"

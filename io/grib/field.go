@@ -76,6 +76,9 @@ type Time struct {
 	Init     time.Time     // reference time, UTC
 	Lead     time.Duration // to the end of the interval
 	Interval time.Duration // length of the interval; 0 for an instant
+	// EndDiffers reports that the end that edition 2 states is not forecast time
+	// plus length. The length is used.
+	EndDiffers bool
 }
 
 // Member identifies a field in its ensemble, if the octets define it.
@@ -263,29 +266,4 @@ func parseDate(year, month, day, hour, minute, second int) (time.Time, *Fault) {
 		return t, faultf("invalid reference time", "year %d month %d day %d %02d:%02d:%02d", year, month, day, hour, minute, second)
 	}
 	return t, nil
-}
-
-// timeUnits is code table 4 of edition 1 and code table 4.4 of edition 2: the
-// length of a unit of time. Months, years and longer units have no fixed length and
-// are absent.
-var timeUnits = map[int]time.Duration{0: time.Minute, 1: time.Hour, 2: 24 * time.Hour, 10: 3 * time.Hour, 11: 6 * time.Hour, 12: 12 * time.Hour, 13: time.Second}
-
-// timeSpan returns n units of time. ok is false if the unit has no fixed length or
-// the result does not fit a Duration.
-func timeSpan(n int64, unit int) (time.Duration, bool) {
-	u, ok := timeUnits[unit]
-	if !ok || n > int64(1<<62)/int64(u) || n < -int64(1<<62)/int64(u) {
-		return 0, false
-	}
-	return time.Duration(n) * u, true
-}
-
-// inexactStep reports why forecast steps in a unit have no exact length. It returns
-// "" if they have one, or if ecCodes converts them exactly (units 14 and 254).
-// ecCodes would count a month as 30 days, and would accept undefined units.
-func inexactStep(unit int) string {
-	if _, ok := timeUnits[unit]; ok || unit == 14 || unit == 254 {
-		return ""
-	}
-	return fmt.Sprintf("the forecast step is in unit %d of code table 4, which has no fixed length", unit)
 }

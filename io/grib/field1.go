@@ -1,6 +1,7 @@
 package grib
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
@@ -105,31 +106,38 @@ func (f *Field) time1(o Octets) *Fault {
 	// Octet 21, code table 5, defines how P1 and P2 (octets 19 and 20) form the
 	// forecast period.
 	p1, p2, unit, known := int64(o.U1(19)), int64(o.U1(20)), o.U1(18), true
-	t := Time{Known: true, Init: init}
-	var ok bool
-	switch o.U1(21) {
+	indicator, from := o.U1(21), int64(0)
+	to := p1
+	switch indicator {
 	case 0: // P1
-		t.Lead, known = timeSpan(p1, unit)
 	case 1: // initialised analysis
 		known = p1 == 0
 	case 2, 3, 4, 5: // from P1 to P2
-		if t.Lead, known = timeSpan(p2, unit); known {
-			t.Interval, ok = timeSpan(p2-p1, unit)
-			known = ok && t.Interval >= 0
-		}
+		from, to, known = p1, p2, p2 >= p1
 	case 10: // P1 in two octets
-		t.Lead, known = timeSpan(int64(o.U2(19)), unit)
+		to = int64(o.U2(19))
 	default:
 		known = false
 	}
-	if reason := inexactStep(unit); reason != "" && (p1 != 0 || p2 != 0) {
+	if !known {
+		// Init serves error messages. The decoder provides the lead, if it converts
+		// the unit: it counts months as 30 days.
+		f.Time = Time{Init: init}
+		if _, common := commonTimeUnits[unit]; p1|p2 != 0 && (!common && unit != 254 || commonTimeUnits[unit].months > 0) {
+			f.Time = Time{Known: true, Reason: fmt.Sprintf("time range indicator %d with unit %d of %s is not supported", indicator, unit, timeUnitTable(1))}
+		}
+		return nil
+	}
+	t := Time{Known: true, Init: init}
+	begin, reason := addSpan(init, from, 1, unit)
+	end, why := addSpan(init, to, 1, unit)
+	if reason = cmp.Or(reason, why); reason != "" {
 		f.Time = Time{Known: true, Reason: reason}
 		return nil
 	}
-	if !known {
-		// Init serves error messages. The decoder provides the lead.
-		f.Time = Time{Init: init}
-		return nil
+	t.Lead = end.Sub(init)
+	if indicator >= 2 && indicator <= 5 {
+		t.Interval = end.Sub(begin)
 	}
 	f.Time = t
 	return nil

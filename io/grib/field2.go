@@ -3,6 +3,7 @@ package grib
 import (
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 )
@@ -159,36 +160,56 @@ func (m Message) discipline(w *readBuffer) int {
 // Source: FM 92 GRIB2, template 4.0, octets 18 to 22 (code table 4.4); template
 // 4.8, octets 35 to 58 (code tables 4.10 and 4.11).
 func (f *Field) time2(o Octets, t productTemplate, out Time) {
-	unit := o.U1(18 + t.shift)
-	start, ok := timeSpan(o.S4(19+t.shift), unit)
-	out.Lead = start
-	out.Known = ok
-	if t.interval > 0 && ok {
-		e := t.interval
-		end, fault := parseDate(o.U2(e), o.U1(e+2), o.U1(e+3), o.U1(e+4), o.U1(e+5), o.U1(e+6))
-		length, ok := timeSpan(o.U4(e+15), o.U1(e+14))
-		switch {
-		case o.U1(e+13) == 1 && o.U1(e+7) == 1:
-			// Type of time increment 1: successive reference times at one forecast
-			// time. The lead is the forecast time.
-		case ok && o.U1(e+7) == 1:
-			// One time range: other decoders use its length too.
-			out.Lead, out.Interval = start+length, length
-		case fault == nil && end.Sub(out.Init) >= start:
-			out.Lead = end.Sub(out.Init)
-			out.Interval = out.Lead - start
-		case o.U4(e+15) == missing4:
-			// Length and end are missing. Only the forecast time is defined.
-		default:
-			out.Known = false
-		}
+	start, reason := addSpan(out.Init, o.S4(19+t.shift), 2, o.U1(18+t.shift))
+	if reason != "" {
+		f.Time = Time{Known: true, Reason: reason}
+		return
+	}
+	out.Lead = start.Sub(out.Init)
+	if t.interval > 0 {
+		out.interval2(o, t.interval, start)
 	}
 	f.Time = out
-	if !out.Known {
-		f.Time = Time{Init: out.Init}
+}
+
+// interval2 reads the interval of a statistic, whose octets begin at e.
+func (out *Time) interval2(o Octets, e int, start time.Time) {
+	stated, fault := parseDate(o.U2(e), o.U1(e+2), o.U1(e+3), o.U1(e+4), o.U1(e+5), o.U1(e+6))
+	oneRange, missing := o.U1(e+7) == 1, o.U4(e+15) == missing4
+	if oneRange && o.U1(e+13) == 1 {
+		// Type of time increment 1: successive reference times at one forecast
+		// time. The lead is the forecast time.
+		return
 	}
-	if reason := inexactStep(unit); reason != "" && o.S4(19+t.shift) != 0 {
-		f.Time = Time{Known: true, Reason: reason}
+	if oneRange && !missing && o.S4(e+15) >= 0 {
+		// Other decoders too use the length of a single range, in its own unit, not
+		// the end that is stated.
+		end, reason := addSpan(start, o.S4(e+15), 2, o.U1(e+14))
+		if reason != "" {
+			*out = Time{Known: true, Reason: "its interval: " + reason}
+			return
+		}
+		out.Lead, out.Interval = end.Sub(out.Init), end.Sub(start)
+		out.EndDiffers = fault == nil && !stated.Equal(end)
+		return
+	}
+	if length := o.S4(e + 15); oneRange && !missing && fault == nil && stated.Equal(start) {
+		// A negative length is an interval before the forecast time.
+		begin, reason := addSpan(start, length, 2, o.U1(e+14))
+		if reason != "" {
+			*out = Time{Known: true, Reason: "its interval: " + reason}
+			return
+		}
+		out.Interval = start.Sub(begin)
+		return
+	}
+	switch {
+	case fault == nil && !stated.Before(start):
+		out.Lead, out.Interval = stated.Sub(out.Init), stated.Sub(start)
+	case missing:
+		// Length and end are missing. Only the forecast time is defined.
+	default:
+		*out = Time{Known: true, Reason: "its interval ends before it begins"}
 	}
 }
 

@@ -32,6 +32,7 @@ type (
 		Reason                           int64 // a text
 		Init                             int64 // seconds since 1970
 		Lead, Interval                   int64 // ns
+		EndDiffers                       bool
 		MemberKnown, IsMember            bool
 		Member, Members, Centre, Process int64
 		LevelKnown                       bool
@@ -66,7 +67,7 @@ func (x *Index) Save() (h SavedIndex, columns []byte) {
 		f := &x.Fields[i]
 		fields[i] = savedField{
 			Partial: f.Partial, Kind: f.Kind, Grid: f.Grid,
-			TimeKnown: f.Time.Known, Reason: text(f.Time.Reason), Init: f.Time.Init.Unix(), Lead: int64(f.Time.Lead), Interval: int64(f.Time.Interval),
+			TimeKnown: f.Time.Known, Reason: text(f.Time.Reason), Init: f.Time.Init.Unix(), Lead: int64(f.Time.Lead), Interval: int64(f.Time.Interval), EndDiffers: f.Time.EndDiffers,
 			MemberKnown: f.Member.Known, IsMember: f.Member.InEnsemble, Member: int64(f.Member.ID), Members: int64(f.Member.EnsembleSize), Centre: int64(f.Centre), Process: int64(f.Process),
 			LevelKnown: f.LevelKnown, LevelKind: uint8(f.Level.Kind), Level: f.Level.Value, ProductKnown: f.ProductKnown, Product: uint8(f.Product),
 			Relation: uint8(f.Event.Relation), Below: f.Below, EventLower: f.Event.Lower, EventUpper: f.Event.Upper,
@@ -121,7 +122,7 @@ func (h *SavedIndex) Index(c *columnfile.Columns) (*Index, error) {
 // field restores field k of a message.
 func (s *savedField) field(m Message, k int, text func(int64) string) Field {
 	f := Field{Message: m.Number, Sub: k + 1, Offset: m.Offset, Length: m.Length, Edition: m.Edition, Partial: s.Partial, Kind: s.Kind, Grid: s.Grid,
-		Time:   Time{s.TimeKnown, text(s.Reason), time.Unix(s.Init, 0).UTC(), time.Duration(s.Lead), time.Duration(s.Interval)},
+		Time:   Time{s.TimeKnown, text(s.Reason), time.Unix(s.Init, 0).UTC(), time.Duration(s.Lead), time.Duration(s.Interval), s.EndDiffers},
 		Member: Member{s.MemberKnown, s.IsMember, int(s.Member), int(s.Members)}, Centre: int(s.Centre), Process: int(s.Process),
 		Level: ensemble.Level{Kind: ensemble.LevelKind(s.LevelKind), Value: s.Level}, LevelKnown: s.LevelKnown, Product: ensemble.Product(s.Product), ProductKnown: s.ProductKnown,
 		Below: s.Below, Event: ensemble.Event{Relation: ensemble.Relation(s.Relation), Lower: s.EventLower, Upper: s.EventUpper},
