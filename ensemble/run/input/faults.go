@@ -10,6 +10,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/humanise"
+	"github.com/ensemble-weather/ensemble/io/unit"
 )
 
 // Fault is a fault of an input. `ensemble check` lists all faults; commands that compute refuse the input
@@ -498,8 +499,9 @@ func UnitFaults(entries []ensemble.Entry) (faults []Fault) {
 		seen[n] = true
 		known, ok := ensemble.VariableNamed(e.Variable)
 		if ok && e.Unit != known.Unit {
-			faults = append(faults, Fault{Kind: FaultUnit, Code: exit.BadData, What: fmt.Sprintf("unit %q of %s is not understood", e.NativeUnit, e.Variable),
-				Why: "values in " + known.Unit + " are needed", Fix: "correct the unit in the file"}.AtEntry(e))
+			why, fix := unit.Why(e.NativeUnit, known.Unit)
+			faults = append(faults, Fault{Kind: FaultUnit, Code: exit.BadData, What: fmt.Sprintf("unit %q of %s cannot be converted to %s", e.NativeUnit, e.Variable, known.Unit),
+				Why: why, Fix: fix}.AtEntry(e))
 			continue
 		}
 		o, other := first[e.Variable]
