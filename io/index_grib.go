@@ -229,9 +229,15 @@ func (in *Input) addGRIBEntry(f *file, fd *grib.Field, d *grib.Description, seve
 	case fd.Time.Reason != "":
 		drop(fd.Time.Reason)
 		return
+	case fd.LevelReason != "":
+		drop(fd.LevelReason)
+		return
 	}
 	kind := ensemble.Kind{Grid: def.Grid, LongName: d.LongName, LevelType: d.LevelType, Packing: d.Packing, Statistic: statistics[d.Statistic],
 		Centre: grib.CentreName(fd.Centre)}
+	if fd.Time.Known && fd.Edition == 2 {
+		kind.Statistic = fd.Time.Statistic
+	}
 	if fd.Process != 255 {
 		kind.Process = strconv.Itoa(fd.Process)
 	}
@@ -257,9 +263,12 @@ func (in *Input) addGRIBEntry(f *file, fd *grib.Field, d *grib.Description, seve
 	if !fd.LevelKnown {
 		e.Level = ensemble.Level{Kind: ensemble.OtherLevel, Value: d.Level}
 	}
+	if kind.LevelType == "" || kind.LevelType == "unknown" {
+		kind.LevelType = fd.LevelType
+	}
 	known, ok := ensemble.VariableNamed(e.Variable)
-	if ok && !known.OnManyLevels() && (e.Level.Kind != ensemble.Pressure) {
-		e.Level = known.Level // edition 1 has 2t at the surface, edition 2 at 2 m
+	if ok && isOwnLevel(known, e.Level, kind.LevelType) {
+		e.Level = known.Level
 	}
 	e.Member, kind.Members, e.Product = memberAndProduct(fd, d)
 	conv := unit.ToSI(d.Unit, known.Unit)
@@ -284,6 +293,28 @@ func (in *Input) addGRIBEntry(f *file, fd *grib.Field, d *grib.Description, seve
 		f.sections[fieldPosition{fd.Message, fd.Sub}] = ref.Sections
 	}
 	f.entries = append(f.entries, e)
+}
+
+// wholeAtmosphere lists the types of level that are the whole column.
+var wholeAtmosphere = map[string]bool{"entireAtmosphere": true, "atmosphere": true, "atmosphereSingleLayer": true, "surface1-8": true}
+
+// isOwnLevel reports whether a level is the one at which a variable exists: edition
+// 1 has 2t at the surface, edition 2 at 2 m, the Met Office at 1.5 m; column water
+// is of the whole atmosphere. The cloud cover of a layer is not the total one.
+func isOwnLevel(v ensemble.Variable, l ensemble.Level, levelType string) bool {
+	if v.OnManyLevels() || l.IsLayer {
+		return false
+	}
+	switch l.Kind {
+	case ensemble.Surface, ensemble.MeanSea:
+		return true
+	case ensemble.HeightAboveSoil:
+		own := v.Level
+		return l.Value == 0 || own.Kind == ensemble.HeightAboveSoil && l.Value >= own.Value/2 && l.Value <= 2*own.Value
+	case ensemble.OtherLevel:
+		return wholeAtmosphere[levelType] || levelType == "depthBelowSea" && l.Value == 0
+	}
+	return false
 }
 
 // variableByCodes returns the name of a quantity by its GRIB2 codes and its level.

@@ -50,9 +50,12 @@ type Field struct {
 	// 255 is missing.
 	Process int
 	// Level is valid if LevelKnown, Product if ProductKnown. Otherwise the
-	// description of the decoder applies.
+	// description of the decoder applies. Values of kind OtherLevel are those of the
+	// octets.
 	Level        ensemble.Level
 	LevelKnown   bool
+	LevelReason  string // why the level is not usable; empty if it is
+	LevelType    string // codes of the type of level, for types without a name
 	Product      ensemble.Product
 	ProductKnown bool
 	Below        float64        // probability level of a quantile, 0 to 1
@@ -79,6 +82,9 @@ type Time struct {
 	// EndDiffers reports that the end that edition 2 states is not forecast time
 	// plus length. The length is used.
 	EndDiffers bool
+	// Statistic is the method over the interval in edition 2, as in CF cell methods;
+	// "mean of maximum" for two ranges; "" for an instant and in edition 1.
+	Statistic string
 }
 
 // Member identifies a field in its ensemble, if the octets define it.

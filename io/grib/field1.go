@@ -3,6 +3,7 @@ package grib
 import (
 	"cmp"
 	"fmt"
+	"math"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 )
@@ -143,20 +144,49 @@ func (f *Field) time1(o Octets) *Fault {
 	return nil
 }
 
-// level1 reads the level of edition 1, as far as it is one of ours.
+// levels1 gives the kinds of levels of edition 1 in our units: the value of octets 11
+// and 12 times the scale.
+//
+// Source: FM 92 GRIB1, code table 3.
+var levels1 = map[int]struct {
+	kind  ensemble.LevelKind
+	scale float64 // Pa or m
+	layer bool    // octets 11 and 12 are the bounds
+}{
+	100: {ensemble.Pressure, 100, false}, 101: {ensemble.Pressure, 1000, true}, 121: {ensemble.OtherLevel, 1, true}, 141: {ensemble.OtherLevel, 1, true},
+	105: {ensemble.HeightAboveSoil, 1, false}, 106: {ensemble.HeightAboveSoil, 100, true}, 125: {ensemble.HeightAboveSoil, 0.01, false},
+	111: {ensemble.DepthBelowLand, 0.01, false}, 112: {ensemble.DepthBelowLand, 0.01, true},
+	104: {ensemble.OtherLevel, 1, true}, 108: {ensemble.OtherLevel, 1, true}, 110: {ensemble.OtherLevel, 1, true}, 114: {ensemble.OtherLevel, 1, true}, 116: {ensemble.OtherLevel, 1, true},
+	120: {ensemble.OtherLevel, 1, true}, 128: {ensemble.OtherLevel, 1, true},
+}
+
+// level1 reads the level of edition 1.
 func (f *Field) level1(o Octets) {
-	v := float64(o.U2(11))
+	code := o.U1(10)
 	f.LevelKnown = true
-	switch o.U1(10) {
+	f.LevelType = fmt.Sprintf("level%d", code)
+	switch code {
 	case 1:
 		f.Level = ensemble.Level{Kind: ensemble.Surface}
-	case 100:
-		f.Level = ensemble.PressureLevel(v)
+		return
 	case 102:
 		f.Level = ensemble.Level{Kind: ensemble.MeanSea}
-	case 105:
-		f.Level = ensemble.Level{Kind: ensemble.HeightAboveSoil, Value: v}
-	default:
-		f.LevelKnown = false
+		return
+	}
+	l, known := levels1[code]
+	if !known {
+		f.Level = ensemble.Level{Kind: ensemble.OtherLevel, Value: float64(o.U2(11))}
+		return
+	}
+	// Short decimals: 7 cm are 0.07 m, as edition 2 has them.
+	value := func(n int) float64 {
+		if l.scale < 1 {
+			return float64(n) / math.Round(1/l.scale)
+		}
+		return float64(n) * l.scale
+	}
+	f.Level = ensemble.Level{Kind: l.kind, Value: value(o.U2(11))}
+	if l.layer {
+		f.Level = ensemble.Layer(l.kind, value(o.U1(11)), value(o.U1(12)))
 	}
 }

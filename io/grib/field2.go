@@ -3,6 +3,7 @@ package grib
 import (
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
@@ -168,8 +169,33 @@ func (f *Field) time2(o Octets, t productTemplate, out Time) {
 	out.Lead = start.Sub(out.Init)
 	if t.interval > 0 {
 		out.interval2(o, t.interval, start)
+		out.Statistic = statistics2(o, t.interval)
 	}
 	f.Time = out
+}
+
+// processes gives the CF cell methods of code table 4.10 (type of statistical
+// processing).
+var processes = map[int]string{0: "mean", 1: "sum", 2: "maximum", 3: "minimum", 4: "difference", 5: "root_mean_square", 6: "standard_deviation", 7: "covariance", 8: "reversed_difference",
+	9: "ratio", 10: "standardised_anomaly", 11: "sum", 12: "return_period", 13: "median", 100: "severity_index", 101: "mode"}
+
+// statistics2 reads the methods of all time ranges of an interval, whose octets begin
+// at e; the outermost is the first.
+func statistics2(o Octets, e int) string {
+	const rangeLength = 12
+	var methods []string
+	for k := range min(o.U1(e+7), 3) {
+		at := e + 12 + k*rangeLength
+		if !o.Has(at) {
+			break
+		}
+		method := processes[o.U1(at)]
+		if method == "" {
+			method = fmt.Sprintf("process%d", o.U1(at))
+		}
+		methods = append(methods, method)
+	}
+	return strings.Join(methods, " of ")
 }
 
 // interval2 reads the interval of a statistic, whose octets begin at e.
@@ -254,31 +280,50 @@ func probabilityEvent(o Octets, at int) (ensemble.Product, ensemble.Event) {
 	return ensemble.Probability, e
 }
 
-// level2 reads the first fixed surface (code table 4.5), if the program has that
-// kind of level and there is no second surface.
+// levelKinds gives the kinds of levels with a value, by code table 4.5 of edition 2.
+var levelKinds = map[int]ensemble.LevelKind{100: ensemble.Pressure, 103: ensemble.HeightAboveSoil, 106: ensemble.DepthBelowLand}
+
+// level2 reads the fixed surfaces (code table 4.5): a level, or a layer if the
+// second has the type of the first.
 //
 // Source: FM 92 GRIB2, template 4.0, octets 23 to 34.
 func (f *Field) level2(o Octets, shift int) {
+	const none = 255
 	at := 23 + shift
-	kind, second := o.U1(at), o.U1(at+6)
-	if second != 255 {
+	first, second := o.U1(at), o.U1(at+6)
+	value := func(at int) (float64, bool) {
+		if o.U1(at) == none || o.U4(at+1) == missing4 {
+			return 0, false
+		}
+		return float64(o.S4(at+1)) / math.Pow10(o.S1(at)), true
+	}
+	v, stated := value(at + 1)
+	end, endStated := value(at + 7)
+	if first == 1 && second == 106 { // from the surface down
+		first, v, stated = second, 0, true
+	}
+	kind, hasValue := levelKinds[first]
+	if second == none && first == 1 {
+		f.Level, f.LevelKnown = ensemble.Level{Kind: ensemble.Surface}, true
 		return
 	}
-	v := 0.0
-	if o.U1(at+1) != 255 && o.U4(at+2) != 0xffffffff {
-		v = float64(o.S4(at+2)) / math.Pow10(o.S1(at+1))
+	if second == none && first == 101 {
+		f.Level, f.LevelKnown = ensemble.Level{Kind: ensemble.MeanSea}, true
+		return
+	}
+	if !hasValue || second != none && second != first {
+		kind, hasValue = ensemble.OtherLevel, false
+	}
+	f.Level = ensemble.Level{Kind: kind, Value: v}
+	if second != none && (endStated || hasValue) {
+		f.Level = ensemble.Layer(kind, v, end)
+	}
+	f.LevelType = fmt.Sprintf("surface%d", first)
+	if second != none && second != first {
+		f.LevelType += fmt.Sprintf("-%d", second)
+	}
+	if hasValue && (!stated || second != none && !endStated) {
+		f.LevelReason = fmt.Sprintf("the level of type %d has no value", first)
 	}
 	f.LevelKnown = true
-	switch kind {
-	case 1:
-		f.Level = ensemble.Level{Kind: ensemble.Surface}
-	case 100:
-		f.Level = ensemble.Level{Kind: ensemble.Pressure, Value: v}
-	case 101:
-		f.Level = ensemble.Level{Kind: ensemble.MeanSea}
-	case 103:
-		f.Level = ensemble.Level{Kind: ensemble.HeightAboveSoil, Value: v}
-	default:
-		f.LevelKnown = false
-	}
 }

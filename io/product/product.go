@@ -235,7 +235,7 @@ func (p *Product) realizations(f Field) (n int) {
 func compare(a, b Field) int {
 	return cmp.Or(cmp.Compare(a.Lead, b.Lead), cmp.Compare(a.Variable, b.Variable), cmp.Compare(a.Kind, b.Kind),
 		cmp.Compare(a.Below, b.Below), a.Event.Compare(b.Event), cmp.Compare(a.Parameter, b.Parameter), cmp.Compare(a.Radius, b.Radius), cmp.Compare(a.Member, b.Member),
-		cmp.Compare(a.Level.Kind, b.Level.Kind), cmp.Compare(b.Level.Value, a.Level.Value))
+		cmp.Compare(a.Level.Kind, b.Level.Kind), cmp.Compare(b.Level.Value, a.Level.Value), cmp.Compare(b.Level.End, a.Level.End))
 }
 
 // check rejects products that must not be published.

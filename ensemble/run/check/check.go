@@ -614,7 +614,7 @@ func checkRows(c *input.ValueStats) (rows []Row) {
 	}
 	for n := range rows {
 		part := ensemble.Catalogue{Entries: of[n]}
-		rows[n].Levels, rows[n].Inits = humanise.Strings(part.Levels()), len(part.Inits())
+		rows[n].Levels, rows[n].Inits = ensemble.LevelTexts(of[n]), len(part.Inits())
 	}
 	slices.SortFunc(rows, func(a, b Row) int {
 		return cmp.Or(cmp.Compare(a.Variable, b.Variable), cmp.Compare(a.Product, b.Product))

@@ -76,7 +76,7 @@ func Location(e ensemble.Entry) string {
 	if e.Length > 0 {
 		at = fmt.Sprintf("%s, message %d, byte %d", e.File, e.Message, e.Offset)
 	}
-	return at + " (" + e.Key.String() + ")"
+	return at + " (" + e.String() + ")"
 }
 
 // SplitFaults combines the faults that prevent computation into an error (nil if none) and returns the others as
