@@ -87,7 +87,25 @@ func (in *Input) addGRIBEntries(ctx context.Context, f *file, fields []grib.Fiel
 	}
 	f.warnGridRelativeWind()
 	f.warnIntervalEnds(fields)
+	f.warnLocalSections(fields, described)
 	return nil
+}
+
+// warnLocalSections warns about local sections of edition 1 in which neither this
+// program nor ecCodes finds a member, because they may hold one.
+func (f *file) warnLocalSections(fields []grib.Field, described []*grib.Description) {
+	n, first := 0, grib.Field{}
+	for i, d := range described {
+		if fields[i].Member.LocalOctets > 0 && d != nil && d.Error == "" && !d.NumberKnown {
+			if n++; n == 1 {
+				first = fields[i]
+			}
+		}
+	}
+	if n > 0 {
+		f.warnings = append(f.warnings, fmt.Sprintf("%s: %d fields of %s have a local section of %d bytes without a known member number, the first in message %d; if it holds the member, use members.filename_pattern",
+			f.path, n, grib.CentreName(first.Centre), first.Member.LocalOctets, first.Message))
+	}
 }
 
 // warnIntervalEnds warns about intervals whose stated end is not forecast time plus
@@ -237,6 +255,9 @@ func (in *Input) addGRIBEntry(f *file, fd *grib.Field, d *grib.Description, seve
 		Centre: grib.CentreName(fd.Centre)}
 	if fd.Time.Known && fd.Edition == 2 {
 		kind.Statistic = fd.Time.Statistic
+	}
+	if kind.MemberType = fd.Member.Type.String(); fd.Edition == 2 {
+		kind.Template = fd.Template
 	}
 	if fd.Process != 255 {
 		kind.Process = strconv.Itoa(fd.Process)

@@ -43,9 +43,10 @@ type Field struct {
 	// grid.
 	Grid ID
 
-	Time   Time
-	Member Member
-	Centre int // code of the originating centre, common code table C-11
+	Time     Time
+	Member   Member
+	Template int // product definition template of edition 2
+	Centre   int // code of the originating centre, common code table C-11
 	// Process is the centre's number of the model (generating process identifier);
 	// 255 is missing.
 	Process int
@@ -93,6 +94,10 @@ type Member struct {
 	InEnsemble   bool // false for a field outside of any ensemble
 	ID           int  // perturbation number; 0 is the control
 	EnsembleSize int  // number of members; 0 if not stated
+	Type         MemberType
+	// LocalOctets is the length of a local section of edition 1 that this package does
+	// not read, and that may hold a member.
+	LocalOctets int
 }
 
 // Index holds the structure and the fields of a file.

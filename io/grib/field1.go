@@ -60,8 +60,13 @@ func (f *Field) read1(w *readBuffer, m Message, g Octets) *Fault {
 		// ensemble of data assimilations (streams 1030 and 1249).
 		kind, stream := o.U1(43), o.U2(44)
 		f.Member = Member{Known: true, InEnsemble: of > 0 || kind == 10 || kind == 11 || stream == 1030 || stream == 1249, ID: o.U1(50), EnsembleSize: of}
+	} else if m, product, ok := memberNCEP(o); f.Centre == centreNCEP && ok {
+		f.Member, f.Product, f.ProductKnown = m, product, true
+		hide(43, 43)
 	} else if f.Centre != centreECMWF && len(o) <= 40 {
 		f.Member = Member{Known: true}
+	} else {
+		f.Member.LocalOctets = len(o) - 40
 	}
 	kind := 0
 	if g.Has(6) {

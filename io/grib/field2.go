@@ -92,6 +92,7 @@ func (f *Field) read2(w *readBuffer, m Message, g Octets) *Fault {
 	}
 	f.Centre = id.U2(6)
 	template := o.U2(8)
+	f.Template = template
 	t, understood := productTemplates[template]
 	mask, idMask := o.clone(), id.clone()
 	hide := func(o Octets, from, count int) {
@@ -130,6 +131,9 @@ func (f *Field) read2(w *readBuffer, m Message, g Octets) *Fault {
 			f.Member.EnsembleSize = o.U1(t.derived + 1)
 		case t.member > 0:
 			f.Member.InEnsemble, f.Member.ID, f.Member.EnsembleSize = true, o.U1(t.member), o.U1(t.member+1)
+			if code := o.U1(t.member - 1); code < 254 {
+				f.Member.Type = MemberType(code + 1)
+			}
 			hide(mask, t.member, 1)
 		}
 		f.level2(o, t.shift)

@@ -239,7 +239,7 @@ func Run(ctx context.Context, o Options) (r *Result, err error) {
 func check(ctx context.Context, o Options) (*Result, error) {
 	if o.Config != nil {
 		o.Input.Sparse = o.Input.Sparse || o.Config.Data.AllowMissingChunks
-		if l := &o.Input.Members; l.FromName == nil && l.Centres == nil && !l.Percentiles {
+		if l := &o.Input.Members; l.FromName == nil && l.Centres == nil && !l.Percentiles && !l.Unnumbered && !l.Pairs {
 			*l = input.LayoutOf(o.Config.Data.Members.MemberLayout)
 		}
 	}
