@@ -51,7 +51,7 @@ var Variables = []Variable{
 	{"sp", "sp", "surface_air_pressure", "surface pressure", "Pa", Level{Kind: Surface}, 0, 3, 0, 134, ""},
 	{"skt", "skt", "surface_temperature", "skin temperature", "K", Level{Kind: Surface}, 0, 0, 17, 235, ""},
 	{"tp", "tp", "precipitation_amount", "total precipitation", "kg m-2", Level{Kind: Surface}, 0, 1, 52, 228, "sum"},
-	{"cp", "cp", "convective_precipitation_amount", "convective precipitation", "kg m-2", Level{Kind: Surface}, 0, 1, 76, 143, "sum"},
+	{"cp", "cp", "convective_precipitation_amount", "convective precipitation", "kg m-2", Level{Kind: Surface}, 0, 1, 37, 143, "sum"},
 	{"sst", "sst", "sea_surface_temperature", "sea surface temperature", "K", Level{Kind: Surface}, 10, 3, 0, 34, ""},
 	{"tcw", "tcw", "atmosphere_mass_content_of_water", "total column water", "kg m-2", Level{Kind: Surface}, 0, 1, 51, 136, ""},
 	{"tcwv", "tcwv", "atmosphere_mass_content_of_water_vapor", "total column water vapour", "kg m-2", Level{Kind: Surface}, 0, 1, 64, 137, ""},

@@ -114,7 +114,7 @@ var rows = []row{
 	{"io/netcdf", []string{"io/cf"}},
 	{"io/netcdf/nclib", []string{"io/cf", "io/product/encode"}},
 	{"io/order", []string{"ensemble"}},
-	{"io/product", []string{"ensemble", "internal/atomicfile", "internal/exit", "internal/lease", "internal/manifest", "io/decode", "io/product/encode", "io/zarr"}},
+	{"io/product", []string{"ensemble", "internal/atomicfile", "internal/exit", "internal/lease", "internal/manifest", "io/decode", "io/product/encode", "io/unit", "io/zarr"}},
 	{"io/product/encode", nil},
 	{"io/projection", nil},
 	{"io/station", []string{"ensemble", "internal/exit"}},

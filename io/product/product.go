@@ -60,6 +60,8 @@ type Field struct {
 	// Template is the GRIB message of a field with this variable, level and lead in
 	// the input; nil without one. The GRIB2 output is a clone of it.
 	Template []byte
+	// TemplateUnit is the unit of the template's values; "" is that of the variable.
+	TemplateUnit string
 }
 
 // Metadata describes the origin of data. It is written to all files.
