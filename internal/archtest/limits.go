@@ -120,7 +120,7 @@ var exceptions = map[string]map[string]exception{
 		"io/grib.Field":                         {26, reasonFormat},
 		"io/grib.gridParameters":                {19, reasonFormat},
 		"io/grib.savedField":                    {37, reasonFormat},
-		"io/product.Field":                      {19, reasonFormat},
+		"io/product.Field":                      {20, reasonFormat},
 		"io/product.Manifest":                   {18, reasonFormat},
 		"io/product.Metadata":                   {19, reasonFormat},
 		"io/store.Meta":                         {21, reasonFormat},
