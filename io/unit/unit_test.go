@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
 )
 
 func TestToSI(t *testing.T) {
@@ -175,5 +177,48 @@ func TestFieldUnits(t *testing.T) {
 				t.Errorf("10 %s: got %v %s, want %v %s", u, v, got.SI, c.value, c.wanted)
 			}
 		}
+	}
+}
+
+// TestUnitsOfVariables: of all unit strings, those of the dimensions of a variable are
+// converted to its unit and back, depths of water to masses; the others are refused
+// with the reason, unless their spelling is a listed one.
+func TestUnitsOfVariables(t *testing.T) {
+	wanted := map[string]bool{}
+	for _, v := range ensemble.Variables {
+		wanted[v.Unit] = true
+	}
+	accepted, refused := 0, 0
+	for line := range strings.Lines(udunits) {
+		text, _, _ := strings.Cut(line, "\t")
+		m, err := parse(text)
+		all, _ := readings(text)
+		for si := range wanted {
+			to, errTo := parse(si)
+			if errTo != nil {
+				t.Fatal(errTo)
+			}
+			water := (m.dims == dimLength && to.dims == dimMassPerArea || m.dims == dimSpeed && to.dims == dimMassFlux) && err == nil
+			c := ToSI(text, si)
+			switch fits := err == nil && m.dims == to.dims || water; {
+			case fits && c.SI != si, fits && text != "" && c.Scale <= 0:
+				t.Errorf("%q is not converted to %s: %+v", text, si, c)
+			case fits:
+				accepted++
+				if x := c.ToNative(c.Scale*2.5 + c.Offset); math.Abs(x-2.5) > 1e-9*math.Max(1, math.Abs(c.Offset/c.Scale)) {
+					t.Errorf("%q to %s and back: 2.5 becomes %v", text, si, x)
+				}
+			case c.SI == si && len(all) < 2 && err == nil:
+				t.Errorf("%q has other dimensions than %s: %+v", text, si, c)
+			case c.SI != si:
+				refused++
+				if why, fix := Why(text, si); !strings.Contains(why, si) || fix == "" {
+					t.Errorf("%q for %s: why %q, fix %q", text, si, why, fix)
+				}
+			}
+		}
+	}
+	if accepted < 250 || refused < 3000 {
+		t.Errorf("%d accepted, %d refused", accepted, refused)
 	}
 }
