@@ -3,7 +3,9 @@ package ensemble
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 )
 
 // Entry is one field of an input: its key and its location. An archive has millions of
@@ -38,6 +40,10 @@ type Kind struct {
 	Centre    string // originating centre of a GRIB message ("ecmf"); "": unknown
 	Process   string // generating process identifier of the centre ("153"); "": unknown
 	Packing   string // encoding of the values: "grid_ccsds", "int16"
+	// MemberType is how GRIB describes the member, such as "negative perturbation"; "" if it does not. Template is
+	// the product definition template of edition 2; 0 is also that of NetCDF and edition 1.
+	MemberType string
+	Template   int
 }
 
 // Identity contains the properties by which two fields of one input differ: the key, and others that distinguish quantities.
@@ -59,6 +65,38 @@ func (e Entry) Identity() Identity {
 		id.Centre = e.Centre
 	}
 	return id
+}
+
+// LevelText describes the level; one of kind OtherLevel by its type, such as "hybrid:137" or "entireAtmosphere".
+func (e Entry) LevelText() string {
+	text := e.Level.String()
+	if e.Level.Kind != OtherLevel || e.Kind == nil || e.LevelType == "" {
+		return text
+	}
+	if e.Level == (Level{Kind: OtherLevel}) {
+		return e.LevelType
+	}
+	return e.LevelType + ":" + strings.TrimPrefix(text, "level")
+}
+
+// StatisticText describes the statistic over time with its interval, relative to the initialisation: "sum 0h-6h"; ""
+// for an instantaneous field.
+func (e Entry) StatisticText() string {
+	if e.Interval == 0 {
+		return e.Statistic
+	}
+	return strings.TrimLeft(fmt.Sprintf("%s %s-%s", e.Statistic, e.Lead-e.Interval, e.Lead), " ")
+}
+
+// String describes the field in one line, with everything by which fields of one input differ.
+func (e Entry) String() string {
+	text := e.describe(e.LevelText())
+	if e.Kind != nil {
+		if s := e.StatisticText(); s != "" {
+			text += ", " + s
+		}
+	}
+	return text
 }
 
 // Compare orders entries by key, then by location. The order does not depend on that of the files.
@@ -108,12 +146,15 @@ type Group struct {
 	Levels   []Level
 	Members  []Member
 	Leads    []Lead
-	Inits    []Init
-	Grids    []*Grid
-	Packings []string
-	Centres  []string // originating centres; none for NetCDF
-	Count    int      // number of entries
-	Missing  []MissingField
+	// LevelTexts are the levels by Entry.LevelText; Statistics are the statistics over time: "instant", "sum 6h",
+	// "sum since init".
+	LevelTexts, Statistics []string
+	Inits                  []Init
+	Grids                  []*Grid
+	Packings               []string
+	Centres                []string // originating centres; none for NetCDF
+	Count                  int      // number of entries
+	Missing                []MissingField
 }
 
 // unique returns the distinct values of a property, ascending.
@@ -128,7 +169,7 @@ func unique[T any](entries []Entry, get func(Entry) T, compare func(a, b T) int)
 
 // compareLevels orders levels by kind, then by falling value.
 func compareLevels(a, b Level) int {
-	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(b.Value, a.Value))
+	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(b.Value, a.Value), cmp.Compare(b.End, a.End))
 }
 
 // Inits lists the distinct inits, ascending.
@@ -199,8 +240,57 @@ func (c *Catalogue) Groups() []Group {
 				g.Grids = append(g.Grids, e.Grid)
 			}
 		}
+		g.LevelTexts, g.Statistics = LevelTexts(by[n]), statisticsOf(by[n])
 		g.Missing = findMissing(by[n], g)
 		out = append(out, g)
+	}
+	return out
+}
+
+// LevelTexts lists the distinct levels as texts, in the order of compareLevels.
+func LevelTexts(entries []Entry) (out []string) {
+	type level struct {
+		Level
+		kind string
+	}
+	for _, l := range unique(entries, func(e Entry) level {
+		if e.Level.Kind == OtherLevel {
+			return level{e.Level, e.LevelType}
+		}
+		return level{Level: e.Level}
+	}, func(a, b level) int { return cmp.Or(compareLevels(a.Level, b.Level), cmp.Compare(a.kind, b.kind)) }) {
+		e := Entry{Kind: &Kind{LevelType: l.kind}}
+		e.Level = l.Level
+		out = append(out, e.LevelText())
+	}
+	return out
+}
+
+// statisticsOf lists the distinct statistics over time with the lengths of their intervals: "instant", "sum 6h". Several
+// intervals that all begin at the initialisation are "sum since init".
+func statisticsOf(entries []Entry) (out []string) {
+	lengths, sinceInit := map[string][]Lead{}, map[string]bool{}
+	for _, e := range entries {
+		l, seen := lengths[e.Statistic]
+		sinceInit[e.Statistic] = (sinceInit[e.Statistic] || !seen) && e.Interval == e.Lead
+		if !slices.Contains(l, e.Interval) {
+			lengths[e.Statistic] = append(l, e.Interval)
+		}
+	}
+	for _, method := range slices.Sorted(maps.Keys(lengths)) {
+		slices.Sort(lengths[method])
+		if method != "" && sinceInit[method] && len(lengths[method]) > 1 {
+			out = append(out, method+" since init")
+			continue
+		}
+		for _, l := range lengths[method] {
+			switch {
+			case l != 0:
+				out = append(out, strings.TrimLeft(method+" "+l.String(), " "))
+			default:
+				out = append(out, cmp.Or(method, "instant"))
+			}
+		}
 	}
 	return out
 }

@@ -20,38 +20,58 @@ const (
 	MeanSea                          // mean sea level; value 0
 	OtherLevel                       // any other type; value not interpreted
 	VariableLevel                    // level axis of single-level variables, see SingleLevel
+	DepthBelowLand                   // value in m, positive down
 )
 
-// Level is a vertical coordinate.
+// Level is a vertical coordinate, or a layer between two values of it.
 type Level struct {
 	Kind  LevelKind
-	Value float64 // Pa for Pressure, m for HeightAboveSoil, 0 for Surface and MeanSea
+	Value float64 // Pa for Pressure, m for HeightAboveSoil and DepthBelowLand, 0 for Surface and MeanSea
+	// End is the second bound of a layer, greater than Value, if IsLayer; else 0.
+	End     float64
+	IsLayer bool
+}
+
+// Layer is the layer between two levels of a kind, in either order. Equal values are that level.
+func Layer(kind LevelKind, a, b float64) Level {
+	if a == b {
+		return Level{Kind: kind, Value: a}
+	}
+	return Level{Kind: kind, Value: min(a, b), End: max(a, b), IsLayer: true}
 }
 
 // PressureLevel is the level of a pressure in hPa.
-func PressureLevel(hPa float64) Level { return Level{Pressure, hPa * 100} }
+func PressureLevel(hPa float64) Level { return Level{Kind: Pressure, Value: hPa * 100} }
 
-// String formats pressure as "850hPa" and heights as "2m".
+// String formats pressure as "850hPa", heights as "2m" and depths as "depth0.1m"; layers as "depth0.1-0.4m".
 func (l Level) String() string {
-	num := func(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
+	values := func(scale float64) string {
+		text := strconv.FormatFloat(l.Value/scale, 'g', -1, 64)
+		if l.IsLayer {
+			text += "-" + strconv.FormatFloat(l.End/scale, 'g', -1, 64)
+		}
+		return text
+	}
 	switch l.Kind {
 	case Surface:
 		return "surface"
 	case Pressure:
-		return num(l.Value/100) + "hPa"
+		return values(100) + "hPa"
 	case HeightAboveSoil:
-		return num(l.Value) + "m"
+		return values(1) + "m"
+	case DepthBelowLand:
+		return "depth" + values(1) + "m"
 	case MeanSea:
 		return "msl"
 	case VariableLevel:
 		return "single"
 	default:
-		return "level" + num(l.Value)
+		return "level" + values(1)
 	}
 }
 
-// levelWord matches a level with a unit.
-var levelWord = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?)(hPa|Pa|m)$`)
+// levelWord matches a level with a unit: a depth or not, one value or two.
+var levelWord = regexp.MustCompile(`^(depth)?([0-9]+(?:\.[0-9]+)?)(?:-([0-9]+(?:\.[0-9]+)?))?(hPa|Pa|m)$`)
 
 // SingleLevel is the level axis of variables with one level each: 2t at 2 m, msl at mean sea level.
 var SingleLevel = Level{Kind: VariableLevel}
@@ -75,8 +95,8 @@ func FindLevel(axis []Level, variable string, at Level) int {
 	return slices.IndexFunc(axis, func(l Level) bool { return l.ForVariable(variable) == at })
 }
 
-// ParseLevel reads 850hPa, 85000Pa, 2m, surface, msl and single: the forms of String except
-// those of OtherLevel.
+// ParseLevel reads 850hPa, 85000Pa, 2m, depth0.1m, layers such as depth0.1-0.4m and 0-3000m, surface, msl and
+// single: the forms of String except those of OtherLevel.
 func ParseLevel(s string) (Level, error) {
 	switch s {
 	case "surface":
@@ -87,21 +107,27 @@ func ParseLevel(s string) (Level, error) {
 		return SingleLevel, nil
 	}
 	m := levelWord.FindStringSubmatch(s)
-	if m == nil {
-		return Level{}, fmt.Errorf("%q is not a level: write 850hPa, 2m, surface, msl or single", s)
+	if m == nil || m[1] != "" && m[4] != "m" {
+		return Level{}, fmt.Errorf("%q is not a level: write 850hPa, 2m, depth0.1m, depth0.1-0.4m, surface, msl or single", s)
 	}
-	v, err := strconv.ParseFloat(m[1], 64)
-	if err != nil {
-		return Level{}, fmt.Errorf("level %q: %w", s, err)
+	kind, scale := Pressure, 1.0
+	switch {
+	case m[1] != "":
+		kind = DepthBelowLand
+	case m[4] == "hPa":
+		scale = 100
+	case m[4] == "m":
+		kind = HeightAboveSoil
 	}
-	switch m[2] {
-	case "hPa":
-		return PressureLevel(v), nil
-	case "Pa":
-		return Level{Pressure, v}, nil
-	default:
-		return Level{HeightAboveSoil, v}, nil
+	var v [2]float64
+	for i, text := range []string{m[2], cmp.Or(m[3], m[2])} {
+		x, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			return Level{}, fmt.Errorf("level %q: %w", s, err)
+		}
+		v[i] = x * scale
 	}
+	return Layer(kind, v[0], v[1]), nil
 }
 
 // MarshalText encodes the form that ParseLevel reads.
@@ -169,7 +195,10 @@ type Key struct {
 func (k Key) Valid() Valid { return k.Init.Valid(k.Lead) }
 
 // String describes the key in one line for messages.
-func (k Key) String() string {
+func (k Key) String() string { return k.describe(k.Level.String()) }
+
+// describe returns the text of String with a text of the level.
+func (k Key) describe(level string) string {
 	of := "member " + k.Member.String()
 	if k.Product != MemberField {
 		of = k.Product.String()
@@ -182,7 +211,7 @@ func (k Key) String() string {
 	} else if k.Member == NoMember {
 		of = "no member"
 	}
-	return fmt.Sprintf("%s %s, %s, init %s, lead %s", k.Variable, k.Level, of, k.Init, k.Lead)
+	return fmt.Sprintf("%s %s, %s, init %s, lead %s", k.Variable, level, of, k.Init, k.Lead)
 }
 
 // Compare orders keys by init, lead, variable, level (falling pressure), product, quantile, event
@@ -200,6 +229,7 @@ func (k Key) Compare(o Key) int {
 	return cmp.Or(
 		cmp.Compare(k.Level.Kind, o.Level.Kind),
 		cmp.Compare(o.Level.Value, k.Level.Value),
+		cmp.Compare(o.Level.End, k.Level.End),
 		cmp.Compare(k.Product, o.Product),
 		cmp.Compare(k.QuantileProbability, o.QuantileProbability),
 		k.Event.Compare(o.Event),

@@ -49,7 +49,7 @@ func TestPlausible(t *testing.T) {
 		want   string
 	}{
 		{"t", PressureLevel(850), -30, 35, "degC"},
-		{"2t", Level{HeightAboveSoil, 2}, -40, 45, "degC"},
+		{"2t", Level{Kind: HeightAboveSoil, Value: 2}, -40, 45, "degC"},
 		{"gh", PressureLevel(500), 490, 592, "dam"},
 		{"gh", PressureLevel(500), 49_000, 58_000, "m2 s-2 (geopotential)"},
 		{"z", PressureLevel(500), 4900, 5900, "m (height)"},

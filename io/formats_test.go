@@ -33,7 +33,7 @@ const (
 	spectral  = "spectral coefficients, not grid-point values; transform them to a grid first"
 	healpix   = "its grid is HEALPix, which has no rows and columns"
 	cells     = "its grid is unstructured (triangles or other cells), and its coordinates are in another file"
-	noStep    = "the forecast step is unknown"
+	noStep    = "its interval ends before it begins"
 	noTime    = "it has no time"
 	noPlace   = "it has no latitude and longitude"
 	noNumbers = " is not numeric"

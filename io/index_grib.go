@@ -88,7 +88,42 @@ func (in *Input) addGRIBEntries(ctx context.Context, f *file, fields []grib.Fiel
 		in.addGRIBEntry(f, fd, described[i], several)
 	}
 	f.warnGridRelativeWind()
+	f.warnIntervalEnds(fields)
+	f.warnLocalSections(fields, described)
 	return nil
+}
+
+// warnLocalSections warns about local sections of edition 1 in which neither this
+// program nor ecCodes finds a member, because they may hold one.
+func (f *file) warnLocalSections(fields []grib.Field, described []*grib.Description) {
+	n, first := 0, grib.Field{}
+	for i, d := range described {
+		if fields[i].Member.LocalOctets > 0 && d != nil && d.Error == "" && !d.NumberKnown {
+			if n++; n == 1 {
+				first = fields[i]
+			}
+		}
+	}
+	if n > 0 {
+		f.warnings = append(f.warnings, fmt.Sprintf("%s: %d fields of %s have a local section of %d bytes without a known member number, the first in message %d; if it holds the member, use members.filename_pattern",
+			f.path, n, grib.CentreName(first.Centre), first.Member.LocalOctets, first.Message))
+	}
+}
+
+// warnIntervalEnds warns about intervals whose stated end is not forecast time plus
+// length.
+func (f *file) warnIntervalEnds(fields []grib.Field) {
+	n, first := 0, 0
+	for i := range fields {
+		if fields[i].Time.EndDiffers {
+			if n++; n == 1 {
+				first = fields[i].Message
+			}
+		}
+	}
+	if n > 0 {
+		f.warnings = append(f.warnings, fmt.Sprintf("%s: in %d fields the end of the interval is not forecast time plus length, the first in message %d; the length is used", f.path, n, first))
+	}
 }
 
 // warnGridRelativeWind warns about wind components relative to the axes of the
@@ -214,9 +249,18 @@ func (in *Input) addGRIBEntry(f *file, fd *grib.Field, d *grib.Description, seve
 	case fd.Time.Reason != "":
 		drop(fd.Time.Reason)
 		return
+	case fd.LevelReason != "":
+		drop(fd.LevelReason)
+		return
 	}
 	kind := ensemble.Kind{Grid: def.Grid, LongName: d.LongName, LevelType: d.LevelType, Packing: d.Packing, Statistic: statisticOf(d.Statistic),
 		Centre: grib.CentreName(fd.Centre)}
+	if fd.Time.Known && fd.Edition == 2 {
+		kind.Statistic = fd.Time.Statistic
+	}
+	if kind.MemberType = fd.Member.Type.String(); fd.Edition == 2 {
+		kind.Template = fd.Template
+	}
 	if fd.Process != 255 {
 		kind.Process = strconv.Itoa(fd.Process)
 	}
@@ -246,9 +290,12 @@ func (in *Input) addGRIBEntry(f *file, fd *grib.Field, d *grib.Description, seve
 	if !fd.LevelKnown {
 		e.Level = ensemble.Level{Kind: ensemble.OtherLevel, Value: d.Level}
 	}
+	if kind.LevelType == "" || kind.LevelType == "unknown" {
+		kind.LevelType = fd.LevelType
+	}
 	known, ok := ensemble.VariableNamed(e.Variable)
-	if ok && !known.OnManyLevels() && (e.Level.Kind != ensemble.Pressure) {
-		e.Level = known.Level // edition 1 has 2t at the surface, edition 2 at 2 m
+	if ok && isOwnLevel(known, e.Level, kind.LevelType) {
+		e.Level = known.Level
 	}
 	e.Member, kind.Members, e.Product = memberAndProduct(fd, d)
 	conv := unit.ToSI(d.Unit, known.Unit)
@@ -273,6 +320,28 @@ func (in *Input) addGRIBEntry(f *file, fd *grib.Field, d *grib.Description, seve
 		f.sections[fieldPosition{fd.Message, fd.Sub}] = ref.Sections
 	}
 	f.entries = append(f.entries, e)
+}
+
+// wholeAtmosphere lists the types of level that are the whole column.
+var wholeAtmosphere = map[string]bool{"entireAtmosphere": true, "atmosphere": true, "atmosphereSingleLayer": true, "surface1-8": true}
+
+// isOwnLevel reports whether a level is the one at which a variable exists: edition
+// 1 has 2t at the surface, edition 2 at 2 m, the Met Office at 1.5 m; column water
+// is of the whole atmosphere. The cloud cover of a layer is not the total one.
+func isOwnLevel(v ensemble.Variable, l ensemble.Level, levelType string) bool {
+	if v.OnManyLevels() || l.IsLayer {
+		return false
+	}
+	switch l.Kind {
+	case ensemble.Surface, ensemble.MeanSea:
+		return true
+	case ensemble.HeightAboveSoil:
+		own := v.Level
+		return l.Value == 0 || own.Kind == ensemble.HeightAboveSoil && l.Value >= own.Value/2 && l.Value <= 2*own.Value
+	case ensemble.OtherLevel:
+		return wholeAtmosphere[levelType] || levelType == "depthBelowSea" && l.Value == 0
+	}
+	return false
 }
 
 // variableByCodes returns the name of a quantity by its GRIB2 codes and its level.
@@ -346,6 +415,9 @@ func setTime(e *ensemble.Entry, fd *grib.Field, d *grib.Description) string {
 	if fd.Time.Known {
 		e.Init, e.Lead, e.Interval = ensemble.InitAt(fd.Time.Init), ensemble.Lead(fd.Time.Lead), ensemble.Lead(fd.Time.Interval)
 		return ""
+	}
+	if reason := grib.DecoderStep(fd.Edition, d.StepUnit); reason != "" && d.End != 0 {
+		return reason
 	}
 	if longest := int64(math.MaxInt64 / time.Second); !d.StepKnown || d.End < -longest || d.End > longest || d.Start > d.End {
 		return "the forecast step is unknown"

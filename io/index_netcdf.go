@@ -95,9 +95,7 @@ func (in *Input) addCFEntries(f *file, h *cf.Header, values cf.Fetch) error {
 			conv = conv.Difference()
 		case ensemble.Probability:
 			nf.Key.Event = eventToSI(nf.Key.Event, unit.ToSI(nf.EventUnit, known.Unit))
-			if conv.SI == "%" {
-				conv = percentToFraction
-			}
+			conv = unit.ToSI(nf.NativeUnit, "1") // of the probability, not of its quantity
 		}
 		if n := len(f.slabs); n == 0 || f.slabs[n-1].slab.Var != nf.Slab.Var {
 			v := variableSlabs{first: nf.Number, slab: nf.Slab}

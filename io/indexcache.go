@@ -23,7 +23,7 @@ type cachedIndex struct {
 
 // cacheSchema changes with the content and meaning of cachedIndex, grib.SavedIndex
 // and their columns.
-const cacheSchema = "ensemble.gribindex/3"
+const cacheSchema = "ensemble.gribindex/4"
 
 // maxCacheFile bounds the size of a cache file.
 const maxCacheFile = 4 << 30

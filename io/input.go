@@ -237,6 +237,7 @@ func (in *Input) buildCatalogue() error {
 		in.cat.Entries = append(in.cat.Entries, e)
 	}
 	slices.SortFunc(in.cat.Entries, ensemble.Entry.Compare)
+	in.warnUnnumbered()
 	in.indexEntries()
 	slices.SortFunc(in.cat.Unused, func(a, b ensemble.Unused) int {
 		return compareFileMessage(a.File, b.File, a.Message, b.Message)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/io/grib"
 )
 
 // MemberOptions defines the member numbers of fields that do not state them, and
@@ -27,6 +28,12 @@ type MemberOptions struct {
 	// for each further centre.
 	Centres     []string
 	Percentiles bool // Percentiles uses equidistant quantiles as members, numbered from 1.
+	// Unnumbered makes fields without a member the control, member 0: since IFS cycle
+	// 50r1 the control is in the files of the deterministic forecast.
+	Unnumbered bool
+	// Pairs numbers the positive perturbation n of GRIB 2n−1 and the negative one 2n,
+	// for producers that give both the number n.
+	Pairs bool
 }
 
 // CentreStride is the difference between the member numbers of two centres.
@@ -52,10 +59,67 @@ type memberCounts struct {
 
 // assignMembers applies the MemberOptions to the fields of a file.
 func (in *Input) assignMembers(f *file) {
+	if in.opt.Members.Pairs {
+		numberPairs(f)
+	}
+	if in.opt.Members.Unnumbered {
+		for i := range f.entries {
+			if e := &f.entries[i]; e.Product == ensemble.MemberField && e.Member == ensemble.NoMember {
+				e.Member = 0
+			}
+		}
+	}
 	in.membersFromNames(f)
 	in.selectCentres(f)
 	if in.opt.Members.Percentiles {
 		in.quantilesToMembers(f)
+	}
+}
+
+// numberPairs gives positive and negative perturbations different numbers.
+func numberPairs(f *file) {
+	for i := range f.entries {
+		e := &f.entries[i]
+		positive := e.MemberType == grib.PositivePerturbation.String()
+		if !positive && e.MemberType != grib.NegativePerturbation.String() {
+			continue
+		}
+		if e.Member < 1 {
+			f.faults = append(f.faults, &exit.Error{Code: exit.BadData, What: "perturbation with number 0", At: fmt.Sprintf("%s, message %d", f.path, e.Message),
+				Why: "with members.pairs, numbers of perturbations begin at 1", Fix: "assign numbers with members.filename_pattern"})
+			return
+		}
+		if e.Member *= 2; positive {
+			e.Member--
+		}
+	}
+}
+
+// warnUnnumbered warns about fields without a member beside members of the same
+// quantity, initialisation and lead. The catalogue is in order.
+func (in *Input) warnUnnumbered() {
+	entries := in.cat.Entries
+	n, first := 0, 0
+	for i, e := range entries {
+		if e.Member != ensemble.NoMember || e.Product != ensemble.MemberField {
+			continue
+		}
+		for _, o := range entries[i+1:] {
+			if o.Lead != e.Lead || o.Variable != e.Variable || o.Level != e.Level || o.Product != e.Product || !o.Init.Equal(e.Init.Time) {
+				break
+			}
+			if o.Member != ensemble.NoMember {
+				if n++; n == 1 {
+					first = i
+				}
+				break
+			}
+		}
+	}
+	if n > 0 {
+		e := entries[first]
+		in.cat.Warnings = append(in.cat.Warnings, fmt.Sprintf("%d fields have no member number beside members of the same initialisation and lead, the first in %s, message %d (%s): they are not members. "+
+			"If they are the control, set members.unnumbered: control (in train.yaml data.members.unnumbered), or --unnumbered", n, e.File, e.Message, e))
 	}
 }
 

@@ -355,3 +355,45 @@ func TestIndexCache(t *testing.T) {
 		t.Errorf("with a file as the cache %q", got)
 	}
 }
+
+// TestPairs: positive and negative perturbations of one number are two members on
+// request. A negative perturbation alone keeps that number.
+func TestPairs(t *testing.T) {
+	f := &file{path: "f"}
+	kind := func(name string) *ensemble.Kind { return &ensemble.Kind{MemberType: name} }
+	for _, c := range []struct {
+		of     string
+		number ensemble.Member
+	}{{"unperturbed low-resolution control", 0}, {"positive perturbation", 1}, {"negative perturbation", 1}, {"positive perturbation", 7}, {"negative perturbation", 7}} {
+		f.entries = append(f.entries, ensemble.Entry{Key: ensemble.Key{Member: c.number}, Kind: kind(c.of)})
+	}
+	numberPairs(f)
+	var got []ensemble.Member
+	for _, e := range f.entries {
+		got = append(got, e.Member)
+	}
+	if want := []ensemble.Member{0, 1, 2, 13, 14}; !slices.Equal(got, want) || len(f.faults) > 0 {
+		t.Errorf("members %v, want %v; faults %v", got, want, f.faults)
+	}
+	f.entries[1].Member = 0
+	if numberPairs(f); len(f.faults) != 1 {
+		t.Errorf("perturbation 0 is not refused: %v", f.faults)
+	}
+}
+
+// TestUnnumbered: a field without a member beside members is not used silently, and is
+// the control on request.
+func TestUnnumbered(t *testing.T) {
+	dir := t.TempDir()
+	control, one, two := remade(0), remade(1), remade(2)
+	control.Single, one.Member, two.Member = true, 1, 2
+	paths := []string{written(t, dir, "oper.grib2", control), written(t, dir, "pf.grib2", one, two)}
+	in := open(t, Options{}, paths...)
+	if !warned(in, "1 fields have no member number beside members") || !warned(in, "members.unnumbered: control") {
+		t.Errorf("warnings %q", in.Catalogue().Warnings)
+	}
+	in = open(t, Options{Members: MemberOptions{Unnumbered: true}}, paths...)
+	if got := fmt.Sprint(in.Catalogue().Members()); got != "[0 1 2]" || warned(in, "no member number") {
+		t.Errorf("members %s, warnings %q", got, in.Catalogue().Warnings)
+	}
+}

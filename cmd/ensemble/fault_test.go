@@ -808,7 +808,7 @@ func TestFault19(t *testing.T) {
 		step int
 		to   *[]testgrib.Message
 	}{{0, 90, &exact}, {1, 6, &exact}, {2, 2, &exact}, {10, 3, &exact}, {11, 3, &exact}, {12, 1, &exact}, {13, 90, &exact},
-		{3, 1, &refused}, {4, 1, &refused}, {5, 1, &refused}, {77, 6, &refused}, {255, 6, &refused}} {
+		{14, 2, &refused}, {77, 6, &refused}, {192, 1, &refused}, {254, 6, &refused}, {255, 6, &refused}} {
 		m := cycle(lastDay)[0]
 		m.Unit, m.Step = u.unit, u.step
 		*u.to = append(*u.to, m)
@@ -821,8 +821,8 @@ func TestFault19(t *testing.T) {
 	if err := json.Unmarshal([]byte(f.check(exit.OK, nil, f.put("exact.grib2", join(exact...)), "--json")), &got); err != nil || !slices.Equal(got.Leads, want) {
 		t.Errorf("%v, leads %q, want %q", err, got.Leads, want)
 	}
-	f.check(exit.BadData, []string{"has no fixed length"}, f.put("refused.grib2", join(refused...)))
-	f.check(exit.OK, []string{"1 message not used", "unit 77 of code table 4, which has no fixed length"}, f.put("both.grib2", append(join(refused...), exact[0].Bytes()...)))
+	f.check(exit.BadData, []string{"the forecast step is in unit 14, which code table 4.4 of edition 2 does not define"}, f.put("refused.grib2", join(refused...)))
+	f.check(exit.OK, []string{"1 message not used", "unit 77, which code table 4.4 of edition 2 does not define"}, f.put("both.grib2", append(join(refused...), exact[0].Bytes()...)))
 }
 
 // zarr writes the messages of a cycle as a Zarr store of version 2: one array per variable, with chunks of half of

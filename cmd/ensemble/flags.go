@@ -89,9 +89,17 @@ func layoutFlags(f *pflag.FlagSet) func() (config.MemberLayout, error) {
 	f.StringVar(&l.FilenamePattern, "filename-pattern", "", "`REGEXP` for file names; its first group is the member number")
 	f.StringSliceVar(&l.Centres, "centres", nil, "`LIST` of originating centres whose members are used, such as ecmf (default: all)")
 	percentiles := f.Bool("percentiles", false, "treat equidistant percentiles as members")
+	unnumbered := f.Bool("unnumbered", false, "treat fields without a member number as the control, member 0")
+	pairs := f.Bool("pairs", false, "number positive and negative perturbations n of GRIB 2n-1 and 2n")
 	return func() (config.MemberLayout, error) {
 		if *percentiles {
 			l.Percentiles = config.PercentilesAsMembers
+		}
+		if *unnumbered {
+			l.Unnumbered = config.UnnumberedAsControl
+		}
+		if *pairs {
+			l.Pairs = config.PairsAsMembers
 		}
 		if l.FilenamePattern != "" && !config.IsMemberPattern(l.FilenamePattern) {
 			return l, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("invalid pattern %q for member numbers", l.FilenamePattern), At: "--filename-pattern", Why: "want a regular expression with a group for the number",

@@ -62,6 +62,7 @@ func TestCommandLineErrors(t *testing.T) {
 		{[]string{"predict", "--probability", "t2m"}, "is not an event"},
 		{[]string{"predict", "--area", "30/0/70/20"}, "the order is north/west/south/east"},
 		{[]string{"predict", "--packing-bits", "17"}, "2 to 16"},
+		{[]string{"predict", "--packing", "png"}, "simple"},
 		{[]string{"predict", "--levels", "850"}, "850hPa"},
 		{[]string{"predict", "--set", "output.areas=1"}, "did you mean `output.area`?"},
 		{[]string{"verify"}, "missing --forecast and --analysis"},

@@ -144,7 +144,8 @@ func (p *predictFlags) read(more ...config.Flag) (o predict.Options, c *config.P
 	}
 	o = predict.Options{RunDir: cmp.Or(p.runDir, string(c.RunDir)), Out: cmp.Or(p.out, string(c.Out)), Input: *p.input, Version: version.String(), Policy: c.Policy, Warn: p.app.warn,
 		Publish: c.Publishing, Precision: p.precision, Threads: int(*p.threads), OnUnrelated: p.app.logIgnored,
-		Writer: product.Options{Profile: product.Profile(c.Output.Profile), Longitude: product.Longitudes(c.Output.Longitude), Quantise: c.Output.PackingBits}}
+		Writer: product.Options{Profile: product.Profile(c.Output.Profile), Longitude: product.Longitudes(c.Output.Longitude), Quantise: c.Output.PackingBits,
+			Packing: "grid_" + c.Output.Packing}}
 	if o.Input == nil {
 		for _, path := range c.Input {
 			o.Input = append(o.Input, string(path))
@@ -192,6 +193,7 @@ func publishingFlags(cmd *cobra.Command) func() []config.Flag {
 	f.StringSlice("format", nil, "file formats: netcdf, grib2, zarr, zarr3 (default netcdf)")
 	f.String("longitude", "", "range of longitudes: keep, 0_360 or 180_180 (default keep)")
 	f.String("nc-profile", "", "NetCDF conventions for this reader: xarray or cdo (default xarray)")
+	f.String("packing", "", "packing of GRIB2: simple or ccsds (default simple)")
 	f.Int("packing-bits", 0, "`BITS` of packed values, 2 to 16 (default: float32 in NetCDF)")
 	f.String("area", "", "restrict products to an area north/west/south/east, such as 70/-20/30/40")
 	f.StringSlice("variables", nil, "restrict products to these variables")
@@ -206,7 +208,7 @@ func publishingFlags(cmd *cobra.Command) func() []config.Flag {
 	}{
 		{"products", "products", true}, {"quantiles", "quantiles", false}, {"probability", "probabilities", true},
 		{"format", "output.formats", true}, {"longitude", "output.longitude", true}, {"nc-profile", "output.nc_profile", true},
-		{"packing-bits", "output.packing_bits", false}, {"area", "output.area", true},
+		{"packing", "output.packing", true}, {"packing-bits", "output.packing_bits", false}, {"area", "output.area", true},
 		{"variables", "output.variables", true}, {"levels", "output.levels", true}, {"leads", "output.leads", true},
 		{"stations", "output.stations", true}, {"interpolation", "output.interpolation", true}, {"orography", "output.orography", true},
 	}

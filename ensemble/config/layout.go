@@ -11,6 +11,8 @@ type MemberLayout struct {
 	FilenamePattern string   `key:"filename_pattern"`
 	Centres         []string `key:"centres"`
 	Percentiles     string   `key:"percentiles"` // "refuse" or PercentilesAsMembers
+	Unnumbered      string   `key:"unnumbered"`  // "ignore" or UnnumberedAsControl
+	Pairs           string   `key:"pairs"`       // "refuse" or PairsAsMembers
 }
 
 // memberLayoutKeys are the rows of a Layout in the section under, which ends with a dot.
@@ -22,11 +24,21 @@ func memberLayoutKeys(under string) []Key {
 			Help: "Originating centres whose members are used, by the names that `ensemble inspect` prints. Members of the first centre keep their numbers; those of the second are offset by 1000, of the third by 2000. Default: all centres; equal numbers of two centres are an error."},
 		{Path: under + "percentiles", Default: "refuse", Check: OneOf("refuse", PercentilesAsMembers), Example: PercentilesAsMembers,
 			Help: "members: equidistant percentiles around 50 are treated as members, numbered from 1. refuse: percentiles are not members."},
+		{Path: under + "unnumbered", Default: "ignore", Check: OneOf("ignore", UnnumberedAsControl), Example: UnnumberedAsControl,
+			Help: "control: fields without a member number are the control, member 0, as in the `oper` `fc` files of the IFS since cycle 50r1. ignore: they are not members."},
+		{Path: under + "pairs", Default: "refuse", Check: OneOf("refuse", PairsAsMembers), Example: PairsAsMembers,
+			Help: "members: the positive perturbation n of GRIB is member 2n-1 and the negative one 2n, for producers that give both the number n. refuse: two members of one number are an error."},
 	}
 }
 
 // PercentilesAsMembers is the value of Layout.Percentiles that treats percentiles as members.
 const PercentilesAsMembers = "members"
+
+// UnnumberedAsControl is the value of Layout.Unnumbered that makes fields without a member number the control.
+const UnnumberedAsControl = "control"
+
+// PairsAsMembers is the value of Layout.Pairs that numbers positive and negative perturbations differently.
+const PairsAsMembers = "members"
 
 // IsMemberPattern reports whether pattern is a valid Layout.FilenamePattern: a regular expression with a
 // group.

@@ -24,6 +24,7 @@ type Output struct {
 	Formats     []string         `key:"formats"`
 	Longitude   string           `key:"longitude"`
 	Profile     string           `key:"nc_profile"`
+	Packing     string           `key:"packing"` // of GRIB2: "simple" or "ccsds"
 	PackingBits int              `key:"packing_bits"`
 	Area        ensemble.Area    `key:"area"` // zero value: the whole grid
 	Variables   []string         `key:"variables"`
@@ -69,6 +70,8 @@ var publishingKeys = []Key{
 		Help: "Range of longitudes in degrees; keep: as in the input."},
 	{Path: "output.nc_profile", Default: "xarray", Check: OneOf("xarray", "cdo"), Example: "cdo",
 		Help: "Reader for which NetCDF files are written. xarray: strict CF conventions; cdo: without attributes that CDO warns about, and with a separate variable for each quantile, event and member."},
+	{Path: "output.packing", Default: "simple", Check: OneOf("simple", "ccsds"), Example: "ccsds",
+		Help: "Packing of GRIB2. simple: all readers open it; ccsds: lossless compression, smaller files, not for GDAL before 3.7, NCL and other readers without libaec."},
 	{Path: "output.packing_bits", Default: "0", Check: Check{Text: "0, or 2 to 16", ok: func(v any) bool { n := v.(int); return n == 0 || n >= 2 && n <= 16 }}, Example: "12",
 		Help: "Number of bits of packed values. 0: NetCDF is not packed, GRIB2 has 16 bits."},
 	{Path: "output.area", Example: "70/-20/30/40",

@@ -21,6 +21,7 @@ type Description struct {
 	Start     int64 `json:"start"`
 	End       int64 `json:"end"`
 	StepKnown bool  `json:"step_known"`
+	StepUnit  int   `json:"step_unit"` // code of the unit of time in the message
 
 	Number int `json:"number"`
 	// Number is valid

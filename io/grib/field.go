@@ -43,16 +43,20 @@ type Field struct {
 	// grid.
 	Grid ID
 
-	Time   Time
-	Member Member
-	Centre int // code of the originating centre, common code table C-11
+	Time     Time
+	Member   Member
+	Template int // product definition template of edition 2
+	Centre   int // code of the originating centre, common code table C-11
 	// Process is the centre's number of the model (generating process identifier);
 	// 255 is missing.
 	Process int
 	// Level is valid if LevelKnown, Product if ProductKnown. Otherwise the
-	// description of the decoder applies.
+	// description of the decoder applies. Values of kind OtherLevel are those of the
+	// octets.
 	Level        ensemble.Level
 	LevelKnown   bool
+	LevelReason  string // why the level is not usable; empty if it is
+	LevelType    string // codes of the type of level, for types without a name
 	Product      ensemble.Product
 	ProductKnown bool
 	Below        float64        // probability level of a quantile, 0 to 1
@@ -76,6 +80,12 @@ type Time struct {
 	Init     time.Time     // reference time, UTC
 	Lead     time.Duration // to the end of the interval
 	Interval time.Duration // length of the interval; 0 for an instant
+	// EndDiffers reports that the end that edition 2 states is not forecast time
+	// plus length. The length is used.
+	EndDiffers bool
+	// Statistic is the method over the interval in edition 2, as in CF cell methods;
+	// "mean of maximum" for two ranges; "" for an instant and in edition 1.
+	Statistic string
 }
 
 // Member identifies a field in its ensemble, if the octets define it.
@@ -84,6 +94,10 @@ type Member struct {
 	InEnsemble   bool // false for a field outside of any ensemble
 	ID           int  // perturbation number; 0 is the control
 	EnsembleSize int  // number of members; 0 if not stated
+	Type         MemberType
+	// LocalOctets is the length of a local section of edition 1 that this package does
+	// not read, and that may hold a member.
+	LocalOctets int
 }
 
 // Index holds the structure and the fields of a file.
@@ -263,29 +277,4 @@ func parseDate(year, month, day, hour, minute, second int) (time.Time, *Fault) {
 		return t, faultf("invalid reference time", "year %d month %d day %d %02d:%02d:%02d", year, month, day, hour, minute, second)
 	}
 	return t, nil
-}
-
-// timeUnits is code table 4 of edition 1 and code table 4.4 of edition 2: the
-// length of a unit of time. Months, years and longer units have no fixed length and
-// are absent.
-var timeUnits = map[int]time.Duration{0: time.Minute, 1: time.Hour, 2: 24 * time.Hour, 10: 3 * time.Hour, 11: 6 * time.Hour, 12: 12 * time.Hour, 13: time.Second}
-
-// timeSpan returns n units of time. ok is false if the unit has no fixed length or
-// the result does not fit a Duration.
-func timeSpan(n int64, unit int) (time.Duration, bool) {
-	u, ok := timeUnits[unit]
-	if !ok || n > int64(1<<62)/int64(u) || n < -int64(1<<62)/int64(u) {
-		return 0, false
-	}
-	return time.Duration(n) * u, true
-}
-
-// inexactStep reports why forecast steps in a unit have no exact length. It returns
-// "" if they have one, or if ecCodes converts them exactly (units 14 and 254).
-// ecCodes would count a month as 30 days, and would accept undefined units.
-func inexactStep(unit int) string {
-	if _, ok := timeUnits[unit]; ok || unit == 14 || unit == 254 {
-		return ""
-	}
-	return fmt.Sprintf("the forecast step is in unit %d of code table 4, which has no fixed length", unit)
 }

@@ -1,7 +1,9 @@
 package grib
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 )
@@ -58,8 +60,13 @@ func (f *Field) read1(w *readBuffer, m Message, g Octets) *Fault {
 		// ensemble of data assimilations (streams 1030 and 1249).
 		kind, stream := o.U1(43), o.U2(44)
 		f.Member = Member{Known: true, InEnsemble: of > 0 || kind == 10 || kind == 11 || stream == 1030 || stream == 1249, ID: o.U1(50), EnsembleSize: of}
+	} else if m, product, ok := memberNCEP(o); f.Centre == centreNCEP && ok {
+		f.Member, f.Product, f.ProductKnown = m, product, true
+		hide(43, 43)
 	} else if f.Centre != centreECMWF && len(o) <= 40 {
 		f.Member = Member{Known: true}
+	} else {
+		f.Member.LocalOctets = len(o) - 40
 	}
 	kind := 0
 	if g.Has(6) {
@@ -105,50 +112,86 @@ func (f *Field) time1(o Octets) *Fault {
 	// Octet 21, code table 5, defines how P1 and P2 (octets 19 and 20) form the
 	// forecast period.
 	p1, p2, unit, known := int64(o.U1(19)), int64(o.U1(20)), o.U1(18), true
-	t := Time{Known: true, Init: init}
-	var ok bool
-	switch o.U1(21) {
+	indicator, from := o.U1(21), int64(0)
+	to := p1
+	switch indicator {
 	case 0: // P1
-		t.Lead, known = timeSpan(p1, unit)
 	case 1: // initialised analysis
 		known = p1 == 0
 	case 2, 3, 4, 5: // from P1 to P2
-		if t.Lead, known = timeSpan(p2, unit); known {
-			t.Interval, ok = timeSpan(p2-p1, unit)
-			known = ok && t.Interval >= 0
-		}
+		from, to, known = p1, p2, p2 >= p1
 	case 10: // P1 in two octets
-		t.Lead, known = timeSpan(int64(o.U2(19)), unit)
+		to = int64(o.U2(19))
 	default:
 		known = false
 	}
-	if reason := inexactStep(unit); reason != "" && (p1 != 0 || p2 != 0) {
+	if !known {
+		// Init serves error messages. The decoder provides the lead, if it converts
+		// the unit: it counts months as 30 days.
+		f.Time = Time{Init: init}
+		if _, common := commonTimeUnits[unit]; p1|p2 != 0 && (!common && unit != 254 || commonTimeUnits[unit].months > 0) {
+			f.Time = Time{Known: true, Reason: fmt.Sprintf("time range indicator %d with unit %d of %s is not supported", indicator, unit, timeUnitTable(1))}
+		}
+		return nil
+	}
+	t := Time{Known: true, Init: init}
+	begin, reason := addSpan(init, from, 1, unit)
+	end, why := addSpan(init, to, 1, unit)
+	if reason = cmp.Or(reason, why); reason != "" {
 		f.Time = Time{Known: true, Reason: reason}
 		return nil
 	}
-	if !known {
-		// Init serves error messages. The decoder provides the lead.
-		f.Time = Time{Init: init}
-		return nil
+	t.Lead = end.Sub(init)
+	if indicator >= 2 && indicator <= 5 {
+		t.Interval = end.Sub(begin)
 	}
 	f.Time = t
 	return nil
 }
 
-// level1 reads the level of edition 1, as far as it is one of ours.
+// levels1 gives the kinds of levels of edition 1 in our units: the value of octets 11
+// and 12 times the scale.
+//
+// Source: FM 92 GRIB1, code table 3.
+var levels1 = map[int]struct {
+	kind  ensemble.LevelKind
+	scale float64 // Pa or m
+	layer bool    // octets 11 and 12 are the bounds
+}{
+	100: {ensemble.Pressure, 100, false}, 101: {ensemble.Pressure, 1000, true}, 121: {ensemble.OtherLevel, 1, true}, 141: {ensemble.OtherLevel, 1, true},
+	105: {ensemble.HeightAboveSoil, 1, false}, 106: {ensemble.HeightAboveSoil, 100, true}, 125: {ensemble.HeightAboveSoil, 0.01, false},
+	111: {ensemble.DepthBelowLand, 0.01, false}, 112: {ensemble.DepthBelowLand, 0.01, true},
+	104: {ensemble.OtherLevel, 1, true}, 108: {ensemble.OtherLevel, 1, true}, 110: {ensemble.OtherLevel, 1, true}, 114: {ensemble.OtherLevel, 1, true}, 116: {ensemble.OtherLevel, 1, true},
+	120: {ensemble.OtherLevel, 1, true}, 128: {ensemble.OtherLevel, 1, true},
+}
+
+// level1 reads the level of edition 1.
 func (f *Field) level1(o Octets) {
-	v := float64(o.U2(11))
+	code := o.U1(10)
 	f.LevelKnown = true
-	switch o.U1(10) {
+	f.LevelType = fmt.Sprintf("level%d", code)
+	switch code {
 	case 1:
 		f.Level = ensemble.Level{Kind: ensemble.Surface}
-	case 100:
-		f.Level = ensemble.PressureLevel(v)
+		return
 	case 102:
 		f.Level = ensemble.Level{Kind: ensemble.MeanSea}
-	case 105:
-		f.Level = ensemble.Level{Kind: ensemble.HeightAboveSoil, Value: v}
-	default:
-		f.LevelKnown = false
+		return
+	}
+	l, known := levels1[code]
+	if !known {
+		f.Level = ensemble.Level{Kind: ensemble.OtherLevel, Value: float64(o.U2(11))}
+		return
+	}
+	// Short decimals: 7 cm are 0.07 m, as edition 2 has them.
+	value := func(n int) float64 {
+		if l.scale < 1 {
+			return float64(n) / math.Round(1/l.scale)
+		}
+		return float64(n) * l.scale
+	}
+	f.Level = ensemble.Level{Kind: l.kind, Value: value(o.U2(11))}
+	if l.layer {
+		f.Level = ensemble.Layer(l.kind, value(o.U1(11)), value(o.U1(12)))
 	}
 }

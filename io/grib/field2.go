@@ -3,6 +3,8 @@ package grib
 import (
 	"fmt"
 	"math"
+	"strings"
+	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 )
@@ -90,6 +92,7 @@ func (f *Field) read2(w *readBuffer, m Message, g Octets) *Fault {
 	}
 	f.Centre = id.U2(6)
 	template := o.U2(8)
+	f.Template = template
 	t, understood := productTemplates[template]
 	mask, idMask := o.clone(), id.clone()
 	hide := func(o Octets, from, count int) {
@@ -128,6 +131,9 @@ func (f *Field) read2(w *readBuffer, m Message, g Octets) *Fault {
 			f.Member.EnsembleSize = o.U1(t.derived + 1)
 		case t.member > 0:
 			f.Member.InEnsemble, f.Member.ID, f.Member.EnsembleSize = true, o.U1(t.member), o.U1(t.member+1)
+			if code := o.U1(t.member - 1); code < 254 {
+				f.Member.Type = MemberType(code + 1)
+			}
 			hide(mask, t.member, 1)
 		}
 		f.level2(o, t.shift)
@@ -159,36 +165,81 @@ func (m Message) discipline(w *readBuffer) int {
 // Source: FM 92 GRIB2, template 4.0, octets 18 to 22 (code table 4.4); template
 // 4.8, octets 35 to 58 (code tables 4.10 and 4.11).
 func (f *Field) time2(o Octets, t productTemplate, out Time) {
-	unit := o.U1(18 + t.shift)
-	start, ok := timeSpan(o.S4(19+t.shift), unit)
-	out.Lead = start
-	out.Known = ok
-	if t.interval > 0 && ok {
-		e := t.interval
-		end, fault := parseDate(o.U2(e), o.U1(e+2), o.U1(e+3), o.U1(e+4), o.U1(e+5), o.U1(e+6))
-		length, ok := timeSpan(o.U4(e+15), o.U1(e+14))
-		switch {
-		case o.U1(e+13) == 1 && o.U1(e+7) == 1:
-			// Type of time increment 1: successive reference times at one forecast
-			// time. The lead is the forecast time.
-		case ok && o.U1(e+7) == 1:
-			// One time range: other decoders use its length too.
-			out.Lead, out.Interval = start+length, length
-		case fault == nil && end.Sub(out.Init) >= start:
-			out.Lead = end.Sub(out.Init)
-			out.Interval = out.Lead - start
-		case o.U4(e+15) == missing4:
-			// Length and end are missing. Only the forecast time is defined.
-		default:
-			out.Known = false
-		}
+	start, reason := addSpan(out.Init, o.S4(19+t.shift), 2, o.U1(18+t.shift))
+	if reason != "" {
+		f.Time = Time{Known: true, Reason: reason}
+		return
+	}
+	out.Lead = start.Sub(out.Init)
+	if t.interval > 0 {
+		out.interval2(o, t.interval, start)
+		out.Statistic = statistics2(o, t.interval)
 	}
 	f.Time = out
-	if !out.Known {
-		f.Time = Time{Init: out.Init}
+}
+
+// processes gives the CF cell methods of code table 4.10 (type of statistical
+// processing).
+var processes = map[int]string{0: "mean", 1: "sum", 2: "maximum", 3: "minimum", 4: "difference", 5: "root_mean_square", 6: "standard_deviation", 7: "covariance", 8: "reversed_difference",
+	9: "ratio", 10: "standardised_anomaly", 11: "sum", 12: "return_period", 13: "median", 100: "severity_index", 101: "mode"}
+
+// statistics2 reads the methods of all time ranges of an interval, whose octets begin
+// at e; the outermost is the first.
+func statistics2(o Octets, e int) string {
+	const rangeLength = 12
+	var methods []string
+	for k := range min(o.U1(e+7), 3) {
+		at := e + 12 + k*rangeLength
+		if !o.Has(at) {
+			break
+		}
+		method := processes[o.U1(at)]
+		if method == "" {
+			method = fmt.Sprintf("process%d", o.U1(at))
+		}
+		methods = append(methods, method)
 	}
-	if reason := inexactStep(unit); reason != "" && o.S4(19+t.shift) != 0 {
-		f.Time = Time{Known: true, Reason: reason}
+	return strings.Join(methods, " of ")
+}
+
+// interval2 reads the interval of a statistic, whose octets begin at e.
+func (out *Time) interval2(o Octets, e int, start time.Time) {
+	stated, fault := parseDate(o.U2(e), o.U1(e+2), o.U1(e+3), o.U1(e+4), o.U1(e+5), o.U1(e+6))
+	oneRange, missing := o.U1(e+7) == 1, o.U4(e+15) == missing4
+	if oneRange && o.U1(e+13) == 1 {
+		// Type of time increment 1: successive reference times at one forecast
+		// time. The lead is the forecast time.
+		return
+	}
+	if oneRange && !missing && o.S4(e+15) >= 0 {
+		// Other decoders too use the length of a single range, in its own unit, not
+		// the end that is stated.
+		end, reason := addSpan(start, o.S4(e+15), 2, o.U1(e+14))
+		if reason != "" {
+			*out = Time{Known: true, Reason: "its interval: " + reason}
+			return
+		}
+		out.Lead, out.Interval = end.Sub(out.Init), end.Sub(start)
+		out.EndDiffers = fault == nil && !stated.Equal(end)
+		return
+	}
+	if length := o.S4(e + 15); oneRange && !missing && fault == nil && stated.Equal(start) {
+		// A negative length is an interval before the forecast time.
+		begin, reason := addSpan(start, length, 2, o.U1(e+14))
+		if reason != "" {
+			*out = Time{Known: true, Reason: "its interval: " + reason}
+			return
+		}
+		out.Interval = start.Sub(begin)
+		return
+	}
+	switch {
+	case fault == nil && !stated.Before(start):
+		out.Lead, out.Interval = stated.Sub(out.Init), stated.Sub(start)
+	case missing:
+		// Length and end are missing. Only the forecast time is defined.
+	default:
+		*out = Time{Known: true, Reason: "its interval ends before it begins"}
 	}
 }
 
@@ -233,31 +284,50 @@ func probabilityEvent(o Octets, at int) (ensemble.Product, ensemble.Event) {
 	return ensemble.Probability, e
 }
 
-// level2 reads the first fixed surface (code table 4.5), if the program has that
-// kind of level and there is no second surface.
+// levelKinds gives the kinds of levels with a value, by code table 4.5 of edition 2.
+var levelKinds = map[int]ensemble.LevelKind{100: ensemble.Pressure, 103: ensemble.HeightAboveSoil, 106: ensemble.DepthBelowLand}
+
+// level2 reads the fixed surfaces (code table 4.5): a level, or a layer if the
+// second has the type of the first.
 //
 // Source: FM 92 GRIB2, template 4.0, octets 23 to 34.
 func (f *Field) level2(o Octets, shift int) {
+	const none = 255
 	at := 23 + shift
-	kind, second := o.U1(at), o.U1(at+6)
-	if second != 255 {
+	first, second := o.U1(at), o.U1(at+6)
+	value := func(at int) (float64, bool) {
+		if o.U1(at) == none || o.U4(at+1) == missing4 {
+			return 0, false
+		}
+		return float64(o.S4(at+1)) / math.Pow10(o.S1(at)), true
+	}
+	v, stated := value(at + 1)
+	end, endStated := value(at + 7)
+	if first == 1 && second == 106 { // from the surface down
+		first, v, stated = second, 0, true
+	}
+	kind, hasValue := levelKinds[first]
+	if second == none && first == 1 {
+		f.Level, f.LevelKnown = ensemble.Level{Kind: ensemble.Surface}, true
 		return
 	}
-	v := 0.0
-	if o.U1(at+1) != 255 && o.U4(at+2) != 0xffffffff {
-		v = float64(o.S4(at+2)) / math.Pow10(o.S1(at+1))
+	if second == none && first == 101 {
+		f.Level, f.LevelKnown = ensemble.Level{Kind: ensemble.MeanSea}, true
+		return
+	}
+	if !hasValue || second != none && second != first {
+		kind, hasValue = ensemble.OtherLevel, false
+	}
+	f.Level = ensemble.Level{Kind: kind, Value: v}
+	if second != none && (endStated || hasValue) {
+		f.Level = ensemble.Layer(kind, v, end)
+	}
+	f.LevelType = fmt.Sprintf("surface%d", first)
+	if second != none && second != first {
+		f.LevelType += fmt.Sprintf("-%d", second)
+	}
+	if hasValue && (!stated || second != none && !endStated) {
+		f.LevelReason = fmt.Sprintf("the level of type %d has no value", first)
 	}
 	f.LevelKnown = true
-	switch kind {
-	case 1:
-		f.Level = ensemble.Level{Kind: ensemble.Surface}
-	case 100:
-		f.Level = ensemble.Level{Kind: ensemble.Pressure, Value: v}
-	case 101:
-		f.Level = ensemble.Level{Kind: ensemble.MeanSea}
-	case 103:
-		f.Level = ensemble.Level{Kind: ensemble.HeightAboveSoil, Value: v}
-	default:
-		f.LevelKnown = false
-	}
 }

@@ -56,7 +56,7 @@ func (f *Field) recordCodes(discipline int, id, local, product, rep Octets) {
 	template := product.U2(8)
 	pascals := int(f.Level.Value)
 	if template > 1 || len(local) > 5 || !commonCentres[id.U2(6)] || id.U1(10) == noLocal || id.U1(20) > operational || !f.Time.Known ||
-		!f.LevelKnown || product.U1(23) != pressure || float64(pascals) != f.Level.Value || pascals < perHPa || pascals%perHPa != 0 {
+		!f.LevelKnown || f.Level.IsLayer || product.U1(23) != pressure || float64(pascals) != f.Level.Value || pascals < perHPa || pascals%perHPa != 0 {
 		return
 	}
 	f.codes, f.dataType, f.packing = [3]int{discipline, product.U1(10), product.U1(11)}, dataTypeNames[id.U1(21)], packingNames[rep.U2(10)]

@@ -32,11 +32,18 @@ type (
 		Reason                           int64 // a text
 		Init                             int64 // seconds since 1970
 		Lead, Interval                   int64 // ns
+		EndDiffers                       bool
+		Statistic                        int64 // a text
 		MemberKnown, IsMember            bool
 		Member, Members, Centre, Process int64
+		Template                         int64
+		MemberType                       uint8
+		LocalOctets                      int64
 		LevelKnown                       bool
 		LevelKind                        uint8
-		Level                            float64
+		Level, LevelEnd                  float64
+		LevelIsLayer                     bool
+		LevelReason, LevelType           int64 // texts
 		ProductKnown                     bool
 		Product, Relation                uint8
 		Below, EventLower, EventUpper    float64
@@ -66,9 +73,10 @@ func (x *Index) Save() (h SavedIndex, columns []byte) {
 		f := &x.Fields[i]
 		fields[i] = savedField{
 			Partial: f.Partial, Kind: f.Kind, Grid: f.Grid,
-			TimeKnown: f.Time.Known, Reason: text(f.Time.Reason), Init: f.Time.Init.Unix(), Lead: int64(f.Time.Lead), Interval: int64(f.Time.Interval),
-			MemberKnown: f.Member.Known, IsMember: f.Member.InEnsemble, Member: int64(f.Member.ID), Members: int64(f.Member.EnsembleSize), Centre: int64(f.Centre), Process: int64(f.Process),
-			LevelKnown: f.LevelKnown, LevelKind: uint8(f.Level.Kind), Level: f.Level.Value, ProductKnown: f.ProductKnown, Product: uint8(f.Product),
+			TimeKnown: f.Time.Known, Reason: text(f.Time.Reason), Init: f.Time.Init.Unix(), Lead: int64(f.Time.Lead), Interval: int64(f.Time.Interval), EndDiffers: f.Time.EndDiffers, Statistic: text(f.Time.Statistic),
+			MemberKnown: f.Member.Known, IsMember: f.Member.InEnsemble, Member: int64(f.Member.ID), Members: int64(f.Member.EnsembleSize), MemberType: uint8(f.Member.Type), LocalOctets: int64(f.Member.LocalOctets), Centre: int64(f.Centre), Process: int64(f.Process), Template: int64(f.Template),
+			LevelKnown: f.LevelKnown, LevelKind: uint8(f.Level.Kind), Level: f.Level.Value, LevelEnd: f.Level.End, LevelIsLayer: f.Level.IsLayer,
+			LevelReason: text(f.LevelReason), LevelType: text(f.LevelType), ProductKnown: f.ProductKnown, Product: uint8(f.Product),
 			Relation: uint8(f.Event.Relation), Below: f.Below, EventLower: f.Event.Lower, EventUpper: f.Event.Upper,
 			Parameter: text(f.Parameter), DataType: text(f.dataType), Packing: text(f.packing),
 		}
@@ -121,9 +129,10 @@ func (h *SavedIndex) Index(c *columnfile.Columns) (*Index, error) {
 // field restores field k of a message.
 func (s *savedField) field(m Message, k int, text func(int64) string) Field {
 	f := Field{Message: m.Number, Sub: k + 1, Offset: m.Offset, Length: m.Length, Edition: m.Edition, Partial: s.Partial, Kind: s.Kind, Grid: s.Grid,
-		Time:   Time{s.TimeKnown, text(s.Reason), time.Unix(s.Init, 0).UTC(), time.Duration(s.Lead), time.Duration(s.Interval)},
-		Member: Member{s.MemberKnown, s.IsMember, int(s.Member), int(s.Members)}, Centre: int(s.Centre), Process: int(s.Process),
-		Level: ensemble.Level{Kind: ensemble.LevelKind(s.LevelKind), Value: s.Level}, LevelKnown: s.LevelKnown, Product: ensemble.Product(s.Product), ProductKnown: s.ProductKnown,
+		Time:   Time{s.TimeKnown, text(s.Reason), time.Unix(s.Init, 0).UTC(), time.Duration(s.Lead), time.Duration(s.Interval), s.EndDiffers, text(s.Statistic)},
+		Member: Member{s.MemberKnown, s.IsMember, int(s.Member), int(s.Members), MemberType(s.MemberType), int(s.LocalOctets)}, Centre: int(s.Centre), Process: int(s.Process), Template: int(s.Template),
+		Level: ensemble.Level{Kind: ensemble.LevelKind(s.LevelKind), Value: s.Level, End: s.LevelEnd, IsLayer: s.LevelIsLayer}, LevelKnown: s.LevelKnown,
+		LevelReason: text(s.LevelReason), LevelType: text(s.LevelType), Product: ensemble.Product(s.Product), ProductKnown: s.ProductKnown,
 		Below: s.Below, Event: ensemble.Event{Relation: ensemble.Relation(s.Relation), Lower: s.EventLower, Upper: s.EventUpper},
 		Parameter: text(s.Parameter), dataType: text(s.DataType), packing: text(s.Packing)}
 	for i, v := range s.Sections {

@@ -40,8 +40,8 @@ func sample(t testing.TB) *Index {
 	t.Helper()
 	m := Message{Number: 3, Offset: 1 << 40, Length: 77, Edition: 2, Fields: []Sections{{1: {16, 21}, 7: {40, 1 << 33}}}}
 	f := Field{Message: 3, Sub: 1, Offset: 1 << 40, Length: 77, Edition: 2, Sections: m.Fields[0], Partial: true, Kind: ID{1, 2}, Grid: ID{15: 9},
-		Time:   Time{true, "no year", time.Date(2017, 2, 26, 6, 0, 1, 0, time.UTC), time.Hour, -time.Nanosecond},
-		Member: Member{true, true, -5, 51}, Centre: 98, Process: 255, Level: ensemble.Level{Kind: ensemble.HeightAboveSoil, Value: 2}, LevelKnown: true,
+		Time:   Time{true, "no year", time.Date(2017, 2, 26, 6, 0, 1, 0, time.UTC), time.Hour, -time.Nanosecond, true, "sum"},
+		Member: Member{true, true, -5, 51, PositivePerturbation, 12}, Template: 11, Centre: 98, Process: 255, Level: ensemble.Layer(ensemble.HeightAboveSoil, 2, 5), LevelKnown: true, LevelReason: "no value", LevelType: "surface103",
 		Product: ensemble.Probability, ProductKnown: true, Below: 0.1, Event: ensemble.Event{Relation: ensemble.Between, Lower: math.SmallestNonzeroFloat64, Upper: math.Inf(1)},
 		Parameter: "0.1.8", codes: [3]int{1, -2, 3}, dataType: "pf", packing: "grid_simple"}
 	whole(t, reflect.ValueOf(f), "Field")

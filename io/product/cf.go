@@ -367,6 +367,8 @@ func (vs *verticalAxes) axis(levels []ensemble.Level) (dim, scalar string, err e
 	}
 	v := vertical{levels: levels}
 	switch kind := levels[0].Kind; {
+	case slices.ContainsFunc(levels, func(l ensemble.Level) bool { return l.IsLayer }):
+		return "", "", fmt.Errorf("%s is a layer, which only GRIB2 output has", levels[0])
 	case kind == ensemble.Pressure:
 		for i := range values {
 			values[i] /= 100
@@ -387,6 +389,10 @@ func (vs *verticalAxes) axis(levels []ensemble.Level) (dim, scalar string, err e
 		v.name = vs.freeDim("height")
 		vs.b.addDimension(v.name, len(levels))
 		vs.b.addDoubles(v.name, []string{v.name}, values, heightAttributes()...)
+	case kind == ensemble.DepthBelowLand:
+		v.name = vs.freeDim("depth")
+		vs.b.addDimension(v.name, len(levels))
+		vs.b.addDoubles(v.name, []string{v.name}, values, text("standard_name", "depth"), text("long_name", "depth below land"), text("units", "m"), text("positive", "down"), text("axis", "Z"))
 	case kind == ensemble.OtherLevel && len(levels) > 1:
 		v.name = vs.freeDim("level")
 		vs.b.addDimension(v.name, len(levels))

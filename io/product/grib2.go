@@ -11,6 +11,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/io/product/encode"
+	"github.com/ensemble-weather/ensemble/io/unit"
 )
 
 // WriteGRIB2 writes one statistic of one variable and lead as GRIB2, one message
@@ -24,7 +25,8 @@ import (
 // All other fields start from a sample of ecCodes, which exists for regular
 // latitude-longitude and regular Gaussian grids.
 //
-// Unit: SI, as in the WMO parameter tables; probabilities in per cent.
+// Unit: that of the parameter in the WMO tables, or of the template; probabilities in
+// per cent.
 // Missing: bitmap.
 // Errors: as WriteNetCDF; exit 64 for a quantile, grid or variable that cannot be
 // encoded in GRIB2 without a template.
@@ -49,6 +51,10 @@ func WriteGRIB2(ctx context.Context, enc Encoder, path string, p *Product, o Opt
 	g := &gribBuilder{lay: &lay, opt: o}
 	for _, f := range slices.SortedFunc(slices.Values(p.Fields), compare) {
 		stat, _ := statisticOf(f.Kind)
+		f, err := f.inGRIBUnit()
+		if err != nil {
+			return notRepresentable(path, err)
+		}
 		keys, err := p.gribKeys(f, stat)
 		if err != nil {
 			return notRepresentable(path, err)
@@ -87,6 +93,45 @@ func WriteGRIB2(ctx context.Context, enc Encoder, path string, p *Product, o Opt
 // statistic, and all members of a variable.
 func (f Field) sameFile(o Field) bool {
 	return f.Variable == o.Variable && f.Kind == o.Kind && f.Lead == o.Lead && f.Below == o.Below && f.Event == o.Event && f.Radius == o.Radius
+}
+
+// gribUnits gives the unit of parameters that is not that of ensemble.Variables.
+//
+// Source: FM 92 GRIB2, code table 4.2.
+var gribUnits = map[string]string{"tcc": "%"}
+
+// inGRIBUnit returns the field with values and limits in the unit of the GRIB
+// parameter: that of the template, or that of the WMO tables.
+//
+// Errors: a template whose unit is not one of the variable.
+func (f Field) inGRIBUnit() (Field, error) {
+	v := f.variable()
+	native := gribUnits[f.Variable]
+	if edition2(f.Template) && f.TemplateUnit != "" {
+		native = f.TemplateUnit
+	}
+	if native == "" || v.Unit == "" {
+		return f, nil
+	}
+	c := unit.ToSI(native, v.Unit)
+	if c.SI != v.Unit {
+		return f, fmt.Errorf("the unit %q of the template is not one of %s", native, f.Variable)
+	}
+	if c.IsIdentity() {
+		return f, nil
+	}
+	if f.Kind == Probability { // its values have no unit
+		f.Event.Lower, f.Event.Upper = c.ToNative(f.Event.Lower), c.ToNative(f.Event.Upper)
+		return f, nil
+	}
+	if f.Kind == Spread {
+		c = c.Difference()
+	}
+	f.Values = slices.Clone(f.Values)
+	for i, x := range f.Values {
+		f.Values[i] = float32(c.ToNative(float64(x)))
+	}
+	return f, nil
 }
 
 // gribValues returns the values as GRIB2 stores them: probabilities in per cent.
@@ -135,6 +180,9 @@ func WriteEnsembleGRIB2(ctx context.Context, enc Encoder, path string, f *ensemb
 				if !ok {
 					return notRepresentable(path, fmt.Errorf("no variable %q in the vocabulary", name))
 				}
+				if q.Period != "" {
+					return notRepresentable(path, fmt.Errorf("%s is the %s over an interval, which a forecast does not state", name, q.Period))
+				}
 				for l, level := range f.Axes.Levels {
 					if err := checkGRIBCodes(q, level); err != nil {
 						return notRepresentable(path, err)
@@ -143,7 +191,11 @@ func WriteEnsembleGRIB2(ctx context.Context, enc Encoder, path string, f *ensemb
 					keys = append(keys, encode.LongKey("typeOfEnsembleForecast", typeOfMember(id)), encode.LongKey("perturbationNumber", int64(id)),
 						encode.LongKey("numberOfForecastsInEnsemble", int64(len(f.Members))),
 						encode.LongKey("typeOfGeneratingProcess", ensembleRun))
-					g.addMessage(base, keys, f.Field(t, m, v, l))
+					one, err := Field{Variable: name, Kind: Member, Values: f.Field(t, m, v, l)}.inGRIBUnit()
+					if err != nil {
+						return notRepresentable(path, err)
+					}
+					g.addMessage(base, keys, one.Values)
 				}
 			}
 		}
@@ -345,8 +397,8 @@ func checkGRIBCodes(v ensemble.Variable, l ensemble.Level) error {
 }
 
 // parameterKeys sets parameter and level. Code table 4.5: 1 ground or water
-// surface, 100 isobaric surface in Pa, 101 mean sea level, 103 height above ground
-// in m.
+// surface, 8 top of the atmosphere, 100 isobaric surface in Pa, 101 mean sea level,
+// 103 height above ground in m, 106 depth below land in m.
 func parameterKeys(v ensemble.Variable, l ensemble.Level) []encode.Key {
 	keys := []encode.Key{
 		encode.LongKey("discipline", int64(v.Discipline)),
@@ -354,17 +406,33 @@ func parameterKeys(v ensemble.Variable, l ensemble.Level) []encode.Key {
 		encode.LongKey("parameterNumber", int64(v.Number)),
 	}
 	surface := func(code int64) encode.Key { return encode.LongKey("typeOfFirstFixedSurface", code) }
+	if l.IsLayer {
+		code := map[ensemble.LevelKind]int64{ensemble.Pressure: 100, ensemble.HeightAboveSoil: 103, ensemble.DepthBelowLand: 106}[l.Kind]
+		// ecCodes changes the first surface when the type of the second is set.
+		keys = append(keys, surface(code), encode.LongKey("typeOfSecondFixedSurface", code))
+		factor, value, _ := scaledNumber(l.End)
+		return append(append(keys, levelKeys(l.Value)...), encode.LongKey("scaleFactorOfSecondFixedSurface", factor), encode.LongKey("scaledValueOfSecondFixedSurface", value))
+	}
 	switch l.Kind {
 	case ensemble.Pressure:
 		return append(append(keys, surface(100)), levelKeys(l.Value)...)
 	case ensemble.HeightAboveSoil:
 		return append(append(keys, surface(103)), levelKeys(l.Value)...)
+	case ensemble.DepthBelowLand:
+		return append(append(keys, surface(106)), levelKeys(l.Value)...)
 	case ensemble.MeanSea:
 		return append(append(keys, surface(101)), levelKeys(0)...)
-	default:
-		return append(append(keys, surface(1)), levelKeys(0)...)
+	case ensemble.Surface:
+		if wholeColumn[v.Name] { // from the surface to the top of the atmosphere
+			return append(keys, surface(1), encode.LongKey("typeOfSecondFixedSurface", 8))
+		}
 	}
+	return append(append(keys, surface(1)), levelKeys(0)...)
 }
+
+// wholeColumn lists variables of the whole atmosphere, whose level is the surface in
+// ensemble.Variables.
+var wholeColumn = map[string]bool{"tcw": true, "tcwv": true, "tcc": true}
 
 // levelKeys sets the value of a level, to nine digits.
 func levelKeys(v float64) []encode.Key {

@@ -60,6 +60,8 @@ type Field struct {
 	// Template is the GRIB message of a field with this variable, level and lead in
 	// the input; nil without one. The GRIB2 output is a clone of it.
 	Template []byte
+	// TemplateUnit is the unit of the template's values; "" is that of the variable.
+	TemplateUnit string
 }
 
 // Metadata describes the origin of data. It is written to all files.
@@ -235,7 +237,7 @@ func (p *Product) realizations(f Field) (n int) {
 func compare(a, b Field) int {
 	return cmp.Or(cmp.Compare(a.Lead, b.Lead), cmp.Compare(a.Variable, b.Variable), cmp.Compare(a.Kind, b.Kind),
 		cmp.Compare(a.Below, b.Below), a.Event.Compare(b.Event), cmp.Compare(a.Parameter, b.Parameter), cmp.Compare(a.Radius, b.Radius), cmp.Compare(a.Member, b.Member),
-		cmp.Compare(a.Level.Kind, b.Level.Kind), cmp.Compare(b.Level.Value, a.Level.Value))
+		cmp.Compare(a.Level.Kind, b.Level.Kind), cmp.Compare(b.Level.Value, a.Level.Value), cmp.Compare(b.Level.End, a.Level.End))
 }
 
 // check rejects products that must not be published.

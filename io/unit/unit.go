@@ -1,10 +1,16 @@
-// Package unit converts units of files to SI, with a table instead of an algebra of
-// units. A unit that is not in the table is kept, so that listings show it.
+// Package unit reads the units of files and converts values to the unit of their
+// quantity. Units have the grammar of UDUNITS-2 (parse.go) over a database of units
+// (database.go). Spellings that files have and UDUNITS-2 does not read are a list
+// (spelling.go). Units of a quantity that is not in ensemble.Variables stay as they
+// are, except for pressures, temperatures and lengths.
 package unit
 
 import (
+	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
+	"sync"
 )
 
 // Conversion is the linear conversion SI = Scale·native + Offset.
@@ -34,27 +40,6 @@ func (c Conversion) Apply(v []float32) {
 // ToNative converts one SI value to the native unit.
 func (c Conversion) ToNative(v float64) float64 { return (v - c.Offset) / c.Scale }
 
-// table lists native units in the spelling of Normalise. Units that are SI or kept
-// (%, degrees) are absent.
-//
-// Source: BIPM SI brochure; UDUNITS-2 database.
-var table = map[string]Conversion{
-	"hPa": {"Pa", 100, 0}, "mbar": {"Pa", 100, 0}, "mb": {"Pa", 100, 0}, "millibar": {"Pa", 100, 0}, "millibars": {"Pa", 100, 0},
-	"kPa": {"Pa", 1000, 0}, "dPa": {"Pa", 0.1, 0}, "pascal": {"Pa", 1, 0}, "Pascal": {"Pa", 1, 0},
-	"degC": {"K", 1, 273.15}, "Celsius": {"K", 1, 273.15}, "celsius": {"K", 1, 273.15}, "deg_C": {"K", 1, 273.15},
-	"degree_Celsius": {"K", 1, 273.15}, "degrees_Celsius": {"K", 1, 273.15}, "degree_C": {"K", 1, 273.15}, "degrees_C": {"K", 1, 273.15}, "°C": {"K", 1, 273.15},
-	"degF": {"K", 5.0 / 9, 459.67 * 5 / 9}, "Fahrenheit": {"K", 5.0 / 9, 459.67 * 5 / 9},
-	"kelvin": {"K", 1, 0}, "Kelvin": {"K", 1, 0}, "degK": {"K", 1, 0}, "degrees_K": {"K", 1, 0},
-	"gpm": {"m", 1, 0}, "gpdm": {"m", 10, 0}, "dam": {"m", 10, 0}, "gpdam": {"m", 10, 0}, "km": {"m", 1000, 0}, "cm": {"m", 0.01, 0}, "mm": {"m", 0.001, 0},
-	"metre": {"m", 1, 0}, "metres": {"m", 1, 0}, "meter": {"m", 1, 0}, "meters": {"m", 1, 0},
-	"km h-1": {"m s-1", 1 / 3.6, 0}, "knot": {"m s-1", 1852.0 / 3600, 0}, "knots": {"m s-1", 1852.0 / 3600, 0}, "kt": {"m s-1", 1852.0 / 3600, 0},
-	"g kg-1": {"kg kg-1", 1e-3, 0}, "mg kg-1": {"kg kg-1", 1e-6, 0},
-	"hPa s-1": {"Pa s-1", 100, 0}, "Pa h-1": {"Pa s-1", 1.0 / 3600, 0},
-	"mm h-1": {"kg m-2 s-1", 1.0 / 3600, 0}, "mm d-1": {"kg m-2 s-1", 1.0 / 86400, 0}, "mm day-1": {"kg m-2 s-1", 1.0 / 86400, 0}, "mm s-1": {"kg m-2 s-1", 1, 0},
-	"(0 - 1)": {"1", 1, 0}, "0-1": {"1", 1, 0}, "Fraction": {"1", 1, 0}, "fraction": {"1", 1, 0}, "Proportion": {"1", 1, 0}, "~": {"1", 1, 0}, "Numeric": {"1", 1, 0}, "Dimensionless": {"1", 1, 0},
-	"percent": {"%", 1, 0},
-}
-
 var (
 	power = regexp.MustCompile(`([A-Za-z])(?:\*\*|\^)([-+]?[0-9]+)`)
 	slash = regexp.MustCompile(`/\s*([A-Za-z]+)([0-9]*)`)
@@ -76,23 +61,124 @@ func Normalise(s string) string {
 	return strings.Join(strings.Fields(s), " ")
 }
 
+// pair is the key of conversions.
+type pair struct{ native, wanted string }
+
+// conversions holds results of ToSI, which is called for each field of a file.
+var conversions sync.Map // pair → Conversion
+
 // ToSI returns the conversion of a native unit to SI. wanted is the unit of the
-// quantity in ensemble.Variables; "" for an unknown quantity. It resolves
-// ambiguities. If wanted is "kg m-2", a depth of water ("m" and "mm" of tp) is
-// converted to mass per area. If wanted is "1", a percentage is converted to a
-// fraction.
+// quantity in ensemble.Variables; "" for an unknown quantity. If wanted is a mass of
+// water per area ("kg m-2" of tp), a depth of water is converted ("m", "mm",
+// "inch"). If native is not a unit of the quantity, SI is not wanted: Why gives the
+// reason.
 func ToSI(native, wanted string) Conversion {
-	s := Normalise(native)
-	switch {
-	case wanted == "kg m-2" && s == "m":
-		return Conversion{"kg m-2", 1000, 0}
-	case wanted == "kg m-2" && s == "mm":
-		return Conversion{"kg m-2", 1, 0}
-	case wanted == "1" && (s == "%" || table[s].SI == "%"):
-		return Conversion{"1", 0.01, 0}
+	key := pair{native, wanted}
+	if c, ok := conversions.Load(key); ok {
+		return c.(Conversion)
 	}
-	if c, ok := table[s]; ok {
-		return c
+	c, ok := convert(native, wanted)
+	if !ok {
+		c = Conversion{Normalise(native), 1, 0}
 	}
-	return Conversion{s, 1, 0}
+	conversions.Store(key, c)
+	return c
+}
+
+// densityOfWater converts a depth of water to mass per area, in kg m-3. It is that
+// of the definition of precipitation in WMO-No. 8.
+const densityOfWater = 1000
+
+// keptUnits are the units to which values of unknown quantities are converted, by
+// dimensions.
+var keptUnits = map[dimensions]string{dimTemperature: "K", dimPressure: "Pa", dimLength: "m"}
+
+// convert returns the conversion of a unit to that of a quantity.
+func convert(native, wanted string) (Conversion, bool) {
+	if strings.TrimSpace(native) == "" {
+		return Conversion{}, false // without a unit, a humidity may be a fraction or per cent
+	}
+	units, _ := readings(native)
+	if wanted == "" {
+		for _, u := range units {
+			if si := keptUnits[u.dims]; si != "" {
+				return conversion(u, measure{factor: 1, dims: u.dims}, si), true
+			}
+		}
+		if s := fieldSpellings[strings.ToLower(Normalise(native))]; s == "1" || s == "%" {
+			return Conversion{s, 1, 0}, true
+		}
+		return Conversion{}, false
+	}
+	target, err := parse(wanted)
+	if err != nil {
+		return Conversion{}, false
+	}
+	for _, u := range units {
+		if u.dims == target.dims {
+			return conversion(u, target, wanted), true
+		}
+		if asMass, ok := waterMass(u); ok && asMass.dims == target.dims {
+			return conversion(asMass, target, wanted), true
+		}
+	}
+	return Conversion{}, false
+}
+
+// waterMass returns the mass per area of a depth of water.
+func waterMass(u measure) (measure, bool) {
+	if u.dims != dimLength && u.dims != dimSpeed {
+		return u, false
+	}
+	return u.times(measure{factor: densityOfWater, dims: dimensions{-3, 1}}), true
+}
+
+// conversion returns the conversion between units of the same dimensions. Numbers
+// are rounded to 15 digits: 1 in is 25.4 mm, not 25.399999999999999.
+func conversion(from, to measure, si string) Conversion {
+	return Conversion{si, round(from.factor / to.factor), round(from.factor/to.factor*from.origin - to.origin)}
+}
+
+func round(x float64) float64 {
+	y, err := strconv.ParseFloat(strconv.FormatFloat(x, 'g', 15, 64), 64)
+	if err != nil {
+		return x
+	}
+	return y
+}
+
+// quantities names dimensions in reasons.
+var quantities = map[dimensions]string{dimLength: "a length", dimArea: "an area", dimVolume: "a volume", dimMass: "a mass", dimTime: "a time", dimSpeed: "a speed", dimFrequency: "a frequency",
+	dimForce: "a force", dimPressure: "a pressure", dimEnergy: "an energy", dimPower: "a power", dimTemperature: "a temperature", dimAmount: "an amount of substance", dimAngle: "an angle", dimCharge: "an electric charge",
+	dimMassPerArea: "a mass per area", dimMassFlux: "a rate, mass per area and time", dimNone: "a number", {2, 0, -2}: "a geopotential or an energy per mass", {-1, 1, -3}: "a rate of change of pressure",
+	{-3, 1}: "a density", {0, 1, -3}: "a flux of energy", {0, 1, -2}: "an energy per area"}
+
+// overHours matches a depth with the interval in its unit: "mm/6h".
+var overHours = regexp.MustCompile(`(?i)^\s*([a-z]+)\s*(?:/|per)\s*\(?\s*([0-9]+)\s*-?\s*(h|hr|hrs|hour|hours|d|day|days|min|minutes)\s*\)?\s*$`)
+
+// Why returns the reason why a native unit is not one of the quantity whose unit is
+// wanted, and what to write into the file instead.
+func Why(native, wanted string) (why, fix string) {
+	fix = fmt.Sprintf("write the unit of the values into the file, such as %q", wanted)
+	if strings.TrimSpace(native) == "" {
+		return "the file states no unit; values in " + wanted + " are needed", fix
+	}
+	amount := wanted == "kg m-2"
+	if m := overHours.FindStringSubmatch(native); m != nil && amount {
+		return "it is a rate; an amount in " + wanted + " is needed",
+			fmt.Sprintf("if the values are sums over %s %s, write the unit %q and cell_methods \"time: sum\" into the file, with the bounds of its time; if they are rates, name the variable a rate, such as prate", m[2], m[3], m[1])
+	}
+	units, err := readings(native)
+	if len(units) == 0 {
+		return fmt.Sprintf("it is not a unit of UDUNITS-2 (%v); values in %s are needed", err, wanted), fix
+	}
+	u := units[0]
+	of := quantities[u.dims]
+	if of == "" {
+		of = "another quantity"
+	}
+	if amount && (u.dims == dimMassFlux || u.dims == dimSpeed) {
+		return "it is a rate; an amount in " + wanted + " is needed", "multiply the values by the length of their interval and write \"kg m-2\" into the file; or name the variable a rate, such as prate"
+	}
+	return fmt.Sprintf("it is the unit of %s; values in %s are needed", of, wanted), fix
 }

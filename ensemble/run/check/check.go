@@ -239,7 +239,7 @@ func Run(ctx context.Context, o Options) (r *Result, err error) {
 func check(ctx context.Context, o Options) (*Result, error) {
 	if o.Config != nil {
 		o.Input.Sparse = o.Input.Sparse || o.Config.Data.AllowMissingChunks
-		if l := &o.Input.Members; l.FromName == nil && l.Centres == nil && !l.Percentiles {
+		if l := &o.Input.Members; l.FromName == nil && l.Centres == nil && !l.Percentiles && !l.Unnumbered && !l.Pairs {
 			*l = input.LayoutOf(o.Config.Data.Members.MemberLayout)
 		}
 	}
@@ -629,7 +629,7 @@ func checkRows(c *input.ValueStats) (rows []Row) {
 	}
 	for n := range rows {
 		part := ensemble.Catalogue{Entries: of[n]}
-		rows[n].Levels, rows[n].Inits = humanise.Strings(part.Levels()), len(part.Inits())
+		rows[n].Levels, rows[n].Inits = ensemble.LevelTexts(of[n]), len(part.Inits())
 	}
 	slices.SortFunc(rows, func(a, b Row) int {
 		return cmp.Or(cmp.Compare(a.Variable, b.Variable), cmp.Compare(a.Product, b.Product))

@@ -24,7 +24,7 @@ var wantFaults = map[string]string{
 	"member_from_other_day": "initialisations are mixed", "member_with_other_step": "member 6 is missing at lead 96h", "member_on_shifted_grid": "grids differ",
 	"member_constant": "1 field of z at 500hPa almost constant", "member_zero_range": "1 field of z at 500hPa with the same value at all points",
 	"member_values_absurd": "values of z at 500hPa are outside", "only_one_member": "one member has no spread",
-	"scale_factor_zero": "scale_factor is 0", "scale_factor_nan": "scale_factor is NaN", "units_unknown": `unit "?" of 2t is not understood`, "all_fill": "fields without any value",
+	"scale_factor_zero": "scale_factor is 0", "scale_factor_nan": "scale_factor is NaN", "units_unknown": `unit "?" of 2t cannot be converted to K`, "all_fill": "fields without any value",
 }
 
 // TestCheckBroken checks that every damaged file is survived: unreadable files are named, damage of others is

@@ -81,6 +81,10 @@ type inspectRow struct {
 	LeadSeconds int64    `json:"lead_seconds"`
 	Valid       string   `json:"valid"`
 	Statistic   string   `json:"statistic,omitempty"`
+	Interval    string   `json:"interval,omitempty"` // of the statistic, as leads: "0h-6h"
+	IntervalS   int64    `json:"interval_seconds,omitempty"`
+	MemberType  string   `json:"member_type,omitempty"`
+	Template    int      `json:"template,omitempty"` // product definition template of GRIB 2
 	Centre      string   `json:"centre,omitempty"`
 	Process     string   `json:"process,omitempty"` // generating process of the forecast model, the centre's number
 	Grid        string   `json:"grid"`
@@ -112,10 +116,13 @@ func inspectRows(ctx context.Context, in *fio.Input, stats bool) ([]inspectRow, 
 	})
 	rows := make([]inspectRow, len(entries))
 	for i, e := range entries {
-		r := inspectRow{File: e.File, Message: e.Message, Variable: e.Variable, Unit: e.NativeUnit, UnitSI: e.Unit, Level: e.Level.String(),
+		r := inspectRow{File: e.File, Message: e.Message, Variable: e.Variable, Unit: e.NativeUnit, UnitSI: e.Unit, Level: e.LevelText(),
 			LevelType: e.LevelType, Product: e.Product.String(), Init: e.Init.Format(time.RFC3339), Lead: e.Lead.String(),
 			LeadSeconds: int64(time.Duration(e.Lead) / time.Second), Valid: e.Valid().Format(time.RFC3339), Statistic: e.Statistic, Centre: e.Centre, Process: e.Process,
-			Grid: e.Grid.String(), Packing: e.Packing, entry: e}
+			Grid: e.Grid.String(), Packing: e.Packing, MemberType: e.MemberType, Template: e.Template, entry: e}
+		if e.Interval != 0 {
+			r.Interval, r.IntervalS = fmt.Sprintf("%s-%s", e.Lead-e.Interval, e.Lead), int64(time.Duration(e.Interval)/time.Second)
+		}
 		if e.Sub > 1 {
 			r.Sub = e.Sub
 		}
@@ -212,10 +219,12 @@ func inspectSections(in *fio.Input, rows []inspectRow, unrelated []input.Unrelat
 	cat := in.Catalogue()
 	used := input.UsedMessages(cat)
 	all := answer.Sections{{Text: []string{fmt.Sprintf("%d files, %d messages: %d used, %d unused; %d fields", len(in.Files()), cat.Messages, used, cat.Messages-used, len(cat.Entries))}}}
-	table := answer.Section{Columns: GroupColumns}
+	table := answer.Section{Columns: append(slices.Clone(GroupColumns), answer.TextColumns("over time")...)}
+	statistic := false // a group has a statistic over time
 	var grids, holes []string
 	for _, g := range cat.Groups() {
-		table.Rows = append(table.Rows, GroupRow(g))
+		table.Rows = append(table.Rows, append(GroupRow(g), strings.Join(g.Statistics, ",")))
+		statistic = statistic || !slices.Equal(g.Statistics, []string{"instant"})
 		for _, grid := range g.Grids {
 			if text := fmt.Sprintf("grid: %s%s", grid, input.FormatSourceOrder(grid)); !slices.Contains(grids, text) {
 				grids = append(grids, text)
@@ -223,6 +232,12 @@ func inspectSections(in *fio.Input, rows []inspectRow, unrelated []input.Unrelat
 		}
 		for _, h := range g.Missing {
 			holes = append(holes, h.String())
+		}
+	}
+	if !statistic {
+		table.Columns = GroupColumns
+		for i, r := range table.Rows {
+			table.Rows[i] = r[:len(r)-1]
 		}
 	}
 	if len(table.Rows) > 0 {
@@ -262,10 +277,10 @@ func statistics(rows []inspectRow) answer.Section {
 	s.Columns[2].Format = "%d"
 	for _, r := range rows[:min(len(rows), maxLines)] {
 		if r.Missing == nil {
-			s.Rows = append(s.Rows, []any{r.entry.Key, r.Unit, "not decoded"})
+			s.Rows = append(s.Rows, []any{r.entry, r.Unit, "not decoded"})
 			continue
 		}
-		s.Rows = append(s.Rows, []any{r.entry.Key, r.Unit, r.Missing, r.Min, r.Mean, r.Max})
+		s.Rows = append(s.Rows, []any{r.entry, r.Unit, r.Missing, r.Min, r.Mean, r.Max})
 	}
 	for _, line := range more(len(rows), "fields; --json lists all") {
 		s.Notes = append(s.Notes, "  "+line)
@@ -282,8 +297,16 @@ func GroupRow(g ensemble.Group) []any {
 	for _, h := range g.Missing {
 		holes += len(h.Members)
 	}
-	return []any{g.Variable, g.Product.String(), g.Unit, input.Abbreviate(g.Levels), input.FormatMembers(g.Members), input.Abbreviate(g.Leads), input.Abbreviate(g.Inits),
+	return []any{g.Variable, g.Product.String(), g.Unit, abbreviateTexts(g.LevelTexts), input.FormatMembers(g.Members), input.Abbreviate(g.Leads), input.Abbreviate(g.Inits),
 		strconv.Itoa(g.Count), strconv.Itoa(holes), strings.Join(g.Packings, ","), cmp.Or(strings.Join(g.Centres, ","), "-")}
+}
+
+// abbreviateTexts joins texts, long lists as their ends.
+func abbreviateTexts(v []string) string {
+	if len(v) > 6 {
+		return fmt.Sprintf("%s … %s (%d)", v[0], v[len(v)-1], len(v))
+	}
+	return strings.Join(v, ",")
 }
 
 // more returns a line that counts the things that are not listed; nil if all are.

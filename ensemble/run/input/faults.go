@@ -10,6 +10,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/humanise"
+	"github.com/ensemble-weather/ensemble/io/unit"
 )
 
 // Fault is a fault of an input. `ensemble check` lists all faults; commands that compute refuse the input
@@ -76,7 +77,7 @@ func Location(e ensemble.Entry) string {
 	if e.Length > 0 {
 		at = fmt.Sprintf("%s, message %d, byte %d", e.File, e.Message, e.Offset)
 	}
-	return at + " (" + e.Key.String() + ")"
+	return at + " (" + e.String() + ")"
 }
 
 // SplitFaults combines the faults that prevent computation into an error (nil if none) and returns the others as
@@ -208,7 +209,8 @@ func CheckOffered(c *ensemble.Catalogue, at string, b RequiredFields) (faults []
 // MissingControlFault returns the fault of a missing control.
 func MissingControlFault(at, have string) Fault {
 	return Fault{Kind: FaultMissing, Code: exit.BadData, What: "control member absent", At: at,
-		Why: "the input has " + have + "; since IFS cycle 50r1 the control is in the `oper` `fc` file", Fix: "add the file of the control, or exclude the control from the members"}
+		Why: "the input has " + have + "; since IFS cycle 50r1 the control is in the `oper` `fc` file, without a member number",
+		Fix: "add that file and set members.unnumbered: control (in train.yaml data.members.unnumbered); or exclude the control from the members"}
 }
 
 // initFields lists the present fields of one initialisation, and the required ones that are missing.
@@ -499,8 +501,9 @@ func UnitFaults(entries []ensemble.Entry) (faults []Fault) {
 		seen[n] = true
 		known, ok := ensemble.VariableNamed(e.Variable)
 		if ok && e.Unit != known.Unit {
-			faults = append(faults, Fault{Kind: FaultUnit, Code: exit.BadData, What: fmt.Sprintf("unit %q of %s is not understood", e.NativeUnit, e.Variable),
-				Why: "values in " + known.Unit + " are needed", Fix: "correct the unit in the file"}.AtEntry(e))
+			why, fix := unit.Why(e.NativeUnit, known.Unit)
+			faults = append(faults, Fault{Kind: FaultUnit, Code: exit.BadData, What: fmt.Sprintf("unit %q of %s cannot be converted to %s", e.NativeUnit, e.Variable, known.Unit),
+				Why: why, Fix: fix}.AtEntry(e))
 			continue
 		}
 		o, other := first[e.Variable]
@@ -518,9 +521,32 @@ func UnitFaults(entries []ensemble.Entry) (faults []Fault) {
 	return faults
 }
 
-// ConflictFault returns the fault of two fields with the same key and different values.
+// ConflictFault returns the fault of two fields with the same key and different values. It names what they differ in.
 func ConflictFault(a, b ensemble.Entry) Fault {
-	return Fault{Kind: FaultDuplicate, Code: exit.BadData, What: "two messages describe the same field and differ",
+	f := Fault{Kind: FaultDuplicate, Code: exit.BadData, What: "two messages describe the same field and differ",
 		At:  fmt.Sprintf("%s message %d and %s message %d", a.File, a.Message, b.File, b.Message),
-		Why: "it is unknown which of the two is correct", Fix: "remove one of them from the input", Fields: 2}.AtEntry(b)
+		Why: "it is unknown which of the two is correct", Fix: "remove one of them from the input", Fields: 2}
+	differ := func(what, x, y string) {
+		if x != y {
+			f.Why += fmt.Sprintf("; %s %s and %s", what, cmp.Or(x, "none"), cmp.Or(y, "none"))
+		}
+	}
+	differ("their types of member are", a.MemberType, b.MemberType)
+	differ("their generating processes are", a.Process, b.Process)
+	differ("their templates are", fmt.Sprint(a.Template), fmt.Sprint(b.Template))
+	differ("their units are", a.NativeUnit, b.NativeUnit)
+	differ("their types of level are", a.LevelType, b.LevelType)
+	const negative, positive = "negative perturbation", "positive perturbation"
+	switch {
+	case a.MemberType == negative && b.MemberType == positive || a.MemberType == positive && b.MemberType == negative:
+		f.What = fmt.Sprintf("a positive and a negative perturbation have one member number, %s", a.Member)
+		f.Why = "they are two members, whose producer numbers pairs of perturbations"
+		f.Fix = "number them 2n-1 and 2n with members.pairs: members (in train.yaml data.members.pairs), or --pairs"
+	case a.MemberType != b.MemberType:
+		f.Fix = "remove the files of one of the two, or assign member numbers with members.filename_pattern (in train.yaml data.members.filename_pattern), or --filename-pattern"
+	case a.File != b.File && a.Product == ensemble.MemberField:
+		f.Why += fmt.Sprintf("; two files have %s of one field", map[bool]string{true: "no member number", false: "member " + a.Member.String()}[a.Member == ensemble.NoMember])
+		f.Fix = "if each file is a member, take its number from its name with members.filename_pattern (in train.yaml data.members.filename_pattern), or --filename-pattern; otherwise remove one of them from the input"
+	}
+	return f.AtEntry(b)
 }

@@ -18,7 +18,8 @@ import (
 
 // LayoutOf converts a configured layout for package io; its pattern has been checked.
 func LayoutOf(l config.MemberLayout) fio.MemberOptions {
-	out := fio.MemberOptions{Centres: l.Centres, Percentiles: l.Percentiles == config.PercentilesAsMembers}
+	out := fio.MemberOptions{Centres: l.Centres, Percentiles: l.Percentiles == config.PercentilesAsMembers,
+		Unnumbered: l.Unnumbered == config.UnnumberedAsControl, Pairs: l.Pairs == config.PairsAsMembers}
 	if l.FilenamePattern != "" {
 		out.FromName = regexp.MustCompile(l.FilenamePattern)
 	}

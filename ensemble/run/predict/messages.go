@@ -59,7 +59,7 @@ func addTemplates(p *product.Product, in *fio.Input, found map[templateKey]ensem
 				return err
 			}
 		}
-		f.Template = read[e]
+		f.Template, f.TemplateUnit = read[e], e.NativeUnit
 	}
 	return nil
 }

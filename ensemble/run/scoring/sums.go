@@ -378,7 +378,7 @@ func DamagedSumsError(path string, err error) error {
 
 // CompareTargets orders targets in results.
 func CompareTargets(a, b score.Target) int {
-	return cmp.Or(strings.Compare(a.Variable, b.Variable), cmp.Compare(b.Level.Value, a.Level.Value), cmp.Compare(a.Lead, b.Lead))
+	return cmp.Or(strings.Compare(a.Variable, b.Variable), cmp.Compare(b.Level.Value, a.Level.Value), cmp.Compare(b.Level.End, a.Level.End), cmp.Compare(a.Lead, b.Lead))
 }
 
 // unequalDates warns about targets with fewer initialisations than others.

@@ -109,6 +109,8 @@ func (m Message) Describe() grib.Description {
 	hhmm, _ := m.long("dataTime")
 	second, _ := m.long("second")
 	d.Seconds = (hhmm/100)*3600 + (hhmm%100)*60 + second
+	unit, _ := m.long("indicatorOfUnitOfTimeRange") // before stepUnits, which changes it
+	d.StepUnit = int(unit)
 	// Without stepUnits ecCodes returns steps in hours and rounds shorter ones.
 	if m.setText("stepUnits", "s") {
 		var a, b bool
