@@ -271,7 +271,7 @@ func numericAttribute(a netcdf.Attr, kind netcdf.Type, n uint64) (cf.Attr, error
 	default:
 		return cf.Attr{}, nil // user-defined types are ignored
 	}
-	return cf.Attr{Numbers: out}, err
+	return cf.Attr{Numbers: out, Type: typeNames[C.nc_type(kind)]}, err
 }
 
 // toFloats converts numbers to float64.
