@@ -126,6 +126,10 @@ func (in *Input) coordinates(ctx context.Context, f *file, h *cf.Header, slabs [
 		}
 		for i, r := range list {
 			raw, err := r.Bytes(payload, 8)
+			var library *wire.LibraryError
+			if errors.As(err, &library) {
+				return libraryError(f.path, library)
+			}
 			if err != nil {
 				return &exit.Error{Code: exit.BadData, What: "coordinates cannot be read", At: f.path + ", variable " + h.Vars[slabs[i].Var].Path(), Why: err.Error(), Fix: "transfer the file again"}
 			}

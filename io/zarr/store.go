@@ -102,6 +102,11 @@ func Open(name string, o Options) (*Store, error) {
 		s.Close()
 		return nil, err
 	}
+	// A directory is a store by its metadata; an archive may contain anything.
+	if len(s.metadataTimes) == 0 {
+		s.Close()
+		return nil, &exit.Error{Code: exit.BadData, What: "not a Zarr store", At: name, Why: "it is a zip archive without Zarr metadata at its root", Fix: fmt.Sprintf("unpack it (`unzip '%s'`) and give the files in it", name)}
+	}
 	if err := s.compareConsolidated(); err != nil {
 		s.Close()
 		return nil, err
