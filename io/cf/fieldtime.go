@@ -17,6 +17,9 @@ type timeCoords struct {
 	bounds, leadBounds []float64
 	// ignoredLead is a lead without a length; valid times have its information.
 	ignoredLead *auxCoord
+	// start is the initialisation that the file states in a global attribute; zero if
+	// coordinates have the initialisation, or nothing has.
+	start time.Time
 	// static reports a variable without a time.
 	static bool
 }
@@ -60,11 +63,21 @@ func (r *reader) timeCoords(v *Var, all []*auxCoord) (c timeCoords, reason strin
 	if reason := r.timeIsInit(&c); reason != "" {
 		return c, reason
 	}
+	if c.valid != nil && c.init == nil && c.lead == nil {
+		if text := r.h.Attrs[startAttribute].Text; text != "" {
+			if c.start, err = parseDate(strings.Replace(text, "_", " ", 1)); err != nil {
+				return c, fmt.Sprintf("global attribute %s: %s", startAttribute, err)
+			}
+		}
+	}
 	if c.valid != nil || c.init != nil && c.lead != nil {
 		return c, ""
 	}
 	return c, r.withoutTime(v, &c)
 }
+
+// startAttribute is the global attribute in which WRF states the initialisation.
+const startAttribute = "SIMULATION_START_DATE"
 
 // withoutTime returns the reason why a variable without valid times is not used. A
 // variable without any time is static.
@@ -305,6 +318,8 @@ func (c timeCoords) combine(init, valid time.Time, lead, interval time.Duration)
 	case c.init != nil:
 	case c.lead != nil:
 		init = valid.Add(-lead)
+	case !c.start.IsZero():
+		init, lead = c.start, valid.Sub(c.start)
 	default:
 		init = valid // analysis
 	}
