@@ -387,6 +387,8 @@ func (r *reader) variableFields(i int) ([]Field, string) {
 type fieldCoords struct {
 	time                     timeCoords
 	member, level, statistic *auxCoord
+	levels                   []ensemble.Level // of the values of level
+	levelType                string
 }
 
 // has reports whether a is one of the coordinates.
@@ -439,23 +441,25 @@ func (r *reader) fieldCoords(v *Var, all []*auxCoord, hor horizontalGrid, d *des
 	if c.member != nil && len(c.member.values) > 1 && len(c.member.axes) > 0 && (d.Key.Product == ensemble.EnsembleMean || d.Key.Product == ensemble.Spread) {
 		return c, fmt.Sprintf("its cell_methods state a statistic over members, but it has the members %q", c.member.v.Name)
 	}
-	return c, r.checkLevel(c.level, d)
+	return c, r.readLevels(&c, d)
 }
 
-// checkLevel compares the level in the variable's name with that of its coordinate.
-func (r *reader) checkLevel(level *auxCoord, d *description) string {
-	if d.level == nil || level == nil {
+// readLevels converts the levels of a variable, and compares them with the level in
+// its name. It returns the reason why they cannot be used.
+func (r *reader) readLevels(c *fieldCoords, d *description) (reason string) {
+	if c.level == nil {
 		return ""
 	}
-	for _, x := range level.values {
-		l, _, reason := r.levelOf(level, x)
-		if reason != "" {
+	c.levels = make([]ensemble.Level, len(c.level.values))
+	for k, x := range c.level.values {
+		if c.levels[k], c.levelType, reason = r.levelOf(c.level, x); reason != "" {
 			return reason
 		}
-		if l.Kind == ensemble.OtherLevel || l.Kind == d.level.Kind && l.Value >= d.level.Value/2 && l.Value <= d.level.Value*2 {
+		l, named := c.levels[k], d.level
+		if named == nil || l.Kind == ensemble.OtherLevel || l.Kind == named.Kind && l.Value >= named.Value/2 && l.Value <= named.Value*2 {
 			continue
 		}
-		return fmt.Sprintf("its name states the level %s, and its coordinate %q %s", d.level, level.v.Name, l)
+		return fmt.Sprintf("its name states the level %s, and its coordinate %q %s", named, c.level.v.Name, l)
 	}
 	return ""
 }
@@ -609,11 +613,7 @@ func (r *reader) keyAt(f *Field, c *fieldCoords, named *ensemble.Level, place []
 		f.Key.Member = ensemble.Member(m)
 	}
 	if c.level != nil {
-		l, kind, reason := r.levelOf(c.level, c.level.value(r.h, place))
-		if reason != "" {
-			return reason, false
-		}
-		f.Key.Level, f.LevelType = l, kind
+		f.Key.Level, f.LevelType = c.levels[c.level.offset(r.h, place)], c.levelType
 	} else if named != nil {
 		f.Key.Level = *named
 	}

@@ -46,8 +46,9 @@ func HasMetadataName(head []byte) bool {
 
 // Options configures Open. The zero value is the default.
 type Options struct {
-	// Sparse reads absent chunks as missing values, in coordinates as the fill
-	// value. By default they are an error.
+	// Sparse reads absent chunks as the fill value in version 3 and in coordinates,
+	// and as missing values in version 2, where xarray marks these by the fill value.
+	// By default they are an error.
 	Sparse bool
 }
 

@@ -22,7 +22,7 @@ func (e *FilterError) Error() string {
 
 // filterNames gives the names of filters by their numbers.
 //
-// Source: HDF Group, Registered Filter Plugins.
+// Source: HDF Group, registered filters.
 var filterNames = map[int]string{4: "szip", 307: "bzip2", 32000: "LZF", 32001: "Blosc", 32004: "LZ4", 32008: "bitshuffle", 32013: "ZFP", 32015: "Zstandard", 32017: "SZ",
 	32018: "FCIDECOMP", 32019: "JPEG", 32024: "SZ3", 32026: "Blosc2"}
 
