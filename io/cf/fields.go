@@ -402,6 +402,9 @@ func (r *reader) fieldCoords(v *Var, all []*auxCoord, hor horizontalGrid, d *des
 	if c.time, reason = r.timeCoords(v, all); reason != "" {
 		return c, reason
 	}
+	if d.Statistic != "" && c.time.bounds == nil && c.time.leadBounds == nil {
+		r.warn("its cell_methods state the %s over time, and its times have no bounds: they are taken for the end of an interval of unknown length", d.Statistic)
+	}
 	c.member, c.level = coordOfRole(all, roleMember), coordOfRole(all, roleLevel)
 	// A threshold coordinate has precedence, since probability files may list
 	// percentiles too.

@@ -129,18 +129,30 @@ func (r *reader) withoutTimeAxis(a *auxCoord) (*auxCoord, string) {
 }
 
 // curvilinearGrid makes a grid from two-dimensional latitudes and longitudes without
-// axes, as cfgrib writes those of Lambert grids. Rows run along the first dimension.
-// The grid has no axes.
+// axes, as cfgrib writes those of Lambert grids. Columns run along the dimension
+// along which latitudes change more. The grid has no axes.
 func (r *reader) curvilinearGrid(v *Var, lat, lon *auxCoord) (horizontalGrid, string) {
 	rows, columns := lat.axes[0], lat.axes[1]
-	ny, nx := int(r.h.Dims[v.Dims[rows]].Len), int(r.h.Dims[v.Dims[columns]].Len)
-	g := &ensemble.Grid{Kind: ensemble.Projected, NX: nx, NY: ny, Source: ensemble.SourceOrder{ScanningMode: -1, ColumnMajor: columns < rows}}
 	// The middle column and row give the directions.
-	g.Source.SouthFirst = ny > 1 && lat.values[(ny-1)*nx+nx/2] > lat.values[nx/2]
-	if nx > 1 {
-		row := unwrapLongitudes(lon.values[ny/2*nx : ny/2*nx+nx])
-		g.Source.EastFirst = row[nx-1] < row[0]
+	along := func(a *auxCoord, dim int) []float64 {
+		place := make([]int64, len(v.Dims))
+		for _, p := range lat.axes {
+			place[p] = r.h.Dims[v.Dims[p]].Len / 2
+		}
+		out := make([]float64, r.h.Dims[v.Dims[dim]].Len)
+		for k := range out {
+			place[dim] = int64(k)
+			out[k] = a.value(r.h, place)
+		}
+		return out
 	}
+	change := func(x []float64) float64 { return x[len(x)-1] - x[0] }
+	if math.Abs(change(along(lat, columns))) > math.Abs(change(along(lat, rows))) {
+		rows, columns = columns, rows
+	}
+	g := &ensemble.Grid{Kind: ensemble.Projected, NX: int(r.h.Dims[v.Dims[columns]].Len), NY: int(r.h.Dims[v.Dims[rows]].Len), Source: ensemble.SourceOrder{ScanningMode: -1, ColumnMajor: columns < rows}}
+	g.Source.SouthFirst = change(along(lat, rows)) > 0
+	g.Source.EastFirst = change(unwrapLongitudes(along(lon, columns))) < 0
 	x, y := &auxCoord{axes: []int{columns}}, &auxCoord{axes: []int{rows}}
 	g, reason := r.fileCoordinates(g, x, y, lat, lon)
 	if reason != "" {

@@ -20,7 +20,7 @@ func (r *reader) levelOf(a *auxCoord, x float64) (ensemble.Level, string, string
 		return ensemble.Level{}, "", "a level is missing"
 	}
 	v := a.v
-	std, unit, name := v.Text("standard_name"), v.Text("units"), strings.ToLower(v.Name)
+	std, unit, name := v.Text("standard_name"), v.Text("units"), withoutNumber(strings.ToLower(v.Name))
 	kind := std
 	if kind == "" {
 		kind = v.Name
@@ -63,7 +63,7 @@ func (r *reader) levelOf(a *auxCoord, x float64) (ensemble.Level, string, string
 // lengthNames are standard names, or names without one, of coordinates in metres.
 var (
 	pressureNames = []string{"plev", "pressure", "pressure_level", "isobaricinhpa", "isobaricinpa", "isobaric", "lv_isbl0"}
-	lengthNames   = []string{"height", "altitude", "depth", "heightaboveground", "geopotential_height"}
+	lengthNames   = []string{"height", "altitude", "depth", "heightaboveground", "height_above_ground", "geopotential_height"}
 )
 
 // Limits in which pressure without a unit has only one meaning: no pressure is

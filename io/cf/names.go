@@ -18,7 +18,7 @@ var variableAliases = map[string]string{
 	"temperature": "t", "air_temperature": "t", "temp": "t", "geopotential": "z", "geopotential_height": "gh", "u_component_of_wind": "u", "v_component_of_wind": "v", "wind_u": "u", "wind_v": "v",
 	"eastward_wind": "u", "northward_wind": "v", "specific_humidity": "q", "relative_humidity": "r", "rh": "r", "vertical_velocity": "w",
 	"dew_point_temperature": "2d", "dewpoint_temperature": "2d", "dewpoint": "2d", "td": "2d", "wind_speed": "10si",
-	"mean_sea_level_pressure": "msl", "pressure_msl": "msl", "mslp": "msl", "prmsl": "msl", "surface_pressure": "sp", "PSFC": "sp", "total_precipitation": "tp", "T2": "2t",
+	"mean_sea_level_pressure": "msl", "pressure_reduced_to_msl": "msl", "pressure_msl": "msl", "mslp": "msl", "prmsl": "msl", "surface_pressure": "sp", "PSFC": "sp", "total_precipitation": "tp", "T2": "2t",
 	"skin_temperature": "skt", "sea_surface_temperature": "sst", "total_column_water_vapour": "tcwv", "total_cloud_cover": "tcc",
 }
 
@@ -46,7 +46,12 @@ func variableByName(own string) string {
 	if n, ok := variableAliases[own]; ok {
 		return n
 	}
-	return variableAliases[strings.ToLower(own)]
+	// Names of THREDDS: Temperature_isobaric, u-component_of_wind_height_above_ground.
+	name := strings.ReplaceAll(strings.ToLower(own), "-", "_")
+	for _, suffix := range []string{"_isobaric", "_height_above_ground", "_surface", "_msl"} {
+		name = strings.TrimSuffix(name, suffix)
+	}
+	return variableAliases[name]
 }
 
 // variablesOf returns the variables with a standard name, "t" before "2t".

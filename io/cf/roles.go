@@ -1,6 +1,7 @@
 package cf
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
@@ -43,7 +44,7 @@ var roleDefinitions = []roleDefinition{
 	{roleY, []string{"latitude", "projection_y_coordinate", "projection_y_angular_coordinate", "grid_latitude"},
 		[]string{"lat", "latitude", "y", "rlat", "clat", "xlat", "nav_lat", "latcell", "lats", "tlat", "gridlat_0", "lat_0"}, toAxis},
 	{roleLevel, []string{"air_pressure", "height", "altitude", "depth", "model_level_number", "atmosphere_hybrid_sigma_pressure_coordinate", "geopotential_height"},
-		[]string{"level", "lev", "plev", "pressure", "pressure_level", "isobaricinhpa", "isobaricinpa", "isobaric", "height", "heightaboveground", "depth", "lv_isbl0", "p"}, nil},
+		[]string{"level", "lev", "plev", "pressure", "pressure_level", "isobaricinhpa", "isobaricinpa", "isobaric", "height", "heightaboveground", "height_above_ground", "depth", "lv_isbl0", "p"}, nil},
 	{roleTime, []string{"time"}, []string{"time", "valid_time", "validtime", "xtime"}, nil},
 	{roleInit, []string{"forecast_reference_time"},
 		[]string{"forecast_reference_time", "reference_time", "init_time", "init", "initial_time", "initialization_time", "initialisation_time", "reftime", "analysis_time", "base_time", "basetime", "run_time", "forecast_init_time"}, nil},
@@ -108,7 +109,7 @@ func roleOf(v *Var) role {
 	case isDirection(unit, "e") || isDirection(unit, "w"):
 		return roleX
 	}
-	if r := rolesByName[name]; r != noRole {
+	if r := cmp.Or(rolesByName[name], rolesByName[withoutNumber(name)]); r != noRole {
 		return r
 	}
 	switch v.Text("axis") {
@@ -125,6 +126,15 @@ func roleOf(v *Var) role {
 		return roleLevel
 	}
 	return noRole
+}
+
+// withoutNumber returns a name without a number at its end, by which THREDDS, CDO and
+// ICON distinguish several coordinates of one kind: isobaric3, height_2.
+func withoutNumber(name string) string {
+	if base := strings.TrimRight(name, "0123456789"); base != name {
+		return strings.TrimSuffix(base, "_")
+	}
+	return name
 }
 
 // splitNames splits an attribute that lists variables.

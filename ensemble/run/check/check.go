@@ -334,6 +334,7 @@ func openForCheck(ctx context.Context, files []string, o fio.Options) (*inputChe
 // noUsableField returns the error for files without a usable field, with the first reason.
 func noUsableField(files []string, cat *ensemble.Catalogue, fix string) error {
 	e := &exit.Error{Code: exit.BadData, What: "no field of the input is usable", At: input.FileList(files), Fix: fix}
+	e.Why = "it contains no data"
 	if len(cat.Unused) > 0 {
 		e.At, e.Why = cat.Unused[0].File, cat.Unused[0].Reason
 		if cat.Unused[0].Name != "" {
