@@ -10,7 +10,7 @@ import (
 // understoodAttributes lists the attributes that change a value, place, time,
 // member or unit, and are read.
 var understoodAttributes = []string{
-	"units", "units_metadata", "standard_name", "cell_methods", "coordinates", "bounds", "climatology", "calendar", "axis", "positive", "grid_mapping", "grid_mapping_name", // meaning
+	"units", "units_metadata", "standard_name", "cell_methods", "GRIB_stepType", "coordinates", "bounds", "climatology", "calendar", "axis", "positive", "grid_mapping", "grid_mapping_name", // meaning
 	"scale_factor", "add_offset", "_FillValue", "missing_value", "valid_range", "valid_min", "valid_max", "_Unsigned", // packing
 	"quantile", "threshold", "threshold_units", "realization", "neighbourhood_radius", relationAttribute, // products
 }

@@ -1,6 +1,7 @@
 package cf
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -28,7 +29,7 @@ func describeVariable(v *Var, axes func(name string) role) (description, string)
 		return d, fmt.Sprintf("its standard_name %q is not a quantity but its %s", v.Text("standard_name"), strings.ReplaceAll(modifier, "_", " "))
 	}
 	methods := parseCellMethods(v.Text("cell_methods"))
-	d.Statistic = methods.over(roleTime, axes)
+	d.Statistic = cmp.Or(methods.over(roleTime, axes), gribStatistic(v.Text("GRIB_stepType")))
 	members := methods.over(roleMember, axes)
 	switch members {
 	case "":
@@ -122,18 +123,38 @@ func parseCellMethods(s string) (all cellMethods) {
 	return all
 }
 
-// over returns the methods over the axis with a role, in the order of computation;
-// "" for none. The method "point" is none.
-func (all cellMethods) over(want role, axes func(name string) role) string {
-	var methods []string
+// over returns the method over the axis with a role; "" for none. The method "point"
+// is none. Of several, such as the maximum of means within days, the result names
+// all: "maximum of mean".
+func (all cellMethods) over(want role, axes func(name string) role) (out string) {
 	for _, m := range all {
 		for _, a := range m.axes {
-			if axes(a) == want && m.method != "point" {
-				methods = append(methods, m.method)
+			switch {
+			case axes(a) != want || m.method == "point":
+			case out == "":
+				out = m.method
+			default:
+				out = m.method + " of " + out
 			}
 		}
 	}
-	return strings.Join(methods, " then ")
+	return out
+}
+
+// gribStatistic converts a step type of ecCodes, which cfgrib and the Climate Data
+// Store write in place of cell_methods, to a CF cell method; "" for an instant.
+func gribStatistic(stepType string) string {
+	switch stepType {
+	case "accum":
+		return "sum"
+	case "avg":
+		return "mean"
+	case "max":
+		return "maximum"
+	case "min":
+		return "minimum"
+	}
+	return ""
 }
 
 // axisRole returns the role of an axis that cell_methods of a variable name: a

@@ -26,7 +26,7 @@ type Field struct {
 	// LevelType is the standard name or the name of the vertical coordinate.
 	LevelType string
 	// Statistic is the cell method over time; "" for an instant. Several are joined:
-	// "maximum then mean".
+	// "maximum of mean".
 	Statistic string
 	// Interval is the length of the interval that the statistic covers. Valid times
 	// and leads are its end.
@@ -402,8 +402,13 @@ func (r *reader) fieldCoords(v *Var, all []*auxCoord, hor horizontalGrid, d *des
 	if c.time, reason = r.timeCoords(v, all); reason != "" {
 		return c, reason
 	}
-	if d.Statistic != "" && c.time.bounds == nil && c.time.leadBounds == nil {
-		r.warn("its cell_methods state the %s over time, and its times have no bounds: they are taken for the end of an interval of unknown length", d.Statistic)
+	bounded := c.time.bounds != nil || c.time.leadBounds != nil
+	if d.Statistic == "" && bounded {
+		known, _ := ensemble.VariableNamed(d.Key.Variable)
+		d.Statistic = known.Period // bounds without cell_methods: a sum of precipitation has no other meaning
+	}
+	if d.Statistic != "" && !bounded {
+		r.warn("its values are a %s over time, and its times have no bounds: they are taken for the end of an interval of unknown length", d.Statistic)
 	}
 	c.member, c.level = coordOfRole(all, roleMember), coordOfRole(all, roleLevel)
 	// A threshold coordinate has precedence, since probability files may list

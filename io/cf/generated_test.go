@@ -343,7 +343,7 @@ func TestCellMethods(t *testing.T) {
 	for text, want := range map[string][2]string{
 		"": {}, "time: mean": {"mean"}, "time: point": {}, "area: mean": {}, "area: mean time: maximum": {"maximum"}, "time: sum (interval: 1 hour)": {"sum"}, "realization: mean": {"", "mean"},
 		"time: mean realization: standard_deviation": {"mean", "standard_deviation"}, "time: realization: mean": {"mean", "mean"}, "time:mean": {"mean"}, "area: mean where land (comment: time: sum)": {},
-		"time: maximum within days time: mean over days": {"maximum then mean"}, "time: minimum (interval: 1 hour comment: sampled) area: mean": {"minimum"}, "latitude: longitude: mean": {}, "step: sum": {"sum"}, "number: mean": {"", "mean"},
+		"time: maximum within days time: mean over days": {"mean of maximum"}, "time: minimum (interval: 1 hour comment: sampled) area: mean": {"minimum"}, "latitude: longitude: mean": {}, "step: sum": {"sum"}, "number: mean": {"", "mean"},
 	} {
 		r := &reader{h: &Header{}}
 		methods := parseCellMethods(text)

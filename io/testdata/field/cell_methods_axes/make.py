@@ -10,4 +10,4 @@ f.add('psl', D, x + 2, 'f4', units='Pa', cell_methods='time: maximum within days
 f.add('skt_mean', ('time', 'lat', 'lon'), x[0] + 3, 'f4', units='K', standard_name='surface_temperature', cell_methods='number: mean'); f.close()
 expect('cell_methods by axis', variables={
     '2t': variable(np.float32(x), members=[1, 2], leads=['24h']), 't': variable(np.float32(x + 1), members=[1, 2], leads=['24h'], statistic='mean', interval='24h'),
-    'msl': variable(np.float32(x + 2), members=[1, 2], statistic='maximum then mean', interval='24h'), 'skt': variable(np.float32(x[0] + 3), leads=['24h'])})
+    'msl': variable(np.float32(x + 2), members=[1, 2], statistic='mean of maximum', interval='24h'), 'skt': variable(np.float32(x[0] + 3), leads=['24h'])})
