@@ -34,7 +34,12 @@ func (l Lead) String() string {
 }
 
 // String formats the time in UTC: "2026-01-03T12:00Z".
-func (i Init) String() string { return i.UTC().Format("2006-01-02T15:04Z") }
+func (i Init) String() string {
+	if i.IsZero() {
+		return "-"
+	}
+	return i.UTC().Format("2006-01-02T15:04Z")
+}
 
 // String formats the time in UTC: "2026-01-03T12:00Z".
 func (v Valid) String() string { return v.UTC().Format("2006-01-02T15:04Z") }

@@ -84,7 +84,7 @@ func checkFieldCase(t *testing.T, dir string, want fieldCase) {
 			files = append(files, filepath.Join(dir, n.Name()))
 		}
 	}
-	in, err := Open(context.Background(), files, Options{Pool: children(t), Sparse: want.Sparse})
+	in, err := Open(context.Background(), files, Options{Pool: children(t), Sparse: want.Sparse, Static: want.Static})
 	cat := new(ensemble.Catalogue)
 	if err == nil {
 		t.Cleanup(in.Close)

@@ -71,14 +71,36 @@ func isNetCDF(head []byte) bool {
 	return false
 }
 
-// foreignSignatures gives the names of other formats, for errors, by their first
-// bytes.
-var foreignSignatures = []struct{ prefix, what string }{
-	{"\x1f\x8b", "a gzip archive"}, {"BZh", "a bzip2 archive"}, {"\xfd7zXZ", "an xz archive"},
-	{"(\xb5/\xfd", "a zstd archive"}, {"\x89PNG", "a PNG image"}, {"%PDF", "a PDF document"}, {"BUFR", "a BUFR file"},
-	{"<!DOCTYPE", "an HTML page"}, {"<html", "an HTML page"}, {"<HTML", "an HTML page"}, {"<?xml", "an XML document"}, {"{", "a JSON text"},
-	{"\x80\x02", "a Python pickle"}, {"\x80\x04", "a Python pickle"}, {"PAR1", "a Parquet file"}, {"\x89HD", "a damaged HDF5 file"}, {"\x0eHDF", "an HDF4 file"}, {"GRI", "the start of a GRIB file"}, {"HDF\r", "a damaged HDF5 file"},
+// foreignFormat is another format, found by the first bytes of a file.
+type foreignFormat struct {
+	prefix string
+	what   string
+	fix    string // FILE is the file, OUT a name for the unpacked one; "" for the general fix
 }
+
+// Fixes that several formats share.
+const (
+	fixFetch = "the download gave another answer: look at the file, and fetch it again"
+	fixInput = "give GRIB or NetCDF files or Zarr stores"
+)
+
+// foreignFormats lists other formats, for errors.
+var foreignFormats = []foreignFormat{
+	{"\x1f\x8b", "a gzip archive", "unpack it: `gunzip -c FILE > OUT`"}, {"BZh", "a bzip2 archive", "unpack it: `bunzip2 -k FILE`"}, {"\xfd7zXZ", "an xz archive", "unpack it: `xz -dk FILE`"},
+	{"(\xb5/\xfd", "a zstd archive", "unpack it: `zstd -d FILE`"}, {"\x1f\x9d", "a compress archive", "unpack it: `gunzip -c FILE > OUT`"}, {"7z\xbc\xaf", "a 7z archive", "unpack it: `7z x FILE`"},
+	{"version https://git-lfs", "a pointer of Git LFS, not the file itself", "fetch the file: `git lfs pull` in its repository"},
+	{"<!DOCTYPE", "an HTML page", fixFetch}, {"<!doctype", "an HTML page", fixFetch}, {"<html", "an HTML page", fixFetch}, {"<HTML", "an HTML page", fixFetch}, {"<?xml", "an XML document", fixFetch},
+	{"\x89PNG", "a PNG image", ""}, {"%PDF", "a PDF document", ""}, {"BUFR", "a BUFR file", ""},
+	{"\x80\x02", "a Python pickle", ""}, {"\x80\x04", "a Python pickle", ""}, {"PAR1", "a Parquet file", ""}, {"\x0eHDF", "an HDF4 file", ""},
+	{"\x89HD", "a damaged HDF5 file", "fetch the file again"}, {"HDF\r", "a damaged HDF5 file", "fetch the file again"}, {"GRI", "the start of a GRIB file", "fetch the file again"},
+}
+
+// Formats that the first bytes do not identify.
+var (
+	kerchunk = foreignFormat{"", "references of kerchunk", "references are not read: give the files to which they refer, or make a store (`to_zarr` of xarray)"}
+	jsonText = foreignFormat{"{", "a JSON text", ""}
+	tarball  = foreignFormat{"", "a tar archive", "unpack it: `tar -xf FILE`"}
+)
 
 // detect opens a file or directory and detects its format.
 //
@@ -121,24 +143,49 @@ func detect(path string) (*file, error) {
 		}
 	}
 	f.Close()
-	return nil, unsupportedFile(path, describeForeign(head), "give GRIB or NetCDF files or Zarr stores")
+	fix := fixInput
+	if foreign := foreignFormatOf(head); foreign != nil && foreign.fix != "" {
+		out, ok := strings.CutSuffix(path, ".gz")
+		if !ok {
+			out += ".unpacked"
+		}
+		fix = strings.NewReplacer("FILE", shellWord(path), "OUT", shellWord(out)).Replace(foreign.fix)
+	}
+	return nil, unsupportedFile(path, describeForeign(head), fix)
 }
 
-// guessFormat returns the name of another format by its first bytes, "" if unknown.
-func guessFormat(head []byte) string {
+// shellWord quotes a path for a command line if it needs quotes.
+func shellWord(path string) string {
+	if strings.ContainsAny(path, " \t'\"$`\\*?[](){};&|<>~#!") {
+		return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
+	}
+	return path
+}
+
+// foreignFormatOf returns the other format that a file has; nil if unknown.
+func foreignFormatOf(head []byte) *foreignFormat {
 	text := strings.TrimLeft(string(head), " \t\r\n\ufeff")
-	for _, g := range foreignSignatures {
-		if strings.HasPrefix(text, g.prefix) {
-			return g.what
+	for i := range foreignFormats {
+		if strings.HasPrefix(text, foreignFormats[i].prefix) {
+			return &foreignFormats[i]
 		}
 	}
-	return ""
+	switch {
+	case strings.HasPrefix(text, jsonText.prefix) && (strings.Contains(text, `"refs"`) || strings.Contains(text, ".zarray") || strings.Contains(text, ".zgroup")):
+		return &kerchunk
+	case strings.HasPrefix(text, jsonText.prefix):
+		return &jsonText
+	// The magic of a tar header lies at byte 257.
+	case len(head) > 262 && string(head[257:262]) == "ustar":
+		return &tarball
+	}
+	return nil
 }
 
 // describeForeign describes the content of a file of unknown format.
 func describeForeign(head []byte) string {
-	if what := guessFormat(head); what != "" {
-		return "it looks like " + what
+	if foreign := foreignFormatOf(head); foreign != nil {
+		return "it looks like " + foreign.what
 	}
 	return fmt.Sprintf("it begins with %q", head[:min(16, len(head))])
 }

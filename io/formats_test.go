@@ -281,12 +281,12 @@ func checkNumbers(t *testing.T, in *Input, h *cf.Header, k int, w expectedField)
 	if h.Vars[k].Text("grid_mapping_name") != "" || w.Type == "int8" && h.Vars[k].Attrs["_FillValue"].Numbers == nil {
 		return // bytes have no default fill value (netcdf.h)
 	}
-	got, err := in.coordinates(context.Background(), in.files[0], h, []int{k})
+	got, err := in.coordinates(context.Background(), in.files[0], h, []cf.Slab{h.Whole(k)})
 	if err != nil {
 		t.Errorf("%s: %v", h.Vars[k].Path(), err)
 		return
 	}
-	checkStats(t, h.Vars[k].Path(), statsOf(got[k]), w)
+	checkStats(t, h.Vars[k].Path(), statsOf(got[0]), w)
 }
 
 // checkWhole compares all fields of a variable.
@@ -333,9 +333,13 @@ func TestRotatedPoleOfAFile(t *testing.T) {
 	for k, v := range h.Vars {
 		at[v.Name] = k
 	}
-	values, err := in.coordinates(context.Background(), f, &h, []int{at["rlon"], at["rlat"], at["lon"], at["lat"]})
-	if err != nil {
-		t.Fatal(err)
+	values := map[string][]float64{}
+	for _, name := range []string{"rlon", "rlat", "lon", "lat"} {
+		got, err := in.coordinates(context.Background(), f, &h, []cf.Slab{h.Whole(at[name])})
+		if err != nil {
+			t.Fatal(err)
+		}
+		values[name] = got[0]
 	}
 	mapping := map[string]any{}
 	for name, a := range h.Vars[at["rotated_pole"]].Attrs {
@@ -345,9 +349,9 @@ func TestRotatedPoleOfAFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lat, lon := projection.Coordinates(p, values[at["rlon"]], values[at["rlat"]])
+	lat, lon := projection.Coordinates(p, values["rlon"], values["rlat"])
 	for k := range lat {
-		if wlat, wlon := values[at["lat"]][k], values[at["lon"]][k]; math.Abs(lat[k]-wlat) > 3e-4 || math.Abs(math.Remainder(lon[k]-wlon, 360)) > 3e-4 {
+		if wlat, wlon := values["lat"][k], values["lon"][k]; math.Abs(lat[k]-wlat) > 3e-4 || math.Abs(math.Remainder(lon[k]-wlon, 360)) > 3e-4 {
 			t.Fatalf("point %d: %g N %g E, want %g %g", k, lat[k], lon[k], wlat, wlon)
 		}
 	}

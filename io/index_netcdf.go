@@ -58,7 +58,7 @@ func indexNetCDF(ctx context.Context, in *Input, f *file) error {
 	var h cf.Header
 	err := in.pool.Do(ctx, decode.Call{Kind: netcdf.HeaderKind, Args: netcdf.HeaderRequest{Path: f.path}, Result: &h})
 	if err == nil {
-		err = in.addCFEntries(f, &h, func(vars []int) (map[int][]float64, error) { return in.coordinates(ctx, f, &h, vars) })
+		err = in.addCFEntries(f, &h, func(slabs []cf.Slab) ([][]float64, error) { return in.coordinates(ctx, f, &h, slabs) })
 	}
 	var died *decode.DiedError
 	var bad *exit.Error
@@ -75,25 +75,28 @@ func indexNetCDF(ctx context.Context, in *Input, f *file) error {
 
 // addCFEntries makes entries of the fields of a file. values reads coordinates.
 func (in *Input) addCFEntries(f *file, h *cf.Header, values cf.Fetch) error {
-	fields, unused, err := cf.Fields(h, values, in.gridTable.intern)
+	found, err := cf.Fields(h, cf.Options{Values: values, Share: in.gridTable.intern, Static: in.opt.Static})
 	if err != nil {
 		return err
 	}
-	f.messages = len(fields) + len(unused)
-	for _, u := range unused {
+	f.messages = len(found.Fields) + len(found.Unused)
+	for _, u := range found.Unused {
 		f.unused = append(f.unused, ensemble.Unused{File: f.path, Message: u.Number, Name: u.Name, Reason: u.Reason})
 	}
-	for _, nf := range fields {
+	for _, w := range found.Warnings {
+		f.warnings = append(f.warnings, f.path+", "+w)
+	}
+	for _, nf := range found.Fields {
 		if n := int64(nf.Grid.Size()); grib.IsImplausible(n, f.size) {
 			return &exit.Error{Code: exit.BadData, What: "invalid grid", At: f.path + ", variable " + h.Vars[nf.Slab.Var].Path(),
 				Why: fmt.Sprintf("%d points in a file of %d bytes", n, f.size), Fix: "transfer the file again"}
 		}
 		known, _ := ensemble.VariableNamed(nf.Key.Variable)
 		conv := unit.ToSI(nf.NativeUnit, known.Unit)
-		switch nf.Key.Product {
-		case ensemble.Spread:
+		switch {
+		case nf.Key.Product == ensemble.Spread || nf.Difference:
 			conv = conv.Difference()
-		case ensemble.Probability:
+		case nf.Key.Product == ensemble.Probability:
 			nf.Key.Event = eventToSI(nf.Key.Event, unit.ToSI(nf.EventUnit, known.Unit))
 			conv = unit.ToSI(nf.NativeUnit, "1") // of the probability, not of its quantity
 		}
@@ -111,32 +114,27 @@ func (in *Input) addCFEntries(f *file, h *cf.Header, values cf.Fetch) error {
 	return nil
 }
 
-// coordinates reads complete variables as float64.
-func (in *Input) coordinates(ctx context.Context, f *file, h *cf.Header, vars []int) (map[int][]float64, error) {
-	req := netcdf.ValuesRequest{Path: f.path, Double: true}
-	for _, v := range vars {
-		s := cf.Slab{Var: v}
-		for _, d := range h.Vars[v].Dims {
-			s.Start, s.Count = append(s.Start, 0), append(s.Count, h.Dims[d].Len)
-		}
-		req.Slabs = append(req.Slabs, s)
-	}
-	out := map[int][]float64{}
+// coordinates reads slabs as float64.
+func (in *Input) coordinates(ctx context.Context, f *file, h *cf.Header, slabs []cf.Slab) ([][]float64, error) {
+	out := make([][]float64, len(slabs))
 	var list []wire.Values
-	err := in.pool.Do(ctx, decode.Call{Kind: netcdf.ValuesKind, Args: req, Result: &list, ReadOutput: func(payload []byte) error {
-		if len(list) != len(vars) {
-			return fmt.Errorf("%s: %d results for %d coordinates", f.path, len(list), len(vars))
+	err := in.pool.Do(ctx, decode.Call{Kind: netcdf.ValuesKind, Args: netcdf.ValuesRequest{Path: f.path, Double: true, Slabs: slabs}, Result: &list, ReadOutput: func(payload []byte) error {
+		if len(list) != len(slabs) {
+			return fmt.Errorf("%s: %d results for %d coordinates", f.path, len(list), len(slabs))
 		}
 		for i, r := range list {
 			raw, err := r.Bytes(payload, 8)
+			var library *wire.LibraryError
+			if errors.As(err, &library) {
+				return libraryError(f.path, library)
+			}
 			if err != nil {
-				return &exit.Error{Code: exit.BadData, What: "coordinates cannot be read", At: f.path + ", variable " + h.Vars[vars[i]].Path(), Why: err.Error(), Fix: "transfer the file again"}
+				return &exit.Error{Code: exit.BadData, What: "coordinates cannot be read", At: f.path + ", variable " + h.Vars[slabs[i].Var].Path(), Why: err.Error(), Fix: "transfer the file again"}
 			}
-			v := make([]float64, r.Count)
-			for k := range v {
-				v[k] = math.Float64frombits(binary.LittleEndian.Uint64(raw[8*k:]))
+			out[i] = make([]float64, r.Count)
+			for k := range out[i] {
+				out[i][k] = math.Float64frombits(binary.LittleEndian.Uint64(raw[8*k:]))
 			}
-			out[vars[i]] = v
 		}
 		return nil
 	}})

@@ -6,6 +6,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/io/cf"
 	"github.com/ensemble-weather/ensemble/io/zarr"
 )
 
@@ -26,18 +27,17 @@ func indexZarr(ctx context.Context, in *Input, f *file) error {
 		return damaged(err)
 	}
 	f.zarr = s
-	whole := func(vars []int) (map[int][]float64, error) {
-		out := map[int][]float64{}
-		for _, k := range vars {
-			v, err := s.ReadAll(ctx, k)
-			if err != nil {
+	values := func(slabs []cf.Slab) ([][]float64, error) {
+		out := make([][]float64, len(slabs))
+		for i, slab := range slabs {
+			var err error
+			if out[i], err = s.ReadCoordinate(ctx, slab); err != nil {
 				return nil, err
 			}
-			out[k] = v
 		}
 		return out, nil
 	}
-	if err := in.addCFEntries(f, s.Header(), whole); err != nil {
+	if err := in.addCFEntries(f, s.Header(), values); err != nil {
 		return damaged(err)
 	}
 	for _, u := range s.Unused {

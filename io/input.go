@@ -32,7 +32,10 @@ type Options struct {
 	// SkipFiles skips files that are absent, unreadable or of unknown format,
 	// unless all are.
 	SkipFiles bool
-	Sparse    bool // Sparse reads absent chunks of Zarr stores as missing values.
+	Sparse    bool // Sparse accepts absent chunks of Zarr stores: the fill value, where it is a value, and else missing values.
+	// Static adds fields without a time, such as land masks. Their initialisation is
+	// zero.
+	Static bool
 	// Keep reports whether a field may be read later; nil keeps all. Of the other
 	// fields the catalogue keeps one for each variable, level, lead, member and
 	// product, so that it still lists the available ones. Memory is that of the

@@ -331,7 +331,7 @@ func headProblem(head []byte) string {
 		}
 		return "it is a zip archive, but not a Zarr store"
 	}
-	if guessFormat(head) != "" {
+	if foreignFormatOf(head) != nil {
 		return describeForeign(head)
 	}
 	for rest := head; len(rest) > 0; rest = rest[1:] {

@@ -280,6 +280,12 @@ func decodeError(fd *field, why string) error {
 	return &exit.Error{Code: exit.BadData, What: "values cannot be decoded", At: at + " (" + e.Key.String() + ")", Why: why, Fix: "transfer the file again, or exclude the field"}
 }
 
+// libraryError returns the error for values that need a library that is not
+// installed.
+func libraryError(at string, e *wire.LibraryError) error {
+	return &exit.Error{Code: exit.NoDevice, What: "values need a library that is not installed", At: at, Why: e.Why, Fix: e.Install, Err: e}
+}
+
 // decodeGRIB decodes the fields from to before end of a batch: simple packing in
 // this process, all others in a child. A request with several fields is not
 // repeated.
@@ -410,6 +416,11 @@ func (in *Input) decodeValues(ctx context.Context, call decode.Call, n int, of f
 		for k := range list {
 			fd, count, take := of(k)
 			raw, err := list[k].Bytes(payload, 4)
+			var library *wire.LibraryError
+			if errors.As(err, &library) {
+				e := fd.entry
+				return libraryError(fmt.Sprintf("%s, field %d (%s)", e.File, e.Message, e.Key), library)
+			}
 			if err != nil {
 				return decodeError(fd, err.Error())
 			}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"io/fs"
 	"os"
 	"unsafe"
@@ -61,6 +62,10 @@ func netcdfHeader(args json.RawMessage, _ []byte, _ *wire.Payload) (any, error) 
 	return f.Header(), nil
 }
 
+// installFilter states how to install filters of HDF5. The package contains those in
+// use.
+const installFilter = "install its plugin (`pip install hdf5plugin`) and set HDF5_PLUGIN_PATH to its folder (`python -c \"import hdf5plugin; print(hdf5plugin.PLUGIN_PATH)\"`)"
+
 // netcdfValues reads slabs of variables into the output payload.
 func netcdfValues(args json.RawMessage, _ []byte, out *wire.Payload) (any, error) {
 	var req netcdf.ValuesRequest
@@ -94,6 +99,10 @@ func netcdfValues(args json.RawMessage, _ []byte, out *wire.Payload) (any, error
 		}
 		if err != nil {
 			list[i].Error = err.Error()
+			var filter *nclib.FilterError
+			if errors.As(err, &filter) {
+				list[i].Install = installFilter
+			}
 			continue
 		}
 		list[i].Offset, list[i].Count = at, int(n)

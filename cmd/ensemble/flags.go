@@ -79,7 +79,7 @@ func deviceFlag(f *pflag.FlagSet) func() (string, error) {
 
 // sparseFlag adds --allow-missing-chunks.
 func sparseFlag(f *pflag.FlagSet, to *bool) {
-	f.BoolVar(to, "allow-missing-chunks", false, "treat absent chunks of Zarr stores as missing values")
+	f.BoolVar(to, "allow-missing-chunks", false, "accept absent chunks of Zarr stores: fill value (version 3), missing values (version 2)")
 }
 
 // layoutFlags adds the flags that define which fields are members, for commands without a

@@ -135,7 +135,7 @@ var PredictSchema = newOptionalSchema[Predict]("predict", slices.Concat([]Key{
 	{Path: "fallback", Default: "[emos_grid, emos, raw]", Check: OneOf(slices.Concat(Baselines, []string{RawFallback})...), Example: "[emos_grid, raw]",
 		Help: "Fallback methods in order of preference: baselines fitted in training, or raw (mean and spread of the members). The first one available for all targets is used."},
 	{Path: "allow_missing_chunks", Default: "false", Example: "true",
-		Help: "Whether absent chunks of Zarr stores are missing values. Default: an error, since chunks may have been lost."},
+		Help: "Whether absent chunks of Zarr stores are accepted: as the fill value in version 3, as missing values in version 2. Default: an error, since chunks may have been lost."},
 	{Path: "index_cache", Example: "/var/cache/ensemble",
 		Help: "Directory for cached indexes of GRIB files, which make reopening faster. Default: no cache."},
 }, memberLayoutKeys("members."), publishingKeys, couplingKeys, neighbourhoodKeys, serviceKeys))

@@ -277,7 +277,7 @@ var TrainSchema = newSchema[Train]("train", slices.Concat([]Key{
 	{Path: "data.peers", Default: PeersAuto, Check: OneOf(PeersAuto, PeersAlways, PeersNever), Example: PeersAlways, MayChangeOnResume: true, OutsideIdentity: true,
 		Help: "Whether ranks along the data axis of train.mesh read data of data.store from the memory of other ranks over TCP. always; never; auto: if that was recently faster than the file system."},
 	{Path: "data.allow_missing_chunks", Default: "false", Example: "true",
-		Help: "Whether absent chunks of Zarr stores are missing values. Default: an error, since chunks may have been lost."},
+		Help: "Whether absent chunks of Zarr stores are accepted: as the fill value in version 3, as missing values in version 2. Default: an error, since chunks may have been lost."},
 	{Path: "data.index_cache", Example: "/var/cache/ensemble", MayChangeOnResume: true, OutsideIdentity: true,
 		Help: "Directory for cached indexes of GRIB files, which make reopening faster. Default: no cache."},
 	{Path: "data.grid.to", Default: "", Example: "1.5deg",

@@ -65,6 +65,9 @@ type Attr struct {
 	Text string `json:"text,omitempty"`
 	// Numbers is the value of a numeric attribute; nil for text.
 	Numbers Floats `json:"numbers,omitempty"`
+	// Type is the external type of Numbers, as Var.Type; "" for that of the
+	// variable.
+	Type string `json:"type,omitempty"`
 }
 
 // Value returns the attribute as Grid.Mapping stores it: string, float64 or

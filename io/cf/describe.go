@@ -2,94 +2,143 @@ package cf
 
 import (
 	"cmp"
+	"fmt"
 	"strings"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 )
 
-// describeVariable returns what the attributes of a variable define for all its
-// fields: unit, name, statistic and product.
+// description is what the attributes of a variable define for all its fields.
+type description struct {
+	Field
+	// level is the level in the variable's name; nil without one.
+	level *ensemble.Level
+	// warnings lists contradictions of the attributes.
+	warnings []string
+}
+
+// describeVariable returns unit, name, statistic and product of a variable. axes
+// gives the role of an axis that cell_methods names. It returns the reason why the
+// variable is not a quantity.
 //
 // Source: CF sections 3.1 (units), 3.3 (standard name) and 7.3 (cell methods).
-func describeVariable(v *Var) Field {
-	f := Field{NativeUnit: v.Text("units"), LongName: v.Text("long_name"), Packing: v.Type}
-	f.Key.Variable = v.Name
-	over, within := parseCellMethods(v.Text("cell_methods"))
-	f.Statistic = cmp.Or(within, gribStatistic(v.Text("GRIB_stepType")))
-	switch over {
+func describeVariable(v *Var, axes func(name string) role) (description, string) {
+	d := description{Field: Field{NativeUnit: v.Text("units"), LongName: v.Text("long_name"), Packing: v.Type}}
+	standard, modifier := quantityOf(v)
+	if modifier != "" {
+		return d, fmt.Sprintf("its standard_name %q is not a quantity but its %s", v.Text("standard_name"), strings.ReplaceAll(modifier, "_", " "))
+	}
+	methods := parseCellMethods(v.Text("cell_methods"))
+	d.Statistic = cmp.Or(methods.over(roleTime, axes), gribStatistic(v.Text("GRIB_stepType")))
+	members := methods.over(roleMember, axes)
+	switch members {
 	case "":
 	case "mean":
-		f.Key.Product = ensemble.EnsembleMean
+		d.Key.Product = ensemble.EnsembleMean
 	case "standard_deviation":
-		f.Key.Product = ensemble.Spread
+		d.Key.Product = ensemble.Spread
 	default:
-		f.Key.Product = ensemble.OtherProduct
+		d.Key.Product = ensemble.OtherProduct
 	}
 	base := v.Name
 	// Products have names such as t2m_mean. The suffix is not part of the quantity.
 	for _, suffix := range []string{"_mean", "_spread"} {
-		if over != "" {
+		if members != "" {
 			base = strings.TrimSuffix(base, suffix)
 		}
 	}
-	f.Key.Variable = canonicalName(base, v.Text("standard_name"))
-	f.Key.Member = ensemble.NoMember
-	applyScalarAttributes(&f, v)
-	return f
+	d.Difference = strings.Contains(v.Text("units_metadata"), "difference")
+	d.setName(base, standard)
+	d.Key.Member = ensemble.NoMember
+	applyScalarAttributes(&d, v)
+	return d, ""
+}
+
+// setName identifies the quantity.
+func (d *description) setName(own, standard string) {
+	var warning string
+	if d.Key.Variable, d.level, warning = identify(own, standard, d.NativeUnit); warning != "" {
+		d.warnings = append(d.warnings, warning)
+	}
 }
 
 // applyScalarAttributes reads the quantile, event or member of a variable from
 // attributes. Products for CDO have them there, because their variables have no
 // further dimensions.
-func applyScalarAttributes(f *Field, v *Var) {
+func applyScalarAttributes(d *description, v *Var) {
 	number := func(name string) []float64 { return v.Attrs[name].Numbers }
 	relation := relations[v.Text(relationAttribute)]
+	k := &d.Key
 	switch {
 	case len(number("quantile")) == 1:
-		f.Key.Product, f.Key.QuantileProbability = ensemble.Quantile, number("quantile")[0]
+		k.Product, k.QuantileProbability = ensemble.Quantile, number("quantile")[0]
 	case relation == ensemble.Between && len(number("threshold")) == 2:
-		f.Key.Product, f.Key.Event = ensemble.Probability, ensemble.Event{Relation: relation, Lower: number("threshold")[0], Upper: number("threshold")[1]}
+		k.Product, k.Event = ensemble.Probability, ensemble.Event{Relation: relation, Lower: number("threshold")[0], Upper: number("threshold")[1]}
 	case relation == ensemble.Above && len(number("threshold")) == 1:
-		f.Key.Product, f.Key.Event = ensemble.Probability, ensemble.Event{Relation: relation, Lower: number("threshold")[0]}
+		k.Product, k.Event = ensemble.Probability, ensemble.Event{Relation: relation, Lower: number("threshold")[0]}
 	case relation == ensemble.Below && len(number("threshold")) == 1:
-		f.Key.Product, f.Key.Event = ensemble.Probability, ensemble.Event{Relation: relation, Upper: number("threshold")[0]}
+		k.Product, k.Event = ensemble.Probability, ensemble.Event{Relation: relation, Upper: number("threshold")[0]}
 	case len(number("realization")) == 1:
-		f.Key.Member = ensemble.Member(number("realization")[0])
+		k.Member = ensemble.Member(number("realization")[0])
 	}
-	if f.Key.Product == ensemble.Probability {
-		f.Key.Variable, f.EventUnit = canonicalName(eventVariable(v.Name), ""), v.Text("threshold_units")
+	if k.Product == ensemble.Probability {
+		d.EventUnit = v.Text("threshold_units")
+		k.Variable, d.level, _ = identify(eventVariable(v.Name), "", d.EventUnit)
 	}
 }
 
-// parseCellMethods returns the method over members and the method over time of a
-// cell_methods attribute, such as "time: maximum realization: mean". The method
-// "point" over time is "". Of two methods over time, such as the maximum of means
-// within days, the result names both.
+// cellMethod is a method over axes, such as "time: lat: mean".
+type cellMethod struct {
+	axes   []string
+	method string
+}
+
+// cellMethods are those of one variable, in order.
+type cellMethods []cellMethod
+
+// parseCellMethods parses a cell_methods attribute. Comments in parentheses, and the
+// words after where, over and within, qualify a method and are not axes.
 //
-// Source: CF sections 7.3 and 7.4.
-func parseCellMethods(s string) (members, times string) {
-	// Several axes may precede one method: "time: realization: mean".
-	words := strings.Fields(strings.ReplaceAll(s, ":", ": "))
+// Source: CF section 7.3.
+func parseCellMethods(s string) (all cellMethods) {
 	var axes []string
-	for _, w := range words {
-		if strings.HasSuffix(w, ":") {
-			axes = append(axes, strings.TrimSuffix(w, ":"))
-			continue
+	depth, qualifier := 0, false
+	for _, w := range strings.Fields(strings.NewReplacer(":", ": ", "(", " ( ", ")", " ) ").Replace(s)) {
+		switch {
+		case w == "(":
+			depth++
+		case w == ")":
+			depth--
+		case depth > 0:
+		case strings.HasSuffix(w, ":"):
+			axes, qualifier = append(axes, strings.TrimSuffix(w, ":")), false
+		case w == "where" || w == "over" || w == "within":
+			qualifier = true
+		case qualifier:
+			qualifier = false
+		case len(axes) > 0:
+			all, axes = append(all, cellMethod{axes, w}), nil
 		}
-		for _, a := range axes {
-			switch r := rolesByName[strings.ToLower(a)]; {
-			case r == roleMember:
-				members = w
-			case (r == roleTime || r == roleLead) && w != "point":
-				if times != "" {
-					w += " of " + times
-				}
-				times = w
+	}
+	return all
+}
+
+// over returns the method over the axis with a role; "" for none. The method "point"
+// is none. Of several, such as the maximum of means within days, the result names
+// all: "maximum of mean".
+func (all cellMethods) over(want role, axes func(name string) role) (out string) {
+	for _, m := range all {
+		for _, a := range m.axes {
+			switch {
+			case axes(a) != want || m.method == "point":
+			case out == "":
+				out = m.method
+			default:
+				out = m.method + " of " + out
 			}
 		}
-		axes = nil
 	}
-	return members, times
+	return out
 }
 
 // gribStatistic converts a step type of ecCodes, which cfgrib and the Climate Data
@@ -108,62 +157,23 @@ func gribStatistic(stepType string) string {
 	return ""
 }
 
-// variableAliases maps short names of other conventions (CMIP, ERA5, IMPROVER) to
-// the names of ensemble.Variables.
-var variableAliases = map[string]string{
-	"tas": "2t", "ta": "t", "zg": "gh", "ua": "u", "va": "v", "wap": "w", "hus": "q", "hur": "r", "psl": "msl", "ps": "sp", "uas": "10u", "vas": "10v", "sfcWind": "10si", "ts": "skt",
-	"temperature": "t", "geopotential": "z", "geopotential_height": "gh", "u_component_of_wind": "u", "v_component_of_wind": "v", "specific_humidity": "q", "relative_humidity": "r", "vertical_velocity": "w",
-	"2m_temperature": "2t", "mean_sea_level_pressure": "msl", "10m_u_component_of_wind": "10u", "10m_v_component_of_wind": "10v", "total_precipitation": "tp",
-}
-
-// gridRelativeNames lists standard names of wind components along the axes of a
-// projection. These are neither eastward nor northward wind, whatever the name of
-// the variable.
-var gridRelativeNames = map[string]bool{"x_wind": true, "y_wind": true, "grid_eastward_wind": true, "grid_northward_wind": true}
-
-// canonicalName returns the name of a quantity in ensemble.Variables. The
-// variable's own name has precedence over its standard name; an unknown name is
-// returned unchanged.
-func canonicalName(own, standard string) string {
-	if gridRelativeNames[standard] {
-		return standard
-	}
-	for _, v := range ensemble.Variables {
-		if v.Name == own || v.Identifier == own {
-			return v.Name
+// axisRole returns the role of an axis that cell_methods of a variable name: a
+// standard name, or the name of a dimension or coordinate. Initialisations and leads
+// are axes of time.
+func (r *reader) axisRole(all []*auxCoord) func(name string) role {
+	return func(name string) role {
+		of := rolesByStandardName[name]
+		if of == noRole {
+			of = rolesByName[strings.ToLower(name)]
 		}
-	}
-	if n, ok := variableAliases[own]; ok {
-		return n
-	}
-	for _, v := range ensemble.Variables {
-		if v.StandardName == standard && standard != "" {
-			return v.Name
-		}
-	}
-	return own
-}
-
-// resolveByLevel resolves names that depend on the level. air_temperature at 2 m,
-// or at 1.5 m of the Met Office, is 2t; wind_speed at 10 m is 10si. A variable that
-// exists at one level only, and states none, is at that level.
-func resolveByLevel(f *Field) {
-	v, ok := ensemble.VariableNamed(f.Key.Variable)
-	if !ok {
-		return
-	}
-	// A height coordinate selects the near-surface quantity with the same standard
-	// name, within a factor of 2 of its height.
-	if f.Key.Level.Kind == ensemble.HeightAboveSoil && v.OnManyLevels() {
-		for _, at := range ensemble.Variables {
-			if at.StandardName == v.StandardName && at.Level.Kind == ensemble.HeightAboveSoil &&
-				f.Key.Level.Value >= at.Level.Value/2 && f.Key.Level.Value <= at.Level.Value*2 {
-				f.Key.Variable = at.Name
-				return
+		for _, a := range all {
+			if a.v.Name == name || len(a.v.Dims) == 1 && r.h.Dims[a.v.Dims[0]].Name == name {
+				of = a.role
 			}
 		}
-	}
-	if (f.Key.Level == ensemble.Level{}) && !v.OnManyLevels() {
-		f.Key.Level = v.Level
+		if of == roleInit || of == roleLead {
+			return roleTime
+		}
+		return of
 	}
 }

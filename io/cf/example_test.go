@@ -26,17 +26,19 @@ func ExampleFields() {
 			{Name: "t2m", Type: "float", Dims: []int{0, 1, 2}, Attrs: text("units", "K", "coordinates", "init")},
 		},
 	}
-	values := map[int][]float64{0: {24, 48}, 1: {50, 40}, 2: {0, 10, 20}, 3: {0}}
-	read := func([]int) (map[int][]float64, error) { return values, nil }
-	fields, unused, err := cf.Fields(h, read, func(g *ensemble.Grid) *ensemble.Grid { return g })
+	values := [][]float64{{24, 48}, {50, 40}, {0, 10, 20}, {0}}
+	found, err := cf.Fields(h, cf.Options{
+		Values: func([]cf.Slab) ([][]float64, error) { return values, nil }, // all coordinates at once
+		Share:  func(g *ensemble.Grid) *ensemble.Grid { return g },
+	})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	for _, f := range fields {
+	for _, f := range found.Fields {
 		fmt.Println(f.Key.Variable, f.Key.Level, f.Key.Init, f.Key.Lead, f.Slab.Start, f.Slab.Count)
 	}
-	fmt.Println(len(unused), "unused")
+	fmt.Println(len(found.Unused), "unused")
 	// Output:
 	// 2t 2m 2026-01-01T00:00Z 24h [0 0 0] [1 2 3]
 	// 2t 2m 2026-01-01T00:00Z 48h [1 0 0] [1 2 3]

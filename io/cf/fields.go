@@ -6,16 +6,17 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/io/unit"
 )
 
 // Field is one horizontal slice of a variable.
 type Field struct {
 	// Slab is the position of the values in the file.
 	Slab Slab
-	// Key has initialisation, lead, level, member and product.
+	// Key has initialisation, lead, level, member and product. The initialisation of
+	// static fields is zero.
 	Key ensemble.Key
 	// Grid is shared by all fields on equal grids.
 	Grid *ensemble.Grid
@@ -24,9 +25,11 @@ type Field struct {
 	LongName   string
 	// LevelType is the standard name or the name of the vertical coordinate.
 	LevelType string
-	// Statistic is the cell method over time; "" for an instant.
+	// Statistic is the cell method over time; "" for an instant. Several are joined:
+	// "maximum of mean".
 	Statistic string
-	// Interval is the length of the interval that the statistic covers.
+	// Interval is the length of the interval that the statistic covers. Valid times
+	// and leads are its end.
 	Interval ensemble.Lead
 	// Members is the size of the ensemble; 0 if unknown.
 	Members int
@@ -34,72 +37,123 @@ type Field struct {
 	Packing string
 	// EventUnit is the unit of the limits of the event.
 	EventUnit string
+	// Difference reports values that are differences, whose unit has no offset
+	// (units_metadata).
+	Difference bool
 	// Number is 1-based, counted over fields and unused variables of the file.
+	// Numbers of the fields of a variable follow the order of its dimensions; those
+	// of records without a time are skipped.
 	Number int
 }
 
-// Unused is a variable without fields, with the reason.
+// Unused is a variable or record without fields, with the reason.
 type Unused struct {
 	Number int
 	Name   string
 	Reason string
 }
 
-// Fetch reads complete variables as float64, unpacked, with NaN for missing values.
-// The keys of the result are positions in Header.Vars.
-type Fetch func(vars []int) (map[int][]float64, error)
+// Fetch reads slabs as float64, unpacked, with NaN for missing values.
+type Fetch func(slabs []Slab) ([][]float64, error)
+
+// Options configures Fields.
+type Options struct {
+	// Values reads coordinates.
+	Values Fetch
+	// Share returns one Grid for all equal ones.
+	Share func(*ensemble.Grid) *ensemble.Grid
+	// Static finds variables without a time too, such as land masks.
+	Static bool
+}
+
+// Content is what Fields finds in a file.
+type Content struct {
+	Fields []Field
+	Unused []Unused
+	// Warnings lists what was decided where the file leaves a question open, and
+	// attributes that are ignored.
+	Warnings []string
+}
 
 // maxFields bounds the fields of one file.
 const maxFields = 5_000_000
 
 // Fields finds the fields of a file. A data variable needs horizontal coordinates
 // (latitude and longitude, x and y of a projection, or a list of stations) and a
-// time. Every slice of it over the two horizontal dimensions is a field. values
-// reads coordinates. share returns one Grid for all equal ones.
+// time. Every slice of it over the two horizontal dimensions is a field.
 //
-// Errors: those of values. Variables that cannot be used are returned as Unused.
+// Errors: those of o.Values. Variables that cannot be used are returned as Unused.
 // Source: CF sections 4 (coordinate types) and 5 (coordinate systems).
-func Fields(h *Header, values Fetch, share func(*ensemble.Grid) *ensemble.Grid) ([]Field, []Unused, error) {
-	coord := metadataVariables(h)
-	var want []int
-	for i := range h.Vars {
-		// Grid mapping variables have no values. Larger variables are not
-		// coordinates.
-		if coord[i] && h.Vars[i].Numeric() && h.size(i) > 0 && h.size(i) <= 1<<24 && h.Vars[i].Text("grid_mapping_name") == "" {
-			want = append(want, i)
-		}
+func Fields(h *Header, o Options) (Content, error) {
+	r := reader{h: h, opt: o, coord: metadataVariables(h), values: map[int][]float64{}, listed: h.referenced("coordinates")}
+	if err := r.readCoordinates(); err != nil {
+		return Content{}, err
 	}
-	known := map[int][]float64{}
-	if len(want) > 0 {
-		var err error
-		if known, err = values(want); err != nil {
-			return nil, nil, err
-		}
-	}
-	r := reader{h: h, coord: coord, values: known, intern: share, listed: h.referenced("coordinates")}
-	var fields []Field
-	var unused []Unused
+	var out Content
 	number := 0
 	for i := range h.Vars {
-		if coord[i] {
+		if r.coord[i] {
 			continue
 		}
+		r.warnings, r.records = nil, nil
 		got, reason := r.variableFields(i)
-		if reason == "" && len(fields)+len(got) > maxFields {
+		if reason == "" && len(out.Fields)+len(got) > maxFields {
 			reason = fmt.Sprintf("the file has more than %d fields", maxFields)
 		}
 		if reason != "" {
 			number++
-			unused = append(unused, Unused{number, h.Vars[i].Path(), reason})
+			out.Unused = append(out.Unused, Unused{number, h.Vars[i].Path(), reason})
 			continue
 		}
-		for k := range got {
-			number++
-			got[k].Number = number
+		for _, w := range r.warnings {
+			out.Warnings = append(out.Warnings, "variable "+h.Vars[i].Path()+": "+w)
 		}
-		fields = append(fields, got...)
+		for _, u := range r.records {
+			u.Number += number
+			out.Unused = append(out.Unused, u)
+			out.Warnings = append(out.Warnings, "variable "+u.Name+": "+u.Reason)
+		}
+		for k := range got {
+			got[k].Number += number
+		}
+		number += r.slots
+		out.Fields = append(out.Fields, got...)
 	}
-	return fields, unused, nil
+	return out, nil
+}
+
+// readCoordinates reads all variables that may be coordinates.
+func (r *reader) readCoordinates() error {
+	var want []int
+	var slabs []Slab
+	for i := range r.h.Vars {
+		// Grid mapping variables have no values. Larger variables are not
+		// coordinates.
+		v := &r.h.Vars[i]
+		if r.coord[i] && v.Numeric() && r.h.size(i) > 0 && r.h.size(i) <= 1<<26 && v.Text("grid_mapping_name") == "" {
+			want, slabs = append(want, i), append(slabs, r.h.Whole(i))
+		}
+	}
+	if len(want) == 0 {
+		return nil
+	}
+	values, err := r.opt.Values(slabs)
+	if err != nil {
+		return err
+	}
+	for k, i := range want {
+		r.values[i] = values[k]
+	}
+	return nil
+}
+
+// Whole returns the slab of all values of variable i.
+func (h *Header) Whole(i int) Slab {
+	s := Slab{Var: i}
+	for _, d := range h.Vars[i].Dims {
+		s.Start, s.Count = append(s.Start, 0), append(s.Count, h.Dims[d].Len)
+	}
+	return s
 }
 
 // size returns the number of values of variable i; 0 if it overflows int64.
@@ -117,11 +171,21 @@ func (h *Header) size(i int) int64 {
 // reader holds the metadata of a file while its fields are enumerated.
 type reader struct {
 	h      *Header
+	opt    Options
 	coord  map[int]bool      // variables that are not data
 	values map[int][]float64 // coordinate values, by position in Header.Vars
-	// intern interns grids.
-	intern func(*ensemble.Grid) *ensemble.Grid
-	listed map[int]bool // variables that appear in the coordinates attribute of another variable
+	listed map[int]bool      // variables that appear in the coordinates attribute of another variable
+
+	warnings []string // of the current variable
+	records  []Unused // records of the current variable without a time
+	slots    int      // indices of the current variable outside of the horizontal dimensions
+}
+
+// warn records a decision about the current variable, once.
+func (r *reader) warn(format string, args ...any) {
+	if w := fmt.Sprintf(format, args...); !slices.Contains(r.warnings, w) {
+		r.warnings = append(r.warnings, w)
+	}
 }
 
 // auxCoord is a coordinate of a variable. Its values vary along some of the
@@ -136,6 +200,8 @@ type auxCoord struct {
 	// values are unpacked, in the order of the coordinate's dimensions.
 	values []float64
 	axes   []int // positions in the variable's dimensions
+	// reason is why the values cannot be used; "" if they can.
+	reason string
 }
 
 // value returns the coordinate at an index along each dimension of the variable.
@@ -144,53 +210,40 @@ func (a *auxCoord) value(h *Header, place []int64) float64 { return a.values[a.o
 // offset returns the position of that value in values.
 func (a *auxCoord) offset(h *Header, place []int64) int64 {
 	k := int64(0)
-	for _, p := range a.axes {
+	for i, p := range a.axes {
 		// C order of the coordinate's own dimensions.
-		k = k*a.dimLength(h, p) + place[p]
+		k = k*h.Dims[a.v.Dims[i]].Len + place[p]
 	}
 	return k
 }
 
-// dimLength returns the length of dimension p of the variable, 1 if the coordinate
-// does not vary along it.
-func (a *auxCoord) dimLength(h *Header, p int) int64 {
-	for i, q := range a.axes {
-		if q == p {
-			return h.Dims[a.v.Dims[i]].Len
-		}
-	}
-	return 1
-}
-
 // auxiliaries returns the coordinates of variable i: coordinate variables of its
 // dimensions, the variables in its coordinates attribute, and scalar coordinates of
-// its group with a known role.
-func (r *reader) auxiliaries(i int) []*auxCoord {
+// its group with a known role. It returns the reason why a listed one cannot be
+// used.
+func (r *reader) auxiliaries(i int) (out []*auxCoord, reason string) {
 	v := &r.h.Vars[i]
-	var out []*auxCoord
 	seen := map[int]bool{i: true}
 	add := func(k int) {
-		if k < 0 || seen[k] || r.values[k] == nil {
+		if k < 0 || seen[k] {
 			return
 		}
-		c := &r.h.Vars[k]
-		a := &auxCoord{v: c, index: k, role: roleOf(c), values: r.values[k]}
-		for _, d := range c.Dims {
-			p := slices.Index(v.Dims, d)
-			if p < 0 {
-				return // it has a dimension that the variable lacks
-			}
-			a.axes = append(a.axes, p)
+		if a := r.coordinate(v, k); a != nil {
+			seen[k], out = true, append(out, a)
 		}
-		seen[k] = true
-		out = append(out, a)
 	}
 	for _, d := range v.Dims {
 		add(r.h.find(r.h.Dims[d].Name, v.Group))
 	}
 	// Auxiliary and scalar coordinates, CF sections 5.2 and 5.7.
 	for _, n := range splitNames(v.Text("coordinates")) {
-		add(r.h.find(n, v.Group))
+		k := r.h.find(n, v.Group)
+		if add(k); k >= 0 && !seen[k] && keyRoles[roleOf(&r.h.Vars[k])] && r.values[k] != nil {
+			return nil, fmt.Sprintf("its coordinate %q has a dimension that the variable lacks", n)
+		}
+		if k < 0 && keyRoles[rolesByName[strings.ToLower(n)]] {
+			r.warn("its coordinate %q is not in the file", n)
+		}
 	}
 	for k := range r.h.Vars {
 		c := &r.h.Vars[k]
@@ -201,6 +254,60 @@ func (r *reader) auxiliaries(i int) []*auxCoord {
 				add(k)
 			}
 		}
+	}
+	return out, ""
+}
+
+// keyRoles are roles of coordinates that identify a field: without them, its time or
+// member would be wrong.
+var keyRoles = map[role]bool{roleTime: true, roleInit: true, roleLead: true, roleMember: true}
+
+// coordinate returns variable k as a coordinate of v; nil if it has a dimension that
+// v lacks, or no values. Texts are coordinates of members only, by position.
+func (r *reader) coordinate(v *Var, k int) *auxCoord {
+	c := &r.h.Vars[k]
+	a := &auxCoord{v: c, index: k, role: roleOf(c), values: r.values[k]}
+	dims := c.Dims
+	if !c.Numeric() && a.role == roleMember {
+		if c.Type == "char" && len(dims) > 0 {
+			dims = dims[:len(dims)-1] // the last dimension is that of the characters
+		}
+		if len(dims) != 1 {
+			if slices.Contains(splitNames(v.Text("coordinates")), c.Name) || r.h.find(c.Name, v.Group) == k {
+				r.warn("its member %q is a text, which is not read: give the member by filename_pattern", c.Name)
+			}
+			return nil
+		}
+		a.values = positions(r.h.Dims[dims[0]].Len)
+	}
+	if a.values == nil {
+		return nil
+	}
+	for _, d := range dims {
+		p := slices.Index(v.Dims, d)
+		if p < 0 {
+			return nil
+		}
+		a.axes = append(a.axes, p)
+	}
+	if !c.Numeric() {
+		r.warn("members of %q are texts: they are numbered from 1 by position", c.Name)
+	}
+	if convert := definitions[a.role].convert; convert != nil && c.Numeric() {
+		if values, reason := convert(c, a.values); reason != "" {
+			a.reason = reason
+		} else {
+			a.values = values
+		}
+	}
+	return a
+}
+
+// positions returns 1 … n.
+func positions(n int64) []float64 {
+	out := make([]float64, n)
+	for i := range out {
+		out[i] = float64(i + 1)
 	}
 	return out
 }
@@ -242,61 +349,136 @@ func (r *reader) variableFields(i int) ([]Field, string) {
 	case r.h.size(i) == 0:
 		return nil, "it has no values"
 	}
-	all := r.auxiliaries(i)
+	all, reason := r.auxiliaries(i)
+	if reason != "" {
+		return nil, reason
+	}
 	hor, reason := r.horizontal(v, all)
 	if reason != "" {
 		return nil, reason
 	}
 	// A coordinate that varies along horizontal dimensions, such as the altitude of
 	// stations, is not a coordinate of whole fields.
-	all = slices.DeleteFunc(all, func(a *auxCoord) bool {
-		return slices.ContainsFunc(a.axes, func(p int) bool { return slices.Contains(hor.dims, p) })
-	})
-	d := describeVariable(v)
-	d.Grid = hor.grid
-	return r.enumerateFields(i, all, hor.dims, d)
-}
-
-// enumerateFields returns one field for each index outside of the horizontal
-// dimensions. d holds what all fields have in common.
-func (r *reader) enumerateFields(i int, all []*auxCoord, horizontal []int, d Field) ([]Field, string) {
-	v := &r.h.Vars[i]
-	c, reason := r.timeCoords(all)
+	kept := all[:0:0]
+	for _, a := range all {
+		switch local := slices.ContainsFunc(a.axes, func(p int) bool { return slices.Contains(hor.dims, p) }); {
+		case local && keyRoles[a.role]:
+			return nil, fmt.Sprintf("its coordinate %q varies from point to point", a.v.Name)
+		case !local:
+			kept = append(kept, a)
+		}
+	}
+	d, reason := describeVariable(v, r.axisRole(kept))
 	if reason != "" {
 		return nil, reason
 	}
-	member, level := coordOfRole(all, roleMember), coordOfRole(all, roleLevel)
+	d.Grid = hor.grid
+	for _, w := range slices.Concat(d.warnings, PackingOf(v).Warnings, unknownAttributes(v)) {
+		r.warn("%s", w)
+	}
+	fields, reason := r.enumerateFields(i, kept, hor, d)
+	if reason == "" && len(fields) > 0 && hor.cyclic >= 0 {
+		r.compareCyclic(fields[0], hor.cyclic)
+	}
+	return fields, reason
+}
+
+// fieldCoords holds the coordinates of a variable outside of the horizontal ones.
+type fieldCoords struct {
+	time                     timeCoords
+	member, level, statistic *auxCoord
+	levels                   []ensemble.Level // of the values of level
+	levelType                string
+}
+
+// has reports whether a is one of the coordinates.
+func (c *fieldCoords) has(a *auxCoord) bool {
+	return a == c.member || a == c.level || a == c.statistic || c.time.has(a)
+}
+
+// fieldCoords finds the coordinates that identify fields, or the reason why the
+// variable has no fields. d is completed by the statistic.
+func (r *reader) fieldCoords(v *Var, all []*auxCoord, hor horizontalGrid, d *description) (c fieldCoords, reason string) {
+	if c.time, reason = r.timeCoords(v, all); reason != "" {
+		return c, reason
+	}
+	bounded := c.time.bounds != nil || c.time.leadBounds != nil
+	if d.Statistic == "" && bounded {
+		known, _ := ensemble.VariableNamed(d.Key.Variable)
+		d.Statistic = known.Period // bounds without cell_methods: a sum of precipitation has no other meaning
+	}
+	if d.Statistic != "" && !bounded {
+		r.warn("its values are a %s over time, and its times have no bounds: they are taken for the end of an interval of unknown length", d.Statistic)
+	}
+	c.member, c.level = coordOfRole(all, roleMember), coordOfRole(all, roleLevel)
 	// A threshold coordinate has precedence, since probability files may list
 	// percentiles too.
-	statistic := coordOfRole(all, roleQuantile)
+	c.statistic = coordOfRole(all, roleQuantile)
 	if t := coordOfRole(all, roleThreshold); t != nil {
-		statistic = t
+		c.statistic = t
 	}
-	if statistic != nil && d.Key.Product == ensemble.MemberField {
-		statistic.setStatistic(&d, v)
+	if c.statistic != nil && d.Key.Product == ensemble.MemberField {
+		c.statistic.setStatistic(d, v)
 	} else {
-		statistic = nil
+		c.statistic = nil
+	}
+	for _, a := range all {
+		if a.role == roleOther && d.Key.Product == ensemble.MemberField {
+			return c, fmt.Sprintf("its values are %ss, not members", strings.ToLower(a.v.Name))
+		}
+		if a.reason != "" && c.has(a) {
+			return c, a.reason
+		}
 	}
 	// Each further dimension must belong to time, level, member or a statistic, or
 	// have length 1.
 	for p, dim := range v.Dims {
-		if slices.Contains(horizontal, p) || r.h.Dims[dim].Len == 1 {
-			continue
-		}
-		understood := false
-		for _, a := range all {
-			if slices.Contains(a.axes, p) && (a == member || a == level || a == statistic || c.has(a)) {
-				understood = true
-			}
-		}
-		if !understood {
-			return nil, fmt.Sprintf("its dimension %q is unknown", r.h.Dims[dim].Name)
+		name := r.h.Dims[dim].Name
+		understood := slices.ContainsFunc(all, func(a *auxCoord) bool { return slices.Contains(a.axes, p) && c.has(a) })
+		switch of := rolesByName[strings.ToLower(name)]; {
+		case understood || slices.Contains(hor.dims, p):
+		case of == roleMember && c.member == nil:
+			c.member = &auxCoord{v: &Var{Name: name, Dims: []int{dim}}, index: -1, role: roleMember, values: positions(r.h.Dims[dim].Len), axes: []int{p}}
+			r.warn("its dimension %q has no coordinate: members are numbered from 1 by position", name)
+		case keyRoles[of]:
+			return c, fmt.Sprintf("its dimension %q has no coordinate", name)
+		case r.h.Dims[dim].Len > 1:
+			return c, fmt.Sprintf("its dimension %q is unknown", name)
 		}
 	}
-	for _, a := range all {
-		if a.role == roleOther && d.Key.Product == ensemble.MemberField {
-			return nil, fmt.Sprintf("its values are %ss, not members", strings.ToLower(a.v.Name))
+	if c.member != nil && len(c.member.values) > 1 && len(c.member.axes) > 0 && (d.Key.Product == ensemble.EnsembleMean || d.Key.Product == ensemble.Spread) {
+		return c, fmt.Sprintf("its cell_methods state a statistic over members, but it has the members %q", c.member.v.Name)
+	}
+	return c, r.readLevels(&c, d)
+}
+
+// readLevels converts the levels of a variable, and compares them with the level in
+// its name. It returns the reason why they cannot be used.
+func (r *reader) readLevels(c *fieldCoords, d *description) (reason string) {
+	if c.level == nil {
+		return ""
+	}
+	c.levels = make([]ensemble.Level, len(c.level.values))
+	for k, x := range c.level.values {
+		if c.levels[k], c.levelType, reason = r.levelOf(c.level, x); reason != "" {
+			return reason
 		}
+		l, named := c.levels[k], d.level
+		if named == nil || l.Kind == ensemble.OtherLevel || l.Kind == named.Kind && l.Value >= named.Value/2 && l.Value <= named.Value*2 {
+			continue
+		}
+		return fmt.Sprintf("its name states the level %s, and its coordinate %q %s", named, c.level.v.Name, l)
+	}
+	return ""
+}
+
+// enumerateFields returns one field for each index outside of the horizontal
+// dimensions. d holds what all fields have in common.
+func (r *reader) enumerateFields(i int, all []*auxCoord, hor horizontalGrid, d description) ([]Field, string) {
+	v := &r.h.Vars[i]
+	c, reason := r.fieldCoords(v, all, hor, &d)
+	if reason != "" {
+		return nil, reason
 	}
 	// place runs over all indices outside of the horizontal dimensions, the last
 	// dimension fastest.
@@ -306,33 +488,33 @@ func (r *reader) enumerateFields(i int, all []*auxCoord, horizontal []int, d Fie
 	// of all others.
 	for p := range count {
 		count[p] = 1
-		if slices.Contains(horizontal, p) {
-			count[p] = r.h.Dims[v.Dims[p]].Len
+		if k := slices.Index(hor.dims, p); k >= 0 {
+			count[p] = hor.lengths[k]
 		}
 	}
-	if member != nil && len(member.axes) == 1 {
-		d.Members = len(member.values)
+	if c.member != nil && len(c.member.axes) == 1 {
+		d.Members = len(c.member.values)
 	}
 	var out []Field
-	for {
-		f := d
+	for r.slots = 1; ; r.slots++ {
+		f := d.Field
 		copy(start, place)
-		f.Slab = Slab{Var: i, Start: slices.Clone(start), Count: count}
-		if reason := r.keyAt(&f, c, member, level, place); reason != "" {
+		f.Slab, f.Number = Slab{Var: i, Start: slices.Clone(start), Count: count}, r.slots
+		reason, unwritten := r.keyAt(&f, &c, d.level, place)
+		switch {
+		case unwritten:
+			r.addRecord(v, reason)
+		case reason != "":
 			return nil, reason
+		default:
+			out = append(out, f)
 		}
-		if statistic != nil {
-			if reason := r.statisticAt(&f, statistic, place); reason != "" {
-				return nil, reason
-			}
-		}
-		out = append(out, f)
-		if len(out) > maxFields {
+		if r.slots > maxFields {
 			return nil, fmt.Sprintf("it has more than %d fields", maxFields)
 		}
 		p := len(place) - 1
 		for ; p >= 0; p-- {
-			if slices.Contains(horizontal, p) {
+			if slices.Contains(hor.dims, p) {
 				continue
 			}
 			if place[p]++; place[p] < r.h.Dims[v.Dims[p]].Len {
@@ -340,24 +522,36 @@ func (r *reader) enumerateFields(i int, all []*auxCoord, horizontal []int, d Fie
 			}
 			place[p] = 0
 		}
-		if p < 0 {
-			return out, ""
+		if p >= 0 {
+			continue
 		}
+		if len(out) == 0 {
+			return nil, r.records[0].Reason
+		}
+		return out, ""
+	}
+}
+
+// addRecord adds a record of the current variable without a time, once.
+func (r *reader) addRecord(v *Var, reason string) {
+	if !slices.ContainsFunc(r.records, func(u Unused) bool { return u.Reason == reason }) {
+		r.records = append(r.records, Unused{r.slots, v.Path(), reason})
 	}
 }
 
 // setStatistic marks the fields of variable v as quantiles or probabilities along
 // this coordinate.
-func (a *auxCoord) setStatistic(d *Field, v *Var) {
+func (a *auxCoord) setStatistic(d *description, v *Var) {
 	if a.role == roleQuantile {
 		d.Key.Product = ensemble.Quantile
-		d.Key.Variable = canonicalName(strings.TrimSuffix(v.Name, "_quantile"), v.Text("standard_name"))
+		standard, _ := quantityOf(v)
+		d.setName(strings.TrimSuffix(v.Name, "_quantile"), standard)
 		return
 	}
 	d.Key.Product = ensemble.Probability
 	d.Key.Event.Relation = relations[a.v.Text(relationAttribute)]
-	d.Key.Variable = canonicalName(eventVariable(v.Name), a.v.Text("standard_name"))
 	d.EventUnit = a.v.Text("units")
+	d.Key.Variable, d.level, _ = identify(eventVariable(v.Name), a.v.Text("standard_name"), d.EventUnit)
 }
 
 // probabilityName matches the names of probability variables.
@@ -383,7 +577,7 @@ func (r *reader) statisticAt(f *Field, a *auxCoord, place []int64) string {
 	}
 	if a.role == roleQuantile {
 		// Quantiles are stored as fractions or as per cent.
-		if f.Key.QuantileProbability = x; a.v.Text("units") == "%" {
+		if f.Key.QuantileProbability = x; unit.ToSI(a.v.Text("units"), "1").Scale == 0.01 {
 			f.Key.QuantileProbability /= 100
 		}
 		if !(f.Key.QuantileProbability >= 0 && f.Key.QuantileProbability <= 1) {
@@ -409,225 +603,31 @@ func (r *reader) statisticAt(f *Field, a *auxCoord, place []int64) string {
 }
 
 // keyAt sets time, member and level of a field at an index. It returns the reason
-// why it cannot.
-func (r *reader) keyAt(f *Field, c timeCoords, member, level *auxCoord, place []int64) string {
-	init, lead, err := c.at(r.h, place)
-	if err != nil {
-		return err.Error()
-	}
-	interval, end := c.intervalAt(r.h, place)
-	if f.Statistic == "" && interval > 0 {
-		known, _ := ensemble.VariableNamed(f.Key.Variable)
-		f.Statistic = known.Period // bounds without cell_methods: a sum of precipitation has no other meaning
-	}
-	if f.Statistic != "" {
-		// Fields are valid at the end of their interval, whatever the time within it
-		// that the file states.
-		f.Interval = ensemble.Lead(interval)
-		if lead += end; c.init == nil && c.lead == nil {
-			init, lead = init.Add(end), 0
-		}
+// why it cannot, and whether this is that the time was never written.
+func (r *reader) keyAt(f *Field, c *fieldCoords, named *ensemble.Level, place []int64) (reason string, unwritten bool) {
+	init, lead, interval, reason, unwritten := c.time.at(r.h, place, f.Statistic != "")
+	if reason != "" {
+		return reason, unwritten
 	}
 	f.Key.Init, f.Key.Lead = ensemble.InitAt(init), ensemble.Lead(lead)
-	if member != nil && f.Key.Product == ensemble.MemberField {
-		m := member.value(r.h, place)
-		if m != math.Trunc(m) || math.Abs(m) > 1e6 {
-			return fmt.Sprintf("member number %v is not an integer", m)
+	if f.Statistic != "" {
+		f.Interval = ensemble.Lead(interval)
+	}
+	if c.member != nil && f.Key.Product == ensemble.MemberField {
+		m := c.member.value(r.h, place)
+		if m != math.Trunc(m) || m < 0 || m > 1e6 {
+			return fmt.Sprintf("member number %v is not an integer from 0", m), false
 		}
 		f.Key.Member = ensemble.Member(m)
 	}
-	if level != nil {
-		l, kind, reason := levelOf(level, level.value(r.h, place))
-		if reason != "" {
-			return reason
-		}
-		f.Key.Level, f.LevelType = l, kind
+	if c.level != nil {
+		f.Key.Level, f.LevelType = c.levels[c.level.offset(r.h, place)], c.levelType
+	} else if named != nil {
+		f.Key.Level = *named
 	}
 	resolveByLevel(f)
-	return ""
-}
-
-// levelOf converts a value of a vertical coordinate to a level, and returns the
-// type of the level and the reason why it cannot.
-//
-// Unit: Pa for pressure, m for height.
-// Source: CF section 4.3 (vertical coordinate): pressure units identify pressure
-// levels.
-func levelOf(a *auxCoord, x float64) (ensemble.Level, string, string) {
-	if x != x {
-		return ensemble.Level{}, "", "a level is missing"
+	if c.statistic != nil {
+		return r.statisticAt(f, c.statistic, place), false
 	}
-	v := a.v
-	std, unit := v.Text("standard_name"), v.Text("units")
-	switch {
-	case pressureUnits[unit]:
-		scale := map[string]float64{"Pa": 1, "kPa": 1000}[unit]
-		if scale == 0 {
-			scale = 100
-		}
-		return ensemble.Level{Kind: ensemble.Pressure, Value: x * scale}, std, ""
-	// Pressure without a unit is hPa in practice.
-	case std == "air_pressure" && unit == "" || strings.EqualFold(v.Name, "isobaricInhPa") || a.isobaric():
-		return ensemble.PressureLevel(x), std, ""
-	case (std == "height" || std == "" && strings.EqualFold(v.Name, "height")) && (unit == "m" || unit == "metre" || unit == "meters" || unit == "metres"):
-		// Values stored as float32 are rounded to the nearest short decimal; 1.5
-		// and 2 are exact.
-		return ensemble.Level{Kind: ensemble.HeightAboveSoil, Value: math.Round(x*1e4) / 1e4}, std, ""
-	}
-	kind := std
-	if kind == "" {
-		kind = v.Name
-	}
-	return ensemble.Level{Kind: ensemble.OtherLevel, Value: x}, kind, ""
-}
-
-// isobaricLevels lists the pressure levels of ERA5 and derived archives, in hPa.
-var isobaricLevels = []float64{1, 2, 3, 5, 7, 10, 20, 30, 50, 70, 100, 125, 150, 175, 200, 225, 250, 300, 350, 400, 450, 500, 550, 600, 650, 700, 750, 775, 800, 825, 850,
-	875, 900, 925, 950, 975, 1000}
-
-// maxModelLevels is the largest number of model levels in use. Larger values are
-// not level numbers.
-const maxModelLevels = 137
-
-// isobaric reports whether "level" without unit and standard name, as in
-// WeatherBench, is pressure in hPa: all values are pressure levels of ERA5, and at
-// least one exceeds the number of any model level.
-func (a *auxCoord) isobaric() bool {
-	if a.v.Name != "level" && a.v.Name != "pressure_level" || a.v.Text("units") != "" || a.v.Text("standard_name") != "" || len(a.values) == 0 {
-		return false
-	}
-	for _, x := range a.values {
-		if !slices.Contains(isobaricLevels, x) {
-			return false
-		}
-	}
-	return slices.Max(a.values) > maxModelLevels
-}
-
-// timeCoords holds the time coordinates of a variable.
-type timeCoords struct {
-	valid, init, lead *auxCoord
-	validAxis         timeAxis
-	initAxis          timeAxis
-	bounds            []float64 // of valid, in pairs; nil without bounds
-	leadBounds        []float64 // of lead
-}
-
-// has reports whether a is one of the time coordinates.
-func (c timeCoords) has(a *auxCoord) bool { return a == c.valid || a == c.init || a == c.lead }
-
-// timeCoords finds the time coordinates of a variable and parses their units.
-//
-// Source: CF sections 4.4 (time coordinate) and 7.1 (cell boundaries).
-func (r *reader) timeCoords(all []*auxCoord) (timeCoords, string) {
-	c := timeCoords{valid: coordOfRole(all, roleTime), init: coordOfRole(all, roleInit), lead: coordOfRole(all, roleLead)}
-	// A lead in months or without a unit has no length and is ignored.
-	if c.lead != nil {
-		if _, err := timeSpan(0, c.lead.v.Text("units")); err != nil {
-			c.lead = nil
-		}
-	}
-	var err error
-	if c.valid != nil {
-		if c.validAxis, err = parseTimeUnit(c.valid.v.Text("units"), c.valid.v.Text("calendar")); err != nil {
-			return c, err.Error()
-		}
-		c.bounds = r.boundsOf(c.valid)
-	}
-	if c.lead != nil {
-		c.leadBounds = r.boundsOf(c.lead)
-	}
-	if c.init != nil {
-		if c.initAxis, err = parseTimeUnit(c.init.v.Text("units"), c.init.v.Text("calendar")); err != nil {
-			return c, err.Error()
-		}
-	}
-	if c.init == nil && c.timeIsInit() {
-		c.init, c.initAxis, c.valid, c.bounds = c.valid, c.validAxis, nil, nil
-	}
-	switch {
-	case c.valid == nil && (c.init == nil || c.lead == nil):
-		return c, "it has no time"
-	}
-	return c, ""
-}
-
-// boundsOf returns the bounds of a coordinate, in pairs; nil without bounds.
-func (r *reader) boundsOf(a *auxCoord) []float64 {
-	if b := r.h.find(a.v.Text("bounds"), a.v.Group); b >= 0 && len(r.values[b]) == 2*len(a.values) {
-		return r.values[b]
-	}
-	return nil
-}
-
-// timeIsInit reports whether "time" is the initialisation and leads are added to
-// it. WeatherBench does so with prediction_timedelta, and so do files whose leads
-// have a dimension of their own. In CF the forecast_period always ends at the time.
-func (c timeCoords) timeIsInit() bool {
-	if c.valid == nil || c.lead == nil {
-		return false
-	}
-	if c.lead.v.Name == "prediction_timedelta" {
-		return true
-	}
-	ownDimension := len(c.valid.axes) > 0 && len(c.lead.axes) > 0 && !slices.ContainsFunc(c.lead.axes, func(p int) bool { return slices.Contains(c.valid.axes, p) })
-	return ownDimension && c.lead.v.Text("standard_name") != "forecast_period"
-}
-
-// intervalAt returns the length of the interval at an index, and the distance of
-// its end from the time that the file states. Both are 0 without bounds.
-func (c timeCoords) intervalAt(h *Header, place []int64) (length, end time.Duration) {
-	of := func(a *auxCoord, bounds []float64, unit time.Duration) {
-		k := a.offset(h, place)
-		lo, hi := min(bounds[2*k], bounds[2*k+1]), max(bounds[2*k], bounds[2*k+1])
-		if hi > lo && (hi-lo)*float64(unit) < maxSpan {
-			length = time.Duration((hi - lo) * float64(unit)).Round(time.Second)
-			end = time.Duration((hi - a.values[k]) * float64(unit)).Round(time.Second)
-		}
-	}
-	switch {
-	case c.bounds != nil:
-		of(c.valid, c.bounds, c.validAxis.unit)
-	case c.leadBounds != nil:
-		of(c.lead, c.leadBounds, timeUnits[strings.ToLower(strings.TrimSpace(c.lead.v.Text("units")))])
-	}
-	return length, end
-}
-
-// at returns initialisation and lead at an index.
-//
-// Errors: times outside of the range of time.Duration; initialisation, lead and
-// valid time that contradict each other by more than a minute.
-func (c timeCoords) at(h *Header, place []int64) (init time.Time, lead time.Duration, err error) {
-	var valid time.Time
-	if c.valid != nil {
-		if valid, err = c.validAxis.at(c.valid.value(h, place)); err != nil {
-			return
-		}
-	}
-	if c.lead != nil {
-		if lead, err = timeSpan(c.lead.value(h, place), c.lead.v.Text("units")); err != nil {
-			return
-		}
-	}
-	switch {
-	case c.init != nil:
-		if init, err = c.initAxis.at(c.init.value(h, place)); err != nil {
-			return
-		}
-		if c.valid != nil {
-			// With initialisation and valid time, the lead is their difference. An
-			// additional lead coordinate must agree.
-			between := valid.Sub(init)
-			if c.lead != nil && (between-lead).Abs() > time.Minute {
-				return init, lead, fmt.Errorf("its times contradict each other: init %s, lead %s, valid time %s", init.Format(time.RFC3339), lead, valid.Format(time.RFC3339))
-			}
-			lead = between
-		}
-	case c.lead != nil:
-		init = valid.Add(-lead)
-	default:
-		init = valid // analysis
-	}
-	return
+	return "", false
 }

@@ -21,13 +21,18 @@ func times(lead string, attributes map[string]map[string]string, levels []float6
 		h.Vars = append(h.Vars, v)
 	}
 	h.Vars = append(h.Vars, Var{Name: "t", Type: "float", Dims: []int{0, 1, 2, 3, 4}, Attrs: map[string]Attr{"units": {Text: "K"}}})
-	return h, func(vars []int) (map[int][]float64, error) {
-		out := map[int][]float64{}
-		for _, k := range vars {
-			out[k] = values[k]
+	return h, func(slabs []Slab) ([][]float64, error) {
+		var out [][]float64
+		for _, s := range slabs {
+			out = append(out, values[s.Var])
 		}
 		return out, nil
 	}
+}
+
+// find returns the fields of a dataset.
+func find(h *Header, fetch Fetch) (Content, error) {
+	return Fields(h, Options{Values: fetch, Share: func(g *ensemble.Grid) *ensemble.Grid { return g }})
 }
 
 // Leads are added to the time if they have a dimension of their own, unless CF
@@ -45,7 +50,8 @@ func TestTimesOfLeads(t *testing.T) {
 		{"lead_time", map[string]string{"units": "hours", "standard_name": "forecast_period"}, -6 * time.Hour},
 	} {
 		h, fetch := times(c.lead, map[string]map[string]string{"time": {"units": "hours since 2020-01-01"}, c.lead: c.attrs}, []float64{500, 850})
-		fields, unused, err := Fields(h, fetch, func(g *ensemble.Grid) *ensemble.Grid { return g })
+		got, err := find(h, fetch)
+		fields, unused := got.Fields, got.Unused
 		if err != nil || len(fields) != 8 || len(unused) != 0 {
 			t.Errorf("%s: %d fields, unused %v, %v", c.lead, len(fields), unused, err)
 			continue
@@ -68,7 +74,8 @@ func TestLevelsWithoutUnit(t *testing.T) {
 	} {
 		h, fetch := times("prediction_timedelta", map[string]map[string]string{"time": {"units": "hours since 2020-01-01"}, "prediction_timedelta": {"units": "hours"},
 			"level": {"units": c.unit}}, c.levels)
-		fields, _, err := Fields(h, fetch, func(g *ensemble.Grid) *ensemble.Grid { return g })
+		got, err := find(h, fetch)
+		fields := got.Fields
 		if err != nil || len(fields) == 0 || (fields[0].Key.Level == ensemble.PressureLevel(c.levels[0])) != c.pressure {
 			t.Errorf("%v %q: %v, %v", c.levels, c.unit, fields[0].Key.Level, err)
 		}

@@ -14,8 +14,10 @@ import (
 // horizontalGrid holds the grid of a variable and the positions of its dimensions
 // among those of the variable.
 type horizontalGrid struct {
-	grid *ensemble.Grid
-	dims []int // rows, columns
+	grid    *ensemble.Grid
+	dims    []int   // rows, columns
+	lengths []int64 // of dims, without a column that is stored twice
+	cyclic  int     // dimension of a column that is stored twice; -1 without one
 }
 
 // horizontal finds the grid of a variable, or returns the reason why it has none.
@@ -49,17 +51,39 @@ func (r *reader) horizontal(v *Var, all []*auxCoord) (horizontalGrid, string) {
 	if lat == nil && lon == nil && x == nil && y == nil {
 		return horizontalGrid{}, "it has no latitude and longitude"
 	}
+	if lat != nil && lon != nil {
+		var reason string
+		if lat, reason = r.withoutTimeAxis(lat); reason == "" {
+			lon, reason = r.withoutTimeAxis(lon)
+		}
+		if reason == "" {
+			reason = couldBeRadian(lat, lon)
+		}
+		if reason != "" {
+			return horizontalGrid{}, reason
+		}
+	}
+	for _, a := range []*auxCoord{lat, lon} {
+		if a != nil && a.reason != "" {
+			return horizontalGrid{}, a.reason
+		}
+	}
 	// Stations: latitude and longitude have the same dimension.
 	if lat != nil && lon != nil && len(lat.axes) == 1 && len(lon.axes) == 1 && lat.axes[0] == lon.axes[0] {
 		return r.pointGrid(lat, lon)
+	}
+	plane := lat != nil && lon != nil && len(lat.axes) == 2 && slices.Equal(lat.axes, lon.axes)
+	if plane && (x == nil || y == nil || x.axes[0] == y.axes[0]) {
+		return r.curvilinearGrid(v, lat, lon)
 	}
 	if x == nil || y == nil || x.axes[0] == y.axes[0] {
 		return horizontalGrid{}, "it has no rows and columns"
 	}
 	var g *ensemble.Grid
 	var reason string
+	cyclic := false
 	if x == lon && y == lat {
-		g, reason = latLonGrid(x.values, y.values)
+		g, cyclic, reason = latLonGrid(x.values, y.values)
 	} else {
 		g, reason = r.projectedGrid(v, x, y, lat, lon)
 	}
@@ -68,10 +92,73 @@ func (r *reader) horizontal(v *Var, all []*auxCoord) (horizontalGrid, string) {
 	}
 	// Storage is by columns if x varies more slowly than y.
 	g.Source.ColumnMajor = x.axes[0] < y.axes[0]
+	out, reason := r.finishGrid(g, y.axes[0], x.axes[0])
+	if cyclic {
+		out.cyclic = x.axes[0]
+		r.warn("its column at %g degrees is stored twice and used once", x.values[0])
+	}
+	return out, reason
+}
+
+// finishGrid interns a grid with rows and columns along two dimensions of the
+// variable.
+func (r *reader) finishGrid(g *ensemble.Grid, rows, columns int) (horizontalGrid, string) {
 	if g.Size() > maxGrid {
 		return horizontalGrid{}, fmt.Sprintf("a grid of %d points", g.Size())
 	}
-	return horizontalGrid{r.intern(g), []int{y.axes[0], x.axes[0]}}, ""
+	return horizontalGrid{r.opt.Share(g), []int{rows, columns}, []int64{int64(g.NY), int64(g.NX)}, -1}, ""
+}
+
+// withoutTimeAxis returns a coordinate of three dimensions as one of two, if it does
+// not change along the first (XLAT of WRF, which repeats it for each time).
+func (r *reader) withoutTimeAxis(a *auxCoord) (*auxCoord, string) {
+	if len(a.axes) != 3 {
+		return a, ""
+	}
+	n := int(r.h.Dims[a.v.Dims[1]].Len * r.h.Dims[a.v.Dims[2]].Len)
+	for k := n; k < len(a.values); k += n {
+		if !slices.Equal(a.values[:n], a.values[k:k+n]) {
+			return nil, fmt.Sprintf("its coordinate %q changes along dimension %q", a.v.Name, r.h.Dims[a.v.Dims[0]].Name)
+		}
+	}
+	plane := *a.v
+	plane.Dims = a.v.Dims[1:]
+	b := *a
+	b.v, b.values, b.axes = &plane, a.values[:n], a.axes[1:]
+	return &b, ""
+}
+
+// curvilinearGrid makes a grid from two-dimensional latitudes and longitudes without
+// axes, as cfgrib writes those of Lambert grids. Columns run along the dimension
+// along which latitudes change more. The grid has no axes.
+func (r *reader) curvilinearGrid(v *Var, lat, lon *auxCoord) (horizontalGrid, string) {
+	rows, columns := lat.axes[0], lat.axes[1]
+	// The middle column and row give the directions.
+	along := func(a *auxCoord, dim int) []float64 {
+		place := make([]int64, len(v.Dims))
+		for _, p := range lat.axes {
+			place[p] = r.h.Dims[v.Dims[p]].Len / 2
+		}
+		out := make([]float64, r.h.Dims[v.Dims[dim]].Len)
+		for k := range out {
+			place[dim] = int64(k)
+			out[k] = a.value(r.h, place)
+		}
+		return out
+	}
+	change := func(x []float64) float64 { return x[len(x)-1] - x[0] }
+	if math.Abs(change(along(lat, columns))) > math.Abs(change(along(lat, rows))) {
+		rows, columns = columns, rows
+	}
+	g := &ensemble.Grid{Kind: ensemble.Projected, NX: int(r.h.Dims[v.Dims[columns]].Len), NY: int(r.h.Dims[v.Dims[rows]].Len), Source: ensemble.SourceOrder{ScanningMode: -1, ColumnMajor: columns < rows}}
+	g.Source.SouthFirst = change(along(lat, rows)) > 0
+	g.Source.EastFirst = change(unwrapLongitudes(along(lon, columns))) < 0
+	x, y := &auxCoord{axes: []int{columns}}, &auxCoord{axes: []int{rows}}
+	g, reason := r.fileCoordinates(g, x, y, lat, lon)
+	if reason != "" {
+		return horizontalGrid{}, reason
+	}
+	return r.finishGrid(g, rows, columns)
 }
 
 // maxGrid bounds the points of a grid.
@@ -95,18 +182,15 @@ func preferTwoDimensional(a, b *auxCoord) *auxCoord {
 // and rotated poles.
 func isGeographic(a *auxCoord, std, want string) bool {
 	unit := a.v.Text("units")
-	// CDO 2.1 writes projection_x_coordinate for latitudes with a grid mapping;
-	// their unit is decisive
-	if strings.HasPrefix(std, "projection_") {
-		return strings.HasPrefix(unit, map[string]string{"latitude": "degrees_n", "longitude": "degrees_e"}[want])
-	}
-	if std != "" {
+	directed := want == "latitude" && (isDirection(unit, "n") || isDirection(unit, "s")) || want == "longitude" && (isDirection(unit, "e") || isDirection(unit, "w"))
+	switch {
+	case strings.HasPrefix(std, "projection_"):
+		return directed && !isAxisOfProjection(a.v)
+	case std != "":
 		return std == want
 	}
-	if want == "latitude" {
-		return unit == "degrees_north" || unit == "degree_north" || unit == "degrees_N" || unit == "degreeN" || a.v.Name == "lat" || a.v.Name == "latitude"
-	}
-	return unit == "degrees_east" || unit == "degree_east" || unit == "degrees_E" || unit == "degreeE" || a.v.Name == "lon" || a.v.Name == "longitude"
+	name := strings.ToLower(a.v.Name)
+	return directed || rolesByName[name] != noRole && name != "x" && name != "y" && name != "rlon" && name != "rlat"
 }
 
 // checkAxis returns the reason why the values of an axis are invalid, and whether
@@ -131,22 +215,27 @@ func reversedCopy(v []float64) []float64 {
 	return v
 }
 
-// latLonGrid makes a regular grid from its axes, in normal order.
-func latLonGrid(x, y []float64) (*ensemble.Grid, string) {
+// latLonGrid makes a regular grid from its axes, in normal order. cyclic reports that
+// the last column repeats the first, 360 degrees further. The grid does not have it.
+func latLonGrid(x, y []float64) (g *ensemble.Grid, cyclic bool, reason string) {
 	falling, reason := checkAxis("latitude", y)
 	if reason != "" {
-		return nil, reason
+		return nil, false, reason
 	}
 	for _, lat := range y {
 		if math.Abs(lat) > 90+1e-4 {
-			return nil, fmt.Sprintf("latitude %g is beyond the pole", lat)
+			return nil, false, fmt.Sprintf("latitude %g is beyond the pole", lat)
 		}
+	}
+	turn := unwrapLongitudes(x)
+	if n := len(turn); n > 2 && math.Abs(math.Abs(turn[n-1]-turn[0])-360) < 1e-3 {
+		x, cyclic = x[:n-1], true
 	}
 	west, reason := checkAxis("longitude", unwrapLongitudes(x))
 	if reason != "" {
-		return nil, reason
+		return nil, false, reason
 	}
-	g := &ensemble.Grid{Kind: ensemble.RegularLatLon, NX: len(x), NY: len(y), Source: ensemble.SourceOrder{ScanningMode: -1}}
+	g = &ensemble.Grid{Kind: ensemble.RegularLatLon, NX: len(x), NY: len(y), Source: ensemble.SourceOrder{ScanningMode: -1}}
 	g.Lat = slices.Clone(y)
 	if !falling && len(y) > 1 {
 		g.Lat, g.Source.SouthFirst = reversedCopy(y), true
@@ -159,13 +248,13 @@ func latLonGrid(x, y []float64) (*ensemble.Grid, string) {
 	g.Source.FirstLon = g.Lon[0]
 	// More than one turn would hold points twice.
 	if last := g.Lon[len(g.Lon)-1]; last-g.Lon[0] > 360+1e-3 || math.Abs(g.Lon[0]) > 720 {
-		return nil, fmt.Sprintf("longitudes from %g to %g", g.Lon[0], last)
+		return nil, false, fmt.Sprintf("longitudes from %g to %g", g.Lon[0], last)
 	}
 	g.Source.Roll = order.Roll(g.Lon)
 	if isGaussian(g.Lat) {
 		g.Kind = ensemble.RegularGaussian
 	}
-	return g, ""
+	return g, cyclic, ""
 }
 
 // unwrapLongitudes removes the jump of 360° from longitudes that cross the date
@@ -214,7 +303,7 @@ func (r *reader) projectedGrid(v *Var, x, y, lat, lon *auxCoord) (*ensemble.Grid
 	}
 	g := &ensemble.Grid{Kind: ensemble.Projected, NX: len(x.values), NY: len(y.values),
 		Source: ensemble.SourceOrder{SouthFirst: rising, EastFirst: west, ScanningMode: -1}}
-	g.X, g.Y = axisInMetres(x), axisInMetres(y)
+	g.X, g.Y = slices.Clone(x.values), slices.Clone(y.values)
 	if rising {
 		slices.Reverse(g.Y)
 	}
@@ -227,8 +316,24 @@ func (r *reader) projectedGrid(v *Var, x, y, lat, lon *auxCoord) (*ensemble.Grid
 			g.Mapping[k] = a.Value()
 		}
 	}
+	_, angle := angleFactor(x.v.Text("units"))
+	rotated := g.Mapping["grid_mapping_name"] == "rotated_latitude_longitude"
 	if lat != nil && lon != nil && len(lat.axes) == 2 && len(lon.axes) == 2 {
+		// The axes of a Grid are metres, or degrees of a rotated pole. Indexes of rows
+		// and columns and angles of a satellite are neither.
+		if angle && !rotated || x.reason != "" || y.reason != "" {
+			g.X, g.Y = nil, nil
+		}
 		return r.fileCoordinates(g, x, y, lat, lon)
+	}
+	// Axes whose unit is not understood can be used with coordinates of the file only.
+	for _, a := range []*auxCoord{x, y} {
+		if a.reason != "" {
+			return nil, a.reason
+		}
+		if angle && !rotated && g.Mapping != nil {
+			return nil, unknownUnit(a.v)
+		}
 	}
 	p, err := projection.FromCF(g.Mapping)
 	if err != nil {
@@ -257,18 +362,6 @@ func mappingName(s string) string {
 		return n[0][:last]
 	}
 	return n[0]
-}
-
-// axisInMetres returns the values of an axis of a projection. Kilometres are
-// converted; degrees of a rotated pole stay.
-func axisInMetres(a *auxCoord) []float64 {
-	out := slices.Clone(a.values)
-	if u := a.v.Text("units"); u == "km" || u == "kilometers" || u == "kilometres" {
-		for i := range out {
-			out[i] *= 1000
-		}
-	}
-	return out
 }
 
 // fileCoordinates copies the two-dimensional coordinates of the file to g, in
@@ -309,5 +402,19 @@ func (r *reader) pointGrid(lat, lon *auxCoord) (horizontalGrid, string) {
 			return horizontalGrid{}, fmt.Sprintf("point %d is at latitude %g, longitude %g", i+1, g.Lat[i], x)
 		}
 	}
-	return horizontalGrid{r.intern(g), []int{lat.axes[0]}}, ""
+	return horizontalGrid{r.opt.Share(g), []int{lat.axes[0]}, []int64{int64(g.NX)}, -1}, ""
+}
+
+// compareCyclic warns if the values of the column that is stored twice differ. It
+// reads them from the first field only. Damage is reported when fields are read.
+func (r *reader) compareCyclic(f Field, dim int) {
+	first, last := f.Slab, f.Slab
+	for k, s := range []*Slab{&first, &last} {
+		s.Start, s.Count = slices.Clone(s.Start), slices.Clone(s.Count)
+		s.Start[dim], s.Count[dim] = int64(k)*f.Slab.Count[dim], 1
+	}
+	values, err := r.opt.Values([]Slab{first, last})
+	if err == nil && !slices.EqualFunc(values[0], values[1], func(a, b float64) bool { return a == b || a != a && b != b }) {
+		r.warn("the two columns at the same longitude differ: the first is used")
+	}
 }

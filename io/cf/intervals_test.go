@@ -57,18 +57,18 @@ func TestIntervals(t *testing.T) {
 			h.Vars = append(h.Vars, Var{Name: "forecast_reference_time", Type: "double", Attrs: text(map[string]string{"units": "hours since 2020-01-01", "standard_name": "forecast_reference_time"})})
 			values = append(values, nil, []float64{0})
 		}
-		fields, unused, err := Fields(h, func(vars []int) (map[int][]float64, error) {
-			out := map[int][]float64{}
-			for _, k := range vars {
-				out[k] = values[k]
+		found, err := find(h, func(slabs []Slab) ([][]float64, error) {
+			var out [][]float64
+			for _, s := range slabs {
+				out = append(out, values[s.Var])
 			}
 			return out, nil
-		}, func(g *ensemble.Grid) *ensemble.Grid { return g })
-		if err != nil || len(fields) != 1 {
-			t.Errorf("%s: %d fields, unused %v, %v", c.name, len(fields), unused, err)
+		})
+		if err != nil || len(found.Fields) != 1 {
+			t.Errorf("%s: %d fields, unused %v, %v", c.name, len(found.Fields), found.Unused, err)
 			continue
 		}
-		f := fields[0]
+		f := found.Fields[0]
 		got := ensemble.TimeStatistic{Statistic: f.Statistic, Interval: f.Interval}
 		if want := start.Add(time.Duration(c.valid * float64(time.Hour))); got != c.want || !f.Key.Valid().Equal(want) || c.ofLead != (f.Key.Lead != 0) {
 			t.Errorf("%s: %s at %s (lead %s), want %s at %s", c.name, got, f.Key.Valid(), f.Key.Lead, c.want, want)

@@ -1,6 +1,7 @@
 package cf
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
@@ -23,25 +24,54 @@ const (
 	roleOther     // a statistic over members that is not supported
 )
 
-// rolesByStandardName gives the role of a coordinate by its CF standard name.
-var rolesByStandardName = map[string]role{
-	"longitude": roleX, "projection_x_coordinate": roleX, "grid_longitude": roleX,
-	"latitude": roleY, "projection_y_coordinate": roleY, "grid_latitude": roleY,
-	"air_pressure": roleLevel, "height": roleLevel, "altitude": roleLevel, "depth": roleLevel, "model_level_number": roleLevel,
-	"atmosphere_hybrid_sigma_pressure_coordinate": roleLevel, "geopotential_height": roleLevel,
-	"time": roleTime, "forecast_reference_time": roleInit, "forecast_period": roleLead, "realization": roleMember,
+// roleDefinition is one row of the table of coordinates: by which names a
+// coordinate is found, and how its unit is read.
+type roleDefinition struct {
+	role role
+	// standardNames are those of CF. names are names of variables and dimensions, in
+	// lower case, of files that do not follow CF.
+	standardNames, names []string
+	// convert returns the values in the unit of this package, or the reason why their
+	// unit is not understood. nil for times and levels, whose units levelOf and
+	// parseTimeUnit read.
+	convert func(v *Var, values []float64) ([]float64, string)
 }
 
-// rolesByName gives the role of a coordinate without a standard name, by its name
-// in lower case.
-var rolesByName = map[string]role{
-	"lon": roleX, "longitude": roleX, "x": roleX, "rlon": roleX, "lat": roleY, "latitude": roleY, "y": roleY, "rlat": roleY,
-	"level": roleLevel, "lev": roleLevel, "plev": roleLevel, "pressure": roleLevel, "pressure_level": roleLevel, "isobaricinhpa": roleLevel, "height": roleLevel,
-	"time": roleTime, "valid_time": roleTime, "forecast_reference_time": roleInit, "reference_time": roleInit, "init_time": roleInit,
-	"forecast_period": roleLead, "step": roleLead, "lead": roleLead, "lead_time": roleLead, "prediction_timedelta": roleLead,
-	"realization": roleMember, "number": roleMember, "member": roleMember, "ensemble": roleMember, "ens": roleMember, "ensemble_member": roleMember,
-	"percentile": roleQuantile, "quantile": roleQuantile, "threshold": roleOther, "probability": roleOther,
+// roleDefinitions is the table of coordinates, in the order of precedence.
+var roleDefinitions = []roleDefinition{
+	{roleX, []string{"longitude", "projection_x_coordinate", "projection_x_angular_coordinate", "grid_longitude"},
+		[]string{"lon", "longitude", "x", "rlon", "clon", "xlong", "nav_lon", "loncell", "lons", "tlong", "gridlon_0", "lon_0"}, toAxis},
+	{roleY, []string{"latitude", "projection_y_coordinate", "projection_y_angular_coordinate", "grid_latitude"},
+		[]string{"lat", "latitude", "y", "rlat", "clat", "xlat", "nav_lat", "latcell", "lats", "tlat", "gridlat_0", "lat_0"}, toAxis},
+	{roleLevel, []string{"air_pressure", "height", "altitude", "depth", "model_level_number", "atmosphere_hybrid_sigma_pressure_coordinate", "geopotential_height"},
+		[]string{"level", "lev", "plev", "pressure", "pressure_level", "isobaricinhpa", "isobaricinpa", "isobaric", "height", "heightaboveground", "height_above_ground", "depth", "lv_isbl0", "p"}, nil},
+	{roleTime, []string{"time"}, []string{"time", "valid_time", "validtime", "xtime"}, nil},
+	{roleInit, []string{"forecast_reference_time"},
+		[]string{"forecast_reference_time", "reference_time", "init_time", "init", "initial_time", "initialization_time", "initialisation_time", "reftime", "analysis_time", "base_time", "basetime", "run_time", "forecast_init_time"}, nil},
+	{roleLead, []string{"forecast_period"},
+		[]string{"forecast_period", "step", "lead", "lead_time", "leadtime", "prediction_timedelta", "forecast_month", "forecastmonth", "forecast_time", "forecast_hour", "fhour"}, nil},
+	{roleMember, []string{"realization"},
+		[]string{"realization", "realisation", "number", "member", "members", "ensemble", "ens", "ensemble_member", "member_id", "ensemble_id", "ens_member", "perturbation"}, toMember},
+	{roleQuantile, nil, []string{"percentile", "quantile"}, nil},
+	{roleOther, nil, []string{"threshold", "probability"}, nil},
 }
+
+// rolesByStandardName gives the role of a coordinate by its CF standard name.
+// rolesByName gives that of one without a standard name, by its name in lower case.
+// definitions holds the rows by role.
+var rolesByStandardName, rolesByName, definitions = func() (map[string]role, map[string]role, map[role]roleDefinition) {
+	standard, names, rows := map[string]role{}, map[string]role{}, map[role]roleDefinition{}
+	for _, d := range roleDefinitions {
+		rows[d.role] = d
+		for _, n := range d.standardNames {
+			standard[n] = d.role
+		}
+		for _, n := range d.names {
+			names[n] = d.role
+		}
+	}
+	return standard, names, rows
+}()
 
 // relations gives the relation of an event by the value of relationAttribute.
 //
@@ -74,12 +104,12 @@ func roleOf(v *Var) role {
 			return r
 		}
 		return roleTime
-	case strings.HasPrefix(unit, "degrees_n") || strings.HasPrefix(unit, "degree_n"):
+	case isDirection(unit, "n") || isDirection(unit, "s"):
 		return roleY
-	case strings.HasPrefix(unit, "degrees_e") || strings.HasPrefix(unit, "degree_e"):
+	case isDirection(unit, "e") || isDirection(unit, "w"):
 		return roleX
 	}
-	if r := rolesByName[name]; r != noRole {
+	if r := cmp.Or(rolesByName[name], rolesByName[withoutNumber(name)]); r != noRole {
 		return r
 	}
 	switch v.Text("axis") {
@@ -92,18 +122,20 @@ func roleOf(v *Var) role {
 	case "T":
 		return roleTime
 	}
-	if pressureUnits[unit] || v.Text("positive") != "" {
+	if isPressureUnit(unit) || v.Text("positive") != "" {
 		return roleLevel
 	}
 	return noRole
 }
 
-// pressureUnits lists the units that identify a pressure coordinate (CF section
-// 4.3).
-var pressureUnits = map[string]bool{"Pa": true, "hPa": true, "mbar": true, "mb": true, "millibar": true, "millibars": true, "kPa": true}
-
-// isTimeUnit reports whether a unit is a time since a reference (CF section 4.4).
-func isTimeUnit(unit string) bool { return strings.Contains(unit, " since ") }
+// withoutNumber returns a name without a number at its end, by which THREDDS, CDO and
+// ICON distinguish several coordinates of one kind: isobaric3, height_2.
+func withoutNumber(name string) string {
+	if base := strings.TrimRight(name, "0123456789"); base != name {
+		return strings.TrimSuffix(base, "_")
+	}
+	return name
+}
 
 // splitNames splits an attribute that lists variables.
 func splitNames(list string) []string { return strings.Fields(list) }

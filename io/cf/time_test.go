@@ -40,7 +40,7 @@ func TestTimes(t *testing.T) {
 			t.Errorf("%v %s %s: got %v %v, want %q", c.v, c.unit, c.calendar, got.Format(time.RFC3339Nano), err, c.want)
 		}
 	}
-	if d, err := timeSpan(708, "hours"); err != nil || d != 708*time.Hour {
+	if d, err := spanAt(708, time.Hour, false); err != nil || d != 708*time.Hour {
 		t.Errorf("708 hours: %v %v", d, err)
 	}
 }

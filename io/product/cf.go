@@ -179,8 +179,11 @@ func (b *ncBuilder) addHorizontal(l *layout) (dims, aux []string) {
 	}
 	b.addDimension("y", g.NY)
 	b.addDimension("x", g.NX)
-	b.addDoubles("y", []string{"y"}, l.y, text("standard_name", yName), text("long_name", "y"+suffix), text("units", units), text("axis", "Y"))
-	b.addDoubles("x", []string{"x"}, l.x, text("standard_name", xName), text("long_name", "x"+suffix), text("units", units), text("axis", "X"))
+	// Grids from two-dimensional coordinates alone have no axes.
+	if l.x != nil {
+		b.addDoubles("y", []string{"y"}, l.y, text("standard_name", yName), text("long_name", "y"+suffix), text("units", units), text("axis", "Y"))
+		b.addDoubles("x", []string{"x"}, l.x, text("standard_name", xName), text("long_name", "x"+suffix), text("units", units), text("axis", "X"))
+	}
 	lat, lon := make([]float64, 0, g.Size()), make([]float64, 0, g.Size())
 	for _, r := range l.rows {
 		for _, c := range l.cols {
@@ -190,7 +193,9 @@ func (b *ncBuilder) addHorizontal(l *layout) (dims, aux []string) {
 	both := []string{"y", "x"}
 	b.addDoubles("latitude", both, lat, text("standard_name", "latitude"), text("long_name", "latitude"), text("units", "degrees_north"))
 	b.addDoubles("longitude", both, lon, text("standard_name", "longitude"), text("long_name", "longitude"), text("units", "degrees_east"))
-	b.addInts("crs", nil, []int32{0}, mappingAttributes(g.Mapping)...)
+	if g.Mapping != nil {
+		b.addInts("crs", nil, []int32{0}, mappingAttributes(g.Mapping)...)
+	}
 	return both, []string{"latitude", "longitude"}
 }
 

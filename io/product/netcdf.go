@@ -297,9 +297,9 @@ func dataAttributes(standardName, longName, unit, cellMethods, coordinates, mapp
 
 // mappingName returns the grid mapping variable of data variables. CDO 2.1 reads a
 // Gaussian grid with a grid mapping as a projection with equidistant rows, so
-// CDOProfile omits it.
+// CDOProfile omits it. A projection that the input did not describe has none.
 func mappingName(profile Profile, g *ensemble.Grid) string {
-	if profile == CDOProfile && g.Kind == ensemble.RegularGaussian {
+	if profile == CDOProfile && g.Kind == ensemble.RegularGaussian || g.Kind == ensemble.Projected && g.Mapping == nil {
 		return ""
 	}
 	return "crs"

@@ -44,7 +44,9 @@ func newLayout(g *ensemble.Grid, want Longitudes) layout {
 		return l
 	}
 	if g.Kind == ensemble.Projected {
-		l.y, l.x = reorder(g.Y, l.rows), slices.Clone(g.X)
+		if g.X != nil {
+			l.y, l.x = reorder(g.Y, l.rows), slices.Clone(g.X)
+		}
 		if want == From180 || want == KeepLongitudes && g.Source.FirstLon < 0 {
 			l.from = -180
 		}

@@ -226,6 +226,9 @@ func TestNetCDFReadBack(t *testing.T) {
 	}
 	p.Fields = []product.Field{{Variable: "t", Level: ensemble.PressureLevel(850), Lead: ensemble.Lead(90 * time.Minute), Kind: product.Spread, Values: values}}
 	checkReadBack(t, "projected", writeNetCDF(t, p, product.Options{}), p, 0)
+	// A grid of two-dimensional coordinates alone has neither axes nor a mapping.
+	p.Grid.X, p.Grid.Y, p.Grid.Mapping = nil, nil, nil
+	checkReadBack(t, "curvilinear", writeNetCDF(t, p, product.Options{}), p, 0)
 }
 
 func TestEnsembleNetCDFReadBack(t *testing.T) {

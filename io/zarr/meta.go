@@ -544,7 +544,10 @@ func parseAttributes(text []byte) (map[string]cf.Attr, error) {
 		return out, nil
 	}
 	var all map[string]any
-	if err := unmarshal(text, &all); err != nil {
+	// Numbers are decoded as texts, because 150.0 is a double and 150 an integer.
+	d := json.NewDecoder(bytes.NewReader(quoteNonFinite(text)))
+	d.UseNumber()
+	if err := d.Decode(&all); err != nil {
 		return nil, fmt.Errorf("attributes: %w", err)
 	}
 	for name, value := range all {
@@ -559,14 +562,21 @@ func parseAttributes(text []byte) (map[string]cf.Attr, error) {
 			switch v := v.(type) {
 			case string:
 				texts = append(texts, v)
-			case float64:
-				a.Numbers = append(a.Numbers, v)
+			case json.Number:
+				x, err := v.Float64()
+				if err != nil {
+					return nil, fmt.Errorf("attributes: %s is %s", name, v)
+				}
+				if strings.ContainsAny(v.String(), ".eE") {
+					a.Type = "double"
+				}
+				a.Numbers = append(a.Numbers, x)
 			case bool:
 				a.Numbers = append(a.Numbers, map[bool]float64{true: 1}[v])
 			}
 		}
 		if a.Text = strings.Join(texts, " "); len(texts) > 0 {
-			a.Numbers = nil
+			a.Numbers, a.Type = nil, ""
 		}
 		out[name] = a
 	}
@@ -589,14 +599,11 @@ func (a *Array) finishAttributes() {
 		if !ok {
 			continue
 		}
-		// JSON has no NaN, so fill values are often strings.
-		if at.Text != "" {
-			at = cf.Attr{Numbers: parseNumber(at.Text)}
+		// JSON has no NaN, so fill values are often strings. Any other text is left to
+		// package cf.
+		if n := parseNumber(at.Text); n != nil {
+			a.Attrs[name] = cf.Attr{Numbers: n}
 		}
-		for i := range at.Numbers {
-			at.Numbers[i] = a.dtype.round(at.Numbers[i])
-		}
-		a.Attrs[name] = at
 	}
 	// In version 2 xarray stores _FillValue as fill_value only. But zarr-python
 	// creates arrays with fill value 0 by default, and zero is a valid value,

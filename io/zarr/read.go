@@ -42,7 +42,7 @@ type Request struct {
 	Slab cf.Slab
 	// Values is the result, in C order of the dimensions.
 	Values []float32
-	// doubles is the result of ReadAll, instead of Values.
+	// doubles is the result of ReadCoordinate, instead of Values.
 	doubles []float64
 }
 
@@ -73,16 +73,33 @@ func (s *Store) Read(ctx context.Context, parts []*Request, room func(n int) []f
 	return s.runReads(ctx, jobs, false)
 }
 
-// ReadAll reads a complete array as float64, for coordinates.
-func (s *Store) ReadAll(ctx context.Context, k int) ([]float64, error) {
-	a := s.Arrays[k]
-	p := &Request{Slab: cf.Slab{Var: k, Start: make([]int64, len(a.Shape)), Count: a.Shape}}
+// ReadCoordinate reads a slab as float64. Absent chunks are the fill value, and an
+// error unless the store is sparse or the array has one element: zarr-python does not
+// write chunks that equal the fill value, so the time of a single initialisation,
+// which counts from itself, has none. A warning names it.
+func (s *Store) ReadCoordinate(ctx context.Context, slab cf.Slab) ([]float64, error) {
+	a := s.Arrays[slab.Var]
+	if key := a.keys.key(make([]int64, len(a.Shape))); a.elements() == 1 && !s.storage.has(key) && !a.text {
+		s.Warnings = append(s.Warnings, fmt.Sprintf("%s, array %s: its only chunk is absent, and its fill value %v is used", s.path, a.Path, a.fill))
+		v := []float64{a.fill}
+		return v, a.packing.Unpack(v)
+	}
+	p := &Request{Slab: slab}
 	jobs, err := s.planReads([]*Request{p})
 	if err != nil {
 		return nil, err
 	}
 	p.doubles = make([]float64, p.Slab.Size())
 	return p.doubles, s.runReads(ctx, jobs, true)
+}
+
+// elements returns the number of elements.
+func (a *Array) elements() int64 {
+	n := int64(1)
+	for _, l := range a.Shape {
+		n *= l
+	}
+	return n
 }
 
 // planReads returns the chunks of all requests, in the order of the first request
@@ -186,10 +203,10 @@ func (s *Store) readChunk(ctx context.Context, j *chunkRead, coordinate bool) er
 	if err != nil {
 		return err
 	}
-	// Coordinates must be complete, so their absent chunks are the fill value, not
-	// NaN.
+	// An absent chunk is the fill value. In version 2 xarray marks missing values by it,
+	// except in coordinates; null is 0, as in zarr-python.
 	gap := math.NaN()
-	if coordinate && j.array.hasFill {
+	if coordinate || j.array.version == 3 && j.array.hasFill {
 		gap = j.array.fill
 	}
 	for _, p := range j.parts {
@@ -378,7 +395,8 @@ func (s *Store) FirstAbsentChunk() string {
 		return ""
 	}
 	for _, a := range s.Arrays {
-		if a.text || slices.Contains(a.Shape, 0) {
+		// ReadCoordinate accepts the absent chunk of one element.
+		if a.text || slices.Contains(a.Shape, 0) || a.elements() == 1 {
 			continue
 		}
 		index := make([]int64, len(a.Shape))
@@ -405,7 +423,7 @@ func (s *Store) absentChunk(at string) error {
 	}
 	return &exit.Error{Code: exit.BadData, What: "a chunk is absent", At: s.path + ", " + at,
 		Why: "it was lost or never written; other readers return the fill value for it",
-		Fix: "fetch the store again; if absent chunks are missing values, set data.allow_missing_chunks: true or --allow-missing-chunks"}
+		Fix: "fetch the store again; if absent chunks are fill values, set data.allow_missing_chunks: true or --allow-missing-chunks"}
 }
 
 // cache keeps decoded chunks and drops the least recently used. Each chunk is

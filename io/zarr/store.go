@@ -46,8 +46,9 @@ func HasMetadataName(head []byte) bool {
 
 // Options configures Open. The zero value is the default.
 type Options struct {
-	// Sparse reads absent chunks as missing values, in coordinates as the fill
-	// value. By default they are an error.
+	// Sparse reads absent chunks as the fill value in version 3 and in coordinates,
+	// and as missing values in version 2, where xarray marks these by the fill value.
+	// By default they are an error.
 	Sparse bool
 }
 
@@ -101,6 +102,11 @@ func Open(name string, o Options) (*Store, error) {
 	if err := s.walk("", 0); err != nil {
 		s.Close()
 		return nil, err
+	}
+	// A directory is a store by its metadata; an archive may contain anything.
+	if len(s.metadataTimes) == 0 {
+		s.Close()
+		return nil, &exit.Error{Code: exit.BadData, What: "not a Zarr store", At: name, Why: "it is a zip archive without Zarr metadata at its root", Fix: fmt.Sprintf("unpack it (`unzip '%s'`) and give the files in it", name)}
 	}
 	if err := s.compareConsolidated(); err != nil {
 		s.Close()

@@ -46,7 +46,7 @@ func Inspect(ctx context.Context, o InspectOptions) (*Inspection, error) {
 	if len(o.Files) == 1 && store.IsStore(o.Files[0]) {
 		return inspectStore(ctx, o)
 	}
-	o.Input.SkipBad = true
+	o.Input.SkipBad, o.Input.Static = true, true
 	files, unrelated, err := input.ArgumentFiles(o.Files)
 	var in *fio.Input
 	if err == nil {
@@ -61,10 +61,14 @@ func Inspect(ctx context.Context, o InspectOptions) (*Inspection, error) {
 		err = in.Faults()
 	}
 	cat := in.Catalogue()
+	if err == nil && len(cat.Entries) == 0 {
+		err = noUsableField(files, cat, "the list of unused fields has the reasons: correct the file, or give another one")
+	}
 	return &Inspection{Data: inspectData(cat, rows, unrelated), Warnings: cat.Warnings, sections: inspectSections(in, rows, unrelated, o.Stats)}, err
 }
 
-// inspectRow is one field in JSON. Statistics are in Unit, the unit of the file.
+// inspectRow is one field in JSON. Statistics are in Unit, the unit of the file. Static fields have no Init
+// and Valid.
 type inspectRow struct {
 	File        string   `json:"file"`
 	Message     int      `json:"message"`
@@ -125,6 +129,9 @@ func inspectRows(ctx context.Context, in *fio.Input, stats bool) ([]inspectRow, 
 		}
 		if e.Sub > 1 {
 			r.Sub = e.Sub
+		}
+		if e.Init.IsZero() { // a static field
+			r.Init, r.Valid = "", ""
 		}
 		if e.Member != ensemble.NoMember {
 			m := int(e.Member)

@@ -106,7 +106,7 @@ func (s *StationInterpolator) Interpolate(field []float32) []float32 {
 //
 // Errors: exit 65 and 66.
 func orography(ctx context.Context, pool *decode.Pool, path string, grid *ensemble.Grid) (heights []float32, sum string, err error) {
-	in, err := fio.Open(ctx, []string{path}, fio.Options{Pool: pool})
+	in, err := fio.Open(ctx, []string{path}, fio.Options{Pool: pool, Static: true})
 	if err != nil {
 		return nil, "", err
 	}

@@ -28,7 +28,9 @@ func ReadAuxiliary(ctx context.Context, c *config.TrainConfig, to []ensemble.Aux
 	if err != nil {
 		return err
 	}
-	in, err := fio.Open(ctx, files, input.ReaderOptions(c, false))
+	o := input.ReaderOptions(c, false)
+	o.Static = true
+	in, err := fio.Open(ctx, files, o)
 	if err != nil {
 		return err
 	}

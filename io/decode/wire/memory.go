@@ -127,12 +127,27 @@ type Values struct {
 	Offset int    `json:"at"`
 	Count  int    `json:"n"`
 	Error  string `json:"e,omitempty"`
+	// Install states how to install the missing library that Error names; "" for
+	// other errors.
+	Install string `json:"i,omitempty"`
 }
+
+// LibraryError reports values that need a library that is not installed.
+type LibraryError struct {
+	// Why names the library, Install how to install it.
+	Why, Install string
+}
+
+// Error returns the reason.
+func (e *LibraryError) Error() string { return e.Why }
 
 // Bytes returns the bytes of the values, width bytes each.
 //
-// Errors: that of the child; a position outside of the payload.
+// Errors: that of the child, as *LibraryError if a library is missing; a position outside of the payload.
 func (v Values) Bytes(payload []byte, width int) ([]byte, error) {
+	if v.Install != "" {
+		return nil, &LibraryError{v.Error, v.Install}
+	}
 	if v.Error != "" {
 		return nil, errors.New(v.Error)
 	}

@@ -67,7 +67,7 @@ func (f *File) Float(dst []float32, s cf.Slab) error {
 	if rules.Err != nil {
 		return rules.Err
 	}
-	if set := f.chunks.open(f.path, s.Var, v); set != nil && len(rules.Missing) <= C.ENS_MAX_MISSING {
+	if set := f.chunks.open(f.path, s.Var, v); set != nil && rules.Linear() && len(rules.Missing) <= C.ENS_MAX_MISSING {
 		r := C.ens_rules{n_missing: C.int(len(rules.Missing)), lo: C.double(rules.ValidMin), hi: C.double(rules.ValidMax),
 			scale: C.double(rules.Scale), shift: C.double(rules.Offset), add: C.double(rules.UnsignedOffset)}
 		for i, m := range rules.Missing {

@@ -98,9 +98,15 @@ func TestFloatAgreesWithDouble(t *testing.T) {
 				return err
 			}
 		}
-		return v.Attr("valid_range").WriteFloat64s([]float64{-20, 30})
+		return v.Attr("valid_range").WriteFloat64s([]float64{272.95, 273.45}) // of values
 	}
 	unsigned := func(v netcdf.Var) error { return v.Attr("_Unsigned").WriteBytes([]byte("true")) }
+	unsignedRange := func(v netcdf.Var) error {
+		if err := unsigned(v); err != nil {
+			return err
+		}
+		return v.Attr("valid_range").WriteInt16s([]int16{5, -20})
+	}
 	for _, c := range []struct {
 		name       string
 		kind       netcdf.Type
@@ -113,6 +119,7 @@ func TestFloatAgreesWithDouble(t *testing.T) {
 		{"double", netcdf.DOUBLE, true, packed, true},
 		{"short, packed", netcdf.SHORT, true, packed, true},
 		{"short that is unsigned", netcdf.SHORT, true, unsigned, true},
+		{"short that is unsigned, with a range", netcdf.SHORT, true, unsignedRange, true},
 		{"ushort", netcdf.USHORT, true, packed, true},
 		{"byte", netcdf.BYTE, true, unsigned, true},
 		{"ubyte", netcdf.UBYTE, false, packed, true},

@@ -271,7 +271,7 @@ func numericAttribute(a netcdf.Attr, kind netcdf.Type, n uint64) (cf.Attr, error
 	default:
 		return cf.Attr{}, nil // user-defined types are ignored
 	}
-	return cf.Attr{Numbers: out}, err
+	return cf.Attr{Numbers: out, Type: typeNames[C.nc_type(kind)]}, err
 }
 
 // toFloats converts numbers to float64.
@@ -287,7 +287,7 @@ func toFloats[T int8 | int16 | int32 | int64 | uint8 | uint16 | uint32 | uint64 
 //
 // Unit: as the attributes state, after scale_factor and add_offset.
 // Missing: NaN.
-// Errors: a slab outside of the variable; what netCDF-C reports.
+// Errors: a slab outside of the variable; *FilterError; what netCDF-C reports.
 func (f *File) Double(dst []float64, s cf.Slab) error {
 	start, count, err := f.slabBounds(s, len(dst))
 	if err != nil {
@@ -295,6 +295,9 @@ func (f *File) Double(dst []float64, s cf.Slab) error {
 	}
 	at := f.vars[s.Var]
 	if err := status(C.nc_get_vara_double(at.group, at.id, &start[0], &count[0], (*C.double)(unsafe.Pointer(&dst[0])))); err != nil {
+		if missing := f.missingFilter(s.Var); missing != nil {
+			return missing
+		}
 		return fmt.Errorf("%s: %w", f.header.Vars[s.Var].Path(), err)
 	}
 	return at.packing.Unpack(dst)

@@ -1,0 +1,7 @@
+import os, sys
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'))
+from common import *
+
+f = File('fc.nc'); f.ensemble(); f.add('level', (), 500., units='hPa')
+x = fields((2, 1), 5500.); f.add('z', ('number', 'time', 'lat', 'lon'), x, 'f4', units='gpm', standard_name='geopotential_height', coordinates='level'); f.close()
+expect('geopotential height with the name z', variables={'gh': variable(np.float32(x), members=[1, 2], levels=['500hPa'], unit='m')}, warnings=['standard_name geopotential_height'])

@@ -1,0 +1,9 @@
+import os, sys
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'))
+from common import *
+
+# A writer converted a range in K to shorts, the type of the stored numbers.
+f = File('fc.nc'); f.ensemble()
+raw = np.rint((fields((2, 1)) - 280)/0.01).astype('i2')
+f.add('t2m', ('number', 'time', 'lat', 'lon'), raw, 'i2', -32768, units='K', scale_factor=0.01, add_offset=280., valid_range=np.array([150, 350], 'i2')); f.close()
+expect('valid_range of values, converted to the type of the stored numbers', variables={'2t': variable(raw*0.01 + 280, members=[1, 2])}, warnings=['taken for that of values'])

@@ -1,0 +1,8 @@
+import os, sys
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'))
+from common import *
+
+f = File('fc.nc'); f.ensemble()
+f.add('plev', ('plev',), [850., 510.])
+x = fields((2, 1, 2)); f.add('ta', ('number', 'time', 'plev', 'lat', 'lon'), x, 'f4', units='K'); f.close()
+expect('pressure of 850 without a unit', variables={'t': variable(np.float32(x), members=[1, 2], levels=['850hPa', '510hPa'])}, warnings=['taken for hPa'])
