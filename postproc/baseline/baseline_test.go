@@ -255,7 +255,7 @@ func TestNewtonAgreesWithBFGS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cases := g.pointCases(nil, set, seasonRows(set.Valid), 0)
+	cases := g.pointCases(nil, set, g.seasonRows(set.Valid), 0)
 	f := func(x, grad []float64) float64 {
 		var q quadraticModel
 		q.addCases((*[gridTerms]float64)(x), cases, 1)
@@ -425,5 +425,54 @@ func BenchmarkFitGridEMOS(b *testing.B) {
 		if _, err := FitGridEMOS(set, GridEMOSOptions{Strengths: []float64{1}}); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// A season does not determine a cycle of the bias, whatever its number of years; points
+// whose dates lack part of the year have the coefficients of all points.
+func TestNoSeasonFromLessThanMostOfAYear(t *testing.T) {
+	bias := func(_ int, _ time.Time, m, s float64) (float64, float64) { return m - 2, 0.5 + s }
+	whole := synthetic(200, 6, 3, bias)
+	spring := whole.subset(func(i int) bool { m := whole.Valid[i].Month(); return m >= time.March && m <= time.May })
+	for _, c := range []struct {
+		of     *Set
+		season bool
+	}{{whole, true}, {spring, false}, {whole.subset(func(i int) bool { return whole.Valid[i].Month() <= time.June }), false},
+		{whole.subset(func(i int) bool { return whole.Valid[i].Month() <= time.September }), true}} {
+		g, err := FitGridEMOS(c.of, GridEMOSOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if has := g.Global[1] != 0 || g.Theta[1] != 0 || g.Theta[2] != 0; has != c.season || (g.Warning() == "") != c.season {
+			t.Errorf("%s: coefficients %v, warning %q", describeDates(c.of.Valid), g.Theta[:gridTerms], g.Warning())
+		}
+		mu, sigma := make([]float32, 6), make([]float32, 6)
+		g.Predict(mu, sigma, slices.Repeat([]float32{280}, 6), slices.Repeat([]float32{1.5}, 6), time.Date(2003, 9, 15, 0, 0, 0, 0, time.UTC))
+		for p, v := range mu {
+			if math.Abs(float64(v)-278) > 1.5 {
+				t.Errorf("%s: %g K at point %d in September, want about 278", describeDates(c.of.Valid), v, p)
+			}
+		}
+	}
+	clim, err := FitClimatology(whole.subset(func(i int) bool { return whole.Valid[i].Month() <= time.September }))
+	if err != nil || clim.Cycle[1] == 0 || clim.Cycle[3] != 0 || !strings.Contains(clim.Warning(), "no semi-annual part") {
+		t.Errorf("nine months: %v, %q, %v", clim.Cycle[:harmonics], clim.Warning(), err)
+	}
+	gaps := &Set{Valid: whole.Valid, Mean: whole.Mean, Std: whole.Std, Obs: slices.Clone(whole.Obs), Weights: whole.Weights}
+	for i, v := range gaps.Valid {
+		if v.Month() > time.April {
+			gaps.Obs[i*6+2] = float32(math.NaN())
+		}
+	}
+	r, err := fitWithFallback(gaps, RegressionOptions{Harmonics: Seasonal})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := FitRegression(gaps, RegressionOptions{Harmonics: 1, Pooled: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(r.Location[8:12], all.Location) || slices.Equal(r.Location[:4], all.Location) {
+		t.Errorf("a point of four months has %v, all points %v", r.Location[8:12], all.Location)
 	}
 }

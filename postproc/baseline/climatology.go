@@ -22,8 +22,9 @@ const harmonics = 5
 //	mu = c₀ + c₁ sin τ + c₂ cos τ + c₃ sin 2τ + c₄ cos 2τ,  τ the phase of the year
 //	sigma = √( Σ residual² / (n−5) )
 //
-// If the dates do not determine a cycle (one season, or one date a year), c₀ is their mean
-// and the other coefficients are 0.
+// If the dates do not determine all coefficients, c₃ and c₄ are 0 (dates of about eight to ten
+// months); if they determine no cycle (one season, or one date a year), c₀ is their mean and
+// the other coefficients are 0.
 //
 // Shape: Cycle [point][5], Sigma [point]. Unit: that of the variable.
 // Source: Wilks 2019, doi:10.1016/C2017-0-03921-6, ch. 3.
@@ -33,6 +34,9 @@ type Climatology struct {
 
 	warning string // see Warning
 }
+
+// annual is the number of coefficients of a mean and an annual cycle.
+const annual = 3
 
 // Warning reports that the dates did not determine a seasonal cycle; "" if they did.
 func (c *Climatology) Warning() string { return c.warning }
@@ -55,11 +59,14 @@ func FitClimatology(s *Set) (*Climatology, error) {
 	}
 	c := &Climatology{Cycle: make([]float64, n*harmonics), Sigma: make([]float64, n)}
 	// Points without missing dates share one normal matrix.
-	whole, err := cycleSolver(terms, harmonics, nil)
+	whole, err := determineCycle(terms, harmonics, nil)
 	if err != nil {
-		first, last := slices.MinFunc(s.Valid, time.Time.Compare), slices.MaxFunc(s.Valid, time.Time.Compare)
-		c.warning = fmt.Sprintf("%d dates from %s to %s do not determine a seasonal cycle: it is their mean", len(s.Valid), first.Format(time.DateOnly), last.Format(time.DateOnly))
-		whole, err = cycleSolver(terms, 1, nil)
+		c.warning = describeDates(s.Valid) + " determine an annual cycle only: it has no semi-annual part"
+		whole, err = determineCycle(terms, annual, nil)
+	}
+	if err != nil {
+		c.warning = describeDates(s.Valid) + " do not determine a seasonal cycle: it is their mean"
+		whole, err = determineCycle(terms, 1, nil)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("climatology: %d dates: %w", len(s.Valid), err)
@@ -97,7 +104,7 @@ func (c *Climatology) fitPoint(p int, terms [][harmonics]float64, y func(i int) 
 	}
 	cycle := c.Cycle[p*harmonics : (p+1)*harmonics]
 	if count < len(terms) {
-		own, err := cycleSolver(terms, n, func(i int) bool { return !math.IsNaN(y(i)) })
+		own, err := determineCycle(terms, n, func(i int) bool { return !math.IsNaN(y(i)) })
 		if err != nil {
 			for k := range cycle {
 				cycle[k] = math.NaN()
@@ -122,11 +129,16 @@ func (c *Climatology) fitPoint(p int, terms [][harmonics]float64, y func(i int) 
 	c.Sigma[p] = math.Sqrt(sq / float64(count-n))
 }
 
-// cycleSolver factorises the normal matrix of the first n terms over the dates that keep
+// mostVariance is the largest variance of a fitted cycle at any time of the year, in units of the
+// variance of a mean of as many dates: 3 for an annual cycle from dates of a whole year (5 with a
+// semi-annual part), 10 from dates of eight months, 29 of half a year, 470 of a season.
+const mostVariance = 10
+
+// determineCycle factorises the normal matrix of the first n terms over the dates that keep
 // accepts; nil: all.
 //
-// Errors: not more than n dates, or terms that are (nearly) linearly dependent.
-func cycleSolver(terms [][harmonics]float64, n int, keep func(i int) bool) (*mat.Cholesky, error) {
+// Errors: not more than n dates, or dates that leave part of the year undetermined.
+func determineCycle(terms [][harmonics]float64, n int, keep func(i int) bool) (*mat.Cholesky, error) {
 	normal := mat.NewSymDense(n, nil)
 	count := 0
 	for i, t := range terms {
@@ -143,10 +155,26 @@ func cycleSolver(terms [][harmonics]float64, n int, keep func(i int) bool) (*mat
 	if !ch.Factorize(normal) {
 		return nil, errors.New("the seasonal terms are linearly dependent")
 	}
-	if c := ch.Cond(); c > 1e4 { // about 2 for dates of a whole year, about 1000 for half a year
-		return nil, fmt.Errorf("the seasonal terms are nearly linearly dependent: condition number %.3g", c)
+	if n == 1 {
+		return &ch, nil
+	}
+	at := mat.NewVecDense(n, nil)
+	for k := range 36 {
+		t := mat.NewVecDense(n, cycleTerms(2 * math.Pi * float64(k) / 36)[:n])
+		if err := ch.SolveVecTo(at, t); err != nil {
+			return nil, err
+		}
+		if v := float64(count) * mat.Dot(t, at); !(v <= mostVariance) {
+			return nil, fmt.Errorf("part of the year is not determined: a variance of %.3g of a mean", v)
+		}
 	}
 	return &ch, nil
+}
+
+// describeDates states the number of dates and the first and the last one.
+func describeDates(valid []time.Time) string {
+	first, last := slices.MinFunc(valid, time.Time.Compare), slices.MaxFunc(valid, time.Time.Compare)
+	return fmt.Sprintf("%d dates from %s to %s", len(valid), first.Format(time.DateOnly), last.Format(time.DateOnly))
 }
 
 // Predict fills mean and standard deviation of the climatology at a valid time.
@@ -160,10 +188,14 @@ func (c *Climatology) Predict(mu, sigma []float32, valid time.Time) {
 	}
 }
 
-// seasonTerms returns 1, sin τ, cos τ, sin 2τ, cos 2τ.
+// seasonTerms returns 1, sin τ, cos τ, sin 2τ, cos 2τ of a time.
 func seasonTerms(t time.Time) [harmonics]float64 {
-	a := ensemble.SeasonAngle(t)
-	return [harmonics]float64{1, math.Sin(a), math.Cos(a), math.Sin(2 * a), math.Cos(2 * a)}
+	return [harmonics]float64(cycleTerms(ensemble.SeasonAngle(t)))
+}
+
+// cycleTerms returns the terms of a phase of the year.
+func cycleTerms(a float64) []float64 {
+	return []float64{1, math.Sin(a), math.Cos(a), math.Sin(2 * a), math.Cos(2 * a)}
 }
 
 // dot is the scalar product of coefficients and terms.

@@ -33,7 +33,13 @@ type GridEMOS struct {
 	Scale    float64            `json:"scale"`
 	Strength float64            `json:"strength"` // selected λ
 	CV       []StrengthScore    `json:"-"`        // cross-validation scores of all λ
+
+	seasonal bool   // the dates of the fit determine a₁ and a₂; else both are 0
+	warning  string // see Warning
 }
+
+// Warning reports that the dates did not determine a seasonal cycle of the bias; "" if they did.
+func (g *GridEMOS) Warning() string { return g.warning }
 
 // StrengthScore is the cross-validated mean CRPS of a penalty strength λ.
 type StrengthScore struct{ Strength, CRPS float64 }
@@ -53,7 +59,8 @@ type GridEMOSOptions struct {
 // least weighted mean CRPS in cross-validation over years: each year is predicted from the
 // others. More than five years form five blocks; dates of a single year form four. The
 // problem is convex in mu and sigma, and so in all coefficients up to the curvature of sp;
-// it is solved by Newton steps with the exact second derivatives of the CRPS.
+// it is solved by Newton steps with the exact second derivatives of the CRPS. If the dates do
+// not determine an annual cycle (see determineCycle), a₁ and a₂ are 0.
 //
 // Missing: incomplete cases are left out; a point without cases gets θ_global.
 // Errors: wrong shapes, ErrNoCases, fewer than eight dates.
@@ -68,11 +75,12 @@ func FitGridEMOS(s *Set, o GridEMOSOptions) (*GridEMOS, error) {
 	if o.Strengths == nil {
 		o.Strengths = []float64{0.3, 1, 3, 10, 30, 100, 300}
 	}
+	seasonal := coversSeasons(s.Valid)
 	strength := o.Strengths[0]
 	var cv []StrengthScore
 	if len(o.Strengths) > 1 {
 		var err error
-		if cv, err = crossValidate(s, o.Strengths); err != nil {
+		if cv, err = crossValidate(s, o.Strengths, seasonal); err != nil {
 			return nil, err
 		}
 		best := slices.MinFunc(cv, func(a, b StrengthScore) int {
@@ -83,17 +91,20 @@ func FitGridEMOS(s *Set, o GridEMOSOptions) (*GridEMOS, error) {
 		})
 		strength = best.Strength
 	}
-	g, err := fitGlobal(s)
+	g, err := fitGlobal(s, seasonal)
 	if err != nil {
 		return nil, err
 	}
 	g.fitPoints(s, strength)
 	g.CV = cv
+	if !seasonal {
+		g.warning = describeDates(s.Valid) + " do not determine a seasonal cycle of the bias: it is the same all year"
+	}
 	return g, nil
 }
 
 // crossValidate computes the cross-validated mean CRPS of every strength.
-func crossValidate(s *Set, strengths []float64) ([]StrengthScore, error) {
+func crossValidate(s *Set, strengths []float64, seasonal bool) ([]StrengthScore, error) {
 	fold := folds(s.Valid)
 	sums := make([]StrengthScore, len(strengths))
 	order := make([]int, len(strengths)) // descending; each fit begins with the result of the previous one
@@ -110,7 +121,7 @@ func crossValidate(s *Set, strengths []float64) ([]StrengthScore, error) {
 	var total float64
 	for f := range count {
 		train, test := s.subset(func(i int) bool { return fold[i] != f }), s.subset(func(i int) bool { return fold[i] == f })
-		g, err := fitGlobal(train)
+		g, err := fitGlobal(train, seasonal)
 		if err != nil {
 			return nil, err
 		}
@@ -185,9 +196,12 @@ func folds(valid []time.Time) []int {
 // seasonRow holds sin τ and cos τ of a date.
 type seasonRow [2]float64
 
-// seasonRows returns the seasonal terms of all dates.
-func seasonRows(valid []time.Time) []seasonRow {
+// seasonRows returns the seasonal terms of all dates, 0 during a fit that has none.
+func (g *GridEMOS) seasonRows(valid []time.Time) []seasonRow {
 	out := make([]seasonRow, len(valid))
+	if !g.seasonal {
+		return out
+	}
 	for i, t := range valid {
 		sin, cos := math.Sincos(ensemble.SeasonAngle(t))
 		out[i] = seasonRow{sin, cos}
@@ -212,9 +226,9 @@ func (g *GridEMOS) pointCases(dst []gridCase, s *Set, rows []seasonRow, p int) [
 
 // fitGlobal computes Scale and MeanBar, and fits one set of coefficients for all points, to
 // which Theta is set.
-func fitGlobal(s *Set) (*GridEMOS, error) {
+func fitGlobal(s *Set, seasonal bool) (*GridEMOS, error) {
 	n := s.Points()
-	g := &GridEMOS{Theta: make([]float64, n*gridTerms), MeanBar: make([]float64, n)}
+	g := &GridEMOS{seasonal: seasonal, Theta: make([]float64, n*gridTerms), MeanBar: make([]float64, n)}
 	l, err := leastSquares(s.Mean, s.Obs, s.caseWeight)
 	if err != nil {
 		return nil, fmt.Errorf("grid emos: %w", err)
@@ -222,7 +236,7 @@ func fitGlobal(s *Set) (*GridEMOS, error) {
 	if g.Scale = l.residual; g.Scale == 0 {
 		g.Scale = 1
 	}
-	rows := seasonRows(s.Valid)
+	rows := g.seasonRows(s.Valid)
 	for p := range n {
 		var sum, count float64
 		for i := range s.Valid {
@@ -269,7 +283,7 @@ func (g *GridEMOS) reset() {
 
 // fitPoints minimises at every point for a strength, beginning with the present Theta.
 func (g *GridEMOS) fitPoints(s *Set, strength float64) {
-	rows := seasonRows(s.Valid)
+	rows := g.seasonRows(s.Valid)
 	g.Strength = strength
 	parallel(len(g.MeanBar), 64, func(_, lo, hi int) {
 		var cases []gridCase
@@ -293,7 +307,7 @@ func (g *GridEMOS) fitPoints(s *Set, strength float64) {
 // scoreSum is the weighted sum of the CRPS over a set, in the unit of the variable, and the
 // sum of the weights.
 func (g *GridEMOS) scoreSum(s *Set) (crps, weight float64) {
-	rows := seasonRows(s.Valid)
+	rows := g.seasonRows(s.Valid)
 	const chunk = 64
 	parts := make([]quadraticModel, (len(g.MeanBar)+chunk-1)/chunk)
 	parallel(len(g.MeanBar), chunk, func(k, lo, hi int) {
@@ -314,9 +328,9 @@ func (g *GridEMOS) scoreSum(s *Set) (crps, weight float64) {
 //
 // Shape: all [point]. Missing: NaN gives NaN.
 func (g *GridEMOS) Predict(mu, sigma, mean, std []float32, valid time.Time) {
-	r := seasonRows([]time.Time{valid})[0]
+	sin, cos := math.Sincos(ensemble.SeasonAngle(valid))
 	for p := range mean {
-		c := gridCase{sin: r[0], cos: r[1], anomaly: (float64(mean[p]) - g.MeanBar[p]) / g.Scale, spread: float64(std[p]) / g.Scale}
+		c := gridCase{sin: sin, cos: cos, anomaly: (float64(mean[p]) - g.MeanBar[p]) / g.Scale, spread: float64(std[p]) / g.Scale}
 		shift, sd := c.predict((*[gridTerms]float64)(g.Theta[p*gridTerms:]))
 		mu[p], sigma[p] = float32(float64(mean[p])+g.Scale*shift), float32(g.Scale*sd)
 	}

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"gonum.org/v1/gonum/mat"
-
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 	"github.com/ensemble-weather/ensemble/postproc/simd"
@@ -91,7 +89,7 @@ func (o *RegressionOptions) check() error {
 // Pooled.
 // Unit: A, P, Q that of the variable; C that, its square or the logarithm, by the link.
 // Missing: NaN at a point with fewer than twice as many complete cases as coefficients,
-// with a constant ensemble mean, or without spread.
+// with a constant ensemble mean, without spread, or whose dates do not determine a season.
 // Source: Gneiting et al. 2005, doi:10.1175/MWR2904.1; Messner, Mayr and Zeileis
 // 2016, doi:10.32614/RJ-2016-012, for links and truncated and censored families.
 type Regression struct {
@@ -148,10 +146,38 @@ func FitRegression(s *Set, o RegressionOptions) (*Regression, error) {
 			f.fit(s, p, min(hi, p+lanes))
 		}
 	})
+	if r.Harmonics > 0 {
+		r.dropUndetermined(s)
+	}
 	if !slices.ContainsFunc(r.Scale, func(c float64) bool { return c == c }) {
 		return nil, fmt.Errorf("regression: no point has %d complete cases with a varying ensemble mean and with spread: %w", 2*(r.locationTerms()+scaleTerms), ErrNoCases)
 	}
 	return r, nil
+}
+
+// dropUndetermined removes the coefficients of points whose complete dates do not determine a
+// seasonal cycle.
+func (r *Regression) dropUndetermined(s *Set) {
+	n, k := s.Points(), r.locationTerms()
+	parallel(n, 64, func(_, lo, hi int) {
+		for p := lo; p < hi; p++ {
+			var complete []time.Time
+			for i, t := range s.Valid {
+				if x := s.Mean[i*n+p] + s.Std[i*n+p] + s.Obs[i*n+p]; x == x {
+					complete = append(complete, t)
+				}
+			}
+			if len(complete) == len(s.Valid) || coversSeasons(complete) {
+				continue
+			}
+			for i := range k {
+				r.Location[p*k+i] = math.NaN()
+			}
+			for i := range scaleTerms {
+				r.Scale[p*scaleTerms+i] = math.NaN()
+			}
+		}
+	})
 }
 
 // locationTerms is the number of coefficients of the location.
@@ -190,16 +216,14 @@ func (r *Regression) Predict(location, scale, mean, std []float32, valid time.Ti
 	}
 }
 
-// coversSeasons reports whether dates determine an annual cycle in addition to the mean: half a
-// year does (condition number 20), a quarter does not (400).
+// coversSeasons reports whether dates determine an annual cycle in addition to the mean.
 func coversSeasons(valid []time.Time) bool {
-	normal := mat.NewSymDense(3, nil) // of 1, sin τ, cos τ
-	for _, t := range valid {
-		terms := seasonTerms(t)
-		normal.SymRankOne(normal, 1, mat.NewVecDense(3, terms[:3]))
+	terms := make([][harmonics]float64, len(valid))
+	for i, t := range valid {
+		terms[i] = seasonTerms(t)
 	}
-	var ch mat.Cholesky
-	return ch.Factorize(normal) && ch.Cond() < 100
+	_, err := determineCycle(terms, annual, nil)
+	return err == nil
 }
 
 // seasonTable returns sin τ, cos τ, sin 2τ, cos 2τ, … of every date, for count harmonics.

@@ -186,7 +186,7 @@ func TestPageIsWholeAndQuiet(t *testing.T) {
 		}
 	}
 	for _, want := range []string{"degraded", "9 used of 10", "2026-01-03 12:00 UTC", "850\u202fhPa", "m s⁻¹", "1 warning", "member 7 is missing", "1\u202f234\u202f567", "★ 1.250", "▲ better", "○ undecided",
-		"+16.7\u202f%", "2000 resamples of blocks of 4 dates", "divisor M − 1", "missing</text>", "Missing values are hatched", "All values are missing", "36 of 2048 points missing"} {
+		"+16.7\u202f%", "2000 resamples of blocks of up to 4 dates", "divisor M − 1", "missing</text>", "Missing values are hatched", "All values are missing", "36 of 2048 points missing"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the page lacks %q", want)
 		}

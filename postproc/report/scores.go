@@ -457,7 +457,7 @@ func resampling(r *score.Result) string {
 		return ""
 	}
 	b := r.Bootstrap
-	return fmt.Sprintf("Intervals: %s, %d resamples of blocks of %d dates, seed %d.", share(b.Confidence), b.Resamples, b.BlockLength, b.Seed)
+	return fmt.Sprintf("Intervals: %s, %d resamples of blocks of up to %d dates, seed %d.", share(b.Confidence), b.Resamples, b.BlockLength, b.Seed)
 }
 
 // probability formats a p-value with three decimals, or as "p < 0.001"; "" for NaN.

@@ -5,38 +5,67 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+
+	"gonum.org/v1/gonum/stat/distuv"
 )
 
 // Bootstrap configures the resampling of dates behind the confidence intervals. It is a
 // moving-block bootstrap: blocks of consecutive dates are drawn with replacement, which
 // preserves the dependence between dates within a block. The zero value is the default.
 //
+// The deviations of the resampled values from their mean are added to the value, so that
+// the value lies inside its interval even if resampling moves a score that is not linear to one
+// side. They are stretched until the width is that of Student's t distribution with the
+// standard error of [MemoryOf], of the influence of each date on the value.
+// Blocks of a given length are taken as independent and are not stretched.
+//
 // Source: Künsch 1989, doi:10.1214/aos/1176347265; Wilks 1997,
 // doi:10.1175/1520-0442(1997)010<0065:RHTFAF>2.0.CO;2.
 type Bootstrap struct {
 	Resamples   int     `json:"resamples"`    // 0: 2000
-	BlockLength int     `json:"block_length"` // dates per block; 0: the cube root of the number of dates, rounded up
+	BlockLength int     `json:"block_length"` // dates per block; 0: from the memory of the scores
 	Confidence  float64 `json:"confidence"`   // level of the intervals; 0: 0.95
 	Seed        uint64  `json:"seed"`         // of the random numbers
+
+	measured bool // BlockLength was measured
 }
 
-// resolved replaces zero fields by the defaults for n dates.
+// resolved replaces zero fields by the defaults for n dates, except a block length that is
+// to be measured.
 //
 // Errors: a block longer than the series, or values out of range.
 func (b Bootstrap) resolved(n int) (Bootstrap, error) {
 	if b.Resamples == 0 {
 		b.Resamples = 2000
 	}
-	if b.BlockLength == 0 {
-		b.BlockLength = int(math.Ceil(math.Cbrt(float64(n)) - 1e-9))
-	}
+	b.measured = b.measured || b.BlockLength == 0
 	if b.Confidence == 0 {
 		b.Confidence = 0.95
 	}
-	if b.Resamples < 0 || b.BlockLength < 1 || b.BlockLength > max(n, 1) || !(b.Confidence > 0 && b.Confidence < 1) {
+	if b.Resamples < 0 || b.BlockLength < 0 || b.BlockLength > max(n, 1) || !(b.Confidence > 0 && b.Confidence < 1) {
 		return b, fmt.Errorf("score: bootstrap: invalid for %d dates: %d resamples (want at least 1), blocks of %d dates (want 1 to the number of dates), confidence %g (want between 0 and 1)", n, b.Resamples, b.BlockLength, b.Confidence)
 	}
 	return b, nil
+}
+
+// withMemory sets a block length that is to be measured to the median of those of some
+// series of n dates, at most half the dates. b is resolved.
+func (b Bootstrap) withMemory(n int, series [][]float64) Bootstrap {
+	if !b.measured {
+		return b
+	}
+	var lengths []int
+	for _, x := range series {
+		if !slices.ContainsFunc(x, math.IsNaN) {
+			lengths = append(lengths, MemoryOf(x).Block)
+		}
+	}
+	b.BlockLength = 1
+	if len(lengths) > 0 {
+		slices.Sort(lengths)
+		b.BlockLength = max(1, min(lengths[len(lengths)/2], n/2))
+	}
+	return b
 }
 
 // draws returns, for every resample, how often it contains each of n dates. A block
@@ -69,22 +98,49 @@ func (b Bootstrap) draws(n int) [][]int {
 // differ so little from each other that the interval would be too narrow.
 const minDates = 8
 
-// MinDates is the least number of dates for an interval: 8, and at least two blocks. A
-// zero BlockLength adds no condition.
+// MinDates is the least number of dates for an interval: 8, and at least two blocks of a
+// given length.
 func (b Bootstrap) MinDates() int { return max(minDates, 2*b.BlockLength) }
 
 // hasInterval reports whether n dates are enough for an interval. b is resolved.
 func (b Bootstrap) hasInterval(n int) bool { return n >= b.MinDates() }
 
-// interval is the percentile interval of the resampled values. It is NaN if there are
-// too few dates or a resample has no value. It sorts values. b is resolved.
-func (b Bootstrap) interval(values []float64, n int) (low, high float64) {
-	if !b.hasInterval(n) || slices.ContainsFunc(values, math.IsNaN) {
-		return math.NaN(), math.NaN()
+// estimate is the interval of a value, and the number of independent dates that it rests on.
+type estimate struct{ low, high, independent float64 }
+
+// interval is the interval of values[0] from the resampled values[1:] and the values
+// without each date. It is missing with too few dates or if a value is missing; the number
+// of independent dates too if a value without a date is. b is resolved.
+func (b Bootstrap) interval(values, without []float64) estimate {
+	value, n := values[0], len(without)
+	m := Memory{Independent: math.NaN()}
+	if !slices.ContainsFunc(without, math.IsNaN) && !math.IsNaN(value) {
+		influence := make([]float64, n)
+		for i, v := range without {
+			influence[i] = float64(n-1) * (value - v)
+		}
+		m = MemoryOf(influence)
 	}
-	slices.Sort(values)
+	out := estimate{math.NaN(), math.NaN(), m.Independent}
+	if !b.hasInterval(n) || slices.ContainsFunc(values, math.IsNaN) {
+		return out
+	}
+	resampled := slices.Sorted(slices.Values(values[1:]))
+	var mean, variance float64
+	for _, v := range resampled {
+		mean += v / float64(len(resampled))
+	}
+	for _, v := range resampled {
+		variance += square(v-mean) / float64(len(resampled))
+	}
+	stretch := 1.0
+	if b.measured && variance > 0 && m.StandardError > 0 {
+		stretch = max(1, m.halfWidth(b.Confidence)/(distuv.UnitNormal.Quantile(0.5+b.Confidence/2)*math.Sqrt(variance)))
+	}
 	tail := (1 - b.Confidence) / 2
-	return quantile(values, tail), quantile(values, 1-tail)
+	out.low = min(value, value+stretch*(quantile(resampled, tail)-mean))
+	out.high = max(value, value+stretch*(quantile(resampled, 1-tail)-mean))
+	return out
 }
 
 // Interval evaluates a function of sums over dates, with its bootstrap interval.
@@ -104,22 +160,36 @@ func (b Bootstrap) Interval(rows [][]float64, of func(sums []float64) float64) (
 	if b, err = b.resolved(len(rows)); err != nil {
 		return 0, 0, 0, err
 	}
-	at := func(times func(date int) float64) float64 {
-		sums := make([]float64, len(rows[0]))
+	total := make([]float64, len(rows[0]))
+	for _, r := range rows {
+		for k, v := range r {
+			total[k] += v
+		}
+	}
+	values, without := []float64{of(slices.Clone(total))}, make([]float64, len(rows))
+	sums := make([]float64, len(total))
+	for i, r := range rows {
+		for k, v := range r {
+			sums[k] = total[k] - v
+		}
+		without[i] = of(sums)
+	}
+	influence := make([]float64, len(rows))
+	for i, v := range without {
+		influence[i] = values[0] - v
+	}
+	b = b.withMemory(len(rows), [][]float64{influence})
+	for _, times := range b.draws(len(rows)) {
+		clear(sums)
 		for i, r := range rows {
 			for k, v := range r {
-				sums[k] += times(i) * v
+				sums[k] += float64(times[i]) * v
 			}
 		}
-		return of(sums)
+		values = append(values, of(sums))
 	}
-	value = at(func(int) float64 { return 1 })
-	var values []float64
-	for _, times := range b.draws(len(rows)) {
-		values = append(values, at(func(i int) float64 { return float64(times[i]) }))
-	}
-	low, high = b.interval(values, len(rows))
-	return value, low, high, nil
+	e := b.interval(values, without)
+	return values[0], e.low, e.high, nil
 }
 
 // quantile is the p quantile of ascending v, by linear interpolation between order

@@ -62,31 +62,21 @@ const (
 	PITHistogramKind  = "pit"
 )
 
-// calibration evaluates a histogram. shares [resample][place] begins with the sample
-// itself.
-func (v *view) calibration(system int, kind string, shares [][]float64) Calibration {
+// calibration evaluates a histogram.
+func (v *view) calibration(system int, kind string, shares histogramShares) Calibration {
 	t, n := v.target, len(v.dates)
-	k := len(shares[0])
+	k := len(shares.all[0])
 	c := Calibration{System: v.systems[system].Name, Variable: t.Variable, Level: t.Level.String(), Lead: t.Lead.String(), Region: v.name, Season: v.season,
-		Histogram: kind, Places: k, N: n, ReliabilityIndex: Number(distanceFromFlat(shares[0]))}
-	tilts, bends := make([]float64, len(shares)), make([]float64, len(shares))
-	for i, s := range shares {
-		tilts[i], bends[i] = contrasts(s)
+		Histogram: kind, Places: k, N: n, ReliabilityIndex: Number(distanceFromFlat(shares.all[0]))}
+	of := func(of func(shares []float64) float64) (value, low, high Number) {
+		x, e := shares.interval(v.b, of)
+		return Number(x), Number(e.low), Number(e.high)
 	}
-	c.Tilt, c.Bend = Number(tilts[0]), Number(bends[0])
-	between := func(values []float64) (Number, Number) {
-		low, high := v.b.interval(values, n)
-		return Number(low), Number(high)
-	}
-	c.TiltLow, c.TiltHigh = between(tilts[1:])
-	c.BendLow, c.BendHigh = between(bends[1:])
-	for i, s := range shares[0] {
-		values := make([]float64, len(shares)-1)
-		for j, r := range shares[1:] {
-			values[j] = r[i]
-		}
-		low, high := v.b.interval(values, n)
-		if flat := 1 / float64(k); s-flat > high-s || flat-s > s-low {
+	c.Tilt, c.TiltLow, c.TiltHigh = of(func(shares []float64) float64 { tilt, _ := contrasts(shares); return tilt })
+	c.Bend, c.BendLow, c.BendHigh = of(func(shares []float64) float64 { _, bend := contrasts(shares); return bend })
+	for i := range k {
+		s, low, high := of(func(shares []float64) float64 { return shares[i] })
+		if flat := Number(1 / float64(k)); s-flat > high-s || flat-s > s-low {
 			c.Outside++
 		}
 	}

@@ -20,6 +20,9 @@ type DMResult struct{ Mean, Statistic, P float64 }
 // distribution with n−1 degrees of freedom. If the variance estimate is negative, it is
 // repeated with the weights 1−k/h, which make it non-negative.
 //
+// h = 0 measures the memory of the differences: S = d̄/SE with standard error and degrees
+// of freedom of [MemoryOf], as the intervals of scores have.
+//
 // Shape: d [date] in temporal order.
 // Missing: NaN in gives NaN; so do fewer than h+1 dates, and differences that are all 0.
 // Source: Diebold and Mariano 1995, doi:10.1080/07350015.1995.10524599; Harvey, Leybourne
@@ -31,6 +34,13 @@ func DieboldMariano(d []float64, h int) DMResult {
 		mean += v / n
 	}
 	out := DMResult{mean, math.NaN(), math.NaN()}
+	if h == 0 && len(d) > 2 {
+		if m := MemoryOf(d); m.StandardError > 0 {
+			out.Statistic = mean / m.StandardError
+			out.P = studentP(out.Statistic, m.Freedom)
+		}
+		return out
+	}
 	if h < 1 || len(d) <= h {
 		return out
 	}

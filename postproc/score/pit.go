@@ -33,7 +33,7 @@ var PITFlatness = &Score{
 	},
 	Value: func(mean []float64, _ int) float64 { return distanceFromFlat(mean) },
 	Diagram: &DiagramSpec{
-		Columns: []string{"pit", "share", "flat"}, IntervalColumn: 1, WeightColumn: -1,
+		Columns: []string{"pit", "share", "flat"}, IntervalColumn: 1, WeightColumn: -1, Most: 1,
 		Rows: func(t *Totals) [][]float64 {
 			out := make([][]float64, pitBins)
 			for k := range out {

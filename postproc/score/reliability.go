@@ -1,6 +1,9 @@
 package score
 
-import "math"
+import (
+	"fmt"
+	"math"
+)
 
 // probabilities are the shared sums of forecast probabilities and events: an entry for each
 // probability that M members can give, 0/M to M/M, or for each hundredth for
@@ -56,12 +59,52 @@ func Decompose(table []float64) (d Decomposition) {
 	return d
 }
 
+// mostGroups is the number of groups of forecast probabilities about 0, 0.1, …, 1.
+const mostGroups = 11
+
+// commonGroups is the number of groups of forecast probabilities in decompositions of all
+// systems: one for each number of members of the smallest ensemble, at most mostGroups. With
+// groups of their own, the resolution of systems with many groups would be larger, because
+// frequencies of small groups differ by chance.
+//
+// Shape: members [system], 0 for distributions.
+func commonGroups(members []int) int {
+	groups := mostGroups
+	for _, m := range members {
+		if m > 1 {
+			groups = min(groups, m+1)
+		}
+	}
+	return groups
+}
+
+// regroup adds up a table of probabilities in groups about 0, 1/(groups−1), …, 1.
+func regroup(table []float64, groups int) []float64 {
+	out := make([]float64, 3*groups)
+	last := len(table)/3 - 1
+	for k := 0; k <= last; k++ {
+		g := int(math.Round(float64(k) / float64(last) * float64(groups-1)))
+		for i := range 3 {
+			out[3*g+i] += table[3*k+i]
+		}
+	}
+	return out
+}
+
+// formula is the formula of a score, with the number of groups if probabilities are grouped.
+func (v *view) formula(e *entry) string {
+	if !e.Grouped {
+		return e.Formula
+	}
+	return fmt.Sprintf("%s, p in %d groups", e.Formula, v.groups)
+}
+
 // BrierReliability, BrierResolution and BrierUncertainty are the parts of the Brier score:
 //
 //	Σ n_k (p_k−o_k)²/n,   Σ n_k (o_k−ō)²/n,   ō(1−ō)
 //
-// Members form a group for each number of members above the threshold, distributions one
-// for each hundredth of probability.
+// The groups of forecast probabilities are the same for all systems: about 0, 1/M, …, 1 for
+// the M ≤ 10 members of the smallest ensemble, tenths without members.
 //
 // Unit: none. Better: lower, higher, neither.
 // Source: Murphy 1973, doi:10.1175/1520-0450(1973)012<0595:ANVPOT>2.0.CO;2.
@@ -79,7 +122,7 @@ func newBrierPart(id, name, formula string, better Better, doc string, part func
 	return &Score{
 		ID: id, Name: name, Formula: formula, Doc: doc,
 		Source: "doi:10.1175/1520-0450(1973)012<0595:ANVPOT>2.0.CO;2",
-		Unit:   Dimensionless, Better: better, NoSkillScore: true, Divisor: "M", Needs: Distribution | Events, MinMembers: 2, SharedSums: probabilities,
+		Unit:   Dimensionless, Better: better, NoSkillScore: true, Divisor: "M", Needs: Distribution | Events, MinMembers: 2, SharedSums: probabilities, Grouped: true,
 		Value: func(mean []float64, _ int) float64 { return part(Decompose(mean)) },
 	}
 }
@@ -95,21 +138,16 @@ var ReliabilityDiagram = &Score{
 	Source: "doi:10.1175/WAF993.1",
 	Unit:   Dimensionless, Better: Neither, Needs: Distribution | Events, MinMembers: 2, SharedSums: probabilities,
 	Diagram: &DiagramSpec{
-		Columns: []string{"probability", "frequency", "share", "base_rate"}, IntervalColumn: 1, WeightColumn: 2,
+		Columns: []string{"probability", "frequency", "share", "base_rate"}, IntervalColumn: 1, WeightColumn: 2, Most: 1,
 		Rows: func(t *Totals) [][]float64 {
-			const groups = 11
-			var sums [groups][3]float64
+			sums := regroup(t.Sums, mostGroups)
 			var events float64
-			last := len(t.Sums)/3 - 1
-			for k := 0; k <= last; k++ {
-				g := int(math.Round(float64(k) / float64(last) * (groups - 1)))
-				for i := range 3 {
-					sums[g][i] += t.Sums[3*k+i]
-				}
-				events += t.Sums[3*k+2]
+			for g := range mostGroups {
+				events += sums[3*g+2]
 			}
-			out := make([][]float64, groups)
-			for g, s := range sums {
+			out := make([][]float64, mostGroups)
+			for g := range out {
+				s := sums[3*g:]
 				out[g] = []float64{s[1] / s[0], s[2] / s[0], s[0] / t.Weight, events / t.Weight}
 			}
 			return out

@@ -57,8 +57,11 @@ type Value struct {
 	// Threshold of the event; missing for scores without a single threshold.
 	Threshold Number `json:"threshold"`
 	// MissingMembers is the number of missing member values of this system.
-	MissingMembers int    `json:"missing_members"`
-	PairDivisor    string `json:"pair_divisor"` // divisor of the distances between members, or of fractions of members; "": none
+	MissingMembers int `json:"missing_members"`
+	// Independent is the number of independent dates with the same standard error; missing if
+	// the score is not defined without one of the dates.
+	Independent Number `json:"independent_dates"`
+	PairDivisor string `json:"pair_divisor"` // divisor of the distances between members, or of fractions of members; "": none
 }
 
 // Comparison is the skill score of a system relative to a reference system, on the same
@@ -231,7 +234,9 @@ func (r *Result) Append(o *Result) {
 	r.Calibration = append(r.Calibration, o.Calibration...)
 	r.Diagrams = append(r.Diagrams, o.Diagrams...)
 	r.Coupling = append(r.Coupling, o.Coupling...)
+	longest := max(r.Bootstrap.BlockLength, o.Bootstrap.BlockLength)
 	r.Bootstrap = o.Bootstrap
+	r.Bootstrap.BlockLength = longest
 	r.Dates = append(r.Dates, o.Dates...)
 }
 
@@ -329,6 +334,7 @@ func (a *Accumulator) Result(b Bootstrap, pairs []Pair) (*Result, error) {
 			if err := v.result(out, pairs); err != nil {
 				return nil, err
 			}
+			out.Bootstrap.BlockLength = max(out.Bootstrap.BlockLength, v.b.BlockLength)
 		}
 	}
 	return out, nil
@@ -343,6 +349,8 @@ type view struct {
 	name, season   string
 	entries        [][]entry
 	sums           [][]float64 // [resample][part] means; the first is the sample itself
+	without        [][]float64 // [date][part] means without the date
+	groups         int         // of forecast probabilities in decompositions
 	width          int         // number of parts
 	points, absent int         // pairs of point and date, scored and left out
 	missing        []int       // [system] missing member values
@@ -352,39 +360,88 @@ type view struct {
 func (a *Accumulator) view(dates []Date, region int, season string, b Bootstrap) *view {
 	v := &view{Accumulator: a, b: b, dates: dates, region: region, name: a.areas()[region], season: season, missing: make([]int, len(a.systems))}
 	v.entries, v.width = a.layout(a.members)
-	n := len(dates)
-	once := make([]int, n)
-	for i := range once {
-		once[i] = 1
-	}
-	all := append([][]int{once}, b.draws(n)...)
-	cells := make([]RegionSums, n)
-	for i, d := range dates {
-		cells[i] = d.Regions[region]
-		v.points, v.absent = v.points+cells[i].Points, v.absent+cells[i].Missing
-		for s, m := range cells[i].MissingMembers {
+	v.groups = commonGroups(a.members)
+	cells := make([]RegionSums, 0, len(dates))
+	v.dates = nil
+	for _, d := range dates {
+		c := d.Regions[region]
+		v.points, v.absent = v.points+c.Points, v.absent+c.Missing
+		for s, m := range c.MissingMembers {
 			v.missing[s] += m
 		}
+		if c.Weight > 0 { // a date without any value is no date of the sample
+			v.dates, cells = append(v.dates, d), append(cells, c)
+		}
 	}
-	v.sums = make([][]float64, len(all))
-	for k, times := range all {
-		v.sums[k] = means(cells, times, v.width)
+	n := len(cells)
+	total := RegionSums{MissingMembers: make([]int, len(a.systems)), Sums: make([]float64, v.width)}
+	once := make([]int, n)
+	for i, c := range cells {
+		total.add(c)
+		once[i] = 1
+	}
+	v.sums = [][]float64{means(cells, once, v.width)}
+	v.without = make([][]float64, n)
+	for i, c := range cells {
+		v.without[i] = make([]float64, v.width)
+		for j, x := range c.Sums {
+			v.without[i][j] = (total.Sums[j] - x) / (total.Weight - c.Weight)
+		}
+	}
+	v.b = b.withMemory(n, v.influences())
+	for _, times := range v.b.draws(n) {
+		v.sums = append(v.sums, means(cells, times, v.width))
 	}
 	return v
 }
 
-// series returns the values of a score in all resamples; nil if the system has no such score.
-func (v *view) series(system int, id string, event int) ([]float64, *entry) {
+// influences returns the influence of each date on the scores that are one mean over dates.
+//
+// Shape: [score][date], in proportion.
+func (v *view) influences() (out [][]float64) {
+	for s, row := range v.entries {
+		for _, e := range row {
+			if e.Value == nil || e.Parts != 1 {
+				continue
+			}
+			x := make([]float64, len(v.without))
+			for t, m := range v.without {
+				x[t] = -v.value(s, &e, m)
+			}
+			out = append(out, x)
+		}
+	}
+	return out
+}
+
+// value computes a score from a row of means.
+func (v *view) value(system int, e *entry, mean []float64) float64 {
+	own := mean[e.at : e.at+e.size]
+	if e.Grouped {
+		own = regroup(own, v.groups)
+	}
+	return e.Value(own, v.members[system])
+}
+
+// each applies a function to the means of the sample and the resamples, and to those without each date.
+func (v *view) each(of func(mean []float64) float64) (values, without []float64) {
+	values, without = make([]float64, len(v.sums)), make([]float64, len(v.without))
+	for k, m := range v.sums {
+		values[k] = of(m)
+	}
+	for k, m := range v.without {
+		without[k] = of(m)
+	}
+	return values, without
+}
+
+// find returns a score of a system; nil if the system has no such score.
+func (v *view) find(system int, id string, event int) *entry {
 	i := slices.IndexFunc(v.entries[system], func(e entry) bool { return e.ID == id && e.event == event })
 	if i < 0 || v.entries[system][i].Value == nil {
-		return nil, nil
+		return nil
 	}
-	e := &v.entries[system][i]
-	out := make([]float64, len(v.sums))
-	for k, m := range v.sums {
-		out[k] = e.Value(m[e.at:e.at+e.size], v.members[system])
-	}
-	return out, e
+	return &v.entries[system][i]
 }
 
 // threshold is the threshold number event; missing for −1.
@@ -405,12 +462,12 @@ func (v *view) result(out *Result, pairs []Pair) error {
 			if e.Diagram != nil {
 				out.Diagrams = append(out.Diagrams, v.diagram(i, e))
 			}
-			values, _ := v.series(i, e.ID, e.event)
-			if values == nil {
+			if e.Value == nil {
 				continue
 			}
-			value := values[0]
-			low, high := v.b.interval(values[1:], n)
+			values, without := v.each(func(mean []float64) float64 { return v.value(i, e, mean) })
+			value, interval := values[0], v.b.interval(values, without)
+			low, high := e.limits(value, interval.low, interval.high)
 			divisor, pairs := "none", ""
 			switch {
 			case sys.Provides&Members != 0 && e.Divisor == "M-1" && e.Needs&Spread != 0:
@@ -422,23 +479,20 @@ func (v *view) result(out *Result, pairs []Pair) error {
 			}
 			out.Scores = append(out.Scores, Value{ID: e.ID, System: sys.Name, Variable: t.Variable, Level: level, Lead: lead,
 				LeadH: t.Lead.Hours(), Value: Number(value), CILow: Number(low), CIHigh: Number(high), N: n,
-				Unit: e.UnitOf(t.Unit), Members: sys.MembersUsed, Divisor: divisor, Weights: v.grid.Name, Formula: e.Formula,
+				Unit: e.UnitOf(t.Unit), Members: sys.MembersUsed, Divisor: divisor, Weights: v.grid.Name, Formula: v.formula(e),
 				Points: v.points, Missing: v.absent, Region: v.name, Season: v.season, Threshold: v.threshold(e.event),
-				MissingMembers: v.missing[i], PairDivisor: pairs})
+				MissingMembers: v.missing[i], Independent: Number(interval.independent), PairDivisor: pairs})
 		}
 		if k := slices.IndexFunc(v.entries[i], func(e entry) bool { return e.SharedSums == ranks }); k >= 0 {
 			e := &v.entries[i][k]
-			shares := v.rankShares(i, e)
-			out.Ranks = append(out.Ranks, v.histogram(i, e, shares))
-			out.Calibration = append(out.Calibration, v.calibration(i, RankHistogramKind, shares))
+			h := v.shares(func(mean []float64) []float64 { return mean[e.at+v.members[i]+1 : e.at+e.size] })
+			out.Ranks = append(out.Ranks, v.histogram(i, e, h))
+			out.Calibration = append(out.Calibration, v.calibration(i, RankHistogramKind, h))
 		}
 		if k := slices.IndexFunc(v.entries[i], func(e entry) bool { return e.Score == PITFlatness }); k >= 0 {
 			e := &v.entries[i][k]
-			shares := make([][]float64, len(v.sums))
-			for r, s := range v.sums {
-				shares[r] = s[e.at : e.at+e.size]
-			}
-			out.Calibration = append(out.Calibration, v.calibration(i, PITHistogramKind, shares))
+			h := v.shares(func(mean []float64) []float64 { return mean[e.at : e.at+e.size] })
+			out.Calibration = append(out.Calibration, v.calibration(i, PITHistogramKind, h))
 		}
 	}
 	for _, p := range pairs {
@@ -469,17 +523,16 @@ func (v *view) compare(out *Result, p Pair) error {
 	}
 	n, t := len(v.dates), v.target
 	for _, event := range events {
-		x, s := v.series(i, p.ID, event)
-		y, r := v.series(j, p.ReferenceID, event)
+		s, r := v.find(i, p.ID, event), v.find(j, p.ReferenceID, event)
 		if s == nil || r == nil || !s.hasSkillScore() || !r.hasSkillScore() {
 			return fmt.Errorf("score: no skill score of %s of %q relative to %s of %q: not computed, or not a score where lower is better", p.ID, p.System, p.ReferenceID, p.Reference)
 		}
-		gain := make([]float64, len(x))
-		for k := range gain {
-			gain[k] = (y[k] - x[k]) / y[k]
-		}
-		value := gain[0]
-		low, high := v.b.interval(gain[1:], n)
+		gain, without := v.each(func(mean []float64) float64 {
+			x, y := v.value(i, s, mean), v.value(j, r, mean)
+			return (y - x) / y
+		})
+		interval := v.b.interval(gain, without)
+		value, low, high := gain[0], interval.low, min(interval.high, max(gain[0], 1))
 		out.Comparisons = append(out.Comparisons, Comparison{ID: p.ID, System: p.System, Reference: p.Reference, ReferenceID: p.ReferenceID,
 			Variable: t.Variable, Level: t.Level.String(), Lead: t.Lead.String(), LeadH: t.Lead.Hours(),
 			SkillScore: Number(value), CILow: Number(low), CIHigh: Number(high), N: n,
@@ -500,6 +553,9 @@ func (v *view) pValue(x, y *entry) float64 {
 		if c := d.Regions[v.region]; c.Weight > 0 {
 			diff = append(diff, (c.Sums[x.at]-c.Sums[y.at])/c.Weight)
 		}
+	}
+	if v.b.measured {
+		return DieboldMariano(diff, 0).P
 	}
 	return DieboldMariano(diff, v.b.BlockLength).P
 }
@@ -534,22 +590,31 @@ func (v *view) diagram(system int, e *entry) Diagram {
 		return e.Diagram.Rows(&Totals{Sums: sums[e.at : e.at+e.size], Weight: 1, Members: v.members[system]})
 	}
 	whole := rows(v.sums[0])
-	bands := make([][]float64, len(whole)) // [row] values of the column in the resamples that have the row
-	for _, s := range v.sums[1:] {
-		for i, row := range rows(s) {
-			if x := row[e.Diagram.IntervalColumn]; !math.IsNaN(x) {
-				bands[i] = append(bands[i], x)
+	column := func(means [][]float64) [][]float64 { // [row][sample] values of the column
+		out := make([][]float64, len(whole))
+		for _, m := range means {
+			for i, row := range rows(m) {
+				out[i] = append(out[i], row[e.Diagram.IntervalColumn])
 			}
 		}
+		return out
 	}
+	resampled, without := column(v.sums), column(v.without)
 	for i, row := range whole {
 		if e.Diagram.WeightColumn >= 0 && !(row[e.Diagram.WeightColumn] > 0) {
 			continue
 		}
-		values := bands[i]
+		// Resamples without this row do not count.
+		values := slices.DeleteFunc(resampled[i], math.IsNaN)
 		low, high := math.NaN(), math.NaN()
-		if len(values) > 1 {
-			low, high = v.b.interval(values, len(v.dates))
+		if x := row[e.Diagram.IntervalColumn]; len(values) > 2 && !math.IsNaN(x) {
+			for t, y := range without[i] {
+				if math.IsNaN(y) {
+					without[i][t] = x
+				}
+			}
+			interval := v.b.interval(values, without[i])
+			low, high = min(x, max(interval.low, e.Diagram.Least)), max(x, min(interval.high, e.Diagram.Most))
 		}
 		numbers := make([]Number, len(row))
 		for k, x := range row {
@@ -560,28 +625,47 @@ func (v *view) diagram(system int, e *entry) Diagram {
 	return d
 }
 
-// rankShares returns the shares of a rank histogram in every resample.
+// histogramShares are the shares of a histogram, which add up to 1: of the sample, then of
+// the resamples; and without each date.
 //
-// Shape: [resample][M+1].
-func (v *view) rankShares(system int, e *entry) [][]float64 {
-	m := v.members[system]
-	out := make([][]float64, len(v.sums))
-	for i, sums := range v.sums {
-		weights := sums[e.at+m+1 : e.at+2*(m+1)]
-		var total float64
-		for _, w := range weights {
-			total += w
+// Shape: [sample][place].
+type histogramShares struct{ all, without [][]float64 }
+
+// shares returns the shares of a histogram whose weights are a part of the means.
+func (v *view) shares(of func(mean []float64) []float64) (h histogramShares) {
+	normalised := func(means [][]float64) [][]float64 {
+		out := make([][]float64, len(means))
+		for i, m := range means {
+			weights := of(m)
+			var total float64
+			for _, w := range weights {
+				total += w
+			}
+			out[i] = make([]float64, len(weights))
+			for k, w := range weights {
+				out[i][k] = w / total
+			}
 		}
-		out[i] = make([]float64, m+1)
-		for k, w := range weights {
-			out[i][k] = w / total
-		}
+		return out
 	}
-	return out
+	return histogramShares{normalised(v.sums), normalised(v.without)}
 }
 
-// histogram is the rank histogram of a system of members; shares are those of rankShares.
-func (v *view) histogram(system int, e *entry, shares [][]float64) RankHistogram {
+// interval is that of a function of the shares.
+func (h histogramShares) interval(b Bootstrap, of func(shares []float64) float64) (value float64, e estimate) {
+	apply := func(shares [][]float64) []float64 {
+		out := make([]float64, len(shares))
+		for i, s := range shares {
+			out[i] = of(s)
+		}
+		return out
+	}
+	values := apply(h.all)
+	return values[0], b.interval(values, apply(h.without))
+}
+
+// histogram is the rank histogram of a system of members.
+func (v *view) histogram(system int, e *entry, shares histogramShares) RankHistogram {
 	t, m := v.target, v.members[system]
 	h := RankHistogram{System: v.systems[system].Name, Variable: t.Variable, Level: t.Level.String(), Lead: t.Lead.String(), Region: v.name, Season: v.season,
 		Members: m, N: len(v.dates), Counts: make([]float64, m+1), Shares: make([]float64, m+1)}
@@ -590,16 +674,11 @@ func (v *view) histogram(system int, e *entry, shares [][]float64) RankHistogram
 			h.Counts[k] += c
 		}
 	}
-	h.Shares = shares[0]
-	resampled := shares[1:]
+	h.Shares = shares.all[0]
 	flat, dates := 1/float64(m+1), make([]float64, m+1)
 	for k, s := range h.Shares {
-		values := make([]float64, len(resampled))
-		for i, r := range resampled {
-			values[i] = r[k]
-		}
-		low, high := v.b.interval(values, len(v.dates))
-		h.Low, h.High = append(h.Low, Number(flat-(high-s))), append(h.High, Number(flat+(s-low)))
+		_, i := shares.interval(v.b, func(shares []float64) float64 { return shares[k] })
+		h.Low, h.High = append(h.Low, Number(flat-(i.high-s))), append(h.High, Number(flat+(s-i.low)))
 		dates[k] = s * float64(len(v.dates))
 	}
 	h.Test = TestFlatness(dates)

@@ -43,7 +43,7 @@ var ROCArea = &Score{
 		return area
 	},
 	Diagram: &DiagramSpec{
-		Columns: []string{"false_alarm_rate", "hit_rate", "probability"}, IntervalColumn: 1, WeightColumn: -1,
+		Columns: []string{"false_alarm_rate", "hit_rate", "probability"}, IntervalColumn: 1, WeightColumn: -1, Most: 1,
 		Rows: func(t *Totals) [][]float64 {
 			hits, alarms, _ := rocRates(t.Sums)
 			out := make([][]float64, len(hits))
@@ -77,7 +77,7 @@ var EconomicValue = &Score{
 		return economicValue(base, hits, alarms, base)
 	},
 	Diagram: &DiagramSpec{
-		Columns: []string{"cost_loss", "value"}, IntervalColumn: 1, WeightColumn: -1,
+		Columns: []string{"cost_loss", "value"}, IntervalColumn: 1, WeightColumn: -1, Least: math.Inf(-1), Most: 1,
 		Rows: func(t *Totals) [][]float64 {
 			hits, alarms, base := rocRates(t.Sums)
 			out := make([][]float64, 19)

@@ -142,6 +142,8 @@ type Score struct {
 	Point func(parts []float64, c *Case)
 	// SharedSums replaces Parts and Point by sums that several scores share.
 	SharedSums *Sums
+	// Grouped adds up SharedSums, a table of probabilities, in groups that all systems share.
+	Grouped bool
 	// PerDate computes, in place, the value of one date from its averages, for scores of
 	// whole fields. These values are averaged over dates with the weight of each date.
 	// nil: points are averaged directly.
@@ -161,7 +163,21 @@ type DiagramSpec struct {
 	// WeightColumn is the index of the column with the weight of a row; rows of weight 0 are left
 	// out. −1: all rows are kept.
 	WeightColumn int
-	Rows         func(t *Totals) [][]float64
+	// Least and Most limit the intervals.
+	Least, Most float64
+	Rows        func(t *Totals) [][]float64
+}
+
+// limits cuts an interval to the values that the score can take. A value outside, such as
+// a negative fair score, stays inside its interval.
+func (s *Score) limits(value, low, high float64) (float64, float64) {
+	if s.Better == Lower && s != LogGauss || s.Better == One && s != Correlation || s.Better == Nominal || s.Better == Neither && s.Unit == SameAsVariable || s.Grouped || s == ROCArea {
+		low = min(value, max(low, 0))
+	}
+	if s.Better == Higher || s.Better == Nominal || s == Correlation {
+		high = max(value, min(high, 1))
+	}
+	return low, high
 }
 
 // IsPerThreshold reports whether the score is computed for every threshold separately.

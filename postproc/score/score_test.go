@@ -211,7 +211,7 @@ func TestPairedGainHasNoWidthForAFixedFactor(t *testing.T) {
 	if !(v.CILow < v.Value && v.Value < v.CIHigh) {
 		t.Errorf("interval of the RMSE: %+v", v)
 	}
-	if r.Bootstrap.BlockLength != 3 || r.Bootstrap.Resamples != 2000 {
+	if r.Bootstrap.BlockLength != 1 || r.Bootstrap.Resamples != 2000 {
 		t.Errorf("defaults: %+v", r.Bootstrap)
 	}
 	if _, err := a.Result(Bootstrap{}, []Pair{{ID: "bias", System: "damped", Reference: "raw"}}); err == nil {

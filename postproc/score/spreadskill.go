@@ -57,7 +57,7 @@ var SpreadSkillBins = &Score{
 		},
 	},
 	Diagram: &DiagramSpec{
-		Columns: []string{"spread", "rmse", "share"}, IntervalColumn: 1, WeightColumn: 2,
+		Columns: []string{"spread", "rmse", "share"}, IntervalColumn: 1, WeightColumn: 2, Most: math.Inf(1),
 		Rows: func(t *Totals) [][]float64 {
 			out, all := make([][]float64, spreadBins), make([]float64, 3*spreadBins)
 			for k := range out {

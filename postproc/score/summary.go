@@ -81,12 +81,42 @@ func (r *Result) summarySection(k targetKey, rows []Value) answer.Section {
 		}
 		s.Rows = append(s.Rows, []any{v.System, v.members(), digits(v.Value), v.Unit, v.ID, other(RMSE.ID), other(SpreadSkill.ID), gain, low, high})
 	}
+	if text := rows[0].FewIndependent(); text != "" {
+		s.Notes = append(s.Notes, "  "+text)
+	}
 	for _, c := range r.Calibration {
 		if c.System == first && (targetKey{c.Variable, c.Level, c.Lead}) == k && IsOverall(c.Region, c.Season) {
 			s.Notes = append(s.Notes, "  "+c.System+": "+c.Text)
 		}
 	}
 	return s
+}
+
+// fewIndependent is the number of independent dates below which intervals are described as wide.
+const fewIndependent = 10
+
+// FewIndependent describes a score whose dates depend on each other so much that few
+// independent ones remain; "" if there are enough.
+func (v *Value) FewIndependent() string {
+	if n := float64(v.Independent); n > 0 && n < fewIndependent && n < float64(v.N)/2 && v.N >= minDates {
+		return fmt.Sprintf("Dates are correlated: %d dates are worth about %.0f independent ones for %s of %s, so its interval is wide.", v.N, n, v.ID, v.System)
+	}
+	return ""
+}
+
+// Warnings describes the first score of each target if it rests on few independent dates.
+func (r *Result) Warnings() (all []string) {
+	var seen []targetKey
+	for i := range r.Scores {
+		v := &r.Scores[i]
+		if k := (targetKey{v.Variable, v.Level, v.Lead}); IsOverall(v.Region, v.Season) && !slices.Contains(seen, k) {
+			seen = append(seen, k)
+			if text := v.FewIndependent(); text != "" {
+				all = append(all, target(v.Variable, v.Level, v.Lead, "", "")+": "+text)
+			}
+		}
+	}
+	return all
 }
 
 // spreadPriority is the priority of the RMSE of a spread.

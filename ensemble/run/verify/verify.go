@@ -458,6 +458,7 @@ func publishScores(out string, all []*scoring.Scoring, finished []score.Coupling
 		res.Scores.Append(r)
 	}
 	res.Scores.Coupling = append(res.Scores.Coupling, finished...)
+	res.Warnings = append(res.Warnings, res.Scores.Warnings()...)
 	if out == "" {
 		return nil
 	}

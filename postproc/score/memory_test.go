@@ -1,0 +1,164 @@
+package score
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// autoregressive is a series of unit variance with correlation rho of neighbours.
+func autoregressive(r *rand.Rand, n int, rho float64) []float64 {
+	x := []float64{r.NormFloat64()}
+	for len(x) < n {
+		x = append(x, rho*x[len(x)-1]+math.Sqrt(1-rho*rho)*r.NormFloat64())
+	}
+	return x
+}
+
+// covers measures how often the interval of a mean contains the true mean 0, and how often
+// Diebold and Mariano's test rejects it at 5 %.
+func covers(t *testing.T, n, trials int, rho float64) (coverage, alarms float64) {
+	r := rand.New(rand.NewPCG(uint64(n), math.Float64bits(rho)))
+	for k := range trials {
+		d := autoregressive(r, n, rho)
+		rows := make([][]float64, n)
+		for i, x := range d {
+			rows[i] = []float64{x, 1}
+		}
+		_, low, high, err := Bootstrap{Resamples: 300, Seed: uint64(k)}.Interval(rows, func(s []float64) float64 { return s[0] / s[1] })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if low <= 0 && 0 <= high {
+			coverage += 1 / float64(trials)
+		}
+		if DieboldMariano(d, 0).P < 0.05 {
+			alarms += 1 / float64(trials)
+		}
+	}
+	return coverage, alarms
+}
+
+// The intervals of correlated dates are as wide as they should be. The sampling error of 300
+// trials is 1.3 %.
+func TestIntervalsOfCorrelatedDates(t *testing.T) {
+	for _, rho := range []float64{0, 0.8, 0.9} {
+		coverage, alarms := covers(t, 60, 300, rho)
+		if coverage < 0.90 || alarms > 0.09 {
+			t.Errorf("60 dates, correlation %g: coverage %.3f, false alarms %.3f", rho, coverage, alarms)
+		}
+	}
+}
+
+func TestMemoryOf(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	for _, rho := range []float64{0, 0.5, 0.8} {
+		var dates, lag, block float64
+		const trials, n = 200, 400
+		for range trials {
+			m := MemoryOf(autoregressive(r, n, rho))
+			dates, lag, block = dates+m.Independent/trials, lag+m.Lag1/trials, block+float64(m.Block)/trials
+		}
+		if want := n * (1 - rho) / (1 + rho); dates < 0.75*want || dates > 1.1*want {
+			t.Errorf("correlation %g: %.1f independent dates, want about %.1f", rho, dates, want)
+		}
+		if lag < rho || lag > rho+0.06 {
+			t.Errorf("correlation %g: lag 1 %.3f", rho, lag)
+		}
+		// (3/2 (2ρ/(1−ρ²))² n)^⅓: 1 without memory, 8.1 and 17.8.
+		if want := math.Cbrt(1.5 * math.Pow(2*rho/(1-rho*rho), 2) * n); math.Abs(block-want) > 0.2*want+2 {
+			t.Errorf("correlation %g: blocks of %.1f, want about %.1f", rho, block, want)
+		}
+	}
+	if m := MemoryOf(slices.Repeat([]float64{0.1}, 20)); m.StandardError != 0 || m.Block != 1 {
+		t.Errorf("a constant series: %+v", m)
+	}
+	if m := MemoryOf([]float64{1}); !math.IsNaN(m.StandardError) {
+		t.Errorf("one date: %+v", m)
+	}
+}
+
+// A value lies inside its interval, even if resampling moves it to one side; limits stay
+// within the range of the score; the dates that a value rests on are counted.
+func TestValueInsideItsInterval(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 8))
+	systems := []System{{Name: "network", Provides: Mean | Spread}, {Name: "raw", Provides: Members}}
+	a, err := New(Target{Variable: "tp", Unit: "kg m-2"}, Grid{Weights: []float64{1, 1, 1, 1, 1, 1}}, systems, Options{Scores: IDs(), Thresholds: []float64{0.15, 0.55}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rain := func(int) float64 { return max(0, r.ExpFloat64()-0.5) }
+	for k := range 20 {
+		members := [][]float32{field(6, rain), field(6, rain), field(6, rain), field(6, rain)}
+		mean, spread := field(6, rain), field(6, func(int) float64 { return 0.6 })
+		if err := a.Add(day(k), Reference{Obs: field(6, rain)}, []Sample{{Mean: mean, Spread: spread}, {Members: members}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	res, err := a.Result(Bootstrap{}, a.Pairs("network", "raw"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range res.Scores {
+		if !(v.CILow <= v.Value && v.Value <= v.CIHigh) && !math.IsNaN(float64(v.CILow)) {
+			t.Errorf("%s of %s: %g, interval %g to %g", v.ID, v.System, v.Value, v.CILow, v.CIHigh)
+		}
+		if ByID(v.ID).Better == Nominal && (v.CILow < 0 || v.CIHigh > 1) {
+			t.Errorf("%s: %g to %g", v.ID, v.CILow, v.CIHigh)
+		}
+		if v.ID == "crps_gauss" && !(v.Independent > 8 && v.Independent <= 20) {
+			t.Errorf("%g independent dates of 20", v.Independent)
+		}
+	}
+	for _, d := range res.Diagrams {
+		column := slices.Index(d.Columns, d.IntervalColumn)
+		for i, row := range d.Rows {
+			if x := row[column]; !(d.Low[i] <= x && x <= d.High[i]) && !math.IsNaN(float64(d.Low[i])) {
+				t.Errorf("%s of %s: %g, interval %g to %g", d.ID, d.System, x, d.Low[i], d.High[i])
+			}
+		}
+	}
+}
+
+// Reliability and resolution of a distribution and of members are taken over the same groups:
+// equal probabilities have equal parts. A date without any value is no date of the sample.
+func TestDecompositionsHaveTheSameGroups(t *testing.T) {
+	systems := []System{{Name: "family", Provides: Mean | Spread}, {Name: "raw", Provides: Members}}
+	a, err := New(t850, Grid{Weights: []float64{1}}, systems, Options{Scores: []string{"brier_resolution", "brier_reliability"}, Thresholds: []float64{0}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := rand.New(rand.NewPCG(5, 6))
+	for k := range 40 {
+		above := k % 5 // of 4 members
+		members := make([][]float32, 4)
+		for m := range members {
+			members[m] = []float32{-1}
+			if m < above {
+				members[m] = []float32{1}
+			}
+		}
+		// A normal distribution with nearly the same probability, another one on each date.
+		p := min(max(float64(above)/4+0.1*(r.Float64()-0.5), 0.001), 0.999)
+		mean := math.Sqrt2 * math.Erfinv(2*p-1)
+		obs := float32(1 - 2*(k*k%3%2))
+		if k == 7 {
+			obs = float32(math.NaN())
+		}
+		if err := a.Add(day(k), Reference{Obs: []float32{obs}}, []Sample{{Mean: []float32{float32(mean)}, Spread: []float32{1}}, {Members: members}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	res, err := a.Result(Bootstrap{Resamples: 50}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	one, other := res.Find("brier_resolution", "family", "t", "850hPa", "96h"), res.Find("brier_resolution", "raw", "t", "850hPa", "96h")
+	if math.Abs(float64(one.Value-other.Value)) > 1e-12 || one.Formula != "sum_k n_k (o_k-<o>)^2 / n, p in 5 groups" {
+		t.Errorf("resolution %g of %q, and %g of the members", one.Value, one.Formula, other.Value)
+	}
+	if one.N != 39 || one.Missing != 1 {
+		t.Errorf("%d dates, %d points missing, want 39 and 1", one.N, one.Missing)
+	}
+}
