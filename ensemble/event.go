@@ -49,6 +49,29 @@ func (e Event) String() string {
 	return e.Relation.String() + " " + num(e.Threshold())
 }
 
+// AboveLimit returns the largest float32 value that counts as equal to a limit. Values are compared
+// in the precision of the data, float32: a value that a file states as 0.1 is neither above nor
+// below 0.1, also if it is rounded otherwise by a conversion to SI units.
+func AboveLimit(limit float64) float64 {
+	return float64(math.Nextafter32(float32(limit), float32(math.Inf(1))))
+}
+
+// belowLimit is the smallest float32 value that counts as equal to a limit.
+func belowLimit(limit float64) float64 {
+	return float64(math.Nextafter32(float32(limit), float32(math.Inf(-1))))
+}
+
+// Occurs reports whether a value lies in the event, compared as by AboveLimit. Missing: false for NaN.
+func (e Event) Occurs(v float64) bool {
+	switch e.Relation {
+	case Above:
+		return v > AboveLimit(e.Lower)
+	case Below:
+		return v < belowLimit(e.Upper)
+	}
+	return v >= belowLimit(e.Lower) && v < belowLimit(e.Upper)
+}
+
 // Compare orders events by relation, then by limits.
 func (e Event) Compare(o Event) int {
 	return cmp.Or(cmp.Compare(e.Relation, o.Relation), cmp.Compare(e.Lower, o.Lower), cmp.Compare(e.Upper, o.Upper))

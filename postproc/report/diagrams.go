@@ -321,7 +321,7 @@ func partsOf(values []score.Value) *parts {
 			continue
 		}
 		// k identifies the row, name the column.
-		name, k := scoreName(v.ID, v.Threshold), key{v.Region, v.Season, v.System}
+		name, k := score.Label(v.ID, v.Threshold), key{v.Region, v.Season, v.System}
 		if !slices.Contains(t.Columns, name) {
 			t.Columns = append(t.Columns, name)
 		}

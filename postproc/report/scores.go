@@ -170,16 +170,6 @@ func targets(r *score.Result) []target {
 	return out
 }
 
-// scoreName is the id of a score, with its threshold if it has one:
-//
-//	brier > 273.15
-func scoreName(id string, threshold score.Number) string {
-	if s := score.ByID(id); s == nil || !s.IsPerThreshold() { // an unknown score has no threshold
-		return id
-	}
-	return id + " > " + short(float64(threshold))
-}
-
 // scores fills the table of systems by scores and marks the best value of each column.
 //
 // Scores are in the order of score.Table, systems in that of the result. A column without a
@@ -189,7 +179,7 @@ func (t *target) scores(values []score.Value) {
 	var ids, systems []string
 	byName := map[string]string{}
 	for _, v := range values {
-		if name := scoreName(v.ID, v.Threshold); !slices.Contains(ids, name) {
+		if name := score.Label(v.ID, v.Threshold); !slices.Contains(ids, name) {
 			ids = append(ids, name)
 			byName[name] = v.ID
 		}
@@ -211,7 +201,7 @@ func (t *target) scores(values []score.Value) {
 		// best is the system nearest to the optimum among several.
 		best, nearest, several := -1, math.Inf(1), 0
 		for i, name := range systems {
-			k := slices.IndexFunc(values, func(v score.Value) bool { return scoreName(v.ID, v.Threshold) == id && v.System == name })
+			k := slices.IndexFunc(values, func(v score.Value) bool { return score.Label(v.ID, v.Threshold) == id && v.System == name })
 			if k < 0 {
 				t.Rows[i].Cells[c] = cell{Value: "–"}
 				continue
@@ -280,7 +270,7 @@ func drawComparisons(all []score.Comparison, confidence float64) (out []comparis
 	}
 	low, high = math.Max(low-0.02, -1), math.Min(high+0.02, 1)
 	for _, c := range all {
-		g := comparison{System: c.System, Reference: c.Reference, ID: scoreName(c.ID, c.Threshold), P: probability(float64(c.P)), Value: percent(float64(c.SkillScore)),
+		g := comparison{System: c.System, Reference: c.Reference, ID: score.Label(c.ID, c.Threshold), P: probability(float64(c.P)), Value: percent(float64(c.SkillScore)),
 			Interval: interval(float64(c.CILow), float64(c.CIHigh), 100), Verdict: "○ undecided"}
 		if c.ReferenceID != "" && c.ReferenceID != c.ID {
 			g.Reference += " (" + c.ReferenceID + ")"

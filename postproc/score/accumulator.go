@@ -32,19 +32,27 @@ type System struct {
 	// moments are wanted too.
 	Provides Need
 	Family   *dist.Family
+	// Thresholds and Levels are those of Options for which its samples give the probability
+	// of exceedance and the quantile, instead of those of its distribution.
+	Thresholds, Levels []float64
+	// PublishedOnly leaves all other scores than those of thresholds and levels to another system.
+	PublishedOnly bool
 }
 
 // Sample is the forecast of one system for one date.
 //
 // Shape: Members [member][point]; Earlier [lead][member][point], the same members at
 // earlier leads; Mean and Spread [point]; Parameters [parameter][point] in the order
-// of Family.Parameters. Fields that System.Provides does not name are ignored.
+// of Family.Parameters; Exceedance and Quantiles [number][point] of System.Thresholds and
+// Levels. Fields that System.Provides does not name are ignored.
 // Unit: that of the variable. Missing: NaN.
 type Sample struct {
 	Members      [][]float32
 	Earlier      [][][]float32
 	Mean, Spread []float32
 	Parameters   [][]float32
+
+	Exceedance, Quantiles [][]float32
 }
 
 // Reference holds the verifying fields of one date, and the fields that weight or
@@ -94,6 +102,7 @@ type Region struct {
 type Options struct {
 	Scores     []string  // ids of the table; nil means Default
 	Thresholds []float64 // of events, in the unit of the variable
+	Levels     []float64 // probabilities of quantiles, between 0 and 1
 	Regions    []Region  // scored in addition to the whole area
 	Seasons    bool      // score DJF, MAM, JJA and SON (by valid time) in addition to all dates
 	FullSpread bool      // Reference.FullSpread is given
@@ -121,6 +130,9 @@ func (o Options) check(points int) ([]*Score, error) {
 	}
 	if !slices.IsSorted(o.Thresholds) || slices.ContainsFunc(o.Thresholds, math.IsNaN) {
 		errs = append(errs, fmt.Errorf("score: thresholds %v: want ascending numbers", o.Thresholds))
+	}
+	if !slices.IsSorted(o.Levels) || slices.ContainsFunc(o.Levels, func(p float64) bool { return !(p > 0 && p < 1) }) {
+		errs = append(errs, fmt.Errorf("score: quantiles of probabilities %v: want ascending numbers between 0 and 1", o.Levels))
 	}
 	if !(o.Extremes >= 0 && o.Extremes < 1) || o.Climate == 1 || o.Climate < 0 {
 		errs = append(errs, fmt.Errorf("score: extremes in a fraction %g of the area (want 0 to below 1), %d quantiles of the climate (want 0 or at least 2)", o.Extremes, o.Climate))
@@ -232,7 +244,7 @@ func New(target Target, grid Grid, systems []System, o Options) (*Accumulator, e
 		if has&Parameters != 0 || has&(Mean|Spread) == Mean|Spread {
 			has |= Distribution
 		}
-		for need, given := range map[Need]bool{FullSpread: o.FullSpread, Index: o.Index, Events: len(o.Thresholds) > 0, Neighbours: grid.NX > 0,
+		for need, given := range map[Need]bool{FullSpread: o.FullSpread, Index: o.Index, Events: len(o.Thresholds) > 0, Levels: len(o.Levels) > 0, Neighbours: grid.NX > 0,
 			Quantiles: o.Climate > 1, Tails: o.Climate > 100} {
 			if given {
 				has |= need
@@ -242,9 +254,13 @@ func New(target Target, grid Grid, systems []System, o Options) (*Accumulator, e
 		for _, sc := range chosen {
 			switch {
 			case sc.Needs&^has != 0 || sc.DistributionsOnly && has&Members != 0 || sc.NormalOnly && s.Family != nil,
-				sc.NeedsExpectedCRPS && s.Family != nil && s.Family.HalfMeanDifference == nil:
+				sc.NeedsExpectedCRPS && s.Family != nil && s.Family.HalfMeanDifference == nil, s.PublishedOnly && sc.Needs != Distribution|Events && sc.Needs != Distribution|Levels:
 			case sc.IsPerThreshold():
 				for e := range o.Thresholds {
+					plan = append(plan, planned{sc, e})
+				}
+			case sc.IsPerQuantile():
+				for e := range o.Levels {
 					plan = append(plan, planned{sc, e})
 				}
 			default:
@@ -440,6 +456,16 @@ func (a *Accumulator) WeightedSums(system, id string) (out []WeightedSum) {
 	return out
 }
 
+// EmptyDates counts the dates without any point that all systems and the reference have, and all dates.
+func (a *Accumulator) EmptyDates() (empty, all int) {
+	for _, d := range a.dates {
+		if d.Regions[0].Weight == 0 {
+			empty++
+		}
+	}
+	return empty, len(a.dates)
+}
+
 // check compares the shapes of one date with those of the grid, systems and options.
 func (a *Accumulator) check(init ensemble.Init, ref Reference, samples []Sample) error {
 	n := len(a.grid.Weights)
@@ -476,6 +502,14 @@ func (a *Accumulator) check(init ensemble.Init, ref Reference, samples []Sample)
 	}
 	for i, s := range a.systems {
 		x := samples[i]
+		if len(x.Exceedance) != len(s.Thresholds) || len(x.Quantiles) != len(s.Levels) {
+			return fmt.Errorf("score: %s %s: %s has %d probabilities and %d quantiles, want %d and %d", a.target.Variable, init, s.Name, len(x.Exceedance), len(x.Quantiles), len(s.Thresholds), len(s.Levels))
+		}
+		for _, f := range slices.Concat(x.Exceedance, x.Quantiles) {
+			if len(f) != n {
+				return bad("a probability or quantile of "+s.Name, len(f))
+			}
+		}
 		switch {
 		case s.Provides&Members != 0:
 			m := len(x.Members)
@@ -527,14 +561,19 @@ type worker struct {
 	cases          []Case    // [system], all at the same point
 	missingMembers []int     // [system] missing member values at this point
 	parts          []float64 // result of Score.Point
+	limits         []float64 // of the thresholds, as ensemble.AboveLimit
 }
 
 // newWorker allocates a worker for the given numbers of members.
 func (a *Accumulator) newWorker(members []int, entries [][]entry, width int) *worker {
-	w := &worker{a: a, entries: entries, width: width, cases: make([]Case, len(members)), missingMembers: make([]int, len(members))}
+	limits := make([]float64, len(a.o.Thresholds))
+	for i, t := range a.o.Thresholds {
+		limits[i] = ensemble.AboveLimit(t)
+	}
+	w := &worker{a: a, limits: limits, entries: entries, width: width, cases: make([]Case, len(members)), missingMembers: make([]int, len(members))}
 	for s, m := range members {
 		w.cases[s] = Case{Members: make([]float64, m), Thresholds: a.o.Thresholds, Exceedance: make([]float64, len(a.o.Thresholds)), Family: a.systems[s].Family,
-			Climate: make([]float64, a.o.Climate)}
+			Climate: make([]float64, a.o.Climate), Levels: a.o.Levels, Quantiles: make([]float64, len(a.o.Levels))}
 		if f := a.systems[s].Family; f != nil {
 			w.cases[s].Parameters = make([]float64, len(f.Parameters))
 		}
@@ -587,9 +626,7 @@ func (w *worker) run(lo, hi int, ref Reference, samples []Sample, extreme []bool
 func (w *worker) score(out []RegionSums, in []int, weight float64) {
 	for s := range w.a.systems {
 		c := &w.cases[s]
-		for i, t := range c.Thresholds {
-			c.Exceedance[i] = c.exceedance(t)
-		}
+		w.fillEvents(s)
 		for _, e := range w.entries[s] {
 			if !e.ownsSums {
 				continue
@@ -609,6 +646,32 @@ func (w *worker) score(out []RegionSums, in []int, weight float64) {
 					sums[i] += weight * v
 				}
 			}
+		}
+	}
+}
+
+// fillEvents fills probabilities of exceedance and quantiles of a system: those of its sample, and
+// those of its distribution for others.
+func (w *worker) fillEvents(system int) {
+	c, s := &w.cases[system], &w.a.systems[system]
+	at := func(f [][]float32, i int) (float64, bool) {
+		if i < 0 {
+			return 0, false
+		}
+		return float64(f[i][c.location.p]), true
+	}
+	for i, t := range c.Thresholds {
+		if p, ok := at(c.location.exceedance, slices.Index(s.Thresholds, t)); ok {
+			c.Exceedance[i] = min(max(p, 0), 1)
+		} else {
+			c.Exceedance[i] = c.exceedance(t, c.limit(i))
+		}
+	}
+	for i, p := range c.Levels {
+		if q, ok := at(c.location.quantiles, slices.Index(s.Levels, p)); ok {
+			c.Quantiles[i] = q
+		} else {
+			c.Quantiles[i] = c.quantile(p)
 		}
 	}
 }
@@ -638,7 +701,12 @@ func (w *worker) load(p int, ref Reference, samples []Sample) bool {
 		for _, v := range c.Parameters {
 			ok = ok && !math.IsNaN(v)
 		}
-		c.location = location{members: samples[s].Members, obs: ref.Obs, earlier: samples[s].Earlier, earlierObs: ref.Earlier, p: p, neighbours: a.grid.neighbours(p)}
+		for _, fields := range [][][]float32{samples[s].Exceedance, samples[s].Quantiles} {
+			for _, f := range fields {
+				ok = ok && f[p] == f[p]
+			}
+		}
+		c.location = location{limits: w.limits, exceedance: samples[s].Exceedance, quantiles: samples[s].Quantiles, members: samples[s].Members, obs: ref.Obs, earlier: samples[s].Earlier, earlierObs: ref.Earlier, p: p, neighbours: a.grid.neighbours(p)}
 	}
 	return ok
 }

@@ -52,32 +52,11 @@ func list() string {
 		if s.Value != nil {
 			unit += "; " + s.Better.String()
 		}
-		members := "members"
-		if s.Divisor != "" {
-			members += " (" + s.Divisor + ")"
-		}
-		of := []string{members + ", distributions"}
-		switch {
-		case s.Needs&Members != 0:
-			of[0] = members
-		case s.Needs&Parameters != 0:
-			of[0] = "families"
-		case s.DistributionsOnly:
-			of[0] = "distributions"
-		}
-		for _, n := range []struct {
-			need Need
-			what string
-		}{{Events, "thresholds"}, {Index, "an extreme forecast index"}, {Quantiles | Tails, "a climate"}, {Neighbours, "a grid"}, {Leads, "earlier leads"}, {FullSpread, "the full ensemble"}} {
-			if s.Needs&n.need != 0 {
-				of = append(of, "with "+n.what)
-			}
-		}
 		doc := s.Doc
 		if s.Diagram != nil {
 			doc += " Diagram: " + strings.Join(s.Diagram.Columns, ", ") + "."
 		}
-		fmt.Fprintf(&b, "| %s | %s. %s | `%s` | %s | %s | %s |\n", id, cell.Replace(strings.ToUpper(s.Name[:1])+s.Name[1:]), cell.Replace(doc), cell.Replace(s.Formula), unit, strings.Join(of, " "), s.Source)
+		fmt.Fprintf(&b, "| %s | %s. %s | `%s` | %s | %s | %s |\n", id, cell.Replace(strings.ToUpper(s.Name[:1])+s.Name[1:]), cell.Replace(doc), cell.Replace(s.Formula), unit, s.Inputs(), s.Source)
 	}
 	return b.String()
 }

@@ -159,7 +159,7 @@ var (
 		Source: "doi:10.1256/qj.02.152",
 		Unit:   Dimensionless, Better: Neither, Needs: Distribution | Quantiles, Parts: 1,
 		Point: func(parts []float64, c *Case) {
-			parts[0] = math.Abs(index(c.Climate, func(q float64) float64 { return 1 - c.exceedance(q) }))
+			parts[0] = math.Abs(index(c.Climate, func(q float64) float64 { return 1 - c.exceedance(q, q) }))
 		},
 		Value: firstMean,
 	}

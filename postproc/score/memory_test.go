@@ -162,3 +162,33 @@ func TestDecompositionsHaveTheSameGroups(t *testing.T) {
 		t.Errorf("%d dates, %d points missing, want 39 and 1", one.N, one.Missing)
 	}
 }
+
+// A value that a file states as 0.1 is not above 0.1, whatever its precision: all thresholds
+// count in one way.
+func TestThresholdsInThePrecisionOfData(t *testing.T) {
+	thresholds := []float64{0.1, 0.2, 0.3, 0.7, 1, 280.15}
+	systems := []System{{Name: "raw", Provides: Members}}
+	a, err := New(t850, Grid{Weights: []float64{1, 1, 1, 1, 1, 1}}, systems, Options{Scores: []string{"brier", "brier_uncertainty", "rps"}, Thresholds: thresholds})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Each point has the value of one threshold, converted from degC or not.
+	equal := field(6, func(p int) float64 { return thresholds[p] })
+	equal[5] = float32(float64(float32(7)) + 273.15)
+	if err := a.Add(day(0), Reference{Obs: equal}, []Sample{{Members: [][]float32{equal, equal}}}); err != nil {
+		t.Fatal(err)
+	}
+	r, err := a.Result(Bootstrap{Resamples: 1}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range r.Scores {
+		if v.ID != "brier_uncertainty" {
+			continue
+		}
+		above := float64(5-slices.Index(thresholds, float64(v.Threshold))) / 6
+		if want := above * (1 - above); math.Abs(float64(v.Value)-want) > 1e-12 {
+			t.Errorf("above %g: uncertainty %g, want %g of %g exceedances", v.Threshold, v.Value, want, above)
+		}
+	}
+}

@@ -23,7 +23,7 @@ var PITFlatness = &Score{
 	SharedSums: &Sums{
 		Size: func(_, _ int) int { return pitBins },
 		Add: func(sums []float64, w float64, c *Case) {
-			pit := 1 - c.exceedance(c.Obs)
+			pit := 1 - c.exceedance(c.Obs, c.Obs)
 			if c.Family != nil && c.Family.Positive && c.Obs <= 0 { // a point mass at 0, or none
 				addPITShares(sums, pit, w)
 				return

@@ -25,7 +25,7 @@ func (r *Result) Sections() answer.Sections {
 				Columns: slices.Concat(answer.TextColumns("score", "system"), answer.NumberColumns("", "members", "value", low, "high"), answer.TextColumns("unit"))})
 		}
 		s := &all[len(all)-1]
-		s.Rows = append(s.Rows, []any{v.ID, v.System, v.members(), digits(v.Value), digits(v.CILow), digits(v.CIHigh), v.Unit})
+		s.Rows = append(s.Rows, []any{Label(v.ID, v.Threshold), v.System, v.members(), digits(v.Value), digits(v.CILow), digits(v.CIHigh), v.Unit})
 	}
 	for _, s := range []answer.Section{r.comparisonSection(low), r.skillComponentSection(low), r.idealScoreSection(low), r.couplingSection(low)} {
 		if len(s.Rows) > 0 {
@@ -68,7 +68,7 @@ func (r *Result) comparisonSection(low string) answer.Section {
 		if c.ReferenceID != c.ID {
 			ref += " (" + c.ReferenceID + ")"
 		}
-		s.Rows = append(s.Rows, []any{c.ID, c.System, ref, target(c.Variable, c.Level, c.Lead, c.Region, c.Season), percent(c.SkillScore), percent(c.CILow), percent(c.CIHigh)})
+		s.Rows = append(s.Rows, []any{Label(c.ID, c.Threshold), c.System, ref, target(c.Variable, c.Level, c.Lead, c.Region, c.Season), percent(c.SkillScore), percent(c.CILow), percent(c.CIHigh)})
 	}
 	return s
 }

@@ -47,14 +47,14 @@ type Value struct {
 	N        int     `json:"n"` // dates
 	Unit     string  `json:"unit"`
 	Members  int     `json:"members"` // number of members used by the system; 0: none
-	Divisor  string  `json:"divisor"` // divisor of the spread: "M-1", "predicted" or "none"
+	Divisor  string  `json:"divisor"` // divisor of the spread: "M-1", "predicted" or "none"; "published": from a published probability or quantile
 	Weights  string  `json:"weights"`
 	Formula  string  `json:"formula"`
 	Points   int     `json:"points"`  // number of pairs of point and date
 	Missing  int     `json:"missing"` // pairs left out for all systems
 	Region   string  `json:"region"`  // Everywhere, or the name of a region
 	Season   string  `json:"season"`  // AllYear, or DJF, MAM, JJA, SON
-	// Threshold of the event; missing for scores without a single threshold.
+	// Threshold of the event, or the probability of the quantile; missing for scores without either.
 	Threshold Number `json:"threshold"`
 	// MissingMembers is the number of missing member values of this system.
 	MissingMembers int `json:"missing_members"`
@@ -444,12 +444,28 @@ func (v *view) find(system int, id string, event int) *entry {
 	return &v.entries[system][i]
 }
 
-// threshold is the threshold number event; missing for −1.
-func (a *Accumulator) threshold(event int) Number {
-	if event < 0 {
+// threshold is the threshold of a score, or the probability of its quantile; missing if it has neither.
+func (a *Accumulator) threshold(e *entry) Number {
+	switch {
+	case e.event < 0:
 		return Missing()
+	case e.IsPerQuantile():
+		return Number(a.o.Levels[e.event])
 	}
-	return Number(a.o.Thresholds[event])
+	return Number(a.o.Thresholds[e.event])
+}
+
+// isPublished reports whether a score of a system uses a published probability or quantile, of
+// several thresholds only such.
+func (a *Accumulator) isPublished(system int, e *entry) bool {
+	s := &a.systems[system]
+	switch {
+	case e.event < 0:
+		return e.SharedSums == rpsSums && len(s.Thresholds) == len(a.o.Thresholds) && len(s.Thresholds) > 0
+	case e.IsPerQuantile():
+		return slices.Contains(s.Levels, a.o.Levels[e.event])
+	}
+	return e.Needs == Distribution|Events && slices.Contains(s.Thresholds, a.o.Thresholds[e.event])
 }
 
 // result appends the scores, histograms, diagrams and comparisons of the view to out.
@@ -470,6 +486,8 @@ func (v *view) result(out *Result, pairs []Pair) error {
 			low, high := e.limits(value, interval.low, interval.high)
 			divisor, pairs := "none", ""
 			switch {
+			case v.isPublished(i, e):
+				divisor = "published"
 			case sys.Provides&Members != 0 && e.Divisor == "M-1" && e.Needs&Spread != 0:
 				divisor = "M-1"
 			case sys.Provides&Members != 0:
@@ -480,7 +498,7 @@ func (v *view) result(out *Result, pairs []Pair) error {
 			out.Scores = append(out.Scores, Value{ID: e.ID, System: sys.Name, Variable: t.Variable, Level: level, Lead: lead,
 				LeadH: t.Lead.Hours(), Value: Number(value), CILow: Number(low), CIHigh: Number(high), N: n,
 				Unit: e.UnitOf(t.Unit), Members: sys.MembersUsed, Divisor: divisor, Weights: v.grid.Name, Formula: v.formula(e),
-				Points: v.points, Missing: v.absent, Region: v.name, Season: v.season, Threshold: v.threshold(e.event),
+				Points: v.points, Missing: v.absent, Region: v.name, Season: v.season, Threshold: v.threshold(e),
 				MissingMembers: v.missing[i], Independent: Number(interval.independent), PairDivisor: pairs})
 		}
 		if k := slices.IndexFunc(v.entries[i], func(e entry) bool { return e.SharedSums == ranks }); k >= 0 {
@@ -515,9 +533,13 @@ func (v *view) compare(out *Result, p Pair) error {
 		return fmt.Errorf("score: comparison of unknown systems %q and %q", p.System, p.Reference)
 	}
 	events := []int{-1}
-	if s := ByID(p.ID); s != nil && s.IsPerThreshold() {
+	if s := ByID(p.ID); s != nil && (s.IsPerThreshold() || s.IsPerQuantile()) {
+		list := v.o.Thresholds
+		if s.IsPerQuantile() {
+			list = v.o.Levels
+		}
 		events = events[:0]
-		for e := range v.o.Thresholds {
+		for e := range list {
 			events = append(events, e)
 		}
 	}
@@ -536,7 +558,7 @@ func (v *view) compare(out *Result, p Pair) error {
 		out.Comparisons = append(out.Comparisons, Comparison{ID: p.ID, System: p.System, Reference: p.Reference, ReferenceID: p.ReferenceID,
 			Variable: t.Variable, Level: t.Level.String(), Lead: t.Lead.String(), LeadH: t.Lead.Hours(),
 			SkillScore: Number(value), CILow: Number(low), CIHigh: Number(high), N: n,
-			Region: v.name, Season: v.season, Threshold: v.threshold(event), P: Number(v.pValue(s, r)), Weights: v.grid.Name})
+			Region: v.name, Season: v.season, Threshold: v.threshold(s), P: Number(v.pValue(s, r)), Weights: v.grid.Name})
 	}
 	return nil
 }
@@ -584,7 +606,7 @@ func means(dates []RegionSums, times []int, width int) []float64 {
 func (v *view) diagram(system int, e *entry) Diagram {
 	t := v.target
 	d := Diagram{DiagramKey: DiagramKey{ID: e.ID, System: v.systems[system].Name, Variable: t.Variable, Level: t.Level.String(), Lead: t.Lead.String(), LeadH: t.Lead.Hours(),
-		Region: v.name, Season: v.season, Threshold: v.threshold(e.event)}, Unit: e.UnitOf(t.Unit), Members: v.systems[system].MembersUsed, N: len(v.dates),
+		Region: v.name, Season: v.season, Threshold: v.threshold(e)}, Unit: e.UnitOf(t.Unit), Members: v.systems[system].MembersUsed, N: len(v.dates),
 		Columns: e.Diagram.Columns, IntervalColumn: e.Diagram.Columns[e.Diagram.IntervalColumn], Rows: [][]Number{}, Low: []Number{}, High: []Number{}}
 	rows := func(sums []float64) [][]float64 {
 		return e.Diagram.Rows(&Totals{Sums: sums[e.at : e.at+e.size], Weight: 1, Members: v.members[system]})

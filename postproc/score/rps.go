@@ -8,9 +8,9 @@ package score
 var rpsSums = &Sums{
 	Size: func(_, thresholds int) int { return 2 + thresholds },
 	Add: func(sums []float64, w float64, c *Case) {
-		for i, t := range c.Thresholds {
-			p, o := c.Exceedance[i], 0.0
-			if c.Obs > t {
+		for i, p := range c.Exceedance {
+			o := 0.0
+			if c.Obs > c.limit(i) {
 				o = 1
 			}
 			sums[0] += w * (p - o) * (p - o)

@@ -3,8 +3,10 @@ package score
 import (
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
+	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 )
 
@@ -52,6 +54,7 @@ const (
 	Quantiles                   // quantiles of the climate
 	Tails                       // quantiles of the climate in steps of at most a hundredth
 	Leads                       // members at earlier leads: trajectories
+	Levels                      // probabilities of quantiles
 	// Distribution is one of: members, mean and spread, parameters. Scores that need it use
 	// probabilities and quantiles only.
 	Distribution
@@ -73,19 +76,33 @@ type Case struct {
 	// Thresholds are the limits of events, and Exceedance the forecast probabilities of
 	// exceeding them. Scores of one event use the threshold number ThresholdIndex.
 	Thresholds, Exceedance []float64
-	ThresholdIndex         int
+	// Levels are probabilities, and Quantiles the forecast's quantiles of these.
+	Levels, Quantiles []float64
+	ThresholdIndex    int // of Thresholds or Levels
 
 	location location
 }
 
 // Probability returns the forecast probability of exceeding the threshold, and whether the observation exceeds it.
 func (c *Case) Probability() (p float64, happened bool) {
-	return c.Exceedance[c.ThresholdIndex], c.Obs > c.Thresholds[c.ThresholdIndex]
+	return c.Exceedance[c.ThresholdIndex], c.Obs > c.limit(c.ThresholdIndex)
 }
 
-// location is the position of a case on the grid, for scores of several points.
+// limit is the largest value that does not exceed a threshold, in the precision of the data.
+func (c *Case) limit(threshold int) float64 {
+	if c.location.limits != nil {
+		return c.location.limits[threshold]
+	}
+	return ensemble.AboveLimit(c.Thresholds[threshold])
+}
+
+// location is the position of a case on the grid, for scores of several points, and what it shares with
+// other points.
 type location struct {
 	members    [][]float32 // in the system's order, [member][point]
+	exceedance [][]float32 // published, [threshold][point]
+	quantiles  [][]float32 // published, [level][point]
+	limits     []float64   // of the thresholds, as ensemble.AboveLimit
 	obs        []float32
 	earlier    [][][]float32 // [lead][member][point], the members at earlier leads
 	earlierObs [][]float32   // [lead][point], the observations at earlier leads
@@ -183,6 +200,52 @@ func (s *Score) limits(value, low, high float64) (float64, float64) {
 // IsPerThreshold reports whether the score is computed for every threshold separately.
 func (s *Score) IsPerThreshold() bool { return s.Needs&Events != 0 && s.SharedSums != rpsSums }
 
+// IsPerQuantile reports whether the score is computed for every probability of a quantile separately.
+func (s *Score) IsPerQuantile() bool { return s.Needs&Levels != 0 }
+
+// Label names a score in tables: with its threshold or the probability of its quantile.
+//
+//	brier > 273.15, quantile_score p = 0.1
+func Label(id string, threshold Number) string {
+	s := ByID(id)
+	number := strconv.FormatFloat(float64(threshold), 'g', -1, 64)
+	switch {
+	case s == nil:
+		return id
+	case s.IsPerThreshold():
+		return id + " > " + number
+	case s.IsPerQuantile():
+		return id + " p = " + number
+	}
+	return id
+}
+
+// Inputs describes the systems that the score is for, and what else it needs.
+func (s *Score) Inputs() string {
+	members := "members"
+	if s.Divisor != "" {
+		members += " (" + s.Divisor + ")"
+	}
+	of := members + ", distributions"
+	switch {
+	case s.Needs&Members != 0:
+		of = members
+	case s.Needs&Parameters != 0:
+		of = "families"
+	case s.DistributionsOnly:
+		of = "distributions"
+	}
+	for _, n := range []struct {
+		need Need
+		what string
+	}{{Events, "thresholds"}, {Levels, "levels of quantiles"}, {Index, "an extreme forecast index"}, {Quantiles | Tails, "a climate"}, {Neighbours, "a grid"}, {Leads, "earlier leads"}, {FullSpread, "the full ensemble"}} {
+		if s.Needs&n.need != 0 {
+			of += " with " + n.what
+		}
+	}
+	return of
+}
+
 // size is the number of sums for a system.
 func (s *Score) size(members, thresholds int) int {
 	if s.SharedSums != nil {
@@ -220,11 +283,11 @@ func ByID(id string) *Score {
 	return Table[i]
 }
 
-// exceedance is the forecast probability of values above x: the fraction of members, or from
-// the family or the normal distribution.
-func (c *Case) exceedance(x float64) float64 {
+// exceedance is the forecast probability of values above x: the fraction of members above
+// limit, or from the family or the normal distribution.
+func (c *Case) exceedance(x, limit float64) float64 {
 	if m := len(c.Members); m > 0 {
-		n, _ := slices.BinarySearchFunc(c.Members, x, func(v, x float64) int {
+		n, _ := slices.BinarySearchFunc(c.Members, limit, func(v, x float64) int {
 			if v > x {
 				return 1
 			}

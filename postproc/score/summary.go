@@ -99,7 +99,7 @@ const fewIndependent = 10
 // independent ones remain; "" if there are enough.
 func (v *Value) FewIndependent() string {
 	if n := float64(v.Independent); n > 0 && n < fewIndependent && n < float64(v.N)/2 && v.N >= minDates {
-		return fmt.Sprintf("Dates are correlated: %d dates are worth about %.0f independent ones for %s of %s, so its interval is wide.", v.N, n, v.ID, v.System)
+		return fmt.Sprintf("Dates depend on each other: for %s of %s %d dates count as %.1f independent ones, so its interval is wide.", Label(v.ID, v.Threshold), v.System, v.N, n)
 	}
 	return ""
 }

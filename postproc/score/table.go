@@ -8,7 +8,7 @@ var Table = []*Score{
 	RMSE, MAE, Bias, Correlation, LogGauss,
 	SpreadScore, SpreadSkill, SpreadRMSE, SpreadSkillBins,
 	RankFlatness, PITFlatness,
-	Coverage50, Coverage90, IntervalScore90,
+	Coverage50, Coverage90, IntervalScore90, QuantileScore, QuantileFrequency,
 	Brier, BrierFair, BrierSkill, BrierReliability, BrierResolution, BrierUncertainty, ReliabilityDiagram,
 	ROCArea, EconomicValue, RPS, RPSFair, RPSSkill,
 	Energy, EnergyFair, Variogram,

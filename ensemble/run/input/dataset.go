@@ -155,7 +155,7 @@ func (s *Selection) Read(ctx context.Context, inits []ensemble.Init, ranks *team
 			fc.Values = bigmem.Make[float32](axes.Fields() * len(fc.Members) * grid.Size())
 		}
 	}
-	warnings, err := slab{s.Reader, axes.Levels, s.InputWindow(own.Window()), ranks}.read(ctx, selected, func(k ensemble.Key) ([]float32, error) { return byInit[k.Init].FieldAt(k) })
+	warnings, err := slab{s.Reader, axes.Levels, s.InputWindow(own.Window()), ranks, nil}.read(ctx, selected, func(k ensemble.Key) ([]float32, error) { return byInit[k.Init].FieldAt(k) })
 	return out, warnings, err
 }
 
@@ -165,11 +165,18 @@ type slab struct {
 	levels []ensemble.Level
 	window ensemble.Window
 	ranks  *team.Team
+	empty  *[]ensemble.Entry // collects references without any value; nil: they are faults
 }
 
 // read reads a slab of fields to the memory that placeOf returns, and checks the values of complete fields.
 func (s slab) read(ctx context.Context, entries []ensemble.Entry, placeOf func(ensemble.Key) ([]float32, error)) ([]string, error) {
 	c := NewValueStats(FileOrder(entries))
+	c.References, c.IgnoreEmpty = s.empty != nil, s.empty != nil
+	defer func() {
+		if s.empty != nil {
+			*s.empty = append(*s.empty, c.Empty()...)
+		}
+	}()
 	var own []ensemble.Entry
 	var at []int
 	var into [][]float32
@@ -212,6 +219,27 @@ type AnalysisSelection struct {
 	// StatisticWarnings are the warnings about statistics over time; Warnings contains them.
 	StatisticWarnings []string
 	Statistics        map[string]ensemble.TimeStatistic // by variable, completed by those of the analyses; nil: all are instantaneous
+	Empty             []ensemble.Entry                  // fields without any value among those that were read
+}
+
+// EmptyFaults describes the fields without any value among those that were read: as warnings, or as
+// faults if all fields of a variable and level are such.
+func (s *AnalysisSelection) EmptyFaults() (faults []Fault) {
+	var groups []FieldGroup
+	empty, all, first := map[FieldGroup]int{}, map[FieldGroup]int{}, map[FieldGroup]ensemble.Entry{}
+	for _, e := range s.Entries {
+		all[FieldGroup{e.Variable, e.Level, e.Product}]++
+	}
+	for _, e := range s.Empty {
+		k := FieldGroup{e.Variable, e.Level, e.Product}
+		if empty[k]++; empty[k] == 1 {
+			groups, first[k] = append(groups, k), e
+		}
+	}
+	for _, k := range groups {
+		faults = append(faults, EmptyFault(k, empty[k], all[k]).AtEntry(first[k]))
+	}
+	return faults
 }
 
 // SelectAnalyses selects the analyses of the valid times. Fields at lead 0 without a member are analyses; if
@@ -276,6 +304,7 @@ func SelectAnalyses(in *fio.Input, r AnalysisRequest, to Destination) (*Analysis
 // All ranks of a team call it at the same point.
 //
 // Shape: [variable][level][point] of the slab.
+// Missing: fields without any value are read, and collected in Empty.
 // Errors: exit 65 if two fields with the same key differ, and for values that cannot be used.
 func (s *AnalysisSelection) Read(ctx context.Context, valids []ensemble.Valid, ranks *team.Team) ([]*ensemble.Analysis, []string, error) {
 	own := ranks.Shard()
@@ -292,7 +321,7 @@ func (s *AnalysisSelection) Read(ctx context.Context, valids []ensemble.Valid, r
 		return nil, nil, err
 	}
 	selected := slices.DeleteFunc(slices.Clone(s.Entries), func(e ensemble.Entry) bool { return byValid[e.Valid()] == nil })
-	warnings, err := slab{s.Reader, levels, own.Window(), ranks}.read(ctx, selected, func(k ensemble.Key) ([]float32, error) {
+	warnings, err := slab{s.Reader, levels, own.Window(), ranks, &s.Empty}.read(ctx, selected, func(k ensemble.Key) ([]float32, error) {
 		return byValid[k.Valid()].Field(slices.Index(s.variables, k.Variable), ensemble.FindLevel(levels, k.Variable, k.Level)), nil
 	})
 	return out, warnings, err

@@ -21,6 +21,12 @@ import (
 type ValueStats struct {
 	Entries []ensemble.Entry // fields that will be read
 	Fields  []FieldStats     // [entry]
+
+	// References: the fields are analyses or observations, whatever their keys. Some without any value
+	// are no fault: their dates are left out.
+	References bool
+	// IgnoreEmpty leaves references without any value to the caller.
+	IgnoreEmpty bool
 }
 
 // FieldStats are the statistics of one field, or of a rank's slab of it. The hash is 0 only if the field was not
@@ -120,8 +126,55 @@ func (k FieldGroup) String() string {
 	return s
 }
 
+// isReference reports whether a field is an analysis or an observation.
+func (c *ValueStats) isReference(e ensemble.Entry) bool {
+	return c.References || e.Member == ensemble.NoMember && e.Lead == 0 && e.Product == ensemble.MemberField
+}
+
+// Empty returns the fields without any value.
+func (c *ValueStats) Empty() (out []ensemble.Entry) {
+	for i, t := range c.Fields {
+		if t.Hash != 0 && t.Missing == t.Points {
+			out = append(out, c.Entries[i])
+		}
+	}
+	return out
+}
+
+// emptyReferences finds references without any value among others of the same variable and level that
+// have some: gaps of observations. It returns the groups of which all are empty as faults of notFinite.
+func (c *ValueStats) emptyReferences() (gaps []Fault, isGap func(e ensemble.Entry) bool) {
+	names, all := c.group(func(e ensemble.Entry, _ FieldStats) bool { return c.isReference(e) })
+	gap := map[FieldGroup]bool{}
+	for _, k := range names {
+		var empty []int
+		for _, i := range all[k] {
+			if c.Fields[i].Missing == c.Fields[i].Points {
+				empty = append(empty, i)
+			}
+		}
+		if gap[k] = c.IgnoreEmpty || len(empty) < len(all[k]); gap[k] && len(empty) > 0 && !c.IgnoreEmpty {
+			gaps = append(gaps, c.groupFault(EmptyFault(k, len(empty), len(all[k])), empty))
+		}
+	}
+	return gaps, func(e ensemble.Entry) bool {
+		return c.isReference(e) && gap[FieldGroup{e.Variable, e.Level, e.Product}]
+	}
+}
+
+// EmptyFault returns the warning about references without any value, or the fault if all are such.
+func EmptyFault(k FieldGroup, empty, all int) Fault {
+	f := Fault{Kind: FaultNotFinite, What: fmt.Sprintf("%d of %s of %s without any value: their dates are left out", empty, humanise.Count(all, "field"), k)}
+	if empty == all {
+		f.Code, f.What = exit.BadData, fmt.Sprintf("fields without any value in %s of %s", humanise.Count(all, "field"), k)
+		f.Why, f.Fix = "all values are missing: the fields were not written, or are masked completely", "transfer the files again, or give other analyses"
+	}
+	return f
+}
+
 // notFinite finds fields without values, infinite values and missing values.
 func (c *ValueStats) notFinite() (faults []Fault) {
+	faults, isGap := c.emptyReferences()
 	for _, kind := range []struct {
 		is   func(t FieldStats) bool
 		code exit.Code
@@ -144,7 +197,7 @@ func (c *ValueStats) notFinite() (faults []Fault) {
 	} {
 		names, fields := c.group(func(e ensemble.Entry, t FieldStats) bool {
 			v, _ := ensemble.VariableNamed(e.Variable)
-			return kind.is(t) && !(kind.code == exit.OK && v.IsMasked())
+			return kind.is(t) && !(t.Missing == t.Points && isGap(e)) && !(kind.code == exit.OK && v.IsMasked())
 		})
 		for _, k := range names {
 			faults = append(faults, c.groupFault(Fault{Kind: FaultNotFinite, Code: kind.code, What: fmt.Sprintf("%s in %s of %s", kind.what, humanise.Count(len(fields[k]), "field"), k),

@@ -146,7 +146,7 @@ func refusedSums(t *testing.T, o verify.Options, files []string) {
 		{[]string{files[0], files[0]}, "was added twice", exit.BadData},
 		{[]string{files[0], other.Sums}, "other selection", exit.BadData},
 		{[]string{cut}, "damaged or truncated", exit.BadData},
-		{[]string{not}, `want schema "ensemble.sums/3"`, exit.BadData},
+		{[]string{not}, `want schema "ensemble.sums/4"`, exit.BadData},
 		{[]string{old}, `got "ensemble.sums/2"`, exit.BadData},
 		{[]string{not + ".none"}, "", exit.NotYet},
 	} {

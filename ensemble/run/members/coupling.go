@@ -8,6 +8,7 @@ import (
 	"hash/fnv"
 	"math"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
@@ -27,6 +28,16 @@ type Coupling struct {
 	config.Coupling
 	Archive *Archive            // past analyses; nil except for the Schaake shuffle
 	Fields  map[int][][]float32 // template by target, on the model's grid
+}
+
+// Without describes the times that were removed from the archive as empty; "" if there are none.
+func (a *Archive) Without() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.Empty) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s of coupling.template without any value, not used: %s", humanise.Count(len(a.Empty), "time"), humanise.List(humanise.Strings(a.Empty)))
 }
 
 // Schaake reports whether members follow the order of past analyses.
@@ -126,7 +137,20 @@ type Archive struct {
 	// Times are the times, ascending, at which all fields have an analysis; for later leads at the corresponding
 	// later times.
 	Times []ensemble.Valid
+	Empty []ensemble.Valid // times removed from Times, as an analysis there has no value
+
+	mu   sync.Mutex // guards Times, Empty and read: the next initialisation is prepared while one is written
+	read []template // the templates that were read last
 }
+
+// template are the analyses of some times, by target.
+type template struct {
+	times  []ensemble.Valid
+	fields map[int][][]float32
+}
+
+// keptTemplates bounds the memory of Archive: those of an initialisation and of the next.
+const keptTemplates = 2
 
 // ArchivedTarget is one target of a model in an archive.
 type ArchivedTarget struct {
@@ -165,7 +189,7 @@ func (a *Archive) Dates(init ensemble.Init, lead ensemble.Lead, members int) ([]
 	}
 	if len(fit) < members {
 		return nil, &exit.Error{Code: exit.NotYet, What: fmt.Sprintf("%d analyses for a template of %s", len(fit), humanise.Count(members, "member")), At: input.FileList(a.In.Files()),
-			Why: fmt.Sprintf("initialisation %s: analyses before it, at %s, within %g days of its season; the archive has %s at any time", init, valid.UTC().Format("15:04Z"), a.Window.Hours()/24, humanise.Count(len(a.Times), "analysis time")),
+			Why: fmt.Sprintf("initialisation %s: analyses before it, at %s, within %g days of its season; the archive has %s with values at any time", init, valid.UTC().Format("15:04Z"), a.Window.Hours()/24, humanise.Count(len(a.Times), "analysis time")),
 			Fix: "add analyses to coupling.template, widen coupling.window, or lower coupling.count"}
 	}
 	out := make([]ensemble.Valid, members)
@@ -210,12 +234,41 @@ func (a *Archive) Files(times []ensemble.Valid) []string {
 	return out
 }
 
-// Read reads the template of an initialisation, by target.
+// Template selects the analyses of an initialisation's template, as Dates, and reads them, by target. Times at
+// which an analysis has no value are removed from the archive and replaced.
 //
 // Shape: [target][member][point] of to.
-// Errors: as input.SelectAnalyses and its Read; exit 65 if a file has changed.
-func (a *Archive) Read(ctx context.Context, to input.Destination, times []ensemble.Valid) (map[int][][]float32, error) {
-	out := map[int][][]float32{}
+// Errors: as Dates, input.SelectAnalyses and its Read; exit 65 if a file has changed.
+func (a *Archive) Template(ctx context.Context, to input.Destination, init ensemble.Init, lead ensemble.Lead, members int) ([]ensemble.Valid, map[int][][]float32, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for {
+		times, err := a.Dates(init, lead, members)
+		if err != nil {
+			return nil, nil, err
+		}
+		if k := slices.IndexFunc(a.read, func(t template) bool { return slices.Equal(t.times, times) }); k >= 0 {
+			return times, a.read[k].fields, nil
+		}
+		fields, empty, err := a.readTimes(ctx, to, times)
+		if err != nil {
+			return nil, nil, err
+		}
+		if len(empty) == 0 {
+			a.read = append(a.read, template{times, fields})
+			a.read = a.read[max(0, len(a.read)-keptTemplates):]
+			return times, fields, nil
+		}
+		a.Times = slices.DeleteFunc(a.Times, func(t ensemble.Valid) bool { return empty[t] })
+		for t := range empty {
+			a.Empty = append(a.Empty, t)
+		}
+	}
+}
+
+// readTimes reads the trajectories that start at some times, and finds those with a field without any value.
+func (a *Archive) readTimes(ctx context.Context, to input.Destination, times []ensemble.Valid) (map[int][][]float32, map[ensemble.Valid]bool, error) {
+	out, empty := map[int][][]float32{}, map[ensemble.Valid]bool{}
 	for _, f := range a.Fields {
 		own := make([]ensemble.Valid, len(times))
 		for i, t := range times {
@@ -224,15 +277,18 @@ func (a *Archive) Read(ctx context.Context, to input.Destination, times []ensemb
 		s, err := input.SelectAnalyses(a.In, input.AnalysisRequest{Variables: []string{f.Variable}, Levels: []ensemble.Level{f.Level}, Valids: own,
 			Statistics: map[string]ensemble.TimeStatistic{f.Variable: f.Statistic}}, to)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		all, _, err := s.Read(ctx, own, nil)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
+		}
+		for _, e := range s.Empty {
+			empty[f.First(e.Valid())] = true
 		}
 		for _, analysis := range all {
 			out[f.Target] = append(out[f.Target], analysis.Field(0, 0))
 		}
 	}
-	return out, a.In.VerifyUnchanged(a.Files(times)...)
+	return out, empty, a.In.VerifyUnchanged(a.Files(times)...)
 }

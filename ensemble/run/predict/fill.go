@@ -18,7 +18,7 @@ func (in *openInput) fill(ctx context.Context, init ensemble.Init, fc *initForec
 	if fc.trust.useFallback {
 		ch = ch.forFallback()
 	}
-	q, pub, err := in.publication(init, ch)
+	q, pub, err := in.publication(ctx, init, ch)
 	if err != nil {
 		return nil, pub, err
 	}
@@ -27,7 +27,7 @@ func (in *openInput) fill(ctx context.Context, init ensemble.Init, fc *initForec
 	if n := fc.out.Clipped; n > 0 {
 		pub.Warnings = append(pub.Warnings, fmt.Sprintf("initialisation %s: %d negative values of the full ensemble's spread were set to 0", init, n))
 	}
-	if err := in.p.template(ctx, ch, init, q.Members); err != nil {
+	if _, ch.coupling.Fields, err = in.p.template(ctx, ch, init, q.Members); err != nil {
 		return nil, pub, err
 	}
 	if err := ch.fill(q, fc.out, fc.raw); err != nil {

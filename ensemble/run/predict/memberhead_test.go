@@ -24,7 +24,7 @@ func TestMemberStatistics(t *testing.T) {
 		{"above all", true, 0.99, ensemble.Event{}, 5},
 		{"share above", false, 0, ensemble.Event{Relation: ensemble.Above, Lower: 2}, 0.5},
 		{"share below", false, 0, ensemble.Event{Relation: ensemble.Below, Upper: 2}, 0.25},
-		{"share between", false, 0, ensemble.Event{Relation: ensemble.Between, Lower: 1, Upper: 5}, 0.5},
+		{"share between", false, 0, ensemble.Event{Relation: ensemble.Between, Lower: 1, Upper: 5}, 0.75},
 	} {
 		got := memberStatistic(members, c.quantile, c.level, c.event)
 		if d := math.Abs(float64(got[0]) - c.want); !(d < 1e-6) || got[1] == got[1] {

@@ -110,7 +110,7 @@ func memberStatistic(members [][]float32, quantile bool, level float64, e ensemb
 		default:
 			in := 0
 			for _, v := range x {
-				if (e.Relation == ensemble.Below || v > e.Lower) && (e.Relation == ensemble.Above || v < e.Upper) {
+				if e.Occurs(v) {
 					in++
 				}
 			}

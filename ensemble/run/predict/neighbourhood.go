@@ -115,12 +115,10 @@ func (ch *productChoice) discsForRadius(radius float64) (*neighbourhood.Discs, e
 func eventIndicator(e ensemble.Event, x []float32) []float32 {
 	out := make([]float32, len(x))
 	for p, v := range x {
-		v := float64(v)
 		switch {
 		case v != v:
-			out[p] = x[p]
-		case e.Relation == ensemble.Above && v > e.Lower, e.Relation == ensemble.Below && v < e.Upper,
-			e.Relation == ensemble.Between && v >= e.Lower && v < e.Upper:
+			out[p] = v
+		case e.Occurs(float64(v)):
 			out[p] = 1
 		}
 	}

@@ -29,7 +29,7 @@ type readResult struct {
 // initialisations are not published yet.
 func (in *openInput) readUnlessPublished(ctx context.Context, init ensemble.Init) (there *product.Manifest, got readResult, err error) {
 	if in.p.forecaster.ranks != nil { // messages between them have an order
-		if there, err = in.findExisting(init); err != nil || there != nil {
+		if there, err = in.findExisting(ctx, init); err != nil || there != nil {
 			return there, got, err
 		}
 		got = in.read(ctx, init, in.tryRead(ctx, init))
@@ -39,7 +39,7 @@ func (in *openInput) readUnlessPublished(ctx context.Context, init ensemble.Init
 	defer cancel()
 	first := make(chan readResult, 1)
 	go func() { first <- in.tryRead(rctx, init) }()
-	if there, err = in.findExisting(init); err != nil || there != nil {
+	if there, err = in.findExisting(ctx, init); err != nil || there != nil {
 		cancel()
 		<-first
 		return there, got, err

@@ -95,23 +95,18 @@ func (p *prediction) openTemplates(ctx context.Context, ch *productChoice) (err 
 	return nil
 }
 
-// templateTimes returns the times of the analyses in the template of an initialisation; nil if members need
-// none.
-func (p *prediction) templateTimes(ch *productChoice, init ensemble.Init, members []ensemble.Member) ([]ensemble.Valid, error) {
-	c := &ch.coupling
-	if c.Archive == nil {
-		return nil, nil
-	}
-	return c.Archive.Dates(init, p.forecaster.model.Task.Targets[0].Lead, len(c.Members(members)))
+// templateTimes reads the template of an initialisation's members and returns the times of its analyses; nil if
+// members need none.
+func (p *prediction) templateTimes(ctx context.Context, ch *productChoice, init ensemble.Init, members []ensemble.Member) (times []ensemble.Valid, err error) {
+	times, _, err = p.template(ctx, ch, init, members)
+	return times, err
 }
 
-// template reads the template of an initialisation's members if they need one.
-func (p *prediction) template(ctx context.Context, ch *productChoice, init ensemble.Init, members []ensemble.Member) error {
-	times, err := p.templateTimes(ch, init, members)
-	if err != nil || times == nil {
-		return err
-	}
+// template reads the template of an initialisation's members, by target; nil if members need none.
+func (p *prediction) template(ctx context.Context, ch *productChoice, init ensemble.Init, members []ensemble.Member) ([]ensemble.Valid, map[int][][]float32, error) {
 	c := &ch.coupling
-	c.Fields, err = c.Archive.Read(ctx, p.destination(), times)
-	return err
+	if c.Archive == nil {
+		return nil, nil, nil
+	}
+	return c.Archive.Template(ctx, p.destination(), init, p.forecaster.model.Task.Targets[0].Lead, len(c.Members(members)))
 }

@@ -31,7 +31,7 @@ func (in *openInput) write(ctx context.Context, q *product.Product, pub product.
 }
 
 // publication returns the product of an initialisation without values, and how it is published.
-func (in *openInput) publication(init ensemble.Init, ch *productChoice) (*product.Product, product.Publication, error) {
+func (in *openInput) publication(ctx context.Context, init ensemble.Init, ch *productChoice) (*product.Product, product.Publication, error) {
 	f := in.p.forecaster
 	r := in.selection.Available[init]
 	pub := product.Publication{Formats: in.p.options.Formats, Overwrite: in.p.options.Overwrite, Options: in.p.options.Writer, ConfigChecksum: f.manifest.ConfigChecksum,
@@ -48,12 +48,15 @@ func (in *openInput) publication(init ensemble.Init, ch *productChoice) (*produc
 			q.MemberAges = append(q.MemberAges, in.ages[m])
 		}
 	}
-	if q.TemplateTimes, err = in.p.templateTimes(ch, init, r.Members); err != nil {
+	if q.TemplateTimes, err = in.p.templateTimes(ctx, ch, init, r.Members); err != nil {
 		return q, pub, err
 	}
 	files := in.fieldFiles(init)
 	if q.TemplateTimes != nil {
 		files = append(files, in.p.archive.Files(q.TemplateTimes)...)
+		if text := in.p.archive.Without(); text != "" {
+			pub.Warnings = append(pub.Warnings, text)
+		}
 	}
 	q.Inputs, err = in.inputFiles(files)
 	return q, pub, err
@@ -61,19 +64,19 @@ func (in *openInput) publication(init ensemble.Init, ch *productChoice) (*produc
 
 // findExisting returns the manifest of products published before from the same input, as rank 0 finds it; nil if
 // there are none.
-func (in *openInput) findExisting(init ensemble.Init) (*product.Manifest, error) {
+func (in *openInput) findExisting(ctx context.Context, init ensemble.Init) (*product.Manifest, error) {
 	f := in.p.forecaster
 	var there *product.Manifest
 	var err error
 	if f.ranks.IsRoot() {
-		there, err = in.readExisting(init)
+		there, err = in.readExisting(ctx, init)
 	}
 	return f.broadcast(there, err)
 }
 
 // readExisting is findExisting on one rank.
-func (in *openInput) readExisting(init ensemble.Init) (*product.Manifest, error) {
-	q, pub, err := in.publication(init, in.choice)
+func (in *openInput) readExisting(ctx context.Context, init ensemble.Init) (*product.Manifest, error) {
+	q, pub, err := in.publication(ctx, init, in.choice)
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +145,7 @@ func (in *openInput) lock(ctx context.Context, init ensemble.Init) (l *lease.Lea
 	f := in.p.forecaster
 	if f.ranks.IsRoot() {
 		if l, err = in.takeLock(ctx, init); err == nil {
-			there, err = in.readExisting(init)
+			there, err = in.readExisting(ctx, init)
 		}
 	}
 	if there, err = f.broadcast(there, err); err != nil || there != nil {

@@ -3,6 +3,7 @@ package samples
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
@@ -10,6 +11,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/input"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
+	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 	fio "github.com/ensemble-weather/ensemble/io"
 	"github.com/ensemble-weather/ensemble/io/loader"
@@ -112,7 +114,7 @@ func ReadData(ctx context.Context, c *config.TrainConfig, forecastFiles, analysi
 		held = append(held, &store.Sample{Forecast: forecasts[slices.Index(selected.Inits, init)]})
 	}
 	if len(analysisFiles) > 0 {
-		if err := d.readAnalyses(ctx, c, analysisFiles, held); err != nil {
+		if held, err = d.readAnalyses(ctx, c, analysisFiles, held); err != nil {
 			return nil, err
 		}
 	}
@@ -120,11 +122,14 @@ func ReadData(ctx context.Context, c *config.TrainConfig, forecastFiles, analysi
 	return d, nil
 }
 
-// readAnalyses reads the analyses of the valid times of all samples at the target leads.
-func (d *Data) readAnalyses(ctx context.Context, c *config.TrainConfig, files []string, to []*store.Sample) error {
+// readAnalyses reads the analyses of the valid times of all samples at the target leads. It returns the
+// samples with a value in any of them; the others leave the split.
+//
+// Errors: exit 65 if no analysis of a variable has a value, or a part of the split has none left.
+func (d *Data) readAnalyses(ctx context.Context, c *config.TrainConfig, files []string, to []*store.Sample) ([]*store.Sample, error) {
 	in, err := fio.Open(ctx, files, input.ReaderOptions(c, false))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer in.Close()
 	var inits []ensemble.Init
@@ -134,23 +139,59 @@ func (d *Data) readAnalyses(ctx context.Context, c *config.TrainConfig, files []
 	valids := setup.ValidTimes(inits, c.Data.TargetLeads)
 	request, err := input.AnalysesOf(c, d.Axes, valids)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	selected, err := input.SelectAnalyses(in, request, input.Destination{Grid: d.Grid, How: setup.InterpolationOf(c), Fix: input.FixGrid})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	d.Axes = input.CompleteStatistics(d.Axes, c.Data.TargetLeads, selected.Statistics)
 	d.Warnings = append(d.Warnings, input.OpenStatistics(d.Axes, setup.TargetVariables(c), c.Data.TargetLeads)...)
 	all, warnings, err := selected.Read(ctx, valids, d.Ranks)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	d.Warnings = slices.Concat(d.Warnings, selected.Warnings, warnings)
+	gaps, err := input.SplitFaults(selected.EmptyFaults())
+	if err != nil {
+		return nil, err
+	}
+	d.Warnings = slices.Concat(d.Warnings, selected.Warnings, warnings, gaps)
 	for _, s := range to {
 		for _, lead := range c.Data.TargetLeads {
 			s.Analyses = append(s.Analyses, all[slices.Index(valids, s.Forecast.Init.Valid(lead))])
 		}
 	}
-	return nil
+	return d.dropUnverified(selected, c.Data.TargetLeads, to)
+}
+
+// dropUnverified removes the samples of whose analyses none has a value from the split.
+//
+// Errors: exit 65 if a part of the split has no sample left.
+func (d *Data) dropUnverified(s *input.AnalysisSelection, leads []ensemble.Lead, all []*store.Sample) ([]*store.Sample, error) {
+	empty := map[ensemble.Valid]int{}
+	for _, e := range s.Empty {
+		empty[e.Valid()]++
+	}
+	fields := map[ensemble.Valid]int{}
+	for _, e := range s.Entries {
+		fields[e.Valid()]++
+	}
+	without := map[ensemble.Init]bool{}
+	kept := slices.DeleteFunc(slices.Clone(all), func(x *store.Sample) bool {
+		init := x.Forecast.Init
+		without[init] = !slices.ContainsFunc(leads, func(l ensemble.Lead) bool { return empty[init.Valid(l)] < fields[init.Valid(l)] })
+		return without[init]
+	})
+	for _, p := range []struct {
+		name  string
+		inits *[]ensemble.Init
+	}{{"training", &d.Split.Train}, {"validation", &d.Split.Validation}, {"test", &d.Split.Test}} {
+		before := len(*p.inits)
+		*p.inits = slices.DeleteFunc(slices.Clone(*p.inits), func(i ensemble.Init) bool { return without[i] })
+		if before > 0 && len(*p.inits) == 0 {
+			return nil, &exit.Error{Code: exit.BadData, What: "no " + p.name + " initialisation has an analysis with values", At: "data.split", Why: fmt.Sprintf("the analyses of all %d have only missing values", before),
+				Fix: "choose other dates, or give other analyses"}
+		}
+	}
+	return kept, nil
 }

@@ -179,7 +179,10 @@ func unweightedCRPS(g *skill.Case) (mean float64, points int) {
 // baselines have the IDs of their methods.
 const (
 	SystemNetwork = "network"
-	SystemAffine  = "affine"
+	// SystemDistribution is the network's distribution, from its mean and spread or parameters, beside the
+	// probabilities and quantiles that were published.
+	SystemDistribution = "network_distribution"
+	SystemAffine       = "affine"
 )
 
 // SystemRaw is the name of the raw ensemble with this number of members.

@@ -27,6 +27,8 @@ type Case struct {
 	Calibrated          [][]float32 // published members, or output of the network
 	// Parameters are those of the network's distribution if it is not normal.
 	Parameters [][]float32
+	// Published are the probabilities of exceedance and the quantiles of TargetOptions.Published.
+	Published [][]float32
 	// LastRead are the input members at the last lead that the network reads, if that is before the target's lead.
 	LastRead [][]float32
 	// EarlierLeads are the cases of the same initialisation, variable and level at earlier target leads.
@@ -46,6 +48,13 @@ type TargetOptions struct {
 	Source    string          // origin of the cases, as score.Coupling names it
 	KeepSums  bool            // keep the sums of each date, for saving
 	Family    *dist.Family    // family of the network's distribution; nil: normal
+	Published Published       // probabilities and quantiles among the products
+}
+
+// Published names the probabilities of exceedance and the quantiles that cases have, ascending.
+type Published struct {
+	Thresholds []float64 `json:"thresholds"` // in the unit of the variable
+	Levels     []float64 `json:"levels"`     // probabilities of the quantiles
 }
 
 // EqualWeights names equal weights in results.
@@ -65,11 +74,12 @@ type Shape struct {
 	Used, Full        int  // numbers of members
 	Calibrated        int  // number of calibrated members
 	Earlier           int  // number of earlier leads of the same members
+	PublishedFields   int  // number of published probabilities and quantiles
 }
 
 // shapeOf returns the shape of a case.
 func shapeOf(c Case) Shape {
-	return Shape{c.Mean != nil, c.Spread != nil, c.Obs != nil, len(c.Used), len(c.Members), len(c.Calibrated), len(c.EarlierLeads)}
+	return Shape{c.Mean != nil, c.Spread != nil, c.Obs != nil, len(c.Used), len(c.Members), len(c.Calibrated), len(c.EarlierLeads), len(c.Published)}
 }
 
 // Scoring scores one target case by case. Distributions are compared with analyses, spreads with the spread
@@ -123,11 +133,11 @@ func (j TargetOptions) Begin(f Shape) (*Scoring, error) {
 	if f.Obs {
 		s.couplings = newCouplings(j.Grid, j.Inits, j.Bootstrap)
 		s.couplings.joinable = j.KeepSums
-		s.Systems[0] = s.distributionSystems()
-		s.options = s.withClimate(chosen)
+		s.options = s.withClimate(j.withPublished(chosen))
 		o := &s.options
-		if o.Scores == nil {
-			o.Scores = score.Default
+		s.Systems[0] = s.distributionSystems()
+		if chosen.Scores == nil {
+			o.Scores = slices.Concat(score.Default, o.Scores)
 			if o.Climate > 0 {
 				o.Scores = slices.Concat(o.Scores, score.DefaultForClimate)
 			}
@@ -227,6 +237,14 @@ func (s *Scoring) Join(d DateSums) error {
 	return nil
 }
 
+// EmptyDates counts the dates without any point that has a forecast and a reference.
+func (s *Scoring) EmptyDates() (empty, all int) {
+	if s.distributions == nil {
+		return 0, 0
+	}
+	return s.distributions.EmptyDates()
+}
+
 // Result returns the scores of all cases that were joined.
 func (s *Scoring) Result() (*score.Result, error) {
 	all := &score.Result{}
@@ -307,7 +325,12 @@ func (s *Scoring) distributionSystems() (systems []score.System) {
 		if s.Family != nil {
 			network.Provides |= score.Parameters
 		}
+		network.Thresholds, network.Levels = s.publishedOptions()
 		systems = append(systems, network)
+		if len(network.Thresholds)+len(network.Levels) > 0 { // for comparison
+			network.Name, network.Thresholds, network.Levels, network.PublishedOnly = SystemDistribution, nil, nil, true
+			systems = append(systems, network)
+		}
 	}
 	if s.Calibrated > 0 {
 		systems = append(systems, score.System{Name: SystemMembers, MembersUsed: s.Calibrated, Provides: score.Members})
@@ -351,7 +374,23 @@ func (s *Scoring) distributionSystems() (systems []score.System) {
 func (s *Scoring) sumDistributions(c Case, ref score.Reference) (score.Date, error) {
 	var samples []score.Sample
 	if s.Mean {
-		samples = append(samples, score.Sample{Mean: c.Mean, Spread: c.Sigma, Parameters: c.Parameters})
+		distribution := score.Sample{Mean: c.Mean, Spread: c.Sigma, Parameters: c.Parameters}
+		network := distribution
+		thresholds, levels := s.publishedOptions()
+		for i, t := range s.Published.Thresholds {
+			if _, ok := matching(thresholds, t); ok {
+				network.Exceedance = append(network.Exceedance, c.Published[i])
+			}
+		}
+		for i, p := range s.Published.Levels {
+			if slices.Contains(levels, p) {
+				network.Quantiles = append(network.Quantiles, c.Published[len(s.Published.Thresholds)+i])
+			}
+		}
+		samples = append(samples, network)
+		if len(thresholds)+len(levels) > 0 {
+			samples = append(samples, distribution)
+		}
 	}
 	if s.Calibrated > 0 {
 		samples = append(samples, score.Sample{Members: c.Calibrated, Earlier: c.atEarlierLeads(func(c *Case) [][]float32 { return c.Calibrated })})

@@ -2,6 +2,7 @@ package scoring
 
 import (
 	"fmt"
+	"math"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -58,6 +59,12 @@ func (c Selection) Check() error {
 			return bad("--scores "+id, fmt.Errorf("unknown score %q", id), "valid are default, all, "+strings.Join(score.IDs(), ", "))
 		}
 	}
+	if id := slices.IndexFunc(c.Scores, func(id string) bool {
+		s := score.ByID(id)
+		return s != nil && s.Needs&score.Events != 0
+	}); id >= 0 && len(c.Thresholds) == 0 {
+		return bad("--scores "+c.Scores[id], fmt.Errorf("%s needs the threshold of an event", c.Scores[id]), "add --above VARIABLE=VALUE,VALUE, as in --above 2t=273.15,303.15")
+	}
 	if c.Weights != "" && c.Weights != WeightsByArea && c.Weights != NoWeights {
 		return bad("--weights "+c.Weights, fmt.Errorf("unknown weights %q", c.Weights), "give "+WeightsByArea+" or "+NoWeights)
 	}
@@ -89,6 +96,68 @@ func (c Selection) IDs() (out []string) {
 	return out
 }
 
+// CheckVariables checks that each threshold is of a verified variable.
+//
+// Errors: exit 64.
+func (c Selection) CheckVariables(verified []string) error {
+	for _, text := range c.Thresholds {
+		if name, _, err := parseThresholds(text); err == nil && !slices.Contains(verified, name) {
+			return &exit.Error{Code: exit.Usage, What: "thresholds of " + name + " select nothing", At: "--above " + text, Why: "the products have no mean and spread of " + name,
+				Fix: "give thresholds of " + strings.Join(verified, " or ")}
+		}
+	}
+	return nil
+}
+
+// Unscored names the selected scores that none of the targets has for any system, and thresholds without a
+// score.
+func (c Selection) Unscored(all []*Scoring) (warnings []string) {
+	scored := func(id string) bool {
+		return slices.ContainsFunc(all, func(s *Scoring) bool {
+			for k, a := range []*score.Accumulator{s.distributions, s.spreads} {
+				if a != nil && slices.ContainsFunc(s.Systems[k], func(y score.System) bool { return a.HasScore(y.Name, id) }) {
+					return true
+				}
+			}
+			return false
+		})
+	}
+	for _, id := range c.Scores {
+		if s := score.ByID(id); s != nil && !scored(id) {
+			warnings = append(warnings, fmt.Sprintf("--scores %s: not computed, as no system has what it needs: %s", id, s.Inputs()))
+		}
+	}
+	if len(c.Thresholds) > 0 && !slices.ContainsFunc(score.Table, func(s *score.Score) bool { return s.Needs&score.Events != 0 && scored(s.ID) }) {
+		warnings = append(warnings, "--above selects nothing: no selected score has a threshold; add --scores default,brier")
+	}
+	return warnings
+}
+
+// ThresholdWarnings names published thresholds that are not scored although others are, and thresholds that are
+// scored by the distribution because their probability is not among the products.
+func (s *Scoring) ThresholdWarnings() (warnings []string) {
+	if s.distributions == nil || len(s.Published.Thresholds) == 0 || !slices.ContainsFunc(score.Table, func(x *score.Score) bool {
+		return x.Needs&score.Events != 0 && s.distributions.HasScore(SystemNetwork, x.ID)
+	}) {
+		return nil
+	}
+	list := func(x []float64) string {
+		var text []string
+		for _, v := range x {
+			text = append(text, strconv.FormatFloat(v, 'g', -1, 64))
+		}
+		return strings.Join(text, ",")
+	}
+	both, rest := matchingAll(s.options.Thresholds, s.Published.Thresholds)
+	if len(rest) > 0 {
+		warnings = append(warnings, fmt.Sprintf("published probabilities of %s are not scored: add --above %s=%s", s.Target.Variable, s.Target.Variable, list(rest)))
+	}
+	if other := slices.DeleteFunc(slices.Clone(s.options.Thresholds), func(x float64) bool { return slices.Contains(both, x) }); len(other) > 0 {
+		warnings = append(warnings, fmt.Sprintf("%s above %s: scores of the network are computed from its mean and spread or parameters, as no such probability is published", s.Target.Variable, list(other)))
+	}
+	return warnings
+}
+
 // parseThresholds parses VARIABLE=VALUE[,VALUE…].
 func parseThresholds(text string) (variable string, values []float64, err error) {
 	variable, list, ok := strings.Cut(text, "=")
@@ -102,7 +171,7 @@ func parseThresholds(text string) (variable string, values []float64, err error)
 		}
 		values = append(values, v)
 	}
-	return variable, values, nil
+	return ensemble.ShortName(variable), values, nil
 }
 
 // options returns the score options of one target on its grid.
@@ -134,6 +203,55 @@ func (c Selection) options(variable string, g *ensemble.Grid) (score.Options, er
 		o.Regions = append(o.Regions, r)
 	}
 	return o, nil
+}
+
+// withPublished adds the published thresholds and levels of quantiles, and their scores, to the default
+// selection. With selected scores thresholds are those of the selection, and levels the published ones.
+func (j *TargetOptions) withPublished(o score.Options) score.Options {
+	o.Levels = j.Published.Levels
+	if o.Scores != nil {
+		return o
+	}
+	if len(o.Thresholds) == 0 {
+		o.Thresholds = j.Published.Thresholds
+	}
+	if thresholds, _ := matchingAll(o.Thresholds, j.Published.Thresholds); len(thresholds) > 0 {
+		o.Scores = append(o.Scores, score.Brier.ID)
+	}
+	if len(o.Levels) > 0 {
+		o.Scores = append(o.Scores, score.QuantileScore.ID, score.QuantileFrequency.ID)
+	}
+	return o
+}
+
+// publishedOptions returns the thresholds and levels of the options for which the products have a probability
+// or a quantile.
+func (s *Scoring) publishedOptions() (thresholds, levels []float64) {
+	thresholds, _ = matchingAll(s.options.Thresholds, s.Published.Thresholds)
+	return thresholds, s.options.Levels
+}
+
+// matchingAll returns the numbers that are also among others, and those of the others that are not, up to the
+// rounding of a conversion of units.
+func matchingAll(list, others []float64) (both, rest []float64) {
+	for _, x := range others {
+		if y, ok := matching(list, x); ok {
+			both = append(both, y)
+		} else {
+			rest = append(rest, x)
+		}
+	}
+	return both, rest
+}
+
+// matching returns the number of a list that equals x up to the rounding of a conversion of units.
+func matching(list []float64, x float64) (float64, bool) {
+	for _, y := range list {
+		if math.Abs(x-y) <= 1e-6*max(math.Abs(x), math.Abs(y)) {
+			return y, true
+		}
+	}
+	return 0, false
 }
 
 // Tables that verification writes in addition to scores.json and scores.parquet.

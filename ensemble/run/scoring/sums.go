@@ -45,6 +45,8 @@ type SumsHeader struct {
 	// Family is that of the network's distribution; empty for mean and spread.
 	Family     string `json:"family"`
 	Parameters int    `json:"parameters"` // number of the family's parameters
+	// Published are the probabilities and quantiles among the products.
+	Published Published `json:"published"`
 }
 
 // Parts of a SumsHeader in JSON: score.Target, Shape and Selection.
@@ -56,13 +58,14 @@ type (
 		Unit     string         `json:"unit"`
 	}
 	headerShape struct {
-		Mean       bool `json:"mean"`
-		Spread     bool `json:"spread"`
-		Obs        bool `json:"obs"`
-		Used       int  `json:"used"`
-		Full       int  `json:"full"`
-		Calibrated int  `json:"calibrated"`
-		Earlier    int  `json:"earlier"`
+		Mean            bool `json:"mean"`
+		Spread          bool `json:"spread"`
+		Obs             bool `json:"obs"`
+		Used            int  `json:"used"`
+		Full            int  `json:"full"`
+		Calibrated      int  `json:"calibrated"`
+		Earlier         int  `json:"earlier"`
+		PublishedFields int  `json:"published"`
 	}
 	headerSelection struct {
 		Scores     []string `json:"scores"`
@@ -87,7 +90,7 @@ type TargetSums struct {
 }
 
 // SumsSchema starts a file of sums.
-const SumsSchema = "ensemble.sums/3"
+const SumsSchema = "ensemble.sums/4"
 
 // Header of a file of sums (docs/formats). The numbers follow it in the order of the header, as float64,
 // except errors of members, which are float32.
@@ -133,7 +136,7 @@ type (
 
 // Header describes the sums of a scoring.
 func (s *Scoring) Header() SumsHeader {
-	h := SumsHeader{Target: headerTarget(s.Target), Grid: s.Grid, DDOF: s.DDOF, Shape: headerShape(s.Shape), Selection: headerSelection(s.Selection)}
+	h := SumsHeader{Target: headerTarget(s.Target), Grid: s.Grid, DDOF: s.DDOF, Shape: headerShape(s.Shape), Selection: headerSelection(s.Selection), Published: s.Published}
 	if s.Baselines != nil {
 		h.Affine = s.Baselines.Affine
 		for _, b := range s.Baselines.Fits {
@@ -155,7 +158,7 @@ func (s *Scoring) Header() SumsHeader {
 // begin starts a scoring that accepts sums with this header.
 func (h *SumsHeader) begin(b score.Bootstrap, inits []ensemble.Init) (*Scoring, error) {
 	j := TargetOptions{Target: score.Target(h.Target), Grid: h.Grid, DDOF: h.DDOF, Selection: Selection(h.Selection), Bootstrap: b, Baselines: &task.Baselines{Affine: h.Affine},
-		Inits: inits, Source: score.FromProducts, KeepSums: true}
+		Inits: inits, Source: score.FromProducts, KeepSums: true, Published: h.Published}
 	if h.Family != "" {
 		if j.Family = dist.FamilyByID(h.Family, h.Parameters); j.Family == nil {
 			return nil, fmt.Errorf("unknown family %q", h.Family)

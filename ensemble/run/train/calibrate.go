@@ -110,7 +110,7 @@ func (t *trainer) calibrateEvents(ctx context.Context, c config.Calibrate, show 
 				if y != y {
 					continue
 				}
-				if float64(y) > f.event.Lower {
+				if f.event.Occurs(float64(y)) {
 					event = 1
 				}
 				f.table.Add(p[q], event, weights[q])

@@ -14,8 +14,12 @@ func (v *Verification) selectCalibrated() {
 	for _, t := range v.Targets {
 		found := map[ensemble.Init][]ensemble.Entry{}
 		for _, e := range v.products.Catalogue().Entries {
-			if e.Product == ensemble.MemberField && e.Grid.SameAs(v.Grid, input.GridTolerance) && (ProductKey{e.Variable, e.Level, e.Lead}) == t.Key && t.products[e.Init] != nil &&
-				!slices.ContainsFunc(found[e.Init], func(o ensemble.Entry) bool { return o.Member == e.Member }) { // otherwise the same product in two formats
+			if e.Product != ensemble.MemberField || !e.Grid.SameAs(v.Grid, input.GridTolerance) || (ProductKey{e.Variable, e.Level, e.Lead}) != t.Key || t.products[e.Init] == nil {
+				continue
+			}
+			if k := slices.IndexFunc(found[e.Init], func(o ensemble.Entry) bool { return o.Member == e.Member }); k >= 0 {
+				t.repeat(found[e.Init][k], e)
+			} else {
 				found[e.Init] = append(found[e.Init], e)
 			}
 		}

@@ -180,6 +180,9 @@ type VerifiedTarget struct {
 	// earlier are the targets of the same variable and level at earlier leads, with the same initialisations.
 	earlier []*VerifiedTarget
 
+	published published
+	repeats   map[ensemble.Init][][2]ensemble.Entry // products that occur twice
+
 	Family     *dist.Family // family of the published distribution parameters; nil without: normal
 	parameters map[ensemble.Init][]ensemble.Entry
 }
@@ -218,7 +221,7 @@ func (v *Verification) Open(ctx context.Context) (err error) {
 		if t.analyses, err = input.SelectAnalyses(v.analyses, t.analysisRequest(), v.destination()); err != nil {
 			return err
 		}
-		v.Warnings = append(v.Warnings, t.analyses.StatisticWarnings...)
+		v.warn(t.analyses.Warnings...)
 		if s, ok := t.analyses.Statistics[t.Key.Variable]; ok {
 			t.statistic = s
 		}
@@ -235,6 +238,7 @@ func (v *Verification) Open(ctx context.Context) (err error) {
 	}
 	for _, t := range v.Targets {
 		j := v.targetOptions(t.Key)
+		j.Published = t.published.Published
 		j.Family = t.Family
 		j.Inits, j.Source, j.KeepSums = t.Inits, score.FromProducts, v.Options.Sums != "" || v.Options.skip != nil
 		if j.Baselines != nil {
@@ -248,6 +252,12 @@ func (v *Verification) Open(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	var all []*scoring.Scoring
+	for _, t := range v.Targets {
+		all = append(all, t.scoring)
+		v.warn(t.scoring.ThresholdWarnings()...)
+	}
+	v.warn(v.Options.Selection.Unscored(all)...)
 	return nil
 }
 
@@ -296,7 +306,7 @@ func (t *VerifiedTarget) shape(reference *model.Model) scoring.Shape {
 	have := t.products[t.Inits[0]]
 	_, mean := have[product.Mean]
 	_, spread := have[product.EnsembleSpread]
-	f := scoring.Shape{Mean: mean, Spread: spread, Obs: true, Calibrated: len(t.calibrated[t.Inits[0]]), Earlier: len(t.earlier)}
+	f := scoring.Shape{Mean: mean, Spread: spread, Obs: true, Calibrated: len(t.calibrated[t.Inits[0]]), Earlier: len(t.earlier), PublishedFields: len(t.published.fields[t.Inits[0]])}
 	if t.members != nil {
 		f.Full = len(t.members.Members)
 		f.Used = f.Full
@@ -388,6 +398,10 @@ func (v *Verification) Cases(ctx context.Context, t *VerifiedTarget, inits []ens
 		for k, e := range t.parameters[init] {
 			entries, into = append(entries, e), append(into, &c.Parameters[k])
 		}
+		c.Published = make([][]float32, len(t.published.fields[init]))
+		for k, f := range t.published.fields[init] {
+			entries, into = append(entries, f.Entry), append(into, &c.Published[k])
+		}
 		c.Calibrated = make([][]float32, len(t.calibrated[init]))
 		for m, e := range t.calibrated[init] {
 			entries, into = append(entries, e), append(into, &c.Calibrated[m])
@@ -395,6 +409,18 @@ func (v *Verification) Cases(ctx context.Context, t *VerifiedTarget, inits []ens
 	}
 	if err := v.products.Read(ctx, entries, func(i int, f *ensemble.Field) error { *into[i] = f.Values; return nil }); err != nil {
 		return nil, err
+	}
+	if err := v.compareRepeats(ctx, t, inits); err != nil {
+		return nil, err
+	}
+	for i, init := range inits {
+		for k, f := range t.published.fields[init] {
+			if f.complement {
+				for p, x := range cases[i].Published[k] {
+					cases[i].Published[k][p] = 1 - x
+				}
+			}
+		}
 	}
 	if t.members != nil {
 		if err := t.members.CheckDuplicates(ctx, inits); err != nil {
@@ -451,6 +477,15 @@ func (v *Verification) publish(res *Result) error {
 func publishScores(out string, all []*scoring.Scoring, finished []score.Coupling, res *Result) error {
 	res.Scores = &score.Result{}
 	for _, s := range all {
+		empty, dates := s.EmptyDates()
+		what := fmt.Sprintf("%s at %s, lead %s", s.Target.Variable, s.Target.Level, s.Target.Lead)
+		switch {
+		case empty == dates && dates > 0:
+			return &exit.Error{Code: exit.BadData, What: "nothing to score: no point has both forecast and reference", At: what,
+				Why: fmt.Sprintf("all values of the products, the members or the analyses are missing on all %d dates", dates), Fix: "give other dates, or files with values"}
+		case empty > 0:
+			res.Warnings = append(res.Warnings, fmt.Sprintf("%s: %d of %d dates have no point with both forecast and reference: they are left out", what, empty, dates))
+		}
 		r, err := s.Result()
 		if err != nil {
 			return err
@@ -559,13 +594,15 @@ func (v *Verification) selectProducts() error {
 			t.products[e.Init] = map[product.Kind]ensemble.Entry{}
 			t.Inits = append(t.Inits, e.Init)
 		}
-		if _, twice := t.products[e.Init][kind]; !twice { // else one product in two formats
+		if first, twice := t.products[e.Init][kind]; twice {
+			t.repeat(first, e)
+		} else {
 			t.products[e.Init][kind] = e
 		}
 	}
 	if len(entries) == 0 {
 		return &exit.Error{Code: exit.BadData, What: "the forecast files contain neither mean nor spread", At: input.FileList(v.products.Files()),
-			Why: "verification scores products; raw members are given with --members", Fix: "give the files that `ensemble predict` wrote"}
+			Why: "verification scores products with mean and spread; raw members are given with --members, probabilities, quantiles and members alone are not scored", Fix: "give the files that `ensemble predict` wrote, with its products mean and spread"}
 	}
 	var err error
 	if v.Grid, err = input.CommonGrid(entries, "give products of one grid"); err != nil {
@@ -588,9 +625,26 @@ func (v *Verification) selectProducts() error {
 	}
 	slices.SortFunc(v.inits, ascending)
 	v.inits = slices.Compact(v.inits)
+	var verified []string
+	for _, t := range v.Targets {
+		if !slices.Contains(verified, t.Key.Variable) {
+			verified = append(verified, t.Key.Variable)
+		}
+	}
+	if err := v.Options.Selection.CheckVariables(verified); err != nil && v.Options.skip == nil {
+		return err
+	}
 	v.selectCalibrated()
 	v.linkEarlierLeads()
 	v.selectParameters(all)
+	v.selectPublished(all)
+	repeats := 0
+	for _, t := range v.Targets {
+		for _, pairs := range t.repeats {
+			repeats += len(pairs)
+		}
+	}
+	v.warn(input.DuplicateWarning(repeats)...)
 	return nil
 }
 
@@ -607,6 +661,10 @@ func (v *Verification) selectParameters(all []ensemble.Entry) {
 			}
 			if found[e.Init] == nil {
 				found[e.Init] = map[string]ensemble.Entry{}
+			}
+			if first, twice := found[e.Init][name]; twice {
+				t.repeat(first, e)
+				continue
 			}
 			found[e.Init][name], id = e, family
 		}
@@ -667,7 +725,7 @@ func (v *Verification) selectMembers() error {
 		if t.members, err = input.SelectForecasts(v.members, axes, members, v.destination(), input.StatisticRequest{Known: "the products"}); err != nil {
 			return err
 		}
-		v.Warnings = append(v.Warnings, t.members.StatisticWarnings...)
+		v.warn(t.members.Warnings...)
 		if g := t.members.Grid; !g.SameAs(v.Grid, input.GridTolerance) {
 			return input.GridMismatchFault("the members", g, "the products", v.Grid, input.FixRegrid).AtEntry(t.members.Entries[0]).AsError()
 		}
