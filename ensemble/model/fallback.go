@@ -3,6 +3,7 @@ package model
 import (
 	"math"
 	"slices"
+	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
@@ -183,7 +184,10 @@ func (m *Model) addFallbackMembers(out *Forecast, at, targets int, raw baseline.
 	default:
 		y := ParameterFields(b.Fit.Forecast(raw))
 		par := make([]float64, len(y))
-		if members, err = ecc.CoupleQuantiles(raw.Members, ecc.MidLevels(len(raw.Members)), func(point int, level float64) float64 {
+		d := len(m.Task.Features.Axes.Levels)
+		of := m.Task.Targets[at/d]
+		draws := ecc.FieldDraws(ensemble.InitAt(raw.Valid.Add(-time.Duration(of.Lead))), of.Lead, of.Variable, m.Task.Features.Axes.Levels[at%d], m.Grid)
+		if members, err = ecc.CoupleQuantiles(raw.Members, ecc.MidLevels(len(raw.Members)), draws, func(point int, level float64) float64 {
 			return b.Method.Family.Quantile(y.At(par, point), level)
 		}); err != nil {
 			return err

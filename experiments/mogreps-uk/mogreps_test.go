@@ -295,7 +295,7 @@ func (r *reader) checkMembers(t *testing.T, set string, wantTies int, at func(p 
 	for p := range n {
 		at(p).Predict(mu[p:p+1], sigma[p:p+1], mean[p:p+1], std[p:p+1])
 	}
-	got, err := ecc.CoupleQuantiles(raw, ecc.Levels(len(raw)), func(p int, level float64) float64 {
+	got, err := ecc.CoupleQuantiles(raw, ecc.Levels(len(raw)), ecc.Draws{}, func(p int, level float64) float64 {
 		return at(p).Family.Quantile(float64(mu[p]), float64(sigma[p]), level)
 	})
 	if err != nil {

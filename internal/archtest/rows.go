@@ -50,7 +50,7 @@ var rows = []row{
 	{"postproc/coupling", []string{"ensemble", "postproc/dist", "postproc/score"}},
 	{"postproc/dist", nil},
 	{"postproc/drift", []string{"ensemble"}},
-	{"postproc/ecc", []string{"postproc/dist"}},
+	{"postproc/ecc", []string{"ensemble", "postproc/dist"}},
 	{"postproc/neighbourhood", []string{"ensemble"}},
 	{"postproc/report", []string{"ensemble", "internal/answer", "internal/humanise", "postproc/report/coastline", "postproc/score"}},
 	{"postproc/report/coastline", nil},

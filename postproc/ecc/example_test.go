@@ -16,17 +16,17 @@ func couple(a ecc.Assignment) {
 }
 
 func ExampleQuantiles() {
-	couple(ecc.Quantiles(ecc.Levels(3)))
+	couple(ecc.Quantiles(ecc.Levels(3), ecc.Draws{}))
 	// Output: [[11.35 8.65] [8.65 10.00] [10.00 11.35]] <nil>
 }
 
 func ExampleRandom() {
-	couple(ecc.Random(3, 1, func(point int) uint64 { return uint64(point) }))
+	couple(ecc.Random(3, ecc.Draws{Seed: 1}))
 	// Output: [[11.14 7.47] [7.31 12.19] [10.50 15.55]] <nil>
 }
 
 func ExampleTransformation() {
-	couple(ecc.Transformation())
+	couple(ecc.Transformation(ecc.Draws{}))
 	// Output: [[12.00 8.55] [8.00 9.17] [10.00 12.28]] <nil>
 }
 

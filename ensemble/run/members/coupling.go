@@ -3,10 +3,7 @@ package members
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
 	"fmt"
-	"hash/fnv"
-	"math"
 	"slices"
 	"sync"
 	"time"
@@ -74,7 +71,7 @@ func (c *Coupling) Members(used []ensemble.Member) []ensemble.Member {
 
 // Couple makes the calibrated members of a target at the points of a grid. At each point the M quantiles of
 // the predicted distribution at the configured levels, or M random draws from it, are arranged in the rank
-// order of the template's members:
+// order of the template's members, of which equal ones are put in an order that is drawn at each point:
 //
 //	x'(m) = q(rank of template member m)
 //
@@ -87,11 +84,12 @@ func (c *Coupling) Couple(init ensemble.Init, f *product.Field, grid *ensemble.G
 	par := make([]float64, len(parameters))
 	at := func(point int) []float64 { return parameters.At(par, point) }
 	quantile := func(point int, level float64) float64 { return family.Quantile(at(point), level) }
+	draws := ecc.FieldDraws(init, f.Lead, f.Variable, f.Level, grid)
 	switch c.Method {
 	case config.RandomCoupling:
-		return ecc.Couple(template, ecc.Random(len(template), fieldSeed(init, f), pointStreams(grid)), quantile)
+		return ecc.Couple(template, ecc.Random(len(template), draws), quantile)
 	case config.TransformationCoupling:
-		return ecc.Couple(template, ecc.Transformation(), quantile)
+		return ecc.Couple(template, ecc.Transformation(draws), quantile)
 	}
 	levels := ecc.MidLevels(len(template))
 	if c.Levels == config.EquidistantLevels {
@@ -101,32 +99,7 @@ func (c *Coupling) Couple(init ensemble.Init, f *product.Field, grid *ensemble.G
 	for _, l := range levels {
 		quantiles[l] = family.QuantileFunc(l)
 	}
-	return ecc.CoupleQuantiles(template, levels, func(point int, level float64) float64 { return quantiles[level](at(point)) })
-}
-
-// fieldSeed is the seed of random draws for an initialisation, lead, variable and level.
-func fieldSeed(init ensemble.Init, f *product.Field) uint64 {
-	h := fnv.New64a()
-	fmt.Fprintf(h, "%s %s %s %s", init, f.Lead, f.Variable, f.Level)
-	return h.Sum64()
-}
-
-// pointStreams numbers points by their coordinates, so that a point has the same random stream in every part of a
-// grid.
-func pointStreams(g *ensemble.Grid) func(point int) uint64 {
-	return func(point int) uint64 {
-		const perDegree, turn = 1e4, 360e4 // finer than the rounding of grid coordinates
-		lon := math.Mod(math.Round(g.LonAt(point/g.NX, point%g.NX)*perDegree), turn)
-		if lon < 0 {
-			lon += turn
-		}
-		h := fnv.New64a()
-		var b [16]byte
-		binary.LittleEndian.PutUint64(b[:], uint64(int64(math.Round(g.LatAt(point/g.NX, point%g.NX)*perDegree))))
-		binary.LittleEndian.PutUint64(b[8:], uint64(int64(lon)))
-		h.Write(b[:])
-		return h.Sum64()
-	}
+	return ecc.CoupleQuantiles(template, levels, draws, func(point int, level float64) float64 { return quantiles[level](at(point)) })
 }
 
 // Archive is the archive of past analyses for the Schaake shuffle.
