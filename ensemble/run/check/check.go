@@ -432,7 +432,17 @@ func (c *inputCheck) checkInventory(ctx context.Context, o Options) error {
 			blocks = append(blocks, e.requiredFields(g, ofMembers))
 		}
 	}
-	faults := slices.Concat(input.CentreFaults(member), input.UnitFaults(cat.Entries), input.CheckMissing(cat, member, blocks, input.EveryInit))
+	// Files may hold directions that nothing uses.
+	isDirection := func(x ensemble.Entry) bool { return x.IsDirection() && !slices.Contains(e.Variables, x.Variable) }
+	units := input.UnitFaults(cat.Entries)
+	if others := slices.DeleteFunc(slices.Clone(cat.Entries), isDirection); len(others) > 0 {
+		units = input.UnitFaults(others)
+		for _, f := range input.DirectionFaults(cat.Select(isDirection)) {
+			f.Code = exit.OK
+			units = append(units, f)
+		}
+	}
+	faults := slices.Concat(input.CentreFaults(member), units, input.CheckMissing(cat, member, blocks, input.EveryInit))
 	for _, v := range cat.Variables() {
 		faults = append(faults, input.GridFaults(cat.Select(func(x ensemble.Entry) bool { return x.Variable == v }), input.FixGrid)...)
 	}

@@ -488,8 +488,24 @@ func GridMismatchFault(a string, ga *ensemble.Grid, b string, gb *ensemble.Grid,
 	return Fault{Kind: FaultGrid, Code: exit.BadData, What: "grids differ", Why: fmt.Sprintf("%s: %s; %s: %s", a, ga, b, gb), Fix: fix}
 }
 
-// UnitFaults finds known variables with unknown units, and variables with several units.
+// DirectionFaults finds directions, which have no mean, spread, interpolation or score on a line. Each variable is
+// reported once.
+func DirectionFaults(entries []ensemble.Entry) (faults []Fault) {
+	seen := map[string]bool{}
+	for _, e := range entries {
+		if !seen[e.Variable] && e.IsDirection() {
+			seen[e.Variable] = true
+			faults = append(faults, Fault{Kind: FaultUnit, Code: exit.BadData, What: e.Variable + " is a direction, which cannot be averaged, interpolated or scored",
+				Why: fmt.Sprintf("unit %q: 350 and 10 degrees are 20 degrees apart, and their mean is 0, not 180", e.NativeUnit),
+				Fix: "use the components, such as u and v or 10u and 10v, or leave " + e.Variable + " out"}.AtEntry(e))
+		}
+	}
+	return faults
+}
+
+// UnitFaults finds known variables with unknown units, variables with several units, and directions.
 func UnitFaults(entries []ensemble.Entry) (faults []Fault) {
+	faults = DirectionFaults(entries)
 	type name struct{ variable, native string }
 	seen := map[name]bool{}
 	first := map[string]ensemble.Entry{}

@@ -80,11 +80,10 @@ func (c *Coupling) Members(used []ensemble.Member) []ensemble.Member {
 //
 // Shape: template and result [member][point]; parameters [parameter][point].
 // Missing: NaN parameters or template values give NaN.
-func (c *Coupling) Couple(init ensemble.Init, f *product.Field, grid *ensemble.Grid, template [][]float32, family *dist.Family, parameters model.ParameterFields) ([][]float32, error) {
+func (c *Coupling) Couple(draws ecc.Draws, template [][]float32, family *dist.Family, parameters model.ParameterFields) ([][]float32, error) {
 	par := make([]float64, len(parameters))
 	at := func(point int) []float64 { return parameters.At(par, point) }
 	quantile := func(point int, level float64) float64 { return family.Quantile(at(point), level) }
-	draws := ecc.FieldDraws(init, f.Lead, f.Variable, f.Level, grid)
 	switch c.Method {
 	case config.RandomCoupling:
 		return ecc.Couple(template, ecc.Random(len(template), draws), quantile)
@@ -100,6 +99,11 @@ func (c *Coupling) Couple(init ensemble.Init, f *product.Field, grid *ensemble.G
 		quantiles[l] = family.QuantileFunc(l)
 	}
 	return ecc.CoupleQuantiles(template, levels, draws, func(point int, level float64) float64 { return quantiles[level](at(point)) })
+}
+
+// Draws are the random numbers of a field of members.
+func Draws(init ensemble.Init, f *product.Field, grid *ensemble.Grid) ecc.Draws {
+	return ecc.FieldDraws(init, f.Lead, f.Variable, f.Level, grid)
 }
 
 // Archive is the archive of past analyses for the Schaake shuffle.

@@ -8,6 +8,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/ensemble/model/task"
+	"github.com/ensemble-weather/ensemble/ensemble/run/members"
 	"github.com/ensemble-weather/ensemble/io/product"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 )
@@ -130,7 +131,7 @@ func (fl *filler) fillDistribution(p *product.Product, f *product.Field, target 
 		for _, field := range fl.template(target, fl.raw, len(p.Members)) {
 			template = append(template, at.interpolate(field))
 		}
-		if at.members[target], err = fl.coupling.Couple(p.Init, f, p.Grid, template, family, parameters); err != nil {
+		if at.members[target], err = fl.coupling.Couple(members.Draws(p.Init, f, p.Grid), template, family, parameters); err != nil {
 			return err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/ensemble/model/task"
+	"github.com/ensemble-weather/ensemble/ensemble/run/members"
 	"github.com/ensemble-weather/ensemble/io/product"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 	"github.com/ensemble-weather/ensemble/postproc/neighbourhood"
@@ -82,7 +83,7 @@ func (fl *filler) neighbourhoodProbability(p *product.Product, f *product.Field,
 		return neighbourhoodField{means[0], incomplete}, nil
 	}
 	if fl.neighbourhood.members[target] == nil {
-		if fl.neighbourhood.members[target], err = fl.coupling.Couple(p.Init, f, fl.model.Grid, fl.template(target, fl.raw, len(p.Members)), family, parameters); err != nil {
+		if fl.neighbourhood.members[target], err = fl.coupling.Couple(members.Draws(p.Init, f, fl.model.Grid), fl.template(target, fl.raw, len(p.Members)), family, parameters); err != nil {
 			return got, err
 		}
 	}

@@ -44,6 +44,9 @@ func ReadAuxiliary(ctx context.Context, c *config.TrainConfig, to []ensemble.Aux
 		}
 		entries = append(entries, found[0])
 	}
+	if _, err := input.SplitFaults(input.DirectionFaults(entries)); err != nil {
+		return err
+	}
 	d := input.Destination{Grid: grid, How: setup.InterpolationOf(c), Fix: input.FixGrid}
 	for _, e := range entries {
 		if !d.How.IsEnabled() && !e.Grid.SameAs(grid, input.GridTolerance) {

@@ -14,6 +14,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/postproc/baseline"
 	couplingtest "github.com/ensemble-weather/ensemble/postproc/coupling"
+	"github.com/ensemble-weather/ensemble/postproc/ecc"
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
@@ -344,7 +345,7 @@ func calibratedMembers(ctx context.Context, m *model.Model, o engine.Options, fc
 		for i := range fields {
 			fields[i] = raw[(i*len(k.TargetWeights)+at)*n:][:n]
 		}
-		if all[at], err = (&members.Coupling{}).Couple(fc.Init, nil, nil, fields, m.Family, out.ParametersAt(at, n, model.FullField)); err != nil {
+		if all[at], err = (&members.Coupling{}).Couple(ecc.Draws{}, fields, m.Family, out.ParametersAt(at, n, model.FullField)); err != nil {
 			return nil, err
 		}
 	}

@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -68,7 +69,7 @@ func (p *publishing) publish(folder string, extra func(mean []float32) []product
 		x := &product.Product{Init: init, Grid: p.grid, Metadata: product.Metadata{Title: "synthetic", Members: []ensemble.Member{1, 2, 3}, ModelChecksum: "sha256:synthetic", DDOF: 1, ForecastType: "synthetic"}}
 		x.Fields = append([]product.Field{{Kind: product.Mean, Values: mean}, {Kind: product.Spread, Values: spread}}, extra(mean)...)
 		for i := range x.Fields {
-			x.Fields[i].Variable, x.Fields[i].Level, x.Fields[i].Lead = "2t", twoMetres, p.lead
+			x.Fields[i].Variable, x.Fields[i].Level, x.Fields[i].Lead = cmp.Or(x.Fields[i].Variable, "2t"), twoMetres, p.lead
 		}
 		_, _, err := product.Publish(context.Background(), p.pool, filepath.Join(p.dir, folder), x, product.Publication{Formats: p.formats})
 		runtest.Must(p.t, err)
@@ -251,5 +252,18 @@ func TestDatesWithoutReference(t *testing.T) {
 	}
 	if _, err := run(p.analyses("empty.nc", 0, 1, 2, 3, 4, 5, 6, 7, 8, 9)); exit.CodeOf(err) != exit.BadData {
 		t.Errorf("without any reference: %v, want exit code 65", err)
+	}
+}
+
+// Directions are not scored on a line: they are named beside other variables, and refused alone.
+func TestDirectionsAreNotScored(t *testing.T) {
+	p := startPublishing(t)
+	products := p.publish("products", func(mean []float32) []product.Field {
+		return []product.Field{{Variable: "wdir", Unit: "degree", Kind: product.Mean, Values: mean}, {Variable: "wdir", Unit: "degree", Kind: product.Spread, Values: mean}}
+	})
+	r, err := Run(context.Background(), Options{Forecast: products, Analysis: p.analyses("an.nc"), Bootstrap: score.Bootstrap{Resamples: 20}})
+	runtest.Must(t, err)
+	if !slices.ContainsFunc(r.Warnings, func(w string) bool { return strings.HasPrefix(w, "wdir is a direction") }) || r.Scores.Find("rmse", "network", "wdir", "2m", "24h") != nil {
+		t.Errorf("warnings %q", r.Warnings)
 	}
 }

@@ -571,12 +571,16 @@ func KindOf(e ensemble.Entry) product.Kind {
 // selectProducts finds the products by target and initialisation.
 func (v *Verification) selectProducts() error {
 	byKey := map[ProductKey]*VerifiedTarget{}
-	var entries []ensemble.Entry
+	var entries, directions []ensemble.Entry
 	all := v.products.Catalogue().Entries
 	onGrid := slices.ContainsFunc(all, func(e ensemble.Entry) bool { return KindOf(e) != "" && e.Grid.Kind != ensemble.Points })
 	for _, e := range all {
 		kind := KindOf(e)
 		if kind == "" || onGrid && e.Grid.Kind == ensemble.Points { // products at stations are compared with observations, not with analyses
+			continue
+		}
+		if e.IsDirection() {
+			directions = append(directions, e)
 			continue
 		}
 		entries = append(entries, e)
@@ -599,6 +603,12 @@ func (v *Verification) selectProducts() error {
 		} else {
 			t.products[e.Init][kind] = e
 		}
+	}
+	for _, f := range input.DirectionFaults(directions) {
+		if len(entries) == 0 {
+			return f.AsError()
+		}
+		v.warn(f.What + ": not scored; " + f.Why)
 	}
 	if len(entries) == 0 {
 		return &exit.Error{Code: exit.BadData, What: "the forecast files contain neither mean nor spread", At: input.FileList(v.products.Files()),
