@@ -61,7 +61,9 @@ type Metadata struct {
 	Trained ensemble.Period `json:"trained"`         // training period
 	// Origins are those of the training forecasts; empty if unknown.
 	Origins []ensemble.Origin `json:"origins,omitempty"`
-	Grid    *ensemble.Grid    `json:"grid"`
+	// Units are those of variables outside the vocabulary, as the training data state them; "1" without.
+	Units map[string]string `json:"units,omitempty"`
+	Grid  *ensemble.Grid    `json:"grid"`
 	// Interpolation is that of the training data; predictions use the same.
 	Interpolation task.Interpolation `json:"interpolation,omitzero"`
 	// Recalibrations, by target, convert the distribution; Calibrations map probabilities of

@@ -42,9 +42,10 @@ func describeVariable(v *Var, axes func(name string) role) (description, string)
 	}
 	base := v.Name
 	// Products have names such as t2m_mean. The suffix is not part of the quantity.
-	for _, suffix := range []string{"_mean", "_spread"} {
-		if members != "" {
-			base = strings.TrimSuffix(base, suffix)
+	for _, suffix := range []string{"_ensemble_spread", "_raw_spread", "_raw_mean", "_mean", "_spread"} {
+		if own, ok := strings.CutSuffix(base, suffix); ok && members != "" {
+			base = own
+			break
 		}
 	}
 	d.Difference = strings.Contains(v.Text("units_metadata"), "difference")

@@ -34,7 +34,9 @@ func idealScoreTables(all []score.IdealScore) []Table {
 	// The CRPS of the network is the same in all rows: ideal score times ratio.
 	network := all[0].CRPS * all[0].Ratio
 	t.Title = fmt.Sprintf("The network has a CRPS of %s.", figures(float64(network)))
-	if y, ok := by["perfect_model"]; ok {
+	if y, ok := by["perfect_model"]; ok && y.Ratio < 1 {
+		t.Title += fmt.Sprintf(" The members of %s are overdispersive: they would score %s against one of them, more than the network against the reference, which is no ideal.", y.Reference, figures(float64(y.CRPS)))
+	} else if ok {
 		t.Title += fmt.Sprintf(" An infinite, perfectly calibrated ensemble of members like those of %s would still have %s of this CRPS.", y.Reference, share(1/float64(y.Ratio)))
 	}
 	// A ratio whose interval does not contain 1 is significant.

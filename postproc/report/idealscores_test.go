@@ -38,7 +38,8 @@ func TestIdealScores(t *testing.T) {
 		t.Error("the season is in the list for the whole year")
 	}
 	for want, y := range map[string]score.IdealScore{"overconfident": ideal("expected", "network", 1, 1.1, 1.05, 1.2), "the spread of the network is too large": ideal("expected", "network", 1, 0.9, 0.8, 0.95),
-		"above that of an infinite raw ensemble": ideal("fair_calibrated", "raw10", 1, 1.1, 1.05, 1.2)} {
+		"members of raw10 are overdispersive: they would score 2.225": ideal("perfect_model", "raw10", 2.225, 0.36, 0.3, 0.4),
+		"above that of an infinite raw ensemble":                      ideal("fair_calibrated", "raw10", 1, 1.1, 1.05, 1.2)} {
 		if got := idealScoreTables([]score.IdealScore{y}); !strings.Contains(got[0].Title, want) {
 			t.Errorf("%q lacks %q", got[0].Title, want)
 		}

@@ -1,6 +1,7 @@
 package predict
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -31,6 +32,33 @@ type productChoice struct {
 	stations       *input.StationInterpolator // interpolation to stations; nil for none
 	fallback       string                     // name of the fallback forecast; "" for none
 	fallbackChoice *productChoice             // products of the fallback forecast; nil without one
+	unitless       []ensemble.VariableEvent   // published events whose limits have no unit
+}
+
+// unitWarnings states the unit of limits that were given without one.
+func (ch *productChoice) unitWarnings() (out []string) {
+	for _, q := range ch.unitless {
+		v, _ := ensemble.VariableNamed(q.Variable)
+		out = append(out, fmt.Sprintf("%s has no unit: its limits are taken in %s", q, cmp.Or(v.Unit, "the unit of the input")))
+	}
+	return out
+}
+
+// certainEvents names published events with limits without a unit whose probability is 0 or 1 at all points.
+func (ch *productChoice) certainEvents(p *product.Product) (out []string) {
+	for _, f := range p.Fields {
+		at := slices.IndexFunc(ch.unitless, func(q ensemble.VariableEvent) bool { return q.Variable == f.Variable && q.Event == f.Event })
+		if f.Kind != product.Probability || at < 0 {
+			continue
+		}
+		for _, same := range []float32{0, 1} {
+			if !slices.ContainsFunc(f.Values, func(v float32) bool { return v == v && v != same }) && slices.Contains(f.Values, same) {
+				v, _ := ensemble.VariableNamed(f.Variable)
+				out = append(out, fmt.Sprintf("the probability of %s at %s, %s is %g at all points: its limits are taken in %s", ch.unitless[at], f.Level, f.Lead, same, cmp.Or(v.Unit, "the unit of the input")))
+			}
+		}
+	}
+	return out
 }
 
 // forFallback returns the products of the fallback forecast.
@@ -69,6 +97,9 @@ func ChooseProducts(m *model.Model, c config.Publishing, grid *ensemble.Grid, fa
 		if ch.grid, ch.points, err = grid.Crop(c.Output.Area); err != nil {
 			return nil, &exit.Error{Code: exit.Usage, What: "invalid output.area", At: "output.area", Why: err.Error(), Fix: "give an area on the grid of the input", Err: err}
 		}
+	}
+	if slices.Contains(ch.products, config.ProbabilitiesProduct) {
+		ch.unitless = slices.DeleteFunc(slices.Clone(c.Probabilities), func(q ensemble.VariableEvent) bool { return q.Unit != "" })
 	}
 	if err := ch.planFields(c); err != nil || fallback == "" {
 		return ch, err

@@ -34,6 +34,7 @@ func (in *openInput) fill(ctx context.Context, init ensemble.Init, fc *initForec
 	if err := ch.fill(q, fc.out, fc.raw); err != nil {
 		return nil, pub, err
 	}
+	pub.Warnings = append(pub.Warnings, ch.certainEvents(q)...)
 	return q, pub, addTemplates(q, in.input, in.templates)
 }
 

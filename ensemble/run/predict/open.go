@@ -137,6 +137,7 @@ func (in *openInput) applyPolicy(d *inputPolicy) (err error) {
 		if v.choice, err = in.p.chooseProducts(v.selection.Grid); err != nil {
 			return err
 		}
+		v.warnings = append(v.warnings, v.choice.unitWarnings()...)
 	}
 	in.inputView = v
 	return nil

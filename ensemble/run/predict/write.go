@@ -13,6 +13,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/run/input"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/lease"
@@ -37,6 +38,9 @@ func (in *openInput) publication(ctx context.Context, init ensemble.Init, ch *pr
 	pub := product.Publication{Formats: in.p.options.Formats, Overwrite: in.p.options.Overwrite, Options: in.p.options.Writer, ConfigChecksum: f.manifest.ConfigChecksum,
 		ExpectedMembers: in.p.policy.count, MissingMembers: r.Missing, Degraded: r.Degraded() || len(in.tolerated) > 0, Warnings: slices.Concat(in.tolerated, r.Warnings)}
 	q := ch.product(init, r.Members)
+	if err := in.setUnits(q); err != nil {
+		return nil, pub, err
+	}
 	sum, err := f.modelChecksum()
 	if err != nil {
 		return nil, pub, err
@@ -60,6 +64,29 @@ func (in *openInput) publication(ctx context.Context, init ensemble.Init, ch *pr
 	}
 	q.Inputs, err = in.inputFiles(files)
 	return q, pub, err
+}
+
+// setUnits sets the units of variables outside the vocabulary: those of the training, else of the input.
+//
+// Errors: exit 65 if the units of the input and the training differ.
+func (in *openInput) setUnits(q *product.Product) error {
+	given := ensemble.OwnUnits(in.selection.Entries)
+	for name, trained := range in.p.forecaster.model.Units {
+		if unit, there := given[name]; there && unit != trained {
+			return &exit.Error{Code: exit.BadData, What: "another unit of " + name + " than in training", At: input.FileList(in.input.Files()), Why: fmt.Sprintf("%q, in training %q", unit, trained),
+				Fix: "convert the input to " + trained + ", or train again"}
+		}
+	}
+	products := []*product.Product{q}
+	if q.AtStations != nil {
+		products = append(products, q.AtStations)
+	}
+	for _, p := range products {
+		for i, f := range p.Fields {
+			p.Fields[i].Unit = cmp.Or(in.p.forecaster.model.Units[f.Variable], given[f.Variable])
+		}
+	}
+	return nil
 }
 
 // findExisting returns the manifest of products published before from the same input, as rank 0 finds it; nil if

@@ -42,6 +42,7 @@ type Data struct {
 	Split                   ensemble.Split
 	Inputs                  []manifest.File   // files with checksums
 	Origins                 []ensemble.Origin // forecast models; nil if unknown
+	Units                   map[string]string // of variables outside the vocabulary
 	Warnings                []string
 
 	Store      *store.Store     // nil if samples come from data files
@@ -89,7 +90,7 @@ func ReadData(ctx context.Context, c *config.TrainConfig, forecastFiles, analysi
 	if err != nil {
 		return nil, err
 	}
-	d.Axes, d.Grid, d.Origins = selected.Axes, selected.Grid, ensemble.Origins(selected.Entries)
+	d.Axes, d.Grid, d.Origins, d.Units = selected.Axes, selected.Grid, ensemble.Origins(selected.Entries), ensemble.OwnUnits(selected.Entries)
 	if err := setup.ArrangeOnMesh(ranks, c, d.Grid); err != nil {
 		return nil, err
 	}

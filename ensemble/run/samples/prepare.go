@@ -236,6 +236,14 @@ func openStore(ctx context.Context, c *config.TrainConfig, ranks *team.Team) (*D
 		return nil, errors.Join(err, s.Close())
 	}
 	d := &Data{Axes: axes, Ranks: ranks, Grid: s.Grid, Origins: s.Origins, Warnings: s.Warnings, Store: s}
+	for _, v := range s.Variables {
+		for name, unit := range ensemble.OwnUnits([]ensemble.Entry{{Key: ensemble.Key{Variable: v.Name}, Kind: &ensemble.Kind{Unit: v.Unit}}}) {
+			if d.Units == nil {
+				d.Units = map[string]string{}
+			}
+			d.Units[name] = unit
+		}
+	}
 	if err := d.fromStore(c); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}

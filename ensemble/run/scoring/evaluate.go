@@ -216,5 +216,8 @@ func targetOptions(m *model.Model, at int) TargetOptions {
 		j.Baselines = &m.Baselines[at]
 	}
 	j.Climate = m.Climate.Find(j.Target)
+	if unit, own := m.Units[t.Variable]; own {
+		j.Target.Unit = unit
+	}
 	return j
 }

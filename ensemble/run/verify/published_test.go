@@ -267,3 +267,28 @@ func TestDirectionsAreNotScored(t *testing.T) {
 		t.Errorf("warnings %q", r.Warnings)
 	}
 }
+
+// A variable outside the vocabulary has the unit of its products; statistics of the raw members are not scored as
+// products.
+func TestVariablesOutsideTheVocabulary(t *testing.T) {
+	p := startPublishing(t)
+	products := p.publish("products", func(mean []float32) []product.Field {
+		other := make([]float32, len(mean))
+		return []product.Field{{Variable: "rmm1", Unit: "1", Kind: product.Mean, Values: mean}, {Variable: "rmm1", Unit: "1", Kind: product.Spread, Values: mean},
+			{Variable: "rmm1", Unit: "1", Kind: product.EnsembleSpread, Values: mean}, {Kind: product.RawMean, Values: other}, {Kind: product.RawSpread, Values: other}}
+	})
+	v := &Verification{Options: Options{Forecast: products, Analysis: p.analyses("an.nc"), Bootstrap: score.Bootstrap{Resamples: 20}}}
+	defer v.Close()
+	if err := v.Open(context.Background()); err == nil || !strings.Contains(err.Error(), "no analysis of rmm1") {
+		t.Fatalf("%v, want that the analysis of rmm1 is missing", err)
+	}
+	for _, target := range v.Targets {
+		want := map[string]string{"2t": "K", "rmm1": "1"}[target.Key.Variable]
+		if target.target().Unit != want || len(target.Inits) != 10 {
+			t.Errorf("%+v: unit %q, want %q", target.Key, target.target().Unit, want)
+		}
+	}
+	if len(v.Targets) != 2 {
+		t.Errorf("%d targets, want 2t and rmm1", len(v.Targets))
+	}
+}

@@ -330,8 +330,9 @@ func (v *Verification) dropScored() error {
 		if err != nil {
 			return err
 		}
+		of := t.target()
 		t.Inits = slices.DeleteFunc(t.Inits, func(init ensemble.Init) bool {
-			skip := v.Options.skip(t.Key.Target(), init)
+			skip := v.Options.skip(of, init)
 			late := !skip && !present[init.Valid(t.Key.Lead)]
 			waiting[init] = waiting[init] || late
 			if skip || late {

@@ -76,6 +76,18 @@ func (k ProductKey) Target() score.Target {
 	return score.Target{Variable: k.Variable, Level: k.Level, Lead: k.Lead, Unit: of.Unit}
 }
 
+// target is the target as used by package score; the unit of a variable outside the vocabulary is that of its
+// products.
+func (t *VerifiedTarget) target() score.Target {
+	out := t.Key.Target()
+	for _, e := range t.products[t.Inits[0]] {
+		if unit, own := ensemble.OwnUnits([]ensemble.Entry{e})[t.Key.Variable]; own {
+			out.Unit = unit
+		}
+	}
+	return out
+}
+
 // Run scores products against analyses: distributions, or calibrated members, against the analysis of their
 // valid time, and estimated spreads against the spread of the full ensemble if its members are given.
 //
@@ -238,6 +250,7 @@ func (v *Verification) Open(ctx context.Context) (err error) {
 	}
 	for _, t := range v.Targets {
 		j := v.targetOptions(t.Key)
+		j.Target = t.target()
 		j.Published = t.published.Published
 		j.Family = t.Family
 		j.Inits, j.Source, j.KeepSums = t.Inits, score.FromProducts, v.Options.Sums != "" || v.Options.skip != nil
@@ -557,12 +570,15 @@ func leadsFor(m *model.Model, k ProductKey) []ensemble.Lead {
 // KindOf distinguishes statistics that share a cell method: the predicted standard deviation and the
 // estimated spread of the full ensemble.
 func KindOf(e ensemble.Entry) product.Kind {
+	base := filepath.Base(e.File)
 	switch {
+	case strings.Contains(e.LongName, "of the members used"), strings.Contains(base, "_"+string(product.RawMean)+"."), strings.Contains(base, "_"+string(product.RawSpread)+"."):
+		return "" // statistics of the raw members
 	case e.Product == ensemble.EnsembleMean:
 		return product.Mean
 	case e.Product != ensemble.Spread:
 		return ""
-	case strings.Contains(e.LongName, "full ensemble"), strings.Contains(filepath.Base(e.File), "_"+string(product.EnsembleSpread)+"."):
+	case strings.Contains(e.LongName, "full ensemble"), strings.Contains(base, "_"+string(product.EnsembleSpread)+"."):
 		return product.EnsembleSpread
 	}
 	return product.Spread
