@@ -31,6 +31,12 @@ type InputTiming struct {
 	FileSystem loader.Count `json:"file_system"`
 }
 
+// Provenance is what a model records about its training data.
+type Provenance struct {
+	Origins []ensemble.Origin // forecast models; nil if unknown
+	Units   map[string]string // of variables outside the vocabulary
+}
+
 // Data are the samples of a training.
 type Data struct {
 	Axes                    ensemble.Axes     // axes of the features and target leads
@@ -40,10 +46,9 @@ type Data struct {
 	Source                  *source           // loader of the samples
 	Train, Validation, Test Examples          // parts of the split
 	Split                   ensemble.Split
-	Inputs                  []manifest.File   // files with checksums
-	Origins                 []ensemble.Origin // forecast models; nil if unknown
-	Units                   map[string]string // of variables outside the vocabulary
-	Warnings                []string
+	Inputs                  []manifest.File // files with checksums
+	Provenance
+	Warnings []string
 
 	Store      *store.Store     // nil if samples come from data files
 	ValueCheck *storeValueStats // statistics of values read from the store; nil after the first pass

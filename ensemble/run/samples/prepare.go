@@ -235,7 +235,7 @@ func openStore(ctx context.Context, c *config.TrainConfig, ranks *team.Team) (*D
 	if axes.Statistics, err = storedStatistics(c, s); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	d := &Data{Axes: axes, Ranks: ranks, Grid: s.Grid, Origins: s.Origins, Warnings: s.Warnings, Store: s}
+	d := &Data{Axes: axes, Ranks: ranks, Grid: s.Grid, Provenance: Provenance{Origins: s.Origins}, Warnings: s.Warnings, Store: s}
 	for _, v := range s.Variables {
 		for name, unit := range ensemble.OwnUnits([]ensemble.Entry{{Key: ensemble.Key{Variable: v.Name}, Kind: &ensemble.Kind{Unit: v.Unit}}}) {
 			if d.Units == nil {
