@@ -110,7 +110,7 @@ type estimate struct{ low, high, independent float64 }
 
 // interval is the interval of values[0] from the resampled values[1:] and the values
 // without each date. It is missing with too few dates or if a value is missing; the number
-// of independent dates too if a value without a date is. b is resolved.
+// of independent dates too if a value without a date is. It sorts values[1:]. b is resolved.
 func (b Bootstrap) interval(values, without []float64) estimate {
 	value, n := values[0], len(without)
 	m := Memory{Independent: math.NaN()}
@@ -125,7 +125,8 @@ func (b Bootstrap) interval(values, without []float64) estimate {
 	if !b.hasInterval(n) || slices.ContainsFunc(values, math.IsNaN) {
 		return out
 	}
-	resampled := slices.Sorted(slices.Values(values[1:]))
+	resampled := values[1:]
+	slices.Sort(resampled)
 	var mean, variance float64
 	for _, v := range resampled {
 		mean += v / float64(len(resampled))

@@ -57,7 +57,8 @@ func MemoryOf(x []float64) Memory {
 	m.Freedom = max(m.Independent-1, leastFreedom)
 	b := float64(m.Block)
 	blocks := Memory{m.Lag1, m.Block, 0, math.Sqrt(blockVariance(x, m.Block) / (1 - b/n)), max(n/b-1, leastFreedom)}
-	if blocks.halfWidth(0.95) > m.halfWidth(0.95) {
+	narrower := blocks.StandardError <= m.StandardError && blocks.Freedom >= m.Freedom
+	if !narrower && blocks.halfWidth(0.95) > m.halfWidth(0.95) {
 		blocks.Independent = min(m.Independent, max(g[0]/square(blocks.StandardError), 1.2))
 		return blocks
 	}

@@ -582,18 +582,33 @@ func (v *view) pValue(x, y *entry) float64 {
 	return DieboldMariano(diff, v.b.BlockLength).P
 }
 
-// means is Σ times·sums / Σ times·weight over the dates; NaN without weight.
+// means is Σ times·sums / Σ times·weight over the dates; NaN without weight. The sums of up to four dates
+// are added in one pass, in their order.
 func means(dates []RegionSums, times []int, width int) []float64 {
 	out := make([]float64, width)
 	var weight float64
+	var sums [4][]float64
+	var factor [4]float64
+	n := 0
 	for i, t := range times {
-		if t == 0 {
-			continue
+		if t != 0 {
+			factor[n], sums[n] = float64(t), dates[i].Sums[:width]
+			weight += factor[n] * dates[i].Weight
+			n++
 		}
-		k := float64(t)
-		weight += k * dates[i].Weight
-		for j, v := range dates[i].Sums {
-			out[j] += k * v
+		switch {
+		case n == len(sums):
+			a, b, c, d := sums[0][:width], sums[1][:width], sums[2][:width], sums[3][:width]
+			for j := range out {
+				out[j] = out[j] + factor[0]*a[j] + factor[1]*b[j] + factor[2]*c[j] + factor[3]*d[j]
+			}
+			n = 0
+		case i == len(times)-1:
+			for k := range n {
+				for j, v := range sums[k] {
+					out[j] += factor[k] * v
+				}
+			}
 		}
 	}
 	for j := range out {
@@ -614,9 +629,12 @@ func (v *view) diagram(system int, e *entry) Diagram {
 	whole := rows(v.sums[0])
 	column := func(means [][]float64) [][]float64 { // [row][sample] values of the column
 		out := make([][]float64, len(whole))
-		for _, m := range means {
+		for i := range out {
+			out[i] = make([]float64, len(means))
+		}
+		for k, m := range means {
 			for i, row := range rows(m) {
-				out[i] = append(out[i], row[e.Diagram.IntervalColumn])
+				out[i][k] = row[e.Diagram.IntervalColumn]
 			}
 		}
 		return out
