@@ -162,7 +162,7 @@ func TestKernel(t *testing.T) {
 	setup = strings.Join(strings.Split(setup, "\n")[:strings.Count(setup[:strings.Index(setup, "!*go build")], "\n")], "\n") + "\n%noautoget\n%goflags \"-ldflags=-s -w\"" // the decoder is already built
 	train := fmt.Sprintf(`%%%%
 ds := ens.MustOpen(%q, ens.Analyses(%q), ens.Cached(), ens.In(%q))
-run := ens.MustTrain("kernel", ds, ens.Target("t850"), ens.Set("model.base=2", "model.stages=1", "train.epochs=40", "train.threads=1", "baselines=[emos]"))
+run := ens.MustTrain("kernel", ds, ens.Target("t850"), ens.Set("model.base=2", "model.stages=1", "train.epochs=40", "train.early_stop.patience=0", "train.threads=1", "baselines=[emos]"))
 `, filepath.Join(filepath.Dir(d.files[0]), "demo_fc_*.grib2"), filepath.Join(filepath.Dir(d.files[0]), "demo_an_*.nc"), d.folder)
 	cell := `import ens "github.com/ensemble-weather/ensemble/notebooks"
 

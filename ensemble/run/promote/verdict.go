@@ -13,7 +13,7 @@ type Verdict struct {
 	Against string          `json:"against"`        // checksum of the model in use
 	Verdict string          `json:"verdict"`        // "better", "worse" or "undecided"
 	Inits   int             `json:"inits"`          // common to both models
-	CRPSS   score.Number    `json:"crpss"`          // CRPSS of the candidate against the model in use, mean over targets
+	CRPSS   score.Number    `json:"crpss"`          // CRPSS of the candidate against the model in use, of the geometric mean of the ratios of targets
 	CILow   score.Number    `json:"ci_low"`         // confidence interval of CRPSS
 	CIHigh  score.Number    `json:"ci_high"`
 	Targets []VerdictTarget `json:"targets"`

@@ -3,6 +3,7 @@ package verify
 import (
 	"errors"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,8 +21,10 @@ import (
 //	CRPSS = 1 − (C/W) / (C'/W')
 //
 // where C is the sum of weighted CRPS and W the sum of weights over common initialisations, and C', W' are
-// those of the other model. The verdict is "better" if the bootstrap interval of the mean over targets is
-// above 0 and no target's is below; "worse" in the opposite case; "undecided" otherwise.
+// those of the other model. The CRPSS of all targets is that of the geometric mean of their ratios. Intervals
+// are those of the logarithm of the ratio, so that exchanging the models exchanges the verdict, and no limit
+// exceeds 1. The verdict is "better" if the bootstrap interval of all targets is above 0 and no target's is below;
+// "worse" in the opposite case; "undecided" otherwise.
 //
 // Errors: exit 66 if the other verification has no common initialisation; 64 if both are of one model.
 func newVerdict(o RollingOptions, own *RollingResult) (*promote.Verdict, error) {
@@ -75,7 +78,7 @@ func newVerdict(o RollingOptions, own *RollingResult) (*promote.Verdict, error) 
 	if v.Inits = len(inits); v.Inits == 0 {
 		return nil, none
 	}
-	crpss := func(s []float64) float64 { return 1 - s[1]/s[0]/(s[3]/s[2]) }
+	logRatio := func(s []float64) float64 { return math.Log(s[1] / s[0] / (s[3] / s[2])) }
 	var all [][]float64
 	for _, init := range inits {
 		var row []float64
@@ -89,13 +92,13 @@ func newVerdict(o RollingOptions, own *RollingResult) (*promote.Verdict, error) 
 		all = append(all, row)
 	}
 	interval := func(of func(s []float64) float64) (g, lo, hi score.Number, err error) {
-		a, b, c, err := o.Bootstrap.Interval(all, of)
-		return score.Number(a), score.Number(b), score.Number(c), err
+		log, low, high, err := o.Bootstrap.Interval(all, of)
+		return score.Number(-math.Expm1(log)), score.Number(-math.Expm1(high)), score.Number(-math.Expm1(low)), err
 	}
 	worse := false
 	for i, k := range targets {
 		t := promote.VerdictTarget{Variable: k.Variable, Level: k.Level.String(), Lead: k.Lead.String()}
-		if t.CRPSS, t.CILow, t.CIHigh, err = interval(func(s []float64) float64 { return crpss(s[4*i : 4*i+4]) }); err != nil {
+		if t.CRPSS, t.CILow, t.CIHigh, err = interval(func(s []float64) float64 { return logRatio(s[4*i : 4*i+4]) }); err != nil {
 			return nil, err
 		}
 		worse = worse || t.CIHigh < 0
@@ -104,7 +107,7 @@ func newVerdict(o RollingOptions, own *RollingResult) (*promote.Verdict, error) 
 	v.CRPSS, v.CILow, v.CIHigh, err = interval(func(s []float64) float64 {
 		sum := 0.0
 		for i := range targets {
-			sum += crpss(s[4*i:4*i+4]) / float64(len(targets))
+			sum += logRatio(s[4*i:4*i+4]) / float64(len(targets))
 		}
 		return sum
 	})
