@@ -19,7 +19,12 @@ import (
 // chosenScores verifies with selected scores, thresholds, a region and seasons, and reads the output.
 func chosenScores(t *testing.T, o verify.Options) {
 	t.Helper()
-	o.Selection = scoring.Selection{Scores: []string{"crps_fair", "brier", "reliability"}, Thresholds: []string{"t=280,270", "u=3"}, Regions: []string{"north=0:90:0:360"}, Seasons: true}
+	o.Selection = scoring.Selection{Scores: []string{"crps_fair", "brier", "reliability"}, Thresholds: []string{"t=280,270"}, Regions: []string{"north=0:90:0:360"}, Seasons: true}
+	none := o
+	none.Selection.Thresholds = []string{"t=280,270", "u=3"}
+	if _, err := verify.Run(context.Background(), none); exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), "thresholds of u") {
+		t.Errorf("thresholds of a variable that the products do not have: %v", err)
+	}
 	r, err := verify.Run(context.Background(), o)
 	if err != nil {
 		t.Fatal(err)
