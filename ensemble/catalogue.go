@@ -369,3 +369,21 @@ func MemberRanges(m []Member) string {
 	}
 	return s
 }
+
+// OwnUnits returns the units of variables outside the vocabulary, "1" where the input states none; nil without such
+// variables.
+func OwnUnits(entries []Entry) map[string]string {
+	var out map[string]string
+	for _, e := range entries {
+		if _, known := VariableNamed(e.Variable); known || out[e.Variable] != "" {
+			continue
+		}
+		if out == nil {
+			out = map[string]string{}
+		}
+		if out[e.Variable] = e.Unit; e.Unit == "" {
+			out[e.Variable] = "1"
+		}
+	}
+	return out
+}

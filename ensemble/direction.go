@@ -21,24 +21,6 @@ var (
 	notCircular = regexp.MustCompile(`(?i)zenith|elevation|altitude|slope|tilt|latitude|longitude|incidence|inclination|declination|^[sv]za\d*$|^lats?$|^lons?$`)
 )
 
-// OwnUnits returns the units of variables outside the vocabulary, "1" where the input states none; nil without such
-// variables.
-func OwnUnits(entries []Entry) map[string]string {
-	var out map[string]string
-	for _, e := range entries {
-		if _, known := VariableNamed(e.Variable); known || out[e.Variable] != "" {
-			continue
-		}
-		if out == nil {
-			out = map[string]string{}
-		}
-		if out[e.Variable] = e.Unit; e.Unit == "" {
-			out[e.Variable] = "1"
-		}
-	}
-	return out
-}
-
 // IsDirection reports whether a quantity is a direction: an angle whose values 0 and 360 degrees are the
 // same. Means, spreads, interpolation and scores on a line are wrong for it.
 func (e Entry) IsDirection() bool {

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/engine"
@@ -38,6 +39,24 @@ func TestSpreadLosses(t *testing.T) {
 	}
 }
 
+// compileLink compiles the parameters of a link as outputs "0", "1", ….
+func compileLink(t *testing.T, b *graph.Builder, par []graph.Value) *engine.Plan {
+	t.Helper()
+	for i, v := range par {
+		b.Output(strconv.Itoa(i), v)
+	}
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := engine.Compile(g, engine.Options{Mode: engine.Infer})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Close() })
+	return p
+}
+
 // TestLocationScaleHasTheMoments: families with location and scale have the moments of the network
 // before censoring at 0, also where the mean differs from the location.
 func TestLocationScaleHasTheMoments(t *testing.T) {
@@ -53,16 +72,7 @@ func TestLocationScaleHasTheMoments(t *testing.T) {
 		b := graph.New(1)
 		shape := graph.Shape{1, 1, 1, 1, 2}
 		par := linkOf(f).parameters(b, f, distributionOutputs{shift: b.Input("shift", shape), sigma: b.Input("sigma", shape)})
-		b.Output("location", par[0])
-		b.Output("scale", par[1])
-		g, err := b.Build()
-		if err != nil {
-			t.Fatal(err)
-		}
-		p, err := engine.Compile(g, engine.Options{Mode: engine.Infer})
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := compileLink(t, b, par)
 		shift, sigma := []float32{0.3, -2}, []float32{0.8, 1.5}
 		copy(p.Input("shift"), shift)
 		copy(p.Input("sigma"), sigma)
@@ -70,13 +80,10 @@ func TestLocationScaleHasTheMoments(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range shift {
-			location, scale := float64(p.Output("location")[i]), float64(p.Output("scale")[i])
+			location, scale := float64(p.Output("0")[i]), float64(p.Output("1")[i])
 			if mean, std := location+f.StandardMoments.Mean*scale, f.StandardMoments.Std*scale; math.Abs(mean-float64(shift[i])) > 1e-6 || math.Abs(std-float64(sigma[i])) > 1e-6 {
 				t.Errorf("%s: %g ± %g, want %g ± %g", f.ID, mean, std, shift[i], sigma[i])
 			}
-		}
-		if err := p.Close(); err != nil {
-			t.Fatal(err)
 		}
 	}
 }
@@ -88,17 +95,7 @@ func TestLogNormalHasTheMoments(t *testing.T) {
 	shape := graph.Shape{1, 1, 1, 1, len(sigma)}
 	b := graph.New(1)
 	par := logNormalLink(b, dist.LogNormal, distributionOutputs{shift: b.Input("shift", shape), centre: b.Input("centre", shape), sigma: b.Input("sigma", shape)})
-	b.Output("mu", par[0])
-	b.Output("sigma", par[1])
-	g, err := b.Build()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := engine.Compile(g, engine.Options{Mode: engine.Infer})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.Close()
+	p := compileLink(t, b, par)
 	for i := range sigma {
 		p.Input("centre")[i] = 20
 	}
@@ -107,7 +104,7 @@ func TestLogNormalHasTheMoments(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, s := range sigma {
-		mu, v := float64(p.Output("mu")[i]), float64(p.Output("sigma")[i])
+		mu, v := float64(p.Output("0")[i]), float64(p.Output("1")[i])
 		m := math.Exp(mu + v*v/2) // 20, but for the soft floor above 0
 		if _, want := dist.LogNormalFromMoments(m, float64(s)); math.Abs(m-20) > 0.02 || math.Abs(v-want) > 1e-5*want {
 			t.Errorf("spread %g: mean %g, sigma %g, want 20, %g", s, m, v, want)

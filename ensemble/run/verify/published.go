@@ -3,6 +3,7 @@ package verify
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -49,14 +50,14 @@ func (v *Verification) selectPublished(all []ensemble.Entry) {
 			}
 		}
 		t.published.fields = map[ensemble.Init][]publishedField{}
-		for _, x := range sortedKeys(found) {
+		for _, x := range slices.Sorted(maps.Keys(found)) {
 			if complete(t, found[x]) {
 				t.published.Thresholds = append(t.published.Thresholds, float64(x))
 			} else {
 				unscored[fmt.Sprintf("the probability above or below %g, at %d of %d initialisations", float64(x), len(found[x]), len(t.Inits))] = true
 			}
 		}
-		for _, p := range sortedKeys(quantiles) {
+		for _, p := range slices.Sorted(maps.Keys(quantiles)) {
 			if complete(t, quantiles[p]) {
 				t.published.Levels = append(t.published.Levels, p)
 			} else {
@@ -64,7 +65,7 @@ func (v *Verification) selectPublished(all []ensemble.Entry) {
 			}
 		}
 		if len(unscored) > 0 {
-			v.warn(fmt.Sprintf("%s at %s: published and not scored: %s", t.Key.Variable, t.Key.Level, strings.Join(sortedKeys(unscored), "; ")))
+			v.warn(fmt.Sprintf("%s at %s: published and not scored: %s", t.Key.Variable, t.Key.Level, strings.Join(slices.Sorted(maps.Keys(unscored)), "; ")))
 		}
 	}
 	n := 0
@@ -110,16 +111,6 @@ func complete(t *VerifiedTarget, of map[ensemble.Init]publishedField) bool {
 		t.published.fields[init] = append(t.published.fields[init], f)
 	}
 	return true
-}
-
-// sortedKeys returns the keys of a map, ascending.
-func sortedKeys[K score.Number | float64 | string, V any](m map[K]V) []K {
-	var out []K
-	for k := range m {
-		out = append(out, k)
-	}
-	slices.Sort(out)
-	return out
 }
 
 // repeat records that a product occurs twice.
