@@ -1,6 +1,7 @@
 package ensemble
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -67,6 +68,34 @@ type Grid struct {
 
 	parent  *Grid     // the grid that this one is a part of; nil: none
 	weights []float64 // area weights of a part of a reduced grid; nil: computed from the points
+}
+
+// UnmarshalJSON decodes a grid and checks that its coordinates have the documented shapes.
+func (g *Grid) UnmarshalJSON(text []byte) error {
+	type fields Grid
+	if err := json.Unmarshal(text, (*fields)(g)); err != nil {
+		return err
+	}
+	lats, lons, points := len(g.Lat), len(g.Lon), 0
+	if g.Kind == RegularLatLon || g.Kind == RegularGaussian {
+		if g.NY != lats || g.NX != lons {
+			return fmt.Errorf("a grid of %d rows and %d columns has %d latitudes and %d longitudes", g.NY, g.NX, lats, lons)
+		}
+	} else if g.NX < 0 || g.NY < 0 || lats != lons || g.NX > 0 && (lats/g.NX != g.NY || lats%g.NX != 0) {
+		return fmt.Errorf("a grid of %d rows and %d columns has %d latitudes and %d longitudes", g.NY, g.NX, lats, lons)
+	}
+	if (g.X != nil || g.Y != nil) && (len(g.X) != g.NX || len(g.Y) != g.NY) {
+		return fmt.Errorf("a grid of %d rows and %d columns has %d values of x and %d of y", g.NY, g.NX, len(g.X), len(g.Y))
+	}
+	for _, n := range g.Rows {
+		if points += n; n < 1 || points > lats {
+			return fmt.Errorf("%d rows of a reduced grid do not make its %d points", len(g.Rows), lats)
+		}
+	}
+	if g.Rows != nil && points != lats {
+		return fmt.Errorf("%d rows of a reduced grid do not make its %d points", len(g.Rows), lats)
+	}
+	return nil
 }
 
 // SourceOrder records the order of the points in the input. Row r, column c of the Grid was

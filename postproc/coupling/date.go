@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
@@ -101,6 +102,12 @@ type Date struct {
 	Cross   [3]float64 // Σ w, Σ w·cross-pair score, Σ w·fair score within the halves
 }
 
+// IsLike reports whether two dates have the same numbers of members, points and subsets.
+func (d Date) IsLike(o Date) bool {
+	return d.Members == o.Members && len(d.Error) == len(o.Error) &&
+		slices.EqualFunc(d.Sizes, o.Sizes, func(a, b SizeSums) bool { return a.Members == b.Members })
+}
+
 // SizeSums holds sums over points of outputs from a number of members: Σ w, Σ w·fair CRPS and
 // Σ w·s², with s the spread of the output.
 type SizeSums struct {
@@ -191,7 +198,7 @@ func NewTable(leaks int, dates []Date, o Options) (Table, error) {
 		return nil, errTooFew
 	}
 	for k, d := range dates {
-		if d.Members != dates[0].Members || len(d.Error) != len(dates[0].Error) || len(d.Sizes) != len(dates[0].Sizes) {
+		if !d.IsLike(dates[0]) {
 			return nil, fmt.Errorf("coupling: date %d has %d members of %d points, date 0 has %d of %d", k, d.Members, len(d.Error), dates[0].Members, len(dates[0].Error))
 		}
 	}

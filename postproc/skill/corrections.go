@@ -107,6 +107,9 @@ func (c *Case) check(m, n int) error {
 // Scores times the weight.
 type Sums []float64
 
+// SumsLength is the length of Sums.
+var SumsLength = 1 + len(Scores{}.values())
+
 // Weight is the sum of the weights of the points.
 func (s Sums) Weight() float64 { return s[0] }
 
@@ -130,7 +133,7 @@ func (s *Corrections) Score(c *Case, o Options) ([]Sums, error) {
 	m := len(c.Members)
 	rows, x := make([]Sums, 1+len(o.Areas)), make([]float64, m)
 	for i := range rows {
-		rows[i] = make(Sums, 1+len(Scores{}.values()))
+		rows[i] = make(Sums, SumsLength)
 	}
 	gauss := func(mu, sigma, y float64) float64 {
 		v, _, _ := dist.NormalCRPS(mu, sigma, y)

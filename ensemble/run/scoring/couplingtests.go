@@ -2,6 +2,7 @@ package scoring
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"slices"
 
@@ -146,6 +147,19 @@ func (c *couplingTests) sum(s *Scoring, x Case) (all []couplingDate, err error) 
 		all = append(all, d)
 	}
 	return all, nil
+}
+
+// check compares contributions with what is tested and with those that were joined.
+func (c *couplingTests) check(dates []couplingDate) error {
+	for _, d := range dates {
+		if d.Members < 2 || len(d.Error) != len(c.places) || len(d.Sizes) == 0 {
+			return fmt.Errorf("%s: a coupling test of %d members at %d points, want at least 2 at %d", d.System, d.Members, len(d.Error), len(c.places))
+		}
+		if joined := c.dates[d.System]; joined != nil && !joined[0].IsLike(d.Date) {
+			return fmt.Errorf("%s: a coupling test of %d members, earlier dates have %d", d.System, d.Members, joined[0].Members)
+		}
+	}
+	return nil
 }
 
 // joinStart adds the contribution of an initialisation if it is tested.

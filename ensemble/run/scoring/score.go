@@ -217,8 +217,32 @@ func (s *Scoring) canSplit() bool {
 	return s.Mean && s.Obs && s.Baselines != nil && s.Baselines.Reduction != nil && s.Baselines.Reduction.Members == s.Full
 }
 
+// check compares the parts of a contribution with what is scored: a file of sums may state anything.
+func (s *Scoring) check(d DateSums) error {
+	bad := (d.Distribution != nil) != (s.distributions != nil) || (d.Spread != nil) != (s.spreads != nil) || (d.Reduction != nil) != s.canSplit()
+	for _, x := range []*score.Date{d.Distribution, d.Spread} {
+		bad = bad || x != nil && !x.Init.Equal(d.Init().Time)
+	}
+	if r := d.Reduction; r != nil && !bad {
+		bad = !r.Init.Equal(d.Init().Time) || len(r.Sums) != len(s.areaNames()) ||
+			slices.ContainsFunc(r.Sums, func(x skill.Sums) bool { return len(x) != skill.SumsLength })
+	}
+	if bad {
+		return fmt.Errorf("%s %s: sums of other scores", s.Target.Variable, d.Init())
+	}
+	if s.couplings != nil {
+		return s.couplings.check(d.Coupling)
+	}
+	return nil
+}
+
 // Join adds the contribution of a case.
+//
+// Errors: sums of other scores, systems or regions; a date that was added before.
 func (s *Scoring) Join(d DateSums) error {
+	if err := s.check(d); err != nil {
+		return err
+	}
 	if s.KeepSums {
 		s.Saved = append(s.Saved, d)
 	}

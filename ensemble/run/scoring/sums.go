@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -157,6 +158,9 @@ func (s *Scoring) Header() SumsHeader {
 
 // begin starts a scoring that accepts sums with this header.
 func (h *SumsHeader) begin(b score.Bootstrap, inits []ensemble.Init) (*Scoring, error) {
+	if h.Grid == nil || h.Grid.NX*h.Grid.NY == 0 {
+		return nil, errors.New("the header has no grid")
+	}
 	j := TargetOptions{Target: score.Target(h.Target), Grid: h.Grid, DDOF: h.DDOF, Selection: Selection(h.Selection), Bootstrap: b, Baselines: &task.Baselines{Affine: h.Affine},
 		Inits: inits, Source: score.FromProducts, KeepSums: true, Published: h.Published}
 	if h.Family != "" {
@@ -363,6 +367,9 @@ func (f *collectedSums) join(b score.Bootstrap) (*Scoring, error) {
 		inits[i] = d.Init()
 	}
 	s, err := f.begin(b, inits)
+	if err == nil && len(inits) == 0 {
+		err = fmt.Errorf("%s has no initialisation", f.Target.Variable)
+	}
 	if err != nil {
 		return nil, DamagedSumsError(f.path, err)
 	}
