@@ -35,7 +35,7 @@ func (in *openInput) forecast(ctx context.Context, init ensemble.Init, got readR
 	var err error
 	switch {
 	case failure != nil || few:
-		got, err = in.prepareForFallback(ctx, init, got.forecast)
+		got, err = in.prepareForFallback(ctx, init, got)
 	case got.preparedInput == nil:
 		got.preparedInput, err = in.prepareForNetwork(got.forecast, in.selection.Available[init].Members)
 	}
@@ -95,10 +95,11 @@ func (in *openInput) prepareForNetwork(fc *ensemble.Forecast, realisations []ens
 	return s, nil
 }
 
-// prepareForFallback computes from the members what the fallback needs. fc is the forecast read by ranks that
-// predict together; if it is nil, one rank reads the members.
-func (in *openInput) prepareForFallback(ctx context.Context, init ensemble.Init, fc *ensemble.Forecast) (a readResult, err error) {
-	f := in.p.forecaster
+// prepareForFallback computes from the members what the fallback needs. Ranks that predict together have read them;
+// one rank reads them again, as it keeps only the network's input.
+func (in *openInput) prepareForFallback(ctx context.Context, init ensemble.Init, got readResult) (a readResult, err error) {
+	f, fc := in.p.forecaster, got.forecast
+	a.warnings = got.warnings
 	if f.ranks == nil {
 		forecasts, warnings, err := in.selection.Read(ctx, []ensemble.Init{init}, nil)
 		if err != nil {

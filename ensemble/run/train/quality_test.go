@@ -62,6 +62,18 @@ func TestTimedTraining(t *testing.T) {
 	}
 	mllogtest.Check(t, o.Timing.Log)
 
+	// A status that the losses do not show is refused, in both directions.
+	for path, swap := range map[string][2]string{log: {mllog.Aborted, mllog.Success}, o.Timing.Log: {mllog.Success, mllog.Aborted}} {
+		text := read(t, path)
+		edited := filepath.Join(dir, "edited.txt")
+		if err := os.WriteFile(edited, []byte(strings.Replace(text, `"status":"`+swap[0], `"status":"`+swap[1], 1)), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := quality.Read(edited); exit.CodeOf(err) != exit.BadData || read(t, edited) == text {
+			t.Errorf("an edited status %q: %v", swap[1], err)
+		}
+	}
+
 	// A log that is there, and a run that is finished, are refused; a log without an end is no time.
 	if _, err := Run(context.Background(), o); exit.CodeOf(err) != exit.CannotWrite {
 		t.Errorf("a log that is there: %v", err)

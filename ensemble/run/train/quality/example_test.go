@@ -18,6 +18,7 @@ func ExampleRead() {
 	defer os.RemoveAll(dir)
 	log := filepath.Join(dir, "mllog.txt")
 	lines := `:::MLLOG {"namespace": "", "time_ms": 1000, "event_type": "INTERVAL_START", "key": "run_start", "value": null, "metadata": {}}
+:::MLLOG {"namespace": "", "time_ms": 1000, "event_type": "POINT_IN_TIME", "key": "quality_target", "value": 0.45, "metadata": {}}
 :::MLLOG {"namespace": "", "time_ms": 61000, "event_type": "POINT_IN_TIME", "key": "eval_accuracy", "value": 0.42, "metadata": {"epoch_num": 1}}
 :::MLLOG {"namespace": "", "time_ms": 91000, "event_type": "INTERVAL_END", "key": "run_stop", "value": null, "metadata": {"status": "success", "steps": 300}}
 `

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
 
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/mllog"
@@ -24,7 +25,7 @@ type Timing struct {
 
 // Read reads a log.
 //
-// Errors: exit 66 if it is missing; 65 if it is damaged or has no end.
+// Errors: exit 66 if it is missing; 65 if it is damaged, has no end, or states a success that its losses do not show.
 func Read(path string) (*Timing, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -35,6 +36,9 @@ func Read(path string) (*Timing, error) {
 	t := &Timing{Processor: math.NaN()}
 	if err == nil {
 		t.Seconds, t.Reached, err = mllog.Seconds(events)
+	}
+	if err == nil {
+		err = checkStatus(events, t.Reached)
 	}
 	if err != nil {
 		return nil, &exit.Error{Code: exit.BadData, What: "the log contains no complete run", At: path, Why: fmt.Sprint(err), Fix: "repeat the timed training with --overwrite always", Err: err}
@@ -64,4 +68,26 @@ func Read(path string) (*Timing, error) {
 		}
 	}
 	return t, nil
+}
+
+// checkStatus compares the status at the end of a log with its losses: success means that the last one is the first at or
+// below the target.
+func checkStatus(events []mllog.Event, reached bool) error {
+	var losses []float64
+	target := math.NaN()
+	for _, e := range events {
+		number, ok := e.Value.(float64)
+		switch {
+		case !ok:
+		case e.Key == mllog.Target:
+			target = number
+		case e.Key == mllog.EvalAccuracy:
+			losses = append(losses, number)
+		}
+	}
+	first := slices.IndexFunc(losses, func(loss float64) bool { return loss <= target })
+	if shown := first >= 0 && first == len(losses)-1; shown != reached {
+		return fmt.Errorf("its end states that the target loss %g was reached: %t; its %d losses show: %t", target, reached, len(losses), shown)
+	}
+	return nil
 }
