@@ -211,67 +211,97 @@ func TestClimatologyOfASeasonIsItsMean(t *testing.T) {
 	}
 }
 
-// The gradient is that of the value, and the curvature that of the gradient
-// where the softplus bends upwards.
+// gridSums are value, gradient and second derivatives of the objective of a GridEMOS at its first point.
+type gridSums struct {
+	value      float64
+	grad, curv []float64
+}
+
+// sumsAtPoint evaluates the objective of a GridEMOS at point 0, with coefficients in the order of Theta.
+func sumsAtPoint(g *GridEMOS, s *Set, theta []float64, strength float64) gridSums {
+	f := g.newGridFitter(s)
+	f.gatherShifts(s, 0, 1)
+	f.strength = strength
+	for i, k := range g.fitOrder() {
+		*f.theta.at(i, 0) = theta[k]
+	}
+	f.sums(f.at, f.theta)
+	out := gridSums{*f.at.value(0), make([]float64, gridTerms), make([]float64, gridTerms*gridTerms)}
+	for i, a := range g.fitOrder() {
+		out.grad[a] = *f.at.grad(i, 0)
+		for j, b := range g.fitOrder()[:i+1] {
+			out.curv[a*gridTerms+b] = *f.at.curv(i*(i+1)/2+j, 0)
+			out.curv[b*gridTerms+a] = out.curv[a*gridTerms+b]
+		}
+	}
+	return out
+}
+
+// The objective is that of the formula in float64; the gradient is that of the value, and the curvature
+// that of the gradient where the softplus bends upwards.
 func TestGridEMOSDerivatives(t *testing.T) {
-	r := rand.New(rand.NewPCG(6, 6))
-	cases := make([]gridCase, 30)
-	for i := range cases {
-		a := 0.2 * float64(i)
-		cases[i] = gridCase{sin: math.Sin(a), cos: math.Cos(a), anomaly: r.NormFloat64(), miss: 1.5 * r.NormFloat64(), spread: r.Float64()}
-	}
-	theta := [gridTerms]float64{0.1, -0.2, 0.3, 0.05, -1, 0.2} // narrow: dσ negative is excluded below
-	at := func(x []float64) quadraticModel {
-		var q quadraticModel
-		q.addCases((*[gridTerms]float64)(x), cases, 2)
-		q.addPenalty((*[gridTerms]float64)(x), &[gridTerms]float64{1, 1, 0, 0, 0, 0}, 0.7)
-		return q
-	}
-	for _, x := range [][gridTerms]float64{theta, {0.1, -0.2, 0.3, 0.05, 1, 2}} {
-		q := at(x[:])
-		want := fd.Gradient(nil, func(x []float64) float64 { return at(x).value }, x[:], &fd.Settings{Formula: fd.Central})
+	set := synthetic(30, 1, 6, func(_ int, _ time.Time, m, s float64) (float64, float64) { return m + 0.5, 0.5 + s })
+	g := &GridEMOS{seasonal: true, Theta: make([]float64, gridTerms), MeanBar: []float64{float64(set.Mean[0])}, Scale: 1, Global: [gridTerms]float64{1, 1, 0, 0, 0, 0}}
+	const strength = 0.7
+	at := func(x []float64) gridSums { return sumsAtPoint(g, set, x, strength) }
+	narrow, wide := []float64{0.1, -0.2, 0.3, 0.05, -1, 0.2}, []float64{0.1, -0.2, 0.3, 0.05, 1, 2}
+	for _, x := range [][]float64{narrow, wide} {
+		q := at(x)
+		near(t, "value", q.value, gridObjective(g, set, x, strength), 1e-6)
+		want := fd.Gradient(nil, func(x []float64) float64 { return at(x).value }, x, &fd.Settings{Formula: fd.Central})
 		for k := range want {
 			near(t, "gradient", q.grad[k], want[k], 1e-6)
 		}
 	}
-	x := [gridTerms]float64{0.1, -0.2, 0.3, 0.05, 1, 2} // wide: the score falls with σ, both bends count
-	q := at(x[:])
-	i := 0
+	q := at(wide) // the score falls with σ in narrow: only here all second derivatives count
 	for a := range gridTerms {
-		row := fd.Gradient(nil, func(x []float64) float64 { return at(x).grad[a] }, x[:], &fd.Settings{Formula: fd.Central})
-		for b := range a + 1 {
-			near(t, "curvature", q.curv[i], row[b], 1e-5)
-			i++
+		row := fd.Gradient(nil, func(x []float64) float64 { return at(x).grad[a] }, wide, &fd.Settings{Formula: fd.Central})
+		for b := range gridTerms {
+			near(t, "curvature", q.curv[a*gridTerms+b], row[b], 1e-5)
 		}
 	}
 }
 
-// Newton's minimum at a point is the one that gonum's BFGS finds.
+// gridObjective is the objective of GridEMOS at point 0 by its formula, case by case in float64.
+func gridObjective(g *GridEMOS, s *Set, t []float64, strength float64) float64 {
+	var sum float64
+	for i, v := range s.Valid {
+		sin, cos := math.Sincos(ensemble.SeasonAngle(v))
+		m, n := float64(s.Mean[i*s.Points()]), s.Points()
+		mu := (m + g.Scale*(t[0]+t[1]*sin+t[2]*cos) + t[3]*(m-g.MeanBar[0])) / g.Scale
+		sigma := math.Log1p(math.Exp(t[4])) + math.Log1p(math.Exp(t[5]))*float64(s.Std[i*n])/g.Scale
+		c, _, _ := dist.NormalCRPS(mu, sigma, float64(s.Obs[i*n])/g.Scale)
+		sum += c
+	}
+	for k, v := range t {
+		sum += strength * (v - g.Global[k]) * (v - g.Global[k])
+	}
+	return sum / float64(len(s.Valid))
+}
+
+// The minimum at each point, and that for all points, are those that BFGS of gonum finds in float64 case by case.
 func TestNewtonAgreesWithBFGS(t *testing.T) {
 	set := synthetic(120, 1, 7, func(_ int, v time.Time, m, s float64) (float64, float64) {
 		return m + 1 + math.Sin(ensemble.SeasonAngle(v)), 0.5 + 0.8*s
 	})
-	g, err := FitGridEMOS(set, GridEMOSOptions{Strengths: []float64{2}})
-	if err != nil {
-		t.Fatal(err)
+	for _, strength := range []float64{0, 2, 50} {
+		g, err := FitGridEMOS(set, GridEMOSOptions{Strengths: []float64{strength}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := func(x []float64) float64 { return gridObjective(g, set, x, strength) }
+		res, err := optimize.Minimize(optimize.Problem{
+			Func: f,
+			Grad: func(d, x []float64) { fd.Gradient(d, f, x, &fd.Settings{Formula: fd.Central}) },
+		}, make([]float64, gridTerms), nil, &optimize.BFGS{})
+		if res == nil {
+			t.Fatal(err)
+		}
+		near(t, "minimum", f(g.Theta), res.F, 1e-9)
+		for k, v := range res.X {
+			near(t, "coefficient", g.Theta[k], v, 1e-4)
+		}
 	}
-	cases := g.pointCases(nil, set, g.seasonRows(set.Valid), 0)
-	f := func(x, grad []float64) float64 {
-		var q quadraticModel
-		q.addCases((*[gridTerms]float64)(x), cases, 1)
-		q.addPenalty((*[gridTerms]float64)(x), &g.Global, 2)
-		q.divide(float64(len(cases)))
-		copy(grad, q.grad[:])
-		return q.value
-	}
-	res, err := optimize.Minimize(optimize.Problem{
-		Func: func(x []float64) float64 { return f(x, nil) },
-		Grad: func(d, x []float64) { f(x, d) },
-	}, make([]float64, gridTerms), nil, &optimize.BFGS{})
-	if res == nil {
-		t.Fatal(err)
-	}
-	near(t, "minimum", f(g.Theta, nil), res.F, 1e-8)
 }
 
 // Two kinds of points with opposite bias and season: the grid fit must find
@@ -295,11 +325,11 @@ func TestGridEMOSIsLocal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sum, weight := g.scoreSum(test)
+	sum, weight := scoreSum(g, test)
 	if local, global := sum/weight, e.MeanCRPS(test); local > 0.85*global {
 		t.Errorf("grid EMOS %.4f against global %.4f on other dates", local, global)
 	}
-	// scoreSum and Predict are the same forecast.
+	// The score of the cross-validation and Predict are the same forecast.
 	mu, sigma := make([]float32, 60), make([]float32, 60)
 	var c, w float64
 	for i, v := range test.Valid {
@@ -318,6 +348,19 @@ func TestGridEMOSIsLocal(t *testing.T) {
 	for i, v := range stiff.Theta {
 		near(t, "stiff coefficient", v, stiff.Global[i%gridTerms], 1e-5)
 	}
+}
+
+// scoreSum is the weighted sum of the CRPS over a set, in the unit of the variable, and the sum of the weights.
+func scoreSum(g *GridEMOS, s *Set) (crps, weight float64) {
+	f := g.newGridFitter(s)
+	for lo := 0; lo < len(g.MeanBar); lo += lanes {
+		hi := min(len(g.MeanBar), lo+lanes)
+		f.gatherShifts(s, lo, hi)
+		f.load(lo, hi)
+		c, w := f.score(s, lo, hi)
+		crps, weight = crps+g.Scale*c, weight+w
+	}
+	return crps, weight
 }
 
 // Laws: another unit changes nothing but the unit; missing cases are as if they

@@ -82,15 +82,17 @@ type fitter struct {
 	active [lanes]bool
 	// scaleOnly fixes the location at the ensemble mean.
 	scaleOnly bool
-	// common holds the units of all points in a pooled fit, nil otherwise; pooled then
-	// computes the sums over all points, in the first lane.
+	// gather copies the cases of the points lo to hi to the group.
+	gather func(s *Set, lo, hi int)
+	// common holds the units of all points in a pooled fit, nil otherwise.
 	common *units
-	pooled func(q sums, theta coefficients)
+	// sumsAt fills the sums at theta; nil: those of the group, see evaluate.
+	sumsAt func(q sums, theta coefficients)
 }
 
 // newFitter allocates a fitter for a number of dates.
 func newFitter(r *Regression, dates int, season []float64) *fitter {
-	return &fitter{
+	f := &fitter{
 		r: r, terms: r.locationTerms() + scaleTerms, score: crpsWithHessian(r.Family),
 		group: group{
 			dates: dates, season: season,
@@ -98,6 +100,8 @@ func newFitter(r *Regression, dates int, season []float64) *fitter {
 		},
 		theta: newCoefficients(), trial: newCoefficients(), at: newSums(), next: newSums(),
 	}
+	f.gather = f.gatherCases
+	return f
 }
 
 // fit fits the points lo to hi and stores their coefficients.
@@ -109,7 +113,7 @@ func (f *fitter) fit(s *Set, lo, hi int) {
 	}
 }
 
-// gather copies the cases of the points lo to hi, computes their units, and sets theta to
+// gatherCases copies the cases of the points lo to hi, computes their units, and sets theta to
 // the initial coefficients: the least-squares line, with half of the scale from the
 // constant and half from the spread.
 //
@@ -117,7 +121,7 @@ func (f *fitter) fit(s *Set, lo, hi int) {
 // varying ensemble mean, and spread.
 //
 // Missing: obs is NaN and the other fields are 0 in incomplete cases and unused lanes.
-func (f *fitter) gather(s *Set, lo, hi int) {
+func (f *fitter) gatherCases(s *Set, lo, hi int) {
 	n, g := s.Points(), &f.group
 	// Sums over the complete cases of each point: their number, and Σ m, Σ y, Σ s, Σ m²,
 	// Σ m y, Σ y², with m and y relative to m0 and y0.
@@ -209,7 +213,7 @@ func (f *fitter) begin(l int, u units, slope float64) bool {
 	return true
 }
 
-// normalise standardises the cases that gather copied:
+// normalise standardises the cases that gatherCases copied:
 //
 //	m' = (m − mean)/meanSD,   y' = (y − obs)/scatter,   s' = s/spread, (s/spread)² or log(s/spread)
 func (f *fitter) normalise(points int) {
@@ -312,8 +316,8 @@ func (k Link) scale(eta float64) (sigma, first, second float64) {
 
 // evaluate fills q with the sums of the active lanes at theta.
 func (f *fitter) evaluate(q sums, theta coefficients) {
-	if f.pooled != nil {
-		f.pooled(q, theta)
+	if f.sumsAt != nil {
+		f.sumsAt(q, theta)
 		return
 	}
 	g := &f.group

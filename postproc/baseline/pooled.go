@@ -27,7 +27,13 @@ func (r *Regression) fitPooled(s *Set, season []float64) error {
 	if f.active[0] = u.spread > 0 && f.begin(0, u, l.slope); !f.active[0] {
 		return fmt.Errorf("regression: no spread, or means that are not positive: %w", ErrNoCases)
 	}
-	f.pooled = func(q sums, theta coefficients) { r.sumPoints(q, theta, s, season, &f.units[0]) }
+	f.sumsAt = func(q sums, theta coefficients) {
+		sumPoints(q, theta, s, func() *fitter {
+			own := newFitter(r, len(s.Valid), season)
+			own.common = &f.units[0]
+			return own
+		})
+	}
 	f.minimise(r.Steps)
 	f.store(0, 0)
 	return nil
@@ -38,14 +44,13 @@ func (r *Regression) fitPooled(s *Set, season []float64) error {
 //
 //	Σ_p w_p n_p q_p / Σ_p w_p n_p
 //
-// with the mean q_p over the n_p cases of point p and its weight w_p.
-func (r *Regression) sumPoints(q sums, theta coefficients, s *Set, season []float64, u *units) {
+// with the mean q_p over the n_p cases of point p and its weight w_p. Each worker sums groups
+// with a fitter of its own.
+func sumPoints(q sums, theta coefficients, s *Set, open func() *fitter) {
 	n := s.Points()
-	const run = 16 * lanes // fixed, so that the bits do not depend on the number of processors
-	parts := make([]sums, (n+run-1)/run)
-	parallel(n, run, func(k, lo, hi int) {
-		f := newFitter(r, len(s.Valid), season)
-		f.common = u
+	parts := make([]sums, (n+groupRun-1)/groupRun)
+	parallel(n, groupRun, func(k, lo, hi int) {
+		f := open()
 		same, own, part := newCoefficients(), newSums(), newSums()
 		for i := range f.terms {
 			for l := range lanes {

@@ -21,6 +21,8 @@ const (
 	LinearScale    Link = "linear"    // scale = C + D·S,  C > 0, D ≥ 0
 	QuadraticScale Link = "quadratic" // scale² = C + D·S²,  C > 0, D ≥ 0
 	LogScale       Link = "log"       // log scale = C + D·log S
+
+	softplusScale Link = "softplus" // scale = sp(C) + sp(D)·S, of GridEMOS
 )
 
 const (
@@ -138,8 +140,7 @@ func FitRegression(s *Set, o RegressionOptions) (*Regression, error) {
 		return r, r.fitPooled(s, season)
 	}
 	// One fitter per run of groups bounds the allocated memory.
-	const run = 16 * lanes
-	parallel(n, run, func(_, lo, hi int) {
+	parallel(n, groupRun, func(_, lo, hi int) {
 		f := newFitter(r, len(s.Valid), season)
 		f.scaleOnly = o.ScaleOnly
 		for p := lo; p < hi; p += lanes {
