@@ -3,7 +3,6 @@ package baseline
 import (
 	"math"
 
-	"github.com/ensemble-weather/ensemble/postproc/dist"
 	"github.com/ensemble-weather/ensemble/postproc/simd"
 )
 
@@ -71,7 +70,7 @@ type units struct{ mean, meanSD, obs, scatter, spread float64 }
 type fitter struct {
 	r      *Regression
 	terms  int // number of coefficients of location and scale
-	score  func(mu, sigma, y float64) scoreHessian
+	family *regressionFamily
 	group  group
 	units  [lanes]units
 	theta  coefficients
@@ -93,7 +92,7 @@ type fitter struct {
 // newFitter allocates a fitter for a number of dates.
 func newFitter(r *Regression, dates int, season []float64) *fitter {
 	f := &fitter{
-		r: r, terms: r.locationTerms() + scaleTerms, score: crpsWithHessian(r.Family),
+		r: r, terms: r.locationTerms() + scaleTerms, family: r.row(),
 		group: group{
 			dates: dates, season: season,
 			anomaly: make([]float32, dates*lanes), spread: make([]float32, dates*lanes), obs: make([]float32, dates*lanes),
@@ -139,7 +138,7 @@ func (f *fitter) gatherCases(s *Set, lo, hi int) {
 		for l := range hi - lo {
 			at := i*n + lo + l
 			a, b, c := s.Mean[at], s.Obs[at], s.Std[at]
-			if a != a || b != b || c != c || a < 0 && hasMomentParameters(f.r.Family) {
+			if a != a || b != b || c != c || a < 0 && f.family.moments {
 				continue
 			}
 			row[l], g.anomaly[i*lanes+l], g.spread[i*lanes+l] = b, a, c
@@ -189,7 +188,7 @@ func (f *fitter) begin(l int, u units, slope float64) bool {
 	if u.scatter < 1e-6*u.spread { // no residual: use the spread as the unit
 		u.scatter = u.spread
 	}
-	if hasMomentParameters(f.r.Family) { // a positive mean for every non-negative forecast
+	if f.family.moments { // a positive mean for every non-negative forecast
 		if u.mean <= 0 || u.obs <= 0 {
 			f.units[l] = units{}
 			return false
@@ -197,7 +196,7 @@ func (f *fitter) begin(l int, u units, slope float64) bool {
 		*f.theta.at(0, l), *f.theta.at(1, l) = 0.05*u.obs/u.scatter, 0.95*u.obs/u.scatter
 		u.mean, u.meanSD, u.obs = 0, u.mean, 0
 	} else {
-		if isNonNegative(f.r.Family) { // 0 must keep its place: no offset of the observations
+		if f.family.nonNegative { // 0 must keep its place: no offset of the observations
 			*f.theta.at(0, l) = u.obs / u.scatter
 			u.obs = 0
 		}
@@ -283,7 +282,7 @@ func (f *fitter) bounds() (low [maxTerms]float64) {
 	for i := range low {
 		low[i] = math.Inf(-1)
 	}
-	if hasMomentParameters(f.r.Family) {
+	if f.family.moments {
 		low[0], low[1] = least, 0
 	}
 	k := f.terms - scaleTerms
@@ -321,7 +320,7 @@ func (f *fitter) evaluate(q sums, theta coefficients) {
 		return
 	}
 	g := &f.group
-	if f.r.Family != dist.Normal || !simd.NormalSums(q, theta, g.season, g.anomaly, g.spread, g.obs, f.r.Link.kernel()) {
+	if !f.family.kernel || !simd.NormalSums(q, theta, g.season, g.anomaly, g.spread, g.obs, f.r.Link.kernel()) {
 		f.evaluateGo(q, theta)
 	}
 }
@@ -373,7 +372,7 @@ func (f *fitter) evaluateGo(q sums, theta coefficients) {
 			}
 			x[k+1] = float64(g.spread[at])
 			sigma, first, second := f.r.Link.scale(t[k] + t[k+1]*x[k+1])
-			c := f.score(mu, sigma, y)
+			c := f.family.hessian(mu, sigma, y)
 			count++
 			value += c.value
 			for a := range k {
@@ -588,84 +587,4 @@ func solve(x *[maxTerms]float64, h *[curvTerms]float64, g *[maxTerms]float64, n 
 		x[r] = v * h[r*(r+3)/2]
 	}
 	return decrease, true
-}
-
-// hasMomentParameters reports whether the regression predicts mean and standard deviation of a family,
-// both positive, instead of its own parameters, which are those of the logarithm.
-func hasMomentParameters(f *dist.Family) bool { return f == dist.LogNormal }
-
-// logNormalCRPS is the CRPS of the log-normal distribution with mean m and standard deviation
-// s, with its derivatives with respect to these. With q = 1 + (s/m)²:
-//
-//	dσ²/dm = −2 s²/(m³ q),  dσ²/ds = 2 s/(m² q),  dμ = dm/m − dσ²/2
-//
-// Source: as dist.LogNormalCRPS and dist.LogNormalFromMoments, by the chain rule.
-func logNormalCRPS(m, s, y float64) (crps, dm, ds float64) {
-	mu, sigma := dist.LogNormalFromMoments(m, s)
-	crps, dmu, dsigma := dist.LogNormalCRPS(mu, sigma, y)
-	ratio := s / m
-	perS := 2 * ratio / (m * (1 + ratio*ratio)) // dσ²/ds
-	perM := -ratio * perS
-	return crps, dmu*(1/m-perM/2) + dsigma*perM/(2*sigma), -dmu*perS/2 + dsigma*perS/(2*sigma)
-}
-
-// isNonNegative reports whether a family has no values below 0.
-func isNonNegative(f *dist.Family) bool { return f != dist.Normal && f != dist.Logistic }
-
-// locationScaleCRPS is the CRPS of a location-scale family with its derivatives, without the
-// slices of dist.Family; nil for other families.
-func locationScaleCRPS(f *dist.Family) func(mu, sigma, y float64) (crps, dmu, dsigma float64) {
-	switch f {
-	case dist.Normal:
-		return dist.NormalCRPS
-	case dist.Logistic:
-		return dist.LogisticCRPS
-	case dist.TruncatedNormal:
-		return dist.TruncatedNormalCRPS
-	case dist.TruncatedLogistic:
-		return dist.TruncatedLogisticCRPS
-	case dist.CensoredNormal:
-		return dist.CensoredNormalCRPS
-	case dist.CensoredLogistic:
-		return dist.CensoredLogisticCRPS
-	case dist.LogNormal:
-		return logNormalCRPS
-	}
-	return nil
-}
-
-// scoreHessian holds a score with its first and second derivatives with respect to location and scale.
-type scoreHessian struct{ value, dmu, dsigma, mumu, musigma, sigmasigma float64 }
-
-// crpsWithHessian returns the CRPS of a family with exact second derivatives where these have a
-// closed form, otherwise with central differences of the exact first derivatives.
-func crpsWithHessian(f *dist.Family) func(mu, sigma, y float64) scoreHessian {
-	// The second derivatives of σ·g(z) with z = (y−μ)/σ are g″/σ times 1, z and z².
-	whole := func(c, dmu, dsigma, bend, z float64) scoreHessian {
-		return scoreHessian{c, dmu, dsigma, bend, bend * z, bend * z * z}
-	}
-	switch f {
-	case dist.Normal:
-		return func(mu, sigma, y float64) scoreHessian {
-			c, dmu, dsigma := dist.NormalCRPS(mu, sigma, y)
-			return whole(c, dmu, dsigma, dist.NormalCRPSCurvature(dsigma, sigma), (y-mu)/sigma)
-		}
-	case dist.Logistic: // g′ = 2F − 1, and the density is F(1−F)
-		return func(mu, sigma, y float64) scoreHessian {
-			c, dmu, dsigma := dist.LogisticCRPS(mu, sigma, y)
-			return whole(c, dmu, dsigma, (1-dmu*dmu)/(2*sigma), (y-mu)/sigma)
-		}
-	}
-	crps := locationScaleCRPS(f)
-	return func(mu, sigma, y float64) scoreHessian {
-		const part = 1e-5 // step relative to the scale: the truncation error is its square, rounding adds 1e-11
-		h := part * sigma
-		c, dmu, dsigma := crps(mu, sigma, y)
-		_, up, upScale := crps(mu+h, sigma, y)
-		_, down, downScale := crps(mu-h, sigma, y)
-		_, _, wide := crps(mu, sigma+h, y)
-		_, _, narrow := crps(mu, sigma-h, y)
-		half := 0.5 / h
-		return scoreHessian{c, dmu, dsigma, (up - down) * half, (upScale - downScale) * half, (wide - narrow) * half}
-	}
 }

@@ -179,46 +179,35 @@ func MethodByID(id string) *Method {
 // by point. The normal family for all points is the method emos.
 func regressionMethods(pooled bool) []*Method {
 	var out []*Method
-	for _, m := range []struct {
-		family *dist.Family
-		doc    string
-	}{
-		{dist.Normal, "Independent fit at each point: needs many dates. Convex."},
-		{dist.Logistic, "As the normal one with heavier tails. Convex."},
-		{dist.TruncatedNormal, "For values above 0, seldom near it: wind speed."},
-		{dist.TruncatedLogistic, "As the truncated normal one with heavier tails: gusts."},
-		{dist.CensoredNormal, "For values often exactly 0: precipitation, best as its square root."},
-		{dist.CensoredLogistic, "As the censored normal one with heavier tails."},
-		{dist.LogNormal, "For skewed values above 0: wind speed. Cases with an ensemble mean below 0 are left out."},
-	} {
-		if pooled && m.family == dist.Normal {
+	for _, m := range regressionFamilies {
+		if pooled && m.Family == dist.Normal {
 			continue
 		}
-		o := RegressionOptions{Family: m.family, Pooled: pooled}
+		o := RegressionOptions{Family: m.Family, Pooled: pooled}
 		source := "doi:10.32614/RJ-2016-012"
 		id, name := "emos", "EMOS for all points"
-		formula := m.family.Name + ", location a + b m, scale c + d s, c > 0, d >= 0"
-		if hasMomentParameters(m.family) {
+		formula := m.Family.Name + ", location a + b m, scale c + d s, c > 0, d >= 0"
+		if m.moments {
 			source = "doi:10.1002/qj.2521"
-			formula = m.family.Name + ", mean a + b m, standard deviation c + d s, a, c > 0, b, d >= 0"
+			formula = m.Family.Name + ", mean a + b m, standard deviation c + d s, a, c > 0, b, d >= 0"
 		}
 		// id, name and formula differ between pooled and local fits, and for families with mean
 		// and standard deviation as parameters.
 		where := ", one a, b, c, d for all points and dates, of least area-weighted CRPS"
 		if !pooled {
 			id, name, where = "emos_point", "EMOS by point", ", at each point, of least CRPS"
-			if !hasMomentParameters(m.family) {
+			if !m.moments {
 				o.Harmonics = Seasonal
-				formula = m.family.Name + ", location a + b m + p sin t + q cos t, scale c + d s, c > 0, d >= 0"
+				formula = m.Family.Name + ", location a + b m + p sin t + q cos t, scale c + d s, c > 0, d >= 0"
 				where += "; p = q = 0 if the dates are of one season"
 			}
 		}
-		if m.family != dist.Normal {
-			id += "_" + m.family.ID
+		if m.Family != dist.Normal {
+			id += "_" + m.Family.ID
 		}
 		out = append(out, &Method{
-			ID: id, Name: name + ", " + m.family.Name, Formula: formula + where, Doc: m.doc,
-			Source: source, Predictors: MomentPredictors, Family: m.family,
+			ID: id, Name: name + ", " + m.Family.Name, Formula: formula + where, Doc: m.doc,
+			Source: source, Predictors: MomentPredictors, Family: m.Family,
 			Fit:   func(s *Set) (Fit, error) { return fitted(fitWithFallback(s, o)) },
 			Empty: func() Fit { return &Regression{Family: o.Family, Link: LinearScale} },
 		})

@@ -54,7 +54,8 @@ func (o *RegressionOptions) check() error {
 	if o.Link == "" {
 		o.Link = LinearScale
 	}
-	if locationScaleCRPS(o.Family) == nil {
+	row := regressionFamilyOf(o.Family)
+	if row == nil {
 		return fmt.Errorf("regression: family %q is not a location-scale family", o.Family.ID)
 	}
 	switch o.Link {
@@ -65,7 +66,7 @@ func (o *RegressionOptions) check() error {
 	if o.ScaleOnly && o.Harmonics != 0 {
 		return fmt.Errorf("regression: %d harmonics, but the location is not fitted (ScaleOnly)", o.Harmonics)
 	}
-	if hasMomentParameters(o.Family) && (o.ScaleOnly || o.Harmonics > 0) {
+	if row.moments && (o.ScaleOnly || o.Harmonics > 0) {
 		return fmt.Errorf("regression: family %q: ScaleOnly and Harmonics are not possible, since its mean could be negative", o.Family.ID)
 	}
 	if o.ScaleOnly && o.Pooled {
@@ -125,7 +126,7 @@ func FitRegression(s *Set, o RegressionOptions) (*Regression, error) {
 	}
 	if o.Harmonics == Seasonal {
 		o.Harmonics = 0
-		if coversSeasons(s.Valid) && !hasMomentParameters(o.Family) {
+		if coversSeasons(s.Valid) && !regressionFamilyOf(o.Family).moments {
 			o.Harmonics = 1
 		}
 	}
@@ -189,7 +190,7 @@ func (r *Regression) locationTerms() int { return 2 + 2*r.Harmonics }
 // Shape: all [point]. Missing: NaN gives NaN.
 func (r *Regression) Predict(location, scale, mean, std []float32, valid time.Time) {
 	season := seasonTable([]time.Time{valid}, r.Harmonics)
-	k := r.locationTerms()
+	k, moments := r.locationTerms(), r.row().moments
 	for p := range mean {
 		at := p
 		if r.Pooled {
@@ -210,7 +211,7 @@ func (r *Regression) Predict(location, scale, mean, std []float32, valid time.Ti
 		case LogScale:
 			sigma = math.Exp(c[0] + c[1]*math.Log(sd))
 		}
-		if hasMomentParameters(r.Family) {
+		if moments {
 			mu, sigma = dist.LogNormalFromMoments(mu, sigma)
 		}
 		location[p], scale[p] = float32(mu), float32(sigma)

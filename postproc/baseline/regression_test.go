@@ -35,7 +35,7 @@ func draws(f *dist.Family, link Link, level, c, d float64, dates, points int, se
 		for range points {
 			m, sd := level+2*r.NormFloat64(), 0.5+r.Float64()
 			mu := 1 + 0.8*m + 0.7*math.Sin(ensemble.SeasonAngle(v))
-			if hasMomentParameters(f) {
+			if regressionFamilyOf(f).moments {
 				m = max(0, m)
 				mu = 1 + 0.8*m
 			}
@@ -50,7 +50,7 @@ func draws(f *dist.Family, link Link, level, c, d float64, dates, points int, se
 			}
 			s.Mean = append(s.Mean, float32(m))
 			s.Std = append(s.Std, float32(sd))
-			if hasMomentParameters(f) {
+			if regressionFamilyOf(f).moments {
 				mu, sigma = dist.LogNormalFromMoments(mu, sigma)
 			}
 			s.Obs = append(s.Obs, float32(f.Quantile([]float64{mu, sigma}, r.Float64())))
@@ -79,7 +79,7 @@ func TestRegressionDerivatives(t *testing.T) {
 	for _, family := range locationScale {
 		for _, link := range []Link{LinearScale, QuadraticScale, LogScale} {
 			for harmonics := range maxHarmonics + 1 {
-				if hasMomentParameters(family) && harmonics > 0 {
+				if regressionFamilyOf(family).moments && harmonics > 0 {
 					continue
 				}
 				t.Run(family.ID+"/"+string(link), func(t *testing.T) {
@@ -160,7 +160,7 @@ func TestRegressionFindsTheTruth(t *testing.T) {
 			c, d float64
 		}{{LinearScale, 0.3, 0.8}, {QuadraticScale, 0.2, 0.7}, {LogScale, 0.1, 0.6}} {
 			const dates, points = 4000, 2
-			if hasMomentParameters(family) && c.link != LinearScale {
+			if regressionFamilyOf(family).moments && c.link != LinearScale {
 				continue // TestRegressionAsSciPy has them
 			}
 			s := draws(family, c.link, 3, c.c, c.d, dates, points, 3)
@@ -170,7 +170,7 @@ func TestRegressionFindsTheTruth(t *testing.T) {
 			}
 			for p := range points {
 				what := family.ID + " " + string(c.link)
-				if hasMomentParameters(family) {
+				if regressionFamilyOf(family).moments {
 					near(t, what+" A", r.Location[p*2], 1, 0.15)
 					near(t, what+" B", r.Location[p*2+1], 0.8, 0.08)
 					continue
