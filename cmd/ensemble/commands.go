@@ -6,6 +6,7 @@ import "github.com/spf13/cobra"
 var commands = []func(*app) *cobra.Command{
 	demoCommand,
 	inspectCommand,
+	initCommand,
 	dataCommand,
 	checkCommand,
 	trainCommand,
