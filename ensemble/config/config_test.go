@@ -153,7 +153,7 @@ func TestFaults(t *testing.T) {
 		{"heads that do not divide", base + "model: {kind: axial_transformer, base: 18}\n", []string{"3:34|model.base is 18, want a multiple of 4|"}},
 		{"maps of a distribution", base + "model: {maps: true}\n", []string{"3:9|model.maps is not used by head distribution|set model.head: members"}},
 		{"weights of other leads", base + "train: {loss: {lead_weights: [1, 2]}}\n", []string{"3:16|train.loss.lead_weights has 2 weights, want 1|"}},
-		{"too many members", strings.Replace(base, "targets:", "members: {use: 11}, targets:", 1), []string{"2:|data.members.use is 11, want at most data.members.full, 10|use fewer"}},
+		{"too many members", strings.Replace(base, "targets:", "members: {use: 11, full: 10}, targets:", 1), []string{"2:|data.members.use is 11, want at most data.members.full, 10|use fewer"}},
 		{"head and loss", base + "train: {loss: {kind: l1}}\n", []string{"3:16|head distribution needs a loss of distributions|"}},
 		{"loss and head", base + "model: {head: spread, kind: resnet2d_simple}\n", []string{"3:9|head spread does not support loss crps|"}},
 		{"no analyses", strings.Replace(base, "analyses: [a], ", "", 1) + "model: {head: distribution}\n", []string{"3:9|head distribution needs data.analyses|"}},

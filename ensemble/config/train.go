@@ -290,8 +290,8 @@ var TrainSchema = newSchema[Train]("train", slices.Concat([]Key{
 		Help: "Input members: their number, or a list."},
 	{Path: "data.members.minimum", Check: AtLeast(1), Example: "3",
 		Help: "Smallest number of input members in training: each sample uses a random number from this one to data.members.use, so that the model supports any of these. Default: data.members.use."},
-	{Path: "data.members.full", Default: "10", Check: AtLeast(2), Example: "10",
-		Help: "Number of members of the full ensemble, whose spread is the target."},
+	{Path: "data.members.full", Check: AtLeast(2), Example: "10",
+		Help: "Number of members of the full ensemble, whose spread is the target of model.head: spread and with which scores compare. Default: all members of the forecasts."},
 	{Path: "data.members.control", Default: "include", Check: OneOf("include", "exclude"), Example: "exclude",
 		Help: "Whether the control is used as a member."},
 	{Path: "data.members.sampling", Default: "fixed", Check: OneOf("fixed", "random"), Example: "random",
@@ -508,7 +508,7 @@ func (c *TrainConfig) check() []*exit.Error {
 			}
 		}
 	}
-	if n := d.Members.Use.N(); n > d.Members.Full {
+	if n := d.Members.Use.N(); n > d.Members.Full && d.Members.Full > 0 {
 		add("data.members.use", fmt.Sprintf("data.members.use is %d, want at most data.members.full, %d", n, d.Members.Full), "",
 			"use fewer members, or increase data.members.full")
 	} else if n <= d.SpreadDDOF {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/run/reports"
@@ -145,7 +146,7 @@ func RunStudy(ctx context.Context, o StudyOptions) (*Study, error) {
 				return nil, err
 			}
 			scored = append(scored, own)
-			rows = append(rows, rowsOf(v.Name, c.Data.Members.Use.N(), c.Data.Members.Full, r))
+			rows = append(rows, rowsOf(v.Name, c.Data.Members.Use.N(), fullMembers(c, r), r))
 		}
 		dates[v.Name] = meanDates(scored)
 		for k := range rows[0] {
@@ -266,6 +267,20 @@ func meanRow(rows [][]StudyRow, k int, scored [][]score.DateScore, dates []score
 	gain, low, high, err := score.Bootstrap{}.Interval(sums, func(s []float64) float64 { return 1 - s[1]/s[2] })
 	r.SkillScoreRaw, r.SkillScoreRawLow, r.SkillScoreRawHigh = score.Number(gain), score.Number(low), score.Number(high)
 	return r, err
+}
+
+// fullMembers is the number of members of the full ensemble: that of the configuration, or that of the largest raw
+// ensemble among the scores.
+func fullMembers(c *config.TrainConfig, r *score.Result) int {
+	full := c.Data.Members.Full
+	for _, v := range r.Scores {
+		if number, ok := strings.CutPrefix(v.System, "raw"); ok && c.Data.Members.Full == 0 {
+			if n, err := strconv.Atoi(number); err == nil {
+				full = max(full, n)
+			}
+		}
+	}
+	return full
 }
 
 // rowsOf returns the rows of one training, without the comparison.

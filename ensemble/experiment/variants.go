@@ -79,6 +79,10 @@ func Variants(study string, src config.Sources, members []int) ([]Variant, error
 		return nil, err
 	}
 	if study == Members {
+		if c.Data.Members.Full == 0 {
+			return nil, &exit.Error{Code: exit.Usage, What: "the study of members has no number of members", At: "data.members.full",
+				Why: "it trains with 2 to data.members.full members", Fix: "set data.members.full to the number of members of the forecasts"}
+		}
 		return memberVariants(c.Data.Members.Full, members)
 	}
 	targets := strings.NewReplacer("TARGET_LEADS", task.FormatLeads(c.Data.TargetLeads), "TARGET_LEVELS", strings.Join(targetLevels(c), ","))

@@ -417,15 +417,23 @@ func CommonGrid(entries []ensemble.Entry, fix string) (*ensemble.Grid, error) {
 }
 
 // ChooseMembers applies a member policy to the members of the input. It returns the input members of the network and
-// the full ensemble, both ascending.
+// the full ensemble, both ascending. A full ensemble of 0 members is all of the input.
 //
-// Errors: exit 66 if there are fewer members than requested; exit 64 if a listed member is not in the full
+// Errors: exit 66 if there are fewer members than requested, and for fewer than two; exit 64 if a listed member is not in the full
 // ensemble.
 func ChooseMembers(have []ensemble.Member, list []int, count, full int, control string) (used, all []ensemble.Member, err error) {
 	all = PerturbedAndControl(have, control)
-	if len(all) < full {
-		return nil, nil, &exit.Error{Code: exit.NotYet, What: fmt.Sprintf("the input has %d members, the full ensemble has %d", len(all), full),
-			At: "the forecast input", Why: "members " + strings.Join(humanise.Strings(all), ", "), Fix: "add the files of the others, or lower data.members.full"}
+	few := func(want int, what, key string) error {
+		return &exit.Error{Code: exit.NotYet, What: fmt.Sprintf("the input has %s, %s %d", humanise.Count(len(all), "member"), what, want),
+			At: "the forecast input", Why: "members " + strings.Join(humanise.Strings(all), ", "), Fix: "add the files of the others, or lower " + key}
+	}
+	switch {
+	case len(all) < full:
+		return nil, nil, few(full, "the full ensemble has", "data.members.full")
+	case full == 0 && len(all) < max(2, count):
+		return nil, nil, few(max(2, count), "the network reads", "data.members.use")
+	case full == 0:
+		full = len(all)
 	}
 	all = all[:full]
 	if list == nil {
