@@ -170,16 +170,16 @@ func (t *Team) AgreeOnError(err error) error {
 // MaxRanksPerProcess returns the largest number of ranks that one process hosts.
 func (t *Team) MaxRanksPerProcess() int {
 	n := 0
-	for part := range t.size() {
-		n = max(n, t.localRank(part)+1)
+	for rank := range t.size() {
+		n = max(n, t.localRank(rank)+1)
 	}
 	return n
 }
 
 // localRank returns the index of a rank within its process.
-func (t *Team) localRank(part int) int {
+func (t *Team) localRank(rank int) int {
 	n := 0
-	for part > n && t.Comm.Process(part-n-1) == t.Comm.Process(part) {
+	for rank > n && t.Comm.Process(rank-n-1) == t.Comm.Process(rank) {
 		n++
 	}
 	return n
