@@ -79,7 +79,7 @@ func RunHostedRanks(c *comm.Comm, ranks int, f func(c *comm.Comm) error) error {
 	if ranks <= c.Size() {
 		return f(c)
 	}
-	// A rank that returns an error known to all must not make the messages of
+	// An error that all ranks have must not make the messages of
 	// slower ranks fail: keep the error and return nil.
 	var mu sync.Mutex
 	var known error

@@ -95,7 +95,7 @@ func (t *Team) CheckSame(what, text string) error {
 }
 
 // StopTogether returns a function that all ranks call together between steps. If
-// one rank is asked to stop, all stop. If one could not read its input (read), all
+// one rank receives a stop signal, all stop. If one could not read its input (read), all
 // return its error.
 func (t *Team) StopTogether(own func() error) func(read error) error {
 	if t == nil {
@@ -123,7 +123,7 @@ func (t *Team) StopTogether(own func() error) func(read error) error {
 			return err
 		}
 		if err == nil && flags[0] > 0 {
-			err = &exit.Error{Code: exit.SaveAndStop, What: "another rank was asked to stop", Fix: "continue with --resume auto"}
+			err = &exit.Error{Code: exit.SaveAndStop, What: "another rank received a stop signal", Fix: "continue with --resume auto"}
 		}
 		return err
 	}
