@@ -26,7 +26,7 @@ import (
 //     the files of pageSchemas.
 //   - formula: indented lines with "=" or a sum.
 //
-// A line "<!-- not run: REASON -->" before a block exempts it. testdata/pages/PAGE.sh makes the files that the commands of
+// A line "<!-- not run: REASON -->" before a block exempts it, "<!-- may exit with 1: REASON -->" permits that code. testdata/pages/PAGE.sh makes the files that the commands of
 // a page need, from what testdata/pages/common.sh makes; it never runs what the page states.
 
 // block is a block of commands of a page, and the output that the page states.
@@ -40,12 +40,14 @@ type block struct {
 	configuration string
 	// exempt is the reason why the block is not run.
 	exempt string
+	mayBe1 bool // exit code 1 of its commands is no failure
 }
 
 // pagePrograms begin the first line of an indented block of commands.
 var pagePrograms = regexp.MustCompile(`^(?:[A-Z_]+=\S* )*(?:ensemble|mpirun|srun|sbatch|make|curl|podman|install|python3|cylc|sed|ecflow_client|export) `)
 
 var (
+	permission      = regexp.MustCompile(`^<!-- may exit with 1: .+ -->$`)
 	exemption       = regexp.MustCompile(`^<!-- not run: (.+) -->$`)
 	firstKey        = regexp.MustCompile(`^[a-z_]+:[ \n]`)
 	commandOfConfig = regexp.MustCompile(`^# (ensemble [a-z ]+ -c (\S+\.yaml) [^\n]*)\n`)
@@ -56,6 +58,7 @@ type rawBlock struct {
 	line           int
 	language, text string // language is empty for indented blocks
 	exempt         string
+	mayBe1         bool
 }
 
 // rawBlocks reads the blocks of a page, fenced or indented.
@@ -65,7 +68,7 @@ func rawBlocks(t *testing.T, path string) (found []rawBlock) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n, exempt := 0, ""
+	n, exempt, mayBe1 := 0, "", false
 	fenced, indented, blank := false, false, true
 	for line := range strings.Lines(string(page)) {
 		n++
@@ -77,27 +80,29 @@ func rawBlocks(t *testing.T, path string) (found []rawBlock) {
 			fenced = false
 		case isFence:
 			fenced = true
-			found = append(found, rawBlock{line: n + 1, language: fence, exempt: exempt})
+			found = append(found, rawBlock{line: n + 1, language: fence, exempt: exempt, mayBe1: mayBe1})
 			if fence == "" {
 				found[len(found)-1].language = "none"
 			}
-			exempt = ""
+			exempt, mayBe1 = "", false
 		case fenced:
 			found[len(found)-1].text += line + "\n"
 		case isCode && (indented || blank):
 			if !indented {
-				found = append(found, rawBlock{line: n, exempt: exempt})
-				exempt = ""
+				found = append(found, rawBlock{line: n, exempt: exempt, mayBe1: mayBe1})
+				exempt, mayBe1 = "", false
 			}
 			indented = true
 			found[len(found)-1].text += code + "\n"
 			continue
 		case m != nil:
 			exempt = m[1]
+		case permission.MatchString(line):
+			mayBe1 = true
 		case line != "" && exempt != "":
 			t.Fatalf("%s:%d: no block follows <!-- not run: %s -->", path, n, exempt)
 		}
-		indented, blank = false, line == "" || exemption.MatchString(line)
+		indented, blank = false, line == "" || strings.HasPrefix(line, "<!-- ")
 	}
 	return found
 }
@@ -106,7 +111,7 @@ func rawBlocks(t *testing.T, path string) (found []rawBlock) {
 func blocks(t *testing.T, path string) (found []block) {
 	t.Helper()
 	for _, r := range rawBlocks(t, path) {
-		b := block{line: r.line, exempt: r.exempt}
+		b := block{line: r.line, exempt: r.exempt, mayBe1: r.mayBe1}
 		switch {
 		case r.language == "sh", r.language == "" && pagePrograms.MatchString(r.text):
 			b.commands = r.text
@@ -182,12 +187,17 @@ func followIn(t *testing.T, dir, page string, all []block, programs string, smal
 	t.Helper()
 	const mark = "\x1e"
 	var script strings.Builder
+	script.WriteString("set -E; trap 'code=$?; [ $code -le $allowed ] || exit $code' ERR\n")
 	for _, b := range all {
-		fmt.Fprintf(&script, "%sprintf '%s'\n", b.commands, mark)
+		allowed := 0
+		if b.mayBe1 {
+			allowed = 1
+		}
+		fmt.Fprintf(&script, "allowed=%d\n%sprintf '%s'\n", allowed, b.commands, mark)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "bash", "-e", "-c", script.String())
+	cmd := exec.CommandContext(ctx, "bash", "-c", script.String())
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "PATH="+programs+":"+os.Getenv("PATH"), "LC_ALL=C.UTF-8")
 	out, err := cmd.CombinedOutput()
@@ -335,7 +345,7 @@ func faultOfConfiguration(t *testing.T, text string) (fault string) {
 func TestBlocks(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "page.md")
 	page := "a\n\n    ensemble x \\\n      --y\n\n```text\nout\n...\n```\n\n    model: {base: 2}\n\n    z = 2\n\n<!-- not run: a GPU -->\n    srun z\n\n" +
-		"```yaml\n# ensemble prune -c p.yaml --quiet\nversion: 1\n```\n\n<!-- not run: a log -->\n\n    log\n"
+		"```yaml\n# ensemble prune -c p.yaml --quiet\nversion: 1\n```\n\n<!-- not run: a log -->\n\n    log\n\n<!-- may exit with 1: alarms -->\n    ensemble v\n"
 	if err := os.WriteFile(path, []byte(page), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -346,12 +356,13 @@ func TestBlocks(t *testing.T) {
 		{line: 16, commands: "srun z\n", exempt: "a GPU"},
 		{line: 19, commands: "cat > p.yaml <<'EOF'\n# ensemble prune -c p.yaml --quiet\nversion: 1\nEOF\nensemble prune -c p.yaml --quiet\n", configuration: "# ensemble prune -c p.yaml --quiet\nversion: 1\n"},
 		{line: 25, exempt: "a log"},
+		{line: 28, commands: "ensemble v\n", mayBe1: true},
 	})
 	if got != want {
 		t.Errorf("blocks %s\nwant   %s", got, want)
 	}
-	if n := len(commandBlocks(t, path)); n != 2 {
-		t.Errorf("%d blocks of commands that are run, want 2", n)
+	if n := len(commandBlocks(t, path)); n != 3 {
+		t.Errorf("%d blocks of commands that are run, want 3", n)
 	}
 }
 
