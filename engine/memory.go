@@ -142,7 +142,10 @@ func (m *memory) pin(bufs ...[]float32) {
 	}
 }
 
-// storeTensor binds a parameter, gradient or state.
+// storeTensor binds a parameter, gradient or state of the store. All nodes with one
+// name share its memory.
+//
+// Memory: with wide, a float64 mirror, which is loaded before or stored after a run.
 func (m *memory) storeTensor(p *Plan, at pass.Place, wide bool) backend.Tensor {
 	s := p.opts.Store
 	e := s.byName[p.graph.Nodes[at.Owner].Name]
@@ -166,6 +169,8 @@ func (m *memory) storeTensor(p *Plan, at pass.Place, wide bool) backend.Tensor {
 }
 
 // fill writes constants and sets the inputs, outputs and loss of the plan.
+//
+// Memory: with wide, one float32 copy of each input and output; else none.
 func (m *memory) fill(p *Plan, wide bool) {
 	// narrow is the float32 memory of a value: its own, or that of a mirror.
 	narrow := func(id int, list *[]mirror) []float32 {

@@ -140,7 +140,7 @@ type Extension interface {
 	Kernels() map[string]func(backend.Request) (backend.Kernel, error)
 	// OnOpen is called with the device before anything is compiled for it.
 	// native names the operations of Kernels that accept operands in device
-	// memory, in any layout if they say so (graph.Op.AnyLayout). On a device
+	// memory, in any layout if graph.Op.AnyLayout is set. On a device
 	// with memory of its own the other operations run on copies in host memory.
 	OnOpen(dev backend.Backend) (native map[string]bool, err error)
 	// AllReduceMax replaces each number by its maximum over all plans that run

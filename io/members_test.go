@@ -176,7 +176,7 @@ func TestPercentilesAsMembers(t *testing.T) {
 	asked := Options{Members: MemberOptions{Percentiles: true}}
 	tens := file(50, 10, 90, 30, 70)
 	if cat := open(t, Options{}, tens).Catalogue(); fmt.Sprint(cat.Members()) != "[-]" || cat.Entries[0].Product != ensemble.Quantile {
-		t.Errorf("not asked for: members %v, %s", cat.Members(), cat.Entries[0].Product)
+		t.Errorf("not requested: members %v, %s", cat.Members(), cat.Entries[0].Product)
 	}
 	in := open(t, asked, tens)
 	for i, want := range []float32{1250, 3250, 250, 4250, 2250} { // by percentile

@@ -63,12 +63,12 @@ func TestBenchParallel(t *testing.T) {
 	}
 	var r bench.RanksReport
 	benchJSON(t, &r, "--parallel", "--ranks", "2", "--mesh", "lon:3", "--base", "1", "--crop", "32x64", "--threads", "1", "--steps", "1")
-	var parts []string
+	var hosted []string
 	for _, k := range r.ByRank {
-		parts = append(parts, fmt.Sprint(k.Rank, ".", k.Part))
+		hosted = append(hosted, fmt.Sprint(k.Process, ".", k.Rank))
 	}
-	if got := strings.Join(parts, " "); r.Ranks != 2 || r.Parts != 3 || got != "0.0 1.1 1.2" {
-		t.Errorf("3 parts on 2 ranks: %s of %+v", got, r)
+	if got := strings.Join(hosted, " "); r.Processes != 2 || r.Ranks != 3 || got != "0.0 1.1 1.2" {
+		t.Errorf("3 hosted on 2 ranks: %s of %+v", got, r)
 	}
 	code, stdout, _ := call(t, "bench", "--parallel", "--ranks", "2", "--base", "2", "--crop", "32x64", "--threads", "1", "--steps", "1")
 	if code != exit.OK || !strings.Contains(stdout, "2 ranks (in-process), mesh l") || !strings.Contains(stdout, "waited ms") {
@@ -98,7 +98,7 @@ func TestBenchCheckParallel(t *testing.T) {
 		t.Errorf("largest errors %+v and %g, want %+v", r.MaxRelErrors, r.MaxRelError, most)
 	}
 	benchJSON(t, &r, "--check-parallel", "--ranks", "2", "--mesh", "lon:3", "--base", "1", "--crop", "32x64", "--threads", "1", "--steps", "1", "--optimizer", "adam")
-	if len(r.Meshes) != 1 || r.Meshes[0].Mesh != "lon:3" || r.Ranks != 2 || r.Parts != 3 || !r.SameBits || !r.Meshes[0].SameBits || r.Optimizer != "adam" {
+	if len(r.Meshes) != 1 || r.Meshes[0].Mesh != "lon:3" || r.Processes != 2 || r.Ranks != 3 || !r.SameBits || !r.Meshes[0].SameBits || r.Optimizer != "adam" {
 		t.Errorf("one mesh: %+v", r)
 	}
 }

@@ -197,7 +197,7 @@ func dataSynthesize(a *app) *cobra.Command {
 		Long: "Write synthetic data in the layout of a protocol: the same file names, GRIB\n" +
 			"messages, members, leads and hindcast dates, with fields of the program's own\n" +
 			"atmosphere model. Use it to test a workflow before the real data are available.\n" +
-			"Scores on synthetic data say nothing about any forecasting centre.",
+			"Scores on synthetic data do not apply to any forecasting centre.",
 		Example: "  ensemble data synthesize ens10 --out archive --grid 16x32 --years 1998-2001 \\\n    --dates 4\n" +
 			"  ensemble data synthesize ens5-mini --out mini",
 		Annotations: annotations("docs/experiments.md, ensemble demo", exit.CannotWrite, exit.IO, exit.SaveAndStop),

@@ -63,7 +63,7 @@ func sumsOf(t *testing.T, store string) string {
 	return strings.Join(all, "\n")
 }
 
-// TestDataPrepare: the program is killed at random times or asked to stop. The next run continues, with any number
+// TestDataPrepare: the program is killed or interrupted at random times. The next run continues, with any number
 // of workers and any memory limit, and the bytes at the end are the same.
 func TestDataPrepare(t *testing.T) {
 	config := archive(t)

@@ -30,7 +30,7 @@ func blocksOf(t *testing.T, heading string) (own []block) {
 	}
 	section, _, _ = strings.Cut(section, "\n## ")
 	first := 1 + strings.Count(before, "\n")
-	for _, b := range blocks(t, migrationPage) {
+	for _, b := range commandBlocks(t, migrationPage) {
 		if b.line > first && b.line < first+strings.Count(section, "\n")+1 {
 			own = append(own, b)
 		}

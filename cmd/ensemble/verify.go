@@ -75,7 +75,7 @@ func (v *verifyFlags) bind() {
 	v.join = a.filesFlag(f, "join", "`FILE`s of sums to combine, or directories of *.sums")
 	f.StringVar(&v.rolling.Dir, "rolling", "", "`DIR` of earlier results: scores, history and alarms")
 	f.IntVar(&v.rolling.Window, "window", 30, "number of latest initialisations that --rolling verifies together")
-	f.StringArrayVar(&v.bands, "band", nil, "`RANGE` without alarm: spread_skill=0.8:1.25, bias=0.25, tilt=0.1, bend=0.3, skill=0 (repeatable)")
+	f.StringArrayVar(&v.bands, "band", nil, "`RANGE` without alarm: spread_skill=0.8:1.25, bias=0.25, slope=0.1, convexity=0.3, skill=0 (repeatable)")
 	f.StringVar(&v.rolling.Against, "compare-with", "", "--rolling `DIR` of another model; writes a verdict on this model")
 	sparseFlag(f, &v.o.Sparse)
 	v.layout, v.regrid = layoutFlags(f), regridFlag(f)

@@ -127,7 +127,7 @@ func clearBlocks[T float32 | float64](k BlockMask, w []T, s Shape) {
 func (k BlockMask) Count() (kept, of int) { return strings.Count(string(k), "1"), len(k) }
 
 // String is "kept/all#checksum", or "all" for an empty string. The checksum
-// tells patterns with equal counts apart.
+// distinguishes patterns with equal counts.
 func (k BlockMask) String() string {
 	if k == "" {
 		return "all"

@@ -403,7 +403,7 @@ func int8Ref(c Call, a Int8Conv) {
 type int8Tile struct{ scheme, sample, channel, tile int }
 
 // int8Result transforms the sums of a tile back and writes its results. It adds
-// the bias, applies ReLU and quantises, as the attributes say.
+// the bias, applies ReLU and quantises, according to the attributes.
 func int8Result(c Call, a Int8Conv, at int8Tile, m []float64, bias float64) {
 	out, scheme, n, o, t := c.OutShape, at.scheme, at.sample, at.channel, at.tile
 	th, tw := (out[3]+3)/4, (out[4]+3)/4

@@ -8,7 +8,7 @@ import (
 
 // pair is one of two ranks. It holds the moments of the other one for GatherToRoot.
 type pair struct {
-	Ranks // none: sums and gathering are not asked for
+	Ranks // none: sums and gathering are not requested
 	rank  int
 	owner []int
 	other func() []float32

@@ -37,7 +37,13 @@ func newDiagnostics(pl *planet, grid *ensemble.Grid) *diagnostics {
 }
 
 // levelWeights returns the weights of the three levels for a streamfunction at a pressure. They are
-// linear in ln p, extrapolated below 850 hPa, and damped above 250 hPa.
+// linear in ln p, extrapolated below 850 hPa, and damped above 250 hPa. Between levels a and b
+//
+//	s_b = ln(p/p_a) / ln(p_b/p_a),   s_a = 1 − s_b
+//
+// and above 250 hPa s₀ = max(0.2, 1 − 0.6 ln(p₀/p)/ln 25), the others 0.
+//
+// Unit: p in Pa.
 func levelWeights(p float64) [nlev]float64 {
 	between := func(a, b int) (float64, float64) {
 		x := math.Log(p/pressure[a]) / math.Log(pressure[b]/pressure[a])
@@ -64,7 +70,13 @@ func interpolateLevels(dst []float64, of *[nlev][]float64, p float64) {
 }
 
 // temperature computes the temperature on a pressure level from the hydrostatic equation, for a layer
-// with the pressure ratio r².
+// with the pressure ratio r²:
+//
+//	T = (Φ(p/r) − Φ(p r)) / (2 R ln r)
+//
+// Φ is the geopotential of the standard atmosphere plus the deviation of the state.
+//
+// Unit: p in Pa; dst in K.
 func (w *diagnostics) temperature(dst []float64, p float64) {
 	const r = 1.15
 	below, above := levelWeights(p*r), levelWeights(p/r)
@@ -87,6 +99,8 @@ func (w *diagnostics) set(psi *state, day, leadDays float64) {
 	}
 	w.diagnoseAscent()
 	w.temperature(w.temperature1000, 100_000)
+	// Sea surface temperature: −1.8 °C at the poles, 29 K more at the equator, a season that lags the
+	// sun by seaLag days, and a drift of 2 % a day towards the air.
 	for j := range nlat {
 		lat := latitude(j) * math.Pi / 180
 		// The maximum is in late summer of the hemisphere.
@@ -98,6 +112,7 @@ func (w *diagnostics) set(psi *state, day, leadDays float64) {
 		}
 	}
 	clear(w.column)
+	// The column of water vapour is Σ q Δp/g over ten layers of equal mass.
 	const layers = 10
 	for n := range layers {
 		p := (float64(n) + 0.5) / layers * 100_000
@@ -108,7 +123,13 @@ func (w *diagnostics) set(psi *state, day, leadDays float64) {
 	}
 }
 
-// diagnoseAscent computes vertical velocity from temperature advection: ascent for warm advection.
+// diagnoseAscent computes vertical velocity from temperature advection: ascent for warm advection,
+//
+//	ω = ω_max tanh(k (u ∂T/∂x + v ∂T/∂y) / ω_max)
+//
+// with wind and temperature at 700 hPa and centred differences, one-sided at the first and last row.
+//
+// Unit: Pa s-1, negative for ascent.
 func (w *diagnostics) diagnoseAscent() {
 	const (
 		perAdvection = 3e3 // Pa K-1
@@ -132,7 +153,11 @@ func (w *diagnostics) diagnoseAscent() {
 }
 
 // profile returns the vertical profile of vertical velocity at a pressure, relative to the maximum,
-// and its derivative in Pa-1. It is zero at the top and near the surface.
+// and its derivative in Pa-1. It is zero at the top and near the surface:
+//
+//	sin x,   x = π (p / 1050 hPa)^0.8
+//
+// The derivative is what continuity needs for the divergence: d = −∂ω/∂p.
 func profile(p float64) (share, slope float64) {
 	const ground, power = 105_000, 0.8
 	x := math.Pi * math.Pow(p/ground, power)
@@ -140,6 +165,11 @@ func profile(p float64) (share, slope float64) {
 }
 
 // humidity computes specific humidity at a pressure, kg kg-1. Ascending air has high humidity.
+//
+//	e_s = 611.2 Pa exp(17.67 (T − 273.15)/(T − 29.65))
+//	e = min(RH e_s, 0.1 p),   q = 0.622 e / (p − 0.378 e)
+//
+// Relative humidity RH rises with pressure and with ascent. Above 150 hPa q is that of the stratosphere.
 //
 // Source of saturation: Bolton 1980, doi:10.1175/1520-0493(1980)108<1046:TCOEPT>2.0.CO;2, eq. 10.
 func (w *diagnostics) humidity(dst []float64, p float64) {
@@ -157,7 +187,11 @@ func (w *diagnostics) humidity(dst []float64, p float64) {
 	}
 }
 
-// addPrecipitation adds the precipitation over a number of days at the current rate, m.
+// addPrecipitation adds the precipitation over a number of days at the current rate, m:
+//
+//	max(0, −ω − 0.1 Pa s-1) · column / 2000   a day
+//
+// The convective share is 0.6 in warm air, and falls to 0 in cold air, with half of it at 285 K.
 func (w *diagnostics) addPrecipitation(tp, cp []float64, days float64) {
 	for k := range tp {
 		rate := max(0, -w.ascent[k]-0.1) * w.column[k] / 2000 // m per day
@@ -166,7 +200,7 @@ func (w *diagnostics) addPrecipitation(tp, cp []float64, days float64) {
 	}
 }
 
-// cloud returns the cloud cover of a point, 0 to 1.
+// cloud returns the cloud cover of a point, 0 to 1: ½ without vertical motion, more for ascent.
 func (w *diagnostics) cloud(k int) float64 { return min(1, max(0, 0.5-0.8*w.ascent[k])) }
 
 // field computes a variable at a level on the grid. Missing: sst on land.

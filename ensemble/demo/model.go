@@ -87,7 +87,10 @@ func newModel(p physics, pl *planet) *model {
 	return m
 }
 
-// smoothMountains returns fh/scale on the grid for the filtered orography.
+// smoothMountains returns fh/scale on the grid for the filtered orography: coefficients of degree n are
+// multiplied by exp(−(n/N)⁴), so that the spectral truncation causes no ripples.
+//
+// Unit: s-1.
 func (m *model) smoothMountains(pl *planet, t *transform) []float64 {
 	g := make([]float64, npoint)
 	var s spectrum
@@ -105,7 +108,16 @@ func (m *model) smoothMountains(pl *planet, t *transform) []float64 {
 	return g
 }
 
-// streamfunction computes the streamfunction from potential vorticity.
+// streamfunction computes the streamfunction from potential vorticity. By degree n it is a 3×3 system:
+// with l = −n(n+1)/a², the matrix of vorticity is
+//
+//	l − R₁⁻²   R₁⁻²              0
+//	R₁⁻²       l − R₁⁻² − R₂⁻²   R₂⁻²
+//	0          R₂⁻²              l − R₂⁻²
+//
+// newModel inverts it once for each degree.
+//
+// Unit: q in s-1, psi in m2 s-1.
 func (m *model) streamfunction(psi, q *state) {
 	for k := range ncoef {
 		a := &m.inverse[sphere.deg[k]]
@@ -116,7 +128,8 @@ func (m *model) streamfunction(psi, q *state) {
 	}
 }
 
-// vorticity computes potential vorticity without the constant part.
+// vorticity computes potential vorticity without the constant part: the matrix of streamfunction, not
+// inverted.
 func (m *model) vorticity(q, psi *state) {
 	r1, r2 := complex(1/(rossby1*rossby1), 0), complex(1/(rossby2*rossby2), 0)
 	for k := range ncoef {
@@ -154,7 +167,13 @@ func (m *model) integrator() *integrator {
 // restart discards the stored tendencies before a new trajectory.
 func (g *integrator) restart() { g.steps = 0 }
 
-// run integrates q over n steps from time t in days since the start of the year.
+// run integrates q over n steps from time t in days since the start of the year, by the third-order
+// Adams–Bashforth scheme:
+//
+//	q ← q + Δt (23 f₀ − 16 f₁ + 5 f₂) / 12
+//
+// with f₀ the present tendency, f₁ and f₂ those of the steps before. The first step after a restart is
+// Euler's, the second of second order: (3 f₀ − f₁)/2.
 func (g *integrator) run(q *state, t float64, n int) {
 	const dt = day / stepsPerDay
 	for i := range n {
@@ -182,7 +201,9 @@ func (g *integrator) run(q *state, t float64, n int) {
 	}
 }
 
-// rate computes the time derivative of q.
+// rate computes the time derivative of q. Products are formed on the grid, row by row: Legendre sums and
+// Fourier transforms lead to the grid values of a pair of rows symmetric about the equator, and their
+// transposes back to coefficients (the transform method, Orszag 1970).
 func (g *integrator) rate(dq, q *state, t float64) {
 	g.streamfunction(&g.psi, q)
 	*dq = state{}
@@ -273,7 +294,8 @@ func legendreSums(p, h []float64, psi, q []complex128) (pe, po, he, ho, qe, qo c
 	return complex(per, pei), complex(por, poi), complex(her, hei), complex(hor, hoi), complex(qer, qei), complex(qor, qoi)
 }
 
-// pack inserts coefficient m of two real rows f, g into the spectrum of f+ig.
+// pack inserts coefficient m of two real rows f, g into the spectrum of f+ig: one complex transform then
+// serves two real rows.
 func pack(z *[nlon]complex128, m int, f, g complex128) {
 	if m == 0 {
 		z[0] = complex(real(f), real(g))
@@ -291,7 +313,14 @@ func unpack(z *[nlon]complex128, m int) (f, g complex128) {
 	return f, g
 }
 
-// pointwise computes the fluxes and the heating on one row.
+// pointwise computes the fluxes and the heating on one row:
+//
+//	flux_l = V_l q_l, in the lowest layer plus k (v₂, −u₂), whose divergence is k times vorticity
+//	k = k₀ + k₁ |V₂|
+//	latent heat = L · A · max(0.2, 1 + ½ vapour · θ)², for warm advection A > 0
+//	heat of the sea = (s₀ + s₁ |V₂|)(θ_sea − θ), weaker where the sea is colder than the air
+//
+// θ is the thickness of the lower layer, with the sign that is warm in both hemispheres.
 func (g *integrator) pointwise(r *row, j int, seasonCos, seasonSin float64) {
 	f := g.coriolis[j]
 	perCos2 := 1 / sphere.cos2[j]
@@ -335,7 +364,12 @@ func (g *integrator) pointwise(r *row, j int, seasonCos, seasonSin float64) {
 	}
 }
 
-// analyse adds the divergence of the fluxes and the heating of a pair of rows.
+// analyse adds the divergence of the fluxes and the heating of a pair of rows. With Gaussian weights w
+// and μ = sin φ, integration by parts of −∇·F against Yₙᵐ gives
+//
+//	Σ w [ −im Fx P + Fy (1−μ²) dP/dμ ] / (a cos²φ)
+//
+// Even and odd Legendre functions are summed separately from the sum and difference of the two rows.
 func (g *integrator) analyse(j int, dq *state) {
 	const r1, r2 = 1 / (rossby1 * rossby1), 1 / (rossby2 * rossby2)
 	p, h := &sphere.p[j], &sphere.h[j]
@@ -387,7 +421,11 @@ func addLegendre(dst []complex128, p, h []float64, aEven, aOdd, bEven, bOdd comp
 	}
 }
 
-// linear adds relaxation and diffusion, and sets the global mean to zero.
+// linear adds relaxation and diffusion, and sets the global mean to zero:
+//
+//	H₁ = k₁ R₁⁻² (θ₁* − (ψ₀ − ψ₁)),   H₂ = k₂ R₂⁻² (θ₂* − (ψ₁ − ψ₂)),   −c (n(n+1))⁴ q
+//
+// θ* are equilibrium thicknesses with an annual cycle.
 func (g *integrator) linear(dq, q *state, seasonCos, seasonSin float64) {
 	const r1, r2 = 1 / (rossby1 * rossby1), 1 / (rossby2 * rossby2)
 	c, s := complex(seasonCos, 0), complex(seasonSin, 0)

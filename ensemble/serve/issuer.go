@@ -230,7 +230,7 @@ func (u *issuer) poll(ctx context.Context) error {
 	}
 }
 
-// dropRemoved forgets attempts for initialisations that are no longer in the input.
+// dropRemoved deletes the attempts of initialisations that are no longer in the input.
 func (u *issuer) dropRemoved(starts []predict.Candidate) {
 	maps.DeleteFunc(u.attempts, func(i ensemble.Init, _ *attempt) bool {
 		return !slices.ContainsFunc(starts, func(c predict.Candidate) bool { return c.Init == i })

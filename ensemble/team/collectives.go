@@ -135,7 +135,7 @@ func Scatter[T any](t *Team, of func(rank int) T) (x T, err error) {
 // ranks.
 func withoutCauses(err error) *exit.Error {
 	if errors.Is(err, context.Canceled) {
-		return &exit.Error{Code: exit.SaveAndStop, What: "asked to stop", Fix: "run the same command again; finished results are kept"}
+		return &exit.Error{Code: exit.SaveAndStop, What: "received a stop signal", Fix: "run the same command again; finished results are kept"}
 	}
 	e := *answer.Error(err)
 	e.Err, e.More = nil, slices.Clone(e.More)

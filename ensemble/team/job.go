@@ -23,14 +23,14 @@ func IsNonRoot() bool {
 }
 
 // RunRanks calls f on the ranks of a job: on this process if an MPI launcher
-// started it, else on n ranks within this process. If parts exceeds the number of
-// processes, each process hosts several ranks. transport is the name of the
+// started it, else on n ranks within this process. If ranks exceeds the number of
+// processes, each process hosts several of them. transport is the name of the
 // connection. A rank that does not answer within stall counts as lost.
 //
 // Errors: those of f; exit 64 if n is set and differs from the launcher's number;
 // exit 71 if a rank was lost.
-func RunRanks(n, parts int, stall time.Duration, f func(c *comm.Comm) error) (transport string, err error) {
-	onOwn := func(c *comm.Comm) error { return RunHostedRanks(c, parts, f) }
+func RunRanks(n, ranks int, stall time.Duration, f func(c *comm.Comm) error) (transport string, err error) {
+	onOwn := func(c *comm.Comm) error { return RunHostedRanks(c, ranks, f) }
 	l, launched := mpi.Launched(os.Getenv)
 	if !launched {
 		return InProcess, comm.Run(max(n, 1), comm.Parallel, onOwn)
@@ -71,20 +71,20 @@ func RankFailure(err error) error {
 // A mesh may have more ranks than the job has processes. Each process then hosts
 // several ranks as goroutines, which do not depend on the number of processes.
 
-// RunHostedRanks calls f on parts ranks that the processes of c host, if they are
-// more than the processes; else on c.
+// RunHostedRanks calls f on the given number of ranks, hosted by the processes of c, if they
+// are more than the processes; else on c.
 //
 // Errors: the first error of f on a rank of this process.
-func RunHostedRanks(c *comm.Comm, parts int, f func(c *comm.Comm) error) error {
-	if parts <= c.Size() {
+func RunHostedRanks(c *comm.Comm, ranks int, f func(c *comm.Comm) error) error {
+	if ranks <= c.Size() {
 		return f(c)
 	}
-	// A rank that returns an error known to all must not make the messages of
+	// An error that all ranks have must not make the messages of
 	// slower ranks fail: keep the error and return nil.
 	var mu sync.Mutex
 	var known error
-	first := parts
-	err := comm.HostRanks(c, parts, func(c *comm.Comm) error {
+	first := ranks
+	err := comm.HostRanks(c, ranks, func(c *comm.Comm) error {
 		err := f(c)
 		if err == nil || !canLeaveTogether(err) {
 			return err

@@ -95,7 +95,7 @@ func (t *Team) CheckSame(what, text string) error {
 }
 
 // StopTogether returns a function that all ranks call together between steps. If
-// one rank is asked to stop, all stop. If one could not read its input (read), all
+// one rank receives a stop signal, all stop. If one could not read its input (read), all
 // return its error.
 func (t *Team) StopTogether(own func() error) func(read error) error {
 	if t == nil {
@@ -123,7 +123,7 @@ func (t *Team) StopTogether(own func() error) func(read error) error {
 			return err
 		}
 		if err == nil && flags[0] > 0 {
-			err = &exit.Error{Code: exit.SaveAndStop, What: "another rank was asked to stop", Fix: "continue with --resume auto"}
+			err = &exit.Error{Code: exit.SaveAndStop, What: "another rank received a stop signal", Fix: "continue with --resume auto"}
 		}
 		return err
 	}
@@ -170,16 +170,16 @@ func (t *Team) AgreeOnError(err error) error {
 // MaxRanksPerProcess returns the largest number of ranks that one process hosts.
 func (t *Team) MaxRanksPerProcess() int {
 	n := 0
-	for part := range t.size() {
-		n = max(n, t.localRank(part)+1)
+	for rank := range t.size() {
+		n = max(n, t.localRank(rank)+1)
 	}
 	return n
 }
 
 // localRank returns the index of a rank within its process.
-func (t *Team) localRank(part int) int {
+func (t *Team) localRank(rank int) int {
 	n := 0
-	for part > n && t.Comm.Process(part-n-1) == t.Comm.Process(part) {
+	for rank > n && t.Comm.Process(rank-n-1) == t.Comm.Process(rank) {
 		n++
 	}
 	return n

@@ -64,7 +64,7 @@ var exceptions = map[string]map[string]exception{
 		"ensemble/demo.addLegendre":                        {7, reasonFormula},
 		"ensemble/demo.encodeGRIB1":                        {8, reasonFormula},
 		"ensemble/demo.archiveWriter.writeFields":          {7, reasonStep},
-		"ensemble/exchange.exportNetwork":                  {9, "one step of Export, which has all of them at hand; a struct would be made for one call"},
+		"ensemble/exchange.exportNetwork":                  {9, "one step of Export, which has all of them in variables; a struct would be made for one call"},
 		"ensemble/model/network.Spec.Compile":              {7, reasonStep},
 		"ensemble/model/network.Spec.eventScore":           {8, reasonStep},
 		"ensemble/model/network.Spec.memberGraph":          {7, reasonStep},

@@ -89,7 +89,7 @@ func IsTemporary(name string) bool {
 
 // RemoveTemporary removes temporary files and folders that killed processes left in
 // a folder. names selects the files that they were to become; none means all. The
-// caller must know that no process is writing them. A missing folder is no error.
+// caller must ensure that no process is writing them. A missing folder is no error.
 func RemoveTemporary(dir string, names ...string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -8,7 +8,7 @@ import (
 
 // CreateError returns the error of creating or writing a file or folder: exit 74
 // for a full disk, a quota or a failing device, where a retry may succeed; 73 where
-// a path or a permission is in the way. An error that is an Error already is
+// a path or a permission prevents it. An error that is an Error already is
 // returned unchanged.
 func CreateError(path string, err error) error {
 	var known *Error

@@ -11,6 +11,9 @@ func Count(n int, one string) string {
 	if n == 1 {
 		return "1 " + one
 	}
+	if strings.HasSuffix(one, "s") {
+		return fmt.Sprintf("%d %ses", n, one)
+	}
 	return fmt.Sprintf("%d %ss", n, one)
 }
 

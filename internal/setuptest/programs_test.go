@@ -55,7 +55,7 @@ func (f *finder) follow(m *module, in *function, e ast.Expr, add func(text, file
 	for _, where := range unknown {
 		names, ok := indirect[where]
 		if !ok {
-			f.t.Errorf("%s: which program is %s? Say so in the table indirect, under %q", in.file, m.text(e), where)
+			f.t.Errorf("%s: which program is %s? State it in the table indirect, under %q", in.file, m.text(e), where)
 		}
 		delete(f.stale, where)
 		for _, name := range names {

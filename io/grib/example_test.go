@@ -101,3 +101,40 @@ func ExampleParseSimplePacking() {
 	// 280 K
 	// 285 K
 }
+
+// Finds the sections of a message in memory; section 2 is optional and absent.
+func ExampleParseSections() {
+	s, err := grib.ParseSections(message())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for n := 1; n < len(s); n++ {
+		fmt.Println("section", n, "at byte", s[n].Offset, "of", s[n].Length, "bytes")
+	}
+	// Output:
+	// section 1 at byte 16 of 21 bytes
+	// section 2 at byte 0 of 0 bytes
+	// section 3 at byte 37 of 72 bytes
+	// section 4 at byte 109 of 37 bytes
+	// section 5 at byte 146 of 21 bytes
+	// section 6 at byte 167 of 6 bytes
+	// section 7 at byte 173 of 9 bytes
+}
+
+// Reads the grid of a message from section 3 of edition 2.
+func ExampleParseGrid() {
+	m := message()
+	s, err := grib.ParseSections(m)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	grid, fault := grib.ParseGrid(2, m[s[3].Offset:s[3].Offset+s[3].Length], int64(len(m)))
+	if fault != nil {
+		fmt.Println(fault)
+		return
+	}
+	fmt.Println(grid.Grid)
+	// Output: regular_ll 2x2, 50 to 40 N, 0 to 10 E
+}

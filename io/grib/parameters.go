@@ -34,7 +34,7 @@ var (
 )
 
 // Description returns what ecCodes would report about a field with known time and
-// member. ok is false if ecCodes must be asked.
+// member. ok is false if only ecCodes can determine it.
 func (f *Field) Description() (d Description, ok bool) {
 	if d, ok = commonParameters[f.codes]; !ok || f.packing == "" {
 		return d, false

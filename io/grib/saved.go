@@ -18,7 +18,9 @@ type SavedIndex struct {
 }
 
 // savedMessage and savedField are rows of the columns. A field repeats nothing of
-// its message.
+// its message. All numbers have fixed width, so that a cache of a hundred thousand
+// fields is read without parsing. Their meaning is that of Message and Field; texts
+// are positions in SavedIndex.Texts.
 type (
 	savedMessage struct {
 		Number, Offset, Length, Edition int64
@@ -58,6 +60,7 @@ type (
 func (x *Index) Save() (h SavedIndex, columns []byte) {
 	h = SavedIndex{Messages: len(x.Messages), Fields: len(x.Fields), Junk: len(x.Junk)}
 	places := map[string]int64{}
+	// text returns the position of a string, which is stored once.
 	text := func(s string) int64 {
 		if _, ok := places[s]; !ok {
 			places[s], h.Texts = int64(len(h.Texts)), append(h.Texts, s)
@@ -102,6 +105,8 @@ func (h *SavedIndex) Index(c *columnfile.Columns) (*Index, error) {
 	if err := c.CheckEnd(); err != nil {
 		return nil, err
 	}
+	// A position outside of the list gives "": the checksum of the cache file finds
+	// damage before, so this only prevents a panic.
 	text := func(place int64) (s string) {
 		if place >= 0 && place < int64(len(h.Texts)) {
 			s = h.Texts[place]

@@ -4,8 +4,9 @@ import "bytes"
 
 // parseMessage1 checks a message of edition 1 whose section 0 is head.
 //
-// Source: FM 92 GRIB1, sections 0 to 5. Section 1, octet 8 declares sections 2 and
-// 3.
+// Source: FM 92 GRIB1, sections 0 to 5. Section 0, octets 5 to 7: length of the
+// message. Octets 1 to 3 of sections 1 to 4: length of the section. Section 1,
+// octet 8, bits 1 and 2 declare sections 2 (grid) and 3 (bitmap).
 func parseMessage1(w *readBuffer, m Message, head Octets) (Message, *Fault, error) {
 	total := int64(head.U3(5))
 	var s Sections
@@ -66,7 +67,8 @@ func parseMessage1(w *readBuffer, m Message, head Octets) (Message, *Fault, erro
 	return finishMessage(w, m, total, []Sections{s})
 }
 
-// finishMessage checks the end marker "7777" and completes the message.
+// finishMessage checks the end marker "7777" (section 5 of edition 1, section 8 of
+// edition 2) and completes the message.
 func finishMessage(w *readBuffer, m Message, total int64, fields []Sections) (Message, *Fault, error) {
 	if total > w.size-m.Offset {
 		return m, faultf("file ends inside the message", "it declares %d bytes, %d left", total, w.size-m.Offset), nil

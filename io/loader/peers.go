@@ -157,7 +157,7 @@ func addresses() (hosts []string) {
 
 // ConnectPeers sets the readers of a schedule. From the next PlanCaches on, samples
 // that they cache are read from them: always if always is set, otherwise while they
-// are faster than the file system. Readers without a port are not asked. Serve must
+// are faster than the file system. Readers without a port receive no requests. Serve must
 // have been called; all readers must pass the same list.
 func (l *Loader[T]) ConnectPeers(all []Peer, reader int, always bool) {
 	others := make([]*peerClient, len(all))
@@ -338,7 +338,7 @@ func forEachChunk(values [][]byte, f func(piece []byte) error) error {
 }
 
 // sampleForPeer returns a sample for another reader: from memory, or read from the
-// file system if this reader owns the sample. An owner never asks another reader,
+// file system if this reader owns the sample. An owner never requests from another reader,
 // so readers cannot wait for each other in a cycle.
 func (l *Loader[T]) sampleForPeer(ctx context.Context, number uint64) (x T, answer byte) {
 	var none T

@@ -216,7 +216,7 @@ func TestPeersFail(t *testing.T) {
 	}
 }
 
-// A peer that ends before the others is not asked any more, and no error is
+// A peer that ends before the others receives no more requests, and no error is
 // reported. A pending request ends with its stream.
 func TestPeerEnds(t *testing.T) {
 	s := Schedule{Seed: 5, Samples: 24, Epochs: 2, Batch: 4, Readers: 2, PadLastBatch: true}

@@ -18,7 +18,7 @@ func findHolders(places [][]int, samples int) [][]holder {
 }
 
 // owner returns the holder of a sample in memory that reads it from the file system
-// for all other readers. They ask the owner, so it has the sample as soon as any
+// for all other readers. They request it from the owner, which has the sample as soon as any
 // reader does. Samples are distributed over their holders. ok is false if no reader
 // holds the sample in memory.
 func owner(k int, of []holder) (p holder, ok bool) {

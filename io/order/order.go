@@ -80,7 +80,8 @@ func Roll(lon []float64) int {
 	return roll
 }
 
-// snapZero returns 0 for values that differ from 0 only by rounding.
+// snapZero returns 0 for values that differ from 0 only by rounding, so that
+// longitudes begin at exactly 0 and not just below 360.
 func snapZero(v float64) float64 {
 	if math.Abs(v) < 1e-9 {
 		return 0
@@ -106,7 +107,15 @@ func ToStored(stored, normal []float32, g *ensemble.Grid) error {
 }
 
 // forEach visits the points in both orders: one for single points, run for ranges
-// that are contiguous in both.
+// that are contiguous in both. In normal order n = row·NX + column, from north to
+// south and west to east. In storage order, with column c and row r of the file,
+//
+//	s = r·NX + c,   or c·NY + r if adjacent points follow a meridian (ColumnMajor)
+//
+// The flags of the scanning mode reverse r (SouthFirst), c (EastFirst), or every
+// second row; Roll moves columns from [-180, 180) to [0, 360).
+//
+// Source: GRIB2 flag table 3.4, bits 1 to 4; GRIB1 code table 8, bits 1 to 3.
 func forEach(g *ensemble.Grid, lenNormal, lenStored int, one func(n, s int), run func(n, s, count int)) error {
 	if lenNormal != g.Size() || lenStored != g.Size() {
 		return fmt.Errorf("order: got %d and %d values for a grid of %d points", lenNormal, lenStored, g.Size())
@@ -162,7 +171,8 @@ func isAlternating(o ensemble.SourceOrder) bool {
 	return o.ScanningMode > 0 && o.ScanningMode&0x10 != 0
 }
 
-// forEachReduced is forEach for a reduced grid.
+// forEachReduced is forEach for a reduced grid, whose rows have different numbers of
+// points: row j begins after the points of the rows before it, in both orders.
 func forEachReduced(g *ensemble.Grid, one func(n, s int), run func(n, s, count int)) {
 	o := g.Source
 	at := 0 // first point of the row in normal order

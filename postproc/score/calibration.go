@@ -14,10 +14,10 @@ import (
 // places 0…K−1, u their distance from the middle place and <·> the mean over the
 // shares,
 //
-//	Tilt = <u>/K,   Bend = 12<u²>/(K²−1) − 1
+//	Slope = <u>/K,   Convexity = 12<u²>/(K²−1) − 1
 //
-// are proportional to the slope and convexity contrasts of Jolliffe and Primo. Tilt is
-// the mean of F(y) minus ½: below 0 the forecasts are too high. Bend is 0 for the right
+// are proportional to the slope and convexity contrasts of Jolliffe and Primo. Slope is
+// the mean of F(y) minus ½: below 0 the forecasts are too high. Convexity is 0 for the right
 // spread. Above 0 (at most 2) observations fall outside the ensemble too often: the
 // spread is too small. Below 0 (at least −1) the spread is too large. Intervals come
 // from the resampled dates, so dependence between neighbouring points is included.
@@ -25,7 +25,7 @@ import (
 // Outside is the number of places whose share lies outside the band of a flat
 // histogram, which is as wide as the interval of the share. Allowed is the number
 // expected by chance: the 95 % quantile of the binomial distribution for K places. Flat:
-// the intervals of Tilt and Bend contain 0, and Outside ≤ Allowed.
+// the intervals of Slope and Convexity contain 0, and Outside ≤ Allowed.
 //
 // With too few dates for intervals, Bias and Dispersion are "unknown".
 //
@@ -44,12 +44,12 @@ type Calibration struct {
 	Flat             bool   `json:"flat"`
 	Bias             string `json:"bias"`       // of the forecasts: "none", "too_low" or "too_high"; "unknown" without interval
 	Dispersion       string `json:"dispersion"` // of the spread: "right", "too_small", "too_large"; "unknown" without interval
-	Tilt             Number `json:"tilt"`
-	TiltLow          Number `json:"tilt_low"`
-	TiltHigh         Number `json:"tilt_high"`
-	Bend             Number `json:"bend"`
-	BendLow          Number `json:"bend_low"`
-	BendHigh         Number `json:"bend_high"`
+	Slope            Number `json:"slope"`
+	SlopeLow         Number `json:"slope_low"`
+	SlopeHigh        Number `json:"slope_high"`
+	Convexity        Number `json:"convexity"`
+	ConvexityLow     Number `json:"convexity_low"`
+	ConvexityHigh    Number `json:"convexity_high"`
 	Outside          int    `json:"outside"`
 	Allowed          int    `json:"allowed"`
 	ReliabilityIndex Number `json:"reliability_index"`
@@ -72,8 +72,8 @@ func (v *view) calibration(system int, kind string, shares histogramShares) Cali
 		x, e := shares.interval(v.b, of)
 		return Number(x), Number(e.low), Number(e.high)
 	}
-	c.Tilt, c.TiltLow, c.TiltHigh = of(func(shares []float64) float64 { tilt, _ := contrasts(shares); return tilt })
-	c.Bend, c.BendLow, c.BendHigh = of(func(shares []float64) float64 { _, bend := contrasts(shares); return bend })
+	c.Slope, c.SlopeLow, c.SlopeHigh = of(func(shares []float64) float64 { slope, _ := contrasts(shares); return slope })
+	c.Convexity, c.ConvexityLow, c.ConvexityHigh = of(func(shares []float64) float64 { _, convexity := contrasts(shares); return convexity })
 	for i := range k {
 		s, low, high := of(func(shares []float64) float64 { return shares[i] })
 		if flat := Number(1 / float64(k)); s-flat > high-s || flat-s > s-low {
@@ -81,15 +81,15 @@ func (v *view) calibration(system int, kind string, shares histogramShares) Cali
 		}
 	}
 	c.Allowed = allowed(k, 1-v.b.Confidence)
-	c.Bias = side(c.TiltLow, c.TiltHigh, "too_high", "none", "too_low")
-	c.Dispersion = side(c.BendLow, c.BendHigh, "too_large", "right", "too_small")
+	c.Bias = side(c.SlopeLow, c.SlopeHigh, "too_high", "none", "too_low")
+	c.Dispersion = side(c.ConvexityLow, c.ConvexityHigh, "too_large", "right", "too_small")
 	c.Flat = c.Bias == "none" && c.Dispersion == "right" && c.Outside <= c.Allowed
 	c.Text = c.text()
 	return c
 }
 
-// contrasts returns Tilt and Bend of weights that need not add up to 1.
-func contrasts(weights []float64) (tilt, bend float64) {
+// contrasts returns Slope and Convexity of weights that need not add up to 1.
+func contrasts(weights []float64) (slope, convexity float64) {
 	k := float64(len(weights))
 	var total, first, second float64
 	for i, w := range weights {
@@ -134,7 +134,7 @@ func (c *Calibration) text() string {
 		return fmt.Sprintf("Calibrated: with %[2]d dates the %[1]s does not differ from a flat one.", name, c.N)
 	}
 	var found []string
-	at := 100 * (0.5 + float64(c.Tilt))
+	at := 100 * (0.5 + float64(c.Slope))
 	switch c.Bias {
 	case "too_low":
 		found = append(found, fmt.Sprintf("Forecasts are too low: on average the reference falls on the %.1f %% quantile, not on the median.", at))
@@ -143,9 +143,9 @@ func (c *Calibration) text() string {
 	}
 	switch c.Dispersion {
 	case "too_small":
-		found = append(found, fmt.Sprintf("Spread is too small: the reference falls into the tails of the distribution too often (bend %+.3f).", float64(c.Bend)))
+		found = append(found, fmt.Sprintf("Spread is too small: the reference falls into the tails of the distribution too often (convexity %+.3f).", float64(c.Convexity)))
 	case "too_large":
-		found = append(found, fmt.Sprintf("Spread is too large: the reference falls near the median too often (bend %+.3f).", float64(c.Bend)))
+		found = append(found, fmt.Sprintf("Spread is too large: the reference falls near the median too often (convexity %+.3f).", float64(c.Convexity)))
 	}
 	outside := fmt.Sprintf("%d of %d places outside the band of a flat histogram", c.Outside, c.Places)
 	if len(found) == 0 {

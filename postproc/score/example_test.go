@@ -456,3 +456,35 @@ func ExampleParseBox() {
 	fmt.Println(b, err)
 	// Output: {alps 43 49 5 17} <nil>
 }
+
+// quantileOf prints a score of the quantile of probability 0.9 of a normal distribution, 2 m temperature in °C.
+func quantileOf(s *score.Score) {
+	target := score.Target{Variable: "2t", Level: ensemble.Level{Kind: ensemble.HeightAboveSoil, Value: 2}, Lead: ensemble.Lead(48 * time.Hour), Unit: "degC"}
+	a, err := score.New(target, score.Grid{Weights: []float64{1, 1}, Name: "equal", NX: 2}, []score.System{{Name: "normal", Provides: score.Mean | score.Spread}},
+		score.Options{Scores: []string{s.ID}, Levels: []float64{0.9}})
+	if err != nil {
+		panic(err)
+	}
+	for t, obs := range observed {
+		mean, spread := make([]float32, 2), make([]float32, 2)
+		ensemble.MeanStd(mean, spread, members[t], 1)
+		if err := a.Add(ensemble.InitAt(time.Date(2026, 1, 1+t, 0, 0, 0, 0, time.UTC)), score.Reference{Obs: obs}, []score.Sample{{Mean: mean, Spread: spread}}); err != nil {
+			panic(err)
+		}
+	}
+	r, err := a.Result(score.Bootstrap{}, nil)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Printf("%.3f %s\n", float64(r.Scores[0].Value), s.UnitOf("degC"))
+}
+
+func ExampleQuantileScore() {
+	quantileOf(score.QuantileScore)
+	// Output: 0.186 degC
+}
+
+func ExampleQuantileFrequency() {
+	quantileOf(score.QuantileFrequency)
+	// Output: 1.000 1
+}

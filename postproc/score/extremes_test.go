@@ -188,8 +188,8 @@ func TestCalibrationInWords(t *testing.T) {
 	if flat < 13 { // of 20, each with a chance of about 0.9: 13 or more in all but one of 1000
 		t.Errorf("%d of 20 right forecasts are called flat", flat)
 	}
-	if tilt, bend := contrasts([]float64{1, 0, 0, 1}); tilt != 0 || math.Abs(bend-0.8) > 1e-12 {
-		t.Errorf("tilt %g and bend %g of the outer two of four places", tilt, bend)
+	if slope, convexity := contrasts([]float64{1, 0, 0, 1}); slope != 0 || math.Abs(convexity-0.8) > 1e-12 {
+		t.Errorf("slope %g and convexity %g of the outer two of four places", slope, convexity)
 	}
 	if allowed(20, 0.05) != 3 || allowed(11, 0.05) != 2 {
 		t.Errorf("%d of 20, %d of 11 places may be outside", allowed(20, 0.05), allowed(11, 0.05))

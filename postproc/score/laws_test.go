@@ -287,7 +287,7 @@ func exact(r *Result) any {
 		out = append(out, fmt.Sprintf("%s %x %x %x", h.System, h.Counts, h.Shares, h.Low))
 	}
 	for _, c := range r.Calibration {
-		out = append(out, fmt.Sprintf("%s %s %s %s %x %x %x %x %s", c.System, c.Histogram, c.Region, c.Season, c.Tilt, c.TiltHigh, c.Bend, c.BendLow, c.Text))
+		out = append(out, fmt.Sprintf("%s %s %s %s %x %x %x %x %s", c.System, c.Histogram, c.Region, c.Season, c.Slope, c.SlopeHigh, c.Convexity, c.ConvexityLow, c.Text))
 	}
 	for _, c := range r.Comparisons {
 		out = append(out, fmt.Sprintf("%s %s %s %x %x %x %x", c.ID, c.Region, c.Season, c.SkillScore, c.CILow, c.CIHigh, c.P))

@@ -66,7 +66,7 @@ func TestFlatness(counts []float64) Flatness {
 		n += c
 	}
 	e := n / float64(k)
-	var dist, chi, line, bend, lineNorm, bendNorm float64
+	var dist, chi, slope, convexity, slopeNorm, convexityNorm float64
 	mid := float64(k-1) / 2
 	square := float64(k*k-1) / 12 // mean of (i−mid)²
 	for i, c := range counts {
@@ -75,12 +75,12 @@ func TestFlatness(counts []float64) Flatness {
 		v := u*u - square
 		dist += math.Abs(c/n - 1/float64(k))
 		chi += x * x
-		line, lineNorm = line+x*u, lineNorm+u*u
-		bend, bendNorm = bend+x*v, bendNorm+v*v
+		slope, slopeNorm = slope+x*u, slopeNorm+u*u
+		convexity, convexityNorm = convexity+x*v, convexityNorm+v*v
 	}
-	line, bend = line*line/lineNorm, bend*bend/bendNorm
+	slope, convexity = slope*slope/slopeNorm, convexity*convexity/convexityNorm
 	p := func(x float64, dof int) Number { return Number(mathext.GammaIncRegComp(float64(dof)/2, x/2)) }
-	return Flatness{Distance: Number(dist), ChiSquare: Number(chi), P: p(chi, k-1), Slope: Number(line), PSlope: p(line, 1), Convexity: Number(bend), PConvexity: p(bend, 1)}
+	return Flatness{Distance: Number(dist), ChiSquare: Number(chi), P: p(chi, k-1), Slope: Number(slope), PSlope: p(slope, 1), Convexity: Number(convexity), PConvexity: p(convexity, 1)}
 }
 
 // FlatBand is the interval that contains each of K shares of n independent cases with

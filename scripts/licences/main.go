@@ -35,7 +35,7 @@ type source struct {
 	texts              []string
 }
 
-// licenceName matches the files that say under which terms a module is given.
+// licenceName matches the files with the licence of a module.
 var licenceName = regexp.MustCompile(`(?i)^(licen[cs]e|copying|copyright|notice|patents|unlicense)([-._].*)?$`)
 
 func write(w io.Writer, packages []string) error {

@@ -8,7 +8,7 @@ import (
 
 // HostRanks calls f on the ranks of a job that is larger than the number of
 // processes. Each process, a rank of c, runs a consecutive range of ranks as
-// goroutines: process r of P runs the ranks from r·parts/P to (r+1)·parts/P. The
+// goroutines: process r of P runs the ranks from r·ranks/P to (r+1)·ranks/P. The
 // job that f sees does not depend on P. All processes call Host together, and c
 // must be the whole job and idle meanwhile.
 //
@@ -17,30 +17,30 @@ import (
 //
 // Errors: the first error of a rank of this process, with its number; fewer ranks
 // than processes; a transport that is not Channeled.
-func HostRanks(c *Comm, parts int, f func(*Comm) error) error {
+func HostRanks(c *Comm, ranks int, f func(*Comm) error) error {
 	n, me := c.Size(), c.Rank()
-	if parts < n {
-		return fmt.Errorf("hosting %d ranks on %d processes: every process needs at least one", parts, n)
+	if ranks < n {
+		return fmt.Errorf("hosting %d ranks on %d processes: every process needs at least one", ranks, n)
 	}
 	processes, ok := c.t.(Channeled)
 	if !ok {
-		return fmt.Errorf("hosting %d ranks: transport %T has no channels", parts, c.t)
+		return fmt.Errorf("hosting %d ranks: transport %T has no channels", ranks, c.t)
 	}
-	h := &rankHost{cuts: SplitEvenly(parts, n), processOf: make([]int, parts), running: map[*hostedTask]bool{}}
+	h := &rankHost{cuts: SplitEvenly(ranks, n), processOf: make([]int, ranks), running: map[*hostedTask]bool{}}
 	for r := range n {
-		for part := h.cuts[r]; part < h.cuts[r+1]; part++ {
-			h.processOf[part] = r
+		for rank := h.cuts[r]; rank < h.cuts[r+1]; rank++ {
+			h.processOf[rank] = r
 		}
 		h.maxRanks = max(h.maxRanks, h.cuts[r+1]-h.cuts[r])
 	}
 	if err := openChannels(c, processes, h.maxRanks*h.maxRanks); err != nil {
-		return fmt.Errorf("hosting %d ranks on %d processes: %w", parts, n, err)
+		return fmt.Errorf("hosting %d ranks on %d processes: %w", ranks, n, err)
 	}
 	var own []RunningTask
-	for part := h.cuts[me]; part < h.cuts[me+1]; part++ {
+	for rank := h.cuts[me]; rank < h.cuts[me+1]; rank++ {
 		own = append(own, h.start(processes, func(t Channeled) {
-			if err := call(f, New(hostedRank{h, part, t})); err != nil {
-				h.fail(fmt.Errorf("hosted rank %d: %w", part, err))
+			if err := call(f, New(hostedRank{h, rank, t})); err != nil {
+				h.fail(fmt.Errorf("hosted rank %d: %w", rank, err))
 			}
 		}))
 	}
@@ -140,7 +140,7 @@ func (p hostedRank) Recv(from, tag int, x Slice) Request {
 // channel returns the channel of the messages between two ranks. All bits of a tag
 // are in use, so tags cannot distinguish the ranks of a process; channels do.
 func (p hostedRank) channel(from, to int) Transport {
-	within := func(part int) int { return part - p.h.cuts[p.h.processOf[part]] }
+	within := func(rank int) int { return rank - p.h.cuts[p.h.processOf[rank]] }
 	return p.transport.Channel(within(from)*p.h.maxRanks + within(to))
 }
 

@@ -26,7 +26,7 @@ type Result struct {
 // Compare runs every case of every operation on a backend in the memory of the host, in
 // every layout option, and compares with the reference in float64. Unlike TestValues it
 // uses no guard values, no in-place execution and no other storage types: it checks
-// whether kernels are correct on the processor at hand.
+// whether kernels are correct on this processor.
 //
 // Errors: a kernel that fails; that of stop, which is called before each operation.
 func Compare(dev backend.Backend, stop func() error) (Result, error) {

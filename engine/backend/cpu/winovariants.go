@@ -262,7 +262,7 @@ func (p winoPass) excerpt() winoPass {
 	return p
 }
 
-// key returns the key of a pass in the timing table (winoKey). Suffixes tell apart
+// key returns the key of a pass in the timing table (winoKey). Suffixes distinguish
 // bfloat16 products, fields with extra rows and masked filters. Of a mask only the
 // counts matter, not the positions of its blocks.
 func (p winoPass) key() string {

@@ -177,8 +177,8 @@ func (b *Backend) DeviceInfo() backend.DeviceInfo {
 	return a
 }
 
-// noMemory converts an error of insufficient memory to one that tells users what to
-// change. Other errors are returned unchanged.
+// noMemory converts an error of insufficient memory to one with a
+// fix. Other errors are returned unchanged.
 func noMemory(err error) error {
 	if !errors.Is(err, device.ErrOutOfMemory) {
 		return err

@@ -216,7 +216,7 @@ func (b *Backend) benchmark(clock device.Profiler, key string, variants []varian
 // warm-up run.
 const timedRuns = 3
 
-// A variant that is so many times slower than the fastest is not timed again: in its
+// A variant slower than the fastest by this factor is not timed again: in its
 // warm-up, which loads code, or in a timed run.
 const (
 	tooSlowFirst = 20

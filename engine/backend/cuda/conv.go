@@ -272,7 +272,7 @@ const ownTiles = 3
 // least estimated cost, the best first; nil if they do not support the convolution.
 //
 // Plain fields are converted to channels last in scratch, and the result back. If a
-// halo is being received and it pays, a variant computes the interior first
+// halo is being received and that is faster, a variant computes the interior first
 // (splitInterior).
 func (b *Backend) ownConvs(c convolution) (all []variant) {
 	values, plain, ok := supportedFields(c.fields()...)

@@ -57,7 +57,7 @@ const (
 //
 //	saved = exchange + whole − max(exchange, interior) − rim
 //
-// It is at most 0 if it does not pay: narrow boxes use tiles and multiprocessors
+// It is at most 0 if the split is not faster: narrow boxes use tiles and multiprocessors
 // poorly, and each is a call of its own. On emulated devices, where time does not
 // matter, everything that can be divided is.
 func (b *Backend) splitInterior(c convolution, products kernels.Products, tiles []kernels.Tile) (cut convolution, cutTiles []kernels.Tile, saves float64) {

@@ -111,7 +111,7 @@ func histogramEdge(b *graph.Builder, k *task.Task, like graph.Value, v, i int) g
 	return b.Const("", graph.Shape{1, like.Dim(1), like.Dim(2), 1, 1}, x)
 }
 
-// IsNonNegative reports whether a variable is known to have no negative values.
+// IsNonNegative reports whether a variable has no negative values, according to the table of variables.
 func IsNonNegative(name string) bool {
 	v, _ := ensemble.VariableNamed(name)
 	bounded, _ := v.NonNegative()

@@ -28,8 +28,8 @@ import (
 // ParallelCheckOptions are the inputs of [CheckParallel].
 type ParallelCheckOptions struct {
 	Case  Case   // the whole step
-	Mesh  string // the only mesh to compare, of as many parts as ranks or more; empty: all possible meshes
-	Ranks int    // ranks of this process; under an MPI launcher those of the job
+	Mesh  string // the only mesh to compare, of at least as many ranks as processes; empty: all possible meshes
+	Ranks int    // ranks within this process; under an MPI launcher the number of processes of the job
 	Steps int    // training steps; 0: 5
 	// Optimizer takes the steps; empty: SGD with momentum and a low rate. Adam divides by the size of gradients
 	// and so amplifies the rounding of small ones, on any number of ranks; large steps of SGD do too.
@@ -47,8 +47,8 @@ const checkMomentum = 0.9
 
 // ParallelCheck compares training on all ranks of a job with training on one.
 type ParallelCheck struct {
-	Ranks     int    `json:"ranks"`
-	Parts     int    `json:"parts"`     // parts of each mesh
+	Processes int    `json:"processes"`
+	Ranks     int    `json:"ranks"`     // ranks of each mesh
 	Transport string `json:"transport"` // in-process, or an MPI library
 	Network   Case   `json:"network"`
 	Steps     int    `json:"steps"`
@@ -95,7 +95,7 @@ type ParallelMesh struct {
 	// Checksum is the SHA-256 of the parameters after all steps.
 	Checksum string `json:"sha256"`
 	// SameBits reports whether parameters and losses on every rank equal, bit by bit, those of the same mesh with
-	// all parts in the process of rank 0.
+	// all ranks in the process of rank 0.
 	SameBits bool `json:"same_bits"`
 	// BytesSent is sent per step by the rank that sends most.
 	BytesSent int64 `json:"bytes_sent"`
@@ -112,12 +112,12 @@ func CheckParallel(ctx context.Context, o ParallelCheckOptions) (*ParallelCheck,
 	if o.Optimizer == "" {
 		o.Optimizer = CheckOptimizers[0]
 	}
-	parts, err := setup.MeshParts(o.Mesh)
+	ranks, err := setup.MeshRanks(o.Mesh)
 	if err != nil {
 		return nil, err
 	}
 	out := &ParallelCheck{Steps: o.Steps, Optimizer: o.Optimizer, SameBits: true}
-	transport, err := team.RunRanks(o.Ranks, parts, config.DefaultStallTimeout, func(c *comm.Comm) error {
+	transport, err := team.RunRanks(o.Ranks, ranks, config.DefaultStallTimeout, func(c *comm.Comm) error {
 		k := o.Case.shareThreads(c.Size())
 		k.Periodic = true // so that halos wrap around
 		if err := k.check(); err != nil {
@@ -140,7 +140,7 @@ func CheckParallel(ctx context.Context, o ParallelCheckOptions) (*ParallelCheck,
 			all = append(all, r)
 		}
 		if c.Rank() == 0 {
-			out.Network, out.Ranks, out.Parts = k, team.ProcessCount(c), c.Size()
+			out.Network, out.Processes, out.Ranks = k, team.ProcessCount(c), c.Size()
 			out.Meshes, out.Losses, out.LossFloor = all, one.losses, one.floor
 			out.Checksum = checksum(one.parameters)
 		}
@@ -325,7 +325,7 @@ func (k Case) share(ctx context.Context, c *comm.Comm, m spatial.Mesh, o Paralle
 	return s, err
 }
 
-// inOneProcess returns, on all ranks, the hash of training on a mesh with all parts in the process of rank 0.
+// inOneProcess returns, on all ranks, the hash of training on a mesh with all ranks in the process of rank 0.
 func (k Case) inOneProcess(ctx context.Context, c *comm.Comm, m spatial.Mesh, o ParallelCheckOptions) (int64, error) {
 	bits := []int64{0}
 	if c.Rank() == 0 {
@@ -403,8 +403,8 @@ func (p *ParallelCheck) Sections() answer.Sections {
 	for _, m := range p.Meshes {
 		errors.Rows = append(errors.Rows, []any{m.Mesh, m.Forward, m.Gradient, m.Loss, m.Parameters, float64(m.BytesSent) / (1 << 20)})
 	}
-	return answer.Sections{{Text: []string{fmt.Sprintf("%s (%s) against one, %s of %v", setup.DescribeRanks(p.Ranks, p.Parts), p.Transport, humanise.Count(p.Steps, "step"), p.Network)}}, errors,
+	return answer.Sections{{Text: []string{fmt.Sprintf("%s (%s) against one, %s of %v", setup.DescribeRanks(p.Processes, p.Ranks), p.Transport, humanise.Count(p.Steps, "step"), p.Network)}}, errors,
 		{Text: []string{fmt.Sprintf("largest relative error of predictions, gradients and losses %.1e", p.MaxRelError),
 			fmt.Sprintf("losses of one rank from adjacent float32 parameters: %.1e", p.LossFloor),
-			"same bits as with all parts in one process: " + map[bool]string{true: "yes", false: "NO"}[p.SameBits]}}}
+			"same bits as with all ranks in one process: " + map[bool]string{true: "yes", false: "NO"}[p.SameBits]}}}
 }

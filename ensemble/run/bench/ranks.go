@@ -28,9 +28,9 @@ import (
 
 // RanksOptions are the inputs of [RunOnRanks].
 type RanksOptions struct {
-	Case    Case          // the whole step; Threads are those of one rank or part
-	Mesh    string        // mesh of as many parts as ranks or more; empty: as a training would choose
-	Ranks   int           // ranks of this process; under an MPI launcher those of the job
+	Case    Case          // the whole step; Threads are those of one rank
+	Mesh    string        // mesh of at least as many ranks as processes; empty: as a training would choose
+	Ranks   int           // ranks within this process; under an MPI launcher the number of processes of the job
 	Steps   int           // measured; 0: as many as Seconds allow, and at least 5, or 3 if a step takes more than 4 s
 	Seconds float64       // 0: 3
 	Timings setup.Timings // measured times of kernels
@@ -41,49 +41,49 @@ type RanksOptions struct {
 // RanksReport is the duration of a training step on ranks: times in ms, rates in useful GFLOP/s.
 type RanksReport struct {
 	Machine   Machine `json:"machine"` // machine of rank 0, without peaks
-	Ranks     int     `json:"ranks"`
-	Parts     int     `json:"parts"` // parts of the mesh; if there are more than ranks, some ranks have several
+	Processes int     `json:"processes"`
+	Ranks     int     `json:"ranks"` // ranks of the mesh; if they are more than the processes, some processes host several
 	Transport string  `json:"transport"`
 	Mesh      string  `json:"mesh"`
 	Sharded   bool    `json:"shard_optimizer"` // optimiser state distributed over ranks
 	Network   Case    `json:"network"`
-	// TrainMedian and the other times are those of the part with the largest median.
+	// TrainMedian and the other times are those of the rank with the largest median.
 	TrainMedian float64 `json:"train_ms_median"`
 	TrainMin    float64 `json:"train_ms_min"`
 	TrainMax    float64 `json:"train_ms_max"`
 	SamplesPerS float64 `json:"samples_per_s"`
 	GFLOP       float64 `json:"forward_gflop"` // work of one forward pass over the whole batch
 	GFLOPs      float64 `json:"gflops"`        // rate of the training step
-	// WaitMS and BytesSent are the largest of all parts.
+	// WaitMS and BytesSent are the largest of all ranks.
 	WaitMS     float64 `json:"wait_ms"`
 	BytesSent  int64   `json:"bytes_sent"`
 	Parameters int     `json:"parameters"`
 	Loss       float64 `json:"loss"` // after the last step
 	Steps      int     `json:"steps"`
 	Warmup     int     `json:"warmup"`
-	// ByRank has an entry for each part; it is empty on ranks other than 0.
+	// ByRank has an entry for each rank; it is empty on ranks other than 0.
 	ByRank []RankReport `json:"by_rank"`
 }
 
-// RankReport is the result of one rank, or of one of its parts.
+// RankReport is the result of one rank.
 type RankReport struct {
+	Process     int     `json:"process"`
 	Rank        int     `json:"rank"`
-	Part        int     `json:"part"`
 	TrainMedian float64 `json:"train_ms_median"`
 	TrainMin    float64 `json:"train_ms_min"`
 	TrainMax    float64 `json:"train_ms_max"`
 	// WaitMS is the mean time per step that the rank waited for messages: halos, reductions of gradients and
-	// moments, and slower ranks. With several parts in a process it includes the time in which other parts
+	// moments, and slower ranks. With several ranks in a process it includes the time in which other ranks
 	// compute.
 	WaitMS    float64 `json:"wait_ms"`
 	BytesSent int64   `json:"bytes_sent"` // in a step
 	Messages  int64   `json:"messages"`   // in a step
-	PeakMiB   float64 `json:"peak_mib"`   // memory of the process with all its parts, and with all ranks if they are in-process
+	PeakMiB   float64 `json:"peak_mib"`   // memory of the process with all its ranks
 	ArenaMiB  float64 `json:"arena_mib"`
 	CompileMS float64 `json:"compile_ms"` // time to compile the step
 }
 
-// rankValueCount is the number of values of a RankReport besides rank and part.
+// rankValueCount is the number of values of a RankReport besides process and rank.
 const rankValueCount = 9
 
 // values returns the values for a message.
@@ -92,8 +92,8 @@ func (r RankReport) values() [rankValueCount]float64 {
 }
 
 // rankReport restores a report from its values.
-func rankReport(rank, part int, x []float64) RankReport {
-	return RankReport{rank, part, x[0], x[1], x[2], x[3], int64(x[4]), int64(x[5]), x[6], x[7], x[8]}
+func rankReport(process, rank int, x []float64) RankReport {
+	return RankReport{process, rank, x[0], x[1], x[2], x[3], int64(x[4]), int64(x[5]), x[6], x[7], x[8]}
 }
 
 // RunOnRanks measures training steps of a case on all ranks of a job.
@@ -104,12 +104,12 @@ func RunOnRanks(ctx context.Context, o RanksOptions) (*RanksReport, error) {
 	if o.Seconds == 0 {
 		o.Seconds = 3
 	}
-	parts, err := setup.MeshParts(o.Mesh)
+	ranks, err := setup.MeshRanks(o.Mesh)
 	if err != nil {
 		return nil, err
 	}
 	out := &RanksReport{}
-	transport, err := team.RunRanks(o.Ranks, parts, config.DefaultStallTimeout, func(c *comm.Comm) error {
+	transport, err := team.RunRanks(o.Ranks, ranks, config.DefaultStallTimeout, func(c *comm.Comm) error {
 		r, err := o.measure(ctx, c)
 		if err == nil && c.Rank() == 0 {
 			out = r
@@ -215,12 +215,12 @@ func (o RanksOptions) measure(ctx context.Context, c *comm.Comm) (r *RanksReport
 	}
 	cpu := cpuinfo.Read()
 	r = &RanksReport{
-		Machine: Machine{CPU: cpu.Model, Cores: cpu.Cores, ISA: cpu.Features, Go: runtime.Version(), OneDNN: dnnl.Version(), Peaks: []Peak{}},
-		Ranks:   team.ProcessCount(c), Parts: c.Size(), Mesh: m.String(), Sharded: shared, Network: k, GFLOP: float64(flops) / 1e9,
+		Machine:   Machine{CPU: cpu.Model, Cores: cpu.Cores, ISA: cpu.Features, Go: runtime.Version(), OneDNN: dnnl.Version(), Peaks: []Peak{}},
+		Processes: team.ProcessCount(c), Ranks: c.Size(), Mesh: m.String(), Sharded: shared, Network: k, GFLOP: float64(flops) / 1e9,
 		Parameters: plan.Store().ParamCount(), Loss: loss, Steps: steps, Warmup: benchWarmup,
 	}
-	for part := range c.Size() {
-		one := rankReport(c.Process(part), part, all[part*rankValueCount:(part+1)*rankValueCount])
+	for rank := range c.Size() {
+		one := rankReport(c.Process(rank), rank, all[rank*rankValueCount:(rank+1)*rankValueCount])
 		r.ByRank = append(r.ByRank, one)
 		r.WaitMS, r.BytesSent = max(r.WaitMS, one.WaitMS), max(r.BytesSent, one.BytesSent)
 	}
@@ -261,7 +261,7 @@ func (k Case) mesh(text string, n int) (spatial.Mesh, error) {
 		m, err := spatial.ParseMesh(text)
 		if err == nil && m.Size() != n {
 			err = &exit.Error{Code: exit.Usage, What: fmt.Sprintf("a mesh of %d ranks (%v) in a job of %d", m.Size(), m, n), At: "--mesh",
-				Why: "every rank needs a part of the mesh", Fix: "start at most as many ranks as it has parts"}
+				Why: "every process needs a rank of the mesh", Fix: "start at most as many processes as it has ranks"}
 		}
 		return m, err
 	}
@@ -274,12 +274,12 @@ func (k Case) mesh(text string, n int) (spatial.Mesh, error) {
 
 // Sections returns the report as text.
 func (r *RanksReport) Sections() answer.Sections {
-	ranks := answer.Section{Columns: []answer.Column{answer.NumberColumn("rank", "", ""), answer.NumberColumn("part", "", ""), answer.NumberColumn("ms", "", "%.1f"), answer.NumberColumn("waited", "ms", "%.1f"),
+	ranks := answer.Section{Columns: []answer.Column{answer.NumberColumn("process", "", ""), answer.NumberColumn("rank", "", ""), answer.NumberColumn("ms", "", "%.1f"), answer.NumberColumn("waited", "ms", "%.1f"),
 		answer.NumberColumn("MiB sent", "", "%.2f"), answer.NumberColumn("messages", "", ""), answer.NumberColumn("arena", "MiB", "%.1f"), answer.NumberColumn("peak", "MiB", "%.1f")}}
 	for _, k := range r.ByRank {
-		ranks.Rows = append(ranks.Rows, []any{k.Rank, k.Part, k.TrainMedian, k.WaitMS, float64(k.BytesSent) / (1 << 20), k.Messages, k.ArenaMiB, k.PeakMiB})
+		ranks.Rows = append(ranks.Rows, []any{k.Process, k.Rank, k.TrainMedian, k.WaitMS, float64(k.BytesSent) / (1 << 20), k.Messages, k.ArenaMiB, k.PeakMiB})
 	}
-	return answer.Sections{{Text: []string{fmt.Sprintf("%s (%s), mesh %s, %v each", setup.DescribeRanks(r.Ranks, r.Parts), r.Transport, cmp.Or(r.Mesh, "none"), r.Network),
+	return answer.Sections{{Text: []string{fmt.Sprintf("%s (%s), mesh %s, %v each", setup.DescribeRanks(r.Processes, r.Ranks), r.Transport, cmp.Or(r.Mesh, "none"), r.Network),
 		fmt.Sprintf("training step %.1f ms (%.1f to %.1f) of the slowest rank, %.2f samples/s, %.1f GFLOP/s", r.TrainMedian, r.TrainMin, r.TrainMax, r.SamplesPerS, r.GFLOPs)}}, ranks,
 		{Text: []string{fmt.Sprintf("ms of %s after %d warm-up steps; other columns are per step", humanise.Count(r.Steps, "step"), r.Warmup)}}}
 }

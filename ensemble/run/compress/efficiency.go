@@ -65,14 +65,14 @@ type ReferenceSkill struct {
 // efficiencyFile is the name of the table in a run directory.
 const efficiencyFile = "efficiency.json"
 
-// Duration of the timings: at least so many rounds over all networks, and at most this time.
+// Duration of the timings: minimum number of rounds over all networks, and maximum time.
 const (
 	efficiencyRounds = 15
 	efficiencyTime   = 20 * time.Second
 )
 
 // CompareEfficiency scores and times the networks of finished trainings on the validation samples of the
-// first one, with so many threads (0: as in its configuration).
+// first one, with the given number of threads (0: as in its configuration).
 //
 // Errors: those of trained.FinishedTraining; exit 65 for networks of other inputs.
 func CompareEfficiency(ctx context.Context, runs []string, threads int) (*EfficiencyTable, error) {

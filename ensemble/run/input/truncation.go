@@ -31,7 +31,7 @@ func coordinates(k ensemble.Key) [axisCount]any {
 	return [axisCount]any{k.Lead, k.Member, k.Variable, k.Level}
 }
 
-// fileContext is what other files tell about a truncated one.
+// fileContext is evidence from other files about a truncated one.
 type fileContext struct {
 	seen map[coordinate]bool // coordinates that occur in some field
 	ends map[string]int      // last message number of each file

@@ -47,7 +47,7 @@ func TestLongParallelMatrix(t *testing.T) {
 	tell := func(r *bench.ParallelCheck) {
 		for _, m := range r.Meshes {
 			t.Logf("%s, %s (%s), depth %d, mesh %q: forward %.1e, gradient %.1e, losses %.1e (floor %.1e), parameters %.1e, %.2f MiB sent a step",
-				r.Optimizer, setup.DescribeRanks(r.Ranks, r.Parts), r.Transport, r.Network.Depth, m.Mesh, m.Forward, m.Gradient, m.Loss, r.LossFloor, m.Parameters, float64(m.BytesSent)/(1<<20))
+				r.Optimizer, setup.DescribeRanks(r.Processes, r.Ranks), r.Transport, r.Network.Depth, m.Mesh, m.Forward, m.Gradient, m.Loss, r.LossFloor, m.Parameters, float64(m.BytesSent)/(1<<20))
 		}
 	}
 	for _, n := range []int{1, 2, 3, 4, 8} {

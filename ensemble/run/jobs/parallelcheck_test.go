@@ -46,9 +46,9 @@ func checkParallelErrors(t *testing.T, r *bench.ParallelCheck) {
 			t.Errorf("%v on %s (%s): %+v", r.Network, m.Mesh, r.Transport, m)
 		}
 		if !m.SameBits || !r.SameBits {
-			t.Errorf("%s, %d ranks (%s): other bits than all parts in one process", m.Mesh, r.Ranks, r.Transport)
+			t.Errorf("%s, %d ranks (%s): other bits than all ranks in one process", m.Mesh, r.Ranks, r.Transport)
 		}
-		if r.Parts > 1 && m.BytesSent == 0 {
+		if r.Ranks > 1 && m.BytesSent == 0 {
 			t.Errorf("%s: nothing was sent", m.Mesh)
 		}
 	}
@@ -121,8 +121,8 @@ func TestParallelMatrix(t *testing.T) {
 		}
 		sameBits(t, all)
 		for i, r := range all[max(0, len(all)-2):] {
-			if r.Ranks != c.ranks[1+i] || r.Parts < r.Ranks {
-				t.Errorf("%s on %d ranks: %d, with %d parts", c.mesh, c.ranks[1+i], r.Ranks, r.Parts)
+			if r.Processes != c.ranks[1+i] || r.Ranks < r.Processes {
+				t.Errorf("%s on %d processes: %d, with %d ranks", c.mesh, c.ranks[1+i], r.Processes, r.Ranks)
 			}
 		}
 	}

@@ -50,7 +50,7 @@ func TestRolling(t *testing.T) {
 		t.Fatalf("%d years of analyses", len(f.Analyses))
 	}
 	o := verify.RollingOptions{Options: verify.Options{Forecast: products, Analysis: f.Analyses[:1], Members: f.GRIB2}, Dir: filepath.Join(dir, "rolling"), Window: 12,
-		Bands: verify.Bands{SpreadSkill: [2]float64{0.01, 100}, Bias: 3, Tilt: 10, Bend: 10, Skill: -10}}
+		Bands: verify.Bands{SpreadSkill: [2]float64{0.01, 100}, Bias: 3, Slope: 10, Convexity: 10, Skill: -10}}
 	rolling := func() *verify.RollingResult {
 		t.Helper()
 		r, err := verify.Rolling(context.Background(), o)

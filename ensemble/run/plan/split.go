@@ -52,7 +52,7 @@ func Split(ctx context.Context, c *config.TrainConfig, mesh string) (*SplitResul
 	}
 	cut, err := spatial.Shard(g, m, 0)
 	if err != nil {
-		return nil, &exit.Error{Code: exit.Usage, What: "the mesh does not fit the network", At: mesh, Why: err.Error(), Fix: "give fewer parts along this axis", Err: err}
+		return nil, &exit.Error{Code: exit.Usage, What: "the mesh does not fit the network", At: mesh, Why: err.Error(), Fix: "give fewer ranks along this axis", Err: err}
 	}
 	out := &SplitResult{Mesh: m.String(), Grid: grid}
 	first := slices.IndexFunc(g.Nodes, func(n *graph.Node) bool { return n.Kind == graph.KindInput && len(n.Shape) == fieldAxes })

@@ -85,7 +85,7 @@ func ChooseProducts(m *model.Model, c config.Publishing, grid *ensemble.Grid, fa
 	for _, w := range ch.products {
 		if m.Spec.Head.Spread != nil && w != config.EnsembleSpreadProduct {
 			return nil, &exit.Error{Code: exit.Usage, What: "the model has no " + w, At: "products", Why: "it predicts the spread of the full ensemble, and no distribution",
-				Fix: "ask for " + config.EnsembleSpreadProduct + ", or train with model.head: distribution"}
+				Fix: "request " + config.EnsembleSpreadProduct + ", or train with model.head: distribution"}
 		}
 	}
 	if err := checkMemberProducts(m, ch.products, c.Coupling); err != nil {

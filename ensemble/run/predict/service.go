@@ -27,7 +27,7 @@ import (
 type Service struct {
 	p            *prediction
 	lockDeadline time.Time                  // deadline for locks of other processes
-	files        *fileScanner               // tells files that are complete
+	files        *fileScanner               // reports which files are complete
 	contents     map[string]fileContent     // by file
 	inits        map[ensemble.Init]*watcher // by initialisation, for its files alone
 	missing      string                     // why some of the input was missing at the last scan

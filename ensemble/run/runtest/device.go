@@ -40,10 +40,10 @@ func EmulatedGPU(t *testing.T) {
 	}
 }
 
-// numberedDevice is a device that the library of FakeDriver knows.
+// numberedDevice is a device of the library of FakeDriver.
 type numberedDevice struct{ *emulate.LazyDevice }
 
-// Properties returns properties with the identifier that the fake driver knows.
+// Properties returns properties with the identifier of the fake driver.
 func (n numberedDevice) Properties() device.Properties {
 	p := n.LazyDevice.Properties()
 	p.UUID = "GPU-1"

@@ -26,7 +26,7 @@ import (
 // StoreBenchOptions are the inputs of [StoreBench].
 type StoreBenchOptions struct {
 	Dir      string
-	Inits    int                // read only so many; 0: all
+	Inits    int                // number to read; 0: all
 	Prefetch int                // as data.prefetch; 0: default
 	Direct   bool               // as data.direct_io
 	Seed     uint64             // seed of the order

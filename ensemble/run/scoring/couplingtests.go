@@ -75,7 +75,7 @@ func SparsePoints(g *ensemble.Grid, most int) []int {
 	return out
 }
 
-// evenlySpaced returns at most so many of all, evenly spaced, including the first.
+// evenlySpaced returns at most the given number of items, evenly spaced, including the first.
 func evenlySpaced[T any](all []T, most int) []T {
 	if len(all) <= most {
 		return all

@@ -119,18 +119,18 @@ type (
 		Points  int   `json:"points"`
 		Missing int   `json:"missing"`
 		Absent  []int `json:"absent"` // missing values of each system
-		Sums    int   `json:"sums"`   // numbers: weight, and so many sums
+		Sums    int   `json:"sums"`   // numbers: weight, and this number of sums
 	}
 	reductionInFile struct {
 		Init   time.Time `json:"init"`
 		Points int       `json:"points"`
-		Sums   []int     `json:"sums"` // numbers: CRPS, and so many sums of each area
+		Sums   []int     `json:"sums"` // numbers: CRPS, and this number of sums of each area
 	}
 	couplingInFile struct {
 		System  string `json:"system"`
 		Leaks   int    `json:"leaks"`
 		Members int    `json:"members"`
-		Errors  int    `json:"errors"` // numbers: so many float32, the spread, three of cross pairs
+		Errors  int    `json:"errors"` // numbers: this number of float32, the spread, three of cross pairs
 		Sizes   []int  `json:"sizes"`  // members of each; numbers: three sums of each
 	}
 )

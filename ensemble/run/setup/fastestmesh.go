@@ -58,7 +58,7 @@ func DescribeMachine(m *config.MachineConfig) search.Machine {
 func NoMeshError(ranks int, at string, n search.Network) error {
 	s := n.Layers[0].Out
 	return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("no mesh of %d ranks", ranks), At: at,
-		Why: fmt.Sprintf("a batch of %d samples on %d levels of %d×%d points cannot be divided into so many parts", s[0], s[2], s[3], s[4]), Fix: "use fewer ranks, or raise train.batch_size"}
+		Why: fmt.Sprintf("a batch of %d samples on %d levels of %d×%d points cannot be divided over %d ranks", s[0], s[2], s[3], s[4], ranks), Fix: "use fewer ranks, or raise train.batch_size"}
 }
 
 // autoMesh is the value of train.mesh that selects the mesh with the least predicted time.

@@ -32,18 +32,18 @@ func PeakMiB() (float64, error) {
 // the least sufficient value.
 type MemoryLimit struct {
 	key, fix string
-	parts    int64 // parts that share the limit
+	ranks    int64 // ranks that share the limit
 }
 
-// ForParts returns the limit for a process of several parts.
-func (b MemoryLimit) ForParts(parts int) MemoryLimit {
-	b.parts = int64(parts)
+// ForRanks returns the limit for a process that hosts several ranks.
+func (b MemoryLimit) ForRanks(ranks int) MemoryLimit {
+	b.ranks = int64(ranks)
 	return b
 }
 
-// minimum returns key and remedy with the least sufficient value of one part.
+// minimum returns key and remedy with the least sufficient value of one rank.
 func (b MemoryLimit) minimum(bytes int64) (at, fix string) {
-	return b.key, fmt.Sprintf(b.fix, config.Bytes(CeilMiB(b.parts*bytes)))
+	return b.key, fmt.Sprintf(b.fix, config.Bytes(CeilMiB(b.ranks*bytes)))
 }
 
 // Memory limits of a training and of commands.

@@ -16,7 +16,7 @@ import (
 // ArrangeOnMesh arranges a team on the configured mesh, or on the fastest one for its fields, and assigns every
 // rank its slab.
 //
-// Errors: exit 64 for a mesh with fewer parts than ranks.
+// Errors: exit 64 for a mesh with fewer ranks than processes.
 func ArrangeOnMesh(t *team.Team, c *config.TrainConfig, grid *ensemble.Grid) error {
 	if t == nil {
 		return nil
@@ -33,8 +33,8 @@ func ArrangeOnMesh(t *team.Team, c *config.TrainConfig, grid *ensemble.Grid) err
 		return err
 	}
 	if t.Mesh.Size() != n {
-		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("a mesh of %d ranks (%v) in a job of %d", t.Mesh.Size(), t.Mesh, n), At: "train.mesh",
-			Why: "every rank needs a part of the mesh", Fix: "change train.mesh, or start at most as many ranks as it has parts"}
+		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("a mesh of %d ranks (%v) in a job of %d processes", t.Mesh.Size(), t.Mesh, n), At: "train.mesh",
+			Why: "every process needs a rank of the mesh", Fix: "change train.mesh, or start at most as many processes as it has ranks"}
 	}
 	return AssignSlabs(t, SpecOf(c), TaskOf(c), grid, batch)
 }
@@ -73,10 +73,10 @@ func AssignSlabs(t *team.Team, s network.Spec, k task.Task, g *ensemble.Grid, n 
 	return t.AssignShards(gr, g, n)
 }
 
-// MeshParts is the number of parts of a mesh; 0: equal to the number of ranks.
+// MeshRanks is the number of ranks of a mesh; 0: equal to the number of processes.
 //
 // Errors: exit 64 for an invalid mesh.
-func MeshParts(mesh string) (int, error) {
+func MeshRanks(mesh string) (int, error) {
 	if mesh == "" || mesh == autoMesh {
 		return 0, nil
 	}
@@ -84,10 +84,10 @@ func MeshParts(mesh string) (int, error) {
 	return m.Size(), err
 }
 
-// DescribeRanks describes the number of ranks and their parts.
-func DescribeRanks(ranks, parts int) string {
-	if parts == ranks {
+// DescribeRanks describes the number of ranks, and of the processes that host them if it differs.
+func DescribeRanks(processes, ranks int) string {
+	if ranks == processes {
 		return humanise.Count(ranks, "rank")
 	}
-	return fmt.Sprintf("%s on %s", humanise.Count(parts, "part"), humanise.Count(ranks, "rank"))
+	return fmt.Sprintf("%s on %s", humanise.Count(ranks, "rank"), humanise.Count(processes, "process"))
 }

@@ -117,12 +117,12 @@ func aggregates(names []string) []ensemble.Aggregate {
 	return out
 }
 
-// ResolveTraining fills in what depends on the machine, and gives each part of a process its share of threads and
-// memory. All parts get the same share, so that they choose the same kernels.
+// ResolveTraining fills in what depends on the machine, and gives each rank of a process its share of threads and
+// memory. All ranks get the same share, so that they choose the same kernels.
 func ResolveTraining(c config.Training, ranks *team.Team) config.Training {
-	parts := ranks.MaxRanksPerProcess()
-	c.Threads = max(1, network.Threads(c.Threads)/parts)
-	c.Memory /= config.Bytes(parts)
-	c.Workspace /= config.Bytes(parts)
+	n := ranks.MaxRanksPerProcess()
+	c.Threads = max(1, network.Threads(c.Threads)/n)
+	c.Memory /= config.Bytes(n)
+	c.Workspace /= config.Bytes(n)
 	return c
 }

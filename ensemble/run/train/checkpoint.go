@@ -108,7 +108,7 @@ func (t *trainer) resume(o Options, sources []rundir.Source) (uint64, error) {
 	return step, t.dir.WriteConfig(o.Config.YAML(), sources)
 }
 
-// branch sets checkpoints after the step from which the run continues aside.
+// branch moves checkpoints after the step from which the run continues into folders "set-aside-…".
 func (t *trainer) branch(step uint64) error {
 	if !t.ranks.IsRoot() {
 		return nil

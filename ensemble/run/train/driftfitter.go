@@ -16,7 +16,7 @@ type driftFitter struct {
 	drift     *model.Drift // the result
 	ranks     *team.Team
 	used      []int             // positions of the input members
-	stride    int               // every so many initialisations are used
+	stride    int               // stride of the initialisations that are used
 	valid     [][]time.Time     // [lead][initialisation]
 	summaries [][]drift.Summary // [field][initialisation]
 }

@@ -187,7 +187,7 @@ func drawCount(least, most int, seed, epoch, of uint64) int {
 	return least + loader.DrawMembers(seed^purposeMemberCount, epoch, of, most-least+1, 1, false)[0]
 }
 
-// drawMembers draws so many of the used members of a sample in an epoch, always including the first.
+// drawMembers draws kept of the used members of a sample in an epoch, always including the first.
 func drawMembers(used []int, kept int, seed, epoch, sample uint64) []int {
 	if kept == len(used) {
 		return used

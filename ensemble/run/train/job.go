@@ -85,6 +85,6 @@ func (j *job) inferenceOptions() engine.Options {
 // nameMemoryKeys adds the keys of the memory limits, and the least values that suffice, to an error about
 // memory.
 func (j *job) nameMemoryKeys(err error) error {
-	parts := j.ranks.MaxRanksPerProcess() * j.planCount()
-	return setup.NameMemoryLimit(err, setup.TrainMemory.ForParts(parts), setup.TrainWorkspace.ForParts(parts))
+	n := j.ranks.MaxRanksPerProcess() * j.planCount()
+	return setup.NameMemoryLimit(err, setup.TrainMemory.ForRanks(n), setup.TrainWorkspace.ForRanks(n))
 }

@@ -66,8 +66,8 @@ type Result struct {
 // Returns: scores of the test initialisations and the paths of the written files.
 //
 // Under an MPI launcher all ranks train together. Rank 0 writes the run directory and computes scores; the
-// other ranks return a result without outputs. If the mesh has more parts than ranks, each process computes
-// several parts; a single process computes all of them.
+// other ranks return a result without outputs. If the mesh has more ranks than the job has processes,
+// each process hosts several ranks; a single process hosts all of them.
 //
 // Errors: exit 1 if the loss is not finite; 64 for a configuration that does not match the data, and for srun
 // tasks that cannot join one MPI job; 65 and 66 for damaged and missing data; 69 for a device or kernel that
@@ -78,18 +78,18 @@ func Run(ctx context.Context, o Options) (r *Result, err error) {
 		return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("srun started %d tasks without an MPI interface", n),
 			Why: "each task would train separately in the same run directory", Fix: "srun --mpi=pmix for Open MPI, srun --mpi=pmi2 for MPICH"}
 	}
-	parts, err := setup.MeshParts(o.Config.Train.Train.Mesh)
+	hosted, err := setup.MeshRanks(o.Config.Train.Train.Mesh)
 	if _, launched := mpi.Launched(os.Getenv); !launched {
 		if err != nil {
 			return nil, err
 		}
-		if parts <= 1 {
+		if hosted <= 1 {
 			return RunRank(ctx, o, nil)
 		}
 	} // under a launcher all ranks report the error of the mesh together
-	_, err = team.RunRanks(0, parts, o.Config.Train.Train.StallTimeout, func(c *comm.Comm) error {
+	_, err = team.RunRanks(0, hosted, o.Config.Train.Train.StallTimeout, func(c *comm.Comm) error {
 		ranks := team.New(c)
-		own, err := RunRank(ctx, o.ForPart(ranks), ranks)
+		own, err := RunRank(ctx, o.ForRank(ranks), ranks)
 		if ranks.IsProcessRoot() {
 			r = own
 		}
@@ -179,8 +179,8 @@ func (o Options) warn(ranks *team.Team, warnings []string) {
 	}
 }
 
-// ForPart returns the options of one part of a process. Only the root part handles Stop, Progress and Warn.
-func (o Options) ForPart(t *team.Team) Options {
+// ForRank returns the options of one rank of a process. Only the first rank of a process handles Stop, Progress and Warn.
+func (o Options) ForRank(t *team.Team) Options {
 	if !t.IsProcessRoot() {
 		o.Stop, o.Progress, o.Warn = nil, nil, nil
 	}

@@ -48,14 +48,14 @@ type RollingOptions struct {
 // Bands are the ranges of scores without alarm: a range for the spread-skill ratio, the largest absolute
 // value of the others.
 type Bands struct {
-	SpreadSkill [2]float64 // lowest and highest spread-skill ratio
-	Bias        float64    // in units of the RMSE of the mean
-	Tilt, Bend  float64    // tilt and bend of the PIT or rank histogram, see score.Calibration
-	Skill       float64    // lowest CRPSS against raw members and EMOS
+	SpreadSkill      [2]float64 // lowest and highest spread-skill ratio
+	Bias             float64    // in units of the RMSE of the mean
+	Slope, Convexity float64    // slope and convexity of the PIT or rank histogram, see score.Calibration
+	Skill            float64    // lowest CRPSS against raw members and EMOS
 }
 
 // DefaultBands allow for seasonal variation of a calibrated network.
-var DefaultBands = Bands{SpreadSkill: [2]float64{0.8, 1.25}, Bias: 0.25, Tilt: 0.1, Bend: 0.3}
+var DefaultBands = Bands{SpreadSkill: [2]float64{0.8, 1.25}, Bias: 0.25, Slope: 0.1, Convexity: 0.3}
 
 // Set changes one band: NAME=SIZE or spread_skill=LOW:HIGH.
 //
@@ -67,13 +67,13 @@ func (b *Bands) Set(text string) error {
 	if err != nil {
 		return fmt.Errorf("%q is not a number", low)
 	}
-	if to, ok := map[string]*float64{"bias": &b.Bias, "tilt": &b.Tilt, "bend": &b.Bend, "skill": &b.Skill}[name]; ok && !both {
+	if to, ok := map[string]*float64{"bias": &b.Bias, "slope": &b.Slope, "convexity": &b.Convexity, "skill": &b.Skill}[name]; ok && !both {
 		*to = x
 		return nil
 	}
 	y, err := strconv.ParseFloat(high, 64)
 	if name != "spread_skill" || err != nil || !(x < y) {
-		return errors.New("valid are spread_skill=LOW:HIGH, and bias, tilt, bend and skill with one number")
+		return errors.New("valid are spread_skill=LOW:HIGH, and bias, slope, convexity and skill with one number")
 	}
 	b.SpreadSkill = [2]float64{x, y}
 	return nil
@@ -393,7 +393,7 @@ func newestSums(dir string, most int) (window []string, otherwise int, err error
 	return window, otherwise, nil
 }
 
-// raiseAlarms raises an alarm for each score outside its band: spread-skill ratio, bias/RMSE, tilt and bend
+// raiseAlarms raises an alarm for each score outside its band: spread-skill ratio, bias/RMSE, slope and convexity
 // of the PIT or rank histogram, and CRPSS against raw members and EMOS. A continuing alarm keeps its Since.
 func (r *RollingResult) raiseAlarms(b Bands, before *promote.Alarms) {
 	for _, v := range r.Scores.Scores {
@@ -420,9 +420,9 @@ func (r *RollingResult) raiseAlarms(b Bands, before *promote.Alarms) {
 			continue
 		}
 		a := promote.Alarm{Kind: "pit", Variable: c.Variable, Level: c.Level, Lead: c.Lead}
-		a.Value, a.CILow, a.CIHigh, a.BandLow, a.BandHigh, a.Text = c.Tilt, c.TiltLow, c.TiltHigh, score.Number(-b.Tilt), score.Number(b.Tilt), "tilt of the "+c.Histogram+" histogram"
+		a.Value, a.CILow, a.CIHigh, a.BandLow, a.BandHigh, a.Text = c.Slope, c.SlopeLow, c.SlopeHigh, score.Number(-b.Slope), score.Number(b.Slope), "slope of the "+c.Histogram+" histogram"
 		r.addScore(a)
-		a.Value, a.CILow, a.CIHigh, a.BandLow, a.BandHigh, a.Text = c.Bend, c.BendLow, c.BendHigh, score.Number(-b.Bend), score.Number(b.Bend), "bend of the "+c.Histogram+" histogram"
+		a.Value, a.CILow, a.CIHigh, a.BandLow, a.BandHigh, a.Text = c.Convexity, c.ConvexityLow, c.ConvexityHigh, score.Number(-b.Convexity), score.Number(b.Convexity), "convexity of the "+c.Histogram+" histogram"
 		r.addScore(a)
 	}
 	for _, c := range r.Scores.Comparisons {

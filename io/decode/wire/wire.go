@@ -40,7 +40,7 @@ type Hello struct {
 	Libraries map[string]string `json:"libraries"` // name → version: eccodes, netcdf, hdf5
 }
 
-// Request asks the child for one job.
+// Request is one job for the child.
 type Request struct {
 	ID         uint64          `json:"id"`
 	Kind       string          `json:"kind"`

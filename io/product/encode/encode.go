@@ -1,6 +1,6 @@
 // Package encode describes files for the encoding child: a complete NetCDF file, or
 // the messages of one GRIB file. Package product defines the conventions and links
-// no library; the child links the libraries and knows no conventions.
+// no library; the child links the libraries and implements no conventions.
 //
 // The values of a request are its payload, little-endian. A Block identifies bytes
 // of it.

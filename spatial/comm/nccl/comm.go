@@ -127,7 +127,7 @@ func (l *Library) Join(group *comm.Comm, d device.NativeHandles) (*Comm, error) 
 	if low, high := slices.Min(versions), slices.Max(versions); low != high {
 		return nil, functions.Unavailable(l.path, fmt.Errorf("ranks have different versions, from %s to %s", (&Library{code: int(low)}).Version(), (&Library{code: int(high)}).Version()))
 	}
-	// one additional byte tells the other ranks whether rank 0 obtained an id
+	// one additional byte reports to the other ranks whether rank 0 obtained an id
 	var id [idBytes + 1]byte
 	var failed error
 	if group.Rank() == 0 {

@@ -43,7 +43,7 @@ func optJudge(s OptStep, decay, ratio, w, m, v, g float64) (w1, m1, v1, u float6
 }
 
 // piecesOf cuts tensors, given by their first elements and ends, into pieces of at most
-// so many elements; their gradients and moments lie shift elements before them.
+// the given number of elements; their gradients and moments lie shift elements before them.
 func piecesOf(tensors [][2]int, most, shift int) []ParamRange {
 	var out []ParamRange
 	for i, t := range tensors {

@@ -100,7 +100,7 @@ func (l *Library) New(d device.NativeHandles) (*Handle, error) {
 	}
 	h.handle = p
 	if err := l.call("cudnnSetStream", "the handle", func() C.int { return C.ens_cudnn_stream(l.t, p, d.Stream()) }); err != nil {
-		_ = h.Close() // the first error says more
+		_ = h.Close() // the first error is more specific
 		return nil, use.Unavailable(l.path, err)
 	}
 	return h, nil
@@ -117,7 +117,7 @@ func (l *Library) NewFromDescription(description string) (*Handle, error) {
 	h.described, err = h.made.make("the device", C.CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR,
 		values(C.CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, C.CUDNN_TYPE_CHAR, []byte(description)...))
 	if err != nil {
-		_ = h.made.close() // the first error says more
+		_ = h.made.close() // the first error is more specific
 		return nil, err
 	}
 	return h, nil

@@ -81,7 +81,7 @@ func Open(index int) (device.Device, error) {
 	if err := d.describe(); err != nil {
 		return nil, errors.Join(err, d.close())
 	}
-	// A device that can run nothing of ours is of no use: better to know it now.
+	// A device that can run nothing of ours is of no use: so opening it fails.
 	var err error
 	if d.compiler, err = nvrtc.Open(); err != nil {
 		return nil, errors.Join(err, d.close())

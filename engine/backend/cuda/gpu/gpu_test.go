@@ -471,7 +471,7 @@ func TestRecord(t *testing.T) {
 	if err := r.Run(); !errors.Is(err, errRecordingClosed) {
 		t.Errorf("a closed recording runs: %v", err)
 	}
-	must[device.Recording](t)(d.Record(fill.Run)) // Close forgets it
+	must[device.Recording](t)(d.Record(fill.Run)) // Close deletes it
 }
 
 // TestCopyAsync: copies run in the stream of their direction, alone and in a recording, which
@@ -547,7 +547,7 @@ func TestCopyAsync(t *testing.T) {
 	}
 }
 
-// TestRunAsync: libraries are given a stream of their own, behind the work so far; what they are asked for is joined
+// TestRunAsync: libraries use a stream of their own, after the work so far; their calls are joined
 // like a copy.
 func TestRunAsync(t *testing.T) {
 	d, _ := open(t)
@@ -627,7 +627,7 @@ func TestThreads(t *testing.T) {
 }
 
 // TestFailures: when a call of the driver fails, the error names it, and nothing is left
-// behind; the device is lost after the codes that say so.
+// behind; the device is lost after the codes that define it.
 func TestFailures(t *testing.T) {
 	for _, code := range []int{1, 700} {
 		for _, c := range []struct {

@@ -32,12 +32,12 @@ func (d *gpu) Record(f func() error) (device.Recording, error) {
 	d.recorded++
 	d.recordingID = d.recorded
 	defer func() {
-		if d.recordingID != 0 { // f panicked, which says more than what comes of this
+		if d.recordingID != 0 { // the panic of f is the cause
 			_ = d.endRecord(r, false)
 		}
 	}()
 	if err := f(); err != nil {
-		// Work that is refused makes the end of the recording fail too, which says less.
+		// Work that is refused makes the end of the recording fail too, with a less specific error.
 		if broken := d.endRecord(r, false); errors.Is(broken, device.ErrLost) && !errors.Is(err, device.ErrLost) {
 			return nil, errors.Join(err, broken)
 		}

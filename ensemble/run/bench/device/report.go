@@ -23,7 +23,7 @@ import (
 // combinedReport is the combined result file of gpu.sh.
 type combinedReport struct {
 	Schema   string       `json:"schema"`
-	Emulated bool         `json:"emulated"` // results say nothing about a GPU
+	Emulated bool         `json:"emulated"` // results are not those of a GPU
 	Run      settings     `json:"run"`
 	Parts    []partReport `json:"parts"`
 	Ratios   []ratio      `json:"ratios"`

@@ -74,7 +74,7 @@ func CheckLossesOnMeshes(t *testing.T, trainings ...[]string) {
 	}
 }
 
-// TrainOnProcesses trains on so many processes, each with its parts of the mesh. Several processes are
+// TrainOnProcesses trains on n processes, each with its ranks of the mesh. Several processes are
 // emulated by ranks of this one. options returns those of each process.
 func TrainOnProcesses(t *testing.T, n int, options func(process int) train.Options) error {
 	t.Helper()
@@ -84,13 +84,13 @@ func TrainOnProcesses(t *testing.T, n int, options func(process int) train.Optio
 	}
 	return comm.Run(n, comm.Parallel, func(c *comm.Comm) error {
 		o := options(c.Rank())
-		parts, err := setup.MeshParts(o.Config.Train.Train.Mesh)
+		size, err := setup.MeshRanks(o.Config.Train.Train.Mesh)
 		if err != nil {
 			return err
 		}
-		return team.RunHostedRanks(c, parts, func(c *comm.Comm) error {
+		return team.RunHostedRanks(c, size, func(c *comm.Comm) error {
 			ranks := team.New(c)
-			_, err := train.RunRank(context.Background(), o.ForPart(ranks), ranks)
+			_, err := train.RunRank(context.Background(), o.ForRank(ranks), ranks)
 			return err
 		})
 	})
@@ -105,7 +105,7 @@ type ProcessCounts struct {
 	Overrides []string // overrides in addition to dropout, random members, validation and test samples
 }
 
-// CheckProcessCounts compares a training on processes with one on as many ranks as the mesh has parts: weights,
+// CheckProcessCounts compares a training on processes with one on a process for each rank of the mesh: weights,
 // moments and best weights by the bytes of the last checkpoint, and the losses of all steps.
 func CheckProcessCounts(t *testing.T, all []ProcessCounts) {
 	f := demotest.Files(t)
@@ -116,11 +116,11 @@ func CheckProcessCounts(t *testing.T, all []ProcessCounts) {
 				set := slices.Concat([]string{"train.networks=1", "train.epochs=2", "train.mesh=" + k.Mesh}, k.Overrides, more)
 				return train.Options{Config: demotest.Config(t, f, set...), RunDir: filepath.Join(dirs, dir), Version: "test", Resume: "auto"}
 			}
-			parts, err := setup.MeshParts(k.Mesh)
+			size, err := setup.MeshRanks(k.Mesh)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := TrainOnRanks(parts, func(int) train.Options { return options("ranks") }); err != nil {
+			if err := TrainOnRanks(size, func(int) train.Options { return options("ranks") }); err != nil {
 				t.Fatal(err)
 			}
 			want, steps := runtest.Digest(t, filepath.Join(dirs, "ranks")), runtest.Losses(t, filepath.Join(dirs, "ranks"))
@@ -128,7 +128,7 @@ func CheckProcessCounts(t *testing.T, all []ProcessCounts) {
 				dir := fmt.Sprint(processes)
 				for leg, n := range processes {
 					err := TrainOnProcesses(t, n, func(process int) train.Options {
-						o := options(dir, fmt.Sprint("train.threads=", parts)) // one thread per part or more
+						o := options(dir, fmt.Sprint("train.threads=", size)) // one thread per part or more
 						asked := 0
 						o.Stop = func() error { // only the last process gets the stop request
 							if asked++; leg < len(processes)-1 && process == n-1 && asked == 3 {
@@ -146,10 +146,10 @@ func CheckProcessCounts(t *testing.T, all []ProcessCounts) {
 					}
 				}
 				if got := runtest.Losses(t, filepath.Join(dirs, dir)); !slices.Equal(got, steps) {
-					t.Errorf("%v processes: losses %v, on %d ranks %v", processes, got, parts, steps)
+					t.Errorf("%v processes: losses %v, on %d ranks %v", processes, got, size, steps)
 				}
 				if runtest.Digest(t, filepath.Join(dirs, dir)) != want {
-					t.Errorf("%v processes: other weights than on %d ranks", processes, parts)
+					t.Errorf("%v processes: other weights than on %d ranks", processes, size)
 				}
 			}
 		})

@@ -3,8 +3,11 @@
 package main
 
 import (
+	"maps"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"testing"
 )
 
@@ -26,5 +29,17 @@ func installed(t *testing.T) string {
 func TestLongQuickstart(t *testing.T) {
 	programs := installed(t)
 	t.Setenv("ENSEMBLE_DECODE", "")
-	follow(t, quickstartPage, blocks(t, quickstartPage), programs, false)
+	follow(t, quickstartPage, commandBlocks(t, quickstartPage), programs, false)
+}
+
+// TestLongPages runs the commands of every other page of docs, and compares their output with that of the page.
+func TestLongPages(t *testing.T) {
+	programs := installed(t)
+	t.Setenv("ENSEMBLE_DECODE", filepath.Join(programs, "ensemble-decode"))
+	data := pageData(t)
+	t.Setenv("ENSEMBLE_DECODE", "")
+	all := pagesToRun(t)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		t.Run(name, func(t *testing.T) { runPage(t, name, all[name], testPython(t)+":"+programs, data) })
+	}
 }
