@@ -98,9 +98,7 @@ func newApp(stdout, stderr io.Writer) *app {
 		a.result.printed = true
 		return cmd.Help()
 	}
-	for _, build := range commands {
-		a.root.AddCommand(build(a))
-	}
+	addCommands(a)
 	completeFlags(a.root)
 	setHelp(a)
 	return a

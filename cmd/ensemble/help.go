@@ -54,15 +54,20 @@ func writeHelp(w io.Writer, cmd *cobra.Command) {
 		long = cmd.Short + "."
 	}
 	fmt.Fprintln(w, long)
-	fmt.Fprintf(w, "\nUsage:\n  %s\n", cmd.UseLine())
+	usage := cmd.UseLine()
+	if !cmd.HasParent() {
+		usage = "ensemble COMMAND [flags]"
+	}
+	fmt.Fprintf(w, "\nUsage:\n  %s\n", usage)
 	if cmd.Example != "" {
 		fmt.Fprintf(w, "\nExamples:\n%s\n", strings.TrimRight(cmd.Example, "\n"))
 	}
-	if subs := visibleCommands(cmd); len(subs) > 0 {
+	if subs := visibleCommands(cmd); cmd.HasParent() && len(subs) > 0 {
 		fmt.Fprintln(w, "\nCommands:")
-		for _, c := range subs {
-			fmt.Fprintf(w, "  %-12s %s\n", c.Name(), c.Short)
-		}
+		writeCommands(w, subs)
+	} else if !cmd.HasParent() {
+		writeGroups(w, subs, func(g commandGroup) bool { return g.first })
+		fmt.Fprintln(w, "\nOther commands: ensemble help all")
 	}
 	section := func(title string, f *pflag.FlagSet) {
 		if f.HasAvailableFlags() {
@@ -94,23 +99,44 @@ func writeHelp(w io.Writer, cmd *cobra.Command) {
 	}
 }
 
+// writeCommands lists commands.
+func writeCommands(w io.Writer, all []*cobra.Command) {
+	for _, c := range all {
+		fmt.Fprintf(w, "  %-12s %s\n", c.Name(), c.Short)
+	}
+}
+
+// writeGroups lists the commands of some groups below their titles.
+func writeGroups(w io.Writer, all []*cobra.Command, shown func(commandGroup) bool) {
+	for _, g := range commandGroups {
+		if shown(g) {
+			fmt.Fprintf(w, "\n%s:\n", g.title)
+			writeCommands(w, slices.DeleteFunc(slices.Clone(all), func(c *cobra.Command) bool { return c.GroupID != g.title }))
+		}
+	}
+}
+
 func visibleCommands(cmd *cobra.Command) []*cobra.Command {
 	return slices.DeleteFunc(slices.Clone(cmd.Commands()), func(c *cobra.Command) bool { return c.Hidden || !c.IsAvailableCommand() })
 }
 
 func helpCommand(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use:     "help [COMMAND... | exit-codes | E065]",
-		Short:   "Explain a command, the exit codes or an error number",
-		Example: "  ensemble help train\n  ensemble help exit-codes\n  ensemble help E065",
+		Use:     "help [COMMAND... | all | exit-codes | E065]",
+		Short:   "Explain a command, all commands, the exit codes or an error number",
+		Example: "  ensemble help train\n  ensemble help all\n  ensemble help exit-codes\n  ensemble help E065",
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			return append(commandNames(a.root), "exit-codes"), cobra.ShellCompDirectiveNoFileComp
+			return append(commandNames(a.root), "all", "exit-codes"), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a.result.printed = true
 			switch {
 			case len(args) == 0:
 				writeHelp(a.stdout, a.root)
+				return nil
+			case args[0] == "all":
+				fmt.Fprintln(a.stdout, "All commands of ensemble.")
+				writeGroups(a.stdout, visibleCommands(a.root), func(commandGroup) bool { return true })
 				return nil
 			case args[0] == "exit-codes":
 				writeExitCodes(a.stdout)

@@ -108,11 +108,12 @@ func TestLogRecords(t *testing.T) {
 	if code, _, stderr = call(t, "version", "--log-format", "xml"); code != exit.Usage || !strings.Contains(stderr, "give text, json") {
 		t.Errorf("exit %d, %s", code, stderr)
 	}
-	old := commands
-	defer func() { commands = old }()
-	commands = append(commands[:len(commands):len(commands)], func(*app) *cobra.Command {
+	old := commandGroups
+	defer func() { commandGroups = old }()
+	burst := func(*app) *cobra.Command {
 		return &cobra.Command{Use: "burst", RunE: func(*cobra.Command, []string) error { panic("invariant broken") }}
-	})
+	}
+	commandGroups = append(slices.Clip(commandGroups), commandGroup{members: []func(*app) *cobra.Command{burst}})
 	code, _, stderr = call(t, "burst", "--log-format", "json")
 	if rs := recordsOf(t, stderr); code != exit.Bug || len(rs) != 1 || rs[0].Why != "invariant broken" || !strings.Contains(rs[0].Stack, "log_test.go") {
 		t.Errorf("exit %d, %s", code, stderr)

@@ -341,11 +341,12 @@ func TestCompletion(t *testing.T) {
 
 // TestPanic: a bug gives exit code 70, with a message and a stack.
 func TestPanic(t *testing.T) {
-	old := commands
-	defer func() { commands = old }()
-	commands = append(commands[:len(commands):len(commands)], func(*app) *cobra.Command {
+	old := commandGroups
+	defer func() { commandGroups = old }()
+	burst := func(*app) *cobra.Command {
 		return &cobra.Command{Use: "burst", RunE: func(*cobra.Command, []string) error { panic("invariant broken") }}
-	})
+	}
+	commandGroups = append(slices.Clip(commandGroups), commandGroup{members: []func(*app) *cobra.Command{burst}})
 	code, _, stderr := call(t, "burst")
 	if code != exit.Bug || !strings.Contains(stderr, "error[E070]: internal error: invariant broken") || !strings.Contains(stderr, "main_test.go") {
 		t.Errorf("exit %d, %s", code, stderr)
