@@ -110,7 +110,7 @@ func FitGridEMOS(s *Set, o GridEMOSOptions) (*GridEMOS, error) {
 // begins the one for all points.
 const sparsePoints = 4096
 
-// sparse copies every nth point, so that at most so many remain; all if there are no more.
+// sparse copies every nth point, so that at most the given number remain; all if there are no more.
 func (s *Set) sparse(most int) *Set {
 	n := s.Points()
 	step := (n + most - 1) / most

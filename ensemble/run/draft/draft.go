@@ -225,7 +225,7 @@ func (p *plan) isInput(q quantity) bool {
 	return onLevel && p.isCompleteAtLeads(q)
 }
 
-// spaced returns at most so many of all: the first, the last and evenly spaced ones between.
+// spaced returns at most the given number of all: the first, the last and evenly spaced ones between.
 func spaced[T any](all []T, most int) []T {
 	if len(all) <= most {
 		return all
