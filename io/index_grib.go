@@ -360,10 +360,10 @@ var percentToFraction = unit.Conversion{SI: "1", Scale: 0.01}
 
 // eventToSI converts the limits of an event to SI.
 func eventToSI(e ensemble.Event, c unit.Conversion) ensemble.Event {
-	if e.Relation != ensemble.Below {
+	if e.Relation.HasLower() {
 		e.Lower = c.Scale*e.Lower + c.Offset
 	}
-	if e.Relation != ensemble.Above {
+	if e.Relation.HasUpper() {
 		e.Upper = c.Scale*e.Upper + c.Offset
 	}
 	return e

@@ -586,9 +586,9 @@ func (r *reader) statisticAt(f *Field, a *auxCoord, place []int64) string {
 		return ""
 	}
 	switch e := &f.Key.Event; e.Relation {
-	case ensemble.Above:
+	case ensemble.Above, ensemble.AtLeast:
 		e.Lower = x
-	case ensemble.Below:
+	case ensemble.Below, ensemble.AtMost:
 		e.Upper = x
 	default:
 		// An event between two limits has them as bounds of its threshold.
