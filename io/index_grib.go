@@ -298,6 +298,7 @@ func (in *Input) addGRIBEntry(f *file, fd *grib.Field, d *grib.Description, seve
 		e.Level = known.Level
 	}
 	e.Member, kind.Members, e.Product = memberAndProduct(fd, d)
+	kind.Basis = basisOf(e.Product, "", f.path)
 	conv := unit.ToSI(d.Unit, known.Unit)
 	kind.NativeUnit = unit.Normalise(d.Unit)
 	switch e.Product {
