@@ -371,7 +371,7 @@ func eventToSI(e ensemble.Event, c unit.Conversion) ensemble.Event {
 }
 
 // aliases gives the names of ensemble.Variables for other short names of ecCodes.
-var aliases = map[string]string{"prmsl": "msl", "10ws": "10si", "i10fg": "10fg", "gust": "10fg"}
+var aliases = map[string]string{"prmsl": "msl", "10ws": "10si", "i10fg": "10fg", "gust": "10fg", "dursun": "sund"}
 
 // statistics gives the CF cell methods for the step types of ecCodes.
 var statistics = map[string]string{"accum": "sum", "avg": "mean", "max": "maximum", "min": "minimum", "diff": "difference", "sd": "standard_deviation", "rms": "root_mean_square"}

@@ -14,7 +14,6 @@ import (
 	"math"
 	"os"
 	"os/exec"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -54,6 +53,7 @@ type peerField struct {
 	At    int `json:"at"`
 	Count int `json:"count"`
 	Place int `json:"place"`
+	Axes  int `json:"axes"` // place of y and x of a projection, in 1e5 m
 }
 
 // peerFile is a request to testdata/peers.py.
@@ -64,10 +64,8 @@ type peerFile struct {
 	Values   string      `json:"values"`
 	Places   string      `json:"places"`
 	Fields   []peerField `json:"fields"`
-	// Unused are the names of variables, and Skipped is the number of messages, that the program lists as unused.
-	Unused  []string `json:"unused"`
-	Skipped int      `json:"skipped"`
-	Whole   bool     `json:"whole"` // cfgrib, which is slow, reads it too
+	Skipped  int         `json:"skipped"` // number of GRIB messages that the program lists as unused
+	Whole    bool        `json:"whole"`   // cfgrib, which is slow, reads it too
 }
 
 // peerDifference is what one reader has and the program has not.
@@ -233,12 +231,9 @@ func peerJob(t *testing.T, name string) *peerFile {
 		t.Fatal(err)
 	}
 	f := in.files[0]
-	job := &peerFile{Path: name, Format: f.format.name, Messages: in.cat.Messages, Fields: []peerField{}, Unused: []string{}}
-	for _, u := range in.cat.Unused {
-		job.Unused, job.Skipped = append(job.Unused, path.Base(u.Name)), job.Skipped+1
-	}
-	if f.format.name != "GRIB" {
-		job.Skipped = 0
+	job := &peerFile{Path: name, Format: f.format.name, Messages: in.cat.Messages, Fields: []peerField{}}
+	if f.format.name == "GRIB" {
+		job.Skipped = len(in.cat.Unused)
 	}
 	var header cf.Header
 	switch f.format.name {
@@ -270,7 +265,7 @@ func peerJob(t *testing.T, name string) *peerFile {
 			grids[e.Grid] = at
 			places = appendPlaces(places, e.Grid)
 		}
-		p.Place = at
+		p.Place, p.Axes = at, at+2*e.Grid.Size()
 		job.Fields = append(job.Fields, p)
 	}
 	dir := t.TempDir()
@@ -308,6 +303,15 @@ func appendPlaces(b []byte, g *ensemble.Grid) []byte {
 		for j := range g.NY {
 			for i := range g.NX {
 				b = binary.LittleEndian.AppendUint64(b, math.Float64bits(at(j, i)))
+			}
+		}
+	}
+	if g.X != nil {
+		for _, at := range []func(j, i int) float64{func(j, _ int) float64 { return g.Y[j] }, func(_, i int) float64 { return g.X[i] }} {
+			for j := range g.NY {
+				for i := range g.NX {
+					b = binary.LittleEndian.AppendUint64(b, math.Float64bits(at(j, i)/1e5))
+				}
 			}
 		}
 	}

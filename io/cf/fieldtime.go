@@ -29,6 +29,18 @@ func (c timeCoords) has(a *auxCoord) bool {
 	return a != nil && (a == c.valid || a == c.init || a == c.lead || a == c.ignoredLead)
 }
 
+// hasLength reports whether an interval between bounds has a length.
+func (c timeCoords) hasLength() bool {
+	for _, b := range [][]float64{c.bounds, c.leadBounds} {
+		for k := 0; k+1 < len(b); k += 2 {
+			if b[k] != b[k+1] {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // timeCoords finds the time coordinates of a variable and parses their units, or
 // returns the reason why its times are not known.
 //

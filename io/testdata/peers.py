@@ -179,7 +179,7 @@ def level_of(h):
 
 
 def eccodes_of(file):
-    messages, found = {}, 0
+    messages = {}
     ec.codes_grib_multi_support_on()  # cfgrib ends it
     with open(file.path, "rb") as stream:
         while True:
@@ -190,9 +190,8 @@ def eccodes_of(file):
                 break
             if h is None:
                 break
-            found += 1
-            messages.setdefault(int(ec.codes_get(h, "offset")), []).append(h)
-    file.compare("ecCodes", "", "messages", found, file.messages)
+                messages.setdefault(int(ec.codes_get(h, "offset")), []).append(h)
+    file.compare("ecCodes", "", "messages", len(messages), file.messages)
     for f in file.fields:
         hs = messages.get(f["offset"])
         if not hs or len(hs) < f["sub"]:
@@ -209,6 +208,8 @@ def eccodes_of(file):
 
 
 places = {}
+# Short names that state a statistic, which is a property of its own in the program, and those of NCEP.
+SHORT = {"10fg3": "10fg", "10fg6": "10fg", "max_i10fg": "10fg", "i10fg": "10fg", "tmax": "2t", "tmin": "2t", "max_2t": "2t", "min_2t": "2t", "mx2t": "2t", "mn2t": "2t", "avg_2t": "2t", "avg_t": "t", "prmsl": "msl", "10ws": "10si"}
 
 
 def eccodes_field(file, f, h):
@@ -232,7 +233,7 @@ def eccodes_field(file, f, h):
     file.compare(tool, f, "level", level, f["level"])
     short = get(h, "shortName", str)
     if short != "unknown" and f["known"]:
-        file.compare(tool, f, "quantity", short, f["variable"])
+        file.compare(tool, f, "quantity", SHORT.get(short, short), f["variable"])
     native = get(h, "units", str)
     ec.codes_set(h, "missingValue", 1e30)
     values = ec.codes_get_values(h)
@@ -391,7 +392,7 @@ class Variable:
     def __init__(self, arrays, group, name):
         self.a, self.group, self.name = arrays, group, name
         self.dims, self.attrs = arrays.dims(group, name), arrays.attrs(group, name)
-        self.time = self.init = self.lead = self.member = self.lat = self.lon = None
+        self.time = self.init = self.lead = self.member = self.lat = self.lon = self.y = self.x = None
         listed = str(self.attrs.get("coordinates", "")).split()
         for c in arrays.names(group):
             d, at = arrays.dims(group, c), arrays.attrs(group, c)
@@ -409,6 +410,10 @@ class Variable:
                 put("time")
             elif std == "realization" or not std and low in MEMBER:
                 put("member")
+            elif std in ("projection_y_coordinate", "grid_latitude"):
+                put("y")
+            elif std in ("projection_x_coordinate", "grid_longitude"):
+                put("x")
             elif std == "latitude" or not std and (low in ("lat", "latitude", "xlat", "clat") or units.startswith("degrees_north")):
                 put("lat")
             elif std == "longitude" or not std and (low in ("lon", "longitude", "xlong", "clon") or units.startswith("degrees_east")):
@@ -478,8 +483,8 @@ def arrays_of(file, tool):
                 x = v.at(v.member, place)
                 file.compare(tool, f, "member", None if np.isnan(x) else int(x), f["member"])
             if v.lat is None or v.lon is None:
-                file.skip(tool, f["name"], "no latitude and longitude")
-                continue
+                # Points of a projection without 2-D coordinates: metres, as if 1e5 of them were a degree.
+                v.lat, v.lon, f["place"] = v.y, v.x, f["axes"]
             lat, lon = horizontal(v, f)
             x = a.values(f["group"], f["var"], key)
             file.compare_values(tool, f, v.attrs.get("units", ""), x, lat, lon)
@@ -492,6 +497,8 @@ def horizontal(v, f):
     lat, lon = v.a.coordinate(v.group, v.lat), v.a.coordinate(v.group, v.lon)
     if "rad" in str(v.a.attrs(v.group, v.lat).get("units", "")):
         lat, lon = np.degrees(lat), np.degrees(lon)
+    if v.lat == v.y:
+        lat, lon = lat / 1e5, lon / 1e5
     dl, dn = v.a.dims(v.group, v.lat), v.a.dims(v.group, v.lon)
     rest = [d for d, n in zip(v.dims, f["count_of"]) if d in dl or d in dn]
     both = []
@@ -522,6 +529,7 @@ def cdo_of(file):
         times = {f["valid"], f["init"]} | ({"any"} if f["statistic"] or f["init"] < "0002" else set())
         for when in times:
             ours[when].append((f, x[~np.isnan(x)]))
+    variables = {f["var"] for f in file.fields if f["var"]}
     strangers = 0  # of the messages that the program does not use
     for line in p.stdout.splitlines():
         m = RECORD.match(line)
@@ -529,8 +537,8 @@ def cdo_of(file):
             continue
         file.compared["CDO"] += 1
         day, clock, level, size, missing, numbers, name = m.groups()
-        if name in file.unused:
-            continue
+        if variables and name not in variables:
+            continue  # a coordinate, or a variable that is unused here
         numbers = numbers.replace("nan", "").split()
         when = f"{day}T{clock}"
         for f, x in ours[when] + ours["any"]:
