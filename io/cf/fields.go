@@ -178,7 +178,9 @@ type reader struct {
 
 	warnings []string // of the current variable
 	records  []Unused // records of the current variable without a time
-	slots    int      // indices of the current variable outside of the horizontal dimensions
+	// statistic is the cell method over time of the current variable.
+	statistic string
+	slots     int // indices of the current variable outside of the horizontal dimensions
 }
 
 // warn records a decision about the current variable, once.
@@ -399,10 +401,11 @@ func (c *fieldCoords) has(a *auxCoord) bool {
 // fieldCoords finds the coordinates that identify fields, or the reason why the
 // variable has no fields. d is completed by the statistic.
 func (r *reader) fieldCoords(v *Var, all []*auxCoord, hor horizontalGrid, d *description) (c fieldCoords, reason string) {
+	r.statistic = d.Statistic
 	if c.time, reason = r.timeCoords(v, all); reason != "" {
 		return c, reason
 	}
-	bounded := c.time.bounds != nil || c.time.leadBounds != nil
+	bounded := c.time.bounds != nil || c.time.leadBounds != nil || c.time.counted
 	if d.Statistic == "" && bounded {
 		known, _ := ensemble.VariableNamed(d.Key.Variable)
 		d.Statistic = known.Period // bounds without cell_methods: a sum of precipitation has no other meaning

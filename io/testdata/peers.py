@@ -190,7 +190,7 @@ def eccodes_of(file):
                 break
             if h is None:
                 break
-                messages.setdefault(int(ec.codes_get(h, "offset")), []).append(h)
+            messages.setdefault(int(ec.codes_get(h, "offset")), []).append(h)
     file.compare("ecCodes", "", "messages", len(messages), file.messages)
     for f in file.fields:
         hs = messages.get(f["offset"])
