@@ -39,7 +39,7 @@ UNITS = {
     "m/s": (1, 0, "m s-1"), "m/sec": (1, 0, "m s-1"), "metres/second": (1, 0, "m s-1"), "meter second-1": (1, 0, "m s-1"), "m.s-1": (1, 0, "m s-1"), "m s^-1": (1, 0, "m s-1"),
     "degree C": (1, 273.15, "K"), "degreesC": (1, 273.15, "K"), "Degrees Celsius": (1, 273.15, "K"), "oC": (1, 273.15, "K"), "celcius": (1, 273.15, "K"), "degree_c": (1, 273.15, "K"),
     "Mb": (100, 0, "Pa"), "millibar": (100, 0, "Pa"), "HPa": (100, 0, "Pa"), "mm/day": (1, 0, "mm day-1"), "ms-1": (1, 0, "m s-1"), "m sec-1": (1, 0, "m s-1"), "meters per second": (1, 0, "m s-1"),
-    "percent": (1, 0, "%"), "(0 - 1)": (1, 0, "1"), "~": (1, 0, "1"), "okta": (0.125, 0, "1"),
+    "h": (3600, 0, "s"), "percent": (1, 0, "%"), "(0 - 1)": (1, 0, "1"), "~": (1, 0, "1"), "okta": (0.125, 0, "1"),
 }
 # Depths of water are amounts where the program has an amount: 1 m is 1000 kg m-2.
 WATER = {"m": 1000, "mm": 1, "cm": 10, "inch": 25.4, "in": 25.4, "l m-2": 1, "kg/m2": 1, "kg/m^2": 1, "Kg m-2": 1, "mm of water equivalent": 1, "m of water equivalent": 1000}
