@@ -44,20 +44,28 @@ type Kind struct {
 	// the product definition template of edition 2; 0 is also that of NetCDF and edition 1.
 	MemberType string
 	Template   int
+	// Basis is what a mean or spread over members is of: RawMembers or FullEnsemble, "" where the input states neither.
+	Basis string
 }
+
+// The values of Kind.Basis.
+const (
+	RawMembers   = "raw members"   // the members of the input
+	FullEnsemble = "full ensemble" // estimated from fewer members
+)
 
 // Identity contains the properties by which two fields of one input differ: the key, and others that distinguish quantities.
 type Identity struct {
 	Key
 	LevelType, Statistic string
 	Interval             Lead
-	Centre               string
+	Centre, Basis        string
 }
 
 // Identity returns the identity of the entry. LevelType is included for OtherLevel only, Centre
 // for members only, since each centre numbers its own members.
 func (e Entry) Identity() Identity {
-	id := Identity{Key: e.Key, Statistic: e.Statistic, Interval: e.Interval}
+	id := Identity{Key: e.Key, Statistic: e.Statistic, Interval: e.Interval, Basis: e.Basis}
 	if e.Level.Kind == OtherLevel {
 		id.LevelType = e.LevelType
 	}
@@ -95,6 +103,9 @@ func (e Entry) String() string {
 		if s := e.StatisticText(); s != "" {
 			text += ", " + s
 		}
+		if e.Basis != "" {
+			text += ", of the " + e.Basis
+		}
 	}
 	return text
 }
@@ -105,7 +116,7 @@ func (e Entry) Compare(o Entry) int {
 		return c
 	}
 	if e.Kind != o.Kind {
-		if c := cmp.Or(cmp.Compare(e.LevelType, o.LevelType), cmp.Compare(e.Interval, o.Interval), cmp.Compare(e.Statistic, o.Statistic), cmp.Compare(e.Centre, o.Centre)); c != 0 {
+		if c := cmp.Or(cmp.Compare(e.LevelType, o.LevelType), cmp.Compare(e.Interval, o.Interval), cmp.Compare(e.Statistic, o.Statistic), cmp.Compare(e.Centre, o.Centre), cmp.Compare(e.Basis, o.Basis)); c != 0 {
 			return c
 		}
 	}
@@ -138,10 +149,11 @@ type MissingField struct {
 	Members  []Member // the missing members
 }
 
-// Group is the entries of one variable and product: a block of members × leads × levels × inits.
+// Group is the entries of one variable, product and basis: a block of members × leads × levels × inits.
 type Group struct {
 	Variable string
 	Product  Product
+	Basis    string // as in Kind
 	Unit     string
 	Levels   []Level
 	Members  []Member
@@ -208,30 +220,31 @@ func (c *Catalogue) Select(keep func(Entry) bool) []Entry {
 	return out
 }
 
-// Groups collects the entries by variable and product, and finds the missing members of each
+// Groups collects the entries by variable, product and basis, and finds the missing members of each
 // block: combinations of init, lead, level and member that occur separately, but not
 // together.
 func (c *Catalogue) Groups() []Group {
 	type name struct {
 		variable string
 		product  Product
+		basis    string
 	}
 	by := map[name][]Entry{}
 	var names []name
 	for _, e := range c.Entries {
-		n := name{e.Variable, e.Product}
+		n := name{e.Variable, e.Product, e.Basis}
 		if by[n] == nil {
 			names = append(names, n)
 		}
 		by[n] = append(by[n], e)
 	}
 	slices.SortFunc(names, func(a, b name) int {
-		return cmp.Or(cmp.Compare(a.variable, b.variable), cmp.Compare(a.product, b.product))
+		return cmp.Or(cmp.Compare(a.variable, b.variable), cmp.Compare(a.product, b.product), cmp.Compare(a.basis, b.basis))
 	})
 	var out []Group
 	for _, n := range names {
 		part := Catalogue{Entries: by[n]}
-		g := Group{Variable: n.variable, Product: n.product, Unit: by[n][0].Unit, Count: len(by[n]),
+		g := Group{Variable: n.variable, Product: n.product, Basis: n.basis, Unit: by[n][0].Unit, Count: len(by[n]),
 			Levels: part.Levels(), Members: part.Members(), Leads: part.Leads(), Inits: part.Inits(),
 			Packings: unique(by[n], func(e Entry) string { return e.Packing }, cmp.Compare[string]),
 			Centres:  slices.DeleteFunc(unique(by[n], func(e Entry) string { return e.Centre }, cmp.Compare[string]), func(c string) bool { return c == "" })}

@@ -18,10 +18,20 @@ const (
 	Above            // value > Lower
 	Below            // value < Upper
 	Between          // Lower ≤ value < Upper
+	AtLeast          // value ≥ Lower; products of other programs
+	AtMost           // value ≤ Upper; products of other programs
 )
 
 // String is the relation as part of the names of output fields.
-func (r Relation) String() string { return [...]string{"", "above", "below", "between"}[r] }
+func (r Relation) String() string {
+	return [...]string{"", "above", "below", "between", "at least", "at most"}[r]
+}
+
+// HasLower reports whether events of the relation use the lower limit.
+func (r Relation) HasLower() bool { return r == Above || r == AtLeast || r == Between }
+
+// HasUpper reports whether events of the relation use the upper limit.
+func (r Relation) HasUpper() bool { return r == Below || r == AtMost || r == Between }
 
 // Event is that the value of a variable lies above or below a threshold, or between two. A
 // limit that the relation does not use is 0.
@@ -34,7 +44,7 @@ type Event struct {
 
 // Threshold is the limit of a one-sided event, and the upper limit of a two-sided one.
 func (e Event) Threshold() float64 {
-	if e.Relation == Above {
+	if !e.Relation.HasUpper() {
 		return e.Lower
 	}
 	return e.Upper
@@ -61,6 +71,24 @@ func belowLimit(limit float64) float64 {
 	return float64(math.Nextafter32(float32(limit), float32(math.Inf(-1))))
 }
 
+// Exceedance returns the threshold such that a value is above it, as by AboveLimit, if the event occurs, or, with
+// complement, if it does not. For AtLeast it is beneath the limit, which counts. ok is false for events of two limits.
+func (e Event) Exceedance() (threshold float64, complement, ok bool) {
+	switch e.Relation {
+	case Above:
+		return e.Lower, false, true
+	case AtLeast:
+		x := float32(e.Lower)
+		for range 3 {
+			x = math.Nextafter32(x, float32(math.Inf(-1)))
+		}
+		return float64(x), false, true
+	case Below, AtMost:
+		return e.Upper, true, true
+	}
+	return 0, false, false
+}
+
 // Occurs reports whether a value lies in the event, compared as by AboveLimit. Missing: false for NaN.
 func (e Event) Occurs(v float64) bool {
 	switch e.Relation {
@@ -68,6 +96,10 @@ func (e Event) Occurs(v float64) bool {
 		return v > AboveLimit(e.Lower)
 	case Below:
 		return v < belowLimit(e.Upper)
+	case AtLeast:
+		return v >= belowLimit(e.Lower)
+	case AtMost:
+		return v <= AboveLimit(e.Upper)
 	}
 	return v >= belowLimit(e.Lower) && v < belowLimit(e.Upper)
 }

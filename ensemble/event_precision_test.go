@@ -20,6 +20,16 @@ func TestEventOccurs(t *testing.T) {
 				t.Errorf("%g at %g: above %v, below %v, from %v, to %v", v, limit, above.Occurs(float64(v)), below.Occurs(float64(v)), from.Occurs(float64(v)), to.Occurs(float64(v)))
 			}
 		}
+		for _, e := range []ensemble.Event{above, {Relation: ensemble.AtLeast, Lower: limit}, {Relation: ensemble.AtMost, Upper: limit}} {
+			for _, v := range []float64{limit - 1e-3, limit, float64(x), float64(rounded), limit + 1e-3} {
+				equal := math.Abs(v-limit) < 1e-4
+				want := equal == (e.Relation != ensemble.Above) && (equal || e.Relation == ensemble.Above && v > limit) || !equal && (v > limit) == (e.Relation != ensemble.AtMost)
+				threshold, complement, ok := e.Exceedance()
+				if scored := (v > ensemble.AboveLimit(threshold)) != complement; !ok || e.Occurs(v) != want || scored != want {
+					t.Errorf("%s at %g: occurs %v, scored %v at %g", e, v, e.Occurs(v), scored, threshold)
+				}
+			}
+		}
 		if !above.Occurs(limit+1e-3) || !below.Occurs(limit-1e-3) || from.Occurs(limit-1e-3) || !to.Occurs(limit-1e-3) {
 			t.Errorf("values a thousandth from %g are counted as equal", limit)
 		}

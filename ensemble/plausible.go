@@ -43,12 +43,13 @@ var ranges = map[string]Range{
 	"tcw":  {-1, 150},
 	"tcwv": {-1, 150},
 	"tcc":  {-0.01, 1.01},
+	"sund": {-60, 32 * 86400},
 }
 
 // nonNegative are the variables with a lower bound of 0 near which values are frequent, so that a
 // symmetric distribution would extend below it. Temperature and pressure are positive too, but
 // far from 0.
-var nonNegative = map[string]bool{"q": true, "r": true, "10si": true, "10fg": true, "tp": true, "cp": true, "tcw": true, "tcwv": true}
+var nonNegative = map[string]bool{"q": true, "r": true, "10si": true, "10fg": true, "tp": true, "cp": true, "tcw": true, "tcwv": true, "sund": true}
 
 // NonNegative reports whether 0 is a lower bound of the values; ok is false for variables with
 // another bound and for unknown ones.

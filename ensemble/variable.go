@@ -56,6 +56,7 @@ var Variables = []Variable{
 	{"tcw", "tcw", "atmosphere_mass_content_of_water", "total column water", "kg m-2", Level{Kind: Surface}, 0, 1, 51, 136, ""},
 	{"tcwv", "tcwv", "atmosphere_mass_content_of_water_vapor", "total column water vapour", "kg m-2", Level{Kind: Surface}, 0, 1, 64, 137, ""},
 	{"tcc", "tcc", "cloud_area_fraction", "total cloud cover", "1", Level{Kind: Surface}, 0, 6, 1, 164, ""},
+	{"sund", "sund", "duration_of_sunshine", "sunshine duration", "s", Level{Kind: Surface}, 0, 6, 24, 189, "sum"},
 }
 
 // VariableNamed returns the variable with a short name.

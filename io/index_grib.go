@@ -298,6 +298,7 @@ func (in *Input) addGRIBEntry(f *file, fd *grib.Field, d *grib.Description, seve
 		e.Level = known.Level
 	}
 	e.Member, kind.Members, e.Product = memberAndProduct(fd, d)
+	kind.Basis = basisOf(e.Product, "", f.path)
 	conv := unit.ToSI(d.Unit, known.Unit)
 	kind.NativeUnit = unit.Normalise(d.Unit)
 	switch e.Product {
@@ -360,17 +361,17 @@ var percentToFraction = unit.Conversion{SI: "1", Scale: 0.01}
 
 // eventToSI converts the limits of an event to SI.
 func eventToSI(e ensemble.Event, c unit.Conversion) ensemble.Event {
-	if e.Relation != ensemble.Below {
+	if e.Relation.HasLower() {
 		e.Lower = c.Scale*e.Lower + c.Offset
 	}
-	if e.Relation != ensemble.Above {
+	if e.Relation.HasUpper() {
 		e.Upper = c.Scale*e.Upper + c.Offset
 	}
 	return e
 }
 
 // aliases gives the names of ensemble.Variables for other short names of ecCodes.
-var aliases = map[string]string{"prmsl": "msl", "10ws": "10si", "i10fg": "10fg", "gust": "10fg"}
+var aliases = map[string]string{"prmsl": "msl", "10ws": "10si", "i10fg": "10fg", "gust": "10fg", "dursun": "sund"}
 
 // statistics gives the CF cell methods for the step types of ecCodes.
 var statistics = map[string]string{"accum": "sum", "avg": "mean", "max": "maximum", "min": "minimum", "diff": "difference", "sd": "standard_deviation", "rms": "root_mean_square"}

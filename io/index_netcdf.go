@@ -109,7 +109,7 @@ func (in *Input) addCFEntries(f *file, h *cf.Header, values cf.Fetch) error {
 		}
 		f.entries = append(f.entries, ensemble.Entry{Key: nf.Key, File: f.path, Message: nf.Number, Sub: 1, Kind: in.kinds.intern(ensemble.Kind{
 			Unit: conv.SI, NativeUnit: nf.NativeUnit, LongName: nf.LongName, Grid: nf.Grid, LevelType: nf.LevelType, Statistic: nf.Statistic,
-			Interval: nf.Interval, Members: nf.Members, Packing: nf.Packing}, conv)})
+			Interval: nf.Interval, Members: nf.Members, Packing: nf.Packing, Basis: basisOf(nf.Key.Product, nf.LongName, f.path)}, conv)})
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -258,6 +259,22 @@ func compareFileMessage(a, b string, m, n int) int {
 		return 1
 	}
 	return m - n
+}
+
+// basisOf returns what a mean or spread over members is of. Products of this program state it in their long name; GRIB
+// has no code for it, so products in GRIB state it in the name of their file.
+func basisOf(p ensemble.Product, longName, path string) string {
+	if p != ensemble.EnsembleMean && p != ensemble.Spread {
+		return ""
+	}
+	name := filepath.Base(path)
+	switch {
+	case strings.Contains(longName, "of the members used"), strings.Contains(name, "_raw_mean."), strings.Contains(name, "_raw_spread."):
+		return ensemble.RawMembers
+	case strings.Contains(longName, "full ensemble"), strings.Contains(name, "_ensemble_spread."):
+		return ensemble.FullEnsemble
+	}
+	return ""
 }
 
 // VerifyUnchanged verifies that files have not changed since they were indexed:

@@ -108,7 +108,7 @@ var exceptions = map[string]map[string]exception{
 		"ensemble/run/bench/device.trained":     {20, reasonColumn},
 		"ensemble/run/bench/device.suiteResult": {17, reasonColumn},
 		"ensemble/run/casestudy.Row":            {21, reasonColumn},
-		"ensemble/run/check.inspectRow":         {28, reasonColumn},
+		"ensemble/run/check.inspectRow":         {29, reasonColumn},
 		"ensemble/run/plan.PlannedStep":         {21, reasonColumn},
 		"ensemble/run/predict.Options":          {23, "the options of a prediction: a field is an option of the command"},
 		"ensemble/run/samples.StoreReport":      {16, reasonColumn},

@@ -75,9 +75,9 @@ func applyScalarAttributes(d *description, v *Var) {
 		k.Product, k.QuantileProbability = ensemble.Quantile, number("quantile")[0]
 	case relation == ensemble.Between && len(number("threshold")) == 2:
 		k.Product, k.Event = ensemble.Probability, ensemble.Event{Relation: relation, Lower: number("threshold")[0], Upper: number("threshold")[1]}
-	case relation == ensemble.Above && len(number("threshold")) == 1:
+	case (relation == ensemble.Above || relation == ensemble.AtLeast) && len(number("threshold")) == 1:
 		k.Product, k.Event = ensemble.Probability, ensemble.Event{Relation: relation, Lower: number("threshold")[0]}
-	case relation == ensemble.Below && len(number("threshold")) == 1:
+	case (relation == ensemble.Below || relation == ensemble.AtMost) && len(number("threshold")) == 1:
 		k.Product, k.Event = ensemble.Probability, ensemble.Event{Relation: relation, Upper: number("threshold")[0]}
 	case len(number("realization")) == 1:
 		k.Member = ensemble.Member(number("realization")[0])

@@ -178,7 +178,9 @@ type reader struct {
 
 	warnings []string // of the current variable
 	records  []Unused // records of the current variable without a time
-	slots    int      // indices of the current variable outside of the horizontal dimensions
+	// statistic is the cell method over time of the current variable.
+	statistic string
+	slots     int // indices of the current variable outside of the horizontal dimensions
 }
 
 // warn records a decision about the current variable, once.
@@ -399,13 +401,17 @@ func (c *fieldCoords) has(a *auxCoord) bool {
 // fieldCoords finds the coordinates that identify fields, or the reason why the
 // variable has no fields. d is completed by the statistic.
 func (r *reader) fieldCoords(v *Var, all []*auxCoord, hor horizontalGrid, d *description) (c fieldCoords, reason string) {
+	r.statistic = d.Statistic
 	if c.time, reason = r.timeCoords(v, all); reason != "" {
 		return c, reason
 	}
-	bounded := c.time.bounds != nil || c.time.leadBounds != nil
+	bounded := c.time.bounds != nil || c.time.leadBounds != nil || c.time.counted
 	if d.Statistic == "" && bounded {
 		known, _ := ensemble.VariableNamed(d.Key.Variable)
 		d.Statistic = known.Period // bounds without cell_methods: a sum of precipitation has no other meaning
+	}
+	if d.Statistic == "" && bounded && v.Text("cell_methods") == "" && c.time.hasLength() {
+		r.warn("its times have bounds and it has no cell_methods: its values are taken for those at its times; a statistic over the intervals has to be written (`ncatted -a cell_methods,%s,c,c,\"time: mean\" FILE`)", v.Name)
 	}
 	if d.Statistic != "" && !bounded {
 		r.warn("its values are a %s over time, and its times have no bounds: they are taken for the end of an interval of unknown length", d.Statistic)
@@ -449,12 +455,13 @@ func (r *reader) fieldCoords(v *Var, all []*auxCoord, hor horizontalGrid, d *des
 	if c.member != nil && len(c.member.values) > 1 && len(c.member.axes) > 0 && (d.Key.Product == ensemble.EnsembleMean || d.Key.Product == ensemble.Spread) {
 		return c, fmt.Sprintf("its cell_methods state a statistic over members, but it has the members %q", c.member.v.Name)
 	}
-	return c, r.readLevels(&c, d)
+	return c, r.readLevels(v, all, &c, d)
 }
 
-// readLevels converts the levels of a variable, and compares them with the level in
-// its name. It returns the reason why they cannot be used.
-func (r *reader) readLevels(c *fieldCoords, d *description) (reason string) {
+// readLevels converts the levels of a variable, with their bounds to layers, and
+// compares them with the level in its name. It returns the reason why they cannot be
+// used.
+func (r *reader) readLevels(v *Var, all []*auxCoord, c *fieldCoords, d *description) (reason string) {
 	if c.level == nil {
 		return ""
 	}
@@ -463,12 +470,46 @@ func (r *reader) readLevels(c *fieldCoords, d *description) (reason string) {
 		if c.levels[k], c.levelType, reason = r.levelOf(c.level, x); reason != "" {
 			return reason
 		}
+		// Depth in the sea is not depth below land.
+		if standard, _ := quantityOf(v); c.levels[k].Kind == ensemble.DepthBelowLand && (strings.Contains(standard, "sea_") || strings.Contains(standard, "ocean")) {
+			c.levels[k] = ensemble.Level{Kind: ensemble.OtherLevel, Value: c.levels[k].Value}
+		}
 		l, named := c.levels[k], d.level
 		if named == nil || l.Kind == ensemble.OtherLevel || l.Kind == named.Kind && l.Value >= named.Value/2 && l.Value <= named.Value*2 {
 			continue
 		}
 		return fmt.Sprintf("its name states the level %s, and its coordinate %q %s", named, c.level.v.Name, l)
 	}
+	return r.readLayers(c, parseCellMethods(v.Text("cell_methods")).over(roleLevel, r.axisRole(all)))
+}
+
+// readLayers makes layers of levels with bounds. method is the cell method over
+// levels.
+//
+// Source: CF section 7.1 (cell boundaries).
+func (r *reader) readLayers(c *fieldCoords, method string) (reason string) {
+	bounds := r.boundsOf(c.level)
+	if bounds == nil {
+		return ""
+	}
+	layers := make([]ensemble.Level, len(c.levels))
+	for k, l := range c.levels {
+		if l.Kind != ensemble.Pressure && l.Kind != ensemble.HeightAboveSoil && l.Kind != ensemble.DepthBelowLand {
+			return ""
+		}
+		var ends [2]ensemble.Level
+		for i := range ends {
+			if ends[i], _, reason = r.levelOf(c.level, bounds[2*k+i]); reason != "" {
+				return "bounds: " + reason
+			}
+		}
+		layers[k] = ensemble.Layer(l.Kind, ends[0].Value, ends[1].Value)
+	}
+	if method == "" && cellsOfLevels(c.levels, layers) {
+		r.warn("its pressure levels %q have bounds, which are ignored: its values are taken for those at the levels", c.level.v.Name)
+		return ""
+	}
+	c.levels = layers
 	return ""
 }
 
@@ -586,9 +627,9 @@ func (r *reader) statisticAt(f *Field, a *auxCoord, place []int64) string {
 		return ""
 	}
 	switch e := &f.Key.Event; e.Relation {
-	case ensemble.Above:
+	case ensemble.Above, ensemble.AtLeast:
 		e.Lower = x
-	case ensemble.Below:
+	case ensemble.Below, ensemble.AtMost:
 		e.Upper = x
 	default:
 		// An event between two limits has them as bounds of its threshold.

@@ -3,6 +3,7 @@ package cf
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -15,6 +16,9 @@ type timeCoords struct {
 	leadUnit            time.Duration
 	// bounds of valid and lead, in pairs; nil without bounds.
 	bounds, leadBounds []float64
+	// months reports leads in calendar months; with counted, their numbers count the
+	// months from that of the initialisation, 1.
+	months, counted bool
 	// ignoredLead is a lead without a length; valid times have its information.
 	ignoredLead *auxCoord
 	// start is the initialisation that the file states in a global attribute; zero if
@@ -27,6 +31,18 @@ type timeCoords struct {
 // has reports whether a is one of the time coordinates.
 func (c timeCoords) has(a *auxCoord) bool {
 	return a != nil && (a == c.valid || a == c.init || a == c.lead || a == c.ignoredLead)
+}
+
+// hasLength reports whether an interval between bounds has a length.
+func (c timeCoords) hasLength() bool {
+	for _, b := range [][]float64{c.bounds, c.leadBounds} {
+		for k := 0; k+1 < len(b); k += 2 {
+			if b[k] != b[k+1] {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // timeCoords finds the time coordinates of a variable and parses their units, or
@@ -62,6 +78,12 @@ func (r *reader) timeCoords(v *Var, all []*auxCoord) (c timeCoords, reason strin
 	}
 	if reason := r.timeIsInit(&c); reason != "" {
 		return c, reason
+	}
+	if c.months && c.init == nil {
+		return c, fmt.Sprintf("its leads %q are months and it has no initialisation: %s", c.lead.v.Name, addValidTimes)
+	}
+	if c.counted && c.months && r.statistic == "" {
+		return c, fmt.Sprintf("its leads %q count months, and it states no statistic over them: write it (`ncatted -a cell_methods,%s,c,c,\"time: mean\" FILE`)", c.lead.v.Name, v.Name)
 	}
 	if c.valid != nil && c.init == nil && c.lead == nil {
 		if text := r.h.Attrs[startAttribute].Text; text != "" {
@@ -121,16 +143,78 @@ func (r *reader) readLead(c *timeCoords) string {
 		return ""
 	}
 	name := c.lead.v.Name
+	c.months, c.counted = leadMonths(c.lead.v)
 	covers := c.valid != nil && c.init != nil && !slices.ContainsFunc(c.lead.axes, func(p int) bool { return !slices.Contains(c.valid.axes, p) })
 	if covers {
-		c.ignoredLead, c.lead = c.lead, nil
+		c.ignoredLead, c.lead, c.months = c.lead, nil, false
+		return ""
+	}
+	if c.months {
+		c.leadBounds = r.boundsOf(c.lead)
+		r.warn("its leads %q are taken for calendar months", name)
 		return ""
 	}
 	why := fmt.Sprintf("its leads %q cannot be used: %s", name, err)
 	if c.lead.v.Text("units") == "" {
 		return fmt.Sprintf("%s: write it (`ncatted -a units,%s,c,c,hours FILE`)", why, name)
 	}
-	return why + `: add valid times, a coordinate with standard_name "time"`
+	return why + ": " + addValidTimes
+}
+
+// addValidTimes is the fix for leads whose valid time is not known.
+const addValidTimes = `add valid times, a coordinate with standard_name "time"`
+
+// monthUnits are units of calendar months.
+var monthUnits = []string{"month", "months", "mon"}
+
+// monthNumberNames are names of coordinates that count calendar months from 1, as the
+// Copernicus Climate Data Store writes them.
+var monthNumberNames = []string{"forecast_month", "forecastmonth", "leadtime_month"}
+
+// leadMonths reports whether leads are calendar months, and whether they count them
+// from 1. UDUNITS has months of a twelfth of a year, by which no forecast is made.
+//
+// Source: CF section 4.4: units of month and year are not recommended.
+func leadMonths(v *Var) (months, counted bool) {
+	unit := strings.ToLower(strings.TrimSpace(v.Text("units")))
+	inMonths := slices.Contains(monthUnits, unit)
+	counted = slices.Contains(monthNumberNames, strings.ToLower(v.Name)) && (inMonths || unit == "" || unit == "1")
+	return inMonths || counted, counted
+}
+
+// monthsAfter returns the time a number of calendar months after an initialisation.
+//
+// Errors: a number that is not whole; a day of the month that other months lack.
+func monthsAfter(init time.Time, n float64) (time.Time, error) {
+	switch {
+	case n != n:
+		return time.Time{}, errUnwritten
+	case n != math.Trunc(n) || n < 0 || n > 12*500:
+		return time.Time{}, fmt.Errorf("lead %v is not a number of calendar months: %s", n, addValidTimes)
+	case init.Day() > 28:
+		return time.Time{}, fmt.Errorf("its initialisation %s has no such day in other months: %s", init.Format(time.DateOnly), addValidTimes)
+	}
+	return init.AddDate(0, int(n), 0), nil
+}
+
+// monthLead returns lead and interval of calendar months at an index.
+func (c timeCoords) monthLead(h *Header, place []int64, init time.Time, statistic bool) (lead, interval time.Duration, err error) {
+	last := c.lead.value(h, place)
+	first := last
+	switch k := c.lead.offset(h, place); {
+	case c.counted && (init.Day() != 1 || init.Hour() != 0):
+		return 0, 0, fmt.Errorf("its months %q begin with that of the initialisation, which is %s: %s", c.lead.v.Name, init.Format(time.RFC3339), addValidTimes)
+	case c.counted:
+		first = last - 1
+	case c.leadBounds != nil && statistic:
+		first, last = min(c.leadBounds[2*k], c.leadBounds[2*k+1]), max(c.leadBounds[2*k], c.leadBounds[2*k+1])
+	}
+	end, err := monthsAfter(init, last)
+	if err != nil {
+		return 0, 0, err
+	}
+	begin, err := monthsAfter(init, first)
+	return end.Sub(init), end.Sub(begin), err
 }
 
 // validAndInit chooses the coordinates of valid time and initialisation.
@@ -275,7 +359,7 @@ func (c timeCoords) at(h *Header, place []int64, statistic bool) (init time.Time
 			interval, shift, valid = high.Sub(low), high.Sub(valid), high
 		}
 	}
-	if from = c.lead; from != nil {
+	if from = c.lead; from != nil && !c.months {
 		if lead, err = spanAt(from.value(h, place), c.leadUnit, from.v.Type == "float"); err != nil {
 			return fail(err)
 		}
@@ -298,6 +382,11 @@ func (c timeCoords) at(h *Header, place []int64, statistic bool) (init time.Time
 	}
 	if from = c.init; from != nil {
 		if init, err = c.initAxis.at(from.value(h, place)); err != nil {
+			return fail(err)
+		}
+	}
+	if from = c.lead; c.months {
+		if lead, interval, err = c.monthLead(h, place, init, statistic); err != nil {
 			return fail(err)
 		}
 	}

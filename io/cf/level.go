@@ -50,6 +50,9 @@ func (r *reader) levelOf(a *auxCoord, x float64) (ensemble.Level, string, string
 		default:
 			return ensemble.Level{}, "", unknownUnit(v)
 		}
+		if std == "depth" || std == "" && strings.HasPrefix(name, "depth") {
+			return ensemble.Level{Kind: ensemble.DepthBelowLand, Value: math.Round(x*1e4) / 1e4}, std, ""
+		}
 		if std == "height" || std == "" && strings.HasPrefix(name, "height") {
 			// Values stored as float32 are rounded to the nearest short decimal; 1.5
 			// and 2 are exact.
@@ -90,6 +93,19 @@ func (r *reader) pressureWithoutUnit(a *auxCoord, x float64) (ensemble.Level, st
 // isobaricLevels lists the pressure levels of ERA5 and derived archives, in hPa.
 var isobaricLevels = []float64{1, 2, 3, 5, 7, 10, 20, 30, 50, 70, 100, 125, 150, 175, 200, 225, 250, 300, 350, 400, 450, 500, 550, 600, 650, 700, 750, 775, 800, 825, 850,
 	875, 900, 925, 950, 975, 1000}
+
+// cellsOfLevels reports whether layers are the cells around pressure levels, which
+// CMIP writes for values at the levels: standard levels whose cells touch.
+func cellsOfLevels(levels, layers []ensemble.Level) bool {
+	touch := false
+	for k, l := range levels {
+		if l.Kind != ensemble.Pressure || !slices.Contains(isobaricLevels, l.Value/100) {
+			return false
+		}
+		touch = touch || k > 0 && (layers[k].Value == layers[k-1].End || layers[k].End == layers[k-1].Value)
+	}
+	return touch
+}
 
 // maxModelLevels is the largest number of model levels in use. Larger values are
 // not level numbers.

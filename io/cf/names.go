@@ -19,7 +19,7 @@ var variableAliases = map[string]string{
 	"eastward_wind": "u", "northward_wind": "v", "specific_humidity": "q", "relative_humidity": "r", "rh": "r", "vertical_velocity": "w",
 	"dew_point_temperature": "2d", "dewpoint_temperature": "2d", "dewpoint": "2d", "td": "2d", "wind_speed": "10si",
 	"mean_sea_level_pressure": "msl", "pressure_reduced_to_msl": "msl", "pressure_msl": "msl", "mslp": "msl", "prmsl": "msl", "surface_pressure": "sp", "PSFC": "sp", "total_precipitation": "tp", "T2": "2t",
-	"skin_temperature": "skt", "sea_surface_temperature": "sst", "total_column_water_vapour": "tcwv", "total_cloud_cover": "tcc",
+	"skin_temperature": "skt", "sea_surface_temperature": "sst", "total_column_water_vapour": "tcwv", "total_cloud_cover": "tcc", "sunshine_duration": "sund", "duration_of_sunshine": "sund",
 }
 
 // standardAliases maps standard names to that of ensemble.Variables for the same

@@ -76,8 +76,8 @@ var rolesByStandardName, rolesByName, definitions = func() (map[string]role, map
 // relations gives the relation of an event by the value of relationAttribute.
 //
 // Source: IMPROVER.
-var relations = map[string]ensemble.Relation{"greater_than": ensemble.Above, "greater_than_or_equal_to": ensemble.Above, "above": ensemble.Above,
-	"less_than": ensemble.Below, "less_than_or_equal_to": ensemble.Below, "below": ensemble.Below, "between_thresholds": ensemble.Between}
+var relations = map[string]ensemble.Relation{"greater_than": ensemble.Above, "greater_than_or_equal_to": ensemble.AtLeast, "above": ensemble.Above,
+	"less_than": ensemble.Below, "less_than_or_equal_to": ensemble.AtMost, "below": ensemble.Below, "between_thresholds": ensemble.Between}
 
 // relationAttribute states how the probabilities along a threshold relate to it.
 const relationAttribute = "spp__relative_to_threshold"

@@ -13,7 +13,8 @@ import (
 // Source: IMPROVER.
 const relationAttribute = "spp__relative_to_threshold"
 
-var relationWords = map[ensemble.Relation]string{ensemble.Above: "greater_than", ensemble.Below: "less_than", ensemble.Between: "between_thresholds"}
+var relationWords = map[ensemble.Relation]string{ensemble.Above: "greater_than", ensemble.Below: "less_than", ensemble.Between: "between_thresholds",
+	ensemble.AtLeast: "greater_than_or_equal_to", ensemble.AtMost: "less_than_or_equal_to"}
 
 // statisticAxes adds the coordinates of quantiles, thresholds and members to a
 // file, each once.

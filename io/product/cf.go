@@ -373,7 +373,9 @@ func (vs *verticalAxes) axis(levels []ensemble.Level) (dim, scalar string, err e
 	v := vertical{levels: levels}
 	switch kind := levels[0].Kind; {
 	case slices.ContainsFunc(levels, func(l ensemble.Level) bool { return l.IsLayer }):
-		return "", "", fmt.Errorf("%s is a layer, which only GRIB2 output has", levels[0])
+		if v.name, v.scalar, err = vs.addLayers(levels); err != nil {
+			return "", "", err
+		}
 	case kind == ensemble.Pressure:
 		for i := range values {
 			values[i] /= 100
@@ -412,6 +414,43 @@ func (vs *verticalAxes) axis(levels []ensemble.Level) (dim, scalar string, err e
 		return "", v.name, nil
 	}
 	return v.name, "", nil
+}
+
+// addLayers adds a coordinate with bounds: scalar for one layer.
+//
+// Errors: levels beside layers, layers of a kind without a coordinate.
+// Source: CF section 7.1 (bounds), 4.3 (vertical coordinate).
+func (vs *verticalAxes) addLayers(levels []ensemble.Level) (name string, scalar bool, err error) {
+	kinds := map[ensemble.LevelKind]struct {
+		name, standard, long, units, positive string
+		scale                                 float64
+	}{
+		ensemble.Pressure:        {"pressure_layer", "air_pressure", "pressure", "hPa", "down", 100},
+		ensemble.HeightAboveSoil: {"height_layer", "height", "height above the surface", "m", "up", 1},
+		ensemble.DepthBelowLand:  {"depth_layer", "depth", "depth below land", "m", "down", 1},
+	}
+	k, ok := kinds[levels[0].Kind]
+	if !ok || slices.ContainsFunc(levels, func(l ensemble.Level) bool { return !l.IsLayer }) {
+		return "", false, fmt.Errorf("levels and layers together, or layers of a kind without a coordinate: %v", levels)
+	}
+	var values, bounds []float64
+	for _, l := range levels {
+		middle := (l.Value + l.End) / 2
+		if l.Kind == ensemble.Pressure && l.Value > 0 {
+			middle = math.Sqrt(l.Value * l.End) // the middle in height; never a standard level by chance
+		}
+		values, bounds = append(values, middle/k.scale), append(bounds, l.Value/k.scale, l.End/k.scale)
+	}
+	name, scalar = vs.freeDim(k.name), len(levels) == 1
+	var dims []string
+	if !scalar {
+		dims = []string{name}
+		vs.b.addDimension(name, len(levels))
+	}
+	vs.b.addBoundsDimension()
+	vs.b.addDoubles(name, dims, values, text("standard_name", k.standard), text("long_name", k.long+", of layers"), text("units", k.units), text("positive", k.positive), text("axis", "Z"), text("bounds", name+"_bnds"))
+	vs.b.addDoubles(name+"_bnds", append(slices.Clone(dims), "bnds"), bounds)
+	return name, scalar, nil
 }
 
 // heightAttributes returns the attributes of a height coordinate.

@@ -312,7 +312,10 @@ func (p *Product) gribKeys(f Field, s statistic) ([]encode.Key, error) {
 // limitKeys sets type and limits of an event. Code table 4.9: 0 below the lower
 // limit, 2 between the limits, 3 above the lower limit, as ECMWF encodes them.
 func limitKeys(e ensemble.Event) ([]encode.Key, error) {
-	kind := map[ensemble.Relation]int64{ensemble.Below: 0, ensemble.Between: 2, ensemble.Above: 3}[e.Relation]
+	kind, ok := map[ensemble.Relation]int64{ensemble.Below: 0, ensemble.Between: 2, ensemble.Above: 3}[e.Relation]
+	if !ok {
+		return nil, fmt.Errorf("GRIB2 has no probability of the event %s", e)
+	}
 	keys := []encode.Key{encode.LongKey("probabilityType", kind)}
 	lower, upper := e.Threshold(), math.NaN()
 	if e.Relation == ensemble.Between {

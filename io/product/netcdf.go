@@ -16,8 +16,8 @@ import (
 // X_spread, X_quantile, probability_of_X_above_threshold, and X for members, with a
 // time dimension of length 1.
 //
-// Shape: [quantile, threshold or realization, time, level, latitude, longitude].
-// The first dimension exists only if fields differ in it, and never in CDOProfile,
+// Shape: [time, quantile, threshold or realization, level, latitude, longitude].
+// The second dimension exists only if fields differ in it, and never in CDOProfile,
 // where each field has a variable of its own. Variables with a single level have no
 // level dimension. Projected grids have y and x, stations have station. Rows and
 // columns are in the order of the input. Levels that a variable lacks are filled.
@@ -154,7 +154,11 @@ func productFile(p *Product, o Options) (*ncBuilder, error) {
 		}
 		dims, listed := as.dimensionOf(st)
 		listed = append(slices.Clone(listed), forecastTimes(o.Profile)...)
-		dims = append(slices.Clone(dims), "time")
+		if p.Locations != nil {
+			dims = append(slices.Clone(dims), "time")
+		} else { // time is first, as CDO and GDAL want it
+			dims = append([]string{"time"}, dims...)
+		}
 		if zdim != "" {
 			dims = append(dims, zdim)
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	fio "github.com/ensemble-weather/ensemble/io"
 	"github.com/ensemble-weather/ensemble/io/decode"
 	"github.com/ensemble-weather/ensemble/io/product"
 	"github.com/ensemble-weather/ensemble/io/product/encode"
@@ -322,5 +323,37 @@ func TestUnwritable(t *testing.T) {
 	}
 	if err := product.WriteNetCDF(context.Background(), encoder(t), filepath.Join(file, "x.nc"), p, product.Options{}); exit.CodeOf(err) != exit.CannotWrite {
 		t.Errorf("below a file: %v", err)
+	}
+}
+
+// Statistics of the raw members, of the post-processed distribution and of the full ensemble are different fields, in
+// one NetCDF file and in GRIB2 files, although GRIB2 has one code for them.
+func TestSpreadsAreDifferentFields(t *testing.T) {
+	p := testProduct(globe(ensemble.SourceOrder{}))
+	p.Fields = nil
+	for k, kind := range []product.Kind{product.Mean, product.Spread, product.EnsembleSpread, product.RawMean, product.RawSpread} {
+		p.Fields = append(p.Fields, product.Field{Variable: "2t", Level: ensemble.Level{Kind: ensemble.HeightAboveSoil, Value: 2}, Lead: testLead, Kind: kind, Values: marked(p.Grid.Size(), float64(k+1))})
+	}
+	root := filepath.Join(t.TempDir(), "products")
+	publish(t, root, p, both)
+	for _, pattern := range []string{"*.nc", "*.grib2"} {
+		paths, err := filepath.Glob(filepath.Join(root, "2026010100", pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		in, err := fio.Open(t.Context(), paths, fio.Options{Pool: encoder(t)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer in.Close()
+		cat := in.Catalogue()
+		basis := map[string]int{}
+		for _, e := range cat.Entries {
+			basis[e.Product.String()+" "+e.Basis]++
+		}
+		want := map[string]int{"mean ": 1, "spread ": 1, "spread " + ensemble.FullEnsemble: 1, "mean " + ensemble.RawMembers: 1, "spread " + ensemble.RawMembers: 1}
+		if !reflect.DeepEqual(basis, want) || cat.Duplicates() != nil || len(cat.Groups()) != len(want) {
+			t.Errorf("%s: %v, want %v; duplicates %v", pattern, basis, want, cat.Duplicates())
+		}
 	}
 }

@@ -220,12 +220,12 @@ func TestStatisticsInXarray(t *testing.T) {
 		std                  any
 		ne                   []float64
 	}{
-		"t2m_quantile":                          {"quantile time latitude longitude", "K", "2 metre temperature, post-processed quantiles", "air_temperature", []float64{270, 272, 271}},
-		"t_quantile":                            {"quantile time pressure latitude longitude", "K", "temperature, post-processed quantiles", "air_temperature", []float64{250, 240, 252, 242, 251, 241}},
-		"t2m":                                   {"realization time latitude longitude", "K", "2 metre temperature, post-processed members", "air_temperature", []float64{260, 261, 262}},
-		"probability_of_t2m_above_threshold":    {"threshold time latitude longitude", "1", "probability_of_air_temperature_above_threshold", nil, nil},
-		"probability_of_t2m_below_threshold":    {"threshold_2 time latitude longitude", "1", "probability_of_air_temperature_below_threshold", nil, nil},
-		"probability_of_t2m_between_thresholds": {"threshold_3 time latitude longitude", "1", "probability_of_air_temperature_between_thresholds", nil, nil},
+		"t2m_quantile":                          {"time quantile latitude longitude", "K", "2 metre temperature, post-processed quantiles", "air_temperature", []float64{270, 272, 271}},
+		"t_quantile":                            {"time quantile pressure latitude longitude", "K", "temperature, post-processed quantiles", "air_temperature", []float64{250, 240, 252, 242, 251, 241}},
+		"t2m":                                   {"time realization latitude longitude", "K", "2 metre temperature, post-processed members", "air_temperature", []float64{260, 261, 262}},
+		"probability_of_t2m_above_threshold":    {"time threshold latitude longitude", "1", "probability_of_air_temperature_above_threshold", nil, nil},
+		"probability_of_t2m_below_threshold":    {"time threshold_2 latitude longitude", "1", "probability_of_air_temperature_below_threshold", nil, nil},
+		"probability_of_t2m_between_thresholds": {"time threshold_3 latitude longitude", "1", "probability_of_air_temperature_between_thresholds", nil, nil},
 	} {
 		f, ok := v.Vars[name]
 		if got := strings.Join(f.Dims, " "); !ok || got != want.dims {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -23,7 +24,7 @@ var eccodesNames = map[string][2]string{
 	"t": {"t", "K"}, "gh": {"gh", "gpm"}, "z": {"z", "m**2 s**-2"}, "u": {"u", "m s**-1"}, "v": {"v", "m s**-1"}, "w": {"w", "Pa s**-1"}, "q": {"q", "kg kg**-1"}, "r": {"r", "%"},
 	"d": {"d", "s**-1"}, "vo": {"vo", "s**-1"}, "2t": {"2t", "K"}, "2d": {"2d", "K"}, "10u": {"10u", "m s**-1"}, "10v": {"10v", "m s**-1"}, "10si": {"10si", "m s**-1"}, "10fg": {"i10fg", "m s**-1"},
 	"msl": {"msl", "Pa"}, "sp": {"sp", "Pa"}, "skt": {"skt", "K"}, "tp": {"tp", "kg m**-2"}, "cp": {"cp", "kg m**-2"}, "sst": {"sst", "K"}, "tcw": {"tcw", "kg m**-2"}, "tcwv": {"tcwv", "kg m**-2"},
-	"tcc": {"tcc", "%"},
+	"tcc": {"tcc", "%"}, "sund": {"sund", "s"},
 }
 
 // describe returns what ecCodes reports about the first message of a file.
@@ -140,7 +141,7 @@ func TestCloneUnit(t *testing.T) {
 	}
 }
 
-// TestLayers: GRIB2 output keeps both bounds of a layer; NetCDF output refuses it.
+// TestLayers: all formats keep both bounds of a layer, of one and of several on an axis, and depths.
 func TestLayers(t *testing.T) {
 	for _, l := range []ensemble.Level{ensemble.Layer(ensemble.Pressure, 50000, 85000), ensemble.Layer(ensemble.HeightAboveSoil, 0, 3000), ensemble.Layer(ensemble.DepthBelowLand, 0.07, 0.28),
 		{Kind: ensemble.DepthBelowLand, Value: 0.05}} {
@@ -153,9 +154,44 @@ func TestLayers(t *testing.T) {
 		if entries, _ := readEntries(t, path); entries[0].Level != l {
 			t.Errorf("%s is read as %s", l, entries[0].Level)
 		}
-		err := product.WriteNetCDF(t.Context(), encoder(t), filepath.Join(t.TempDir(), "layer.nc"), p, product.Options{})
-		if (err != nil) != l.IsLayer {
-			t.Errorf("%s in NetCDF: %v", l, err)
+		checkLayers(t, p)
+		next := p.Fields[0]
+		if next.Level.Value, next.Level.End = l.End, 2*l.End; !l.IsLayer {
+			next.Level.Value = 2 * l.Value
+		}
+		p.Fields = append(p.Fields, next)
+		checkLayers(t, p)
+	}
+}
+
+// checkLayers writes a product as NetCDF in both profiles and as Zarr, and compares the levels that are read.
+func checkLayers(t *testing.T, p *product.Product) {
+	t.Helper()
+	var want []ensemble.Level
+	for _, f := range p.Fields {
+		want = append(want, f.Level)
+	}
+	for name, write := range map[string]func(path string) error{
+		"x.nc": func(path string) error {
+			return product.WriteNetCDF(t.Context(), encoder(t), path, p, product.Options{})
+		},
+		"cdo.nc": func(path string) error {
+			return product.WriteNetCDF(t.Context(), encoder(t), path, p, product.Options{Profile: product.CDOProfile})
+		},
+		"x.zarr":   func(path string) error { return product.WriteZarr(path, p, 2, product.Options{}) },
+		"x-3.zarr": func(path string) error { return product.WriteZarr(path, p, 3, product.Options{}) },
+	} {
+		path := filepath.Join(t.TempDir(), name)
+		if err := write(path); err != nil {
+			t.Fatal(err)
+		}
+		entries, _ := readEntries(t, path)
+		var got []ensemble.Level
+		for _, e := range entries {
+			got = append(got, e.Level)
+		}
+		if !slices.Contains(got, want[0]) || !slices.Contains(got, want[len(want)-1]) || len(got) != len(want) {
+			t.Errorf("%s: %v is read as %v", name, want, got)
 		}
 	}
 }

@@ -31,10 +31,10 @@ func EventSI(q ensemble.VariableEvent) (ensemble.Event, error) {
 		}
 		return y
 	}
-	if e.Relation != ensemble.Below {
+	if e.Relation.HasLower() {
 		e.Lower = short(e.Lower)
 	}
-	if e.Relation != ensemble.Above {
+	if e.Relation.HasUpper() {
 		e.Upper = short(e.Upper)
 	}
 	return e, nil

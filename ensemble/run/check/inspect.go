@@ -80,6 +80,7 @@ type inspectRow struct {
 	LevelType   string   `json:"level_type,omitempty"`
 	Member      *int     `json:"member"`
 	Product     string   `json:"product"`
+	Basis       string   `json:"basis,omitempty"` // what a mean or spread is of: raw members, full ensemble
 	Init        string   `json:"init"`
 	Lead        string   `json:"lead"`
 	LeadSeconds int64    `json:"lead_seconds"`
@@ -121,7 +122,7 @@ func inspectRows(ctx context.Context, in *fio.Input, stats bool) ([]inspectRow, 
 	rows := make([]inspectRow, len(entries))
 	for i, e := range entries {
 		r := inspectRow{File: e.File, Message: e.Message, Variable: e.Variable, Unit: e.NativeUnit, UnitSI: e.Unit, Level: e.LevelText(),
-			LevelType: e.LevelType, Product: e.Product.String(), Init: e.Init.Format(time.RFC3339), Lead: e.Lead.String(),
+			LevelType: e.LevelType, Product: e.Product.String(), Basis: e.Basis, Init: e.Init.Format(time.RFC3339), Lead: e.Lead.String(),
 			LeadSeconds: int64(time.Duration(e.Lead) / time.Second), Valid: e.Valid().Format(time.RFC3339), Statistic: e.Statistic, Centre: e.Centre, Process: e.Process,
 			Grid: e.Grid.String(), Packing: e.Packing, MemberType: e.MemberType, Template: e.Template, entry: e}
 		if e.Interval != 0 {
@@ -304,7 +305,11 @@ func GroupRow(g ensemble.Group) []any {
 	for _, h := range g.Missing {
 		holes += len(h.Members)
 	}
-	return []any{g.Variable, g.Product.String(), g.Unit, abbreviateTexts(g.LevelTexts), input.FormatMembers(g.Members), input.Abbreviate(g.Leads), input.Abbreviate(g.Inits),
+	of := g.Product.String()
+	if g.Basis != "" {
+		of += " of the " + g.Basis
+	}
+	return []any{g.Variable, of, g.Unit, abbreviateTexts(g.LevelTexts), input.FormatMembers(g.Members), input.Abbreviate(g.Leads), input.Abbreviate(g.Inits),
 		strconv.Itoa(g.Count), strconv.Itoa(holes), strings.Join(g.Packings, ","), cmp.Or(strings.Join(g.Centres, ","), "-")}
 }
 

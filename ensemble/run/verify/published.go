@@ -44,7 +44,11 @@ func (v *Verification) selectPublished(all []ensemble.Entry) {
 			case e.Product == ensemble.Quantile:
 				unscored[fmt.Sprintf("the quantile %g", e.QuantileProbability)] = true
 			case e.Product == ensemble.Probability && exceedance(e):
-				put(t, found, score.Number(e.Event.Threshold()), publishedField{e, e.Event.Relation == ensemble.Below})
+				x, complement, _ := e.Event.Exceedance()
+				put(t, found, score.Number(x), publishedField{e, complement})
+				if e.Event.Relation == ensemble.AtLeast {
+					v.warn(fmt.Sprintf("%s at %s: the probability %s is scored at the threshold %g, so that %g counts", t.Key.Variable, t.Key.Level, e.Event, x, e.Event.Lower))
+				}
 			case e.Product == ensemble.Probability:
 				unscored["the probability "+e.Event.String()] = true
 			}
@@ -84,19 +88,21 @@ func (v *Verification) selectPublished(all []ensemble.Entry) {
 func exceedance(e ensemble.Entry) bool {
 	v, _ := ensemble.VariableNamed(e.Variable)
 	bounded, known := v.NonNegative()
-	return e.Event.Relation == ensemble.Above || e.Event.Relation == ensemble.Below && (known && !bounded || e.Event.Upper != 0)
+	_, _, ok := e.Event.Exceedance()
+	return ok && (e.Event.Relation != ensemble.Below || known && !bounded || e.Event.Upper != 0)
 }
 
-// put adds a field at a threshold or probability; of two the one of exceedance is used.
+// put adds a field at a threshold or probability; of two the one of exceedance is used, or that
+// of values up to the threshold instead of values below it.
 func put[K comparable](t *VerifiedTarget, to map[K]map[ensemble.Init]publishedField, k K, f publishedField) {
 	if to[k] == nil {
 		to[k] = map[ensemble.Init]publishedField{}
 	}
 	old, twice := to[k][f.Init]
-	if twice && old.complement == f.complement {
+	if twice && old.complement == f.complement && old.Event == f.Event {
 		t.repeat(old.Entry, f.Entry)
 	}
-	if !twice || old.complement && !f.complement {
+	if !twice || old.complement && (!f.complement || f.Event.Relation == ensemble.AtMost) {
 		to[k][f.Init] = f
 	}
 }

@@ -180,6 +180,45 @@ func TestPublishedProbabilitiesAndQuantiles(t *testing.T) {
 	}
 }
 
+// A probability of at least a limit counts values at the limit, one above it does not, and so do those of at most a
+// limit: IMPROVER publishes all. The stated relation is kept in products.
+func TestPublishedProbabilityAtLimit(t *testing.T) {
+	p := startPublishing(t)
+	for k := range p.obs {
+		for q := range p.obs[k] {
+			p.obs[k][q] = 280
+		}
+	}
+	an := p.analyses("an.nc")
+	for _, c := range []struct {
+		relation ensemble.Relation
+		occurs   float32
+	}{{ensemble.Above, 0}, {ensemble.AtLeast, 1}, {ensemble.AtMost, 1}} {
+		e := ensemble.Event{Relation: c.relation, Upper: 280}
+		if c.relation.HasLower() {
+			e = ensemble.Event{Relation: c.relation, Lower: 280}
+		}
+		products := p.publish(c.relation.String(), func(mean []float32) []product.Field {
+			sure := make([]float32, len(mean))
+			for q := range sure {
+				sure[q] = c.occurs
+			}
+			return []product.Field{{Kind: product.Probability, Event: e, Values: sure}}
+		})
+		r, err := Run(context.Background(), Options{Forecast: products, Analysis: an, Bootstrap: score.Bootstrap{Resamples: 20}})
+		runtest.Must(t, err)
+		got := values(r, "brier", "network")
+		for threshold, v := range got {
+			if v != 0 || math.Abs(threshold-280) > 1e-3 {
+				t.Errorf("%s: Brier score %g at %g, want 0 at 280", e, v, threshold)
+			}
+		}
+		if len(got) != 1 || slices.ContainsFunc(r.Warnings, func(w string) bool { return strings.Contains(w, "so that 280 counts") }) != (c.relation == ensemble.AtLeast) {
+			t.Errorf("%s: scores %v, warnings %q", e, got, r.Warnings)
+		}
+	}
+}
+
 // Thresholds of other variables and event scores without thresholds select nothing: 64.
 func TestSelectionsOfNothing(t *testing.T) {
 	p := startPublishing(t)

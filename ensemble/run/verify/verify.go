@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
@@ -570,15 +569,14 @@ func leadsFor(m *model.Model, k ProductKey) []ensemble.Lead {
 // KindOf distinguishes statistics that share a cell method: the predicted standard deviation and the
 // estimated spread of the full ensemble.
 func KindOf(e ensemble.Entry) product.Kind {
-	base := filepath.Base(e.File)
 	switch {
-	case strings.Contains(e.LongName, "of the members used"), strings.Contains(base, "_"+string(product.RawMean)+"."), strings.Contains(base, "_"+string(product.RawSpread)+"."):
-		return "" // statistics of the raw members
+	case e.Basis == ensemble.RawMembers:
+		return ""
 	case e.Product == ensemble.EnsembleMean:
 		return product.Mean
 	case e.Product != ensemble.Spread:
 		return ""
-	case strings.Contains(e.LongName, "full ensemble"), strings.Contains(base, "_"+string(product.EnsembleSpread)+"."):
+	case e.Basis == ensemble.FullEnsemble:
 		return product.EnsembleSpread
 	}
 	return product.Spread

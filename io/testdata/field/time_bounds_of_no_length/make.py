@@ -1,0 +1,8 @@
+import os, sys
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'))
+from common import *
+
+f = File('fc.nc'); f.ensemble(hours=(6, 12))
+f.add('time_bnds', ('time', 'bnds'), [[6., 6.], [12., 12.]]); f.d.variables['time'].setncattr('bounds', 'time_bnds')
+x = fields((2, 2)); f.add('t2m', ('number', 'time', 'lat', 'lon'), x, 'f4', units='K'); f.close()
+expect('equal bounds of time: instants', variables={'2t': variable(np.float32(x), members=[1, 2], leads=['6h', '12h'])})
