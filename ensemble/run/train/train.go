@@ -162,7 +162,7 @@ func (t *trainer) runStages(ctx context.Context, o Options, run *trainingRun) (*
 	if err := t.calibrate(ctx, o); err != nil {
 		return nil, err
 	}
-	verdict, err := t.evaluate(ctx, o.Progress)
+	verdict, err := t.evaluate(ctx, o)
 	if err != nil {
 		return nil, err
 	}
