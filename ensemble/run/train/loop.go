@@ -12,6 +12,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/optim"
 	"github.com/ensemble-weather/ensemble/engine/prune"
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/ensemble/run/train/quality"
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -63,10 +64,10 @@ func (t *trainer) trainNetwork(ctx context.Context) ([]prune.Layer, error) {
 	}
 	best := t.current.best
 	if best == nil { // without validation samples the last weights are kept
-		var err error
-		if best, err = t.current.copyWeights(); err != nil {
+		if err := t.finishEvalStore(ctx); err != nil {
 			return nil, err
 		}
+		best = model.CopyWeights(t.current.evalStore)
 	}
 	t.finished = append(t.finished, best)
 	kept, layers := t.pos.Kept, t.current.pruning.layers
@@ -204,9 +205,7 @@ func (t *trainer) validateEpoch(ctx context.Context) (float64, error) {
 		t.pos.BestEpoch = t.pos.Epoch // patience counts from the final mask
 	} else if loss < t.pos.BestLoss && !t.isRemovingChannels() {
 		t.pos.BestLoss, t.pos.BestEpoch = loss, t.pos.Epoch
-		if t.current.best, err = t.current.copyWeights(); err != nil {
-			return 0, err
-		}
+		t.current.best = model.CopyWeights(t.current.evalStore) // those that were validated
 	}
 	if w, ok := t.current.rate.(optim.Warmup); ok {
 		if p, ok := w.Schedule.(*optim.Plateau); ok {
@@ -219,9 +218,14 @@ func (t *trainer) validateEpoch(ctx context.Context) (float64, error) {
 
 // validate returns the mean loss over the validation samples.
 func (t *trainer) validate(ctx context.Context) (float64, error) {
-	if err := t.current.updateEvalStore(); err != nil {
+	if err := t.finishEvalStore(ctx); err != nil {
 		return 0, err
 	}
+	return t.validationLoss(ctx)
+}
+
+// validationLoss returns the mean loss of the weights in evalStore over the validation samples.
+func (t *trainer) validationLoss(ctx context.Context) (float64, error) {
 	var sum float64
 	err := t.data.Validation.Each(ctx, t.ranks, func(i int, fc *ensemble.Forecast, analyses []*ensemble.Analysis) error {
 		used, err := task.MemberPositions(fc, t.local.UsedMembers)
