@@ -7,7 +7,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
@@ -22,8 +24,8 @@ import (
 // batches from which they were computed, a further update does not change them on average.
 func TestValidatedIsSaved(t *testing.T) {
 	f := demotest.Files(t)
-	c := demotest.Config(t, f, runtest.FirstInits(f, 20), "model.kind=resnet2d_simple", "model.head=spread", "train.loss.kind=l1", "train.epochs=3", "train.networks=1", "train.batch_size=3",
-		"data.levels=[850hPa]", "data.features=[spread, first]", "data.variables=[t]", "train.ema=2 epochs", "train.early_stop.patience=0")
+	c := demotest.Config(t, f, runtest.FirstInits(f, 8), "model.kind=resnet2d_simple", "model.head=spread", "train.loss.kind=l1", "train.epochs=1", "train.networks=1", "train.batch_size=2",
+		"data.levels=[850hPa]", "data.features=[spread, first]", "data.variables=[t]", "data.grid.to=20deg", "data.grid.method=bilinear", "train.ema=2 steps", "train.early_stop.patience=0")
 	dir := filepath.Join(t.TempDir(), "run")
 	_, err := Run(context.Background(), Options{Config: c, RunDir: dir, Version: "test"})
 	runtest.Must(t, err)
@@ -51,8 +53,8 @@ func TestValidatedIsSaved(t *testing.T) {
 	runtest.Must(t, model.Fill(n.evalStore, saved.Networks[0]))
 	loss, err := tr.validationLoss(context.Background())
 	runtest.Must(t, err)
-	if loss != best {
-		t.Errorf("the saved weights have the validation loss %v, the log states %v", loss, best)
+	if loss.mean != best {
+		t.Errorf("the saved weights have the validation loss %v, the log states %v", loss.mean, best)
 	}
 
 	// Statistics that are recomputed for the saved weights.
@@ -115,6 +117,34 @@ func TestSlowAverage(t *testing.T) {
 		got := slowAverage(setup.NetworkTraining{Config: config.Training{EMA: a, Epochs: c.epochs}}, c.steps)
 		if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
 			t.Errorf("%s, %d epochs of %d steps: %q, want %q", c.ema, c.epochs, c.steps, got, c.want)
+		}
+	}
+}
+
+// A validation sample is named if it alone determines the mean loss.
+func TestDominantDate(t *testing.T) {
+	of := func(losses ...float64) validationLosses {
+		v := validationLosses{worst: ensemble.Init{Time: time.Date(2001, 6, 4, 0, 0, 0, 0, time.UTC)}, largest: slices.Max(losses)}
+		slices.Sort(losses)
+		v.median = losses[len(losses)/2]
+		for _, x := range losses {
+			v.mean += x / float64(len(losses))
+		}
+		return v
+	}
+	for _, c := range []struct {
+		losses []float64
+		want   string
+	}{
+		{[]float64{0.4, 0.5, 0.6, 0.5}, ""},
+		{[]float64{0.4, 0.5, 0.6, 1e6}, "initialisation 2001-06-04T00:00Z has 100 % of the validation loss, 1.67e+06 times the median"},
+		{[]float64{0.5, 0.5, 0.5, 4}, ""},
+		{[]float64{0.5, 1e6}, ""},        // of two either may be wrong
+		{[]float64{-1, -2, -0.5, 3}, ""}, // logarithmic scores
+		{slices.Repeat([]float64{0}, 5), ""},
+	} {
+		if got := of(c.losses...).dominant(len(c.losses)); (got == "") != (c.want == "") || !strings.HasPrefix(got, c.want) {
+			t.Errorf("%v: %q, want %q", c.losses, got, c.want)
 		}
 	}
 }
