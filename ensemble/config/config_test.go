@@ -166,7 +166,7 @@ func TestFaults(t *testing.T) {
 		{"trust of another", base + "train: {optimizer: lamb, trust_coefficient: 0.01}\n", []string{"3:26|train.trust_coefficient is not used by lamb|remove it"}},
 		{"base without scale", base + "train: {base_batch_size: 8}\n", []string{"3:9|train.base_batch_size without scaling of the learning rate|linear or sqrt"}},
 		{"optimiser values", base + "train: {optimizer: lard, accumulate: 0, ema: 1, learning_rate_scaling: cubic, trust_coefficient: 0, base_batch_size: 0}\n", []string{
-			"3:20|train.optimizer is lard, want one of|did you mean `lars`?", "|train.accumulate is 0, want 1 to 65536|", "|train.ema is 1, want 0 or more and less than 1|",
+			"3:20|train.optimizer is lard, want one of|did you mean `lars`?", "|train.accumulate is 0, want 1 to 65536|", "|train.ema: 1 is no decay, which is less than 1; for a time write 1 epochs or 1 steps|give a decay such as 0.999",
 			"|train.learning_rate_scaling is cubic, want one of linear, sqrt, none|", "|train.trust_coefficient is 0, want more than 0|", "|train.base_batch_size is 0, want 1 to|"}},
 		{"stages of a joint training", base + "train: {stages: {sigma: {epochs: 5}}}\n", []string{"3:26|train.stages.sigma.epochs without method three_stage|set model.method: three_stage"}},
 		{"bias of a joint training", base + "model: {bias: {folds: 5, base: 8}}\n", []string{"3:26|model.bias.base without method three_stage|set model.method: three_stage"}},

@@ -175,6 +175,15 @@ var kinds = map[reflect.Type]kind{
 		format: func(v any) string { return quote(v.(TrainingTime).String()) },
 		schema: map[string]any{"type": "string", "pattern": trainingTimeText.String()},
 	},
+	reflect.TypeFor[Averaging](): {
+		want:   "a decay such as 0.999, a time such as 10 epochs or 500 steps, or 0",
+		parse:  func(n *yaml.Node, _ string) (any, error) { return ParseAveraging(n.Value) },
+		format: func(v any) string { return v.(Averaging).String() },
+		schema: map[string]any{"oneOf": []any{
+			map[string]any{"type": "number", "minimum": 0, "exclusiveMaximum": 1},
+			map[string]any{"type": "string", "pattern": "^[0-9.]+ ?(epochs?|steps?)$"},
+		}},
+	},
 	reflect.TypeFor[Date](): {
 		want:   "a date such as 1983-12-31, or a time with its zone such as 1983-12-31T12:00Z",
 		parse:  func(n *yaml.Node, _ string) (any, error) { return ParseDate(n.Value) },

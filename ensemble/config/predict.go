@@ -31,6 +31,7 @@ type Policy struct {
 	Duplicates         string          `key:"duplicates"`        // "refuse", "first" or "last"
 	OnModelMismatch    string          `key:"on_model_mismatch"` // "warn", "fallback" or "refuse"
 	Drift              Drift           `key:"drift"`
+	Bound              Bound           `key:"bound"`
 	Alarms             Alarms          `key:"alarms"`
 	OnFailure          string          `key:"on_failure"` // failure of the network: "refuse" or "fallback"
 	Fallback           []string        `key:"fallback"`   // fallback methods in order of preference: baselines or "raw"
@@ -61,6 +62,12 @@ type Drift struct {
 	OnDrift string  `key:"on_drift"` // as Policy.OnModelMismatch
 }
 
+// Bound is the section bound: how far a forecast may be from its ensemble.
+type Bound struct {
+	Limit    float64 `key:"limit"`     // in multiples of the largest distance in training
+	OnExcess string  `key:"on_excess"` // "refuse" or "fallback"
+}
+
 // Alarms is the section alarms: handling of initialisations while rolling verification has alarms.
 type Alarms struct {
 	File    Path   `key:"file"`
@@ -72,7 +79,7 @@ const RawFallback = "raw"
 
 // UsesFallback reports whether any key selects a fallback forecast.
 func (p Policy) UsesFallback() bool {
-	return slices.Contains([]string{p.OnModelMismatch, p.Drift.OnDrift, p.Alarms.OnAlarm, p.OnFailure, p.Members.OnMissing}, "fallback")
+	return slices.Contains([]string{p.OnModelMismatch, p.Drift.OnDrift, p.Bound.OnExcess, p.Alarms.OnAlarm, p.OnFailure, p.Members.OnMissing}, "fallback")
 }
 
 // Lagged is the section members.lagged: a lagged ensemble of several initialisations.
@@ -126,6 +133,10 @@ var PredictSchema = newOptionalSchema[Predict]("predict", slices.Concat([]Key{
 		Help: "Largest drift score: distance of mean, pattern or spread of an input field from the training data, in standard deviations over initialisations."},
 	{Path: "drift.on_drift", Default: "warn", Check: OneOf("warn", "fallback", "refuse"), Example: "fallback",
 		Help: "Handling of input with a drift score above drift.limit, as on_model_mismatch."},
+	{Path: "bound.limit", Default: "2", Check: Above(0), Example: "3",
+		Help: "Largest distance of a published mean from the members' mean, and largest published spread, in multiples of the largest distance of analysis and members' mean in training or, where it is larger, of the members' spread. The full ensemble's spread is compared with the largest one of training."},
+	{Path: "bound.on_excess", Default: "refuse", Check: OneOf("refuse", "fallback"), Example: "fallback",
+		Help: "Handling of forecasts beyond bound.limit. refuse: exit code 65. fallback: publish a fallback forecast, with status degraded."},
 	{Path: "alarms.file", Example: "rolling/alarms.json",
 		Help: "Alarm file of `ensemble verify --rolling`, read before each prediction. Alarms of other models are ignored."},
 	{Path: "alarms.on_alarm", Default: "warn", Check: OneOf("warn", "fallback", "refuse"), Example: "fallback",

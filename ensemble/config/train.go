@@ -194,7 +194,7 @@ type Training struct {
 	Schedule            string        `key:"schedule"`
 	Warmup              int           `key:"warmup"`
 	Clip                float64       `key:"clip"`
-	EMA                 float64       `key:"ema"` // decay; 0: no average
+	EMA                 Averaging     `key:"ema"`
 	Loss                LossTerms     `key:"loss"`
 	Seed                int           `key:"seed"`
 	EarlyStop           EarlyStop     `key:"early_stop"`
@@ -376,8 +376,8 @@ var TrainSchema = newSchema[Train]("train", slices.Concat([]Key{
 		Help: "Number of warm-up steps, over which the learning rate increases linearly from zero, or with train.learning_rate_scaling from the unscaled learning_rate."},
 	{Path: "train.clip", Default: "1", Check: AtLeast(0), Example: "1",
 		Help: "Gradient clipping: largest norm of the gradient; 0: no clipping."},
-	{Path: "train.ema", Default: "0", Check: BetweenHalfOpen(0, 1), Example: "0.999",
-		Help: "Decay of an exponential moving average of the weights. The averaged weights are validated and saved in the model. 0: no average."},
+	{Path: "train.ema", Default: "0", Example: "10 epochs",
+		Help: "Exponential moving average of the weights: the time after which old weights have a share of 1/e, such as 10 epochs or 500 steps, or the decay of each step, such as 0.999. The averaged weights are validated and saved in the model, with running statistics of batch norms computed for them. 0: no average."},
 	{Path: "train.loss.kind", Default: string(CRPSLoss), Check: OneOf(Losses...), Example: string(CRPSLoss),
 		Help: "Loss function. crps: CRPS of the predicted distribution against the analysis; for head members, of the normal distribution with their mean and standard deviation. pinball: for a Bernstein quantile function, at 99 levels. cross_entropy: for a histogram. crps_members: CRPS of the members. mse, l1, ssim, ms_ssim: distances from the spread of the full ensemble."},
 	{Path: "train.loss.spread", Default: "0", Check: AtLeast(0), Example: "0.5",

@@ -90,7 +90,7 @@ const (
 )
 
 // schema identifies the format of model.json.
-const schema = "ensemble.model/2"
+const schema = "ensemble.model/3"
 
 // Description is the content of model.json: everything except arrays.
 type Description struct {
@@ -272,6 +272,9 @@ func LoadDescription(dir string) (*Model, *Description, error) {
 	if bins := m.Spec.Head.Bins(); bins > 0 && slices.ContainsFunc(m.Task.Edges, func(e []float64) bool { return len(e) != bins+1 }) || bins > 0 != (m.Task.Edges != nil) {
 		return nil, nil, bad(fmt.Sprintf("histogram head with %d bins, but the task has another number of edges", bins))
 	}
+	if n := len(m.Task.ErrorScale); len(m.Task.LargestSpread) != n || m.Task.LargestError != nil && len(m.Task.LargestError) != n {
+		return nil, nil, bad("the largest errors or spreads of the training are missing")
+	}
 	if err := f.checkInt8(); err != nil {
 		return nil, nil, bad(err.Error())
 	}
@@ -364,11 +367,13 @@ type Forecast struct {
 	// network that corrects members. Mean and Sigma are computed from them, and Spread is nil.
 	Members []float32
 	Clipped int // number of negative values of Spread that were set to 0
+	// Departures are the largest distances from the members, by target; complete on all ranks.
+	Departures []Departure
 }
 
 // Predict runs the networks on some members of a forecast, usually those of the task, and averages
 // their outputs. With several ranks each gives its slab of the forecast; the root rank gets the
-// result, the others nil.
+// result, the others only its departures.
 //
 // Errors: a forecast with other axes or another grid, outputs that are not finite, context errors.
 func (m *Model) Predict(ctx context.Context, o engine.Options, fc *ensemble.Forecast, members []ensemble.Member) (*Forecast, error) {
@@ -432,7 +437,8 @@ func (m *Model) Infer(ctx context.Context, init ensemble.Init, stats []task.Stat
 		}
 	}
 	if m.Spec.PredictsMembers() {
-		return m.gather(out, m.correctMembers(out, init))
+		err := m.correctMembers(out, init)
+		return m.gather(out, stats, err)
 	}
 	err := m.toPhysical(out, init, stats)
 	if err == nil {
@@ -442,7 +448,7 @@ func (m *Model) Infer(ctx context.Context, init ensemble.Init, stats []task.Stat
 	if other != nil && err == nil {
 		err = other.toPhysical(out, init, stats)
 	}
-	return m.gather(out, err)
+	return m.gather(out, stats, err)
 }
 
 // fill sets the weights of a network. On a device with memory of its own the weights stay there for
@@ -543,21 +549,34 @@ func notFiniteError(k *task.Task, init ensemble.Init, at, point int) error {
 		Fix: "check the model's weights and the input's values with `ensemble inspect --stats`"}
 }
 
-// gather gathers the slabs of all ranks on the root rank, unless a rank has an error.
-func (m *Model) gather(out *Forecast, err error) (*Forecast, error) {
+// slabResult is what a rank reports of its slab of a forecast.
+type slabResult struct {
+	Clipped    int
+	Departures []Departure
+}
+
+// gather finds the departures of a forecast and gathers the slabs of all ranks on the root rank, unless a
+// rank has an error.
+func (m *Model) gather(out *Forecast, stats []task.Statistics, err error) (*Forecast, error) {
+	if err == nil {
+		out.Departures = Departures(m.LocalTask(), m.Ranks.Shard().LocalGrid(m.Grid), out, stats)
+	}
 	if m.Ranks == nil {
 		return out, err
 	}
-	clipped, err := team.AllGatherOutcomes(m.Ranks, team.Outcome[int]{Result: out.Clipped}, err)
+	slabs, err := team.AllGatherOutcomes(m.Ranks, team.Outcome[slabResult]{Result: slabResult{out.Clipped, out.Departures}}, err)
 	if err != nil {
 		return nil, err
 	}
 	out.Clipped = 0
-	for r, c := range clipped {
+	var departures [][]Departure
+	for r, c := range slabs {
 		if m.Ranks.Shard().IsPrimary(r) {
-			out.Clipped += c.Result
+			out.Clipped += c.Result.Clipped
 		}
+		departures = append(departures, c.Result.Departures)
 	}
+	out.Departures = joinDepartures(departures)
 	fields := []*[]float32{&out.Spread, &out.Mean, &out.Sigma}
 	for i := range out.Parameters {
 		fields = append(fields, &out.Parameters[i])
@@ -576,7 +595,7 @@ func (m *Model) gather(out *Forecast, err error) (*Forecast, error) {
 		}
 	}
 	if !m.Ranks.IsRoot() {
-		return nil, nil
+		return &Forecast{Departures: out.Departures}, nil
 	}
 	return out, nil
 }

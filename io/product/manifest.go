@@ -38,6 +38,16 @@ type Manifest struct {
 	Stations        string            `json:"stations,omitempty"`   // number and checksum of the stations
 	Fallback        string            `json:"fallback,omitempty"`   // fallback forecast; empty for the network
 	Drift           *InputDrift       `json:"input_drift,omitempty"`
+	Departures      []Departure       `json:"departures,omitempty"` // the largest of mean, spread and full ensemble's spread
+}
+
+// Departure is the field of a forecast that is farthest from its ensemble, at its
+// worst point.
+type Departure struct {
+	Field    string  `json:"field"`    // "mean of t at 850hPa"
+	Distance float64 `json:"distance"` // from the members' mean; of a spread from 0
+	Reach    float64 `json:"reach"`    // largest distance in training, or spread of the members where it is larger
+	Ratio    float64 `json:"ratio"`    // distance / reach
 }
 
 // InputDrift is the field of the input with the largest distance from those of

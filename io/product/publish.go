@@ -47,6 +47,7 @@ type Publication struct {
 	Warnings        []string
 	Start           time.Time    // start of the work, for the manifest
 	Drift           *InputDrift  // nil if unknown
+	Departures      []Departure  // the largest of mean, spread and full ensemble's spread; nil if unknown
 	Lock            *lease.Lease // Lock is the lock of the initialisation, from Lock; nil lets Publish take it.
 }
 
@@ -71,7 +72,7 @@ func (pub *Publication) Manifest(p *Product) *Manifest {
 		ControlPolicy:  p.Control, SpreadDDOF: p.DDOF, Formats: pub.formats(),
 		Profile: cmp.Or(string(pub.Profile), "xarray"), Longitude: cmp.Or(string(pub.Longitude), "keep"),
 		Quantise: pub.Quantise, Grid: p.Grid.String(), Coupling: p.Coupling, LeadsRead: p.LeadsRead,
-		Fallback: p.Fallback, Drift: pub.Drift,
+		Fallback: p.Fallback, Drift: pub.Drift, Departures: pub.Departures,
 	}
 	for _, f := range slices.SortedFunc(slices.Values(p.Fields), compare) {
 		m.Fields = append(m.Fields, fmt.Sprintf("%s %s %s %s", f.Variable, f.Level, f.Lead, f.Statistic()))

@@ -129,7 +129,10 @@ func (k *Task) SelectLeads(leads []ensemble.Lead) (targets []int) {
 	}
 	k.Targets = slices.DeleteFunc(slices.Clone(k.Targets), func(t Target) bool { return !slices.Contains(leads, t.Lead) })
 	k.TargetWeights, k.ErrorScale, k.SpreadScale, k.SpreadAffine = ensemble.Take(k.TargetWeights, targets), ensemble.Take(k.ErrorScale, targets), ensemble.Take(k.SpreadScale, targets), ensemble.Take(k.SpreadAffine, targets)
-	k.Centre, k.Width = ensemble.Take(k.Centre, targets), ensemble.Take(k.Width, targets)
+	k.Centre, k.Width, k.LargestSpread = ensemble.Take(k.Centre, targets), ensemble.Take(k.Width, targets), ensemble.Take(k.LargestSpread, targets)
+	if k.LargestError != nil {
+		k.LargestError = ensemble.Take(k.LargestError, targets)
+	}
 	return targets
 }
 

@@ -16,7 +16,7 @@ func (k *Task) ForRank(s *team.Shard, rank int) *Task {
 	}
 	out.Features.Axes.Levels = team.SelectLevels(k.Features.Axes.Levels, s, rank)
 	out.TargetWeights, out.ErrorScale, out.SpreadScale, out.SpreadAffine = team.SelectLevels(k.TargetWeights, s, rank), team.SelectLevels(k.ErrorScale, s, rank), team.SelectLevels(k.SpreadScale, s, rank), team.SelectLevels(k.SpreadAffine, s, rank)
-	out.Edges = team.SelectLevels(k.Edges, s, rank)
+	out.Edges, out.LargestError, out.LargestSpread = team.SelectLevels(k.Edges, s, rank), team.SelectLevels(k.LargestError, s, rank), team.SelectLevels(k.LargestSpread, s, rank)
 	out.Centre, out.Width = team.CropMaps(team.SelectLevels(k.Centre, s, rank), s, rank), team.CropMaps(team.SelectLevels(k.Width, s, rank), s, rank)
 	out.reference = k.reference.ForRank(s, rank)
 	out.Features.Spreads = team.SelectLevels(k.Features.Spreads, s, rank)

@@ -39,6 +39,11 @@ type Task struct {
 	// SpreadRange is the largest spread of the full ensemble in units of SpreadScale: the dynamic
 	// range L of SSIM losses.
 	SpreadRange float64 `json:"spread_range"`
+	// LargestError [V D] is the largest distance of the analysis from the members' mean in training;
+	// nil without analyses. LargestSpread [V D] is the largest spread of the full ensemble. Forecasts
+	// much farther from their ensemble are not published. Unit: SI.
+	LargestError  []float64 `json:"largest_error,omitempty"`
+	LargestSpread []float64 `json:"largest_spread"`
 	// Centre and Width [V D][NY·NX] are mean and standard deviation of the members' mean, with
 	// which its anomaly is standardised.
 	Centre [][]float32 `json:"-"`
@@ -116,6 +121,7 @@ const (
 	largestF
 	sumErrors // dates with an analysis
 	sumSquaredErrors
+	largestError
 	targetSums
 )
 
@@ -205,6 +211,7 @@ func (s *Sums) addTarget(fc *ensemble.Forecast, analyses []*ensemble.Analysis, v
 		if d := float64(y) - float64(s.mean[p]); d == d {
 			to[sumErrors][p]++
 			to[sumSquaredErrors][p] += d * d
+			to[largestError][p] = max(to[largestError][p], math.Abs(d))
 		}
 	}
 	return nil
@@ -227,7 +234,10 @@ func (k *Task) FitSums(s *Sums, kind ensemble.Standardisation, las ensemble.LASO
 	bad := k.Features.FitSums(s.features, kind, las, grid, join) // returned at the end, as other ranks wait in join
 	n := len(k.Targets) * len(k.Features.Axes.Levels)
 	k.ErrorScale, k.SpreadScale, k.SpreadAffine = make([]float64, n), make([]float64, n), make([][2]float64, n)
-	k.Centre, k.Width = make([][]float32, n), make([][]float32, n)
+	k.Centre, k.Width, k.LargestSpread = make([][]float32, n), make([][]float32, n), make([]float64, n)
+	if s.hasAnalyses {
+		k.LargestError = make([]float64, n)
+	}
 	for v := range k.Targets {
 		var sums [targetSums][]float64
 		for l := range s.levels {
@@ -270,13 +280,13 @@ func (k *Task) fit(v, l int, grid *ensemble.Grid, of func(i int) []float64, anal
 		return sum
 	}
 	area, s, f, ss, sf, largest := total(sumCount), total(sumS), total(sumF), total(sumSS), total(sumSF), slices.Max(of(largestF))
-	k.SpreadScale[at] = f / area
+	k.SpreadScale[at], k.LargestSpread[at] = f/area, largest
 	k.SpreadRange = max(k.SpreadRange, largest*area/f)
 	slope := (sf/area - s*f/area/area) / (ss/area - s*s/area/area)
 	k.SpreadAffine[at] = [2]float64{(f - slope*s) / area, slope}
 	k.ErrorScale[at] = math.Sqrt(ss / area)
 	if analyses {
-		k.ErrorScale[at] = math.Sqrt(total(sumSquaredErrors) / total(sumErrors))
+		k.ErrorScale[at], k.LargestError[at] = math.Sqrt(total(sumSquaredErrors)/total(sumErrors)), slices.Max(of(largestError))
 	}
 	for name, x := range map[string]float64{"RMS error": k.ErrorScale[at], "mean spread": k.SpreadScale[at], "slope of spread": slope} {
 		if !(x > 0) || math.IsInf(x, 0) {

@@ -117,7 +117,7 @@ func compareEfficiency(ctx context.Context, c *config.TrainConfig, runs []string
 			return nil, err
 		}
 		if len(d.Validation.Inits) > 0 {
-			r, _, err := scoring.Evaluate(ctx, m, d.Validation, o, nil)
+			r, _, err := scoring.Evaluate(ctx, m, d.Validation, o, nil, nil)
 			if err != nil {
 				return nil, err
 			}

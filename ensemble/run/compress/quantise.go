@@ -262,7 +262,7 @@ func (r *QuantiseResult) compare(ctx context.Context, d *samples.Data, runs []st
 			return err
 		}
 		if len(d.Validation.Inits) > 0 {
-			s, _, err := scoring.Evaluate(ctx, m, d.Validation, o, nil)
+			s, _, err := scoring.Evaluate(ctx, m, d.Validation, o, nil, nil)
 			if err != nil {
 				return err
 			}

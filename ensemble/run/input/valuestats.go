@@ -78,7 +78,7 @@ func (t FieldStats) deviation() float64 {
 
 // Faults returns the faults of the values, one per test and group of fields.
 func (c *ValueStats) Faults() []Fault {
-	return slices.Concat(c.notFinite(), c.implausible(), c.sizeOutliers(), c.copies(), c.constants())
+	return slices.Concat(c.notFinite(), c.implausible(), c.outliers(), c.sizeOutliers(), c.copies(), c.constants())
 }
 
 // FieldGroup identifies a group of fields that are tested together.
@@ -212,18 +212,20 @@ func isImplausible(e ensemble.Entry, t FieldStats) bool {
 	if t.Min > t.Max { // without a finite value
 		return false
 	}
-	switch {
-	case e.Product == ensemble.Spread:
+	if e.Product == ensemble.Spread {
 		return t.Min < 0
-	case !e.Product.HasVariableUnit():
-		return false
 	}
-	v, ok := ensemble.VariableNamed(e.Variable)
-	if !ok || e.Unit != v.Unit {
-		return false
-	}
-	r, ok := v.Plausible(e.Level)
+	r, ok := plausibleRange(e)
 	return ok && !(r.Contains(t.Min) && r.Contains(t.Max))
+}
+
+// plausibleRange returns the range of the values of a field; ok is false if none is known.
+func plausibleRange(e ensemble.Entry) (r ensemble.Range, ok bool) {
+	v, ok := ensemble.VariableNamed(e.Variable)
+	if !ok || e.Unit != v.Unit || !e.Product.HasVariableUnit() {
+		return r, false
+	}
+	return v.Plausible(e.Level)
 }
 
 // implausible finds values outside the range of a variable, and suggests the unit that they may have.
@@ -266,7 +268,9 @@ func (c *ValueStats) sizeOutliers() (faults []Fault) {
 	names, fields := c.group(func(e ensemble.Entry, t FieldStats) bool {
 		return t.Points >= minPoints && t.rms() > 0 && !isImplausible(e, t)
 	})
+	_, reported := c.absurd()
 	for _, k := range names {
+		fields[k] = slices.DeleteFunc(fields[k], func(i int) bool { return reported[i] })
 		median := c.medianSize(fields[k])
 		off := slices.DeleteFunc(slices.Clone(fields[k]), func(i int) bool {
 			r := c.Fields[i].rms() / median

@@ -138,6 +138,18 @@ func TestFallsBack(t *testing.T) {
 			runtest.Must(t, ckpt.WriteFile(path, tensors, meta))
 			traintest.UpdateModelChecksum(t, filepath.Dir(dir))
 		}), func(p *config.Policy, what string) { p.OnFailure = what }, "the network failed: "},
+		{"a network that amplifies its input", damaged(func(t *testing.T, dir string) {
+			path := filepath.Join(filepath.Dir(dir), weights)
+			tensors, meta, err := ckpt.ReadFile(path)
+			runtest.Must(t, err)
+			for _, x := range tensors {
+				for i := range x.Data.([]float32) {
+					x.Data.([]float32)[i] *= 2
+				}
+			}
+			runtest.Must(t, ckpt.WriteFile(path, tensors, meta))
+			traintest.UpdateModelChecksum(t, filepath.Dir(dir))
+		}), func(p *config.Policy, what string) { p.Bound.OnExcess = what }, "too far from its ensemble: "},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			issued := func(then string, ladder ...string) (*predict.Result, *product.Manifest, error) {
@@ -160,7 +172,7 @@ func TestFallsBack(t *testing.T) {
 			r, m, err := issued(predict.ActionFallBack, "raw")
 			runtest.Must(t, err)
 			if fell := c.why != ""; (m.Fallback == "raw") != fell || (r.Degraded == 1) != fell || strings.Contains(strings.Join(m.Warnings, "\n"), "replaces the network") != fell ||
-				!strings.Contains(strings.Join(m.Warnings, "\n"), c.why) {
+				!strings.Contains(strings.Join(m.Warnings, "\n"), c.why) || len(m.Departures) < 2 || m.Departures[0].Ratio > model.DefaultReach {
 				t.Fatalf("fallen back on %q, degraded %d: %q", m.Fallback, r.Degraded, m.Warnings)
 			}
 			if c.why == "" {

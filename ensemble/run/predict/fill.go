@@ -24,7 +24,7 @@ func (in *openInput) fill(ctx context.Context, init ensemble.Init, fc *initForec
 		return nil, pub, err
 	}
 	pub.Start, pub.Warnings = fc.started, append(pub.Warnings, fc.warnings...)
-	in.recordTrust(q, &pub, fc.trust)
+	in.recordTrust(q, &pub, fc.trust, fc.out.Departures)
 	if n := fc.out.Clipped; n > 0 {
 		pub.Warnings = append(pub.Warnings, fmt.Sprintf("initialisation %s: %d negative values of the full ensemble's spread were set to 0", init, n))
 	}

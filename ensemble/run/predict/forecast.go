@@ -53,10 +53,15 @@ func (in *openInput) forecast(ctx context.Context, init ensemble.Init, got readR
 	fc := &initForecast{preparedInput: got.preparedInput, started: begun, trust: t, warnings: got.warnings}
 	if !t.useFallback {
 		fc.out, err = f.model.Infer(ctx, init, fc.stats)
-		if err == nil || !f.recoverable(err) {
+		if err == nil {
+			if err = in.assessDepartures(init, fc.out.Departures, t); err != nil || !t.useFallback {
+				return fc, err
+			}
+		} else if !f.recoverable(err) {
 			return fc, nameMemoryFlags(err)
+		} else {
+			t.networkFailed(err)
 		}
-		t.networkFailed(err)
 	}
 	fc.out, err = in.forecastFallback(init, fc.stats, fc.raw)
 	return fc, err
@@ -148,5 +153,10 @@ func (in *openInput) forecastFallback(init ensemble.Init, stats []task.Statistic
 			stats = append(stats, task.Statistics{Mean: mean[at*n : (at+1)*n], Std: std[at*n : (at+1)*n]})
 		}
 	}
-	return f.model.Fallback(f.fallback, init, stats, members, raw)
+	out, err := f.model.Fallback(f.fallback, init, stats, members, raw)
+	if err != nil {
+		return nil, err
+	}
+	out.Departures = model.Departures(&f.model.Task, f.model.Grid, out, stats)
+	return out, in.checkFallback(init, out.Departures)
 }

@@ -101,6 +101,52 @@ func (in *openInput) assess(init ensemble.Init, input []model.DriftScore) (*trus
 	return t, nil
 }
 
+// assessDepartures decides whether a forecast of the network is too far from its ensemble. Ranks that predict it
+// together have the same departures.
+//
+// Errors: exit 65 if the policy refuses it.
+func (in *openInput) assessDepartures(init ensemble.Init, all []model.Departure, t *trustDecision) error {
+	why := in.excess(all)
+	if why == "" {
+		return nil
+	}
+	if in.p.options.Policy.Bound.OnExcess == ActionFallBack {
+		t.useFallback, t.reasons = true, append(t.reasons, "the network's forecast is too far from its ensemble: "+why)
+		return nil
+	}
+	return &exit.Error{Code: exit.BadData, What: "the network's forecast is too far from its ensemble", At: "initialisation " + init.String(), Why: why,
+		Fix: "check the input with `ensemble inspect --stats` and `ensemble check`; publish a fallback forecast with bound.on_excess: fallback; or train again"}
+}
+
+// checkFallback checks that a fallback forecast is within the bound too.
+//
+// Errors: exit 65 if it is not.
+func (in *openInput) checkFallback(init ensemble.Init, all []model.Departure) error {
+	why := in.excess(all)
+	if why == "" {
+		return nil
+	}
+	return &exit.Error{Code: exit.BadData, What: "the fallback forecast is too far from its ensemble", At: fmt.Sprintf("initialisation %s, %s", init, in.p.forecaster.fallback), Why: why,
+		Fix: "use the members themselves: fallback: [raw]; or check the input with `ensemble inspect --stats` and `ensemble check`"}
+}
+
+// maxExcesses is the number of departures that a message describes.
+const maxExcesses = 3
+
+// excess describes the departures beyond bound.limit; "" if there are none.
+func (in *openInput) excess(all []model.Departure) string {
+	limit := cmp.Or(in.p.options.Policy.Bound.Limit, model.DefaultReach)
+	beyond := model.Beyond(all, limit)
+	if len(beyond) == 0 {
+		return ""
+	}
+	var texts []string
+	for _, d := range beyond[:min(maxExcesses, len(beyond))] {
+		texts = append(texts, in.p.forecaster.model.Describe(d))
+	}
+	return fmt.Sprintf("%d of %d fields are beyond %g times the largest distance of training: %s", len(beyond), len(all), limit, strings.Join(texts, "; "))
+}
+
 // largestDrift finds the field with the largest drift score, in standard deviations of the training. why
 // describes the fields beyond the limit; "" if none are. A limit of 0 is the default.
 func largestDrift(input []model.DriftScore, limit float64) (d *product.InputDrift, why string) {
@@ -131,10 +177,13 @@ func largestDrift(input []model.DriftScore, limit float64) (d *product.InputDrif
 // defaultDriftLimit is the default of drift.limit, in standard deviations of the training.
 const defaultDriftLimit = 6
 
-// recordTrust records the drift score, the reasons against the network and the fallback in a product.
-func (in *openInput) recordTrust(q *product.Product, pub *product.Publication, t *trustDecision) {
+// recordTrust records the drift score, the largest departures, the reasons against the network and the fallback in a product.
+func (in *openInput) recordTrust(q *product.Product, pub *product.Publication, t *trustDecision, departures []model.Departure) {
 	f := in.p.forecaster
 	pub.Drift = t.input
+	for _, d := range model.LargestOfKinds(departures) {
+		pub.Departures = append(pub.Departures, product.Departure{Field: d.Field, Distance: d.Distance(), Reach: d.Reach, Ratio: d.Ratio})
+	}
 	pub.Warnings = append(pub.Warnings, t.reasons...)
 	if in.otherModel != "" {
 		pub.Warnings = append(pub.Warnings, in.otherModel)

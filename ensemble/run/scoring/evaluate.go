@@ -17,15 +17,18 @@ import (
 
 // Evaluate scores a model and its baselines on samples that it was not trained on, and returns the last one as a
 // map example. All ranks predict; rank 0 collects and scores the complete fields of one initialisation after
-// the other. Other ranks return nil.
+// the other, and observe, if not nil, receives their departures. Other ranks return nil.
 //
 // Errors: those of predictions and of reading samples; ctx.Err().
-func Evaluate(ctx context.Context, m *model.Model, test samples.Examples, o engine.Options, show *progress.Reporter) (*score.Result, *MapExample, error) {
+func Evaluate(ctx context.Context, m *model.Model, test samples.Examples, o engine.Options, show *progress.Reporter, observe func(ensemble.Init, []model.Departure)) (*score.Result, *MapExample, error) {
 	defer m.Close()
 	k := &m.Task
 	scorings := make([]*Scoring, len(k.TargetWeights)) // nil: the target is not scored
 	var last *MapExample
-	err := EachPrediction(ctx, m, "verify", test, o, show, func(i int, fc *ensemble.Forecast, _ *model.Forecast, cases []*Case) error {
+	err := EachPrediction(ctx, m, "verify", test, o, show, func(i int, fc *ensemble.Forecast, out *model.Forecast, cases []*Case) error {
+		if observe != nil {
+			observe(fc.Init, out.Departures)
+		}
 		for at, c := range cases {
 			if c == nil {
 				continue

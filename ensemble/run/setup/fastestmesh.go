@@ -32,7 +32,7 @@ func OptimiserOf(c *config.Training) search.Optimiser {
 	if c.Optimizer == "sgd" || c.Optimizer == "lars" {
 		o.State = 1
 	}
-	if c.EMA > 0 {
+	if c.EMA.IsEnabled() {
 		o.State++
 	}
 	o.Sharded = c.ShardOptimizer

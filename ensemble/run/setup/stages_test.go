@@ -33,7 +33,7 @@ func TestModelIsReadAsWritten(t *testing.T) {
 	}{
 		{"joint", "", "", true},
 		{"three_stage", "", "", true},
-		{"joint", `"ensemble.model/2"`, `"ensemble.model/1"`, false},
+		{"joint", `"ensemble.model/3"`, `"ensemble.model/2"`, false},
 		{"joint", `"schema"`, `"format"`, false},
 		{"three_stage", `"method": "three_stage",`, "", false},
 	} {

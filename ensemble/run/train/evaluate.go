@@ -2,6 +2,7 @@ package train
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
@@ -14,16 +15,30 @@ import (
 type evaluation struct {
 	scores  *score.Result
 	example *scoring.MapExample // nil on ranks other than 0
+	// departures are the largest distances of the test forecasts from their ensembles.
+	departures []model.Departure
 }
 
 // evaluate scores the trained model on the test samples. All ranks predict.
-func (t *trainer) evaluate(ctx context.Context, show *progress.Reporter) (j evaluation, err error) {
+func (t *trainer) evaluate(ctx context.Context, o Options) (j evaluation, err error) {
 	if len(t.data.Test.Inits) == 0 {
 		return evaluation{}, nil
 	}
-	o := t.inferenceOptions()
 	t.model.Ranks, t.model.Local = t.ranks, t.local
-	j.scores, j.example, err = scoring.Evaluate(ctx, t.model, t.data.Test, o, show)
+	beyond, first := 0, ""
+	j.scores, j.example, err = scoring.Evaluate(ctx, t.model, t.data.Test, t.inferenceOptions(), o.Progress, func(init ensemble.Init, all []model.Departure) {
+		j.departures = model.LargestOfKinds(append(j.departures, all...))
+		if far := model.Beyond(all, model.DefaultReach); len(far) > 0 {
+			if beyond++; first == "" {
+				first = fmt.Sprintf("%s: %s", init, t.model.Describe(far[0]))
+			}
+		}
+	})
+	if beyond > 0 {
+		far := fmt.Sprintf("test forecasts that are too far from their ensemble, so that predict refuses them (bound.limit): %d of %d; %s", beyond, len(t.data.Test.Inits), first)
+		t.data.Warnings = append(t.data.Warnings, far)
+		o.warn(t.ranks, []string{far})
+	}
 	return j, err
 }
 

@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/optim"
 	"github.com/ensemble-weather/ensemble/engine/prune"
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/ensemble/run/train/quality"
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -63,10 +65,10 @@ func (t *trainer) trainNetwork(ctx context.Context) ([]prune.Layer, error) {
 	}
 	best := t.current.best
 	if best == nil { // without validation samples the last weights are kept
-		var err error
-		if best, err = t.current.copyWeights(); err != nil {
+		if err := t.finishEvalStore(ctx); err != nil {
 			return nil, err
 		}
+		best = model.CopyWeights(t.current.evalStore)
 	}
 	t.finished = append(t.finished, best)
 	kept, layers := t.pos.Kept, t.current.pruning.layers
@@ -176,7 +178,10 @@ func (t *trainer) closeEpoch(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		values = append(values, rundir.Value{Name: "validation_loss", Value: loss})
+		values = append(values, rundir.Value{Name: "validation_loss", Value: loss.mean}, rundir.Value{Name: "validation_median", Value: loss.median})
+		if text := loss.dominant(len(t.data.Validation.Inits)); text != "" && !t.warnedOfDate {
+			t.warnedOfDate, t.data.Warnings = true, append(t.data.Warnings, text)
+		}
 	}
 	if err := t.observers.Epoch(t.pos, t.data, t.communicationCosts(), values); err != nil {
 		return err
@@ -191,22 +196,21 @@ func (t *trainer) closeEpoch(ctx context.Context) error {
 // schedule.
 //
 // Errors: quality.ErrReached at the target loss if the training only measures time.
-func (t *trainer) validateEpoch(ctx context.Context) (float64, error) {
+func (t *trainer) validateEpoch(ctx context.Context) (validationLosses, error) {
 	t.observers.clock.BeginValidation()
-	loss, err := t.validate(ctx)
+	all, err := t.validate(ctx)
+	loss := all.mean
 	if err := cmp.Or(err, t.observers.clock.Validated(loss, t.pos.Step)); err != nil {
-		return 0, err
+		return all, err
 	}
 	if t.observers.timing.StopAtTarget && loss <= t.observers.timing.Target { // all ranks have the same loss
-		return 0, quality.ErrReached
+		return all, quality.ErrReached
 	}
 	if t.current.pruning.isMaskChanging() {
 		t.pos.BestEpoch = t.pos.Epoch // patience counts from the final mask
 	} else if loss < t.pos.BestLoss && !t.isRemovingChannels() {
 		t.pos.BestLoss, t.pos.BestEpoch = loss, t.pos.Epoch
-		if t.current.best, err = t.current.copyWeights(); err != nil {
-			return 0, err
-		}
+		t.current.best = model.CopyWeights(t.current.evalStore) // those that were validated
 	}
 	if w, ok := t.current.rate.(optim.Warmup); ok {
 		if p, ok := w.Schedule.(*optim.Plateau); ok {
@@ -214,16 +218,44 @@ func (t *trainer) validateEpoch(ctx context.Context) (float64, error) {
 			t.pos.Plateau = p.State
 		}
 	}
-	return loss, nil
+	return all, nil
 }
 
-// validate returns the mean loss over the validation samples.
-func (t *trainer) validate(ctx context.Context) (float64, error) {
-	if err := t.current.updateEvalStore(); err != nil {
-		return 0, err
+// validationLosses are the losses of the validation samples: their mean, which chooses weights, their median, which no
+// single sample determines, and the largest.
+type validationLosses struct {
+	mean, median, largest float64
+	worst                 ensemble.Init // initialisation of the largest
+}
+
+// A validation sample determines the mean loss if it has more than half of the sum, and several times the median.
+const (
+	maxLossShare = 0.5
+	maxLossRatio = 10
+)
+
+// dominant describes a validation sample that determines the mean loss of n samples; "" without one.
+func (v validationLosses) dominant(n int) string {
+	share := v.largest / v.mean / float64(n)
+	if n < 3 || !(v.median > 0) || share < maxLossShare || v.largest < maxLossRatio*v.median {
+		return ""
 	}
-	var sum float64
-	err := t.data.Validation.Each(ctx, t.ranks, func(i int, fc *ensemble.Forecast, analyses []*ensemble.Analysis) error {
+	return fmt.Sprintf("initialisation %s has %.0f %% of the validation loss, %.3g times the median: it alone decides which epoch is kept; check its fields with `ensemble inspect --stats`, or move data.split.validation",
+		v.worst, 100*share, v.largest/v.median)
+}
+
+// validate returns the losses of the validation samples.
+func (t *trainer) validate(ctx context.Context) (validationLosses, error) {
+	if err := t.finishEvalStore(ctx); err != nil {
+		return validationLosses{}, err
+	}
+	return t.validationLoss(ctx)
+}
+
+// validationLoss returns the losses of the weights in evalStore.
+func (t *trainer) validationLoss(ctx context.Context) (v validationLosses, err error) {
+	var losses []float64
+	err = t.data.Validation.Each(ctx, t.ranks, func(i int, fc *ensemble.Forecast, analyses []*ensemble.Analysis) error {
 		used, err := task.MemberPositions(fc, t.local.UsedMembers)
 		if err != nil {
 			return err
@@ -246,10 +278,19 @@ func (t *trainer) validate(ctx context.Context) (float64, error) {
 		if math.IsNaN(loss) || math.IsInf(loss, 0) {
 			return t.validationError(loss, fc.Init)
 		}
-		sum += loss
+		if losses = append(losses, loss); i == 0 || loss > v.largest {
+			v.largest, v.worst = loss, fc.Init
+		}
+		v.mean += loss
 		return nil
 	})
-	return sum / float64(len(t.data.Validation.Inits)), err
+	if err != nil {
+		return v, err
+	}
+	v.mean /= float64(len(losses))
+	slices.Sort(losses)
+	v.median = (losses[len(losses)/2] + losses[(len(losses)-1)/2]) / 2
+	return v, nil
 }
 
 // validationError returns the error for a validation loss that is not finite. The best weights and the last

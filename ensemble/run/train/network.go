@@ -100,7 +100,7 @@ func (t *trainer) compile() error {
 	spec.TeacherWeight = t.inputs.teacher.lossWeight()
 	n.store = engine.NewStore()
 	n.evalStore = n.store
-	if n.cfg.EMA > 0 {
+	if n.cfg.EMA.IsEnabled() {
 		n.evalStore = engine.NewStore()
 	}
 	o := setup.EngineOptions(n.cfg, t.kernels.table)
@@ -128,7 +128,7 @@ func (t *trainer) compile() error {
 	if t.ranks.IsRoot() {
 		t.kernels.timings.Save(t.kernels.table)
 	}
-	oo := n.optimizerOptions()
+	oo := n.optimizerOptions(t.stepCount(t.epochBatches()))
 	if t.ranks != nil && t.ranks.ShardedOptimiser {
 		oo.Ranks = n.train.Shard.Shards()
 	}
@@ -158,19 +158,11 @@ func (p *compiledNetwork) close() error {
 	return err
 }
 
-// updateEvalStore updates evalStore: the moving average of the parameters, and the current running statistics. All ranks
-// call it.
+// updateEvalStore updates evalStore: the moving average of the parameters, and the current running statistics, which
+// recomputeStatistics replaces before the average is used. All ranks call it.
 func (p *compiledNetwork) updateEvalStore() error {
 	copy(p.evalStore.States(), p.store.States())
 	return p.opt.AllGatherAverage()
-}
-
-// copyWeights copies the weights of evalStore. All ranks call it.
-func (p *compiledNetwork) copyWeights() (model.Weights, error) {
-	if err := p.updateEvalStore(); err != nil {
-		return nil, err
-	}
-	return model.CopyWeights(p.evalStore), nil
 }
 
 // average is the memory of the moving average of the weights; nil without one.

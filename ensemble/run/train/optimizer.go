@@ -5,13 +5,13 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 )
 
-// optimizerOptions returns the options of the network's optimiser.
-func (n *currentNetwork) optimizerOptions() optim.Options {
+// optimizerOptions returns the options of the optimiser of a network with so many steps in an epoch.
+func (n *currentNetwork) optimizerOptions(stepsPerEpoch int) optim.Options {
 	o := optim.Options{
 		Kind: optim.Kind(n.cfg.Optimizer), Decay: n.cfg.WeightDecay, Clip: n.cfg.Clip, Threads: n.cfg.Threads, Momentum: 0.9,
-		Trust: n.cfg.TrustCoefficient, EMA: n.cfg.EMA,
+		Trust: n.cfg.TrustCoefficient, EMA: n.cfg.EMA.DecayOf(stepsPerEpoch),
 	}
-	if o.EMA > 0 {
+	if n.cfg.EMA.IsEnabled() {
 		o.Average = n.evalStore
 	}
 	return o

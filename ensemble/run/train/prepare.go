@@ -69,6 +69,9 @@ func newJob(o Options, run *trainingRun, d *samples.Data, f *fitted) (j *job, fo
 		dir: run.dir, hash: c.Hash(), stop: d.Ranks.StopTogether(o.Stop),
 		kernels: kernels{timings: o.Timings, table: o.Timings.Open(base.Threads), choices: map[string]string{}}}
 	j.removal = newChannelRemoval(c, j.totalSteps(trainings))
+	if slow := slowAverage(trainings[0], j.stepCount(j.batchCount(trainings[0]))); slow != "" {
+		d.Warnings = append(d.Warnings, slow)
+	}
 	return j, foldOf, nil
 }
 

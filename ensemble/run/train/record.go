@@ -32,7 +32,7 @@ func (t *trainer) record(o Options, run *trainingRun, j evaluation, resumed uint
 	for _, name := range made {
 		res.Outputs = append(res.Outputs, t.dir.File(name))
 	}
-	m, err := t.manifest(o, run)
+	m, err := t.manifest(o, run, j)
 	if err != nil {
 		return nil, err
 	}
@@ -52,14 +52,18 @@ func (t *trainer) writeScores(o Options, j evaluation) error {
 }
 
 // manifest returns the record of a finished training.
-func (t *trainer) manifest(o Options, run *trainingRun) (rundir.Manifest, error) {
+func (t *trainer) manifest(o Options, run *trainingRun, j evaluation) (rundir.Manifest, error) {
 	d := t.data
 	sum, err := trained.ModelChecksum(t.dir.File("model"))
+	details := map[string]any{"steps": t.pos.Step, "determinism": "D1", "members_used": d.Used, "members_full": len(d.All),
+		"inits_train": len(d.Train.Inits), "inits_validation": len(d.Validation.Inits), "inits_test": len(d.Test.Inits)}
+	if j.departures != nil {
+		details["test_departures"] = j.departures
+	}
 	return rundir.Manifest{
 		Record: manifest.Record{Status: manifest.OK, Version: o.Version, ConfigChecksum: "sha256:" + t.hash, ModelChecksum: sum,
 			Start: run.started, End: time.Now().UTC(), Inputs: d.Inputs, Warnings: d.Warnings},
 		Command: "train", Identity: run.identity,
-		Details: map[string]any{"steps": t.pos.Step, "determinism": "D1", "members_used": d.Used, "members_full": len(d.All),
-			"inits_train": len(d.Train.Inits), "inits_validation": len(d.Validation.Inits), "inits_test": len(d.Test.Inits)},
+		Details: details,
 	}, err
 }

@@ -149,10 +149,12 @@ func (t *trainer) runStages(ctx context.Context, o Options, run *trainingRun) (*
 		return nil, err
 	}
 	o.warn(t.ranks, t.data.Warnings)
+	before := len(t.data.Warnings)
 	task := o.Progress.Start("train", int64(t.totalSteps(t.trainings)))
 	t.observers.report = func(done int, note string) { task.Set(int64(done), note) }
 	err = t.loop(context.WithoutCancel(ctx))
 	task.Done()
+	o.warn(t.ranks, t.data.Warnings[before:])
 	if o.Timing.StopAtTarget && (err == nil || errors.Is(err, quality.ErrReached)) {
 		return &Result{RunDir: o.RunDir, Steps: t.pos.Step, Input: t.observers.input.Result(), Warnings: t.data.Warnings}, nil
 	}
@@ -162,7 +164,7 @@ func (t *trainer) runStages(ctx context.Context, o Options, run *trainingRun) (*
 	if err := t.calibrate(ctx, o); err != nil {
 		return nil, err
 	}
-	verdict, err := t.evaluate(ctx, o.Progress)
+	verdict, err := t.evaluate(ctx, o)
 	if err != nil {
 		return nil, err
 	}

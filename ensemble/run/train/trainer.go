@@ -20,6 +20,8 @@ type trainer struct {
 	pos       position        // position in the training
 	finished  []model.Weights // weights of the networks trained before
 	observers observers
+
+	warnedOfDate bool // of a validation sample that determines the loss
 }
 
 // position is the progress of a training, as a checkpoint stores it in JSON.
