@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/ckpt"
 	"github.com/ensemble-weather/ensemble/engine/op"
 	"github.com/ensemble-weather/ensemble/engine/prune"
@@ -190,8 +191,10 @@ func (t *trainer) pruneAfter() error {
 // learning rate returns too. The optimiser restarts, and with it the average of weights.
 func (t *trainer) rewind() error {
 	n, before := t.current, t.pos
-	if err := model.Fill(n.store, n.pruning.rewindWeights); err != nil {
-		return err
+	for _, s := range []*engine.Store{n.store, n.evalStore} {
+		if err := model.Fill(s, n.pruning.rewindWeights); err != nil {
+			return err
+		}
 	}
 	n.opt.Reset()
 	t.pos = *before.Pruned.Rewind

@@ -153,10 +153,14 @@ func newStoppedCase(t *testing.T, i int) *stoppedCase {
 		c.dir, c.rewound = t.TempDir(), -1
 		err = c.run("whole", "", func(n int) error {
 			c.batches = n + 1
-			if c.rewound < 0 && c.c.Prune.Method == config.LotteryPruning && slices.ContainsFunc(c.events(t, "whole"), func(e rundir.Event) bool { return e.Kind == "rewind" }) {
+			if c.rewound >= 0 || c.c.Prune.Method != config.LotteryPruning || n == 0 {
+				return nil
+			}
+			events, err := rundir.ReadEvents(filepath.Join(c.dir, "whole"))
+			if slices.ContainsFunc(events, func(e rundir.Event) bool { return e.Kind == "rewind" }) {
 				c.rewound = n
 			}
-			return nil
+			return err
 		})
 		if code := exit.CodeOf(err); err == nil || code != exit.Usage && code != exit.NoDevice && code != exit.No {
 			runtest.Must(t, err)
