@@ -121,8 +121,8 @@ func (a AxialTransformer) Build(b *graph.Builder, x graph.Value) graph.Value {
 
 // BuildPadded is Build for a grid of any size (padded).
 func (a AxialTransformer) BuildPadded(b *graph.Builder, x graph.Value) graph.Value {
-	return buildPadded(b, x, a.withDefaults().Stages, a.Periodic, func(x graph.Value, periodic bool) graph.Value {
-		a.Periodic = periodic
+	return buildPadded(b, x, a.withDefaults().Stages, a.Periodic, func(x graph.Value, p padding) graph.Value {
+		a.Periodic, a.Condition.share = p.periodic, p.share
 		return a.Build(b, x)
 	})
 }

@@ -48,8 +48,8 @@ func (u BiasUNet) Build(b *graph.Builder, x graph.Value) graph.Value {
 	if u.Stages < 0 || u.Stages > MaxBiasStages || u.Base < 1 || u.Out < 1 {
 		return b.Fail("bias_unet", fmt.Errorf("stages %d (0 to %d), base %d, out %d: %w", u.Stages, MaxBiasStages, u.Base, u.Out, graph.ErrShape))
 	}
-	return buildPadded(b, x, u.Stages, u.Periodic, func(x graph.Value, periodic bool) graph.Value {
-		u.Periodic = periodic
+	return buildPadded(b, x, u.Stages, u.Periodic, func(x graph.Value, p padding) graph.Value {
+		u.Periodic = p.periodic
 		return u.build(b, x)
 	})
 }

@@ -12,12 +12,14 @@ import (
 //	y = x·(1 + W·code + b) + (W'·code + b')        W, b, W', b' are initialised with 0
 //
 // so that an untrained FiLM changes nothing. Conditions are given as constant fields in the last
-// channels of the network's input. Their mean over the field is used.
+// channels of the network's input. Their mean over the field is used, without padding.
 //
 // Source: Perez et al. 2018, arXiv:1709.07871.
 type FiLM struct {
 	Conditions int // number of channels with conditions; 0 means no conditions and no parameters
 	Hidden     int // length of the code; 0 means 16
+	// share is the share of the field that is not padded with zeros; 0 means all.
+	share float64
 }
 
 // withDefaults sets the default length of the code.
@@ -42,6 +44,9 @@ func (f FiLM) code(p sharedParams, x graph.Value) graph.Value {
 		return graph.Value{}
 	}
 	c := op.Mean(p.b, op.Slice(p.b, x, 1, x.Dim(1)-f.Conditions, x.Dim(1)), 2, 3, 4)
+	if f.share > 0 && f.share < 1 {
+		c = op.Scale(p.b, c, 1/f.share)
+	}
 	return op.ReLU(p.b, p.linear("condition", c, f.Hidden, graph.HeNormal(f.Conditions)))
 }
 

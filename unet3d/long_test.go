@@ -325,3 +325,9 @@ func TestLongHalfOfTheActivations(t *testing.T) {
 		t.Logf("%s: forward and backward pass take %s, in less memory %.2f times as long", precision, least.Round(time.Millisecond), float64(slices.Min(times[half]))/float64(least))
 	}
 }
+
+// TestLongSeams runs TestSeams for all remainders of columns, with networks that are trained for longer.
+func TestLongSeams(t *testing.T) { checkSeams(t, 200, 32, 33, 34, 35, 36, 37, 38, 39, 60) }
+
+// TestLongTurns runs TestTurns for all kinds.
+func TestLongTurns(t *testing.T) { checkTurns(t, Kinds...) }

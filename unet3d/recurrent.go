@@ -126,8 +126,8 @@ func (r RecurrentUNet) Build(b *graph.Builder, x graph.Value) graph.Value {
 
 // BuildPadded is Build for a grid of any size (padded).
 func (r RecurrentUNet) BuildPadded(b *graph.Builder, x graph.Value) graph.Value {
-	return buildPadded(b, x, r.withDefaults().UNet.Stages, r.UNet.Periodic, func(x graph.Value, periodic bool) graph.Value {
-		r.UNet.Periodic = periodic
+	return buildPadded(b, x, r.withDefaults().UNet.Stages, r.UNet.Periodic, func(x graph.Value, p padding) graph.Value {
+		r.UNet.Periodic, r.Condition.share = p.periodic, p.share
 		return r.Build(b, x)
 	})
 }

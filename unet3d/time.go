@@ -60,8 +60,8 @@ func (n TimeUNet) Build(b *graph.Builder, x graph.Value) graph.Value {
 
 // BuildPadded is Build for a grid of any size (padded).
 func (n TimeUNet) BuildPadded(b *graph.Builder, x graph.Value) graph.Value {
-	return buildPadded(b, x, n.UNet.withDefaults().Stages, n.UNet.Periodic, func(x graph.Value, periodic bool) graph.Value {
-		n.UNet.Periodic = periodic
+	return buildPadded(b, x, n.UNet.withDefaults().Stages, n.UNet.Periodic, func(x graph.Value, p padding) graph.Value {
+		n.UNet.Periodic, n.Condition.share = p.periodic, p.share
 		return n.Build(b, x)
 	})
 }

@@ -27,8 +27,8 @@ const unet2DPoolings = 2
 // Shape: x [N C D H W] → [N out D H W], on a grid of any size.
 func (u UNet2D) Build(b *graph.Builder, x graph.Value, out int) graph.Value {
 	u = u.withDefaults()
-	return buildPadded(b, x, unet2DPoolings, u.Periodic, func(x graph.Value, periodic bool) graph.Value {
-		u.Periodic = periodic
+	return buildPadded(b, x, unet2DPoolings, u.Periodic, func(x graph.Value, p padding) graph.Value {
+		u.Periodic = p.periodic
 		return u.build(b, x, out)
 	})
 }

@@ -139,8 +139,8 @@ func (u UNet) decode(b *graph.Builder, skips []graph.Value, of unetLayers) graph
 
 // BuildPadded is Build for a grid of any size (padded).
 func (u UNet) BuildPadded(b *graph.Builder, x graph.Value) graph.Value {
-	return buildPadded(b, x, u.withDefaults().Stages, u.Periodic, func(x graph.Value, periodic bool) graph.Value {
-		u.Periodic = periodic
+	return buildPadded(b, x, u.withDefaults().Stages, u.Periodic, func(x graph.Value, p padding) graph.Value {
+		u.Periodic = p.periodic
 		return u.Build(b, x)
 	})
 }

@@ -100,14 +100,14 @@ func TestSidesThatDoNotDivideAreRefused(t *testing.T) {
 }
 
 // TestBuildPadded: a grid that is not divisible is padded, with zeros in the south, as convolutions
-// pad, and periodically in longitude.
+// pad, and periodically in longitude, by a cell of the deepest stage more if there are as many columns.
 func TestBuildPadded(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		h, w     int
 		wide     int
 		periodic bool
-	}{{"divides", 8, 8, 8, true}, {"rows", 7, 8, 8, true}, {"columns around", 8, 10, 12, true}, {"columns of an area", 8, 10, 12, false}, {"both", 5, 7, 8, true}} {
+	}{{"divides", 8, 8, 8, true}, {"rows", 7, 8, 8, true}, {"columns around", 8, 10, 16, true}, {"columns of an area", 8, 10, 12, false}, {"both", 5, 7, 12, true}, {"few columns around", 8, 3, 4, true}} {
 		t.Run(c.name, func(t *testing.T) {
 			b := graph.New(1)
 			x := b.Input("x", graph.Shape{1, 2, 1, c.h, c.w})

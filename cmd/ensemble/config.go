@@ -9,6 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/run/train"
+	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
 func configCommand(a *app) *cobra.Command {
@@ -24,17 +26,23 @@ func configCommand(a *app) *cobra.Command {
 }
 
 func configCheck(a *app) *cobra.Command {
+	var schedule bool
 	cmd := &cobra.Command{
-		Use:     "check -c FILE",
-		Short:   "Check a configuration and report all faults",
-		Example: "  ensemble config check -c train.yaml\n  ensemble config check -c train.yaml --set train.epochs=5",
-		Args:    noArgs, Annotations: annotations("ensemble config explain"),
+		Use:   "check -c FILE",
+		Short: "Check a configuration and report all faults",
+		Example: "  ensemble config check -c train.yaml\n  ensemble config check -c train.yaml --set train.epochs=5\n" +
+			"  ensemble config check -c train.yaml --schedule",
+		Args: noArgs, Annotations: annotations("ensemble config explain", exit.BadData, exit.NotYet),
 	}
 	src, load := configFlags(cmd), schemaFlag(cmd)
-	cmd.RunE = a.runJob(func(context.Context, []string) (result, error) {
+	cmd.Flags().BoolVar(&schedule, "schedule", false, "print the learning rate of every step of a training, with the number of initialisations from the index of its files or its store")
+	cmd.RunE = a.runJob(func(ctx context.Context, _ []string) (result, error) {
 		_, c, err := load(*src)
 		if err != nil {
 			return result{}, err
+		}
+		if schedule {
+			return trainingSchedule(ctx, c)
 		}
 		return result{warnings: c.Warnings(), data: map[string]string{"config_sha256": c.Hash()}, text: func(w io.Writer) error {
 			_, err := io.WriteString(w, "the configuration is valid\n")
@@ -42,6 +50,19 @@ func configCheck(a *app) *cobra.Command {
 		}}, nil
 	})
 	return cmd
+}
+
+// trainingSchedule is `ensemble config check --schedule`.
+func trainingSchedule(ctx context.Context, c loadedConfig) (result, error) {
+	t, ok := c.(*config.TrainConfig)
+	if !ok {
+		return result{}, &exit.Error{Code: exit.Usage, What: "only trainings have a schedule", At: "--schedule", Fix: "remove --schedule, or set --schema train"}
+	}
+	s, err := train.ReadSchedules(ctx, t)
+	if err != nil {
+		return result{}, err
+	}
+	return result{warnings: append(c.Warnings(), s.Warnings...), data: s, shown: s}, nil
 }
 
 func configShow(a *app) *cobra.Command {

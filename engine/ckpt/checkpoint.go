@@ -25,7 +25,7 @@ type Meta struct {
 	Step       uint64 `json:"step"`          // optimiser steps taken
 	Epoch      int    `json:"epoch"`         // epochs started
 	Version    string `json:"version"`       // of the program that wrote the checkpoint
-	ConfigHash string `json:"config_sha256"` // SHA-256 of the configuration
+	ConfigHash string `json:"config_sha256"` // SHA-256 of the part of the configuration that a run keeps when it is resumed
 	// State is the remaining state of the training loop: seeds and counters, position in the data
 	// order, best score, patience. A resumed run continues bit for bit as an uninterrupted one.
 	State json.RawMessage `json:"state,omitempty"`

@@ -127,6 +127,10 @@ type PlateauState struct {
 	Lowered      int     `json:"lowered"`       // number of reductions
 }
 
+// Forget drops the best value and what was counted since. The rate stays. It is for values that can no longer be
+// compared with earlier ones.
+func (s *PlateauState) Forget() { *s = PlateauState{Lowered: s.Lowered} }
+
 // Rate returns the current rate, Initial·Factorⁿ after n reductions, at least Min. It changes in
 // Observe only.
 func (p *Plateau) Rate(uint64) float64 {

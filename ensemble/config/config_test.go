@@ -256,7 +256,7 @@ func TestRoundTrip(t *testing.T) {
 	if !bytes.Equal(c.YAML(), again.YAML()) || c.Hash() != again.Hash() {
 		t.Errorf("once:\n%s\ntwice:\n%s", c.YAML(), again.YAML())
 	}
-	if err := again.CheckResume(c.YAML()); err != nil {
+	if _, err := again.CheckResume(c.YAML()); err != nil {
 		t.Errorf("a run does not resume itself: %v", err)
 	}
 }
@@ -292,7 +292,7 @@ func TestCheckResume(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = now.CheckResume(began.YAML())
+	_, err = now.CheckResume(began.YAML())
 	var e *exit.Error
 	if !errors.As(err, &e) || len(e.More) != 2 {
 		t.Fatalf("want three faults (seed and both ends of the test), got %v", err)
@@ -318,11 +318,11 @@ func TestResumeOlderRun(t *testing.T) {
 			began = append(began, line...)
 		}
 	}
-	if err := load().CheckResume(began); err != nil {
+	if _, err := load().CheckResume(began); err != nil {
 		t.Errorf("the same configuration: %v", err)
 	}
 	for _, set := range []string{"train.accumulate=2", "train.ema=0.9", "train.learning_rate_scaling=sqrt"} {
-		if err := load(set).CheckResume(began); err == nil || !strings.Contains(err.Error(), "changed since the run began") {
+		if _, err := load(set).CheckResume(began); err == nil || !strings.Contains(err.Error(), "changed since the run began") {
 			t.Errorf("%s: %v", set, err)
 		}
 	}

@@ -129,22 +129,41 @@ func (e *loaded) Identity() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
+// ResumeIdentity is the SHA-256 of all keys that may not change when a run is resumed. The checkpoints of a run have the same one.
+func (e *loaded) ResumeIdentity() string {
+	h := sha256.New()
+	e.schema.walkLeaves(func(n *node) {
+		if !n.key.MayChangeOnResume {
+			fmt.Fprintf(h, "%s: %s\n", n.path, e.text(n.path)) // writes to a hash do not fail
+		}
+	})
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// Change is a key whose value changed between two configurations.
+type Change struct {
+	Key         string
+	Before, Now string // as YAML text; "not set" without a value
+}
+
 // CheckResume compares the configuration with the effective configuration that a run started with
-// (began, YAML). Keys marked Resume may differ. A key that the run did not record had its default.
+// (began, YAML). Keys marked Resume may differ, and those that can change results are returned. A
+// key that the run did not record had its default.
 //
 // Errors: exit 64 with one fault for each other key that differs, with both values; exit 65 if
 // began cannot be parsed.
-func (e *loaded) CheckResume(began []byte) error {
+func (e *loaded) CheckResume(began []byte) ([]Change, error) {
 	var doc yaml.Node
 	if err := yaml.Unmarshal(began, &doc); err != nil || len(doc.Content) == 0 {
-		return &exit.Error{Code: exit.BadData, What: "cannot read the effective configuration of the run", Fix: "start a new run directory", Err: err}
+		return nil, &exit.Error{Code: exit.BadData, What: "cannot read the effective configuration of the run", Fix: "start a new run directory", Err: err}
 	}
 	r := reader{schema: e.schema, where: "config.effective.yaml", isFile: true, dir: "/"}
 	old := flatten(e.schema.root, r.mapping(e.schema.root, doc.Content[0]))
 	if len(r.faults) > 0 {
-		return joinFaults(r.faults)
+		return nil, joinFaults(r.faults)
 	}
 	var faults []*exit.Error
+	var changes []Change
 	e.schema.walkLeaves(func(n *node) {
 		v, ok := old[n.path]
 		if !ok {
@@ -154,12 +173,19 @@ func (e *loaded) CheckResume(began []byte) error {
 		if v != nil {
 			before = textOf(n, reflect.ValueOf(v))
 		}
-		if now := e.text(n.path); now != before && !n.key.MayChangeOnResume {
+		now := e.text(n.path)
+		switch {
+		case now == before:
+		case n.key.MayChangeOnResume:
+			if !n.key.OutsideIdentity {
+				changes = append(changes, Change{n.path, orNotSet(before), orNotSet(now)})
+			}
+		default:
 			faults = append(faults, e.fault(n.path, fmt.Sprintf("%s changed since the run began", n.path),
 				fmt.Sprintf("it was %s and is %s", orNotSet(before), orNotSet(now)), "restore it, or start a new run directory"))
 		}
 	})
-	return joinFaults(faults)
+	return changes, joinFaults(faults)
 }
 
 // orNotSet is s, or "not set".

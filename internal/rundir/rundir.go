@@ -36,6 +36,8 @@ type Options struct {
 	Identity  string
 	Resume    bool // continue an unfinished run
 	Overwrite bool // remove an existing run and start again
+	// Continue is the fix with which another run goes on from a finished one, for the error about it; "" if none can.
+	Continue string
 }
 
 // Dir is an open run directory. Close releases the lease.
@@ -132,7 +134,7 @@ func (d *Dir) enter(o Options) (State, error) {
 		return Complete, nil
 	default:
 		return Fresh, refuse("it contains a finished run with other inputs, configuration or version",
-			"choose another --run-dir, or use --overwrite always; a finished training is not continued: to train its weights further, give model.pretrained its model and another --run-dir")
+			"choose another --run-dir, or use --overwrite always"+o.Continue)
 	}
 	if !o.Resume {
 		return Fresh, refuse("it contains an unfinished run", "continue with --resume auto, or start again with --overwrite always")

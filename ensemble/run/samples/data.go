@@ -128,6 +128,44 @@ func ReadData(ctx context.Context, c *config.TrainConfig, forecastFiles, analysi
 	return d, nil
 }
 
+// ReadSplit returns the split of a training from the indexes of its files or from its sample store, without reading fields.
+// A training also leaves out initialisations whose analyses have no value.
+//
+// Errors: as [ReadData].
+func ReadSplit(ctx context.Context, c *config.TrainConfig) (ensemble.Split, error) {
+	if c.Data.Store != "" {
+		s, err := store.Open(ctx, string(c.Data.Store), store.OpenOptions{})
+		if err != nil {
+			return ensemble.Split{}, err
+		}
+		defer s.Close()
+		return setup.ApplySplit(c.Data.Split, s.Inits())
+	}
+	files, _, err := ArchiveFiles(c)
+	if err != nil {
+		return ensemble.Split{}, err
+	}
+	in, err := fio.Open(ctx, files, input.ReaderOptions(c, true))
+	if err != nil {
+		return ensemble.Split{}, err
+	}
+	defer in.Close()
+	m := c.Data.Members
+	_, all, err := input.ChooseMembers(in.Catalogue().Members(), m.Use.List, m.Use.Count, m.Full, m.Control)
+	if err != nil {
+		return ensemble.Split{}, err
+	}
+	to, err := input.DestinationOf(ctx, c)
+	if err != nil {
+		return ensemble.Split{}, err
+	}
+	selected, err := input.SelectForecasts(in, setup.ReadAxes(c), all, to, input.StatisticsOf(c))
+	if err != nil {
+		return ensemble.Split{}, err
+	}
+	return setup.ApplySplit(c.Data.Split, selected.Inits)
+}
+
 // readAnalyses reads the analyses of the valid times of all samples at the target leads. It returns the
 // samples with a value in any of them; the others leave the split.
 //

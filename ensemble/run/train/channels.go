@@ -109,13 +109,16 @@ func (r *channelRemoval) unreachable(err error) error {
 
 // isRemovingChannels reports whether channels may still be removed from the current network.
 func (t *trainer) isRemovingChannels() bool {
-	return t.removal != nil && t.networkSteps() < t.removal.to
+	return t.removal != nil && t.pos.Removed <= t.removal.to
 }
 
 // removeChannels removes the channels that are due before the current step, from the network and from all
 // state of its parameters. All ranks call it, and must choose the same channels.
 func (t *trainer) removeChannels() error {
 	step := t.networkSteps()
+	if t.isRemovingChannels() {
+		step = min(step, t.removal.to) // it has passed if fewer epochs were requested on resuming
+	}
 	goal, due := t.removal.goalAt(step)
 	if !due || t.pos.Removed > step {
 		return nil
@@ -170,6 +173,8 @@ func (t *trainer) removeChannels() error {
 // weights so far belong to the larger network and are dropped.
 func (t *trainer) shrink(kept []channels.Kept, cut channels.Selection) error {
 	t.pos.Kept, t.current.pruning.importance = kept, importance{}
+	t.pos.Plateau.Forget()
+	t.startSchedule()
 	err := t.recompile(func(w model.Weights) {
 		for i, x := range w {
 			w[i].Data, w[i].Shape = cut.Take(x.Name, x.Shape, x.Data.([]float32))

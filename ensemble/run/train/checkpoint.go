@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/engine/ckpt"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/ensemble/model/network"
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -84,8 +85,9 @@ func (t *trainer) resume(o Options, sources []rundir.Source) (uint64, error) {
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return 0, exit.ReadError(effective, err)
 	}
+	var changes []config.Change
 	if err == nil {
-		if err := o.Config.CheckResume(began); err != nil {
+		if changes, err = o.Config.CheckResume(began); err != nil {
 			return 0, err
 		}
 	}
@@ -102,10 +104,26 @@ func (t *trainer) resume(o Options, sources []rundir.Source) (uint64, error) {
 	if err != nil || bytes.Equal(began, o.Config.YAML()) || !t.ranks.IsRoot() {
 		return step, err
 	}
-	if began != nil {
-		t.data.Warnings = append(t.data.Warnings, fmt.Sprintf("keys of the configuration that may change were changed before step %d; the result can differ from that of an uninterrupted run", step+1))
+	for _, x := range changes {
+		t.data.Warnings = append(t.data.Warnings, t.describeChange(x, step))
 	}
 	return step, t.dir.WriteConfig(o.Config.YAML(), sources)
+}
+
+// describeChange is the warning about a changed key that can change results.
+func (t *trainer) describeChange(x config.Change, step uint64) string {
+	w := fmt.Sprintf("%s was %s and is %s from step %d on; the result can differ from that of an uninterrupted run", x.Key, x.Before, x.Now, step+1)
+	epochs, err := strconv.Atoi(x.Before)
+	if x.Key != "train.epochs" || err != nil || t.current == nil {
+		return w
+	}
+	before, at := t.current.cfg, uint64(t.networkSteps())
+	before.Epochs = epochs
+	was, is := schedule(before, uint64(t.stepCount(t.epochBatches())), &t.pos.Plateau).Rate(at), t.current.rate.Rate(at)
+	if was == is {
+		return w
+	}
+	return w + fmt.Sprintf("; train.schedule: %s counts by the share of all epochs, so that the learning rate of the next step is %.3g, not %.3g", before.Schedule, is, was)
 }
 
 // branch moves checkpoints after the step from which the run continues into folders "set-aside-…".
@@ -202,11 +220,11 @@ func (t *trainer) writeCheckpoint(tensors []ckpt.Tensor) error {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
 	root := t.dir.File("checkpoints")
-	meta := ckpt.Meta{Step: t.pos.Step, Epoch: t.pos.Epoch, Version: t.model.Version, ConfigHash: t.hash, State: state, Plan: plan}
+	meta := ckpt.Meta{Step: t.pos.Step, Epoch: t.pos.Epoch, Version: t.model.Version, ConfigHash: t.resumeIdentity, State: state, Plan: plan}
 	if _, err := ckpt.Save(root, meta, tensors); err != nil {
 		return err
 	}
-	if t.pos.BestEpoch == t.pos.Epoch && t.pos.Batch == 0 && t.pos.Epoch > 0 {
+	if t.current.best != nil && t.pos.BestEpoch == t.pos.Epoch && t.pos.Batch == 0 {
 		if err := ckpt.MarkBest(root, t.pos.Step); err != nil {
 			return err
 		}
@@ -220,6 +238,10 @@ func (t *trainer) writeCheckpoint(tensors []ckpt.Tensor) error {
 func (t *trainer) restore(c *ckpt.Checkpoint) error {
 	unreadable := func(what string, err error) error {
 		return &exit.Error{Code: exit.BadData, What: "the checkpoint's " + what + " cannot be read", At: c.Dir, Why: err.Error(), Fix: "remove this checkpoint and resume from the preceding one"}
+	}
+	if c.ConfigHash != t.resumeIdentity {
+		return &exit.Error{Code: exit.BadData, What: "the checkpoint is of another training", At: c.Dir, Why: "it was saved with another configuration",
+			Fix: "remove it and resume from a checkpoint of this run, or give its weights to a new run by model.pretrained"}
 	}
 	if err := json.Unmarshal(c.State, &t.pos); err != nil {
 		return unreadable("state", err)

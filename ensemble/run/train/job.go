@@ -25,9 +25,11 @@ type job struct {
 	data      *samples.Data
 	ranks     *team.Team // nil for a single rank
 	dir       *rundir.Dir
-	hash      string                 // checksum of the configuration
-	stop      func(read error) error // combines Options.Stop and read errors of all ranks; nil result: continue
-	kernels   kernels
+	hash      string // checksum of the configuration
+	// resumeIdentity is the checksum of the part of the configuration that resuming cannot change.
+	resumeIdentity string
+	stop           func(read error) error // combines Options.Stop and read errors of all ranks; nil result: continue
+	kernels        kernels
 }
 
 // kernels are the measured times of kernels and the choices made from them.

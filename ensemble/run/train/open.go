@@ -2,6 +2,7 @@ package train
 
 import (
 	"errors"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"time"
@@ -87,7 +88,8 @@ func openRunDir(t *team.Team, o Options, identity string) (*rundir.Dir, rundir.S
 	state := rundir.Fresh
 	if t.IsRoot() {
 		var err error
-		if dir, state, err = rundir.Open(o.RunDir, rundir.Options{Identity: identity, Resume: o.Resume != "", Overwrite: o.Overwrite}); err != nil {
+		if dir, state, err = rundir.Open(o.RunDir, rundir.Options{Identity: identity, Resume: o.Resume != "", Overwrite: o.Overwrite,
+			Continue: "; a finished training is not resumed: to train its weights further, set another --run-dir and --set model.pretrained=" + filepath.Join(o.RunDir, "model", fmt.Sprintf(model.WeightsFormat, 0))}); err != nil {
 			return nil, state, err
 		}
 	}

@@ -66,8 +66,13 @@ func newJob(o Options, run *trainingRun, d *samples.Data, f *fitted) (j *job, fo
 		Baselines: f.baselines, Climate: f.climate, Drift: f.drift, Family: spec.PredictedFamily(base.Networks),
 	}
 	j = &job{base: base, trainings: trainings, sampling: c.Data.Members.Sampling, prune: c.Prune, model: m, local: f.local, data: d, ranks: d.Ranks,
-		dir: run.dir, hash: c.Hash(), stop: d.Ranks.StopTogether(o.Stop),
+		dir: run.dir, hash: c.Hash(), resumeIdentity: c.ResumeIdentity(), stop: d.Ranks.StopTogether(o.Stop),
 		kernels: kernels{timings: o.Timings, table: o.Timings.Open(base.Threads), choices: map[string]string{}}}
+	warnings, err := j.checkSchedules()
+	if err != nil {
+		return nil, nil, err
+	}
+	d.Warnings = append(d.Warnings, warnings...)
 	j.removal = newChannelRemoval(c, j.totalSteps(trainings))
 	if slow := slowAverage(trainings[0], j.stepCount(j.batchCount(trainings[0]))); slow != "" {
 		d.Warnings = append(d.Warnings, slow)

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"slices"
 
+	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/ckpt"
 	"github.com/ensemble-weather/ensemble/engine/op"
 	"github.com/ensemble-weather/ensemble/engine/prune"
@@ -146,7 +148,7 @@ func (t *trainer) pruneStep(rate float64) (back bool, err error) {
 	if lottery && n.pruning.rewindWeights == nil && t.networkSteps() >= t.pruneOptions().From {
 		early := t.pos
 		early.Pruned = nil
-		n.pruning.rewindWeights, t.pos.Pruned.Rewind = model.CopyWeights(n.store), &early
+		n.pruning.rewindWeights, t.pos.Pruned.Rewind = n.weightsBefore(), &early
 	}
 	p.UnmaskWeights(n.store.Params)
 	changed, err := p.Step(t.networkSteps(), rate, n.store.Params, n.opt)
@@ -156,7 +158,25 @@ func (t *trainer) pruneStep(rate float64) (back bool, err error) {
 	if lottery {
 		return true, t.rewind()
 	}
-	return false, t.applyMask()
+	return false, t.changeMask()
+}
+
+// weightsBefore copies the weights before the current step. The states (running statistics) of the store are already
+// those after its forward pass.
+func (n *currentNetwork) weightsBefore() model.Weights {
+	after := slices.Clone(n.store.States())
+	copy(n.store.States(), n.statesBefore)
+	w := model.CopyWeights(n.store)
+	copy(n.store.States(), after)
+	return w
+}
+
+// changeMask passes a new mask to the optimiser. The plateau schedule compares later losses with those of the present
+// network only.
+func (t *trainer) changeMask() error {
+	t.pos.Plateau.Forget()
+	t.startSchedule()
+	return t.applyMask()
 }
 
 // pruneAfter applies the mask to weights and average after a step.
@@ -171,8 +191,10 @@ func (t *trainer) pruneAfter() error {
 // learning rate returns too. The optimiser restarts, and with it the average of weights.
 func (t *trainer) rewind() error {
 	n, before := t.current, t.pos
-	if err := model.Fill(n.store, n.pruning.rewindWeights); err != nil {
-		return err
+	for _, s := range []*engine.Store{n.store, n.evalStore} {
+		if err := model.Fill(s, n.pruning.rewindWeights); err != nil {
+			return err
+		}
 	}
 	n.opt.Reset()
 	t.pos = *before.Pruned.Rewind
@@ -181,11 +203,13 @@ func (t *trainer) rewind() error {
 	t.pos.Step, t.pos.BestLoss, t.pos.BestEpoch = before.Step, noBest, t.pos.Epoch
 	t.pos.Pruned = &pruningPosition{Skipped: t.networkSteps()}
 	n.pruning.rewindWeights, n.best = nil, nil
-	t.startSchedule()
 	n.feed.end()
 	n.feed = nil
 	t.data.Source.PlanCaches(t.schedule())
-	return t.applyMask()
+	if err := t.dir.Events().Write("rewind", t.pos.Step, t.pos.Epoch+1); err != nil {
+		return err
+	}
+	return t.changeMask()
 }
 
 // pruneEpoch updates the pruner at the end of an epoch.
@@ -198,7 +222,7 @@ func (t *trainer) pruneEpoch() error {
 	if err != nil || !changed {
 		return err
 	}
-	return t.applyMask()
+	return t.changeMask()
 }
 
 // isMaskChanging reports whether the mask may still change. Weights before the final mask are not kept as the
