@@ -74,9 +74,6 @@ func newJob(o Options, run *trainingRun, d *samples.Data, f *fitted) (j *job, fo
 	}
 	d.Warnings = append(d.Warnings, warnings...)
 	j.removal = newChannelRemoval(c, j.totalSteps(trainings))
-	if slow := slowAverage(trainings[0], j.stepCount(j.batchCount(trainings[0]))); slow != "" {
-		d.Warnings = append(d.Warnings, slow)
-	}
 	return j, foldOf, nil
 }
 

@@ -118,9 +118,8 @@ func (j *job) checkSchedules() (warnings []string, err error) {
 			return nil, &exit.Error{Code: exit.Usage, What: "train.schedule: plateau without validation initialisations", At: "train.schedule",
 				Why: "its rate follows the validation loss, so that it would never fall", Fix: "set data.split.validation, or train.schedule: cosine"}
 		}
-		if time := 1 / (1 - c.EMA); c.EMA > 0 && time > float64(steps) {
-			warnings = append(warnings, fmt.Sprintf("train.ema: %g is an average over about %.0f steps, but %s takes %d: its decay grows to %.2g only",
-				c.EMA, time, n.Name(i), steps, float64(steps)/float64(steps+9)))
+		if slow := slowAverage(n, perEpoch); slow != "" {
+			warnings = append(warnings, slow)
 		}
 		if c.BatchSize > count {
 			warnings = append(warnings, fmt.Sprintf("train.batch_size is %d, but %s is trained on %d initialisations: every step uses all of them", c.BatchSize, n.Name(i), count))
