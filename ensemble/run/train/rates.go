@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/ensemble-weather/ensemble/engine/optim"
@@ -118,7 +119,7 @@ func (j *job) checkSchedules() (warnings []string, err error) {
 			return nil, &exit.Error{Code: exit.Usage, What: "train.schedule: plateau without validation initialisations", At: "train.schedule",
 				Why: "its rate follows the validation loss, so that it would never fall", Fix: "set data.split.validation, or train.schedule: cosine"}
 		}
-		if slow := slowAverage(n, perEpoch); slow != "" {
+		if slow := slowAverage(n, perEpoch); slow != "" && !slices.Contains(warnings, slow) {
 			warnings = append(warnings, slow)
 		}
 		if c.BatchSize > count {

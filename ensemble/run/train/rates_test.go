@@ -39,7 +39,7 @@ func TestScheduleMessages(t *testing.T) {
 		{set: "train.schedule=plateau", validation: -1, refused: "plateau without validation initialisations"},
 		{set: "train.schedule=plateau", note: "the largest possible rates are shown"},
 		{set: "train.ema=0.999", warning: "train.ema: 0.999 averages over 1000 steps, but the training has 16"},
-		{set: "train.ema=0.9"},
+		{set: "train.ema=0.8"},
 		{set: "train.batch_size=15", warning: "train.batch_size is 15, but network 1 is trained on 14 initialisations: every step uses all of them"},
 		{set: "train.batch_size=14"},
 		{validation: 1, warning: "the validation loss is that of one initialisation"},
