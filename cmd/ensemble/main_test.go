@@ -202,6 +202,12 @@ data:
 	if code, _, stderr := call(t, "config", "check", "--schema", "serve"); code != exit.Usage || !strings.Contains(stderr, "--schema") {
 		t.Errorf("check of serve: exit %d, %s", code, stderr)
 	}
+	if code, _, stderr := call(t, "config", "check", "--schema", "predict", "--schedule"); code != exit.Usage || !strings.Contains(stderr, "only trainings have a schedule") {
+		t.Errorf("schedule of predict: exit %d, %s", code, stderr)
+	}
+	if code, _, stderr := call(t, "config", "check", "-c", path, "--schedule"); code != exit.NotYet || !strings.Contains(stderr, "data.forecasts") {
+		t.Errorf("schedule without files: exit %d, %s", code, stderr)
+	}
 	if code, stdout, _ = call(t, "config", "schema"); code != exit.OK || !json.Valid([]byte(stdout)) {
 		t.Errorf("schema: exit %d, %s", code, stdout)
 	}

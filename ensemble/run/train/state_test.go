@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ensemble-weather/ensemble/engine/ckpt"
 	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
 	"github.com/ensemble-weather/ensemble/ensemble/run/runtest"
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -274,6 +275,39 @@ func checkStateEvent(t *testing.T, event string) {
 		if got := row.effect(e); got != row.cells[column] {
 			t.Errorf("%s, %s: %s, the table has %s; position before %+v, after %+v, rates %g and %g", event, row.name, got, row.cells[column], e.before.pos, e.after.pos, e.before.rate, e.after.rate)
 		}
+	}
+}
+
+// A lottery rewind also returns the running statistics of batch norms to those before the step at prune.from, and the run has
+// no best checkpoint until the next validation.
+func TestRewindOfStatistics(t *testing.T) {
+	r := newStateRun(t, "model.kind=unet2d", "prune.method=lottery", "prune.target=0.5", "prune.from=25%", "prune.to=56.25%") // steps 4 and 9
+	e := stateChange{fresh: r.to(0, "", nil), from: r.to(4, "auto", nil), before: r.to(5, "auto", nil), after: r.to(1, "auto", nil)}
+	if got := tensorEffect(partWeights)(e); got != rewound {
+		t.Errorf("weights and statistics are %s", got)
+	}
+	statistics := 0
+	for name := range e.after.part(partWeights) {
+		if strings.Contains(name, "running") {
+			statistics++
+		}
+	}
+	if statistics == 0 {
+		t.Error("the network has no statistics")
+	}
+	if step, ok := ckpt.Best(filepath.Join(r.dir, "checkpoints")); ok {
+		t.Errorf("step %d is the best of a network that was not validated", step)
+	}
+}
+
+// Channels whose time has passed, because fewer epochs were requested on resuming, are removed at once.
+func TestRemovalAfterFewerEpochs(t *testing.T) {
+	r := newStateRun(t, append(channelTraining, "prune.from=50%", "prune.to=60%", "train.epochs=8", "train.warmup=5")...)
+	if s := r.to(10, "auto", nil); s.pos.Kept != nil {
+		t.Fatalf("channels were removed early: %v", s.pos.Kept)
+	}
+	if s := r.to(0, "auto", nil, "train.epochs=3"); s.pos.Kept == nil {
+		t.Error("no channel was removed")
 	}
 }
 

@@ -95,6 +95,9 @@ func draw(r *rand.Rand, i int) []string {
 		}
 	}
 	add(stopOptions)
+	if r.IntN(2) == 0 && drawn["train.schedule"] == "plateau" { // so slow that the rate is lowered
+		drawn["train.learning_rate"], drawn["train.epochs"], drawn["train.batch_size"], drawn["train.early_stop.patience"] = "1e-9", "10", "5", "0"
+	}
 	if i /= len(disturbances); i%3 > 0 {
 		add(pruneOptions)
 		drawn["prune.method"], drawn["prune.target"] = config.PruneMethods[i%len(config.PruneMethods)], "0.5"
