@@ -304,7 +304,7 @@ func (x *archive) checkPublished(t *testing.T, o *outcome, runDir, out string) {
 
 // A few of the trainings of TestLongTrainingsOnDamage, of those that take least time.
 func TestTrainingsOnDamage(t *testing.T) {
-	for _, seed := range []uint64{1, 2, 3} {
+	for _, seed := range []uint64{2, 9, 18} {
 		t.Log(trainOnDamage(t, seed, time.Minute))
 	}
 }
