@@ -6,7 +6,6 @@ import (
 
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/ensemble"
-	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
 // correctMembers converts the network's shifts to members in physical units, and computes their
@@ -35,9 +34,7 @@ func (m *Model) correctMembers(out *Forecast, init ensemble.Init) error {
 				x := b.Raw[from+q]
 				y := x + e*shifts[from+q]
 				if x == x && y-y != 0 {
-					return &exit.Error{Code: exit.Bug, What: "the network's output is not finite",
-						At:  fmt.Sprintf("initialisation %s, %s, point %d", init, k.TargetName(at), q),
-						Fix: "check the model's weights and the input's values with `ensemble inspect --stats`"}
+					return notFiniteError(k, init, at, q, fmt.Sprintf("member %g, corrected by %g", x, e*shifts[from+q]))
 				}
 				if bounded && y < 0 {
 					y = 0

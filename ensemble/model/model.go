@@ -512,7 +512,7 @@ func (m *Model) inferences() (all []inference) {
 // Sigma = e·sigma, Spread = max(0, e·spread) with the error scale e.
 //
 // Missing: NaN where the members' mean is NaN.
-// Errors: exit.Bug for values that are not finite.
+// Errors: exit 65 for values that are not finite.
 func (m *Model) toPhysical(out *Forecast, init ensemble.Init, stats []task.Statistics) error {
 	k := m.Local
 	off := 0
@@ -529,7 +529,7 @@ func (m *Model) toPhysical(out *Forecast, init ensemble.Init, stats []task.Stati
 				out.Sigma[i] *= e
 			}
 			if missing := st.Mean[q] != st.Mean[q]; !missing && !isFinite(out.Spread[i], out, i) {
-				return notFiniteError(k, init, at, q)
+				return notFiniteError(k, init, at, q, out.describe(i))
 			} else if missing { // as is the mean already
 				out.Spread[i] = st.Mean[q]
 				if out.Sigma != nil {
@@ -542,11 +542,13 @@ func (m *Model) toPhysical(out *Forecast, init ensemble.Init, stats []task.Stati
 	return nil
 }
 
-// notFiniteError makes the error of an output that is not finite.
-func notFiniteError(k *task.Task, init ensemble.Init, at, point int) error {
-	return &exit.Error{Code: exit.Bug, What: "the network's output is not finite",
-		At:  fmt.Sprintf("initialisation %s, %s, point %d", init, k.TargetName(at), point),
-		Fix: "check the model's weights and the input's values with `ensemble inspect --stats`"}
+// NotFinite is what an output that is not finite is called in errors, also in those that other ranks report.
+const NotFinite = "the network's output is not finite"
+
+// notFiniteError makes the error of an output that is not finite, or of a spread that is not positive.
+func notFiniteError(k *task.Task, init ensemble.Init, at, point int, why string) error {
+	return &exit.Error{Code: exit.BadData, What: NotFinite, At: fmt.Sprintf("initialisation %s, %s, point %d", init, k.TargetName(at), point), Why: why,
+		Fix: "check the input's values with `ensemble inspect --stats`; publish a fallback forecast with on_failure: fallback; or train again with a lower train.learning_rate"}
 }
 
 // slabResult is what a rank reports of its slab of a forecast.
@@ -598,6 +600,15 @@ func (m *Model) gather(out *Forecast, stats []task.Statistics, err error) (*Fore
 		return &Forecast{Departures: out.Departures}, nil
 	}
 	return out, nil
+}
+
+// describe gives the values at point i.
+func (f *Forecast) describe(i int) string {
+	text := fmt.Sprintf("full ensemble's spread %g", f.Spread[i])
+	if f.Mean != nil {
+		text = fmt.Sprintf("mean %g, spread %g, ", f.Mean[i], f.Sigma[i]) + text
+	}
+	return text
 }
 
 // isFinite reports whether spread, mean and sigma at point i are finite, and sigma is positive.

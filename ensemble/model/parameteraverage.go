@@ -1,6 +1,7 @@
 package model
 
 import (
+	"fmt"
 	"math"
 	"slices"
 
@@ -58,7 +59,7 @@ func (h *parameterAverage) add(name string, x []float32, share float32) {
 //	location: m + e·par     scale: e·par     logarithm of a scale: par + ln e     others: par
 //
 // Missing: NaN where the members' mean is NaN.
-// Errors: parameters that are not finite or give no standard deviation.
+// Errors: exit 65 for parameters that are not finite or give no standard deviation.
 func (h *parameterAverage) toPhysical(out *Forecast, init ensemble.Init, stats []task.Statistics) error {
 	k, n := h.m.Local, len(out.Spread)
 	d := len(k.Features.Axes.Levels)
@@ -100,7 +101,7 @@ func (h *parameterAverage) toPhysical(out *Forecast, init ensemble.Init, stats [
 			if centre != centre {
 				mean, std = float64(centre), float64(centre)
 			} else if !ok || mean-mean != 0 || !(std >= 0) {
-				return notFiniteError(k, init, at, q)
+				return notFiniteError(k, init, at, q, fmt.Sprintf("parameters %v of distribution %s, mean %g, spread %g", par, f.ID, mean, std))
 			}
 			out.Mean[i], out.Sigma[i] = float32(mean), float32(std)
 		}

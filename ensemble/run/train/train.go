@@ -69,7 +69,7 @@ type Result struct {
 // other ranks return a result without outputs. If the mesh has more ranks than the job has processes,
 // each process hosts several ranks; a single process hosts all of them.
 //
-// Errors: exit 1 if the loss is not finite; 64 for a configuration that does not match the data, and for srun
+// Errors: exit 1 if the loss, or the output of the trained network, is not finite; 64 for a configuration that does not match the data, and for srun
 // tasks that cannot join one MPI job; 65 and 66 for damaged and missing data; 69 for a device or kernel that
 // is not available; 71 if a rank is lost or disagrees with rank 0; 73 if the run directory is in use; 74 for
 // I/O; 75 after Options.Stop, with a checkpoint saved.
@@ -162,13 +162,24 @@ func (t *trainer) runStages(ctx context.Context, o Options, run *trainingRun) (*
 		return nil, err
 	}
 	if err := t.calibrate(ctx, o); err != nil {
-		return nil, err
+		return nil, divergedNetwork(err)
 	}
 	verdict, err := t.evaluate(ctx, o)
 	if err != nil {
-		return nil, err
+		return nil, divergedNetwork(err)
 	}
 	return t.record(o, run, verdict, resumed)
+}
+
+// divergedNetwork makes of an output of the trained network that is not finite the error of a training that diverged:
+// losses were finite, but weights or activations are too large for other initialisations.
+func divergedNetwork(err error) error {
+	var e *exit.Error
+	if !errors.As(err, &e) || e.What != model.NotFinite {
+		return err
+	}
+	return &exit.Error{Code: exit.No, What: "the output of the trained network is not finite", At: e.At, Why: e.Why + ": the network diverged, or this initialisation has invalid values",
+		Fix: "lower train.learning_rate, set train.clip, or check the fields with `ensemble inspect --stats`", Err: err}
 }
 
 // warn passes warnings to Options.Warn on rank 0.
