@@ -590,8 +590,8 @@ func TargetStatistics(axes ensemble.Axes, variables []string, leads []ensemble.L
 func OpenStatistics(axes ensemble.Axes, variables []string, leads []ensemble.Lead) (warnings []string) {
 	for _, v := range variables {
 		if s := axes.StatisticOf(v, leads[0]); s.IsOpen(periodOf(v)) {
-			warnings = append(warnings, fmt.Sprintf("no file states over which interval %s is a %s, so its products will not: set it in data.targets, for example {variable: %s, interval: 24h}",
-				v, cmp.Or(s.Statistic, periodOf(v)), v))
+			warnings = append(warnings, fmt.Sprintf("no file states over which interval %s is a %s, so its products will not: set it in data.targets, for example {variable: %s, levels: [%s], interval: 24h}",
+				v, cmp.Or(s.Statistic, periodOf(v)), v, axes.Levels[0]))
 		}
 	}
 	return warnings

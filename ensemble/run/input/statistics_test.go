@@ -192,3 +192,16 @@ func TestTargetsHaveOneInterval(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// The entry that the warning about an interval proposes is a whole entry of data.targets.
+func TestOpenStatisticsProposesTarget(t *testing.T) {
+	lead := ensemble.Lead(24 * time.Hour)
+	for _, level := range []ensemble.Level{ensemble.SingleLevel, {Kind: ensemble.HeightAboveSoil, Value: 10}} {
+		axes := ensemble.Axes{Levels: []ensemble.Level{level}, Leads: []ensemble.Lead{lead}, Variables: []string{"10fg"},
+			Statistics: []ensemble.VariableStatistic{{Variable: "10fg", Lead: lead, TimeStatistic: ensemble.TimeStatistic{Statistic: "maximum"}}}}
+		got := OpenStatistics(axes, []string{"10fg"}, []ensemble.Lead{lead})
+		if want := "{variable: 10fg, levels: [" + level.String() + "], interval: 24h}"; len(got) != 1 || !strings.Contains(got[0], want) {
+			t.Errorf("%q lacks %s", got, want)
+		}
+	}
+}

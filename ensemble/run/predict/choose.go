@@ -178,8 +178,12 @@ func (ch *productChoice) checkPeriods(c config.Publishing) error {
 		known, _ := ensemble.VariableNamed(f.Variable)
 		over := ensemble.TimeStatistic{Statistic: f.Method, Interval: ensemble.Lead(f.Period)}
 		if slices.Contains(c.Output.Formats, string(product.GRIB2)) && over.IsOpen(known.Period) {
+			level, axis := f.Level, ch.model.Task.Features.Axes.Levels
+			if i := ensemble.FindLevel(axis, f.Variable, level); i >= 0 {
+				level = axis[i] // as data.levels has it
+			}
 			return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%s cannot be written in GRIB2 without its interval", f.Variable), At: "output.formats",
-				Why: "the files of the training did not state it", Fix: fmt.Sprintf("train with it in data.targets, for example {variable: %s, interval: 24h}, or publish NetCDF only", f.Variable)}
+				Why: "the files of the training did not state it", Fix: fmt.Sprintf("train with it in data.targets, for example {variable: %s, levels: [%s], interval: 24h}, or publish NetCDF only", f.Variable, level)}
 		}
 	}
 	if !slices.ContainsFunc(c.Output.Formats, func(f string) bool { return f != string(product.GRIB2) }) {
