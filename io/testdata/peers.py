@@ -484,7 +484,9 @@ def arrays_of(file, tool):
                 file.compare(tool, f, "member", None if np.isnan(x) else int(x), f["member"])
             if v.lat is None or v.lon is None:
                 # Points of a projection without 2-D coordinates: metres, as if 1e5 of them were a degree.
-                v.lat, v.lon, f["place"] = v.y, v.x, f["axes"]
+                v.lat, v.lon = v.y, v.x
+            if v.lat == v.y:
+                f["place"] = f["axes"]
             lat, lon = horizontal(v, f)
             x = a.values(f["group"], f["var"], key)
             file.compare_values(tool, f, v.attrs.get("units", ""), x, lat, lon)
