@@ -124,7 +124,8 @@ func TestGeneratedFiles(t *testing.T) {
 			{"radian", encode.Double, "radian", rad, "kPa", 50, "minutes since 2024-03-01 GMT", 720, "6 hours", 1, "", ""},
 			{"latitude in gon", encode.Double, "gon", 1, "hPa", 500, "hours since 2024-03-01", 12, "hours", 6, "gon", "lat"},
 			{"level in psi", encode.Double, "degrees_north", 1, "psi", 7, "hours since 2024-03-01", 12, "hours", 6, "psi", "lev"},
-			{"leads in months", encode.Double, "degrees_north", 1, "hPa", 500, "hours since 2024-03-01", 12, "months", 6, "months", "lead_time"},
+			{"leads in years", encode.Double, "degrees_north", 1, "hPa", 500, "hours since 2024-03-01", 12, "years", 6, "years", "lead_time"},
+			{"leads in parts of months", encode.Double, "degrees_north", 1, "hPa", 500, "hours since 2024-03-01", 12, "months", 5.5, "lead 5.5", "calendar months"},
 			{"time in months", encode.Double, "degrees_north", 1, "hPa", 500, "months since 2024-03-01", 12, "hours", 6, "months", "months since"},
 		} {
 			var m madeFile

@@ -80,7 +80,7 @@ class File:
         self.differences.append(dict(tool=tool, field=name, what=what, ours=str(ours), theirs=str(theirs)))
 
     def skip(self, tool, name, why):
-        self.without.append(dict(tool=tool, field=name, what="not read", ours="", theirs=str(why)[:300]))
+        self.without.append(dict(tool=tool, field=name, what="not read", ours="", theirs=str(why)[:2000]))
 
     def values_of(self, f):
         return self.data[f["at"] : f["at"] + f["count"]].astype(float)
@@ -522,7 +522,7 @@ def cdo_of(file):
     """cdo infon: each of its records is one of our fields: valid time, missing values, extremes as it prints them."""
     p = subprocess.run(["cdo", "-s", "infon", os.path.basename(file.path)], cwd=os.path.dirname(file.path), capture_output=True, text=True, timeout=300)
     if p.returncode != 0:
-        file.skip("CDO", "", next((l.strip() for l in p.stderr.splitlines() if "Error" in l or "Abort" in l or l.strip()), f"exit {p.returncode}"))
+        file.skip("CDO", "", " ".join(p.stderr.split()) or f"exit {p.returncode}")
         return
     ours = collections.defaultdict(list)
     for f in file.fields:
