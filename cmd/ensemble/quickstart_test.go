@@ -45,7 +45,7 @@ func TestQuickstart(t *testing.T) {
 	wrapper := fmt.Sprintf(`#!/bin/sh
 case $1 in
 demo) mkdir -p runs && exec cp -r '%[2]s' runs/demo-data ;;
-train) exec '%[1]s' "$@" --set model.base=2 --set train.networks=1 --set train.threads=1 ;;
+train) exec '%[1]s' "$@" --set model.base=2 --set train.networks=1 --set train.threads=1 --set train.warmup=1 ;;
 *) exec '%[1]s' "$@" ;;
 esac
 `, program, smallData(t))

@@ -146,11 +146,11 @@ def check_improver(root):
     (path,) = glob.glob(f"{root}/products/*/*.nc")
     with netCDF4.Dataset(path) as f:
         mean, spread = f["t2m_mean"][0].astype("f8"), f["t2m_spread"][0].astype("f8")
-        for level, field in zip(f["quantile"][:], f["t2m_quantile"][:, 0]):
+        for level, field in zip(f["quantile"][:], f["t2m_quantile"][0]):
             near(f"quantile {level}", field, mean + normal.inv_cdf(float(level)) * spread, 1e-3)
         exceeds = numpy.vectorize(lambda m, s: 1 - normal.cdf((273.15 - m) / s))(mean, spread)
         near("probability", f["probability_of_t2m_above_threshold"][0, 0], exceeds, 1e-4)
-        members = f["t2m"][:, 0]
+        members = f["t2m"][0]
         lat, lon = f["latitude"][:], f["longitude"][:] % 360
     if lat.max() > 60 or lat.min() < 40 or ((lon + 180) % 360 - 180).max() > 20:
         sys.exit("the area was not cut out")

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"maps"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -209,6 +210,9 @@ func spoil(t *testing.T, trained string) string {
 	return spoilt
 }
 
+// unbounded publishes forecasts of modified networks, which are far from their ensemble.
+func unbounded(o *predict.Options) { o.Policy.Bound.Limit = math.MaxFloat64 }
+
 // A network with modified weights runs as a shadow of the trained one: its verdict is worse, and that of the
 // trained one against it better. Models without a common initialisation, and the same model twice, are
 // refused.
@@ -218,7 +222,7 @@ func TestVerdict(t *testing.T) {
 	spoilt := spoil(t, trained)
 	o := map[string]verify.RollingOptions{}
 	for name, run := range map[string]string{"live": trained, "shadow": spoilt} {
-		o[name] = verify.RollingOptions{Options: verify.Options{Forecast: issue(t, run, filepath.Join(dir, "products-"+name), f.GRIB2, nil), Analysis: f.Analyses},
+		o[name] = verify.RollingOptions{Options: verify.Options{Forecast: issue(t, run, filepath.Join(dir, "products-"+name), f.GRIB2, unbounded), Analysis: f.Analyses},
 			Dir: filepath.Join(dir, name), Window: 20}
 		_, err := verify.Rolling(context.Background(), o[name])
 		runtest.Must(t, err)
@@ -255,6 +259,7 @@ func promotions(t *testing.T, finished, worse, worseVerdict, betterVerdict strin
 	predict := func() (string, error) {
 		o := predictOptions(t, t.TempDir())
 		o.RunDir, o.Input, o.Formats = name, f.GRIB2[19:], []product.Format{product.NetCDF}
+		unbounded(&o)
 		r, err := predict.Run(context.Background(), o)
 		if err != nil {
 			return "", err

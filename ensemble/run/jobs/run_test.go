@@ -208,7 +208,7 @@ func TestResumeWithOtherEpochs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.ContainsFunc(r.Warnings, func(w string) bool { return strings.Contains(w, "were changed before step 6") }) {
+	if !slices.ContainsFunc(r.Warnings, func(w string) bool { return strings.Contains(w, "train.epochs was 4 and is 3 from step 6 on") }) {
 		t.Errorf("warnings %q", r.Warnings)
 	}
 	if text, err := os.ReadFile(filepath.Join(dir, "config.effective.yaml")); err != nil || !bytes.Equal(text, now.YAML()) {
