@@ -30,9 +30,9 @@ func CrossPairCRPSGrad(dx, x []float64, first int, y float64) float64 {
 		if dx == nil {
 			continue
 		}
-		dx[i] = sign(v-y) / m
+		dx[i] = sign(v, y) / m
 		for _, w := range others {
-			dx[i] -= sign(v-w) / (2 * a * b)
+			dx[i] -= sign(v, w) / (2 * a * b)
 		}
 	}
 	score := toObs/m - between/(2*a*b)
