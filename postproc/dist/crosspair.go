@@ -1,6 +1,9 @@
 package dist
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // CrossPairCRPSGrad is the CRPS of two groups of members, of which the first has first
 // members. Its spread term has only the pairs across the groups (A and B members, M = A+B):
@@ -36,9 +39,9 @@ func CrossPairCRPSGrad(dx, x []float64, first int, y float64) float64 {
 		}
 	}
 	score := toObs/m - between/(2*a*b)
-	if math.IsNaN(score) {
+	if y != y || slices.ContainsFunc(x, math.IsNaN) { // an infinite member has derivatives, though the score is NaN
 		for i := range dx {
-			dx[i] = score
+			dx[i] = math.NaN()
 		}
 	}
 	return score

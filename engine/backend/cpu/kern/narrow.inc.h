@@ -2,7 +2,7 @@
 // U-Net), and their gradients: stride 1, sums as they stand. They are bound by reading
 // the blocked field once.
 
-// The geometry, as Go fills it (thin.go).
+// The geometry, as Go fills it (narrow.go).
 enum {
 	T_N, T_C, T_K, T_D, T_H, T_W, // batch, channels of the blocked field and of the result, the field
 	T_KD, T_KS, // levels and side of the filter
@@ -11,7 +11,7 @@ enum {
 	T_WRAP, T_RELU, T_COUNT
 };
 
-enum { THIN_SUMS = 12, THIN_RUN = VL == 16 ? 8 : 4 }; // result channels times side, at most; cells that go together
+enum { NARROW_SUMS = 12, NARROW_RUN = VL == 16 ? 8 : 4 }; // result channels times side, at most; cells that go together
 
 typedef struct {
 	const long *g;
@@ -20,21 +20,22 @@ typedef struct {
 	const float *w, *bias, *dy;
 	float *y, *dw;
 	float *filters;  // [K][taps][C in whole blocks]
+	int strict;      // the filter is not finite: padding of the gradient is no term of a sum
 	float *gradient; // dy with pad cells on both sides of each row: [N][K][D][RH][RW + 2 pad]
 	long taps, blocks, pad;
-} thin;
+} narrow;
 
-static thin thin_job(const long *g) {
-	return (thin){.g = g, .taps = g[T_KD] * g[T_KS] * g[T_KS], .blocks = (g[T_C] + CELL - 1) / CELL, .pad = g[T_KS] - 1 - g[T_PADX]};
+static narrow narrow_job(const long *g) {
+	return (narrow){.g = g, .taps = g[T_KD] * g[T_KS] * g[T_KS], .blocks = (g[T_C] + CELL - 1) / CELL, .pad = g[T_KS] - 1 - g[T_PADX]};
 }
 
-// thin_row is the number of the first cell of a row of a block.
-INLINE long thin_row(const thin *j, long n, long b, long d, long h) {
+// narrow_row is the number of the first cell of a row of a block.
+INLINE long narrow_row(const narrow *j, long n, long b, long d, long h) {
 	const long *g = j->g;
 	return (((n * j->blocks + b) * g[T_D] + d) * g[T_H] + h) * g[T_W];
 }
 
-INLINE long thin_gradient_row(const thin *j, long n, long k, long d, long h) {
+INLINE long narrow_gradient_row(const narrow *j, long n, long k, long d, long h) {
 	const long *g = j->g;
 	return (((n * g[T_K] + k) * g[T_D] + d) * g[T_RH] + h) * (g[T_RW] + 2 * j->pad);
 }
@@ -60,14 +61,21 @@ INLINE float lanes(cell c) {
 	return v[0];
 }
 
-static void thin_filters_item(void *arg, long i) {
-	const thin *j = arg;
+// filter_is_finite reports whether all values of a filter are finite.
+static int filter_is_finite(const float *w, long n) {
+	float s = 0;
+	for (long i = 0; i < n; i++) s += w[i] - w[i];
+	return s == s;
+}
+
+static void narrow_filters_item(void *arg, long i) {
+	const narrow *j = arg;
 	long c = j->g[T_C], k = i / j->taps, t = i % j->taps, whole = j->blocks * CELL;
 	for (long l = 0; l < whole; l++) j->filters[i * whole + l] = l < c ? j->w[(k * c + l) * j->taps + t] : 0;
 }
 
-static void thin_gradient_item(void *arg, long row) {
-	const thin *j = arg;
+static void narrow_gradient_item(void *arg, long row) {
+	const narrow *j = arg;
 	long w = j->g[T_RW], pad = j->pad;
 	const float *from = j->dy + row * w;
 	float *to = j->gradient + row * (w + 2 * pad);
@@ -77,15 +85,32 @@ static void thin_gradient_item(void *arg, long row) {
 	}
 }
 
-// thin_sum adds the taps of run cells that begin at column col; inner cells see
-// the whole filter.
-INLINE void thin_sum(const thin *j, const int run, const int inner, long n, long k, long d, long h, long col, float *out, const int b16) {
+// narrow_cell is one cell of the result as a sum in double, which does not overflow on its way.
+static __attribute__((noinline, cold)) float narrow_cell(const narrow *j, long n, long k, long d, long h, long col, int b16) {
 	const long *g = j->g, side = g[T_KS];
-	cell acc[THIN_RUN] = {0};
+	double sum = j->bias ? j->bias[k] : 0;
+	for (long c = 0; c < g[T_C]; c++)
+		for (long zt = MAX(0, g[T_KD] / 2 - d); zt < MIN(g[T_KD], g[T_D] + g[T_KD] / 2 - d); zt++)
+			for (long yt = MAX(0, g[T_PADY] - h); yt < MIN(side, g[T_H] + g[T_PADY] - h); yt++)
+				for (long xt = 0; xt < side; xt++) {
+					long x = col + xt - g[T_PADX];
+					if (g[T_WRAP]) x = (x + g[T_W]) % g[T_W];
+					if (x < 0 || x >= g[T_W]) continue;
+					long at = (narrow_row(j, n, c / CELL, d + zt - g[T_KD] / 2, h + yt - g[T_PADY]) + x) * CELL + c % CELL;
+					sum += (double)get(j->x, at, b16) * j->w[(k * g[T_C] + c) * j->taps + (zt * side + yt) * side + xt];
+				}
+	return sum;
+}
+
+// narrow_sum adds the taps of run cells that begin at column col; inner cells see
+// the whole filter.
+INLINE void narrow_sum(const narrow *j, const int run, const int inner, long n, long k, long d, long h, long col, float *out, const int b16) {
+	const long *g = j->g, side = g[T_KS];
+	cell acc[NARROW_RUN] = {0};
 	for (long b = 0; b < j->blocks; b++)
 		for (long zt = MAX(0, g[T_KD] / 2 - d); zt < MIN(g[T_KD], g[T_D] + g[T_KD] / 2 - d); zt++)
 			for (long yt = MAX(0, g[T_PADY] - h); yt < MIN(side, g[T_H] + g[T_PADY] - h); yt++) {
-				long row = thin_row(j, n, b, d + zt - g[T_KD] / 2, h + yt - g[T_PADY]), t = (zt * side + yt) * side;
+				long row = narrow_row(j, n, b, d + zt - g[T_KD] / 2, h + yt - g[T_PADY]), t = (zt * side + yt) * side;
 				const float *f = j->filters + ((k * j->taps + t) * j->blocks + b) * CELL;
 				for (long xt = 0; xt < side; xt++, f += j->blocks * CELL) {
 					long x = col + xt - g[T_PADX];
@@ -102,89 +127,112 @@ INLINE void thin_sum(const thin *j, const int run, const int inner, long n, long
 			}
 	for (int i = 0; i < run; i++) {
 		float s = lanes(acc[i]) + (j->bias ? j->bias[k] : 0);
+		if (__builtin_expect(!(s - s == 0), 0)) s = narrow_cell(j, n, k, d, h, col + i, b16);
 		out[i] = g[T_RELU] && s < 0 ? 0 : s;
 	}
 }
 
-INLINE void thin_item(const thin *j, long i, const int b16) {
+INLINE void narrow_item(const narrow *j, long i, const int b16) {
 	const long *g = j->g;
 	long h = i % g[T_RH], d = i / g[T_RH] % g[T_D], n = i / g[T_RH] / g[T_D];
 	for (long k = 0; k < g[T_K]; k++) {
 		float *out = j->y + (((n * g[T_K] + k) * g[T_D] + d) * g[T_RH] + h) * g[T_RW];
 		for (long x = 0; x < g[T_RW];)
-			if (x >= g[T_PADX] && x + THIN_RUN <= g[T_RW] && x + THIN_RUN + j->pad <= g[T_W]) {
-				thin_sum(j, THIN_RUN, 1, n, k, d, h, x, out + x, b16);
-				x += THIN_RUN;
+			if (x >= g[T_PADX] && x + NARROW_RUN <= g[T_RW] && x + NARROW_RUN + j->pad <= g[T_W]) {
+				narrow_sum(j, NARROW_RUN, 1, n, k, d, h, x, out + x, b16);
+				x += NARROW_RUN;
 			} else {
-				thin_sum(j, 1, 0, n, k, d, h, x, out + x, b16);
+				narrow_sum(j, 1, 0, n, k, d, h, x, out + x, b16);
 				x++;
 			}
 	}
 }
-STORED(thin_item)
+STORED(narrow_item)
 
 // y = conv(x, w) (+ bias) (ReLU).
-static void k_thin(ens_pool *p, int b16, float *y, const void *x, const float *w, const float *bias, float *scratch, const long *g) {
-	thin j = thin_job(g);
+static void k_narrow(ens_pool *p, int b16, float *y, const void *x, const float *w, const float *bias, float *scratch, const long *g) {
+	narrow j = narrow_job(g);
 	j.x = x, j.w = w, j.bias = bias, j.y = y, j.filters = scratch;
-	ens_parallel(p, thin_filters_item, &j, g[T_K] * j.taps);
-	ens_parallel(p, PICK(thin_item, b16), &j, g[T_N] * g[T_D] * g[T_RH]);
+	ens_parallel(p, narrow_filters_item, &j, g[T_K] * j.taps);
+	ens_parallel(p, PICK(narrow_item, b16), &j, g[T_N] * g[T_D] * g[T_RH]);
 }
 
-// thin_back adds what run cells from column col on got from the results.
-INLINE void thin_back(const thin *j, const int run, long n, long b, long d, long h, long col, const int b16) {
+// narrow_back adds what run cells from column col on got from the results.
+INLINE void narrow_back(const narrow *j, const int run, long n, long b, long d, long h, long col, const int b16) {
 	const long *g = j->g, side = g[T_KS];
-	cell acc[THIN_RUN] = {0};
+	cell acc[NARROW_RUN] = {0};
 	for (long k = 0; k < g[T_K]; k++)
 		for (long zt = MAX(0, d + g[T_KD] / 2 - g[T_D] + 1); zt < MIN(g[T_KD], d + g[T_KD] / 2 + 1); zt++)
 			for (long yt = MAX(0, h + g[T_PADY] - g[T_RH] + 1); yt < MIN(side, h + g[T_PADY] + 1); yt++) {
-				const float *s = j->gradient + thin_gradient_row(j, n, k, d - zt + g[T_KD] / 2, h - yt + g[T_PADY]) + col + side - 1;
+				const float *s = j->gradient + narrow_gradient_row(j, n, k, d - zt + g[T_KD] / 2, h - yt + g[T_PADY]) + col + side - 1;
 				const float *f = j->filters + ((k * j->taps + (zt * side + yt) * side) * j->blocks + b) * CELL;
 				for (long xt = 0; xt < side; xt++, s--, f += j->blocks * CELL) {
+					long from = col + side - 1 - xt - j->pad;
+					if (j->strict && !g[T_WRAP] && (from < 0 || from >= g[T_RW])) continue;
 					cell c = get_cell(f, 0, 0);
 					UNROLL for (int i = 0; i < run; i++)
 						EACH_VEC(q) acc[i].v[q] += s[i] * c.v[q];
 				}
 			}
-	long at = (thin_row(j, n, b, d, h) + col) * CELL;
+	long at = (narrow_row(j, n, b, d, h) + col) * CELL;
 	for (int i = 0; i < run; i++) {
 		if (j->gate) {
 			cell z = get_cell(j->gate, at + i * CELL, b16);
 			EACH_VEC(q) acc[i].v[q] = pick(above(z.v[q], (vec){}), acc[i].v[q], (vec){});
 		}
+		EACH_VEC(q) acc[i].v[q] = first_lanes(acc[i].v[q], g[T_C] - b * CELL - q * VL); // the padding stays zero beside NaN
 		put_cell(j->dx, at + i * CELL, acc[i], b16);
 	}
 }
 
-INLINE void thin_data_item(const thin *j, long i, const int b16) {
+INLINE void narrow_data_item(const narrow *j, long i, const int b16) {
 	const long *g = j->g;
 	long h = i % g[T_H], d = i / g[T_H] % g[T_D], b = i / g[T_H] / g[T_D] % j->blocks, n = i / g[T_H] / g[T_D] / j->blocks, x = 0;
-	for (; x + THIN_RUN <= g[T_W]; x += THIN_RUN) thin_back(j, THIN_RUN, n, b, d, h, x, b16);
-	for (; x < g[T_W]; x++) thin_back(j, 1, n, b, d, h, x, b16);
+	for (; !j->strict && x + NARROW_RUN <= g[T_W]; x += NARROW_RUN) narrow_back(j, NARROW_RUN, n, b, d, h, x, b16);
+	for (; x < g[T_W]; x++) narrow_back(j, 1, n, b, d, h, x, b16);
 }
-STORED(thin_data_item)
+STORED(narrow_data_item)
 
 // dx = the adjoint of dy, where gate is given only where it is positive.
-static void k_thin_data(ens_pool *p, int b16, void *dx, const float *dy, const float *w, const void *gate, float *scratch, const long *g) {
-	thin j = thin_job(g);
+static void k_narrow_data(ens_pool *p, int b16, void *dx, const float *dy, const float *w, const void *gate, float *scratch, const long *g) {
+	narrow j = narrow_job(g);
 	j.dx = dx, j.dy = dy, j.w = w, j.gate = gate, j.filters = scratch, j.gradient = scratch + g[T_K] * j.taps * j.blocks * CELL;
-	ens_parallel(p, thin_filters_item, &j, g[T_K] * j.taps);
-	ens_parallel(p, thin_gradient_item, &j, g[T_N] * g[T_K] * g[T_D] * g[T_RH]);
-	ens_parallel(p, PICK(thin_data_item, b16), &j, g[T_N] * j.blocks * g[T_D] * g[T_H]);
+	j.strict = !filter_is_finite(w, g[T_K] * g[T_C] * j.taps);
+	ens_parallel(p, narrow_filters_item, &j, g[T_K] * j.taps);
+	ens_parallel(p, narrow_gradient_item, &j, g[T_N] * g[T_K] * g[T_D] * g[T_RH]);
+	ens_parallel(p, PICK(narrow_data_item, b16), &j, g[T_N] * j.blocks * g[T_D] * g[T_H]);
 }
 
-// thin_taps makes one row of taps of VL channels: a sum in registers for each
-// row of the field, and the sum of these.
-INLINE void thin_taps(const thin *j, long b, int q, long zt, long yt, const int ks, const int nk, const int b16) {
+// narrow_tap is one tap of the filter's gradient as a sum without the padding of the gradient's rows, of
+// which the products with NaN are NaN.
+static __attribute__((noinline, cold)) float narrow_tap(const narrow *j, long k, long c, long zt, long yt, long xt, int b16) {
 	const long *g = j->g;
-	vec total[THIN_SUMS] = {0};
+	double sum = 0;
 	for (long n = 0; n < g[T_N]; n++)
 		for (long d = MAX(0, g[T_KD] / 2 - zt); d < MIN(g[T_D], g[T_D] + g[T_KD] / 2 - zt); d++)
 			for (long h = MAX(0, g[T_PADY] - yt); h < MIN(g[T_RH], g[T_H] + g[T_PADY] - yt); h++) {
-				vec acc[THIN_SUMS] = {0};
-				long at = thin_row(j, n, b, d + zt - g[T_KD] / 2, h + yt - g[T_PADY]) * CELL + q * VL;
+				long at = narrow_row(j, n, c / CELL, d + zt - g[T_KD] / 2, h + yt - g[T_PADY]) * CELL + c % CELL;
+				const float *dy = j->gradient + narrow_gradient_row(j, n, k, d, h);
+				for (long x = 0; x < g[T_W]; x++) {
+					long from = x + g[T_KS] - 1 - xt;
+					if (g[T_WRAP] || (from >= j->pad && from < j->pad + g[T_RW])) sum += (double)get(j->x, at + x * CELL, b16) * dy[from];
+				}
+			}
+	return sum;
+}
+
+// narrow_taps makes one row of taps of VL channels: a sum in registers for each
+// row of the field, and the sum of these.
+INLINE void narrow_taps(const narrow *j, long b, int q, long zt, long yt, const int ks, const int nk, const int b16) {
+	const long *g = j->g;
+	vec total[NARROW_SUMS] = {0};
+	for (long n = 0; n < g[T_N]; n++)
+		for (long d = MAX(0, g[T_KD] / 2 - zt); d < MIN(g[T_D], g[T_D] + g[T_KD] / 2 - zt); d++)
+			for (long h = MAX(0, g[T_PADY] - yt); h < MIN(g[T_RH], g[T_H] + g[T_PADY] - yt); h++) {
+				vec acc[NARROW_SUMS] = {0};
+				long at = narrow_row(j, n, b, d + zt - g[T_KD] / 2, h + yt - g[T_PADY]) * CELL + q * VL;
 				const float *s[4];
-				for (int k = 0; k < nk; k++) s[k] = j->gradient + thin_gradient_row(j, n, k, d, h) + g[T_KS] - 1;
+				for (int k = 0; k < nk; k++) s[k] = j->gradient + narrow_gradient_row(j, n, k, d, h) + g[T_KS] - 1;
 				for (long x = 0; x < g[T_W]; x++) {
 					vec v = get_vec(j->x, at + x * CELL, b16);
 					for (int k = 0; k < nk; k++)
@@ -196,23 +244,24 @@ INLINE void thin_taps(const thin *j, long b, int q, long zt, long yt, const int 
 		for (int i = 0; i < ks; i++)
 			for (int l = 0; l < VL; l++) {
 				long c = b * CELL + q * VL + l;
-				if (c < g[T_C]) j->dw[(k * g[T_C] + c) * j->taps + (zt * ks + yt) * ks + i] = total[k * ks + i][l];
+				float t = total[k * ks + i][l];
+				if (c < g[T_C]) j->dw[(k * g[T_C] + c) * j->taps + (zt * ks + yt) * ks + i] = t - t == 0 ? t : narrow_tap(j, k, c, zt, yt, i, b16);
 			}
 }
 
-INLINE void thin_filter_item(const thin *j, long i, const int b16) {
+INLINE void narrow_filter_item(const narrow *j, long i, const int b16) {
 	const long *g = j->g, side = g[T_KS];
 	long yt = i % side, zt = i / side % g[T_KD], q = i / side / g[T_KD] % CV, b = i / side / g[T_KD] / CV;
-	if (side == 3 && g[T_K] == 1) thin_taps(j, b, q, zt, yt, 3, 1, b16);
-	else if (side == 1 && g[T_K] == 1) thin_taps(j, b, q, zt, yt, 1, 1, b16);
-	else thin_taps(j, b, q, zt, yt, side, g[T_K], b16);
+	if (side == 3 && g[T_K] == 1) narrow_taps(j, b, q, zt, yt, 3, 1, b16);
+	else if (side == 1 && g[T_K] == 1) narrow_taps(j, b, q, zt, yt, 1, 1, b16);
+	else narrow_taps(j, b, q, zt, yt, side, g[T_K], b16);
 }
-STORED(thin_filter_item)
+STORED(narrow_filter_item)
 
 // dw = gradient of the filter between x and dy.
-static void k_thin_filter(ens_pool *p, int b16, float *dw, const void *x, const float *dy, float *scratch, const long *g) {
-	thin j = thin_job(g);
+static void k_narrow_filter(ens_pool *p, int b16, float *dw, const void *x, const float *dy, float *scratch, const long *g) {
+	narrow j = narrow_job(g);
 	j.x = x, j.dy = dy, j.dw = dw, j.gradient = scratch;
-	ens_parallel(p, thin_gradient_item, &j, g[T_N] * g[T_K] * g[T_D] * g[T_RH]);
-	ens_parallel(p, PICK(thin_filter_item, b16), &j, j.blocks * CV * g[T_KD] * g[T_KS]);
+	ens_parallel(p, narrow_gradient_item, &j, g[T_N] * g[T_K] * g[T_D] * g[T_RH]);
+	ens_parallel(p, PICK(narrow_filter_item, b16), &j, j.blocks * CV * g[T_KD] * g[T_KS]);
 }
