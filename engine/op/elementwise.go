@@ -36,6 +36,8 @@ type unary struct {
 	Name, Doc, Source string
 	F, Dx, Dy         func(x, p float64) float64 // function, and one of its derivatives
 	Low, High         float64                    // range of the operands in cases
+	// Selects: where the derivative is 0, the gradient is 0 whatever dy is, also NaN.
+	Selects bool
 
 	Fuses, FusesGrad graph.Fuse // roles in fusions
 }
@@ -61,7 +63,13 @@ func defineUnary[A any](u unary, param A) unaryOp[A] {
 		NoGrad: noSecondOrder,
 		Fuses:  u.FusesGrad,
 		Cases:  []Case[A]{{Name: "5-D", In: shapes(2), A: param, Low: u.Low, High: u.High}},
-	}, graph.Scalar{F2: func(x, dy, p float64) float64 { return dy * d(x, p) }})
+	}, graph.Scalar{F2: func(x, dy, p float64) float64 {
+		slope := d(x, p)
+		if u.Selects && slope == 0 {
+			return 0
+		}
+		return dy * slope
+	}})
 	op := elementwise(Spec[A]{
 		Name: u.Name, Doc: u.Doc, Source: u.Source, Fuses: u.Fuses,
 		Grad: func(b *Builder, in []Value, out, dy Value, a A) []Value {

@@ -24,12 +24,13 @@ var relu = defineUnary(unary{
 		}
 		return 0
 	},
+	Selects: true,
 }, none{})
 
 // ReLU is max(x, 0), point by point.
 //
 // Missing: NaN gives NaN.
-// Gradient: dy where the result is positive, else 0 (also at 0).
+// Gradient: dy where the result is positive, else 0, also where dy or the result is NaN.
 func ReLU(b *Builder, x Value) Value { return relu.op.add(b, none{}, x) }
 
 var exp = defineUnary(unary{
@@ -88,6 +89,7 @@ var abs = defineUnary(unary{
 		}
 		return 0
 	},
+	Selects: true,
 }, none{})
 
 // Abs is |x|, point by point.

@@ -57,7 +57,7 @@ var rows = []row{
 	{"postproc/score", []string{"ensemble", "internal/answer", "internal/humanise", "postproc/dist"}},
 	{"postproc/simd", nil},
 	{"postproc/skill", []string{"ensemble", "postproc/baseline", "postproc/dist", "postproc/score"}},
-	{"engine", []string{"engine/backend", "engine/backend/cpu", "engine/backend/cuda", "engine/backend/ref", "engine/graph", "engine/op", "engine/pass", "engine/tune", "internal/answer", "internal/bigmem", "internal/exit"}},
+	{"engine", []string{"engine/backend", "engine/backend/cpu", "engine/backend/cuda", "engine/backend/ref", "engine/graph", "engine/op", "engine/pass", "engine/tune", "internal/answer", "internal/bigmem", "internal/exit", "internal/float16"}},
 	{"engine/backend", []string{"engine/graph"}},
 	{"engine/backend/conformance", []string{"engine/backend", "engine/graph", "engine/op", "engine/rng"}},
 	{"engine/backend/cpu", []string{"engine/backend", "engine/backend/cpu/conv", "engine/backend/cpu/dnnl", "engine/backend/cpu/kern", "engine/graph", "engine/op", "engine/tune", "internal/bigmem", "internal/exit"}},

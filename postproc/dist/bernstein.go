@@ -301,7 +301,7 @@ func CensoredBernstein(degree int) *Family {
 		}
 	}
 	f.Excess.Family = f
-	return f
+	return guard(f)
 }
 
 // bernsteinFamily makes the uncensored family without Excess.Family.
@@ -319,5 +319,5 @@ func bernsteinFamily(degree int) *Family {
 		f.Parameters, f.Roles = append(f.Parameters, fmt.Sprintf("a_%02d", j)), append(f.Roles, Location)
 		f.Excess.Signs = append(f.Excess.Signs, -1)
 	}
-	return f
+	return guard(f)
 }

@@ -46,5 +46,5 @@ func censoredLogistic(mu, s, y float64) (crps, dmu, ds float64) {
 // CensoredLogistic is the family of logistic distributions censored at 0: max(X, 0), X logistic.
 //
 // Parameters: mu, sigma of the parent. Source: Jordan, Krüger and Lerch 2019, doi:10.18637/jss.v090.i12.
-var CensoredLogistic = withExcess(nonNegative(twoParameters("censored_logistic", "logistic censored at 0",
-	CensoredLogisticCDF, CensoredLogisticQuantile, CensoredLogisticCRPS), logisticUnit, censoredLogisticMoments), nil, -1, 0)
+var CensoredLogistic = guard(withExcess(nonNegative(twoParameters("censored_logistic", "logistic censored at 0",
+	CensoredLogisticCDF, CensoredLogisticQuantile, CensoredLogisticCRPS), logisticUnit, censoredLogisticMoments), nil, -1, 0))

@@ -53,11 +53,11 @@ func censoredNormal(mu, sigma, y float64) (crps, dmu, dsigma float64) {
 //	F(x) = Φ((x−mu)/sigma),  x ≥ 0
 //
 // Parameters: mu, sigma of the parent. Source: Jordan, Krüger and Lerch 2019, doi:10.18637/jss.v090.i12.
-var CensoredNormal = func() *Family {
+var CensoredNormal = guard(func() *Family {
 	f := nonNegative(twoParameters("censored_normal", "normal censored at 0", CensoredNormalCDF, CensoredNormalQuantile, CensoredNormalCRPS), normalUnit, censoredNormalMoments)
 	f.quantileFunc = func(p float64) func(par []float64) float64 {
 		z := NormalQuantile(p)
 		return func(par []float64) float64 { return max(0, par[0]+par[1]*z) }
 	}
 	return withExcess(f, nil, -1, 0)
-}()
+}())

@@ -1,6 +1,9 @@
 package dist
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // CrossPairCRPSGrad is the CRPS of two groups of members, of which the first has first
 // members. Its spread term has only the pairs across the groups (A and B members, M = A+B):
@@ -30,15 +33,15 @@ func CrossPairCRPSGrad(dx, x []float64, first int, y float64) float64 {
 		if dx == nil {
 			continue
 		}
-		dx[i] = sign(v-y) / m
+		dx[i] = sign(v, y) / m
 		for _, w := range others {
-			dx[i] -= sign(v-w) / (2 * a * b)
+			dx[i] -= sign(v, w) / (2 * a * b)
 		}
 	}
 	score := toObs/m - between/(2*a*b)
-	if math.IsNaN(score) {
+	if y != y || slices.ContainsFunc(x, math.IsNaN) { // an infinite member has derivatives, though the score is NaN
 		for i := range dx {
-			dx[i] = score
+			dx[i] = math.NaN()
 		}
 	}
 	return score

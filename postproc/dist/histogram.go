@@ -137,7 +137,7 @@ func Histogram(bins int) *Family {
 		}
 		return HistogramCRPS(nil, par[:bins+1], par[bins+1:], y)
 	}
-	return f
+	return guard(f)
 }
 
 // AverageHistograms averages the quantile functions of n histograms with the same edges

@@ -68,7 +68,7 @@ func KernelCRPSGrad(dx, x []float64, y float64, f Fairness) float64 {
 	n := len(x)
 	m := float64(n)
 	if n == 1 {
-		dx[0] = sign(x[0]-y) + pairWeight(1, f)
+		dx[0] = sign(x[0], y) + pairWeight(1, f)
 		return math.Abs(x[0]-y) + pairWeight(1, f)
 	}
 	w := pairWeight(n, f) // of |xᵢ−xⱼ| in the double sum
@@ -77,12 +77,12 @@ func KernelCRPSGrad(dx, x []float64, y float64, f Fairness) float64 {
 	for i, a := range x {
 		var s float64
 		for j, b := range x {
-			s += sign(a - b)
+			s += sign(a, b)
 			if j > i {
 				sum += share*(math.Abs(a-y)+math.Abs(b-y))/m - 2*w*math.Abs(a-b)
 			}
 		}
-		dx[i] = sign(a-y)/m - 2*w*s
+		dx[i] = sign(a, y)/m - 2*w*s
 	}
 	return sum
 }
@@ -100,16 +100,17 @@ func pairWeight(n int, f Fairness) float64 {
 	return (1 - eps) / (2 * m * (m - 1))
 }
 
-// sign is −1, 0 or 1; NaN for NaN.
-func sign(v float64) float64 {
+// sign is the sign of a − b, also for infinite values: −1, 0 or 1; NaN if one is NaN.
+func sign(a, b float64) float64 {
 	switch {
-	case v > 0:
+	case a > b:
 		return 1
-	case v < 0:
+	case a < b:
 		return -1
-	default:
-		return v // 0 or NaN
+	case a == b:
+		return 0
 	}
+	return math.NaN()
 }
 
 // HalfMeanDifference is half the mean difference of M ≥ 2 members,

@@ -65,5 +65,5 @@ var logisticUnit = Moments{Std: LogisticStd}
 //	F(x) = 1/(1+exp(−(x−mu)/sigma))
 //
 // Parameters: mu, sigma (scale). Source: Taillardat et al. 2016, doi:10.1175/MWR-D-15-0260.1 (CRPS).
-var Logistic = withExcess(locationScale("logistic", "logistic", StandardForm{CDF: LogisticCDF, Quantile: LogisticQuantile, CRPS: LogisticCRPS, Moments: logisticUnit,
-	HalfMeanDifference: func(s float64) float64 { return s }}), CensoredLogistic, -1, 0)
+var Logistic = guard(withExcess(locationScale("logistic", "logistic", StandardForm{CDF: LogisticCDF, Quantile: LogisticQuantile, CRPS: LogisticCRPS, Moments: logisticUnit,
+	HalfMeanDifference: func(s float64) float64 { return s }}), CensoredLogistic, -1, 0))

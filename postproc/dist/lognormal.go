@@ -59,7 +59,7 @@ func LogNormalCRPS(mu, sigma, y float64) (crps, dmu, dsigma float64) {
 // LogNormal is the family of log-normal distributions: exp(X), X ~ N(mu, sigma²).
 //
 // Parameters: mu, sigma of the logarithm. Source: Baran and Lerch 2015, doi:10.1002/qj.2521.
-var LogNormal = &Family{ID: "log_normal", Name: "log-normal", Parameters: []string{"mu", "sigma"}, Roles: []Role{LogLocation, Invariant}, Positive: true,
+var LogNormal = guard(&Family{ID: "log_normal", Name: "log-normal", Parameters: []string{"mu", "sigma"}, Roles: []Role{LogLocation, Invariant}, Positive: true,
 	CDF:      func(par []float64, x float64) float64 { return LogNormalCDF(par[0], par[1], x) },
 	Quantile: func(par []float64, p float64) float64 { return LogNormalQuantile(par[0], par[1], p) },
 	CRPS: func(grad, par []float64, y float64) float64 {
@@ -67,4 +67,4 @@ var LogNormal = &Family{ID: "log_normal", Name: "log-normal", Parameters: []stri
 		return fillGradient(grad, crps, dmu, dsigma)
 	},
 	Moments:   logNormalMoments,
-	shortcuts: shortcuts{setMoments: func(par []float64, mean, std float64) { par[0], par[1] = LogNormalFromMoments(mean, std) }}}
+	shortcuts: shortcuts{setMoments: func(par []float64, mean, std float64) { par[0], par[1] = LogNormalFromMoments(mean, std) }}})

@@ -1,10 +1,6 @@
 package dist
 
-import (
-	"math"
-
-	"gonum.org/v1/gonum/mathext"
-)
+import "math"
 
 // The functions of this file compute mean and standard deviation from the parameters.
 //
@@ -77,8 +73,11 @@ func truncatedLogisticMoments(par []float64) (mean, std float64) {
 //	E² = θ²k(k+1)S_{k+2} − 2 shift θkS_{k+1} + shift²S_k
 func csGammaMoments(par []float64) (mean, std float64) {
 	k, theta, shift := par[0], par[1], par[2]
+	if k >= normalShape {
+		return censoredNormalMoments([]float64{k*theta - shift, math.Sqrt(k) * theta})
+	}
 	c := shift / theta
-	s0, s1, s2 := mathext.GammaIncRegComp(k, c), mathext.GammaIncRegComp(k+1, c), mathext.GammaIncRegComp(k+2, c)
+	s0, s1, s2 := gammaTail(k, c), gammaTail(k+1, c), gammaTail(k+2, c)
 	return fromRawMoments(theta*k*s1-shift*s0, theta*theta*k*(k+1)*s2-2*shift*theta*k*s1+shift*shift*s0)
 }
 

@@ -83,5 +83,5 @@ var normalUnit = Moments{Std: 1}
 //	F(x) = Φ((x−mu)/sigma)
 //
 // Parameters: mu, sigma. Source: Gneiting et al. 2005, doi:10.1175/MWR2904.1 (CRPS).
-var Normal = withExcess(locationScale("normal", "normal", StandardForm{CDF: NormalCDF, Quantile: NormalQuantile, CRPS: NormalCRPS, Moments: normalUnit,
-	HalfMeanDifference: func(sigma float64) float64 { return sigma / math.Sqrt(math.Pi) }}), CensoredNormal, -1, 0)
+var Normal = guard(withExcess(locationScale("normal", "normal", StandardForm{CDF: NormalCDF, Quantile: NormalQuantile, CRPS: NormalCRPS, Moments: normalUnit,
+	HalfMeanDifference: func(sigma float64) float64 { return sigma / math.Sqrt(math.Pi) }}), CensoredNormal, -1, 0))

@@ -11,6 +11,9 @@ import (
 // replaced by the normal one; the difference is less than 1e-7.
 const normalDegrees = 1e7
 
+// leastDegrees is the number of degrees of freedom below which there is no distribution left: all mass lies at infinity.
+const leastDegrees = 1e-300
+
 // StudentCDF is the distribution function at z of Student's t distribution with nu > 0
 // degrees of freedom; nu = ∞ is the standard normal distribution. The tail beyond |z| is
 // ½ I_x(nu/2, ½) at x = nu/(nu+z²), with the regularised incomplete beta function I.
@@ -20,7 +23,7 @@ func StudentCDF(nu, z float64) float64 {
 	switch {
 	case nu >= normalDegrees:
 		return NormalCDF(z)
-	case math.IsNaN(z) || !(nu > 0):
+	case math.IsNaN(z) || !(nu >= leastDegrees):
 		return math.NaN()
 	case math.IsInf(z, 0):
 		return NormalCDF(z)
@@ -42,7 +45,7 @@ func StudentQuantile(nu, p float64) float64 {
 	switch {
 	case nu >= normalDegrees:
 		return NormalQuantile(p)
-	case !(nu > 0) || !(p >= 0 && p <= 1):
+	case !(nu >= leastDegrees) || !(p >= 0 && p <= 1):
 		return math.NaN()
 	case p > 0.5:
 		return -StudentQuantile(nu, 1-p)
@@ -120,7 +123,7 @@ func StudentStd(nu float64) float64 {
 // Student is the family of Student's t distributions with a location and a scale: mu + sigma·T.
 //
 // Parameters: mu, sigma, nu (degrees of freedom). Source: Jordan, Krüger and Lerch 2019, doi:10.18637/jss.v090.i12 (CRPS).
-var Student = &Family{ID: "student", Name: "Student's t", Parameters: []string{"mu", "sigma", "nu"}, Roles: []Role{Location, Scale, Invariant},
+var Student = guard(&Family{ID: "student", Name: "Student's t", Parameters: []string{"mu", "sigma", "nu"}, Roles: []Role{Location, Scale, Invariant},
 	CDF:      func(par []float64, x float64) float64 { return StudentCDF(par[2], (x-par[0])/par[1]) },
 	Quantile: func(par []float64, p float64) float64 { return par[0] + par[1]*StudentQuantile(par[2], p) },
 	CRPS: func(grad, par []float64, y float64) float64 {
@@ -146,4 +149,4 @@ var Student = &Family{ID: "student", Name: "Student's t", Parameters: []string{"
 				return par[0] + par[1]*k.z
 			}
 		},
-	}}
+	}})

@@ -74,5 +74,5 @@ func truncatedLogistic(mu, s, y float64) (crps, dmu, ds float64) {
 // TruncatedLogistic is the family of logistic distributions truncated below at 0, for gusts.
 //
 // Parameters: mu, sigma of the parent. Source: Jordan, Krüger and Lerch 2019, doi:10.18637/jss.v090.i12.
-var TruncatedLogistic = nonNegative(twoParameters("truncated_logistic", "logistic truncated below at 0",
-	TruncatedLogisticCDF, TruncatedLogisticQuantile, TruncatedLogisticCRPS), logisticUnit, truncatedLogisticMoments)
+var TruncatedLogistic = guard(nonNegative(twoParameters("truncated_logistic", "logistic truncated below at 0",
+	TruncatedLogisticCDF, TruncatedLogisticQuantile, TruncatedLogisticCRPS), logisticUnit, truncatedLogisticMoments))

@@ -131,5 +131,5 @@ func mills(x float64) float64 {
 //
 // Parameters: mu, sigma of the parent. Source: Thorarinsdottir and Gneiting 2010,
 // doi:10.1111/j.1467-985X.2009.00616.x.
-var TruncatedNormal = nonNegative(twoParameters("truncated_normal", "normal truncated below at 0",
-	TruncatedNormalCDF, TruncatedNormalQuantile, TruncatedNormalCRPS), normalUnit, truncatedNormalMoments)
+var TruncatedNormal = guard(nonNegative(twoParameters("truncated_normal", "normal truncated below at 0",
+	TruncatedNormalCDF, TruncatedNormalQuantile, TruncatedNormalCRPS), normalUnit, truncatedNormalMoments))

@@ -71,7 +71,7 @@ func ZeroNormalCRPS(p, mu, sigma, y float64) (crps, dp, dmu, dsigma float64) {
 //	F(x) = p + (1−p) F_T(x),  x ≥ 0,  F_T of TruncatedNormal
 //
 // Parameters: p, and mu, sigma of the parent. Source: Pic et al. 2024, arXiv:2407.02125.
-var ZeroNormal = &Family{ID: "zero_normal", Name: "truncated normal with a probability of 0", Parameters: []string{"p", "mu", "sigma"},
+var ZeroNormal = guard(&Family{ID: "zero_normal", Name: "truncated normal with a probability of 0", Parameters: []string{"p", "mu", "sigma"},
 	Roles: []Role{Invariant, Location, Scale}, Positive: true,
 	CDF:      func(par []float64, x float64) float64 { return ZeroNormalCDF(par[0], par[1], par[2], x) },
 	Quantile: func(par []float64, p float64) float64 { return ZeroNormalQuantile(par[0], par[1], par[2], p) },
@@ -83,4 +83,4 @@ var ZeroNormal = &Family{ID: "zero_normal", Name: "truncated normal with a proba
 	shortcuts: shortcuts{setMoments: func(par []float64, mean, std float64) {
 		CensoredNormal.SetMoments(par[1:], mean, std)
 		par[0] = NormalCDF(-par[1] / par[2])
-	}}}
+	}}})

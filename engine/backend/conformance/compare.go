@@ -138,7 +138,10 @@ func layoutOptionsOf(dev backend.Backend, o *graph.Op, c graph.Case) ([]backend.
 
 // operands draws the operands of a case. They are rounded to float32, so that all
 // backends use the same numbers.
-func operands(o *graph.Op, c graph.Case) [][]float64 {
+func operands(o *graph.Op, c graph.Case) [][]float64 { return consistent(c, draws(o, c)) }
+
+// draws draws the operands of a case without making them consistent.
+func draws(o *graph.Op, c graph.Case) [][]float64 {
 	low, high := c.Low, c.High
 	if low == 0 && high == 0 {
 		low, high = -1, 1
@@ -151,6 +154,11 @@ func operands(o *graph.Op, c graph.Case) [][]float64 {
 			in[k][i] = float64(float32(low + (high-low)*rng.Uniform(key, uint64(i))))
 		}
 	}
+	return in
+}
+
+// consistent adjusts operands as the case demands (graph.Case.Make), and returns them.
+func consistent(c graph.Case, in [][]float64) [][]float64 {
 	if c.Make != nil {
 		c.Make(in)
 		for _, x := range in {

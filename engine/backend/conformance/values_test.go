@@ -193,7 +193,6 @@ func multiplied(dev backend.Backend, o *graph.Op, d graph.DType) bool {
 // scratch beforehand, without its memory, must be so.
 func run(t *testing.T, dev backend.Backend, q backend.Request) string {
 	t.Helper()
-	var k backend.Kernel
 	foreseen := int64(-1)
 	if c, ok := dev.(backend.VariantLister); ok {
 		var err error
@@ -206,45 +205,10 @@ func run(t *testing.T, dev backend.Backend, q backend.Request) string {
 			t.Fatalf("scratch: %v", err)
 		}
 	}
-	if err := dev.Do(func() (err error) { k, err = dev.Prepare(q); return err }); err != nil {
-		t.Fatalf("prepare: %v", err)
-	}
+	k, free := withScratch(t, dev, q)
+	defer free()
 	if foreseen >= 0 && foreseen != k.Scratch {
 		t.Errorf("kernel %s: %d bytes of scratch were foreseen, %d are wanted", k.Name, foreseen, k.Scratch)
-	}
-	if k.Close != nil {
-		defer func() {
-			if err := dev.Do(func() error { k.Close(); return nil }); err != nil {
-				t.Errorf("close: %v", err)
-			}
-		}()
-	}
-	if b, ok := dev.(backend.ScratchSetter); ok { // results must not depend on the contents of scratch
-		scratch := make([]float32, k.Scratch/4)
-		for i := range scratch {
-			scratch[i] = float32(math.NaN())
-		}
-		b.SetScratch(scratch)
-	}
-	if k.SetScratch != nil {
-		r := dev.(backend.Remote)
-		var scratch []float32
-		if err := dev.Do(func() error {
-			scratch = fresh(t, r, int(k.Scratch/4))
-			return k.SetScratch(scratch)
-		}); err != nil {
-			t.Fatalf("kernel %s: place: %v", k.Name, err)
-		}
-		defer func() {
-			if err := dev.Do(func() error { return r.Free(scratch) }); err != nil {
-				t.Error(err)
-			}
-		}()
-	}
-	if r, ok := dev.(backend.Remote); ok {
-		if err := dev.Do(func() error { return r.SetStep(step) }); err != nil {
-			t.Fatal(err)
-		}
 	}
 	if err := dev.Do(k.Run); err != nil {
 		t.Fatalf("kernel %s: %v", k.Name, err)
@@ -268,6 +232,52 @@ func run(t *testing.T, dev backend.Backend, q backend.Request) string {
 		}
 	}
 	return k.Name
+}
+
+// withScratch prepares a kernel with its scratch. free releases both.
+func withScratch(t *testing.T, dev backend.Backend, q backend.Request) (k backend.Kernel, free func()) {
+	t.Helper()
+	if err := dev.Do(func() (err error) { k, err = dev.Prepare(q); return err }); err != nil {
+		t.Fatalf("prepare: %v", err)
+	}
+	free = func() {
+		if k.Close == nil {
+			return
+		}
+		if err := dev.Do(func() error { k.Close(); return nil }); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	}
+	if b, ok := dev.(backend.ScratchSetter); ok { // results must not depend on the contents of scratch
+		scratch := make([]float32, k.Scratch/4)
+		for i := range scratch {
+			scratch[i] = float32(math.NaN())
+		}
+		b.SetScratch(scratch)
+	}
+	r, remote := dev.(backend.Remote)
+	if k.SetScratch != nil {
+		var scratch []float32
+		if err := dev.Do(func() error {
+			scratch = fresh(t, r, int(k.Scratch/4))
+			return k.SetScratch(scratch)
+		}); err != nil {
+			t.Fatalf("kernel %s: place: %v", k.Name, err)
+		}
+		closeKernel := free
+		free = func() {
+			closeKernel()
+			if err := dev.Do(func() error { return r.Free(scratch) }); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if remote {
+		if err := dev.Do(func() error { return r.SetStep(step) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return k, free
 }
 
 func withoutMemory(x backend.Tensor) backend.Tensor {

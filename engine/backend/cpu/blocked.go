@@ -33,9 +33,9 @@ type blockedForm struct {
 // Forms of convolutions, preferred ones first: filters of one grid point, Winograd's
 // minimal filtering, and filters with few output channels, whose result is plain.
 var (
-	blockedForward = []blockedForm{{pointForwardLayouts, pointForward, false}, {winoForwardLayouts, winoForward, true}, {thinForwardLayouts, thinForward, false}}
-	blockedData    = []blockedForm{{pointDataLayouts, pointData, false}, {winoDataLayouts, winoData, true}, {thinDataLayouts, thinData, false}}
-	blockedFilter  = []blockedForm{{pointFilterLayouts, pointFilter, false}, {winoFilterLayouts, winoFilter, true}, {thinFilterLayouts, thinFilter, false}}
+	blockedForward = []blockedForm{{pointForwardLayouts, pointForward, false}, {winoForwardLayouts, winoForward, true}, {narrowForwardLayouts, narrowForward, false}}
+	blockedData    = []blockedForm{{pointDataLayouts, pointData, false}, {winoDataLayouts, winoData, true}, {narrowDataLayouts, narrowData, false}}
+	blockedFilter  = []blockedForm{{pointFilterLayouts, pointFilter, false}, {winoFilterLayouts, winoFilter, true}, {narrowFilterLayouts, narrowFilter, false}}
 )
 
 // blockedConvs lists the forms of convolutions by name of the operation.

@@ -140,6 +140,7 @@ func blockedChain(b *Backend, q backend.Request) (backend.Kernel, error) {
 	}
 	y := fieldOf(q.Out)
 	c := kern.NewChain(y.Len(), q.Out.U16 != nil, operands, chainLinks(q.Attrs.(op.Chain)))
+	c.SetPadding(s)
 	return kernel("blocked chain", func() {
 		for _, l := range spread {
 			copy(l.to, l.from)

@@ -26,7 +26,7 @@ func (p winoPass) filter() bool { return p.name == "filter" }
 // winoPassOf returns the pass for a request on the blocked layout. ok is false if the
 // operation is not a convolution or not supported.
 func (b *Backend) winoPassOf(q backend.Request) (p winoPass, ok bool) {
-	q, frames := withoutHalo(q)
+	q, halos := withoutHalo(q)
 	shapes := q.InShapes()
 	switch conv := q.Op.Conv; {
 	case conv.Is(graph.ConvForward):
@@ -45,7 +45,7 @@ func (b *Backend) winoPassOf(q backend.Request) (p winoPass, ok bool) {
 		p.WinoSpec, ok = b.partsSpec(shapes[:len(shapes)-1], a.To, a.Conv)
 		p.BF16 = ok && b.multipliesBF16(q.In)
 	}
-	p.Halo = frames.widths
+	p.Halo = halos.widths
 	return p, ok
 }
 

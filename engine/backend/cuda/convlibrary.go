@@ -109,9 +109,9 @@ var libraryLimits = cudnn.Limits{Workspace: 1 << 30, MaxPlans: 2}
 var libraryTypes = map[string]cudnn.Type{"float": cudnn.Float32, "bf16": cudnn.BFloat16, "f16": cudnn.Float16}
 
 // libraryPadding returns how an axis is padded for a library: with zeros by the
-// library, or, if it is periodic, by a copy of the field with frame extra points on
+// library, or, if it is periodic, by a copy of the field with wrap extra points on
 // either side. ok is false if neither is possible.
-func libraryPadding(p op.Pad, axis, pad int) (zeros, frame int, ok bool) {
+func libraryPadding(p op.Pad, axis, pad int) (zeros, wrap int, ok bool) {
 	if !p.Periodic || pad == 0 {
 		return pad, 0, pad >= 0
 	}
@@ -153,12 +153,12 @@ func (b *Backend) newLibrarySteps(parts []backend.Tensor, filter [3]int, a op.Co
 		s.c.In += graph.ChannelsLast.PaddedChannels(p.Shape[1])
 	}
 	for i := range 3 {
-		zeros, frame, fits := libraryPadding(a.Pad[i], i, pads[i])
+		zeros, wrap, fits := libraryPadding(a.Pad[i], i, pads[i])
 		ok = ok && fits
 		s.c.Pad[i] = zeros
-		if frame > 0 {
-			s.wrapPad = frame
-			s.c.Size[i] += 2 * frame
+		if wrap > 0 {
+			s.wrapPad = wrap
+			s.c.Size[i] += 2 * wrap
 		}
 	}
 	return s, ok
@@ -188,7 +188,7 @@ func (s *librarySteps) field(w *work, copied device.Pointer) device.Pointer {
 	}
 	f := fieldOf(s.parts[0].Shape)
 	rows, wide := int64(f.N*f.S[0])*int64(f.S[1]), int64(f.S[2]+2*s.wrapPad)
-	w.call(kernels.ConvLibrary(s.values, false), "frame", gridFor(rows*wide*int64(s.c.In/unit)),
+	w.call(kernels.ConvLibrary(s.values, false), "pad_periodic", gridFor(rows*wide*int64(s.c.In/unit)),
 		at(s.parts[0]), second, copied, int32(f.Lanes/unit), int32(units1), rows, int32(f.S[2]), int32(s.wrapPad))
 	return copied
 }

@@ -262,3 +262,18 @@ func TestThresholdsOfTheLoss(t *testing.T) {
 		}
 	}
 }
+
+// TestDivergenceNamesThePlace: the message of a training that diverges names operation, layer, initialisation and point.
+func TestDivergenceNamesThePlace(t *testing.T) {
+	_, _, err := trainRain(t, rainConfig(t, "train.learning_rate=1e30", "train.clip=0"), nil)
+	var e *exit.Error
+	if !errors.As(err, &e) || e.Code != exit.No {
+		t.Fatalf("got %v, want a divergence", err)
+	}
+	for _, part := range []string{"initialisations [", "; first ", " of ", "latitude "} {
+		if !strings.Contains(e.At, part) {
+			t.Errorf("%q lacks %q", e.At, part)
+		}
+	}
+	t.Log(e)
+}

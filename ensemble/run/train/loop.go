@@ -120,7 +120,7 @@ func (t *trainer) step(ctx context.Context, batches int) (back bool, err error) 
 	}
 	s := stepResult{loss: loss, rate: t.current.rate.Rate(uint64(t.networkSteps()))}
 	if math.IsNaN(loss) || math.IsInf(loss, 0) {
-		return false, t.divergenceError(loss, batches, nil)
+		return false, t.divergenceError(ctx, loss, batches, nil)
 	}
 	if s.applied, err = t.unscale(); err != nil {
 		return false, err
@@ -133,7 +133,7 @@ func (t *trainer) step(ctx context.Context, batches int) (back bool, err error) 
 		s.applied = !errors.Is(err, optim.ErrNotFinite)
 	}
 	if !s.applied && !t.pos.LossScale.CountSkip() || s.applied && err != nil {
-		return false, t.divergenceError(loss, batches, cmp.Or(err, optim.ErrNotFinite))
+		return false, t.divergenceError(ctx, loss, batches, cmp.Or(err, optim.ErrNotFinite))
 	}
 	t.observers.input.Steps += time.Since(began)
 	before := t.samplesIn(t.pos.Batch)
@@ -303,8 +303,9 @@ func (t *trainer) validationError(loss float64, init ensemble.Init) error {
 }
 
 // divergenceError returns the error for a loss or gradient that is not finite, with the initialisations of the
-// batch. The parameters are those before the step; the last checkpoint is valid.
-func (t *trainer) divergenceError(loss float64, batches int, cause error) error {
+// batch, and the operation, layer, initialisation and point of the first value that is not finite. The parameters are
+// those before the step; the last checkpoint is valid.
+func (t *trainer) divergenceError(ctx context.Context, loss float64, batches int, cause error) error {
 	what := "the loss is not finite"
 	if cause != nil {
 		what = "the gradient is not finite"
@@ -319,7 +320,28 @@ func (t *trainer) divergenceError(loss float64, batches int, cause error) error 
 		fix += ", or set train.precision: bf16, as the largest float16 is 65504"
 	}
 	return &exit.Error{Code: exit.No, What: fmt.Sprintf("%s at step %d", what, t.pos.Step+1),
-		At:  fmt.Sprintf("%s, epoch %d, initialisations %v, loss %g", t.training().Name(t.pos.Network), t.pos.Epoch+1, inits, loss),
+		At: fmt.Sprintf("%s, epoch %d, initialisations %v, loss %g%s", t.training().Name(t.pos.Network), t.pos.Epoch+1, inits, loss,
+			t.firstNotFinite(ctx, batches, inits[(batches-1)*size:])),
 		Why: "the learning rate is too large, or a field of these initialisations has invalid values",
 		Fix: fix, Err: cause}
+}
+
+// firstNotFinite runs the last batch again and describes the first value that is not finite, by operation, layer, initialisation
+// and place in the value. It is "" if all values are finite, as when an earlier batch of the step had one; on several ranks,
+// of which each has a part of the fields; and on devices with memory of their own.
+func (t *trainer) firstNotFinite(ctx context.Context, batches int, inits []string) string {
+	net := t.current.last
+	if t.ranks != nil || net == nil {
+		return ""
+	}
+	first, err := net.Plan.FindNotFinite(ctx, t.pos.Step*uint64(t.current.cfg.Accumulate)+uint64(batches-1))
+	if err != nil || first == nil {
+		return ""
+	}
+	at := first.String()
+	if i := first.Index; len(i) == 5 && i[0] < len(inits) {
+		at = fmt.Sprintf("%s of %s is %g at initialisation %s, channel %d, level %d, latitude %d, longitude %d (counted from 0)",
+			first.Op, first.Layer, first.Value, inits[i[0]], i[1], i[2], i[3], i[4])
+	}
+	return "; first " + at
 }

@@ -27,6 +27,7 @@ type currentNetwork struct {
 	pruning pruning
 	// statesBefore are the states (running statistics) before the current step.
 	statesBefore []float32
+	last         *network.Network // network of the last batch
 }
 
 // compiledNetwork is a compiled network with its parameters and optimiser. It is compiled anew when channels are

@@ -26,6 +26,7 @@ func (t *trainer) accumulateGradients(ctx context.Context, count int) (float64, 
 			return 0, stopRequest{err}
 		}
 		net := n.loadBatch(b)
+		n.last = net
 		if s := t.pos.LossScale.Scale; s > 0 {
 			net.Plan.ScaleLoss(s)
 		}

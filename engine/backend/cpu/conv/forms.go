@@ -35,8 +35,13 @@ func ownKernel(s Spec, pass Pass, o Options) (runner, error) {
 	if pass == BackwardData && s.Pad[0].Mode == kern.Periodic {
 		return nil, kern.ErrUnsupported
 	}
-	return kern.NewConv(o.Pool, kern.ConvSpec{N: s.N, Cin: s.Cin, Cout: s.Cout, In: s.In, Out: s.Out(), Kernel: s.Kernel,
-		Stride: s.Stride, Dilation: s.Dilation, Pad: s.Pad}, kern.ConvPass(pass), o.Bias, o.ReLU)
+	return kern.NewConv(o.Pool, kernSpec(s), kern.ConvPass(pass), o.Bias, o.ReLU)
+}
+
+// kernSpec describes a convolution for package kern.
+func kernSpec(s Spec) kern.ConvSpec {
+	return kern.ConvSpec{N: s.N, Cin: s.Cin, Cout: s.Cout, In: s.In, Out: s.Out(), Kernel: s.Kernel,
+		Stride: s.Stride, Dilation: s.Dilation, Pad: s.Pad}
 }
 
 // errFold is the error of a folded form that would mostly multiply zeros.
@@ -84,15 +89,14 @@ func oneDNN(fold bool, layout dnnl.Layout, alg dnnl.Algorithm) func(Spec, Pass, 
 		}
 		p, err := dnnl.NewPass(sh, dnnl.Options{
 			Direction: dnnl.Direction(pass), Layout: layout, Algorithm: alg, Bias: bias,
-			ReLU: o.ReLU && pass == Forward, Inference: o.Inference, Threads: threads(o.Pool, pass),
+			Inference: o.Inference, Threads: threads(o.Pool, pass),
 		})
 		if err != nil {
 			return nil, err
 		}
-		if !l.padded && l.filterLen == 0 {
-			return p, nil
-		}
 		l.inner = p
+		l.relu = o.ReLU && pass == Forward
+		l.naive = kern.NewNaiveConv(o.Pool, kernSpec(s), kern.ConvPass(pass), bias, l.relu)
 		return l, nil
 	}
 }
@@ -125,6 +129,8 @@ type oneDNNConv struct {
 	srcLen    int             // values of the padded input, 0 if not padded
 	filterLen int             // values of the folded filter, 0 if not folded
 	biasLen   int             // values of the repeated bias, 0 if not folded
+	relu      bool            // apply ReLU to the result: that of oneDNN turns NaN into 0
+	naive     *kern.NaiveConv // for results that are not finite: folded filters and transforms spread NaN
 }
 
 // ScratchLen includes the scratch of the primitive.
@@ -142,9 +148,22 @@ func cut(scratch *[]float32, n int) []float32 {
 	return s
 }
 
-// Run pads or folds the operands, runs the primitive, and reverses padding and folding
-// of gradients.
+// Run pads or folds the operands, runs the primitive, reverses padding and folding of
+// gradients, and applies ReLU. If the result is not finite everywhere, the pass runs again by
+// the sum of its definition, so that NaN and infinities stay where they belong.
 func (l *oneDNNConv) Run(src, filter, bias, dst, scratch []float32) error {
+	if err := l.runPrimitive(src, filter, bias, dst, scratch); err != nil {
+		return err
+	}
+	result := [...][]float32{Forward: dst, BackwardData: src, BackwardWeights: filter}[l.pass]
+	if !l.pool.Finite(result, l.relu) {
+		l.naive.Run(src, filter, bias, dst)
+	}
+	return nil
+}
+
+// runPrimitive is Run for finite results, without ReLU.
+func (l *oneDNNConv) runPrimitive(src, filter, bias, dst, scratch []float32) error {
 	x, w, b := src, filter, bias
 	planes := l.spec.N * l.spec.Cin
 	if l.padded {

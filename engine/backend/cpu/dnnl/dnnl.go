@@ -128,7 +128,7 @@ func NewPass(s Shape, o Options) (*Pass, error) {
 	}
 	cs := C.ens_conv_spec{
 		pass: C.int(o.Direction), layout: C.int(o.Layout), alg: C.int(o.Algorithm),
-		bias: b2i(o.Bias), relu: b2i(o.ReLU), inference: b2i(o.Inference), threads: C.int(o.Threads),
+		bias: b2i(o.Bias), inference: b2i(o.Inference), threads: C.int(o.Threads),
 		nsp: C.int(n), n: C.long(s.N), cin: C.long(s.Cin), cout: C.long(s.Cout),
 	}
 	p := &Pass{dir: o.Direction, bias: o.Bias && o.Direction != BackwardData}

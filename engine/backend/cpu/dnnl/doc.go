@@ -75,7 +75,6 @@ type Options struct {
 	Layout    Layout
 	Algorithm Algorithm
 	Bias      bool // forward: add it; backward weights: compute its gradient
-	ReLU      bool // forward only
 	Inference bool // forward only: the result is never differentiated
 	Threads   int  // 0: the default of OpenMP
 }

@@ -40,8 +40,6 @@ typedef const dnnl_memory_desc_t *md_t;
 	X(dnnl_primitive_create) X(dnnl_primitive_execute)                          \
 	X(dnnl_primitive_destroy) X(dnnl_primitive_attr_create)                     \
 	X(dnnl_primitive_attr_destroy) X(dnnl_primitive_attr_set_scratchpad_mode)   \
-	X(dnnl_primitive_attr_set_post_ops) X(dnnl_post_ops_create)                 \
-	X(dnnl_post_ops_destroy) X(dnnl_post_ops_append_eltwise)                    \
 	X(dnnl_reorder_primitive_desc_create) X(dnnl_sgemm)
 
 // The table of functions, filled by ens_dnnl_bind. Types come from the headers.
@@ -220,7 +218,6 @@ static const dnnl_format_tag_t last_tag[6] = {0, 0, 0, 0, dnnl_acdb, dnnl_acdeb}
 int ens_conv_new(const ens_conv_spec *s, ens_conv **out, const char **what) {
 	int rc = 0, nd = s->nsp + 2;
 	dnnl_primitive_attr_t attr = 0;
-	dnnl_post_ops_t po = 0;
 	dnnl_primitive_desc_t pd = 0, hint = 0;
 	md_t user[4] = {0}, want[4] = {0};
 	dnnl_dims_t xs = {s->n, s->cin}, ws = {s->cout, s->cin}, bs = {s->cout}, ys = {s->n, s->cout};
@@ -247,15 +244,6 @@ int ens_conv_new(const ens_conv_spec *s, ens_conv **out, const char **what) {
 	TRY("describe destination", md_new(&want[DST], nd, ys, act));
 	TRY("create attributes", d.dnnl_primitive_attr_create(&attr));
 	TRY("choose scratchpad", d.dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user));
-	if (s->pass == ENS_FORWARD && s->relu) {
-		TRY("create post-ops", d.dnnl_post_ops_create(&po));
-#if V3
-		TRY("append relu", d.dnnl_post_ops_append_eltwise(po, dnnl_eltwise_relu, 0.f, 0.f));
-#else
-		TRY("append relu", d.dnnl_post_ops_append_eltwise(po, 1.f, dnnl_eltwise_relu, 0.f, 0.f));
-#endif
-		TRY("set post-ops", d.dnnl_primitive_attr_set_post_ops(attr, po));
-	}
 	if (s->pass != ENS_FORWARD) {
 		ens_conv_spec f = *s;
 		f.inference = 0;
@@ -295,7 +283,6 @@ fail:
 	for (int i = 0; i < 4; i++) { md_free(user[i]); md_free(want[i]); }
 	if (pd) d.dnnl_primitive_desc_destroy(pd);
 	if (hint) d.dnnl_primitive_desc_destroy(hint);
-	if (po) d.dnnl_post_ops_destroy(po);
 	if (attr) d.dnnl_primitive_attr_destroy(attr);
 	if (c) ens_conv_close(c);
 	return rc;

@@ -13,7 +13,7 @@ enum { ENS_ALG_DIRECT, ENS_ALG_WINOGRAD };
 // The description of one pass of one convolution; plain numbers only.
 typedef struct {
 	int pass, layout, alg;
-	int bias, relu, inference, threads;
+	int bias, inference, threads;
 	int nsp;                      // spatial axes: 2 or 3
 	long n, cin, cout;
 	long in[3], out[3], kernel[3], stride[3], dilation[3], pad_lo[3], pad_hi[3];

@@ -68,7 +68,7 @@ static void widen_item(void *v, long item) {
 	EACH(i, lo, hi) put(j->z, i, get(j->a, i, 1), 0);
 }
 
-static void narrow_item(void *v, long item) {
+static void to_bf16_item(void *v, long item) {
 	const flat_job *j = v;
 	long lo = item * CHUNK, hi = MIN(lo + CHUNK, j->n);
 	EACH(i, lo, hi) put(j->z, i, get(j->a, i, 0), 1);
@@ -77,5 +77,5 @@ static void narrow_item(void *v, long item) {
 // z = x, from float32 to bfloat16 (to16) or from bfloat16 to float32.
 static void k_convert(ens_pool *p, int to16, void *z, const void *x, long n) {
 	flat_job j = {z, x, 0, 0, 0, n};
-	ens_parallel(p, to16 ? narrow_item : widen_item, &j, pieces(n));
+	ens_parallel(p, to16 ? to_bf16_item : widen_item, &j, pieces(n));
 }

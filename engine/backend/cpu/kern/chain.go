@@ -82,6 +82,12 @@ func NewChain(n int, b16 bool, operands []ChainOperand, links []ChainLink) *Chai
 	return c
 }
 
+// SetPadding declares that the result is a blocked field, whose padding channels stay zero
+// even if an operand that all channels share is NaN or infinite.
+func (c *Chain) SetPadding(s Blocked) {
+	c.c.padded = [3]C.long{C.long(s.Cells()), C.long(s.Blocks()), C.long(s.C % Block)}
+}
+
 // access sets how operand k is read.
 func (c *Chain) access(k int, o ChainOperand, n int) {
 	in := &c.c.in[k]

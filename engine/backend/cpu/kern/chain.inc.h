@@ -72,6 +72,13 @@ static void chain_link(const ens_link *l, float *y, const float *a, const float 
 	}
 }
 
+// clear_padding sets the padding lanes of n values from lo on to zero: a function of zeros and of
+// a NaN or infinity that all channels share may not be zero.
+static void clear_padding(const long *padded, float *y, long lo, long n) {
+	for (long i = 0; i < n; i += CELL)
+		if ((lo + i) / (padded[0] * CELL) % padded[1] == padded[1] - 1) memset(y + i + padded[2], 0, (CELL - padded[2]) * sizeof *y);
+}
+
 static void chain_item(void *v, long item) {
 	const chain_job *j = v;
 	const ens_program *c = j->c;
@@ -88,6 +95,7 @@ static void chain_item(void *v, long item) {
 			}
 			float *y = k == c->links - 1 && !c->b16 ? (float *)j->y + lo : reg[l->to];
 			chain_link(l, y, arg[0], arg[1], arg[2], n);
+			if (k == c->links - 1 && c->padded[2]) clear_padding(c->padded, y, lo, n);
 			if (k == c->links - 1 && c->b16) EACH(i, 0, n) put(j->y, lo + i, y[i], 1);
 		}
 	}

@@ -30,6 +30,8 @@ type Conv struct {
 	pass       ConvPass
 	addBias    bool
 	resultDims Dims
+	naive      *NaiveConv // for operands that are not finite
+	infinite   C.int      // set by the kernels
 }
 
 // ConvPass is a pass of a convolution.
@@ -57,7 +59,7 @@ type ConvSpec struct {
 // of more than 300 taps; in backward data for padding wider than the filter or periodic
 // padding that changes the size of the axis.
 func NewConv(pool *Pool, s ConvSpec, pass ConvPass, bias, relu bool) (*Conv, error) {
-	c := &Conv{pool: pool, pass: pass, addBias: bias && pass != ConvBackwardData}
+	c := &Conv{pool: pool, pass: pass, addBias: bias && pass != ConvBackwardData, naive: NewNaiveConv(pool, s, pass, bias, relu)}
 	taps := s.Kernel[0] * ((s.Kernel[1]*s.Kernel[2] + 2) / 3)
 	if s.Stride[1] != 1 || s.Stride[2] != 1 || pass == ConvBackwardWeights && taps > 100 {
 		return nil, ErrUnsupported
@@ -153,6 +155,7 @@ func (c *Conv) ScratchLen() int { return c.scratch }
 //
 // Errors: always nil; package conv needs the result.
 func (c *Conv) Run(src, filter, bias, dst, scratch []float32) error {
+	given, result := src, dst
 	if c.pass == ConvBackwardData {
 		src, dst = dst, src
 	}
@@ -165,12 +168,17 @@ func (c *Conv) Run(src, filter, bias, dst, scratch []float32) error {
 	if len(scratch) < c.scratch {
 		panic("kern: convolution with too little scratch")
 	}
+	c.infinite = 0
 	if c.pass != ConvBackwardWeights {
-		C.ens_conv(c.pool.ptr(), f32(dst), f32(src), f32(filter), f32(bias), f32(scratch), &c.geom[0], &c.taps[0])
+		C.ens_conv(c.pool.ptr(), f32(dst), f32(src), f32(filter), f32(bias), f32(scratch), &c.geom[0], &c.taps[0], &c.infinite)
+	} else {
+		C.ens_conv_filter(c.pool.ptr(), f32(filter), f32(src), f32(dst), f32(scratch), &c.geom[0], &c.taps[0], &c.infinite)
+	}
+	if c.infinite != 0 {
+		c.naive.Run(given, filter, bias, result)
 		return nil
 	}
-	C.ens_conv_filter(c.pool.ptr(), f32(filter), f32(src), f32(dst), f32(scratch), &c.geom[0], &c.taps[0])
-	if c.addBias {
+	if c.pass == ConvBackwardWeights && c.addBias {
 		c.pool.SumMid(bias, dst, nil, c.resultDims)
 	}
 	return nil

@@ -38,6 +38,7 @@ typedef struct {
 	const int *taps; // [DO][KD]
 	const float *x, *w, *bias;
 	float *y, *xp, *wp, *dy;
+	int *infinite; // becomes 1 if the filter or a result is not finite: the kernels multiply the zeros of the padding, and sums in float32 may overflow on their way
 } conv_job;
 
 // embed copies a plane into the padded one and clears the rest up to PS.
@@ -82,13 +83,16 @@ static void pack_item(void *v, long cb) {
 	const conv_job *j = v;
 	const long *g = j->g;
 	long ci = g[G_CI], co = g[G_CO], k = g[G_KD] * g[G_KH] * g[G_KW];
-	float *o = j->wp + cb * ci * k * RC;
+	float *o = j->wp + cb * ci * k * RC, all = 0;
 	for (long c = 0; c < ci; c++)
 		for (long t = 0; t < k; t++)
 			for (long r = 0; r < RC; r++) {
 				long q = cb * RC + r;
-				*o++ = q >= co ? 0 : g[G_FLIP] ? j->w[(c * co + q) * k + k - 1 - t] : j->w[(q * ci + c) * k + t];
+				*o = q >= co ? 0 : g[G_FLIP] ? j->w[(c * co + q) * k + k - 1 - t] : j->w[(q * ci + c) * k + t];
+				all += *o - *o;
+				o++;
 			}
+	if (all != all) __atomic_store_n(j->infinite, 1, __ATOMIC_RELAXED);
 }
 
 // tile computes n of the RC results at TILE positions from p; n is constant
@@ -130,7 +134,7 @@ static void conv_item(void *v, long item) {
 	const float *x = j->xp + n * g[G_CI] * g[G_DI] * g[G_PS];
 	const float *w = j->wp + cb * g[G_CI] * g[G_KD] * g[G_KH] * g[G_KW] * RC;
 	long have = MIN(RC, co - cb * RC);
-	float out[RC * TILE] __attribute__((aligned(64)));
+	float out[RC * TILE] __attribute__((aligned(64))), all = 0;
 	for (long p = span * SPAN; p < MIN(len, (span + 1) * SPAN); p += TILE) {
 		if (have == 1) tile(j, 1, x + p, w, j->taps + d * g[G_KD], out);
 		else if (have == 2) tile(j, 2, x + p, w, j->taps + d * g[G_KD], out);
@@ -145,22 +149,23 @@ static void conv_item(void *v, long item) {
 				const float *o = out + r * TILE + q - p;
 				float *to = y + h * g[G_WO] + k;
 				if (g[G_RELU])
-					for (long i = 0; i < m; i++) { float t = o[i] + b; to[i] = t < 0 ? 0 : t; }
+					for (long i = 0; i < m; i++) { float t = o[i] + b; all += t - t; to[i] = t < 0 ? 0 : t; }
 				else
-					for (long i = 0; i < m; i++) to[i] = o[i] + b;
+					for (long i = 0; i < m; i++) { float t = o[i] + b; all += t - t; to[i] = t; }
 				q = m > 0 && k + m < g[G_WO] ? q + m : (h + 1) * g[G_WP];
 			}
 		}
 	}
+	if (all != all) __atomic_store_n(j->infinite, 1, __ATOMIC_RELAXED);
 }
 
 // Forward, and backward data as the forward of the gradient with the filter
 // reversed. scratch holds the padded source and the packed filter.
 static void k_conv(ens_pool *p, float *y, const float *x, const float *w, const float *bias, float *scratch,
-		const long *g, const int *taps) {
+		const long *g, const int *taps, int *infinite) {
 	long planes = g[G_N] * g[G_CI] * g[G_DI], blocks = (g[G_CO] + RC - 1) / RC;
 	long spans = ((g[G_HO] - 1) * g[G_WP] + g[G_WO] + SPAN - 1) / SPAN;
-	conv_job j = {g, taps, x, w, bias, y, scratch, scratch + planes * g[G_PS] + TILE, 0};
+	conv_job j = {g, taps, x, w, bias, y, scratch, scratch + planes * g[G_PS] + TILE, 0, infinite};
 	ens_parallel(p, embed_source, &j, planes);
 	ens_parallel(p, pack_item, &j, blocks);
 	ens_parallel(p, conv_item, &j, g[G_N] * g[G_DO] * spans * blocks);
@@ -225,13 +230,14 @@ static void filter_item(void *v, long item) {
 				double s = 0;
 				for (int i = 0; i < VL; i++) s += a[i];
 				j->wp[(((cb * RC + r) * ci + c) * kd + k) * kk + t] = s;
+				if (!(s - s == 0)) __atomic_store_n(j->infinite, 1, __ATOMIC_RELAXED);
 			}
 }
 
 // dw[co][ci][kd][kh][kw] = sum over the batch and all cells of dy times x.
-static void k_conv_filter(ens_pool *p, float *dw, const float *x, const float *dy, float *scratch, const long *g, const int *taps) {
+static void k_conv_filter(ens_pool *p, float *dw, const float *x, const float *dy, float *scratch, const long *g, const int *taps, int *infinite) {
 	long planes = g[G_N] * g[G_CI] * g[G_DI], blocks = (g[G_CO] + RC - 1) / RC;
-	conv_job j = {g, taps, x, 0, 0, (float *)dy, scratch, dw, scratch + planes * g[G_PS] + TILE};
+	conv_job j = {g, taps, x, 0, 0, (float *)dy, scratch, dw, scratch + planes * g[G_PS] + TILE, infinite};
 	ens_parallel(p, embed_source, &j, planes);
 	ens_parallel(p, embed_gradient, &j, g[G_N] * g[G_CO] * g[G_DO]);
 	ens_parallel(p, filter_item, &j, blocks * g[G_CI]);

@@ -1,6 +1,6 @@
 // Package kern holds the engine's own CPU kernels, in C. Their operands are contiguous
 // float32 tensors in the order of PyTorch, or blocked tensors (Blocked) in float32 or
-// bfloat16, on which the convolutions of networks run (Wino, Point, Thin).
+// bfloat16, on which the convolutions of networks run (Wino, Point, Narrow).
 //
 // Every kernel is compiled for AVX-512, AVX2 and the baseline instruction set. The best
 // one is chosen when the program starts.

@@ -22,6 +22,34 @@ typedef int ivec __attribute__((vector_size(VL * 4), aligned(4), may_alias));
 INLINE vec keep(vec v, ivec mask) { return (vec)((ivec)v & mask); }
 INLINE void store(float *p, vec v) { *(vec *)p = v; }
 
+// relu_of is the ReLU of v; NaN passes, since no comparison with it holds.
+INLINE vec relu_of(vec v) {
+#if VL == 16 && defined(__AVX512F__)
+	return (vec)_mm512_maskz_mov_ps(_mm512_cmp_ps_mask((__m512)v, _mm512_setzero_ps(), _CMP_NLE_UQ), (__m512)v);
+#else
+	return keep(v, ~(v <= 0));
+#endif
+}
+
+// any_nan reports whether a lane is NaN. Of x − x it reports whether a lane of x is NaN or infinite.
+INLINE int any_nan(vec v) {
+#if VL == 16 && defined(__AVX512F__)
+	return _mm512_cmp_ps_mask((__m512)v, (__m512)v, _CMP_UNORD_Q) != 0;
+#elif VL == 8 && defined(__AVX2__)
+	return _mm256_movemask_ps(_mm256_cmp_ps((__m256)v, (__m256)v, _CMP_UNORD_Q)) != 0;
+#else
+	int any = 0;
+	for (int i = 0; i < VL; i++) any |= v[i] != v[i];
+	return any;
+#endif
+}
+
+// first_lanes is v in the first n lanes and zero in the others.
+INLINE vec first_lanes(vec v, long n) {
+	static const int on[2 * VL] = {[0 ... VL - 1] = -1};
+	return keep(v, *(const ivec *)(on + VL - MIN(MAX(n, 0), VL)));
+}
+
 // fma_of is acc + s·b. As halves, s and the words of b are two bfloat16 each, and both
 // products are added; HALVES is 1 if this instruction set supports that.
 #if VL == 16 && defined(__AVX512BF16__)

@@ -29,7 +29,9 @@ enum { ENS_CHAIN_LINKS = 32, ENS_CHAIN_OPERANDS = 16, ENS_CHAIN_AXES = 5, ENS_CH
 typedef struct { const void *x[ENS_CHAIN_OPERANDS]; } ens_operands;
 typedef struct { int b16, axes; long d[ENS_CHAIN_AXES], step[ENS_CHAIN_AXES]; } ens_access; // axes 0: as the result
 typedef struct { int f, to, arg[3]; float scale, shift; } ens_link; // registers; -1-k is operand k
-typedef struct { int b16, links; long n; ens_access in[ENS_CHAIN_OPERANDS]; ens_link link[ENS_CHAIN_LINKS]; } ens_program;
+// padded: cells of a block, blocks, and channels of the last block, of which the other lanes of a result on
+// the blocked layout become zero; 0 if it has no padding.
+typedef struct { int b16, links; long n, padded[3]; ens_access in[ENS_CHAIN_OPERANDS]; ens_link link[ENS_CHAIN_LINKS]; } ens_program;
 
 typedef struct { // how codes of a convolution are meant, see winoint8.inc.h
 	const float *channels;      // scales of the source's
@@ -37,7 +39,7 @@ typedef struct { // how codes of a convolution are meant, see winoint8.inc.h
 	const int16_t *factors[2];  // of a point, by part of the source
 	const float *units[2];      // of the channel's scale that a transformed code is, likewise
 	long zero[2];               // code of 0, likewise
-} ens_codes;
+} ens_quantisation;
 
 // KERNELS lists name, parameters and arguments of every kernel.
 #define KERNELS(X)                                                              \
@@ -96,19 +98,23 @@ typedef struct { // how codes of a convolution are meant, see winoint8.inc.h
 	X(blocked_dropout, (ens_pool *p, int b16, void *y, const void *x, unsigned long key, unsigned long below, float keep, long n, long c, long s), (p, b16, y, x, key, below, keep, n, c, s)) \
 	X(point, (ens_pool *p, int b16, void *y, const void *x0, const void *x1, const float *w, long wk, long wc, const float *bias, const void *gate, const void *plus, int relu, float *packed, long n, long c0, long c1, long k, long s), (p, b16, y, x0, x1, w, wk, wc, bias, gate, plus, relu, packed, n, c0, c1, k, s)) \
 	X(point_filter, (ens_pool *p, int b16, float *dw, const void *x0, const void *x1, const void *dy, long n, long c0, long c1, long k, long s), (p, b16, dw, x0, x1, dy, n, c0, c1, k, s)) \
-	X(conv, (ens_pool *p, float *y, const float *x, const float *w, const float *bias, float *scratch, const long *g, const int *taps), (p, y, x, w, bias, scratch, g, taps)) \
-	X(conv_filter, (ens_pool *p, float *dw, const float *x, const float *dy, float *scratch, const long *g, const int *taps), (p, dw, x, dy, scratch, g, taps)) \
-	X(thin, (ens_pool *p, int b16, float *y, const void *x, const float *w, const float *bias, float *scratch, const long *g), (p, b16, y, x, w, bias, scratch, g)) \
-	X(thin_data, (ens_pool *p, int b16, void *dx, const float *dy, const float *w, const void *gate, float *scratch, const long *g), (p, b16, dx, dy, w, gate, scratch, g)) \
-	X(thin_filter, (ens_pool *p, int b16, float *dw, const void *x, const float *dy, float *scratch, const long *g), (p, b16, dw, x, dy, scratch, g)) \
+	X(conv, (ens_pool *p, float *y, const float *x, const float *w, const float *bias, float *scratch, const long *g, const int *taps, int *infinite), (p, y, x, w, bias, scratch, g, taps, infinite)) \
+	X(conv_filter, (ens_pool *p, float *dw, const float *x, const float *dy, float *scratch, const long *g, const int *taps, int *infinite), (p, dw, x, dy, scratch, g, taps, infinite)) \
+	X(conv_naive, (ens_pool *p, float *y, const float *x, const float *w, const float *bias, const long *g), (p, y, x, w, bias, g)) \
+	X(conv_naive_data, (ens_pool *p, float *dx, const float *dy, const float *w, const long *g), (p, dx, dy, w, g)) \
+	X(conv_naive_filter, (ens_pool *p, float *dw, const float *x, const float *dy, const long *g), (p, dw, x, dy, g)) \
+	X(finite, (ens_pool *p, float *y, int relu, int *infinite, long n), (p, y, relu, infinite, n)) \
+	X(narrow, (ens_pool *p, int b16, float *y, const void *x, const float *w, const float *bias, float *scratch, const long *g), (p, b16, y, x, w, bias, scratch, g)) \
+	X(narrow_data, (ens_pool *p, int b16, void *dx, const float *dy, const float *w, const void *gate, float *scratch, const long *g), (p, b16, dx, dy, w, gate, scratch, g)) \
+	X(narrow_filter, (ens_pool *p, int b16, float *dw, const void *x, const float *dy, float *scratch, const long *g), (p, b16, dw, x, dy, scratch, g)) \
 	X(wino, (ens_pool *p, int x16, int y16, void *y, const void *x0, const void *x1, const void *f0, const void *f1, const float *w, const float *bias, const void *gate, const void *plus, float *scratch, const long *g, const long *items, long count, int again), (p, x16, y16, y, x0, x1, f0, f1, w, bias, gate, plus, scratch, g, items, count, again)) \
 	X(wino_filter, (ens_pool *p, int b16, float *dw, const void *x0, const void *x1, const void *f0, const void *f1, const void *dy, float *scratch, const long *g), (p, b16, dw, x0, x1, f0, f1, dy, scratch, g)) \
 	X(wino_sparse, (ens_pool *p, int x16, int y16, void *y, const void *x0, const void *x1, const void *f0, const void *f1, const float *w, const float *bias, const void *gate, const void *plus, float *scratch, const long *g, const long *kept, const long *items, long count, int again), (p, x16, y16, y, x0, x1, f0, f1, w, bias, gate, plus, scratch, g, kept, items, count, again)) \
 	X(wino_sparse_filter, (ens_pool *p, int b16, float *dw, const void *x0, const void *x1, const void *f0, const void *f1, const void *dy, float *scratch, const long *g, const long *kept), (p, b16, dw, x0, x1, f0, f1, dy, scratch, g, kept)) \
-	X(wino_codes, (ens_pool *p, int y16, void *y, const void *x0, const void *x1, const float *w, const float *bias, void *scratch, const long *g, const ens_codes *q, int vnni), (p, y16, y, x0, x1, w, bias, scratch, g, q, vnni)) \
+	X(wino_int8, (ens_pool *p, int y16, void *y, const void *x0, const void *x1, const float *w, const float *bias, void *scratch, const long *g, const ens_quantisation *q, int vnni), (p, y16, y, x0, x1, w, bias, scratch, g, q, vnni)) \
 	X(quantise, (ens_pool *p, int b16, uint8_t *y, const void *x, const float *scale, long zero, long n, long blocks, long s), (p, b16, y, x, scale, zero, n, blocks, s)) \
-	X(codes_max, (ens_pool *p, uint8_t *y, const uint8_t *x, long planes, const long *in, const long *k), (p, y, x, planes, in, k)) \
-	X(codes_up, (ens_pool *p, uint8_t *y, const uint8_t *x, long planes, const long *in, int wrap), (p, y, x, planes, in, wrap))
+	X(int8_max_pool, (ens_pool *p, uint8_t *y, const uint8_t *x, long planes, const long *in, const long *k), (p, y, x, planes, in, k)) \
+	X(int8_upsample, (ens_pool *p, uint8_t *y, const uint8_t *x, long planes, const long *in, int wrap), (p, y, x, planes, in, wrap))
 
 #define X(name, params, args) void ens_##name params;
 KERNELS(X)

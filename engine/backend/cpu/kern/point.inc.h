@@ -32,6 +32,20 @@ static void point_pack(void *v, long b) {
 
 #define POINT_ARGS const point_job *j, long n, long at_cell, long kb
 
+// point_cell computes VL channels of one cell from channel k on as sums in double, which do not overflow on their way.
+static __attribute__((noinline, cold)) vec point_cell(const point_job *j, long n, long cell, long k, int b16) {
+	double sum[VL];
+	float r[VL] = {0};
+	for (long l = 0; l < MIN(VL, j->k - k); l++) {
+		sum[l] = j->bias ? j->bias[k + l] : 0;
+		for (int p = 0; p < 2; p++)
+			for (long c = 0; c < j->c[p]; c++)
+				sum[l] += (double)get(j->x[p], ((n * point_blocks(j->c[p]) + c / CELL) * j->s + cell) * CELL + c % CELL, b16) * j->w[(k + l) * j->wk + (c + (p ? j->c[0] : 0)) * j->wc];
+		r[l] = sum[l];
+	}
+	return load(r);
+}
+
 // mr cells by nk blocks of the result. Of bfloat16 the cells of a block are widened
 // first, since each of their values goes through the products as a scalar.
 INLINE void point_of(const int mr, const int nk, const int b16, POINT_ARGS) {
@@ -56,10 +70,16 @@ INLINE void point_of(const int mr, const int nk, const int b16, POINT_ARGS) {
 				}
 			}
 		}
+	vec all = {};
+	UNROLL for (int r = 0; r < mr; r++)
+		UNROLL for (int q = 0; q < nk * CV; q++) all += acc[r][q] - acc[r][q];
+	if (__builtin_expect(any_nan(all), 0))
+		for (int r = 0; r < mr; r++)
+			for (int q = 0; q < nk * CV; q++) acc[r][q] = point_cell(j, n, at_cell + r, (kb + q / CV) * CELL + q % CV * VL, b16);
 	UNROLL for (int r = 0; r < mr; r++)
 		UNROLL for (int q = 0; q < nk * CV; q++) {
 			long i = ((n * kblocks + kb + q / CV) * j->s + at_cell + r) * CELL + q % CV * VL;
-			vec t = acc[r][q];
+			vec t = first_lanes(acc[r][q], j->k - (kb + q / CV) * CELL - q % CV * VL); // the padding stays zero beside NaN
 			if (j->plus) t += get_vec(j->plus, i, b16);
 			if (j->relu) t = pick(above((vec){0}, t), (vec){0}, t); // keeps NaN
 			if (j->gate) t = pick(above(get_vec(j->gate, i, b16), (vec){0}), t, (vec){0});

@@ -28,7 +28,10 @@ static void pointnorm_load(const pointnorm_job *j, const float *x, float *restri
 		d[k * n + l] = v;
 		r[l] += v * v;
 	}
-	EACH(l, 0, n) r[l] = 1 / sqrtf(r[l] * part + j->eps);
+	EACH(l, 0, n) {
+		float v = r[l] * part + j->eps;
+		r[l] = 1 / sqrtf(v) + (v - v); // a variance beyond float32 gives NaN, not the root's 0
+	}
 }
 
 static void pointnorm_strip(const pointnorm_job *j, long at, long n) {

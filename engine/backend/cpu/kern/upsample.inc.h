@@ -46,10 +46,22 @@ static void up_row(float *y, const float *t, long n, long f, int wrap) {
 		double s = (q + 0.5) / f - 0.5;
 		float w = s < 0 ? -s : s, v = 1 - w;
 		long k = s < 0 ? -1 : 1, lo = s < 0, hi = s < 0 ? n : n - 1;
+		if (w == 0) { // a centre of the coarse axis: its neighbour is no part of it
+			EACH(i, 0, n) y[i * f + q] = t[i];
+			continue;
+		}
 		EACH(i, lo, hi) y[i * f + q] = v * t[i] + w * t[i + k];
 		long e = s < 0 ? 0 : n - 1, other = wrap ? (e + k + n) % n : e;
 		y[e * f + q] = v * t[e] + w * t[other];
 	}
+}
+
+// up_mix is p, or between p and q the part w of the way; with w 0 a NaN of q does not count.
+static inline void up_mix(float *t, const float *p, const float *q, float w, long n) {
+	if (w == 0)
+		memcpy(t, p, n * sizeof *t);
+	else
+		EACH(i, 0, n) t[i] = (1 - w) * p[i] + w * q[i];
 }
 
 static void upsample_item(void *v, long item) {
@@ -64,8 +76,10 @@ static void upsample_item(void *v, long item) {
 	for (long h = 0; h < oh; h++, y += W * f[2]) {
 		up_pair(h, in[1], f[1], 0, &a, &b, &wh);
 		const float *p = xa + a * W, *q = xa + b * W, *r = xb + a * W, *s = xb + b * W;
-		if (f[0] == 1)
-			EACH(i, 0, W) t[i] = (1 - wh) * p[i] + wh * q[i];
+		if (wd == 0)
+			up_mix(t, p, q, wh, W);
+		else if (wh == 0)
+			up_mix(t, p, r, wd, W);
 		else
 			EACH(i, 0, W) t[i] = (1 - wd) * ((1 - wh) * p[i] + wh * q[i]) + wd * ((1 - wh) * r[i] + wh * s[i]);
 		up_row(y, t, W, f[2], j->wrap);
@@ -93,6 +107,7 @@ static void up_row_grad(float *t, const float *g, long n, long f, int wrap) {
 		float w = s < 0 ? -s : s, v = 1 - w;
 		long k = s < 0 ? -1 : 1, lo = s < 0, hi = s < 0 ? n : n - 1;
 		EACH(i, 0, n) t[i] += v * g[i * f + q];
+		if (w == 0) continue;
 		EACH(i, lo, hi) t[i + k] += w * g[i * f + q];
 		long e = s < 0 ? 0 : n - 1, other = wrap ? (e + k + n) % n : e;
 		t[other] += w * g[e * f + q];

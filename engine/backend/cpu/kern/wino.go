@@ -304,9 +304,9 @@ func (j *Wino) ScratchLen() int { return j.scratch }
 //
 // Shape: [N C D cells], see HaloLen.
 func (j *Wino) SetHalos(f0, f1 Stored) {
-	f0.want("the first frame", j.spec.HaloLen(j.spec.Parts[0]), f0)
+	f0.want("the first halo", j.spec.HaloLen(j.spec.Parts[0]), f0)
 	if j.spec.Parts[1] > 0 {
-		f1.want("the second frame", j.spec.HaloLen(j.spec.Parts[1]), f0)
+		f1.want("the second halo", j.spec.HaloLen(j.spec.Parts[1]), f0)
 	}
 	j.halos = [2]Stored{f0, f1}
 }
@@ -419,7 +419,7 @@ func (j *Wino) checkSource(x0, x1 Stored) {
 	want("x1", x1.n, n*blocks(j.spec.Parts[1]))
 	x1.wantIfSet("x1", x1.n, x0)
 	if j.spec.Halo != [4]int{} {
-		j.halos[0].want("the first frame", j.spec.HaloLen(j.spec.Parts[0]), x0)
+		j.halos[0].want("the first halo", j.spec.HaloLen(j.spec.Parts[0]), x0)
 	}
 }
 

@@ -150,8 +150,8 @@ INLINE void put_point(void *p, long i, vec x, const int form, int odd) {
 enum {
 	W_N, W_C0, W_C1, W_K, // batch; channels of the two parts of the source; result channels
 	W_D, W_H, W_W, W_KD, W_KS, // field of the result; levels and side of the filter
-	W_SD, W_SH, W_SW,          // field of the source, its frame included
-	W_FN, W_FS, W_FW, W_FE,    // rows and columns of the frame: north, south, west, east
+	W_SD, W_SH, W_SW,          // field of the source, its halo included
+	W_FN, W_FS, W_FW, W_FE,    // rows and columns of the halo: north, south, west, east
 	W_PADZ, W_PADY, W_PADX,    // what the first window reaches before the source
 	W_SCHEME, W_WRAP,     // longitudes are periodic
 	W_WI, W_WLO,          // input channels of the filter, the first of them that is meant
@@ -166,7 +166,7 @@ typedef struct {
 	const long *g;
 	int x16, y16; // x0, x1 and dy are bfloat16; y, gate and plus are
 	const void *x0, *x1, *gate, *plus, *dy;
-	const void *f0, *f1; // frames of the source's parts
+	const void *f0, *f1; // halos of the source's parts
 	const float *w, *bias;
 	void *y;            // the result, or the filter's gradient
 	float *shared, *own; // scratch of all, and of each thread
@@ -234,16 +234,16 @@ static chunk chunk_at(const wino *j, long i) {
 	return k;
 }
 
-// The halo (frame) of a source is a tensor of its own: [N][blocks][levels][cells][16],
+// The halo of a source is a tensor of its own: [N][blocks][levels][cells][16],
 // with the cells in this order: rows in the north, rows in the south, each as long as
 // the source with halo; then for each row between them the cells in the west and east.
-INLINE long frame_cells(const long *g) {
+INLINE long halo_cells(const long *g) {
 	long middle = g[W_SH] - g[W_FN] - g[W_FS];
 	return (g[W_FN] + g[W_FS]) * g[W_SW] + middle * (g[W_FW] + g[W_FE]);
 }
 
 // cell_at is the offset of a cell in a plane of blocks of the source; of a cell of the
-// frame, −2 minus that in a plane of the frame.
+// halo, −2 minus that in a plane of the halo.
 INLINE long cell_at(const long *g, long y, long x) {
 	const long rows = g[W_SH] - g[W_FN] - g[W_FS], cols = g[W_SW] - g[W_FW] - g[W_FE], sides = g[W_FW] + g[W_FE];
 	y -= g[W_FN];
@@ -312,8 +312,8 @@ INLINE void depth_sources(const int scheme, const vec (*d)[36], int k, vec *o) {
 // source_part transforms one tile of a chunk of the source into v + p·ps.
 INLINE void source_part(const int scheme, const int b16, const int form, const wino *j, tile_at a, const long *cell, int all, chunk c, void *v, long ps, int odd) {
 	const long *g = j->g, blocks = (g[c.part ? W_C1 : W_C0] + 15) / 16;
-	const long plane = (g[W_SH] - g[W_FN] - g[W_FS]) * (g[W_SW] - g[W_FW] - g[W_FE]) * 16, edge = frame_cells(g) * 16;
-	const void *x = c.part ? j->x1 : j->x0, *frame = c.part ? j->f1 : j->f0;
+	const long plane = (g[W_SH] - g[W_FN] - g[W_FS]) * (g[W_SW] - g[W_FW] - g[W_FE]) * 16, edge = halo_cells(g) * 16;
+	const void *x = c.part ? j->x1 : j->x0, *halo = c.part ? j->f1 : j->f0;
 	const int ni = depth_in[scheme], np = depth_products[scheme];
 	for (long cb = 0; cb < (c.n + 15) / 16; cb++) {
 		const long nth = (a.n * blocks + c.lo / 16 + cb) * g[W_SD];
@@ -326,7 +326,7 @@ INLINE void source_part(const int scheme, const int b16, const int form, const w
 					for (int k = 0; k < 36; k++) d[z][k] = (vec){};
 					continue;
 				}
-				const void *p = at(block, level * plane + l, b16), *f = edge ? at(frame, (nth + level) * edge + l, b16) : p;
+				const void *p = at(block, level * plane + l, b16), *f = edge ? at(halo, (nth + level) * edge + l, b16) : p;
 				for (int k = 0; k < 6; k++) {
 					vec in[6];
 					if (all)
@@ -483,8 +483,67 @@ INLINE vec depth_result(const int scheme, const float *p, long ps, int z) {
 	return load(p + 36 * ps) - load(p + 72 * ps) - load(p + 108 * ps);
 }
 
+// source_rows are the offsets of the side×side cells of the source, as of cell_at, that the window of
+// the cells (y…, x…) of the result reads; −1 is padding.
+static void source_rows(const long *g, long y, long x, long side, long *cell) {
+	for (long i = 0; i < side; i++)
+		for (long k = 0; k < side; k++) {
+			long r = y - g[W_PADY] + i, c = x - g[W_PADX] + k;
+			if (g[W_WRAP]) c = c < 0 ? c + g[W_SW] : c >= g[W_SW] && c < g[W_SW] + g[W_PADX] ? c - g[W_SW] : c;
+			*cell++ = r < 0 || r >= g[W_SH] || c < 0 || c >= g[W_SW] ? -1 : cell_at(g, r, c);
+		}
+}
+
+// source_value is the value of channel c of the source at an offset of source_rows.
+INLINE float source_value(const wino *j, long n, long c, long level, long cell) {
+	const long *g = j->g, part = c >= g[W_C0], ch = part ? c - g[W_C0] : c, blocks = (g[part ? W_C1 : W_C0] + 15) / 16;
+	const long plane = (g[W_SH] - g[W_FN] - g[W_FS]) * (g[W_SW] - g[W_FW] - g[W_FE]) * 16, edge = halo_cells(g) * 16;
+	const long nth = (n * blocks + ch / 16) * g[W_SD] + level;
+	if (cell >= 0) return get(part ? j->x1 : j->x0, nth * plane + cell + ch % 16, j->x16);
+	return get(part ? j->f1 : j->f0, nth * edge - 2 - cell + ch % 16, j->x16);
+}
+
+enum { MOST_SIDE = 9 }; // largest side of a filter
+
+// plain_cells computes the 4×4 cells of one level of the result by the sum of the definition,
+// for VL channels from k on. The transforms spread a NaN or infinity over the whole tile and
+// lose the sign of an infinity; sums as they stand keep them where they belong. Padding is no
+// term of the sum.
+static __attribute__((noinline, cold)) void plain_cells(const wino *j, tile_at a, int z, long k, vec *o) {
+	const long *g = j->g, ks = g[W_KS], t = j->taps, side = ks + 3;
+	long cell[(MOST_SIDE + 3) * (MOST_SIDE + 3)];
+	double sum[16][VL];
+	source_rows(g, a.y, a.x, side, cell);
+	memset(sum, 0, sizeof sum);
+	for (long c = 0; c < g[W_C0] + g[W_C1]; c++)
+		for (long zt = 0; zt < g[W_KD]; zt++) {
+			long level = a.z + z - g[W_PADZ] + zt;
+			if (level < 0 || level >= g[W_SD]) continue;
+			float x[(MOST_SIDE + 3) * (MOST_SIDE + 3)];
+			for (long i = 0; i < side * side; i++) x[i] = cell[i] == -1 ? 0 : source_value(j, a.n, c, level, cell[i]);
+			for (long yt = 0; yt < ks; yt++)
+				for (long xt = 0; xt < ks; xt++) {
+					const long tap = (zt * ks + yt) * ks + xt;
+					float f[VL] = {0};
+					for (long l = 0; l < MIN(VL, g[W_K] - k); l++)
+						f[l] = g[W_FLIP] ? j->w[(c * g[W_WI] + g[W_WLO] + k + l) * t + t - 1 - tap] : j->w[((k + l) * g[W_WI] + g[W_WLO] + c) * t + tap];
+					for (int i = 0; i < 16; i++) {
+						const long at = (i / 4 + yt) * side + i % 4 + xt;
+						if (cell[at] == -1) continue;
+						for (int l = 0; l < VL; l++) sum[i][l] += (double)x[at] * f[l];
+					}
+				}
+		}
+	for (int i = 0; i < 16; i++) {
+		float r[VL];
+		for (int l = 0; l < VL; l++) r[l] = sum[i][l];
+		o[i] = first_lanes(load(r), g[W_K] - k);
+	}
+}
+
 // result_points: products m at distance ps to the result's VL channels; the
-// tile's 4×4 cells of every level.
+// tile's 4×4 cells of every level. Cells that come out as NaN or infinite are computed again
+// by plain_cells.
 INLINE void result_points(const int scheme, const int b16, const wino *j, tile_at a, const float *m, long ps, long k, vec bias) {
 	const long *g = j->g, plane = g[W_H] * g[W_W] * 16;
 	const int no = depth_out[scheme];
@@ -495,19 +554,23 @@ INLINE void result_points(const int scheme, const int b16, const wino *j, tile_a
 		from_points(p, 1, d[0] + i, 36);
 	}
 	for (int z = 0; z < no && a.z + z < g[W_D]; z++) {
-		vec h[24], o[4];
+		vec h[24], o[16], all = {};
 		for (int c = 0; c < 6; c++) {
 			vec e[6];
 			UNROLL for (int i = 0; i < 6; i++) e[i] = scheme == DEPTH_CUBE ? d[z][6 * i + c] : depth_result(scheme, m + (6 * i + c) * ps, ps, z);
 			from_points(e, 1, h + c, 6);
 		}
+		for (int i = 0; i < 4; i++) {
+			from_points(h + 6 * i, 1, o + 4 * i, 1);
+			all += (o[4 * i] + o[4 * i + 1]) + (o[4 * i + 2] + o[4 * i + 3]);
+		}
+		if (__builtin_expect(any_nan(all - all), 0)) plain_cells(j, a, z, k, o);
 		long at = ((a.n * ((g[W_K] + 15) / 16) + k / 16) * g[W_D] + a.z + z) * plane + k % 16;
 		for (int i = 0; i < 4 && a.y + i < g[W_H]; i++) {
-			from_points(h + 6 * i, 1, o, 1);
 			long row = at + ((a.y + i) * g[W_W] + a.x) * 16;
 			for (int c = 0; c < 4 && a.x + c < g[W_W]; c++) {
-				vec r = o[c] + bias;
-				if (g[W_RELU]) r = keep(r, r > 0);
+				vec r = o[4 * i + c] + bias;
+				if (g[W_RELU]) r = relu_of(r);
 				if (j->plus) r += get_vec(j->plus, row + c * 16, b16);
 				if (j->gate) r = keep(r, get_vec(j->gate, row + c * 16, b16) > 0);
 				put_vec(j->y, row + c * 16, r, b16);
@@ -728,6 +791,33 @@ INLINE void filter_taps(const int scheme, const wino *j, long q0, const float *u
 	}
 }
 
+// plain_taps computes the gradients of the filters between channel c of the source and nb channels
+// of the result from k0 on by the sum of the definition: taps[taps][nb].
+static __attribute__((noinline, cold)) void plain_taps(const wino *j, long c, long k0, long nb, float *taps) {
+	const long *g = j->g, ks = g[W_KS], plane = g[W_H] * g[W_W] * 16, blocks = (g[W_K] + 15) / 16;
+	double sum[3 * MOST_SIDE * MOST_SIDE][NB];
+	memset(sum, 0, j->taps * sizeof *sum);
+	for (long n = 0; n < g[W_N]; n++)
+		for (long z = 0; z < g[W_D]; z++)
+			for (long y = 0; y < g[W_H]; y++)
+				for (long x = 0; x < g[W_W]; x++) {
+					float dy[NB];
+					long cell[MOST_SIDE * MOST_SIDE];
+					for (long b = 0; b < nb / 16; b++)
+						for (long l = 0; l < 16; l++)
+							dy[b * 16 + l] = get(j->dy, ((n * blocks + k0 / 16 + b) * g[W_D] + z) * plane + (y * g[W_W] + x) * 16 + l, j->x16);
+					source_rows(g, y, x, ks, cell);
+					for (long tap = 0; tap < j->taps; tap++) {
+						const long level = z - g[W_PADZ] + tap / (ks * ks), at = cell[tap % (ks * ks)];
+						if (level < 0 || level >= g[W_SD] || at == -1) continue;
+						const double v = source_value(j, n, c, level, at);
+						for (long l = 0; l < nb; l++) sum[tap][l] += v * dy[l];
+					}
+				}
+	for (long tap = 0; tap < j->taps; tap++)
+		for (long l = 0; l < nb; l++) taps[tap * nb + l] = sum[tap][l];
+}
+
 // scatter_taps writes the gradients of a chunk and one column block from
 // u[points][S²][channels][us] at distance ps.
 static void scatter_taps(const wino *j, chunk k, long k0, long nb, const float *u, long us, long ps) {
@@ -735,13 +825,17 @@ static void scatter_taps(const wino *j, chunk k, long k0, long nb, const float *
 	float taps[RUN_TAPS * NB];
 	for (long c = 0, run = run_of(j); c < k.n; c += run) {
 		long n = MIN(run, k.n - c);
-		for (long i = 0; i < n; i++, u += us)
+		for (long i = 0; i < n; i++, u += us) {
 			for (long q = 0; q < j->ss; q++)
 				for (long l = 0; l < nb; l += VL) {
 					const float *from = u + q * k.n * us + l;
 					float *to = taps + i * t * nb + l;
 					BY_SCHEME(filter_taps, g[W_SCHEME], j, q, from, ps, to, nb)
 				}
+			vec all = {};
+			for (long q = 0; q < t * nb; q += VL) all += load(taps + i * t * nb + q);
+			if (__builtin_expect(any_nan(all - all), 0)) plain_taps(j, k.start + c + i, k0, nb, taps + i * t * nb);
+		}
 		for (long l = 0; l < nb; l += VL) {
 			long have = MIN(VL, g[W_K] - k0 - l);
 			if (have > 0)

@@ -93,7 +93,7 @@ func (k *winoCase) halos(t *testing.T, b16 bool) (f0, f1 Stored) {
 }
 
 // pieces are the tensors of the source with the cells that are wanted, or without wanted
-// those of the frame: all in the north, all in the south, then west and east by rows.
+// those of the halo: all in the north, all in the south, then west and east by rows.
 func (k *winoCase) pieces(t *testing.T, b16 bool, size [3]int, wanted func(north, south, west, east bool) bool) (x0, x1 Stored) {
 	t.Helper()
 	s, n := k.spec, k.spec.Source()
@@ -224,19 +224,19 @@ func TestWinogradInnerNeedsNoHalo(t *testing.T) {
 	s := WinoSpec{N: 1, Parts: [2]int{3, 0}, K: 4, Size: [3]int{2, 17, 22}, KD: 3, Side: 3, FilterIn: 3,
 		Before: [3]int{0, 1, 0}, After: [3]int{0, 1, 0}, Halo: [4]int{1, 1, 0, 0}}
 	for _, c := range []struct {
-		frame        [4]int
+		halo         [4]int
 		tiles        int
 		inner, outer int
 	}{
 		{[4]int{1, 1, 0, 0}, 6, 3, 2}, {[4]int{1, 0, 0, 0}, 6, 4, 1}, {[4]int{0, 0, 0, 0}, 6, 5, 0}, {[4]int{1, 1, 0, 0}, 64, 0, 1},
 	} {
-		s.Halo = c.frame
+		s.Halo = c.halo
 		j, err := NewWino(nil, s, WinoVariant{Tiles: c.tiles})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if len(j.inner) != c.inner || len(j.outer) != c.outer {
-			t.Errorf("frame %v, blocks of %d tiles: %d without it and %d with it, want %d and %d", c.frame, c.tiles, len(j.inner), len(j.outer), c.inner, c.outer)
+			t.Errorf("halo %v, blocks of %d tiles: %d without it and %d with it, want %d and %d", c.halo, c.tiles, len(j.inner), len(j.outer), c.inner, c.outer)
 		}
 	}
 }

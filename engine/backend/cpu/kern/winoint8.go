@@ -3,14 +3,14 @@
 package kern
 
 /*
-#cgo noescape ens_wino_codes
-#cgo nocallback ens_wino_codes
+#cgo noescape ens_wino_int8
+#cgo nocallback ens_wino_int8
 #cgo noescape ens_quantise
 #cgo nocallback ens_quantise
-#cgo noescape ens_codes_max
-#cgo nocallback ens_codes_max
-#cgo noescape ens_codes_up
-#cgo nocallback ens_codes_up
+#cgo noescape ens_int8_max_pool
+#cgo nocallback ens_int8_max_pool
+#cgo noescape ens_int8_upsample
+#cgo nocallback ens_int8_upsample
 #include "kern.h"
 */
 import "C"
@@ -62,7 +62,7 @@ type WinoInt8 struct {
 	scratch       int          // float32 values
 	out           []float32    // 1/OutScales
 	units         [2][]float32 // transformed units of InScales for each point
-	params        C.ens_codes
+	params        C.ens_quantisation
 	pin           runtime.Pinner
 	x, y          [2]int // lengths of the inputs
 	filter, tiles int
@@ -166,7 +166,7 @@ func (j *WinoInt8) Run(y8 []uint8, y Stored, x0, x1 []uint8, w, bias, scratch []
 	if HasVNNI() {
 		vnni = 1
 	}
-	C.ens_wino_codes(j.pool.ptr(), y.storage(), to, unsafe.Pointer(unsafe.SliceData(x0)), unsafe.Pointer(unsafe.SliceData(x1)), f32(w), f32(bias),
+	C.ens_wino_int8(j.pool.ptr(), y.storage(), to, unsafe.Pointer(unsafe.SliceData(x0)), unsafe.Pointer(unsafe.SliceData(x1)), f32(w), f32(bias),
 		unsafe.Pointer(unsafe.SliceData(scratch)), &j.geom[0], &j.params, vnni)
 }
 
@@ -191,7 +191,7 @@ func (p *Pool) Int8MaxPool(y, x []uint8, b Blocked, k [3]int) {
 	want("x", len(x), b.Len())
 	want("y", len(y), b.windows(k).Len())
 	in, ck := want3(b.S), want3(k)
-	C.ens_codes_max(p.ptr(), u8(y), u8(x), C.long(b.N*b.Blocks()), &in[0], &ck[0])
+	C.ens_int8_max_pool(p.ptr(), u8(y), u8(x), C.long(b.N*b.Blocks()), &in[0], &ck[0])
 }
 
 // Int8Upsample is BlockedUpsample of uint8 values, by a factor of 2 in latitude and
@@ -200,7 +200,7 @@ func (p *Pool) Int8Upsample(y, x []uint8, b Blocked, wrap bool) {
 	want("coarse", len(x), b.Len())
 	want("fine", len(y), 4*b.Len())
 	in := want3(b.S)
-	C.ens_codes_up(p.ptr(), u8(y), u8(x), C.long(b.N*b.Blocks()*b.S[0]), &in[0], flag(wrap))
+	C.ens_int8_upsample(p.ptr(), u8(y), u8(x), C.long(b.N*b.Blocks()*b.S[0]), &in[0], flag(wrap))
 }
 
 // u8 returns the address of the first value.

@@ -59,7 +59,7 @@ INLINE svec get_code(const uint8_t *p, svec zero) {
 // Six values against six points, as to_points: 9/4 = 2 + 1/4, 25/64, 5/8, 3/2 = 1 + 1/2,
 // 225/256 and 9/4 + 25/64 = 2 + 41/64.
 enum { Q_QUARTER = 8192, Q_AA = 12800, Q_A = 20480, Q_HALF = 16384, Q_AABB = 28800, Q_SUM = 20992 };
-INLINE void codes_to_points(const svec *i, const int s, svec *o, const int q) {
+INLINE void int8_to_points(const svec *i, const int s, svec *o, const int q) {
 	svec b1 = i[s] + i[s] + mulhr(i[s], Q_QUARTER), b2 = i[2 * s] + i[2 * s] + mulhr(i[2 * s], Q_QUARTER);
 	svec a1 = mulhr(i[s], Q_AA), a2 = mulhr(i[2 * s], Q_AA);
 	svec ea = i[4 * s] - b2, oa = mulhr(i[3 * s] - b1, Q_A), eb = i[4 * s] - a2, ob = i[3 * s] - a1;
@@ -72,7 +72,7 @@ INLINE void codes_to_points(const svec *i, const int s, svec *o, const int q) {
 	o[5 * q] = mulhr(i[s], Q_AABB) - i[3 * s] - i[3 * s] - mulhr(i[3 * s], Q_SUM) + i[5 * s];
 }
 
-INLINE void depth_codes(const int scheme, const svec (*d)[36], int k, svec *o) {
+INLINE void depth_int8(const int scheme, const svec (*d)[36], int k, svec *o) {
 	if (scheme == DEPTH_FLAT) {
 		o[0] = d[0][k];
 	} else if (scheme == DEPTH_PAIR) {
@@ -89,14 +89,14 @@ INLINE void depth_codes(const int scheme, const svec (*d)[36], int k, svec *o) {
 
 typedef struct {
 	wino w; // first: geometry
-	const ens_codes *q;
+	const ens_quantisation *q;
 	long blocks[2], row;     // of the parts of the source; bytes of a transformed tile
 	long tiles, vs, ms;      // of a block; distances of points: of transformed tiles in bytes, of sums
 	long ub, sb;             // bytes of the filters of a column block, words of their scales
 	uint8_t *own;
 	long ownlen;
 	int vnni;
-} codes_job;
+} int8_job;
 
 #define BY_DEPTH(f, scheme, ...)                        \
 	switch (scheme) {                                   \
@@ -105,8 +105,8 @@ typedef struct {
 	default: f(DEPTH_DEEP, __VA_ARGS__);                \
 	}
 
-// codes_source transforms one tile of block cb of a part of the source to v + p·vs.
-INLINE void codes_source(const int scheme, const codes_job *s, tile_at a, const long *cell, int all, int part, long cb, uint8_t *v) {
+// int8_source transforms one tile of block cb of a part of the source to v + p·vs.
+INLINE void int8_source(const int scheme, const int8_job *s, tile_at a, const long *cell, int all, int part, long cb, uint8_t *v) {
 	const long *g = s->w.g, plane = g[W_SH] * g[W_SW] * 16;
 	const uint8_t *block = (const uint8_t *)(part ? s->w.x1 : s->w.x0) + (a.n * s->blocks[part] + cb) * g[W_SD] * plane;
 	const svec zero = (svec){} + (int16_t)s->q->zero[part];
@@ -126,35 +126,35 @@ INLINE void codes_source(const int scheme, const codes_job *s, tile_at a, const 
 				UNROLL for (int i = 0; i < 6; i++) in[i] = get_code(p + cell[6 * i + k], zero);
 			else
 				UNROLL for (int i = 0; i < 6; i++) in[i] = cell[6 * i + k] >= 0 ? get_code(p + cell[6 * i + k], zero) : (svec){};
-			codes_to_points(in, 1, h + k, 6);
+			int8_to_points(in, 1, h + k, 6);
 		}
-		for (int i = 0; i < 6; i++) codes_to_points(h + 6 * i, 1, d[z] + 6 * i, 1);
+		for (int i = 0; i < 6; i++) int8_to_points(h + 6 * i, 1, d[z] + 6 * i, 1);
 	}
 	for (int k = 0; k < 36; k++) {
 		svec o[4];
-		depth_codes(scheme, (const svec(*)[36])d, k, o);
+		depth_int8(scheme, (const svec(*)[36])d, k, o);
 		UNROLL for (int q = 0; q < np; q++) put_code(v + (q * 36 + k) * s->vs, mulhr(o[q], factor[q * 36 + k]));
 	}
 }
 
-static void codes_tile(const codes_job *s, long t, uint8_t *v) {
+static void int8_tile(const int8_job *s, long t, uint8_t *v) {
 	tile_at a = tile_of(&s->w, t);
 	long cell[36];
 	int all = tile_cells(&s->w, a, 0, cell);
 	for (int part = 0; part < 2; part++)
 		for (long cb = 0; cb < s->blocks[part]; cb++, v += 16)
-			BY_DEPTH(codes_source, s->w.g[W_SCHEME], s, a, cell, all, part, cb, v)
+			BY_DEPTH(int8_source, s->w.g[W_SCHEME], s, a, cell, all, part, cb, v)
 }
 
 // --- products ------------------------------------------------------------------
 
 // C[r][32] = from[32] + sum over k, q of A[r][4k+q]·B[k][32][q]; A unsigned.
-#define CODES_ARGS long kc, const uint8_t *a, long as, const int8_t *b, const int *from, int *c
-typedef void (*codes_fn)(CODES_ARGS);
+#define INT8_ARGS long kc, const uint8_t *a, long as, const int8_t *b, const int *from, int *c
+typedef void (*int8_fn)(INT8_ARGS);
 
 #if VL == 16 && defined(__AVX512BW__)
 #define VNNI __attribute__((target("avx512vnni")))
-static inline __attribute__((always_inline)) VNNI void mm_codes_of(const int mr, CODES_ARGS) {
+static inline __attribute__((always_inline)) VNNI void mm_int8_of(const int mr, INT8_ARGS) {
 	__m512i acc[MR][2];
 	const uint8_t *base[(MR + 2) / 3];
 	UNROLL for (int r = 0; r < mr; r++) {
@@ -174,20 +174,20 @@ static inline __attribute__((always_inline)) VNNI void mm_codes_of(const int mr,
 	UNROLL for (int r = 0; r < mr; r++)
 		UNROLL for (int j = 0; j < 2; j++) _mm512_storeu_si512(c + r * NB + j * 16, acc[r][j]);
 }
-#define CODES_DEFINE(way, m) \
-	static __attribute__((noinline)) VNNI void way##_##m(CODES_ARGS) { way##_of(m, kc, a, as, b, from, c); }
-#define CODES_ENTRY(way, m) way##_##m,
-MM_EACH(CODES_DEFINE, mm_codes)
-static const codes_fn mm_codes_fns[MR] = {MM_EACH(CODES_ENTRY, mm_codes)};
+#define INT8_DEFINE(way, m) \
+	static __attribute__((noinline)) VNNI void way##_##m(INT8_ARGS) { way##_of(m, kc, a, as, b, from, c); }
+#define INT8_ENTRY(way, m) way##_##m,
+MM_EACH(INT8_DEFINE, mm_int8)
+static const int8_fn mm_int8_fns[MR] = {MM_EACH(INT8_ENTRY, mm_int8)};
 #endif
 
-static void mm_codes(int vnni, long rows, CODES_ARGS) {
+static void mm_int8(int vnni, long rows, INT8_ARGS) {
 #if VL == 16 && defined(__AVX512BW__)
 	if (vnni) {
 		long tiles = (rows + MR - 1) / MR;
 		for (long i = 0, r = 0; i < tiles; i++) {
 			long m = (rows - r + tiles - i - 1) / (tiles - i);
-			mm_codes_fns[m - 1](kc, a + r * as, as, b, from, c + r * NB);
+			mm_int8_fns[m - 1](kc, a + r * as, as, b, from, c + r * NB);
 			r += m;
 		}
 		return;
@@ -209,11 +209,11 @@ static void mm_codes(int vnni, long rows, CODES_ARGS) {
 
 // Of a column block: filters as [point][channels/4][32][4], behind those of all blocks what
 // the sums begin with and their scales, both [point][32].
-INLINE int8_t *codes_filters(const codes_job *s, long b) { return (int8_t *)s->w.shared + b * s->ub; }
-INLINE int *codes_from(const codes_job *s, long b) {
+INLINE int8_t *int8_filters(const int8_job *s, long b) { return (int8_t *)s->w.shared + b * s->ub; }
+INLINE int *int8_from(const int8_job *s, long b) {
 	return (int *)s->w.shared + ((s->w.g[W_K] + NB - 1) / NB * s->ub) / 4 + b * 2 * s->sb;
 }
-INLINE float *codes_scales(const codes_job *s, long b) { return (float *)codes_from(s, b) + s->sb; }
+INLINE float *int8_scales(const int8_job *s, long b) { return (float *)int8_from(s, b) + s->sb; }
 
 // nearest rounds to whole numbers, ties to even, values of less than 2^22.
 INLINE ivec nearest(vec x) {
@@ -228,16 +228,16 @@ INLINE ivec nearest(vec x) {
 #endif
 }
 
-// codes_filter transforms the filters of a column block twice: for the largest value of
+// int8_filter transforms the filters of a column block twice: for the largest value of
 // each point and result channel, and to round them, four source channels at a time, whose
 // codes are the bytes of a word.
-static void codes_filter_item(void *arg, long b) {
-	const codes_job *s = arg;
+static void int8_filter_item(void *arg, long b) {
+	const int8_job *s = arg;
 	const wino *j = &s->w;
 	const long *g = j->g, points = j->points, nb = block_cols(g, b);
-	int8_t *u = codes_filters(s, b);
-	int *from = codes_from(s, b);
-	float *scale = codes_scales(s, b), taps[4 * 27 * NB], out[NB];
+	int8_t *u = int8_filters(s, b);
+	int *from = int8_from(s, b);
+	float *scale = int8_scales(s, b), taps[4 * 27 * NB], out[NB];
 	float points_of[4][36 * MOST_PRODUCTS * VL], inverse[36 * 4 * NB];
 	memset(u, 0, s->ub);
 	memset(from, 0, s->sb * sizeof *from);
@@ -309,7 +309,7 @@ INLINE void put_result(uint8_t *p, vec x) {
 #endif
 }
 
-INLINE void codes_result(const int scheme, const codes_job *s, tile_at a, const int *m, const float *scale, long k, vec bias) {
+INLINE void int8_result(const int scheme, const int8_job *s, tile_at a, const int *m, const float *scale, long k, vec bias) {
 	const long *g = s->w.g, plane = g[W_H] * g[W_W] * 16;
 	for (int z = 0; z < depth_out[scheme] && a.z + z < g[W_D]; z++) {
 		vec h[24], o[4];
@@ -324,7 +324,7 @@ INLINE void codes_result(const int scheme, const codes_job *s, tile_at a, const 
 			long row = at + ((a.y + i) * g[W_W] + a.x) * 16;
 			for (int c = 0; c < 4 && a.x + c < g[W_W]; c++) {
 				vec r = o[c] + bias;
-				if (g[W_RELU]) r = keep(r, r > 0);
+				if (g[W_RELU]) r = relu_of(r);
 				if (s->q->out)
 					put_result((uint8_t *)s->w.y + row + c * 16, r);
 				else
@@ -334,31 +334,31 @@ INLINE void codes_result(const int scheme, const codes_job *s, tile_at a, const 
 	}
 }
 
-static void codes_tiles_item(void *arg, long i) {
-	const codes_job *s = arg;
+static void int8_tiles_item(void *arg, long i) {
+	const int8_job *s = arg;
 	const wino *j = &s->w;
 	const long *g = j->g, first = i * s->tiles, n = MIN(s->tiles, j->tiles - first);
 	uint8_t *v = s->own + ens_thread() * s->ownlen;
 	int *m = (int *)(v + j->points * s->vs);
-	for (long t = 0; t < n; t++) codes_tile(s, first + t, v + t * s->row);
+	for (long t = 0; t < n; t++) int8_tile(s, first + t, v + t * s->row);
 	for (long b = 0; b * NB < g[W_K]; b++) {
-		const int8_t *u = codes_filters(s, b);
-		const int *from = codes_from(s, b);
-		const float *scale = codes_scales(s, b);
+		const int8_t *u = int8_filters(s, b);
+		const int *from = int8_from(s, b);
+		const float *scale = int8_scales(s, b);
 		float bias[NB] = {0};
 		for (long k = 0; j->bias && k < MIN(NB, g[W_K] - b * NB); k++) bias[k] = j->bias[b * NB + k] * (s->q->out ? s->q->out[b * NB + k] : 1);
 		for (long p = 0; p < j->points; p++)
-			mm_codes(s->vnni, n, s->row / 4, v + p * s->vs, s->row, u + p * s->row * NB, from + p * NB, m + p * s->ms);
+			mm_int8(s->vnni, n, s->row / 4, v + p * s->vs, s->row, u + p * s->row * NB, from + p * NB, m + p * s->ms);
 		for (long t = 0; t < n; t++) {
 			tile_at a = tile_of(j, first + t);
 			for (long l = 0; l < block_cols(g, b); l += VL)
-				BY_DEPTH(codes_result, g[W_SCHEME], s, a, m + t * NB + l, scale + l, b * NB + l, load(bias + l))
+				BY_DEPTH(int8_result, g[W_SCHEME], s, a, m + t * NB + l, scale + l, b * NB + l, load(bias + l))
 		}
 	}
 }
 
-static void k_wino_codes(ens_pool *p, int y16, void *y, const void *x0, const void *x1, const float *w, const float *bias, void *scratch, const long *g, const ens_codes *q, int vnni) {
-	codes_job s = {.w = wino_job(g, 0), .q = q, .vnni = vnni};
+static void k_wino_int8(ens_pool *p, int y16, void *y, const void *x0, const void *x1, const float *w, const float *bias, void *scratch, const long *g, const ens_quantisation *q, int vnni) {
+	int8_job s = {.w = wino_job(g, 0), .q = q, .vnni = vnni};
 	wino *j = &s.w;
 	j->y16 = y16, j->x0 = x0, j->x1 = x1, j->w = w, j->bias = bias, j->y = y, j->shared = scratch;
 	s.blocks[0] = (g[W_C0] + 15) / 16, s.blocks[1] = (g[W_C1] + 15) / 16;
@@ -369,8 +369,8 @@ static void k_wino_codes(ens_pool *p, int y16, void *y, const void *x0, const vo
 	const long blocks = (g[W_K] + NB - 1) / NB;
 	s.own = (uint8_t *)scratch + blocks * (s.ub + 8 * s.sb);
 	s.ownlen = j->points * (s.vs + 4 * s.ms);
-	ens_parallel(p, codes_filter_item, &s, blocks);
-	ens_parallel(p, codes_tiles_item, &s, (j->tiles + s.tiles - 1) / s.tiles);
+	ens_parallel(p, int8_filter_item, &s, blocks);
+	ens_parallel(p, int8_tiles_item, &s, (j->tiles + s.tiles - 1) / s.tiles);
 }
 
 // --- codes of fields -----------------------------------------------------------
@@ -383,10 +383,10 @@ typedef struct {
 	int b16;
 	const long *in, *f;
 	int wrap;
-} codes_field;
+} int8_field;
 
 static void quantise_item(void *arg, long i) {
-	const codes_field *j = arg;
+	const int8_field *j = arg;
 	const float *scale = j->scale + i % j->blocks * 16;
 	uint8_t *y = j->y + i * j->s * 16;
 	for (long c = 0; c < j->s; c++)
@@ -396,12 +396,12 @@ static void quantise_item(void *arg, long i) {
 
 // y = x·scale + zero as codes, of fields of blocks.
 static void k_quantise(ens_pool *p, int b16, uint8_t *y, const void *x, const float *scale, long zero, long n, long blocks, long s) {
-	codes_field j = {y, x, scale, blocks, s, zero, b16, 0, 0, 0};
+	int8_field j = {y, x, scale, blocks, s, zero, b16, 0, 0, 0};
 	ens_parallel(p, quantise_item, &j, n * blocks);
 }
 
-static void codes_max_item(void *arg, long i) {
-	const codes_field *j = arg;
+static void int8_max_pool_item(void *arg, long i) {
+	const int8_field *j = arg;
 	const long *in = j->in, *k = j->f, oh = in[1] / k[1], ow = in[2] / k[2], od = in[0] / k[0];
 	const long h = i % oh, d = i / oh % od, plane = i / oh / od;
 	const uint8_t *x = (const uint8_t *)j->x + ((plane * in[0] + d * k[0]) * in[1] + h * k[1]) * in[2] * 16;
@@ -419,15 +419,15 @@ static void codes_max_item(void *arg, long i) {
 	}
 }
 
-static void k_codes_max(ens_pool *p, uint8_t *y, const uint8_t *x, long planes, const long *in, const long *k) {
-	codes_field j = {y, x, 0, 0, 0, 0, 0, in, k, 0};
-	ens_parallel(p, codes_max_item, &j, planes * (in[0] / k[0]) * (in[1] / k[1]));
+static void k_int8_max_pool(ens_pool *p, uint8_t *y, const uint8_t *x, long planes, const long *in, const long *k) {
+	int8_field j = {y, x, 0, 0, 0, 0, 0, in, k, 0};
+	ens_parallel(p, int8_max_pool_item, &j, planes * (in[0] / k[0]) * (in[1] / k[1]));
 }
 
 // A row of y = x twice as long and high, linear between the centres of cells: 1, 3, 3 and 9
 // sixteenths of four cells, rounded, ties up.
-static void codes_up_item(void *arg, long i) {
-	const codes_field *j = arg;
+static void int8_upsample_item(void *arg, long i) {
+	const int8_field *j = arg;
 	const long *in = j->in, oh = 2 * in[1], H = in[1], W = in[2];
 	const long h = i % oh, plane = i / oh, near = h / 2, far = h % 2 ? MIN(near + 1, H - 1) : MAX(near - 1, 0);
 	const uint8_t *x = (const uint8_t *)j->x + plane * H * W * 16;
@@ -444,7 +444,7 @@ static void codes_up_item(void *arg, long i) {
 #undef ROWS
 }
 
-static void k_codes_up(ens_pool *p, uint8_t *y, const uint8_t *x, long planes, const long *in, int wrap) {
-	codes_field j = {y, x, 0, 0, 0, 0, 0, in, 0, wrap};
-	ens_parallel(p, codes_up_item, &j, planes * 2 * in[1]);
+static void k_int8_upsample(ens_pool *p, uint8_t *y, const uint8_t *x, long planes, const long *in, int wrap) {
+	int8_field j = {y, x, 0, 0, 0, 0, 0, in, 0, wrap};
+	ens_parallel(p, int8_upsample_item, &j, planes * 2 * in[1]);
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// codesCase is an int8 convolution with its operands.
-type codesCase struct {
+// int8Case is an int8 convolution with its operands.
+type int8Case struct {
 	spec  WinoInt8Spec
 	x     [2][]float64 // plain
 	w     []float32
@@ -23,10 +23,10 @@ type codesCase struct {
 	attrs op.Int8Conv
 }
 
-func newCodesCase(seed uint64, s WinoSpec, zero [2]int, out bool) *codesCase {
+func newInt8Case(seed uint64, s WinoSpec, zero [2]int, out bool) *int8Case {
 	rng := rand.New(rand.NewPCG(seed, 9))
 	s.FilterIn = s.Parts[0] + s.Parts[1]
-	k := &codesCase{spec: WinoInt8Spec{WinoSpec: s, ZeroPoints: zero}}
+	k := &int8Case{spec: WinoInt8Spec{WinoSpec: s, ZeroPoints: zero}}
 	q := &op.Int8Scales{}
 	for i, c := range s.Parts {
 		if c == 0 {
@@ -71,7 +71,7 @@ func wider(x []float32) []float64 {
 }
 
 // want is what the reference of the operation gives.
-func (k *codesCase) want() []float64 {
+func (k *int8Case) want() []float64 {
 	s := k.spec
 	var c graph.Call
 	for i, x := range k.x {
@@ -91,8 +91,8 @@ func (k *codesCase) want() []float64 {
 	return c.Out
 }
 
-// blockCodes and unblock bring fields into the blocked layout and back.
-func blockCodes(x []float64, b Blocked) []uint8 {
+// blockInt8 and unblock bring fields into the blocked layout and back.
+func blockInt8(x []float64, b Blocked) []uint8 {
 	y := make([]uint8, b.Len())
 	for i, v := range x {
 		cell, c, n := i%b.Cells(), i/b.Cells()%b.C, i/b.Cells()/b.C
@@ -110,7 +110,7 @@ func unblock[T uint8 | float32](x []T, b Blocked) []float64 {
 	return y
 }
 
-func (k *codesCase) run(t testing.TB, p *Pool, tiles int) []float64 {
+func (k *int8Case) run(t testing.TB, p *Pool, tiles int) []float64 {
 	t.Helper()
 	s := k.spec
 	j, err := NewWinoInt8(p, s, tiles)
@@ -122,7 +122,7 @@ func (k *codesCase) run(t testing.TB, p *Pool, tiles int) []float64 {
 	y, y8, scratch := make([]float32, b.Len()), make([]uint8, b.Len()), make([]float32, j.ScratchLen())
 	var x [2][]uint8
 	for i := range x {
-		x[i] = blockCodes(k.x[i], Blocked{s.N, s.Parts[i], s.Size})
+		x[i] = blockInt8(k.x[i], Blocked{s.N, s.Parts[i], s.Size})
 	}
 	j.Run(y8, Float32(y), x[0], x[1], k.w, k.bias, scratch)
 	if s.OutScales != nil {
@@ -131,7 +131,7 @@ func (k *codesCase) run(t testing.TB, p *Pool, tiles int) []float64 {
 	return unblock(y, b)
 }
 
-var codesSpecs = []WinoSpec{
+var int8Specs = []WinoSpec{
 	{N: 2, Parts: [2]int{3, 0}, K: 5, Size: [3]int{1, 6, 7}, KD: 3, Side: 3, ReLU: true},
 	{N: 1, Parts: [2]int{17, 5}, K: 33, Size: [3]int{2, 9, 12}, KD: 3, Side: 3, Wrap: true, ReLU: true},
 	{N: 1, Parts: [2]int{16, 20}, K: 40, Size: [3]int{2, 22, 21}, KD: 3, Side: 3, ReLU: true},
@@ -142,15 +142,15 @@ var codesSpecs = []WinoSpec{
 // Convolutions of codes agree with the reference, which computes in whole numbers, on every
 // instruction set, in any cut and on any number of threads: float32 to the rounding of their
 // transforms, codes but for ties.
-func TestCodesAgreeWithTheReference(t *testing.T) {
+func TestInt8AgreeWithTheReference(t *testing.T) {
 	pool, err := NewPool(2)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer pool.Close()
-	for i, s := range codesSpecs {
+	for i, s := range int8Specs {
 		for _, out := range []bool{false, true} {
-			k := newCodesCase(uint64(i), s, [2]int{128 * (i % 2), 128}, out)
+			k := newInt8Case(uint64(i), s, [2]int{128 * (i % 2), 128}, out)
 			want := k.want()
 			most := slices.Max(want)
 			everyISA(t, func(t *testing.T) {
@@ -176,10 +176,10 @@ func TestCodesAgreeWithTheReference(t *testing.T) {
 }
 
 // Sums of bytes at the ends of their range do not overflow.
-func TestCodesAtTheEndsOfTheirRange(t *testing.T) {
+func TestInt8AtTheEndsOfTheirRange(t *testing.T) {
 	for _, zero := range []int{0, 128} {
 		s := WinoSpec{N: 1, Parts: [2]int{32, 0}, K: 16, Size: [3]int{2, 8, 8}, KD: 3, Side: 3}
-		k := newCodesCase(1, s, [2]int{zero}, false)
+		k := newInt8Case(1, s, [2]int{zero}, false)
 		for i := range k.x[0] { // the signs of the point with the largest coefficients
 			k.x[0][i] = 255 * float64((i/8+1)/2%2*(i%8+1)/2%2)
 		}
@@ -198,9 +198,9 @@ func TestCodesAtTheEndsOfTheirRange(t *testing.T) {
 	}
 }
 
-// BenchmarkCodes is a convolution of a large field of codes beside the same of float32 and of
+// BenchmarkInt8 is a convolution of a large field of codes beside the same of float32 and of
 // bfloat16, in turn on one thread: useful GFLOP/s of each, by the least time.
-func BenchmarkCodes(b *testing.B) {
+func BenchmarkInt8(b *testing.B) {
 	p, err := NewPool(1)
 	if err != nil {
 		b.Fatal(err)
@@ -210,7 +210,7 @@ func BenchmarkCodes(b *testing.B) {
 		b.Run(fmt.Sprint(c), func(b *testing.B) {
 			s := WinoSpec{N: 1, Parts: [2]int{c[0], c[1]}, K: c[2], Size: [3]int{2, 176, 176}, KD: 3, Side: 3, ReLU: true, FilterIn: c[0] + c[1]}
 			flops := 2 * float64(s.FilterIn*s.K) * 9 * 4 * 176 * 176
-			k := &codesCase{spec: WinoInt8Spec{WinoSpec: s}, w: random(1, s.K*s.FilterIn*27, -0.1, 0.1)}
+			k := &int8Case{spec: WinoInt8Spec{WinoSpec: s}, w: random(1, s.K*s.FilterIn*27, -0.1, 0.1)}
 			k.spec.InScales, k.spec.OutScales = random(2, s.FilterIn, 0.01, 0.02), random(2, s.K, 0.01, 0.02)
 			for i := range s.Parts {
 				if s.Parts[i] > 0 {

@@ -122,7 +122,7 @@ static void sparse_source(const sparse *s, long t, float *v, long tiles, long ps
 INLINE void zero_points(const int b16, const wino *j, tile_at a, long k, vec bias) {
 	const long *g = j->g, plane = g[W_H] * g[W_W] * 16;
 	vec r0 = (vec){} + bias;
-	if (g[W_RELU]) r0 = keep(r0, r0 > 0);
+	if (g[W_RELU]) r0 = relu_of(r0);
 	for (long z = 0; z < depth_out[g[W_SCHEME]] && a.z + z < g[W_D]; z++) {
 		long at = ((a.n * ((g[W_K] + 15) / 16) + k / 16) * g[W_D] + a.z + z) * plane + k % 16;
 		for (int i = 0; i < 4 && a.y + i < g[W_H]; i++) {

@@ -53,7 +53,7 @@ func (d *gpu) copyAsync(dst, src device.Pointer, bytes int64, behind C.int) (dev
 	if d.isHost(dst) {
 		from = 1
 	}
-	if rc := C.ens_gpu_copy_aside(d.c, dst, src, C.size_t(bytes), from, behind, t.done); rc != 0 {
+	if rc := C.ens_gpu_copy_async(d.c, dst, src, C.size_t(bytes), from, behind, t.done); rc != 0 {
 		return nil, d.fail(rc, fmt.Sprintf("asynchronous copy of %d bytes", bytes))
 	}
 	return d.begin(t), nil
@@ -93,7 +93,7 @@ func (d *gpu) RunAsync(f func(stream device.Pointer) error) (device.Event, error
 	if rc := C.ens_gpu_fork(d.c); rc != 0 {
 		return nil, d.fail(rc, "cuStreamWaitEvent")
 	}
-	failed := f(device.Pointer(d.c.aside[C.ENS_ASIDE-1]))
+	failed := f(device.Pointer(d.c.side[C.ENS_SIDE_STREAMS-1]))
 	// Also behind work that failed: in a recording the stream has to be joined.
 	if rc := C.ens_gpu_mark(d.c, t.done); rc != 0 {
 		return nil, errors.Join(failed, d.fail(rc, "cuEventRecord"))

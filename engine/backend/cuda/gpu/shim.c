@@ -65,7 +65,7 @@ int ens_gpu_open(ens_gpu *g, int index, const char **what) {
 	TRY(g->cu.cuDevicePrimaryCtxRetain(&g->context, g->device), "cuDevicePrimaryCtxRetain")
 	TRY(enter(g), "cuCtxSetCurrent")
 	TRY(g->cu.cuStreamCreate(&g->stream, ENS_CU_STREAM_NON_BLOCKING), "cuStreamCreate")
-	for (int i = 0; i < ENS_ASIDE; i++) TRY(g->cu.cuStreamCreate(&g->aside[i], ENS_CU_STREAM_NON_BLOCKING), "cuStreamCreate")
+	for (int i = 0; i < ENS_SIDE_STREAMS; i++) TRY(g->cu.cuStreamCreate(&g->side[i], ENS_CU_STREAM_NON_BLOCKING), "cuStreamCreate")
 	TRY(g->cu.cuEventCreate(&g->begin, 0), "cuEventCreate")
 	TRY(g->cu.cuEventCreate(&g->end, 0), "cuEventCreate")
 	TRY(g->cu.cuEventCreate(&g->fork, ENS_CU_EVENT_DISABLE_TIMING), "cuEventCreate")
@@ -92,8 +92,8 @@ int ens_gpu_close(ens_gpu *g, const char **what) {
 	if (g->fork) DO(g->cu.cuEventDestroy_v2(g->fork), "cuEventDestroy");
 	if (g->end) DO(g->cu.cuEventDestroy_v2(g->end), "cuEventDestroy");
 	if (g->begin) DO(g->cu.cuEventDestroy_v2(g->begin), "cuEventDestroy");
-	for (int i = 0; i < ENS_ASIDE; i++)
-		if (g->aside[i]) DO(g->cu.cuStreamDestroy_v2(g->aside[i]), "cuStreamDestroy");
+	for (int i = 0; i < ENS_SIDE_STREAMS; i++)
+		if (g->side[i]) DO(g->cu.cuStreamDestroy_v2(g->side[i]), "cuStreamDestroy");
 	if (g->stream) DO(g->cu.cuStreamDestroy_v2(g->stream), "cuStreamDestroy");
 	if (g->context) {
 		DO(g->cu.cuCtxSetCurrent(0), "cuCtxSetCurrent");
@@ -103,7 +103,7 @@ int ens_gpu_close(ens_gpu *g, const char **what) {
 #undef DO
 	g->end = g->begin = g->fork = 0;
 	g->stream = 0;
-	for (int i = 0; i < ENS_ASIDE; i++) g->aside[i] = 0;
+	for (int i = 0; i < ENS_SIDE_STREAMS; i++) g->side[i] = 0;
 	g->context = 0;
 	return first;
 }
@@ -161,20 +161,20 @@ int ens_gpu_zero(ens_gpu *g, void *p, size_t bytes) {
 int ens_gpu_wait(ens_gpu *g) {
 	ENTER(g);
 	int rc = g->cu.cuStreamSynchronize(g->stream);
-	for (int i = 0; i < ENS_ASIDE && rc == 0; i++) rc = g->cu.cuStreamSynchronize(g->aside[i]);
+	for (int i = 0; i < ENS_SIDE_STREAMS && rc == 0; i++) rc = g->cu.cuStreamSynchronize(g->side[i]);
 	return rc;
 }
 
 // A stream that waits for an event waits for what it marks then, so that one event serves
 // for all forks. While the stream of work is recorded, the wait makes the other part of the
 // recording.
-int ens_gpu_copy_aside(ens_gpu *g, void *dst, const void *src, size_t bytes, int from, int behind, CUevent done) {
+int ens_gpu_copy_async(ens_gpu *g, void *dst, const void *src, size_t bytes, int from, int behind, CUevent done) {
 	ENTER(g);
-	CUstream aside = g->aside[from];
+	CUstream side = g->side[from];
 	int rc = behind ? (int)g->cu.cuEventRecord(g->fork, g->stream) : 0;
-	if (rc == 0 && behind) rc = g->cu.cuStreamWaitEvent(aside, g->fork, 0);
-	if (rc == 0) rc = g->cu.cuMemcpyAsync((uintptr_t)dst, (uintptr_t)src, bytes, aside);
-	return rc ? rc : (int)g->cu.cuEventRecord(done, aside);
+	if (rc == 0 && behind) rc = g->cu.cuStreamWaitEvent(side, g->fork, 0);
+	if (rc == 0) rc = g->cu.cuMemcpyAsync((uintptr_t)dst, (uintptr_t)src, bytes, side);
+	return rc ? rc : (int)g->cu.cuEventRecord(done, side);
 }
 
 int ens_gpu_join(ens_gpu *g, CUevent done) {
@@ -185,12 +185,12 @@ int ens_gpu_join(ens_gpu *g, CUevent done) {
 int ens_gpu_fork(ens_gpu *g) {
 	ENTER(g);
 	int rc = g->cu.cuEventRecord(g->fork, g->stream);
-	return rc ? rc : (int)g->cu.cuStreamWaitEvent(g->aside[ENS_ASIDE - 1], g->fork, 0);
+	return rc ? rc : (int)g->cu.cuStreamWaitEvent(g->side[ENS_SIDE_STREAMS - 1], g->fork, 0);
 }
 
 int ens_gpu_mark(ens_gpu *g, CUevent done) {
 	ENTER(g);
-	return g->cu.cuEventRecord(done, g->aside[ENS_ASIDE - 1]);
+	return g->cu.cuEventRecord(done, g->side[ENS_SIDE_STREAMS - 1]);
 }
 
 int ens_gpu_event(ens_gpu *g, CUevent *event) {

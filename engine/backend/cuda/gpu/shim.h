@@ -4,14 +4,14 @@
 #include "prototypes.h"
 #include <stdint.h>
 
-#define ENS_ASIDE 3
+#define ENS_SIDE_STREAMS 3
 
 typedef struct {
 	ens_cuda cu;
 	long id; // unique in the process; a context may get an address again
 	CUdevice device;
 	CUcontext context;
-	CUstream stream, aside[ENS_ASIDE]; // main stream; streams of copies to the device, of copies from it, and of libraries
+	CUstream stream, side[ENS_SIDE_STREAMS]; // main stream; streams of copies to the device, of copies from it, and of libraries
 	CUevent begin, end, fork;
 } ens_gpu;
 
@@ -44,9 +44,9 @@ int ens_gpu_free(ens_gpu *g, void *p);
 int ens_gpu_alloc_host(ens_gpu *g, size_t bytes, void **p);
 int ens_gpu_free_host(ens_gpu *g, void *p);
 int ens_gpu_copy(ens_gpu *g, void *dst, const void *src, size_t bytes);
-// ens_gpu_copy_aside copies in the stream of a direction, after all work so far if behind
+// ens_gpu_copy_async copies in the stream of a direction, after all work so far if behind
 // is 1; done marks its end.
-int ens_gpu_copy_aside(ens_gpu *g, void *dst, const void *src, size_t bytes, int from, int behind, CUevent done);
+int ens_gpu_copy_async(ens_gpu *g, void *dst, const void *src, size_t bytes, int from, int behind, CUevent done);
 int ens_gpu_join(ens_gpu *g, CUevent done);
 // ens_gpu_fork makes the stream of libraries wait for all work so far; ens_gpu_mark makes
 // done mark the end of the work in it.

@@ -5,7 +5,7 @@
 // Joins the parts of a field along their lanes, each row of which begins with the last and
 // ends with the first `pad` points of the row, for a periodic last axis. A thread copies eight
 // lanes. units are eighths of lanes.
-KERNEL frame(const T *x0, const T *x1, T *y, int32_t units0, int32_t units1, int64_t rows, int32_t size, int32_t pad) {
+KERNEL pad_periodic(const T *x0, const T *x1, T *y, int32_t units0, int32_t units1, int64_t rows, int32_t size, int32_t pad) {
 	int32_t units = units0 + units1, wide = size + 2 * pad;
 	int64_t n = rows * wide * units;
 	for (int64_t i = thread_of_grid(); i < n; i += threads_of_grid()) {

@@ -12,7 +12,7 @@ DEVICE float f_add_scalar(float x, float p) { return x + p; }
 DEVICE float f_at_least(float x, float y) { return x >= y ? 1.0f : 0.0f; }
 
 DEVICE float f_relu(float x) { return x > 0 || x != x ? x : 0; }
-DEVICE float f_relu_grad(float y, float dy) { return y > 0 ? dy : 0 * dy; }
+DEVICE float f_relu_grad(float y, float dy) { return y > 0 ? dy : 0; }
 DEVICE float f_exp(float x) { return expf(x); }
 DEVICE float f_exp_grad(float y, float dy) { return dy * y; }
 DEVICE float f_log(float x) { return logf(x); }
@@ -22,7 +22,7 @@ DEVICE float f_sqrt_grad(float y, float dy) { return dy * (0.5f / y); }
 DEVICE float f_square(float x) { return x * x; }
 DEVICE float f_square_grad(float x, float dy) { return dy * (2 * x); }
 DEVICE float f_abs(float x) { return fabsf(x); }
-DEVICE float f_abs_grad(float x, float dy) { return x > 0 ? dy : x < 0 ? -dy : 0 * dy; }
+DEVICE float f_abs_grad(float x, float dy) { return x > 0 ? dy : x < 0 ? -dy : 0; }
 DEVICE float f_softplus(float x) { return fmaxf(x, 0) + log1pf(expf(-fabsf(x))); }
 DEVICE float f_sigmoid(float x) {
 	float e = expf(-fabsf(x));

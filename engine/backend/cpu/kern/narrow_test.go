@@ -9,7 +9,7 @@ import (
 )
 
 // The cases are those of Winograd's test; the reference is the same float64 loop.
-func TestThinAgreesWithPlainSums(t *testing.T) {
+func TestNarrowAgreesWithPlainSums(t *testing.T) {
 	keep := map[string][]float32{} // for equal bits over threads
 	everyStorage(t, func(t *testing.T, p *Pool, b16 bool, _ func(string, *tensor)) {
 		for i, s := range []WinoSpec{
@@ -28,7 +28,7 @@ func TestThinAgreesWithPlainSums(t *testing.T) {
 			x0, _ := k.parts(t, b16)
 			shape := Blocked{N: s.N, C: k.c, S: s.Source()}
 			pad := [2]int{s.Side/2 - s.Before[1], s.Side/2 - s.Before[2]}
-			j, err := NewThin(p, ThinSpec{X: shape, Pad: pad, K: s.K, KD: s.KD, Side: s.Side, Wrap: s.Wrap})
+			j, err := NewNarrow(p, NarrowSpec{X: shape, Pad: pad, K: s.K, KD: s.KD, Side: s.Side, Wrap: s.Wrap})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -86,11 +86,11 @@ func float64s(x []float32) []float64 {
 	return y
 }
 
-func TestThinRefusesWhatItDoesNotServe(t *testing.T) {
-	for _, s := range []ThinSpec{{K: 5, KD: 1, Side: 1}, {K: 3, KD: 1, Side: 5, Pad: [2]int{2, 2}}, {K: 1, KD: 1, Side: 2}, {K: 1, KD: 2, Side: 1},
+func TestNarrowRefusesWhatItDoesNotServe(t *testing.T) {
+	for _, s := range []NarrowSpec{{K: 5, KD: 1, Side: 1}, {K: 3, KD: 1, Side: 5, Pad: [2]int{2, 2}}, {K: 1, KD: 1, Side: 2}, {K: 1, KD: 2, Side: 1},
 		{K: 1, KD: 1, Side: 3, Pad: [2]int{3, 1}}, {K: 1, KD: 1, Side: 3, Wrap: true}, {K: 1, KD: 1, Side: 11}} {
 		s.X = Blocked{N: 1, C: 1, S: [3]int{2, 9, 9}}
-		if _, err := NewThin(nil, s); err != ErrUnsupported {
+		if _, err := NewNarrow(nil, s); err != ErrUnsupported {
 			t.Errorf("%+v: %v, want ErrNotServed", s, err)
 		}
 	}

@@ -3,20 +3,20 @@
 package kern
 
 /*
-#cgo noescape ens_thin
-#cgo nocallback ens_thin
-#cgo noescape ens_thin_data
-#cgo nocallback ens_thin_data
-#cgo noescape ens_thin_filter
-#cgo nocallback ens_thin_filter
+#cgo noescape ens_narrow
+#cgo nocallback ens_narrow
+#cgo noescape ens_narrow_data
+#cgo nocallback ens_narrow_data
+#cgo noescape ens_narrow_filter
+#cgo nocallback ens_narrow_filter
 #include "kern.h"
 */
 import "C"
 
-// ThinSpec describes a convolution from a blocked field to a few plain channels, such
+// NarrowSpec describes a convolution from a blocked field to a few plain channels, such
 // as the last layer of a network. Stride is 1, sizes of the filter are odd, the number
 // of levels does not change. Padding is zero, or periodic in longitude.
-type ThinSpec struct {
+type NarrowSpec struct {
 	X    Blocked // shape of the input
 	Pad  [2]int  // padding before the first latitude and longitude
 	K    int     // channels of the result
@@ -27,38 +27,38 @@ type ThinSpec struct {
 }
 
 // Result returns the latitudes and longitudes of the result.
-func (s ThinSpec) Result() (rows, cols int) {
+func (s NarrowSpec) Result() (rows, cols int) {
 	return s.X.S[1] + 2*s.Pad[0] - s.Side + 1, s.X.S[2] + 2*s.Pad[1] - s.Side + 1
 }
 
-// Thin is a prepared convolution of a ThinSpec. It holds no memory of C.
-type Thin struct {
+// Narrow is a prepared convolution of a NarrowSpec. It holds no memory of C.
+type Narrow struct {
 	pool            *Pool
-	spec            ThinSpec
+	spec            NarrowSpec
 	geom            []C.long
 	result, filter  int
 	filters, padded int // scratch: filters by channel, and padded rows of the gradient
 }
 
-// SupportsThin reports whether the kernels support a convolution: at most 4 result
+// SupportsNarrow reports whether the kernels support a convolution: at most 4 result
 // channels, and at most 12 of them times the side of the filter.
-func SupportsThin(s ThinSpec) bool {
+func SupportsNarrow(s NarrowSpec) bool {
 	rows, cols := s.Result()
 	fits := rows > 0 && cols > 0 && s.Pad[0] >= 0 && s.Pad[0] < s.Side && s.Pad[1] >= 0 && s.Pad[1] < s.Side
 	return fits && s.K <= 4 && s.K*s.Side <= 12 && s.Side%2 == 1 && s.KD%2 == 1 && (!s.Wrap || cols == s.X.S[2] && cols >= s.Side/2)
 }
 
-// NewThin prepares all three passes.
+// NewNarrow prepares all three passes.
 //
-// Errors: ErrUnsupported if SupportsThin is false.
-func NewThin(p *Pool, s ThinSpec) (*Thin, error) {
-	if !SupportsThin(s) {
+// Errors: ErrUnsupported if SupportsNarrow is false.
+func NewNarrow(p *Pool, s NarrowSpec) (*Narrow, error) {
+	if !SupportsNarrow(s) {
 		return nil, ErrUnsupported
 	}
 	taps := s.KD * s.Side * s.Side
 	rows, cols := s.Result()
 	results := s.X.N * s.K * s.X.S[0] * rows
-	t := &Thin{pool: p, spec: s, result: results * cols, filter: s.K * s.X.C * taps,
+	t := &Narrow{pool: p, spec: s, result: results * cols, filter: s.K * s.X.C * taps,
 		filters: s.K * taps * s.X.Blocks() * Block, padded: results * (cols + 2*(s.Side-1-s.Pad[1]))}
 	t.geom = []C.long{C.long(s.X.N), C.long(s.X.C), C.long(s.K), C.long(s.X.S[0]), C.long(s.X.S[1]), C.long(s.X.S[2]),
 		C.long(s.KD), C.long(s.Side), C.long(rows), C.long(cols), C.long(s.Pad[0]), C.long(s.Pad[1]),
@@ -67,36 +67,36 @@ func NewThin(p *Pool, s ThinSpec) (*Thin, error) {
 }
 
 // ScratchLen returns the number of float32 values of scratch that a run needs.
-func (t *Thin) ScratchLen() int { return t.filters + t.padded }
+func (t *Narrow) ScratchLen() int { return t.filters + t.padded }
 
 // Forward computes y = conv(x, w) (+ bias) (ReLU).
 //
 // Shape: x blocked; w plain [K C kD k k]; bias [K] or nil; y plain [N K D H' W']
 // (Result).
-func (t *Thin) Forward(y []float32, x Stored, w, bias, scratch []float32) {
+func (t *Narrow) Forward(y []float32, x Stored, w, bias, scratch []float32) {
 	t.check(x, len(y), len(w), len(scratch))
 	if bias != nil {
 		want("bias", len(bias), t.spec.K)
 	}
-	C.ens_thin(t.pool.ptr(), x.storage(), f32(y), x.ptr, f32(w), f32(bias), f32(scratch), &t.geom[0])
+	C.ens_narrow(t.pool.ptr(), x.storage(), f32(y), x.ptr, f32(w), f32(bias), f32(scratch), &t.geom[0])
 }
 
 // Data computes dx, the gradient with respect to the input, with 0 where gate, if set,
 // is not positive.
-func (t *Thin) Data(dx Stored, dy, w []float32, gate Stored, scratch []float32) {
+func (t *Narrow) Data(dx Stored, dy, w []float32, gate Stored, scratch []float32) {
 	t.check(dx, len(dy), len(w), len(scratch))
 	gate.wantIfSet("gate", dx.Len(), dx)
-	C.ens_thin_data(t.pool.ptr(), dx.storage(), dx.ptr, f32(dy), f32(w), gate.ptr, f32(scratch), &t.geom[0])
+	C.ens_narrow_data(t.pool.ptr(), dx.storage(), dx.ptr, f32(dy), f32(w), gate.ptr, f32(scratch), &t.geom[0])
 }
 
 // Filter computes dw, the gradient of the filter.
-func (t *Thin) Filter(dw []float32, x Stored, dy, scratch []float32) {
+func (t *Narrow) Filter(dw []float32, x Stored, dy, scratch []float32) {
 	t.check(x, len(dy), len(dw), len(scratch))
-	C.ens_thin_filter(t.pool.ptr(), x.storage(), f32(dw), x.ptr, f32(dy), f32(scratch), &t.geom[0])
+	C.ens_narrow_filter(t.pool.ptr(), x.storage(), f32(dw), x.ptr, f32(dy), f32(scratch), &t.geom[0])
 }
 
 // check panics unless all lengths fit.
-func (t *Thin) check(x Stored, result, filter, scratch int) {
+func (t *Narrow) check(x Stored, result, filter, scratch int) {
 	x.want("the blocked field", t.spec.X.Len(), x)
 	want("the plain field", result, t.result)
 	want("filter", filter, t.filter)

@@ -1,0 +1,72 @@
+package dist
+
+import "math"
+
+// guard completes the functions of a family for every float64:
+//
+//   - NaN among parameters or arguments gives NaN, as do a scale below 0 and a probability outside [0, 1]
+//   - a distribution function is within [0, 1], a CRPS is not below 0 by rounding
+//
+// It returns f, whose functions it replaces.
+func guard(f *Family) *Family {
+	cdf, quantile, crps, valid := f.CDF, f.Quantile, f.CRPS, validParameters(f)
+	f.CDF = func(par []float64, x float64) float64 {
+		if x != x || !valid(par) {
+			return math.NaN()
+		}
+		return min(max(cdf(par, x), 0), 1)
+	}
+	f.Quantile = func(par []float64, p float64) float64 {
+		if !(p >= 0 && p <= 1) || !valid(par) {
+			return math.NaN()
+		}
+		return quantile(par, p)
+	}
+	if of := f.quantileFunc; of != nil {
+		f.quantileFunc = func(p float64) func(par []float64) float64 {
+			if !(p >= 0 && p <= 1) {
+				return func([]float64) float64 { return math.NaN() }
+			}
+			q := of(p)
+			return func(par []float64) float64 {
+				if !valid(par) {
+					return math.NaN()
+				}
+				return q(par)
+			}
+		}
+	}
+	f.CRPS = func(grad, par []float64, y float64) float64 {
+		if y != y || !valid(par) {
+			for i := range grad {
+				grad[i] = math.NaN()
+			}
+			return math.NaN()
+		}
+		return max(crps(grad, par, y), 0)
+	}
+	return f
+}
+
+// validParameters returns whether parameters define a distribution, as far as that shows in each of them: none is NaN, no scale
+// is below 0, and a probability, named p, is within [0, 1].
+func validParameters(f *Family) func(par []float64) bool {
+	lo, hi := make([]float64, len(f.Parameters)), make([]float64, len(f.Parameters))
+	for i, name := range f.Parameters {
+		lo[i], hi[i] = math.Inf(-1), math.Inf(1)
+		if f.Roles[i] == Scale || name == "sigma" || name == "shape" {
+			lo[i] = 0
+		}
+		if name == "p" {
+			lo[i], hi[i] = 0, 1
+		}
+	}
+	return func(par []float64) bool {
+		for i, v := range par {
+			if !(v >= lo[i] && v <= hi[i]) {
+				return false
+			}
+		}
+		return true
+	}
+}
