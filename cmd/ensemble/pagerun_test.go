@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	rundemo "github.com/ensemble-weather/ensemble/ensemble/run/demo"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
@@ -210,38 +209,6 @@ func followIn(t *testing.T, dir, page string, all []block, programs string, smal
 			t.Errorf("%s:%d: the output has no line %q where the page states it:\n%s", page, b.line, line, printed[i])
 		}
 	}
-}
-
-// pageData are inits for the pages, of the demo's atmosphere: a training, a validation and a daily test period.
-func pageData(t *testing.T) string {
-	t.Helper()
-	o := rundemo.Options{Root: t.TempDir(), DataOnly: true}
-	for _, p := range []struct {
-		first        time.Time
-		inits, every int
-	}{{time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC), 40, 6}, {time.Date(2025, 9, 15, 0, 0, 0, 0, time.UTC), 8, 6}, {time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), 12, 1}} {
-		for i := range p.inits {
-			o.Data.InitTimes = append(o.Data.InitTimes, p.first.AddDate(0, 0, p.every*i))
-		}
-	}
-	r, err := rundemo.Run(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r.DataDir
-}
-
-// runPage runs the commands of a page after its set-up, and compares their output with that of the page.
-func runPage(t *testing.T, name string, all []block, programs, data string) {
-	t.Helper()
-	setup, err := filepath.Abs("testdata/pages")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("PAGE_DATA", data)
-	t.Setenv("PAGES", setup)
-	begin := block{line: 1, commands: fmt.Sprintf(". %s/common.sh\n. %[1]s/%s.sh\n", setup, name)}
-	follow(t, "../../docs/"+name+".md", append([]block{begin}, all...), programs, false)
 }
 
 // pagesElsewhere are pages whose commands other tests run.
