@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// specialValues are the values near which formulas overflow, divide zero by zero, or iterate for ever.
+// specialValues are the values near which formulas overflow, divide zero by zero, or iterate without limit.
 var specialValues = []float64{0, math.Copysign(0, -1), 5e-324, 1e-310, 1e-300, 1e-20, 1e-8, 0.3, 0.5, 1, 1.5, 2, 20, 273.15, 1e5, 1e7, 1e9, 1e20, 1e154, 1e300,
 	math.MaxFloat64, math.Inf(1), -1e-300, -0.3, -1, -40, -1e5, -1e20, -1e300, math.Inf(-1), math.NaN()}
 
@@ -112,7 +112,7 @@ func specialParameters(t *testing.T, step int) {
 	}
 }
 
-// TestUnboundedShapes: the formulas of the gamma distribution that iterated for ever or for very long return, and approximations for wide
+// TestUnboundedShapes: the formulas of the gamma distribution that iterated without limit, or for very long, return, and approximations for wide
 // shapes continue the exact ones.
 func TestUnboundedShapes(t *testing.T) {
 	grad := make([]float64, 3)

@@ -265,7 +265,11 @@ func TestThresholdsOfTheLoss(t *testing.T) {
 
 // TestDivergenceNamesThePlace: the message of a training that diverges names operation, layer, initialisation and point.
 func TestDivergenceNamesThePlace(t *testing.T) {
-	_, _, err := trainRain(t, rainConfig(t, "train.learning_rate=1e30", "train.clip=0"), nil)
+	tr, _, err := trainRain(t, rainConfig(t, "train.learning_rate=1e30", "train.clip=0"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = tr.loop(context.Background())
 	var e *exit.Error
 	if !errors.As(err, &e) || e.Code != exit.No {
 		t.Fatalf("got %v, want a divergence", err)

@@ -542,7 +542,7 @@ static __attribute__((noinline, cold)) void plain_cells(const wino *j, tile_at a
 }
 
 // result_points: products m at distance ps to the result's VL channels; the
-// tile's 4×4 cells of every level. Cells that come out as NaN or infinite are computed again
+// tile's 4×4 cells of every level. Cells that come out as NaN or infinite are recomputed
 // by plain_cells.
 INLINE void result_points(const int scheme, const int b16, const wino *j, tile_at a, const float *m, long ps, long k, vec bias) {
 	const long *g = j->g, plane = g[W_H] * g[W_W] * 16;
