@@ -44,6 +44,8 @@ var promises = []promise{
 	{op: "set_crps", huge: true, anyNumber: true, why: "distances near the limit of float32 cancel"},
 	{op: "axis_attention", huge: true, anyNumber: true, why: "products of queries and keys overflow, and another key has all of the weight"},
 	{op: "elementwise_chain", cases: "gradients", spreads: true, why: "1/x of a denormal number is infinite in float32"},
+	{op: "conv3d", devices: "cuda", infinityAsNaN: true, spreads: true, why: "matrix units multiply the zeros of padding and of whole tiles"},
+	{op: "with_halo", devices: "cuda", infinityAsNaN: true, spreads: true, why: "as conv3d"},
 	{op: "max_pool_grad", anyNumber: true, why: "of several NaN in a window, the first or the last receives the gradient"},
 	{op: "conv3d", cases: "blocks", infinityAsNaN: true, spreads: true, why: "zero blocks of filters are multiplied or left out, as the form prefers"},
 }
@@ -102,13 +104,13 @@ func TestSpecialValues(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer dev.Close()
-			specialValues(t, dev, 67)
+			specialValues(t, dev, 97)
 		})
 	}
 }
 
 // TestSpecialValuesOfCUDA is the same on the emulated GPU, with a smaller sample.
-func TestSpecialValuesOfCUDA(t *testing.T) { specialValuesOfCUDA(t, 997) }
+func TestSpecialValuesOfCUDA(t *testing.T) { specialValuesOfCUDA(t, 199) }
 
 func specialValuesOfCUDA(t *testing.T, step int) {
 	dev, err := emulated.Open(1 << 30)

@@ -134,8 +134,8 @@ KERNEL set_crps(const float *x, const float *y, float *score, int64_t n, int64_t
 	}
 }
 
-// sign is −1, 0, 1, or no number.
-DEVICE float sign(float x) { return x > 0 ? 1 : x < 0 ? -1 : x; }
+// sign is the sign of a − b, also for infinite values: −1, 0, 1, or NaN.
+DEVICE float sign(float a, float b) { return a > b ? 1 : a < b ? -1 : a == b ? 0 : NAN; }
 
 KERNEL set_crps_grad(const float *x, const float *y, const float *dy, float *dx, int64_t n, int64_t inner, int32_t m, int32_t first, float pair) {
 	for (int64_t t = thread_of_grid(); t < n; t += threads_of_grid()) {
@@ -148,8 +148,8 @@ KERNEL set_crps_grad(const float *x, const float *y, const float *dy, float *dx,
 #pragma unroll unrolled
 			for (int k = 0; k < SIZE; k++)
 				if (k >= lo && k < hi)
-					signs += sign(v - r.v[k]);
-			dx[at + i * inner] = r.bad ? NAN : dy[t] * (sign(v - y[t]) / m - pair * signs);
+					signs += sign(v, r.v[k]);
+			dx[at + i * inner] = r.bad ? NAN : dy[t] * (sign(v, y[t]) / m - pair * signs);
 		}
 	}
 }
