@@ -109,7 +109,7 @@ func TestSyntheticArchive(t *testing.T) {
 	set := func(more ...string) []string {
 		return append([]string{fmt.Sprintf("data.forecasts=[%s/output.*]", archive), fmt.Sprintf("data.analyses=[%s/era5.*]", archive), "data.las.window=3",
 			"data.members.full=3", "data.members.use=3", "data.split.train.to=1998-12-31", "data.split.validation.from=1999-01-01", "data.split.validation.to=1999-12-31",
-			"data.split.test.from=2000-01-01", "data.split.test.to=2000-12-31", "model.base=2", "model.stages=2", "train.epochs=1", "train.batch_size=2"}, more...)
+			"data.split.test.from=2000-01-01", "data.split.test.to=2000-12-31", "model.base=2", "model.stages=2", "train.epochs=1", "train.warmup=0", "train.batch_size=2"}, more...)
 	}
 	prepare := func(c *config.TrainConfig, out string, p *config.ProtocolConfig) (*samples.PrepareResult, error) {
 		return samples.Prepare(ctx, samples.PrepareOptions{Config: c, Protocol: p, Out: filepath.Join(root, out), Storage: "f32", Memory: 16 << 20, Version: "test"})

@@ -54,7 +54,7 @@ func TestFormats(t *testing.T) {
 		{"another document", "not a store", set(func(d map[string]any) { d["schema"] = "ensemble.run/1" })},
 		{"another shard", "want \"shards/00000.bin\"", set(func(d map[string]any) { d["shards"].([]any)[0].(map[string]any)["path"] = "../x" })},
 		{"shard size", "contradicts", set(func(d map[string]any) { d["shards"].([]any)[1].(map[string]any)["size"] = 1 })},
-		{"huge grid", "contradicts", set(func(d map[string]any) { d["grid"].(map[string]any)["nx"] = 1 << 40 })},
+		{"huge grid", "1099511627776 columns", set(func(d map[string]any) { d["grid"].(map[string]any)["nx"] = 1 << 40 })},
 		{"a level twice", "twice", set(func(d map[string]any) { d["levels"] = []string{"850hPa", "500hPa", "850hPa"} })},
 		{"no members", "0 members", set(func(d map[string]any) { d["members"] = []int{} })},
 		{"cut", "damaged", text[:len(text)/2]},

@@ -20,5 +20,4 @@ func TestLongSpecialValues(t *testing.T) {
 			specialValues(t, dev, 1)
 		})
 	}
-	t.Run("cuda", func(t *testing.T) { specialValuesOfCUDA(t, 7) })
 }

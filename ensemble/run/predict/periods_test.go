@@ -7,6 +7,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/io/product"
 )
@@ -40,7 +41,7 @@ func TestCheckPeriods(t *testing.T) {
 	for _, f := range []product.Field{{Variable: "tp", Lead: day}, {Variable: "2t", Lead: day, Method: "mean"}} {
 		var p config.Publishing
 		p.Output.Formats = []string{"grib2"}
-		if err := (&productChoice{fields: []product.Field{f}}).checkPeriods(p); exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), "without its interval") {
+		if err := (&productChoice{fields: []product.Field{f}, model: &model.Model{}}).checkPeriods(p); exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), "without its interval") {
 			t.Errorf("%s without its interval: %v", f.Variable, err)
 		}
 	}

@@ -30,6 +30,7 @@ func PlaceholderTask(k task.Task) task.Task {
 		x := float64(i)
 		k.ErrorScale, k.SpreadScale = append(k.ErrorScale, 1.1+x), append(k.SpreadScale, 1.7+x)
 		k.SpreadAffine = append(k.SpreadAffine, [2]float64{0.3 + x, 0.9 + x})
+		k.LargestError, k.LargestSpread = append(k.LargestError, 2.1+x), append(k.LargestSpread, 2.7+x)
 	}
 	return k
 }
