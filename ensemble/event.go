@@ -79,7 +79,7 @@ func (e Event) Exceedance() (threshold float64, complement, ok bool) {
 		return e.Lower, false, true
 	case AtLeast:
 		x := float32(e.Lower)
-		for range 3 {
+		for range 3 { // to belowLimit, to the value below it, and by the step that AboveLimit adds
 			x = math.Nextafter32(x, float32(math.Inf(-1)))
 		}
 		return float64(x), false, true

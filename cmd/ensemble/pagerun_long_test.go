@@ -11,8 +11,6 @@ import (
 	"slices"
 	"testing"
 	"time"
-
-	rundemo "github.com/ensemble-weather/ensemble/ensemble/run/demo"
 )
 
 // installed installs the programs as README.md describes, and returns their folder. The installed program must
@@ -50,21 +48,8 @@ func TestLongPages(t *testing.T) {
 
 // pageData are inits for the pages, of the demo's atmosphere: a training, a validation and a daily test period.
 func pageData(t *testing.T) string {
-	t.Helper()
-	o := rundemo.Options{Root: t.TempDir(), DataOnly: true}
-	for _, p := range []struct {
-		first        time.Time
-		inits, every int
-	}{{time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC), 40, 6}, {time.Date(2025, 9, 15, 0, 0, 0, 0, time.UTC), 8, 6}, {time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), 12, 1}} {
-		for i := range p.inits {
-			o.Data.InitTimes = append(o.Data.InitTimes, p.first.AddDate(0, 0, p.every*i))
-		}
-	}
-	r, err := rundemo.Run(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r.DataDir
+	return demoData(t, initSeries{time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC), 40, 6}, initSeries{time.Date(2025, 9, 15, 0, 0, 0, 0, time.UTC), 8, 6},
+		initSeries{time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), 12, 1})
 }
 
 // runPage runs the commands of a page after its set-up, and compares their output with that of the page.

@@ -15,14 +15,22 @@ const quickstartPage = "../../docs/quickstart.md"
 
 // smallData are the demo's data with few inits in each period.
 func smallData(t *testing.T) string {
+	return demoData(t, initSeries{firstDay, 4, 7}, initSeries{time.Date(2003, 10, 6, 0, 0, 0, 0, time.UTC), 2, 7}, initSeries{time.Date(2004, 1, 5, 0, 0, 0, 0, time.UTC), 1, 7})
+}
+
+// initSeries are initialisations in steps of days.
+type initSeries struct {
+	first       time.Time
+	inits, days int
+}
+
+// demoData makes the demo's data for initialisations, and returns their folder.
+func demoData(t *testing.T, all ...initSeries) string {
 	t.Helper()
 	o := rundemo.Options{Root: t.TempDir(), DataOnly: true}
-	for _, p := range []struct {
-		first        time.Time
-		inits, every int
-	}{{firstDay, 4, 7}, {time.Date(2003, 10, 6, 0, 0, 0, 0, time.UTC), 2, 7}, {time.Date(2004, 1, 5, 0, 0, 0, 0, time.UTC), 1, 7}} {
-		for i := range p.inits {
-			o.Data.InitTimes = append(o.Data.InitTimes, p.first.AddDate(0, 0, p.every*i))
+	for _, s := range all {
+		for i := range s.inits {
+			o.Data.InitTimes = append(o.Data.InitTimes, s.first.AddDate(0, 0, s.days*i))
 		}
 	}
 	r, err := rundemo.Run(t.Context(), o)

@@ -423,7 +423,7 @@ func (p *Optimizer) Step(rate float64) (norm float64, err error) {
 func (p *Optimizer) setConstants(s *step, rate float64, number uint64) {
 	s.rate, s.blend = rate, 1
 	if n := float64(number) - 1; n > 0 {
-		s.blend = 1 - math.Min(p.o.EMA, (1+n)/(10+n))
+		s.blend = 1 - math.Min(p.o.EMA, AverageWarmUp(n))
 	}
 	s.correct1, s.correct2 = 1-math.Pow(p.o.Beta1, float64(number)), 1-math.Pow(p.o.Beta2, float64(number))
 }
@@ -572,3 +572,6 @@ func (p *Optimizer) download() {
 
 // Close ends the threads of the optimiser. Further calls do nothing.
 func (p *Optimizer) Close() error { return p.sweep.close() }
+
+// AverageWarmUp is the largest decay of Options.EMA after n steps.
+func AverageWarmUp(n float64) float64 { return (1 + n) / (10 + n) }

@@ -90,7 +90,7 @@ var kinds = map[reflect.Type]kind{
 	reflect.TypeFor[string](): {
 		want:   "a word",
 		parse:  func(n *yaml.Node, _ string) (any, error) { return parseText(n) },
-		format: func(v any) string { return quote(v.(string)) },
+		format: func(v any) string { return Quote(v.(string)) },
 		schema: map[string]any{"type": "string"},
 	},
 	reflect.TypeFor[Path](): {
@@ -102,7 +102,7 @@ var kinds = map[reflect.Type]kind{
 			}
 			return resolvePath(s, dir)
 		},
-		format: func(v any) string { return quote(string(v.(Path))) },
+		format: func(v any) string { return Quote(string(v.(Path))) },
 		schema: map[string]any{"type": "string"},
 	},
 	reflect.TypeFor[ensemble.Lead](): {
@@ -134,7 +134,7 @@ var kinds = map[reflect.Type]kind{
 			_, err := ParseDeadline(n.Value, time.Now())
 			return Deadline(n.Value), err
 		},
-		format: func(v any) string { return quote(string(v.(Deadline))) },
+		format: func(v any) string { return Quote(string(v.(Deadline))) },
 		schema: map[string]any{"type": "string"},
 	},
 	reflect.TypeFor[ensemble.Level](): {
@@ -166,13 +166,13 @@ var kinds = map[reflect.Type]kind{
 	reflect.TypeFor[Percent](): {
 		want:   "a percentage such as 50%",
 		parse:  func(n *yaml.Node, _ string) (any, error) { return ParsePercent(n.Value) },
-		format: func(v any) string { return quote(v.(Percent).String()) },
+		format: func(v any) string { return Quote(v.(Percent).String()) },
 		schema: map[string]any{"type": "string", "pattern": percentText.String()},
 	},
 	reflect.TypeFor[TrainingTime](): {
 		want:   "a percentage of the steps such as 30%, or epochs such as 12 epochs",
 		parse:  func(n *yaml.Node, _ string) (any, error) { return ParseTrainingTime(n.Value) },
-		format: func(v any) string { return quote(v.(TrainingTime).String()) },
+		format: func(v any) string { return Quote(v.(TrainingTime).String()) },
 		schema: map[string]any{"type": "string", "pattern": trainingTimeText.String()},
 	},
 	reflect.TypeFor[Averaging](): {
@@ -198,7 +198,7 @@ var kinds = map[reflect.Type]kind{
 			}
 			return ensemble.ParseVariableEvent(n.Value)
 		},
-		format: func(v any) string { return quote(v.(ensemble.VariableEvent).String()) },
+		format: func(v any) string { return Quote(v.(ensemble.VariableEvent).String()) },
 		schema: map[string]any{"type": "string", "pattern": "[<>]"},
 	},
 	reflect.TypeFor[ensemble.Area](): {
@@ -455,8 +455,8 @@ func (d Date) String() string {
 	return d.UTC().Format(time.RFC3339)
 }
 
-// quote formats text as a YAML scalar, also within a flow sequence.
-func quote(s string) string {
+// Quote formats text as a YAML scalar, also within a flow sequence.
+func Quote(s string) string {
 	out, err := yaml.Marshal(s)
 	if err != nil || strings.Contains(strings.TrimSuffix(string(out), "\n"), "\n") || strings.ContainsAny(s, ",[]{}") {
 		return strconv.Quote(s)

@@ -50,7 +50,6 @@ type archive struct {
 	verified            map[quantity]map[ensemble.Valid]bool
 	grid                map[bool]*ensemble.Grid // of most forecasts (true), of most analyses (false)
 	directions          map[string]bool         // variables that are directions
-	unused              []ensemble.Unused
 	warnings            []string
 }
 
@@ -85,7 +84,7 @@ func readArchive(ctx context.Context, o Options) (*archive, error) {
 	}
 	defer in.Close()
 	cat := in.Catalogue()
-	a.unused, a.warnings = cat.Unused, cat.Warnings
+	a.warnings = cat.Warnings
 	kinds := map[bool][]ensemble.Entry{}
 	for _, e := range cat.Entries {
 		if e.Init.IsZero() || e.Product != ensemble.MemberField {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/humanise"
 	fio "github.com/ensemble-weather/ensemble/io"
 )
 
@@ -106,7 +107,7 @@ func (a *archive) noCommonVariable() error {
 		forecasts = append(forecasts, describe(q))
 	}
 	return &exit.Error{Code: exit.BadData, What: "no analysis has the variable, level and interval of a forecast", At: "init",
-		Why: "the forecasts have " + shorten(forecasts) + "; the analyses have " + shorten(analyses),
+		Why: "the forecasts have " + humanise.List(forecasts) + "; the analyses have " + humanise.List(analyses),
 		Fix: "give analyses of the variables of the forecasts; or leave the analyses out, to train on the spread of all members"}
 }
 

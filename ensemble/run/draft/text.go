@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/internal/humanise"
 )
 
@@ -24,23 +25,11 @@ func describe(q quantity) string {
 	return out
 }
 
-// texts returns the texts of values.
-func texts[T fmt.Stringer](all []T) []string {
-	out := make([]string, len(all))
-	for i, v := range all {
-		out[i] = v.String()
-	}
-	return out
-}
-
 // list formats a YAML list.
 func list(all []string) string {
 	quoted := make([]string, len(all))
 	for i, s := range all {
-		quoted[i] = s
-		if strings.ContainsAny(s, ",[]{}:#&*!|>'\"%@` ") {
-			quoted[i] = "'" + strings.ReplaceAll(s, "'", "''") + "'"
-		}
+		quoted[i] = config.Quote(s)
 	}
 	return "[" + strings.Join(quoted, ", ") + "]"
 }
@@ -68,15 +57,6 @@ func abbreviate(files []string) []string {
 		return files
 	}
 	return []string{pattern}
-}
-
-// shorten lists at most eight names.
-func shorten(names []string) string {
-	const most = 8
-	if len(names) > most {
-		return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", len(names)-most)
-	}
-	return strings.Join(names, ", ")
 }
 
 // writer writes lines with an aligned comment.
@@ -121,14 +101,14 @@ func (p *plan) writeData(w *writer, o Options) {
 		}
 	}
 	w.line("  variables: "+list(p.variables), join("input", "not complete here: ", p.leftOut))
-	w.line("  levels: "+list(texts(p.levels)), "")
+	w.line("  levels: "+list(humanise.Strings(p.levels)), "")
 	comment := "read by the network"
 	if len(p.allLeads) > len(p.leads) {
 		comment += fmt.Sprintf("; in the files: %d from %s to %s", len(p.allLeads), p.allLeads[0], p.allLeads[len(p.allLeads)-1])
 	}
-	w.line("  leads: "+list(texts(p.leads)), comment)
+	w.line("  leads: "+list(humanise.Strings(p.leads)), comment)
 	w.line("  target_lead: "+p.lead.String(), "the forecast that is post-processed")
-	target := fmt.Sprintf("{variable: %s, levels: %s", p.target.variable, list(texts(p.targetLevels())))
+	target := fmt.Sprintf("{variable: %s, levels: %s", p.target.variable, list(humanise.Strings(p.targetLevels())))
 	if s := p.target.TimeStatistic; s.Statistic != "" {
 		target += ", statistic: " + s.Statistic
 		if s.Interval != 0 {
@@ -152,7 +132,7 @@ func (p *plan) targetLevels() []ensemble.Level {
 func layout(o Options) (out string) {
 	m := o.Input.Members
 	if m.FromName != nil {
-		out += ", filename_pattern: '" + strings.ReplaceAll(m.FromName.String(), "'", "''") + "'"
+		out += ", filename_pattern: " + config.Quote(m.FromName.String())
 	}
 	if len(m.Centres) > 0 {
 		out += ", centres: " + list(m.Centres)
@@ -176,7 +156,7 @@ func join(first, label string, names []string) string {
 	if first != "" {
 		first += "; "
 	}
-	return first + label + shorten(names)
+	return first + label + humanise.List(names)
 }
 
 // writeSplit writes the periods: whole years if there are three with eight initialisations each, else shares of 70, 15

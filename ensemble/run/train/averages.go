@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/engine/optim"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 )
@@ -109,15 +110,15 @@ func setStatistics(s *engine.Store, sums, kept []float64) {
 	}
 }
 
-// slowAverage describes an average of weights over more than twice the steps that a training is long enough for; "" if
-// it is not.
+// slowAverage describes an average of weights whose time is more than twice the longest one that the training reaches
+// (optim.AverageWarmUp); "" for others.
 func slowAverage(n setup.NetworkTraining, stepsPerEpoch int) string {
 	c := n.Config
 	if !c.EMA.IsEnabled() {
 		return ""
 	}
 	length, steps := c.EMA.Length(stepsPerEpoch), float64(stepsPerEpoch*c.Epochs)
-	reached := (1 + steps) / (10 + steps)
+	reached := optim.AverageWarmUp(steps)
 	if most := 1 / (1 - reached); length > 2*most {
 		return fmt.Sprintf("train.ema: %s averages over %.0f steps, but the training has %.0f (%d in an epoch): its decay is at most %.4g, an average over the last %.0f; give a time, such as train.ema: %s",
 			c.EMA, length, steps, stepsPerEpoch, reached, most, config.Averaging{Epochs: float64(c.Epochs) / 10})

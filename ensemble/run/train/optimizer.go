@@ -5,7 +5,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 )
 
-// optimizerOptions returns the options of the optimiser of a network with so many steps in an epoch.
+// optimizerOptions returns the options of the optimiser of a network with stepsPerEpoch steps in an epoch.
 func (n *currentNetwork) optimizerOptions(stepsPerEpoch int) optim.Options {
 	o := optim.Options{
 		Kind: optim.Kind(n.cfg.Optimizer), Decay: n.cfg.WeightDecay, Clip: n.cfg.Clip, Threads: n.cfg.Threads, Momentum: 0.9,
