@@ -1,6 +1,9 @@
 package dist
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // guard completes the functions of a family for every float64:
 //
@@ -14,13 +17,13 @@ func guard(f *Family) *Family {
 		if x != x || !valid(par) {
 			return math.NaN()
 		}
-		return min(max(cdf(par, x), 0), 1)
+		return min(max(cdf(withoutSigns(par), x), 0), 1)
 	}
 	f.Quantile = func(par []float64, p float64) float64 {
 		if !(p >= 0 && p <= 1) || !valid(par) {
 			return math.NaN()
 		}
-		return quantile(par, p)
+		return quantile(withoutSigns(par), p)
 	}
 	if of := f.quantileFunc; of != nil {
 		f.quantileFunc = func(p float64) func(par []float64) float64 {
@@ -32,7 +35,7 @@ func guard(f *Family) *Family {
 				if !valid(par) {
 					return math.NaN()
 				}
-				return q(par)
+				return q(withoutSigns(par))
 			}
 		}
 	}
@@ -43,9 +46,23 @@ func guard(f *Family) *Family {
 			}
 			return math.NaN()
 		}
-		return max(crps(grad, par, y), 0)
+		return max(crps(grad, withoutSigns(par), y), 0)
 	}
 	return f
+}
+
+// withoutSigns returns parameters with 0 for −0, of which a quotient would be the infinity of the other sign.
+func withoutSigns(par []float64) []float64 {
+	for i, v := range par {
+		if v == 0 && math.Signbit(v) {
+			own := slices.Clone(par)
+			for k := i; k < len(own); k++ {
+				own[k] += 0
+			}
+			return own
+		}
+	}
+	return par
 }
 
 // validParameters returns whether parameters define a distribution, as far as that shows in each of them: none is NaN, no scale

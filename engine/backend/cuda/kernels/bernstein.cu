@@ -26,7 +26,15 @@ DEVICE double quantile(const double *a, int count, double t) {
 	return sum;
 }
 
+// or_nan is x, or NaN if a coefficient is NaN.
+DEVICE double or_nan(const double *a, int count, double x) {
+	for (int j = 0; j < count; j++)
+		x = a[j] != a[j] ? a[j] : x;
+	return x;
+}
+
 DEVICE double cdf(const double *a, int count, double x) {
+	x = or_nan(a, count, x);
 	if (x != x)
 		return x;
 	if (x <= a[0])
@@ -46,6 +54,7 @@ DEVICE double cdf(const double *a, int count, double x) {
 
 // The CRPS, and da its derivatives, of the polynomial, or of it censored at 0.
 DEVICE double score_of(const double *a, int count, double y, bool censored, double *da) {
+	y = or_nan(a, count, y);
 	if (y != y) {
 		for (int j = 0; j < count; j++)
 			da[j] = y;
@@ -102,7 +111,7 @@ KERNEL bernstein_dys(const float *par, const float *y, const float *dy, float *o
 	for (int64_t t = thread_of_grid(); t < n; t += threads_of_grid()) {
 		double a[most_count];
 		coefficients(par, t, count, points, a);
-		double f = censored && y[t] < 0 ? 0 : cdf(a, count, y[t]);
+		double f = censored && or_nan(a, count, y[t]) < 0 ? 0 : cdf(a, count, y[t]);
 		out[t] = static_cast<float>(dy[t] * (2 * f - 1));
 	}
 }

@@ -25,8 +25,10 @@ DEVICE double digamma(double x) {
 // The regularised lower incomplete gamma function P(a, x): its series, 6.5.29, or for large x
 // one less the continued fraction of the upper one, 6.5.31, by the method of Lentz.
 DEVICE double gamma_p(double a, double x) {
-	if (!(x > 0))
-		return x != x ? x : 0;
+	if (!(a > 0) || a == INFINITY || x != x)
+		return NAN;
+	if (x <= 0 || x == INFINITY)
+		return x > 0 ? 1 : 0;
 	double front = exp(a * log(x) - x - lgamma(a));
 	if (x < a + 1) {
 		double term = 1 / a, sum = term;
@@ -128,7 +130,7 @@ DEVICE double score_of(const double *p, double y, double *d, bool grads) {
 	return value;
 }
 
-DEVICE double cdf_of(const double *p, double y) { return cdf(p[2], (y - p[0]) / p[1]); }
+DEVICE double cdf_of(const double *p, double y) { return p[1] >= 0 ? cdf(p[2], (y - p[0]) / p[1]) : NAN; }
 
 #else
 
@@ -168,7 +170,11 @@ DEVICE double score_of(const double *p, double y, double *d, bool grads) {
 	return scale * g + below;
 }
 
-DEVICE double cdf_of(const double *p, double y) { return y < 0 ? 0 : gamma_p(p[0], (y + p[2]) / p[1]); }
+DEVICE double cdf_of(const double *p, double y) {
+	if (!(p[0] >= 0 && p[1] >= 0 && p[2] >= 0) || y != y)
+		return NAN;
+	return y < 0 ? 0 : gamma_p(p[0], (y + p[2]) / p[1]);
+}
 
 #endif
 
@@ -176,7 +182,7 @@ DEVICE double cdf_of(const double *p, double y) { return y < 0 ? 0 : gamma_p(p[0
 DEVICE int64_t parameters(const float *par, int64_t t, int64_t points, double *p) {
 	int64_t first = t / points * 3 * points + t % points;
 	for (int k = 0; k < 3; k++)
-		p[k] = par[first + k * points];
+		p[k] = par[first + k * points] + 0.0f; // −0 becomes 0
 	return first;
 }
 

@@ -19,7 +19,8 @@ DEVICE point point_of(const float *x, int64_t t, int32_t channels, int64_t point
 		squares += d * (v - mean);
 	}
 	p.mean = first + mean;
-	p.r = 1 / sqrtf(squares / channels + eps);
+	float variance = squares / channels + eps;
+	p.r = 1 / sqrtf(variance) + (variance - variance); // a variance beyond float32 gives NaN, not the root's 0
 	return p;
 }
 

@@ -227,6 +227,8 @@ DEVICE double truncated_normal_cdf(double mu, double sigma, double x) {
 
 // The distribution function, of which 2F − 1 is the derivative by the observation.
 DEVICE double cdf_of(const double *p, double y) {
+	if (y != y || p[0] != p[0] || p[1] != p[1] || !(p[FAMILY == zero_normal ? 2 : 1] >= 0) || FAMILY == zero_normal && !(p[0] >= 0 && p[0] <= 1))
+		return NAN;
 	if (FAMILY != normal && FAMILY != logistic && y < 0)
 		return 0;
 	double mu = p[0], s = p[1], q, k, r;
@@ -254,7 +256,7 @@ DEVICE double cdf_of(const double *p, double y) {
 DEVICE int64_t parameters(const float *par, int64_t t, int32_t count, int64_t points, double *p) {
 	int64_t first = t / points * count * points + t % points;
 	for (int k = 0; k < count; k++)
-		p[k] = par[first + k * points];
+		p[k] = par[first + k * points] + 0.0f; // −0 becomes 0
 	return first;
 }
 
