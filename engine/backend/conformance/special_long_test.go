@@ -20,4 +20,5 @@ func TestLongSpecialValues(t *testing.T) {
 			specialValues(t, dev, 1)
 		})
 	}
+	t.Run("cuda", func(t *testing.T) { specialValuesOfCUDA(t, 7) })
 }

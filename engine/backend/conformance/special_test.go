@@ -9,6 +9,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/backend"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/emulated"
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/op"
 	"github.com/ensemble-weather/ensemble/engine/rng"
@@ -22,8 +23,9 @@ import (
 
 // A promise is a weaker one of some operations.
 type promise struct {
-	op    string // of names that begin with it
-	cases string // of names that begin with it
+	op      string // of names that begin with it
+	cases   string // of names that begin with it
+	devices string // "" for all
 	// infinityAsNaN: NaN where the reference is infinite.
 	infinityAsNaN bool
 	// spreads: NaN or infinite where the reference is a number.
@@ -51,13 +53,15 @@ var promises = []promise{
 	{op: "set_crps", huge: true, anyNumber: true, why: "distances near the limit of float32 cancel"},
 	{op: "axis_attention", huge: true, anyNumber: true, why: "products of queries and keys overflow, and another key has all of the weight"},
 	{op: "elementwise_chain", cases: "gradients", spreads: true, why: "1/x of a denormal number is infinite in float32"},
+	{op: "conv3d", devices: "cuda", infinityAsNaN: true, spreads: true, why: "matrix units multiply the zeros of padding and of whole tiles"},
+	{op: "with_halo", devices: "cuda", infinityAsNaN: true, spreads: true, why: "as conv3d"},
 	{op: "max_pool_grad", anyNumber: true, why: "of several NaN in a window, the first or the last receives the gradient"},
 	{op: "conv3d", cases: "blocks", infinityAsNaN: true, spreads: true, why: "zero blocks of filters are multiplied or left out, as the form prefers"},
 }
 
-func allowed(o, c string, weaker func(p promise) bool) bool {
+func allowed(dev, o, c string, weaker func(p promise) bool) bool {
 	return slices.ContainsFunc(promises, func(p promise) bool {
-		return strings.HasPrefix(o, p.op) && strings.HasPrefix(c, p.cases) && weaker(p)
+		return strings.HasPrefix(o, p.op) && strings.HasPrefix(c, p.cases) && (p.devices == "" || p.devices == dev) && weaker(p)
 	})
 }
 
@@ -112,6 +116,21 @@ func TestSpecialValues(t *testing.T) {
 			specialValues(t, dev, 97)
 		})
 	}
+}
+
+// TestSpecialValuesOfCUDA is the same on the emulated GPU, with a smaller sample.
+func TestSpecialValuesOfCUDA(t *testing.T) { specialValuesOfCUDA(t, 199) }
+
+func specialValuesOfCUDA(t *testing.T, step int) {
+	dev, err := emulated.Open(1 << 30)
+	if exit.CodeOf(err) == exit.NoDevice {
+		t.Skip("skipped: no device:", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dev.Close()
+	specialValues(t, dev, step)
 }
 
 // specialValues tries one of step combinations of case, layout, storage, operand and special value.
@@ -193,9 +212,9 @@ func checkSpecial(t *testing.T, dev backend.Backend, o *graph.Op, c graph.Case, 
 		t.Fatalf("kernel %s: %v", kernel.Name, err)
 	}
 	back()
-	asNaN := allowed(o.Name, c.Name, func(p promise) bool { return p.infinityAsNaN })
-	spreads := allowed(o.Name, c.Name, func(p promise) bool { return p.spreads })
-	if (v.huge || strings.HasPrefix(v.name, "NaN at every")) && allowed(o.Name, c.Name, func(p promise) bool { return p.anyNumber && p.huge == v.huge }) {
+	asNaN := allowed(dev.Name(), o.Name, c.Name, func(p promise) bool { return p.infinityAsNaN })
+	spreads := allowed(dev.Name(), o.Name, c.Name, func(p promise) bool { return p.spreads })
+	if (v.huge || strings.HasPrefix(v.name, "NaN at every")) && allowed(dev.Name(), o.Name, c.Name, func(p promise) bool { return p.anyNumber && p.huge == v.huge }) {
 		tol = math.Inf(1)
 	}
 	leavesOut := allowed(dev.Name(), o.Name, c.Name, func(p promise) bool { return p.leavesOut })
