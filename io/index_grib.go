@@ -255,7 +255,7 @@ func (in *Input) addGRIBEntry(f *file, fd *grib.Field, d *grib.Description, seve
 	}
 	kind := ensemble.Kind{Grid: def.Grid, LongName: d.LongName, LevelType: d.LevelType, Packing: d.Packing, Statistic: statisticOf(d.Statistic),
 		Centre: grib.CentreName(fd.Centre)}
-	if fd.Time.Known && fd.Edition == 2 {
+	if fd.Time.Known && (fd.Edition == 2 || fd.Time.Statistic != "") {
 		kind.Statistic = fd.Time.Statistic
 	}
 	if kind.MemberType = fd.Member.Type.String(); fd.Edition == 2 {

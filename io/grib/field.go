@@ -83,8 +83,9 @@ type Time struct {
 	// EndDiffers reports that the end that edition 2 states is not forecast time
 	// plus length. The length is used.
 	EndDiffers bool
-	// Statistic is the method over the interval in edition 2, as in CF cell methods;
-	// "mean of maximum" for two ranges; "" for an instant and in edition 1.
+	// Statistic is the method over the interval, as in CF cell methods; "mean of
+	// maximum" for two ranges; "" for an instant. In edition 1 it is set for sums that
+	// are coded like instants only.
 	Statistic string
 }
 

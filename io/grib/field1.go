@@ -144,6 +144,8 @@ func (f *Field) time1(o Octets) *Fault {
 	t.Lead = end.Sub(init)
 	if indicator >= 2 && indicator <= 5 {
 		t.Interval = end.Sub(begin)
+	} else if t.Interval = intervalECMWF(o, t.Lead); t.Interval > 0 {
+		t.Statistic = "sum"
 	}
 	f.Time = t
 	return nil
