@@ -63,3 +63,14 @@ def expect(situation, **more):
     with open(here('expected.json'), 'w') as f:
         json.dump(dict(situation=situation, **more), f, indent=1)
         f.write('\n')
+
+
+def rain_ecmwf(k, marsClass, stream, lead, marsType='pf', **keys):
+    """Precipitation of edition 1 with ECMWF's local section. ecCodes calls it an instant in every archive."""
+    return message(1, 1e-3*abs(field(k, base=0.)), centre=98, indicatorOfTypeOfLevel=1, level=0, indicatorOfParameter=228, table2Version=128, setLocalDefinition=1,
+                   localDefinitionNumber=1, marsClass=marsClass, marsType=marsType, marsStream=stream, P1=lead, timeRangeIndicator=0, **keys)
+
+
+def kilograms(*messages):
+    """span in kg m-2, of messages in m of water."""
+    return {k: 1000*x for k, x in span(*messages).items()}
