@@ -145,11 +145,9 @@ func wide() network {
 // Gradients have the same bits whether their sums run during the backward pass or
 // one by one between operations, in every order of messages. Other bucket sizes
 // change them by rounding only, and not at all on 2, 4 or 8 ranks.
-func TestBuckets(t *testing.T) {
-	seeds := uint64(6)
-	if testing.Short() {
-		seeds = 2
-	}
+func TestBuckets(t *testing.T) { bucketsOfSeeds(t, 2) }
+
+func bucketsOfSeeds(t *testing.T, seeds uint64) {
 	for _, n := range []network{wide(), unet("U-Net", graph.Shape{2, 3, 2, 8, 16}, 1, false)} {
 		for _, m := range []Mesh{{{Name: "lon", Size: 2}}, {{Name: "lon", Size: 3}}, {{Name: "data", Size: 2}, {Name: "lat", Size: 2}}} {
 			r := training{mesh: m, steps: 2, size: smallBuckets}

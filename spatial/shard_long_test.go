@@ -13,3 +13,5 @@ func TestLongShardUnlikeStages(t *testing.T) { shardUnlikeStages(t, every) }
 
 // The moments of 20 steps.
 func TestLongShards(t *testing.T) { shards(t, 20) }
+
+func TestLongBuckets(t *testing.T) { bucketsOfSeeds(t, 12) }

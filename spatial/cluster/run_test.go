@@ -161,9 +161,6 @@ func TestPolling(t *testing.T) {
 // Simulations of many ranks need seconds and little memory: a ring reduce-scatter
 // of a network's weights, and halving.
 func TestManyRanks(t *testing.T) {
-	if testing.Short() {
-		t.Skip("short: 2 million messages")
-	}
 	const n = 4096 * 4 * 4186
 	half := func(r *cluster.Rank) error {
 		x := sized(n)

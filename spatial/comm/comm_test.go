@@ -11,11 +11,10 @@ import (
 
 // The conformance suite passes with parallel ranks, and in every order that a seed
 // draws.
-func TestPrograms(t *testing.T) {
-	seeds := 8
-	if testing.Short() {
-		seeds = 3
-	}
+func TestPrograms(t *testing.T) { programs(t, 2) }
+
+// programs runs the conformance tests on ranks in parallel, and in as many orders of messages as there are seeds.
+func programs(t *testing.T, seeds int) {
 	for _, p := range commtest.Programs {
 		t.Run(p.Name, func(t *testing.T) {
 			for _, n := range []int{1, 2, 3, 4, 5, 8} {

@@ -17,11 +17,10 @@ func rankHost(processes, parts int, mode comm.Mode, f func(c *comm.Comm) error) 
 
 // The conformance suite passes on hosted ranks, as many as processes or more, with
 // messages that overtake each other and in every order that a seed draws.
-func TestHostedPrograms(t *testing.T) {
-	seeds := 4
-	if testing.Short() {
-		seeds = 1
-	}
+func TestHostedPrograms(t *testing.T) { hostedPrograms(t, 2) }
+
+// hostedPrograms runs the conformance tests on ranks in parallel, and in as many orders of messages as there are seeds.
+func hostedPrograms(t *testing.T, seeds int) {
 	for _, p := range commtest.Programs {
 		t.Run(p.Name, func(t *testing.T) {
 			for _, n := range [][2]int{{1, 1}, {1, 4}, {2, 2}, {2, 3}, {3, 4}, {2, 5}, {3, 8}} {

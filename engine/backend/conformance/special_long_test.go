@@ -9,6 +9,8 @@ import (
 	"github.com/ensemble-weather/ensemble/engine"
 )
 
+func TestLongValues(t *testing.T) { allValues(t, 1) }
+
 func TestLongSpecialValues(t *testing.T) {
 	for _, winograd := range []bool{true, false} {
 		t.Run(fmt.Sprintf("winograd %v", winograd), func(t *testing.T) {

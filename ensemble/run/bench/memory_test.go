@@ -16,9 +16,6 @@ import (
 // TestMemoryOfARank compares the planned memory of one rank of four with that of a single rank, for the
 // network of base 32 on 2×352×704 points: values, workspaces, parameters, gradients and moments.
 func TestMemoryOfARank(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped in -short: compiles a large network")
-	}
 	k := Case{Model: "unet3d", Base: 32, Crop: setup.Crop{Height: 352, Width: 704}, Batch: 1, Depth: 2, Precision: "float32", Threads: 1}
 	g, err := k.graph(true)
 	if err != nil {
