@@ -60,9 +60,13 @@ func MemberInput(set ...string) []string {
 // initialisations.
 func StagedTraining(t *testing.T, f *demo.Files, set ...string) *config.TrainConfig {
 	t.Helper()
-	return demotest.Config(t, f, slices.Concat([]string{"model.method=three_stage", "model.bias.base=2", "model.bias.stages=1", "model.bias.local=3", "model.bias.folds=2",
-		"data.split.fractions.train=0.8", "data.split.fractions.validation=0.05", "train.loss.spread=0",
-		"train.networks=1", "train.epochs=2", "train.stages.bias.epochs=1"}, set)...)
+	return demotest.Config(t, f, slices.Concat(Staged(), set)...)
+}
+
+// Staged returns overrides of a short training by the three-stage method.
+func Staged() []string {
+	return []string{"model.method=three_stage", "model.bias.base=2", "model.bias.stages=1", "model.bias.local=3", "model.bias.folds=2",
+		"data.split.fractions.train=0.8", "data.split.fractions.validation=0.05", "train.loss.spread=0", "train.networks=1", "train.epochs=2", "train.stages.bias.epochs=1"}
 }
 
 // NoisySamples returns samples whose analysis is the ensemble mean plus unpredictable noise with a standard

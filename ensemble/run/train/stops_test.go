@@ -17,7 +17,9 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
 	"github.com/ensemble-weather/ensemble/ensemble/run/runtest"
+	"github.com/ensemble-weather/ensemble/ensemble/run/samples/samplestest"
 	"github.com/ensemble-weather/ensemble/ensemble/run/train"
+	"github.com/ensemble-weather/ensemble/ensemble/run/train/traintest"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 )
@@ -79,9 +81,9 @@ var pruneOptions = []stopOption{
 	{"model.base", []string{"16"}},
 }
 
-// draw returns random overrides for a case. The pruning method follows from the number of the case, so that refused
-// combinations do not make it rare.
-func draw(r *rand.Rand, i int) []string {
+// draw returns random overrides for a case. The pruning method, if it may be pruned, follows from the number of the case, so
+// that refused combinations do not make it rare.
+func draw(r *rand.Rand, i int, prunable bool) []string {
 	drawn := map[string]string{}
 	add := func(options []stopOption) {
 		for _, o := range options {
@@ -98,7 +100,7 @@ func draw(r *rand.Rand, i int) []string {
 	if r.IntN(2) == 0 && drawn["train.schedule"] == "plateau" { // so slow that the rate is lowered
 		drawn["train.learning_rate"], drawn["train.epochs"], drawn["train.batch_size"], drawn["train.early_stop.patience"] = "1e-9", "10", "5", "0"
 	}
-	if i /= len(disturbances); i%3 > 0 {
+	if i /= len(disturbances); i%3 > 0 && prunable {
 		add(pruneOptions)
 		drawn["prune.method"], drawn["prune.target"] = config.PruneMethods[i%len(config.PruneMethods)], "0.5"
 		switch drawn["prune.structure"] {
@@ -141,16 +143,38 @@ type stoppedCase struct {
 	batches, rewound int
 }
 
+// settings are kinds of training to which the drawn overrides are added. They change with each round of disturbances and
+// pruning methods.
+var settings = []struct {
+	set      func(t *testing.T) []string
+	prunable bool
+}{
+	{func(*testing.T) []string { return []string{"train.networks=2"} }, true},
+	{func(t *testing.T) []string {
+		return []string{"train.networks=2", "data.store=" + samplestest.PrepareStore(t, demotest.Config(t, demotest.Files(t)), "f32")}
+	}, true},
+	{func(*testing.T) []string { return runtest.Staged() }, false},
+	{func(t *testing.T) []string {
+		set := []string{"train.networks=1", "baselines=[climatology]"}
+		return append(set, "teacher.weight=0.7", "teacher.runs=["+traintest.Train(t, demotest.Config(t, demotest.Files(t), append(set, "train.epochs=1")...))+"]")
+	}, true},
+}
+
 // newStoppedCase draws case i and trains it undisturbed, in the directory "whole". Configurations that the program
 // refuses, and those that diverge, are drawn anew.
 func newStoppedCase(t *testing.T, i int) *stoppedCase {
 	t.Helper()
 	c := &stoppedCase{r: rand.New(rand.NewPCG(stopSeed, uint64(i))), kind: disturbances[i%len(disturbances)]}
 	path := demotest.Config(t, demotest.Files(t)).Files()[0].Path
+	round := i / len(disturbances)
+	setting := settings[(round+round/len(settings))%len(settings)] // other ones for each pruning method in turn
+	base := append(setting.set(t), "train.threads=2")
+	var refused error
 	for range 1000 {
-		c.set = draw(c.r, i)
+		c.set = append(slices.Clone(base), draw(c.r, i, setting.prunable)...)
 		var err error
-		if c.c, err = config.LoadTrain(config.Sources{Files: []string{path}, Set: append([]string{"train.networks=2", "train.threads=2"}, c.set...), IgnoreEnvironment: true}); err != nil {
+		if c.c, err = config.LoadTrain(config.Sources{Files: []string{path}, Set: c.set, IgnoreEnvironment: true}); err != nil {
+			refused = err
 			continue
 		}
 		c.dir, c.rewound = t.TempDir(), -1
@@ -172,8 +196,9 @@ func newStoppedCase(t *testing.T, i int) *stoppedCase {
 			runtest.Must(t, err)
 			return c
 		}
+		refused = err
 	}
-	t.Fatal("no configuration is accepted")
+	t.Fatal("no configuration is accepted; the last error: ", refused)
 	return nil
 }
 
