@@ -48,6 +48,9 @@ func gaussianBlur(b *Builder, x Value) Value {
 	return Conv3D(b, Conv3D(b, x, rows, Conv{}), cols, Conv{})
 }
 
+// planeMean is the mean of each plane [P 1 1 H W], without gradient.
+func planeMean(b *Builder, x Value) Value { return StopGradient(b, Mean(b, x, 1, 2, 3, 4)) }
+
 // ssimMaps returns the maps ssim and cs of planes x, y [P 1 1 H W]; SSIM has
 // the formulas.
 func ssimMaps(b *Builder, x, y Value, o SimilarityOptions) (ssim, cs Value) {
@@ -58,11 +61,15 @@ func ssimMaps(b *Builder, x, y Value, o SimilarityOptions) (ssim, cs Value) {
 		o.K2 = 0.03
 	}
 	c1, c2 := o.K1*o.Range*o.K1*o.Range, o.K2*o.Range*o.K2*o.Range
+	// Variances do not depend on an offset, which float32 would lose them in.
+	ox, oy := planeMean(b, x), planeMean(b, y)
+	x, y = Sub(b, x, ox), Sub(b, y, oy)
 	mx, my := gaussianBlur(b, x), gaussianBlur(b, y)
+	sx := Sub(b, gaussianBlur(b, Square(b, x)), Square(b, mx))
+	sy := Sub(b, gaussianBlur(b, Square(b, y)), Square(b, my))
+	sxy := Sub(b, gaussianBlur(b, Mul(b, x, y)), Mul(b, mx, my))
+	mx, my = Add(b, mx, ox), Add(b, my, oy)
 	mxx, myy, mxy := Square(b, mx), Square(b, my), Mul(b, mx, my)
-	sx := Sub(b, gaussianBlur(b, Square(b, x)), mxx)
-	sy := Sub(b, gaussianBlur(b, Square(b, y)), myy)
-	sxy := Sub(b, gaussianBlur(b, Mul(b, x, y)), mxy)
 	cs = Div(b, AddScalar(b, Scale(b, sxy, 2), c2), AddScalar(b, Add(b, sx, sy), c2))
 	lum := Div(b, AddScalar(b, Scale(b, mxy, 2), c1), AddScalar(b, Add(b, mxx, myy), c1))
 	return Mul(b, cs, lum), cs

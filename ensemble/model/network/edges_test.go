@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"math"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -212,9 +214,7 @@ func headErrors(t *testing.T, g *graph.Graph) map[string]edgeError {
 			return math.MaxFloat32
 		}
 		if *update {
-			e = max(4*e, 1e-6)
-			digit := math.Pow(10, math.Floor(math.Log10(e)))
-			e = math.Ceil(e/digit) * digit
+			e = errorBound(e)
 		}
 		return e
 	}
@@ -223,6 +223,17 @@ func headErrors(t *testing.T, g *graph.Graph) map[string]edgeError {
 		found[e.name] = edgeError{errorOf("score", i), errorOf("d_shift", i), errorOf("d_sigma", i)}
 	}
 	return found
+}
+
+// errorBound is a bound of an error: rounded up to one digit, with room of a factor of 4 and a floor of 1e-6.
+func errorBound(e float64) float64 {
+	e = max(4*e, 1e-6)
+	exponent := math.Floor(math.Log10(e))
+	bound, err := strconv.ParseFloat(fmt.Sprintf("%ge%g", math.Ceil(e/math.Pow(10, exponent)), exponent), 64)
+	if err != nil {
+		panic(err)
+	}
+	return bound
 }
 
 // referenceOutputs evaluates the outputs of a graph in float64.
