@@ -53,6 +53,7 @@ type verifyFlags struct {
 	rolling                           verify.RollingOptions
 	forecast, analysis, members, join *[]string
 	bands                             []string
+	radius                            string
 	resamples                         uint
 	layout                            func() (config.MemberLayout, error)
 	regrid                            func() (task.Interpolation, error)
@@ -68,6 +69,7 @@ func (v *verifyFlags) bind() {
 	f.StringSliceVar(&v.o.Selection.Scores, "scores", nil, "`LIST` of score IDs, or default, or all (docs/verification.md)")
 	f.StringArrayVar(&v.o.Selection.Thresholds, "above", nil, "thresholds of events in SI units, `VARIABLE=VALUE,VALUE` (repeatable)")
 	f.StringArrayVar(&v.o.Selection.Regions, "region", nil, "additional `REGION`, by name or NAME=SOUTH:NORTH:WEST:EAST (repeatable)")
+	f.StringVar(&v.radius, "radius", "", "radius of discs for the fractions skill score of --above, a `DISTANCE` such as 50km")
 	f.BoolVar(&v.o.Selection.Seasons, "seasons", false, "also compute scores of each season")
 	f.StringVar(&v.o.Selection.Weights, "weights", scoring.WeightsByArea, "weights of grid points: area, or `none` as in the published tables of ENS-10")
 	f.StringVar(&v.o.Climate, "climate", "", "`FILE` with climate quantiles (default: that of --run-dir)")
@@ -85,6 +87,13 @@ func (v *verifyFlags) bind() {
 func (v *verifyFlags) run(ctx context.Context, _ []string) (result, error) {
 	o, f := v.o, v.cmd.Flags()
 	o.Bootstrap.Resamples = int(v.resamples)
+	if f.Changed("radius") {
+		r, err := config.ParseDistance(v.radius)
+		if err != nil || !(r > 0) {
+			return result{}, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%q is not a radius", v.radius), At: "--radius " + v.radius, Fix: "give a positive number with its unit, as in --radius 50km"}
+		}
+		o.Selection.Radius = float64(r)
+	}
 	if len(*v.join) > 0 {
 		return joinSums(v.cmd, verify.JoinOptions{Out: o.Out, Sums: o.Sums, Bootstrap: o.Bootstrap}, *v.join)
 	}

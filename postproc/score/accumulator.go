@@ -81,6 +81,10 @@ type Grid struct {
 	// of points. Periodic: the last point of a row is a neighbour of the first.
 	NX       int
 	Periodic bool
+	// Neighbourhood computes means over the points within Radius, in metres, of each point; NaN
+	// counts as missing. nil: no scores of fractions.
+	Neighbourhood func(fields ...[]float32) [][]float32
+	Radius        float64
 }
 
 // Everywhere and AllYear are the names of the whole area and of all dates in results.
@@ -244,7 +248,7 @@ func New(target Target, grid Grid, systems []System, o Options) (*Accumulator, e
 		if has&Parameters != 0 || has&(Mean|Spread) == Mean|Spread {
 			has |= Distribution
 		}
-		for need, given := range map[Need]bool{FullSpread: o.FullSpread, Index: o.Index, Events: len(o.Thresholds) > 0, Levels: len(o.Levels) > 0, Neighbours: grid.NX > 0,
+		for need, given := range map[Need]bool{FullSpread: o.FullSpread, Index: o.Index, Events: len(o.Thresholds) > 0, Levels: len(o.Levels) > 0, Neighbours: grid.NX > 0, Fractions: grid.Neighbourhood != nil,
 			Quantiles: o.Climate > 1, Tails: o.Climate > 100} {
 			if given {
 				has |= need
@@ -325,7 +329,7 @@ func (a *Accumulator) Sum(init ensemble.Init, ref Reference, samples []Sample) (
 		}
 	}
 	entries, width := a.layout(d.Members)
-	extreme := a.extreme(ref)
+	extreme, fractions := a.extreme(ref), a.fractionsOf(d.Members, entries, ref, samples)
 	const chunk = 4096 // fixed, so that sums do not depend on the number of processors
 	n := len(a.grid.Weights)
 	parts := make([][]RegionSums, (n+chunk-1)/chunk)
@@ -335,6 +339,7 @@ func (a *Accumulator) Sum(init ensemble.Init, ref Reference, samples []Sample) (
 	for range min(runtime.GOMAXPROCS(0), len(parts)) {
 		wg.Go(func() {
 			w := a.newWorker(d.Members, entries, width)
+			w.fractions = fractions
 			for {
 				next.Lock()
 				k := at
@@ -558,10 +563,11 @@ type worker struct {
 	a              *Accumulator
 	entries        [][]entry
 	width          int
-	cases          []Case    // [system], all at the same point
-	missingMembers []int     // [system] missing member values at this point
-	parts          []float64 // result of Score.Point
-	limits         []float64 // of the thresholds, as ensemble.AboveLimit
+	cases          []Case            // [system], all at the same point
+	missingMembers []int             // [system] missing member values at this point
+	parts          []float64         // result of Score.Point
+	limits         []float64         // of the thresholds, as ensemble.AboveLimit
+	fractions      []*fractionFields // [system]; nil without a radius
 }
 
 // newWorker allocates a worker for the given numbers of members.
@@ -707,6 +713,9 @@ func (w *worker) load(p int, ref Reference, samples []Sample) bool {
 			}
 		}
 		c.location = location{limits: w.limits, exceedance: samples[s].Exceedance, quantiles: samples[s].Quantiles, members: samples[s].Members, obs: ref.Obs, earlier: samples[s].Earlier, earlierObs: ref.Earlier, p: p, neighbours: a.grid.neighbours(p)}
+		if w.fractions != nil {
+			c.location.fractions = w.fractions[s]
+		}
 	}
 	return ok
 }

@@ -1,49 +1,115 @@
 package score
 
-// FSS accumulates the fractions skill score over fields and dates:
+// FSS is the fractions skill score of the event that a threshold is exceeded, in discs
+// around the points:
 //
-//	1 − Σ w (f−o)² / (Σ w f² + Σ w o²)
+//	1 − < (f−o)² > / ( < f² > + < o² > )
 //
-// f and o are the fractions of the area around each point where an event is forecast
-// and observed. 1 is perfect, 0 no overlap. With probabilities in place of f it is the
-// score of an ensemble. The zero value is empty.
+// o is the fraction of the disc where the event happened, f the mean over the disc of
+// the forecast probability: the fraction of members above the threshold, or from the
+// system's distribution. Parts of a disc outside a region count, missing points do not.
 //
-// Unit: none. Better: higher.
-// Source: Roberts and Lean 2008, doi:10.1175/2007MWR2123.1, eq. 6.
-type FSS struct{ weight, difference, forecast, observed, events float64 }
-
-// Add adds one field.
-//
-// Shape: forecast and observed [point] are fractions; event [point] is 1 where the event
-// was observed and 0 elsewhere, for the base rate; w [point] or nil for equal weights.
-// Missing: a point that is NaN in any of the three fields is left out.
-func (s *FSS) Add(forecast, observed, event []float32, w []float64) {
-	for p := range forecast {
-		f, o, e, weight := float64(forecast[p]), float64(observed[p]), float64(event[p]), 1.0
-		if f != f || o != o || e != e {
-			continue
-		}
-		if w != nil {
-			weight = w[p]
-		}
-		s.weight += weight
-		s.difference += weight * (f - o) * (f - o)
-		s.forecast += weight * f * f
-		s.observed += weight * o * o
-		s.events += weight * e
-	}
+// Unit: none. Better: higher; 1 is perfect, 0 no overlap. NaN if the event was neither
+// forecast nor observed.
+// Source: Roberts and Lean 2008, doi:10.1175/2007MWR2123.1, eq. 6; for probabilities
+// Schwartz and Sobash 2017, doi:10.1175/MWR-D-16-0400.1.
+var FSS = &Score{
+	ID: "fss", Name: "fractions skill score", Formula: "1 - <(f-o)^2>/(<f^2> + <o^2>), f and o means over discs",
+	Doc:    "Whether the event is forecast in the right neighbourhood, though not at the right point; skilful above fss_useful.",
+	Source: "doi:10.1175/2007MWR2123.1",
+	Unit:   Dimensionless, Better: Higher, Divisor: "M", Needs: Distribution | Events | Fractions, MinMembers: 1, Parts: 3,
+	Point: func(parts []float64, c *Case) {
+		f, o := c.fractions()
+		parts[0], parts[1], parts[2] = (f-o)*(f-o), f*f, o*o
+	},
+	Value: func(mean []float64, _ int) float64 { return 1 - mean[0]/(mean[1]+mean[2]) },
 }
 
-// Value is the score. It is NaN if the event was neither forecast nor observed.
-func (s *FSS) Value() float64 { return 1 - s.difference/(s.forecast+s.observed) }
-
-// BaseRate is the fraction of the area with the event. A random forecast has this score.
-func (s *FSS) BaseRate() float64 { return s.events / s.weight }
-
-// Useful is the least score at which a scale is considered skilful, half-way between a
-// random and a perfect forecast:
+// FSSUseful is the least FSS at which a radius is considered skilful, half-way between
+// a random and a perfect forecast:
 //
-//	½ + base rate/2
+//	½ + < o > / 2
 //
+// o is 1 where the event happened and 0 elsewhere. It is the same for all systems.
+//
+// Unit: none.
 // Source: Roberts and Lean 2008, doi:10.1175/2007MWR2123.1.
-func (s *FSS) Useful() float64 { return 0.5 + s.BaseRate()/2 }
+var FSSUseful = &Score{
+	ID: "fss_useful", Name: "useful fractions skill score", Formula: "1/2 + <o>/2",
+	Doc:    "FSS half-way between a random and a perfect forecast, from the frequency of the event.",
+	Source: "doi:10.1175/2007MWR2123.1",
+	Unit:   Dimensionless, Better: Neither, Needs: Distribution | Events | Fractions, MinMembers: 1, Parts: 1,
+	Point: func(parts []float64, c *Case) {
+		parts[0] = 0
+		if _, happened := c.Probability(); happened {
+			parts[0] = 1
+		}
+	},
+	Value: func(mean []float64, _ int) float64 { return 0.5 + mean[0]/2 },
+}
+
+// fractionFields are means over discs of the forecast probability and of the event, of one
+// system.
+//
+// Shape: [threshold][point]. Missing: NaN at points that are not scored.
+type fractionFields struct{ forecast, observed [][]float32 }
+
+// fractions are the fractions at the point of the case, for its threshold.
+func (c *Case) fractions() (forecast, observed float64) {
+	f, p := c.location.fractions, c.location.p
+	return float64(f.forecast[c.ThresholdIndex][p]), float64(f.observed[c.ThresholdIndex][p])
+}
+
+// fractionsOf computes the fractions of all systems on one date; nil if no score needs them.
+//
+// Cost: that of Grid.Neighbourhood for 1 + systems fields of each threshold.
+func (a *Accumulator) fractionsOf(members []int, entries [][]entry, ref Reference, samples []Sample) []*fractionFields {
+	needed := false
+	for _, plan := range a.plan {
+		for _, s := range plan {
+			needed = needed || s.Needs&Fractions != 0
+		}
+	}
+	if !needed {
+		return nil
+	}
+	n, thresholds := len(a.grid.Weights), len(a.o.Thresholds)
+	fields := make([][]float32, thresholds*(1+len(a.systems))) // the event, then each system
+	for k := range fields {
+		fields[k] = missingField(n)
+	}
+	w := a.newWorker(members, entries, 0)
+	for p := range n {
+		if !w.load(p, ref, samples) {
+			continue
+		}
+		for s := range a.systems {
+			c := &w.cases[s]
+			w.fillEvents(s)
+			for c.ThresholdIndex = range thresholds {
+				probability, happened := c.Probability()
+				fields[thresholds*(1+s)+c.ThresholdIndex][p] = float32(probability)
+				fields[c.ThresholdIndex][p] = 0
+				if happened {
+					fields[c.ThresholdIndex][p] = 1
+				}
+			}
+		}
+	}
+	means := a.grid.Neighbourhood(fields...)
+	var out []*fractionFields
+	for s := range a.systems {
+		out = append(out, &fractionFields{forecast: means[thresholds*(1+s):][:thresholds], observed: means[:thresholds]})
+	}
+	return out
+}
+
+// missingField is a field of NaN.
+func missingField(n int) []float32 {
+	nan := float32(Missing())
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = nan
+	}
+	return x
+}

@@ -93,7 +93,10 @@ func regroup(table []float64, groups int) []float64 {
 
 // formula is the formula of a score, with the number of groups if probabilities are grouped.
 func (v *view) formula(e *entry) string {
-	if !e.Grouped {
+	switch {
+	case e.Needs&Fractions != 0:
+		return fmt.Sprintf("%s, radius %g km", e.Formula, v.grid.Radius/1000)
+	case !e.Grouped:
 		return e.Formula
 	}
 	return fmt.Sprintf("%s, p in %d groups", e.Formula, v.groups)

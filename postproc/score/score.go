@@ -55,6 +55,7 @@ const (
 	Tails                       // quantiles of the climate in steps of at most a hundredth
 	Leads                       // members at earlier leads: trajectories
 	Levels                      // probabilities of quantiles
+	Fractions                   // means over the neighbourhood of each point
 	// Distribution is one of: members, mean and spread, parameters. Scores that need it use
 	// probabilities and quantiles only.
 	Distribution
@@ -107,7 +108,8 @@ type location struct {
 	earlier    [][][]float32 // [lead][member][point], the members at earlier leads
 	earlierObs [][]float32   // [lead][point], the observations at earlier leads
 	p          int
-	neighbours [2]int // the points east and south of p, −1 at the edge
+	neighbours [2]int          // the points east and south of p, −1 at the edge
+	fractions  *fractionFields // of the system; nil without a radius
 }
 
 // Sums are quantities summed over points and dates. Several scores may share them.
@@ -238,7 +240,7 @@ func (s *Score) Inputs() string {
 	for _, n := range []struct {
 		need Need
 		what string
-	}{{Events, "thresholds"}, {Levels, "levels of quantiles"}, {Index, "an extreme forecast index"}, {Quantiles | Tails, "a climate"}, {Neighbours, "a grid"}, {Leads, "earlier leads"}, {FullSpread, "the full ensemble"}} {
+	}{{Events, "thresholds"}, {Levels, "levels of quantiles"}, {Index, "an extreme forecast index"}, {Quantiles | Tails, "a climate"}, {Neighbours, "a grid"}, {Fractions, "a radius"}, {Leads, "earlier leads"}, {FullSpread, "the full ensemble"}} {
 		if s.Needs&n.need != 0 {
 			of += " with " + n.what
 		}

@@ -10,6 +10,7 @@ var Table = []*Score{
 	RankFlatness, PITFlatness,
 	Coverage50, Coverage90, IntervalScore90, QuantileScore, QuantileFrequency,
 	Brier, BrierFair, BrierSkill, BrierReliability, BrierResolution, BrierUncertainty, ReliabilityDiagram,
+	FSS, FSSUseful,
 	ROCArea, EconomicValue, RPS, RPSFair, RPSSkill,
 	Energy, EnergyFair, Variogram,
 	EnergyTime, EnergyTimeFair, VariogramTime,

@@ -9,6 +9,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/postproc/baseline"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
+	"github.com/ensemble-weather/ensemble/postproc/neighbourhood"
 	"github.com/ensemble-weather/ensemble/postproc/score"
 	"github.com/ensemble-weather/ensemble/postproc/skill"
 )
@@ -130,6 +131,17 @@ func (j TargetOptions) Begin(f Shape) (*Scoring, error) {
 	if err != nil {
 		return nil, err
 	}
+	if j.Selection.Radius > 0 && len(chosen.Thresholds) > 0 {
+		discs, err := neighbourhood.New(j.Grid, j.Selection.Radius)
+		if err != nil {
+			return nil, err
+		}
+		area.Radius = j.Selection.Radius
+		area.Neighbourhood = func(fields ...[]float32) [][]float32 {
+			means, _ := discs.Mean(fields...)
+			return means
+		}
+	}
 	if f.Obs {
 		s.couplings = newCouplings(j.Grid, j.Inits, j.Bootstrap)
 		s.couplings.joinable = j.KeepSums
@@ -138,6 +150,9 @@ func (j TargetOptions) Begin(f Shape) (*Scoring, error) {
 		s.Systems[0] = s.distributionSystems()
 		if chosen.Scores == nil {
 			o.Scores = slices.Concat(score.Default, o.Scores)
+			if area.Neighbourhood != nil {
+				o.Scores = append(o.Scores, score.FSS.ID, score.FSSUseful.ID)
+			}
 			if o.Climate > 0 {
 				o.Scores = slices.Concat(o.Scores, score.DefaultForClimate)
 			}

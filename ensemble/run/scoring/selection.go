@@ -1,6 +1,7 @@
 package scoring
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"path/filepath"
@@ -21,6 +22,7 @@ type Selection struct {
 	Regions    []string // names of score.Boxes, or NAME=SOUTH:NORTH:WEST:EAST in degrees
 	Seasons    bool     // also score each season
 	Weights    string   // weights of points in means: WeightsByArea (also if empty) or NoWeights
+	Radius     float64  // of discs around points, in m, for scores of fractions; 0: none
 }
 
 // Weights of points in spatial means.
@@ -64,6 +66,16 @@ func (c Selection) Check() error {
 		return s != nil && s.Needs&score.Events != 0
 	}); id >= 0 && len(c.Thresholds) == 0 {
 		return bad("--scores "+c.Scores[id], fmt.Errorf("%s needs the threshold of an event", c.Scores[id]), "add --above VARIABLE=VALUE,VALUE, as in --above 2t=273.15,303.15")
+	}
+	needsRadius := func(id string) bool { s := score.ByID(id); return s != nil && s.Needs&score.Fractions != 0 }
+	if id := slices.IndexFunc(c.Scores, needsRadius); id >= 0 && c.Radius == 0 {
+		return bad("--scores "+c.Scores[id], fmt.Errorf("%s needs the radius of a neighbourhood", c.Scores[id]), "add --radius DISTANCE, as in --radius 50km")
+	}
+	if c.Radius > 0 && c.Scores != nil && !slices.ContainsFunc(c.IDs(), needsRadius) {
+		return bad("--radius", errors.New("no selected score has a neighbourhood"), "add --scores default,"+score.FSS.ID+", or remove it")
+	}
+	if c.Radius > 0 && len(c.Thresholds) == 0 {
+		return bad("--radius", fmt.Errorf("%s needs the threshold of an event", score.FSS.ID), "add --above VARIABLE=VALUE,VALUE, as in --above 2t=273.15,303.15")
 	}
 	if c.Weights != "" && c.Weights != WeightsByArea && c.Weights != NoWeights {
 		return bad("--weights "+c.Weights, fmt.Errorf("unknown weights %q", c.Weights), "give "+WeightsByArea+" or "+NoWeights)

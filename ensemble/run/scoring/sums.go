@@ -74,6 +74,7 @@ type (
 		Regions    []string `json:"regions"`
 		Seasons    bool     `json:"seasons"`
 		Weights    string   `json:"weights"`
+		Radius     float64  `json:"radius"`
 	}
 )
 
