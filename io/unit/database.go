@@ -1,7 +1,9 @@
 package unit
 
-// dimensions are the exponents of metre, kilogram, second, kelvin, mole, radian
-// and ampere.
+// dimensions are the exponents of metre, kilogram, second, kelvin, mole, radian and
+// ampere. The candela of the SI is missing because no field of weather has it; the
+// radian is a dimension of its own, so that an angle is not taken for a number. The
+// array is comparable, and so the key of maps.
 type dimensions [7]int16
 
 // measure is a unit: SI = factor·(native + origin), in the product of base units
@@ -12,7 +14,8 @@ type measure struct {
 	dims   dimensions
 }
 
-// Dimensions of the units below.
+// Dimensions of the units below. Each is written in the order of the base units: metre,
+// kilogram, second, kelvin, mole, radian, ampere.
 var (
 	dimNone        = dimensions{}
 	dimLength      = dimensions{1}
@@ -35,6 +38,9 @@ var (
 )
 
 const (
+	// Exact by definition, except for the year: UDUNITS-2 has the tropical year of 1900,
+	// not 365.25 days, and a month is its twelfth part. CF conventions, section 4.4,
+	// warn of both as units of time.
 	day   = 86400.0
 	year  = 365.242198781 * day // tropical year
 	inch  = 0.0254
@@ -103,12 +109,19 @@ var database = []entry{
 	{measure{1e-9, 0, dimNone}, "ppb ppbv", ""},
 }
 
+// It is a constant with all digits of UDUNITS-2, so that a field in degrees converts to
+// the same bits on each machine.
 const degree = 0.017453292519943295 // π/180
 
 // prefixNames are the decimal prefixes of names; case does not matter.
+//
+// Source: BIPM SI brochure, 9th edition, table 7, without the four prefixes of 2022,
+// which UDUNITS-2.2.28 lacks too.
 var prefixNames = map[string]float64{"yotta": 1e24, "zetta": 1e21, "exa": 1e18, "peta": 1e15, "tera": 1e12, "giga": 1e9, "mega": 1e6, "kilo": 1e3, "hecto": 1e2, "deka": 10, "deca": 10,
 	"deci": 1e-1, "centi": 1e-2, "milli": 1e-3, "micro": 1e-6, "nano": 1e-9, "pico": 1e-12, "femto": 1e-15, "atto": 1e-18, "zepto": 1e-21, "yocto": 1e-24}
 
-// prefixSymbols are the decimal prefixes of symbols.
+// prefixSymbols are the decimal prefixes of symbols. Case matters: "m" is milli, "M"
+// mega. The two signs for micro are U+00B5 and U+03BC, which look alike; "u" is their
+// ASCII form.
 var prefixSymbols = map[string]float64{"Y": 1e24, "Z": 1e21, "E": 1e18, "P": 1e15, "T": 1e12, "G": 1e9, "M": 1e6, "k": 1e3, "h": 1e2, "da": 10,
 	"d": 1e-1, "c": 1e-2, "m": 1e-3, "µ": 1e-6, "μ": 1e-6, "u": 1e-6, "n": 1e-9, "p": 1e-12, "f": 1e-15, "a": 1e-18, "z": 1e-21, "y": 1e-24}

@@ -14,6 +14,8 @@ import (
 // their plurals.
 var names, symbols = spellings()
 
+// spellings builds both maps once, when the program starts. Of two entries with one
+// spelling the later one stays.
 func spellings() (names, symbols map[string]measure) {
 	names, symbols = map[string]measure{}, map[string]measure{}
 	for _, e := range database {
@@ -31,6 +33,9 @@ func spellings() (names, symbols map[string]measure) {
 
 // plural returns the plural of a name as UDUNITS-2 forms it.
 //
+// A name of two letters has no plural; the irregular ones ("feet") are listed in the
+// database.
+//
 // Source: UDUNITS-2, xml.c, formPlural.
 func plural(name string) string {
 	n := len(name)
@@ -46,10 +51,15 @@ func plural(name string) string {
 	return name + "s"
 }
 
-// lookup returns the unit of an identifier: a name or a symbol, with prefixes.
+// lookup returns the unit of an identifier: a name or a symbol, with prefixes. The
+// result is false if neither is in the database.
 //
-// Source: UDUNITS-2, prefix.c and parser.y: a unit without prefix has precedence,
-// then the longest prefix.
+// A whole name therefore wins over a prefix: "min" is a minute, not a milli-inch, and
+// "Pa" a pascal, not a peta-are. Prefix names may follow each other, a prefix symbol
+// occurs once: "mm" is a millimetre, "mmm" is unknown.
+//
+// Source: UDUNITS-2, prefix.c and parser.y: a unit without prefix has precedence, then
+// the longest prefix.
 func lookup(id string) (measure, bool) {
 	factor, symbolic := 1.0, false
 	for rest := id; rest != ""; {
@@ -78,8 +88,8 @@ func lookup(id string) (measure, bool) {
 	return measure{}, false
 }
 
-// longestPrefix returns the longest prefix with which a text begins, and its
-// length; 0 if there is none.
+// longestPrefix returns the longest prefix with which a text begins, and its length; 0
+// if there is none. Five bytes are the longest ("yotta", "femto").
 func longestPrefix(text string, of map[string]float64) (factor float64, length int) {
 	for n := min(len(text), 5); n > 0; n-- {
 		if f, ok := of[text[:n]]; ok {
@@ -102,6 +112,14 @@ type parser struct {
 
 // parse reads a unit.
 //
+// parse returns the factor, origin and dimensions of a unit. It implements
+//
+//	Unit-Spec ::= Shift-Spec
+//
+// of the manual; the empty text is rejected by basic, although it is dimensionless in
+// UDUNITS-2, because a file without a unit may have per cent. Logarithmic units ("lg(re
+// 1 mW)") and timestamps are not read: CF times have their own parser (io/cf).
+//
 // Errors: text that is not of the grammar, or a name that the database lacks.
 func parse(text string) (measure, error) {
 	if len(text) > maxText {
@@ -121,7 +139,8 @@ func parse(text string) (measure, error) {
 // maxText bounds the length of a unit, and so the depth of its parentheses.
 const maxText = 100
 
-// skip passes white space and reports whether there was any.
+// skip passes white space and reports whether there was any. Blanks are those of
+// Unicode, so a no-break space is one too.
 func (p *parser) skip() bool {
 	from := p.at
 	for p.at < len(p.text) {
@@ -134,7 +153,9 @@ func (p *parser) skip() bool {
 	return p.at > from
 }
 
-// next reports whether the text continues with one of words, and passes it.
+// next reports whether the text continues with one of words, and passes it. Case does
+// not matter. A word operator is passed with its blank ("per "), so that a name such as
+// "percent" is not split.
 func (p *parser) next(words ...string) bool {
 	for _, w := range words {
 		if len(p.text)-p.at >= len(w) && strings.EqualFold(p.text[p.at:p.at+len(w)], w) {
@@ -145,7 +166,12 @@ func (p *parser) next(words ...string) bool {
 	return false
 }
 
-// shifted reads a product, and an origin behind "@" or "from".
+// shifted reads a product, and an origin behind "@" or "from". It implements
+//
+//	Shift-Spec ::= Product-Spec | Product-Spec SHIFT REAL
+//
+// "K @ 273.15" is a degree Celsius: SI = factor·(native + origin). A word needs a blank
+// before it, "@" does not. Without an origin sign the position stays behind the product.
 func (p *parser) shifted() (measure, error) {
 	m, err := p.product()
 	if err != nil {
@@ -166,7 +192,17 @@ func (p *parser) shifted() (measure, error) {
 	return m, nil
 }
 
-// product reads powers and the operators between them.
+// product reads powers and the operators between them. It implements
+//
+//	Product-Spec ::= Power-Spec | Product-Spec [MULTIPLY | DIVIDE] Power-Spec
+//
+// Operators have equal precedence and associate to the left: "J/kg/K" and "J/kg K"
+// differ, the latter being J kg-1 K. A "-" is a product only before a non-digit; before
+// a digit it is the sign of an exponent. A factor may follow without operator after a
+// number ("10 m", "10m") and around parentheses.
+//
+// Errors: a character that begins no factor; exponents above maxExponent, a factor that
+// overflows.
 func (p *parser) product() (measure, error) {
 	m, err := p.power()
 	if err != nil {
@@ -210,7 +246,12 @@ func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 // superscripts are the digits and signs of exponents in Unicode.
 const superscripts = "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻"
 
-// power reads a unit with its exponent.
+// power reads a unit with its exponent. It implements
+//
+//	Power-Spec ::= Basic-Spec | Basic-Spec INT | Basic-Spec RAISE INT | Basic-Spec EXPONENT
+//
+// Without an exponent the unit is returned with its origin. After "^" or "**" an
+// exponent is required.
 func (p *parser) power() (measure, error) {
 	m, err := p.basic()
 	if err != nil {
@@ -246,7 +287,8 @@ func (p *parser) power() (measure, error) {
 	return m, nil
 }
 
-// bounded returns a power of a unit.
+// bounded returns a power of a unit. The limit keeps dims within int16 whatever product
+// follows.
 //
 // Errors: exponents that no unit in use has.
 func (m measure) bounded(n int) (measure, error) {
@@ -256,10 +298,12 @@ func (m measure) bounded(n int) (measure, error) {
 	return m, nil
 }
 
-// maxExponent bounds exponents.
+// maxExponent bounds exponents. The largest in use is 10^-6 m^6, the radar reflectivity
+// factor in mm6 m-3; twelve leaves room for its square.
 const maxExponent = 12
 
-// integer reads an exponent.
+// integer reads an exponent. If there is none, or one above maxExponent, the result is
+// false and the position does not change.
 func (p *parser) integer() (int, bool) {
 	end := p.at
 	if end < len(p.text) && (p.text[end] == '-' || p.text[end] == '+') {
@@ -276,7 +320,11 @@ func (p *parser) integer() (int, bool) {
 	return n, true
 }
 
-// basic reads an identifier, a number, or a unit in parentheses.
+// basic reads an identifier, a number, or a unit in parentheses. It implements
+//
+//	Basic-Spec ::= ID | "(" Shift-Spec ")" | Number
+//
+// A number is a dimensionless unit with that factor ("0.01" is per cent).
 func (p *parser) basic() (measure, error) {
 	p.isNumber = false
 	if p.next("(") {
@@ -305,7 +353,9 @@ func (p *parser) basic() (measure, error) {
 	return m, nil
 }
 
-// number reads a positive real number.
+// number reads a positive real number. Zero is rejected because a conversion divides by
+// the factor. An "e" without digits behind it is not part of the number but begins a
+// name.
 func (p *parser) number() (float64, bool) {
 	end := p.at
 	for end < len(p.text) && (isDigit(p.text[end]) || p.text[end] == '.') {
@@ -345,7 +395,9 @@ func (p *parser) identifier() string {
 	return p.text[from:p.at]
 }
 
-// isBounded reports whether exponents and factor are those of a unit in use.
+// isBounded reports whether exponents and factor are those of a unit in use. A product
+// of prefixes may underflow to 0 or overflow to infinity; both would turn a field into
+// zeros or infinities.
 func (m measure) isBounded() bool {
 	for _, d := range m.dims {
 		if d > maxExponent || d < -maxExponent {
@@ -355,7 +407,8 @@ func (m measure) isBounded() bool {
 	return m.factor > 0 && !math.IsInf(m.factor, 0)
 }
 
-// times returns the product of two units. Only a unit alone has an origin.
+// times returns the product of two units. Only a unit alone has an origin. The product
+// of units is one of differences: 1 degC m-1 is 1 K m-1.
 func (m measure) times(o measure) measure {
 	out := measure{factor: m.factor * o.factor, dims: m.dims}
 	for i, d := range o.dims {
@@ -364,7 +417,8 @@ func (m measure) times(o measure) measure {
 	return out
 }
 
-// raised returns a power of a unit.
+// raised returns a power of a unit. For n = 1 the origin stays; for all others there is
+// none, as in a product.
 func (m measure) raised(n int) measure {
 	if n == 1 {
 		return m

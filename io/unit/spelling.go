@@ -26,18 +26,25 @@ var fieldSpellings = map[string]string{
 	"pct": "%", "per cent": "%", "percentage": "%", "okta": "0.125", "oktas": "0.125",
 }
 
-// unitWords corrects the case of symbols in field spellings: "Kg m-2", "HPa/h".
+// unitWords corrects the case of symbols in field spellings: "Kg m-2", "HPa/h". Only
+// words whose other case is no unit in use are listed: "M" as mega needs a unit behind
+// it, "MM" is none.
 var unitWords = regexp.MustCompile(`\b(Kg|KG|HPa|hpa|HPA|Hpa|PA|KPa|kpa|M|S|MM|Mm|CM|Cm|KM|Km|KT|Kt|Kts|KTS|SEC|mins|hrs)\b`)
 
 // correctedWords gives the symbols for unitWords.
 var correctedWords = map[string]string{"kg": "kg", "hpa": "hPa", "pa": "Pa", "kpa": "kPa", "m": "m", "s": "s", "mm": "mm", "cm": "cm", "km": "km", "kt": "kt", "kts": "kts", "sec": "s",
 	"mins": "min", "hrs": "h"}
 
-// waterWords matches the words that make a depth one of liquid water.
+// waterWords matches the words that make a depth one of liquid water. "mm of water", "kg
+// m-2 water equivalent" and "m w.e." lose them. The unit itself stays:
+// waterMass converts a depth wherever a mass per area is wanted.
 var waterWords = regexp.MustCompile(`(?i)(\s+of)?(\s+liquid)?\s+(water([ _]equivalent)?|w\.?\s?e\.?|h2o)\s*$`)
 
-// readings returns the units that a spelling may mean, the first of UDUNITS-2 alone.
-// why is the error of UDUNITS-2.
+// readings returns the units that a spelling may mean, the first of UDUNITS-2 alone. why
+// is the error of UDUNITS-2. The caller takes the first whose dimensions are those of
+// its quantity, so the order matters: what UDUNITS-2 reads precedes the list, the list
+// precedes corrected case. There are at most four. All fail for text that is no unit in
+// any spelling; then units is empty.
 func readings(text string) (units []measure, why error) {
 	strict, why := parse(text)
 	if why == nil {
