@@ -30,9 +30,18 @@ type child struct {
 	waitErr error
 }
 
-// startChild starts a child and reads its handshake.
+// startChild starts a child and reads its handshake. The protocol is that of package
+// wire: frames of JSON on stdin and stdout, payloads in two shared memories that the
+// child inherits as descriptors 3 and 4.
+//
+// The variables of its environment keep the child small and alone: one OpenMP thread,
+// since the pool is what runs in parallel; no traceback of Go, whose length would
+// displace the library's message in stderrTail; no HDF5 file locks, which file systems
+// on clusters often refuse. The child applies ENSEMBLE_DECODE_MEMORY to itself
+// (RLIMIT_AS).
 //
 // Errors: exit 69 with the message of the dynamic linker if it cannot start.
+// Cost: one start of a process and the loading of its libraries; so children are kept.
 func startChild(ctx context.Context, o Options) (*child, error) {
 	c := &child{waited: make(chan struct{})}
 	fail := func(err error) (*child, error) {
@@ -92,7 +101,18 @@ func startChild(ctx context.Context, o Options) (*child, error) {
 	return c, nil
 }
 
-// do executes one request. Afterwards c.dead reports whether the child has ended.
+// do executes one request. Afterwards c.dead reports whether the child has ended. The
+// child stays usable after an error of its own (Reply.Error), because it has read the
+// whole request. After a failed write or read, and after a reply to another request, it
+// is killed, since the position in its output is unknown then.
+//
+// CPUSeconds is the deadline plus one second: a child that computes on after this
+// process was killed ends by RLIMIT_CPU.
+//
+// Memory: the input, if there is any, has the size of the request and belongs to the
+// child until the reply. The output is lent to ReadOutput and valid until it returns.
+// Errors: *DiedError if the process has ended, sent a damaged frame or exceeded the
+// deadline; the child's *exit.Error; ctx.Err().
 func (c *child) do(ctx context.Context, call Call, args json.RawMessage, o Options) error {
 	deadline := call.Deadline
 	if deadline == 0 {
@@ -146,8 +166,9 @@ func (c *child) do(ctx context.Context, call Call, args json.RawMessage, o Optio
 // errDeadline is the reason of a child that was killed at its deadline.
 var errDeadline = errors.New("deadline")
 
-// read waits for one frame. At the deadline, on cancellation and on any error it
-// kills the child.
+// read waits for one frame. At the deadline, on cancellation and on any error it kills
+// the child. Cancellation sets a read deadline in the past, which ends a blocked read of
+// a pipe; closing it would race with the next request.
 func (c *child) read(ctx context.Context, within time.Duration, v any) error {
 	if err := c.stdout.SetReadDeadline(time.Now().Add(within)); err != nil {
 		return err
@@ -171,7 +192,8 @@ func (c *child) read(ctx context.Context, within time.Duration, v any) error {
 	return err
 }
 
-// kill ends the process and waits for it.
+// kill ends the process and waits for it. SIGKILL cannot be caught, so the wait is
+// short. Afterwards c.waitErr is valid. A second call has no effect.
 func (c *child) kill() {
 	c.dead = true
 	if c.cmd != nil {
@@ -180,7 +202,9 @@ func (c *child) kill() {
 	}
 }
 
-// reason describes why the child ended: the deadline, or its exit status.
+// reason describes why the child ended: the deadline, or its exit status. An end of file
+// alone is less specific than the exit status ("signal: segmentation fault"), so the latter has
+// precedence.
 func (c *child) reason(err error) string {
 	if errors.Is(err, errDeadline) {
 		return strings.TrimSuffix(err.Error(), ": "+errDeadline.Error())
@@ -192,7 +216,8 @@ func (c *child) reason(err error) string {
 }
 
 // close closes the child's input, after which it exits, and frees all resources. It
-// kills the child after two seconds.
+// kills the child after two seconds. It may be called for a child of which only a part
+// was started. After a return no memory, descriptor or process of it exists.
 func (c *child) close() {
 	c.dead = true
 	if c.stdin != nil {
@@ -215,7 +240,8 @@ func (c *child) close() {
 	}
 }
 
-// stderrTail keeps the last bytes written to it.
+// stderrTail keeps the last bytes written to it. The goroutine of os/exec writes while a
+// request reads, hence the mutex. The zero value is empty.
 type stderrTail struct {
 	mu  sync.Mutex
 	buf []byte
@@ -236,7 +262,8 @@ func (t *stderrTail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// String returns the last two lines, joined to one.
+// String returns the last two lines, joined to one. Libraries print causes last; earlier
+// lines are often warnings about other messages.
 func (t *stderrTail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -23,6 +23,12 @@ type Options struct {
 	Deadline time.Duration // wall time of one attempt at a request; 0 means one minute
 }
 
+// check returns the options with their defaults.
+//
+// The address space of 6 GiB includes the libraries and is not memory in use; it bounds
+// what a damaged header can request.
+//
+// Errors: exit 64 for negative limits; exit 69 if the program is not found.
 func (o Options) check() (Options, error) {
 	if o.Children < 0 || o.Memory < 0 || o.Deadline < 0 {
 		return o, &exit.Error{Code: exit.Usage, What: "negative limit for decoding children", Fix: "leave it 0 for the default"}
@@ -53,7 +59,9 @@ type Pool struct {
 	once  sync.Once
 }
 
-// NewPool makes a pool without starting a child.
+// NewPool makes a pool without starting a child. The channel of slots is its only lock:
+// a slot is either in the channel or owned by one call, so a child never has two
+// requests.
 //
 // Errors: exit 69 if the child program is not installed.
 func NewPool(o Options) (*Pool, error) {
@@ -68,9 +76,9 @@ func NewPool(o Options) (*Pool, error) {
 	return p, nil
 }
 
-// Start starts a number of children in the background, so that they are ready when
-// they are first needed. If a child cannot be started, the request that needs it
-// returns the error.
+// Start starts a number of children in the background, so that they are ready when they
+// are first needed. If a child cannot be started, the request that needs it returns the
+// error. It hides the start of processes behind the listing of files. It does not wait.
 func (p *Pool) Start(children int) {
 	for range min(children, p.opt.Children) {
 		go func() {
@@ -86,7 +94,8 @@ func (p *Pool) Start(children int) {
 // Size returns the number of requests that can run concurrently.
 func (p *Pool) Size() int { return p.opt.Children }
 
-// Call is one request.
+// Call is one request. The zero value of all fields but Kind is a request without input,
+// output and result.
 type Call struct {
 	Kind string // name in the child's table of requests
 	Args any    // encoded as JSON
@@ -102,7 +111,8 @@ type Call struct {
 	NoRetry    bool          // NoRetry disables the second attempt in a new child after a crash or a deadline.
 }
 
-// DiedError reports a child that crashed or exceeded its deadline.
+// DiedError reports a child that crashed or exceeded its deadline. The caller adds the
+// file and the message that were decoded, which this package does not see.
 type DiedError struct {
 	Kind   string
 	Reason string // "no reply within 1m0s", "signal: segmentation fault"
@@ -118,11 +128,15 @@ func (e *DiedError) Error() string {
 	return s
 }
 
-// Do executes one call in a free child, and waits for one if necessary.
+// Do executes one call in a free child, and waits for one if necessary. A second attempt
+// in a new child separates a damaged message, which crashes both, from a child that an
+// earlier request had harmed. WriteInput is then called twice and must write the same
+// both times.
 //
-// Errors: the child's own *exit.Error; *DiedError if the child crashed or exceeded
-// the deadline twice (once with Call.NoRetry); exit 69 if children cannot be
-// started; ctx.Err().
+// Errors: the child's own *exit.Error; *DiedError if the child crashed or exceeded the
+// deadline twice (once with Call.NoRetry); exit 69 if children cannot be started;
+// ctx.Err().
+// Cost: without waiting, two frames through pipes; payloads are not copied.
 func (p *Pool) Do(ctx context.Context, c Call) error {
 	args, err := json.Marshal(c.Args)
 	if err != nil {
@@ -157,6 +171,8 @@ func (p *Pool) Do(ctx context.Context, c Call) error {
 
 // Libraries returns the versions of the libraries that the child program links, by
 // name.
+//
+// Errors: those of Do.
 func (p *Pool) Libraries(ctx context.Context) (map[string]string, error) {
 	var v map[string]string
 	err := p.Do(ctx, Call{Kind: "versions", Result: &v})
@@ -164,7 +180,8 @@ func (p *Pool) Libraries(ctx context.Context) (map[string]string, error) {
 }
 
 // Close waits for running requests and ends all children. The pool cannot be used
-// afterwards.
+// afterwards. It takes all slots and does not return them: a Do after Close would wait
+// until its context ends. A second call returns at once.
 func (p *Pool) Close() {
 	p.once.Do(func() {
 		for range p.opt.Children {

@@ -20,6 +20,10 @@ const ProgramEnv = "ENSEMBLE_DECODE"
 // FindProgram returns the path of the child program: $ENSEMBLE_DECODE, the file in
 // the folder of the running executable, or the program in PATH, in this order.
 //
+// The folder of the executable precedes PATH, so that a program finds the child of its
+// own version if several are installed. A link to the executable is followed, since
+// installations link /usr/local/bin/ensemble to their folder.
+//
 // Errors: exit 69 if none exists.
 func FindProgram() (string, error) {
 	if p := os.Getenv(ProgramEnv); p != "" {
