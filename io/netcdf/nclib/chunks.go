@@ -21,8 +21,13 @@ type chunkCache struct {
 	vars map[int]*C.ens_chunks // by position in Header.Vars; nil for variables that netCDF-C reads
 }
 
-// open returns the chunks of a variable. It returns nil if the variable is not
-// chunked and deflated.
+// open returns the chunks of a variable. It returns nil if the variable is not chunked
+// and deflated. The file is opened a second time by HDF5 when the first variable needs
+// it; netCDF-C has it open too, both read-only. The answer is kept for each variable,
+// the negative one as nil, so that a file of many small reads asks HDF5 once.
+//
+// The C side accepts only what it decodes with the same result as netCDF-C: chunks with
+// deflate, optionally after shuffle; else it returns nil.
 func (c *chunkCache) open(path string, index int, v *cf.Var) *C.ens_chunks {
 	if c.vars == nil {
 		name := C.CString(path)
@@ -39,7 +44,8 @@ func (c *chunkCache) open(path string, index int, v *cf.Var) *C.ens_chunks {
 	return set
 }
 
-// close frees all chunks and closes the file.
+// close frees all chunks and closes the file. Chunks refer to the file, so they are
+// freed first. The cache can be used again afterwards.
 func (c *chunkCache) close() {
 	if c.vars == nil {
 		return
@@ -55,9 +61,18 @@ func (c *chunkCache) close() {
 
 // Float reads a slab into dst.
 //
+// Two paths give the same values: chunks inflated here and unpacked in C while they are
+// copied, if the packing is linear; else Double, rounded to float32. A slab that the
+// first path rejects (status above 0) takes the second, and a chunk that cannot be
+// inflated is an error of both.
+//
 // Unit: as the attributes state, after scale_factor and add_offset.
 // Missing: NaN.
+// Memory: dst belongs to the caller and has exactly as many values as the slab; inflated
+// chunks stay in the cache until Close.
 // Errors: a slab outside of the variable; what netCDF-C reports.
+// Source: HDF5 file format specification 3.0, section IV.A.2.l (filter pipeline
+// message); RFC 1950 (zlib).
 func (f *File) Float(dst []float32, s cf.Slab) error {
 	start, count, err := f.slabBounds(s, len(dst))
 	if err != nil {

@@ -6,8 +6,9 @@ import "C"
 
 import "fmt"
 
-// FilterError reports a variable that is compressed by a filter for which HDF5 has
-// no plugin.
+// FilterError reports a variable that is compressed by a filter for which HDF5 has no
+// plugin. The decoding child reports it, and the parent adds how to repack the file
+// without the filter.
 type FilterError struct {
 	Variable string
 	// ID is that of the registry of the HDF Group, Name its usual name.
@@ -26,8 +27,11 @@ func (e *FilterError) Error() string {
 var filterNames = map[int]string{4: "szip", 307: "bzip2", 32000: "LZF", 32001: "Blosc", 32004: "LZ4", 32008: "bitshuffle", 32013: "ZFP", 32015: "Zstandard", 32017: "SZ",
 	32018: "FCIDECOMP", 32019: "JPEG", 32024: "SZ3", 32026: "Blosc2"}
 
-// missingFilter returns the first filter of a variable that HDF5 cannot apply; nil
-// if all are available.
+// missingFilter returns the first filter of a variable that HDF5 cannot apply; nil if
+// all are available. netCDF-C reports a missing filter as a general HDF5 error, so the
+// pipeline is searched after a read has failed, not before each one.
+//
+// Source: netCDF-C, netcdf_filter.h; NUG, appendix "Filter Support".
 func (f *File) missingFilter(variable int) *FilterError {
 	at := f.vars[variable]
 	var n C.size_t

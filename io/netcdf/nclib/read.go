@@ -16,6 +16,8 @@ import (
 
 // File is an open file with its header. A netcdf.Dataset is the ID of a file or of
 // a group in it, so go-netcdf reads groups too.
+//
+// The zero value cannot be used. A file has one goroutine at a time.
 type File struct {
 	ds     netcdf.Dataset
 	header cf.Header
@@ -27,7 +29,8 @@ type File struct {
 	scratch []float64 // buffer of Float
 }
 
-// variableRef identifies a variable by the IDs of its group and its own.
+// variableRef identifies a variable by the IDs of its group and its own. Packing is read
+// once, with the header, because its rules are needed for each slab.
 type variableRef struct {
 	group   C.int
 	id      C.int
@@ -38,7 +41,9 @@ type variableRef struct {
 // unlimited memory.
 const maxVars = 100_000
 
-// Open opens a file and reads its header.
+// Open opens a file and reads its header. Classic files (CDF-1, -2, -5) and NetCDF-4 are
+// accepted, whichever netCDF-C was built with. Attributes of groups other than the root
+// are not read, since nothing uses them.
 //
 // Errors: the error text of netCDF-C.
 func Open(path string) (*File, error) {
@@ -58,7 +63,7 @@ func Open(path string) (*File, error) {
 	return f, nil
 }
 
-// Close closes the file.
+// Close closes the file. It closes the second handle of HDF5 before that of netCDF-C.
 func (f *File) Close() error {
 	f.chunks.close()
 	return f.ds.Close()
@@ -69,6 +74,15 @@ func (f *File) Close() error {
 func (f *File) Header() *cf.Header { return &f.header }
 
 // readGroup reads dimensions and variables of a group, and of the groups in it.
+// Dimensions of a group are visible in the groups within it, so they are read before
+// those. name is the path of the group, "" for the root. Nesting is bounded, because
+// each level uses the stack.
+//
+// Each list is inquired twice, first for its length, as netCDF-C wants it; one element
+// more gives an empty list an address.
+//
+// Errors: a status of netCDF-C; too many variables; too many levels of groups.
+// Source: NUG, "Groups"; CF section 2.7.
 func (f *File) readGroup(ds netcdf.Dataset, name string) error {
 	id := C.int(ds)
 	var n C.int
@@ -130,7 +144,8 @@ func (f *File) readGroup(ds netcdf.Dataset, name string) error {
 	return nil
 }
 
-// unlimitedDims returns the unlimited dimensions of a group.
+// unlimitedDims returns the unlimited dimensions of a group. The map is empty for a
+// group without any. Classic files have one at most (NUG, "Unlimited Dimensions").
 func (f *File) unlimitedDims(id C.int) (map[C.int]bool, error) {
 	var n C.int
 	out := map[C.int]bool{}
@@ -151,8 +166,12 @@ func (f *File) unlimitedDims(id C.int) (map[C.int]bool, error) {
 var typeNames = map[C.nc_type]string{C.NC_BYTE: "byte", C.NC_CHAR: "char", C.NC_SHORT: "short", C.NC_INT: "int", C.NC_FLOAT: "float", C.NC_DOUBLE: "double",
 	C.NC_UBYTE: "ubyte", C.NC_USHORT: "ushort", C.NC_UINT: "uint", C.NC_INT64: "int64", C.NC_UINT64: "uint64", C.NC_STRING: "string"}
 
-// readVariable reads name, type, dimensions and attributes of variable i of a
-// group.
+// readVariable reads name, type, dimensions and attributes of variable i of a group. A
+// user-defined type (compound, enum, opaque, vlen) has the type "user", and its values
+// are never read. Positions in f.vars and in f.header.Vars agree: both are appended here
+// and only here.
+//
+// Errors: a variable on a dimension that no visible group defines; those of attributes.
 func (f *File) readVariable(ds netcdf.Dataset, i int, group string) error {
 	id := C.int(ds)
 	var name [C.NC_MAX_NAME + 1]C.char
@@ -183,7 +202,8 @@ func (f *File) readVariable(ds netcdf.Dataset, i int, group string) error {
 	return nil
 }
 
-// readAttributes reads all attributes of a variable or a group.
+// readAttributes reads all attributes of a variable or a group. count and at are methods
+// of a dataset or of a variable. The result is nil without attributes.
 func readAttributes(group, id C.int, count func() (int, error), at func(int) (netcdf.Attr, error)) (map[string]cf.Attr, error) {
 	n, err := count()
 	if err != nil || n == 0 {
@@ -204,7 +224,12 @@ func readAttributes(group, id C.int, count func() (int, error), at func(int) (ne
 	return out, nil
 }
 
-// readAttribute reads one attribute.
+// readAttribute reads one attribute. Text of type char loses the zero bytes that C
+// programs write behind it. An attribute without elements is the zero Attr.
+//
+// Errors: more than 2²⁰ elements, which no convention uses and a damaged header may
+// state.
+// Source: NUG, "Attributes": a char attribute is one string, a string attribute a list.
 func readAttribute(group, id C.int, a netcdf.Attr) (cf.Attr, error) {
 	kind, err := a.Type()
 	if err != nil {
@@ -234,6 +259,9 @@ func readAttribute(group, id C.int, a netcdf.Attr) (cf.Attr, error) {
 
 // numericAttribute reads a numeric attribute in its own type and converts it to
 // float64. int64 values above 2⁵³ are rounded.
+//
+// Its type is kept, since the reading of valid_range and missing_value depends on it
+// (cf.PackingOf).
 func numericAttribute(a netcdf.Attr, kind netcdf.Type, n uint64) (cf.Attr, error) {
 	var out cf.Floats
 	var err error
@@ -285,9 +313,12 @@ func toFloats[T int8 | int16 | int32 | int64 | uint8 | uint16 | uint32 | uint64 
 
 // Double reads a slab into dst.
 //
+// Shape: dst has the values of the slab in C order, the last dimension fastest.
 // Unit: as the attributes state, after scale_factor and add_offset.
 // Missing: NaN.
 // Errors: a slab outside of the variable; *FilterError; what netCDF-C reports.
+// Cost: netCDF-C converts each value; HDF5 inflates the chunks that the slab touches,
+// again for each call if its cache of chunks is too small.
 func (f *File) Double(dst []float64, s cf.Slab) error {
 	start, count, err := f.slabBounds(s, len(dst))
 	if err != nil {
@@ -303,8 +334,11 @@ func (f *File) Double(dst []float64, s cf.Slab) error {
 	return at.packing.Unpack(dst)
 }
 
-// slabBounds converts a slab of n values to the arguments of nc_get_vara. Both have
-// one element more than dimensions, so that a scalar has an address too.
+// slabBounds converts a slab of n values to the arguments of nc_get_vara. Both have one
+// element more than dimensions, so that a scalar has an address too. netCDF-C checks
+// bounds too, but writes count values whatever the length of dst is: the comparison with
+// n protects the memory behind it. The sum of start and count cannot overflow, since
+// both are at most a length.
 //
 // Errors: a slab outside of the variable.
 func (f *File) slabBounds(s cf.Slab, n int) (start, count []C.size_t, err error) {
@@ -331,11 +365,15 @@ func (f *File) slabBounds(s cf.Slab, n int) (start, count []C.size_t, err error)
 // defaultFillValues are the values that netCDF-C stores where nothing was written
 // (NC_FILL_SHORT and others, netcdf.h). Bytes have none, since all values are in
 // use.
+//
+// Files of climate models contain them where records were never written. A variable with
+// its own _FillValue does not have the default (NUG, "Fill Values").
 var defaultFillValues = map[string][]float64{"short": {-32767}, "int": {-2147483647}, "float": {9.9692099683868690e+36}, "double": {9.9692099683868690e+36},
 	"ushort": {65535}, "uint": {4294967295}, "int64": {-9223372036854775806}, "uint64": {18446744073709551614}}
 
-// stringAttribute reads an attribute of type NC_STRING, which go-netcdf does not
-// read. Several strings are joined by blanks.
+// stringAttribute reads an attribute of type NC_STRING, which go-netcdf does not read.
+// Several strings are joined by blanks. netCDF-C allocates the strings and frees them by
+// nc_free_string. A null pointer is an empty string.
 func stringAttribute(group, id C.int, name string, n int) (string, error) {
 	cname := C.CString(name)
 	defer C.free(unsafe.Pointer(cname))

@@ -15,7 +15,8 @@ import (
 	"github.com/fhs/go-netcdf/netcdf"
 )
 
-// Version returns the version of the linked library.
+// Version returns the version of the linked library. It is the first word of
+// nc_inq_libvers ("4.9.2"), without the date of the build.
 func Version() string {
 	v, _, _ := strings.Cut(netcdf.Version(), " ")
 	return v

@@ -16,8 +16,15 @@ import (
 var ncTypes = map[encode.Type]netcdf.Type{encode.Float: netcdf.FLOAT, encode.Double: netcdf.DOUBLE, encode.Int: netcdf.INT,
 	encode.Short: netcdf.SHORT, encode.Char: netcdf.CHAR}
 
-// Write creates the file that f describes. payload holds the values.
+// Write creates the file that f describes. payload holds the values. The file has the
+// NetCDF-4 format with the classic data model: compressed chunks, but no groups, no
+// strings and one unlimited dimension at most, so that CDO, NCO and R read it.
 //
+// Definitions precede values, as the classic model requires. The path is a temporary
+// file of the caller, who renames it: a file after an error is incomplete and has to be
+// removed.
+//
+// Memory: values are written from payload without a copy.
 // Errors: the first call that netCDF-C rejects, with the name of the object.
 func Write(f *encode.NetCDF, payload []byte) (err error) {
 	ds, err := netcdf.CreateFile(f.Path, netcdf.CLOBBER|netcdf.NETCDF4|netcdf.CLASSIC_MODEL)
@@ -67,7 +74,13 @@ func Write(f *encode.NetCDF, payload []byte) (err error) {
 	return nil
 }
 
-// defineVariable adds a variable with its storage and attributes.
+// defineVariable adds a variable with its storage and attributes. Dimensions are in the
+// order of the request, the last one fastest. Chunks and deflate apply only to variables
+// that state chunks: a scalar cannot be compressed. Deflate is preceded by shuffle,
+// which orders the bytes of numbers by significance, so that those of exponents follow
+// each other.
+//
+// Source: NUG, "Chunking" and "Compression".
 func defineVariable(ds netcdf.Dataset, dims map[string]netcdf.Dim, v encode.Variable) (netcdf.Var, error) {
 	var over []netcdf.Dim
 	for _, name := range v.Dimensions {
@@ -106,8 +119,9 @@ func defineVariable(ds netcdf.Dataset, dims map[string]netcdf.Dim, v encode.Vari
 	return nv, nil
 }
 
-// setChunks calls nc_def_var_chunking, which go-netcdf lacks. The ID of the
-// variable is found by name because go-netcdf does not export it.
+// setChunks calls nc_def_var_chunking, which go-netcdf lacks. The ID of the variable is
+// found by name because go-netcdf does not export it. netCDF-C rejects a chunk that is
+// longer than its fixed dimension (NC_EBADCHUNK).
 func setChunks(ds netcdf.Dataset, v encode.Variable) error {
 	name := append([]byte(v.Name), 0)
 	var id C.int
@@ -122,6 +136,10 @@ func setChunks(ds netcdf.Dataset, v encode.Variable) error {
 }
 
 // writeValues writes all n values of a variable.
+//
+// Errors: a block whose length is not that of n values, which would let netCDF-C read
+// behind it; an offset that is not a multiple of 8, where a pointer to float64 is
+// undefined.
 func writeValues(nv netcdf.Var, v encode.Variable, n int, payload []byte) error {
 	b, err := v.Values.In(payload)
 	if err != nil {
@@ -150,7 +168,11 @@ func writeValues(nv netcdf.Var, v encode.Variable, n int, payload []byte) error 
 	}
 }
 
-// writeAttribute writes the value that is set.
+// writeAttribute writes the value that is set. Text is written as char, the only text of
+// the classic model (CF section 2.2). The types of numbers matter: _FillValue must have
+// that of its variable.
+//
+// Errors: an attribute without value, which netCDF-C would write as an empty one.
 func writeAttribute(to netcdf.Attr, a encode.Attribute) error {
 	switch {
 	case a.Text != "":
@@ -167,7 +189,8 @@ func writeAttribute(to netcdf.Attr, a encode.Attribute) error {
 	return fmt.Errorf("has no value")
 }
 
-// status converts a return code of netCDF-C to an error.
+// status converts a return code of netCDF-C to an error. netCDF-C's errors are negative,
+// those of the system positive; nc_strerror formats both.
 func status(code C.int) error {
 	if code == C.NC_NOERR {
 		return nil
