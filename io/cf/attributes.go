@@ -7,8 +7,11 @@ import (
 	"strings"
 )
 
-// understoodAttributes lists the attributes that change a value, place, time,
-// member or unit, and are read.
+// understoodAttributes lists the attributes that change a value, place, time, member or
+// unit, and are read. A new reading of an attribute adds it here; otherwise files that
+// use it get a warning although it is read.
+//
+// Source: CF appendix A (attributes); NUG, appendix A.
 var understoodAttributes = []string{
 	"units", "units_metadata", "standard_name", "cell_methods", "GRIB_stepType", "coordinates", "bounds", "climatology", "calendar", "axis", "positive", "grid_mapping", "grid_mapping_name", // meaning
 	"scale_factor", "add_offset", "_FillValue", "missing_value", "valid_range", "valid_min", "valid_max", "_Unsigned", // packing
@@ -39,11 +42,14 @@ var ignoredAttributes = map[string]string{
 	"valid_time_units":                  "unit of a copy of the valid time; the coordinate has the time",
 }
 
-// changesValues matches names of attributes that may change values.
+// changesValues matches names of attributes that may change values. It errs towards a
+// warning: a warning of a harmless attribute is fixed by a row of ignoredAttributes, a
+// scale that was ignored silently is wrong by a factor.
 var changesValues = regexp.MustCompile(`(?i)fill_?val|missing|no_?data|scale_?factor|add_?offset|multiplier|valid_?(min|max|range)|unsigned|_units$|^unit$`)
 
-// unknownAttributes returns warnings of attributes whose names suggest that they
-// change values, and which no convention defines.
+// unknownAttributes returns warnings of attributes whose names suggest that they change
+// values, and which no convention defines. They are sorted, since maps have no order;
+// nil without any.
 func unknownAttributes(v *Var) (warnings []string) {
 	for name := range v.Attrs {
 		if !changesValues.MatchString(name) || slices.Contains(understoodAttributes, name) || ignoredAttributes[name] != "" {
@@ -69,8 +75,9 @@ func statesTime(v *Var) string {
 	return ""
 }
 
-// quantityOf returns the standard name of a variable without modifier, and the
-// modifier.
+// quantityOf returns the standard name of a variable without modifier, and the modifier.
+// Both are empty without a standard name. Appendix C of CF lists the modifiers; none of
+// them leaves the quantity itself, so any second word counts as one.
 //
 // Source: CF section 3.3: a standard name may be followed by a modifier, such as
 // "air_temperature standard_error".

@@ -14,7 +14,9 @@ import (
 	"strconv"
 )
 
-// Header holds everything of a file except the values.
+// Header holds everything of a file except the values. It is what a decoding child sends
+// as JSON, and what the parser of Zarr makes of .zarray and .zattrs: the rest of the
+// package does not distinguish the formats.
 type Header struct {
 	// Dims lists the dimensions of all groups.
 	Dims []Dim `json:"dims"`
@@ -33,7 +35,7 @@ type Dim struct {
 	Group string `json:"group,omitempty"`
 }
 
-// Var is a variable.
+// Var is a variable. The zero value is a scalar without name.
 type Var struct {
 	// Group is "" for the root; "forecast/a" is a nested group.
 	Group string `json:"group,omitempty"`
@@ -53,13 +55,15 @@ func (v *Var) Path() string {
 	return v.Group + "/" + v.Name
 }
 
-// Numeric reports whether the values are numbers.
+// Numeric reports whether the values are numbers. Variables of other types are labels of
+// members at most (CF section 6.1).
 func (v *Var) Numeric() bool { return v.Type != "char" && v.Type != "string" && v.Type != "user" }
 
 // Text returns a text attribute; "" if it is absent or numeric.
 func (v *Var) Text(name string) string { return v.Attrs[name].Text }
 
-// Attr is the value of an attribute: text or numbers.
+// Attr is the value of an attribute: text or numbers. The zero value is an attribute
+// that is absent or has no elements.
 type Attr struct {
 	// Text is the value of a text attribute; several strings are joined by blanks.
 	Text string `json:"text,omitempty"`
@@ -70,8 +74,9 @@ type Attr struct {
 	Type string `json:"type,omitempty"`
 }
 
-// Value returns the attribute as Grid.Mapping stores it: string, float64 or
-// []float64.
+// Value returns the attribute as Grid.Mapping stores it: string, float64 or []float64.
+// CF's attributes of grid mappings have all three forms: grid_mapping_name,
+// semi_major_axis, standard_parallel.
 func (a Attr) Value() any {
 	switch len(a.Numbers) {
 	case 0:
@@ -87,7 +92,8 @@ func (a Attr) Value() any {
 // Inf.
 type Floats []float64
 
-// MarshalJSON encodes the numbers as strings.
+// MarshalJSON encodes the numbers as strings. Precision -1 writes the shortest text that
+// is parsed to the same bits.
 func (f Floats) MarshalJSON() ([]byte, error) {
 	s := make([]string, len(f))
 	for i, v := range f {
@@ -97,6 +103,8 @@ func (f Floats) MarshalJSON() ([]byte, error) {
 }
 
 // UnmarshalJSON decodes the output of MarshalJSON.
+//
+// Errors: text that is not a list of strings; a string that is no number.
 func (f *Floats) UnmarshalJSON(b []byte) error {
 	var s []string
 	if err := json.Unmarshal(b, &s); err != nil {
@@ -113,8 +121,9 @@ func (f *Floats) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Slab is a hyperslab of a variable: Start and Count for each dimension. Both are
-// empty for a scalar.
+// Slab is a hyperslab of a variable: Start and Count for each dimension. Both are empty
+// for a scalar. Positions are those of the file; a slab of more values than its variable
+// has is rejected by the reader of the format.
 type Slab struct {
 	// Var is a position in Header.Vars.
 	Var   int     `json:"var"`
@@ -122,7 +131,8 @@ type Slab struct {
 	Count []int64 `json:"count"`
 }
 
-// Size returns the number of values.
+// Size returns the number of values. It is 1 for a scalar. It may overflow for counts
+// that no reader has checked; Header.size checks.
 func (s Slab) Size() int64 {
 	n := int64(1)
 	for _, c := range s.Count {

@@ -21,6 +21,8 @@ type description struct {
 // gives the role of an axis that cell_methods names. It returns the reason why the
 // variable is not a quantity.
 //
+// The unit stays as the file has it: unit.ToSI converts it, when the quantity is known.
+//
 // Source: CF sections 3.1 (units), 3.3 (standard name) and 7.3 (cell methods).
 func describeVariable(v *Var, axes func(name string) role) (description, string) {
 	d := description{Field: Field{NativeUnit: v.Text("units"), LongName: v.Text("long_name"), Packing: v.Type}}
@@ -55,7 +57,8 @@ func describeVariable(v *Var, axes func(name string) role) (description, string)
 	return d, ""
 }
 
-// setName identifies the quantity.
+// setName identifies the quantity. A contradiction of name, standard name and unit
+// becomes a warning.
 func (d *description) setName(own, standard string) {
 	var warning string
 	if d.Key.Variable, d.level, warning = identify(own, standard, d.NativeUnit); warning != "" {
@@ -64,8 +67,10 @@ func (d *description) setName(own, standard string) {
 }
 
 // applyScalarAttributes reads the quantile, event or member of a variable from
-// attributes. Products for CDO have them there, because their variables have no
-// further dimensions.
+// attributes. Products for CDO have them there, because their variables have no further
+// dimensions. At most one applies; the quantile has precedence over the event, the event
+// over the member. The limits of an event are in threshold_units; without that attribute
+// they are not converted.
 func applyScalarAttributes(d *description, v *Var) {
 	number := func(name string) []float64 { return v.Attrs[name].Numbers }
 	relation := relations[v.Text(relationAttribute)]
@@ -124,9 +129,11 @@ func parseCellMethods(s string) (all cellMethods) {
 	return all
 }
 
-// over returns the method over the axis with a role; "" for none. The method "point"
-// is none. Of several, such as the maximum of means within days, the result names
-// all: "maximum of mean".
+// over returns the method over the axis with a role; "" for none. The method "point" is
+// none. Of several, such as the maximum of means within days, the result names all:
+// "maximum of mean". CF lists methods in the order in which they were applied (section
+// 7.3), so the last one comes first in the result. axes gives the role of an axis by its
+// name.
 func (all cellMethods) over(want role, axes func(name string) role) (out string) {
 	for _, m := range all {
 		for _, a := range m.axes {
@@ -158,9 +165,10 @@ func gribStatistic(stepType string) string {
 	return ""
 }
 
-// axisRole returns the role of an axis that cell_methods of a variable name: a
-// standard name, or the name of a dimension or coordinate. Initialisations and leads
-// are axes of time.
+// axisRole returns the role of an axis that cell_methods of a variable name: a standard
+// name, or the name of a dimension or coordinate. Initialisations and leads are axes of
+// time. CF permits all three in cell_methods (section 7.3); a coordinate of the variable
+// has precedence over the tables.
 func (r *reader) axisRole(all []*auxCoord) func(name string) role {
 	return func(name string) role {
 		of := rolesByStandardName[name]

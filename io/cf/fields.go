@@ -53,10 +53,12 @@ type Unused struct {
 	Reason string
 }
 
-// Fetch reads slabs as float64, unpacked, with NaN for missing values.
+// Fetch reads slabs as float64, unpacked, with NaN for missing values. The result has
+// the order of slabs. One call has all coordinates of a file, so that a child gets one
+// request.
 type Fetch func(slabs []Slab) ([][]float64, error)
 
-// Options configures Fields.
+// Options configures Fields. Values and Share are required.
 type Options struct {
 	// Values reads coordinates.
 	Values Fetch
@@ -75,7 +77,8 @@ type Content struct {
 	Warnings []string
 }
 
-// maxFields bounds the fields of one file.
+// maxFields bounds the fields of one file. A record of a Field is a few hundred bytes,
+// so this is the memory that an index may need.
 const maxFields = 5_000_000
 
 // Fields finds the fields of a file. A data variable needs horizontal coordinates
@@ -83,6 +86,8 @@ const maxFields = 5_000_000
 // time. Every slice of it over the two horizontal dimensions is a field.
 //
 // Errors: those of o.Values. Variables that cannot be used are returned as Unused.
+// Cost: one call of o.Values for all coordinates, and one for each variable with a
+// cyclic column; time and memory grow with the number of fields.
 // Source: CF sections 4 (coordinate types) and 5 (coordinate systems).
 func Fields(h *Header, o Options) (Content, error) {
 	r := reader{h: h, opt: o, coord: metadataVariables(h), values: map[int][]float64{}, listed: h.referenced("coordinates")}
@@ -122,7 +127,8 @@ func Fields(h *Header, o Options) (Content, error) {
 	return out, nil
 }
 
-// readCoordinates reads all variables that may be coordinates.
+// readCoordinates reads all variables that may be coordinates. Two-dimensional latitudes
+// and longitudes are the largest. The limit of 2²⁶ values is half a gigabyte of float64.
 func (r *reader) readCoordinates() error {
 	var want []int
 	var slabs []Slab
@@ -220,9 +226,10 @@ func (a *auxCoord) offset(h *Header, place []int64) int64 {
 }
 
 // auxiliaries returns the coordinates of variable i: coordinate variables of its
-// dimensions, the variables in its coordinates attribute, and scalar coordinates of
-// its group with a known role. It returns the reason why a listed one cannot be
-// used.
+// dimensions, the variables in its coordinates attribute, and scalar coordinates of its
+// group with a known role. It returns the reason why a listed one cannot be used. A
+// variable that is found in two ways is returned once. Without the reason, a lost
+// coordinate of time or member would silently give its fields a wrong key.
 func (r *reader) auxiliaries(i int) (out []*auxCoord, reason string) {
 	v := &r.h.Vars[i]
 	seen := map[int]bool{i: true}
@@ -264,8 +271,10 @@ func (r *reader) auxiliaries(i int) (out []*auxCoord, reason string) {
 // member would be wrong.
 var keyRoles = map[role]bool{roleTime: true, roleInit: true, roleLead: true, roleMember: true}
 
-// coordinate returns variable k as a coordinate of v; nil if it has a dimension that
-// v lacks, or no values. Texts are coordinates of members only, by position.
+// coordinate returns variable k as a coordinate of v; nil if it has a dimension that v
+// lacks, or no values. Texts are coordinates of members only, by position. The unit is
+// converted here (definitions, column convert), and a unit that is not understood is
+// kept as a.reason: it matters only if the coordinate is used.
 func (r *reader) coordinate(v *Var, k int) *auxCoord {
 	c := &r.h.Vars[k]
 	a := &auxCoord{v: c, index: k, role: roleOf(c), values: r.values[k]}
@@ -324,8 +333,8 @@ func isBounds(name string) bool {
 	return strings.HasSuffix(name, "_bnds") || strings.HasSuffix(name, "_bounds")
 }
 
-// coordOfRole returns the coordinate with a role. The one with the most dimensions
-// has precedence.
+// coordOfRole returns the coordinate with a role. The one with the most dimensions has
+// precedence. The first of equal ones stays; nil without any.
 func coordOfRole(all []*auxCoord, want role) *auxCoord {
 	var best *auxCoord
 	for _, a := range all {
@@ -336,7 +345,9 @@ func coordOfRole(all []*auxCoord, want role) *auxCoord {
 	return best
 }
 
-// variableFields returns the fields of variable i, or the reason why it has none.
+// variableFields returns the fields of variable i, or the reason why it has none. The
+// steps are those of CF: coordinates (section 5), grid (5.1, 5.2, 5.6), quantity (3),
+// then one field for each index of the other dimensions.
 func (r *reader) variableFields(i int) ([]Field, string) {
 	v := &r.h.Vars[i]
 	switch {
@@ -398,8 +409,10 @@ func (c *fieldCoords) has(a *auxCoord) bool {
 	return a == c.member || a == c.level || a == c.statistic || c.time.has(a)
 }
 
-// fieldCoords finds the coordinates that identify fields, or the reason why the
-// variable has no fields. d is completed by the statistic.
+// fieldCoords finds the coordinates that identify fields, or the reason why the variable
+// has no fields. d is completed by the statistic. Every dimension has to be explained. A
+// field under a wrong key would be worse than none, so an unknown dimension of more than
+// one value gives a reason.
 func (r *reader) fieldCoords(v *Var, all []*auxCoord, hor horizontalGrid, d *description) (c fieldCoords, reason string) {
 	r.statistic = d.Statistic
 	if c.time, reason = r.timeCoords(v, all); reason != "" {
@@ -460,7 +473,8 @@ func (r *reader) fieldCoords(v *Var, all []*auxCoord, hor horizontalGrid, d *des
 
 // readLevels converts the levels of a variable, with their bounds to layers, and
 // compares them with the level in its name. It returns the reason why they cannot be
-// used.
+// used. A level in the name may differ from the coordinate by a factor of 2, as 2t at
+// 1.5 m does.
 func (r *reader) readLevels(v *Var, all []*auxCoord, c *fieldCoords, d *description) (reason string) {
 	if c.level == nil {
 		return ""
@@ -485,6 +499,10 @@ func (r *reader) readLevels(v *Var, all []*auxCoord, c *fieldCoords, d *descript
 
 // readLayers makes layers of levels with bounds. method is the cell method over
 // levels.
+//
+// Bounds are two values for each level, in the order of the levels. Pressure levels of
+// CMIP have bounds too and are no layers (cellsOfLevels), unless a method over levels
+// states that the values are those of the layers.
 //
 // Source: CF section 7.1 (cell boundaries).
 func (r *reader) readLayers(c *fieldCoords, method string) (reason string) {
@@ -515,6 +533,9 @@ func (r *reader) readLayers(c *fieldCoords, method string) (reason string) {
 
 // enumerateFields returns one field for each index outside of the horizontal
 // dimensions. d holds what all fields have in common.
+//
+// Numbers count all indices, those of unwritten records too, so that variableSlabs of
+// package fio computes a slab from a number.
 func (r *reader) enumerateFields(i int, all []*auxCoord, hor horizontalGrid, d description) ([]Field, string) {
 	v := &r.h.Vars[i]
 	c, reason := r.fieldCoords(v, all, hor, &d)
@@ -580,8 +601,9 @@ func (r *reader) addRecord(v *Var, reason string) {
 	}
 }
 
-// setStatistic marks the fields of variable v as quantiles or probabilities along
-// this coordinate.
+// setStatistic marks the fields of variable v as quantiles or probabilities along this
+// coordinate. The quantity of a probability is that of its threshold (IMPROVER), the
+// quantity of a quantile that of the variable.
 func (a *auxCoord) setStatistic(d *description, v *Var) {
 	if a.role == roleQuantile {
 		d.Key.Product = ensemble.Quantile
@@ -611,6 +633,8 @@ func eventVariable(name string) string {
 
 // statisticAt sets the quantile or the limits of the event at an index. It returns
 // the reason why it cannot.
+//
+// Unit: a quantile probability in [0, 1]; limits of events in the unit of the threshold.
 func (r *reader) statisticAt(f *Field, a *auxCoord, place []int64) string {
 	x := a.value(r.h, place)
 	if x != x {

@@ -48,6 +48,9 @@ func (c timeCoords) hasLength() bool {
 // timeCoords finds the time coordinates of a variable and parses their units, or
 // returns the reason why its times are not known.
 //
+// Two of initialisation, lead and valid time define the third; a valid time alone is an
+// analysis, or the forecast of a WRF file.
+//
 // Source: CF sections 4.4 (time coordinate) and 7.1 (cell boundaries).
 func (r *reader) timeCoords(v *Var, all []*auxCoord) (c timeCoords, reason string) {
 	if c.valid, c.init, reason = r.validAndInit(v, all); reason != "" {
@@ -119,14 +122,16 @@ func (r *reader) withoutTime(v *Var, c *timeCoords) string {
 	return ""
 }
 
-// axisOf parses the unit of a time coordinate.
+// axisOf parses the unit of a time coordinate. It also records whether the numbers are
+// float32, of which hours since 1900 are precise to minutes only.
 func (r *reader) axisOf(a *auxCoord) (timeAxis, error) {
 	axis, err := parseTimeUnit(a.v.Text("units"), a.v.Text("calendar"))
 	axis.single = a.v.Type == "float"
 	return axis, err
 }
 
-// boundsOf returns the bounds of a coordinate, in pairs; nil without bounds.
+// boundsOf returns the bounds of a coordinate, in pairs; nil without bounds. Bounds of
+// another size than two for each value are ignored (CF section 7.1).
 func (r *reader) boundsOf(a *auxCoord) []float64 {
 	if b := r.h.find(a.v.Text("bounds"), a.v.Group); b >= 0 && len(r.values[b]) == 2*len(a.values) {
 		return r.values[b]
@@ -182,7 +187,8 @@ func leadMonths(v *Var) (months, counted bool) {
 	return inMonths || counted, counted
 }
 
-// monthsAfter returns the time a number of calendar months after an initialisation.
+// monthsAfter returns the time a number of calendar months after an initialisation. Five
+// centuries are the limit, which no forecast has.
 //
 // Errors: a number that is not whole; a day of the month that other months lack.
 func monthsAfter(init time.Time, n float64) (time.Time, error) {
@@ -197,7 +203,12 @@ func monthsAfter(init time.Time, n float64) (time.Time, error) {
 	return init.AddDate(0, int(n), 0), nil
 }
 
-// monthLead returns lead and interval of calendar months at an index.
+// monthLead returns lead and interval of calendar months at an index. The lead is the
+// end of the last month and the interval is from the begin of the first, so they depend
+// on the initialisation: February has 28 or 29 days.
+//
+// Errors: those of monthsAfter; counted months of an initialisation that is not the
+// first of a month at 0 UTC.
 func (c timeCoords) monthLead(h *Header, place []int64, init time.Time, statistic bool) (lead, interval time.Duration, err error) {
 	last := c.lead.value(h, place)
 	first := last
@@ -217,7 +228,8 @@ func (c timeCoords) monthLead(h *Header, place []int64, init time.Time, statisti
 	return end.Sub(init), end.Sub(begin), err
 }
 
-// validAndInit chooses the coordinates of valid time and initialisation.
+// validAndInit chooses the coordinates of valid time and initialisation. Each is nil if
+// the variable lacks it.
 func (r *reader) validAndInit(v *Var, all []*auxCoord) (valid, init *auxCoord, reason string) {
 	if init, reason = r.chooseTime(v, all, roleInit); reason != "" {
 		return nil, nil, reason
@@ -393,7 +405,8 @@ func (c timeCoords) at(h *Header, place []int64, statistic bool) (init time.Time
 	return c.combine(init, valid, lead, interval)
 }
 
-// combine completes initialisation and lead from what a file has.
+// combine completes initialisation and lead from what a file has. A file with the valid
+// time only has analyses, whose lead is 0.
 func (c timeCoords) combine(init, valid time.Time, lead, interval time.Duration) (time.Time, time.Duration, time.Duration, string, bool) {
 	switch {
 	case c.init != nil && c.valid != nil:

@@ -22,6 +22,11 @@ type horizontalGrid struct {
 
 // horizontal finds the grid of a variable, or returns the reason why it has none.
 //
+// In the order of the tests: a list of points (one dimension for both), a curvilinear
+// grid (two-dimensional latitude and longitude without axes), a regular grid (axes that
+// are latitude and longitude), a projected grid (axes of a projection). Unstructured
+// grids are lists of points.
+//
 // Source: CF sections 4.1, 4.2 (latitude, longitude), 5.1 (independent), 5.2
 // (two-dimensional) and 5.6 (grid mappings).
 func (r *reader) horizontal(v *Var, all []*auxCoord) (horizontalGrid, string) {
@@ -100,8 +105,9 @@ func (r *reader) horizontal(v *Var, all []*auxCoord) (horizontalGrid, string) {
 	return out, reason
 }
 
-// finishGrid interns a grid with rows and columns along two dimensions of the
-// variable.
+// finishGrid interns a grid with rows and columns along two dimensions of the variable.
+// The lengths are those of the grid, one column less than those of the dimension if a
+// column is stored twice.
 func (r *reader) finishGrid(g *ensemble.Grid, rows, columns int) (horizontalGrid, string) {
 	if g.Size() > maxGrid {
 		return horizontalGrid{}, fmt.Sprintf("a grid of %d points", g.Size())
@@ -216,7 +222,11 @@ func reversedCopy(v []float64) []float64 {
 }
 
 // latLonGrid makes a regular grid from its axes, in normal order. cyclic reports that
-// the last column repeats the first, 360 degrees further. The grid does not have it.
+// the last column repeats the first, 360 degrees further. The grid does not have it. x
+// are longitudes and y latitudes in degrees, in storage order, which g.Source records.
+//
+// A latitude may exceed 90 by the rounding of stored numbers. Longitudes may span one
+// turn at most and begin within two turns of 0.
 func latLonGrid(x, y []float64) (g *ensemble.Grid, cyclic bool, reason string) {
 	falling, reason := checkAxis("latitude", y)
 	if reason != "" {
@@ -257,8 +267,8 @@ func latLonGrid(x, y []float64) (g *ensemble.Grid, cyclic bool, reason string) {
 	return g, cyclic, ""
 }
 
-// unwrapLongitudes removes the jump of 360° from longitudes that cross the date
-// line or Greenwich.
+// unwrapLongitudes removes the jump of 360° from longitudes that cross the date line or
+// Greenwich. The first value stays; x does not change.
 func unwrapLongitudes(x []float64) []float64 {
 	out := slices.Clone(x)
 	for i := 1; i < len(out); i++ {
@@ -273,6 +283,9 @@ func unwrapLongitudes(x []float64) []float64 {
 
 // isGaussian reports whether latitudes are those of a global Gaussian grid, within
 // the precision of float32.
+//
+// Cost: the latitudes are roots of a Legendre polynomial, which GaussianLatitudes
+// computes; hence the upper limit of 2¹³.
 func isGaussian(lat []float64) bool {
 	n := len(lat)
 	if n < 4 || n%2 != 0 || n > 1<<13 {
@@ -290,6 +303,7 @@ func isGaussian(lat []float64) bool {
 // projectedGrid makes a grid on the axes of a map projection. Latitudes and
 // longitudes come from the file or, if it has none, from the grid mapping.
 //
+// Unit: x and y in metres, or in degrees for a rotated pole.
 // Source: CF section 5.6 and appendix F.
 func (r *reader) projectedGrid(v *Var, x, y, lat, lon *auxCoord) (*ensemble.Grid, string) {
 	rising, reason := checkAxis("y axis", y.values)
@@ -392,7 +406,9 @@ func (r *reader) fileCoordinates(g *ensemble.Grid, x, y, lat, lon *auxCoord) (*e
 	return g, ""
 }
 
-// pointGrid makes a list of points.
+// pointGrid makes a list of points. Its order is that of the file.
+//
+// Source: CF sections 5.4 and 9 (discrete sampling geometries).
 func (r *reader) pointGrid(lat, lon *auxCoord) (horizontalGrid, string) {
 	g := &ensemble.Grid{Kind: ensemble.Points, NX: len(lat.values), NY: 1, Lat: slices.Clone(lat.values), Lon: make([]float64, len(lon.values)),
 		Source: ensemble.SourceOrder{ScanningMode: -1, FirstLon: lon.values[0]}}

@@ -76,7 +76,9 @@ const (
 	minPascals      = 2000
 )
 
-// pressureWithoutUnit decides between Pa and hPa by the largest value.
+// pressureWithoutUnit decides between Pa and hPa by the largest value. Values whose
+// largest is between 1100 and 2000, or above 110000, could be either or neither: then
+// the reason is not empty.
 func (r *reader) pressureWithoutUnit(a *auxCoord, x float64) (ensemble.Level, string, string) {
 	switch top := slices.Max(a.values); {
 	case top <= maxHectopascals:

@@ -54,7 +54,8 @@ func variableByName(own string) string {
 	return variableAliases[name]
 }
 
-// variablesOf returns the variables with a standard name, "t" before "2t".
+// variablesOf returns the variables with a standard name, "t" before "2t". The order is
+// that of ensemble.Variables; nil for an empty or unknown name.
 func variablesOf(standard string) (names []string) {
 	if a, ok := standardAliases[standard]; ok {
 		standard = a
@@ -67,7 +68,8 @@ func variablesOf(standard string) (names []string) {
 	return names
 }
 
-// unitFits reports whether values in a unit can be converted to that of a variable.
+// unitFits reports whether values in a unit can be converted to that of a variable. A
+// file without a unit contradicts nothing, so the result is true then.
 func unitFits(name, native string) bool {
 	v, _ := ensemble.VariableNamed(name)
 	return native == "" || unit.ToSI(native, v.Unit).SI == v.Unit

@@ -42,7 +42,8 @@ type storedType struct {
 var storedTypes = map[string]storedType{"byte": {bits: 8}, "short": {bits: 16}, "int": {bits: 32}, "int64": {bits: 64}, "ubyte": {bits: 8, unsigned: true}, "ushort": {bits: 16, unsigned: true},
 	"uint": {bits: 32, unsigned: true}, "uint64": {bits: 64, unsigned: true}, "half": {bits: 16, float: true}, "float": {bits: 32, float: true}, "double": {bits: 64, float: true}}
 
-// bounds returns the smallest and the largest number of an integer type.
+// bounds returns the smallest and the largest number of an integer type. For 64 bits the
+// largest number is rounded up to 2⁶³ or 2⁶⁴, because float64 has 53 bits.
 func (t storedType) bounds() (low, high float64) {
 	if t.unsigned {
 		return 0, math.Ldexp(1, t.bits) - 1
@@ -72,6 +73,9 @@ func (t storedType) widerThan(v storedType) bool { return t.float && (!v.float |
 
 // PackingOf reads the attributes of a variable. fill lists the missing values of a
 // variable without _FillValue: the default fill values of its format.
+//
+// The order of missing data and unpacking is that of CF: _FillValue, missing_value and
+// the valid range are compared with stored numbers, before the scale is applied.
 //
 // Source: CF sections 2.5.1 and 8.1; NUG, appendix A (_Unsigned, valid_range).
 func PackingOf(v *Var, fill ...float64) Packing {
@@ -155,6 +159,9 @@ func parseNumbers(s string) (out []float64, ok bool) {
 
 // readSign reads _Unsigned.
 //
+// NetCDF-3 has no unsigned types, so an unsigned byte 255 is stored as -1 with this
+// attribute. It is ignored for floating point.
+//
 // Source: NUG, appendix A, _Unsigned.
 func (p *Packing) readSign(v *Var, kind storedType) {
 	a, ok := v.Attrs["_Unsigned"]
@@ -174,6 +181,9 @@ func (p *Packing) readSign(v *Var, kind storedType) {
 }
 
 // addMissing adds the numbers of an attribute that mark missing values.
+//
+// A number that the type cannot hold marks nothing and becomes a warning, after the
+// readings with the other sign were tried.
 func (p *Packing) addMissing(v *Var, name string, numbers []float64, packed bool) {
 	kind := storedTypes[v.Type]
 	// _FillValue has the type of the variable by definition.

@@ -140,7 +140,8 @@ func withoutNumber(name string) string {
 // splitNames splits an attribute that lists variables.
 func splitNames(list string) []string { return strings.Fields(list) }
 
-// referenced returns the variables that an attribute of other variables names.
+// referenced returns the variables that an attribute of other variables names. Names
+// that are not in the file are ignored here; auxiliaries warns of those that matter.
 func (h *Header) referenced(attribute string) map[int]bool {
 	out := map[int]bool{}
 	for i := range h.Vars {
@@ -153,8 +154,10 @@ func (h *Header) referenced(attribute string) map[int]bool {
 	return out
 }
 
-// metadataVariables returns the variables that describe others: coordinates,
-// bounds, grid mappings, ancillary variables and the like.
+// metadataVariables returns the variables that describe others: coordinates, bounds,
+// grid mappings, ancillary variables and the like. A variable in the result is never a
+// field, so the rules are narrow: a pressure of two dimensions may be data, a latitude
+// never is.
 func metadataVariables(h *Header) map[int]bool {
 	out := map[int]bool{}
 	mark := func(list string, group string) {

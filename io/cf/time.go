@@ -94,6 +94,8 @@ func isTimeUnit(unit string) bool {
 var calendarUnits = []string{"month", "months", "mon", "year", "years", "yr", "common_year", "common_years"}
 
 // spanUnit returns the length of a unit of time, which may be scaled: "6 hours".
+//
+// Errors: no unit; months and years; a name that is no time.
 func spanUnit(unit string) (time.Duration, error) {
 	factor, name := factorUnit(unit)
 	name = strings.ToLower(name)
@@ -126,8 +128,12 @@ func fromJulian(t time.Time) time.Time {
 // dateTime matches the T between date and time of day, which is not that of UTC.
 var dateTime = regexp.MustCompile(`([0-9])[Tt]([0-9])`)
 
-// parseDate parses the reference time of a unit: year-month-day, optionally
-// followed by a time of day and a time zone, separated by blanks or T.
+// parseDate parses the reference time of a unit: year-month-day, optionally followed by
+// a time of day and a time zone, separated by blanks or T. The result is in UTC. Leap
+// seconds and the hour 24 are rejected. The year is taken as it is: "90-1-1" is in the
+// year 90.
+//
+// Source: UDUNITS-2 manual, section "Unit Grammar", Timestamp; CF section 4.4.
 func parseDate(s string) (time.Time, error) {
 	bad := func() (time.Time, error) { return time.Time{}, fmt.Errorf("invalid date %q", s) }
 	parts := strings.Fields(dateTime.ReplaceAllString(s, "$1 $2"))
@@ -193,7 +199,8 @@ func isZoneName(s string) bool {
 	return slices.Contains([]string{"Z", "UTC", "GMT"}, strings.ToUpper(s))
 }
 
-// parseZone parses a time zone: "", "Z", "UTC", "+01:00", "-0330" or "1".
+// parseZone parses a time zone: "", "Z", "UTC", "+01:00", "-0330" or "1". The result is
+// what local time is ahead of UTC; at most 14 hours, the zone of Kiribati.
 func parseZone(s string) (time.Duration, error) {
 	if s == "" || isZoneName(s) {
 		return 0, nil

@@ -23,7 +23,8 @@ func factorUnit(s string) (factor float64, rest string) {
 	return 1, s
 }
 
-// scaleTo returns the factor from a unit to a unit of SI, such as Pa or m.
+// scaleTo returns the factor from a unit to a unit of SI, such as Pa or m. A unit with
+// an offset, such as degC, has no factor.
 func scaleTo(si, native string) (factor float64, ok bool) {
 	f, name := factorUnit(native)
 	// Units of coordinates are often capitalised in other ways than SI ("HPA").
@@ -80,7 +81,8 @@ func unknownUnit(v *Var) string {
 	return fmt.Sprintf("the unit %q of its coordinate %q is not understood", v.Text("units"), v.Name)
 }
 
-// scaled returns the values multiplied by a factor.
+// scaled returns the values multiplied by a factor. It copies, because coordinates are
+// shared by all variables of a file.
 func scaled(values []float64, factor float64) []float64 {
 	if factor == 1 {
 		return values
