@@ -22,6 +22,8 @@ const tailSize = 64 << 10
 // is absent, or with Options.Sparse. Other options have no effect.
 //
 // Errors: those of an absent file, an unknown format, or reading.
+// Cost: the tail of a GRIB file, the header of a NetCDF file, the names of the chunks of
+// a store; no value is decoded.
 func CheckComplete(path string, o Options) (why string, err error) {
 	f, err := detect(path)
 	if err != nil {
@@ -33,7 +35,12 @@ func CheckComplete(path string, o Options) (why string, err error) {
 	return f.format.complete(f, o)
 }
 
-// completeNetCDF compares the sizes in the header with that of the file.
+// completeNetCDF compares the sizes in the header with that of the file. The structural
+// scan of package netcdf finds the end of the last variable (classic format) or the
+// end-of-file address (HDF5 superblock), which a truncated file does not reach.
+//
+// Source: NUG, The NetCDF Classic Format Specification; HDF5 file format specification
+// 3.0, section II.A (superblock).
 func completeNetCDF(f *file, _ Options) (why string, err error) {
 	err = netcdf.Scan(f.f, f.size)
 	var fault *netcdf.Fault
@@ -44,6 +51,12 @@ func completeNetCDF(f *file, _ Options) (why string, err error) {
 }
 
 // completeGRIB searches the end of the last message.
+//
+// Zeros, ETX, carriage returns, newlines and blanks behind it are those of WMO bulletins
+// (manual on the GTS, WMO-No. 386) and of padding.
+//
+// Source: WMO-No. 306, FM 92 GRIB, section 8 (edition 2) and section 5 (edition 1):
+// "7777".
 func completeGRIB(f *file, _ Options) (why string, err error) {
 	tail := make([]byte, min(f.size, tailSize))
 	if _, err := f.f.ReadAt(tail, f.size-int64(len(tail))); err != nil && !errors.Is(err, io.EOF) {
@@ -57,6 +70,9 @@ func completeGRIB(f *file, _ Options) (why string, err error) {
 }
 
 // completeZarr searches for absent chunks, which only a sparse store may have.
+//
+// Source: Zarr specification, version 2, section "Chunks", and version 3, section
+// "Stores": a chunk that is absent has the fill value.
 func completeZarr(f *file, o Options) (why string, err error) {
 	s, err := zarr.Open(f.path, zarr.Options{Sparse: o.Sparse})
 	var bad *exit.Error

@@ -14,11 +14,15 @@ import (
 // isDerived reports whether a field is computed from others.
 func isDerived(e ensemble.Entry) bool { return e.Derivation != nil }
 
-// derivePoints bounds the values of terms that are in memory at a time.
+// derivePoints bounds the values of terms that are in memory at a time. Each is a
+// float32, so a group of terms takes 16 MiB, and more only if one field has more.
 const derivePoints = 1 << 22
 
 // readDerived reads the terms of derived fields and computes the fields, some at a
 // time. at holds the positions of the fields among entries.
+//
+// Terms that two derived fields share, such as the sum at the end of one interval and
+// the begin of the next, are read for each.
 //
 // Errors: as ReadInto; exit 65 for sums that decrease.
 func (in *Input) readDerived(ctx context.Context, entries []ensemble.Entry, at []int, w ensemble.Window, into func(i int) ([]float32, error), done func(i int) error) error {
@@ -59,7 +63,8 @@ func (in *Input) readDerived(ctx context.Context, entries []ensemble.Entry, at [
 	return nil
 }
 
-// readIntoWithDerived is ReadInto for entries some of which are derived.
+// readIntoWithDerived is ReadInto for entries some of which are derived. The plain ones
+// are read first, so done is not called in the order of entries.
 func (in *Input) readIntoWithDerived(ctx context.Context, entries []ensemble.Entry, w ensemble.Window, into func(i int) ([]float32, error), done func(i int) error) error {
 	var plain []ensemble.Entry
 	var at, derived []int
@@ -76,8 +81,9 @@ func (in *Input) readIntoWithDerived(ctx context.Context, entries []ensemble.Ent
 	return in.readDerived(ctx, entries, derived, w, into, done)
 }
 
-// readWithDerived is ReadWindow for entries some of which are derived: runs of
-// derived fields and runs of others, in order.
+// readWithDerived is ReadWindow for entries some of which are derived: runs of derived
+// fields and runs of others, in order. visit owns the values, as in ReadWindow: each
+// field has a buffer of its own.
 func (in *Input) readWithDerived(ctx context.Context, entries []ensemble.Entry, w ensemble.Window, visit func(i int, f *ensemble.Field) error) error {
 	parts := map[*ensemble.Grid]*ensemble.Grid{}
 	for first := 0; first < len(entries); {
@@ -115,7 +121,9 @@ func (in *Input) readWithDerived(ctx context.Context, entries []ensemble.Entry, 
 	return nil
 }
 
-// readTerms reads fields in the order of their files.
+// readTerms reads fields in the order of their files. The results have the order of
+// terms. Sorting makes long batches, since plan begins a new batch at each change of
+// file.
 func (in *Input) readTerms(ctx context.Context, terms []ensemble.Entry, w ensemble.Window) ([][]float32, error) {
 	order := make([]int, len(terms))
 	for i := range order {
@@ -138,8 +146,19 @@ func (in *Input) readTerms(ctx context.Context, terms []ensemble.Entry, w ensemb
 // of the largest value of both fields: one step of eight bits each.
 const packingShare = 2.0 / 255
 
-// derive computes a field from its terms.
+// derive computes a field from its terms. For the statistics maximum and minimum the
+// field is that of its terms at each point, else
 //
+//	out[p] = Σ wᵢ·termᵢ[p]
+//
+// with the weights of the derivation, such as 1 and −1 for the difference of two
+// accumulations, summed in float64.
+//
+// A negative difference within the rounding of packing becomes 0; the rounding is
+// relative to the largest value of both sums, because GRIB packs a whole field with one
+// step (WMO-No. 306, template 5.0).
+//
+// Missing: NaN in a term gives NaN.
 // Errors: exit 65 for a difference of sums that is negative where it cannot be.
 func derive(out []float32, d *ensemble.Derivation, terms [][]float32) error {
 	for _, x := range terms {
@@ -190,8 +209,8 @@ func derive(out []float32, d *ensemble.Derivation, terms [][]float32) error {
 	return nil
 }
 
-// decreasingError returns the error for an accumulation that decreases with the
-// lead.
+// decreasingError returns the error for an accumulation that decreases with the lead. It
+// names the last term. point counts from 0 in the window that was read.
 func decreasingError(d *ensemble.Derivation, point int, by float64) error {
 	last := d.Terms[len(d.Terms)-1]
 	return &exit.Error{Code: exit.BadData, What: fmt.Sprintf("%s decreases with the lead", last.Variable),

@@ -37,7 +37,10 @@ type variableSlabs struct {
 	shape []int64 // lengths of all dimensions
 }
 
-// field returns the slab of field number n.
+// field returns the slab of field number n. It inverts the enumeration of package cf:
+// the last dimension that is not horizontal is the fastest. A dimension belongs to the
+// horizontal ones if the slab has more than one value along it; horizontal dimensions of
+// length 1 do not count either, since their only index is 0.
 func (v *variableSlabs) field(n int) cf.Slab {
 	s := cf.Slab{Var: v.slab.Var, Start: slices.Clone(v.slab.Start), Count: v.slab.Count}
 	rest := int64(n - v.first)
@@ -50,8 +53,9 @@ func (v *variableSlabs) field(n int) cf.Slab {
 	return s
 }
 
-// kindTable interns kinds: equal kinds with equal conversions to SI share one
-// pointer.
+// kindTable interns kinds: equal kinds with equal conversions to SI share one pointer.
+// Millions of entries have some hundred kinds, so an entry holds a pointer. The zero
+// value is empty.
 type kindTable struct {
 	mu          sync.Mutex
 	byKey       map[kindKey]*ensemble.Kind
@@ -63,7 +67,9 @@ type kindKey struct {
 	conv unit.Conversion
 }
 
-// intern returns the shared pointer of a kind.
+// intern returns the shared pointer of a kind. The conversion is part of the key,
+// because one unit converts in two ways: degC of a temperature has an offset, of a
+// spread it has none.
 func (k *kindTable) intern(of ensemble.Kind, conv unit.Conversion) *ensemble.Kind {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -78,7 +84,8 @@ func (k *kindTable) intern(of ensemble.Kind, conv unit.Conversion) *ensemble.Kin
 	return p
 }
 
-// indexEntries records the positions of each file's entries in the catalogue.
+// indexEntries records the positions of each file's entries in the catalogue. The index
+// has 32 bits for each entry, and the catalogue fewer than 2³¹.
 func (in *Input) indexEntries() {
 	for i, e := range in.cat.Entries {
 		f := in.byName[e.File]
@@ -96,7 +103,9 @@ func comparePositions(a, b ensemble.Entry) int {
 	return cmp.Or(cmp.Compare(a.Message, b.Message), cmp.Compare(a.Sub, b.Sub))
 }
 
-// find returns the field of an entry.
+// find returns the field of an entry. File, message and subfield identify it; the
+// caller's other fields are ignored and those of the catalogue used. Cost: a binary
+// search among the entries of its file.
 //
 // Errors: exit 66 if the entry is not part of this input.
 func (in *Input) find(e ensemble.Entry) (*field, error) {
@@ -123,6 +132,8 @@ func (in *Input) find(e ensemble.Entry) (*field, error) {
 	return fd, nil
 }
 
+// unknownEntry returns the error for an entry of another input, or of a file that this
+// input has skipped.
 func unknownEntry(e ensemble.Entry) error {
 	return &exit.Error{Code: exit.NotYet, What: "field is not part of the input", At: fmt.Sprintf("%s, message %d", e.File, e.Message), Why: e.Key.String(), Fix: "use entries of the catalogue of the same input"}
 }

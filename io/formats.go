@@ -45,10 +45,16 @@ var zarrFormat = format{"Zarr", []string{".zarr.zip"}, isZip, indexZarr, readZar
 // headers of up to some kilobytes precede the first message of real GRIB files.
 const headSize = 64 << 10
 
-// isZip reports whether a head begins a zip archive.
+// isZip reports whether a head begins a zip archive. An archive without members begins
+// otherwise (PK\x05\x06) and is no store.
+//
+// Source: APPNOTE.TXT, section 4.3.7 (local file header).
 func isZip(head []byte) bool { return bytes.HasPrefix(head, []byte("PK\x03\x04")) }
 
-// isGRIB reports whether a head contains the start of a GRIB message.
+// isGRIB reports whether a head contains the start of a GRIB message. It must be tested
+// last: the letters may occur in other formats.
+//
+// Source: WMO-No. 306, FM 92 GRIB, section 0, octets 1 to 4.
 func isGRIB(head []byte) bool { return bytes.Contains(head, []byte("GRIB")) }
 
 var hdf5Signature = []byte("\x89HDF\r\n\x1a\n")
@@ -84,7 +90,9 @@ const (
 	fixInput = "give GRIB or NetCDF files or Zarr stores"
 )
 
-// foreignFormats lists other formats, for errors.
+// foreignFormats lists other formats, for errors. The first match counts. Prefixes are
+// those of file(1) and of the formats' specifications; the last rows are signatures that
+// a download truncated or a transfer in text mode has changed.
 var foreignFormats = []foreignFormat{
 	{"\x1f\x8b", "a gzip archive", "unpack it: `gunzip -c FILE > OUT`"}, {"BZh", "a bzip2 archive", "unpack it: `bunzip2 -k FILE`"}, {"\xfd7zXZ", "an xz archive", "unpack it: `xz -dk FILE`"},
 	{"(\xb5/\xfd", "a zstd archive", "unpack it: `zstd -d FILE`"}, {"\x1f\x9d", "a compress archive", "unpack it: `gunzip -c FILE > OUT`"}, {"7z\xbc\xaf", "a 7z archive", "unpack it: `7z x FILE`"},
@@ -103,6 +111,9 @@ var (
 )
 
 // detect opens a file or directory and detects its format.
+//
+// The file stays open, so that a file that is replaced during the run does not change
+// under its reader; its fingerprint is taken from the same descriptor.
 //
 // Errors: exit 66 if it does not exist, 65 for an unknown format.
 func detect(path string) (*file, error) {
@@ -154,7 +165,8 @@ func detect(path string) (*file, error) {
 	return nil, unsupportedFile(path, describeForeign(head), fix)
 }
 
-// shellWord quotes a path for a command line if it needs quotes.
+// shellWord quotes a path for a command line if it needs quotes. A path in a fix can
+// thus be pasted into a shell.
 func shellWord(path string) string {
 	if strings.ContainsAny(path, " \t'\"$`\\*?[](){};&|<>~#!") {
 		return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
@@ -162,7 +174,8 @@ func shellWord(path string) string {
 	return path
 }
 
-// foreignFormatOf returns the other format that a file has; nil if unknown.
+// foreignFormatOf returns the other format that a file has; nil if unknown. Blanks and a
+// byte order mark before the text are skipped.
 func foreignFormatOf(head []byte) *foreignFormat {
 	text := strings.TrimLeft(string(head), " \t\r\n\ufeff")
 	for i := range foreignFormats {
@@ -196,7 +209,8 @@ func unsupportedFile(path, why, fix string) error {
 }
 
 // unreadable returns the error for a file that cannot be read: exit 66 without
-// permission, else 74.
+// permission, else 74. Without permission another run may succeed (66); all else is a
+// fault of the file system.
 func unreadable(path string, err error) error {
 	code := exit.IO
 	if os.IsPermission(err) {

@@ -20,8 +20,15 @@ import (
 	"github.com/ensemble-weather/ensemble/io/unit"
 )
 
-// indexGRIB reads structure and headers of a GRIB file. The decoder describes
-// parameters that are not known yet from this or another file.
+// indexGRIB reads structure and headers of a GRIB file. The decoder describes parameters
+// that are not known yet from this or another file. Faults and entries are stored in f.
+// Bytes outside of messages are a warning, since bulletin headers precede messages in
+// files of the GTS.
+//
+// Errors: ctx.Err(); exit 65 for a file without a message; exit 66 or 74 for one that
+// cannot be read. Damaged messages are f.faults, not errors.
+// Cost: the scanner reads the headers of all messages and skips values, so it is bound
+// by seeks; the index cache avoids it.
 func indexGRIB(ctx context.Context, in *Input, f *file) error {
 	idx, err := in.gribIndex(func() (*grib.Index, error) { return grib.ReadIndex(ctx, f.f, f.size, &in.grids) }, f)
 	if err != nil {
@@ -52,8 +59,9 @@ func indexGRIB(ctx context.Context, in *Input, f *file) error {
 	return in.addGRIBEntries(ctx, f, idx.Fields)
 }
 
-// descriptionCache holds the descriptions by the decoder, one for each kind of
-// field.
+// descriptionCache holds the descriptions by the decoder, one for each kind of field. A
+// kind has all header keys on which the description depends, so an archive of thousands
+// of files needs few requests.
 type descriptionCache struct {
 	mu     sync.Mutex
 	byKind map[grib.ID]*grib.Description
@@ -65,7 +73,13 @@ type describeRequest struct {
 	out   *grib.Description
 }
 
-// addGRIBEntries makes entries of the fields of a file.
+// addGRIBEntries makes entries of the fields of a file. Fields whose time or member this
+// program does not read are described each by ecCodes, since these differ from field to
+// field; all others once by kind. Fields on a grid that is not supported are not
+// described.
+//
+// several marks a message of more than one field (edition 2 repeats sections 2 to 7),
+// whose sections must be extracted before ecCodes reads it.
 func (in *Input) addGRIBEntries(ctx context.Context, f *file, fields []grib.Field) error {
 	described := make([]*grib.Description, len(fields))
 	var single []describeRequest
@@ -94,7 +108,9 @@ func (in *Input) addGRIBEntries(ctx context.Context, f *file, fields []grib.Fiel
 }
 
 // warnLocalSections warns about local sections of edition 1 in which neither this
-// program nor ecCodes finds a member, because they may hold one.
+// program nor ecCodes finds a member, because they may hold one. Section 1 of edition 1
+// has no octet for a member; centres add their own octets behind octet 40 (WMO-No. 306,
+// FM 92 GRIB 1, section 1).
 func (f *file) warnLocalSections(fields []grib.Field, described []*grib.Description) {
 	n, first := 0, grib.Field{}
 	for i, d := range described {
@@ -112,6 +128,9 @@ func (f *file) warnLocalSections(fields []grib.Field, described []*grib.Descript
 
 // warnIntervalEnds warns about intervals whose stated end is not forecast time plus
 // length.
+//
+// Source: WMO-No. 306, templates 4.8 to 4.14, which have both; octets 35 to 41 of
+// template 4.8 are the end.
 func (f *file) warnIntervalEnds(fields []grib.Field) {
 	n, first := 0, 0
 	for i := range fields {
@@ -128,6 +147,9 @@ func (f *file) warnIntervalEnds(fields []grib.Field) {
 
 // warnGridRelativeWind warns about wind components relative to the axes of the
 // grid. They are not rotated.
+//
+// Source: WMO-No. 306, flag table 3.3, bit 5 (edition 2) and code table 7, bit 5
+// (edition 1): resolution and component flags.
 func (f *file) warnGridRelativeWind() {
 	n := 0
 	for _, e := range f.entries {
@@ -140,8 +162,10 @@ func (f *file) warnGridRelativeWind() {
 	}
 }
 
-// describeKinds sets the missing descriptions, by kind. The decoder describes one
-// field of each kind that no file had before.
+// describeKinds sets the missing descriptions, by kind. The decoder describes one field
+// of each kind that no file had before. A kind that the scanner can describe itself
+// (Field.Description) needs no request. The cache is filled only after all requests have
+// succeeded.
 func (in *Input) describeKinds(ctx context.Context, f *file, fields []grib.Field, described []*grib.Description) error {
 	in.descriptions.mu.Lock() // until all kinds are described, so that no kind is requested twice
 	defer in.descriptions.mu.Unlock()
@@ -172,10 +196,12 @@ func (in *Input) describeKinds(ctx context.Context, f *file, fields []grib.Field
 	return nil
 }
 
-// describeBatch is the number of fields per request.
+// describeBatch is the number of fields per request. A crash costs a request for each
+// field of the batch; a larger batch saves little.
 const describeBatch = 500
 
-// describe requests descriptions of fields of one file in batches.
+// describe requests descriptions of fields of one file in batches. Without fields
+// nothing is requested, and no child is started.
 func (in *Input) describe(ctx context.Context, f *file, part []describeRequest) error {
 	for batch := range slices.Chunk(part, describeBatch) {
 		if err := in.requestDescriptions(ctx, f, batch); err != nil {
@@ -216,8 +242,9 @@ func (in *Input) requestDescriptions(ctx context.Context, f *file, part []descri
 	return nil
 }
 
-// gribRef returns the position of a field. several reports whether its message has
-// more fields.
+// gribRef returns the position of a field. several reports whether its message has more
+// fields. For a field that has a message of its own, and for all of edition 1, the
+// message itself is the reference.
 func gribRef(fd *grib.Field, several bool) grib.Ref {
 	r := grib.Ref{Offset: fd.Offset, Length: fd.Length}
 	if several && fd.Edition == 2 {
@@ -227,7 +254,15 @@ func gribRef(fd *grib.Field, several bool) grib.Ref {
 	return r
 }
 
-// addGRIBEntry makes an entry of a field, or adds it to f.unused.
+// addGRIBEntry makes an entry of a field, or adds it to f.unused. What the scanner has
+// read has precedence over the description by ecCodes. The reason of an unused
+// field is the first that applies: its grid, a decoding error, its time, its level.
+//
+// The name is that of ecCodes without what the entry states elsewhere: statistic (avg_,
+// max_, …) and interval (mx2t6). Its unit is that of the message, converted by the kind.
+//
+// Source: WMO-No. 306, code table 4.0 (product definition templates), 4.5 (fixed
+// surfaces), 4.9 (probability type), 4.10 (statistical processing).
 func (in *Input) addGRIBEntry(f *file, fd *grib.Field, d *grib.Description, several bool) {
 	drop := func(reason string) {
 		u := ensemble.Unused{File: f.path, Message: fd.Message, Reason: reason}
@@ -329,6 +364,9 @@ var wholeAtmosphere = map[string]bool{"entireAtmosphere": true, "atmosphere": tr
 // isOwnLevel reports whether a level is the one at which a variable exists: edition
 // 1 has 2t at the surface, edition 2 at 2 m, the Met Office at 1.5 m; column water
 // is of the whole atmosphere. The cloud cover of a layer is not the total one.
+//
+// Source: ecCodes, names of typeOfLevel; WMO-No. 306, code table 4.5: 1 (surface), 101
+// (mean sea level), 103 (height above ground), 10 and 200 (entire atmosphere).
 func isOwnLevel(v ensemble.Variable, l ensemble.Level, levelType string) bool {
 	if v.OnManyLevels() || l.IsLayer {
 		return false
@@ -346,6 +384,8 @@ func isOwnLevel(v ensemble.Variable, l ensemble.Level, levelType string) bool {
 }
 
 // variableByCodes returns the name of a quantity by its GRIB2 codes and its level.
+//
+// Source: WMO-No. 306, code tables 0.0 (discipline), 4.1 (category) and 4.2 (number).
 func variableByCodes(fd *grib.Field) (string, bool) {
 	for _, v := range ensemble.Variables {
 		if fd.LevelKnown && grib.ParameterName(v.Discipline, v.Category, v.Number) == fd.Parameter && (v.Level == fd.Level || v.OnManyLevels() && fd.Level.Kind == ensemble.Pressure) {
@@ -359,7 +399,8 @@ func variableByCodes(fd *grib.Field) (string, bool) {
 // GRIB.
 var percentToFraction = unit.Conversion{SI: "1", Scale: 0.01}
 
-// eventToSI converts the limits of an event to SI.
+// eventToSI converts the limits of an event to SI. A limit that the relation does not
+// use is not changed: it is 0, so that equal events compare as equal.
 func eventToSI(e ensemble.Event, c unit.Conversion) ensemble.Event {
 	if e.Relation.HasLower() {
 		e.Lower = c.Scale*e.Lower + c.Offset
@@ -410,8 +451,9 @@ var periodNames = func() map[string]periodName {
 	return out
 }()
 
-// setTime sets initialisation, lead and interval of an entry, or returns the reason
-// why it cannot.
+// setTime sets initialisation, lead and interval of an entry, or returns the reason why
+// it cannot. The lead is the end of an interval. Steps of ecCodes are in seconds, so
+// months and years, whose length varies, were read before or are rejected (DecoderStep).
 func setTime(e *ensemble.Entry, fd *grib.Field, d *grib.Description) string {
 	if fd.Time.Known {
 		e.Init, e.Lead, e.Interval = ensemble.InitAt(fd.Time.Init), ensemble.Lead(fd.Time.Lead), ensemble.Lead(fd.Time.Interval)
@@ -436,6 +478,9 @@ func setTime(e *ensemble.Entry, fd *grib.Field, d *grib.Description) string {
 
 // productByDataType gives the product for data types of ecCodes that are statistics
 // over an ensemble or a climatology.
+//
+// Source: MARS, keyword type (ensemble mean em, spread es, probability ep, …); an
+// OtherProduct is listed and never taken for a member.
 var productByDataType = map[string]ensemble.Product{
 	"em": ensemble.EnsembleMean, "es": ensemble.Spread, "ses": ensemble.OtherProduct, "taem": ensemble.OtherProduct, "taes": ensemble.OtherProduct,
 	"ep": ensemble.OtherProduct, "pb": ensemble.OtherProduct, "cd": ensemble.OtherProduct, "cm": ensemble.OtherProduct, "cs": ensemble.OtherProduct,
@@ -445,11 +490,18 @@ var productByDataType = map[string]ensemble.Product{
 
 // ensembleStreams lists the ensemble streams of ECMWF. Their members are numbered
 // from 0 even if the ensemble size is missing.
+//
+// Source: MARS, keyword stream.
 var ensembleStreams = map[string]bool{"enfo": true, "enfh": true, "efhs": true, "enda": true, "elda": true, "waef": true, "ewda": true,
 	"seas": true, "mmsf": true, "msmm": true, "mmsa": true, "swmm": true, "wasf": true, "mofc": true, "mnfc": true}
 
-// memberAndProduct returns member, ensemble size and product of a field. A
-// statistic over members has no member.
+// memberAndProduct returns member, ensemble size and product of a field. A statistic
+// over members has no member. A size of 0 means that it is not stated. A number of
+// ecCodes counts only for an ensemble: deterministic forecasts have the number 0 too.
+//
+// Source: WMO-No. 306, templates 4.1 and 4.11 (individual member), 4.2 and 4.12 (derived
+// from all members), code tables 4.6 (type of ensemble forecast) and 4.7 (derived
+// forecast).
 func memberAndProduct(fd *grib.Field, d *grib.Description) (ensemble.Member, int, ensemble.Product) {
 	product := fd.Product
 	if p, ok := productByDataType[d.DataType]; ok && product == ensemble.MemberField {

@@ -26,7 +26,9 @@ type gridTable struct {
 	all []*ensemble.Grid
 }
 
-// intern returns the shared pointer of a grid.
+// intern returns the shared pointer of a grid. Points must be equal without tolerance;
+// storage order and grid mapping too, since readers and products use them. Maps
+// print in the order of their keys. Cost: a comparison with each grid; an archive has few.
 func (t *gridTable) intern(g *ensemble.Grid) *ensemble.Grid {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -41,6 +43,13 @@ func (t *gridTable) intern(g *ensemble.Grid) *ensemble.Grid {
 
 // indexNetCDF checks the structure of a file, reads header and coordinates through
 // a child, and finds the fields.
+//
+// The scan in this process precedes the child, so that the library does not open a file
+// that is truncated or whose header states impossible sizes. Damage is stored in
+// f.faults.
+//
+// Errors: ctx.Err(); exit 69 for missing libraries; exit 66 or 74 for a file that cannot
+// be read.
 func indexNetCDF(ctx context.Context, in *Input, f *file) error {
 	damaged := func(what, at, why string) {
 		f.messages = 1
@@ -74,6 +83,11 @@ func indexNetCDF(ctx context.Context, in *Input, f *file) error {
 }
 
 // addCFEntries makes entries of the fields of a file. values reads coordinates.
+//
+// Fields of one variable are consecutive, so f.slabs has one row for each variable. A
+// grid of more points than the file could hold is rejected.
+//
+// Errors: those of values; exit 65 for a grid that is implausible.
 func (in *Input) addCFEntries(f *file, h *cf.Header, values cf.Fetch) error {
 	found, err := cf.Fields(h, cf.Options{Values: values, Share: in.gridTable.intern, Static: in.opt.Static})
 	if err != nil {
@@ -115,6 +129,9 @@ func (in *Input) addCFEntries(f *file, h *cf.Header, values cf.Fetch) error {
 }
 
 // coordinates reads slabs as float64.
+//
+// Errors: exit 65 with the variable; exit 69 for a filter without library;
+// *decode.DiedError.
 func (in *Input) coordinates(ctx context.Context, f *file, h *cf.Header, slabs []cf.Slab) ([][]float64, error) {
 	out := make([][]float64, len(slabs))
 	var list []wire.Values
@@ -149,7 +166,11 @@ type fieldRect struct {
 	slab  cf.Slab
 }
 
-// fieldRects returns the rectangles that cover the window of all fields of a batch.
+// fieldRects returns the rectangles that cover the window of all fields of a batch. A
+// window that crosses the first column of the file has two rectangles. Rectangles of a
+// field are consecutive.
+//
+// Errors: those of order.WindowRects.
 func fieldRects(b *batch) ([]fieldRect, error) {
 	var rects []fieldRect
 	for k, fd := range b.fields {
@@ -165,6 +186,8 @@ func fieldRects(b *batch) ([]fieldRect, error) {
 }
 
 // allocateOutputs allocates the values of all fields.
+//
+// Errors: that of the caller's into.
 func (b *batch) allocateOutputs(in *Input) (err error) {
 	b.values = make([][]float32, len(b.fields))
 	for k := range b.fields {
@@ -176,7 +199,8 @@ func (b *batch) allocateOutputs(in *Input) (err error) {
 }
 
 // placeRect copies the stored values of rectangle k to its field. After the last
-// rectangle of a field it converts the field to SI.
+// rectangle of a field it converts the field to SI. The conversion must run once for
+// each field, hence after the last rectangle.
 func (b *batch) placeRect(rects []fieldRect, k int, stored []float32) {
 	p := rects[k]
 	fd := b.fields[p.field]
@@ -186,8 +210,9 @@ func (b *batch) placeRect(rects []fieldRect, k int, stored []float32) {
 	}
 }
 
-// readNetCDF reads the values of a batch: for each field the rectangles that cover
-// its window.
+// readNetCDF reads the values of a batch: for each field the rectangles that cover its
+// window. All rectangles of a batch are one request. If the child dies twice, the error
+// names the first field, since the library does not report which one it was reading.
 func readNetCDF(ctx context.Context, in *Input, b *batch) error {
 	rects, err := fieldRects(b)
 	if err != nil {
@@ -215,7 +240,9 @@ func readNetCDF(ctx context.Context, in *Input, b *batch) error {
 }
 
 // rectSlab restricts the slab of a field to a rectangle. Rows and columns are the
-// dimensions with more than one value, in storage order.
+// dimensions with more than one value, in storage order. Both slabs have the same number
+// of dimensions. Dimensions of length 1 are passed over on both sides, so that a grid of
+// one row or column matches too.
 func rectSlab(s cf.Slab, g *ensemble.Grid, r order.Rect) cf.Slab {
 	axes := [][3]int{{g.NY, r.Row, r.Rows}, {g.NX, r.Col, r.Cols}}
 	if g.Source.ColumnMajor {

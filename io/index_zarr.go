@@ -10,7 +10,9 @@ import (
 	"github.com/ensemble-weather/ensemble/io/zarr"
 )
 
-// indexZarr reads metadata and coordinates of a store and finds its fields.
+// indexZarr reads metadata and coordinates of a store and finds its fields. Nothing runs
+// in a child, since all codecs are Go. Damage is stored in f.faults; any other error is
+// returned.
 func indexZarr(ctx context.Context, in *Input, f *file) error {
 	damaged := func(err error) error {
 		var bad *exit.Error
@@ -50,6 +52,8 @@ func indexZarr(ctx context.Context, in *Input, f *file) error {
 
 // readZarr reads the values of a batch in this process: for each field the
 // rectangles that cover its window, and each chunk once.
+//
+// Source: Zarr specification, versions 2 and 3.
 func readZarr(ctx context.Context, in *Input, b *batch) error {
 	rects, err := fieldRects(b)
 	if err != nil {

@@ -12,8 +12,9 @@ import (
 	"github.com/ensemble-weather/ensemble/io/grib"
 )
 
-// cachedIndex is the content of a cache file for a GRIB file: its index, and the
-// marks that show whether the file has changed.
+// cachedIndex is the content of a cache file for a GRIB file: its index, and the marks
+// that show whether the file has changed. It is a cache and no format of exchange: a
+// file that cannot be read is written anew.
 type cachedIndex struct {
 	Size    int64           `json:"size"`
 	Written time.Time       `json:"written"`
@@ -28,8 +29,9 @@ const cacheSchema = "ensemble.gribindex/4"
 // maxCacheFile bounds the size of a cache file.
 const maxCacheFile = 4 << 30
 
-// cachePath returns the cache file of an input file. It depends on the path only,
-// so a new version of the file replaces the old index.
+// cachePath returns the cache file of an input file. It depends on the path only, so a
+// new version of the file replaces the old index. 128 bits of the digest make collisions
+// of paths impossible in practice; a collision would be found by size, time and digest.
 func cachePath(folder, path string) (string, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -39,8 +41,9 @@ func cachePath(folder, path string) (string, error) {
 	return filepath.Join(folder, hex.EncodeToString(sum[:16])+".gribindex"), nil
 }
 
-// gribIndex returns the index of a GRIB file, from the cache if that is valid, else
-// from scan. A new index is cached. Errors of the cache are ignored.
+// gribIndex returns the index of a GRIB file, from the cache if that is valid, else from
+// scan. A new index is cached. Errors of the cache are ignored. An index with faults is
+// not cached, so that each run reports the damage of the file as it is.
 func (in *Input) gribIndex(scan func() (*grib.Index, error), f *file) (*grib.Index, error) {
 	folder := in.opt.Cache
 	if folder == "" {
@@ -60,7 +63,9 @@ func (in *Input) gribIndex(scan func() (*grib.Index, error), f *file) (*grib.Ind
 	return idx, err
 }
 
-// loadIndex reads a cached index; nil if there is none for this file.
+// loadIndex reads a cached index; nil if there is none for this file. Size, time of
+// modification and digest of the ends must agree. Restore reads the grids' sections from
+// the file again and compares, so a stale index does not give wrong places.
 func (in *Input) loadIndex(name string, f *file) *grib.Index {
 	if st, err := os.Stat(name); err != nil || !st.Mode().IsRegular() || st.Size() > maxCacheFile {
 		return nil
@@ -81,7 +86,8 @@ func (in *Input) loadIndex(name string, f *file) *grib.Index {
 	return idx
 }
 
-// saveIndex writes an index to the cache.
+// saveIndex writes an index to the cache. The file replaces an older one atomically;
+// concurrent runs write the same content.
 func saveIndex(name string, f *file, idx *grib.Index) {
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return

@@ -46,8 +46,9 @@ type Options struct {
 	Members MemberOptions // Members selects and numbers members.
 }
 
-// Input is a set of indexed files and stores. Its methods may be called from
-// several goroutines.
+// Input is a set of indexed files and stores. Its methods may be called from several
+// goroutines. The catalogue does not change after Open; what changes later has its own
+// lock.
 type Input struct {
 	opt          Options
 	pool         *decode.Pool
@@ -114,7 +115,9 @@ func Open(ctx context.Context, paths []string, o Options) (*Input, error) {
 	return in, nil
 }
 
-// open detects and indexes all files and builds the catalogue.
+// open detects and indexes all files and builds the catalogue. Files are indexed
+// concurrently, as many as there are children. Faults of all files are collected before
+// one is returned, so that a user corrects them in one go.
 func (in *Input) open(ctx context.Context, paths []string) error {
 	seen := map[string]bool{}
 	var faults []*exit.Error
@@ -173,7 +176,9 @@ func (in *Input) open(ctx context.Context, paths []string) error {
 	return in.buildCatalogue()
 }
 
-// filter removes the entries that Options.Keep excludes.
+// filter removes the entries that Options.Keep excludes. Of each excluded kind the first
+// entry stays, in the order of Entry.Compare, so the catalogue does not depend on which
+// file was indexed first.
 func (in *Input) filter(f *file) {
 	if in.opt.Keep == nil {
 		return
@@ -212,7 +217,11 @@ func joinFaults(faults []*exit.Error) error {
 // maxReported bounds the faults in More.
 const maxReported = 9
 
-// buildCatalogue merges the results of all files.
+// buildCatalogue merges the results of all files. Entries move from the files into one
+// sorted list; for each file an index of 32 bits for an entry remains.
+//
+// Errors: the damage of all files without Options.SkipBad; exit 66 for a centre without
+// members.
 func (in *Input) buildCatalogue() error {
 	var faults []*exit.Error
 	fields := len(in.excluded.entries)
@@ -250,7 +259,8 @@ func (in *Input) buildCatalogue() error {
 	return nil
 }
 
-// compareFileMessage orders by file, then by message.
+// compareFileMessage orders by file, then by message. The result is negative, 0 or
+// positive, as of cmp.Compare.
 func compareFileMessage(a, b string, m, n int) int {
 	if a != b {
 		if a < b {
@@ -261,8 +271,10 @@ func compareFileMessage(a, b string, m, n int) int {
 	return m - n
 }
 
-// basisOf returns what a mean or spread over members is of. Products of this program state it in their long name; GRIB
-// has no code for it, so products in GRIB state it in the name of their file.
+// basisOf returns what a mean or spread over members is of. Products of this program
+// state it in their long name; GRIB has no code for it, so products in GRIB state it in
+// the name of their file. The result is "" for other products and for those of other
+// programs, whose basis is unknown.
 func basisOf(p ensemble.Product, longName, path string) string {
 	if p != ensemble.EnsembleMean && p != ensemble.Spread {
 		return ""
@@ -304,7 +316,8 @@ func (f *file) verifyUnchanged() error {
 // Catalogue returns the catalogue. It is shared and must not be changed.
 func (in *Input) Catalogue() *ensemble.Catalogue { return &in.cat }
 
-// Files returns the files in the order in which they were given.
+// Files returns the files in the order in which they were given. Files that could not be
+// opened are not among them.
 func (in *Input) Files() []string {
 	out := make([]string, len(in.files))
 	for i, f := range in.files {
@@ -313,7 +326,8 @@ func (in *Input) Files() []string {
 	return out
 }
 
-// Faults returns the damage that Options.SkipBad tolerated; nil without damage.
+// Faults returns the damage that Options.SkipBad tolerated; nil without damage. It is a
+// *exit.Error; More has up to nine others.
 func (in *Input) Faults() error {
 	if faults := in.Damage(); len(faults) > 0 {
 		return joinFaults(faults)
@@ -331,7 +345,8 @@ func (in *Input) Damage() []*exit.Error {
 	return faults
 }
 
-// Close ends the children and closes the files.
+// Close ends the children and closes the files. It waits for running requests if the
+// pool is the input's own. Fields that were read stay valid.
 func (in *Input) Close() {
 	for _, f := range in.files {
 		if f.f != nil {
@@ -346,7 +361,8 @@ func (in *Input) Close() {
 	}
 }
 
-// Conversion returns the conversion of an entry from the unit of its file to SI.
+// Conversion returns the conversion of an entry from the unit of its file to SI. For an
+// entry of another input it is the identity.
 func (in *Input) Conversion(e ensemble.Entry) unit.Conversion {
 	if fd, err := in.find(e); err == nil {
 		return fd.conv

@@ -34,8 +34,9 @@ type Listing struct {
 	seen  map[string]bool        // paths in cache that this call has visited
 }
 
-// cachedCheck is the result of reading the head of a file. It is valid while size,
-// time and inode stay.
+// cachedCheck is the result of reading the head of a file. It is valid while size, time
+// and inode stay. A service lists its directories every few seconds, and a file system
+// over a network makes each opening of a file slow.
 type cachedCheck struct {
 	size    int64
 	written time.Time
@@ -88,7 +89,9 @@ func (l *Listing) List(key string, patterns []string) (files []string, ignored [
 	return files, ignored, err
 }
 
-// expand lists the files of one pattern.
+// expand lists the files of one pattern. A name that exists is taken as it is, even if
+// it has wildcards. Errors are those of List; with exit 66 the other results are empty
+// or only ignored.
 func (l *Listing) expand(key, pattern string) (files []string, ignored []IgnoredFile, err error) {
 	absent := func(why string) error {
 		return &exit.Error{Code: exit.NotYet, What: "no such file", At: pattern, Why: why, Fix: "correct the path, or wait until the file exists"}
@@ -160,7 +163,8 @@ func describeIgnored(key string, ignored []IgnoredFile) string {
 	return text
 }
 
-// HasMeta reports whether a name is a pattern.
+// HasMeta reports whether a name is a pattern. The characters are those of path.Match;
+// without them filepath.Glob would only test existence.
 func HasMeta(name string) bool { return strings.ContainsAny(name, `*?[\`) }
 
 // patternRoot returns the directory of a pattern before its first element with a
@@ -176,8 +180,11 @@ func patternRoot(pattern string) string {
 	return pattern
 }
 
-// matchesHidden reports whether a wildcard matched a leading dot, which it does not
-// in a shell. Programs give hidden names to files that they are still copying.
+// matchesHidden reports whether a wildcard matched a leading dot, which it does not in a
+// shell. Programs give hidden names to files that they are still copying. Elements are
+// compared from the end, since Clean may shorten the beginning of both.
+//
+// Source: POSIX.1-2017, Shell & Utilities, section 2.13.3.
 func matchesHidden(pattern, name string) bool {
 	separator := string(filepath.Separator)
 	p, n := strings.Split(filepath.Clean(pattern), separator), strings.Split(filepath.Clean(name), separator)
@@ -205,6 +212,8 @@ func IsFolder(path string) bool {
 }
 
 // listFolder returns the input files of a directory by name, and the ignored ones.
+//
+// Errors: exit 66 without permission, exit 74 else; none if the directory was removed.
 func (l *Listing) listFolder(dir string) (files []string, ignored []IgnoredFile, err error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -239,8 +248,9 @@ func unreadableFolder(path string, err error) error {
 // writing.
 var partialSuffixes = []string{".part", ".partial", ".tmp", ".temp", ".filepart", ".crdownload", ".download", ".incomplete", ".swp", "~"}
 
-// classify reports whether a directory entry is input, or why not; neither for an
-// entry that no longer exists.
+// classify reports whether a directory entry is input, or why not; neither for an entry
+// that no longer exists. Rules that need only the name come first: a directory may have
+// a million files, and a stat of each is slow on a network file system.
 func (l *Listing) classify(path string, e fs.DirEntry) (why string, is bool) {
 	name := e.Name()
 	if strings.HasPrefix(name, ".") {
@@ -274,7 +284,9 @@ func (l *Listing) classify(path string, e fs.DirEntry) (why string, is bool) {
 	return l.checkHead(path)
 }
 
-// checkHead classifies a file by its first bytes.
+// checkHead classifies a file by its first bytes. The result is cached while size, time
+// and inode are those of the last call. A file that is still growing changes its size,
+// and is read again.
 func (l *Listing) checkHead(path string) (why string, is bool) {
 	st, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -302,7 +314,8 @@ func (l *Listing) checkHead(path string) (why string, is bool) {
 	return c.why, c.why == ""
 }
 
-// readHead reads the head of a file.
+// readHead reads the head of a file. It is shorter than headSize for a shorter file.
+// size is that of the last stat; a file may have been truncated since.
 func readHead(path string, size int64) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -57,7 +57,9 @@ type memberCounts struct {
 	centres    map[string]bool
 }
 
-// assignMembers applies the MemberOptions to the fields of a file.
+// assignMembers applies the MemberOptions to the fields of a file. The order matters:
+// pairs change the numbers of the fields, a file name replaces them, a centre adds its
+// stride, and quantiles become members at the end.
 func (in *Input) assignMembers(f *file) {
 	if in.opt.Members.Pairs {
 		numberPairs(f)
@@ -77,6 +79,9 @@ func (in *Input) assignMembers(f *file) {
 }
 
 // numberPairs gives positive and negative perturbations different numbers.
+//
+// Source: WMO-No. 306, code table 4.6: 2 (negatively perturbed), 3 (positively perturbed
+// forecast).
 func numberPairs(f *file) {
 	for i := range f.entries {
 		e := &f.entries[i]
@@ -96,7 +101,9 @@ func numberPairs(f *file) {
 }
 
 // warnUnnumbered warns about fields without a member beside members of the same
-// quantity, initialisation and lead. The catalogue is in order.
+// quantity, initialisation and lead. The catalogue is in order. Entries without a member
+// precede members of the same quantity in the order of Entry.Compare, so only the next
+// entries are searched. Without the warning a control would be lost silently.
 func (in *Input) warnUnnumbered() {
 	entries := in.cat.Entries
 	n, first := 0, 0
@@ -123,7 +130,8 @@ func (in *Input) warnUnnumbered() {
 	}
 }
 
-// numberFrom returns the first group of a pattern as a number.
+// numberFrom returns the first group of a pattern as a number. The result is false if
+// the pattern does not match, has no group, or the group is not a number below 2³¹.
 func numberFrom(pattern *regexp.Regexp, name string) (ensemble.Member, bool) {
 	m := pattern.FindStringSubmatch(name)
 	if len(m) < 2 {
@@ -151,7 +159,12 @@ func MemberFromName(path string, pattern *regexp.Regexp) (ensemble.Member, bool)
 	return 0, false
 }
 
-// membersFromNames assigns the member number in the name of a file to its fields.
+// membersFromNames assigns the member number in the name of a file to its fields. A
+// pattern of the user replaces the numbers in the fields; a known convention only
+// completes missing ones.
+//
+// Faults: with a pattern, a file whose name does not match and whose fields have no
+// member either.
 func (in *Input) membersFromNames(f *file) {
 	pattern := in.opt.Members.FromName
 	member, ok := MemberFromName(f.path, pattern)
@@ -182,8 +195,9 @@ func (in *Input) membersFromNames(f *file) {
 	}
 }
 
-// selectCentres removes the members of other centres, and renumbers those of
-// several centres.
+// selectCentres removes the members of other centres, and renumbers those of several
+// centres. Centre n of the list has the members n·CentreStride and up. Fields without a
+// member or centre stay, because they belong to no ensemble.
 func (in *Input) selectCentres(f *file) {
 	wanted := in.opt.Members.Centres
 	if len(wanted) == 0 {
@@ -220,7 +234,12 @@ func (in *Input) selectCentres(f *file) {
 	}
 }
 
-// quantilesToMembers converts the quantiles of a file to members.
+// quantilesToMembers converts the quantiles of a file to members. Sorted quantiles at
+// equidistant probabilities are a sample of the distribution, so scores and statistics
+// of members apply. Fields are grouped by everything but the probability; members count
+// from 1 in ascending order.
+//
+// Source: IMPROVER, RebadgePercentilesAsRealizations.
 func (in *Input) quantilesToMembers(f *file) {
 	of := map[ensemble.Identity][]int{}
 	var order []ensemble.Identity
@@ -297,7 +316,8 @@ func formatPercentiles(below []float64) string {
 	return strings.Join(text, ", ")
 }
 
-// withMembers returns the kind with another ensemble size.
+// withMembers returns the kind with another ensemble size. The old kind stays, because
+// other entries may share it.
 func (k *kindTable) withMembers(p *ensemble.Kind, members int) *ensemble.Kind {
 	k.mu.Lock()
 	conv := k.conversions[p]

@@ -37,6 +37,8 @@ type batch struct {
 }
 
 // outputBuffer returns the memory for the values of field k.
+//
+// Errors: that of into; memory of another length than the window.
 func (b *batch) outputBuffer(in *Input, k int) ([]float32, error) {
 	n := b.fields[k].entry.Grid.SizeOf(b.window)
 	if b.into == nil {
@@ -54,9 +56,11 @@ func (b *batch) outputBuffer(in *Input, k int) ([]float32, error) {
 // values with Recycle.
 //
 // Memory: at most two batches per child, each of a million points or one field.
-// Errors: exit 65 with file, message and cause for a field that cannot be decoded;
-// exit 66 for an entry that is not part of this input or a file that has changed;
-// the error of visit; ctx.Err().
+// Errors: exit 65 with file, message and cause for a field that cannot be decoded; exit
+// 66 for an entry that is not part of this input or a file that has changed; the error
+// of visit; ctx.Err().
+// Cost: entries in the order of the catalogue give the longest batches; a new batch
+// begins at each change of file.
 func (in *Input) Read(ctx context.Context, entries []ensemble.Entry, visit func(i int, f *ensemble.Field) error) error {
 	return in.ReadWindow(ctx, entries, ensemble.Window{}, visit)
 }
@@ -169,8 +173,9 @@ func (in *Input) ReadInto(ctx context.Context, entries []ensemble.Entry, w ensem
 	return g.Wait()
 }
 
-// Recycle returns the values of a field that is no longer in use. Later fields
-// reuse the memory, which saves page faults.
+// Recycle returns the values of a field that is no longer in use. Later fields reuse the
+// memory, which saves page faults. The caller must not use values afterwards. Buffers
+// beyond maxFree are left to the garbage collector.
 func (in *Input) Recycle(values []float32) {
 	in.freeMu.Lock()
 	defer in.freeMu.Unlock()
@@ -182,7 +187,8 @@ func (in *Input) Recycle(values []float32) {
 // maxFree bounds the recycled buffers.
 const maxFree = 64
 
-// buffer returns memory for n values with any content.
+// buffer returns memory for n values with any content. The last one returned that is
+// large enough is taken, since it is most likely in a cache.
 func (in *Input) buffer(n int) []float32 {
 	in.freeMu.Lock()
 	defer in.freeMu.Unlock()
@@ -228,7 +234,12 @@ func (in *Input) Message(e ensemble.Entry) ([]byte, error) {
 	return message, nil
 }
 
-// plan divides the requested fields into batches.
+// plan divides the requested fields into batches. A batch ends at a change of file, at
+// batchFields fields, or before batchPoints points are exceeded; a field of more points
+// has a batch of its own. The order of entries is kept, so first identifies all of a
+// batch.
+//
+// Errors: exit 66 for an entry of another input.
 func (in *Input) plan(entries []ensemble.Entry, w ensemble.Window) ([]*batch, error) {
 	var out []*batch
 	points := 0
@@ -250,7 +261,8 @@ func (in *Input) plan(entries []ensemble.Entry, w ensemble.Window) ([]*batch, er
 }
 
 // readGRIB reads the values of a batch of messages. If the child crashes on several
-// fields, each is tried alone, so that the error names the one that causes it.
+// fields, each is tried alone, so that the error names the one that causes it. Fields
+// that were decoded before the crash are decoded again, which is rare enough.
 func readGRIB(ctx context.Context, in *Input, b *batch) error {
 	b.values = make([][]float32, len(b.fields))
 	err := in.decodeGRIB(ctx, b, 0, len(b.fields))
@@ -270,7 +282,8 @@ func readGRIB(ctx context.Context, in *Input, b *batch) error {
 	return nil
 }
 
-// decodeError returns the error for a field that cannot be decoded.
+// decodeError returns the error for a field that cannot be decoded. Messages of GRIB
+// have a position in bytes, fields of other formats do not.
 func decodeError(fd *field, why string) error {
 	e := fd.entry
 	at := fmt.Sprintf("%s, field %d", e.File, e.Message)
@@ -329,7 +342,15 @@ func (in *Input) NeedsDecoder(e ensemble.Entry) bool {
 }
 
 // unpack decodes field k of a batch in this process if it has uncompressed simple
-// packing. The values are written directly to their destination.
+// packing. The values are written directly to their destination. done is false for
+// packings of ecCodes (second order, JPEG, PNG, CCSDS) and for messages of unusual form,
+// which the child decodes.
+//
+// Values are Y = (R + X·2ᴱ)/10ᴰ with reference R, scales E and D and packed X. Each
+// goroutine has a buffer for the message, from a pool.
+//
+// Source: WMO-No. 306, FM 92 GRIB, template 5.0 and regulation 92.9.4; edition 1:
+// section 4.
 func (in *Input) unpack(b *batch, k int) (done bool, err error) {
 	fd := b.fields[k]
 	g := fd.entry.Grid
@@ -374,9 +395,10 @@ func (in *Input) unpack(b *batch, k int) (done bool, err error) {
 	return true, toNormalOrder(b.values[k], stored, fd, b.window)
 }
 
-// unpackDirect decodes the values of a window directly to normal order. ok is false
-// if rows are not stored from west to east and aligned to bytes, or if points are
-// missing.
+// unpackDirect decodes the values of a window directly to normal order. ok is false if
+// rows are not stored from west to east and aligned to bytes, or if points are missing.
+// It saves a pass over the field. Scanning modes are those of WMO-No. 306, flag table
+// 3.4.
 func unpackDirect(out []float32, p *grib.SimplePacking, g *ensemble.Grid, w ensemble.Window) (ok bool, err error) {
 	if p.Count != g.Size() || !p.HasAllPoints() {
 		return false, nil
@@ -403,8 +425,12 @@ func unpackDirect(out []float32, p *grib.SimplePacking, g *ensemble.Grid, w ense
 }
 
 // decodeValues executes a call with n results in a child and passes each to its
-// consumer: of returns the field of result k, its number of values, and the
-// consumer.
+// consumer: of returns the field of result k, its number of values, and the consumer.
+// raw is float32 in little-endian order, in memory shared with the child, and valid
+// during take only.
+//
+// Errors: exit 65 with the field for values that the library cannot decode or whose
+// number is wrong; exit 69 for a missing library; *decode.DiedError.
 func (in *Input) decodeValues(ctx context.Context, call decode.Call, n int, of func(k int) (fd *field, count int, take func(raw []byte) error)) error {
 	var list []wire.Values
 	call.Result = &list
@@ -436,7 +462,9 @@ func (in *Input) decodeValues(ctx context.Context, call decode.Call, n int, of f
 	return in.pool.Do(ctx, call)
 }
 
-// toNormalOrder converts stored values to a window in normal order and SI.
+// toNormalOrder converts stored values to a window in normal order and SI. Normal order
+// is from north to south and from west to east. Grids with alternating or unequal rows
+// are converted as a whole and then cropped.
 //
 // Shape: out [window], stored [point].
 func toNormalOrder(out, stored []float32, fd *field, w ensemble.Window) error {

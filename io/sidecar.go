@@ -21,8 +21,9 @@ type IndexRow struct {
 // End returns the offset after the last byte that the row covers.
 func (r IndexRow) End() int64 { return r.Offset + max(r.Length, 1) }
 
-// Sidecar returns the file that accompanies another one: its name with an
-// additional suffix, or with its suffix replaced; "" if none exists.
+// Sidecar returns the file that accompanies another one: its name with an additional
+// suffix, or with its suffix replaced; "" if none exists. For "a.grib2" and ".idx" these
+// are a.grib2.idx and a.idx, in this order.
 func Sidecar(path, ending string) string {
 	for _, name := range []string{path + ending, strings.TrimSuffix(path, filepath.Ext(path)) + ending} {
 		if s, err := os.Stat(name); name != path && err == nil && s.Mode().IsRegular() {
@@ -35,6 +36,8 @@ func Sidecar(path, ending string) string {
 // ReadIndex calls visit for each row of an index file until it returns an error.
 // The formats are JSON lines with _offset and _length (ECMWF), and wgrib2's
 // number:offset:….
+//
+// Rows count from 1; empty lines do not count. A line may have 64 KiB.
 //
 // Errors: those of reading; a row of another format; the error of visit.
 func ReadIndex(path string, visit func(row int, r IndexRow) error) error {
@@ -68,7 +71,10 @@ func ReadIndex(path string, visit func(row int, r IndexRow) error) error {
 	return nil
 }
 
-// indexRow parses one row.
+// indexRow parses one row. ok is false for negative offsets and for lengths that are not
+// positive.
+//
+// Source: ECMWF, open data index files; wgrib2, inventory format "number:offset:…".
 func indexRow(text string) (r IndexRow, ok bool) {
 	if strings.HasPrefix(text, "{") {
 		var row struct {
@@ -106,8 +112,9 @@ func (f *file) checkSidecar(idx *grib.Index) {
 	}
 }
 
-// compareIndex returns the first difference between an index file and the messages
-// of a file.
+// compareIndex returns the first difference between an index file and the messages of a
+// file. wgrib2 lists the fields of a message in several rows (1.1, 1.2), which have one
+// offset; so positions are compared, not numbers of rows.
 func compareIndex(name string, size int64, idx *grib.Index) error {
 	length := map[int64]int64{} // by place
 	for _, m := range idx.Messages {
