@@ -16,8 +16,9 @@ const relationAttribute = "spp__relative_to_threshold"
 var relationWords = map[ensemble.Relation]string{ensemble.Above: "greater_than", ensemble.Below: "less_than", ensemble.Between: "between_thresholds",
 	ensemble.AtLeast: "greater_than_or_equal_to", ensemble.AtMost: "less_than_or_equal_to"}
 
-// statisticAxes adds the coordinates of quantiles, thresholds and members to a
-// file, each once.
+// statisticAxes adds the coordinates of quantiles, thresholds and members to a file,
+// each once. Variables with equal positions share a coordinate; others get quantile_2,
+// quantile_3 and so on.
 type statisticAxes struct {
 	b    *ncBuilder
 	seen []statisticCoord
@@ -33,8 +34,12 @@ type statisticCoord struct {
 	listed       []string // auxiliary coordinates that variables must list
 }
 
-// dimensionOf returns the outer dimension of a variable, none for a single field,
-// and the auxiliary coordinates that the variable must list.
+// dimensionOf returns the outer dimension of a variable, none for a single field, and
+// the auxiliary coordinates that the variable must list. It adds the coordinate if no
+// variable before had the same positions, unit and quantity.
+//
+// Source: CF section 5.7 (scalar coordinates) and 6.1 (labels and alternative
+// coordinates).
 func (as *statisticAxes) dimensionOf(st *stack) (dims, listed []string) {
 	if st.stat.axis == noAxis || st.standalone {
 		return nil, nil
@@ -71,15 +76,17 @@ func (as *statisticAxes) dimensionOf(st *stack) (dims, listed []string) {
 	return []string{a.dim}, a.listed
 }
 
-// freeDim returns an unused dimension name.
+// freeDim returns an unused dimension name. It is also the name of the coordinate
+// variable.
 func (as *statisticAxes) freeDim(name string) string {
 	return unusedName(name, func(try string) bool {
 		return slices.ContainsFunc(as.seen, func(a statisticCoord) bool { return a.dim == try })
 	})
 }
 
-// addQuantiles adds the coordinate of quantiles, from 0 to 1, and the percentiles
-// that IMPROVER expects.
+// addQuantiles adds the coordinate of quantiles, from 0 to 1, and the percentiles that
+// IMPROVER expects. Percentiles are whole numbers where they are whole: 100·0.29 is
+// 28.999999999999996 in float64, and readers select by equality.
 func (b *ncBuilder) addQuantiles(a *statisticCoord) {
 	below, percent := make([]float64, len(a.places)), make([]float64, len(a.places))
 	for i, f := range a.places {
@@ -97,6 +104,9 @@ func (b *ncBuilder) addQuantiles(a *statisticCoord) {
 
 // addThresholds adds the coordinate of thresholds, in the unit and with the
 // standard name of the quantity. Events between two limits have bounds.
+//
+// Source: IMPROVER, threshold coordinates (spp__relative_to_threshold); CF section 7.1
+// (bounds).
 func (b *ncBuilder) addThresholds(a *statisticCoord) {
 	points := make([]float64, len(a.places))
 	var bounds []float64
@@ -121,7 +131,10 @@ func (b *ncBuilder) addThresholds(a *statisticCoord) {
 	b.addDoubles(a.dim+"_bnds", []string{a.dim, "bnds"}, bounds)
 }
 
-// addRealization adds the coordinate of members.
+// addRealization adds the coordinate of members. Its values are the numbers of the
+// members, not positions: members may be missing.
+//
+// Source: CF standard name realization; section 4.5 (discrete axis).
 func (b *ncBuilder) addRealization(dim string, members []ensemble.Member) {
 	numbers := make([]int32, len(members))
 	for i, id := range members {

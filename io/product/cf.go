@@ -24,7 +24,8 @@ const fillValue float32 = 0x1.ep+122
 // Source: FM 92 GRIB2, code table 3.2, entry 6.
 const earthRadius = 6371229.0
 
-// timeUnits is the unit of all times.
+// timeUnits is the unit of all times. As float64 it is precise to a microsecond, and its
+// zone is UTC by CF section 4.4.
 const timeUnits = "seconds since 1970-01-01 00:00:00"
 
 // ncBuilder collects a NetCDF file: the description for the child, and the
@@ -37,7 +38,7 @@ type ncBuilder struct {
 // text returns a text attribute.
 func text(name, v string) encode.Attribute { return encode.Attribute{Name: name, Text: v} }
 
-// addDimension adds a dimension.
+// addDimension adds a dimension. Names are unique in a file; freeDim finds unused ones.
 func (b *ncBuilder) addDimension(name string, size int) {
 	b.file.Dimensions = append(b.file.Dimensions, encode.Dimension{Name: name, Size: size})
 }
@@ -51,13 +52,15 @@ func (b *ncBuilder) addGlobal(name, v string) {
 	b.file.Attributes = append(b.file.Attributes, text(name, v))
 }
 
-// addVariable adds a variable with n values that fill writes.
+// addVariable adds a variable with n values that fill writes. fill runs later, in write,
+// so that only one copy of the values exists: that in the memory shared with the child.
 func (b *ncBuilder) addVariable(v encode.Variable, n int, fill func(dst []byte)) {
 	v.Values = b.block(n*v.Type.Size(), fill)
 	b.file.Variables = append(b.file.Variables, v)
 }
 
-// addDoubles adds a coordinate variable of doubles.
+// addDoubles adds a coordinate variable of doubles. nil dims make a scalar. values must
+// not change until the file is written.
 func (b *ncBuilder) addDoubles(name string, dims []string, values []float64, attrs ...encode.Attribute) {
 	b.addVariable(encode.Variable{Name: name, Type: encode.Double, Dimensions: dims, Attributes: attrs}, len(values), func(dst []byte) {
 		for i, v := range values {
@@ -76,6 +79,8 @@ func (b *ncBuilder) addInts(name string, dims []string, values []int32, attrs ..
 }
 
 // write creates the file.
+//
+// Errors: those of payload.write.
 func (b *ncBuilder) write(ctx context.Context, enc Encoder, path string) error {
 	return b.payload.write(ctx, enc, path, encode.KindNetCDF, func(tmp string) any {
 		f := b.file
@@ -86,6 +91,10 @@ func (b *ncBuilder) write(ctx context.Context, enc Encoder, path string) error {
 
 // addGlobals adds the global attributes.
 //
+// The order is fixed, so that equal products have equal bytes; the history has the time
+// of Metadata.created, not of the clock.
+//
+// Errors: a SOURCE_DATE_EPOCH that is not a number.
 // Source: CF section 2.6.2 (description of file contents).
 func (b *ncBuilder) addGlobals(m Metadata, init ensemble.Init) error {
 	created, err := m.created(init)
@@ -111,7 +120,9 @@ func (b *ncBuilder) addGlobals(m Metadata, init ensemble.Init) error {
 	return nil
 }
 
-// addMemberGlobals adds global attributes about the members and their use.
+// addMemberGlobals adds global attributes about the members and their use. Attributes of
+// features that are not in use are left out, except for those that each reader may want:
+// the members and the policy for the control.
 func (b *ncBuilder) addMemberGlobals(m Metadata) {
 	var list []string
 	for _, id := range m.Members {
@@ -150,6 +161,11 @@ func (b *ncBuilder) addMemberGlobals(m Metadata) {
 // returns the names of the dimensions, and the auxiliary coordinates that data
 // variables must list.
 //
+// A list of stations has one dimension; a latitude-longitude grid has its axes as
+// coordinate variables; a projected grid has axes x and y and two-dimensional latitude
+// and longitude, which readers without the projection use.
+//
+// Unit: degrees, and metres for axes of projections.
 // Source: CF sections 5.2 (two-dimensional coordinates), 5.6 (grid mappings) and 9
 // (discrete sampling geometries).
 func (b *ncBuilder) addHorizontal(l *layout) (dims, aux []string) {
@@ -200,14 +216,20 @@ func (b *ncBuilder) addHorizontal(l *layout) (dims, aux []string) {
 }
 
 // addSphere adds the grid mapping of latitudes and longitudes.
+//
+// Source: CF appendix F, latitude_longitude.
 func (b *ncBuilder) addSphere() {
 	b.addInts("crs", nil, []int32{0}, text("grid_mapping_name", "latitude_longitude"),
 		encode.Attribute{Name: "earth_radius", Doubles: []float64{earthRadius}},
 		encode.Attribute{Name: "longitude_of_prime_meridian", Doubles: []float64{0}})
 }
 
-// addStations adds ids, names and altitudes of stations. It returns the variables
-// that data variables must list.
+// addStations adds ids, names and altitudes of stations. It returns the variables that
+// data variables must list. Texts are char arrays padded with zeros, because the classic
+// model has no strings (CF section 2.2); names and altitudes are left out if no station
+// has one.
+//
+// Source: CF section 9.5 (cf_role timeseries_id) and appendix H.2 (time series).
 func (b *ncBuilder) addStations(places []ensemble.Station) []string {
 	words := func(name string, of func(ensemble.Station) string, attrs ...encode.Attribute) {
 		width := 1
@@ -245,8 +267,9 @@ func (b *ncBuilder) addStations(places []ensemble.Station) []string {
 	return listed
 }
 
-// mappingAttributes returns the attributes of a CF grid mapping: its name first,
-// then the others by name.
+// mappingAttributes returns the attributes of a CF grid mapping: its name first, then
+// the others by name. Values are those of Grid.Mapping. Other types and empty texts are
+// left out.
 func mappingAttributes(m map[string]any) []encode.Attribute {
 	var out []encode.Attribute
 	if name, ok := m["grid_mapping_name"].(string); ok {
@@ -276,7 +299,7 @@ func mappingAttributes(m map[string]any) []encode.Attribute {
 	return out
 }
 
-// seconds returns a time in timeUnits.
+// seconds returns a time in timeUnits. Nanoseconds of int64 reach from 1678 to 2262.
 func seconds(t time.Time) float64 { return float64(t.UnixNano()) / 1e9 }
 
 // addTimes adds the time coordinates of one initialisation and its leads: valid
@@ -284,6 +307,9 @@ func seconds(t time.Time) float64 { return float64(t.UnixNano()) / 1e9 }
 // if there is only one, as a scalar. period > 0 adds bounds of intervals that end
 // at the valid time.
 //
+// Leads are integers of 32 bits, in hours where all are whole hours, else in seconds.
+//
+// Errors: a lead that exceeds 32 bits.
 // Source: CF sections 4.4 (time) and 7.1 (bounds).
 func (b *ncBuilder) addTimes(init ensemble.Init, leads []ensemble.Lead, period time.Duration) error {
 	b.addDimension("time", len(leads))
@@ -332,7 +358,7 @@ func (b *ncBuilder) addTimes(init ensemble.Init, leads []ensemble.Lead, period t
 	return nil
 }
 
-// addBoundsDimension adds the dimension of bounds, once.
+// addBoundsDimension adds the dimension of bounds, once. All bounds of a file share it.
 func (b *ncBuilder) addBoundsDimension() {
 	if !slices.ContainsFunc(b.file.Dimensions, func(d encode.Dimension) bool { return d.Name == "bnds" }) {
 		b.addDimension("bnds", 2)
@@ -356,7 +382,11 @@ type vertical struct {
 // axis returns the vertical coordinate for these levels, which are of one kind: a
 // dimension, a scalar coordinate to be listed, or neither for the surface.
 //
+// Unit: hPa for pressure, as most readers expect, m for heights and depths, 1 for model
+// levels.
 // Errors: several levels of a kind without a coordinate.
+// Source: CF section 4.3 (vertical coordinate, attribute positive) and 5.7 (scalar
+// coordinates).
 func (vs *verticalAxes) axis(levels []ensemble.Level) (dim, scalar string, err error) {
 	for _, v := range vs.seen {
 		if slices.Equal(v.levels, levels) {
@@ -418,6 +448,10 @@ func (vs *verticalAxes) axis(levels []ensemble.Level) (dim, scalar string, err e
 
 // addLayers adds a coordinate with bounds: scalar for one layer.
 //
+// The value of a layer is its middle: the geometric mean for pressure, which is the
+// middle in height of an isothermal layer, and the arithmetic mean for heights and
+// depths.
+//
 // Errors: levels beside layers, layers of a kind without a coordinate.
 // Source: CF section 7.1 (bounds), 4.3 (vertical coordinate).
 func (vs *verticalAxes) addLayers(levels []ensemble.Level) (name string, scalar bool, err error) {
@@ -476,8 +510,9 @@ func unusedName(name string, taken func(try string) bool) string {
 	}
 }
 
-// chunks returns the shape of a chunk with one field: 1 along all dimensions but
-// the last two.
+// chunks returns the shape of a chunk with one field: 1 along all dimensions but the
+// last two. A reader of one field then inflates one chunk. There are two dimensions at
+// least.
 func chunks(dims int, g *ensemble.Grid) []int {
 	c := make([]int, dims)
 	for i := range c {

@@ -35,7 +35,11 @@ func WriteCSV(path string, p *Product) error {
 	return exit.CreateError(path, atomicfile.WriteFile(path, b.Bytes()))
 }
 
-// writeCSV writes the rows.
+// writeCSV writes the rows. They are sorted as the fields of other formats (compare),
+// then by station. Numbers have the fewest digits that identify their float32 or
+// float64.
+//
+// Source: RFC 4180, with newlines in place of CR LF.
 func (p *Product) writeCSV(to io.Writer) error {
 	w := csv.NewWriter(to)
 	rows := [][]string{csvHeader}

@@ -33,13 +33,15 @@ type Encoder interface {
 // about a minute; a child that takes this long hangs.
 const encodeDeadline = 15 * time.Minute
 
-// payload collects the functions that write the values of a file for the child.
+// payload collects the functions that write the values of a file for the child. The zero
+// value is empty. The order of blocks is that of the calls of block.
 type payload struct {
 	size int
 	fill []func(all []byte)
 }
 
-// block reserves n bytes, aligned to eight bytes, which fill writes.
+// block reserves n bytes, aligned to eight bytes, which fill writes. The alignment
+// permits the child to use the bytes as float64 without a copy.
 func (p *payload) block(n int, fill func(dst []byte)) encode.Block {
 	at := (p.size + 7) &^ 7
 	p.size = at + n
@@ -50,8 +52,9 @@ func (p *payload) block(n int, fill func(dst []byte)) encode.Block {
 // write lets the child create path atomically. args describes the file under its
 // temporary name.
 //
-// Errors: those of the child; exit 74 for a full disk, 73 if the file cannot be
-// renamed, 70 if the child crashed; ctx.Err().
+// Memory: one block for all values of the file, shared with the child.
+// Errors: those of the child; exit 74 for a full disk, 73 if the file cannot be renamed,
+// 70 if the child crashed; ctx.Err().
 func (p *payload) write(ctx context.Context, enc Encoder, path, kind string, args func(tmp string) any) error {
 	fill := func(all []byte) {
 		for _, f := range p.fill {

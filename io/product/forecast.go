@@ -14,11 +14,12 @@ import (
 // variable per quantity.
 //
 // Shape: [realization, time, level, latitude, longitude], where time has the leads;
-// without level for variables with a single level. Such a variable needs a Forecast
-// with that level only.
+// without level for variables with a single level. Such a variable needs a Forecast with
+// that level only.
 // Unit, Missing: as WriteNetCDF.
-// Errors: those of the encoder; exit 64 for invalid Options; exit 70 for axes that
-// the format does not support.
+// Errors: those of the encoder; exit 64 for invalid Options; exit 70 for axes that the
+// format does not support.
+// Source: CF conventions 1.8.
 func WriteEnsembleNetCDF(ctx context.Context, enc Encoder, path string, f *ensemble.Forecast, m Metadata, o Options) error {
 	o, err := o.check()
 	if err != nil {
@@ -38,7 +39,8 @@ func layoutError(path string, err error) error {
 		Fix: "report it with the config; nothing was published", Err: err}
 }
 
-// ensembleFile describes the file of WriteEnsembleNetCDF.
+// ensembleFile describes the file of WriteEnsembleNetCDF. Outer positions are numbered
+// member·leads + lead, as the dimensions realization and time are nested.
 func ensembleFile(f *ensemble.Forecast, m Metadata, o Options) (*ncBuilder, error) {
 	b := &ncBuilder{}
 	if err := b.addGlobals(m, f.Init); err != nil {
@@ -74,6 +76,8 @@ func WriteAnalysesNetCDF(ctx context.Context, enc Encoder, path string, as []*en
 }
 
 // analysesFile describes the file of WriteAnalysesNetCDF.
+//
+// Errors: no analysis; analyses with different axes.
 func analysesFile(as []*ensemble.Analysis, m Metadata, o Options) (*ncBuilder, error) {
 	if len(as) == 0 {
 		return nil, fmt.Errorf("no analysis")
@@ -97,9 +101,12 @@ func analysesFile(as []*ensemble.Analysis, m Metadata, o Options) (*ncBuilder, e
 		func(outer, v, l int) []float32 { return as[outer].Field(v, l) })
 }
 
-// addSeries adds horizontal and vertical coordinates, and one variable per quantity
-// over the outer dimensions. These have n positions in total. times lists time
-// coordinates that are not a dimension.
+// addSeries adds horizontal and vertical coordinates, and one variable per quantity over
+// the outer dimensions. These have n positions in total. times lists time coordinates
+// that are not a dimension. field returns the values at an outer position, in normal
+// order; lay.put converts them to the order of the file.
+//
+// Errors: a variable that is not in ensemble.Variables; levels without a coordinate.
 func (b *ncBuilder) addSeries(outer, times []string, n int, g *ensemble.Grid, variables []string, levels []ensemble.Level, o Options,
 	field func(outer, v, l int) []float32) error {
 	lay := newLayout(g, o.Longitude)

@@ -90,7 +90,8 @@ func WriteGRIB2(ctx context.Context, enc Encoder, path string, p *Product, o Opt
 }
 
 // sameFile reports whether two fields belong to one GRIB file: the levels of one
-// statistic, and all members of a variable.
+// statistic, and all members of a variable. It is an equivalence, so the files of a
+// product partition its fields.
 func (f Field) sameFile(o Field) bool {
 	return f.Variable == o.Variable && f.Kind == o.Kind && f.Lead == o.Lead && f.Below == o.Below && f.Event == o.Event && f.Radius == o.Radius
 }
@@ -100,8 +101,9 @@ func (f Field) sameFile(o Field) bool {
 // Source: FM 92 GRIB2, code table 4.2.
 var gribUnits = map[string]string{"tcc": "%"}
 
-// inGRIBUnit returns the field with values and limits in the unit of the GRIB
-// parameter: that of the template, or that of the WMO tables.
+// inGRIBUnit returns the field with values and limits in the unit of the GRIB parameter:
+// that of the template, or that of the WMO tables. f.Values is copied before it is
+// converted, since other formats write the same field.
 //
 // Errors: a template whose unit is not one of the variable.
 func (f Field) inGRIBUnit() (Field, error) {
@@ -134,7 +136,8 @@ func (f Field) inGRIBUnit() (Field, error) {
 	return f, nil
 }
 
-// gribValues returns the values as GRIB2 stores them: probabilities in per cent.
+// gribValues returns the values as GRIB2 stores them: probabilities in per cent. All
+// centres do so.
 func (f Field) gribValues() []float32 {
 	if f.Kind != Probability {
 		return f.Values
@@ -203,14 +206,16 @@ func WriteEnsembleGRIB2(ctx context.Context, enc Encoder, path string, f *ensemb
 	return g.write(ctx, enc, path)
 }
 
-// notRepresentable reports fields that cannot be encoded in GRIB2 without a
-// template.
+// notRepresentable reports fields that cannot be encoded in GRIB2 without a template. It
+// is exit 64, because another format or input avoids it.
 func notRepresentable(path string, err error) error {
 	return &exit.Error{Code: exit.Usage, What: "these fields cannot be encoded in GRIB2", At: path, Why: err.Error(),
 		Fix: "write NetCDF instead, or give GRIB2 input, whose messages can be cloned", Err: err}
 }
 
-// edition2 reports whether a message is GRIB2. Octet 8 holds the edition.
+// edition2 reports whether a message is GRIB2. Octet 8 holds the edition. nil is not.
+//
+// Source: FM 92 GRIB2, section 0.
 func edition2(message []byte) bool { return len(message) > 16 && message[7] == 2 }
 
 // gribBuilder collects the messages of one file.
@@ -222,7 +227,8 @@ type gribBuilder struct {
 	payload
 }
 
-// addMessage adds one field.
+// addMessage adds one field. base is a position in file.Bases. Values are written in the
+// scanning order of the message, NaN as the missing value of ecCodes' bitmap.
 func (g *gribBuilder) addMessage(base int, keys []encode.Key, values []float32) {
 	g.file.Messages = append(g.file.Messages, encode.Message{Base: base, Keys: keys, Packing: g.opt.Packing, Bits: cmp.Or(g.opt.Quantise, gribBits),
 		Values: g.block(4*len(values), func(dst []byte) { g.lay.putScanOrder(dst, values) })})
@@ -245,6 +251,9 @@ var preservedKeys = []string{
 // The order of points is set again, because the grid of the product has one order
 // while inputs may have several. The order of a projected grid cannot be set, so
 // its template must have it.
+//
+// Source: FM 92 GRIB2, code tables 1.4 (type of data) and 4.0; ecCodes, concept "type"
+// of the MARS namespace.
 func (g *gribBuilder) addClone(f Field, stat statistic, keys []encode.Key) {
 	b := encode.Base{Template: g.block(len(f.Template), func(dst []byte) { copy(dst, f.Template) }), Preserve: preservedKeys}
 	grid := g.lay.grid
@@ -286,6 +295,9 @@ const bothTypes = 5
 // the product, one for each product definition template.
 //
 // Errors: a grid without a sample.
+// Source: FM 92 GRIB2, templates 3.0 (latitude/longitude) and 3.40 (Gaussian); code
+// tables 1.2 (significance of reference time), 1.3 (production status), 3.2 (shape of
+// the Earth: 6 is a sphere of 6371229 m). 255 is "missing" in all of them.
 func (g *gribBuilder) sampleBase(init ensemble.Init, pdt int64) (int, error) {
 	if i, ok := g.samples[pdt]; ok {
 		return i, nil
@@ -341,6 +353,7 @@ func sizeKeys(grid *ensemble.Grid) []encode.Key {
 // orderKeys sets the first and last point of a latitude-longitude grid and the
 // scanning mode.
 //
+// Unit: microdegrees, longitudes from 0 to 360° (templates 3.0 and 3.40).
 // Source: FM 92 GRIB2, flag table 3.4.
 func (g *gribBuilder) orderKeys() []encode.Key {
 	l, src := g.lay, g.lay.grid.Source
@@ -364,10 +377,11 @@ func (g *gribBuilder) orderKeys() []encode.Key {
 	}
 }
 
-// microdegrees converts degrees to the unit of GRIB2.
+// microdegrees converts degrees to the unit of GRIB2. Thirds of a degree are rounded, so
+// readers recompute axes from first and last points.
 func microdegrees(deg float64) int64 { return int64(math.Round(deg * 1e6)) }
 
-// step returns the mean spacing of equidistant coordinates.
+// step returns the mean spacing of equidistant coordinates. It is 0 for fewer than two.
 func step(v []float64) float64 {
 	if len(v) < 2 {
 		return 0
@@ -378,6 +392,9 @@ func step(v []float64) float64 {
 // gaussianNumber returns the number N of a Gaussian grid with 2N latitudes on the
 // globe. For an area it follows from the spacing near the equator, which is
 // 180°/(2N + 1/2).
+//
+// Source: ECMWF, Gaussian grids; the zeros of the Legendre polynomial P₂ₙ are spaced by
+// π/(2N + 1/2) asymptotically.
 func gaussianNumber(g *ensemble.Grid) int {
 	if g.NY > 1 && math.Abs(g.Lat[0])+math.Abs(g.Lat[0]-g.Lat[1]) >= 90 && math.Abs(g.Lat[0]+g.Lat[g.NY-1]) < 1e-6 {
 		return g.NY / 2
@@ -399,6 +416,8 @@ func checkGRIBCodes(v ensemble.Variable, l ensemble.Level) error {
 // parameterKeys sets parameter and level. Code table 4.5: 1 ground or water
 // surface, 8 top of the atmosphere, 100 isobaric surface in Pa, 101 mean sea level,
 // 103 height above ground in m, 106 depth below land in m.
+//
+// Source: FM 92 GRIB2, code tables 0.0, 4.1, 4.2 and 4.5.
 func parameterKeys(v ensemble.Variable, l ensemble.Level) []encode.Key {
 	keys := []encode.Key{
 		encode.LongKey("discipline", int64(v.Discipline)),
@@ -435,14 +454,20 @@ func parameterKeys(v ensemble.Variable, l ensemble.Level) []encode.Key {
 var wholeColumn = map[string]bool{"tcw": true, "tcwv": true, "tcc": true}
 
 // levelKeys sets the value of a level, to nine digits.
+//
+// Unit: that of the surface in code table 4.5, Pa or m.
 func levelKeys(v float64) []encode.Key {
 	factor, value, _ := scaledNumber(v)
 	return []encode.Key{encode.LongKey("scaleFactorOfFirstFixedSurface", factor),
 		encode.LongKey("scaledValueOfFirstFixedSurface", value)}
 }
 
-// scaledNumber returns a number as GRIB2 stores it: value / 10^factor, with a value
-// of 32 bits. ok is false if it has more digits; the value is rounded then.
+// scaledNumber returns a number as GRIB2 stores it: value / 10^factor, with a value of
+// 32 bits. ok is false if it has more digits; the value is rounded then. The least
+// factor is taken, so 850 hPa is 85000/10⁰.
+//
+// Source: FM 92 GRIB2, template 4.0: scale factor and scaled value of a fixed surface,
+// octets 24 to 28.
 func scaledNumber(v float64) (factor, value int64, ok bool) {
 	for factor = range int64(10) {
 		x := v * math.Pow10(int(factor))
@@ -460,8 +485,10 @@ func scaledNumber(v float64) (factor, value int64, ok bool) {
 // statisticalProcess gives GRIB2 code table 4.10 for CF cell methods.
 var statisticalProcess = map[string]int64{"mean": 0, "sum": 1, "maximum": 2, "minimum": 3, "difference": 4, "root_mean_square": 5, "standard_deviation": 6}
 
-// stepKeys sets the forecast time: the lead, or the interval of length period that
-// ends there, with its statistic. The unit is hours, or minutes if necessary.
+// stepKeys sets the forecast time: the lead, or the interval of length period that ends
+// there, with its statistic. The unit is hours, or minutes if necessary. For an interval
+// ecCodes sets the forecast time to its begin and the end of the overall time interval
+// (template 4.8, octets 35 to 41) from stepRange.
 //
 // Source: FM 92 GRIB2, code tables 4.4 and 4.10.
 func stepKeys(lead ensemble.Lead, period time.Duration, method string) []encode.Key {
@@ -482,6 +509,8 @@ func stepKeys(lead ensemble.Lead, period time.Duration, method string) []encode.
 }
 
 // write creates the file.
+//
+// Errors: those of payload.write.
 func (g *gribBuilder) write(ctx context.Context, enc Encoder, path string) error {
 	return g.payload.write(ctx, enc, path, encode.KindGRIB, func(tmp string) any {
 		f := g.file

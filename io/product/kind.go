@@ -77,7 +77,10 @@ var (
 	noTemplates          = [2]int64{}       // not defined in GRIB2
 )
 
-// statistics lists the kinds.
+// statistics lists the kinds. A new kind is a row here; names, attributes and codes of
+// all formats follow from it.
+//
+// Source: FM 92 GRIB2, code tables 4.0, 4.3 and 4.7; MARS, keyword type; CF section 7.3.
 var statistics = []statistic{
 	{Mean, ensemble.EnsembleMean, "post-processed ensemble mean", "realization: mean", noAxis, derivedTemplates, derivedMean, postProcessed, "em"},
 	{Spread, ensemble.Spread, "post-processed ensemble spread", "realization: standard_deviation", noAxis, derivedTemplates, derivedSpread, postProcessed, "es"},
@@ -92,7 +95,8 @@ var statistics = []statistic{
 	{RawSpread, ensemble.Spread, "spread of the members used", "realization: standard_deviation", noAxis, derivedTemplates, derivedSpread, ensembleRun, "es"},
 }
 
-// statisticOf returns the description of a kind.
+// statisticOf returns the description of a kind. The result is false for a kind that is
+// not in the table.
 func statisticOf(k Kind) (statistic, bool) {
 	for _, s := range statistics {
 		if s.kind == k {
@@ -160,7 +164,8 @@ func (f Field) seriesName(v ensemble.Variable) string {
 	return v.Identifier + "_" + string(f.Kind)
 }
 
-// standaloneName returns the name of an array with this field only.
+// standaloneName returns the name of an array with this field only. CDO has no dimension
+// for quantiles and thresholds, so the position is in the name: t2m_quantile_0p1.
 func (f Field) standaloneName(v ensemble.Variable) string {
 	switch f.Kind {
 	case Quantile:
@@ -196,7 +201,7 @@ func (f Field) fileName() string {
 	return string(f.Kind)
 }
 
-// eventName returns the event in names.
+// eventName returns the event in names. Limits are in SI: above_273p15.
 func (f Field) eventName() string {
 	name := f.Event.Relation.String() + "_"
 	if f.Event.Relation == ensemble.Between {
@@ -247,8 +252,8 @@ func nameNumber(v float64) string {
 	return strings.ReplaceAll(s, "-", "m")
 }
 
-// percentile returns the whole percentile of a quantile. ok is false if it is not
-// whole.
+// percentile returns the whole percentile of a quantile. ok is false if it is not whole.
+// The tolerance absorbs the rounding of 100·below, which is below 10⁻¹³.
 func percentile(below float64) (p int64, ok bool) {
 	p = int64(math.Round(100 * below))
 	return p, math.Abs(100*below-float64(p)) < 1e-9
@@ -257,7 +262,11 @@ func percentile(below float64) (p int64, ok bool) {
 // ratio returns a quantile as GRIB2 stores it: the k-th of n quantiles, with the
 // least n.
 //
+// The search is exhaustive, at most 65534 products, and finds n = 3 for 1/3.
+//
 // Errors: a quantile that is not a ratio of 16-bit numbers.
+// Source: FM 92 GRIB2, templates 4.86 and 4.87: totalNumberOfQuantiles and quantileValue
+// have two octets.
 func ratio(below float64) (k, n int64, err error) {
 	for n = 2; n < 1<<16; n++ {
 		x := below * float64(n)
@@ -268,7 +277,8 @@ func ratio(below float64) (k, n int64, err error) {
 	return 0, 0, fmt.Errorf("quantile %s is not a ratio of two numbers below 65536", decimal(below))
 }
 
-// gribTemplate returns the product definition template of a field.
+// gribTemplate returns the product definition template of a field. Whole percentiles
+// have the older templates 4.6 and 4.10, which more readers support.
 func (f Field) gribTemplate(s statistic) int64 {
 	templates := s.template
 	if s.kind == Quantile {
@@ -285,6 +295,7 @@ func (f Field) gribTemplate(s statistic) int64 {
 // gribKeys returns the keys of the statistic, except for the template.
 //
 // Errors: a quantile or limit that GRIB2 cannot encode.
+// Source: FM 92 GRIB2, templates 4.1, 4.2, 4.5, 4.6 and 4.86, and those of intervals.
 func (p *Product) gribKeys(f Field, s statistic) ([]encode.Key, error) {
 	if s.template == noTemplates {
 		return nil, fmt.Errorf("%s: GRIB2 has no product definition template", f.Statistic())
@@ -311,6 +322,12 @@ func (p *Product) gribKeys(f Field, s statistic) ([]encode.Key, error) {
 
 // limitKeys sets type and limits of an event. Code table 4.9: 0 below the lower
 // limit, 2 between the limits, 3 above the lower limit, as ECMWF encodes them.
+//
+// Events with equality (at_least, at_most) have no code. A limit that is not used is
+// "missing": all bits are set.
+//
+// Unit: that of the parameter; inGRIBUnit has converted the limits.
+// Source: FM 92 GRIB2, templates 4.5 and 4.9.
 func limitKeys(e ensemble.Event) ([]encode.Key, error) {
 	kind, ok := map[ensemble.Relation]int64{ensemble.Below: 0, ensemble.Between: 2, ensemble.Above: 3}[e.Relation]
 	if !ok {

@@ -21,6 +21,9 @@ func stagePrefix(init ensemble.Init) string { return "." + InitName(init) + ".pa
 // Lock takes the exclusive right to write the products of an initialisation below
 // root, and removes files of an owner that was killed.
 //
+// Directories with the prefix of stagePrefix are those of earlier owners, so the holder
+// of the lock may delete them.
+//
 // Errors: those of lease.Take.
 func Lock(root string, init ensemble.Init) (*lease.Lease, error) {
 	if err := os.MkdirAll(root, 0o777); err != nil {
@@ -56,7 +59,8 @@ func RemoveAbandoned(root string, init ensemble.Init) error {
 	return errors.Join(err, l.Release())
 }
 
-// globEscape returns a pattern that matches only this path.
+// globEscape returns a pattern that matches only this path. Only the syntax of
+// filepath.Match on Unix is escaped.
 func globEscape(path string) string {
 	var out []byte
 	for i := range len(path) {

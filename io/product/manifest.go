@@ -102,7 +102,8 @@ func (m *Manifest) TopLevelOutputs() []string {
 // configuration and version, so that outputs would be the same.
 func (m *Manifest) hasSameSource(o *Manifest) bool { return m.differences(o) == nil }
 
-// differences describes the sources in which two manifests differ.
+// differences describes the sources in which two manifests differ. Fields and formats
+// are not sources: includes compares them. nil means equal.
 func (m *Manifest) differences(o *Manifest) (words []string) {
 	for _, x := range []struct {
 		same bool
@@ -123,8 +124,8 @@ func (m *Manifest) differences(o *Manifest) (words []string) {
 }
 
 // supersedes reports whether a product replaces a degraded one of the same
-// initialisation, model, configuration and version: it is complete, or has more
-// members.
+// initialisation, model, configuration and version: it is complete, or has more members.
+// Inputs may differ, since members that arrived later are other inputs.
 func (m *Manifest) supersedes(o *Manifest) bool {
 	if o.Status != manifest.Degraded || m.Init != o.Init || m.ModelChecksum != o.ModelChecksum || m.ConfigChecksum != o.ConfigChecksum || m.Version != o.Version {
 		return false
@@ -167,6 +168,7 @@ var ErrOtherModel = errors.New("products of another model, config or version")
 // with fewer members.
 //
 // Errors: exit 73 if other products exist and may not be replaced.
+// Cost: the checksums of all files, if the same products exist.
 func FindPublished(dir string, want *Manifest, policy Overwrite) (*Manifest, error) {
 	if policy == "same" {
 		policy = OverwriteSame

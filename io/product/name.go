@@ -9,6 +9,8 @@ import (
 
 // InitName formats an initialisation for names: 2026010100, or 202601010030 with
 // minutes.
+//
+// Unit: UTC. Seconds are not in names.
 func InitName(init ensemble.Init) string {
 	t := init.UTC()
 	if t.Minute() != 0 {
@@ -18,7 +20,7 @@ func InitName(init ensemble.Init) string {
 }
 
 // LeadName formats a lead for names: 048h, or 0090m if it is not a whole number of
-// hours.
+// hours. Names of leads below 1000 h sort by lead.
 func LeadName(lead ensemble.Lead) string {
 	d := time.Duration(lead)
 	if d%time.Hour != 0 {

@@ -64,6 +64,9 @@ func (st *stack) places() []Field {
 
 // stacks groups the fields of a product, in the order of compare. standalone gives each
 // position along an axis a variable of its own.
+//
+// Errors: two variables of one name; fields of a variable at different levels, or at
+// levels of different kinds, which one array cannot hold.
 func stacks(p *Product, standalone bool) ([]*stack, error) {
 	var out []*stack
 	of := map[string]*stack{}
@@ -108,7 +111,10 @@ func stacks(p *Product, standalone bool) ([]*stack, error) {
 	return out, nil
 }
 
-// productFile describes the file of a product.
+// productFile describes the file of a product. WriteZarr uses the same description.
+//
+// Errors: several leads; two intervals; levels without a coordinate; the name of two
+// variables.
 func productFile(p *Product, o Options) (*ncBuilder, error) {
 	leads := p.Leads()
 	if len(leads) != 1 {
@@ -181,7 +187,10 @@ func productFile(p *Product, o Options) (*ncBuilder, error) {
 	return b, nil
 }
 
-// addValues adds a data variable, packed if Quantise is set.
+// addValues adds a data variable, packed if Quantise is set. The order of fields is that
+// of the dimensions: axis of the kind, level.
+//
+// Source: CF section 8.1 (packed data), 2.5.1 (_FillValue has the type of the data).
 func (b *ncBuilder) addValues(v encode.Variable, fields []Field, l *layout, o Options) {
 	size := l.grid.Size()
 	if o.Quantise == 0 {
@@ -204,8 +213,10 @@ func (b *ncBuilder) addValues(v encode.Variable, fields []Field, l *layout, o Op
 	})
 }
 
-// addCounts adds the variable with the number of members at each point, if it
-// varies, and returns its name.
+// addCounts adds the variable with the number of members at each point, if it varies,
+// and returns its name. The result is "" if each field has one number of members.
+//
+// Source: CF section 3.4 (ancillary data).
 func (b *ncBuilder) addCounts(p *Product, st *stack, dims []string, l *layout, o Options) string {
 	if !slices.ContainsFunc(st.fields, func(f Field) bool { return f.Counts != nil }) {
 		return ""
@@ -279,8 +290,8 @@ func (p *Product) counts(fields []Field) []int32 {
 	return n
 }
 
-// dataAttributes returns the attributes of a data variable, except for its fill
-// value.
+// dataAttributes returns the attributes of a data variable, except for its fill value.
+// Empty ones are left out. Source: CF sections 3.1 to 3.3, 5, 5.6 and 7.3.
 func dataAttributes(standardName, longName, unit, cellMethods, coordinates, mapping string) []encode.Attribute {
 	var attrs []encode.Attribute
 	if standardName != "" {
@@ -309,7 +320,8 @@ func mappingName(profile Profile, g *ensemble.Grid) string {
 	return "crs"
 }
 
-// cellMethods returns the CF cell methods over time and members.
+// cellMethods returns the CF cell methods over time and members. Time precedes
+// realization, because members are averaged after their intervals.
 //
 // Source: CF section 7.3.
 func cellMethods(st *stack, period time.Duration) string {
@@ -348,8 +360,8 @@ func coordinates(times []string, height string, aux []string) string {
 	return strings.Join(append(list, aux...), " ")
 }
 
-// commonPeriod returns the interval of the fields of a file. All that are not 0
-// must be equal, because time has one pair of bounds.
+// commonPeriod returns the interval of the fields of a file. All that are not 0 must be
+// equal, because time has one pair of bounds. It is 0 without intervals.
 func commonPeriod(fields []Field) (time.Duration, error) {
 	var period time.Duration
 	for _, f := range fields {

@@ -22,6 +22,8 @@ type layout struct {
 // newLayout restores the row order and the first longitude of the input, or applies
 // the requested range of longitudes. Columns always run from west to east, because
 // CDO 2.1 interpolates incorrectly on decreasing longitudes.
+//
+// Unit: degrees; longitudes increase, and all lie within one turn.
 func newLayout(g *ensemble.Grid, want Longitudes) layout {
 	l := layout{grid: g, rows: make([]int, g.NY), cols: make([]int, g.NX)}
 	for r := range l.rows {
@@ -58,7 +60,8 @@ func newLayout(g *ensemble.Grid, want Longitudes) layout {
 }
 
 // setLongitudes rotates the columns to the first longitude and shifts longitudes by
-// multiples of 360° so that they increase.
+// multiples of 360° so that they increase. An area that is not periodic keeps its first
+// column and is shifted only, since rotation would tear it.
 func (l *layout) setLongitudes(want Longitudes) {
 	g := l.grid
 	nx := g.NX
@@ -106,6 +109,8 @@ func (l *layout) setLongitudes(want Longitudes) {
 // gribLayout returns the order of points in a GRIB message: rows as in newLayout,
 // and columns from west to east. KeepScan keeps the other scanning flags of the
 // input; those of a projection cannot be changed.
+//
+// Source: FM 92 GRIB2, flag table 3.4 (scanning mode).
 func gribLayout(g *ensemble.Grid, o Options) layout {
 	if o.Scan != KeepScan && g.Kind != ensemble.Projected {
 		plain := *g
@@ -148,8 +153,9 @@ func (l *layout) each(visit func(point int)) {
 	}
 }
 
-// put writes the values of one field in the order of the file. Missing values
-// become fill.
+// put writes the values of one field in the order of the file. Missing values become
+// fill. dst has four bytes for each value, little-endian, as NetCDF's and Zarr's writers
+// expect them.
 func (l *layout) put(dst []byte, values []float32, fill float32) {
 	l.each(func(p int) {
 		v := values[p]
@@ -177,6 +183,11 @@ const packedFill = int16(math.MinInt16)
 
 // newPacking distributes the range of values of fields over 2^bits − 2 steps.
 // Integers are centred on 0, because NetCDF classic has signed integers only.
+//
+// The error of a value is half a scale at most.
+//
+// Missing: NaN does not count; fields without values get scale 1, as constant ones do.
+// Source: CF section 8.1; NUG, appendix A (scale_factor, add_offset).
 func newPacking(fields []Field, bits int) packing {
 	lo, hi := math.Inf(1), math.Inf(-1)
 	for _, f := range fields {
@@ -197,7 +208,8 @@ func newPacking(fields []Field, bits int) packing {
 	return packing{scale, lo + scale*levels/2}
 }
 
-// putPacked writes the values of one field packed.
+// putPacked writes the values of one field packed. Values within the range of newPacking
+// cannot reach packedFill.
 func (l *layout) putPacked(dst []byte, values []float32, q packing) {
 	l.each(func(p int) {
 		n := packedFill
@@ -212,6 +224,9 @@ func (l *layout) putPacked(dst []byte, values []float32, q packing) {
 // putScanOrder writes the values of one field in the scanning order of a GRIB
 // message: by columns if the input had columns, every second line reversed if the
 // scanning mode has alternating rows. NaN stays NaN.
+//
+// Source: FM 92 GRIB2, flag table 3.4: bit 3 (adjacent points in j direction) and bit 4
+// (alternating rows).
 func (l *layout) putScanOrder(dst []byte, values []float32) {
 	src := l.grid.Source
 	lines, points := l.rows, l.cols

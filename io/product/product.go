@@ -144,6 +144,8 @@ const (
 )
 
 // check replaces defaults and rejects invalid options.
+//
+// Errors: exit 64, with the permitted values.
 func (o Options) check() (Options, error) {
 	if o.Profile == "xarray" {
 		o.Profile = XarrayProfile
@@ -186,7 +188,8 @@ func (p *Product) Leads() []ensemble.Lead {
 	return leads
 }
 
-// Select returns the product with the fields for which keep returns true.
+// Select returns the product with the fields for which keep returns true. Values are
+// shared with p.
 func (p *Product) Select(keep func(Field) bool) *Product {
 	q := *p
 	q.Fields = nil
@@ -198,7 +201,9 @@ func (p *Product) Select(keep func(Field) bool) *Product {
 	return &q
 }
 
-// variable returns the entry of ensemble.Variables, or one made from the field.
+// variable returns the entry of ensemble.Variables, or one made from the field. The
+// identifier of an unknown variable has letters, digits and underscores only (CF section
+// 2.3), and no GRIB2 code (Discipline −1).
 func (f Field) variable() ensemble.Variable {
 	if v, ok := ensemble.VariableNamed(f.Variable); ok {
 		return v
@@ -232,8 +237,9 @@ func (p *Product) realizations(f Field) (n int) {
 	return n
 }
 
-// compare orders fields as in files: lead, variable, kind, position along the axis
-// of the kind, level with decreasing pressure.
+// compare orders fields as in files: lead, variable, kind, position along the axis of
+// the kind, level with decreasing pressure. It is 0 only for fields that a file cannot
+// hold both.
 func compare(a, b Field) int {
 	return cmp.Or(cmp.Compare(a.Lead, b.Lead), cmp.Compare(a.Variable, b.Variable), cmp.Compare(a.Kind, b.Kind),
 		cmp.Compare(a.Below, b.Below), a.Event.Compare(b.Event), cmp.Compare(a.Parameter, b.Parameter), cmp.Compare(a.Radius, b.Radius), cmp.Compare(a.Member, b.Member),
@@ -291,7 +297,8 @@ func (p *Product) check() error {
 	return nil
 }
 
-// created returns the time in the history of a file.
+// created returns the time in the history of a file. Without both, the initialisation
+// makes files reproducible.
 //
 // Source: reproducible-builds.org, SOURCE_DATE_EPOCH.
 func (m Metadata) created(init ensemble.Init) (time.Time, error) {

@@ -51,7 +51,8 @@ type Publication struct {
 	Lock            *lease.Lease // Lock is the lock of the initialisation, from Lock; nil lets Publish take it.
 }
 
-// formats returns the formats, sorted and without duplicates.
+// formats returns the formats, sorted and without duplicates. The order of
+// Publication.Formats does not matter then.
 func (pub *Publication) formats() []Format {
 	if len(pub.Formats) == 0 {
 		return []Format{NetCDF}
@@ -89,7 +90,8 @@ func (pub *Publication) Manifest(p *Product) *Manifest {
 	return m
 }
 
-// places identifies the stations and the method at stations, by a checksum.
+// places identifies the stations and the method at stations, by a checksum. A change of
+// a name or altitude changes the files, and therefore the checksum.
 func (p *Product) places() string {
 	h := sha256.New()
 	for _, s := range p.Locations {
@@ -163,6 +165,8 @@ func Publish(ctx context.Context, enc Encoder, root string, p *Product, pub Publ
 }
 
 // stamp sets the end of the work. SOURCE_DATE_EPOCH replaces start and end.
+//
+// Errors: exit 64 for an invalid SOURCE_DATE_EPOCH.
 func (m *Manifest) stamp() error {
 	m.End = time.Now().UTC().Truncate(time.Second)
 	if m.Start.IsZero() {
@@ -175,7 +179,9 @@ func (m *Manifest) stamp() error {
 	return err
 }
 
-// writeAll writes the files of a product and returns their checksums, by name.
+// writeAll writes the files of a product and returns their checksums, by name. NetCDF
+// and Zarr have one file or store for each lead, GRIB2 one for each lead, variable and
+// statistic (GRIB2Name), stations one NetCDF file and one table for each lead.
 func writeAll(ctx context.Context, enc Encoder, dir string, p *Product, formats []Format, o Options) ([]manifest.File, error) {
 	var names []string
 	if slices.Contains(formats, NetCDF) {
@@ -236,6 +242,9 @@ func writeAll(ctx context.Context, enc Encoder, dir string, p *Product, formats 
 
 // putInPlace moves the staged files to the directory: by one rename if it does not
 // exist, else file by file between removal of the old manifest and the new one.
+//
+// After a crash between two steps the directory has no manifest, so it counts as not
+// published, and the next run replaces it. Sync after each step keeps the order on disk.
 func putInPlace(stage, dir string, m *Manifest) error {
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 		if err := os.Rename(stage, dir); err != nil {

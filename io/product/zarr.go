@@ -66,7 +66,8 @@ func replaceFolder(path string, fill func(tmp string) error) error {
 	return atomicfile.Sync(filepath.Dir(path))
 }
 
-// filesOf lists the files of a directory below dir, as names for a manifest.
+// filesOf lists the files of a directory below dir, as names for a manifest. Walking is
+// in lexical order, so manifests of equal stores are equal.
 func filesOf(dir, folder string) ([]string, error) {
 	var names []string
 	err := filepath.WalkDir(filepath.Join(dir, folder), func(path string, d os.DirEntry, err error) error {
