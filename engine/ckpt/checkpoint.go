@@ -33,14 +33,16 @@ type Meta struct {
 	Plan json.RawMessage `json:"plan,omitempty"`
 }
 
-// Checkpoint is a complete checkpoint whose checksums were verified.
+// Checkpoint is a complete checkpoint whose checksums were verified. A checkpoint that is not
+// damaged has the tensors in the order in which Save received them.
 type Checkpoint struct {
 	Meta
 	Dir     string
 	Tensors []Tensor
 }
 
-// index is the content of index.json.
+// index is the content of index.json. It is JSON, so that a user can read step and version without
+// this program.
 type index struct {
 	Format int `json:"format"`
 	Meta
@@ -62,7 +64,8 @@ type tensorChecksum struct {
 	CRC32C uint32 `json:"crc32c"` // of the tensor's bytes in the file
 }
 
-// Name is the folder name of the checkpoint of a step: "step-" and nine digits or more.
+// Name is the folder name of the checkpoint of a step: "step-" and nine digits or more. Names of
+// fewer than 10⁹ steps sort by step.
 func Name(step uint64) string { return fmt.Sprintf("step-%09d", step) }
 
 // dirPattern matches the names that Name returns.
@@ -78,8 +81,12 @@ const (
 // It writes to a hidden folder, reads that back and compares it, renames it, and updates LATEST. An
 // existing checkpoint of the same step is replaced. The caller must be the only writer under root.
 //
-// Errors: exit 73 (cannot create) or 74 (I/O, disk full, data read back differ). After an error the
-// existing checkpoints are unchanged.
+// Memory: the encoded bytes of one tensor.
+// Errors: exit 73 (cannot create) or 74 (I/O, disk full, data read back differ). After an error
+// the existing checkpoints are unchanged.
+// Cost: the data are written once and read three times: for the checksum of the file, to compare
+// tensors, and for the checksum again. These pages may come from the cache of the operating
+// system, so a fault of the disk is found by a later Load.
 func Save(root string, m Meta, tensors []Tensor) (dir string, err error) {
 	dir = filepath.Join(root, Name(m.Step))
 	if err := os.MkdirAll(root, 0o755); err != nil {
@@ -131,7 +138,8 @@ func Save(root string, m Meta, tensors []Tensor) (dir string, err error) {
 }
 
 // checkSpace compares the size of the tensors, plus 1 MiB for headers, with the free space of the
-// file system.
+// file system. A full disk is thus reported before a part of a checkpoint is written. The free
+// space is that of users without privileges (f_bavail).
 //
 // Errors: exit 74 if the space is not sufficient. If the file system does not report its free
 // space, there is no error.
@@ -161,7 +169,8 @@ func checkSpace(root string, tensors []Tensor) error {
 }
 
 // removeAtomically removes a checkpoint. It renames the folder first, so that the checkpoint never
-// exists in part.
+// exists in part. A folder that does not exist is no error. Folders named .trash- that a killed
+// process left are removed by RemovePartial.
 func removeAtomically(dir string) error {
 	trash, err := os.MkdirTemp(filepath.Dir(dir), ".trash-")
 	if err != nil {
@@ -176,6 +185,9 @@ func removeAtomically(dir string) error {
 
 // readIndex reads index.json. It refuses file names with a path, which would lead out of the
 // folder.
+//
+// Errors: exit 66 or 74 if the file cannot be read; exit 65 for invalid JSON, another format
+// version, no parts, or a part outside of the folder.
 func readIndex(dir string) (index, error) {
 	var x index
 	path := filepath.Join(dir, indexFile)
@@ -221,6 +233,8 @@ func Load(dir string) (*Checkpoint, error) {
 }
 
 // verify checks a checkpoint as Load does, and keeps no tensor.
+//
+// Memory: the largest tensor.
 func verify(dir string) error {
 	_, err := readTensors(dir, func(Entry, []byte) {})
 	return err
@@ -228,6 +242,11 @@ func verify(dir string) error {
 
 // readTensors reads a checkpoint, verifies it, and calls take for each tensor. raw is valid during
 // the call only.
+//
+// The CRC-32C of each tensor finds damaged data and names the tensor. The SHA-256 of the file
+// covers the header too, with its metadata and padding.
+//
+// Errors: exit 65 with the file or tensor; those of readIndex.
 func readTensors(dir string, take func(Entry, []byte)) (Meta, error) {
 	x, err := readIndex(dir)
 	if err != nil {
@@ -273,6 +292,8 @@ func readTensors(dir string, take func(Entry, []byte)) (Meta, error) {
 
 // List returns the steps that have a checkpoint, in ascending order. It does not verify them. A
 // root that does not exist has none.
+//
+// Errors: exit 66 or 74 if the folder cannot be read.
 func List(root string) ([]uint64, error) {
 	entries, err := os.ReadDir(root)
 	if errors.Is(err, os.ErrNotExist) {
@@ -331,7 +352,10 @@ func LoadLatest(root string) (*Checkpoint, []string, error) {
 	return nil, warnings, first
 }
 
-// MarkBest writes the checkpoint of a step to BEST.
+// MarkBest writes the checkpoint of a step to BEST. The checkpoint need not exist; Retain keeps it
+// if it does.
+//
+// Errors: exit 73 or 74.
 func MarkBest(root string, step uint64) error {
 	path := filepath.Join(root, bestFile)
 	return exit.CreateError(path, atomicfile.WriteFile(path, []byte(Name(step)+"\n")))
@@ -343,8 +367,8 @@ func Best(root string) (uint64, bool) { return readPointer(root, bestFile) }
 // Latest returns the step named in LATEST; false if there is none.
 func Latest(root string) (uint64, bool) { return readPointer(root, latestFile) }
 
-// readPointer reads the step from a file such as LATEST. A file that is missing or malformed counts
-// as none.
+// readPointer reads the step from a file such as LATEST. A file that is missing or malformed
+// counts as none. The step must be in the form of Name, so that no path in the file is followed.
 func readPointer(root, file string) (uint64, bool) {
 	text, err := os.ReadFile(filepath.Join(root, file))
 	if err != nil {
@@ -361,6 +385,11 @@ func readPointer(root, file string) (uint64, bool) {
 // Branch makes the checkpoint of a step the newest, because a run continues from it. Checkpoints of
 // later steps are set aside, in folders whose names begin with "set-aside-", and returned. Retain
 // removes them when the run has passed their steps. A BEST that names one of them is removed.
+//
+// LATEST is written first: after a crash the later checkpoints are ignored by LoadLatest, and
+// Retain sets them aside.
+//
+// Errors: exit 73 or 74.
 func Branch(root string, step uint64) (later []uint64, err error) {
 	path := filepath.Join(root, latestFile)
 	if err := atomicfile.WriteFile(path, []byte(Name(step)+"\n")); err != nil {
@@ -377,7 +406,8 @@ func Branch(root string, step uint64) (later []uint64, err error) {
 // asidePrefix begins the names of folders that Branch sets aside.
 const asidePrefix = "set-aside-"
 
-// setAside renames checkpoints newer than LATEST and returns their steps.
+// setAside renames checkpoints newer than LATEST and returns their steps. Without LATEST nothing
+// is renamed, since no checkpoint was ever reported as saved.
 func setAside(root string) (later []uint64, err error) {
 	steps, err := List(root)
 	latest, ok := Latest(root)
@@ -400,7 +430,8 @@ func setAside(root string) (later []uint64, err error) {
 	return later, nil
 }
 
-// removePassed removes checkpoints that were set aside, up to LATEST.
+// removePassed removes checkpoints that were set aside, up to LATEST. The run has reached their
+// steps again, so its own checkpoints replace them.
 func removePassed(root string) error {
 	aside, err := filepath.Glob(filepath.Join(root, asidePrefix+"step-*"))
 	latest, ok := Latest(root)
@@ -423,6 +454,8 @@ func removePassed(root string) error {
 // Retain removes old checkpoints. It keeps the newest keep ones up to LATEST, at least two, and the
 // best one. Checkpoints that are newer than LATEST, which a killed run or a branch left, are set
 // aside. Call it after Save, which has verified the newest.
+//
+// Errors: exit 73 or 74; a checkpoint is then kept that a later call removes.
 func Retain(root string, keep int) error {
 	if _, err := setAside(root); err != nil {
 		return err
@@ -447,7 +480,8 @@ func Retain(root string, keep int) error {
 }
 
 // RemovePartial removes the hidden files and folders that killed writers left under root. The
-// caller must be the only writer under root.
+// caller must be the only writer under root. Other hidden files, which users may have placed
+// there, stay.
 func RemovePartial(root string) error {
 	left, err := filepath.Glob(filepath.Join(root, ".*"))
 	if err != nil {

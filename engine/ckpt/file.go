@@ -18,7 +18,8 @@ type File struct {
 	entries map[string]Entry
 }
 
-// Open opens a safetensors file and reads its header.
+// Open opens a safetensors file and reads its header. Only the header is in memory afterwards. The
+// caller closes the file.
 //
 // Errors: as ReadFile.
 func Open(path string) (*File, error) {
@@ -33,7 +34,8 @@ func Open(path string) (*File, error) {
 	return f, nil
 }
 
-// Find returns the entry of a tensor. A packed tensor has the entry of the unpacked one.
+// Find returns the entry of a tensor. A packed tensor has the entry of the unpacked one. ok is
+// false for a tensor that the file lacks, and for a packed one whose metadata are damaged.
 func (f *File) Find(name string) (e Entry, ok bool) {
 	if e, ok = f.entries[name]; ok {
 		return e, ok
@@ -46,7 +48,9 @@ func (f *File) Find(name string) (e Entry, ok bool) {
 	return Entry{Name: name, DType: F32, Shape: shape}, err == nil
 }
 
-// Entries lists the tensors of the file. Packed tensors are listed as the unpacked ones.
+// Entries lists the tensors of the file. Packed tensors are listed as the unpacked ones. The order
+// is that of the data. A packed tensor whose metadata are damaged is left out; ReadFile reports
+// it.
 func (f *File) Entries() []Entry {
 	var out []Entry
 	for _, e := range f.header.Entries {
@@ -83,6 +87,8 @@ func (f *File) Float64(dst []float64, name string) ([]float64, error) {
 // have the size of the tensor.
 //
 // Errors: as Float64; the tensor holds integers, or has another size.
+// Cost: one read without a copy for F32 on a little-endian machine; other types are read whole and
+// converted.
 func (f *File) Float32(dst []float32, name string) error {
 	if e, ok := f.entries[name]; ok && e.DType == F32 && int(e.end-e.begin) == 4*len(dst) {
 		return readInto(f, e, dst)
@@ -102,7 +108,8 @@ func (f *File) Float32(dst []float32, name string) error {
 	return err
 }
 
-// readPacked reads a packed tensor into dst.
+// readPacked reads a packed tensor into dst. Bitmap and values of another type count as empty,
+// which does not match.
 //
 // Errors: exit 65 if bitmap, values and dst do not match.
 func (f *File) readPacked(dst []float32, name string) error {
@@ -122,8 +129,8 @@ func (f *File) readPacked(dst []float32, name string) error {
 	return nil
 }
 
-// readInto reads a tensor into dst. On little-endian machines it reads directly into dst, without a
-// copy.
+// readInto reads a tensor into dst. On little-endian machines it reads directly into dst, without
+// a copy. The caller has compared the length of dst with the entry.
 func readInto[T float32 | float64](f *File, e Entry, dst []T) error {
 	raw := bigmem.Bytes(dst)
 	if !littleEndian {
@@ -144,6 +151,7 @@ var littleEndian = binary.NativeEndian.Uint16([]byte{1, 0}) == 1
 
 // Tensor reads a tensor of any type. Packed tensors are not unpacked.
 //
+// Memory: the data twice while they are decoded.
 // Errors: as Float64.
 func (f *File) Tensor(name string) (Tensor, error) {
 	e, ok := f.entries[name]

@@ -22,6 +22,9 @@ const (
 // WritePacked writes a file as WriteFile does, and packs each F32 tensor for which this saves
 // space. A file without packed tensors is identical to that of WriteFile.
 //
+// The condition is (n+7)/8 + 4·nonzeros < 4·n bytes: more than about 3 % of zeros. Other element
+// types are never packed.
+//
 // Errors: as WriteFile.
 func WritePacked(path string, tensors []Tensor) error {
 	var out []Tensor
@@ -47,7 +50,7 @@ func WritePacked(path string, tensors []Tensor) error {
 }
 
 // pack splits elements into their bitmap and the elements that are not 0. −0 counts as not 0, so
-// that unpacking restores its bits.
+// that unpacking restores its bits. NaN is not 0 either.
 func pack(x []float32) (bitmap []uint8, values []float32) {
 	bitmap = make([]uint8, (len(x)+7)/8)
 	for i, v := range x {
@@ -60,6 +63,8 @@ func pack(x []float32) (bitmap []uint8, values []float32) {
 }
 
 // unpackInto unpacks bitmap and values into dst. It is the inverse of pack.
+//
+// Bits behind the last element must be 0, so that each tensor has one packed form only.
 //
 // Errors: bitmap, values and dst do not match in size.
 func unpackInto(dst []float32, bitmap []uint8, values []float32) error {
@@ -83,6 +88,8 @@ func unpackInto(dst []float32, bitmap []uint8, values []float32) error {
 
 // packedShape reads the shape of a packed tensor from the metadata, and compares it with the size
 // of its bitmap in bytes.
+//
+// Errors: no shape, invalid JSON, a negative dimension, or a bitmap of another size.
 func packedShape(metadata map[string]string, name string, bitmap int64) ([]int, error) {
 	var shape []int
 	if err := json.Unmarshal([]byte(metadata[shapeMetadata+name]), &shape); err != nil {
@@ -96,7 +103,9 @@ func packedShape(metadata map[string]string, name string, bitmap int64) ([]int, 
 }
 
 // joinPacked replaces the bitmap of each packed tensor with the unpacked tensor, and drops its
-// values.
+// values. The order of the other tensors stays.
+//
+// Errors: exit 65 for a bitmap without values, values of another type, or sizes that do not match.
 func joinPacked(path string, tensors []Tensor, metadata map[string]string) ([]Tensor, error) {
 	at := map[string]int{}
 	for i, t := range tensors {
@@ -123,7 +132,7 @@ func joinPacked(path string, tensors []Tensor, metadata map[string]string) ([]Te
 	return out, nil
 }
 
-// joinTensor unpacks one tensor.
+// joinTensor unpacks one tensor. at holds the positions of tensors by name.
 func joinTensor(name string, bitmap Tensor, tensors []Tensor, at map[string]int, metadata map[string]string) (Tensor, error) {
 	set, _ := bitmap.Data.([]uint8)
 	shape, err := packedShape(metadata, name, int64(len(set)))

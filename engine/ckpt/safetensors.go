@@ -41,7 +41,7 @@ type formatError struct{ fault, where string }
 
 func (f *formatError) Error() string { return f.fault + " (" + f.where + ")" }
 
-// badHeader makes a formatError.
+// badHeader makes a formatError. where is the byte or the tensor, format the fault.
 func badHeader(where, format string, args ...any) error {
 	return &formatError{fmt.Sprintf(format, args...), where}
 }
@@ -51,8 +51,14 @@ func badHeader(where, format string, args ...any) error {
 //
 // Layout: 8 bytes with the length N of the header (uint64, little-endian), N bytes of JSON, data
 // (safetensors README, section "Format").
+//
+// The length is compared with the size of the file before memory is allocated for it, so an
+// invalid file cannot request more memory than it has bytes.
+//
 // Memory: at most the size of the file.
 // Errors: *formatError for a file that violates the format; read errors.
+// Source: safetensors, README, section "Format", with its limits: a header of 100 MB, no duplicate
+// keys, no holes in the data.
 func ReadHeader(r io.ReaderAt, size int64) (*Header, error) {
 	var prefix [9]byte
 	if size < int64(len(prefix)) {
@@ -86,6 +92,8 @@ func ReadHeader(r io.ReaderAt, size int64) (*Header, error) {
 // parseHeader parses the JSON header token by token. encoding/json would accept the last of two
 // equal keys and ignore the case of keys. It would thus accept files that other readers understand
 // differently.
+//
+// Numbers are parsed as text (UseNumber): offsets above 2⁵³ would be rounded as float64.
 func parseHeader(text []byte) (*Header, error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
@@ -133,6 +141,8 @@ func parseHeader(text []byte) (*Header, error) {
 }
 
 // parseObject calls visit for every key of the next JSON object. visit must read the value.
+//
+// Errors: a value that is not an object; invalid JSON; those of visit.
 func parseObject(d *json.Decoder, visit func(key string) error) error {
 	tok, err := d.Token()
 	if err != nil {
@@ -154,7 +164,10 @@ func parseObject(d *json.Decoder, visit func(key string) error) error {
 	return err
 }
 
-// parseEntry parses {"dtype": …, "shape": […], "data_offsets": [begin, end]}.
+// parseEntry parses {"dtype": …, "shape": […], "data_offsets": [begin, end]}. The three keys may
+// have any order, each once.
+//
+// Errors: *formatError with the tensor.
 func parseEntry(d *json.Decoder, e *Entry) error {
 	where := "tensor " + strconv.Quote(e.Name)
 	seen := map[string]bool{}
@@ -196,7 +209,8 @@ func parseEntry(d *json.Decoder, e *Entry) error {
 	return err
 }
 
-// parseNumbers parses a JSON array of integers that are not negative.
+// parseNumbers parses a JSON array of integers that are not negative. A fraction, an exponent and
+// a number above 2⁶³−1 are errors. An empty list is the shape of a scalar.
 func parseNumbers(d *json.Decoder) ([]int64, error) {
 	tok, err := d.Token()
 	if err != nil || tok != json.Delim('[') {
@@ -219,7 +233,10 @@ func parseNumbers(d *json.Decoder) ([]int64, error) {
 	return list, err
 }
 
-// check verifies that the byte ranges match the shapes and cover size bytes without overlap or gap.
+// check verifies that the byte ranges match the shapes and cover size bytes without overlap or
+// gap. Entries are sorted by their data first. Ranges without overlap or gap mean that each byte
+// belongs to one tensor: two readers cannot differ in what a file contains, and no data are hidden
+// in it.
 func (h *Header) check(size int64) error {
 	slices.SortStableFunc(h.Entries, func(a, b Entry) int {
 		if a.begin != b.begin {
@@ -256,6 +273,7 @@ func (h *Header) check(size int64) error {
 // ReadFile reads all tensors of a safetensors file, in the order of their data, and unpacks those
 // of WritePacked. The map holds the metadata.
 //
+// Memory: all tensors.
 // Errors: exit 66 if the file does not exist; exit 65, naming the byte or tensor, if it is not a
 // valid safetensors file. For a pickle the error includes a command that converts it.
 func ReadFile(path string) ([]Tensor, map[string]string, error) {
@@ -271,7 +289,8 @@ func ReadFile(path string) ([]Tensor, map[string]string, error) {
 	return tensors, meta, err
 }
 
-// open opens a file and reads its header.
+// open opens a file and reads its header. The caller closes the file. Content of another known
+// format is named in the error.
 func open(path string) (*os.File, *Header, error) {
 	st, err := os.Stat(path)
 	if err != nil {
@@ -302,6 +321,8 @@ func open(path string) (*os.File, *Header, error) {
 
 // eachTensor calls f for every tensor of a file, in the order of the data. raw is valid during the
 // call only.
+//
+// Memory: the largest tensor, whose buffer is reused.
 func eachTensor(path string, f func(e Entry, raw []byte) error) (map[string]string, error) {
 	file, h, err := open(path)
 	if err != nil {
@@ -337,6 +358,10 @@ func fileKind(m os.FileMode) string {
 
 // foreignFormat recognises other formats that are often given as weights, by content. It returns
 // nil for unknown content.
+//
+// Source: Python, pickletools (protocol 0 text, PROTO opcode 0x80 of protocols 2 and above);
+// PKWARE APPNOTE.TXT (zip); HDF5 file format specification 3.0, section II.A; NumPy,
+// numpy.lib.format; RFC 1952 (gzip); Git LFS, specification of pointers.
 func foreignFormat(r io.ReaderAt, path string) *exit.Error {
 	head := make([]byte, 4096)
 	n, _ := r.ReadAt(head, 0) // io.EOF: the file is shorter than head
@@ -379,6 +404,8 @@ func WriteFile(path string, tensors []Tensor, metadata map[string]string) error 
 }
 
 // writeFile writes a file as WriteFile does, and returns entry and checksum of each tensor.
+//
+// Cost: each tensor is encoded in memory, then written; the checksum is taken from the same bytes.
 func writeFile(path string, tensors []Tensor, metadata map[string]string) ([]tensorChecksum, error) {
 	header, sums, err := buildHeader(tensors, metadata)
 	if err != nil {
@@ -403,7 +430,11 @@ func writeFile(path string, tensors []Tensor, metadata map[string]string) ([]ten
 }
 
 // buildHeader encodes the JSON header. It pads the header with spaces, so that the data begin at a
-// multiple of eight bytes.
+// multiple of eight bytes. Readers that map the file into memory can use the data in place then.
+// The checksums of the result are set by the caller.
+//
+// Errors: a name that is empty, reserved ("__metadata__") or used twice; those of dtype.
+// Source: safetensors, README, section "Format": the header may be padded with spaces (0x20).
 func buildHeader(tensors []Tensor, metadata map[string]string) ([]byte, []tensorChecksum, error) {
 	var b bytes.Buffer
 	sums := make([]tensorChecksum, len(tensors))

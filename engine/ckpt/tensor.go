@@ -49,6 +49,8 @@ type Tensor struct {
 // Float32 returns the data of a floating-point tensor as float32. The result is a copy unless the
 // data have this type already.
 //
+// F64 is rounded to the nearest float32; values beyond its range become infinite.
+//
 // Errors: the tensor holds integers.
 func (t Tensor) Float32() ([]float32, error) {
 	switch v := t.Data.(type) {
@@ -64,7 +66,8 @@ func (t Tensor) Float32() ([]float32, error) {
 	return nil, fmt.Errorf("tensor %s: got %T, want floating-point numbers", t.Name, t.Data)
 }
 
-// countElements is the number of elements of a shape.
+// countElements is the number of elements of a shape. An empty shape is a scalar with one element.
+// The limit leaves room for 16 bytes for each element.
 //
 // Errors: a negative dimension, or a product that overflows.
 func countElements(shape []int) (int64, error) {
@@ -82,6 +85,8 @@ func countElements(shape []int) (int64, error) {
 }
 
 // dtype validates a tensor that is to be written, and returns its element type.
+//
+// Errors: data of a type that is not written; a number of values that does not match the shape.
 func (t Tensor) dtype() (DType, error) {
 	var d DType
 	var have int
@@ -110,6 +115,8 @@ func (t Tensor) dtype() (DType, error) {
 }
 
 // encode returns the data as little-endian bytes.
+//
+// Memory: a copy of the data.
 func encode(data any) []byte {
 	out, err := binary.Append(nil, binary.LittleEndian, data)
 	if err != nil {
@@ -119,6 +126,8 @@ func encode(data any) []byte {
 }
 
 // decode is the inverse of encode. F16 and BF16 become float32.
+//
+// BF16 is the upper half of a float32, so a shift converts it. The result does not refer to raw.
 func decode(d DType, raw []byte) any {
 	le := binary.LittleEndian
 	switch d {
@@ -150,7 +159,10 @@ func decodeElements[T any](d DType, raw []byte, value func([]byte) T) []T {
 }
 
 // halfToFloat32 converts an IEEE 754 binary16 number (1 bit sign, 5 bits exponent, 10 bits
-// fraction) to float32.
+// fraction) to float32. All binary16 numbers are float32 numbers, so the conversion is exact; 112
+// is the difference of the exponent biases 127 and 15. The sign of 0 and the bits of NaN stay.
+//
+// Source: IEEE 754-2008, section 3.4 and table 3.5.
 func halfToFloat32(h uint16) float32 {
 	sign := uint32(h&0x8000) << 16
 	exp, frac := uint32(h>>10&0x1f), uint32(h&0x3ff)
@@ -170,4 +182,7 @@ func halfToFloat32(h uint16) float32 {
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // checksum is the CRC-32C (Castagnoli) of a tensor's bytes in the file.
+//
+// Source: RFC 3720, section 12.1 (CRC32C). Go computes it with instructions of the processor where
+// it has them.
 func checksum(raw []byte) uint32 { return crc32.Checksum(raw, castagnoli) }
