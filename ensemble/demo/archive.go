@@ -98,13 +98,16 @@ func (a Archive) Write(ctx context.Context) error {
 	return g.Wait()
 }
 
-// archiveWriter contains the open files of a day or a month.
+// archiveWriter contains the open files of a day or a month. The two slices grow together while
+// writeFiles opens the files.
 type archiveWriter struct {
 	files []ArchiveFile
 	out   []*bufio.Writer
 }
 
-// writeFiles creates files, calls fill to write them, and renames them to their final names.
+// writeFiles creates files, calls fill to write them, and renames them to their final names. It
+// recurses once for each file, because atomicfile.Write keeps a file open during its callback: all
+// are open when fill runs, and none gets its final name if fill has an error.
 func writeFiles(of []ArchiveFile, done *archiveWriter, fill func(*archiveWriter) error) error {
 	if len(done.files) == len(of) {
 		return fill(done)
@@ -120,7 +123,8 @@ func writeFiles(of []ArchiveFile, done *archiveWriter, fill func(*archiveWriter)
 	}))
 }
 
-// writeFields appends all fields of the current state to the files.
+// writeFields appends all fields of the current state to the files. values and message are buffers
+// that each field overwrites.
 func (f *archiveWriter) writeFields(w *diagnostics, grid *ensemble.Grid, values []float32, message []byte, init time.Time, leadHours int, m marsKeys) error {
 	for i, file := range f.files {
 		for _, l := range file.Levels {
@@ -138,7 +142,12 @@ func (f *archiveWriter) writeFields(w *diagnostics, grid *ensemble.Grid, values 
 	return nil
 }
 
-// writeDay writes the hindcasts of a calendar day.
+// writeDay writes the hindcasts of a calendar day. at gives the position of an initialisation time
+// in the archive.
+//
+// Forecasts are computed member by member and written lead by lead, so the states of all members and
+// leads of one initialisation are in memory. Precipitation accumulates from the initialisation, in
+// each interval at the rate of its end.
 func (a Archive) writeDay(ctx context.Context, world *world, at map[ensemble.Init]int, d ArchiveDay) error {
 	f, w := world.newForecaster(), newDiagnostics(world.planet, a.Grid)
 	values, message := make([]float32, a.Grid.Size()), make([]byte, 0, 3*a.Grid.Size()+256)
@@ -213,6 +222,8 @@ func (a Archive) writeMonth(ctx context.Context, world *world, d ArchiveMonth) e
 }
 
 // natureAt returns the nature run at the valid time of a hindcast, or nil for other times.
+//
+// Cost: linear in the number of initialisations and leads.
 func (w *world) natureAt(valid ensemble.Valid) *state {
 	for i, t := range w.cfg.InitTimes {
 		for l, lead := range w.cfg.Leads {

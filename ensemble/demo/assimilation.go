@@ -28,7 +28,10 @@ type natureRun struct {
 }
 
 // newNatureRun starts from the equilibrium with small noise, spins up, and ends
-// assimilationSpinUpDays before t0.
+// assimilationSpinUpDays before t0. The noise of 1 m s-1 breaks the zonal symmetry of the
+// equilibrium; after spinUpDays the state is one of the model's climate, whatever the noise was.
+//
+// The thicknesses of the equilibrium give ψ₁ = lower and ψ₀ = upper + lower, with ψ₂ = 0.
 func newNatureRun(m *model, seed uint64, t0 float64) *natureRun {
 	tr := &natureRun{g: m.integrator(), time: t0 - assimilationSpinUpDays - spinUpDays}
 	var psi state
@@ -46,7 +49,7 @@ func newNatureRun(m *model, seed uint64, t0 float64) *natureRun {
 	return tr
 }
 
-// advance integrates one cycle.
+// advance integrates one cycle. A cycle is a quarter of a day.
 func (tr *natureRun) advance() {
 	tr.g.run(&tr.q, tr.time, stepsPerCycle)
 	tr.time += 0.25
@@ -64,6 +67,10 @@ type assimilationCycle struct {
 	grid   []float64
 }
 
+// newAssimilationCycle begins with a state of the nature run, so without error;
+// assimilationSpinUpDays are needed until the analysis error has its level.
+//
+// The weight is gain times density of observations, 0 to 0.5, and constant in time.
 func newAssimilationCycle(m *model, pl *planet, first *state, seed uint64) *assimilationCycle {
 	a := &assimilationCycle{g: m.integrator(), q: *first, seed: seed, t: newTransform(), weight: make([]float64, npoint), grid: make([]float64, npoint)}
 	for k := range a.weight {
@@ -74,6 +81,13 @@ func newAssimilationCycle(m *model, pl *planet, first *state, seed uint64) *assi
 
 // advance integrates one cycle from time t and assimilates observations of the nature run at its
 // end. index selects the random stream of the observation errors.
+//
+// The update of the streamfunction is, at each point,
+//
+//	ψ ← ψ + w (ψ_nature + error − ψ)
+//
+// which is nudging by a fixed fraction w. The product with w on the grid is truncated to T21 again.
+// The global mean of a streamfunction has no meaning and is set to 0.
 func (a *assimilationCycle) advance(t float64, index int, truth *state) {
 	a.g.run(&a.q, t, stepsPerCycle)
 	var want, have, e state

@@ -16,10 +16,11 @@ const (
 var pressure = [nlev]float64{25000, 50000, 85000}
 
 // harmonic is a spectrum with an annual cycle: mean + cos·c + sin·s, with the phase relative to
-// northern midwinter.
+// northern midwinter. Values between are mean + cos(φ)·c + sin(φ)·s with the phase φ of the year.
 type harmonic struct{ mean, cos, sin spectrum }
 
-// phase returns the phase of the annual cycle at a time in days since the start of the year.
+// phase returns the phase of the annual cycle at a time in days since the start of the year. They
+// are 1 and 0 on day midwinter.
 func phase(t float64) (cos, sin float64) {
 	sin, cos = math.Sincos(2 * math.Pi * (t - midwinter) / year)
 	return cos, sin
@@ -27,6 +28,13 @@ func phase(t float64) (cos, sin float64) {
 
 // equilibrium returns the equilibrium of the two thicknesses (streamfunction differences, m2 s-1)
 // for the Newtonian relaxation, and the sea surface temperature as an equivalent thickness ψ1−ψ2.
+//
+// The zonal wind shear of each thickness is a Gaussian jet in each hemisphere,
+//
+//	u(φ) = U (1 + s Δ) exp(−((|φ| − φ₀ + s δ)/width)²)
+//
+// with s = +1 in midwinter and −1 in midsummer: stronger and nearer to the equator in winter. Land
+// cools the lower layer in winter; of that the upper layer gets 0.4.
 func (p *physics) equilibrium(pl *planet) (upper, lower, sea harmonic) {
 	t := newTransform()
 	zonal := func(shear, c float64) spectrum {
@@ -98,8 +106,10 @@ func (p *physics) equilibrium(pl *planet) (upper, lower, sea harmonic) {
 	return upper, lower, sea
 }
 
-// perKelvin returns the temperature of the lower layer per unit of thickness ψ1−ψ2 at row j,
-// K per m2 s-1: T = f(ψ1−ψ2)/(R ln p2/p1). The magnitude of f has a lower limit near the equator.
+// perKelvin returns the temperature of the lower layer per unit of thickness ψ1−ψ2 at row j, K per
+// m2 s-1: T = f(ψ1−ψ2)/(R ln p2/p1). The magnitude of f has a lower limit near the equator. On the
+// sphere f = 2Ω sin φ changes its sign at the equator, and so does the streamfunction of a warm
+// area; f therefore has the form 2Ω (s² + s₀² exp(−(s/s₀)²))/s, which is about 2Ωs for |s| ≫ s₀.
 func perKelvin(j int) float64 {
 	s := sphere.mu[j]
 	f := 2 * omega * (s*s + equatorF*equatorF*math.Exp(-square(s/equatorF))) / s
@@ -108,6 +118,8 @@ func perKelvin(j int) float64 {
 
 // zonalStreamfunction returns the streamfunction of a zonal wind. It projects the vorticity
 // −1/(a cosφ) ∂(u cosφ)/∂φ with integration by parts and inverts the Laplacian.
+//
+// Unit: u in m s-1 by row, north to south; the result in m2 s-1.
 func zonalStreamfunction(u *[nlat]float64) spectrum {
 	var s spectrum
 	for j := range nlat {

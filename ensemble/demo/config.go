@@ -70,7 +70,8 @@ func (c Config) WithDefaults() (Config, error) {
 	return c, nil
 }
 
-// Case is one forecast case: the ensemble forecast and the verifying analyses.
+// Case is one forecast case: the ensemble forecast and the verifying analyses. The forecast and the
+// analyses have one grid, so they can be compared point by point.
 type Case struct {
 	Forecast *ensemble.Forecast   // all members, Variables and Levels at the leads
 	Analyses []*ensemble.Analysis // nature run at the valid time of each lead time

@@ -25,6 +25,7 @@ type diagnostics struct {
 	spectrum        spectrum
 }
 
+// newDiagnostics allocates all buffers; one diagnostics serves one goroutine.
 func newDiagnostics(pl *planet, grid *ensemble.Grid) *diagnostics {
 	w := &diagnostics{t: newTransform(), planet: pl, regrid: newRegridder(grid)}
 	for l := range nlev {
@@ -62,6 +63,8 @@ func levelWeights(p float64) [nlev]float64 {
 }
 
 // interpolateLevels computes a field at a pressure from the fields on three levels.
+//
+// Unit: p in Pa; dst in that of the fields.
 func interpolateLevels(dst []float64, of *[nlev][]float64, p float64) {
 	s := levelWeights(p)
 	for k := range dst {
@@ -90,7 +93,9 @@ func (w *diagnostics) temperature(dst []float64, p float64) {
 	}
 }
 
-// set sets the state. day is the time in days since the start of the year.
+// set sets the state. day is the time in days since the start of the year. leadDays is the time
+// since the initialisation, with which the sea of the forecast drifts. All other variables follow
+// from psi; field computes them when they are requested.
 func (w *diagnostics) set(psi *state, day, leadDays float64) {
 	for l := range psi {
 		balance(&w.spectrum, &psi[l])
@@ -204,6 +209,18 @@ func (w *diagnostics) addPrecipitation(tp, cp []float64, days float64) {
 func (w *diagnostics) cloud(k int) float64 { return min(1, max(0, 0.5-0.8*w.ascent[k])) }
 
 // field computes a variable at a level on the grid. Missing: sst on land.
+//
+// The formulas, for the geopotential Φ and the temperature T₁₀₀₀ at 1000 hPa:
+//
+//	msl  = 1000 hPa · exp(Φ / (R T₁₀₀₀))
+//	10u  = 0.7 u₁₀₀₀, likewise 10v
+//	2t   = T₁₀₀₀ − 6.5 K km-1 · height
+//	skt  = over land 2t + 2 K − 4 K · cloud; over sea 0.9 sst + 0.1 T₁₀₀₀
+//	w    = profile · ω_max,   d = −∂w/∂p
+//
+// Shape: dst [NY·NX] of the archive's grid.
+// Unit: that of the variable in ensemble.Variables.
+// Errors: a variable or level that is not in this vocabulary; precipitation of an analysis.
 func (w *diagnostics) field(dst []float32, variable string, level ensemble.Level) error {
 	x := w.scratch
 	each := func(f func(k int) float64) {
@@ -277,7 +294,8 @@ func (w *diagnostics) field(dst []float32, variable string, level ensemble.Level
 	return nil
 }
 
-// regridder interpolates bilinearly from the model grid to another grid.
+// regridder interpolates bilinearly from the model grid to another grid. Weights are computed once
+// for each row and column, since all fields have the same grids.
 type regridder struct {
 	nx         int
 	rows, cols []axisWeight
@@ -289,6 +307,8 @@ type axisWeight struct {
 	share float64
 }
 
+// newRegridder finds the two neighbours of each row and column. Beyond the first and last Gaussian
+// row the value of that row is taken; columns are periodic.
 func newRegridder(g *ensemble.Grid) *regridder {
 	p := &regridder{nx: g.NX}
 	for _, lat := range g.Lat {
@@ -307,6 +327,9 @@ func newRegridder(g *ensemble.Grid) *regridder {
 	return p
 }
 
+// apply interpolates first along the row, then between rows.
+//
+// Shape: x [nlat·nlon]; dst [NY·NX].
 func (p *regridder) apply(dst []float32, x []float64) {
 	for j, r := range p.rows {
 		a, b := x[r.a*nlon:(r.a+1)*nlon], x[r.b*nlon:(r.b+1)*nlon]
@@ -318,7 +341,7 @@ func (p *regridder) apply(dst []float32, x []float64) {
 	}
 }
 
-// mask sets land points to missing.
+// mask sets land points to missing. Land is where the interpolated land fraction exceeds ½.
 func (p *regridder) mask(dst []float32, land []float64) {
 	on := make([]float32, len(dst))
 	p.apply(on, land)

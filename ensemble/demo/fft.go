@@ -18,6 +18,8 @@ var forwardOrder, inverseOrder = func() (to, from [nlon]uint8) {
 // twiddles returns the twiddle factors of a stage: e^(−iπj/2m), its square and its cube for
 // j = 0…m−1. They are computed as products of the first factor. This method must not change, because
 // the generated data are chaotic and depend on each bit.
+//
+// Entries from m on are 0 and are not used.
 func twiddles(m int) [quarter][3]complex128 {
 	var out [quarter][3]complex128
 	sin, cos := math.Sincos((-math.Pi / 2) / float64(m))
@@ -60,7 +62,11 @@ func fourier64(x *[nlon]complex128, order *[nlon]uint8) {
 	}
 }
 
-// butterfly computes the transform of four values.
+// butterfly computes the transform of four values. They are Σ_k x_k (−i)^(j·k) for j = 0…3:
+//
+//	a + b + c + d,   a − ib − c + id,   a − b + c − d,   a + ib − c − id
+//
+// Multiplication by −i exchanges the parts of a number, so it needs no product.
 func butterfly(a, b, c, d complex128) (_, _, _, _ complex128) {
 	t, v := b+d, b-d
 	v = complex(imag(v), -real(v))

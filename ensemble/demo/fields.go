@@ -37,6 +37,7 @@ type fieldMaker struct {
 	scratch [5][]float64 // in the order of Variables
 }
 
+// newFieldMaker allocates the buffers; one fieldMaker serves one goroutine.
 func newFieldMaker() *fieldMaker {
 	f := &fieldMaker{t: newTransform()}
 	for i := range f.scratch {
@@ -50,6 +51,11 @@ func newFieldMaker() *fieldMaker {
 //
 // Geopotential height is in linear balance with the wind, ∇²Φ = ∇·(f∇ψ). Temperature is
 // hydrostatic: it is linear in ln p and has the layer means of the two layers.
+//
+// The mean temperature of a layer between p₁ and p₂ is (Φ₁ − Φ₂)/(R ln(p₂/p₁)), the hypsometric
+// equation. Relative vorticity is ∇²ψ, degree by degree −n(n+1)/a² ψₙ.
+//
+// Unit: `gh` in m, `t` in K, `u` and `v` in m s-1, `vo` in s-1.
 func (f *fieldMaker) fill(dst func(v, l int) []float32, psi *state) {
 	var phi state
 	var lnp [nlev]float64
@@ -99,6 +105,9 @@ func (f *fieldMaker) fill(dst func(v, l int) []float32, psi *state) {
 
 // balance solves ∇²Φ = ∇·(f∇ψ) degree by degree:
 // Φₙ = 2Ω[(n−1)/n εₙψₙ₋₁ + (n+2)/(n+1) εₙ₊₁ψₙ₊₁]. The global mean is zero.
+//
+// It is the linear balance equation with the recurrence of μPₙ; the terms with n−1 and n+1 follow
+// from f = 2Ωμ. The first coefficient of an order has no n−1.
 func balance(phi, psi *spectrum) {
 	for m := range trunc + 1 {
 		for k := sphere.off[m]; k < sphere.off[m+1]; k++ {

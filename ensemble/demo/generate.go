@@ -30,7 +30,8 @@ func Generate(ctx context.Context, cfg Config, emit func(*Case) error) error {
 	return w.runForecasts(ctx, emit)
 }
 
-// world contains the data that all cases share.
+// world contains the data that all cases share. After runHistory it is read only, so all goroutines
+// share it.
 type world struct {
 	cfg               Config
 	t0                float64 // first initialisation time, days since the start of its year
@@ -43,6 +44,8 @@ type world struct {
 	spread            []float64 // [npoint] local amplitude of the initial perturbations
 }
 
+// newWorld makes planet and both models. The amplitude of perturbations is 1 where nothing is
+// observed and 0.4 where the density of observations is 1.
 func newWorld(cfg Config) *world {
 	pl := newPlanet()
 	turn := time.Date(cfg.FirstInit.Year(), 1, 1, 0, 0, 0, 0, time.UTC)
@@ -63,6 +66,11 @@ func newWorld(cfg Config) *world {
 
 // runHistory runs the nature run and the assimilation cycle on two goroutines, and stores the states
 // that the cases need.
+//
+// The channel holds some states, so that the nature run is ahead of the assimilation, which reads
+// each of its states once. A gap in cycles moves the time of the nature run without integration.
+//
+// Errors: ctx.Err().
 func (w *world) runHistory(ctx context.Context) error {
 	cycles := w.cycles()
 	tr := newNatureRun(w.natural, w.cfg.Seed, w.t0)
@@ -95,7 +103,8 @@ func (w *world) runHistory(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// offset returns the index of the assimilation cycle of a case, counted from the first case.
+// offset returns the index of the assimilation cycle of a case, counted from the first case. The
+// first case has 0.
 func (w *world) offset(i int) int {
 	if w.cfg.InitTimes != nil {
 		return int(w.cfg.InitTimes[i].Sub(w.cfg.FirstInit) / cycleLength)
@@ -122,7 +131,8 @@ func (w *world) cycles() []int {
 	return out
 }
 
-// keep stores the states of one cycle. The index counts from the first initialisation time.
+// keep stores the states of one cycle. The index counts from the first initialisation time. A state
+// may be that of several cases: the nature run of one lead is the analysis time of a later case.
 func (w *world) keep(n int, truth, analysis *state) {
 	for i := range w.cfg.Inits {
 		since := n - w.offset(i)
@@ -141,6 +151,12 @@ func (w *world) keep(n int, truth, analysis *state) {
 }
 
 // runForecasts computes the cases with Threads workers and emits them in order of time.
+//
+// The queue has the places of the results in order; each place is a channel for one case, which a
+// worker fills when it is done. Its length bounds the cases in memory, and emit is called from this
+// goroutine only.
+//
+// Errors: that of emit; ctx.Err().
 func (w *world) runForecasts(ctx context.Context, emit func(*Case) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -207,11 +223,13 @@ type forecaster struct {
 	points []float64
 }
 
+// newForecaster allocates the buffers of one goroutine.
 func (w *world) newForecaster() *forecaster {
 	return &forecaster{world: w, g: w.forecast.integrator(), fields: newFieldMaker(), points: make([]float64, npoint)}
 }
 
-// makeCase computes one case.
+// makeCase computes one case. Member 0 is the control, the forecast from the analysis without
+// perturbation.
 func (f *forecaster) makeCase(i int) *Case {
 	cfg := f.cfg
 	init := ensemble.InitAt(cfg.FirstInit.Add(time.Duration(f.offset(i)) * cycleLength))
@@ -236,6 +254,9 @@ func (f *forecaster) makeCase(i int) *Case {
 
 // run computes the forecasts of all members of a case, one after the other, and passes the
 // streamfunction at each lead time to a callback.
+//
+// psi is overwritten after the callback. Members share the random stream of the case in order, so
+// member m is the same for each larger number of members.
 func (f *forecaster) run(i int, visit func(member, lead int, psi *state)) {
 	t := f.t0 + float64(f.offset(i))/4
 	bred := f.breed(i, t)
@@ -263,6 +284,12 @@ func (f *forecaster) run(i int, visit func(member, lead int, psi *state)) {
 // breed computes bred vectors: it adds random perturbations to the analysis breedingDays before the
 // initialisation time, integrates the forecast model and returns the differences from the
 // unperturbed forecast at the initialisation time, each with unit norm.
+//
+// Growth over breedingDays turns the noise towards the directions in which errors of this day's flow
+// grow.
+//
+// Source: Toth and Kalnay 1993, doi:10.1175/1520-0477(1993)074<2317:EFANTG>2.0.CO;2, with one cycle
+// in place of a continuous one.
 func (f *forecaster) breed(i int, t float64) []state {
 	const steps = int(breedingDays * stepsPerDay)
 	from := t - breedingDays
@@ -292,7 +319,9 @@ func (f *forecaster) breed(i int, t float64) []state {
 	return bred
 }
 
-// perturbation returns a random linear combination of the bred vectors plus random noise.
+// perturbation returns a random linear combination of the bred vectors plus random noise. With b the
+// share of bred vectors the norm is that of √(b² + (1 − b²)) = 1 for uncorrelated parts, then
+// initialNorm.
 func (f *forecaster) perturbation(bred []state, r *rand.Rand) state {
 	var p, n state
 	for v := range bred {
@@ -308,6 +337,8 @@ func (f *forecaster) perturbation(bred []state, r *rand.Rand) state {
 }
 
 // mask amplifies a perturbation in areas with few observations.
+//
+// It is a product on the grid, truncated to T21; the global mean is set to 0.
 func (f *forecaster) mask(psi *state) {
 	for l := range psi {
 		f.fields.t.toGrid(f.points, &psi[l])

@@ -31,7 +31,12 @@ const (
 // encodeGRIB1 appends a field as a GRIB edition 1 message in the style of ECMWF: table 128, rows from
 // north to south, 16 bits per value, and a bitmap if values are missing (NaN).
 //
-// Source: FM 92 GRIB1; ECMWF local definitions 1 and 26.
+// Indices in the code count from 0, octets of the manual from 1. Leads are in hours (code table 4:
+// 1) and fit one octet, so at most 255 h.
+//
+// Missing: NaN has bit 0 in the bitmap and no value in the data section.
+// Source: FM 92 GRIB1; ECMWF local definitions 1 and 26; WMO-No. 306, FM 92 GRIB edition 1: sections
+// 0 to 5, code tables 3 (levels), 4 (time units), 6 (grid types), 8 (scanning mode).
 func encodeGRIB1(dst []byte, grid *ensemble.Grid, v ensemble.Variable, level ensemble.Level, init time.Time, leadHours int, m marsKeys, values []float32) []byte {
 	start := len(dst)
 	dst = append(dst, "GRIB\x00\x00\x00\x01"...)
@@ -103,8 +108,9 @@ func encodeGRIB1(dst []byte, grid *ensemble.Grid, v ensemble.Variable, level ens
 	return dst
 }
 
-// MessageBytes returns the size of an Archive message with the given number of points, for a member or
-// an analysis. The size of a message with missing values differs.
+// MessageBytes returns the size of an Archive message with the given number of points, for a member
+// or an analysis. The size of a message with missing values differs. It is the sum of the sections:
+// 8, 52 or 69, 32, 11 + 2 for each value, and 4 octets; the data section has an even length.
 func MessageBytes(points int, member bool) int64 {
 	product := 52
 	if member {
@@ -115,6 +121,12 @@ func MessageBytes(points int, member bool) int64 {
 }
 
 // encodeData1 appends the data section with the n non-missing values.
+//
+// A value is Y = R + X·2ᴱ with the smallest value as reference R, 16-bit integers X and the least
+// scale E for which the largest value fits. A constant field has 0 bits.
+//
+// Source: WMO-No. 306, FM 92 GRIB edition 1, section 4 (binary data): octets 5–6 (E), 7–10 (R), 11
+// (bits).
 func encodeData1(dst []byte, values []float32, n int) []byte {
 	lo, hi := math.Inf(1), math.Inf(-1)
 	for _, x := range values {
@@ -152,6 +164,12 @@ func encodeData1(dst []byte, values []float32, n int) []byte {
 }
 
 // ibmFloor returns the largest 32-bit IBM floating-point number that is not greater than x.
+//
+// The number is (−1)ˢ · 16^(A−64) · B/2²⁴ with sign s, exponent A of 7 bits and mantissa B of 24
+// bits. The floor keeps all X positive.
+//
+// Source: WMO-No. 306, FM 92 GRIB edition 1, section 4, octets 7–10; IBM System/360 Principles of
+// Operation, hexadecimal floating point.
 func ibmFloor(x float64) (value float64, word uint32) {
 	if x == 0 {
 		return 0, 0
@@ -190,6 +208,7 @@ func putSigned16(b []byte, n, v int) {
 	b[n-1], b[n] = byte(v>>8), byte(v)
 }
 
+// putSigned24 writes three octets.
 func putSigned24(b []byte, n, v int) {
 	if v < 0 {
 		v = -v | 1<<23

@@ -42,6 +42,10 @@ type model struct {
 	kelvin            [nlat]float64
 }
 
+// newModel computes all fields that do not change in time. Storms is the weight of the latitudes of
+// storm tracks, 1 at 44° and nearly 0 at the equator and the poles, for latent heat and heat of the
+// sea. Drag and heat of the sea have a constant part and one that is proportional to the wind speed;
+// both together have the given value at 10 m s-1.
 func newModel(p physics, pl *planet) *model {
 	m := &model{phys: p}
 	t := newTransform()
@@ -160,11 +164,13 @@ type integrator struct {
 	newest   int
 }
 
+// integrator returns an integrator without stored tendencies.
 func (m *model) integrator() *integrator {
 	return &integrator{model: m}
 }
 
-// restart discards the stored tendencies before a new trajectory.
+// restart discards the stored tendencies before a new trajectory. Tendencies of another trajectory
+// would be an error of first order.
 func (g *integrator) restart() { g.steps = 0 }
 
 // run integrates q over n steps from time t in days since the start of the year, by the third-order
@@ -174,6 +180,8 @@ func (g *integrator) restart() { g.steps = 0 }
 //
 // with f₀ the present tendency, f₁ and f₂ those of the steps before. The first step after a restart is
 // Euler's, the second of second order: (3 f₀ − f₁)/2.
+//
+// Source: Durran 1991, doi:10.1175/1520-0493(1991)119<0702:TTOABM>2.0.CO;2.
 func (g *integrator) run(q *state, t float64, n int) {
 	const dt = day / stepsPerDay
 	for i := range n {
@@ -260,7 +268,10 @@ func (g *integrator) synthesize(j int, q *state) {
 	}
 }
 
-// legendreSums computes Σpψ, Σhψ and Σpq separately for even and odd indices.
+// legendreSums computes Σpψ, Σhψ and Σpq separately for even and odd indices. An index counts from
+// the order m, so even indices are the functions that are symmetric about the equator: north and
+// south are their sum and their difference with the odd ones, and one loop serves both rows. Real
+// and imaginary parts are separate sums, which the compiler keeps in registers.
 func legendreSums(p, h []float64, psi, q []complex128) (pe, po, he, ho, qe, qo complex128) {
 	n := len(p)
 	h, psi, q = h[:n], psi[:n], q[:n]
@@ -305,7 +316,8 @@ func pack(z *[nlon]complex128, m int, f, g complex128) {
 	z[nlon-m] = complex(real(f)+imag(g), real(g)-imag(f))
 }
 
-// unpack extracts coefficient m of two real rows f, g from the transform of f+ig.
+// unpack extracts coefficient m of two real rows f, g from the transform of f+ig. It is the inverse
+// of pack: with Z the transform of both, F = (Z_m + Z*_{−m})/2 and G = (Z_m − Z*_{−m})/2i.
 func unpack(z *[nlon]complex128, m int) (f, g complex128) {
 	a, b := z[m], z[(nlon-m)%nlon]
 	f = complex((real(a)+real(b))/2, (imag(a)-imag(b))/2)
@@ -404,7 +416,7 @@ func (g *integrator) analyse(j int, dq *state) {
 	}
 }
 
-// addLegendre adds p·a + h·b to the coefficients of one order.
+// addLegendre adds p·a + h·b to the coefficients of one order. It is the transpose of legendreSums.
 func addLegendre(dst []complex128, p, h []float64, aEven, aOdd, bEven, bOdd complex128) {
 	n := len(dst)
 	p, h = p[:n], h[:n]
@@ -443,7 +455,8 @@ func (g *integrator) linear(dq, q *state, seasonCos, seasonSin float64) {
 	}
 }
 
-// invert3 inverts a 3×3 matrix by cofactors.
+// invert3 inverts a 3×3 matrix by cofactors. The matrices of newModel are diagonally dominant for n
+// ≥ 1, so the determinant is not 0.
 func invert3(a [nlev][nlev]float64) (b [nlev][nlev]float64) {
 	var det float64
 	for i := range 3 {

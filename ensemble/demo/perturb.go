@@ -15,14 +15,24 @@ const (
 	forMembers
 )
 
-// stream returns the random number generator of a purpose for one index.
+// stream returns the random number generator of a purpose for one index. The upper 16 bits of the
+// second word are the purpose, the lower 48 the index, so no two streams are equal.
+//
+// Source: O'Neill 2014, PCG (math/rand/v2).
 func stream(seed uint64, p purpose, index int) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, uint64(p)<<48^uint64(int64(index))&(1<<48-1)))
 }
 
-// noise draws a random streamfunction on the three levels. The kinetic energy peaks at the given
-// degree. barotropic is the correlation between the levels. The root mean square wind is about
-// 1 m s-1.
+// noise draws a random streamfunction on the three levels. The root mean square wind is about 1 m
+// s-1. peak is the degree with the largest kinetic energy, barotropic the share b of a field that
+// all levels have in common.
+//
+// The energy of degree n is proportional to (n/peak)² exp(1 − (n/peak)²) and is distributed equally
+// over its 2n+1 orders. A level is
+//
+//	ψ_l = b·common + √(1 − b²)·own_l
+//
+// with correlation b² between levels and equal variance for each b.
 func noise(dst *state, r *rand.Rand, peak, barotropic float64) {
 	var amp [trunc + 1]float64
 	var energy float64
@@ -50,7 +60,8 @@ func noise(dst *state, r *rand.Rand, peak, barotropic float64) {
 	}
 }
 
-// windNorm returns the root mean square wind of a streamfunction over all levels, m s-1.
+// windNorm returns the root mean square wind of a streamfunction over all levels, m s-1. The mean
+// square wind of degree n is n(n+1)/a² times that of ψ, by Green's theorem on the sphere.
 func windNorm(psi *state) float64 {
 	var sum float64
 	var s spectrum
@@ -64,7 +75,8 @@ func windNorm(psi *state) float64 {
 	return math.Sqrt(sum / nlev)
 }
 
-// scaleTo rescales a streamfunction to a given windNorm.
+// scaleTo rescales a streamfunction to a given windNorm. A streamfunction of 0 has no direction and
+// gives NaN; random ones are never 0.
 func scaleTo(psi *state, norm float64) {
 	f := complex(norm/windNorm(psi), 0)
 	for l := range psi {

@@ -50,7 +50,8 @@ var mountains = []blob{
 	{64, 13, 6, 8, 0, 800}, {-90, 60, 17, 400, 0, 3000}, {36, 280, 8, 5, 0, 500}, {27, 8, 7, 8, 0, 600},
 }
 
-// at returns the value of the blob at a point.
+// at returns the value of the blob at a point. The difference of longitudes is taken the short way
+// around the globe.
 func (b blob) at(lat, lon float64) float64 {
 	dx := math.Remainder(lon-b.lon, 360) / b.dlon
 	dy := (lat - b.lat) / b.dlat
@@ -59,6 +60,8 @@ func (b blob) at(lat, lon float64) float64 {
 	return b.top * math.Exp(-(x*x + y*y))
 }
 
+// newPlanet evaluates land, height and observations on the grid. The land fraction is the logistic
+// function of the sum of blobs, 1/(1 + exp(−10(x − ½))), whose coasts are smooth.
 func newPlanet() *planet {
 	p := &planet{land: make([]float64, npoint), height: make([]float64, npoint), observed: make([]float64, npoint)}
 	for j := range nlat {

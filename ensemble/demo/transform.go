@@ -13,9 +13,13 @@ type transform struct {
 	four [nlat][trunc + 1]complex128
 }
 
+// newTransform allocates the work space of the Fourier transform.
 func newTransform() *transform { return &transform{fft: fourier.NewFFT(nlon)} }
 
 // toGrid evaluates a spectrum.
+//
+// It is a Legendre sum for each row and order, then a Fourier transform for each row: O(N³) in the
+// truncation N.
 //
 // Shape: dst [nlat*nlon], rows north to south.
 func (t *transform) toGrid(dst []float64, s *spectrum) {
@@ -24,6 +28,10 @@ func (t *transform) toGrid(dst []float64, s *spectrum) {
 }
 
 // wind evaluates the rotational wind of a streamfunction.
+//
+//	u = −(1/a) ∂ψ/∂φ,   v = 1/(a cos φ) ∂ψ/∂λ
+//
+// The table h has (1−μ²) dP/dμ = cos φ dP/dφ, hence the division by cos φ in both.
 //
 // Shape: u, v [nlat*nlon]. Unit: m s-1 for psi in m2 s-1.
 func (t *transform) wind(u, v []float64, psi *spectrum) {
@@ -65,6 +73,8 @@ func (t *transform) legendre(table *[npair][ncoef]float64, s *spectrum, parity f
 	}
 }
 
+// rowsToGrid transforms the sums of legendre to grid values, each row multiplied by its scale; nil
+// is 1.
 func (t *transform) rowsToGrid(dst []float64, scale *[nlat]float64) {
 	for j := range nlat {
 		copy(t.half[:], t.four[j][:])
@@ -80,6 +90,11 @@ func (t *transform) rowsToGrid(dst []float64, scale *[nlat]float64) {
 }
 
 // toSpectrum projects a grid field onto the truncation.
+//
+//	sₘₙ = Σ_j w_j Pₘₙ(μ_j) · (1/nlon) Σ_i g_ij exp(−imλ_i)
+//
+// Gaussian quadrature is exact for fields of the truncation, so toSpectrum inverts toGrid up to
+// rounding. Waves beyond it are dropped.
 //
 // Shape: g [nlat*nlon], rows north to south.
 func (t *transform) toSpectrum(s *spectrum, g []float64) {

@@ -83,12 +83,15 @@ func Write(ctx context.Context, cfg Config, dir string, formats Format, w Writer
 	return files, nil
 }
 
-// yearlyAnalyses collects the analyses of a year until it is complete.
+// yearlyAnalyses collects the analyses of a year until it is complete. A year is complete when a
+// case of the next year arrives, since analyses are not earlier than the initialisation of their
+// case.
 type yearlyAnalyses struct {
 	write func(year int, as []*ensemble.Analysis) error
 	kept  []*ensemble.Analysis // by valid time, each once
 }
 
+// add keeps the analyses of a case, after it has written the years before the case.
 func (y *yearlyAnalyses) add(s *Case) error {
 	if err := y.flushBefore(s.Forecast.Init.Year()); err != nil {
 		return err
@@ -102,6 +105,7 @@ func (y *yearlyAnalyses) add(s *Case) error {
 	return nil
 }
 
+// flushBefore writes the years before a year.
 func (y *yearlyAnalyses) flushBefore(year int) error {
 	for len(y.kept) > 0 && y.kept[0].Valid.Year() < year {
 		if err := y.flushFirst(); err != nil {
@@ -123,6 +127,7 @@ func (y *yearlyAnalyses) flushFirst() error {
 	return y.write(year, as)
 }
 
+// flush writes all years.
 func (y *yearlyAnalyses) flush() error {
 	for len(y.kept) > 0 {
 		if err := y.flushFirst(); err != nil {
