@@ -28,7 +28,9 @@ type Calibration struct {
 }
 
 // ExceedanceEvent returns the exceedance event of an event's threshold. The probability of an event
-// with one limit is that of the exceedance, or 1 minus it.
+// with one limit is that of the exceedance, or 1 minus it. The threshold is that of
+// ensemble.Event.Threshold. One calibration thus serves an event and its opposite, and their
+// probabilities add up to 1.
 func ExceedanceEvent(e ensemble.Event) ensemble.Event {
 	return ensemble.Event{Relation: ensemble.Above, Lower: e.Threshold()}
 }
@@ -36,6 +38,8 @@ func ExceedanceEvent(e ensemble.Event) ensemble.Event {
 // ExceedanceProbabilities returns the probabilities of values above a threshold.
 //
 // Shape: par [parameter][point] → [point].
+// Unit: threshold in that of the parameters, the SI unit of the variable.
+// Missing: NaN parameters give NaN.
 func ExceedanceProbabilities(family *dist.Family, par [][]float32, threshold float64) []float64 {
 	out := make([]float64, len(par[0]))
 	eachPoint(par, func(p int, par []float64) { out[p] = family.Above(par, threshold) })
@@ -53,7 +57,8 @@ func eachPoint(par [][]float32, visit func(point int, par []float64)) {
 	}
 }
 
-// targetCalibrations lists the calibrations of a target, by ascending thresholds.
+// targetCalibrations lists the calibrations of a target, by ascending thresholds. A fit sorts
+// Model.Calibrations by threshold, and Rearrange in Calibrate depends on that order.
 func (m *Model) targetCalibrations(t task.Target, level ensemble.Level) (out []Calibration) {
 	for _, c := range m.Calibrations {
 		if c.Variable == t.Variable && c.Level == level.String() && (c.Lead == "" || c.Lead == t.Lead.String()) {
@@ -65,6 +70,8 @@ func (m *Model) targetCalibrations(t task.Target, level ensemble.Level) (out []C
 
 // DescribeCalibration describes the calibration of a variable's probabilities for product files; ""
 // without calibration.
+//
+// Unit: thresholds in SI, without the unit, which the file has with the variable.
 func (m *Model) DescribeCalibration(t task.Target, level ensemble.Level) string {
 	of := m.targetCalibrations(t, level)
 	if of == nil {
@@ -87,8 +94,17 @@ func (m *Model) DescribeCalibration(t task.Target, level ensemble.Level) string 
 // threshold. Those of other thresholds are bounded by the neighbouring calibrated ones.
 // Probabilities of values below a limit or between two limits follow from exceedances.
 //
+// With the calibration g of a threshold x, and the family's P(X > x):
+//
+//	P(X > x) ← g(P(X > x)),   P(X < x) = 1 − P(X ≥ x),   P(a ≤ X < b) = P(X ≥ a) − P(X ≥ b)
+//
+// Bounding keeps probabilities of nested events nested, without a calibration for each threshold.
+//
 // Shape: par [parameter][point]; p [point] is overwritten.
 // Missing: NaN in p stays NaN.
+// Cost: one distribution function for each calibrated threshold and point.
+// Source: Zadrozny and Elkan 2002, doi:10.1145/775047.775151 (isotonic regression of probabilities);
+// Chernozhukov, Fernández-Val and Galichon 2010, doi:10.3982/ECTA7880 (rearrangement).
 func (m *Model) Calibrate(p []float32, t task.Target, level ensemble.Level, e ensemble.Event, family *dist.Family, par [][]float32) {
 	of := m.targetCalibrations(t, level)
 	if of == nil {

@@ -16,6 +16,8 @@ import (
 const couplingFile = "coupling.json"
 
 // SaveCoupling writes the results of the coupling test. Without rows it writes no file.
+//
+// Errors: exit 73 or 74.
 func SaveCoupling(dir string, rows []score.Coupling) error {
 	if len(rows) == 0 {
 		return nil
@@ -23,7 +25,9 @@ func SaveCoupling(dir string, rows []score.Coupling) error {
 	return jsonfile.Write(filepath.Join(dir, couplingFile), rows)
 }
 
-// loadCoupling is the inverse of SaveCoupling.
+// loadCoupling is the inverse of SaveCoupling. Without the file the result is nil.
+//
+// Errors: exit 66 or 74 if the file cannot be read, exit 65 if it is damaged.
 func loadCoupling(dir string) (rows []score.Coupling, err error) {
 	path := filepath.Join(dir, couplingFile)
 	text, err := os.ReadFile(path)

@@ -43,7 +43,12 @@ const (
 //
 // stats are those of the forecast, k and grid the task and the points of both.
 //
+// The ratio of the mean is |μ − m|/max(E, s) with the members' mean m and spread s and the largest
+// error E of training; that of a spread σ is σ/max(E, s). The reach of the full ensemble's spread is
+// max(S, a + b·s) with the largest spread S of training and the regression a + b·s.
+//
 // Missing: points that are NaN are skipped. A task that was not fitted has no departures.
+// Cost: one pass over each field.
 func Departures(k *task.Task, grid *ensemble.Grid, out *Forecast, stats []task.Statistics) (all []Departure) {
 	off := 0
 	for at, st := range stats {
@@ -89,13 +94,16 @@ func Departures(k *task.Task, grid *ensemble.Grid, out *Forecast, stats []task.S
 	return all
 }
 
-// finite replaces infinity, which JSON does not have.
+// finite replaces infinity, which JSON does not have. NaN stays NaN.
 func finite(x float64) float64 { return max(-math.MaxFloat64, min(x, math.MaxFloat64)) }
 
 // Distance is the distance from the ensemble.
+//
+// Unit: that of the variable.
 func (d Departure) Distance() float64 { return math.Abs(d.Value - d.Ensemble) }
 
-// joinDepartures returns the largest departure of each field over the slabs of all ranks.
+// joinDepartures returns the largest departure of each field over the slabs of all ranks. It is the
+// departure of the whole field.
 func joinDepartures(slabs [][]Departure) []Departure {
 	return largestOf(slices.Concat(slabs...), func(d Departure) string { return d.Field })
 }
@@ -131,8 +139,9 @@ func LargestOfKinds(all []Departure) []Departure {
 // ensemble's spread.
 const DefaultReach = 2
 
-// Describe describes a departure in the unit of the variable: "mean of 2t at 2m at 45.0N 12.5E is 222.1
-// K, the members' mean 280.4 K: 58.3 K apart, 54.2 K more than in training".
+// Describe describes a departure in the unit of the variable: "mean of 2t at 2m at 45.0N 12.5E is
+// 222.1 K, the members' mean 280.4 K: 58.3 K apart, 54.2 K more than in training". Units are those
+// of ensemble.Variables, or those that the training data stated (Metadata.Units).
 func (m *Model) Describe(d Departure) string {
 	v, _ := ensemble.VariableNamed(d.Variable)
 	unit := cmp.Or(m.Units[d.Variable], v.Unit)

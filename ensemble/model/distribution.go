@@ -13,6 +13,8 @@ import (
 // VariableFamily returns the family of the predicted distribution of a variable. Variables without
 // negative values have the family censored at 0, which does not change probabilities of positive
 // values.
+//
+// Model.Family must not be nil: a spread head has no distribution.
 func (m *Model) VariableFamily(variable string) *dist.Family {
 	if !network.IsNonNegative(variable) {
 		return m.Family
@@ -21,10 +23,11 @@ func (m *Model) VariableFamily(variable string) *dist.Family {
 }
 
 // CheckedFamily is VariableFamily for products that need the values of a variable to be within the
-// support of the distribution.
+// support of the distribution. A quantile of a humidity above 100 %, or below 0, would otherwise be
+// published.
 //
-// Errors: exit 64 for variables with unknown bounds, unless the family has positive values only,
-// and for variables with bounds other than 0.
+// Errors: exit 64 for variables with unknown bounds, unless the family has positive values only, and
+// for variables with bounds other than 0.
 func (m *Model) CheckedFamily(variable string) (*dist.Family, error) {
 	v, known := ensemble.VariableNamed(variable)
 	if _, ok := v.NonNegative(); !ok && (known || !m.Family.Positive) {
@@ -51,6 +54,8 @@ func (f ParameterFields) At(par []float64, point int) []float64 {
 // normal distribution has mean and standard deviation as parameters.
 //
 // Shape: [parameter][point].
+// Unit: as the family's roles define (dist.Family.Roles), in the SI unit of the variable.
+// Memory: the result refers to the fields of the forecast, unless part copies.
 func (f *Forecast) ParametersAt(at, points int, part func(field []float32) []float32) ParameterFields {
 	all := f.Parameters
 	if all == nil {
@@ -63,7 +68,8 @@ func (f *Forecast) ParametersAt(at, points int, part func(field []float32) []flo
 	return out
 }
 
-// FullField selects the whole field.
+// FullField selects the whole field. It is the part for ParametersAt of callers that need all
+// points.
 func FullField(field []float32) []float32 { return field }
 
 // DescribeTargets formats the predicted variables, levels and leads for messages.

@@ -33,7 +33,7 @@ type DriftScore struct {
 }
 
 // Score computes the drift score of a field. ok is false for a field that is not in the training
-// data.
+// data. The climatology is that of the valid time, so a season is no drift.
 func (d *Drift) Score(init ensemble.Init, k ensemble.Key, s drift.Summary) (x DriftScore, ok bool) {
 	t, v, l, ok := d.Axes.Find(k)
 	if !ok {
@@ -58,6 +58,7 @@ const (
 
 // Save writes the statistics as a safetensors file.
 //
+// Shape: seasons [field][2 + boxes][3 coefficients, standard deviation], departures [field][2].
 // Errors: exit 73 or 74.
 func (d *Drift) Save(path string) error {
 	n := d.Boxes.Len() + 2
@@ -75,6 +76,8 @@ func (d *Drift) Save(path string) error {
 }
 
 // LoadDrift reads the file of Save from a model folder; nil if there is none.
+//
+// The boxes follow from the grid of the model and are not in the file.
 //
 // Errors: exit 65 if it does not match the model.
 func (m *Model) LoadDrift(dir string) (*Drift, error) {

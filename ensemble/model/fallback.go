@@ -15,7 +15,8 @@ import (
 )
 
 // SelectFallback returns the first of some methods (IDs of baselines, or raw) that can replace the
-// network's forecast for all targets; "" if none can.
+// network's forecast for all targets; "" if none can. The order of methods is that of the
+// configuration. raw needs no fit and can always replace it.
 func (m *Model) SelectFallback(methods []string) string {
 	for _, method := range methods {
 		complete := method == config.RawFallback || len(m.Baselines) > 0
@@ -61,6 +62,9 @@ func (m *Model) fallbackFit(at int, id string) *task.Baseline {
 //
 // Shape: members [member][target][point], nil unless the network corrects members.
 // Missing: NaN where members are NaN.
+// Errors: those of ecc.CoupleQuantiles.
+// Source: Fortin et al. 2014, doi:10.1175/JHM-D-14-0008.1 (factor √(1 + 1/M)); Schefzik,
+// Thorarinsdottir and Gneiting 2013, doi:10.1214/13-STS443 (ensemble copula coupling).
 func (m *Model) Fallback(method string, init ensemble.Init, stats []task.Statistics, count int, members []float32) (*Forecast, error) {
 	k := &m.Task
 	out := &Forecast{}
@@ -112,6 +116,12 @@ const (
 
 // addFallback appends a target to a forecast. y are parameters of some family; they are converted to
 // the family of the model. centre is the members' mean.
+//
+// If family is that of the model, parameters are copied; else mean and standard deviation agree, and
+// the other parameters are those of setFreeParameters.
+//
+// Shape: centre [point]; y [parameter][point].
+// Missing: NaN in centre or y gives NaN.
 func (m *Model) addFallback(out *Forecast, at int, centre []float32, family *dist.Family, y ParameterFields) {
 	k := &m.Task
 	to := m.VariableFamily(k.Targets[at/len(k.Features.Axes.Levels)].Variable)
@@ -153,7 +163,10 @@ func (m *Model) addFallback(out *Forecast, at int, centre []float32, family *dis
 	}
 }
 
-// setFreeParameters sets the parameters that mean and standard deviation do not determine.
+// setFreeParameters sets the parameters that mean and standard deviation do not determine. They are
+// the degrees of freedom of a recalibrated model, the edges of a histogram, or the defaults of the
+// family. Edges of several networks are taken at equal steps of their index, since each network has
+// a share of the bins.
 func (m *Model) setFreeParameters(par []float64, at int, centre float64) {
 	switch {
 	case m.Recalibrations != nil:
@@ -175,6 +188,11 @@ func (m *Model) setFreeParameters(par []float64, at int, centre float64) {
 }
 
 // addFallbackMembers writes the members of a target into a forecast, the raw ones if b is nil.
+// Negative members of variables that have no negative values become 0. Mean and spread are then
+// those of the members.
+//
+// Random ties of the ranks are seeded by initialisation, lead, variable and level (ecc.FieldDraws),
+// so two runs give the same members.
 func (m *Model) addFallbackMembers(out *Forecast, at, targets int, raw baseline.Raw, b *task.Baseline) (err error) {
 	members := raw.Members
 	switch {

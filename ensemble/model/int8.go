@@ -8,7 +8,8 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// checkInt8 checks the int8 scales in model.json.
+// checkInt8 checks the int8 scales in model.json. No scales at all are those of a model that is not
+// quantised.
 func (f *Description) checkInt8() error {
 	for name, q := range f.Int8 {
 		if q == nil || len(q.Channels) == 0 || len(q.ZeroPoints) == 0 || len(q.Factors) != len(q.ZeroPoints) || q.OutScales != nil {

@@ -15,6 +15,10 @@ import (
 //
 // Shifts are in the order of the batch (m.order), the result in the order of the forecast's
 // members.
+//
+// Unit: shifts in error scales, members in the unit of the variable.
+// Missing: NaN where the raw member is NaN.
+// Errors: exit 65 for a member that is not finite although the raw one is.
 func (m *Model) correctMembers(out *Forecast, init ensemble.Init) error {
 	k, b := m.Local, &m.Network.Batch
 	d := len(k.Features.Axes.Levels)
@@ -57,6 +61,7 @@ func (m *Model) correctMembers(out *Forecast, init ensemble.Init) error {
 // TargetMembers returns the members of a target.
 //
 // Shape: [member][point].
+// Memory: the result refers to f.Members.
 func (f *Forecast) TargetMembers(at, targets, points int) (fields [][]float32) {
 	for i := 0; i < len(f.Members); i += targets * points {
 		fields = append(fields, f.Members[i+at*points:][:points])
@@ -83,6 +88,9 @@ func (m *Model) SetMemberCount(members int) error {
 // SortMembers sorts the members of the batch's only sample into an order that does not depend on
 // their numbers, so that the result is the same bit for bit. Ranks that share a field keep the
 // order, as each sees a part of the fields.
+//
+// A network that treats members alike still sums them in their order, and sums of float32 depend on
+// it.
 func (m *Model) SortMembers(members int) {
 	b := &m.Network.Batch
 	if b.Members == nil {

@@ -105,6 +105,10 @@ type Description struct {
 
 // Save writes the files of a model folder, model.json last.
 //
+// Arrays are tensors named kind.index: feature_mean and feature_scale of each input field (one
+// value, or a map), anomaly_centre and anomaly_width of each target, auxiliary of each auxiliary
+// field. Weights of pruned models are packed.
+//
 // Errors: exit 73 or 74; each file is replaced atomically.
 func (m *Model) Save(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -156,7 +160,8 @@ func (m *Model) Save(dir string) error {
 }
 
 // WeightFiles returns the weights of a model with n networks, by the names of their files. Callers
-// read or set them through the pointers.
+// read or set them through the pointers. A model that was trained in stages has a file of the mean's
+// network, and one for each spread network, in addition.
 func (m *Model) WeightFiles(n int) map[string]*Weights {
 	files := map[string]*Weights{}
 	m.Networks = slices.Grow(m.Networks, n)[:n]
@@ -235,6 +240,9 @@ func damagedError(dir string) func(why string) error {
 
 // LoadDescription reads the files of SaveDescription, and validates model.json.
 //
+// The schema is read before all else, so a model of another version is not reported as damaged.
+// Sizes are compared here, because later code indexes by them.
+//
 // Errors: as Load.
 func LoadDescription(dir string) (*Model, *Description, error) {
 	path := filepath.Join(dir, File)
@@ -292,6 +300,10 @@ func LoadDescription(dir string) (*Model, *Description, error) {
 }
 
 // loadArrays reads the normalisers, the maps of the anomaly and auxiliary fields.
+//
+// With lean, Features.Maps reads the maps of a field when they are needed, and the file stays open.
+//
+// Errors: exit 65 for an array that is missing or has another size; exit 66 or 74 for the file.
 func (m *Model) loadArrays(path string, kind ensemble.Standardisation, lean bool, bad func(string) error) (err error) {
 	if m.arraysFile, err = ckpt.Open(path); err != nil {
 		return err
@@ -404,7 +416,12 @@ func (m *Model) Prepare(fc *ensemble.Forecast, members []ensemble.Member) ([]tas
 	return m.Local.TargetStatistics(fc, used)
 }
 
-// Infer runs the networks on the input of Prepare.
+// Infer runs the networks on the input of Prepare. Outputs are averaged in units of the network,
+// before the conversion to physical units; both orders agree, as the conversion is linear, except
+// for the clipping of spreads. Recalibration precedes censoring, because it holds for the normal
+// distribution.
+//
+// Errors: as Predict.
 func (m *Model) Infer(ctx context.Context, init ensemble.Init, stats []task.Statistics) (*Forecast, error) {
 	n := len(m.Network.Batch.Spread)
 	out := &Forecast{Spread: make([]float32, n)}
@@ -452,7 +469,8 @@ func (m *Model) Infer(ctx context.Context, init ensemble.Init, stats []task.Stat
 }
 
 // fill sets the weights of a network. On a device with memory of its own the weights stay there for
-// all predictions, if there is memory for those of all networks.
+// all predictions, if there is memory for those of all networks. A device that has no memory left
+// for a copy is no error: its weights are uploaded for each run.
 func (m *Model) fill(p inference) error {
 	if len(p.weights) == 0 {
 		return Fill(p.net.Plan.Store(), p.weights)
@@ -492,7 +510,8 @@ type inference struct {
 	share   float32
 }
 
-// inferences lists the runs of a prediction.
+// inferences lists the runs of a prediction. The network of the mean has share 1, since stages have
+// one; spreads and sigmas are averaged over networks.
 func (m *Model) inferences() (all []inference) {
 	share := 1 / float32(len(m.Networks))
 	if !m.Spec.Staged() {
@@ -559,6 +578,9 @@ type slabResult struct {
 
 // gather finds the departures of a forecast and gathers the slabs of all ranks on the root rank, unless a
 // rank has an error.
+//
+// Every rank must call it, also with an error: the others wait for its outcome, and all return an
+// error. Points are counted on the primary rank of each slab, so that replicas do not count twice.
 func (m *Model) gather(out *Forecast, stats []task.Statistics, err error) (*Forecast, error) {
 	if err == nil {
 		out.Departures = Departures(m.LocalTask(), m.Ranks.Shard().LocalGrid(m.Grid), out, stats)
@@ -611,7 +633,8 @@ func (f *Forecast) describe(i int) string {
 	return text
 }
 
-// isFinite reports whether spread, mean and sigma at point i are finite, and sigma is positive.
+// isFinite reports whether spread, mean and sigma at point i are finite, and sigma is positive. x −
+// x is 0 for finite x, and NaN for infinity and NaN.
 func isFinite(spread float32, out *Forecast, i int) bool {
 	ok := func(x float32) bool { return x-x == 0 }
 	return ok(spread) && (out.Mean == nil || ok(out.Mean[i]) && ok(out.Sigma[i]) && out.Sigma[i] > 0)
@@ -619,6 +642,9 @@ func isFinite(spread float32, out *Forecast, i int) bool {
 
 // Open compiles the network for a batch of one sample. Networks use the compiled plan in turn, with
 // their own weights, so that there is memory for the fields of one network.
+//
+// A model that is open stays as it is. Filters with zero blocks get kernels that skip these, and
+// quantised models int8 kernels.
 //
 // Errors: those of the compiler; exit 65 for weights that do not match the network.
 func (m *Model) Open(o engine.Options) error {
@@ -669,7 +695,8 @@ func (m *Model) Open(o engine.Options) error {
 	})
 }
 
-// Close frees the compiled network and closes the files of the model.
+// Close frees the compiled network and closes the files of the model. Open may be called again for a
+// model whose weights are in memory.
 func (m *Model) Close() (err error) {
 	m.kept = nil
 	for _, n := range []**network.Network{&m.Network, &m.bias} {
@@ -687,6 +714,8 @@ func (m *Model) Close() (err error) {
 }
 
 // CopyWeights copies all parameters and states of a store.
+//
+// Memory: a copy of all weights.
 func CopyWeights(s *engine.Store) Weights {
 	var w Weights
 	for _, e := range s.Entries() {
@@ -750,7 +779,7 @@ func fillStore(s *engine.Store, read func(e engine.Entry, to []float32) (found b
 	return nil
 }
 
-// LocalTask returns the task of this rank's slab.
+// LocalTask returns the task of this rank's slab. It is the whole task without ranks.
 func (m *Model) LocalTask() *task.Task {
 	if m.Local != nil {
 		return m.Local

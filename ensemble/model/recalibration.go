@@ -13,6 +13,8 @@ import (
 
 // Recalibration converts the normal distribution of one target to Student's t distribution with the
 // same mean, Factor times the standard deviation, and Nu degrees of freedom.
+//
+// Factor 1 and Nu → ∞ would be the normal distribution itself.
 type Recalibration struct {
 	Variable string          `json:"variable"`
 	Level    string          `json:"level"` // as in configuration files
@@ -43,6 +45,7 @@ func (m *Model) isCensored(t task.Target) bool {
 // ones; Parameters keep those of the normal ones. targets counts the targets of the forecast, [lead][variable][level].
 //
 // Missing: NaN where the mean is NaN.
+// Source: moments of the censored normal distribution, postproc/dist.
 func (m *Model) censor(out *Forecast, targets int) {
 	if out.Mean == nil || out.Parameters != nil || !slices.ContainsFunc(m.Task.Targets, m.isCensored) {
 		return
@@ -59,6 +62,8 @@ func (m *Model) censor(out *Forecast, targets int) {
 
 // recalibrate applies the recalibrations to the normal distributions of a forecast, if there are
 // any. It sets Parameters and multiplies Sigma.
+//
+// The scale parameter is Factor·σ/√(ν/(ν−2)), so that the standard deviation is Factor·σ.
 //
 // Missing: NaN where the mean is NaN.
 func (m *Model) recalibrate(out *Forecast, targets int) {

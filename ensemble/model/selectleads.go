@@ -11,6 +11,9 @@ import (
 
 // SelectLeads restricts the model to some of its input leads, and to the target leads among them.
 //
+// nil selects all leads. Task and baselines are changed in place; the other leads are lost until the
+// model is loaded again.
+//
 // Errors: exit 64 for leads that the model does not have, for a selection without target leads, and
 // for networks that need all leads.
 func (m *Model) SelectLeads(leads []ensemble.Lead) error {

@@ -7,6 +7,11 @@ import (
 
 // buildFilters computes the filters of the loaded networks from their shared parameters, after
 // which the model is one without sharing.
+//
+// Prediction then needs the memory of all filters, and no operation that builds them. Without
+// sharing nothing changes.
+//
+// Errors: those of bad for weights that do not match the plan.
 func (m *Model) buildFilters(bad func(why string) error) error {
 	p, err := m.Spec.SharingPlan(&m.Task, m.Grid)
 	if p == nil || err != nil {
@@ -39,7 +44,8 @@ func (m *Model) buildFilters(bad func(why string) error) error {
 	return nil
 }
 
-// ClearSharing removes parameter sharing from the description.
+// ClearSharing removes parameter sharing from the description. Its weights must be the computed
+// filters then.
 func (f *Description) ClearSharing() {
 	f.Spec.Sharing, f.Sharing = sharing.Options{}, nil
 }

@@ -38,6 +38,9 @@ func (s Sparsity) String() string {
 
 // SparsityOf counts the zeros in the filters of a network.
 //
+// −0 counts as zero. Bytes, with their indices, are those of the filter as a matrix
+// (prune.Layer.MatrixShape).
+//
 // Errors: a layer without weights.
 func SparsityOf(layers []prune.Layer, w Weights) (Sparsity, error) {
 	s := Sparsity{Bytes: map[prune.Format]int64{}}
