@@ -71,8 +71,13 @@ var ErrHeld = errors.New("another process holds the lease")
 // Take takes the lease in the file path, whose folder must exist. what names the
 // location in errors, such as "the run directory".
 //
-// Errors: exit 73 wrapping ErrHeld if the owner is alive or may be, with the owner
-// and its times; those of creating the file.
+// A lease of another machine is watched for leaseTimeout, without the file lock, since
+// other processes may take leases in the same folder. It is taken only if it still has
+// the token and the heartbeats that were seen then.
+//
+// Errors: exit 73 wrapping ErrHeld if the owner is alive or may be, with the owner and
+// its times; those of creating the file.
+// Cost: at once if the owner is known to be dead or alive, else up to leaseTimeout.
 func Take(path, what string) (*Lease, error) {
 	l := &Lease{path: path, what: what, me: thisProcess(), stop: make(chan struct{})}
 	var silent owner // owner on another machine without a heartbeat
@@ -96,9 +101,10 @@ func Take(path, what string) (*Lease, error) {
 	}
 }
 
-// claim writes the lease if there is none, if its owner was a process of this
-// machine and is dead, or if its owner is silent. Otherwise it returns the owner
-// far, whose heartbeat must be watched first.
+// claim writes the lease if there is none, if its owner was a process of this machine
+// and is dead, or if its owner is silent. Otherwise it returns the owner far, whose
+// heartbeat must be watched first. A lease that cannot be parsed has no token and is
+// replaced: it was left by a full disk, or by a machine that lost power.
 func (l *Lease) claim(silent owner) (far *owner, err error) {
 	dir := filepath.Dir(l.path)
 	release, guarded, err := l.lockTaking(dir)
@@ -135,7 +141,8 @@ func (l *Lease) claim(silent owner) (far *owner, err error) {
 }
 
 // IsAbandoned reports whether a file is a lease whose owner was a process of this
-// machine and has ended.
+// machine and has ended. An owner on another machine or in another container cannot be
+// judged from here, so its lease is not abandoned.
 func IsAbandoned(path string) bool {
 	o, err := readOwner(path)
 	if me := thisProcess(); err != nil || o.Host != me.Host || o.Boot != me.Boot {
@@ -145,7 +152,8 @@ func IsAbandoned(path string) bool {
 	return err != nil || start != o.Start
 }
 
-// heldError returns the error of a lease that another process holds.
+// heldError returns the error of a lease that another process holds. The command of the
+// owner had its secrets removed before it was written (package redact).
 func heldError(path, what string, o owner, why string) error {
 	if o.Command != "" {
 		why += ": " + o.Command
@@ -176,7 +184,8 @@ func (o owner) age() string {
 	}
 }
 
-// watch reports whether a lease changes within the timeout.
+// watch reports whether a lease changes within the timeout. Only differences count, not
+// times, because the clocks of two machines differ.
 func watch(path string, o owner) (bool, error) {
 	for deadline := time.Now().Add(leaseTimeout); time.Now().Before(deadline); time.Sleep(heartbeatInterval / 5) {
 		now, err := readOwner(path)
@@ -193,8 +202,11 @@ func watch(path string, o owner) (bool, error) {
 	return false, nil
 }
 
-// lockTaking locks the folder to serialise the taking of leases. guarded is false
-// on file systems without locks.
+// lockTaking locks the folder to serialise the taking of leases. guarded is false on
+// file systems without locks. It waits for half a minute at most.
+//
+// Source: flock(2); on NFS Linux implements it by byte-range locks, which a server may
+// refuse.
 func (l *Lease) lockTaking(dir string) (release func(), guarded bool, err error) {
 	f, err := os.Open(dir)
 	if err != nil {
@@ -215,7 +227,8 @@ func (l *Lease) lockTaking(dir string) (release func(), guarded bool, err error)
 	return func() { f.Close() }, err == nil, nil // closing the file releases the lock
 }
 
-// heartbeat renews the heartbeat until Release, and detects a takeover.
+// heartbeat renews the heartbeat until Release, and detects a takeover. Only this
+// goroutine changes l.me after claim.
 func (l *Lease) heartbeat() {
 	tick := time.NewTicker(heartbeatInterval)
 	defer tick.Stop()
@@ -272,8 +285,8 @@ func (l *Lease) Release() error {
 	return err
 }
 
-// write replaces the lease file atomically. It is not synced to the disk, because
-// no owner survives a power failure.
+// write replaces the lease file atomically. It is not synced to the disk, because no
+// owner survives a power failure. Readers see the old or the new content, never a part.
 func (l *Lease) write() error {
 	l.me.Time = time.Now().UTC().Format(time.RFC3339)
 	text, err := json.Marshal(l.me)
@@ -317,6 +330,8 @@ func (l *Lease) removeTemporary() error {
 
 // readOwner reads a lease. A file that cannot be parsed has the zero owner, which
 // is not alive.
+//
+// Errors: those of reading the file, such as os.ErrNotExist.
 func readOwner(path string) (owner, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -329,7 +344,8 @@ func readOwner(path string) (owner, error) {
 	return o, nil
 }
 
-// thisProcess describes this process.
+// thisProcess describes this process. Where the system lacks /proc, parts are empty, and
+// all owners are judged by their heartbeats.
 func thisProcess() owner {
 	var o owner
 	o.Host, _ = os.Hostname() // an empty name is enough: the boot id distinguishes machines

@@ -35,7 +35,8 @@ type Events struct {
 	tensorBoard *tensorBoard
 }
 
-// newEvents returns the log of a run directory.
+// newEvents returns the log of a run directory. Nothing is created until the first
+// event, so that a run that is refused leaves no files.
 func newEvents(dir string) *Events { return &Events{dir: dir, begin: time.Now()} }
 
 // open opens the log for appending. It terminates an incomplete last line of a
@@ -60,7 +61,8 @@ func (e *Events) open() error {
 	return nil
 }
 
-// endLine appends a newline if the file does not end with one.
+// endLine appends a newline if the file does not end with one. The incomplete line
+// becomes one that cannot be parsed, which ReadEvents accepts before a resume.
 func endLine(f *os.File) error {
 	end, err := f.Seek(0, io.SeekEnd)
 	if err != nil || end == 0 {
@@ -78,6 +80,11 @@ func endLine(f *os.File) error {
 // rank, then the values in the given order. Numbers also go to TensorBoard as
 // "kind/name". NaN and infinities are written as the strings "nan", "inf" and
 // "-inf", as JSON has no such numbers.
+//
+// Each line is one write to a file that was opened for appending, so lines are complete
+// unless the machine fails. A nil Events drops all.
+//
+// Errors: exit 73 or 74; a value that JSON cannot represent.
 func (e *Events) Write(kind string, step uint64, epoch int, values ...Value) error {
 	if e == nil {
 		return nil
@@ -87,6 +94,7 @@ func (e *Events) Write(kind string, step uint64, epoch int, values ...Value) err
 	return e.write(kind, step, epoch, values...)
 }
 
+// write is Write for a caller that holds the lock.
 func (e *Events) write(kind string, step uint64, epoch int, values ...Value) error {
 	if err := e.open(); err != nil {
 		return err
@@ -117,6 +125,8 @@ func (e *Events) write(kind string, step uint64, epoch int, values ...Value) err
 
 // Resumed logs that the run continues from the checkpoint of a step. Readers then
 // drop earlier events of later steps.
+//
+// Errors: as Write.
 func (e *Events) Resumed(step uint64, epoch int) error {
 	if e == nil {
 		return nil
@@ -132,6 +142,7 @@ func (e *Events) Resumed(step uint64, epoch int) error {
 	return e.write("resumed", step, epoch)
 }
 
+// close closes both files. Events without any have none.
 func (e *Events) close() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -165,7 +176,8 @@ func encode(v any) ([]byte, error) {
 	return json.Marshal(v)
 }
 
-// number converts numeric types to float64.
+// number converts numeric types to float64. Integers above 2⁵³ are rounded, for
+// TensorBoard only. bool is no number.
 func number(v any) (float64, bool) {
 	switch v := v.(type) {
 	case float64:
@@ -207,6 +219,7 @@ func (e Event) Text(name string) (string, bool) {
 // ReadEvents reads the events of a run. After a resume, earlier events of later
 // steps are dropped, as is an incomplete last line of a killed process.
 //
+// Memory: all events.
 // Errors: exit 66 if there is no log; 65 with the line that is malformed.
 func ReadEvents(dir string) ([]Event, error) {
 	path := filepath.Join(dir, "events.jsonl")
@@ -248,6 +261,9 @@ func ReadEvents(dir string) ([]Event, error) {
 }
 
 // parseEvent parses one line.
+//
+// Errors: invalid JSON; an event without kind or time; a step above 2⁵³, which float64
+// would round.
 func parseEvent(line []byte) (Event, error) {
 	var e Event
 	all := map[string]any{}

@@ -18,6 +18,8 @@ type Manifest struct {
 
 // WriteManifest computes the checksums of the outputs, whose names are relative to
 // dir, and writes SHA256SUMS and then manifest.json.
+//
+// Errors: those of manifest.SumBelow and manifest.Write.
 func WriteManifest(dir string, m Manifest, outputs []string) error {
 	var err error
 	if m.Outputs, err = manifest.SumBelow(dir, outputs); err != nil {

@@ -104,7 +104,11 @@ func (d *Dir) removeTemporary() error {
 // and events are dropped.
 func View(path string) *Dir { return &Dir{Path: path} }
 
-// enter determines the state of the directory, and clears it if requested.
+// enter determines the state of the directory, and clears it if requested. A directory
+// without a file that identifies a run is refused with all options, so that --overwrite
+// cannot delete other data.
+//
+// Cost: the checksums of all outputs for a finished run.
 func (d *Dir) enter(o Options) (State, error) {
 	names, err := d.content()
 	if err != nil {
@@ -206,6 +210,8 @@ type Source struct {
 }
 
 // WriteConfig writes the resolved configuration and copies of its source files.
+//
+// Errors: exit 73 or 74.
 func (d *Dir) WriteConfig(effective []byte, sources []Source) error {
 	if err := d.write("config.effective.yaml", effective); err != nil {
 		return err
@@ -262,6 +268,8 @@ var recordedVariables = []string{"GODEBUG", "GOGC", "GOMAXPROCS", "GOMEMLIMIT", 
 // WriteEnvironment completes e with the values of this process and writes
 // environment.json. It may be called again when more is known. A zero Start is set
 // to now.
+//
+// Errors: exit 73 or 74.
 func (d *Dir) WriteEnvironment(e Environment) error {
 	e.Go, e.System, e.CPUs = runtime.Version(), runtime.GOOS+"/"+runtime.GOARCH, runtime.NumCPU()
 	if e.Start.IsZero() {

@@ -40,8 +40,12 @@ const (
 	sessionStart     = 1 // SessionLog.START
 )
 
-// openTensorBoard starts a new event file; TensorBoard merges the files of one
-// folder.
+// openTensorBoard starts a new event file; TensorBoard merges the files of one folder.
+// The name has the form that TensorBoard searches for:
+// events.out.tfevents.SECONDS.HOST.PID.NUMBER. The first record states the version of
+// the format.
+//
+// Errors: exit 73 or 74.
 func openTensorBoard(dir string) (*tensorBoard, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, exit.CreateError(dir, err)
@@ -63,7 +67,8 @@ func openTensorBoard(dir string) (*tensorBoard, error) {
 	return b, exit.CreateError(path, b.record(e))
 }
 
-// scalar writes one number of a step.
+// scalar writes one number of a step. It is rounded to float32, the type of
+// Summary.Value.simple_value.
 func (b *tensorBoard) scalar(at time.Time, step uint64, tag string, x float64) error {
 	var value []byte
 	value = protowire.AppendTag(value, valueTag, protowire.BytesType)
@@ -81,7 +86,8 @@ func (b *tensorBoard) scalar(at time.Time, step uint64, tag string, x float64) e
 	return b.record(e)
 }
 
-// resumed makes TensorBoard drop later steps of earlier files.
+// resumed makes TensorBoard drop later steps of earlier files. TensorBoard purges events
+// whose step is not below that of a SessionLog with status START.
 func (b *tensorBoard) resumed(at time.Time, step uint64) error {
 	var session []byte
 	session = protowire.AppendTag(session, sessionStatus, protowire.VarintType)
@@ -97,12 +103,15 @@ func (b *tensorBoard) resumed(at time.Time, step uint64) error {
 func (b *tensorBoard) close() error { return b.file.Close() }
 
 // wallTime encodes the time of an event.
+//
+// Unit: seconds since 1970 as float64.
 func wallTime(at time.Time) []byte {
 	e := protowire.AppendTag(nil, eventWallTime, protowire.Fixed64Type)
 	return protowire.AppendFixed64(e, math.Float64bits(float64(at.UnixMicro())/1e6))
 }
 
-// record writes one record.
+// record writes one record. It is one write, so that a reader that follows the file sees
+// whole records.
 func (b *tensorBoard) record(payload []byte) error {
 	le := binary.LittleEndian
 	out := le.AppendUint64(nil, uint64(len(payload)))
@@ -117,6 +126,8 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // masked returns the CRC-32C of p, rotated and shifted, so that checksums of data
 // that contain checksums are not degenerate.
+//
+// Source: TensorFlow, core/lib/hash/crc32c.h (kMaskDelta).
 func masked(p []byte) uint32 {
 	c := crc32.Checksum(p, castagnoli)
 	return (c>>15 | c<<17) + 0xa282ead8
