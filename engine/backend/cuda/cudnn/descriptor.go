@@ -35,12 +35,14 @@ type element interface {
 	int64 | float32 | bool | byte | C.int | descriptor | unsafe.Pointer
 }
 
-// values returns an attribute with its elements.
+// values returns an attribute with its elements. The elements must stay reachable until
+// cuDNN has copied them in make.
 func values[T element](name, kind C.int, v ...T) attribute {
 	return attribute{name, kind, len(v), unsafe.Pointer(unsafe.SliceData(v))}
 }
 
-// empty creates a descriptor that is not finalized.
+// empty creates a descriptor that is not finalized. It is one of m, so that close
+// destroys it. what names it in errors.
 func (m *descriptors) empty(what string, kind C.int) (descriptor, error) {
 	var d descriptor
 	if err := m.l.call("cudnnBackendCreateDescriptor", what, func() C.int { return C.ens_cudnn_make(m.l.t, kind, &d.p) }); err != nil {
@@ -51,6 +53,8 @@ func (m *descriptors) empty(what string, kind C.int) (descriptor, error) {
 }
 
 // make creates a descriptor with attributes and finalizes it.
+//
+// Errors: *CallError; cuDNN checks most attributes when a descriptor is finalized.
 func (m *descriptors) make(what string, kind C.int, attributes ...attribute) (descriptor, error) {
 	d, err := m.empty(what, kind)
 	if err != nil {
@@ -99,7 +103,8 @@ func one[T element](l *Library, d descriptor, what string, name, kind C.int) (T,
 	return x[0], err
 }
 
-// filled reads an attribute of at most most descriptors of a kind, created by m.
+// filled reads an attribute of at most most descriptors of a kind, created by m. cuDNN
+// fills descriptors of the caller rather than return its own, so all are created before.
 func (m *descriptors) filled(d descriptor, what string, name, kind C.int, most int) ([]descriptor, error) {
 	list := make([]descriptor, most)
 	for i := range list {

@@ -63,6 +63,14 @@ var passes = [...]passAttributes{
 }
 
 // graph describes a convolution, with bias and ReLU if it is fused.
+//
+// The graph is x, w → conv → + bias → ReLU → y; intermediate results are virtual tensors
+// of float32 that no memory holds. alpha is 1, and beta is 1 if the result is added to
+// the values in memory.
+//
+// Errors: *CallError of the first descriptor that cuDNN rejects; later ones are then not
+// made.
+// Source: NVIDIA, cuDNN Backend API, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR.
 func (h *Handle) graph(m *descriptors, c *Convolution, fused bool) (descriptor, error) {
 	var first error
 	keep := func(d descriptor, err error) descriptor {

@@ -43,7 +43,9 @@ var noteNames = map[C.int]string{
 	C.CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP:             "keeps NaN",
 }
 
-// refused returns why an engine with a numerical note is excluded; "" if it is not.
+// refused returns why an engine with a numerical note is excluded; "" if it is not. Sums
+// in an order that varies, or in float16, would make training irreproducible or
+// inaccurate; other notes only describe.
 func refused(c *Convolution, note C.int) string {
 	switch note {
 	case C.CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC, C.CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION, C.CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS:
@@ -223,8 +225,9 @@ func (f *finder) find(fused bool) error {
 	return nil
 }
 
-// isUnexpected reports whether an error has another cause than a request that cuDNN
-// does not support.
+// isUnexpected reports whether an error has another cause than a request that cuDNN does
+// not support. Statuses from 3000 to 3999 are CUDNN_STATUS_NOT_SUPPORTED and its
+// variants.
 func isUnexpected(err error) bool {
 	var e *CallError
 	return !errors.As(err, &e) || e.Status/1000 != 3
@@ -258,7 +261,8 @@ func (f *finder) ask(fused bool, mode C.int, what string) error {
 }
 
 // choices returns the engines and settings that a heuristic proposes, the best first,
-// without excluded and repeated ones.
+// without excluded and repeated ones. The caller closes m; a choice is numbers only and
+// needs none of its descriptors.
 func (f *finder) choices(m *descriptors, fused bool, mode C.int, what string) ([]choice, error) {
 	g, err := f.h.graph(m, f.c, fused)
 	if err != nil {

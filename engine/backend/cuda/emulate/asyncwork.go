@@ -26,6 +26,7 @@ type asyncWork struct {
 	f      func(memory [][]byte) error
 }
 
+// newAsyncWork allocates the copies once, so that a recording can run it again.
 func newAsyncWork(d *Device, memory []Buffer, f func(memory [][]byte) error) *asyncWork {
 	b := &asyncWork{d: d, memory: memory, f: f}
 	for _, m := range memory {
@@ -46,7 +47,8 @@ func (d *Device) RunAsync(m []Buffer, f func(memory [][]byte) error) (device.Eve
 // IsRecording reports whether work is being recorded.
 func (d *Device) IsRecording() bool { return d.recording != nil }
 
-// begin copies the buffers and marks those that will be written.
+// begin copies the buffers and marks those that will be written. A kernel that reads a
+// result too early computes with NaN, which tests detect.
 func (b *asyncWork) begin() error {
 	for i, m := range b.memory {
 		here := unsafe.Slice((*byte)(m.Start), m.Bytes)
@@ -74,7 +76,11 @@ func (b *asyncWork) end() error {
 // finishAsync executes all asynchronous work.
 func (d *Device) finishAsync() error { return d.finishFirst(len(d.pending)) }
 
-// finishFirst executes the first n items of asynchronous work.
+// finishFirst executes the first n items of asynchronous work. The caller has opened the
+// memory (Device.open).
+//
+// Errors: a buffer that other work has changed in the meantime; those of the work. The
+// rest of the work is then still pending.
 func (d *Device) finishFirst(n int) error {
 	for range n {
 		b := d.pending[0]

@@ -58,7 +58,8 @@ var header string
 // launching serialises kernels: their shared memory is static.
 var launching sync.Mutex
 
-// Device is an emulated device. Work is executed when it is enqueued.
+// Device is an emulated device. Work is executed when it is enqueued. One goroutine uses
+// it at a time, as the context of a GPU.
 type Device struct {
 	limit       int64 // size of its memory in bytes
 	used        int64
@@ -97,6 +98,11 @@ func (d *Device) Properties() device.Properties {
 
 // Alloc allocates memory that only kernels and copies may access. All its bits are set,
 // which is NaN in every floating-point type.
+//
+// The pages before and after it stay protected, so an access beyond the end faults at
+// once if the size is a multiple of 256 bytes, else after the padding of the alignment.
+//
+// Errors: device.ErrOutOfMemory above the limit of Open.
 func (d *Device) Alloc(bytes int64) (device.Pointer, error) {
 	if bytes > d.limit-d.used {
 		return nil, fmt.Errorf("%w: %d bytes requested, %d of %d free", device.ErrOutOfMemory, bytes, d.limit-d.used, d.limit)
@@ -134,7 +140,8 @@ func (d *Device) Free(p device.Pointer) error {
 	return nil
 }
 
-// AllocHost allocates memory of the process.
+// AllocHost allocates memory of the process. It is set to 0. It stands for page-locked
+// memory, which copies read and write in the order of the stream.
 func (d *Device) AllocHost(bytes int64) (device.Pointer, error) {
 	p := C.calloc(C.size_t(max(bytes, 1)+64), 1)
 	if p == nil {
@@ -153,7 +160,9 @@ func (d *Device) FreeHost(p device.Pointer) error {
 	return nil
 }
 
-// open makes the memory of the device accessible while f runs.
+// open makes the memory of the device accessible while f runs. A program that accesses
+// memory of the device at another time faults, as with a GPU. Cost: two calls of
+// mprotect for each allocation.
 func (d *Device) open(f func() error) error {
 	for _, r := range d.regions {
 		if C.emulate_protect(unsafe.Add(r.base, page), C.size_t(r.bytes), 1) != 0 {
@@ -170,6 +179,8 @@ func (d *Device) open(f func() error) error {
 }
 
 // do executes work, or adds it to the recording.
+//
+// Errors: a device that is closed; those of f.
 func (d *Device) do(f func() error) error {
 	if d.closed {
 		return errors.New("emulate: the device is closed")
@@ -324,7 +335,8 @@ type recording struct {
 	work []func() error
 }
 
-// Record records the work that f enqueues.
+// Record records the work that f enqueues. Nothing is executed meanwhile, as in the
+// capture of a CUDA graph.
 func (d *Device) Record(f func() error) (device.Recording, error) {
 	r := &recording{d: d}
 	d.recording = r
@@ -347,6 +359,12 @@ func (r *recording) Close() error { return nil }
 const compiler = "g++"
 
 // Load compiles a program, unless the user's cache directory has it.
+//
+// The name of the library has the digest of its source, so a changed kernel or header is
+// compiled anew and old libraries are never loaded.
+//
+// Errors: those of the compiler, with its messages; a cache directory that cannot be
+// written.
 func (d *Device) Load(p device.Program) (device.Module, error) {
 	var s strings.Builder
 	s.WriteString(header)
@@ -405,6 +423,13 @@ type module struct {
 }
 
 // Call prepares a call and checks arguments and sizes.
+//
+// A GPU accepts an argument of another type of the same size, and computes with wrong
+// values; here the kinds of arguments are compared with those that the C++ compiler has
+// seen.
+//
+// Errors: an unknown kernel, arguments of other types, more threads or shared memory
+// than Properties permits.
 func (m *module) Call(kernel string, size device.Size, args ...any) (device.Call, error) {
 	fail := func(err error) error { return fmt.Errorf("%s: kernel %s: %w", m.name, kernel, err) }
 	launch, err := m.lib.Symbol("emulated_launch_" + kernel)

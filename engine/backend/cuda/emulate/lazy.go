@@ -15,7 +15,8 @@ import (
 // LazyDevice is an emulated device that executes work as late as a GPU may: when the
 // program waits for it. A program that changes memory which enqueued work reads, or
 // reads memory which it writes, without waiting, gets another result than with Device.
-// CopyNow is executed as early as possible.
+// CopyNow is executed as early as possible. Together with Device it covers both extremes
+// of the order in which a GPU may execute.
 type LazyDevice struct {
 	*Device
 	queue    []func() error // work not executed yet, in order
@@ -43,7 +44,8 @@ func (l *LazyDevice) enqueue(f func() error) error {
 	return nil
 }
 
-// flush executes all work. After an error the rest is dropped.
+// flush executes all work. After an error the rest is dropped. The queue is taken first,
+// since work may enqueue more.
 func (l *LazyDevice) flush() error {
 	all := l.queue
 	l.queue = nil
@@ -66,7 +68,10 @@ func (l *LazyDevice) isPinned(p device.Pointer) bool {
 	return l.owns(p)
 }
 
-// Copy reads memory of the program at once, and writes it before it returns.
+// Copy reads memory of the program at once, and writes it before it returns. This is
+// what cudaMemcpyAsync guarantees for pageable memory.
+//
+// Source: NVIDIA, CUDA Runtime API, section "API synchronization behavior".
 func (l *LazyDevice) Copy(dst, src device.Pointer, n int64) error {
 	if l.recording == nil && n > 0 && !l.isPinned(src) {
 		data := bytes.Clone(unsafe.Slice((*byte)(src), n))
@@ -191,6 +196,7 @@ type lazyModule struct {
 	device.Module
 }
 
+// Call prepares a call that Run enqueues.
 func (m lazyModule) Call(kernel string, size device.Size, args ...any) (device.Call, error) {
 	c, err := m.Module.Call(kernel, size, args...)
 	return lazyWork{m.l, c}, err
@@ -202,6 +208,7 @@ type lazyWork struct {
 	work interface{ Run() error }
 }
 
+// Run enqueues the work.
 func (w lazyWork) Run() error { return w.l.enqueue(w.work.Run) }
 
 // Close closes a recording.

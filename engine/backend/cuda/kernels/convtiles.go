@@ -7,7 +7,11 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
 )
 
-// Products is how convolutions multiply: the values of PRODUCTS in conv.cu.
+// Products is how convolutions multiply: the values of PRODUCTS in conv.cu. F16Quads is
+// apart because compute capability 7.0 multiplies by mma.m8n8k4 only, whose fragments
+// belong to quads of threads.
+//
+// Source: NVIDIA, PTX ISA, mma and wgmma.
 type Products int
 
 // The kinds of products.
@@ -104,6 +108,13 @@ const swizzleBytes = 1024
 
 // ConvShared returns the bytes of shared memory of conv.cu, with tables for the given
 // numbers of taps.
+//
+// The buffers of a stage hold units of 16 bytes of each row and column; "more" pads a
+// line of units, so that threads of a warp read different banks. Behind them are tables
+// of 4 bytes: the positions of rows for each tap, and the offsets of taps. A block may
+// not exceed the shared memory of the device (Properties.SharedBytes).
+//
+// taps are the filter's sizes over depth, height and width.
 func (t Tile) ConvShared(taps [3]int) int {
 	units, more, start := 4, 2, 0
 	if t.Warpgroups {
@@ -114,7 +125,8 @@ func (t Tile) ConvShared(taps [3]int) int {
 }
 
 // FilterShared returns the bytes of shared memory of convfilter.cu, for values of the
-// given size.
+// given size. The tables of positions are double, for the points in use and the next
+// ones.
 func (t Tile) FilterShared(taps [3]int, bytes int) int {
 	per, more, start := unitBytes/bytes, 1, 0
 	switch {
@@ -126,26 +138,30 @@ func (t Tile) FilterShared(taps [3]int, bytes int) int {
 	return start + t.Stages*t.Points*(t.Rows/per+t.Columns/per+2*more)*unitBytes + 2*4*t.Points*(2+taps[1]+taps[2])
 }
 
-// defines returns the macros of a program.
+// defines returns the macros of a program. stored is the C name of the storage type:
+// float, bf16 or f16.
 func (t Tile) defines(stored string, p Products) []string {
 	return []string{"T=" + stored, fmt.Sprintf("PRODUCTS=%d", p), fmt.Sprintf("ROWS=%d", t.Rows), fmt.Sprintf("COLUMNS=%d", t.Columns),
 		fmt.Sprintf("WARP_ROWS=%d", t.WarpRows), fmt.Sprintf("WARP_COLUMNS=%d", t.WarpColumns),
 		fmt.Sprintf("THREADS=%d", t.Threads), fmt.Sprintf("STAGES=%d", t.Stages), fmt.Sprintf("BLOCKS=%d", t.Blocks), fmt.Sprintf("WGMMA=%d", btoi(t.Warpgroups))}
 }
 
-// program returns the source of a file with macros.
+// program returns the source of a file with macros. Those of warpgroups need the
+// architecture-specific target sm_90a, since wgmma exists in no other.
 func (t Tile) program(file string, defines ...string) device.Program {
 	p := Program(file, defines...)
 	p.Specific = t.Warpgroups
 	return p
 }
 
-// Conv returns the program of a convolution or its adjoint.
+// Conv returns the program of a convolution or its adjoint. It is an implicit matrix
+// product of filters and of the input's values at all taps.
 func Conv(t Tile, stored string, p Products, adjoint bool) device.Program {
 	return t.program("conv.cu", append(t.defines(stored, p), adjointDefine(adjoint))...)
 }
 
-// ConvPack returns the program that packs filters for Conv.
+// ConvPack returns the program that packs filters for Conv. They are rounded to TF32
+// there once, not in each block.
 func ConvPack(stored string, p Products, adjoint bool) device.Program {
 	return Program("convpack.cu", "T="+stored, fmt.Sprintf("TF32=%d", btoi(p == TF32)), adjointDefine(adjoint))
 }
@@ -171,7 +187,8 @@ func ConvFilter(t Tile, stored string, p Products, lanes int) device.Program {
 }
 
 // convVariants returns all programs of convolutions: every tile size with every kind of
-// products.
+// products. Tests compile all of them; a process compiles only those that its plans
+// choose.
 func convVariants() []device.Program {
 	all := []device.Program{LocalConv(LocalSamples)}
 	for _, stored := range []string{"float", "bf16", "f16"} {

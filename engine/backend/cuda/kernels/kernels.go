@@ -19,6 +19,9 @@ var files embed.FS
 // headers that it includes and the given macros, "NAME=value". The macros are in the
 // source and not options of the compiler, because NVRTC includes a header of its own
 // first, in which T is a name.
+//
+// Errors of the compiler name the file and line of the source, because of the #line
+// directives.
 func Program(file string, defines ...string) device.Program {
 	var s strings.Builder
 	for _, d := range defines {
@@ -30,7 +33,8 @@ func Program(file string, defines ...string) device.Program {
 	return device.Program{Name: file, Source: s.String()}
 }
 
-// write writes a file with the headers that it includes, each once.
+// write writes a file with the headers that it includes, each once. Includes of the form
+// <…> are left to the compiler.
 func write(s *strings.Builder, file string, seen map[string]bool) {
 	if seen[file] {
 		return
@@ -50,7 +54,8 @@ func write(s *strings.Builder, file string, seen map[string]bool) {
 	}
 }
 
-// Digest returns a hash of all sources, for the key of timing tables.
+// Digest returns a hash of all sources, for the key of timing tables. A changed kernel
+// thus invalidates the timings of all kernels of a table. It has 16 hexadecimal digits.
 func Digest() string {
 	entries, err := files.ReadDir(".")
 	if err != nil {
@@ -85,7 +90,8 @@ func Files() []string {
 // kernel matches the kernels of a source.
 var kernel = regexp.MustCompile(`(?m)^KERNEL (?:__launch_bounds__\([^)]*\) )?(\w+)\(`)
 
-// Names returns the names of the kernels of a program.
+// Names returns the names of the kernels of a program. They are in the order of the
+// source. A kernel is declared by the macro KERNEL at the beginning of a line.
 func Names(p device.Program) []string {
 	var names []string
 	for _, m := range kernel.FindAllStringSubmatch(p.Source, -1) {

@@ -29,7 +29,9 @@ var choices = map[string][][]string{
 // fieldChoices are fields of any storage type, plain or with channels last.
 var fieldChoices = [][]string{{"T=float", "T=bf16", "T=f16"}, {"", "LAST=1"}}
 
-// Variants returns each program with all combinations of macros in use.
+// Variants returns each program with all combinations of macros in use. A test compiles
+// them for each architecture, so that a macro that breaks a rare combination is found
+// without a GPU.
 func Variants() []device.Program {
 	var all []device.Program
 	for _, file := range Files() {
