@@ -31,7 +31,8 @@ type localSums struct {
 	runOf     func(op.LocalRun) kern.ProductRun // assigns the offsets of a run to result, a and b
 }
 
-// kernel prepares the sums (kern.Pool.Products).
+// kernel prepares the sums (kern.Pool.Products). Runs are planned once, with the plan of the
+// network.
 func (s localSums) kernel(b *Backend, q backend.Request) (backend.Kernel, error) {
 	own := make([]kern.ProductRun, len(s.runs))
 	for i, r := range s.runs {
@@ -63,6 +64,8 @@ func localConv(b *Backend, q backend.Request) (backend.Kernel, error) {
 // localConvGradData prepares local_conv_grad_data, the gradient with respect to x:
 //
 //	dx[n,c,q] = Σ w[k,c,t,q−t]·dy[n,k,q−t] over channels k and taps t
+//
+// Source: Grönquist et al. 2021, doi:10.1098/rsta.2020.0092; op.LocalConv.
 func localConvGradData(b *Backend, q backend.Request) (backend.Kernel, error) {
 	dy, w, x := q.In[0], q.In[1], q.Out.Shape
 	s := newLocalSizes(x, w.Shape, dy.Shape)

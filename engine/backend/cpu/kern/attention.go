@@ -16,6 +16,11 @@ package kern
 import "C"
 
 // Softmax computes y[o][m][i] = exp(x)/Σ exp(x) over m. y may alias x.
+//
+// The largest x is subtracted first, which does not change the result and keeps exp
+// finite.
+//
+// Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.2.1; op.Softmax.
 func (p *Pool) Softmax(y, x []float32, d Dims) {
 	want("y", len(y), d.Len())
 	want("x", len(x), d.Len())
@@ -23,6 +28,8 @@ func (p *Pool) Softmax(y, x []float32, d Dims) {
 }
 
 // SoftmaxGrad computes dx = y·(dy − Σ y·dy), the sum over m. dx may alias y and dy.
+//
+// It is the product of dy with the Jacobian matrix ∂y_i/∂x_j = y_i (δ_ij − y_j).
 func (p *Pool) SoftmaxGrad(dx, y, dy []float32, d Dims) {
 	want("dx", len(dx), d.Len())
 	want("y", len(y), d.Len())
@@ -55,6 +62,8 @@ func (a Attention) sizes() [8]C.long {
 // SetDot computes scores w[n][j][h][i][cell], the sum of q[n][j]·k[n][i] over the
 // channels of head h and the grid points of the cell. The order of summation does not
 // depend on the number of threads.
+//
+// Source: Finn 2021, arXiv:2106.13924; op.SetDot.
 func (p *Pool) SetDot(w, q, k []float32, a Attention) {
 	want("w", len(w), a.weights())
 	want("q", len(q), a.rows(a.Queries))
@@ -63,8 +72,11 @@ func (p *Pool) SetDot(w, q, k []float32, a Attention) {
 	C.ens_set_dot(p.ptr(), f32(w), f32(q), f32(k), &g[0])
 }
 
-// SetMix computes y[n][j] = Σᵢ w[n][j][h][i][cell]·x[n][i], or with transposed y[n][i]
-// = Σⱼ w[n][j][h][i][cell]·x[n][j].
+// SetMix computes y[n][j] = Σᵢ w[n][j][h][i][cell]·x[n][i], or with transposed y[n][i] =
+// Σⱼ w[n][j][h][i][cell]·x[n][j]. With weights from SetDot and Softmax the first is
+// attention, the second the gradient of its values.
+//
+// Source: Finn 2021, arXiv:2106.13924.
 func (p *Pool) SetMix(y, w, x []float32, a Attention, transposed bool) {
 	in, out, t := a.Keys, a.Queries, C.int(0)
 	if transposed {

@@ -78,12 +78,14 @@ func (a Axis) ScratchLen(part AxisPart, threads int) int {
 //
 //	y_i = Σ_j softmax_j(q_i·k_j/√d + offsets[j−i])·v_j,  j in the window of i
 //
-// with d channels of a head. Distances beyond Reach use the outermost bias.
+// with d channels of a head. Distances beyond Reach use the outermost bias. The order of
+// summation does not depend on the number of threads.
 //
 // Shape: x [rows 3·Channels plane], offsets [Heads 2·Reach+1], y and dy [rows Channels
 // plane].
-//
-// The order of summation does not depend on the number of threads.
+// Source: Ho et al. 2019, arXiv:1912.12180 (axial attention); Liu et al. 2021,
+// arXiv:2103.14030 (relative position bias); Dao et al. 2022, arXiv:2205.14135 (scores
+// are recomputed in the gradient).
 func (p *Pool) Axis(part AxisPart, y, x, offsets, dy, scratch []float32, a Axis) {
 	lines := a.Blocks * a.Width * a.Length
 	want("x", len(x), 3*a.Channels*lines)

@@ -40,7 +40,11 @@ func (p *Pool) BlockedSums(sum, dot []float32, x, z, gate Stored, b Blocked) {
 // sums are relative to the first value of the channel, so that a large mean does not
 // cancel.
 //
+// With d = x − x₀ and n values: mean = x₀ + Σd/n and variance = (Σd² − (Σd)²/n)/n.
+//
 // Shape: x of shape b, not empty → mean, variance [C].
+// Source: Chan, Golub and LeVeque 1983, doi:10.1080/00031305.1983.10483115 (shifted
+// data).
 func (p *Pool) BlockedMoments(mean, variance []float32, x Stored, b Blocked) {
 	want("mean", len(mean), b.C)
 	want("variance", len(variance), b.C)
@@ -55,6 +59,8 @@ func (p *Pool) BlockedMoments(mean, variance []float32, x Stored, b Blocked) {
 // the forward pass of batch normalisation. y may alias x. ReLU keeps NaN.
 //
 // Shape: x, y of shape b; scale, shift [C].
+// Source: Ioffe and Szegedy 2015, arXiv:1502.03167, algorithm 1, with scale = γ/√(σ² +
+// ε) and shift = β − scale·μ.
 func (p *Pool) BlockedAffine(y, x Stored, scale, shift []float32, b Blocked, relu bool) {
 	y.want("y", b.Len(), y)
 	x.want("x", b.Len(), y)
@@ -70,6 +76,8 @@ func (p *Pool) BlockedAffine(y, x Stored, scale, shift []float32, b Blocked, rel
 // alias any argument.
 //
 // Shape: x, y, z, gate of shape d; a, b, c [C].
+// Source: Ioffe and Szegedy 2015, arXiv:1502.03167, section 3: the gradients of
+// algorithm 1, in which x and y occur linearly.
 func (p *Pool) BlockedCombine(z, x, y, gate Stored, a, b, c []float32, d Blocked) {
 	z.want("z", d.Len(), z)
 	x.want("x", d.Len(), z)

@@ -29,6 +29,8 @@ const (
 //
 // Shape: x of shape b → y of shape b with S = ⌊S/k⌋.
 // Missing: NaN in a window gives NaN.
+// Source: torch.nn.MaxPool3d and torch.nn.AvgPool3d without padding; op.MaxPool,
+// op.AvgPool.
 func (p *Pool) BlockedWindow(kind WindowKind, y, x Stored, b Blocked, k [3]int) {
 	x.want("x", b.Len(), y)
 	y.want("y", b.windows(k).Len(), y)
@@ -69,6 +71,7 @@ const MaxBlockedFactor = 32
 // BlockedUpsample is Upsample of a blocked tensor, for rows of any length.
 //
 // Shape: x of shape b → y of shape b with S·factor.
+// Source: torch.nn.Upsample(mode="trilinear", align_corners=False); op.Upsample.
 func (p *Pool) BlockedUpsample(y, x Stored, b Blocked, factor [3]int, wrap bool) {
 	x.want("coarse", b.Len(), y)
 	y.want("fine", b.times(factor).Len(), y)

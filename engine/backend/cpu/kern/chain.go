@@ -21,6 +21,14 @@ const (
 )
 
 // ChainFunc is an elementwise function in a chain.
+//
+// The CRPS of a normal distribution is, with z = (c − a)/b,
+//
+//	b (z (2Φ(z) − 1) + 2φ(z) − 1/√π)
+//
+// with derivatives 1 − 2Φ(z) by a and 2φ(z) − 1/√π by b.
+//
+// Source: Gneiting et al. 2005, doi:10.1175/MWR2904.1, equation 5; op.GaussianCRPS.
 type ChainFunc int
 
 // The functions that are neither Unary nor Binary: scale·a + shift; a/b, or 0 where b

@@ -19,6 +19,14 @@ import "C"
 // stride, dilation and padding. NaN and infinities affect the results whose sums contain
 // them, and no others. It is much slower than other kernels, which leave operands that are
 // not finite to it.
+//
+// Forward it computes
+//
+//	y[n,k,o] = bias[k] + Σ_c Σ_r w[k,c,r] · x[n,c,o·stride + r·dilation − pad]
+//
+// with o and r over depth, height and width; the other passes are its derivatives.
+//
+// Source: torch.nn.Conv3d, the definition of cross-correlation; op.Conv3D.
 type NaiveConv struct {
 	pool *Pool
 	geom []C.long

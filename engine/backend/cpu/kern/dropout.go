@@ -19,7 +19,11 @@ type DropoutSpec struct {
 	Keep           float32
 }
 
-// Dropout computes y[i] = 0 or Keep·x[i]. y may alias x.
+// Dropout computes y[i] = 0 or Keep·x[i]. y may alias x. With Keep = 1/(1 − p) for the
+// probability p of 0, the expected value of y is x. The gradient is the same call on dy,
+// since nothing is stored: the random numbers depend on key and position only.
+//
+// Source: Srivastava et al. 2014, JMLR 15, 1929–1958.
 func (p *Pool) Dropout(y, x []float32, d DropoutSpec) {
 	want("x", len(x), len(y))
 	C.ens_dropout(p.ptr(), f32(y), f32(x), C.ulong(d.Key), C.ulong(d.Threshold), C.float(d.Keep), C.long(len(y)))

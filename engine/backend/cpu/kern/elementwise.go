@@ -28,6 +28,7 @@ import "C"
 // Unary computes y[i] = f(x[i]). y may alias x.
 //
 // Missing: NaN gives NaN.
+// Source: NIST DLMF 4.2, 4.28 and 7.2; op/unary.go has the formula and source of each.
 func (p *Pool) Unary(f Unary, y, x []float32) {
 	want("x", len(x), len(y))
 	C.ens_unary(p.ptr(), C.int(f), f32(y), f32(x), C.long(len(y)))
@@ -64,6 +65,8 @@ func (p *Pool) Affine(y, x []float32, scale, shift float32) {
 }
 
 // AXPY computes y[i] += a·x[i].
+//
+// Source: Lawson et al. 1979, doi:10.1145/355841.355847 (BLAS).
 func (p *Pool) AXPY(y, x []float32, a float32) {
 	want("x", len(x), len(y))
 	C.ens_axpy(p.ptr(), f32(y), f32(x), C.float(a), C.long(len(y)))
@@ -110,6 +113,8 @@ func (p *Pool) AffineMid(y, x, scale, shift []float32, d Dims) {
 // CombineMid computes z[o][m][i] = a[m]·x[o][m][i] + b[m]·y[o][m][i] + c[m], the
 // backward pass of batch normalisation with x the gradient of the result and y the
 // input. z may alias x or y.
+//
+// Source: Ioffe and Szegedy 2015, arXiv:1502.03167, section 3.
 func (p *Pool) CombineMid(z, x, y, a, b, c []float32, d Dims) {
 	want("z", len(z), d.Len())
 	want("x", len(x), d.Len())

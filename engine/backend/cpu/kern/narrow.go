@@ -73,6 +73,7 @@ func (t *Narrow) ScratchLen() int { return t.filters + t.padded }
 //
 // Shape: x blocked; w plain [K C kD k k]; bias [K] or nil; y plain [N K D H' W']
 // (Result).
+// Source: torch.nn.Conv3d; op.Conv3D.
 func (t *Narrow) Forward(y []float32, x Stored, w, bias, scratch []float32) {
 	t.check(x, len(y), len(w), len(scratch))
 	if bias != nil {
@@ -82,14 +83,15 @@ func (t *Narrow) Forward(y []float32, x Stored, w, bias, scratch []float32) {
 }
 
 // Data computes dx, the gradient with respect to the input, with 0 where gate, if set,
-// is not positive.
+// is not positive. It is the correlation of dy, padded by the size of the filter, with
+// the reversed filter.
 func (t *Narrow) Data(dx Stored, dy, w []float32, gate Stored, scratch []float32) {
 	t.check(dx, len(dy), len(w), len(scratch))
 	gate.wantIfSet("gate", dx.Len(), dx)
 	C.ens_narrow_data(t.pool.ptr(), dx.storage(), dx.ptr, f32(dy), f32(w), gate.ptr, f32(scratch), &t.geom[0])
 }
 
-// Filter computes dw, the gradient of the filter.
+// Filter computes dw, the gradient of the filter. It is the correlation of x with dy.
 func (t *Narrow) Filter(dw []float32, x Stored, dy, scratch []float32) {
 	t.check(x, len(dy), len(dw), len(scratch))
 	C.ens_narrow_filter(t.pool.ptr(), x.storage(), f32(dw), x.ptr, f32(dy), f32(scratch), &t.geom[0])

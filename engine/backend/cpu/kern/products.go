@@ -24,6 +24,11 @@ type ProductRun struct{ Z, A, B, N int }
 //	z[i·Z₀ + j·Z₁ + run.Z + k] = Σ_r Σ_run a[i·A₀ + j·A₁ + r·A₂ + run.A + k] · b[i·B₀ + j·B₁ + r·B₂ + run.B + k]
 //
 // over runs within rows of z. Elements of z in no run become 0.
+//
+// Locally connected convolutions and their gradients have this form: a filter for each
+// point, so that a run is a row of points with one tap.
+//
+// Source: Grönquist et al. 2021, doi:10.1098/rsta.2020.0092; op.LocalConv.
 type Products struct {
 	g       [13]C.long
 	first   []C.long // first run of each row, and the number of runs

@@ -25,6 +25,8 @@ func (p *Pool) Sum(x []float32) float64 {
 }
 
 // Dot returns Σ a[i]·b[i] in float64.
+//
+// Source: Lawson et al. 1979, doi:10.1145/355841.355847 (BLAS, dsdot).
 func (p *Pool) Dot(a, b []float32) float64 {
 	want("b", len(b), len(a))
 	if len(a) == 0 {
@@ -61,7 +63,10 @@ func (p *Pool) SumAxis(y, x []float32, scale float32, d Dims) {
 }
 
 // MomentsMid computes the mean and the variance (divisor: the count) of x[o][m][i] over
-// o and i, in two passes.
+// o and i, in two passes. The second pass sums (x − mean)², which does not cancel for a
+// large mean.
+//
+// Source: Chan, Golub and LeVeque 1983, doi:10.1080/00031305.1983.10483115.
 func (p *Pool) MomentsMid(mean, variance, x []float32, d Dims) {
 	want("mean", len(mean), d.Mid)
 	want("variance", len(variance), d.Mid)

@@ -23,12 +23,17 @@ import (
 
 // HasVNNI reports whether the instruction set in use has dot products of bytes
 // (AVX512_VNNI). Without them int8 convolutions give the same bits but are slow.
+//
+// Source: Intel 64 and IA-32 Architectures Software Developer's Manual, VPDPBUSD.
 func HasVNNI() bool { return C.ens_has_vnni() == 1 }
 
 // WinoInt8Spec describes an int8 convolution: uint8 values, a filter of 3×3 or 3×3×3,
 // zero or periodic padding that keeps the size.
 //
 // A real value is (q − zero point)·scale for a stored value q.
+//
+// Source: Lavin and Gray 2016, doi:10.1109/CVPR.2016.435 (F(4×4, 3×3)); Andri et al.
+// 2022, arXiv:2209.12982 (one scale for each point of a tile).
 type WinoInt8Spec struct {
 	WinoSpec
 	// InScales are the scales of the input channels.
@@ -174,6 +179,7 @@ func (j *WinoInt8) Run(y8 []uint8, y Stored, x0, x1 []uint8, w, bias, scratch []
 // clipped to 0 … 255.
 //
 // Shape: x, y of shape b; scales [C].
+// Source: Jacob et al. 2018, arXiv:1712.05877, equation 1.
 func (p *Pool) Quantise(y []uint8, x Stored, scales []float32, zero int, b Blocked) {
 	want("y", len(y), b.Len())
 	x.want("x", b.Len(), x)
@@ -186,7 +192,8 @@ func (p *Pool) Quantise(y []uint8, x Stored, scales []float32, zero int, b Block
 }
 
 // Int8MaxPool computes the maximum over disjoint windows k of a blocked field of uint8,
-// as BlockedWindow.
+// as BlockedWindow. The maximum of stored values is that of real ones, since a scale is
+// positive and one channel has one scale.
 func (p *Pool) Int8MaxPool(y, x []uint8, b Blocked, k [3]int) {
 	want("x", len(x), b.Len())
 	want("y", len(y), b.windows(k).Len())
