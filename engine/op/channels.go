@@ -13,6 +13,8 @@ func tieAllAxes[A any](t graph.ChannelConstraints, in []Shape, _ Shape, _ A) {
 
 // tieWindowed ties batch and channels, and pins the axes that windows move
 // along.
+//
+// Source: Fang et al. 2023, arXiv:2301.12900 (dependencies between channels of layers).
 func tieWindowed[A any](t graph.ChannelConstraints, _ []Shape, _ Shape, _ A) {
 	t.TieAxes(0, 0, graph.Result, 0)
 	t.TieAxes(0, 1, graph.Result, 1)

@@ -25,6 +25,8 @@ func withRows(s Shape, rows int) Shape {
 
 // setWindow is the window of operations that read all rows of a sample at one
 // point. per is the number of rows of operand i per sample.
+//
+// Source: Zaheer et al. 2017, arXiv:1703.06114 (functions of sets).
 func setWindow(in []Shape, i, per int) Window {
 	if len(in) <= i || len(in[i]) == 0 || per < 1 {
 		return Window{}

@@ -14,6 +14,9 @@ import (
 // a unit is replaced by one of the same size.
 //
 // Shape: w, grow [parameters].
+// Source: Mocanu et al. 2018, doi:10.1038/s41467-018-04316-3 (grow at random); Evci et
+// al. 2020, arXiv:1911.11134, algorithm 1 (grow by gradients), here with units of
+// several weights.
 func (p *Pruner) dropAndGrow(fraction float64, w, grow []float32) {
 	keep := slices.Clone(p.mask)
 	scores := make([]float32, p.n)

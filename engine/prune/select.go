@@ -73,6 +73,9 @@ const keepAlways = key(math.MaxUint64)
 // Units that must stay have the key keepAlways: the unit with the highest score of each layer and,
 // in a layer that reads the input, the unit with the highest score of each input channel or block
 // of channels. The pattern 2:4 needs none, as it keeps half of every row.
+//
+// Source: Han et al. 2015, arXiv:1506.02626 (magnitudes); a layer that keeps one unit
+// cannot be cut off (layer collapse: Tanaka et al. 2020, arXiv:2006.05467).
 func (c *ranking) keys() []key {
 	var keys []key
 	for at, l := range c.layers {

@@ -1,6 +1,9 @@
 package prune
 
 // Format is a storage format of a sparse float32 matrix.
+//
+// Source: Saad 2003, Iterative Methods for Sparse Linear Systems, 2nd ed., section 3.4
+// (CSR); Mishra et al. 2021, arXiv:2104.08378 (2:4).
 type Format string
 
 // The formats and their content, n being the number of nonzeros:

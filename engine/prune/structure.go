@@ -7,6 +7,9 @@ import (
 )
 
 // Pattern is the shape of the units that are removed together.
+//
+// Source: Narang et al. 2017, arXiv:1711.02782 (blocks); Mishra et al. 2021,
+// arXiv:2104.08378 (2:4).
 type Pattern string
 
 // The patterns.
