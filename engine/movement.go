@@ -22,6 +22,9 @@ const (
 var Classes = []Class{Contraction, Normalisation, Resampling, Pointwise, Copying}
 
 // ClassOf is the class of an operation of g.
+//
+// Source: Ivanov et al. 2021, arXiv:2007.00072, section 4 (contractions, normalisations,
+// maps), with two more classes for convolutional networks.
 func ClassOf(g *graph.Graph, n *graph.Node) Class {
 	w, class := n.Op.Window(g.InShapes(n), n.Attrs), n.Op.Class
 	if f, ok := n.Attrs.(op.HaloOp); ok {
@@ -106,6 +109,8 @@ type Movement struct {
 
 // Intensity is the arithmetic intensity: operations per byte. It is 0 without
 // traffic.
+//
+// Unit: FLOP/byte.
 func (m Movement) Intensity() float64 {
 	if m.Bytes == 0 {
 		return 0

@@ -83,7 +83,8 @@ func (p *Plan) notFiniteOperand() *NotFinite {
 	return nil
 }
 
-// notFiniteIn returns the first value that is not finite of a node.
+// notFiniteIn returns the first value that is not finite of a node. v − v is 0 for
+// finite numbers, and NaN for infinities and NaN.
 func (p *Plan) notFiniteIn(n *graph.Node, what, layer string) *NotFinite {
 	x := p.memory.tensors[n.ID]
 	found := func(i int, v float64) *NotFinite {
@@ -112,6 +113,8 @@ func (p *Plan) notFiniteIn(n *graph.Node, what, layer string) *NotFinite {
 }
 
 // placeOf returns the indices of element i of a value of shape s as it lies in memory.
+// Channels may be innermost (channels last) or in blocks of graph.BlockSize; an index of
+// a padding channel exceeds the shape.
 func placeOf(i int, s graph.Shape, l graph.Layout) []int {
 	place := make([]int, len(s))
 	if l == graph.Plain {

@@ -77,7 +77,8 @@ func mib(bytes int64) float64 { return float64(bytes) / (1 << 20) }
 // the kernel that ends the copy calls it.
 type pendingCopies map[int]func() error
 
-// kernel returns the kernel of a copy operation n.
+// kernel returns the kernel of a copy operation n. The operand of an operation that ends a
+// copy is the one that started it.
 func (o pendingCopies) kernel(r *remote, n *graph.Node, q backend.Request) backend.Kernel {
 	k := backend.Kernel{Name: "copy asynchronously"}
 	if n.Op == op.OffloadDoneOp || n.Op == op.FetchDoneOp {
@@ -97,6 +98,8 @@ func (o pendingCopies) kernel(r *remote, n *graph.Node, q backend.Request) backe
 // not wait for the device. An asynchronous copy must start and end within one
 // recording. So if a kernel between its start and end waits, or is marked, all
 // of them are marked. also marks further kernels.
+//
+// Cost: each round marks a span or is the last, so there are at most as many rounds as spans.
 func (p *Plan) unrecordedKernels(also []bool) []bool {
 	started := map[int]int{} // by node: position of the kernel that starts its copy
 	var spans [][2]int

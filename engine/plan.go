@@ -241,6 +241,11 @@ func (u pendingResults) read(g *graph.Graph, n *graph.Node) (ready []*backend.Re
 
 // assignScratch assigns scratch memory to each kernel: a gap of the arena while
 // the kernel runs, or a common buffer for all kernels without such a gap.
+//
+// A gap is memory that no value occupies while the kernel runs, so scratch costs nothing in
+// most plans.
+//
+// Errors: *exit.Error (exit.NoDevice) if a device has no memory for the buffer.
 func (p *Plan) assignScratch() (err error) {
 	const elem = 4 // bytes
 	borrower, _ := p.dev.(backend.ScratchSetter)

@@ -49,6 +49,7 @@ func (p *Plan) Snapshot() (*Snapshot, error) {
 // of the store again. Nothing is uploaded.
 //
 // Errors: those of the device.
+// Cost: a copy within the device's memory, none if the copy in use is k already.
 func (p *Plan) Restore(k *Snapshot) error {
 	r, s := p.memory.remote, p.opts.Store
 	fresh := r.snapshot == k

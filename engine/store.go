@@ -40,9 +40,9 @@ type Store struct {
 	choices map[string]string
 }
 
-// Entry is the place of one parameter or state in the flat slice of its kind.
-// Entries are aligned to 64 bytes. The gaps between them are zero and stay
-// zero.
+// Entry is the place of one parameter or state in the flat slice of its kind. Entries
+// are aligned to 64 bytes. The gaps between them are zero and stay zero. Zeros in the
+// gaps do not change under the updates of optimisers, since their gradients are zero.
 type Entry struct {
 	Name   string // name of the parameter or state
 	Shape  graph.Shape
@@ -62,7 +62,7 @@ func (e Entry) where() pass.MemorySpace {
 // Size is the number of elements.
 func (e Entry) Size() int { return e.Shape.Size() }
 
-// NewStore returns an empty store.
+// NewStore returns an empty store. The first Compile with it creates the layout.
 func NewStore() *Store {
 	return &Store{byName: map[string]Entry{}, choices: map[string]string{}}
 }
@@ -157,7 +157,8 @@ func names(es []Entry) []string {
 // Entries lists parameters, then states, with their places.
 func (s *Store) Entries() []Entry { return slices.Concat(s.params, s.states) }
 
-// Get returns the parameter or state of that name: its memory, not a copy.
+// Get returns the parameter or state of that name: its memory, not a copy. ok is false
+// for an unknown name. The caller may write to v until the next run.
 func (s *Store) Get(name string) (v []float32, shape graph.Shape, ok bool) {
 	e, ok := s.byName[name]
 	if !ok {
@@ -167,8 +168,8 @@ func (s *Store) Get(name string) (v []float32, shape graph.Shape, ok bool) {
 	return s.slice(e), e.Shape, true
 }
 
-// Grad returns the gradient of the parameter of that name: its memory, not a
-// copy.
+// Grad returns the gradient of the parameter of that name: its memory, not a copy. The
+// result is false for states, which have none.
 func (s *Store) Grad(name string) ([]float32, bool) {
 	e, ok := s.byName[name]
 	if !ok || e.State {
@@ -194,7 +195,8 @@ func (s *Store) Set(name string, v []float32) error {
 	return nil
 }
 
-// Params is the memory of all parameters, in the layout of Entries.
+// Params is the memory of all parameters, in the layout of Entries. Gaps between entries
+// are included, as an optimiser sweeps over all.
 func (s *Store) Params() []float32 {
 	s.touch(pass.Param)
 	return s.flatParams
@@ -236,7 +238,8 @@ func (s *Store) Bytes() int64 {
 	return 4 * int64(len(s.flatParams)+len(s.flatGrads)+len(s.flatStates))
 }
 
-// ParamCount is the number of trained values, without the gaps between entries.
+// ParamCount is the number of trained values, without the gaps between entries. It is
+// the size of a network as papers state it.
 func (s *Store) ParamCount() int {
 	n := 0
 	for _, e := range s.params {

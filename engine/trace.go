@@ -33,16 +33,17 @@ func (p *Plan) Timeline(peak Peaks) []KernelTime {
 	return out
 }
 
-// ResetTimes discards the measured times, so that means exclude the first runs,
-// which are slower.
+// ResetTimes discards the measured times, so that means exclude the first runs, which are
+// slower. Times of the last run, which Timeline returns, stay.
 func (p *Plan) ResetTimes() {
 	for i := range p.kernels {
 		p.kernels[i].ns, p.kernels[i].runs = 0, 0
 	}
 }
 
-// layers names, for every node, the parameter that it belongs to: the first one
-// among its operands, or the one whose gradient it is.
+// layers names, for every node, the parameter that it belongs to: the first one among its
+// operands, or the one whose gradient it is. It is empty for operations without a parameter,
+// such as pooling.
 func (p *Plan) layers() []string {
 	nodes := p.graph.Nodes
 	out := make([]string, len(nodes))
