@@ -15,6 +15,9 @@ import (
 // so that the location is the shift of the mean. Coefficients are in the order of
 // simd.NormalSums, see fitOrder. Its scale is c + d·spread with c = sp(p) and d = sp(q): the sums
 // are those of the kernel at (c, d), transformed to (p, q) by the chain rule.
+//
+// Source: GridEMOS has the model and its source; the derivatives of softplus follow from
+// sp′ = 1/(1 + e⁻ˣ).
 type gridFitter struct {
 	*fitter
 	g      *GridEMOS

@@ -8,6 +8,8 @@ import "fmt"
 // Errors: ErrNoCases without spread or, for families with moments as parameters, with
 // means that are not positive.
 // Cost: about ten passes over the cases.
+// Source: Gneiting et al. 2005, doi:10.1175/MWR2904.1 (one set of coefficients for a
+// region).
 func (r *Regression) fitPooled(s *Set, season []float64) error {
 	l, err := leastSquares(s.Mean, s.Obs, s.caseWeight)
 	if err != nil {

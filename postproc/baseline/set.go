@@ -35,6 +35,8 @@ func (s *Set) Points() int {
 }
 
 // check compares the shapes. forecast: Mean and Std are required.
+//
+// Errors: the first length that does not match, with what as the method's name.
 func (s *Set) check(what string, forecast bool) error {
 	n := len(s.Obs)
 	if len(s.Valid) == 0 || n == 0 || n%len(s.Valid) != 0 {

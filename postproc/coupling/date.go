@@ -116,6 +116,9 @@ type SizeSums struct {
 }
 
 // SumDate sums the outputs of one date. It uses the weights of o only.
+//
+// Source: Ferro 2014, doi:10.1002/qj.2270 (fair CRPS); Roberts 2026, arXiv:2602.15830
+// (cross pairs).
 func (o Options) SumDate(out Outputs, obs []float32) Date {
 	d := Date{Members: len(out.All), Error: make([]float32, len(obs))}
 	for p, y := range obs {
@@ -193,6 +196,8 @@ func column(x [][]float32, p int) []float64 {
 // Tests without output are left out.
 //
 // Errors: fewer than 2 dates or members, dates of different shape.
+// Source: Fortin et al. 2014, doi:10.1175/JHM-D-14-0008.1 (R); Roberts 2026,
+// arXiv:2602.15830 (input size, cross pairs).
 func NewTable(leaks int, dates []Date, o Options) (Table, error) {
 	if len(dates) < 2 || dates[0].Members < minMembers {
 		return nil, errTooFew

@@ -11,6 +11,9 @@ import (
 //   - a distribution function is within [0, 1], a CRPS is not below 0 by rounding
 //
 // It returns f, whose functions it replaces.
+//
+// Source: IEEE 754-2008, section 6.2: NaN propagates. The bounds are those of the
+// definitions, 0 ≤ F ≤ 1 and CRPS ≥ 0.
 func guard(f *Family) *Family {
 	cdf, quantile, crps, valid := f.CDF, f.Quantile, f.CRPS, validParameters(f)
 	f.CDF = func(par []float64, x float64) float64 {

@@ -62,6 +62,8 @@ const maxScalesBelow = 40.0
 // NormalCoefficients returns the coefficients of a Bernstein quantile function that
 // approximates the standard normal distribution: normal quantiles at (j+½)/(degree+1),
 // scaled to unit variance. Their mean is 0.
+//
+// Source: Bremnes 2020, doi:10.1175/MWR-D-19-0227.1 (Bernstein quantile functions).
 func NormalCoefficients(degree int) []float64 {
 	z := make([]float64, degree+1)
 	for j := range z {
@@ -75,6 +77,8 @@ func NormalCoefficients(degree int) []float64 {
 }
 
 // normalBins sets p to the probabilities of a normal distribution in the bins between edges, with its tails in the outermost bins.
+//
+//	p_i = Φ((e_{i+1} − mean)/std) − Φ((e_i − mean)/std)
 func normalBins(p, edges []float64, mean, std float64) {
 	below := 0.0
 	for i := range p {

@@ -57,6 +57,7 @@ const minSpread = 1e-30
 //	Mean = Σ w m / Σ w,   Spread = log √(Σ w s² / Σ w),   Pattern_k = Σ_k w m / Σ_k w
 //
 // Shape: mean and std [point]. Missing: points with NaN are left out.
+// Cost: one pass over the points.
 func (b *Boxes) Summarise(mean, std []float32) Summary {
 	s := Summary{Pattern: make([]float32, b.Len())}
 	weight, sums := make([]float64, b.Len()), make([]float64, b.Len())

@@ -64,6 +64,7 @@ const (
 // the mean is fitted.
 //
 // Errors: fewer than MinInits inits.
+// Source: Stone 1974, doi:10.1111/j.2517-6161.1974.tb00994.x (cross-validation).
 func Fit(b *Boxes, inits []Summary, valid []time.Time) (Field, error) {
 	n := len(inits)
 	if n < MinInits {
@@ -172,6 +173,9 @@ func (q normalEquations) without(o *normalEquations) normalEquations {
 const maxCondition = 1e6
 
 // solve returns the coefficients; only the mean if the inits do not determine a seasonal cycle.
+//
+// Source: least squares, `xx·c = xy`, with the harmonics 1, cos φ and sin φ of Wilks 2019,
+// Statistical Methods in the Atmospheric Sciences, 4th ed., section 10.4.
 func (q *normalEquations) solve() (c [3]float64) {
 	if q.terms == len(c) {
 		if inverse, condition := invert(&q.xx); condition < maxCondition {

@@ -69,6 +69,7 @@ func (c *Climate) Points() int { return len(c.Quantiles) / (c.Windows * (c.Steps
 // Shape: fields [date][member][point from lo on]; valid [date].
 // Missing: NaN values are left out; a window without values gives NaN.
 // Cost: one sort of all values per window and point.
+// Source: Hyndman and Fan 1996, doi:10.1080/00031305.1996.10473566, definition 7.
 func (c *Climate) Fit(lo, hi int, valid []time.Time, fields [][][]float32) (fewest int) {
 	fewest = math.MaxInt
 	points := c.Points()

@@ -11,6 +11,8 @@ import (
 // Coupling is the result of a test of whether the members of a system are independent.
 // Dependent members are not draws of one distribution, and fair scores reward excessive
 // spread of them (package postproc/coupling).
+//
+// Source: Roberts 2026, arXiv:2602.15830.
 type Coupling struct {
 	Test         string  `json:"test"`          // ID of coupling.Tests
 	InputMembers int     `json:"input_members"` // of the smaller input of an input-size test; else 0

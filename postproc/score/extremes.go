@@ -31,7 +31,9 @@ func (a *Accumulator) extreme(ref Reference) []bool {
 // least the fraction share of the weights of all non-missing points. Points with equal
 // index are taken in the order of the grid, so the result is reproducible.
 //
-// Shape: index, weights and result [point]; nil weights: equal. Missing: NaN is never marked.
+// Shape: index, weights and result [point]; nil weights: equal. Missing: NaN is never
+// marked.
+// Source: Lalaurette 2003, doi:10.1256/qj.02.152, for the index.
 func LargestPoints(index []float32, weights []float64, share float64) []bool {
 	var order []int
 	var total float64

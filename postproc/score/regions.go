@@ -20,6 +20,9 @@ type Box struct {
 }
 
 // NamedBoxes are the regions that can be selected by name.
+//
+// Source: WMO-No. 485, Manual on the GDPFS, appendix 2.2.34 (extratropics and tropics);
+// ECMWF scorecards, as in Rasp et al. 2024, doi:10.1029/2023MS004019 (other regions).
 var NamedBoxes = []Box{
 	{"northern_extratropics", 20, 90, 0, 360},
 	{"tropics", -20, 20, 0, 360},

@@ -48,6 +48,7 @@ type Corrections struct {
 // biases differ between them.
 //
 // Errors: wrong shapes; no point with enough cases.
+// Source: Gneiting et al. 2005, doi:10.1175/MWR2904.1 (EMOS with the least CRPS).
 func Fit(s *baseline.Set, members int) (*Corrections, error) {
 	n := s.Points()
 	f := &Corrections{Bias: make([]float64, n), Members: members}
