@@ -9,9 +9,10 @@ import (
 // It uses dynamic programming over the rule of the last node (the Viterbi
 // algorithm).
 //
-// Errors: ErrNetwork for a network that is not a chain, and for a machine with
-// Overlap or a memory limit, for which the costs of nodes are not additive.
+// Errors: ErrNetwork for a network that is not a chain, and for a machine with Overlap
+// or a memory limit, for which the costs of nodes are not additive.
 // Cost: O(nodes · rules²).
+// Source: Viterbi 1967, doi:10.1109/TIT.1967.1054010.
 func Chain(n Network, m Machine) (Plan, error) {
 	c, err := newCostTable(n, m)
 	if err != nil {

@@ -12,6 +12,8 @@ import (
 // results.
 //
 // Concurrency: one goroutine uses it at a time.
+//
+// Source: Yuan et al. 2021, arXiv:2110.15032, section 3 (conversions and their bytes).
 type Converter struct {
 	Mesh spatial.Mesh
 	Link Link

@@ -26,6 +26,9 @@ type Link struct {
 }
 
 // Time returns α·rounds + β·(bytes sent per rank) + penalties, in seconds.
+//
+// Source: Thakur, Rabenseifner and Gropp 2005, doi:10.1177/1094342005051521 (the α–β
+// model of collectives).
 func (l Link) Time(c Cost) float64 {
 	return l.Alpha*float64(c.Rounds) + l.Beta*float64(c.Sent) + l.Penalty*float64(c.Summands)
 }

@@ -13,6 +13,8 @@ import (
 // operations partial maps summands to summands. The gradient with respect to a
 // summand equals that with respect to the sum, so partial has placement B for
 // gradients.
+//
+// Source: Yuan et al. 2021, arXiv:2110.15032, section 3.
 func Elementwise(shape graph.Shape, operands int, linear bool) Op {
 	o := Op{
 		Y:    shape,

@@ -12,6 +12,8 @@ import (
 // Rules: s0, s1, ... split a dimension of the operand; a split of the summed
 // dimension gives P. rep replicates the computation; partial maps summands to
 // summands.
+//
+// Source: Yuan et al. 2021, arXiv:2110.15032, section 3.
 func Sum(shape graph.Shape, over int) Op {
 	o := Op{
 		X:         []graph.Shape{shape},
