@@ -33,7 +33,8 @@ const (
 	copyComplete
 )
 
-// newDisk creates the file in a directory.
+// newDisk creates the file in a directory. The name is removed at once, so a process that is
+// killed leaves nothing.
 //
 // Errors: 73.
 func newDisk(dir string, span int64) (*disk, error) {
@@ -50,8 +51,9 @@ func newDisk(dir string, span int64) (*disk, error) {
 // close closes the file, which frees it.
 func (d *disk) close() error { return d.file.Close() }
 
-// assign gives each sample of a list a slot and frees all other slots. New slots
-// are assigned in the order of the list, so that they are written sequentially.
+// assign gives each sample of a list a slot and frees all other slots. New slots are assigned
+// in the order of the list, so that they are written sequentially. A sample that stays keeps
+// its slot, so its copy is not written again.
 func (d *disk) assign(list []int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

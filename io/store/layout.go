@@ -22,6 +22,7 @@ const (
 )
 
 // part is a range of a band: the fields of a member at a lead, or an analysis.
+// docs/formats/store.md draws the layout.
 //
 // Shape: [variable][level][row][column].
 type part struct {

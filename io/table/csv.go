@@ -18,6 +18,7 @@ import (
 //
 // Missing: NaN and zero times are empty. Times are RFC 3339.
 // Errors: as Write.
+// Source: RFC 4180, with newlines in place of CR LF; RFC 3339.
 func WriteCSV[T any](path string, rows []T) error {
 	cols, err := columns(reflect.TypeFor[T]())
 	if err != nil {

@@ -94,6 +94,8 @@ func columns(row reflect.Type) ([]column, error) {
 // of higher levels take longer to set up than to compress.
 //
 // Errors: a row type without a mapping; those of exit.CreateError.
+// Source: Apache Parquet, file format and logical types (STRING, TIMESTAMP); Apache
+// Arrow, schema mapping.
 func Write[T any](path string, rows []T) error {
 	cols, err := columns(reflect.TypeFor[T]())
 	if err != nil {

@@ -25,6 +25,9 @@ const (
 
 // storage holds the keys of a store. Keys are paths with slashes, without a leading
 // one.
+//
+// Source: Zarr storage specification version 2, storage; Zarr core specification 3.0,
+// abstract store interface.
 type storage interface {
 	// open returns the data of a key. It returns fs.ErrNotExist if the key does not
 	// exist, errChanged if it was written while the store was open.
@@ -161,6 +164,8 @@ func (f *directoryStorage) list(prefix string) (names, prefixes, links []string,
 }
 
 // zipStorage is a store in a zip archive.
+//
+// Source: PKWARE, APPNOTE.TXT, section 4.3 (central directory); zarr-python, ZipStore.
 type zipStorage struct {
 	file *os.File
 	// stamp identifies the archive when it was opened.
