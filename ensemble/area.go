@@ -65,6 +65,7 @@ func (a Area) width() float64 {
 }
 
 // eastOf is the distance eastwards from one longitude to another, from 0 to below 360.
+// Any multiple of 360 may be added to either.
 func eastOf(lon, from float64) float64 {
 	d := math.Mod(lon-from, 360)
 	if d < 0 {

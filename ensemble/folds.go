@@ -63,12 +63,18 @@ func yearsOf(inits []Init) (years []int) {
 	return years
 }
 
-// yearBlocks returns the block of an init: block f contains the years from ⌊fn/k⌋ to before ⌊(f+1)n/k⌋.
+// yearBlocks returns the block of an init: block f contains the years from ⌊fn/k⌋ to before
+// ⌊(f+1)n/k⌋. Here n is the number of years; the sizes of blocks differ by one year at most.
 func yearBlocks(inits []Init, years []int, k int) func(i int) int {
 	return func(i int) int { return (k*(slices.Index(years, inits[i].Time.Year())+1) - 1) / len(years) }
 }
 
 // makeFolds makes the folds of a division into blocks. at is the configuration key for errors.
+//
+// Inits whose forecasts overlap with one of the block, extended by gap, are in neither set of
+// that fold: their weather is nearly the same.
+//
+// Errors: exit 64 for a block without remaining training inits.
 func makeFolds(inits []Init, k int, target Lead, gap time.Duration, block func(i int) int, at string) ([]Fold, error) {
 	// overlap: the closed periods init to valid time of a and b, the latter extended by gap,
 	// have a time in common.

@@ -77,8 +77,8 @@ func (f *Features) WriteMemberField(dst []float32, fields [][]float32, t, v, l i
 }
 
 // noise fills dst with standard normal numbers derived from the bits of a field and a stream
-// number. They do not depend on the number of the member, on other members, or on how the field
-// is divided. Equal values give equal numbers.
+// number. They do not depend on the number of the member, on other members, or on how the
+// field is divided. Equal values give equal numbers. Their mean is 0 and their variance 1.
 //
 // Missing: NaN gives NaN.
 // Source: Box and Muller 1958, doi:10.1214/aoms/1177706645, from bits mixed as in splitmix64.
@@ -117,6 +117,7 @@ func (f *Features) MeanStd(mean, std []float32, fields [][]float32) {
 // positions: block i was at from[i].
 //
 // Shape: parts [member][value].
+// Cost: a copy of parts, unless they are in order; most comparisons end at the first value.
 func SortMembers(parts []float32, members int) (from []int) {
 	size := len(parts) / members
 	part := func(x []float32, m int) []float32 { return x[m*size : (m+1)*size] }
@@ -130,6 +131,8 @@ func SortMembers(parts []float32, members int) (from []int) {
 }
 
 // PermuteMembers moves the block of member from[i] to position i, for every i.
+//
+// Memory: a copy of parts.
 func PermuteMembers(parts []float32, from []int) {
 	if slices.IsSorted(from) {
 		return
@@ -141,7 +144,8 @@ func PermuteMembers(parts []float32, from []int) {
 	}
 }
 
-// compareFields orders fields by the bits of the first values that differ.
+// compareFields orders fields by the bits of the first values that differ. Bits order NaN too,
+// so the order is total; it is not that of the numbers below 0.
 func compareFields(a, b []float32) int {
 	for i, x := range a {
 		if c := cmp.Compare(math.Float32bits(x), math.Float32bits(b[i])); c != 0 {

@@ -258,6 +258,8 @@ func windowSums(x []float64, g *Grid, w int) []float64 {
 
 // smooth applies a Gaussian filter, truncated at four standard deviations, in place: along
 // longitude, periodic if wrap, then along latitude. Beyond the edges the nearest row is used.
+//
+// Source: scipy.ndimage.gaussian_filter (truncate = 4, mode = "nearest" or "wrap").
 func smooth(x []float64, g *Grid, sigma float64, wrap bool) {
 	radius := int(4*sigma + 0.5)
 	kernel := make([]float64, 2*radius+1)

@@ -87,7 +87,8 @@ func newKDTree(at []vector) *kdTree {
 	return t
 }
 
-// split orders a range as a subtree.
+// split orders a range as a subtree. The left half recurses and the right half is the next
+// turn of the loop, so the depth is that of the tree.
 func (t *kdTree) split(o []int32, axis int) {
 	for len(o) > 1 {
 		m := len(o) / 2
@@ -101,6 +102,7 @@ func (t *kdTree) split(o []int32, axis int) {
 // partition moves element m of the order along an axis to position m, smaller
 // elements before it and larger ones after it.
 //
+// Cost: O(n) on average.
 // Source: Hoare 1961, Algorithm 65: FIND, Commun. ACM 4, 321.
 func (t *kdTree) partition(o []int32, m, axis int) {
 	less := func(a, b int32) bool { return t.at[a][axis] < t.at[b][axis] }

@@ -57,7 +57,8 @@ func (c *Coupling) Description() string {
 	return "quantiles of the levels " + levels + " in the order of the raw members (ensemble copula coupling, ECC-Q)"
 }
 
-// Members returns the numbers of the calibrated members that the used ones give.
+// Members returns the numbers of the calibrated members that the used ones give. With ensemble
+// copula coupling they are the used ones, else 1 to Count, or as many as there are used ones.
 func (c *Coupling) Members(used []ensemble.Member) []ensemble.Member {
 	if !c.Schaake() {
 		return used
@@ -101,7 +102,8 @@ func (c *Coupling) Couple(draws ecc.Draws, template [][]float32, family *dist.Fa
 	return ecc.CoupleQuantiles(template, levels, draws, func(point int, level float64) float64 { return quantiles[level](at(point)) })
 }
 
-// Draws are the random numbers of a field of members.
+// Draws are the random numbers of a field of members. They follow from initialisation, lead,
+// variable, level and point only, so a prediction and its verification draw the same.
 func Draws(init ensemble.Init, f *product.Field, grid *ensemble.Grid) ecc.Draws {
 	return ecc.FieldDraws(init, f.Lead, f.Variable, f.Level, grid)
 }
@@ -176,7 +178,8 @@ func (a *Archive) Dates(init ensemble.Init, lead ensemble.Lead, members int) ([]
 	return out, nil
 }
 
-// seasonalDistance is the distance of two times within the year, at most half a year.
+// seasonalDistance is the distance of two times within the year, at most half a year. A year
+// has 365.25 days, so the distance of one day in two years is up to 18 hours.
 func seasonalDistance(a, b time.Time) time.Duration {
 	const year = 8766 * time.Hour
 	d := a.Sub(b).Abs() % year
@@ -194,7 +197,8 @@ func (a *Archive) last(first ensemble.Valid) ensemble.Valid {
 	return last
 }
 
-// Files lists the files that contain the trajectories starting at some times.
+// Files lists the files that contain the trajectories starting at some times. They are in the
+// order of the catalogue, each once.
 func (a *Archive) Files(times []ensemble.Valid) []string {
 	all := map[ensemble.Valid]bool{}
 	for _, f := range a.Fields {
@@ -244,6 +248,8 @@ func (a *Archive) Template(ctx context.Context, to input.Destination, init ensem
 }
 
 // readTimes reads the trajectories that start at some times, and finds those with a field without any value.
+//
+// Shape: [target][time][point].
 func (a *Archive) readTimes(ctx context.Context, to input.Destination, times []ensemble.Valid) (map[int][][]float32, map[ensemble.Valid]bool, error) {
 	out, empty := map[int][][]float32{}, map[ensemble.Valid]bool{}
 	for _, f := range a.Fields {

@@ -11,6 +11,7 @@ import (
 // fields, the others nil; all call it.
 //
 // Shape: [member][lead][variable][level][point].
+// Errors: a member that the forecast lacks; those of the exchange between ranks.
 func RawMembers(m *model.Model, fc *ensemble.Forecast, used []ensemble.Member) ([]float32, error) {
 	k := m.Local
 	at, err := task.MemberPositions(fc, used)
