@@ -26,7 +26,7 @@ type cachedIndex struct {
 // and their columns.
 const cacheSchema = "ensemble.gribindex/4"
 
-// maxCacheFile bounds the size of a cache file.
+// maxCacheFile bounds the size of a cache file, which is read into memory.
 const maxCacheFile = 4 << 30
 
 // cachePath returns the cache file of an input file. It depends on the path only, so a

@@ -145,7 +145,8 @@ func (l *Listing) expand(key, pattern string) (files []string, ignored []Ignored
 // reasonFolder is the reason for ignoring a directory in a directory.
 const reasonFolder = "it is a directory"
 
-// describeIgnored describes why a directory has no input.
+// describeIgnored describes why a directory has no input. The first three are named. It is
+// the reason of an error, so it has no sentence.
 func describeIgnored(key string, ignored []IgnoredFile) string {
 	if len(ignored) == 0 {
 		return "given by " + key + "; it is empty"

@@ -333,6 +333,8 @@ func (in *Input) decodeGRIB(ctx context.Context, b *batch, from, end int) error 
 }
 
 // simplePacking is ecCodes' name of the packing that needs no library.
+//
+// Source: WMO-No. 306, FM 92 GRIB2, template 5.0.
 const simplePacking = "grid_simple"
 
 // NeedsDecoder reports whether the values of an entry are decoded in a child.

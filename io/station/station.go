@@ -20,7 +20,8 @@ import (
 // maxSize bounds a list, so that a data file passed by mistake is rejected.
 const maxSize = 64 << 20
 
-// headings lists the accepted column names, by content.
+// headings lists the accepted column names, by content. They are compared in lower case;
+// properties of GeoJSON have the same names.
 var headings = map[string][]string{
 	"id":       {"id", "station_id", "station", "wmo", "wmo_id", "code"},
 	"name":     {"name", "station_name"},
@@ -33,10 +34,18 @@ var headings = map[string][]string{
 // longitude. GeoJSON must be a FeatureCollection of points; the id is that of the
 // feature or a property.
 //
+// The content decides about the format, not the name of the file: text that begins with
+// { is GeoJSON, all else a table. A byte order mark is accepted, since spreadsheets
+// write one. Stations keep the order of the file, which is that of the points of their
+// grid.
+//
+// Longitudes from −360 to 360 are accepted; ensemble.StationGrid converts them.
+// Altitudes outside of −500 to 9000 m are probably in another unit.
+//
 // Unit: degrees; altitude in metres.
 // Missing: NaN for an absent or empty altitude.
-// Errors: exit 66 for an absent file; 65 for an invalid or duplicate station, with
-// its line.
+// Errors: exit 66 for an absent file; 65 for an invalid or duplicate station, with its
+// line.
 // Source: RFC 4180 (CSV), RFC 7946 (GeoJSON).
 func Read(path string) ([]ensemble.Station, error) {
 	text, err := os.ReadFile(path)
@@ -82,6 +91,14 @@ func Read(path string) ([]ensemble.Station, error) {
 
 // parseTable parses a CSV table with a header. The separator with more occurrences
 // in the header is used.
+//
+// Lines that begin with # are comments. Headings are compared without case, and unknown
+// columns are ignored. Numbers have a decimal point, also between semicolons, so a
+// decimal comma is an error.
+//
+// Errors: an unreadable table, a missing or double column, a cell that is no number; the
+// line is that of the station, counted from 1 behind the heading.
+// Source: RFC 4180.
 func parseTable(text []byte) ([]ensemble.Station, error) {
 	r := csv.NewReader(bytes.NewReader(text))
 	r.Comment, r.TrimLeadingSpace = '#', true
@@ -138,6 +155,12 @@ func parseTable(text []byte) ([]ensemble.Station, error) {
 }
 
 // parseGeoJSON parses a FeatureCollection of points.
+//
+// Positions are longitude, latitude and, optionally, altitude. The id is that of the
+// feature, or a property with one of the headings.
+//
+// Errors: invalid JSON, another type of document, a feature that is no point.
+// Source: RFC 7946, sections 3.1.1 (position), 3.2 (feature) and 3.3 (collection).
 func parseGeoJSON(text []byte) ([]ensemble.Station, error) {
 	var doc struct {
 		Type     string

@@ -16,6 +16,10 @@ import (
 // WriteCSV writes a table as comma-separated values: one line of names, then the
 // rows. The file is replaced atomically.
 //
+// Columns are those of Write, so a table has the same names in both formats. Cells with commas
+// or quotes are quoted.
+//
+// Unit: none; units are in names of columns, such as lead_h.
 // Missing: NaN and zero times are empty. Times are RFC 3339.
 // Errors: as Write.
 // Source: RFC 4180, with newlines in place of CR LF; RFC 3339.
@@ -48,7 +52,8 @@ func WriteCSV[T any](path string, rows []T) error {
 	return exit.CreateError(path, err)
 }
 
-// cellText formats one value.
+// cellText formats one value. Floats have the fewest digits that identify them as
+// float64.
 func cellText(v reflect.Value) string {
 	switch x := v.Interface().(type) {
 	case time.Time:

@@ -30,16 +30,23 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
+// timestamp is the type of times: milliseconds, adjusted to UTC, which pandas, R and
+// DuckDB read as times with a zone.
 var timestamp = &arrow.TimestampType{Unit: arrow.Millisecond, TimeZone: "UTC"}
 
-// column is one exported field of a row type.
+// column is one exported field of a row type. Fields of embedded structs have an index
+// of several steps.
 type column struct {
 	name  string
 	index []int // for reflect.Value.FieldByIndex
 	typ   arrow.DataType
 }
 
-// columns lists the columns of a row type.
+// columns lists the columns of a row type. They are in the order of the fields, those of
+// an embedded struct in its place.
+//
+// Unsigned integers, slices, maps and pointers have no column type: a table is flat, and
+// INT64 cannot hold every uint64.
 //
 // Errors: a type that is not a struct; a field whose type has no column type.
 func columns(row reflect.Type) ([]column, error) {
@@ -93,6 +100,10 @@ func columns(row reflect.Type) ([]column, error) {
 // with zstd at level 1: the library makes an encoder for each column, and encoders
 // of higher levels take longer to set up than to compress.
 //
+// All columns may be null, although only floats and times are: readers of other
+// languages expect it. A table without rows has its columns too.
+//
+// Memory: all rows in columns, before compression.
 // Errors: a row type without a mapping; those of exit.CreateError.
 // Source: Apache Parquet, file format and logical types (STRING, TIMESTAMP); Apache
 // Arrow, schema mapping.
@@ -133,7 +144,10 @@ func Write[T any](path string, rows []T) error {
 	return exit.CreateError(path, err)
 }
 
-// appendValue appends one value to its column.
+// appendValue appends one value to its column. The type of b is that of the column
+// (columns), so each case fits. Times lose what is below a millisecond.
+//
+// Missing: NaN and the zero time become null, as WriteCSV leaves their cells empty.
 func appendValue(b array.Builder, v reflect.Value) {
 	switch b := b.(type) {
 	case *array.StringBuilder:
@@ -160,8 +174,9 @@ func appendValue(b array.Builder, v reflect.Value) {
 // Read returns the rows of a table. Columns are matched by name; columns that T
 // lacks are ignored.
 //
-// Errors: *exit.Error: 66 for an absent file; 65 if it is not a Parquet file, lacks
-// a column of T, or has it in another type.
+// Missing: null is NaN or the zero time; null of another type is its zero value.
+// Errors: *exit.Error: 66 for an absent file; 65 if it is not a Parquet file, lacks a
+// column of T, or has it in another type.
 func Read[T any](ctx context.Context, path string) ([]T, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -173,13 +188,17 @@ func Read[T any](ctx context.Context, path string) ([]T, error) {
 
 // Decode is Read for the content of a file. path appears in errors.
 //
-// Memory: Arrow allocates the sizes that the file states. Verify the checksum of
-// the content first if there is one.
+// Memory: Arrow allocates the sizes that the file states. Verify the checksum of the content
+// first if there is one.
+// Errors: as Read.
 func Decode[T any](ctx context.Context, path string, content []byte) ([]T, error) {
 	return read[T](ctx, path, bytes.NewReader(content))
 }
 
-// read reads a table from f.
+// read reads a table from f. The library's panics become errors, since a file from
+// elsewhere may be damaged.
+//
+// Errors: as Read.
 func read[T any](ctx context.Context, path string, f parquet.ReaderAtSeeker) (rows []T, err error) {
 	cols, err := columns(reflect.TypeFor[T]())
 	if err != nil {
@@ -245,7 +264,10 @@ func read[T any](ctx context.Context, path string, f parquet.ReaderAtSeeker) (ro
 	return rows, nil
 }
 
-// setValue sets v to element k of a column.
+// setValue sets v to element k of a column. It inverts appendValue. Another unit of time
+// is converted.
+//
+// Null of a string, bool or integer column is "", false or 0.
 func setValue(v reflect.Value, a arrow.Array, k int) {
 	null := a.IsNull(k)
 	switch a := a.(type) {
