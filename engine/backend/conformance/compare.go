@@ -65,6 +65,11 @@ type refusal struct{ error }
 
 // compare runs one case in one layout option. wrong describes a difference from the
 // reference; "" if there is none.
+//
+// The result is filled with NaN before, so an element that the kernel does not write
+// differs.
+//
+// Errors: refusal if the kernel cannot be prepared; that of a kernel that fails.
 func compare(dev backend.Backend, o *graph.Op, c graph.Case, w backend.LayoutOption) (wrong string, err error) {
 	in := operands(o, c)
 	want, s, err := evalReference(o, c, in)

@@ -91,6 +91,8 @@ type Handle struct {
 
 // New prepares cuDNN for a device, whose context must be current.
 //
+// All its work goes to the main stream of d, after the work enqueued there.
+//
 // Errors: *exit.Error (exit.NoDevice) that wraps ErrUnavailable and a *CallError.
 func (l *Library) New(d device.NativeHandles) (*Handle, error) {
 	h := &Handle{l: l}

@@ -38,6 +38,8 @@ func (c choice) String() string {
 }
 
 // parse parses the name of a plan.
+//
+// Errors: text that String would not give for the choice, such as other blanks.
 func parse(name string) (choice, error) {
 	var c choice
 	rest, fused := strings.CutPrefix(name, "fused ")

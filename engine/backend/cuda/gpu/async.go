@@ -24,11 +24,18 @@ type event struct {
 
 // CopyAsync copies in the stream of its direction, which waits for the work enqueued so
 // far.
+//
+// Copies to and from the device have a stream each, so both directions of the bus work
+// at the same time.
+//
+// Errors: those of the driver; a device that is closed or lost.
 func (d *gpu) CopyAsync(dst, src device.Pointer, bytes int64) (device.Event, error) {
 	return d.copyAsync(dst, src, bytes, 1)
 }
 
 // CopyNow copies in the stream of its direction, after earlier copies there.
+//
+// The caller guarantees that no enqueued work uses the memory.
 func (d *gpu) CopyNow(dst, src device.Pointer, bytes int64) (device.Event, error) {
 	if d.recordingID != 0 {
 		return nil, errRecording
@@ -38,6 +45,8 @@ func (d *gpu) CopyNow(dst, src device.Pointer, bytes int64) (device.Event, error
 
 // copyAsync enqueues a copy in the stream of its direction. With behind = 1 that stream
 // waits for the main one.
+//
+// Source: NVIDIA, CUDA Driver API, cuMemcpyAsync, cuStreamWaitEvent.
 func (d *gpu) copyAsync(dst, src device.Pointer, bytes int64, behind C.int) (device.Event, error) {
 	if err := d.ready(); err != nil {
 		return nil, err
@@ -59,7 +68,10 @@ func (d *gpu) copyAsync(dst, src device.Pointer, bytes int64, behind C.int) (dev
 	return d.begin(t), nil
 }
 
-// newEvent returns an event with an unused CUDA event.
+// newEvent returns an event with an unused CUDA event. It stays in the list of unused
+// ones until begin, so that an error of the enqueued work does not lose it.
+//
+// Cost: after the first steps of a plan no event is created any more.
 func (d *gpu) newEvent() (*event, error) {
 	if len(d.freeEvents) == 0 {
 		var e C.CUevent
@@ -71,7 +83,8 @@ func (d *gpu) newEvent() (*event, error) {
 	return &event{record: d.recordingID, done: d.freeEvents[len(d.freeEvents)-1]}, nil
 }
 
-// begin takes the CUDA event of an event whose work is enqueued.
+// begin takes the CUDA event of an event whose work is enqueued. In a recording it must
+// be joined before the end (Record).
 func (d *gpu) begin(t *event) *event {
 	d.freeEvents = d.freeEvents[:len(d.freeEvents)-1]
 	if d.recordingID != 0 {
@@ -82,6 +95,8 @@ func (d *gpu) begin(t *event) *event {
 
 // RunAsync calls f to enqueue work in the stream of libraries, which waits for the work
 // enqueued so far.
+//
+// Errors: that of f, after its stream was joined; those of the driver.
 func (d *gpu) RunAsync(f func(stream device.Pointer) error) (device.Event, error) {
 	if err := d.ready(); err != nil {
 		return nil, err
@@ -105,7 +120,8 @@ func (d *gpu) RunAsync(f func(stream device.Pointer) error) (device.Event, error
 	return t, nil
 }
 
-// isHost reports whether an address is in memory from AllocHost.
+// isHost reports whether an address is in memory from AllocHost. The number of such
+// allocations is small, so a map is searched linearly.
 func (d *gpu) isHost(p device.Pointer) bool {
 	for base, bytes := range d.host {
 		if uintptr(p) >= uintptr(base) && uintptr(p) < uintptr(base)+uintptr(bytes) {
@@ -117,6 +133,8 @@ func (d *gpu) isHost(p device.Pointer) bool {
 
 // Join makes the main stream wait for an event. A second Join does nothing, because all
 // later work follows the first.
+//
+// Errors: an event of another device or recording; those of the driver.
 func (d *gpu) Join(t device.Event) error {
 	if err := d.ready(); err != nil {
 		return err

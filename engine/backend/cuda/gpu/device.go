@@ -22,7 +22,7 @@ import (
 var opening sync.Mutex
 
 // Count returns the number of GPUs that the driver lets this process use
-// (CUDA_VISIBLE_DEVICES).
+// (CUDA_VISIBLE_DEVICES). No context is created, so the call takes no memory of a GPU.
 //
 // Errors: *exit.Error (exit.NoDevice) that wraps device.ErrNoDevice.
 func Count() (int, error) {
@@ -33,7 +33,8 @@ func Count() (int, error) {
 	return bind(t)
 }
 
-// gpu is an open device.
+// gpu is an open device. One goroutine uses it at a time, on the thread where its
+// context is current.
 type gpu struct {
 	c           *C.ens_gpu // nil after Close
 	index       int
@@ -64,8 +65,10 @@ var (
 // Open opens the GPU with the given index among those that the driver lets this process
 // use.
 //
-// Errors: *exit.Error (exit.NoDevice) that wraps device.ErrNoDevice, with the reason,
-// or that NVRTC is missing.
+// The primary context is retained and not created, because cuDNN and NCCL use it too.
+//
+// Errors: *exit.Error (exit.NoDevice) that wraps device.ErrNoDevice, with the reason, or
+// that NVRTC is missing.
 func Open(index int) (device.Device, error) {
 	opening.Lock()
 	defer opening.Unlock()
@@ -90,6 +93,8 @@ func Open(index int) (device.Device, error) {
 }
 
 // open initialises the driver and retains the primary context.
+//
+// Errors: as Open.
 func (d *gpu) open() error {
 	count, err := bind(&d.c.cu)
 	if err != nil {
@@ -109,6 +114,11 @@ func (d *gpu) open() error {
 }
 
 // describe reads the properties of the device.
+//
+// Shared memory is the limit of a block that opts in to more than 48 KiB.
+//
+// Errors: those of the driver; a GPU without unified addressing, on which a copy could
+// not see the kind of memory from an address.
 func (d *gpu) describe() error {
 	var name [256]C.char
 	if rc := C.ens_gpu_name(d.c, &name[0], C.int(len(name))); rc != 0 {
@@ -164,7 +174,8 @@ var (
 )
 
 // fail returns the error of a failed driver call. After some codes the device is lost:
-// they report a failure of earlier work.
+// they report a failure of earlier work. Failures of kernels are asynchronous, so the
+// call that reports one is rarely its cause; the last call narrows it.
 func (d *gpu) fail(rc C.int, what string) error {
 	err := fmt.Errorf("GPU %d: %s: %s", d.index, what, status(&d.c.cu, rc))
 	if !isFatal(rc) {
@@ -214,6 +225,8 @@ func (d *gpu) FreeBytes() (int64, error) {
 }
 
 // memoryInfo returns the free and the total memory.
+//
+// Unit: bytes, of the whole device: other processes use it too.
 func (d *gpu) memoryInfo() (free, total int64, err error) {
 	if err := d.ready(); err != nil {
 		return 0, 0, err
@@ -226,6 +239,8 @@ func (d *gpu) memoryInfo() (free, total int64, err error) {
 }
 
 // Alloc allocates memory of the device.
+//
+// Errors: device.ErrOutOfMemory with the free memory; those of the driver.
 func (d *gpu) Alloc(bytes int64) (device.Pointer, error) {
 	if err := d.ready(); err != nil {
 		return nil, err
@@ -250,6 +265,8 @@ func (d *gpu) Alloc(bytes int64) (device.Pointer, error) {
 }
 
 // Free waits for all work and frees memory.
+//
+// Enqueued kernels may still use the memory, hence the wait. nil is no error.
 func (d *gpu) Free(p device.Pointer) error {
 	if p == nil {
 		return nil
@@ -270,7 +287,8 @@ func (d *gpu) Free(p device.Pointer) error {
 	return nil
 }
 
-// AllocHost allocates page-locked memory of the host.
+// AllocHost allocates page-locked memory of the host. Only such memory is copied
+// asynchronously; it cannot be swapped, so too much of it slows the machine down.
 func (d *gpu) AllocHost(bytes int64) (device.Pointer, error) {
 	if err := d.ready(); err != nil {
 		return nil, err
@@ -313,6 +331,8 @@ func (d *gpu) FreeHost(p device.Pointer) error {
 
 // Copy copies between memories of any kind. Pageable host memory is read or written
 // before Copy returns, after all earlier work.
+//
+// Source: NVIDIA, CUDA Driver API, section "API synchronization behavior".
 func (d *gpu) Copy(dst, src device.Pointer, bytes int64) error {
 	if err := d.ready(); err != nil {
 		return err
@@ -349,6 +369,9 @@ func (d *gpu) empty(bytes int64) error {
 }
 
 // Wait blocks until all work is done.
+//
+// Errors: errRecording while recording; a failure of any earlier work, after which the
+// device is lost.
 func (d *gpu) Wait() error {
 	if err := d.ready(); err != nil {
 		return err
@@ -363,6 +386,9 @@ func (d *gpu) Wait() error {
 }
 
 // Time measures with CUDA events, with a resolution of about 1 µs.
+//
+// The result is in seconds, from the begin of the first work that f enqueues to the end
+// of the last. It waits for all.
 func (d *gpu) Time(f func() error) (float64, error) {
 	if err := d.ready(); err != nil {
 		return 0, err
@@ -393,6 +419,8 @@ func (d *gpu) Close() error {
 	return d.close()
 }
 
+// close is Close for a caller that holds opening. Memory of arguments is freed last,
+// since calls refer to it.
 func (d *gpu) close() error {
 	if d.c == nil {
 		return nil

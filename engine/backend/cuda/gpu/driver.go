@@ -34,6 +34,9 @@ func unavailable(at, why, fix string, cause error) error {
 
 // bind opens the driver library, binds its functions to t, initialises it, and returns
 // the number of devices.
+//
+// Errors: *exit.Error (exit.NoDevice) that wraps device.ErrNoDevice, for a missing
+// library or function, a driver that does not start, and one that is too old.
 func bind(t *C.ens_cuda) (int, error) {
 	lib, err := libraries.Find(libraries.Driver)
 	if err != nil {
@@ -71,7 +74,8 @@ func bind(t *C.ens_cuda) (int, error) {
 	return int(count), nil
 }
 
-// status returns the name and text of a driver code.
+// status returns the name and text of a driver code. Such as "CUDA_ERROR_OUT_OF_MEMORY
+// (out of memory)".
 func status(t *C.ens_cuda, rc C.int) string {
 	name, text := C.GoString(C.ens_cuda_name(t, rc)), C.GoString(C.ens_cuda_text(t, rc))
 	if name == "" {
@@ -84,6 +88,10 @@ func status(t *C.ens_cuda, rc C.int) string {
 }
 
 // isFatal reports whether the driver accepts no more work in a context after a code.
+// After the others, such as an invalid argument, work continues.
+//
+// Source: NVIDIA, CUDA Driver API, CUresult: codes that leave the process in an
+// inconsistent state.
 func isFatal(rc C.int) bool {
 	switch rc {
 	case C.ENS_CUDA_ERROR_DEINITIALIZED, C.ENS_CUDA_ERROR_ECC_UNCORRECTABLE, C.ENS_CUDA_ERROR_NVLINK_UNCORRECTABLE, C.ENS_CUDA_ERROR_CONTAINED,

@@ -91,6 +91,11 @@ func loaderSays(err error) []string {
 
 // openCompanions opens the files that must be in the directory of a library, of its own
 // major version if their names have one.
+//
+// The library opens them by name when it is first used, too late for an error with a
+// fix.
+//
+// Errors: exit 69 for a file that is missing or cannot be opened.
 func (l Library) openCompanions(lib *dl.Library) error {
 	if l.companions == "" {
 		return nil
@@ -122,7 +127,8 @@ func (l Library) openCompanions(lib *dl.Library) error {
 		Fix: l.fix(), Err: dl.ErrNotFound}
 }
 
-// realDir returns the directory of a file after resolving links.
+// realDir returns the directory of a file after resolving links. The result of a path
+// that does not exist is its directory.
 func realDir(path string) string {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real
@@ -138,7 +144,8 @@ func (l Library) fix() string {
 	return fmt.Sprintf("pip install %s, or set %s to the directory of the library or of the environment that contains it", l.install, PathVariable)
 }
 
-// missing returns the error of Find.
+// missing returns the error of Find. Messages of the loader about files that exist have
+// precedence, since those name the cause.
 func (l Library) missing(folders, refused []string) error {
 	why := fmt.Sprintf("no %s where the loader looks", strings.Join(l.files(), " or "))
 	if len(folders) > 0 {
@@ -160,7 +167,8 @@ type places struct {
 	prefixes []string // of Python installations, with lib/python3.x/site-packages below
 }
 
-// placesFromEnvironment reads the environment and the path.
+// placesFromEnvironment reads the environment and the path. Python is not run: its
+// prefix is the directory above that of the program.
 func placesFromEnvironment() places {
 	var p places
 	for _, dir := range filepath.SplitList(os.Getenv(PathVariable)) {
@@ -234,7 +242,7 @@ func minor(dir string) int {
 }
 
 // wheels returns the directories of Python packages: CUDA 13 has one for all libraries,
-// older versions one for each.
+// older versions one for each. nvidia is the directory of that name in site-packages.
 func (l Library) wheels(nvidia string) []string {
 	if l.wheel == "" {
 		return nil
@@ -244,6 +252,7 @@ func (l Library) wheels(nvidia string) []string {
 	return append(dirs, filepath.Join(nvidia, l.wheel, "lib"))
 }
 
+// glob returns the files of a pattern in lexical order.
 func glob(pattern string) []string {
 	found, err := filepath.Glob(pattern)
 	if err != nil {
@@ -252,7 +261,8 @@ func glob(pattern string) []string {
 	return found
 }
 
-// present returns the existing directories without duplicates.
+// present returns the existing directories without duplicates. The order stays, since Find
+// takes the first library.
 func present(dirs []string) []string {
 	var kept []string
 	for _, dir := range dirs {

@@ -52,7 +52,8 @@ var driverCUDA atomic.Int32
 // newer libraries: the driver does not load their machine code.
 func SetDriverCUDA(major int) { driverCUDA.Store(int32(major)) }
 
-// files returns the sonames that can be used with the driver.
+// files returns the sonames that can be used with the driver. Before the driver is
+// opened all are returned.
 func (l Library) files() []string {
 	most := int(driverCUDA.Load())
 	if !l.cuda || most == 0 {

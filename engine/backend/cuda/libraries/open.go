@@ -18,6 +18,8 @@ type Use struct {
 // Open finds the library, with find if it is not nil, and calls bind, which binds its
 // functions and checks its version.
 //
+// The library stays open until the process ends.
+//
 // Errors: *exit.Error (exit.NoDevice) that wraps Marker and the error of find or bind.
 func (u Use) Open(find func(Library) (*dl.Library, error), bind func(*dl.Library) error) (path string, err error) {
 	if find == nil {

@@ -34,7 +34,8 @@ const (
 	touchInterval = time.Hour // least time between updates of a file's modification time
 )
 
-// UserCache returns the cache in the user's cache directory.
+// UserCache returns the cache in the user's cache directory. Without such a directory it
+// stores nothing.
 func UserCache() Cache {
 	dir, err := os.UserCacheDir()
 	if err != nil {
@@ -66,7 +67,9 @@ func (k Cache) Compile(c *Compiler, p device.Program, architecture int) ([]byte,
 	return image, nil
 }
 
-// Get returns what Put stored under a key; false if it is missing or damaged.
+// Get returns what Put stored under a key; false if it is missing or damaged. Damage is
+// found by the checksum in the file: machine code that was truncated would fail or
+// compute wrong values.
 func (k Cache) Get(key ...string) ([]byte, bool) {
 	if k.Dir == "" {
 		return nil, false
@@ -74,14 +77,16 @@ func (k Cache) Get(key ...string) ([]byte, bool) {
 	return read(k.file(key))
 }
 
-// Put stores data under a key, which must contain everything that determines the data.
+// Put stores data under a key, which must contain everything that determines the data. An
+// error of writing is ignored: the next process compiles again.
 func (k Cache) Put(image []byte, key ...string) {
 	if k.Dir != "" {
 		k.write(k.file(key), image)
 	}
 }
 
-// file returns the file of a key.
+// file returns the file of a key. Each part is preceded by its length, so that two keys
+// never give the same text.
 func (k Cache) file(key []string) string {
 	h := sha256.New()
 	for _, part := range append([]string{magic}, key...) {
@@ -90,7 +95,8 @@ func (k Cache) file(key []string) string {
 	return filepath.Join(k.Dir, fmt.Sprintf("%x%s", h.Sum(nil), suffix))
 }
 
-// read returns the content of an undamaged file.
+// read returns the content of an undamaged file. A file in use gets a new modification
+// time, by which write decides what to remove, once an hour at most.
 func read(file string) ([]byte, bool) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -112,6 +118,7 @@ func read(file string) ([]byte, bool) {
 }
 
 // write stores an image if possible, and removes the least recently used files.
+// Processes may write at the same time: the content of a name is the same for all.
 func (k Cache) write(file string, image []byte) {
 	if err := os.MkdirAll(k.Dir, 0o755); err != nil {
 		return

@@ -38,7 +38,8 @@ var opened struct {
 	by map[string]*Compiler
 }
 
-// Open finds and opens the library.
+// Open finds and opens the library. A second call with the same file returns the same
+// compiler.
 //
 // Errors: *exit.Error (exit.NoDevice) that wraps dl.ErrNotFound or dl.ErrNoSymbol.
 func Open() (*Compiler, error) {
@@ -64,6 +65,8 @@ func Open() (*Compiler, error) {
 }
 
 // start binds the functions and reads the version and the architectures.
+//
+// Errors: exit 69 for a library that lacks a function, such as one of CUDA 10.
 func (c *Compiler) start(lib *dl.Library) error {
 	unusable := func(why string, cause error) error {
 		return &exit.Error{Code: exit.NoDevice, What: "cannot compile kernels", At: c.path, Why: why, Fix: "install NVRTC of CUDA 12 or later", Err: cause}
@@ -106,6 +109,9 @@ func (c *Compiler) Path() string { return c.path }
 // target returns the newest supported architecture that runs on the given one. machine
 // is true if both have the same major number: then machine code runs; otherwise only
 // PTX does, which the driver translates.
+//
+// Errors: a device that is older than all that the library supports.
+// Source: NVIDIA, CUDA C++ Programming Guide, section on binary and PTX compatibility.
 func (c *Compiler) target(architecture int) (best int, machine bool, err error) {
 	for _, a := range c.architectures {
 		if a <= architecture {
@@ -119,7 +125,10 @@ func (c *Compiler) target(architecture int) (best int, machine bool, err error) 
 	return best, best/10 == architecture/10, nil
 }
 
-// options returns the options of the compiler for a program.
+// options returns the options of the compiler for a program. They are part of the key of the
+// cache (Cache.Compile). machine is that of target.
+//
+// Errors: those of target.
 func (c *Compiler) options(p device.Program, architecture int) (options []string, machine bool, err error) {
 	target, machine, err := c.target(architecture)
 	if err != nil {
@@ -149,7 +158,9 @@ const firstSpecific = 90
 // Compile returns machine code or PTX for a device of this architecture, ten times its
 // compute capability.
 //
+// Memory: copies of source and result in C, freed before it returns.
 // Errors: the log of the compiler, with the name of the program.
+// Cost: from a tenth of a second to several seconds; Cache.Compile avoids it.
 func (c *Compiler) Compile(p device.Program, architecture int) ([]byte, error) {
 	options, machine, err := c.options(p, architecture)
 	if err != nil {
