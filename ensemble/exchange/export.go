@@ -22,7 +22,8 @@ import (
 	"github.com/ensemble-weather/ensemble/unet3d"
 )
 
-// ExportOptions selects the training whose networks are exported.
+// ExportOptions selects the training whose networks are exported. RunDir and Out are
+// required; the zero value of all others is the default.
 type ExportOptions struct {
 	RunDir string // run directory of a finished training
 	Out    string // folder for export.json and the weights
@@ -33,7 +34,8 @@ type ExportOptions struct {
 	Version   string
 }
 
-// ExportResult is the result of an export.
+// ExportResult is the result of an export. Outputs lists the files that were written,
+// export.json last.
 type ExportResult struct {
 	Network  Architecture     `json:"network"`
 	Networks int              `json:"networks"` // number of networks that the model averages
@@ -42,7 +44,8 @@ type ExportResult struct {
 	Outputs  []string         `json:"-"`
 }
 
-// ExportFile is the name of the description of an export.
+// ExportFile is the name of the description of an export. A reader opens it first: it
+// names all other files.
 const ExportFile = "export.json"
 
 // Other files of an export; those with a number exist for each network.
@@ -53,7 +56,8 @@ const (
 	exportFormat    = 1
 )
 
-// Document is the content of export.json.
+// Document is the content of export.json. Its field Format is exportFormat; a program that
+// reads it should refuse another number.
 type Document struct {
 	Format  int          `json:"format"`
 	Version string       `json:"version"` // of the program
@@ -78,8 +82,12 @@ type Document struct {
 // with golden.input and golden.output of the published network; maps; and, last, a description of
 // channels and scales.
 //
-// Errors: exit 66 if there is no model, exit 65 if it is damaged; exit 64 for networks that read
-// members; exit 73 if the folder contains the export of another training; exit 74.
+// The description is written last: a folder with export.json is complete. Parameter sharing is
+// resolved before, so the weights are plain filters.
+//
+// Errors: exit 66 if there is no model, exit 65 if it is damaged; exit 64 for networks that
+// read members; exit 73 if the folder contains the export of another training; exit 74.
+// Source: docs/formats/network.md; the weights are safetensors (package ckpt).
 func Export(ctx context.Context, o ExportOptions) (*ExportResult, error) {
 	dir := filepath.Join(o.RunDir, "model")
 	m, err := model.Load(dir, false)
@@ -148,7 +156,8 @@ func Export(ctx context.Context, o ExportOptions) (*ExportResult, error) {
 	return res, jsonfile.Write(filepath.Join(o.Out, ExportFile), doc)
 }
 
-// splitMaps separates the maps from the weights with published names.
+// splitMaps separates the maps from the weights with published names. Maps are values for each
+// grid point that the published networks do not have; without them the rest is such a network.
 func splitMaps(w model.Weights) (net, maps model.Weights) {
 	for _, t := range w {
 		if strings.HasPrefix(t.Name, unet3d.MapsPrefix) {
@@ -162,6 +171,8 @@ func splitMaps(w model.Weights) (net, maps model.Weights) {
 
 // exportNetwork writes network i and its maps under names with a prefix, describes the network in
 // a, and appends the file names to networks and all.
+//
+// Errors: those of testTensors; exit 73 or 74 for files.
 func exportNetwork(ctx context.Context, m *model.Model, o ExportOptions, w model.Weights, a *Architecture, prefix string, i int, networks, all *[]string) error {
 	net, maps := splitMaps(w)
 	is, golden, err := testTensors(ctx, m, o, net)
@@ -182,8 +193,12 @@ func exportNetwork(ctx context.Context, m *model.Model, o ExportOptions, w model
 	return nil
 }
 
-// testTensors recognises a network by its weights, as an import does, and returns golden.input and
-// golden.output.
+// testTensors recognises a network by its weights, as an import does, and returns golden.input
+// and golden.output. Both are nil for networks that an import does not recognise.
+//
+// Shape: golden.input [1 C 16 24] for a ResNet, else [1 C D H W] with the smallest H and W
+// that all stages divide.
+// Cost: one forward pass of a small field.
 func testTensors(ctx context.Context, m *model.Model, o ExportOptions, w model.Weights) (*Architecture, []ckpt.Tensor, error) {
 	// Import does not recognise baselines. Networks with removed channels have no published widths;
 	// the lists of kept channels are in the description of the model.
@@ -223,7 +238,8 @@ func testTensors(ctx context.Context, m *model.Model, o ExportOptions, w model.W
 	return a, []ckpt.Tensor{in, y}, nil
 }
 
-// normalSamples returns n normally distributed test values, the same at every call.
+// normalSamples returns n normally distributed test values, the same at every call. Two
+// exports of one training have equal bytes therefore.
 func normalSamples(n int) []float32 {
 	x, random := make([]float32, n), rand.New(rand.NewPCG(1, 0))
 	for i := range x {
@@ -232,7 +248,11 @@ func normalSamples(n int) []float32 {
 	return x
 }
 
-// inputNames describes the content of each input channel.
+// inputNames describes the content of each input channel. The order is that of the filter's
+// axis: statistics and fixed fields, mean and spread of the baseline, learnt values.
+//
+// Their number is that of Architecture.Channels, so a test of another program can count
+// them.
 func inputNames(m *model.Model) (names []string) {
 	for c := range m.Task.Features.Channels() {
 		names = append(names, m.Task.Features.ChannelName(c))
@@ -250,7 +270,9 @@ func inputNames(m *model.Model) (names []string) {
 	return names
 }
 
-// outputNames describes the content of each output channel.
+// outputNames describes the content of each output channel. Parts are the outer axis, targets
+// the inner one: shift of all targets, then the logarithm of sigma of all, and so on. Units
+// are error scales (Document.Model).
 func outputNames(m *model.Model, outputs int) (names []string) {
 	parts := []string{network.OutSpread}
 	switch {

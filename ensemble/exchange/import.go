@@ -31,7 +31,8 @@ import (
 	"github.com/ensemble-weather/ensemble/unet3d"
 )
 
-// ImportOptions selects the weights to import and a test input.
+// ImportOptions selects the weights to import and a test input. Weights and Out are
+// required.
 type ImportOptions struct {
 	Weights string // safetensors file with the published names
 	Out     string // folder for network.json and weights.safetensors
@@ -48,7 +49,7 @@ type ImportOptions struct {
 	Version   string
 }
 
-// ImportResult is the result of an import.
+// ImportResult is the result of an import. Outputs lists the files that were written.
 type ImportResult struct {
 	Network Architecture `json:"network"`
 	Out     string       `json:"out"`
@@ -65,11 +66,13 @@ const (
 	networkFormat  = 1
 )
 
-// goldenTolerance is the largest accepted relative difference from golden.output. Sums of float32
-// numbers in another order differ by less.
+// goldenTolerance is the largest accepted relative difference from golden.output. Sums of
+// float32 numbers in another order differ by less. Convolutions by Winograd's algorithm, whose
+// rounding errors are larger, are included.
 const goldenTolerance = 1e-4
 
-// networkJSON is the content of network.json.
+// networkJSON is the content of network.json. Source names the imported file without its
+// folder.
 type networkJSON struct {
 	Format  int    `json:"format"`
 	Version string `json:"version"` // of the program
@@ -82,9 +85,13 @@ type networkJSON struct {
 // weights match it, compares its output for golden.input with golden.output if the file has them,
 // and writes the weights with a description. On request it computes the output for another input.
 //
-// Errors: exit 65, naming the first tensor that does not match, or for a pickle, a zip archive or a
-// damaged file; exit 65 if the output differs from golden.output; exit 64 if Reinject is required
-// or does not apply; exit 66, 73 and 74 for files.
+// A network that fits in shape may still be another one, such as one with another activation:
+// only golden.output shows that.
+//
+// Memory: the weights twice, and the activations of one sample.
+// Errors: exit 65, naming the first tensor that does not match, or for a pickle, a zip archive
+// or a damaged file; exit 65 if the output differs from golden.output; exit 64 if Reinject is
+// required or does not apply; exit 66, 73 and 74 for files.
 func Import(ctx context.Context, o ImportOptions) (*ImportResult, error) {
 	tensors, _, err := ckpt.ReadFile(o.Weights)
 	if err != nil {
@@ -120,6 +127,9 @@ func Import(ctx context.Context, o ImportOptions) (*ImportResult, error) {
 }
 
 // chooseChannel sets the channel that a ResNet re-injects.
+//
+// Errors: exit 64 for a channel that the network does not have, or for another kind of
+// network.
 func (a *Architecture) chooseChannel(o ImportOptions) error {
 	if a.Kind != unet3d.ResNetKind.Name {
 		if o.Reinject != nil {
@@ -144,6 +154,7 @@ func (a *Architecture) chooseChannel(o ImportOptions) error {
 //
 // Shape: x [N C D H W], or [N C H W] for one level; the output likewise.
 // Errors: exit 65 for an input that does not match the network; path is named in the error.
+// Cost: the network is compiled for the size of the input at each call.
 func (a *Architecture) run(ctx context.Context, w model.Weights, x ckpt.Tensor, path string, threads int) (ckpt.Tensor, error) {
 	bad := func(why string) (ckpt.Tensor, error) {
 		return ckpt.Tensor{}, &exit.Error{Code: exit.BadData, What: fmt.Sprintf("tensor %q does not match the input of the network", x.Name), At: path, Why: why,
@@ -192,6 +203,10 @@ func (a *Architecture) run(ctx context.Context, w model.Weights, x ckpt.Tensor, 
 
 // checkGolden compares the network's output for golden.input with golden.output. It returns the
 // relative difference; nil if the file does not have both.
+//
+// The difference is max|y − golden|/max|golden|. NaN counts as a difference.
+//
+// Errors: exit 65 for tensors of another shape, and above goldenTolerance.
 func (a *Architecture) checkGolden(ctx context.Context, o ImportOptions, tensors []ckpt.Tensor, w model.Weights) (*float64, error) {
 	in := slices.IndexFunc(tensors, func(t ckpt.Tensor) bool { return t.Name == goldenInput })
 	out := slices.IndexFunc(tensors, func(t ckpt.Tensor) bool { return t.Name == goldenOutput })
@@ -222,6 +237,8 @@ func (a *Architecture) checkGolden(ctx context.Context, o ImportOptions, tensors
 }
 
 // apply computes the output for the tensor "input" of a file and writes it as "output".
+//
+// Errors: exit 65 without such a tensor or with another shape; exit 66, 73 and 74 for files.
 func (a *Architecture) apply(ctx context.Context, o ImportOptions, w model.Weights) error {
 	tensors, _, err := ckpt.ReadFile(o.Apply)
 	if err != nil {
@@ -239,10 +256,11 @@ func (a *Architecture) apply(ctx context.Context, o ImportOptions, w model.Weigh
 }
 
 // checkReplaceable checks whether a description may be written to path, for what was made from
-// source.
+// source. Sources are compared by checksum, so the same weights under another name count as
+// the same. A description that cannot be parsed is not replaced.
 //
-// Errors: exit 73 if the file exists with another source and the policy does not allow to replace
-// it.
+// Errors: exit 73 if the file exists with another source and the policy does not allow to
+// replace it.
 func checkReplaceable(path string, source manifest.File, policy product.Overwrite, what string) error {
 	text, err := os.ReadFile(path)
 	var have struct {
@@ -260,7 +278,8 @@ func checkReplaceable(path string, source manifest.File, policy product.Overwrit
 	return nil
 }
 
-// save writes the weights and then the description.
+// save writes the weights and then the description. All weights are stored as float32, float16
+// and bfloat16 ones without loss.
 //
 // Errors: exit 73 if the folder contains another network.
 func (a *Architecture) save(o ImportOptions, w model.Weights) error {

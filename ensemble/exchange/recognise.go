@@ -13,6 +13,8 @@ import (
 )
 
 // Architecture describes a network as recognised from the names and shapes of its weights.
+// It is enough to build the network (build); Spec of package network also has what a model
+// needs.
 type Architecture struct {
 	Kind     string `json:"kind"`
 	Channels int    `json:"channels"` // of the input
@@ -28,6 +30,8 @@ type Architecture struct {
 }
 
 // build extends a graph by the network.
+//
+// Source: unet3d.UNet and unet3d.ResNet2D, with the names of their published PyTorch models.
 func (a *Architecture) build(b *graph.Builder, x graph.Value) graph.Value {
 	if a.Kind == unet3d.ResNetKind.Name {
 		return unet3d.ResNet2D{Widths: a.Widths, Reinject: *a.Reinject, Periodic: a.Periodic}.Build(b, x)
@@ -36,6 +40,8 @@ func (a *Architecture) build(b *graph.Builder, x graph.Value) graph.Value {
 }
 
 // graph builds the network for one sample of depth × height × width.
+//
+// Errors: graph.ErrShape for a size that the stages do not divide.
 func (a *Architecture) graph(depth, height, width int) (*graph.Graph, error) {
 	b := graph.New(1)
 	b.Output("output", a.build(b, b.Input("input", graph.Shape{1, a.Channels, depth, height, width})))
@@ -51,7 +57,10 @@ const (
 )
 
 // SelectWeights selects the weights among the tensors of a file. It drops other tensors, and
-// removes the prefix of PyTorch's DataParallel.
+// removes the prefix of PyTorch's DataParallel. The prefix is removed only if all names have
+// it. Counters of batch normalisation are dropped, since inference does not use them.
+//
+// Source: torch.nn.DataParallel and torch.nn.BatchNorm3d, names in state_dict.
 func SelectWeights(tensors []ckpt.Tensor) model.Weights {
 	all := true
 	for _, t := range tensors {
@@ -71,6 +80,10 @@ func SelectWeights(tensors []ckpt.Tensor) model.Weights {
 
 // recognise determines the network that weights belong to, from the names of layers and the first
 // two dimensions of some filters. fit then verifies all weights.
+//
+// Nothing is taken from the metadata of a file, which other programs do not write. A dimension
+// is at most the number of bytes of the file, so the graph that verify builds has a bounded
+// size.
 //
 // Errors: exit 65, naming the tensor, for an unknown network or a missing tensor.
 func recognise(path string, w model.Weights) (*Architecture, error) {
@@ -103,13 +116,17 @@ func recognise(path string, w model.Weights) (*Architecture, error) {
 		Fix: "export the state_dict of one of these networks under the published names"}
 }
 
-// unfitError makes the error of a tensor that does not match the network.
+// unfitError makes the error of a tensor that does not match the network. It is exit 65.
 func unfitError(path, name, why string) error {
 	return &exit.Error{Code: exit.BadData, What: fmt.Sprintf("tensor %q does not match the network", name), At: path, Why: why,
 		Fix: "give the complete, unchanged weights of a published network"}
 }
 
-// recogniseUNet determines the sizes of a U-Net.
+// recogniseUNet determines the sizes of a U-Net. The first layer has twice as many filters as
+// the base width, and its second dimension is the number of input channels; the last layer has
+// the outputs.
+//
+// Source: unet3d.UNet.
 func recogniseUNet(path string, shapes map[string][]int, side func(string, int, int) (int, error)) (*Architecture, error) {
 	a := &Architecture{Kind: unet3d.UNetKind.Name}
 	first, err := side("enc_conv0.weight", 5, 0)
@@ -140,7 +157,10 @@ func recogniseUNet(path string, shapes map[string][]int, side func(string, int, 
 	return a, nil
 }
 
-// recogniseResNet determines the widths of a ResNet.
+// recogniseResNet determines the widths of a ResNet. An inception block concatenates four
+// branches, and its conv3 is one of them, with a quarter of the width.
+//
+// Source: unet3d.ResNet2D.
 func recogniseResNet(side func(string, int, int) (int, error)) (*Architecture, error) {
 	a := &Architecture{Kind: unet3d.ResNetKind.Name, Outputs: 1}
 	var err error
@@ -160,11 +180,12 @@ func recogniseResNet(side func(string, int, int) (int, error)) (*Architecture, e
 	return a, nil
 }
 
-// verify verifies that the weights are exactly those of the network, in number, name and shape, and
-// counts the trained values.
+// verify verifies that the weights are exactly those of the network, in number, name and
+// shape, and counts the trained values. The size of the field does not matter for parameters,
+// so the smallest one is built.
 //
-// Errors: exit 65 naming the first tensor, in the network's order, that is missing or has another
-// shape; or the first one in the file that the network does not have.
+// Errors: exit 65 naming the first tensor, in the network's order, that is missing or has
+// another shape; or the first one in the file that the network does not have.
 func (a *Architecture) verify(path string, w model.Weights) error {
 	side := 1 << a.Stages
 	g, err := a.graph(1, side, side)

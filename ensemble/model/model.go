@@ -25,8 +25,9 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
-// Model is a trained model: a task, one or more networks whose outputs are averaged, and baselines
-// fitted on the same training dates.
+// Model is a trained model: a task, one or more networks whose outputs are averaged, and
+// baselines fitted on the same training dates. One goroutine uses it at a time, since its
+// networks share one plan and one batch.
 type Model struct {
 	Spec network.Spec
 	Task task.Task
@@ -758,6 +759,7 @@ func shapeError(have []int, e engine.Entry) error {
 // reports whether the source has it.
 //
 // Errors: as Fill; those of exit.Read.
+// Cost: one pass over all values, to find those that are not finite.
 func fillStore(s *engine.Store, read func(e engine.Entry, to []float32) (found bool, err error)) error {
 	for _, e := range s.Entries() {
 		to, _, _ := s.Get(e.Name)

@@ -23,6 +23,10 @@ type Outcome[T any] struct {
 // AllGatherOutcomes exchanges the outcomes of all ranks; every rank gets all, by
 // rank.
 //
+// A rank with an error takes part too, since the others would wait for it without limit.
+// The error of the rank with the lowest number is the same on all ranks, and names that
+// rank.
+//
 // Errors: that of the first rank with an error; lost ranks.
 func AllGatherOutcomes[T any](t *Team, o Outcome[T], err error) ([]Outcome[T], error) {
 	if err != nil {
@@ -47,6 +51,11 @@ func AllGatherOutcomes[T any](t *Team, o Outcome[T], err error) ([]Outcome[T], e
 
 // AllGather is an all-gather of values of any type, by rank. Values are encoded
 // with encoding/gob.
+//
+// Messages are padded to the longest, because an all-gather of bytes needs equal sizes.
+// Pointers are followed and unexported fields are lost, as gob defines.
+//
+// Cost: two collectives, the first of one number.
 func AllGather[T any](c *comm.Comm, x T) ([]T, error) {
 	var own bytes.Buffer
 	if err := gob.NewEncoder(&own).Encode(&x); err != nil {
@@ -73,7 +82,9 @@ func AllGather[T any](c *comm.Comm, x T) ([]T, error) {
 	return all, nil
 }
 
-// Broadcast broadcasts a value from rank 0.
+// Broadcast broadcasts a value from rank 0. On the other ranks x is not read.
+//
+// Errors: a value that gob cannot encode; lost ranks.
 func Broadcast[T any](t *Team, x T) (T, error) {
 	if t == nil {
 		return x, nil
@@ -99,7 +110,11 @@ func Broadcast[T any](t *Team, x T) (T, error) {
 	return received, nil
 }
 
-// Scatter sends a value of(rank) from rank 0 to each other rank.
+// Scatter sends a value of(rank) from rank 0 to each other rank. Rank 0 gets the zero
+// value, and of is called there only. Values are sent one by one, so only one is in
+// memory.
+//
+// Errors: as Broadcast.
 func Scatter[T any](t *Team, of func(rank int) T) (x T, err error) {
 	if !t.IsRoot() {
 		size := make([]int64, 1)
@@ -131,8 +146,8 @@ func Scatter[T any](t *Team, of func(rank int) T) (x T, err error) {
 	return x, nil
 }
 
-// withoutCauses returns an error without its wrapped causes, as it is sent to other
-// ranks.
+// withoutCauses returns an error without its wrapped causes, as it is sent to other ranks.
+// Causes are Go values that gob cannot encode; the texts for users stay.
 func withoutCauses(err error) *exit.Error {
 	if errors.Is(err, context.Canceled) {
 		return &exit.Error{Code: exit.SaveAndStop, What: "received a stop signal", Fix: "run the same command again; finished results are kept"}

@@ -33,8 +33,9 @@ const (
 	sampleBytes = 4 << 10
 )
 
-// hashSample writes samples of a file to h, all of a short file, and returns its
-// size. Of a folder it writes the list of files and samples of some of them.
+// hashSample writes samples of a file to h, all of a short file, and returns its size. Of
+// a folder it writes the list of files and samples of some of them. It finds files that
+// differ between nodes without a complete pass on each rank.
 func hashSample(h io.Writer, path string) (size int64, err error) {
 	parts, err := manifest.ListFiles(path)
 	if err != nil {
@@ -53,6 +54,9 @@ func hashSample(h io.Writer, path string) (size int64, err error) {
 }
 
 // hashFileSample writes the samples of one file.
+//
+// Cost: sampleCount reads of sampleBytes. Samples of a short file overlap, which does no
+// harm.
 func hashFileSample(h io.Writer, path string) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -74,6 +78,9 @@ func hashFileSample(h io.Writer, path string) error {
 
 // ChecksumFiles returns the checksums of input files. The files are distributed
 // over the ranks; all ranks compare their sizes and samples of their content.
+//
+// File i is read completely by rank i mod ranks. The result has the order of files on all
+// ranks.
 //
 // Errors: those of manifest.Sum; exit 71 if ranks see different files.
 func (t *Team) ChecksumFiles(files []string) ([]manifest.File, error) {

@@ -27,8 +27,11 @@ func IsNonRoot() bool {
 // processes, each process hosts several of them. transport is the name of the
 // connection. A rank that does not answer within stall counts as lost.
 //
-// Errors: those of f; exit 64 if n is set and differs from the launcher's number;
-// exit 71 if a rank was lost.
+// After an error that only this rank has, the process ends without leaving the job, which
+// makes the launcher end all ranks; otherwise they would wait for it.
+//
+// Errors: those of f; exit 64 if n is set and differs from the launcher's number; exit 71
+// if a rank was lost.
 func RunRanks(n, ranks int, stall time.Duration, f func(c *comm.Comm) error) (transport string, err error) {
 	onOwn := func(c *comm.Comm) error { return RunHostedRanks(c, ranks, f) }
 	l, launched := mpi.Launched(os.Getenv)
@@ -73,6 +76,9 @@ func RankFailure(err error) error {
 
 // RunHostedRanks calls f on the given number of ranks, hosted by the processes of c, if they
 // are more than the processes; else on c.
+//
+// Rank r runs in the process that comm.HostRanks assigns, and results do not depend on the
+// assignment.
 //
 // Errors: the first error of f on a rank of this process.
 func RunHostedRanks(c *comm.Comm, ranks int, f func(c *comm.Comm) error) error {

@@ -22,7 +22,10 @@ type Shard struct {
 // AssignShards assigns to every rank its shard of fields on a grid, as the input of
 // the network gr is split for batches of n samples.
 //
+// All ranks compute the boxes of all ranks, so no message is needed.
+//
 // Shape: the network's input "features" is [n][channel][level][row][column].
+// Errors: those of spatial.Shard, such as a mesh that does not divide the network.
 func (t *Team) AssignShards(gr *graph.Graph, grid *ensemble.Grid, n int) error {
 	sharded, err := spatial.Shard(gr, t.Mesh, t.Comm.Rank())
 	if err != nil {
@@ -49,7 +52,8 @@ func (t *Team) Shard() *Shard {
 	return t.shard
 }
 
-// Window returns the rectangle of the grid that this rank holds.
+// Window returns the rectangle of the grid that this rank holds. A nil shard has the zero
+// Window, the whole grid.
 func (s *Shard) Window() ensemble.Window {
 	if s == nil {
 		return ensemble.Window{}
@@ -92,8 +96,9 @@ const fieldTag = comm.Tags - 1
 // GatherFields gathers n whole fields on rank 0 from the shards of all ranks; the
 // other ranks get nil. A single rank gets part itself.
 //
-// Shape: part [n][level][point] of the shard; result [n][level][point] of the whole
-// field.
+// Shape: part [n][level][point] of the shard; result [n][level][point] of the whole field.
+// Memory: the whole fields on rank 0, and one shard at a time.
+// Errors: lost ranks.
 func GatherFields[T float32 | float64](t *Team, part []T, n int) ([]T, error) {
 	s := t.Shard()
 	if s == nil {
@@ -153,8 +158,9 @@ func CropMaps[T float32 | float64](maps [][]T, s *Shard, rank int) [][]T {
 	return out
 }
 
-// Crop crops a network output, of which the rank holds the box own, to the rank's
-// shard.
+// Crop crops a network output, of which the rank holds the box own, to the rank's shard.
+// own may be larger, since the last layer of a network can have a halo. Without a
+// difference y itself is returned.
 func (s *Shard) Crop(y []float32, own spatial.Box) []float32 {
 	box := make(spatial.Box, len(own))
 	for i, v := range own {

@@ -68,8 +68,8 @@ func (t *Team) CheckSameProgram(version string) error {
 	return t.CheckSame("the program", version+sum)
 }
 
-// CheckSame returns an error on all ranks if a text differs between ranks. what
-// names it in the error.
+// CheckSame returns an error on all ranks if a text differs between ranks. what names it
+// in the error. Only 64 bits of a checksum are exchanged.
 //
 // Errors: exit 71 with the ranks that differ from rank 0.
 func (t *Team) CheckSame(what, text string) error {
@@ -97,6 +97,10 @@ func (t *Team) CheckSame(what, text string) error {
 // StopTogether returns a function that all ranks call together between steps. If
 // one rank receives a stop signal, all stop. If one could not read its input (read), all
 // return its error.
+//
+// A rank that stopped alone would leave the others in a collective.
+//
+// Errors: exit 75 after a signal; the error of the first rank with one; lost ranks.
 func (t *Team) StopTogether(own func() error) func(read error) error {
 	if t == nil {
 		return func(read error) error {
@@ -129,7 +133,10 @@ func (t *Team) StopTogether(own func() error) func(read error) error {
 	}
 }
 
-// Sum returns the sum of a number over all ranks.
+// Sum returns the sum of a number over all ranks. The order of the additions depends on
+// the number of ranks only, not on arrival.
+//
+// Errors: lost ranks.
 func (t *Team) Sum(x float64) (float64, error) {
 	if t == nil {
 		return x, nil
@@ -139,7 +146,8 @@ func (t *Team) Sum(x float64) (float64, error) {
 	return v[0], err
 }
 
-// SumShards sums vectors over the ranks, each shard once.
+// SumShards sums vectors over the ranks, each shard once. x is overwritten on the ranks
+// that contribute.
 func (t *Team) SumShards(x []float64) ([]float64, error) {
 	if t == nil {
 		return x, nil
@@ -176,7 +184,8 @@ func (t *Team) MaxRanksPerProcess() int {
 	return n
 }
 
-// localRank returns the index of a rank within its process.
+// localRank returns the index of a rank within its process. Ranks of a process have
+// consecutive numbers.
 func (t *Team) localRank(rank int) int {
 	n := 0
 	for rank > n && t.Comm.Process(rank-n-1) == t.Comm.Process(rank) {
