@@ -64,8 +64,8 @@ func (in *Input) gribIndex(scan func() (*grib.Index, error), f *file) (*grib.Ind
 }
 
 // loadIndex reads a cached index; nil if there is none for this file. Size, time of
-// modification and digest of the ends must agree. Restore reads the grids' sections from
-// the file again and compares, so a stale index does not give wrong places.
+// modification and digest of the ends must agree. Restore then
+// compares the first message of each grid with the file.
 func (in *Input) loadIndex(name string, f *file) *grib.Index {
 	if st, err := os.Stat(name); err != nil || !st.Mode().IsRegular() || st.Size() > maxCacheFile {
 		return nil

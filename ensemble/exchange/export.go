@@ -196,8 +196,8 @@ func exportNetwork(ctx context.Context, m *model.Model, o ExportOptions, w model
 // testTensors recognises a network by its weights, as an import does, and returns golden.input
 // and golden.output. Both are nil for networks that an import does not recognise.
 //
-// Shape: golden.input [1 C 16 24] for a ResNet, else [1 C D H W] with the smallest H and W
-// that all stages divide.
+// Shape: golden.input [1 C 16 24] for a ResNet, else [1 C D H W] with H = 2^stages and
+// W = 2H.
 // Cost: one forward pass of a small field.
 func testTensors(ctx context.Context, m *model.Model, o ExportOptions, w model.Weights) (*Architecture, []ckpt.Tensor, error) {
 	// Import does not recognise baselines. Networks with removed channels have no published widths;

@@ -67,8 +67,7 @@ const (
 )
 
 // goldenTolerance is the largest accepted relative difference from golden.output. Sums of
-// float32 numbers in another order differ by less. Convolutions by Winograd's algorithm, whose
-// rounding errors are larger, are included.
+// float32 numbers in another order differ by less.
 const goldenTolerance = 1e-4
 
 // networkJSON is the content of network.json. Source names the imported file without its
