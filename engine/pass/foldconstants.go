@@ -10,6 +10,8 @@ const foldLimit = 4096
 // in float64, and rounds the result once to float32. Random and ordered
 // operations are not folded: their results depend on the step, or on other
 // ranks.
+//
+// Source: Aho, Lam, Sethi and Ullman 2006, Compilers, 2nd ed., section 9.4.
 func foldConstants(u *Unit) error {
 	g, err := u.Graph.Rewrite(nil, func(b *graph.Builder, n *graph.Node, in []graph.Value) graph.Value {
 		if n.Kind != graph.KindOp || n.Op.Random || n.Op.Ordered || len(in) == 0 {

@@ -12,6 +12,8 @@ import (
 // compares constants bit by bit, so that 0 and −0 stay distinct. Constants
 // above foldLimit are not compared, because their keys would be long. Random
 // operations are equal only if they use the same stream.
+//
+// Source: Aho, Lam, Sethi and Ullman 2006, Compilers, 2nd ed., section 9.1.4.
 func mergeDuplicates(u *Unit) error {
 	seen := map[string]graph.Value{}
 	g, err := u.Graph.Rewrite(nil, func(b *graph.Builder, n *graph.Node, in []graph.Value) graph.Value {

@@ -24,6 +24,8 @@ func softmax(b *Backend, q backend.Request) (backend.Kernel, error) {
 }
 
 // softmaxGrad prepares softmax_grad: y·(dy − Σ y·dy).
+//
+// Source: Vaswani et al. 2017, arXiv:1706.03762; op.Softmax.
 func softmaxGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
 	y, dy, dx, d := q.In[0].F32, q.In[1].F32, q.Out.F32, groups(q.Out.Shape, q.Attrs.(op.Groups))
 	return kernel("softmax", func() { b.pool.SoftmaxGrad(dx, y, dy, d) })

@@ -15,6 +15,8 @@ func axisAttention(part kern.AxisPart) prepareRule {
 }
 
 // axisAttentionKernel prepares one part of attention along an axis (kern.Pool.Axis).
+//
+// Source: Ho et al. 2019, arXiv:1912.12180; op.AttendAxis.
 func axisAttentionKernel(b *Backend, q backend.Request, part kern.AxisPart) (backend.Kernel, error) {
 	a, in := q.Attrs.(op.AxisAttention), q.In[0].Shape
 	s := a.Lines(in)

@@ -12,6 +12,8 @@ import (
 //
 // It runs the loop of the definition in float32, once over the weights, in a step that
 // reads these several times. The same holds for its gradients.
+//
+// Source: Plummer et al. 2020, arXiv:2006.10598, section 3.
 func combine(_ *Backend, q backend.Request) (backend.Kernel, error) {
 	store, coefficients, w, a := q.In[0].F32, q.In[1].F32, q.Out.F32, q.Attrs.(op.Templates)
 	return kernel("loop", func() { op.CombineTemplates(a, w, store, coefficients) })

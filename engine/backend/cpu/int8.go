@@ -40,6 +40,8 @@ func int8Layouts(_ *Backend, attrs any, in []graph.Shape, _ graph.Shape) (backen
 
 // int8Conv prepares an int8 convolution by Winograd's minimal filtering. Its result is
 // uint8, or float if the next operation is not quantised.
+//
+// Source: Andri et al. 2022, arXiv:2209.12982; Jacob et al. 2018, arXiv:1712.05877.
 func int8Conv(b *Backend, q backend.Request) (backend.Kernel, error) {
 	shapes, n := q.InShapes(), len(q.In)-2
 	j, err := kern.NewWinoInt8(b.pool, int8Spec(shapes[:n], shapes[n], q.Attrs.(op.Int8Conv)), int8Tiles)

@@ -23,6 +23,7 @@ func sets(x graph.Shape, size int) (kern.Dims, bool) {
 // setPool prepares set_pool: a reduction over the members of each set.
 //
 // Shape: x [N·size C …] → y [N C …].
+// Source: Zaheer et al. 2017, arXiv:1703.06114.
 func setPool(b *Backend, q backend.Request) (backend.Kernel, error) {
 	a := q.Attrs.(op.Set)
 	x, y := q.In[0].F32, q.Out.F32

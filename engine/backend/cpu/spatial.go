@@ -38,6 +38,7 @@ func maxPool(b *Backend, q backend.Request) (backend.Kernel, error) {
 // them between the passes.
 //
 // Shape: x [N C D H W], dy [N C ⌊D/k₀⌋ ⌊H/k₁⌋ ⌊W/k₂⌋] → dx [N C D H W].
+// Source: torch.nn.MaxPool3d.
 func maxPoolGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
 	a := q.Attrs.(op.Pool)
 	if a.Size != a.Stride || a.Size[0]*a.Size[1]*a.Size[2] > maxWindow {
@@ -68,6 +69,8 @@ func upsample(b *Backend, q backend.Request) (backend.Kernel, error) {
 }
 
 // upsampleGrad prepares upsample_grad, the adjoint of the interpolation.
+//
+// Source: torch.nn.Upsample(mode="trilinear", align_corners=False).
 func upsampleGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
 	a, dy, dx := q.Attrs.(op.UpsamplingGrad), q.In[0].F32, q.Out.F32
 	planes, in := field(a.To)

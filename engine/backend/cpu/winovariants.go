@@ -15,6 +15,8 @@ import (
 )
 
 // winoPass is one pass of a convolution by Winograd's minimal filtering.
+//
+// Source: Lavin and Gray 2016, doi:10.1109/CVPR.2016.435.
 type winoPass struct {
 	kern.WinoSpec
 	name string // forward, data or filter

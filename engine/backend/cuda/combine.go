@@ -59,6 +59,7 @@ func (b *Backend) templates(q backend.Request, a op.Templates, store int, bind f
 //
 // Shape: templates in a flat store, at offsets; coefficients [K] → the shape of the
 // weights.
+// Source: Plummer et al. 2020, arXiv:2006.10598, section 3.
 func combine(b *Backend, q backend.Request) (backend.Kernel, error) {
 	a := q.Attrs.(op.Templates)
 	return b.templates(q, a, q.In[0].Shape.Size(), func(args []any) (backend.Kernel, error) {

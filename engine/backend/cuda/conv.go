@@ -23,6 +23,9 @@ import (
 //
 // of the input, modulo period if that is not 0. The adjoint reads row (r + pad −
 // t·dilation)/stride where that is an integer; turns is the number of periods to try.
+//
+// Source: Chetlur et al. 2014, arXiv:1410.0759 (convolution as an implicit matrix
+// product).
 type convAxis struct {
 	rows, taps                                                          int // of a call
 	size, from, step, first, each, stride, dilation, pad, period, turns int // cells of the axis that is read

@@ -21,6 +21,7 @@ import (
 // added in a fixed order, so that results are reproducible.
 //
 // Shape: x [N Cᵢ D H W], dy [N K D′ H′ W′] → dw [K ΣCᵢ kD kH kW].
+// Source: Chetlur et al. 2014, arXiv:1410.0759.
 type filterGrad struct {
 	fields   []backend.Tensor // x in one or two parts, and dy
 	out      backend.Tensor

@@ -13,6 +13,8 @@ import (
 // A convolution of such an input starts with its interior, the rows of the result that
 // read only the box. The rim follows when all data have arrived. Both are calls of the
 // same kernel for boxes of rows, and write to the same result.
+//
+// Source: Dryden et al. 2019, arXiv:1903.06681 (interior while the halo is received).
 type pendingInput struct {
 	ready [3][2]int
 	bytes int64

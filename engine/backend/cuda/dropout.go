@@ -12,6 +12,8 @@ import (
 // The random key of a step is computed on the device from the step number, so that a
 // recording can be repeated for every step. Elements are numbered as in the plain
 // tensor: all layouts and backends drop the same ones.
+//
+// Source: Srivastava et al. 2014, JMLR 15, 1929–1958.
 func dropout(b *Backend, q backend.Request) (backend.Kernel, error) {
 	a, s := q.Attrs.(op.DropoutParams), q.Out.Shape
 	n, channels, points := elems(q.Out), 1, int64(1)

@@ -49,6 +49,8 @@ func (b *Backend) local(q backend.Request, c localCall) (backend.Kernel, error) 
 }
 
 // localForward prepares local_conv: y[n,k,p] = Σ w[k,c,t,p]·x[n,c,p+t].
+//
+// Source: Grönquist et al. 2021, doi:10.1098/rsta.2020.0092.
 func localForward(b *Backend, q backend.Request) (backend.Kernel, error) {
 	x, y := q.In[0].Shape, q.Out.Shape
 	return b.local(q, localCall{name: "local_conv", conv: q.Attrs.(op.LocalConv), x: x, y: y, n: int64(y[1:].Size()), rows: y, groups: ceil(x[0], kernels.LocalSamples)})

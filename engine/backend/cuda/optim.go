@@ -57,6 +57,8 @@ type optimiser struct {
 //
 // Memory: constants, tables of ranges and tensors, and sums of squares in float64.
 // Errors: the memory of the device does not suffice.
+// Source: package optim names the equations of each rule; You et al. 2020,
+// arXiv:1904.00962 (LAMB).
 func (b *Backend) NewOptimiser(rule backend.Rule, pieces []backend.ParamRange, tensors []backend.ParamTensor, a backend.OptimArrays) (_ backend.Optimiser, err error) {
 	s := &optimiser{b: b, rule: rule, count: len(pieces)}
 	defer func() {

@@ -30,6 +30,8 @@ func attentionSizes(a op.SetAttentionSizes, x, w graph.Shape) []any {
 //
 // Short sums have one thread each. Long sums are computed by blocks, dotTile keys at a
 // time, and divided into parts that are added in a fixed order.
+//
+// Source: Finn 2021, arXiv:2106.13924.
 func setDot(b *Backend, q backend.Request) (backend.Kernel, error) {
 	a, x, y := q.Attrs.(op.SetAttentionSizes), q.In[0].Shape, q.Out.Shape
 	sizes, results := attentionSizes(a, x, y), y.Size()

@@ -43,6 +43,7 @@ func (b *Backend) overRows(q backend.Request, name string, of graph.Shape, more 
 //
 // Shape: x [N C D H W] → y [N C ⌊(D−k₀)/s₀⌋+1 ⌊(H−k₁)/s₁⌋+1 ⌊(W−k₂)/s₂⌋+1].
 // Missing: NaN in a window gives NaN.
+// Source: torch.nn.MaxPool3d and torch.nn.AvgPool3d.
 func pool(mean bool) prepare {
 	return func(b *Backend, q backend.Request) (backend.Kernel, error) {
 		a := q.Attrs.(op.Pool)

@@ -10,6 +10,9 @@ import (
 // one value is removed from all values in its set. Every index of every axis of every value is a
 // slot. A union-find structure joins slots to sets. The root of a set is its lowest slot, so the
 // sets depend on the graph alone.
+//
+// Source: Tarjan and van Leeuwen 1984, doi:10.1145/62.2160 (union of sets, with path
+// halving).
 type ties struct {
 	g           *graph.Graph
 	firstSlot   [][]int          // first slot of each node and axis

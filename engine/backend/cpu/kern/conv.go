@@ -18,6 +18,8 @@ var ErrUnsupported = errors.New("not supported by this kernel")
 
 // Conv is one pass of a convolution on plain tensors, with stride 1 in height and
 // width. It holds no memory of C.
+//
+// Source: torch.nn.Conv3d; op.Conv3D.
 type Conv struct {
 	pool       *Pool
 	geom       []C.long

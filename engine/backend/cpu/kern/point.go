@@ -43,6 +43,9 @@ type PointArgs struct {
 //
 // followed by ReLU, or by 0 where the gate is not positive. y may alias plus and gate,
 // but not the inputs: these are read again after parts of y are written.
+//
+// Source: torch.nn.Conv3d with a filter of one point; Lin, Chen and Yan 2014,
+// arXiv:1312.4400.
 func (p *Pool) PointConv(y Stored, a PointArgs, scratch []float32, s Point) {
 	out := s.field(s.K).Len()
 	s.checkSource(a.X0, a.X1)

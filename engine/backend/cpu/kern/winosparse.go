@@ -20,6 +20,10 @@ import (
 // for every block of Block result channels and every block of Block input channels, all
 // taps together, result blocks outermost. Blocks of two input tensors follow each
 // other. Empty: all blocks are kept.
+//
+// Source: Narang et al. 2017, arXiv:1711.02782 (block sparsity); Lavin and Gray 2016,
+// doi:10.1109/CVPR.2016.435. A zero block of a filter stays zero when the filter is
+// transformed, since channels are not mixed.
 type BlockMask string
 
 // WinoSparseVariants are the variants that multiply only the kept blocks of a filter.
