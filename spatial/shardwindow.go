@@ -32,6 +32,8 @@ type axisRange struct {
 //
 // Example: a filter of size 3 with padding 1 and own = [0, 4) has room = [−1, 5)
 // and need = [0, 5) on a non-periodic axis; index −1 is zero.
+//
+// Source: Dryden et al. 2019, arXiv:1903.06681, section III.
 func forwardRange(a graph.WindowAxis, own Interval, n int, padded bool) axisRange {
 	t := axisRange{room: PaddedInputRange(a, own), need: InputRange(a, own, n), computed: own, own: own}
 	switch {

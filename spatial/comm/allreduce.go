@@ -8,6 +8,10 @@ import (
 // Algorithm selects how a sum over ranks is computed. Every algorithm gives the
 // same bits in every run, and the same bits on all ranks. Different algorithms may
 // round differently.
+//
+// Source: Thakur, Rabenseifner and Gropp 2005, doi:10.1177/1094342005051521 (recursive
+// doubling, Rabenseifner's algorithm); Patarasuk and Yuan 2009,
+// doi:10.1016/j.jpdc.2008.09.002 (ring).
 type Algorithm int
 
 // The algorithms, with the time for n bytes on P = 2^q ranks, α per message and β

@@ -30,6 +30,7 @@ const (
 // barrier).
 //
 // Cost: ⌈log₂ P⌉·α.
+// Source: Hensgen, Finkel and Manber 1988, doi:10.1007/BF01379320.
 func Barrier(c *Comm) error {
 	var token [1]byte
 	for d := 1; d < c.Size(); d *= 2 {
@@ -46,6 +47,8 @@ func Barrier(c *Comm) error {
 // sends to r + d for each power of two d below that bit.
 //
 // Cost: ⌈log₂P⌉·(α + βn).
+// Source: Thakur, Rabenseifner and Gropp 2005, doi:10.1177/1094342005051521, section
+// 3.
 func Broadcast(c *Comm, root int, x Slice) error {
 	p := c.Size()
 	r := (c.rank - root + p) % p // rank relative to root
