@@ -58,6 +58,9 @@ func (tr *natureRun) advance() {
 // assimilationCycle is a data assimilation cycle of the forecast model. In each cycle the state is
 // nudged towards observations of the nature run. The weight is proportional to the density of
 // observations. The analysis error is therefore flow-dependent and contains the model bias.
+//
+// Source: Hoke and Anthes 1976, doi:10.1175/1520-0493(1976)104<1551:TIONMB>2.0.CO;2
+// (nudging).
 type assimilationCycle struct {
 	g      *integrator
 	q      state

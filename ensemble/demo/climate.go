@@ -35,6 +35,8 @@ func phase(t float64) (cos, sin float64) {
 //
 // with s = +1 in midwinter and −1 in midsummer: stronger and nearer to the equator in winter. Land
 // cools the lower layer in winter; of that the upper layer gets 0.4.
+//
+// Source: docs/decisions/0003-demo-atmosphere.md.
 func (p *physics) equilibrium(pl *planet) (upper, lower, sea harmonic) {
 	t := newTransform()
 	zonal := func(shear, c float64) spectrum {

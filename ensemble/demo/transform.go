@@ -6,6 +6,8 @@ import (
 
 // transform converts between spectral and grid-point fields. It has its own buffers and must not be
 // shared between goroutines. The time step has a fused version in model.go.
+//
+// Source: Orszag 1970, doi:10.1175/1520-0469(1970)027<0890:TMFTCO>2.0.CO;2.
 type transform struct {
 	fft  *fourier.FFT
 	row  [nlon]float64

@@ -8,6 +8,12 @@ import (
 )
 
 // bilinear computes the weights of Bilinear.
+//
+// With fractions s between rows and t between columns the weights of the four points
+// are (1−s)(1−t), (1−s)t, s(1−t) and st. Rows of a reduced grid have columns of their
+// own.
+//
+// Source: CDO, operator `remapbil`.
 func (b *builder) bilinear(from, to *ensemble.Grid) error {
 	if from.Kind == ensemble.Projected {
 		return b.bilinearProjected(from, to)

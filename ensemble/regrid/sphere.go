@@ -13,6 +13,8 @@ const rad = math.Pi / 180
 type vector [3]float64
 
 // unitVector returns the point at a latitude and longitude in degrees.
+//
+//	x = cos φ cos λ,   y = cos φ sin λ,   z = sin φ
 func unitVector(lat, lon float64) vector {
 	s, c := math.Sincos(lat * rad)
 	sl, cl := math.Sincos(lon * rad)
