@@ -48,8 +48,9 @@ func (t *gridTable) intern(g *ensemble.Grid) *ensemble.Grid {
 // that is truncated or whose header states impossible sizes. Damage is stored in
 // f.faults.
 //
-// Errors: ctx.Err(); exit 69 for missing libraries; exit 66 or 74 for a file that cannot
-// be read.
+// Errors: ctx.Err(); exit 69 for missing libraries; exit 66 or 74 for a file that
+// cannot be read.
+// Source: CF conventions 1.8, as package cf reads them; NUG for the structure.
 func indexNetCDF(ctx context.Context, in *Input, f *file) error {
 	damaged := func(what, at, why string) {
 		f.messages = 1

@@ -39,6 +39,8 @@ type bandHeader struct {
 //	byte 32  number of fields                   uint32
 //	byte 64  CRC-32C of each part               uint32, uint32 0
 //	then     one record per field               48 bytes
+//
+// Source: docs/formats/store.md.
 func (h *bandHeader) append(dst []byte, n int64) []byte {
 	le := binary.LittleEndian
 	end := len(dst) + int(n)

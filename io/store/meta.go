@@ -35,6 +35,8 @@ type Analyses struct {
 }
 
 // Meta is the content of store.json.
+//
+// Source: docs/formats/store.md.
 type Meta struct {
 	// Schema is "ensemble.store".
 	Schema string `json:"schema"`

@@ -22,6 +22,8 @@ import (
 )
 
 // Row is a row of the index: one band of one initialisation.
+//
+// Source: docs/formats/store.md.
 type Row struct {
 	// Init is the initialisation, UTC.
 	Init time.Time `json:"init"`

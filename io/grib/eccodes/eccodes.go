@@ -34,6 +34,7 @@ type Message struct{ h *C.codes_handle }
 // memory or a memory mapping.
 //
 // Errors: the error text of ecCodes.
+// Source: ecCodes, C API: codes_handle_new_from_message.
 func Open(data []byte) (Message, error) {
 	if len(data) == 0 {
 		return Message{}, fmt.Errorf("empty message")

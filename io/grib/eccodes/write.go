@@ -35,10 +35,12 @@ const missingValue = 9.999e37
 // Messages with the same base and the same keys share a handle; only keys that
 // differ are set again.
 //
-// Errors: those of w; a key that ecCodes rejects, with its name and the number of
-// the message; a packing that ecCodes replaced silently.
-// Cost: setting a key takes up to 0.1 ms, because ecCodes recomputes the layout of
-// the message.
+// Errors: those of w; a key that ecCodes rejects, with its name and the number of the
+// message; a packing that ecCodes replaced silently.
+// Cost: setting a key takes up to 0.1 ms, because ecCodes recomputes the layout of the
+// message.
+// Source: ecCodes, C API: codes_set_*; FM 92 GRIB2 for the meaning of keys (package
+// product).
 func Write(w io.Writer, g *encode.GRIB, payload []byte) error {
 	bases := make([]*writer, len(g.Bases))
 	defer func() {
