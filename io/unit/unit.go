@@ -48,17 +48,16 @@ func (c Conversion) ToNative(v float64) float64 { return (v - c.Offset) / c.Scal
 var (
 	// The letter before an exponent is kept, so that "10**3" is not changed.
 	power = regexp.MustCompile(`([A-Za-z])(?:\*\*|\^)([-+]?[0-9]+)`)
-	slash = regexp.MustCompile(`/\s*([A-Za-z]+)([0-9]*)`)
+	// A dot before a letter is a product, before a digit that of a decimal number.
+	product = regexp.MustCompile(`\.([A-Za-z])`)
+	slash   = regexp.MustCompile(`/\s*([A-Za-z]+)([0-9]*)`)
 )
 
-// Normalise returns the UDUNITS spelling of a unit: "m**2 s**-2", "m^2/s^2" and "m2
-// s-2" become "m2 s-2".
-//
-// s-2" become "m2 s-2". It rewrites text and does not parse: a dot is the operator of a
-// product, also in a decimal number, and unknown words stay. Use ToSI for values; this
-// is for units that are only shown or compared.
+// Normalise returns the UDUNITS spelling of a unit: "m**2 s**-2", "m^2/s^2" and "m2.s-2"
+// become "m2 s-2". It rewrites text and does not parse: unknown words stay. Use ToSI for
+// values; this is for units that are only shown or compared.
 func Normalise(s string) string {
-	s = strings.Join(strings.Fields(strings.ReplaceAll(s, ".", " ")), " ")
+	s = strings.Join(strings.Fields(product.ReplaceAllString(s, " $1")), " ")
 	s = power.ReplaceAllString(s, "$1$2")
 	s = slash.ReplaceAllStringFunc(s, func(m string) string {
 		p := slash.FindStringSubmatch(m)

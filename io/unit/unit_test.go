@@ -10,6 +10,14 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 )
 
+func TestNormalise(t *testing.T) {
+	for in, want := range map[string]string{"m**2 s**-2": "m2 s-2", "m^2/s^2": "m2 s-2", "m2.s-2": "m2 s-2", "kg m.s-1": "kg m s-1", "0.01 m": "0.01 m", "10**3 kg": "10**3 kg", " W  m-2 ": "W m-2"} {
+		if got := Normalise(in); got != want {
+			t.Errorf("%q becomes %q, want %q", in, got, want)
+		}
+	}
+}
+
 func TestToSI(t *testing.T) {
 	for _, c := range []struct {
 		native string
