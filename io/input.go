@@ -15,6 +15,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/fingerprint"
+	"github.com/ensemble-weather/ensemble/internal/progress"
 	"github.com/ensemble-weather/ensemble/io/decode"
 	"github.com/ensemble-weather/ensemble/io/grib"
 	"github.com/ensemble-weather/ensemble/io/unit"
@@ -153,6 +154,8 @@ func (in *Input) open(ctx context.Context, paths []string) error {
 		}
 		in.pool, in.ownPool = pool, true
 	}
+	task := progress.Start(ctx, "open files", int64(len(in.files)))
+	defer task.Done()
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(in.pool.Size())
 	for _, f := range in.files {
@@ -167,6 +170,7 @@ func (in *Input) open(ctx context.Context, paths []string) error {
 			}
 			in.assignMembers(f)
 			in.filter(f)
+			task.Add(1)
 			return gctx.Err()
 		})
 	}

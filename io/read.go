@@ -10,6 +10,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/progress"
 	"github.com/ensemble-weather/ensemble/io/decode"
 	"github.com/ensemble-weather/ensemble/io/decode/wire"
 	"github.com/ensemble-weather/ensemble/io/grib"
@@ -78,6 +79,8 @@ func (in *Input) ReadWindow(ctx context.Context, entries []ensemble.Entry, w ens
 	if err != nil {
 		return err
 	}
+	task := progress.Start(ctx, "read fields", int64(len(entries)))
+	defer task.Done()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	g, gctx := errgroup.WithContext(ctx)
@@ -124,6 +127,7 @@ func (in *Input) ReadWindow(ctx context.Context, entries []ensemble.Entry, w ens
 					return err
 				}
 			}
+			task.Add(int64(len(b.fields)))
 			<-ahead
 		}
 		return nil
@@ -154,6 +158,8 @@ func (in *Input) ReadInto(ctx context.Context, entries []ensemble.Entry, w ensem
 	for _, b := range batches {
 		b.into = into
 	}
+	task := progress.Start(ctx, "read fields", int64(len(entries)))
+	defer task.Done()
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(in.pool.Size() + 1) // one goroutine decodes in this process while all children work
 	for _, b := range batches {
@@ -167,6 +173,7 @@ func (in *Input) ReadInto(ctx context.Context, entries []ensemble.Entry, w ensem
 					err = done(b.first + k)
 				}
 			}
+			task.Add(int64(len(b.fields)))
 			return err
 		})
 	}

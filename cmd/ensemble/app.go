@@ -19,6 +19,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/interrupt"
 	"github.com/ensemble-weather/ensemble/internal/nearest"
+	"github.com/ensemble-weather/ensemble/internal/progress"
 )
 
 // app is one execution of the program: its output streams, the flags that all commands
@@ -28,19 +29,27 @@ type app struct {
 	root           *cobra.Command
 
 	json, markdown, quiet, verbose bool
-	logFile, logFormat             string
-	logJSON                        bool // log records are JSON, not lines of text
+	logs                           logFlags
 
-	flag         *interrupt.Flag // raised by SIGTERM, SIGINT, SIGUSR1, SIGHUP
-	log          *slog.Logger    // every message: lines for people and records
-	records      *slog.Logger    // structured records only: --log-file and --log-format json
-	logOutput    *logFile        // --log-file; nil without it
-	loggersReady bool            // the loggers are configured from the flags
+	flag         *interrupt.Flag    // raised by SIGTERM, SIGINT, SIGUSR1, SIGHUP
+	progress     *progress.Reporter // nil shows nothing
+	log          *slog.Logger       // every message: lines for people and records
+	records      *slog.Logger       // structured records only: --log-file and --log-format json
+	logOutput    *logFile           // --log-file; nil without it
+	loggersReady bool               // the loggers are configured from the flags
 	started      time.Time
 	args         []string // command line without the program
 	multiFlags   []string // names of flags that take several values, see filesFlag
 	command      string   // name of the command that ran, such as "config show"
 	result       result
+}
+
+// logFlags are the flags of log messages and progress.
+type logFlags struct {
+	file, format string
+	json         bool          // records are JSON, not lines of text
+	progress     string        // display: auto, bar, plain or none
+	interval     time.Duration // between lines of plain progress
 }
 
 // result is the outcome of a command, printed by finish.
@@ -65,7 +74,7 @@ type result struct {
 type jobFunc func(ctx context.Context, args []string) (result, error)
 
 func newApp(stdout, stderr io.Writer) *app {
-	a := &app{stdout: stdout, stderr: stderr}
+	a := &app{stdout: stdout, stderr: progress.Screen(stderr)}
 	a.root = &cobra.Command{
 		Use:   "ensemble",
 		Short: "Post-process ensemble forecasts with neural networks",
@@ -78,7 +87,7 @@ func newApp(stdout, stderr io.Writer) *app {
 		Args:          unknownCommand,
 	}
 	a.root.SetOut(stdout)
-	a.root.SetErr(stderr)
+	a.root.SetErr(a.stderr)
 	a.root.SetFlagErrorFunc(flagError)
 	a.root.CompletionOptions.DisableDefaultCmd = true
 	common := a.root.PersistentFlags()
@@ -86,9 +95,12 @@ func newApp(stdout, stderr io.Writer) *app {
 	common.BoolVar(&a.markdown, "markdown", false, "print the result as Markdown")
 	common.BoolVarP(&a.quiet, "quiet", "q", false, "log errors only")
 	common.BoolVarP(&a.verbose, "verbose", "v", false, "log details and the causes of errors")
-	common.StringVar(&a.logFile, "log-file", "", "append log records to `FILE`")
-	common.StringVar(&a.logFormat, "log-format", "text", "`FORMAT` of log messages: text, or json with one object a line (default of serve)")
+	common.StringVar(&a.logs.file, "log-file", "", "append log records to `FILE`")
+	common.StringVar(&a.logs.format, "log-format", "text", "`FORMAT` of log messages: text, or json with one object a line (default of serve)")
 	setChoices(common, "log-format", logFormats...)
+	common.StringVar(&a.logs.progress, "progress", "auto", "progress display: auto, bar, plain or none")
+	setChoices(common, "progress", progressModes...)
+	common.DurationVar(&a.logs.interval, "log-interval", progress.DefaultInterval, "interval between lines of plain progress")
 	showVersion := a.root.Flags().Bool("version", false, "print the version") // without cobra's -v
 	a.root.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *showVersion {
@@ -115,7 +127,7 @@ func (a *app) run(args []string) exit.Code {
 			a.json = true
 		}
 	}
-	a.args, a.logJSON, a.started = args, logsAsJSON(args), time.Now()
+	a.args, a.logs.json, a.started = args, logsAsJSON(args), time.Now()
 	a.setLoggers(slog.LevelInfo, nil)
 	a.root.SetArgs(repeatFlags(args, a.multiFlags))
 	cmd, err := a.root.ExecuteC()
@@ -134,7 +146,11 @@ func (a *app) runJob(j jobFunc) func(*cobra.Command, []string) error {
 		if err := a.openLoggers(); err != nil {
 			return err
 		}
-		ctx, cancel := a.flag.Context(context.Background())
+		if err := a.openProgress(); err != nil {
+			return err
+		}
+		defer a.progress.Close()
+		ctx, cancel := a.flag.Context(progress.With(context.Background(), a.progress))
 		defer cancel()
 		var err error
 		a.result, err = j(ctx, args)

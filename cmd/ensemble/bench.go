@@ -14,7 +14,6 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/bench"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/internal/exit"
-	"github.com/ensemble-weather/ensemble/internal/progress"
 )
 
 func benchCommand(a *app) *cobra.Command {
@@ -58,7 +57,6 @@ type benchFlags struct {
 	mesh, optimizer                              string
 	single, parallel, checkRanks, shard          bool
 	compute                                      computeFlags
-	reporter                                     func() (*progress.Reporter, error)
 }
 
 func (b *benchFlags) bind() {
@@ -86,7 +84,6 @@ func (b *benchFlags) bind() {
 	f.StringVar(&b.optimizer, "optimizer", "sgd", "optimizer of --check-parallel: sgd or adam")
 	f.BoolVar(&b.single, "single", false, "measure the case on standard input, in this process")
 	f.Lookup("single").Hidden = true // used by the command for its own processes
-	b.reporter = b.app.progressFlag(f)
 }
 
 func (b *benchFlags) run(ctx context.Context, _ []string) (result, error) {
@@ -126,9 +123,7 @@ func (b *benchFlags) run(ctx context.Context, _ []string) (result, error) {
 		return result{}, err
 	}
 	o.Steps, o.Program = int(b.steps), []string{program, "bench", "--single", "--json"}
-	if o.Progress, err = b.reporter(); err != nil {
-		return result{}, err
-	}
+	o.Progress = b.app.progress
 	r, err := bench.Run(ctx, o)
 	if err != nil {
 		return result{}, err

@@ -32,17 +32,13 @@ func benchRead(a *app) *cobra.Command {
 	f.StringVar(&o.RunDir, "run-dir", "", "measure predictions with the model of this run `DIR`")
 	f.StringVarP(&o.Out, "out", "o", "", "with --run-dir, keep the products in this `DIR`")
 	threads := threadsFlag(f)
-	reporter := a.progressFlag(f)
 	cmd.RunE = a.runJob(func(ctx context.Context, files []string) (result, error) {
 		program, err := os.Executable()
 		if err != nil {
 			return result{}, err
 		}
 		o.Files, o.Rounds, o.Threads, o.Program = files, int(*rounds), int(*threads), []string{program}
-		if o.Progress, err = reporter(); err != nil {
-			return result{}, err
-		}
-		defer o.Progress.Close()
+		o.Progress = a.progress
 		r, err := read.Run(ctx, o)
 		if err != nil {
 			return result{}, err

@@ -28,14 +28,10 @@ func benchStore(a *app) *cobra.Command {
 	prefetch := f.Uint("prefetch", 0, "initialisations read ahead, as data.prefetch; 0: its default")
 	f.BoolVar(&o.Direct, "direct-io", false, "bypass the page cache with direct I/O")
 	f.Uint64Var(&o.Seed, "seed", 1, "seed of the random order")
-	reporter := a.progressFlag(f)
 	cmd.RunE = a.runJob(func(ctx context.Context, args []string) (result, error) {
 		o.Dir, o.Inits, o.Prefetch = args[0], int(*starts), int(*prefetch)
 		var err error
-		if o.Progress, err = reporter(); err != nil {
-			return result{}, err
-		}
-		defer o.Progress.Close()
+		o.Progress = a.progress
 		r, err := samples.StoreBench(ctx, o)
 		if err != nil {
 			return result{}, err

@@ -15,7 +15,6 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/samples"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/internal/exit"
-	"github.com/ensemble-weather/ensemble/internal/progress"
 	"github.com/ensemble-weather/ensemble/internal/version"
 )
 
@@ -63,12 +62,11 @@ type prepareFlags struct {
 	protocol      string
 	memory, shard func() (int64, error)
 	overwrite     func() (string, error)
-	reporter      func() (*progress.Reporter, error)
 }
 
 func (p *prepareFlags) bind() {
 	f := p.cmd.Flags()
-	p.src, p.overwrite, p.reporter = configFlags(p.cmd), overwriteFlag(f), p.app.progressFlag(f)
+	p.src, p.overwrite = configFlags(p.cmd), overwriteFlag(f)
 	f.StringVarP(&p.o.Out, "out", "o", "", "`DIR` of the store (default: data.store)")
 	f.StringVar(&p.o.Storage, "storage", samples.StorageNames()[0], "storage of values: "+strings.Join(samples.StorageNames(), ", "))
 	setChoices(f, "storage", samples.StorageNames()...)
@@ -110,7 +108,7 @@ func (p *prepareFlags) read() error {
 	if p.o.Out = cmp.Or(p.o.Out, string(p.o.Config.Data.Store)); p.o.Out == "" {
 		return requireFlags(p.cmd, "out")
 	}
-	p.o.Progress, err = p.reporter()
+	p.o.Progress = p.app.progress
 	return err
 }
 
@@ -118,7 +116,6 @@ func (p *prepareFlags) run(ctx context.Context, _ []string) (result, error) {
 	if err := p.read(); err != nil {
 		return result{}, err
 	}
-	defer p.o.Progress.Close()
 	for _, w := range p.o.Config.Warnings() {
 		p.app.warn(w)
 	}
@@ -208,7 +205,6 @@ func dataSynthesize(a *app) *cobra.Command {
 	f.Uint64Var(&o.Seed, "seed", 0, "seed of all random numbers")
 	part := protocolSubsetFlags(f)
 	threads := threadsFlag(f)
-	reporter := a.progressFlag(f)
 	cmd.RunE = a.runJob(func(ctx context.Context, args []string) (result, error) {
 		if err := requireFlags(cmd, "out"); err != nil {
 			return result{}, err
@@ -217,10 +213,7 @@ func dataSynthesize(a *app) *cobra.Command {
 		if o.Protocol, err = part(args[0]); err != nil {
 			return result{}, err
 		}
-		if o.Progress, err = reporter(); err != nil {
-			return result{}, err
-		}
-		defer o.Progress.Close()
+		o.Progress = a.progress
 		o.Threads = int(*threads)
 		r, err := protocol.Synthesize(ctx, o)
 		if err != nil {

@@ -31,7 +31,6 @@ func demoCommand(a *app) *cobra.Command {
 		Args:        noArgs,
 	}
 	f := cmd.Flags()
-	reporter := a.progressFlag(f)
 	threads := threadsFlag(f)
 	f.StringVarP(&o.Root, "out", "o", "runs", "`DIR` for data, run directory and products")
 	f.StringSliceVar(&formats, "format", []string{"grib2"}, "file formats of the ensembles: grib2, netcdf or both")
@@ -51,10 +50,7 @@ func demoCommand(a *app) *cobra.Command {
 			o.Formats |= demo.NetCDF
 		}
 		var err error
-		if o.Progress, err = reporter(); err != nil {
-			return result{}, err
-		}
-		defer o.Progress.Close()
+		o.Progress = a.progress
 		o.Threads, o.Command = int(*threads), "ensemble "+strings.Join(a.args, " ")
 		r, err := rundemo.Run(ctx, o)
 		if err != nil {

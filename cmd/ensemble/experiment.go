@@ -95,7 +95,6 @@ func experimentStudies(a *app) (all []*cobra.Command) {
 func bindStudy(a *app, cmd *cobra.Command, choose func(*experiment.StudyOptions) error) {
 	o := experiment.StudyOptions{Version: version.String(), Warn: a.warn, Stop: func() error { return a.flag.Err() }}
 	src := configFlags(cmd)
-	reporter := a.progressFlag(cmd.Flags())
 	threads := threadsFlag(cmd.Flags())
 	cmd.Flags().StringVar(&o.Dir, "run-dir", "", "`DIR` of the results")
 	cmd.Flags().IntVar(&o.Seeds, "seeds", 1, "`NUMBER` of trainings a variant, with seeds from train.seed on; scores are averaged")
@@ -114,10 +113,7 @@ func bindStudy(a *app, cmd *cobra.Command, choose func(*experiment.StudyOptions)
 			return result{}, err
 		}
 		var err error
-		if o.Progress, err = reporter(); err != nil {
-			return result{}, err
-		}
-		defer o.Progress.Close()
+		o.Progress = a.progress
 		o.Timings = setup.UserTimings(a.log)
 		e, err := experiment.RunStudy(ctx, o)
 		if err != nil {

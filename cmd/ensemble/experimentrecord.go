@@ -31,7 +31,6 @@ func experimentFlags(a *app, cmd *cobra.Command, out, of string) func() (experim
 	f.StringVar(&o.Data, "data", "", "`DIR` of the data (default: ENSEMBLE_DATA/NAME, or data.folder of the experiment)")
 	f.BoolVar(&o.Fetch, "fetch", false, "download missing files from the URLs in the experiment")
 	f.BoolVar(&o.MLLog, "mllog", false, "log the time of each training to the target quality of the experiment, as MLPerf HPC defines it")
-	reporter := a.progressFlag(f)
 	overwrite := overwriteFlag(f)
 	threads := f.Uint("threads", 0, "number of threads; 0: that of the "+of)
 	return func() (experiment.Options, error) {
@@ -41,7 +40,7 @@ func experimentFlags(a *app, cmd *cobra.Command, out, of string) func() (experim
 		}
 		o.Overwrite, o.Threads = policy == "always", int(*threads)
 		o.Timings = setup.UserTimings(a.log)
-		o.Progress, err = reporter()
+		o.Progress = a.progress
 		return o, err
 	}
 }
@@ -68,7 +67,6 @@ func experimentRun(a *app) *cobra.Command {
 		if err != nil {
 			return result{}, err
 		}
-		defer o.Progress.Close()
 		o.ToQuality = *alone
 		if o.Experiment, err = config.LoadExperiment(args[0]); err != nil {
 			return result{}, err
@@ -108,7 +106,6 @@ func experimentReproduce(a *app) *cobra.Command {
 		if err != nil {
 			return result{}, err
 		}
-		defer o.Progress.Close()
 		if o.Dir == "" {
 			o.Dir = filepath.Join(experimentsDir, reproducedDir)
 		}

@@ -50,10 +50,10 @@ func (a *app) finish(err error) (code exit.Code) {
 func (a *app) printError(err error) {
 	e := answer.Error(err)
 	a.recordError(e)
-	if a.logJSON {
+	if a.logs.json {
 		return
 	}
-	fmt.Fprintln(a.stderr, "ensemble: "+redact.Text(answer.Printable(e.Error())))
+	fmt.Fprintln(a.stderr, answer.MarkError(a.stderr, "ensemble:")+" "+redact.Text(answer.Printable(e.Error())))
 	if a.verbose && e.Err != nil {
 		fmt.Fprintln(a.stderr, "  cause: "+redact.Text(answer.Printable(e.Err.Error())))
 	}

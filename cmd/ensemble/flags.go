@@ -13,6 +13,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/ensemble/run/input"
+	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/nearest"
 	"github.com/ensemble-weather/ensemble/internal/progress"
@@ -33,25 +34,29 @@ func configFlagsOf(cmd *cobra.Command, schema *config.Schema) *config.Sources {
 	return s
 }
 
-// progressFlag adds --progress and --log-interval and returns a function that creates the
-// reporter. --quiet disables progress.
-func (a *app) progressFlag(f *pflag.FlagSet) func() (*progress.Reporter, error) {
-	mode := f.String("progress", "auto", "progress display: auto, bar, plain or none")
-	modes := setChoices(f, "progress", "auto", "bar", "plain", "none")
-	interval := f.Duration("log-interval", progress.DefaultInterval, "interval between lines of plain progress")
-	return func() (*progress.Reporter, error) {
-		if err := checkChoice("--progress", []string{*mode}, modes...); err != nil {
-			return nil, err
-		}
-		m := progress.Mode(*mode)
-		if a.quiet {
-			m = progress.None
-		}
-		if a.logJSON && m == progress.Bar {
-			m = progress.Plain
-		}
-		return progress.New(a.progressTo(), m, *interval), nil
+// progressModes are the values of --progress.
+var progressModes = []string{"auto", "bar", "plain", "none"}
+
+// openProgress creates the reporter of a command from --progress and --log-interval. --quiet disables it. With
+// --log-file or JSON logs progress is recorded, too. Only rank 0 reports.
+//
+// Errors: exit 64.
+func (a *app) openProgress() error {
+	if err := checkChoice("--progress", []string{a.logs.progress}, progressModes...); err != nil {
+		return err
 	}
+	mode := progress.Mode(a.logs.progress)
+	if a.quiet || mode == progress.None || team.IsNonRoot() {
+		return nil
+	}
+	if a.logs.json {
+		mode = progress.None
+	}
+	a.progress = progress.New(a.stderr, mode, a.logs.interval)
+	if a.logs.json || a.logOutput != nil {
+		a.progress.Record(a.recordProgress)
+	}
+	return nil
 }
 
 // overwriteFlag adds --overwrite and returns a function that reads it.

@@ -14,6 +14,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/progress"
 	"github.com/ensemble-weather/ensemble/internal/redact"
 	"github.com/ensemble-weather/ensemble/internal/version"
 )
@@ -38,7 +39,7 @@ var logFormats = []string{"text", "json"}
 //
 // Errors: exit 64 for an unknown format, 73 for the log file.
 func (a *app) openLoggers() error {
-	if err := checkChoice("--log-format", []string{a.logFormat}, logFormats...); err != nil {
+	if err := checkChoice("--log-format", []string{a.logs.format}, logFormats...); err != nil {
 		return err
 	}
 	level := slog.LevelInfo
@@ -49,10 +50,10 @@ func (a *app) openLoggers() error {
 		level = slog.LevelDebug
 	}
 	var f *logFile
-	if a.logFile != "" {
+	if a.logs.file != "" {
 		var err error
-		if f, err = openLogFile(a.logFile); err != nil {
-			return exit.CreateError(a.logFile, err)
+		if f, err = openLogFile(a.logs.file); err != nil {
+			return exit.CreateError(a.logs.file, err)
 		}
 		a.logOutput = f
 	}
@@ -70,7 +71,7 @@ func (a *app) openLoggers() error {
 func (a *app) setLoggers(level slog.Level, f *logFile) {
 	var lines, records []slog.Handler
 	var shown slog.Handler = &lineHandler{w: a.stderr, level: level}
-	if a.logJSON {
+	if a.logs.json {
 		shown = recordHandler(a.stderr, level, true)
 		records = append(records, shown)
 	} else {
@@ -78,7 +79,7 @@ func (a *app) setLoggers(level slog.Level, f *logFile) {
 	}
 	if f != nil {
 		f.failed = func(err error) { slog.New(shown).Warn("cannot write to the log file", "error", err) }
-		records = append(records, recordHandler(f, min(level, slog.LevelInfo), a.logJSON))
+		records = append(records, recordHandler(f, min(level, slog.LevelInfo), a.logs.json))
 	}
 	a.records = slog.New(slog.NewMultiHandler(records...))
 	a.log = slog.New(slog.NewMultiHandler(append(lines, records...)...))
@@ -109,7 +110,7 @@ func sanitise(_ []string, at slog.Attr) slog.Attr {
 		case error:
 			at.Value = slog.StringValue(redact.Text(oneLine(x)))
 		case fmt.Stringer:
-			at.Value = slog.StringValue(redact.Text(x.String()))
+			at.Value = slog.StringValue(redact.Text(fmt.Sprint(x))) // Sprint, as x may be a nil pointer
 		case []string:
 			some := make([]string, len(x))
 			for i, s := range x {
@@ -154,23 +155,25 @@ func (a *app) recordEnd(code exit.Code, f answer.Envelope) {
 	a.records.Info("end", "command", "ensemble "+a.command, "exit_code", int(code), "status", f.Status, "seconds", time.Since(a.started).Seconds(), "outputs", f.Outputs)
 }
 
-// progressTo is the writer of progress lines; they become records if log messages are JSON.
-func (a *app) progressTo() io.Writer {
-	if a.logJSON {
-		return lineRecords{a.records}
+// recordProgress logs the progress of a task as a record.
+func (a *app) recordProgress(e progress.Event) {
+	attrs := []any{"kind", "progress", "task", e.Task, "done", e.Done, "seconds", e.Elapsed.Seconds()}
+	if e.Total > 0 {
+		attrs = append(attrs, "total", e.Total)
 	}
-	return a.stderr
-}
-
-// lineRecords is a writer that logs each line as a record.
-type lineRecords struct{ to *slog.Logger }
-
-// Write logs each line of p.
-func (l lineRecords) Write(p []byte) (int, error) {
-	for line := range strings.Lines(string(p)) {
-		l.to.Info(strings.TrimSpace(line), "kind", "progress")
+	if e.Rate > 0 {
+		attrs = append(attrs, "rate_per_s", e.Rate)
 	}
-	return len(p), nil
+	if e.Left > 0 {
+		attrs = append(attrs, "seconds_left", e.Left.Seconds())
+	}
+	if e.Note != "" {
+		attrs = append(attrs, "note", e.Note)
+	}
+	if e.Final {
+		attrs = append(attrs, "final", true)
+	}
+	a.records.Info(e.String(), attrs...)
 }
 
 // logFile appends whole lines to a file that other processes may append to, truncate or rotate.
@@ -241,9 +244,9 @@ func (h *lineHandler) Handle(_ context.Context, r slog.Record) error {
 	b.WriteString("ensemble: ")
 	switch {
 	case r.Level >= slog.LevelError:
-		b.WriteString("error: ")
+		b.WriteString(answer.MarkError(h.w, "error:") + " ")
 	case r.Level >= slog.LevelWarn:
-		b.WriteString("warning: ")
+		b.WriteString(answer.MarkWarning(h.w, "warning:") + " ")
 	}
 	b.WriteString(r.Message)
 	attr := func(at slog.Attr) bool {

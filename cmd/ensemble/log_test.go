@@ -30,6 +30,9 @@ type record struct {
 	Stack    string
 	ExitCode int `json:"exit_code"`
 	Outputs  []string
+	Task     string // of progress, as the following
+	Done     int
+	Total    int
 }
 
 // recordsOf reads a log and checks that every line is an object with a time in UTC.
@@ -79,9 +82,11 @@ func TestLogRecords(t *testing.T) {
 	if e, end := bad[len(bad)-2], bad[len(bad)-1]; e.Code != "E066" || e.ExitCode != 66 || !strings.Contains(e.At, "https://***@host") || end.ExitCode != 66 || end.Status != "failed" || end.Command != "ensemble predict" {
 		t.Errorf("error %+v, end %+v", e, end)
 	}
-	code, stdout, stderr := call(t, line("--input", input, "--set", "members.expected=5", "--set", "members.on_missing=degrade", "--progress", "bar")...)
+	code, stdout, stderr := call(t, line("--input", input, "--set", "members.expected=5", "--set", "members.on_missing=degrade", "--progress", "bar", "--log-interval", "1ns")...)
 	good := recordsOf(t, stderr)
-	if got := messages(good); code != exit.OK || !slices.Contains(got, "WARN 4 of 5 members are complete") || !strings.HasPrefix(got[1], "INFO predict 1/1 100 %") || good[1].Kind != "progress" {
+	if got := messages(good); code != exit.OK || !slices.Contains(got, "WARN 4 of 5 members are complete") || !slices.ContainsFunc(good, func(r record) bool {
+		return strings.HasPrefix(r.Msg, "predict 1/1 100 %") && r.Kind == "progress" && r.Task == "predict" && r.Done == 1 && r.Total == 1
+	}) {
 		t.Errorf("exit %d, %s\n%q", code, stdout, got)
 	}
 	if end := good[len(good)-1]; end.Status != "degraded" || len(end.Outputs) != 1 || end.Msg != "end" {

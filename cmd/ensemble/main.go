@@ -26,7 +26,7 @@ func execute(args []string, stdout, stderr io.Writer) (code exit.Code) {
 			if a.records != nil {
 				a.records.Error("internal error", "code", "E070", "exit_code", int(exit.Bug), "why", fmt.Sprint(p), "stack", string(debug.Stack()))
 			}
-			if code = exit.Bug; a.logJSON {
+			if code = exit.Bug; a.logs.json {
 				return
 			}
 			fmt.Fprintf(stderr, "ensemble: error[E070]: internal error: %v\n  why: a bug in the program\n"+

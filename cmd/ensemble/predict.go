@@ -15,7 +15,6 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/ensemble/run/predict"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
-	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/version"
 	"github.com/ensemble-weather/ensemble/io/product"
@@ -50,7 +49,6 @@ func predictCommand(a *app) *cobra.Command {
 		Args:        noArgs,
 	}
 	f := cmd.Flags()
-	reporter := a.progressFlag(f)
 	var flags predictFlags
 	flags.bind(a, cmd)
 	f.StringVar(&cycle, "init", "", "predict only this initialisation, such as 2026010100")
@@ -65,13 +63,7 @@ func predictCommand(a *app) *cobra.Command {
 			return result{}, err
 		}
 		o.Mesh, o.Command, o.Timings = mesh, "ensemble "+strings.Join(a.args, " "), setup.UserTimings(a.log)
-		if o.Progress, err = reporter(); err != nil {
-			return result{}, err
-		}
-		defer o.Progress.Close()
-		if team.IsNonRoot() {
-			o.Progress = nil
-		}
+		o.Progress = a.progress
 		r, err := predict.Run(ctx, o)
 		if err != nil {
 			return result{}, err

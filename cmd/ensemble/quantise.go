@@ -26,7 +26,6 @@ func quantiseCommand(a *app) *cobra.Command {
 		Args:        noArgs,
 	}
 	src := configFlagsOf(cmd, config.QuantiseSchema)
-	reporter := a.progressFlag(cmd.Flags())
 	overwrite := overwriteFlag(cmd.Flags())
 	threads := threadsFlag(cmd.Flags())
 	cmd.Flags().StringVar(&o.RunDir, "run-dir", "", "`DIR` of the int8 model")
@@ -43,10 +42,7 @@ func quantiseCommand(a *app) *cobra.Command {
 		if o.Config, err = config.LoadQuantise(*src); err != nil {
 			return result{}, err
 		}
-		if o.Progress, err = reporter(); err != nil {
-			return result{}, err
-		}
-		defer o.Progress.Close()
+		o.Progress = a.progress
 		r, err := compress.Quantise(ctx, o)
 		if err != nil {
 			return result{}, err

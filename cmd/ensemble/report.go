@@ -21,6 +21,7 @@ func reportCommand(a *app) *cobra.Command {
 		Annotations: annotations("ensemble verify", exit.BadData, exit.NotYet, exit.CannotWrite, exit.IO, exit.SaveAndStop),
 		Args:        exactlyOneArg, ValidArgsFunction: completeRunDirs,
 		RunE: a.runJob(func(_ context.Context, args []string) (result, error) {
+			defer a.progress.Start("write report", 0).Done()
 			path, err := reports.Write(reports.Options{Dir: args[0]})
 			if err != nil {
 				return result{}, err

@@ -18,7 +18,6 @@ func retrainCommand[C any](a *app, cmd *cobra.Command, schema *config.Schema, wh
 	load func(config.Sources) (C, error), work func(context.Context, C, compress.RetrainOptions) (*compress.RetrainResult, error)) *cobra.Command {
 	o := compress.RetrainOptions{Version: version.String(), Warn: a.warn, Stop: func() error { return a.flag.Err() }}
 	src := configFlagsOf(cmd, schema)
-	reporter := a.progressFlag(cmd.Flags())
 	overwrite := overwriteFlag(cmd.Flags())
 	threads := threadsFlag(cmd.Flags())
 	cmd.Flags().StringVar(&o.RunDir, "run-dir", "", "`DIR` of "+whose)
@@ -37,10 +36,7 @@ func retrainCommand[C any](a *app, cmd *cobra.Command, schema *config.Schema, wh
 		if err != nil {
 			return result{}, err
 		}
-		if o.Progress, err = reporter(); err != nil {
-			return result{}, err
-		}
-		defer o.Progress.Close()
+		o.Progress = a.progress
 		o.Timings = setup.UserTimings(a.log)
 		r, err := work(ctx, job, o)
 		if err != nil {

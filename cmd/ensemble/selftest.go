@@ -25,15 +25,11 @@ func selfTestCommand(a *app) *cobra.Command {
 		Args:        noArgs,
 	}
 	f := cmd.Flags()
-	reporter := a.progressFlag(f)
 	threads := threadsFlag(f)
 	f.StringVarP(&o.Dir, "out", "o", ".", "test the file system of this `DIR`; test files are removed")
 	cmd.RunE = a.runJob(func(ctx context.Context, _ []string) (result, error) {
 		var err error
-		if o.Progress, err = reporter(); err != nil {
-			return result{}, err
-		}
-		defer o.Progress.Close()
+		o.Progress = a.progress
 		o.Threads = int(*threads)
 		r, err := selftest.Run(ctx, o)
 		if r == nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/ensemble/serve"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/progress"
 )
 
 func serveCommand(a *app) *cobra.Command {
@@ -56,6 +57,7 @@ func serveCommand(a *app) *cobra.Command {
 		if err != nil {
 			return result{}, err
 		}
+		ctx = progress.With(ctx, nil) // a service logs its requests and products
 		return result{}, serve.Serve(ctx, o, serve.Signals{Reload: a.flag.NotifyHangup(), Load: load}, a.log)
 	})
 	return cmd

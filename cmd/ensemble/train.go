@@ -12,7 +12,6 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/train"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/exit"
-	"github.com/ensemble-weather/ensemble/internal/progress"
 	"github.com/ensemble-weather/ensemble/internal/version"
 )
 
@@ -41,14 +40,13 @@ type trainFlags struct {
 	cmd       *cobra.Command
 	o         train.Options
 	src       *config.Sources
-	reporter  func() (*progress.Reporter, error)
 	overwrite func() (string, error)
 	threads   *uint
 }
 
 func (t *trainFlags) bind() {
 	f := t.cmd.Flags()
-	t.src, t.reporter, t.overwrite, t.threads = configFlags(t.cmd), t.app.progressFlag(f), overwriteFlag(f), threadsFlag(f)
+	t.src, t.overwrite, t.threads = configFlags(t.cmd), overwriteFlag(f), threadsFlag(f)
 	f.StringVar(&t.o.RunDir, "run-dir", "", "run `DIR`")
 	f.StringVar(&t.o.Timing.Log, "mllog", "", "new `FILE` for an MLPerf HPC log of the time to --quality")
 	f.Float64Var(&t.o.Timing.Target, "quality", 0, "target validation `LOSS` at which the timing of --mllog stops")
@@ -74,9 +72,7 @@ func (t *trainFlags) read() (err error) {
 		return err
 	}
 	t.o.Overwrite = policy == "always"
-	if t.o.Progress, err = t.reporter(); err != nil {
-		return err
-	}
+	t.o.Progress = t.app.progress
 	if *t.threads > 0 {
 		t.src.Set = append(t.src.Set, fmt.Sprintf("train.threads=%d", *t.threads))
 	}
@@ -86,14 +82,11 @@ func (t *trainFlags) read() (err error) {
 
 func (t *trainFlags) run(ctx context.Context, _ []string) (result, error) {
 	err := t.read()
-	defer t.o.Progress.Close()
 	if err != nil {
 		return result{}, err
 	}
 	o := t.o
-	if team.IsNonRoot() {
-		o.Progress = nil
-	} else {
+	if !team.IsNonRoot() {
 		for _, w := range o.Config.Warnings() {
 			t.app.warn(w)
 		}

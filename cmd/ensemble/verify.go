@@ -23,15 +23,18 @@ func verifyCommand(a *app) *cobra.Command {
 		Short: "Verify published products against analyses",
 		Long: "Verify published products against analyses: scores of mean and spread, of the\n" +
 			"spread relative to the full ensemble, and of the raw ensemble, climatology and\n" +
-			"EMOS for comparison. Under mpirun or srun, initialisations are distributed over\n" +
-			"the ranks; the scores are the same. --join combines the saved sums of several\n" +
-			"months into scores of all. --rolling verifies products as their analyses\n" +
-			"arrive, and raises alarms (exit code 1; docs/verification.md).",
+			"EMOS for comparison. The answer has the main scores in sentences and one table,\n" +
+			"with --all every score. Under mpirun or srun, initialisations are distributed\n" +
+			"over the ranks; the scores are the same. --join combines the saved sums of\n" +
+			"several months into scores of all. --rolling verifies products as their\n" +
+			"analyses arrive, and raises alarms (exit code 1; docs/verification.md).",
 		Example: "  ensemble verify --forecast products/*/*.nc --analysis an/*.nc\n" +
 			"  ensemble verify --forecast products/*/*.nc --analysis an/*.nc \\\n" +
 			"    --members fc/*.grib2 --run-dir runs/a --out scores\n" +
 			"  ensemble verify --forecast products/*/*.nc --analysis an/*.nc \\\n" +
 			"    --scores default,brier,reliability --above 2t=273.15 --region europe\n" +
+			"  ensemble verify --forecast products/*/*.nc --analysis an/*.nc \\\n" +
+			"    --members fc/*.grib2 --fields scores.nc\n" +
 			"  ensemble verify --join sums/2024-01.sums sums/2024-02.sums --out scores\n" +
 			"  ensemble verify --rolling rolling --forecast \"products/*/*.nc\" \\\n" +
 			"    --analysis \"an/*.nc\" --members \"fc/*.grib2\" --run-dir models/t850\n" +
@@ -55,6 +58,7 @@ type verifyFlags struct {
 	bands                             []string
 	radius                            string
 	resamples                         uint
+	all                               bool
 	layout                            func() (config.MemberLayout, error)
 	regrid                            func() (task.Interpolation, error)
 }
@@ -74,6 +78,7 @@ func (v *verifyFlags) bind() {
 	f.StringVar(&v.o.Selection.Weights, "weights", scoring.WeightsByArea, "weights of grid points: area, or `none` as in the published tables of ENS-10")
 	f.StringVar(&v.o.Climate, "climate", "", "`FILE` with climate quantiles (default: that of --run-dir)")
 	f.StringVar(&v.o.Sums, "sums", "", "`FILE` for the sums of these initialisations, for --join")
+	f.StringVar(&v.o.Fields, "fields", "", "NetCDF `FILE` for scores at each point, with significance of skill")
 	v.join = a.filesFlag(f, "join", "`FILE`s of sums to combine, or directories of *.sums")
 	f.StringVar(&v.rolling.Dir, "rolling", "", "`DIR` of earlier results: scores, history and alarms")
 	f.IntVar(&v.rolling.Window, "window", 30, "number of latest initialisations that --rolling verifies together")
@@ -81,12 +86,13 @@ func (v *verifyFlags) bind() {
 	f.StringVar(&v.rolling.Against, "compare-with", "", "--rolling `DIR` of another model; writes a verdict on this model")
 	sparseFlag(f, &v.o.Sparse)
 	v.layout, v.regrid = layoutFlags(f), regridFlag(f)
+	f.BoolVar(&v.all, "all", false, "print all scores as tables, not only the main ones")
 	f.UintVar(&v.resamples, "resamples", 2000, "number of block bootstrap resamples for confidence intervals")
 }
 
 func (v *verifyFlags) run(ctx context.Context, _ []string) (result, error) {
 	o, f := v.o, v.cmd.Flags()
-	o.Bootstrap.Resamples = int(v.resamples)
+	o.Bootstrap.Resamples, o.Command = int(v.resamples), "ensemble "+strings.Join(v.app.args, " ")
 	if f.Changed("radius") {
 		r, err := config.ParseDistance(v.radius)
 		if err != nil || !(r > 0) {
@@ -95,7 +101,7 @@ func (v *verifyFlags) run(ctx context.Context, _ []string) (result, error) {
 		o.Selection.Radius = float64(r)
 	}
 	if len(*v.join) > 0 {
-		return joinSums(v.cmd, verify.JoinOptions{Out: o.Out, Sums: o.Sums, Bootstrap: o.Bootstrap}, *v.join)
+		return v.joinSums(verify.JoinOptions{Out: o.Out, Sums: o.Sums, Bootstrap: o.Bootstrap})
 	}
 	if err := requireFlags(v.cmd, "forecast", "analysis"); err != nil {
 		return result{}, err
@@ -128,15 +134,15 @@ func (v *verifyFlags) run(ctx context.Context, _ []string) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
-	return verifyResult(r), nil
+	return v.result(r), nil
 }
 
 // verifyRolling verifies the products whose analyses have arrived since the last call.
 //
 // Errors: exit 1 while there are alarms.
 func verifyRolling(ctx context.Context, cmd *cobra.Command, o verify.RollingOptions, bands []string) (result, error) {
-	if o.Out != "" || o.Sums != "" {
-		return result{}, &exit.Error{Code: exit.Usage, What: "--out and --sums cannot be used with --rolling", At: cmd.CommandPath(), Why: "scores and sums are written to its directory", Fix: "leave them out"}
+	if o.Out != "" || o.Sums != "" || o.Fields != "" {
+		return result{}, &exit.Error{Code: exit.Usage, What: "--out, --sums and --fields cannot be used with --rolling", At: cmd.CommandPath(), Why: "scores and sums are written to its directory", Fix: "leave them out"}
 	}
 	if fewest := o.Bootstrap.MinDates(); o.Window < fewest { // no alarm could be raised, and existing ones would end
 		return result{}, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("window of %s is too short", humanise.Count(o.Window, "initialisation")), At: "--window", Why: "confidence intervals need more", Fix: fmt.Sprintf("give %d or more", fewest)}
@@ -157,18 +163,20 @@ func verifyRolling(ctx context.Context, cmd *cobra.Command, o verify.RollingOpti
 	return answer, nil
 }
 
-// verifyResult is the result with the scores.
-func verifyResult(r *verify.Result) result {
+// result is the result with the scores.
+func (v *verifyFlags) result(r *verify.Result) result {
+	r.All = v.all
 	return result{data: r.Scores, shown: r, outputs: r.Outputs, warnings: r.Warnings}
 }
 
 // joinSums combines files of sums, which record their own settings.
 //
 // Errors: exit 64 for flags that apply only to a new verification.
-func joinSums(cmd *cobra.Command, o verify.JoinOptions, names []string) (result, error) {
+func (v *verifyFlags) joinSums(o verify.JoinOptions) (result, error) {
+	cmd := v.cmd
 	var given []string
 	cmd.Flags().Visit(func(f *pflag.Flag) {
-		if !slices.Contains([]string{"join", "out", "sums", "resamples", "json"}, f.Name) && cmd.LocalFlags().Lookup(f.Name) != nil && cmd.InheritedFlags().Lookup(f.Name) == nil {
+		if !slices.Contains([]string{"join", "out", "sums", "resamples", "json", "all"}, f.Name) && cmd.LocalFlags().Lookup(f.Name) != nil && cmd.InheritedFlags().Lookup(f.Name) == nil {
 			given = append(given, "--"+f.Name)
 		}
 	})
@@ -177,12 +185,12 @@ func joinSums(cmd *cobra.Command, o verify.JoinOptions, names []string) (result,
 			Fix: "leave these flags out, or verify again"}
 	}
 	var err error
-	if o.Files, err = verify.SumsFiles("--join", names); err != nil {
+	if o.Files, err = verify.SumsFiles("--join", *v.join); err != nil {
 		return result{}, err
 	}
 	r, err := verify.JoinSums(o)
 	if err != nil {
 		return result{}, err
 	}
-	return verifyResult(r), nil
+	return v.result(r), nil
 }

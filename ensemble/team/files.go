@@ -1,6 +1,7 @@
 package team
 
 import (
+	"context"
 	"crypto/sha256"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
+	"github.com/ensemble-weather/ensemble/internal/progress"
 )
 
 // programChecksum returns the checksum of this program; it is computed once per
@@ -83,7 +85,9 @@ func hashFileSample(h io.Writer, path string) error {
 // ranks.
 //
 // Errors: those of manifest.Sum; exit 71 if ranks see different files.
-func (t *Team) ChecksumFiles(files []string) ([]manifest.File, error) {
+func (t *Team) ChecksumFiles(ctx context.Context, files []string) ([]manifest.File, error) {
+	task := progress.Start(ctx, "checksums of files", 0)
+	defer task.Done()
 	w := Teams{All: t}
 	sizes := make([]int64, len(files))
 	seen := sha256.New()

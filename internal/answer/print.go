@@ -6,6 +6,8 @@ import (
 	"io"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/ensemble-weather/ensemble/internal/terminal"
 )
 
 // WriteText prints sections for a terminal, separated by empty lines. Control
@@ -17,7 +19,10 @@ func (all Sections) WriteText(w io.Writer) error {
 			b.WriteByte('\n')
 		}
 		if s.Title != "" {
-			writeLines(&b, s.Title)
+			b.WriteString(terminal.Paint(w, terminal.Bold, Printable(s.Title)) + "\n")
+		}
+		for _, p := range s.Paragraphs {
+			writeLines(&b, wrap(Printable(p), textWidth)...)
 		}
 		writeLines(&b, s.Text...)
 		s.writeColumns(&b)
@@ -33,6 +38,31 @@ func writeLines(b *strings.Builder, lines ...string) {
 		b.WriteString(Printable(l))
 		b.WriteByte('\n')
 	}
+}
+
+// MarkError colours a word that marks an error, if w is a terminal with colours.
+func MarkError(w io.Writer, text string) string { return terminal.Paint(w, terminal.Red, text) }
+
+// MarkWarning colours a word that marks a warning, if w is a terminal with colours.
+func MarkWarning(w io.Writer, text string) string { return terminal.Paint(w, terminal.Yellow, text) }
+
+// textWidth is the number of columns at which paragraphs are wrapped.
+const textWidth = 80
+
+// wrap breaks a text at spaces into lines of at most width characters, unless a word is longer.
+func wrap(text string, width int) (lines []string) {
+	line := ""
+	for word := range strings.FieldsSeq(text) {
+		switch {
+		case line == "":
+			line = word
+		case utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width:
+			lines, line = append(lines, line), word
+		default:
+			line += " " + word
+		}
+	}
+	return append(lines, line)
 }
 
 // Printable replaces each control character except newline by a question mark.
@@ -92,6 +122,9 @@ func (all Sections) WriteMarkdown(w io.Writer) error {
 	for _, s := range all {
 		if s.Title != "" {
 			add("## " + markup.Replace(Printable(s.Title)))
+		}
+		for _, p := range s.Paragraphs {
+			add(paragraph([]string{p}))
 		}
 		add(paragraph(s.Text))
 		add(s.markdownTable())
@@ -153,6 +186,9 @@ func (all Sections) WriteHTML(w io.Writer) error {
 	for _, s := range all {
 		if s.Title != "" {
 			fmt.Fprintf(&b, "<p><b>%s</b></p>", html.EscapeString(s.Title))
+		}
+		for _, p := range s.Paragraphs {
+			writeParagraph(&b, []string{p})
 		}
 		writeParagraph(&b, s.Text)
 		s.writeTable(&b)

@@ -15,11 +15,13 @@ type Sectioned interface{ Sections() Sections }
 
 // Section is a part of a result. All fields are optional.
 type Section struct {
-	Title   string
-	Text    []string // lines above the table
-	Columns []Column // if all names are empty, the table has no header
-	Rows    [][]any  // [row][column]; a row may be shorter than Columns
-	Notes   []string // lines below the table
+	Title string
+	// Paragraphs are sentences above the table, which text wraps at the width of a terminal.
+	Paragraphs []string
+	Text       []string // lines above the table
+	Columns    []Column // if all names are empty, the table has no header
+	Rows       [][]any  // [row][column]; a row may be shorter than Columns
+	Notes      []string // lines below the table
 }
 
 // Column describes a column of a table.

@@ -2,7 +2,9 @@ package progress
 
 import (
 	"bytes"
+	"context"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -26,7 +28,7 @@ func TestPlain(t *testing.T) {
 	if len(lines) != 11 {
 		t.Fatalf("%d lines, want 10 and a last one:\n%s", len(lines), b.String())
 	}
-	if lines[0] != "train 60/600 10 % loss 0.5, 9m0s left" || lines[10] != "train 600/600 100 % loss 0.5, 10m0s" {
+	if lines[0] != "train 60/600 10 % loss 0.5, 1/s, 9m0s left" || lines[10] != "train 600/600 100 % loss 0.5, 1/s, 10m0s" {
 		t.Errorf("first %q, last %q", lines[0], lines[10])
 	}
 	if strings.ContainsAny(b.String(), "\r\x1b") {
@@ -34,31 +36,99 @@ func TestPlain(t *testing.T) {
 	}
 }
 
-// TestUnknownTotal: without a total only the count is shown.
+// TestUnknownTotal: without a total the count and the elapsed time are shown, if the task took a second.
 func TestUnknownTotal(t *testing.T) {
 	var b bytes.Buffer
-	task := New(&b, Plain, time.Hour).Start("generate", 0)
+	r := New(&b, Plain, time.Hour)
+	now := time.Unix(0, 0)
+	r.now = func() time.Time { return now }
+	r.Start("quick", 0).Done()
+	task := r.Start("generate", 0)
+	now = now.Add(2 * time.Second)
 	task.Set(7, "")
 	task.Done()
-	if got := b.String(); !strings.HasPrefix(got, "generate 7, ") {
+	r.Close()
+	if got := b.String(); got != "generate 7, 3.5/s, 2s\n" {
 		t.Errorf("printed %q", got)
 	}
 }
 
-func TestBar(t *testing.T) {
+// TestNested: a task within another one is shown in the same line and leaves none of its own.
+func TestNested(t *testing.T) {
 	var b bytes.Buffer
 	r := New(&b, Bar, 0)
-	whole, half := r.Start("read", 10), r.Start("train", 10)
-	whole.Set(10, "")
-	half.Set(5, "loss 0.5")
-	whole.Done()
-	half.Done()
+	now := time.Unix(0, 0)
+	r.now = func() time.Time { return now }
+	outer := r.Start("train", 10)
+	outer.Set(5, "loss 0.5")
+	inner := r.Start("validate", 4)
+	now = now.Add(2 * time.Second)
+	inner.Add(1)
+	r.mu.Lock()
+	r.draw()
+	r.mu.Unlock()
+	inner.Done()
+	outer.Done()
 	r.Close()
-	for _, want := range []string{"read 10/10", "train 5/10", "loss 0.5"} {
-		if !strings.Contains(b.String(), want) {
-			t.Errorf("no %q in %q", want, b.String())
-		}
+	if got := b.String(); !strings.Contains(got, "train 50 % > validate [####............] 1/4 25 %, 0.5/s, 6s left") || strings.Count(got, "\n") != 1 || !strings.Contains(got, "\rtrain") && !strings.Contains(got, "\x1b[Ktrain 5/10 50 % loss 0.5, 2.5/s, 2s\n") {
+		t.Errorf("printed %q", got)
 	}
+}
+
+// TestSilent: the line on a terminal is updated although nothing is reported, and is gone after Close.
+func TestSilent(t *testing.T) {
+	var b syncBuffer
+	r := New(&b, Bar, 0)
+	r.Start("compile", 0)
+	deadline := time.Now().Add(10 * time.Second)
+	for strings.Count(b.String(), "\r") < 3 && time.Now().Before(deadline) {
+		time.Sleep(10 * time.Millisecond)
+	}
+	r.Close()
+	if got := b.String(); strings.Count(got, "compile, ") < 3 || !strings.HasSuffix(got, "\r\x1b[K") {
+		t.Errorf("printed %q", got)
+	}
+}
+
+// syncBuffer is a buffer for several goroutines.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+// TestRecord: events come at the interval and at the end, also without a display; those of nested and short tasks do not.
+func TestRecord(t *testing.T) {
+	r := New(&bytes.Buffer{}, None, time.Minute)
+	now := time.Unix(0, 0)
+	r.now = func() time.Time { return now }
+	var got []Event
+	r.Record(func(e Event) { got = append(got, e) })
+	ctx := With(context.Background(), r)
+	task := Start(ctx, "train", 120)
+	Start(ctx, "compile", 0).Done()
+	for i := range int64(120) {
+		now = now.Add(time.Second)
+		task.Set(i+1, "")
+	}
+	task.Done()
+	Start(ctx, "write", 0).Done()
+	r.Close()
+	if len(got) != 3 || got[0].Done != 60 || got[0].Left != time.Minute || got[0].Rate != 1 || got[0].Final || !got[2].Final || got[2].Total != 120 {
+		t.Errorf("events %+v", got)
+	}
+	Start(context.Background(), "read", 1).Set(1, "") // without a Reporter
 }
 
 func TestNone(t *testing.T) {
@@ -93,7 +163,7 @@ func TestLive(t *testing.T) {
 	quick.Set(1, "")
 	quick.Done() // shows nothing, or there would be a third text
 	for i, texts := range shown {
-		if len(texts) != 4 || texts[0] != "train 3/10 30 %, 1s left" || texts[3] != "train 10/10 100 %, 1s" {
+		if len(texts) != 4 || texts[0] != "train 3/10 30 %, 1s left" || texts[3] != "train 10/10 100 %, 10/s, 1s" {
 			t.Errorf("task %d showed %q, want three texts a second and a last one", i, texts)
 		}
 	}

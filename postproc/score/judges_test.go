@@ -301,10 +301,12 @@ func TestDieboldMariano(t *testing.T) {
 	if r := DieboldMariano(d, 2); !(r.P < 1e-6) || math.IsNaN(r.Statistic) {
 		t.Errorf("alternating: %+v", r)
 	}
-	p := DieboldMarianoMap([][]float32{{1, 0}, {1.5, float32(math.NaN())}, {0.5, 1}, {1, 1}}, 1)
+	nan := float32(math.NaN())
+	p := DieboldMarianoMap([][]float32{{1, 0, nan}, {1.5, nan, nan}, {0.5, 1, nan}, {1, 1, 1}}, 1)
 	near(t, "map", Number(p[0]), DieboldMariano([]float64{1, 1.5, 0.5, 1}, 1).P, 1e-12)
-	if !math.IsNaN(p[1]) {
-		t.Error("a missing value must give NaN")
+	near(t, "map with a missing date", Number(p[1]), DieboldMariano([]float64{0, 1, 1}, 1).P, 1e-12)
+	if !math.IsNaN(p[2]) {
+		t.Error("one date must give NaN")
 	}
 }
 

@@ -20,13 +20,7 @@ type targetKey struct{ variable, level, lead string }
 func (r *Result) Summary() answer.Sections {
 	var all answer.Sections
 	compared := "" // first system of the last table
-	var targets []targetKey
-	for _, v := range r.Scores {
-		if k := (targetKey{v.Variable, v.Level, v.Lead}); IsOverall(v.Region, v.Season) && !slices.Contains(targets, k) {
-			targets = append(targets, k)
-		}
-	}
-	for _, k := range targets {
+	for _, k := range r.summaryTargets() {
 		if rows := r.summaryScores(k); len(rows) > 0 {
 			compared = rows[0].System
 			all = append(all, r.summarySection(k, rows))
@@ -38,6 +32,28 @@ func (r *Result) Summary() answer.Sections {
 	return append(all, answer.Section{Text: []string{"value: value of the score in its unit; smaller is better (docs/verification.md)",
 		"spread / error: spread-skill ratio; 1 is calibrated, below 1 overconfident, above 1 underconfident",
 		fmt.Sprintf("skill of %s: skill score, 1 - its value / value of this row; low and high are its %s confidence interval", compared, r.Bootstrap.confidence())}})
+}
+
+// summaryTargets lists the targets scored over the whole area and year.
+func (r *Result) summaryTargets() (targets []targetKey) {
+	for _, v := range r.Scores {
+		if k := (targetKey{v.Variable, v.Level, v.Lead}); IsOverall(v.Region, v.Season) && !slices.Contains(targets, k) {
+			targets = append(targets, k)
+		}
+	}
+	return targets
+}
+
+// summaryComparison returns the skill score of the first system relative to the score of another, over the whole area
+// and year; nil without.
+func (r *Result) summaryComparison(k targetKey, first, other Value) *Comparison {
+	for i, c := range r.Comparisons {
+		if c.ID == first.ID && c.System == first.System && c.Reference == other.System && c.ReferenceID == other.ID && (targetKey{c.Variable, c.Level, c.Lead}) == k &&
+			IsOverall(c.Region, c.Season) {
+			return &r.Comparisons[i]
+		}
+	}
+	return nil
 }
 
 // summaryScores selects, for each system, its score with the highest priority.
@@ -73,11 +89,8 @@ func (r *Result) summarySection(k targetKey, rows []Value) answer.Section {
 			return "-"
 		}
 		gain, low, high := "", "", ""
-		for _, c := range r.Comparisons {
-			if c.ID == rows[0].ID && c.System == first && c.Reference == v.System && c.ReferenceID == v.ID && (targetKey{c.Variable, c.Level, c.Lead}) == k &&
-				IsOverall(c.Region, c.Season) {
-				gain, low, high = percent(c.SkillScore)+" %", percent(c.CILow), percent(c.CIHigh)
-			}
+		if c := r.summaryComparison(k, rows[0], v); c != nil {
+			gain, low, high = percent(c.SkillScore)+" %", percent(c.CILow), percent(c.CIHigh)
 		}
 		s.Rows = append(s.Rows, []any{v.System, v.members(), digits(v.Value), v.Unit, v.ID, other(RMSE.ID), other(SpreadSkill.ID), gain, low, high})
 	}

@@ -112,6 +112,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	if res.Scores, err = trained.ReadScores(res.RunDir); err != nil {
 		return nil, err
 	}
+	defer o.Progress.Start("write report", 0).Done()
 	res.Report, err = reports.Write(reports.Options{Dir: res.RunDir})
 	return res, err
 }

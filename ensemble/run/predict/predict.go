@@ -93,7 +93,13 @@ func Run(ctx context.Context, o Options) (r *Result, err error) {
 func RunRank(ctx context.Context, o Options, w team.Teams) (*Result, error) {
 	p := newPrediction(o, w)
 	defer p.close()
-	if err := w.All.AgreeOnError(p.load()); err != nil {
+	if p.options.Progress != nil {
+		ctx = progress.With(ctx, p.options.Progress)
+	}
+	loading := progress.Start(ctx, "load model", 0)
+	err := p.load()
+	loading.Done()
+	if err := w.All.AgreeOnError(err); err != nil {
 		return nil, err
 	}
 	if err := w.All.AgreeOnError(p.forecaster.agreeOnNetwork()); err != nil {
@@ -156,11 +162,13 @@ func (p *prediction) predict(ctx context.Context, w team.Teams, f inputFiles) (*
 
 // predictRemaining predicts the initialisations of the input that are not done.
 func (p *prediction) predictRemaining(ctx context.Context, w team.Teams, f inputFiles, r *results) error {
+	opening := progress.Start(ctx, "open input", 0)
 	in, err := p.open(ctx, f, r.done)
 	defer in.close()
 	if err == nil {
 		err = in.compareDuplicates(ctx, team.Assigned(w, in.inits))
 	}
+	opening.Done()
 	if err := w.All.AgreeOnError(err); err != nil {
 		return err
 	}

@@ -39,7 +39,10 @@ const (
 	VerdictUndecided = "undecided"
 )
 
-// String returns the verdict as one line.
+// String returns the verdict as one line. v may be nil.
 func (v *Verdict) String() string {
+	if v == nil {
+		return "no verdict"
+	}
 	return fmt.Sprintf("verdict on %d initialisations: %s; CRPSS %+.1f %% [%+.1f, %+.1f]", v.Inits, v.Verdict, 100*float64(v.CRPSS), 100*float64(v.CILow), 100*float64(v.CIHigh))
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/bigmem"
+	"github.com/ensemble-weather/ensemble/internal/progress"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 	"github.com/ensemble-weather/ensemble/io/loader"
 	"github.com/ensemble-weather/ensemble/io/store"
@@ -58,6 +59,8 @@ func (s ExampleStream) NextForecast() (*ensemble.Forecast, []*ensemble.Analysis,
 // Each calls f for all samples by date. Ranks of a team call it together; if one of them cannot read, all
 // return its error.
 func (e Examples) Each(ctx context.Context, ranks *team.Team, f func(i int, fc *ensemble.Forecast, a []*ensemble.Analysis) error) error {
+	task := progress.Start(ctx, "samples", int64(len(e.Inits)))
+	defer task.Done()
 	s := e.Stream(ctx, nil)
 	defer s.Close()
 	for i := range e.Inits {
@@ -68,6 +71,7 @@ func (e Examples) Each(ctx context.Context, ranks *team.Team, f func(i int, fc *
 		if err := f(i, fc, a); err != nil {
 			return err
 		}
+		task.Set(int64(i+1), "")
 	}
 	return nil
 }

@@ -58,16 +58,21 @@ func Evaluate(ctx context.Context, m *model.Model, test samples.Examples, o engi
 		return nil, nil, err
 	}
 	all := &score.Result{}
-	for _, s := range scorings {
+	task := show.Start("intervals of scores", int64(len(scorings)))
+	defer task.Done()
+	for i, s := range scorings {
 		if s == nil {
 			continue
 		}
+		task.Set(int64(i), "")
 		r, err := s.Result()
 		if err != nil {
 			return nil, nil, err
 		}
 		all.Append(r)
 	}
+	task.Done()
+	defer show.Start("test members", 0).Done()
 	tested, err := testCoupling(uninterrupted(ctx, m), m, test, o, score.Bootstrap{})
 	if err != nil {
 		return nil, nil, err

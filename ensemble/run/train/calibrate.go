@@ -56,6 +56,7 @@ func (t *trainer) calibrate(ctx context.Context, o Options) error {
 		return err
 	}
 	var err error
+	defer o.Progress.Start("write model", 0).Done()
 	if t.ranks.IsRoot() {
 		err = t.model.Save(t.dir.File("model"))
 	}

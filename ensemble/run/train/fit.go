@@ -13,6 +13,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/progress"
 )
 
 // fitted is what is fitted before the first network is trained. Statistics are fitted on training samples.
@@ -80,6 +81,7 @@ func newTask(c *config.TrainConfig, d *samples.Data) *task.Task {
 
 // fitStatistics fits normalisers, error scales and drift detector, and distributes the task over the ranks.
 func (f *fitted) fitStatistics(ctx context.Context, c *config.TrainConfig, d *samples.Data) error {
+	defer progress.Start(ctx, "statistics", 0).Done()
 	watch := newDriftFitter(f.global, d)
 	sums, err := trainingSums(ctx, d, f.global, setup.SpecOf(c).NewHeadSums(len(f.global.TargetWeights)), watch)
 	if err != nil {
@@ -110,6 +112,7 @@ func (f *fitted) fitStatistics(ctx context.Context, c *config.TrainConfig, d *sa
 
 // fitBaselines fits the baselines, and the one that networks correct.
 func (f *fitted) fitBaselines(ctx context.Context, c *config.TrainConfig, d *samples.Data) error {
+	defer progress.Start(ctx, "baselines", 0).Done()
 	fits, err := newCrossFit(c, d.Train.Inits)
 	if err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/ensemble/run/samples"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
+	"github.com/ensemble-weather/ensemble/internal/progress"
 	"github.com/ensemble-weather/ensemble/postproc/baseline"
 	"github.com/ensemble-weather/ensemble/postproc/skill"
 )
@@ -35,6 +36,8 @@ func fitBaselines(ctx context.Context, k *task.Task, methods []*baseline.Method,
 	if past.Analysed && slices.ContainsFunc(methods, func(m *baseline.Method) bool { return m.Predictors == baseline.MemberPredictors }) {
 		fields += len(k.UsedMembers)
 	}
+	show := progress.Start(ctx, "fit", int64(len(k.Targets)*len(k.Features.Axes.Levels)*(len(methods)+2)))
+	defer show.Done()
 	for v := range k.Targets {
 		dates := make([][]float32, len(past.Inits)) // [date][statistic][level][point]
 		err := past.Each(ctx, ranks, func(i int, fc *ensemble.Forecast, a []*ensemble.Analysis) error {
@@ -86,8 +89,11 @@ func fitBaselines(ctx context.Context, k *task.Task, methods []*baseline.Method,
 			warnIf("affine spread correction", err)
 			if past.Analysed {
 				onTarget(name, set)
+				show.Add(1)
 				for _, m := range methods {
+					show.Note(m.ID + " of " + name)
 					fit, err := m.Fit(set)
+					show.Add(1)
 					warnIf(m.ID, err)
 					if err != nil {
 						continue
@@ -97,7 +103,9 @@ func fitBaselines(ctx context.Context, k *task.Task, methods []*baseline.Method,
 						warnings = append(warnings, fmt.Sprintf("%s of %s: %s", m.ID, name, f.Warning()))
 					}
 				}
+				show.Note("steps of skill of " + name)
 				b.Reduction, err = skill.Fit(whole, k.FullMembers)
+				show.Add(1)
 				warnIf("split of the CRPS reduction", err)
 			}
 			all = append(all, b)

@@ -13,6 +13,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/samples"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/progress"
 )
 
 // maxClimateBytes limits the bytes of values held while quantiles are computed; larger data are read in several
@@ -25,6 +26,7 @@ const maxClimateBytes = 1 << 30
 // Memory: maxClimateBytes, or the values of one point if that is more.
 // Cost: reads the samples once per target variable and lead, and per maxClimateBytes of values.
 func fitClimate(ctx context.Context, k *task.Task, o config.Climate, d *samples.Data) (*task.Climate, error) {
+	defer progress.Start(ctx, "climate", 0).Done()
 	past, grid, ranks := d.BeforeTest(), d.Grid, d.Ranks
 	n, depth, members := grid.Size(), len(k.Features.Axes.Levels), 1
 	if o.Source == config.ClimateMembers {

@@ -17,6 +17,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/ensemble/run/train/quality"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/progress"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 )
 
@@ -50,7 +51,10 @@ func (t *trainer) loop(ctx context.Context) error {
 // pruned by masks; nil for none.
 func (t *trainer) trainNetwork(ctx context.Context) ([]prune.Layer, error) {
 	if t.current == nil {
-		if err := t.begin(); err != nil {
+		compiling := progress.Start(ctx, "compile network", 0)
+		err := t.begin()
+		compiling.Done()
+		if err != nil {
 			return nil, err
 		}
 		t.pos.BestLoss, t.pos.BestEpoch = noBest, 0
@@ -254,6 +258,7 @@ func (t *trainer) validate(ctx context.Context) (validationLosses, error) {
 
 // validationLoss returns the losses of the weights in evalStore.
 func (t *trainer) validationLoss(ctx context.Context) (v validationLosses, err error) {
+	defer progress.Start(ctx, "validate", 0).Done()
 	var losses []float64
 	err = t.data.Validation.Each(ctx, t.ranks, func(i int, fc *ensemble.Forecast, analyses []*ensemble.Analysis) error {
 		used, err := task.MemberPositions(fc, t.local.UsedMembers)

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -40,7 +41,7 @@ type trainingFiles struct {
 //
 // Errors: exit 65 and 66 for the files; 71 if ranks disagree; 73 if the directory is in use or holds another
 // run.
-func openTrainingRun(o Options, ranks *team.Team, timed *quality.Clock) (*trainingRun, error) {
+func openTrainingRun(ctx context.Context, o Options, ranks *team.Team, timed *quality.Clock) (*trainingRun, error) {
 	r := &trainingRun{ranks: ranks, clock: timed, started: time.Now().UTC()}
 	var err error
 	c := o.Config
@@ -53,7 +54,7 @@ func openTrainingRun(o Options, ranks *team.Team, timed *quality.Clock) (*traini
 	if r.files.auxiliary, err = auxiliaryFiles(c); err != nil {
 		return nil, err
 	}
-	if r.inputs, err = ranks.ChecksumFiles(slices.Concat(r.files.forecasts, r.files.analyses, r.files.auxiliary)); err != nil {
+	if r.inputs, err = ranks.ChecksumFiles(ctx, slices.Concat(r.files.forecasts, r.files.analyses, r.files.auxiliary)); err != nil {
 		return nil, err
 	}
 	r.identity = manifest.Identity(o.Version, c.Identity(), r.inputs)

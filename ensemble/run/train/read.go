@@ -5,12 +5,15 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/run/samples"
+	"github.com/ensemble-weather/ensemble/internal/progress"
 )
 
 // readData reads the samples of a run and checks that they suffice for the configuration.
 //
 // Errors: exit 64, 65 and 66; all ranks return the same error.
 func readData(ctx context.Context, c *config.TrainConfig, run *trainingRun) (*samples.Data, error) {
+	task := progress.Start(ctx, "read samples", 0)
+	defer task.Done()
 	d, err := samples.ReadData(ctx, c, run.files.forecasts, run.files.analyses, run.ranks)
 	if err = run.ranks.AgreeOnError(err); err == nil {
 		err = run.ranks.AgreeOnError(checkCalibration(d, c))

@@ -17,6 +17,7 @@ func (t *trainer) record(o Options, run *trainingRun, j evaluation, resumed uint
 	if !t.ranks.IsRoot() {
 		return res, nil
 	}
+	defer o.Progress.Start("write results", 0).Done()
 	if j.example != nil {
 		if err := t.writeScores(o, j); err != nil {
 			return nil, err

@@ -118,7 +118,8 @@ func trainRank(ctx context.Context, o Options, ranks *team.Team, timed *quality.
 	if o.Stop == nil {
 		o.Stop = func() error { return nil }
 	}
-	run, err := openTrainingRun(o, ranks, timed)
+	ctx = progress.With(ctx, o.Progress)
+	run, err := openTrainingRun(ctx, o, ranks, timed)
 	if err != nil {
 		return nil, err
 	}

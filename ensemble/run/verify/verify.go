@@ -19,6 +19,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/progress"
 	fio "github.com/ensemble-weather/ensemble/io"
 	"github.com/ensemble-weather/ensemble/io/decode"
 	"github.com/ensemble-weather/ensemble/io/product"
@@ -44,6 +45,8 @@ type Options struct {
 	// has one.
 	Climate string
 	Sums    string // file for the partial sums of all dates, for JoinSums; empty: none
+	Fields  string // NetCDF file for scores at each point; empty: none
+	Command string // command line, for the history attribute of Fields
 
 	// skip selects products of a target to skip. If it is not nil, products without an analysis are skipped too,
 	// and leads are not scored as trajectories.
@@ -55,11 +58,20 @@ type Result struct {
 	Scores   *score.Result // nil on ranks other than 0
 	Outputs  []string      // paths of the written files
 	Warnings []string
+	All      bool // Sections returns all scores
 }
 
-// Sections returns all scores as tables, followed by a summary.
+// Sections returns the main scores in sentences and one table. With All it returns all scores as tables, followed by
+// a summary.
 func (r *Result) Sections() answer.Sections {
-	return slices.Concat(r.Scores.Sections(), answer.Sections{{Title: "Summary"}}, r.Scores.Summary())
+	if r.All {
+		return slices.Concat(r.Scores.Sections(), answer.Sections{{Title: "Summary"}}, r.Scores.Summary())
+	}
+	more := "all scores: --all, or --out DIR for files"
+	if slices.ContainsFunc(r.Scores.Scores, func(v score.Value) bool { return !score.IsOverall(v.Region, v.Season) }) {
+		more = "all scores, by region and season too: --all, or --out DIR for files"
+	}
+	return append(r.Scores.Brief(), answer.Section{Text: []string{more + "; terms: docs/glossary.md"}})
 }
 
 // ProductKey identifies a verified quantity of a product.
@@ -92,7 +104,7 @@ func (t *VerifiedTarget) target() score.Target {
 //
 // Reads: products, analyses, raw members, the baselines of the training, and a climate.
 // Writes: in Options.Out scores.json, scores.csv, scores.parquet, dates.parquet, comparisons.parquet and
-// diagrams.parquet; the file Options.Sums.
+// diagrams.parquet; the files Options.Sums and Options.Fields.
 // Returns: the scores with bootstrap intervals. Raw members and baselines are scored on the same dates and
 // points.
 //
@@ -121,14 +133,15 @@ func RunRank(ctx context.Context, o Options, w team.Teams) (*Result, error) {
 	if o.RunDir, _, err = promote.ResolveRunDir(o.RunDir); err != nil {
 		return nil, err
 	}
-	v := &Verification{Options: o}
+	v := &Verification{Options: o, started: time.Now()}
 	defer v.Close()
 	if err := v.scoreAll(ctx, w); err != nil {
 		return nil, err
 	}
 	res := &Result{Warnings: v.Warnings}
 	if w.All.IsRoot() {
-		err := v.publish(res)
+		defer progress.Start(ctx, "intervals of scores", 0).Done()
+		err := v.publish(ctx, res)
 		return res, w.All.AgreeOnError(err)
 	}
 	return res, w.All.AgreeOnError(nil)
@@ -143,17 +156,23 @@ func (v *Verification) scoreAll(ctx context.Context, w team.Teams) error {
 		return err
 	}
 	// Several dates at a time keep all decoding processes busy.
+	task := progress.Start(ctx, "verify", int64(len(v.inits)))
+	defer task.Done()
 	var pieces [][]ensemble.Init
 	for piece := range slices.Chunk(v.inits, min(initsPerBatch, max(1, len(v.inits)/w.Groups()))) {
 		pieces = append(pieces, piece)
 	}
-	return team.Distribute(ctx, w, len(pieces), func(i int) ([][]scoring.DateSums, error) { return v.sumScores(ctx, pieces[i]) }, func(_ int, r [][]scoring.DateSums) error {
+	return team.Distribute(ctx, w, len(pieces), func(i int) (contributions, error) { return v.sumScores(ctx, pieces[i]) }, func(i int, r contributions) error {
+		task.Add(int64(len(pieces[i])))
 		for i, t := range v.Targets {
-			for _, d := range r[i] {
+			for _, d := range r.Sums[i] {
 				if err := t.scoring.Join(d); err != nil {
 					return err
 				}
 			}
+		}
+		if w.All.IsRoot() {
+			v.sumPoints(r.Points)
 		}
 		return nil
 	})
@@ -176,6 +195,7 @@ type Verification struct {
 	Targets         []*VerifiedTarget
 	inits           []ensemble.Init // initialisations of all targets, ascending
 	withoutAnalysis int             // initialisations skipped because an analysis is missing
+	started         time.Time       // for the history attribute of Options.Fields
 }
 
 // VerifiedTarget is one target of a verification.
@@ -188,6 +208,7 @@ type VerifiedTarget struct {
 	members    *input.Selection                   // nil without raw members
 	analyses   *input.AnalysisSelection
 	scoring    *scoring.Scoring
+	points     pointSums // for Options.Fields
 	// earlier are the targets of the same variable and level at earlier leads, with the same initialisations.
 	earlier []*VerifiedTarget
 
@@ -287,7 +308,7 @@ func (v *Verification) Close() {
 
 // identity returns what all ranks must agree on.
 func (v *Verification) identity() string {
-	text := fmt.Sprint(v.Options.Forecast, v.Options.Analysis, v.Options.Members, v.Options.RunDir, v.Options.Regrid, v.Options.Selection, v.Options.Climate, v.inits, v.Warnings)
+	text := fmt.Sprint(v.Options.Forecast, v.Options.Analysis, v.Options.Members, v.Options.RunDir, v.Options.Regrid, v.Options.Selection, v.Options.Climate, v.Options.Fields != "", v.inits, v.Warnings)
 	for _, t := range v.Targets {
 		text += fmt.Sprint(t.Key, t.Inits, t.scoring.Shape, t.scoring.Systems)
 	}
@@ -358,10 +379,11 @@ func (t *VerifiedTarget) countAmong(times []time.Time) (n int) {
 }
 
 // sumScores reads initialisations and returns what each contributes to the scores of each target.
-//
-// Shape: [target][initialisation].
-func (v *Verification) sumScores(ctx context.Context, inits []ensemble.Init) ([][]scoring.DateSums, error) {
-	out := make([][]scoring.DateSums, len(v.Targets))
+func (v *Verification) sumScores(ctx context.Context, inits []ensemble.Init) (out contributions, err error) {
+	out.Sums = make([][]scoring.DateSums, len(v.Targets))
+	if v.Options.Fields != "" {
+		out.Points = make([][]pointScores, len(v.Targets))
+	}
 	earlier := map[ensemble.Init][]*scoring.Case{} // cases of the current variable and level
 	for i, t := range v.Targets {
 		if len(t.earlier) == 0 {
@@ -369,7 +391,7 @@ func (v *Verification) sumScores(ctx context.Context, inits []ensemble.Init) ([]
 		}
 		cases, err := v.Cases(ctx, t, slices.DeleteFunc(slices.Clone(inits), func(i ensemble.Init) bool { return t.products[i] == nil }))
 		if err != nil {
-			return nil, err
+			return out, err
 		}
 		for n := range cases {
 			c := &cases[n]
@@ -378,9 +400,12 @@ func (v *Verification) sumScores(ctx context.Context, inits []ensemble.Init) ([]
 			}
 			d, err := t.scoring.Sum(*c)
 			if err != nil {
-				return nil, err
+				return out, err
 			}
-			out[i] = append(out[i], d)
+			out.Sums[i] = append(out.Sums[i], d)
+			if out.Points != nil && t.hasDistribution() {
+				out.Points[i] = append(out.Points[i], t.newPointScores(c))
+			}
 			earlier[c.Init] = append(earlier[c.Init], c)
 		}
 	}
@@ -471,14 +496,23 @@ func (v *Verification) Cases(ctx context.Context, t *VerifiedTarget, inits []ens
 }
 
 // publish computes the scores and writes their files.
-func (v *Verification) publish(res *Result) error {
+func (v *Verification) publish(ctx context.Context, res *Result) error {
 	var all []*scoring.Scoring
 	for _, t := range v.Targets {
 		all = append(all, t.scoring)
 	}
 	trained := v.trainingCoupling()
-	if err := publishScores(v.Options.Out, all, trained, res); err != nil || v.Options.Sums == "" {
+	if err := publishScores(v.Options.Out, all, trained, res); err != nil {
 		return err
+	}
+	if path := v.Options.Fields; path != "" {
+		if err := v.writeFields(ctx, path); err != nil {
+			return err
+		}
+		res.Outputs = append(res.Outputs, path)
+	}
+	if v.Options.Sums == "" {
+		return nil
 	}
 	res.Outputs = append(res.Outputs, v.Options.Sums)
 	return scoring.SaveSums(v.Options.Sums, all, trained)

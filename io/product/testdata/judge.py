@@ -42,7 +42,8 @@ def mark(v, lat, lon):
     j, i = abs(lats - lat).argmin(), abs((lons - lon + 180) % 360 - 180).argmin()
     if abs(lats[j] - lat) > 1e-3 or abs((lons[i] - lon + 180) % 360 - 180) > 1e-3:
         return []
-    return number(v.isel(latitude=int(j), longitude=int(i)).values).ravel().tolist()
+    values = number(v.isel(latitude=int(j), longitude=int(i)).values).ravel().tolist()
+    return [None if np.isnan(x) else x for x in values]
 
 
 def view(path):

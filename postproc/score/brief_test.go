@@ -1,0 +1,122 @@
+package score
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+)
+
+// briefCase makes a result of one target at each lead, by its skill score relative to raw10 with interval.
+type briefCase struct {
+	lead                   string
+	n                      int
+	skill, low, high       float64
+	baseline               float64 // skill score relative to emos; NaN: none
+	ratio, bias            float64
+	biasWord, dispersion   string
+	flat                   bool
+	independent, biasRange float64
+}
+
+func briefResult(all ...briefCase) *Result {
+	r := &Result{Bootstrap: Bootstrap{Confidence: 0.95}}
+	for _, c := range all {
+		add := func(id, system string, members int, v, half float64) {
+			r.Scores = append(r.Scores, Value{ID: id, System: system, Members: members, Variable: "t", Level: "850hPa", Lead: c.lead, Value: Number(v), CILow: Number(v - half), CIHigh: Number(v + half),
+				N: c.n, Unit: "K", Region: Everywhere, Season: AllYear, Independent: Number(c.independent)})
+		}
+		add("crps_gauss", "network", 5, 1-c.skill, 0.1)
+		add("rmse", "network", 5, 1, 0.1)
+		add("bias", "network", 5, c.bias, c.biasRange)
+		add("spread_skill", "network", 5, c.ratio, 0.02)
+		add("crps_plain", "raw5", 5, 1.1, 0.1)
+		add("crps_plain", "raw10", 10, 1, 0.1)
+		compare := func(reference, id string, skill float64) {
+			r.Comparisons = append(r.Comparisons, Comparison{ID: "crps_gauss", System: "network", Reference: reference, ReferenceID: id, Variable: "t", Level: "850hPa", Lead: c.lead,
+				SkillScore: Number(skill), CILow: Number(skill + c.low), CIHigh: Number(skill + c.high), Region: Everywhere, Season: AllYear})
+		}
+		compare("raw5", "crps_plain", c.skill+0.1)
+		compare("raw10", "crps_plain", c.skill)
+		if !math.IsNaN(c.baseline) {
+			add("crps_gauss", "emos", 5, 0.9, 0.1)
+			add("crps_gauss", "climatology", 0, 2, 0.1)
+			compare("emos", "crps_gauss", c.baseline)
+			compare("climatology", "crps_gauss", 0.6)
+		}
+		r.Calibration = append(r.Calibration, Calibration{System: "network", Variable: "t", Level: "850hPa", Lead: c.lead, N: c.n, Region: Everywhere, Season: AllYear,
+			Flat: c.flat, Bias: c.biasWord, Dispersion: c.dispersion})
+	}
+	return r
+}
+
+// TestBrief: the sentences of one and of several targets. Spread-skill ratio and histogram do not contradict each other.
+func TestBrief(t *testing.T) {
+	good := briefCase{lead: "48h", n: 51, skill: 0.3, low: -0.05, high: 0.05, baseline: 0.05, ratio: 1, biasWord: "none", dispersion: "right", flat: true, independent: 40, biasRange: 0.2}
+	with := func(change func(*briefCase)) briefCase {
+		c := good
+		change(&c)
+		return c
+	}
+	for _, c := range []struct {
+		name  string
+		cases []briefCase
+		want  []string // the paragraphs
+	}{
+		{"good", []briefCase{good}, []string{
+			"The forecast error (CRPS) is 30.0 % smaller than that of the raw ensemble of 10 members (95 % interval 25.0 to 35.0 %). Relative to emos, the best simple correction, it is 5.0 % smaller (which may be chance: 95 % interval 0.0 to 10.0 %).",
+			"It is calibrated: analyses fall into the forecast's ranges as often as it states (spread / error 1.00)."}},
+		{"few dates", []briefCase{with(func(c *briefCase) { c.n, c.low, c.high, c.biasWord, c.baseline = 1, math.NaN(), math.NaN(), "unknown", math.NaN() })}, []string{
+			"The forecast error (CRPS) is 30.0 % smaller than that of the raw ensemble of 10 members (too few dates for an interval).",
+			"1 date is too few to judge calibration (spread / error 1.00).", "Watch: 1 date: give 8 or more for intervals and calibration."}},
+		{"worse than a baseline", []briefCase{with(func(c *briefCase) { c.skill, c.baseline, c.dispersion, c.flat = -0.1, -0.2, "too_small", false })}, []string{
+			"The forecast error (CRPS) is 10.0 % larger than that of the raw ensemble of 10 members (95 % interval 5.0 to 15.0 %). Relative to emos, the best simple correction, it is 20.0 % larger (95 % interval 15.0 to 25.0 %).",
+			"On average its spread fits its error (spread / error 1.00), but large misses are more frequent than it states.",
+			"Watch: it is worse at t 850hPa +48h (10.0 % larger than raw10), t 850hPa +48h (20.0 % larger than emos)."}},
+		{"too confident, biased", []briefCase{with(func(c *briefCase) { c.ratio, c.dispersion, c.flat, c.bias = 0.8, "too_small", false, 0.5 })}, []string{"The forecast",
+			"It is too confident: analyses fall outside its ranges more often than it states (spread / error 0.80).",
+			"Watch: it has a bias at t 850hPa +48h (+0.5 K, 50 % of its error)."}},
+		{"dependent dates", []briefCase{with(func(c *briefCase) { c.ratio, c.dispersion, c.flat, c.independent = 1.3, "too_large", false, 4.7 })}, []string{"The forecast",
+			"It is too cautious: analyses lie near its middle more often than it states (spread / error 1.30).",
+			"Watch: 51 dates of t 850hPa +48h count as only 4.7 independent ones, so intervals are wide."}},
+		{"several", []briefCase{good, with(func(c *briefCase) { c.lead, c.skill, c.ratio, c.dispersion, c.flat = "72h", 0.02, 0.7, "too_small", false }),
+			with(func(c *briefCase) { c.lead, c.skill, c.baseline = "96h", 0.2, 0.1 })}, []string{
+			"The forecast error (CRPS) is 2.0 to 30.0 % smaller than that of the raw ensemble of 10 members, depending on variable, level and lead; it is smaller beyond chance (95 % intervals) for 2 of 3. Relative to the best simple correction of each it is 5.0 to 10.0 % smaller.",
+			"Calibration of 3 targets: 2 calibrated, 1 too confident (spread / error 0.70 to 1.00; 1 is right)."}},
+	} {
+		got := briefResult(c.cases...).Brief()
+		if len(got) != 2 || len(got[0].Paragraphs) != len(c.want) {
+			t.Errorf("%s: %+v", c.name, got)
+			continue
+		}
+		for i, want := range c.want {
+			if p := got[0].Paragraphs[i]; p != want && !(want == "The forecast" && strings.HasPrefix(p, want)) {
+				t.Errorf("%s:\n%s\nwant\n%s", c.name, p, want)
+			}
+		}
+		var b strings.Builder
+		if err := got.WriteText(&b); err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(b.String()) {
+			if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > 80 {
+				t.Errorf("%s: %d columns: %s", c.name, n, line)
+			}
+		}
+	}
+}
+
+// TestBriefRows: the table has at most ten rows, and states how many are left out.
+func TestBriefRows(t *testing.T) {
+	var all []briefCase
+	for i := range 14 {
+		all = append(all, briefCase{lead: fmt.Sprintf("%dh", 24*i), n: 51, skill: 0.2, low: -0.1, high: 0.1, baseline: math.NaN(), ratio: 1, biasWord: "none", dispersion: "right", flat: true, independent: 51})
+	}
+	s := briefResult(all...).Brief()[1]
+	if len(s.Rows) != 10 || s.Notes[0] != "... and 4 further targets" {
+		t.Errorf("%d rows, %q", len(s.Rows), s.Notes)
+	}
+	if got := (&Result{}).Brief(); got != nil {
+		t.Errorf("of nothing: %+v", got)
+	}
+}
