@@ -68,6 +68,7 @@ func predictCommand(a *app) *cobra.Command {
 		if err != nil {
 			return result{}, err
 		}
+		r.Verbose = a.verbose
 		return result{data: map[string]any{"inits": r.Inits, "existing": r.Existing, "degraded": r.Degraded}, shown: r, outputs: r.Outputs, warnings: r.Warnings,
 			degraded: r.Degraded > 0}, nil
 	})

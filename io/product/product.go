@@ -74,7 +74,7 @@ type Metadata struct {
 	ForecastType string
 	Command      string    // command line, for the history
 	Version      string    // of the program
-	Created      time.Time // time in the history; zero means SOURCE_DATE_EPOCH, or the initialisation
+	Created      time.Time // time in the history, unless SOURCE_DATE_EPOCH is set; zero: the initialisation
 
 	Members   []ensemble.Member // used members
 	Coupling  string            // method that makes calibrated members; "" without members
@@ -302,11 +302,11 @@ func (p *Product) check() error {
 //
 // Source: reproducible-builds.org, SOURCE_DATE_EPOCH.
 func (m Metadata) created(init ensemble.Init) (time.Time, error) {
-	if !m.Created.IsZero() {
-		return m.Created.UTC(), nil
-	}
 	if t, ok, err := SourceDate(); ok || err != nil {
 		return t, err
+	}
+	if !m.Created.IsZero() {
+		return m.Created.UTC(), nil
 	}
 	return init.UTC(), nil
 }

@@ -133,6 +133,20 @@ func TestPublishIsReproducible(t *testing.T) {
 	}
 }
 
+// The history has the time of processing, or that of SOURCE_DATE_EPOCH.
+func TestHistory(t *testing.T) {
+	p := *testProduct(globe(ensemble.SourceOrder{}))
+	p.Created = time.Date(2031, 2, 3, 4, 5, 6, 0, time.UTC)
+	for _, c := range []struct{ epoch, want string }{{"", "2031-02-03T04:05:06Z ensemble"}, {"1700000000", "2023-11-14T22:13:20Z ensemble"}} {
+		t.Setenv("SOURCE_DATE_EPOCH", c.epoch)
+		dir := t.TempDir()
+		publish(t, dir, &p, both)
+		if text := files(t, filepath.Join(dir, "2026010100"))["2026010100_048h.nc"]; !strings.Contains(text, c.want) {
+			t.Errorf("SOURCE_DATE_EPOCH=%q: the history has not %q", c.epoch, c.want)
+		}
+	}
+}
+
 // Whether published products stay, are replaced, or cause an error.
 func TestPublishAgain(t *testing.T) {
 	p := testProduct(globe(ensemble.SourceOrder{}))

@@ -70,6 +70,9 @@ func TestWholeJob(t *testing.T) {
 	if predicted.Inits != 3 {
 		t.Fatalf("%d cycles, want 3", predicted.Inits)
 	}
+	if text, err := os.ReadFile(predicted.Outputs[0]); err != nil || !bytes.Contains(text, []byte(time.Now().UTC().Format("2006-01-02T15:"))) && !bytes.Contains(text, []byte(time.Now().UTC().Add(-time.Hour).Format("2006-01-02T15:"))) {
+		t.Errorf("the history has not the time of processing: %v", err)
+	}
 	reference := filepath.Join(out, trained.ReferenceDir, model.File)
 	want, err := os.ReadFile(reference)
 	runtest.Must(t, err)

@@ -59,6 +59,16 @@ type Result struct {
 	Existing int      // initialisations already published from the same input and model
 	Degraded int      // initialisations made from less input than expected or by the fallback
 	Warnings []string // also in the manifests of the products
+	ByInit   []InitResult
+	Verbose  bool // Sections lists every initialisation
+}
+
+// InitResult is the outcome of one initialisation.
+type InitResult struct {
+	Init               ensemble.Init
+	Outputs, Warnings  []string // as of Result
+	Existing, Degraded bool
+	Members, Expected  int // numbers of members used and expected
 }
 
 // Run predicts each initialisation of the input with a trained model and publishes the requested products:
@@ -66,8 +76,8 @@ type Result struct {
 //
 // Reads: the run directory (model/, manifest.json), the forecast files, and files that Options.Publish names
 // (stations, orography, templates of the Schaake shuffle).
-// Writes: a folder per initialisation with products and manifest.json, and the folder reference/ with the
-// model's baselines, which verification compares with. A folder appears when it is complete. If identical
+// Writes: a folder per initialisation with products and manifest.json, and the folder .reference/ with
+// the model's baselines, which verification compares with. A folder appears when it is complete. If identical
 // products exist, nothing is written.
 // Returns: paths of the products and counts of initialisations, the same on all ranks.
 //
@@ -184,8 +194,8 @@ func (p *prediction) predictRemaining(ctx context.Context, w team.Teams, f input
 	r.Warnings = append(r.Warnings, in.warnings...)
 	task := p.options.Progress.Start("predict", int64(len(in.inits)))
 	defer task.Done()
-	return team.Distribute(ctx, w, len(in.inits), func(i int) (initResult, error) { return in.predict(ctx, in.inits[i], i == 0) },
-		func(i int, one initResult) error {
+	return team.Distribute(ctx, w, len(in.inits), func(i int) (InitResult, error) { return in.predict(ctx, in.inits[i], i == 0) },
+		func(i int, one InitResult) error {
 			r.addInit(in.inits[i], one)
 			task.Set(int64(i+1), in.inits[i].String())
 			return nil
@@ -194,7 +204,7 @@ func (p *prediction) predictRemaining(ctx context.Context, w team.Teams, f input
 
 // predict takes one initialisation through the stages, unless identical products exist. With the first one it
 // also publishes the model's baselines.
-func (in *openInput) predict(ctx context.Context, init ensemble.Init, first bool) (r initResult, err error) {
+func (in *openInput) predict(ctx context.Context, init ensemble.Init, first bool) (r InitResult, err error) {
 	f := in.p.forecaster
 	there, got, err := in.readUnlessPublished(ctx, init)
 	if err != nil {

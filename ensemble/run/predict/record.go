@@ -20,15 +20,11 @@ type results struct {
 	done map[ensemble.Init]bool // initialisations done
 }
 
-// initResult is the outcome of one initialisation.
-type initResult struct {
-	Outputs, Warnings  []string
-	Existing, Degraded bool
-}
-
 // addInit adds the outcome of an initialisation.
-func (r *results) addInit(init ensemble.Init, one initResult) {
+func (r *results) addInit(init ensemble.Init, one InitResult) {
 	r.done[init] = true
+	one.Init = init
+	r.ByInit = append(r.ByInit, one)
 	r.Inits++
 	if one.Existing {
 		r.Existing++
@@ -40,11 +36,11 @@ func (r *results) addInit(init ensemble.Init, one initResult) {
 }
 
 // resultOf returns the outcome of an initialisation from its manifest.
-func resultOf(root string, init ensemble.Init, m *product.Manifest, warnings []string) (r initResult) {
+func resultOf(root string, init ensemble.Init, m *product.Manifest, warnings []string) (r InitResult) {
 	if m == nil {
 		return r
 	}
-	r = initResult{Warnings: warnings, Existing: true, Degraded: m.Status == manifest.Degraded}
+	r = InitResult{Init: init, Warnings: warnings, Existing: true, Degraded: m.Status == manifest.Degraded, Members: len(m.MembersUsed), Expected: m.MembersExpected}
 	if r.Degraded && warnings == nil {
 		r.Warnings = m.Warnings // the reasons recorded when it was made
 	}
