@@ -13,6 +13,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/ensemble/run/input"
+	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/nearest"
@@ -187,7 +188,37 @@ func missingFlagsError(cmd *cobra.Command, flags []string) error {
 	if len(flags) == 0 {
 		return nil
 	}
-	return &exit.Error{Code: exit.Usage, What: "missing --" + strings.Join(flags, " and --"), At: cmd.CommandPath(), Fix: "usage: " + cmd.UseLine()}
+	fix := ""
+	for _, name := range flags {
+		if way := cmp.Or(waysToGive[cmd.Name()+" "+name], waysToGive[name]); way != "" {
+			fix += "give " + way + "; "
+		}
+	}
+	return &exit.Error{Code: exit.Usage, What: "missing --" + strings.Join(flags, " and --"), At: cmd.CommandPath(), Fix: fix + "usage: " + cmd.UseLine()}
+}
+
+// waysToGive describes the ways to give a value that a command requires, by flag, or by command and flag.
+var waysToGive = map[string]string{
+	"config":           "-c train.yaml (`ensemble init FILES > train.yaml` writes one), or that of a run: -c RUN_DIR/" + trained.EffectiveConfigFile,
+	"train run-dir":    "--run-dir DIR, a new directory; with --resume auto that of a stopped training",
+	"predict run-dir":  inPredictFile("run-dir", "DIR", "run_dir: DIR"),
+	"predict input":    inPredictFile("input", "FILE", "input: [FILE]"),
+	"predict out":      inPredictFile("out", "DIR", "out: DIR"),
+	"serve run-dir":    inPredictFile("run-dir", "DIR", "run_dir: DIR"),
+	"serve input":      inPredictFile("input", "FILE", "input: [FILE]"),
+	"serve out":        inPredictFile("out", "DIR", "out: DIR"),
+	"prune run-dir":    newModelDir + "`run_dir: DIR` in the file of -c, or --set run_dir=DIR",
+	"quantise run-dir": newModelDir + "`run_dir: DIR` in the file of -c, or --set run_dir=DIR",
+	"distil run-dir":   newModelDir + "`teachers: [DIR]` in the file of -c, or --set teachers=[DIR]",
+	"export run-dir":   "--run-dir DIR, that of a finished training",
+}
+
+// newModelDir begins the ways to give run directories to commands that read one model and write another.
+const newModelDir = "--run-dir DIR for the new model; the existing one is "
+
+// inPredictFile describes a value that is a flag, or a key of predict.yaml.
+func inPredictFile(flag, value, key string) string {
+	return "--" + flag + " " + value + ", or `" + key + "` in the file of -c"
 }
 
 // choicesAnnotation is the annotation that holds the valid values of a flag, for shell completion.

@@ -15,9 +15,10 @@ func planCommand(a *app) *cobra.Command {
 	var o plan.Options
 	var crop, machine string
 	cmd := &cobra.Command{
-		Use:   "plan -c FILE --ranks N",
-		Short: "Predict parallel performance of a training step",
-		Long: "Predict parallel performance of a training step with a cost model: the best mesh\n" +
+		Use:   "plan -c FILE [--ranks N]",
+		Short: "Predict time and memory of a training, here and on a cluster",
+		Long: "Predict time and memory of a training on this machine and, with --ranks, the\n" +
+			"parallel performance of a training step with a cost model: the best mesh\n" +
 			"as text for train.mesh (with redistributions, if small fields are distributed\n" +
 			"differently), the distribution of each layer, time of a step, memory of a rank,\n" +
 			"cost of halo exchange, statistics and gradients and how much of it overlaps with\n" +
@@ -25,7 +26,8 @@ func planCommand(a *app) *cobra.Command {
 			"trained and no field is read. Without --crop the grid is that of the forecast\n" +
 			"files. Without --machine the machine is that of train.machine; without both,\n" +
 			"nodes are like this one, with measured rates, and a typical network.",
-		Example: "  ensemble plan -c train.yaml --ranks 64 --machine machine.yaml\n" +
+		Example: "  ensemble plan -c train.yaml\n" +
+			"  ensemble plan -c train.yaml --ranks 64 --machine machine.yaml\n" +
 			"  ensemble plan -c train.yaml --ranks 16 --crop 352x704 --json\n" +
 			"  ensemble plan -c train.yaml --ranks 64 --machine machine.yaml --simulate\n" +
 			"  ensemble plan -c train.yaml --ranks 64 --machine machine.yaml --scaling",
@@ -40,8 +42,14 @@ func planCommand(a *app) *cobra.Command {
 	f.BoolVar(&o.Simulate, "simulate", false, "also simulate a step of the best mesh, message by message")
 	f.BoolVar(&o.Scaling, "scaling", false, "also predict strong and weak scaling from 1 to 4096 ranks")
 	cmd.RunE = a.runJob(func(ctx context.Context, _ []string) (result, error) {
-		if err := requireFlags(cmd, "config", "ranks"); err != nil {
+		if err := requireFlags(cmd, "config"); err != nil {
 			return result{}, err
+		}
+		if (machine != "" || o.Simulate || o.Scaling) && !f.Changed("ranks") {
+			return result{}, missingFlagsError(cmd, []string{"ranks"})
+		}
+		if f.Changed("ranks") && *ranks == 0 {
+			return result{}, &exit.Error{Code: exit.Usage, What: "invalid number of ranks: 0", At: "--ranks", Fix: "give 1 or more, or leave --ranks out for a training on this machine"}
 		}
 		var err error
 		if f.Changed("crop") {

@@ -102,6 +102,35 @@ func TestPlanWithoutMachine(t *testing.T) {
 	}
 }
 
+// TestPlanHere: without --machine and --ranks the answer is the training on this machine, and with --ranks it comes first.
+func TestPlanHere(t *testing.T) {
+	args := planArgs("")
+	args = args[:len(args)-2]
+	code, stdout, stderr := call(t, append(args, "--json")...)
+	if code == exit.NoDevice {
+		t.Skip("skipped: no device: ", stderr)
+	}
+	var answer struct {
+		Local struct {
+			StepS  float64 `json:"step_s"`
+			Memory int64   `json:"memory_bytes"`
+			Fits   bool
+		} `json:"this_machine"`
+	}
+	if err := json.Unmarshal([]byte(stdout), &answer); err != nil || code != exit.OK || answer.Local.StepS <= 0 || answer.Local.Memory <= processBytes || !answer.Local.Fits {
+		t.Errorf("exit %d, %v, %+v: %s", code, err, answer, stderr)
+	}
+	for _, more := range [][]string{nil, {"--ranks", "2"}} {
+		code, stdout, stderr := call(t, append(args, more...)...)
+		if code != exit.OK || !strings.HasPrefix(stdout, "On this machine (") || !strings.Contains(stdout, "for 1000 steps") || strings.Contains(stdout, "best plan") != (more != nil) {
+			t.Errorf("%q: exit %d, %s", more, code, stdout+stderr)
+		}
+	}
+}
+
+// processBytes is less than any process needs.
+const processBytes = 1 << 20
+
 func TestPlanErrors(t *testing.T) {
 	machine := machineFile(t, smallMachine)
 	wrong := func(old, text string) string { return machineFile(t, strings.Replace(smallMachine, old, text, 1)) }
@@ -110,8 +139,9 @@ func TestPlanErrors(t *testing.T) {
 		code exit.Code
 		want string
 	}{
-		{[]string{"plan"}, exit.Usage, "missing --config and --ranks"},
+		{[]string{"plan"}, exit.Usage, "missing --config"},
 		{planArgs(machine), exit.Usage, "missing --ranks"},
+		{[]string{"plan", "-c", "x", "--scaling"}, exit.Usage, "missing --ranks"},
 		{planArgs(machine, "--ranks", "0"), exit.Usage, "invalid number of ranks: 0"},
 		{planArgs(wrong("topology: \"crossbar:8\", ", ""), "--ranks", "37"), exit.Usage, "no mesh of 37 ranks"},
 		{planArgs(machine, "--ranks", "32"), exit.Usage, "32 ranks need 16 nodes"},

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -12,17 +14,21 @@ import (
 )
 
 func reportCommand(a *app) *cobra.Command {
-	return &cobra.Command{
-		Use:   "report DIR",
+	var runDir string
+	cmd := &cobra.Command{
+		Use:   "report DIR | --run-dir DIR",
 		Short: "Write an HTML report of a run",
 		Long: "Write an HTML report of a run with maps, scores and loss curves. It is one\n" +
 			"self-contained file; the maps are also written as PNG.",
 		Example:     "  ensemble report runs/a\n  ensemble report runs/demo --json",
 		Annotations: annotations("ensemble verify", exit.BadData, exit.NotYet, exit.CannotWrite, exit.IO, exit.SaveAndStop),
-		Args:        exactlyOneArg, ValidArgsFunction: completeRunDirs,
+		Args:        atMostOneArg, ValidArgsFunction: completeRunDirs,
 		RunE: a.runJob(func(_ context.Context, args []string) (result, error) {
+			if (len(args) == 0) == (runDir == "") {
+				return result{}, &exit.Error{Code: exit.Usage, What: "one run directory is needed", At: "ensemble report", Fix: "give the directory of `ensemble train --run-dir`, as in `ensemble report runs/a` or `ensemble report --run-dir runs/a`"}
+			}
 			defer a.progress.Start("write report", 0).Done()
-			path, err := reports.Write(reports.Options{Dir: args[0]})
+			path, err := reports.Write(reports.Options{Dir: cmp.Or(runDir, strings.Join(args, ""))})
 			if err != nil {
 				return result{}, err
 			}
@@ -32,4 +38,6 @@ func reportCommand(a *app) *cobra.Command {
 			}}, nil
 		}),
 	}
+	cmd.Flags().StringVar(&runDir, "run-dir", "", "run `DIR`")
+	return cmd
 }

@@ -80,7 +80,7 @@ func TestLongSilence(t *testing.T) {
 		{"data", "synthesize", "ens10", "--out", at("archive"), "--grid", "33x64", "--dates", "2", "--seed", "1"},
 		append([]string{"check"}, ens10...),
 		append([]string{"data", "prepare", "--out", at("store")}, ens10...),
-		append([]string{"train", "--run-dir", at("ens10"), "--set", "train.epochs=2", "--set", "baselines=[emos,emos_grid,emos_point,mbm,quantile_map]", "--set", "climate.source=members"}, ens10...),
+		append([]string{"train", "--run-dir", at("ens10"), "--set", "train.epochs=2", "--set", "train.warmup=2", "--set", "baselines=[emos,emos_grid,emos_point,mbm,quantile_map]", "--set", "climate.source=members"}, ens10...),
 		{"predict", "--run-dir", at("runs/demo"), "--input", at("runs/demo-data/demo_fc_2004*.grib2"), "--out", at("products"), "--products", "mean,spread,members"},
 		{"verify", "--forecast", at("products/*/*.nc"), "--analysis", at("runs/demo-data/demo_an_2004.nc"), "--members", at("runs/demo-data/demo_fc_2004*.grib2"), "--run-dir", at("runs/demo"), "--fields", at("fields.nc")},
 		{"report", at("ens10")},

@@ -57,7 +57,7 @@ func (t *trainFlags) bind() {
 //
 // Errors: exit 64, those of config.LoadTrain.
 func (t *trainFlags) read() (err error) {
-	if err := requireFlags(t.cmd, "run-dir"); err != nil {
+	if err := requireFlags(t.cmd, "config", "run-dir"); err != nil {
 		return err
 	}
 	if _, err := strconv.ParseUint(t.o.Resume, 10, 64); t.o.Resume != "" && t.o.Resume != "auto" && err != nil {

@@ -8,12 +8,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/ensemble-weather/ensemble/engine/backend/cpu"
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
-	"github.com/ensemble-weather/ensemble/ensemble/doctor"
-	"github.com/ensemble-weather/ensemble/ensemble/run/bench"
 	"github.com/ensemble-weather/ensemble/ensemble/run/explain"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/internal/answer"
@@ -30,7 +27,7 @@ type Options struct {
 	// Machine describes the machine. Nil: that of Config; if it has none, nodes like this one with one rank each,
 	// whose rates are measured.
 	Machine  *config.MachineConfig
-	Ranks    int           // 1 or more
+	Ranks    int           // 1 or more; 0: only the training on this machine, without Machine
 	Crop     setup.Crop    // size of the field; zero: grid of the forecast files
 	Scaling  bool          // also plan from one rank to scalingRanks
 	Simulate bool          // also simulate the step on a virtual cluster
@@ -47,6 +44,8 @@ type Result struct {
 	Ranks     int     `json:"ranks"`
 	Batch     int     `json:"batch"`
 	Machine   Machine `json:"machine"`
+	// Local is the training on this machine; nil if another one is described.
+	Local *LocalTraining `json:"this_machine,omitempty"`
 	// Plan is the best plan, which train.mesh: auto would choose on this machine.
 	Plan PlannedStep `json:"plan"`
 	// Meshes are plans that divide all layers along the same axes, best first.
@@ -130,8 +129,8 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	if o.Machine == nil {
 		o.Machine = o.Config.Machine
 	}
-	if o.Ranks < 1 {
-		return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("invalid number of ranks: %d", o.Ranks), At: "--ranks", Fix: "give 1 or more"}
+	if o.Ranks < 0 || o.Ranks == 0 && (o.Machine != nil || o.Simulate || o.Scaling) {
+		return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("invalid number of ranks: %d", o.Ranks), At: "--ranks", Fix: "give --ranks N, 1 or more"}
 	}
 	eo := explain.Options{Config: o.Config, Crop: o.Crop, Mode: "train", Timings: o.Timings}
 	if err := eo.Check(); err != nil {
@@ -150,6 +149,11 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	g, n, err := c.network(c.subject.Batch)
 	if err != nil {
 		return nil, err
+	}
+	if o.Machine == nil {
+		if r.Local, err = c.measureLocal(ctx, n); err != nil || o.Ranks == 0 {
+			return r, err
+		}
 	}
 	c.oneRankStep = search.CostOf(n, c.machine, nil).Step
 	found, err := search.Search(n, o.Ranks, c.machine, search.Options{PerStage: true, IsExecutable: setup.CanShard(g)})
@@ -218,26 +222,6 @@ func (c *planning) findMachine(ctx context.Context) error {
 	}
 	c.described.Network = topology.Name + ", " + c.described.Network
 	return err
-}
-
-// measureMachine measures this machine and the rates of its kernels.
-func (c *planning) measureMachine(ctx context.Context) error {
-	threads := c.subject.Options.Threads
-	peak, err := bench.MeasurePeak(ctx, threads)
-	if err != nil {
-		return err
-	}
-	rates := cpu.ConvRates(c.o.Timings.Open(threads))
-	c.machine = setup.TypicalMachine
-	c.machine.FLOPs, c.machine.Bytes = peak.Engine().FLOPs, peak.Engine().Bytes
-	c.machine.Memory = doctor.SystemMemory().TotalBytes
-	c.machine.ConvRate = func(v search.Conv) (float64, bool) {
-		r, ok := rates[cpu.ConvPass(v)]
-		return r, ok
-	}
-	c.describeMachine("nodes like this one, one rank each (measured); network assumed",
-		fmt.Sprintf("times of %d convolutions measured on this machine, others from FLOPs and bytes at peak rates", len(rates)))
-	return nil
 }
 
 // describeMachine describes the machine for the answer.
@@ -364,8 +348,15 @@ func (c *planning) scaling(ctx context.Context, n search.Network) ([]ScalingStep
 	return all, nil
 }
 
-// Sections returns the plan as text: step, communication, layers, alternatives, and the requested curves.
+// Sections returns the plan as text: the training on this machine, step, communication, layers, alternatives, and the requested curves.
 func (r *Result) Sections() answer.Sections {
+	var all answer.Sections
+	if r.Local != nil {
+		all = answer.Sections{r.Local.section()}
+	}
+	if r.Ranks == 0 {
+		return append(all, answer.Section{Text: []string{r.Network, "more processes: --ranks N, with --machine FILE for a cluster"}})
+	}
 	best := r.Plan.section(r.Machine.Memory)
 	if uniform := r.Meshes[0]; uniform.Mesh == r.Plan.Mesh {
 		best.Notes = []string{"", fmt.Sprintf("no plan with different distributions for small and large fields saves %.0f %%", 100*search.MinSaving)}
@@ -377,14 +368,14 @@ func (r *Result) Sections() answer.Sections {
 	for _, l := range r.Plan.Layers {
 		layers.Rows = append(layers.Rows, []any{l.Name, l.Shape, l.Distribution})
 	}
-	all := answer.Sections{
+	all = append(all, answer.Sections{
 		{Text: []string{fmt.Sprintf("%s on %d ranks: PREDICTED, not measured", r.Network, r.Ranks),
 			fmt.Sprintf("machine: %s: %.4g GFLOP/s and %.4g GB/s a rank, %s a node; %s", r.Machine.Name, r.Machine.GFLOPs, r.Machine.GBs, humanise.Count(r.Machine.PerNode, "rank"), r.Machine.Network),
 			"computing: " + r.Machine.Computed}},
 		best,
 		{Text: []string{"train:", fmt.Sprintf("  mesh: %q", r.Plan.Mesh)}},
 		layers, r.meshes(),
-	}
+	}...)
 	if p := r.Simulated; p != nil {
 		all = append(all, answer.Section{Text: []string{fmt.Sprintf("simulated on a virtual cluster (%s): step %.3f ms, efficiency %.1f %%, %.1f MiB sent by all ranks",
 			p.Network, 1e3*p.StepS, 100*p.Efficiency, mib(p.SentBytes))}})
