@@ -45,11 +45,8 @@ func planCommand(a *app) *cobra.Command {
 		if err := requireFlags(cmd, "config"); err != nil {
 			return result{}, err
 		}
-		if (machine != "" || o.Simulate || o.Scaling) && !f.Changed("ranks") {
-			return result{}, missingFlagsError(cmd, []string{"ranks"})
-		}
-		if f.Changed("ranks") && *ranks == 0 {
-			return result{}, &exit.Error{Code: exit.Usage, What: "invalid number of ranks: 0", At: "--ranks", Fix: "give 1 or more, or leave --ranks out for a training on this machine"}
+		if err := checkRanks(cmd, *ranks, machine != "" || o.Simulate || o.Scaling); err != nil {
+			return result{}, err
 		}
 		var err error
 		if f.Changed("crop") {
@@ -73,4 +70,17 @@ func planCommand(a *app) *cobra.Command {
 		return result{data: r}, nil
 	})
 	return cmd
+}
+
+// checkRanks checks --ranks, which other flags need.
+//
+// Errors: exit 64.
+func checkRanks(cmd *cobra.Command, ranks uint, needed bool) error {
+	switch given := cmd.Flags().Changed("ranks"); {
+	case needed && !given:
+		return missingFlagsError(cmd, []string{"ranks"})
+	case given && ranks == 0:
+		return &exit.Error{Code: exit.Usage, What: "invalid number of ranks: 0", At: "--ranks", Fix: "give 1 or more, or leave --ranks out for a training on this machine"}
+	}
+	return nil
 }
