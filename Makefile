@@ -15,6 +15,9 @@ THREADS := 2
 
 # go-nvml includes headers that warn about names of their own.
 export CGO_CFLAGS := -O2 -g -Wno-deprecated-declarations
+# Objects do not depend on the folder of the checkout, so that another clone finds them in Go's build cache, the C
+# kernels too.
+export GOFLAGS := $(strip -trimpath $(filter-out -trimpath,$(GOFLAGS)))
 # The tool chain in build/go is the one that is used, also by `go tool`.
 export PATH := $(CURDIR)/build/go/bin:$(PATH)
 
@@ -24,7 +27,7 @@ PUREGO := ./ensemble/... ./engine/... ./unet3d/... ./postproc/... ./internal/...
 .PHONY: build demo test build-gpu check check-long race race-sample purego purego-sample fuzz bench lint format vet staticcheck arch links golden cover notebooks clean setup-build setup-test
 
 build: setup-build
-	$(GO) build -buildvcs=false -p $(THREADS) -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+	@scripts/build.sh $(GO) -buildvcs=false -p $(THREADS) -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
 # What a machine with a GPU and nothing else needs to say where the engine stands there:
 # copy build/gpu, or its archive, and run gpu.sh (docs/performance.md).

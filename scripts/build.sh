@@ -29,7 +29,7 @@ clear_line() {
 # show: what is done at the moment.
 show() {
   local text
-  if [ $compiled -eq 0 ] && [ $fetched -eq 0 ]; then text="build: looking for changes"
+  if [ $compiled -eq 0 ] && [ $fetched -eq 0 ]; then text="build: checking what changed, linking"
   elif [ $compiled -eq 0 ]; then text="build: fetching modules, $fetched"
   else text="build: compiling, $compiled of at most $total packages"; fi
   text+=", $((SECONDS - begun)) s${now:+: ${now#github.com/ensemble-weather/ensemble/}}"

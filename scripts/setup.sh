@@ -22,6 +22,25 @@ test_packages=(g++ python3 python3-venv openmpi-bin mpich cdo nco gdal-bin libec
 deb_packages=(dpkg-dev xz-utils)
 
 say() { echo "setup: $*" >&2; }
+
+# watch PID TEXT LOG: while a process runs, shows for how long and the last line of its log: one line that is updated
+# on a terminal, a line every 20 seconds elsewhere. Returns the exit code of the process.
+watch() {
+  local begun=$SECONDS shown=$SECONDS text last
+  while kill -0 "$1" 2>/dev/null; do
+    last=$(tail -n 1 "$3" 2>/dev/null | tr -d '\r' | tr -c '[:print:]' ' ') || true
+    text="setup: $2, $((SECONDS - begun)) s${last:+: $last}"
+    if [ -t 2 ] && [ "${TERM:-dumb}" != dumb ]; then
+      printf '\r\033[K%s' "${text:0:$(($(tput cols 2>/dev/null || echo 80) - 1))}" >&2
+    elif [ $((SECONDS - shown)) -ge 20 ]; then
+      echo "$text" >&2
+      shown=$SECONDS
+    fi
+    sleep 0.5
+  done
+  if [ -t 2 ] && [ "${TERM:-dumb}" != dumb ]; then printf '\r\033[K' >&2; fi
+  wait "$1"
+}
 fail() { # fail WHAT WHY FIX
   printf 'ensemble: error[E069]: %s\n  at: scripts/setup.sh %s\n  why: %s\n  fix: %s\n' "$1" "$stage" "$2" "$3" >&2
   exit 69
@@ -60,10 +79,11 @@ as_root() {
 install() {
   say "installing ${missing[*]}"
   export DEBIAN_FRONTEND=noninteractive
-  local apt=(env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=600 -o Acquire::Retries=3)
+  local apt=(env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=600 -o Acquire::Retries=3)
   local log=build/setup-apt.log
   mkdir -p build
-  if ! { as_root "${apt[@]}" update && as_root "${apt[@]}" install -y --no-install-recommends "${missing[@]}"; } >"$log" 2>&1 </dev/null; then
+  { as_root "${apt[@]}" update && as_root "${apt[@]}" install -y --no-install-recommends "${missing[@]}"; } >"$log" 2>&1 </dev/null &
+  if ! watch $! "installing ${#missing[@]} packages" "$log"; then
     tail -n 15 "$log" >&2
     fail "apt-get could not install ${missing[*]}" "see the lines above and $log" "install them by hand, then run this again"
   fi
@@ -132,9 +152,12 @@ go_toolchain() {
   module=golang.org/toolchain@v0.0.1-go$go_want.linux-$arch
   root=$(cd / && "$go" env GOMODCACHE)/$module
   say "fetching Go $go_want"
+  mkdir -p build
   local scratch
   scratch=$(mktemp -d)
-  if ! (cd "$scratch" && GOTOOLCHAIN=local GOFLAGS= "$go" mod download "$module"); then
+  (cd "$scratch" && GOTOOLCHAIN=local GOFLAGS= "$go" mod download "$module") >build/setup-go.log 2>&1 &
+  if ! watch $! "fetching Go $go_want" build/setup-go.log; then
+    tail -n 15 build/setup-go.log >&2
     rm -rf "$scratch"
     fail "Go $go_want could not be fetched" "the go command's module proxy did not deliver it" "install Go ${go_want%.*} or later, then run this again"
   fi
@@ -155,8 +178,9 @@ python_packages() {
   say "installing the Python packages of $2"
   local python=python3
   [ ! -x /usr/bin/python3 ] || python=/usr/bin/python3
-  if ! { [ -x "$1/bin/pip" ] || $python -m venv --clear "$1"; } >build/setup-pip.log 2>&1 ||
-    ! { "$1/bin/pip" install -q --no-compile --disable-pip-version-check -r "$2"; } >>build/setup-pip.log 2>&1; then
+  { { [ -x "$1/bin/pip" ] || $python -m venv --clear "$1"; } &&
+    "$1/bin/pip" install --progress-bar off --no-compile --disable-pip-version-check -r "$2"; } >build/setup-pip.log 2>&1 &
+  if ! watch $! "installing Python packages" build/setup-pip.log; then
     tail -n 15 build/setup-pip.log >&2
     fail "the Python packages of $2 could not be installed" "see the lines above" "make PyPI or a mirror reachable (pip config), then run this again"
   fi
@@ -174,8 +198,9 @@ go_kernel() {
   say "building the Go kernel of notebooks"
   local here=$PWD
   mkdir -p build/kernel
-  if ! { (cd scripts/kernel && GOFLAGS= "$here/build/go/bin/go" build -trimpath -ldflags '-s -w' -o "$here/build/kernel/" github.com/janpfeifer/gonb golang.org/x/tools/cmd/goimports) &&
-    PATH=$here/build/kernel:$here/build/go/bin:$PATH JUPYTER_DATA_DIR=$here/build/kernel/jupyter build/kernel/gonb --install --force_deps; } >build/setup-kernel.log 2>&1; then
+  { (cd scripts/kernel && GOFLAGS= "$here/build/go/bin/go" build -trimpath -ldflags '-s -w' -o "$here/build/kernel/" github.com/janpfeifer/gonb golang.org/x/tools/cmd/goimports) &&
+    PATH=$here/build/kernel:$here/build/go/bin:$PATH JUPYTER_DATA_DIR=$here/build/kernel/jupyter build/kernel/gonb --install --force_deps; } >build/setup-kernel.log 2>&1 &
+  if ! watch $! "building the Go kernel" build/setup-kernel.log; then
     tail -n 15 build/setup-kernel.log >&2
     fail "the Go kernel of notebooks could not be built" "see the lines above" "make the module proxy reachable (go env GOPROXY), then run this again"
   fi

@@ -18,8 +18,8 @@ var programs = []program{
 	{"date", debian, ""}, {"dirname", debian, ""}, {"dpkg", debian, ""}, {"dpkg-deb", debian, ""}, {"dpkg-query", debian, ""}, {"du", debian, ""},
 	{"find", debian, ""}, {"grep", debian, ""}, {"gunzip", debian, ""}, {"gzip", debian, ""}, {"head", debian, ""}, {"id", debian, ""}, {"install", debian, ""}, {"ln", debian, ""},
 	{"logger", debian, ""}, {"ls", debian, ""}, {"md5sum", debian, ""}, {"mkdir", debian, ""}, {"mktemp", debian, ""}, {"mount", debian, ""}, {"nproc", debian, ""},
-	{"rm", debian, ""}, {"sed", debian, ""}, {"sh", debian, ""}, {"sha256sum", debian, ""}, {"sleep", debian, ""}, {"sort", debian, ""}, {"tail", debian, ""},
-	{"tar", debian, ""}, {"tee", debian, ""}, {"timeout", debian, ""}, {"touch", debian, ""}, {"tr", debian, ""}, {"true", debian, ""}, {"uname", debian, ""}, {"unshare", debian, ""},
+	{"rm", debian, ""}, {"script", debian, ""}, {"sed", debian, ""}, {"sh", debian, ""}, {"sha256sum", debian, ""}, {"sleep", debian, ""}, {"sort", debian, ""}, {"tail", debian, ""},
+	{"tar", debian, ""}, {"tee", debian, ""}, {"timeout", debian, ""}, {"touch", debian, ""}, {"tr", debian, ""}, {"true", debian, ""}, {"uname", debian, ""}, {"unshare", debian, ""}, {"wc", debian, ""},
 	{"xargs", debian, ""},
 
 	{"git", "git", ""}, {"make", "make", ""}, {"gcc", "gcc", ""}, {"cc", "gcc", ""}, {"pkg-config", "pkg-config", ""},
