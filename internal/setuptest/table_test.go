@@ -19,7 +19,7 @@ var programs = []program{
 	{"find", debian, ""}, {"grep", debian, ""}, {"gunzip", debian, ""}, {"gzip", debian, ""}, {"head", debian, ""}, {"id", debian, ""}, {"install", debian, ""}, {"ln", debian, ""},
 	{"logger", debian, ""}, {"ls", debian, ""}, {"md5sum", debian, ""}, {"mkdir", debian, ""}, {"mktemp", debian, ""}, {"mount", debian, ""}, {"nproc", debian, ""},
 	{"rm", debian, ""}, {"script", debian, ""}, {"sed", debian, ""}, {"sh", debian, ""}, {"sha256sum", debian, ""}, {"sleep", debian, ""}, {"sort", debian, ""}, {"tail", debian, ""},
-	{"tar", debian, ""}, {"tee", debian, ""}, {"timeout", debian, ""}, {"touch", debian, ""}, {"tr", debian, ""}, {"true", debian, ""}, {"uname", debian, ""}, {"unshare", debian, ""}, {"wc", debian, ""},
+	{"tar", debian, ""}, {"tee", debian, ""}, {"timeout", debian, ""}, {"touch", debian, ""}, {"tr", debian, ""}, {"tput", debian, ""}, {"true", debian, ""}, {"uname", debian, ""}, {"unshare", debian, ""}, {"wc", debian, ""},
 	{"xargs", debian, ""},
 
 	{"git", "git", ""}, {"make", "make", ""}, {"gcc", "gcc", ""}, {"cc", "gcc", ""}, {"pkg-config", "pkg-config", ""},
