@@ -8,6 +8,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/run/check"
 	"github.com/ensemble-weather/ensemble/ensemble/run/input"
+	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
@@ -50,7 +51,7 @@ func checkCommand(a *app) *cobra.Command {
 				return result{}, err
 			}
 		case len(files) == 0:
-			return result{}, atLeastOneArg(cmd, files)
+			return result{}, &exit.Error{Code: exit.Usage, What: "missing files", At: cmd.CommandPath(), Fix: "give FILE..., or -c train.yaml (or -c RUN_DIR/" + trained.EffectiveConfigFile + ") for the files of a training; usage: " + cmd.UseLine()}
 		case expect != "":
 			if o.Expect, err = check.ParseExpectation(expect); err != nil {
 				return result{}, err

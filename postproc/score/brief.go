@@ -108,7 +108,7 @@ func referenceName(c *Comparison) string {
 	if n, is := strings.CutPrefix(c.Reference, rawPrefix); is {
 		return "the raw ensemble of " + n + " members"
 	}
-	return c.Reference + ", the best simple correction,"
+	return "the baseline " + c.Reference
 }
 
 // change describes a skill score as a change in error: "12.3 % smaller".
@@ -143,7 +143,7 @@ func skillSentence(all []briefTarget, confidence string) string {
 		}
 		text := fmt.Sprintf("The %s is %s than that of %s (%s).", t.quantity(), change(c.SkillScore), referenceName(c), c.intervalText(confidence))
 		if b := t.baseline; b != nil && b != c {
-			text += fmt.Sprintf(" Relative to %s it is %s (%s).", referenceName(b), change(b.SkillScore), b.intervalText(confidence))
+			text += fmt.Sprintf(" Relative to the best baseline, %s, it is %s (%s).", b.Reference, change(b.SkillScore), b.intervalText(confidence))
 		}
 		return text
 	}
@@ -174,7 +174,7 @@ func skillSentence(all []briefTarget, confidence string) string {
 		}
 	}
 	if low <= high {
-		text += fmt.Sprintf(" Relative to the best simple correction of each it is %s.", changes(Number(low), Number(high)))
+		text += fmt.Sprintf(" Relative to the best baseline of each it is %s.", changes(Number(low), Number(high)))
 	}
 	return text
 }
@@ -291,10 +291,13 @@ func (r *Result) watchSentence(all []briefTarget) string {
 	}
 	few := ""
 	for i := range all {
-		if n := float64(all[i].rows[0].Independent); n > 0 && n < fewIndependent && few == "" {
-			few = fmt.Sprintf("%s of %s count as only %.1f independent ones, so intervals are wide", humanise.Count(all[i].rows[0].N, "date"), all[i].name(), n)
-		} else if all[i].rows[0].N < minDates && few == "" {
-			few = fmt.Sprintf("%s: give %d or more for intervals and calibration", humanise.Count(all[i].rows[0].N, "date"), minDates)
+		dates := humanise.Count(all[i].rows[0].N, "date")
+		switch n := float64(all[i].rows[0].Independent); {
+		case few != "":
+		case all[i].rows[0].N < minDates:
+			few = fmt.Sprintf("%s: give %d or more for intervals and calibration", dates, minDates)
+		case n > 0 && n < fewIndependent:
+			few = fmt.Sprintf("%s of %s count as only %.1f independent ones, so intervals are wide", dates, all[i].name(), n)
 		}
 	}
 	for _, w := range []struct {

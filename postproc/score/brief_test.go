@@ -64,13 +64,15 @@ func TestBrief(t *testing.T) {
 		want  []string // the paragraphs
 	}{
 		{"good", []briefCase{good}, []string{
-			"The forecast error (CRPS) is 30.0 % smaller than that of the raw ensemble of 10 members (95 % interval 25.0 to 35.0 %). Relative to emos, the best simple correction, it is 5.0 % smaller (which may be chance: 95 % interval 0.0 to 10.0 %).",
+			"The forecast error (CRPS) is 30.0 % smaller than that of the raw ensemble of 10 members (95 % interval 25.0 to 35.0 %). Relative to the best baseline, emos, it is 5.0 % smaller (which may be chance: 95 % interval 0.0 to 10.0 %).",
 			"It is calibrated: analyses fall into the forecast's ranges as often as it states (spread / error 1.00)."}},
-		{"few dates", []briefCase{with(func(c *briefCase) { c.n, c.low, c.high, c.biasWord, c.baseline = 1, math.NaN(), math.NaN(), "unknown", math.NaN() })}, []string{
+		{"few dates", []briefCase{with(func(c *briefCase) {
+			c.n, c.low, c.high, c.biasWord, c.baseline = 1, math.NaN(), math.NaN(), "unknown", math.NaN()
+		})}, []string{
 			"The forecast error (CRPS) is 30.0 % smaller than that of the raw ensemble of 10 members (too few dates for an interval).",
 			"1 date is too few to judge calibration (spread / error 1.00).", "Watch: 1 date: give 8 or more for intervals and calibration."}},
 		{"worse than a baseline", []briefCase{with(func(c *briefCase) { c.skill, c.baseline, c.dispersion, c.flat = -0.1, -0.2, "too_small", false })}, []string{
-			"The forecast error (CRPS) is 10.0 % larger than that of the raw ensemble of 10 members (95 % interval 5.0 to 15.0 %). Relative to emos, the best simple correction, it is 20.0 % larger (95 % interval 15.0 to 25.0 %).",
+			"The forecast error (CRPS) is 10.0 % larger than that of the raw ensemble of 10 members (95 % interval 5.0 to 15.0 %). Relative to the best baseline, emos, it is 20.0 % larger (95 % interval 15.0 to 25.0 %).",
 			"On average its spread fits its error (spread / error 1.00), but large misses are more frequent than it states.",
 			"Watch: it is worse at t 850hPa +48h (10.0 % larger than raw10), t 850hPa +48h (20.0 % larger than emos)."}},
 		{"too confident, biased", []briefCase{with(func(c *briefCase) { c.ratio, c.dispersion, c.flat, c.bias = 0.8, "too_small", false, 0.5 })}, []string{"The forecast",
@@ -79,10 +81,16 @@ func TestBrief(t *testing.T) {
 		{"dependent dates", []briefCase{with(func(c *briefCase) { c.ratio, c.dispersion, c.flat, c.independent = 1.3, "too_large", false, 4.7 })}, []string{"The forecast",
 			"It is too cautious: analyses lie near its middle more often than it states (spread / error 1.30).",
 			"Watch: 51 dates of t 850hPa +48h count as only 4.7 independent ones, so intervals are wide."}},
-		{"several", []briefCase{good, with(func(c *briefCase) { c.lead, c.skill, c.ratio, c.dispersion, c.flat = "72h", 0.02, 0.7, "too_small", false }),
+		{"several", []briefCase{good, with(func(c *briefCase) {
+			c.lead, c.skill, c.ratio, c.dispersion, c.flat = "72h", 0.02, 0.7, "too_small", false
+		}),
 			with(func(c *briefCase) { c.lead, c.skill, c.baseline = "96h", 0.2, 0.1 })}, []string{
-			"The forecast error (CRPS) is 2.0 to 30.0 % smaller than that of the raw ensemble of 10 members, depending on variable, level and lead; it is smaller beyond chance (95 % intervals) for 2 of 3. Relative to the best simple correction of each it is 5.0 to 10.0 % smaller.",
+			"The forecast error (CRPS) is 2.0 to 30.0 % smaller than that of the raw ensemble of 10 members, depending on variable, level and lead; it is smaller beyond chance (95 % intervals) for 2 of 3. Relative to the best baseline of each it is 5.0 to 10.0 % smaller.",
 			"Calibration of 3 targets: 2 calibrated, 1 too confident (spread / error 0.70 to 1.00; 1 is right)."}},
+		{"few dates that depend on each other", []briefCase{with(func(c *briefCase) {
+			c.n, c.independent, c.low, c.high, c.biasWord = 4, 2.6, math.NaN(), math.NaN(), "unknown"
+		})}, []string{"The forecast",
+			"4 dates are too few to judge calibration (spread / error 1.00).", "Watch: 4 dates: give 8 or more for intervals and calibration."}},
 	} {
 		got := briefResult(c.cases...).Brief()
 		if len(got) != 2 || len(got[0].Paragraphs) != len(c.want) {

@@ -33,7 +33,7 @@ func TestTrainOnDevice(t *testing.T) {
 	for _, device := range []string{"cpu", "cuda"} {
 		dirs[device] = filepath.Join(t.TempDir(), device)
 		var output bytes.Buffer
-		_, err := Run(context.Background(), Options{RunDir: dirs[device], Version: "test", Progress: progress.New(&output, progress.Plain, time.Hour), Config: demotest.Config(t, data,
+		_, err := Run(context.Background(), Options{RunDir: dirs[device], Version: "test", Progress: progress.New(&output, progress.Plain, time.Nanosecond), Config: demotest.Config(t, data,
 			few, "train.device="+device, "train.networks=1", "train.epochs=1", "train.batch_size=3", "train.accumulate=2", "train.ema=0.9", "train.clip=1")})
 		if err != nil {
 			t.Fatal(err)
