@@ -96,15 +96,15 @@ func TestLongSilence(t *testing.T) {
 	}
 }
 
-// tooWide returns the first updated line of a terminal that exceeds a number of columns.
+// tooWide returns the first line of progress that exceeds a number of columns. Lines that are not replaced, such as
+// warnings, may be longer.
 func tooWide(output string, columns int) string {
 	for part := range strings.SplitSeq(output, "\r") {
 		line, updated := strings.CutPrefix(part, "\x1b[K")
-		line, _, _ = strings.Cut(line, "\n")
 		for _, code := range []string{"\x1b[1m", "\x1b[0m"} {
 			line = strings.ReplaceAll(line, code, "")
 		}
-		if n := len([]rune(line)); updated && strings.Contains(line, "[") && n > columns {
+		if n := len([]rune(line)); updated && !strings.Contains(line, "\n") && n > columns {
 			return fmt.Sprintf("%d: %s", n, line)
 		}
 	}

@@ -74,7 +74,7 @@ func site(t testing.TB) string {
 	put(t, filepath.Join(c, "short.nc"), "cut")
 	put(t, filepath.Join(top, "outside"), secret)
 	put(t, filepath.Join(root, ".serve/state"), secret)
-	put(t, filepath.Join(root, ".reference/model.json"), secret)
+	put(t, filepath.Join(root, "reference/model.json"), secret)
 	put(t, filepath.Join(root, "2026010200/c.nc"), secret) // without a manifest
 	put(t, filepath.Join(root, "2026010300/manifest.json"), `{"schema":"ensemble.product/1","outputs":[{"path":"../../outside"}]}`)
 	put(t, filepath.Join(root, ".2026010400.partial-1/manifest.json"), secret)
@@ -192,7 +192,7 @@ func TestOnlyProducts(t *testing.T) {
 		{"/products/2026010500/a.nc", 404}, // a link to another init
 		{"/products/2026010600/outside", 404},
 		{"/products/.serve/state", 404},
-		{"/products/.reference/model.json", 404},
+		{"/products/reference/model.json", 404},
 		{"/products/%2e%2e/outside", 400},
 		{"/products/2026010100%2fa.nc", 400},
 		{"/products/2026010100/..%2f..%2foutside", 400},

@@ -76,7 +76,7 @@ type InitResult struct {
 //
 // Reads: the run directory (model/, manifest.json), the forecast files, and files that Options.Publish names
 // (stations, orography, templates of the Schaake shuffle).
-// Writes: a folder per initialisation with products and manifest.json, and the folder .reference/ with
+// Writes: a folder per initialisation with products and manifest.json, and the folder reference/ with
 // the model's baselines, which verification compares with. A folder appears when it is complete. If identical
 // products exist, nothing is written.
 // Returns: paths of the products and counts of initialisations, the same on all ranks.

@@ -84,4 +84,4 @@ const EffectiveConfigFile = "config.effective.yaml"
 
 // ReferenceDir is the folder, in the root of products, with the model's baselines. predict writes it;
 // verification reads it.
-const ReferenceDir = ".reference"
+const ReferenceDir = "reference"
