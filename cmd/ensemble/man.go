@@ -170,6 +170,7 @@ var environment = []struct{ name, meaning string }{
 	{"ENSEMBLE_DECODE", "path of the decoding program, if it is neither in the directory of ensemble nor on PATH"},
 	{"ENSEMBLE_CUDA_PATH", "directories of the CUDA libraries, separated by colons"},
 	{"XDG_CACHE_HOME", "directory of measured kernel times, instead of ~/.cache"},
+	{"NO_COLOR", "no colours on terminals, if it is not empty"},
 	{"SOURCE_DATE_EPOCH", "creation time of products, in seconds since 1970"},
 }
 
