@@ -39,11 +39,27 @@ const bands = 20
 //  4. Bands have a round width, about a twentieth of the range; bounds are multiples of it.
 //  5. About eight of the bounds have a number.
 //
+// Probabilities have a fixed scale of ten bands from 0 to 100 %.
+//
 // Missing: NaN and infinities are ignored; without values the scale is 0 to 1.
 func newScale(p *Panel) *scale {
+	if p.Probability {
+		s := &scale{step: 10}
+		for k := range 11 {
+			s.bounds, s.label = append(s.bounds, 10*float64(k)), append(s.label, k%2 == 0)
+		}
+		for k := range 10 {
+			s.colours = append(s.colours, Probabilities.At(float64(k)/9))
+		}
+		return s
+	}
 	var all []float64
+	fields := p.SameScale
 	for _, m := range p.Maps {
-		for _, x := range m.Values {
+		fields = append(fields[:len(fields):len(fields)], m.Values)
+	}
+	for _, values := range fields {
+		for _, x := range values {
 			if v := float64(x); !math.IsNaN(v) && !math.IsInf(v, 0) {
 				all = append(all, v)
 			}
@@ -76,6 +92,9 @@ func newScale(p *Panel) *scale {
 	s := &scale{step: roundStep((high - low) / bands)}
 	from, to := math.Floor(low/s.step+1e-9), math.Ceil(high/s.step-1e-9)
 	colours := Sequential
+	if p.Palette != nil {
+		colours = p.Palette
+	}
 	if p.Diverging {
 		colours = Diverging
 	}

@@ -35,7 +35,7 @@ func Evaluate(ctx context.Context, m *model.Model, test samples.Examples, o engi
 			}
 			if scorings[at] == nil {
 				j := targetOptions(m, at)
-				j.Inits, j.Source = test.Inits, score.FromTraining
+				j.Inits, j.Source, j.ByPlace = test.Inits, score.FromTraining, true
 				var err error
 				if scorings[at], err = j.Begin(shapeOf(*c)); err != nil {
 					return err
@@ -50,7 +50,7 @@ func Evaluate(ctx context.Context, m *model.Model, test samples.Examples, o engi
 			}
 		}
 		if i == len(test.Inits)-1 {
-			last = newMapExample(m, fc, cases)
+			last = newMapExample(m, fc, cases, len(test.Inits))
 		}
 		return nil
 	})
@@ -58,9 +58,12 @@ func Evaluate(ctx context.Context, m *model.Model, test samples.Examples, o engi
 		return nil, nil, err
 	}
 	all := &score.Result{}
-	for _, s := range scorings {
+	for at, s := range scorings {
 		if s == nil {
 			continue
+		}
+		if last != nil {
+			last.addPlaces(m, at, s)
 		}
 		r, err := s.Result()
 		if err != nil {
