@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
@@ -59,7 +61,7 @@ func systemName(system string) string {
 
 // targetName is "Temperature at 850 hPa", with the lead if there are several.
 func targetName(b *score.Brief, leads bool) string {
-	name := longName(b.Variable) + " at " + spaced(b.Level)
+	name := QuantityName(b.Variable, b.Level)
 	if leads {
 		name += " +" + spaced(b.Lead)
 	}
@@ -114,9 +116,33 @@ func lower(v score.Number) string {
 	return decimals(100*float64(v), 1) + "\u202f% lower"
 }
 
+// lowerRange formats a range of skill scores: "10.0 to 30.8 % lower", "2.0 % higher to 10.0 % lower".
+func lowerRange(low, high score.Number) string {
+	a, b := lower(low), lower(high)
+	if a == b {
+		return a
+	}
+	if (low < 0) != (high < 0) {
+		return a + " to " + b
+	}
+	if low < 0 { // by magnitude
+		a, b = b, a
+	}
+	number, _, _ := strings.Cut(a, "\u202f")
+	return number + " to " + b
+}
+
 // between formats the interval of a skill score.
 func between(c *score.Comparison) string {
 	return interval(float64(c.CILow), float64(c.CIHigh), 100)
+}
+
+// bracketedInterval is the interval of a skill score in brackets.
+func bracketedInterval(c *score.Comparison, confidence float64) string {
+	if math.IsNaN(float64(c.CILow)) {
+		return " (" + noInterval + ")"
+	}
+	return fmt.Sprintf(" (%s interval %s)", share(confidence), between(c))
 }
 
 // gainLine summarises the skill scores relative to the raw ensemble and to the best baseline.
@@ -153,11 +179,10 @@ func gainLine(all []score.Brief, confidence float64) briefLine {
 			who = systemName(low.Reference)
 		}
 		if len(found) == 1 {
-			parts = append(parts, fmt.Sprintf("%s %s than that of %s (%s interval %s): %s.", of, lower(low.SkillScore), who, share(confidence), between(low), decisions(found)))
+			parts = append(parts, fmt.Sprintf("%s %s than that of %s%s: %s.", of, lower(low.SkillScore), who, bracketedInterval(low, confidence), decisions(found)))
 			continue
 		}
-		parts = append(parts, fmt.Sprintf("%s %s to %s than that of %s: %s. Least for %s: %s (%s interval).", of, strings.TrimSuffix(lower(low.SkillScore), map[bool]string{true: "\u202f% lower"}[low.SkillScore >= 0]), lower(high.SkillScore), who, decisions(found),
-			lowerFirst(names[low]), between(low), share(confidence)))
+		parts = append(parts, fmt.Sprintf("%s %s than that of %s: %s. Least for %s%s.", of, lowerRange(low.SkillScore, high.SkillScore), who, decisions(found), lowerFirst(names[low]), bracketedInterval(low, confidence)))
 	}
 	if len(parts) == 0 {
 		line.Text = "There is nothing to compare with: the raw members were not scored."
@@ -169,7 +194,10 @@ func gainLine(all []score.Brief, confidence float64) briefLine {
 }
 
 // lowerFirst converts the first letter to lower case.
-func lowerFirst(s string) string { return strings.ToLower(s[:1]) + s[1:] }
+func lowerFirst(s string) string {
+	r, n := utf8.DecodeRuneInString(s)
+	return string(unicode.ToLower(r)) + s[n:]
+}
 
 // compareGains orders skill scores.
 func compareGains(a, b *score.Comparison) int {
@@ -196,7 +224,7 @@ func decisions(all []*score.Comparison) string {
 		case n == len(all) && n == 1:
 			return d
 		case n == len(all):
-			return fmt.Sprintf("%s in all %d", d, n)
+			return d + " in " + map[bool]string{true: "both", false: fmt.Sprintf("all %d", n)}[n == 2]
 		case n > 0:
 			out = append(out, fmt.Sprintf("%s in %d", d, n))
 		}
@@ -247,6 +275,10 @@ func calibrationLine(all []score.Brief) briefLine {
 		line.Text = worst.Verdict.Text
 		return line
 	}
+	if state == "yes" {
+		line.Text = fmt.Sprintf("Calibrated in all %d targets: neither bias nor wrong spread is detected.", len(all))
+		return line
+	}
 	if state == "no" && count["no"] < len(all) {
 		line.Word, line.Tone = "Partly", "fair"
 	}
@@ -264,34 +296,36 @@ func calibrationLine(all []score.Brief) briefLine {
 func watchLine(p *Page, all []score.Brief) briefLine {
 	line := briefLine{Label: "What to watch?", Word: "Nothing stands out", Tone: "good"}
 	var found []string
-	leads := severalLeads(all)
 	serious := false
-	for i := range all {
-		b := &all[i]
-		for _, c := range []*score.Comparison{rawGain(b), baselineGain(b)} {
-			if c == nil {
+	for _, d := range []struct{ decision, text string }{{"worse", "worse than %s"}, {"undecided", "no significant difference to %s"}, {"unknown", "too few dates for an interval of the skill relative to %s"}} {
+		for _, of := range []func(*score.Brief) *score.Comparison{rawGain, baselineGain} {
+			var names []string
+			reference := ""
+			for i := range all {
+				if c := of(&all[i]); c != nil && c.Decision() == d.decision {
+					names, reference = append(names, lowerFirst(targetName(&all[i], severalLeads(all)))), systemName(c.Reference)
+				}
+			}
+			if len(names) == 0 {
 				continue
 			}
-			switch c.Decision() {
-			case "worse":
-				found, serious = append(found, fmt.Sprintf("%s: worse than %s", targetName(b, leads), systemName(c.Reference))), true
-			case "undecided":
-				found = append(found, fmt.Sprintf("%s: no significant difference to %s", targetName(b, leads), systemName(c.Reference)))
+			serious = serious || d.decision == "worse"
+			text := fmt.Sprintf(d.text, reference)
+			switch {
+			case len(names) > 3:
+				text += fmt.Sprintf(" in %d of %d targets (%s …)", len(names), len(all), strings.Join(names[:2], ", "))
+			case len(all) > 1:
+				text += " for " + strings.Join(names, ", ")
 			}
+			found = append(found, text)
 		}
 	}
 	for _, c := range p.Scores.Comparisons {
 		if !score.IsOverall(c.Region, c.Season) && rawSystem.MatchString(c.Reference) && c.Decision() == "worse" && c.ID == all[0].Score.ID && c.System == all[0].Score.System {
-			found, serious = append(found, fmt.Sprintf("%s at %s: worse than %s in %s", longName(c.Variable), spaced(c.Level), systemName(c.Reference), strings.Join(partNames(c.Region, c.Season), ", "))), true
+			found, serious = append(found, fmt.Sprintf("%s: worse than %s in %s", QuantityName(c.Variable, c.Level), systemName(c.Reference), strings.Join(partNames(c.Region, c.Season), ", "))), true
 		}
 	}
-	for i := range p.Places {
-		for _, m := range p.Places[i].Maps {
-			if m.WorseShare >= 0.01 {
-				found = append(found, fmt.Sprintf("%s: worse on %.0f\u202f%% of the area than %s", p.Places[i].Variable, 100*m.WorseShare, systemName(m.Reference)))
-			}
-		}
-	}
+	found = append(found, worsePlaces(p.Places)...)
 	if text := fewDates(all); text != "" {
 		found = append(found, text)
 	}
@@ -299,7 +333,10 @@ func watchLine(p *Page, all []score.Brief) briefLine {
 		found = append([]string{fmt.Sprintf("%d %s, see below", n, map[bool]string{true: "warning", false: "warnings"}[n == 1])}, found...)
 	}
 	if len(found) == 0 {
-		line.Text = fmt.Sprintf("No warnings; no target is worse than its references (%d dates).", all[0].Score.N)
+		line.Text = "No warnings."
+		if slices.ContainsFunc(all, func(b score.Brief) bool { return rawGain(&b) != nil || baselineGain(&b) != nil }) {
+			line.Text = fmt.Sprintf("No warnings, and every skill score is above 0 (%d dates).", all[0].Score.N)
+		}
 		return line
 	}
 	line.Word, line.Tone = map[bool]string{true: "One point", false: fmt.Sprintf("%d points", len(found))}[len(found) == 1], "fair"
@@ -313,6 +350,32 @@ func watchLine(p *Page, all []score.Brief) briefLine {
 	}
 	line.Text = capitalise(strings.Join(found[:min(most, len(found))], "; ") + rest + ".")
 	return line
+}
+
+// worsePlaces describes, for each reference, on how much of the area the network is significantly worse. Shares
+// below 1 % are left out.
+func worsePlaces(places []Panel) (out []string) {
+	var references []string
+	most, count := map[string]float64{}, map[string]int{}
+	for i := range places {
+		for _, m := range places[i].Maps {
+			if m.WorseShare < 0.01 {
+				continue
+			}
+			if !slices.Contains(references, m.Reference) {
+				references = append(references, m.Reference)
+			}
+			most[m.Reference], count[m.Reference] = math.Max(most[m.Reference], m.WorseShare), count[m.Reference]+1
+		}
+	}
+	for _, r := range references {
+		text := fmt.Sprintf("worse than %s on %.0f\u202f%% of the area", systemName(r), 100*most[r])
+		if len(places) > 1 {
+			text = fmt.Sprintf("worse than %s on up to %.0f\u202f%% of the area (%d of %d targets)", systemName(r), 100*most[r], count[r], len(places))
+		}
+		out = append(out, text)
+	}
+	return out
 }
 
 // fewDates describes how few dates are independent; "" if there are enough.
@@ -346,19 +409,23 @@ func panes(p *Page, places []mapRow) (out []pane) {
 	if p.Scores == nil {
 		return nil
 	}
-	for _, b := range p.Scores.Briefs() {
-		t := pane{Target: longName(b.Variable) + " at " + spaced(b.Level), Lead: spaced(b.Lead), Verdict: b.Verdict.Text}
+	all := p.Scores.Briefs()
+	for _, b := range all {
+		t := pane{Target: QuantityName(b.Variable, b.Level), Lead: spaced(b.Lead)}
+		if len(all) > 1 { // the verdict on a single target stands on top
+			t.Verdict = b.Verdict.Text
+		}
 		for _, row := range places {
 			if spaced(row.Variable) != t.Target || spaced(row.Lead) != t.Lead {
 				continue
 			}
 			for _, m := range row.Pictures {
-				t.Figures = append(t.Figures, glanceFigure{Title: "By place: CRPS minus that of " + systemName(m.Reference), SVG: m.SVG + row.Bar, Wide: len(row.Pictures) == 1,
+				t.Figures = append(t.Figures, glanceFigure{Title: "By place: CRPS minus that of " + systemName(m.Reference), SVG: m.SVG + row.Bar, Wide: len(row.Pictures) == 1 && !row.Tall,
 					Note: capitalise(m.Title) + ". Blue: better. Pale: not significant at a false discovery rate of 10\u202f% (Benjamini and Hochberg, over all points)."})
 			}
 		}
 		t.Figures = append(t.Figures, glanceFigure{Title: "Ranking", SVG: template.HTML(rankingSVG(&b, p.Scores.Bootstrap.Confidence)), // text in it is escaped
-			Note: scoreName(b.Score.ID) + "; smaller is better. Bars: " + share(p.Scores.Bootstrap.Confidence) + " intervals of each system alone; dates are shared, so differences are more certain than they look."})
+			Note: scoreName(b.Score.ID) + "; smaller is better. Bars: " + share(p.Scores.Bootstrap.Confidence) + " intervals of each system. Percentages: skill of the network relative to it, on the same dates; ▲ better, ○ undecided, ▼ worse."})
 		t.Figures = append(t.Figures, diagramFigures(p.Scores, &b)...)
 		out = append(out, t)
 	}

@@ -218,8 +218,9 @@ func (p *figure) svg(name string) string {
 		fmt.Fprintf(&b, `<rect class="second" x="%s" y="%s" width="5.6" height="5.6"/>`, num(x(m.x)-2.8), num(y(m.y)-2.8))
 	}
 	if p.secondName != "" {
-		fmt.Fprintf(&b, `<circle class="dot" cx="%s" cy="16" r="3.4"/><text class="tick" x="%s" y="20">%s</text><rect class="second" x="%s" y="29.2" width="5.6" height="5.6"/><text class="tick" x="%s" y="36">%s</text>`,
-			num(left+10), num(left+19), html.EscapeString(p.name), num(left+7.2), num(left+19), html.EscapeString(p.secondName))
+		const end, low = w - right - 6, h - bottom - 10 // in the lower right corner, where spread exceeds the error
+		fmt.Fprintf(&b, `<circle class="dot" cx="%s" cy="%s" r="3.4"/><text class="tick" x="%s" y="%s" text-anchor="end">%s</text><rect class="second" x="%s" y="%s" width="5.6" height="5.6"/><text class="tick" x="%s" y="%s" text-anchor="end">%s</text>`,
+			num(end), num(low-16), num(end-8), num(low-12), html.EscapeString(p.name), num(end-2.8), num(low-2.8), num(end-8), num(low+4), html.EscapeString(p.secondName))
 	}
 	fmt.Fprintf(&b, `<text class="tick" x="%s" y="%s" text-anchor="middle">%s</text>`, num((left+w-right)/2), num(h-5), html.EscapeString(p.x))
 	fmt.Fprintf(&b, `<text class="tick" transform="translate(11 %s) rotate(-90)" text-anchor="middle">%s</text></svg>`, num((top+h-bottom)/2), html.EscapeString(p.y))
@@ -290,7 +291,7 @@ func byLead(r *score.Result) (out []Chart) {
 		if len(leads) < 2 {
 			continue
 		}
-		c.Title = fmt.Sprintf("%s at %s: spread and RMSE of the mean by lead", longName(k.variable), spaced(k.level))
+		c.Title = QuantityName(k.variable, k.level) + ": spread and RMSE of the mean by lead"
 		for i := range c.Lines {
 			sortLine(&c.Lines[i])
 		}

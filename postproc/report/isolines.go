@@ -164,7 +164,7 @@ func IsolineInterval(intervals []float64, fields ...[]float32) float64 {
 }
 
 // isolinesSVG draws the isolines of a map with labels. Every fifth line is thick. Labels are
-// upright as far as possible and at least 34 units apart.
+// upright as far as possible, away from each other, the extremes and the frame.
 func (c *picture) isolinesSVG(mw float64) string {
 	v := c.view
 	if v.cols == nil || v.rows == nil {
@@ -173,7 +173,16 @@ func (c *picture) isolinesSVG(mw float64) string {
 	l := v.sample(c.m.Values, mw)
 	place := l.placer(v, mw)
 	var thin, thick, labels strings.Builder
-	var used []point
+	var used []point // centres of what labels must not cover
+	if c.low >= 0 {
+		for _, k := range []int{c.low, c.high} {
+			p := v.place(k)
+			used = append(used, point{marginLeft + (p.x-v.x0)/(v.x1-v.x0)*mw, marginTop + (v.y1-p.y)/(v.y1-v.y0)*mw*v.aspect})
+		}
+	}
+	inside := func(p point) bool {
+		return p.x > marginLeft+14 && p.x < marginLeft+mw-14 && p.y > marginTop+9 && p.y < marginTop+mw*v.aspect-9
+	}
 	for _, level := range levels(c.m.Values, c.panel.Isolines) {
 		d := &thin
 		if math.Mod(math.Round(level/c.panel.Isolines), 5) == 0 {
@@ -183,8 +192,8 @@ func (c *picture) isolinesSVG(mw float64) string {
 			for i := range line {
 				line[i] = place(line[i])
 			}
-			d.WriteString(polyline(line))
-			if at, angle, ok := labelPlace(line, used); ok && !c.panel.Stamps {
+			d.WriteString(polyline(simplified(line)))
+			if at, angle, ok := labelPlace(line, used, inside); ok && !c.panel.Stamps {
 				used = append(used, at)
 				fmt.Fprintf(&labels, `<text transform="translate(%s %s) rotate(%s)" y="3.3" text-anchor="middle">%s</text>`, num(at.x), num(at.y), num(angle), decimals(level, places(c.panel.Isolines)))
 			}
@@ -200,14 +209,14 @@ func (l *lattice) placer(v *view, mw float64) func(point) point {
 	}
 }
 
-// labelPlace selects the place of the label of an isoline: the point in the middle half where the
-// line is closest to horizontal, if the line is at least 50 units long and no other label is near.
-func labelPlace(line []point, used []point) (at point, angle float64, ok bool) {
+// labelPlace selects the place of the label of an isoline: the point where the line is closest to
+// horizontal, if the line is at least 70 units long, the place inside, and nothing that is used is near.
+func labelPlace(line, used []point, inside func(point) bool) (at point, angle float64, ok bool) {
 	length := 0.0
 	for i := 1; i < len(line); i++ {
 		length += math.Hypot(line[i].x-line[i-1].x, line[i].y-line[i-1].y)
 	}
-	if length < 50 {
+	if length < 70 {
 		return at, 0, false
 	}
 	flattest := math.Inf(1)
@@ -219,12 +228,41 @@ func labelPlace(line []point, used []point) (at point, angle float64, ok bool) {
 		} else if turn < -90 {
 			turn += 180
 		}
-		free := !slices.ContainsFunc(used, func(u point) bool { return math.Hypot(u.x-line[i].x, u.y-line[i].y) < 34 })
+		free := inside(line[i]) && !slices.ContainsFunc(used, func(u point) bool { return math.Hypot((u.x-line[i].x)/58, (u.y-line[i].y)/26) < 1 })
 		if free && math.Abs(turn) < flattest {
 			at, angle, flattest, ok = line[i], turn, math.Abs(turn), true
 		}
 	}
 	return at, angle, ok
+}
+
+// tolerance is the largest distance of a line from its simplification, in SVG units: a fifth of a pixel
+// at the usual width.
+const tolerance = 0.2
+
+// simplified leaves out points that are nearer than tolerance to the line without them.
+//
+// Source: Douglas and Peucker 1973, doi:10.3138/FM57-6770-U75U-7727.
+func simplified(line []point) []point {
+	if len(line) < 3 {
+		return line
+	}
+	a, b := line[0], line[len(line)-1]
+	far, at := tolerance, 0
+	length := math.Hypot(b.x-a.x, b.y-a.y)
+	for i := 1; i < len(line)-1; i++ {
+		d := math.Hypot(line[i].x-a.x, line[i].y-a.y) // closed lines end at their first point
+		if length > 0 {
+			d = math.Abs((b.x-a.x)*(a.y-line[i].y)-(a.x-line[i].x)*(b.y-a.y)) / length
+		}
+		if d > far {
+			far, at = d, i
+		}
+	}
+	if at == 0 {
+		return []point{a, b}
+	}
+	return append(simplified(line[:at+1]), simplified(line[at:])[1:]...)
 }
 
 // polyline formats a line as SVG path data, relative and with one decimal, to keep the page small.
@@ -269,7 +307,7 @@ type SpaghettiLine struct {
 	Values []float32
 }
 
-// spaghettiSVG draws the lines, members first.
+// spaghettiSVG draws the lines, the analysis below the others.
 func (c *picture) spaghettiSVG(mw float64) string {
 	v := c.view
 	if v.cols == nil || v.rows == nil {
@@ -288,7 +326,7 @@ func (c *picture) spaghettiSVG(mw float64) string {
 				for i := range line {
 					line[i] = place(line[i])
 				}
-				d.WriteString(polyline(line))
+				d.WriteString(polyline(simplified(line)))
 			}
 			fmt.Fprintf(&b, `<path class="noodle %s" d="%s"><title>%s</title></path>`, s.Kind, d.String(), html.EscapeString(s.Name))
 		}
@@ -297,7 +335,7 @@ func (c *picture) spaghettiSVG(mw float64) string {
 }
 
 // spaghettiKinds are the styles of lines, in the order of drawing.
-var spaghettiKinds = []string{"member", "mean", "analysis"}
+var spaghettiKinds = []string{"analysis", "member", "mean"}
 
 // legend is the legend of the lines: a sample of each style with the first name that has it.
 func (s *Spaghetti) legend() (out []Fact) {

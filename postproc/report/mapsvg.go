@@ -22,14 +22,46 @@ const (
 	marginBottom = 18.0
 )
 
-// mapPixels bounds the sum of the pixels of all maps of a page, which bounds its size: about 0.06 bytes for
-// each pixel.
-const mapPixels = 24e6
+// mapPixels bounds the sum of the pixels of all maps of a page, and with it the size of the page.
+const mapPixels = 18e6
 
-// resolution is the resolution of each of n images on a page of maps, in pixels per SVG unit.
-func resolution(n int) float64 {
-	const one = 370 * 190 // area of a map, in SVG units
-	return math.Min(2, math.Max(0.8, math.Sqrt(mapPixels/one/float64(max(n, 1)))))
+// resolution is the resolution of the images on a page whose maps have this total area in square SVG
+// units, in pixels per SVG unit.
+func resolution(area float64) float64 {
+	return math.Min(2, math.Max(0.7, math.Sqrt(mapPixels/math.Max(area, 1))))
+}
+
+// area is the total area of the images of a panel in square SVG units. The aspect ratio of a projected grid
+// is taken as that of its rows and columns.
+func (p *Panel) area() (sum float64) {
+	for i := range p.Maps {
+		g, aspect := p.Maps[i].Grid, 1.0
+		if g == nil || g.Kind == ensemble.Points || p.Maps[i].Spaghetti != nil {
+			continue
+		}
+		if aspect = float64(g.NY) / float64(max(1, g.NX)); g.Kind != ensemble.Projected {
+			aspect = newView(g).aspect
+		}
+		w := p.mapWidth() - marginLeft - marginRight
+		sum += w * w * aspect
+	}
+	return sum
+}
+
+// columns is the number of maps side by side.
+func (p *Panel) columns() int {
+	if len(p.Maps) > 4 {
+		return 3
+	}
+	return []int{1, 1, 2, 3, 2}[len(p.Maps)]
+}
+
+// mapWidth is the width of each map with its margins, in SVG units.
+func (p *Panel) mapWidth() float64 {
+	if p.Stamps {
+		return 190
+	}
+	return []float64{0, 480, 440, 400}[p.columns()]
 }
 
 // coastID is the id of the coastline element, which all maps of a page reference.
@@ -97,7 +129,7 @@ func (c *picture) svg(w, pixels float64) (string, error) {
 		return b.String(), nil
 	}
 	c.axes(&b, x, y, w, mh)
-	if c.low >= 0 && c.low != c.high && c.m.Spaghetti == nil && !c.panel.Probability {
+	if c.low >= 0 && c.low != c.high && c.m.Spaghetti == nil && c.m.Muted == nil && !c.panel.Probability {
 		c.marks(&b, x, y, mw, mh)
 	}
 	b.WriteString(`</svg>`)
@@ -149,21 +181,39 @@ func (c *picture) layers(b *strings.Builder, x, y func(float64) float64, mw, mh 
 			num(marginLeft), num(marginTop), num(mw), num(mh), num(marginLeft), num(marginTop), num(mw), num(mh), d.String(), d.String())
 	}
 	if c.m.Grid.Kind == ensemble.Points {
-		for k, q := range c.m.Values {
-			p := v.place(k)
-			fill := "none"
-			style := "station"
-			if f := float64(q); !math.IsNaN(f) && !math.IsInf(f, 0) {
-				colour := c.scale.colours[c.scale.band(f)]
-				if c.m.Muted != nil && c.m.Muted[k] {
-					colour, style = pale(colour), "station muted"
-				}
-				fill = hex(colour)
-			}
-			fmt.Fprintf(b, `<circle class="%s" cx="%s" cy="%s" r="3.5" fill="%s"/>`, style, num(x(p.x)), num(y(p.y)), fill)
-		}
+		c.stations(b, x, y)
 	}
 	fmt.Fprintf(b, `<rect class="frame" x="%s" y="%s" width="%s" height="%s"/>`, num(marginLeft), num(marginTop), num(mw), num(mh))
+}
+
+// stations draws a dot for each station, small ones for missing and muted values below the others.
+func (c *picture) stations(b *strings.Builder, x, y func(float64) float64) {
+	n := len(c.scale.colours)
+	dots := make([]strings.Builder, 2*n+1) // missing, then pale bands, then bands
+	for k, q := range c.m.Values {
+		p := c.view.place(k)
+		f, at := float64(q), 0
+		if !math.IsNaN(f) && !math.IsInf(f, 0) {
+			at = 1 + c.scale.band(f)
+			if c.m.Muted == nil || !c.m.Muted[k] {
+				at += n
+			}
+		}
+		fmt.Fprintf(&dots[at], "M%.1f %.1fh0", x(p.x), y(p.y))
+	}
+	// Dots are the round caps of lines without length: a fifth of the bytes of circles.
+	for at := range dots {
+		d := dots[at].String()
+		switch {
+		case d == "":
+		case at == 0:
+			fmt.Fprintf(b, `<path class="station missing" d="%s"/>`, d)
+		case at <= n:
+			fmt.Fprintf(b, `<path class="station muted" d="%s"/><path class="station small" style="stroke:%s" d="%s"/>`, d, hex(pale(c.scale.colours[at-1])), d)
+		default:
+			fmt.Fprintf(b, `<path class="station" d="%s"/><path class="station inner" style="stroke:%s" d="%s"/>`, d, hex(c.scale.colours[at-1-n]), d)
+		}
+	}
 }
 
 // axes writes the labels of meridians and parallels; those that would overlap the previous one are left
@@ -172,7 +222,11 @@ func (c *picture) axes(b *strings.Builder, x, y func(float64) float64, w, mh flo
 	last := math.Inf(-1)
 	for _, l := range c.below {
 		if at := x(l.at); at-last > 34 {
-			fmt.Fprintf(b, `<text class="tick" x="%s" y="%s" text-anchor="middle">%s</text>`, num(math.Min(at, w-12)), num(marginTop+mh+13), l.text)
+			anchor := "middle"
+			if at > w-marginRight-8 { // a label at the right border ends at it
+				anchor, at = "end", w-1
+			}
+			fmt.Fprintf(b, `<text class="tick" x="%s" y="%s" text-anchor="%s">%s</text>`, num(at), num(marginTop+mh+13), anchor, l.text)
 			last = at
 		}
 	}

@@ -15,7 +15,7 @@ import (
 //
 // Unit: SVG units of a viewBox of width 420.
 func rankingSVG(b *score.Brief, confidence float64) string {
-	const w, left, right, row = 420.0, 132.0, 66.0, 25.0
+	const w, left, right, row = 420.0, 136.0, 134.0, 25.0
 	low, high := math.Inf(1), math.Inf(-1)
 	for _, v := range b.Ranking {
 		for _, x := range []float64{float64(v.Value), float64(v.CILow), float64(v.CIHigh)} {
@@ -34,8 +34,8 @@ func rankingSVG(b *score.Brief, confidence float64) string {
 	var s strings.Builder
 	fmt.Fprintf(&s, `<svg class="ranking" viewBox="0 0 %s %s" role="img" aria-label="%s">`, num(w), num(h), html.EscapeString(rankingAlt(b, confidence)))
 	marks, places := ticks(low, high, false)
-	if len(marks) > 5 {
-		every := (len(marks) + 4) / 5
+	if len(marks) > 4 {
+		every := (len(marks) + 3) / 4
 		kept := marks[:0:0]
 		for i := 0; i < len(marks); i += every {
 			kept = append(kept, marks[i])
@@ -56,17 +56,32 @@ func rankingSVG(b *score.Brief, confidence float64) string {
 		if !math.IsNaN(float64(v.CILow)) {
 			fmt.Fprintf(&s, `<path class="whisker" d="M%s %sH%s"/>`, num(x(float64(v.CILow))), num(y), num(x(float64(v.CIHigh))))
 		}
-		fmt.Fprintf(&s, `<circle cx="%s" cy="%s" r="4.5"/><text class="name" x="%s" y="%s">%s</text></g>`, num(x(float64(v.Value))), num(y), num(w-right+8), num(y+4), figures(float64(v.Value)))
+		fmt.Fprintf(&s, `<circle cx="%s" cy="%s" r="4.5"/><text class="name" x="%s" y="%s" text-anchor="end">%s</text><text class="name" x="%s" y="%s" text-anchor="end">%s</text></g>`,
+			num(x(float64(v.Value))), num(y), num(w-right+56), num(y+4), figures(float64(v.Value)), num(w-2), num(y+4), skillOver(b, v.System))
 	}
 	s.WriteString(`</svg>`)
 	return s.String()
+}
+
+// skillOver is the skill score relative to a system with the symbol of its decision; "" without.
+func skillOver(b *score.Brief, system string) string {
+	for i := range b.Gains {
+		if c := &b.Gains[i]; c.Reference == system {
+			return percent(float64(c.SkillScore)) + map[string]string{"better": " ▲", "worse": " ▼", "undecided": " ○", "unknown": ""}[c.Decision()]
+		}
+	}
+	return ""
 }
 
 // rankingAlt describes the ranking as text, for screen readers.
 func rankingAlt(b *score.Brief, confidence float64) string {
 	var parts []string
 	for i, v := range b.Ranking {
-		parts = append(parts, fmt.Sprintf("%d. %s %s (%s)", i+1, systemName(v.System), figures(float64(v.Value)), interval(float64(v.CILow), float64(v.CIHigh), 1)))
+		part := fmt.Sprintf("%d. %s %s (%s)", i+1, systemName(v.System), figures(float64(v.Value)), interval(float64(v.CILow), float64(v.CIHigh), 1))
+		if skill := skillOver(b, v.System); skill != "" {
+			part += ", skill of the first system " + skill
+		}
+		parts = append(parts, part)
 	}
 	return fmt.Sprintf("Ranking by CRPS%s with %s intervals, best first: %s.", unitInBrackets(unit(b.Score.Unit)), share(confidence), strings.Join(parts, "; "))
 }
@@ -76,9 +91,12 @@ func rankingAlt(b *score.Brief, confidence float64) string {
 func skillChart(all []score.Brief, confidence float64) (glanceFigure, bool) {
 	var gains []*score.Comparison
 	var names []string
+	if len(all) == 1 {
+		return glanceFigure{}, false // the ranking shows it
+	}
 	for i := range all {
 		if c := rawGain(&all[i]); c != nil {
-			gains, names = append(gains, c), append(names, longName(all[i].Variable)+" at "+spaced(all[i].Level))
+			gains, names = append(gains, c), append(names, QuantityName(all[i].Variable, all[i].Level))
 		}
 	}
 	if len(gains) == 0 {

@@ -528,6 +528,15 @@ func longName(variable string) string {
 	return variable
 }
 
+// QuantityName is a variable with its level for display: "Temperature at 850 hPa". Variables of a single
+// level, whose name contains it, have none: "2 metre temperature".
+func QuantityName(variable, level string) string {
+	if v, ok := ensemble.VariableNamed(variable); ok && !v.OnManyLevels() && v.Level.String() == level {
+		return longName(variable)
+	}
+	return longName(variable) + " at " + spaced(level)
+}
+
 // joined matches a number that is followed by its unit without a space.
 var joined = regexp.MustCompile(`(\d)(hPa|h|m)\b`)
 

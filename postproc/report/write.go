@@ -90,6 +90,7 @@ type mapRow struct {
 	// As in Panel.
 	Variable, Lead, Note   string
 	Folded, Stamps, Single bool
+	Tall                   bool // higher than wide, or nearly
 	Legend                 []Fact
 	// Columns is the number of maps side by side.
 	Columns  int
@@ -177,17 +178,15 @@ func (p *Page) Write(w io.Writer) error {
 func drawPanels(lists ...[]Panel) ([]mapRow, error) {
 	all := slices.Concat(lists...)
 	out := make([]mapRow, len(all))
-	n := 0
+	var area float64
 	for i := range all {
-		if !all[i].Stamps {
-			n += len(all[i].Maps)
-		}
+		area += all[i].area()
 	}
 	var drawn errgroup.Group
 	drawn.SetLimit(runtime.GOMAXPROCS(0))
 	for i := range all {
 		drawn.Go(func() error {
-			r, err := drawPanel(&all[i], resolution(n))
+			r, err := drawPanel(&all[i], resolution(area))
 			if err == nil {
 				out[i] = *r
 			}
@@ -288,7 +287,7 @@ func (p *Panel) check() error {
 //
 // Errors: a map without values or of another size than its grid.
 func (p *Panel) Render() (RenderedPanel, error) {
-	r, err := drawPanel(p, resolution(40))
+	r, err := drawPanel(p, resolution(4e6))
 	if err != nil {
 		return RenderedPanel{}, err
 	}
@@ -306,22 +305,19 @@ func drawPanel(p *Panel, pixels float64) (*mapRow, error) {
 		return nil, err
 	}
 	s := newScale(p)
-	r := &mapRow{Title: spaced(p.Title), When: p.when(), Columns: []int{1, 1, 2, 3, 2}[min(len(p.Maps), 4)],
+	r := &mapRow{Title: spaced(p.Title), When: p.when(), Columns: p.columns(),
 		Variable: spaced(p.Variable), Lead: spaced(p.Lead), Note: p.Note, Folded: p.Folded, Stamps: p.Stamps, Single: len(p.Maps) == 1 && p.Variable != ""}
-	width := []float64{0, 480, 440, 400}[r.Columns]
 	if p.Stamps {
-		width, pixels = 190, min(pixels, 1.5)
-	}
-	if len(p.Maps) > 4 {
-		r.Columns = 3
+		pixels = min(pixels, 1.5)
 	}
 	missing := false
 	for j := range p.Maps {
 		c := newPicture(p, j, s)
-		svg, err := c.svg(width, pixels)
+		svg, err := c.svg(p.mapWidth(), pixels)
 		if err != nil {
 			return nil, err
 		}
+		r.Tall = r.Tall || c.view.aspect > 0.7
 		f := mapFigure{Title: c.m.Title, SVG: template.HTML(svg), Low: "–", High: "–", Mean: "–", // text in it is escaped
 			Missing: thousands(c.missing) + " of " + thousands(len(c.m.Values)), Unit: unit(p.Unit), Reference: c.m.Reference}
 		if c.low >= 0 {

@@ -99,9 +99,7 @@ func (t *mapTarget) field(kind string, offset float64) []float32 {
 }
 
 // name is "Temperature at 850 hPa".
-func (t *mapTarget) name() string {
-	return fmt.Sprintf("%s at %s", strings.ToUpper(t.variable.LongName[:1])+t.variable.LongName[1:], t.level)
-}
+func (t *mapTarget) name() string { return report.QuantityName(t.variable.Name, t.level.String()) }
 
 // add adds a panel of the maps that have values.
 func (t *mapTarget) add(what string, p report.Panel, maps ...report.Map) {
@@ -117,15 +115,22 @@ func (t *mapTarget) add(what string, p report.Panel, maps ...report.Map) {
 	}
 }
 
+// mostDetailed is the number of targets with maps of events and members, which bounds the size of a page.
+const mostDetailed = 12
+
 // Panels lays out a map example, for each target: its means; its spreads and what the network changed,
 // folded; the probability of an event; isolines of all members; and the members, folded. Maps of the same
 // quantity at different leads share their colours.
 func Panels(e *scoring.MapExample) []report.Panel {
 	all := targetsOf(e)
-	for _, t := range all {
+	for i, t := range all {
 		t.means()
-		t.event()
-		t.stamps()
+		if i < mostDetailed {
+			t.event()
+			t.stamps()
+		} else if len(t.panels) > 0 {
+			t.panels[0].Note = "Probabilities and members are left out, to keep the page small."
+		}
 	}
 	var out []report.Panel
 	for _, t := range all {
@@ -158,7 +163,7 @@ func (t *mapTarget) means() {
 	}
 	t.add("mean", report.Panel{Unit: d.unit, Isolines: interval, Palette: d.palette}, report.Map{Title: fmt.Sprintf("mean of %d members", e.Used), Values: raw},
 		report.Map{Title: "post-processed mean", Values: mean}, report.Map{Title: "analysis", Values: analysis})
-	t.add("spread", report.Panel{Unit: d.change, Folded: true}, report.Map{Title: fmt.Sprintf("spread of %d members", e.Used), Values: t.field(scoring.ShowRawSpread, 0)},
+	t.add("spread", report.Panel{Unit: d.change, Palette: report.Probabilities, Folded: true}, report.Map{Title: fmt.Sprintf("spread of %d members", e.Used), Values: t.field(scoring.ShowRawSpread, 0)},
 		report.Map{Title: fmt.Sprintf("spread of %d estimated from %d", e.Full, e.Used), Values: t.field(scoring.ShowEstimate, 0)},
 		report.Map{Title: fmt.Sprintf("spread of all %d members", e.Full), Values: t.field(scoring.ShowFullSpread, 0)},
 		report.Map{Title: "post-processed spread", Values: t.field(scoring.ShowSpread, 0)})
@@ -270,12 +275,11 @@ func middle(field []float32, step float64) (float64, bool) {
 // Source: Wilks 2016, doi:10.1175/BAMS-D-15-00267.1: twice the level of a single test of 5 %.
 const significance = 0.1
 
-// PlacePanels lays out the differences of the CRPS by place. Differences that are not significant at a false
+// PlacePanels lays out the differences of the CRPS by place, in the unit of scores. Differences that are not significant at a false
 // discovery rate of 10 % are pale.
 func PlacePanels(e *scoring.MapExample) (out []report.Panel) {
 	for _, t := range targetsOf(e) {
-		d := t.show
-		p := report.Panel{Unit: d.change, Diverging: true, PageOnly: true, Variable: t.name(), Lead: t.lead.String(), Title: t.name() + ": change of CRPS by the network"}
+		p := report.Panel{Unit: t.variable.Unit, Diverging: true, PageOnly: true, Variable: t.name(), Lead: t.lead.String(), Title: t.name() + ": change of CRPS by the network"}
 		tests := t.fields(scoring.ShowP)
 		for i, f := range t.fields(scoring.ShowDifference) {
 			values := make([]float64, len(f.Values))
@@ -299,8 +303,12 @@ func PlacePanels(e *scoring.MapExample) (out []report.Panel) {
 					worse += w
 				}
 			}
-			p.Maps = append(p.Maps, report.Map{Title: fmt.Sprintf("better on %.0f %% of the area, worse on %.0f %%", 100*better/all, 100*worse/all),
-				Grid: grid, Values: d.values(f.Values, 0), Muted: muted, Reference: f.Reference, WorseShare: worse / all})
+			of := "area"
+			if grid.Kind == ensemble.Points {
+				of = "stations"
+			}
+			p.Maps = append(p.Maps, report.Map{Title: fmt.Sprintf("better on %.0f %% of the %s, worse on %.0f %%", 100*better/all, of, 100*worse/all),
+				Grid: grid, Values: f.Values, Muted: muted, Reference: f.Reference, WorseShare: worse / all})
 		}
 		if len(p.Maps) > 0 {
 			out = append(out, p)
