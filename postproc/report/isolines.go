@@ -219,7 +219,7 @@ func labelPlace(line, used []point, inside func(point) bool) (at point, angle fl
 	if length < 70 {
 		return at, 0, false
 	}
-	flattest := math.Inf(1)
+	flattest := 50.0 // steeper labels are hard to read
 	for i := max(3, len(line)/8); i < len(line)-max(3, len(line)/8); i++ {
 		a, b := line[i-3], line[i+3]
 		turn := math.Atan2(b.y-a.y, b.x-a.x) * 180 / math.Pi

@@ -292,7 +292,7 @@ func num(v float64) string {
 // bar draws the colour bar of a panel: bands, arrows at open ends, numbers at labelled bounds,
 // the unit, and a sample of the hatching if there are missing values.
 //
-// Unit: SVG units of a viewBox of height 34; the bar is 560 wide.
+// Unit: SVG units of a viewBox of height 38; the bar is 560 wide.
 func (s *scale) bar(u string, missing bool) string {
 	const w, h, rim = 560.0, 13.0, 26.0
 	n := len(s.colours)
@@ -303,7 +303,7 @@ func (s *scale) bar(u string, missing bool) string {
 		width = sample + 100
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg class="bar" viewBox="0 0 %s 34" role="img" aria-label="%s">`, num(width), html.EscapeString(s.alt(u, missing)))
+	fmt.Fprintf(&b, `<svg class="bar" viewBox="0 0 %s 38" role="img" aria-label="%s">`, num(width), html.EscapeString(s.alt(u, missing)))
 	// The bands; each is drawn 0.3 wider, so that no gap shows between them.
 	each := (w - 2*rim) / float64(n)
 	for i, c := range s.colours {
@@ -323,7 +323,7 @@ func (s *scale) bar(u string, missing bool) string {
 	for i := range s.bounds {
 		if s.label[i] {
 			at := rim + float64(i)*each
-			fmt.Fprintf(&b, `<path class="frame" d="M%s 16v4"/><text class="tick" x="%s" y="30" text-anchor="middle">%s</text>`, num(at), num(at), s.bound(i))
+			fmt.Fprintf(&b, `<path class="frame" d="M%s 16v4"/><text class="tick" x="%s" y="33" text-anchor="middle">%s</text>`, num(at), num(at), s.bound(i))
 		}
 	}
 	if u != "" {
