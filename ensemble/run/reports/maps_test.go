@@ -1,6 +1,7 @@
 package reports
 
 import (
+	"bytes"
 	"math"
 	"slices"
 	"strings"
@@ -126,5 +127,25 @@ func TestPlacePanels(t *testing.T) {
 	}
 	if want := "better on 50 % of the area, worse on 0 %"; m.Title != want || m.WorseShare != 0 {
 		t.Errorf("%q, want %q", m.Title, want)
+	}
+}
+
+// A page with maps of twelve targets is smaller than 3 MB, and needs no script.
+func TestPageSize(t *testing.T) {
+	page := &report.Page{Title: "Twelve targets"}
+	all := &scoring.MapExample{}
+	for i, v := range []string{"gh", "t", "msl", "u", "q", "r"} {
+		e := example(v, []float64{5500, 260, 101000, 5, 0.01, 60}[i], []float64{300, 15, 1500, 20, 0.008, 40}[i])
+		fields := append(all.Fields, e.Fields...)
+		all = e
+		all.Fields = fields
+	}
+	page.Panels, page.Places = Panels(all), PlacePanels(all)
+	var b bytes.Buffer
+	if err := page.Write(&b); err != nil {
+		t.Fatal(err)
+	}
+	if n := b.Len(); n < 500_000 || n > 3_000_000 || bytes.Contains(b.Bytes(), []byte("<script")) {
+		t.Errorf("%d bytes, %d panels", n, len(page.Panels))
 	}
 }
