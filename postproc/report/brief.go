@@ -488,13 +488,13 @@ func diagramFigures(r *score.Result, b *score.Brief) (out []glanceFigure) {
 		out = append(out, glanceFigure{Title: "Reliability of quantiles", Note: "On the diagonal, 30\u202f% of the references fall below the 30\u202f% quantile.", SVG: template.HTML(f.svg("Reliability of quantiles"))})
 	}
 	if find(score.PITFlatness.ID, own) != nil {
-		add(score.PITFlatness.ID, "PIT histogram", "Flat if calibrated; U-shaped if the spread is too small, a hump if it is too large.")
+		add(score.PITFlatness.ID, "PIT histogram", "Flat if calibrated; U-shaped if underdispersive, a hump if overdispersive.")
 		return out
 	}
 	for i := range r.Ranks {
 		h := &r.Ranks[i]
 		if h.System == own && h.Variable == b.Variable && h.Level == b.Level && h.Lead == b.Lead && score.IsOverall(h.Region, h.Season) {
-			out = append(out, glanceFigure{Title: "Rank histogram", Note: "Flat if calibrated; U-shaped if the spread is too small, a hump if it is too large.", SVG: template.HTML(rankSVG(h))})
+			out = append(out, glanceFigure{Title: "Rank histogram", Note: "Flat if calibrated; U-shaped if underdispersive, a hump if overdispersive.", SVG: template.HTML(rankSVG(h))})
 		}
 	}
 	return out
