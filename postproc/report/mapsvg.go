@@ -22,13 +22,14 @@ const (
 	marginBottom = 18.0
 )
 
-// mapPixels bounds the sum of the pixels of all maps of a page, and with it the size of the page.
-const mapPixels = 18e6
+// fullResolution is the area of maps, in square SVG units, up to which a page has images of full resolution.
+const fullResolution = 4.5e6
 
 // resolution is the resolution of the images on a page whose maps have this total area in square SVG
-// units, in pixels per SVG unit.
+// units, in pixels per SVG unit: 2 on pages with few maps, 0.6 with many. It decreases faster than the
+// root of the area, since coarse images need more bytes for each pixel.
 func resolution(area float64) float64 {
-	return math.Min(2, math.Max(0.7, math.Sqrt(mapPixels/math.Max(area, 1))))
+	return 2 * math.Min(1, math.Max(0.3, math.Pow(fullResolution/math.Max(area, 1), 0.75)))
 }
 
 // area is the total area of the images of a panel in square SVG units. The aspect ratio of a projected grid

@@ -287,7 +287,7 @@ func (p *Panel) check() error {
 //
 // Errors: a map without values or of another size than its grid.
 func (p *Panel) Render() (RenderedPanel, error) {
-	r, err := drawPanel(p, resolution(4e6))
+	r, err := drawPanel(p, resolution(fullResolution))
 	if err != nil {
 		return RenderedPanel{}, err
 	}
