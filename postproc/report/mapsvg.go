@@ -176,7 +176,14 @@ func (c *picture) layers(b *strings.Builder, x, y func(float64) float64, mw, mh 
 	if len(c.m.Outline) > 1 { // clipped to the frame
 		var d strings.Builder
 		for _, l := range c.outline() {
-			d.WriteString(path(l, x, y))
+			line, west, east := make([]point, len(l)), false, false
+			for i, p := range l {
+				line[i] = point{x(p.x), y(p.y)}
+				west, east = west || p.x < v.x1, east || p.x > v.x0
+			}
+			if west && east { // else the copy lies beside the map
+				d.WriteString(polyline(simplified(line)))
+			}
 		}
 		fmt.Fprintf(b, `<svg x="%s" y="%s" width="%s" height="%s" viewBox="%s %s %s %s"><path class="outline halo" d="%s"/><path class="outline" d="%s"/></svg>`,
 			num(marginLeft), num(marginTop), num(mw), num(mh), num(marginLeft), num(marginTop), num(mw), num(mh), d.String(), d.String())
