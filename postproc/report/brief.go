@@ -148,10 +148,7 @@ func bracketedInterval(c *score.Comparison, confidence float64) string {
 // gainLine summarises the skill scores relative to the raw ensemble and to the best baseline.
 func gainLine(all []score.Brief, confidence float64) briefLine {
 	line := briefLine{Label: "What was gained?", Word: "Not compared", Tone: "fair"}
-	of := "CRPS"
-	if all[0].Score.ID == score.SpreadRMSE.ID {
-		of = "Error of the spread"
-	}
+	of := capitalise(mainScore(&all[0]))
 	var raw, base []*score.Comparison
 	names := map[*score.Comparison]string{}
 	for i := range all {
@@ -425,19 +422,20 @@ func panes(p *Page, places []mapRow) (out []pane) {
 			}
 		}
 		t.Figures = append(t.Figures, glanceFigure{Title: "Ranking", SVG: template.HTML(rankingSVG(&b, p.Scores.Bootstrap.Confidence)), // text in it is escaped
-			Note: scoreName(b.Score.ID) + "; smaller is better. Bars: " + share(p.Scores.Bootstrap.Confidence) + " intervals of each system. Percentages: skill of the network relative to it, on the same dates; ▲ better, ○ undecided, ▼ worse."})
+			Note: capitalise(mainScore(&b)) + "; smaller is better. Bars: " + share(p.Scores.Bootstrap.Confidence) + " intervals of each system. Percentages: skill of the network relative to it, on the same dates; ▲ better, ○ undecided, ▼ worse."})
 		t.Figures = append(t.Figures, diagramFigures(p.Scores, &b)...)
 		out = append(out, t)
 	}
 	return out
 }
 
-// scoreName is the name of a score with its usual abbreviation.
-func scoreName(id string) string {
-	if s := score.ByID(id); s != nil {
-		return capitalise(s.Name)
+// mainScore names the main score of a target: that of members is the plain CRPS, of distributions that of
+// their family.
+func mainScore(b *score.Brief) string {
+	if b.Score.ID == score.SpreadRMSE.ID {
+		return "error of the spread"
 	}
-	return id
+	return "CRPS"
 }
 
 // diagramFigures are the small diagrams of a target: the first system, beside the raw ensemble where they

@@ -45,7 +45,7 @@ func rankingSVG(b *score.Brief, confidence float64) string {
 	for _, t := range marks {
 		fmt.Fprintf(&s, `<path class="grid" d="M%s 4V%s"/><text class="tick" x="%s" y="%s" text-anchor="middle">%s</text>`, num(x(t)), num(h-34), num(x(t)), num(h-20), decimals(t, places))
 	}
-	fmt.Fprintf(&s, `<text class="tick" x="%s" y="%s" text-anchor="middle">%s</text>`, num((left+w-right)/2), num(h-4), html.EscapeString("CRPS"+unitInBrackets(unit(b.Score.Unit))))
+	fmt.Fprintf(&s, `<text class="tick" x="%s" y="%s" text-anchor="middle">%s</text>`, num((left+w-right)/2), num(h-4), html.EscapeString(mainScore(b)+unitInBrackets(unit(b.Score.Unit))))
 	for i, v := range b.Ranking {
 		y := row*float64(i) + row/2 + 2
 		class := "other"
@@ -83,7 +83,7 @@ func rankingAlt(b *score.Brief, confidence float64) string {
 		}
 		parts = append(parts, part)
 	}
-	return fmt.Sprintf("Ranking by CRPS%s with %s intervals, best first: %s.", unitInBrackets(unit(b.Score.Unit)), share(confidence), strings.Join(parts, "; "))
+	return fmt.Sprintf("Ranking by %s%s with %s intervals, best first: %s.", mainScore(b), unitInBrackets(unit(b.Score.Unit)), share(confidence), strings.Join(parts, "; "))
 }
 
 // skillChart is the picture of the skill relative to the raw ensemble: over the lead if there are several
@@ -102,7 +102,8 @@ func skillChart(all []score.Brief, confidence float64) (glanceFigure, bool) {
 	if len(gains) == 0 {
 		return glanceFigure{}, false
 	}
-	note := fmt.Sprintf("Skill score 1 − CRPS/CRPS(%s) with %s intervals; above 0 the network is better.", systemName(gains[0].Reference), share(confidence))
+	of := mainScore(&all[0])
+	note := fmt.Sprintf("Skill score 1 − %s / %s of %s, with %s intervals; above 0 the network is better.", of, of, systemName(gains[0].Reference), share(confidence))
 	if !severalLeads(all) {
 		return glanceFigure{Title: "Skill over " + systemName(gains[0].Reference) + ", lead " + spaced(all[0].Lead), Note: note, SVG: htmlOf(skillRows(gains, names, confidence))}, true
 	}
