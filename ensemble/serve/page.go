@@ -20,8 +20,8 @@ import (
 // pageMaxAge is the largest age of the cached page; the page shows ages to the minute.
 const pageMaxAge = time.Minute
 
-// maxPanels is the largest number of map panels, each with mean, spread and difference.
-const maxPanels = 12
+// maxPanels is the largest number of map panels: mean, spread, difference and probability of four targets.
+const maxPanels = 16
 
 // mapImages are the drawn maps of one initialisation.
 type mapImages struct {

@@ -67,6 +67,46 @@ func TestSortInBrowser(t *testing.T) {
 	}
 }
 
+// On a narrow screen no part of the page is wider than it, tables that scroll excepted, and a table that scrolls has its
+// first column fixed.
+func TestNarrowInBrowser(t *testing.T) {
+	chromium, err := exec.LookPath("chromium")
+	if err != nil {
+		t.Skip("skipped: no chromium in PATH to look at the page with")
+	}
+	p := samplePage()
+	p.Scores = scoredSample(t)
+	p.Scores.Scores[0].System = "network"
+	dir := t.TempDir()
+	sum := sha256.Sum256([]byte(narrowScript))
+	page := strings.Replace(write(t, p), "style-src ", "script-src &#39;sha256-"+base64.StdEncoding.EncodeToString(sum[:])+"&#39;; style-src ", 1)
+	page = strings.ReplaceAll(page, "<details", `<details open=""`)
+	file := filepath.Join(dir, "index.html")
+	if err := os.WriteFile(file, []byte(strings.Replace(page, "</body>", "<script>"+narrowScript+"</script></body>", 1)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, chromium, "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--window-size=500,2000", "--user-data-dir="+filepath.Join(dir, "profile"), "--dump-dom", "file://"+file)
+	cmd.Env = append(os.Environ(), shortNames)
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, found, _ := strings.Cut(string(out), `<p id="wide">`)
+	found, _, _ = strings.Cut(found, "</p>")
+	if found != "fits, sticky" {
+		t.Errorf("on a narrow screen: %.400q", found)
+	}
+}
+
+// narrowScript compares the width of the page at 390 pixels with that of its parts.
+const narrowScript = `document.body.style.width = "390px";
+const wide = [...document.querySelectorAll("main *, header *")].filter((e) => !e.closest("svg svg, .scroll, .wide-chart, defs") && e.getBoundingClientRect().right > 391).map((e) => e.tagName + "." + e.className);
+const scrolls = [...document.querySelectorAll(".scroll")].filter((e) => e.scrollWidth > e.clientWidth);
+const sticky = scrolls.length > 0 && scrolls.every((e) => getComputedStyle(e.querySelector("th")).position === "sticky");
+const p = document.createElement("p"); p.id = "wide"; p.textContent = (wide.slice(0, 9).join(" ") || "fits") + ", " + (sticky ? "sticky" : "not sticky"); document.body.append(p);`
+
 // clickScript clicks twice on the second column and writes the orders into the page.
 const clickScript = `const b = document.querySelectorAll("th button")[1], said = [], how = [];
 for (let i = 0; i < 2; i++) { b.click(); said.push([...document.querySelectorAll("tbody tr")].map((r) => r.cells[0].textContent).join(" ")); how.push(b.parentElement.getAttribute("aria-sort")); }

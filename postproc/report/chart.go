@@ -10,12 +10,10 @@ import (
 	"strings"
 )
 
-// Lines differ in dashes and labels, so that they can be distinguished without colour. The
-// colours have a contrast of at least 4.5 to white (WCAG 2.2, success criterion 1.4.3).
-var (
-	lineColours = []string{"#124a8c", "#a34700", "#1f2933", "#0d6b5e", "#7a3b8f", "#5c5200"}
-	lineDashes  = []string{"", "8 4", "2 3", "10 3 2 3", "5 2 1 2 1 2", "14 4"}
-)
+// lineStyles is the number of styles of lines in picture.css. They differ in colours and dashes, so that
+// they can be distinguished without colour. The colours have a contrast of at least 4.5 to the
+// background, light and dark (WCAG 2.2, success criterion 1.4.3).
+const lineStyles = 6
 
 // svg draws the chart with a label at the end of each line. A value (x, y) is at
 //
@@ -27,7 +25,11 @@ var (
 // Unit: SVG units of a 760 × 300 viewBox. Missing: values that cannot be drawn interrupt a
 // line; a single value between two of them is a dot.
 func (c *Chart) svg() string {
-	const w, h, left, right, top, bottom = 760.0, 300.0, 58.0, 176.0, 10.0, 42.0
+	const h, left, right, top, bottom = 300.0, 58.0, 176.0, 10.0, 42.0
+	w := 760.0
+	if c.Narrow {
+		w = 520
+	}
 	x0, x1, y0, y1 := c.ranges()
 	// up is the coordinate of y before scaling: v or its logarithm.
 	up := func(v float64) float64 { return v }
@@ -52,6 +54,10 @@ func (c *Chart) svg() string {
 	fmt.Fprintf(&b, `<path class="frame" d="M%s %sH%s"/>`, num(left), num(h-bottom), num(w-right))
 	fmt.Fprintf(&b, `<text class="tick" x="%s" y="%s" text-anchor="middle">%s</text>`, num((left+w-right)/2), num(h-6), html.EscapeString(c.X))
 	fmt.Fprintf(&b, `<text class="tick" transform="translate(13 %s) rotate(-90)" text-anchor="middle">%s</text>`, num((top+h-bottom)/2), html.EscapeString(c.yTitle()))
+	if c.Zero {
+		fmt.Fprintf(&b, `<path class="zero" d="M%s %sH%s"/>`, num(left), num(y(0)), num(w-right))
+	}
+	c.intervals(&b, x, y)
 	type end struct { // end of a line at y, with its label at to
 		y, to float64
 		line  int
@@ -59,7 +65,6 @@ func (c *Chart) svg() string {
 	var ends []end
 	// The lines. pen is the SVG path command: M begins a section, L continues it.
 	for k, l := range c.Lines {
-		style := fmt.Sprintf(`stroke="%s" stroke-dasharray="%s"`, lineColours[k%len(lineColours)], lineDashes[k%len(lineDashes)])
 		var d strings.Builder
 		pen, points := "M", 0
 		last := math.NaN()
@@ -71,10 +76,10 @@ func (c *Chart) svg() string {
 			fmt.Fprintf(&d, "%s%s %s", pen, num(x(l.X[i])), num(y(v)))
 			pen, last, points = "L", y(v), points+1
 			if points == 1 && (i == len(l.Y)-1 || !c.shows(l.Y[i+1])) { // a single value: a dot
-				fmt.Fprintf(&b, `<circle cx="%s" cy="%s" r="3" fill="%s"/>`, num(x(l.X[i])), num(y(v)), lineColours[k%len(lineColours)])
+				fmt.Fprintf(&b, `<circle class="line%d dot" cx="%s" cy="%s" r="3"/>`, k%lineStyles, num(x(l.X[i])), num(y(v)))
 			}
 		}
-		fmt.Fprintf(&b, `<path class="line" %s d="%s"/>`, style, d.String())
+		fmt.Fprintf(&b, `<path class="line line%d" d="%s"/>`, k%lineStyles, d.String())
 		if !math.IsNaN(last) {
 			ends = append(ends, end{last, last, k})
 		}
@@ -94,12 +99,22 @@ func (c *Chart) svg() string {
 	}
 	// The labels: a connector, a sample of the line, and its name.
 	for _, e := range ends {
-		style := fmt.Sprintf(`stroke="%s" stroke-dasharray="%s"`, lineColours[e.line%len(lineColours)], lineDashes[e.line%len(lineDashes)])
-		fmt.Fprintf(&b, `<path class="lead" d="M%s %sL%s %s"/><path class="line" %s d="M%s %sh26"/><text class="name" x="%s" y="%s">%s</text>`,
-			num(w-right+2), num(e.y), num(w-right+12), num(e.to), style, num(w-right+13), num(e.to), num(w-right+44), num(e.to+4), html.EscapeString(c.Lines[e.line].Name))
+		fmt.Fprintf(&b, `<path class="lead" d="M%s %sL%s %s"/><path class="line line%d" d="M%s %sh26"/><text class="name" x="%s" y="%s">%s</text>`,
+			num(w-right+2), num(e.y), num(w-right+12), num(e.to), e.line%lineStyles, num(w-right+13), num(e.to), num(w-right+44), num(e.to+4), html.EscapeString(abbreviated(c.Lines[e.line].Name)))
 	}
 	b.WriteString(`</svg>`)
 	return b.String()
+}
+
+// intervals draws the intervals of the values as whiskers.
+func (c *Chart) intervals(b *strings.Builder, x, y func(float64) float64) {
+	for k, l := range c.Lines {
+		for i := range l.Low {
+			if c.shows(l.Low[i]) && c.shows(l.High[i]) {
+				fmt.Fprintf(b, `<path class="line%d interval" d="M%s %sV%s"/>`, k%lineStyles, num(x(l.X[i])), num(y(l.Low[i])), num(y(l.High[i])))
+			}
+		}
+	}
 }
 
 // yTitle is the title of the y axis.
@@ -126,11 +141,17 @@ func (c *Chart) ranges() (x0, x1, y0, y1 float64) {
 			if c.shows(v) {
 				x0, x1 = math.Min(x0, l.X[i]), math.Max(x1, l.X[i])
 				y0, y1 = math.Min(y0, v), math.Max(y1, v)
+				if i < len(l.Low) && c.shows(l.Low[i]) && c.shows(l.High[i]) {
+					y0, y1 = math.Min(y0, l.Low[i]), math.Max(y1, l.High[i])
+				}
 			}
 		}
 	}
 	if x0 > x1 {
 		x0, x1, y0, y1 = 0, 1, 1, 2
+	}
+	if c.Zero {
+		y0, y1 = math.Min(y0, 0), math.Max(y1, 0)
 	}
 	if x0 == x1 {
 		x0, x1 = x0-0.5, x1+0.5

@@ -26,6 +26,29 @@ var Diverging = Colours{
 	{0xf3, 0xb8, 0x7c, 255}, {0xda, 0x82, 0x2e, 255}, {0xae, 0x53, 0x0c, 255}, {0x6e, 0x2c, 0x04, 255},
 }
 
+// Probabilities is a scale from near white over green-blue to dark blue, with uniformly
+// decreasing lightness.
+var Probabilities = Colours{
+	{0xf7, 0xf7, 0xf3, 255}, {0xd3, 0xe6, 0xe4, 255}, {0xa4, 0xcf, 0xd6, 255}, {0x6c, 0xae, 0xc6, 255}, {0x3c, 0x89, 0xb2, 255},
+	{0x22, 0x62, 0x98, 255}, {0x1b, 0x3d, 0x77, 255}, {0x14, 0x1f, 0x4d, 255},
+}
+
+// Weather is a scale from dark blue over pale yellow to dark red, for temperature, geopotential and
+// pressure. Blue and red differ in lightness from the middle, and can be distinguished with all kinds of
+// colour vision.
+//
+// Source: ColorBrewer 2.0, RdYlBu, reversed.
+var Weather = Colours{
+	{0x31, 0x36, 0x95, 255}, {0x45, 0x75, 0xb4, 255}, {0x74, 0xad, 0xd1, 255}, {0xab, 0xd9, 0xe9, 255}, {0xe0, 0xf3, 0xf8, 255}, {0xff, 0xff, 0xbf, 255},
+	{0xfe, 0xe0, 0x90, 255}, {0xfd, 0xae, 0x61, 255}, {0xf4, 0x6d, 0x43, 255}, {0xd7, 0x30, 0x27, 255}, {0xa5, 0x00, 0x26, 255},
+}
+
+// pale is the colour of an insignificant value: four fifths light grey.
+func pale(c color.RGBA) color.RGBA {
+	mix := func(v uint8) uint8 { return uint8((int(v) + 4*0xec) / 5) }
+	return color.RGBA{mix(c.R), mix(c.G), mix(c.B), 255}
+}
+
 // At is the colour at t from 0 to 1; outside, that of the nearest end.
 func (c Colours) At(t float64) color.RGBA {
 	at := math.Min(math.Max(t, 0), 1) * float64(len(c)-1)

@@ -65,6 +65,9 @@ type figure struct {
 	log bool
 	// Ranges of the x and y axis.
 	low, high [2]float64
+	// name and secondName stand in a legend; second are the points of another system; "" and nil: none.
+	name, secondName string
+	second           []mark
 }
 
 // mark is a point with its interval; size is proportional to its number of cases.
@@ -183,7 +186,7 @@ func (p *figure) svg(name string) string {
 			}
 			path += num(x(m.x)) + " " + num(y(m.y))
 		}
-		fmt.Fprintf(&b, `<path class="line" stroke="%s" d="%s"/>`, lineColours[0], path)
+		fmt.Fprintf(&b, `<path class="line line0" d="%s"/>`, path)
 	}
 	// Points or bars, with whiskers for the intervals. most is the largest number of cases.
 	var most float64
@@ -208,6 +211,17 @@ func (p *figure) svg(name string) string {
 			fmt.Fprintf(&b, `<circle class="dot" cx="%s" cy="%s" r="%s"/>`, num(x(m.x)), num(y(m.y)), num(r))
 		}
 	}
+	for _, m := range p.second {
+		if !math.IsNaN(m.low) {
+			fmt.Fprintf(&b, `<path class="whisker second" d="M%s %sV%s"/>`, num(x(m.x)), num(y(m.low)), num(y(m.high)))
+		}
+		fmt.Fprintf(&b, `<rect class="second" x="%s" y="%s" width="5.6" height="5.6"/>`, num(x(m.x)-2.8), num(y(m.y)-2.8))
+	}
+	if p.secondName != "" {
+		const end, low = w - right - 6, h - bottom - 10 // in the lower right corner, where spread exceeds the error
+		fmt.Fprintf(&b, `<circle class="dot" cx="%s" cy="%s" r="3.4"/><text class="tick" x="%s" y="%s" text-anchor="end">%s</text><rect class="second" x="%s" y="%s" width="5.6" height="5.6"/><text class="tick" x="%s" y="%s" text-anchor="end">%s</text>`,
+			num(end), num(low-16), num(end-8), num(low-12), html.EscapeString(p.name), num(end-2.8), num(low-2.8), num(end-8), num(low+4), html.EscapeString(p.secondName))
+	}
 	fmt.Fprintf(&b, `<text class="tick" x="%s" y="%s" text-anchor="middle">%s</text>`, num((left+w-right)/2), num(h-5), html.EscapeString(p.x))
 	fmt.Fprintf(&b, `<text class="tick" transform="translate(11 %s) rotate(-90)" text-anchor="middle">%s</text></svg>`, num((top+h-bottom)/2), html.EscapeString(p.y))
 	return b.String()
@@ -223,6 +237,12 @@ func (p *figure) alt(name string) string {
 			s += fmt.Sprintf(" (%s to %s)", short(m.low), short(m.high))
 		}
 		s += ";"
+	}
+	if p.second != nil {
+		s = strings.TrimSuffix(s, ";") + ". " + p.secondName + ":"
+		for _, m := range p.second {
+			s += fmt.Sprintf(" %s at %s;", short(m.y), short(m.x))
+		}
 	}
 	return strings.TrimSuffix(s, ";") + "."
 }
@@ -271,7 +291,7 @@ func byLead(r *score.Result) (out []Chart) {
 		if len(leads) < 2 {
 			continue
 		}
-		c.Title = fmt.Sprintf("%s at %s: spread and RMSE of the mean by lead", longName(k.variable), spaced(k.level))
+		c.Title = QuantityName(k.variable, k.level) + ": spread and RMSE of the mean by lead"
 		for i := range c.Lines {
 			sortLine(&c.Lines[i])
 		}
@@ -295,11 +315,16 @@ func sortLine(l *Line) {
 		}
 		return 0
 	})
-	x, y := make([]float64, len(at)), make([]float64, len(at))
-	for i, k := range at {
-		x[i], y[i] = l.X[k], l.Y[k]
+	for _, of := range []*[]float64{&l.X, &l.Y, &l.Low, &l.High} {
+		if len(*of) != len(at) {
+			continue
+		}
+		sorted := make([]float64, len(at))
+		for i, k := range at {
+			sorted[i] = (*of)[k]
+		}
+		*of = sorted
 	}
-	l.X, l.Y = x, y
 }
 
 // parts is the table of scores by region and season.

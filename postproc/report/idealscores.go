@@ -16,7 +16,7 @@ var idealScoreNames = map[string]string{
 //
 // The summary states the CRPS of the network, the share of it that a perfect ensemble would
 // still have, and the comparison with calibrated raw members and with the expected CRPS.
-func idealScoreTables(all []score.IdealScore) []Table {
+func idealScoreTables(all []score.IdealScore, r *score.Result) []Table {
 	if len(all) == 0 {
 		return nil
 	}
@@ -35,7 +35,11 @@ func idealScoreTables(all []score.IdealScore) []Table {
 	network := all[0].CRPS * all[0].Ratio
 	t.Title = fmt.Sprintf("The network has a CRPS of %s.", figures(float64(network)))
 	if y, ok := by["perfect_model"]; ok && y.Ratio < 1 {
-		t.Title += fmt.Sprintf(" The members of %s are overdispersive: they would score %s against one of them, more than the network against the reference, which is no ideal.", y.Reference, figures(float64(y.CRPS)))
+		what := "Members"
+		if r.VerdictOf(y.Reference, y.Variable, y.Level, y.Lead).Dispersion == "too_large" {
+			what = "Overdispersive members"
+		}
+		t.Title += fmt.Sprintf(" %s of %s would score %s against one of them, more than the network against the reference, which is no ideal.", what, y.Reference, figures(float64(y.CRPS)))
 	} else if ok {
 		t.Title += fmt.Sprintf(" An infinite, perfectly calibrated ensemble of members like those of %s would still have %s of this CRPS.", y.Reference, share(1/float64(y.Ratio)))
 	}
@@ -50,13 +54,8 @@ func idealScoreTables(all []score.IdealScore) []Table {
 		t.Title += fmt.Sprintf(" The CRPS of the network is %s that of an infinite raw ensemble with corrected local bias and spread (%s).", verdict, figures(float64(y.CRPS)))
 	}
 	if y, ok := by["expected"]; ok {
-		verdict := "agrees with its expected CRPS"
-		if y.RatioLow > 1 {
-			verdict = "is above its expected CRPS: the network is overconfident or biased"
-		} else if y.RatioHigh < 1 {
-			verdict = "is below its expected CRPS: the spread of the network is too large"
-		}
-		t.Title += fmt.Sprintf(" It %s (%s).", verdict, figures(float64(y.CRPS)))
+		verdict := r.VerdictOf(y.System, y.Variable, y.Level, y.Lead)
+		t.Title += fmt.Sprintf(" It %s (%s).", verdict.OnExpected(score.Measured{Value: float64(y.Ratio), Low: float64(y.RatioLow), High: float64(y.RatioHigh)}), figures(float64(y.CRPS)))
 	}
 	return []Table{t}
 }

@@ -37,14 +37,14 @@ func TestIdealScores(t *testing.T) {
 	if strings.Contains(b.String(), "In winter") {
 		t.Error("the season is in the list for the whole year")
 	}
-	for want, y := range map[string]score.IdealScore{"overconfident": ideal("expected", "network", 1, 1.1, 1.05, 1.2), "the spread of the network is too large": ideal("expected", "network", 1, 0.9, 0.8, 0.95),
-		"members of raw10 are overdispersive: they would score 2.225": ideal("perfect_model", "raw10", 2.225, 0.36, 0.3, 0.4),
-		"above that of an infinite raw ensemble":                      ideal("fair_calibrated", "raw10", 1, 1.1, 1.05, 1.2)} {
-		if got := idealScoreTables([]score.IdealScore{y}); !strings.Contains(got[0].Title, want) {
+	for want, y := range map[string]score.IdealScore{"is above its expected CRPS (": ideal("expected", "network", 1, 1.1, 1.05, 1.2), "is below its expected CRPS (": ideal("expected", "network", 1, 0.9, 0.8, 0.95),
+		"Members of raw10 would score 2.225 against one of them": ideal("perfect_model", "raw10", 2.225, 0.36, 0.3, 0.4),
+		"above that of an infinite raw ensemble":                 ideal("fair_calibrated", "raw10", 1, 1.1, 1.05, 1.2)} {
+		if got := idealScoreTables([]score.IdealScore{y}, r); !strings.Contains(got[0].Title, want) {
 			t.Errorf("%q lacks %q", got[0].Title, want)
 		}
 	}
-	if idealScoreTables(nil) != nil {
+	if idealScoreTables(nil, r) != nil {
 		t.Error("a table of nothing")
 	}
 }

@@ -22,8 +22,48 @@ const (
 	marginBottom = 18.0
 )
 
-// pixels is the resolution of the images in a page, in pixels per SVG unit.
-const pixels = 2
+// fullResolution is the area of maps, in square SVG units, up to which a page has images of full resolution.
+const fullResolution = 4.5e6
+
+// resolution is the resolution of the images on a page whose maps have this total area in square SVG
+// units, in pixels per SVG unit: 2 on pages with few maps, 0.6 with many. It decreases faster than the
+// root of the area, since coarse images need more bytes for each pixel.
+func resolution(area float64) float64 {
+	return 2 * math.Min(1, math.Max(0.3, math.Pow(fullResolution/math.Max(area, 1), 0.75)))
+}
+
+// area is the total area of the images of a panel in square SVG units. The aspect ratio of a projected grid
+// is taken as that of its rows and columns.
+func (p *Panel) area() (sum float64) {
+	for i := range p.Maps {
+		g, aspect := p.Maps[i].Grid, 1.0
+		if g == nil || g.Kind == ensemble.Points || p.Maps[i].Spaghetti != nil {
+			continue
+		}
+		if aspect = float64(g.NY) / float64(max(1, g.NX)); g.Kind != ensemble.Projected {
+			aspect = newView(g).aspect
+		}
+		w := p.mapWidth() - marginLeft - marginRight
+		sum += w * w * aspect
+	}
+	return sum
+}
+
+// columns is the number of maps side by side.
+func (p *Panel) columns() int {
+	if len(p.Maps) > 4 {
+		return 3
+	}
+	return []int{1, 1, 2, 3, 2}[len(p.Maps)]
+}
+
+// mapWidth is the width of each map with its margins, in SVG units.
+func (p *Panel) mapWidth() float64 {
+	if p.Stamps {
+		return 190
+	}
+	return []float64{0, 480, 440, 400}[p.columns()]
+}
 
 // coastID is the id of the coastline element, which all maps of a page reference.
 const coastID = "coast"
@@ -55,35 +95,57 @@ var coastPath = sync.OnceValue(func() string {
 //
 //	marginLeft + (x−x0)/(x1−x0) · mw,   marginTop + (y1−y)/(y1−y0) · mh,   mh = aspect · mw
 //
-// Layers from bottom to top: the field as an embedded PNG image (stations: a grey background),
-// graticule, coastlines on a white halo, outline, stations, frame, labels, extremes. On
-// longitude and latitude the coastlines are references to one element of the page.
+// Layers from bottom to top: the field as an embedded PNG image (stations and spaghetti: a grey
+// background), graticule, coastlines on a white halo, isolines or spaghetti, outline, stations, frame,
+// labels, extremes. On longitude and latitude the coastlines are references to one element of the
+// page. Stamps have no labels and extremes.
 //
+// Unit: pixels is the resolution of the image in pixels per unit.
 // Errors: those of the PNG encoder.
-func (c *picture) svg(w float64) (string, error) {
+func (c *picture) svg(w, pixels float64) (string, error) {
 	v := c.view
 	mw := w - marginLeft - marginRight
 	mh := mw * v.aspect
 	x := func(p float64) float64 { return marginLeft + (p-v.x0)/(v.x1-v.x0)*mw }
 	y := func(p float64) float64 { return marginTop + (v.y1-p)/(v.y1-v.y0)*mh }
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg class="map" viewBox="0 0 %s %s" role="img" aria-label="%s">`, num(w), num(marginTop+mh+marginBottom), html.EscapeString(c.alt()))
-	if c.m.Grid.Kind == ensemble.Points {
+	box := fmt.Sprintf("0 0 %s %s", num(w), num(marginTop+mh+marginBottom))
+	if c.panel.Stamps { // without margins
+		box = fmt.Sprintf("%s %s %s %s", num(marginLeft-1), num(marginTop-1), num(mw+2), num(mh+2))
+	}
+	fmt.Fprintf(&b, `<svg class="map" viewBox="%s" role="img" aria-label="%s">`, box, html.EscapeString(c.alt()))
+	if c.m.Grid.Kind == ensemble.Points || c.m.Spaghetti != nil {
 		fmt.Fprintf(&b, `<rect x="%s" y="%s" width="%s" height="%s" fill="#f4f4f2"/>`, num(marginLeft), num(marginTop), num(mw), num(mh))
 	} else {
 		var buf bytes.Buffer // default compression: the best level takes 13 times as long and saves a tenth of the bytes
-		if err := png.Encode(&buf, v.raster(c.m.Values, c.scale, int(math.Round(mw*pixels)))); err != nil {
+		if err := png.Encode(&buf, v.raster(c.m.Values, c.m.Muted, c.scale, int(math.Round(mw*pixels)))); err != nil {
 			return "", fmt.Errorf("report: map %q: %w", c.m.Title, err)
 		}
 		fmt.Fprintf(&b, `<image x="%s" y="%s" width="%s" height="%s" preserveAspectRatio="none" href="data:image/png;base64,%s"/>`,
 			num(marginLeft), num(marginTop), num(mw), num(mh), base64.StdEncoding.EncodeToString(buf.Bytes()))
 	}
+	c.layers(&b, x, y, mw, mh)
+	if c.panel.Stamps {
+		b.WriteString(`</svg>`)
+		return b.String(), nil
+	}
+	c.axes(&b, x, y, w, mh)
+	if c.low >= 0 && c.low != c.high && c.m.Spaghetti == nil && c.m.Muted == nil && !c.panel.Probability {
+		c.marks(&b, x, y, mw, mh)
+	}
+	b.WriteString(`</svg>`)
+	return b.String(), nil
+}
+
+// layers draws what lies between the field and the labels.
+func (c *picture) layers(b *strings.Builder, x, y func(float64) float64, mw, mh float64) {
+	v := c.view
 	// Graticule: dark lines on light fields.
 	class := "graticule"
 	if c.isPale() {
 		class = "graticule pale"
 	}
-	fmt.Fprintf(&b, `<path class="%s" d="`, class)
+	fmt.Fprintf(b, `<path class="%s" d="`, class)
 	for _, l := range c.lines {
 		b.WriteString(path(l, x, y))
 	}
@@ -94,56 +156,95 @@ func (c *picture) svg(w float64) (string, error) {
 		for _, l := range c.coast() {
 			d.WriteString(path(l, x, y))
 		}
-		fmt.Fprintf(&b, `<path class="halo" d="%s"/><path class="shore" d="%s"/>`, d.String(), d.String())
+		fmt.Fprintf(b, `<path class="halo" d="%s"/><path class="shore" d="%s"/>`, d.String(), d.String())
 	} else {
-		fmt.Fprintf(&b, `<svg x="%s" y="%s" width="%s" height="%s" viewBox="%s %s %s %s" preserveAspectRatio="none">`,
+		fmt.Fprintf(b, `<svg x="%s" y="%s" width="%s" height="%s" viewBox="%s %s %s %s" preserveAspectRatio="none">`,
 			num(marginLeft), num(marginTop), num(mw), num(mh), num(v.x0*10), num(-v.y1*10), num((v.x1-v.x0)*10), num((v.y1-v.y0)*10))
 		for _, class := range []string{"halo", "shore"} {
 			for _, t := range v.turns() {
-				fmt.Fprintf(&b, `<use class="%s" href="#%s" x="%s"/>`, class, coastID, num(t*10))
+				fmt.Fprintf(b, `<use class="%s" href="#%s" x="%s"/>`, class, coastID, num(t*10))
 			}
 		}
 		b.WriteString(`</svg>`)
 	}
+	switch {
+	case c.m.Spaghetti != nil:
+		b.WriteString(c.spaghettiSVG(mw))
+	case c.panel.Isolines > 0:
+		b.WriteString(c.isolinesSVG(mw))
+	}
 	if len(c.m.Outline) > 1 { // clipped to the frame
 		var d strings.Builder
 		for _, l := range c.outline() {
-			d.WriteString(path(l, x, y))
+			line, west, east := make([]point, len(l)), false, false
+			for i, p := range l {
+				line[i] = point{x(p.x), y(p.y)}
+				west, east = west || p.x < v.x1, east || p.x > v.x0
+			}
+			if west && east { // else the copy lies beside the map
+				d.WriteString(polyline(simplified(line)))
+			}
 		}
-		fmt.Fprintf(&b, `<svg x="%s" y="%s" width="%s" height="%s" viewBox="%s %s %s %s"><path class="outline halo" d="%s"/><path class="outline" d="%s"/></svg>`,
+		fmt.Fprintf(b, `<svg x="%s" y="%s" width="%s" height="%s" viewBox="%s %s %s %s"><path class="outline halo" d="%s"/><path class="outline" d="%s"/></svg>`,
 			num(marginLeft), num(marginTop), num(mw), num(mh), num(marginLeft), num(marginTop), num(mw), num(mh), d.String(), d.String())
 	}
 	if c.m.Grid.Kind == ensemble.Points {
-		for k, q := range c.m.Values {
-			p := v.place(k)
-			fill := "none"
-			if f := float64(q); !math.IsNaN(f) && !math.IsInf(f, 0) {
-				fill = hex(c.scale.colours[c.scale.band(f)])
+		c.stations(b, x, y)
+	}
+	fmt.Fprintf(b, `<rect class="frame" x="%s" y="%s" width="%s" height="%s"/>`, num(marginLeft), num(marginTop), num(mw), num(mh))
+}
+
+// stations draws a dot for each station, small ones for missing and muted values below the others.
+func (c *picture) stations(b *strings.Builder, x, y func(float64) float64) {
+	n := len(c.scale.colours)
+	dots := make([]strings.Builder, 2*n+1) // missing, then pale bands, then bands
+	for k, q := range c.m.Values {
+		p := c.view.place(k)
+		f, at := float64(q), 0
+		if !math.IsNaN(f) && !math.IsInf(f, 0) {
+			at = 1 + c.scale.band(f)
+			if c.m.Muted == nil || !c.m.Muted[k] {
+				at += n
 			}
-			fmt.Fprintf(&b, `<circle class="station" cx="%s" cy="%s" r="3.5" fill="%s"/>`, num(x(p.x)), num(y(p.y)), fill)
+		}
+		fmt.Fprintf(&dots[at], "M%.1f %.1fh0", x(p.x), y(p.y))
+	}
+	// Dots are the round caps of lines without length: a fifth of the bytes of circles.
+	for at := range dots {
+		d := dots[at].String()
+		switch {
+		case d == "":
+		case at == 0:
+			fmt.Fprintf(b, `<path class="station missing" d="%s"/>`, d)
+		case at <= n:
+			fmt.Fprintf(b, `<path class="station muted" d="%s"/><path class="station small" style="stroke:%s" d="%s"/>`, d, hex(pale(c.scale.colours[at-1])), d)
+		default:
+			fmt.Fprintf(b, `<path class="station" d="%s"/><path class="station inner" style="stroke:%s" d="%s"/>`, d, hex(c.scale.colours[at-1-n]), d)
 		}
 	}
-	fmt.Fprintf(&b, `<rect class="frame" x="%s" y="%s" width="%s" height="%s"/>`, num(marginLeft), num(marginTop), num(mw), num(mh))
-	// Labels; those that would overlap the previous one are left out.
+}
+
+// axes writes the labels of meridians and parallels; those that would overlap the previous one are left
+// out.
+func (c *picture) axes(b *strings.Builder, x, y func(float64) float64, w, mh float64) {
 	last := math.Inf(-1)
 	for _, l := range c.below {
 		if at := x(l.at); at-last > 34 {
-			fmt.Fprintf(&b, `<text class="tick" x="%s" y="%s" text-anchor="middle">%s</text>`, num(math.Min(at, w-12)), num(marginTop+mh+13), l.text)
+			anchor := "middle"
+			if at > w-marginRight-8 { // a label at the right border ends at it
+				anchor, at = "end", w-1
+			}
+			fmt.Fprintf(b, `<text class="tick" x="%s" y="%s" text-anchor="%s">%s</text>`, num(at), num(marginTop+mh+13), anchor, l.text)
 			last = at
 		}
 	}
 	last = math.Inf(1)
 	for _, l := range c.left {
 		if at := y(l.at); last-at > 13 {
-			fmt.Fprintf(&b, `<text class="tick" x="%s" y="%s" text-anchor="end">%s</text>`, num(marginLeft-4), num(at+3.5), l.text)
+			fmt.Fprintf(b, `<text class="tick" x="%s" y="%s" text-anchor="end">%s</text>`, num(marginLeft-4), num(at+3.5), l.text)
 			last = at
 		}
 	}
-	if c.low >= 0 && c.low != c.high {
-		c.marks(&b, x, y, mw, mh)
-	}
-	b.WriteString(`</svg>`)
-	return b.String(), nil
 }
 
 // marks draws a triangle with the value at each extreme, pointing upwards at the maximum and
@@ -199,16 +300,18 @@ func num(v float64) string {
 // bar draws the colour bar of a panel: bands, arrows at open ends, numbers at labelled bounds,
 // the unit, and a sample of the hatching if there are missing values.
 //
-// Unit: SVG units of a 560 × 46 viewBox, 100 wider with a sample.
+// Unit: SVG units of a viewBox of height 38; the bar is 560 wide.
 func (s *scale) bar(u string, missing bool) string {
 	const w, h, rim = 560.0, 13.0, 26.0
 	n := len(s.colours)
-	width := w
+	u = unit(u)
+	width := w + 9*float64(len([]rune(u)))
+	sample := width + 14
 	if missing {
-		width += 100
+		width = sample + 100
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg class="bar" viewBox="0 0 %s 46" role="img" aria-label="%s">`, num(width), html.EscapeString(s.alt(u, missing)))
+	fmt.Fprintf(&b, `<svg class="bar" viewBox="0 0 %s 38" role="img" aria-label="%s">`, num(width), html.EscapeString(s.alt(u, missing)))
 	// The bands; each is drawn 0.3 wider, so that no gap shows between them.
 	each := (w - 2*rim) / float64(n)
 	for i, c := range s.colours {
@@ -228,14 +331,14 @@ func (s *scale) bar(u string, missing bool) string {
 	for i := range s.bounds {
 		if s.label[i] {
 			at := rim + float64(i)*each
-			fmt.Fprintf(&b, `<path class="frame" d="M%s 16v4"/><text class="tick" x="%s" y="30" text-anchor="middle">%s</text>`, num(at), num(at), s.bound(i))
+			fmt.Fprintf(&b, `<path class="frame" d="M%s 16v4"/><text class="tick" x="%s" y="33" text-anchor="middle">%s</text>`, num(at), num(at), s.bound(i))
 		}
 	}
-	if t := unit(u); t != "" {
-		fmt.Fprintf(&b, `<text class="tick unit" x="%s" y="43" text-anchor="middle">%s</text>`, num(w/2), html.EscapeString(t))
+	if u != "" {
+		fmt.Fprintf(&b, `<text class="tick unit" x="%s" y="14">%s</text>`, num(w-8), html.EscapeString(u))
 	}
 	if missing {
-		fmt.Fprintf(&b, `<rect x="%s" y="3" width="22" height="13" fill="url(#hatch)" class="swatch"/><text class="tick" x="%s" y="13">missing</text>`, num(w), num(w+28))
+		fmt.Fprintf(&b, `<rect x="%s" y="3" width="22" height="13" fill="url(#hatch)" class="swatch"/><text class="tick" x="%s" y="13">missing</text>`, num(sample), num(sample+28))
 	}
 	b.WriteString(`</svg>`)
 	return b.String()
@@ -245,7 +348,7 @@ func (s *scale) bar(u string, missing bool) string {
 // hatching.
 func (s *scale) alt(u string, missing bool) string {
 	n := len(s.colours)
-	t := fmt.Sprintf("Colour scale from %s to %s %s in %d bands of %s.", s.text(s.bounds[0]), s.text(s.bounds[n]), unit(u), n, decimals(s.step, places(s.step)))
+	t := fmt.Sprintf("Colour scale from %s to %s %s in %d bands of %s.", s.text(s.bounds[0]), s.text(s.bounds[n]), u, n, decimals(s.step, places(s.step)))
 	if s.under || s.over {
 		t += " Few values lie beyond its ends, which are drawn as arrows."
 	}

@@ -30,6 +30,8 @@ type Page struct {
 	// Versions, device and other properties of the environment.
 	Facts    []Fact
 	Warnings []string
+	// Places are maps of the difference of a score by place.
+	Places []Panel
 }
 
 // Fact is a name with a value as text.
@@ -70,13 +72,31 @@ type File struct {
 type Panel struct {
 	// "temperature at 850hPa, init … valid …".
 	Title string
-	// Unit of all maps, SI.
+	// Unit of all maps, as displayed.
 	Unit string
 	// Valid is the valid time; zero: unknown.
 	Valid ensemble.Valid
 	// Diverging: colours are symmetric about zero, for differences.
 	Diverging bool
-	Maps      []Map
+	// Palette are the colours of amounts; nil: Sequential.
+	Palette Colours
+	// Probability: the scale is 0 to 100 %.
+	Probability bool
+	// Isolines is the interval of isolines; 0: none.
+	Isolines float64
+	Maps     []Map
+	// SameScale are fields of other panels with the same quantity, which shares its colour scale.
+	SameScale [][]float32
+	// Variable and Lead group panels: a page with several of either shows one group at a time.
+	Variable, Lead string
+	// Stamps: many small maps without axes.
+	Stamps bool
+	// Folded: hidden until the reader opens it.
+	Folded bool
+	// PageOnly: the panel has no PNG files.
+	PageOnly bool
+	// Note stands below the title.
+	Note string
 }
 
 // RenderedPanel is a Panel with rendered pictures. Rendering takes most of the time of a page.
@@ -92,6 +112,14 @@ type Map struct {
 	// Outline is a line drawn over the field, usually around an area; nil: none. Longitudes
 	// continue beyond ±180 where it crosses the date line.
 	Outline []Place
+	// Muted marks points that are drawn pale, because their values are not significant; nil: none.
+	Muted []bool
+	// Spaghetti are drawn instead of the field; nil: none.
+	Spaghetti *Spaghetti
+	// Reference is the system that a map of differences compares with, and WorseShare the fraction of
+	// the area with a significantly worse score.
+	Reference  string
+	WorseShare float64
 }
 
 // Place is a location on the globe.
@@ -104,8 +132,12 @@ type Chart struct {
 	// Title and axis labels.
 	Title, X, Y string
 	// Logarithmic y axis.
-	LogY  bool
-	Lines []Line
+	LogY bool
+	// Zero: the y axis contains 0, with a line.
+	Zero bool
+	// Narrow: for a card of half the width.
+	Narrow bool
+	Lines  []Line
 }
 
 // Line is one curve of a Chart.
@@ -114,4 +146,6 @@ type Chart struct {
 type Line struct {
 	Name string
 	X, Y []float64
+	// Low and High are the ends of intervals; nil: none.
+	Low, High []float64
 }

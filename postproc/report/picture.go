@@ -31,7 +31,7 @@ type picture struct {
 // isPale reports whether most of the background is light, so that white lines would be
 // invisible: difference maps, maps without values, and stations.
 func (c *picture) isPale() bool {
-	return c.panel.Diverging || c.low < 0 || c.m.Grid.Kind == ensemble.Points
+	return c.panel.Diverging || c.panel.Probability || c.panel.Palette != nil || c.low < 0 || c.m.Grid.Kind == ensemble.Points || c.m.Spaghetti != nil
 }
 
 // label is a text at a position along an edge.
@@ -339,6 +339,9 @@ func (p *Panel) when() string {
 func unit(u string) string {
 	if u == "1" {
 		return ""
+	}
+	if u == "degC" {
+		return "°C"
 	}
 	fields := strings.Fields(u)
 	for i, f := range fields {

@@ -149,7 +149,9 @@ func (c *picture) plot() *plot.Plot {
 
 // image is the field as an image with 1000 columns, about the resolution of the canvas at its
 // largest size.
-func (c *picture) image() image.Image { return c.view.raster(c.m.Values, c.scale, 1000) }
+func (c *picture) image() image.Image {
+	return c.view.raster(c.m.Values, c.m.Muted, c.scale, 1000)
+}
 
 // Plot draws graticule, coastlines, outline, frame, stations and extremes above the field. It
 // implements plot.Plotter.
@@ -175,6 +177,7 @@ func (c *picture) Plot(canvas draw.Canvas, p *plot.Plot) {
 	coast := c.coast()
 	stroke(coast, draw.LineStyle{Color: haloInk, Width: 2})
 	stroke(coast, draw.LineStyle{Color: shoreInk, Width: 0.7})
+	c.strokeIsolines(canvas, tx, ty)
 	outline := c.outline()
 	stroke(outline, draw.LineStyle{Color: haloInk, Width: 4})
 	stroke(outline, draw.LineStyle{Color: ink, Width: 2})
@@ -191,6 +194,24 @@ func (c *picture) Plot(canvas draw.Canvas, p *plot.Plot) {
 	}
 	if c.low >= 0 && c.low != c.high {
 		c.drawMarks(canvas, tx, ty)
+	}
+}
+
+// strokeIsolines draws the isolines of the map.
+func (c *picture) strokeIsolines(canvas draw.Canvas, tx, ty func(float64) vg.Length) {
+	v := c.view
+	if !(c.panel.Isolines > 0) || v.cols == nil || v.rows == nil {
+		return
+	}
+	l := v.sample(c.m.Values, 560)
+	for _, level := range levels(c.m.Values, c.panel.Isolines) {
+		for _, line := range l.isolines(level) {
+			pts := make([]vg.Point, len(line))
+			for i, p := range line {
+				pts[i] = vg.Point{X: tx(v.x0 + p.x/float64(l.nx-1)*(v.x1-v.x0)), Y: ty(v.y1 - p.y/float64(l.ny-1)*(v.y1-v.y0))}
+			}
+			canvas.StrokeLines(draw.LineStyle{Color: ink, Width: 0.8}, pts)
+		}
 	}
 }
 
@@ -266,7 +287,11 @@ func (c *picture) drawBar(canvas draw.Canvas) {
 			canvas.FillText(style, vg.Point{X: x, Y: bottom - 5}, s.bound(i))
 		}
 	}
-	if u := c.panel.Unit; u != "1" { // in UDUNITS notation: the font has no superscript minus
+	u := c.panel.Unit
+	if u == "degC" {
+		u = "°C"
+	}
+	if u != "1" { // in UDUNITS notation: the font has no superscript minus
 		canvas.FillText(style, vg.Point{X: (left + right) / 2, Y: bottom - 19}, u)
 	}
 	if c.missing > 0 {

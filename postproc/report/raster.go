@@ -38,13 +38,17 @@ func hatchColour(x, y int) color.RGBA { return hatchColours[hatch(x, y)] }
 // four surrounding points, so that it creates no new extremes. The positions between grid
 // lines are computed once for all columns and rows.
 //
-// Shape: values [NY*NX]. Missing: a pixel whose nearest point is missing is hatched.
+// Shape: values and muted [NY*NX], muted nil: none. A pixel whose nearest point is muted is pale.
+// Missing: a pixel whose nearest point is missing is hatched.
 // Cost: 16 multiplications per pixel.
-func (v *view) raster(values []float32, s *scale, w int) *image.Paletted {
+func (v *view) raster(values []float32, muted []bool, s *scale, w int) *image.Paletted {
 	h := max(1, int(math.Round(float64(w)*v.aspect)))
 	palette := color.Palette{hatchColours[hatchGround], hatchColours[hatchLine]}
 	for _, c := range s.colours {
 		palette = append(palette, c)
+	}
+	for _, c := range s.colours {
+		palette = append(palette, pale(c))
 	}
 	img := image.NewPaletted(image.Rect(0, 0, w, h), palette)
 	xs := interpolationPoints(v.cols, w, func(i int) float64 { return v.x0 + (float64(i)+0.5)/float64(w)*(v.x1-v.x0) })
@@ -55,12 +59,26 @@ func (v *view) raster(values []float32, s *scale, w int) *image.Paletted {
 			switch q := v.value(values, &xs[i], &ys[j]); {
 			case !math.IsNaN(q):
 				img.Pix[at] = uint8(firstBand + s.band(q))
+				if muted != nil && muted[v.nearest(&xs[i], &ys[j])] {
+					img.Pix[at] += uint8(len(s.colours))
+				}
 			default:
 				img.Pix[at] = hatch(i, j)
 			}
 		}
 	}
 	return img
+}
+
+// nearest is the index of the grid point nearest to a position.
+func (v *view) nearest(x, y *interpolationPoint) int {
+	nx := v.grid.NX
+	j := 1 + int(math.Round(y.f))
+	i := x.index[1+int(math.Round(x.f))]
+	if y.beyond[j] {
+		i = (i + nx/2) % nx
+	}
+	return y.index[j]*nx + i
 }
 
 // interpolationPoint is a position between two grid lines, with the four lines around it.

@@ -98,12 +98,12 @@ func samplePage() *Page {
 		Title:  `Report of <run> & "co"`,
 		Status: []Fact{{"status", "degraded"}, {"members", "9 used of 10"}},
 		Panels: []Panel{
-			{Title: "Temperature at 850hPa: mean", Unit: "K", Valid: noon, Maps: []Map{{"raw mean", g, filled(g, wave), []Place{{170, -30}, {200, -30}, {200, 0}, {170, 0}, {170, -30}}}, {"post-processed mean", g, hole, nil}}},
-			{Title: "Wind at 10m: difference", Unit: "m s-1", Valid: noon, Diverging: true, Maps: []Map{{"post-processed minus raw", region, filled(region, func(lon, lat float64) float64 { return math.Sin(lon/5) + math.Cos(lat/7) }), []Place{{0, 45}, {5, 50}}},
-				{"polar", polar, filled(polar, func(lon, lat float64) float64 { return math.Cos(lon*math.Pi/180) * (90 - lat) / 30 }), []Place{{0, 80}, {90, 80}}}, {"stations", stations, []float32{-2, 1, float32(math.NaN())}, nil}}},
-			{Title: "Nothing", Unit: "K", Valid: noon, Maps: []Map{{"all missing", g, void, nil}}},
+			{Title: "Temperature at 850hPa: mean", Unit: "K", Valid: noon, Maps: []Map{{Title: "raw mean", Grid: g, Values: filled(g, wave), Outline: []Place{{170, -30}, {200, -30}, {200, 0}, {170, 0}, {170, -30}}}, {Title: "post-processed mean", Grid: g, Values: hole}}},
+			{Title: "Wind at 10m: difference", Unit: "m s-1", Valid: noon, Diverging: true, Maps: []Map{{Title: "post-processed minus raw", Grid: region, Values: filled(region, func(lon, lat float64) float64 { return math.Sin(lon/5) + math.Cos(lat/7) }), Outline: []Place{{0, 45}, {5, 50}}},
+				{Title: "polar", Grid: polar, Values: filled(polar, func(lon, lat float64) float64 { return math.Cos(lon*math.Pi/180) * (90 - lat) / 30 }), Outline: []Place{{0, 80}, {90, 80}}}, {Title: "stations", Grid: stations, Values: []float32{-2, 1, float32(math.NaN())}}}},
+			{Title: "Nothing", Unit: "K", Valid: noon, Maps: []Map{{Title: "all missing", Grid: g, Values: void}}},
 		},
-		Charts: []Chart{{Title: "Loss", X: "epoch", Y: "loss", Lines: []Line{{"training", []float64{1, 2, 3}, []float64{0.9, 0.5, 0.4}}, {"validation", []float64{1, 2, 3}, []float64{0.8, math.NaN(), 0.45}}}}},
+		Charts: []Chart{{Title: "Loss", X: "epoch", Y: "loss", Lines: []Line{{Name: "training", X: []float64{1, 2, 3}, Y: []float64{0.9, 0.5, 0.4}}, {Name: "validation", X: []float64{1, 2, 3}, Y: []float64{0.8, math.NaN(), 0.45}}}}},
 		Scores: &score.Result{
 			Scores: []score.Value{value("network", "rmse", 1.25, 1.2, 1.3), value("raw10", "rmse", 1.5, 1.4, 1.6), value("network", "bias", -0.1, -0.2, 0), value("raw10", "bias", 0.05, 0, 0.1),
 				value("network", "spread_skill", 0.98, 0.9, 1.1), value("raw10", "spread_skill", 0.6, 0.5, 0.7), value("network", "spread", 1, math.NaN(), math.NaN()), value("raw10", "spread", 0.7, 0.6, 0.8)},
@@ -221,7 +221,7 @@ func TestEmptyPage(t *testing.T) {
 }
 
 func TestMapThatDoesNotFillItsGrid(t *testing.T) {
-	p := Panel{Title: "x", Maps: []Map{{"y", globe(8, 4), make([]float32, 31), nil}}}
+	p := Panel{Title: "x", Maps: []Map{{Title: "y", Grid: globe(8, 4), Values: make([]float32, 31)}}}
 	if err := (&Page{Panels: []Panel{p}}).Write(io.Discard); err == nil {
 		t.Error("the page was written")
 	}
@@ -270,8 +270,8 @@ func TestDiagrams(t *testing.T) {
 	if strings.Contains(text, "NaN") || strings.Contains(text, "Inf") {
 		t.Error("the page shows NaN or Inf")
 	}
-	if n := strings.Count(text, `class="plot"`); n != 18 { // two leads × (PIT, and for two systems reliability, ROC, value, spread)
-		t.Errorf("%d diagrams, want 18", n)
+	if n := strings.Count(text, `class="plot"`); n != 18+6 { // two leads × (PIT, and for two systems reliability, ROC, value, spread); at a glance (spread, reliability, PIT)
+		t.Errorf("%d diagrams, want 24", n)
 	}
 }
 

@@ -36,14 +36,31 @@ const bands = 20
 //     bar become arrows.
 //  2. A diverging scale is made symmetric about zero, which is then a bound.
 //  3. A constant field gets a range of ±0.1 % of its value.
-//  4. Bands have a round width, about a twentieth of the range; bounds are multiples of it.
+//  4. Bands have a round width, about a twentieth of the range, or that of isolines; bounds are
+//     multiples of it.
 //  5. About eight of the bounds have a number.
+//
+// Probabilities have a fixed scale of ten bands from 0 to 100 %.
 //
 // Missing: NaN and infinities are ignored; without values the scale is 0 to 1.
 func newScale(p *Panel) *scale {
+	if p.Probability {
+		s := &scale{step: 10}
+		for k := range 11 {
+			s.bounds, s.label = append(s.bounds, 10*float64(k)), append(s.label, k%2 == 0)
+		}
+		for k := range 10 {
+			s.colours = append(s.colours, Probabilities.At(float64(k)/9))
+		}
+		return s
+	}
 	var all []float64
+	fields := p.SameScale
 	for _, m := range p.Maps {
-		for _, x := range m.Values {
+		fields = append(fields[:len(fields):len(fields)], m.Values)
+	}
+	for _, values := range fields {
+		for _, x := range values {
 			if v := float64(x); !math.IsNaN(v) && !math.IsInf(v, 0) {
 				all = append(all, v)
 			}
@@ -74,8 +91,14 @@ func newScale(p *Panel) *scale {
 	// from and to are the outer bounds in units of step. The tolerances keep bounds that
 	// rounding has moved by less than 1e-9 of a band.
 	s := &scale{step: roundStep((high - low) / bands)}
+	if p.Isolines > 0 && (high-low)/p.Isolines < 2*bands {
+		s.step = p.Isolines
+	}
 	from, to := math.Floor(low/s.step+1e-9), math.Ceil(high/s.step-1e-9)
 	colours := Sequential
+	if p.Palette != nil {
+		colours = p.Palette
+	}
 	if p.Diverging {
 		colours = Diverging
 	}
@@ -88,7 +111,11 @@ func newScale(p *Panel) *scale {
 		s.label = append(s.label, math.Mod(k, every) == 0)
 	}
 	for i := range n {
-		s.colours = append(s.colours, colours.At((float64(i)+0.5)/float64(n)))
+		c := colours.At((float64(i) + 0.5) / float64(n))
+		if p.Isolines > 0 { // lighter, so that lines and their labels stand out
+			c = color.RGBA{c.R/2 + 127, c.G/2 + 127, c.B/2 + 127, 255}
+		}
+		s.colours = append(s.colours, c)
 	}
 	return s
 }

@@ -3,6 +3,9 @@ package report
 import (
 	"image/color"
 	"math"
+	"regexp"
+	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -47,23 +50,41 @@ func TestDivergingIsSymmetricAboutItsMiddle(t *testing.T) {
 	}
 }
 
-// The page's text colours on its grounds, and lines on white.
+// The page's text and lines have a contrast of at least 4.5 to their grounds, light and dark, and no
+// colour of one scheme is missing in the other.
 func TestContrast(t *testing.T) {
 	parse := func(s string) color.RGBA {
-		n := 0
-		for _, c := range s[1:] {
-			d := int(c - '0')
-			if c >= 'a' {
-				d = int(c-'a') + 10
-			}
-			n = n*16 + d
+		if len(s) == 4 {
+			s = "#" + strings.Repeat(s[1:2], 2) + strings.Repeat(s[2:3], 2) + strings.Repeat(s[3:4], 2)
+		}
+		n, err := strconv.ParseUint(s[1:], 16, 32)
+		if err != nil {
+			t.Fatal(err)
 		}
 		return color.RGBA{uint8(n >> 16), uint8(n >> 8), uint8(n), 255}
 	}
-	for _, c := range append([]string{"#1c2228", "#4a525a", "#124a8c", "#0b5c3a", "#9c2f00"}, lineColours...) {
-		for _, ground := range []string{"#ffffff", "#f5f6f7", "#eef3f9", "#fdf4ee"} {
-			if r := (luminance(parse(ground)) + 0.05) / (luminance(parse(c)) + 0.05); r < 4.5 {
-				t.Errorf("%s on %s has a contrast of %.1f", c, ground, r)
+	of := func(text string) map[string]string {
+		out := map[string]string{}
+		for _, m := range regexp.MustCompile(`--([a-z0-9]+): ([^;]+);`).FindAllStringSubmatch(text, -1) {
+			out[m[1]] = m[2]
+		}
+		return out
+	}
+	_, dark, _ := strings.Cut(pageText, "prefers-color-scheme: dark")
+	dark, _, _ = strings.Cut(dark, "}")
+	schemes := map[string]map[string]string{"light": of(pictureStyles), "dark": of(dark)}
+	for name := range schemes["light"] {
+		if schemes["dark"][name] == "" {
+			t.Errorf("--%s has no dark colour", name)
+		}
+	}
+	for scheme, colours := range schemes {
+		for _, front := range []string{"ink", "quiet", "accent", "good", "bad", "fair", "raw", "l0", "l1", "l2", "l3", "l4", "l5"} {
+			for _, ground := range []string{"page", "soft", "best", "alert"} {
+				a, b := luminance(parse(colours[front])), luminance(parse(colours[ground]))
+				if r := (max(a, b) + 0.05) / (min(a, b) + 0.05); r < 4.5 {
+					t.Errorf("%s: %s %s on %s %s has a contrast of %.1f", scheme, front, colours[front], ground, colours[ground], r)
+				}
 			}
 		}
 	}

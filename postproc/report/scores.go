@@ -140,7 +140,7 @@ func targets(r *score.Result) []target {
 				ideal = append(ideal, y)
 			}
 		}
-		t.Best = idealScoreTables(ideal)
+		t.Best = idealScoreTables(ideal, r)
 		for _, c := range r.Calibration {
 			if k == (key{c.Variable, c.Level, c.Lead}) && score.IsOverall(c.Region, c.Season) {
 				t.Words = append(t.Words, Fact{c.System, c.Text})
@@ -271,18 +271,13 @@ func drawComparisons(all []score.Comparison, confidence float64) (out []comparis
 	low, high = math.Max(low-0.02, -1), math.Min(high+0.02, 1)
 	for _, c := range all {
 		g := comparison{System: c.System, Reference: c.Reference, ID: score.Label(c.ID, c.Threshold), P: probability(float64(c.P)), Value: percent(float64(c.SkillScore)),
-			Interval: interval(float64(c.CILow), float64(c.CIHigh), 100), Verdict: "○ undecided"}
+			Interval: interval(float64(c.CILow), float64(c.CIHigh), 100)}
 		if c.ReferenceID != "" && c.ReferenceID != c.ID {
 			g.Reference += " (" + c.ReferenceID + ")"
 		}
-		switch {
-		case c.CILow > 0:
-			g.Verdict, g.Decided = "▲ better", true
-		case c.CIHigh < 0:
-			g.Verdict, g.Decided = "▼ worse", true
-		case math.IsNaN(float64(c.CILow)):
-			g.Verdict = "– no interval"
-		}
+		decision := c.Decision()
+		g.Verdict = map[string]string{"better": "▲ better", "worse": "▼ worse", "undecided": "○ undecided", "unknown": "– no interval"}[decision]
+		g.Decided = decision == "better" || decision == "worse"
 		g.Plot = template.HTML(comparisonSVG(&c, low, high, confidence)) // text in it is escaped
 		out = append(out, g)
 	}
@@ -531,6 +526,15 @@ func longName(variable string) string {
 		return capitalise(v.LongName)
 	}
 	return variable
+}
+
+// QuantityName is a variable with its level for display: "Temperature at 850 hPa". Variables of a single
+// level, whose name contains it, have none: "2 metre temperature".
+func QuantityName(variable, level string) string {
+	if v, ok := ensemble.VariableNamed(variable); ok && !v.OnManyLevels() && v.Level.String() == level {
+		return longName(variable)
+	}
+	return longName(variable) + " at " + spaced(level)
 }
 
 // joined matches a number that is followed by its unit without a space.

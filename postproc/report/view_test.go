@@ -25,11 +25,11 @@ func TestMarksStandWhereTheyBelong(t *testing.T) {
 		values := filled(g, func(lon, lat float64) float64 {
 			return math.Exp(-distance2(lon, lat, 90, 45)/50) - math.Exp(-distance2(lon, lat, -10, -30)/50)
 		})
-		img := v.raster(values, newScale(&Panel{Diverging: true, Maps: []Map{{"", g, values, nil}}}), 360)
+		img := v.raster(values, nil, newScale(&Panel{Diverging: true, Maps: []Map{{Grid: g, Values: values}}}), 360)
 		if img.Bounds().Dy() != 180 {
 			t.Fatalf("%v: the picture is %v", size, img.Bounds())
 		}
-		top, bottom := len(img.Palette)-1, firstBand
+		top, bottom := firstBand+(len(img.Palette)-firstBand)/2-1, firstBand // pale colours follow
 		if c := int(img.ColorIndexAt(180+90, 90-45)); c < top-3 {
 			t.Errorf("%v: colour %d of %d at 90 E 45 N", size, c, top)
 		}
@@ -161,7 +161,7 @@ func TestInverseOfProjection(t *testing.T) {
 	if _, ok := v.projected.find(0, -40); ok {
 		t.Error("a place in the south is on a map of the north")
 	}
-	if c := newPicture(&Panel{Maps: []Map{{"", g, filled(g, wave), nil}}}, 0, newScale(&Panel{})); len(c.coast()) < 10 || len(c.lines) < 5 || len(c.below) < 2 || len(c.left) < 1 {
+	if c := newPicture(&Panel{Maps: []Map{{Grid: g, Values: filled(g, wave)}}}, 0, newScale(&Panel{})); len(c.coast()) < 10 || len(c.lines) < 5 || len(c.below) < 2 || len(c.left) < 1 {
 		t.Errorf("%d coastlines, %d graticule lines, labels %v %v", len(c.coast()), len(c.lines), c.below, c.left)
 	}
 }
@@ -206,7 +206,7 @@ func TestTags(t *testing.T) {
 // An outline over the date line is drawn on both sides of a global map, and clipped to its frame.
 func TestOutline(t *testing.T) {
 	g := globe(36, 18)
-	c := newPicture(&Panel{Maps: []Map{{"", g, filled(g, wave), []Place{{170, -30}, {200, -30}, {200, 0}, {170, 0}, {170, -30}}}}}, 0, newScale(&Panel{}))
+	c := newPicture(&Panel{Maps: []Map{{Grid: g, Values: filled(g, wave), Outline: []Place{{170, -30}, {200, -30}, {200, 0}, {170, 0}, {170, -30}}}}}, 0, newScale(&Panel{}))
 	west, east := false, false
 	for _, l := range c.outline() {
 		for _, p := range l {
@@ -216,7 +216,7 @@ func TestOutline(t *testing.T) {
 	if !west || !east {
 		t.Errorf("outline %v", c.outline())
 	}
-	svg, err := c.svg(400)
+	svg, err := c.svg(400, 2)
 	if err != nil || !strings.Contains(svg, `class="outline"`) {
 		t.Errorf("no outline, %v", err)
 	}

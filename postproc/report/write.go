@@ -31,6 +31,9 @@ var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 	"styles":    func() template.CSS { return template.CSS(pictureStyles) },
 }).Parse(pageText))
 
+// htmlOf marks text as HTML that is escaped already.
+func htmlOf(s string) template.HTML { return template.HTML(s) }
+
 // capitalise converts the first letter to upper case; it may have several bytes.
 func capitalise(s string) string {
 	r, n := utf8.DecodeRuneInString(s)
@@ -43,11 +46,10 @@ func capitalise(s string) string {
 // pageData is the data of the page template: the page with rendered pictures and formatted tables.
 type pageData struct {
 	*Page
-	// CoastID and CoastPath define the coastlines once for all maps; CoastPath is empty
-	// without maps.
-	CoastID   string
-	CoastPath string
-	Maps      []mapRow
+	glance
+	mapSection
+	// Pickers are those that exist.
+	Pickers []*picker
 	// Curves are Page.Charts; ByLead are scores as a function of lead.
 	Curves []curve
 	ByLead []curve
@@ -63,10 +65,33 @@ type pageData struct {
 	ScriptSum string
 }
 
+// glance is the upper part of a page: three lines, and pictures of each target.
+type glance struct {
+	Brief  []briefLine
+	Skill  *glanceFigure
+	Glance []chosen[pane]
+	Picker *picker
+}
+
+// mapSection holds the maps, grouped by variable and lead.
+type mapSection struct {
+	// CoastID and CoastPath define the coastlines once for all maps; CoastPath is empty
+	// without maps.
+	CoastID   string
+	CoastPath string
+	Maps      []chosen[[]mapRow]
+	MapPicker *picker
+}
+
 // mapRow is a rendered Panel.
 type mapRow struct {
 	// Title is that of the panel, When the valid time.
 	Title, When string
+	// As in Panel.
+	Variable, Lead, Note   string
+	Folded, Stamps, Single bool
+	Tall                   bool // higher than wide, or nearly
+	Legend                 []Fact
 	// Columns is the number of maps side by side.
 	Columns  int
 	Pictures []mapFigure
@@ -84,6 +109,7 @@ type mapFigure struct {
 	High, HighAt string
 	// Mean is area-weighted; Missing counts the missing points.
 	Mean, Missing, Unit string
+	Reference           string // as in Map
 }
 
 // curve is a rendered Chart with its table.
@@ -102,31 +128,36 @@ type curve struct {
 //
 // Errors: a map without values or of another size than its grid; those of the writer.
 func (p *Page) Write(w io.Writer) error {
-	s := pageData{Page: p, CoastID: coastID, Targets: targets(p.Scores), Notes: notes(p.Scores), Divisors: divisors(p.Scores), Bootstrap: resampling(p.Scores)}
+	s := pageData{Page: p, mapSection: mapSection{CoastID: coastID}, Targets: targets(p.Scores), Notes: notes(p.Scores), Divisors: divisors(p.Scores), Bootstrap: resampling(p.Scores)}
 	if slices.ContainsFunc(p.Tables, func(t Table) bool { return t.Sortable }) {
 		sum := sha256.Sum256([]byte(sortScript))
 		s.Script, s.ScriptSum = template.HTML("<script>"+sortScript+"</script>"), base64.StdEncoding.EncodeToString(sum[:])
 	}
-	s.Maps = make([]mapRow, len(p.Panels))
-	var drawn errgroup.Group
-	drawn.SetLimit(runtime.GOMAXPROCS(0))
-	for i := range p.Panels {
-		drawn.Go(func() error {
-			r, err := drawPanel(&p.Panels[i])
-			if err == nil {
-				s.Maps[i] = *r
-			}
-			return err
-		})
-	}
-	if err := drawn.Wait(); err != nil {
+	maps, err := drawPanels(p.Panels, p.Places)
+	if err != nil {
 		return err
 	}
+	places := maps[len(p.Panels):]
+	maps = maps[:len(p.Panels):len(p.Panels)]
 	for _, d := range p.Rendered {
-		s.Maps = append(s.Maps, d.row)
+		maps = append(maps, d.row)
 	}
-	if len(s.Maps) > 0 {
+	if len(maps)+len(places) > 0 {
 		s.CoastPath = coastPath()
+	}
+	s.Brief = briefLines(p)
+	if p.Scores != nil {
+		all := p.Scores.Briefs()
+		if f, ok := skillChart(all, p.Scores.Bootstrap.Confidence); ok {
+			s.Skill = &f
+		}
+		s.Glance, s.Picker = choose("g", panes(p, places), func(t pane) (string, string) { return t.Target, t.Lead })
+	}
+	s.Maps, s.MapPicker = choose("m", grouped(maps), func(rows []mapRow) (string, string) { return rows[0].Variable, rows[0].Lead })
+	for _, k := range []*picker{s.Picker, s.MapPicker} {
+		if k != nil {
+			s.Pickers = append(s.Pickers, k)
+		}
 	}
 	for i := range p.Charts {
 		c := &p.Charts[i]
@@ -139,6 +170,107 @@ func (p *Page) Write(w io.Writer) error {
 		return fmt.Errorf("report: %w", err)
 	}
 	return nil
+}
+
+// drawPanels renders all panels of two lists, in parallel.
+//
+// Errors: those of drawPanel.
+func drawPanels(lists ...[]Panel) ([]mapRow, error) {
+	all := slices.Concat(lists...)
+	out := make([]mapRow, len(all))
+	var area float64
+	for i := range all {
+		area += all[i].area()
+	}
+	var drawn errgroup.Group
+	drawn.SetLimit(runtime.GOMAXPROCS(0))
+	for i := range all {
+		drawn.Go(func() error {
+			r, err := drawPanel(&all[i], resolution(area))
+			if err == nil {
+				out[i] = *r
+			}
+			return err
+		})
+	}
+	return out, drawn.Wait()
+}
+
+// grouped joins the rows of the same variable and lead, those that are not folded first. Rows without a
+// variable are one group.
+func grouped(rows []mapRow) (out [][]mapRow) {
+	for _, r := range rows {
+		i := slices.IndexFunc(out, func(g []mapRow) bool { return g[0].Variable == r.Variable && g[0].Lead == r.Lead })
+		if i < 0 {
+			i, out = len(out), append(out, nil)
+		}
+		out[i] = append(out[i], r)
+	}
+	for _, g := range out {
+		slices.SortStableFunc(g, func(a, b mapRow) int { return folded(a) - folded(b) })
+	}
+	return out
+}
+
+// folded is 1 for folded rows.
+func folded(r mapRow) int {
+	if r.Folded {
+		return 1
+	}
+	return 0
+}
+
+// chosen is an alternative of a picker.
+type chosen[T any] struct {
+	// ID of the element.
+	ID string
+	Of T
+}
+
+// picker chooses one of several alternatives by radio buttons, without a script: a row for each variable
+// with a button for each lead. Browsers without the CSS selector :has show all alternatives.
+type picker struct {
+	Name string
+	Rows []pickerRow
+}
+
+// pickerRow is a row of a picker.
+type pickerRow struct {
+	Label   string
+	Buttons []pickerButton
+}
+
+// pickerButton is a radio button for the element Of.
+type pickerButton struct {
+	ID, Of, Label string
+	First         bool
+}
+
+// choose makes the picker of alternatives with their variable and lead; nil for fewer than two.
+func choose[T any](name string, all []T, key func(T) (variable, lead string)) (out []chosen[T], p *picker) {
+	p = &picker{Name: name}
+	for i, a := range all {
+		id := fmt.Sprintf("%s%d", name, i+1)
+		out = append(out, chosen[T]{id, a})
+		variable, lead := key(a)
+		k := slices.IndexFunc(p.Rows, func(r pickerRow) bool { return r.Label == variable })
+		if k < 0 {
+			k, p.Rows = len(p.Rows), append(p.Rows, pickerRow{Label: variable})
+		}
+		p.Rows[k].Buttons = append(p.Rows[k].Buttons, pickerButton{"r" + id, id, spaced(lead), i == 0})
+	}
+	if len(all) < 2 {
+		return out, nil
+	}
+	if len(p.Rows) == len(all) { // one lead: a single row of variables
+		row := pickerRow{}
+		for _, r := range p.Rows {
+			r.Buttons[0].Label = r.Label
+			row.Buttons = append(row.Buttons, r.Buttons[0])
+		}
+		p.Rows = []pickerRow{row}
+	}
+	return out, p
 }
 
 // check returns an error for maps that do not fill their grid, before any picture is rendered.
@@ -155,7 +287,7 @@ func (p *Panel) check() error {
 //
 // Errors: a map without values or of another size than its grid.
 func (p *Panel) Render() (RenderedPanel, error) {
-	r, err := drawPanel(p)
+	r, err := drawPanel(p, resolution(fullResolution))
 	if err != nil {
 		return RenderedPanel{}, err
 	}
@@ -166,24 +298,28 @@ func (p *Panel) Render() (RenderedPanel, error) {
 // the table of their extremes.
 //
 // Errors: as Panel.check; those of the PNG encoder.
-func drawPanel(p *Panel) (*mapRow, error) {
+//
+// Unit: pixels is the resolution in pixels per SVG unit.
+func drawPanel(p *Panel, pixels float64) (*mapRow, error) {
 	if err := p.check(); err != nil {
 		return nil, err
 	}
 	s := newScale(p)
-	r := &mapRow{Title: spaced(p.Title), When: p.when(), Columns: []int{1, 1, 2, 3, 2}[min(len(p.Maps), 4)]}
-	if len(p.Maps) > 4 {
-		r.Columns = 3
+	r := &mapRow{Title: spaced(p.Title), When: p.when(), Columns: p.columns(),
+		Variable: spaced(p.Variable), Lead: spaced(p.Lead), Note: p.Note, Folded: p.Folded, Stamps: p.Stamps, Single: len(p.Maps) == 1 && p.Variable != ""}
+	if p.Stamps {
+		pixels = min(pixels, 1.5)
 	}
 	missing := false
 	for j := range p.Maps {
 		c := newPicture(p, j, s)
-		svg, err := c.svg([]float64{0, 760, 560, 420}[r.Columns])
+		svg, err := c.svg(p.mapWidth(), pixels)
 		if err != nil {
 			return nil, err
 		}
+		r.Tall = r.Tall || c.view.aspect > 0.7
 		f := mapFigure{Title: c.m.Title, SVG: template.HTML(svg), Low: "–", High: "–", Mean: "–", // text in it is escaped
-			Missing: thousands(c.missing) + " of " + thousands(len(c.m.Values)), Unit: unit(p.Unit)}
+			Missing: thousands(c.missing) + " of " + thousands(len(c.m.Values)), Unit: unit(p.Unit), Reference: c.m.Reference}
 		if c.low >= 0 {
 			f.Low, f.LowAt = s.text(float64(c.m.Values[c.low])), c.where(c.low)
 			f.High, f.HighAt = s.text(float64(c.m.Values[c.high])), c.where(c.high)
@@ -191,6 +327,10 @@ func drawPanel(p *Panel) (*mapRow, error) {
 		}
 		missing = missing || c.missing > 0
 		r.Pictures = append(r.Pictures, f)
+	}
+	if len(p.Maps) > 0 && p.Maps[0].Spaghetti != nil {
+		r.Legend = p.Maps[0].Spaghetti.legend()
+		return r, nil
 	}
 	r.Bar = template.HTML(s.bar(p.Unit, missing)) // text in it is escaped
 	return r, nil

@@ -1,14 +1,6 @@
 package score
 
-import (
-	"fmt"
-	"math"
-	"strings"
-
-	"gonum.org/v1/gonum/stat/distuv"
-
-	"github.com/ensemble-weather/ensemble/internal/humanise"
-)
+import "gonum.org/v1/gonum/stat/distuv"
 
 // Calibration summarises a rank or PIT histogram of K places in numbers and words. With
 // places 0…K−1, u their distance from the middle place and <·> the mean over the
@@ -27,7 +19,8 @@ import (
 // expected by chance: the 95 % quantile of the binomial distribution for K places. Flat:
 // the intervals of Slope and Convexity contain 0, and Outside ≤ Allowed.
 //
-// With too few dates for intervals, Bias and Dispersion are "unknown".
+// Bias, Dispersion and Text are those of [Evidence.Verdict], from the histogram and the mean
+// error and spread-skill ratio of the same system, if these are scored.
 //
 // Source: Jolliffe and Primo 2008, doi:10.1175/2007MWR2219.1; ReliabilityIndex is the
 // distance of Delle Monache et al. 2006, doi:10.1029/2005JD006917.
@@ -42,8 +35,8 @@ type Calibration struct {
 	Places           int    `json:"places"`
 	N                int    `json:"n"` // dates
 	Flat             bool   `json:"flat"`
-	Bias             string `json:"bias"`       // of the forecasts: "none", "too_low" or "too_high"; "unknown" without interval
-	Dispersion       string `json:"dispersion"` // of the spread: "right", "too_small", "too_large"; "unknown" without interval
+	Bias             string `json:"bias"`       // of the forecasts, see Verdict
+	Dispersion       string `json:"dispersion"` // of the spread, see Verdict
 	Slope            Number `json:"slope"`
 	SlopeLow         Number `json:"slope_low"`
 	SlopeHigh        Number `json:"slope_high"`
@@ -81,10 +74,7 @@ func (v *view) calibration(system int, kind string, shares histogramShares) Cali
 		}
 	}
 	c.Allowed = allowed(k, 1-v.b.Confidence)
-	c.Bias = side(c.SlopeLow, c.SlopeHigh, "too_high", "none", "too_low")
-	c.Dispersion = side(c.ConvexityLow, c.ConvexityHigh, "too_large", "right", "too_small")
-	c.Flat = c.Bias == "none" && c.Dispersion == "right" && c.Outside <= c.Allowed
-	c.Text = c.text()
+	c.Flat = c.SlopeLow <= 0 && c.SlopeHigh >= 0 && c.ConvexityLow <= 0 && c.ConvexityHigh >= 0 && c.Outside <= c.Allowed
 	return c
 }
 
@@ -108,48 +98,4 @@ func allowed(k int, p float64) int {
 		n++
 	}
 	return n
-}
-
-// side selects a word by the position of an interval relative to 0: below, containing
-// (on) or above it.
-func side(low, high Number, below, on, above string) string {
-	switch {
-	case math.IsNaN(float64(low)):
-		return "unknown"
-	case low > 0:
-		return above
-	case high < 0:
-		return below
-	}
-	return on
-}
-
-// text describes the result in sentences.
-func (c *Calibration) text() string {
-	name := map[string]string{RankHistogramKind: "rank histogram", PITHistogramKind: "PIT histogram"}[c.Histogram]
-	if c.Bias == "unknown" {
-		return fmt.Sprintf("Too few dates (%[2]s) to judge the %[1]s.", name, humanise.Count(c.N, "date"))
-	}
-	if c.Flat {
-		return fmt.Sprintf("Calibrated: with %[2]d dates the %[1]s does not differ from a flat one.", name, c.N)
-	}
-	var found []string
-	at := 100 * (0.5 + float64(c.Slope))
-	switch c.Bias {
-	case "too_low":
-		found = append(found, fmt.Sprintf("Forecasts are too low: on average the reference falls on the %.1f %% quantile, not on the median.", at))
-	case "too_high":
-		found = append(found, fmt.Sprintf("Forecasts are too high: on average the reference falls on the %.1f %% quantile, not on the median.", at))
-	}
-	switch c.Dispersion {
-	case "too_small":
-		found = append(found, fmt.Sprintf("Spread is too small: the reference falls into the tails of the distribution too often (convexity %+.3f).", float64(c.Convexity)))
-	case "too_large":
-		found = append(found, fmt.Sprintf("Spread is too large: the reference falls near the median too often (convexity %+.3f).", float64(c.Convexity)))
-	}
-	outside := fmt.Sprintf("%d of %d places outside the band of a flat histogram", c.Outside, c.Places)
-	if len(found) == 0 {
-		return fmt.Sprintf("With %d dates neither bias nor wrong spread is detected, but the %s is not flat (%s).", c.N, name, outside)
-	}
-	return fmt.Sprintf("%s The %s is not flat (%s).", strings.Join(found, " "), name, outside)
 }

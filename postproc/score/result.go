@@ -513,6 +513,12 @@ func (v *view) result(out *Result, pairs []Pair) error {
 			out.Calibration = append(out.Calibration, v.calibration(i, PITHistogramKind, h))
 		}
 	}
+	for i := range out.Calibration {
+		if c := &out.Calibration[i]; c.Region == v.name && c.Season == v.season {
+			found := out.evidence(c.System, c.Variable, c.Level, c.Lead, c.Region, c.Season).Verdict()
+			c.Bias, c.Dispersion, c.Text = found.Bias, found.Dispersion, found.Text
+		}
+	}
 	for _, p := range pairs {
 		if err := v.compare(out, p); err != nil {
 			return err

@@ -13,14 +13,13 @@ var figures = []struct{ heading, caption string }{
 	{"Temperature at 850\u202fhPa: mean", "Ensemble mean of five members, the calibrated mean, and the analysis."},
 	{"Temperature at 850\u202fhPa: spread", "Spread of five members, of all ten, and the calibrated spread."},
 	{"Temperature at 850\u202fhPa: difference", "Errors of the raw and of the calibrated mean."},
-	{"Geopotential height at 500\u202fhPa: spread", "Spread of geopotential height, the same initialisation."},
+	{"Geopotential height at 500\u202fhPa: mean", "Isolines of geopotential height, the same initialisation."},
 }
 
 var (
 	styles = regexp.MustCompile(`(?s)<style>(.*?)</style>`)
 	shared = regexp.MustCompile(`(?s)<svg class="[a-z]*" aria-hidden="true">.*?</svg>`)
-	panel  = regexp.MustCompile(`(?s)<section class="panel">.*?</section>`)
-	header = regexp.MustCompile(`<h3[^>]*>(.*?)</h3>`)
+	panel  = regexp.MustCompile(`(?s)<(?:section|details) class="panel"><(?:h3|summary)>(.*?)</(?:h3|summary)>(.*?)<details><summary>Numbers`)
 )
 
 // gallery shows figures of a report, each with the report's own style, and the whole report as a page of its own.
@@ -39,11 +38,9 @@ func (s *sources) gallery(dir string) error {
 	}
 	definitions := strings.Join(shared.FindAllString(text, -1), "")
 	panels := map[string]string{}
-	for _, p := range panel.FindAllString(text, -1) {
-		if h := header.FindStringSubmatch(p); h != nil {
-			if _, seen := panels[h[1]]; !seen {
-				panels[h[1]] = p
-			}
+	for _, p := range panel.FindAllStringSubmatch(text, -1) {
+		if _, seen := panels[p[1]]; !seen {
+			panels[p[1]] = `<section class="panel">` + p[2] + `</section>`
 		}
 	}
 	var b strings.Builder
@@ -54,9 +51,9 @@ func (s *sources) gallery(dir string) error {
 		if !ok {
 			return fmt.Errorf("%s: no figure %q in the report", dir, f.heading)
 		}
-		// A shadow root keeps the styles of figures and page apart.
-		fmt.Fprintf(&b, "## %s\n\n%s\n\n<div class=\"figure\"><template shadowrootmode=\"open\"><style>%s :host { --ink: #1c2228; --quiet: #4a525a; --rule: #d9dde1; color: #1c2228; } h3 { display: none }</style>%s%s</template></div>\n\n",
-			f.heading, f.caption, oneLine(style[1]), oneLine(definitions), oneLine(p))
+		// A shadow root keeps the styles of figures and page apart. Its host takes the light colours.
+		fmt.Fprintf(&b, "## %s\n\n%s\n\n<div class=\"figure\"><template shadowrootmode=\"open\"><style>%s :host { color: #1c2228; background: #fff; }</style>%s%s</template></div>\n\n",
+			f.heading, f.caption, strings.Replace(oneLine(style[1]), ":root {", ":host {", 1), oneLine(definitions), oneLine(p))
 	}
 	if err := s.put("gallery.md", []byte(b.String())); err != nil {
 		return err

@@ -171,7 +171,7 @@ func TestSite(t *testing.T) {
 	}
 	var panels strings.Builder
 	for _, f := range figures {
-		panels.WriteString("<section class=\"panel\"><h3>" + f.heading + "</h3>\n\n<figure><svg viewBox=\"0 0 1 1\"></svg></figure></section>")
+		panels.WriteString("<section class=\"panel\"><h3>" + f.heading + "</h3>\n\n<figure><svg viewBox=\"0 0 1 1\"></svg></figure><details><summary>Numbers</summary></details></section>")
 	}
 	write(t, report, map[string]string{"index.html": `<!DOCTYPE html><html><head><style>body{font-family:sans-serif}</style></head><body><nav></nav><main><h1>Report</h1>` + panels.String() + "</main></body></html>"})
 	if err := build(options{root: "../..", out: out, python: python(t), man: man, report: report, version: "test"}); err != nil {

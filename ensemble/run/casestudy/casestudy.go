@@ -525,13 +525,14 @@ func (s *study) row(t *verify.VerifiedTarget, unit string, sums [][]float64, use
 // drawMaps adds the maps of an initialisation: CRPS of the three systems on one scale, the change of CRPS by the
 // network, the EFI, and errors of the means.
 func (s *study) drawMaps(t *verify.VerifiedTarget, v ensemble.Variable, e event, c *scoring.Case, f caseScores, index []float32, row Row) {
-	name := fmt.Sprintf("%s at %s, %s +%s", strings.ToUpper(v.LongName[:1])+v.LongName[1:], t.Key.Level, e.init.UTC().Format("2006-01-02 15Z"), t.Key.Lead)
+	quantity, begin := report.QuantityName(t.Key.Variable, t.Key.Level.String()), e.init.UTC().Format("2006-01-02 15Z")
+	name := fmt.Sprintf("%s, %s +%s", quantity, begin, t.Key.Lead)
 	near, places := mapExtent(s.Grid, e.outline)
 	field := func(title string, values []float32) report.Map {
 		return report.Map{Title: title, Grid: near, Values: ensemble.Take(values, places), Outline: e.outline}
 	}
 	panel := func(what, unit string, diverging bool, maps ...report.Map) {
-		s.out.panels = append(s.out.panels, report.Panel{Title: name + ": " + what, Unit: unit, Valid: e.init.Valid(t.Key.Lead), Diverging: diverging, Maps: maps})
+		s.out.panels = append(s.out.panels, report.Panel{Title: name + ": " + what, Unit: unit, Valid: e.init.Valid(t.Key.Lead), Diverging: diverging, Maps: maps, Variable: quantity + " +" + t.Key.Lead.String(), Lead: begin})
 	}
 	full, used := fmt.Sprintf("all %d raw members", row.FullMembers), fmt.Sprintf("%d raw members", row.Members)
 	panel("CRPS", v.Unit, false, field(full, f.full), field(used, f.used), field(fmt.Sprintf("network from %d members", row.Members), f.network))

@@ -41,9 +41,14 @@ const PageFile = "index.html"
 func WritePage(dir string, page *report.Page) error {
 	var pictures errgroup.Group
 	pictures.SetLimit(runtime.GOMAXPROCS(0))
-	for i, p := range page.Panels {
+	number := 0
+	for _, p := range page.Panels {
+		if p.PageOnly {
+			continue
+		}
+		number++
 		for j := range p.Maps {
-			file := filepath.Join(dir, fmt.Sprintf("map-%02d-%d.png", i+1, j+1))
+			file := filepath.Join(dir, fmt.Sprintf("map-%02d-%d.png", number, j+1))
 			pictures.Go(func() error { return exit.CreateError(file, atomicfile.Write(file, p.PNG(j))) })
 		}
 	}

@@ -1,7 +1,6 @@
 package reports
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,9 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
-	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
 	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -57,7 +54,7 @@ func collectPage(dir string) (*report.Page, error) {
 		return nil, err
 	}
 	if show != nil {
-		page.Panels = Panels(show)
+		page.Panels, page.Places = Panels(show), PlacePanels(show)
 	}
 	if page.Charts, err = LossCharts(dir); err != nil {
 		return nil, err
@@ -91,56 +88,6 @@ func collectPage(dir string) (*report.Page, error) {
 			Why: "the folder contains no scores, map example or events", Fix: "give a run directory, or the folder of `ensemble verify --out`"}
 	}
 	return page, nil
-}
-
-// Panels lays out a map example: for each target its means, its spreads, and what the network changed.
-func Panels(e *scoring.MapExample) []report.Panel {
-	titles := map[string]string{
-		scoring.ShowAnalysis: "analysis", scoring.ShowRawMean: fmt.Sprintf("mean of %d members", e.Used), scoring.ShowMean: "post-processed mean",
-		scoring.ShowRawSpread: fmt.Sprintf("spread of %d members", e.Used), scoring.ShowFullSpread: fmt.Sprintf("spread of all %d members", e.Full),
-		scoring.ShowEstimate: fmt.Sprintf("spread of %d estimated from %d", e.Full, e.Used), scoring.ShowSpread: "post-processed spread",
-	}
-	var out []report.Panel
-	for i, f := range e.Fields {
-		if i > 0 && e.Fields[i-1].Variable == f.Variable && e.Fields[i-1].Level == f.Level && e.Fields[i-1].Lead == f.Lead {
-			continue
-		}
-		get := func(kind string) []float32 {
-			for _, g := range e.Fields {
-				if g.Variable == f.Variable && g.Level == f.Level && g.Lead == f.Lead && g.Kind == kind {
-					return g.Values
-				}
-			}
-			return nil
-		}
-		v, _ := ensemble.VariableNamed(f.Variable)
-		valid := e.Init.Valid(cmp.Or(f.Lead, e.Lead))
-		panel := func(what string, diverging bool, kinds ...string) {
-			p := report.Panel{Title: fmt.Sprintf("%s at %s: %s", strings.ToUpper(v.LongName[:1])+v.LongName[1:], f.Level, what), Unit: v.Unit,
-				Valid: valid, Diverging: diverging}
-			for _, kind := range kinds {
-				if values := get(kind); values != nil {
-					p.Maps = append(p.Maps, report.Map{Title: titles[kind], Grid: e.Grid, Values: values})
-				}
-			}
-			if len(p.Maps) > 0 {
-				out = append(out, p)
-			}
-		}
-		panel("mean", false, scoring.ShowRawMean, scoring.ShowMean, scoring.ShowAnalysis)
-		panel("spread", false, scoring.ShowRawSpread, scoring.ShowEstimate, scoring.ShowFullSpread, scoring.ShowSpread)
-		if mean, raw := get(scoring.ShowMean), get(scoring.ShowRawMean); mean != nil {
-			p := report.Panel{Title: fmt.Sprintf("%s at %s: difference", strings.ToUpper(v.LongName[:1])+v.LongName[1:], f.Level), Unit: v.Unit,
-				Valid: valid, Diverging: true}
-			p.Maps = append(p.Maps, report.Map{Title: "post-processed minus raw mean", Grid: e.Grid, Values: Difference(mean, raw)})
-			if obs := get(scoring.ShowAnalysis); obs != nil {
-				p.Maps = append(p.Maps, report.Map{Title: "raw mean minus analysis", Grid: e.Grid, Values: Difference(raw, obs)},
-					report.Map{Title: "post-processed mean minus analysis", Grid: e.Grid, Values: Difference(mean, obs)})
-			}
-			out = append(out, p)
-		}
-	}
-	return out
 }
 
 // Difference returns a − b at each point.

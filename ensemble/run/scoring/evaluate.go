@@ -35,7 +35,7 @@ func Evaluate(ctx context.Context, m *model.Model, test samples.Examples, o engi
 			}
 			if scorings[at] == nil {
 				j := targetOptions(m, at)
-				j.Inits, j.Source = test.Inits, score.FromTraining
+				j.Inits, j.Source, j.ByPlace = test.Inits, score.FromTraining, true
 				var err error
 				if scorings[at], err = j.Begin(shapeOf(*c)); err != nil {
 					return err
@@ -50,7 +50,7 @@ func Evaluate(ctx context.Context, m *model.Model, test samples.Examples, o engi
 			}
 		}
 		if i == len(test.Inits)-1 {
-			last = newMapExample(m, fc, cases)
+			last = newMapExample(m, fc, cases, len(test.Inits))
 		}
 		return nil
 	})
@@ -65,6 +65,9 @@ func Evaluate(ctx context.Context, m *model.Model, test samples.Examples, o engi
 			continue
 		}
 		task.Set(int64(i), "")
+		if last != nil {
+			last.addPlaces(m, i, s)
+		}
 		r, err := s.Result()
 		if err != nil {
 			return nil, nil, err

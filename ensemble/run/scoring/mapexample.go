@@ -25,6 +25,7 @@ type MapExample struct {
 	Full    int    // members of the full ensemble
 	Control string // policy for the control: "include" or "exclude"
 	Fields  []MapField
+	Step    int // every Step-th row and column is a point of coarse fields; 0: there are none
 }
 
 // MapField is one map.
@@ -37,6 +38,9 @@ type MapField struct {
 	Lead     ensemble.Lead  `json:"lead,omitempty"`
 	Kind     string         `json:"kind"` // one of the Show constants
 	Values   []float32      `json:"-"`
+	// Reference is the system that the network is compared with; "": none.
+	Reference string `json:"reference,omitempty"`
+	Coarse    bool   `json:"coarse,omitempty"` // on the coarse grid
 }
 
 // Kinds of maps.
@@ -48,13 +52,18 @@ const (
 	ShowMean       = "mean"            // the network's
 	ShowSpread     = "spread"          // the network's
 	ShowEstimate   = "ensemble_spread" // the network's estimate of the full ensemble's spread
+	ShowMember     = "member"          // an input member; one field for each, coarse
+	ShowDifference = "crps_difference" // CRPS of the network minus that of a reference, mean over all test dates; coarse
+	ShowP          = "p_value"         // of the difference; coarse
 )
 
 // exampleFile is the path of the example within a run directory.
 var exampleFile = filepath.Join("report", "example.safetensors")
 
 // newMapExample returns the maps of one initialisation's cases, by target.
-func newMapExample(m *model.Model, fc *ensemble.Forecast, cases []*Case) *MapExample {
+//
+// Members are thinned to the points of scores by place.
+func newMapExample(m *model.Model, fc *ensemble.Forecast, cases []*Case, dates int) *MapExample {
 	k, d := &m.Task, len(m.Task.Features.Axes.Levels)
 	e := &MapExample{Init: fc.Init, Lead: k.Targets[0].Lead, Grid: m.Grid, Used: len(k.UsedMembers), Full: len(fc.Members), Control: m.Control}
 	for i, c := range cases {
@@ -64,7 +73,7 @@ func newMapExample(m *model.Model, fc *ensemble.Forecast, cases []*Case) *MapExa
 		t := k.Targets[i/d]
 		add := func(kind string, values []float32) {
 			if values != nil {
-				e.Fields = append(e.Fields, MapField{t.Variable, k.Features.Axes.Levels[i%d].ForVariable(t.Variable), t.Lead, kind, values})
+				e.Fields = append(e.Fields, MapField{Variable: t.Variable, Level: k.Features.Axes.Levels[i%d].ForVariable(t.Variable), Lead: t.Lead, Kind: kind, Values: values})
 			}
 		}
 		_, full := MeanStd(c.Members, k.Features.DDOF)
@@ -76,8 +85,49 @@ func newMapExample(m *model.Model, fc *ensemble.Forecast, cases []*Case) *MapExa
 		add(ShowMean, c.Mean)
 		add(ShowSpread, c.Sigma)
 		add(ShowEstimate, c.Spread)
+		if m.Grid.Rectangular() {
+			e.Step = thinningStep(m.Grid, placePoints(dates))
+			for _, at := range c.Used {
+				add(ShowMember, e.Thin(c.Members[at]))
+				e.Fields[len(e.Fields)-1].Coarse = true
+			}
+		}
 	}
 	return e
+}
+
+// addPlaces adds the scores by place of one target.
+func (e *MapExample) addPlaces(m *model.Model, at int, s *Scoring) {
+	k, d := &m.Task, len(m.Task.Features.Axes.Levels)
+	t := k.Targets[at/d]
+	for _, p := range s.placeScores() {
+		e.Step = s.places.step
+		f := MapField{Variable: t.Variable, Level: k.Features.Axes.Levels[at%d].ForVariable(t.Variable), Lead: t.Lead, Reference: p.Reference, Coarse: true}
+		f.Kind, f.Values = ShowDifference, p.Difference
+		e.Fields = append(e.Fields, f)
+		f.Kind, f.Values = ShowP, p.P
+		e.Fields = append(e.Fields, f)
+	}
+}
+
+// CoarseGrid is the grid of the coarse fields.
+func (e *MapExample) CoarseGrid() *ensemble.Grid {
+	g, _ := thin(e.Grid, max(1, e.Step))
+	return g
+}
+
+// Thin takes the values of a field at the points of the coarse grid.
+func (e *MapExample) Thin(values []float32) []float32 {
+	_, points := thin(e.Grid, max(1, e.Step))
+	return ensemble.Take(values, points)
+}
+
+// gridOf is the grid of a field.
+func (e *MapExample) gridOf(f *MapField) *ensemble.Grid {
+	if f.Coarse {
+		return e.CoarseGrid()
+	}
+	return e.Grid
 }
 
 // PredictionExample returns maps of a prediction and of the members that it was made from.
@@ -91,7 +141,7 @@ func PredictionExample(m *model.Model, init ensemble.Init, used []ensemble.Membe
 		t := k.Targets[i/len(levels)]
 		add := func(kind string, all []float32, at int) {
 			if all != nil {
-				e.Fields = append(e.Fields, MapField{t.Variable, levels[i%len(levels)].ForVariable(t.Variable), t.Lead, kind, slices.Clone(all[at*n : (at+1)*n])})
+				e.Fields = append(e.Fields, MapField{Variable: t.Variable, Level: levels[i%len(levels)].ForVariable(t.Variable), Lead: t.Lead, Kind: kind, Values: slices.Clone(all[at*n : (at+1)*n])})
 			}
 		}
 		add(ShowRawMean, st.Mean, 0)
@@ -112,6 +162,7 @@ type exampleJSON struct {
 	Full    int            `json:"full"`
 	Control string         `json:"control"`
 	Fields  []MapField     `json:"fields"` // without values
+	Step    int            `json:"coarse_step,omitempty"`
 }
 
 // Save writes the example into a run directory, as report/example.safetensors.
@@ -121,10 +172,10 @@ func (e *MapExample) Save(dir string) error {
 	if err := os.MkdirAll(filepath.Join(dir, "report"), 0o755); err != nil {
 		return exit.CreateError(dir, err)
 	}
-	j := exampleJSON{e.Init, e.Lead, e.Grid, e.Used, e.Full, e.Control, nil}
+	j := exampleJSON{e.Init, e.Lead, e.Grid, e.Used, e.Full, e.Control, nil, e.Step}
 	var tensors []ckpt.Tensor
 	for i, f := range e.Fields {
-		tensors = append(tensors, ckpt.Tensor{Name: fmt.Sprintf("field.%03d", i), Shape: []int{e.Grid.NY, e.Grid.NX}, Data: f.Values})
+		tensors = append(tensors, ckpt.Tensor{Name: fmt.Sprintf("field.%03d", i), Shape: []int{e.gridOf(&f).NY, e.gridOf(&f).NX}, Data: f.Values})
 		j.Fields = append(j.Fields, f)
 	}
 	text, err := json.Marshal(j)
@@ -152,18 +203,20 @@ func LoadExample(dir string) (*MapExample, error) {
 	if err := json.Unmarshal([]byte(meta["example"]), &j); err != nil {
 		return nil, bad(err.Error())
 	}
-	if len(j.Fields) != len(tensors) || j.Grid == nil {
+	if len(j.Fields) != len(tensors) || j.Grid == nil || j.Step < 0 {
 		return nil, bad(fmt.Sprintf("it has %d of %d fields, with a grid: %t", len(tensors), len(j.Fields), j.Grid != nil))
 	}
+	e := &MapExample{j.Init, j.Lead, j.Grid, j.Used, j.Full, j.Control, j.Fields, j.Step}
 	for i, t := range tensors {
-		if j.Fields[i].Values, err = t.Float32(); err != nil {
+		if e.Fields[i].Values, err = t.Float32(); err != nil {
 			return nil, bad(err.Error())
 		}
-		if n := len(j.Fields[i].Values); n == 0 || n != j.Grid.Size() {
-			return nil, bad(fmt.Sprintf("a field of %d values on a grid of %d points", n, j.Grid.Size()))
+		g := e.gridOf(&e.Fields[i])
+		if n := len(e.Fields[i].Values); n == 0 || n != g.Size() {
+			return nil, bad(fmt.Sprintf("a field of %d values on a grid of %d points", n, g.Size()))
 		}
 	}
-	return &MapExample{j.Init, j.Lead, j.Grid, j.Used, j.Full, j.Control, j.Fields}, nil
+	return e, nil
 }
 
 // Times lists the leads with their valid times.

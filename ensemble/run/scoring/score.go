@@ -50,6 +50,7 @@ type TargetOptions struct {
 	KeepSums  bool            // keep the sums of each date, for saving
 	Family    *dist.Family    // family of the network's distribution; nil: normal
 	Published Published       // probabilities and quantiles among the products
+	ByPlace   bool            // collect scores by place; Sum is then called in the order of the dates
 }
 
 // Published names the probabilities of exceedance and the quantiles that cases have, ascending.
@@ -98,6 +99,7 @@ type Scoring struct {
 	reductions             []datedReduction // by date, if the reduction in CRPS can be split
 	couplings              *couplingTests   // tests of systems with members
 	Saved                  []DateSums       // with TargetOptions.KeepSums
+	places                 *placeScores     // with TargetOptions.ByPlace; nil without a reference
 }
 
 // DateSums is the contribution of one case to distributions, spreads, the split of the reduction in CRPS, and
@@ -148,6 +150,9 @@ func (j TargetOptions) Begin(f Shape) (*Scoring, error) {
 		s.options = s.withClimate(j.withPublished(chosen))
 		o := &s.options
 		s.Systems[0] = s.distributionSystems()
+		if j.ByPlace && f.Mean && (j.Grid.Rectangular() || j.Grid.Kind == ensemble.Points) {
+			s.places = s.newPlaces()
+		}
 		if chosen.Scores == nil {
 			o.Scores = slices.Concat(score.Default, o.Scores)
 			if area.Neighbourhood != nil {
@@ -460,6 +465,9 @@ func (s *Scoring) sumDistributions(c Case, ref score.Reference) (score.Date, err
 				samples = append(samples, score.Sample{Parameters: out})
 			}
 		}
+	}
+	if s.places != nil {
+		s.places.add(s.Systems[0], samples, c.Obs)
 	}
 	return s.distributions.Sum(c.Init, ref, samples)
 }

@@ -1,0 +1,318 @@
+package reports
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
+	"github.com/ensemble-weather/ensemble/postproc/report"
+	"github.com/ensemble-weather/ensemble/postproc/score"
+)
+
+// display is the unit in which forecasters read a quantity: factor · value + offset.
+type display struct {
+	unit           string // of values
+	change         string // of differences and spreads
+	factor, offset float64
+	intervals      []float64 // of isolines, ascending; nil: no isolines
+	event          float64   // thresholds of probabilities are multiples of it; 0: of the interval of isolines
+	normal         bool      // a normal distribution describes forecasts
+	palette        report.Colours
+}
+
+// displayOf returns the display of a variable: geopotential in dam and pressure in hPa with isolines,
+// temperature in °C, precipitation in mm, others in their SI unit.
+func displayOf(v ensemble.Variable) display {
+	dekametres := []float64{1, 2, 4, 8, 16, 32}
+	switch {
+	case v.Name == "gh":
+		return display{"dam", "dam", 0.1, 0, dekametres, 0, true, report.Weather}
+	case v.Name == "z":
+		return display{"dam", "dam", 1 / 98.0665, 0, dekametres, 0, true, report.Weather}
+	case v.Unit == "Pa":
+		return display{"hPa", "hPa", 0.01, 0, []float64{1, 2.5, 5, 10, 20}, 0, true, report.Weather}
+	case v.Unit == "K":
+		return display{"degC", "K", 1, -273.15, nil, 5, true, report.Weather}
+	case v.Unit == "kg m-2":
+		return display{"mm", "mm", 1, 0, nil, 1, false, report.Probabilities}
+	}
+	return display{v.Unit, v.Unit, 1, 0, nil, 0, false, nil}
+}
+
+// values converts a field; offset 0 for differences.
+func (d display) values(field []float32, offset float64) []float32 {
+	out := make([]float32, len(field))
+	for i, v := range field {
+		out[i] = float32(d.factor*float64(v) + offset)
+	}
+	return out
+}
+
+// mapTarget are the maps of one target.
+type mapTarget struct {
+	e        *scoring.MapExample
+	variable ensemble.Variable
+	level    ensemble.Level
+	lead     ensemble.Lead
+	show     display
+	panels   []report.Panel
+}
+
+// targetsOf lists the targets of an example.
+func targetsOf(e *scoring.MapExample) (out []*mapTarget) {
+	for _, f := range e.Fields {
+		lead := cmp.Or(f.Lead, e.Lead)
+		if slices.ContainsFunc(out, func(t *mapTarget) bool {
+			return t.variable.Name == f.Variable && t.level == f.Level && t.lead == lead
+		}) {
+			continue
+		}
+		v, ok := ensemble.VariableNamed(f.Variable)
+		if !ok || v.LongName == "" {
+			v.Name, v.LongName = f.Variable, f.Variable
+		}
+		out = append(out, &mapTarget{e: e, variable: v, level: f.Level, lead: lead, show: displayOf(v)})
+	}
+	return out
+}
+
+// fields returns the fields of a kind.
+func (t *mapTarget) fields(kind string) (out []scoring.MapField) {
+	for _, f := range t.e.Fields {
+		if f.Variable == t.variable.Name && f.Level == t.level && cmp.Or(f.Lead, t.e.Lead) == t.lead && f.Kind == kind {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// field returns the field of a kind as displayed; nil without.
+func (t *mapTarget) field(kind string, offset float64) []float32 {
+	if f := t.fields(kind); len(f) > 0 {
+		return t.show.values(f[0].Values, offset)
+	}
+	return nil
+}
+
+// name is "Temperature at 850 hPa".
+func (t *mapTarget) name() string { return report.QuantityName(t.variable.Name, t.level.String()) }
+
+// add adds a panel of the maps that have values.
+func (t *mapTarget) add(what string, p report.Panel, maps ...report.Map) {
+	p.Title, p.Valid, p.Variable, p.Lead = t.name()+": "+what, t.e.Init.Valid(t.lead), t.name(), t.lead.String()
+	for _, m := range maps {
+		if m.Values != nil {
+			m.Grid = cmp.Or(m.Grid, t.e.Grid)
+			p.Maps = append(p.Maps, m)
+		}
+	}
+	if len(p.Maps) > 0 {
+		t.panels = append(t.panels, p)
+	}
+}
+
+// mostDetailed is the number of targets with maps of events and members, which bounds the size of a page.
+const mostDetailed = 12
+
+// Panels lays out a map example, for each target: its means; its spreads and what the network changed,
+// folded; the probability of an event; isolines of all members; and the members, folded. Maps of the same
+// quantity at different leads share their colours.
+func Panels(e *scoring.MapExample) []report.Panel {
+	all := targetsOf(e)
+	for i, t := range all {
+		t.means()
+		if i < mostDetailed {
+			t.event()
+			t.stamps()
+		} else if len(t.panels) > 0 {
+			t.panels[0].Note = "Probabilities and members are left out, to keep the page small."
+		}
+	}
+	var out []report.Panel
+	for _, t := range all {
+		for i := range t.panels {
+			p := &t.panels[i]
+			for _, o := range all {
+				if o != t && o.name() == t.name() {
+					for _, q := range o.panels {
+						if q.Title == p.Title {
+							for _, m := range q.Maps {
+								p.SameScale = append(p.SameScale, m.Values)
+							}
+						}
+					}
+				}
+			}
+		}
+		out = append(out, t.panels...)
+	}
+	return out
+}
+
+// means adds the panels of means, spreads and differences.
+func (t *mapTarget) means() {
+	e, d := t.e, t.show
+	raw, mean, analysis := t.field(scoring.ShowRawMean, d.offset), t.field(scoring.ShowMean, d.offset), t.field(scoring.ShowAnalysis, d.offset)
+	interval := 0.0
+	if d.intervals != nil {
+		interval = report.IsolineInterval(d.intervals, raw, mean)
+	}
+	t.add("mean", report.Panel{Unit: d.unit, Isolines: interval, Palette: d.palette}, report.Map{Title: fmt.Sprintf("mean of %d members", e.Used), Values: raw},
+		report.Map{Title: "post-processed mean", Values: mean}, report.Map{Title: "analysis", Values: analysis})
+	t.add("spread", report.Panel{Unit: d.change, Palette: report.Probabilities, Folded: true}, report.Map{Title: fmt.Sprintf("spread of %d members", e.Used), Values: t.field(scoring.ShowRawSpread, 0)},
+		report.Map{Title: fmt.Sprintf("spread of %d estimated from %d", e.Full, e.Used), Values: t.field(scoring.ShowEstimate, 0)},
+		report.Map{Title: fmt.Sprintf("spread of all %d members", e.Full), Values: t.field(scoring.ShowFullSpread, 0)},
+		report.Map{Title: "post-processed spread", Values: t.field(scoring.ShowSpread, 0)})
+	if mean == nil || raw == nil {
+		return
+	}
+	maps := []report.Map{{Title: "post-processed minus raw mean", Values: Difference(mean, raw)}}
+	if analysis != nil {
+		maps = append(maps, report.Map{Title: "raw mean minus analysis", Values: Difference(raw, analysis)}, report.Map{Title: "post-processed mean minus analysis", Values: Difference(mean, analysis)})
+	}
+	t.add("difference", report.Panel{Unit: d.change, Diverging: true, Folded: true}, maps...)
+}
+
+// event adds the probability that a threshold in the middle of the field is exceeded, and the isolines
+// of the threshold in all members.
+func (t *mapTarget) event() {
+	d := t.show
+	mean := t.field(scoring.ShowMean, d.offset)
+	if mean == nil {
+		mean = t.field(scoring.ShowRawMean, d.offset)
+	}
+	if mean == nil {
+		return
+	}
+	step := d.event
+	if step == 0 && d.intervals != nil {
+		step = report.IsolineInterval(d.intervals, mean)
+	}
+	level, ok := middle(mean, step)
+	if !ok {
+		return
+	}
+	what := fmt.Sprintf("%g %s", level, strings.Replace(d.unit, "degC", "°C", 1))
+	if sigma := t.field(scoring.ShowSpread, 0); d.normal && sigma != nil {
+		p := make([]float32, len(mean))
+		for i := range p {
+			p[i] = float32(50 * math.Erfc((level-float64(mean[i]))/float64(sigma[i])/math.Sqrt2))
+		}
+		t.add("probability above "+what, report.Panel{Unit: "%", Probability: true, PageOnly: true,
+			Note: "From a normal distribution with the post-processed mean and spread."}, report.Map{Title: "P( > " + what + ")", Values: p})
+	}
+	members := t.fields(scoring.ShowMember)
+	if len(members) == 0 {
+		return
+	}
+	s := &report.Spaghetti{Level: level}
+	for _, m := range members {
+		s.Lines = append(s.Lines, report.SpaghettiLine{Name: fmt.Sprintf("%d raw members", len(members)), Kind: "member", Values: d.values(m.Values, d.offset)})
+	}
+	s.Lines = append(s.Lines, report.SpaghettiLine{Name: "post-processed mean", Kind: "mean", Values: t.e.Thin(mean)})
+	if analysis := t.field(scoring.ShowAnalysis, d.offset); analysis != nil {
+		s.Lines = append(s.Lines, report.SpaghettiLine{Name: "analysis", Kind: "analysis", Values: t.e.Thin(analysis)})
+	}
+	t.add("isolines of "+what, report.Panel{Unit: d.unit, PageOnly: true, Note: "Close together: the members agree."},
+		report.Map{Title: what + " in every member", Grid: t.e.CoarseGrid(), Values: t.e.Thin(mean), Spaghetti: s})
+}
+
+// mostStamps limits the stamps of a target.
+const mostStamps = 12
+
+// stamps adds the members as small maps on one scale.
+func (t *mapTarget) stamps() {
+	members, d := t.fields(scoring.ShowMember), t.show
+	if len(members) == 0 {
+		return
+	}
+	shown := min(len(members), mostStamps)
+	p := report.Panel{Unit: d.unit, Palette: d.palette, Stamps: true, Folded: true, PageOnly: true}
+	if shown < len(members) {
+		p.Note = fmt.Sprintf("%d of %d members.", shown, len(members))
+	}
+	var maps []report.Map
+	for i := range shown {
+		m := i * len(members) / shown
+		maps = append(maps, report.Map{Title: fmt.Sprintf("member %d", m+1), Grid: t.e.CoarseGrid(), Values: d.values(members[m].Values, d.offset)})
+		if d.intervals != nil {
+			p.Isolines = report.IsolineInterval(d.intervals, maps[0].Values) * 2
+		}
+	}
+	t.add("members", p, maps...)
+}
+
+// middle is the multiple of step that is nearest to the median of a field; of a round fraction of its range
+// if step is 0. It is false for a field without values or contrast.
+func middle(field []float32, step float64) (float64, bool) {
+	var all []float64
+	for _, v := range field {
+		if f := float64(v); !math.IsNaN(f) && !math.IsInf(f, 0) {
+			all = append(all, f)
+		}
+	}
+	if len(all) == 0 {
+		return 0, false
+	}
+	slices.Sort(all)
+	low, high := all[0], all[len(all)-1]
+	if step == 0 {
+		step = math.Pow(10, math.Floor(math.Log10((high-low)/2)))
+	}
+	if !(high > low) {
+		return 0, false
+	}
+	level := step * math.Round(all[len(all)/2]/step)
+	return level, level > low && level < high
+}
+
+// significance is the false discovery rate of maps of scores.
+//
+// Source: Wilks 2016, doi:10.1175/BAMS-D-15-00267.1: twice the level of a single test of 5 %.
+const significance = 0.1
+
+// PlacePanels lays out the differences of the CRPS by place, in the unit of scores. Differences that are not significant at a false
+// discovery rate of 10 % are pale.
+func PlacePanels(e *scoring.MapExample) (out []report.Panel) {
+	for _, t := range targetsOf(e) {
+		p := report.Panel{Unit: t.variable.Unit, Diverging: true, PageOnly: true, Variable: t.name(), Lead: t.lead.String(), Title: t.name() + ": change of CRPS by the network"}
+		tests := t.fields(scoring.ShowP)
+		for i, f := range t.fields(scoring.ShowDifference) {
+			values := make([]float64, len(f.Values))
+			for k, v := range tests[i].Values {
+				values[k] = float64(v)
+			}
+			decided, _ := score.FalseDiscovery(values, significance)
+			muted := make([]bool, len(decided))
+			grid := t.e.CoarseGrid()
+			var better, worse, all float64
+			for k, w := range grid.Weights() {
+				v := f.Values[k]
+				if v != v {
+					continue
+				}
+				all += w
+				switch muted[k] = !decided[k]; {
+				case decided[k] && v < 0:
+					better += w
+				case decided[k] && v > 0:
+					worse += w
+				}
+			}
+			of := "area"
+			if grid.Kind == ensemble.Points {
+				of = "stations"
+			}
+			p.Maps = append(p.Maps, report.Map{Title: fmt.Sprintf("better on %.0f %% of the %s, worse on %.0f %%", 100*better/all, of, 100*worse/all),
+				Grid: grid, Values: f.Values, Muted: muted, Reference: f.Reference, WorseShare: worse / all})
+		}
+		if len(p.Maps) > 0 {
+			out = append(out, p)
+		}
+	}
+	return out
+}

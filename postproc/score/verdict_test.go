@@ -1,0 +1,114 @@
+package score
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+)
+
+// Over a grid of measured numbers no two statements of a verdict contradict each other, and each follows from its
+// numbers.
+func TestVerdictsAgree(t *testing.T) {
+	none := Measured{math.NaN(), math.NaN(), math.NaN()}
+	around := func(v float64) []Measured {
+		var out []Measured
+		for _, d := range []float64{-0.3, -0.05, 0, 0.05, 0.3} {
+			for _, half := range []float64{0.02, 0.1} {
+				out = append(out, Measured{v + d, v + d - half, v + d + half})
+			}
+		}
+		return append(out, Measured{v, math.NaN(), math.NaN()}, none)
+	}
+	seen := map[string]int{}
+	for _, ratio := range around(1) {
+		for _, convexity := range around(0) {
+			for _, slope := range around(0) {
+				for _, bias := range around(0) {
+					for _, outside := range []int{2, 9} {
+						e := Evidence{Histogram: PITHistogramKind, Places: 20, Outside: outside, Allowed: 3, Dates: 51, Unit: "K", Slope: slope, Convexity: convexity, SpreadSkill: ratio, Bias: bias}
+						v := e.Verdict()
+						seen[v.Calibrated+" "+v.Dispersion]++
+						if fault := contradiction(e, v); fault != "" {
+							t.Fatalf("%s: %+v of %+v", fault, v, e)
+						}
+						for _, expected := range around(1) {
+							if fault := expectedContradiction(v, v.OnExpected(expected)); fault != "" {
+								t.Fatalf("%s: %q beside %+v", fault, v.OnExpected(expected), v)
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+	for _, want := range []string{"yes right", "nearly right", "no right", "no too_small", "no too_large", "no uneven", "unknown unknown"} {
+		if seen[want] == 0 {
+			t.Errorf("no numbers lead to %q: %v", want, seen)
+		}
+	}
+}
+
+// contradiction returns what is wrong with a verdict, or "".
+func contradiction(e Evidence, v Verdict) string {
+	has := func(s string) bool { return strings.Contains(v.Text, s) }
+	ratio, convexity := e.SpreadSkill.Relative(1), e.Convexity.Relative(0)
+	slope, bias := e.Slope.Relative(0), e.Bias.Relative(0)
+	switch {
+	case v.Text == "" || strings.Contains(v.Text, "NaN"):
+		return "no text or a missing number in it"
+	case has("too small") && ratio != Below && ratio != Unmeasured, has("too large") && ratio != Above && ratio != Unmeasured:
+		return "the spread is called wrong beside a ratio that is not"
+	case has("too small") && convexity != Above && convexity != Unmeasured, has("too large") && convexity != Below && convexity != Unmeasured:
+		return "the spread is called wrong beside a histogram that is not"
+	case has("too small") && has("too large"), has("too low") && has("too high"):
+		return "two opposite statements"
+	case has("too low") && (slope == Below || bias == Above), has("too high") && (slope == Above || bias == Below):
+		return "the bias is called the opposite"
+	case (has("Calibrated:") || has("Nearly calibrated")) && (ratio == Below || ratio == Above || convexity == Below || convexity == Above || slope == Below || slope == Above || bias == Below || bias == Above):
+		return "called calibrated beside a number that is wrong"
+	case has("Calibrated:") && e.Outside > e.Allowed && e.Histogram != "":
+		return "called calibrated beside a histogram that is not flat"
+	case v.Calibrated == "no" && has("Calibrated"):
+		return "two verdicts"
+	case (v.Calibrated == "yes") != strings.HasPrefix(v.Text, "Calibrated:"):
+		return "word and text differ"
+	case has("equals the error") && ratio != On, has("smaller than the error") && ratio != Below, has("larger than the error") && ratio != Above:
+		return "spread and error are compared wrongly"
+	}
+	return ""
+}
+
+// expectedContradiction returns what is wrong with a sentence on the expected CRPS beside a verdict, or "".
+func expectedContradiction(v Verdict, text string) string {
+	switch {
+	case strings.Contains(text, "too small a spread") && v.Dispersion != "too_small", strings.Contains(text, "too large a spread") && v.Dispersion != "too_large":
+		return "another spread"
+	case strings.Contains(text, "a bias") && (v.Bias == "none" || v.Bias == "unknown"):
+		return "another bias"
+	}
+	return ""
+}
+
+// A ratio of 1.00 beside a histogram with too full tails is one verdict, not two.
+func TestVerdictOfUnevenSpread(t *testing.T) {
+	e := Evidence{Histogram: RankHistogramKind, Places: 11, Outside: 6, Allowed: 2, Dates: 51, SpreadSkill: Measured{1, 0.97, 1.03}, Convexity: Measured{0.2, 0.15, 0.25},
+		Slope: Measured{0, -0.01, 0.01}, Bias: Measured{0, -0.1, 0.1}}
+	v := e.Verdict()
+	want := "Spread is uneven between cases: on average it equals the error (spread/error 1.00), but the reference falls into the tails too often (convexity +0.200). The rank histogram is not flat (6 of 11 places outside the band of a flat histogram)."
+	if v.Dispersion != "uneven" || v.Bias != "none" || v.Calibrated != "no" || v.Text != want {
+		t.Errorf("%+v", v)
+	}
+}
+
+// A skill score is decided exactly if its interval does not contain 0.
+func TestDecision(t *testing.T) {
+	for _, c := range []struct {
+		low, high float64
+		want      string
+	}{{0.1, 0.2, "better"}, {-0.2, -0.1, "worse"}, {-0.1, 0.1, "undecided"}, {0, 0.1, "undecided"}, {math.NaN(), math.NaN(), "unknown"}} {
+		if got := (&Comparison{CILow: Number(c.low), CIHigh: Number(c.high)}).Decision(); got != c.want {
+			t.Errorf("%s to %s: %s, want %s", fmt.Sprint(c.low), fmt.Sprint(c.high), got, c.want)
+		}
+	}
+}
