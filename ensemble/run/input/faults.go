@@ -8,8 +8,10 @@ import (
 	"strings"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/humanise"
+	"github.com/ensemble-weather/ensemble/internal/nearest"
 	"github.com/ensemble-weather/ensemble/io/unit"
 )
 
@@ -114,8 +116,9 @@ func (f Fault) Warning() string {
 
 // RequiredFields is what every initialisation must contain: all combinations of the axes for all members.
 type RequiredFields struct {
-	Axes    ensemble.Axes
-	Members []ensemble.Member
+	Axes       ensemble.Axes
+	Members    []ensemble.Member
+	OfTraining bool // the requirements are those of a train.yaml, whose keys the fixes of faults name
 }
 
 // Keys calls visit for each field of one initialisation, by lead and member.
@@ -170,6 +173,12 @@ func CheckOffered(c *ensemble.Catalogue, at string, b RequiredFields) (faults []
 		}
 		f := Fault{Kind: FaultMissing, Code: exit.BadData, What: fmt.Sprintf("%s %s is in none of the forecast files", kind, name), At: at,
 			Why: "they contain " + have, Fix: "give files that contain it, or correct the name; `ensemble inspect FILE` lists the content of a file"}
+		if lines := b.possible(c); kind != "member" && lines != "" {
+			f.Fix = "under `data:` write " + lines + "; or give files that contain it (`ensemble inspect FILE` lists the content of a file)"
+		}
+		if kind == "variable" {
+			f.Fix = orOwnName(c.Entries, name, b.Axes.Levels, f.Fix)
+		}
 		switch {
 		case kind == "member" && name == "0" && perturbed:
 			f = MissingControlFault(at, have)
@@ -204,6 +213,81 @@ func CheckOffered(c *ensemble.Catalogue, at string, b RequiredFields) (faults []
 		missing("member", m.String(), "members "+ensemble.MemberRanges(c.Members()))
 	}
 	return faults
+}
+
+// orOwnName puts before a fix that names the variables of the files can be stated, if a variable of the vocabulary is
+// missing and they have own ones.
+func orOwnName(entries []ensemble.Entry, missing string, levels []ensemble.Level, fix string) string {
+	known, ok := ensemble.VariableNamed(missing)
+	if !ok {
+		return fix
+	}
+	at := slices.IndexFunc(entries, func(e ensemble.Entry) bool {
+		_, vocabulary := ensemble.VariableNamed(e.Variable)
+		return !vocabulary && e.Product == ensemble.MemberField && !e.Init.IsZero()
+	})
+	if at < 0 {
+		return fix
+	}
+	is := ensemble.VariableAt{Variable: missing, HasLevel: known.OnManyLevels() && len(levels) == 1 && entries[at].Level == ensemble.Level{}}
+	if is.HasLevel {
+		is.Level = levels[0]
+	}
+	name := entries[at].Variable
+	if entries[at].Kind != nil {
+		name = cmp.Or(entries[at].Name, name)
+	}
+	return fmt.Sprintf("if %s is %s, under `data:` of train.yaml add `names: {%s: %s}`, on the command line `--names %s=%s`; else %s", name, missing, config.Quote(name), is, name, is, fix)
+}
+
+// possible returns the lines of a configuration with the variables, levels and leads that are required and in the files; of
+// what is in no file, those that the files have. Each line is quoted by backticks; "" if the files have none, and for
+// requirements of no configuration.
+func (b RequiredFields) possible(c *ensemble.Catalogue) string {
+	if !b.OfTraining {
+		return ""
+	}
+	members := &ensemble.Catalogue{Entries: c.Select(func(e ensemble.Entry) bool {
+		return e.Product == ensemble.MemberField && e.Member != ensemble.NoMember && !e.Init.IsZero()
+	})}
+	var lines []string
+	add := func(key string, wanted, have []string, most int) (changed bool) {
+		var kept []string
+		if len(wanted) == 0 {
+			return false
+		}
+		for _, w := range wanted {
+			if near := nearest.Find(w, have); slices.Contains(have, w) {
+				kept = append(kept, w)
+			} else if near != "" && key == "variables" && !slices.Contains(wanted, near) {
+				kept = append(kept, near)
+			}
+		}
+		if len(kept) == 0 {
+			kept = have[:min(most, len(have))]
+		}
+		if slices.Equal(kept, wanted) || len(kept) == 0 {
+			return false
+		}
+		quoted := make([]string, len(kept))
+		for i, k := range kept {
+			quoted[i] = config.Quote(k)
+		}
+		lines = append(lines, "`"+key+": ["+strings.Join(quoted, ", ")+"]`")
+		return true
+	}
+	add("variables", b.Axes.Variables, members.Variables(), 1)
+	if !slices.Contains(b.Axes.Levels, ensemble.SingleLevel) {
+		have := humanise.Strings(members.Levels())
+		if add("levels", humanise.Strings(b.Axes.Levels), have, 1) && !slices.ContainsFunc(b.Axes.Levels, func(l ensemble.Level) bool { return slices.Contains(have, l.String()) }) {
+			lines = append(lines, fmt.Sprintf("`targets: [{variable: %s, levels: [%s]}]`", config.Quote(b.Axes.Variables[0]), config.Quote(have[0])))
+		}
+	}
+	leads := members.Leads()
+	if n := len(b.Axes.Leads); add("leads", humanise.Strings(b.Axes.Leads), humanise.Strings(leads), len(leads)) && !slices.Contains(leads, b.Axes.Leads[n-1]) {
+		lines = append(lines, "`target_lead: "+leads[len(leads)-1].String()+"`")
+	}
+	return strings.Join(lines, ", ")
 }
 
 // MissingControlFault returns the fault of a missing control.
@@ -488,6 +572,9 @@ func GridMismatchFault(a string, ga *ensemble.Grid, b string, gb *ensemble.Grid,
 	return Fault{Kind: FaultGrid, Code: exit.BadData, What: "grids differ", Why: fmt.Sprintf("%s: %s; %s: %s", a, ga, b, gb), Fix: fix}
 }
 
+// directionReason is the end of the faults of DirectionFaults.
+const directionReason = " is a direction, which cannot be averaged, interpolated or scored"
+
 // DirectionFaults finds directions, which have no mean, spread, interpolation or score on a line. Each variable is
 // reported once.
 func DirectionFaults(entries []ensemble.Entry) (faults []Fault) {
@@ -495,7 +582,7 @@ func DirectionFaults(entries []ensemble.Entry) (faults []Fault) {
 	for _, e := range entries {
 		if !seen[e.Variable] && e.IsDirection() {
 			seen[e.Variable] = true
-			faults = append(faults, Fault{Kind: FaultUnit, Code: exit.BadData, What: e.Variable + " is a direction, which cannot be averaged, interpolated or scored",
+			faults = append(faults, Fault{Kind: FaultUnit, Code: exit.BadData, What: e.Variable + directionReason,
 				Why: fmt.Sprintf("unit %q: 350 and 10 degrees are 20 degrees apart, and their mean is 0, not 180", e.NativeUnit),
 				Fix: "use the components, such as u and v or 10u and 10v, or leave " + e.Variable + " out"}.AtEntry(e))
 		}
@@ -517,7 +604,10 @@ func UnitFaults(entries []ensemble.Entry) (faults []Fault) {
 		seen[n] = true
 		known, ok := ensemble.VariableNamed(e.Variable)
 		if ok && e.Unit != known.Unit {
-			why, fix := unit.Why(e.NativeUnit, known.Unit)
+			why, instead, fix := unit.Why(e.NativeUnit, known.Unit)
+			if instead != "" {
+				fix = strings.TrimRight("if the values are in "+instead+", "+NamingFix("units", e, instead)+"; "+fix, "; ")
+			}
 			faults = append(faults, Fault{Kind: FaultUnit, Code: exit.BadData, What: fmt.Sprintf("unit %q of %s cannot be converted to %s", e.NativeUnit, e.Variable, known.Unit),
 				Why: why, Fix: fix}.AtEntry(e))
 			continue
@@ -528,7 +618,7 @@ func UnitFaults(entries []ensemble.Entry) (faults []Fault) {
 			first[e.Variable] = e
 		case o.Unit != e.Unit:
 			faults = append(faults, Fault{Kind: FaultUnit, Code: exit.BadData, What: fmt.Sprintf("units of %s differ", e.Variable),
-				Why: fmt.Sprintf("%q in %s, %q in %s", o.NativeUnit, o.File, e.NativeUnit, e.File), Fix: "convert the files to one unit"}.AtEntry(e))
+				Why: fmt.Sprintf("%q in %s, %q in %s", o.NativeUnit, o.File, e.NativeUnit, e.File), Fix: "convert the files to one unit; or, if they are in one unit and state it differently, " + NamingFix("units", e, cmp.Or(o.NativeUnit, e.NativeUnit))}.AtEntry(e))
 		default:
 			faults = append(faults, Fault{Kind: FaultUnit, What: fmt.Sprintf("units of %s differ; all are read as %s", e.Variable, e.Unit),
 				Why: fmt.Sprintf("%q in %s, %q in %s", o.NativeUnit, o.File, e.NativeUnit, e.File)}.AtEntry(e))
