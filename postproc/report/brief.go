@@ -473,7 +473,7 @@ func diagramFigures(r *score.Result, b *score.Brief) (out []glanceFigure) {
 			}
 		}
 		if t := float64(d.Threshold); !math.IsNaN(t) {
-			title += " above " + short(t) + " " + unit(d.Unit)
+			title = strings.TrimSpace(title + " above " + short(t) + " " + unit(b.Score.Unit))
 		}
 		out = append(out, glanceFigure{Title: title, Note: note, SVG: template.HTML(f.svg(title))}) // text in it is escaped
 	}

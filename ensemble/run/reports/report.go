@@ -73,6 +73,7 @@ func collectPage(dir string) (*report.Page, error) {
 		}
 		page.Status = append(page.Status, report.Fact{Name: "status", Text: m.Status}, report.Fact{Name: "finished", Text: m.End.UTC().Format("2006-01-02 15:04Z")},
 			report.Fact{Name: "program", Text: m.Version})
+	case errors.Is(err, os.ErrNotExist) && page.Config == "": // a folder of verify
 	case errors.Is(err, os.ErrNotExist):
 		page.Status = append(page.Status, report.Fact{Name: "status", Text: "not finished"})
 	default:
