@@ -26,7 +26,7 @@ func TestMapExampleOfAllMembers(t *testing.T) {
 		for i := range c.members {
 			all.Members = append(all.Members, []float32{float32(i)})
 		}
-		e := newMapExample(m, &ensemble.Forecast{Members: make([]ensemble.Member, c.members)}, []*Case{all})
+		e := newMapExample(m, &ensemble.Forecast{Members: make([]ensemble.Member, c.members)}, []*Case{all}, 1)
 		if got := slices.ContainsFunc(e.Fields, func(f MapField) bool { return f.Kind == ShowFullSpread }); got != c.want {
 			t.Errorf("%d members: the spread of all is a map: %v, want %v", c.members, got, c.want)
 		}

@@ -27,22 +27,27 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
+// Reading states how the files of a verification are read. The zero value reads them as they are.
+type Reading struct {
+	Sparse bool                // missing chunks of Zarr stores are missing values
+	Layout config.MemberLayout // how Options.Members are stored
+	// Naming states names and units of variables in Options.Analysis and Members, in place of the files and of the training.
+	Naming ensemble.Naming
+	Regrid task.Interpolation // interpolates members and analyses to the grid of the products
+}
+
 // Options are the inputs of [Run]. Forecast and Analysis are required.
 type Options struct {
-	Forecast []string            // products with means and spreads, or calibrated members
-	Analysis []string            // analyses of their valid times
-	Members  []string            // raw ensemble of the same initialisations; nil: no scores against it
-	Sparse   bool                // missing chunks of Zarr stores are missing values
-	Layout   config.MemberLayout // how Members are stored
-	// Naming states names and units of variables in Analysis and Members, in place of the files and of the training.
-	Naming ensemble.Naming
+	Forecast []string // products with means and spreads, or calibrated members
+	Analysis []string // analyses of their valid times
+	Members  []string // raw ensemble of the same initialisations; nil: no scores against it
+	Reading
 	// RunDir is the training that the products come from, for its baselines. Empty: the baselines that predict
 	// saved beside the products.
 	RunDir    string
-	Regrid    task.Interpolation // interpolates members and analyses to the grid of the products
-	Out       string             // folder for scores.json and tables; empty: none
-	Selection scoring.Selection  // scores, thresholds, regions, seasons and weights
-	Bootstrap score.Bootstrap    // confidence intervals
+	Out       string            // folder for scores.json and tables; empty: none
+	Selection scoring.Selection // scores, thresholds, regions, seasons and weights
+	Bootstrap score.Bootstrap   // confidence intervals
 	// Climate is a file of climate quantiles for extreme forecast indices. Empty: the climate of RunDir, if it
 	// has one.
 	Climate string
