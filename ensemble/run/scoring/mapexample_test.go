@@ -18,6 +18,7 @@ import (
 func TestMapExampleOfAllMembers(t *testing.T) {
 	levels := []ensemble.Level{ensemble.SingleLevel}
 	m := &model.Model{Task: task.Task{Features: ensemble.Features{Axes: ensemble.Axes{Levels: levels}, DDOF: 1}, Targets: []task.Target{{Variable: "2t"}}, UsedMembers: []ensemble.Member{0, 1}}}
+	m.Grid = &ensemble.Grid{NX: 1, NY: 1, Lat: []float64{0}, Lon: []float64{0}}
 	for _, c := range []struct {
 		members int
 		want    bool
