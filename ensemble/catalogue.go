@@ -28,7 +28,10 @@ type Kind struct {
 	Unit       string // SI, of the values as they are read
 	NativeUnit string // unit in the file
 	LongName   string
-	Grid       *Grid
+	Name       string // of the variable in the file; for GRIB the short name of ecCodes
+	// Guessed: the quantity or its level is read from Name alone, in a form that no convention defines.
+	Guessed bool
+	Grid    *Grid
 
 	// LevelType is the type of level in the input ("isobaricInhPa"). It distinguishes levels
 	// of kind OtherLevel. Statistic ("mean", "sum", "maximum") is computed over Interval

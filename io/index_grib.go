@@ -328,14 +328,15 @@ func (in *Input) addGRIBEntry(f *file, fd *grib.Field, d *grib.Description, seve
 	if kind.LevelType == "" || kind.LevelType == "unknown" {
 		kind.LevelType = fd.LevelType
 	}
+	nativeUnit := in.applyNaming(&e, d, fd.Parameter)
 	known, ok := ensemble.VariableNamed(e.Variable)
 	if ok && isOwnLevel(known, e.Level, kind.LevelType) {
 		e.Level = known.Level
 	}
 	e.Member, kind.Members, e.Product = memberAndProduct(fd, d)
 	kind.Basis = basisOf(e.Product, "", f.path)
-	conv := unit.ToSI(d.Unit, known.Unit)
-	kind.NativeUnit = unit.Normalise(d.Unit)
+	conv := unit.ToSI(nativeUnit, known.Unit)
+	kind.Name, kind.NativeUnit = d.Name, unit.Normalise(nativeUnit)
 	switch e.Product {
 	case ensemble.Spread:
 		conv = conv.Difference()
@@ -356,6 +357,25 @@ func (in *Input) addGRIBEntry(f *file, fd *grib.Field, d *grib.Description, seve
 		f.sections[fieldPosition{fd.Message, fd.Sub}] = ref.Sections
 	}
 	f.entries = append(f.entries, e)
+}
+
+// applyNaming sets variable and level of a field that Options.Naming states, by the short name of ecCodes or by the code
+// of an unknown parameter, and returns the unit of its values.
+func (in *Input) applyNaming(e *ensemble.Entry, d *grib.Description, parameter string) (native string) {
+	n := in.opt.Naming
+	if n.IsZero() {
+		return d.Unit
+	}
+	in.naming.see(n, d.Name, e.Variable, parameter)
+	if stated, _, ok := ensemble.Find(n, n.Names, d.Name, e.Variable, parameter); ok {
+		if e.Variable = stated.Variable; stated.HasLevel {
+			e.Level = stated.Level
+		}
+	}
+	if stated, _, ok := ensemble.Find(n, n.Units, d.Name, e.Variable, parameter); ok {
+		return stated
+	}
+	return d.Unit
 }
 
 // wholeAtmosphere lists the types of level that are the whole column.

@@ -90,9 +90,12 @@ func indexNetCDF(ctx context.Context, in *Input, f *file) error {
 //
 // Errors: those of values; exit 65 for a grid that is implausible.
 func (in *Input) addCFEntries(f *file, h *cf.Header, values cf.Fetch) error {
-	found, err := cf.Fields(h, cf.Options{Values: values, Share: in.gridTable.intern, Static: in.opt.Static})
+	found, err := cf.Fields(h, cf.Options{Values: values, Share: in.gridTable.intern, Static: in.opt.Static, Naming: in.opt.Naming})
 	if err != nil {
 		return err
+	}
+	for i := range h.Vars {
+		in.naming.see(in.opt.Naming, h.Vars[i].Path(), h.Vars[i].Name)
 	}
 	f.messages = len(found.Fields) + len(found.Unused)
 	for _, u := range found.Unused {
@@ -123,7 +126,7 @@ func (in *Input) addCFEntries(f *file, h *cf.Header, values cf.Fetch) error {
 			f.slabs = append(f.slabs, v)
 		}
 		f.entries = append(f.entries, ensemble.Entry{Key: nf.Key, File: f.path, Message: nf.Number, Sub: 1, Kind: in.kinds.intern(ensemble.Kind{
-			Unit: conv.SI, NativeUnit: nf.NativeUnit, LongName: nf.LongName, Grid: nf.Grid, LevelType: nf.LevelType, Statistic: nf.Statistic,
+			Unit: conv.SI, NativeUnit: nf.NativeUnit, LongName: nf.LongName, Name: h.Vars[nf.Slab.Var].Path(), Guessed: nf.Guessed, Grid: nf.Grid, LevelType: nf.LevelType, Statistic: nf.Statistic,
 			Interval: nf.Interval, Members: nf.Members, Packing: nf.Packing, Basis: basisOf(nf.Key.Product, nf.LongName, f.path)}, conv)})
 	}
 	return nil

@@ -45,6 +45,8 @@ type Options struct {
 	Keep    func(e ensemble.Entry) bool
 	Cache   string        // Cache is a directory for indexes of GRIB files; "" disables the cache.
 	Members MemberOptions // Members selects and numbers members.
+	// Naming states quantities and units of variables in place of the files.
+	Naming ensemble.Naming
 }
 
 // Input is a set of indexed files and stores. Its methods may be called from several
@@ -67,6 +69,7 @@ type Input struct {
 	excluded     excludedKinds
 
 	memberCounts memberCounts
+	naming       namingUse
 	messages     sync.Pool // of *[]byte, buffers of GRIB messages
 }
 

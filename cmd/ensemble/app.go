@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/answer"
@@ -88,7 +87,7 @@ func newApp(stdout, stderr io.Writer) *app {
 	}
 	a.root.SetOut(stdout)
 	a.root.SetErr(a.stderr)
-	a.root.SetFlagErrorFunc(flagError)
+	a.root.SetFlagErrorFunc(a.flagError)
 	a.root.CompletionOptions.DisableDefaultCmd = true
 	common := a.root.PersistentFlags()
 	common.BoolVar(&a.json, "json", false, "print the result as one JSON object")
@@ -131,6 +130,7 @@ func (a *app) run(args []string) exit.Code {
 	a.setLoggers(slog.LevelInfo, nil)
 	a.root.SetArgs(repeatFlags(args, a.multiFlags))
 	cmd, err := a.root.ExecuteC()
+	err = withCorrection(err, args)
 	a.command = strings.TrimPrefix(strings.TrimPrefix(cmd.CommandPath(), "ensemble"), " ")
 	if a.logOutput != nil {
 		defer a.logOutput.Close()
@@ -183,24 +183,17 @@ var flagTypeHelp = map[string]string{"uint": "want a whole number, 0 or more", "
 
 // flagError turns an error of pflag into exit 64 with the nearest flag, or the commands that
 // have the flag.
-func flagError(cmd *cobra.Command, err error) error {
+func (a *app) flagError(cmd *cobra.Command, err error) error {
+	// Flags after an unknown command are parsed as those of the command above it.
+	if word := firstWord(a.args, cmd); word != "" && cmd.HasSubCommands() {
+		if unknown := unknownCommand(cmd, []string{word}); unknown != nil {
+			return unknown
+		}
+	}
 	e := &exit.Error{Code: exit.Usage, What: err.Error(), At: cmd.CommandPath(), Fix: "`" + cmd.CommandPath() + " --help` lists the flags", Err: err}
 	if m := flagUnknown.FindStringSubmatch(err.Error()); m != nil {
-		var names []string
-		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
 		e.What = fmt.Sprintf("unknown flag %q", "--"+m[1])
-		if near := nearest.Find(m[1], names); near != "" {
-			e.Fix = "did you mean `--" + near + "`?"
-		}
-		var others []string
-		for _, c := range cmd.Root().Commands() {
-			if c.Flags().Lookup(m[1]) != nil {
-				others = append(others, "`"+c.CommandPath()+"`")
-			}
-		}
-		if len(others) > 0 && len(others) <= 3 {
-			e.Why = "it is a flag of " + strings.Join(others, ", ")
-		}
+		suggestFlag(cmd, e, m[1])
 	} else if m := flagShort.FindStringSubmatch(err.Error()); m != nil {
 		e.What = fmt.Sprintf("unknown flag %q", "-"+m[1])
 	} else if m := flagNoValue.FindStringSubmatch(err.Error()); m != nil {
@@ -226,6 +219,11 @@ func group(a *app, cmd *cobra.Command, subcommands ...*cobra.Command) *cobra.Com
 	return cmd
 }
 
+// otherCommandNames are names that other programs have for commands of this one.
+var otherCommandNames = map[string]string{"forecast": "predict", "postprocess": "predict", "post-process": "predict", "apply": "predict", "infer": "predict", "inference": "predict",
+	"fit": "train", "learn": "train", "run": "train", "evaluate": "verify", "eval": "verify", "score": "verify", "scores": "verify", "test": "verify",
+	"info": "inspect", "ls": "inspect", "list": "inspect", "show": "inspect", "dump": "inspect", "cat": "inspect", "new": "init", "setup": "init", "configure": "init", "quickstart": "demo", "plot": "report"}
+
 // unknownCommand refuses arguments that are no subcommand, and suggests the nearest one.
 func unknownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
@@ -235,11 +233,16 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 	for _, c := range cmd.Commands() {
 		names = append(names, c.Name())
 	}
-	fix := "`" + cmd.CommandPath() + " --help` lists the commands"
-	if near := nearest.Find(args[0], names); near != "" {
-		fix = "did you mean `" + cmd.CommandPath() + " " + near + "`?"
+	e := &exit.Error{Code: exit.Usage, What: fmt.Sprintf("unknown command %q", args[0]), At: cmd.CommandPath(), Fix: "`" + cmd.CommandPath() + " --help` lists the commands"}
+	near := nearest.Find(args[0], names)
+	if other := otherCommandNames[strings.ToLower(args[0])]; near == "" && !cmd.HasParent() {
+		near = other
 	}
-	return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("unknown command %q", args[0]), At: cmd.CommandPath(), Fix: fix}
+	if near != "" {
+		e.Fix = "did you mean `" + cmd.CommandPath() + " " + near + "`?"
+		e.Err = &correction{wrong: args[0], right: []string{near}}
+	}
+	return e
 }
 
 // noArgs, atLeastOneArg, atMostOneArg and exactlyOneArg check the number of arguments that are not flags.

@@ -33,16 +33,16 @@ func checkCommand(a *app) *cobra.Command {
 	f := cmd.Flags()
 	src := configFlags(cmd)
 	sparseFlag(f, &sparse)
-	layout := layoutFlags(f)
+	layout, naming := layoutFlags(f), namingFlags(f)
 	f.StringVar(&expect, "expect", "", "`LIST` of members, steps, variables and levels that every initialisation must have")
 	cmd.RunE = a.runJob(func(ctx context.Context, files []string) (result, error) {
 		o := check.Options{}
 		o.Input.Sparse = sparse
-		l, err := layout()
+		l, n, err := readBoth(layout, naming)
 		if err != nil {
 			return result{}, err
 		}
-		o.Input.Members = input.LayoutOf(l)
+		o.Input.Members, o.Input.Naming = input.LayoutOf(l), n.Stated()
 		switch {
 		case len(src.Files) > 0 && expect != "":
 			return result{}, &exit.Error{Code: exit.Usage, What: "--config and --expect are mutually exclusive", At: cmd.CommandPath(), Fix: "give one of the two"}

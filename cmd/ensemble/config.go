@@ -44,12 +44,27 @@ func configCheck(a *app) *cobra.Command {
 		if schedule {
 			return trainingSchedule(ctx, c)
 		}
+		text := "the configuration is valid\n"
+		if _, train := c.(*config.TrainConfig); train {
+			text += "its files were not opened: `" + commandLine(append([]string{"check"}, configArguments(*src)...)) + "` checks them\n"
+		}
 		return result{warnings: c.Warnings(), data: map[string]string{"config_sha256": c.Hash()}, text: func(w io.Writer) error {
-			_, err := io.WriteString(w, "the configuration is valid\n")
+			_, err := io.WriteString(w, text)
 			return err
 		}}, nil
 	})
 	return cmd
+}
+
+// configArguments returns the flags that name the sources of a configuration.
+func configArguments(src config.Sources) (args []string) {
+	for _, f := range src.Files {
+		args = append(args, "-c", f)
+	}
+	for _, s := range src.Set {
+		args = append(args, "--set", s)
+	}
+	return args
 }
 
 // trainingSchedule is `ensemble config check --schedule`.

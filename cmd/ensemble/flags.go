@@ -31,6 +31,9 @@ func configFlagsOf(cmd *cobra.Command, schema *config.Schema) *config.Sources {
 	s := &config.Sources{}
 	f.StringArrayVarP(&s.Files, "config", "c", nil, "configuration `FILE` (repeatable; later files override earlier ones)")
 	f.StringArrayVar(&s.Set, "set", nil, "override one `key=value` of the configuration (repeatable)")
+	if err := f.SetAnnotation("set", schemaAnnotation, []string{schema.Name}); err != nil {
+		panic(err) // the flag is declared above
+	}
 	completeKeys(cmd, schema)
 	return s
 }
@@ -113,6 +116,23 @@ func layoutFlags(f *pflag.FlagSet) func() (config.MemberLayout, error) {
 		}
 		return l, nil
 	}
+}
+
+// namingFlags adds the flags that state names and units of variables in place of the files, and returns a function that
+// reads them.
+func namingFlags(f *pflag.FlagSet) func() (config.Naming, error) {
+	names := f.StringSlice("names", nil, "variables of names in the files, `NAME=VARIABLE@LEVEL`, such as T850_ens=t@850hPa (repeatable)")
+	units := f.StringSlice("units", nil, "units of variables in the files, `NAME=UNIT`, such as T850_ens=degC (repeatable)")
+	return func() (config.Naming, error) { return config.ParseNaming(*names, *units) }
+}
+
+// readBoth reads two flags or groups of flags.
+func readBoth[A, B any](first func() (A, error), second func() (B, error)) (a A, b B, err error) {
+	if a, err = first(); err != nil {
+		return a, b, err
+	}
+	b, err = second()
+	return a, b, err
 }
 
 // filesFlag adds a flag for several files. It takes all arguments up to the next flag, so that
@@ -240,11 +260,12 @@ func checkChoice(flag string, values []string, words ...string) error {
 		if slices.Contains(words, v) {
 			continue
 		}
-		fix := "give " + strings.Join(words, ", ")
+		e := &exit.Error{Code: exit.Usage, What: fmt.Sprintf("invalid value %q for %s", v, flag), At: "the command line", Fix: "give " + strings.Join(words, ", ")}
 		if near := nearest.Find(v, words); near != "" {
-			fix = "did you mean `" + near + "`?"
+			e.Fix = "did you mean `" + near + "`?"
+			e.Err = &correction{wrong: v, right: []string{near}}
 		}
-		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("invalid value %q for %s", v, flag), At: "the command line", Fix: fix}
+		return e
 	}
 	return nil
 }

@@ -21,19 +21,21 @@ func initCommand(a *app) *cobra.Command {
 			"else is in the files.",
 		Example: "  ensemble init fc an > train.yaml\n" +
 			"  ensemble init forecasts.nc analyses.nc > train.yaml\n" +
+			"  ensemble init --target 2t --target tp fc an > train.yaml\n" +
 			"  ensemble init --filename-pattern 'gep([0-9]+)' gefs an > train.yaml",
 		Annotations: annotations("ensemble inspect, ensemble check, docs/data.md", exit.BadData, exit.NotYet, exit.NoDevice, exit.IO, exit.SaveAndStop),
 		Args:        atLeastOneArg,
 	}
 	var o draft.Options
+	cmd.Flags().StringSliceVar(&o.Targets, "target", nil, "`VARIABLE`s to predict, such as 2t or t@850hPa (repeatable; default: the first that offices ask for)")
 	sparseFlag(cmd.Flags(), &o.Input.Sparse)
-	layout := layoutFlags(cmd.Flags())
+	layout, naming := layoutFlags(cmd.Flags()), namingFlags(cmd.Flags())
 	cmd.RunE = a.runJob(func(ctx context.Context, files []string) (result, error) {
-		l, err := layout()
+		l, n, err := readBoth(layout, naming)
 		if err != nil {
 			return result{}, err
 		}
-		o.Files, o.Input.Members = files, input.LayoutOf(l)
+		o.Files, o.Input.Members, o.Input.Naming = files, input.LayoutOf(l), n.Stated()
 		d, err := draft.Run(ctx, o)
 		if err != nil {
 			return result{}, err

@@ -14,6 +14,7 @@ import (
 func inspectCommand(a *app) *cobra.Command {
 	var o check.InspectOptions
 	var layout func() (config.MemberLayout, error)
+	var naming func() (config.Naming, error)
 	cmd := &cobra.Command{
 		Use:   "inspect FILE...",
 		Short: "List the contents of data files",
@@ -29,17 +30,17 @@ func inspectCommand(a *app) *cobra.Command {
 		Annotations: annotations("ensemble help train", exit.BadData, exit.NotYet, exit.NoDevice, exit.IO, exit.SaveAndStop),
 		Args:        atLeastOneArg,
 		RunE: a.runJob(func(ctx context.Context, files []string) (result, error) {
-			l, err := layout()
+			l, n, err := readBoth(layout, naming)
 			if err != nil {
 				return result{}, err
 			}
-			o.Files, o.Input.Members = files, input.LayoutOf(l)
+			o.Files, o.Input.Members, o.Input.Naming = files, input.LayoutOf(l), n.Stated()
 			i, err := check.Inspect(ctx, o)
 			return result{data: i.Data, shown: i, warnings: i.Warnings, logged: true}, err
 		}),
 	}
 	sparseFlag(cmd.Flags(), &o.Input.Sparse)
-	layout = layoutFlags(cmd.Flags())
+	layout, naming = layoutFlags(cmd.Flags()), namingFlags(cmd.Flags())
 	cmd.Flags().BoolVar(&o.Stats, "stats", false, "read all values and print minimum, mean, maximum, missing values and checksums")
 	return cmd
 }

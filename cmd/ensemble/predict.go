@@ -105,6 +105,7 @@ type predictFlags struct {
 	threads                *uint
 	compute                computeFlags
 	publishing             func() []config.Flag
+	naming                 func() (config.Naming, error)
 	regrid                 func() (task.Interpolation, error)
 	overwrite              func() (string, error)
 }
@@ -120,7 +121,7 @@ func (p *predictFlags) bind(a *app, cmd *cobra.Command) {
 	f.StringVar(&p.precision, "precision", "", "precision of activations: "+strings.Join(config.Precisions, ", ")+" (default: as in training)")
 	setChoices(f, "precision", config.Precisions...)
 	sparseFlag(f, &p.sparse)
-	p.regrid = regridFlag(f)
+	p.regrid, p.naming = regridFlag(f), namingFlags(f)
 }
 
 // read loads the configuration with the flags and returns the options. more are flags for
@@ -156,6 +157,11 @@ func (p *predictFlags) read(more ...config.Flag) (o predict.Options, c *config.P
 	if err := missingFlagsError(p.cmd, missing); err != nil {
 		return o, c, err
 	}
+	naming, err := p.naming()
+	if err != nil {
+		return o, c, err
+	}
+	o.Policy.Naming = naming.Over(o.Policy.Naming)
 	o.Policy.AllowMissingChunks = o.Policy.AllowMissingChunks || p.sparse
 	for _, name := range c.Output.Formats {
 		o.Formats = append(o.Formats, product.Format(name))

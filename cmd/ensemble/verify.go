@@ -60,6 +60,7 @@ type verifyFlags struct {
 	resamples                         uint
 	all                               bool
 	layout                            func() (config.MemberLayout, error)
+	naming                            func() (config.Naming, error)
 	regrid                            func() (task.Interpolation, error)
 }
 
@@ -85,7 +86,7 @@ func (v *verifyFlags) bind() {
 	f.StringArrayVar(&v.bands, "band", nil, "`RANGE` without alarm: spread_skill=0.8:1.25, bias=0.25, slope=0.1, convexity=0.3, skill=0 (repeatable)")
 	f.StringVar(&v.rolling.Against, "compare-with", "", "--rolling `DIR` of another model; writes a verdict on this model")
 	sparseFlag(f, &v.o.Sparse)
-	v.layout, v.regrid = layoutFlags(f), regridFlag(f)
+	v.layout, v.naming, v.regrid = layoutFlags(f), namingFlags(f), regridFlag(f)
 	f.BoolVar(&v.all, "all", false, "print all scores as tables, not only the main ones")
 	f.UintVar(&v.resamples, "resamples", 2000, "number of block bootstrap resamples for confidence intervals")
 }
@@ -107,9 +108,11 @@ func (v *verifyFlags) run(ctx context.Context, _ []string) (result, error) {
 		return result{}, err
 	}
 	var err error
-	if o.Layout, err = v.layout(); err != nil {
+	var n config.Naming
+	if o.Layout, n, err = readBoth(v.layout, v.naming); err != nil {
 		return result{}, err
 	}
+	o.Naming = n.Stated()
 	for _, list := range []struct {
 		flag string
 		in   []string

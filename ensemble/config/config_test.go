@@ -119,7 +119,7 @@ func TestFaults(t *testing.T) {
 		{"no unit", base + "train: {}\nmodel:\n" + "  kind: unet3d\n", nil},
 		{"bare duration", strings.Replace(base, "target_lead: 48h", "target_lead: 48", 1), []string{"2:|data.target_lead: missing unit: write 48h for hours|"}},
 		{"bare level", strings.Replace(base, "levels: [850hPa], v", "levels: [850], v", 1), []string{"2:|data.levels: missing unit: write 850hPa for pressure|"}},
-		{"scalar for list", strings.Replace(base, "variables: [t]", "variables: t", 1), []string{"2:|data.variables is \"t\", want a list|write a list: [t]"}},
+		{"scalar for list", strings.Replace(base, "variables: [t]", "variables: t", 1), []string{"2:|data.variables is \"t\", want a list|write a list: `variables: [t]`"}},
 		{"of predict", base + "run_dir: a\n", []string{"3:1|unknown key \"run_dir\"|want one of version, baselines, data, model, train, climate, calibrate, prune, teacher|of `ensemble predict"}},
 		{"no zone", base + "data2: 1\n", []string{"3:1|unknown key \"data2\"|did you mean `data`?"}},
 		{"empty", base + "train:\n  epochs:\n", []string{"4:3|key \"epochs\" has no value|"}},

@@ -24,6 +24,8 @@ type kind struct {
 	parse  func(n *yaml.Node, dir string) (any, error)
 	format func(v any) string // YAML text that parse reads back to the same value
 	schema map[string]any     // JSON Schema of the value
+	// nested: parse takes lists or mappings, not only scalars.
+	nested bool
 }
 
 // Path is a file name or pattern. In a configuration file it is relative to the directory of that
@@ -109,7 +111,7 @@ var kinds = map[reflect.Type]kind{
 		want: "a duration with its unit, such as 48h or PT48H",
 		parse: func(n *yaml.Node, _ string) (any, error) {
 			if n.Tag == "!!int" || n.Tag == "!!float" {
-				return nil, fmt.Errorf("missing unit: write %sh for hours", n.Value)
+				return nil, &insteadError{fmt.Sprintf("missing unit: write %sh for hours", n.Value), n.Value + "h"}
 			}
 			d, err := ParseDuration(n.Value)
 			return ensemble.Lead(d), err
@@ -121,7 +123,7 @@ var kinds = map[reflect.Type]kind{
 		want: "a duration with its unit, such as 90s or 10m",
 		parse: func(n *yaml.Node, _ string) (any, error) {
 			if n.Tag == "!!int" || n.Tag == "!!float" {
-				return nil, fmt.Errorf("missing unit: write %ss for seconds", n.Value)
+				return nil, &insteadError{fmt.Sprintf("missing unit: write %ss for seconds", n.Value), n.Value + "s"}
 			}
 			return ParseDuration(n.Value)
 		},
@@ -141,7 +143,7 @@ var kinds = map[reflect.Type]kind{
 		want: "a level such as 850hPa, 2m, surface or msl, or single",
 		parse: func(n *yaml.Node, _ string) (any, error) {
 			if n.Tag == "!!int" || n.Tag == "!!float" {
-				return nil, fmt.Errorf("missing unit: write %shPa for pressure", n.Value)
+				return nil, &insteadError{fmt.Sprintf("missing unit: write %shPa for pressure", n.Value), n.Value + "hPa"}
 			}
 			return ParseLevel(n.Value)
 		},
@@ -212,7 +214,22 @@ var kinds = map[reflect.Type]kind{
 		format: func(v any) string { return v.(ensemble.Area).String() },
 		schema: map[string]any{"type": "string", "pattern": "^[-+0-9.]+(/[-+0-9.]+){3}$"},
 	},
+	reflect.TypeFor[FileNames](): {
+		want:   "a mapping from names in the files to variables, such as {T850_ens: t@850hPa}",
+		parse:  func(n *yaml.Node, _ string) (any, error) { return parseFileNames(n) },
+		format: func(v any) string { return v.(FileNames).String() },
+		schema: map[string]any{"type": "object", "additionalProperties": map[string]any{"type": "string"}},
+		nested: true,
+	},
+	reflect.TypeFor[FileUnits](): {
+		want:   "a mapping from names in the files to units, such as {T850_ens: degC}",
+		parse:  func(n *yaml.Node, _ string) (any, error) { return parseFileUnits(n) },
+		format: func(v any) string { return v.(FileUnits).String() },
+		schema: map[string]any{"type": "object", "additionalProperties": map[string]any{"type": "string"}},
+		nested: true,
+	},
 	reflect.TypeFor[Members](): {
+		nested: true,
 		want:   "a number of members such as 5, or a list of members such as [0, 1, 2]",
 		parse:  func(n *yaml.Node, _ string) (any, error) { return parseMembers(n) },
 		format: formatMembers,
@@ -272,7 +289,7 @@ var floatLike = regexp.MustCompile(`^[-+]?[0-9]+[eE][-+]?[0-9]+$`)
 func parseText(n *yaml.Node) (string, error) {
 	if n.Kind != yaml.ScalarNode || n.Tag != "!!str" {
 		if n.Kind == yaml.ScalarNode && n.Tag != "!!null" {
-			return "", fmt.Errorf("%s is not text: quote it", n.Value)
+			return "", &insteadError{fmt.Sprintf("%s is not text: quote it", n.Value), strconv.Quote(n.Value)}
 		}
 		return "", errKind
 	}
@@ -332,15 +349,16 @@ var pathVariable = regexp.MustCompile(`\$\{?([A-Za-z_][A-Za-z0-9_]*)\}?`)
 // resolvePath expands the variables of a path and makes it absolute, relative to dir.
 func resolvePath(s, dir string) (Path, error) {
 	if strings.HasPrefix(s, "~") {
-		return "", errors.New("~ is not expanded: write ${HOME}")
+		return "", &insteadError{"~ is not expanded: write ${HOME}", Quote("${HOME}" + strings.TrimPrefix(s, "~"))}
 	}
 	var bad error
+	given := s
 	s = pathVariable.ReplaceAllStringFunc(s, func(m string) string {
 		name := strings.Trim(m, "${}")
 		value := os.Getenv(name)
 		switch {
 		case m != "${"+name+"}":
-			bad = fmt.Errorf("%s is not expanded: write ${%s}", m, name)
+			bad = &insteadError{fmt.Sprintf("%s is not expanded: write ${%s}", m, name), Quote(strings.Replace(given, m, "${"+name+"}", 1))}
 		case !slices.Contains(pathVariables, name):
 			bad = fmt.Errorf("variable %s is not allowed in a path, want one of %s", m, strings.Join(pathVariables, ", "))
 		case value == "":
@@ -441,7 +459,7 @@ func ParseDate(s string) (Date, error) {
 	}
 	for _, layout := range []string{"2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02T15:04", "2006-01-02 15:04", "20060102T1504"} {
 		if t, err := time.Parse(layout, s); err == nil {
-			return Date{}, fmt.Errorf("missing time zone: write %s for UTC", t.Format("2006-01-02T15:04Z"))
+			return Date{}, &insteadError{fmt.Sprintf("missing time zone: write %s for UTC", t.Format("2006-01-02T15:04Z")), t.Format("2006-01-02T15:04Z")}
 		}
 	}
 	return Date{}, errKind

@@ -37,6 +37,7 @@ type Policy struct {
 	Fallback           []string        `key:"fallback"`   // fallback methods in order of preference: baselines or "raw"
 	AllowMissingChunks bool            `key:"allow_missing_chunks"`
 	IndexCache         Path            `key:"index_cache"`
+	Naming
 }
 
 // InputMembers is the section members: which members the input must have, and how long to wait for
@@ -149,7 +150,7 @@ var PredictSchema = newOptionalSchema[Predict]("predict", slices.Concat([]Key{
 		Help: "Whether absent chunks of Zarr stores are accepted: as the fill value in version 3, as missing values in version 2. Default: an error, since chunks may have been lost."},
 	{Path: "index_cache", Example: "/var/cache/ensemble",
 		Help: "Directory for cached indexes of GRIB files, which make reopening faster. Default: no cache."},
-}, memberLayoutKeys("members."), publishingKeys, couplingKeys, neighbourhoodKeys, serviceKeys))
+}, memberLayoutKeys("members."), namingKeys(""), publishingKeys, couplingKeys, neighbourhoodKeys, serviceKeys))
 
 // PredictConfig is a loaded predict.yaml, or its defaults.
 type PredictConfig struct {
@@ -180,7 +181,10 @@ func LoadPredict(src Sources) (*PredictConfig, error) {
 		faults = append(faults, c.fault("members.control", "members.control: mean_only is not supported", "networks use mean and spread of the same members",
 			"set include, exclude or none"))
 	}
-	return c, joinFaults(faults)
+	if err := joinFaults(faults); err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
 // Deadline is the end of waiting as unparsed text; ParseDeadline resolves it.

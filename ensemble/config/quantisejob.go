@@ -73,5 +73,8 @@ func LoadQuantise(src Sources) (*QuantiseConfig, error) {
 			faults = append(faults, c.fault("keep", fmt.Sprintf("empty or duplicate layer %q in keep", name), "", "list each layer once"))
 		}
 	}
-	return c, joinFaults(faults)
+	if err := joinFaults(faults); err != nil {
+		return nil, err
+	}
+	return c, nil
 }

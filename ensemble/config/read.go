@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +16,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/nearest"
 )
@@ -68,7 +70,7 @@ func (r *reader) file(path string) (tree map[string]any, text []byte) {
 	case err == io.EOF:
 		return map[string]any{}, text
 	case err != nil:
-		r.syntax(err)
+		r.syntax(err, text)
 		return nil, nil
 	}
 	var second yaml.Node
@@ -91,7 +93,7 @@ func (r *reader) file(path string) (tree map[string]any, text []byte) {
 func (r *reader) assignment(path, text string) (any, bool) {
 	n := r.schema.find(path)
 	if n == nil || n.key == nil || n.item == nil && strings.Contains(path, "[]") {
-		r.unknown(nil, r.schema.root, path)
+		r.unknown(nil, nil, r.schema.root, path)
 		return nil, false
 	}
 	var doc yaml.Node
@@ -154,15 +156,22 @@ func suggestFile(path, otherwise string) string {
 var yamlLine = regexp.MustCompile(`^yaml: (?:unmarshal errors:\s*)?(?:line ([0-9]+): )?(.*)$`)
 
 // syntax turns an error of the YAML parser into a fault with its line.
-func (r *reader) syntax(err error) {
+func (r *reader) syntax(err error, text []byte) {
+	fix := "correct this line or the previous one; quote patterns that begin with * or contain [ ]"
 	at, why := r.where, err.Error()
 	if m := yamlLine.FindStringSubmatch(strings.ReplaceAll(why, "\n", " ")); m != nil {
 		why = m[2]
 		if m[1] != "" {
 			at += ":" + m[1] + ":1"
 		}
+		line, _ := strconv.Atoi(m[1]) // 0 without one
+		if n, corrected := repair(text, line); n > 0 {
+			at, fix = fmt.Sprintf("%s:%d:1", r.where, n), fmt.Sprintf("write line %d as `%s`", n, corrected)
+		} else if bytes.Contains(text, []byte("\n\t")) || bytes.Contains(text, []byte(" \t")) {
+			fix = "YAML is indented by spaces: type `sed -i 's/\\t/  /g' " + r.where + "`"
+		}
 	}
-	r.faults = append(r.faults, &exit.Error{Code: exit.Usage, What: "not valid YAML", At: at, Why: why, Fix: "correct this line or the previous one; quote patterns that begin with * or contain [ ]", Err: err})
+	r.faults = append(r.faults, &exit.Error{Code: exit.Usage, What: "not valid YAML", At: at, Why: why, Fix: fix, Err: err})
 }
 
 // mapping reads the keys of a mapping at one node of the schema.
@@ -182,7 +191,7 @@ func (r *reader) mapping(at *node, m *yaml.Node) map[string]any {
 		first[name.Value] = name
 		child := at.children[name.Value]
 		if child == nil {
-			r.unknown(name, at, join(at.path, name.Value))
+			r.unknown(name, val, at, join(at.path, name.Value))
 			continue
 		}
 		if v, ok := r.value(child, name, val); ok {
@@ -230,9 +239,11 @@ func (r *reader) leaf(n *node, val *yaml.Node) any {
 		panic("config: " + n.path + " has the type " + n.typ.String() + ", which no kind describes")
 	}
 	if val.Kind != yaml.SequenceNode {
-		fix := "write a list: " + n.key.Example
+		fix := "write a list: `" + last(n.path) + ": " + n.key.Example + "`"
 		if val.Kind == yaml.ScalarNode {
-			fix = "write a list: [" + val.Value + "]"
+			fix = "write a list: `" + last(n.path) + ": [" + flowText(val) + "]`"
+		} else if val.Kind == yaml.MappingNode && n.item != nil {
+			fix = "write a list: `" + last(n.path) + ": [" + flowText(val) + "]`"
 		}
 		r.fault(val, fmt.Sprintf("%s is %s, want a list", n.path, describe(val)), "", fix)
 		return nil
@@ -276,7 +287,11 @@ func (r *reader) structure(n *node, typ reflect.Type, val *yaml.Node) any {
 		switch {
 		case ok:
 		case child.key.Required && !hasKey(val, name):
-			r.fault(val, fmt.Sprintf("an item of %s has no %q", strings.TrimSuffix(n.path, "[]"), name), "", "add `"+name+": "+child.key.Example+"`")
+			example := child.key.Example
+			if of, _ := tree["variable"].(string); name == "levels" && isSingleLevel(of) {
+				example = "[single]"
+			}
+			r.fault(val, fmt.Sprintf("an item of %s has no %q", strings.TrimSuffix(n.path, "[]"), name), "", "add `"+name+": "+example+"`")
 			continue
 		default:
 			v = child.def
@@ -287,6 +302,12 @@ func (r *reader) structure(n *node, typ reflect.Type, val *yaml.Node) any {
 		}
 	}
 	return out.Interface()
+}
+
+// isSingleLevel reports whether a variable of the vocabulary has one level only, as 2t and 10fg.
+func isSingleLevel(variable string) bool {
+	v, ok := ensemble.VariableNamed(variable)
+	return ok && !v.OnManyLevels()
 }
 
 // hasKey reports whether a mapping has a key.
@@ -306,11 +327,18 @@ func (r *reader) scalar(n *node, k kind, val *yaml.Node) any {
 		return nil
 	}
 	v, err := any(nil), errKind
-	if val.Kind == yaml.ScalarNode && val.Tag != "!!null" || n.typ == reflect.TypeFor[Members]() {
+	if val.Kind == yaml.ScalarNode && val.Tag != "!!null" || k.nested {
 		v, err = k.parse(val, r.dir)
 	}
 	example := n.key.Example
-	switch {
+	var other *insteadError
+	switch instead := meant(k, val, r.dir); {
+	case errors.As(err, &other):
+		r.fault(val, fmt.Sprintf("%s: %v", n.path, err), "", inPlace(n, other.instead))
+		return nil
+	case errors.Is(err, errKind) && instead != "":
+		r.fault(val, fmt.Sprintf("%s is %s, want %s", n.path, describe(val), k.want), "", inPlace(n, instead))
+		return nil
 	case errors.Is(err, errKind):
 		r.fault(val, fmt.Sprintf("%s is %s, want %s", n.path, describe(val), k.want), "", "for example `"+last(n.path)+": "+example+"`")
 		return nil
@@ -322,6 +350,9 @@ func (r *reader) scalar(n *node, k kind, val *yaml.Node) any {
 		fix := "for example `" + last(n.path) + ": " + example + "`"
 		if near := nearest.Find(fmt.Sprint(v), c.names); near != "" {
 			fix = "did you mean `" + near + "`?"
+			if n.typ.Kind() != reflect.Slice || isKind(n.typ) {
+				fix += " write `" + last(n.path) + ": " + near + "`"
+			}
 		}
 		r.fault(val, fmt.Sprintf("%s is %s, want %s", n.path, k.format(v), c.Text), "", fix)
 		return nil
@@ -331,22 +362,24 @@ func (r *reader) scalar(n *node, k kind, val *yaml.Node) any {
 
 // unknown adds the fault of an unknown key. It suggests the nearest key of the same mapping, a key
 // with the same name elsewhere, or the nearest path.
-func (r *reader) unknown(name *yaml.Node, at *node, path string) {
+func (r *reader) unknown(name, val *yaml.Node, at *node, path string) {
 	word, fix := path, "`ensemble config explain` lists all keys"
 	if name != nil {
 		word = name.Value
 	}
-	switch near := nearest.Find(word, at.names); {
-	case near != "":
-		fix = "did you mean `" + near + "`?"
-	default:
-		if other := r.schema.findByLastName(last(path)); other != "" {
-			fix = "did you mean `" + other + "`?"
-		} else if near := nearest.Find(path, r.schema.Names()); near != "" {
-			fix = "did you mean `" + near + "`?"
-		} else if name != nil {
-			fix = "want one of " + strings.Join(at.names, ", ")
-		}
+	here := nearest.Find(word, at.names)
+	elsewhere := ""
+	if here == "" {
+		elsewhere = cmp.Or(r.schema.findByLastName(last(path)), nearest.Find(path, r.schema.Names()))
+	}
+	switch {
+	case here != "":
+		fix = "did you mean `" + here + "`?" + r.line("", here, val)
+	case elsewhere != "":
+		section := strings.TrimSuffix(elsewhere, last(elsewhere))
+		fix = "did you mean `" + elsewhere + "`?" + r.line(strings.TrimSuffix(section, "."), last(elsewhere), val)
+	case name != nil:
+		fix = "want one of " + strings.Join(at.names, ", ")
 	}
 	why := ""
 	for _, of := range r.others {
@@ -355,6 +388,55 @@ func (r *reader) unknown(name *yaml.Node, at *node, path string) {
 		}
 	}
 	r.fault(name, fmt.Sprintf("unknown key %q", word), why, fix)
+}
+
+// line is the end of a fix: the line of a key with a value that the file gives to another key, and the section under
+// which it belongs; or the argument of --set.
+func (r *reader) line(section, key string, val *yaml.Node) string {
+	if name, value, ok := strings.Cut(strings.TrimPrefix(r.where, "--set "), "="); ok && !r.isFile && name != "" {
+		path := key
+		if section != "" {
+			path = section + "." + key
+		}
+		return " type `--set " + path + "=" + value + "`"
+	}
+	text := flowText(val)
+	switch {
+	case text == "" || strings.Contains(section, "[]"):
+		return ""
+	case section == "":
+		return " write `" + key + ": " + text + "`"
+	}
+	return " under `" + strings.ReplaceAll(section, ".", ":` and `") + ":` write `" + key + ": " + text + "`"
+}
+
+// maxFlowText is the length of the longest value that a fix repeats.
+const maxFlowText = 200
+
+// flowText formats a value of a file on one line; "" if it is long.
+func flowText(val *yaml.Node) string {
+	if val == nil {
+		return ""
+	}
+	var flow func(*yaml.Node) *yaml.Node
+	flow = func(n *yaml.Node) *yaml.Node {
+		out := *n
+		out.HeadComment, out.LineComment, out.FootComment = "", "", ""
+		if n.Kind != yaml.ScalarNode {
+			out.Style = yaml.FlowStyle
+		}
+		out.Content = nil
+		for _, c := range n.Content {
+			out.Content = append(out.Content, flow(c))
+		}
+		return &out
+	}
+	text, err := yaml.Marshal(flow(val))
+	line := strings.TrimSpace(string(text))
+	if err != nil || len(line) > maxFlowText || strings.Contains(line, "\n") {
+		return ""
+	}
+	return line
 }
 
 // findByLastName finds the path of the key or section with this last name. Of several, it returns the

@@ -297,7 +297,7 @@ func (s *Schema) Explain(w io.Writer, path string) error {
 		return nil
 	}
 	r := reader{schema: s, where: "config explain " + path}
-	r.unknown(nil, s.root, path)
+	r.unknown(nil, nil, s.root, path)
 	return joinFaults(r.faults)
 }
 

@@ -56,6 +56,7 @@ type Data struct {
 	Split              Split                    `key:"split"`
 	SpreadDDOF         int                      `key:"spread_ddof"`
 	Auxiliary          Auxiliary                `key:"auxiliary"`
+	Naming
 }
 
 // DefaultPrefetch is the default of data.prefetch, in initialisations.
@@ -410,7 +411,7 @@ var TrainSchema = newSchema[Train]("train", slices.Concat([]Key{
 		Help: "Time after which a rank that does not respond is considered lost and the MPI job ends, to be resumed from its last checkpoint. It must exceed the longest step and the reading of data on the slowest node."},
 	{Path: "train.shard_optimizer", Default: "false", Example: "true", MayChangeOnResume: true, OutsideIdentity: true,
 		Help: "Whether the optimiser state is sharded over the ranks of an MPI job: each rank keeps the moments of its shard of the parameters and updates it. Saves memory (for adamw two values a parameter, except those of the shard); results are bit-identical."},
-}, memberLayoutKeys("data.members."), statisticKeys(), biasKeys(), stageKeys(), memberKeys(), referenceKeys(), spatialInputKeys(), climateKeys(), calibrateKeys(), headKeys(), pruneKeys(), leadKeys(), recurrentKeys(), axialKeys(), shareKeys(), teacherKeys()))
+}, memberLayoutKeys("data.members."), namingKeys("data."), statisticKeys(), biasKeys(), stageKeys(), memberKeys(), referenceKeys(), spatialInputKeys(), climateKeys(), calibrateKeys(), headKeys(), pruneKeys(), leadKeys(), recurrentKeys(), axialKeys(), shareKeys(), teacherKeys()))
 
 // TrainConfig is a loaded train.yaml: its values and their origins.
 type TrainConfig struct {
@@ -454,7 +455,10 @@ func LoadTrain(src Sources) (*TrainConfig, error) {
 			return nil, err
 		}
 	}
-	return c, joinFaults(faults)
+	if err := joinFaults(faults); err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
 // check checks the rules between keys, of all sections.

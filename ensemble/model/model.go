@@ -64,7 +64,9 @@ type Metadata struct {
 	Origins []ensemble.Origin `json:"origins,omitempty"`
 	// Units are those of variables outside the vocabulary, as the training data state them; "1" without.
 	Units map[string]string `json:"units,omitempty"`
-	Grid  *ensemble.Grid    `json:"grid"`
+	// Naming is what data.names and data.units of the training state; predictions and verifications use the same.
+	Naming ensemble.Naming `json:"naming,omitzero"`
+	Grid   *ensemble.Grid  `json:"grid"`
 	// Interpolation is that of the training data; predictions use the same.
 	Interpolation task.Interpolation `json:"interpolation,omitzero"`
 	// Recalibrations, by target, convert the distribution; Calibrations map probabilities of

@@ -31,7 +31,8 @@ const (
 // exceptions lists the exceptions by kind of limit and by package.name.
 var exceptions = map[string]map[string]exception{
 	"package lines": {
-		"engine/op": {7600, "one file per op: a reader opens the file of an op, not the package"},
+		"engine/op":       {7600, "one file per op: a reader opens the file of an op, not the package"},
+		"ensemble/config": {6400, "one file per section: a reader opens the file of a section, and all share the reader of YAML"},
 	},
 	"function lines": {
 		"ensemble/run/bench.RanksOptions.measure":  {109, "a measurement in order: warm up, time, gather, compare; its parts share all variables"},
@@ -90,7 +91,8 @@ var exceptions = map[string]map[string]exception{
 		"engine/graph.Op":                       {20, "the definition of an op, as passes and backends read it"},
 		"engine/op.Spec":                        {27, "the declaration of an op: ops are literals whose keys are read as a list"},
 		"engine/pass.orderModel":                {18, reasonState},
-		"ensemble/config.Data":                  {26, reasonKey},
+		"ensemble.Kind":                         {16, "the properties of a field that its keys do not have: a field is a property"},
+		"ensemble/config.Data":                  {27, reasonKey},
 		"ensemble/config.Model":                 {29, reasonKey},
 		"ensemble/config.Training":              {28, reasonKey},
 		"ensemble/demo.model":                   {17, reasonState},
@@ -115,7 +117,7 @@ var exceptions = map[string]map[string]exception{
 		"ensemble/serve.metrics":                {17, "a field is a metric"},
 		"ensemble/serve.state":                  {16, reasonState},
 		"internal/testgrib.Message":             {16, reasonFormat},
-		"io.Input":                              {16, reasonState},
+		"io.Input":                              {17, reasonState},
 		"io/grib.Description":                   {20, reasonFormat},
 		"io/grib.Field":                         {26, reasonFormat},
 		"io/grib.gridParameters":                {19, reasonFormat},
@@ -123,7 +125,7 @@ var exceptions = map[string]map[string]exception{
 		"io/product.Field":                      {20, reasonFormat},
 		"io/product.Manifest":                   {19, reasonFormat},
 		"io/product.Metadata":                   {19, reasonFormat},
-		"io/store.Meta":                         {22, reasonFormat},
+		"io/store.Meta":                         {23, reasonFormat},
 		"io/store.SelectionReader":              {16, reasonState},
 		"io/zarr.Array":                         {16, reasonFormat},
 		"postproc/score.Calibration":            {22, reasonColumn},

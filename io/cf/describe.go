@@ -13,8 +13,10 @@ type description struct {
 	Field
 	// level is the level in the variable's name; nil without one.
 	level *ensemble.Level
-	// warnings lists contradictions of the attributes.
+	// warnings lists contradictions of the attributes, and guesses.
 	warnings []string
+	// stated is the quantity that the user states; nil: that of the file.
+	stated *ensemble.VariableAt
 }
 
 // describeVariable returns unit, name, statistic and product of a variable. axes
@@ -24,8 +26,11 @@ type description struct {
 // The unit stays as the file has it: unit.ToSI converts it, when the quantity is known.
 //
 // Source: CF sections 3.1 (units), 3.3 (standard name) and 7.3 (cell methods).
-func describeVariable(v *Var, axes func(name string) role) (description, string) {
+func describeVariable(v *Var, axes func(name string) role, n ensemble.Naming) (description, string) {
 	d := description{Field: Field{NativeUnit: v.Text("units"), LongName: v.Text("long_name"), Packing: v.Type}}
+	if stated, _, ok := ensemble.Find(n, n.Names, v.Path(), v.Name); ok {
+		d.stated = &stated
+	}
 	standard, modifier := quantityOf(v)
 	if modifier != "" {
 		return d, fmt.Sprintf("its standard_name %q is not a quantity but its %s", v.Text("standard_name"), strings.ReplaceAll(modifier, "_", " "))
@@ -57,12 +62,31 @@ func describeVariable(v *Var, axes func(name string) role) (description, string)
 	return d, ""
 }
 
-// setName identifies the quantity. A contradiction of name, standard name and unit
-// becomes a warning.
+// setName identifies the quantity: as the user states it, else by the attributes, else by a guess from the name. A
+// contradiction of name, standard name and unit becomes a warning.
 func (d *description) setName(own, standard string) {
+	if d.stated != nil {
+		d.Key.Variable = d.stated.Variable
+		if d.stated.HasLevel {
+			d.level = &d.stated.Level
+		}
+		return
+	}
 	var warning string
 	if d.Key.Variable, d.level, warning = identify(own, standard, d.NativeUnit); warning != "" {
 		d.warnings = append(d.warnings, warning)
+	}
+	if known, ok := ensemble.VariableNamed(d.Key.Variable); !ok && standard == "" || ok && d.level == nil && known.OnManyLevels() {
+		if name, level, ok := guess(own, d.Key.Variable, d.NativeUnit); ok {
+			d.Key.Variable, d.level, d.Guessed = name, level, true
+		}
+	}
+	if d.Guessed {
+		is := ensemble.VariableAt{Variable: d.Key.Variable, HasLevel: d.level != nil}
+		if d.level != nil {
+			is.Level = *d.level
+		}
+		d.warnings = append(d.warnings, fmt.Sprintf("it is taken for %s by its name alone; `names: {%s: %s}` under `data:` states that, or another variable and level", is, own, is))
 	}
 }
 

@@ -23,6 +23,8 @@ type Field struct {
 	// NativeUnit is the unit of the unpacked values, as the file spells it.
 	NativeUnit string
 	LongName   string
+	// Guessed reports a quantity or level that only the name of the variable states, in a form of no convention.
+	Guessed bool
 	// LevelType is the standard name or the name of the vertical coordinate.
 	LevelType string
 	// Statistic is the cell method over time; "" for an instant. Several are joined:
@@ -66,6 +68,8 @@ type Options struct {
 	Share func(*ensemble.Grid) *ensemble.Grid
 	// Static finds variables without a time too, such as land masks.
 	Static bool
+	// Naming states quantities and units in place of the file.
+	Naming ensemble.Naming
 }
 
 // Content is what Fields finds in a file.
@@ -90,11 +94,12 @@ const maxFields = 5_000_000
 // cyclic column; time and memory grow with the number of fields.
 // Source: CF sections 4 (coordinate types) and 5 (coordinate systems).
 func Fields(h *Header, o Options) (Content, error) {
+	h, replaced := withUnits(h, o.Naming)
 	r := reader{h: h, opt: o, coord: metadataVariables(h), values: map[int][]float64{}, listed: h.referenced("coordinates")}
 	if err := r.readCoordinates(); err != nil {
 		return Content{}, err
 	}
-	var out Content
+	out := Content{Warnings: replaced}
 	number := 0
 	for i := range h.Vars {
 		if r.coord[i] {
@@ -381,7 +386,7 @@ func (r *reader) variableFields(i int) ([]Field, string) {
 			kept = append(kept, a)
 		}
 	}
-	d, reason := describeVariable(v, r.axisRole(kept))
+	d, reason := describeVariable(v, r.axisRole(kept), r.opt.Naming)
 	if reason != "" {
 		return nil, reason
 	}
@@ -479,6 +484,13 @@ func (r *reader) readLevels(v *Var, all []*auxCoord, c *fieldCoords, d *descript
 	if c.level == nil {
 		return ""
 	}
+	if d.stated != nil && d.stated.HasLevel && len(c.level.values) == 1 {
+		if l, _, why := r.levelOf(c.level, c.level.values[0]); why != "" || l != d.stated.Level {
+			r.warn("its coordinate %q is not used: its level is stated as %s", c.level.v.Name, d.stated.Level)
+			c.level = nil
+			return ""
+		}
+	}
 	c.levels = make([]ensemble.Level, len(c.level.values))
 	for k, x := range c.level.values {
 		if c.levels[k], c.levelType, reason = r.levelOf(c.level, x); reason != "" {
@@ -541,6 +553,9 @@ func (r *reader) enumerateFields(i int, all []*auxCoord, hor horizontalGrid, d d
 	c, reason := r.fieldCoords(v, all, hor, &d)
 	if reason != "" {
 		return nil, reason
+	}
+	if known, ok := ensemble.VariableNamed(d.Key.Variable); ok && known.OnManyLevels() && c.level == nil && d.level == nil && d.stated == nil && d.Key.Product == ensemble.MemberField {
+		r.warn("no level is stated, and it is listed at the surface; `names: {%s: %s@850hPa}` under `data:` states that it is at 850 hPa", v.Name, known.Name)
 	}
 	// place runs over all indices outside of the horizontal dimensions, the last
 	// dimension fastest.
@@ -691,6 +706,11 @@ func (r *reader) keyAt(f *Field, c *fieldCoords, named *ensemble.Level, place []
 		f.Key.Level = *named
 	}
 	resolveByLevel(f)
+	if v, ok := ensemble.VariableNamed(f.Key.Variable); ok && c.level != nil && len(c.level.axes) == 0 && (v.Level.Kind == ensemble.Surface || v.Level.Kind == ensemble.MeanSea) &&
+		f.Key.Level.Kind == ensemble.HeightAboveSoil && f.Key.Level.Value <= 10 {
+		r.warn("its height %q of %s is that of other variables: %s is at %s", c.level.v.Name, f.Key.Level, v.Name, v.Level)
+		f.Key.Level = v.Level // a file of 2t and tp has one scalar height
+	}
 	if c.statistic != nil {
 		return r.statisticAt(f, c.statistic, place), false
 	}

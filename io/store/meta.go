@@ -67,6 +67,8 @@ type Meta struct {
 	// Interpolation describes the interpolation of inputs to Grid; empty without
 	// one.
 	Interpolation string `json:"interpolation,omitempty"`
+	// Naming is what was stated of the names and units of the inputs, in their place.
+	Naming ensemble.Naming `json:"naming,omitzero"`
 	// Origins lists the forecast models; empty if the inputs do not state them.
 	Origins []ensemble.Origin `json:"origins,omitempty"`
 

@@ -64,6 +64,7 @@ type Plan struct {
 	// without interpolation. A store that was begun is resumed only with the same
 	// one.
 	Interpolation string
+	Naming        ensemble.Naming // states names and units of the inputs in their place
 	Inits         []ensemble.Init // ascending
 	// Storage is the type of stored values.
 	Storage Storage
@@ -265,7 +266,7 @@ func (w *writer) describe() error {
 		return out, nil
 	}
 	m := &Meta{Schema: schema, Format: Format, Version: p.Version, Storage: p.Storage, Levels: p.Axes.Levels, Intervals: p.Axes.Statistics, Members: p.Members,
-		Grid: p.Grid, Interpolation: p.Interpolation, Origins: ensemble.Origins(p.Forecasts.Entries), Inputs: p.Inputs, Warnings: append([]string{}, p.Warnings...), BandRows: 1, ShardInits: 1,
+		Grid: p.Grid, Interpolation: p.Interpolation, Naming: p.Naming, Origins: ensemble.Origins(p.Forecasts.Entries), Inputs: p.Inputs, Warnings: append([]string{}, p.Warnings...), BandRows: 1, ShardInits: 1,
 		Analyses: Analyses{Variables: p.AnalysisVariables}}
 	var err error
 	if m.Leads, err = seconds(p.Axes.Leads); err != nil {

@@ -97,6 +97,12 @@ func ToSI(native, wanted string) Conversion {
 	return c
 }
 
+// IsKnown reports whether a text is a unit: of UDUNITS-2, or a spelling that files have.
+func IsKnown(text string) bool {
+	units, _ := readings(text)
+	return len(units) > 0
+}
+
 // densityOfWater converts a depth of water to mass per area, in kg m-3. It is that
 // of the definition of precipitation in WMO-No. 8.
 const densityOfWater = 1000
@@ -180,22 +186,22 @@ var quantities = map[dimensions]string{dimLength: "a length", dimArea: "an area"
 var overHours = regexp.MustCompile(`(?i)^\s*([a-z]+)\s*(?:/|per)\s*\(?\s*([0-9]+)\s*-?\s*(h|hr|hrs|hour|hours|d|day|days|min|minutes)\s*\)?\s*$`)
 
 // Why returns the reason why a native unit is not one of the quantity whose unit is
-// wanted, and what to write into the file instead. Both are parts of one error message
-// (what, why, fix). It distinguishes a missing unit, a rate where an amount is needed,
-// text that is no unit, and the unit of another quantity.
-func Why(native, wanted string) (why, fix string) {
-	fix = fmt.Sprintf("write the unit of the values into the file, such as %q", wanted)
+// wanted, and the unit that the values probably have, or what else to do if that is
+// no question of the unit alone. They are parts of one error message (what, why, fix).
+// It distinguishes a missing unit, a rate where an amount is needed, text that is no
+// unit, and the unit of another quantity.
+func Why(native, wanted string) (why, instead, fix string) {
 	if strings.TrimSpace(native) == "" {
-		return "the file states no unit; values in " + wanted + " are needed", fix
+		return "the file states no unit; values in " + wanted + " are needed", wanted, ""
 	}
 	amount := wanted == "kg m-2"
 	if m := overHours.FindStringSubmatch(native); m != nil && amount {
-		return "it is a rate; an amount in " + wanted + " is needed",
-			fmt.Sprintf("if the values are sums over %s %s, write the unit %q and cell_methods \"time: sum\" into the file, with the bounds of its time; if they are rates, name the variable a rate, such as prate", m[2], m[3], m[1])
+		return "it is a rate; an amount in " + wanted + " is needed", m[1],
+			fmt.Sprintf("the values must be sums over %s %s, which the target states by statistic: sum and interval: %s%s unless the file has cell_methods and bounds; if they are rates, name the variable a rate, such as prate", m[2], m[3], m[2], strings.ToLower(m[3][:1]))
 	}
 	units, err := readings(native)
 	if len(units) == 0 {
-		return fmt.Sprintf("it is not a unit of UDUNITS-2 (%v); values in %s are needed", err, wanted), fix
+		return fmt.Sprintf("it is not a unit of UDUNITS-2 (%v); values in %s are needed", err, wanted), wanted, ""
 	}
 	u := units[0]
 	of := quantities[u.dims]
@@ -203,7 +209,7 @@ func Why(native, wanted string) (why, fix string) {
 		of = "another quantity"
 	}
 	if amount && (u.dims == dimMassFlux || u.dims == dimSpeed) {
-		return "it is a rate; an amount in " + wanted + " is needed", "multiply the values by the length of their interval and write \"kg m-2\" into the file; or name the variable a rate, such as prate"
+		return "it is a rate; an amount in " + wanted + " is needed", "", "multiply the values by the length of their interval and write \"kg m-2\" into the file; or name the variable a rate, such as prate"
 	}
-	return fmt.Sprintf("it is the unit of %s; values in %s are needed", of, wanted), fix
+	return fmt.Sprintf("it is the unit of %s; values in %s are needed", of, wanted), wanted, ""
 }

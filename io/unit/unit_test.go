@@ -122,7 +122,7 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("%q: %+v", s, m)
 		}
 		_ = ToSI(s, "kg m-2")
-		if why, fix := Why(s, "K"); why == "" || fix == "" {
+		if why, instead, fix := Why(s, "K"); why == "" || instead == "" && fix == "" {
 			t.Errorf("%q: no reason", s)
 		}
 	})
@@ -176,7 +176,7 @@ func TestFieldUnits(t *testing.T) {
 				if got.SI == c.wanted {
 					t.Errorf("%q is taken for %s: %+v", u, c.wanted, got)
 				}
-				if why, _ := Why(u, c.wanted); !strings.Contains(why, c.why) {
+				if why, _, _ := Why(u, c.wanted); !strings.Contains(why, c.why) {
 					t.Errorf("%q as %s: reason %q", u, c.wanted, why)
 				}
 				continue
@@ -220,7 +220,7 @@ func TestUnitsOfVariables(t *testing.T) {
 				t.Errorf("%q has other dimensions than %s: %+v", text, si, c)
 			case c.SI != si:
 				refused++
-				if why, fix := Why(text, si); !strings.Contains(why, si) || fix == "" {
+				if why, instead, fix := Why(text, si); !strings.Contains(why, si) || instead == "" && fix == "" {
 					t.Errorf("%q for %s: why %q, fix %q", text, si, why, fix)
 				}
 			}

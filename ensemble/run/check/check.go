@@ -237,8 +237,11 @@ func Run(ctx context.Context, o Options) (r *Result, err error) {
 
 // check is Run without the second attempt if a file changes.
 func check(ctx context.Context, o Options) (*Result, error) {
+	stated := o.Input.Naming
 	if o.Config != nil {
 		o.Input.Sparse = o.Input.Sparse || o.Config.Data.AllowMissingChunks
+		stated = o.Input.Naming.Over(o.Config.Data.Stated())
+		o.Input.Naming = stated.In(ensemble.ForecastFiles)
 		if l := &o.Input.Members; l.FromName == nil && l.Centres == nil && !l.Percentiles && !l.Unnumbered && !l.Pairs {
 			*l = input.LayoutOf(o.Config.Data.Members.MemberLayout)
 		}
@@ -267,14 +270,22 @@ func check(ctx context.Context, o Options) (*Result, error) {
 	if err := forecasts.checkInventory(ctx, o); err != nil {
 		return nil, err
 	}
+	if o.Config == nil {
+		if err := input.CheckNaming(stated, "--", forecasts.in); err != nil {
+			return nil, err
+		}
+	}
 	parts := []*inputCheck{forecasts}
 	if analyses != nil {
-		o.Input.Members = fio.MemberOptions{} // analyses are not members
+		o.Input.Members, o.Input.Naming = fio.MemberOptions{}, stated.In(ensemble.AnalysisFiles) // analyses are not members
 		an, err := openForCheck(ctx, analyses, o.Input)
 		if err != nil {
 			return nil, err
 		}
 		defer an.in.Close()
+		if err := input.CheckNamingOf(ctx, o.Config, forecasts.in, an.in); err != nil {
+			return nil, err
+		}
 		if err := an.checkAnalyses(ctx, o.Config, forecasts); err != nil {
 			return nil, err
 		}

@@ -56,6 +56,9 @@ func Inspect(ctx context.Context, o InspectOptions) (*Inspection, error) {
 		return &Inspection{Data: inspectData(nil, nil, unrelated)}, err
 	}
 	defer in.Close()
+	if err := input.CheckNaming(o.Input.Naming, "--", in); err != nil {
+		return &Inspection{Data: inspectData(nil, nil, unrelated)}, err
+	}
 	rows, err := inspectRows(ctx, in, o.Stats)
 	if err == nil {
 		err = in.Faults()

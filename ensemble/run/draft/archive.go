@@ -32,6 +32,17 @@ func (q quantity) isSingle() bool {
 	return v.Name != "" && !v.OnManyLevels()
 }
 
+// signed lists variables whose values may be below 0 in SI units.
+var signed = []string{"u", "v", "w", "d", "vo", "10u", "10v", "z", "gh"}
+
+// isSigned reports whether values may be below 0; those of own variables may.
+func (q quantity) isSigned() bool { return q.known().Name == "" || slices.Contains(signed, q.variable) }
+
+// at is the quantity as --target and data.names state it.
+func (q quantity) at() ensemble.VariableAt {
+	return ensemble.VariableAt{Variable: q.variable, Level: q.level, HasLevel: !q.isSingle()}
+}
+
 // matches reports whether an analysis can verify the quantity.
 func (q quantity) matches(analysis quantity) bool {
 	return q.variable == analysis.variable && q.level == analysis.level && q.Matches(analysis.TimeStatistic, q.known().Period)
@@ -50,6 +61,8 @@ type archive struct {
 	verified            map[quantity]map[ensemble.Valid]bool
 	grid                map[bool]*ensemble.Grid // of most forecasts (true), of most analyses (false)
 	directions          map[string]bool         // variables that are directions
+	fileNames           map[quantity]string     // a name of each analysis in the files
+	guessed             ensemble.Naming         // quantities that only names of variables state, in a form of no convention
 	warnings            []string
 }
 
@@ -63,7 +76,8 @@ func isAnalysis(e ensemble.Entry) bool {
 //
 // Errors: as fio.Open and input.ArgumentFiles.
 func readArchive(ctx context.Context, o Options) (*archive, error) {
-	a := &archive{members: map[quantity]map[place]int{}, verified: map[quantity]map[ensemble.Valid]bool{}, grid: map[bool]*ensemble.Grid{}, directions: map[string]bool{}}
+	a := &archive{members: map[quantity]map[place]int{}, verified: map[quantity]map[ensemble.Valid]bool{}, grid: map[bool]*ensemble.Grid{}, directions: map[string]bool{},
+		fileNames: map[quantity]string{}, guessed: ensemble.Naming{Names: map[string]ensemble.VariableAt{}}}
 	argument := map[string]string{} // of each file
 	var all []string
 	for _, name := range o.Files {
@@ -83,6 +97,9 @@ func readArchive(ctx context.Context, o Options) (*archive, error) {
 		return nil, err
 	}
 	defer in.Close()
+	if err := input.CheckNaming(o.Input.Naming, "--", in); err != nil {
+		return nil, err
+	}
 	cat := in.Catalogue()
 	a.warnings = cat.Warnings
 	kinds := map[bool][]ensemble.Entry{}
@@ -97,6 +114,10 @@ func readArchive(ctx context.Context, o Options) (*archive, error) {
 		kinds[forecast] = append(kinds[forecast], e)
 		a.directions[e.Variable] = a.directions[e.Variable] || e.IsDirection()
 		a.add(e, forecast)
+		if e.Guessed {
+			q := of(e)
+			a.guessed.Names[e.Name] = q.at()
+		}
 		to := &a.analyses
 		if forecast {
 			to = &a.forecasts
@@ -119,6 +140,7 @@ func (a *archive) add(e ensemble.Entry, forecast bool) {
 	q := of(e)
 	if !forecast {
 		if a.verified[q] == nil {
+			a.fileNames[q] = e.Name
 			a.verified[q] = map[ensemble.Valid]bool{}
 		}
 		a.verified[q][e.Valid()] = true

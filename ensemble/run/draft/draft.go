@@ -10,13 +10,15 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/humanise"
+	"github.com/ensemble-weather/ensemble/internal/nearest"
 	fio "github.com/ensemble-weather/ensemble/io"
 )
 
 // Options are the inputs of [Run].
 type Options struct {
-	Files []string    // files and folders, as given on the command line
-	Input fio.Options // how files are opened
+	Files   []string    // files and folders, as given on the command line
+	Targets []string    // what is predicted, such as "2t" and "t@850hPa"; nil: what offices ask for first
+	Input   fio.Options // how files are opened
 }
 
 // Draft is a configuration of a training.
@@ -25,17 +27,18 @@ type Draft struct {
 	Warnings []string
 }
 
-// Run writes the configuration of a training from what the files contain: the target that offices ask for first among
-// the variables with analyses, input variables and levels that are complete wherever it is, half of the members as
+// Run writes the configuration of a training from what the files contain: the targets, or the one that offices ask for
+// first among the variables with analyses, input variables and levels that are complete wherever it is, half of the members as
 // input, and periods of training, validation and test with a gap of one lead between them. No values are read.
 //
-// Errors: as fio.Open; exit 65 without an ensemble, and for fewer than three initialisations with an analysis.
+// Errors: as fio.Open; exit 64 for targets that the files do not have, or that one training cannot have; 65 without an
+// ensemble, and for fewer than three initialisations with an analysis.
 func Run(ctx context.Context, o Options) (*Draft, error) {
 	a, err := readArchive(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	p, err := a.plan()
+	p, err := a.plan(o.Targets)
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +48,8 @@ func Run(ctx context.Context, o Options) (*Draft, error) {
 // plan is what a configuration states.
 type plan struct {
 	*archive
-	target     quantity
+	targets    []quantity
+	target     quantity // the first
 	lead       ensemble.Lead
 	leads      []ensemble.Lead // of the input, with that of the target
 	allLeads   []ensemble.Lead
@@ -65,19 +69,23 @@ const (
 )
 
 // plan chooses target, input and initialisations.
-func (a *archive) plan() (*plan, error) {
+func (a *archive) plan(wanted []string) (*plan, error) {
 	if len(a.members) == 0 {
 		return nil, noEnsemble(a)
 	}
 	p := &plan{archive: a}
-	if p.chooseTarget(); !p.verifiable && len(a.verified) > 0 {
+	if err := p.chooseTargets(wanted); err != nil {
+		return nil, err
+	}
+	if !p.verifiable && len(a.verified) > 0 {
 		return nil, a.noCommonVariable()
 	}
+	p.chooseLead()
 	if p.full < 2 {
 		return nil, noEnsemble(a)
 	}
 	if len(p.inits) < 3 {
-		return nil, &exit.Error{Code: exit.BadData, What: "too few initialisations to train on", At: p.target.variable,
+		return nil, &exit.Error{Code: exit.BadData, What: "too few initialisations to train on", At: humanise.List(variablesOf(p.targets)),
 			Why: fmt.Sprintf("%d of its initialisations have %d members and an analysis at lead %s, want at least 3", len(p.inits), p.full, p.lead),
 			Fix: "add forecasts of past dates and their analyses"}
 	}
@@ -106,27 +114,124 @@ func (a *archive) noCommonVariable() error {
 	for _, q := range a.quantities() {
 		forecasts = append(forecasts, describe(q))
 	}
+	fix := "give analyses of the variables of the forecasts; or leave the analyses out, to train on the spread of all members"
+	if forecast, own := a.quantities()[0], a.ownAnalyses(); len(own) > 0 {
+		fix = fmt.Sprintf("if %s is the same quantity under another name, add `--names %s=%s`; else %s", own[0], own[0], forecast.at(), fix)
+	}
 	return &exit.Error{Code: exit.BadData, What: "no analysis has the variable, level and interval of a forecast", At: "init",
 		Why: "the forecasts have " + humanise.List(forecasts) + "; the analyses have " + humanise.List(analyses),
-		Fix: "give analyses of the variables of the forecasts; or leave the analyses out, to train on the spread of all members"}
+		Fix: fix}
 }
 
-// chooseTarget selects the first quantity with analyses, its lead, and the initialisations that have all members and
-// an analysis there. Without analyses the target is the spread of the first quantity.
-func (p *plan) chooseTarget() {
+// ownAnalyses lists the names in the files of analyses of variables outside the vocabulary, ascending.
+func (a *archive) ownAnalyses() (out []string) {
+	for q := range a.verified {
+		if q.known().Name == "" && a.fileNames[q] != "" {
+			out = append(out, a.fileNames[q])
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// chooseTargets selects the wanted quantities, or the first one with analyses. Without analyses the target is the spread
+// of the first quantity.
+//
+// Errors: exit 64 for a quantity that the forecasts do not have, and for targets of different axes or distributions.
+func (p *plan) chooseTargets(wanted []string) error {
 	all := p.quantities()
 	at := slices.IndexFunc(all, p.hasAnalyses)
-	if p.verifiable = at >= 0; !p.verifiable {
-		at = 0
+	p.verifiable = at >= 0
+	p.targets = []quantity{all[max(at, 0)]}
+	if len(wanted) > 0 {
+		p.targets = nil
 	}
-	p.target = all[at]
+	for _, text := range wanted {
+		w, err := ensemble.ParseVariableAt(text)
+		if err != nil {
+			return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("invalid target %q", text), At: "--target", Why: err.Error(), Fix: "write it like `--target t@850hPa` or `--target 2t`"}
+		}
+		q, err := p.find(all, w)
+		if err != nil {
+			return err
+		}
+		if slices.Contains(p.targets, q) {
+			return &exit.Error{Code: exit.Usage, What: "target " + describe(q) + " is given twice", At: "--target", Fix: "give it once"}
+		}
+		p.targets = append(p.targets, q)
+		p.verifiable = p.verifiable && p.hasAnalyses(q)
+	}
+	p.target = p.targets[0]
+	for _, q := range p.targets[1:] {
+		why := ""
+		switch {
+		case q.isSingle() != p.target.isSingle():
+			why = "a network has either pressure levels or one level of each variable"
+		case p.hasSums() && (p.target.isSigned() || q.isSigned()):
+			why = "sums such as tp need a distribution with a probability of 0, which values below 0 do not have"
+		}
+		if why != "" {
+			return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%s and %s cannot be targets of one training", describe(p.target), describe(q)), At: "--target", Why: why,
+				Fix: fmt.Sprintf("write two configurations: one with --target %s, one with --target %s", p.target.at(), q.at())}
+		}
+	}
+	p.listOthers(all)
+	return nil
+}
+
+// find returns the first quantity that is wanted, of several one with analyses.
+//
+// Errors: exit 64, with the nearest one.
+func (p *plan) find(all []quantity, w ensemble.VariableAt) (quantity, error) {
+	matches := func(q quantity) bool {
+		return (q.variable == w.Variable || ensemble.ShortName(w.Variable) == q.variable) && (!w.HasLevel || q.level == w.Level)
+	}
+	if i := slices.IndexFunc(all, func(q quantity) bool { return matches(q) && p.hasAnalyses(q) }); i >= 0 {
+		return all[i], nil
+	}
+	if i := slices.IndexFunc(all, matches); i >= 0 {
+		if len(p.verified) > 0 {
+			return quantity{}, p.noCommonVariable()
+		}
+		return all[i], nil
+	}
+	var names []string
 	for _, q := range all {
-		if q != p.target && q.isSingle() == p.target.isSingle() && (!p.verifiable || p.hasAnalyses(q)) {
+		names = append(names, q.at().String())
+	}
+	fix := "give one of these"
+	if near := nearest.Find(w.String(), names); near != "" {
+		fix = "did you mean `--target " + near + "`?"
+	}
+	return quantity{}, &exit.Error{Code: exit.Usage, What: "no ensemble forecast of " + w.String() + " in the files", At: "--target", Why: "the forecasts have " + humanise.List(names), Fix: fix}
+}
+
+// hasSums reports whether a target is a sum over an interval, which may be exactly 0.
+func (p *plan) hasSums() bool {
+	return slices.ContainsFunc(p.targets, func(q quantity) bool { return q.known().Period == "sum" })
+}
+
+// variablesOf lists the variables of quantities.
+func variablesOf(all []quantity) (out []string) {
+	for _, q := range all {
+		out = append(out, q.variable)
+	}
+	return out
+}
+
+// listOthers lists the quantities that could be targets too.
+func (p *plan) listOthers(all []quantity) {
+	for _, q := range all {
+		if !slices.Contains(p.targets, q) && q.isSingle() == p.target.isSingle() && (!p.verifiable || p.hasAnalyses(q)) {
 			if name := describe(q); !slices.Contains(p.others, name) {
 				p.others = append(p.others, name)
 			}
 		}
 	}
+}
+
+// chooseLead selects the lead, and the initialisations that have all members of all targets and their analyses there.
+func (p *plan) chooseLead() {
 	p.allLeads = p.archive.leads(p.target)
 	count := map[int]int{}
 	for _, n := range p.members[p.target] {
@@ -147,8 +252,10 @@ func (p *plan) chooseTarget() {
 // complete lists the initialisations with all members of the target at a lead, and an analysis.
 func (p *plan) complete(lead ensemble.Lead) []ensemble.Init {
 	out := []ensemble.Init{}
-	for at, n := range p.members[p.target] {
-		if at.lead == lead && n >= p.full && (!p.verifiable || p.isVerified(p.target, at.init.Valid(lead))) {
+	for at := range p.members[p.target] {
+		if at.lead == lead && !slices.ContainsFunc(p.targets, func(q quantity) bool {
+			return p.members[q][at] < p.full || p.verifiable && !p.isVerified(q, at.init.Valid(lead))
+		}) {
 			out = append(out, at.init)
 		}
 	}
@@ -174,7 +281,7 @@ func (p *plan) chooseInput() {
 			leads = append(leads, lead)
 		}
 	}
-	if p.target.Statistic != "" { // other accumulations may lack earlier leads
+	if slices.ContainsFunc(p.targets, func(q quantity) bool { return q.Statistic != "" }) { // other accumulations may lack earlier leads
 		leads = leads[len(leads)-1:]
 	}
 	p.leads = spaced(leads, maxLeads)
@@ -183,14 +290,14 @@ func (p *plan) chooseInput() {
 	} else {
 		var levels []ensemble.Level
 		for q := range p.members {
-			if q.variable == p.target.variable && q.level.Kind == p.target.level.Kind && p.isCompleteAtLeads(q) {
+			if slices.Contains(variablesOf(p.targets), q.variable) && q.level.Kind == p.target.level.Kind && (p.isCompleteAtLeads(q) || slices.Contains(p.targets, q)) {
 				levels = append(levels, q.level)
 			}
 		}
 		slices.SortFunc(levels, func(a, b ensemble.Level) int { return cmp.Compare(b.Value, a.Value) })
 		p.levels = slices.Compact(levels)
 		for i := len(p.levels) - 1; i >= 0 && len(p.levels) > maxLevels; i-- { // the levels closest to the target's remain
-			if p.levels[i] != p.target.level {
+			if !slices.ContainsFunc(p.targets, func(q quantity) bool { return q.level == p.levels[i] }) {
 				p.levels = slices.Delete(p.levels, i, i+1)
 			}
 		}
@@ -204,7 +311,7 @@ func (p *plan) chooseInput() {
 	for _, q := range p.quantities() {
 		switch {
 		case slices.Contains(p.variables, q.variable) || slices.Contains(p.leftOut, q.variable):
-		case q.variable == p.target.variable || p.isInput(q) && statistics[q.variable] == len(p.levels) && !q.IsOpen(q.known().Period):
+		case slices.Contains(variablesOf(p.targets), q.variable) || p.isInput(q) && statistics[q.variable] == len(p.levels) && !q.IsOpen(q.known().Period):
 			p.variables = append(p.variables, q.variable)
 		default:
 			p.leftOut = append(p.leftOut, q.variable)

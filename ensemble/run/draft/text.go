@@ -16,7 +16,7 @@ import (
 // describe names a quantity in a comment: "t 850hPa", "tp sum over 24h".
 func describe(q quantity) string {
 	out := q.variable
-	if !q.isSingle() {
+	if !q.isSingle() || q.level != q.known().Level {
 		out += " " + q.level.String()
 	}
 	if q.TimeStatistic != (ensemble.TimeStatistic{}) {
@@ -108,24 +108,49 @@ func (p *plan) writeData(w *writer, o Options) {
 	}
 	w.line("  leads: "+list(humanise.Strings(p.leads)), comment)
 	w.line("  target_lead: "+p.lead.String(), "the forecast that is post-processed")
-	target := fmt.Sprintf("{variable: %s, levels: %s", p.target.variable, list(humanise.Strings(p.targetLevels())))
-	if s := p.target.TimeStatistic; s.Statistic != "" {
-		target += ", statistic: " + s.Statistic
-		if s.Interval != 0 {
-			target += ", interval: " + s.Interval.String()
-		}
+	var targets []string
+	for _, q := range p.targets {
+		targets = append(targets, p.item(q))
 	}
-	w.line("  targets: ["+target+"}]", join("", "also possible: ", p.others))
+	if len(p.others) > 0 {
+		p.others[len(p.others)-1] += ", by --target of init"
+	}
+	w.line("  targets: ["+strings.Join(targets, ", ")+"]", join("", "also possible: ", p.others))
+	p.writeNaming(w, o)
 	w.line(fmt.Sprintf("  members: {use: %d, full: %d%s}", (p.full+1)/2, p.full, layout(o)), fmt.Sprintf("%d of %d are read; scores compare with all", (p.full+1)/2, p.full))
 	p.writeSplit(w)
 }
 
-// targetLevels is the level of the target in data.targets.
-func (p *plan) targetLevels() []ensemble.Level {
-	if p.target.isSingle() {
-		return p.levels
+// item returns the item of data.targets of a quantity.
+func (p *plan) item(q quantity) string {
+	levels := []ensemble.Level{q.level}
+	if q.isSingle() {
+		levels = p.levels
 	}
-	return []ensemble.Level{p.target.level}
+	text := fmt.Sprintf("{variable: %s, levels: %s", config.Quote(q.variable), list(humanise.Strings(levels)))
+	if s := q.TimeStatistic; s.Statistic != "" {
+		text += ", statistic: " + s.Statistic
+		if s.Interval != 0 {
+			text += ", interval: " + s.Interval.String()
+		}
+	}
+	return text + "}"
+}
+
+// writeNaming writes the names and units that were stated or guessed.
+func (p *plan) writeNaming(w *writer, o Options) {
+	stated := o.Input.Naming.Over(p.guessed)
+	n := config.Naming{Names: config.FileNames{Of: stated.Names}, Units: config.FileUnits{Of: stated.Units}}
+	if len(stated.Names) > 0 {
+		comment := ""
+		if len(p.guessed.Names) > 0 {
+			comment = "guessed from names in the files: correct what is wrong"
+		}
+		w.line("  names: "+n.Names.String(), comment)
+	}
+	if len(stated.Units) > 0 {
+		w.line("  units: "+n.Units.String(), "")
+	}
 }
 
 // layout returns the keys of data.members for options that were given.
@@ -216,8 +241,10 @@ func (p *plan) writeNetwork(w *writer) {
 	switch {
 	case !p.verifiable:
 		model += ", head: spread"
-	case p.target.variable == "tp":
+	case p.hasSums() && !slices.ContainsFunc(p.targets, func(q quantity) bool { return q.known().Period != "sum" }):
 		model += ", head: distribution, family: censored_shifted_gamma"
+	case p.hasSums(): // with variables above 0, for which censoring at 0 changes nothing
+		model += ", head: distribution, family: censored_normal"
 	}
 	w.line(model+"}", "for the grid "+g.String())
 	if !p.verifiable {

@@ -517,7 +517,10 @@ func UnitFaults(entries []ensemble.Entry) (faults []Fault) {
 		seen[n] = true
 		known, ok := ensemble.VariableNamed(e.Variable)
 		if ok && e.Unit != known.Unit {
-			why, fix := unit.Why(e.NativeUnit, known.Unit)
+			why, instead, fix := unit.Why(e.NativeUnit, known.Unit)
+			if instead != "" {
+				fix = strings.TrimRight("if the values are in "+instead+", "+NamingFix("units", e, instead)+"; "+fix, "; ")
+			}
 			faults = append(faults, Fault{Kind: FaultUnit, Code: exit.BadData, What: fmt.Sprintf("unit %q of %s cannot be converted to %s", e.NativeUnit, e.Variable, known.Unit),
 				Why: why, Fix: fix}.AtEntry(e))
 			continue
@@ -528,7 +531,7 @@ func UnitFaults(entries []ensemble.Entry) (faults []Fault) {
 			first[e.Variable] = e
 		case o.Unit != e.Unit:
 			faults = append(faults, Fault{Kind: FaultUnit, Code: exit.BadData, What: fmt.Sprintf("units of %s differ", e.Variable),
-				Why: fmt.Sprintf("%q in %s, %q in %s", o.NativeUnit, o.File, e.NativeUnit, e.File), Fix: "convert the files to one unit"}.AtEntry(e))
+				Why: fmt.Sprintf("%q in %s, %q in %s", o.NativeUnit, o.File, e.NativeUnit, e.File), Fix: "convert the files to one unit; or, if they are in one unit and state it differently, " + NamingFix("units", e, cmp.Or(o.NativeUnit, e.NativeUnit))}.AtEntry(e))
 		default:
 			faults = append(faults, Fault{Kind: FaultUnit, What: fmt.Sprintf("units of %s differ; all are read as %s", e.Variable, e.Unit),
 				Why: fmt.Sprintf("%q in %s, %q in %s", o.NativeUnit, o.File, e.NativeUnit, e.File)}.AtEntry(e))

@@ -28,8 +28,9 @@ func LayoutOf(l config.MemberLayout) fio.MemberOptions {
 
 // ReaderOptions returns the options for the files of a training: forecasts with their layout, analyses without.
 func ReaderOptions(c *config.TrainConfig, forecasts bool) fio.Options {
-	o := fio.Options{Sparse: c.Data.AllowMissingChunks, Cache: string(c.Data.IndexCache)}
+	o := fio.Options{Sparse: c.Data.AllowMissingChunks, Cache: string(c.Data.IndexCache), Naming: c.Data.Stated().In(ensemble.AnalysisFiles)}
 	if forecasts {
+		o.Naming = c.Data.Stated().In(ensemble.ForecastFiles)
 		o.Members = LayoutOf(c.Data.Members.MemberLayout)
 	}
 	return o

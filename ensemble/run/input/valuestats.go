@@ -12,6 +12,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/fieldmath"
 	"github.com/ensemble-weather/ensemble/internal/humanise"
+	"github.com/ensemble-weather/ensemble/io/unit"
 )
 
 // ValueStats accumulates statistics of every field that is read, from which faults of values are detected:
@@ -248,6 +249,9 @@ func (c *ValueStats) implausible() (faults []Fault) {
 		f.Why = fmt.Sprintf("the range is %.6g to %.6g", lo, hi)
 		if m, ok := v.GuessUnit(k.level, lo, hi); ok {
 			f.Why += fmt.Sprintf("; they look like %s", m.Unit)
+			if first := c.Entries[fields[k][0]]; unit.Normalise(first.NativeUnit) == v.Unit && unit.ToSI(m.Unit, v.Unit).SI == v.Unit {
+				f.Fix = NamingFix("units", first, m.Unit)
+			}
 		}
 		faults = append(faults, c.groupFault(f, fields[k]))
 	}

@@ -87,7 +87,11 @@ func (p *prediction) openFiles(ctx context.Context, f inputFiles) (*openInput, e
 	in := &openInput{p: p, found: f, tolerated: slices.Clone(f.leftOut), checksums: map[string]manifest.File{}}
 	var err error
 	if in.input, err = fio.Open(ctx, f.files, fio.Options{Pool: p.pool, SkipBad: skip, SkipFiles: skip, Sparse: p.options.Policy.AllowMissingChunks,
-		Members: input.LayoutOf(p.policy.Members.MemberLayout), Cache: string(p.options.Policy.IndexCache)}); err != nil {
+		Members: input.LayoutOf(p.policy.Members.MemberLayout), Cache: string(p.options.Policy.IndexCache), Naming: p.naming()}); err != nil {
+		return nil, err
+	}
+	if err := input.CheckNaming(p.options.Policy.Stated(), "", in.input); err != nil {
+		in.input.Close()
 		return nil, err
 	}
 	InputOpened(f.files)
@@ -100,6 +104,11 @@ func (p *prediction) openFiles(ctx context.Context, f inputFiles) (*openInput, e
 		in.tolerated = append(in.tolerated, input.Fault{What: e.What + ", left out", At: e.At, Why: e.Why}.Warning())
 	}
 	return in, nil
+}
+
+// naming returns what the training states of the names and units of its files, and predict.yaml in place of it.
+func (p *prediction) naming() ensemble.Naming {
+	return p.options.Policy.Stated().Over(p.forecaster.model.Naming).In(ensemble.ForecastFiles)
 }
 
 // InputOpened is a hook that is called after an input was opened; tests change its files in it.

@@ -260,7 +260,7 @@ func (r *Service) readInits(ctx context.Context, path string, mark fingerprint.F
 	}
 	s := fileContent{mark: mark}
 	in, err := fio.Open(ctx, []string{path}, fio.Options{Pool: r.p.pool, SkipBad: true, Sparse: r.p.options.Policy.AllowMissingChunks,
-		Members: input.LayoutOf(r.p.policy.Members.MemberLayout), Cache: string(r.p.options.Policy.IndexCache), Keep: r.p.policy.isCandidate})
+		Members: input.LayoutOf(r.p.policy.Members.MemberLayout), Cache: string(r.p.options.Policy.IndexCache), Naming: r.p.naming(), Keep: r.p.policy.isCandidate})
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}

@@ -83,6 +83,11 @@ func ReadData(ctx context.Context, c *config.TrainConfig, forecastFiles, analysi
 		return nil, err
 	}
 	defer in.Close()
+	if len(analysisFiles) == 0 {
+		if err := input.CheckNamingOf(ctx, c, in); err != nil {
+			return nil, err
+		}
+	}
 	m := c.Data.Members
 	if d.Used, d.All, err = input.ChooseMembers(in.Catalogue().Members(), m.Use.List, m.Use.Count, m.Full, m.Control); err != nil {
 		return nil, err
@@ -120,7 +125,7 @@ func ReadData(ctx context.Context, c *config.TrainConfig, forecastFiles, analysi
 		held = append(held, &store.Sample{Forecast: forecasts[slices.Index(selected.Inits, init)]})
 	}
 	if len(analysisFiles) > 0 {
-		if held, err = d.readAnalyses(ctx, c, analysisFiles, held); err != nil {
+		if held, err = d.readAnalyses(ctx, c, in, analysisFiles, held); err != nil {
 			return nil, err
 		}
 	}
@@ -170,12 +175,15 @@ func ReadSplit(ctx context.Context, c *config.TrainConfig) (ensemble.Split, erro
 // samples with a value in any of them; the others leave the split.
 //
 // Errors: exit 65 if no analysis of a variable has a value, or a part of the split has none left.
-func (d *Data) readAnalyses(ctx context.Context, c *config.TrainConfig, files []string, to []*store.Sample) ([]*store.Sample, error) {
+func (d *Data) readAnalyses(ctx context.Context, c *config.TrainConfig, forecasts *fio.Input, files []string, to []*store.Sample) ([]*store.Sample, error) {
 	in, err := fio.Open(ctx, files, input.ReaderOptions(c, false))
 	if err != nil {
 		return nil, err
 	}
 	defer in.Close()
+	if err := input.CheckNamingOf(ctx, c, forecasts, in); err != nil {
+		return nil, err
+	}
 	var inits []ensemble.Init
 	for _, s := range to {
 		inits = append(inits, s.Forecast.Init)

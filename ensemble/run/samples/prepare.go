@@ -77,7 +77,7 @@ func Prepare(ctx context.Context, o PrepareOptions) (*PrepareResult, error) {
 		return nil, err
 	}
 	files := slices.Concat(forecastFiles, analysisFiles)
-	p := store.Plan{Axes: setup.ReadAxes(c), Storage: store.Storage(o.Storage), Version: o.Version}
+	p := store.Plan{Axes: setup.ReadAxes(c), Storage: store.Storage(o.Storage), Naming: c.Data.Stated(), Version: o.Version}
 	var known map[string]store.InputChecksum
 	if !o.Overwrite {
 		known = store.ReadInputChecksums(o.Out)
@@ -102,6 +102,11 @@ func Prepare(ctx context.Context, o PrepareOptions) (*PrepareResult, error) {
 		return nil, err
 	}
 	defer in.Close()
+	if len(analysisFiles) == 0 {
+		if err := input.CheckNamingOf(ctx, c, in); err != nil {
+			return nil, err
+		}
+	}
 	if err := planForecasts(ctx, o, in, &p); err != nil {
 		return nil, err
 	}
@@ -115,6 +120,9 @@ func Prepare(ctx context.Context, o PrepareOptions) (*PrepareResult, error) {
 			return nil, err
 		}
 		defer an.Close()
+		if err := input.CheckNamingOf(ctx, c, in, an); err != nil {
+			return nil, err
+		}
 		if err := planAnalyses(ctx, c, an, &p); err != nil {
 			return nil, err
 		}
@@ -235,6 +243,10 @@ func openStore(ctx context.Context, c *config.TrainConfig, ranks *team.Team) (*D
 	if axes.Statistics, err = storedStatistics(c, s); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
+	if have, want := formatNaming(s.Naming), formatNaming(c.Data.Stated()); have != want {
+		return nil, errors.Join(&exit.Error{Code: exit.Usage, What: "the sample store was prepared with other names or units", At: s.Dir(), Why: "its inputs were read with " + have + "; data.names and data.units state " + want,
+			Fix: "prepare a store with this configuration, or restore the keys"}, s.Close())
+	}
 	d := &Data{Axes: axes, Ranks: ranks, Grid: s.Grid, Provenance: Provenance{Origins: s.Origins}, Warnings: s.Warnings, Store: s}
 	for _, v := range s.Variables {
 		for name, unit := range ensemble.OwnUnits([]ensemble.Entry{{Key: ensemble.Key{Variable: v.Name}, Kind: &ensemble.Kind{Unit: v.Unit}}}) {
@@ -248,6 +260,14 @@ func openStore(ctx context.Context, c *config.TrainConfig, ranks *team.Team) (*D
 		return nil, errors.Join(err, d.Close())
 	}
 	return d, nil
+}
+
+// formatNaming describes the names and units that were stated.
+func formatNaming(n ensemble.Naming) string {
+	if n.IsZero() {
+		return "none"
+	}
+	return fmt.Sprint(n.Names, n.Units)
 }
 
 // storedStatistics returns the statistics over time of a store, which must be those that the configuration selects.

@@ -61,7 +61,7 @@ func newJob(o Options, run *trainingRun, d *samples.Data, f *fitted) (j *job, fo
 	first, last := d.Train.Inits[0], d.Train.Inits[len(d.Train.Inits)-1]
 	m := &model.Model{
 		Spec: spec, Task: *f.global,
-		Metadata: model.Metadata{Version: o.Version, Control: c.Data.Members.Control, Trained: ensemble.Period{From: first.Time, To: last.Time}, Origins: d.Origins, Units: d.Units,
+		Metadata: model.Metadata{Version: o.Version, Control: c.Data.Members.Control, Trained: ensemble.Period{From: first.Time, To: last.Time}, Origins: d.Origins, Units: d.Units, Naming: c.Data.Stated(),
 			Grid: d.Grid, Interpolation: setup.InterpolationOf(c)},
 		Baselines: f.baselines, Climate: f.climate, Drift: f.drift, Family: spec.PredictedFamily(base.Networks),
 	}

@@ -34,6 +34,8 @@ type Options struct {
 	Members  []string            // raw ensemble of the same initialisations; nil: no scores against it
 	Sparse   bool                // missing chunks of Zarr stores are missing values
 	Layout   config.MemberLayout // how Members are stored
+	// Naming states names and units of variables in Analysis and Members, in place of the files and of the training.
+	Naming ensemble.Naming
 	// RunDir is the training that the products come from, for its baselines. Empty: the baselines that predict
 	// saved beside the products.
 	RunDir    string
@@ -238,7 +240,7 @@ func (v *Verification) Open(ctx context.Context) (err error) {
 	if v.Climate, err = findClimate(v.Options, v.Grid); err != nil {
 		return err
 	}
-	if v.analyses, err = fio.Open(ctx, v.Options.Analysis, fio.Options{Pool: v.pool, Sparse: v.Options.Sparse}); err != nil {
+	if v.analyses, err = fio.Open(ctx, v.Options.Analysis, fio.Options{Pool: v.pool, Sparse: v.Options.Sparse, Naming: v.naming(ensemble.AnalysisFiles)}); err != nil {
 		return err
 	}
 	if v.Options.skip != nil {
@@ -259,13 +261,19 @@ func (v *Verification) Open(ctx context.Context) (err error) {
 		}
 	}
 	if len(v.Options.Members) > 0 {
-		if v.members, err = fio.Open(ctx, v.Options.Members, fio.Options{Pool: v.pool, Sparse: v.Options.Sparse, Members: input.LayoutOf(v.Options.Layout)}); err != nil {
+		if v.members, err = fio.Open(ctx, v.Options.Members, fio.Options{Pool: v.pool, Sparse: v.Options.Sparse, Members: input.LayoutOf(v.Options.Layout), Naming: v.naming(ensemble.ForecastFiles)}); err != nil {
+			return err
+		}
+		if err := input.CheckNaming(v.Options.Naming, "--", v.analyses, v.members); err != nil {
 			return err
 		}
 		if err := v.selectMembers(); err != nil {
 			return err
 		}
 	} else {
+		if err := input.CheckNaming(v.Options.Naming, "--", v.analyses); err != nil {
+			return err
+		}
 		v.Warnings = append(v.Warnings, "no --members: the raw ensemble, EMOS, the error of the full ensemble's spread and extreme forecast indices are not scored")
 	}
 	for _, t := range v.Targets {
@@ -292,6 +300,15 @@ func (v *Verification) Open(ctx context.Context) (err error) {
 	}
 	v.warn(v.Options.Selection.Unscored(all)...)
 	return nil
+}
+
+// naming returns what the options, or else the training, state of names and units in files of a scope.
+func (v *Verification) naming(scope string) ensemble.Naming {
+	base := ensemble.Naming{}
+	if v.reference != nil {
+		base = v.reference.Naming
+	}
+	return v.Options.Naming.Over(base).In(scope)
 }
 
 // Close closes the files.

@@ -1,0 +1,104 @@
+package config
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// TestNaming: names and units of own files, from a file and --set; wrong ones are refused with what to write.
+func TestNaming(t *testing.T) {
+	path := write(t, "train.yaml", minimal)
+	load := func(set ...string) (*TrainConfig, error) {
+		return LoadTrain(Sources{Files: []string{path}, Set: set, IgnoreEnvironment: true})
+	}
+	c, err := load("data.names={T850_ens: t@850hPa, rain: tp, analyses:x: own}", "data.units={T850_ens: degC, frac: 1}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const names, units = "names: {T850_ens: t@850hPa, analyses:x: own, rain: tp}", "units: {T850_ens: degC, frac: \"1\"}"
+	if text := string(c.YAML()); !strings.Contains(text, names) || !strings.Contains(text, units) {
+		t.Errorf("no %q or %q in\n%s", names, units, text)
+	}
+	again, err := LoadTrain(Sources{Files: []string{write(t, "again.yaml", string(c.YAML()))}, IgnoreEnvironment: true})
+	if err != nil || again.Identity() != c.Identity() {
+		t.Errorf("the effective configuration does not load again: %v", err)
+	}
+	plain, err := load()
+	if err != nil || plain.Identity() == c.Identity() || !plain.Data.Stated().IsZero() {
+		t.Errorf("names and units are not part of the identity: %v", err)
+	}
+	for set, want := range map[string]string{
+		"data.names={a: t@850}":                "write 850hPa",
+		"data.names={a: 2t@850hPa}":            "2t is at 2m only",
+		"data.names={a: tp@single}":            "has no level",
+		"data.names={a: \"t 850\"}":            "write t@850hPa",
+		"data.names=[t]":                       "a mapping from names",
+		"data.names={a: [t]}":                  "has no plain value",
+		"data.units={a: degZ}":                 "is not a unit",
+		"data.units={a: }":                     "has no plain value",
+		"data.units=K":                         "a mapping from names",
+		"data.unit={a: K}":                     "type `--set data.units={a: K}`",
+		"data.names={a: t, b: t, \"\": gh@1m}": "a name is empty",
+	} {
+		c, err := load(set)
+		if exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), want) || c != nil {
+			t.Errorf("%s: %v, want %q", set, err, want)
+		}
+	}
+	if _, err := ParseNaming([]string{"a=t@850hPa"}, []string{"a"}); !strings.Contains(err.Error(), "--units T850_ens=degC") {
+		t.Errorf("a flag without value: %v", err)
+	}
+}
+
+// TestRepair: the fix of a syntax error is the corrected line, with which the file is valid.
+func TestRepair(t *testing.T) {
+	for _, c := range []struct{ name, text, want string }{
+		{"tab", "version: 1\ndata:\n\tforecasts: [f]\n", "write line 3 as `  forecasts: [f]`"},
+		{"tabs", "version: 1\ndata:\n\tforecasts: [f]\n\tanalyses: [a]\n", "type `sed -i 's/\\t/  /g' "},
+		{"too far right", "version: 1\ndata:\n  forecasts: [f]\n   analyses: [a]\n", "write line 4 as `  analyses: [a]`"},
+		{"too far left", "version: 1\ndata:\n    forecasts: [f]\n   analyses: [a]\n", "write line 4 as `    analyses: [a]`"},
+		{"no blank", "version: 1\ndata:\n  forecasts: [f]\n  direct_io:true\n", "write line 4 as `  direct_io: true`"},
+		{"pattern", "version: 1\ndata:\n  forecasts: [*.nc]\n", "write line 3 as `  forecasts: [\"*.nc\"]`"},
+		{"pattern alone", "version: 1\ndata:\n  store: *.nc\n", "write line 3 as `  store: \"*.nc\"`"},
+		{"bracket", "version: 1\ndata:\n  forecasts: [f\n  analyses: [a]\n", "write line 3 as `  forecasts: [f]`"},
+		{"brace", "version: 1\nmodel: {base: 8, stages: 2\ntrain: {epochs: 2}\n", "write line 2 as `model: {base: 8, stages: 2}`"},
+	} {
+		path := write(t, "train.yaml", c.text)
+		_, err := LoadTrain(Sources{Files: []string{path}, IgnoreEnvironment: true})
+		if exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v\nwant %q", c.name, err, c.want)
+		}
+	}
+}
+
+// TestFixesOfValues: the fix of a wrong value is the corrected line.
+func TestFixesOfValues(t *testing.T) {
+	for text, want := range map[string]string{
+		"train: {epochs: \"5\"}\n":            "write `epochs: 5`",
+		"train: {epochs: [5]}\n":              "write `epochs: 5`",
+		"model: {location: yes}\n":            "write `location: true`",
+		"train: {loss: {kind: CRPS}}\n":       "write `kind: crps`",
+		"train:\n  epoch: 5\n":                "did you mean `epochs`? write `epochs: 5`",
+		"epochs: 5\n":                         "did you mean `train.epochs`? under `train:` write `epochs: 5`",
+		"model: {kinds: unet3d, bas: 4}\n":    "did you mean `base`? write `base: 4`",
+		"datas: {forecasts: [f]}\n":           "did you mean `data`? write `data: {forecasts: [f]}`",
+		"baselines: emos\n":                   "`baselines: [emos]`",
+		"baselines: [emso]\n":                 "did you mean `emos`?",
+		"train: {stall_timeout: 90}\n":        "write `stall_timeout: 90s`",
+		"model: {pretrained: ~/w.st}\n":       "write `pretrained: \"${HOME}/w.st\"`",
+		"model: {pretrained: $HOME/w.st}\n":   "write `pretrained: \"${HOME}/w.st\"`",
+		"train: {machine: 5}\n":               "write `machine: \"5\"`",
+		"train: {early_stopp: {patience: 1}}": "write `early_stop: {patience: 1}`",
+	} {
+		_, err := LoadTrain(Sources{Files: []string{write(t, "train.yaml", minimal+text)}, IgnoreEnvironment: true})
+		if exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v\nwant %q", text, err, want)
+		}
+	}
+	gust := strings.ReplaceAll(minimal, "targets: [{variable: t, levels: [850hPa]}]", "targets: [{variable: 10fg}]")
+	if _, err := LoadTrain(Sources{Files: []string{write(t, "train.yaml", gust)}, IgnoreEnvironment: true}); !strings.Contains(err.Error(), "add `levels: [single]`") {
+		t.Errorf("levels of 10fg: %v", err)
+	}
+}

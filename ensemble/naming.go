@@ -1,0 +1,117 @@
+package ensemble
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"strings"
+)
+
+// VariableAt is a variable, with its level if that is stated: "t@850hPa", "2t".
+type VariableAt struct {
+	Variable string
+	Level    Level
+	HasLevel bool
+}
+
+// ownName matches names of variables: of the vocabulary, or of files.
+var ownName = regexp.MustCompile(`^[A-Za-z0-9_.+-]+$`)
+
+// ParseVariableAt reads VARIABLE or VARIABLE@LEVEL, with a level as ParseLevel reads it.
+//
+// Errors: a name with other characters than letters, digits and "_.+-"; those of ParseLevel; a level of a variable of
+// the vocabulary that is at another one only.
+func ParseVariableAt(s string) (VariableAt, error) {
+	name, level, has := strings.Cut(s, "@")
+	if !ownName.MatchString(name) {
+		return VariableAt{}, fmt.Errorf("%q is not a variable: write t@850hPa, or 2t", s)
+	}
+	v := VariableAt{Variable: name, HasLevel: has}
+	if !has {
+		return v, nil
+	}
+	var err error
+	if v.Level, err = ParseLevel(level); err != nil {
+		return v, err
+	}
+	known, ok := VariableNamed(name)
+	switch {
+	case v.Level == SingleLevel:
+		return v, fmt.Errorf("%q has no level: write %s, or a level such as %s@850hPa", s, name, name)
+	case ok && !known.OnManyLevels() && v.Level.Kind != known.Level.Kind:
+		return v, fmt.Errorf("%s is at %s only: write %s", name, known.Level, name)
+	}
+	return v, nil
+}
+
+// String formats v for ParseVariableAt.
+func (v VariableAt) String() string {
+	if !v.HasLevel {
+		return v.Variable
+	}
+	return v.Variable + "@" + v.Level.String()
+}
+
+// MarshalText encodes the form that ParseVariableAt reads.
+func (v VariableAt) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
+
+// UnmarshalText is the inverse of MarshalText.
+func (v *VariableAt) UnmarshalText(text []byte) error {
+	out, err := ParseVariableAt(string(text))
+	*v = out
+	return err
+}
+
+// Naming states what files miss or misstate: the quantity and the unit of their variables, by the name in the file. A
+// name may begin with a scope and a colon, as in "analyses:t2m", and then concerns only files of that scope. The zero
+// value changes nothing.
+type Naming struct {
+	Names map[string]VariableAt `json:"names,omitempty"`
+	Units map[string]string     `json:"units,omitempty"` // as UDUNITS-2 reads them
+	Scope string                `json:"-"`               // of the files: ForecastFiles, AnalysisFiles; "" for neither
+}
+
+// Values of Naming.Scope.
+const (
+	ForecastFiles = "forecasts"
+	AnalysisFiles = "analyses"
+)
+
+// IsZero reports whether nothing is stated.
+func (n Naming) IsZero() bool { return len(n.Names) == 0 && len(n.Units) == 0 }
+
+// In returns n for files of a scope. Naming that states nothing has none.
+func (n Naming) In(scope string) Naming {
+	if n.IsZero() {
+		return Naming{}
+	}
+	n.Scope = scope
+	return n
+}
+
+// Over returns base with the statements of n in their place where both have one.
+func (n Naming) Over(base Naming) Naming {
+	out := Naming{Names: maps.Clone(base.Names), Units: maps.Clone(base.Units), Scope: n.Scope}
+	if out.Names == nil {
+		out.Names = map[string]VariableAt{}
+	}
+	if out.Units == nil {
+		out.Units = map[string]string{}
+	}
+	maps.Copy(out.Names, n.Names)
+	maps.Copy(out.Units, n.Units)
+	return out
+}
+
+// Find returns the value of the first of the names of a variable in a file that has one, and the key that stated it; a
+// key with the scope of the files has precedence.
+func Find[T any](n Naming, values map[string]T, names ...string) (v T, key string, ok bool) {
+	for _, name := range names {
+		for _, key := range []string{n.Scope + ":" + name, name} {
+			if v, ok := values[key]; ok {
+				return v, key, true
+			}
+		}
+	}
+	return v, "", false
+}

@@ -1,0 +1,100 @@
+package input
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/humanise"
+	"github.com/ensemble-weather/ensemble/internal/nearest"
+	fio "github.com/ensemble-weather/ensemble/io"
+)
+
+// CheckNaming checks that each name for which variable or unit are stated is one of a variable of the inputs, which are
+// all that the statements concern. under is the section of the keys with its dot, "--" for flags.
+//
+// Errors: exit 64 for the first name of no variable, with the nearest one, and the others in More.
+func CheckNaming(n ensemble.Naming, under string, inputs ...*fio.Input) error {
+	if n.IsZero() {
+		return nil
+	}
+	used, seen := map[string]bool{}, map[string]bool{}
+	for _, in := range inputs {
+		keys, names := in.NamingUse()
+		for _, k := range keys {
+			used[k] = true
+		}
+		for _, v := range names {
+			seen[v] = true
+		}
+	}
+	names := slices.Sorted(maps.Keys(seen))
+	var faults []*exit.Error
+	check := func(key string, stated []string) {
+		for _, name := range stated {
+			if used[name] {
+				continue
+			}
+			scope, own, scoped := strings.Cut(name, ":")
+			if !scoped {
+				scope, own = "", name
+			}
+			fix := "`ensemble inspect FILE` lists the content of a file; remove the name"
+			if near := nearest.Find(own, names); near != "" {
+				fix = "did you mean `" + strings.TrimPrefix(scope+":"+near, ":") + "`?"
+			}
+			faults = append(faults, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%s%s states %s, which is not a variable of the files", under, key, name), At: under + key + ", " + name,
+				Why: "the variables are " + humanise.List(names), Fix: fix})
+		}
+	}
+	check("names", slices.Sorted(maps.Keys(n.Names)))
+	check("units", slices.Sorted(maps.Keys(n.Units)))
+	if len(faults) == 0 {
+		return nil
+	}
+	first := *faults[0]
+	first.More = faults[1:]
+	return &first
+}
+
+// CheckNamingOf is [CheckNaming] for the keys of a training, which concern its auxiliary files too.
+//
+// Errors: those of CheckNaming, and of fio.Open for the auxiliary files.
+func CheckNamingOf(ctx context.Context, c *config.TrainConfig, inputs ...*fio.Input) error {
+	err := CheckNaming(c.Data.Stated(), "data.", inputs...)
+	if err == nil || len(c.Data.Auxiliary.Files) == 0 {
+		return err
+	}
+	files, err := ConfigFiles("data.auxiliary.files", c.Data.Auxiliary.Files)
+	if err != nil {
+		return err
+	}
+	o := ReaderOptions(c, false)
+	o.Static = true
+	in, err := fio.Open(ctx, files, o)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	return CheckNaming(c.Data.Stated(), "data.", append(inputs, in)...)
+}
+
+// NamingFix returns the lines that state the unit (key "units") or variable (key "names") of the variable of a field,
+// in a configuration and on the command line.
+func NamingFix(key string, e ensemble.Entry, value string) string {
+	name := e.Variable
+	if e.Kind != nil {
+		name = cmp.Or(e.Name, name)
+	}
+	flag := name + "=" + value
+	if strings.ContainsAny(flag, " ()*'") {
+		flag = "\"" + flag + "\""
+	}
+	return fmt.Sprintf("under `data:` of train.yaml add `%s: {%s: %s}`; on the command line `--%s %s`", key, config.Quote(name), config.Quote(value), key, flag)
+}

@@ -1,0 +1,42 @@
+package fio
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+)
+
+// namingUse records which keys of Options.Naming occur in the files, and the names of their variables.
+type namingUse struct {
+	mu         sync.Mutex
+	keys, seen map[string]bool
+}
+
+// see records the names of a variable of a file, the most precise first. Without statements it records nothing.
+func (u *namingUse) see(n ensemble.Naming, names ...string) {
+	if n.IsZero() {
+		return
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.keys == nil {
+		u.keys, u.seen = map[string]bool{}, map[string]bool{}
+	}
+	u.seen[names[0]] = true
+	if _, key, ok := ensemble.Find(n, n.Names, names...); ok {
+		u.keys[key] = true
+	}
+	if _, key, ok := ensemble.Find(n, n.Units, names...); ok {
+		u.keys[key] = true
+	}
+}
+
+// NamingUse returns the keys of Options.Naming that match a variable of the files, and the names of all variables that
+// they have; both ascending, and nil without Naming.
+func (in *Input) NamingUse() (keys, names []string) {
+	in.naming.mu.Lock()
+	defer in.naming.mu.Unlock()
+	return slices.Sorted(maps.Keys(in.naming.keys)), slices.Sorted(maps.Keys(in.naming.seen))
+}
