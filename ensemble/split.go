@@ -44,7 +44,7 @@ func NewSplit(inits []Init, train, validation, test Period) (Split, error) {
 		}
 		if len(hit) > 1 {
 			return s, &exit.Error{Code: exit.Usage, What: "split periods overlap",
-				At: fmt.Sprintf("init %s is in %s", in, strings.Join(hit, " and ")), Fix: "make the periods of data.split disjoint"}
+				At: fmt.Sprintf("init %s is in %s", in, strings.Join(hit, " and ")), Fix: proposedSplit(inits, 0, "make the periods of data.split disjoint")}
 		}
 	}
 	for _, list := range [][]Init{s.Train, s.Validation, s.Test} {
@@ -53,9 +53,32 @@ func NewSplit(inits []Init, train, validation, test Period) (Split, error) {
 	if len(s.Train) == 0 {
 		return s, &exit.Error{Code: exit.Usage, What: "no init lies in the training period",
 			At:  fmt.Sprintf("%s to %s, %d inits in the input", train.From.Format(time.DateOnly), train.To.Format(time.DateOnly), len(inits)),
-			Fix: "correct data.split.train, or add the files of that period"}
+			Fix: proposedSplit(inits, 0, "correct data.split.train, or add the files of that period")}
 	}
 	return s, nil
+}
+
+// proposedSplit is the fix of a split: the line of a configuration that divides initialisations into 70, 15 and 15 % with
+// gaps longer than gap; otherwise if they are too few.
+func proposedSplit(inits []Init, gap Lead, otherwise string) string {
+	sorted := slices.Clone(inits)
+	slices.SortFunc(sorted, func(a, b Init) int { return a.Compare(b.Time) })
+	sorted = slices.CompactFunc(sorted, func(a, b Init) bool { return a.Equal(b.Time) })
+	n := len(sorted)
+	var parts []string
+	var end Init
+	for _, p := range []struct {
+		name     string
+		from, to int
+	}{{"train", 0, n * 70 / 100}, {"validation", n * 70 / 100, n * 85 / 100}, {"test", n * 85 / 100, n}} {
+		own := slices.DeleteFunc(slices.Clone(sorted[p.from:p.to]), func(i Init) bool { return !end.IsZero() && i.Sub(end.Time) <= time.Duration(gap) })
+		if len(own) == 0 {
+			return otherwise
+		}
+		end = own[len(own)-1]
+		parts = append(parts, fmt.Sprintf("%s: {from: %s, to: %s}", p.name, own[0].Format(time.RFC3339), end.Format(time.RFC3339)))
+	}
+	return otherwise + "; for example under `data:` write `split: {" + strings.Join(parts, ", ") + "}`"
 }
 
 // CheckLeaks returns an error if two parts share valid times of targets (data leakage), since the
@@ -89,7 +112,8 @@ func (s Split) CheckLeaks(leads, targets []Lead) (warnings []string, err error) 
 							What: fmt.Sprintf("%s and %s share the target valid time %s", a.name, b.name, v),
 							At:   fmt.Sprintf("inits %s and %s at lead %s", other, in, l),
 							Why:  "scores on dates whose targets were used in training are meaningless",
-							Fix:  "leave a gap between the periods of data.split, as long as the difference of the target leads"}
+							Fix: proposedSplit(slices.Concat(s.Train, s.Validation, s.Test), slices.Max(targets)-slices.Min(targets),
+								"leave a gap between the periods of data.split, as long as the difference of the target leads")}
 					}
 				}
 				for _, l := range leads {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/nearest"
 	"github.com/ensemble-weather/ensemble/io/zarr"
 )
 
@@ -89,12 +90,51 @@ func (l *Listing) List(key string, patterns []string) (files []string, ignored [
 	return files, ignored, err
 }
 
+// similarPath returns the path that one without a file was probably meant to be: the only ending of input files in the
+// folder of a pattern, or the nearest name in the nearest folder; "" without one.
+func similarPath(path string) string {
+	dir, base := filepath.Split(filepath.Clean(path))
+	if dir = filepath.Clean(dir); dir != "." && !IsFolder(dir) && !HasMeta(dir) {
+		near := similarPath(dir)
+		if near == "" {
+			return ""
+		}
+		other := filepath.Join(near, base)
+		if found, err := filepath.Glob(other); err == nil && len(found) > 0 {
+			return other
+		}
+		return similarPath(other)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return ""
+	}
+	var names, endings []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+		if ext := filepath.Ext(e.Name()); !e.IsDir() && hasDataSuffix(e.Name()) && !slices.Contains(endings, ext) {
+			endings = append(endings, ext)
+		}
+	}
+	switch near := nearest.Find(base, names); {
+	case !HasMeta(base) && near != "":
+		return filepath.Join(dir, near)
+	case HasMeta(base) && len(endings) == 1:
+		return filepath.Join(dir, "*"+endings[0])
+	}
+	return ""
+}
+
 // expand lists the files of one pattern. A name that exists is taken as it is, even if
 // it has wildcards. Errors are those of List; with exit 66 the other results are empty
 // or only ignored.
 func (l *Listing) expand(key, pattern string) (files []string, ignored []IgnoredFile, err error) {
 	absent := func(why string) error {
-		return &exit.Error{Code: exit.NotYet, What: "no such file", At: pattern, Why: why, Fix: "correct the path, or wait until the file exists"}
+		e := &exit.Error{Code: exit.NotYet, What: "no such file", At: pattern, Why: why, Fix: "correct the path, or wait until the file exists"}
+		if near := similarPath(pattern); near != "" {
+			e.Fix = "did you mean `" + near + "`?"
+		}
+		return e
 	}
 	named := []string{pattern}
 	_, serr := os.Lstat(pattern)

@@ -114,11 +114,18 @@ func withCorrection(err error, args []string) error {
 		return err
 	}
 	if !errors.As(err, &c) {
-		m := meantWord.FindStringSubmatch(e.Fix)
-		if m == nil {
+		m, file := meantWord.FindStringSubmatch(e.Fix), ""
+		if rest, ok := strings.CutPrefix(e.Fix, "leave out the file "); ok {
+			file = rest
+		}
+		switch at := slices.Index(args, file); {
+		case m != nil:
+			c = &correction{wrong: e.At, right: []string{m[1]}}
+		case file != "" && at > 0 && slices.Contains([]string{"-c", "--config"}, args[at-1]):
+			c = &correction{wrong: args[at-1], drop: true}
+		default:
 			return err
 		}
-		c = &correction{wrong: e.At, right: []string{m[1]}}
 	}
 	line := c.apply(args)
 	if line == nil {

@@ -89,7 +89,7 @@ func (c *TrainConfig) mergeTargetLeads() []*exit.Error {
 	switch {
 	case !one && len(d.TargetLeads) == 0:
 		return []*exit.Error{{Code: exit.Usage, What: `key "data.target_leads" is required`, At: c.sourceNames(), Why: "it defines the leads to predict",
-			Fix: "add it, for example `data.target_leads: [48h]`"}}
+			Fix: "for example " + underSection("data.target_lead", "add", d.Leads[len(d.Leads)-1].String())}}
 	case one && len(d.TargetLeads) == 0:
 		d.TargetLeads = []ensemble.Lead{d.TargetLead}
 	case one && !slices.Equal(d.TargetLeads, []ensemble.Lead{d.TargetLead}):

@@ -147,7 +147,7 @@ func load(s *Schema, src Sources) (*loaded, error) {
 		}
 		if value == nil && n.key.Required {
 			faults = append(faults, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("key %q is required", n.path), At: e.sourceNames(),
-				Fix: "add it, for example `" + n.path + ": " + n.key.Example + "`"})
+				Fix: "for example " + underSection(n.path, "add", n.key.Example)})
 		}
 		e.values[n.path] = value
 	})

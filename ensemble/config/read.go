@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -138,7 +139,13 @@ func osReason(err error) string {
 // directory with the nearest name, else otherwise.
 func suggestFile(path, otherwise string) string {
 	var names []string
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+	st, err := os.Stat(path)
+	if err == nil && st.IsDir() {
+		if found, err := filepath.Glob(filepath.Join(path, "*.y*ml")); err == nil && len(found) == 1 {
+			return "did you mean `" + found[0] + "`?"
+		}
+	}
+	if errors.Is(err, fs.ErrNotExist) {
 		entries, _ := os.ReadDir(filepath.Dir(path)) // no names if the directory is missing too
 		for _, e := range entries {
 			if ext := filepath.Ext(e.Name()); !e.IsDir() && (ext == ".yaml" || ext == ".yml") {
@@ -304,6 +311,15 @@ func (r *reader) structure(n *node, typ reflect.Type, val *yaml.Node) any {
 	return out.Interface()
 }
 
+// firstWithPrefix returns the first word that begins with another of at least three letters; "" without one.
+func firstWithPrefix(prefix string, words []string) string {
+	i := slices.IndexFunc(words, func(w string) bool { return len(prefix) >= 3 && strings.HasPrefix(w, strings.ToLower(prefix)) })
+	if i < 0 {
+		return ""
+	}
+	return words[i]
+}
+
 // isSingleLevel reports whether a variable of the vocabulary has one level only, as 2t and 10fg.
 func isSingleLevel(variable string) bool {
 	v, ok := ensemble.VariableNamed(variable)
@@ -348,11 +364,8 @@ func (r *reader) scalar(n *node, k kind, val *yaml.Node) any {
 	}
 	if c := n.key.Check; c.ok != nil && !c.ok(v) {
 		fix := "for example `" + last(n.path) + ": " + example + "`"
-		if near := nearest.Find(fmt.Sprint(v), c.names); near != "" {
-			fix = "did you mean `" + near + "`?"
-			if n.typ.Kind() != reflect.Slice || isKind(n.typ) {
-				fix += " write `" + last(n.path) + ": " + near + "`"
-			}
+		if near := cmp.Or(nearest.Find(fmt.Sprint(v), c.names), firstWithPrefix(fmt.Sprint(v), c.names)); near != "" {
+			fix = "did you mean `" + near + "`? " + inPlace(n, near)
 		}
 		r.fault(val, fmt.Sprintf("%s is %s, want %s", n.path, k.format(v), c.Text), "", fix)
 		return nil
@@ -385,6 +398,9 @@ func (r *reader) unknown(name, val *yaml.Node, at *node, path string) {
 	for _, of := range r.others {
 		if at == r.schema.root && of != r.schema && of.root.children[word] != nil {
 			why = "it is a key of the configuration of `ensemble " + of.Name + "`"
+			if r.isFile {
+				fix = "leave out the file " + r.where
+			}
 		}
 	}
 	r.fault(name, fmt.Sprintf("unknown key %q", word), why, fix)

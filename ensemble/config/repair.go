@@ -24,6 +24,16 @@ func inPlace(n *node, value string) string {
 	return "write `" + last(n.path) + ": " + value + "`"
 }
 
+// underSection is the fix that adds or writes a key of a section.
+func underSection(path, verb, value string) string {
+	sections := strings.Split(path, ".")
+	line := "`" + last(path) + ": " + value + "`"
+	if len(sections) == 1 {
+		return verb + " " + line
+	}
+	return "under `" + strings.Join(sections[:len(sections)-1], ":` and `") + ":` " + verb + " " + line
+}
+
 // booleans gives the booleans of YAML 1.1 that YAML 1.2 reads as texts.
 var booleans = map[string]string{"yes": "true", "on": "true", "no": "false", "off": "false"}
 

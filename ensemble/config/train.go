@@ -12,6 +12,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/nearest"
 	"github.com/ensemble-weather/ensemble/unet3d"
 )
 
@@ -480,7 +481,11 @@ func (c *TrainConfig) check() []*exit.Error {
 	}
 	for i, v := range d.Variables {
 		if known, ok := ensemble.VariableNamed(v); single && (!ok || known.OnManyLevels()) {
-			add("data.variables", fmt.Sprintf("variable %s has several levels", v), "data.levels is [single]", "remove it, or list its levels in data.levels")
+			what, fix := fmt.Sprintf("variable %s has several levels", v), "remove it, or list its levels in data.levels"
+			if near := nearest.Find(v, singleLevelNames()); !ok && near != "" {
+				what, fix = fmt.Sprintf("variable %s has several levels, as every one outside the vocabulary", v), "did you mean `"+near+"`? write `variables: "+replaced(d.Variables, v, near)+"`"
+			}
+			add("data.variables", what, "data.levels is [single]", fix)
 		}
 		if slices.Contains(d.Variables[:i], v) {
 			add("data.variables", fmt.Sprintf("variable %s is listed twice", v), "", "list each variable once")
@@ -497,13 +502,17 @@ func (c *TrainConfig) check() []*exit.Error {
 	seen := map[string]bool{}
 	for _, t := range d.Targets {
 		if !slices.Contains(d.Variables, t.Variable) {
-			add("data.targets", fmt.Sprintf("target %s is not one of data.variables", t.Variable),
-				"the variables are "+strings.Join(d.Variables, ", "), "add it to data.variables")
+			add("data.variables", fmt.Sprintf("target %s is not one of data.variables", t.Variable),
+				"the variables are "+strings.Join(d.Variables, ", "), "write `variables: "+replaced(append(slices.Clone(d.Variables), t.Variable), "", "")+"`, or predict one of these")
 		}
 		for _, l := range t.Levels {
 			if !slices.Contains(d.Levels, l) {
-				add("data.targets", fmt.Sprintf("target %s at %s is not on one of data.levels", t.Variable, l),
-					"the levels are "+formatList(d.Levels), "add it to data.levels")
+				levels := "[" + formatList(append(slices.Clone(d.Levels), l)) + "]"
+				if l == ensemble.SingleLevel {
+					levels = "[single]"
+				}
+				add("data.levels", fmt.Sprintf("target %s at %s is not on one of data.levels", t.Variable, l),
+					"the levels are "+formatList(d.Levels), "write `levels: "+levels+"`, or predict it on one of these")
 			}
 			if id := t.Variable + " at " + l.String(); seen[id] {
 				add("data.targets", "target "+id+" is listed twice", "", "list each target once")
@@ -514,7 +523,7 @@ func (c *TrainConfig) check() []*exit.Error {
 	}
 	if n := d.Members.Use.N(); n > d.Members.Full && d.Members.Full > 0 {
 		add("data.members.use", fmt.Sprintf("data.members.use is %d, want at most data.members.full, %d", n, d.Members.Full), "",
-			"use fewer members, or increase data.members.full")
+			fmt.Sprintf("write `use: %d`, or increase data.members.full", d.Members.Full))
 	} else if n <= d.SpreadDDOF {
 		add("data.members.use", fmt.Sprintf("the spread of %d members with divisor %d - %d is undefined", n, n, d.SpreadDDOF), "",
 			"use more members")
@@ -546,6 +555,28 @@ func (c *TrainConfig) check() []*exit.Error {
 	return append(faults, c.checkOptimizer()...)
 }
 
+// singleLevelNames lists the variables of the vocabulary that have one level only.
+func singleLevelNames() (out []string) {
+	for _, v := range ensemble.Variables {
+		if !v.OnManyLevels() {
+			out = append(out, v.Name)
+		}
+	}
+	return out
+}
+
+// replaced formats a list of words with another one in place of one of them.
+func replaced(words []string, old, by string) string {
+	out := slices.Clone(words)
+	for i, w := range out {
+		if w == old {
+			out[i] = by
+		}
+		out[i] = Quote(out[i])
+	}
+	return "[" + strings.Join(out, ", ") + "]"
+}
+
 // checkOptimizer checks that keys of one optimiser or scaling rule are not set for others.
 func (c *TrainConfig) checkOptimizer() []*exit.Error {
 	var faults []*exit.Error
@@ -575,7 +606,7 @@ func (c *TrainConfig) checkModel() []*exit.Error {
 			"set train.loss.kind: mse, l1, ssim or ms_ssim, or model.head: distribution")
 	case c.Model.Head == DistributionHead && len(c.Data.Analyses) == 0:
 		add("model.head", "head distribution needs data.analyses", "it predicts the distribution of the analysis",
-			"add data.analyses, or set model.head: spread")
+			underSection("data.analyses", "add", "[an]")+" with the folder or files of the analyses; or set model.head: spread and train.loss.kind: mse")
 	}
 	return append(faults, c.checkKind()...)
 }

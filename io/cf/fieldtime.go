@@ -110,7 +110,7 @@ func (r *reader) withoutTime(v *Var, c *timeCoords) string {
 	attribute := statesTime(v)
 	switch {
 	case c.init != nil:
-		return fmt.Sprintf("it has no time: it has the initialisation %q and neither lead nor valid time", c.init.v.Name)
+		return fmt.Sprintf("it has no time: it has the initialisation %q and neither lead nor valid time; add the lead to the file, in xarray by `ds.assign_coords(lead=numpy.timedelta64(24, \"h\"))`", c.init.v.Name)
 	case c.lead != nil:
 		return fmt.Sprintf("it has no time: it has the lead %q and neither initialisation nor valid time", c.lead.v.Name)
 	case attribute != "":

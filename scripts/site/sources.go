@@ -216,7 +216,7 @@ var tabs = []struct {
 	has   func(page string) bool
 }{
 	{"First steps", func(p string) bool {
-		return slices.Contains([]string{"README.md", "docs/quickstart.md", "docs/data.md", "docs/configuration.md", "docs/glossary.md", "notebooks/README.md"}, p)
+		return slices.Contains([]string{"README.md", "docs/quickstart.md", "docs/netcdf.md", "docs/data.md", "docs/configuration.md", "docs/glossary.md", "notebooks/README.md"}, p)
 	}},
 	{"Formats", under("docs/formats/")},
 	{"Development", func(p string) bool {

@@ -410,7 +410,7 @@ func (c *inputCheck) checkInventory(ctx context.Context, o Options) error {
 		var found []input.Fault
 		c.axes, cat, found = input.ChooseStatistics(cat, axes, input.StatisticsOf(o.Config))
 		c.faults = append(c.faults, found...)
-		b := input.RequiredFields{Axes: axes, Members: all}
+		b := input.RequiredFields{Axes: axes, Members: all, OfTraining: true}
 		entries, _ := input.SelectUnique(cat.Entries, b.Contains, false)
 		to, err := input.DestinationOf(ctx, o.Config)
 		c.faults = append(c.faults, input.CheckInventory(cat, at, entries, []input.RequiredFields{b}, to)...)

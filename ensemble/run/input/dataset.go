@@ -68,7 +68,7 @@ func SelectForecasts(in *fio.Input, axes ensemble.Axes, members []ensemble.Membe
 		return nil, err
 	}
 	s.StatisticWarnings = chosen
-	required := RequiredFields{axes, members}
+	required := RequiredFields{axes, members, true}
 	s.Entries, s.Duplicates = SelectUnique(used.Entries, required.Contains, false)
 	if s.Warnings, err = SplitFaults(CheckInventory(used, FileList(in.Files()), s.Entries, []RequiredFields{required}, to)); err != nil {
 		return nil, err
@@ -425,7 +425,7 @@ func ChooseMembers(have []ensemble.Member, list []int, count, full int, control 
 	all = PerturbedAndControl(have, control)
 	few := func(want int, what, key string) error {
 		return &exit.Error{Code: exit.NotYet, What: fmt.Sprintf("the input has %s, %s %d", humanise.Count(len(all), "member"), what, want),
-			At: "the forecast input", Why: "members " + strings.Join(humanise.Strings(all), ", "), Fix: "add the files of the others, or lower " + key}
+			At: "the forecast input", Why: "members " + strings.Join(humanise.Strings(all), ", "), Fix: fmt.Sprintf("add the files of the others; or under `data:` and `members:` write `%s: %d`", strings.TrimPrefix(key, "data.members."), len(all))}
 	}
 	switch {
 	case len(all) < full:

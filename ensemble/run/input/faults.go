@@ -8,8 +8,10 @@ import (
 	"strings"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/humanise"
+	"github.com/ensemble-weather/ensemble/internal/nearest"
 	"github.com/ensemble-weather/ensemble/io/unit"
 )
 
@@ -114,8 +116,9 @@ func (f Fault) Warning() string {
 
 // RequiredFields is what every initialisation must contain: all combinations of the axes for all members.
 type RequiredFields struct {
-	Axes    ensemble.Axes
-	Members []ensemble.Member
+	Axes       ensemble.Axes
+	Members    []ensemble.Member
+	OfTraining bool // the requirements are those of a train.yaml, whose keys the fixes of faults name
 }
 
 // Keys calls visit for each field of one initialisation, by lead and member.
@@ -170,6 +173,9 @@ func CheckOffered(c *ensemble.Catalogue, at string, b RequiredFields) (faults []
 		}
 		f := Fault{Kind: FaultMissing, Code: exit.BadData, What: fmt.Sprintf("%s %s is in none of the forecast files", kind, name), At: at,
 			Why: "they contain " + have, Fix: "give files that contain it, or correct the name; `ensemble inspect FILE` lists the content of a file"}
+		if lines := b.possible(c); b.OfTraining && kind != "member" && lines != "" {
+			f.Fix = "under `data:` write " + lines + "; or give files that contain it (`ensemble inspect FILE` lists the content of a file)"
+		}
 		switch {
 		case kind == "member" && name == "0" && perturbed:
 			f = MissingControlFault(at, have)
@@ -204,6 +210,49 @@ func CheckOffered(c *ensemble.Catalogue, at string, b RequiredFields) (faults []
 		missing("member", m.String(), "members "+ensemble.MemberRanges(c.Members()))
 	}
 	return faults
+}
+
+// possible returns the lines of a configuration with the variables, levels and leads that are required and in the files; of
+// what is in no file, those that the files have. Each line is quoted by backticks; "" if the files have none.
+func (b RequiredFields) possible(c *ensemble.Catalogue) string {
+	members := &ensemble.Catalogue{Entries: c.Select(func(e ensemble.Entry) bool {
+		return e.Product == ensemble.MemberField && e.Member != ensemble.NoMember && !e.Init.IsZero()
+	})}
+	var lines []string
+	add := func(key string, wanted, have []string, most int) (changed bool) {
+		var kept []string
+		for _, w := range wanted {
+			if near := nearest.Find(w, have); slices.Contains(have, w) {
+				kept = append(kept, w)
+			} else if near != "" && key == "variables" && !slices.Contains(wanted, near) {
+				kept = append(kept, near)
+			}
+		}
+		if len(kept) == 0 {
+			kept = have[:min(most, len(have))]
+		}
+		if slices.Equal(kept, wanted) || len(kept) == 0 {
+			return false
+		}
+		quoted := make([]string, len(kept))
+		for i, k := range kept {
+			quoted[i] = config.Quote(k)
+		}
+		lines = append(lines, "`"+key+": ["+strings.Join(quoted, ", ")+"]`")
+		return true
+	}
+	add("variables", b.Axes.Variables, members.Variables(), 1)
+	if !slices.Contains(b.Axes.Levels, ensemble.SingleLevel) {
+		have := humanise.Strings(members.Levels())
+		if add("levels", humanise.Strings(b.Axes.Levels), have, 1) && !slices.ContainsFunc(b.Axes.Levels, func(l ensemble.Level) bool { return slices.Contains(have, l.String()) }) {
+			lines = append(lines, fmt.Sprintf("`targets: [{variable: %s, levels: [%s]}]`", config.Quote(b.Axes.Variables[0]), config.Quote(have[0])))
+		}
+	}
+	leads := members.Leads()
+	if n := len(b.Axes.Leads); add("leads", humanise.Strings(b.Axes.Leads), humanise.Strings(leads), len(leads)) && !slices.Contains(leads, b.Axes.Leads[n-1]) {
+		lines = append(lines, "`target_lead: "+leads[len(leads)-1].String()+"`")
+	}
+	return strings.Join(lines, ", ")
 }
 
 // MissingControlFault returns the fault of a missing control.

@@ -1,7 +1,13 @@
 package input
 
 import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/internal/exit"
 	fio "github.com/ensemble-weather/ensemble/io"
 )
 
@@ -19,8 +25,28 @@ func ListFiles(key string, names []string) (files []string, unrelated []Unrelate
 // ConfigFiles is Files for a configuration key.
 func ConfigFiles(key string, patterns []config.Path) ([]string, error) {
 	files, _, err := fio.List(key, pathStrings(patterns))
+	var e *exit.Error
+	if errors.As(err, &e) {
+		if m := meantPath.FindStringSubmatch(e.Fix); m != nil {
+			paths := pathStrings(patterns)
+			for i, p := range paths {
+				if p == e.At {
+					p = m[1]
+				}
+				paths[i] = config.Quote(p)
+			}
+			sections := strings.Split(key, ".")
+			last := len(sections) - 1
+			named := *e
+			named.Fix += fmt.Sprintf(" under `%s:` write `%s: [%s]`", strings.Join(sections[:last], ":` and `"), sections[last], strings.Join(paths, ", "))
+			return files, &named
+		}
+	}
 	return files, err
 }
+
+// meantPath matches the fix that is another path.
+var meantPath = regexp.MustCompile("^did you mean `([^`]+)`\\?$")
 
 // pathStrings converts paths to strings.
 func pathStrings(paths []config.Path) []string {

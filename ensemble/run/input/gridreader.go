@@ -106,8 +106,8 @@ func reducedGridFault(g *ensemble.Grid, fix string) Fault {
 
 // Remedies for grids that differ, in a configuration and on the command line.
 const (
-	FixGrid   = "interpolate: set data.grid.to, for example to 1deg, or to forecasts"
-	FixRegrid = "interpolate: --regrid bilinear, or train with data.grid"
+	FixGrid   = "interpolate: under `data:` add `grid: {to: forecasts}`, or another grid such as 1deg"
+	FixRegrid = "interpolate: add `--regrid bilinear`, or train with data.grid"
 )
 
 // Faults returns the faults of grids that are not interpolated.

@@ -47,7 +47,10 @@ func CheckNaming(n ensemble.Naming, under string, inputs ...*fio.Input) error {
 			}
 			fix := "`ensemble inspect FILE` lists the content of a file; remove the name"
 			if near := nearest.Find(own, names); near != "" {
-				fix = "did you mean `" + strings.TrimPrefix(scope+":"+near, ":") + "`?"
+				right := strings.TrimPrefix(scope+":"+near, ":")
+				if fix = "did you mean `" + right + "`?"; under == "data." {
+					fix += " under `data:` write `" + key + ": " + renamed(n, key, name, right) + "`"
+				}
 			}
 			faults = append(faults, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%s%s states %s, which is not a variable of the files", under, key, name), At: under + key + ", " + name,
 				Why: "the variables are " + humanise.List(names), Fix: fix})
@@ -61,6 +64,19 @@ func CheckNaming(n ensemble.Naming, under string, inputs ...*fio.Input) error {
 	first := *faults[0]
 	first.More = faults[1:]
 	return &first
+}
+
+// renamed formats the statements of a key with another name in place of one.
+func renamed(n ensemble.Naming, key, old, by string) string {
+	n = n.Over(ensemble.Naming{}) // a copy
+	if key == "units" {
+		n.Units[by] = n.Units[old]
+		delete(n.Units, old)
+		return config.FileUnits{Of: n.Units}.String()
+	}
+	n.Names[by] = n.Names[old]
+	delete(n.Names, old)
+	return config.FileNames{Of: n.Names}.String()
 }
 
 // CheckNamingOf is [CheckNaming] for the keys of a training, which concern its auxiliary files too.
@@ -86,15 +102,20 @@ func CheckNamingOf(ctx context.Context, c *config.TrainConfig, inputs ...*fio.In
 }
 
 // NamingFix returns the lines that state the unit (key "units") or variable (key "names") of the variable of a field,
-// in a configuration and on the command line.
+// in a configuration and on the command line. In a configuration they concern forecasts or analyses only, because the
+// other files may state another unit.
 func NamingFix(key string, e ensemble.Entry, value string) string {
 	name := e.Variable
 	if e.Kind != nil {
 		name = cmp.Or(e.Name, name)
 	}
+	scope := ensemble.AnalysisFiles
+	if e.Member != ensemble.NoMember {
+		scope = ensemble.ForecastFiles
+	}
 	flag := name + "=" + value
 	if strings.ContainsAny(flag, " ()*'") {
 		flag = "\"" + flag + "\""
 	}
-	return fmt.Sprintf("under `data:` of train.yaml add `%s: {%s: %s}`; on the command line `--%s %s`", key, config.Quote(name), config.Quote(value), key, flag)
+	return fmt.Sprintf("under `data:` of train.yaml add `%s: {%s: %s}`; on the command line `--%s %s`", key, config.Quote(scope+":"+name), config.Quote(value), key, flag)
 }

@@ -24,7 +24,7 @@ func TestMissingRunError(t *testing.T) {
 		_, err := reports.Write(reports.Options{Dir: filepath.Join(dir, name)})
 		_, other := trained.ReadFinished(filepath.Join(dir, name))
 		for _, err := range []error{err, other} {
-			if exit.CodeOf(err) != exit.NotYet || strings.Contains(err.Error(), "give "+filepath.Join(dir, "winter")) != meant || !strings.Contains(err.Error(), "train first") {
+			if exit.CodeOf(err) != exit.NotYet || strings.Contains(err.Error(), "did you mean `"+filepath.Join(dir, "winter")+"`?") != meant || strings.Contains(err.Error(), "train first") == meant {
 				t.Errorf("%s: %v", name, err)
 			}
 		}

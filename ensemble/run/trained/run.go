@@ -32,16 +32,16 @@ func ReadFinished(runDir string) (*rundir.Manifest, error) {
 // MissingRunError returns the error for a run directory that does not exist. It suggests a similar name beside it, in
 // the working directory, or in the folder runs.
 func MissingRunError(dir string, err error) error {
-	fix := "correct the path"
+	fix := "train first: `ensemble train -c train.yaml --run-dir " + dir + "`, or correct the path"
 	there := slices.Concat(CompleteDirectories(filepath.Dir(dir)+string(filepath.Separator)), CompleteDirectories(""))
 	names := make([]string, len(there))
 	for i, d := range there {
 		names[i] = filepath.Base(d)
 	}
 	if near := nearest.Find(filepath.Base(dir), names); near != "" {
-		fix = "give " + there[slices.Index(names, near)] + " if you meant that"
+		fix = "did you mean `" + there[slices.Index(names, near)] + "`?"
 	}
-	return &exit.Error{Code: exit.NotYet, What: "no such run directory", At: dir, Fix: fix + ", or train first: ensemble train -c FILE --run-dir " + dir, Err: err}
+	return &exit.Error{Code: exit.NotYet, What: "no such run directory", At: dir, Fix: fix, Err: err}
 }
 
 // ModelChecksum returns one checksum for all files of a model, "sha256:…".
