@@ -66,6 +66,8 @@ var mistakes = []mistake{
 	{name: "wrong unit", make: onlyForecast(ownForecast("t2m", "K", 1)), args: checkIt, code: exit.No, fix: "`units: {"},
 	{name: "unit that is none", make: onlyForecast(ownForecast("t2m", "centigrades", 274.15)), args: checkIt, code: exit.No, fix: "`units: {forecasts:t2m: K}`"},
 	{name: "own name of the analyses", make: onlyAnalysis(ownAnalysis("temp_at_station_height", "degC", 0)), args: "ensemble init -q fc an", code: exit.BadData, fix: "--names temp_at_station_height=2t"},
+	{name: "own name of the forecasts", make: onlyForecast(ownForecast("warmth", "degC", 1)), args: checkIt, code: exit.No, fix: "`names: {warmth: 2t}`"},
+	{name: "own name of the analyses of a training", make: onlyAnalysis(ownAnalysis("warmth", "degC", 0)), args: checkIt, code: exit.No, fix: "`names: {warmth: 2t}`"},
 	{name: "misspelled own name", edit: [2]string{"  members:", "  names: {t2mm: 2t}\n  members:"}, args: checkIt, code: exit.Usage, fix: "t2m"},
 	{name: "pattern that matches nothing", edit: [2]string{"[fc]", "[\"fc/*.grib\"]"}, args: checkIt, code: exit.NotYet, fix: "fc/*.nc"},
 	{name: "misspelled folder", edit: [2]string{"[fc]", "[fcc]"}, args: checkIt, code: exit.NotYet, fix: "fc"},

@@ -292,9 +292,13 @@ func SelectAnalyses(in *fio.Input, r AnalysisRequest, to Destination) (*Analysis
 		}
 	}
 	if absent != nil {
+		fix, there := "add files with these times, or exclude the initialisations whose analyses are missing", in.Catalogue().Variables()
+		if i := slices.IndexFunc(variables, func(v string) bool { return !slices.Contains(there, v) }); i >= 0 {
+			fix = orOwnName(in.Catalogue().Entries, variables[i], levels, fix)
+		}
 		return nil, &exit.Error{Code: exit.NotYet, What: what, At: FileList(in.Files()),
 			Why: fmt.Sprintf("each forecast needs the analysis of its valid time; %s: %s", humanise.Count(len(absent), "valid time")+" without", humanise.List(humanise.Strings(absent))),
-			Fix: "add files with these times, or exclude the initialisations whose analyses are missing"}
+			Fix: fix}
 	}
 	s.Reader = NewGridReader(in, to.Grid, to.How)
 	return s, s.Reader.Prepare(s.Entries)

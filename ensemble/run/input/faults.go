@@ -176,6 +176,9 @@ func CheckOffered(c *ensemble.Catalogue, at string, b RequiredFields) (faults []
 		if lines := b.possible(c); b.OfTraining && kind != "member" && lines != "" {
 			f.Fix = "under `data:` write " + lines + "; or give files that contain it (`ensemble inspect FILE` lists the content of a file)"
 		}
+		if kind == "variable" {
+			f.Fix = orOwnName(c.Entries, name, b.Axes.Levels, f.Fix)
+		}
 		switch {
 		case kind == "member" && name == "0" && perturbed:
 			f = MissingControlFault(at, have)
@@ -210,6 +213,31 @@ func CheckOffered(c *ensemble.Catalogue, at string, b RequiredFields) (faults []
 		missing("member", m.String(), "members "+ensemble.MemberRanges(c.Members()))
 	}
 	return faults
+}
+
+// orOwnName puts before a fix that names the variables of the files can be stated, if a variable of the vocabulary is
+// missing and they have own ones.
+func orOwnName(entries []ensemble.Entry, missing string, levels []ensemble.Level, fix string) string {
+	known, ok := ensemble.VariableNamed(missing)
+	if !ok {
+		return fix
+	}
+	at := slices.IndexFunc(entries, func(e ensemble.Entry) bool {
+		_, vocabulary := ensemble.VariableNamed(e.Variable)
+		return !vocabulary && e.Product == ensemble.MemberField && !e.Init.IsZero()
+	})
+	if at < 0 {
+		return fix
+	}
+	is := ensemble.VariableAt{Variable: missing, HasLevel: known.OnManyLevels() && len(levels) == 1 && entries[at].Level == ensemble.Level{}}
+	if is.HasLevel {
+		is.Level = levels[0]
+	}
+	name := entries[at].Variable
+	if entries[at].Kind != nil {
+		name = cmp.Or(entries[at].Name, name)
+	}
+	return fmt.Sprintf("if %s is %s, under `data:` of train.yaml add `names: {%s: %s}`, on the command line `--names %s=%s`; else %s", name, missing, config.Quote(name), is, name, is, fix)
 }
 
 // possible returns the lines of a configuration with the variables, levels and leads that are required and in the files; of

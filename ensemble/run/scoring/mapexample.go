@@ -81,7 +81,9 @@ func newMapExample(m *model.Model, fc *ensemble.Forecast, cases []*Case, dates i
 		add(ShowAnalysis, c.Obs)
 		add(ShowRawMean, mean)
 		add(ShowRawSpread, few)
-		add(ShowFullSpread, full)
+		if len(c.Used) < len(c.Members) { // else it is the spread of the input members
+			add(ShowFullSpread, full)
+		}
 		add(ShowMean, c.Mean)
 		add(ShowSpread, c.Sigma)
 		add(ShowEstimate, c.Spread)

@@ -3,13 +3,35 @@ package scoring
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/ensemble/run/runtest"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
+
+// The spread of all members is no second map if the network reads all of them.
+func TestMapExampleOfAllMembers(t *testing.T) {
+	levels := []ensemble.Level{ensemble.SingleLevel}
+	m := &model.Model{Task: task.Task{Features: ensemble.Features{Axes: ensemble.Axes{Levels: levels}, DDOF: 1}, Targets: []task.Target{{Variable: "2t"}}, UsedMembers: []ensemble.Member{0, 1}}}
+	for _, c := range []struct {
+		members int
+		want    bool
+	}{{2, false}, {3, true}} {
+		all := &Case{Obs: []float32{1}, Used: []int{0, 1}}
+		for i := range c.members {
+			all.Members = append(all.Members, []float32{float32(i)})
+		}
+		e := newMapExample(m, &ensemble.Forecast{Members: make([]ensemble.Member, c.members)}, []*Case{all})
+		if got := slices.ContainsFunc(e.Fields, func(f MapField) bool { return f.Kind == ShowFullSpread }); got != c.want {
+			t.Errorf("%d members: the spread of all is a map: %v, want %v", c.members, got, c.want)
+		}
+	}
+}
 
 // A map example survives a round trip; one that does not match its grid is refused.
 func TestMapExampleRoundTrip(t *testing.T) {
