@@ -75,19 +75,20 @@ var others = map[string]string{
 // indirect lists expressions that cannot be followed, by file, with the programs
 // that they may name.
 var indirect = map[string][]string{
-	"build.go: o.python":                          {"build/venv/bin/python"},
-	"bench.go: b.Program[0]":                      nil, // ensemble, or the shell of a test
-	"bench_test.go: c.script":                     nil, // the shell's own words
-	"child.go: o.Program":                         {"ensemble-decode"},
-	"conformance.go: c.Program":                   nil, // a flag
-	"parts_test.go: launcher":                     nil, // of mpitest.Launchers
-	"peers_long_test.go: launcher":                nil, // of mpitest.Launchers
-	"peers_test.go: launcher":                     nil, // of mpitest.Launchers
-	"predict.go: o.Program[0]":                    nil, // ensemble
-	"programs_test.go: p.name":                    nil, // of the table
-	"pagerun_test.go: script.String()":            nil, // of the pages, which are looked at
-	"rankfailure_test.go: launcher":               nil, // of mpitest.Launchers
-	`refusals_test.go: strings.Cut(command, " ")`: {"ncatted", "gunzip", "unzip"},
+	"build.go: o.python":                                                  {"build/venv/bin/python"},
+	"bench.go: b.Program[0]":                                              nil, // ensemble, or the shell of a test
+	"bench_test.go: c.script":                                             nil, // the shell's own words
+	"child.go: o.Program":                                                 {"ensemble-decode"},
+	"conformance.go: c.Program":                                           nil,     // a flag
+	"mistakes_test.go: strings.Cut(line, \" > \")":                        {"sed"}, // that a fix prints
+	"parts_test.go: launcher":                                             nil,     // of mpitest.Launchers
+	"peers_long_test.go: launcher":                                        nil,     // of mpitest.Launchers
+	"peers_test.go: launcher":                                             nil,     // of mpitest.Launchers
+	"predict.go: o.Program[0]":                                            nil,     // ensemble
+	"programs_test.go: p.name":                                            nil,     // of the table
+	"pagerun_test.go: script.String()":                                    nil,     // of the pages, which are looked at
+	"rankfailure_test.go: launcher":                                       nil,     // of mpitest.Launchers
+	`refusals_test.go: strings.Cut(command, " ")`:                         {"ncatted", "gunzip", "unzip"},
 	`refusals_test.go: strings.ReplaceAll(command, "FILE", "'"+path+"'")`: {"ncatted", "gunzip", "unzip"},
 	"rolling_test.go: program[0]":                                         {"ncap2", "cdo"},
 	"serve_test.go: line[0]":                                              {"unshare"}, // or ensemble
