@@ -218,7 +218,7 @@ func setKey(lines []string, sections [][]string, key, value string) []string {
 		i := from + slices.IndexFunc(lines[from:to], func(l string) bool { return strings.HasPrefix(l, indent+s[1]+":") })
 		if i < from {
 			lines = slices.Insert(lines, to, indent+s[1]+":")
-			i, to = to, to+1
+			i = to
 		}
 		if strings.HasSuffix(lines[i], "}") { // key: {…}
 			own := regexp.MustCompile(key + `: *(\[[^\]]*\]|\{[^}]*\}|[^,}]*)`)

@@ -33,6 +33,7 @@ func TestNamesAndUnits(t *testing.T) {
 		{"ensemble predict -q --run-dir runs/a --input fc --out other --units warmht=K", exit.Usage, "did you mean `warmth`?"},
 		{"ensemble verify -q --forecast 'products/*' --analysis an --names warmht=2t", exit.Usage, "did you mean `warmth`?"},
 		{"ensemble inspect -q --units warmth=degree_of_warmth fc", exit.Usage, "is not a unit"},
+		{"ensemble init --names warmth=2t fc an", exit.OK, "`units: {forecasts:warmth: K}`; on the command line `--units warmth=K`"},
 		{"ensemble check -q --names warmth=2t fc", exit.No, "`units: {forecasts:warmth: K}`; on the command line `--units warmth=K`"},
 		{"ensemble init -q --target 2t --target t@850hPa --names warmth=2t fc an", exit.Usage, "no ensemble forecast of t@850hPa"},
 		{"ensemble train -q -c train.yaml --run-dir runs/b --set data.names={warmht:2t}", exit.Usage, "a mapping"},

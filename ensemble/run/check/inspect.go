@@ -64,10 +64,11 @@ func Inspect(ctx context.Context, o InspectOptions) (*Inspection, error) {
 		err = in.Faults()
 	}
 	cat := in.Catalogue()
+	warnings := slices.Concat(cat.Warnings, input.UnitWarnings(cat.Entries))
 	if err == nil && len(cat.Entries) == 0 {
 		err = noUsableField(files, cat, "the list of unused fields has the reasons: correct the file, or give another one")
 	}
-	return &Inspection{Data: inspectData(cat, rows, unrelated), Warnings: cat.Warnings, sections: inspectSections(in, rows, unrelated, o.Stats)}, err
+	return &Inspection{Data: inspectData(cat, rows, unrelated), Warnings: warnings, sections: inspectSections(in, rows, unrelated, warnings, o.Stats)}, err
 }
 
 // inspectRow is one field in JSON. Statistics are in Unit, the unit of the file. Static fields have no Init
@@ -226,7 +227,7 @@ const maxHoles = 1000
 const maxLines = 40
 
 // inspectSections returns the tables of an inspection.
-func inspectSections(in *fio.Input, rows []inspectRow, unrelated []input.UnrelatedFile, stats bool) answer.Sections {
+func inspectSections(in *fio.Input, rows []inspectRow, unrelated []input.UnrelatedFile, warnings []string, stats bool) answer.Sections {
 	cat := in.Catalogue()
 	used := input.UsedMessages(cat)
 	all := answer.Sections{{Text: []string{fmt.Sprintf("%d files, %d messages: %d used, %d unused; %d fields", len(in.Files()), cat.Messages, used, cat.Messages-used, len(cat.Entries))}}}
@@ -274,7 +275,7 @@ func inspectSections(in *fio.Input, rows []inspectRow, unrelated []input.Unrelat
 	for _, l := range []struct {
 		of    string
 		lines []string
-	}{{"missing fields", holes}, {"unused", unused}, {"unrelated files", left}, {"warnings", cat.Warnings}} {
+	}{{"missing fields", holes}, {"unused", unused}, {"unrelated files", left}, {"warnings", warnings}} {
 		if n := len(l.lines); n > 0 {
 			all = append(all, answer.ListSection(l.of, slices.Concat(l.lines[:min(n, maxLines)], more(n, ""))...))
 		}

@@ -101,7 +101,7 @@ func readArchive(ctx context.Context, o Options) (*archive, error) {
 		return nil, err
 	}
 	cat := in.Catalogue()
-	a.warnings = cat.Warnings
+	a.warnings = slices.Concat(cat.Warnings, input.UnitWarnings(cat.Entries))
 	kinds := map[bool][]ensemble.Entry{}
 	for _, e := range cat.Entries {
 		if e.Init.IsZero() || e.Product != ensemble.MemberField {

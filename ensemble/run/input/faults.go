@@ -173,7 +173,7 @@ func CheckOffered(c *ensemble.Catalogue, at string, b RequiredFields) (faults []
 		}
 		f := Fault{Kind: FaultMissing, Code: exit.BadData, What: fmt.Sprintf("%s %s is in none of the forecast files", kind, name), At: at,
 			Why: "they contain " + have, Fix: "give files that contain it, or correct the name; `ensemble inspect FILE` lists the content of a file"}
-		if lines := b.possible(c); b.OfTraining && kind != "member" && lines != "" {
+		if lines := b.possible(c); kind != "member" && lines != "" {
 			f.Fix = "under `data:` write " + lines + "; or give files that contain it (`ensemble inspect FILE` lists the content of a file)"
 		}
 		if kind == "variable" {
@@ -241,14 +241,21 @@ func orOwnName(entries []ensemble.Entry, missing string, levels []ensemble.Level
 }
 
 // possible returns the lines of a configuration with the variables, levels and leads that are required and in the files; of
-// what is in no file, those that the files have. Each line is quoted by backticks; "" if the files have none.
+// what is in no file, those that the files have. Each line is quoted by backticks; "" if the files have none, and for
+// requirements of no configuration.
 func (b RequiredFields) possible(c *ensemble.Catalogue) string {
+	if !b.OfTraining {
+		return ""
+	}
 	members := &ensemble.Catalogue{Entries: c.Select(func(e ensemble.Entry) bool {
 		return e.Product == ensemble.MemberField && e.Member != ensemble.NoMember && !e.Init.IsZero()
 	})}
 	var lines []string
 	add := func(key string, wanted, have []string, most int) (changed bool) {
 		var kept []string
+		if len(wanted) == 0 {
+			return false
+		}
 		for _, w := range wanted {
 			if near := nearest.Find(w, have); slices.Contains(have, w) {
 				kept = append(kept, w)
@@ -565,6 +572,9 @@ func GridMismatchFault(a string, ga *ensemble.Grid, b string, gb *ensemble.Grid,
 	return Fault{Kind: FaultGrid, Code: exit.BadData, What: "grids differ", Why: fmt.Sprintf("%s: %s; %s: %s", a, ga, b, gb), Fix: fix}
 }
 
+// directionReason is the end of the faults of DirectionFaults.
+const directionReason = " is a direction, which cannot be averaged, interpolated or scored"
+
 // DirectionFaults finds directions, which have no mean, spread, interpolation or score on a line. Each variable is
 // reported once.
 func DirectionFaults(entries []ensemble.Entry) (faults []Fault) {
@@ -572,7 +582,7 @@ func DirectionFaults(entries []ensemble.Entry) (faults []Fault) {
 	for _, e := range entries {
 		if !seen[e.Variable] && e.IsDirection() {
 			seen[e.Variable] = true
-			faults = append(faults, Fault{Kind: FaultUnit, Code: exit.BadData, What: e.Variable + " is a direction, which cannot be averaged, interpolated or scored",
+			faults = append(faults, Fault{Kind: FaultUnit, Code: exit.BadData, What: e.Variable + directionReason,
 				Why: fmt.Sprintf("unit %q: 350 and 10 degrees are 20 degrees apart, and their mean is 0, not 180", e.NativeUnit),
 				Fix: "use the components, such as u and v or 10u and 10v, or leave " + e.Variable + " out"}.AtEntry(e))
 		}

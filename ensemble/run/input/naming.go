@@ -101,6 +101,17 @@ func CheckNamingOf(ctx context.Context, c *config.TrainConfig, inputs ...*fio.In
 	return CheckNaming(c.Data.Stated(), "data.", append(inputs, in)...)
 }
 
+// UnitWarnings lists the variables whose unit is missing or not understood, each with the lines that state it, for commands
+// that read no values.
+func UnitWarnings(entries []ensemble.Entry) (out []string) {
+	for _, f := range UnitFaults(entries) {
+		if f.Kind == FaultUnit && f.Code != exit.OK && !strings.HasSuffix(f.What, directionReason) {
+			out = append(out, f.What+": "+f.Why+"; "+f.Fix)
+		}
+	}
+	return out
+}
+
 // NamingFix returns the lines that state the unit (key "units") or variable (key "names") of the variable of a field,
 // in a configuration and on the command line. In a configuration they concern forecasts or analyses only, because the
 // other files may state another unit.
