@@ -17,7 +17,7 @@ import (
 // The spread of all members is no second map if the network reads all of them.
 func TestMapExampleOfAllMembers(t *testing.T) {
 	levels := []ensemble.Level{ensemble.SingleLevel}
-	m := &model.Model{Task: task.Task{Features: ensemble.Features{Axes: ensemble.Axes{Levels: levels}, DDOF: 1}, Targets: []task.Target{{Variable: "2t"}}, UsedMembers: []ensemble.Member{0, 1}}}
+	m := &model.Model{Metadata: model.Metadata{Grid: &ensemble.Grid{NX: 1, NY: 1, Lat: []float64{1}, Lon: []float64{0}}}, Task: task.Task{Features: ensemble.Features{Axes: ensemble.Axes{Levels: levels}, DDOF: 1}, Targets: []task.Target{{Variable: "2t"}}, UsedMembers: []ensemble.Member{0, 1}}}
 	for _, c := range []struct {
 		members int
 		want    bool
@@ -26,7 +26,7 @@ func TestMapExampleOfAllMembers(t *testing.T) {
 		for i := range c.members {
 			all.Members = append(all.Members, []float32{float32(i)})
 		}
-		e := newMapExample(m, &ensemble.Forecast{Members: make([]ensemble.Member, c.members)}, []*Case{all})
+		e := newMapExample(m, &ensemble.Forecast{Members: make([]ensemble.Member, c.members)}, []*Case{all}, 1)
 		if got := slices.ContainsFunc(e.Fields, func(f MapField) bool { return f.Kind == ShowFullSpread }); got != c.want {
 			t.Errorf("%d members: the spread of all is a map: %v, want %v", c.members, got, c.want)
 		}
