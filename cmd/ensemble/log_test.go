@@ -188,3 +188,18 @@ func TestLogFull(t *testing.T) {
 		t.Errorf("%s%s", &text, &records)
 	}
 }
+
+// nameable is a Stringer whose nil pointer has no text.
+type nameable struct{ name string }
+
+func (n *nameable) String() string { return n.name }
+
+// TestSanitiseNil: a nil pointer among the attributes of a record is text.
+func TestSanitiseNil(t *testing.T) {
+	if got := sanitise(nil, slog.Any("of", (*nameable)(nil))).Value.String(); got != "<nil>" {
+		t.Errorf("a nil pointer gives %q", got)
+	}
+	if got := sanitise(nil, slog.Any("of", &nameable{"a"})).Value.String(); got != "a" {
+		t.Errorf("a name gives %q", got)
+	}
+}

@@ -5,6 +5,7 @@ package terminal
 import (
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"unicode/utf8"
@@ -12,13 +13,17 @@ import (
 	"golang.org/x/term"
 )
 
-// Is reports whether a writer is a terminal that can move its cursor.
+// ranks are variables that MPI launchers set. They give each rank a pseudo terminal, whose output goes elsewhere.
+var ranks = []string{"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"}
+
+// Is reports whether a writer is a terminal that can move its cursor. Under an MPI launcher none is.
 func Is(w io.Writer) bool {
 	if s, is := w.(*Screen); is {
 		return s.terminal
 	}
 	f, is := w.(*os.File)
-	return is && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb"
+	launched := slices.ContainsFunc(ranks, func(name string) bool { return os.Getenv(name) != "" })
+	return is && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb" && !launched
 }
 
 // defaultWidth is the width in columns if the terminal does not state it.

@@ -3,6 +3,7 @@ package terminal
 import (
 	"bytes"
 	"io"
+	"os"
 	"testing"
 )
 
@@ -21,6 +22,35 @@ func TestScreen(t *testing.T) {
 	}
 	if Is(s) || HasColour(s) || Paint(s, Red, "x") != "x" || Width(s) != 80 {
 		t.Error("a buffer is no terminal")
+	}
+}
+
+// TestIs: what is a terminal, and what has colours.
+func TestIs(t *testing.T) {
+	f, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Skip("skipped: no pseudo terminal: ", err)
+	}
+	defer f.Close()
+	for _, c := range []struct {
+		name, value  string
+		is, coloured bool
+	}{{"TERM", "xterm", true, true}, {"TERM", "dumb", false, false}, {"NO_COLOR", "1", true, false}, {"OMPI_COMM_WORLD_RANK", "0", false, false}, {"PMIX_RANK", "0", false, false}} {
+		t.Run(c.name+"="+c.value, func(t *testing.T) {
+			for _, name := range append([]string{"NO_COLOR"}, ranks...) {
+				t.Setenv(name, "")
+			}
+			t.Setenv("TERM", "xterm")
+			t.Setenv(c.name, c.value)
+			for _, w := range []io.Writer{f, NewScreen(f)} {
+				if Is(w) != c.is || HasColour(w) != c.coloured {
+					t.Errorf("%T: terminal %v, colours %v", w, Is(w), HasColour(w))
+				}
+			}
+			if got := Paint(f, Bold, "x"); (got == "\x1b[1mx\x1b[0m") != c.coloured {
+				t.Errorf("painted %q", got)
+			}
+		})
 	}
 }
 
