@@ -44,6 +44,7 @@ type briefTarget struct {
 	bias        *Value       // bias of the first system; nil without
 	rmse        *Value       // RMSE of the first system; nil without
 	calibration *Calibration // of the first system; nil without
+	verdict     Verdict      // on the calibration of the first system
 }
 
 // briefTargets collects what a Brief states, by target.
@@ -54,7 +55,7 @@ func (r *Result) briefTargets() (all []briefTarget) {
 			continue
 		}
 		first := rows[0].System
-		t := briefTarget{targetKey: k, rows: rows}
+		t := briefTarget{targetKey: k, rows: rows, verdict: r.VerdictOf(first, k.variable, k.level, k.lead)}
 		find := func(id string) *Value { return r.Find(id, first, k.variable, k.level, k.lead) }
 		t.ratio, t.bias, t.rmse = find(SpreadSkill.ID), find(Bias.ID), find(RMSE.ID)
 		var members int
@@ -203,49 +204,44 @@ func (t *briefTarget) ratioText() string {
 	return fmt.Sprintf("spread / error %.2f", float64(t.ratio.Value))
 }
 
-// ratioIsRight reports whether the spread-skill ratio agrees with 1.
-func (t *briefTarget) ratioIsRight() bool {
-	return t.ratio != nil && (t.ratio.CILow <= 1 && t.ratio.CIHigh >= 1 || math.Abs(float64(t.ratio.Value)-1) < 0.03)
-}
-
-// verdict describes the calibration of a target in a word, and in a sentence. Spread-skill ratio and histogram measure
-// different things: if they differ, the sentence states both.
-func (t *briefTarget) verdict() (word, sentence string) {
-	c := t.calibration
+// word describes the calibration of a target in a word, and in a sentence for readers without statistics. Both follow
+// from its Verdict.
+func (t *briefTarget) word() (word, sentence string) {
+	c, v := t.calibration, t.verdict
 	switch {
 	case c == nil:
 		return "not judged", fmt.Sprintf("Calibration is not judged (%s).", t.ratioText())
-	case c.Bias == "unknown":
+	case c.Bias == "unknown" || v.Calibrated == "unknown":
 		return "not judged", fmt.Sprintf("%s too few to judge calibration (%s).", humanise.Count(c.N, "date")+map[bool]string{true: " is", false: " are"}[c.N == 1], t.ratioText())
-	case c.Flat:
+	case v.Calibrated == "yes":
 		return "calibrated", fmt.Sprintf("It is calibrated: analyses fall into the forecast's ranges as often as it states (%s).", t.ratioText())
-	case c.Dispersion == "too_small" && t.ratioIsRight():
-		return "tails too thin", fmt.Sprintf("On average its spread fits its error (%s), but large misses are more frequent than it states.", t.ratioText())
-	case c.Dispersion == "too_small":
+	case v.Calibrated == "nearly":
+		return "nearly calibrated", fmt.Sprintf("It is nearly calibrated: its spread is right (%s), single ranges are hit too often or too seldom.", t.ratioText())
+	case v.Dispersion == "uneven":
+		return "uneven spread", v.Text
+	case v.Dispersion == "too_small":
 		return "too confident", fmt.Sprintf("It is too confident: analyses fall outside its ranges more often than it states (%s).", t.ratioText())
-	case c.Dispersion == "too_large" && t.ratioIsRight():
-		return "middle too wide", fmt.Sprintf("On average its spread fits its error (%s), but analyses lie near its middle more often than it states.", t.ratioText())
-	case c.Dispersion == "too_large":
+	case v.Dispersion == "too_large":
 		return "too cautious", fmt.Sprintf("It is too cautious: analyses lie near its middle more often than it states (%s).", t.ratioText())
-	case c.Bias == "too_low":
+	case v.Bias == "too_low":
 		return "too low", fmt.Sprintf("Its spread is right (%s), but its values are too low on average.", t.ratioText())
-	case c.Bias == "too_high":
+	case v.Bias == "too_high":
 		return "too high", fmt.Sprintf("Its spread is right (%s), but its values are too high on average.", t.ratioText())
 	}
-	return "nearly calibrated", fmt.Sprintf("It is nearly calibrated: its spread is right (%s), single ranges are hit too often or too seldom.", t.ratioText())
+	return "uneven bias", v.Text
 }
 
 // calibrationSentence states whether the first system is calibrated: for several targets how many are, and the
 // frequent faults.
 func calibrationSentence(all []briefTarget) string {
 	if len(all) == 1 {
-		_, text := all[0].verdict()
+		_, text := all[0].word()
 		return text
 	}
 	var words []string
 	count := map[string]int{}
 	for i := range all {
-		word, _ := all[i].verdict()
+		word, _ := all[i].word()
 		if count[word]++; count[word] == 1 {
 			words = append(words, word)
 		}

@@ -44,7 +44,8 @@ func briefResult(all ...briefCase) *Result {
 			compare("emos", "crps_gauss", c.baseline)
 			compare("climatology", "crps_gauss", 0.6)
 		}
-		r.Calibration = append(r.Calibration, Calibration{System: "network", Variable: "t", Level: "850hPa", Lead: c.lead, N: c.n, Region: Everywhere, Season: AllYear,
+		convexity := map[string]Number{"too_small": 0.2, "too_large": -0.2}[c.dispersion]
+		r.Calibration = append(r.Calibration, Calibration{Convexity: convexity, ConvexityLow: convexity - 0.1*Number(math.Abs(float64(convexity))), ConvexityHigh: convexity + 0.1*Number(math.Abs(float64(convexity))), System: "network", Variable: "t", Level: "850hPa", Lead: c.lead, N: c.n, Region: Everywhere, Season: AllYear,
 			Flat: c.flat, Bias: c.biasWord, Dispersion: c.dispersion})
 	}
 	return r
@@ -73,7 +74,7 @@ func TestBrief(t *testing.T) {
 			"1 date is too few to judge calibration (spread / error 1.00).", "Watch: 1 date: give 8 or more for intervals and calibration."}},
 		{"worse than a baseline", []briefCase{with(func(c *briefCase) { c.skill, c.baseline, c.dispersion, c.flat = -0.1, -0.2, "too_small", false })}, []string{
 			"The forecast error (CRPS) is 10.0 % larger than that of the raw ensemble of 10 members (95 % interval 5.0 to 15.0 %). Relative to the best baseline, emos, it is 20.0 % larger (95 % interval 15.0 to 25.0 %).",
-			"On average its spread fits its error (spread / error 1.00), but large misses are more frequent than it states.",
+			"Spread is uneven between cases: on average it equals the error (spread/error 1.00), but the reference falls into the tails too often (convexity +0.200).",
 			"Watch: it is worse at t 850hPa +48h (10.0 % larger than raw10), t 850hPa +48h (20.0 % larger than emos)."}},
 		{"too confident, biased", []briefCase{with(func(c *briefCase) { c.ratio, c.dispersion, c.flat, c.bias = 0.8, "too_small", false, 0.5 })}, []string{"The forecast",
 			"It is too confident: analyses fall outside its ranges more often than it states (spread / error 0.80).",
