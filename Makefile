@@ -149,7 +149,7 @@ cover: setup-test
 NOTEBOOKS := $(addprefix notebooks/,first-forecast.ipynb verification.ipynb engine-internals.ipynb spatial-splits.ipynb)
 notebooks: build setup-test
 	rm -rf notebooks/runs
-	PATH=$(CURDIR)/build/kernel:$$PATH JUPYTER_DATA_DIR=$(CURDIR)/build/kernel/jupyter build/venv/bin/python scripts/notebooks.py --keep $(NOTEBOOKS) 2>build/notebooks.log
+	GOFLAGS= PATH=$(CURDIR)/build/kernel:$$PATH JUPYTER_DATA_DIR=$(CURDIR)/build/kernel/jupyter build/venv/bin/python scripts/notebooks.py --keep $(NOTEBOOKS) 2>build/notebooks.log
 
 clean:
 	rm -rf bin build/cover.out

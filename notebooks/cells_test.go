@@ -131,7 +131,8 @@ func jupyter(t *testing.T, folder string, keep bool, paths ...string) string {
 		args = append(args, "--keep")
 	}
 	cmd := exec.Command("../build/venv/bin/python", append(args, paths...)...)
-	cmd.Env = append(os.Environ(), "JUPYTER_DATA_DIR="+filepath.Join(kernel, "jupyter"), "PATH="+kernel+string(os.PathListSeparator)+os.Getenv("PATH"))
+	// As at a user's, not as make builds: with trimmed paths every cell would be another version of the program.
+	cmd.Env = append(os.Environ(), "GOFLAGS=", "JUPYTER_DATA_DIR="+filepath.Join(kernel, "jupyter"), "PATH="+kernel+string(os.PathListSeparator)+os.Getenv("PATH"))
 	var out, log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &log
 	if err := cmd.Run(); err != nil {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// section1 is a section 1 of edition 1 with a local section of ECMWF.
-func section1(parameter, table, class, kind, stream int) Octets {
+// forecastSection1 is a section 1 of edition 1 with a local section of ECMWF.
+func forecastSection1(parameter, table, class, kind, stream int) Octets {
 	o := make(Octets, 52)
 	for n, x := range map[int]int{4: table, 5: centreECMWF, 9: parameter, 42: class, 43: kind, 44: stream >> 8, 45: stream & 255} {
 		o[n-1] = byte(x)
@@ -21,19 +21,19 @@ func TestIntervalECMWF(t *testing.T) {
 		o    Octets
 		want time.Duration
 	}{
-		{"operational ensemble", section1(228, 128, 1, 11, 1035), lead},
-		{"seasonal forecast of C3S", section1(228, 128, 31, 9, 1220), lead},
-		{"ERA-Interim", section1(169, 128, 14, 9, 1025), lead},
-		{"ERA5-Land", section1(228, 128, 33, 9, 1025), lead},
-		{"ERA5", section1(228, 128, 23, 9, 1025), time.Hour},
-		{"members of ERA5", section1(228, 128, 23, 9, 1030), 3 * time.Hour},
-		{"long window of ERA5", section1(228, 128, 23, 9, 1249), 0},
-		{"ERA6", section1(228, 128, 40, 9, 1025), 0},
-		{"monthly means of sums", section1(228, 128, 14, 9, 1075), 0},
-		{"an analysis", section1(228, 128, 1, 2, 1025), 0},
-		{"temperature", section1(130, 128, 1, 11, 1035), 0},
-		{"another table", section1(228, 2, 1, 11, 1035), 0},
-		{"no local section", section1(228, 128, 1, 11, 1035)[:40], 0},
+		{"operational ensemble", forecastSection1(228, 128, 1, 11, 1035), lead},
+		{"seasonal forecast of C3S", forecastSection1(228, 128, 31, 9, 1220), lead},
+		{"ERA-Interim", forecastSection1(169, 128, 14, 9, 1025), lead},
+		{"ERA5-Land", forecastSection1(228, 128, 33, 9, 1025), lead},
+		{"ERA5", forecastSection1(228, 128, 23, 9, 1025), time.Hour},
+		{"members of ERA5", forecastSection1(228, 128, 23, 9, 1030), 3 * time.Hour},
+		{"long window of ERA5", forecastSection1(228, 128, 23, 9, 1249), 0},
+		{"ERA6", forecastSection1(228, 128, 40, 9, 1025), 0},
+		{"monthly means of sums", forecastSection1(228, 128, 14, 9, 1075), 0},
+		{"an analysis", forecastSection1(228, 128, 1, 2, 1025), 0},
+		{"temperature", forecastSection1(130, 128, 1, 11, 1035), 0},
+		{"another table", forecastSection1(228, 2, 1, 11, 1035), 0},
+		{"no local section", forecastSection1(228, 128, 1, 11, 1035)[:40], 0},
 	} {
 		if got := intervalECMWF(c.o, lead); got != c.want {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
