@@ -564,8 +564,8 @@ func (m *Model) toPhysical(out *Forecast, init ensemble.Init, stats []task.Stati
 	return nil
 }
 
-// NotFinite is what an output that is not finite is called in errors, also in those that other ranks report.
-const NotFinite = "the network's output is not finite"
+// NotFinite is what an output that is no distribution is called in errors, also in those that other ranks report.
+const NotFinite = "the network's output is not finite, or its spread is not positive"
 
 // notFiniteError makes the error of an output that is not finite, or of a spread that is not positive.
 func notFiniteError(k *task.Task, init ensemble.Init, at, point int, why string) error {

@@ -16,6 +16,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/ckpt"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/ensemble/run/runtest"
 	"github.com/ensemble-weather/ensemble/ensemble/run/samples/samplestest"
 	"github.com/ensemble-weather/ensemble/ensemble/run/train"
@@ -192,7 +193,7 @@ func newStoppedCase(t *testing.T, i int) *stoppedCase {
 			}
 			return err
 		})
-		if code := exit.CodeOf(err); err == nil || code != exit.Usage && code != exit.NoDevice && code != exit.No {
+		if code := exit.CodeOf(err); err == nil || code != exit.Usage && code != exit.NoDevice && code != exit.No && !strings.Contains(err.Error(), model.NotFinite) {
 			runtest.Must(t, err)
 			return c
 		}
