@@ -88,12 +88,12 @@ func isPlain(r rune) bool {
 	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./=:,@%+", r)
 }
 
-// firstWord returns the first argument after a command that is not a flag; "" without one.
+// firstWord returns the argument that directly follows a command; "" if that is a flag, or there is none.
 func firstWord(args []string, cmd *cobra.Command) string {
 	depth := len(strings.Fields(cmd.CommandPath())) - 1
 	for _, a := range args {
-		if strings.HasPrefix(a, "-") {
-			continue
+		if strings.HasPrefix(a, "-") { // the words behind it may be its value
+			return ""
 		}
 		if depth == 0 {
 			return a

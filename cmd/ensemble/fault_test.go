@@ -976,7 +976,7 @@ func TestCheckUsage(t *testing.T) {
 	for _, expect := range []string{"members", "members=", "members=x", "steps=0:48", "steps=48:0:24", "colour=red", "members=2,members=3", "levels=tropopause", "members=9-2", "steps=-6"} {
 		f.check(exit.Usage, []string{"error[E064]", "--expect"}, "f", "--expect", expect)
 	}
-	f.check(exit.Usage, []string{"missing argument"})
+	f.check(exit.Usage, []string{"missing files"})
 	f.check(exit.Usage, []string{"mutually exclusive"}, "-c", f.config, "--expect", "members=4")
 }
 

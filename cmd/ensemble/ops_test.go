@@ -75,7 +75,8 @@ func newSite(t *testing.T, run string, cycles, members int, deadline time.Durati
 	var text strings.Builder
 	for _, v := range [][2]string{{"ENSEMBLE", program}, {"RUN_DIR", run}, {"INPUT", s.input}, {"PRODUCTS", s.products}, {"LOGS", s.logs},
 		{"DEADLINE", fmt.Sprintf("+%gs", deadline.Seconds())}, {"AMEND_DEADLINE", "+10m"}, {"XDG_CACHE_HOME", os.Getenv("XDG_CACHE_HOME")}, {"ENSEMBLE_DECODE", os.Getenv("ENSEMBLE_DECODE")},
-		{"ENSEMBLE_MEMBERS_POLL", "0.1s"}, {"ENSEMBLE_MEMBERS_EXPECTED", strconv.Itoa(members)}, {"ENSEMBLE_MEMBERS_MINIMUM", strconv.Itoa(members / 2)}, {"GOMAXPROCS", "1"}} {
+		{"ENSEMBLE_MEMBERS_POLL", "0.1s"}, {"ENSEMBLE_MEMBERS_EXPECTED", strconv.Itoa(members)}, {"ENSEMBLE_MEMBERS_MINIMUM", strconv.Itoa(members / 2)}, {"GOMAXPROCS", "1"},
+		{"SOURCE_DATE_EPOCH", "1000000000"}} { // products of the same input are equal
 		fmt.Fprintf(&text, "export %s='%s'\n", v[0], v[1])
 	}
 	text.WriteString(". \"$OPS/site.sh\"\n")

@@ -44,6 +44,10 @@ var decorations = []string{"ens", "ensemble", "eps", "member", "members", "fc", 
 // nameParts separates the parts of a name.
 var nameParts = regexp.MustCompile(`[_. -]+`)
 
+// lettersOnly matches the name of a quantity alone. Numbers behind other names, such as "t_above", may be thresholds or
+// probabilities.
+var lettersOnly = regexp.MustCompile(`^[A-Za-z]+$`)
+
 // upperNames are names of variables in capitals that are in wide use.
 var upperNames = map[string]string{"T": "t", "U": "u", "V": "v", "Q": "q", "Z": "z", "TP": "tp", "T2M": "2t", "D2M": "2d", "U10": "10u", "V10": "10v", "MSL": "msl", "MSLP": "msl", "PSL": "msl", "SP": "sp",
 	"SST": "sst", "SKT": "skt", "TEMP": "t", "GH": "gh", "TCC": "tcc", "RH": "r", "PRECIP": "tp", "precip": "tp", "precipitation": "tp", "rain": "tp", "gust": "10fg", "wind_gust": "10fg"}
@@ -79,7 +83,7 @@ func guess(own, identified, native string) (name string, level *ensemble.Level, 
 			return "", nil, false
 		}
 		level = &l
-		if name = byName(stem); name == "" && isKnown {
+		if name = byName(stem); name == "" && isKnown && lettersOnly.MatchString(stem) {
 			name = identified // the standard name states the quantity
 		}
 	}

@@ -126,7 +126,7 @@ func TestDataOnOneGrid(t *testing.T) {
 	an := "data.analyses=[" + coarseAnalyses(t, plain) + "]"
 	_, err = dataOf(t, demotest.Config(t, f, few, an), nil)
 	var e *exit.Error
-	if !errors.As(err, &e) || e.Code != exit.BadData || e.What != "grids differ" || !strings.Contains(e.Fix, "data.grid.to") {
+	if !errors.As(err, &e) || e.Code != exit.BadData || e.What != "grids differ" || !strings.Contains(e.Fix, "grid: {to: forecasts}") {
 		t.Fatalf("two grids: %v", err)
 	}
 	for _, c := range []struct {

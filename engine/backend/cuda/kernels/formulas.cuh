@@ -13,6 +13,7 @@ DEVICE float f_at_least(float x, float y) { return x >= y ? 1.0f : 0.0f; }
 
 DEVICE float f_relu(float x) { return x > 0 || x != x ? x : 0; }
 DEVICE float f_relu_grad(float y, float dy) { return y > 0 ? dy : 0; }
+DEVICE float f_stop_gradient(float x) { return x; }
 DEVICE float f_exp(float x) { return expf(x); }
 DEVICE float f_exp_grad(float y, float dy) { return dy * y; }
 DEVICE float f_log(float x) { return logf(x); }
