@@ -249,10 +249,10 @@ func setSwap(b *Backend, q backend.Request) (backend.Kernel, error) {
 	return w.kernel("set_swap")
 }
 
-// copied prepares operations that do not change a plain value, reshape and
+// copied prepares operations that do not change a value as it is stored, reshape and
 // stop_gradient.
 func copied(b *Backend, q backend.Request) (backend.Kernel, error) {
 	w := &work{b: b}
-	w.copyBox(at(q.In[0]), at(q.Out), bytesOf(q.Out), boxAxis{q.Out.Shape.Size(), 1, 1})
+	w.copyBox(at(q.In[0]), at(q.Out), bytesOf(q.Out), boxAxis{int(elems(q.Out)), 1, 1})
 	return w.kernel("copy")
 }
