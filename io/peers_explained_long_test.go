@@ -34,6 +34,7 @@ var peerExplanations = []peerExplanation{
 	{tool: "CDO", what: "not read", words: "Parameter not defined at timestep 1", why: "CDO 2.1.1 wants the same variables at each time"},
 	{tool: "CDO", what: "not read", words: "Found more than one time variable", why: "CDO 2.1.1 wants one time"},
 	{tool: "CDO", what: "not read", words: "Decompression for 30 not implemented", why: "CDO 2.1.1 lacks the second order packing of edition 1"},
+	{"corpus/grib1_accumulations_*/fc.grib1", "ecCodes", "statistic", "", "ecCodes takes sums of ECMWF for instants, as the time range indicator states; class and stream decide here"},
 	{"corpus/grib1_units_of_time/fc.grib1", "", "", "", "a month has 30 days there and is one by the calendar here, as FM 92 says"},
 	{"corpus/grib2_month_interval/fc.grib2", "", "", "", "a month has 30 days there and is one by the calendar here, as FM 92 says"},
 	{"corpus/grib2_statistic_of_statistic/fc.grib2", "ecCodes", "statistic", "", "ecCodes names one of two time ranges"},

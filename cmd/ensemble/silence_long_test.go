@@ -99,12 +99,14 @@ func TestLongSilence(t *testing.T) {
 // tooWide returns the first line of progress that exceeds a number of columns. Lines that are not replaced, such as
 // warnings, may be longer.
 func tooWide(output string, columns int) string {
-	for part := range strings.SplitSeq(output, "\r") {
+	parts := strings.Split(output, "\r")
+	for i, part := range parts {
 		line, updated := strings.CutPrefix(part, "\x1b[K")
 		for _, code := range []string{"\x1b[1m", "\x1b[0m"} {
 			line = strings.ReplaceAll(line, code, "")
 		}
-		if n := len([]rune(line)); updated && !strings.Contains(line, "\n") && n > columns {
+		kept := strings.Contains(line, "\n") || i+1 < len(parts) && strings.HasPrefix(parts[i+1], "\n") // a terminal ends lines with \r\n
+		if n := len([]rune(line)); updated && !kept && n > columns {
 			return fmt.Sprintf("%d: %s", n, line)
 		}
 	}

@@ -282,7 +282,7 @@ func (o *Options) products(ctx context.Context, d *dataset) ([]manifest.File, er
 			return nil, err
 		}
 		if _, err := predict.Run(ctx, predict.Options{RunDir: runDir, Input: input, Init: start.Time, Out: out, Formats: []product.Format{product.NetCDF}, Overwrite: product.OverwriteAlways,
-			Threads: o.Threads, Command: "ensemble experiment run " + e.Name, Version: o.Version, Timings: o.Timings, Progress: o.Progress}); err != nil {
+			Threads: o.Threads, Command: "ensemble experiment run " + e.Name, Version: o.Version, Created: start.Time, Timings: o.Timings, Progress: o.Progress}); err != nil { // a record has no time of its own
 			return nil, err
 		}
 		files, err := filepath.Glob(filepath.Join(out, ensemble.InitAt(start.Time).Format("2006010215")+"*", "*.nc"))

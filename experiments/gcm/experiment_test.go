@@ -13,7 +13,7 @@ func TestExperimentIsSound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(e.Data.Files) != 34 || len(e.Scores) != 4 || len(e.SkillScores) != 14 {
+	if len(e.Data.Files) != 34 || len(e.Scores) != 4 || len(e.SkillScores) != 13 {
 		t.Errorf("%d files, %d scores and %d skill scores", len(e.Data.Files), len(e.Scores), len(e.SkillScores))
 	}
 	for _, s := range e.Scores {

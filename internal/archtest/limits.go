@@ -112,7 +112,7 @@ var exceptions = map[string]map[string]exception{
 		"ensemble/run/casestudy.Row":            {21, reasonColumn},
 		"ensemble/run/check.inspectRow":         {29, reasonColumn},
 		"ensemble/run/plan.PlannedStep":         {21, reasonColumn},
-		"ensemble/run/predict.Options":          {23, "the options of a prediction: a field is an option of the command"},
+		"ensemble/run/predict.Options":          {24, "the options of a prediction: a field is an option of the command"},
 		"ensemble/run/samples.StoreReport":      {16, reasonColumn},
 		"ensemble/serve.metrics":                {17, "a field is a metric"},
 		"ensemble/serve.state":                  {16, reasonState},

@@ -45,8 +45,9 @@ type Options struct {
 	// workspaces alone; 0: no limit. Limits change no bits of the result.
 	MemoryBytes, WorkspaceBytes int64
 
-	Command     string // command line, for the history attribute of the products
-	Version     string // version of the program, for the products
+	Command     string    // command line, for the history attribute of the products
+	Version     string    // version of the program, for the products
+	Created     time.Time // time of processing in the history of products; zero: now
 	Progress    *progress.Reporter
 	Warn        func(string)              `json:"-"` // receives what the prediction waits for; nil drops it
 	OnUnrelated func(input.UnrelatedFile) `json:"-"` // receives, once each, files in input folders that are not input; nil drops them

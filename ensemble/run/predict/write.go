@@ -45,7 +45,9 @@ func (in *openInput) publication(ctx context.Context, init ensemble.Init, ch *pr
 	if err != nil {
 		return nil, pub, err
 	}
-	q.Created = time.Now()
+	if q.Created = in.p.options.Created; q.Created.IsZero() {
+		q.Created = time.Now()
+	}
 	q.Command, q.Version, q.ModelChecksum = in.found.command, in.p.options.Version, sum
 	q.Control = cmp.Or(in.p.options.Policy.Members.Control, q.Control)
 	for _, m := range r.Members {
