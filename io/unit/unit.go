@@ -56,7 +56,21 @@ var (
 // Normalise returns the UDUNITS spelling of a unit: "m**2 s**-2", "m^2/s^2" and "m2.s-2"
 // become "m2 s-2". It rewrites text and does not parse: unknown words stay. Use ToSI for
 // values; this is for units that are only shown or compared.
+//
+// Cost: a map access after the first call for a unit; it is called for each field of a file.
 func Normalise(s string) string {
+	if u, ok := normalised.Load(s); ok {
+		return u.(string)
+	}
+	u := normalise(s)
+	normalised.Store(s, u)
+	return u
+}
+
+// normalised holds results of Normalise.
+var normalised sync.Map // string → string
+
+func normalise(s string) string {
 	s = strings.Join(strings.Fields(product.ReplaceAllString(s, " $1")), " ")
 	s = power.ReplaceAllString(s, "$1$2")
 	s = slash.ReplaceAllStringFunc(s, func(m string) string {

@@ -579,8 +579,15 @@ const directionReason = " is a direction, which cannot be averaged, interpolated
 // reported once.
 func DirectionFaults(entries []ensemble.Entry) (faults []Fault) {
 	seen := map[string]bool{}
+	type quantity struct{ variable, native, long string }
+	tested := map[quantity]bool{} // files have many fields of few quantities
 	for _, e := range entries {
-		if !seen[e.Variable] && e.IsDirection() {
+		q := quantity{e.Variable, e.NativeUnit, e.LongName}
+		if tested[q] || seen[e.Variable] {
+			continue
+		}
+		tested[q] = true
+		if e.IsDirection() {
 			seen[e.Variable] = true
 			faults = append(faults, Fault{Kind: FaultUnit, Code: exit.BadData, What: e.Variable + directionReason,
 				Why: fmt.Sprintf("unit %q: 350 and 10 degrees are 20 degrees apart, and their mean is 0, not 180", e.NativeUnit),
