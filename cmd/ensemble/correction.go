@@ -147,7 +147,7 @@ var otherFlagNames = map[string][]string{
 	"inputs": {"input"}, "file": {"input", "config"}, "files": {"input"}, "in": {"input"}, "forecasts": {"forecast", "input"}, "fc": {"forecast", "input"}, "products": {"forecast"},
 	"analyses": {"analysis"}, "an": {"analysis"}, "obs": {"analysis"}, "observations": {"analysis"}, "reference": {"analysis"}, "references": {"analysis"}, "truth": {"analysis"},
 	"ensemble": {"members"}, "cores": {"threads"}, "jobs": {"threads"}, "num-threads": {"threads"}, "targets": {"target"}, "variable": {"target", "variables"}, "conf": {"config"}, "yaml": {"config"},
-	"date": {"init"}, "init-time": {"init"}, "cycle": {"init"}, "force": {"overwrite"}, "units": {"units"},
+	"date": {"init"}, "init-time": {"init"}, "cycle": {"init"}, "force": {"overwrite"},
 }
 
 // namedOtherwise returns the flag of a command that another program calls by a name; "" without one.

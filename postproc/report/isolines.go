@@ -328,7 +328,7 @@ func (c *picture) spaghettiSVG(mw float64) string {
 				}
 				d.WriteString(polyline(simplified(line)))
 			}
-			fmt.Fprintf(&b, `<path class="noodle %s" d="%s"><title>%s</title></path>`, s.Kind, d.String(), html.EscapeString(s.Name))
+			fmt.Fprintf(&b, `<path class="strand %s" d="%s"><title>%s</title></path>`, s.Kind, d.String(), html.EscapeString(s.Name))
 		}
 	}
 	return b.String()

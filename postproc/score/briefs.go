@@ -1,6 +1,9 @@
 package score
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // Brief contains what a reader wants to know first about one target, over the whole area and all dates.
 type Brief struct {
@@ -45,15 +48,7 @@ func (r *Result) Briefs() (all []Brief) {
 				b.Ranking = append(b.Ranking, o)
 			}
 		}
-		slices.SortStableFunc(b.Ranking, func(a, c Value) int {
-			switch {
-			case a.Value < c.Value:
-				return -1
-			case a.Value > c.Value:
-				return 1
-			}
-			return 0
-		})
+		slices.SortStableFunc(b.Ranking, func(a, c Value) int { return cmp.Compare(a.Value, c.Value) })
 		all = append(all, b)
 	}
 	return all

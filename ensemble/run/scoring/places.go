@@ -101,7 +101,7 @@ type PlaceScore struct {
 	P          []float32 // two-sided p-value of equal scores
 }
 
-// placeScores returns the mean differences with their p-values (score.DieboldMariano, with memory).
+// placeScores returns the mean differences with their p-values (score.DieboldMarianoMap, with memory).
 //
 // Missing: dates without a value at a point do not count; NaN at points with fewer than three dates.
 func (s *Scoring) placeScores() (out []PlaceScore) {
@@ -109,18 +109,22 @@ func (s *Scoring) placeScores() (out []PlaceScore) {
 		return nil
 	}
 	for i, at := range s.places.references {
+		if len(s.places.series[i]) == 0 {
+			continue
+		}
 		n := len(s.places.points)
 		found := PlaceScore{s.Systems[0][at].Name, make([]float32, n), make([]float32, n)}
+		p := score.DieboldMarianoMap(s.places.series[i], 0)
 		for k := range n {
-			var d []float64
+			sum, dates := 0.0, 0
 			for _, date := range s.places.series[i] {
 				if v := float64(date[k]); !math.IsNaN(v) {
-					d = append(d, v)
+					sum += v
+					dates++
 				}
 			}
-			test := score.DieboldMariano(d, 0)
-			found.Difference[k], found.P[k] = float32(test.Mean), float32(test.P)
-			if len(d) < 3 {
+			found.Difference[k], found.P[k] = float32(sum/float64(dates)), float32(p[k])
+			if dates < 3 {
 				found.Difference[k] = float32(math.NaN())
 			}
 		}
