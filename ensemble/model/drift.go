@@ -48,22 +48,26 @@ func (d *Drift) Score(init ensemble.Init, k ensemble.Key, s drift.Summary) (x Dr
 const DriftFile = "drift.safetensors"
 
 // Tensors of the file: seasonal coefficients and standard deviations of level, spread and boxes of
-// each field, and departures.
+// each field, departures, and least spreads.
 const (
-	driftSeasons    = "seasons"
-	driftDepartures = "departures"
-	driftInits      = "inits" // metadata key
-	seasonNumbers   = 4       // three coefficients and a standard deviation
+	driftSeasons      = "seasons"
+	driftDepartures   = "departures"
+	driftLeastSpreads = "least_spreads"
+	driftInits        = "inits" // metadata key
+	seasonNumbers     = 4       // three coefficients and a standard deviation
 )
 
 // Save writes the statistics as a safetensors file.
 //
-// Shape: seasons [field][2 + boxes][3 coefficients, standard deviation], departures [field][2].
+// Shape: seasons [field][2 + boxes][3 coefficients, standard deviation], departures [field][2],
+// least_spreads [field].
 // Errors: exit 73 or 74.
 func (d *Drift) Save(path string) error {
 	n := d.Boxes.Len() + 2
 	seasons, departures := make([]float64, 0, len(d.Fields)*n*seasonNumbers), make([]float64, 0, 2*len(d.Fields))
-	for _, f := range d.Fields {
+	leastSpreads := make([]float64, len(d.Fields))
+	for i, f := range d.Fields {
+		leastSpreads[i] = f.LeastSpread
 		for _, s := range append([]drift.SeasonalCycle{f.Mean, f.Spread}, f.Pattern...) {
 			seasons = append(append(seasons, s.Coefficients[:]...), s.SD)
 		}
@@ -72,6 +76,7 @@ func (d *Drift) Save(path string) error {
 	return ckpt.WriteFile(path, []ckpt.Tensor{
 		{Name: driftSeasons, Shape: []int{len(d.Fields), n, seasonNumbers}, Data: seasons},
 		{Name: driftDepartures, Shape: []int{len(d.Fields), 2}, Data: departures},
+		{Name: driftLeastSpreads, Shape: []int{len(d.Fields)}, Data: leastSpreads},
 	}, map[string]string{driftInits: strconv.Itoa(d.Inits)})
 }
 
@@ -96,16 +101,16 @@ func (m *Model) LoadDrift(dir string) (*Drift, error) {
 	for _, t := range tensors {
 		of[t.Name], _ = t.Data.([]float64)
 	}
-	seasons, departures := of[driftSeasons], of[driftDepartures]
-	if len(seasons) != fields*n*seasonNumbers || len(departures) != 2*fields {
+	seasons, departures, leastSpreads := of[driftSeasons], of[driftDepartures], of[driftLeastSpreads]
+	if len(seasons) != fields*n*seasonNumbers || len(departures) != 2*fields || len(leastSpreads) != fields {
 		return nil, &exit.Error{Code: exit.BadData, What: "the statistics of the training data are damaged", At: path,
-			Why: fmt.Sprintf("%d and %d values do not match %d fields with %d boxes", len(seasons), len(departures), fields, n-2), Fix: "train again, or copy the whole folder again"}
+			Why: fmt.Sprintf("%d, %d and %d values do not match %d fields with %d boxes", len(seasons), len(departures), len(leastSpreads), fields, n-2), Fix: "train again, or copy the whole folder again"}
 	}
 	d.Fields = make([]drift.Field, fields)
 	for i := range d.Fields {
 		f := &d.Fields[i]
 		f.Pattern = make([]drift.SeasonalCycle, n-2)
-		f.Departure = [2]float64(departures[2*i:])
+		f.Departure, f.LeastSpread = [2]float64(departures[2*i:]), leastSpreads[i]
 		for k := range n {
 			x := seasons[(i*n+k)*seasonNumbers:]
 			s := drift.SeasonalCycle{Coefficients: [3]float64(x[:3]), SD: x[3]}

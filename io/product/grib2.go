@@ -45,7 +45,7 @@ func WriteGRIB2(ctx context.Context, enc Encoder, path string, p *Product, o Opt
 		}
 	}
 	if p.Locations != nil {
-		return notRepresentable(path, fmt.Errorf("stations"))
+		return notRepresentable(path, fmt.Errorf("they are at stations, and GRIB2 has grids only"))
 	}
 	lay := gribLayout(p.Grid, o)
 	g := &gribBuilder{lay: &lay, opt: o}
@@ -210,7 +210,7 @@ func WriteEnsembleGRIB2(ctx context.Context, enc Encoder, path string, f *ensemb
 // is exit 64, because another format or input avoids it.
 func notRepresentable(path string, err error) error {
 	return &exit.Error{Code: exit.Usage, What: "these fields cannot be encoded in GRIB2", At: path, Why: err.Error(),
-		Fix: "write NetCDF instead, or give GRIB2 input, whose messages can be cloned", Err: err}
+		Fix: "write NetCDF instead (`--format netcdf`), or give GRIB2 input, whose messages can be cloned", Err: err}
 }
 
 // edition2 reports whether a message is GRIB2. Octet 8 holds the edition. nil is not.

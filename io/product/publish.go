@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
@@ -147,7 +148,7 @@ func Publish(ctx context.Context, enc Encoder, root string, p *Product, pub Publ
 	}
 	defer os.RemoveAll(stage)
 	if m.Outputs, err = writeAll(ctx, enc, stage, p, m.Formats, pub.Options); err != nil {
-		return nil, false, err
+		return nil, false, atDestination(err, stage, dir)
 	}
 	if err := m.stamp(); err != nil {
 		return nil, false, err
@@ -162,6 +163,14 @@ func Publish(ctx context.Context, enc Encoder, root string, p *Product, pub Publ
 		return nil, false, exit.CreateError(dir, err)
 	}
 	return m, false, nil
+}
+
+// atDestination replaces the temporary directory in the place of an error by the directory of the product.
+func atDestination(err error, stage, dir string) error {
+	if e := (*exit.Error)(nil); errors.As(err, &e) {
+		e.At = strings.Replace(e.At, stage, dir, 1)
+	}
+	return err
 }
 
 // stamp sets the end of the work. SOURCE_DATE_EPOCH replaces start and end.

@@ -291,6 +291,17 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// A refusal names the file that was asked for, not the temporary one.
+func TestRefusalsNameTheFile(t *testing.T) {
+	root := t.TempDir()
+	p := testProduct(globe(ensemble.SourceOrder{}))
+	p.Fields = []product.Field{{Variable: "hail", Unit: "m", Kind: product.Mean, Values: make([]float32, p.Grid.Size())}}
+	_, _, err := product.Publish(context.Background(), encoder(t), root, p, product.Publication{Formats: []product.Format{product.GRIB2}})
+	if want := filepath.Join(root, "2026010100", "2026010100_"); exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "partial") {
+		t.Errorf("got %v, want exit 64 at %s", err, want)
+	}
+}
+
 // A cancelled child leaves the old file and no other.
 func TestCancelledWriteKeepsTheOldFile(t *testing.T) {
 	dir := t.TempDir()

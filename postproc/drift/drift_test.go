@@ -1,6 +1,7 @@
 package drift
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -216,12 +217,49 @@ func make32(n int, x float32) []float32 {
 	return out
 }
 
+// Dry days, on which all members are equal, are part of the climate of rain and no drift; they do not hide a spread that is
+// too large. Of temperature, equal members are a drift.
+func TestEqualMembers(t *testing.T) {
+	w := newWeather(5)
+	b := NewBoxes(w.grid)
+	var inits []Summary
+	var valid []time.Time
+	for i := range 120 {
+		day := time.Date(2001, 1, 1+3*i, 0, 0, 0, 0, time.UTC)
+		s := b.Summarise(w.day(day))
+		if i%10 == 3 {
+			s.Spread = math.Log(minSpread)
+		}
+		inits, valid = append(inits, s), append(valid, day)
+	}
+	f, err := Fit(b, inits, valid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := f.Distance(b, inits[3], valid[3]); math.Abs(d.Spread) > 6 {
+		t.Errorf("a dry day: %.1f standard deviations", d.Spread)
+	}
+	wide := inits[4]
+	wide.Spread += math.Log(10000)
+	if d := f.Distance(b, wide, valid[4]); d.Spread < 6 {
+		t.Errorf("ten thousand times the spread: %.1f standard deviations", d.Spread)
+	}
+	all := w.fit(t, b, 60, 5)
+	day := time.Date(2002, 3, 1, 0, 0, 0, 0, time.UTC)
+	s := b.Summarise(w.day(day))
+	s.Spread = math.Log(minSpread)
+	d := all.Distance(b, s, day)
+	if want := "all members of t are equal: no spread (" + fmt.Sprintf("%.1f", math.Abs(d.Spread)) + " standard deviations)"; d.Describe("t", "K") != want {
+		t.Errorf("%q, want %q", d.Describe("t", "K"), want)
+	}
+}
+
 // TestDescribe: a drift is stated in the unit of the variable, or as a ratio of spreads.
 func TestDescribe(t *testing.T) {
 	cycle := func(mean, sd float64) SeasonalCycle {
 		return SeasonalCycle{Coefficients: [3]float64{mean}, SD: sd}
 	}
-	f := &Field{Mean: cycle(280, 0.5), Spread: cycle(math.Log(1.5), 0.1), Departure: [2]float64{0, 1}}
+	f := &Field{Mean: cycle(280, 0.5), Spread: cycle(math.Log(1.5), 0.1), LeastSpread: math.Log(0.015), Departure: [2]float64{0, 1}}
 	valid := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for want, s := range map[string]Summary{
 		"mean of t is 8 K above that of training (16.0 standard deviations)":          {Mean: 288, Spread: math.Log(1.5)},

@@ -38,9 +38,12 @@ func phase(t time.Time) [3]float64 {
 // Field holds the statistics of one field over the training inits.
 //
 // Shape: Pattern [box]. Departure holds the mean and the standard deviation of the
-// logarithm of the pattern's root mean square distance.
+// logarithm of the pattern's root mean square distance. Smaller spreads count as LeastSpread, a natural
+// logarithm: all members are dry on some days, and the spread of 0 would determine the standard deviation of
+// the logarithm.
 type Field struct {
 	Mean, Spread SeasonalCycle
+	LeastSpread  float64
 	Pattern      []SeasonalCycle
 	Departure    [2]float64
 }
@@ -87,7 +90,8 @@ func Fit(b *Boxes, inits []Summary, valid []time.Time) (Field, error) {
 		return fitSeasonalCycle(terms, phases, values)
 	}
 	f.Mean, _ = fit(func(s *Summary) float64 { return s.Mean })
-	f.Spread, _ = fit(func(s *Summary) float64 { return s.Spread })
+	f.LeastSpread = leastSpread(inits)
+	f.Spread, _ = fit(func(s *Summary) float64 { return f.spread(*s) })
 	f.Spread.SD = max(f.Spread.SD, minSpreadSD)
 	squares, weights := make([]float64, n), make([]float64, n)
 	for k := range f.Pattern {
@@ -116,6 +120,29 @@ const minDepartureSD = 0.05 / 6
 // minSpreadSD bounds the standard deviation of the logarithm of a spread from below: six
 // of them correspond to a spread that is a quarter smaller or a third larger.
 const minSpreadSD = 0.05
+
+// leastSpreadRatio is the ratio of Field.LeastSpread to the root mean square spread of the training inits.
+const leastSpreadRatio = 0.01
+
+// leastSpread is the logarithm of leastSpreadRatio times the root mean square of the known spreads.
+func leastSpread(inits []Summary) float64 {
+	var squares, known float64
+	for _, s := range inits {
+		if s.Spread == s.Spread {
+			squares += math.Exp(2 * s.Spread)
+			known++
+		}
+	}
+	return math.Log(max(leastSpreadRatio*math.Sqrt(squares/max(known, 1)), minSpread))
+}
+
+// spread is the spread of a summary, at least LeastSpread. NaN stays.
+func (f *Field) spread(s Summary) float64 {
+	if s.Spread < f.LeastSpread {
+		return f.LeastSpread
+	}
+	return s.Spread
+}
 
 // departure is the logarithm of the root mean square distance √(squares/weight).
 func departure(squares, weight float64) float64 {
@@ -305,7 +332,7 @@ func (f *Field) Distance(b *Boxes, s Summary, valid time.Time) Distance {
 		}
 		return min(max(x, -maxDistance), maxDistance)
 	}
-	return Distance{Mean: known(f.Mean.distance(s.Mean, valid)), Spread: known(f.Spread.distance(s.Spread, valid)),
+	return Distance{Mean: known(f.Mean.distance(s.Mean, valid)), Spread: known(f.Spread.distance(f.spread(s), valid)),
 		Pattern:   known((departure(squares, weight) - f.Departure[0]) / f.Departure[1]),
 		MeanShift: finite(s.Mean - f.Mean.At(valid)), SpreadRatio: finite(math.Exp(s.Spread - f.Spread.At(valid)))}
 }
@@ -321,6 +348,9 @@ func finite(x float64) float64 {
 // maxDistance bounds distances, which are not finite for fields that never changed.
 const maxDistance = 1e6
 
+// equalMembers is the SpreadRatio below which members differ by less than their rounding to float32.
+const equalMembers = 1e-7
+
 // Describe states the largest component of the field named field, whose values have a unit:
 //
 //	mean of t at 850hPa, 48h is 8 K above that of training (26.1 standard deviations)
@@ -332,6 +362,8 @@ func (d Distance) Describe(field, unit string) string {
 		return fmt.Sprintf("mean of %s is %.3g %s below that of training (%s)", field, -d.MeanShift, unit, sd)
 	case what == "mean":
 		return fmt.Sprintf("mean of %s is %.3g %s above that of training (%s)", field, d.MeanShift, unit, sd)
+	case what == "spread" && d.SpreadRatio < equalMembers:
+		return fmt.Sprintf("all members of %s are equal: no spread (%s)", field, sd)
 	case what == "spread":
 		return fmt.Sprintf("spread of %s is %.3g times that of training (%s)", field, d.SpreadRatio, sd)
 	}
