@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"html/template"
 	"math"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -45,13 +44,10 @@ var systemNames = map[string]string{
 	"affine": "regression",
 }
 
-// rawSystem matches the names of raw ensembles.
-var rawSystem = regexp.MustCompile(`^raw(\d+)$`)
-
 // systemName is the name of a system for display.
 func systemName(system string) string {
-	if m := rawSystem.FindStringSubmatch(system); m != nil {
-		return m[1] + " raw members"
+	if n := score.RawMembers(system); n > 0 {
+		return fmt.Sprintf("%d raw members", n)
 	}
 	if name := systemNames[system]; name != "" {
 		return name
@@ -66,28 +62,6 @@ func targetName(b *score.Brief, leads bool) string {
 		name += " +" + spaced(b.Lead)
 	}
 	return name
-}
-
-// rawGain is the skill score relative to the first raw ensemble; nil without.
-func rawGain(b *score.Brief) *score.Comparison {
-	i := slices.IndexFunc(b.Gains, func(c score.Comparison) bool { return rawSystem.MatchString(c.Reference) })
-	if i < 0 {
-		return nil
-	}
-	return &b.Gains[i]
-}
-
-// baselineGain is the skill score relative to the best other system that is no raw ensemble; nil without.
-func baselineGain(b *score.Brief) *score.Comparison {
-	for _, v := range b.Ranking {
-		if v.System == b.Score.System || rawSystem.MatchString(v.System) || strings.HasPrefix(v.System, "network") {
-			continue
-		}
-		if i := slices.IndexFunc(b.Gains, func(c score.Comparison) bool { return c.Reference == v.System }); i >= 0 {
-			return &b.Gains[i]
-		}
-	}
-	return nil
 }
 
 // severalLeads reports whether targets differ in their lead.
@@ -145,35 +119,31 @@ func bracketedInterval(c *score.Comparison, confidence float64) string {
 	return fmt.Sprintf(" (%s interval %s)", share(confidence), between(c))
 }
 
-// gainLine summarises the skill scores relative to the raw ensemble and to the best baseline.
+// gainLine summarises the skill scores relative to the raw ensembles and to the best baseline.
 func gainLine(all []score.Brief, confidence float64) briefLine {
 	line := briefLine{Label: "What was gained?", Word: "Not compared", Tone: "fair"}
 	of := capitalise(mainScore(&all[0]))
-	var raw, base []*score.Comparison
 	names := map[*score.Comparison]string{}
-	for i := range all {
-		b := &all[i]
-		for _, g := range []struct {
-			c  *score.Comparison
-			to *[]*score.Comparison
-		}{{rawGain(b), &raw}, {baselineGain(b), &base}} {
-			if g.c != nil {
-				*g.to, names[g.c] = append(*g.to, g.c), targetName(b, severalLeads(all))
+	var compared []*score.Comparison
+	var parts []string
+	for _, gain := range score.MainGains() {
+		var found []*score.Comparison
+		for i := range all {
+			if c := gain(&all[i]); c != nil {
+				found, names[c] = append(found, c), targetName(&all[i], severalLeads(all))
 			}
 		}
-	}
-	var parts []string
-	for k, found := range [][]*score.Comparison{raw, base} {
 		if len(found) == 0 {
 			continue
 		}
+		compared = append(compared, found...)
 		low := slices.MinFunc(found, compareGains)
 		high := slices.MaxFunc(found, compareGains)
-		who := "the best baseline"
-		if same := !slices.ContainsFunc(found, func(c *score.Comparison) bool { return c.Reference != low.Reference }); same && k == 1 {
-			who += ", " + systemName(low.Reference)
-		} else if k == 0 {
-			who = systemName(low.Reference)
+		who := systemName(low.Reference)
+		if score.RawMembers(low.Reference) == 0 {
+			if who = "the best baseline"; !slices.ContainsFunc(found, func(c *score.Comparison) bool { return c.Reference != low.Reference }) {
+				who += ", " + systemName(low.Reference)
+			}
 		}
 		if len(found) == 1 {
 			parts = append(parts, fmt.Sprintf("%s %s than that of %s%s: %s.", of, lower(low.SkillScore), who, bracketedInterval(low, confidence), decisions(found)))
@@ -185,7 +155,7 @@ func gainLine(all []score.Brief, confidence float64) briefLine {
 		line.Text = "There is nothing to compare with: the raw members were not scored."
 		return line
 	}
-	line.Word, line.Tone = gainWord(slices.Concat(raw, base))
+	line.Word, line.Tone = gainWord(compared)
 	line.Text = strings.Join(parts, " ")
 	return line
 }
@@ -295,7 +265,7 @@ func watchLine(p *Page, all []score.Brief) briefLine {
 	var found []string
 	serious := false
 	for _, d := range []struct{ decision, text string }{{"worse", "worse than %s"}, {"undecided", "no significant difference to %s"}, {"unknown", "too few dates for an interval of the skill relative to %s"}} {
-		for _, of := range []func(*score.Brief) *score.Comparison{rawGain, baselineGain} {
+		for _, of := range score.MainGains() {
 			var names []string
 			reference := ""
 			for i := range all {
@@ -318,25 +288,27 @@ func watchLine(p *Page, all []score.Brief) briefLine {
 		}
 	}
 	for _, c := range p.Scores.Comparisons {
-		if !score.IsOverall(c.Region, c.Season) && rawSystem.MatchString(c.Reference) && c.Decision() == "worse" && c.ID == all[0].Score.ID && c.System == all[0].Score.System {
+		if !score.IsOverall(c.Region, c.Season) && score.RawMembers(c.Reference) > 0 && c.Decision() == "worse" && c.ID == all[0].Score.ID && c.System == all[0].Score.System {
 			found, serious = append(found, fmt.Sprintf("%s: worse than %s in %s", QuantityName(c.Variable, c.Level), systemName(c.Reference), strings.Join(partNames(c.Region, c.Season), ", "))), true
 		}
 	}
 	found = append(found, worsePlaces(p.Places)...)
-	if text := fewDates(all); text != "" {
-		found = append(found, text)
-	}
+	found = append(append(found, faults(all)...), biases(all)...)
 	if n := len(p.Warnings); n > 0 {
 		found = append([]string{fmt.Sprintf("%d %s, see below", n, map[bool]string{true: "warning", false: "warnings"}[n == 1])}, found...)
 	}
-	if len(found) == 0 {
+	dates, points := p.Scores.DatesText(all), len(found)
+	if dates != "" {
+		points++
+	}
+	if points == 0 {
 		line.Text = "No warnings."
-		if slices.ContainsFunc(all, func(b score.Brief) bool { return rawGain(&b) != nil || baselineGain(&b) != nil }) {
+		if slices.ContainsFunc(all, func(b score.Brief) bool { return b.Main() != nil }) {
 			line.Text = fmt.Sprintf("No warnings, and every skill score is above 0 (%d dates).", all[0].Score.N)
 		}
 		return line
 	}
-	line.Word, line.Tone = map[bool]string{true: "One point", false: fmt.Sprintf("%d points", len(found))}[len(found) == 1], "fair"
+	line.Word, line.Tone = map[bool]string{true: "One point", false: fmt.Sprintf("%d points", points)}[points == 1], "fair"
 	if serious {
 		line.Tone = "bad"
 	}
@@ -345,8 +317,28 @@ func watchLine(p *Page, all []score.Brief) briefLine {
 	if len(found) > most {
 		rest = fmt.Sprintf("; and %d more", len(found)-most)
 	}
-	line.Text = capitalise(strings.Join(found[:min(most, len(found))], "; ") + rest + ".")
+	if len(found) > 0 {
+		line.Text = capitalise(strings.Join(found[:min(most, len(found))], "; ") + rest + ". ")
+	}
+	line.Text = strings.TrimSpace(line.Text + dates)
 	return line
+}
+
+// faults states how many targets are not calibrated, so that this line does not contradict the one above; nil for none.
+func faults(all []score.Brief) []string {
+	n := 0
+	for i := range all {
+		if all[i].Verdict.Calibrated == "no" {
+			n++
+		}
+	}
+	switch {
+	case n == 0:
+		return nil
+	case len(all) == 1:
+		return []string{"not calibrated, see above"}
+	}
+	return []string{fmt.Sprintf("not calibrated in %d of %d targets", n, len(all))}
 }
 
 // worsePlaces describes, for each reference, on how much of the area the network is significantly worse. Shares
@@ -375,18 +367,21 @@ func worsePlaces(places []Panel) (out []string) {
 	return out
 }
 
-// fewDates describes how few dates are independent; "" if there are enough.
-func fewDates(all []score.Brief) string {
-	least, of := math.Inf(1), 0
+// biases describes the targets whose bias matters; nil for none.
+func biases(all []score.Brief) []string {
+	var names []string
 	for i := range all {
-		if v := &all[i].Score; v.FewIndependent() != "" && float64(v.Independent) < least {
-			least, of = float64(v.Independent), v.N
+		if b := &all[i]; b.IsBiased() {
+			names = append(names, fmt.Sprintf("%s (%+.2g %s)", lowerFirst(targetName(b, severalLeads(all))), float64(b.Bias.Value), unit(b.Bias.Unit)))
 		}
 	}
-	if of == 0 {
-		return ""
+	switch {
+	case len(names) == 0:
+		return nil
+	case len(names) > 3:
+		return []string{fmt.Sprintf("bias in %d of %d targets (%s …)", len(names), len(all), strings.Join(names[:2], ", "))}
 	}
-	return fmt.Sprintf("dates depend on each other: %d count as few as %.1f independent ones, so intervals are wide", of, least)
+	return []string{"bias of " + strings.Join(names, ", ")}
 }
 
 // partNames names region and season, unless they are the whole.
@@ -451,7 +446,7 @@ func diagramFigures(r *score.Result, b *score.Brief) (out []glanceFigure) {
 		return nil
 	}
 	raw := ""
-	if c := rawGain(b); c != nil {
+	if c := b.Input(); c != nil {
 		raw = c.Reference
 	}
 	own := b.Score.System

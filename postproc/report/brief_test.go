@@ -55,6 +55,9 @@ func TestBriefLines(t *testing.T) {
 						strings.Contains(gain.Text, "worse") != (worse > 0) || strings.Contains(watch.Text, "orse than") != (worse > 0) || strings.Contains(gain.Text, "NaN") {
 						t.Errorf("skill %v ± %g: %+v, %+v", gains, half, gain, watch)
 					}
+					if calibrated.Word != "Yes" && watch.Word == "Nothing stands out" {
+						t.Errorf("%+v beside %+v", watch, calibrated)
+					}
 					if want := map[float64]string{0.7: "No", 0.99: "Yes", 1.3: "No"}[ratio]; calibrated.Word != want || strings.Contains(calibrated.Text, "too small") != (ratio == 0.7) || strings.Contains(calibrated.Text, "too large") != (ratio == 1.3) {
 						t.Errorf("spread/error %g: %+v", ratio, calibrated)
 					}

@@ -17,7 +17,7 @@ import (
 func rankingSVG(b *score.Brief, confidence float64) string {
 	const w, left, right, row = 420.0, 136.0, 134.0, 25.0
 	low, high := math.Inf(1), math.Inf(-1)
-	for _, v := range b.Ranking {
+	for _, v := range b.Ranking() {
 		for _, x := range []float64{float64(v.Value), float64(v.CILow), float64(v.CIHigh)} {
 			if !math.IsNaN(x) {
 				low, high = math.Min(low, x), math.Max(high, x)
@@ -29,7 +29,7 @@ func rankingSVG(b *score.Brief, confidence float64) string {
 	}
 	rim := 0.04 * (high - low)
 	low, high = low-rim, high+rim
-	h := row*float64(len(b.Ranking)) + 40
+	h := row*float64(len(b.Ranking())) + 40
 	x := func(v float64) float64 { return left + (v-low)/(high-low)*(w-left-right) }
 	var s strings.Builder
 	fmt.Fprintf(&s, `<svg class="ranking" viewBox="0 0 %s %s" role="img" aria-label="%s">`, num(w), num(h), html.EscapeString(rankingAlt(b, confidence)))
@@ -46,7 +46,7 @@ func rankingSVG(b *score.Brief, confidence float64) string {
 		fmt.Fprintf(&s, `<path class="grid" d="M%s 4V%s"/><text class="tick" x="%s" y="%s" text-anchor="middle">%s</text>`, num(x(t)), num(h-34), num(x(t)), num(h-20), decimals(t, places))
 	}
 	fmt.Fprintf(&s, `<text class="tick" x="%s" y="%s" text-anchor="middle">%s</text>`, num((left+w-right)/2), num(h-4), html.EscapeString(mainScore(b)+unitInBrackets(unit(b.Score.Unit))))
-	for i, v := range b.Ranking {
+	for i, v := range b.Ranking() {
 		y := row*float64(i) + row/2 + 2
 		class := "other"
 		if v.System == b.Score.System {
@@ -76,7 +76,7 @@ func skillOver(b *score.Brief, system string) string {
 // rankingAlt describes the ranking as text, for screen readers.
 func rankingAlt(b *score.Brief, confidence float64) string {
 	var parts []string
-	for i, v := range b.Ranking {
+	for i, v := range b.Ranking() {
 		part := fmt.Sprintf("%d. %s %s (%s)", i+1, systemName(v.System), figures(float64(v.Value)), interval(float64(v.CILow), float64(v.CIHigh), 1))
 		if skill := skillOver(b, v.System); skill != "" {
 			part += ", skill of the first system " + skill
@@ -86,7 +86,7 @@ func rankingAlt(b *score.Brief, confidence float64) string {
 	return fmt.Sprintf("Ranking by %s%s with %s intervals, best first: %s.", mainScore(b), unitInBrackets(unit(b.Score.Unit)), share(confidence), strings.Join(parts, "; "))
 }
 
-// skillChart is the picture of the skill relative to the raw ensemble: over the lead if there are several
+// skillChart is the picture of the skill relative to the raw ensemble that the network read: over the lead if there are several
 // leads, else by target. It is false without comparisons.
 func skillChart(all []score.Brief, confidence float64) (glanceFigure, bool) {
 	var gains []*score.Comparison
@@ -95,7 +95,7 @@ func skillChart(all []score.Brief, confidence float64) (glanceFigure, bool) {
 		return glanceFigure{}, false // the ranking shows it
 	}
 	for i := range all {
-		if c := rawGain(&all[i]); c != nil {
+		if c := all[i].Input(); c != nil {
 			gains, names = append(gains, c), append(names, QuantityName(all[i].Variable, all[i].Level))
 		}
 	}

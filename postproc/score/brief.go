@@ -14,100 +14,43 @@ import (
 // briefRows is the largest number of rows in the table of a Brief.
 const briefRows = 10
 
-// Brief formats the result for a first look: two or three sentences (the skill of the first
+// Brief formats the result for a first look: two to four sentences (the skill of the first
 // system, its calibration, what needs attention), then one table of at most ten
-// rows. With one target a row is a system, with several it is a target. Sections has all
+// rows, then where the rest is. With one target a row is a system, with several it is a target. Sections has all
 // results.
-func (r *Result) Brief() answer.Sections {
-	all := r.briefTargets()
+func (r *Result) Brief(rest string) answer.Sections {
+	all := r.Briefs()
 	if len(all) == 0 {
 		return nil
 	}
 	short := answer.Section{Title: "In short", Paragraphs: []string{skillSentence(all, r.Bootstrap.confidence()), calibrationSentence(all)}}
-	if text := r.watchSentence(all); text != "" {
-		short.Paragraphs = append(short.Paragraphs, text)
+	for _, text := range []string{r.watchSentence(all), r.DatesText(all)} {
+		if text != "" {
+			short.Paragraphs = append(short.Paragraphs, text)
+		}
 	}
 	table := r.targetsTable(all)
 	if len(all) == 1 {
 		table = r.systemsTable(&all[0])
 	}
-	return answer.Sections{short, table}
+	return answer.Sections{short, table, {Text: []string{rest + "; terms: docs/glossary.md"}}}
 }
-
-// briefTarget holds what a Brief states about one target.
-type briefTarget struct {
-	targetKey
-	rows        []Value      // the main score of each system, as in a summary
-	raw         *Comparison  // with the raw ensemble of most members; nil without
-	baseline    *Comparison  // with the best baseline; nil without
-	ratio       *Value       // spread-skill ratio of the first system; nil without
-	bias        *Value       // bias of the first system; nil without
-	rmse        *Value       // RMSE of the first system; nil without
-	calibration *Calibration // of the first system; nil without
-	verdict     Verdict      // on the calibration of the first system
-}
-
-// briefTargets collects what a Brief states, by target.
-func (r *Result) briefTargets() (all []briefTarget) {
-	for _, k := range r.summaryTargets() {
-		rows := r.summaryScores(k)
-		if len(rows) == 0 {
-			continue
-		}
-		first := rows[0].System
-		t := briefTarget{targetKey: k, rows: rows, verdict: r.VerdictOf(first, k.variable, k.level, k.lead)}
-		find := func(id string) *Value { return r.Find(id, first, k.variable, k.level, k.lead) }
-		t.ratio, t.bias, t.rmse = find(SpreadSkill.ID), find(Bias.ID), find(RMSE.ID)
-		var members int
-		var best Number
-		for _, v := range rows[1:] {
-			c := r.summaryComparison(k, rows[0], v)
-			switch {
-			case c == nil || strings.HasPrefix(v.System, first):
-			case strings.HasPrefix(v.System, rawPrefix):
-				if v.Members > members {
-					t.raw, members = c, v.Members
-				}
-			case t.baseline == nil || v.Value < best:
-				t.baseline, best = c, v.Value
-			}
-		}
-		for i, c := range r.Calibration {
-			if c.System == first && (targetKey{c.Variable, c.Level, c.Lead}) == k && IsOverall(c.Region, c.Season) {
-				t.calibration = &r.Calibration[i]
-			}
-		}
-		all = append(all, t)
-	}
-	return all
-}
-
-// rawPrefix begins the names of raw ensembles, such as raw10.
-const rawPrefix = "raw"
 
 // name is the target as text.
-func (k targetKey) name() string { return target(k.variable, k.level, k.lead, "", "") }
+func (b *Brief) name() string { return target(b.Variable, b.Level, b.Lead, "", "") }
 
 // quantity names the main score of the target for a reader without statistics.
-func (t *briefTarget) quantity() string {
-	if t.rows[0].ID == SpreadRMSE.ID {
+func (b *Brief) quantity() string {
+	if b.Score.ID == SpreadRMSE.ID {
 		return "error of the predicted spread"
 	}
 	return "forecast error (CRPS)"
 }
 
-// main is the comparison that the first sentence states: with the raw ensemble or else the best baseline; nil without.
-func (t *briefTarget) main() *Comparison {
-	if t.raw != nil {
-		return t.raw
-	}
-	return t.baseline
-}
-
 // referenceName describes the reference of a comparison.
 func referenceName(c *Comparison) string {
-	if n, is := strings.CutPrefix(c.Reference, rawPrefix); is {
-		return "the raw ensemble of " + n + " members"
+	if n := RawMembers(c.Reference); n > 0 {
+		return fmt.Sprintf("the raw ensemble of %d members", n)
 	}
 	return "the baseline " + c.Reference
 }
@@ -133,52 +76,78 @@ func (c *Comparison) intervalText(confidence string) string {
 	return fmt.Sprintf("%s interval %.1f to %.1f %%", confidence, 100*float64(c.CILow), 100*float64(c.CIHigh))
 }
 
-// skillSentence states the skill of the first system relative to the raw ensemble and the best baseline.
-func skillSentence(all []briefTarget, confidence string) string {
+// skillSentence states the skill of the first system relative to the raw ensembles and the best baseline.
+func skillSentence(all []Brief, confidence string) string {
 	if len(all) == 1 {
-		t := &all[0]
-		c := t.main()
-		if c == nil {
-			v := t.rows[0]
-			return fmt.Sprintf("The %s is %s %s. There is nothing to compare it with: give --members and --run-dir.", t.quantity(), digits(v.Value), v.Unit)
-		}
-		text := fmt.Sprintf("The %s is %s than that of %s (%s).", t.quantity(), change(c.SkillScore), referenceName(c), c.intervalText(confidence))
-		if b := t.baseline; b != nil && b != c {
-			text += fmt.Sprintf(" Relative to the best baseline, %s, it is %s (%s).", b.Reference, change(b.SkillScore), b.intervalText(confidence))
-		}
-		return text
+		return skillOfOne(&all[0], confidence)
 	}
-	compared := slices.DeleteFunc(slices.Clone(all), func(t briefTarget) bool { return t.main() == nil || math.IsNaN(float64(t.main().SkillScore)) })
-	if len(compared) == 0 {
-		return fmt.Sprintf("The errors of %d targets are in the table. There is nothing to compare them with: give --members and --run-dir.", len(all))
-	}
-	slices.SortFunc(compared, func(a, b briefTarget) int { return cmp.Compare(a.main().SkillScore, b.main().SkillScore) })
-	least, most := compared[0].main(), compared[len(compared)-1].main()
-	sure, judged := 0, 0
-	for _, t := range compared {
-		if c := t.main(); !math.IsNaN(float64(c.CILow)) {
-			judged++
-			if c.CILow > 0 {
-				sure++
+	parts, sure, judged := []string{}, 0, 0
+	for _, of := range MainGains() {
+		var found []*Comparison
+		for i := range all {
+			if c := of(&all[i]); c != nil && !math.IsNaN(float64(c.SkillScore)) {
+				found = append(found, c)
 			}
 		}
-	}
-	text := fmt.Sprintf("The %s is %s than that of %s, depending on variable, level and lead", all[0].quantity(), changes(least.SkillScore, most.SkillScore), referenceName(least))
-	if judged == 0 {
-		return text + "; there are too few dates for intervals."
-	}
-	text += fmt.Sprintf("; it is smaller beyond chance (%s intervals) for %d of %d.", confidence, sure, judged)
-	low, high := math.Inf(1), math.Inf(-1)
-	for _, t := range all {
-		if t.baseline != nil && t.raw != nil {
-			low, high = min(low, float64(t.baseline.SkillScore)), max(high, float64(t.baseline.SkillScore))
+		if len(found) == 0 {
+			continue
+		}
+		least := slices.MinFunc(found, compareSkill)
+		most := slices.MaxFunc(found, compareSkill)
+		who := referenceName(least)
+		if RawMembers(least.Reference) == 0 {
+			who = "the best baseline of each"
+		}
+		if len(parts) > 0 {
+			parts = append(parts, fmt.Sprintf("Relative to %s it is %s.", who, changes(least.SkillScore, most.SkillScore)))
+			continue
+		}
+		for _, c := range found {
+			switch c.Decision() {
+			case "better":
+				sure++
+				fallthrough
+			case "worse", "undecided":
+				judged++
+			}
+		}
+		text := fmt.Sprintf("The %s is %s than that of %s, depending on variable, level and lead", all[0].quantity(), changes(least.SkillScore, most.SkillScore), who)
+		if judged == 0 {
+			parts = append(parts, text+"; there are too few dates for intervals.")
+		} else {
+			parts = append(parts, text+fmt.Sprintf("; it is smaller beyond chance (%s intervals) for %d of %d.", confidence, sure, judged))
 		}
 	}
-	if low <= high {
-		text += fmt.Sprintf(" Relative to the best baseline of each it is %s.", changes(Number(low), Number(high)))
+	if len(parts) == 0 {
+		return fmt.Sprintf("The errors of %d targets are in the table. There is nothing to compare them with: give --members and --run-dir.", len(all))
+	}
+	return strings.Join(parts, " ")
+}
+
+// skillOfOne is skillSentence of a single target.
+func skillOfOne(b *Brief, confidence string) string {
+	text := ""
+	for _, of := range MainGains() {
+		switch c := of(b); {
+		case c == nil:
+		case text == "":
+			text = fmt.Sprintf("The %s is %s than that of %s (%s).", b.quantity(), change(c.SkillScore), referenceName(c), c.intervalText(confidence))
+		default:
+			who := referenceName(c)
+			if RawMembers(c.Reference) == 0 {
+				who = "the best baseline, " + c.Reference + ","
+			}
+			text += fmt.Sprintf(" Relative to %s it is %s (%s).", who, change(c.SkillScore), c.intervalText(confidence))
+		}
+	}
+	if text == "" {
+		return fmt.Sprintf("The %s is %s %s. There is nothing to compare it with: give --members and --run-dir.", b.quantity(), digits(b.Score.Value), b.Score.Unit)
 	}
 	return text
 }
+
+// compareSkill orders skill scores.
+func compareSkill(a, c *Comparison) int { return cmp.Compare(a.SkillScore, c.SkillScore) }
 
 // changes describes the range of skill scores as changes in error: "12.3 to 20.1 % smaller".
 func changes(least, most Number) string {
@@ -191,49 +160,45 @@ func changes(least, most Number) string {
 	return fmt.Sprintf("%.1f to %.1f %% smaller", 100*float64(least), 100*float64(most))
 }
 
-// isBiased reports whether the interval of the bias excludes 0, and the bias matters.
-func (t *briefTarget) isBiased() bool {
-	return t.bias != nil && t.rmse != nil && (t.bias.CILow > 0 || t.bias.CIHigh < 0) && math.Abs(float64(t.bias.Value)) > 0.1*float64(t.rmse.Value)
-}
-
-// ratioText states the spread-skill ratio: "spread / error 0.97".
-func (t *briefTarget) ratioText() string {
-	if t.ratio == nil || math.IsNaN(float64(t.ratio.Value)) {
-		return "spread unknown"
+// ratioText states the spread-skill ratio in brackets: " (spread / error 0.97)"; "" without.
+func (b *Brief) ratioText() string {
+	if b.Ratio == nil || math.IsNaN(float64(b.Ratio.Value)) {
+		return ""
 	}
-	return fmt.Sprintf("spread / error %.2f", float64(t.ratio.Value))
+	return " (spread / error " + measured(b.Ratio).ratio() + ")"
 }
 
 // word describes the calibration of a target in a word, and in a sentence for readers without statistics. Both follow
-// from its Verdict.
-func (t *briefTarget) word() (word, sentence string) {
-	c, v := t.calibration, t.verdict
+// from its Verdict alone, so that they agree with reports.
+func (b *Brief) word() (word, sentence string) {
+	v := b.Verdict
+	bias := map[string]string{"too_low": " Its values are too low on average.", "too_high": " Its values are too high on average."}[v.Bias]
 	switch {
-	case c == nil:
-		return "not judged", fmt.Sprintf("Calibration is not judged (%s).", t.ratioText())
-	case c.Bias == "unknown" || v.Calibrated == "unknown":
-		return "not judged", fmt.Sprintf("%s too few to judge calibration (%s).", humanise.Count(c.N, "date")+map[bool]string{true: " is", false: " are"}[c.N == 1], t.ratioText())
+	case v.Calibrated == "unknown":
+		return "not judged", fmt.Sprintf("Calibration is not judged: there are too few dates, or only a spread%s.", b.ratioText())
 	case v.Calibrated == "yes":
-		return "calibrated", fmt.Sprintf("It is calibrated: analyses fall into the forecast's ranges as often as it states (%s).", t.ratioText())
+		return "calibrated", fmt.Sprintf("It is calibrated: analyses fall into the forecast's ranges as often as it states%s.", b.ratioText())
 	case v.Calibrated == "nearly":
-		return "nearly calibrated", fmt.Sprintf("It is nearly calibrated: its spread is right (%s), single ranges are hit too often or too seldom.", t.ratioText())
+		return "nearly calibrated", fmt.Sprintf("It is nearly calibrated: neither bias nor wrong spread is detected%s, but single ranges are hit too often or too seldom.", b.ratioText())
 	case v.Dispersion == "uneven":
 		return "uneven spread", v.Text
 	case v.Dispersion == "too_small":
-		return "too confident", fmt.Sprintf("It is too confident: analyses fall outside its ranges more often than it states (%s).", t.ratioText())
+		return "too confident", fmt.Sprintf("It is too confident: analyses fall outside its ranges more often than it states%s.%s", b.ratioText(), bias)
 	case v.Dispersion == "too_large":
-		return "too cautious", fmt.Sprintf("It is too cautious: analyses lie near its middle more often than it states (%s).", t.ratioText())
-	case v.Bias == "too_low":
-		return "too low", fmt.Sprintf("Its spread is right (%s), but its values are too low on average.", t.ratioText())
-	case v.Bias == "too_high":
-		return "too high", fmt.Sprintf("Its spread is right (%s), but its values are too high on average.", t.ratioText())
+		return "too cautious", fmt.Sprintf("It is too cautious: analyses lie near its middle more often than it states%s.%s", b.ratioText(), bias)
+	case bias == "":
+		return "uneven bias", v.Text
 	}
-	return "uneven bias", v.Text
+	word = strings.ReplaceAll(v.Bias, "_", " ")
+	if v.Dispersion == "right" {
+		return word, fmt.Sprintf("Its spread is right%s, but its values are %s on average.", b.ratioText(), word)
+	}
+	return word, strings.TrimSpace(bias)
 }
 
 // calibrationSentence states whether the first system is calibrated: for several targets how many are, and the
 // frequent faults.
-func calibrationSentence(all []briefTarget) string {
+func calibrationSentence(all []Brief) string {
 	if len(all) == 1 {
 		_, text := all[0].word()
 		return text
@@ -253,8 +218,8 @@ func calibrationSentence(all []briefTarget) string {
 	}
 	low, high := math.Inf(1), math.Inf(-1)
 	for _, t := range all {
-		if t.ratio != nil && !math.IsNaN(float64(t.ratio.Value)) {
-			low, high = min(low, float64(t.ratio.Value)), max(high, float64(t.ratio.Value))
+		if t.Ratio != nil && !math.IsNaN(float64(t.Ratio.Value)) {
+			low, high = min(low, float64(t.Ratio.Value)), max(high, float64(t.Ratio.Value))
 		}
 	}
 	text := fmt.Sprintf("Calibration of %d targets: %s", len(all), strings.Join(parts, ", "))
@@ -265,35 +230,25 @@ func calibrationSentence(all []briefTarget) string {
 }
 
 // watchSentence states what needs attention first; "" for nothing.
-func (r *Result) watchSentence(all []briefTarget) string {
+func (r *Result) watchSentence(all []Brief) string {
 	var lost, chance, biased []string
 	for i := range all {
-		t := &all[i]
-		for _, c := range []*Comparison{t.raw, t.baseline} {
+		b := &all[i]
+		for _, of := range MainGains() {
+			c := of(b)
 			if c == nil {
 				continue
 			}
-			text := fmt.Sprintf("%s (%s than %s)", t.name(), change(c.SkillScore), c.Reference)
-			switch {
-			case c.CIHigh < 0:
+			text := fmt.Sprintf("%s (%s than %s)", b.name(), change(c.SkillScore), c.Reference)
+			switch decision := c.Decision(); {
+			case decision == "worse":
 				lost = append(lost, text)
-			case c.CILow <= 0 && c.CIHigh >= 0 && c.SkillScore < 0:
+			case decision == "undecided" && c.SkillScore < 0:
 				chance = append(chance, text)
 			}
 		}
-		if t.isBiased() {
-			biased = append(biased, fmt.Sprintf("%s (%+.3g %s, %.0f %% of its error)", t.name(), float64(t.bias.Value), t.bias.Unit, 100*math.Abs(float64(t.bias.Value))/float64(t.rmse.Value)))
-		}
-	}
-	few := ""
-	for i := range all {
-		dates := humanise.Count(all[i].rows[0].N, "date")
-		switch n := float64(all[i].rows[0].Independent); {
-		case few != "":
-		case all[i].rows[0].N < minDates:
-			few = fmt.Sprintf("%s: give %d or more for intervals and calibration", dates, minDates)
-		case n > 0 && n < fewIndependent:
-			few = fmt.Sprintf("%s of %s count as only %.1f independent ones, so intervals are wide", dates, all[i].name(), n)
+		if b.IsBiased() {
+			biased = append(biased, fmt.Sprintf("%s (%+.3g %s, %.0f %% of its error)", b.name(), float64(b.Bias.Value), b.Bias.Unit, 100*math.Abs(float64(b.Bias.Value))/float64(b.RMSE.Value)))
 		}
 	}
 	for _, w := range []struct {
@@ -309,9 +264,6 @@ func (r *Result) watchSentence(all []briefTarget) string {
 		}
 		return "Watch: " + w.what + strings.Join(w.list, ", ") + more + "."
 	}
-	if few != "" {
-		return "Watch: " + few + "."
-	}
 	if systems := r.dependentSystems(); len(systems) > 0 {
 		return "Watch: members of " + strings.Join(systems, ", ") + " depend on each other: do not compare their fair scores."
 	}
@@ -319,16 +271,16 @@ func (r *Result) watchSentence(all []briefTarget) string {
 }
 
 // systemsTable is the table of one target, a row for each system.
-func (r *Result) systemsTable(t *briefTarget) answer.Section {
-	first, unit := t.rows[0], t.rows[0].Unit
+func (r *Result) systemsTable(b *Brief) answer.Section {
+	first, unit := b.Score, b.Score.Unit
 	name := "CRPS"
 	if first.ID == SpreadRMSE.ID {
 		name = "error of spread"
 	}
-	s := answer.Section{Title: fmt.Sprintf("%s, %s", t.name(), humanise.Count(first.N, "date")),
+	s := answer.Section{Title: fmt.Sprintf("%s, %s", b.name(), humanise.Count(first.N, "date")),
 		Columns: slices.Concat(answer.TextColumns("system"), []answer.Column{answer.NumberColumn(name, unit, ""), answer.NumberColumn("RMSE", unit, "")},
 			answer.NumberColumns("", "spread/error", "skill %", "low", "high"))}
-	for _, v := range t.rows[:min(len(t.rows), briefRows)] {
+	for _, v := range b.Rows[:min(len(b.Rows), briefRows)] {
 		other := func(id string) any {
 			if o := r.Find(id, v.System, v.Variable, v.Level, v.Lead); o != nil {
 				return digits(o.Value)
@@ -338,14 +290,15 @@ func (r *Result) systemsTable(t *briefTarget) answer.Section {
 		row := []any{v.System, digits(v.Value), other(RMSE.ID), other(SpreadSkill.ID)}
 		if v.System == first.System {
 			row = append(row, "", "", "")
-		} else if c := r.summaryComparison(t.targetKey, first, v); c != nil {
+		} else if i := slices.IndexFunc(b.Gains, func(c Comparison) bool { return c.Reference == v.System }); i >= 0 {
+			c := &b.Gains[i]
 			row = append(row, percent1(c.SkillScore), percent1(c.CILow), percent1(c.CIHigh))
 		} else {
 			row = append(row, nil, nil, nil)
 		}
 		s.Rows = append(s.Rows, row)
 	}
-	if n := len(t.rows) - briefRows; n > 0 {
+	if n := len(b.Rows) - briefRows; n > 0 {
 		s.Notes = append(s.Notes, fmt.Sprintf("... and %s", humanise.Count(n, "further system")))
 	}
 	s.Notes = append(s.Notes, fmt.Sprintf("skill: by how much the %s of %s is lower; low, high: %s interval", name, first.System, r.Bootstrap.confidence()))
@@ -353,37 +306,37 @@ func (r *Result) systemsTable(t *briefTarget) answer.Section {
 }
 
 // targetsTable is the table of several targets, a row for each.
-func (r *Result) targetsTable(all []briefTarget) answer.Section {
+func (r *Result) targetsTable(all []Brief) answer.Section {
 	reference := "-"
 	for i := range all {
-		if c := all[i].main(); c != nil {
+		if c := all[i].Main(); c != nil {
 			reference = c.Reference
 		}
 	}
-	dates, name := humanise.Count(all[0].rows[0].N, "date"), "CRPS"
-	if all[0].rows[0].ID == SpreadRMSE.ID {
+	dates, name := humanise.Count(all[0].Score.N, "date"), "CRPS"
+	if all[0].Score.ID == SpreadRMSE.ID {
 		name = "error of spread"
 	}
 	for i := range all {
-		if all[i].rows[0].N != all[0].rows[0].N {
+		if all[i].Score.N != all[0].Score.N {
 			dates = "dates differ"
 		}
 	}
-	s := answer.Section{Title: fmt.Sprintf("%s of %s, %s", name, all[0].rows[0].System, dates),
+	s := answer.Section{Title: fmt.Sprintf("%s of %s, %s", name, all[0].Score.System, dates),
 		Columns: append(answer.TextColumns("target", "unit"), answer.NumberColumns("", name, reference, "skill %", "low", "high", "spread/error")...)}
 	for i := range all[:min(len(all), briefRows)] {
 		t := &all[i]
-		row := []any{t.name(), t.rows[0].Unit, digits(t.rows[0].Value), nil, nil, nil, nil, nil}
-		if c := t.main(); c != nil {
-			for _, v := range t.rows {
+		row := []any{t.name(), t.Score.Unit, digits(t.Score.Value), nil, nil, nil, nil, nil}
+		if c := t.Main(); c != nil {
+			for _, v := range t.Rows {
 				if v.System == c.Reference {
 					row[3] = digits(v.Value)
 				}
 			}
 			row[4], row[5], row[6] = percent1(c.SkillScore), percent1(c.CILow), percent1(c.CIHigh)
 		}
-		if t.ratio != nil {
-			row[7] = fmt.Sprintf("%.2f", float64(t.ratio.Value))
+		if t.Ratio != nil {
+			row[7] = measured(t.Ratio).ratio()
 		}
 		s.Rows = append(s.Rows, row)
 	}

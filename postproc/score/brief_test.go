@@ -14,7 +14,7 @@ type briefCase struct {
 	skill, low, high       float64
 	baseline               float64 // skill score relative to emos; NaN: none
 	ratio, bias            float64
-	biasWord, dispersion   string
+	dispersion             string
 	flat                   bool
 	independent, biasRange float64
 }
@@ -29,7 +29,7 @@ func briefResult(all ...briefCase) *Result {
 		add("crps_gauss", "network", 5, 1-c.skill, 0.1)
 		add("rmse", "network", 5, 1, 0.1)
 		add("bias", "network", 5, c.bias, c.biasRange)
-		add("spread_skill", "network", 5, c.ratio, 0.02)
+		add("spread_skill", "network", 5, c.ratio, 0.02+0*c.biasRange)
 		add("crps_plain", "raw5", 5, 1.1, 0.1)
 		add("crps_plain", "raw10", 10, 1, 0.1)
 		compare := func(reference, id string, skill float64) {
@@ -44,16 +44,16 @@ func briefResult(all ...briefCase) *Result {
 			compare("emos", "crps_gauss", c.baseline)
 			compare("climatology", "crps_gauss", 0.6)
 		}
-		convexity := map[string]Number{"too_small": 0.2, "too_large": -0.2}[c.dispersion]
+		convexity := map[string]Number{"too_small": 0.2, "too_large": -0.2}[c.dispersion] + 0*Number(c.biasRange) // missing with few dates
 		r.Calibration = append(r.Calibration, Calibration{Convexity: convexity, ConvexityLow: convexity - 0.1*Number(math.Abs(float64(convexity))), ConvexityHigh: convexity + 0.1*Number(math.Abs(float64(convexity))), System: "network", Variable: "t", Level: "850hPa", Lead: c.lead, N: c.n, Region: Everywhere, Season: AllYear,
-			Flat: c.flat, Bias: c.biasWord, Dispersion: c.dispersion})
+			Slope: 0 * Number(c.biasRange), SlopeLow: 0 * Number(c.biasRange), SlopeHigh: 0 * Number(c.biasRange), Flat: c.flat, Dispersion: c.dispersion})
 	}
 	return r
 }
 
 // TestBrief: the sentences of one and of several targets. Spread-skill ratio and histogram do not contradict each other.
 func TestBrief(t *testing.T) {
-	good := briefCase{lead: "48h", n: 51, skill: 0.3, low: -0.05, high: 0.05, baseline: 0.05, ratio: 1, biasWord: "none", dispersion: "right", flat: true, independent: 40, biasRange: 0.2}
+	good := briefCase{lead: "48h", n: 51, skill: 0.3, low: -0.05, high: 0.05, baseline: 0.05, ratio: 1, dispersion: "right", flat: true, independent: 40, biasRange: 0.2}
 	with := func(change func(*briefCase)) briefCase {
 		c := good
 		change(&c)
@@ -65,15 +65,15 @@ func TestBrief(t *testing.T) {
 		want  []string // the paragraphs
 	}{
 		{"good", []briefCase{good}, []string{
-			"The forecast error (CRPS) is 30.0 % smaller than that of the raw ensemble of 10 members (95 % interval 25.0 to 35.0 %). Relative to the best baseline, emos, it is 5.0 % smaller (which may be chance: 95 % interval 0.0 to 10.0 %).",
+			"The forecast error (CRPS) is 40.0 % smaller than that of the raw ensemble of 5 members (95 % interval 35.0 to 45.0 %). Relative to the raw ensemble of 10 members it is 30.0 % smaller (95 % interval 25.0 to 35.0 %). Relative to the best baseline, emos, it is 5.0 % smaller (which may be chance: 95 % interval 0.0 to 10.0 %).",
 			"It is calibrated: analyses fall into the forecast's ranges as often as it states (spread / error 1.00)."}},
 		{"few dates", []briefCase{with(func(c *briefCase) {
-			c.n, c.low, c.high, c.biasWord, c.baseline = 1, math.NaN(), math.NaN(), "unknown", math.NaN()
+			c.n, c.low, c.high, c.baseline, c.biasRange = 1, math.NaN(), math.NaN(), math.NaN(), math.NaN()
 		})}, []string{
-			"The forecast error (CRPS) is 30.0 % smaller than that of the raw ensemble of 10 members (too few dates for an interval).",
-			"1 date is too few to judge calibration (spread / error 1.00).", "Watch: 1 date: give 8 or more for intervals and calibration."}},
+			"The forecast error (CRPS) is 40.0 % smaller than that of the raw ensemble of 5 members (too few dates for an interval). Relative to the raw ensemble of 10 members it is 30.0 % smaller (too few dates for an interval).",
+			"Calibration is not judged: there are too few dates, or only a spread (spread / error 1.00).", "There is only 1 date: verify 8 or more for intervals and a verdict on calibration."}},
 		{"worse than a baseline", []briefCase{with(func(c *briefCase) { c.skill, c.baseline, c.dispersion, c.flat = -0.1, -0.2, "too_small", false })}, []string{
-			"The forecast error (CRPS) is 10.0 % larger than that of the raw ensemble of 10 members (95 % interval 5.0 to 15.0 %). Relative to the best baseline, emos, it is 20.0 % larger (95 % interval 15.0 to 25.0 %).",
+			"The forecast error (CRPS) is 0.0 % smaller than that of the raw ensemble of 5 members (which may be chance: 95 % interval -5.0 to 5.0 %). Relative to the raw ensemble of 10 members it is 10.0 % larger (95 % interval 5.0 to 15.0 %). Relative to the best baseline, emos, it is 20.0 % larger (95 % interval 15.0 to 25.0 %).",
 			"Spread is uneven between cases: on average it equals the error (spread/error 1.00), but the reference falls into the tails too often (convexity +0.200).",
 			"Watch: it is worse at t 850hPa +48h (10.0 % larger than raw10), t 850hPa +48h (20.0 % larger than emos)."}},
 		{"too confident, biased", []briefCase{with(func(c *briefCase) { c.ratio, c.dispersion, c.flat, c.bias = 0.8, "too_small", false, 0.5 })}, []string{"The forecast",
@@ -81,20 +81,20 @@ func TestBrief(t *testing.T) {
 			"Watch: it has a bias at t 850hPa +48h (+0.5 K, 50 % of its error)."}},
 		{"dependent dates", []briefCase{with(func(c *briefCase) { c.ratio, c.dispersion, c.flat, c.independent = 1.3, "too_large", false, 4.7 })}, []string{"The forecast",
 			"It is too cautious: analyses lie near its middle more often than it states (spread / error 1.30).",
-			"Watch: 51 dates of t 850hPa +48h count as only 4.7 independent ones, so intervals are wide."}},
+			"The scores of neighbouring dates are alike: 51 dates carry as much information as about 5 independent ones. The interval is wide; verify more dates."}},
 		{"several", []briefCase{good, with(func(c *briefCase) {
 			c.lead, c.skill, c.ratio, c.dispersion, c.flat = "72h", 0.02, 0.7, "too_small", false
 		}),
 			with(func(c *briefCase) { c.lead, c.skill, c.baseline = "96h", 0.2, 0.1 })}, []string{
-			"The forecast error (CRPS) is 2.0 to 30.0 % smaller than that of the raw ensemble of 10 members, depending on variable, level and lead; it is smaller beyond chance (95 % intervals) for 2 of 3. Relative to the best baseline of each it is 5.0 to 10.0 % smaller.",
+			"The forecast error (CRPS) is 12.0 to 40.0 % smaller than that of the raw ensemble of 5 members, depending on variable, level and lead; it is smaller beyond chance (95 % intervals) for 3 of 3. Relative to the raw ensemble of 10 members it is 2.0 to 30.0 % smaller. Relative to the best baseline of each it is 5.0 to 10.0 % smaller.",
 			"Calibration of 3 targets: 2 calibrated, 1 too confident (spread / error 0.70 to 1.00; 1 is right)."}},
 		{"few dates that depend on each other", []briefCase{with(func(c *briefCase) {
-			c.n, c.independent, c.low, c.high, c.biasWord = 4, 2.6, math.NaN(), math.NaN(), "unknown"
+			c.n, c.independent, c.low, c.high, c.biasRange = 4, 2.6, math.NaN(), math.NaN(), math.NaN()
 		})}, []string{"The forecast",
-			"4 dates are too few to judge calibration (spread / error 1.00).", "Watch: 4 dates: give 8 or more for intervals and calibration."}},
+			"Calibration is not judged: there are too few dates, or only a spread (spread / error 1.00).", "There are only 4 dates: verify 8 or more for intervals and a verdict on calibration."}},
 	} {
-		got := briefResult(c.cases...).Brief()
-		if len(got) != 2 || len(got[0].Paragraphs) != len(c.want) {
+		got := briefResult(c.cases...).Brief("all scores: --all")
+		if len(got) != 3 || len(got[0].Paragraphs) != len(c.want) {
 			t.Errorf("%s: %+v", c.name, got)
 			continue
 		}
@@ -119,13 +119,13 @@ func TestBrief(t *testing.T) {
 func TestBriefRows(t *testing.T) {
 	var all []briefCase
 	for i := range 14 {
-		all = append(all, briefCase{lead: fmt.Sprintf("%dh", 24*i), n: 51, skill: 0.2, low: -0.1, high: 0.1, baseline: math.NaN(), ratio: 1, biasWord: "none", dispersion: "right", flat: true, independent: 51})
+		all = append(all, briefCase{lead: fmt.Sprintf("%dh", 24*i), n: 51, skill: 0.2, low: -0.1, high: 0.1, baseline: math.NaN(), ratio: 1, dispersion: "right", flat: true, independent: 51})
 	}
-	s := briefResult(all...).Brief()[1]
+	s := briefResult(all...).Brief("")[1]
 	if len(s.Rows) != 10 || s.Notes[0] != "... and 4 further targets" {
 		t.Errorf("%d rows, %q", len(s.Rows), s.Notes)
 	}
-	if got := (&Result{}).Brief(); got != nil {
+	if got := (&Result{}).Brief(""); got != nil {
 		t.Errorf("of nothing: %+v", got)
 	}
 }

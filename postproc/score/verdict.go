@@ -44,6 +44,16 @@ func (m Measured) Relative(to float64) Side {
 	return On
 }
 
+// ratio formats a spread-skill ratio with two decimals; with more if it would otherwise appear as 1 although its
+// interval excludes 1.
+func (m Measured) ratio() string {
+	text := fmt.Sprintf("%.2f", m.Value)
+	for places := 3; text == "1."+strings.Repeat("0", places-1) && places <= 6 && (m.Relative(1) == Below || m.Relative(1) == Above); places++ {
+		text = fmt.Sprintf("%.*f", places, m.Value)
+	}
+	return text
+}
+
 // Evidence contains the measurements of one system from which the verdict on its calibration follows.
 type Evidence struct {
 	Histogram        string // RankHistogramKind or PITHistogramKind; "": none
@@ -138,7 +148,7 @@ func (e Evidence) agreements(histogram string) (out []string) {
 		out = append(out, "the "+histogram+" does not differ from a flat one")
 	}
 	if e.SpreadSkill.Relative(1) == On {
-		out = append(out, fmt.Sprintf("the spread agrees with the error (spread/error %.2f)", e.SpreadSkill.Value))
+		out = append(out, fmt.Sprintf("the spread agrees with the error (spread/error %s)", e.SpreadSkill.ratio()))
 	}
 	if len(out) == 0 {
 		out = append(out, "no bias is detected")
@@ -174,15 +184,15 @@ func (e Evidence) spreadText(dispersion string) string {
 	case "too_small", "too_large":
 		var numbers []string
 		if e.SpreadSkill.Relative(1) != Unmeasured {
-			numbers = append(numbers, fmt.Sprintf("spread/error is %.2f", e.SpreadSkill.Value))
+			numbers = append(numbers, "spread/error is "+e.SpreadSkill.ratio())
 		}
 		if e.Convexity.Relative(0) != Unmeasured {
 			numbers = append(numbers, histogram)
 		}
 		return fmt.Sprintf("Spread is %s: %s.", strings.ReplaceAll(dispersion, "_", " "), strings.Join(numbers, ", and "))
 	case "uneven":
-		return fmt.Sprintf("Spread is uneven between cases: on average it %s the error (spread/error %.2f), but %s.",
-			words(e.SpreadSkill.Relative(1), "is smaller than", "equals", "is larger than"), e.SpreadSkill.Value, histogram)
+		return fmt.Sprintf("Spread is uneven between cases: on average it %s the error (spread/error %s), but %s.",
+			words(e.SpreadSkill.Relative(1), "is smaller than", "equals", "is larger than"), e.SpreadSkill.ratio(), histogram)
 	}
 	return ""
 }

@@ -32,6 +32,11 @@ func TestVerdictsAgree(t *testing.T) {
 						if fault := contradiction(e, v); fault != "" {
 							t.Fatalf("%s: %+v of %+v", fault, v, e)
 						}
+						b := Brief{Verdict: v, Ratio: &Value{Value: Number(ratio.Value), CILow: Number(ratio.Low), CIHigh: Number(ratio.High)}}
+						if fault := wordContradiction(&b); fault != "" {
+							_, text := b.word()
+							t.Fatalf("%s: %q beside %+v", fault, text, v)
+						}
 						for _, expected := range around(1) {
 							if fault := expectedContradiction(v, v.OnExpected(expected)); fault != "" {
 								t.Fatalf("%s: %q beside %+v", fault, v.OnExpected(expected), v)
@@ -45,6 +50,37 @@ func TestVerdictsAgree(t *testing.T) {
 	for _, want := range []string{"yes right", "nearly right", "no right", "no too_small", "no too_large", "no uneven", "unknown unknown"} {
 		if seen[want] == 0 {
 			t.Errorf("no numbers lead to %q: %v", want, seen)
+		}
+	}
+}
+
+// wordContradiction returns what is wrong with the sentence on calibration of a summary, or "".
+func wordContradiction(b *Brief) string {
+	word, text := b.word()
+	has := func(s string) bool { return strings.Contains(text, s) }
+	v := b.Verdict
+	switch {
+	case text == "" || has("NaN"):
+		return "no text or a missing number in it"
+	case (word == "calibrated") != (v.Calibrated == "yes"), (word == "nearly calibrated") != (v.Calibrated == "nearly"), (word == "not judged") != (v.Calibrated == "unknown"):
+		return "another word"
+	case has("too confident") != (v.Dispersion == "too_small") && v.Calibrated == "no", has("too cautious") != (v.Dispersion == "too_large") && v.Calibrated == "no":
+		return "another spread"
+	case has("spread is right") && v.Dispersion != "right":
+		return "a right spread that is not measured"
+	case (v.Bias == "too_low" || v.Bias == "too_high") && !has(strings.ReplaceAll(v.Bias, "_", " ")):
+		return "another bias"
+	case has("1.00)") && v.Calibrated == "no" && !has("is right") && b.Ratio != nil && measured(b.Ratio).Relative(1) != On && measured(b.Ratio).Relative(1) != Unmeasured:
+		return "a wrong spread with the ratio 1.00"
+	}
+	return ""
+}
+
+// A ratio whose interval excludes 1 does not appear as 1.
+func TestRatio(t *testing.T) {
+	for want, m := range map[string]Measured{"1.00": {0.996, 0.99, 1.002}, "0.996": {0.996, 0.994, 0.998}, "1.0004": {1.0004, 1.0003, 1.0005}, "0.93": {0.93, 0.9, 0.96}} {
+		if got := m.ratio(); got != want {
+			t.Errorf("%+v: %q, want %q", m, got, want)
 		}
 	}
 }

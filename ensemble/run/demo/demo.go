@@ -52,7 +52,7 @@ type Result struct {
 func (r *Result) Sections() answer.Sections {
 	var all answer.Sections
 	if r.Scores != nil {
-		all = r.Scores.Summary()
+		all = r.Scores.Brief("all scores: the report, `ensemble verify --all`")
 	}
 	rows := [][2]string{{"data", r.DataDir}}
 	if r.Report != "" {

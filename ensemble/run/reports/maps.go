@@ -270,11 +270,6 @@ func middle(field []float32, step float64) (float64, bool) {
 	return level, level > low && level < high
 }
 
-// significance is the false discovery rate of maps of scores.
-//
-// Source: Wilks 2016, doi:10.1175/BAMS-D-15-00267.1: twice the level of a single test of 5 %.
-const significance = 0.1
-
 // PlacePanels lays out the differences of the CRPS by place, in the unit of scores. Differences that are not significant at a false
 // discovery rate of 10 % are pale.
 func PlacePanels(e *scoring.MapExample) (out []report.Panel) {
@@ -286,7 +281,7 @@ func PlacePanels(e *scoring.MapExample) (out []report.Panel) {
 			for k, v := range tests[i].Values {
 				values[k] = float64(v)
 			}
-			decided, _ := score.FalseDiscovery(values, significance)
+			decided, _ := score.FalseDiscovery(values, scoring.FieldFalseDiscoveries)
 			muted := make([]bool, len(decided))
 			grid := t.e.CoarseGrid()
 			var better, worse, all float64

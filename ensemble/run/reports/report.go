@@ -79,12 +79,12 @@ func collectPage(dir string) (*report.Page, error) {
 	default:
 		return nil, err
 	}
-	if show != nil {
+	if show != nil && show.HasForecast() {
 		page.Status = append(page.Status,
 			report.Fact{Name: "members", Text: fmt.Sprintf("%d used of %d, control %sd", show.Used, show.Full, show.Control)},
 			report.Fact{Name: "forecast shown", Text: fmt.Sprintf("initialisation %s, %s", show.Init, show.Times())})
 	}
-	if page.Scores == nil && len(page.Panels) == 0 && len(page.Charts) == 0 {
+	if page.Scores == nil && len(page.Panels) == 0 && len(page.Places) == 0 && len(page.Charts) == 0 {
 		return nil, &exit.Error{Code: exit.NotYet, What: "nothing to report", At: dir,
 			Why: "the folder contains no scores, map example or events", Fix: "give a run directory, or the folder of `ensemble verify --out`"}
 	}

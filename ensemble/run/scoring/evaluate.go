@@ -25,6 +25,13 @@ func Evaluate(ctx context.Context, m *model.Model, test samples.Examples, o engi
 	k := &m.Task
 	scorings := make([]*Scoring, len(k.TargetWeights)) // nil: the target is not scored
 	var last *MapExample
+	scored := 0
+	for _, w := range k.TargetWeights {
+		if w > 0 {
+			scored++
+		}
+	}
+	step := MapStep(m.Grid, len(test.Inits), scored)
 	err := EachPrediction(ctx, m, "verify", test, o, show, func(i int, fc *ensemble.Forecast, out *model.Forecast, cases []*Case) error {
 		if observe != nil {
 			observe(fc.Init, out.Departures)
@@ -35,7 +42,7 @@ func Evaluate(ctx context.Context, m *model.Model, test samples.Examples, o engi
 			}
 			if scorings[at] == nil {
 				j := targetOptions(m, at)
-				j.Inits, j.Source, j.ByPlace = test.Inits, score.FromTraining, true
+				j.Inits, j.Source, j.MapStep = test.Inits, score.FromTraining, step
 				var err error
 				if scorings[at], err = j.Begin(shapeOf(*c)); err != nil {
 					return err
@@ -50,7 +57,7 @@ func Evaluate(ctx context.Context, m *model.Model, test samples.Examples, o engi
 			}
 		}
 		if i == len(test.Inits)-1 {
-			last = newMapExample(m, fc, cases, len(test.Inits))
+			last = newMapExample(m, fc, cases, step)
 		}
 		return nil
 	})
@@ -66,7 +73,7 @@ func Evaluate(ctx context.Context, m *model.Model, test samples.Examples, o engi
 		}
 		task.Set(int64(i), "")
 		if last != nil {
-			last.addPlaces(m, i, s)
+			last.AddPlaces(s)
 		}
 		r, err := s.Result()
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,7 +17,8 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// MapExample is one initialisation, of the test or of a prediction, with the fields that a report shows as maps.
+// MapExample is one initialisation, of the test or of a prediction, with the fields that a report shows as maps, and
+// scores by place of all dates. Those of a verification have only the latter.
 type MapExample struct {
 	Init    ensemble.Init
 	Lead    ensemble.Lead // lead of fields without a lead
@@ -57,13 +59,13 @@ const (
 	ShowP          = "p_value"         // of the difference; coarse
 )
 
-// exampleFile is the path of the example within a run directory.
-var exampleFile = filepath.Join("report", "example.safetensors")
+// ExampleFile is the path of a map example within a run directory or a folder of scores.
+var ExampleFile = filepath.Join("report", "example.safetensors")
 
 // newMapExample returns the maps of one initialisation's cases, by target.
 //
-// Members are thinned to the points of scores by place.
-func newMapExample(m *model.Model, fc *ensemble.Forecast, cases []*Case, dates int) *MapExample {
+// Members are thinned by the step of scores by place.
+func newMapExample(m *model.Model, fc *ensemble.Forecast, cases []*Case, step int) *MapExample {
 	k, d := &m.Task, len(m.Task.Features.Axes.Levels)
 	e := &MapExample{Init: fc.Init, Lead: k.Targets[0].Lead, Grid: m.Grid, Used: len(k.UsedMembers), Full: len(fc.Members), Control: m.Control}
 	for i, c := range cases {
@@ -88,7 +90,7 @@ func newMapExample(m *model.Model, fc *ensemble.Forecast, cases []*Case, dates i
 		add(ShowSpread, c.Sigma)
 		add(ShowEstimate, c.Spread)
 		if m.Grid.Rectangular() {
-			e.Step = thinningStep(m.Grid, placePoints(dates))
+			e.Step = step
 			for _, at := range c.Used {
 				add(ShowMember, e.Thin(c.Members[at]))
 				e.Fields[len(e.Fields)-1].Coarse = true
@@ -98,18 +100,33 @@ func newMapExample(m *model.Model, fc *ensemble.Forecast, cases []*Case, dates i
 	return e
 }
 
-// addPlaces adds the scores by place of one target.
-func (e *MapExample) addPlaces(m *model.Model, at int, s *Scoring) {
-	k, d := &m.Task, len(m.Task.Features.Axes.Levels)
-	t := k.Targets[at/d]
-	for _, p := range s.placeScores() {
-		e.Step = s.places.step
-		f := MapField{Variable: t.Variable, Level: k.Features.Axes.Levels[at%d].ForVariable(t.Variable), Lead: t.Lead, Reference: p.Reference, Coarse: true}
-		f.Kind, f.Values = ShowDifference, p.Difference
+// AddPlaces adds the scores by place of one target.
+//
+// Missing: NaN where fewer than three dates have all values.
+func (e *MapExample) AddPlaces(s *Scoring) {
+	found := s.MapScores()
+	if found == nil {
+		return
+	}
+	e.Step = s.MapStep
+	for _, r := range found.References {
+		f := MapField{Variable: s.Target.Variable, Level: s.Target.Level, Lead: s.Target.Lead, Reference: r.System, Coarse: true}
+		p := make([]float32, len(r.P))
+		for k, v := range r.P {
+			if p[k] = float32(v); found.N[k] < 3 {
+				r.Difference[k] = float32(math.NaN())
+			}
+		}
+		f.Kind, f.Values = ShowDifference, r.Difference
 		e.Fields = append(e.Fields, f)
-		f.Kind, f.Values = ShowP, p.P
+		f.Kind, f.Values = ShowP, p
 		e.Fields = append(e.Fields, f)
 	}
+}
+
+// HasForecast reports whether the example has maps of a forecast, and not only scores by place.
+func (e *MapExample) HasForecast() bool {
+	return slices.ContainsFunc(e.Fields, func(f MapField) bool { return f.Kind != ShowDifference && f.Kind != ShowP })
 }
 
 // CoarseGrid is the grid of the coarse fields.
@@ -167,7 +184,7 @@ type exampleJSON struct {
 	Step    int            `json:"coarse_step,omitempty"`
 }
 
-// Save writes the example into a run directory, as report/example.safetensors.
+// Save writes the example into a run directory or a folder of scores, as report/example.safetensors.
 //
 // Errors: those of exit.CreateError.
 func (e *MapExample) Save(dir string) error {
@@ -184,14 +201,14 @@ func (e *MapExample) Save(dir string) error {
 	if err != nil {
 		return fmt.Errorf("example: %w", err)
 	}
-	return ckpt.WriteFile(filepath.Join(dir, exampleFile), tensors, map[string]string{"example": string(text)})
+	return ckpt.WriteFile(filepath.Join(dir, ExampleFile), tensors, map[string]string{"example": string(text)})
 }
 
 // LoadExample reads the example of a run; nil if it has none.
 //
 // Errors: exit 65 if it is damaged.
 func LoadExample(dir string) (*MapExample, error) {
-	path := filepath.Join(dir, exampleFile)
+	path := filepath.Join(dir, ExampleFile)
 	tensors, meta, err := ckpt.ReadFile(path)
 	if exit.CodeOf(err) == exit.NotYet {
 		return nil, nil
@@ -200,7 +217,7 @@ func LoadExample(dir string) (*MapExample, error) {
 	}
 	var j exampleJSON
 	bad := func(why string) error {
-		return &exit.Error{Code: exit.BadData, What: "the map example of the report is damaged", At: path, Why: why, Fix: "remove it, or train again with --overwrite always"}
+		return &exit.Error{Code: exit.BadData, What: "the map example of the report is damaged", At: path, Why: why, Fix: "remove it, or train again with --overwrite always, or verify again"}
 	}
 	if err := json.Unmarshal([]byte(meta["example"]), &j); err != nil {
 		return nil, bad(err.Error())

@@ -45,7 +45,7 @@ func TestMapExampleRoundTrip(t *testing.T) {
 	if got.Used != 2 || got.Fields[0].Values[5] != 6 {
 		t.Errorf("%+v", got)
 	}
-	path := filepath.Join(dir, exampleFile)
+	path := filepath.Join(dir, ExampleFile)
 	text, err := os.ReadFile(path)
 	runtest.Must(t, err)
 	for old, other := range map[string]string{`\"nx\":3`: `\"nx\":9`, `\"fields\":[`: `\"fiel4s\":[`, `\"grid\":{`: `\"gri4\":{`} {

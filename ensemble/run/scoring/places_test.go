@@ -3,6 +3,7 @@ package scoring
 import (
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"testing"
 	"time"
 
@@ -53,7 +54,7 @@ func TestPlaceScores(t *testing.T) {
 	for k := range 20 {
 		inits = append(inits, ensemble.InitAt(time.Date(2020, 1, 1+7*k, 0, 0, 0, 0, time.UTC)))
 	}
-	j := TargetOptions{Target: score.Target{Variable: "t", Level: ensemble.PressureLevel(850), Lead: ensemble.Lead(48 * time.Hour), Unit: "K"}, Grid: g, DDOF: 1, Inits: inits, ByPlace: true,
+	j := TargetOptions{Target: score.Target{Variable: "t", Level: ensemble.PressureLevel(850), Lead: ensemble.Lead(48 * time.Hour), Unit: "K"}, Grid: g, DDOF: 1, Inits: inits, MapStep: 1, EveryPoint: true,
 		Bootstrap: score.Bootstrap{Resamples: 50}}
 	var s *Scoring
 	for k, init := range inits {
@@ -86,10 +87,14 @@ func TestPlaceScores(t *testing.T) {
 	}
 	r, err := s.Result()
 	runtest.Must(t, err)
-	places := s.placeScores()
-	if len(places) != 1 || places[0].Reference != "raw3" {
-		t.Fatalf("%+v", places)
+	found := s.MapScores()
+	if found == nil || len(found.References) != 1 || found.References[0].System != "raw3" {
+		t.Fatalf("%+v", found)
 	}
+	if every := s.FieldScores(); !reflect.DeepEqual(every, found) {
+		t.Errorf("at every point %+v, of maps with all points %+v", every, found)
+	}
+	places := found.References
 	var sum, weight float64
 	for p, w := range g.Weights() {
 		sum, weight = sum+w*float64(places[0].Difference[p]), weight+w

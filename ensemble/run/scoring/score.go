@@ -50,7 +50,10 @@ type TargetOptions struct {
 	KeepSums  bool            // keep the sums of each date, for saving
 	Family    *dist.Family    // family of the network's distribution; nil: normal
 	Published Published       // probabilities and quantiles among the products
-	ByPlace   bool            // collect scores by place; Sum is then called in the order of the dates
+	// MapStep and EveryPoint collect scores by place: for maps, at every MapStep-th row and column (0: none), and at
+	// every point. Join is then called in the order of the dates.
+	MapStep    int
+	EveryPoint bool
 }
 
 // Published names the probabilities of exceedance and the quantiles that cases have, ascending.
@@ -99,15 +102,16 @@ type Scoring struct {
 	reductions             []datedReduction // by date, if the reduction in CRPS can be split
 	couplings              *couplingTests   // tests of systems with members
 	Saved                  []DateSums       // with TargetOptions.KeepSums
-	places                 *placeScores     // with TargetOptions.ByPlace; nil without a reference
+	places, fields         *placeSums       // with TargetOptions.MapStep and EveryPoint; nil: none
 }
 
-// DateSums is the contribution of one case to distributions, spreads, the split of the reduction in CRPS, and
-// coupling tests.
+// DateSums is the contribution of one case to distributions, spreads, the split of the reduction in CRPS,
+// coupling tests, and scores by place, which files of sums do not contain.
 type DateSums struct {
 	Distribution, Spread *score.Date     // nil if not scored
 	Reduction            *datedReduction // nil if not split
 	Coupling             []couplingDate
+	Map, Field           *PlaceDate // nil: none
 }
 
 // datedReduction is the contribution of one initialisation to the split of the reduction in CRPS: for the whole
@@ -150,9 +154,7 @@ func (j TargetOptions) Begin(f Shape) (*Scoring, error) {
 		s.options = s.withClimate(j.withPublished(chosen))
 		o := &s.options
 		s.Systems[0] = s.distributionSystems()
-		if j.ByPlace && f.Mean && (j.Grid.Rectangular() || j.Grid.Kind == ensemble.Points) {
-			s.places = s.newPlaces()
-		}
+		s.beginPlaces()
 		if chosen.Scores == nil {
 			o.Scores = slices.Concat(score.Default, o.Scores)
 			if area.Neighbourhood != nil {
@@ -192,7 +194,9 @@ func (s *Scoring) Sum(c Case) (d DateSums, err error) {
 	}
 	ref := s.reference(c)
 	if s.distributions != nil {
-		sums, err := s.sumDistributions(c, ref)
+		samples := s.distributionSamples(c, &ref)
+		d.Map, d.Field = s.datePlaces(samples, c.Obs)
+		sums, err := s.distributions.Sum(c.Init, ref, samples)
 		if err != nil {
 			return d, err
 		}
@@ -263,6 +267,13 @@ func (s *Scoring) Join(d DateSums) error {
 	if err := s.check(d); err != nil {
 		return err
 	}
+	if s.places != nil && d.Map != nil {
+		s.places.add(*d.Map)
+	}
+	if s.fields != nil && d.Field != nil {
+		s.fields.add(*d.Field)
+	}
+	d.Map, d.Field = nil, nil
 	if s.KeepSums {
 		s.Saved = append(s.Saved, d)
 	}
@@ -414,9 +425,9 @@ func (s *Scoring) distributionSystems() (systems []score.System) {
 	return systems
 }
 
-// sumDistributions returns the contribution of one case to the scores of distributionSystems.
-func (s *Scoring) sumDistributions(c Case, ref score.Reference) (score.Date, error) {
-	var samples []score.Sample
+// distributionSamples returns what the distributionSystems forecast, and adds the analyses of earlier leads to the
+// reference.
+func (s *Scoring) distributionSamples(c Case, ref *score.Reference) (samples []score.Sample) {
 	if s.Mean {
 		distribution := score.Sample{Mean: c.Mean, Spread: c.Sigma, Parameters: c.Parameters}
 		network := distribution
@@ -466,10 +477,7 @@ func (s *Scoring) sumDistributions(c Case, ref score.Reference) (score.Date, err
 			}
 		}
 	}
-	if s.places != nil {
-		s.places.add(s.Systems[0], samples, c.Obs)
-	}
-	return s.distributions.Sum(c.Init, ref, samples)
+	return samples
 }
 
 // spreadSystems returns the systems whose spread is compared with the spread of all members.

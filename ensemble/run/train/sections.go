@@ -16,9 +16,9 @@ func (r *Result) Sections() answer.Sections {
 	}
 	var all answer.Sections
 	if r.Scores != nil {
-		all = r.Scores.Summary()
+		all = r.Scores.Brief(fmt.Sprintf("all scores: `ensemble report %s`, `ensemble verify --all`", r.RunDir))
 	}
-	lines := []string{fmt.Sprintf("trained %d steps; run directory %s: all scores are in scores.json, `ensemble report` makes tables and pictures", r.Steps, r.RunDir)}
+	lines := []string{fmt.Sprintf("trained %d steps; run directory %s", r.Steps, r.RunDir)}
 	for _, s := range r.Sparsity {
 		lines = append(lines, fmt.Sprint(s))
 	}

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
@@ -58,9 +59,8 @@ func TestScoreFields(t *testing.T) {
 	defer v.Close()
 	runtest.Must(t, v.scoreAll(context.Background(), team.Teams{}))
 	target := v.Targets[0]
-	target.points.factor = 1
 	byScore := map[string]product.ScoreField{}
-	for _, f := range target.points.fields(target.target(), scoring.SystemNetwork, "raw4") {
+	for _, f := range scoreFields(target.target(), target.scoring.FieldScores()) {
 		byScore[f.Score] = f
 	}
 	w := p.grid.Weights()
@@ -83,7 +83,7 @@ func TestScoreFields(t *testing.T) {
 		if at("n") != 9 || math.Abs(at("rmse")-1) > 1e-5 || math.Abs(at("spread_skill")-(1+float64(q)/100)) > 1e-5 || math.Abs(at("crpss")-(1-at("crps")/at("crps_raw4"))) > 1e-6 {
 			t.Errorf("point %d: %g dates, RMSE %g, spread-skill ratio %g, skill %g", q, at("n"), at("rmse"), at("spread_skill"), at("crpss"))
 		}
-		if better := at("significant") == 1; better != (at("p_value") < fieldFalseDiscoveries) {
+		if better := at("significant") == 1; better != (at("p_value") < scoring.FieldFalseDiscoveries) {
 			t.Errorf("point %d: p value %g, significance %g", q, at("p_value"), at("significant"))
 		} else if better {
 			significant++
@@ -96,16 +96,45 @@ func TestScoreFields(t *testing.T) {
 
 // TestSignificance: the mask separates better, worse and not significant points, and points without a test.
 func TestSignificance(t *testing.T) {
-	var s pointSums
 	nan := float32(math.NaN())
-	for k := range 20 {
-		swing := float32(k%2)*0.1 - 0.05
-		s.add(pointScores{CRPS: []float32{1 + swing, 3 + swing, 2 + 10*swing, nan}, Raw: []float32{2, 2, 2, nan}, Error: []float32{1, 1, 1, nan}, Variance: []float32{1, 1, 1, nan}})
-	}
-	s.factor = 1
-	for _, f := range s.fields(score.Target{Variable: "2t", Unit: "K"}, "network", "raw4") {
+	s := &scoring.PlaceScores{System: "network", N: []int32{20, 20, 20, 0}, CRPS: []float32{1, 3, 2, nan}, Bias: make([]float32, 4), RMSE: make([]float32, 4), SpreadSkill: make([]float32, 4),
+		References: []scoring.PlaceReference{{System: "raw4", CRPS: []float32{2, 2, 2, nan}, Difference: []float32{-1, 1, 0, nan}, P: []float64{0.001, 0.002, 0.9, math.NaN()}}}}
+	for _, f := range scoreFields(score.Target{Variable: "2t", Unit: "K"}, s) {
 		if f.Score == "significant" && (f.Values[0] != 1 || f.Values[1] != 2 || f.Values[2] != 0 || f.Values[3] == f.Values[3]) {
 			t.Errorf("mask %v, want better, worse, not significant, missing", f.Values)
 		}
+	}
+}
+
+// TestPlaces: the folder of scores has the scores by place for the maps of a report, those of --fields at its points; a
+// verification without a reference removes them.
+func TestPlaces(t *testing.T) {
+	p := startPublishing(t)
+	an := p.analyses("an.nc", 3)
+	products := p.publish("products", func([]float32) []product.Field { return nil })
+	o := Options{Forecast: products, Analysis: an, Members: p.rawMembers(4), Bootstrap: score.Bootstrap{Resamples: 20}, Out: filepath.Join(p.dir, "scores")}
+	r, err := Run(context.Background(), o)
+	runtest.Must(t, err)
+	if path := filepath.Join(o.Out, scoring.ExampleFile); !slices.Contains(r.Outputs, path) {
+		t.Errorf("outputs %q without %s", r.Outputs, path)
+	}
+	e, err := scoring.LoadExample(o.Out)
+	runtest.Must(t, err)
+	if e == nil || e.HasForecast() || len(e.Fields) != 2 || e.Fields[0].Reference != "raw4" || e.Fields[0].Kind != scoring.ShowDifference || e.Fields[1].Kind != scoring.ShowP {
+		t.Fatalf("%+v", e)
+	}
+	sum, weight := 0.0, 0.0
+	for q, w := range p.grid.Weights() {
+		sum, weight = sum+w*float64(e.Fields[0].Values[q]), weight+w
+	}
+	want := float64(r.Scores.Find("crps_gauss", "network", "2t", "2m", "24h").Value - r.Scores.Find("crps_plain", "raw4", "2t", "2m", "24h").Value)
+	if got := sum / weight; math.Abs(got-want) > 1e-5 {
+		t.Errorf("mean difference %g, scores %g", got, want)
+	}
+	o.Members = nil
+	_, err = Run(context.Background(), o)
+	runtest.Must(t, err)
+	if e, err := scoring.LoadExample(o.Out); err != nil || e != nil {
+		t.Errorf("scores by place of an earlier verification: %+v, %v", e, err)
 	}
 }

@@ -68,17 +68,16 @@ type Result struct {
 	All      bool // Sections returns all scores
 }
 
-// Sections returns the main scores in sentences and one table. With All it returns all scores as tables, followed by
-// a summary.
+// Sections returns the main scores in sentences and one table. With All it returns all scores as tables before.
 func (r *Result) Sections() answer.Sections {
 	if r.All {
-		return slices.Concat(r.Scores.Sections(), answer.Sections{{Title: "Summary"}}, r.Scores.Summary())
+		return slices.Concat(r.Scores.Sections(), r.Scores.Brief("files: --out DIR"))
 	}
 	more := "all scores: --all, or --out DIR for files"
 	if slices.ContainsFunc(r.Scores.Scores, func(v score.Value) bool { return !score.IsOverall(v.Region, v.Season) }) {
 		more = "all scores, by region and season too: --all, or --out DIR for files"
 	}
-	return append(r.Scores.Brief(), answer.Section{Text: []string{more + "; terms: docs/glossary.md"}})
+	return r.Scores.Brief(more)
 }
 
 // ProductKey identifies a verified quantity of a product.
@@ -110,8 +109,8 @@ func (t *VerifiedTarget) target() score.Target {
 // valid time, and estimated spreads against the spread of the full ensemble if its members are given.
 //
 // Reads: products, analyses, raw members, the baselines of the training, and a climate.
-// Writes: in Options.Out scores.json, scores.csv, scores.parquet, dates.parquet, comparisons.parquet and
-// diagrams.parquet; the files Options.Sums and Options.Fields.
+// Writes: in Options.Out scores.json, scores.csv, scores.parquet, dates.parquet, comparisons.parquet,
+// diagrams.parquet and report/example.safetensors (scores by place); the files Options.Sums and Options.Fields.
 // Returns: the scores with bootstrap intervals. Raw members and baselines are scored on the same dates and
 // points.
 //
@@ -169,17 +168,17 @@ func (v *Verification) scoreAll(ctx context.Context, w team.Teams) error {
 	for piece := range slices.Chunk(v.inits, min(initsPerBatch, max(1, len(v.inits)/w.Groups()))) {
 		pieces = append(pieces, piece)
 	}
-	return team.Distribute(ctx, w, len(pieces), func(i int) (contributions, error) { return v.sumScores(ctx, pieces[i]) }, func(i int, r contributions) error {
+	return team.Distribute(ctx, w, len(pieces), func(i int) ([][]scoring.DateSums, error) { return v.sumScores(ctx, pieces[i]) }, func(i int, sums [][]scoring.DateSums) error {
 		task.Add(int64(len(pieces[i])))
 		for i, t := range v.Targets {
-			for _, d := range r.Sums[i] {
+			for _, d := range sums[i] {
+				if !w.All.IsRoot() { // only rank 0 writes scores by place
+					d.Map, d.Field = nil, nil
+				}
 				if err := t.scoring.Join(d); err != nil {
 					return err
 				}
 			}
-		}
-		if w.All.IsRoot() {
-			v.sumPoints(r.Points)
 		}
 		return nil
 	})
@@ -215,7 +214,6 @@ type VerifiedTarget struct {
 	members    *input.Selection                   // nil without raw members
 	analyses   *input.AnalysisSelection
 	scoring    *scoring.Scoring
-	points     pointSums // for Options.Fields
 	// earlier are the targets of the same variable and level at earlier leads, with the same initialisations.
 	earlier []*VerifiedTarget
 
@@ -287,6 +285,9 @@ func (v *Verification) Open(ctx context.Context) (err error) {
 		j.Published = t.published.Published
 		j.Family = t.Family
 		j.Inits, j.Source, j.KeepSums = t.Inits, score.FromProducts, v.Options.Sums != "" || v.Options.skip != nil
+		if j.EveryPoint = v.Options.Fields != ""; v.Options.Out != "" && v.Options.skip == nil {
+			j.MapStep = scoring.MapStep(v.Grid, len(v.inits), len(v.Targets))
+		}
 		if j.Baselines != nil {
 			if seen := t.countAmong(j.Baselines.FittedTo); seen > 0 {
 				j.Baselines = nil
@@ -330,7 +331,7 @@ func (v *Verification) Close() {
 
 // identity returns what all ranks must agree on.
 func (v *Verification) identity() string {
-	text := fmt.Sprint(v.Options.Forecast, v.Options.Analysis, v.Options.Members, v.Options.RunDir, v.Options.Regrid, v.Options.Selection, v.Options.Climate, v.Options.Fields != "", v.inits, v.Warnings)
+	text := fmt.Sprint(v.Options.Forecast, v.Options.Analysis, v.Options.Members, v.Options.RunDir, v.Options.Regrid, v.Options.Selection, v.Options.Climate, v.Options.Fields != "", v.Options.Out != "", v.inits, v.Warnings)
 	for _, t := range v.Targets {
 		text += fmt.Sprint(t.Key, t.Inits, t.scoring.Shape, t.scoring.Systems)
 	}
@@ -401,11 +402,10 @@ func (t *VerifiedTarget) countAmong(times []time.Time) (n int) {
 }
 
 // sumScores reads initialisations and returns what each contributes to the scores of each target.
-func (v *Verification) sumScores(ctx context.Context, inits []ensemble.Init) (out contributions, err error) {
-	out.Sums = make([][]scoring.DateSums, len(v.Targets))
-	if v.Options.Fields != "" {
-		out.Points = make([][]pointScores, len(v.Targets))
-	}
+//
+// Shape: [target][initialisation].
+func (v *Verification) sumScores(ctx context.Context, inits []ensemble.Init) ([][]scoring.DateSums, error) {
+	out := make([][]scoring.DateSums, len(v.Targets))
 	earlier := map[ensemble.Init][]*scoring.Case{} // cases of the current variable and level
 	for i, t := range v.Targets {
 		if len(t.earlier) == 0 {
@@ -424,10 +424,7 @@ func (v *Verification) sumScores(ctx context.Context, inits []ensemble.Init) (ou
 			if err != nil {
 				return out, err
 			}
-			out.Sums[i] = append(out.Sums[i], d)
-			if out.Points != nil && t.hasDistribution() {
-				out.Points[i] = append(out.Points[i], t.newPointScores(c))
-			}
+			out[i] = append(out[i], d)
 			earlier[c.Init] = append(earlier[c.Init], c)
 		}
 	}
@@ -527,6 +524,15 @@ func (v *Verification) publish(ctx context.Context, res *Result) error {
 	if err := publishScores(v.Options.Out, all, trained, res); err != nil {
 		return err
 	}
+	if v.Options.Out != "" {
+		path, err := v.writePlaces(v.Options.Out, all)
+		if err != nil {
+			return err
+		}
+		if path != "" {
+			res.Outputs = append(res.Outputs, path)
+		}
+	}
 	if path := v.Options.Fields; path != "" {
 		if err := v.writeFields(ctx, path); err != nil {
 			return err
@@ -561,7 +567,6 @@ func publishScores(out string, all []*scoring.Scoring, finished []score.Coupling
 		res.Scores.Append(r)
 	}
 	res.Scores.Coupling = append(res.Scores.Coupling, finished...)
-	res.Warnings = append(res.Warnings, res.Scores.Warnings()...)
 	if out == "" {
 		return nil
 	}
