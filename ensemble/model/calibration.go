@@ -68,6 +68,14 @@ func (m *Model) targetCalibrations(t task.Target, level ensemble.Level) (out []C
 	return out
 }
 
+// CalibratedThresholds lists the thresholds of a target whose probabilities of exceedance are calibrated, ascending.
+func (m *Model) CalibratedThresholds(t task.Target, level ensemble.Level) (out []float64) {
+	for _, c := range m.targetCalibrations(t, level) {
+		out = append(out, c.Event.Lower)
+	}
+	return out
+}
+
 // DescribeCalibration describes the calibration of a variable's probabilities for product files; ""
 // without calibration.
 //

@@ -55,7 +55,7 @@ func resultOf(root string, init ensemble.Init, m *product.Manifest, warnings []s
 func (in *openInput) reportPublished(q *product.Product, fc *initForecast, first bool) error {
 	p, m := in.p, in.p.forecaster.model
 	if in.found.onExample != nil {
-		in.found.onExample(scoring.PredictionExample(m, q.Init, q.Members, q.Control, fc.stats, fc.out))
+		in.found.onExample(scoring.PredictionExample(m, scoring.Prediction{Init: q.Init, Used: q.Members, Control: q.Control, Fallback: q.Fallback != ""}, fc.stats, fc.out))
 	}
 	if !first || !p.forecaster.hasReference() {
 		return nil

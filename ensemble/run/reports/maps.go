@@ -19,8 +19,6 @@ type display struct {
 	change         string // of differences and spreads
 	factor, offset float64
 	intervals      []float64 // of isolines, ascending; nil: no isolines
-	event          float64   // thresholds of probabilities are multiples of it; 0: of the interval of isolines
-	normal         bool      // a normal distribution describes forecasts
 	palette        report.Colours
 }
 
@@ -30,17 +28,17 @@ func displayOf(v ensemble.Variable) display {
 	dekametres := []float64{1, 2, 4, 8, 16, 32}
 	switch {
 	case v.Name == "gh":
-		return display{"dam", "dam", 0.1, 0, dekametres, 0, true, report.Weather}
+		return display{"dam", "dam", 0.1, 0, dekametres, report.Weather}
 	case v.Name == "z":
-		return display{"dam", "dam", 1 / 98.0665, 0, dekametres, 0, true, report.Weather}
+		return display{"dam", "dam", 1 / 98.0665, 0, dekametres, report.Weather}
 	case v.Unit == "Pa":
-		return display{"hPa", "hPa", 0.01, 0, []float64{1, 2.5, 5, 10, 20}, 0, true, report.Weather}
+		return display{"hPa", "hPa", 0.01, 0, []float64{1, 2.5, 5, 10, 20}, report.Weather}
 	case v.Unit == "K":
-		return display{"degC", "K", 1, -273.15, nil, 5, true, report.Weather}
+		return display{"degC", "K", 1, -273.15, nil, report.Weather}
 	case v.Unit == "kg m-2":
-		return display{"mm", "mm", 1, 0, nil, 1, false, report.Probabilities}
+		return display{"mm", "mm", 1, 0, nil, report.Probabilities}
 	}
-	return display{v.Unit, v.Unit, 1, 0, nil, 0, false, nil}
+	return display{v.Unit, v.Unit, 1, 0, nil, nil}
 }
 
 // values converts a field; offset 0 for differences.
@@ -181,44 +179,43 @@ func (t *mapTarget) means() {
 // of the threshold in all members.
 func (t *mapTarget) event() {
 	d := t.show
-	mean := t.field(scoring.ShowMean, d.offset)
+	mean, level, ok := t.fields(scoring.ShowMean), 0.0, false
 	if mean == nil {
-		mean = t.field(scoring.ShowRawMean, d.offset)
+		mean = t.fields(scoring.ShowRawMean)
 	}
 	if mean == nil {
 		return
 	}
-	step := d.event
-	if step == 0 && d.intervals != nil {
-		step = report.IsolineInterval(d.intervals, mean)
-	}
-	level, ok := middle(mean, step)
-	if !ok {
+	probability := t.fields(scoring.ShowProbability)
+	if len(probability) > 0 {
+		level, ok = probability[0].Threshold, true
+	} else if level, ok = scoring.EventThreshold(t.variable.Name, mean[0].Values); !ok {
 		return
 	}
+	level = math.Round(1e6*(d.factor*level+d.offset)) / 1e6
 	what := fmt.Sprintf("%g %s", level, strings.Replace(d.unit, "degC", "°C", 1))
-	if sigma := t.field(scoring.ShowSpread, 0); d.normal && sigma != nil {
-		p := make([]float32, len(mean))
-		for i := range p {
-			p[i] = float32(50 * math.Erfc((level-float64(mean[i]))/float64(sigma[i])/math.Sqrt2))
+	for _, f := range probability {
+		p := make([]float32, len(f.Values))
+		for i, v := range f.Values {
+			p[i] = 100 * v
 		}
-		t.add("probability above "+what, report.Panel{Unit: "%", Probability: true, PageOnly: true,
-			Note: "From a normal distribution with the post-processed mean and spread."}, report.Map{Title: "P( > " + what + ")", Values: p})
+		t.add("probability above "+what, report.Panel{Unit: "%", Probability: true, PageOnly: true, Note: "From: " + f.Source + "."}, report.Map{Title: "P( > " + what + ")", Values: p})
 	}
 	members := t.fields(scoring.ShowMember)
 	if len(members) == 0 {
 		return
 	}
+	shown := d.values(mean[0].Values, d.offset)
 	s := &report.Spaghetti{Level: level}
 	for _, m := range members {
 		s.Lines = append(s.Lines, report.SpaghettiLine{Name: fmt.Sprintf("%d raw members", len(members)), Kind: "member", Values: d.values(m.Values, d.offset)})
 	}
-	s.Lines = append(s.Lines, report.SpaghettiLine{Name: "post-processed mean", Kind: "mean", Values: t.e.Thin(mean)})
+	s.Lines = append(s.Lines, report.SpaghettiLine{Name: "post-processed mean", Kind: "mean", Values: t.e.Thin(shown)})
 	if analysis := t.field(scoring.ShowAnalysis, d.offset); analysis != nil {
 		s.Lines = append(s.Lines, report.SpaghettiLine{Name: "analysis", Kind: "analysis", Values: t.e.Thin(analysis)})
 	}
 	t.add("isolines of "+what, report.Panel{Unit: d.unit, PageOnly: true, Note: "Close together: the members agree."},
-		report.Map{Title: what + " in every member", Grid: t.e.CoarseGrid(), Values: t.e.Thin(mean), Spaghetti: s})
+		report.Map{Title: what + " in every member", Grid: t.e.CoarseGrid(), Values: t.e.Thin(shown), Spaghetti: s})
 }
 
 // mostStamps limits the stamps of a target.
@@ -244,30 +241,6 @@ func (t *mapTarget) stamps() {
 		}
 	}
 	t.add("members", p, maps...)
-}
-
-// middle is the multiple of step that is nearest to the median of a field; of a round fraction of its range
-// if step is 0. It is false for a field without values or contrast.
-func middle(field []float32, step float64) (float64, bool) {
-	var all []float64
-	for _, v := range field {
-		if f := float64(v); !math.IsNaN(f) && !math.IsInf(f, 0) {
-			all = append(all, f)
-		}
-	}
-	if len(all) == 0 {
-		return 0, false
-	}
-	slices.Sort(all)
-	low, high := all[0], all[len(all)-1]
-	if step == 0 {
-		step = math.Pow(10, math.Floor(math.Log10((high-low)/2)))
-	}
-	if !(high > low) {
-		return 0, false
-	}
-	level := step * math.Round(all[len(all)/2]/step)
-	return level, level > low && level < high
 }
 
 // PlacePanels lays out the differences of the CRPS by place, in the unit of scores. Differences that are not significant at a false

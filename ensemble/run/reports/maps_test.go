@@ -46,7 +46,18 @@ func example(variable string, base, amplitude float64) *scoring.MapExample {
 		}
 		grow := float64(hours) / 24
 		add(scoring.ShowRawMean, false, wave(0))
-		add(scoring.ShowMean, false, wave(5*grow))
+		mean := wave(5 * grow)
+		add(scoring.ShowMean, false, mean)
+		threshold, ok := scoring.EventThreshold(variable, mean)
+		if !ok {
+			panic(variable + ": no threshold")
+		}
+		above := make([]float32, len(mean))
+		for k, x := range mean {
+			above[k] = float32(0.5 * math.Erfc((threshold-float64(x))/(amplitude/10*grow)/math.Sqrt2))
+		}
+		add(scoring.ShowProbability, false, above)
+		e.Fields[len(e.Fields)-1].Threshold, e.Fields[len(e.Fields)-1].Source = threshold, "published distribution, normal"
 		add(scoring.ShowAnalysis, false, wave(8*grow))
 		add(scoring.ShowSpread, false, field(func(float64, float64) float64 { return amplitude / 10 * grow }))
 		add(scoring.ShowRawSpread, false, field(func(float64, float64) float64 { return amplitude / 20 * grow }))
@@ -101,12 +112,9 @@ func TestPanels(t *testing.T) {
 		if stamps := find(": members"); len(stamps.Maps) != 3 || !stamps.Folded || !stamps.PageOnly {
 			t.Errorf("%s: %d stamps", c.variable, len(stamps.Maps))
 		}
-		if c.variable == "10si" { // no normal distribution
-			continue
-		}
 		p := find("probability above")
 		low, high := slices.Min(p.Maps[0].Values), slices.Max(p.Maps[0].Values)
-		if !p.Probability || low < 0 || high > 100 || high-low < 50 {
+		if !p.Probability || p.Note != "From: published distribution, normal." || low < 0 || high > 100 || high-low < 50 {
 			t.Errorf("%s: probabilities from %g to %g %%", c.variable, low, high)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/postproc/dist"
 )
 
 // MapExample is one initialisation, of the test or of a prediction, with the fields that a report shows as maps, and
@@ -43,20 +44,24 @@ type MapField struct {
 	// Reference is the system that the network is compared with; "": none.
 	Reference string `json:"reference,omitempty"`
 	Coarse    bool   `json:"coarse,omitempty"` // on the coarse grid
+	// Threshold and Source describe a probability of exceedance.
+	Threshold float64 `json:"threshold,omitempty"`
+	Source    string  `json:"source,omitempty"`
 }
 
 // Kinds of maps.
 const (
-	ShowAnalysis   = "analysis"
-	ShowRawMean    = "raw_mean"        // mean of the input members
-	ShowRawSpread  = "raw_spread"      // spread of the input members
-	ShowFullSpread = "full_spread"     // spread of all members
-	ShowMean       = "mean"            // the network's
-	ShowSpread     = "spread"          // the network's
-	ShowEstimate   = "ensemble_spread" // the network's estimate of the full ensemble's spread
-	ShowMember     = "member"          // an input member; one field for each, coarse
-	ShowDifference = "crps_difference" // CRPS of the network minus that of a reference, mean over all test dates; coarse
-	ShowP          = "p_value"         // of the difference; coarse
+	ShowAnalysis    = "analysis"
+	ShowRawMean     = "raw_mean"        // mean of the input members
+	ShowRawSpread   = "raw_spread"      // spread of the input members
+	ShowFullSpread  = "full_spread"     // spread of all members
+	ShowMean        = "mean"            // the network's
+	ShowSpread      = "spread"          // the network's
+	ShowEstimate    = "ensemble_spread" // the network's estimate of the full ensemble's spread
+	ShowProbability = "probability"     // published probability of values above Threshold, 0 to 1
+	ShowMember      = "member"          // an input member; one field for each, coarse
+	ShowDifference  = "crps_difference" // CRPS of the network minus that of a reference, mean over all test dates; coarse
+	ShowP           = "p_value"         // of the difference; coarse
 )
 
 // ExampleFile is the path of a map example within a run directory or a folder of scores.
@@ -66,16 +71,16 @@ var ExampleFile = filepath.Join("report", "example.safetensors")
 //
 // Members are thinned by the step of scores by place.
 func newMapExample(m *model.Model, fc *ensemble.Forecast, cases []*Case, step int) *MapExample {
-	k, d := &m.Task, len(m.Task.Features.Axes.Levels)
+	k, levels := &m.Task, m.Task.Features.Axes.Levels
 	e := &MapExample{Init: fc.Init, Lead: k.Targets[0].Lead, Grid: m.Grid, Used: len(k.UsedMembers), Full: len(fc.Members), Control: m.Control}
 	for i, c := range cases {
 		if c == nil {
 			continue
 		}
-		t := k.Targets[i/d]
+		t := k.Targets[i/len(levels)]
 		add := func(kind string, values []float32) {
 			if values != nil {
-				e.Fields = append(e.Fields, MapField{Variable: t.Variable, Level: k.Features.Axes.Levels[i%d].ForVariable(t.Variable), Lead: t.Lead, Kind: kind, Values: values})
+				e.Fields = append(e.Fields, MapField{Variable: t.Variable, Level: levels[i%len(levels)].ForVariable(t.Variable), Lead: t.Lead, Kind: kind, Values: values})
 			}
 		}
 		_, full := MeanStd(c.Members, k.Features.DDOF)
@@ -89,6 +94,13 @@ func newMapExample(m *model.Model, fc *ensemble.Forecast, cases []*Case, step in
 		add(ShowMean, c.Mean)
 		add(ShowSpread, c.Sigma)
 		add(ShowEstimate, c.Spread)
+		if c.Mean != nil {
+			d := published{Members: c.Calibrated, Family: family(m, t.Variable), Parameters: c.Parameters}
+			if d.Parameters == nil {
+				d.Parameters = [][]float32{c.Mean, c.Sigma}
+			}
+			e.addProbability(m, t, levels[i%len(levels)], d, c.Mean, true)
+		}
 		if m.Grid.Rectangular() {
 			e.Step = step
 			for _, at := range c.Used {
@@ -149,18 +161,34 @@ func (e *MapExample) gridOf(f *MapField) *ensemble.Grid {
 	return e.Grid
 }
 
+// family is the published family of a variable; nil for a model without distribution.
+func family(m *model.Model, variable string) *dist.Family {
+	if m.Family == nil {
+		return nil
+	}
+	return m.VariableFamily(variable)
+}
+
+// Prediction describes what a prediction was made from.
+type Prediction struct {
+	Init     ensemble.Init
+	Used     []ensemble.Member
+	Control  string // policy for the control
+	Fallback bool   // by the fallback forecast, whose probabilities are not calibrated
+}
+
 // PredictionExample returns maps of a prediction and of the members that it was made from.
-func PredictionExample(m *model.Model, init ensemble.Init, used []ensemble.Member, control string, stats []task.Statistics, out *model.Forecast) *MapExample {
+func PredictionExample(m *model.Model, of Prediction, stats []task.Statistics, out *model.Forecast) *MapExample {
 	k, levels, n := &m.Task, m.Task.Features.Axes.Levels, m.Grid.Size()
-	e := &MapExample{Init: init, Lead: k.Targets[0].Lead, Grid: m.Grid, Used: len(used), Full: k.FullMembers, Control: control}
+	e := &MapExample{Init: of.Init, Lead: k.Targets[0].Lead, Grid: m.Grid, Used: len(of.Used), Full: k.FullMembers, Control: of.Control}
 	for i, st := range stats {
 		if k.TargetWeights[i] == 0 {
 			continue
 		}
-		t := k.Targets[i/len(levels)]
+		t, level := k.Targets[i/len(levels)], levels[i%len(levels)]
 		add := func(kind string, all []float32, at int) {
 			if all != nil {
-				e.Fields = append(e.Fields, MapField{Variable: t.Variable, Level: levels[i%len(levels)].ForVariable(t.Variable), Lead: t.Lead, Kind: kind, Values: slices.Clone(all[at*n : (at+1)*n])})
+				e.Fields = append(e.Fields, MapField{Variable: t.Variable, Level: level.ForVariable(t.Variable), Lead: t.Lead, Kind: kind, Values: slices.Clone(all[at*n : (at+1)*n])})
 			}
 		}
 		add(ShowRawMean, st.Mean, 0)
@@ -168,6 +196,14 @@ func PredictionExample(m *model.Model, init ensemble.Init, used []ensemble.Membe
 		add(ShowMean, out.Mean, i)
 		add(ShowSpread, out.Sigma, i)
 		add(ShowEstimate, out.Spread, i)
+		if out.Mean == nil {
+			continue
+		}
+		d := published{Family: family(m, t.Variable), Parameters: out.ParametersAt(i, n, model.FullField)}
+		if out.Members != nil {
+			d.Members = out.TargetMembers(i, len(k.TargetWeights), n)
+		}
+		e.addProbability(m, t, level, d, out.Mean[i*n:(i+1)*n], !of.Fallback)
 	}
 	return e
 }
