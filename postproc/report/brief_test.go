@@ -103,3 +103,45 @@ func TestPicker(t *testing.T) {
 		t.Error("panes are hidden in print too")
 	}
 }
+
+// A page of many targets is divided: the summary of all is in the first part only, each target with its scores in one
+// part. What cannot be divided stays whole.
+func TestParts(t *testing.T) {
+	var gains [][2]float64
+	for range 16 {
+		gains = append(gains, [2]float64{0.3, 0.05})
+	}
+	page := briefed(1, gains...)
+	page.Config = "epochs: 4"
+	const limit = 70_000
+	parts, err := page.Parts("index.html", limit)
+	if err != nil || len(parts) < 2 {
+		t.Fatalf("%d parts, %v", len(parts), err)
+	}
+	for i, p := range parts {
+		text := string(p.Text)
+		if len(text) > limit {
+			t.Errorf("%s has %d bytes", p.Name, len(text))
+		}
+		if first := i == 0; strings.Contains(text, "What was gained?") != first || strings.Contains(text, "epochs: 4") != first || strings.Contains(text, "Skill over") != first {
+			t.Errorf("%s: the summary is there: %t", p.Name, !first)
+		}
+	}
+	for i := range gains {
+		name := fmt.Sprintf("Temperature at %d\u202fhPa, lead 48\u202fh", 1000-50*i)
+		for _, heading := range []string{"<h3>" + name + "</h3>", "<summary>" + name + "</summary>"} {
+			n := 0
+			for _, p := range parts {
+				n += strings.Count(string(p.Text), heading)
+			}
+			if n != 1 {
+				t.Errorf("%s is %d times in the parts", heading, n)
+			}
+		}
+	}
+	for _, p := range []*Page{briefed(1, gains[0]), {Title: "x", Config: strings.Repeat("a: b\n", 40_000)}} {
+		if parts, err := p.Parts("index.html", 1000); err != nil || len(parts) != 1 || strings.Contains(string(parts[0].Text), "variables and leads, to stay") {
+			t.Errorf("%d parts of a page that cannot be divided, %v", len(parts), err)
+		}
+	}
+}

@@ -38,7 +38,8 @@ func hatchColour(x, y int) color.RGBA { return hatchColours[hatch(x, y)] }
 // four surrounding points, so that it creates no new extremes. The positions between grid
 // lines are computed once for all columns and rows.
 //
-// Shape: values and muted [NY*NX], muted nil: none. A pixel whose nearest point is muted is pale.
+// Shape: values and muted [NY*NX], muted nil: none. A pixel whose nearest point is muted is pale. The palette has the
+// colours that occur, so that images of up to 16 colours have 4 bits for each pixel.
 // Missing: a pixel whose nearest point is missing is hatched.
 // Cost: 16 multiplications per pixel.
 func (v *view) raster(values []float32, muted []bool, s *scale, w int) *image.Paletted {
@@ -67,6 +68,27 @@ func (v *view) raster(values []float32, muted []bool, s *scale, w int) *image.Pa
 			}
 		}
 	}
+	return compact(img)
+}
+
+// compact removes the colours from the palette that do not occur.
+func compact(img *image.Paletted) *image.Paletted {
+	var occurs [256]bool
+	for _, c := range img.Pix {
+		occurs[c] = true
+	}
+	var to [256]uint8
+	var palette color.Palette
+	for c, used := range occurs[:len(img.Palette)] {
+		if used {
+			to[c] = uint8(len(palette))
+			palette = append(palette, img.Palette[c])
+		}
+	}
+	for i, c := range img.Pix {
+		img.Pix[i] = to[c]
+	}
+	img.Palette = palette
 	return img
 }
 

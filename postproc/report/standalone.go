@@ -155,7 +155,7 @@ func bracketed(s string) string {
 
 // about is the heading of a target: "Temperature at 850 hPa, lead 48 h".
 func about(variable, level, lead string) string {
-	return fmt.Sprintf("%s, lead %s", QuantityName(variable, level), spaced(lead))
+	return keyOf(QuantityName(variable, level), spaced(lead))
 }
 
 // SkillPictures draws the skill scores with their paired intervals about a line at zero: a

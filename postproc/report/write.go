@@ -63,6 +63,13 @@ type pageData struct {
 	Script template.HTML
 	// SHA-256 of the script in base64, for the content security policy.
 	ScriptSum string
+	// Others are the other files of a report of several; nil: none.
+	Others *others
+
+	// All variables and leads, from which Glance, Maps and Targets are selected.
+	panes  []pane
+	groups [][]mapRow
+	scored []target
 }
 
 // glance is the upper part of a page: three lines, and pictures of each target.
@@ -119,7 +126,7 @@ type curve struct {
 	Rows [][]string
 }
 
-// Write writes the page as one HTML file. It loads no other files, can be opened from disk and
+// Write writes the page as one HTML file of any size; Parts bounds it. It loads no other files, can be opened from disk and
 // prints on A4. It contains a script only if a table is Sortable; its digest is in the content
 // security policy, which forbids all other scripts.
 //
@@ -128,14 +135,30 @@ type curve struct {
 //
 // Errors: a map without values or of another size than its grid; those of the writer.
 func (p *Page) Write(w io.Writer) error {
-	s := pageData{Page: p, mapSection: mapSection{CoastID: coastID}, Targets: targets(p.Scores), Notes: notes(p.Scores), Divisors: divisors(p.Scores), Bootstrap: resampling(p.Scores)}
+	s, err := p.data()
+	if err != nil {
+		return err
+	}
+	text, err := s.text(nil)
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(text)
+	return err
+}
+
+// data renders the pictures and formats the tables of a page.
+//
+// Errors: those of drawPanels.
+func (p *Page) data() (*pageData, error) {
+	s := &pageData{Page: p, mapSection: mapSection{CoastID: coastID}, scored: targets(p.Scores), Notes: notes(p.Scores), Divisors: divisors(p.Scores), Bootstrap: resampling(p.Scores)}
 	if slices.ContainsFunc(p.Tables, func(t Table) bool { return t.Sortable }) {
 		sum := sha256.Sum256([]byte(sortScript))
 		s.Script, s.ScriptSum = template.HTML("<script>"+sortScript+"</script>"), base64.StdEncoding.EncodeToString(sum[:])
 	}
 	maps, err := drawPanels(p.Panels, p.Places)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	places := maps[len(p.Panels):]
 	maps = maps[:len(p.Panels):len(p.Panels)]
@@ -147,18 +170,11 @@ func (p *Page) Write(w io.Writer) error {
 	}
 	s.Brief = briefLines(p)
 	if p.Scores != nil {
-		all := p.Scores.Briefs()
-		if f, ok := skillChart(all, p.Scores.Bootstrap.Confidence); ok {
+		if f, ok := skillChart(p.Scores.Briefs(), p.Scores.Bootstrap.Confidence); ok {
 			s.Skill = &f
 		}
-		s.Glance, s.Picker = choose("g", panes(p, places), func(t pane) (string, string) { return t.Target, t.Lead })
 	}
-	s.Maps, s.MapPicker = choose("m", grouped(maps), func(rows []mapRow) (string, string) { return rows[0].Variable, rows[0].Lead })
-	for _, k := range []*picker{s.Picker, s.MapPicker} {
-		if k != nil {
-			s.Pickers = append(s.Pickers, k)
-		}
-	}
+	s.panes, s.groups = panes(p, places), grouped(maps)
 	for i := range p.Charts {
 		c := &p.Charts[i]
 		s.Curves = append(s.Curves, curve{c, template.HTML(c.svg()), c.table()}) // text in it is escaped
@@ -166,10 +182,7 @@ func (p *Page) Write(w io.Writer) error {
 	for _, c := range byLead(p.Scores) {
 		s.ByLead = append(s.ByLead, curve{&c, template.HTML(c.svg()), c.table()})
 	}
-	if err := pageTemplate.Execute(w, &s); err != nil {
-		return fmt.Errorf("report: %w", err)
-	}
-	return nil
+	return s, nil
 }
 
 // drawPanels renders all panels of two lists, in parallel.
@@ -179,9 +192,14 @@ func drawPanels(lists ...[]Panel) ([]mapRow, error) {
 	all := slices.Concat(lists...)
 	out := make([]mapRow, len(all))
 	var area float64
+	var targets []string
 	for i := range all {
 		area += all[i].area()
+		if key := keyOf(all[i].Variable, all[i].Lead); !slices.Contains(targets, key) {
+			targets = append(targets, key)
+		}
 	}
+	area *= min(1, partTargets/float64(max(1, len(targets)))) // the others are in other files
 	var drawn errgroup.Group
 	drawn.SetLimit(runtime.GOMAXPROCS(0))
 	for i := range all {

@@ -1,10 +1,13 @@
 package reports
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -35,7 +38,8 @@ func SaveFindings[T any](folder, tableFile string, rows []T, page *report.Page, 
 // PageFile is the file name of the page.
 const PageFile = "index.html"
 
-// WritePage writes a page, and each map beside it as PNG, into an existing folder.
+// WritePage writes a page, and each map beside it as PNG, into an existing folder. A page above report.FileLimit has
+// further files, index-2.html and so on; those of an earlier page are removed.
 //
 // Errors: exit 73 and 74.
 func WritePage(dir string, page *report.Page) error {
@@ -55,6 +59,22 @@ func WritePage(dir string, page *report.Page) error {
 	if err := pictures.Wait(); err != nil {
 		return err
 	}
-	path := filepath.Join(dir, PageFile)
-	return exit.CreateError(path, atomicfile.Write(path, page.Write))
+	parts, err := page.Parts(PageFile, report.FileLimit)
+	if err != nil {
+		return err
+	}
+	for _, p := range slices.Backward(parts) { // the page that links to the others last
+		path := filepath.Join(dir, p.Name)
+		if err := atomicfile.WriteFile(path, p.Text); err != nil {
+			return exit.CreateError(path, err)
+		}
+	}
+	for n := len(parts) + 1; ; n++ {
+		path := filepath.Join(dir, report.PartName(PageFile, n))
+		if err := os.Remove(path); errors.Is(err, fs.ErrNotExist) {
+			return nil
+		} else if err != nil {
+			return exit.CreateError(path, err)
+		}
+	}
 }

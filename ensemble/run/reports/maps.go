@@ -113,22 +113,15 @@ func (t *mapTarget) add(what string, p report.Panel, maps ...report.Map) {
 	}
 }
 
-// mostDetailed is the number of targets with maps of events and members, which bounds the size of a page.
-const mostDetailed = 12
-
 // Panels lays out a map example, for each target: its means; its spreads and what the network changed,
 // folded; the probability of an event; isolines of all members; and the members, folded. Maps of the same
 // quantity at different leads share their colours.
 func Panels(e *scoring.MapExample) []report.Panel {
 	all := targetsOf(e)
-	for i, t := range all {
+	for _, t := range all {
 		t.means()
-		if i < mostDetailed {
-			t.event()
-			t.stamps()
-		} else if len(t.panels) > 0 {
-			t.panels[0].Note = "Probabilities and members are left out, to keep the page small."
-		}
+		t.event()
+		t.stamps()
 	}
 	var out []report.Panel
 	for _, t := range all {

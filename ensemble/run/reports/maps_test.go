@@ -2,13 +2,18 @@ package reports
 
 import (
 	"bytes"
+	"fmt"
+	"html"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/run/runtest"
 	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
 	"github.com/ensemble-weather/ensemble/postproc/report"
 )
@@ -138,22 +143,64 @@ func TestPlacePanels(t *testing.T) {
 	}
 }
 
-// A page with maps of twelve targets is smaller than 3 MB, and needs no script.
+// A report of 24 variables and leads has several files below the limit, without scripts. Each variable and lead is in one of
+// them, with all its maps; the first file has the others in its contents, and they link back.
 func TestPageSize(t *testing.T) {
-	page := &report.Page{Title: "Twelve targets"}
-	all := &scoring.MapExample{}
-	for i, v := range []string{"gh", "t", "msl", "u", "q", "r"} {
-		e := example(v, []float64{5500, 260, 101000, 5, 0.01, 60}[i], []float64{300, 15, 1500, 20, 0.008, 40}[i])
+	all, units := &scoring.MapExample{}, 0
+	for i, v := range []string{"gh", "t", "msl", "u", "q", "r", "z", "2t", "sp", "v", "10si", "2d"} {
+		e := example(v, []float64{5500, 260, 101000, 5, 0.01, 60, 54000, 280, 100000, 5, 8, 275}[i], []float64{300, 15, 1500, 20, 0.008, 40, 3000, 15, 1500, 20, 6, 15}[i])
 		fields := append(all.Fields, e.Fields...)
 		all = e
 		all.Fields = fields
+		units += 2
 	}
-	page.Panels, page.Places = Panels(all), PlacePanels(all)
-	var b bytes.Buffer
-	if err := page.Write(&b); err != nil {
+	page := &report.Page{Title: "Many targets", Panels: Panels(all), Places: PlacePanels(all)}
+	want := map[string]int{} // at both leads
+	for _, p := range page.Panels {
+		want[p.Title]++
+	}
+	const limit = 800_000 // the fields are smooth and there are no scores
+	parts, err := page.Parts(PageFile, limit)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if n := b.Len(); n < 500_000 || n > 3_000_000 || bytes.Contains(b.Bytes(), []byte("<script")) {
-		t.Errorf("%d bytes, %d panels", n, len(page.Panels))
+	if len(parts) < 2 || parts[0].Name != PageFile || parts[1].Name != "index-2.html" {
+		t.Fatalf("%d parts", len(parts))
+	}
+	found := map[string]int{}
+	for i, p := range parts {
+		if len(p.Text) > limit || bytes.Contains(p.Text, []byte("<script")) {
+			t.Errorf("%s: %d bytes", p.Name, len(p.Text))
+		}
+		for title := range want {
+			found[title] += bytes.Count(p.Text, []byte(">"+html.EscapeString(strings.ReplaceAll(title, "500hPa", "500\u202fhPa"))+"<"))
+		}
+		for k, other := range parts {
+			if linked := bytes.Contains(p.Text, []byte(`href="`+other.Name+`"`)); linked != (k != i) {
+				t.Errorf("%s links to %s: %t", p.Name, other.Name, linked)
+			}
+		}
+		if !bytes.Contains(p.Text, []byte(fmt.Sprintf("of %d variables and leads", units))) {
+			t.Errorf("%s does not state what it leaves out", p.Name)
+		}
+	}
+	for title, n := range want {
+		if found[title] != n {
+			t.Errorf("%q is %d times in the parts, want %d", title, found[title], n)
+		}
+	}
+}
+
+// Files of an earlier, larger report are removed.
+func TestStaleParts(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"index-2.html", "index-3.html", "index-5.html"} {
+		runtest.Must(t, os.WriteFile(filepath.Join(dir, name), []byte("old"), 0o644))
+	}
+	runtest.Must(t, WritePage(dir, &report.Page{Title: "Small"}))
+	names, err := filepath.Glob(filepath.Join(dir, "*"))
+	runtest.Must(t, err)
+	if len(names) != 2 || filepath.Base(names[0]) != "index-5.html" || filepath.Base(names[1]) != PageFile { // 5 does not follow: another file
+		t.Errorf("files %q", names)
 	}
 }

@@ -21,7 +21,8 @@ type Options struct {
 	Dir string // run directory, or folder with scores.json
 }
 
-// Write writes report/index.html in a run directory, and each map beside it as PNG. It may be repeated at any
+// Write writes report/index.html in a run directory, with further files if it has many variables and leads, and each map
+// beside it as PNG. It may be repeated at any
 // time.
 //
 // Reads: scores.json, events.jsonl, environment.json and report/example.safetensors, as far as they exist.
