@@ -65,8 +65,11 @@ type pageData struct {
 	ScriptSum string
 	// Others are the other files of a report of several; nil: none.
 	Others *others
+	allTargets
+}
 
-	// All variables and leads, from which Glance, Maps and Targets are selected.
+// allTargets holds all variables and leads, from which Glance, Maps and Targets of a file are selected.
+type allTargets struct {
 	panes  []pane
 	groups [][]mapRow
 	scored []target
@@ -151,7 +154,7 @@ func (p *Page) Write(w io.Writer) error {
 //
 // Errors: those of drawPanels.
 func (p *Page) data() (*pageData, error) {
-	s := &pageData{Page: p, mapSection: mapSection{CoastID: coastID}, scored: targets(p.Scores), Notes: notes(p.Scores), Divisors: divisors(p.Scores), Bootstrap: resampling(p.Scores)}
+	s := &pageData{Page: p, mapSection: mapSection{CoastID: coastID}, allTargets: allTargets{scored: targets(p.Scores)}, Notes: notes(p.Scores), Divisors: divisors(p.Scores), Bootstrap: resampling(p.Scores)}
 	if slices.ContainsFunc(p.Tables, func(t Table) bool { return t.Sortable }) {
 		sum := sha256.Sum256([]byte(sortScript))
 		s.Script, s.ScriptSum = template.HTML("<script>"+sortScript+"</script>"), base64.StdEncoding.EncodeToString(sum[:])
