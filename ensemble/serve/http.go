@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ensemble-weather/ensemble/ensemble/run/reports"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 )
@@ -102,7 +103,9 @@ func rejection(r *http.Request) (status int, why string) {
 func (h *handler) route(w *response, r *http.Request) {
 	switch at := r.URL.Path; {
 	case at == "/":
-		h.servePage(w, r)
+		h.servePage(w, r, reports.PageFile)
+	case strings.HasPrefix(at, "/index"):
+		h.servePage(w, r, strings.TrimPrefix(at, "/"))
 	case at == "/healthz":
 		h.writeHealth(w, map[bool]string{false: "publishing is stalled"}[h.isAlive()])
 	case at == "/readyz":

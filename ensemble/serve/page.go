@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net/http"
@@ -56,26 +55,32 @@ func drawMaps(ctx context.Context, e *scoring.MapExample) (m *mapImages, err err
 
 // page is the cached HTML page.
 type page struct {
-	text []byte
-	seq  uint64 // seq of the state that it shows
+	text []report.Part // the first at "/" and "/index.html", the others by their names
+	seq  uint64        // seq of the state that it shows
 	at   time.Time
 	busy chan struct{} // closed when the current rendering ends; nil: none
 }
 
-// servePage responds with the page. One request renders it for all after a change.
-func (h *handler) servePage(w *response, r *http.Request) {
-	text, err := h.pageText()
+// servePage responds with a part of the page. One request renders all for all after a change.
+func (h *handler) servePage(w *response, r *http.Request, name string) {
+	parts, err := h.pageText()
 	if err != nil {
 		h.log.Error("cannot render the page", "error", exit.OneLine(err))
 		http.Error(w, "cannot render the page", http.StatusInternalServerError)
 		return
 	}
-	plain(w, r, "text/html; charset=utf-8", text)
+	for _, p := range parts {
+		if p.Name == name {
+			plain(w, r, "text/html; charset=utf-8", p.Text)
+			return
+		}
+	}
+	http.Error(w, "not found", http.StatusNotFound)
 }
 
 // pageText returns the page. While it is rendered, other requests get the previous page, or wait
 // for the first.
-func (s *state) pageText() ([]byte, error) {
+func (s *state) pageText() ([]report.Part, error) {
 	for {
 		s.mu.Lock()
 		p := &s.page
@@ -92,7 +97,7 @@ func (s *state) pageText() ([]byte, error) {
 		busy, seq := make(chan struct{}), s.seq
 		p.busy = busy
 		s.mu.Unlock()
-		var text []byte
+		var text []report.Part
 		var err error
 		defer func() { // also after a panic, since others wait
 			s.mu.Lock()
@@ -108,7 +113,7 @@ func (s *state) pageText() ([]byte, error) {
 }
 
 // renderPage renders the page: status, initialisations in the input, latest maps and scores.
-func (s *state) renderPage() ([]byte, error) {
+func (s *state) renderPage() ([]report.Part, error) {
 	s.mu.Lock()
 	model, latest, starts, unread, lack, scores := s.model, s.maps, s.inits, s.unread, s.missingInput, string(s.options.Service.Scores)
 	s.mu.Unlock()
@@ -169,9 +174,7 @@ func (s *state) renderPage() ([]byte, error) {
 			p.Warnings = append(p.Warnings, "Cannot read the scores: "+exit.OneLine(err))
 		}
 	}
-	var b bytes.Buffer
-	err := p.Write(&b)
-	return b.Bytes(), err
+	return p.Parts(reports.PageFile, report.FileLimit)
 }
 
 // startTable lists the ten newest initialisations of the input, and all that are not published.

@@ -5,10 +5,13 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
@@ -16,6 +19,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 	"github.com/ensemble-weather/ensemble/io/product"
+	"github.com/ensemble-weather/ensemble/postproc/report"
 )
 
 // TestMapsOfDamaged: maps that cannot be drawn do not stop the service, whatever the kept data contain.
@@ -56,8 +60,8 @@ func TestPageAfterABug(t *testing.T) {
 		_, _ = s.pageText()
 	}()
 	s.tree = tree
-	if text, err := s.pageText(); err != nil || !strings.Contains(string(text), "Ensemble forecasts") {
-		t.Errorf("%.100q, %v", text, err)
+	if text, err := s.pageText(); err != nil || !strings.Contains(string(text[0].Text), "Ensemble forecasts") {
+		t.Errorf("%.100q, %v", text[0].Text, err)
 	}
 }
 
@@ -72,7 +76,7 @@ func TestPageWithoutMaps(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return string(text)
+		return string(text[0].Text)
 	}
 	if got := page(); !strings.Contains(got, "Input is missing: no input in the directory: fc") || !strings.Contains(got, "<dt>scores</dt><dd>none yet") || strings.Contains(got, "they are drawn when") || strings.Contains(got, "Coastlines") {
 		t.Errorf("before the first products: %s", got)
@@ -98,8 +102,24 @@ func TestPageOfDegraded(t *testing.T) {
 			t.Fatal(err)
 		}
 		text, err := newState(Options{Predict: predict.Options{Out: root}}).pageText()
-		if err != nil || !strings.Contains(string(text), want) {
-			t.Errorf("%d expected: %v, no %q in %s", expected, err, want, text)
+		if err != nil || !strings.Contains(string(text[0].Text), want) {
+			t.Errorf("%d expected: %v, no %q in %s", expected, err, want, text[0].Text)
+		}
+	}
+}
+
+// TestPageParts: a page of several parts is served under the names that its links have.
+func TestPageParts(t *testing.T) {
+	s := newState(Options{Predict: predict.Options{Out: t.TempDir()}})
+	s.page.text, s.page.at = []report.Part{{Name: "index.html", Text: []byte("first")}, {Name: "index-2.html", Text: []byte("second")}}, time.Now().Add(24*time.Hour)
+	h := newHandler(s, quiet)
+	for path, want := range map[string]string{"/": "first", "/index.html": "first", "/index-2.html": "second", "/index-3.html": "", "/index": "", "/index-2.html/": ""} {
+		w := httptest.NewRecorder()
+		r := httptest.NewRequest(http.MethodGet, path, nil)
+		r.Host = "localhost"
+		h.ServeHTTP(deadlined{w}, r)
+		if (w.Code == http.StatusOK) != (want != "") || want != "" && w.Body.String() != want {
+			t.Errorf("%s: %d %q, want %q", path, w.Code, w.Body, want)
 		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 
 	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
@@ -79,8 +78,8 @@ func (v *Verification) writeFields(ctx context.Context, path string) error {
 	return product.WriteScoreFields(ctx, v.pool, path, file, product.Options{})
 }
 
-// writePlaces writes the scores by place for the maps of a report into a folder, and returns the path of the file. Without
-// any it removes the file of an earlier verification.
+// writePlaces writes the scores by place for the maps of a report into a folder, and returns the path of the file; ""
+// without any.
 //
 // Errors: exit 73 and 74.
 func (v *Verification) writePlaces(out string, all []*scoring.Scoring) (path string, err error) {
@@ -88,9 +87,8 @@ func (v *Verification) writePlaces(out string, all []*scoring.Scoring) (path str
 	for _, s := range all {
 		e.AddPlaces(s)
 	}
-	path = filepath.Join(out, scoring.ExampleFile)
 	if len(e.Fields) == 0 {
-		return "", exit.CreateError(path, os.RemoveAll(path))
+		return "", nil
 	}
-	return path, e.Save(out)
+	return filepath.Join(out, scoring.ExampleFile), e.Save(out)
 }

@@ -576,6 +576,10 @@ func publishScores(out string, all []*scoring.Scoring, finished []score.Coupling
 	if err := trained.WriteScores(out, res.Scores); err != nil {
 		return err
 	}
+	places := filepath.Join(out, scoring.ExampleFile) // of an earlier verification
+	if err := os.RemoveAll(places); err != nil {
+		return exit.CreateError(places, err)
+	}
 	tables, err := scoring.WriteTables(out, res.Scores)
 	res.Outputs = append([]string{filepath.Join(out, trained.ScoresFile), filepath.Join(out, trained.ScoresTable), filepath.Join(out, trained.DatesTable)}, tables...)
 	return err
