@@ -113,8 +113,14 @@ func TestParts(t *testing.T) {
 	}
 	page := briefed(1, gains...)
 	page.Config = "epochs: 4"
-	const limit = 70_000
+	for k := range 20_000 { // files of years of forecasts
+		page.Inputs = append(page.Inputs, File{Path: fmt.Sprintf("fc/%05d.grib2", k), Size: 1 << 30, SHA256: strings.Repeat("a", 64)})
+	}
+	const limit = 170_000
 	parts, err := page.Parts("index.html", limit)
+	if err == nil && (!strings.Contains(string(parts[0].Text), "fc/00499.grib2") || !strings.Contains(string(parts[0].Text), "19\u202f500 further files")) {
+		t.Error("the first inputs and the number of the others are not there")
+	}
 	if err != nil || len(parts) < 2 {
 		t.Fatalf("%d parts, %v", len(parts), err)
 	}

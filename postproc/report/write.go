@@ -28,8 +28,13 @@ var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 	"spaced":    spaced,
 	"thousands": thousands,
 	"bytes":     func(n int64) string { return thousands(int(n)) },
+	"first":     func(all []File) []File { return all[:min(len(all), mostInputs)] },
+	"more":      func(all []File) int { return max(0, len(all)-mostInputs) },
 	"styles":    func() template.CSS { return template.CSS(pictureStyles) },
 }).Parse(pageText))
+
+// mostInputs is the number of input files on a page.
+const mostInputs = 500
 
 // htmlOf marks text as HTML that is escaped already.
 func htmlOf(s string) template.HTML { return template.HTML(s) }

@@ -23,6 +23,9 @@ func briefResult(all ...briefCase) *Result {
 	r := &Result{Bootstrap: Bootstrap{Confidence: 0.95}}
 	for _, c := range all {
 		add := func(id, system string, members int, v, half float64) {
+			if c.n < minDates {
+				half = math.NaN()
+			}
 			r.Scores = append(r.Scores, Value{ID: id, System: system, Members: members, Variable: "t", Level: "850hPa", Lead: c.lead, Value: Number(v), CILow: Number(v - half), CIHigh: Number(v + half),
 				N: c.n, Unit: "K", Region: Everywhere, Season: AllYear, Independent: Number(c.independent)})
 		}
@@ -127,5 +130,35 @@ func TestBriefRows(t *testing.T) {
 	}
 	if got := (&Result{}).Brief(""); got != nil {
 		t.Errorf("of nothing: %+v", got)
+	}
+}
+
+// TestDatesText: one sentence for all targets, with the numbers of those that it is about.
+func TestDatesText(t *testing.T) {
+	of := func(n int, independent float64) briefCase {
+		return briefCase{lead: fmt.Sprintf("%dh%g", n, independent), n: n, independent: independent, baseline: math.NaN()}
+	}
+	for want, cases := range map[string][]briefCase{
+		"": {of(51, 40), of(60, 31)},
+		"The scores of neighbouring dates are alike: 51 dates carry as much information as about 4 independent ones. The interval is wide; verify more dates.":                       {of(51, 3.8)},
+		"The scores of neighbouring dates are alike: 51 dates carry as much information as about 1 independent one. The interval is wide; verify more dates.":                        {of(51, 0.4)},
+		"The scores of neighbouring dates are alike: 51 dates carry as much information as about 4 to 9 independent ones. Intervals are wide; verify more dates.":                    {of(51, 3.8), of(51, 9.3)},
+		"The scores of neighbouring dates are alike: 51 dates carry as much information as about 4 independent ones in 1 of 2 targets. Their intervals are wide; verify more dates.": {of(51, 3.8), of(51, 30)},
+		"There are only 3 dates in 1 of 2 targets: verify 8 or more for intervals and a verdict on calibration.":                                                                     {of(3, 3), of(51, 3.8)},
+		"There is only 1 date: verify 8 or more for intervals and a verdict on calibration.":                                                                                         {of(1, 0)},
+	} {
+		r := briefResult(cases...)
+		if got := r.DatesText(r.Briefs()); got != want {
+			t.Errorf("%q\nwant %q", got, want)
+		}
+	}
+	long := briefResult(of(10, 9))
+	long.Bootstrap.BlockLength = 6
+	if got := long.DatesText(long.Briefs()); got != "" { // measured blocks of another target are longer
+		t.Errorf("with an interval: %q", got)
+	}
+	long.Scores[0].CILow, long.Scores[0].CIHigh = Missing(), Missing()
+	if !strings.Contains(long.DatesText(long.Briefs()), "verify 12 or more") {
+		t.Errorf("blocks of 6 dates need 12: %q", long.DatesText(long.Briefs()))
 	}
 }

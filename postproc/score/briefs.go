@@ -186,16 +186,25 @@ func (v *Value) hasFewIndependent() bool {
 // DatesText states, once for all targets, that there are few dates, or that they depend on each other, and what to do; ""
 // if there are enough.
 func (r *Result) DatesText(all []Brief) string {
-	var few []*Value
+	var few, short []*Value
 	needed := r.Bootstrap.MinDates()
 	for i := range all {
-		v := &all[i].Score
-		if v.N < needed {
-			return fmt.Sprintf("There %s only %s: verify %d or more for intervals and a verdict on calibration.", map[bool]string{true: "is", false: "are"}[v.N == 1], humanise.Count(v.N, "date"), needed)
-		}
-		if v.hasFewIndependent() {
+		switch v := &all[i].Score; {
+		case v.N < needed && measured(v).Relative(0) == Unmeasured:
+			short = append(short, v)
+		case v.hasFewIndependent():
 			few = append(few, v)
 		}
+	}
+	some := func(n int) string { // which targets
+		if n == len(all) {
+			return ""
+		}
+		return fmt.Sprintf(" in %d of %d targets", n, len(all))
+	}
+	if len(short) > 0 {
+		n := slices.MinFunc(short, func(a, c *Value) int { return cmp.Compare(a.N, c.N) }).N
+		return fmt.Sprintf("There %s only %s%s: verify %d or more for intervals and a verdict on calibration.", map[bool]string{true: "is", false: "are"}[n == 1], humanise.Count(n, "date"), some(len(short)), needed)
 	}
 	if len(few) == 0 {
 		return ""
@@ -208,12 +217,11 @@ func (r *Result) DatesText(all []Brief) string {
 		count = fmt.Sprintf("%d to %d", least, most)
 	}
 	ones := map[bool]string{true: "one", false: "ones"}[most == 1]
-	of, interval := "", "The interval is wide"
-	if len(all) > 1 {
-		interval = "Intervals are wide"
+	interval := "Intervals are wide"
+	if len(all) == 1 {
+		interval = "The interval is wide"
+	} else if len(few) < len(all) {
+		interval = "Their intervals are wide"
 	}
-	if len(few) < len(all) {
-		of, interval = fmt.Sprintf(" in %d of %d targets", len(few), len(all)), "Their intervals are wide"
-	}
-	return fmt.Sprintf("The scores of neighbouring dates are alike: %d dates carry as much information as about %s independent %s%s. %s; verify more dates.", low.N, count, ones, of, interval)
+	return fmt.Sprintf("The scores of neighbouring dates are alike: %d dates carry as much information as about %s independent %s%s. %s; verify more dates.", low.N, count, ones, some(len(few)), interval)
 }
