@@ -160,9 +160,10 @@ func changes(least, most Number) string {
 	return fmt.Sprintf("%.1f to %.1f %% smaller", 100*float64(least), 100*float64(most))
 }
 
-// ratioText states the spread-skill ratio in brackets: " (spread / error 0.97)"; "" without.
+// ratioText states the spread-skill ratio in brackets: " (spread / error 0.97)"; "" without, and beside a verdict that does
+// not rest on it, because it has no interval.
 func (b *Brief) ratioText() string {
-	if b.Ratio == nil || math.IsNaN(float64(b.Ratio.Value)) {
+	if b.Ratio == nil || math.IsNaN(float64(b.Ratio.Value)) || b.Verdict.Calibrated != "unknown" && measured(b.Ratio).Relative(1) == Unmeasured {
 		return ""
 	}
 	return " (spread / error " + measured(b.Ratio).ratio() + ")"

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 
 	"github.com/ensemble-weather/ensemble/internal/humanise"
@@ -44,15 +45,26 @@ func (m Measured) Relative(to float64) Side {
 	return On
 }
 
-// ratio formats a spread-skill ratio with two decimals; with more if it would otherwise appear as 1 although its
-// interval excludes 1.
-func (m Measured) ratio() string {
-	text := fmt.Sprintf("%.2f", m.Value)
-	for places := 3; text == "1."+strings.Repeat("0", places-1) && places <= 6 && (m.Relative(1) == Below || m.Relative(1) == Above); places++ {
-		text = fmt.Sprintf("%.*f", places, m.Value)
+// format formats the value, times factor, with some decimals; with more if it would otherwise appear as a value that its
+// interval excludes. verb is "%.*f" or "%+.*f".
+func (m Measured) format(verb string, places int, factor, add, excluded float64) string {
+	v := factor*m.Value + add
+	text := fmt.Sprintf(verb, places, v)
+	side := m.Relative((excluded - add) / factor)
+	for most := places + 4; side != On && side != Unmeasured && places < most; text = fmt.Sprintf(verb, places, v) {
+		if shown, err := strconv.ParseFloat(text, 64); err != nil || shown != excluded {
+			break
+		}
+		places++
 	}
 	return text
 }
+
+// ratio formats a spread-skill ratio, convexity that of a histogram, and quantile the place of the reference that follows
+// from a slope, in percent.
+func (m Measured) ratio() string     { return m.format("%.*f", 2, 1, 0, 1) }
+func (m Measured) convexity() string { return m.format("%+.*f", 3, 1, 0, 0) }
+func (m Measured) quantile() string  { return m.format("%.*f", 1, 100, 50, 50) }
 
 // Evidence contains the measurements of one system from which the verdict on its calibration follows.
 type Evidence struct {
@@ -127,7 +139,7 @@ func (e Evidence) text(v Verdict, flat bool) string {
 	case "yes":
 		return fmt.Sprintf("Calibrated: with %s %s.", humanise.Count(e.Dates, "date"), strings.Join(e.agreements(name), " and "))
 	case "nearly":
-		return fmt.Sprintf("Nearly calibrated: with %s neither bias nor wrong spread is detected, but the %s is not flat (%s).", humanise.Count(e.Dates, "date"), name, outside)
+		return fmt.Sprintf("Nearly calibrated: with %s neither bias nor wrong spread is detected, but some ranges of the forecast are hit too often or too seldom: the %s is not flat (%s).", humanise.Count(e.Dates, "date"), name, outside)
 	}
 	var found []string
 	if t := e.biasText(v.Bias); t != "" {
@@ -158,7 +170,7 @@ func (e Evidence) agreements(histogram string) (out []string) {
 
 // biasText describes the bias; "" if there is none.
 func (e Evidence) biasText(bias string) string {
-	quantile := fmt.Sprintf("on average the reference falls on the %.1f %% quantile", 100*(0.5+e.Slope.Value))
+	quantile := fmt.Sprintf("on average the reference falls on the %s %% quantile", e.Slope.quantile())
 	mean := fmt.Sprintf("mean error %+.2g %s", e.Bias.Value, e.Unit)
 	var numbers []string
 	if e.Bias.Relative(0) != Unmeasured {
@@ -179,7 +191,7 @@ func (e Evidence) biasText(bias string) string {
 // spreadText describes a wrong spread; "" if it is right.
 func (e Evidence) spreadText(dispersion string) string {
 	counts := words(e.Convexity.Relative(0), "near the median too often", "into the tails as often as it should", "into the tails too often")
-	histogram := fmt.Sprintf("the reference falls %s (convexity %+.3f)", counts, e.Convexity.Value)
+	histogram := fmt.Sprintf("the reference falls %s (convexity %s)", counts, e.Convexity.convexity())
 	switch dispersion {
 	case "too_small", "too_large":
 		var numbers []string

@@ -76,8 +76,14 @@ func wordContradiction(b *Brief) string {
 	return ""
 }
 
-// A ratio whose interval excludes 1 does not appear as 1.
-func TestRatio(t *testing.T) {
+// A number does not appear as the value that its interval excludes: a ratio as 1, a convexity as 0, a quantile as 50 %.
+func TestFormatMeasured(t *testing.T) {
+	for want, got := range map[string]string{"50.02": Measured{0.0002, 0.0001, 0.0003}.quantile(), "50.0": Measured{0.0002, -0.0001, 0.0003}.quantile(), "49.4": Measured{-0.006, -0.01, -0.002}.quantile(),
+		"-0.0004": Measured{-0.0004, -0.0005, -0.0003}.convexity(), "-0.000": Measured{-0.0004, -0.0005, 0.0003}.convexity(), "+0.255": Measured{0.255, 0.2, 0.3}.convexity()} {
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
 	for want, m := range map[string]Measured{"1.00": {0.996, 0.99, 1.002}, "0.996": {0.996, 0.994, 0.998}, "1.0004": {1.0004, 1.0003, 1.0005}, "0.93": {0.93, 0.9, 0.96}} {
 		if got := m.ratio(); got != want {
 			t.Errorf("%+v: %q, want %q", m, got, want)
