@@ -107,3 +107,21 @@ func TestPlaceScores(t *testing.T) {
 		t.Errorf("the differences have the mean %g, the scores %g", got, want)
 	}
 }
+
+// Maps by place of all targets stay within their memory; small grids are not thinned, reduced ones have no maps.
+func TestMapStep(t *testing.T) {
+	for _, c := range []struct {
+		g              *ensemble.Grid
+		dates, targets int
+		whole          bool
+	}{{cells(64, 32), 51, 4, true}, {cells(64, 32), 51, 24, true}, {cells(240, 121), 365, 1, false}, {cells(240, 121), 365, 24, false}, {cells(1440, 721), 3650, 60, false}} {
+		step := MapStep(c.g, c.dates, c.targets)
+		_, points := thin(c.g, step)
+		if bytes := 4 * 2 * len(points) * c.dates * c.targets; bytes > seriesBytes || len(points) > mapPoints || len(points) == 0 || (step == 1) != c.whole {
+			t.Errorf("%d by %d, %d dates, %d targets: step %d, %d points, %d bytes", c.g.NX, c.g.NY, c.dates, c.targets, step, len(points), bytes)
+		}
+	}
+	if step := MapStep(&ensemble.Grid{Kind: ensemble.ReducedGaussian, NX: 10, NY: 1, Rows: []int{4, 6}}, 5, 1); step != 0 {
+		t.Errorf("step %d of a reduced grid", step)
+	}
+}
