@@ -149,7 +149,11 @@ func gainLine(all []score.Brief, confidence float64) briefLine {
 			parts = append(parts, fmt.Sprintf("%s %s than that of %s%s: %s.", of, lower(low.SkillScore), who, bracketedInterval(low, confidence), decisions(found)))
 			continue
 		}
-		parts = append(parts, fmt.Sprintf("%s %s than that of %s: %s. Least for %s%s.", of, lowerRange(low.SkillScore, high.SkillScore), who, decisions(found), lowerFirst(names[low]), bracketedInterval(low, confidence)))
+		text := fmt.Sprintf("%s %s than that of %s: %s.", of, lowerRange(low.SkillScore, high.SkillScore), who, decisions(found))
+		if len(parts) == 0 || score.RawMembers(low.Reference) == 0 { // of a second raw ensemble the least is left out
+			text += fmt.Sprintf(" Least for %s%s.", lowerFirst(names[low]), bracketedInterval(low, confidence))
+		}
+		parts = append(parts, text)
 	}
 	if len(parts) == 0 {
 		line.Text = "There is nothing to compare with: the raw members were not scored."
