@@ -11,7 +11,9 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// isDerived reports whether a field is computed from others.
+// isDerived reports whether a field is computed from others, such as the precipitation of 6 h from the
+// sums since the initialisation. A derived entry has the position of one of its terms, and no message of
+// its own.
 func isDerived(e ensemble.Entry) bool { return e.Derivation != nil }
 
 // derivePoints bounds the values of terms that are in memory at a time. Each is a
@@ -147,18 +149,20 @@ func (in *Input) readTerms(ctx context.Context, terms []ensemble.Entry, w ensemb
 const packingShare = 2.0 / 255
 
 // derive computes a field from its terms. For the statistics maximum and minimum the
-// field is that of its terms at each point, else
+// field is that of its terms at each point (CF cell methods maximum and minimum; GRIB code table 4.10:
+// 2 and 3), else
 //
 //	out[p] = Σ wᵢ·termᵢ[p]
 //
 // with the weights of the derivation, such as 1 and −1 for the difference of two
-// accumulations, summed in float64.
+// accumulations, summed in float64: the difference of two nearly equal float32 sums would lose digits.
 //
 // A negative difference within the rounding of packing becomes 0; the rounding is
 // relative to the largest value of both sums, because GRIB packs a whole field with one
 // step (WMO-No. 306, template 5.0).
 //
 // Missing: NaN in a term gives NaN.
+// Source: CF conventions 1.8, section 7.3 and appendix E (cell methods sum, mean, maximum, minimum).
 // Errors: exit 65 for a difference of sums that is negative where it cannot be.
 func derive(out []float32, d *ensemble.Derivation, terms [][]float32) error {
 	for _, x := range terms {
@@ -210,7 +214,8 @@ func derive(out []float32, d *ensemble.Derivation, terms [][]float32) error {
 }
 
 // decreasingError returns the error for an accumulation that decreases with the lead. It
-// names the last term. point counts from 0 in the window that was read.
+// names the last term. point counts from 0 in the window that was read. The usual causes are sums
+// that the model resets at intermediate times, and intervals without cell bounds.
 func decreasingError(d *ensemble.Derivation, point int, by float64) error {
 	last := d.Terms[len(d.Terms)-1]
 	return &exit.Error{Code: exit.BadData, What: fmt.Sprintf("%s decreases with the lead", last.Variable),

@@ -242,7 +242,7 @@ func (in *Input) requestDescriptions(ctx context.Context, f *file, part []descri
 	return nil
 }
 
-// gribRef returns the position of a field. several reports whether its message has more
+// gribRef returns the position of a field, with its sections if it must be extracted. several reports whether its message has more
 // fields. For a field that has a message of its own, and for all of edition 1, the
 // message itself is the reference.
 func gribRef(fd *grib.Field, several bool) grib.Ref {
@@ -360,7 +360,8 @@ func (in *Input) addGRIBEntry(f *file, fd *grib.Field, d *grib.Description, seve
 }
 
 // applyNaming sets variable and level of a field that Options.Naming states, by the short name of ecCodes or by the code
-// of an unknown parameter, and returns the unit of its values.
+// of an unknown parameter, and returns the unit of its values. A stated unit replaces that of ecCodes, whose tables
+// may lack the local ones of a centre. Without statements the field stays as ecCodes describes it.
 func (in *Input) applyNaming(e *ensemble.Entry, d *grib.Description, parameter string) (native string) {
 	n := in.opt.Naming
 	if n.IsZero() {
@@ -435,6 +436,10 @@ func eventToSI(e ensemble.Event, c unit.Conversion) ensemble.Event {
 var aliases = map[string]string{"prmsl": "msl", "10ws": "10si", "i10fg": "10fg", "gust": "10fg", "dursun": "sund"}
 
 // statistics gives the CF cell methods for the step types of ecCodes.
+//
+// Source: CF conventions 1.8, appendix E (cell methods); ecCodes, stepType; WMO-No. 306, code table 4.10.
+// CF has no method difference; it is the one of GRIB (code 4), the value at the end minus that at
+// the begin.
 var statistics = map[string]string{"accum": "sum", "avg": "mean", "max": "maximum", "min": "minimum", "diff": "difference", "sd": "standard_deviation", "rms": "root_mean_square"}
 
 // statisticOf returns the CF cell method of a step type of ecCodes; "" for an

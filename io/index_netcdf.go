@@ -88,7 +88,16 @@ func indexNetCDF(ctx context.Context, in *Input, f *file) error {
 // Fields of one variable are consecutive, so f.slabs has one row for each variable. A
 // grid of more points than the file could hold is rejected.
 //
+// Units convert to those of the quantity in ensemble.Variables. A spread and a difference have no
+// offset: 1 degC of them is 1 K. A probability has two units, that of its values (per cent or 1) and
+// that of the limits of its event.
+//
+// A variable that package cf cannot interpret is f.unused with the reason, and no fault: files may
+// hold anything beside fields.
+//
 // Errors: those of values; exit 65 for a grid that is implausible.
+// Source: CF conventions 1.8, sections 3.1 (units), 3.3 (standard name), 4 and 5 (coordinates),
+// 7.3 (cell methods) and 8.1 (packed data, which the child unpacks).
 func (in *Input) addCFEntries(f *file, h *cf.Header, values cf.Fetch) error {
 	found, err := cf.Fields(h, cf.Options{Values: values, Share: in.gridTable.intern, Static: in.opt.Static, Naming: in.opt.Naming})
 	if err != nil {
@@ -132,7 +141,8 @@ func (in *Input) addCFEntries(f *file, h *cf.Header, values cf.Fetch) error {
 	return nil
 }
 
-// coordinates reads slabs as float64.
+// coordinates reads slabs as float64, since seconds since 1970 and longitudes need more digits than
+// float32 has. Coordinates have no missing values (CF conventions 1.8, section 2.5.1).
 //
 // Errors: exit 65 with the variable; exit 69 for a filter without library;
 // *decode.DiedError.
@@ -217,6 +227,9 @@ func (b *batch) placeRect(rects []fieldRect, k int, stored []float32) {
 // readNetCDF reads the values of a batch: for each field the rectangles that cover its
 // window. All rectangles of a batch are one request. If the child dies twice, the error
 // names the first field, since the library does not report which one it was reading.
+//
+// Missing: _FillValue, missing_value and values outside valid_range become NaN in the child.
+// Source: CF conventions 1.8, sections 2.5.1 (missing data) and 8.1 (packed data).
 func readNetCDF(ctx context.Context, in *Input, b *batch) error {
 	rects, err := fieldRects(b)
 	if err != nil {

@@ -12,7 +12,12 @@ import (
 
 // indexZarr reads metadata and coordinates of a store and finds its fields. Nothing runs
 // in a child, since all codecs are Go. Damage is stored in f.faults; any other error is
-// returned.
+// returned. Arrays with a codec or data type that is not read are f.unused.
+//
+// The attributes are those of CF as in NetCDF. xarray writes them with dimension names:
+// _ARRAY_DIMENSIONS in version 2, dimension_names in version 3.
+//
+// Source: Zarr specification, versions 2 and 3; xarray, "Zarr encoding specification".
 func indexZarr(ctx context.Context, in *Input, f *file) error {
 	damaged := func(err error) error {
 		var bad *exit.Error
@@ -53,6 +58,9 @@ func indexZarr(ctx context.Context, in *Input, f *file) error {
 // readZarr reads the values of a batch in this process: for each field the
 // rectangles that cover its window, and each chunk once.
 //
+// Missing: values that _FillValue or missing_value mark become NaN (CF conventions 1.8, section 2.5.1),
+// in version 2 also the fill value of the array, where xarray stores _FillValue, except an unpacked 0.
+// An absent chunk is an error unless Options.Sparse accepts it.
 // Source: Zarr specification, versions 2 and 3.
 func readZarr(ctx context.Context, in *Input, b *batch) error {
 	rects, err := fieldRects(b)

@@ -22,7 +22,9 @@ import (
 	"github.com/ensemble-weather/ensemble/io/zarr"
 )
 
-// Options configures Open. The zero value is the default.
+// Options configures Open. The zero value is the default: a pool of its own, any damage is an
+// error, all fields with a time are kept, no cache, and quantities, units and members as the files
+// state them.
 type Options struct {
 	Decode decode.Options // Decode configures the pool of children. It is ignored if Pool is set.
 	// Pool is used instead of a pool of the Input. Closing the Input does not close
@@ -334,7 +336,7 @@ func (in *Input) Files() []string {
 }
 
 // Faults returns the damage that Options.SkipBad tolerated; nil without damage. It is a
-// *exit.Error; More has up to nine others.
+// *exit.Error; More has up to nine others. A caller that continues after damage reports it.
 func (in *Input) Faults() error {
 	if faults := in.Damage(); len(faults) > 0 {
 		return joinFaults(faults)
@@ -369,7 +371,10 @@ func (in *Input) Close() {
 }
 
 // Conversion returns the conversion of an entry from the unit of its file to SI. For an
-// entry of another input it is the identity.
+// entry of another input it is the identity. Fields that were read are in SI already; the
+// conversion is for limits and reports.
+//
+// Source: CF conventions 1.8, section 3.1: units are those of UDUNITS.
 func (in *Input) Conversion(e ensemble.Entry) unit.Conversion {
 	if fd, err := in.find(e); err == nil {
 		return fd.conv

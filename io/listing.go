@@ -17,7 +17,8 @@ import (
 	"github.com/ensemble-weather/ensemble/io/zarr"
 )
 
-// IgnoredFile is a file in an input directory that is not an input.
+// IgnoredFile is a file in an input directory that is not an input. Why is a clause such as "it
+// is hidden", for a report.
 type IgnoredFile struct {
 	Path string `json:"file"`
 	Why  string `json:"why"`
@@ -91,7 +92,8 @@ func (l *Listing) List(key string, patterns []string) (files []string, ignored [
 }
 
 // similarPath returns the path that one without a file was probably meant to be: the only ending of input files in the
-// folder of a pattern, or the nearest name in the nearest folder; "" without one.
+// folder of a pattern, or the nearest name in the nearest folder; "" without one. It corrects the first folder that
+// does not exist, then the next, so that a fix can be pasted even if several names are misspelt.
 func similarPath(path string) string {
 	dir, base := filepath.Split(filepath.Clean(path))
 	if dir = filepath.Clean(dir); dir != "." && !IsFolder(dir) && !HasMeta(dir) {

@@ -19,6 +19,10 @@ import (
 // MemberOptions defines the member numbers of fields that do not state them, and
 // selects members by centre. The zero value uses the numbers in the fields and, if
 // they have none, numbers in file names that follow a known convention.
+//
+// Source: the number of a field is the coordinate with the standard name realization (CF
+// standard name table), or octet 36 of GRIB template 4.1 and
+// 4.11; the centre is WMO-No. 306, common code table C-11 (C-1 in edition 1).
 type MemberOptions struct {
 	// FromName finds the member number in the name of a file, or else in its path:
 	// its first group. This number has precedence over that of the fields.
@@ -36,7 +40,8 @@ type MemberOptions struct {
 	Pairs bool
 }
 
-// CentreStride is the difference between the member numbers of two centres.
+// CentreStride is the difference between the member numbers of two centres. GRIB has one octet for
+// the number of a member, so numbers of one centre are below it; larger ones are refused.
 const CentreStride = 1000
 
 // memberFilePatterns lists file names that contain member numbers.
@@ -78,8 +83,10 @@ func (in *Input) assignMembers(f *file) {
 	}
 }
 
-// numberPairs gives positive and negative perturbations different numbers.
+// numberPairs gives positive and negative perturbations different numbers. Other fields, such as the
+// control, keep theirs.
 //
+// Faults: a perturbation with the number 0, which would give a negative one.
 // Source: WMO-No. 306, code table 4.6: 2 (negatively perturbed), 3 (positively perturbed
 // forecast).
 func numberPairs(f *file) {
@@ -327,7 +334,8 @@ func (k *kindTable) withMembers(p *ensemble.Kind, members int) *ensemble.Kind {
 	return k.intern(of, conv)
 }
 
-// report returns warnings about assigned members.
+// report returns warnings about assigned members. They count fields and do not name each, because an
+// archive has millions.
 //
 // Errors: exit 66 if no file has members of a selected centre.
 func (a *memberCounts) report(l MemberOptions) (warnings []string, err error) {

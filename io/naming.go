@@ -8,13 +8,17 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 )
 
-// namingUse records which keys of Options.Naming occur in the files, and the names of their variables.
+// namingUse records which keys of Options.Naming occur in the files, and the names of their variables. A key
+// that matches nothing is usually misspelt, and would be ignored silently. The zero value is empty. Files are
+// indexed concurrently, hence the lock.
 type namingUse struct {
 	mu         sync.Mutex
 	keys, seen map[string]bool
 }
 
 // see records the names of a variable of a file, the most precise first. Without statements it records nothing.
+// Names of NetCDF and Zarr are the path in its group and the name (CF conventions 1.8, section 2.7); of GRIB the
+// short names of ecCodes, or discipline, category and number.
 func (u *namingUse) see(n ensemble.Naming, names ...string) {
 	if n.IsZero() {
 		return

@@ -99,7 +99,8 @@ func indexRow(text string) (r IndexRow, ok bool) {
 var indexSuffixes = []string{".index", ".idx"}
 
 // checkSidecar compares an index file with the messages of its GRIB file. An index
-// is only a hint, so a mismatch is a warning and the index is ignored.
+// is only a hint, so a mismatch is a warning and the index is ignored. It usually means that the file
+// was replaced or is still being transferred, which a user should know before a long run.
 func (f *file) checkSidecar(idx *grib.Index) {
 	for _, ending := range indexSuffixes {
 		name := Sidecar(f.path, ending)

@@ -12,7 +12,8 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
-// briefLine is one of the three lines on top of a report.
+// briefLine is one of the three lines on top of a report. Word is its colour in words, so that a reader
+// who does not see colours misses nothing (WCAG 2.2, success criterion 1.4.1).
 type briefLine struct {
 	// Label is the question, Word the answer in short, Text the numbers.
 	Label, Word, Text string
@@ -20,7 +21,8 @@ type briefLine struct {
 	Tone string
 }
 
-// pane holds the pictures of one target.
+// pane holds the pictures of one target, a variable at a level and lead. A page with several targets
+// shows one pane at a time.
 type pane struct {
 	// Target is "Temperature at 850 hPa", Lead "48 h".
 	Target, Lead string
@@ -29,7 +31,7 @@ type pane struct {
 	Figures []glanceFigure
 }
 
-// glanceFigure is a picture with a caption.
+// glanceFigure is a picture with a caption: Title above it, Note below, which explains how to read it.
 type glanceFigure struct {
 	Title, Note string
 	SVG         template.HTML
@@ -55,7 +57,8 @@ func systemName(system string) string {
 	return system
 }
 
-// targetName is "Temperature at 850 hPa", with the lead if there are several.
+// targetName is "Temperature at 850 hPa", with the lead if the targets have several, as in
+// "Temperature at 850 hPa +48 h".
 func targetName(b *score.Brief, leads bool) string {
 	name := QuantityName(b.Variable, b.Level)
 	if leads {
@@ -82,7 +85,10 @@ func briefLines(p *Page) []briefLine {
 	return []briefLine{gainLine(all, p.Scores.Bootstrap.Confidence), calibrationLine(all), watchLine(p, all)}
 }
 
-// lower formats a skill score: "30.8 % lower" or "2.0 % higher".
+// lower formats a skill score s = 1 − S/S_ref as a change of S by −100 s %: "30.8 % lower" or
+// "2.0 % higher". The space before the percent sign is the narrow one that does not break a line.
+//
+// Source: SI brochure, 9th edition, section 5.4.7 (space before %).
 func lower(v score.Number) string {
 	if v < 0 {
 		return decimals(-100*float64(v), 1) + "\u202f% higher"
@@ -91,6 +97,7 @@ func lower(v score.Number) string {
 }
 
 // lowerRange formats a range of skill scores: "10.0 to 30.8 % lower", "2.0 % higher to 10.0 % lower".
+// Ends that print alike are one number. Two increases are in the order of their magnitude.
 func lowerRange(low, high score.Number) string {
 	a, b := lower(low), lower(high)
 	if a == b {
@@ -106,12 +113,13 @@ func lowerRange(low, high score.Number) string {
 	return number + " to " + b
 }
 
-// between formats the interval of a skill score.
+// between formats the interval of a skill score in percent; noInterval if it is missing.
 func between(c *score.Comparison) string {
 	return interval(float64(c.CILow), float64(c.CIHigh), 100)
 }
 
-// bracketedInterval is the interval of a skill score in brackets.
+// bracketedInterval is the interval of a skill score in brackets, with its confidence, a fraction. It
+// begins with a space.
 func bracketedInterval(c *score.Comparison, confidence float64) string {
 	if math.IsNaN(float64(c.CILow)) {
 		return " (" + noInterval + ")"
@@ -119,7 +127,13 @@ func bracketedInterval(c *score.Comparison, confidence float64) string {
 	return fmt.Sprintf(" (%s interval %s)", share(confidence), between(c))
 }
 
-// gainLine summarises the skill scores relative to the raw ensembles and to the best baseline.
+// gainLine summarises the skill scores relative to the raw ensembles and to the best baseline, in one
+// sentence for each. With several targets a sentence has the range of the scores, the number of
+// targets by decision, and, except for a second raw ensemble, the target with the smallest score with
+// its interval: a mean over variables of different units has no meaning. The best baseline is named if
+// it is the same in all targets.
+//
+// Missing: without any comparison the line is "Not compared".
 func gainLine(all []score.Brief, confidence float64) briefLine {
 	line := briefLine{Label: "What was gained?", Word: "Not compared", Tone: "fair"}
 	of := capitalise(mainScore(&all[0]))
@@ -170,7 +184,7 @@ func lowerFirst(s string) string {
 	return string(unicode.ToLower(r)) + s[n:]
 }
 
-// compareGains orders skill scores.
+// compareGains orders skill scores, lowest first. A missing one equals every other.
 func compareGains(a, b *score.Comparison) int {
 	switch {
 	case a.SkillScore < b.SkillScore:
@@ -181,7 +195,8 @@ func compareGains(a, b *score.Comparison) int {
 	return 0
 }
 
-// decisions counts the verdicts: "better", or "better in 3, undecided in 1 of 4".
+// decisions counts the decisions that follow from the intervals: "better", or "better in 3, undecided
+// in 1 of 4". An unknown decision has too few dates for an interval.
 func decisions(all []*score.Comparison) string {
 	count := map[string]int{}
 	for _, c := range all {
@@ -203,7 +218,15 @@ func decisions(all []*score.Comparison) string {
 	return fmt.Sprintf("%s of %d", strings.Join(out, ", "), len(all))
 }
 
-// gainWord summarises decisions in a word and a tone.
+// gainWord summarises decisions in a word and a tone:
+//
+//	all better            Better          good
+//	some better, no worse Mostly better   good
+//	better and worse      Mixed           fair
+//	some worse, no better Partly worse    bad
+//	all worse             Worse           bad
+//	all unknown           Too few dates   fair
+//	else                  Undecided       fair
 func gainWord(all []*score.Comparison) (word, tone string) {
 	count := map[string]int{}
 	for _, c := range all {
@@ -226,7 +249,9 @@ func gainWord(all []*score.Comparison) (word, tone string) {
 	return "Undecided", "fair"
 }
 
-// calibrationLine summarises the verdicts on the calibration.
+// calibrationLine summarises the verdicts on the calibration. The worst verdict decides, in the order
+// no, unknown, nearly, yes; its target is named and its reason quoted. "No" becomes "Partly" if other
+// targets are calibrated.
 func calibrationLine(all []score.Brief) briefLine {
 	line := briefLine{Label: "Is it calibrated?"}
 	order := []string{"no", "unknown", "nearly", "yes"}
@@ -263,7 +288,9 @@ func calibrationLine(all []score.Brief) briefLine {
 }
 
 // watchLine lists what needs attention: warnings, targets and parts where the first system is not better,
-// area where it is worse, few independent dates.
+// area where it is worse, few independent dates. The first four are named, the others counted. The tone
+// is bad if the first system is significantly worse in a target, region or season, else fair; good if there
+// is nothing to list.
 func watchLine(p *Page, all []score.Brief) briefLine {
 	line := briefLine{Label: "What to watch?", Word: "Nothing stands out", Tone: "good"}
 	var found []string
@@ -346,7 +373,8 @@ func faults(all []score.Brief) []string {
 }
 
 // worsePlaces describes, for each reference, on how much of the area the network is significantly worse. Shares
-// below 1 % are left out.
+// below 1 % are left out. Of several targets the largest share is stated and the number that exceed 1 %.
+// The points are tested together at a false discovery rate of 10 %, see score.FalseDiscovery.
 func worsePlaces(places []Panel) (out []string) {
 	var references []string
 	most, count := map[string]float64{}, map[string]int{}
@@ -371,7 +399,8 @@ func worsePlaces(places []Panel) (out []string) {
 	return out
 }
 
-// biases describes the targets whose bias matters; nil for none.
+// biases describes the targets whose bias matters, with the bias in the unit of the variable; nil for
+// none. Up to three are named, of more the first two and their number.
 func biases(all []score.Brief) []string {
 	var names []string
 	for i := range all {
@@ -400,7 +429,11 @@ func partNames(region, season string) (out []string) {
 }
 
 // panes makes the pictures of each target: the difference by place, ranking, spread and error, reliability, and
-// a histogram.
+// a histogram. They answer in this order: where, how much, and whether the stated uncertainty is right.
+// Maps are found by the variable and lead that their rows display. A single map that is wider than high
+// takes two columns.
+//
+// Missing: a picture whose scores or diagram do not exist is left out.
 func panes(p *Page, places []mapRow) (out []pane) {
 	if p.Scores == nil {
 		return nil
@@ -429,7 +462,7 @@ func panes(p *Page, places []mapRow) (out []pane) {
 }
 
 // mainScore names the main score of a target: that of members is the plain CRPS, of distributions that of
-// their family.
+// their family. A network of the spread alone has the RMSE of the spread instead.
 func mainScore(b *score.Brief) string {
 	if b.Score.ID == score.SpreadRMSE.ID {
 		return "error of the spread"
@@ -438,7 +471,9 @@ func mainScore(b *score.Brief) string {
 }
 
 // diagramFigures are the small diagrams of a target: the first system, beside the raw ensemble where they
-// share axes.
+// share axes. The axes contain the points of both. One histogram is drawn, of the PIT for a
+// distribution, of ranks for members. Probabilities are judged by the reliability diagram
+// of an event if thresholds were scored, else by all quantiles.
 func diagramFigures(r *score.Result, b *score.Brief) (out []glanceFigure) {
 	find := func(id, system string) *score.Diagram {
 		for i := range r.Diagrams {
@@ -498,7 +533,15 @@ func diagramFigures(r *score.Result, b *score.Brief) (out []glanceFigure) {
 }
 
 // quantileReliability is the frequency of references below each quantile of the distribution, from a
-// PIT histogram: the cumulative sum of its shares.
+// PIT histogram with K bins: the cumulative sum of its shares,
+//
+//	( k/K, Σ_{i≤k} share_i ),   k = 0 … K
+//
+// It is the empirical distribution function of the PIT, which is the diagonal if the forecast is
+// calibrated. Both axes are from 0 to 1, without unit. Points have no intervals, since the sums of
+// neighbouring bins depend on each other.
+//
+// Source: Gneiting, Balabdaoui and Raftery 2007, doi:10.1111/j.1467-9868.2007.00587.x.
 func quantileReliability(d *score.Diagram) *figure {
 	f := &figure{what: "reliability of quantiles", x: "forecast probability", y: "frequency of references below", diagonal: true, line: true, level: math.NaN(), high: [2]float64{1, 1}}
 	at := slices.Index(d.Columns, "share")

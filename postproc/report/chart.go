@@ -11,8 +11,9 @@ import (
 )
 
 // lineStyles is the number of styles of lines in picture.css. They differ in colours and dashes, so that
-// they can be distinguished without colour. The colours have a contrast of at least 4.5 to the
-// background, light and dark (WCAG 2.2, success criterion 1.4.3).
+// they can be distinguished without colour (WCAG 2.2, success criterion 1.4.1). The colours have a contrast
+// of at least 4.5 to the background, light and dark (1.4.3); a test computes it from picture.css. Further
+// lines repeat the styles, so their labels are connected to their ends.
 const lineStyles = 6
 
 // svg draws the chart with a label at the end of each line. A value (x, y) is at
@@ -22,8 +23,10 @@ const lineStyles = 6
 // with u the identity or log₁₀. Labels that would overlap are moved apart and connected to
 // their lines.
 //
-// Unit: SVG units of a 760 × 300 viewBox. Missing: values that cannot be drawn interrupt a
-// line; a single value between two of them is a dot.
+// Names at the ends of lines need no legend, whose colours a reader would have to match.
+//
+// Unit: SVG units of a 760 × 300 viewBox, of 520 × 300 if Narrow. Missing: values that cannot be drawn
+// interrupt a line; a single value between two of them is a dot. A line without values has no label.
 func (c *Chart) svg() string {
 	const h, left, right, top, bottom = 300.0, 58.0, 176.0, 10.0, 42.0
 	w := 760.0
@@ -106,7 +109,8 @@ func (c *Chart) svg() string {
 	return b.String()
 }
 
-// intervals draws the intervals of the values as whiskers.
+// intervals draws the intervals of the values as whiskers. An interval with an end that cannot be drawn, such
+// as 0 on a logarithmic axis, is left out.
 func (c *Chart) intervals(b *strings.Builder, x, y func(float64) float64) {
 	for k, l := range c.Lines {
 		for i := range l.Low {
@@ -117,7 +121,8 @@ func (c *Chart) intervals(b *strings.Builder, x, y func(float64) float64) {
 	}
 }
 
-// yTitle is the title of the y axis.
+// yTitle is the title of the y axis. It states a logarithmic scale, which ticks alone do not show over a
+// short range.
 func (c *Chart) yTitle() string {
 	if c.LogY {
 		return c.Y + " (logarithmic)"
@@ -168,7 +173,10 @@ func (c *Chart) ranges() (x0, x1, y0, y1 float64) {
 
 // ticks returns round numbers within a range, and the number of decimals to print them: about
 // six multiples of a round step, or on a logarithmic axis 1, 2 and 5 times powers of ten
-// (only powers of ten over three decades or more).
+// (only powers of ten over three decades or more). A logarithmic axis over less than a factor of
+// five has equal steps, since it may contain fewer than three of these numbers.
+//
+// Tolerances of 1e-9 of a step keep ticks at the ends of the range in spite of rounding.
 func ticks(low, high float64, log bool) (out []float64, after int) {
 	if log && high/low > 5 {
 		for e := math.Floor(math.Log10(low)); e <= math.Ceil(math.Log10(high)); e++ {
@@ -200,7 +208,8 @@ func short(v float64) string {
 }
 
 // alt describes the chart as text, for screen readers: title, axes, and for each line its first,
-// last and lowest value.
+// last and lowest value. The lowest is the best of a loss and of a CRPS. The table below the chart has all
+// values.
 func (c *Chart) alt() string {
 	s := fmt.Sprintf("Line chart. %s: %s over %s.", c.Title, c.yTitle(), c.X)
 	for _, l := range c.Lines {

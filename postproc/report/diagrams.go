@@ -11,7 +11,8 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
-// diagram is a drawn Diagram with its table.
+// diagram is a drawn Diagram with its table. The table has the numbers of the picture, for readers who
+// do not see it and for copies.
 //
 // Shape: Rows [row][column].
 type diagram struct {
@@ -23,7 +24,8 @@ type diagram struct {
 	Rows    [][]string
 }
 
-// diagrams draws the diagrams of a target for which figureOf defines a picture.
+// diagrams draws the diagrams of a target for which figureOf defines a picture, in the order of the
+// result. A diagram without rows is left out.
 func diagrams(all []score.Diagram) (out []diagram) {
 	for i := range all {
 		d := &all[i]
@@ -48,7 +50,8 @@ func diagrams(all []score.Diagram) (out []diagram) {
 	return out
 }
 
-// figure is a small picture of points with intervals, over a common x axis.
+// figure is a small picture of points with intervals, over a common x axis. The ranges of the axes are
+// fixed for probabilities, so that figures of different systems compare, and computed else.
 type figure struct {
 	// Title and axis labels.
 	what, x, y string
@@ -57,9 +60,9 @@ type figure struct {
 	line bool
 	// Draw bars from 0 instead of points.
 	bars bool
-	// Draw the line y = x.
+	// Draw the line y = x, on which the points of a calibrated forecast lie.
 	diagonal bool
-	// Horizontal line; NaN: none.
+	// Horizontal line: a flat histogram, or the frequency of the event; NaN: none.
 	level float64
 	// Both axes are logarithmic.
 	log bool
@@ -71,6 +74,8 @@ type figure struct {
 }
 
 // mark is a point with its interval; size is proportional to its number of cases.
+//
+// Missing: low and high are NaN without an interval.
 type mark struct{ x, y, low, high, size float64 }
 
 // figureOf selects the columns, axes and reference lines of a diagram; nil if there is no
@@ -81,6 +86,16 @@ type mark struct{ x, y, low, high, size float64 }
 //	ROC                 hit rate by false-alarm rate; diagonal
 //	economic value      value by cost-loss ratio
 //	spread and skill    RMSE by spread, both logarithmic; diagonal
+//
+// The axes are fractions from 0 to 1 without unit, except those of spread and skill, which have the unit
+// of the variable and the same range. They are logarithmic because its bins are equal fractions of an
+// octave, and because an error of 10 % then has the same length everywhere. Its bins of less than
+// 0.2 % of the cases are left out: their RMSE depends on a few dates. The y axis of the histogram ends
+// 8 % above the highest bar or interval.
+//
+// Missing: rows without x or y are left out.
+// Source: package score, Diagram of each score: PITFlatness, ReliabilityDiagram, ROCArea,
+// EconomicValue, SpreadSkillBins.
 func figureOf(d *score.Diagram) *figure {
 	p := &figure{level: math.NaN(), low: [2]float64{0, 0}, high: [2]float64{1, 1}}
 	// col is the value of a named column; add appends a point for each row.
@@ -136,7 +151,10 @@ func figureOf(d *score.Diagram) *figure {
 	return p
 }
 
-// svg draws the figure.
+// svg draws the figure: ticks, reference lines, the line, bars or dots with whiskers for the intervals, then
+// the second system as open squares without fill, so that both can be distinguished without colour.
+// The area of a dot is proportional to its number of cases: a dot off the diagonal matters less if it is
+// small. Values beyond the y axis are drawn at its end.
 //
 // Unit: SVG units of a 300 × 236 viewBox.
 func (p *figure) svg(name string) string {
@@ -249,7 +267,10 @@ func (p *figure) alt(name string) string {
 
 // byLead draws spread and RMSE of the mean as a function of lead, for every variable and
 // level with at least two leads, for the first three systems. Spread and RMSE agree for a
-// calibrated ensemble.
+// calibrated ensemble. Three systems have two lines each, as many as there are styles (lineStyles). x is the
+// lead in hours, y has the unit of the variable.
+//
+// Source: Fortin et al. 2014, doi:10.1175/JHM-D-14-0008.1.
 func byLead(r *score.Result) (out []Chart) {
 	if r == nil {
 		return nil
@@ -300,7 +321,8 @@ func byLead(r *score.Result) (out []Chart) {
 	return out
 }
 
-// sortLine sorts the points of a line by x, since the leads of a result may be in any order.
+// sortLine sorts the points of a line by x, since the leads of a result may be in any order. Intervals
+// are sorted with their points.
 func sortLine(l *Line) {
 	at := make([]int, len(l.X))
 	for i := range at {
@@ -327,7 +349,7 @@ func sortLine(l *Line) {
 	}
 }
 
-// parts is the table of scores by region and season.
+// parts is the table of scores by region and season, without intervals.
 type parts struct {
 	Columns []string
 	// Region, season, system, then a value for each column.

@@ -6,7 +6,7 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
-// idealScoreNames maps the idealised ensembles to names for display.
+// idealScoreNames maps the idealised ensembles to names for display. Package postproc/skill defines them.
 var idealScoreNames = map[string]string{
 	"perfect_model": "perfect ensemble of raw members", "fair_raw": "infinite raw ensemble", "fair_unbiased": "infinite raw ensemble without local bias",
 	"fair_calibrated": "infinite raw ensemble without local bias, with corrected spread", "perfect_model_calibrated": "perfect ensemble of corrected members", "expected": "expected CRPS of the network",
@@ -15,7 +15,12 @@ var idealScoreNames = map[string]string{
 // idealScoreTables is the table of idealised ensembles, with a summary as title; nil without any.
 //
 // The summary states the CRPS of the network, the share of it that a perfect ensemble would
-// still have, and the comparison with calibrated raw members and with the expected CRPS.
+// still have, and the comparison with calibrated raw members and with the expected CRPS. The share is
+// the part that no calibration of these members can remove. If the network scores less than the perfect
+// ensemble, the members are not an ideal, usually because their spread is too large; the summary
+// states this instead of a share above 100 %.
+//
+// The CRPS has the unit of the variable, ratios have none. Intervals are those of the bootstrap.
 func idealScoreTables(all []score.IdealScore, r *score.Result) []Table {
 	if len(all) == 0 {
 		return nil

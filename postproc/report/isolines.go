@@ -9,7 +9,8 @@ import (
 )
 
 // lattice is a field sampled at equal steps over the visible area, for isolines. Row 0 is the
-// northernmost.
+// northernmost. Isolines of the grid itself would have corners at its lines; those of the
+// interpolated field agree with the bands of the raster below them.
 type lattice struct {
 	// Nodes along x and y.
 	nx, ny int
@@ -17,7 +18,8 @@ type lattice struct {
 	values []float64
 }
 
-// latticeStep is the distance of lattice nodes.
+// latticeStep is the distance of lattice nodes. The time of sampling increases with the square of its
+// inverse, the bytes of the lines with its inverse.
 //
 // Unit: SVG units.
 const latticeStep = 3.5
@@ -42,7 +44,13 @@ func (v *view) sample(values []float32, mw float64) *lattice {
 // crossings of one cell connected. In a saddle the mean of the four nodes decides. Closed lines end at their
 // first point.
 //
+// Of the sixteen cases of a cell two are saddles, where opposite nodes are on the same side; the mean is
+// the value of the bilinear interpolation in the middle of the cell. A node that has exactly the value
+// counts as above it, so every edge has none or one crossing, and lines neither branch nor cross.
+//
 // Unit: of points: node indices along x and y. Missing: cells with a missing node have no line.
+// Cost: one pass over the nodes for each value.
+// Source: Maple 2003, doi:10.1109/GMAG.2003.1219671 (marching squares).
 func (l *lattice) isolines(level float64) (out [][]point) {
 	// next has the neighbours of each crossed edge: edge 2k runs from node k to the right, 2k+1 down.
 	next := map[int][]int{}
@@ -107,7 +115,12 @@ func (l *lattice) isolines(level float64) (out [][]point) {
 	return out
 }
 
-// crossing is the point of an edge at which the field has the value.
+// crossing is the point of an edge at which the field has the value, by linear interpolation between its
+// nodes a and b:
+//
+//	f = (level − a) / (b − a)
+//
+// The nodes are on different sides of the value, so b differs from a.
 func (l *lattice) crossing(edge int, level float64) point {
 	k := edge / 2
 	p := point{float64(k % l.nx), float64(k / l.nx)}
@@ -124,7 +137,9 @@ func (l *lattice) crossing(edge int, level float64) point {
 	return p
 }
 
-// levels returns the multiples of an interval within the range of a field.
+// levels returns the multiples of an interval within the range of a field, ascending; nil without an
+// interval, without values, and for more than maxIsolines. Multiples, and not fractions of the range,
+// make the lines of all maps comparable, as on the charts of weather services.
 func levels(values []float32, interval float64) (out []float64) {
 	low, high := math.Inf(1), math.Inf(-1)
 	for _, x := range values {
@@ -141,11 +156,15 @@ func levels(values []float32, interval float64) (out []float64) {
 	return out
 }
 
-// maxIsolines limits the isolines of a map.
+// maxIsolines limits the isolines of a map. Beyond it the lines merge, and an interval in a wrong unit
+// would make a page of any size.
 const maxIsolines = 60
 
 // IsolineInterval returns the smallest of some intervals, ascending, with at most 14 isolines in
-// the range of the fields; the largest if all give more.
+// the range of the fields; the largest if all give more. More lines leave no space for their labels.
+//
+// Unit: that of the fields. Missing: NaN and infinities are ignored; without values the result is the
+// smallest.
 func IsolineInterval(intervals []float64, fields ...[]float32) float64 {
 	low, high := math.Inf(1), math.Inf(-1)
 	for _, f := range fields {
@@ -164,7 +183,10 @@ func IsolineInterval(intervals []float64, fields ...[]float32) float64 {
 }
 
 // isolinesSVG draws the isolines of a map with labels. Every fifth line is thick. Labels are
-// upright as far as possible, away from each other, the extremes and the frame.
+// upright as far as possible, away from each other, the extremes and the frame. Thin lines are one path
+// and thick ones another, which takes fewer bytes than a path for each. Stamps have no labels.
+//
+// Unit: the width is in SVG units. Missing: a map of stations has no isolines.
 func (c *picture) isolinesSVG(mw float64) string {
 	v := c.view
 	if v.cols == nil || v.rows == nil {
@@ -240,8 +262,11 @@ func labelPlace(line, used []point, inside func(point) bool) (at point, angle fl
 // at the usual width.
 const tolerance = 0.2
 
-// simplified leaves out points that are nearer than tolerance to the line without them.
+// simplified leaves out points that are nearer than tolerance to the line without them: the point that
+// is farthest from the chord between both ends is kept if it exceeds the tolerance, and both halves are
+// simplified; else all points between the ends are left out.
 //
+// Cost: for n points about n log n distances, n² for lines that turn everywhere.
 // Source: Douglas and Peucker 1973, doi:10.3138/FM57-6770-U75U-7727.
 func simplified(line []point) []point {
 	if len(line) < 3 {
@@ -265,7 +290,11 @@ func simplified(line []point) []point {
 	return append(simplified(line[:at+1]), simplified(line[at:])[1:]...)
 }
 
-// polyline formats a line as SVG path data, relative and with one decimal, to keep the page small.
+// polyline formats a line as SVG path data, relative and with one decimal, to keep the page small. Each
+// point is relative to the rounded previous one, so rounding errors do not add up. Points that
+// round to the previous one are left out.
+//
+// Source: SVG 2, section 9.3 (path data: M absolute, l relative).
 func polyline(line []point) string {
 	var b strings.Builder
 	var px, py int
@@ -288,7 +317,9 @@ func tenth(n int) string {
 	return strings.TrimSuffix(s, ".0")
 }
 
-// Spaghetti are isolines of one value in several fields, on one map.
+// Spaghetti are isolines of one value in several fields, on one map. Where the lines of the members
+// diverge the forecast is uncertain. A value is chosen instead of a field of spread because it shows the
+// position of troughs and ridges in each member.
 //
 // Unit: Level that of the panel.
 type Spaghetti struct {
@@ -307,7 +338,8 @@ type SpaghettiLine struct {
 	Values []float32
 }
 
-// spaghettiSVG draws the lines, the analysis below the others.
+// spaghettiSVG draws the lines, the analysis below the others, as a path with a title for each field, which
+// browsers show when the pointer is on it. Fields that do not fill the grid are left out.
 func (c *picture) spaghettiSVG(mw float64) string {
 	v := c.view
 	if v.cols == nil || v.rows == nil {

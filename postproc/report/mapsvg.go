@@ -14,7 +14,8 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/report/coastline"
 )
 
-// The margins of a map for the labels of the graticule, in SVG units.
+// The margins of a map for the labels of the graticule, in SVG units: latitudes on the left, longitudes
+// below; half a label of a longitude extends beyond the map on the right.
 const (
 	marginLeft   = 40.0
 	marginRight  = 10.0
@@ -22,12 +23,14 @@ const (
 	marginBottom = 18.0
 )
 
-// fullResolution is the area of maps, in square SVG units, up to which a page has images of full resolution.
+// fullResolution is the area of maps, in square SVG units, up to which a page has images of full resolution:
+// about 70 maps of a global grid at three in a row. It bounds the bytes of a page, most of which are images.
 const fullResolution = 4.5e6
 
 // resolution is the resolution of the images on a page whose maps have this total area in square SVG
 // units, in pixels per SVG unit: 2 on pages with few maps, 0.6 with many. It decreases faster than the
-// root of the area, since coarse images need more bytes for each pixel.
+// root of the area, since coarse images need more bytes for each pixel: an image of bands compresses by the
+// length of their borders, which decreases with the resolution, not with its square.
 func resolution(area float64) float64 {
 	return 2 * math.Min(1, math.Max(0.3, math.Pow(fullResolution/math.Max(area, 1), 0.75)))
 }
@@ -49,7 +52,7 @@ func (p *Panel) area() (sum float64) {
 	return sum
 }
 
-// columns is the number of maps side by side.
+// columns is the number of maps side by side: four are two rows of two, five and more have rows of three.
 func (p *Panel) columns() int {
 	if len(p.Maps) > 4 {
 		return 3
@@ -57,7 +60,8 @@ func (p *Panel) columns() int {
 	return []int{1, 1, 2, 3, 2}[len(p.Maps)]
 }
 
-// mapWidth is the width of each map with its margins, in SVG units.
+// mapWidth is the width of each map with its margins, in SVG units. Fewer columns have wider maps, so that
+// labels have about the same size on a page of a given width.
 func (p *Panel) mapWidth() float64 {
 	if p.Stamps {
 		return 190
@@ -69,7 +73,8 @@ func (p *Panel) mapWidth() float64 {
 const coastID = "coast"
 
 // coastPath is the coastlines as an SVG path with relative coordinates, computed once. A map
-// scales it by its viewBox.
+// scales it by its viewBox. A tenth of a degree is less than a pixel of a global map; on a map of a small
+// region the steps are visible.
 //
 // Unit: tenths of a degree, y southwards.
 var coastPath = sync.OnceValue(func() string {
@@ -100,8 +105,14 @@ var coastPath = sync.OnceValue(func() string {
 // labels, extremes. On longitude and latitude the coastlines are references to one element of the
 // page. Stamps have no labels and extremes.
 //
+// The image has a palette of bands, one byte for each pixel and no filter: a palette holds up to 256
+// colours, and that of a map has two for the hatching and two for each band. Nothing is loaded from
+// elsewhere: the image is a data URL in base64.
+//
 // Unit: pixels is the resolution of the image in pixels per unit.
 // Errors: those of the PNG encoder.
+// Source: PNG specification, second edition, sections 11.2.3 (PLTE) and 12.8 (filter selection);
+// RFC 2397 (data URL).
 func (c *picture) svg(w, pixels float64) (string, error) {
 	v := c.view
 	mw := w - marginLeft - marginRight
@@ -137,7 +148,8 @@ func (c *picture) svg(w, pixels float64) (string, error) {
 	return b.String(), nil
 }
 
-// layers draws what lies between the field and the labels.
+// layers draws what lies between the field and the labels. Coastlines and outline have a white halo, so that
+// they are visible on dark and on light bands. The inner svg element clips what extends beyond the frame.
 func (c *picture) layers(b *strings.Builder, x, y func(float64) float64, mw, mh float64) {
 	v := c.view
 	// Graticule: dark lines on light fields.
@@ -194,7 +206,9 @@ func (c *picture) layers(b *strings.Builder, x, y func(float64) float64, mw, mh 
 	fmt.Fprintf(b, `<rect class="frame" x="%s" y="%s" width="%s" height="%s"/>`, num(marginLeft), num(marginTop), num(mw), num(mh))
 }
 
-// stations draws a dot for each station, small ones for missing and muted values below the others.
+// stations draws a dot for each station, small ones for missing and muted values below the others. Dots of the
+// same band are one path. Each is a line without length with round caps (SVG 2, section 13.5.4), drawn twice:
+// a dark, wider one below is the rim.
 func (c *picture) stations(b *strings.Builder, x, y func(float64) float64) {
 	n := len(c.scale.colours)
 	dots := make([]strings.Builder, 2*n+1) // missing, then pale bands, then bands
@@ -248,7 +262,7 @@ func (c *picture) axes(b *strings.Builder, x, y func(float64) float64, w, mh flo
 }
 
 // marks draws a triangle with the value at each extreme, pointing upwards at the maximum and
-// downwards at the minimum.
+// downwards at the minimum. A triangle at the border is moved inwards.
 func (c *picture) marks(b *strings.Builder, x, y func(float64) float64, mw, mh float64) {
 	var at [2]point
 	var width [2]float64

@@ -42,9 +42,10 @@ type label struct {
 	text string
 }
 
-// newPicture computes view, extremes, mean and graticule of map j of a panel.
+// newPicture computes view, extremes, mean and graticule of map j of a panel. The mean is weighted by the
+// area of the grid cells, Σ wₖxₖ/Σ wₖ over the points with a value. Of equal extremes the first is marked.
 //
-// Missing: NaN and infinities are counted as missing.
+// Missing: NaN and infinities are counted as missing. Without values low and high are −1 and the mean NaN.
 func newPicture(p *Panel, j int, s *scale) *picture {
 	m := &p.Maps[j]
 	c := &picture{panel: p, m: m, scale: s, view: newView(m.Grid), low: -1, high: -1}
@@ -336,6 +337,8 @@ func (p *Panel) when() string {
 // unit formats a UDUNITS unit with superscripts; "" for "1":
 //
 //	m s-1 → m s⁻¹
+//
+// A factor without exponent, or one that begins with a digit, stays as it is.
 func unit(u string) string {
 	if u == "1" {
 		return ""

@@ -19,6 +19,10 @@ import (
 )
 
 // The colours of text, axes, coastlines with their halo, and meridians on dark and on light fields.
+// They follow picture.css, so that a PNG file and a page look alike. Ink and quiet have a contrast
+// of at least 4.5 to white (WCAG 2.2, success criterion 1.4.3):
+//
+//	contrast = (L₁ + 0.05) / (L₂ + 0.05)   with the luminances L₁ ≥ L₂, see luminance
 var (
 	ink      = color.RGBA{0x1c, 0x22, 0x28, 255}
 	quiet    = color.RGBA{0x4a, 0x52, 0x5a, 255}
@@ -29,8 +33,12 @@ var (
 )
 
 // PNG returns a function that writes map j of the panel as a PNG file: title, valid time,
-// coastlines, graticule, extremes, and the colour bar that all maps of the panel share.
+// coastlines, graticule, extremes, and the colour bar that all maps of the panel share. The file is
+// 1045 pixels wide and has 8 bits for each of red, green and blue, without transparency, since
+// viewers have dark backgrounds. It is drawn when the function is called, so that maps that are not
+// requested cost nothing.
 //
+// Source: PNG specification, second edition, section 11.2.2 (colour type 2).
 // Errors: a map that does not fill its grid; those of the writer.
 func (p Panel) PNG(j int) func(io.Writer) error {
 	return func(w io.Writer) error {
@@ -45,7 +53,8 @@ func (p Panel) PNG(j int) func(io.Writer) error {
 	}
 }
 
-// Image draws map j as PNG does, at a smaller size for notebooks.
+// Image draws map j as PNG does, at a smaller size for notebooks: 538 to 691 pixels wide, and at most 576
+// high unless the map is higher than wide.
 //
 // Errors: a map that does not fill its grid.
 func (p Panel) Image(j int) (image.Image, error) {
@@ -58,6 +67,8 @@ func (p Panel) Image(j int) (image.Image, error) {
 
 // size bounds the size of a picture. The map keeps its aspect ratio, titles and colour bar
 // their space.
+//
+// Unit: points of 1/72 inch; dpi in pixels per inch.
 type size struct {
 	// Largest and least width, largest height; 0: no bound.
 	width, least, height vg.Length
@@ -77,14 +88,18 @@ const (
 )
 
 // dimensions returns width and height of a picture whose map has the aspect ratio height/width.
-// The width is reduced, down to least, if the height would exceed its bound.
+// The width is reduced, down to least, if the height would exceed its bound. With equal width and
+// least the height has no bound.
 func (s size) dimensions(aspect float64) (w, h vg.Length) {
 	w = min(s.width, max(s.least, besideMap+(s.height-aroundMap)/vg.Length(aspect)))
 	return w, (w-besideMap)*vg.Length(aspect) + aroundMap
 }
 
 // paint draws map j of the panel on a canvas of the given size: title and valid time at the top,
-// the map with its axes, and the colour bar at the bottom.
+// the map with its axes, and the colour bar at the bottom. Title and bar begin at the left edge of the
+// map, whose position follows from the width of the labels of the y axis.
+//
+// Errors: as Panel.check.
 func (p *Panel) paint(j int, s size) (*vgimg.Canvas, error) {
 	if err := p.check(); err != nil {
 		return nil, err
@@ -119,7 +134,8 @@ func sans(size vg.Length, weight string, c color.Color) text.Style {
 }
 
 // plot defines the axes of the map with the labels of the graticule as ticks, and adds the field
-// as an image.
+// as an image. The axes are coordinates of the view, degrees or metres; the ticks are labelled with
+// longitude and latitude. Stations have no image.
 func (c *picture) plot() *plot.Plot {
 	v := c.view
 	p := plot.New()
@@ -197,7 +213,8 @@ func (c *picture) Plot(canvas draw.Canvas, p *plot.Plot) {
 	}
 }
 
-// strokeIsolines draws the isolines of the map.
+// strokeIsolines draws the isolines of the map, all of the same width and without labels, since the
+// colour bar has the values. The lattice is that of a map of 560 SVG units, 160 columns.
 func (c *picture) strokeIsolines(canvas draw.Canvas, tx, ty func(float64) vg.Length) {
 	v := c.view
 	if !(c.panel.Isolines > 0) || v.cols == nil || v.rows == nil {
@@ -216,7 +233,8 @@ func (c *picture) strokeIsolines(canvas draw.Canvas, tx, ty func(float64) vg.Len
 }
 
 // drawMarks draws a triangle with its value at each extreme, on a white outline: eight shifted
-// copies of the text in white below the text itself.
+// copies of the text in white below the text itself, because the canvas cannot outline letters. A
+// triangle at the border is moved inwards, so that it is visible as a whole.
 func (c *picture) drawMarks(canvas draw.Canvas, tx, ty func(float64) vg.Length) {
 	var at [2]point
 	var width [2]float64

@@ -13,7 +13,15 @@ import (
 // rankingSVG draws the main score of every system with its interval, best first; the first system of the
 // brief is highlighted.
 //
-// Unit: SVG units of a viewBox of width 420.
+// The x axis is the score in the unit of the variable, smaller is better. It does not begin at 0: systems
+// differ by a few percent, which would be invisible. Hence dots and not bars, whose length would have
+// no meaning. It contains all values and intervals with a margin of 4 %, and at most four ticks, since
+// more would overlap. On the right are the value and the skill score of the first system relative to this
+// one, with the symbol of the decision: two intervals that overlap do not show whether systems
+// differ, the paired comparison on the same dates does.
+//
+// Missing: a system without an interval has a dot only; Brief.Ranking has no missing values.
+// Unit: SVG units of a viewBox of width 420; a row of 25 for each system.
 func rankingSVG(b *score.Brief, confidence float64) string {
 	const w, left, right, row = 420.0, 136.0, 134.0, 25.0
 	low, high := math.Inf(1), math.Inf(-1)
@@ -63,7 +71,8 @@ func rankingSVG(b *score.Brief, confidence float64) string {
 	return s.String()
 }
 
-// skillOver is the skill score relative to a system with the symbol of its decision; "" without.
+// skillOver is the skill score of the first system relative to another one in percent, with the symbol of
+// its decision, no symbol without an interval; "" if the two were not compared.
 func skillOver(b *score.Brief, system string) string {
 	for i := range b.Gains {
 		if c := &b.Gains[i]; c.Reference == system {
@@ -73,7 +82,8 @@ func skillOver(b *score.Brief, system string) string {
 	return ""
 }
 
-// rankingAlt describes the ranking as text, for screen readers.
+// rankingAlt describes the ranking as text, for screen readers: place, name, value with interval, and skill
+// of every system.
 func rankingAlt(b *score.Brief, confidence float64) string {
 	var parts []string
 	for i, v := range b.Ranking() {
@@ -87,7 +97,11 @@ func rankingAlt(b *score.Brief, confidence float64) string {
 }
 
 // skillChart is the picture of the skill relative to the raw ensemble that the network read: over the lead if there are several
-// leads, else by target. It is false without comparisons.
+// leads, else by target. It is false without comparisons, and for a single target, whose ranking has
+// the same number.
+//
+// Over the lead, x is the lead in hours and y the skill score in percent with its interval, a line for each
+// variable and level. The y axis contains 0, where both systems are equal.
 func skillChart(all []score.Brief, confidence float64) (glanceFigure, bool) {
 	var gains []*score.Comparison
 	var names []string
@@ -122,9 +136,14 @@ func skillChart(all []score.Brief, confidence float64) (glanceFigure, bool) {
 	return glanceFigure{Title: c.Title, Note: note, SVG: htmlOf(c.svg())}, true
 }
 
-// skillRows draws one row for each skill score, about a line at zero.
+// skillRows draws one row for each skill score, about a line at zero, in the order of the targets.
 //
-// Unit: SVG units of a viewBox of width 420.
+// The x axis is the skill score in percent. It contains 0 and all values and intervals; a skill below
+// −100 %, a score of more than twice that of the reference, is drawn at the left border, so that it does
+// not compress the others. The number on the right is not limited.
+//
+// Shape: gains and names of equal length. Missing: a score without an interval has a dot only.
+// Unit: SVG units of a viewBox of width 420; a row of 25 for each score.
 func skillRows(gains []*score.Comparison, names []string, confidence float64) string {
 	const w, left, right, row = 420.0, 172.0, 68.0, 25.0
 	low, high := 0.0, 0.0
@@ -166,7 +185,7 @@ func skillRows(gains []*score.Comparison, names []string, confidence float64) st
 	return s.String()
 }
 
-// abbreviated shortens the names of targets for narrow pictures.
+// abbreviated shortens the names of targets for narrow pictures, whose labels are 130 to 160 units wide.
 func abbreviated(name string) string {
 	return strings.NewReplacer("Geopotential height", "Geopotential", "Mean sea level pressure", "Sea level pressure", " at ", " ").Replace(name)
 }

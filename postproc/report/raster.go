@@ -194,6 +194,10 @@ func (v *view) value(values []float32, x, y *interpolationPoint) float64 {
 //
 //	w₋₁ = f(−½ + f(1 − f/2)),   w₀ = 1 + f²(−5/2 + 3f/2),
 //	w₁  = f(½ + f(2 − 3f/2)),   w₂ = f²(−½ + f/2)
+//
+// The weights add up to 1. At f = 0 and 1 the result is the value of the point.
+//
+// Source: Keys 1981, doi:10.1109/TASSP.1981.1163711, with a = −½.
 func catmullRom(f float64) [4]float64 {
 	return [4]float64{
 		f * (-0.5 + f*(1-0.5*f)),

@@ -66,7 +66,8 @@ type cell struct {
 	Best bool
 }
 
-// comparison is a skill score, or a component of one, with its picture.
+// comparison is a skill score, or a component of one, with its picture. Both systems were scored on the same
+// dates and points, so the interval is that of the paired difference.
 type comparison struct {
 	// ID is that of the score with its threshold, or the name of a component.
 	System, Reference, ID string
@@ -315,7 +316,12 @@ func comparisonSVG(c *score.Comparison, low, high, confidence float64) string {
 // Neighbouring points are dependent, so the inner band is too narrow and the outer one
 // decides.
 //
-// Unit: SVG units of a 300 × 168 viewBox.
+// x is the rank of the reference among the members, from 1 (below all) to K = M+1 (above all), y the
+// share of cases in percent, from 0. A slope shows a bias, a U shape too small a spread. The y axis
+// ends 5 % above the highest bar and band.
+//
+// Unit: SVG units of a 300 × 168 viewBox. Missing: High without values gives the band of independent dates.
+// Source: Hamill 2001, doi:10.1175/1520-0493(2001)129<0550:IORHFV>2.0.CO;2.
 func rankSVG(h *score.RankHistogram) string {
 	const w, hh, left, right, top, bottom = 300.0, 168.0, 40.0, 6.0, 8.0, 34.0
 	n := len(h.Shares)
@@ -372,6 +378,8 @@ func rankSVG(h *score.RankHistogram) string {
 // cases, by the normal approximation of the binomial distribution:
 //
 //	1.96 √(p(1−p)/n)
+//
+// 1.96 is the 97.5 % quantile of the standard normal distribution.
 func flatBand(p, n float64) float64 { return 1.96 * math.Sqrt(p*(1-p)/n) }
 
 // rankAlt describes a rank histogram as text, for screen readers: the share of each rank, and the
@@ -457,7 +465,8 @@ func probability(p float64) string {
 }
 
 // figures formats a value with about four significant digits: at most four decimals, an exponent
-// below 1e-3, "–" for NaN.
+// below 1e-3, "–" for NaN. More digits than the interval supports would suggest a precision that scores of
+// some hundred dates do not have.
 func figures(v float64) string {
 	if math.IsNaN(v) {
 		return "–"
@@ -512,6 +521,9 @@ func share(v float64) string { return short(math.Round(v*1000)/10) + "\u202f%" }
 // thousands formats an integer with thin spaces between groups of three digits:
 //
 //	1234567 → 1 234 567
+//
+// Source: SI brochure, 9th edition, section 5.4.4. A comma or a point would be a decimal marker for some
+// readers.
 func thousands(n int) string {
 	s := strconv.Itoa(n)
 	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
@@ -543,4 +555,6 @@ var joined = regexp.MustCompile(`(\d)(hPa|h|m)\b`)
 // spaced inserts a thin space between a number and its unit:
 //
 //	850hPa → 850 hPa
+//
+// Source: SI brochure, 9th edition, section 5.4.3.
 func spaced(s string) string { return joined.ReplaceAllString(s, "$1\u202f$2") }

@@ -138,7 +138,7 @@ type curve struct {
 // prints on A4. It contains a script only if a table is Sortable; its digest is in the content
 // security policy, which forbids all other scripts.
 //
-// Panels are rendered in parallel. The page consists of status and warnings, maps, tables,
+// Panels are rendered in parallel, since images take most of the time. The page consists of status and warnings, maps, tables,
 // scores with diagrams, charts, and the record: configuration, inputs and environment.
 //
 // Errors: a map without values or of another size than its grid; those of the writer.
@@ -193,8 +193,10 @@ func (p *Page) data() (*pageData, error) {
 	return s, nil
 }
 
-// drawPanels renders all panels of two lists, in parallel.
+// drawPanels renders all panels of two lists, in parallel. The resolution of the images follows from the area
+// of all these maps, so that the page stays small with many maps.
 //
+// Shape: result [panel of all lists], in their order.
 // Errors: those of drawPanel.
 func drawPanels(lists ...[]Panel) ([]mapRow, error) {
 	all := slices.Concat(lists...)
