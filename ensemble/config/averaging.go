@@ -5,6 +5,8 @@ import (
 	"math"
 	"regexp"
 	"strconv"
+
+	"github.com/ensemble-weather/ensemble/ensemble/config/schema"
 )
 
 // Averaging is the time over which weights are averaged: a decay for each step, or a time after which the
@@ -42,12 +44,12 @@ var averagingText = regexp.MustCompile(`^([0-9]*\.?[0-9]+(?:[eE]-?[0-9]+)?)(?: ?
 func ParseAveraging(s string) (Averaging, error) {
 	m := averagingText.FindStringSubmatch(s)
 	if m == nil {
-		return Averaging{}, errKind
+		return Averaging{}, schema.ErrKind
 	}
 	v, err := strconv.ParseFloat(m[1], 64)
 	switch unit := m[2]; {
 	case err != nil:
-		return Averaging{}, errKind
+		return Averaging{}, schema.ErrKind
 	case unit == "" && v >= 1:
 		return Averaging{}, fmt.Errorf("%s is no decay, which is less than 1; for a time write %s epochs or %s steps", s, s, s)
 	case unit == "":

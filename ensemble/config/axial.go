@@ -1,5 +1,7 @@
 package config
 
+import "github.com/ensemble-weather/ensemble/ensemble/config/schema"
+
 // Axial is the section model.axial of axial_transformer, whose points attend to each other along
 // leads, levels, latitudes and longitudes in turn.
 type Axial struct {
@@ -8,8 +10,8 @@ type Axial struct {
 }
 
 // axialKeys are the rows of Axial.
-func axialKeys() []Key {
-	return []Key{
+func axialKeys() []schema.Key {
+	return []schema.Key{
 		{Path: "model.axial.blocks", Default: "2", Check: Between(1, 100), Example: "4",
 			Help: "Number of blocks of axial_transformer; each has attention along leads, levels, latitudes and longitudes."},
 		{Path: "model.axial.window", Default: "8", Check: Between(1, 1024), Example: "16",

@@ -5,6 +5,8 @@ import (
 	"math"
 	"regexp"
 	"strconv"
+
+	"github.com/ensemble-weather/ensemble/ensemble/config/schema"
 )
 
 // Bytes is an amount of memory. Zero usually means no limit.
@@ -45,7 +47,7 @@ func ParseBytes(s string) (Bytes, error) {
 	}
 	m := bytesText.FindStringSubmatch(s)
 	if m == nil {
-		return 0, errKind
+		return 0, schema.ErrKind
 	}
 	for _, u := range units {
 		if u.name != m[2] {
@@ -60,5 +62,5 @@ func ParseBytes(s string) (Bytes, error) {
 		}
 		return Bytes(v), nil
 	}
-	return 0, errKind
+	return 0, schema.ErrKind
 }

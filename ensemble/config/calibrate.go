@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config/schema"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
@@ -26,8 +27,8 @@ const (
 )
 
 // calibrateKeys are the rows of Calibrate.
-func calibrateKeys() []Key {
-	return []Key{
+func calibrateKeys() []schema.Key {
+	return []schema.Key{
 		{Path: "calibrate.distribution", Default: NoCalibration, Check: OneOf(NoCalibration, StudentCalibration), Example: StudentCalibration,
 			Help: "Calibration of the distribution on the validation data. student: a normal distribution becomes Student's t with the spread and the tails of the validation errors."},
 		{Path: "calibrate.probabilities", Default: NoCalibration, Check: OneOf(NoCalibration, IsotonicCalibration, ReliabilityCalibration), Example: IsotonicCalibration,

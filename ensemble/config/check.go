@@ -8,47 +8,39 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config/schema"
 )
 
-// Check is a condition on the value of a key; for a list, on every element. The zero value allows
-// all values.
-type Check struct {
-	Text   string // condition in words, for help and errors: "1 or more"
-	ok     func(v any) bool
-	names  []string       // allowed words, for suggestions; nil if values are no words
-	schema map[string]any // the condition as JSON Schema keywords, as far as it has them
-}
-
 // AtLeast allows numbers ≥ lo, and durations of at least lo hours.
-func AtLeast(lo float64) Check {
-	return Check{Text: number(lo) + " or more", ok: func(v any) bool { return value(v) >= lo }, schema: map[string]any{"minimum": lo}}
+func AtLeast(lo float64) schema.Check {
+	return schema.Check{Text: number(lo) + " or more", Allows: func(v any) bool { return value(v) >= lo }, JSON: map[string]any{"minimum": lo}}
 }
 
 // Above allows numbers > lo.
-func Above(lo float64) Check {
-	return Check{Text: "more than " + number(lo), ok: func(v any) bool { return value(v) > lo }, schema: map[string]any{"exclusiveMinimum": lo}}
+func Above(lo float64) schema.Check {
+	return schema.Check{Text: "more than " + number(lo), Allows: func(v any) bool { return value(v) > lo }, JSON: map[string]any{"exclusiveMinimum": lo}}
 }
 
 // Between allows numbers in [lo, hi].
-func Between(lo, hi float64) Check {
-	return Check{Text: number(lo) + " to " + number(hi), ok: func(v any) bool { return value(v) >= lo && value(v) <= hi },
-		schema: map[string]any{"minimum": lo, "maximum": hi}}
+func Between(lo, hi float64) schema.Check {
+	return schema.Check{Text: number(lo) + " to " + number(hi), Allows: func(v any) bool { return value(v) >= lo && value(v) <= hi },
+		JSON: map[string]any{"minimum": lo, "maximum": hi}}
 }
 
 // BetweenExclusive allows numbers in the open interval (lo, hi).
-func BetweenExclusive(lo, hi float64) Check {
-	return Check{Text: fmt.Sprintf("more than %s and less than %s", number(lo), number(hi)),
-		ok: func(v any) bool { return value(v) > lo && value(v) < hi }, schema: map[string]any{"exclusiveMinimum": lo, "exclusiveMaximum": hi}}
+func BetweenExclusive(lo, hi float64) schema.Check {
+	return schema.Check{Text: fmt.Sprintf("more than %s and less than %s", number(lo), number(hi)),
+		Allows: func(v any) bool { return value(v) > lo && value(v) < hi }, JSON: map[string]any{"exclusiveMinimum": lo, "exclusiveMaximum": hi}}
 }
 
 // BetweenHalfOpen allows numbers in the half-open interval [lo, hi).
-func BetweenHalfOpen(lo, hi float64) Check {
-	return Check{Text: fmt.Sprintf("%s or more and less than %s", number(lo), number(hi)),
-		ok: func(v any) bool { return value(v) >= lo && value(v) < hi }, schema: map[string]any{"minimum": lo, "exclusiveMaximum": hi}}
+func BetweenHalfOpen(lo, hi float64) schema.Check {
+	return schema.Check{Text: fmt.Sprintf("%s or more and less than %s", number(lo), number(hi)),
+		Allows: func(v any) bool { return value(v) >= lo && value(v) < hi }, JSON: map[string]any{"minimum": lo, "exclusiveMaximum": hi}}
 }
 
 // OneOf allows the given words or whole numbers.
-func OneOf[T ~string](words ...T) Check {
+func OneOf[T ~string](words ...T) schema.Check {
 	names, list := make([]string, len(words)), make([]any, len(words))
 	for i, w := range words {
 		names[i], list[i] = string(w), string(w)
@@ -56,8 +48,8 @@ func OneOf[T ~string](words ...T) Check {
 			list[i] = v
 		}
 	}
-	return Check{Text: "one of " + strings.Join(names, ", "), names: names, schema: map[string]any{"enum": list},
-		ok: func(v any) bool { return slices.Contains(names, fmt.Sprint(v)) }}
+	return schema.Check{Text: "one of " + strings.Join(names, ", "), Words: names, JSON: map[string]any{"enum": list},
+		Allows: func(v any) bool { return slices.Contains(names, fmt.Sprint(v)) }}
 }
 
 // number formats a bound of a range.

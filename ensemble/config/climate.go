@@ -1,6 +1,9 @@
 package config
 
-import "github.com/ensemble-weather/ensemble/internal/exit"
+import (
+	"github.com/ensemble-weather/ensemble/ensemble/config/schema"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
 
 // Sources of the climate.
 const (
@@ -20,8 +23,8 @@ type Climate struct {
 }
 
 // climateKeys are the rows of Climate, and of the weight that needs one.
-func climateKeys() []Key {
-	return []Key{
+func climateKeys() []schema.Key {
+	return []schema.Key{
 		{Path: "climate.source", Default: NoClimate, Check: OneOf(NoClimate, ClimateAnalyses, ClimateMembers), Example: ClimateMembers, MayChangeOnResume: true,
 			Help: "Source of the climate quantiles that are saved with the model, for the extreme forecast index and scores of extremes. members: all members of the training and validation data, the model climate. analyses: the analyses of these. none: no climate is saved."},
 		{Path: "climate.file", Example: "runs/a/model/climate.safetensors", MayChangeOnResume: true,

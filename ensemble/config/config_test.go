@@ -396,12 +396,11 @@ func TestTable(t *testing.T) {
 			t.Errorf("%s and %s share %s", k.Path, other, name)
 		}
 		variables[name] = k.Path
-		r := reader{schema: TrainSchema, where: k.Path}
 		if strings.Contains(k.Path, "[]") {
 			continue
 		}
-		if _, ok := r.assignment(k.Path, k.Example); !ok {
-			t.Errorf("the example of %s is not valid: %v", k.Path, r.faults)
+		if _, faults := TrainSchema.ReadValue(k.Path, k.Path, k.Example); len(faults) > 0 {
+			t.Errorf("the example of %s is not valid: %v", k.Path, faults[0])
 		}
 	}
 }

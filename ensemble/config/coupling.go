@@ -3,6 +3,8 @@ package config
 import (
 	"fmt"
 	"time"
+
+	"github.com/ensemble-weather/ensemble/ensemble/config/schema"
 )
 
 // Coupling is the section coupling: how calibrated members are drawn from the calibrated
@@ -30,7 +32,7 @@ const (
 )
 
 // couplingKeys are the rows of Coupling.
-var couplingKeys = []Key{
+var couplingKeys = []schema.Key{
 	{Path: "coupling.method", Default: QuantileCoupling, Check: OneOf(QuantileCoupling, RandomCoupling, TransformationCoupling, SchaakeCoupling), Example: SchaakeCoupling,
 		Help: "Method of drawing calibrated members. quantiles: equidistant quantiles in the rank order of the raw members (ECC-Q); random: random draws in that order (ECC-R); transformation: quantile mapping of the raw members (ECC-T); schaake: quantiles in the rank order of past analyses, for any number of members."},
 	{Path: "coupling.levels", Default: MidLevels, Check: OneOf(MidLevels, EquidistantLevels), Example: EquidistantLevels,

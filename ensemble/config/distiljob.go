@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/ensemble-weather/ensemble/ensemble/config/schema"
 )
 
 // DistilJob is the configuration of `ensemble distil`: the student network, and how it is trained.
@@ -30,7 +32,7 @@ var trainKeyOf = map[string]string{
 
 // DistilSchema is the schema of distil.yaml. The section model is that of train.yaml. Keys that are
 // not given have the values of the first teacher's configuration.
-var DistilSchema = newSchema[DistilJob]("distil", slices.Concat([]Key{
+var DistilSchema = newSchema[DistilJob]("distil", slices.Concat([]schema.Key{
 	{Path: "version", Required: true, Check: OneOf("1"), Example: "1",
 		Help: "Version of this format."},
 	{Path: "teachers", Required: true, Example: "[runs/large]",
@@ -43,7 +45,7 @@ var DistilSchema = newSchema[DistilJob]("distil", slices.Concat([]Key{
 
 // studentKeys are the rows of train.yaml that a student has too: none is required, none has a
 // default.
-func studentKeys() (keys []Key) {
+func studentKeys() (keys []schema.Key) {
 	for _, k := range TrainSchema.Keys {
 		for own, of := range trainKeyOf {
 			if k.Path == of && own != "weight" {

@@ -6,10 +6,10 @@
 // them is missing. Strict reading, overrides, `config show`, `config schema`, `config explain` and
 // shell completion follow from the table.
 //
-// Reading is strict. The YAML tree is compared with the schema first. Faults are unknown keys,
-// duplicate keys, wrong types and values out of range. All faults of all sources are reported in
-// one pass, each with file, line, column and the nearest valid key. The values then go to viper,
-// which merges the sources in the order default, files, environment (ENSEMBLE_TRAIN_EPOCHS for
-// train.epochs), --set, flags; later sources win. Viper converts map keys to lower case. Names
-// from data, such as variables, are therefore values in these schemas, never keys.
+// Package schema reads files strictly. All faults of all sources are reported in one pass, each
+// with file, line, column and the nearest valid key. The values then go to viper, which merges the
+// sources in the order default, files, environment (ENSEMBLE_TRAIN_EPOCHS for train.epochs), --set,
+// flags (load.go); later sources have precedence. Viper converts map keys to lower case. Names from
+// data, such as variables, are therefore values in these schemas, never keys. Rules between keys are
+// checked after that, with the position of the key that breaks them.
 package config

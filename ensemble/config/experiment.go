@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config/schema"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/humanise"
 	"github.com/ensemble-weather/ensemble/internal/nearest"
@@ -140,7 +141,7 @@ const ExperimentsFolder = "experiments"
 const ExperimentFileName = "experiment.yaml"
 
 // ExperimentSchema is the schema of experiment.yaml.
-var ExperimentSchema = newFileSchema[Experiment]("experiment", "the directory of an experiment", []Key{
+var ExperimentSchema = newFileSchema[Experiment]("experiment", "the directory of an experiment", []schema.Key{
 	{Path: "version", Required: true, Check: OneOf("1"), Example: "1",
 		Help: "Version of this format."},
 	{Path: "name", Required: true, Example: "gcm",

@@ -6,14 +6,15 @@ import (
 	"strings"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config/schema"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 	"github.com/ensemble-weather/ensemble/unet3d"
 )
 
 // headKeys are the rows of the predicted distribution and of its threshold-weighted loss.
-func headKeys() []Key {
-	return []Key{
+func headKeys() []schema.Key {
+	return []schema.Key{
 		{Path: "model.family", Default: string(NormalFamily), Check: OneOf(dist.HeadNames(nil)...), Example: "censored_shifted_gamma",
 			Help: "Distribution family of head distribution (docs/networks.md). " + strings.Join(dist.HeadNames(isPositive), ", ") + " have no values below 0, for wind speed or precipitation."},
 		{Path: "model.degree", Default: "12", Check: Between(1, 50), Example: "8",
@@ -74,7 +75,7 @@ func (c *TrainConfig) checkHead() []*exit.Error {
 		}
 	}
 	for size, path := range sizeKeys {
-		i := slices.IndexFunc(headKeys(), func(k Key) bool { return k.Path == path })
+		i := slices.IndexFunc(headKeys(), func(k schema.Key) bool { return k.Path == path })
 		// Defaults are allowed: an effective configuration, which lists them all, must load again.
 		if row.Size != size && c.text(path) != headKeys()[i].Default {
 			family := dist.HeadNames(func(r dist.Row) bool { return r.Size == size })[0]

@@ -16,17 +16,8 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config/schema"
 )
-
-// kind is the syntax of one Go type in a configuration file.
-type kind struct {
-	want   string // expected value in words: "a duration such as 48h"
-	parse  func(n *yaml.Node, dir string) (any, error)
-	format func(v any) string // YAML text that parse reads back to the same value
-	schema map[string]any     // JSON Schema of the value
-	// nested: parse takes lists or mappings, not only scalars.
-	nested bool
-}
 
 // Path is a file name or pattern. In a configuration file it is relative to the directory of that
 // file; on the command line and in the environment, to the working directory. Loaded paths are
@@ -63,194 +54,184 @@ func (d Date) End() time.Time {
 	return d.Time
 }
 
-// kinds maps Go types to their syntax. A field of another type is a list of these, a list of
-// structures, or a structure of further keys.
-var kinds = map[reflect.Type]kind{
+// kinds has the syntax of the Go types of all configurations.
+var kinds = schema.Kinds{
 	reflect.TypeFor[bool](): {
-		want: "true or false",
-		parse: func(n *yaml.Node, _ string) (any, error) {
+		Want: "true or false",
+		Parse: func(n *yaml.Node, _ string) (any, error) {
 			if n.Tag != "!!bool" {
-				return nil, errKind
+				return nil, schema.ErrKind
 			}
 			return n.Value == "true", nil
 		},
-		format: func(v any) string { return strconv.FormatBool(v.(bool)) },
-		schema: map[string]any{"type": "boolean"},
+		Format: func(v any) string { return strconv.FormatBool(v.(bool)) },
+		JSON:   map[string]any{"type": "boolean"},
 	},
 	reflect.TypeFor[int](): {
-		want:   "a whole number",
-		parse:  func(n *yaml.Node, _ string) (any, error) { return parseInt(n) },
-		format: func(v any) string { return strconv.Itoa(v.(int)) },
-		schema: map[string]any{"type": "integer"},
+		Want:   "a whole number",
+		Parse:  func(n *yaml.Node, _ string) (any, error) { return parseInt(n) },
+		Format: func(v any) string { return strconv.Itoa(v.(int)) },
+		JSON:   map[string]any{"type": "integer"},
 	},
 	reflect.TypeFor[float64](): {
-		want:   "a number",
-		parse:  func(n *yaml.Node, _ string) (any, error) { return parseFloat(n) },
-		format: func(v any) string { return strconv.FormatFloat(v.(float64), 'g', -1, 64) },
-		schema: map[string]any{"type": "number"},
+		Want:   "a number",
+		Parse:  func(n *yaml.Node, _ string) (any, error) { return parseFloat(n) },
+		Format: func(v any) string { return strconv.FormatFloat(v.(float64), 'g', -1, 64) },
+		JSON:   map[string]any{"type": "number"},
 	},
 	reflect.TypeFor[string](): {
-		want:   "a word",
-		parse:  func(n *yaml.Node, _ string) (any, error) { return parseText(n) },
-		format: func(v any) string { return Quote(v.(string)) },
-		schema: map[string]any{"type": "string"},
+		Want:   "a word",
+		Parse:  func(n *yaml.Node, _ string) (any, error) { return parseText(n) },
+		Format: func(v any) string { return Quote(v.(string)) },
+		JSON:   map[string]any{"type": "string"},
 	},
 	reflect.TypeFor[Path](): {
-		want: "a file name or pattern",
-		parse: func(n *yaml.Node, dir string) (any, error) {
+		Want: "a file name or pattern",
+		Parse: func(n *yaml.Node, dir string) (any, error) {
 			s, err := parseText(n)
 			if err != nil {
 				return nil, err
 			}
 			return resolvePath(s, dir)
 		},
-		format: func(v any) string { return Quote(string(v.(Path))) },
-		schema: map[string]any{"type": "string"},
+		Format: func(v any) string { return Quote(string(v.(Path))) },
+		JSON:   map[string]any{"type": "string"},
 	},
 	reflect.TypeFor[ensemble.Lead](): {
-		want: "a duration with its unit, such as 48h or PT48H",
-		parse: func(n *yaml.Node, _ string) (any, error) {
+		Want: "a duration with its unit, such as 48h or PT48H",
+		Parse: func(n *yaml.Node, _ string) (any, error) {
 			if n.Tag == "!!int" || n.Tag == "!!float" {
-				return nil, &insteadError{fmt.Sprintf("missing unit: write %sh for hours", n.Value), n.Value + "h"}
+				return nil, instead(fmt.Sprintf("missing unit: write %sh for hours", n.Value), n.Value+"h")
 			}
 			d, err := ParseDuration(n.Value)
 			return ensemble.Lead(d), err
 		},
-		format: func(v any) string { return v.(ensemble.Lead).String() },
-		schema: map[string]any{"type": "string", "pattern": durationPattern},
+		Format: func(v any) string { return v.(ensemble.Lead).String() },
+		JSON:   map[string]any{"type": "string", "pattern": durationPattern},
 	},
 	reflect.TypeFor[time.Duration](): {
-		want: "a duration with its unit, such as 90s or 10m",
-		parse: func(n *yaml.Node, _ string) (any, error) {
+		Want: "a duration with its unit, such as 90s or 10m",
+		Parse: func(n *yaml.Node, _ string) (any, error) {
 			if n.Tag == "!!int" || n.Tag == "!!float" {
-				return nil, &insteadError{fmt.Sprintf("missing unit: write %ss for seconds", n.Value), n.Value + "s"}
+				return nil, instead(fmt.Sprintf("missing unit: write %ss for seconds", n.Value), n.Value+"s")
 			}
 			return ParseDuration(n.Value)
 		},
-		format: func(v any) string { return formatDuration(v.(time.Duration)) },
-		schema: map[string]any{"type": "string", "pattern": durationPattern},
+		Format: func(v any) string { return formatDuration(v.(time.Duration)) },
+		JSON:   map[string]any{"type": "string", "pattern": durationPattern},
 	},
 	reflect.TypeFor[Deadline](): {
-		want: errDeadline.Error(),
-		parse: func(n *yaml.Node, _ string) (any, error) {
+		Want: errDeadline.Error(),
+		Parse: func(n *yaml.Node, _ string) (any, error) {
 			_, err := ParseDeadline(n.Value, time.Now())
 			return Deadline(n.Value), err
 		},
-		format: func(v any) string { return Quote(string(v.(Deadline))) },
-		schema: map[string]any{"type": "string"},
+		Format: func(v any) string { return Quote(string(v.(Deadline))) },
+		JSON:   map[string]any{"type": "string"},
 	},
 	reflect.TypeFor[ensemble.Level](): {
-		want: "a level such as 850hPa, 2m, surface or msl, or single",
-		parse: func(n *yaml.Node, _ string) (any, error) {
+		Want: "a level such as 850hPa, 2m, surface or msl, or single",
+		Parse: func(n *yaml.Node, _ string) (any, error) {
 			if n.Tag == "!!int" || n.Tag == "!!float" {
-				return nil, &insteadError{fmt.Sprintf("missing unit: write %shPa for pressure", n.Value), n.Value + "hPa"}
+				return nil, instead(fmt.Sprintf("missing unit: write %shPa for pressure", n.Value), n.Value+"hPa")
 			}
 			return ParseLevel(n.Value)
 		},
-		format: func(v any) string { return v.(ensemble.Level).String() },
-		schema: map[string]any{"type": "string", "pattern": "^([0-9.]+(hPa|Pa|m)|surface|msl|single)$"},
+		Format: func(v any) string { return v.(ensemble.Level).String() },
+		JSON:   map[string]any{"type": "string", "pattern": "^([0-9.]+(hPa|Pa|m)|surface|msl|single)$"},
 	},
 	reflect.TypeFor[Bytes](): {
-		want:   "an amount of memory with its unit, such as 4GiB, or 0",
-		parse:  func(n *yaml.Node, _ string) (any, error) { return ParseBytes(n.Value) },
-		format: func(v any) string { return v.(Bytes).String() },
-		schema: map[string]any{"oneOf": []any{
+		Want:   "an amount of memory with its unit, such as 4GiB, or 0",
+		Parse:  func(n *yaml.Node, _ string) (any, error) { return ParseBytes(n.Value) },
+		Format: func(v any) string { return v.(Bytes).String() },
+		JSON: map[string]any{"oneOf": []any{
 			map[string]any{"const": 0},
 			map[string]any{"type": "string", "pattern": "^[0-9.]+[kKMGT]?i?B$"},
 		}},
 	},
 	reflect.TypeFor[Distance](): {
-		want:   "a distance with its unit, such as 50km",
-		parse:  func(n *yaml.Node, _ string) (any, error) { return ParseDistance(n.Value) },
-		format: func(v any) string { return v.(Distance).String() },
-		schema: map[string]any{"type": "string", "pattern": distanceText.String()},
+		Want:   "a distance with its unit, such as 50km",
+		Parse:  func(n *yaml.Node, _ string) (any, error) { return ParseDistance(n.Value) },
+		Format: func(v any) string { return v.(Distance).String() },
+		JSON:   map[string]any{"type": "string", "pattern": distanceText.String()},
 	},
 	reflect.TypeFor[Percent](): {
-		want:   "a percentage such as 50%",
-		parse:  func(n *yaml.Node, _ string) (any, error) { return ParsePercent(n.Value) },
-		format: func(v any) string { return Quote(v.(Percent).String()) },
-		schema: map[string]any{"type": "string", "pattern": percentText.String()},
+		Want:   "a percentage such as 50%",
+		Parse:  func(n *yaml.Node, _ string) (any, error) { return ParsePercent(n.Value) },
+		Format: func(v any) string { return Quote(v.(Percent).String()) },
+		JSON:   map[string]any{"type": "string", "pattern": percentText.String()},
 	},
 	reflect.TypeFor[TrainingTime](): {
-		want:   "a percentage of the steps such as 30%, or epochs such as 12 epochs",
-		parse:  func(n *yaml.Node, _ string) (any, error) { return ParseTrainingTime(n.Value) },
-		format: func(v any) string { return Quote(v.(TrainingTime).String()) },
-		schema: map[string]any{"type": "string", "pattern": trainingTimeText.String()},
+		Want:   "a percentage of the steps such as 30%, or epochs such as 12 epochs",
+		Parse:  func(n *yaml.Node, _ string) (any, error) { return ParseTrainingTime(n.Value) },
+		Format: func(v any) string { return Quote(v.(TrainingTime).String()) },
+		JSON:   map[string]any{"type": "string", "pattern": trainingTimeText.String()},
 	},
 	reflect.TypeFor[Averaging](): {
-		want:   "a decay such as 0.999, a time such as 10 epochs or 500 steps, or 0",
-		parse:  func(n *yaml.Node, _ string) (any, error) { return ParseAveraging(n.Value) },
-		format: func(v any) string { return v.(Averaging).String() },
-		schema: map[string]any{"oneOf": []any{
+		Want:   "a decay such as 0.999, a time such as 10 epochs or 500 steps, or 0",
+		Parse:  func(n *yaml.Node, _ string) (any, error) { return ParseAveraging(n.Value) },
+		Format: func(v any) string { return v.(Averaging).String() },
+		JSON: map[string]any{"oneOf": []any{
 			map[string]any{"type": "number", "minimum": 0, "exclusiveMaximum": 1},
 			map[string]any{"type": "string", "pattern": "^[0-9.]+ ?(epochs?|steps?)$"},
 		}},
 	},
 	reflect.TypeFor[Date](): {
-		want:   "a date such as 1983-12-31, or a time with its zone such as 1983-12-31T12:00Z",
-		parse:  func(n *yaml.Node, _ string) (any, error) { return ParseDate(n.Value) },
-		format: func(v any) string { return v.(Date).String() },
-		schema: map[string]any{"type": "string"},
+		Want:   "a date such as 1983-12-31, or a time with its zone such as 1983-12-31T12:00Z",
+		Parse:  func(n *yaml.Node, _ string) (any, error) { return ParseDate(n.Value) },
+		Format: func(v any) string { return v.(Date).String() },
+		JSON:   map[string]any{"type": "string"},
 	},
 	reflect.TypeFor[ensemble.VariableEvent](): {
-		want: "an event such as t2m>273.15, \"t2m<0 degC\" or 0degC<t2m<5degC",
-		parse: func(n *yaml.Node, _ string) (any, error) {
+		Want: "an event such as t2m>273.15, \"t2m<0 degC\" or 0degC<t2m<5degC",
+		Parse: func(n *yaml.Node, _ string) (any, error) {
 			if n.Tag != "!!str" {
-				return nil, errKind
+				return nil, schema.ErrKind
 			}
 			return ensemble.ParseVariableEvent(n.Value)
 		},
-		format: func(v any) string { return Quote(v.(ensemble.VariableEvent).String()) },
-		schema: map[string]any{"type": "string", "pattern": "[<>]"},
+		Format: func(v any) string { return Quote(v.(ensemble.VariableEvent).String()) },
+		JSON:   map[string]any{"type": "string", "pattern": "[<>]"},
 	},
 	reflect.TypeFor[ensemble.Area](): {
-		want: "an area such as 70/-20/30/40, north/west/south/east in degrees",
-		parse: func(n *yaml.Node, _ string) (any, error) {
+		Want: "an area such as 70/-20/30/40, north/west/south/east in degrees",
+		Parse: func(n *yaml.Node, _ string) (any, error) {
 			if n.Tag != "!!str" {
-				return nil, errKind
+				return nil, schema.ErrKind
 			}
 			return ensemble.ParseArea(n.Value)
 		},
-		format: func(v any) string { return v.(ensemble.Area).String() },
-		schema: map[string]any{"type": "string", "pattern": "^[-+0-9.]+(/[-+0-9.]+){3}$"},
+		Format: func(v any) string { return v.(ensemble.Area).String() },
+		JSON:   map[string]any{"type": "string", "pattern": "^[-+0-9.]+(/[-+0-9.]+){3}$"},
 	},
 	reflect.TypeFor[FileNames](): {
-		want:   "a mapping from names in the files to variables, such as {T850_ens: t@850hPa}",
-		parse:  func(n *yaml.Node, _ string) (any, error) { return parseFileNames(n) },
-		format: func(v any) string { return v.(FileNames).String() },
-		schema: map[string]any{"type": "object", "additionalProperties": map[string]any{"type": "string"}},
-		nested: true,
+		Want:   "a mapping from names in the files to variables, such as {T850_ens: t@850hPa}",
+		Parse:  func(n *yaml.Node, _ string) (any, error) { return parseFileNames(n) },
+		Format: func(v any) string { return v.(FileNames).String() },
+		JSON:   map[string]any{"type": "object", "additionalProperties": map[string]any{"type": "string"}},
+		Nested: true,
 	},
 	reflect.TypeFor[FileUnits](): {
-		want:   "a mapping from names in the files to units, such as {T850_ens: degC}",
-		parse:  func(n *yaml.Node, _ string) (any, error) { return parseFileUnits(n) },
-		format: func(v any) string { return v.(FileUnits).String() },
-		schema: map[string]any{"type": "object", "additionalProperties": map[string]any{"type": "string"}},
-		nested: true,
+		Want:   "a mapping from names in the files to units, such as {T850_ens: degC}",
+		Parse:  func(n *yaml.Node, _ string) (any, error) { return parseFileUnits(n) },
+		Format: func(v any) string { return v.(FileUnits).String() },
+		JSON:   map[string]any{"type": "object", "additionalProperties": map[string]any{"type": "string"}},
+		Nested: true,
 	},
 	reflect.TypeFor[Members](): {
-		nested: true,
-		want:   "a number of members such as 5, or a list of members such as [0, 1, 2]",
-		parse:  func(n *yaml.Node, _ string) (any, error) { return parseMembers(n) },
-		format: formatMembers,
-		schema: map[string]any{"oneOf": []any{
+		Nested: true,
+		Want:   "a number of members such as 5, or a list of members such as [0, 1, 2]",
+		Parse:  func(n *yaml.Node, _ string) (any, error) { return parseMembers(n) },
+		Format: formatMembers,
+		JSON: map[string]any{"oneOf": []any{
 			map[string]any{"type": "integer", "minimum": 1},
 			map[string]any{"type": "array", "items": map[string]any{"type": "integer", "minimum": 0}, "minItems": 1, "uniqueItems": true},
 		}},
 	},
 }
 
-// kindOf returns the syntax of a type; named string types have that of string.
-func kindOf(t reflect.Type) (kind, bool) {
-	k, ok := kinds[t]
-	if !ok && t.Kind() == reflect.String {
-		k, ok = kinds[reflect.TypeFor[string]()]
-	}
-	return k, ok
-}
-
-// errKind reports a value of another type; the reader adds the value and the expected syntax.
-var errKind = errors.New("wrong type of value")
+// instead is the error of a wrong value with its reason, where the right value is known.
+func instead(why, value string) error { return &schema.InsteadError{Text: why, Instead: value} }
 
 var plainInt = regexp.MustCompile(`^[-+]?(0|[1-9][0-9]*)$`)
 
@@ -258,7 +239,7 @@ var plainInt = regexp.MustCompile(`^[-+]?(0|[1-9][0-9]*)$`)
 // refused: they are usually mistakes.
 func parseInt(n *yaml.Node) (int, error) {
 	if n.Kind != yaml.ScalarNode || n.Tag != "!!int" {
-		return 0, errKind
+		return 0, schema.ErrKind
 	}
 	if !plainInt.MatchString(n.Value) { // in YAML, 010 is eight and 1_000 a thousand
 		return 0, fmt.Errorf("%s is not a plain decimal number", n.Value)
@@ -273,7 +254,7 @@ func parseInt(n *yaml.Node) (int, error) {
 // parseFloat parses a finite decimal number.
 func parseFloat(n *yaml.Node) (float64, error) {
 	if n.Kind != yaml.ScalarNode || n.Tag != "!!int" && n.Tag != "!!float" && !floatLike.MatchString(n.Value) {
-		return 0, errKind
+		return 0, schema.ErrKind
 	}
 	v, err := strconv.ParseFloat(n.Value, 64)
 	if err != nil || math.IsInf(v, 0) || math.IsNaN(v) || strings.ContainsAny(n.Value, "_xX") {
@@ -289,9 +270,9 @@ var floatLike = regexp.MustCompile(`^[-+]?[0-9]+[eE][-+]?[0-9]+$`)
 func parseText(n *yaml.Node) (string, error) {
 	if n.Kind != yaml.ScalarNode || n.Tag != "!!str" {
 		if n.Kind == yaml.ScalarNode && n.Tag != "!!null" {
-			return "", &insteadError{fmt.Sprintf("%s is not text: quote it", n.Value), strconv.Quote(n.Value)}
+			return "", instead(fmt.Sprintf("%s is not text: quote it", n.Value), strconv.Quote(n.Value))
 		}
-		return "", errKind
+		return "", schema.ErrKind
 	}
 	if n.Value == "" {
 		return "", errors.New("empty text")
@@ -349,7 +330,7 @@ var pathVariable = regexp.MustCompile(`\$\{?([A-Za-z_][A-Za-z0-9_]*)\}?`)
 // resolvePath expands the variables of a path and makes it absolute, relative to dir.
 func resolvePath(s, dir string) (Path, error) {
 	if strings.HasPrefix(s, "~") {
-		return "", &insteadError{"~ is not expanded: write ${HOME}", Quote("${HOME}" + strings.TrimPrefix(s, "~"))}
+		return "", instead("~ is not expanded: write ${HOME}", Quote("${HOME}"+strings.TrimPrefix(s, "~")))
 	}
 	var bad error
 	given := s
@@ -358,7 +339,7 @@ func resolvePath(s, dir string) (Path, error) {
 		value := os.Getenv(name)
 		switch {
 		case m != "${"+name+"}":
-			bad = &insteadError{fmt.Sprintf("%s is not expanded: write ${%s}", m, name), Quote(strings.Replace(given, m, "${"+name+"}", 1))}
+			bad = instead(fmt.Sprintf("%s is not expanded: write ${%s}", m, name), Quote(strings.Replace(given, m, "${"+name+"}", 1)))
 		case !slices.Contains(pathVariables, name):
 			bad = fmt.Errorf("variable %s is not allowed in a path, want one of %s", m, strings.Join(pathVariables, ", "))
 		case value == "":
@@ -419,7 +400,7 @@ func ParseDuration(s string) (time.Duration, error) {
 	}
 	m := durationISO.FindStringSubmatch(s)
 	if m == nil || s == "P" || strings.HasSuffix(s, "T") {
-		return 0, errKind
+		return 0, schema.ErrKind
 	}
 	var d time.Duration
 	for i, unit := range []time.Duration{24 * time.Hour, time.Hour, time.Minute, time.Second} {
@@ -439,7 +420,7 @@ func ParseDuration(s string) (time.Duration, error) {
 func ParseLevel(s string) (ensemble.Level, error) {
 	l, err := ensemble.ParseLevel(s)
 	if err != nil {
-		return l, errKind
+		return l, schema.ErrKind
 	}
 	return l, nil
 }
@@ -459,10 +440,10 @@ func ParseDate(s string) (Date, error) {
 	}
 	for _, layout := range []string{"2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02T15:04", "2006-01-02 15:04", "20060102T1504"} {
 		if t, err := time.Parse(layout, s); err == nil {
-			return Date{}, &insteadError{fmt.Sprintf("missing time zone: write %s for UTC", t.Format("2006-01-02T15:04Z")), t.Format("2006-01-02T15:04Z")}
+			return Date{}, instead(fmt.Sprintf("missing time zone: write %s for UTC", t.Format("2006-01-02T15:04Z")), t.Format("2006-01-02T15:04Z"))
 		}
 	}
-	return Date{}, errKind
+	return Date{}, schema.ErrKind
 }
 
 // String formats d for ParseDate.

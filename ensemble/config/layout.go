@@ -3,6 +3,8 @@ package config
 import (
 	"regexp"
 	"strings"
+
+	"github.com/ensemble-weather/ensemble/ensemble/config/schema"
 )
 
 // MemberLayout defines which fields are ensemble members where file metadata do not, and which members
@@ -16,8 +18,8 @@ type MemberLayout struct {
 }
 
 // memberLayoutKeys are the rows of a Layout in the section under, which ends with a dot.
-func memberLayoutKeys(under string) []Key {
-	return []Key{
+func memberLayoutKeys(under string) []schema.Key {
+	return []schema.Key{
 		{Path: under + "filename_pattern", Check: memberPattern, Example: `ge[cp]([0-9]+)`,
 			Help: "Regular expression whose first group is the member number in the file name, or else in the path. It overrides the number in the metadata. Default: names such as gep01 are used for fields without a member number."},
 		{Path: under + "centres", Check: centreName, Example: "[ecmf]",
@@ -47,10 +49,10 @@ func IsMemberPattern(pattern string) bool {
 	return err == nil && p.NumSubexp() > 0
 }
 
-var memberPattern = Check{Text: "a regular expression with a group for the number, such as ge[cp]([0-9]+)", ok: func(v any) bool { return IsMemberPattern(v.(string)) }}
+var memberPattern = schema.Check{Text: "a regular expression with a group for the number, such as ge[cp]([0-9]+)", Allows: func(v any) bool { return IsMemberPattern(v.(string)) }}
 
 // centreName allows lower-case abbreviations and numbers.
-var centreName = Check{Text: "the abbreviation of a centre such as ecmf, or its number", ok: func(v any) bool {
+var centreName = schema.Check{Text: "the abbreviation of a centre such as ecmf, or its number", Allows: func(v any) bool {
 	s := v.(string)
 	return s != "" && s == strings.ToLower(s) && !strings.ContainsAny(s, " ,/")
 }}

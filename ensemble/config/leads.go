@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config/schema"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/unet3d"
 )
@@ -32,8 +33,8 @@ const (
 )
 
 // leadKeys are the rows of target leads, and of how networks receive leads.
-func leadKeys() []Key {
-	return []Key{
+func leadKeys() []schema.Key {
+	return []schema.Key{
 		{Path: "data.target_lead", Check: AtLeast(0), Example: "48h",
 			Help: "Lead to predict, if there is only one; see data.target_leads."},
 		{Path: "data.target_leads", Check: AtLeast(0), Example: "[24h, 48h]",
@@ -50,8 +51,8 @@ func leadKeys() []Key {
 }
 
 // recurrentKeys are the rows of Recurrent.
-func recurrentKeys() []Key {
-	return []Key{
+func recurrentKeys() []schema.Key {
+	return []schema.Key{
 		{Path: "model.recurrent.stages", Default: "1", Check: Between(1, 6), Example: "2",
 			Help: "Number of the deepest stages of conv_lstm and conv_gru that have a recurrent cell over leads."},
 		{Path: "model.recurrent.hidden", Default: "0", Check: Between(0, 4096), Example: "16",
@@ -89,7 +90,7 @@ func (c *TrainConfig) mergeTargetLeads() []*exit.Error {
 	switch {
 	case !one && len(d.TargetLeads) == 0:
 		return []*exit.Error{{Code: exit.Usage, What: `key "data.target_leads" is required`, At: c.sourceNames(), Why: "it defines the leads to predict",
-			Fix: "for example " + underSection("data.target_lead", "add", d.Leads[len(d.Leads)-1].String())}}
+			Fix: "for example " + schema.UnderSection("data.target_lead", "add", d.Leads[len(d.Leads)-1].String())}}
 	case one && len(d.TargetLeads) == 0:
 		d.TargetLeads = []ensemble.Lead{d.TargetLead}
 	case one && !slices.Equal(d.TargetLeads, []ensemble.Lead{d.TargetLead}):

@@ -5,12 +5,14 @@ import (
 	"encoding/hex"
 	"fmt"
 	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/spf13/viper"
 
+	"github.com/ensemble-weather/ensemble/ensemble/config/schema"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/nearest"
 )
@@ -77,84 +79,113 @@ func load(s *Schema, src Sources) (*loaded, error) {
 	e := &loaded{schema: s, values: map[string]any{}, origins: map[string]Origin{}}
 	v := viper.New()
 	var faults []*exit.Error
-	s.walkLeaves(func(n *node) {
-		e.origins[n.path] = Origin{Layer: "default"}
-		if n.def != nil {
-			v.SetDefault(n.path, n.def)
+	for _, l := range s.Leaves() {
+		e.origins[l.Path] = Origin{Layer: "default"}
+		if l.Unset != nil {
+			v.SetDefault(l.Path, l.Unset)
 		}
-	})
+	}
 	for _, path := range src.Files {
-		r := reader{schema: s, origin: e.origins, texts: src.texts, others: []*Schema{TrainSchema, PredictSchema}}
-		tree, text := r.file(path)
-		faults = append(faults, r.faults...)
-		sum := sha256.Sum256(text)
-		e.files = append(e.files, SourceFile{path, text, hex.EncodeToString(sum[:])})
-		if err := v.MergeConfigMap(tree); err != nil {
+		d := src.read(s, path)
+		faults = append(faults, d.Faults...)
+		sum := sha256.Sum256(d.Text)
+		e.files = append(e.files, SourceFile{path, d.Text, hex.EncodeToString(sum[:])})
+		for key, at := range d.At {
+			e.origins[key] = Origin{"file", at}
+		}
+		if err := v.MergeConfigMap(nested(d.Values)); err != nil {
 			return nil, fmt.Errorf("merge %s: %w", path, err)
 		}
 	}
 	parsed := map[string]any{} // values of environment variables
-	s.walkLeaves(func(n *node) {
-		name := EnvironmentName(n.path)
+	for _, l := range s.Leaves() {
+		name := EnvironmentName(l.Path)
 		text := os.Getenv(name)
 		if s.fileOnly || src.IgnoreEnvironment || text == "" || slices.Contains(nonKeyVariables, name) {
-			return
+			continue
 		}
-		r := reader{schema: s, where: "environment variable " + name}
-		if value, ok := r.assignment(n.path, text); ok {
-			parsed[n.path] = value
-			e.origins[n.path] = Origin{"environment", name}
-			if err := v.BindEnv(n.path, name); err != nil {
+		value, bad := s.ReadValue("environment variable "+name, l.Path, text)
+		if len(bad) == 0 {
+			parsed[l.Path] = value
+			e.origins[l.Path] = Origin{"environment", name}
+			if err := v.BindEnv(l.Path, name); err != nil {
 				faults = append(faults, &exit.Error{Code: exit.Bug, What: "cannot bind " + name, Why: err.Error()})
 			}
 		}
-		faults = append(faults, r.faults...)
-	})
-	assign := func(r reader, o Origin, path, text string) {
-		if value, ok := r.assignment(path, text); ok {
+		faults = append(faults, bad...)
+	}
+	assign := func(o Origin, path, text string) {
+		value, bad := s.ReadValue(o.Where, path, text)
+		if len(bad) == 0 {
 			v.Set(path, value)
 			delete(parsed, path)
 			e.origins[path] = o
 		}
-		faults = append(faults, r.faults...)
+		faults = append(faults, bad...)
 	}
 	for _, assignment := range src.Set {
 		path, text, ok := strings.Cut(assignment, "=")
-		r := reader{schema: s, where: "--set " + assignment}
+		o := Origin{"--set", "--set " + assignment}
 		if !ok {
-			r.fault(nil, "missing value", "", "write --set key=value")
-			faults = append(faults, r.faults...)
+			faults = append(faults, &exit.Error{Code: exit.Usage, What: "missing value", At: o.Where, Fix: "write --set key=value"})
 			continue
 		}
-		assign(r, Origin{"--set", "--set " + assignment}, path, text)
+		assign(o, path, text)
 	}
 	for _, f := range src.Flags {
-		assign(reader{schema: s, where: f.Name}, Origin{"flag", f.Name}, f.Key, f.Value)
+		assign(Origin{"flag", f.Name}, f.Key, f.Value)
 	}
 	if len(src.Files) == 0 && !s.optional {
-		faults = append(faults, &exit.Error{Code: exit.Usage, What: "missing configuration file", Fix: "name the file with " + s.flag})
+		faults = append(faults, &exit.Error{Code: exit.Usage, What: "missing configuration file", Fix: "name the file with " + s.Flag})
 	}
 	if err := joinFaults(faults); err != nil {
 		return nil, err
 	}
-	s.walkLeaves(func(n *node) {
-		value := v.Get(n.path)
-		if p, ok := parsed[n.path]; ok { // viper returns the text of the variable
+	for _, l := range s.Leaves() {
+		value := v.Get(l.Path)
+		if p, ok := parsed[l.Path]; ok { // viper returns the text of the variable
 			value = p
 		}
-		if slices.Contains(src.unset, n.path) {
-			value = n.def
+		if slices.Contains(src.unset, l.Path) {
+			value = l.Unset
 		}
-		if value == nil && n.key.Required {
-			faults = append(faults, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("key %q is required", n.path), At: e.sourceNames(),
-				Fix: "for example " + underSection(n.path, "add", n.key.Example)})
+		if value == nil && l.Required {
+			faults = append(faults, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("key %q is required", l.Path), At: e.sourceNames(),
+				Fix: "for example " + schema.UnderSection(l.Path, "add", l.Example)})
 		}
-		e.values[n.path] = value
-	})
+		e.values[l.Path] = value
+	}
 	if !s.fileOnly && !src.IgnoreEnvironment {
 		e.warnings = unknownEnvironment(s)
 	}
 	return e, joinFaults(faults)
+}
+
+// read reads a file, or the built-in file of this name.
+func (src *Sources) read(s *Schema, path string) schema.Document {
+	others := []*schema.Schema{TrainSchema.Schema, PredictSchema.Schema}
+	if text, ok := src.texts[path]; ok {
+		return s.ReadText(path, filepath.Dir(path), text, others...)
+	}
+	return s.ReadFile(path, others...)
+}
+
+// nested converts values by key path to mappings in mappings, as viper merges them.
+func nested(values map[string]any) map[string]any {
+	out := map[string]any{}
+	for path, v := range values {
+		at, parts := out, strings.Split(path, ".")
+		for _, section := range parts[:len(parts)-1] {
+			next, ok := at[section].(map[string]any)
+			if !ok {
+				next = map[string]any{}
+				at[section] = next
+			}
+			at = next
+		}
+		at[parts[len(parts)-1]] = v
+	}
+	return out
 }
 
 // joinFaults joins faults into one error; nil if there are none.
@@ -186,7 +217,9 @@ func EnvironmentName(path string) string {
 func unknownEnvironment(s *Schema) []string {
 	known := slices.Clone(nonKeyVariables)
 	for _, of := range []*Schema{TrainSchema, PredictSchema, s} { // variables may be set for all jobs of a site
-		of.walkLeaves(func(n *node) { known = append(known, EnvironmentName(n.path)) })
+		for _, l := range of.Leaves() {
+			known = append(known, EnvironmentName(l.Path))
+		}
 	}
 	var warnings []string
 	for _, entry := range os.Environ() {
@@ -207,12 +240,12 @@ func unknownEnvironment(s *Schema) []string {
 // fill copies the effective values into the fields of the structure that out points to.
 func (e *loaded) fill(out any) {
 	target := reflect.ValueOf(out).Elem()
-	e.schema.walkLeaves(func(n *node) {
-		if v := e.values[n.path]; v != nil {
-			f := target.FieldByIndex(n.field)
+	for _, l := range e.schema.Leaves() {
+		if v := e.values[l.Path]; v != nil {
+			f := target.FieldByIndex(l.Field)
 			f.Set(reflect.ValueOf(v).Convert(f.Type()))
 		}
-	})
+	}
 }
 
 // fault is the error of a rule between keys, at the position where the key path was set.

@@ -1,5 +1,7 @@
 package config
 
+import "github.com/ensemble-weather/ensemble/ensemble/config/schema"
+
 // Machine is machine.yaml, the description of the parallel machine for the cost model.
 type Machine struct {
 	Version   int       `key:"version"`
@@ -36,7 +38,7 @@ type IntraNode struct {
 }
 
 // MachineSchema is the schema of machine.yaml.
-var MachineSchema = newFileSchema[Machine]("machine", "--machine or train.machine", []Key{
+var MachineSchema = newFileSchema[Machine]("machine", "--machine or train.machine", []schema.Key{
 	{Path: "version", Required: true, Check: OneOf("1"), Example: "1",
 		Help: "Version of this format."},
 	{Path: "node.ranks", Default: "1", Check: Between(1, 4096), Example: "4",

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/ensemble-weather/ensemble/ensemble/config/schema"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/unet3d"
 )
@@ -28,8 +29,8 @@ type Encoder struct {
 }
 
 // memberKeys are the rows of networks that read or predict single members.
-func memberKeys() []Key {
-	return []Key{
+func memberKeys() []schema.Key {
+	return []schema.Key{
 		{Path: "model.members", Default: MemberStatistics, Check: OneOf(MemberStatistics, MemberEncoder), Example: MemberEncoder,
 			Help: "Input from the members. statistics: the statistics of data.features. encoder: also features of a convolutional encoder with shared weights, pooled over the members at every grid point. The result does not depend on the order of members."},
 		{Path: "model.pool", Default: "mean_std", Check: OneOf("mean", "mean_std", "min_max", "attention"), Example: "mean",
@@ -56,7 +57,7 @@ func (c *TrainConfig) checkMembers() []*exit.Error {
 	encodes, gives := m.Members == MemberEncoder, m.Head == MembersHead
 	// Defaults are allowed: an effective configuration, which lists them all, must load again.
 	given := func(path string) bool {
-		i := slices.IndexFunc(memberKeys(), func(k Key) bool { return k.Path == path })
+		i := slices.IndexFunc(memberKeys(), func(k schema.Key) bool { return k.Path == path })
 		return c.text(path) != memberKeys()[i].Default
 	}
 	for _, path := range []string{"model.pool", "model.encoder.channels", "model.encoder.input"} {

@@ -11,6 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config/schema"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/io/unit"
 )
@@ -116,7 +117,7 @@ func parseFileUnits(n *yaml.Node) (FileUnits, error) {
 // parseMapping calls add for each pair of a mapping of scalars. Units such as 1 need no quotes.
 func parseMapping(n *yaml.Node, add func(name, value string) error) error {
 	if n.Kind != yaml.MappingNode || len(n.Content) == 0 {
-		return errKind
+		return schema.ErrKind
 	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		name, value := n.Content[i], n.Content[i+1]
@@ -140,8 +141,8 @@ func formatMapping[T any](of map[string]T, text func(T) string) string {
 }
 
 // namingKeys are the rows of Naming in the section under, which is empty or ends with a dot.
-func namingKeys(under string) []Key {
-	return []Key{
+func namingKeys(under string) []schema.Key {
+	return []schema.Key{
 		{Path: under + "names", Example: "{T850_ens: t@850hPa, rain: tp}",
 			Help: "Variables of names in the files that their metadata do not identify, or misstate: a short name of the vocabulary or an own name, and @LEVEL where the file states no level. A name that begins with forecasts: or analyses: concerns these files only. Saved with the model; prediction and verification use it too."},
 		{Path: under + "units", Example: "{T850_ens: degC, rain: mm}",

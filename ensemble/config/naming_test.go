@@ -52,27 +52,6 @@ func TestNaming(t *testing.T) {
 	}
 }
 
-// TestRepair: the fix of a syntax error is the corrected line, with which the file is valid.
-func TestRepair(t *testing.T) {
-	for _, c := range []struct{ name, text, want string }{
-		{"tab", "version: 1\ndata:\n\tforecasts: [f]\n", "write line 3 as `  forecasts: [f]`"},
-		{"tabs", "version: 1\ndata:\n\tforecasts: [f]\n\tanalyses: [a]\n", "type `sed -i 's/\\t/  /g' "},
-		{"too far right", "version: 1\ndata:\n  forecasts: [f]\n   analyses: [a]\n", "write line 4 as `  analyses: [a]`"},
-		{"too far left", "version: 1\ndata:\n    forecasts: [f]\n   analyses: [a]\n", "write line 4 as `    analyses: [a]`"},
-		{"no blank", "version: 1\ndata:\n  forecasts: [f]\n  direct_io:true\n", "write line 4 as `  direct_io: true`"},
-		{"pattern", "version: 1\ndata:\n  forecasts: [*.nc]\n", "write line 3 as `  forecasts: [\"*.nc\"]`"},
-		{"pattern alone", "version: 1\ndata:\n  store: *.nc\n", "write line 3 as `  store: \"*.nc\"`"},
-		{"bracket", "version: 1\ndata:\n  forecasts: [f\n  analyses: [a]\n", "write line 3 as `  forecasts: [f]`"},
-		{"brace", "version: 1\nmodel: {base: 8, stages: 2\ntrain: {epochs: 2}\n", "write line 2 as `model: {base: 8, stages: 2}`"},
-	} {
-		path := write(t, "train.yaml", c.text)
-		_, err := LoadTrain(Sources{Files: []string{path}, IgnoreEnvironment: true})
-		if exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v\nwant %q", c.name, err, c.want)
-		}
-	}
-}
-
 // TestFixesOfValues: the fix of a wrong value is the corrected line.
 func TestFixesOfValues(t *testing.T) {
 	for text, want := range map[string]string{

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+
+	"github.com/ensemble-weather/ensemble/ensemble/config/schema"
 )
 
 // Distance is a distance on the globe in metres.
@@ -17,11 +19,11 @@ type Distance float64
 func ParseDistance(s string) (Distance, error) {
 	m := distanceText.FindStringSubmatch(s)
 	if m == nil {
-		return 0, errKind
+		return 0, schema.ErrKind
 	}
 	v, err := strconv.ParseFloat(m[1], 64)
 	if err != nil {
-		return 0, errKind
+		return 0, schema.ErrKind
 	}
 	if m[2] == "" {
 		return 0, fmt.Errorf("missing unit: write %skm for kilometres", s)
@@ -49,8 +51,8 @@ type Neighbourhood struct {
 }
 
 // neighbourhoodKeys are the rows of Neighbourhood.
-var neighbourhoodKeys = []Key{
-	{Path: "neighbourhood.radius", Check: Check{Text: "more than 0 and at most 5000km", ok: func(v any) bool { d := float64(v.(Distance)); return d > 0 && d <= 5e6 && !math.IsNaN(d) }}, Example: "[25km, 50km]",
+var neighbourhoodKeys = []schema.Key{
+	{Path: "neighbourhood.radius", Check: schema.Check{Text: "more than 0 and at most 5000km", Allows: func(v any) bool { d := float64(v.(Distance)); return d > 0 && d <= 5e6 && !math.IsNaN(d) }}, Example: "[25km, 50km]",
 		Help: "Radii of the neighbourhoods, discs around each grid point, for the products neighbourhood (mean probability in the disc) and neighbourhood_any (probability of the event anywhere in the disc, from calibrated members) of each event in probabilities."},
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config/schema"
 )
 
 // Predict is predict.yaml, the configuration of `ensemble predict` and `ensemble serve`. Flags of
@@ -89,7 +90,7 @@ type Lagged struct {
 }
 
 // PredictSchema is the schema of predict.yaml.
-var PredictSchema = newOptionalSchema[Predict]("predict", slices.Concat([]Key{
+var PredictSchema = newOptionalSchema[Predict]("predict", slices.Concat([]schema.Key{
 	{Path: "version", Default: "1", Check: OneOf("1"), Example: "1",
 		Help: "Version of this format."},
 	{Path: "run_dir", Example: "runs/a",

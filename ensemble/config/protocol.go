@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config/schema"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/nearest"
 )
@@ -123,7 +124,7 @@ type PublishedScore struct {
 }
 
 // ProtocolSchema is the schema of protocol.yaml.
-var ProtocolSchema = newFileSchema[Protocol]("protocol", "the name of a protocol", []Key{
+var ProtocolSchema = newFileSchema[Protocol]("protocol", "the name of a protocol", []schema.Key{
 	{Path: "version", Required: true, Check: OneOf("1"), Example: "1",
 		Help: "Version of this format."},
 	{Path: "base", Example: "ens10",
@@ -263,7 +264,7 @@ func LoadProtocol(name string) (*ProtocolConfig, error) {
 		return nil, unknown(name, "the command line")
 	}
 	if text == nil {
-		text, _ = readBounded(name) // load reports errors of the file
+		text = ProtocolSchema.ReadFile(name).Text // load reports errors of the file
 	}
 	if m := baseLine.FindSubmatch(text); m != nil {
 		base := string(m[1])

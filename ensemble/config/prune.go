@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/ensemble-weather/ensemble/ensemble/config/schema"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
@@ -118,12 +119,12 @@ func (m TrainingTime) Fraction(epochs int) float64 { return m.Share + m.Epochs/f
 func ParseTrainingTime(s string) (TrainingTime, error) {
 	m := trainingTimeText.FindStringSubmatch(s)
 	if m == nil {
-		return TrainingTime{}, errKind
+		return TrainingTime{}, schema.ErrKind
 	}
 	v, err := strconv.ParseFloat(m[1], 64)
 	switch {
 	case err != nil:
-		return TrainingTime{}, errKind
+		return TrainingTime{}, schema.ErrKind
 	case m[2] == "":
 		return TrainingTime{}, fmt.Errorf("missing unit: write %s%% for a percentage of the steps, or %s epochs", s, s)
 	case m[2] == "%":
@@ -144,8 +145,8 @@ func (m TrainingTime) String() string {
 }
 
 // pruneKeys are the rows of Prune.
-func pruneKeys() []Key {
-	return []Key{
+func pruneKeys() []schema.Key {
+	return []schema.Key{
 		{Path: "prune.method", Default: NoPruning, Check: OneOf(append([]string{NoPruning}, PruneMethods...)...), Example: MagnitudePruning,
 			Help: "Pruning method. magnitude: the smallest weights, gradually; random: random weights, for comparison; movement: weights that training moves towards 0; taylor: channels whose removal changes the loss least; set and rigl: sparse from the start, drop small weights and regrow random ones or those with the largest gradients; lottery: the smallest weights at prune.to, then rewind to the weights of prune.from; early_bird: the smallest weights once the mask has converged. See docs/compression.md."},
 		{Path: "prune.structure", Default: ElementStructure, Check: OneOf(PruneStructures...), Example: BlockStructure,

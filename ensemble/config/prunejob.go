@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/ensemble-weather/ensemble/ensemble/config/schema"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
@@ -23,7 +24,7 @@ type PruneJob struct {
 
 // PruneSchema is the schema of prune.yaml. The section prune is that of train.yaml, but times follow
 // from rounds and epochs.
-var PruneSchema = newSchema[PruneJob]("prune", slices.Concat([]Key{
+var PruneSchema = newSchema[PruneJob]("prune", slices.Concat([]schema.Key{
 	{Path: "version", Required: true, Check: OneOf("1"), Example: "1",
 		Help: "Version of this format."},
 	{Path: "run_dir", Required: true, Example: "runs/a",
@@ -45,7 +46,7 @@ var derivedKeys = []string{"prune.from", "prune.to", "prune.every", "prune.initi
 var GradualMethods = []string{MagnitudePruning, RandomPruning, MovementPruning}
 
 // pruneJobKeys are the rows of Prune for prune.yaml, where prune.method must be a gradual one.
-func pruneJobKeys() []Key {
+func pruneJobKeys() []schema.Key {
 	keys := pruneKeys()
 	for i := range keys {
 		if keys[i].Path == "prune.method" {

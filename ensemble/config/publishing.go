@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config/schema"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
@@ -57,7 +58,7 @@ var ProductNames = []string{MeanProduct, SpreadProduct, EnsembleSpreadProduct, Q
 var defaultQuantiles = []float64{0.1, 0.25, 0.5, 0.75, 0.9}
 
 // publishingKeys are the rows of Publishing.
-var publishingKeys = []Key{
+var publishingKeys = []schema.Key{
 	{Path: "products", Check: OneOf(ProductNames...), Example: "[mean, spread, quantiles]",
 		Help: "Products to publish. Default: mean, spread and ensemble_spread (predicted spread of the full ensemble) as far as the model has them, and the products configured by quantiles, probabilities and neighbourhood.radius."},
 	{Path: "quantiles", Check: BetweenExclusive(0, 1), Example: "[0.1, 0.5, 0.9]",
@@ -72,7 +73,7 @@ var publishingKeys = []Key{
 		Help: "Reader for which NetCDF files are written. xarray: strict CF conventions; cdo: without attributes that CDO warns about, and with a separate variable for each quantile, event and member."},
 	{Path: "output.packing", Default: "simple", Check: OneOf("simple", "ccsds"), Example: "ccsds",
 		Help: "Packing of GRIB2. simple: all readers open it; ccsds: lossless compression, smaller files, not for GDAL before 3.7, NCL and other readers without libaec."},
-	{Path: "output.packing_bits", Default: "0", Check: Check{Text: "0, or 2 to 16", ok: func(v any) bool { n := v.(int); return n == 0 || n >= 2 && n <= 16 }}, Example: "12",
+	{Path: "output.packing_bits", Default: "0", Check: schema.Check{Text: "0, or 2 to 16", Allows: func(v any) bool { n := v.(int); return n == 0 || n >= 2 && n <= 16 }}, Example: "12",
 		Help: "Number of bits of packed values. 0: NetCDF is not packed, GRIB2 has 16 bits."},
 	{Path: "output.area", Example: "70/-20/30/40",
 		Help: "Area to write, north/west/south/east in degrees. Default: the whole grid."},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/ensemble-weather/ensemble/ensemble/config/schema"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
@@ -28,7 +29,7 @@ type Calibration struct {
 var QuantiseMethods = []string{"least_error", "max", "percentile"}
 
 // QuantiseSchema is the schema of quantise.yaml.
-var QuantiseSchema = newSchema[QuantiseJob]("quantise", []Key{
+var QuantiseSchema = newSchema[QuantiseJob]("quantise", []schema.Key{
 	{Path: "version", Required: true, Check: OneOf("1"), Example: "1",
 		Help: "Version of this format."},
 	{Path: "run_dir", Required: true, Example: "runs/a",

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ensemble-weather/ensemble/ensemble/config/schema"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/unet3d"
 )
@@ -27,8 +28,8 @@ type CrossFit struct {
 const DefaultGap = 5 * 24 * time.Hour
 
 // referenceKeys are the rows of model.reference and CrossFit.
-func referenceKeys() []Key {
-	return []Key{
+func referenceKeys() []schema.Key {
+	return []schema.Key{
 		{Path: "model.reference", Default: NoReference, Check: OneOf(append([]string{NoReference}, References...)...), Example: "emos_grid",
 			Help: "Baseline that the network corrects (docs/verification.md): the network predicts a shift of its mean and a factor of its standard deviation, so that an untrained network equals the baseline. Both are also inputs. none: the network corrects the ensemble mean."},
 		{Path: "model.cross_fit.folds", Default: "5", Check: Between(2, 100), Example: "5",
@@ -45,8 +46,8 @@ type Auxiliary struct {
 }
 
 // spatialInputKeys are the rows of inputs that describe locations: static fields and embeddings.
-func spatialInputKeys() []Key {
-	return []Key{
+func spatialInputKeys() []schema.Key {
+	return []schema.Key{
 		{Path: "model.embedding", Default: "0", Check: Between(0, 256), Example: "4",
 			Help: "Number of learned input fields (embeddings) with a value for each grid point and level, for local properties. They have weight decay."},
 		{Path: "data.auxiliary.files", Example: "[orography.grib2]",

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/ensemble-weather/ensemble/ensemble/config/schema"
 )
 
 // Service is the section serve: HTTP server and retry policy of `ensemble serve`. `ensemble predict`
@@ -26,11 +28,11 @@ type Service struct {
 }
 
 // serviceKeys are the rows of Service.
-var serviceKeys = []Key{
-	{Path: "serve.listen", Default: `["127.0.0.1:8642"]`, Check: Check{Text: "an address and port such as 127.0.0.1:8642, or unix:PATH", ok: func(v any) bool { return isListenAddress(v.(string)) }},
+var serviceKeys = []schema.Key{
+	{Path: "serve.listen", Default: `["127.0.0.1:8642"]`, Check: schema.Check{Text: "an address and port such as 127.0.0.1:8642, or unix:PATH", Allows: func(v any) bool { return isListenAddress(v.(string)) }},
 		Example: `["127.0.0.1:8642", "unix:/run/ensemble/http.sock"]`,
 		Help:    "Listen addresses of the HTTP server: addresses with ports, and Unix sockets. Addresses other than loopback are reachable from the network."},
-	{Path: "serve.allowed_hosts", Check: Check{Text: "a name such as forecast.example.org, without a port, or *", ok: func(v any) bool { return isHostOrAny(v.(string)) }},
+	{Path: "serve.allowed_hosts", Check: schema.Check{Text: "a name such as forecast.example.org, without a port, or *", Allows: func(v any) bool { return isHostOrAny(v.(string)) }},
 		Example: `["forecast.example.org"]`,
 		Help:    "Host names accepted in requests, besides IP addresses, localhost and the host name of the machine; *: any."},
 	{Path: "serve.max_age", Check: Above(0), Example: "48h",

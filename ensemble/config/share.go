@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/ensemble-weather/ensemble/ensemble/config/schema"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
@@ -32,11 +33,11 @@ func ParsePercent(s string) (Percent, error) {
 		if _, err := strconv.ParseFloat(s, 64); err == nil {
 			return 0, fmt.Errorf("missing unit: write %s%%", s)
 		}
-		return 0, errKind
+		return 0, schema.ErrKind
 	}
 	v, err := strconv.ParseFloat(m[1], 64)
 	if err != nil {
-		return 0, errKind
+		return 0, schema.ErrKind
 	}
 	return Percent(v / 100), nil
 }
@@ -45,8 +46,8 @@ func ParsePercent(s string) (Percent, error) {
 func (p Percent) String() string { return strconv.FormatFloat(float64(p)*100, 'g', 12, 64) + "%" }
 
 // shareKeys are the rows of Share.
-func shareKeys() []Key {
-	return []Key{
+func shareKeys() []schema.Key {
+	return []schema.Key{
 		{Path: "model.share.budget", Example: "50%",
 			Help: "Total number of convolution parameters as a percentage of that of the network without sharing: groups of layers compute their filters from shared parameter stores. Default: no sharing. See docs/compression.md."},
 		{Path: "model.share.groups", Default: "shape", Check: OneOf("shape", "one"), Example: "one",

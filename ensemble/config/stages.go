@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/ensemble-weather/ensemble/ensemble/config/schema"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
@@ -46,8 +47,8 @@ func (t Training) ForStage(s Stage) Training {
 }
 
 // biasKeys are the rows of model.method and BiasModel.
-func biasKeys() []Key {
-	return []Key{
+func biasKeys() []schema.Key {
+	return []schema.Key{
 		{Path: "model.method", Default: string(JointMethod), Check: OneOf(JointMethod, StagesMethod), Example: string(StagesMethod),
 			Help: "Training method. joint: one network predicts mean, spread and the spread of the full ensemble together. three_stage: one network corrects the mean, a second predicts the spread of the full ensemble, and is then fine-tuned to the spread around the corrected mean."},
 		{Path: "model.bias.base", Default: "32", Check: Between(1, 1024), Example: "32",
@@ -64,17 +65,17 @@ func biasKeys() []Key {
 }
 
 // stageKeys are the rows of Stages.
-func stageKeys() []Key {
-	var keys []Key
+func stageKeys() []schema.Key {
+	var keys []schema.Key
 	for _, s := range []struct{ name, what string }{
 		{"bias", "that corrects the mean"}, {"spread", "that predicts the spread of the full ensemble"}, {"sigma", "that predicts the spread around the corrected mean"},
 	} {
 		keys = append(keys,
-			Key{Path: "train.stages." + s.name + ".epochs", Check: Between(1, 1e6), Example: "40", Help: "Epochs of the stage " + s.what + ". Default: train.epochs."},
-			Key{Path: "train.stages." + s.name + ".learning_rate", Check: Above(0), Example: "0.0005", Help: "Learning rate of the stage " + s.what + ". Default: train.learning_rate."},
-			Key{Path: "train.stages." + s.name + ".patience", Check: AtLeast(1), Example: "6", Help: "Patience of the stage " + s.what + ", in epochs. Default: train.early_stop.patience."})
+			schema.Key{Path: "train.stages." + s.name + ".epochs", Check: Between(1, 1e6), Example: "40", Help: "Epochs of the stage " + s.what + ". Default: train.epochs."},
+			schema.Key{Path: "train.stages." + s.name + ".learning_rate", Check: Above(0), Example: "0.0005", Help: "Learning rate of the stage " + s.what + ". Default: train.learning_rate."},
+			schema.Key{Path: "train.stages." + s.name + ".patience", Check: AtLeast(1), Example: "6", Help: "Patience of the stage " + s.what + ", in epochs. Default: train.early_stop.patience."})
 	}
-	return append(keys, Key{Path: "train.stages.spread.loss", Default: string(MSELoss), Check: OneOf(SpreadLosses...), Example: "ms_ssim",
+	return append(keys, schema.Key{Path: "train.stages.spread.loss", Default: string(MSELoss), Check: OneOf(SpreadLosses...), Example: "ms_ssim",
 		Help: "Loss of the stage that predicts the spread of the full ensemble."})
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config/schema"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
@@ -38,9 +39,9 @@ func (i Intervals) Length() ensemble.Lead {
 }
 
 // statisticKeys are the keys of statistics over time.
-func statisticKeys() []Key {
+func statisticKeys() []schema.Key {
 	const help = "Statistic over time of the fields, where files have several of the variable: "
-	return []Key{
+	return []schema.Key{
 		{Path: "data.statistics", Example: "[{variable: 2t, statistic: maximum, interval: 24h}]",
 			Help: "Statistics over time of input variables that are not targets, where files have several at one lead."},
 		{Path: "data.statistics[].variable", Required: true, Example: "2t",

@@ -1,6 +1,9 @@
 package config
 
-import "github.com/ensemble-weather/ensemble/internal/exit"
+import (
+	"github.com/ensemble-weather/ensemble/ensemble/config/schema"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
 
 // Teacher is the section teacher: knowledge distillation from the distributions that finished
 // networks predict.
@@ -13,8 +16,8 @@ type Teacher struct {
 const DefaultTeacherWeight = "0.5"
 
 // teacherKeys are the rows of Teacher.
-func teacherKeys() []Key {
-	return []Key{
+func teacherKeys() []schema.Key {
+	return []schema.Key{
 		{Path: "teacher.runs", Example: "[runs/large]",
 			Help: "Run directories of teachers for knowledge distillation: the loss includes the distance from the distribution that they predict, the mean of all their networks. Data, targets and training period must be the same. See docs/compression.md."},
 		{Path: "teacher.weight", Default: DefaultTeacherWeight, Check: Between(0, 1), Example: "0.8",

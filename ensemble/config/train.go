@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config/schema"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/nearest"
 	"github.com/ensemble-weather/ensemble/unet3d"
@@ -254,7 +255,7 @@ var Baselines = []string{"emos", "emos_grid",
 var Precisions = []string{"f32", "bf16", "bf16_products", "f16", "tf32"}
 
 // TrainSchema is the schema of train.yaml.
-var TrainSchema = newSchema[Train]("train", slices.Concat([]Key{
+var TrainSchema = newSchema[Train]("train", slices.Concat([]schema.Key{
 	{Path: "version", Required: true, Check: OneOf("1"), Example: "1",
 		Help: "Version of this format."},
 	{Path: "baselines", Default: "[emos, emos_grid, climatology]", Check: OneOf(Baselines...), Example: "[emos, emos_grid, emos_point, mbm, climatology]",
@@ -308,7 +309,7 @@ var TrainSchema = newSchema[Train]("train", slices.Concat([]Key{
 		Help: "Variables to predict, each with its levels."},
 	{Path: "data.targets[].variable", Required: true, Example: "t",
 		Help: "One of data.variables."},
-	{Path: "data.targets[].levels", Required: true, Example: "[850hPa]",
+	{Path: "data.targets[].levels", Required: true, Example: "[850hPa]", ExampleIn: exampleLevels,
 		Help: "Levels of this target, from data.levels."},
 	{Path: "data.features", Default: "[spread, first, offset]", Check: OneOf("spread", "first", "offset"), Example: "[spread, first]",
 		Help: "Input features of each variable and lead. spread: ensemble spread; first: the first member; offset: ensemble mean minus first member. The published networks have the first two."},
@@ -413,6 +414,15 @@ var TrainSchema = newSchema[Train]("train", slices.Concat([]Key{
 	{Path: "train.shard_optimizer", Default: "false", Example: "true", MayChangeOnResume: true, OutsideIdentity: true,
 		Help: "Whether the optimiser state is sharded over the ranks of an MPI job: each rank keeps the moments of its shard of the parameters and updates it. Saves memory (for adamw two values a parameter, except those of the shard); results are bit-identical."},
 }, memberLayoutKeys("data.members."), namingKeys("data."), statisticKeys(), biasKeys(), stageKeys(), memberKeys(), referenceKeys(), spatialInputKeys(), climateKeys(), calibrateKeys(), headKeys(), pruneKeys(), leadKeys(), recurrentKeys(), axialKeys(), shareKeys(), teacherKeys()))
+
+// exampleLevels is an example of the levels of a target, from its other keys.
+func exampleLevels(target map[string]any) string {
+	name, _ := target["variable"].(string)
+	if v, ok := ensemble.VariableNamed(name); ok && !v.OnManyLevels() {
+		return "[single]"
+	}
+	return "[850hPa]"
+}
 
 // TrainConfig is a loaded train.yaml: its values and their origins.
 type TrainConfig struct {
@@ -606,7 +616,7 @@ func (c *TrainConfig) checkModel() []*exit.Error {
 			"set train.loss.kind: mse, l1, ssim or ms_ssim, or model.head: distribution")
 	case c.Model.Head == DistributionHead && len(c.Data.Analyses) == 0:
 		add("model.head", "head distribution needs data.analyses", "it predicts the distribution of the analysis",
-			underSection("data.analyses", "add", "[an]")+" with the folder or files of the analyses; or set model.head: spread and train.loss.kind: mse")
+			schema.UnderSection("data.analyses", "add", "[an]")+" with the folder or files of the analyses; or set model.head: spread and train.loss.kind: mse")
 	}
 	return append(faults, c.checkKind()...)
 }

@@ -32,7 +32,6 @@ const (
 var exceptions = map[string]map[string]exception{
 	"package lines": {
 		"engine/op":       {7600, "one file per op: a reader opens the file of an op, not the package"},
-		"ensemble/config": {6400, "one file per section: a reader opens the file of a section, and all share the reader of YAML"},
 	},
 	"function lines": {
 		"ensemble/run/bench.RanksOptions.measure":  {109, "a measurement in order: warm up, time, gather, compare; its parts share all variables"},

@@ -1,4 +1,4 @@
-package config
+package schema
 
 import (
 	"bytes"
@@ -17,7 +17,6 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/nearest"
 )
@@ -26,6 +25,14 @@ import (
 // given by mistake from being parsed.
 const maxFileSize = 1 << 20
 
+// Document is what one file or text sets.
+type Document struct {
+	Text   []byte            // content; nil if it cannot be read or is not YAML
+	Values map[string]any    // values of the keys that are set and valid, by path
+	At     map[string]string // positions of these keys: "train.yaml:14:3"
+	Faults []*exit.Error     // all faults, exit 64
+}
+
 // reader reads one source, compares it with the schema and collects all faults.
 type reader struct {
 	schema *Schema
@@ -33,9 +40,8 @@ type reader struct {
 	isFile bool   // faults have line and column
 	dir    string // base of relative paths
 	faults []*exit.Error
-	origin map[string]Origin // origins of the values read, by key path; nil: not recorded
-	layer  string            // Origin.Layer of the values read
-	texts  map[string][]byte // contents of built-in files by name
+	values map[string]any    // values read, by path; nil: not recorded
+	places map[string]string // positions of these
 	others []*Schema         // schemas for which the file may be meant, for hints
 }
 
@@ -52,62 +58,76 @@ func (r *reader) fault(n *yaml.Node, what, why, fix string) {
 	r.faults = append(r.faults, &exit.Error{Code: exit.Usage, What: what, At: r.at(n), Why: why, Fix: fix})
 }
 
-// file reads a YAML file into a nested map of parsed values. It also returns the text.
-func (r *reader) file(path string) (tree map[string]any, text []byte) {
-	r.where, r.isFile, r.dir, r.layer = path, true, filepath.Dir(path), "file"
-	text, ok := r.texts[path]
-	var err error
-	if !ok {
-		text, err = readBounded(path)
-	}
+// ReadFile reads a YAML file. Paths in it are relative to its directory. others are schemas for
+// which the file may be meant: a key of theirs is reported as such.
+//
+// Errors: in Document.Faults, also those of opening the file.
+func (s *Schema) ReadFile(path string, others ...*Schema) Document {
+	text, err := readBounded(path)
 	if err != nil {
-		r.faults = append(r.faults, &exit.Error{Code: exit.Usage, What: "cannot read the configuration file", At: path, Why: osReason(err),
-			Fix: suggestFile(path, "give the path of a YAML file with "+r.schema.flag), Err: err})
-		return nil, nil
+		return Document{Faults: []*exit.Error{{Code: exit.Usage, What: "cannot read the configuration file", At: path, Why: osReason(err),
+			Fix: suggestFile(path, "give the path of a YAML file with "+s.Flag), Err: err}}}
 	}
+	return s.ReadText(path, filepath.Dir(path), text, others...)
+}
+
+// ReadText is ReadFile for a text; name is its name in positions, dir the base of relative paths.
+// An empty text sets nothing.
+//
+// Errors: in Document.Faults.
+func (s *Schema) ReadText(name, dir string, text []byte, others ...*Schema) Document {
+	r := reader{schema: s, where: name, isFile: true, dir: dir, others: others, values: map[string]any{}, places: map[string]string{}}
+	if !r.document(text) {
+		return Document{Faults: r.faults}
+	}
+	return Document{Text: text, Values: r.values, At: r.places, Faults: r.faults}
+}
+
+// document reads the keys of a text; false if it is not one YAML mapping.
+func (r *reader) document(text []byte) bool {
 	d := yaml.NewDecoder(bytes.NewReader(text))
 	var doc yaml.Node
 	switch err := d.Decode(&doc); {
 	case err == io.EOF:
-		return map[string]any{}, text
+		return true
 	case err != nil:
 		r.syntax(err, text)
-		return nil, nil
+		return false
 	}
 	var second yaml.Node
 	if err := d.Decode(&second); err != io.EOF {
 		r.fault(&second, "the file has more than one YAML document", "", "keep one; to combine files, repeat --config")
-		return nil, nil
+		return false
 	}
 	root := doc.Content[0]
 	if root.Kind == yaml.ScalarNode && root.Tag == "!!null" {
-		return map[string]any{}, text
+		return true
 	}
 	if root.Kind != yaml.MappingNode {
 		r.fault(root, "the file is not a YAML mapping", "it contains "+describe(root), "begin with `version: 1`")
-		return nil, nil
+		return false
 	}
-	return r.mapping(r.schema.root, root), text
+	r.mapping(r.schema.root, root)
+	return true
 }
 
-// assignment parses the value of one key from the command line or the environment.
-func (r *reader) assignment(path, text string) (any, bool) {
-	n := r.schema.find(path)
-	if n == nil || n.key == nil || n.item == nil && strings.Contains(path, "[]") {
-		r.unknown(nil, nil, r.schema.root, path)
-		return nil, false
+// ReadValue reads the value of one key from the command line or the environment. where is the
+// position in faults, such as "--set train.epochs=5". Paths are relative to the working directory.
+//
+// Errors: exit 64: an unknown key, or a value that is not valid; the value is then undefined.
+func (s *Schema) ReadValue(where, path, text string) (any, []*exit.Error) {
+	r := reader{schema: s, where: where}
+	l := s.Leaf(path)
+	if l == nil || l.item == nil && strings.Contains(path, "[]") {
+		r.unknown(nil, nil, s.root, path)
+		return nil, r.faults
 	}
 	var doc yaml.Node
 	if err := yaml.Unmarshal([]byte(text), &doc); err != nil || doc.Kind == 0 {
-		r.fault(nil, fmt.Sprintf("invalid value %q", text), "it is not valid YAML", "write it as in the file, for example "+path+"="+n.key.Example)
-		return nil, false
+		r.fault(nil, fmt.Sprintf("invalid value %q", text), "it is not valid YAML", "write it as in the file, for example "+path+"="+l.Example)
+		return nil, r.faults
 	}
-	before := len(r.faults)
-	v := r.leaf(n, doc.Content[0])
-	if len(r.faults) > before {
-		return nil, false
-	}
-	return v, true
+	return r.leaf(l, doc.Content[0]), r.faults
 }
 
 // readBounded reads a regular file of at most maxFileSize bytes.
@@ -218,14 +238,14 @@ func (r *reader) value(child *node, name, val *yaml.Node) (any, bool) {
 		r.fault(name, fmt.Sprintf("key %q has no value", name.Value), "", "add a value, or remove the line")
 		return nil, false
 	}
-	if child.key != nil {
+	if l := child.leaf; l != nil {
 		before := len(r.faults)
-		v := r.leaf(child, val)
+		v := r.leaf(l, val)
 		if len(r.faults) > before {
 			return nil, false
 		}
-		if r.origin != nil {
-			r.origin[child.path] = Origin{Layer: r.layer, Where: r.at(name)}
+		if r.values != nil {
+			r.values[l.Path], r.places[l.Path] = v, r.at(name)
 		}
 		return v, true
 	}
@@ -238,36 +258,36 @@ func (r *reader) value(child *node, name, val *yaml.Node) (any, bool) {
 }
 
 // leaf parses and checks the value of a key. The result is undefined if faults were added.
-func (r *reader) leaf(n *node, val *yaml.Node) any {
-	if k, ok := kindOf(n.typ); ok {
-		return r.scalar(n, k, val)
+func (r *reader) leaf(l *Leaf, val *yaml.Node) any {
+	if k, ok := l.kinds.of(l.typ); ok {
+		return r.scalar(l, k, val)
 	}
-	if n.typ.Kind() != reflect.Slice {
-		panic("config: " + n.path + " has the type " + n.typ.String() + ", which no kind describes")
+	if l.typ.Kind() != reflect.Slice {
+		panic("schema: " + l.Path + " has the type " + l.typ.String() + ", which no kind describes")
 	}
 	if val.Kind != yaml.SequenceNode {
-		fix := "write a list: `" + last(n.path) + ": " + n.key.Example + "`"
+		fix := "write a list: `" + last(l.Path) + ": " + l.Example + "`"
 		if val.Kind == yaml.ScalarNode {
-			fix = "write a list: `" + last(n.path) + ": [" + flowText(val) + "]`"
-		} else if val.Kind == yaml.MappingNode && n.item != nil {
-			fix = "write a list: `" + last(n.path) + ": [" + flowText(val) + "]`"
+			fix = "write a list: `" + last(l.Path) + ": [" + flowText(val) + "]`"
+		} else if val.Kind == yaml.MappingNode && l.item != nil {
+			fix = "write a list: `" + last(l.Path) + ": [" + flowText(val) + "]`"
 		}
-		r.fault(val, fmt.Sprintf("%s is %s, want a list", n.path, describe(val)), "", fix)
+		r.fault(val, fmt.Sprintf("%s is %s, want a list", l.Path, describe(val)), "", fix)
 		return nil
 	}
 	if len(val.Content) == 0 {
-		r.fault(val, n.path+" is an empty list", "", "list at least one item, or remove the line")
+		r.fault(val, l.Path+" is an empty list", "", "list at least one item, or remove the line")
 		return nil
 	}
-	list := reflect.MakeSlice(n.typ, 0, len(val.Content))
-	elem := n.typ.Elem()
+	list := reflect.MakeSlice(l.typ, 0, len(val.Content))
+	elem := l.typ.Elem()
 	for _, item := range val.Content {
 		before := len(r.faults)
 		var v any
-		if k, ok := kindOf(elem); ok {
-			v = r.scalar(n, k, item)
+		if k, ok := l.kinds.of(elem); ok {
+			v = r.scalar(l, k, item)
 		} else {
-			v = r.structure(n.item, elem, item)
+			v = r.structure(l.item, elem, item)
 		}
 		if len(r.faults) == before {
 			list = reflect.Append(list, reflect.ValueOf(v))
@@ -284,27 +304,27 @@ func (r *reader) structure(n *node, typ reflect.Type, val *yaml.Node) any {
 			"write {"+strings.Join(n.names, ": …, ")+": …}")
 		return out.Interface()
 	}
-	origin := r.origin
-	r.origin = nil // only the list as a whole has an origin
+	values := r.values
+	r.values = nil // only the list as a whole is a value of the file
 	tree := r.mapping(n, val)
-	r.origin = origin
+	r.values = values
 	for _, name := range n.names {
-		child := n.children[name]
+		l := n.children[name].leaf
 		v, ok := tree[name]
 		switch {
 		case ok:
-		case child.key.Required && !hasKey(val, name):
-			example := child.key.Example
-			if of, _ := tree["variable"].(string); name == "levels" && isSingleLevel(of) {
-				example = "[single]"
+		case l.Required && !hasKey(val, name):
+			example := l.Example
+			if l.ExampleIn != nil {
+				example = l.ExampleIn(tree)
 			}
 			r.fault(val, fmt.Sprintf("an item of %s has no %q", strings.TrimSuffix(n.path, "[]"), name), "", "add `"+name+": "+example+"`")
 			continue
 		default:
-			v = child.def
+			v = l.Unset
 		}
 		if v != nil {
-			f := out.FieldByIndex(child.field)
+			f := out.FieldByIndex(l.Field)
 			f.Set(reflect.ValueOf(v).Convert(f.Type()))
 		}
 	}
@@ -320,12 +340,6 @@ func firstWithPrefix(prefix string, words []string) string {
 	return words[i]
 }
 
-// isSingleLevel reports whether a variable of the vocabulary has one level only, as 2t and 10fg.
-func isSingleLevel(variable string) bool {
-	v, ok := ensemble.VariableNamed(variable)
-	return ok && !v.OnManyLevels()
-}
-
 // hasKey reports whether a mapping has a key.
 func hasKey(m *yaml.Node, name string) bool {
 	for i := 0; i < len(m.Content); i += 2 {
@@ -337,37 +351,37 @@ func hasKey(m *yaml.Node, name string) bool {
 }
 
 // scalar parses a value of one of the kinds and applies the check of its key.
-func (r *reader) scalar(n *node, k kind, val *yaml.Node) any {
+func (r *reader) scalar(l *Leaf, k Kind, val *yaml.Node) any {
 	if val.Kind == yaml.AliasNode || val.Anchor != "" {
 		r.fault(val, "anchors and aliases are not supported", "", "write the value out")
 		return nil
 	}
-	v, err := any(nil), errKind
-	if val.Kind == yaml.ScalarNode && val.Tag != "!!null" || k.nested {
-		v, err = k.parse(val, r.dir)
+	v, err := any(nil), ErrKind
+	if val.Kind == yaml.ScalarNode && val.Tag != "!!null" || k.Nested {
+		v, err = k.Parse(val, r.dir)
 	}
-	example := n.key.Example
-	var other *insteadError
+	example := l.Example
+	var other *InsteadError
 	switch instead := meant(k, val, r.dir); {
 	case errors.As(err, &other):
-		r.fault(val, fmt.Sprintf("%s: %v", n.path, err), "", inPlace(n, other.instead))
+		r.fault(val, fmt.Sprintf("%s: %v", l.Path, err), "", inPlace(l, other.Instead))
 		return nil
-	case errors.Is(err, errKind) && instead != "":
-		r.fault(val, fmt.Sprintf("%s is %s, want %s", n.path, describe(val), k.want), "", inPlace(n, instead))
+	case errors.Is(err, ErrKind) && instead != "":
+		r.fault(val, fmt.Sprintf("%s is %s, want %s", l.Path, describe(val), k.Want), "", inPlace(l, instead))
 		return nil
-	case errors.Is(err, errKind):
-		r.fault(val, fmt.Sprintf("%s is %s, want %s", n.path, describe(val), k.want), "", "for example `"+last(n.path)+": "+example+"`")
+	case errors.Is(err, ErrKind):
+		r.fault(val, fmt.Sprintf("%s is %s, want %s", l.Path, describe(val), k.Want), "", "for example `"+last(l.Path)+": "+example+"`")
 		return nil
 	case err != nil:
-		r.fault(val, fmt.Sprintf("%s: %v", n.path, err), "", "give "+k.want)
+		r.fault(val, fmt.Sprintf("%s: %v", l.Path, err), "", "give "+k.Want)
 		return nil
 	}
-	if c := n.key.Check; c.ok != nil && !c.ok(v) {
-		fix := "for example `" + last(n.path) + ": " + example + "`"
-		if near := cmp.Or(nearest.Find(fmt.Sprint(v), c.names), firstWithPrefix(fmt.Sprint(v), c.names)); near != "" {
-			fix = "did you mean `" + near + "`? " + inPlace(n, near)
+	if c := l.Check; c.Allows != nil && !c.Allows(v) {
+		fix := "for example `" + last(l.Path) + ": " + example + "`"
+		if near := cmp.Or(nearest.Find(fmt.Sprint(v), c.Words), firstWithPrefix(fmt.Sprint(v), c.Words)); near != "" {
+			fix = "did you mean `" + near + "`? " + inPlace(l, near)
 		}
-		r.fault(val, fmt.Sprintf("%s is %s, want %s", n.path, k.format(v), c.Text), "", fix)
+		r.fault(val, fmt.Sprintf("%s is %s, want %s", l.Path, k.Format(v), c.Text), "", fix)
 		return nil
 	}
 	return v

@@ -1,4 +1,4 @@
-package config
+package schema
 
 import (
 	"reflect"
@@ -8,24 +8,17 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// insteadError is a value that is wrong in a way that determines the right one.
-type insteadError struct {
-	text    string // why it is wrong
-	instead string // as YAML text
-}
-
-func (e *insteadError) Error() string { return e.text }
-
 // inPlace is the fix that replaces the value of a key, or of one item of its list.
-func inPlace(n *node, value string) string {
-	if n.typ.Kind() == reflect.Slice && !isKind(n.typ) {
+func inPlace(l *Leaf, value string) string {
+	if l.typ.Kind() == reflect.Slice && !l.kinds.has(l.typ) {
 		return "write `" + value + "` in its place"
 	}
-	return "write `" + last(n.path) + ": " + value + "`"
+	return "write `" + last(l.Path) + ": " + value + "`"
 }
 
-// underSection is the fix that adds or writes a key of a section.
-func underSection(path, verb, value string) string {
+// UnderSection is the fix that adds or writes a key of a section, as in "under `data:` add
+// `target_lead: 48h`"; verb is "add" or "write", value YAML text.
+func UnderSection(path, verb, value string) string {
 	sections := strings.Split(path, ".")
 	line := "`" + last(path) + ": " + value + "`"
 	if len(sections) == 1 {
@@ -39,7 +32,7 @@ var booleans = map[string]string{"yes": "true", "on": "true", "no": "false", "of
 
 // meant is the text of the value that a value of another type was meant to be: a number or boolean in quotes, the only
 // item of a list, a boolean of YAML 1.1; "" if none of these is valid.
-func meant(k kind, val *yaml.Node, dir string) string {
+func meant(k Kind, val *yaml.Node, dir string) string {
 	var candidates []string
 	switch val.Kind {
 	case yaml.ScalarNode:
@@ -54,7 +47,7 @@ func meant(k kind, val *yaml.Node, dir string) string {
 		if text == "" || yaml.Unmarshal([]byte(text), &doc) != nil || len(doc.Content) != 1 || doc.Content[0].Kind != yaml.ScalarNode {
 			continue
 		}
-		if _, err := k.parse(doc.Content[0], dir); err == nil {
+		if _, err := k.Parse(doc.Content[0], dir); err == nil {
 			return text
 		}
 	}
