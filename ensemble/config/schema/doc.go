@@ -9,8 +9,10 @@
 // word, the missing unit or quotes; repair.go finds the corrected line of a file that is not YAML.
 // print.go writes values as YAML, JSON Schema for editors, and explanations of keys.
 //
-// YAML 1.2 is read without merge keys, anchors and aliases, which could expand without limit and
-// have no single position to report. Files have at most 1 MiB.
+// YAML 1.2.2 is read without anchors and aliases (sections 6.9.2 and 7.1), which could expand
+// without limit and have no single position to report, and without the merge keys of YAML 1.1.
+// Files have at most 1 MiB. A value exists, or the key is absent: null is refused, since a reader
+// cannot see whether it means the default, zero or nothing.
 //
 // The package holds no schema. Package config has those of the program, and merges files with
 // environment variables and flags.

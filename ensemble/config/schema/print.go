@@ -76,7 +76,11 @@ func (s *Schema) YAML(line func(l *Leaf) (text, comment string)) []byte {
 	return b.Bytes()
 }
 
-// JSONSchema returns the JSON Schema (2020-12) of the file, for editors.
+// JSONSchema returns the JSON Schema (2020-12) of the file, for editors. It is less strict than reading: it
+// lacks rules between keys and whatever a Kind or Check does not express as keywords. Unknown keys are
+// refused (additionalProperties), so that an editor marks a misspelt one.
+//
+// Source: JSON Schema, draft 2020-12, core section 10.3 (applicators), validation sections 6 and 9.
 func (s *Schema) JSONSchema() ([]byte, error) {
 	out := s.root.jsonSchema()
 	out["$schema"] = "https://json-schema.org/draft/2020-12/schema"
@@ -105,7 +109,8 @@ func (n *node) jsonSchema() map[string]any {
 	return out
 }
 
-// valueSchema is the JSON Schema of a value, with description and default.
+// valueSchema is the JSON Schema of a value, with description and default. Conditions on a list are those of
+// its items.
 func (l *Leaf) valueSchema() map[string]any {
 	merged := map[string]any{}
 	add := func(m map[string]any) {
@@ -201,7 +206,8 @@ func (l *Leaf) explain(w io.Writer, variable string) {
 	}
 }
 
-// wrap breaks text into lines of at most width bytes; lines after the first are indented.
+// wrap breaks text into lines of at most width bytes; lines after the first are indented. A longer word has a
+// line of its own.
 func wrap(text string, width int, indent string) string {
 	var b strings.Builder
 	col := 0

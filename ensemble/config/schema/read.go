@@ -25,7 +25,8 @@ import (
 // given by mistake from being parsed.
 const maxFileSize = 1 << 20
 
-// Document is what one file or text sets.
+// Document is what one file or text sets. Faults of one key do not affect the others, so that a
+// user corrects all in one pass; a caller uses Values only if Faults is empty.
 type Document struct {
 	Text   []byte            // content; nil if it cannot be read or is not YAML
 	Values map[string]any    // values of the keys that are set and valid, by path
@@ -33,19 +34,22 @@ type Document struct {
 	Faults []*exit.Error     // all faults, exit 64
 }
 
-// reader reads one source, compares it with the schema and collects all faults.
+// reader reads one source, compares it with the schema and collects all faults. A value is read in
+// one recursion over the YAML tree and the schema: mapping, value, leaf, scalar or structure.
 type reader struct {
 	schema *Schema
 	where  string // file name, "--set key" or "environment variable NAME"
 	isFile bool   // faults have line and column
 	dir    string // base of relative paths
 	faults []*exit.Error
+	bad    int               // number of faults; faults has the first maxFaults
 	values map[string]any    // values read, by path; nil: not recorded
 	places map[string]string // positions of these
 	others []*Schema         // schemas for which the file may be meant, for hints
 }
 
-// at is the position of a node: file, line and column, or the source.
+// at is the position of a node: file, line and column, which count from 1, or the source. Editors and
+// terminals open "file:line:column".
 func (r *reader) at(n *yaml.Node) string {
 	if !r.isFile || n == nil || n.Line == 0 {
 		return r.where
@@ -53,9 +57,33 @@ func (r *reader) at(n *yaml.Node) string {
 	return fmt.Sprintf("%s:%d:%d", r.where, n.Line, n.Column)
 }
 
+// maxFaults is the number of faults of one source that are described; the others are counted. A file with
+// more is not a configuration, but a file of data.
+const maxFaults = 100
+
 // fault adds a fault at the position of a node.
 func (r *reader) fault(n *yaml.Node, what, why, fix string) {
-	r.faults = append(r.faults, &exit.Error{Code: exit.Usage, What: what, At: r.at(n), Why: why, Fix: fix})
+	if r.bad++; r.bad <= maxFaults {
+		r.faults = append(r.faults, &exit.Error{Code: exit.Usage, What: what, At: r.at(n), Why: why, Fix: fix})
+	}
+}
+
+// isFull reports whether a fault is only counted, and counts it. The search for the nearest key or word takes most of the
+// time of a fault, so it is skipped.
+func (r *reader) isFull() bool {
+	if r.bad < maxFaults {
+		return false
+	}
+	r.bad++
+	return true
+}
+
+// allFaults returns the faults, with a last one that counts those without description.
+func (r *reader) allFaults() []*exit.Error {
+	if more := r.bad - maxFaults; more > 0 {
+		return append(r.faults, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%d more faults", more), At: r.where, Fix: "give a file with the keys of `ensemble config explain`"})
+	}
+	return r.faults
 }
 
 // ReadFile reads a YAML file. Paths in it are relative to its directory. others are schemas for
@@ -72,18 +100,19 @@ func (s *Schema) ReadFile(path string, others ...*Schema) Document {
 }
 
 // ReadText is ReadFile for a text; name is its name in positions, dir the base of relative paths.
-// An empty text sets nothing.
+// An empty text, and one with comments only, sets nothing.
 //
 // Errors: in Document.Faults.
 func (s *Schema) ReadText(name, dir string, text []byte, others ...*Schema) Document {
 	r := reader{schema: s, where: name, isFile: true, dir: dir, others: others, values: map[string]any{}, places: map[string]string{}}
 	if !r.document(text) {
-		return Document{Faults: r.faults}
+		return Document{Faults: r.allFaults()}
 	}
-	return Document{Text: text, Values: r.values, At: r.places, Faults: r.faults}
+	return Document{Text: text, Values: r.values, At: r.places, Faults: r.allFaults()}
 }
 
-// document reads the keys of a text; false if it is not one YAML mapping.
+// document reads the keys of a text; false if it is not one YAML mapping. A stream of several
+// documents (YAML 1.2.2, section 9.2) is refused, since all but the first would be ignored.
 func (r *reader) document(text []byte) bool {
 	d := yaml.NewDecoder(bytes.NewReader(text))
 	var doc yaml.Node
@@ -127,10 +156,11 @@ func (s *Schema) ReadValue(where, path, text string) (any, []*exit.Error) {
 		r.fault(nil, fmt.Sprintf("invalid value %q", text), "it is not valid YAML", "write it as in the file, for example "+path+"="+l.Example)
 		return nil, r.faults
 	}
-	return r.leaf(l, doc.Content[0]), r.faults
+	return r.leaf(l, doc.Content[0]), r.allFaults()
 }
 
-// readBounded reads a regular file of at most maxFileSize bytes.
+// readBounded reads a regular file of at most maxFileSize bytes. A pipe is refused, since a
+// configuration is read again when a run is resumed.
 func readBounded(path string) ([]byte, error) {
 	st, err := os.Stat(path)
 	if err != nil {
@@ -156,7 +186,7 @@ func osReason(err error) string {
 }
 
 // suggestFile is the fix for a file that cannot be read: if it does not exist, the YAML file in its
-// directory with the nearest name, else otherwise.
+// directory with the nearest name; for a directory its only YAML file; else otherwise.
 func suggestFile(path, otherwise string) string {
 	var names []string
 	st, err := os.Stat(path)
@@ -182,7 +212,10 @@ func suggestFile(path, otherwise string) string {
 // yamlLine matches the line number in an error of the YAML parser.
 var yamlLine = regexp.MustCompile(`^yaml: (?:unmarshal errors:\s*)?(?:line ([0-9]+): )?(.*)$`)
 
-// syntax turns an error of the YAML parser into a fault with its line.
+// syntax turns an error of the YAML parser into a fault with its line. The line is that of the
+// correction if there is one: the parser reports where it cannot continue, which is often behind the
+// mistake. With tabs in several lines the fix replaces all of them, since YAML is indented by spaces
+// (YAML 1.2.2, section 6.1). The column is 1, since the parser reports none.
 func (r *reader) syntax(err error, text []byte) {
 	fix := "correct this line or the previous one; quote patterns that begin with * or contain [ ]"
 	at, why := r.where, err.Error()
@@ -198,10 +231,13 @@ func (r *reader) syntax(err error, text []byte) {
 			fix = "YAML is indented by spaces: type `sed -i 's/\\t/  /g' " + r.where + "`"
 		}
 	}
+	r.bad++
 	r.faults = append(r.faults, &exit.Error{Code: exit.Usage, What: "not valid YAML", At: at, Why: why, Fix: fix, Err: err})
 }
 
-// mapping reads the keys of a mapping at one node of the schema.
+// mapping reads the keys of a mapping at one node of the schema. The result has the valid values by
+// name, sections as maps. Of duplicate keys the first is read; YAML 1.2.2, section 3.2.1.1, requires
+// that keys are unique, but parsers usually take the last silently.
 func (r *reader) mapping(at *node, m *yaml.Node) map[string]any {
 	tree := map[string]any{}
 	first := map[string]*yaml.Node{}
@@ -228,7 +264,8 @@ func (r *reader) mapping(at *node, m *yaml.Node) map[string]any {
 	return tree
 }
 
-// value reads the value of a known key: a leaf or a mapping.
+// value reads the value of a known key: a leaf or a mapping. It records values and positions of
+// leaves; the position is that of the key, which is the line that a user changes.
 func (r *reader) value(child *node, name, val *yaml.Node) (any, bool) {
 	if val.Kind == yaml.AliasNode || val.Anchor != "" {
 		r.fault(val, "anchors and aliases are not supported", "", "write the value out")
@@ -239,9 +276,9 @@ func (r *reader) value(child *node, name, val *yaml.Node) (any, bool) {
 		return nil, false
 	}
 	if l := child.leaf; l != nil {
-		before := len(r.faults)
+		before := r.bad
 		v := r.leaf(l, val)
-		if len(r.faults) > before {
+		if r.bad > before {
 			return nil, false
 		}
 		if r.values != nil {
@@ -257,7 +294,9 @@ func (r *reader) value(child *node, name, val *yaml.Node) (any, bool) {
 	return r.mapping(child, val), true
 }
 
-// leaf parses and checks the value of a key. The result is undefined if faults were added.
+// leaf parses and checks the value of a key: a scalar, or a list of scalars or structures. The result
+// has the type that its kind returns, a list that of the field. It is undefined if faults were added. An
+// empty list is refused: removing the line states the same without a question.
 func (r *reader) leaf(l *Leaf, val *yaml.Node) any {
 	if k, ok := l.kinds.of(l.typ); ok {
 		return r.scalar(l, k, val)
@@ -282,21 +321,22 @@ func (r *reader) leaf(l *Leaf, val *yaml.Node) any {
 	list := reflect.MakeSlice(l.typ, 0, len(val.Content))
 	elem := l.typ.Elem()
 	for _, item := range val.Content {
-		before := len(r.faults)
+		before := r.bad
 		var v any
 		if k, ok := l.kinds.of(elem); ok {
 			v = r.scalar(l, k, item)
 		} else {
 			v = r.structure(l.item, elem, item)
 		}
-		if len(r.faults) == before {
+		if r.bad == before {
 			list = reflect.Append(list, reflect.ValueOf(v))
 		}
 	}
 	return list.Interface()
 }
 
-// structure reads one item of a list of structures.
+// structure reads one item of a list of structures. Keys that the item lacks have their defaults; a
+// missing required one is a fault, unless it is present with a wrong value, which has its own.
 func (r *reader) structure(n *node, typ reflect.Type, val *yaml.Node) any {
 	out := reflect.New(typ).Elem()
 	if val.Kind != yaml.MappingNode {
@@ -331,7 +371,8 @@ func (r *reader) structure(n *node, typ reflect.Type, val *yaml.Node) any {
 	return out.Interface()
 }
 
-// firstWithPrefix returns the first word that begins with another of at least three letters; "" without one.
+// firstWithPrefix returns the first word that begins with another of at least three letters, without regard
+// to upper case; "" without one. It finds abbreviations, which are too far from the word for nearest.Find.
 func firstWithPrefix(prefix string, words []string) string {
 	i := slices.IndexFunc(words, func(w string) bool { return len(prefix) >= 3 && strings.HasPrefix(w, strings.ToLower(prefix)) })
 	if i < 0 {
@@ -350,7 +391,9 @@ func hasKey(m *yaml.Node, name string) bool {
 	return false
 }
 
-// scalar parses a value of one of the kinds and applies the check of its key.
+// scalar parses a value of one of the kinds and applies the check of its key. The fix is the first that
+// applies: the value that the kind states instead, the value that was meant (see meant), the nearest
+// allowed word, the example of the key.
 func (r *reader) scalar(l *Leaf, k Kind, val *yaml.Node) any {
 	if val.Kind == yaml.AliasNode || val.Anchor != "" {
 		r.fault(val, "anchors and aliases are not supported", "", "write the value out")
@@ -377,6 +420,9 @@ func (r *reader) scalar(l *Leaf, k Kind, val *yaml.Node) any {
 		return nil
 	}
 	if c := l.Check; c.Allows != nil && !c.Allows(v) {
+		if r.isFull() {
+			return nil
+		}
 		fix := "for example `" + last(l.Path) + ": " + example + "`"
 		if near := cmp.Or(nearest.Find(fmt.Sprint(v), c.Words), firstWithPrefix(fmt.Sprint(v), c.Words)); near != "" {
 			fix = "did you mean `" + near + "`? " + inPlace(l, near)
@@ -390,6 +436,9 @@ func (r *reader) scalar(l *Leaf, k Kind, val *yaml.Node) any {
 // unknown adds the fault of an unknown key. It suggests the nearest key of the same mapping, a key
 // with the same name elsewhere, or the nearest path.
 func (r *reader) unknown(name, val *yaml.Node, at *node, path string) {
+	if r.isFull() {
+		return
+	}
 	word, fix := path, "`ensemble config explain` lists all keys"
 	if name != nil {
 		word = name.Value
@@ -420,7 +469,7 @@ func (r *reader) unknown(name, val *yaml.Node, at *node, path string) {
 	r.fault(name, fmt.Sprintf("unknown key %q", word), why, fix)
 }
 
-// line is the end of a fix: the line of a key with a value that the file gives to another key, and the section under
+// line completes "did you mean" to something that can be typed. It is the end of a fix: the line of a key with a value that the file gives to another key, and the section under
 // which it belongs; or the argument of --set.
 func (r *reader) line(section, key string, val *yaml.Node) string {
 	if name, value, ok := strings.Cut(strings.TrimPrefix(r.where, "--set "), "="); ok && !r.isFile && name != "" {
@@ -443,7 +492,8 @@ func (r *reader) line(section, key string, val *yaml.Node) string {
 // maxFlowText is the length of the longest value that a fix repeats.
 const maxFlowText = 200
 
-// flowText formats a value of a file on one line; "" if it is long.
+// flowText formats a value of a file on one line, without its comments, in flow style (YAML 1.2.2,
+// section 7.4), which is valid at every indentation; "" if it is long or has a line break.
 func flowText(val *yaml.Node) string {
 	if val == nil {
 		return ""
@@ -493,7 +543,8 @@ func join(prefix, name string) string {
 	return prefix + "." + name
 }
 
-// describe names a YAML value in an error "x is …, want …".
+// describe names a YAML value in an error "x is …, want …". The tag is the one that the core schema
+// gives a plain scalar (YAML 1.2.2, section 10.3), so a quoted number is shown with quotes.
 func describe(n *yaml.Node) string {
 	switch n.Kind {
 	case yaml.MappingNode:

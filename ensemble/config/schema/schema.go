@@ -100,7 +100,8 @@ type Leaf struct {
 	kinds Kinds
 }
 
-// node is a node of the tree of keys: a section, or a leaf.
+// node is a node of the tree of keys: a section, or a leaf. The items of a list of structures are a tree of
+// their own, at Leaf.item.
 type node struct {
 	path     string
 	names    []string // names of the children in table order
@@ -159,7 +160,8 @@ func (s *Schema) collectFields(t reflect.Type, prefix string, index []int, into 
 	}
 }
 
-// insert inserts a row into the tree and creates the sections on its path.
+// insert inserts a row into the tree and creates the sections on its path. The row of a list precedes those
+// of the keys of its items.
 func (s *Schema) insert(k *Key, f reflect.StructField) {
 	at, done := s.root, ""
 	parts := strings.Split(k.Path, ".")

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 
@@ -173,6 +174,32 @@ func TestFaults(t *testing.T) {
 	}
 }
 
+// TestManyFaults: a file of data that is given by mistake is refused within seconds, on a page.
+func TestManyFaults(t *testing.T) {
+	s := testSchema()
+	for name, text := range map[string]string{
+		"keys":   strings.Repeat("nmae%d: 1\n", 8000),
+		"words":  "rows:\n" + strings.Repeat("  - {kind: wnid%d, every: 5}\n", 5000),
+		"double": "name: a\n" + strings.Repeat("name: a\n", 8000),
+		"types":  "data: {files: [" + strings.Repeat("%d, ", 8000) + "]}\n",
+	} {
+		n := 0
+		for strings.Contains(text, "%d") && n < 300 { // enough different names
+			text, n = strings.Replace(text, "%d", strconv.Itoa(n), 1), n+1
+		}
+		text = strings.ReplaceAll(text, "%d", "0")
+		began := time.Now()
+		d := s.ReadText("x.yaml", "", []byte("version: 1\n"+text))
+		took, all := time.Since(began), len(d.Faults)
+		if took > 20*time.Second || all != maxFaults+1 || !strings.HasSuffix(d.Faults[all-1].What, " more faults") || d.Values["version"] != 1 {
+			t.Errorf("%s: %d faults after %s, the last %v", name, all, took, d.Faults[max(0, all-1)])
+		}
+	}
+	if d := s.ReadText("x.yaml", "", []byte("nmae: 1\n"+strings.Repeat("name: a\n", maxFaults))); len(d.Faults) != maxFaults {
+		t.Errorf("%d faults, want %d without a count of more", len(d.Faults), maxFaults)
+	}
+}
+
 // TestRepair: the fix of a syntax error is the corrected line, with which the file is valid.
 func TestRepair(t *testing.T) {
 	s := testSchema()
@@ -190,6 +217,20 @@ func TestRepair(t *testing.T) {
 		d := s.ReadText("x.yaml", "", []byte(c.text))
 		if len(d.Faults) != 1 || d.Faults[0].What != "not valid YAML" || !strings.HasPrefix(d.Faults[0].At, "x.yaml:") || !strings.Contains(d.Faults[0].Fix, c.want) {
 			t.Errorf("%s: %v\nwant %q", c.name, d.Faults, c.want)
+		}
+	}
+}
+
+// TestRepairOfLargeFiles: a syntax error in a file near the limit of size is reported within seconds, and corrected if the
+// correction is near.
+func TestRepairOfLargeFiles(t *testing.T) {
+	s := testSchema()
+	half := strings.Repeat("a:\n  - {kind: wind}\n", 8000)
+	for bad, want := range map[string]string{"x: {{{ ][\n": "correct this line or the previous one", "x: [*.nc]\n": "write line 16002 as `x: [\"*.nc\"]`"} {
+		began := time.Now()
+		d := s.ReadText("x.yaml", "", []byte("version: 1\n"+half+bad+half))
+		if took := time.Since(began); took > 20*time.Second || len(d.Faults) != 1 || !strings.Contains(d.Faults[0].Fix, want) {
+			t.Errorf("%q after %s: %v\nwant %q", bad, took, d.Faults, want)
 		}
 	}
 }
