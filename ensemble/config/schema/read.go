@@ -403,13 +403,16 @@ func (r *reader) scalar(l *Leaf, k Kind, val *yaml.Node) any {
 	if val.Kind == yaml.ScalarNode && val.Tag != "!!null" || k.Nested {
 		v, err = k.Parse(val, r.dir)
 	}
-	example := l.Example
+	example, instead := l.Example, ""
+	if errors.Is(err, ErrKind) {
+		instead = meant(k, val, r.dir)
+	}
 	var other *InsteadError
-	switch instead := meant(k, val, r.dir); {
+	switch {
 	case errors.As(err, &other):
 		r.fault(val, fmt.Sprintf("%s: %v", l.Path, err), "", inPlace(l, other.Instead))
 		return nil
-	case errors.Is(err, ErrKind) && instead != "":
+	case instead != "":
 		r.fault(val, fmt.Sprintf("%s is %s, want %s", l.Path, describe(val), k.Want), "", inPlace(l, instead))
 		return nil
 	case errors.Is(err, ErrKind):
@@ -469,8 +472,9 @@ func (r *reader) unknown(name, val *yaml.Node, at *node, path string) {
 	r.fault(name, fmt.Sprintf("unknown key %q", word), why, fix)
 }
 
-// line completes "did you mean" to something that can be typed. It is the end of a fix: the line of a key with a value that the file gives to another key, and the section under
-// which it belongs; or the argument of --set.
+// line is the end of a fix: the line of a key with a value that the file gives to another key, and the section under
+// which it belongs; or the argument of --set. It completes "did you mean" to text that can be typed or pasted; "" if the
+// value is too long to repeat.
 func (r *reader) line(section, key string, val *yaml.Node) string {
 	if name, value, ok := strings.Cut(strings.TrimPrefix(r.where, "--set "), "="); ok && !r.isFile && name != "" {
 		path := key
