@@ -288,9 +288,9 @@ func calibrationLine(all []score.Brief) briefLine {
 }
 
 // watchLine lists what needs attention: warnings, targets and parts where the first system is not better,
-// area where it is worse, few independent dates. The first four are named, the others counted. The tone
-// is bad if the first system is significantly worse in a target, region or season, else fair; good if there
-// is nothing to list.
+// area where it is worse, faults of calibration, biases, few independent dates. The first four are named, the others
+// counted; few dates are always named. The tone is bad if the first system is significantly worse in a target, region
+// or season, else fair; good if there is nothing to list.
 func watchLine(p *Page, all []score.Brief) briefLine {
 	line := briefLine{Label: "What to watch?", Word: "Nothing stands out", Tone: "good"}
 	var found []string
