@@ -90,9 +90,19 @@ func indexNetCDF(ctx context.Context, in *Input, f *file) error {
 //
 // Errors: those of values; exit 65 for a grid that is implausible.
 func (in *Input) addCFEntries(f *file, h *cf.Header, values cf.Fetch) error {
-	found, err := cf.Fields(h, cf.Options{Values: values, Share: in.gridTable.intern, Static: in.opt.Static, Naming: in.opt.Naming})
+	o := cf.Options{Values: values, Share: in.gridTable.intern, Static: in.opt.Static, Naming: in.opt.Naming}
+	lead, pattern, stated := in.opt.Naming.LeadOf(f.path)
+	if stated {
+		o.Lead = &lead
+	}
+	_, isMember := MemberFromName(f.path, in.opt.Members.FromName)
+	o.IsForecast = isMember || in.opt.Naming.Scope == ensemble.ForecastFiles
+	found, err := cf.Fields(h, o)
 	if err != nil {
 		return err
+	}
+	if found.UsedLead {
+		in.naming.use(pattern)
 	}
 	for i := range h.Vars {
 		in.naming.see(in.opt.Naming, h.Vars[i].Path(), h.Vars[i].Name)

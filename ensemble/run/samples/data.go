@@ -83,6 +83,9 @@ func ReadData(ctx context.Context, c *config.TrainConfig, forecastFiles, analysi
 		return nil, err
 	}
 	defer in.Close()
+	if err := input.CheckUsable(in, forecastFiles); err != nil {
+		return nil, err
+	}
 	if len(analysisFiles) == 0 {
 		if err := input.CheckNamingOf(ctx, c, in); err != nil {
 			return nil, err
@@ -155,6 +158,9 @@ func ReadSplit(ctx context.Context, c *config.TrainConfig) (ensemble.Split, erro
 		return ensemble.Split{}, err
 	}
 	defer in.Close()
+	if err := input.CheckUsable(in, files); err != nil {
+		return ensemble.Split{}, err
+	}
 	m := c.Data.Members
 	_, all, err := input.ChooseMembers(in.Catalogue().Members(), m.Use.List, m.Use.Count, m.Full, m.Control)
 	if err != nil {
@@ -181,6 +187,9 @@ func (d *Data) readAnalyses(ctx context.Context, c *config.TrainConfig, forecast
 		return nil, err
 	}
 	defer in.Close()
+	if err := input.CheckUsable(in, files); err != nil {
+		return nil, err
+	}
 	if err := input.CheckNamingOf(ctx, c, forecasts, in); err != nil {
 		return nil, err
 	}

@@ -102,6 +102,9 @@ func Prepare(ctx context.Context, o PrepareOptions) (*PrepareResult, error) {
 		return nil, err
 	}
 	defer in.Close()
+	if err := input.CheckUsable(in, forecastFiles); err != nil {
+		return nil, err
+	}
 	if len(analysisFiles) == 0 {
 		if err := input.CheckNamingOf(ctx, c, in); err != nil {
 			return nil, err
@@ -244,7 +247,7 @@ func openStore(ctx context.Context, c *config.TrainConfig, ranks *team.Team) (*D
 		return nil, errors.Join(err, s.Close())
 	}
 	if have, want := formatNaming(s.Naming), formatNaming(c.Data.Stated()); have != want {
-		return nil, errors.Join(&exit.Error{Code: exit.Usage, What: "the sample store was prepared with other names or units", At: s.Dir(), Why: "its inputs were read with " + have + "; data.names and data.units state " + want,
+		return nil, errors.Join(&exit.Error{Code: exit.Usage, What: "the sample store was prepared with other names, units or leads", At: s.Dir(), Why: "its inputs were read with " + have + "; data.names, data.units and data.file_leads state " + want,
 			Fix: "prepare a store with this configuration, or restore the keys"}, s.Close())
 	}
 	d := &Data{Axes: axes, Ranks: ranks, Grid: s.Grid, Provenance: Provenance{Origins: s.Origins}, Warnings: s.Warnings, Store: s}
@@ -262,12 +265,12 @@ func openStore(ctx context.Context, c *config.TrainConfig, ranks *team.Team) (*D
 	return d, nil
 }
 
-// formatNaming describes the names and units that were stated.
+// formatNaming describes the names, units and leads that were stated.
 func formatNaming(n ensemble.Naming) string {
 	if n.IsZero() {
 		return "none"
 	}
-	return fmt.Sprint(n.Names, n.Units)
+	return fmt.Sprint(n.Names, n.Units, n.Leads)
 }
 
 // storedStatistics returns the statistics over time of a store, which must be those that the configuration selects.
