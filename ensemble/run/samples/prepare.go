@@ -237,7 +237,7 @@ func planAnalyses(ctx context.Context, c *config.TrainConfig, in *fio.Input, p *
 
 // openStore is ReadData from the store of a configuration. Samples are read when they are needed, and their
 // values are checked in the first pass.
-func openStore(ctx context.Context, c *config.TrainConfig, ranks *team.Team) (*Data, error) {
+func openStore(ctx context.Context, c *config.TrainConfig, ranks *team.Team, suffices func(ensemble.Split) error) (*Data, error) {
 	s, err := store.Open(ctx, string(c.Data.Store), store.OpenOptions{Direct: c.Data.DirectIO})
 	if err != nil {
 		return nil, err
@@ -259,7 +259,7 @@ func openStore(ctx context.Context, c *config.TrainConfig, ranks *team.Team) (*D
 			d.Units[name] = unit
 		}
 	}
-	if err := d.fromStore(c); err != nil {
+	if err := d.fromStore(c, suffices); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
 	return d, nil
@@ -299,7 +299,7 @@ func storedStatistics(c *config.TrainConfig, s *store.Store) ([]ensemble.Variabl
 }
 
 // fromStore selects the samples of a store.
-func (d *Data) fromStore(c *config.TrainConfig) error {
+func (d *Data) fromStore(c *config.TrainConfig, suffices func(ensemble.Split) error) error {
 	if c.Data.Grid.IsNamed() {
 		if g, err := ensemble.NamedGrid(c.Data.Grid.To); err != nil || !g.SameAs(d.Grid, input.GridTolerance) {
 			return &exit.Error{Code: exit.Usage, What: "the grid of the sample store differs from data.grid.to", At: d.Store.Dir(), Why: d.Grid.String() + ", not " + c.Data.Grid.To,
@@ -322,6 +322,9 @@ func (d *Data) fromStore(c *config.TrainConfig) error {
 		return err
 	}
 	d.Warnings = append(d.Warnings, leaks...)
+	if err := suffices(d.Split); err != nil {
+		return err
+	}
 	own := d.Ranks.Shard()
 	sel := store.Selection{Variables: d.Axes.Variables, Levels: own.LocalAxes(d.Axes).Levels, Leads: d.Axes.Leads, Members: d.All, Window: own.Window(),
 		AnalysisVariables: []string{}, AnalysisLeads: []ensemble.Lead{}}
