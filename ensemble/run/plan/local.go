@@ -93,10 +93,15 @@ func (c *planning) measureLocal(ctx context.Context, n search.Network) (*LocalTr
 			l.ValidationS += float64(t.Config.Epochs*len(split.Validation)) * l.StepS / float64(base.BatchSize) * forwardShare
 		}
 	}
-	// The scores are computed after the training: the memory of the steps is garbage then, which is collected when it is needed.
-	l.Memory = programBytes + collected*(indexBytes+l.SampleMemory+max(l.StepMemory, l.ScoreMemory))
+	l.Memory = l.memory()
 	l.Fits = l.MachineMemory == 0 || l.Memory <= l.MachineMemory
 	return l, nil
+}
+
+// memory is the largest memory of the process. The scores are computed after the training, when the memory of its steps is
+// garbage.
+func (l *LocalTraining) memory() int64 {
+	return programBytes + collected*(indexBytes+l.SampleMemory+max(l.StepMemory, l.ScoreMemory))
 }
 
 // measureMachine measures this machine and the rates of its kernels.
