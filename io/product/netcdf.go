@@ -175,9 +175,13 @@ func productFile(p *Product, o Options) (*ncBuilder, error) {
 			dims[n-2], dims[n-1] = dims[n-1], dims[n-2]
 			chunk[n-2], chunk[n-1] = chunk[n-1], chunk[n-2]
 		}
+		names := forecastCoordinates(height, slices.Concat(aux, listed), hasAxis)
+		if p.Locations != nil { // CDO does not read stations
+			names = coordinates(height, slices.Concat(forecastTimes, aux, listed))
+		}
 		v := encode.Variable{Name: st.name, Type: encode.Float, Dimensions: dims, Chunks: chunk, Deflate: o.Deflate}
 		v.Attributes = dataAttributes(st.stat.standardName(st.variable), st.fields[0].longName(st.variable, st.stat), st.fields[0].unit(st.stat, st.variable),
-			cellMethods(st, period), forecastCoordinates(height, slices.Concat(aux, listed), hasAxis), mappingName(p.Grid))
+			cellMethods(st, period), names, mappingName(p.Grid))
 		v.Attributes = append(v.Attributes, p.statisticAttributes(st)...)
 		if name := b.addCounts(p, st, dims, &l, o); name != "" {
 			v.Attributes = append(v.Attributes, text("ancillary_variables", name))
