@@ -99,9 +99,19 @@ func indexNetCDF(ctx context.Context, in *Input, f *file) error {
 // Source: CF conventions 1.8, sections 3.1 (units), 3.3 (standard name), 4 and 5 (coordinates),
 // 7.3 (cell methods) and 8.1 (packed data, which the child unpacks).
 func (in *Input) addCFEntries(f *file, h *cf.Header, values cf.Fetch) error {
-	found, err := cf.Fields(h, cf.Options{Values: values, Share: in.gridTable.intern, Static: in.opt.Static, Naming: in.opt.Naming})
+	o := cf.Options{Values: values, Share: in.gridTable.intern, Static: in.opt.Static, Naming: in.opt.Naming}
+	lead, pattern, stated := in.opt.Naming.LeadOf(f.path)
+	if stated {
+		o.Lead = &lead
+	}
+	_, isMember := MemberFromName(f.path, in.opt.Members.FromName)
+	o.IsForecast = isMember || in.opt.Naming.Scope == ensemble.ForecastFiles
+	found, err := cf.Fields(h, o)
 	if err != nil {
 		return err
+	}
+	if found.UsedLead {
+		in.naming.use(pattern)
 	}
 	for i := range h.Vars {
 		in.naming.see(in.opt.Naming, h.Vars[i].Path(), h.Vars[i].Name)

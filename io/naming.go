@@ -8,12 +8,29 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 )
 
-// namingUse records which keys of Options.Naming occur in the files, and the names of their variables. A key
-// that matches nothing is usually misspelt, and would be ignored silently. The zero value is empty. Files are
-// indexed concurrently, hence the lock.
+// namingUse records which keys of Options.Naming occur in the files, which patterns of its leads were needed, and the
+// names of variables. A key that matches nothing is usually misspelt, and would be ignored silently. The zero value is
+// empty. Files are indexed concurrently, hence the lock.
 type namingUse struct {
-	mu         sync.Mutex
-	keys, seen map[string]bool
+	mu               sync.Mutex
+	keys, seen, used map[string]bool
+}
+
+// use records that a file needed the lead of a pattern.
+func (u *namingUse) use(pattern string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.used == nil {
+		u.used = map[string]bool{}
+	}
+	u.used[pattern] = true
+}
+
+// UsesLead reports whether a file needed the lead that a pattern of Options.Naming states.
+func (in *Input) UsesLead(pattern string) bool {
+	in.naming.mu.Lock()
+	defer in.naming.mu.Unlock()
+	return in.naming.used[pattern]
 }
 
 // see records the names of a variable of a file, the most precise first. Without statements it records nothing.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/internal/testdata"
@@ -150,5 +151,47 @@ func TestNamingOfGRIB(t *testing.T) {
 	}
 	if keys, names := in.NamingUse(); !slices.Equal(keys, []string{e.Name}) || !slices.Contains(names, e.Name) {
 		t.Errorf("keys %q, names %q", keys, names)
+	}
+}
+
+// TestLeadsOfFiles: a lead is stated for files without one, beside initialisations, or beside valid times of members; it
+// does not concern analyses, nor files with leads.
+func TestLeadsOfFiles(t *testing.T) {
+	write := func(name, time string, lead []testnetcdf.Variable, dims ...string) string {
+		path := filepath.Join(t.TempDir(), name)
+		c := testnetcdf.Coordinates(2, 3, 4, 24)
+		c[2].Name, c[2].Dimensions, c[2].Attributes["standard_name"] = time, []string{time + ":2"}, map[string]string{"init": "forecast_reference_time", "time": "time"}[time]
+		n := 2 * 3 * 4
+		if len(dims) == 4 {
+			n *= 2
+		}
+		testnetcdf.Write(t, path, append(append(slices.Clone(c[:3]), lead...), testnetcdf.Variable{Name: "t2m", Dimensions: dims, Attributes: map[string]string{"units": "K"}, Values: slices.Repeat([]float64{280}, n)})...)
+		return path
+	}
+	own := testnetcdf.Coordinates(2, 3, 4, 12)[3:]
+	stated := map[string]ensemble.Lead{"fc_*.nc": ensemble.Lead(36 * time.Hour)}
+	for _, c := range []struct {
+		what, path, scope string
+		first             string // initialisation
+		lead              time.Duration
+		used              bool
+	}{
+		{"initialisations", write("fc_a.nc", "init", nil, "init:2", "member:2", "lat:3", "lon:4"), "", "2024-01-01T00", 36 * time.Hour, true},
+		{"no members", write("fc_a.nc", "init", nil, "init:2", "lat:3", "lon:4"), ensemble.ForecastFiles, "2024-01-01T00", 36 * time.Hour, true},
+		{"valid times", write("fc_a.nc", "time", nil, "time:2", "member:2", "lat:3", "lon:4"), "", "2023-12-30T12", 36 * time.Hour, true},
+		{"member in the name", write("fc_p03.nc", "time", nil, "time:2", "lat:3", "lon:4"), "", "2023-12-30T12", 36 * time.Hour, true},
+		{"own lead", write("fc_a.nc", "init", own, "init:2", "member:2", "lat:3", "lon:4"), "", "2024-01-01T00", 12 * time.Hour, false},
+		{"other name", write("a.nc", "time", nil, "time:2", "member:2", "lat:3", "lon:4"), ensemble.ForecastFiles, "2024-01-01T00", 0, false},
+		{"without members", write("fc_a.nc", "time", nil, "time:2", "lat:3", "lon:4"), "", "2024-01-01T00", 0, false},
+		{"analyses", write("fc_a.nc", "time", nil, "time:2", "lat:3", "lon:4"), ensemble.AnalysisFiles, "2024-01-01T00", 0, false},
+	} {
+		cat, _, in := readAll(t, fio.Options{Naming: ensemble.Naming{Leads: stated}.In(c.scope)}, c.path)
+		if len(cat.Entries) == 0 {
+			t.Errorf("%s: no fields: %v", c.what, cat.Unused)
+			continue
+		}
+		if e := cat.Entries[0]; e.Init.Format("2006-01-02T15") != c.first || time.Duration(e.Lead) != c.lead || in.UsesLead("fc_*.nc") != c.used {
+			t.Errorf("%s: init %s, lead %s, used %v; want %s, %s, %v", c.what, e.Init, e.Lead, in.UsesLead("fc_*.nc"), c.first, c.lead, c.used)
+		}
 	}
 }

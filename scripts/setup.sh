@@ -17,7 +17,7 @@ case $stage in build | test | deb | kernel) ;; *) echo "usage: scripts/setup.sh 
 
 go_want=1.26.8 # the tool chain that go.mod names
 build_packages=(ca-certificates git make gcc libc6-dev pkg-config libnetcdf-dev libhdf5-dev libeccodes-dev libaec-dev libdeflate-dev libdnnl-dev)
-test_packages=(g++ python3 python3-venv openmpi-bin mpich cdo nco gdal-bin libeccodes-tools fonts-liberation chromium graphviz hunspell hunspell-en-gb mandoc groff-base bash-completion zsh fish
+test_packages=(g++ python3 python3-venv openmpi-bin mpich cdo nco gdal-bin r-base-core r-cran-ncdf4 libeccodes-tools fonts-liberation chromium graphviz hunspell hunspell-en-gb mandoc groff-base bash-completion zsh fish
   ecflow-server ecflow-client slurm-wlm munge rsync systemd)
 deb_packages=(dpkg-dev xz-utils)
 
@@ -66,7 +66,7 @@ probe() {
   command -v pkg-config >/dev/null && for lib in netcdf hdf5 eccodes; do pkg-config --exists $lib || echo "$lib (library and headers)"; done
   command -v gcc >/dev/null && { echo '#include <dnnl.h>' | gcc -E - >/dev/null 2>&1 || echo "oneDNN 2.6 or later (library and headers)"; }
   for lib in libaec libdeflate; do command -v gcc >/dev/null && { echo "#include <$lib.h>" | gcc -E - >/dev/null 2>&1 || echo "$lib (library and headers)"; }; done
-  [ "$stage" != test ] || for lib in g++ python3 cdo ncks gdalinfo grib_ls chromium; do command -v $lib >/dev/null || echo "$lib"; done
+  [ "$stage" != test ] || for lib in g++ python3 cdo ncks gdalinfo Rscript grib_ls chromium; do command -v $lib >/dev/null || echo "$lib"; done
 }
 
 # as_root COMMAND...: runs it as root, through sudo where we are not root.

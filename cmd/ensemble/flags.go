@@ -118,12 +118,13 @@ func layoutFlags(f *pflag.FlagSet) func() (config.MemberLayout, error) {
 	}
 }
 
-// namingFlags adds the flags that state names and units of variables in place of the files, and returns a function that
-// reads them.
+// namingFlags adds the flags that state names and units of variables in place of the files, and leads that they lack, and
+// returns a function that reads them.
 func namingFlags(f *pflag.FlagSet) func() (config.Naming, error) {
 	names := f.StringSlice("names", nil, "variables of names in the files, `NAME=VARIABLE@LEVEL`, such as T850_ens=t@850hPa (repeatable)")
 	units := f.StringSlice("units", nil, "units of variables in the files, `NAME=UNIT`, such as T850_ens=degC (repeatable)")
-	return func() (config.Naming, error) { return config.ParseNaming(*names, *units) }
+	leads := f.StringSlice("file-leads", nil, "lead of forecast files that state none, `LEAD` or PATTERN=LEAD, such as 24h or \"*_024h.nc=24h\" (repeatable)")
+	return func() (config.Naming, error) { return config.ParseNaming(*names, *units, *leads) }
 }
 
 // readBoth reads two flags or groups of flags.

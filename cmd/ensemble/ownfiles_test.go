@@ -1,12 +1,14 @@
 package main
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/testdecoder"
+	"github.com/ensemble-weather/ensemble/internal/testnetcdf"
 )
 
 // TestNamesAndUnits: names and units of a training are stored in its model, and predict and verify use them; flags override
@@ -42,5 +44,51 @@ func TestNamesAndUnits(t *testing.T) {
 		if code != s.code || !strings.Contains(message, s.want) {
 			t.Errorf("%s: exit %d, want %d with %q:\n%s", s.line, code, s.code, s.want, message)
 		}
+	}
+}
+
+// TestLeadsOfFiles: each command that finds no lead in a file prints the line and the flag that state it, and both work as
+// printed; the model stores the lead.
+func TestLeadsOfFiles(t *testing.T) {
+	t.Setenv("ENSEMBLE_DECODE", testdecoder.Path(t))
+	dir := t.TempDir()
+	t.Chdir(dir)
+	makeMistakeData(t, dir)
+	path := filepath.Join(dir, "fc", "forecasts.nc")
+	withLead := append(testnetcdf.Coordinates(mistakeInits, 8, 8, 24), ownForecast("t2m", "K", 274))
+	testnetcdf.Write(t, path, append(withLead[:3:3], withLead[4])...)
+	writeAnalyses(t, filepath.Join(dir, "an", "analyses.nc"), ownAnalysis("t2m", "K", 273))
+	const fix = "`file_leads: 24h` under `data:` of train.yaml, and by `--file-leads 24h`"
+	for _, s := range []struct {
+		line string
+		code exit.Code
+		want string
+	}{
+		{"ensemble inspect -q fc", exit.BadData, fix},
+		{"ensemble check -q fc", exit.BadData, fix},
+		{"ensemble init -q fc an", exit.BadData, fix},
+		{"ensemble inspect -q --file-leads 24h fc", exit.OK, ""},
+		{"ensemble check -q --file-leads 24h fc", exit.OK, ""},
+		{"ensemble init -q --file-leads 24h fc an > train.yaml", exit.OK, ""},
+		{"sed -n '/file_leads/!w without.yaml' train.yaml", exit.OK, ""},
+		{"ensemble check -q -c without.yaml", exit.BadData, fix},
+		{"ensemble train -q -c without.yaml --run-dir runs/a", exit.BadData, fix},
+		{"ensemble data prepare -q -c without.yaml --out store", exit.BadData, fix},
+		{"ensemble check -q -c train.yaml", exit.OK, ""},
+		{"ensemble train -q -c train.yaml --run-dir runs/a --set train.epochs=1 --set model.base=2", exit.OK, ""},
+		{"ensemble predict -q --run-dir runs/a --input fc --out products", exit.OK, ""},
+		{"ensemble verify -q --forecast 'products/*' --analysis an --members fc", exit.OK, ""},
+		{"ensemble inspect --file-leads 24h an", exit.Usage, "which no file needs"},
+		{"ensemble inspect --file-leads other.nc=24h fc", exit.Usage, "which no file needs"},
+		{"ensemble inspect --file-leads 24 fc", exit.Usage, "--file-leads 24h"},
+	} {
+		code, message := typeLine(t, dir, s.line)
+		if code != s.code || !strings.Contains(message, s.want) {
+			t.Errorf("%s: exit %d, want %d with %q:\n%s", s.line, code, s.code, s.want, message)
+		}
+	}
+	config, err := os.ReadFile("train.yaml")
+	if err != nil || !strings.Contains(string(config), "\n  file_leads: 24h ") {
+		t.Errorf("init writes no lead: %v\n%s", err, config)
 	}
 }

@@ -191,7 +191,7 @@ func publishingFlags(cmd *cobra.Command) func() []config.Flag {
 	f.StringArray("probability", nil, "`EVENT` whose probability is published, such as \"t2m>273.15\" or 0degC<t2m<5degC (repeatable)")
 	f.StringSlice("format", nil, "file formats: netcdf, grib2, zarr, zarr3 (default netcdf)")
 	f.String("longitude", "", "range of longitudes: keep, 0_360 or 180_180 (default keep)")
-	f.String("nc-profile", "", "NetCDF conventions for this reader: xarray or cdo (default xarray)")
+	f.String("nc-profile", "", "quantiles, events and members in NetCDF: dimensions (xarray) or a variable each (cdo) (default xarray)")
 	f.String("packing", "", "packing of GRIB2: simple or ccsds (default simple)")
 	f.Int("packing-bits", 0, "`BITS` of packed values, 2 to 16 (default: float32 in NetCDF)")
 	f.String("area", "", "restrict products to an area north/west/south/east, such as 70/-20/30/40")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 
@@ -26,41 +27,58 @@ type FileUnits struct {
 	Of map[string]string
 }
 
+// FileLeads states the leads of forecast files that have none, by patterns of their names; "*" are all.
+type FileLeads struct {
+	Of map[string]ensemble.Lead
+}
+
+// String formats the leads as YAML: one for all files, or a mapping.
+func (l FileLeads) String() string {
+	if all, ok := l.Of["*"]; ok && len(l.Of) == 1 {
+		return all.String()
+	}
+	return formatMapping(l.Of, ensemble.Lead.String)
+}
+
 // String formats the names as YAML in flow style.
 func (n FileNames) String() string { return formatMapping(n.Of, ensemble.VariableAt.String) }
 
 // String formats the units as YAML in flow style.
 func (u FileUnits) String() string { return formatMapping(u.Of, func(s string) string { return s }) }
 
-// Naming is what the two keys state; the zero value changes nothing.
+// Naming is what the three keys state; the zero value changes nothing.
 type Naming struct {
 	Names FileNames `key:"names"`
 	Units FileUnits `key:"units"`
+	Leads FileLeads `key:"file_leads"`
 }
 
 // Stated converts the keys for the readers.
 func (n Naming) Stated() ensemble.Naming {
-	return ensemble.Naming{Names: n.Names.Of, Units: n.Units.Of}
+	return ensemble.Naming{Names: n.Names.Of, Units: n.Units.Of, Leads: n.Leads.Of}
 }
 
 // Over returns base with the statements of n in their place where both have one.
 func (n Naming) Over(base Naming) Naming {
 	both := n.Stated().Over(base.Stated())
-	return Naming{Names: FileNames{both.Names}, Units: FileUnits{both.Units}}
+	return Naming{FileNames{both.Names}, FileUnits{both.Units}, FileLeads{both.Leads}}
 }
 
-// ParseNaming reads the names and units of flags: "NAME=VARIABLE@LEVEL" and "NAME=UNIT".
+// ParseNaming reads the names, units and leads of flags: "NAME=VARIABLE@LEVEL", "NAME=UNIT", and "PATTERN=LEAD" or "LEAD".
 //
 // Errors: exit 64 with the flag.
-func ParseNaming(names, units []string) (n Naming, err error) {
-	n.Names.Of, n.Units.Of = map[string]ensemble.VariableAt{}, map[string]string{}
+func ParseNaming(names, units, leads []string) (n Naming, err error) {
+	n = Naming{FileNames{map[string]ensemble.VariableAt{}}, FileUnits{map[string]string{}}, FileLeads{map[string]ensemble.Lead{}}}
 	for _, f := range []struct {
 		flag, example string
 		texts         []string
 		add           func(name, value string) error
-	}{{"--names", "T850_ens=t@850hPa", names, n.Names.add}, {"--units", "T850_ens=degC", units, n.Units.add}} {
+	}{{"--names", "T850_ens=t@850hPa", names, n.Names.add}, {"--units", "T850_ens=degC", units, n.Units.add}, {"--file-leads", "24h", leads, n.Leads.add}} {
 		for _, text := range f.texts {
 			name, value, ok := strings.Cut(text, "=")
+			if !ok && f.flag == "--file-leads" {
+				name, value, ok = "*", text, true
+			}
 			err := errors.New("want NAME=VALUE")
 			if ok {
 				err = f.add(name, value)
@@ -90,6 +108,18 @@ func (u FileUnits) add(name, value string) error {
 	return addTo(u.Of, name, value)
 }
 
+// add adds the lead of a pattern.
+func (l FileLeads) add(pattern, value string) error {
+	d, err := ParseDuration(value)
+	if err != nil || d < 0 {
+		return fmt.Errorf("%q is not a lead: write it with its unit, such as 24h", value)
+	}
+	if _, err := path.Match(pattern, ""); err != nil {
+		return fmt.Errorf("%q is not a pattern of file names: write it like \"*_024h.nc\"", pattern)
+	}
+	return addTo(l.Of, pattern, ensemble.Lead(d))
+}
+
 // addTo adds a value of a name, once.
 func addTo[T any](to map[string]T, name string, v T) error {
 	if name = strings.TrimSpace(name); name == "" {
@@ -111,6 +141,15 @@ func parseFileNames(n *yaml.Node) (FileNames, error) {
 // parseFileUnits parses {NAME: UNIT, …}.
 func parseFileUnits(n *yaml.Node) (FileUnits, error) {
 	out := FileUnits{map[string]string{}}
+	return out, parseMapping(n, out.add)
+}
+
+// parseFileLeads parses LEAD, or {PATTERN: LEAD, …}.
+func parseFileLeads(n *yaml.Node) (FileLeads, error) {
+	out := FileLeads{map[string]ensemble.Lead{}}
+	if n.Kind == yaml.ScalarNode && n.Tag != "!!null" {
+		return out, out.add("*", n.Value)
+	}
 	return out, parseMapping(n, out.add)
 }
 
@@ -145,6 +184,8 @@ func namingKeys(under string) []schema.Key {
 	return []schema.Key{
 		{Path: under + "names", Example: "{T850_ens: t@850hPa, rain: tp}",
 			Help: "Variables of names in the files that their metadata do not identify, or misstate: a short name of the vocabulary or an own name, and @LEVEL where the file states no level. A name that begins with forecasts: or analyses: concerns these files only. Saved with the model; prediction and verification use it too."},
+		{Path: under + "file_leads", Example: "24h",
+			Help: "Lead of forecast files that state none, or one for each pattern of file names, such as {\"*_024h.nc\": 24h, \"lead048/*.nc\": 48h}; the longest that matches counts. Times are then initialisations or, if they are called so, valid times. Saved with the model; prediction and verification use it too."},
 		{Path: under + "units", Example: "{T850_ens: degC, rain: mm}",
 			Help: "Units of variables and coordinates that the files do not state, or misstate, by the name in the files as in names: any unit of UDUNITS. Saved with the model; prediction and verification use it too."},
 	}

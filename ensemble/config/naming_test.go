@@ -3,7 +3,9 @@ package config
 import (
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
@@ -13,12 +15,12 @@ func TestNaming(t *testing.T) {
 	load := func(set ...string) (*TrainConfig, error) {
 		return LoadTrain(Sources{Files: []string{path}, Set: set, IgnoreEnvironment: true})
 	}
-	c, err := load("data.names={T850_ens: t@850hPa, rain: tp, analyses:x: own}", "data.units={T850_ens: degC, frac: 1}")
+	c, err := load("data.names={T850_ens: t@850hPa, rain: tp, analyses:x: own}", "data.units={T850_ens: degC, frac: 1}", "data.file_leads={\"*_048h.nc\": 48h}")
 	if err != nil {
 		t.Fatal(err)
 	}
 	const names, units = "names: {T850_ens: t@850hPa, analyses:x: own, rain: tp}", "units: {T850_ens: degC, frac: \"1\"}"
-	if text := string(c.YAML()); !strings.Contains(text, names) || !strings.Contains(text, units) {
+	if text := string(c.YAML()); !strings.Contains(text, names) || !strings.Contains(text, units) || !strings.Contains(text, "file_leads: {'*_048h.nc': 48h}") {
 		t.Errorf("no %q or %q in\n%s", names, units, text)
 	}
 	again, err := LoadTrain(Sources{Files: []string{write(t, "again.yaml", string(c.YAML()))}, IgnoreEnvironment: true})
@@ -40,6 +42,10 @@ func TestNaming(t *testing.T) {
 		"data.units={a: }":                     "has no plain value",
 		"data.units=K":                         "a mapping from names",
 		"data.unit={a: K}":                     "type `--set data.units={a: K}`",
+		"data.file_leads=24":                   "write it with its unit, such as 24h",
+		"data.file_leads={a: -24h}":            "is not a lead",
+		"data.file_leads={\"[\": 24h}":         "is not a pattern",
+		"data.file_leads=[24h]":                "a mapping from patterns",
 		"data.names={a: t, b: t, \"\": gh@1m}": "a name is empty",
 	} {
 		c, err := load(set)
@@ -47,7 +53,13 @@ func TestNaming(t *testing.T) {
 			t.Errorf("%s: %v, want %q", set, err, want)
 		}
 	}
-	if _, err := ParseNaming([]string{"a=t@850hPa"}, []string{"a"}); !strings.Contains(err.Error(), "--units T850_ens=degC") {
+	if c, err := load("data.file_leads=24h"); err != nil || c.Data.Naming.Leads.String() != "24h" || c.Data.Stated().Leads["*"] != ensemble.Lead(24*time.Hour) {
+		t.Errorf("one lead for all files: %v", err)
+	}
+	if n, err := ParseNaming(nil, nil, []string{"24h", "a.nc=PT48H"}); err != nil || n.Leads.String() != "{'*': 24h, a.nc: 48h}" {
+		t.Errorf("flags state the leads %s: %v", n.Leads, err)
+	}
+	if _, err := ParseNaming([]string{"a=t@850hPa"}, []string{"a"}, nil); !strings.Contains(err.Error(), "--units T850_ens=degC") {
 		t.Errorf("a flag without value: %v", err)
 	}
 }

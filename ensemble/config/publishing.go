@@ -70,7 +70,7 @@ var publishingKeys = []schema.Key{
 	{Path: "output.longitude", Default: "keep", Check: OneOf("keep", "0_360", "180_180"), Example: "180_180",
 		Help: "Range of longitudes in degrees; keep: as in the input."},
 	{Path: "output.nc_profile", Default: "xarray", Check: OneOf("xarray", "cdo"), Example: "cdo",
-		Help: "Reader for which NetCDF files are written. xarray: strict CF conventions; cdo: without attributes that CDO warns about, and with a separate variable for each quantile, event and member."},
+		Help: "Form of quantiles, events and members in NetCDF files. xarray: dimensions; cdo: a separate variable each, as CDO and GDAL want them. All else is the same, and opens in both without a warning."},
 	{Path: "output.packing", Default: "simple", Check: OneOf("simple", "ccsds"), Example: "ccsds",
 		Help: "Packing of GRIB2. simple: all readers open it; ccsds: lossless compression, smaller files, not for GDAL before 3.7, NCL and other readers without libaec."},
 	{Path: "output.packing_bits", Default: "0", Check: schema.Check{Text: "0, or 2 to 16", Allows: func(v any) bool { n := v.(int); return n == 0 || n >= 2 && n <= 16 }}, Example: "12",

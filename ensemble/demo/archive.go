@@ -29,7 +29,32 @@ type Archive struct {
 	FirstMember int
 	Grid        *ensemble.Grid // regular, on latitudes and longitudes
 	Threads     int            // number of parallel writers; 0 means GOMAXPROCS. The result does not depend on it
-	Progress    func(done, all int)
+	// Progress, if it is not nil, is called when a stage begins, and then by all writers: "integrate" counts cycles of the
+	// assimilation, "write" fields.
+	Progress func(stage string, done, all int)
+}
+
+// report calls Progress.
+func (a *Archive) report(stage string, done, all int) {
+	if a.Progress != nil {
+		a.Progress(stage, done, all)
+	}
+}
+
+// fieldCount returns the number of fields of all files.
+func (a *Archive) fieldCount() (n int) {
+	count := func(files []ArchiveFile, states int) {
+		for _, f := range files {
+			n += states * len(f.Levels) * len(f.Variables)
+		}
+	}
+	for _, d := range a.Days {
+		count(d.Files, len(d.Inits)*len(a.Leads)*a.Members)
+	}
+	for _, m := range a.Months {
+		count(m.Files, len(m.ValidTimes))
+	}
+	return n
 }
 
 // ArchiveDay contains the hindcasts of one calendar day.
@@ -74,6 +99,7 @@ func (a Archive) Write(ctx context.Context) error {
 		at[ensemble.InitAt(t)] = i
 	}
 	w := newWorld(cfg)
+	w.progress = func(done, all int) { a.report("integrate", done, all) }
 	if err := w.runHistory(ctx); err != nil {
 		return err
 	}
@@ -83,17 +109,14 @@ func (a Archive) Write(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(a.Threads)
 	var done atomic.Int64
-	count := func(err error) error {
-		if n := done.Add(1); err == nil && a.Progress != nil {
-			a.Progress(int(n), len(a.Days)+len(a.Months))
-		}
-		return err
-	}
+	all := a.fieldCount()
+	a.report("write", 0, all)
+	wrote := func(fields int) { a.report("write", int(done.Add(int64(fields))), all) }
 	for _, d := range a.Days {
-		g.Go(func() error { return count(a.writeDay(ctx, w, at, d)) })
+		g.Go(func() error { return a.writeDay(ctx, w, at, d, wrote) })
 	}
 	for _, m := range a.Months {
-		g.Go(func() error { return count(a.writeMonth(ctx, w, m)) })
+		g.Go(func() error { return a.writeMonth(ctx, w, m, wrote) })
 	}
 	return g.Wait()
 }
@@ -103,6 +126,7 @@ func (a Archive) Write(ctx context.Context) error {
 type archiveWriter struct {
 	files []ArchiveFile
 	out   []*bufio.Writer
+	wrote func(fields int)
 }
 
 // writeFiles creates files, calls fill to write them, and renames them to their final names. It
@@ -138,6 +162,7 @@ func (f *archiveWriter) writeFields(w *diagnostics, grid *ensemble.Grid, values 
 				}
 			}
 		}
+		f.wrote(len(file.Levels) * len(file.Variables))
 	}
 	return nil
 }
@@ -148,7 +173,7 @@ func (f *archiveWriter) writeFields(w *diagnostics, grid *ensemble.Grid, values 
 // Forecasts are computed member by member and written lead by lead, so the states of all members and
 // leads of one initialisation are in memory. Precipitation accumulates from the initialisation, in
 // each interval at the rate of its end.
-func (a Archive) writeDay(ctx context.Context, world *world, at map[ensemble.Init]int, d ArchiveDay) error {
+func (a Archive) writeDay(ctx context.Context, world *world, at map[ensemble.Init]int, d ArchiveDay, wrote func(fields int)) error {
 	f, w := world.newForecaster(), newDiagnostics(world.planet, a.Grid)
 	values, message := make([]float32, a.Grid.Size()), make([]byte, 0, 3*a.Grid.Size()+256)
 	states := make([][]state, len(a.Leads)) // [lead][member]
@@ -159,7 +184,7 @@ func (a Archive) writeDay(ctx context.Context, world *world, at map[ensemble.Ini
 	for m := range a.Members {
 		tp[m], cp[m] = make([]float64, npoint), make([]float64, npoint)
 	}
-	return writeFiles(d.Files, &archiveWriter{}, func(out *archiveWriter) error {
+	return writeFiles(d.Files, &archiveWriter{wrote: wrote}, func(out *archiveWriter) error {
 		for _, init := range d.Inits {
 			if err := ctx.Err(); err != nil {
 				return err
@@ -197,10 +222,10 @@ func (a Archive) writeDay(ctx context.Context, world *world, at map[ensemble.Ini
 }
 
 // writeMonth writes the analyses of a month: states of the nature run.
-func (a Archive) writeMonth(ctx context.Context, world *world, d ArchiveMonth) error {
+func (a Archive) writeMonth(ctx context.Context, world *world, d ArchiveMonth, wrote func(fields int)) error {
 	w := newDiagnostics(world.planet, a.Grid)
 	values, message := make([]float32, a.Grid.Size()), make([]byte, 0, 3*a.Grid.Size()+256)
-	return writeFiles(d.Files, &archiveWriter{}, func(out *archiveWriter) error {
+	return writeFiles(d.Files, &archiveWriter{wrote: wrote}, func(out *archiveWriter) error {
 		for _, valid := range d.ValidTimes {
 			if err := ctx.Err(); err != nil {
 				return err

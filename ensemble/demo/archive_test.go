@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -170,5 +171,33 @@ func TestWeatherIsPlausible(t *testing.T) {
 	}
 	if err := w.field(make([]float32, grid.Size()), "vo", ensemble.PressureLevel(500)); err == nil {
 		t.Error("there is weather for a variable that is not made")
+	}
+}
+
+// TestArchiveProgress: both stages are counted from 0 to their end, the second in fields that are written.
+func TestArchiveProgress(t *testing.T) {
+	dir := t.TempDir()
+	init := ensemble.InitAt(time.Date(2001, 1, 3, 0, 0, 0, 0, time.UTC))
+	lead := ensemble.Lead(24 * time.Hour)
+	level := []ensemble.Level{ensemble.PressureLevel(500), ensemble.PressureLevel(850)}
+	a := Archive{Leads: []ensemble.Lead{lead}, Members: 2, FirstMember: 1, Grid: Grid(), Threads: 1,
+		Days:   []ArchiveDay{{Reference: init.Time, Inits: []ensemble.Init{init}, Files: []ArchiveFile{{filepath.Join(dir, "fc.grib"), []string{"t"}, level}}}},
+		Months: []ArchiveMonth{{ValidTimes: []ensemble.Valid{init.Valid(lead)}, Files: []ArchiveFile{{filepath.Join(dir, "an.grib"), []string{"t", "u"}, level}}}}}
+	seen, steps := map[string][2]int{}, map[string]int{}
+	a.Progress = func(stage string, done, all int) {
+		if last, ok := seen[stage]; ok != (done > 0) || done < last[0] || ok && all != last[1] {
+			t.Errorf("%s: %d of %d after %v", stage, done, all, last)
+		}
+		seen[stage] = [2]int{done, all}
+		steps[stage]++
+	}
+	if err := a.Write(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if w := seen["write"]; w != [2]int{8, 8} || steps["write"] != 4 {
+		t.Errorf("write: %v in %d steps, want 8 of 8 fields in 4", w, steps["write"])
+	}
+	if s := seen["integrate"]; s[0] != s[1] || steps["integrate"] != s[1]+1 {
+		t.Errorf("integrate: %v in %d steps", s, steps["integrate"])
 	}
 }

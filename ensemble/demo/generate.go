@@ -38,10 +38,11 @@ type world struct {
 	planet            *planet
 	natural, forecast *model
 	grid              *ensemble.Grid
-	breeding          []state   // analysis breedingDays before each initialisation time
-	analysis          []state   // analysis at each initialisation time
-	nature            [][]state // nature run at each initialisation time and lead time
-	spread            []float64 // [npoint] local amplitude of the initial perturbations
+	breeding          []state             // analysis breedingDays before each initialisation time
+	analysis          []state             // analysis at each initialisation time
+	nature            [][]state           // nature run at each initialisation time and lead time
+	spread            []float64           // [npoint] local amplitude of the initial perturbations
+	progress          func(done, all int) // of runHistory, in cycles; nil shows nothing
 }
 
 // newWorld makes planet and both models. The amplitude of perturbations is 1 where nothing is
@@ -73,6 +74,9 @@ func newWorld(cfg Config) *world {
 // Errors: ctx.Err().
 func (w *world) runHistory(ctx context.Context) error {
 	cycles := w.cycles()
+	if w.progress != nil {
+		w.progress(0, len(cycles))
+	}
 	tr := newNatureRun(w.natural, w.cfg.Seed, w.t0)
 	states := make(chan state, 16)
 	go func() {
@@ -99,6 +103,9 @@ func (w *world) runHistory(ctx context.Context) error {
 		}
 		w.keep(cycles[n], &q, &as.q)
 		n++
+		if w.progress != nil {
+			w.progress(n, len(cycles))
+		}
 	}
 	return ctx.Err()
 }

@@ -146,7 +146,7 @@ func find(t *testing.T) *finder {
 			f.script(rules(text), name)
 		case strings.HasSuffix(name, ".cylc"):
 			f.script(workflow(text), name)
-		case name == "docs/quickstart.md" || name == "docs/data.md":
+		case name == "docs/quickstart.md" || name == "docs/data.md" || name == "docs/netcdf.md":
 			f.script(page(text), name)
 		case script.MatchString(text) || strings.HasPrefix(name, "docs/ops/ecflow/include/"):
 			f.script(text, name)

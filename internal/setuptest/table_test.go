@@ -29,7 +29,8 @@ var programs = []program{
 	{"python3", "python3", ""},
 	{"mpirun.openmpi", "openmpi-bin", ""}, {"mpirun.mpich", "mpich", ""},
 	{"cdo", "cdo", ""}, {"ncks", "nco", ""}, {"ncap2", "nco", ""}, {"ncatted", "nco", ""},
-	{"gdalinfo", "gdal-bin", ""}, {"gdallocationinfo", "gdal-bin", ""}, {"gdalmdiminfo", "gdal-bin", ""},
+	{"gdalinfo", "gdal-bin", ""}, {"gdallocationinfo", "gdal-bin", ""}, {"gdalmdiminfo", "gdal-bin", ""}, {"gdalmdimtranslate", "gdal-bin", ""},
+	{"Rscript", "r-base-core", ""},
 	{"grib_copy", "libeccodes-tools", ""}, {"grib_get", "libeccodes-tools", ""}, {"grib_get_data", "libeccodes-tools", ""}, {"grib_ls", "libeccodes-tools", ""},
 	{"grib_set", "libeccodes-tools", ""},
 	{"chromium", "chromium", ""}, {"dot", "graphviz", ""},
@@ -68,6 +69,7 @@ var others = map[string]string{
 	"python3-venv":     "build/venv and build/cylc",
 	"fonts-liberation": "pages that Chromium draws",
 	"bash-completion":  "completions in bash stand on it",
+	"r-cran-ncdf4":     "recipes of docs/netcdf.md for R",
 	"rsync":            "Cylc installs files with it",
 	"xz-utils":         "dpkg-deb compresses with it",
 }

@@ -70,12 +70,17 @@ type Options struct {
 	Static bool
 	// Naming states quantities and units in place of the file.
 	Naming ensemble.Naming
+	// Lead is that of fields that have none; nil without statement. Fields with valid times
+	// only have it if they are members, or IsForecast.
+	Lead       *ensemble.Lead
+	IsForecast bool // IsForecast reports that the file is known to have forecasts.
 }
 
 // Content is what Fields finds in a file.
 type Content struct {
-	Fields []Field
-	Unused []Unused
+	Fields   []Field
+	Unused   []Unused
+	UsedLead bool // UsedLead reports that Options.Lead was needed.
 	// Warnings lists what was decided where the file leaves a question open, and
 	// attributes that are ignored.
 	Warnings []string
@@ -129,6 +134,7 @@ func Fields(h *Header, o Options) (Content, error) {
 		number += r.slots
 		out.Fields = append(out.Fields, got...)
 	}
+	out.UsedLead = r.usedLead
 	return out, nil
 }
 
@@ -189,6 +195,7 @@ type reader struct {
 
 	warnings []string // of the current variable
 	records  []Unused // records of the current variable without a time
+	usedLead bool     // a variable needed Options.Lead
 	// statistic is the cell method over time of the current variable.
 	statistic string
 	slots     int // indices of the current variable outside of the horizontal dimensions

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
 )
 
 // timeCoords holds the time coordinates of a variable.
@@ -24,6 +26,8 @@ type timeCoords struct {
 	// start is the initialisation that the file states in a global attribute; zero if
 	// coordinates have the initialisation, or nothing has.
 	start time.Time
+	// stated is the lead that the user states, for a variable that has none; else nil.
+	stated *ensemble.Lead
 	// static reports a variable without a time.
 	static bool
 }
@@ -95,11 +99,32 @@ func (r *reader) timeCoords(v *Var, all []*auxCoord) (c timeCoords, reason strin
 			}
 		}
 	}
-	if c.valid != nil || c.init != nil && c.lead != nil {
+	r.stateLead(v, &c, all)
+	if c.valid != nil || c.init != nil && (c.lead != nil || c.stated != nil) {
 		return c, ""
 	}
 	return c, r.withoutTime(v, &c)
 }
+
+// stateLead takes the lead that is stated for a variable without one. It has either initialisations, or valid times of a
+// forecast, which is in a file of forecasts or has members.
+func (r *reader) stateLead(v *Var, c *timeCoords, all []*auxCoord) {
+	hasMembers := coordOfRole(all, roleMember) != nil || slices.ContainsFunc(v.Dims, func(d int) bool { return rolesByName[strings.ToLower(r.h.Dims[d].Name)] == roleMember })
+	switch {
+	case c.lead != nil || c.ignoredLead != nil || !c.start.IsZero() || (c.init == nil) == (c.valid == nil):
+	case c.init == nil && (!hasMembers && !r.opt.IsForecast || r.opt.Naming.Scope == ensemble.AnalysisFiles):
+	case r.opt.Lead != nil:
+		c.stated, r.usedLead = r.opt.Lead, true
+		if c.init == nil {
+			r.warn("its times %q are taken for valid times, %s after the initialisation, as stated for the file", c.valid.v.Name, *r.opt.Lead)
+		}
+	case c.init == nil && hasMembers:
+		r.warn("its times %q are taken for valid times, and it has no lead: it is read as a forecast of 0h; another one %s", c.valid.v.Name, statesLead)
+	}
+}
+
+// statesLead names the key and the flag for a lead, which is an example.
+const statesLead = "is stated by `file_leads: 24h` under `data:` of train.yaml, and by `--file-leads 24h` on the command line"
 
 // startAttribute is the global attribute in which WRF states the initialisation.
 const startAttribute = "SIMULATION_START_DATE"
@@ -110,7 +135,7 @@ func (r *reader) withoutTime(v *Var, c *timeCoords) string {
 	attribute := statesTime(v)
 	switch {
 	case c.init != nil:
-		return fmt.Sprintf("it has no time: it has the initialisation %q and neither lead nor valid time; add the lead to the file, in xarray by `ds.assign_coords(lead=numpy.timedelta64(24, \"h\"))`", c.init.v.Name)
+		return fmt.Sprintf("it has no time: it has the initialisation %q and neither lead nor valid time; its lead %s", c.init.v.Name, statesLead)
 	case c.lead != nil:
 		return fmt.Sprintf("it has no time: it has the lead %q and neither initialisation nor valid time", c.lead.v.Name)
 	case attribute != "":
@@ -371,6 +396,9 @@ func (c timeCoords) at(h *Header, place []int64, statistic bool) (init time.Time
 			interval, shift, valid = high.Sub(low), high.Sub(valid), high
 		}
 	}
+	if c.stated != nil {
+		lead = time.Duration(*c.stated)
+	}
 	if from = c.lead; from != nil && !c.months {
 		if lead, err = spanAt(from.value(h, place), c.leadUnit, from.v.Type == "float"); err != nil {
 			return fail(err)
@@ -418,7 +446,7 @@ func (c timeCoords) combine(init, valid time.Time, lead, interval time.Duration)
 		}
 		lead = between
 	case c.init != nil:
-	case c.lead != nil:
+	case c.lead != nil, c.stated != nil:
 		init = valid.Add(-lead)
 	case !c.start.IsZero():
 		init, lead = c.start, valid.Sub(c.start)

@@ -50,7 +50,7 @@ func ensembleFile(f *ensemble.Forecast, m Metadata, o Options) (*ncBuilder, erro
 	if err := b.addTimes(f.Init, f.Axes.Leads, 0); err != nil {
 		return nil, err
 	}
-	return b, b.addSeries([]string{"realization", "time"}, forecastTimes(o.Profile), len(f.Members)*len(f.Axes.Leads), f.Grid, f.Axes.Variables, f.Axes.Levels, o,
+	return b, b.addSeries([]string{"realization", "time"}, len(f.Members)*len(f.Axes.Leads), f.Grid, f.Axes.Variables, f.Axes.Levels, o,
 		func(outer, v, l int) []float32 {
 			return f.Field(outer%len(f.Axes.Leads), outer/len(f.Axes.Leads), v, l)
 		})
@@ -97,17 +97,17 @@ func analysesFile(as []*ensemble.Analysis, m Metadata, o Options) (*ncBuilder, e
 	b.addDimension("time", len(as))
 	b.addDoubles("time", []string{"time"}, times, text("standard_name", "time"), text("long_name", "valid time"),
 		text("units", timeUnits), text("calendar", "standard"), text("axis", "T"))
-	return b, b.addSeries([]string{"time"}, nil, len(as), first.Grid, first.Variables, first.Levels, o,
+	return b, b.addSeries([]string{"time"}, len(as), first.Grid, first.Variables, first.Levels, o,
 		func(outer, v, l int) []float32 { return as[outer].Field(v, l) })
 }
 
 // addSeries adds horizontal and vertical coordinates, and one variable per quantity over
-// the outer dimensions. These have n positions in total. times lists time coordinates
-// that are not a dimension. field returns the values at an outer position, in normal
-// order; lay.put converts them to the order of the file.
+// the outer dimensions. These have n positions in total; with members, the time coordinates of a
+// forecast are listed. field returns the values at an outer position, in normal order; lay.put
+// converts them to the order of the file.
 //
 // Errors: a variable that is not in ensemble.Variables; levels without a coordinate.
-func (b *ncBuilder) addSeries(outer, times []string, n int, g *ensemble.Grid, variables []string, levels []ensemble.Level, o Options,
+func (b *ncBuilder) addSeries(outer []string, n int, g *ensemble.Grid, variables []string, levels []ensemble.Level, o Options,
 	field func(outer, v, l int) []float32) error {
 	lay := newLayout(g, o.Longitude)
 	hdims, aux := b.addHorizontal(&lay)
@@ -121,6 +121,10 @@ func (b *ncBuilder) addSeries(outer, times []string, n int, g *ensemble.Grid, va
 		dims = append(dims, zdim)
 	}
 	dims = append(dims, hdims...)
+	listed := coordinates(height, aux)
+	if slices.Contains(outer, "realization") {
+		listed = forecastCoordinates(height, aux, true)
+	}
 	size := 4 * g.Size()
 	for v, name := range variables {
 		q, ok := ensemble.VariableNamed(name)
@@ -129,7 +133,7 @@ func (b *ncBuilder) addSeries(outer, times []string, n int, g *ensemble.Grid, va
 		}
 		nv := encode.Variable{Name: q.Identifier, Type: encode.Float, Dimensions: dims, Chunks: chunks(len(dims), g), Deflate: o.Deflate,
 			Attributes: append([]encode.Attribute{{Name: "_FillValue", Floats: []float32{fillValue}}},
-				dataAttributes(q.StandardName, q.LongName, q.Unit, "", coordinates(times, height, aux), mappingName(o.Profile, g))...)}
+				dataAttributes(q.StandardName, q.LongName, q.Unit, "", listed, mappingName(g))...)}
 		b.addVariable(nv, n*len(levels)*g.Size(), func(dst []byte) {
 			for k := range n {
 				for l := range levels {

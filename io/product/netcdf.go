@@ -159,7 +159,7 @@ func productFile(p *Product, o Options) (*ncBuilder, error) {
 			return nil, fmt.Errorf("%s: %w", st.name, err)
 		}
 		dims, listed := as.dimensionOf(st)
-		listed = append(slices.Clone(listed), forecastTimes(o.Profile)...)
+		hasAxis := len(dims) > 0
 		if p.Locations != nil {
 			dims = append(slices.Clone(dims), "time")
 		} else { // time is first, as CDO and GDAL want it
@@ -175,9 +175,13 @@ func productFile(p *Product, o Options) (*ncBuilder, error) {
 			dims[n-2], dims[n-1] = dims[n-1], dims[n-2]
 			chunk[n-2], chunk[n-1] = chunk[n-1], chunk[n-2]
 		}
+		names := forecastCoordinates(height, slices.Concat(aux, listed), hasAxis)
+		if p.Locations != nil { // CDO does not read stations
+			names = coordinates(height, slices.Concat(forecastTimes, aux, listed))
+		}
 		v := encode.Variable{Name: st.name, Type: encode.Float, Dimensions: dims, Chunks: chunk, Deflate: o.Deflate}
 		v.Attributes = dataAttributes(st.stat.standardName(st.variable), st.fields[0].longName(st.variable, st.stat), st.fields[0].unit(st.stat, st.variable),
-			cellMethods(st, period), coordinates(listed, height, aux), mappingName(o.Profile, p.Grid))
+			cellMethods(st, period), names, mappingName(p.Grid))
 		v.Attributes = append(v.Attributes, p.statisticAttributes(st)...)
 		if name := b.addCounts(p, st, dims, &l, o); name != "" {
 			v.Attributes = append(v.Attributes, text("ancillary_variables", name))
@@ -310,11 +314,10 @@ func dataAttributes(standardName, longName, unit, cellMethods, coordinates, mapp
 	return attrs
 }
 
-// mappingName returns the grid mapping variable of data variables. CDO 2.1 reads a
-// Gaussian grid with a grid mapping as a projection with equidistant rows, so
-// CDOProfile omits it. A projection that the input did not describe has none.
-func mappingName(profile Profile, g *ensemble.Grid) string {
-	if profile == CDOProfile && g.Kind == ensemble.RegularGaussian || g.Kind == ensemble.Projected && g.Mapping == nil {
+// mappingName returns the grid mapping variable of data variables. A projection that the
+// input did not describe has none.
+func mappingName(g *ensemble.Grid) string {
+	if g.Kind == ensemble.Projected && g.Mapping == nil {
 		return ""
 	}
 	return "crs"
@@ -342,22 +345,51 @@ func cellMethods(st *stack, period time.Duration) string {
 // or ensemble.Variables; the default is mean.
 func (f Field) periodMethod() string { return cmp.Or(f.Method, f.variable().Period, "mean") }
 
-// forecastTimes returns the time coordinates, other than the dimension, that data
-// variables list. CDO 2.1 warns about each, so CDOProfile does not list them.
-func forecastTimes(profile Profile) []string {
-	if profile == CDOProfile {
-		return nil
+// forecastTimes are the time coordinates, other than the dimension, that forecasts list.
+var forecastTimes = []string{"forecast_reference_time", "forecast_period"}
+
+// cdoCoordinates is how many names of the attribute coordinates CDO reads, 2.1 and later. It warns of each that is not time,
+// vertical, latitude or longitude, thus of all in forecastTimes.
+const cdoCoordinates = 5
+
+// forecastCoordinates returns the attribute coordinates of a forecast: first those that CDO knows, the last one as often as it
+// reads names, then the others. CDO thus opens the file without a warning, and readers that need the lead, such as iris, find
+// it listed. vertical is a scalar, which may be missing. Variables with an axis of quantiles, thresholds or members, which CDO
+// takes for the vertical one, name it among the others.
+//
+// Source: CF section 5, which permits coordinate variables of dimensions in the list.
+func forecastCoordinates(vertical string, others []string, hasAxis bool) string {
+	list := []string{"time"}
+	if vertical != "" && hasAxis {
+		others = append([]string{vertical}, others...)
+	} else if vertical != "" {
+		list = append(list, vertical)
 	}
-	return []string{"forecast_reference_time", "forecast_period"}
+	list = append(list, "latitude")
+	for len(list) < cdoCoordinates {
+		list = append(list, "longitude")
+	}
+	return joined(list, forecastTimes, others)
 }
 
-// coordinates returns the attribute coordinates: those that are not dimensions.
-func coordinates(times []string, height string, aux []string) string {
-	list := slices.Clone(times)
-	if height != "" {
-		list = append(list, height)
+// coordinates returns the attribute coordinates of what is not a forecast. Latitude and longitude are named even if they are
+// dimensions: CDO 2.1 would treat a Gaussian grid with a grid mapping as a projection with equidistant rows.
+func coordinates(vertical string, others []string) string {
+	list := []string{"latitude", "longitude"}
+	if vertical != "" {
+		list = append([]string{vertical}, list...)
 	}
-	return strings.Join(append(list, aux...), " ")
+	return joined(list, others)
+}
+
+// joined writes names, those of later lists once.
+func joined(list []string, later ...[]string) string {
+	for _, name := range slices.Concat(later...) {
+		if !slices.Contains(list, name) {
+			list = append(list, name)
+		}
+	}
+	return strings.Join(list, " ")
 }
 
 // commonPeriod returns the interval of the fields of a file. All that are not 0 must be

@@ -79,10 +79,15 @@ func checkInOtherReaders(t *testing.T, v ensemble.Variable, kind product.Kind) {
 		}
 	}
 	cdo := tool(t, "cdo")
-	for path, want := range map[string]struct {
+	type units struct {
 		unit  string
 		scale float64
-	}{grib: {native, scale}, cdf: {v.Unit, 1}} {
+	}
+	opened := map[string]units{grib: {native, scale}, cdf: {v.Unit, 1}}
+	if kind != product.Member { // CDO has no dimension of members beside one of levels
+		opened[plain] = units{v.Unit, 1}
+	}
+	for path, want := range opened {
 		reader := "CDO on " + filepath.Base(path)
 		unit := strings.ReplaceAll(strings.Trim(strings.TrimSpace(run(t, cdo, "-s", "showunit", path)), "[]"), "**", "")
 		same(reader, "unit", strings.NewReplacer("gpm", "m", "(0 - 1)", "1").Replace(unit), want.unit)

@@ -100,14 +100,14 @@ const (
 	From180        Longitudes = "180_180"
 )
 
-// Profile is a group of readers that open a NetCDF file without warnings. No file
-// satisfies both.
+// Profile is the form of quantiles, probabilities and members in NetCDF files. CDO and
+// GDAL have no dimension for them beside levels.
 type Profile string
 
 // The profiles.
 const (
-	XarrayProfile Profile = "" // strict CF: scalar coordinates are listed
-	CDOProfile    Profile = "cdo"
+	XarrayProfile Profile = ""    // dimensions
+	CDOProfile    Profile = "cdo" // a variable each
 )
 
 // Scan states whether a GRIB file keeps the scanning mode of the input.

@@ -104,7 +104,7 @@ func scoreFile(s *ScoreFields, o Options) (*ncBuilder, error) {
 			dims = append(dims, zdim)
 		}
 		dims = append(dims, hdims...)
-		b.addScore(name, fields, scorePlaces{leads, levels, dims, coordinates(nil, height, aux), &lay}, o)
+		b.addScore(name, fields, scorePlaces{leads, levels, dims, coordinates(height, aux), &lay}, o)
 	}
 	return b, nil
 }
@@ -134,7 +134,7 @@ func (b *ncBuilder) addScore(name string, fields []ScoreField, at scorePlaces, o
 	if f.Integers {
 		standard = "number_of_observations"
 	}
-	v.Attributes = append([]encode.Attribute{fill}, dataAttributes(standard, f.LongName, f.Unit, method, at.coordinates, mappingName(CDOProfile, g))...)
+	v.Attributes = append([]encode.Attribute{fill}, dataAttributes(standard, f.LongName, f.Unit, method, at.coordinates, mappingName(g))...)
 	if f.Flags != nil {
 		values := make([]int32, len(f.Flags))
 		meanings := ""

@@ -2,6 +2,7 @@ package product_test
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -287,6 +288,38 @@ func TestStatisticsInCDO(t *testing.T) {
 				if got, err := strconv.ParseFloat(strings.TrimSpace(out), 64); err != nil || math.Abs(got-want) > 1e-3 {
 					t.Errorf("%s: %s is %q at 90 E 45 N, want %g", order.name, name, out, want)
 				}
+			}
+		}
+	}
+}
+
+// CDO opens XarrayProfile without a warning too, and takes quantiles, thresholds and members of one level for levels. iris and
+// others find the lead, because variables list it.
+func TestStatisticsOfOneLevelInCDO(t *testing.T) {
+	for name, part := range map[string]struct {
+		kind  product.Kind
+		level string
+		want  float64
+	}{
+		"t2m_quantile":                       {product.Quantile, "0.5", 271},
+		"t2m":                                {product.Member, "2", 262},
+		"probability_of_t2m_below_threshold": {product.Probability, "273.15", 0},
+	} {
+		p := calibrated(globe(orders[0].src)).Select(func(f product.Field) bool {
+			return f.Variable == "2t" && f.Kind == part.kind && (f.Kind != product.Probability || f.Event == freezing)
+		})
+		path := writeNetCDF(t, p, product.Options{})
+		if part.kind != product.Probability {
+			cdoMarks(t, name, path, name, part.level, part.want, 1e-3)
+		} else if out := run(t, tool(t, "cdo"), "-s", "output", "-remapnn,lon=90/lat=45", "-sellevel,"+part.level, "-selname,"+name, path); strings.TrimSpace(out) != "0.9" {
+			t.Errorf("%s at 90 E 45 N is %s, want 0.9", name, out)
+		}
+		var s stored
+		ask(t, "storage", path, &s)
+		listed := strings.Fields(fmt.Sprint(s.Vars[name].Attrs["coordinates"]))
+		for _, c := range []string{"forecast_period", "forecast_reference_time", "height_2m"} {
+			if !slices.Contains(listed, c) {
+				t.Errorf("%s does not list %s: %q", name, c, listed)
 			}
 		}
 	}

@@ -329,7 +329,7 @@ func openForCheck(ctx context.Context, files []string, o fio.Options) (*inputChe
 		if err := in.Faults(); err != nil {
 			return nil, err
 		}
-		return nil, noUsableField(files, cat, "`ensemble inspect FILE` lists the content of a file")
+		return nil, input.UnusableError(files, cat, "`ensemble inspect FILE` lists the content of a file")
 	}
 	c := &inputCheck{in: in, tally: input.NewValueStats(input.FileOrder(cat.Entries))}
 	for _, e := range in.Damage() {
@@ -340,19 +340,6 @@ func openForCheck(ctx context.Context, files []string, o fio.Options) (*inputChe
 	}
 	c.unused()
 	return c, nil
-}
-
-// noUsableField returns the error for files without a usable field, with the first reason.
-func noUsableField(files []string, cat *ensemble.Catalogue, fix string) error {
-	e := &exit.Error{Code: exit.BadData, What: "no field of the input is usable", At: input.FileList(files), Fix: fix}
-	e.Why = "it contains no data"
-	if len(cat.Unused) > 0 {
-		e.At, e.Why = cat.Unused[0].File, cat.Unused[0].Reason
-		if cat.Unused[0].Name != "" {
-			e.At += ", variable " + cat.Unused[0].Name
-		}
-	}
-	return e
 }
 
 // damage adds a fault for a file or message that cannot be read.

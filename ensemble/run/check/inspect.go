@@ -66,7 +66,7 @@ func Inspect(ctx context.Context, o InspectOptions) (*Inspection, error) {
 	cat := in.Catalogue()
 	warnings := slices.Concat(cat.Warnings, input.UnitWarnings(cat.Entries))
 	if err == nil && len(cat.Entries) == 0 {
-		err = noUsableField(files, cat, "the list of unused fields has the reasons: correct the file, or give another one")
+		err = input.UnusableError(files, cat, "the list of unused fields has the reasons: correct the file, or give another one")
 	}
 	return &Inspection{Data: inspectData(cat, rows, unrelated), Warnings: warnings, sections: inspectSections(in, rows, unrelated, warnings, o.Stats)}, err
 }

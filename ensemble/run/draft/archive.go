@@ -63,6 +63,7 @@ type archive struct {
 	directions          map[string]bool         // variables that are directions
 	fileNames           map[quantity]string     // a name of each analysis in the files
 	guessed             ensemble.Naming         // quantities that only names of variables state, in a form of no convention
+	unused              []ensemble.Unused
 	warnings            []string
 }
 
@@ -101,6 +102,7 @@ func readArchive(ctx context.Context, o Options) (*archive, error) {
 		return nil, err
 	}
 	cat := in.Catalogue()
+	a.unused = cat.Unused
 	a.warnings = slices.Concat(cat.Warnings, input.UnitWarnings(cat.Entries))
 	kinds := map[bool][]ensemble.Entry{}
 	for _, e := range cat.Entries {

@@ -99,6 +99,9 @@ func noEnsemble(a *archive) error {
 	if len(a.members) > 0 {
 		why = "no variable has two members"
 	}
+	if len(a.unused) > 0 {
+		why += fmt.Sprintf("; %s, variable %s is not used: %s", a.unused[0].File, a.unused[0].Name, a.unused[0].Reason)
+	}
 	return &exit.Error{Code: exit.BadData, What: "no ensemble forecast in the files", At: "init", Why: why,
 		Fix: "give forecasts of all members; if the member number is in the file name only, add --filename-pattern '([0-9]+)'; `ensemble inspect FILE` lists what was found"}
 }

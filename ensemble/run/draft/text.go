@@ -137,10 +137,10 @@ func (p *plan) item(q quantity) string {
 	return text + "}"
 }
 
-// writeNaming writes the names and units that were stated or guessed.
+// writeNaming writes the names and units that were stated or guessed, and leads that were stated.
 func (p *plan) writeNaming(w *writer, o Options) {
 	stated := o.Input.Naming.Over(p.guessed)
-	n := config.Naming{Names: config.FileNames{Of: stated.Names}, Units: config.FileUnits{Of: stated.Units}}
+	n := config.Naming{Names: config.FileNames{Of: stated.Names}, Units: config.FileUnits{Of: stated.Units}, Leads: config.FileLeads{Of: stated.Leads}}
 	if len(stated.Names) > 0 {
 		comment := ""
 		if len(p.guessed.Names) > 0 {
@@ -150,6 +150,9 @@ func (p *plan) writeNaming(w *writer, o Options) {
 	}
 	if len(stated.Units) > 0 {
 		w.line("  units: "+n.Units.String(), "")
+	}
+	if len(stated.Leads) > 0 {
+		w.line("  file_leads: "+n.Leads.String(), "of forecast files that state none")
 	}
 }
 

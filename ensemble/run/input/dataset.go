@@ -406,6 +406,31 @@ func FileList(files []string) string {
 	return strings.Join(files, ", ")
 }
 
+// UnusableError returns the error for files without a usable field, with the first reason.
+func UnusableError(files []string, cat *ensemble.Catalogue, fix string) error {
+	e := &exit.Error{Code: exit.BadData, What: "no field of the input is usable", At: FileList(files), Fix: fix}
+	e.Why = "it contains no data"
+	if len(cat.Unused) > 0 {
+		e.At, e.Why = cat.Unused[0].File, cat.Unused[0].Reason
+		if cat.Unused[0].Name != "" {
+			e.At += ", variable " + cat.Unused[0].Name
+		}
+	}
+	return e
+}
+
+// CheckUsable refuses files of which no field can be used, with the first reason. Without it, commands would look for
+// members and variables in nothing.
+//
+// Errors: exit 65.
+func CheckUsable(in *fio.Input, files []string) error {
+	cat := in.Catalogue()
+	if n := len(cat.Unused); n == 0 || n < cat.Messages || len(cat.Entries) > 0 {
+		return nil
+	}
+	return UnusableError(files, cat, "`ensemble inspect FILE` lists the content of a file")
+}
+
 // CommonGrid returns the grid of all entries. fix is the remedy if they have several.
 //
 // Errors: exit 65.

@@ -17,7 +17,7 @@ import (
 )
 
 // CheckNaming checks that each name for which variable or unit are stated is one of a variable of the inputs, which are
-// all that the statements concern. under is the section of the keys with its dot, "--" for flags.
+// all that the statements concern, and that a file needs each lead that is stated. under is the section of the keys with its dot, "--" for flags.
 //
 // Errors: exit 64 for the first name of no variable, with the nearest one, and the others in More.
 func CheckNaming(n ensemble.Naming, under string, inputs ...*fio.Input) error {
@@ -58,12 +58,35 @@ func CheckNaming(n ensemble.Naming, under string, inputs ...*fio.Input) error {
 	}
 	check("names", slices.Sorted(maps.Keys(n.Names)))
 	check("units", slices.Sorted(maps.Keys(n.Units)))
+	for _, pattern := range slices.Sorted(maps.Keys(n.Leads)) {
+		if !slices.ContainsFunc(inputs, func(in *fio.Input) bool { return in.UsesLead(pattern) }) {
+			faults = append(faults, unusedLead(n, under, pattern))
+		}
+	}
 	if len(faults) == 0 {
 		return nil
 	}
 	first := *faults[0]
 	first.More = faults[1:]
 	return &first
+}
+
+// unusedLead is the fault of a lead that no file needs.
+func unusedLead(n ensemble.Naming, under, pattern string) *exit.Error {
+	key, what := "file_leads", "a file of that name"
+	if under == "--" {
+		key = "file-leads"
+	}
+	if pattern == "*" {
+		what = "a file"
+	}
+	fix := "remove it: the leads of the files are read"
+	rest := n.Over(ensemble.Naming{})
+	if delete(rest.Leads, pattern); len(rest.Leads) > 0 && under != "--" {
+		fix = "write `file_leads: " + config.FileLeads{Of: rest.Leads}.String() + "`, or correct the pattern"
+	}
+	return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%s%s states the lead %s for %s, which no file needs", under, key, n.Leads[pattern], config.Quote(pattern)), At: under + key,
+		Why: what + " without leads and with initialisations, or with members and valid times, was not found", Fix: fix}
 }
 
 // renamed formats the statements of a key with another name in place of one.

@@ -26,7 +26,8 @@ type LocalTraining struct {
 	StepS         float64 `json:"step_s"`                 // seconds per step
 	StepMemory    int64   `json:"step_memory_bytes"`      // of a step
 	SampleMemory  int64   `json:"sample_memory_bytes"`    // of all samples; 0: read from a store, or unknown
-	Memory        int64   `json:"memory_bytes"`           // of the process
+	ScoreMemory   int64   `json:"score_memory_bytes"`     // of the scores of the test dates; 0: unknown
+	Memory        int64   `json:"memory_bytes"`           // largest of the process, without its decoding children
 	MachineMemory int64   `json:"machine_memory_bytes"`   // 0: unknown
 	Fits          bool    `json:"fits"`                   // Memory is within MachineMemory
 	Networks      int     `json:"networks,omitempty"`     // networks to train, one after the other
@@ -36,8 +37,22 @@ type LocalTraining struct {
 	ValidationS   float64 `json:"validation_s,omitempty"` // seconds of validation after each epoch
 }
 
-// processBytes is the memory of a process besides samples and step.
-const processBytes = 80 << 20
+// Memory of a process beside samples, step and scores: program and libraries, and what Go uses for indexes, baselines and
+// the compiled network.
+const (
+	programBytes = 67 << 20
+	indexBytes   = 20 << 20
+)
+
+// scoreValues and scoreBytes are what the scores of a training keep: numbers of four bytes for each point, target and test
+// date, and the rest. Measured with the default baselines.
+const (
+	scoreValues = 48
+	scoreBytes  = 18 << 20
+)
+
+// collected is the factor from the memory that is in use to that which Go holds before it collects garbage (GOGC 100).
+const collected = 2
 
 // forwardShare is the share of a step's time that a prediction with loss takes.
 const forwardShare = 1. / 3
@@ -62,6 +77,11 @@ func (c *planning) measureLocal(ctx context.Context, n search.Network) (*LocalTr
 			return nil, err
 		}
 		l.SampleMemory, l.Samples, l.Networks = bytes, len(split.Train), len(trainings)
+		targets := 0
+		for _, t := range config.Data.Targets {
+			targets += len(t.Levels) * len(config.Data.TargetLeads)
+		}
+		l.ScoreMemory = scoreBytes + scoreValues*4*int64(len(split.Test)*targets*c.grid.Size())
 		for _, t := range trainings {
 			count := len(split.Train)
 			if t.Samples != nil {
@@ -73,9 +93,15 @@ func (c *planning) measureLocal(ctx context.Context, n search.Network) (*LocalTr
 			l.ValidationS += float64(t.Config.Epochs*len(split.Validation)) * l.StepS / float64(base.BatchSize) * forwardShare
 		}
 	}
-	l.Memory = l.StepMemory + l.SampleMemory + processBytes
+	l.Memory = l.memory()
 	l.Fits = l.MachineMemory == 0 || l.Memory <= l.MachineMemory
 	return l, nil
+}
+
+// memory is the largest memory of the process. The scores are computed after the training, when the memory of its steps is
+// garbage.
+func (l *LocalTraining) memory() int64 {
+	return programBytes + collected*(indexBytes+l.SampleMemory+max(l.StepMemory, l.ScoreMemory))
 }
 
 // measureMachine measures this machine and the rates of its kernels.
@@ -115,9 +141,12 @@ func (l *LocalTraining) section() answer.Section {
 	} else {
 		row("time", "at least %s a step, %s for 1000 steps", about(l.StepS), about(1000*l.StepS))
 	}
-	memory := fmt.Sprintf("at least %.0f MiB: a step %.0f", mib(l.Memory), mib(l.StepMemory))
+	memory := fmt.Sprintf("about %.0f MiB: a step %.0f", mib(l.Memory), mib(l.StepMemory))
 	if l.SampleMemory > 0 {
 		memory += fmt.Sprintf(", the samples %.0f", mib(l.SampleMemory))
+	}
+	if l.ScoreMemory > 0 {
+		memory += fmt.Sprintf(", scores %.0f, garbage", mib(l.ScoreMemory))
 	}
 	if l.MachineMemory > 0 {
 		memory += fmt.Sprintf("; the machine has %.0f", mib(l.MachineMemory))

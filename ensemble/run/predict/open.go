@@ -90,7 +90,11 @@ func (p *prediction) openFiles(ctx context.Context, f inputFiles) (*openInput, e
 		Members: input.LayoutOf(p.policy.Members.MemberLayout), Cache: string(p.options.Policy.IndexCache), Naming: p.naming()}); err != nil {
 		return nil, err
 	}
-	if err := input.CheckNaming(p.options.Policy.Stated(), "", in.input); err != nil {
+	err = input.CheckNaming(p.options.Policy.Stated(), "", in.input)
+	if err == nil && !skip {
+		err = input.CheckUsable(in.input, f.files)
+	}
+	if err != nil {
 		in.input.Close()
 		return nil, err
 	}

@@ -120,9 +120,16 @@ func Synthesize(ctx context.Context, o SynthesizeOptions) (*SynthesizeResult, er
 		}
 		a.Months = append(a.Months, d)
 	}
-	task := o.Progress.Start("synthesize", int64(len(a.Days)+len(a.Months)))
-	defer task.Done()
-	a.Progress = func(done, _ int) { task.Set(int64(done), "") }
+	var task *progress.Task
+	defer func() { task.Done() }()
+	a.Progress = func(stage string, done, all int) {
+		if done == 0 { // the stage begins, without writers
+			task.Done()
+			task = o.Progress.Start(stage, int64(all))
+			return
+		}
+		task.Set(int64(done), "")
+	}
 	if err := a.Write(ctx); err != nil {
 		return nil, err
 	}

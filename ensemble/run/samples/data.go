@@ -74,8 +74,15 @@ func (d *Data) Close() error {
 // Errors: exit 64 for a split that leaks or is empty, and for a mesh that does not fit; 65 and 66 for files;
 // 71.
 func ReadData(ctx context.Context, c *config.TrainConfig, forecastFiles, analysisFiles []string, ranks *team.Team) (*Data, error) {
+	return ReadCheckedData(ctx, c, forecastFiles, analysisFiles, ranks, func(ensemble.Split) error { return nil })
+}
+
+// ReadCheckedData is [ReadData] with a check whether the split suffices, before any field is read.
+//
+// Errors: as ReadData; those of suffices.
+func ReadCheckedData(ctx context.Context, c *config.TrainConfig, forecastFiles, analysisFiles []string, ranks *team.Team, suffices func(ensemble.Split) error) (*Data, error) {
 	if c.Data.Store != "" {
-		return openStore(ctx, c, ranks)
+		return openStore(ctx, c, ranks, suffices)
 	}
 	d := &Data{Axes: setup.ReadAxes(c), Ranks: ranks}
 	in, err := fio.Open(ctx, forecastFiles, input.ReaderOptions(c, true))
@@ -83,6 +90,9 @@ func ReadData(ctx context.Context, c *config.TrainConfig, forecastFiles, analysi
 		return nil, err
 	}
 	defer in.Close()
+	if err := input.CheckUsable(in, forecastFiles); err != nil {
+		return nil, err
+	}
 	if len(analysisFiles) == 0 {
 		if err := input.CheckNamingOf(ctx, c, in); err != nil {
 			return nil, err
@@ -107,19 +117,21 @@ func ReadData(ctx context.Context, c *config.TrainConfig, forecastFiles, analysi
 	if err := selected.CheckDuplicates(ctx, selected.Inits); err != nil {
 		return nil, err
 	}
+	if d.Split, err = setup.ApplySplit(c.Data.Split, selected.Inits); err != nil {
+		return nil, err
+	}
+	leaks, err := d.Split.CheckLeaks(d.Axes.Leads, c.Data.TargetLeads)
+	if err != nil {
+		return nil, err
+	}
+	if err := suffices(d.Split); err != nil {
+		return nil, err
+	}
 	forecasts, found, err := selected.Read(ctx, selected.Inits, ranks)
 	if err != nil {
 		return nil, err
 	}
-	d.Warnings = slices.Concat(d.Warnings, selected.Warnings, found)
-	if d.Split, err = setup.ApplySplit(c.Data.Split, selected.Inits); err != nil {
-		return nil, err
-	}
-	var warnings []string
-	if warnings, err = d.Split.CheckLeaks(d.Axes.Leads, c.Data.TargetLeads); err != nil {
-		return nil, err
-	}
-	d.Warnings = append(d.Warnings, warnings...)
+	d.Warnings = slices.Concat(d.Warnings, selected.Warnings, found, leaks)
 	var held []*store.Sample
 	for _, init := range SplitInits(d.Split) {
 		held = append(held, &store.Sample{Forecast: forecasts[slices.Index(selected.Inits, init)]})
@@ -155,6 +167,9 @@ func ReadSplit(ctx context.Context, c *config.TrainConfig) (ensemble.Split, erro
 		return ensemble.Split{}, err
 	}
 	defer in.Close()
+	if err := input.CheckUsable(in, files); err != nil {
+		return ensemble.Split{}, err
+	}
 	m := c.Data.Members
 	_, all, err := input.ChooseMembers(in.Catalogue().Members(), m.Use.List, m.Use.Count, m.Full, m.Control)
 	if err != nil {
@@ -181,6 +196,9 @@ func (d *Data) readAnalyses(ctx context.Context, c *config.TrainConfig, forecast
 		return nil, err
 	}
 	defer in.Close()
+	if err := input.CheckUsable(in, files); err != nil {
+		return nil, err
+	}
 	if err := input.CheckNamingOf(ctx, c, forecasts, in); err != nil {
 		return nil, err
 	}

@@ -2,8 +2,10 @@ package samples_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -96,5 +98,45 @@ func TestGapsOfAnalyses(t *testing.T) {
 		if _, err := samples.ReadData(context.Background(), c, forecasts, write("empty.nc", empty), nil); exit.CodeOf(err) != exit.BadData {
 			t.Errorf("no validation or no value at all: %v, want exit code 65", err)
 		}
+	}
+}
+
+// The split is checked before fields are read: files that the check removes cannot be read after it.
+func TestSplitIsCheckedBeforeReading(t *testing.T) {
+	f := demotest.Files(t)
+	c := demotest.Config(t, f)
+	var copies []string
+	for _, path := range f.GRIB2 {
+		content, err := os.ReadFile(path)
+		runtest.Must(t, err)
+		copies = append(copies, filepath.Join(t.TempDir(), filepath.Base(path)))
+		runtest.Must(t, os.WriteFile(copies[len(copies)-1], content, 0o644))
+	}
+	read := func(suffices func(ensemble.Split) error) error {
+		d, err := samples.ReadCheckedData(context.Background(), c, copies, f.Analyses, nil, suffices)
+		if err == nil {
+			err = d.Close()
+		}
+		return err
+	}
+	enough := func(split ensemble.Split) error {
+		if len(split.Train) == 0 {
+			t.Error("no split")
+		}
+		return nil
+	}
+	runtest.Must(t, read(enough))
+	few := errors.New("few")
+	if err := read(func(ensemble.Split) error { return few }); !errors.Is(err, few) {
+		t.Errorf("%v, want the error of the check", err)
+	}
+	err := read(func(split ensemble.Split) error {
+		for _, path := range copies {
+			runtest.Must(t, os.Remove(path))
+		}
+		return enough(split)
+	})
+	if exit.CodeOf(err) == exit.OK {
+		t.Error("fields were read before the check")
 	}
 }

@@ -102,6 +102,9 @@ func Prepare(ctx context.Context, o PrepareOptions) (*PrepareResult, error) {
 		return nil, err
 	}
 	defer in.Close()
+	if err := input.CheckUsable(in, forecastFiles); err != nil {
+		return nil, err
+	}
 	if len(analysisFiles) == 0 {
 		if err := input.CheckNamingOf(ctx, c, in); err != nil {
 			return nil, err
@@ -234,7 +237,7 @@ func planAnalyses(ctx context.Context, c *config.TrainConfig, in *fio.Input, p *
 
 // openStore is ReadData from the store of a configuration. Samples are read when they are needed, and their
 // values are checked in the first pass.
-func openStore(ctx context.Context, c *config.TrainConfig, ranks *team.Team) (*Data, error) {
+func openStore(ctx context.Context, c *config.TrainConfig, ranks *team.Team, suffices func(ensemble.Split) error) (*Data, error) {
 	s, err := store.Open(ctx, string(c.Data.Store), store.OpenOptions{Direct: c.Data.DirectIO})
 	if err != nil {
 		return nil, err
@@ -244,7 +247,7 @@ func openStore(ctx context.Context, c *config.TrainConfig, ranks *team.Team) (*D
 		return nil, errors.Join(err, s.Close())
 	}
 	if have, want := formatNaming(s.Naming), formatNaming(c.Data.Stated()); have != want {
-		return nil, errors.Join(&exit.Error{Code: exit.Usage, What: "the sample store was prepared with other names or units", At: s.Dir(), Why: "its inputs were read with " + have + "; data.names and data.units state " + want,
+		return nil, errors.Join(&exit.Error{Code: exit.Usage, What: "the sample store was prepared with other names, units or leads", At: s.Dir(), Why: "its inputs were read with " + have + "; data.names, data.units and data.file_leads state " + want,
 			Fix: "prepare a store with this configuration, or restore the keys"}, s.Close())
 	}
 	d := &Data{Axes: axes, Ranks: ranks, Grid: s.Grid, Provenance: Provenance{Origins: s.Origins}, Warnings: s.Warnings, Store: s}
@@ -256,18 +259,18 @@ func openStore(ctx context.Context, c *config.TrainConfig, ranks *team.Team) (*D
 			d.Units[name] = unit
 		}
 	}
-	if err := d.fromStore(c); err != nil {
+	if err := d.fromStore(c, suffices); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
 	return d, nil
 }
 
-// formatNaming describes the names and units that were stated.
+// formatNaming describes the names, units and leads that were stated.
 func formatNaming(n ensemble.Naming) string {
 	if n.IsZero() {
 		return "none"
 	}
-	return fmt.Sprint(n.Names, n.Units)
+	return fmt.Sprint(n.Names, n.Units, n.Leads)
 }
 
 // storedStatistics returns the statistics over time of a store, which must be those that the configuration selects.
@@ -296,7 +299,7 @@ func storedStatistics(c *config.TrainConfig, s *store.Store) ([]ensemble.Variabl
 }
 
 // fromStore selects the samples of a store.
-func (d *Data) fromStore(c *config.TrainConfig) error {
+func (d *Data) fromStore(c *config.TrainConfig, suffices func(ensemble.Split) error) error {
 	if c.Data.Grid.IsNamed() {
 		if g, err := ensemble.NamedGrid(c.Data.Grid.To); err != nil || !g.SameAs(d.Grid, input.GridTolerance) {
 			return &exit.Error{Code: exit.Usage, What: "the grid of the sample store differs from data.grid.to", At: d.Store.Dir(), Why: d.Grid.String() + ", not " + c.Data.Grid.To,
@@ -319,6 +322,9 @@ func (d *Data) fromStore(c *config.TrainConfig) error {
 		return err
 	}
 	d.Warnings = append(d.Warnings, leaks...)
+	if err := suffices(d.Split); err != nil {
+		return err
+	}
 	own := d.Ranks.Shard()
 	sel := store.Selection{Variables: d.Axes.Variables, Levels: own.LocalAxes(d.Axes).Levels, Leads: d.Axes.Leads, Members: d.All, Window: own.Window(),
 		AnalysisVariables: []string{}, AnalysisLeads: []ensemble.Lead{}}

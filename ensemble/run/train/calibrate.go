@@ -8,7 +8,6 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/ensemble/model/task"
-	"github.com/ensemble-weather/ensemble/ensemble/run/samples"
 	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -21,7 +20,7 @@ import (
 //
 // Errors: exit 64 without validation samples, for an invalid event, and for a variable without a
 // distribution.
-func checkCalibration(d *samples.Data, c *config.TrainConfig) error {
+func checkCalibration(split ensemble.Split, c *config.TrainConfig) error {
 	what, path := "probabilities", "calibrate.probabilities"
 	if c.Calibrate.Probabilities == config.NoCalibration {
 		what, path = "a distribution", "calibrate.distribution"
@@ -29,7 +28,7 @@ func checkCalibration(d *samples.Data, c *config.TrainConfig) error {
 			return nil
 		}
 	}
-	if len(d.Validation.Inits) == 0 {
+	if len(split.Validation) == 0 {
 		return &exit.Error{Code: exit.Usage, What: what + " cannot be calibrated without validation samples", At: path,
 			Why: "on training samples the network's errors are smaller than in predictions, so a calibration fitted on them is biased", Fix: "set data.split.validation or data.split.fractions.validation"}
 	}

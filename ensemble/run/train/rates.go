@@ -48,20 +48,29 @@ func ReadSchedules(ctx context.Context, c *config.TrainConfig) (*Schedules, erro
 	return schedules(c, split)
 }
 
-// schedules is ReadSchedules with a known split.
-func schedules(c *config.TrainConfig, split ensemble.Split) (*Schedules, error) {
+// scheduled returns what a schedule depends on, and warnings about it. Nothing is read.
+//
+// Errors: exit 64.
+func scheduled(c *config.TrainConfig, split ensemble.Split) (j *job, warnings []string, err error) {
 	base := setup.ResolveTraining(c.Train.Train, nil)
 	trainings, _, err := setup.NetworkTrainings(setup.SpecOf(c), base, split.Train, setup.LastTarget(c))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	j := &job{base: base, trainings: trainings, data: &samples.Data{Split: split}}
+	j = &job{base: base, trainings: trainings, data: &samples.Data{Split: split}}
 	j.data.Train.Inits, j.data.Validation.Inits = split.Train, split.Validation
-	out := &Schedules{}
-	if out.Warnings, err = j.checkSchedules(); err != nil {
+	warnings, err = j.checkSchedules()
+	return j, warnings, err
+}
+
+// schedules is ReadSchedules with a known split.
+func schedules(c *config.TrainConfig, split ensemble.Split) (*Schedules, error) {
+	j, warnings, err := scheduled(c, split)
+	if err != nil {
 		return nil, err
 	}
-	for i, n := range trainings {
+	out := &Schedules{Warnings: warnings}
+	for i, n := range j.trainings {
 		s := j.networkSchedule(n)
 		if last := len(out.Networks) - 1; last >= 0 && sameSchedule(out.Networks[last], s) {
 			out.Networks[last].Networks = append(out.Networks[last].Networks, n.Name(i))

@@ -202,3 +202,19 @@ func TestFinishedRunWithMoreEpochs(t *testing.T) {
 		t.Errorf("%s: %v", set, err)
 	}
 }
+
+// What a training refuses because of its split is refused before the analyses, which are wrong here, are read.
+func TestSplitIsRefusedBeforeReading(t *testing.T) {
+	f := demotest.Files(t)
+	for _, c := range []struct{ set, want string }{
+		{"train.warmup=1000000", "the warm-up of 1000000 steps"},
+		{"model.method=three_stage train.loss.spread=0 model.bias.folds=50", "folds"},
+		{"train.epochs=1", ""},
+	} {
+		set := append(strings.Fields(c.set), "data.analyses=["+f.GRIB2[0]+"]")
+		_, err := Run(context.Background(), Options{Config: demotest.Config(t, f, set...), RunDir: filepath.Join(t.TempDir(), "run"), Version: "test"})
+		if refused := exit.CodeOf(err) == exit.Usage; err == nil || refused != (c.want != "") || !strings.Contains(fmt.Sprint(err), c.want) {
+			t.Errorf("%s: %v, want %q", c.set, err, c.want)
+		}
+	}
+}

@@ -3,22 +3,25 @@ package train
 import (
 	"context"
 
+	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/run/samples"
 	"github.com/ensemble-weather/ensemble/internal/progress"
 )
 
-// readData reads the samples of a run and checks that they suffice for the configuration.
+// readData reads the samples of a run. That they suffice for the configuration is checked before, from the indexes of the files.
 //
 // Errors: exit 64, 65 and 66; all ranks return the same error.
 func readData(ctx context.Context, c *config.TrainConfig, run *trainingRun) (*samples.Data, error) {
 	task := progress.Start(ctx, "read samples", 0)
 	defer task.Done()
-	d, err := samples.ReadData(ctx, c, run.files.forecasts, run.files.analyses, run.ranks)
+	d, err := samples.ReadCheckedData(ctx, c, run.files.forecasts, run.files.analyses, run.ranks, func(split ensemble.Split) error {
+		if _, _, err := scheduled(c, split); err != nil {
+			return err
+		}
+		return checkCalibration(split, c)
+	})
 	if err = run.ranks.AgreeOnError(err); err == nil {
-		err = run.ranks.AgreeOnError(checkCalibration(d, c))
-	}
-	if err == nil {
 		err = d.ConnectPeers(c)
 	}
 	if err != nil {

@@ -267,6 +267,9 @@ func (v *Verification) Open(ctx context.Context) (err error) {
 		if v.members, err = fio.Open(ctx, v.Options.Members, fio.Options{Pool: v.pool, Sparse: v.Options.Sparse, Members: input.LayoutOf(v.Options.Layout), Naming: v.naming(ensemble.ForecastFiles)}); err != nil {
 			return err
 		}
+		if err := input.CheckUsable(v.members, v.Options.Members); err != nil {
+			return err
+		}
 		if err := input.CheckNaming(v.Options.Naming, "--", v.analyses, v.members); err != nil {
 			return err
 		}
