@@ -77,7 +77,7 @@ func FitEMOS(s *Set, o EMOSOptions) (*EMOS, error) {
 	if o.Family == "" {
 		o.Family = Normal
 	}
-	l, err := leastSquares(s.Mean, s.Obs, s.caseWeight)
+	l, err := s.leastSquares("regression line", s.Mean, s.Obs, s.Std)
 	if err != nil {
 		return nil, fmt.Errorf("emos: %w", err)
 	}
@@ -177,7 +177,7 @@ func meanCRPS(s *Set, grad []float64, do func(g []float64, mean, std, y float64)
 	}
 	const chunk = 8192
 	parts := make([]sums, (len(s.Obs)+chunk-1)/chunk)
-	parallel(len(s.Obs), chunk, func(k, lo, hi int) {
+	s.each(pass{"scores of all points", len(s.Obs), chunk, 3}, func(k, lo, hi int) {
 		var t sums
 		var g [terms]float64
 		p := lo%n - 1 // point of the previous case; a division per case would cost as much as the score
@@ -211,14 +211,6 @@ func meanCRPS(s *Set, grad []float64, do func(g []float64, mean, std, y float64)
 		grad[j] = t.g[j] / t.w
 	}
 	return t.f / t.w
-}
-
-// caseWeight is the weight of case i, 0 if its spread is missing.
-func (s *Set) caseWeight(i int) float64 {
-	if math.IsNaN(float64(s.Std[i])) {
-		return 0
-	}
-	return s.weight(i % s.Points())
 }
 
 // minimise finds the minimum of value, a mean score in units of scale, by BFGS from x0. It ends if

@@ -141,7 +141,7 @@ func FitRegression(s *Set, o RegressionOptions) (*Regression, error) {
 		return r, r.fitPooled(s, season)
 	}
 	// One fitter per run of groups bounds the allocated memory.
-	parallel(n, groupRun, func(_, lo, hi int) {
+	s.each(s.points("points", groupRun, 3), func(_, lo, hi int) {
 		f := newFitter(r, len(s.Valid), season)
 		f.scaleOnly = o.ScaleOnly
 		for p := lo; p < hi; p += lanes {
@@ -161,7 +161,7 @@ func FitRegression(s *Set, o RegressionOptions) (*Regression, error) {
 // seasonal cycle.
 func (r *Regression) dropUndetermined(s *Set) {
 	n, k := s.Points(), r.locationTerms()
-	parallel(n, 64, func(_, lo, hi int) {
+	s.each(s.points("complete dates", 64, 3), func(_, lo, hi int) {
 		for p := lo; p < hi; p++ {
 			var complete []time.Time
 			for i, t := range s.Valid {
