@@ -334,9 +334,10 @@ func fitGlobal(s, few *Set, seasonal bool) (*GridEMOS, error) {
 	f.sumsAt = func(q sums, theta coefficients) {
 		sumPoints(q, theta, s, func() *fitter {
 			own := g.newGridFitter(s)
-			own.gather = own.gatherShifts
+			own.gather, own.sumsAt = own.gatherShifts, own.kernelSums
 			return own.fitter
 		})
+		f.chain(q, theta, 0) // of the sums: at single points the curvature that chain leaves out does not cancel
 	}
 	var steps [1]int
 	f.minimise(steps[:])

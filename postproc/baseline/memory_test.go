@@ -237,3 +237,26 @@ func fitInChild(t *testing.T, points, dates int) (peak int64) {
 	}
 	return peak
 }
+
+// The fit for all points takes few passes also if the spread says nothing: its coefficient then tends to a large
+// negative number, in whose direction the score is flat.
+func TestFewPasses(t *testing.T) {
+	r := rand.New(rand.NewPCG(4, 7))
+	s := synthetic(56, 96, 5, func(_ int, _ time.Time, m, _ float64) (mu, sigma float64) { return m, 1 })
+	for i := range s.Std {
+		s.Std[i] = float32(0.1 + 0.3*r.Float64())
+	}
+	passes := 0
+	s.Watch = func(stage string, _ int) func(int) {
+		if stage == "scores of all points" {
+			passes++
+		}
+		return func(int) {}
+	}
+	if _, err := FitGridEMOS(s, GridEMOSOptions{Strengths: []float64{10}}); err != nil {
+		t.Fatal(err)
+	}
+	if passes < 2 || passes > 15 {
+		t.Errorf("%d passes over all points", passes)
+	}
+}
