@@ -79,6 +79,7 @@ type fitter struct {
 	next   sums // at trial
 	damp   lane // damping of the Newton step
 	active [lanes]bool
+	cases  lane // number of complete cases
 	// scaleOnly fixes the location at the ensemble mean.
 	scaleOnly bool
 	// gather copies the cases of the points lo to hi to the group.
@@ -156,6 +157,7 @@ func (f *fitter) gatherCases(s *Set, lo, hi int) {
 		}
 	}
 	clear(f.theta)
+	f.cases = count
 	for l := range lanes {
 		c := count[l]
 		if f.common != nil {
