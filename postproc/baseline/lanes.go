@@ -276,6 +276,26 @@ func (f *fitter) store(p, l int) {
 	}
 }
 
+// resume sets the coefficients of lane l to physical ones, the inverse of store. The lane has its units.
+func (f *fitter) resume(l int, location, scale []float64) {
+	k, u := f.terms-scaleTerms, f.units[l]
+	*f.theta.at(1, l) = location[1] * u.meanSD / u.scatter
+	*f.theta.at(0, l) = (location[0] + location[1]*u.mean - u.obs) / u.scatter
+	for i := 2; i < k; i++ {
+		*f.theta.at(i, l) = location[i] / u.scatter
+	}
+	t, d := scale[0], scale[1]
+	switch r := u.scatter / u.spread; f.r.Link {
+	case LinearScale:
+		t, d = t/u.scatter, d/r
+	case QuadraticScale:
+		t, d = t/(u.scatter*u.scatter), d/(r*r)
+	case LogScale:
+		t += d*math.Log(u.spread) - math.Log(u.scatter)
+	}
+	*f.theta.at(k, l), *f.theta.at(k+1, l) = t, d
+}
+
 // bounds returns the lower bounds of the coefficients. A constant of at least a thousandth of
 // the residual standard deviation keeps every scale positive, and every mean of a family
 // with moments as parameters.

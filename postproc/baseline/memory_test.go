@@ -125,7 +125,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// fitAsChild fits EMOS by point and by grid point in files of the working directory, and prints for each the
+// fitAsChild fits baselines to data in files of the working directory, and prints for each the
 // seconds, those of all processors, and the peak of the resident memory so far in bytes.
 func fitAsChild(size string) error {
 	var points, dates int
@@ -152,7 +152,7 @@ func fitAsChild(size string) error {
 	if err := stage("write"); err != nil {
 		return err
 	}
-	for _, id := range []string{"emos_grid", "emos_point"} {
+	for _, id := range []string{"emos_grid", "emos_point", "emos", "climatology", "samos"} {
 		if _, err := MethodByID(id).Fit(s); err != nil {
 			return err
 		}
@@ -258,5 +258,62 @@ func TestFewPasses(t *testing.T) {
 	}
 	if passes < 2 || passes > 15 {
 		t.Errorf("%d passes over all points", passes)
+	}
+}
+
+// Fits for all points that begin with the fit of a sample find the minimum over all points, in few passes.
+func TestPooledFitsOfManyPoints(t *testing.T) {
+	s := synthetic(30, sparsePoints+900, 3, func(p int, _ time.Time, m, sd float64) (mu, sigma float64) {
+		return m + 0.1*float64(p%7), 0.4 + float64(p%5)*0.2*sd
+	})
+	passes := 0
+	s.Watch = func(stage string, _ int) func(int) {
+		if stage == "scores of all points" {
+			passes++
+		}
+		return func(int) {}
+	}
+	fast, err := FitEMOS(s, EMOSOptions{})
+	if err != nil || passes > 4 {
+		t.Fatalf("EMOS took %d passes over all points, error %v", passes, err)
+	}
+	l, err := s.leastSquares("", s.Mean, s.Obs, s.Std)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slow, err := fitEMOSBFGS(s, Normal, l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	near(t, "CRPS of EMOS", fast.MeanCRPS(s), slow.MeanCRPS(s), 1e-10)
+	near(t, "gamma", fast.Gamma, slow.Gamma, 1e-4)
+	near(t, "delta", fast.Delta, slow.Delta, 1e-4)
+	for _, link := range []Link{LinearScale, LogScale} {
+		passes = 0
+		r, err := FitRegression(s, RegressionOptions{Family: dist.Logistic, Link: link, Pooled: true})
+		if err != nil || passes > 4 {
+			t.Fatalf("link %s took %d passes over all points, error %v", link, passes, err)
+		}
+		score := func() float64 {
+			return meanCRPS(s, nil, func(_ []float64, m, sd, y float64) float64 {
+				eta := r.Scale[0] + r.Scale[1]*sd
+				if link == LogScale {
+					eta = math.Exp(r.Scale[0] + r.Scale[1]*math.Log(sd))
+				}
+				c, _, _ := r.row().crps(r.Location[0]+r.Location[1]*m, eta, y)
+				return c
+			})
+		}
+		least := score()
+		for _, c := range []*float64{&r.Location[0], &r.Location[1], &r.Scale[0], &r.Scale[1]} {
+			for _, change := range []float64{-1e-4, 1e-4} {
+				was := *c
+				*c += change
+				if v := score(); !(v > least) {
+					t.Errorf("link %s: other coefficients have a score of %.12f, the fit %.12f", link, v, least)
+				}
+				*c = was
+			}
+		}
 	}
 }
