@@ -28,6 +28,7 @@ type group struct {
 	dates                int
 	season               []float64
 	anomaly, spread, obs []float32
+	cases                lane // number of complete cases, by gatherCases
 }
 
 // sums holds mean CRPS, number of cases, gradient and second derivatives (lower triangle, row
@@ -79,7 +80,6 @@ type fitter struct {
 	next   sums // at trial
 	damp   lane // damping of the Newton step
 	active [lanes]bool
-	cases  lane // number of complete cases
 	// scaleOnly fixes the location at the ensemble mean.
 	scaleOnly bool
 	// gather copies the cases of the points lo to hi to the group.
@@ -157,7 +157,7 @@ func (f *fitter) gatherCases(s *Set, lo, hi int) {
 		}
 	}
 	clear(f.theta)
-	f.cases = count
+	g.cases = count
 	for l := range lanes {
 		c := count[l]
 		if f.common != nil {

@@ -149,7 +149,7 @@ func FitRegression(s *Set, o RegressionOptions) (*Regression, error) {
 			end := min(hi, p+lanes)
 			f.fit(s, p, end)
 			for l := range end - p {
-				incomplete[p+l] = int(f.cases[l]) < len(s.Valid)
+				incomplete[p+l] = int(f.group.cases[l]) < len(s.Valid)
 			}
 		}
 	})
