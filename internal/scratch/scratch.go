@@ -50,10 +50,11 @@ func New(dir string, limit int64) *Space {
 type Array struct {
 	Values []float32 // read-only: Write sets them
 
-	space *Space
-	bytes int64
-	view  []byte   // nil: in memory
-	file  *os.File // nil: in memory
+	space   *Space
+	bytes   int64
+	view    []byte       // nil: in memory
+	file    *os.File     // nil: in memory
+	written atomic.Int64 // bytes of the file that Write has written
 }
 
 // Make returns an array of n zeros, to be closed by the caller. what names its content in errors.
@@ -73,21 +74,26 @@ func (s *Space) Make(n int, what string) (*Array, error) {
 		a.Values = make([]float32, n)
 		return a, nil
 	}
-	if err := a.open(s.dir); err != nil {
+	// Files occupy the disk when they are written: what is promised to earlier ones is not free.
+	need := a.bytes
+	for _, m := range s.mapped {
+		need += max(0, m.bytes-m.written.Load())
+	}
+	if err := a.open(s.dir, need); err != nil {
 		return nil, s.failed(what, a.bytes, err)
 	}
 	s.mapped = append(s.mapped, a)
 	return a, nil
 }
 
-// open creates the file of an array, removes its name and maps it. Too little space is an error before anything is
-// written.
-func (a *Array) open(dir string) error {
+// open creates the file of an array, removes its name and maps it. Less free space than needed is an error before
+// anything is written.
+func (a *Array) open(dir string, need int64) error {
 	var disk unix.Statfs_t
 	if err := unix.Statfs(dir, &disk); err != nil {
 		return err
 	}
-	if float64(disk.Bavail)*float64(disk.Bsize) < float64(a.bytes) {
+	if float64(disk.Bavail)*float64(disk.Bsize) < float64(need) {
 		return unix.ENOSPC
 	}
 	f, err := os.CreateTemp(dir, ".scratch.partial-*")
@@ -137,6 +143,7 @@ func (a *Array) Write(at int, values []float32, what string) error {
 		if _, err := a.file.WriteAt(bigmem.Bytes(values[:n]), offset); err != nil {
 			return a.space.failed(what, a.bytes, err)
 		}
+		a.written.Add(4 * int64(n))
 		values = values[n:]
 	}
 	return nil

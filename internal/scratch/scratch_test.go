@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
@@ -155,6 +157,32 @@ func TestErrors(t *testing.T) {
 	if err := a.Close(); err != nil {
 		t.Error(err)
 	}
+}
+
+// Space that earlier arrays have not written to yet is not free.
+func TestSpaceIsPromisedOnce(t *testing.T) {
+	s, dir := in(t, 0)
+	var disk unix.Statfs_t
+	if err := unix.Statfs(dir, &disk); err != nil {
+		t.Fatal(err)
+	}
+	most := int(float64(disk.Bavail) * float64(disk.Bsize) * 0.6 / 4)
+	a, err := s.Make(most, "a test")
+	if err != nil {
+		t.Skip("skipped: the file system has no files of this size: ", err)
+	}
+	if b, err := s.Make(most, "a test"); exit.CodeOf(err) != exit.IO {
+		t.Errorf("a second array of 60 %% of the disk: %v, want exit %d", err, exit.IO)
+		b.Close()
+	}
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	b, err := s.Make(most, "a test")
+	if err != nil {
+		t.Fatal("after the first was closed: ", err)
+	}
+	b.Close()
 }
 
 // A write that the system refuses is an error with the same advice.
