@@ -212,11 +212,11 @@ var kinds = schema.Kinds{
 		Nested: true,
 	},
 	reflect.TypeFor[FileLeads](): {
-		want:   "a lead such as 24h, or a mapping from patterns of file names to leads, such as {\"*_024h.nc\": 24h}",
-		parse:  func(n *yaml.Node, _ string) (any, error) { return parseFileLeads(n) },
-		format: func(v any) string { return v.(FileLeads).String() },
-		schema: map[string]any{"type": []any{"string", "object"}, "additionalProperties": map[string]any{"type": "string"}},
-		nested: true,
+		Want:   "a lead such as 24h, or a mapping from patterns of file names to leads, such as {\"*_024h.nc\": 24h}",
+		Parse:  func(n *yaml.Node, _ string) (any, error) { return parseFileLeads(n) },
+		Format: func(v any) string { return v.(FileLeads).String() },
+		JSON:   map[string]any{"type": []any{"string", "object"}, "additionalProperties": map[string]any{"type": "string"}},
+		Nested: true,
 	},
 	reflect.TypeFor[FileUnits](): {
 		Want:   "a mapping from names in the files to units, such as {T850_ens: degC}",

@@ -239,7 +239,7 @@ func checkTarget(t *testing.T, q target, c *cube, ref func(string) float64, para
 	climate, err := baseline.FitClimatology(train(5))
 	must(err)
 	add("climatology", score.Mean|score.Spread, both(func(mu, sigma []float32, d int) { climate.Predict(mu, sigma, valid(d)) }))
-	affine, err := baseline.FitAffineSpread(stats[5].std[:trainInits*n], stats[10].std[:trainInits*n], weights)
+	affine, err := baseline.FitAffineSpread(&baseline.Set{Valid: make([]time.Time, trainInits), Std: stats[5].std[:trainInits*n], Obs: stats[10].std[:trainInits*n], Weights: weights})
 	must(err)
 	add("affine", score.Spread, func(d int) score.Sample {
 		sigma := make([]float32, n)

@@ -43,3 +43,8 @@ func Bytes[T float32 | float64 | uint16](x []T) []byte {
 	var v T
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), int(unsafe.Sizeof(v))*len(x))
 }
+
+// Float32s returns memory as float32, without a copy, in the byte order of the machine.
+func Float32s(b []byte) []float32 {
+	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/4)
+}

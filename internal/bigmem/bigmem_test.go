@@ -36,3 +36,11 @@ func TestBytes(t *testing.T) {
 		t.Errorf("%d bytes of nothing", len(b))
 	}
 }
+
+func TestFloat32s(t *testing.T) {
+	x := []float32{1, -2.5}
+	y := Float32s(Bytes(x))
+	if len(y) != 2 || y[1] != -2.5 || &y[0] != &x[0] {
+		t.Errorf("%v is not %v in place", y, x)
+	}
+}

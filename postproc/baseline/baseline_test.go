@@ -407,7 +407,7 @@ func TestGridEMOSLaws(t *testing.T) {
 func TestAffineSpread(t *testing.T) {
 	few := []float32{1, 2, 3, 4, float32(math.NaN()), 9}
 	full := []float32{2.5, 3, 3.5, 4, 1, float32(math.NaN())}
-	a, err := FitAffineSpread(few, full, []float64{1, 2})
+	a, err := FitAffineSpread(&Set{Valid: weekly(3), Std: few, Obs: full, Weights: []float64{1, 2}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -418,9 +418,24 @@ func TestAffineSpread(t *testing.T) {
 	if dst[0] != 7 || dst[1] != 0 {
 		t.Errorf("predicted %v", dst)
 	}
-	if _, err := FitAffineSpread([]float32{1, 1}, []float32{1, 2}, nil); !errors.Is(err, ErrNoCases) {
+	if _, err := FitAffineSpread(&Set{Valid: weekly(2), Std: []float32{1, 1}, Obs: []float32{1, 2}}); !errors.Is(err, ErrNoCases) {
 		t.Errorf("constant predictor: %v", err)
 	}
+}
+
+// subset returns the dates for which keep is true.
+func (s *Set) subset(keep func(i int) bool) *Set {
+	var dates []int
+	for i := range s.Valid {
+		if keep(i) {
+			dates = append(dates, i)
+		}
+	}
+	out, err := s.Subset(dates)
+	if err != nil {
+		panic(err)
+	}
+	return out
 }
 
 func TestFitsRefuse(t *testing.T) {

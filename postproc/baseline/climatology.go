@@ -71,7 +71,7 @@ func FitClimatology(s *Set) (*Climatology, error) {
 	if err != nil {
 		return nil, fmt.Errorf("climatology: %d dates: %w", len(s.Valid), err)
 	}
-	parallel(n, 256, func(_, lo, hi int) {
+	s.each(s.points("points", 256, 1), func(_, lo, hi int) {
 		for p := lo; p < hi; p++ {
 			y := func(i int) float64 { return float64(s.Obs[i*n+p]) }
 			c.fitPoint(p, terms, y, whole)

@@ -45,7 +45,7 @@ func FitGammaEMOS(s *Set) (*GammaEMOS, error) {
 	if err := s.check("gamma emos", true); err != nil {
 		return nil, err
 	}
-	l, err := leastSquares(s.Mean, s.Obs, s.caseWeight)
+	l, err := s.leastSquares("regression line", s.Mean, s.Obs, s.Std)
 	if err == nil && !(l.x > 0 && l.y > 0) {
 		err = fmt.Errorf("mean forecast %g, mean observation %g: %w", l.x, l.y, ErrNoCases)
 	}

@@ -160,7 +160,8 @@ func ExampleFitMembersByPoint() {
 }
 
 func ExampleFitAffineSpread() {
-	a, err := baseline.FitAffineSpread([]float32{0.5, 1, 1.5}, []float32{0.8, 1.2, 1.6}, nil)
+	// The spread of 5 members and that of 50, on three dates at one point.
+	a, err := baseline.FitAffineSpread(&baseline.Set{Valid: make([]time.Time, 3), Std: []float32{0.5, 1, 1.5}, Obs: []float32{0.8, 1.2, 1.6}})
 	out := make([]float32, 1)
 	a.Predict(out, []float32{2})
 	fmt.Printf("%.1f + %.1f s; %.1f %v\n", a.A, a.B, out[0], err)

@@ -117,13 +117,18 @@ func (f *gridFitter) linearise(theta coefficients) {
 	}
 }
 
-// sums fills q with the sums of all lanes at theta, with the penalty.
-func (f *gridFitter) sums(q sums, theta coefficients) {
+// kernelSums fills q with the sums of all lanes at theta, with derivatives with respect to c and d instead of p and q.
+func (f *gridFitter) kernelSums(q sums, theta coefficients) {
 	g := &f.group
 	f.linearise(theta)
 	if !simd.NormalSums(q, f.linear, g.season, g.anomaly, g.spread, g.obs, simd.Linear) {
 		f.evaluateGo(q, f.linear)
 	}
+}
+
+// sums fills q with the sums of all lanes at theta, with the penalty.
+func (f *gridFitter) sums(q sums, theta coefficients) {
+	f.kernelSums(q, theta)
 	for l := range lanes {
 		if f.active[l] {
 			f.chain(q, theta, l)

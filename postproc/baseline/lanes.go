@@ -28,6 +28,7 @@ type group struct {
 	dates                int
 	season               []float64
 	anomaly, spread, obs []float32
+	cases                lane // number of complete cases, by gatherCases
 }
 
 // sums holds mean CRPS, number of cases, gradient and second derivatives (lower triangle, row
@@ -156,6 +157,7 @@ func (f *fitter) gatherCases(s *Set, lo, hi int) {
 		}
 	}
 	clear(f.theta)
+	g.cases = count
 	for l := range lanes {
 		c := count[l]
 		if f.common != nil {
@@ -272,6 +274,26 @@ func (f *fitter) store(p, l int) {
 	case LogScale:
 		c[0], c[1] = math.Log(u.scatter)+t-d*math.Log(u.spread), d
 	}
+}
+
+// resume sets the coefficients of lane l to physical ones, the inverse of store. The lane has its units.
+func (f *fitter) resume(l int, location, scale []float64) {
+	k, u := f.terms-scaleTerms, f.units[l]
+	*f.theta.at(1, l) = location[1] * u.meanSD / u.scatter
+	*f.theta.at(0, l) = (location[0] + location[1]*u.mean - u.obs) / u.scatter
+	for i := 2; i < k; i++ {
+		*f.theta.at(i, l) = location[i] / u.scatter
+	}
+	t, d := scale[0], scale[1]
+	switch r := u.scatter / u.spread; f.r.Link {
+	case LinearScale:
+		t, d = t/u.scatter, d/r
+	case QuadraticScale:
+		t, d = t/(u.scatter*u.scatter), d/(r*r)
+	case LogScale:
+		t += d*math.Log(u.spread) - math.Log(u.scatter)
+	}
+	*f.theta.at(k, l), *f.theta.at(k+1, l) = t, d
 }
 
 // bounds returns the lower bounds of the coefficients. A constant of at least a thousandth of

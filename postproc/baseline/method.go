@@ -141,7 +141,7 @@ var Methods = slices.Concat([]*Method{
 			if _, err := s.members("quantile map"); err != nil {
 				return nil, err
 			}
-			return fitted(FitQuantileMap(s.Members, s.Obs, s.Points(), mapLevels))
+			return fitted(s.fitQuantileMap(s.Members, s.Obs, s.Points(), mapLevels))
 		},
 		Empty: func() Fit { return &QuantileMap{Levels: mapLevels} },
 	},
@@ -325,7 +325,7 @@ func FitMembersByPoint(s *Set, rule func(x, y []float64) (MemberByMember, error)
 	}
 	b := &MembersByPoint{ABT: make([]float64, 3*n)}
 	var fits atomic.Int64
-	parallel(n, 16, func(_, lo, hi int) {
+	s.each(s.points("points", 16, 1+members), func(_, lo, hi int) {
 		x, y := make([]float64, len(s.Valid)*members), make([]float64, len(s.Valid))
 		for p := lo; p < hi; p++ {
 			for i := range y {

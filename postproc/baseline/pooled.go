@@ -7,27 +7,24 @@ import "fmt"
 //
 // Errors: ErrNoCases without spread or, for families with moments as parameters, with
 // means that are not positive.
-// Cost: about ten passes over the cases.
+// Cost: about ten passes over the cases; of more than sparsePoints points, over those of a sample, and three over all.
 // Source: Gneiting et al. 2005, doi:10.1175/MWR2904.1 (one set of coefficients for a
 // region).
 func (r *Regression) fitPooled(s *Set, season []float64) error {
-	l, err := leastSquares(s.Mean, s.Obs, s.caseWeight)
+	l, err := s.leastSquares("regression line", s.Mean, s.Obs, s.Std)
 	if err != nil {
 		return fmt.Errorf("regression: %w", err)
 	}
-	u := units{mean: l.x, meanSD: l.sd, obs: l.y, scatter: l.residual}
-	var weight float64
-	for i, sd := range s.Std {
-		if m, y := s.Mean[i], s.Obs[i]; m == m && y == y && sd == sd {
-			w := s.weight(i % s.Points())
-			u.spread += w * float64(sd)
-			weight += w
-		}
-	}
-	u.spread /= weight
+	u := units{mean: l.x, meanSD: l.sd, obs: l.y, scatter: l.residual, spread: l.z}
 	f := newFitter(r, len(s.Valid), season)
 	if f.active[0] = u.spread > 0 && f.begin(0, u, l.slope); !f.active[0] {
 		return fmt.Errorf("regression: no spread, or means that are not positive: %w", ErrNoCases)
+	}
+	if few := s.sparse(sparsePoints); few != s {
+		near := &Regression{Family: r.Family, Link: r.Link, Harmonics: r.Harmonics, Pooled: true, Location: make([]float64, len(r.Location)), Scale: make([]float64, len(r.Scale)), Steps: make([]int, 1)}
+		if near.fitPooled(few, season) == nil {
+			f.resume(0, near.Location, near.Scale)
+		}
 	}
 	f.sumsAt = func(q sums, theta coefficients) {
 		sumPoints(q, theta, s, func() *fitter {
@@ -51,7 +48,7 @@ func (r *Regression) fitPooled(s *Set, season []float64) error {
 func sumPoints(q sums, theta coefficients, s *Set, open func() *fitter) {
 	n := s.Points()
 	parts := make([]sums, (n+groupRun-1)/groupRun)
-	parallel(n, groupRun, func(k, lo, hi int) {
+	s.each(s.points("scores of all points", groupRun, 3), func(k, lo, hi int) {
 		f := open()
 		same, own, part := newCoefficients(), newSums(), newSums()
 		for i := range f.terms {

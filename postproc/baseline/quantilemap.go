@@ -33,11 +33,16 @@ type QuantileMap struct {
 // Missing: NaN is left out; a point with fewer than levels values in either has no map.
 // Errors: wrong shapes; ErrNoCases if no point has a map.
 func FitQuantileMap(forecast, obs []float32, points, levels int) (*QuantileMap, error) {
+	return (&Set{}).fitQuantileMap(forecast, obs, points, levels)
+}
+
+// fitQuantileMap is FitQuantileMap with the Space and Watch of a set, whose fields it does not use.
+func (s *Set) fitQuantileMap(forecast, obs []float32, points, levels int) (*QuantileMap, error) {
 	if points < 1 || levels < 2 || len(forecast) == 0 || len(obs) == 0 || len(forecast)%points != 0 || len(obs)%points != 0 {
 		return nil, fmt.Errorf("quantile map: %d forecasts and %d observations at %d points, %d levels (at least 2)", len(forecast), len(obs), points, levels)
 	}
 	q := &QuantileMap{Levels: levels, From: make([]float32, points*levels), To: make([]float32, points*levels)}
-	parallel(points, 64, func(_, lo, hi int) {
+	s.each(pass{"points", points, 64, (len(forecast) + len(obs)) / points}, func(_, lo, hi int) {
 		var sorted []float32
 		for p := lo; p < hi; p++ {
 			from, to := q.From[p*levels:(p+1)*levels], q.To[p*levels:(p+1)*levels]

@@ -140,16 +140,21 @@ func FitRegression(s *Set, o RegressionOptions) (*Regression, error) {
 	if o.Pooled {
 		return r, r.fitPooled(s, season)
 	}
+	incomplete := make([]bool, n)
 	// One fitter per run of groups bounds the allocated memory.
-	parallel(n, groupRun, func(_, lo, hi int) {
+	s.each(s.points("points", groupRun, 3), func(_, lo, hi int) {
 		f := newFitter(r, len(s.Valid), season)
 		f.scaleOnly = o.ScaleOnly
 		for p := lo; p < hi; p += lanes {
-			f.fit(s, p, min(hi, p+lanes))
+			end := min(hi, p+lanes)
+			f.fit(s, p, end)
+			for l := range end - p {
+				incomplete[p+l] = int(f.group.cases[l]) < len(s.Valid)
+			}
 		}
 	})
 	if r.Harmonics > 0 {
-		r.dropUndetermined(s)
+		r.dropUndetermined(s, incomplete)
 	}
 	if !slices.ContainsFunc(r.Scale, func(c float64) bool { return c == c }) {
 		return nil, fmt.Errorf("regression: no point has %d complete cases with a varying ensemble mean and with spread: %w", 2*(r.locationTerms()+scaleTerms), ErrNoCases)
@@ -157,19 +162,22 @@ func FitRegression(s *Set, o RegressionOptions) (*Regression, error) {
 	return r, nil
 }
 
-// dropUndetermined removes the coefficients of points whose complete dates do not determine a
-// seasonal cycle.
-func (r *Regression) dropUndetermined(s *Set) {
+// dropUndetermined removes the coefficients of the incomplete points whose complete dates do not determine a seasonal
+// cycle.
+func (r *Regression) dropUndetermined(s *Set, incomplete []bool) {
 	n, k := s.Points(), r.locationTerms()
-	parallel(n, 64, func(_, lo, hi int) {
+	s.each(s.points("points with missing values", 64, 3), func(_, lo, hi int) {
 		for p := lo; p < hi; p++ {
+			if !incomplete[p] {
+				continue
+			}
 			var complete []time.Time
 			for i, t := range s.Valid {
 				if x := s.Mean[i*n+p] + s.Std[i*n+p] + s.Obs[i*n+p]; x == x {
 					complete = append(complete, t)
 				}
 			}
-			if len(complete) == len(s.Valid) || coversSeasons(complete) {
+			if coversSeasons(complete) {
 				continue
 			}
 			for i := range k {

@@ -38,24 +38,33 @@ func FitSAMOS(s *Set) (*SAMOS, error) {
 	if b.Obs, err = FitClimatology(s); err != nil {
 		return nil, fmt.Errorf("samos: %w", err)
 	}
-	if b.Mean, err = FitClimatology(&Set{Valid: s.Valid, Obs: s.Mean}); err != nil {
+	if b.Mean, err = FitClimatology(&Set{Valid: s.Valid, Obs: s.Mean, Space: s.Space, Watch: s.Watch}); err != nil {
 		return nil, fmt.Errorf("samos: %w", err)
 	}
 	n := s.Points()
-	a := &Set{Valid: s.Valid, Weights: s.Weights, Mean: make([]float32, len(s.Obs)), Std: make([]float32, len(s.Obs)), Obs: make([]float32, len(s.Obs))}
-	climMean, climStd := make([]float32, n), make([]float32, n) // mean and standard deviation of the climatology
-	var sum, count float64                                      // of the standardised spread
+	a, err := s.newSet(s.Valid)
+	if err != nil {
+		return nil, fmt.Errorf("samos: %w", err)
+	}
+	defer a.Close()
+	field := func() []float32 { return make([]float32, n) }
+	climMean, climStd, mean, std, obs := field(), field(), field(), field(), field()
+	var sum, count float64 // of the standardised spread
 	for i, t := range s.Valid {
 		row := func(x []float32) []float32 { return x[i*n : (i+1)*n] }
 		b.Obs.Predict(climMean, climStd, t)
-		standardise(row(a.Obs), row(s.Obs), climMean, climStd)
-		b.anomalies(row(a.Mean), row(a.Std), row(s.Mean), row(s.Std), t)
-		for _, v := range row(a.Std) {
+		standardise(obs, row(s.Obs), climMean, climStd)
+		b.anomalies(mean, std, row(s.Mean), row(s.Std), t)
+		for _, v := range std {
 			if v == v {
 				sum += float64(v)
 				count++
 			}
 		}
+		if err := a.put(i, mean, std, obs); err != nil {
+			return nil, fmt.Errorf("samos: %w", err)
+		}
+		s.Space.Read(3 * 4 * int64(n))
 	}
 	b.MinSpreadRatio = minSpread * sum / count
 	b.Regression, err = FitRegression(a, RegressionOptions{Link: LogScale, Pooled: true})

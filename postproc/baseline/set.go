@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/ensemble-weather/ensemble/internal/scratch"
 )
 
 // ErrNoCases is returned by fits without complete cases.
@@ -24,6 +27,51 @@ type Set struct {
 	Mean, Std, Obs []float32   // ensemble mean, spread, verifying analysis
 	Members        []float32
 	Weights        []float64 // area weights
+	// Space allocates copies of dates, and is that of the fields: it keeps the resident memory of mapped files bounded.
+	// nil: memory.
+	Space *scratch.Space
+	// Watch is called when a pass begins, with the number of its points (or dates); add counts those that are done, and
+	// is called concurrently. nil: progress is not reported.
+	Watch func(stage string, points int) (add func(points int))
+
+	own []*scratch.Array // allocated by newSet
+}
+
+// newSet returns a set of other dates of the same points, without values and members, to be closed.
+//
+// Errors: those of scratch.Space.
+func (s *Set) newSet(valid []time.Time) (*Set, error) {
+	out := &Set{Valid: valid, Weights: s.Weights, Space: s.Space, Watch: s.Watch}
+	for range 3 {
+		a, err := s.Space.Make(len(valid)*s.Points(), copyName)
+		if err != nil {
+			return nil, errors.Join(err, out.Close())
+		}
+		out.own = append(out.own, a)
+	}
+	out.Mean, out.Std, out.Obs = out.own[0].Values, out.own[1].Values, out.own[2].Values
+	return out, nil
+}
+
+// copyName names a set that newSet returns in errors.
+const copyName = "a copy of the training data of a baseline"
+
+// put sets the fields of date i of a set that newSet returned.
+func (s *Set) put(i int, mean, std, obs []float32) error {
+	for k, x := range [][]float32{mean, std, obs} {
+		if err := s.own[k].Write(i*len(x), x, copyName); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Close frees the fields of a set that Subset returned. They must not be used afterwards.
+func (s *Set) Close() (err error) {
+	for _, a := range s.own {
+		err = errors.Join(err, a.Close())
+	}
+	return err
 }
 
 // Points is the number of points of each date.
@@ -70,20 +118,70 @@ func (s *Set) weight(p int) float64 {
 	return s.Weights[p]
 }
 
-// subset copies the dates for which keep is true, without members.
-func (s *Set) subset(keep func(i int) bool) *Set {
-	out := &Set{Weights: s.Weights}
-	n := s.Points()
-	for i, t := range s.Valid {
-		if !keep(i) {
-			continue
-		}
-		out.Valid = append(out.Valid, t)
-		out.Mean = append(out.Mean, s.Mean[i*n:(i+1)*n]...)
-		out.Std = append(out.Std, s.Std[i*n:(i+1)*n]...)
-		out.Obs = append(out.Obs, s.Obs[i*n:(i+1)*n]...)
+// Subset copies some dates, without members, to a set that is to be closed.
+//
+// Errors: those of scratch.Space.
+func (s *Set) Subset(dates []int) (*Set, error) {
+	valid := make([]time.Time, len(dates))
+	for k, i := range dates {
+		valid[k] = s.Valid[i]
 	}
-	return out
+	out, err := s.newSet(valid)
+	if err != nil {
+		return nil, err
+	}
+	n := s.Points()
+	for k, i := range dates {
+		if err := out.put(k, s.Mean[i*n:][:n], s.Std[i*n:][:n], s.Obs[i*n:][:n]); err != nil {
+			return nil, errors.Join(err, out.Close())
+		}
+		s.Space.Read(3 * 4 * int64(n))
+	}
+	return out, nil
+}
+
+// EachDate calls do for all dates in order.
+func (s *Set) EachDate(do func(i int, mean, std, obs []float32)) {
+	n := s.Points()
+	for i := range s.Valid {
+		do(i, s.Mean[i*n:][:n], s.Std[i*n:][:n], s.Obs[i*n:][:n])
+		s.Space.Read(3 * 4 * int64(n))
+	}
+}
+
+// pass is one pass over a set, by points or by cases.
+type pass struct {
+	stage  string // for Watch
+	units  int    // number of points or cases
+	chunk  int    // most of them at a time
+	values int    // read for each
+}
+
+// points is a pass over points for which a number of fields is read on each date.
+func (s *Set) points(stage string, chunk, fields int) pass {
+	return pass{stage, s.Points(), chunk, fields * len(s.Valid)}
+}
+
+// each is parallel for a pass. It reports progress, and releases memory that was read.
+func (s *Set) each(w pass, do func(k, lo, hi int)) {
+	points := s.Points()
+	add := s.watch(w.stage, points)
+	var done atomic.Int64
+	parallel(w.units, w.chunk, func(k, lo, hi int) {
+		do(k, lo, hi)
+		s.Space.Read(4 * int64(w.values) * int64(hi-lo))
+		to := int(done.Add(int64(hi - lo)))
+		// The sum of all shares is the number of points.
+		add(points*to/w.units - points*(to-(hi-lo))/w.units)
+	})
+}
+
+// watch calls Watch.
+func (s *Set) watch(stage string, points int) (add func(points int)) {
+	if s.Watch == nil {
+		return func(int) {}
+	}
+	return s.Watch(stage, points)
 }
 
 // parallel calls do on all processors for the ranges [lo, hi) of at most chunk that cover

@@ -67,12 +67,14 @@ func Fit(s *baseline.Set, members int) (*Corrections, error) {
 		return nil, short(err)
 	}
 	count := make([]float64, n)
-	for i, m := range s.Mean {
-		if d := float64(m) - float64(s.Obs[i]); d == d {
-			f.Bias[i%n] += d
-			count[i%n]++
+	s.EachDate(func(_ int, mean, _, obs []float32) {
+		for p, m := range mean {
+			if d := float64(m) - float64(obs[p]); d == d {
+				f.Bias[p] += d
+				count[p]++
+			}
 		}
-	}
+	})
 	enough := false
 	for p := range n {
 		f.Bias[p] /= count[p]
@@ -80,11 +82,13 @@ func Fit(s *baseline.Set, members int) (*Corrections, error) {
 		enough = enough || emos.Scale[2*p] == emos.Scale[2*p]
 	}
 	f.SpreadFactor = fitSpreadFactor(f.Bias, members, func(yield func(p int, error, spread2 float64)) {
-		for i, m := range s.Mean {
-			if d := float64(m) - float64(s.Obs[i]); d == d {
-				yield(i%n, d, float64(s.Std[i])*float64(s.Std[i]))
+		s.EachDate(func(_ int, mean, std, obs []float32) {
+			for p, m := range mean {
+				if d := float64(m) - float64(obs[p]); d == d {
+					yield(p, d, float64(std[p])*float64(std[p]))
+				}
 			}
-		}
+		})
 	})
 	if f.Dispersion = spread.Scale; !enough {
 		return nil, fmt.Errorf("skill: %d dates are too few for EMOS at every point", len(s.Valid))

@@ -2,6 +2,7 @@ package train
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
@@ -60,11 +61,12 @@ func (x *crossFit) add(target string, set *baseline.Set) {
 		every[i] = i
 	}
 	fit := func(r *task.Reference, dates []int) {
-		f, err := r.Method.Fit(subsetOf(set, dates))
-		if err != nil {
-			x.err = cmp.Or(x.err, error(&exit.Error{Code: exit.Usage, What: fmt.Sprintf("%s cannot be fitted to %d initialisations of %s", r.Method.ID, len(dates), target),
-				At: "model.reference", Why: err.Error(), Fix: "name another baseline, lower model.cross_fit.folds, or extend data.split.train", Err: err}))
+		f, err := fitDates(r.Method, set, dates)
+		if own := (*exit.Error)(nil); err != nil && !errors.As(err, &own) {
+			err = &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%s cannot be fitted to %d initialisations of %s", r.Method.ID, len(dates), target),
+				At: "model.reference", Why: err.Error(), Fix: "name another baseline, lower model.cross_fit.folds, or extend data.split.train", Err: err}
 		}
+		x.err = cmp.Or(x.err, err)
 		r.Fits = append(r.Fits, f)
 	}
 	fit(x.all, every[:len(x.foldOf)])
@@ -74,16 +76,14 @@ func (x *crossFit) add(target string, set *baseline.Set) {
 	}
 }
 
-// subsetOf returns some dates of a set, without members.
-func subsetOf(s *baseline.Set, dates []int) *baseline.Set {
-	out, n := &baseline.Set{Weights: s.Weights}, s.Points()
-	for _, i := range dates {
-		out.Valid = append(out.Valid, s.Valid[i])
-		out.Mean = append(out.Mean, s.Mean[i*n:(i+1)*n]...)
-		out.Std = append(out.Std, s.Std[i*n:(i+1)*n]...)
-		out.Obs = append(out.Obs, s.Obs[i*n:(i+1)*n]...)
+// fitDates fits a method to some dates of a set, without members.
+func fitDates(m *baseline.Method, set *baseline.Set, dates []int) (f baseline.Fit, err error) {
+	some, err := set.Subset(dates)
+	if err != nil {
+		return nil, err
 	}
-	return out
+	defer func() { err = errors.Join(err, some.Close()) }()
+	return m.Fit(some)
 }
 
 // share distributes the references, fitted on rank 0, to the slabs of all ranks.

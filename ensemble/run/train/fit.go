@@ -11,9 +11,11 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/input"
 	"github.com/ensemble-weather/ensemble/ensemble/run/samples"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
+	"github.com/ensemble-weather/ensemble/ensemble/run/train/baselines"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/progress"
+	"github.com/ensemble-weather/ensemble/postproc/baseline"
 )
 
 // fitted is what is fitted before the first network is trained. Statistics are fitted on training samples.
@@ -26,11 +28,12 @@ type fitted struct {
 	globalReferences, localReferences *crossFit     // on all points (rank 0), and on this rank's slab; nil for none
 }
 
-// fit fits statistics, baselines and climate of a configuration.
+// fit fits statistics, baselines and climate of a configuration. dir is for files without a name: training data of
+// baselines that exceed baselines.Memory.
 //
 // Errors: exit 64 if a statistic would be fitted outside its split, and for auxiliary fields on a list of
-// points; 65 for data that cannot be fitted; 66; 71.
-func fit(ctx context.Context, c *config.TrainConfig, d *samples.Data) (*fitted, error) {
+// points; 65 for data that cannot be fitted; 66; 71; 73 and 74 for dir.
+func fit(ctx context.Context, c *config.TrainConfig, d *samples.Data, dir string) (*fitted, error) {
 	if err := input.CheckPointList(c, d.Grid); err != nil {
 		return nil, err
 	}
@@ -46,7 +49,7 @@ func fit(ctx context.Context, c *config.TrainConfig, d *samples.Data) (*fitted, 
 	if err := f.fitStatistics(ctx, c, d); err != nil {
 		return nil, err
 	}
-	if err := f.fitBaselines(ctx, c, d); err != nil {
+	if err := f.fitBaselines(ctx, c, d, dir); err != nil {
 		return nil, err
 	}
 	climate, warnings, err := LoadOrFitClimate(ctx, c.Climate, f.global, d)
@@ -111,13 +114,13 @@ func (f *fitted) fitStatistics(ctx context.Context, c *config.TrainConfig, d *sa
 }
 
 // fitBaselines fits the baselines, and the one that networks correct.
-func (f *fitted) fitBaselines(ctx context.Context, c *config.TrainConfig, d *samples.Data) error {
+func (f *fitted) fitBaselines(ctx context.Context, c *config.TrainConfig, d *samples.Data, dir string) error {
 	defer progress.Start(ctx, "baselines", 0).Done()
 	fits, err := newCrossFit(c, d.Train.Inits)
 	if err != nil {
 		return err
 	}
-	baselines, warnings, err := fitBaselines(ctx, f.global, methodsByID(c.Baselines), d, fits.add)
+	all, warnings, err := baselines.Fit(ctx, f.global, methodsByID(c.Baselines), d, dir, fits.add)
 	if err != nil {
 		return err
 	}
@@ -127,7 +130,7 @@ func (f *fitted) fitBaselines(ctx context.Context, c *config.TrainConfig, d *sam
 	}
 	f.global.SetReference(fits.full())
 	f.local.SetReference(references.full())
-	f.baselines, f.globalReferences, f.localReferences = baselines, fits, references
+	f.baselines, f.globalReferences, f.localReferences = all, fits, references
 	d.Warnings = append(d.Warnings, warnings...)
 	return nil
 }
@@ -162,4 +165,9 @@ func trainingSums(ctx context.Context, d *samples.Data, k *task.Task, head *task
 	warnings, err := d.ValueCheck.Faults(d.Ranks)
 	d.Warnings, d.ValueCheck = append(d.Warnings, warnings...), nil
 	return sums, err
+}
+
+// methodsByID returns the baseline methods of a list of IDs, which the schema has checked.
+func methodsByID(ids []string) []*baseline.Method {
+	return slices.DeleteFunc(slices.Clone(baseline.Methods), func(m *baseline.Method) bool { return !slices.Contains(ids, m.ID) })
 }

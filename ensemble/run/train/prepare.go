@@ -14,10 +14,11 @@ import (
 // prepare fits statistics and baselines and returns a trainer before its first step. Its networks are freed
 // by end, the teacher's by teacher.close.
 //
-// Errors: exit 64 for a configuration that the data do not suffice for; 65 and 66 for data; 71.
+// Errors: exit 64 for a configuration that the data do not suffice for; 65 and 66 for data; 71; 73
+// and 74 for files in the run directory.
 func prepare(ctx context.Context, o Options, run *trainingRun, d *samples.Data) (*trainer, error) {
 	c := o.Config
-	f, err := fit(ctx, c, d)
+	f, err := fit(ctx, c, d, o.RunDir)
 	if err != nil {
 		return nil, err
 	}
