@@ -215,7 +215,10 @@ var kinds = schema.Kinds{
 		Want:   "a lead such as 24h, or a mapping from patterns of file names to leads, such as {\"*_024h.nc\": 24h}",
 		Parse:  func(n *yaml.Node, _ string) (any, error) { return parseFileLeads(n) },
 		Format: func(v any) string { return v.(FileLeads).String() },
-		JSON:   map[string]any{"type": []any{"string", "object"}, "additionalProperties": map[string]any{"type": "string"}},
+		JSON: map[string]any{"oneOf": []any{
+			map[string]any{"type": "string"},
+			map[string]any{"type": "object", "additionalProperties": map[string]any{"type": "string"}},
+		}},
 		Nested: true,
 	},
 	reflect.TypeFor[FileUnits](): {

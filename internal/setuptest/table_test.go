@@ -81,7 +81,9 @@ var indirect = map[string][]string{
 	"bench.go: b.Program[0]":                                              nil, // ensemble, or the shell of a test
 	"bench_test.go: c.script":                                             nil, // the shell's own words
 	"child.go: o.Program":                                                 {"ensemble-decode"},
-	"conformance.go: c.Program":                                           nil,     // a flag
+	"conformance.go: c.Program":                                           nil, // a flag
+	"emos_test.go: q.probe[0]":                                            {"build/venv/bin/python", "Rscript"},
+	"emos_test.go: q.command[0]":                                          {"build/venv/bin/python", "Rscript"},
 	"mistakes_test.go: strings.Cut(line, \" > \")":                        {"sed"}, // that a fix prints
 	"parts_test.go: launcher":                                             nil,     // of mpitest.Launchers
 	"peers_long_test.go: launcher":                                        nil,     // of mpitest.Launchers
