@@ -2,6 +2,7 @@ package spatial
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/ensemble-weather/ensemble/engine/backend"
 	"github.com/ensemble-weather/ensemble/engine/graph"
@@ -22,15 +23,21 @@ func (a cropAttrs) Bound(inner graph.Layout) (graph.Layout, bool) {
 // splitsChannels reports whether a box of a value [N C D H W] splits a block of
 // channels, or in the layout graph.Last the channels as a whole.
 func (b Box) splitsChannels(inner graph.Layout, of graph.Shape) bool {
-	if len(b) != 5 {
-		return false
-	}
+	return len(b) == 5 && b[channels].splitsChannels(inner, of)
+}
+
+// splitChannels reports whether the box of any rank splits channels, see Box.splitsChannels.
+func (b Boxes) splitChannels(inner graph.Layout, of graph.Shape) bool {
+	return len(b.axes) == 5 && slices.ContainsFunc(b.axes[channels].at, func(v Interval) bool { return v.splitsChannels(inner, of) })
+}
+
+// splitsChannels is Box.splitsChannels for an interval of the channels of a value of shape of.
+func (v Interval) splitsChannels(inner graph.Layout, of graph.Shape) bool {
 	together := graph.BlockSize
 	if inner == graph.ChannelsLast {
 		together = of[channels]
 	}
-	lo, hi := b[channels].Lo%together, b[channels].Hi%together
-	return lo != 0 || hi != 0 && b[channels].Hi != of[channels]
+	return v.Lo%together != 0 || v.Hi%together != 0 && v.Hi != of[channels]
 }
 
 // crop copies a box of a value that the rank holds. It does not communicate.

@@ -215,12 +215,7 @@ func TestGatherOnDevices(t *testing.T) {
 	lat := graph.WindowAxis{Size: 5, Stride: 1, Dilation: 1, Pad: 2}
 	lon := lat
 	lon.Periodic = true
-	for r := range globe.Size() {
-		b, room := globe.Owned(halo.From, s, r), globe.Owned(halo.From, s, r)
-		room[3], room[4] = PaddedInputRange(lat, b[3]), PaddedInputRange(lon, b[4])
-		b[3], b[4] = InputRange(lat, b[3], s[3]), InputRange(lon, b[4], s[4])
-		halo.Need, halo.Room = append(halo.Need, b), append(halo.Room, room)
-	}
+	halo.Need, halo.Room = windowBoxes(globe, halo.From, s, lat, lon)
 	turned := shuffle(globe, s, halo.From, dist(s, map[int]MeshAxis{4: globe[0], 0: globe[0], 3: globe[1]}))
 	channels := shuffle(globe, s, dist(s, map[int]MeshAxis{1: globe[1]}), halo.From)
 	for _, c := range []struct {
@@ -248,7 +243,7 @@ func TestGatherOnDevices(t *testing.T) {
 				o := &devicePlan{c: world, dev: b.(deviceMemory), devices: devices}
 				me := world.Rank()
 				own := globe.Owned(c.parts.From, s, me)
-				x, want := laid(own, own, s, c.layout, c.unit), laid(c.parts.room(me), c.parts.Need[me], s, c.layout, c.unit)
+				x, want := laid(own, own, s, c.layout, c.unit), laid(c.parts.room(me), c.parts.Need.Of(me), s, c.layout, c.unit)
 				return b.Do(func() error {
 					there := func(n int, box Box) ([]float32, backend.Tensor) {
 						memory, e := o.dev.Alloc(n)

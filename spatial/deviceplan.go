@@ -101,7 +101,8 @@ type deviceMessage struct {
 func (o *devicePlan) gather(q backend.Request) (backend.Kernel, error) {
 	a := q.Attrs.(gatherAttrs)
 	o.order = append(o.order, fmt.Sprintf("gather %d", a.Tag))
-	moves, err := a.Moves()
+	me := o.c.Rank()
+	moves, err := a.MovesOf(me)
 	if err != nil {
 		return backend.Kernel{}, err
 	}
@@ -110,7 +111,6 @@ func (o *devicePlan) gather(q backend.Request) (backend.Kernel, error) {
 			return backend.Kernel{}, err
 		}
 	}
-	me := o.c.Rank()
 	e := &deviceExchange{plan: o, x: q.In[0], y: q.Out, own: a.Mesh.Owned(a.From, a.Redistribution.Shape, me), outBox: a.room(me), staging: &o.staging[len(o.exchanges)%len(o.staging)]}
 	_, unit := bytesOf(q.Out)
 	message := func(rank int, b Box) deviceMessage {
@@ -129,7 +129,7 @@ func (o *devicePlan) gather(q backend.Request) (backend.Kernel, error) {
 			e.receives = append(e.receives, message(v.From, v.Into))
 		}
 	}
-	e.clear = boxDifference(e.outBox, a.Need[me])
+	e.clear = boxDifference(e.outBox, a.Need.Of(me))
 	o.exchanges = append(o.exchanges, e)
 	return backend.Kernel{Name: "exchange between devices", Run: e.start, Finish: e.finish, Async: true, Ready: e.readyRegion()}, nil
 }

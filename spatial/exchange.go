@@ -87,7 +87,7 @@ func NewExchange(c *comm.Comm, tag int, p Redistribution, unit int) (*Exchange, 
 	if err := e.prepare(p, subarray.contiguousFrom, func(i int) (int, bool) { return i, true }); err != nil {
 		return nil, err
 	}
-	e.zeroRuns = outsideRuns(relativeTo(p.room(c.Rank()), p.Need[c.Rank()]))
+	e.zeroRuns = outsideRuns(relativeTo(p.room(c.Rank()), p.Need.Of(c.Rank())))
 	return e, nil
 }
 
@@ -117,12 +117,12 @@ func NewHaloExchange(c *comm.Comm, tag int, p Redistribution, unit int) (*Exchan
 // haloFrame returns the width of the halo around the shard of a rank. ok is false
 // if the box that the rank receives is more than shard and halo.
 func (p Redistribution) haloFrame(rank int) (f op.Halo, ok bool) {
-	own, room := p.Mesh.Owned(p.From, p.Shape, rank), p.room(rank)
-	if len(own) != 5 || !slices.Equal(own[:3], room[:3]) || !slices.Equal(p.Need[rank][:3], room[:3]) {
+	own, room, need := p.Mesh.Owned(p.From, p.Shape, rank), p.room(rank), p.Need.Of(rank)
+	if len(own) != 5 || !slices.Equal(own[:3], room[:3]) || !slices.Equal(need[:3], room[:3]) {
 		return f, false
 	}
 	for i := 3; i < 5; i++ {
-		if own[i].Len() == 0 || p.Need[rank][i].Intersect(own[i]) != own[i] {
+		if own[i].Len() == 0 || need[i].Intersect(own[i]) != own[i] {
 			return f, false
 		}
 	}
@@ -134,19 +134,18 @@ func (p Redistribution) haloFrame(rank int) (f op.Halo, ok bool) {
 // of the destination box to an index of the result; ok is false for elements that
 // the result does not contain.
 func (e *Exchange) prepare(p Redistribution, dense func(subarray) int, place func(i int) (at int, ok bool)) error {
-	if p.Mesh.Size() != e.c.Size() || len(p.Need) != e.c.Size() {
-		return fmt.Errorf("mesh of %d ranks and %d boxes for a group of %d ranks", p.Mesh.Size(), len(p.Need), e.c.Size())
+	if p.Mesh.Size() != e.c.Size() || p.Need.mesh.Size() != e.c.Size() {
+		return fmt.Errorf("mesh of %d ranks and boxes of %d for a group of %d ranks", p.Mesh.Size(), p.Need.mesh.Size(), e.c.Size())
 	}
-	moves, err := p.Moves()
+	me := e.c.Rank()
+	moves, err := p.MovesOf(me)
 	if err != nil {
 		return err
 	}
-	me := e.c.Rank()
 	own, room := p.Mesh.Owned(p.From, p.Shape, me), p.room(me)
 	for _, v := range moves {
 		at, into := relativeTo(own, v.At), relativeTo(room, v.Into)
 		switch from := max(at.contiguousFrom(), dense(into)); {
-		case v.From != me && v.To != me:
 		case v.To != me:
 			e.sends = append(e.sends, peerMessage{v.To, at.runs(at.contiguousFrom()), e.unit * v.At.Size(), nil})
 		case v.From != me:

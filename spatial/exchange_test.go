@@ -75,6 +75,19 @@ func TestExchange(t *testing.T) {
 	}
 }
 
+// windowBoxes returns the boxes that windows along latitude and longitude read, without and with padding.
+func windowBoxes(m Mesh, d graph.Distribution, s graph.Shape, lat, lon graph.WindowAxis) (need, room Boxes) {
+	return BoxesOf(m, func(r int) Box {
+			b := m.Owned(d, s, r)
+			b[3], b[4] = InputRange(lat, b[3], s[3]), InputRange(lon, b[4], s[4])
+			return b
+		}), BoxesOf(m, func(r int) Box {
+			b := m.Owned(d, s, r)
+			b[3], b[4] = PaddedInputRange(lat, b[3]), PaddedInputRange(lon, b[4])
+			return b
+		})
+}
+
 // A halo of two cells on a globe that is split in both directions: elements across
 // the date line and from diagonal neighbours are correct.
 func TestHaloExchange(t *testing.T) {
@@ -85,19 +98,14 @@ func TestHaloExchange(t *testing.T) {
 	lon := lat
 	lon.Periodic = true
 	parts := Redistribution{Mesh: mesh, Shape: s, From: d}
-	for r := range mesh.Size() {
-		b, room := mesh.Owned(d, s, r), mesh.Owned(d, s, r)
-		room[3], room[4] = PaddedInputRange(lat, b[3]), PaddedInputRange(lon, b[4])
-		b[3], b[4] = InputRange(lat, b[3], s[3]), InputRange(lon, b[4], s[4])
-		parts.Need, parts.Room = append(parts.Need, b), append(parts.Room, room)
-	}
+	parts.Need, parts.Room = windowBoxes(mesh, d, s, lat, lon)
 	for seed := range uint64(10) {
 		err := comm.Run(mesh.Size(), comm.Replay(seed), func(c *comm.Comm) error {
 			e, err := NewExchange(c, 0, parts, 4)
 			if err != nil {
 				return err
 			}
-			b := parts.Room[c.Rank()]
+			b := parts.Room.Of(c.Rank())
 			x, y := filled(mesh, d, s, c.Rank()), make([]float32, b.Size())
 			for i := range y {
 				y[i] = -1

@@ -23,10 +23,9 @@ type gatherAttrs struct {
 // in memory in the layout inner. Otherwise it returns the layout that the ranks
 // have agreed on.
 func (a gatherAttrs) Bound(inner graph.Layout) (graph.Layout, bool) {
-	for r := range a.Need {
-		if a.room(r).splitsChannels(inner, a.Shape) || a.Mesh.Owned(a.From, a.Shape, r).splitsChannels(inner, a.Shape) {
-			return graph.Plain, true
-		}
+	own := BoxesOf(a.Mesh, func(r int) Box { return a.Mesh.Owned(a.From, a.Shape, r) })
+	if a.rooms().splitChannels(inner, a.Shape) || own.splitChannels(inner, a.Shape) {
+		return graph.Plain, true
 	}
 	return a.Layout, a.Agreed
 }
@@ -119,18 +118,11 @@ func exchangeKernel(c *comm.Comm, b *buffers, q backend.Request, a gatherAttrs, 
 func (p Redistribution) blocked() Redistribution {
 	const size = graph.BlockSize
 	up := func(n int) int { return (n + size - 1) / size }
-	boxes := func(in []Box) []Box {
-		if in == nil {
-			return nil
-		}
-		out := make([]Box, len(in))
-		for r, b := range in {
-			out[r] = append(Box{}, b...)
-			out[r][1] = Interval{b[1].Lo / size, up(b[1].Hi)}
-		}
-		return out
+	inBlocks := func(v Interval) Interval { return Interval{v.Lo / size, up(v.Hi)} }
+	p.Need = p.Need.change(channels, inBlocks)
+	if !p.Room.IsZero() {
+		p.Room = p.Room.change(channels, inBlocks)
 	}
-	p.Need, p.Room = boxes(p.Need), boxes(p.Room)
 	p.Shape = p.Shape.Clone()
 	p.Shape[1] = up(p.Shape[1])
 	if len(p.From.Axes) > 0 {

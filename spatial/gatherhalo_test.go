@@ -25,19 +25,16 @@ func TestFrameExchange(t *testing.T) {
 				cuts[axisSize{axis, s[axis]}] = graph.AxisPartition{MeshAxis: a.Name, Starts: ShardStarts(s[axis], a.Size, 1)}
 			}
 			p := Redistribution{Mesh: m, Shape: s, From: (&sharding{cuts: cuts}).fieldDist(s)}
-			for r := range m.Size() {
-				need, room := m.Owned(p.From, s, r), m.Owned(p.From, s, r)
+			p.Room = BoxesOf(m, func(r int) Box {
+				room := m.Owned(p.From, s, r)
 				for axis := 3; axis < 5; axis++ {
-					if p.From.Axes[axis].MeshAxis == "" {
-						continue
-					}
-					room[axis] = Interval{room[axis].Lo - halo, room[axis].Hi + halo}
-					if need[axis] = room[axis]; axis == 3 { // longitudes are periodic
-						need[axis] = need[axis].Intersect(Interval{0, s[axis]})
+					if p.From.Axes[axis].MeshAxis != "" {
+						room[axis] = Interval{room[axis].Lo - halo, room[axis].Hi + halo}
 					}
 				}
-				p.Need, p.Room = append(p.Need, need), append(p.Room, room)
-			}
+				return room
+			})
+			p.Need = p.Room.change(3, func(v Interval) Interval { return v.Intersect(Interval{0, s[3]}) }) // longitudes are periodic
 			t.Run(fmt.Sprintf("%v, %d around", m, halo), func(t *testing.T) {
 				err := comm.Run(m.Size(), comm.Replay(uint64(halo)), func(c *comm.Comm) error {
 					own := m.Owned(p.From, s, c.Rank())

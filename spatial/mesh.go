@@ -202,6 +202,15 @@ func (m Mesh) Coordinate(rank int, name string) int {
 	return 0
 }
 
+// coordinates returns the coordinates of a rank, by mesh axis.
+func (m Mesh) coordinates(rank int) []int {
+	at := make([]int, len(m))
+	for k := len(m) - 1; k >= 0; k-- {
+		at[k], rank = rank%m[k].Size, rank/m[k].Size
+	}
+	return at
+}
+
 // sorted returns names of axes in mesh order without duplicates.
 func (m Mesh) sorted(names []string) []string {
 	var out []string
@@ -251,27 +260,6 @@ func (m Mesh) check(d graph.Distribution) error {
 	return nil
 }
 
-// Box is a part of a value: an interval for each axis.
-type Box []Interval
-
-// Size returns the number of elements.
-func (b Box) Size() int {
-	n := 1
-	for _, v := range b {
-		n *= v.Len()
-	}
-	return n
-}
-
-// Intersect returns the intersection of two boxes.
-func (b Box) Intersect(c Box) Box {
-	out := make(Box, len(b))
-	for i := range b {
-		out[i] = b[i].Intersect(c[i])
-	}
-	return out
-}
-
 // Owned returns the box of a value of shape s that a rank owns in the distribution
 // d. A replicated value is owned by every rank.
 func (m Mesh) Owned(d graph.Distribution, s graph.Shape, rank int) Box {
@@ -302,19 +290,22 @@ type Redistribution struct {
 	From  graph.Distribution // current distribution
 	// Need is the box that each rank requires. It may extend beyond the ends of
 	// periodic axes.
-	Need []Box
+	Need Boxes
 	// Room is the destination box of each rank, which contains Need and is zero
-	// elsewhere; nil means Need.
-	Room []Box
+	// elsewhere; zero means Need.
+	Room Boxes
+}
+
+// rooms returns the destination boxes.
+func (p Redistribution) rooms() Boxes {
+	if p.Room.IsZero() {
+		return p.Need
+	}
+	return p.Room
 }
 
 // room returns the destination box of a rank.
-func (p Redistribution) room(rank int) Box {
-	if p.Room == nil {
-		return p.Need[rank]
-	}
-	return p.Room[rank]
-}
+func (p Redistribution) room(rank int) Box { return p.rooms().Of(rank) }
 
 // Moves returns all transfers, by receiver and then in row-major order. Elements
 // with several owners come from the receiver itself, or else from the owner with
@@ -334,32 +325,95 @@ func (p Redistribution) Moves() ([]Move, error) {
 	return moves, nil
 }
 
+// MovesOf returns the transfers of Moves from and to one rank, in the same order.
+//
+// Errors: those of Moves.
+// Cost: proportional to the sizes of the mesh axes and the number of transfers, not to the number of ranks.
+func (p Redistribution) MovesOf(rank int) ([]Move, error) {
+	if err := p.Mesh.check(p.From); err != nil {
+		return nil, err
+	}
+	var moves []Move
+	for _, r := range p.receivers(rank) {
+		into := p.movesInto(r)
+		if r != rank {
+			into = slices.DeleteFunc(into, func(v Move) bool { return v.From != rank })
+		}
+		moves = append(moves, into...)
+	}
+	return moves, nil
+}
+
+// receivers returns, in ascending order, the ranks that may require elements from a rank, and the rank itself.
+func (p Redistribution) receivers(rank int) []int {
+	own := p.Mesh.coordinates(rank)
+	possible := make([][]bool, len(p.Mesh)) // [mesh axis][coordinate]: nothing excludes it
+	for k, a := range p.Mesh {
+		possible[k] = make([]bool, a.Size)
+		for c := range possible[k] {
+			possible[k][c] = c == own[k] || slices.ContainsFunc(p.From.Axes, func(s graph.AxisPartition) bool { return s.MeshAxis == a.Name })
+		}
+	}
+	for i, n := range p.Shape {
+		need, cut := p.Need.axes[i], p.cut(i)
+		from := slices.IndexFunc(p.Mesh, func(a MeshAxis) bool { return a.Name == cut.MeshAxis })
+		if need.along == everyRank || from < 0 {
+			continue
+		}
+		for c, v := range need.at {
+			if !slices.ContainsFunc(Sources(cut, v, n), func(s Piece) bool { return s.Rank == own[from] }) {
+				possible[need.along][c] = false
+			}
+		}
+	}
+	ranks, itself := []int{0}, false
+	for k, a := range p.Mesh {
+		var longer []int
+		for _, r := range ranks {
+			for c := range a.Size {
+				if possible[k][c] {
+					longer = append(longer, r*a.Size+c)
+				}
+			}
+		}
+		ranks = longer
+	}
+	if _, itself = slices.BinarySearch(ranks, rank); !itself {
+		ranks = append(ranks, rank)
+		slices.Sort(ranks)
+	}
+	return ranks
+}
+
+// cut returns how an axis of the value is split now.
+func (p Redistribution) cut(axis int) graph.AxisPartition {
+	if len(p.From.Axes) == 0 {
+		return graph.AxisPartition{}
+	}
+	return p.From.Axes[axis]
+}
+
 // movesInto returns the transfers to one rank.
 func (p Redistribution) movesInto(r int) []Move {
-	cut := func(axis int) graph.AxisPartition {
-		if len(p.From.Axes) == 0 {
-			return graph.AxisPartition{}
-		}
-		return p.From.Axes[axis]
-	}
 	pieces := make([][]Piece, len(p.Shape))
+	need, at := p.Need.Of(r), p.Mesh.coordinates(r)
 	for i, n := range p.Shape {
-		pieces[i] = Sources(cut(i), p.Need[r][i], n)
+		pieces[i] = Sources(p.cut(i), need[i], n)
 	}
 	var moves []Move
 	eachCombination(pieces, func(chosen []Piece) {
 		v := Move{To: r, At: make(Box, len(p.Shape)), Into: make(Box, len(p.Shape))}
-		along := map[string]int{}
 		for i, c := range chosen {
 			v.At[i], v.Into[i] = c.At, c.To
-			along[cut(i).MeshAxis] = c.Rank
 		}
-		for _, a := range p.Mesh {
-			at, ok := along[a.Name]
-			if !ok {
-				at = p.Mesh.Coordinate(r, a.Name)
+		for k, a := range p.Mesh {
+			from := at[k]
+			for i, c := range chosen {
+				if p.cut(i).MeshAxis == a.Name {
+					from = c.Rank
+				}
 			}
-			v.From = v.From*a.Size + at
+			v.From = v.From*a.Size + from
 		}
 		moves = append(moves, v)
 	})

@@ -114,9 +114,5 @@ func TestShuffleRefuses(t *testing.T) {
 // shuffle returns the redistribution of a value of shape s from one distribution to
 // another.
 func shuffle(m Mesh, s graph.Shape, from, to graph.Distribution) Redistribution {
-	p := Redistribution{Mesh: m, Shape: s, From: from}
-	for r := range m.Size() {
-		p.Need = append(p.Need, m.Owned(to, s, r))
-	}
-	return p
+	return Redistribution{Mesh: m, Shape: s, From: from, Need: BoxesOf(m, func(r int) Box { return m.Owned(to, s, r) })}
 }

@@ -3,6 +3,7 @@ package spatial
 import (
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/op"
@@ -378,40 +379,28 @@ func (s *sharding) local(b *graph.Builder, n *graph.Node, l graph.Shard, in ...g
 	return b.Node(n.Op, attrs, in...)
 }
 
-// boxes returns the boxes of all ranks, by rank.
-func (s *sharding) boxes(of func(rank int) Box) []Box {
-	out := make([]Box, s.mesh.Size())
-	for r := range out {
-		out[r] = of(r)
-	}
-	return out
-}
-
 // fetch returns the value with the box need(rank) of node id, of which v is the
 // rank's shard. The box room(rank), if room is not nil, contains need and is zero
 // elsewhere. A rank that already has its box returns v, but only if all ranks have
 // theirs: a gather is a collective. If the value is replicated, a crop is enough.
 // Equal requests share one gather.
 func (s *sharding) fetch(b *graph.Builder, id int, v graph.Value, need, room func(rank int) Box) graph.Value {
-	p := Redistribution{Mesh: s.mesh, Shape: s.g.Nodes[id].Shape, From: s.dist[id], Need: s.boxes(need)}
+	p := Redistribution{Mesh: s.mesh, Shape: s.g.Nodes[id].Shape, From: s.dist[id], Need: BoxesOf(s.mesh, need)}
 	if room != nil {
-		p.Room = s.boxes(room)
+		p.Room = BoxesOf(s.mesh, room)
 	}
-	same := true
-	for r := range s.mesh.Size() {
-		same = same && slices.Equal(s.owned(id, r), p.room(r)) && slices.Equal(p.Need[r], p.room(r))
-	}
-	if same {
+	own := BoxesOf(s.mesh, func(r int) Box { return s.owned(id, r) })
+	if own.Equal(p.Need) && own.Equal(p.rooms()) {
 		return v
 	}
-	key := fmt.Sprint(v.ID(), p.Need, p.Room)
+	key := string(p.rooms().appendKey(p.Need.appendKey(strconv.AppendInt(nil, int64(v.ID()), 10))))
 	if _, ok := s.fetched[key]; !ok {
 		if joined := s.fetchParts(b, id, need, room); joined.Valid() {
 			s.fetched[key] = joined
 			return joined
 		}
-		if s.dist[id].Replicated() && slices.Equal(p.Need[s.rank], p.room(s.rank)) && inside(p.Need[s.rank], p.Shape) {
-			s.fetched[key] = b.Node(crop, cropAttrs{p.Need[s.rank], p.Shape}, v)
+		if box := p.Need.Of(s.rank); s.dist[id].Replicated() && slices.Equal(box, p.room(s.rank)) && inside(box, p.Shape) {
+			s.fetched[key] = b.Node(crop, cropAttrs{box, p.Shape}, v)
 		} else {
 			s.fetched[key] = b.Node(gather, gatherAttrs{Redistribution: p, Rank: s.rank, Tag: s.tags}, v)
 		}

@@ -252,7 +252,7 @@ func (s *scriptBuilder) wait(n *graph.Node, compute cluster.Time) (before cluste
 // interior returns the share of a convolution's result that does not read the halo
 // of its operand; 0 if more than a halo in latitude and longitude is in transit.
 func (s *scriptBuilder) interior(p spatial.Redistribution) float64 {
-	own, need := p.Mesh.Owned(p.From, p.Shape, s.rank), p.Need[s.rank]
+	own, need := p.Mesh.Owned(p.From, p.Shape, s.rank), p.Need.Of(s.rank)
 	part := 1.0
 	for axis := range own {
 		before, behind := own[axis].Lo-need[axis].Lo, need[axis].Hi-own[axis].Hi

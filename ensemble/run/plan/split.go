@@ -86,8 +86,8 @@ func splitHalo(g *graph.Graph, n *graph.Node, p spatial.Redistribution) (h Split
 			break
 		}
 	}
-	for rank, need := range p.Need {
-		h.Own, h.Need = append(h.Own, splitPart(p.Mesh.Owned(p.From, p.Shape, rank))), append(h.Need, splitPart(need))
+	for rank := range p.Mesh.Size() {
+		h.Own, h.Need = append(h.Own, splitPart(p.Mesh.Owned(p.From, p.Shape, rank))), append(h.Need, splitPart(p.Need.Of(rank)))
 	}
 	moves, err := p.Moves()
 	sent := make([]int64, p.Mesh.Size())

@@ -1,0 +1,136 @@
+package spatial
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+)
+
+// Box is a part of a value: an interval for each axis.
+type Box []Interval
+
+// Size returns the number of elements.
+func (b Box) Size() int {
+	n := 1
+	for _, v := range b {
+		n *= v.Len()
+	}
+	return n
+}
+
+// Intersect returns the intersection of two boxes.
+func (b Box) Intersect(c Box) Box {
+	out := make(Box, len(b))
+	for i := range b {
+		out[i] = b[i].Intersect(c[i])
+	}
+	return out
+}
+
+// Boxes holds one box of a value for each rank of a mesh. Along each axis of the value the interval depends on the
+// coordinate along one mesh axis at most, because one mesh axis splits an axis. Memory and time of all that is
+// derived from boxes therefore grow with the sum of the mesh axes and not with their product, the number of ranks.
+// The zero value holds no boxes.
+type Boxes struct {
+	mesh Mesh
+	axes []rankIntervals // by axis of the value
+}
+
+// rankIntervals holds the interval of each rank along one axis of a value.
+type rankIntervals struct {
+	along int        // position of the mesh axis whose coordinate selects the interval; everyRank: one interval for all
+	at    []Interval // by coordinate
+}
+
+// everyRank in rankIntervals.along means that all ranks have the same interval.
+const everyRank = -1
+
+// BoxesOf returns the boxes that of defines. It asks for the boxes of the ranks along each mesh axis only.
+//
+// Along an axis of the value the interval may depend on one mesh axis; BoxesOf panics if it depends on two.
+func BoxesOf(m Mesh, of func(rank int) Box) Boxes {
+	first := of(0)
+	b := Boxes{mesh: m, axes: make([]rankIntervals, len(first))}
+	for i, v := range first {
+		b.axes[i] = rankIntervals{along: everyRank, at: []Interval{v}}
+	}
+	stride := m.Size()
+	for k, a := range m {
+		stride /= a.Size
+		line := make([]Box, a.Size)
+		line[0] = first
+		for c := 1; c < a.Size; c++ {
+			line[c] = of(c * stride)
+		}
+		for i := range first {
+			b.axes[i].join(k, line, i)
+		}
+	}
+	if last := m.Size() - 1; !slices.Equal(b.Of(last), of(last)) {
+		panic(fmt.Sprintf("spatial: the box of the last rank of %v is %v, not %v: an interval depends on two mesh axes", m, of(last), b.Of(last)))
+	}
+	return b
+}
+
+// join takes the intervals along axis i of the boxes of the ranks along mesh axis k, if they differ.
+func (r *rankIntervals) join(k int, line []Box, i int) {
+	if !slices.ContainsFunc(line, func(b Box) bool { return b[i] != line[0][i] }) {
+		return
+	}
+	if r.along != everyRank {
+		panic(fmt.Sprintf("spatial: the interval along axis %d depends on two mesh axes", i))
+	}
+	r.along, r.at = k, nil
+	for _, b := range line {
+		r.at = append(r.at, b[i])
+	}
+}
+
+// IsZero reports whether there are no boxes.
+func (b Boxes) IsZero() bool { return b.axes == nil }
+
+// Of returns the box of a rank.
+func (b Boxes) Of(rank int) Box {
+	at := b.mesh.coordinates(rank)
+	out := make(Box, len(b.axes))
+	for i, r := range b.axes {
+		out[i] = r.of(at)
+	}
+	return out
+}
+
+// of returns the interval of the rank with the given coordinates.
+func (r rankIntervals) of(at []int) Interval {
+	if r.along == everyRank {
+		return r.at[0]
+	}
+	return r.at[at[r.along]]
+}
+
+// Equal reports whether every rank has the same box in both.
+func (b Boxes) Equal(c Boxes) bool {
+	return slices.EqualFunc(b.axes, c.axes, func(r, s rankIntervals) bool { return r.along == s.along && slices.Equal(r.at, s.at) })
+}
+
+// change returns boxes whose intervals along one axis of the value are those that of returns for the present ones.
+func (b Boxes) change(axis int, of func(Interval) Interval) Boxes {
+	b.axes = slices.Clone(b.axes)
+	r := &b.axes[axis]
+	r.at = slices.Clone(r.at)
+	for i, v := range r.at {
+		r.at[i] = of(v)
+	}
+	return b
+}
+
+// appendKey appends a text that is equal for equal boxes only.
+func (b Boxes) appendKey(key []byte) []byte {
+	for _, r := range b.axes {
+		key = append(strconv.AppendInt(append(key, '@'), int64(r.along), 10), ':')
+		for _, v := range r.at {
+			key = append(strconv.AppendInt(key, int64(v.Lo), 10), ',')
+			key = append(strconv.AppendInt(key, int64(v.Hi), 10), ' ')
+		}
+	}
+	return key
+}
