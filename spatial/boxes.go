@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+
+	"github.com/ensemble-weather/ensemble/engine/graph"
 )
 
 // Box is a part of a value: an interval for each axis.
@@ -86,6 +88,37 @@ func (r *rankIntervals) join(k int, line []Box, i int) {
 	}
 }
 
+// rankIntervalsOf returns the intervals that of defines for the coordinates along an axis of the mesh.
+func rankIntervalsOf(m Mesh, along string, of func(coordinate int) Interval) rankIntervals {
+	first := of(0)
+	k := slices.IndexFunc(m, func(a MeshAxis) bool { return a.Name == along })
+	if k < 0 {
+		return rankIntervals{along: everyRank, at: []Interval{first}}
+	}
+	at, same := make([]Interval, m[k].Size), true
+	for c := range at {
+		at[c] = of(c)
+		same = same && at[c] == first
+	}
+	if same {
+		return rankIntervals{along: everyRank, at: at[:1]}
+	}
+	return rankIntervals{along: k, at: at}
+}
+
+// ownedBoxes returns the boxes that the ranks own of a value of shape s in a distribution.
+func (m Mesh) ownedBoxes(d graph.Distribution, s graph.Shape) Boxes {
+	b := Boxes{mesh: m, axes: make([]rankIntervals, len(s))}
+	for i, n := range s {
+		var cut graph.AxisPartition
+		if len(d.Axes) > 0 {
+			cut = d.Axes[i]
+		}
+		b.axes[i] = rankIntervalsOf(m, cut.MeshAxis, func(c int) Interval { return OwnedInterval(cut, c, n) })
+	}
+	return b
+}
+
 // IsZero reports whether there are no boxes.
 func (b Boxes) IsZero() bool { return b.axes == nil }
 
@@ -115,12 +148,17 @@ func (b Boxes) Equal(c Boxes) bool {
 // change returns boxes whose intervals along one axis of the value are those that of returns for the present ones.
 func (b Boxes) change(axis int, of func(Interval) Interval) Boxes {
 	b.axes = slices.Clone(b.axes)
-	r := &b.axes[axis]
-	r.at = slices.Clone(r.at)
-	for i, v := range r.at {
-		r.at[i] = of(v)
+	r, along := b.axes[axis], ""
+	if r.along != everyRank {
+		along = b.mesh[r.along].Name
 	}
+	b.axes[axis] = rankIntervalsOf(b.mesh, along, func(c int) Interval { return of(r.at[c]) })
 	return b
+}
+
+// with returns boxes with another size of the value along an axis, which all ranks have as a whole.
+func (b Boxes) with(axis, size int) Boxes {
+	return b.change(axis, func(Interval) Interval { return Interval{0, size} })
 }
 
 // appendKey appends a text that is equal for equal boxes only.

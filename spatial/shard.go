@@ -298,7 +298,7 @@ func (s *sharding) visit(b *graph.Builder, n *graph.Node, in []graph.Value) grap
 		}
 		if v.Valid() && s.isField[n.ID] && s.leaves[n.ID] {
 			to := s.boundaryDist(n.Shape)
-			v = s.fetch(b, n.ID, v, func(r int) Box { return s.mesh.Owned(to, n.Shape, r) }, nil)
+			v = s.fetch(b, n.ID, v, s.mesh.ownedBoxes(to, n.Shape), Boxes{})
 			s.dist[n.ID] = to
 		}
 		s.values[n.ID] = v
@@ -379,18 +379,19 @@ func (s *sharding) local(b *graph.Builder, n *graph.Node, l graph.Shard, in ...g
 	return b.Node(n.Op, attrs, in...)
 }
 
-// fetch returns the value with the box need(rank) of node id, of which v is the
-// rank's shard. The box room(rank), if room is not nil, contains need and is zero
+// ownedBoxes returns the boxes of a node's value that the ranks own.
+func (s *sharding) ownedBoxes(id int) Boxes {
+	return s.mesh.ownedBoxes(s.dist[id], s.g.Nodes[id].Shape)
+}
+
+// fetch returns the value with the box need of node id, of which v is the
+// rank's shard. The box room, unless it is zero, contains need and is zero
 // elsewhere. A rank that already has its box returns v, but only if all ranks have
 // theirs: a gather is a collective. If the value is replicated, a crop is enough.
 // Equal requests share one gather.
-func (s *sharding) fetch(b *graph.Builder, id int, v graph.Value, need, room func(rank int) Box) graph.Value {
-	p := Redistribution{Mesh: s.mesh, Shape: s.g.Nodes[id].Shape, From: s.dist[id], Need: BoxesOf(s.mesh, need)}
-	if room != nil {
-		p.Room = BoxesOf(s.mesh, room)
-	}
-	own := BoxesOf(s.mesh, func(r int) Box { return s.owned(id, r) })
-	if own.Equal(p.Need) && own.Equal(p.rooms()) {
+func (s *sharding) fetch(b *graph.Builder, id int, v graph.Value, need, room Boxes) graph.Value {
+	p := Redistribution{Mesh: s.mesh, Shape: s.g.Nodes[id].Shape, From: s.dist[id], Need: need, Room: room}
+	if own := s.ownedBoxes(id); own.Equal(p.Need) && own.Equal(p.rooms()) {
 		return v
 	}
 	key := string(p.rooms().appendKey(p.Need.appendKey(strconv.AppendInt(nil, int64(v.ID()), 10))))
@@ -412,7 +413,7 @@ func (s *sharding) fetch(b *graph.Builder, id int, v graph.Value, need, room fun
 // fetchParts fetches the operands of a channel concatenation one by one and
 // concatenates the results. Operations that read concatenations in parts then need
 // no copy of the whole. It returns an invalid value for other nodes.
-func (s *sharding) fetchParts(b *graph.Builder, id int, need, room func(rank int) Box) graph.Value {
+func (s *sharding) fetchParts(b *graph.Builder, id int, need, room Boxes) graph.Value {
 	n := s.g.Nodes[id]
 	if !op.IsChannelConcat(n) || len(n.Shape) != 5 {
 		return graph.Value{}
@@ -422,16 +423,11 @@ func (s *sharding) fetchParts(b *graph.Builder, id int, need, room func(rank int
 		if !s.values[part].Valid() {
 			return graph.Value{}
 		}
-		channels := Interval{0, s.g.Nodes[part].Shape[1]}
-		of := func(box func(rank int) Box) func(rank int) Box {
-			if box == nil {
-				return nil
+		of := func(boxes Boxes) Boxes {
+			if boxes.IsZero() {
+				return boxes
 			}
-			return func(r int) Box {
-				x := slices.Clone(box(r))
-				x[1] = channels
-				return x
-			}
+			return boxes.with(channels, s.g.Nodes[part].Shape[channels])
 		}
 		parts[i] = s.fetch(b, part, s.values[part], of(need), of(room))
 	}
@@ -450,8 +446,7 @@ func inside(b Box, s graph.Shape) bool {
 
 // replicate replicates a value: every rank gets all of it.
 func (s *sharding) replicate(b *graph.Builder, id int, v graph.Value) graph.Value {
-	all := graph.Distribution{}
-	return s.fetch(b, id, v, func(r int) Box { return s.mesh.Owned(all, s.g.Nodes[id].Shape, r) }, nil)
+	return s.fetch(b, id, v, s.mesh.ownedBoxes(graph.Distribution{}, s.g.Nodes[id].Shape), Boxes{})
 }
 
 // fetchLike fetches the part of an operand that corresponds to the rank's shard of
@@ -461,15 +456,13 @@ func (s *sharding) fetchLike(b *graph.Builder, id int, v graph.Value, to int) gr
 	if len(shape) != 5 || len(target) != 5 {
 		return s.replicate(b, id, v)
 	}
-	return s.fetch(b, id, v, func(r int) Box {
-		box := s.owned(to, r)
-		for i := range box {
-			if shape[i] != target[i] {
-				box[i] = Interval{0, shape[i]}
-			}
+	need := s.ownedBoxes(to)
+	for i := range shape {
+		if shape[i] != target[i] {
+			need = need.with(i, shape[i])
 		}
-		return box
-	}, nil)
+	}
+	return s.fetch(b, id, v, need, Boxes{})
 }
 
 // pointwise computes a shard of the result from the same shard of all operands.
@@ -577,10 +570,10 @@ func (s *sharding) dropout(b *graph.Builder, n *graph.Node, in []graph.Value) gr
 	if !s.isField[n.ID] || s.dist[n.ID].Replicated() {
 		return s.pointwise(b, n, in)
 	}
-	ones := make([]float32, n.Shape.Size())
+	ones := make(graph.Shape, len(n.Shape))
 	for i := range ones {
 		ones[i] = 1
 	}
-	all := b.Node(n.Op, n.Attrs, b.Const("", n.Shape, ones))
+	all := b.Node(n.Op, n.Attrs, op.BroadcastTo(b, b.Const("", ones, []float32{1}), n.Shape))
 	return op.Mul(b, s.fetchLike(b, n.In[0], in[0], n.ID), b.Node(crop, cropAttrs{s.owned(n.ID, s.rank), n.Shape}, all))
 }

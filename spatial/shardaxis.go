@@ -34,25 +34,24 @@ func (s *sharding) axisAttention(b *graph.Builder, n *graph.Node, in []graph.Val
 		s.dist[n.ID] = dist
 	}
 	shape := s.g.Nodes[field].Shape
-	own := func(r int) Box { return s.mesh.Owned(dist, shape, r) }
-	// cover is the box that a rank reads of a field with width channels.
-	cover := func(r, width int) Box {
-		box := own(r)
-		box[channels] = Interval{0, width}
+	own := s.mesh.ownedBoxes(dist, shape)
+	// cover has the boxes that ranks read of a field with width channels.
+	cover := func(width int) Boxes {
+		boxes := own.with(channels, width)
 		if a.Axis > 0 {
-			box[a.Axis] = windowSpan(a, box[a.Axis], x[a.Axis])
+			boxes = boxes.change(a.Axis, func(v Interval) Interval { return windowSpan(a, v, x[a.Axis]) })
 		}
-		return box
+		return boxes
 	}
-	in[0] = s.fetch(b, n.In[0], in[0], func(r int) Box { return cover(r, x[channels]) }, nil)
-	third := x[channels] / 3
-	mine := cover(s.rank, third)
+	in[0] = s.fetch(b, n.In[0], in[0], cover(x[channels]), Boxes{})
+	third := cover(x[channels] / 3)
+	mine := third.Of(s.rank)
 	local := a
 	if a.Axis > 0 {
 		local.Starts = windowStarts(a, mine[a.Axis], x[a.Axis])
 	}
 	if !s.isField[n.ID] {
-		in[2] = s.fetch(b, n.In[2], in[2], own, func(r int) Box { return cover(r, third) })
+		in[2] = s.fetch(b, n.In[2], in[2], own, third)
 		var over []string
 		for _, c := range dist.Axes {
 			if c.MeshAxis != "" {
@@ -62,7 +61,7 @@ func (s *sharding) axisAttention(b *graph.Builder, n *graph.Node, in []graph.Val
 		return s.sum(b, b.Node(n.Op, local, in...), over)
 	}
 	if gradient {
-		in[2] = s.fetch(b, n.In[2], in[2], func(r int) Box { return cover(r, third) }, nil)
+		in[2] = s.fetch(b, n.In[2], in[2], third, Boxes{})
 	}
 	made := b.Node(n.Op, local, in...)
 	if a.Axis == 0 || !made.Valid() {
@@ -72,7 +71,7 @@ func (s *sharding) axisAttention(b *graph.Builder, n *graph.Node, in []graph.Val
 	for i, size := range made.Shape() {
 		keep[i] = Interval{0, size}
 	}
-	mineOwn := own(s.rank)[a.Axis]
+	mineOwn := own.Of(s.rank)[a.Axis]
 	keep[a.Axis] = Interval{mineOwn.Lo - mine[a.Axis].Lo, mineOwn.Hi - mine[a.Axis].Lo}
 	if keep[a.Axis].Len() == made.Dim(a.Axis) {
 		return made

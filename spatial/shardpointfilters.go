@@ -23,13 +23,9 @@ func (s *sharding) wholeChannels(id int) {
 // boxes of the result; they apply to the axes of space of the filters.
 //
 // Shape: filters [F C·k³ D H W].
-func (s *sharding) fetchPointFilters(b *graph.Builder, id int, v graph.Value, need, room func(rank int) Box) graph.Value {
+func (s *sharding) fetchPointFilters(b *graph.Builder, id int, v graph.Value, need, room Boxes) graph.Value {
 	shape := s.g.Nodes[id].Shape
-	filters := func(points func(rank int) Box) func(rank int) Box {
-		return func(r int) Box {
-			return append(Box{{0, shape[0]}, {0, shape[1]}}, points(r)[2:]...)
-		}
-	}
+	filters := func(points Boxes) Boxes { return points.with(0, shape[0]).with(1, shape[1]) }
 	return s.fetch(b, id, v, filters(need), filters(room))
 }
 
@@ -43,18 +39,12 @@ func (s *sharding) pointFilterGrad(b *graph.Builder, n *graph.Node, in []graph.V
 	for axis := 2; axis < len(n.Shape); axis++ {
 		s.dist[n.ID].Axes[axis] = s.cut(dy, axis)
 	}
-	in[w.CorrelateWith] = s.fetch(b, dy, in[w.CorrelateWith], func(r int) Box {
-		own := slices.Clone(s.owned(dy, r))
-		own[channels] = Interval{0, dyShape[channels]}
-		return own
-	}, nil)
-	at := func(rank int) []axisRange {
-		return s.axisRanges(dy, rank, shape, []int{channels}, func(axis int, own Interval) axisRange {
-			return forwardRange(w.Axes[axis], own, shape[axis], w.Padded)
-		})
-	}
-	in[w.Operand] = s.fetch(b, x, in[w.Operand], func(r int) Box { return boxOf(at(r), needOf) }, func(r int) Box { return boxOf(at(r), roomOf) })
-	part := s.local(b, n, localPart(at(s.rank)), in...)
+	in[w.CorrelateWith] = s.fetch(b, dy, in[w.CorrelateWith], s.ownedBoxes(dy).with(channels, dyShape[channels]), Boxes{})
+	all := s.ranges(dy, shape, []int{channels}, func(axis int, own Interval) axisRange {
+		return forwardRange(w.Axes[axis], own, shape[axis], w.Padded)
+	})
+	in[w.Operand] = s.fetch(b, x, in[w.Operand], all.boxes(needOf), all.boxes(roomOf))
+	part := s.local(b, n, localPart(all.of(s.rank)), in...)
 	if over == "" {
 		return part
 	}

@@ -65,7 +65,7 @@ func (s *sharding) sets(b *graph.Builder, n *graph.Node, in []graph.Value, w gra
 	s.dist[n.ID] = graph.Distribution{Axes: cuts}
 	for i, id := range n.In {
 		shape := s.g.Nodes[id].Shape
-		in[i] = s.fetch(b, id, in[i], func(r int) Box {
+		in[i] = s.fetch(b, id, in[i], BoxesOf(s.mesh, func(r int) Box {
 			own := s.owned(n.ID, r)
 			box := make(Box, len(shape))
 			box[0] = Interval{own[0].Lo / rows * (shape[0] / w.Samples), own[0].Hi / rows * (shape[0] / w.Samples)}
@@ -80,7 +80,7 @@ func (s *sharding) sets(b *graph.Builder, n *graph.Node, in []graph.Value, w gra
 				}
 			}
 			return box
-		}, nil)
+		}), Boxes{})
 	}
 	return s.sum(b, s.local(b, n, graph.Shard{Shape: s.owned(n.ID, s.rank).Shape()}, in...), over)
 }

@@ -31,7 +31,7 @@ func (s *sharding) reshape(b *graph.Builder, n *graph.Node, in []graph.Value) gr
 	if s.isField[n.ID] {
 		s.dist[n.ID] = graph.Distribution{Axes: cuts}
 	}
-	x := s.fetch(b, id, in[0], func(r int) Box { return s.mesh.Owned(kept, from, r) }, nil)
+	x := s.fetch(b, id, in[0], s.mesh.ownedBoxes(kept, from), Boxes{})
 	return s.local(b, n, graph.Shard{Shape: s.owned(n.ID, s.rank).Shape()}, x)
 }
 
@@ -43,11 +43,7 @@ func (s *sharding) concat(b *graph.Builder, n *graph.Node, in []graph.Value) gra
 		s.dist[n.ID].Axes[axis] = graph.AxisPartition{}
 	}
 	for i, id := range n.In {
-		in[i] = s.fetch(b, id, in[i], func(r int) Box {
-			box := s.owned(n.ID, r)
-			box[axis] = Interval{0, s.g.Nodes[id].Shape[axis]}
-			return box
-		}, nil)
+		in[i] = s.fetch(b, id, in[i], s.ownedBoxes(n.ID).with(axis, s.g.Nodes[id].Shape[axis]), Boxes{})
 	}
 	return b.Node(n.Op, n.Attrs, in...)
 }
@@ -63,19 +59,13 @@ func (s *sharding) slice(b *graph.Builder, n *graph.Node, in []graph.Value) grap
 	if n.Moves(graph.MovePad) {
 		shift = -a.Lo
 	}
-	room := func(r int) Box {
-		box := s.owned(n.ID, r)
-		box[a.Axis] = Interval{box[a.Axis].Lo + shift, box[a.Axis].Hi + shift}
+	room := s.ownedBoxes(n.ID).change(a.Axis, func(v Interval) Interval {
 		if whole {
-			box[a.Axis] = Interval{0, size}
+			return Interval{0, size}
 		}
-		return box
-	}
-	need := func(r int) Box {
-		box := room(r)
-		box[a.Axis] = box[a.Axis].Intersect(Interval{0, size})
-		return box
-	}
+		return Interval{v.Lo + shift, v.Hi + shift}
+	})
+	need := room.change(a.Axis, func(v Interval) Interval { return v.Intersect(Interval{0, size}) })
 	x := s.fetch(b, id, in[0], need, room)
 	if whole {
 		return b.Node(n.Op, n.Attrs, x)

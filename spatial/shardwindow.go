@@ -94,27 +94,59 @@ func backwardRange(a graph.WindowAxis, own Interval, n, m int, padded bool) axis
 	return t
 }
 
-// axisRanges returns the intervals of a rank along all axes. Axes of field id that
+// rankRanges holds the computation of every rank: for each axis the range by the coordinate along one mesh axis, as
+// in Boxes.
+type rankRanges struct {
+	mesh Mesh
+	axes []axisRanges
+}
+
+// axisRanges holds the ranges along one axis of a value.
+type axisRanges struct {
+	along string // mesh axis; "": one range for all ranks
+	at    []axisRange
+}
+
+// ranges returns the computation of all ranks. Axes of field id that
 // are not split, and the axes in whole, are not restricted; of computes the
-// intervals of the others.
-func (s *sharding) axisRanges(id, rank int, operand graph.Shape, whole []int, of func(axis int, own Interval) axisRange) []axisRange {
-	out := make([]axisRange, 5)
-	for axis, own := range s.owned(id, rank) {
-		if s.cut(id, axis).MeshAxis == "" || slices.Contains(whole, axis) {
-			all := Interval{0, operand[axis]}
-			out[axis] = axisRange{room: all, need: all, computed: own, own: own, pad: -1}
-			continue
+// ranges of the others.
+func (s *sharding) ranges(id int, operand graph.Shape, whole []int, of func(axis int, own Interval) axisRange) rankRanges {
+	out := rankRanges{mesh: s.mesh, axes: make([]axisRanges, 5)}
+	for axis, n := range s.g.Nodes[id].Shape {
+		cut := s.cut(id, axis)
+		restricted := cut.MeshAxis != "" && !slices.Contains(whole, axis)
+		r := axisRanges{along: cut.MeshAxis}
+		for c := range max(1, len(cut.Starts)) {
+			own := OwnedInterval(cut, c, n)
+			if restricted {
+				r.at = append(r.at, of(axis, own))
+			} else {
+				all := Interval{0, operand[axis]}
+				r.at = append(r.at, axisRange{room: all, need: all, computed: own, own: own, pad: -1})
+			}
 		}
-		out[axis] = of(axis, own)
+		out.axes[axis] = r
 	}
 	return out
 }
 
-// boxOf returns the box of one interval of each axis.
-func boxOf(t []axisRange, of func(axisRange) Interval) Box {
-	b := make(Box, len(t))
-	for i := range t {
-		b[i] = of(t[i])
+// of returns the ranges of a rank along all axes.
+func (t rankRanges) of(rank int) []axisRange {
+	out := make([]axisRange, len(t.axes))
+	for i, r := range t.axes {
+		out[i] = r.at[0]
+		if r.along != "" {
+			out[i] = r.at[t.mesh.Coordinate(rank, r.along)]
+		}
+	}
+	return out
+}
+
+// boxes returns the boxes of one interval of each range.
+func (t rankRanges) boxes(of func(axisRange) Interval) Boxes {
+	b := Boxes{mesh: t.mesh, axes: make([]rankIntervals, len(t.axes))}
+	for i, r := range t.axes {
+		b.axes[i] = rankIntervalsOf(t.mesh, r.along, func(c int) Interval { return of(r.at[c]) })
 	}
 	return b
 }
@@ -126,9 +158,9 @@ func computedOf(t axisRange) Interval { return t.computed }
 // localPart returns the sizes and paddings with which an operation computes the
 // part of its result that the intervals describe.
 func localPart(t []axisRange) graph.Shard {
-	l := graph.Shard{Shape: boxOf(t, computedOf).Shape(), Pads: make([]int, len(t))}
+	l := graph.Shard{Shape: make(graph.Shape, len(t)), Pads: make([]int, len(t))}
 	for i := range t {
-		l.Pads[i] = t[i].pad
+		l.Shape[i], l.Pads[i] = t[i].computed.Len(), t[i].pad
 	}
 	return l
 }
@@ -152,20 +184,18 @@ func cropToOwned(b *graph.Builder, v graph.Value, t []axisRange) graph.Value {
 func (s *sharding) windowed(b *graph.Builder, n *graph.Node, in []graph.Value, w graph.Window) graph.Value {
 	x := n.In[w.Operand]
 	shape := s.g.Nodes[x].Shape
-	at := func(rank int) []axisRange {
-		return s.axisRanges(n.ID, rank, shape, w.FullAxes, func(axis int, own Interval) axisRange {
-			return forwardRange(w.Axes[axis], own, shape[axis], w.Padded)
-		})
-	}
-	in[w.Operand] = s.fetch(b, x, in[w.Operand], func(r int) Box { return boxOf(at(r), needOf) }, func(r int) Box { return boxOf(at(r), roomOf) })
+	all := s.ranges(n.ID, shape, w.FullAxes, func(axis int, own Interval) axisRange {
+		return forwardRange(w.Axes[axis], own, shape[axis], w.Padded)
+	})
+	in[w.Operand] = s.fetch(b, x, in[w.Operand], all.boxes(needOf), all.boxes(roomOf))
 	switch {
 	case w.Unshared:
-		made := func(r int) Box { return boxOf(at(r), computedOf) }
+		made := all.boxes(computedOf)
 		in[1] = s.fetchPointFilters(b, n.In[1], in[1], made, made)
 	case w.Padded: // a convolution: one filter per channel of the result
 		in[1] = s.sliceChannels(b, in[1], 0, n.ID)
 	}
-	mine := at(s.rank)
+	mine := all.of(s.rank)
 	return cropToOwned(b, s.local(b, n, localPart(mine), in...), mine)
 }
 
@@ -174,31 +204,27 @@ func (s *sharding) windowed(b *graph.Builder, n *graph.Node, in []graph.Value, w
 // result's gradient or of the operand.
 func (s *sharding) adjoint(b *graph.Builder, n *graph.Node, in []graph.Value, w graph.Window) graph.Value {
 	dy := s.g.Nodes[n.In[w.Operand]].Shape
-	at := func(rank int) []axisRange {
-		return s.axisRanges(n.ID, rank, dy, w.FullAxes, func(axis int, own Interval) axisRange {
-			return backwardRange(w.Axes[axis], own, n.Shape[axis], dy[axis], w.Padded)
-		})
-	}
-	for r := range s.mesh.Size() {
-		for _, t := range at(r) {
-			if t.room.Len() == 0 {
-				return b.Fail(n.Op.Name, fmt.Errorf("rank %d of the mesh %v owns a part of %v that is in no window", r, s.mesh, n.Shape))
-			}
+	all := s.ranges(n.ID, dy, w.FullAxes, func(axis int, own Interval) axisRange {
+		return backwardRange(w.Axes[axis], own, n.Shape[axis], dy[axis], w.Padded)
+	})
+	for axis, r := range all.axes {
+		if part := slices.IndexFunc(r.at, func(t axisRange) bool { return t.room.Len() == 0 }); part >= 0 {
+			return b.Fail(n.Op.Name, fmt.Errorf("part %d of axis %d of %v on the mesh %v is in no window", part, axis, n.Shape, s.mesh))
 		}
 	}
 	for i, id := range n.In {
 		switch shape := s.g.Nodes[id].Shape; {
 		case w.Unshared && i == 1:
-			in[i] = s.fetchPointFilters(b, id, in[i], func(r int) Box { return boxOf(at(r), needOf) }, func(r int) Box { return boxOf(at(r), roomOf) })
+			in[i] = s.fetchPointFilters(b, id, in[i], all.boxes(needOf), all.boxes(roomOf))
 		case !s.isField[id]: // filters: axis 1 has the channels of this gradient
 			in[i] = s.sliceChannels(b, in[i], 1, n.ID)
 		case shape.Equal(dy):
-			in[i] = s.fetch(b, id, in[i], func(r int) Box { return boxOf(at(r), needOf) }, func(r int) Box { return boxOf(at(r), roomOf) })
+			in[i] = s.fetch(b, id, in[i], all.boxes(needOf), all.boxes(roomOf))
 		default:
-			in[i] = s.fetch(b, id, in[i], func(r int) Box { return boxOf(at(r), computedOf) }, nil)
+			in[i] = s.fetch(b, id, in[i], all.boxes(computedOf), Boxes{})
 		}
 	}
-	mine := at(s.rank)
+	mine := all.of(s.rank)
 	return cropToOwned(b, s.local(b, n, localPart(mine), in...), mine)
 }
 
@@ -209,13 +235,11 @@ func (s *sharding) filterGrad(b *graph.Builder, n *graph.Node, in []graph.Value,
 	x, dy := n.In[w.Operand], n.In[w.CorrelateWith]
 	shape := s.g.Nodes[x].Shape
 	in[w.CorrelateWith] = s.fetchLike(b, dy, in[w.CorrelateWith], dy)
-	at := func(rank int) []axisRange {
-		return s.axisRanges(dy, rank, shape, []int{channels}, func(axis int, own Interval) axisRange {
-			return forwardRange(w.Axes[axis], own, shape[axis], w.Padded)
-		})
-	}
-	in[w.Operand] = s.fetch(b, x, in[w.Operand], func(r int) Box { return boxOf(at(r), needOf) }, func(r int) Box { return boxOf(at(r), roomOf) })
-	l := localPart(at(s.rank))
+	all := s.ranges(dy, shape, []int{channels}, func(axis int, own Interval) axisRange {
+		return forwardRange(w.Axes[axis], own, shape[axis], w.Padded)
+	})
+	in[w.Operand] = s.fetch(b, x, in[w.Operand], all.boxes(needOf), all.boxes(roomOf))
+	l := localPart(all.of(s.rank))
 	l.Shape = n.Shape.Clone()
 	l.Shape[0] = s.owned(dy, s.rank)[channels].Len()
 	return s.sumChannels(b, s.local(b, n, l, in...), 0, dy, s.spaceAxes(dy))
