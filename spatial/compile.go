@@ -76,8 +76,7 @@ func compile(g *graph.Graph, c *comm.Comm, m Mesh, o engine.Options, change func
 	if o.Passes == nil {
 		o.Passes = pass.List
 	}
-	at := slices.IndexFunc(o.Passes, func(p pass.Pass) bool { return p.Name == "add-gradients" })
-	o.Passes = slices.Insert(slices.Clone(o.Passes), at+1, pass.Pass{Name: "shard", Required: true,
+	o.Passes = trainingPasses(o.Passes, pass.Pass{Name: "shard", Required: true,
 		Purpose: "compute this rank's shard of every value and insert the communication",
 		Run: func(u *pass.Unit) error {
 			var err error
@@ -85,8 +84,14 @@ func compile(g *graph.Graph, c *comm.Comm, m Mesh, o engine.Options, change func
 				u.Graph = p.Local
 			}
 			return err
+		}}, pass.Pass{Name: "defer-sums", Purpose: "sum gradients over ranks during the backward pass",
+		Run: func(u *pass.Unit) error {
+			if p.sums.sharded {
+				u.ExternalGrads = p.sums.lifetimes(u.ElemBytes)
+			}
+			return deferSums(u)
 		}})
-	if at = slices.IndexFunc(o.Passes, func(p pass.Pass) bool { return p.Name == "choose-layouts" }); at >= 0 {
+	if at := slices.IndexFunc(o.Passes, func(p pass.Pass) bool { return p.Name == "choose-layouts" }); at >= 0 {
 		o.Passes = slices.Insert(o.Passes, at+1, pass.Pass{Name: "fuse-halos", Run: fuseHalos,
 			Purpose: "let convolutions read the halo and the shard from separate buffers, without a copy of the shard"})
 		if c.Rank() == 0 {
@@ -95,14 +100,6 @@ func compile(g *graph.Graph, c *comm.Comm, m Mesh, o engine.Options, change func
 			o.Passes = slices.Insert(o.Passes, at, receiveLayouts(c))
 		}
 	}
-	at = slices.IndexFunc(o.Passes, func(p pass.Pass) bool { return p.Name == "schedule" })
-	o.Passes = slices.Insert(o.Passes, at, pass.Pass{Name: "defer-sums", Purpose: "sum gradients over ranks during the backward pass",
-		Run: func(u *pass.Unit) error {
-			if p.sums.sharded {
-				u.ExternalGrads = p.sums.lifetimes(u.ElemBytes)
-			}
-			return deferSums(u)
-		}})
 	e := &extension{plan: p, c: c, groups: groups, log: o.Log, buffers: &buffers{}}
 	o.Extension = e
 	if o.Backend != "" && o.Backend != "cpu" && o.Backend != "ref" {

@@ -23,3 +23,18 @@ func JoinMomentsAxes(n *graph.Node) (mesh []string, ok bool) {
 	a, ok := n.Attrs.(joinMomentsAttrs)
 	return a.Mesh, ok && n.Op == joinMoments
 }
+
+// IsDeferredSum reports whether a node is a gradient whose sum over ranks runs during the backward pass
+// (RankStep.Sums).
+func IsDeferredSum(n *graph.Node) bool { return n.Op == sumRanksDeferred }
+
+// IsHalo reports whether a redistribution keeps the distribution: every axis of the value that is split stays split
+// along the same mesh axis, and ranks receive only what surrounds their own part.
+func (p Redistribution) IsHalo() bool {
+	for i, need := range p.Need.axes {
+		if name := p.cut(i).MeshAxis; name != "" && (need.along == everyRank || p.Mesh[need.along].Name != name) {
+			return false
+		}
+	}
+	return true
+}

@@ -15,6 +15,8 @@ type Sharded struct {
 	// Inputs and Outputs are the distributions of the fields that enter and leave
 	// the graph, by name.
 	Inputs, Outputs map[string]graph.Distribution
+	// Distributions holds those of all values, by node of the graph that was sharded.
+	Distributions []graph.Distribution
 }
 
 // Shard rewrites a graph, gradients included, to the part that one rank of the mesh
@@ -64,7 +66,7 @@ func Shard(g *graph.Graph, m Mesh, rank int) (*Sharded, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &Sharded{Local: local, Inputs: map[string]graph.Distribution{}, Outputs: map[string]graph.Distribution{}}
+	out := &Sharded{Local: local, Inputs: map[string]graph.Distribution{}, Outputs: map[string]graph.Distribution{}, Distributions: s.dist}
 	for i, n := range g.Nodes {
 		if n.Kind == graph.KindInput {
 			out.Inputs[n.Name] = s.dist[i]

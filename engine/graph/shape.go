@@ -46,16 +46,30 @@ func (s Shape) Strides() []int {
 	return st
 }
 
-// check returns an error for sizes below 1 and for arrays of more than 2³¹−1
-// elements, which 32-bit offsets of kernels cannot address.
+// maxElements bounds the arrays of a graph, so that products of sizes cannot overflow. Graphs of a whole job, which
+// ranks share, may be larger than what one device can address.
+const maxElements = 1 << 48
+
+// CheckAddressable returns an error for arrays of more than 2³¹−1 elements, which 32-bit offsets of kernels cannot
+// address.
+//
+// Errors: ErrShape.
+func (s Shape) CheckAddressable() error {
+	if n := s.Size(); n > 1<<31-1 {
+		return fmt.Errorf("%v has %d elements, more than 2³¹: %w", s, n, ErrShape)
+	}
+	return nil
+}
+
+// check returns an error for sizes below 1 and for arrays of more than maxElements.
 func (s Shape) check() error {
 	n := 1
 	for i, d := range s {
 		if d < 1 {
 			return fmt.Errorf("axis %d of %v has size %d, want at least 1: %w", i, s, d, ErrShape)
 		}
-		if n > (1<<31-1)/d {
-			return fmt.Errorf("%v has more than 2³¹ elements: %w", s, ErrShape)
+		if n > maxElements/d {
+			return fmt.Errorf("%v has more than 2⁴⁸ elements: %w", s, ErrShape)
 		}
 		n *= d
 	}

@@ -89,9 +89,15 @@ func roundUp(elements int) int { return (elements + align - 1) / align * align }
 // keep their buffers for the whole run, so that they can be written and read
 // between runs.
 //
-// Errors: exit.NoDevice if arena and workspaces exceed the memory limit.
+// Errors: exit.NoDevice if arena and workspaces exceed the memory limit; graph.ErrShape for a value that kernels cannot
+// address.
 // Source: greedy by size, Pisarchyk and Lee 2020, arXiv:2001.03288.
 func planMemory(u *Unit) error {
+	for _, n := range u.Graph.Nodes {
+		if err := n.Shape.CheckAddressable(); err != nil {
+			return fmt.Errorf("%s: %w", n.Label(), err)
+		}
+	}
 	assignMemory(u)
 	m := u.Memory
 	if need := int64(m.ArenaSize)*int64(u.ElemBytes) + u.Scratch; u.MemoryLimit > 0 && need > u.MemoryLimit {

@@ -122,29 +122,25 @@ func (m *Machine) allGather(g group, values int64) (cluster.Time, int64) {
 	return seconds(l.time(p-1, sent, sharing)), int64(sent)
 }
 
-// computeTime returns the time of a share of some work that reads a share of the
-// filters:
+// computeTime returns the time of an operation:
 //
-//	t = Σ max(share·FLOPs/rate, (share·Bytes + filters·Fixed)/bandwidth)
+//	t = max(FLOPs/rate, Bytes/bandwidth)
 //
-// over the operations (roofline model). A measured rate of a convolution includes
-// memory traffic, so its second term is omitted.
+// (roofline model). A measured rate of a convolution includes memory traffic, so its second term is omitted.
 //
 // Unit: rate in FLOP/s, bandwidth in bytes per second.
-func (m *Machine) computeTime(all []Work, share, filters float64) cluster.Time {
-	var sum float64
-	for _, w := range all {
-		rate, known := m.FLOPs, false
-		if w.Conv != nil && m.ConvRate != nil {
-			if r, ok := m.ConvRate(*w.Conv); ok {
-				rate, known = r, true
-			}
+func (m *Machine) computeTime(w Work) cluster.Time {
+	if w.Conv != nil && m.ConvRate != nil {
+		if rate, ok := m.ConvRate(*w.Conv); ok {
+			return seconds(float64(w.FLOPs) / rate)
 		}
-		t := float64(w.FLOPs) * share / rate
-		if !known { // a measured rate includes the memory traffic
-			t = max(t, (float64(w.Bytes)*share+float64(w.Fixed)*filters)/m.Bytes)
-		}
-		sum += t
 	}
-	return seconds(sum)
+	return seconds(max(float64(w.FLOPs)/m.FLOPs, float64(w.Bytes)/m.Bytes))
+}
+
+// optimiserTime returns the time of one sweep over parameters, gradients and state.
+// All are read, and all but the gradients are written: 3 + 2·state accesses of 4
+// bytes per parameter.
+func (m *Machine) optimiserTime(parameters int64, state int) cluster.Time {
+	return seconds(4 * float64(parameters) * float64(3+2*state) / m.Bytes)
 }

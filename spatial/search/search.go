@@ -2,30 +2,42 @@ package search
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 
+	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/spatial"
 	"github.com/ensemble-weather/ensemble/spatial/cluster"
 )
 
+// Plan is a mesh with the predicted cost of its step.
+type Plan struct {
+	Mesh   spatial.Mesh // with overrides
+	Layers []Layer
+	Estimate
+	Fits bool // whether Memory is within the limit of the machine
+}
+
+// IsUniform reports whether every layer is split along the axes that the mesh
+// names, where it has enough points.
+func (p Plan) IsUniform() bool {
+	return !slices.ContainsFunc(p.Mesh, func(a spatial.MeshAxis) bool { return len(a.Overrides) > 0 })
+}
+
 // Options of a search. The zero value considers uniform plans only.
 type Options struct {
-	// PerStage also considers plans whose stages have different distributions.
+	// PerStage also considers plans whose stages, the fields of one size, have different distributions.
 	PerStage bool
-	// IsExecutable reports whether the program can execute a mesh; nil accepts all.
-	IsExecutable func(spatial.Mesh) bool
 }
 
 // Result is the result of a search.
 type Result struct {
 	// Best is the recommended plan: the best uniform one, or with Options.PerStage
 	// the best of all if it saves at least MinSaving of the time.
-	Best    Plan
-	Uniform Plan // the best uniform plan
-	// Meshes holds the uniform plans of all meshes: those that fit into memory
+	Best Plan
+	// Meshes holds the uniform plans of all meshes that can be executed: those that fit into memory
 	// first, then by time.
 	Meshes []Plan
 }
@@ -40,40 +52,63 @@ var ErrMesh = errors.New("no mesh")
 // ErrMemory means that no plan fits into the memory of the ranks.
 var ErrMemory = errors.New("no plan fits into memory")
 
-// Search finds the fastest plan for a number of ranks that fits into memory. It
-// first evaluates the uniform plan of every mesh, in which all stages are split by
-// the names of the mesh axes. With Options.PerStage it then searches each mesh for
-// a plan whose stages differ.
+// searching is a network on a machine for which plans are searched.
+type searching struct {
+	g *graph.Graph // with its loss, without gradients
+	m *Machine
+	o Optimiser
+}
+
+// closest is the number of uniform plans whose slowest rank is determined exactly. perStage is the number of those from
+// which plans with different distributions are derived.
+const (
+	closest  = 8
+	perStage = 2
+)
+
+// Search finds the fastest plan of a training step for a number of ranks that fits into memory. It compiles the step of
+// a rank for every mesh and prices what that rank computes and sends, first for the uniform plans, in which all
+// stages are split by the names of the mesh axes. With Options.PerStage it then changes the distribution of small
+// fields as long as that saves time.
 //
-// Errors: ErrMesh; ErrMemory, with the uniform plan of least memory as Result.Best.
-func Search(n Network, ranks int, m Machine, o Options) (Result, error) {
-	c := newSplitter(n)
+// Errors: ErrMesh; ErrMemory, with the uniform plan of least memory as Result.Best; a graph without a loss; that of the
+// context.
+// Cost: some milliseconds for each mesh, on one processor.
+func Search(ctx context.Context, g *graph.Graph, ranks int, m Machine, o Optimiser, options Options) (Result, error) {
+	s := &searching{g: g, m: &m, o: o}
+	if g.Loss < 0 {
+		return Result{}, errors.New("the network has no loss, so there is no training step to plan")
+	}
 	var r Result
-	for _, mesh := range Meshes(n, ranks) {
-		r.Meshes = append(r.Meshes, newCostModel(n, &m, mesh, c).planOf(mesh))
-	}
-	slices.SortStableFunc(r.Meshes, func(a, b Plan) int {
-		switch {
-		case a.Fits != b.Fits && a.Fits:
-			return -1
-		case a.Fits != b.Fits:
-			return 1
-		case !a.Fits:
-			return cmp.Compare(a.Memory, b.Memory)
+	var refused error
+	for _, mesh := range Meshes(g, ranks) {
+		if err := ctx.Err(); err != nil {
+			return r, err
 		}
-		return cmp.Compare(a.Step, b.Step)
-	})
-	at := 0
-	if o.IsExecutable != nil {
-		at = slices.IndexFunc(r.Meshes, func(p Plan) bool { return o.IsExecutable(p.Mesh) })
+		p, err := s.plan(mesh, typicalRank(mesh))
+		if err != nil {
+			refused = err
+			continue
+		}
+		r.Meshes = append(r.Meshes, p)
 	}
-	if at < 0 || len(r.Meshes) == 0 {
-		return r, fmt.Errorf("%d ranks for fields %v: %w", ranks, n.Layers[0].Out, ErrMesh)
+	if len(r.Meshes) == 0 {
+		return r, errors.Join(fmt.Errorf("%d ranks for fields %v: %w", ranks, inputShape(g), ErrMesh), refused)
 	}
-	r.Uniform = r.Meshes[at]
-	r.Best = r.Uniform
-	if o.PerStage {
-		r.searchPerStage(n, &m, c, o)
+	slices.SortStableFunc(r.Meshes, byPreference)
+	for i := range min(closest, len(r.Meshes)) {
+		if err := s.slowest(ctx, &r.Meshes[i]); err != nil {
+			return r, err
+		}
+	}
+	slices.SortStableFunc(r.Meshes, byPreference)
+	r.Best = r.Meshes[0]
+	if options.PerStage {
+		for _, p := range r.Meshes[:min(perStage, len(r.Meshes))] {
+			if err := s.improve(ctx, p, &r.Best); err != nil {
+				return r, err
+			}
+		}
 	}
 	if !r.Best.Fits {
 		return r, fmt.Errorf("the smallest plan needs %d bytes per rank, the limit is %d: %w", r.Best.Memory, m.Memory, ErrMemory)
@@ -81,50 +116,112 @@ func Search(n Network, ranks int, m Machine, o Options) (Result, error) {
 	return r, nil
 }
 
-// searchPerStage searches plans whose stages differ, on all meshes, those with the
-// best uniform plans first. Each result lowers the bound for the next mesh. The
-// search ends when even a perfectly even split of the computing exceeds the bound.
-func (r *Result) searchPerStage(n Network, m *Machine, c *splitter, o Options) {
-	bound := cluster.Time(math.MaxInt64 / 4)
-	if r.Uniform.Fits {
-		bound = cluster.Time(float64(r.Uniform.Step)*(1-MinSaving)) - r.Uniform.Optimiser
+// byPreference compares plans: those that fit into memory first, by time; the others by memory.
+func byPreference(a, b Plan) int {
+	switch {
+	case a.Fits != b.Fits && a.Fits:
+		return -1
+	case a.Fits != b.Fits:
+		return 1
+	case !a.Fits:
+		return cmp.Compare(a.Memory, b.Memory)
 	}
-	for _, mesh := range r.Meshes {
-		if bound < n.evenTime(m, mesh.Mesh.Size()) {
-			return
-		}
-		p, ok := newCostModel(n, m, mesh.Mesh, c).best(bound)
-		if ok && !p.IsUniform() && (o.IsExecutable == nil || o.IsExecutable(p.Mesh)) {
-			r.Best = p
-			bound = p.Step - p.Optimiser - 1
-		}
-	}
+	return cmp.Compare(a.Step, b.Step)
 }
 
-// evenTime returns the computing time of a perfectly even split over the ranks, a
-// lower bound for every plan.
-func (n Network) evenTime(m *Machine, ranks int) (t cluster.Time) {
-	for _, l := range n.Layers {
-		for _, work := range [][]Work{l.Forward, l.Backward, l.Filter, l.Data} {
-			t += m.computeTime(work, 1/float64(ranks), 0)
+// CostOf returns the plan of one mesh, overrides included.
+//
+// Errors: a mesh on which the graph cannot be computed.
+func CostOf(ctx context.Context, g *graph.Graph, m Machine, o Optimiser, mesh spatial.Mesh) (Plan, error) {
+	s := &searching{g: g, m: &m, o: o}
+	p, err := s.plan(mesh, typicalRank(mesh))
+	if err != nil {
+		return p, err
+	}
+	return p, s.slowest(ctx, &p)
+}
+
+// plan returns the plan of a mesh, priced for one rank.
+func (s *searching) plan(mesh spatial.Mesh, rank int) (Plan, error) {
+	p := Plan{Mesh: mesh}
+	e, step, err := newPricer(s.m, s.o, mesh).price(s.g, rank)
+	if err != nil {
+		return p, err
+	}
+	p.Estimate, p.Layers = e, layersOf(step)
+	p.Fits = s.m.Memory == 0 || e.Memory <= s.m.Memory
+	return p, nil
+}
+
+// typicalRank is the second rank along every axis but "data", or the last of fewer: a large part with halos on both
+// sides.
+func typicalRank(m spatial.Mesh) int {
+	return rankAt(m, func(a spatial.MeshAxis) int {
+		if a.Name == "data" {
+			return 0
+		}
+		return min(1, a.Size-1)
+	})
+}
+
+// rankAt returns the rank with coordinates of its own along each axis.
+func rankAt(m spatial.Mesh, of func(a spatial.MeshAxis) int) int {
+	rank := 0
+	for _, a := range m {
+		rank = rank*a.Size + of(a)
+	}
+	return rank
+}
+
+// slowest prices a plan also for ranks at the ends of the axes, and keeps the estimate of the slowest.
+func (s *searching) slowest(ctx context.Context, p *Plan) error {
+	var others []int
+	for set := range 1 << len(p.Mesh) {
+		k := -1
+		rank := rankAt(p.Mesh, func(a spatial.MeshAxis) int {
+			if k++; set>>k&1 == 1 || a.Name == "data" {
+				return 0
+			}
+			return min(1, a.Size-1)
+		})
+		if rank != typicalRank(p.Mesh) && !slices.Contains(others, rank) {
+			others = append(others, rank)
 		}
 	}
-	return t
+	for _, rank := range others {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		q, err := s.plan(p.Mesh, rank)
+		if err != nil {
+			return err
+		}
+		memory := max(p.Memory, q.Memory)
+		if q.Step > p.Step {
+			p.Estimate = q.Estimate
+		}
+		p.Memory = memory
+		p.Fits = s.m.Memory == 0 || memory <= s.m.Memory
+	}
+	return nil
 }
 
 // minShardRows is the minimum number of latitudes and longitudes per shard. Smaller
 // shards consist mostly of halo.
 const minShardRows = 4
 
-// Meshes returns the meshes of a number of ranks for which the largest fields have
-// a shard for each rank, with at least minShardRows latitudes and longitudes on
+// Meshes returns the meshes of a number of ranks for which the first input of a graph has
+// a part for each rank, with at least minShardRows latitudes and longitudes on
 // average.
-func Meshes(n Network, ranks int) []spatial.Mesh {
-	c := newSplitter(n)
+func Meshes(g *graph.Graph, ranks int) []spatial.Mesh {
+	s := inputShape(g)
+	if s == nil {
+		return nil
+	}
 	var most []spatial.MeshAxis
 	for _, name := range []string{"data", "level", "lat", "lon"} {
 		a := spatial.MeshAxis{Name: name}
-		a.Size = c.sizes[a.FieldAxis()][0]
+		a.Size = s[a.FieldAxis()]
 		if name == "lat" || name == "lon" {
 			a.Size = max(1, a.Size/minShardRows)
 		}
@@ -133,16 +230,100 @@ func Meshes(n Network, ranks int) []spatial.Mesh {
 	return spatial.Meshes(ranks, most)
 }
 
-// CostOf returns the plan of one mesh, overrides included.
-func CostOf(n Network, m Machine, mesh spatial.Mesh) Plan {
-	return newCostModel(n, &m, mesh, newSplitter(n)).planOf(mesh)
+// inputShape returns the shape of the first field that enters a graph, which package spatial splits; nil if there is
+// none.
+func inputShape(g *graph.Graph) graph.Shape {
+	for _, n := range g.Nodes {
+		if n.Kind == graph.KindInput && len(n.Shape) == fieldAxes {
+			return n.Shape
+		}
+	}
+	return nil
 }
 
-// planOf returns the plan that splits all stages as a mesh states.
-func (p *costModel) planOf(mesh spatial.Mesh) Plan {
-	to := make([]stageSplit, len(p.cuts.stages))
-	for i := range to {
-		to[i] = p.cuts.splitFor(mesh, i)
+// improve derives plans with different distributions from a uniform one: in the fields of some size and all smaller
+// ones a mesh axis splits another axis, or none. It repeats the change that saves most, and puts the result into best
+// if it saves at least MinSaving of its time.
+func (s *searching) improve(ctx context.Context, p Plan, best *Plan) error {
+	sizes := stageSizes(s.g)
+	for {
+		found := p
+		for k := range p.Mesh {
+			for from := 1; from < len(sizes); from++ { // the first size is that of the input, which is read as the mesh states
+				for _, to := range []string{"none", "channel", "data", "level", "lat", "lon"} {
+					if err := ctx.Err(); err != nil {
+						return err
+					}
+					mesh, ok := withOverride(p.Mesh, k, sizes[from:], to)
+					if !ok {
+						continue
+					}
+					if q, err := s.plan(mesh, typicalRank(mesh)); err == nil && q.Fits && q.Step < cluster.Time(float64(found.Step)*(1-MinSaving)) {
+						found = q
+					}
+				}
+			}
+		}
+		if found.Mesh.String() == p.Mesh.String() {
+			break
+		}
+		p = found
 	}
-	return p.plan(to)
+	if p.IsUniform() {
+		return nil
+	}
+	if err := s.slowest(ctx, &p); err != nil {
+		return err
+	}
+	if p.Fits && (!best.Fits || float64(p.Step) < float64(best.Step)*(1-MinSaving)) {
+		*best = p
+	}
+	return nil
+}
+
+// size holds the levels, latitudes and longitudes of a field.
+type size [3]int
+
+// stageSizes returns the sizes of the fields of a graph, that of the first input first, then in descending order.
+func stageSizes(g *graph.Graph) []size {
+	first := size(inputShape(g)[levels:])
+	all := []size{first}
+	for _, n := range g.Nodes {
+		if n.Kind != graph.KindOp || len(n.Shape) != fieldAxes {
+			continue
+		}
+		if s := size(n.Shape[levels:]); s[1] > 1 && s[2] > 1 && !slices.Contains(all, s) {
+			all = append(all, s)
+		}
+	}
+	slices.SortStableFunc(all[1:], func(a, b size) int { return cmp.Compare(b[0]*b[1]*b[2], a[0]*a[1]*a[2]) })
+	return all
+}
+
+// withOverride returns a mesh whose axis k splits the axis to, or none, in fields of the given sizes. ok is false if
+// another axis of the mesh splits that axis there, or if nothing changes.
+func withOverride(m spatial.Mesh, k int, sizes []size, to string) (changed spatial.Mesh, ok bool) {
+	m = slices.Clone(m)
+	if to == m[k].Name {
+		return nil, false
+	}
+	a := &m[k]
+	a.Overrides = slices.Clone(a.Overrides)
+	for _, s := range sizes {
+		shape := graph.Shape{1, 1, s[0], s[1], s[2]}
+		for i, b := range m {
+			if axis, _ := b.SplitAxis(shape); i != k && axis >= 0 && axis == (spatial.MeshAxis{Name: to}).FieldAxis() {
+				return nil, false
+			}
+		}
+		o := spatial.Override{Level: s[0], Lat: s[1], Lon: s[2], To: to}
+		at := slices.IndexFunc(a.Overrides, func(p spatial.Override) bool { return p.Level == o.Level && p.Lat == o.Lat && p.Lon == o.Lon })
+		switch {
+		case at < 0:
+			a.Overrides, ok = append(a.Overrides, o), true
+		case a.Overrides[at].To != to:
+			a.Overrides[at], ok = o, true
+		}
+	}
+	return m, ok
 }

@@ -1,213 +1,204 @@
 package search
 
 import (
+	"context"
+	"errors"
 	"fmt"
-	"math/rand/v2"
+	"math"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
 	"github.com/ensemble-weather/ensemble/spatial"
 	"github.com/ensemble-weather/ensemble/spatial/cluster"
 )
 
-// randomMachine draws rates for which computing, latency and bandwidth have similar
-// weight, so that choices differ.
-func randomMachine(r *rand.Rand) Machine {
-	return Machine{
-		FLOPs: 1e9 * (1 + 99*r.Float64()), Bytes: 1e9 * (1 + 9*r.Float64()), PerNode: []int{1, 2, 4, 8}[r.IntN(4)],
-		IntraNode:        Link{cluster.Time(r.IntN(2000)) * cluster.Nanosecond, cluster.Rate(1e9 * (1 + 9*r.Float64()))},
-		InterNode:        Link{cluster.Time(r.IntN(20000)) * cluster.Nanosecond, cluster.Rate(1e8 * (1 + 99*r.Float64()))},
-		OverlapHalos:     r.IntN(2) == 0,
-		OverlapGradients: r.IntN(2) == 0,
+// smallUNet is a U-Net with one pooling on 4 fields of 3×16×24 points and inner channels.
+func smallUNet(t *testing.T, inner int) *graph.Graph {
+	t.Helper()
+	b := graph.New(1)
+	conv := func(name string, x graph.Value, out int) graph.Value {
+		w := b.Param(name+".weight", graph.Shape{out, x.Dim(1), 3, 3, 3}, graph.HeNormal(27))
+		y := op.Conv3D(b, x, w, op.Conv{Pad: op.SameGlobal(3, 3, 3)})
+		return op.ReLU(b, op.Bias(b, y, b.Param(name+".bias", graph.Shape{out}, graph.Zeros())))
 	}
+	x := b.Input("x", graph.Shape{4, 2, 3, 16, 24})
+	skip := conv("first", x, 16)
+	h := conv("inner", op.MaxPool(b, skip, [3]int{1, 2, 2}), inner)
+	h = conv("last", op.Concat(b, 1, op.Upsample(b, h, [3]int{1, 2, 2}, true), skip), 2)
+	b.Loss(op.L1(b, h, b.Input("target", h.Shape())))
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
 }
 
-// window returns the window of a filter along latitude and longitude.
-func window(size, stride, up, pad int) []graph.WindowAxis {
-	w := make([]graph.WindowAxis, fieldAxes)
-	for i := range w {
-		w[i] = graph.WindowAxis{Size: 1, Stride: 1, Dilation: 1}
-		if i >= 3 {
-			w[i] = graph.WindowAxis{Size: size, Stride: stride, Dilation: 1, UpFactor: up, Pad: pad, Periodic: i == 4}
-		}
+// fastLinks is a machine with one rank per node.
+var fastLinks = Machine{FLOPs: 1e11, Bytes: 1e10, IntraNode: Link{cluster.Microsecond, 1e10}, InterNode: Link{2 * cluster.Microsecond, 2e9}}
+
+// meshes are meshes of 1 to 8 ranks that smallUNet has shards for.
+var meshes = []string{"", "data:4", "level:3", "lat:2 lon:2", "data:2 lon:4", "lon:4@3x8x12=lat", "lon:4@3x8x12=data", "lat:2 lon:2@3x8x12=none", "lon:4@3x8x12=channel", "lat:2 lon:4"}
+
+// parseMesh parses a mesh.
+func parseMesh(t *testing.T, text string) spatial.Mesh {
+	t.Helper()
+	mesh, err := spatial.ParseMesh(text)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return w
+	return mesh
 }
 
-// randomLayer draws the work and memory of a layer.
-func randomLayer(r *rand.Rand, name string, out graph.Shape, from ...Edge) Layer {
-	work := func() []Work { return []Work{{FLOPs: r.Int64N(1e8), Bytes: r.Int64N(1e7), Fixed: r.Int64N(1e5)}} }
-	l := Layer{Name: name, Out: out, From: from, Forward: work(), Backward: work(), Filter: work(), Data: work(), SavedBytes: 4 * int64(out.Size()),
-		GradientValues: r.Int64N(1e5)}
-	if r.IntN(3) == 0 {
-		l.Sums, l.BackwardSums = []int64{r.Int64N(100)}, []int64{r.Int64N(100)}
-	}
-	if r.IntN(4) == 0 {
-		l.GatheredValues = r.Int64N(1e5)
-	}
-	return l
-}
-
-// randomUNet draws a U-Net with the given number of poolings. Without poolings it
-// draws a chain with that many more convolutions, one of which halves fields.
-func randomUNet(r *rand.Rand, stages, chain int) Network {
-	n := Network{Parameters: r.Int64N(1e3), Optimiser: Optimiser{State: 2}}
-	shape := graph.Shape{1 + r.IntN(4), 1 + r.IntN(8), 1 + r.IntN(3), 8 + 8*r.IntN(3), 8 + 8*r.IntN(3)}
-	add := func(out graph.Shape, from ...Edge) int {
-		n.Layers = append(n.Layers, randomLayer(r, fmt.Sprint("layer ", len(n.Layers)), out, from...))
-		return len(n.Layers) - 1
-	}
-	conv := func(from int, in graph.Shape, stride int) int {
-		out := in.Clone()
-		out[1] = []int{3, 16, 32, 64}[r.IntN(4)]
-		out[3], out[4] = out[3]/stride, out[4]/stride
-		return add(out, Edge{From: from, Shape: in, Window: window(3, stride, 0, 1), MixesChannels: true})
-	}
-	at := conv(Input, shape, 1)
-	halving := r.IntN(chain + 1)
-	for i := range chain {
-		stride := 1
-		if i == halving {
-			stride = 2
-		}
-		at = conv(at, n.Layers[at].Out, stride)
-	}
-	var skips []int
-	for range stages {
-		skips = append(skips, at)
-		in := n.Layers[at].Out
-		out := in.Clone()
-		out[3], out[4] = out[3]/2, out[4]/2
-		at = add(out, Edge{From: at, Shape: in, Window: window(2, 2, 0, 0)})
-	}
-	for s := stages - 1; s >= 0; s-- {
-		in := n.Layers[at].Out
-		out := in.Clone()
-		out[3], out[4] = out[3]*2, out[4]*2
-		at = add(out, Edge{From: at, Shape: in, Window: window(2, 1, 2, 0)})
-		skip := n.Layers[skips[s]].Out
-		joined := out.Clone()
-		joined[1] += skip[1]
-		at = add(joined, Edge{From: at, Shape: out}, Edge{From: skips[s], Shape: skip})
-		n.Layers[at].Joined = true
-		last := joined.Clone()
-		last[1] = 16
-		at = add(last, Edge{From: at, Shape: joined, Joined: true, Window: window(3, 1, 0, 1), MixesChannels: true})
-	}
-	return n
-}
-
-// Dynamic programming finds a plan as fast as the best of all, on chains, U-Nets
-// and graphs with arbitrary skips, with and without overlap and memory limits.
-// Times are equal to the picosecond.
-func TestDynamicEqualsExhaustive(t *testing.T) {
-	one := []spatial.Mesh{{{Name: "lon", Size: 2}}, {{Name: "lat", Size: 4}}, {{Name: "data", Size: 2}}, {{Name: "lon", Size: 8}}, {{Name: "lat", Size: 3}}, {{Name: "level", Size: 2}}}
-	two := []spatial.Mesh{{{Name: "lat", Size: 2}, {Name: "lon", Size: 2}}, {{Name: "data", Size: 2}, {Name: "lon", Size: 4}}, {{Name: "lat", Size: 2}, {Name: "lon", Size: 4}}}
-	three := []spatial.Mesh{{{Name: "data", Size: 2}, {Name: "lat", Size: 2}, {Name: "lon", Size: 2}}}
-	changed, limited := 0, 0
-	for seed := range uint64(500) {
-		r := rand.New(rand.NewPCG(seed, 1))
-		var n Network
-		var mesh spatial.Mesh
-		switch seed % 4 {
-		case 0:
-			n, mesh = randomUNet(r, 0, 1+r.IntN(3)), two[r.IntN(len(two))]
-		case 1:
-			n, mesh = randomUNet(r, 2, 0), one[r.IntN(len(one))]
-		case 2:
-			n, mesh = randomUNet(r, 1, 0), two[r.IntN(len(two))]
-		case 3:
-			n, mesh = randomUNet(r, 0, 1+r.IntN(2)), three[0]
-		}
-		m := randomMachine(r)
-		free := exhaustive(n, m, mesh)
-		if seed%2 == 1 { // bind it: less than the fastest plan wants
-			m.Memory = free.Memory - free.Memory/int64(20+r.IntN(30))
-		}
-		want := exhaustive(n, m, mesh)
-		p := newCostModel(n, &m, mesh, newSplitter(n))
-		got, ok := p.best(1 << 60)
-		if ok != want.Fits || ok && got.Step != want.Step {
-			t.Fatalf("seed %d, mesh %v: %v (%v), exhaustive %v (%v)", seed, mesh, got.Step, ok, want.Step, want.Fits)
-		}
-		if !ok {
-			continue
-		}
-		if m.Memory > 0 && got.Memory > m.Memory {
-			t.Fatalf("seed %d: %d bytes, the limit is %d", seed, got.Memory, m.Memory)
-		}
-		if again := CostOf(n, m, got.Mesh); again.Estimate != got.Estimate {
-			t.Fatalf("seed %d: the text of the plan, %v, means another one", seed, got.Mesh)
-		}
-		if read, err := spatial.ParseMesh(got.Mesh.String()); err != nil || read.String() != got.Mesh.String() {
-			t.Fatalf("seed %d: %v is read as %v, %v", seed, got.Mesh, read, err)
-		}
-		if !got.IsUniform() {
-			changed++
-		}
-		if want.Step > free.Step {
-			limited++
-		}
-	}
-	if changed < 50 || limited < 4 { // else the test says little
-		t.Errorf("%d plans with changes, %d of which the limit of memory costs time", changed, limited)
-	}
-}
-
-// A bound below the best time finds nothing; the best time itself is found.
-func TestBound(t *testing.T) {
-	r := rand.New(rand.NewPCG(7, 7))
-	n := randomUNet(r, 1, 0)
-	m := randomMachine(r)
-	mesh := spatial.Mesh{{Name: "lat", Size: 2}, {Name: "lon", Size: 2}}
-	p := newCostModel(n, &m, mesh, newSplitter(n))
-	best, _ := p.best(1 << 60)
-	if again, ok := p.best(best.Step - best.Optimiser); !ok || again.Step != best.Step {
-		t.Errorf("with the best time as bound: %v, %v", again.Step, ok)
-	}
-	if _, ok := p.best(best.Step - best.Optimiser - 1); ok {
-		t.Error("a plan below the best time")
-	}
-}
-
-// exhaustive tries all plans of a mesh. It is the reference for dynamic programming
-// on small networks.
-func exhaustive(n Network, m Machine, mesh spatial.Mesh) Plan {
-	p := newCostModel(n, &m, mesh, newSplitter(n))
-	choices := p.cuts.choices(p.mesh)
-	at := make([]int, len(choices)) // by stage
-	to := make([]stageSplit, len(choices))
-	known := map[string]cost{}
-	price := func(v int) cost { // depends on the stages of the layer and of those that it reads
-		key := fmt.Sprint(v, at[p.cuts.stage(n.Layers[v].Out)])
-		for _, e := range n.Layers[v].From {
-			key += fmt.Sprint(" ", at[p.cuts.stage(e.Shape)])
-		}
-		c, ok := known[key]
-		if !ok {
-			c = p.stageCost(v, to)
-			known[key] = c
-		}
-		return c
-	}
-	var best Plan
-	for first := true; ; first = false {
-		for i, choice := range at {
-			to[i] = choices[i][choice]
-		}
-		e := p.evaluate(price)
-		if fits := m.Memory == 0 || e.Memory <= m.Memory; first || fits && (!best.Fits || e.Step < best.Step) {
-			best = p.plan(to)
-		}
-		i := len(at) - 1
-		for ; i >= 0; i-- {
-			if at[i]++; at[i] < len(choices[i]) {
-				break
+// A price is the time of the simulated step of the same scripts: exactly on one rank, and nearly so on many.
+func TestPricesArePlayed(t *testing.T) {
+	m := fastLinks
+	network := cluster.LogGP{Latency: m.InterNode.Alpha, Rate: m.InterNode.Rate}
+	for _, overlap := range []bool{false, true} {
+		m.OverlapGradients, m.OverlapHalos = overlap, overlap
+		for _, text := range meshes {
+			mesh, g := parseMesh(t, text), smallUNet(t, 64)
+			played, err := Simulate(t.Context(), g, Optimiser{State: 2}, mesh, m, network)
+			if err != nil {
+				t.Fatal(err)
 			}
-			at[i] = 0
+			priced, err := CostOf(t.Context(), g, m, Optimiser{State: 2}, mesh)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tolerance := 0.1
+			if mesh.Size() == 1 {
+				tolerance = 1e-9
+			}
+			d := played.Step.Seconds()/priced.Step.Seconds() - 1
+			t.Logf("mesh %v, overlap %v: played %v, priced %v (%+.1f %%)", mesh, overlap, played.Step, priced.Step, 100*d)
+			if math.Abs(d) > tolerance {
+				t.Errorf("mesh %v, overlap %v: played %v, priced %v", mesh, overlap, played.Step, priced.Step)
+			}
+			if (played.Sent > 0) != (mesh.Size() > 1) {
+				t.Errorf("mesh %v: %d bytes sent", mesh, played.Sent)
+			}
 		}
-		if i < 0 {
-			return best
+	}
+}
+
+// Convolutions of the compiled step are found with their passes and channels, and their FLOPs are those of the graph.
+func TestWork(t *testing.T) {
+	_, step, err := newScript(smallUNet(t, 64), &fastLinks, nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var convs []string
+	var flops int64
+	for _, id := range step.Sequence {
+		w := workOf(step.Graph, step.Graph.Nodes[id])
+		if w.Conv != nil {
+			convs, flops = append(convs, fmt.Sprintf("%s %d-%d", w.Conv.Pass, w.Conv.In, w.Conv.Out)), flops+w.FLOPs
 		}
+	}
+	slices.Sort(convs)
+	want := []string{"data 2-16", "data 2-64", "data 64-16", "filter 16-64", "filter 2-16", "filter 80-2", "forward 16-64", "forward 2-16", "forward 80-2"}
+	if !slices.Equal(convs, want) {
+		t.Errorf("convolutions %q, want %q", convs, want)
+	}
+	// Each output reads 9 points of 3 levels, 2 at the ends: 7 of 9 pairs of levels.
+	per := func(in, out, points int) int64 { return int64(2 * 4 * in * out * 9 * 7 * points) }
+	first, inner, last := per(2, 16, 16*24), per(16, 64, 8*12), per(80, 2, 16*24)
+	want64 := 2*first + 3*inner + 3*last
+	if d := float64(flops)/float64(want64) - 1; d < 0 || d > 0.01 { // biases and ReLUs on top
+		t.Errorf("%d FLOPs, want %d", flops, want64)
+	}
+}
+
+// The search finds the mesh that prices least, and the plan per stage is not slower.
+func TestSearch(t *testing.T) {
+	g := smallUNet(t, 512)
+	m := fastLinks
+	m.OverlapHalos, m.OverlapGradients = true, true
+	for _, ranks := range []int{1, 4, 6} {
+		uniform, err := Search(t.Context(), g, ranks, m, Optimiser{State: 2}, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, mesh := range Meshes(g, ranks) {
+			p, err := CostOf(t.Context(), g, m, Optimiser{State: 2}, mesh)
+			if err == nil && float64(p.Step) < 0.99*float64(uniform.Best.Step) {
+				t.Errorf("%d ranks: %v takes %v, the best plan %v takes %v", ranks, mesh, p.Step, uniform.Best.Mesh, uniform.Best.Step)
+			}
+		}
+		r, err := Search(t.Context(), g, ranks, m, Optimiser{State: 2}, Options{PerStage: true})
+		if err != nil || r.Best.Step > uniform.Best.Step {
+			t.Errorf("%d ranks: %v takes %v, by stage %v takes %v: %v", ranks, uniform.Best.Mesh, uniform.Best.Step, r.Best.Mesh, r.Best.Step, err)
+		}
+		t.Logf("%d ranks: %v %v, by stage %v %v", ranks, uniform.Best.Mesh, uniform.Best.Step, r.Best.Mesh, r.Best.Step)
+		if again, err := Search(t.Context(), g, ranks, m, Optimiser{State: 2}, Options{PerStage: true}); err != nil || again.Best.Mesh.String() != r.Best.Mesh.String() {
+			t.Errorf("%d ranks: %v and then %v", ranks, r.Best.Mesh, again.Best.Mesh)
+		}
+	}
+}
+
+// Where splitting small fields costs more than it saves, they stay whole.
+func TestSmallFieldsStayWhole(t *testing.T) {
+	m := fastLinks
+	m.InterNode.Alpha = 500 * cluster.Microsecond
+	r, err := Search(t.Context(), smallUNet(t, 16), 2, m, Optimiser{State: 2}, Options{PerStage: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Log(r.Best.Mesh, r.Best.Step)
+	if p, err := CostOf(t.Context(), smallUNet(t, 16), m, Optimiser{State: 2}, parseMesh(t, "lon:2@3x8x12=none")); err != nil || r.Best.Step > p.Step {
+		t.Errorf("%v takes %v, lon:2@3x8x12=none %v: %v", r.Best.Mesh, r.Best.Step, p.Step, err)
+	}
+}
+
+// Plans that do not exist or do not fit are errors, and a canceled search ends.
+func TestSearchErrors(t *testing.T) {
+	g := smallUNet(t, 16)
+	if _, err := Search(t.Context(), g, 7*11*13, fastLinks, Optimiser{}, Options{}); !errors.Is(err, ErrMesh) {
+		t.Errorf("1001 ranks: %v", err)
+	}
+	m := fastLinks
+	m.Memory = 1 << 10
+	if r, err := Search(t.Context(), g, 4, m, Optimiser{State: 2}, Options{PerStage: true}); !errors.Is(err, ErrMemory) || r.Best.Memory <= m.Memory {
+		t.Errorf("1 KiB: %v, %v", r.Best.Memory, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Search(ctx, g, 4, fastLinks, Optimiser{}, Options{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("canceled: %v", err)
+	}
+	if _, err := Simulate(ctx, g, Optimiser{}, parseMesh(t, "lon:4"), fastLinks, cluster.LogGP{Rate: 1e9}); !errors.Is(err, context.Canceled) {
+		t.Errorf("canceled simulation: %v", err)
+	}
+	b := graph.New(1)
+	b.Output("y", op.ReLU(b, b.Input("x", graph.Shape{1, 1, 1, 8, 8})))
+	if g, err := b.Build(); err != nil {
+		t.Fatal(err)
+	} else if _, err := Search(t.Context(), g, 2, fastLinks, Optimiser{}, Options{}); err == nil || !strings.Contains(err.Error(), "no loss") {
+		t.Errorf("no loss: %v", err)
+	}
+}
+
+// Layers are named, and split as package spatial splits them.
+func TestLayers(t *testing.T) {
+	p, err := CostOf(t.Context(), smallUNet(t, 64), fastLinks, Optimiser{}, parseMesh(t, "data:2 lon:4@3x8x12=channel"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, l := range p.Layers {
+		cuts := ""
+		for axis, c := range l.Distribution.Axes {
+			if c.MeshAxis != "" {
+				cuts += fmt.Sprintf(" %s/%d", AxisNames[axis], len(c.Starts))
+			}
+		}
+		got = append(got, l.Name+cuts)
+	}
+	want := []string{"first data/2 lon/4", "max_pool 8x12 data/2", "inner data/2 channel/4", "upsample 16x24 data/2 lon/4", "concat 16x24 data/2 lon/4", "last data/2 lon/4"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

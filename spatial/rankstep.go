@@ -1,0 +1,106 @@
+package spatial
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/pass"
+)
+
+// RankStep is the training step of one rank, as Compile makes it for a device with one memory layout. Planners read
+// from it what a rank computes and sends, without ranks and without kernels.
+type RankStep struct {
+	Graph    *graph.Graph // of the rank, after all passes
+	Sequence []int        // operations in order of execution
+	Sums     []DeferredSum
+	// Whole is the graph of all ranks with its gradients; Distributions has how the ranks hold its values, by node.
+	Whole         *graph.Graph
+	Distributions []graph.Distribution
+
+	unit *pass.Unit
+}
+
+// DeferredSum is a bucket of gradients that is summed over ranks during the backward pass.
+type DeferredSum struct {
+	Axes   []string // mesh axes to sum over
+	Values int
+	Last   int // position in RankStep.Sequence after which all gradients are complete
+}
+
+// CompileRank compiles the part of a training step that a rank of a mesh computes. The arrays of the whole job may be
+// larger than what a device can address.
+//
+// Errors: those of Shard and of the passes.
+func CompileRank(g *graph.Graph, m Mesh, rank int) (*RankStep, error) {
+	s := &RankStep{unit: &pass.Unit{Graph: g, Device: pass.Device{ElemBytes: 4}}}
+	shard := pass.Pass{Name: "shard", Required: true, Run: func(u *pass.Unit) error {
+		part, err := Shard(u.Graph, m, rank)
+		if s.Whole = u.Graph; err == nil {
+			u.Graph, s.Distributions = part.Local, part.Distributions
+		}
+		return err
+	}}
+	for _, p := range trainingPasses(pass.List, shard, pass.Pass{Name: "defer-sums", Run: deferSums}) {
+		if p.Name == planMemory {
+			break
+		}
+		if err := p.Run(s.unit); err != nil {
+			return nil, fmt.Errorf("%s: %w", p.Name, err)
+		}
+	}
+	s.Graph, s.Sequence = s.unit.Graph, s.unit.Sequence
+	s.Sums = deferredSums(s.Graph, s.Sequence)
+	return s, nil
+}
+
+// planMemory is the name of the last pass.
+const planMemory = "plan-memory"
+
+// trainingPasses inserts the passes of this package that do not depend on a device into those of the engine.
+func trainingPasses(engine []pass.Pass, shard, deferSums pass.Pass) []pass.Pass {
+	list := slices.Clone(engine)
+	at := slices.IndexFunc(list, func(p pass.Pass) bool { return p.Name == "add-gradients" })
+	list = slices.Insert(list, at+1, shard)
+	at = slices.IndexFunc(list, func(p pass.Pass) bool { return p.Name == "schedule" })
+	return slices.Insert(list, at, deferSums)
+}
+
+// deferredSums lists the buckets of deferred sums, in the order in which they are complete.
+func deferredSums(g *graph.Graph, sequence []int) []DeferredSum {
+	fill := bucketBuilder{size: BucketBytes}
+	sums := map[*bucket]*DeferredSum{}
+	for at, id := range sequence {
+		n := g.Nodes[id]
+		if n.Op != sumRanksDeferred {
+			continue
+		}
+		a := n.Attrs.(deferredSumAttrs)
+		b := fill.bucketFor(a.meshAxes.String(), 4*n.Shape.Size())
+		if sums[b] == nil {
+			sums[b] = &DeferredSum{Axes: a.Mesh}
+		}
+		sums[b].Values, sums[b].Last = sums[b].Values+n.Shape.Size(), at
+	}
+	var all []DeferredSum
+	for _, s := range sums {
+		all = append(all, *s)
+	}
+	slices.SortFunc(all, func(a, b DeferredSum) int { return cmp.Compare(a.Last, b.Last) })
+	return all
+}
+
+// ArenaBytes returns the memory of all values of the step, apart from parameters and their gradients.
+//
+// Unit: bytes.
+// Errors: graph.ErrShape for a value that kernels cannot address.
+func (s *RankStep) ArenaBytes() (int64, error) {
+	if s.unit.Memory == nil {
+		at := slices.IndexFunc(pass.List, func(p pass.Pass) bool { return p.Name == planMemory })
+		if err := pass.List[at].Run(s.unit); err != nil {
+			return 0, err
+		}
+	}
+	return 4 * int64(s.unit.Memory.ArenaSize), nil
+}
