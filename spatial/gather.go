@@ -33,6 +33,9 @@ func (a gatherAttrs) Bound(inner graph.Layout) (graph.Layout, bool) {
 // String formats the box that the rank receives and the distribution of the value.
 func (a gatherAttrs) String() string { return fmt.Sprintf("%v of %v", a.room(a.Rank), a.From) }
 
+// GoString identifies the exchange within a graph, for comparisons of operations: equal requests already share one.
+func (a gatherAttrs) GoString() string { return fmt.Sprintf("exchange %d", a.Tag) }
+
 // gather redistributes a value: every rank receives the box that it requires, which
 // is its shard with a halo or its shard in another distribution.
 //

@@ -320,7 +320,7 @@ func (p Redistribution) Moves() ([]Move, error) {
 	}
 	var moves []Move
 	for r := range p.Mesh.Size() {
-		moves = append(moves, p.movesInto(r)...)
+		moves = append(moves, p.movesInto(r, nil)...)
 	}
 	return moves, nil
 }
@@ -334,12 +334,13 @@ func (p Redistribution) MovesOf(rank int) ([]Move, error) {
 		return nil, err
 	}
 	var moves []Move
+	own := p.Mesh.coordinates(rank)
 	for _, r := range p.receivers(rank) {
-		into := p.movesInto(r)
-		if r != rank {
-			into = slices.DeleteFunc(into, func(v Move) bool { return v.From != rank })
+		if r == rank {
+			moves = append(moves, p.movesInto(r, nil)...)
+		} else {
+			moves = append(moves, p.movesInto(r, own)...)
 		}
-		moves = append(moves, into...)
 	}
 	return moves, nil
 }
@@ -393,12 +394,22 @@ func (p Redistribution) cut(axis int) graph.AxisPartition {
 	return p.From.Axes[axis]
 }
 
-// movesInto returns the transfers to one rank.
-func (p Redistribution) movesInto(r int) []Move {
+// movesInto returns the transfers to one rank; if from is not nil, only those from the rank with these coordinates.
+func (p Redistribution) movesInto(r int, from []int) []Move {
 	pieces := make([][]Piece, len(p.Shape))
 	need, at := p.Need.Of(r), p.Mesh.coordinates(r)
 	for i, n := range p.Shape {
 		pieces[i] = Sources(p.cut(i), need[i], n)
+		if k := slices.IndexFunc(p.Mesh, func(a MeshAxis) bool { return a.Name == p.cut(i).MeshAxis }); from != nil && k >= 0 {
+			pieces[i] = slices.DeleteFunc(pieces[i], func(c Piece) bool { return c.Rank != from[k] })
+		}
+	}
+	if from != nil {
+		for k, a := range p.Mesh { // along axes that do not split the value, elements come from the receiver's coordinate
+			if !slices.ContainsFunc(p.From.Axes, func(c graph.AxisPartition) bool { return c.MeshAxis == a.Name }) && from[k] != at[k] {
+				return nil
+			}
+		}
 	}
 	var moves []Move
 	eachCombination(pieces, func(chosen []Piece) {
@@ -407,13 +418,13 @@ func (p Redistribution) movesInto(r int) []Move {
 			v.At[i], v.Into[i] = c.At, c.To
 		}
 		for k, a := range p.Mesh {
-			from := at[k]
+			owner := at[k]
 			for i, c := range chosen {
 				if p.cut(i).MeshAxis == a.Name {
-					from = c.Rank
+					owner = c.Rank
 				}
 			}
-			v.From = v.From*a.Size + from
+			v.From = v.From*a.Size + owner
 		}
 		moves = append(moves, v)
 	})

@@ -29,20 +29,34 @@ type DeferredSum struct {
 	Last   int // position in RankStep.Sequence after which all gradients are complete
 }
 
-// CompileRank compiles the part of a training step that a rank of a mesh computes. The arrays of the whole job may be
+// WholeStep returns the training step of a graph with a loss before it is divided over ranks: with its gradients.
+//
+// Errors: those of the passes.
+func WholeStep(g *graph.Graph) (*graph.Graph, error) {
+	u := &pass.Unit{Graph: g, Device: pass.Device{ElemBytes: 4}}
+	for _, p := range pass.List[:gradientsAt(pass.List)+1] {
+		if err := p.Run(u); err != nil {
+			return nil, fmt.Errorf("%s: %w", p.Name, err)
+		}
+	}
+	return u.Graph, nil
+}
+
+// CompileRank compiles the part of a WholeStep that a rank of a mesh computes. The arrays of the whole job may be
 // larger than what a device can address.
 //
 // Errors: those of Shard and of the passes.
-func CompileRank(g *graph.Graph, m Mesh, rank int) (*RankStep, error) {
-	s := &RankStep{unit: &pass.Unit{Graph: g, Device: pass.Device{ElemBytes: 4}}}
-	shard := pass.Pass{Name: "shard", Required: true, Run: func(u *pass.Unit) error {
+func CompileRank(whole *graph.Graph, m Mesh, rank int) (*RankStep, error) {
+	s := &RankStep{Whole: whole, unit: &pass.Unit{Graph: whole, Device: pass.Device{ElemBytes: 4}}}
+	shard := pass.Pass{Name: "shard", Run: func(u *pass.Unit) error {
 		part, err := Shard(u.Graph, m, rank)
-		if s.Whole = u.Graph; err == nil {
+		if err == nil {
 			u.Graph, s.Distributions = part.Local, part.Distributions
 		}
 		return err
 	}}
-	for _, p := range trainingPasses(pass.List, shard, pass.Pass{Name: "defer-sums", Run: deferSums}) {
+	list := trainingPasses(pass.List, shard, pass.Pass{Name: "defer-sums", Run: deferSums})
+	for _, p := range list[gradientsAt(list)+1:] {
 		if p.Name == planMemory {
 			break
 		}
@@ -55,15 +69,19 @@ func CompileRank(g *graph.Graph, m Mesh, rank int) (*RankStep, error) {
 	return s, nil
 }
 
+// gradientsAt is the position of the pass after which the step is divided over ranks.
+func gradientsAt(list []pass.Pass) int {
+	return slices.IndexFunc(list, func(p pass.Pass) bool { return p.Name == "add-gradients" })
+}
+
 // planMemory is the name of the last pass.
 const planMemory = "plan-memory"
 
 // trainingPasses inserts the passes of this package that do not depend on a device into those of the engine.
 func trainingPasses(engine []pass.Pass, shard, deferSums pass.Pass) []pass.Pass {
 	list := slices.Clone(engine)
-	at := slices.IndexFunc(list, func(p pass.Pass) bool { return p.Name == "add-gradients" })
-	list = slices.Insert(list, at+1, shard)
-	at = slices.IndexFunc(list, func(p pass.Pass) bool { return p.Name == "schedule" })
+	list = slices.Insert(list, gradientsAt(list)+1, shard)
+	at := slices.IndexFunc(list, func(p pass.Pass) bool { return p.Name == "schedule" })
 	return slices.Insert(list, at, deferSums)
 }
 

@@ -39,7 +39,7 @@ func planCommand(a *app) *cobra.Command {
 	ranks := f.Uint("ranks", 0, "`NUMBER` of ranks of the job")
 	f.StringVar(&machine, "machine", "", "`FILE` that describes the machine (docs/formats/machine.md)")
 	f.StringVar(&crop, "crop", "", "field size, `SIDE` or ROWSxCOLUMNS points (default: the whole grid)")
-	f.BoolVar(&o.Simulate, "simulate", false, "also simulate a step of the best mesh, message by message")
+	f.BoolVar(&o.Simulate, "simulate", false, "also simulate the best plans, message by message")
 	f.BoolVar(&o.Scaling, "scaling", false, "also predict strong and weak scaling from 1 to 4096 ranks")
 	cmd.RunE = a.runJob(func(ctx context.Context, _ []string) (result, error) {
 		if err := requireFlags(cmd, "config"); err != nil {

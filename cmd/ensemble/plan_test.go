@@ -30,7 +30,7 @@ func planArgs(machine string, more ...string) []string {
 // TestPlan: the answer is marked as predicted, names a mesh with all ranks, and has all requested parts.
 func TestPlan(t *testing.T) {
 	machine := machineFile(t, smallMachine)
-	code, stdout, stderr := call(t, planArgs(machine, "--ranks", "8", "--simulate", "--scaling", "--json")...)
+	code, stdout, stderr := call(t, planArgs(machine, "--ranks", "8", "--simulate", "--json")...)
 	type step struct {
 		Mesh       string
 		StepS      float64 `json:"step_s"`
@@ -41,20 +41,16 @@ func TestPlan(t *testing.T) {
 		Efficiency float64
 		Memory     int64 `json:"memory_bytes"`
 		Layers     []struct{ Name, Distribution string }
+		Simulated  struct {
+			StepS float64 `json:"step_s"`
+		}
 	}
 	var answer struct {
 		Schema    string
 		Predicted bool
 		Plan      step
 		Meshes    []step
-		Simulated struct {
-			Network string
-			StepS   float64 `json:"step_s"`
-		}
-		Scaling []struct {
-			Ranks        int
-			Strong, Weak *step
-		}
+		Network   string `json:"simulated_network"`
 	}
 	if err := json.Unmarshal([]byte(stdout), &answer); err != nil || code != exit.OK {
 		t.Fatalf("exit %d, %v, %s", code, err, stderr)
@@ -66,17 +62,14 @@ func TestPlan(t *testing.T) {
 	if sum := p.ForwardS + p.BackwardS + p.OptimiserS + p.GradientsS; sum < 0.999999*p.StepS || sum > 1.000001*p.StepS {
 		t.Errorf("the parts of a step of %g s make %g s", p.StepS, sum)
 	}
-	if answer.Meshes[0].StepS < p.StepS || p.Mesh == "" || len(p.Layers) < 10 || p.Layers[0].Name != "enc_conv0" {
-		t.Errorf("%g s of the meshes, chosen %g s; layers %+v", answer.Meshes[0].StepS, p.StepS, p.Layers)
+	if answer.Meshes[0].Simulated.StepS < p.Simulated.StepS || p.Mesh == "" || len(p.Layers) < 10 || p.Layers[0].Name != "enc_conv0" {
+		t.Errorf("%g s of the meshes, chosen %g s; layers %+v", answer.Meshes[0].Simulated.StepS, p.Simulated.StepS, p.Layers)
 	}
-	if answer.Simulated.Network != "crossbar:8" || answer.Simulated.StepS < p.StepS/2 || answer.Simulated.StepS > 2*p.StepS {
-		t.Errorf("played %+v, predicted %g s", answer.Simulated, p.StepS)
+	if answer.Network != "crossbar:8" || p.Simulated.StepS < 0.8*p.StepS || p.Simulated.StepS > 1.2*p.StepS {
+		t.Errorf("simulated on %s: %g s, predicted %g s", answer.Network, p.Simulated.StepS, p.StepS)
 	}
-	if len(answer.Scaling) != 13 || answer.Scaling[0].Strong == nil || answer.Scaling[12].Ranks != 4096 || answer.Scaling[12].Weak == nil {
-		t.Errorf("scaling %+v", answer.Scaling)
-	}
-	code, stdout, stderr = call(t, planArgs(machine, "--ranks", "4", "--scaling", "--simulate")...)
-	for _, want := range []string{"PREDICTED", "best plan: mesh ", "train:\n  mesh: \"", "enc_conv0", "one distribution for all layers", "simulated on a virtual cluster", "strong: mesh"} {
+	code, stdout, stderr = call(t, planArgs(machine, "--ranks", "4", "--scaling")...)
+	for _, want := range []string{"PREDICTED", "best plan: mesh ", "train:\n  mesh: \"", "enc_conv0", "one distribution for all layers", "simulated on a virtual cluster (crossbar:8)", "strong: mesh", "\n 4096  "} {
 		if code != exit.OK || !strings.Contains(stdout, want) {
 			t.Errorf("exit %d, %q is not in %s%s", code, want, stdout, stderr)
 		}

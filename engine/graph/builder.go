@@ -18,6 +18,7 @@ type Builder struct {
 	g      *Graph
 	err    error
 	random uint64 // number of random operations so far; each one gets its own stream
+	at     string // source position of the node that is being rewritten; "" in a new graph
 }
 
 // New returns an empty builder. The seed determines all random initial values
@@ -126,6 +127,14 @@ func caller() string {
 	}
 }
 
+// position is the source position of new nodes: that of the node that is being rewritten, or the caller.
+func (b *Builder) position() string {
+	if b.at != "" {
+		return b.at
+	}
+	return caller()
+}
+
 // Fail records an error of the operation named by what, unless an error is
 // recorded already. It returns the invalid Value.
 func (b *Builder) Fail(what string, err error) Value {
@@ -133,7 +142,7 @@ func (b *Builder) Fail(what string, err error) Value {
 		b.err = &exit.Error{
 			Code: exit.Usage,
 			What: fmt.Sprintf("cannot build the network: %s", what),
-			At:   caller(),
+			At:   b.position(),
 			Why:  err.Error(),
 			Fix:  "change the sizes of the grid or the options of the network named here",
 			Err:  err,
@@ -193,7 +202,7 @@ func (b *Builder) leaf(n *Node) Value {
 func (b *Builder) add(n *Node) Value {
 	n.ID = len(b.g.Nodes)
 	if n.At == "" {
-		n.At = caller()
+		n.At = b.position()
 	}
 	b.g.Nodes = append(b.g.Nodes, n)
 	return Value{b, n.ID}

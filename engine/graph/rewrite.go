@@ -23,6 +23,7 @@ func (g *Graph) Rewrite(keep func(n *Node) bool, visit func(b *Builder, n *Node,
 			in[j] = to[id]
 		}
 		first := len(b.g.Nodes)
+		b.at = n.At
 		v := visit(b, n, in)
 		if b.err != nil {
 			return nil, b.err

@@ -22,6 +22,12 @@ type Machine struct {
 	OverlapHalos, OverlapGradients bool
 }
 
+// Unlimited returns the machine without a limit of memory.
+func (m Machine) Unlimited() Machine {
+	m.Memory = 0
+	return m
+}
+
 // Link has the parameters of the time of a message: latency Alpha, and Rate.
 type Link struct {
 	Alpha cluster.Time

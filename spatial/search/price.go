@@ -1,6 +1,8 @@
 package search
 
 import (
+	"errors"
+
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/spatial"
 	"github.com/ensemble-weather/ensemble/spatial/cluster"
@@ -52,11 +54,11 @@ func (p *pricer) price(g *graph.Graph, rank int) (Estimate, *spatial.RankStep, e
 		return Estimate{}, nil, err
 	}
 	e := p.time(s, rank)
-	if p.mesh.Size() == 1 && p.m.Memory == 0 { // the reference of efficiencies, which may be too large for any machine
-		return e, step, nil
-	}
 	arena, err := step.ArenaBytes()
-	if err != nil {
+	switch {
+	case errors.Is(err, graph.ErrShape) && p.mesh.Size() == 1 && p.m.Memory == 0: // the reference of efficiencies may be too large for any machine
+		return e, step, nil
+	case err != nil:
 		return e, step, err
 	}
 	e.Memory = p.memory(s, rank, arena)

@@ -54,9 +54,23 @@ var ErrMemory = errors.New("no plan fits into memory")
 
 // searching is a network on a machine for which plans are searched.
 type searching struct {
-	g *graph.Graph // with its loss, without gradients
+	g *graph.Graph // spatial.WholeStep
 	m *Machine
 	o Optimiser
+}
+
+// newSearching completes the step of a graph with a loss.
+func newSearching(g *graph.Graph, m *Machine, o Optimiser) (*searching, error) {
+	whole, err := wholeStep(g)
+	return &searching{g: whole, m: m, o: o}, err
+}
+
+// wholeStep is spatial.WholeStep of a graph with a loss.
+func wholeStep(g *graph.Graph) (*graph.Graph, error) {
+	if g.Loss < 0 {
+		return nil, errors.New("the network has no loss, so there is no training step to plan")
+	}
+	return spatial.WholeStep(g)
 }
 
 // closest is the number of uniform plans whose slowest rank is determined exactly. perStage is the number of those from
@@ -75,11 +89,11 @@ const (
 // context.
 // Cost: some milliseconds for each mesh, on one processor.
 func Search(ctx context.Context, g *graph.Graph, ranks int, m Machine, o Optimiser, options Options) (Result, error) {
-	s := &searching{g: g, m: &m, o: o}
-	if g.Loss < 0 {
-		return Result{}, errors.New("the network has no loss, so there is no training step to plan")
-	}
 	var r Result
+	s, err := newSearching(g, &m, o)
+	if err != nil {
+		return r, err
+	}
 	var refused error
 	for _, mesh := range Meshes(g, ranks) {
 		if err := ctx.Err(); err != nil {
@@ -133,7 +147,10 @@ func byPreference(a, b Plan) int {
 //
 // Errors: a mesh on which the graph cannot be computed.
 func CostOf(ctx context.Context, g *graph.Graph, m Machine, o Optimiser, mesh spatial.Mesh) (Plan, error) {
-	s := &searching{g: g, m: &m, o: o}
+	s, err := newSearching(g, &m, o)
+	if err != nil {
+		return Plan{}, err
+	}
 	p, err := s.plan(mesh, typicalRank(mesh))
 	if err != nil {
 		return p, err
@@ -242,17 +259,20 @@ func inputShape(g *graph.Graph) graph.Shape {
 }
 
 // improve derives plans with different distributions from a uniform one: in the fields of some size and all smaller
-// ones a mesh axis splits another axis, or none. It repeats the change that saves most, and puts the result into best
+// ones a mesh axis splits another axis, or none, or its own axis as evenly as that size permits. It repeats the change that saves most, and puts the result into best
 // if it saves at least MinSaving of its time.
 func (s *searching) improve(ctx context.Context, p Plan, best *Plan) error {
 	sizes := stageSizes(s.g)
 	for {
 		found := p
 		for k := range p.Mesh {
-			for from := 1; from < len(sizes); from++ { // the first size is that of the input, which is read as the mesh states
+			for from := range sizes {
 				for _, to := range []string{"none", "channel", "data", "level", "lat", "lon"} {
 					if err := ctx.Err(); err != nil {
 						return err
+					}
+					if from == 0 && to != p.Mesh[k].Name { // the size of the input, which is read along the axis of the mesh
+						continue
 					}
 					mesh, ok := withOverride(p.Mesh, k, sizes[from:], to)
 					if !ok {
@@ -304,9 +324,6 @@ func stageSizes(g *graph.Graph) []size {
 // another axis of the mesh splits that axis there, or if nothing changes.
 func withOverride(m spatial.Mesh, k int, sizes []size, to string) (changed spatial.Mesh, ok bool) {
 	m = slices.Clone(m)
-	if to == m[k].Name {
-		return nil, false
-	}
 	a := &m[k]
 	a.Overrides = slices.Clone(a.Overrides)
 	for _, s := range sizes {

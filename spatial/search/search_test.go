@@ -86,7 +86,11 @@ func TestPricesArePlayed(t *testing.T) {
 
 // Convolutions of the compiled step are found with their passes and channels, and their FLOPs are those of the graph.
 func TestWork(t *testing.T) {
-	_, step, err := newScript(smallUNet(t, 64), &fastLinks, nil, 0)
+	whole, err := wholeStep(smallUNet(t, 64))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, step, err := newScript(whole, &fastLinks, nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

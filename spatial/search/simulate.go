@@ -27,7 +27,11 @@ type SimulatedStep struct {
 // Errors: a mesh that does not suit the graph; a network with fewer hosts than
 // ranks; that of the context.
 func Simulate(ctx context.Context, g *graph.Graph, o Optimiser, mesh spatial.Mesh, m Machine, network cluster.Network) (SimulatedStep, error) {
-	scripts, err := newScripts(ctx, g, &m, mesh)
+	whole, err := wholeStep(g)
+	if err != nil {
+		return SimulatedStep{}, err
+	}
+	scripts, err := newScripts(ctx, whole, &m, mesh)
 	if err != nil {
 		return SimulatedStep{}, err
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/spatial"
@@ -12,6 +13,16 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 	"github.com/ensemble-weather/ensemble/spatial/search"
 )
+
+// stepOf is the predicted time of a step.
+func stepOf(t *testing.T, g *graph.Graph, m search.Machine, mesh spatial.Mesh) cluster.Time {
+	t.Helper()
+	p, err := search.CostOf(t.Context(), g, m, setup.Adam, mesh)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p.Step
+}
 
 // The simulated step of the U-Net of base 32 on 11 levels of a global grid scales as the closed forms
 // predict: efficiencies differ by less than 3 points (Dryden et al. 2019 compare in this way). Halos are
@@ -22,32 +33,28 @@ func TestStrongScaling(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n, err := search.Layers(g, setup.Adam)
-	if err != nil {
-		t.Fatal(err)
-	}
 	m := setup.TypicalMachine
 	m.OverlapHalos = false
 	network := cluster.LogGP{Latency: m.InterNode.Alpha, Rate: m.InterNode.Rate}
-	alone, err := search.Simulate(g, setup.Adam, nil, m, network)
+	alone, err := search.Simulate(t.Context(), g, setup.Adam, nil, m, network)
 	if err != nil {
 		t.Fatal(err)
 	}
-	predicted := search.CostOf(n, m, nil).Step
+	predicted := stepOf(t, g, m, nil)
 	if d := alone.Step.Seconds()/predicted.Seconds() - 1; math.Abs(d) > 1e-3 {
 		t.Errorf("one rank takes %v, predicted %v", alone.Step, predicted)
 	}
 	for _, ranks := range []int{8, 16, 32, 64} {
-		mesh, err := setup.FastestMesh(g, setup.TypicalMachine, ranks, setup.Adam, "")
+		mesh, err := setup.FastestMesh(t.Context(), g, setup.TypicalMachine, ranks, setup.Adam, "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		played, err := search.Simulate(g, setup.Adam, mesh, m, network)
+		played, err := search.Simulate(t.Context(), g, setup.Adam, mesh, m, network)
 		if err != nil {
 			t.Fatal(err)
 		}
 		efficiency := func(one, many cluster.Time) float64 { return one.Seconds() / float64(ranks) / many.Seconds() }
-		got, want := efficiency(alone.Step, played.Step), efficiency(predicted, search.CostOf(n, m, mesh).Step)
+		got, want := efficiency(alone.Step, played.Step), efficiency(predicted, stepOf(t, g, m, mesh))
 		t.Logf("%d ranks, mesh %v: efficiency %.3f, closed form %.3f", ranks, mesh, got, want)
 		if math.Abs(got-want) > 0.03 {
 			t.Errorf("%d ranks, mesh %v: efficiency %.3f, closed form %.3f", ranks, mesh, got, want)
@@ -55,14 +62,10 @@ func TestStrongScaling(t *testing.T) {
 	}
 }
 
-// Hidden halos save about as much of a simulated step as the closed forms predict, on a machine with slow
+// Hidden halos save as much of a simulated step as the closed forms predict, to 1 % of the step, on a machine with slow
 // messages.
 func TestHiddenHalos(t *testing.T) {
 	g, err := Case{Model: BenchUNet3D, Base: 32, Crop: setup.Crop{Height: 352, Width: 704}, Batch: 1, Depth: 11, Periodic: true}.graph(true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	n, err := search.Layers(g, setup.Adam)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,16 +78,16 @@ func TestHiddenHalos(t *testing.T) {
 		m.OverlapHalos = false
 		return 1 - hidden.Seconds()/step(m).Seconds()
 	}
-	predicted := saved(func(m search.Machine) cluster.Time { return search.CostOf(n, m, mesh).Step })
+	predicted := saved(func(m search.Machine) cluster.Time { return stepOf(t, g, m, mesh) })
 	played := saved(func(m search.Machine) cluster.Time {
-		p, err := search.Simulate(g, setup.Adam, mesh, m, network)
+		p, err := search.Simulate(t.Context(), g, setup.Adam, mesh, m, network)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return p.Step
 	})
 	t.Logf("hiding saves %.3f of a played step, %.3f by the closed form", played, predicted)
-	if predicted < 0.015 || math.Abs(played-predicted) > 0.25*predicted {
+	if predicted < 0.015 || math.Abs(played-predicted) > 0.01 {
 		t.Errorf("hiding saves %.3f of a played step, %.3f by the closed form", played, predicted)
 	}
 }
@@ -96,7 +99,7 @@ func TestFastestMesh(t *testing.T) {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	first, err := setup.FastestMesh(g, setup.TypicalMachine, 64, setup.Adam, "")
+	first, err := setup.FastestMesh(t.Context(), g, setup.TypicalMachine, 64, setup.Adam, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +107,7 @@ func TestFastestMesh(t *testing.T) {
 	if took > 10*time.Second { // a tenth of a second on an idle machine
 		t.Errorf("the choice took %v", took)
 	}
-	if again, err := setup.FastestMesh(g, setup.TypicalMachine, 64, setup.Adam, ""); err != nil || again.String() != first.String() || first.Size() != 64 {
+	if again, err := setup.FastestMesh(t.Context(), g, setup.TypicalMachine, 64, setup.Adam, ""); err != nil || again.String() != first.String() || first.Size() != 64 {
 		t.Errorf("%v and then %v, %v", first, again, err)
 	}
 	t.Logf("%v in %v", first, took)
@@ -127,17 +130,23 @@ func TestPlannedMemory(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			n, err := search.Layers(g, setup.Adam)
+			plan, err := search.CostOf(t.Context(), g, setup.TypicalMachine, setup.Adam, m)
 			if err != nil {
 				return err
 			}
-			planned := float64(search.CostOf(n, setup.TypicalMachine, m).Memory)
+			planned := float64(plan.Memory)
+			parameters := 0
+			for _, n := range g.Nodes {
+				if n.Kind == graph.KindParam {
+					parameters += n.Shape.Size()
+				}
+			}
 			p, err := spatial.Compile(g, ranks, m, k.Options(false))
 			if err != nil {
 				return err
 			}
 			defer p.Close()
-			got := float64(p.MemoryBytes() + 4*n.Parameters*int64(2+setup.Adam.State))
+			got := float64(p.MemoryBytes() + int64(4*parameters*(2+setup.Adam.State)))
 			if ranks.Rank() == 0 {
 				t.Logf("base %d, batch %d, mesh %v: %.1f MiB, planned %.1f", c.base, c.batch, m, got/(1<<20), planned/(1<<20))
 				if d := planned/got - 1; math.Abs(d) > 0.2 {

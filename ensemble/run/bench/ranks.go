@@ -269,7 +269,7 @@ func (k Case) mesh(text string, n int) (spatial.Mesh, error) {
 	if err != nil {
 		return nil, err
 	}
-	return setup.FastestMesh(g, setup.TypicalMachine, n, setup.Adam, "--mesh")
+	return setup.FastestMesh(context.Background(), g, setup.TypicalMachine, n, setup.Adam, "--mesh")
 }
 
 // Sections returns the report as text.

@@ -2,11 +2,13 @@ package plan
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/engine/backend/cpu"
+	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/ensemble/doctor"
 	"github.com/ensemble-weather/ensemble/ensemble/model/network"
 	"github.com/ensemble-weather/ensemble/ensemble/run/bench"
@@ -61,9 +63,15 @@ const forwardShare = 1. / 3
 // unknown.
 //
 // Errors: those of samples.Survey; exit 69 without a device.
-func (c *planning) measureLocal(ctx context.Context, n search.Network) (*LocalTraining, error) {
+func (c *planning) measureLocal(ctx context.Context, g *graph.Graph) (*LocalTraining, error) {
 	config := c.o.Config
-	plan := search.CostOf(n, c.machine, nil)
+	plan, err := search.CostOf(ctx, g, c.machine, c.optimiser, nil)
+	if errors.Is(err, graph.ErrShape) { // fields of such a batch are for several ranks
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
 	l := &LocalTraining{Threads: network.Threads(config.Train.Train.Threads), GFLOPs: c.machine.FLOPs / 1e9, GBs: c.machine.Bytes / 1e9, StepS: plan.Step.Seconds(), StepMemory: plan.Memory,
 		MachineMemory: c.machine.Memory}
 	if c.o.Crop == (setup.Crop{}) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/humanise"
+	"github.com/ensemble-weather/ensemble/internal/progress"
 	"github.com/ensemble-weather/ensemble/spatial"
 	"github.com/ensemble-weather/ensemble/spatial/cluster"
 	"github.com/ensemble-weather/ensemble/spatial/search"
@@ -30,7 +32,7 @@ type Options struct {
 	Ranks    int           // 1 or more; 0: only the training on this machine, without Machine
 	Crop     setup.Crop    // size of the field; zero: grid of the forecast files
 	Scaling  bool          // also plan from one rank to scalingRanks
-	Simulate bool          // also simulate the step on a virtual cluster
+	Simulate bool          // also simulate the best plans on a virtual cluster
 	Timings  setup.Timings // measured times of kernels on this machine
 }
 
@@ -46,12 +48,17 @@ type Result struct {
 	Machine   Machine `json:"machine"`
 	// Local is the training on this machine; nil if another one is described.
 	Local *LocalTraining `json:"this_machine,omitempty"`
-	// Plan is the best plan, which train.mesh: auto would choose on this machine.
+	// Plan is that of train.mesh; without one the best plan, which train.mesh: auto would choose on this machine.
 	Plan PlannedStep `json:"plan"`
+	// Best is the best plan if train.mesh states another mesh.
+	Best *PlannedStep `json:"best,omitempty"`
 	// Meshes are plans that divide all layers along the same axes, best first.
-	Meshes    []PlannedStep  `json:"meshes"`
-	Simulated *SimulatedStep `json:"simulated,omitempty"`
-	Scaling   []ScalingStep  `json:"scaling,omitempty"`
+	Meshes []PlannedStep `json:"meshes"`
+	// SimulatedNetwork is the network of the virtual cluster; "" without a simulation.
+	SimulatedNetwork string        `json:"simulated_network,omitempty"`
+	Scaling          []ScalingStep `json:"scaling,omitempty"`
+	// Warnings name what the closed forms leave out.
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 // Machine is the machine of the prediction.
@@ -85,13 +92,20 @@ type PlannedStep struct {
 	GradientsS       float64 `json:"gradients_s"`        // exposed all-reduce of gradients
 	GradientsHiddenS float64 `json:"gradients_hidden_s"` // overlapped with the backward pass
 
+	PlannedBytes
+
+	Simulated *SimulatedStep `json:"simulated,omitempty"`
+
+	Layers []PlannedLayer `json:"layers,omitempty"`
+}
+
+// PlannedBytes are the bytes that a rank sends in a step, and its memory.
+type PlannedBytes struct {
 	HaloBytes     int64 `json:"halo_bytes"`
 	ShuffleBytes  int64 `json:"shuffle_bytes"`
 	SumBytes      int64 `json:"sum_bytes"`
 	GradientBytes int64 `json:"gradient_bytes"`
-	MemoryBytes   int64 `json:"memory_bytes"` // per rank
-
-	Layers []PlannedLayer `json:"layers,omitempty"`
+	MemoryBytes   int64 `json:"memory_bytes"`
 }
 
 // PlannedLayer is the distribution of a layer.
@@ -103,7 +117,6 @@ type PlannedLayer struct {
 
 // SimulatedStep is a step simulated on the virtual cluster.
 type SimulatedStep struct {
-	Network    string  `json:"network"` // network of the virtual cluster
 	StepS      float64 `json:"step_s"`
 	Efficiency float64 `json:"efficiency"` // relative to one rank, also simulated
 	SentBytes  int64   `json:"sent_bytes"` // by all ranks
@@ -146,36 +159,107 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 		return nil, err
 	}
 	r := &Result{Predicted: true, Network: c.subject.Describe(grid), Ranks: o.Ranks, Batch: c.subject.Batch, Machine: c.described}
-	g, n, err := c.network(c.subject.Batch)
+	g, err := c.network(c.subject.Batch)
+	if err != nil {
+		return nil, err
+	}
+	alone, err := search.CostOf(ctx, g, c.machine.Unlimited(), c.optimiser, nil)
 	if err != nil {
 		return nil, err
 	}
 	if o.Machine == nil {
-		if r.Local, err = c.measureLocal(ctx, n); err != nil || o.Ranks == 0 {
+		if r.Local, err = c.measureLocal(ctx, g); err != nil || o.Ranks == 0 {
 			return r, err
 		}
 	}
-	c.oneRankStep = search.CostOf(n, c.machine, nil).Step
-	found, err := search.Search(n, o.Ranks, c.machine, search.Options{PerStage: true, IsExecutable: setup.CanShard(g)})
-	if err != nil {
-		return nil, c.searchError(err, found, n)
-	}
-	r.Plan = c.step(found.Best, r.Batch, o.Ranks)
-	r.Plan.Layers = plannedLayers(n, found.Best)
-	for _, p := range found.Meshes {
-		r.Meshes = append(r.Meshes, c.step(p, r.Batch, o.Ranks))
-	}
-	if o.Simulate {
-		if r.Simulated, err = c.simulate(g, found.Best.Mesh); err != nil {
-			return nil, err
-		}
+	c.oneRankStep = alone.Step
+	if err := c.planRanks(ctx, g, r); err != nil {
+		return nil, err
 	}
 	if o.Scaling {
-		if r.Scaling, err = c.scaling(ctx, n); err != nil {
+		if r.Scaling, err = c.scaling(ctx, g); err != nil {
 			return nil, err
 		}
 	}
 	return r, nil
+}
+
+// planRanks plans the step on the ranks of the options, and simulates the best plans on request, and also if a
+// topology is described, which the closed forms do not contain.
+func (c *planning) planRanks(ctx context.Context, g *graph.Graph, r *Result) error {
+	chosen, err := c.chosenMesh(ctx, g)
+	if err != nil {
+		return err
+	}
+	found, err := search.Search(ctx, g, c.o.Ranks, c.machine, c.optimiser, search.Options{PerStage: true})
+	if err != nil && chosen == nil {
+		return c.searchError(err, found, g)
+	}
+	plans := []search.Plan{found.Best}
+	if err != nil {
+		plans = nil
+	}
+	for _, p := range found.Meshes {
+		if !slices.ContainsFunc(plans, func(q search.Plan) bool { return q.Mesh.String() == p.Mesh.String() }) {
+			plans = append(plans, p)
+		}
+	}
+	simulated := map[string]*SimulatedStep{}
+	if c.o.Simulate || c.topology() != "" && c.o.Ranks <= mostSimulated {
+		if simulated, err = c.simulate(ctx, g, chosen, plans, r); err != nil {
+			return err
+		}
+		slices.SortStableFunc(plans, func(a, b search.Plan) int { return compareSimulated(simulated, a, b) })
+	} else if c.topology() != "" {
+		r.Warnings = append(r.Warnings, fmt.Sprintf("the times do not contain the topology %s; --simulate also simulates the best plans on it", c.topology()))
+	}
+	step := func(p search.Plan) PlannedStep {
+		s := c.step(p, r.Batch, c.o.Ranks)
+		s.Simulated = simulated[s.Mesh]
+		return s
+	}
+	for _, p := range found.Meshes {
+		r.Meshes = append(r.Meshes, step(p))
+	}
+	best := step(plans[0])
+	best.Layers = plannedLayers(plans[0])
+	if r.Plan = best; chosen != nil {
+		r.Plan, r.Best = step(*chosen), &best
+		r.Plan.Layers = plannedLayers(*chosen)
+	}
+	return nil
+}
+
+// topology is the topology of the described network; "" if there is none.
+func (c *planning) topology() string {
+	if c.o.Machine == nil {
+		return ""
+	}
+	return c.o.Machine.Network.Topology
+}
+
+// chosenMesh returns the plan of train.mesh; nil if the best one is to be found.
+//
+// Errors: exit 64 for a mesh of another number of ranks, or one that does not suit the network.
+func (c *planning) chosenMesh(ctx context.Context, g *graph.Graph) (*search.Plan, error) {
+	text := c.o.Config.Train.Train.Mesh
+	n, err := setup.MeshRanks(text)
+	if err != nil || n == 0 {
+		return nil, err
+	}
+	if n != c.o.Ranks {
+		return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("train.mesh has %s, --ranks states %d", humanise.Count(n, "rank"), c.o.Ranks), At: "train.mesh: " + text,
+			Why: "a plan is for one number of ranks", Fix: fmt.Sprintf("give --ranks %d, or --set train.mesh=auto", n)}
+	}
+	mesh, err := spatial.ParseMesh(text)
+	if err != nil {
+		return nil, err
+	}
+	p, err := search.CostOf(ctx, g, c.machine, c.optimiser, mesh)
+	if err != nil {
+		return nil, &exit.Error{Code: exit.Usage, What: "the mesh does not suit the network", At: "train.mesh: " + text, Why: err.Error(), Fix: "set train.mesh: auto, or fewer ranks along this axis", Err: err}
+	}
+	return &p, nil
 }
 
 // planning is a training and the machine that it is planned for.
@@ -189,15 +273,10 @@ type planning struct {
 	oneRankStep cluster.Time // time of a step on one rank
 }
 
-// network builds the step for a batch, and finds its layers.
-func (c *planning) network(batch int) (*graph.Graph, search.Network, error) {
+// network builds the step for a batch.
+func (c *planning) network(batch int) (*graph.Graph, error) {
 	s := c.subject
-	g, err := s.Spec.Graph(&s.Task, c.grid, batch, s.Seed, true)
-	if err != nil {
-		return nil, search.Network{}, err
-	}
-	n, err := search.Layers(g, c.optimiser)
-	return g, n, err
+	return s.Spec.Graph(&s.Task, c.grid, batch, s.Seed, true)
 }
 
 // findMachine finds the machine: described, or this one.
@@ -235,12 +314,12 @@ func (c *planning) describeMachine(name, computed string) {
 }
 
 // searchError returns the error of a failed search.
-func (c *planning) searchError(err error, found search.Result, n search.Network) error {
+func (c *planning) searchError(err error, found search.Result, g *graph.Graph) error {
 	switch {
 	case errors.Is(err, search.ErrMemory):
 		return setup.MemoryError(exit.No, c.o.Ranks, c.machine, found.Best, c.described.Name)
 	case errors.Is(err, search.ErrMesh):
-		return setup.NoMeshError(c.o.Ranks, "--ranks", n)
+		return setup.NoMeshError(c.o.Ranks, "--ranks", g)
 	}
 	return err
 }
@@ -252,14 +331,14 @@ func (c *planning) step(p search.Plan, batch, ranks int) PlannedStep {
 		ForwardS:   p.Forward.Seconds(), BackwardS: p.Backward.Seconds(), OptimiserS: p.Optimiser.Seconds(),
 		ComputeS: p.Compute.Seconds(), HalosS: p.Halos.Seconds(), HalosHiddenS: p.HalosOverlapped.Seconds(), ShufflesS: p.Shuffles.Seconds(), SumsS: p.Sums.Seconds(),
 		GradientsS: p.Gradients.Seconds(), GradientsHiddenS: p.GradientsOverlapped.Seconds(),
-		HaloBytes: p.HaloBytes, ShuffleBytes: p.ShuffleBytes, SumBytes: p.SumBytes, GradientBytes: p.GradientBytes, MemoryBytes: p.Memory}
+		PlannedBytes: PlannedBytes{HaloBytes: p.HaloBytes, ShuffleBytes: p.ShuffleBytes, SumBytes: p.SumBytes, GradientBytes: p.GradientBytes, MemoryBytes: p.Memory}}
 }
 
 // plannedLayers lists the distributions of the layers.
-func plannedLayers(n search.Network, p search.Plan) []PlannedLayer {
+func plannedLayers(p search.Plan) []PlannedLayer {
 	var all []PlannedLayer
-	for v, l := range n.Layers {
-		all = append(all, PlannedLayer{l.Name, l.Out, distribution(p.Layers[v])})
+	for _, l := range p.Layers {
+		all = append(all, PlannedLayer{l.Name, l.Out, distribution(l.Distribution)})
 	}
 	return all
 }
@@ -296,35 +375,76 @@ func (c *planning) cluster() (cluster.Network, string, error) {
 	return cluster.Nodes{PerNode: max(1, m.PerNode), IntraNode: cluster.LogGP{Latency: m.IntraNode.Alpha, Rate: m.IntraNode.Rate}, InterNode: between}, name, nil
 }
 
-// simulate simulates the step of a mesh, and that of one rank, on the virtual cluster.
-func (c *planning) simulate(g *graph.Graph, mesh spatial.Mesh) (*SimulatedStep, error) {
+// simulatedPlans is the number of plans that are simulated, best first. mostSimulated is the largest number of ranks
+// that is simulated without a request.
+const (
+	simulatedPlans = 4
+	mostSimulated  = 64
+)
+
+// maxDeviation is the share of the simulated time from which on a difference to the closed forms is a warning.
+const maxDeviation = 0.1
+
+// simulate simulates the steps of the best plans and that of train.mesh on the virtual cluster. The result is by mesh.
+func (c *planning) simulate(ctx context.Context, g *graph.Graph, chosen *search.Plan, plans []search.Plan, r *Result) (map[string]*SimulatedStep, error) {
 	network, name, err := c.cluster()
 	if err != nil {
 		return nil, err
 	}
-	alone, err := search.Simulate(g, c.optimiser, nil, c.machine, network)
-	if err != nil {
-		return nil, err
+	r.SimulatedNetwork = name
+	plans = plans[:min(simulatedPlans, len(plans))]
+	if chosen != nil {
+		plans = append([]search.Plan{*chosen}, plans...)
 	}
-	p, err := search.Simulate(g, c.optimiser, mesh, c.machine, network)
-	if err != nil {
-		return nil, err
+	show := progress.Start(ctx, "simulate plans", int64(len(plans)))
+	defer show.Done()
+	out := map[string]*SimulatedStep{}
+	for _, p := range plans {
+		text := p.Mesh.String()
+		if out[text] != nil {
+			continue
+		}
+		s, err := search.Simulate(ctx, g, c.optimiser, p.Mesh, c.machine, network)
+		if err != nil {
+			return nil, err
+		}
+		out[text] = &SimulatedStep{StepS: s.Step.Seconds(), SentBytes: s.Sent, Efficiency: c.oneRankStep.Seconds() / float64(p.Mesh.Size()) / s.Step.Seconds()}
+		if d := s.Step.Seconds()/p.Step.Seconds() - 1; math.Abs(d) > maxDeviation {
+			r.Warnings = append(r.Warnings, fmt.Sprintf("mesh %s: the simulated step takes %.0f %% of the predicted one, because of messages that share links of %s", cmp.Or(text, "1"), 100*(1+d), name))
+		}
+		show.Add(1)
 	}
-	return &SimulatedStep{Network: name, StepS: p.Step.Seconds(), SentBytes: p.Sent,
-		Efficiency: alone.Step.Seconds() / float64(mesh.Size()) / p.Step.Seconds()}, nil
+	return out, nil
+}
+
+// compareSimulated compares plans by their simulated times; simulated ones come first.
+func compareSimulated(of map[string]*SimulatedStep, a, b search.Plan) int {
+	x, y := of[a.Mesh.String()], of[b.Mesh.String()]
+	switch {
+	case x == nil && y == nil:
+		return 0
+	case x == nil:
+		return 1
+	case y == nil:
+		return -1
+	case a.Fits && !b.Fits:
+		return -1
+	case b.Fits && !a.Fits:
+		return 1
+	}
+	return cmp.Compare(x.StepS, y.StepS)
 }
 
 // scaling plans powers of two of ranks.
-func (c *planning) scaling(ctx context.Context, n search.Network) ([]ScalingStep, error) {
+func (c *planning) scaling(ctx context.Context, g *graph.Graph) ([]ScalingStep, error) {
 	var all []ScalingStep
 	least := 0 // least number of ranks that hold the batch, with a rank's time per sample
 	var base search.Plan
+	show := progress.Start(ctx, "plan ranks", int64(math.Log2(scalingRanks))+1)
+	defer show.Done()
 	for p := 1; p <= scalingRanks; p *= 2 {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
 		s := ScalingStep{Ranks: p}
-		found, err := search.Search(n, p, c.machine, search.Options{PerStage: true})
+		found, err := search.Search(ctx, g, p, c.machine, c.optimiser, search.Options{})
 		switch {
 		case err == nil:
 			strong := c.step(found.Best, c.subject.Batch, p)
@@ -337,13 +457,20 @@ func (c *planning) scaling(ctx context.Context, n search.Network) ([]ScalingStep
 		}
 		if least > 0 {
 			s.Batch = c.subject.Batch * p / least
-			if found, err = search.Search(n.Times(p/least), p, c.machine, search.Options{PerStage: true}); err == nil {
+			larger, err := c.network(s.Batch)
+			if err != nil {
+				return nil, err
+			}
+			if found, err = search.Search(ctx, larger, p, c.machine, c.optimiser, search.Options{}); err == nil {
 				weak := c.step(found.Best, s.Batch, p)
 				weak.Efficiency = base.Step.Seconds() / found.Best.Step.Seconds()
 				s.Weak = &weak
+			} else if ctx.Err() != nil {
+				return nil, err
 			}
 		}
 		all = append(all, s)
+		show.Add(1)
 	}
 	return all, nil
 }
@@ -357,8 +484,14 @@ func (r *Result) Sections() answer.Sections {
 	if r.Ranks == 0 {
 		return append(all, answer.Section{Text: []string{r.Network, "more processes: --ranks N, with --machine FILE for a cluster"}})
 	}
-	best := r.Plan.section(r.Machine.Memory)
-	if uniform := r.Meshes[0]; uniform.Mesh == r.Plan.Mesh {
+	title := "best plan"
+	if r.Best != nil {
+		title = "plan of train.mesh"
+	}
+	best := r.Plan.section(title, r.Machine.Memory)
+	if r.Best != nil {
+		best.Notes = []string{"", fmt.Sprintf("best plan: mesh %s, step %.3f ms, %.1f %% less than that of train.mesh", cmp.Or(r.Best.Mesh, "1"), 1e3*r.Best.time(), 100*(1-r.Best.time()/r.Plan.time()))}
+	} else if uniform := r.Meshes[0]; uniform.Mesh == r.Plan.Mesh {
 		best.Notes = []string{"", fmt.Sprintf("no plan with different distributions for small and large fields saves %.0f %%", 100*search.MinSaving)}
 	} else {
 		best.Notes = []string{"", fmt.Sprintf("best mesh with one distribution for all layers: %s, step %.3f ms; the plan takes %.1f %% less",
@@ -376,9 +509,12 @@ func (r *Result) Sections() answer.Sections {
 		{Text: []string{"train:", fmt.Sprintf("  mesh: %q", r.Plan.Mesh)}},
 		layers, r.meshes(),
 	}...)
-	if p := r.Simulated; p != nil {
+	if p := r.Plan.Simulated; p != nil {
 		all = append(all, answer.Section{Text: []string{fmt.Sprintf("simulated on a virtual cluster (%s): step %.3f ms, efficiency %.1f %%, %.1f MiB sent by all ranks",
-			p.Network, 1e3*p.StepS, 100*p.Efficiency, mib(p.SentBytes))}})
+			r.SimulatedNetwork, 1e3*p.StepS, 100*p.Efficiency, mib(p.SentBytes))}})
+	}
+	for _, w := range r.Warnings {
+		all = append(all, answer.Section{Text: []string{"warning: " + w}})
 	}
 	if r.Scaling != nil {
 		all = append(all, r.scaling())
@@ -390,8 +526,8 @@ func (r *Result) Sections() answer.Sections {
 func mib(bytes int64) float64 { return float64(bytes) / (1 << 20) }
 
 // section is a step with all its parts.
-func (s PlannedStep) section(memory int64) answer.Section {
-	parts := answer.Section{Text: []string{"best plan: mesh " + cmp.Or(s.Mesh, "1")}, Columns: []answer.Column{{}, answer.NumberColumn("", "", "%.3f"), {}}}
+func (s PlannedStep) section(title string, memory int64) answer.Section {
+	parts := answer.Section{Text: []string{title + ": mesh " + cmp.Or(s.Mesh, "1")}, Columns: []answer.Column{{}, answer.NumberColumn("", "", "%.3f"), {}}}
 	row := func(name string, x any, format string, args ...any) {
 		parts.Rows = append(parts.Rows, []any{"  " + name, x, fmt.Sprintf(format, args...)})
 	}
@@ -413,17 +549,29 @@ func (s PlannedStep) section(memory int64) answer.Section {
 	return parts
 }
 
+// time is the simulated time of the step, or the predicted one without a simulation.
+func (s PlannedStep) time() float64 {
+	if s.Simulated != nil {
+		return s.Simulated.StepS
+	}
+	return s.StepS
+}
+
 // meshes are what every mesh would cost.
 func (r *Result) meshes() answer.Section {
 	ms, percent := func(name string) answer.Column { return answer.NumberColumn(name, "ms", "%.3f") }, answer.NumberColumn("efficiency", "%", "%.1f")
-	s := answer.Section{Columns: append(answer.TextColumns("one distribution for all layers"), ms("step"), percent, ms("compute"), ms("halos"), ms("gradients"),
+	s := answer.Section{Columns: append(answer.TextColumns("one distribution for all layers"), ms("step"), ms("simulated"), percent, ms("compute"), ms("halos"), ms("gradients"),
 		answer.NumberColumn("MiB a rank", "", "%.1f"), answer.Column{Name: "fits"})}
 	for _, m := range r.Meshes {
 		fits := "yes"
 		if !m.Fits {
 			fits = "no"
 		}
-		s.Rows = append(s.Rows, []any{cmp.Or(m.Mesh, "1"), 1e3 * m.StepS, 100 * m.Efficiency, 1e3 * m.ComputeS, 1e3 * m.HalosS, 1e3 * m.GradientsS, mib(m.MemoryBytes), fits})
+		var simulated any
+		if m.Simulated != nil {
+			simulated = 1e3 * m.Simulated.StepS
+		}
+		s.Rows = append(s.Rows, []any{cmp.Or(m.Mesh, "1"), 1e3 * m.StepS, simulated, 100 * m.Efficiency, 1e3 * m.ComputeS, 1e3 * m.HalosS, 1e3 * m.GradientsS, mib(m.MemoryBytes), fits})
 	}
 	return s
 }

@@ -111,7 +111,7 @@ func ReadCheckedData(ctx context.Context, c *config.TrainConfig, forecastFiles, 
 		return nil, err
 	}
 	d.Axes, d.Grid, d.Origins, d.Units = selected.Axes, selected.Grid, ensemble.Origins(selected.Entries), ensemble.OwnUnits(selected.Entries)
-	if err := setup.ArrangeOnMesh(ranks, c, d.Grid); err != nil {
+	if err := setup.ArrangeOnMesh(ctx, ranks, c, d.Grid); err != nil {
 		return nil, err
 	}
 	if err := selected.CheckDuplicates(ctx, selected.Inits); err != nil {

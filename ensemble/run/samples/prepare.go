@@ -259,7 +259,7 @@ func openStore(ctx context.Context, c *config.TrainConfig, ranks *team.Team, suf
 			d.Units[name] = unit
 		}
 	}
-	if err := d.fromStore(c, suffices); err != nil {
+	if err := d.fromStore(ctx, c, suffices); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
 	return d, nil
@@ -299,7 +299,7 @@ func storedStatistics(c *config.TrainConfig, s *store.Store) ([]ensemble.Variabl
 }
 
 // fromStore selects the samples of a store.
-func (d *Data) fromStore(c *config.TrainConfig, suffices func(ensemble.Split) error) error {
+func (d *Data) fromStore(ctx context.Context, c *config.TrainConfig, suffices func(ensemble.Split) error) error {
 	if c.Data.Grid.IsNamed() {
 		if g, err := ensemble.NamedGrid(c.Data.Grid.To); err != nil || !g.SameAs(d.Grid, input.GridTolerance) {
 			return &exit.Error{Code: exit.Usage, What: "the grid of the sample store differs from data.grid.to", At: d.Store.Dir(), Why: d.Grid.String() + ", not " + c.Data.Grid.To,
@@ -311,7 +311,7 @@ func (d *Data) fromStore(c *config.TrainConfig, suffices func(ensemble.Split) er
 	if d.Used, d.All, err = input.ChooseMembers(d.Store.Members, m.Use.List, m.Use.Count, m.Full, m.Control); err != nil {
 		return err
 	}
-	if err := setup.ArrangeOnMesh(d.Ranks, c, d.Grid); err != nil {
+	if err := setup.ArrangeOnMesh(ctx, d.Ranks, c, d.Grid); err != nil {
 		return err
 	}
 	if d.Split, err = setup.ApplySplit(c.Data.Split, d.Store.Inits()); err != nil {

@@ -1,9 +1,11 @@
 package setup
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
@@ -39,11 +41,6 @@ func OptimiserOf(c *config.Training) search.Optimiser {
 	return o
 }
 
-// CanShard returns a predicate that reports whether the shard pass accepts a mesh for a graph.
-func CanShard(g *graph.Graph) func(spatial.Mesh) bool {
-	return func(m spatial.Mesh) bool { return search.CheckExecutable(g, m) == nil }
-}
-
 // DescribeMachine converts a machine configuration for the mesh search.
 func DescribeMachine(m *config.MachineConfig) search.Machine {
 	link := func(alphaUs, gbs float64) search.Link {
@@ -54,11 +51,14 @@ func DescribeMachine(m *config.MachineConfig) search.Machine {
 		OverlapGradients: TypicalMachine.OverlapGradients, OverlapHalos: TypicalMachine.OverlapHalos}
 }
 
-// NoMeshError returns the error for a number of ranks into which the network's fields cannot be divided.
-func NoMeshError(ranks int, at string, n search.Network) error {
-	s := n.Layers[0].Out
-	return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("no mesh of %d ranks", ranks), At: at,
-		Why: fmt.Sprintf("a batch of %d samples on %d levels of %d×%d points cannot be divided over %d ranks", s[0], s[2], s[3], s[4], ranks), Fix: "use fewer ranks, or raise train.batch_size"}
+// NoMeshError returns the error for a number of ranks into which a network's fields cannot be divided.
+func NoMeshError(ranks int, at string, g *graph.Graph) error {
+	why := fmt.Sprintf("the network has no field that %d ranks can divide", ranks)
+	if i := slices.IndexFunc(g.Nodes, func(n *graph.Node) bool { return n.Kind == graph.KindInput && len(n.Shape) == len(search.AxisNames) }); i >= 0 {
+		s := g.Nodes[i].Shape
+		why = fmt.Sprintf("a batch of %d samples on %d levels of %d×%d points cannot be divided over %d ranks", s[0], s[2], s[3], s[4], ranks)
+	}
+	return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("no mesh of %d ranks", ranks), At: at, Why: why, Fix: "use fewer ranks, or raise train.batch_size"}
 }
 
 // autoMesh is the value of train.mesh that selects the mesh with the least predicted time.
@@ -73,18 +73,14 @@ func MachineOf(c *config.TrainConfig) search.Machine {
 }
 
 // FastestMesh returns the mesh of the ranks on which a training step is predicted to be fastest on a
-// machine. All processes of one program find the same mesh.
+// machine. The result is the same in every process of one program.
 //
-// Errors: exit 64 if no mesh exists, or none fits into the memory of a rank.
-func FastestMesh(g *graph.Graph, m search.Machine, ranks int, o search.Optimiser, at string) (spatial.Mesh, error) {
-	n, err := search.Layers(g, o)
-	if err != nil {
-		return nil, err
-	}
-	r, err := search.Search(n, ranks, m, search.Options{PerStage: true, IsExecutable: CanShard(g)})
+// Errors: exit 64 if no mesh exists, or none fits into the memory of a rank; that of the context.
+func FastestMesh(ctx context.Context, g *graph.Graph, m search.Machine, ranks int, o search.Optimiser, at string) (spatial.Mesh, error) {
+	r, err := search.Search(ctx, g, ranks, m, o, search.Options{PerStage: true})
 	switch {
 	case errors.Is(err, search.ErrMesh):
-		err = NoMeshError(ranks, at, n)
+		err = NoMeshError(ranks, at, g)
 	case errors.Is(err, search.ErrMemory):
 		err = MemoryError(exit.Usage, ranks, m, r.Best, at)
 	}

@@ -1,6 +1,7 @@
 package setup
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
@@ -17,7 +18,7 @@ import (
 // rank its slab.
 //
 // Errors: exit 64 for a mesh with fewer ranks than processes.
-func ArrangeOnMesh(t *team.Team, c *config.TrainConfig, grid *ensemble.Grid) error {
+func ArrangeOnMesh(ctx context.Context, t *team.Team, c *config.TrainConfig, grid *ensemble.Grid) error {
 	if t == nil {
 		return nil
 	}
@@ -27,7 +28,7 @@ func ArrangeOnMesh(t *team.Team, c *config.TrainConfig, grid *ensemble.Grid) err
 	if text := c.Train.Train.Mesh; text != "" && text != autoMesh {
 		t.Mesh, err = spatial.ParseMesh(text)
 	} else {
-		t.Mesh, err = fastestMesh(t, c, grid)
+		t.Mesh, err = fastestMesh(ctx, t, c, grid)
 	}
 	if err != nil {
 		return err
@@ -40,21 +41,30 @@ func ArrangeOnMesh(t *team.Team, c *config.TrainConfig, grid *ensemble.Grid) err
 }
 
 // fastestMesh returns the mesh that rank 0 predicts to be fastest.
-func fastestMesh(t *team.Team, c *config.TrainConfig, grid *ensemble.Grid) (spatial.Mesh, error) {
-	k := PlaceholderTask(TaskOf(c))
-	g, err := SpecOf(c).Graph(&k, grid, c.Train.Train.BatchSize, uint64(c.Train.Train.Seed), true)
-	if err != nil {
+func fastestMesh(ctx context.Context, t *team.Team, c *config.TrainConfig, grid *ensemble.Grid) (spatial.Mesh, error) {
+	var text string
+	var err error
+	if t.IsRoot() {
+		text, err = fastestMeshText(ctx, t.Comm.Size(), c, grid)
+	}
+	if err := t.AgreeOnError(err); err != nil {
 		return nil, err
 	}
-	m, err := FastestMesh(g, MachineOf(c), t.Comm.Size(), OptimiserOf(&c.Train.Train), "train.mesh")
-	if err != nil {
-		return nil, err
-	}
-	text, err := team.Broadcast(t, m.String())
-	if err != nil {
+	if text, err = team.Broadcast(t, text); err != nil {
 		return nil, err
 	}
 	return spatial.ParseMesh(text)
+}
+
+// fastestMeshText returns the mesh of a number of ranks as text.
+func fastestMeshText(ctx context.Context, ranks int, c *config.TrainConfig, grid *ensemble.Grid) (string, error) {
+	k := PlaceholderTask(TaskOf(c))
+	g, err := SpecOf(c).Graph(&k, grid, c.Train.Train.BatchSize, uint64(c.Train.Train.Seed), true)
+	if err != nil {
+		return "", err
+	}
+	m, err := FastestMesh(ctx, g, MachineOf(c), ranks, OptimiserOf(&c.Train.Train), "train.mesh")
+	return m.String(), err
 }
 
 // AssignSlabs assigns every rank of a team its slab of a network's fields, as the network will be divided for
