@@ -1,8 +1,10 @@
 package pass
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
+	"strconv"
 
 	"github.com/ensemble-weather/ensemble/engine/graph"
 )
@@ -17,21 +19,22 @@ import (
 func mergeDuplicates(u *Unit) error {
 	seen := map[string]graph.Value{}
 	g, err := u.Graph.Rewrite(nil, func(b *graph.Builder, n *graph.Node, in []graph.Value) graph.Value {
-		var key string
+		var text []byte
 		switch {
 		case n.Kind == graph.KindOp:
-			key = fmt.Sprintf("%s %#v", n.Op.Name, n.Attrs)
+			text = fmt.Appendf(nil, "%s %#v", n.Op.Name, n.Attrs)
 			for _, v := range in {
-				key += fmt.Sprintf(" %d", v.ID())
+				text = strconv.AppendInt(append(text, ' '), int64(v.ID()), 10)
 			}
 		case n.Kind == graph.KindConst && n.Name == "" && len(n.Data) <= foldLimit:
-			key = fmt.Sprint("const ", n.Shape)
+			text = fmt.Append(nil, "const ", n.Shape, " ")
 			for _, x := range n.Data {
-				key += fmt.Sprintf(" %x", math.Float32bits(x))
+				text = binary.LittleEndian.AppendUint32(text, math.Float32bits(x))
 			}
 		default:
 			return graph.Value{}
 		}
+		key := string(text)
 		if v, ok := seen[key]; ok {
 			return v
 		}

@@ -73,11 +73,11 @@ func wholeStep(g *graph.Graph) (*graph.Graph, error) {
 	return spatial.WholeStep(g)
 }
 
-// closest is the number of uniform plans whose slowest rank is determined exactly. perStage is the number of those from
-// which plans with different distributions are derived.
+// closest is the number of uniform plans whose slowest rank is determined exactly. perStage is the number of plans from
+// which others with different distributions are derived.
 const (
 	closest  = 8
-	perStage = 2
+	perStage = 3
 )
 
 // Search finds the fastest plan of a training step for a number of ranks that fits into memory. It compiles the step of
@@ -118,16 +118,48 @@ func Search(ctx context.Context, g *graph.Graph, ranks int, m Machine, o Optimis
 	slices.SortStableFunc(r.Meshes, byPreference)
 	r.Best = r.Meshes[0]
 	if options.PerStage {
-		for _, p := range r.Meshes[:min(perStage, len(r.Meshes))] {
-			if err := s.improve(ctx, p, &r.Best); err != nil {
-				return r, err
-			}
+		if err := s.searchPerStage(ctx, &r); err != nil {
+			return r, err
 		}
 	}
 	if !r.Best.Fits {
 		return r, fmt.Errorf("the smallest plan needs %d bytes per rank, the limit is %d: %w", r.Best.Memory, m.Memory, ErrMemory)
 	}
 	return r, nil
+}
+
+// searchPerStage derives plans with different distributions from the best ones of two kinds: the uniform plans, and those
+// that cut the latitudes or longitudes of every size of field as evenly as possible.
+func (s *searching) searchPerStage(ctx context.Context, r *Result) error {
+	sizes := stageSizes(s.g)
+	start := slices.Clone(r.Meshes)
+	for _, p := range r.Meshes {
+		for _, even := range [][]string{{"lat"}, {"lon"}, {"lat", "lon"}} {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			mesh, cut := p.Mesh, 0
+			for k, a := range p.Mesh {
+				if slices.Contains(even, a.Name) {
+					mesh, _ = withOverride(mesh, k, sizes, a.Name)
+					cut++
+				}
+			}
+			if cut < len(even) {
+				continue
+			}
+			if q, err := s.plan(mesh, typicalRank(mesh)); err == nil {
+				start = append(start, q)
+			}
+		}
+	}
+	slices.SortStableFunc(start, byPreference)
+	for _, p := range start[:min(perStage, len(start))] {
+		if err := s.improve(ctx, p, sizes, &r.Best); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // byPreference compares plans: those that fit into memory first, by time; the others by memory.
@@ -170,15 +202,16 @@ func (s *searching) plan(mesh spatial.Mesh, rank int) (Plan, error) {
 	return p, nil
 }
 
-// typicalRank is the second rank along every axis but "data", or the last of fewer: a large part with halos on both
-// sides.
-func typicalRank(m spatial.Mesh) int {
-	return rankAt(m, func(a spatial.MeshAxis) int {
-		if a.Name == "data" {
-			return 0
-		}
-		return min(1, a.Size-1)
-	})
+// typicalRank has the second part along every axis but "data", the first of two: a large part, as larger ones come
+// first, with halos on both sides where there are more than two.
+func typicalRank(m spatial.Mesh) int { return rankAt(m, typicalPart) }
+
+// typicalPart is the coordinate of typicalRank along an axis.
+func typicalPart(a spatial.MeshAxis) int {
+	if a.Name == "data" || a.Size < 3 {
+		return 0
+	}
+	return 1
 }
 
 // rankAt returns the rank with coordinates of its own along each axis.
@@ -196,10 +229,10 @@ func (s *searching) slowest(ctx context.Context, p *Plan) error {
 	for set := range 1 << len(p.Mesh) {
 		k := -1
 		rank := rankAt(p.Mesh, func(a spatial.MeshAxis) int {
-			if k++; set>>k&1 == 1 || a.Name == "data" {
-				return 0
+			if k++; set>>k&1 == 1 {
+				return min(1, a.Size-1) - typicalPart(a) // the other of the first two
 			}
-			return min(1, a.Size-1)
+			return typicalPart(a)
 		})
 		if rank != typicalRank(p.Mesh) && !slices.Contains(others, rank) {
 			others = append(others, rank)
@@ -258,11 +291,10 @@ func inputShape(g *graph.Graph) graph.Shape {
 	return nil
 }
 
-// improve derives plans with different distributions from a uniform one: in the fields of some size and all smaller
+// improve derives plans with different distributions from one plan: in the fields of some size and all smaller
 // ones a mesh axis splits another axis, or none, or its own axis as evenly as that size permits. It repeats the change that saves most, and puts the result into best
 // if it saves at least MinSaving of its time.
-func (s *searching) improve(ctx context.Context, p Plan, best *Plan) error {
-	sizes := stageSizes(s.g)
+func (s *searching) improve(ctx context.Context, p Plan, sizes []size, best *Plan) error {
 	for {
 		found := p
 		for k := range p.Mesh {
@@ -308,7 +340,7 @@ type size [3]int
 func stageSizes(g *graph.Graph) []size {
 	first := size(inputShape(g)[levels:])
 	all := []size{first}
-	for _, n := range g.Nodes {
+	for _, n := range g.Nodes[:g.Loss+1] { // the gradients of filters are no fields
 		if n.Kind != graph.KindOp || len(n.Shape) != fieldAxes {
 			continue
 		}
