@@ -195,3 +195,25 @@ func TestLeadsOfFiles(t *testing.T) {
 		}
 	}
 }
+
+// Valid times of members without a lead are read as forecasts of 0h with a warning. Reanalyses, whose only member is
+// number 0, need none.
+func TestMembersWithValidTimes(t *testing.T) {
+	for name, members := range map[string]int{"control": 1, "ensemble": 2} {
+		c := testnetcdf.Coordinates(2, 3, 4, 24)
+		c[2].Name, c[2].Dimensions, c[2].Attributes["standard_name"] = "time", []string{"time:2"}, "time"
+		number := testnetcdf.Variable{Name: "number", Attributes: map[string]string{"standard_name": "realization", "units": "1"}, Values: []float64{0, 1}[:members]}
+		dims := []string{"time:2", "lat:3", "lon:4"}
+		if members > 1 {
+			number.Dimensions = []string{"number:2"}
+			dims = append([]string{"number:2"}, dims...)
+		}
+		path := filepath.Join(t.TempDir(), "an.nc")
+		testnetcdf.Write(t, path, append(slices.Clone(c[:3]), number, testnetcdf.Variable{Name: "t2m", Dimensions: dims, Attributes: map[string]string{"units": "K", "coordinates": "number"}, Values: slices.Repeat([]float64{280}, members*24)})...)
+		cat, _, _ := readAll(t, fio.Options{}, path)
+		warned := slices.ContainsFunc(cat.Warnings, func(w string) bool { return strings.Contains(w, "file_leads") })
+		if len(cat.Entries) != 2*members || warned != (members > 1) {
+			t.Errorf("%s: %d fields, warnings %q", name, len(cat.Entries), cat.Warnings)
+		}
+	}
+}

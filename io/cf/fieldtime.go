@@ -118,9 +118,15 @@ func (r *reader) stateLead(v *Var, c *timeCoords, all []*auxCoord) {
 		if c.init == nil {
 			r.warn("its times %q are taken for valid times, %s after the initialisation, as stated for the file", c.valid.v.Name, *r.opt.Lead)
 		}
-	case c.init == nil && hasMembers:
+	case c.init == nil && hasMembers && !isControl(all):
 		r.warn("its times %q are taken for valid times, and it has no lead: it is read as a forecast of 0h; another one %s", c.valid.v.Name, statesLead)
 	}
+}
+
+// isControl reports whether the only member is number 0, which reanalyses without members also state.
+func isControl(all []*auxCoord) bool {
+	member := coordOfRole(all, roleMember)
+	return member != nil && len(member.values) == 1 && member.values[0] == 0
 }
 
 // statesLead names the key and the flag for a lead, which is an example.
