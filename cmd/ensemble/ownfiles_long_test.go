@@ -36,7 +36,7 @@ func TestLongOwnFiles(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	took := time.Since(began)
-	for _, want := range []string{"2t 2m +24h", "tp surface +24h", "raw6", "network"} {
+	for _, want := range []string{"2t 2m +24h", "tp surface +24h", "raw3", "In short", "CRPS of network"} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("no %q in the output:\n%s", want, out)
 		}
