@@ -18,7 +18,8 @@ type Layer struct {
 }
 
 // layersOf lists the results of operations that read windows (convolution, pooling, upsampling) and of channel
-// concatenations in the forward pass.
+// concatenations in the forward pass. Pointwise operations share the distribution of the layer before them. Layers with
+// one name, such as two poolings to the same size, get a number.
 func layersOf(step *spatial.RankStep) []Layer {
 	var all []Layer
 	g := step.Whole

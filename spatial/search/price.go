@@ -10,6 +10,10 @@ import (
 
 // Estimate is the predicted cost of a training step. Communication times are the
 // exposed ones; the overlapped times are separate. Bytes per step are those that the slowest rank sends.
+//
+// Unit: times in picoseconds, the rest in bytes.
+// Step = Forward + Backward + Gradients + Optimiser, to the picosecond; Compute, Halos, Shuffles and Sums are
+// contained in Forward and Backward.
 type Estimate struct {
 	Step, Forward, Backward, Optimiser cluster.Time
 	Compute                            cluster.Time // of both passes
@@ -33,7 +37,8 @@ type pricer struct {
 	intraNode []bool // by mesh axis: ranks that differ along it share a node
 }
 
-// newPricer returns the pricer of a mesh.
+// newPricer returns the pricer of a mesh. Ranks are placed as launchers place them: consecutive ones share a node, and
+// the last axis of the mesh varies fastest.
 func newPricer(m *Machine, o Optimiser, mesh spatial.Mesh) *pricer {
 	p := &pricer{m: m, o: o, mesh: mesh, strides: make([]int, len(mesh)), intraNode: make([]bool, len(mesh))}
 	stride := 1
@@ -65,7 +70,8 @@ func (p *pricer) price(g *graph.Graph, rank int) (Estimate, *spatial.RankStep, e
 	return e, step, nil
 }
 
-// over returns the group of ranks along mesh axes.
+// over returns the group of ranks along mesh axes. Its stride is that of the axis that varies fastest, because a ring
+// visits the ranks in ascending order.
 func (p *pricer) over(axes []string) group {
 	g := group{ranks: 1, stride: p.mesh.Size(), intraNode: true}
 	for k, a := range p.mesh {
@@ -81,7 +87,12 @@ func (p *pricer) over(axes []string) group {
 }
 
 // exchange returns the time of the transfers of one exchange for a rank: those that it receives or those that it
-// sends, whichever take longer. Messages are in transit together, so their latency counts once.
+// sends, whichever take longer. Messages are in transit together, so their latency counts once:
+//
+//	t = max over links and directions of α + sharing·Σ bytes/rate
+//
+// with sharing 1 within the node, and the ranks of a node between nodes, which send at the same time. The bytes that
+// the rank keeps itself cost nothing here; their copy is part of the operation.
 func (p *pricer) exchange(s *script, rank, tag int) (t cluster.Time, sent int64) {
 	var links [2]struct{ in, out linkLoad } // within the node, and between nodes
 	node := func(r int) int { return r / p.m.perNode() }
@@ -123,12 +134,18 @@ func (l *linkLoad) add(v spatial.Move) {
 	l.bytes += 4 * float64(v.At.Size())
 }
 
-// time returns the cost of a script without its memory. Exchanges use the link of the rank one after the other.
+// time returns the cost of a script without its memory. Exchanges use the link of the rank one after the other:
+//
+//	link = max(link, now) + t       at the start of an exchange, which arrives then
+//	now  = max(now, link)           at the wait; the difference is its exposed time
+//
 // Gradients are summed in a queue:
 //
 //	queue = max(queue, now) + time of the sum
 //
 // The exposed time of the sums is max(0, queue − now) after the last action.
+//
+// Source: Dryden et al. 2019, arXiv:1903.06681, section V (queue of gradient sums).
 func (p *pricer) time(s *script, rank int) (e Estimate) {
 	var now, link, queue, deferred cluster.Time
 	arrives, lasts := map[int]cluster.Time{}, map[int]cluster.Time{} // by tag

@@ -109,7 +109,7 @@ func newScript(g *graph.Graph, m *Machine, mesh spatial.Mesh, rank int) (*script
 	return &s.script, step, nil
 }
 
-// add appends an action.
+// add appends an action. Consecutive computations of one pass become one action, so that scripts stay short.
 func (s *scriptBuilder) add(a action) {
 	a.backward = s.backward
 	if k := len(s.actions) - 1; a.kind == computes && k >= 0 && s.actions[k].kind == computes && s.actions[k].backward == a.backward {
@@ -119,7 +119,8 @@ func (s *scriptBuilder) add(a action) {
 	s.actions = append(s.actions, a)
 }
 
-// operation appends the actions of an operation.
+// operation appends the actions of an operation. Every operation first waits for its operands in transit; a
+// concatenation that is a view passes the wait on to its readers.
 func (s *scriptBuilder) operation(n *graph.Node) error {
 	if parts, tag, ok := spatial.RedistributionOf(n); ok {
 		return s.exchange(n, parts, tag)
@@ -152,7 +153,8 @@ func (s *scriptBuilder) operation(n *graph.Node) error {
 	return nil
 }
 
-// exchange appends the start of an exchange.
+// exchange appends the start of an exchange. Its transfers are kept for the rank alone, so that the cost does not grow
+// with the number of ranks.
 func (s *scriptBuilder) exchange(n *graph.Node, parts spatial.Redistribution, tag int) (err error) {
 	if s.moves[tag], err = parts.MovesOf(s.rank); err != nil {
 		return err
@@ -199,7 +201,8 @@ func (s *scriptBuilder) wait(n *graph.Node, compute cluster.Time) (before cluste
 }
 
 // interior returns the share of a convolution's result that does not read the halo
-// of its operand; 0 if more than a halo in latitude and longitude is in transit.
+// of its operand; 0 if more than a halo in latitude and longitude is in transit. The share is that of the operand's
+// own points, which is exact for windows of stride 1.
 func (s *scriptBuilder) interior(p spatial.Redistribution) float64 {
 	own, need := p.Mesh.Owned(p.From, p.Shape, s.rank), p.Need.Of(s.rank)
 	part := 1.0

@@ -223,7 +223,9 @@ func rankAt(m spatial.Mesh, of func(a spatial.MeshAxis) int) int {
 	return rank
 }
 
-// slowest prices a plan also for ranks at the ends of the axes, and keeps the estimate of the slowest.
+// slowest prices a plan also for the other combinations of the first two parts of each axis, and keeps the estimate of
+// the slowest. Larger parts come first, and parts beyond the second differ from it in size only, so the slowest rank is
+// among them, except on axes whose ends have wider halos than their middle.
 func (s *searching) slowest(ctx context.Context, p *Plan) error {
 	var others []int
 	for set := range 1 << len(p.Mesh) {
@@ -333,7 +335,7 @@ func (s *searching) improve(ctx context.Context, p Plan, sizes []size, best *Pla
 	return nil
 }
 
-// size holds the levels, latitudes and longitudes of a field.
+// size holds the levels, latitudes and longitudes of a field. All fields of one size have the same distribution.
 type size [3]int
 
 // stageSizes returns the sizes of the fields of a graph, that of the first input first, then in descending order.

@@ -61,7 +61,11 @@ func Simulate(ctx context.Context, g *graph.Graph, o Optimiser, mesh spatial.Mes
 	return out, nil
 }
 
-// newScripts writes the scripts of all ranks of a mesh, on all processors.
+// newScripts writes the scripts of all ranks of a mesh, on all processors. Ranks differ in the sizes of their parts, in
+// the ends of axes that are not periodic, and in their partners, so each has a script of its own.
+//
+// Cost: a compilation of the step for each rank, some milliseconds.
+// Errors: the first rank whose part cannot be computed; that of the context.
 func newScripts(ctx context.Context, g *graph.Graph, m *Machine, mesh spatial.Mesh) ([]*script, error) {
 	scripts, errs := make([]*script, mesh.Size()), make([]error, mesh.Size())
 	var wg sync.WaitGroup
@@ -130,7 +134,7 @@ func (s *script) run(ctx context.Context, r *cluster.Rank, mesh spatial.Mesh) er
 	return nil
 }
 
-// exchange posts all sends and receives of an exchange without waiting.
+// exchange posts all sends and receives of an exchange without waiting. Receives come first, as in spatial.Exchange.
 func (s *script) exchange(r *cluster.Rank, tag int) (requests []comm.Request) {
 	for _, v := range s.moves[tag] {
 		if v.To == r.Rank() && v.From != v.To {

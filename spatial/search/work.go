@@ -14,7 +14,8 @@ const (
 // AxisNames are the names of the axes of fields [N C D H W] in meshes.
 var AxisNames = [fieldAxes]string{"data", "channel", "level", "lat", "lon"}
 
-// Work is the cost of one operation of a rank.
+// Work is the cost of one operation of a rank, after the compiler has fused operations: elementwise chains count the
+// bytes of their operands and result once.
 type Work struct {
 	FLOPs, Bytes int64
 	Conv         *Conv // nil for other operations
