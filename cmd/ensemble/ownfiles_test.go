@@ -20,11 +20,7 @@ func TestNamesAndUnits(t *testing.T) {
 	makeMistakeData(t, dir)
 	writeForecasts(t, filepath.Join(dir, "fc", "forecasts.nc"), ownForecast("warmth", "", 1))
 	writeAnalyses(t, filepath.Join(dir, "an", "analyses.nc"), ownAnalysis("warmth", "K", 0)) // misstated: it is degC
-	for _, s := range []struct {
-		line string
-		code exit.Code
-		want string
-	}{
+	typeLines(t, dir, []typedLine{
 		{"ensemble init -q fc an", exit.OK, ""}, // an own variable, without conversion
 		{"ensemble init -q --names warmth=2t --units warmth=degC fc an > train.yaml", exit.OK, ""},
 		{"ensemble check -q -c train.yaml", exit.OK, ""},
@@ -39,7 +35,20 @@ func TestNamesAndUnits(t *testing.T) {
 		{"ensemble check -q --names warmth=2t fc", exit.No, "`units: {forecasts:warmth: K}`; on the command line `--units warmth=K`"},
 		{"ensemble init -q --target 2t --target t@850hPa --names warmth=2t fc an", exit.Usage, "no ensemble forecast of t@850hPa"},
 		{"ensemble train -q -c train.yaml --run-dir runs/b --set data.names={warmht:2t}", exit.Usage, "a mapping"},
-	} {
+	})
+}
+
+// typedLine is a command as a user types it, with its exit code and words of its output.
+type typedLine struct {
+	line string
+	code exit.Code
+	want string
+}
+
+// typeLines types lines one after the other in a folder.
+func typeLines(t *testing.T, dir string, lines []typedLine) {
+	t.Helper()
+	for _, s := range lines {
 		code, message := typeLine(t, dir, s.line)
 		if code != s.code || !strings.Contains(message, s.want) {
 			t.Errorf("%s: exit %d, want %d with %q:\n%s", s.line, code, s.code, s.want, message)
@@ -59,11 +68,7 @@ func TestLeadsOfFiles(t *testing.T) {
 	testnetcdf.Write(t, path, append(withLead[:3:3], withLead[4])...)
 	writeAnalyses(t, filepath.Join(dir, "an", "analyses.nc"), ownAnalysis("t2m", "K", 273))
 	const fix = "`file_leads: 24h` under `data:` of train.yaml, and by `--file-leads 24h`"
-	for _, s := range []struct {
-		line string
-		code exit.Code
-		want string
-	}{
+	typeLines(t, dir, []typedLine{
 		{"ensemble inspect -q fc", exit.BadData, fix},
 		{"ensemble check -q fc", exit.BadData, fix},
 		{"ensemble init -q fc an", exit.BadData, fix},
@@ -81,12 +86,7 @@ func TestLeadsOfFiles(t *testing.T) {
 		{"ensemble inspect --file-leads 24h an", exit.Usage, "which no file needs"},
 		{"ensemble inspect --file-leads other.nc=24h fc", exit.Usage, "which no file needs"},
 		{"ensemble inspect --file-leads 24 fc", exit.Usage, "--file-leads 24h"},
-	} {
-		code, message := typeLine(t, dir, s.line)
-		if code != s.code || !strings.Contains(message, s.want) {
-			t.Errorf("%s: exit %d, want %d with %q:\n%s", s.line, code, s.code, s.want, message)
-		}
-	}
+	})
 	config, err := os.ReadFile("train.yaml")
 	if err != nil || !strings.Contains(string(config), "\n  file_leads: 24h ") {
 		t.Errorf("init writes no lead: %v\n%s", err, config)

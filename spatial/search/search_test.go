@@ -84,6 +84,26 @@ func TestPricesArePlayed(t *testing.T) {
 	}
 }
 
+// With a sharded optimiser gradients are scattered and parameters gathered, in the price and in the simulation.
+func TestShardedOptimiserIsPlayed(t *testing.T) {
+	m, o := fastLinks, Optimiser{State: 2, Sharded: true}
+	m.OverlapGradients = true
+	for _, text := range []string{"data:4", "lat:2 lon:2"} {
+		mesh, g := parseMesh(t, text), smallUNet(t, 256)
+		played, err := Simulate(t.Context(), g, o, mesh, m, cluster.LogGP{Latency: m.InterNode.Alpha, Rate: m.InterNode.Rate})
+		if err != nil {
+			t.Fatal(err)
+		}
+		priced, err := CostOf(t.Context(), g, m, o, mesh)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := played.Step.Seconds()/priced.Step.Seconds() - 1; math.Abs(d) > 0.1 {
+			t.Errorf("mesh %v: played %v, priced %v", mesh, played.Step, priced.Step)
+		}
+	}
+}
+
 // Convolutions of the compiled step are found with their passes and channels, and their FLOPs are those of the graph.
 func TestWork(t *testing.T) {
 	whole, err := wholeStep(smallUNet(t, 64))

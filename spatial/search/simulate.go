@@ -35,14 +35,13 @@ func Simulate(ctx context.Context, g *graph.Graph, o Optimiser, mesh spatial.Mes
 	if err != nil {
 		return SimulatedStep{}, err
 	}
-	optimiser := newPricer(&m, o, mesh)
 	sent := make([]int64, mesh.Size())
 	result, err := cluster.Run(mesh.Size(), network, cluster.Options{}, func(r *cluster.Rank) error {
 		s := scripts[r.Rank()]
-		if err := s.run(ctx, r, mesh); err != nil {
+		if err := s.run(ctx, r, mesh, o); err != nil {
 			return err
 		}
-		r.Compute(m.optimiserTime(s.parameters/int64(optimiser.o.shares(mesh)), o.State))
+		r.Compute(m.optimiserTime(s.parameters/int64(o.shares(mesh)), o.State))
 		if o.shares(mesh) > 1 {
 			if _, err := comm.AllGather(r.Comm, make([]comm.SizeOnly, s.parameters/int64(mesh.Size()))); err != nil {
 				return err
@@ -92,7 +91,7 @@ func newScripts(ctx context.Context, g *graph.Graph, m *Machine, mesh spatial.Me
 // run executes the script of a rank in the simulation. Deferred sums run in
 // tasks, one after the other, with groups of their own: their messages must not
 // match those of other sums.
-func (s *script) run(ctx context.Context, r *cluster.Rank, mesh spatial.Mesh) error {
+func (s *script) run(ctx context.Context, r *cluster.Rank, mesh spatial.Mesh, o Optimiser) error {
 	groups, err := mesh.Groups(r.Comm)
 	if err != nil {
 		return err
@@ -120,7 +119,7 @@ func (s *script) run(ctx context.Context, r *cluster.Rank, mesh spatial.Mesh) er
 		case gathers:
 			_, err = comm.AllGather(groups[groupName(a.axes)], make([]comm.SizeOnly, a.values))
 		case defers:
-			task = later[groupName(a.axes)].Go(task, func(c *comm.Comm) error { return comm.AllReduce(c, make([]comm.SizeOnly, a.values), comm.Auto) })
+			task = later[groupName(a.axes)].Go(task, func(c *comm.Comm) error { return sumDeferred(c, a.values, o.shares(mesh) > 1) })
 		}
 		if err != nil {
 			return err
@@ -132,6 +131,20 @@ func (s *script) run(ctx context.Context, r *cluster.Rank, mesh spatial.Mesh) er
 		}
 	}
 	return nil
+}
+
+// sumDeferred sums a bucket of gradients. With a sharded optimiser each rank needs the sums of its part only.
+func sumDeferred(c *comm.Comm, values int, sharded bool) error {
+	x := make([]comm.SizeOnly, values)
+	if !sharded {
+		return comm.AllReduce(c, x, comm.Auto)
+	}
+	cuts := make([]int, c.Size()+1)
+	for k := range cuts {
+		cuts[k] = values * k / c.Size()
+	}
+	_, err := comm.ReduceScatterV(c, x, cuts, comm.Auto)
+	return err
 }
 
 // exchange posts all sends and receives of an exchange without waiting. Receives come first, as in spatial.Exchange.

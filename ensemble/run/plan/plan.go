@@ -410,7 +410,7 @@ func (c *planning) simulate(ctx context.Context, g *graph.Graph, chosen *search.
 		}
 		out[text] = &SimulatedStep{StepS: s.Step.Seconds(), SentBytes: s.Sent, Efficiency: c.oneRankStep.Seconds() / float64(p.Mesh.Size()) / s.Step.Seconds()}
 		if d := s.Step.Seconds()/p.Step.Seconds() - 1; math.Abs(d) > maxDeviation {
-			r.Warnings = append(r.Warnings, fmt.Sprintf("mesh %s: the simulated step takes %.0f %% of the predicted one, because of messages that share links of %s", cmp.Or(text, "1"), 100*(1+d), name))
+			r.Warnings = append(r.Warnings, fmt.Sprintf("mesh %s: the simulated step takes %.0f %% of the predicted one, which leaves out shared links of %s and waiting for other ranks", cmp.Or(text, "1"), 100*(1+d), name))
 		}
 		show.Add(1)
 	}
