@@ -18,13 +18,16 @@ type notebook struct {
 	Cells []struct {
 		Kind    string   `json:"cell_type"`
 		Source  []string `json:"source"`
-		Outputs []struct {
-			Kind string                     `json:"output_type"`
-			Name string                     `json:"name"`
-			Text []string                   `json:"text"`
-			Data map[string]json.RawMessage `json:"data"`
-		} `json:"outputs"`
+		Outputs []output `json:"outputs"`
 	} `json:"cells"`
+}
+
+// output is one output of a cell.
+type output struct {
+	Kind string                     `json:"output_type"`
+	Name string                     `json:"name"`
+	Text []string                   `json:"text"`
+	Data map[string]json.RawMessage `json:"data"`
 }
 
 func readNotebook(t *testing.T, path string) (n notebook, size int) {
@@ -151,6 +154,29 @@ func moduleFolder(t *testing.T) string {
 	return dir
 }
 
+// results returns what a cell printed and displayed, in order and without warnings, and its progress.
+func results(outputs []output) (got []string, progress string) {
+	for _, o := range outputs {
+		switch {
+		case o.Name == "stderr" && strings.HasPrefix(strings.Join(o.Text, ""), "ensemble: warning: "): // a warning: eight inits are few
+		case o.Kind == "stream":
+			got = append(got, o.Name+" "+strings.TrimSpace(strings.Join(o.Text, "")))
+		case o.Data["image/png"] != nil:
+			got = append(got, "png")
+		case o.Data["image/svg+xml"] != nil:
+			got = append(got, "svg")
+		case o.Data["text/html"] != nil:
+			got = append(got, "html")
+		default:
+			var lines []string
+			if err := json.Unmarshal(o.Data["text/plain"], &lines); err == nil {
+				progress += strings.Join(lines, "")
+			}
+		}
+	}
+	return got, progress
+}
+
 // TestKernel executes a notebook with the real kernel, in the folder of a module that requires this one. A table,
 // a map, several pictures and progress must arrive complete.
 func TestKernel(t *testing.T) {
@@ -194,34 +220,17 @@ fmt.Println(p.Spread("t850").Shape())`
 	}
 	jupyter(t, dir, true, path)
 	n, _ := readNotebook(t, path)
-	var got []string
-	progress := ""
-	for _, o := range n.Cells[1].Outputs {
-		switch {
-		case o.Name == "stderr" && strings.HasPrefix(strings.Join(o.Text, ""), "ensemble: warning: "): // a warning: eight inits are few
-		case o.Kind == "stream":
-			got = append(got, o.Name+" "+strings.TrimSpace(strings.Join(o.Text, "")))
-		case o.Data["image/png"] != nil:
-			got = append(got, "png")
-		case o.Data["image/svg+xml"] != nil:
-			got = append(got, "svg")
-		case o.Data["text/html"] != nil:
-			got = append(got, "html")
-		default:
-			var lines []string
-			if err := json.Unmarshal(o.Data["text/plain"], &lines); err == nil {
-				progress += strings.Join(lines, "")
-			}
-		}
-	}
+	got, progress := results(n.Cells[1].Outputs)
 	if all := strings.Join(got, ", "); all != "html, png, svg, html, html, stdout [32 64]" {
 		t.Errorf("the cell's outputs are %s", all)
 	}
 	if !strings.Contains(progress, "train 80/80 100 %") {
 		t.Errorf("its progress ended with %q", progress)
 	}
-	// Another cell is another program of the same version: it finds the results of the first.
-	if out := n.Cells[2].Outputs; len(out) != 1 || strings.Join(out[0].Text, "") != "[32 64]\n" {
-		t.Errorf("a second cell recomputed results of the first: %+v", out)
+	// Another cell is another program of the same version: it finds the results of the first. Progress of opening the
+	// files appears on a slow machine.
+	got, progress = results(n.Cells[2].Outputs)
+	if all := strings.Join(got, ", "); all != "stdout [32 64]" || strings.Contains(progress, "train") {
+		t.Errorf("a second cell computed results of the first again: %s, progress %q", all, progress)
 	}
 }
