@@ -16,23 +16,35 @@ func dist(s graph.Shape, cuts map[int]MeshAxis) graph.Distribution {
 	return d
 }
 
-// From a split along longitude to one along latitude each of four ranks keeps a
-// quarter of its shard: a known number of bytes.
+// The bytes that a rank sends in conversions of T bytes over p ranks: (p-1)/p² T from one split to another, (p-1)/p T to
+// the whole value.
+//
+// Source: Yuan et al. 2021, arXiv:2110.15032, costs of conversions.
 func TestShuffleBytes(t *testing.T) {
-	s, four := graph.Shape{1, 64, 2, 352, 704}, MeshAxis{Name: "space", Size: 4}
-	moves, err := shuffle(Mesh{four}, s, dist(s, map[int]MeshAxis{4: four}), dist(s, map[int]MeshAxis{3: four})).Moves()
-	if err != nil {
-		t.Fatal(err)
-	}
-	sent := map[int]int{}
-	for _, m := range moves {
-		if m.From != m.To {
-			sent[m.From] += 4 * m.At.Size()
-		}
-	}
-	for r := range 4 {
-		if sent[r] != 23_789_568 {
-			t.Errorf("rank %d sends %d bytes, want 23789568", r, sent[r])
+	s := graph.Shape{1, 64, 2, 352, 704}
+	for _, c := range []struct{ ranks, split, whole int }{{4, 23_789_568, 95_158_272}, {8, 13_877_248, 111_017_984}, {32, 3_841_024, 122_912_768}} {
+		a := MeshAxis{Name: "space", Size: c.ranks}
+		lon := dist(s, map[int]MeshAxis{4: a})
+		for _, to := range []struct {
+			name string
+			d    graph.Distribution
+			want int
+		}{{"latitudes", dist(s, map[int]MeshAxis{3: a}), c.split}, {"channels", dist(s, map[int]MeshAxis{1: a}), c.split}, {"all", graph.Distribution{}, c.whole}, {"longitudes", lon, 0}} {
+			moves, err := shuffle(Mesh{a}, s, lon, to.d).Moves()
+			if err != nil {
+				t.Fatal(err)
+			}
+			sent := make([]int, c.ranks)
+			for _, m := range moves {
+				if m.From != m.To {
+					sent[m.From] += 4 * m.At.Size()
+				}
+			}
+			for rank, n := range sent {
+				if n != to.want {
+					t.Errorf("%d ranks, longitudes to %s: rank %d sends %d bytes, want %d", c.ranks, to.name, rank, n, to.want)
+				}
+			}
 		}
 	}
 }

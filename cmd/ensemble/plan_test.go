@@ -1,11 +1,16 @@
 package main
 
 import (
+	"bufio"
 	"encoding/json"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
@@ -148,6 +153,39 @@ func TestPlanErrors(t *testing.T) {
 		code, _, stderr := call(t, c.args...)
 		if code != c.code || !strings.Contains(stderr, c.want) {
 			t.Errorf("%q: exit %d, %s; want %d and %q", c.args, code, stderr, c.code, c.want)
+		}
+	}
+}
+
+// A plan of many ranks ends at SIGTERM without an answer: in the search, and in the simulation.
+func TestPlanStops(t *testing.T) {
+	machine := machineFile(t, strings.Replace(smallMachine, "crossbar:8", "torus:64,64", 1))
+	for _, stage := range []struct{ task, flag, ranks string }{{"plan ranks", "--scaling", "16"}, {"simulate plans", "--simulate", "256"}} {
+		cmd := exec.Command(os.Args[0], planArgs(machine, "--ranks", stage.ranks, "--crop", "352x704", "--set", "train.batch_size=16", "--progress=plain", "--log-interval=50ms", stage.flag)...)
+		var out strings.Builder
+		cmd.Stdout = &out
+		errs, err := cmd.StderrPipe()
+		if err == nil {
+			err = cmd.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		var began time.Time
+		var log strings.Builder
+		for lines := bufio.NewScanner(errs); lines.Scan(); {
+			fmt.Fprintln(&log, lines.Text())
+			if began.IsZero() && strings.Contains(lines.Text(), stage.task) {
+				began = time.Now()
+				if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		_ = cmd.Wait()
+		t.Logf("%s: ended after %v", stage.flag, time.Since(began))
+		if code := exit.Code(cmd.ProcessState.ExitCode()); code != exit.SaveAndStop || out.Len() > 0 {
+			t.Errorf("%s: exit %d, answer %q: %s", stage.flag, code, out.String(), log.String())
 		}
 	}
 }

@@ -75,7 +75,6 @@ var exceptions = map[string]map[string]exception{
 		"postproc/neighbourhood.Discs.meansOfRow":          {7, reasonFormula},
 		"postproc/simd.NormalSums":                         {7, reasonKernel},
 		"postproc/simd.normalSums":                         {8, reasonKernel},
-		"spatial/sbp.weighted":                             {7, reasonFormula},
 		"unet3d.conv2D":                                    {7, reasonFormula},
 	},
 	"fields": {

@@ -103,7 +103,6 @@ var rows = []row{
 	{"spatial/comm/emulated", []string{"engine/backend", "engine/backend/cuda/device", "engine/backend/cuda/emulate", "spatial/comm"}},
 	{"spatial/comm/mpi", []string{"internal/dl", "internal/exit", "spatial/comm"}},
 	{"spatial/comm/nccl", []string{"engine/backend", "engine/backend/cuda/device", "engine/backend/cuda/libraries", "internal/dl", "internal/exit", "spatial/comm"}},
-	{"spatial/sbp", []string{"engine/graph", "spatial", "spatial/comm"}},
 	{"spatial/search", []string{"engine/graph", "engine/op", "spatial", "spatial/cluster", "spatial/comm"}},
 	{"io", []string{"ensemble", "internal/atomicfile", "internal/columnfile", "internal/exit", "internal/fingerprint", "internal/nearest", "internal/progress", "io/cf", "io/decode", "io/decode/wire", "io/grib", "io/grib/simplepack", "io/netcdf", "io/order", "io/unit", "io/zarr"}},
 	{"io/cf", []string{"ensemble", "io/order", "io/projection", "io/unit"}},

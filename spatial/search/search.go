@@ -293,29 +293,19 @@ func inputShape(g *graph.Graph) graph.Shape {
 	return nil
 }
 
-// improve derives plans with different distributions from one plan: in the fields of some size and all smaller
-// ones a mesh axis splits another axis, or none, or its own axis as evenly as that size permits. It repeats the change that saves most, and puts the result into best
-// if it saves at least MinSaving of its time.
+// improve derives plans with different distributions from one plan. In the fields of some size and all smaller
+// ones a mesh axis splits another axis, or none, or its own axis as evenly as that size permits, or no axis of the mesh
+// splits anything. It repeats the change that saves most, and puts the result into best if it saves at least MinSaving
+// of its time.
 func (s *searching) improve(ctx context.Context, p Plan, sizes []size, best *Plan) error {
 	for {
 		found := p
-		for k := range p.Mesh {
-			for from := range sizes {
-				for _, to := range []string{"none", "channel", "data", "level", "lat", "lon"} {
-					if err := ctx.Err(); err != nil {
-						return err
-					}
-					if from == 0 && to != p.Mesh[k].Name { // the size of the input, which is read along the axis of the mesh
-						continue
-					}
-					mesh, ok := withOverride(p.Mesh, k, sizes[from:], to)
-					if !ok {
-						continue
-					}
-					if q, err := s.plan(mesh, typicalRank(mesh)); err == nil && q.Fits && q.Step < cluster.Time(float64(found.Step)*(1-MinSaving)) {
-						found = q
-					}
-				}
+		for _, mesh := range changesOf(p.Mesh, sizes) {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if q, err := s.plan(mesh, typicalRank(mesh)); err == nil && q.Fits && q.Step < cluster.Time(float64(found.Step)*(1-MinSaving)) {
+				found = q
 			}
 		}
 		if found.Mesh.String() == p.Mesh.String() {
@@ -333,6 +323,32 @@ func (s *searching) improve(ctx context.Context, p Plan, sizes []size, best *Pla
 		*best = p
 	}
 	return nil
+}
+
+// changesOf returns the meshes that differ from a mesh by one change. The fields of the first size, that of the input,
+// are split by the names of the axes.
+func changesOf(m spatial.Mesh, sizes []size) []spatial.Mesh {
+	var all []spatial.Mesh
+	for from := range sizes {
+		whole, possible := m, from > 0 && len(m) > 1
+		for k := range m {
+			for _, to := range []string{"none", "channel", "data", "level", "lat", "lon"} {
+				if from == 0 && to != m[k].Name {
+					continue
+				}
+				if changed, ok := withOverride(m, k, sizes[from:], to); ok {
+					all = append(all, changed)
+				}
+			}
+			if changed, ok := withOverride(whole, k, sizes[from:], "none"); ok {
+				whole = changed
+			}
+		}
+		if possible {
+			all = append(all, whole)
+		}
+	}
+	return all
 }
 
 // size holds the levels, latitudes and longitudes of a field. All fields of one size have the same distribution.

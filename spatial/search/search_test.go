@@ -15,8 +15,14 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/cluster"
 )
 
-// smallUNet is a U-Net with one pooling on 4 fields of 3×16×24 points and inner channels.
+// smallUNet is smallUNetOf 4 samples.
 func smallUNet(t *testing.T, inner int) *graph.Graph {
+	t.Helper()
+	return smallUNetOf(t, 4, inner)
+}
+
+// smallUNetOf is a U-Net with one pooling on fields of 3×16×24 points and inner channels.
+func smallUNetOf(t *testing.T, samples, inner int) *graph.Graph {
 	t.Helper()
 	b := graph.New(1)
 	conv := func(name string, x graph.Value, out int) graph.Value {
@@ -24,7 +30,7 @@ func smallUNet(t *testing.T, inner int) *graph.Graph {
 		y := op.Conv3D(b, x, w, op.Conv{Pad: op.SameGlobal(3, 3, 3)})
 		return op.ReLU(b, op.Bias(b, y, b.Param(name+".bias", graph.Shape{out}, graph.Zeros())))
 	}
-	x := b.Input("x", graph.Shape{4, 2, 3, 16, 24})
+	x := b.Input("x", graph.Shape{samples, 2, 3, 16, 24})
 	skip := conv("first", x, 16)
 	h := conv("inner", op.MaxPool(b, skip, [3]int{1, 2, 2}), inner)
 	h = conv("last", op.Concat(b, 1, op.Upsample(b, h, [3]int{1, 2, 2}, true), skip), 2)

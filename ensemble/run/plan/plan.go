@@ -209,7 +209,9 @@ func (c *planning) planRanks(ctx context.Context, g *graph.Graph, r *Result) err
 		if simulated, err = c.simulate(ctx, g, chosen, plans, r); err != nil {
 			return err
 		}
-		slices.SortStableFunc(plans, func(a, b search.Plan) int { return compareSimulated(simulated, a, b) })
+		bySimulated := func(a, b search.Plan) int { return compareSimulated(simulated, a, b) }
+		slices.SortStableFunc(plans, bySimulated)
+		slices.SortStableFunc(found.Meshes, bySimulated)
 	} else if c.topology() != "" {
 		r.Warnings = append(r.Warnings, fmt.Sprintf("the times do not contain the topology %s; --simulate also simulates the best plans on it", c.topology()))
 	}
@@ -379,7 +381,7 @@ func (c *planning) cluster() (cluster.Network, string, error) {
 // that is simulated without a request.
 const (
 	simulatedPlans = 4
-	mostSimulated  = 64
+	mostSimulated  = 256
 )
 
 // maxDeviation is the share of the simulated time from which on a difference to the closed forms is a warning.
@@ -495,7 +497,7 @@ func (r *Result) Sections() answer.Sections {
 		best.Notes = []string{"", fmt.Sprintf("no plan with different distributions for small and large fields saves %.0f %%", 100*search.MinSaving)}
 	} else {
 		best.Notes = []string{"", fmt.Sprintf("best mesh with one distribution for all layers: %s, step %.3f ms; the plan takes %.1f %% less",
-			cmp.Or(uniform.Mesh, "1"), 1e3*uniform.StepS, 100*(1-r.Plan.StepS/uniform.StepS))}
+			cmp.Or(uniform.Mesh, "1"), 1e3*uniform.time(), 100*(1-r.Plan.time()/uniform.time()))}
 	}
 	layers := answer.Section{Columns: answer.TextColumns("layer", "result", "distribution")}
 	for _, l := range r.Plan.Layers {
