@@ -55,7 +55,7 @@ type benchFlags struct {
 	depth, multiple, steps, ranks                uint
 	operations                                   float64
 	mesh, optimizer                              string
-	single, parallel, checkRanks, shard          bool
+	single, parallel, checkRanks, shard, predict bool
 	compute                                      computeFlags
 }
 
@@ -77,6 +77,7 @@ func (b *benchFlags) bind() {
 	f.BoolVar(&b.o.Movement, "op-profile", false, "print FLOPs and memory traffic of each operation")
 	f.StringVar(&b.o.Trace, "trace", "", "write the timeline of one step to `FILE`, for Perfetto or Chrome")
 	f.BoolVar(&b.parallel, "parallel", false, "measure a training step on all ranks of the job")
+	f.BoolVar(&b.predict, "predict", false, "with --parallel, also predict the step from rates measured on the ranks")
 	f.BoolVar(&b.checkRanks, "check-parallel", false, "compare training on all ranks with training on one rank")
 	f.UintVar(&b.ranks, "ranks", 0, "number of ranks within this process, without an MPI launcher")
 	f.StringVar(&b.mesh, "mesh", "", "`MESH` of the ranks, such as \"data:2 lon:4\", with as many shards as ranks or more (default: chosen, or all compared)")
@@ -116,7 +117,7 @@ func (b *benchFlags) run(ctx context.Context, _ []string) (result, error) {
 	}
 	o.Timings = setup.UserTimings(b.app.log)
 	if b.parallel {
-		return benchOnRanks(ctx, o, bench.RanksOptions{Mesh: b.mesh, Ranks: int(b.ranks), Steps: int(b.steps), ShardOptimizer: b.shard})
+		return benchOnRanks(ctx, o, bench.RanksOptions{Mesh: b.mesh, Ranks: int(b.ranks), Steps: int(b.steps), ShardOptimizer: b.shard, Predict: b.predict})
 	}
 	program, err := os.Executable()
 	if err != nil {

@@ -27,6 +27,19 @@ func benchJSON(t *testing.T, answer any, args ...string) {
 	}
 }
 
+// TestBenchPredict: the predicted step has the measured rates of the job and is of the order of the measured step.
+func TestBenchPredict(t *testing.T) {
+	var r bench.RanksReport
+	benchJSON(t, &r, "--parallel", "--predict", "--ranks", "2", "--mesh", "lat:2", "--base", "2", "--crop", "32x64", "--batch", "2", "--threads", "1", "--steps", "3")
+	p := r.Predicted
+	if p == nil || !(p.GFLOPs > 0 && p.GBs > 0 && p.LatencyUS > 0 && p.LinkGBs > 0 && p.Sharing > 0) || math.Abs(p.StepMS/r.TrainMedian/p.Ratio-1) > 1e-9 {
+		t.Fatalf("predicted %+v of %g ms", p, r.TrainMedian)
+	}
+	if p.Ratio < 0.01 || p.Ratio > 100 {
+		t.Errorf("predicted %g ms, measured %g", p.StepMS, r.TrainMedian)
+	}
+}
+
 // TestBenchParallel: the figures of a step on ranks agree with each other and with the bytes that ranks must send:
 // the gradient of every parameter and little more if the batch is distributed, also halos if space is.
 func TestBenchParallel(t *testing.T) {

@@ -36,42 +36,47 @@ type RanksOptions struct {
 	Timings setup.Timings // measured times of kernels
 	// ShardOptimizer distributes the optimiser's state over the ranks, as train.shard_optimizer.
 	ShardOptimizer bool
+	// Predict also predicts the step, after the measurement.
+	Predict bool
 }
 
 // RanksReport is the duration of a training step on ranks: times in ms, rates in useful GFLOP/s.
 type RanksReport struct {
-	Machine   Machine `json:"machine"` // machine of rank 0, without peaks
-	Processes int     `json:"processes"`
-	Ranks     int     `json:"ranks"` // ranks of the mesh; if they are more than the processes, some processes host several
-	Transport string  `json:"transport"`
-	Mesh      string  `json:"mesh"`
-	Sharded   bool    `json:"shard_optimizer"` // optimiser state distributed over ranks
-	Network   Case    `json:"network"`
-	// TrainMedian and the other times are those of the rank with the largest median.
-	TrainMedian float64 `json:"train_ms_median"`
-	TrainMin    float64 `json:"train_ms_min"`
-	TrainMax    float64 `json:"train_ms_max"`
+	Machine     Machine `json:"machine"` // machine of rank 0, without peaks
+	Processes   int     `json:"processes"`
+	Ranks       int     `json:"ranks"` // ranks of the mesh; if they are more than the processes, some processes host several
+	Transport   string  `json:"transport"`
+	Mesh        string  `json:"mesh"`
+	Sharded     bool    `json:"shard_optimizer"` // optimiser state distributed over ranks
+	Network     Case    `json:"network"`
+	StepTimes           // of the rank with the largest median
 	SamplesPerS float64 `json:"samples_per_s"`
 	GFLOP       float64 `json:"forward_gflop"` // work of one forward pass over the whole batch
 	GFLOPs      float64 `json:"gflops"`        // rate of the training step
 	// WaitMS and BytesSent are the largest of all ranks.
-	WaitMS     float64 `json:"wait_ms"`
-	BytesSent  int64   `json:"bytes_sent"`
-	Parameters int     `json:"parameters"`
-	Loss       float64 `json:"loss"` // after the last step
-	Steps      int     `json:"steps"`
-	Warmup     int     `json:"warmup"`
+	WaitMS     float64        `json:"wait_ms"`
+	BytesSent  int64          `json:"bytes_sent"`
+	Parameters int            `json:"parameters"`
+	Loss       float64        `json:"loss"` // after the last step
+	Steps      int            `json:"steps"`
+	Warmup     int            `json:"warmup"`
+	Predicted  *PredictedStep `json:"predicted,omitempty"`
 	// ByRank has an entry for each rank; it is empty on ranks other than 0.
 	ByRank []RankReport `json:"by_rank"`
 }
 
-// RankReport is the result of one rank.
-type RankReport struct {
-	Process     int     `json:"process"`
-	Rank        int     `json:"rank"`
+// StepTimes are the times of the measured steps of a rank.
+type StepTimes struct {
 	TrainMedian float64 `json:"train_ms_median"`
 	TrainMin    float64 `json:"train_ms_min"`
 	TrainMax    float64 `json:"train_ms_max"`
+}
+
+// RankReport is the result of one rank.
+type RankReport struct {
+	Process int `json:"process"`
+	Rank    int `json:"rank"`
+	StepTimes
 	// WaitMS is the mean time per step that the rank waited for messages: halos, reductions of gradients and
 	// moments, and slower ranks. With several ranks in a process it includes the time in which other ranks
 	// compute.
@@ -93,7 +98,7 @@ func (r RankReport) values() [rankValueCount]float64 {
 
 // rankReport restores a report from its values.
 func rankReport(process, rank int, x []float64) RankReport {
-	return RankReport{process, rank, x[0], x[1], x[2], x[3], int64(x[4]), int64(x[5]), x[6], x[7], x[8]}
+	return RankReport{process, rank, StepTimes{x[0], x[1], x[2]}, x[3], int64(x[4]), int64(x[5]), x[6], x[7], x[8]}
 }
 
 // RunOnRanks measures training steps of a case on all ranks of a job.
@@ -111,6 +116,9 @@ func RunOnRanks(ctx context.Context, o RanksOptions) (*RanksReport, error) {
 	out := &RanksReport{}
 	transport, err := team.RunRanks(o.Ranks, ranks, config.DefaultStallTimeout, func(c *comm.Comm) error {
 		r, err := o.measure(ctx, c)
+		if err == nil && o.Predict {
+			err = o.predict(ctx, c, r)
+		}
 		if err == nil && c.Rank() == 0 {
 			out = r
 		}
@@ -194,7 +202,7 @@ func (o RanksOptions) measure(ctx context.Context, c *comm.Comm) (r *RanksReport
 	}
 	sent, waited = c.Traffic().Sub(sent), clock.Waited()-waited
 	ms := benchstats.TimesOf(times)
-	own.TrainMedian, own.TrainMin, own.TrainMax = ms.Median, ms.Min, ms.Max
+	own.StepTimes = StepTimes{ms.Median, ms.Min, ms.Max}
 	own.WaitMS = float64(waited) / 1e6 / float64(steps)
 	own.BytesSent, own.Messages = sent.Bytes/int64(steps), sent.Messages/int64(steps)
 	if own.PeakMiB, err = setup.PeakMiB(); err != nil {
@@ -225,7 +233,7 @@ func (o RanksOptions) measure(ctx context.Context, c *comm.Comm) (r *RanksReport
 		r.WaitMS, r.BytesSent = max(r.WaitMS, one.WaitMS), max(r.BytesSent, one.BytesSent)
 	}
 	slowest := slices.MaxFunc(r.ByRank, func(a, b RankReport) int { return cmp.Compare(a.TrainMedian, b.TrainMedian) })
-	r.TrainMedian, r.TrainMin, r.TrainMax = slowest.TrainMedian, slowest.TrainMin, slowest.TrainMax
+	r.StepTimes = slowest.StepTimes
 	r.SamplesPerS = 1000 * float64(k.Batch) / r.TrainMedian
 	r.GFLOPs = TrainPasses * float64(flops) / r.TrainMedian / 1e6
 	return r, nil
@@ -279,7 +287,11 @@ func (r *RanksReport) Sections() answer.Sections {
 	for _, k := range r.ByRank {
 		ranks.Rows = append(ranks.Rows, []any{k.Process, k.Rank, k.TrainMedian, k.WaitMS, float64(k.BytesSent) / (1 << 20), k.Messages, k.ArenaMiB, k.PeakMiB})
 	}
+	steps := []string{fmt.Sprintf("ms of %s after %d warm-up steps; other columns are per step", humanise.Count(r.Steps, "step"), r.Warmup)}
+	if p := r.Predicted; p != nil {
+		steps = append(steps, fmt.Sprintf("predicted %.1f ms, %.2f of the measured step, with %.4g GFLOP/s and %.4g GB/s a rank, messages of %.1f µs and %.3g GB/s", p.StepMS, p.Ratio, p.GFLOPs, p.GBs, p.LatencyUS, p.LinkGBs))
+	}
 	return answer.Sections{{Text: []string{fmt.Sprintf("%s (%s), mesh %s, %v each", setup.DescribeRanks(r.Processes, r.Ranks), r.Transport, cmp.Or(r.Mesh, "none"), r.Network),
 		fmt.Sprintf("training step %.1f ms (%.1f to %.1f) of the slowest rank, %.2f samples/s, %.1f GFLOP/s", r.TrainMedian, r.TrainMin, r.TrainMax, r.SamplesPerS, r.GFLOPs)}}, ranks,
-		{Text: []string{fmt.Sprintf("ms of %s after %d warm-up steps; other columns are per step", humanise.Count(r.Steps, "step"), r.Warmup)}}}
+		{Text: steps}}
 }

@@ -1,0 +1,58 @@
+#!/usr/bin/env python3
+"""Compare predicted and measured training steps of eight meshes on 1, 2 and 4 ranks of this machine.
+
+    benchmarks/meshes.py bin/ensemble --base 8 --crop 256x512 --batch 4
+
+Each rank has one thread. The machine must be idle. Prints one line a mesh, the largest error, and
+Spearman's rank correlation. Meshes are measured --rounds times in turn; medians are compared.
+"""
+import argparse
+import json
+import statistics
+import subprocess
+
+MESHES = {1: [""], 2: ["data:2", "lat:2", "lon:2"], 4: ["data:4", "data:2 lon:2", "lat:4", "lat:2 lon:2"]}
+
+
+def step(program, ranks, mesh, case):
+    command = ["mpirun", "--oversubscribe", "-n", str(ranks), program, "bench", "--parallel", "--predict", "--threads", "1", "--json", *case]
+    if mesh:
+        command += ["--mesh", mesh]
+    answer = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+    return answer["train_ms_median"], answer["predicted"]
+
+
+def ranked(values):
+    order = sorted(range(len(values)), key=values.__getitem__)
+    ranks = [0] * len(values)
+    for i, k in enumerate(order):
+        ranks[k] = i
+    return ranks
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("program")
+    parser.add_argument("--rounds", type=int, default=3)
+    options, case = parser.parse_known_args()
+    results = {}
+    for _ in range(options.rounds):
+        for ranks, meshes in MESHES.items():
+            for mesh in meshes:
+                results.setdefault((ranks, mesh), []).append(step(options.program, ranks, mesh, case))
+    measured, predicted = [], []
+    print("ranks  mesh          measured ms  predicted ms  ratio  GFLOP/s  GB/s  link us  link GB/s  sharing")
+    for (ranks, mesh), runs in results.items():
+        ms = statistics.median(m for m, _ in runs)
+        p = {key: statistics.median(p[key] for _, p in runs) for key in runs[0][1]}
+        measured.append(ms)
+        predicted.append(p["step_ms"])
+        print(f"{ranks:5}  {mesh or 'none':12}  {ms:11.1f}  {p['step_ms']:12.1f}  {p['step_ms'] / ms:5.2f}  {p['gflops']:7.1f}  {p['gb_s']:4.1f}"
+              f"  {p['latency_us']:7.1f}  {p['link_gb_s']:9.1f}  {p['sharing']:7.2f}")
+    n = len(measured)
+    apart = sum((a - b) ** 2 for a, b in zip(ranked(measured), ranked(predicted)))
+    print(f"largest error {max(abs(p / m - 1) for m, p in zip(measured, predicted)):.1%}, rank correlation {1 - 6 * apart / (n * (n * n - 1)):.3f}")
+
+
+if __name__ == "__main__":
+    main()
