@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -39,7 +40,10 @@ const (
 // as a peak is what the hardware can reach.
 //
 // Errors: ctx.Err(); exit 69 without a backend that multiplies.
-func MeasurePeak(ctx context.Context, threads int) (Peak, error) {
+func MeasurePeak(ctx context.Context, threads int) (Peak, error) { return measureRates(ctx, threads, best) }
+
+// measureRates is MeasurePeak with another time of the repetitions, as best returns it.
+func measureRates(ctx context.Context, threads int, timeOf func(context.Context, func() error) (float64, error)) (Peak, error) {
 	p := Peak{Threads: network.Threads(threads), By: "oneDNN " + dnnl.Version() + " matrix product"}
 	multiply, quit, err := oneDNNProduct(p.Threads)
 	if errors.Is(err, dnnl.ErrUnavailable) {
@@ -49,35 +53,49 @@ func MeasurePeak(ctx context.Context, threads int) (Peak, error) {
 	if err != nil {
 		return p, err
 	}
-	seconds, err := best(ctx, multiply)
+	seconds, err := timeOf(ctx, multiply)
 	if err = errors.Join(err, quit()); err != nil {
 		return p, err
 	}
 	p.GFLOPs = 2 * peakSide * peakSide * peakSide / seconds / 1e9
-	if seconds, err = best(ctx, memoryCopy(p.Threads)); err != nil {
+	if seconds, err = timeOf(ctx, memoryCopy(p.Threads)); err != nil {
 		return p, err
 	}
 	p.Bandwidth = 2 * peakCopyBytes / seconds / (1 << 30) // bytes read and written
 	return p, nil
 }
 
-// best returns the shortest time of f in seconds, after one warm-up run.
+// best returns the shortest time of f in seconds.
 func best(ctx context.Context, f func() error) (float64, error) {
+	times, err := repeat(ctx, f)
+	return slices.Min(times), err
+}
+
+// mean returns the mean time of f in seconds.
+func mean(ctx context.Context, f func() error) (float64, error) {
+	times, err := repeat(ctx, f)
+	sum := 0.
+	for _, t := range times {
+		sum += t
+	}
+	return sum / float64(len(times)), err
+}
+
+// repeat runs f for peakTime, after one warm-up run, and returns the times in seconds, at least one.
+func repeat(ctx context.Context, f func() error) (times []float64, err error) {
 	if err := f(); err != nil {
-		return 0, err
+		return []float64{math.Inf(1)}, err
 	}
-	least := math.Inf(1)
-	for end := time.Now().Add(peakTime); time.Now().Before(end); {
-		if err := ctx.Err(); err != nil {
-			return 0, err
-		}
+	for end := time.Now().Add(peakTime); len(times) == 0 || time.Now().Before(end); {
 		start := time.Now()
-		if err := f(); err != nil {
-			return 0, err
+		if err = f(); err == nil {
+			err = ctx.Err()
 		}
-		least = min(least, time.Since(start).Seconds())
+		if times = append(times, time.Since(start).Seconds()); err != nil {
+			break
+		}
 	}
-	return least, nil
+	return times, err
 }
 
 // oneDNNProduct multiplies matrices of peakSide with oneDNN.

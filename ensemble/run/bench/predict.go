@@ -38,14 +38,16 @@ func (o RanksOptions) predict(ctx context.Context, c *comm.Comm, r *RanksReport)
 	var alone Peak
 	var err error
 	if c.Rank() == 0 {
-		if alone, err = MeasurePeak(ctx, threads); err != nil {
+		if alone, err = measureRates(ctx, threads, mean); err != nil {
 			return err
 		}
 	}
-	if err := comm.Barrier(c); err != nil {
-		return err
-	}
-	together, err := MeasurePeak(ctx, threads)
+	together, err := measureRates(ctx, threads, func(ctx context.Context, f func() error) (float64, error) {
+		if err := comm.Barrier(c); err != nil {
+			return 0, err
+		}
+		return mean(ctx, f)
+	})
 	if err != nil {
 		return err
 	}
