@@ -32,7 +32,7 @@ func (b Box) Intersect(c Box) Box {
 // Boxes holds one box of a value for each rank of a mesh. Along each axis of the value the interval depends on the
 // coordinate along one mesh axis at most, because one mesh axis splits an axis. Memory and time of all that is
 // derived from boxes therefore grow with the sum of the mesh axes and not with their product, the number of ranks.
-// The zero value holds no boxes.
+// A box may have holes: intervals along an axis that the rank does not need. The zero value holds no boxes.
 type Boxes struct {
 	mesh Mesh
 	axes []rankIntervals // by axis of the value
@@ -42,6 +42,8 @@ type Boxes struct {
 type rankIntervals struct {
 	along int        // position of the mesh axis whose coordinate selects the interval; everyRank: one interval for all
 	at    []Interval // by coordinate
+	// holes lists, by coordinate, intervals within at that are not part of the box; nil if there are none.
+	holes [][]Interval
 }
 
 // everyRank in rankIntervals.along means that all ranks have the same interval.
@@ -140,12 +142,31 @@ func (r rankIntervals) of(at []int) Interval {
 	return r.at[at[r.along]]
 }
 
-// Equal reports whether every rank has the same box in both.
-func (b Boxes) Equal(c Boxes) bool {
-	return slices.EqualFunc(b.axes, c.axes, func(r, s rankIntervals) bool { return r.along == s.along && slices.Equal(r.at, s.at) })
+// holes returns the holes of the box of a rank, by axis.
+func (b Boxes) holes(rank int) [][]Interval {
+	at := b.mesh.coordinates(rank)
+	out := make([][]Interval, len(b.axes))
+	for i, r := range b.axes {
+		if r.holes != nil {
+			c := 0
+			if r.along != everyRank {
+				c = at[r.along]
+			}
+			out[i] = r.holes[c]
+		}
+	}
+	return out
 }
 
-// change returns boxes whose intervals along one axis of the value are those that of returns for the present ones.
+// Equal reports whether every rank has the same box in both, with the same holes.
+func (b Boxes) Equal(c Boxes) bool {
+	return slices.EqualFunc(b.axes, c.axes, func(r, s rankIntervals) bool {
+		return r.along == s.along && slices.Equal(r.at, s.at) && slices.EqualFunc(r.holes, s.holes, slices.Equal)
+	})
+}
+
+// change returns boxes whose intervals along one axis of the value are those that of returns for the present ones,
+// without holes.
 func (b Boxes) change(axis int, of func(Interval) Interval) Boxes {
 	b.axes = slices.Clone(b.axes)
 	r, along := b.axes[axis], ""
@@ -161,6 +182,37 @@ func (b Boxes) with(axis, size int) Boxes {
 	return b.change(axis, func(Interval) Interval { return Interval{0, size} })
 }
 
+// withOwned returns boxes that also span what each rank owns of its room, so that ranks copy their own elements as a
+// whole. What was not part of a box becomes a hole. own has the boxes that the ranks own of the value.
+func (b Boxes) withOwned(own, room Boxes) Boxes {
+	b.axes = slices.Clone(b.axes)
+	for i, r := range b.axes {
+		o, to := own.axes[i], room.axes[i]
+		if o.along != everyRank && o.along != r.along {
+			continue
+		}
+		wide := rankIntervals{along: r.along}
+		for c, v := range r.at {
+			parts := []Interval{v}
+			if r.holes != nil {
+				parts = cutOut(v, r.holes[c])
+			}
+			span := union(parts, o.at[min(c, len(o.at)-1)].Intersect(to.at[min(c, len(to.at)-1)]))
+			wide.at, wide.holes = append(wide.at, hull(span)), append(wide.holes, holesIn(hull(span), parts))
+		}
+		if !slices.ContainsFunc(wide.holes, func(h []Interval) bool { return len(h) > 0 }) {
+			wide.holes = nil
+		}
+		b.axes[i] = wide
+	}
+	return b
+}
+
+// span reports whether every rank has the same box in both, apart from holes.
+func (b Boxes) span(c Boxes) bool {
+	return slices.EqualFunc(b.axes, c.axes, func(r, s rankIntervals) bool { return r.along == s.along && slices.Equal(r.at, s.at) })
+}
+
 // appendKey appends a text that is equal for equal boxes only.
 func (b Boxes) appendKey(key []byte) []byte {
 	for _, r := range b.axes {
@@ -169,6 +221,7 @@ func (b Boxes) appendKey(key []byte) []byte {
 			key = append(strconv.AppendInt(key, int64(v.Lo), 10), ',')
 			key = append(strconv.AppendInt(key, int64(v.Hi), 10), ' ')
 		}
+		key = fmt.Append(key, r.holes)
 	}
 	return key
 }

@@ -38,11 +38,11 @@ func (r training) compile(n network, c *comm.Comm) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	return compile(g, c, r.mesh, engine.Options{Device: engine.Device{Backend: cmp.Or(r.device, "ref")}, Numerics: engine.Numerics{Winograd: true, UseHeuristics: true}}, func(s *gradientSums) {
+	return compile(g, c, r.mesh, engine.Options{Device: engine.Device{Backend: cmp.Or(r.device, "ref")}, Numerics: engine.Numerics{Winograd: true, UseHeuristics: true}}, func(p *Plan) {
 		if r.size > 0 {
-			s.size = r.size
+			p.sums.size = r.size
 		}
-		s.blocking, s.sharded = r.inTurn, r.sharded
+		p.sums.blocking, p.sums.sharded = r.inTurn, r.sharded
 	})
 }
 

@@ -23,6 +23,8 @@ type Plan struct {
 	mesh Mesh
 	rank int
 	sums *gradientSums
+	// shard divides the graph: Shard, or in tests with cuts at other places.
+	shard func(*graph.Graph, Mesh, int) (*Sharded, error)
 	// devices holds the exchanges between devices. It is nil if messages go through
 	// host memory. Plan.transport describes the transport and is empty for a
 	// backend without device memory.
@@ -54,13 +56,13 @@ func Compile(g *graph.Graph, c *comm.Comm, m Mesh, o engine.Options) (*Plan, err
 // Source: Rajbhandari et al. 2020, arXiv:1910.02054, stage 2 (gradients and
 // optimiser state).
 func CompileShardedOptimiser(g *graph.Graph, c *comm.Comm, m Mesh, o engine.Options) (*Plan, error) {
-	return compile(g, c, m, o, func(s *gradientSums) { s.sharded = true })
+	return compile(g, c, m, o, func(p *Plan) { p.sums.sharded = true })
 }
 
-// compile implements Compile. If change is not nil, it adjusts the gradient sums
-// before the passes run. Tests use it to change the size of buckets and to make
-// sums blocking.
-func compile(g *graph.Graph, c *comm.Comm, m Mesh, o engine.Options, change func(*gradientSums)) (*Plan, error) {
+// compile implements Compile. If change is not nil, it adjusts the plan before the
+// passes run. Tests use it to change the size of buckets, to make sums blocking and
+// to cut fields at other places.
+func compile(g *graph.Graph, c *comm.Comm, m Mesh, o engine.Options, change func(*Plan)) (*Plan, error) {
 	if m.Size() != c.Size() {
 		return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("mesh %[2]v has %[1]d ranks, the job has %[3]d", m.Size(), m, c.Size()),
 			Why: "every rank has exactly one position in the mesh", Fix: "start as many ranks as the mesh has, or change the mesh"}
@@ -69,9 +71,9 @@ func compile(g *graph.Graph, c *comm.Comm, m Mesh, o engine.Options, change func
 	if err != nil {
 		return nil, err
 	}
-	p := &Plan{mesh: m, rank: c.Rank(), sums: newGradientSums(c)}
+	p := &Plan{mesh: m, rank: c.Rank(), sums: newGradientSums(c), shard: Shard}
 	if change != nil {
-		change(p.sums)
+		change(p)
 	}
 	if o.Passes == nil {
 		o.Passes = pass.List
@@ -80,7 +82,7 @@ func compile(g *graph.Graph, c *comm.Comm, m Mesh, o engine.Options, change func
 		Purpose: "compute this rank's shard of every value and insert the communication",
 		Run: func(u *pass.Unit) error {
 			var err error
-			if p.Sharded, err = Shard(u.Graph, m, c.Rank()); err == nil {
+			if p.Sharded, err = p.shard(u.Graph, m, c.Rank()); err == nil {
 				u.Graph = p.Local
 			}
 			return err

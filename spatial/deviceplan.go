@@ -93,8 +93,12 @@ type deviceExchange struct {
 type deviceMessage struct {
 	rank      int // the other rank
 	box       Box
-	at, words int // offset and length in float32 words
+	repeats   []Box // further boxes of the receiver
+	at, words int   // offset and length in float32 words
 }
+
+// places returns all boxes of the receiver that the message fills.
+func (m deviceMessage) places() []Box { return append([]Box{m.box}, m.repeats...) }
 
 // gather prepares the operation gather. Messages start at multiples of 256 bytes,
 // the alignment of device allocations.
@@ -126,10 +130,12 @@ func (o *devicePlan) gather(q backend.Request) (backend.Kernel, error) {
 		case v.From == me:
 			e.sends = append(e.sends, message(v.To, v.At))
 		case v.To == me:
-			e.receives = append(e.receives, message(v.From, v.Into))
+			m := message(v.From, v.Into)
+			m.repeats = v.Repeats
+			e.receives = append(e.receives, m)
 		}
 	}
-	e.clear = boxDifference(e.outBox, a.Need.Of(me))
+	e.clear = append(boxDifference(e.outBox, a.Need.Of(me)), holeBoxes(a.Need.Of(me), a.Need.holes(me))...)
 	o.exchanges = append(o.exchanges, e)
 	return backend.Kernel{Name: "exchange between devices", Run: e.start, Finish: e.finish, Async: true, Ready: e.readyRegion()}, nil
 }
@@ -141,7 +147,11 @@ func (e *deviceExchange) readyRegion() *backend.Region {
 	b := slices.Clone(e.outBox)
 	size := func(b Box) int { return b.Shape().Size() }
 	for _, m := range e.receives {
-		if common := b.Intersect(m.box); size(common) > 0 {
+		for _, into := range m.places() {
+			common := b.Intersect(into)
+			if size(common) == 0 {
+				continue
+			}
 			var best Box
 			for _, rest := range boxDifference(b, common) {
 				if best == nil || size(rest) > size(best) {
@@ -209,13 +219,17 @@ func (e *deviceExchange) bindCopies() error {
 		errs = append(errs, add(&e.localCopies, k, err))
 	}
 	for _, v := range e.keep {
-		k, err := dev.CopyBox(e.x, v.At.offsetIn(e.own), e.y, v.Into.offsetIn(e.outBox), v.At.Shape())
-		errs = append(errs, add(&e.localCopies, k, err))
+		for _, into := range v.places() {
+			k, err := dev.CopyBox(e.x, v.At.offsetIn(e.own), e.y, into.offsetIn(e.outBox), v.At.Shape())
+			errs = append(errs, add(&e.localCopies, k, err))
+		}
 	}
 	for _, m := range e.receives {
 		size := m.box.Shape()
-		k, err := dev.CopyBox(dev.TensorAt(place(m), e.y, size), zero, e.y, m.box.offsetIn(e.outBox), size)
-		errs = append(errs, add(&e.unpack, k, err))
+		for _, into := range m.places() {
+			k, err := dev.CopyBox(dev.TensorAt(place(m), e.y, size), zero, e.y, into.offsetIn(e.outBox), size)
+			errs = append(errs, add(&e.unpack, k, err))
+		}
 		e.parts = append(e.parts, backend.Transfer{Rank: m.rank, Recv: place(m)})
 	}
 	return errors.Join(errs...)

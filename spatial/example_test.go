@@ -46,22 +46,20 @@ func ExampleShardStarts() {
 }
 
 // The halo of a filter of size 3 on 12 longitudes in 3 shards.
-func ExampleInputRange() {
+func ExampleInputsRead() {
 	filter := graph.WindowAxis{Size: 3, Stride: 1, Dilation: 1, Pad: 1, Periodic: true}
 	lon := graph.AxisPartition{MeshAxis: "lon", Starts: []int{0, 4, 8}}
 	for rank := range 3 {
 		own := spatial.OwnedInterval(lon, rank, 12)
-		need := spatial.InputRange(filter, own, 12)
-		before, after := spatial.HaloWidths(need, own)
-		fmt.Println("rank", rank, "owns", own, "requires", need, "halo", before, after)
+		fmt.Println("rank", rank, "owns", own, "requires", spatial.InputsRead(filter, own, 12))
 	}
 	for _, p := range spatial.Sources(lon, spatial.Interval{Lo: -1, Hi: 5}, 12) {
 		fmt.Println("rank 0 reads", p.At, "of rank", p.Rank)
 	}
 	// Output:
-	// rank 0 owns {0 4} requires {-1 5} halo 1 1
-	// rank 1 owns {4 8} requires {3 9} halo 1 1
-	// rank 2 owns {8 12} requires {7 13} halo 1 1
+	// rank 0 owns {0 4} requires [{-1 5}]
+	// rank 1 owns {4 8} requires [{3 9}]
+	// rank 2 owns {8 12} requires [{7 13}]
 	// rank 0 reads {11 12} of rank 2
 	// rank 0 reads {0 4} of rank 0
 	// rank 0 reads {4 5} of rank 1

@@ -56,10 +56,11 @@ func (b *buffers) get(n int) []byte {
 func (b *buffers) put(x []byte) { b.free = append(b.free, x) }
 
 // peerMessage is the message to or from one rank: its runs in the value, its size
-// in bytes and its buffer.
+// in bytes and its buffer. A received message may have several places in the value,
+// each with runs of its own.
 type peerMessage struct {
 	rank   int
-	runs   []run
+	places [][]run
 	bytes  int
 	buffer []byte
 }
@@ -87,7 +88,12 @@ func NewExchange(c *comm.Comm, tag int, p Redistribution, unit int) (*Exchange, 
 	if err := e.prepare(p, subarray.contiguousFrom, func(i int) (int, bool) { return i, true }); err != nil {
 		return nil, err
 	}
-	e.zeroRuns = outsideRuns(relativeTo(p.room(c.Rank()), p.Need.Of(c.Rank())))
+	room, need := p.room(c.Rank()), p.Need.Of(c.Rank())
+	e.zeroRuns = outsideRuns(relativeTo(room, need))
+	for _, hole := range holeBoxes(need, p.Need.holes(c.Rank())) {
+		at := relativeTo(room, hole)
+		e.zeroRuns = append(e.zeroRuns, at.runs(at.contiguousFrom())...)
+	}
 	return e, nil
 }
 
@@ -144,22 +150,50 @@ func (e *Exchange) prepare(p Redistribution, dense func(subarray) int, place fun
 	}
 	own, room := p.Mesh.Owned(p.From, p.Shape, me), p.room(me)
 	for _, v := range moves {
-		at, into := relativeTo(own, v.At), relativeTo(room, v.Into)
-		switch from := max(at.contiguousFrom(), dense(into)); {
-		case v.To != me:
-			e.sends = append(e.sends, peerMessage{v.To, at.runs(at.contiguousFrom()), e.unit * v.At.Size(), nil})
-		case v.From != me:
-			e.receives = append(e.receives, peerMessage{v.From, placeRuns(into.runs(dense(into)), place), e.unit * v.At.Size(), nil})
-		default:
-			source := at.runs(from)
-			for i, r := range into.runs(from) {
-				if to, ok := place(r.at); ok {
-					e.localCopies = append(e.localCopies, localCopy{from: source[i].at, to: to, n: r.n})
-				}
+		m := peerMessage{bytes: e.unit * v.At.Size()}
+		if v.To != me {
+			at := relativeTo(own, v.At)
+			m.rank, m.places = v.To, [][]run{at.runs(at.contiguousFrom())}
+			e.sends = append(e.sends, m)
+			continue
+		}
+		for _, b := range v.places() {
+			into := relativeTo(room, b)
+			if v.From == me {
+				e.copyWithin(relativeTo(own, v.At), into, dense, place)
+			} else {
+				m.places = append(m.places, placeRuns(into.runs(dense(into)), place))
 			}
+		}
+		if v.From != me {
+			m.rank = v.From
+			e.receives = append(e.receives, m)
 		}
 	}
 	return nil
+}
+
+// copyWithin lists the copies from the box at of the own shard to the box into of the destination.
+func (e *Exchange) copyWithin(at, into subarray, dense func(subarray) int, place func(i int) (at int, ok bool)) {
+	from := max(at.contiguousFrom(), dense(into))
+	source := at.runs(from)
+	for i, r := range into.runs(from) {
+		if to, ok := place(r.at); ok {
+			e.localCopies = append(e.localCopies, localCopy{from: source[i].at, to: to, n: r.n})
+		}
+	}
+}
+
+// holeBoxes returns the parts of a box that are in a hole along some axis. They may overlap.
+func holeBoxes(b Box, holes [][]Interval) (out []Box) {
+	for axis, along := range holes {
+		for _, h := range along {
+			part := slices.Clone(b)
+			part[axis] = h
+			out = append(out, part)
+		}
+	}
+	return out
 }
 
 // placeRuns maps the first index of each run by place, in place.
@@ -197,7 +231,7 @@ func (e *Exchange) Start(x []byte) {
 		t := &e.sends[i]
 		t.buffer = e.buffers.get(t.bytes)
 		at := 0
-		for _, r := range t.runs {
+		for _, r := range t.places[0] {
 			at += copy(t.buffer[at:], x[r.at*e.unit:(r.at+r.n)*e.unit])
 		}
 		e.requests = append(e.requests, e.c.Send(t.rank, e.tag, t.buffer))
@@ -225,9 +259,11 @@ func (e *Exchange) Finish(y []byte) error {
 	}
 	for i := range e.receives {
 		t := &e.receives[i]
-		at := 0
-		for _, r := range t.runs {
-			at += copy(y[r.at*e.unit:(r.at+r.n)*e.unit], t.buffer[at:])
+		for _, runs := range t.places {
+			at := 0
+			for _, r := range runs {
+				at += copy(y[r.at*e.unit:(r.at+r.n)*e.unit], t.buffer[at:])
+			}
 		}
 		e.buffers.put(t.buffer)
 	}

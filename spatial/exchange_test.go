@@ -79,7 +79,7 @@ func TestExchange(t *testing.T) {
 func windowBoxes(m Mesh, d graph.Distribution, s graph.Shape, lat, lon graph.WindowAxis) (need, room Boxes) {
 	return BoxesOf(m, func(r int) Box {
 			b := m.Owned(d, s, r)
-			b[3], b[4] = InputRange(lat, b[3], s[3]), InputRange(lon, b[4], s[4])
+			b[3], b[4] = hull(InputsRead(lat, b[3], s[3])), hull(InputsRead(lon, b[4], s[4]))
 			return b
 		}), BoxesOf(m, func(r int) Box {
 			b := m.Owned(d, s, r)

@@ -1,6 +1,7 @@
 package spatial
 
 import (
+	"slices"
 	"sort"
 
 	"github.com/ensemble-weather/ensemble/engine/graph"
@@ -50,84 +51,145 @@ func OutputSplit(a graph.WindowAxis, c graph.AxisPartition, m int) (out graph.Ax
 	return out, true
 }
 
-// PaddedInputRange returns the inputs that an interval of outputs reads, padding
-// included:
+// PaddedInputRange returns the interval from the first to the last input that an
+// interval of outputs reads, padding included. Without upsampling it is
 //
-//	[⌊lo·s/u⌋ − pad, ⌊(hi−1)·s/u⌋ − pad + (k−1)·d + 1)
+//	[lo·s − pad, (hi−1)·s − pad + (k−1)·d + 1)
 //
-// with stride s, upsampling u, window size k and dilation d.
+// with stride s, window size k and dilation d.
 func PaddedInputRange(a graph.WindowAxis, outputs Interval) Interval {
 	if outputs.Len() == 0 {
 		return Interval{}
 	}
-	up := max(a.UpFactor, 1)
-	return Interval{
-		floor(outputs.Lo*a.Stride, up) - a.Pad,
-		floor((outputs.Hi-1)*a.Stride, up) - a.Pad + (a.Size-1)*a.Dilation + 1,
-	}
+	lo, _ := a.Taps(outputs.Lo)
+	last, taps := a.Taps(outputs.Hi - 1)
+	return Interval{lo, last + (taps-1)*a.Dilation + 1}
 }
 
-// InputRange returns the inputs, of n, that an interval of outputs reads. On a
-// non-periodic axis the interval is clipped to [0, n); indices beyond are padding.
+// InputsRead returns the inputs, of n, that an interval of outputs reads, as disjoint
+// intervals in ascending order. On a non-periodic axis, indices beyond [0, n) are
+// padding and not read. There are several intervals if taps are further apart than
+// outputs.
 //
 // Example: a filter of size 3 with padding 1 on 12 longitudes split into 3 shards.
 // The rank that owns [4, 8) requires [3, 9). On a periodic axis the rank that owns
 // [0, 4) requires [−1, 5), where −1 is longitude 11 of the last rank.
-func InputRange(a graph.WindowAxis, outputs Interval, n int) Interval {
-	need := PaddedInputRange(a, outputs)
-	if !a.Periodic {
-		need = need.Intersect(Interval{0, n})
+//
+// Cost: the number of outputs times the size of the window.
+func InputsRead(a graph.WindowAxis, outputs Interval, n int) []Interval {
+	room := PaddedInputRange(a, outputs)
+	read := make([]bool, room.Len())
+	for o := outputs.Lo; o < outputs.Hi; o++ {
+		first, taps := a.Taps(o)
+		for t := range taps {
+			if i := first + t*a.Dilation; a.Periodic || i >= 0 && i < n {
+				read[i-room.Lo] = true
+			}
+		}
 	}
-	return need
+	return intervalsOf(read, room.Lo)
 }
 
-// AdjointRange returns the outputs, of m, whose windows contain an input of the
-// interval. The gradient of these inputs reads the gradients of these outputs.
-func AdjointRange(a graph.WindowAxis, inputs Interval, m int) Interval {
+// OutputsReading returns the outputs, of m, that read an input of an interval, as
+// disjoint intervals in ascending order. The gradient of these inputs reads the
+// gradients of these outputs.
+//
+// Cost: the number of these outputs times the size of the window.
+func OutputsReading(a graph.WindowAxis, inputs Interval, m int) []Interval {
 	if inputs.Len() == 0 {
+		return nil
+	}
+	up, reach := max(a.UpFactor, 1), (a.Size-1)*a.Dilation
+	room := Interval{ceil((inputs.Lo+a.Pad-reach)*up, a.Stride), floor((inputs.Hi+a.Pad)*up+up, a.Stride) + 1} // these outputs, and others
+	if !a.Periodic {
+		room = room.Intersect(Interval{0, m})
+	}
+	reads := make([]bool, room.Len())
+	for k := range reads {
+		first, taps := a.Taps(room.Lo + k)
+		for t := range taps {
+			i := first + t*a.Dilation
+			reads[k] = reads[k] || i >= inputs.Lo && i < inputs.Hi
+		}
+	}
+	return intervalsOf(reads, room.Lo)
+}
+
+// intervalsOf returns the maximal intervals of true elements. The first element has
+// index lo.
+func intervalsOf(in []bool, lo int) (out []Interval) {
+	for k, yes := range in {
+		switch i := lo + k; {
+		case !yes:
+		case k > 0 && in[k-1]:
+			out[len(out)-1].Hi = i + 1
+		default:
+			out = append(out, Interval{i, i + 1})
+		}
+	}
+	return out
+}
+
+// hull returns the smallest interval that contains disjoint intervals in ascending
+// order; the zero interval if there are none.
+func hull(parts []Interval) Interval {
+	if len(parts) == 0 {
 		return Interval{}
 	}
-	// Output o reads inputs from ⌊o·Stride/Up⌋ − Pad to at most reach indices
-	// further. Solve both bounds for o.
-	up, reach := max(a.UpFactor, 1), (a.Size-1)*a.Dilation
-	need := Interval{
-		ceil((inputs.Lo+a.Pad-reach)*up, a.Stride),
-		floor((inputs.Hi-1+a.Pad)*up+up-1, a.Stride) + 1,
-	}
-	if !a.Periodic {
-		need = need.Intersect(Interval{0, m})
-	}
-	return need
+	return Interval{parts[0].Lo, parts[len(parts)-1].Hi}
 }
 
-// HaloWidths returns the widths of the halo before and after the interval that a
-// rank owns. A width is 0 if the rank owns more than it needs on that side.
-func HaloWidths(need, own Interval) (before, behind int) {
-	if need.Len() == 0 {
-		return 0, 0
+// holesIn returns the intervals of v outside disjoint intervals in ascending order,
+// all of which v contains.
+func holesIn(v Interval, parts []Interval) (out []Interval) {
+	for _, p := range append(slices.Clone(parts), Interval{v.Hi, v.Hi}) {
+		if p.Len() == 0 && p.Lo != v.Hi {
+			continue
+		}
+		if v.Lo < p.Lo {
+			out = append(out, Interval{v.Lo, p.Lo})
+		}
+		v.Lo = p.Hi
 	}
-	return max(0, own.Lo-need.Lo), max(0, need.Hi-own.Hi)
+	return out
 }
 
-// InteriorOutputs returns those of a rank's outputs that read only inputs the rank
-// owns. They can be computed while the halo is in transit. n is the size of the
-// operand's axis.
-//
-// Example: with a filter of size 3 and outputs [4, 8) from inputs [4, 8) the
-// interior is [5, 7).
-func InteriorOutputs(a graph.WindowAxis, outputs, own Interval, n int) Interval {
-	in := outputs
-	whole := func(o int) bool {
-		need := InputRange(a, Interval{o, o + 1}, n)
-		return need.Lo >= own.Lo && need.Hi <= own.Hi
+// wrapped returns the indices, of n, of intervals that may extend beyond the ends of
+// a periodic axis.
+func wrapped(parts []Interval, n int) []Interval {
+	in := make([]bool, n)
+	for _, p := range parts {
+		for i := p.Lo; i < p.Hi; i++ {
+			in[((i%n)+n)%n] = true
+		}
 	}
-	for in.Len() > 0 && !whole(in.Lo) {
-		in.Lo++
+	return intervalsOf(in, 0)
+}
+
+// cutOut returns an interval without the holes within it.
+func cutOut(v Interval, holes []Interval) (parts []Interval) {
+	for _, h := range holes {
+		parts = append(parts, Interval{v.Lo, h.Lo})
+		v.Lo = h.Hi
 	}
-	for in.Len() > 0 && !whole(in.Hi-1) {
-		in.Hi--
+	return append(parts, v)
+}
+
+// union adds an interval to disjoint intervals in ascending order. Empty ones are
+// left out.
+func union(parts []Interval, v Interval) (out []Interval) {
+	all := append([]Interval{v}, parts...)
+	slices.SortFunc(all, func(a, b Interval) int { return a.Lo - b.Lo })
+	for _, p := range all {
+		switch k := len(out) - 1; {
+		case p.Len() == 0:
+		case k >= 0 && p.Lo <= out[k].Hi:
+			out[k].Hi = max(out[k].Hi, p.Hi)
+		default:
+			out = append(out, p)
+		}
 	}
-	return in
+	return out
 }
 
 // Piece is a run of indices that one rank sends to another.
@@ -136,6 +198,8 @@ type Piece struct {
 	// At is the run on the axis, within [0, n). To is the run in the coordinates of
 	// the receiver: At, shifted by a multiple of n if the axis is periodic.
 	At, To Interval
+	// Repeats are further runs of the receiver with the same indices.
+	Repeats []Interval
 }
 
 // Sources returns the owners of the interval need of an axis of n indices, the
@@ -164,11 +228,64 @@ func Sources(c graph.AxisPartition, need Interval, n int) []Piece {
 			}
 			to := Interval{own.Lo + turn*n, own.Hi + turn*n}.Intersect(need)
 			if to.Len() > 0 {
-				pieces = append(pieces, Piece{r, Interval{to.Lo - turn*n, to.Hi - turn*n}, to})
+				pieces = append(pieces, Piece{Rank: r, At: Interval{to.Lo - turn*n, to.Hi - turn*n}, To: to})
 			}
 		}
 	}
 	return pieces
+}
+
+// without returns pieces without the indices in holes, which are disjoint intervals
+// of the receiver in ascending order.
+func without(pieces []Piece, holes []Interval) []Piece {
+	for _, h := range holes {
+		var rest []Piece
+		for _, p := range pieces {
+			rest = append(rest, p.between(p.To.Lo, h.Lo)...)
+			rest = append(rest, p.between(h.Hi, p.To.Hi)...)
+		}
+		pieces = rest
+	}
+	return pieces
+}
+
+// between returns the part of a piece in [lo, hi) of the receiver: one piece, or
+// none if the part is empty.
+func (p Piece) between(lo, hi int) []Piece {
+	to, shift := p.To.Intersect(Interval{lo, hi}), p.To.Lo-p.At.Lo
+	if to.Len() == 0 {
+		return nil
+	}
+	return []Piece{{Rank: p.Rank, At: Interval{to.Lo - shift, to.Hi - shift}, To: to}}
+}
+
+// joinRepeats splits pieces of an axis of n indices where others of the same indices
+// start or end, and joins those with the same indices, so that no index is sent to a
+// receiver twice. Indices repeat if the receiver's interval is longer than the axis.
+func joinRepeats(pieces []Piece, n int) []Piece {
+	if k := len(pieces) - 1; k < 0 || pieces[k].To.Hi-pieces[0].To.Lo <= n {
+		return pieces
+	}
+	var ends []int
+	for _, p := range pieces {
+		ends = append(ends, p.At.Lo, p.At.Hi)
+	}
+	slices.Sort(ends)
+	ends = slices.Compact(ends)
+	var joined []Piece
+	for _, p := range pieces {
+		shift := p.To.Lo - p.At.Lo
+		for i := 1; i < len(ends); i++ {
+			for _, part := range p.between(ends[i-1]+shift, ends[i]+shift) {
+				if k := slices.IndexFunc(joined, func(j Piece) bool { return j.At == part.At }); k >= 0 {
+					joined[k].Repeats = append(joined[k].Repeats, part.To)
+				} else {
+					joined = append(joined, part)
+				}
+			}
+		}
+	}
+	return joined
 }
 
 // floor returns ⌊a/b⌋ for b of any sign; Go's division truncates.

@@ -280,7 +280,13 @@ type Move struct {
 	// coordinates of the receiver: At, shifted by the size of the axis where a
 	// periodic axis wraps.
 	At, Into Box
+	// Repeats are further boxes of the receiver with the same elements, where its
+	// box is longer than a periodic axis.
+	Repeats []Box
 }
+
+// places returns all boxes of the receiver with the elements of the move.
+func (v Move) places() []Box { return append([]Box{v.Into}, v.Repeats...) }
 
 // Redistribution describes a redistribution: the box that every rank requires of a
 // value distributed over a mesh.
@@ -288,11 +294,11 @@ type Redistribution struct {
 	Mesh  Mesh
 	Shape graph.Shape        // of the value
 	From  graph.Distribution // current distribution
-	// Need is the box that each rank requires. It may extend beyond the ends of
-	// periodic axes.
+	// Need is the box that each rank requires, without its holes. It may extend
+	// beyond the ends of periodic axes.
 	Need Boxes
 	// Room is the destination box of each rank, which contains Need and is zero
-	// elsewhere; zero means Need.
+	// elsewhere and in the holes; zero means Need.
 	Room Boxes
 }
 
@@ -307,7 +313,8 @@ func (p Redistribution) rooms() Boxes {
 // room returns the destination box of a rank.
 func (p Redistribution) room(rank int) Box { return p.rooms().Of(rank) }
 
-// Moves returns all transfers, by receiver and then in row-major order. Elements
+// Moves returns all transfers, by receiver: first those within the rank, then those
+// from others in row-major order. Elements
 // with several owners come from the receiver itself, or else from the owner with
 // the receiver's coordinates on all mesh axes that do not split the value. So each
 // element travels at most once to each receiver, and the load is spread over the
@@ -395,13 +402,18 @@ func (p Redistribution) cut(axis int) graph.AxisPartition {
 }
 
 // movesInto returns the transfers to one rank; if from is not nil, only those from the rank with these coordinates.
+// Holes apply to what other ranks send; what the rank owns itself is copied as a whole.
 func (p Redistribution) movesInto(r int, from []int) []Move {
-	pieces := make([][]Piece, len(p.Shape))
-	need, at := p.Need.Of(r), p.Mesh.coordinates(r)
+	local, pieces := make([][]Piece, len(p.Shape)), make([][]Piece, len(p.Shape))
+	need, holes, at := p.Need.Of(r), p.Need.holes(r), p.Mesh.coordinates(r)
 	for i, n := range p.Shape {
-		pieces[i] = Sources(p.cut(i), need[i], n)
-		if k := slices.IndexFunc(p.Mesh, func(a MeshAxis) bool { return a.Name == p.cut(i).MeshAxis }); from != nil && k >= 0 {
-			pieces[i] = slices.DeleteFunc(pieces[i], func(c Piece) bool { return c.Rank != from[k] })
+		sources := Sources(p.cut(i), need[i], n)
+		local[i], pieces[i] = joinRepeats(sources, n), joinRepeats(without(sources, holes[i]), n)
+		if k := slices.IndexFunc(p.Mesh, func(a MeshAxis) bool { return a.Name == p.cut(i).MeshAxis }); k >= 0 {
+			local[i] = slices.DeleteFunc(slices.Clone(local[i]), func(c Piece) bool { return c.Rank != at[k] })
+			if from != nil {
+				pieces[i] = slices.DeleteFunc(slices.Clone(pieces[i]), func(c Piece) bool { return c.Rank != from[k] })
+			}
 		}
 	}
 	if from != nil {
@@ -412,7 +424,7 @@ func (p Redistribution) movesInto(r int, from []int) []Move {
 		}
 	}
 	var moves []Move
-	eachCombination(pieces, func(chosen []Piece) {
+	add := func(chosen []Piece, within bool) {
 		v := Move{To: r, At: make(Box, len(p.Shape)), Into: make(Box, len(p.Shape))}
 		for i, c := range chosen {
 			v.At[i], v.Into[i] = c.At, c.To
@@ -426,9 +438,35 @@ func (p Redistribution) movesInto(r int, from []int) []Move {
 			}
 			v.From = v.From*a.Size + owner
 		}
-		moves = append(moves, v)
-	})
+		if within == (v.From == r) {
+			v.Repeats = repeats(chosen)
+			moves = append(moves, v)
+		}
+	}
+	if from == nil {
+		eachCombination(local, func(chosen []Piece) { add(chosen, true) })
+	}
+	eachCombination(pieces, func(chosen []Piece) { add(chosen, false) })
 	return moves
+}
+
+// repeats returns the boxes of the receiver with the elements of a combination of
+// pieces, without the first one.
+func repeats(chosen []Piece) (boxes []Box) {
+	if !slices.ContainsFunc(chosen, func(c Piece) bool { return len(c.Repeats) > 0 }) {
+		return nil
+	}
+	boxes = []Box{nil}
+	for _, c := range chosen {
+		var longer []Box
+		for _, b := range boxes {
+			for _, v := range append([]Interval{c.To}, c.Repeats...) {
+				longer = append(longer, append(slices.Clone(b), v))
+			}
+		}
+		boxes = longer
+	}
+	return boxes[1:]
 }
 
 // eachCombination calls f with every combination of one piece from each list; the

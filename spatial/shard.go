@@ -45,6 +45,15 @@ type Sharded struct {
 // Errors: a mesh with unknown axes or with more ranks than indices; operations that
 // cannot be split this way.
 func Shard(g *graph.Graph, m Mesh, rank int) (*Sharded, error) {
+	s := newSharding(g, m, rank)
+	if err := s.cutFields(); err != nil {
+		return nil, err
+	}
+	return s.part()
+}
+
+// newSharding returns the state before any axis is cut.
+func newSharding(g *graph.Graph, m Mesh, rank int) *sharding {
 	s := &sharding{mesh: m, rank: rank, g: g, dist: make([]graph.Distribution, len(g.Nodes)), isField: make([]bool, len(g.Nodes)),
 		values: make([]graph.Value, len(g.Nodes)), cuts: map[axisSize]graph.AxisPartition{}, stored: map[int]bool{}, leaves: map[int]bool{}, fetched: map[string]graph.Value{}}
 	for _, d := range g.Grads {
@@ -59,20 +68,22 @@ func Shard(g *graph.Graph, m Mesh, rank int) (*Sharded, error) {
 			return n.Kind == graph.KindInput && len(n.Shape) == 5 && len(shape) == 5 && n.Shape[2:].Equal(shape[2:])
 		})
 	}
-	if err := s.cutFields(); err != nil {
-		return nil, err
-	}
-	local, err := g.Rewrite(nil, s.visit)
+	return s
+}
+
+// part rewrites the graph to the part of the rank, with the present cuts.
+func (s *sharding) part() (*Sharded, error) {
+	local, err := s.g.Rewrite(nil, s.visit)
 	if err != nil {
 		return nil, err
 	}
 	out := &Sharded{Local: local, Inputs: map[string]graph.Distribution{}, Outputs: map[string]graph.Distribution{}, Distributions: s.dist}
-	for i, n := range g.Nodes {
+	for i, n := range s.g.Nodes {
 		if n.Kind == graph.KindInput {
 			out.Inputs[n.Name] = s.dist[i]
 		}
 	}
-	for _, o := range g.Outputs {
+	for _, o := range s.g.Outputs {
 		out.Outputs[o.Name] = s.dist[o.ID]
 	}
 	return out, nil
@@ -393,7 +404,8 @@ func (s *sharding) ownedBoxes(id int) Boxes {
 // Equal requests share one gather.
 func (s *sharding) fetch(b *graph.Builder, id int, v graph.Value, need, room Boxes) graph.Value {
 	p := Redistribution{Mesh: s.mesh, Shape: s.g.Nodes[id].Shape, From: s.dist[id], Need: need, Room: room}
-	if own := s.ownedBoxes(id); own.Equal(p.Need) && own.Equal(p.rooms()) {
+	own := s.ownedBoxes(id)
+	if p.Need = need.withOwned(own, p.rooms()); own.span(p.Need) && own.span(p.rooms()) {
 		return v
 	}
 	key := string(p.rooms().appendKey(p.Need.appendKey(strconv.AppendInt(nil, int64(v.ID()), 10))))

@@ -15,3 +15,6 @@ func TestLongShardUnlikeStages(t *testing.T) { shardUnlikeStages(t, every) }
 func TestLongShards(t *testing.T) { shards(t, 20) }
 
 func TestLongBuckets(t *testing.T) { bucketsOfSeeds(t, 12) }
+
+// Many more cuts of each operation.
+func TestLongHalosByExperiment(t *testing.T) { halosByExperiment(t, 25) }

@@ -280,6 +280,11 @@ func (n network) built() (*graph.Graph, error) {
 // statistics of the first. It returns the result of rank 0 with outputs gathered
 // from all shards.
 func (n network) run(t testing.TB, m Mesh, mode comm.Mode, o engine.Options) (result, error) {
+	return n.runCompiled(t, m, mode, o, nil)
+}
+
+// runCompiled is run with plans that change adjusts.
+func (n network) runCompiled(t testing.TB, m Mesh, mode comm.Mode, o engine.Options, change func(*Plan)) (result, error) {
 	g := n.graph(t)
 	shapes := map[string]graph.Shape{}
 	for _, out := range g.Outputs {
@@ -292,7 +297,7 @@ func (n network) run(t testing.TB, m Mesh, mode comm.Mode, o engine.Options) (re
 	err := comm.Run(m.Size(), mode, func(c *comm.Comm) error {
 		o := o
 		o.Store = engine.NewStore()
-		p, err := Compile(g, c, m, o)
+		p, err := compile(g, c, m, o, change)
 		if err != nil {
 			return err
 		}

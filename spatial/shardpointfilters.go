@@ -43,7 +43,7 @@ func (s *sharding) pointFilterGrad(b *graph.Builder, n *graph.Node, in []graph.V
 	all := s.ranges(dy, shape, []int{channels}, func(axis int, own Interval) axisRange {
 		return forwardRange(w.Axes[axis], own, shape[axis], w.Padded)
 	})
-	in[w.Operand] = s.fetch(b, x, in[w.Operand], all.boxes(needOf), all.boxes(roomOf))
+	in[w.Operand] = s.fetch(b, x, in[w.Operand], all.parts(needOf), all.boxes(roomOf))
 	part := s.local(b, n, localPart(all.of(s.rank)), in...)
 	if over == "" {
 		return part

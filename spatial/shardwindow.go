@@ -1,7 +1,6 @@
 package spatial
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/ensemble-weather/ensemble/engine/graph"
@@ -10,14 +9,20 @@ import (
 // axisRange is the computation of one rank along one split axis. The rank reads the
 // operand interval room, computes the result interval computed and keeps own:
 //
-//	need ⊆ room      need holds data, the rest of room is zero padding
+//	need ⊆ room      need holds data, the rest of room is zero
 //	own ⊆ computed   computed is the output of the kernel for the input room
 //
-// computed exceeds own where the kernel can only compute more: an upsampling
-// computes all outputs of an input, a pooling gradient all inputs of a window.
+// need has exactly the indices that own reads. room exceeds its hull and computed
+// exceeds own where the kernel can only compute more: an upsampling computes all
+// outputs of an input, a pooling gradient all inputs of a window.
 type axisRange struct {
-	room, need    Interval // interval of the operand that is read in windows
-	computed, own Interval // interval of the result
+	need     []Interval // indices of the operand that own reads: disjoint, ascending
+	room     Interval   // of the operand
+	computed Interval   // of the result
+	own      Interval   // of the result
+	// windows has the inputs in the windows of need, for gradients that compare
+	// inputs with the result of their window.
+	windows []Interval
 	// padding before the first operand, for operations that pad; −1 for an axis
 	// that is not split
 	pad int
@@ -35,13 +40,13 @@ type axisRange struct {
 //
 // Source: Dryden et al. 2019, arXiv:1903.06681, section III.
 func forwardRange(a graph.WindowAxis, own Interval, n int, padded bool) axisRange {
-	t := axisRange{room: PaddedInputRange(a, own), need: InputRange(a, own, n), computed: own, own: own}
+	t := axisRange{room: PaddedInputRange(a, own), need: InputsRead(a, own, n), computed: own, own: own}
 	switch {
 	case a.UpFactor > 1: // interpolation clamps at the ends of the buffer, so compute all outputs of the inputs and crop
-		t.room = t.need
-		t.computed = Interval{t.need.Lo * a.UpFactor, t.need.Hi * a.UpFactor}
+		t.room = hull(t.need)
+		t.computed = Interval{t.room.Lo * a.UpFactor, t.room.Hi * a.UpFactor}
 	case !padded:
-		t.room = t.need
+		t.room = hull(t.need)
 	}
 	return t
 }
@@ -50,17 +55,20 @@ func forwardRange(a graph.WindowAxis, own Interval, n int, padded bool) axisRang
 // operand's gradient. n is the size of the operand's axis, m that of the result's,
 // whose gradient is read.
 //
+// An upsampling's gradient reads the outputs within one input of own, half of those
+// of the cells beside own: need = [u·own.Lo − ⌊u/2⌋, u·own.Hi + ⌊u/2⌋) with factor u.
+//
 // For a convolution with padding p, stride s and reach r = (k−1)·d, input i
 // receives gradients from the outputs ⌈(i+p−r)/s⌉ to ⌊(i+p)/s⌋. The rank runs the
 // adjoint of a convolution over its own inputs alone. Its padding is then
 //
 //	pad = own.Lo + p − s·first
 //
-// where first is the first output read. pad must not be negative, and the
+// where first is the first output of room. pad must not be negative, and the
 // convolution must have outputs up to the last one read; first is lowered until
 // both hold.
 func backwardRange(a graph.WindowAxis, own Interval, n, m int, padded bool) axisRange {
-	t := axisRange{computed: own, own: own}
+	t := axisRange{need: OutputsReading(a, own, m), computed: own, own: own}
 	switch {
 	case a.UpFactor > 1:
 		t.computed = Interval{own.Lo - 1, own.Hi + 1}
@@ -68,30 +76,38 @@ func backwardRange(a graph.WindowAxis, own Interval, n, m int, padded bool) axis
 			t.computed = t.computed.Intersect(Interval{0, n})
 		}
 		t.room = Interval{t.computed.Lo * a.UpFactor, t.computed.Hi * a.UpFactor}
-		t.need = t.room
 	case padded:
-		reach := (a.Size - 1) * a.Dilation
-		first, end := ceil(own.Lo+a.Pad-reach, a.Stride), floor(own.Hi-1+a.Pad, a.Stride)+1
-		results := func() int { // number of outputs of a convolution over the own inputs
-			t.pad = own.Lo + a.Pad - a.Stride*first
-			return floor(own.Len()+2*t.pad-reach-1, a.Stride) + 1
-		}
-		have := results()
-		for t.pad < 0 || first+have < end { // an output before the first needed one contributes zero
-			first--
-			have = results()
-		}
-		t.room = Interval{first, first + have}
-		if t.need = t.room; !a.Periodic {
-			t.need = t.room.Intersect(Interval{0, m})
-		}
-	default: // pooling: disjoint windows, which are computed as a whole
-		t.need = AdjointRange(a, own, m)
-		t.need.Lo = min(t.need.Lo, own.Lo/a.Stride)
-		t.room = t.need
-		t.computed = Interval{min(own.Lo, t.need.Lo*a.Stride), max(own.Hi, (t.need.Hi-1)*a.Stride+a.Size)}
+		t.room, t.pad = adjointRoom(a, own)
+	default: // pooling: whole windows
+		t.room = poolingRoom(a, own, hull(t.need), m)
+		t.computed = Interval{min(own.Lo, t.room.Lo*a.Stride), max(own.Hi, (t.room.Hi-1)*a.Stride+a.Size)}
+		t.windows = InputsRead(a, hull(t.need), n)
 	}
 	return t
+}
+
+// adjointRoom returns the outputs of a convolution over the inputs own, and the padding of that convolution, such that
+// it has all outputs that read these inputs.
+func adjointRoom(a graph.WindowAxis, own Interval) (room Interval, pad int) {
+	reach := (a.Size - 1) * a.Dilation
+	first, end := ceil(own.Lo+a.Pad-reach, a.Stride), floor(own.Hi-1+a.Pad, a.Stride)+1
+	for ; ; first-- { // an output before the first needed one contributes zero
+		pad = own.Lo + a.Pad - a.Stride*first
+		have := floor(own.Len()+2*pad-reach-1, a.Stride) + 1
+		if pad >= 0 && have > 0 && first+have >= end {
+			return Interval{first, first + have}, pad
+		}
+	}
+}
+
+// poolingRoom returns the windows of a pooling, of m, that cover the inputs own and the windows need. Inputs between
+// windows or after the last one belong to the window before them.
+func poolingRoom(a graph.WindowAxis, own, need Interval, m int) Interval {
+	first := min(own.Lo/a.Stride, m-1)
+	if need.Len() == 0 {
+		return Interval{first, first + 1}
+	}
+	return Interval{min(first, need.Lo), need.Hi}
 }
 
 // rankRanges holds the computation of every rank: for each axis the range by the coordinate along one mesh axis, as
@@ -114,16 +130,19 @@ func (s *sharding) ranges(id int, operand graph.Shape, whole []int, of func(axis
 	out := rankRanges{mesh: s.mesh, axes: make([]axisRanges, 5)}
 	for axis, n := range s.g.Nodes[id].Shape {
 		cut := s.cut(id, axis)
-		restricted := cut.MeshAxis != "" && !slices.Contains(whole, axis)
 		r := axisRanges{along: cut.MeshAxis}
 		for c := range max(1, len(cut.Starts)) {
-			own := OwnedInterval(cut, c, n)
-			if restricted {
-				r.at = append(r.at, of(axis, own))
-			} else {
-				all := Interval{0, operand[axis]}
-				r.at = append(r.at, axisRange{room: all, need: all, computed: own, own: own, pad: -1})
+			own, all := OwnedInterval(cut, c, n), Interval{0, operand[axis]}
+			t := axisRange{room: all, need: []Interval{all}, computed: own, own: own, windows: []Interval{own}, pad: -1}
+			if !slices.Contains(whole, axis) {
+				reads := of(axis, own)
+				if cut.MeshAxis != "" {
+					t = reads
+				} else {
+					t.need, t.windows = wrapped(reads.need, operand[axis]), reads.windows
+				}
 			}
+			r.at = append(r.at, t)
 		}
 		out.axes[axis] = r
 	}
@@ -151,9 +170,26 @@ func (t rankRanges) boxes(of func(axisRange) Interval) Boxes {
 	return b
 }
 
-func roomOf(t axisRange) Interval     { return t.room }
-func needOf(t axisRange) Interval     { return t.need }
-func computedOf(t axisRange) Interval { return t.computed }
+// parts returns the boxes that consist of several intervals of each range.
+func (t rankRanges) parts(of func(axisRange) []Interval) Boxes {
+	b := t.boxes(func(r axisRange) Interval { return hull(of(r)) })
+	for i, r := range t.axes {
+		if !slices.ContainsFunc(r.at, func(a axisRange) bool { return len(of(a)) > 1 }) {
+			continue
+		}
+		along := rankIntervals{along: slices.IndexFunc(t.mesh, func(a MeshAxis) bool { return a.Name == r.along })}
+		for _, a := range r.at {
+			along.at, along.holes = append(along.at, hull(of(a))), append(along.holes, holesIn(hull(of(a)), of(a)))
+		}
+		b.axes[i] = along
+	}
+	return b
+}
+
+func roomOf(t axisRange) Interval      { return t.room }
+func computedOf(t axisRange) Interval  { return t.computed }
+func needOf(t axisRange) []Interval    { return t.need }
+func windowsOf(t axisRange) []Interval { return t.windows }
 
 // localPart returns the sizes and paddings with which an operation computes the
 // part of its result that the intervals describe.
@@ -187,7 +223,7 @@ func (s *sharding) windowed(b *graph.Builder, n *graph.Node, in []graph.Value, w
 	all := s.ranges(n.ID, shape, w.FullAxes, func(axis int, own Interval) axisRange {
 		return forwardRange(w.Axes[axis], own, shape[axis], w.Padded)
 	})
-	in[w.Operand] = s.fetch(b, x, in[w.Operand], all.boxes(needOf), all.boxes(roomOf))
+	in[w.Operand] = s.fetch(b, x, in[w.Operand], all.parts(needOf), all.boxes(roomOf))
 	switch {
 	case w.Unshared:
 		made := all.boxes(computedOf)
@@ -207,21 +243,16 @@ func (s *sharding) adjoint(b *graph.Builder, n *graph.Node, in []graph.Value, w 
 	all := s.ranges(n.ID, dy, w.FullAxes, func(axis int, own Interval) axisRange {
 		return backwardRange(w.Axes[axis], own, n.Shape[axis], dy[axis], w.Padded)
 	})
-	for axis, r := range all.axes {
-		if part := slices.IndexFunc(r.at, func(t axisRange) bool { return t.room.Len() == 0 }); part >= 0 {
-			return b.Fail(n.Op.Name, fmt.Errorf("part %d of axis %d of %v on the mesh %v is in no window", part, axis, n.Shape, s.mesh))
-		}
-	}
 	for i, id := range n.In {
 		switch shape := s.g.Nodes[id].Shape; {
 		case w.Unshared && i == 1:
-			in[i] = s.fetchPointFilters(b, id, in[i], all.boxes(needOf), all.boxes(roomOf))
+			in[i] = s.fetchPointFilters(b, id, in[i], all.parts(needOf), all.boxes(roomOf))
 		case !s.isField[id]: // filters: axis 1 has the channels of this gradient
 			in[i] = s.sliceChannels(b, in[i], 1, n.ID)
 		case shape.Equal(dy):
-			in[i] = s.fetch(b, id, in[i], all.boxes(needOf), all.boxes(roomOf))
+			in[i] = s.fetch(b, id, in[i], all.parts(needOf), all.boxes(roomOf))
 		default:
-			in[i] = s.fetch(b, id, in[i], all.boxes(computedOf), Boxes{})
+			in[i] = s.fetch(b, id, in[i], all.parts(windowsOf), all.boxes(computedOf))
 		}
 	}
 	mine := all.of(s.rank)
@@ -238,7 +269,7 @@ func (s *sharding) filterGrad(b *graph.Builder, n *graph.Node, in []graph.Value,
 	all := s.ranges(dy, shape, []int{channels}, func(axis int, own Interval) axisRange {
 		return forwardRange(w.Axes[axis], own, shape[axis], w.Padded)
 	})
-	in[w.Operand] = s.fetch(b, x, in[w.Operand], all.boxes(needOf), all.boxes(roomOf))
+	in[w.Operand] = s.fetch(b, x, in[w.Operand], all.parts(needOf), all.boxes(roomOf))
 	l := localPart(all.of(s.rank))
 	l.Shape = n.Shape.Clone()
 	l.Shape[0] = s.owned(dy, s.rank)[channels].Len()

@@ -106,18 +106,36 @@ type Window struct {
 
 // WindowAxis is the window along one axis. Output o reads the inputs
 //
-//	⌊o·Stride/UpFactor⌋ − Pad + t·Dilation,   t = 0 … Size−1
+//	o·Stride − Pad + t·Dilation,   t = 0 … Size−1
+//
+// With UpFactor u > 1 it is a linear interpolation between aligned cell centres:
+// output o lies at (2o+1−u)/2u in input indices and reads the inputs on both sides,
+// or the one on which it lies. Size is then 2, Stride and Dilation are 1, Pad is 0.
 type WindowAxis struct {
 	Size, Stride, Dilation int  // taps, step between outputs, step between taps
 	Pad                    int  // indices before the first one
 	UpFactor               int  // outputs per input of an upsampling; 0 means 1
-	Periodic               bool // indices out of range wrap around; otherwise they are zeros
+	Periodic               bool // indices out of range wrap around; otherwise they are not read
+}
+
+// Taps returns the first input that output o reads and the number of inputs, at a
+// distance of Dilation. They may lie beyond the ends of the axis.
+func (a WindowAxis) Taps(o int) (first, taps int) {
+	if a.UpFactor < 2 {
+		return o*a.Stride - a.Pad, a.Size
+	}
+	at, cell := 2*o+1-a.UpFactor, 2*a.UpFactor
+	offset := ((at % cell) + cell) % cell
+	if first, taps = (at-offset)/cell, a.Size; offset == 0 {
+		taps = 1
+	}
+	return first, taps
 }
 
 // Reads reports whether output o reads input i of an axis of n inputs.
 func (a WindowAxis) Reads(o, i, n int) bool {
-	first := o*a.Stride/max(a.UpFactor, 1) - a.Pad
-	for t := range a.Size {
+	first, taps := a.Taps(o)
+	for t := range taps {
 		j := first + t*a.Dilation
 		if a.Periodic {
 			j = ((j % n) + n) % n

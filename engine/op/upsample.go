@@ -106,8 +106,8 @@ func upsamplingCases() []Case[Upsampling] {
 	}
 }
 
-// window is the neighbourhood of upsampling: one neighbour on each side along
-// scaled axes.
+// window is the neighbourhood of upsampling: the inputs on both sides along scaled
+// axes.
 func (a Upsampling) window() Window {
 	axes := []WindowAxis{{Size: 1, Stride: 1, Dilation: 1}, {Size: 1, Stride: 1, Dilation: 1}}
 	for i, s := range a.Scale {
@@ -115,7 +115,7 @@ func (a Upsampling) window() Window {
 			axes = append(axes, WindowAxis{Size: 1, Stride: 1, Dilation: 1})
 			continue
 		}
-		axes = append(axes, WindowAxis{Size: 3, Stride: 1, Dilation: 1, Pad: 1, UpFactor: s, Periodic: a.WrapLon && i == 2})
+		axes = append(axes, WindowAxis{Size: 2, Stride: 1, Dilation: 1, UpFactor: s, Periodic: a.WrapLon && i == 2})
 	}
 	return Window{Axes: axes}
 }
