@@ -185,11 +185,24 @@ func (b Boxes) with(axis, size int) Boxes {
 // withOwned returns boxes that also span what each rank owns of its room, so that ranks copy their own elements as a
 // whole. What was not part of a box becomes a hole. own has the boxes that the ranks own of the value.
 func (b Boxes) withOwned(own, room Boxes) Boxes {
-	b.axes = slices.Clone(b.axes)
+	changed := false
 	for i, r := range b.axes {
 		o, to := own.axes[i], room.axes[i]
 		if o.along != everyRank && o.along != r.along {
 			continue
+		}
+		more := func(c int) Interval { // what the rank owns of its room
+			return o.at[min(c, len(o.at)-1)].Intersect(to.at[min(c, len(to.at)-1)])
+		}
+		within := true
+		for c, v := range r.at {
+			within = within && (more(c).Len() == 0 || v.Intersect(more(c)) == more(c))
+		}
+		if within {
+			continue
+		}
+		if !changed {
+			b.axes, changed = slices.Clone(b.axes), true
 		}
 		wide := rankIntervals{along: r.along}
 		for c, v := range r.at {
@@ -197,11 +210,8 @@ func (b Boxes) withOwned(own, room Boxes) Boxes {
 			if r.holes != nil {
 				parts = cutOut(v, r.holes[c])
 			}
-			span := union(parts, o.at[min(c, len(o.at)-1)].Intersect(to.at[min(c, len(to.at)-1)]))
-			wide.at, wide.holes = append(wide.at, hull(span)), append(wide.holes, holesIn(hull(span), parts))
-		}
-		if !slices.ContainsFunc(wide.holes, func(h []Interval) bool { return len(h) > 0 }) {
-			wide.holes = nil
+			span := hull(union(parts, more(c)))
+			wide.at, wide.holes = append(wide.at, span), append(wide.holes, holesIn(span, parts))
 		}
 		b.axes[i] = wide
 	}
@@ -221,7 +231,9 @@ func (b Boxes) appendKey(key []byte) []byte {
 			key = append(strconv.AppendInt(key, int64(v.Lo), 10), ',')
 			key = append(strconv.AppendInt(key, int64(v.Hi), 10), ' ')
 		}
-		key = fmt.Append(key, r.holes)
+		if r.holes != nil {
+			key = fmt.Append(key, r.holes)
+		}
 	}
 	return key
 }

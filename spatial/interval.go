@@ -75,9 +75,13 @@ func PaddedInputRange(a graph.WindowAxis, outputs Interval) Interval {
 // The rank that owns [4, 8) requires [3, 9). On a periodic axis the rank that owns
 // [0, 4) requires [−1, 5), where −1 is longitude 11 of the last rank.
 //
-// Cost: the number of outputs times the size of the window.
+// Cost: constant without gaps between taps and between windows, else the number of
+// outputs times the size of the window.
 func InputsRead(a graph.WindowAxis, outputs Interval, n int) []Interval {
 	room := PaddedInputRange(a, outputs)
+	if a.Dilation == 1 && (a.Stride <= a.Size || outputs.Len() == 1) {
+		return clipped(a, room, n)
+	}
 	read := make([]bool, room.Len())
 	for o := outputs.Lo; o < outputs.Hi; o++ {
 		first, taps := a.Taps(o)
@@ -94,13 +98,20 @@ func InputsRead(a graph.WindowAxis, outputs Interval, n int) []Interval {
 // disjoint intervals in ascending order. The gradient of these inputs reads the
 // gradients of these outputs.
 //
-// Cost: the number of these outputs times the size of the window.
+// Cost: constant without gaps between taps, else the number of these outputs times
+// the size of the window.
 func OutputsReading(a graph.WindowAxis, inputs Interval, m int) []Interval {
 	if inputs.Len() == 0 {
 		return nil
 	}
-	up, reach := max(a.UpFactor, 1), (a.Size-1)*a.Dilation
-	room := Interval{ceil((inputs.Lo+a.Pad-reach)*up, a.Stride), floor((inputs.Hi+a.Pad)*up+up, a.Stride) + 1} // these outputs, and others
+	reach := (a.Size - 1) * a.Dilation
+	room := Interval{ceil(inputs.Lo+a.Pad-reach, a.Stride), floor(inputs.Hi-1+a.Pad, a.Stride) + 1}
+	if up := a.UpFactor; up > 1 {
+		room = Interval{up*inputs.Lo - up/2, up*inputs.Hi + up/2}
+	}
+	if a.Dilation == 1 {
+		return clipped(a, room, m)
+	}
 	if !a.Periodic {
 		room = room.Intersect(Interval{0, m})
 	}
@@ -113,6 +124,18 @@ func OutputsReading(a graph.WindowAxis, inputs Interval, m int) []Interval {
 		}
 	}
 	return intervalsOf(reads, room.Lo)
+}
+
+// clipped returns an interval, without what is beyond the n indices of an axis that
+// is not periodic; nothing if it is empty.
+func clipped(a graph.WindowAxis, v Interval, n int) []Interval {
+	if !a.Periodic {
+		v = v.Intersect(Interval{0, n})
+	}
+	if v.Len() == 0 {
+		return nil
+	}
+	return []Interval{v}
 }
 
 // intervalsOf returns the maximal intervals of true elements. The first element has
@@ -157,6 +180,9 @@ func holesIn(v Interval, parts []Interval) (out []Interval) {
 // wrapped returns the indices, of n, of intervals that may extend beyond the ends of
 // a periodic axis.
 func wrapped(parts []Interval, n int) []Interval {
+	if span := hull(parts); span.Lo >= 0 && span.Hi <= n {
+		return parts
+	}
 	in := make([]bool, n)
 	for _, p := range parts {
 		for i := p.Lo; i < p.Hi; i++ {
@@ -230,6 +256,16 @@ func Sources(c graph.AxisPartition, need Interval, n int) []Piece {
 			if to.Len() > 0 {
 				pieces = append(pieces, Piece{Rank: r, At: Interval{to.Lo - turn*n, to.Hi - turn*n}, To: to})
 			}
+		}
+	}
+	return pieces
+}
+
+// sourcesOf returns the pieces of Sources whose owner is a rank, which owns own.
+func sourcesOf(rank int, own, need Interval, n int) (pieces []Piece) {
+	for turn := floor(need.Lo, n); need.Len() > 0 && turn*n < need.Hi; turn++ {
+		if to := (Interval{own.Lo + turn*n, own.Hi + turn*n}).Intersect(need); to.Len() > 0 {
+			pieces = append(pieces, Piece{Rank: rank, At: Interval{to.Lo - turn*n, to.Hi - turn*n}, To: to})
 		}
 	}
 	return pieces

@@ -369,7 +369,7 @@ func (p Redistribution) receivers(rank int) []int {
 			continue
 		}
 		for c, v := range need.at {
-			if !slices.ContainsFunc(Sources(cut, v, n), func(s Piece) bool { return s.Rank == own[from] }) {
+			if len(sourcesOf(own[from], OwnedInterval(cut, own[from], n), v, n)) == 0 {
 				possible[need.along][c] = false
 			}
 		}
@@ -404,24 +404,31 @@ func (p Redistribution) cut(axis int) graph.AxisPartition {
 // movesInto returns the transfers to one rank; if from is not nil, only those from the rank with these coordinates.
 // Holes apply to what other ranks send; what the rank owns itself is copied as a whole.
 func (p Redistribution) movesInto(r int, from []int) []Move {
-	local, pieces := make([][]Piece, len(p.Shape)), make([][]Piece, len(p.Shape))
-	need, holes, at := p.Need.Of(r), p.Need.holes(r), p.Mesh.coordinates(r)
-	for i, n := range p.Shape {
-		sources := Sources(p.cut(i), need[i], n)
-		local[i], pieces[i] = joinRepeats(sources, n), joinRepeats(without(sources, holes[i]), n)
-		if k := slices.IndexFunc(p.Mesh, func(a MeshAxis) bool { return a.Name == p.cut(i).MeshAxis }); k >= 0 {
-			local[i] = slices.DeleteFunc(slices.Clone(local[i]), func(c Piece) bool { return c.Rank != at[k] })
-			if from != nil {
-				pieces[i] = slices.DeleteFunc(slices.Clone(pieces[i]), func(c Piece) bool { return c.Rank != from[k] })
-			}
-		}
-	}
+	at := p.Mesh.coordinates(r)
 	if from != nil {
 		for k, a := range p.Mesh { // along axes that do not split the value, elements come from the receiver's coordinate
 			if !slices.ContainsFunc(p.From.Axes, func(c graph.AxisPartition) bool { return c.MeshAxis == a.Name }) && from[k] != at[k] {
 				return nil
 			}
 		}
+	}
+	need, holes := p.Need.Of(r), p.Need.holes(r)
+	sources := func(owner []int, exact bool) [][]Piece { // by axis, of the rank with these coordinates; nil: of all ranks
+		pieces := make([][]Piece, len(p.Shape))
+		for i, n := range p.Shape {
+			if k := slices.IndexFunc(p.Mesh, func(a MeshAxis) bool { return a.Name == p.cut(i).MeshAxis }); owner != nil && k >= 0 {
+				pieces[i] = sourcesOf(owner[k], OwnedInterval(p.cut(i), owner[k], n), need[i], n)
+			} else {
+				pieces[i] = Sources(p.cut(i), need[i], n)
+			}
+			if exact {
+				pieces[i] = without(pieces[i], holes[i])
+			}
+			if pieces[i] = joinRepeats(pieces[i], n); len(pieces[i]) == 0 {
+				return make([][]Piece, len(p.Shape))
+			}
+		}
+		return pieces
 	}
 	var moves []Move
 	add := func(chosen []Piece, within bool) {
@@ -444,9 +451,9 @@ func (p Redistribution) movesInto(r int, from []int) []Move {
 		}
 	}
 	if from == nil {
-		eachCombination(local, func(chosen []Piece) { add(chosen, true) })
+		eachCombination(sources(at, false), func(chosen []Piece) { add(chosen, true) })
 	}
-	eachCombination(pieces, func(chosen []Piece) { add(chosen, false) })
+	eachCombination(sources(from, true), func(chosen []Piece) { add(chosen, false) })
 	return moves
 }
 
