@@ -30,9 +30,9 @@
 // its value is computed and ends before the first reader. On devices, a convolution
 // computes its interior while the halo is in transit.
 //
-// Determinism: all ranks execute communication in the same order, and sums are in
-// rank order or along a fixed tree. A plan gives the same bits in every run.
-// Different meshes differ by rounding.
+// Determinism: all ranks execute communication in the same order, and the number of
+// ranks determines the order of each sum. A plan gives the same bits in every run,
+// on any number of processes (comm.HostRanks). Different meshes differ by rounding.
 //
 // Source: Dryden et al. 2019, arXiv:1903.06681.
 package spatial

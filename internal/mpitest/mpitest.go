@@ -15,7 +15,7 @@ import (
 var Launchers = []string{"mpirun.openmpi", "mpirun.mpich"}
 
 // Path returns the path of a launcher; without it the test is skipped.
-func Path(t *testing.T, launcher string) string {
+func Path(t testing.TB, launcher string) string {
 	t.Helper()
 	path, err := exec.LookPath(launcher)
 	if err != nil {

@@ -5,9 +5,10 @@ import (
 	"math/bits"
 )
 
-// Algorithm selects how a sum over ranks is computed. Every algorithm gives the
-// same bits in every run, and the same bits on all ranks. Different algorithms may
-// round differently.
+// Algorithm selects how a sum over ranks is computed. The order of the sum follows
+// from the number of ranks and the length alone, not from the arrival of messages:
+// every algorithm gives the same bits in every run and on all ranks, also of NaN and
+// infinities. Different algorithms, and numbers of ranks, may round differently.
 //
 // Source: Thakur, Rabenseifner and Gropp 2005, doi:10.1177/1094342005051521 (recursive
 // doubling, Rabenseifner's algorithm); Patarasuk and Yuan 2009,
@@ -139,9 +140,11 @@ func allReduceDoubling[T Summand](c *Comm, x []T, a Algorithm) error {
 		me = c.rank / 2
 	}
 	for d := 1; d < p; d *= 2 {
-		peer := me ^ d
-		// a+b and b+a have the same bits, so both partners agree
-		if err := exchange(c, tagReduce, parts, peerSpan{rank(peer), all}, peerSpan{rank(peer), all}, addTo[T]); err != nil {
+		peer, join := me^d, addTo[T]
+		if peer < me { // the same operands in the same order on both partners: of two NaN the sum is the first one
+			join = addAfter[T]
+		}
+		if err := exchange(c, tagReduce, parts, peerSpan{rank(peer), all}, peerSpan{rank(peer), all}, join); err != nil {
 			return err
 		}
 	}

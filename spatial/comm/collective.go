@@ -136,8 +136,11 @@ func reduceScatterRing[T Summand](c *Comm, x Parts[T], cuts []int) error {
 	return nil
 }
 
-// addTo computes y += x.
+// addTo computes y = y + x.
 func addTo[T Summand](y, x []T) { add(y, y, x) }
+
+// addAfter computes y = x + y. It differs from addTo if both are NaN.
+func addAfter[T Summand](y, x []T) { add(y, x, y) }
 
 // add computes y = left + right, elementwise; y may be one of them. SizeOnly values
 // are ignored.

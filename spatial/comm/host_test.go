@@ -61,39 +61,6 @@ func TestProcess(t *testing.T) {
 	}
 }
 
-// Sums over hosted ranks have the same bits on any number of processes.
-func TestHostedSumsHaveTheSameBits(t *testing.T) {
-	const parts, n = 5, 1 << 15
-	for _, a := range []comm.Algorithm{comm.Auto, comm.Ring, comm.Doubling, comm.Halving} {
-		var want []float32
-		for processes := parts; processes > 0; processes-- {
-			var got []float32
-			err := rankHost(processes, parts, comm.Parallel, func(c *comm.Comm) error {
-				x := make([]float32, n)
-				for i := range x {
-					x[i] = 1 / float32(3*i+7*c.Rank()+1)
-				}
-				err := comm.AllReduce(c, x, a)
-				if c.Rank() == 0 {
-					got = x
-				}
-				return err
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if want == nil {
-				want = got
-			}
-			for i := range want {
-				if got[i] != want[i] {
-					t.Fatalf("%v on %d processes: value %d is %v, on %d it is %v", a, processes, i, got[i], parts, want[i])
-				}
-			}
-		}
-	}
-}
-
 // A hosted rank that fails ends the other ranks of its process, which wait for each
 // other, for other processes and in tasks, and then the other processes. The error
 // has its number.

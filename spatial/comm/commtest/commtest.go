@@ -6,6 +6,7 @@ package commtest
 import (
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 
@@ -30,6 +31,7 @@ var Programs = []Program{
 	{"all-gather", allGather},
 	{"all-to-all", allToAll},
 	{"all-reduce", allReduce},
+	{"bits of sums", bitsOfSums},
 	{"split", split},
 	{"tasks", tasks},
 }
@@ -372,6 +374,76 @@ func allReduce(c *comm.Comm) error {
 		}
 	}
 	return nil
+}
+
+// HardValues returns n values of a rank whose sums depend on their order: cancellations, both zeros, infinities,
+// subnormal numbers, and NaN whose bits differ by rank.
+func HardValues(rank, n int) []float32 {
+	random := rand.New(rand.NewPCG(uint64(rank), 17))
+	x := make([]float32, n)
+	for i := range x {
+		sign := random.IntN(2)
+		switch random.IntN(24) {
+		case 0:
+			x[i] = float32(math.Copysign(0, float64(2*sign-1)))
+		case 1:
+			x[i] = float32(math.Inf(2*sign - 1))
+		case 2:
+			x[i] = math.Float32frombits(0x7fc00000 | uint32(sign)<<31 | uint32(rank+1))
+		case 3:
+			x[i] = math.Float32frombits(uint32(1 + random.IntN(1000)))
+		default:
+			x[i] = float32(random.NormFloat64() * math.Pow(10, float64(random.IntN(2))))
+		}
+	}
+	return x
+}
+
+// bitsOfSums: sums of HardValues have the bits of ranks of one process, on every rank.
+func bitsOfSums(c *comm.Comm) error {
+	for _, a := range []comm.Algorithm{comm.Ring, comm.Doubling, comm.Halving} {
+		for _, n := range []int{1, 97, 1031} { // with empty, uneven and long pieces
+			var want []uint32
+			err := comm.Run(c.Size(), comm.Parallel, func(o *comm.Comm) error {
+				bits, err := sumBits(o, n, a)
+				if o.Rank() == 0 {
+					want = bits
+				}
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			got, err := sumBits(c, n, a)
+			if err != nil {
+				return err
+			}
+			if err := same(fmt.Sprintf("%d values by %v", n, a), got, want); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// sumBits returns the bits of the sum of HardValues by an all-reduce, and by a reduce-scatter and an all-gather of
+// several slices, as gradients travel.
+func sumBits(c *comm.Comm, n int, a comm.Algorithm) (bits []uint32, err error) {
+	whole, x := HardValues(c.Rank(), n), HardValues(c.Rank(), n)
+	if err := comm.AllReduce(c, whole, a); err != nil {
+		return nil, err
+	}
+	parts, cuts := comm.Parts[float32]{x[:n/3], x[n/3:]}, comm.SplitEvenly(n, c.Size())
+	if err := comm.ReduceScatterParts(c, parts, cuts, a); err != nil {
+		return nil, err
+	}
+	if err := comm.AllGatherParts(c, parts, cuts, a); err != nil {
+		return nil, err
+	}
+	for _, v := range append(whole, x...) {
+		bits = append(bits, math.Float32bits(v))
+	}
+	return bits, nil
 }
 
 // split partitions the ranks by parity, in reverse order, and reduces in the parts

@@ -84,6 +84,8 @@ func rank(what string) error {
 	if parts, hosted := strings.CutPrefix(what, "parts "); hosted {
 		n, _ := strconv.Atoi(parts)
 		err = comm.HostRanks(c, n, all)
+	} else if sum, timed := strings.CutPrefix(what, "sum "); timed {
+		err = timeSums(c, sum)
 	} else {
 		err = all(c)
 	}
@@ -95,7 +97,7 @@ func rank(what string) error {
 
 // mpirun runs this test binary on n ranks; the test is skipped where the launcher
 // or its library is missing.
-func mpirun(t *testing.T, i Implementation, n int, what string) (string, error) {
+func mpirun(t testing.TB, i Implementation, n int, what string) (string, error) {
 	t.Helper()
 	path := mpitest.Path(t, map[string]string{"Open MPI": mpitest.Launchers[0], "MPICH": mpitest.Launchers[1]}[i.Name])
 	if _, err := Probe(i); errors.Is(err, dl.ErrNotFound) {
@@ -105,6 +107,56 @@ func mpirun(t *testing.T, i Implementation, n int, what string) (string, error) 
 	defer cancel()
 	out, err := mpitest.Command(ctx, path, n, part+"="+what).CombinedOutput()
 	return string(out), err
+}
+
+// sumRounds is the number of sums that timeSums measures.
+const sumRounds = 10
+
+// timeSums prints the seconds of a sum of 64 MiB on each rank by the algorithm of the given name.
+func timeSums(c *comm.Comm, name string) error {
+	for _, a := range []comm.Algorithm{comm.Ring, comm.Halving, comm.Doubling} {
+		if a.String() != name {
+			continue
+		}
+		x := make([]float32, 64<<20/4)
+		var begin time.Time
+		for k := range sumRounds + 1 {
+			if k == 1 { // after a first round
+				if err := comm.Barrier(c); err != nil {
+					return err
+				}
+				begin = time.Now()
+			}
+			if err := comm.AllReduce(c, x, a); err != nil {
+				return err
+			}
+		}
+		if c.Rank() == 0 {
+			fmt.Printf("%g\n", time.Since(begin).Seconds()/sumRounds)
+		}
+	}
+	return nil
+}
+
+// BenchmarkAllReduce sums 64 MiB on each of 2 and 4 processes. The tree over the ranks (halving) and the ring move the
+// same bytes.
+func BenchmarkAllReduce(b *testing.B) {
+	for _, i := range Implementations {
+		for _, n := range []int{2, 4} {
+			for _, a := range []comm.Algorithm{comm.Ring, comm.Halving, comm.Doubling} {
+				b.Run(fmt.Sprintf("%s/%d/%v", i.Name, n, a), func(b *testing.B) {
+					for range b.N {
+						out, err := mpirun(b, i, n, "sum "+a.String())
+						s, e := strconv.ParseFloat(strings.TrimSpace(out), 64)
+						if err != nil || e != nil {
+							b.Fatal(err, out)
+						}
+						b.ReportMetric(1000*s, "ms/sum")
+					}
+				})
+			}
+		}
+	}
 }
 
 // One test binary runs the programs of commtest under both libraries.
