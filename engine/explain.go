@@ -153,6 +153,9 @@ func (p *Plan) describe(peak Peaks) *Explanation {
 		}
 	}
 	for _, s := range m.Spans {
+		if len(s.Nodes) == 0 {
+			continue
+		}
 		b := Buffer{Offset: int64(s.Offset) * elem, Size: int64(s.Size) * elem, First: s.First, Last: s.Last, Node: s.Nodes[0]}
 		for _, id := range s.Nodes {
 			b.Values = append(b.Values, p.graph.Nodes[id].Label())

@@ -56,7 +56,7 @@ type stepState struct {
 }
 
 // extraMemory counts bytes outside of the arena: scratch memory that the arena
-// has no gap for, and memory that Reserve returned.
+// has no gap for, and memory from KeptGrads.
 type extraMemory struct{ extraScratch, reserved int64 }
 
 // kernel is one prepared operation with its timings, in total and of the last
@@ -292,22 +292,16 @@ func (p *Plan) assignScratch() (err error) {
 	return nil
 }
 
-// Reserve returns memory of n elements for kernels of an Extension, which fill
-// it from operation first of a run on. Its content stays until operation first
-// of the next run. It lies in the arena if that has a gap. Call it before the
-// first run.
-func (p *Plan) Reserve(first, n int) []float32 {
-	m := p.unit.Memory
-	at, ok := m.FindGap(first, len(p.kernels), n)
-	if !ok || p.memory.arena == nil || p.memory.remote != nil {
+// KeptGrads returns the memory of n elements in which an Extension keeps its part of
+// the gradients: the one planned in the arena (pass.GradMemory), or memory outside of
+// it if none was planned or n is larger. Call it before the first run.
+func (p *Plan) KeptGrads(n int) []float32 {
+	k := p.unit.Memory.Kept
+	if n > k.Size || p.memory.arena == nil || p.memory.remote != nil {
 		p.reserved += 4 * int64(n)
 		return bigmem.Make[float32](n)
 	}
-	m.Spans = append(m.Spans, pass.Span{Offset: at, Size: n, First: first, Last: len(p.kernels)})
-	if _, ok := p.dev.(backend.ScratchSetter); ok {
-		_ = p.assignScratch() // fails only for device memory, which this branch does not use
-	}
-	return p.memory.arena[at : at+n : at+n]
+	return p.memory.arena[k.Offset : k.Offset+n : k.Offset+n]
 }
 
 // assignFinishers assigns every Finish function to the first kernel that reads
@@ -532,7 +526,7 @@ func (p *Plan) FLOPs() int64 { return p.graph.FLOPs() - p.unit.Recomputed.FLOPs 
 func (p *Plan) ArenaBytes() int64 { return int64(p.unit.Memory.ArenaSize) * int64(p.unit.ElemBytes) }
 
 // MemoryBytes is the size of the arena, of scratch memory outside of it, and of
-// memory from Reserve outside of it.
+// memory from KeptGrads outside of it.
 func (p *Plan) MemoryBytes() int64 { return p.ArenaBytes() + p.extraScratch + p.reserved }
 
 // ScratchBytes is the largest scratch memory of a kernel. It lies in a gap of

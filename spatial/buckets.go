@@ -13,14 +13,26 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// BucketBytes is the size at which a bucket of gradients is summed over the ranks.
-// It is large enough that latency is a small part of the time of a message, and
-// small enough that many sums run during the backward pass.
+// The size at which a bucket of gradients is summed over the ranks is a fraction of
+// all gradients, so that many sums run during the backward pass, and a sharded
+// optimiser has few gradients in memory at a time. Between these limits latency is a
+// small part of the time of a message.
 //
 // Unit: bytes.
-// Source: Li et al. 2020, arXiv:2006.15704, section 3.2.3; the default of PyTorch's
-// DistributedDataParallel.
-const BucketBytes = 25 << 20
+// Source: Li et al. 2020, arXiv:2006.15704, section 3.2.3; the largest size is the
+// default of PyTorch's DistributedDataParallel.
+const (
+	bucketsPerStep = 16
+	minBucketBytes = 1 << 20
+	maxBucketBytes = 25 << 20
+)
+
+// bucketBytes returns the size of a bucket for gradients of a number of bytes on a
+// number of ranks. A bucket has a chunk of the optimiser for each rank, so that the
+// shares of a sharded optimiser are of nearly equal size.
+func bucketBytes(gradients, ranks int) int {
+	return min(max(gradients/bucketsPerStep, ranks*optim.ChunkBytes, minBucketBytes), maxBucketBytes)
+}
 
 // deferredSumAttrs holds the attributes of the deferred sum: the mesh axes to sum
 // over, and the parameters whose gradient the sum is.
@@ -78,9 +90,10 @@ func deferSums(u *pass.Unit) error {
 	return err
 }
 
-// inFlight is the number of gradient sums in progress at a time when the memory of
-// gradients is reused: one that runs and one that is ready to start.
-const inFlight = 2
+// liveBuckets is the number of buckets whose gradients are in memory at a time when a
+// sharded optimiser reuses it: one that is filled, one whose sum runs, and one that is
+// ready to start. A larger bucket, which a large filter fills alone, has as much.
+const liveBuckets = 3
 
 // gradientSums sums gradients over ranks in buckets, in the order in which the
 // backward pass fills them. The sums run in a comm.Task, concurrently with the
@@ -95,20 +108,19 @@ type gradientSums struct {
 	tasks    []*comm.Task // of the current run
 	sharded  bool         // each rank keeps only the sums of its own pieces, in shards
 	shards   *Shards
-	// position of the operation at which the first sum may start, if sharded
-	firstSum int
-	costs    SumCosts
+	// ended is the number of tasks whose memory the kernels after the start of a task
+	// reuse, by task. It is empty if gradients are not sharded.
+	ended []int
+	costs SumCosts
 }
 
-// newGradientSums returns sums over the group c with buckets of BucketBytes.
-func newGradientSums(c *comm.Comm) *gradientSums {
-	return &gradientSums{c: c, bucketBuilder: bucketBuilder{size: BucketBytes}}
-}
+// newGradientSums returns sums over the group c.
+func newGradientSums(c *comm.Comm) *gradientSums { return &gradientSums{c: c} }
 
 // bucketBuilder assigns gradients to buckets in the order in which the backward
 // pass computes them.
 type bucketBuilder struct {
-	size    int // bytes at which a bucket is full
+	size    int // bytes at which a bucket is full; 0 in a compilation: bucketBytes
 	buckets []*bucket
 	open    map[string]*bucket // buckets that are not full, by mesh axes
 }
@@ -190,36 +202,134 @@ func (s *gradientSums) prepare(q backend.Request) (backend.Kernel, error) {
 	}}, nil
 }
 
-// lifetimes returns the function for pass.Unit.ExternalGrads when ranks keep the
-// sums of their own pieces. The function maps each deferred sum to the position in
-// the sequence at which its memory is free: where the sum that is inFlight buckets
-// later starts.
-func (s *gradientSums) lifetimes(elemBytes int) func(*graph.Graph, []int) map[int]int {
-	return func(g *graph.Graph, sequence []int) map[int]int {
-		fill := bucketBuilder{size: s.size}
-		parts, last := map[*bucket][]int{}, map[*bucket]int{} // nodes, and the position of the last one
-		for at, id := range sequence {
-			if n := g.Nodes[id]; n.Op == sumRanksDeferred {
-				b := fill.bucketFor(n.Attrs.(deferredSumAttrs).meshAxes.String(), n.ArenaElems()*elemBytes)
-				parts[b], last[b] = append(parts[b], id), at
-			}
+// keptSize returns the number of elements that a rank needs for the sums that newShards
+// assigns to it, if the parameters have the order of the graph: its pieces of the buckets
+// that all ranks sum, and its pieces of the other gradients.
+func keptSize(g *graph.Graph, sequence []int, size, elemBytes int, m Mesh, rank int) int {
+	fill := bucketBuilder{size: size}
+	type chunk struct{ elements, params int } // a gradient may be that of several parameters
+	chunks := map[*bucket][]chunk{}
+	chunksOf := func(n *graph.Node, params int) (all []chunk) {
+		for _, elements := range optim.ChunkSizes(n.Shape.Size()) {
+			all = append(all, chunk{elements, params})
 		}
-		slices.SortFunc(fill.buckets, func(a, b *bucket) int { return cmp.Compare(last[a], last[b]) })
-		if s.firstSum = len(sequence); len(fill.buckets) > 0 {
-			s.firstSum = last[fill.buckets[0]]
-		}
-		until := map[int]int{}
-		for k, b := range fill.buckets {
-			free := len(sequence)
-			if k+inFlight < len(fill.buckets) {
-				free = last[fill.buckets[k+inFlight]]
-			}
-			for _, id := range parts[b] {
-				until[id] = free
-			}
-		}
-		return until
+		return all
 	}
+	summed := map[string]bool{} // parameters with chunks in a bucket
+	for _, id := range sequence {
+		if n := g.Nodes[id]; n.Op == sumRanksDeferred {
+			a := n.Attrs.(deferredSumAttrs)
+			if b := fill.bucketFor(a.meshAxes.String(), n.ArenaElems()*elemBytes); m.sizeOver(a.Mesh) == m.Size() {
+				chunks[b] = append(chunks[b], chunksOf(n, len(a.Params))...)
+				for _, param := range a.Params {
+					summed[param] = true
+				}
+			}
+		}
+	}
+	var rest []chunk
+	for _, n := range g.Nodes {
+		if n.Kind == graph.KindParam && !summed[n.Name] {
+			rest = append(rest, chunksOf(n, 1)...)
+		}
+	}
+	k, kept := comm.Auto.Piece(rank, m.Size()), 0
+	add := func(chunks []chunk) {
+		sizes := make([]int, len(chunks))
+		for i, c := range chunks {
+			sizes[i] = c.elements
+		}
+		cuts, at := partition(sizes, m.Size()), 0
+		for _, c := range chunks {
+			if cuts[k] <= at && at < cuts[k+1] {
+				kept += c.params * optim.AlignedSize(c.elements)
+			}
+			at += c.elements
+		}
+	}
+	for _, all := range chunks {
+		add(all)
+	}
+	add(rest)
+	return kept
+}
+
+// setSize sets the size of buckets for the deferred sums of a graph.
+func (f *bucketBuilder) setSize(g *graph.Graph, elemBytes, ranks int) {
+	if f.size > 0 {
+		return
+	}
+	bytes := 0
+	for _, n := range g.Nodes {
+		if n.Op == sumRanksDeferred {
+			bytes += n.Shape.Size() * elemBytes
+		}
+	}
+	f.size = bucketBytes(bytes, ranks)
+}
+
+// deferIn defers the sums of gradients of a rank. keep plans the memory of its pieces in
+// the arena, which must be memory of the host.
+func (s *gradientSums) deferIn(u *pass.Unit, m Mesh, rank int, keep bool) error {
+	if err := deferSums(u); err != nil {
+		return err
+	}
+	s.setSize(u.Graph, u.ElemBytes, m.Size())
+	if !s.sharded {
+		return nil
+	}
+	bytes := u.ElemBytes
+	u.ExternalGrads = func(g *graph.Graph, sequence []int) (memory pass.GradMemory) {
+		memory, s.ended = planGradients(g, sequence, s.size, bytes)
+		if keep && bytes == 4 { // not the float64 of the reference
+			memory.KeptSize = keptSize(g, sequence, s.size, bytes, m, rank)
+		}
+		return memory
+	}
+	return nil
+}
+
+// planGradients plans the memory of gradients whose sums over ranks are kept in parts
+// only. After the start of sum k it is reused by that of the first ended[k] sums: as
+// many as leave room for the next bucket in the memory of liveBuckets.
+func planGradients(g *graph.Graph, sequence []int, size, elemBytes int) (memory pass.GradMemory, ended []int) {
+	fill := bucketBuilder{size: size}
+	parts, last := map[*bucket][]int{}, map[*bucket]int{} // nodes, and the position of the last one
+	for at, id := range sequence {
+		if n := g.Nodes[id]; n.Op == sumRanksDeferred {
+			b := fill.bucketFor(n.Attrs.(deferredSumAttrs).meshAxes.String(), n.ArenaElems()*elemBytes)
+			parts[b], last[b] = append(parts[b], id), at
+		}
+	}
+	all := fill.buckets
+	slices.SortFunc(all, func(a, b *bucket) int { return cmp.Compare(last[a], last[b]) })
+	memory = pass.GradMemory{FreeAfter: map[int]int{}, KeptFrom: len(sequence)}
+	if len(all) > 0 {
+		memory.KeptFrom = last[all[0]]
+	}
+	most := liveBuckets * size
+	for _, b := range all {
+		most = max(most, b.bytes)
+	}
+	live, free := 0, 0
+	for k, b := range all {
+		if live += b.bytes; k+1 == len(all) {
+			break
+		}
+		for ; free <= k && live+all[k+1].bytes > most; free++ {
+			live -= all[free].bytes
+			for _, id := range parts[all[free]] {
+				memory.FreeAfter[id] = last[b]
+			}
+		}
+		ended = append(ended, free)
+	}
+	for _, b := range all[free:] {
+		for _, id := range parts[b] {
+			memory.FreeAfter[id] = len(sequence)
+		}
+	}
+	return memory, append(ended, free)
 }
 
 // assignGroups creates the process groups of the buckets. It is called after all
@@ -269,13 +379,6 @@ func (s *gradientSums) start(b *bucket) error {
 	if n := len(s.tasks); n > 0 {
 		last = s.tasks[n-1]
 	}
-	if k := len(s.tasks) - inFlight; s.sharded && k >= 0 { // the next kernels reuse the memory of this bucket
-		begin := time.Now()
-		if err := s.tasks[k].Wait(s.c); err != nil {
-			return err
-		}
-		s.costs.Exposed += time.Since(begin)
-	}
 	t := b.group.Go(last, func(g *comm.Comm) error {
 		begin := time.Now()
 		defer func() { s.costs.Running += time.Since(begin) }()
@@ -287,6 +390,13 @@ func (s *gradientSums) start(b *bucket) error {
 	s.tasks = append(s.tasks, t)
 	if s.blocking {
 		return t.Wait(s.c)
+	}
+	if k := len(s.tasks) - 1; k < len(s.ended) && s.ended[k] > 0 { // tasks run in order, so this one ends last
+		begin := time.Now()
+		if err := s.tasks[s.ended[k]-1].Wait(s.c); err != nil {
+			return err
+		}
+		s.costs.Exposed += time.Since(begin)
 	}
 	return nil
 }

@@ -170,6 +170,77 @@ func bucketsOfSeeds(t *testing.T, seeds uint64) {
 	}
 }
 
+// A bucket is a sixteenth of all gradients, between the limits, and has a chunk for each
+// rank.
+func TestBucketBytes(t *testing.T) {
+	for _, c := range []struct{ gradients, ranks, want int }{
+		{100, 2, 1 << 20}, {64 << 20, 2, 4 << 20}, {64 << 20, 128, 8 << 20}, {64 << 20, 4096, 25 << 20}, {1 << 30, 2, 25 << 20}} {
+		if got := bucketBytes(c.gradients, c.ranks); got != c.want {
+			t.Errorf("%d bytes of gradients on %d ranks: buckets of %d bytes, want %d", c.gradients, c.ranks, got, c.want)
+		}
+	}
+}
+
+// At each position of a step of a sharded optimiser the unreduced gradients fit into
+// liveBuckets, or into the largest bucket, and a sum whose memory is reused has ended
+// before.
+func TestPlannedGradients(t *testing.T) {
+	m := Mesh{{Name: "data", Size: 2}}
+	for _, n := range []network{wide(), unet("U-Net", graph.Shape{2, 3, 2, 8, 16}, 1, false)} {
+		g, err := n.built()
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole, err := WholeStep(g)
+		if err != nil {
+			t.Fatal(err)
+		}
+		step, err := CompileRank(whole, m, 0, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, size := range []int{1, 300, smallBuckets, 1 << 20} {
+			memory, ended := planGradients(step.Graph, step.Sequence, size, 4)
+			fill, started, largest := bucketBuilder{size: size}, 0, 0
+			bucketOf, left := map[int]*bucket{}, map[*bucket]int{}
+			for _, id := range step.Sequence {
+				if n := step.Graph.Nodes[id]; n.Op == sumRanksDeferred {
+					b := fill.bucketFor(n.Attrs.(deferredSumAttrs).meshAxes.String(), 4*n.Shape.Size())
+					bucketOf[id] = b
+					left[b]++
+				}
+			}
+			for _, b := range fill.buckets {
+				largest = max(largest, b.bytes)
+			}
+			var order []*bucket // in which sums start
+			for at, id := range step.Sequence {
+				if b := bucketOf[id]; b != nil {
+					if left[b]--; left[b] == 0 {
+						order = append(order, b)
+						started++
+					}
+				}
+				live := 0
+				for other, b := range bucketOf {
+					switch {
+					case memory.FreeAfter[other] < at && slices.Index(order, b) >= ended[started-1]:
+						t.Fatalf("%s, buckets of %d bytes, position %d: the memory of %s is free before its sum has ended", n.name, size, at, step.Graph.Nodes[other].Label())
+					case slices.Index(step.Sequence, other) <= at && at <= memory.FreeAfter[other]:
+						live += 4 * step.Graph.Nodes[other].Shape.Size()
+					}
+				}
+				if most := max(liveBuckets*size, largest); live > most {
+					t.Fatalf("%s, buckets of %d bytes, position %d: %d bytes of gradients are in memory, want %d at most", n.name, size, at, live, most)
+				}
+			}
+			if started != len(ended) {
+				t.Errorf("%s, buckets of %d bytes: %d sums, %d planned", n.name, size, started, len(ended))
+			}
+		}
+	}
+}
+
 // Buckets are filled in the order of the backward pass up to their size, by mesh
 // axes. Only gradients without another reader are deferred.
 func TestBucketsAreFilledInOrder(t *testing.T) {
@@ -313,6 +384,9 @@ func TestShardsOnCPU(t *testing.T) {
 					}
 					if c.Rank() == 0 {
 						bytes[i] = p.MemoryBytes() + p.Store().Bytes()
+					}
+					if outside := p.MemoryBytes() - p.ArenaBytes(); outside > p.ScratchBytes() {
+						return fmt.Errorf("%d bytes outside of the arena, %d of them workspace: the rank's gradients are not in the plan", outside, p.ScratchBytes())
 					}
 					return p.Close()
 				})

@@ -75,6 +75,7 @@ func compile(g *graph.Graph, c *comm.Comm, m Mesh, o engine.Options, change func
 	if change != nil {
 		change(p)
 	}
+	onHost := o.Backend == "" || o.Backend == "cpu" || o.Backend == "ref"
 	if o.Passes == nil {
 		o.Passes = pass.List
 	}
@@ -87,12 +88,7 @@ func compile(g *graph.Graph, c *comm.Comm, m Mesh, o engine.Options, change func
 			}
 			return err
 		}}, pass.Pass{Name: "defer-sums", Purpose: "sum gradients over ranks during the backward pass",
-		Run: func(u *pass.Unit) error {
-			if p.sums.sharded {
-				u.ExternalGrads = p.sums.lifetimes(u.ElemBytes)
-			}
-			return deferSums(u)
-		}})
+		Run: func(u *pass.Unit) error { return p.sums.deferIn(u, m, c.Rank(), onHost) }})
 	if at := slices.IndexFunc(o.Passes, func(p pass.Pass) bool { return p.Name == "choose-layouts" }); at >= 0 {
 		o.Passes = slices.Insert(o.Passes, at+1, pass.Pass{Name: "fuse-halos", Run: fuseHalos,
 			Purpose: "let convolutions read the halo and the shard from separate buffers, without a copy of the shard"})
@@ -104,7 +100,7 @@ func compile(g *graph.Graph, c *comm.Comm, m Mesh, o engine.Options, change func
 	}
 	e := &extension{plan: p, c: c, groups: groups, log: o.Log, buffers: &buffers{}}
 	o.Extension = e
-	if o.Backend != "" && o.Backend != "cpu" && o.Backend != "ref" {
+	if !onHost {
 		o.Extension = &deviceExtension{e}
 	}
 	if p.Plan, err = engine.Compile(g, o); err != nil {

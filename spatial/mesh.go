@@ -190,6 +190,17 @@ func (m Mesh) Size() int {
 	return n
 }
 
+// sizeOver returns the number of ranks along the named axes.
+func (m Mesh) sizeOver(names []string) int {
+	n := 1
+	for _, a := range m {
+		if slices.Contains(names, a.Name) {
+			n *= a.Size
+		}
+	}
+	return n
+}
+
 // Coordinate returns the coordinate of a rank on the axis of that name; 0 if the
 // mesh has no such axis.
 func (m Mesh) Coordinate(rank int, name string) int {

@@ -46,8 +46,9 @@ func WholeStep(g *graph.Graph) (*graph.Graph, error) {
 // larger than what a device can address.
 //
 // Errors: those of Shard and of the passes.
-func CompileRank(whole *graph.Graph, m Mesh, rank int) (*RankStep, error) {
-	s := &RankStep{Whole: whole, unit: &pass.Unit{Graph: whole, Device: pass.Device{ElemBytes: 4}}}
+func CompileRank(whole *graph.Graph, m Mesh, rank int, sharded bool) (*RankStep, error) {
+	const elemBytes = 4
+	s := &RankStep{Whole: whole, unit: &pass.Unit{Graph: whole, Device: pass.Device{ElemBytes: elemBytes}}}
 	shard := pass.Pass{Name: "shard", Run: func(u *pass.Unit) error {
 		part, err := Shard(u.Graph, m, rank)
 		if err == nil {
@@ -55,7 +56,8 @@ func CompileRank(whole *graph.Graph, m Mesh, rank int) (*RankStep, error) {
 		}
 		return err
 	}}
-	list := trainingPasses(pass.List, shard, pass.Pass{Name: "defer-sums", Run: deferSums})
+	sums := &gradientSums{sharded: sharded}
+	list := trainingPasses(pass.List, shard, pass.Pass{Name: "defer-sums", Run: func(u *pass.Unit) error { return sums.deferIn(u, m, rank, true) }})
 	for _, p := range list[gradientsAt(list)+1:] {
 		if p.Name == planMemory {
 			break
@@ -65,7 +67,7 @@ func CompileRank(whole *graph.Graph, m Mesh, rank int) (*RankStep, error) {
 		}
 	}
 	s.Graph, s.Sequence = s.unit.Graph, s.unit.Sequence
-	s.Sums = deferredSums(s.Graph, s.Sequence)
+	s.Sums = deferredSums(s.Graph, s.Sequence, sums.size)
 	return s, nil
 }
 
@@ -86,8 +88,8 @@ func trainingPasses(engine []pass.Pass, shard, deferSums pass.Pass) []pass.Pass 
 }
 
 // deferredSums lists the buckets of deferred sums, in the order in which they are complete.
-func deferredSums(g *graph.Graph, sequence []int) []DeferredSum {
-	fill := bucketBuilder{size: BucketBytes}
+func deferredSums(g *graph.Graph, sequence []int, size int) []DeferredSum {
+	fill := bucketBuilder{size: size}
 	sums := map[*bucket]*DeferredSum{}
 	for at, id := range sequence {
 		n := g.Nodes[id]
@@ -109,16 +111,25 @@ func deferredSums(g *graph.Graph, sequence []int) []DeferredSum {
 	return all
 }
 
-// ArenaBytes returns the memory of all values of the step, apart from parameters and their gradients.
+// ArenaBytes returns the memory of all values of the step and of the workspaces that do not fit beside them. workspace
+// returns the bytes that the kernel of a node needs. Parameters are not included. Gradients are if the optimiser is
+// sharded: those in sums, and the pieces that the rank keeps.
 //
 // Unit: bytes.
 // Errors: graph.ErrShape for a value that kernels cannot address.
-func (s *RankStep) ArenaBytes() (int64, error) {
+func (s *RankStep) ArenaBytes(workspace func(*graph.Node) int64) (int64, error) {
 	if s.unit.Memory == nil {
 		at := slices.IndexFunc(pass.List, func(p pass.Pass) bool { return p.Name == planMemory })
 		if err := pass.List[at].Run(s.unit); err != nil {
 			return 0, err
 		}
 	}
-	return 4 * int64(s.unit.Memory.ArenaSize), nil
+	elem := int64(s.unit.ElemBytes)
+	bytes := int64(s.unit.Memory.ArenaSize) * elem
+	for at, n := range s.unit.Memory.LiveElements(len(s.Sequence)) {
+		if w := workspace(s.Graph.Nodes[s.Sequence[at]]); w > 0 {
+			bytes = max(bytes, int64(n)*elem+w)
+		}
+	}
+	return bytes, nil
 }

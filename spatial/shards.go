@@ -82,7 +82,7 @@ func newShards(sums *gradientSums, plan *engine.Plan) (*Shards, error) {
 	s.assign(rest, pieces, 0, partition(sizes, c.Size()))
 	s.addSpans(pieces)
 	at, n := optim.ChunkOffsets(pieces, s.owners, c.Rank())
-	s.grads = plan.Reserve(sums.firstSum, n)
+	s.grads = plan.KeptGrads(n)
 	for param, numbers := range of {
 		first := pieces[numbers[0]].Lo
 		for _, i := range numbers {

@@ -14,8 +14,11 @@ type Chunk struct {
 	Lo, Hi int    // offsets in the flat parameters of the store
 }
 
-// chunkLen is the largest number of elements of a chunk: 64 KiB of float32.
-const chunkLen = 16384
+// ChunkBytes is the size of the largest chunk of float32.
+const ChunkBytes = 64 << 10
+
+// chunkLen is the largest number of elements of a chunk.
+const chunkLen = ChunkBytes / 4
 
 // ChunkSizes returns the lengths of the chunks of a parameter with n elements.
 func ChunkSizes(n int) []int {
@@ -76,6 +79,9 @@ type run struct{ lo, at, n int }
 // align is the alignment of parameters in a store, in elements (64 bytes).
 const align = 16
 
+// AlignedSize returns the number of elements that a chunk of n elements takes among others.
+func AlignedSize(n int) int { return (n + align - 1) / align * align }
+
 // ChunkOffsets lays out the gradients and moments of the chunks that a rank owns: one after the
 // other, each aligned as parameters are. at is the offset of each chunk, −1 if another rank owns
 // it; n is the total length. A rank that owns all chunks, as with nil owners, has the layout of the
@@ -88,7 +94,7 @@ func ChunkOffsets(chunks []Chunk, owners []int, rank int) (at []int, n int) {
 			continue
 		}
 		at[i] = n
-		n += (p.Hi - p.Lo + align - 1) / align * align
+		n += AlignedSize(p.Hi - p.Lo)
 	}
 	return at, n
 }

@@ -76,11 +76,20 @@ type Device struct {
 	// may be nil.
 	Native func(o *graph.Op) bool
 	// ExternalGrads, if not nil, states that kernels of an extension consume the
-	// gradients, which then bypass the store. For an order of execution it
-	// returns, by node, the position after which the memory of a consumed
+	// gradients, which then bypass the store. It plans their memory for an order
+	// of execution.
+	ExternalGrads func(g *graph.Graph, sequence []int) GradMemory
+}
+
+// GradMemory is the memory of gradients that an extension consumes.
+type GradMemory struct {
+	// FreeAfter holds, by node, the position after which the memory of a consumed
 	// gradient is free. Gradients that are not in the map are passed on at the
 	// end of a run.
-	ExternalGrads func(g *graph.Graph, sequence []int) map[int]int
+	FreeAfter map[int]int
+	// KeptSize is the number of elements that the extension keeps of the gradients
+	// in the arena, from position KeptFrom to the end of the run and after it.
+	KeptSize, KeptFrom int
 }
 
 // Debug holds options for inspecting passes.

@@ -43,6 +43,8 @@ type Memory struct {
 	// operation, ZeroGrads the parameters without a gradient.
 	GradCopies []graph.Grad
 	ZeroGrads  []int
+	// Kept is the buffer of GradMemory.KeptSize.
+	Kept Span
 	// Spans holds the lifetime of every buffer of the arena, for checks and
 	// prints.
 	Spans []Span
@@ -68,10 +70,25 @@ func (m *Memory) FindGap(first, last, n int) (offset int, ok bool) {
 	return offset, offset+n <= m.ArenaSize
 }
 
+// LiveElements returns the sum of the values alive at each of n positions of the sequence.
+func (m *Memory) LiveElements(n int) []int {
+	live := make([]int, n+1)
+	for _, s := range m.Spans {
+		live[max(s.First, 0)] += s.Size
+		if s.Last+1 < n {
+			live[s.Last+1] -= s.Size
+		}
+	}
+	for at := 1; at < n; at++ {
+		live[at] += live[at-1]
+	}
+	return live[:n]
+}
+
 // Span is one buffer of the arena with its lifetime: First ≤ position ≤ Last in
 // the sequence. −1 and len(sequence) mean before and after all operations.
 type Span struct {
-	Nodes                     []int // values that share it, one after the other
+	Nodes                     []int // values that share it, one after the other; none: Memory.Kept
 	Offset, Size, First, Last int
 }
 
@@ -114,16 +131,21 @@ func assignMemory(u *Unit) {
 	g := u.Graph
 	m := &Memory{Places: make([]Place, len(g.Nodes))}
 	u.Memory = m
-	var consumed map[int]int
+	var grads GradMemory
 	if u.ExternalGrads != nil {
-		consumed = u.ExternalGrads(g, u.Sequence)
+		grads = u.ExternalGrads(g, u.Sequence)
 	}
 	buffer := placeFixed(g, m, u.ExternalGrads == nil)
-	m.GradCopies = slices.DeleteFunc(m.GradCopies, func(d graph.Grad) bool { _, ok := consumed[g.AliasRoot(d.Value)]; return ok })
-	spans := lifetimes(u, buffer, consumed)
+	m.GradCopies = slices.DeleteFunc(m.GradCopies, func(d graph.Grad) bool { _, ok := grads.FreeAfter[g.AliasRoot(d.Value)]; return ok })
+	spans := lifetimes(u, buffer, grads.FreeAfter)
+	kept := &Span{Size: grads.KeptSize, First: grads.KeptFrom, Last: len(u.Sequence)}
+	if kept.Size > 0 {
+		spans = append(spans, kept)
+	}
 	placeSpans(spans, m)
 	m.setSpans(spans)
 	reserveScratch(u, spans, m)
+	m.Kept = *kept
 	for i := range g.Nodes {
 		if r := g.AliasRoot(i); m.Places[r].Space == Arena && i == r {
 			s := spans[buffer[i]]
@@ -200,6 +222,22 @@ func reserveScratch(u *Unit, spans []*Span, m *Memory) {
 			keep()
 		}
 	}
+	size := m.ArenaSize
+	if least > 0 { // a larger arena that holds all workspaces may be smaller than arena and buffer
+		var all []*Span
+		for t, id := range u.Sequence {
+			if n := int(u.ScratchOf[id]) / u.ElemBytes; n > 0 {
+				all = append(all, &Span{Size: n, First: t, Last: t})
+			}
+		}
+		with := &Memory{}
+		placeSpans(slices.Concat(spans, all), with)
+		if with.ArenaSize < size+least {
+			size = with.ArenaSize
+			keep()
+		}
+	}
+	m.ArenaSize = size
 	for i, s := range spans {
 		if s != nil {
 			s.Offset = best[i]
@@ -254,8 +292,7 @@ func placeFixed(g *graph.Graph, m *Memory, stored bool) []int {
 // its operation to its last reader. Values that are not results of operations
 // are in use from the start (−1), and values that must stay until the end.
 // In-place results join the buffer of their operand if it is read last by that
-// operation; buffer is changed accordingly. taken is the result of
-// Unit.ExternalGrads.
+// operation; buffer is changed accordingly. consumed is GradMemory.FreeAfter.
 func lifetimes(u *Unit, buffer []int, consumed map[int]int) []*Span {
 	g := u.Graph
 	end := len(u.Sequence)

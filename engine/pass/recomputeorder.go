@@ -25,12 +25,12 @@ type orderModel struct {
 	// result may be recomputed, since it is not an output and no communication
 	// between ranks.
 	forward, recomputable []bool
-	cost                  []float64                                        // seconds per operation, by the cost model
-	cheap                 []bool                                           // operations bounded by memory traffic
-	fixed                 int                                              // elements of inputs and constants, which are always in memory
-	externalGrads         func(g *graph.Graph, sequence []int) map[int]int // Unit.ExternalGrads
-	donateInputs          bool                                             // inputs are free after their last reader
-	links                 *links                                           // nil if there are no copy engines
+	cost                  []float64                                       // seconds per operation, by the cost model
+	cheap                 []bool                                          // operations bounded by memory traffic
+	fixed                 int                                             // elements of inputs and constants, which are always in memory
+	externalGrads         func(g *graph.Graph, sequence []int) GradMemory // Unit.ExternalGrads
+	donateInputs          bool                                            // inputs are free after their last reader
+	links                 *links                                          // nil if there are no copy engines
 
 	// memory for the comparison of orders
 	now, freed   []int

@@ -54,12 +54,12 @@ func newPricer(m *Machine, o Optimiser, mesh spatial.Mesh) *pricer {
 //
 // Errors: a mesh on which the graph cannot be computed; graph.ErrShape for values that are too large for a rank.
 func (p *pricer) price(g *graph.Graph, rank int) (Estimate, *spatial.RankStep, error) {
-	s, step, err := newScript(g, p.m, p.mesh, rank)
+	s, step, err := newScript(g, p.m, p.o, p.mesh, rank)
 	if err != nil {
 		return Estimate{}, nil, err
 	}
 	e := p.time(s, rank)
-	arena, err := step.ArenaBytes()
+	arena, err := step.ArenaBytes(func(n *graph.Node) int64 { return scratchOf(workOf(step.Graph, n).Conv) })
 	switch {
 	case errors.Is(err, graph.ErrShape) && p.mesh.Size() == 1 && p.m.Memory == 0: // the reference of efficiencies may be too large for any machine
 		return e, step, nil
@@ -210,24 +210,20 @@ func (p *pricer) time(s *script, rank int) (e Estimate) {
 	return e
 }
 
-// bucketsInFlight is the number of gradient buckets in memory at a time with a sharded optimiser: one that
-// is filled, and those whose sums are in progress.
-const bucketsInFlight = 3
-
 // memory returns the memory of a rank:
 //
-//	4·(n + n·(1 + State)/shares) + arena + workspace + messages
+//	4·(n + n·State/shares + gradients) + arena + messages
 //
-// with n parameters in float32, one gradient and State values of the optimiser per
-// parameter. shares is the number of ranks for a sharded optimiser, else 1. Buffers of messages are shared by all
-// exchanges; the largest one determines them.
+// with n parameters in float32 and State values of the optimiser per parameter. shares is the number of ranks for
+// a sharded optimiser, whose gradients are part of the arena; else it is 1, and n gradients are outside. The arena
+// includes workspace. Buffers of messages are shared by all exchanges; the largest one determines them.
 //
 // Unit: bytes.
 func (p *pricer) memory(s *script, rank int, arena int64) int64 {
 	shares := int64(p.o.shares(p.mesh))
-	bytes := 4*(s.parameters+s.parameters*int64(1+p.o.State)/shares) + arena + s.scratch
-	if shares > 1 {
-		bytes += min(4*s.parameters, bucketsInFlight*spatial.BucketBytes)
+	bytes := 4*(s.parameters+s.parameters*int64(p.o.State)/shares) + arena
+	if shares == 1 {
+		bytes += 4 * s.parameters
 	}
 	var messages int64
 	for _, tag := range s.tags() {

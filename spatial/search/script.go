@@ -33,7 +33,6 @@ type script struct {
 	moves      map[int][]spatial.Move // transfers from and to the rank, by tag
 	shuffles   map[int]bool           // by tag: between two distributions, not a halo
 	parameters int64                  // number of values, of the whole network
-	scratch    int64                  // bytes of the largest workspace of a kernel
 }
 
 // kind is the kind of an action.
@@ -80,8 +79,8 @@ type incoming struct {
 
 // newScript writes the script of a rank. If the machine overlaps halos, an exchange starts when its value is computed,
 // and the first convolution that reads it computes its interior before it waits; otherwise the rank waits at once.
-func newScript(g *graph.Graph, m *Machine, mesh spatial.Mesh, rank int) (*script, *spatial.RankStep, error) {
-	step, err := spatial.CompileRank(g, mesh, rank)
+func newScript(g *graph.Graph, m *Machine, o Optimiser, mesh spatial.Mesh, rank int) (*script, *spatial.RankStep, error) {
+	step, err := spatial.CompileRank(g, mesh, rank, o.shares(mesh) > 1)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -144,9 +143,6 @@ func (s *scriptBuilder) operation(n *graph.Node) error {
 		s.add(action{kind: gathers, axes: over, values: n.Shape.Size()})
 	default:
 		w := workOf(s.step.Graph, n)
-		if w.Conv != nil {
-			s.scratch = max(s.scratch, scratchOf(w.Conv))
-		}
 		t := s.m.computeTime(w)
 		s.add(action{kind: computes, time: t - s.wait(n, t)})
 	}
@@ -246,9 +242,12 @@ const (
 	scratchTiles   = 2 << 20
 )
 
-// scratchOf returns the workspace of the kernels of a convolution.
+// scratchOf returns the workspace of the kernels of a convolution; 0 for nil, another operation.
 //
 // Unit: bytes.
 func scratchOf(c *Conv) int64 {
+	if c == nil {
+		return 0
+	}
 	return scratchFilters*4*int64(c.In*c.Out*c.Filter[0]*c.Filter[1]*c.Filter[2]) + scratchTiles
 }

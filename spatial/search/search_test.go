@@ -116,7 +116,7 @@ func TestWork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, step, err := newScript(whole, &fastLinks, nil, 0)
+	_, step, err := newScript(whole, &fastLinks, Optimiser{}, nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

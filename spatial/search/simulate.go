@@ -31,7 +31,7 @@ func Simulate(ctx context.Context, g *graph.Graph, o Optimiser, mesh spatial.Mes
 	if err != nil {
 		return SimulatedStep{}, err
 	}
-	scripts, err := newScripts(ctx, whole, &m, mesh)
+	scripts, err := newScripts(ctx, whole, &m, o, mesh)
 	if err != nil {
 		return SimulatedStep{}, err
 	}
@@ -65,14 +65,14 @@ func Simulate(ctx context.Context, g *graph.Graph, o Optimiser, mesh spatial.Mes
 //
 // Cost: a compilation of the step for each rank, some milliseconds.
 // Errors: the first rank whose part cannot be computed; that of the context.
-func newScripts(ctx context.Context, g *graph.Graph, m *Machine, mesh spatial.Mesh) ([]*script, error) {
+func newScripts(ctx context.Context, g *graph.Graph, m *Machine, o Optimiser, mesh spatial.Mesh) ([]*script, error) {
 	scripts, errs := make([]*script, mesh.Size()), make([]error, mesh.Size())
 	var wg sync.WaitGroup
 	workers := min(runtime.GOMAXPROCS(0), mesh.Size())
 	for k := range workers {
 		wg.Go(func() {
 			for rank := k; rank < mesh.Size() && ctx.Err() == nil; rank += workers {
-				scripts[rank], _, errs[rank] = newScript(g, m, mesh, rank)
+				scripts[rank], _, errs[rank] = newScript(g, m, o, mesh, rank)
 			}
 		})
 	}

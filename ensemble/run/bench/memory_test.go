@@ -9,9 +9,53 @@ import (
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/optim"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
+	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/spatial"
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
+
+// Each of N ranks with a sharded optimiser needs, for the network of base 32 on small fields, the parameters, 12/N bytes
+// a parameter and a share that does not depend on N: the unreduced gradients, of which the largest filter alone has
+// 20 MiB, and values and workspace of one sample.
+func TestShardedMemory(t *testing.T) { shardedMemory(t, 2) }
+
+func shardedMemory(t *testing.T, counts ...int) {
+	const share = 32 << 20 // bytes, for one sample on each rank
+	for _, n := range counts {
+		k := Case{Model: "unet3d", Base: 32, Crop: setup.Crop{Height: 32, Width: 64}, Batch: n, Depth: 2, Precision: "float32", Threads: 1}
+		g, err := k.graph(true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := spatial.Mesh{{Name: "data", Size: n}}
+		err = comm.Run(n, comm.Parallel, func(c *comm.Comm) error {
+			p, err := spatial.CompileShardedOptimiser(g, c, m, k.Options(false))
+			if exit.CodeOf(err) == exit.NoDevice {
+				t.Skip("skipped: no device: ", err)
+			}
+			if err != nil {
+				return err
+			}
+			opt, err := optim.New(p.Store(), optim.Options{Ranks: p.Shards()})
+			if err != nil {
+				return err
+			}
+			parameters := p.Store().ParamCount()
+			bytes := p.MemoryBytes() + p.Store().Bytes() + opt.Bytes()
+			want := int64(4*parameters + 12*parameters/n + share)
+			if c.Rank() == 0 {
+				t.Logf("%d ranks: %.1f MiB, 4 + 12/N bytes a parameter are %.1f MiB", n, float64(bytes)/(1<<20), float64(4*parameters+12*parameters/n)/(1<<20))
+			}
+			if bytes > want {
+				err = fmt.Errorf("rank %d of %d: %d bytes, want %d at most", c.Rank(), n, bytes, want)
+			}
+			return errors.Join(err, opt.Close(), p.Close())
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
 
 // TestMemoryOfARank compares the planned memory of one rank of four with that of a single rank, for the
 // network of base 32 on 2×352×704 points: values, workspaces, parameters, gradients and moments.

@@ -85,20 +85,22 @@ type RankReport struct {
 	Messages  int64   `json:"messages"`   // in a step
 	PeakMiB   float64 `json:"peak_mib"`   // memory of the process with all its ranks
 	ArenaMiB  float64 `json:"arena_mib"`
+	// MemoryMiB is the memory of the rank's parameters, gradients, optimiser state, values and workspace.
+	MemoryMiB float64 `json:"memory_mib"`
 	CompileMS float64 `json:"compile_ms"` // time to compile the step
 }
 
 // rankValueCount is the number of values of a RankReport besides process and rank.
-const rankValueCount = 9
+const rankValueCount = 10
 
 // values returns the values for a message.
 func (r RankReport) values() [rankValueCount]float64 {
-	return [...]float64{r.TrainMedian, r.TrainMin, r.TrainMax, r.WaitMS, float64(r.BytesSent), float64(r.Messages), r.PeakMiB, r.ArenaMiB, r.CompileMS}
+	return [...]float64{r.TrainMedian, r.TrainMin, r.TrainMax, r.WaitMS, float64(r.BytesSent), float64(r.Messages), r.PeakMiB, r.ArenaMiB, r.MemoryMiB, r.CompileMS}
 }
 
 // rankReport restores a report from its values.
 func rankReport(process, rank int, x []float64) RankReport {
-	return RankReport{process, rank, StepTimes{x[0], x[1], x[2]}, x[3], int64(x[4]), int64(x[5]), x[6], x[7], x[8]}
+	return RankReport{process, rank, StepTimes{x[0], x[1], x[2]}, x[3], int64(x[4]), int64(x[5]), x[6], x[7], x[8], x[9]}
 }
 
 // RunOnRanks measures training steps of a case on all ranks of a job.
@@ -172,7 +174,7 @@ func (o RanksOptions) measure(ctx context.Context, c *comm.Comm) (r *RanksReport
 		spatial.ExtractBox(plan.Input(name), whole, s, plan.OwnedBox(name, s))
 	}
 	debug.FreeOSMemory() // exclude memory of the compilation
-	own := RankReport{CompileMS: float64(time.Since(begin)) / 1e6, ArenaMiB: float64(plan.ArenaBytes()) / (1 << 20)}
+	own := RankReport{CompileMS: float64(time.Since(begin)) / 1e6, ArenaMiB: mib(plan.ArenaBytes()), MemoryMiB: mib(plan.MemoryBytes() + plan.Store().Bytes() + opt.Bytes())}
 
 	var n uint64
 	step := func() (time.Duration, error) {
@@ -239,6 +241,9 @@ func (o RanksOptions) measure(ctx context.Context, c *comm.Comm) (r *RanksReport
 	return r, nil
 }
 
+// mib converts bytes to MiB.
+func mib(bytes int64) float64 { return float64(bytes) / (1 << 20) }
+
 // steps returns the number of steps for all ranks, from the duration of the last one on rank 0.
 func (o RanksOptions) steps(c *comm.Comm, took time.Duration) (int, error) {
 	if o.Steps > 0 {
@@ -283,9 +288,9 @@ func (k Case) mesh(text string, n int) (spatial.Mesh, error) {
 // Sections returns the report as text.
 func (r *RanksReport) Sections() answer.Sections {
 	ranks := answer.Section{Columns: []answer.Column{answer.NumberColumn("process", "", ""), answer.NumberColumn("rank", "", ""), answer.NumberColumn("ms", "", "%.1f"), answer.NumberColumn("waited", "ms", "%.1f"),
-		answer.NumberColumn("MiB sent", "", "%.2f"), answer.NumberColumn("messages", "", ""), answer.NumberColumn("arena", "MiB", "%.1f"), answer.NumberColumn("peak", "MiB", "%.1f")}}
+		answer.NumberColumn("MiB sent", "", "%.2f"), answer.NumberColumn("messages", "", ""), answer.NumberColumn("arena", "MiB", "%.1f"), answer.NumberColumn("memory", "MiB", "%.1f"), answer.NumberColumn("peak", "MiB", "%.1f")}}
 	for _, k := range r.ByRank {
-		ranks.Rows = append(ranks.Rows, []any{k.Process, k.Rank, k.TrainMedian, k.WaitMS, float64(k.BytesSent) / (1 << 20), k.Messages, k.ArenaMiB, k.PeakMiB})
+		ranks.Rows = append(ranks.Rows, []any{k.Process, k.Rank, k.TrainMedian, k.WaitMS, float64(k.BytesSent) / (1 << 20), k.Messages, k.ArenaMiB, k.MemoryMiB, k.PeakMiB})
 	}
 	steps := []string{fmt.Sprintf("ms of %s after %d warm-up steps; other columns are per step", humanise.Count(r.Steps, "step"), r.Warmup)}
 	if p := r.Predicted; p != nil {

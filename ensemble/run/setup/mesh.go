@@ -22,7 +22,7 @@ func ArrangeOnMesh(ctx context.Context, t *team.Team, c *config.TrainConfig, gri
 	if t == nil {
 		return nil
 	}
-	t.ShardedOptimiser = c.Train.Train.ShardOptimizer
+	t.ShardedOptimiser = c.Train.Train.ShardOptimizer && t.Comm.Size() > 1
 	n, batch := t.Comm.Size(), c.Train.Train.BatchSize
 	var err error
 	if text := c.Train.Train.Mesh; text != "" && text != autoMesh {

@@ -1,0 +1,7 @@
+//go:build long
+
+package bench
+
+import "testing"
+
+func TestLongShardedMemory(t *testing.T) { shardedMemory(t, 4, 8) }
