@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/internal/balance"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/fingerprint"
 	"github.com/ensemble-weather/ensemble/internal/progress"
@@ -163,7 +164,13 @@ func (in *Input) open(ctx context.Context, paths []string) error {
 	defer task.Done()
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(in.pool.Size())
-	for _, f := range in.files {
+	// The largest file comes first, or its index would be made last and alone.
+	sizes := make([]int64, len(in.files))
+	for i, f := range in.files {
+		sizes[i] = f.size
+	}
+	for _, i := range balance.Descending(sizes) {
+		f := in.files[i]
 		g.Go(func() error {
 			err := f.format.index(gctx, in, f)
 			var bad *exit.Error

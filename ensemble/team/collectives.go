@@ -33,9 +33,7 @@ func AllGatherOutcomes[T any](t *Team, o Outcome[T], err error) ([]Outcome[T], e
 		if other := (*comm.RankError)(nil); errors.As(err, &other) {
 			return nil, err // a rank is lost: no further exchange is possible
 		}
-		if o.Error = withoutCauses(err); !IsAgreed(err) {
-			o.Error.At = strings.TrimSpace(fmt.Sprintf("%s (rank %d)", o.Error.At, t.Comm.Process(t.Comm.Rank())))
-		}
+		o.Error = t.ownError(err)
 	}
 	all, err := AllGather(t.Comm, o)
 	if err != nil {
@@ -144,6 +142,15 @@ func Scatter[T any](t *Team, of func(rank int) T) (x T, err error) {
 		}
 	}
 	return x, nil
+}
+
+// ownError returns an error of this rank as it is sent to other ranks: with the number of this rank, unless all have it.
+func (t *Team) ownError(err error) *exit.Error {
+	e := withoutCauses(err)
+	if !IsAgreed(err) {
+		e.At = strings.TrimSpace(fmt.Sprintf("%s (rank %d)", e.At, t.Comm.Process(t.Comm.Rank())))
+	}
+	return e
 }
 
 // withoutCauses returns an error without its wrapped causes, as it is sent to other ranks.

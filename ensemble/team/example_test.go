@@ -8,14 +8,14 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// Two ranks process three tasks; every rank gets all results in order.
+// Two ranks process three tasks, of which the first has the cost of three others; every rank gets all results in order.
 func ExampleDistribute() {
 	err := comm.Run(2, comm.Parallel, func(c *comm.Comm) error {
 		teams, err := team.SplitRanks(c, "")
 		if err != nil {
 			return err
 		}
-		return team.Distribute(context.Background(), teams, 3,
+		return team.Distribute(context.Background(), teams, team.Tasks{Costs: []int64{3, 1, 1}, PerExchange: 2},
 			func(i int) (string, error) { return fmt.Sprintf("task %d by rank %d", i, c.Rank()), nil },
 			func(i int, result string) error {
 				if c.Rank() == 0 {
@@ -28,6 +28,6 @@ func ExampleDistribute() {
 	// Output:
 	// task 0 by rank 0
 	// task 1 by rank 1
-	// task 2 by rank 0
+	// task 2 by rank 1
 	// <nil>
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"sync"
 
+	"github.com/ensemble-weather/ensemble/internal/balance"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 	"github.com/ensemble-weather/ensemble/internal/progress"
@@ -35,24 +36,22 @@ const (
 	sampleBytes = 4 << 10
 )
 
-// hashSample writes samples of a file to h, all of a short file, and returns its size. Of
-// a folder it writes the list of files and samples of some of them. It finds files that
+// hashSample writes samples of a file to h, all of a short file, and returns the file. Of
+// a folder it writes the list of files and samples of some of them, and returns all. It finds files that
 // differ between nodes without a complete pass on each rank.
-func hashSample(h io.Writer, path string) (size int64, err error) {
-	parts, err := manifest.ListFiles(path)
-	if err != nil {
-		return 0, err
+func hashSample(h io.Writer, path string) (parts []manifest.InputFile, err error) {
+	if parts, err = manifest.ListFiles(path); err != nil {
+		return nil, err
 	}
 	for _, p := range parts {
-		size += p.Size()
 		fmt.Fprintln(h, p.Path, p.Size())
 	}
 	for i := range min(sampleCount, len(parts)) {
 		if err := hashFileSample(h, filepath.Join(path, parts[i*len(parts)/min(sampleCount, len(parts))].Path)); err != nil {
-			return 0, err
+			return nil, err
 		}
 	}
-	return size, nil
+	return parts, nil
 }
 
 // hashFileSample writes the samples of one file.
@@ -78,22 +77,78 @@ func hashFileSample(h io.Writer, path string) error {
 	return nil
 }
 
-// ChecksumFiles returns the checksums of input files. The files are distributed
-// over the ranks; all ranks compare their sizes and samples of their content.
+// ChecksumFiles returns the checksums of input files. All ranks compare sizes and samples of the files' content; each file,
+// also of a folder, is read completely by one rank. Files are distributed by their bytes, the largest first to the rank
+// with the fewest bytes.
 //
-// File i is read completely by rank i mod ranks. The result has the order of files on all
-// ranks.
+// The result has the order of files on all ranks.
 //
 // Errors: those of manifest.Sum; exit 71 if ranks see different files.
 func (t *Team) ChecksumFiles(ctx context.Context, files []string) ([]manifest.File, error) {
 	task := progress.Start(ctx, "checksums of files", 0)
 	defer task.Done()
-	w := Teams{All: t}
-	sizes := make([]int64, len(files))
+	if t == nil {
+		return manifest.Sum(files...)
+	}
+	parts, err := t.sameFiles(files)
+	if err != nil {
+		return nil, err
+	}
+	owned := ownFiles(parts, t.size())
+	var own []string
+	for _, f := range owned[t.Comm.Rank()] {
+		own = append(own, filepath.Join(files[f.input], f.Path))
+	}
+	sums, err := manifest.Sum(own...)
+	all, err := AllGatherOutcomes(t, Outcome[[]manifest.File]{Result: sums}, err)
+	if err != nil {
+		return nil, err
+	}
+	of := make([][]manifest.File, len(files))
+	for i := range parts {
+		of[i] = make([]manifest.File, len(parts[i]))
+	}
+	for rank, o := range all {
+		for k, f := range owned[rank] {
+			of[f.input][f.part] = o.Result[k]
+		}
+	}
+	out := make([]manifest.File, len(files))
+	for i, f := range files {
+		out[i] = manifest.JoinFiles(f, parts[i], of[i])
+	}
+	return out, nil
+}
+
+// ownedFile is one file of the inputs.
+type ownedFile struct {
+	manifest.InputFile
+	input, part int
+}
+
+// ownFiles distributes the files of all inputs over ranks by their bytes.
+func ownFiles(parts [][]manifest.InputFile, ranks int) [][]ownedFile {
+	var all []ownedFile
+	var costs []int64
+	for i := range parts {
+		for k, p := range parts[i] {
+			all, costs = append(all, ownedFile{p, i, k}), append(costs, p.Size())
+		}
+	}
+	owned := make([][]ownedFile, ranks)
+	for i, rank := range balance.Assign(costs, ranks) {
+		owned[rank] = append(owned[rank], all[i])
+	}
+	return owned
+}
+
+// sameFiles lists the regular files of each input and compares sizes and samples of their content on all ranks.
+func (t *Team) sameFiles(files []string) ([][]manifest.InputFile, error) {
+	parts := make([][]manifest.InputFile, len(files))
 	seen := sha256.New()
 	var err error
 	for i, f := range files {
-		if sizes[i], err = hashSample(seen, f); err != nil {
+		if parts[i], err = hashSample(seen, f); err != nil {
 			err = exit.ReadError(f, err)
 			break
 		}
@@ -101,20 +156,5 @@ func (t *Team) ChecksumFiles(ctx context.Context, files []string) ([]manifest.Fi
 	if err := t.AgreeOnError(err); err != nil {
 		return nil, err
 	}
-	if err := t.CheckSame("the input files", fmt.Sprintf("%v %v %x", files, sizes, seen.Sum(nil))); err != nil {
-		return nil, err
-	}
-	own, err := manifest.Sum(Assigned(w, files)...)
-	if t == nil {
-		return own, err
-	}
-	all, err := AllGatherOutcomes(t, Outcome[[]manifest.File]{Result: own}, err)
-	if err != nil {
-		return nil, err
-	}
-	out := make([]manifest.File, len(files))
-	for i := range files {
-		out[i] = all[i%len(all)].Result[i/len(all)]
-	}
-	return out, nil
+	return parts, t.CheckSame("the input files", fmt.Sprintf("%v %x", files, seen.Sum(nil)))
 }

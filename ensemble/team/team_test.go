@@ -4,13 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/op"
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/manifest"
 	"github.com/ensemble-weather/ensemble/spatial"
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
@@ -94,46 +100,182 @@ func TestAnErrorIsEverybodys(t *testing.T) {
 	}
 }
 
-// Tasks are distributed in rounds. All ranks get all results in order, and the
-// first task with an error ends all, as on one rank.
-func TestDeal(t *testing.T) {
-	const pieces = 7
+// Tasks are distributed by cost. All ranks get all results in order, and the first task with an error ends all, as on one
+// rank: the tasks before it are finished, and the results of these are taken.
+func TestDistribute(t *testing.T) {
+	const pieces = 23
 	for _, n := range []int{1, 2, 4} {
-		for _, bad := range []int{pieces, 3} {
-			err := comm.Run(n, comm.Parallel, func(c *comm.Comm) error {
-				w, err := SplitRanks(c, "")
-				if err != nil {
-					return err
+		for _, perExchange := range []int{1, 3, 100} {
+			for _, bad := range []int{pieces, 9} {
+				tasks := Tasks{PerExchange: perExchange}
+				for i := range pieces {
+					tasks.Costs = append(tasks.Costs, int64(i*7%5+1))
 				}
-				var took []int
-				err = Distribute(context.Background(), w, pieces, func(i int) (int, error) {
-					if i == bad || i == bad+1 {
-						return 0, &exit.Error{Code: exit.BadData, What: fmt.Sprintf("piece %d is bad", i)}
+				ended := make([]error, n) // a rank that returned an error would end the others
+				if err := comm.Run(n, comm.Parallel, func(c *comm.Comm) error {
+					w, err := SplitRanks(c, "")
+					if err != nil {
+						return err
 					}
-					return i * i, nil
-				}, func(i, r int) error {
-					took = append(took, r)
+					var took []int
+					own := map[int]bool{}
+					ended[c.Rank()] = Distribute(context.Background(), w, tasks, func(i int) (int, error) {
+						own[i] = true
+						if i == bad || i == bad+1 {
+							return 0, &exit.Error{Code: exit.BadData, What: fmt.Sprintf("piece %d is bad", i)}
+						}
+						return i * i, nil
+					}, func(i, r int) error {
+						took = append(took, r)
+						return nil
+					})
+					for i, r := range took {
+						if r != i*i {
+							t.Errorf("%d ranks: piece %d gave %d", n, i, r)
+						}
+					}
+					if want := min(bad, pieces); len(took) != want {
+						t.Errorf("%d ranks, %d per exchange: took %d pieces, want %d", n, perExchange, len(took), want)
+					}
+					numbers := make([]int, pieces)
+					for i := range numbers {
+						numbers[i] = i
+					}
+					for _, i := range Assigned(w, tasks, numbers) {
+						if i < bad && !own[i] {
+							t.Errorf("%d ranks: assigned piece %d was another rank's", n, i)
+						}
+						delete(own, i)
+					}
+					if len(own) > 0 {
+						t.Errorf("%d ranks: worked on %v of other ranks", n, own)
+					}
 					return nil
-				})
-				for i, r := range took {
-					if r != i*i {
-						t.Errorf("%d ranks: piece %d gave %d", n, i, r)
+				}); err != nil {
+					t.Fatal(err)
+				}
+				for _, err := range ended {
+					if e := (*exit.Error)(nil); bad < pieces && (!errors.As(err, &e) || e.What != "piece 9 is bad") || bad == pieces && err != nil {
+						t.Errorf("%d ranks: %v", n, err)
 					}
 				}
-				want := pieces
-				if bad < pieces { // the turns before it
-					want = bad / n * n
-				}
-				if len(took) != want {
-					t.Errorf("%d ranks took %d pieces, want %d", n, len(took), want)
-				}
-				return err
-			})
-			if e := (*exit.Error)(nil); bad < pieces && (!errors.As(err, &e) || e.What != "piece 3 is bad") || bad == pieces && err != nil {
-				t.Errorf("%d ranks: %v", n, err)
 			}
 		}
 	}
+}
+
+// A stop signal to one rank ends all, with the results that precede it, and so does an error of one rank of a mesh.
+func TestDistributeStops(t *testing.T) {
+	tasks := Tasks{Costs: make([]int64, 40), PerExchange: 10}
+	for _, mesh := range []string{"", "lat:2"} {
+		for rank := range 4 {
+			var tasksDone atomic.Int64
+			ended := make([]error, 4)
+			if err := comm.Run(4, comm.Parallel, func(c *comm.Comm) error {
+				w, err := SplitRanks(c, mesh)
+				if err != nil {
+					return err
+				}
+				ctx, cancel := context.WithCancel(context.Background())
+				defer cancel()
+				ended[c.Rank()] = Distribute(ctx, w, tasks, func(i int) (int, error) {
+					tasksDone.Add(1)
+					if c.Rank() == rank && i > 3 {
+						cancel()
+					}
+					return i, nil
+				}, func(i, r int) error {
+					if i != r {
+						return fmt.Errorf("task %d has result %d", i, r)
+					}
+					return nil
+				})
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+			for r, err := range ended {
+				if exit.CodeOf(err) != exit.SaveAndStop {
+					t.Errorf("mesh %q, signal to rank %d: rank %d ends with %v", mesh, rank, r, err)
+				}
+			}
+			if tasksDone.Load() >= 40 {
+				t.Errorf("mesh %q, signal to rank %d: no task was left", mesh, rank)
+			}
+			if err := comm.Run(4, comm.Parallel, func(c *comm.Comm) error {
+				w, err := SplitRanks(c, mesh)
+				if err != nil {
+					return err
+				}
+				ended[c.Rank()] = Distribute(context.Background(), w, tasks, func(i int) (int, error) {
+					if c.Rank() == rank && i > 3 {
+						return 0, &exit.Error{Code: exit.IO, What: "disk is full", At: "out"}
+					}
+					return i, nil
+				}, func(int, int) error { return nil })
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+			for r, err := range ended {
+				var e *exit.Error
+				if want := fmt.Sprintf("out (rank %d)", rank); !errors.As(err, &e) || e.At != want || !IsAgreed(err) {
+					t.Errorf("mesh %q, error of rank %d: rank %d ends with %v", mesh, rank, r, err)
+				}
+			}
+		}
+	}
+}
+
+// Files, also those of folders, are read by one rank each, which no rank reads more than 5 % above the mean, and have the checksums
+// that one rank computes.
+func TestChecksumFiles(t *testing.T) {
+	dir := t.TempDir()
+	rng := rand.New(rand.NewPCG(1, 1))
+	var files []string
+	for i := range 200 {
+		name := fmt.Sprintf("%03d", i)
+		if i >= 100 { // half of them are the files of a folder
+			name = filepath.Join("store", name)
+		}
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, make([]byte, int(3000*math.Exp(rng.NormFloat64()))), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		if i < 100 {
+			files = append(files, path)
+		}
+	}
+	files = append(files, filepath.Join(dir, "store"))
+	want, err := manifest.Sum(files...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	onTeam(t, 4, func(ranks *Team) error {
+		got, err := ranks.ChecksumFiles(context.Background(), files)
+		if !slices.Equal(got, want) {
+			return fmt.Errorf("rank %d: %v, %v", ranks.Comm.Rank(), got, err)
+		}
+		parts, err := ranks.sameFiles(files)
+		if err != nil {
+			return err
+		}
+		var mean, largest int64
+		for rank := range 4 {
+			sum := int64(0)
+			for _, f := range ownFiles(parts, 4)[rank] {
+				sum += f.Size()
+			}
+			mean, largest = mean+sum/4, max(largest, sum)
+		}
+		if float64(largest) > 1.05*float64(mean) {
+			return fmt.Errorf("a rank reads %d bytes, the mean is %d", largest, mean)
+		}
+		return nil
+	})
 }
 
 // Gathered shards give the original fields, and values per level and point are

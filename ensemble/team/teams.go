@@ -1,7 +1,6 @@
 package team
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"time"
@@ -94,51 +93,4 @@ func (w Teams) group() int {
 		return 0
 	}
 	return w.All.Comm.Rank() / w.Own.size()
-}
-
-// Assigned returns the tasks that Distribute assigns to this rank's team.
-func Assigned[T any](w Teams, pieces []T) []T {
-	var out []T
-	for i := w.group(); i < len(pieces); i += w.Groups() {
-		out = append(out, pieces[i])
-	}
-	return out
-}
-
-// Distribute distributes the tasks 0 to n−1 over the teams in rounds: team g works
-// on tasks g, g+groups, and so on. All ranks receive all results in the order of
-// tasks; the first rank of a team supplies its result. All ranks stop after a round
-// with an error.
-//
-// Errors: that of the first failed task, as a single rank would have found it; exit
-// 75 if the context of a rank is cancelled; errors of take; lost ranks.
-func Distribute[T any](ctx context.Context, w Teams, n int, work func(i int) (T, error), take func(i int, r T) error) error {
-	for first := 0; first < n; first += w.Groups() {
-		var o Outcome[T]
-		err := ctx.Err()
-		if i := first + w.group(); i < n && err == nil {
-			o.Result, err = work(i)
-		}
-		if w.All == nil {
-			if err != nil {
-				return err
-			}
-			if err := take(first, o.Result); err != nil {
-				return err
-			}
-			continue
-		}
-		all, err := AllGatherOutcomes(w.All, o, err)
-		if err != nil {
-			return err
-		}
-		for r := 0; r < len(all); r += w.Own.size() {
-			if i := first + r/w.Own.size(); i < n {
-				if err := take(i, all[r].Result); err != nil {
-					return err
-				}
-			}
-		}
-	}
-	return nil
 }

@@ -108,17 +108,27 @@ func SumFile(path string) (File, error) {
 	if err != nil {
 		return File{}, err
 	}
-	whole, h := File{Path: path}, sha256.New()
-	for _, p := range parts {
-		f, err := sumRegular(filepath.Join(path, p.Path))
-		if err != nil {
+	of := make([]File, len(parts))
+	for i, p := range parts {
+		if of[i], err = sumRegular(filepath.Join(path, p.Path)); err != nil {
 			return File{}, err
 		}
-		whole.Size += f.Size
-		fmt.Fprintf(h, "%s  %s\n", f.SHA256, filepath.ToSlash(p.Path))
+	}
+	return JoinFiles(path, parts, of), nil
+}
+
+// JoinFiles returns the checksum of an input from those of its files, which are in the order of ListFiles.
+func JoinFiles(path string, parts []InputFile, of []File) File {
+	if len(parts) == 1 && parts[0].Path == "" {
+		return File{path, of[0].Size, of[0].SHA256}
+	}
+	whole, h := File{Path: path}, sha256.New()
+	for i, p := range parts {
+		whole.Size += of[i].Size
+		fmt.Fprintf(h, "%s  %s\n", of[i].SHA256, filepath.ToSlash(p.Path))
 	}
 	whole.SHA256 = hex.EncodeToString(h.Sum(nil))
-	return whole, nil
+	return whole
 }
 
 // sumRegular returns the checksum of a regular file.

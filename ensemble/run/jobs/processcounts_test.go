@@ -298,7 +298,7 @@ func TestPredictFailsOnARank(t *testing.T) {
 		if exit.CodeOf(err) != exit.CannotWrite || !strings.Contains(err.Error(), inits[1]) {
 			t.Errorf("%d ranks: %v", n, err)
 		}
-		if n > 1 && (!team.IsAgreed(err) || !strings.Contains(err.Error(), "(rank 1)")) {
+		if n > 1 && (!team.IsAgreed(err) || !strings.Contains(err.Error(), inits[1]+" (rank ")) {
 			t.Errorf("%d ranks: not named: %v", n, err)
 		}
 		if _, err := product.ReadManifest(filepath.Join(o.Out, inits[0])); err != nil {
@@ -306,7 +306,7 @@ func TestPredictFailsOnARank(t *testing.T) {
 		}
 		if n == 3 {
 			mpirun(t, 3, job{Predict: &o}, func(out string, code exit.Code) {
-				if code != exit.CannotWrite || strings.Count(out, "error[E073]") != 1 || !strings.Contains(out, "(rank 1)") {
+				if code != exit.CannotWrite || strings.Count(out, "error[E073]") != 1 || !strings.Contains(out, inits[1]+" (rank ") {
 					t.Error(out)
 				}
 			})

@@ -177,7 +177,7 @@ func (p *prediction) predictRemaining(ctx context.Context, w team.Teams, f input
 	in, err := p.open(ctx, f, r.done)
 	defer in.close()
 	if err == nil {
-		err = in.compareDuplicates(ctx, team.Assigned(w, in.inits))
+		err = in.compareDuplicates(ctx, team.Assigned(w, in.tasks(), in.inits))
 	}
 	opening.Done()
 	if err := w.All.AgreeOnError(err); err != nil {
@@ -195,12 +195,30 @@ func (p *prediction) predictRemaining(ctx context.Context, w team.Teams, f input
 	r.Warnings = append(r.Warnings, in.warnings...)
 	task := p.options.Progress.Start("predict", int64(len(in.inits)))
 	defer task.Done()
-	return team.Distribute(ctx, w, len(in.inits), func(i int) (InitResult, error) { return in.predict(ctx, in.inits[i], i == 0) },
+	return team.Distribute(ctx, w, in.tasks(), func(i int) (InitResult, error) { return in.predict(ctx, in.inits[i], i == 0) },
 		func(i int, one InitResult) error {
 			r.addInit(in.inits[i], one)
 			task.Set(int64(i+1), in.inits[i].String())
 			return nil
 		})
+}
+
+// perExchange is the number of initialisations of a rank between two exchanges of results.
+const perExchange = 8
+
+// tasks are the initialisations with their cost: the bytes of their messages and of their values.
+func (in *openInput) tasks() team.Tasks {
+	position := map[ensemble.Init]int{}
+	for i, init := range in.inits {
+		position[init] = i
+	}
+	t := team.Tasks{Costs: make([]int64, len(in.inits)), PerExchange: perExchange}
+	for _, e := range in.selection.Entries {
+		if i, ok := position[e.Init]; ok {
+			t.Costs[i] += e.Length + 4*int64(e.Grid.Size())
+		}
+	}
+	return t
 }
 
 // predict takes one initialisation through the stages, unless identical products exist. With the first one it

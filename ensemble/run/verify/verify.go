@@ -18,6 +18,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/answer"
+	"github.com/ensemble-weather/ensemble/internal/balance"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/progress"
 	fio "github.com/ensemble-weather/ensemble/io"
@@ -161,14 +162,10 @@ func (v *Verification) scoreAll(ctx context.Context, w team.Teams) error {
 	if err := w.All.CheckSame("the files or the command line", v.identity()); err != nil {
 		return err
 	}
-	// Several dates at a time keep all decoding processes busy.
 	task := progress.Start(ctx, "verify", int64(len(v.inits)))
 	defer task.Done()
-	var pieces [][]ensemble.Init
-	for piece := range slices.Chunk(v.inits, min(initsPerBatch, max(1, len(v.inits)/w.Groups()))) {
-		pieces = append(pieces, piece)
-	}
-	return team.Distribute(ctx, w, len(pieces), func(i int) ([][]scoring.DateSums, error) { return v.sumScores(ctx, pieces[i]) }, func(i int, sums [][]scoring.DateSums) error {
+	pieces, tasks := v.pieces(w.Groups())
+	return team.Distribute(ctx, w, tasks, func(i int) ([][]scoring.DateSums, error) { return v.sumScores(ctx, pieces[i]) }, func(i int, sums [][]scoring.DateSums) error {
 		task.Add(int64(len(pieces[i])))
 		for i, t := range v.Targets {
 			for _, d := range sums[i] {
@@ -184,8 +181,49 @@ func (v *Verification) scoreAll(ctx context.Context, w team.Teams) error {
 	})
 }
 
-// initsPerBatch limits the memory of a rank.
+// initsPerBatch is the mean number of initialisations of a rank between two exchanges of results, which limits its memory.
 const initsPerBatch = 8
+
+// pieces cuts the initialisations into pieces of about equal numbers of fields. Several dates at a time keep all decoding
+// processes busy.
+func (v *Verification) pieces(groups int) (pieces [][]ensemble.Init, t team.Tasks) {
+	costs := v.fieldCounts()
+	rounds := (len(costs) + initsPerBatch*groups - 1) / (initsPerBatch * groups)
+	cuts := balance.Contiguous(costs, rounds*groups)
+	t.PerExchange = 1
+	for k, to := range cuts[1:] {
+		if from := cuts[k]; from < to {
+			sum := int64(0)
+			for _, c := range costs[from:to] {
+				sum += c
+			}
+			pieces, t.Costs = append(pieces, v.inits[from:to]), append(t.Costs, sum)
+		}
+	}
+	return pieces, t
+}
+
+// fieldCounts returns the number of fields of products and members that each initialisation needs. Those of analyses are
+// about as many as targets.
+func (v *Verification) fieldCounts() []int64 {
+	counts := map[ensemble.Init]int64{}
+	for _, t := range v.Targets {
+		for _, init := range t.Inits {
+			counts[init] += int64(1 + len(t.products[init]) + len(t.calibrated[init]) + len(t.parameters[init]))
+		}
+		if t.members == nil {
+			continue
+		}
+		for _, e := range t.members.Entries {
+			counts[e.Init]++
+		}
+	}
+	costs := make([]int64, len(v.inits))
+	for i, init := range v.inits {
+		costs[i] = counts[init]
+	}
+	return costs
+}
 
 // Verification is an open verification: files, targets and their scoring.
 type Verification struct {

@@ -1,0 +1,220 @@
+// Package balance distributes items of known cost over ranks before the work, so that every rank computes the same
+// distribution without messages. Free items go to the least loaded rank, the most expensive first; items that must stay
+// in order are cut into blocks whose largest cost is the least possible.
+//
+// Costs are integers, such as bytes or fields, so that all ranks sort them in the same way. No distribution has a largest load
+// below max(mean load, largest cost).
+//
+// Source: Graham 1969, "Bounds on multiprocessing timing anomalies", doi:10.1137/0117039; Pinar and Aykanat 2004, "Fast
+// optimal load balancing algorithms for 1D partitioning", doi:10.1016/j.jpdc.2004.05.003.
+package balance
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Descending returns the indices of items by falling cost; of equal costs the lower index is first. A queue that
+// workers take items from in this order ends at most one small item unevenly.
+func Descending(costs []int64) []int {
+	type item struct {
+		cost  int64
+		index int
+	}
+	items := make([]item, len(costs)) // sorting indices alone would read costs in random order
+	for i, c := range costs {
+		items[i] = item{c, i}
+	}
+	slices.SortFunc(items, func(a, b item) int { return cmp.Or(cmp.Compare(b.cost, a.cost), cmp.Compare(a.index, b.index)) })
+	order := make([]int, len(costs))
+	for i, x := range items {
+		order[i] = x.index
+	}
+	return order
+}
+
+// LongestFirst returns the rank of each item by the rule of the longest processing time: items by falling cost, each to
+// the rank with the least load. Of equal loads the rank with the fewest items is taken, then the lowest, so that items
+// without cost are spread too.
+//
+// The largest load is at most 4/3 − 1/(3·ranks) of the least possible one.
+//
+// Cost: O(m log m) for m items.
+func LongestFirst(costs []int64, ranks int) []int {
+	owner := make([]int, len(costs))
+	heap := make([]load, ranks) // the least loaded first
+	for r := range heap {
+		heap[r].rank = r
+	}
+	for _, i := range Descending(costs) {
+		x := &heap[0]
+		owner[i] = x.rank
+		x.cost, x.items = x.cost+costs[i], x.items+1
+		sink(heap)
+	}
+	return owner
+}
+
+// load is the load of a rank.
+type load struct {
+	cost        int64
+	items, rank int
+}
+
+// less orders ranks by load, number of items and number.
+func (a load) less(b load) bool {
+	if a.cost != b.cost {
+		return a.cost < b.cost
+	}
+	if a.items != b.items {
+		return a.items < b.items
+	}
+	return a.rank < b.rank
+}
+
+// sink restores the order of a heap whose first element has grown.
+func sink(heap []load) {
+	for at := 0; ; {
+		next := 2*at + 1
+		if next >= len(heap) {
+			return
+		}
+		if next+1 < len(heap) && heap[next+1].less(heap[next]) {
+			next++
+		}
+		if !heap[next].less(heap[at]) {
+			return
+		}
+		heap[at], heap[next] = heap[next], heap[at]
+		at = next
+	}
+}
+
+// Limits of the exchanges of Assign: it stops at the bound and a hundredth, and does not start with more items, where the
+// rule alone is as good.
+const (
+	tolerance     = 100
+	exchangeItems = 1 << 14
+)
+
+// Assign returns the rank of each item: that of LongestFirst, improved by exchanges. As long as that lowers the larger load of
+// the two, the most loaded rank gives an item to another rank, or takes a cheaper one for it. Exchanges matter for a few
+// items a rank: three or four files of unlike size.
+//
+// Cost: that of LongestFirst, and O(m) for each of at most 4·ranks exchanges.
+func Assign(costs []int64, ranks int) []int {
+	owner := LongestFirst(costs, ranks)
+	if len(costs) > exchangeItems || ranks == 1 {
+		return owner
+	}
+	loads := make([]int64, ranks)
+	var sum, largest int64
+	for i, c := range costs {
+		loads[owner[i]] += c
+		sum += c
+		largest = max(largest, c)
+	}
+	bound := max(largest, (sum+int64(ranks)-1)/int64(ranks))
+	for range 4 * ranks {
+		top := 0
+		for r, l := range loads {
+			if l > loads[top] {
+				top = r
+			}
+		}
+		if loads[top] <= bound+bound/tolerance {
+			break
+		}
+		give, take, to := bestExchange(costs, owner, loads, top)
+		if give < 0 {
+			break
+		}
+		moved := costs[give]
+		owner[give] = to
+		if take >= 0 {
+			moved -= costs[take]
+			owner[take] = top
+		}
+		loads[top] -= moved
+		loads[to] += moved
+	}
+	return owner
+}
+
+// bestExchange returns the item that rank top gives to rank to and the one that it takes (−1: none) for the least larger load
+// of the two; give is −1 if no exchange lowers it.
+func bestExchange(costs []int64, owner []int, loads []int64, top int) (give, take, to int) {
+	least := loads[top]
+	give = -1
+	try := func(i, j, r int, moved int64) {
+		if larger := max(loads[top]-moved, loads[r]+moved); larger < least {
+			least, give, take, to = larger, i, j, r
+		}
+	}
+	for i, c := range costs {
+		if owner[i] != top {
+			continue
+		}
+		for r := range loads {
+			if r != top {
+				try(i, -1, r, c)
+			}
+		}
+		for j, d := range costs {
+			if owner[j] != top {
+				try(i, j, owner[j], c-d)
+			}
+		}
+	}
+	return give, take, to
+}
+
+// Contiguous returns the bounds of parts blocks of consecutive items whose largest cost is the least possible: block k
+// has the items cuts[k] to cuts[k+1]−1. Of several solutions it returns the lexicographically smallest cuts. Blocks may be
+// empty.
+//
+// The least largest cost is found by bisection, where a bound is feasible if blocks that are filled up to it suffice.
+//
+// Cost: O(m log(sum of costs)) for m items.
+func Contiguous(costs []int64, parts int) (cuts []int) {
+	var sum, largest int64
+	for _, c := range costs {
+		sum += c
+		largest = max(largest, c)
+	}
+	lo, hi := max(largest, (sum+int64(parts)-1)/int64(parts)), sum
+	for lo < hi {
+		mid := lo + (hi-lo)/2
+		if fill(costs, mid, nil) <= parts {
+			hi = mid
+		} else {
+			lo = mid + 1
+		}
+	}
+	cuts = make([]int, parts+1)
+	fill(costs, lo, cuts)
+	return cuts
+}
+
+// fill fills blocks of at most a bound from the last item to the first and returns their number. It sets the bounds in
+// cuts from its end, unless nil; filling from the end makes the first cuts smallest.
+func fill(costs []int64, bound int64, cuts []int) (blocks int) {
+	set := func(at int) {
+		if cuts != nil {
+			cuts[len(cuts)-1-blocks] = at
+		}
+	}
+	set(len(costs))
+	left := int64(0)
+	for i, c := range slices.Backward(costs) {
+		if blocks == 0 || c > left {
+			if blocks > 0 {
+				set(i + 1)
+			}
+			blocks++
+			left = bound
+		}
+		left -= c
+	}
+	return blocks
+}
