@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -63,8 +64,8 @@ type result struct {
 	warnings []string
 	logged   bool // warnings have already been logged
 	degraded bool // finished with less input than expected
-	// answeredByRoot: this process is not rank 0, which prints the result of the job.
-	answeredByRoot bool
+	// answeredElsewhere: another process of the job prints the result or the error.
+	answeredElsewhere bool
 	// printed: the command has written its output to app.stdout.
 	printed bool
 }
@@ -131,12 +132,19 @@ func (a *app) run(args []string) exit.Code {
 	a.root.SetArgs(repeatFlags(args, a.multiFlags))
 	cmd, err := a.root.ExecuteC()
 	err = withCorrection(err, args)
+	if slices.Contains(rankCommands, cmd.Name()) {
+		err = team.EndTogether(err)
+		a.result.answeredElsewhere = team.IsReportedElsewhere(err)
+	}
 	a.command = strings.TrimPrefix(strings.TrimPrefix(cmd.CommandPath(), "ensemble"), " ")
 	if a.logOutput != nil {
 		defer a.logOutput.Close()
 	}
 	return a.finish(err)
 }
+
+// rankCommands are the commands whose jobs the ranks of an MPI launcher do together.
+var rankCommands = []string{"train", "predict", "verify"}
 
 // runJob returns the RunE of a command: it opens the loggers, runs the job with a context that
 // signals cancel, and keeps the result for finish. A job that saves its own state polls a.flag
@@ -154,7 +162,7 @@ func (a *app) runJob(j jobFunc) func(*cobra.Command, []string) error {
 		defer cancel()
 		var err error
 		a.result, err = j(ctx, args)
-		a.result.answeredByRoot = team.IsNonRoot() && (err == nil || team.IsAgreed(err))
+		a.result.answeredElsewhere = team.IsReportedElsewhere(err)
 		if errors.Is(err, context.Canceled) && a.flag.Raised() {
 			err = a.flag.Err()
 		}

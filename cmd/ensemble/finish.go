@@ -14,7 +14,7 @@ import (
 // nothing.
 func (a *app) finish(err error) (code exit.Code) {
 	code = exit.CodeOf(err)
-	if a.result.answeredByRoot {
+	if a.result.answeredElsewhere {
 		return code
 	}
 	if err != nil {

@@ -147,9 +147,15 @@ func Scatter[T any](t *Team, of func(rank int) T) (x T, err error) {
 // ownError returns an error of this rank as it is sent to other ranks: with the number of this rank, unless all have it.
 func (t *Team) ownError(err error) *exit.Error {
 	e := withoutCauses(err)
-	if !IsAgreed(err) {
-		e.At = strings.TrimSpace(fmt.Sprintf("%s (rank %d)", e.At, t.Comm.Process(t.Comm.Rank())))
+	if IsAgreed(err) {
+		return e
 	}
+	return atRank(e, t.Comm.Process(t.Comm.Rank()))
+}
+
+// atRank adds the number of a rank to the place of an error.
+func atRank(e *exit.Error, rank int) *exit.Error {
+	e.At = strings.TrimSpace(fmt.Sprintf("%s (rank %d)", e.At, rank))
 	return e
 }
 

@@ -1,12 +1,15 @@
 package team
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 	"github.com/ensemble-weather/ensemble/spatial/comm/mpi"
@@ -27,10 +30,10 @@ func IsNonRoot() bool {
 // processes, each process hosts several of them. transport is the name of the
 // connection. A rank that does not answer within stall counts as lost.
 //
-// After an error that only this rank has, the process ends without leaving the job, which
-// makes the launcher end all ranks; otherwise they would wait for it.
+// After an error that only this rank has, the other ranks receive it, and all processes end with its exit code; the rank
+// with the error reports it (IsReportedElsewhere).
 //
-// Errors: those of f; exit 64 if n is set and differs from the launcher's number; exit 71
+// Errors: those of f, or of the first rank that has one; exit 64 if n is set and differs from the launcher's number; exit 71
 // if a rank was lost.
 func RunRanks(n, ranks int, stall time.Duration, f func(c *comm.Comm) error) (transport string, err error) {
 	onOwn := func(c *comm.Comm) error { return RunHostedRanks(c, ranks, f) }
@@ -43,12 +46,14 @@ func RunRanks(n, ranks int, stall time.Duration, f func(c *comm.Comm) error) (tr
 		return name, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("--ranks %d contradicts the job of %d ranks", n, l.Size),
 			Why: "the launcher determines the number of ranks", Fix: "omit --ranks"}
 	}
+	joined.Store(true)
 	w, err := mpi.Join(l, stall)
 	if err != nil {
 		return name, err
 	}
+	defer reportPanic(w)
 	if err = onOwn(comm.New(w)); err != nil && !canLeaveTogether(err) {
-		return name, RankFailure(err) // no Close: a process that exits without leaving the job ends it for all ranks
+		return name, failTogether(w, err) // no Close: a process that exits without leaving the job ends it for all ranks
 	}
 	closed := w.Close()
 	if err != nil && w.Rank() > 0 {
@@ -57,9 +62,93 @@ func RunRanks(n, ranks int, stall time.Duration, f func(c *comm.Comm) error) (tr
 	return name, errors.Join(err, closed)
 }
 
+// joined: RunRanks was called under a launcher.
+var joined atomic.Bool
+
+// EndTogether joins a job that an MPI launcher started, to end it on all ranks with the error that this process found before,
+// such as a wrong configuration; one rank reports it. Without an error or a launcher, and after RunRanks, it returns err.
+func EndTogether(err error) error {
+	if err == nil || !IsLaunched() || joined.Load() {
+		return err
+	}
+	_, err = RunRanks(0, 0, endStall, func(*comm.Comm) error { return err })
+	return err
+}
+
+// endStall is the stall timeout of a job that ends.
+const endStall = 10 * time.Minute
+
 // exitDelay is the time that other ranks wait before they exit, so that rank 0 can
 // print the error: launchers kill a job when its first process fails.
 const exitDelay = time.Second
+
+// failTogether ends a job in which this rank has an error that others may lack. It sends the error to them, and returns the
+// one to end with: of the ranks that fail by themselves at the same time, the first reports its error.
+func failTogether(w *mpi.World, err error) error {
+	err = RankFailure(err)
+	if e := firstReport(w, w.Rank()); e != nil {
+		time.Sleep(2 * exitDelay) // the rank that failed must end first, or the launcher ends it before it has printed
+		return e
+	}
+	own := *answer.Error(err)
+	if own.Code != exit.RankLost {
+		atRank(&own, w.Rank())
+	}
+	text, _ := json.Marshal(withoutCauses(&own)) // texts and numbers only
+	begin := time.Now()
+	w.Fail(text, exitDelay)
+	if w.Rank() > 0 {
+		time.Sleep(exitDelay/2 - time.Since(begin)) // a report of a lower rank may be under way
+	}
+	if e := firstReport(w, w.Rank()); e != nil && e.rank < w.Rank() {
+		time.Sleep(2 * exitDelay)
+		return e
+	}
+	return &own
+}
+
+// firstReport returns the error of the first other rank that has failed; nil if none has.
+func firstReport(w *mpi.World, rank int) *reportedError {
+	failed := w.Failed()
+	for r := range w.Size() {
+		if text := failed[r]; text != nil && r != rank {
+			e := &exit.Error{}
+			if json.Unmarshal(text, e) != nil { // a longer report was cut
+				e = &exit.Error{Code: exit.RankLost, What: fmt.Sprintf("rank %d failed", r), Why: string(text), Fix: "check its messages"}
+			}
+			return &reportedError{r, e}
+		}
+	}
+	return nil
+}
+
+// reportPanic sends a panic of this rank to the others and continues it.
+func reportPanic(w *mpi.World) {
+	p := recover()
+	if p == nil {
+		return
+	}
+	text, _ := json.Marshal(&exit.Error{Code: exit.Bug, What: fmt.Sprintf("internal error: %v", p), At: fmt.Sprintf("rank %d", w.Rank()), Why: "a bug in the program", Fix: "report it with the messages of this rank"})
+	w.Fail(text, exitDelay)
+	panic(fmt.Sprintf("rank %d: %v", w.Rank(), p))
+}
+
+// reportedError is the error of another rank, which reports it.
+type reportedError struct {
+	rank int
+	err  *exit.Error
+}
+
+func (e *reportedError) Error() string { return e.err.Error() }
+
+// Unwrap returns the error of the rank where it occurred.
+func (e *reportedError) Unwrap() error { return e.err }
+
+// IsReportedElsewhere reports whether another process of the job prints the result or the error of this one.
+func IsReportedElsewhere(err error) bool {
+	var other *reportedError
+	return errors.As(err, &other) || IsNonRoot() && (err == nil || IsAgreed(err))
+}
 
 // RankFailure converts the failure of another rank to an error with exit code 71.
 func RankFailure(err error) error {

@@ -158,3 +158,10 @@ func (e *RankError) Error() string { return fmt.Sprintf("rank %d: %v", e.Rank, e
 
 // Unwrap returns the cause.
 func (e *RankError) Unwrap() error { return e.Err }
+
+// FailedError is the cause of a RankError if the rank left the job with an error of its own.
+type FailedError struct {
+	Report []byte // of the rank, in its own format
+}
+
+func (e *FailedError) Error() string { return "it failed: " + string(e.Report) }

@@ -118,3 +118,6 @@ func TestLongSameBits(t *testing.T) {
 	all = append(all, traintest.ProcessCounts{Mesh: "lat:3", Processes: [][]int{{1}, {2, 1}, {1, 2}}, Overrides: []string{"train.optimizer=lamb", "train.accumulate=2"}})
 	traintest.CheckProcessCounts(t, all)
 }
+
+// Failures of one rank under every launcher.
+func TestLongOneRankFailsOneReport(t *testing.T) { checkOneReport(t, nil) }

@@ -68,7 +68,7 @@ func runAsRank(text string) exit.Code {
 	default:
 		_, err = verify.Run(context.Background(), *j.Verify)
 	}
-	if err != nil && !(team.IsNonRoot() && team.IsAgreed(err)) {
+	if err != nil && !team.IsReportedElsewhere(err) {
 		fmt.Fprintln(os.Stderr, err)
 	}
 	return exit.CodeOf(err)

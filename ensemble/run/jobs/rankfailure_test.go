@@ -20,6 +20,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/runtest"
 	"github.com/ensemble-weather/ensemble/ensemble/run/train"
 	"github.com/ensemble-weather/ensemble/ensemble/run/train/traintest"
+	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/dl"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/interrupt"
@@ -35,6 +36,7 @@ type rankTraining struct {
 	Set1           []string      // for rank 1 only
 	Pause          time.Duration // before every step
 	Leave1         bool          // rank 1 exits without training
+	Panic1         int           // step at which rank 1 has a bug; 0: none
 	PIDs           string        // folder with the process ID of each rank
 }
 
@@ -55,10 +57,14 @@ func (r rankTraining) run() error {
 	}
 	c, err := config.LoadTrain(config.Sources{Files: []string{r.Config}, Set: r.Set})
 	if err != nil {
-		return err
+		return team.EndTogether(err)
 	}
+	step := 0
 	_, err = train.Run(context.Background(), train.Options{Config: c, RunDir: r.RunDir, Resume: "auto", Version: "test", Stop: func() error {
 		time.Sleep(r.Pause)
+		if step++; l.Rank == 1 && step == r.Panic1 {
+			panic("index out of range")
+		}
 		return flag.Err()
 	}})
 	return err
@@ -304,6 +310,60 @@ func TestRanksAreRefused(t *testing.T) {
 				}
 				if _, err := os.Stat(r.RunDir); err == nil {
 					t.Error("a run directory was made")
+				}
+			})
+		})
+	}
+}
+
+// TestOneRankFailsOneReport: what goes wrong on one rank only ends all ranks at once, without the stall timeout, with one message that
+// names the rank, and so does what goes wrong on all.
+func TestOneRankFailsOneReport(t *testing.T) {
+	checkOneReport(t, map[string]string{"no data": mpitest.Launchers[0], "panic": mpitest.Launchers[1], "no data on all": mpitest.Launchers[1],
+		"configuration": mpitest.Launchers[1], "configuration on all": mpitest.Launchers[0]})
+}
+
+// checkOneReport checks failures under the launcher that is stated for each, or, if only is nil, under all.
+func checkOneReport(t *testing.T, only map[string]string) {
+	data, empty := filepath.Dir(demotest.Files(t).GRIB2[0]), t.TempDir()
+	mounted := func(what, over string) []string {
+		return []string{"unshare", "-m", "sh", "-c", fmt.Sprintf("mount --bind %s %s && exec %s", what, over, os.Args[0])}
+	}
+	for _, c := range []struct {
+		what    string
+		job     func(r *rankTraining)
+		rank1   []string
+		code    exit.Code // 0: that of a panic of this test program
+		message string    // once
+		rank    string
+	}{
+		{"no data", nil, mounted(empty, data), exit.NotYet, "error[E066]", "(rank 1)"},
+		{"no data on all", func(r *rankTraining) { r.Set = append(r.Set, "data.forecasts=["+filepath.Join(empty, "*.grib2")+"]") }, nil, exit.NotYet, "error[E066]", "(rank "},
+		{"configuration on all", func(r *rankTraining) { r.Set = append(r.Set, "train.epochs=none") }, nil, exit.Usage, "error[E064]", "(rank "},
+		{"configuration", func(r *rankTraining) { r.Set1 = append(r.Set1, "train.epochs=none") }, nil, exit.Usage, "error[E064]", "(rank 1)"},
+		{"panic", func(r *rankTraining) { r.Panic1 = 3 }, nil, 0, "panic: rank 1: index out of range", "rank 1: "},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			if c.rank1 != nil {
+				if out, err := exec.Command("unshare", "-m", "mount", "--bind", empty, data).CombinedOutput(); err != nil {
+					t.Skipf("skipped: no files of its own for a rank: %v: %s", err, out)
+				}
+			}
+			onLaunchers(t, func(t *testing.T, launcher string) {
+				if only != nil && filepath.Base(launcher) != only[c.what] {
+					return
+				}
+				t.Parallel() // mostly waiting
+				r := failing(t, filepath.Join(t.TempDir(), "run"), "train.stall_timeout=10m")
+				if c.job != nil {
+					c.job(&r)
+				}
+				code, out := launch(t, launcher, 3, withMesh(r, "lon:3"), c.rank1...).end(t)
+				if code == exit.OK || c.code != 0 && code != c.code && !strings.HasSuffix(launcher, "mpich") {
+					t.Errorf("want exit %d\n%s", c.code, out)
+				}
+				if strings.Count(out, "error[E")+strings.Count(out, "panic: rank") != 1 || !strings.Contains(out, c.message) || !strings.Contains(out, c.rank) {
+					t.Errorf("want %q once, of %q\n%s", c.message, c.rank, out)
 				}
 			})
 		})

@@ -24,6 +24,12 @@ func Join(o Launch, _ time.Duration) (*World, error) {
 // Close does nothing.
 func (*World) Close() error { return nil }
 
+// Fail does nothing.
+func (*World) Fail([]byte, time.Duration) {}
+
+// Failed returns nothing.
+func (*World) Failed() map[int][]byte { return nil }
+
 // Probe always fails without cgo.
 //
 // Errors: dl.ErrNotFound.

@@ -11,7 +11,7 @@ import (
 )
 
 // Tags beyond those of groups: for the exchange of wait states after a stall, and
-// for the end of the job.
+// for the last message of a rank.
 const (
 	tagStall = comm.MaxTag - iota
 	tagLeave
@@ -95,11 +95,11 @@ func (w *World) stallError(other int) error {
 // and this rank if one of its own goroutines does not wait.
 func (w *World) findStallCause(other int) stallCause {
 	n := w.size
-	waits, reports, left := make([]int64, n*n), make([]comm.Request, n), make([]comm.Request, n)
+	waits, reports, left := make([]int64, n*n), make([]comm.Request, n), w.last
 	row := func(r int) []int64 { return waits[r*n : (r+1)*n] }
 	for r := range n {
 		if r != w.rank {
-			reports[r], left[r] = w.Recv(r, tagStall, row(r)), w.Recv(r, tagLeave, make([]byte, 1))
+			reports[r] = w.Recv(r, tagStall, row(r))
 		}
 	}
 	reported := false
@@ -140,21 +140,4 @@ func (w *World) findStallCause(other int) stallCause {
 		last = stallCause{rank: silent}
 	}
 	return last
-}
-
-// leaveTogether waits without a timeout until all ranks have called Close. A rank
-// that waits inside MPI_Finalize could bring down the launcher when another rank
-// fails.
-func (w *World) leaveTogether() {
-	var all []comm.Request
-	for r := range w.size {
-		if r != w.rank {
-			all = append(all, w.Recv(r, tagLeave, make([]byte, 1)), w.Send(r, tagLeave, []byte{1}))
-		}
-	}
-	for _, r := range all {
-		for !r.Test() {
-			time.Sleep(maxSleep)
-		}
-	}
 }

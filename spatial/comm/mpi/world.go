@@ -86,6 +86,8 @@ type World struct {
 	channels   []C.word      // duplicated communicators
 	letters    selfMessages
 	waits      waitCounts
+	last       []comm.Request // last messages of the other ranks, by rank
+	reports    [][]byte       // their content
 
 	stallOnce  sync.Once   // determines the cause of a stall once
 	stallKnown atomic.Bool // the cause is known
@@ -168,6 +170,7 @@ func Join(o Launch, stall time.Duration) (*World, error) {
 		return nil, &exit.Error{Code: exit.NoDevice, What: fmt.Sprintf("%s reports %d ranks at thread level %d, but the launcher started %d", w.name, w.size, int(level), o.Size),
 			At: lib.Path(), Why: "the library and the launcher belong to different installations", Fix: "put the launcher's library first on LD_LIBRARY_PATH"}
 	}
+	w.receiveLast()
 	return w, nil
 }
 
@@ -389,14 +392,21 @@ var ErrStalled = errors.New("no answer in time")
 // Wait waits until the message is done.
 //
 // Errors: a comm.RankError that wraps ErrStalled, with the rank that causes the
-// stall; errors of MPI; context.Canceled in a cancelled task.
+// stall, or a comm.FailedError, with a rank that failed; errors of MPI; context.Canceled in a cancelled task.
 func (r *request) Wait() error {
 	if !r.Test() {
 		defer r.w.waits.begin(r.other)()
 	}
 	begin := time.Now()
+	look := spinTime
 	for sleep := minSleep; !r.Test(); {
 		waited := time.Since(begin)
+		if waited > look {
+			if err := r.w.failure(); err != nil {
+				return err
+			}
+			look = waited + lookEvery
+		}
 		if r.w.stallKnown.Load() || r.w.stall > 0 && waited > time.Duration(stallShare*float64(r.w.stall)) {
 			return r.w.stallError(r.other)
 		}
