@@ -187,7 +187,7 @@ var commonCauses = map[exit.Code]string{
 	exit.NotYet:      "A file or a member is missing, perhaps because it has not arrived yet.",
 	exit.NoDevice:    "A required library or device is missing; `ensemble doctor` lists those found.",
 	exit.Bug:         "An internal error. Please report it.",
-	exit.RankLost:    "A rank of a parallel job died, hung or disagreed with the others.",
+	exit.RankLost:    "A rank of a parallel job died or hung.",
 	exit.CannotWrite: "The output exists, is locked by another run, or is not writable.",
 	exit.IO:          "A full disk, an exceeded quota, a failing device. No partial files remain.",
 	exit.SaveAndStop: "A signal stopped the program; its state is saved.",

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 
 	"github.com/ensemble-weather/ensemble/internal/balance"
@@ -83,7 +84,7 @@ func hashFileSample(h io.Writer, path string) error {
 //
 // The result has the order of files on all ranks.
 //
-// Errors: those of manifest.Sum; exit 71 if ranks see different files.
+// Errors: those of manifest.Sum; exit 65 if ranks see different files.
 func (t *Team) ChecksumFiles(ctx context.Context, files []string) ([]manifest.File, error) {
 	task := progress.Start(ctx, "checksums of files", 0)
 	defer task.Done()
@@ -143,18 +144,27 @@ func ownFiles(parts [][]manifest.InputFile, ranks int) [][]ownedFile {
 }
 
 // sameFiles lists the regular files of each input and compares sizes and samples of their content on all ranks.
+//
+// Errors: exit 65 if ranks see different files.
 func (t *Team) sameFiles(files []string) ([][]manifest.InputFile, error) {
 	parts := make([][]manifest.InputFile, len(files))
-	seen := sha256.New()
+	var lines []string
 	var err error
 	for i, f := range files {
+		seen := sha256.New()
 		if parts[i], err = hashSample(seen, f); err != nil {
 			err = exit.ReadError(f, err)
 			break
 		}
+		size := int64(0)
+		for _, p := range parts[i] {
+			size += p.Size()
+		}
+		lines = append(lines, fmt.Sprintf("%s: %d bytes, samples %x", f, size, seen.Sum(nil)[:8]))
 	}
 	if err := t.AgreeOnError(err); err != nil {
 		return nil, err
 	}
-	return parts, t.CheckSame("the input files", fmt.Sprintf("%v %x", files, seen.Sum(nil)))
+	text := strings.Join(lines, "\n")
+	return parts, t.CheckSame(Fact{Name: "the input files", Value: fmt.Sprintf("%x", sha256.Sum256([]byte(text))), Detail: text, Code: exit.BadData, Why: together, Fix: "give all nodes the same files"})
 }

@@ -1,11 +1,7 @@
 package team
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
 	"errors"
-	"fmt"
-	"slices"
 
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/spatial"
@@ -51,47 +47,6 @@ func (t *Team) BroadcastInt(n int64) (int64, error) {
 	x := []int64{n}
 	err := comm.Broadcast(t.Comm, 0, x)
 	return x[0], err
-}
-
-// CheckSameProgram returns an error on all ranks if some run another program than
-// rank 0.
-//
-// Errors: exit 71 with those ranks.
-func (t *Team) CheckSameProgram(version string) error {
-	if t == nil {
-		return nil
-	}
-	sum, err := programChecksum()
-	if err != nil {
-		return err
-	}
-	return t.CheckSame("the program", version+sum)
-}
-
-// CheckSame returns an error on all ranks if a text differs between ranks. what names it
-// in the error. Only 64 bits of a checksum are exchanged.
-//
-// Errors: exit 71 with the ranks that differ from rank 0.
-func (t *Team) CheckSame(what, text string) error {
-	if t == nil {
-		return nil
-	}
-	sum := sha256.Sum256([]byte(text))
-	all, err := comm.AllGather(t.Comm, []int64{int64(binary.LittleEndian.Uint64(sum[:]))})
-	if err != nil {
-		return err
-	}
-	var other []int
-	for r, s := range all {
-		if s != all[0] {
-			other = append(other, t.Comm.Process(r))
-		}
-	}
-	if other == nil {
-		return nil
-	}
-	return &agreedError{&exit.Error{Code: exit.RankLost, What: fmt.Sprintf("the ranks do not agree: %s", what), At: fmt.Sprintf("ranks %v differ from rank 0", slices.Compact(other)),
-		Why: "all ranks compute one result together", Fix: "use the same program, configuration and files on all nodes"}}
 }
 
 // StopTogether returns a function that all ranks call together between steps. If

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -98,6 +99,52 @@ func TestAnErrorIsEverybodys(t *testing.T) {
 	if e := (*exit.Error)(nil); !errors.As(err, &e) || e.At != "file.grib (rank 1)" {
 		t.Errorf("the job ends with %v", err)
 	}
+}
+
+// Ranks refuse, warn of or record a difference, with the values of both, and the record lists what is equal.
+func TestCompare(t *testing.T) {
+	for _, c := range []struct {
+		effect Effect
+		code   exit.Code
+	}{{Refused, exit.Usage}, {Warned, exit.OK}, {Recorded, exit.OK}} {
+		onTeam(t, 3, func(ranks *Team) error {
+			set := "avx512"
+			if ranks.Comm.Rank() == 2 {
+				set = "avx2"
+			}
+			got, err := ranks.Compare(Fact{Name: "version", Value: "1"}, Fact{Name: "the instruction set", Value: set, Effect: c.effect, Code: c.code, Why: "results differ by rounding", Fix: "use equal nodes"},
+				Settings("long", strings.Repeat("x", 1000), ""))
+			const what, at, why = "the ranks do not agree: the instruction set", "ranks [2] differ from rank 0", `rank 0 has "avx512", rank 2 has "avx2"; results differ by rounding`
+			if c.effect == Refused {
+				var e *exit.Error
+				if !errors.As(err, &e) || e.Code != c.code || e.What != what || e.At != at || e.Why != why || !IsAgreed(err) {
+					t.Errorf("refused with %v", err)
+				}
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			var warnings []string
+			if c.effect == Warned {
+				warnings = []string{what + ": " + at + ": " + why}
+			}
+			if !slices.Equal(got.Warnings, warnings) {
+				t.Errorf("effect %d: warnings %q", c.effect, got.Warnings)
+			}
+			if d := fmt.Sprint(got.Different); d != "[{the instruction set [{avx512 [0 1]} {avx2 [2]}]}]" || got.Same["version"] != "1" || len(got.Same["long"]) != len("sha256:")+64 || got.Ranks != 3 || got.Processes != 3 {
+				t.Errorf("effect %d: recorded %+v", c.effect, got)
+			}
+			return nil
+		})
+	}
+	onTeam(t, 2, func(ranks *Team) error {
+		err := ranks.CheckSame(Settings("the configuration", fmt.Sprint(ranks.Comm.Rank()), fmt.Sprintf("a: 1\nb: %d\nc: %d", ranks.Comm.Rank(), ranks.Comm.Rank())))
+		if err == nil || !strings.Contains(err.Error(), `rank 0 has "b: 0", rank 1 has "b: 1"`) {
+			t.Errorf("the first line that differs: %v", err)
+		}
+		return nil
+	})
 }
 
 // Tasks are distributed by cost. All ranks get all results in order, and the first task with an error ends all, as on one

@@ -21,7 +21,7 @@ const (
 	NotYet      Code = 66 // input missing or not complete yet: retry later
 	NoDevice    Code = 69 // needed device or library absent: another node
 	Bug         Code = 70 // internal error: report
-	RankLost    Code = 71 // a rank died, hung or disagreed: retry
+	RankLost    Code = 71 // a rank died or hung: retry
 	CannotWrite Code = 73 // cannot create output: exists, permission, locked
 	IO          Code = 74 // disk full, read error, stale handle: retry after a fix
 	SaveAndStop Code = 75 // interrupted, state saved: the same command continues
@@ -41,7 +41,7 @@ var All = []struct {
 	{NotYet, "input missing or not complete yet", "retry later"},
 	{NoDevice, "needed device or library not available", "other node"},
 	{Bug, "internal error: a bug", "report"},
-	{RankLost, "a rank died, hung or disagreed", "retry from checkpoint"},
+	{RankLost, "a rank died or hung", "retry from checkpoint"},
 	{CannotWrite, "cannot create output", "fix"},
 	{IO, "I/O error: disk full, read error, stale handle", "retry after a fix"},
 	{SaveAndStop, "interrupted, state saved; same command continues", "requeue"},

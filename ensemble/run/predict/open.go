@@ -254,5 +254,9 @@ func (in *openInput) compareDuplicates(ctx context.Context, inits []ensemble.Ini
 func (in *openInput) identity() (string, error) {
 	f, o := in.p.forecaster, in.p.options
 	sum, err := f.modelChecksum()
-	return fmt.Sprint(o.Version, sum, f.manifest.ConfigChecksum, in.found.files, o.Policy, o.Out, o.Publish, o.Formats, o.Overwrite, o.Writer, o.Precision, o.Regrid, in.inits), err
+	var lines []string
+	for _, x := range []any{"model " + sum, f.manifest.ConfigChecksum, in.found.files, o.Policy, o.Out, o.Publish, o.Formats, o.Overwrite, o.Writer, o.Precision, o.Regrid, in.inits} {
+		lines = append(lines, fmt.Sprint(x))
+	}
+	return strings.Join(lines, "\n"), err
 }

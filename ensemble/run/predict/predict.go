@@ -104,11 +104,18 @@ func Run(ctx context.Context, o Options) (r *Result, err error) {
 func RunRank(ctx context.Context, o Options, w team.Teams) (*Result, error) {
 	p := newPrediction(o, w)
 	defer p.close()
+	compared, err := setup.CompareRanks(w.All, o.Version, false, o.Threads)
+	if err != nil {
+		return nil, err
+	}
+	if compared != nil {
+		p.forecaster.warnings = append(p.forecaster.warnings, compared.Warnings...)
+	}
 	if p.options.Progress != nil {
 		ctx = progress.With(ctx, p.options.Progress)
 	}
 	loading := progress.Start(ctx, "load model", 0)
-	err := p.load()
+	err = p.load()
 	loading.Done()
 	if err := w.All.AgreeOnError(err); err != nil {
 		return nil, err
@@ -188,7 +195,7 @@ func (p *prediction) predictRemaining(ctx context.Context, w team.Teams, f input
 		if err := w.All.AgreeOnError(err); err != nil {
 			return err
 		}
-		if err := w.All.CheckSame("the program, the model, the input or the command line", id); err != nil {
+		if err := w.All.CheckSame(team.Settings("the model, the input or the command line", id, id)); err != nil {
 			return err
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/ensemble/model/network"
 	"github.com/ensemble-weather/ensemble/ensemble/model/task"
+	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 )
@@ -155,7 +156,7 @@ func (t *trainer) removeChannels() error {
 	if err != nil {
 		return err
 	}
-	if err := t.ranks.CheckSame("the remaining channels", string(text)); err != nil {
+	if err := t.ranks.CheckSame(team.Diverged("the remaining channels", string(text))); err != nil {
 		return err
 	}
 	if err := t.shrink(kept, cut); err != nil {

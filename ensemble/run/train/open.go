@@ -12,6 +12,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/ensemble/run/input"
 	"github.com/ensemble-weather/ensemble/ensemble/run/samples"
+	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/ensemble/run/train/quality"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
@@ -28,6 +29,7 @@ type trainingRun struct {
 	identity string          // hash of program version, configuration and inputs
 	dir      *rundir.Dir
 	state    rundir.State
+	compared *team.Comparison // what the ranks compared; nil for a single rank
 }
 
 // trainingFiles are the paths of the files that a training reads.
@@ -39,7 +41,7 @@ type trainingFiles struct {
 // openTrainingRun opens the run directory of a training. Its identity is a hash of the program version, the
 // configuration and the checksums of all input files, and must agree on all ranks.
 //
-// Errors: exit 65 and 66 for the files; 71 if ranks disagree; 73 if the directory is in use or holds another
+// Errors: exit 65 and 66 for the files; 64, 65 and 69 if ranks disagree; 73 if the directory is in use or holds another
 // run.
 func openTrainingRun(ctx context.Context, o Options, ranks *team.Team, timed *quality.Clock) (*trainingRun, error) {
 	r := &trainingRun{ranks: ranks, clock: timed, started: time.Now().UTC()}
@@ -48,7 +50,7 @@ func openTrainingRun(ctx context.Context, o Options, ranks *team.Team, timed *qu
 	if r.files.forecasts, r.files.analyses, err = samples.TrainingFiles(c); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(ranks.CheckSameProgram(o.Version), ranks.CheckSame("the configuration", c.Identity())); err != nil {
+	if r.compared, err = setup.CompareRanks(ranks, o.Version, true, c.Train.Train.Threads, team.Settings("the configuration", c.Identity(), string(c.YAML()))); err != nil {
 		return nil, err
 	}
 	if r.files.auxiliary, err = auxiliaryFiles(c); err != nil {
@@ -58,9 +60,6 @@ func openTrainingRun(ctx context.Context, o Options, ranks *team.Team, timed *qu
 		return nil, err
 	}
 	r.identity = manifest.Identity(o.Version, c.Identity(), r.inputs)
-	if err := ranks.CheckSame("the input files", r.identity); err != nil {
-		return nil, err
-	}
 	if r.dir, r.state, err = openRunDir(ranks, o, r.identity); err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/prune"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 )
@@ -99,7 +100,7 @@ func (t *trainer) pruneOptions() prune.Options {
 // applyMask passes the mask to the optimiser. All ranks call it, and must have the same mask.
 func (t *trainer) applyMask() error {
 	p := &t.current.pruning
-	if err := t.ranks.CheckSame("the pruning mask", p.mask.Hash()); err != nil {
+	if err := t.ranks.CheckSame(team.Diverged("the pruning mask", p.mask.Hash())); err != nil {
 		return err
 	}
 	if p.mask.IsNested() && t.prune.Kernels != config.DenseKernels {

@@ -16,6 +16,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/rundir"
 )
 
 // On every kind of mesh a training takes the steps of a single rank, with dropout, validation and accumulated
@@ -92,7 +93,7 @@ func TestRanksMustAgree(t *testing.T) {
 		set  func(rank int) string
 		code exit.Code
 	}{
-		{"another seed", func(r int) string { return fmt.Sprint("train.seed=", r) }, exit.RankLost},
+		{"another seed", func(r int) string { return fmt.Sprint("train.seed=", r) }, exit.Usage},
 		{"another mesh", func(int) string { return "train.mesh=lon:3" }, exit.Usage},
 		{"no mesh", func(int) string { return "train.mesh=east:2" }, exit.Usage},
 		// only rank 0 detects this
@@ -110,7 +111,7 @@ func TestRanksMustAgree(t *testing.T) {
 	err := traintest.TrainOnProcesses(t, 2, func(process int) train.Options {
 		return train.Options{Config: demotest.Config(t, f, "train.mesh=lon:4", fmt.Sprint("train.seed=", process)), RunDir: filepath.Join(t.TempDir(), "run"), Version: "test"}
 	})
-	if exit.CodeOf(err) != exit.RankLost || !team.IsAgreed(err) || !strings.Contains(err.Error(), "ranks [1] differ from rank 0") {
+	if exit.CodeOf(err) != exit.Usage || !team.IsAgreed(err) || !strings.Contains(err.Error(), "ranks [1] differ from rank 0") || !strings.Contains(err.Error(), `rank 0 has "seed: 0", rank 1 has "seed: 1"`) {
 		t.Errorf("two processes of two parts: %v", err)
 	}
 }
@@ -127,8 +128,15 @@ func TestRanksStopAndResume(t *testing.T) {
 	if err := traintest.TrainOnRanks(2, func(int) train.Options { return options(whole) }); err != nil {
 		t.Fatal(err)
 	}
+	m, err := rundir.ReadManifest(whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if compared, ok := m.Details["ranks"].(map[string]any); !ok || compared["ranks"] != 2.0 || compared["mesh"] != "lon:2" || len(compared["same"].(map[string]any)) < 6 || len(compared["not_compared"].([]any)) != 3 {
+		t.Errorf("the manifest records %v of the ranks", m.Details["ranks"])
+	}
 	stopped := &exit.Error{Code: exit.SaveAndStop, What: "stop requested"}
-	err := traintest.TrainOnRanks(2, func(rank int) train.Options {
+	err = traintest.TrainOnRanks(2, func(rank int) train.Options {
 		o := options(runDir)
 		steps := 0
 		o.Stop = func() error {

@@ -32,5 +32,8 @@ func readData(ctx context.Context, c *config.TrainConfig, run *trainingRun) (*sa
 	}
 	d.Inputs = run.inputs
 	d.Warnings = append(c.Warnings(), d.Warnings...)
+	if run.compared != nil {
+		d.Warnings = append(d.Warnings, run.compared.Warnings...)
+	}
 	return d, nil
 }

@@ -71,7 +71,7 @@ type Result struct {
 //
 // Errors: exit 1 if the loss, or the output of the trained network, is not finite; 64 for a configuration that does not match the data, and for srun
 // tasks that cannot join one MPI job; 65 and 66 for damaged and missing data; 69 for a device or kernel that
-// is not available; 71 if a rank is lost or disagrees with rank 0; 73 if the run directory is in use; 74 for
+// is not available; 71 if a rank is lost; 64, 65 and 69 if one disagrees with rank 0; 73 if the run directory is in use; 74 for
 // I/O; 75 after Options.Stop, with a checkpoint saved.
 func Run(ctx context.Context, o Options) (r *Result, err error) {
 	if n := mpi.UnjoinedTasks(os.Getenv); n > 0 {

@@ -15,12 +15,14 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/input"
 	"github.com/ensemble-weather/ensemble/ensemble/run/promote"
 	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
+	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/balance"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/progress"
+	"github.com/ensemble-weather/ensemble/internal/version"
 	fio "github.com/ensemble-weather/ensemble/io"
 	"github.com/ensemble-weather/ensemble/io/decode"
 	"github.com/ensemble-weather/ensemble/io/product"
@@ -159,8 +161,12 @@ func (v *Verification) scoreAll(ctx context.Context, w team.Teams) error {
 	if err := w.All.AgreeOnError(v.Open(ctx)); err != nil {
 		return err
 	}
-	if err := w.All.CheckSame("the files or the command line", v.identity()); err != nil {
+	compared, err := setup.CompareRanks(w.All, version.String(), false, 0, team.Settings("the files or the command line", v.identity(), v.identity()))
+	if err != nil {
 		return err
+	}
+	if compared != nil {
+		v.Warnings = append(v.Warnings, compared.Warnings...)
 	}
 	task := progress.Start(ctx, "verify", int64(len(v.inits)))
 	defer task.Done()
@@ -374,7 +380,7 @@ func (v *Verification) Close() {
 func (v *Verification) identity() string {
 	text := fmt.Sprint(v.Options.Forecast, v.Options.Analysis, v.Options.Members, v.Options.RunDir, v.Options.Regrid, v.Options.Selection, v.Options.Climate, v.Options.Fields != "", v.Options.Out != "", v.inits, v.Warnings)
 	for _, t := range v.Targets {
-		text += fmt.Sprint(t.Key, t.Inits, t.scoring.Shape, t.scoring.Systems)
+		text += "\n" + fmt.Sprint(t.Key, t.Inits, t.scoring.Shape, t.scoring.Systems)
 	}
 	return text
 }
