@@ -40,7 +40,9 @@ const (
 // as a peak is what the hardware can reach.
 //
 // Errors: ctx.Err(); exit 69 without a backend that multiplies.
-func MeasurePeak(ctx context.Context, threads int) (Peak, error) { return measureRates(ctx, threads, best) }
+func MeasurePeak(ctx context.Context, threads int) (Peak, error) {
+	return measureRates(ctx, threads, best)
+}
 
 // measureRates is MeasurePeak with another time of the repetitions, as best returns it.
 func measureRates(ctx context.Context, threads int, timeOf func(context.Context, func() error) (float64, error)) (Peak, error) {
