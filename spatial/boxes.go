@@ -223,6 +223,16 @@ func (b Boxes) span(c Boxes) bool {
 	return slices.EqualFunc(b.axes, c.axes, func(r, s rankIntervals) bool { return r.along == s.along && slices.Equal(r.at, s.at) })
 }
 
+// within reports whether the boxes of all ranks lie within a shape, without wrapping around.
+func (b Boxes) within(s graph.Shape) bool {
+	for i, r := range b.axes {
+		if slices.ContainsFunc(r.at, func(v Interval) bool { return v.Lo < 0 || v.Hi > s[i] }) {
+			return false
+		}
+	}
+	return true
+}
+
 // appendKey appends a text that is equal for equal boxes only.
 func (b Boxes) appendKey(key []byte) []byte {
 	for _, r := range b.axes {

@@ -51,6 +51,19 @@ func onEmulated(t *testing.T, late, linked bool) {
 	}
 }
 
+// Devices that run late and exchange halos directly compute layers cut anywhere. On all ranks the same operations
+// communicate, also where filters by point are read across the date line by some ranks only.
+func TestLayersOnDevices(t *testing.T) {
+	own := slices.IndexFunc(layers(), func(n network) bool { return n.name == "own filters 3×3, periodic" })
+	dilated := slices.IndexFunc(layers(), func(n network) bool { return n.name == "3×3, stride 2, dilation 2" })
+	layersOnDevices(t, func(network, mesh int) bool { return mesh == 1 && (network == own || network == dilated) })
+}
+
+func layersOnDevices(t *testing.T, take func(network, mesh int) bool) {
+	onEmulated(t, true, true)
+	layersOnShards(t, engine.Options{Device: engine.Device{Backend: "emulated"}}, 1e-6, 1e-5, take)
+}
+
 // With one device per rank a mesh gives the result of one rank, whether halos and
 // sums go through host memory or directly between devices. If both store values
 // alike, the bits are equal.

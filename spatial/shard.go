@@ -414,12 +414,12 @@ func (s *sharding) fetch(b *graph.Builder, id int, v graph.Value, need, room Box
 			s.fetched[key] = joined
 			return joined
 		}
-		if box := p.Need.Of(s.rank); s.dist[id].Replicated() && slices.Equal(box, p.room(s.rank)) && inside(box, p.Shape) {
-			s.fetched[key] = b.Node(crop, cropAttrs{box, p.Shape}, v)
+		if s.dist[id].Replicated() && p.Need.span(p.rooms()) && p.Need.within(p.Shape) { // on all ranks alike
+			s.fetched[key] = b.Node(crop, cropAttrs{p.Need.Of(s.rank), p.Shape}, v)
 		} else {
 			s.fetched[key] = b.Node(gather, gatherAttrs{Redistribution: p, Rank: s.rank, Tag: s.tags}, v)
+			s.tags++
 		}
-		s.tags++ // count tags also for a crop: other ranks may gather here
 	}
 	return s.fetched[key]
 }
@@ -446,16 +446,6 @@ func (s *sharding) fetchParts(b *graph.Builder, id int, need, room Boxes) graph.
 		parts[i] = s.fetch(b, part, s.values[part], of(need), of(room))
 	}
 	return b.Node(n.Op, n.Attrs, parts...)
-}
-
-// inside reports whether a box lies within a shape, without wrapping around.
-func inside(b Box, s graph.Shape) bool {
-	for i, v := range b {
-		if v.Lo < 0 || v.Hi > s[i] {
-			return false
-		}
-	}
-	return true
 }
 
 // replicate replicates a value: every rank gets all of it.

@@ -4,8 +4,6 @@ package spatial
 
 import "testing"
 
-func every(network, mesh int) bool { return true }
-
 // All networks on all meshes.
 func TestLongShard(t *testing.T)             { shard(t, every) }
 func TestLongShardOnCPU(t *testing.T)        { shardOnCPU(t, every) }
