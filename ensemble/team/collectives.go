@@ -128,7 +128,7 @@ func Scatter[T any](t *Team, of func(rank int) T) (x T, err error) {
 		}
 		return x, nil
 	}
-	for r := 1; r < t.size(); r++ {
+	for r := 1; r < t.Size(); r++ {
 		value := of(r)
 		var text bytes.Buffer
 		if err := gob.NewEncoder(&text).Encode(&value); err != nil {

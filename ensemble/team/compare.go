@@ -75,7 +75,7 @@ func (t *Team) Compare(facts ...Fact) (*Comparison, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Comparison{Ranks: t.size(), Processes: ProcessCount(t.Comm), Same: map[string]string{}, Different: []Difference{}, NotCompared: []string{}}
+	c := &Comparison{Ranks: t.Size(), Processes: ProcessCount(t.Comm), Same: map[string]string{}, Different: []Difference{}, NotCompared: []string{}}
 	for i, f := range facts {
 		d := t.difference(f.Name, i, all)
 		if len(d.Values) == 1 {

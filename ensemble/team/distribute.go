@@ -116,7 +116,7 @@ func takeResults[T any](w Teams, all []windowResults[T], owner []int, from, to i
 		}
 	}
 	for i := from; i < to && (failure == nil || i < failure.Failed); i++ {
-		o := &all[owner[i]*w.Own.size()]
+		o := &all[owner[i]*w.Own.Size()]
 		if len(o.Results) == 0 {
 			break // the stop signal of another rank came before
 		}
@@ -213,7 +213,7 @@ func newNotices(w Teams) *notices {
 	if n.c = w.All.Comm; n.c.Rank() > 0 {
 		n.others = []int{0}
 	} else {
-		for r := w.Own.size(); r < n.c.Size(); r += w.Own.size() {
+		for r := w.Own.Size(); r < n.c.Size(); r += w.Own.Size() {
 			n.others = append(n.others, r)
 		}
 	}

@@ -95,7 +95,7 @@ func (t *Team) ChecksumFiles(ctx context.Context, files []string) ([]manifest.Fi
 	if err != nil {
 		return nil, err
 	}
-	owned := ownFiles(parts, t.size())
+	owned := ownFiles(parts, t.Size())
 	var own []string
 	for _, f := range owned[t.Comm.Rank()] {
 		own = append(own, filepath.Join(files[f.input], f.Path))

@@ -28,8 +28,8 @@ func New(c *comm.Comm) *Team {
 	return &Team{Comm: c}
 }
 
-// size returns the number of ranks.
-func (t *Team) size() int {
+// Size returns the number of ranks.
+func (t *Team) Size() int {
 	if t == nil {
 		return 1
 	}
@@ -133,7 +133,7 @@ func (t *Team) AgreeOnError(err error) error {
 // MaxRanksPerProcess returns the largest number of ranks that one process hosts.
 func (t *Team) MaxRanksPerProcess() int {
 	n := 0
-	for rank := range t.size() {
+	for rank := range t.Size() {
 		n = max(n, t.localRank(rank)+1)
 	}
 	return n

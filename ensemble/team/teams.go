@@ -84,7 +84,7 @@ func (w Teams) Groups() int {
 	if w.All == nil {
 		return 1
 	}
-	return w.All.Comm.Size() / w.Own.size()
+	return w.All.Comm.Size() / w.Own.Size()
 }
 
 // group returns the index of this rank's team.
@@ -92,5 +92,5 @@ func (w Teams) group() int {
 	if w.All == nil {
 		return 0
 	}
-	return w.All.Comm.Rank() / w.Own.size()
+	return w.All.Comm.Rank() / w.Own.Size()
 }

@@ -53,16 +53,20 @@ func (o *observers) Step(at position, s stepResult, done int) error {
 	return o.gpu.writeEvent(events, at.Step, epoch)
 }
 
-// Epoch reports an epoch with its values and costs. at is the position after it.
+// Epoch reports an epoch with its values and the costs of all ranks. at is the position after it. All ranks call it.
 func (o *observers) Epoch(at position, d *samples.Data, costs communicationCosts, values []rundir.Value) error {
+	o.input.Counts = d.Source.Counts()
+	own := o.input.Since(o.reported).Values(d.Store != nil)
+	o.reported = o.input
 	if d.Ranks != nil {
-		values = append(values, costs.since(o.costs)...)
+		own = append(costs.since(o.costs), own...)
 		o.costs = costs
 	}
-	o.input.Counts = d.Source.Counts()
-	values = append(values, o.input.Since(o.reported).Values(d.Store != nil)...)
-	o.reported = o.input
-	return o.dir.Events().Write("epoch", at.Step, at.Epoch, values...)
+	all, err := totalsOf(d.Ranks, own)
+	if err != nil {
+		return err
+	}
+	return o.dir.Events().Write("epoch", at.Step, at.Epoch, append(values, all...)...)
 }
 
 // device reports the device of a network in an event and in environment.json, and starts reading a GPU's

@@ -1,9 +1,13 @@
 package train_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -12,10 +16,13 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/runtest"
 	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
 	"github.com/ensemble-weather/ensemble/ensemble/run/train"
+	"github.com/ensemble-weather/ensemble/ensemble/run/train/quality"
 	"github.com/ensemble-weather/ensemble/ensemble/run/train/traintest"
 	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/mllog"
+	"github.com/ensemble-weather/ensemble/internal/mllog/mllogtest"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 )
 
@@ -113,6 +120,66 @@ func TestRanksMustAgree(t *testing.T) {
 	})
 	if exit.CodeOf(err) != exit.Usage || !team.IsAgreed(err) || !strings.Contains(err.Error(), "ranks [1] differ from rank 0") || !strings.Contains(err.Error(), `rank 0 has "seed: 0", rank 1 has "seed: 1"`) {
 		t.Errorf("two processes of two parts: %v", err)
+	}
+}
+
+// The log of a timed training on ranks names ranks, processes, mesh and threads. Epoch events have the sums of what ranks
+// counted, the means of times, and the extremes with their ranks.
+func TestRecordsOfRanks(t *testing.T) {
+	f := demotest.Files(t)
+	dir := t.TempDir()
+	log, runDir := filepath.Join(dir, "mllog.txt"), filepath.Join(dir, "run")
+	if err := traintest.TrainOnRanks(2, func(int) train.Options {
+		return train.Options{Config: demotest.Config(t, f, "train.networks=1", "train.epochs=2", "train.mesh=lon:2", "train.threads=2"), RunDir: runDir, Version: "test",
+			Timing: quality.Options{Log: log, Benchmark: "test", Target: 1e-9}}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	mllogtest.Check(t, log)
+	text, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	logged, err := mllog.Read(bytes.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, e := range logged {
+		got[e.Key] = fmt.Sprint(e.Value) + fmt.Sprint(e.Metadata)
+	}
+	for key, want := range map[string]string{"number_of_ranks": "2map[processes:2]", "number_of_nodes": "1map[]", "mesh": "lon:2map[]", "number_of_threads": "2map[all_ranks:4 of:each rank]"} {
+		if got[key] != want {
+			t.Errorf("the log has %s %s, want %s", key, got[key], want)
+		}
+	}
+	events, err := rundir.ReadEvents(runDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	epochs := 0
+	for _, e := range events {
+		if e.Kind != "epoch" {
+			continue
+		}
+		epochs++
+		var extremes map[string]team.Total
+		text, err := json.Marshal(e.Values["extremes"])
+		if err := errors.Join(err, json.Unmarshal(text, &extremes)); err != nil {
+			t.Fatal(err)
+		}
+		sent, ok := e.Number("sent_bytes")
+		x := extremes["sent_bytes"]
+		if !ok || sent != x.Min+x.Max || x.Min <= 0 {
+			t.Errorf("the ranks sent %v bytes, extremes %+v", sent, x)
+		}
+		steps, _ := e.Number("steps_s")
+		if x := extremes["steps_s"]; steps < x.Min || steps > x.Max || x.Min <= 0 {
+			t.Errorf("steps took %v s, extremes %+v", steps, x)
+		}
+	}
+	if epochs != 2 {
+		t.Errorf("%d epochs", epochs)
 	}
 }
 

@@ -103,7 +103,7 @@ func Run(ctx context.Context, o Options) (r *Result, err error) {
 // Errors: as [Run].
 func RunRank(ctx context.Context, o Options, ranks *team.Team) (*Result, error) {
 	timed, err := quality.NewClock(o.Timing, ranks)
-	if err := ranks.AgreeOnError(err); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	r, err := trainRank(ctx, o, ranks, timed)
@@ -124,7 +124,7 @@ func trainRank(ctx context.Context, o Options, ranks *team.Team, timed *quality.
 		return nil, err
 	}
 	if run.state == rundir.Complete {
-		return &Result{RunDir: o.RunDir, Complete: true}, timed.CheckFresh(run.state, o.RunDir)
+		return &Result{RunDir: o.RunDir, Complete: true}, ranks.AgreeOnError(timed.CheckFresh(run.state, o.RunDir))
 	}
 	defer run.dir.Close()
 	if err := ranks.AgreeOnError(timed.CheckFresh(run.state, o.RunDir)); err != nil {

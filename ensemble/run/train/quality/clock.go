@@ -37,10 +37,14 @@ const (
 )
 
 // Clock logs the time of a training. It runs from the start of the process's work: checksums, reading and
-// compilation count. A nil Clock does nothing.
+// compilation count. Rank 0 writes the log; the other ranks, whose Log is nil, add their processor time. A nil Clock does
+// nothing.
 type Clock struct {
 	*mllog.Log
 	file           *os.File
+	ranks          *team.Team
+	processor      func() time.Duration // of this process
+	ended          bool
 	target         float64
 	epoch          int  // started, over all networks
 	inEpoch        bool // an epoch has started and not ended
@@ -48,21 +52,35 @@ type Clock struct {
 	processorStart time.Duration // processor time at the start
 }
 
-// NewClock starts the log of a training on rank 0; it is nil on other ranks and without Options.Log.
+// NewClock starts the log of a training on rank 0, and the clocks of the other ranks; it is nil without Options.Log, of which
+// that of rank 0 counts. All ranks call it.
 //
-// Errors: exit 73 if the file exists; 73 and 74 if it cannot be written.
+// Errors: exit 73 if the file exists; 73 and 74 if it cannot be written; lost ranks.
 func NewClock(o Options, ranks *team.Team) (*Clock, error) {
-	if o.Log == "" || !ranks.IsRoot() {
-		return nil, nil
+	var err error
+	if o.Log, err = team.Broadcast(ranks, o.Log); err != nil || o.Log == "" {
+		return nil, err
 	}
+	c := &Clock{ranks: ranks, processor: ProcessorTime, target: o.Target, processorStart: ProcessorTime()}
+	if ranks.IsRoot() {
+		err = c.open(o)
+	}
+	if err := ranks.AgreeOnError(err); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// open opens the log and writes its first events.
+func (c *Clock) open(o Options) error {
 	if err := os.MkdirAll(filepath.Dir(o.Log), 0o777); err != nil {
-		return nil, exit.CreateError(o.Log, err)
+		return exit.CreateError(o.Log, err)
 	}
 	f, err := os.OpenFile(o.Log, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 	if err != nil {
-		return nil, exit.CreateError(o.Log, err)
+		return exit.CreateError(o.Log, err)
 	}
-	c := &Clock{Log: mllog.New(f), file: f, target: o.Target, processorStart: ProcessorTime()}
+	c.Log, c.file = mllog.New(f), f
 	c.Point("submission_benchmark", o.Benchmark, nil)
 	c.Point("submission_org", "ensemble", nil)
 	c.Point("submission_platform", "unknown", nil)
@@ -73,7 +91,7 @@ func NewClock(o Options, ranks *team.Team) (*Clock, error) {
 	c.Stop("init", nil)
 	c.Start("run", nil)
 	c.Start(stagingKey, nil)
-	return c, c.logError()
+	return c.logError()
 }
 
 // logError returns the first write error of the log.
@@ -99,9 +117,9 @@ func (c *Clock) CheckFresh(state rundir.State, dir string) error {
 	return nil
 }
 
-// Describe logs the hyperparameters and the identity of the run, after all input was read.
+// Describe logs the hyperparameters, ranks and identity of the run, after all input was read. All ranks call it.
 //
-// Errors: exit 64 without validation samples.
+// Errors: exit 64 without validation samples; lost ranks.
 func (c *Clock) Describe(cfg config.Training, of *config.TrainConfig, identity string, train, validation int) error {
 	if c == nil {
 		return nil
@@ -109,7 +127,14 @@ func (c *Clock) Describe(cfg config.Training, of *config.TrainConfig, identity s
 	if validation == 0 {
 		return &exit.Error{Code: exit.Usage, What: "no target loss without validation samples", At: "data.split.validation", Why: "the validation period contains no initialisation", Fix: "set data.split.validation"}
 	}
-	c.Stop(stagingKey, c.addProcessorTime(mllog.Metadata{}))
+	spent, err := c.processorTime()
+	if err != nil {
+		return err
+	}
+	c.Stop(stagingKey, mllog.Metadata{processorKey: spent})
+	if err := c.describeRanks(cfg); err != nil {
+		return err
+	}
 	c.Point("seed", cfg.Seed, nil)
 	c.Point("global_batch_size", cfg.BatchSize*cfg.Accumulate, nil)
 	c.Point("gradient_accumulation_frequency", cfg.Accumulate, nil)
@@ -123,13 +148,38 @@ func (c *Clock) Describe(cfg config.Training, of *config.TrainConfig, identity s
 	c.Point("scheduler_type", cfg.Schedule, nil)
 	c.Point("max_epochs", cfg.Epochs, nil)
 	c.Point("networks", cfg.Networks, nil)
-	c.Point(threadsKey, cfg.Threads, nil)
 	c.Point("precision", cfg.Precision, nil)
 	// MLPerf requires all hyperparameters: the checksum covers every key of the configuration.
 	c.Point("configuration_sha256", of.Identity(), nil)
 	c.Point(identityKey, identity, nil)
 	c.Point(mllog.Target, c.target, mllog.Metadata{"metric": config.ValidationLoss, "better": "lower"})
 	return c.logError()
+}
+
+// describeRanks logs the ranks of the job, their mesh, nodes and threads.
+func (c *Clock) describeRanks(cfg config.Training) error {
+	threads, err := c.ranks.Sum(float64(cfg.Threads))
+	if err != nil {
+		return err
+	}
+	processes, mesh, nodes := 1, "", map[string]bool{}
+	host, _ := os.Hostname() // "" counts as one node
+	if c.ranks != nil {
+		processes, mesh = team.ProcessCount(c.ranks.Comm), c.ranks.Mesh.String()
+		hosts, err := team.AllGather(c.ranks.Comm, host)
+		if err != nil {
+			return err
+		}
+		for _, h := range hosts {
+			nodes[h] = true
+		}
+	}
+	nodes[host] = true
+	c.Point("number_of_ranks", c.ranks.Size(), mllog.Metadata{"processes": processes})
+	c.Point("number_of_nodes", len(nodes), nil)
+	c.Point("mesh", mesh, nil)
+	c.Point(threadsKey, cfg.Threads, mllog.Metadata{"of": "each rank", "all_ranks": int(threads)})
+	return nil
 }
 
 // BeginEpoch logs the start of an epoch, unless one has started: lottery pruning can rewind within an epoch.
@@ -160,8 +210,12 @@ func (c *Clock) Validated(loss float64, step uint64) error {
 	c.step = step
 	c.Point(mllog.EvalAccuracy, loss, c.epochMetadata())
 	c.Stop("eval", c.epochMetadata())
-	if loss <= c.target {
-		c.writeEnd(mllog.Success)
+	if loss <= c.target && !c.ended { // all ranks have the same loss
+		spent, err := c.processorTime()
+		if err != nil {
+			return err
+		}
+		c.writeEnd(mllog.Success, mllog.Metadata{processorKey: spent})
 	}
 	return c.logError()
 }
@@ -169,15 +223,20 @@ func (c *Clock) Validated(loss float64, step uint64) error {
 // epochMetadata is the metadata of the current epoch.
 func (c *Clock) epochMetadata() mllog.Metadata { return mllog.Metadata{mllog.EpochNum: c.epoch} }
 
-// writeEnd logs the end of the run, with the optimiser steps until the last validation and the processor time.
-func (c *Clock) writeEnd(status string) {
-	c.End(status, c.addProcessorTime(mllog.Metadata{stepsKey: c.step}))
+// writeEnd logs the end of the run, with the optimiser steps until the last validation.
+func (c *Clock) writeEnd(status string, m mllog.Metadata) {
+	c.ended = true
+	m[stepsKey] = c.step
+	c.End(status, m)
 }
 
-// addProcessorTime adds the processor time since the start to metadata.
-func (c *Clock) addProcessorTime(m mllog.Metadata) mllog.Metadata {
-	m[processorKey] = (ProcessorTime() - c.processorStart).Seconds()
-	return m
+// processorTime returns the processor time since the start in seconds, summed over all processes. All ranks call it.
+func (c *Clock) processorTime() (float64, error) {
+	own := 0.0
+	if c.ranks.IsProcessRoot() {
+		own = (c.processor() - c.processorStart).Seconds()
+	}
+	return c.ranks.Sum(own)
 }
 
 // ProcessorTime is the user and system time of this process and its terminated children.
@@ -192,13 +251,25 @@ func ProcessorTime() (sum time.Duration) {
 }
 
 // Close ends the log, with status "aborted" if the target was not reached. If the training failed before its
-// first epoch, the log is removed.
+// first epoch, the log is removed. After a failure, when ranks no longer exchange messages, the log has no processor time. All
+// ranks call it.
 func (c *Clock) Close(failed error) error {
 	if c == nil {
 		return nil
 	}
-	if !c.Ended() {
-		c.writeEnd(mllog.Aborted)
+	if !c.ended {
+		m := mllog.Metadata{}
+		if failed == nil {
+			spent, err := c.processorTime()
+			if err != nil {
+				return err
+			}
+			m[processorKey] = spent
+		}
+		c.writeEnd(mllog.Aborted, m)
+	}
+	if c.file == nil {
+		return nil
 	}
 	path := c.file.Name()
 	err := errors.Join(exit.CreateError(path, c.file.Sync()), exit.CreateError(path, c.file.Close()))
