@@ -314,6 +314,57 @@ func TestPredictFailsOnARank(t *testing.T) {
 	}
 }
 
+// One of two ranks has a full disk, or kernels with another instruction set. The first ends both with one message that names the rank;
+// the second predicts and warns, with both values.
+func TestPredictOnUnlikeRanks(t *testing.T) {
+	for _, c := range []struct {
+		what     string
+		launcher int
+		rank1    func(out string) []string
+		code     exit.Code
+		message  string
+	}{
+		{"full disk", 0, func(out string) []string {
+			return []string{"unshare", "-m", "sh", "-c", fmt.Sprintf("mount -t tmpfs -o size=16k none %s && exec %s", out, os.Args[0])}
+		}, exit.IO, "(rank 1)"},
+		{"instruction set", 1, func(string) []string { return []string{"env", "ONEDNN_MAX_CPU_ISA=SSE41", os.Args[0]} }, exit.OK, ""},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			o := predictOptions(t, t.TempDir())
+			prefix := c.rank1(o.Out)
+			if prefix[0] == "unshare" {
+				if out, err := exec.Command("unshare", "-m", "mount", "-t", "tmpfs", "none", o.Out).CombinedOutput(); err != nil {
+					t.Skipf("skipped: no file system of its own for a rank: %v: %s", err, out)
+				}
+			}
+			text, err := json.Marshal(job{Predict: &o})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+			defer cancel()
+			cmd := mpitest.Command(ctx, mpitest.Path(t, mpitest.Launchers[c.launcher]), 2, jobVariable+"="+string(text), "GOMAXPROCS=1")
+			cmd.Args = append([]string{cmd.Path, "-n", "1", os.Args[0], ":", "-n", "1"}, prefix...)
+			out, _ := cmd.CombinedOutput()
+			if code := exit.Code(cmd.ProcessState.ExitCode()); code != c.code || c.code != exit.OK && strings.Count(string(out), "error[E") != 1 || !strings.Contains(string(out), c.message) {
+				t.Errorf("exit %d, want %d and %q once\n%s", code, c.code, c.message, out)
+			}
+			if c.code != exit.OK {
+				return
+			}
+			manifests, err := filepath.Glob(filepath.Join(o.Out, "*", "manifest.json"))
+			if err != nil || len(manifests) == 0 {
+				t.Fatalf("no products: %v\n%s", err, out)
+			}
+			for _, name := range manifests {
+				if text, err := os.ReadFile(name); err != nil || !strings.Contains(string(text), "the ranks do not agree: the instruction set: ranks [1] differ from rank 0") || !strings.Contains(string(text), "ONEDNN_MAX_CPU_ISA=SSE41") {
+					t.Errorf("%s has no warning: %v\n%s", name, err, text)
+				}
+			}
+		})
+	}
+}
+
 // initDirs lists the folders of files, each once, in order.
 func initDirs(files []string) []string {
 	var dirs []string

@@ -135,7 +135,7 @@ func (in *openInput) applyPolicy(d *inputPolicy) (err error) {
 		return err
 	}
 	if len(v.selection.Inits) > 0 {
-		v.warnings = slices.Concat(f.warnings, in.tolerated, v.selection.Warnings)
+		v.warnings = slices.Concat(in.p.unlikeRanks, f.warnings, in.tolerated, v.selection.Warnings)
 		if e := checkOrigin(f.model, v.selection.Entries); e != nil {
 			if d.OnModelMismatch == "refuse" {
 				return e

@@ -109,7 +109,7 @@ func RunRank(ctx context.Context, o Options, w team.Teams) (*Result, error) {
 		return nil, err
 	}
 	if compared != nil {
-		p.forecaster.warnings = append(p.forecaster.warnings, compared.Warnings...)
+		p.unlikeRanks = compared.Warnings
 	}
 	if p.options.Progress != nil {
 		ctx = progress.With(ctx, p.options.Progress)
@@ -139,13 +139,15 @@ func RunRank(ctx context.Context, o Options, w team.Teams) (*Result, error) {
 // open; then each of its initialisations passes read, forecast, fill, write and record, each in the file of
 // its name.
 type prediction struct {
-	options    Options
-	multiRank  bool // the job has other ranks
-	forecaster *forecaster
-	pool       *decode.Pool
-	policy     *inputPolicy
-	finder     finder
-	archive    *members.Archive // past analyses for the Schaake shuffle; nil for none
+	options   Options
+	multiRank bool // the job has other ranks
+	// unlikeRanks are warnings about differences between ranks that affect bits
+	unlikeRanks []string
+	forecaster  *forecaster
+	pool        *decode.Pool
+	policy      *inputPolicy
+	finder      finder
+	archive     *members.Archive // past analyses for the Schaake shuffle; nil for none
 }
 
 // newPrediction returns a prediction whose model is not loaded yet.
@@ -268,7 +270,7 @@ func (in *openInput) predict(ctx context.Context, init ensemble.Init, first bool
 	if err := in.reportPublished(q, fc, first); err != nil {
 		return r, err
 	}
-	r = resultOf(in.p.options.Out, init, made, slices.DeleteFunc(pub.Warnings, func(w string) bool { return w == in.otherModel })) // reported once
+	r = resultOf(in.p.options.Out, init, made, slices.DeleteFunc(pub.Warnings, func(w string) bool { return w == in.otherModel || slices.Contains(in.p.unlikeRanks, w) })) // reported once
 	r.Existing = already
 	return r, nil
 }

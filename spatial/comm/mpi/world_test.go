@@ -48,7 +48,7 @@ func rank(what string) error {
 		fails = func(c *comm.Comm, _ *World) error { return comm.HostRanks(c, 7, f) }
 	}
 	stall := time.Minute
-	if failing {
+	if failing && what != "fails" {
 		stall = shortStall
 	}
 	w, err := Join(l, stall)
@@ -213,6 +213,18 @@ var failures = map[string]func(c *comm.Comm, w *World) error{
 		}
 		return around(c)
 	},
+	"fails": func(c *comm.Comm, w *World) error {
+		const reported = 7
+		if c.Rank() == 1 {
+			w.Fail([]byte("its disk is full"), time.Minute)
+			return errors.Join(c.Recv(0, reported, make([]byte, 1)).Wait(), c.Recv(2, reported, make([]byte, 1)).Wait(), errors.New("ends last"))
+		}
+		err := around(c)
+		fmt.Fprintf(os.Stderr, "rank %d: %v\n", c.Rank(), err)
+		_ = c.Send(1, reported, []byte{1}).Wait() // ends with the same error if the message takes a while
+		time.Sleep(time.Minute)                   // rank 1 ends the job
+		return err
+	},
 	"is killed": func(c *comm.Comm, _ *World) error {
 		if c.Rank() == 1 {
 			if err := syscall.Kill(os.Getpid(), syscall.SIGKILL); err != nil {
@@ -315,6 +327,20 @@ func TestStall(t *testing.T) {
 				}
 				if d := time.Since(begin); d < shortStall/2 || d > shortStall+45*time.Second {
 					t.Errorf("rank 1 %s: ended after %v", what, d)
+				}
+			}
+		})
+	}
+}
+
+// The report of a rank that fails ends the waits of all others, directly or for another rank, long before the stall timeout.
+func TestFailReachesWaits(t *testing.T) {
+	for _, i := range Implementations {
+		t.Run(i.Name, func(t *testing.T) {
+			out, err := mpirun(t, i, 3, "fails")
+			for _, want := range []string{"rank 0: rank 1: it failed: its disk is full", "rank 2: rank 1: it failed: its disk is full"} {
+				if err == nil || !strings.Contains(out, want) {
+					t.Errorf("no %q: %v\n%s", want, err, out)
 				}
 			}
 		})
