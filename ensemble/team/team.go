@@ -3,7 +3,6 @@ package team
 import (
 	"errors"
 
-	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/spatial"
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
@@ -55,7 +54,7 @@ func (t *Team) BroadcastInt(n int64) (int64, error) {
 //
 // A rank that stopped alone would leave the others in a collective.
 //
-// Errors: exit 75 after a signal; the error of the first rank with one; lost ranks.
+// Errors: exit 75 after a signal, with the first rank that received it; the error of the first rank with one; lost ranks.
 func (t *Team) StopTogether(own func() error) func(read error) error {
 	if t == nil {
 		return func(read error) error {
@@ -77,13 +76,13 @@ func (t *Team) StopTogether(own func() error) func(read error) error {
 		if e := comm.AllReduce(t.Comm, flags, comm.Auto); e != nil {
 			return e
 		}
-		if flags[1] > 0 {
-			_, err := AllGatherOutcomes(t, Outcome[bool]{}, read)
-			return err
+		switch {
+		case flags[1] > 0:
+			err = read
+		case flags[0] == 0:
+			return nil
 		}
-		if err == nil && flags[0] > 0 {
-			err = &exit.Error{Code: exit.SaveAndStop, What: "another rank received a stop signal", Fix: "continue with --resume auto"}
-		}
+		_, err = AllGatherOutcomes(t, Outcome[bool]{}, err)
 		return err
 	}
 }

@@ -30,7 +30,7 @@ func TestLongRankFailures(t *testing.T) {
 		{syscall.SIGKILL, 1, 0, "illed"},
 		{syscall.SIGSTOP, 0, exit.RankLost, "error[E071]: rank 0 was lost"},
 		{syscall.SIGSTOP, 1, exit.RankLost, "error[E071]: rank 1 was lost"},
-		{syscall.SIGTERM, 0, exit.SaveAndStop, "error[E075]: "}, // of one rank; the launcher may end the other before it tells
+		{syscall.SIGTERM, 0, exit.SaveAndStop, "error[E075]: "},
 		{syscall.SIGTERM, 1, exit.SaveAndStop, "error[E075]: "},
 	})
 }
