@@ -38,14 +38,22 @@ const (
 )
 
 // hashSample writes samples of a file to h, all of a short file, and returns the file. Of
-// a folder it writes the list of files and samples of some of them, and returns all. It finds files that
-// differ between nodes without a complete pass on each rank.
+// a folder it writes the list of files, the checksums that it lists in SHA256SUMS, as sample stores do, and samples of some
+// files, and returns all. It finds files that differ between nodes without a complete pass on each rank.
 func hashSample(h io.Writer, path string) (parts []manifest.InputFile, err error) {
 	if parts, err = manifest.ListFiles(path); err != nil {
 		return nil, err
 	}
 	for _, p := range parts {
 		fmt.Fprintln(h, p.Path, p.Size())
+		if p.Path != manifest.SumsName {
+			continue
+		}
+		sums, err := manifest.SumFile(filepath.Join(path, p.Path))
+		if err != nil {
+			return nil, err
+		}
+		fmt.Fprintln(h, sums.SHA256)
 	}
 	for i := range min(sampleCount, len(parts)) {
 		if err := hashFileSample(h, filepath.Join(path, parts[i*len(parts)/min(sampleCount, len(parts))].Path)); err != nil {

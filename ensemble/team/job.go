@@ -36,10 +36,9 @@ func IsNonRoot() bool {
 // Errors: those of f, or of the first rank that has one; exit 64 if n is set and differs from the launcher's number; exit 71
 // if a rank was lost.
 func RunRanks(n, ranks int, stall time.Duration, f func(c *comm.Comm) error) (transport string, err error) {
-	onOwn := func(c *comm.Comm) error { return RunHostedRanks(c, ranks, f) }
 	l, launched := mpi.Launched(os.Getenv)
 	if !launched {
-		return InProcess, comm.Run(max(n, 1), comm.Parallel, onOwn)
+		return InProcess, comm.Run(max(n, 1), comm.Parallel, func(c *comm.Comm) error { return RunHostedRanks(c, ranks, f) })
 	}
 	name := l.Implementation.Name
 	if n > 0 && n != l.Size {
@@ -51,8 +50,8 @@ func RunRanks(n, ranks int, stall time.Duration, f func(c *comm.Comm) error) (tr
 	if err != nil {
 		return name, err
 	}
-	defer reportPanic(w)
-	if err = onOwn(comm.New(w)); err != nil && !canLeaveTogether(err) {
+	defer reportPanic(w) // hosted ranks return theirs as errors
+	if err = RunHostedRanks(comm.New(w), ranks, f); err != nil && !canLeaveTogether(err) {
 		return name, failTogether(w, err) // no Close: a process that exits without leaving the job ends it for all ranks
 	}
 	closed := w.Close()

@@ -1,7 +1,9 @@
 package team
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"math"
@@ -271,6 +273,26 @@ func TestDistributeStops(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// Folders differ by any of the checksums that they list, also where no sample of their files is taken.
+func TestListedChecksums(t *testing.T) {
+	digest := func(at int) string {
+		dir := t.TempDir()
+		text := bytes.Repeat([]byte("0123456789abcdef"), 20_000)
+		text[at] = 'x'
+		if err := os.WriteFile(filepath.Join(dir, manifest.SumsName), text, 0o666); err != nil {
+			t.Fatal(err)
+		}
+		h := sha256.New()
+		if _, err := hashSample(h, dir); err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprintf("%x", h.Sum(nil))
+	}
+	if digest(5000) == digest(5001) {
+		t.Error("another checksum has the same digest")
 	}
 }
 

@@ -343,6 +343,7 @@ func checkOneReport(t *testing.T, only map[string]string) {
 		{"no data on all", func(r *rankTraining) { r.Set = append(r.Set, "data.forecasts=["+filepath.Join(empty, "*.grib2")+"]") }, nil, exit.NotYet, "error[E066]", "(rank "},
 		{"configuration on all", func(r *rankTraining) { r.Set = append(r.Set, "train.epochs=none") }, nil, exit.Usage, "error[E064]", "(rank "},
 		{"configuration", func(r *rankTraining) { r.Set1 = append(r.Set1, "train.epochs=none") }, nil, exit.Usage, "error[E064]", "(rank 1)"},
+		{"panic of a hosted rank", func(r *rankTraining) { r.Panic1 = 3 }, nil, exit.Bug, "index out of range", "(rank 1)"},
 		{"panic", func(r *rankTraining) { r.Panic1 = 3 }, nil, 0, "panic: rank 1: index out of range", "rank 1: "},
 	} {
 		t.Run(c.what, func(t *testing.T) {
@@ -360,7 +361,11 @@ func checkOneReport(t *testing.T, only map[string]string) {
 				if c.job != nil {
 					c.job(&r)
 				}
-				code, out := launch(t, launcher, 3, withMesh(r, "lon:3"), c.rank1...).end(t)
+				mesh := "lon:3"
+				if strings.Contains(c.what, "hosted") {
+					mesh = "lon:4" // the third process hosts two
+				}
+				code, out := launch(t, launcher, 3, withMesh(r, mesh), c.rank1...).end(t)
 				if code == exit.OK || c.code != 0 && code != c.code && !strings.HasSuffix(launcher, "mpich") {
 					t.Errorf("want exit %d\n%s", c.code, out)
 				}
