@@ -89,6 +89,9 @@ func (m Mesh) String() string {
 	return strings.Join(parts, " ")
 }
 
+// maxMeshSize is the largest number of ranks of a mesh.
+const maxMeshSize = 1 << 20
+
 // ParseMesh parses a mesh: names of axes with their numbers of ranks, separated by
 // spaces, such as "data:2 lon:4". After @ an axis may list field sizes, levels ×
 // latitudes × longitudes, in which it splits another axis or none: "lat:2
@@ -108,6 +111,9 @@ func ParseMesh(text string) (Mesh, error) {
 		double := slices.ContainsFunc(m, func(a MeshAxis) bool { return a.Name == name })
 		if err != nil || n < 1 || fieldAxis(name) < 0 || double {
 			return nil, wrong("valid axes are data, channel, level, lat and lon, each at most once, with a number of ranks")
+		}
+		if n > maxMeshSize/m.Size() {
+			return nil, wrong(fmt.Sprintf("a mesh has %d ranks at most", maxMeshSize))
 		}
 		a := MeshAxis{Name: name, Size: n}
 		if more {

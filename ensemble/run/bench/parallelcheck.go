@@ -123,7 +123,7 @@ func CheckParallel(ctx context.Context, o ParallelCheckOptions) (*ParallelCheck,
 		if err := k.check(); err != nil {
 			return err
 		}
-		meshes, err := k.meshes(o.Mesh, c.Size())
+		meshes, err := k.meshes(o.Mesh, c)
 		if err != nil {
 			return err
 		}
@@ -158,11 +158,12 @@ func CheckParallel(ctx context.Context, o ParallelCheckOptions) (*ParallelCheck,
 // meshes returns all meshes of n ranks for the case, or the one in text.
 //
 // Errors: exit 64 if there is none.
-func (k Case) meshes(text string, n int) ([]spatial.Mesh, error) {
+func (k Case) meshes(text string, c *comm.Comm) ([]spatial.Mesh, error) {
 	if text != "" {
-		m, err := k.mesh(text, n)
+		m, err := k.mesh(text, c)
 		return []spatial.Mesh{m}, err
 	}
+	n := c.Size()
 	all := spatial.Meshes(n, []spatial.MeshAxis{{Name: "data", Size: k.Batch}, {Name: "level", Size: k.Depth},
 		{Name: "lat", Size: k.Crop.Height / 2}, {Name: "lon", Size: k.Crop.Width / 2}})
 	if len(all) == 0 {

@@ -136,7 +136,7 @@ func (o RanksOptions) measure(ctx context.Context, c *comm.Comm) (r *RanksReport
 	if err := k.check(); err != nil {
 		return nil, err
 	}
-	m, err := k.mesh(o.Mesh, c.Size())
+	m, err := k.mesh(o.Mesh, c)
 	if err != nil {
 		return nil, err
 	}
@@ -269,18 +269,22 @@ func (k Case) shareThreads(n int) Case {
 // mesh returns the mesh in text, or the one that a training on n ranks would choose.
 //
 // Errors: exit 64 if it does not have n ranks, or none exists.
-func (k Case) mesh(text string, n int) (spatial.Mesh, error) {
+func (k Case) mesh(text string, c *comm.Comm) (spatial.Mesh, error) {
+	n := c.Size()
+	g, err := k.graph(true)
+	if err != nil {
+		return nil, err
+	}
 	if text != "" {
 		m, err := spatial.ParseMesh(text)
 		if err == nil && m.Size() != n {
 			err = &exit.Error{Code: exit.Usage, What: fmt.Sprintf("a mesh of %d ranks (%v) in a job of %d", m.Size(), m, n), At: "--mesh",
 				Why: "every process needs a rank of the mesh", Fix: "start at most as many processes as it has ranks"}
 		}
+		if err == nil {
+			err = setup.BenchMesh.CheckMesh(g, m, k.Batch, team.ProcessCount(c))
+		}
 		return m, err
-	}
-	g, err := k.graph(true)
-	if err != nil {
-		return nil, err
 	}
 	return setup.FastestMesh(context.Background(), g, setup.TypicalMachine, n, setup.Adam, "--mesh")
 }

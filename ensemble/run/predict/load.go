@@ -178,7 +178,7 @@ func (f *forecaster) distribute() error {
 	if f.ranks == nil {
 		return nil
 	}
-	if err := setup.AssignSlabs(f.ranks, f.model.Spec, f.model.Task, f.model.Grid, 1); err != nil {
+	if err := setup.AssignSlabs(f.ranks, f.model.Spec, f.model.Task, f.model.Grid, 1, setup.PredictMesh); err != nil {
 		return err
 	}
 	f.model.Local = f.model.Task.ForRank(f.ranks.Shard(), f.ranks.Comm.Rank())

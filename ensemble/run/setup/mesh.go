@@ -1,9 +1,12 @@
 package setup
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
+	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/model/network"
@@ -23,7 +26,7 @@ func ArrangeOnMesh(ctx context.Context, t *team.Team, c *config.TrainConfig, gri
 		return nil
 	}
 	t.ShardedOptimiser = c.Train.Train.ShardOptimizer && t.Comm.Size() > 1
-	n, batch := t.Comm.Size(), c.Train.Train.BatchSize
+	n := t.Comm.Size()
 	var err error
 	if text := c.Train.Train.Mesh; text != "" && text != autoMesh {
 		t.Mesh, err = spatial.ParseMesh(text)
@@ -34,10 +37,56 @@ func ArrangeOnMesh(ctx context.Context, t *team.Team, c *config.TrainConfig, gri
 		return err
 	}
 	if t.Mesh.Size() != n {
-		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("a mesh of %d ranks (%v) in a job of %d processes", t.Mesh.Size(), t.Mesh, n), At: "train.mesh",
-			Why: "every process needs a rank of the mesh", Fix: "change train.mesh, or start at most as many processes as it has ranks"}
+		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("a mesh of %d ranks (%v) in a job of %d processes", t.Mesh.Size(), t.Mesh, n), At: TrainMesh.At,
+			Why: "every process needs a rank of the mesh", Fix: fmt.Sprintf("start %s, or add %s", humanise.Count(t.Mesh.Size(), "process"), TrainMesh.typed(nil))}
 	}
-	return AssignSlabs(t, SpecOf(c), TaskOf(c), grid, batch)
+	return AssignSlabs(t, SpecOf(c), TaskOf(c), grid, c.Train.Train.BatchSize, TrainMesh)
+}
+
+// MeshOption is where a user sets a mesh.
+type MeshOption struct {
+	At    string // name of the key or flag, for errors
+	flag  string // format of the flag, with the mesh
+	none  string // mesh of that flag for one rank
+	batch string // format of the flag for the number of samples in a batch; "" if it cannot be set
+}
+
+// The options with meshes.
+var (
+	TrainMesh   = MeshOption{"train.mesh", "--set %q", autoMesh, "--set train.batch_size=%d"}
+	PredictMesh = MeshOption{"--mesh", "--mesh %q", "lat:1", ""}
+	BenchMesh   = MeshOption{"--mesh", "--mesh %q", "lat:1", "--batch %d"}
+)
+
+// typed returns the option with a mesh as a user types it.
+func (o MeshOption) typed(m spatial.Mesh) string {
+	text := cmp.Or(m.String(), o.none)
+	if o == TrainMesh {
+		text = o.At + "=" + text
+	}
+	return fmt.Sprintf(o.flag, text)
+}
+
+// CheckMesh refuses a mesh that does not suit the fields of a graph of n samples, in a job of a number of processes. A nil
+// graph leaves the fields unchecked.
+//
+// Errors: exit 64 with the nearest mesh that does.
+func (o MeshOption) CheckMesh(g *graph.Graph, m spatial.Mesh, n, processes int) error {
+	f := spatial.FindMisfit(g, m, n)
+	if f == nil {
+		return nil
+	}
+	fix := "give " + o.typed(f.Mesh)
+	if f.Axis == "data" && o.batch != "" {
+		i := slices.IndexFunc(m, func(a spatial.MeshAxis) bool { return a.Name == f.Axis })
+		fix = fmt.Sprintf("give "+o.batch+", or %s", m[i].Size, o.typed(f.Mesh))
+	}
+	if ranks := f.Mesh.Size(); ranks < processes && team.IsLaunched() {
+		fix += " with " + humanise.Count(ranks, "process")
+	} else if ranks < processes {
+		fix += fmt.Sprintf(" --ranks %d", ranks)
+	}
+	return &exit.Error{Code: exit.Usage, What: f.What, At: o.At, Why: f.Why, Fix: fix}
 }
 
 // fastestMesh returns the mesh that rank 0 predicts to be fastest.
@@ -68,8 +117,10 @@ func fastestMeshText(ctx context.Context, ranks int, c *config.TrainConfig, grid
 }
 
 // AssignSlabs assigns every rank of a team its slab of a network's fields, as the network will be divided for
-// batches of n samples.
-func AssignSlabs(t *team.Team, s network.Spec, k task.Task, g *ensemble.Grid, n int) error {
+// batches of n samples. o is where the mesh was set.
+//
+// Errors: exit 64 for a mesh that does not suit the network.
+func AssignSlabs(t *team.Team, s network.Spec, k task.Task, g *ensemble.Grid, n int, o MeshOption) error {
 	if t == nil {
 		return nil
 	}
@@ -78,6 +129,9 @@ func AssignSlabs(t *team.Team, s network.Spec, k task.Task, g *ensemble.Grid, n 
 	}
 	gr, err := s.Graph(&k, g, n, 0, true)
 	if err != nil {
+		return err
+	}
+	if err := o.CheckMesh(gr, t.Mesh, n, team.ProcessCount(t.Comm)); err != nil {
 		return err
 	}
 	return t.AssignShards(gr, g, n)
@@ -92,6 +146,32 @@ func MeshRanks(mesh string) (int, error) {
 	}
 	m, err := spatial.ParseMesh(mesh)
 	return m.Size(), err
+}
+
+// maxHosted is the largest number of ranks of a process: each has buffers and a copy of the parameters.
+const maxHosted = 256
+
+// HostedRanks is the number of ranks of a training's mesh, which its processes host; 0: equal to the number of processes.
+//
+// Errors: exit 64 for an invalid mesh, for more ranks along data than samples in a batch, and for more ranks than processes
+// can host.
+func HostedRanks(c *config.TrainConfig, processes int) (int, error) {
+	n, err := MeshRanks(c.Train.Train.Mesh)
+	if err != nil || n == 0 {
+		return 0, err
+	}
+	m, err := spatial.ParseMesh(c.Train.Train.Mesh)
+	if err != nil {
+		return 0, err
+	}
+	if err := TrainMesh.CheckMesh(nil, m, c.Train.Train.BatchSize, processes); err != nil {
+		return 0, err
+	}
+	if n > maxHosted*processes {
+		return 0, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("the mesh %q has %d ranks, %s can host %d", m, n, humanise.Count(processes, "process"), maxHosted*processes), At: TrainMesh.At,
+			Why: "every rank has its own parameters and buffers", Fix: fmt.Sprintf("start %s or more, or give %s", humanise.Count((n+maxHosted-1)/maxHosted, "process"), TrainMesh.typed(nil))}
+	}
+	return n, nil
 }
 
 // DescribeRanks describes the number of ranks, and of the processes that host them if it differs.

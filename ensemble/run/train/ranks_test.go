@@ -183,6 +183,48 @@ func TestRecordsOfRanks(t *testing.T) {
 	}
 }
 
+// Meshes that do not fit batch or fields are refused by all ranks together, without a run directory, and what the error
+// says to give trains.
+func TestMeshesThatDoNotFit(t *testing.T) {
+	meshesThatDoNotFit(t, []misfit{
+		{"level:3", "3 ranks along level, but the fields have 2 levels", "level:2"},
+		{"data:5", "5 ranks along data, but a batch has 4 samples", "data:4"},
+		{"data:300", "300 ranks along data, but a batch has 4 samples", "data:4"},
+		{"channel:3", "3 ranks along channel", "auto"},
+		{"lat:2@2x9x9=none", "fields of 2x9x9, which the network does not have", "lat:2"},
+		{"lat:257", "has 257 ranks, 1 process can host 256", "auto"},
+	})
+}
+
+// misfit is a mesh, why it does not fit, and what the error says to give.
+type misfit struct{ mesh, what, instead string }
+
+func meshesThatDoNotFit(t *testing.T, meshes []misfit) {
+	f := demotest.Files(t)
+	for _, c := range meshes {
+		runDir := filepath.Join(t.TempDir(), "run")
+		run := func(mesh string) error {
+			c := demotest.Config(t, f, "train.networks=1", "train.epochs=1")
+			c.Train.Train.Mesh = mesh
+			_, err := train.Run(context.Background(), train.Options{Config: c, RunDir: runDir, Version: "test"})
+			return err
+		}
+		err := run(c.mesh)
+		var e *exit.Error
+		if !errors.As(err, &e) || e.Code != exit.Usage || !strings.Contains(e.What, c.what) || !strings.HasPrefix(e.At, "train.mesh") || !strings.Contains(e.Fix, fmt.Sprintf("--set %q", "train.mesh="+c.instead)) {
+			t.Errorf("%s: %v, want %q and %q", c.mesh, err, c.what, c.instead)
+		}
+		if _, err := os.Stat(runDir); err == nil {
+			t.Errorf("%s: a run directory was made", c.mesh)
+		}
+		if c.instead == "lat:2" {
+			if err := run(c.instead); err != nil {
+				t.Errorf("%s in place of %s: %v", c.instead, c.mesh, err)
+			}
+		}
+	}
+}
+
 // If one rank receives a request to stop, all save and stop. A resumed run takes the steps of an
 // uninterrupted one, also on another number of ranks.
 func TestRanksStopAndResume(t *testing.T) {

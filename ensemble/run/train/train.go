@@ -78,17 +78,25 @@ func Run(ctx context.Context, o Options) (r *Result, err error) {
 		return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("srun started %d tasks without an MPI interface", n),
 			Why: "each task would train separately in the same run directory", Fix: "srun --mpi=pmix for Open MPI, srun --mpi=pmi2 for MPICH"}
 	}
-	hosted, err := setup.MeshRanks(o.Config.Train.Train.Mesh)
-	if _, launched := mpi.Launched(os.Getenv); !launched {
-		if err != nil {
-			return nil, err
+	processes := 1
+	job, launched := mpi.Launched(os.Getenv)
+	if launched {
+		processes = job.Size
+	}
+	hosted, misfit := setup.HostedRanks(o.Config, processes)
+	if !launched {
+		if misfit != nil {
+			return nil, misfit
 		}
 		if hosted <= 1 {
 			return RunRank(ctx, o, nil)
 		}
-	} // under a launcher all ranks report the error of the mesh together
+	}
 	_, err = team.RunRanks(0, hosted, o.Config.Train.Train.StallTimeout, func(c *comm.Comm) error {
 		ranks := team.New(c)
+		if err := ranks.AgreeOnError(misfit); err != nil {
+			return err
+		}
 		own, err := RunRank(ctx, o.ForRank(ranks), ranks)
 		if ranks.IsProcessRoot() {
 			r = own
