@@ -53,6 +53,10 @@ type haloFusion struct {
 	u     *pass.Unit
 	fused map[int]op.HaloOp // by node: the fused form of an operation
 	uses  map[int]bool      // gathers that become halos only
+	// accepts reports whether the device has a kernel for a fused form of an operation, with the
+	// shapes of its operands and halos.
+	accepts func(n *graph.Node, a op.HaloOp, in []graph.Shape) bool
+	layout  graph.Layout // of fields that are read with their halo
 }
 
 // fuseHalos lets operations read the halo of a field and the shard from separate
@@ -61,7 +65,22 @@ func fuseHalos(u *pass.Unit) error {
 	if u.Layouts == nil {
 		return nil
 	}
-	f := &haloFusion{u: u, fused: map[int]op.HaloOp{}, uses: map[int]bool{}}
+	return fuseHalosWhere(u, graph.Blocked, func(n *graph.Node, a op.HaloOp, in []graph.Shape) bool {
+		want := backend.LayoutOption{Out: n.Layout}
+		for _, id := range n.In {
+			want.In = append(want.In, u.Graph.Nodes[id].Layout)
+		}
+		for range a.Operands {
+			want.In = append(want.In, graph.Blocked)
+		}
+		ways := u.Layouts.LayoutOptions(op.Find("with_halo"), a, in, n.Shape)
+		return slices.ContainsFunc(ways, func(w backend.LayoutOption) bool { return w.Name() == want.Name() })
+	})
+}
+
+// fuseHalosWhere is fuseHalos for fields in a layout and the operations that accepts selects.
+func fuseHalosWhere(u *pass.Unit, layout graph.Layout, accepts func(n *graph.Node, a op.HaloOp, in []graph.Shape) bool) error {
+	f := &haloFusion{u: u, fused: map[int]op.HaloOp{}, uses: map[int]bool{}, accepts: accepts, layout: layout}
 	for _, n := range u.Graph.Nodes {
 		if n.Kind != graph.KindOp {
 			continue
@@ -75,7 +94,7 @@ func fuseHalos(u *pass.Unit) error {
 	g, err := u.Graph.Rewrite(nil, func(b *graph.Builder, n *graph.Node, in []graph.Value) graph.Value {
 		if f.uses[n.ID] {
 			source[n.ID], frames[n.ID] = in[0], b.Node(gatherHalo, gatherHaloAttrs{n.Attrs.(gatherAttrs)}, in[0])
-			frames[n.ID].SetLayout(graph.Blocked)
+			frames[n.ID].SetLayout(layout)
 		}
 		a, ok := f.fused[n.ID]
 		if !ok {
@@ -135,12 +154,10 @@ func (f *haloFusion) framed(n *graph.Node) (op.HaloOp, bool) {
 	g := f.u.Graph
 	a := op.HaloOp{Op: n.Op, Attrs: n.Attrs}
 	shapes := g.InShapes(n)
-	want := backend.LayoutOption{Out: n.Layout}
 	var frames []graph.Shape
 	for i, id := range n.In {
 		x := g.Nodes[id]
-		want.In = append(want.In, x.Layout)
-		if x.Kind != graph.KindOp || x.Op != gather || x.Layout != graph.Blocked {
+		if x.Kind != graph.KindOp || x.Op != gather || x.Layout != f.layout {
 			continue
 		}
 		p := x.Attrs.(gatherAttrs)
@@ -155,9 +172,5 @@ func (f *haloFusion) framed(n *graph.Node) (op.HaloOp, bool) {
 	if len(a.Operands) == 0 {
 		return a, false
 	}
-	for range frames {
-		want.In = append(want.In, graph.Blocked)
-	}
-	ways := f.u.Layouts.LayoutOptions(op.Find("with_halo"), a, append(shapes, frames...), n.Shape)
-	return a, slices.ContainsFunc(ways, func(w backend.LayoutOption) bool { return w.Name() == want.Name() })
+	return a, f.accepts(n, a, append(shapes, frames...))
 }

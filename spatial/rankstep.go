@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
 	"github.com/ensemble-weather/ensemble/engine/pass"
 )
 
@@ -112,23 +113,45 @@ func deferredSums(g *graph.Graph, sequence []int, size int) []DeferredSum {
 }
 
 // ArenaBytes returns the memory of all values of the step and of the workspaces that do not fit beside them. workspace
-// returns the bytes that the kernel of a node needs. Parameters are not included. Gradients are if the optimiser is
-// sharded: those in sums, and the pieces that the rank keeps.
+// returns the bytes that the kernel of an operation needs for operands and a result. Parameters are not included. Gradients
+// are if the optimiser is sharded: those in sums, and the pieces that the rank keeps. Convolutions of whole blocks of
+// channels read halos from separate buffers, and inputs are copied to blocks of channels, as on a processor.
 //
 // Unit: bytes.
 // Errors: graph.ErrShape for a value that kernels cannot address.
-func (s *RankStep) ArenaBytes(workspace func(*graph.Node) int64) (int64, error) {
-	if s.unit.Memory == nil {
-		at := slices.IndexFunc(pass.List, func(p pass.Pass) bool { return p.Name == planMemory })
-		if err := pass.List[at].Run(s.unit); err != nil {
+func (s *RankStep) ArenaBytes(workspace func(o *graph.Op, in []graph.Shape, out graph.Shape) int64) (int64, error) {
+	u := *s.unit
+	err := fuseHalosWhere(&u, graph.Plain, func(n *graph.Node, a op.HaloOp, in []graph.Shape) bool {
+		if n.Op.Conv == nil || n.Shape[channels] < graph.BlockSize || !slices.Equal(a.Operands, n.Op.Conv.Sources(len(n.In))) {
+			return false
+		}
+		return !slices.ContainsFunc(a.Operands, func(i int) bool { return in[i][channels] < graph.BlockSize })
+	})
+	if err != nil {
+		return 0, err
+	}
+	at := slices.IndexFunc(pass.List, func(p pass.Pass) bool { return p.Name == "schedule" })
+	for _, p := range pass.List[at:] {
+		if err := p.Run(&u); err != nil {
 			return 0, err
 		}
 	}
-	elem := int64(s.unit.ElemBytes)
-	bytes := int64(s.unit.Memory.ArenaSize) * elem
-	for at, n := range s.unit.Memory.LiveElements(len(s.Sequence)) {
-		if w := workspace(s.Graph.Nodes[s.Sequence[at]]); w > 0 {
-			bytes = max(bytes, int64(n)*elem+w)
+	elem := int64(u.ElemBytes)
+	bytes := int64(u.Memory.ArenaSize) * elem
+	for at, live := range u.Memory.LiveElements(len(u.Sequence)) {
+		n := u.Graph.Nodes[u.Sequence[at]]
+		o, in := n.Op, u.Graph.InShapes(n)
+		if a, ok := n.Attrs.(op.HaloOp); ok {
+			o, in = a.Op, a.PaddedShapes(in)
+		}
+		if w := workspace(o, in, n.Shape); w > 0 {
+			bytes = max(bytes, int64(live)*elem+w)
+		}
+	}
+	for _, n := range s.Graph.Nodes {
+		if n.Kind == graph.KindInput && len(n.Shape) == 5 && n.Shape[channels] >= graph.BlockSize {
+			blocks := (n.Shape[channels] + graph.BlockSize - 1) / graph.BlockSize
+			bytes += int64(n.Shape.Size()/n.Shape[channels]*blocks*graph.BlockSize) * elem
 		}
 	}
 	return bytes, nil

@@ -59,7 +59,7 @@ func (p *pricer) price(g *graph.Graph, rank int) (Estimate, *spatial.RankStep, e
 		return Estimate{}, nil, err
 	}
 	e := p.time(s, rank)
-	arena, err := step.ArenaBytes(func(n *graph.Node) int64 { return scratchOf(workOf(step.Graph, n).Conv) })
+	arena, err := step.ArenaBytes(workspaceOf)
 	switch {
 	case errors.Is(err, graph.ErrShape) && p.mesh.Size() == 1 && p.m.Memory == 0: // the reference of efficiencies may be too large for any machine
 		return e, step, nil

@@ -1,6 +1,7 @@
 package search
 
 import (
+	"math"
 	"slices"
 	"strings"
 
@@ -235,19 +236,34 @@ func (s *script) tags() []int {
 	return all
 }
 
-// Workspace of a convolution: copies of its filters for Winograd's algorithm, and
-// tiles. The values are the measured maxima of the kernels.
+// Workspace of a convolution by Winograd's algorithm: the transformed filters of three levels, 16/9 of the filters each, and a
+// buffer of tiles for every channel; or all tiles of the field, if these are smaller. The sizes of buffers are those of the
+// kernels within 10 %.
 const (
-	scratchFilters = 3
-	scratchTiles   = 2 << 20
+	scratchTransforms = 3
+	scratchTile       = 64       // bytes of a tile of 2x2 points, transformed
+	scratchTiles      = 5 << 10  // bytes of a channel in passes that compute fields
+	scratchSumTiles   = 26 << 10 // bytes of a channel in the pass that computes the filter's gradient
 )
 
-// scratchOf returns the workspace of the kernels of a convolution; 0 for nil, another operation.
+// workspaceOf returns the workspace of the kernel of an operation. Only convolutions need much.
 //
 // Unit: bytes.
-func scratchOf(c *Conv) int64 {
+func workspaceOf(o *graph.Op, in []graph.Shape, out graph.Shape) int64 {
+	c := convOf(&graph.Node{Op: o, Shape: out}, in)
 	if c == nil {
 		return 0
 	}
-	return scratchFilters*4*int64(c.In*c.Out*c.Filter[0]*c.Filter[1]*c.Filter[2]) + scratchTiles
+	points, tiles := out.Size()/out[channels], int64(scratchTiles)
+	if c.Pass == "filter" {
+		tiles, points = scratchSumTiles, math.MaxInt
+		for _, s := range in {
+			if len(s) == fieldAxes {
+				points = min(points, s.Size()/s[channels])
+			}
+		}
+	}
+	both := int64(c.In + c.Out)
+	filters := scratchTransforms * 16 * 4 * int64(c.In*c.Out*c.Filter[0]*c.Filter[1]*c.Filter[2]) / 9
+	return min(filters+tiles*both, scratchTile*int64(points)/4*both)
 }
