@@ -149,6 +149,9 @@ func TestPlanErrors(t *testing.T) {
 		{planArgs(wrong("gb_s: 10}", "gb_s: 10, memory: 1MiB}"), "--ranks", "2"), exit.No, "no plan of 2 ranks fits into memory"},
 		{planArgs(machine, "--ranks", "2", "--crop", "0x5"), exit.Usage, "--crop"},
 		{planArgs(machine, "extra"), exit.Usage, "unexpected argument"},
+		{planArgs(machine, "--ranks", "4", "--set", "train.mesh=lat:2"), exit.Usage, "give --ranks 2, or --set train.mesh=auto"},
+		{planArgs(machine, "--ranks", "16", "--set", "train.mesh=data:16"), exit.Usage, "16 ranks along data, but a batch has"},
+		{planArgs(machine, "--ranks", "4", "--set", "train.mesh=lat:4@2x5x5=none"), exit.Usage, "2x5x5, which the network does not have"},
 	} {
 		code, _, stderr := call(t, c.args...)
 		if code != c.code || !strings.Contains(stderr, c.want) {

@@ -257,11 +257,11 @@ func (c *planning) chosenMesh(ctx context.Context, g *graph.Graph) (*search.Plan
 	if err != nil {
 		return nil, err
 	}
-	p, err := search.CostOf(ctx, g, c.machine, c.optimiser, mesh)
-	if err != nil {
-		return nil, &exit.Error{Code: exit.Usage, What: "the mesh does not suit the network", At: "train.mesh: " + text, Why: err.Error(), Fix: "set train.mesh: auto, or fewer ranks along this axis", Err: err}
+	if err := setup.TrainMesh.CheckMesh(g, mesh, c.o.Config.Train.Train.BatchSize, c.o.Ranks); err != nil {
+		return nil, err
 	}
-	return &p, nil
+	p, err := search.CostOf(ctx, g, c.machine, c.optimiser, mesh)
+	return &p, err
 }
 
 // planning is a training and the machine that it is planned for.
