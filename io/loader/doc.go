@@ -4,18 +4,21 @@
 //
 // The order is a pure function of (seed, epoch, index). Every rank can compute the
 // order of all ranks, and a resumed run continues where the interrupted one
-// stopped. Caches therefore need no heuristics: each rank caches the samples that
-// it reads most often, prefetches in the order of first use, and serves each read
-// from the fastest place that has the sample.
+// stopped. Caches therefore need no heuristics: of all samples in memory, that with
+// the furthest next use gives way, and samples are prefetched in the order of use.
 //
 //	s := loader.Schedule{Seed: 7, Samples: 500, Epochs: 20, Batch: 16, Readers: 4}
 //	place := s.Place(0, loader.UniformSizes(500, 1<<20), caches) // the cache of each sample on reader 0
 //	r := loader.Simulate(system, s, loader.UniformSizes(500, 1<<20), loader.Clairvoyant)
 //	fmt.Println(r.Total, r.Stall)
 //
-// Readers of the same slab can read samples from the memory of each other
-// (Loader.Serve, Loader.ConnectPeers). Loader and simulator use the same code to
-// decide which reader caches a sample, and where it is read fastest.
+// Readers of the same slab read samples from the memory of each other (Loader.Serve,
+// Loader.ConnectPeers). Each sample has one home, which reads it from the file system
+// for all. Loader.PlanCaches takes all passes of a job, so that together readers read
+// the file system as seldom as one reader with the memory of all would.
+//
+// Schedule.Place and Simulate are the caches and the performance model of the source:
+// each reader caches what it reads most often.
 //
 // A reader is a group of ranks that compute the same samples. Each rank reads its
 // own slab of a sample, and caches that slab.

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"io"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 )
@@ -47,15 +49,15 @@ type Options struct {
 	PeerTimeout time.Duration
 }
 
-// Numbers of the caches of a Loader in Schedule.Place.
+// Numbers of the caches of a reader in Schedule.Place.
 const (
 	inMemory = iota
 	onDisk
 )
 
-// Loader returns samples in an order that is known in advance, from the fastest
-// place that has them: memory cache, disk cache, memory of peers, file system.
-// Samples enter the caches of PlanCaches when a stream first reads them.
+// Loader returns samples in an order that is known in advance, from the first place
+// that has them: memory cache, disk cache, memory of peers, file system. PlanCaches
+// decides what the caches keep.
 type Loader[T any] struct {
 	o Options
 	// dataset is nil for a loader with all samples in memory.
@@ -63,14 +65,11 @@ type Loader[T any] struct {
 	size    Size
 
 	mu sync.Mutex
-	// placement is the cache of each sample, from Schedule.Place; nil before
-	// PlanCaches.
-	placement []int
-	memory    map[int]T
-	disk      *disk
-	counts    Counts
-	// freeBuffers holds staging buffers of closed streams.
-	freeBuffers []T
+	// plan is nil before PlanCaches.
+	plan *plan
+	cache[T]
+	disk   *disk
+	counts Counts
 
 	// inFlight holds the samples that are being read for the memory cache. The
 	// channel is closed when the sample has arrived.
@@ -79,20 +78,49 @@ type Loader[T any] struct {
 	peers *peers[T]
 	// reader is the number of this reader among all.
 	reader int
+	// rooms are the caches of all readers; nil before ConnectPeers.
+	rooms []room
 	// peersFirst gives peers precedence over the file system, whatever their
 	// latency.
 	peersFirst bool
-	// holders lists the readers that cache each sample; nil without peers.
-	holders   [][]holder
-	latencies latencies
+	latencies  latencies
 }
+
+// cache holds samples in memory.
+type cache[T any] struct {
+	memory map[int]*held[T]
+	// spare lists the samples in memory without a planned use, oldest first, and
+	// others that were such. They give way to planned ones.
+	spare []int
+	// freeBuffers holds the memory of samples that are no longer in use.
+	freeBuffers []T
+}
+
+// held is a sample in memory.
+type held[T any] struct {
+	x T
+	// users counts the streams and replies that use it now.
+	users int
+	// state defines how long it stays.
+	state  retention
+	listed bool // in Loader.spare, perhaps from an earlier state
+}
+
+// retention is the reason why a sample is in memory.
+type retention int
+
+const (
+	kept     retention = iota // for its next use
+	pending                   // until other readers have read it
+	unneeded                  // while there is room
+)
 
 // New makes a loader with empty caches.
 //
 // Errors: 73 if the file of the disk cache cannot be created.
 func New[T any](origin Dataset[T], o Options) (*Loader[T], error) {
 	o.Prefetch, o.PeerTimeout = max(o.Prefetch, 1), cmp.Or(o.PeerTimeout, time.Minute)
-	l := &Loader[T]{o: o, dataset: origin, size: origin.Size(), memory: map[int]T{}, inFlight: map[int]chan struct{}{}}
+	l := &Loader[T]{o: o, dataset: origin, size: origin.Size(), cache: cache[T]{memory: map[int]*held[T]{}}, inFlight: map[int]chan struct{}{}}
 	if o.Disk > 0 {
 		var err error
 		if l.disk, err = newDisk(o.DiskDir, l.size.Span); err != nil {
@@ -105,9 +133,9 @@ func New[T any](origin Dataset[T], o Options) (*Loader[T], error) {
 // NewInMemory makes a loader of samples that are all in memory and stay there.
 // bytes is the size of one sample.
 func NewInMemory[T any](samples []T, bytes int64) *Loader[T] {
-	l := &Loader[T]{o: Options{Prefetch: 2}, size: Size{Memory: bytes}, memory: map[int]T{}}
+	l := &Loader[T]{o: Options{Prefetch: 2}, size: Size{Memory: bytes}, cache: cache[T]{memory: map[int]*held[T]{}}}
 	for k, x := range samples {
-		l.memory[k] = x
+		l.memory[k] = &held[T]{x: x}
 	}
 	return l
 }
@@ -124,46 +152,49 @@ func (l *Loader[T]) Close() error {
 	return l.disk.close()
 }
 
-// PlanCaches decides which samples to cache for a schedule: those that the reader
-// reads most often, up to the size of each cache. Other cached samples are dropped.
-// No stream may be open.
-func (l *Loader[T]) PlanCaches(s Schedule, reader int) {
+// PlanCaches decides which samples to keep and until when, for the passes that
+// follow. Reads that are not planned are correct, but may read a sample again. All
+// readers call it with the same passes of samples 0 to before samples. No stream may be
+// open.
+func (l *Loader[T]) PlanCaches(passes []Pass, samples, reader int) {
 	if l.dataset == nil {
 		return
 	}
-	reads := s.Reads(reader)
-	place := s.place(reads, UniformSizes(s.numSamples(), 1), l.capacities())
-	var of [][]holder
-	if l.peers != nil && l.peers.others != nil {
-		places := make([][]int, s.Readers)
-		places[reader] = place
-		for r, p := range l.peers.others {
-			if p != nil {
-				places[r] = s.place(s.Reads(r), UniformSizes(s.numSamples(), 1), []int64{p.Memory, p.Disk})
-			}
+	rooms := l.rooms
+	if rooms == nil { // this reader alone
+		rooms = []room{l.room()}
+		alone := make([]Pass, len(passes))
+		for i, p := range passes {
+			alone[i] = Pass{Common: p.reads(reader)}
 		}
-		of = findHolders(places, s.numSamples())
+		passes, reader = alone, 0
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.placement, l.holders = place, of
-	for k := range l.memory {
-		if place[k] != inMemory {
-			delete(l.memory, k)
+	var home []int
+	if l.plan != nil && len(l.plan.home) == samples {
+		home = l.plan.home // else samples in memory would be at the wrong reader
+	}
+	l.plan = newPlan(passes, samples, reader, rooms, home, func(k int) bool { return l.memory[k] != nil })
+	for _, k := range slices.Sorted(maps.Keys(l.memory)) {
+		state := unneeded
+		if l.plan.resident[k] || l.plan.copies[k] {
+			state = kept
 		}
+		l.setState(k, l.memory[k], state)
 	}
 	if l.disk != nil {
-		l.disk.assign(FetchOrder(place, onDisk, reads))
+		l.disk.assign(l.plan.disk)
 	}
 }
 
-// capacities returns the number of samples that fit each cache.
-func (l *Loader[T]) capacities() []int64 {
-	caches := []int64{l.o.Memory / max(l.size.Memory, 1), 0}
+// room returns the number of samples that fit each cache.
+func (l *Loader[T]) room() room {
+	r := room{memory: l.o.Memory / max(l.size.Memory, 1)}
 	if l.disk != nil {
-		caches[onDisk] = l.o.Disk / max(l.size.Stored, 1)
+		r.disk = l.o.Disk / max(l.size.Stored, 1)
 	}
-	return caches
+	return r
 }
 
 // Count is a number of reads and their bytes.
@@ -241,9 +272,8 @@ type slot[T any] struct {
 	// full holds the next sample of the slot.
 	full chan fetched[T]
 	// free signals that the sample of this slot is no longer in use.
-	free chan struct{}
-	// buffer is owned by the goroutine that fills the slot.
-	buffer T
+	free  chan struct{}
+	inUse loaded[T] // inUse is the sample of the slot; only its goroutine uses the field.
 }
 
 // fetched is a sample or the error of reading it.
@@ -256,16 +286,11 @@ type fetched[T any] struct {
 func (l *Loader[T]) Stream(ctx context.Context, reads []int) *Stream[T] {
 	s := &Stream[T]{l: l, n: len(reads), slots: make([]slot[T], min(l.o.Prefetch, len(reads)))}
 	s.ctx, s.stop = context.WithCancel(ctx)
-	l.mu.Lock()
 	for i := range s.slots {
 		c := &s.slots[i]
 		c.full, c.free = make(chan fetched[T], 1), make(chan struct{}, 1)
 		c.free <- struct{}{}
-		if n := len(l.freeBuffers) - 1; n >= 0 {
-			c.buffer, l.freeBuffers = l.freeBuffers[n], l.freeBuffers[:n]
-		}
 	}
-	l.mu.Unlock()
 	for i := range s.slots {
 		c := &s.slots[i]
 		s.done.Go(func() {
@@ -275,12 +300,16 @@ func (l *Loader[T]) Stream(ctx context.Context, reads []int) *Stream[T] {
 				case <-s.ctx.Done():
 					return
 				}
-				var f fetched[T]
-				if f.sample, c.buffer, f.err = l.fetch(s.ctx, reads[at], c.buffer); f.err != nil {
-					c.full <- f
+				l.release(&c.inUse)
+				x, f, err := l.load(s.ctx, reads[at])
+				if err == nil {
+					l.count(f)
+				}
+				c.inUse = x
+				c.full <- fetched[T]{x.sample, err}
+				if err != nil {
 					return
 				}
-				c.full <- f
 			}
 		})
 	}
@@ -339,12 +368,8 @@ func (s *Stream[T]) Next() (x T, err error) {
 func (s *Stream[T]) Close() {
 	s.stop()
 	s.done.Wait()
-	s.l.mu.Lock()
-	defer s.l.mu.Unlock()
 	for i := range s.slots {
-		if len(s.l.freeBuffers) < s.l.o.Prefetch {
-			s.l.freeBuffers = append(s.l.freeBuffers, s.slots[i].buffer)
-		}
+		s.l.release(&s.slots[i].inUse)
 	}
 	s.slots = nil
 }
@@ -375,25 +400,55 @@ func (l *Loader[T]) count(f servedFrom) {
 	}
 }
 
-// fetch returns sample k from the fastest source and counts the read. room is
-// memory that may be reused. left may be reused when the sample is no longer in
-// use.
-func (l *Loader[T]) fetch(ctx context.Context, k int, room T) (x, left T, err error) {
-	x, left, f, err := l.load(ctx, k, room)
-	if err == nil {
-		l.count(f)
-	}
-	return x, left, err
+// loaded is a sample as load returns it; release ends its use. The zero value is none.
+type loaded[T any] struct {
+	sample T
+	held   *held[T] // held is its entry in memory; nil if sample is in a buffer.
+	buffer bool     // buffer says that the memory of sample is to be reused.
 }
 
-// load is fetch without counting; f is the source.
-func (l *Loader[T]) load(ctx context.Context, k int, room T) (x, left T, f servedFrom, err error) {
-	var none T
+// release ends the use of a sample.
+func (l *Loader[T]) release(x *loaded[T]) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case x.held != nil:
+		x.held.users--
+		l.trim()
+	case x.buffer:
+		l.recycle(x.sample)
+	}
+	*x = loaded[T]{}
+}
+
+// recycle keeps the memory of a sample for a later one. l.mu must be held.
+func (l *Loader[T]) recycle(x T) {
+	if len(l.freeBuffers) < l.o.Prefetch {
+		l.freeBuffers = append(l.freeBuffers, x)
+	}
+}
+
+// trim drops samples without a planned use while there are more than fit. l.mu must
+// be held.
+func (l *Loader[T]) trim() {
+	for l.dataset != nil && int64(len(l.memory)) > l.room().memory {
+		x, ok := l.evict()
+		if !ok {
+			return
+		}
+		l.recycle(x)
+	}
+}
+
+// load returns sample k and its source.
+func (l *Loader[T]) load(ctx context.Context, k int) (out loaded[T], f servedFrom, err error) {
 	for {
 		l.mu.Lock()
-		if x, held := l.memory[k]; held {
+		if h := l.memory[k]; h != nil {
+			h.users++
+			l.use(k, h)
 			l.mu.Unlock()
-			return x, room, fromMemory, nil
+			return loaded[T]{sample: h.x, held: h}, fromMemory, nil
 		}
 		// Another stream, or a peer, reads the same sample. Waiting for it is
 		// faster than a second read.
@@ -405,14 +460,10 @@ func (l *Loader[T]) load(ctx context.Context, k int, room T) (x, left T, f serve
 		select {
 		case <-coming:
 		case <-ctx.Done():
-			return none, none, f, ctx.Err()
+			return out, f, ctx.Err()
 		}
 	}
-	place := uncached
-	if l.placement != nil {
-		place = l.placement[k]
-	}
-	if place == inMemory {
+	if l.plan != nil && (l.isHome(k) || l.plan.copies[k]) {
 		coming := make(chan struct{})
 		l.inFlight[k] = coming
 		defer func() {
@@ -422,39 +473,128 @@ func (l *Loader[T]) load(ctx context.Context, k int, room T) (x, left T, f serve
 			close(coming)
 		}()
 	}
-	source, keeper := l.chooseSource(k, place)
-	l.mu.Unlock()
-	if place == onDisk {
-		if at := l.disk.open(k); at != nil {
-			if x, err = l.dataset.ReadCopy(ctx, k, room, at); err == nil {
-				return x, x, fromDisk, nil
-			}
-			if ctx.Err() != nil {
-				return none, none, f, err
-			}
-			l.disk.dropCopy(k, err) // fall back to the file system
-		}
+	remote := l.fromPeer(k)
+	copied := l.plan != nil && l.plan.onDisk[k]
+	var room T
+	if n := len(l.freeBuffers) - 1; n >= 0 {
+		room, l.freeBuffers = l.freeBuffers[n], l.freeBuffers[:n]
 	}
-	if x, f, err = l.fetchUncached(ctx, k, room, place, source, keeper); err != nil {
-		return none, none, f, err
+	l.mu.Unlock()
+	x, f, err := l.fetch(ctx, k, room, copied, remote)
+	if err != nil {
+		return out, f, err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	// A cached sample keeps its memory, so the caller gets no buffer back.
-	if l.placement != nil && l.placement[k] == inMemory {
-		l.memory[k] = x
-		return x, none, f, nil
-	}
-	return x, x, f, nil
+	return l.retain(k, x), f, nil
 }
 
-// fetchUncached reads a sample from a peer or from the file system. If the peer
-// fails, the file system is read.
-func (l *Loader[T]) fetchUncached(ctx context.Context, k int, room T, place int, source Source, p holder) (x T, f servedFrom, err error) {
+// isHome reports whether this reader reads a sample from the file system for all.
+// l.mu must be held.
+func (l *Loader[T]) isHome(k int) bool {
+	return l.rooms == nil || l.plan.home[k] == l.reader
+}
+
+// fromPeer reports whether a sample that is not in memory is to be requested from its
+// home, with the rule of Simulate. l.mu must be held.
+func (l *Loader[T]) fromPeer(k int) bool {
+	if l.plan == nil || l.isHome(k) {
+		return false
+	}
+	remote, shared := l.latencies.expected(l.peersFirst)
+	source, _ := fastestSource(l.reader, shared, []holder{{l.plan.home[k], inMemory}}, func(holder) (float64, bool) { return remote, true })
+	return source == Remote
+}
+
+// use counts an access to a sample of this reader and sets how long it stays. l.mu must
+// be held.
+func (l *Loader[T]) use(k int, h *held[T]) {
+	if l.plan == nil || !l.isHome(k) {
+		return
+	}
+	state := unneeded
+	switch more, keep := l.plan.uses[k].begin(l.plan.readers); {
+	case more:
+		state = pending
+	case keep:
+		state = kept
+	}
+	l.setState(k, h, state)
+}
+
+// setState sets how long a sample stays. l.mu must be held.
+func (l *Loader[T]) setState(k int, h *held[T], state retention) {
+	if h.state = state; state == unneeded && !h.listed {
+		h.listed, l.spare = true, append(l.spare, k)
+	}
+}
+
+// retain puts a sample that was read into memory if it is planned or there is room.
+// l.mu must be held.
+func (l *Loader[T]) retain(k int, x T) loaded[T] {
+	own := loaded[T]{sample: x, buffer: true}
+	if l.plan == nil || !l.isHome(k) && !l.plan.copies[k] || l.memory[k] != nil {
+		return own
+	}
+	h := &held[T]{x: x, users: 1, listed: true} // listed when it is in memory
+	l.use(k, h)
+	out := loaded[T]{sample: x, held: h}
+	if room := l.room().memory; int64(len(l.memory)) >= room {
+		if h.state == unneeded {
+			return own
+		}
+		// Samples that are in use, or that other readers are about to read, may
+		// exceed the room. If these do not come, because they failed or read the file
+		// system, the sample is read again.
+		if l.trim(); int64(len(l.memory)) >= room+int64(l.o.Prefetch) {
+			return own
+		}
+	}
+	l.memory[k], h.listed = h, false
+	defer l.trim()
+	l.setState(k, h, h.state)
+	return out
+}
+
+// evict drops the oldest sample without a planned use that is not in use now, and
+// returns its memory. l.mu must be held.
+func (l *Loader[T]) evict() (left T, ok bool) {
+	var later []int
+	defer func() { l.spare = append(later, l.spare...) }()
+	for len(l.spare) > 0 {
+		k := l.spare[0]
+		l.spare = l.spare[1:]
+		switch h := l.memory[k]; {
+		case h.state != unneeded:
+			h.listed = false
+		case h.users > 0:
+			later = append(later, k)
+		default:
+			delete(l.memory, k)
+			return h.x, true
+		}
+	}
+	return left, false
+}
+
+// fetch reads a sample from its copy on disk, from its home, or from the file system. A source
+// that fails is replaced by the file system.
+func (l *Loader[T]) fetch(ctx context.Context, k int, room T, copied, remote bool) (x T, f servedFrom, err error) {
+	if copied {
+		if at := l.disk.open(k); at != nil {
+			if x, err = l.dataset.ReadCopy(ctx, k, room, at); err == nil {
+				return x, fromDisk, nil
+			}
+			if ctx.Err() != nil {
+				return x, fromDisk, err
+			}
+			l.disk.dropCopy(k, err)
+		}
+	}
 	began := time.Now()
-	if source == Remote {
+	if remote {
 		var fresh bool
-		if x, fresh, err = l.peers.request(ctx, p.reader, k, room); err == nil {
+		if x, fresh, err = l.peers.request(ctx, l.plan.home[k], k, room); err == nil {
 			if !fresh { // otherwise the latency is that of the peer's file system
 				l.recordLatency(fromPeers, time.Since(began))
 			}
@@ -463,12 +603,12 @@ func (l *Loader[T]) fetchUncached(ctx context.Context, k int, room T, place int,
 		if ctx.Err() != nil {
 			return x, fromPeers, err
 		}
-		room = x // fall back to the file system
+		room = x
 		began = time.Now()
 	}
 	var copy io.WriterAt
 	var made *copyWriter
-	if place == onDisk {
+	if copied {
 		if made = l.disk.beginCopy(k); made != nil {
 			copy = made
 		}
@@ -481,18 +621,4 @@ func (l *Loader[T]) fetchUncached(ctx context.Context, k int, room T, place int,
 		l.recordLatency(fromFileSystem, time.Since(began))
 	}
 	return x, fromFileSystem, err
-}
-
-// chooseSource returns the source of a sample that is not in memory, and the peer
-// if it is one, with the rule of Simulate. l.mu must be held.
-func (l *Loader[T]) chooseSource(k, place int) (Source, holder) {
-	if l.holders == nil || place == onDisk { // the disk copy is made from data of the file system
-		return FileSystem, holder{}
-	}
-	at, ok := owner(k, l.holders[k])
-	if !ok || at.reader == l.reader {
-		return FileSystem, holder{}
-	}
-	remote, shared := l.latencies.expected(l.peersFirst)
-	return fastestSource(l.reader, shared, []holder{at}, func(holder) (float64, bool) { return remote, true })
 }

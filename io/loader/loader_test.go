@@ -116,7 +116,7 @@ func TestStream(t *testing.T) {
 	for _, o := range []Options{{}, {Prefetch: 3}, {Prefetch: 100}, {Prefetch: 4, Memory: 10 * 8}, {Prefetch: 4, Disk: 10 * 8}, {Prefetch: 5, Memory: 7 * 8, Disk: 9 * 8}} {
 		n := &numbers{slow: true}
 		l := newLoader(t, n, o)
-		l.PlanCaches(s, 1)
+		l.PlanCaches(s.Passes(0), s.numSamples(), 1)
 		if err := drain(l, s.Reads(1)); err != nil {
 			t.Errorf("%+v: %v", o, err)
 		}
@@ -131,27 +131,6 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// The loader reads from each source as often as the simulator predicts.
-func TestLoaderReadsWhatIsSimulated(t *testing.T) {
-	s := Schedule{Seed: 3, Samples: 60, Epochs: 4, Batch: 6, Readers: 1, Validation: 5}
-	o := Options{Prefetch: 3, Memory: 12 * 8, Disk: 9 * 8}
-	predicted := Simulate(behind(o), s, UniformSizes(s.numSamples(), 8), Clairvoyant)
-	l := newLoader(t, &numbers{}, o)
-	l.PlanCaches(s, 0)
-	if err := drain(l, s.Reads(0)); err != nil {
-		t.Fatal(err)
-	}
-	if c := l.Counts(); c.Memory.Bytes+c.Disk.Bytes != predicted.Bytes[Local] || c.FileSystem.Bytes != predicted.Bytes[FileSystem] {
-		t.Errorf("%+v, simulated %v", c, predicted.Bytes)
-	}
-}
-
-// behind returns a system with the caches of the options and a slow file system.
-func behind(o Options) *System {
-	return &System{FileSystem: ConstantRate(1), Network: 5, Staging: Cache{Capacity: 24, Threads: 1, Write: ConstantRate(1)}, Decode: 1, Compute: 1,
-		Caches: []Cache{{Capacity: o.Memory, Read: ConstantRate(100)}, {Capacity: o.Disk, Read: ConstantRate(10)}}}
-}
-
 // If caches hold all samples, each is read from the file system once, also with
 // another order and after samples were placed anew.
 func TestNothingIsReadTwice(t *testing.T) {
@@ -163,7 +142,7 @@ func TestNothingIsReadTwice(t *testing.T) {
 		for k := range all {
 			all[k] = k
 		}
-		l.PlanCaches(s, 0)
+		l.PlanCaches(s.Passes(0), s.numSamples(), 0)
 		if err := drain(l, all); err != nil {
 			t.Fatal(err)
 		}
@@ -178,7 +157,7 @@ func TestNothingIsReadTwice(t *testing.T) {
 			continue // samples that move between memory and disk are read once more
 		}
 		s.Seed++
-		l.PlanCaches(s, 0)
+		l.PlanCaches(s.Passes(0), s.numSamples(), 0)
 		if err := drain(l, s.Reads(0)); err != nil || len(n.reads) != s.numSamples() {
 			t.Errorf("%+v: %v, %d reads", o, err, len(n.reads))
 		}
@@ -223,7 +202,7 @@ func TestDiskFails(t *testing.T) {
 	} {
 		n := &numbers{}
 		l := newLoader(t, n, Options{Prefetch: 2, Disk: 1000})
-		l.PlanCaches(s, 0)
+		l.PlanCaches(s.Passes(0), s.numSamples(), 0)
 		spoil(l, n)
 		if err := drain(l, s.Reads(0)); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -236,7 +215,7 @@ func TestDiskFails(t *testing.T) {
 
 func TestNewInMemory(t *testing.T) {
 	l := NewInMemory([]int{10, 11, 12}, 8)
-	l.PlanCaches(Schedule{Samples: 1}, 0)
+	l.PlanCaches(Schedule{Samples: 1, Epochs: 1, Batch: 1, Readers: 1}.Passes(0), 1, 0)
 	s := l.Stream(context.Background(), []int{2, 0, 2})
 	defer s.Close()
 	for _, want := range []int{12, 10, 12} {

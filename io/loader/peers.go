@@ -119,8 +119,8 @@ func (l *Loader[T]) Serve(name string, remote bool) (Peer, error) {
 		return Peer{}, fmt.Errorf("%T is not a PeerDataset", l.dataset)
 	}
 	p := &peers[T]{dataset: origin, conns: map[net.Conn]bool{}, timeout: l.o.PeerTimeout}
-	caches := l.capacities()
-	p.own = Peer{Name: name, Machine: Machine(), Memory: caches[inMemory], Disk: caches[onDisk]}
+	own := l.room()
+	p.own = Peer{Name: name, Machine: Machine(), Memory: own.memory, Disk: own.disk}
 	if _, err := rand.Read(p.own.Key[:]); err != nil {
 		return Peer{}, err
 	}
@@ -155,21 +155,21 @@ func addresses() (hosts []string) {
 	return hosts
 }
 
-// ConnectPeers sets the readers of a schedule. From the next PlanCaches on, samples
-// that they cache are read from them: always if always is set, otherwise while they
-// are faster than the file system. Readers without a port receive no requests. Serve must
+// ConnectPeers sets the readers of the passes. From the next PlanCaches on, samples
+// are read from their homes: always if always is set, otherwise while that is
+// faster than the file system. Readers without a port receive no requests. Serve must
 // have been called; all readers must pass the same list.
 func (l *Loader[T]) ConnectPeers(all []Peer, reader int, always bool) {
-	others := make([]*peerClient, len(all))
+	others, rooms := make([]*peerClient, len(all)), make([]room, len(all))
 	for r, p := range all {
-		if r != reader && p.Port > 0 {
+		if rooms[r] = (room{p.Memory, p.Disk, p.Port == 0}); r != reader && p.Port > 0 {
 			others[r] = &peerClient{Peer: p}
 		}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p := l.peers
-	p.others, l.reader, l.peersFirst = others, reader, always
+	p.others, l.reader, l.rooms, l.peersFirst, l.plan = others, reader, rooms, always, nil
 	// Connect now, so that an unreachable peer is distinguished from one that has
 	// finished.
 	for _, o := range others {
@@ -285,12 +285,13 @@ func (l *Loader[T]) serveConn(p *peers[T], c net.Conn) error {
 // values.
 func (l *Loader[T]) sendSample(p *peers[T], c net.Conn, k uint64) error {
 	x, kind := l.sampleForPeer(p.ctx, k)
+	defer l.release(&x)
 	_ = c.SetWriteDeadline(time.Now().Add(p.timeout))
 	if kind == answerAbsent {
 		_, err := c.Write([]byte{kind})
 		return err
 	}
-	values := p.dataset.Buffers(x)
+	values := p.dataset.Buffers(x.sample)
 	head := binary.LittleEndian.AppendUint64([]byte{kind}, uint64(totalBytes(values)))
 	if _, err := c.Write(head); err != nil {
 		return err
@@ -338,29 +339,22 @@ func forEachChunk(values [][]byte, f func(piece []byte) error) error {
 }
 
 // sampleForPeer returns a sample for another reader: from memory, or read from the
-// file system if this reader owns the sample. An owner never requests from another reader,
-// so readers cannot wait for each other in a cycle.
-func (l *Loader[T]) sampleForPeer(ctx context.Context, number uint64) (x T, answer byte) {
-	var none T
-	l.mu.Lock()
+// file system if this reader is its home. A home never requests its samples from
+// another reader, so readers cannot wait for each other in a cycle.
+func (l *Loader[T]) sampleForPeer(ctx context.Context, number uint64) (x loaded[T], answer byte) {
 	k := int(min(number, math.MaxInt))
-	x, held := l.memory[k]
-	here := k < len(l.holders)
-	if here {
-		p, ok := owner(k, l.holders[k])
-		here = ok && p.reader == l.reader
-	}
+	l.mu.Lock()
+	here := l.plan != nil && k < len(l.plan.home) && l.isHome(k)
 	l.mu.Unlock()
-	switch {
-	case held:
-		return x, answerCached
-	case !here:
+	if !here {
 		return x, answerAbsent
 	}
-	x, _, f, err := l.load(ctx, k, none)
+	x, f, err := l.load(ctx, k)
 	switch {
 	case err != nil:
-		return none, answerAbsent // the client reads the file system and reports its error
+		return loaded[T]{}, answerAbsent // the client reads the file system and reports its error
+	case f == fromMemory:
+		return x, answerCached
 	case f == fromFileSystem:
 		l.count(f)
 	}

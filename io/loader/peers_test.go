@@ -37,7 +37,7 @@ func met(t *testing.T, s Schedule, o Options, spoil func(reader int, p *Peer)) (
 	}
 	for r, l := range all {
 		l.ConnectPeers(peers, r, true)
-		l.PlanCaches(s, r)
+		l.PlanCaches(s.Passes(0), s.numSamples(), r)
 	}
 	return all, of
 }
@@ -67,23 +67,6 @@ func together(t *testing.T, s Schedule, all []*Loader[*[]byte], reads func(reade
 		sum.PeerError = errors.Join(sum.PeerError, c.PeerError)
 	}
 	return sum
-}
-
-// Readers read from each other, and from the file system, exactly as the simulator
-// predicts.
-func TestPeersReadWhatIsSimulated(t *testing.T) {
-	for _, s := range []Schedule{{Seed: 3, Samples: 60, Epochs: 4, Batch: 6, Readers: 3}, {Seed: 4, Samples: 31, Epochs: 5, Batch: 4, Readers: 2, PadLastBatch: true}} {
-		o := Options{Prefetch: 3, Memory: 12 * 8}
-		predicted := Simulate(behind(o), s, UniformSizes(s.numSamples(), 8), Clairvoyant)
-		all, _ := met(t, s, o, nil)
-		c := together(t, s, all, s.Reads)
-		// A sample that a peer had to read counts as a peer read; the simulator
-		// counts the file system.
-		remote := predicted.Bytes[Remote]
-		if c.FileSystem.Bytes != predicted.Bytes[FileSystem] || c.Peers.Bytes < remote || c.Peers.Bytes > remote+predicted.Bytes[FileSystem] || remote == 0 || c.PeerError != nil {
-			t.Errorf("%+v, simulated %v", c, predicted.Bytes)
-		}
-	}
 }
 
 // If the memories of all readers together hold all samples, each sample is read
@@ -118,7 +101,7 @@ func TestPeersReadOnce(t *testing.T) {
 	// Another order: samples that are placed anew are read from their holders.
 	s.Seed++
 	for r, l := range all {
-		l.PlanCaches(s, r)
+		l.PlanCaches(s.Passes(0), s.numSamples(), r)
 	}
 	if c = together(t, s, all, s.Reads); c.PeerError != nil {
 		t.Error(c.PeerError)

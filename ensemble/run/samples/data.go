@@ -43,7 +43,7 @@ type Data struct {
 	Used, All               []ensemble.Member // input members, and full ensemble
 	Grid                    *ensemble.Grid    // grid of the complete fields
 	Ranks                   *team.Team        // each has its slab of all samples
-	Source                  *source           // loader of the samples
+	reading                                   // loader of the samples
 	Train, Validation, Test Examples          // parts of the split
 	Split                   ensemble.Split
 	Inputs                  []manifest.File // files with checksums
@@ -52,6 +52,12 @@ type Data struct {
 
 	Store      *store.Store     // nil if samples come from data files
 	ValueCheck *storeValueStats // statistics of values read from the store; nil after the first pass
+}
+
+// reading is how the samples of a training are read.
+type reading struct {
+	Source  *source // loader of the samples
+	readers readers // ranks that read them together
 }
 
 // Close frees the samples.

@@ -33,6 +33,11 @@ type ExampleStream struct{ *loader.Stream[*store.Sample] }
 
 // Stream starts to read the samples in an order; nil is by date.
 func (e Examples) Stream(ctx context.Context, order []int) ExampleStream {
+	return ExampleStream{e.from.Stream(ctx, e.reads(order))}
+}
+
+// reads returns the numbers of samples in the source.
+func (e Examples) reads(order []int) []int {
 	reads := make([]int, len(order))
 	if order == nil {
 		reads = make([]int, len(e.Inits))
@@ -43,7 +48,7 @@ func (e Examples) Stream(ctx context.Context, order []int) ExampleStream {
 	for i, k := range order {
 		reads[i] = e.first + k
 	}
-	return ExampleStream{e.from.Stream(ctx, reads)}
+	return reads
 }
 
 // NextForecast returns the next sample, valid until the next call, with the analyses of the target leads; nil
@@ -141,13 +146,14 @@ func (c InputCosts) Result() InputTiming {
 	return InputTiming{c.Steps.Seconds(), c.Waited.Seconds(), c.share(), c.Counts.Memory, c.Counts.Disk, c.Counts.Peers, c.Counts.FileSystem}
 }
 
-// Values returns the costs as values of an event; sources of samples only with a store.
-func (c InputCosts) Values(stored bool) []rundir.Value {
-	out := []rundir.Value{{Name: "steps_s", Value: c.Steps.Seconds()}, {Name: "input_waited_s", Value: c.Waited.Seconds()}}
-	if !stored {
-		return out
-	}
-	out = append(out, rundir.Value{Name: "inits_waited_s", Value: c.Counts.WaitTime.Seconds()})
+// Values returns the costs as values of an event.
+func (c InputCosts) Values() []rundir.Value {
+	return append([]rundir.Value{{Name: "steps_s", Value: c.Steps.Seconds()}, {Name: "input_waited_s", Value: c.Waited.Seconds()},
+		{Name: "inits_waited_s", Value: c.Counts.WaitTime.Seconds()}}, c.SourceValues()...)
+}
+
+// SourceValues returns the reads of samples by source as values of an event.
+func (c InputCosts) SourceValues() (out []rundir.Value) {
 	for _, from := range []struct {
 		name string
 		n    loader.Count

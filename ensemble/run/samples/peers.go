@@ -14,24 +14,31 @@ type peerAddress struct {
 	Slab string
 }
 
-// ConnectPeers connects ranks that hold the same slab of different samples, so that they exchange samples from
-// memory. All ranks call it, whatever their configuration.
+// readers are the ranks that have the same slab of samples and read them from each other: by rank, with
+// the data-parallel group of each. The zero value is this rank alone.
+type readers struct {
+	groups []int // data-parallel group of each reader
+	own    int   // this rank among them
+}
+
+// ConnectPeers connects ranks that hold the same slab, so that they exchange samples from memory. All ranks call it,
+// whatever their configuration.
 func (d *Data) ConnectPeers(c *config.TrainConfig) error {
-	s, reader := d.Schedule(c.Train.Train, 0, nil)
-	if d.Store == nil || s.Readers == 1 {
+	t := d.Ranks
+	if d.Store == nil || t == nil {
 		return nil
 	}
-	t := d.Ranks
-	machines, err := team.AllGatherOutcomes(t, team.Outcome[string]{Result: loader.Machine()}, nil)
+	own := t.Shard()
+	address := peerAddress{Slab: fmt.Sprint(own.LocalAxes(d.Axes).Levels, own.Window())}
+	all, err := team.AllGatherOutcomes(t, team.Outcome[string]{Result: loader.Machine()}, nil)
 	if err != nil {
 		return err
 	}
 	remote := false
-	for _, m := range machines {
-		remote = remote || m != machines[0]
+	for _, m := range all {
+		remote = remote || m != all[0]
 	}
-	own, enabled := d.Ranks.Shard(), c.Data.Peers != config.PeersNever
-	address := peerAddress{Slab: fmt.Sprint(own.LocalAxes(d.Axes).Levels, own.Window())}
+	enabled := c.Data.Peers != config.PeersNever
 	if enabled {
 		if address.Peer, err = d.Source.Serve(fmt.Sprintf("rank %d", t.Comm.Process(t.Comm.Rank())), remote); err != nil {
 			enabled = false
@@ -42,15 +49,25 @@ func (d *Data) ConnectPeers(c *config.TrainConfig) error {
 	if err != nil {
 		return err
 	}
-	if enabled {
-		peers := make([]loader.Peer, s.Readers)
-		for r, rank := range t.Mesh.Group(t.Comm.Rank(), []string{"data"}) {
-			if addresses[rank].Result.Slab == address.Slab {
-				peers[r] = addresses[rank].Result.Peer
-			}
+	var peers []loader.Peer
+	var found readers
+	for rank, a := range addresses {
+		if a.Result.Slab != address.Slab {
+			continue
 		}
-		d.Source.ConnectPeers(peers, reader, c.Data.Peers == config.PeersAlways)
-		d.Source.PlanCaches(s, reader)
+		if rank == t.Comm.Rank() {
+			found.own = len(peers)
+		}
+		group := 0
+		if t.DataGroups > 0 {
+			group = t.Mesh.Coordinate(rank, "data")
+		}
+		peers, found.groups = append(peers, a.Result.Peer), append(found.groups, group)
+	}
+	if enabled && len(peers) > 1 {
+		d.readers = found
+		d.Source.ConnectPeers(peers, found.own, c.Data.Peers == config.PeersAlways)
+		d.PlanReads(d.firstPasses(c))
 	}
 	return t.AgreeOnError(nil) // all ranks listen before the first request
 }

@@ -342,7 +342,7 @@ func (d *Data) fromStore(ctx context.Context, c *config.TrainConfig, suffices fu
 	}
 	d.AssignSamples(from, analysed)
 	d.ValueCheck = newStoreValueStats(d.Store, d.Axes.Levels, sel.Levels)
-	from.PlanCaches(d.Schedule(c.Train.Train, 0, nil))
+	d.PlanReads(d.firstPasses(c))
 	return nil
 }
 

@@ -215,17 +215,14 @@ func (c *couplingTests) result(t score.Target, of string) (all []score.Coupling,
 // one.
 func testCoupling(ctx context.Context, m *model.Model, test samples.Examples, o engine.Options, b score.Bootstrap) ([]score.Coupling, error) {
 	k := &m.Task
-	if !hasMembers(m) || !test.Analysed || len(k.UsedMembers) < 2 || len(test.Inits) < 2 {
+	if !testsCoupling(m, test) {
 		return nil, nil
 	}
 	if m.Ranks != nil {
 		ctx = context.WithoutCancel(ctx) // all ranks must take part
 	}
 	c := newCouplings(m.Grid, test.Inits, b)
-	order := make([]int, len(c.inits))
-	for i, init := range c.inits {
-		order[i] = slices.Index(test.Inits, init)
-	}
+	order := c.readingOrder(test)
 	outputs := make([][]couplingtest.Outputs, len(k.TargetWeights)) // [target][date]
 	for at := range outputs {
 		outputs[at] = make([]couplingtest.Outputs, len(order))
@@ -274,6 +271,20 @@ func testCoupling(ctx context.Context, m *model.Model, test samples.Examples, o 
 		all = append(all, rows...)
 	}
 	return all, nil
+}
+
+// testsCoupling reports whether the members of a model can be tested on samples.
+func testsCoupling(m *model.Model, test samples.Examples) bool {
+	return hasMembers(m) && test.Analysed && len(m.Task.UsedMembers) >= 2 && len(test.Inits) >= 2
+}
+
+// readingOrder returns the positions of the tested initialisations among those of samples.
+func (c *couplingTests) readingOrder(test samples.Examples) []int {
+	order := make([]int, len(c.inits))
+	for i, init := range c.inits {
+		order[i] = slices.Index(test.Inits, init)
+	}
+	return order
 }
 
 // testPart makes members from a subset of the input members of some initialisations.

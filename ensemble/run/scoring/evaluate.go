@@ -95,6 +95,22 @@ func Evaluate(ctx context.Context, m *model.Model, test samples.Examples, o engi
 	return all, last, nil
 }
 
+// EvaluationOrders returns the orders in which Evaluate reads the test samples, one pass after the other; nil is by date.
+func EvaluationOrders(m *model.Model, test samples.Examples) [][]int {
+	if len(test.Inits) == 0 {
+		return nil
+	}
+	orders := [][]int{nil}
+	if !testsCoupling(m, test) {
+		return orders
+	}
+	c := newCouplings(m.Grid, test.Inits, score.Bootstrap{})
+	for range c.options.MemberSubsets(len(m.Task.UsedMembers)) {
+		orders = append(orders, c.readingOrder(test))
+	}
+	return orders
+}
+
 // uninterrupted returns a context without cancellation if ranks predict together: if one stopped, the others
 // would wait forever.
 func uninterrupted(ctx context.Context, m *model.Model) context.Context {

@@ -48,10 +48,14 @@ func checkCalibration(split ensemble.Split, c *config.TrainConfig) error {
 // warnings about input that delayed steps.
 func (t *trainer) calibrate(ctx context.Context, o Options) error {
 	c := o.Config.Calibrate
+	t.data.PlanReads(t.passesAfter())
 	if err := t.recalibrate(ctx, c, o.Progress); err != nil {
 		return err
 	}
 	if err := t.calibrateEvents(ctx, c, o.Progress); err != nil {
+		return err
+	}
+	if err := t.observers.Reads(t.pos, "calibrate", t.data); err != nil {
 		return err
 	}
 	var err error

@@ -15,17 +15,18 @@ import (
 
 // job holds what is constant during a run. newJob fills it.
 type job struct {
-	base      config.Training         // settings of all networks, with Networks
-	trainings []setup.NetworkTraining // one for each network, in order
-	sampling  string                  // sampling of members: "fixed" or "random"
-	prune     config.Prune            // pruning by masks
-	removal   *channelRemoval         // removal of channels; nil for none
-	model     *model.Model            // receives its networks after the last is trained
-	local     *task.Task              // task on this rank's slab
-	data      *samples.Data
-	ranks     *team.Team // nil for a single rank
-	dir       *rundir.Dir
-	hash      string // checksum of the configuration
+	base         config.Training         // settings of all networks, with Networks
+	trainings    []setup.NetworkTraining // one for each network, in order
+	sampling     string                  // sampling of members: "fixed" or "random"
+	prune        config.Prune            // pruning by masks
+	calibrations config.Calibrate        // after the training
+	removal      *channelRemoval         // removal of channels; nil for none
+	model        *model.Model            // receives its networks after the last is trained
+	local        *task.Task              // task on this rank's slab
+	data         *samples.Data
+	ranks        *team.Team // nil for a single rank
+	dir          *rundir.Dir
+	hash         string // checksum of the configuration
 	// resumeIdentity is the checksum of the part of the configuration that resuming cannot change.
 	resumeIdentity string
 	stop           func(read error) error // combines Options.Stop and read errors of all ranks; nil result: continue

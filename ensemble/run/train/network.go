@@ -72,7 +72,7 @@ func (t *trainer) begin() error {
 	if lo, hi := s.Share(reader, t.current.cfg.BatchSize); t.current.train.Rows.Lo != lo || t.current.train.Rows.Hi != hi {
 		return fmt.Errorf("the rank reads samples %d to %d of a batch, but computes samples %v", lo, hi, t.current.train.Rows)
 	}
-	t.data.Source.PlanCaches(s, reader)
+	t.planReads()
 	t.observers.costs = t.communicationCosts()
 	return nil
 }

@@ -55,9 +55,7 @@ func (o *observers) Step(at position, s stepResult, done int) error {
 
 // Epoch reports an epoch with its values and the costs of all ranks. at is the position after it. All ranks call it.
 func (o *observers) Epoch(at position, d *samples.Data, costs communicationCosts, values []rundir.Value) error {
-	o.input.Counts = d.Source.Counts()
-	own := o.input.Since(o.reported).Values(d.Store != nil)
-	o.reported = o.input
+	own := o.sinceReported(d).Values()
 	if d.Ranks != nil {
 		own = append(costs.since(o.costs), own...)
 		o.costs = costs
@@ -67,6 +65,23 @@ func (o *observers) Epoch(at position, d *samples.Data, costs communicationCosts
 		return err
 	}
 	return o.dir.Events().Write("epoch", at.Step, at.Epoch, append(values, all...)...)
+}
+
+// sinceReported returns the input costs of this rank since the last event.
+func (o *observers) sinceReported(d *samples.Data) samples.InputCosts {
+	o.input.Counts = d.Source.Counts()
+	of := o.input.Since(o.reported)
+	o.reported = o.input
+	return of
+}
+
+// Reads reports the reads of samples of a phase other than an epoch, by all ranks, which call it.
+func (o *observers) Reads(at position, phase string, d *samples.Data) error {
+	all, err := totalsOf(d.Ranks, o.sinceReported(d).SourceValues())
+	if err != nil {
+		return err
+	}
+	return o.dir.Events().Write("reads", at.Step, at.Epoch, append([]rundir.Value{{Name: "phase", Value: phase}}, all...)...)
 }
 
 // device reports the device of a network in an event and in environment.json, and starts reading a GPU's

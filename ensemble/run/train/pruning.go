@@ -206,7 +206,7 @@ func (t *trainer) rewind() error {
 	n.pruning.rewindWeights, n.best = nil, nil
 	n.feed.end()
 	n.feed = nil
-	t.data.Source.PlanCaches(t.schedule())
+	t.planReads()
 	if err := t.dir.Events().Write("rewind", t.pos.Step, t.pos.Epoch+1); err != nil {
 		return err
 	}

@@ -157,6 +157,9 @@ func (t *trainer) runStages(ctx context.Context, o Options, run *trainingRun) (*
 	if err != nil {
 		return nil, err
 	}
+	if err := t.observers.Reads(t.pos, "prepare", t.data); err != nil {
+		return nil, err
+	}
 	o.warn(t.ranks, t.data.Warnings)
 	before := len(t.data.Warnings)
 	task := o.Progress.Start("train", int64(t.totalSteps(t.trainings)))
@@ -176,6 +179,12 @@ func (t *trainer) runStages(ctx context.Context, o Options, run *trainingRun) (*
 	verdict, err := t.evaluate(ctx, o)
 	if err != nil {
 		return nil, divergedNetwork(err)
+	}
+	if err := t.observers.Reads(t.pos, "evaluate", t.data); err != nil {
+		return nil, err
+	}
+	if t.observers.input.Counts, err = t.data.ReadCounts(); err != nil {
+		return nil, err
 	}
 	return t.record(o, run, verdict, resumed)
 }
