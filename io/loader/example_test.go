@@ -10,7 +10,7 @@ import (
 
 // Reads the samples of one reader for one epoch, in the order of the schedule.
 func ExampleLoader_Stream() {
-	l := loader.NewInMemory([]string{"a", "b", "c", "d"}, 1)
+	l := loader.NewInMemory([]string{"a", "b", "c", "d"}, 1, loader.Count{})
 	defer l.Close()
 	s := loader.Schedule{Seed: 7, Samples: 4, Epochs: 1, Batch: 2, Readers: 1}
 	stream := l.Stream(context.Background(), s.Reads(0))

@@ -131,9 +131,9 @@ func New[T any](origin Dataset[T], o Options) (*Loader[T], error) {
 }
 
 // NewInMemory makes a loader of samples that are all in memory and stay there.
-// bytes is the size of one sample.
-func NewInMemory[T any](samples []T, bytes int64) *Loader[T] {
-	l := &Loader[T]{o: Options{Prefetch: 2}, size: Size{Memory: bytes}, cache: cache[T]{memory: map[int]*held[T]{}}}
+// bytes is the size of one sample, files what was read from the file system for them.
+func NewInMemory[T any](samples []T, bytes int64, files Count) *Loader[T] {
+	l := &Loader[T]{o: Options{Prefetch: 2}, size: Size{Memory: bytes}, cache: cache[T]{memory: map[int]*held[T]{}}, counts: Counts{FileSystem: files}}
 	for k, x := range samples {
 		l.memory[k] = &held[T]{x: x}
 	}

@@ -214,7 +214,7 @@ func TestDiskFails(t *testing.T) {
 }
 
 func TestNewInMemory(t *testing.T) {
-	l := NewInMemory([]int{10, 11, 12}, 8)
+	l := NewInMemory([]int{10, 11, 12}, 8, Count{})
 	l.PlanCaches(Schedule{Samples: 1, Epochs: 1, Batch: 1, Readers: 1}.Passes(0), 1, 0)
 	s := l.Stream(context.Background(), []int{2, 0, 2})
 	defer s.Close()

@@ -34,6 +34,7 @@ type Selection struct {
 	// StatisticWarnings are the warnings about statistics over time; Warnings contains them.
 	StatisticWarnings []string
 	Available         map[ensemble.Init]Availability // members of each initialisation if they differ; else nil
+	FileReads         FileReads                      // reads of this rank so far
 }
 
 // AddConflict records that two fields of an initialisation have the same key and different values.
@@ -118,8 +119,8 @@ func (s *Selection) InputWindow(w ensemble.Window) ensemble.Window {
 // CheckDuplicates compares the fields of some initialisations that occur twice.
 //
 // Errors: exit 65 for two fields with the same key that differ.
-func (s *Selection) CheckDuplicates(ctx context.Context, inits []ensemble.Init) error {
-	return CompareDuplicates(ctx, s.Reader.in, slices.DeleteFunc(slices.Clone(s.Duplicates), func(r [2]ensemble.Entry) bool { return !slices.Contains(inits, r[0].Init) }))
+func (s *Selection) CheckDuplicates(ctx context.Context, inits []ensemble.Init, ranks *team.Team) error {
+	return compareDuplicates(ctx, ranks, s.Reader.in, slices.DeleteFunc(slices.Clone(s.Duplicates), func(r [2]ensemble.Entry) bool { return !slices.Contains(inits, r[0].Init) }))
 }
 
 // Read reads a slab of the forecasts of some initialisations, in their order, with warnings about their
@@ -155,7 +156,9 @@ func (s *Selection) Read(ctx context.Context, inits []ensemble.Init, ranks *team
 			fc.Values = bigmem.Make[float32](axes.Fields() * len(fc.Members) * grid.Size())
 		}
 	}
-	warnings, err := slab{s.Reader, axes.Levels, s.InputWindow(own.Window()), ranks, nil}.read(ctx, selected, func(k ensemble.Key) ([]float32, error) { return byInit[k.Init].FieldAt(k) })
+	from := slab{from: s.Reader, levels: axes.Levels, window: s.InputWindow(own.Window()), ranks: ranks,
+		windowOf: func(rank int) ensemble.Window { return s.InputWindow(own.WindowOf(rank)) }, levelsOf: rankLevels(s.Axes.Levels, ranks)}
+	warnings, err := from.read(ctx, selected, func(k ensemble.Key) ([]float32, error) { return byInit[k.Init].FieldAt(k) }, &s.FileReads)
 	return out, warnings, err
 }
 
@@ -166,10 +169,14 @@ type slab struct {
 	window ensemble.Window
 	ranks  *team.Team
 	empty  *[]ensemble.Entry // collects references without any value; nil: they are faults
+	// windowOf and levelsOf are the window and levels of a rank.
+	windowOf func(rank int) ensemble.Window
+	levelsOf func(rank int) []ensemble.Level
 }
 
 // read reads a slab of fields to the memory that placeOf returns, and checks the values of complete fields.
-func (s slab) read(ctx context.Context, entries []ensemble.Entry, placeOf func(ensemble.Key) ([]float32, error)) ([]string, error) {
+// Several ranks read together (readTogether). reads counts what this rank read.
+func (s slab) read(ctx context.Context, entries []ensemble.Entry, placeOf func(ensemble.Key) ([]float32, error), reads *FileReads) ([]string, error) {
 	c := NewValueStats(FileOrder(entries))
 	c.References, c.IgnoreEmpty = s.empty != nil, s.empty != nil
 	defer func() {
@@ -177,35 +184,45 @@ func (s slab) read(ctx context.Context, entries []ensemble.Entry, placeOf func(e
 			*s.empty = append(*s.empty, c.Empty()...)
 		}
 	}()
-	var own []ensemble.Entry
-	var at []int
-	var into [][]float32
-	for i, e := range c.Entries {
-		if ensemble.FindLevel(s.levels, e.Variable, e.Level) >= 0 {
-			to, err := placeOf(e.Key)
-			if err != nil {
-				return nil, err
-			}
-			own, at, into = append(own, e), append(at, i), append(into, to)
-		}
-	}
-	err := s.from.Fill(ctx, own, s.window, func(i int) ([]float32, error) { return into[i], nil }, func(i int) error {
-		c.Add(at[i], into[i])
-		return nil
-	})
 	if s.ranks.Shard() == nil {
-		if err != nil {
+		if err := s.readAlone(ctx, c, placeOf, reads); err != nil {
 			return nil, err
 		}
 		return SplitFaults(c.Faults())
 	}
-	if err := s.ranks.AgreeOnError(err); err != nil { // faults are found on complete fields
+	own, err := s.readTogether(ctx, c, placeOf)
+	if err != nil {
 		return nil, err
 	}
-	if err := c.Join(s.ranks); err != nil {
+	reads.Inits, reads.Bytes = reads.Inits+own.Inits, reads.Bytes+own.Bytes
+	if err := c.Join(s.ranks); err != nil { // faults are found on complete fields
 		return nil, err
 	}
 	return SplitFaults(c.Faults())
+}
+
+// readAlone reads the fields of c at the levels of the slab.
+func (s slab) readAlone(ctx context.Context, c *ValueStats, placeOf func(ensemble.Key) ([]float32, error), reads *FileReads) error {
+	var own []ensemble.Entry
+	var at []int
+	var into [][]float32
+	inits := map[ensemble.Init]bool{}
+	for i, e := range c.Entries {
+		if ensemble.FindLevel(s.levels, e.Variable, e.Level) >= 0 {
+			to, err := placeOf(e.Key)
+			if err != nil {
+				return err
+			}
+			own, at, into = append(own, e), append(at, i), append(into, to)
+			inits[e.Init] = true
+			reads.Bytes += int64(4 * len(to))
+		}
+	}
+	reads.Inits += int64(len(inits))
+	return s.from.Fill(ctx, own, s.window, func(i int) ([]float32, error) { return into[i], nil }, func(i int) error {
+		c.Add(at[i], into[i])
+		return nil
+	})
 }
 
 // AnalysisSelection is the part of an input's analyses that a job reads.
@@ -220,6 +237,7 @@ type AnalysisSelection struct {
 	StatisticWarnings []string
 	Statistics        map[string]ensemble.TimeStatistic // by variable, completed by those of the analyses; nil: all are instantaneous
 	Empty             []ensemble.Entry                  // fields without any value among those that were read
+	FileReads         FileReads                         // reads of this rank so far
 }
 
 // EmptyFaults describes the fields without any value among those that were read: as warnings, or as
@@ -321,13 +339,15 @@ func (s *AnalysisSelection) Read(ctx context.Context, valids []ensemble.Valid, r
 		}
 		out[i] = byValid[v]
 	}
-	if err := CompareDuplicates(ctx, s.Reader.in, slices.DeleteFunc(slices.Clone(s.Duplicates), func(r [2]ensemble.Entry) bool { return byValid[r[0].Valid()] == nil })); err != nil {
+	if err := compareDuplicates(ctx, ranks, s.Reader.in, slices.DeleteFunc(slices.Clone(s.Duplicates), func(r [2]ensemble.Entry) bool { return byValid[r[0].Valid()] == nil })); err != nil {
 		return nil, nil, err
 	}
 	selected := slices.DeleteFunc(slices.Clone(s.Entries), func(e ensemble.Entry) bool { return byValid[e.Valid()] == nil })
-	warnings, err := slab{s.Reader, levels, own.Window(), ranks, &s.Empty}.read(ctx, selected, func(k ensemble.Key) ([]float32, error) {
+	from := slab{from: s.Reader, levels: levels, window: own.Window(), ranks: ranks, empty: &s.Empty,
+		windowOf: func(rank int) ensemble.Window { return own.WindowOf(rank) }, levelsOf: rankLevels(s.levels, ranks)}
+	warnings, err := from.read(ctx, selected, func(k ensemble.Key) ([]float32, error) {
 		return byValid[k.Valid()].Field(slices.Index(s.variables, k.Variable), ensemble.FindLevel(levels, k.Variable, k.Level)), nil
-	})
+	}, &s.FileReads)
 	return out, warnings, err
 }
 
@@ -359,6 +379,18 @@ func DuplicateWarning(n int) []string {
 		return nil
 	}
 	return []string{humanise.Count(n, "field") + " in the input twice with equal values; one of each is used"}
+}
+
+// compareDuplicates is CompareDuplicates by rank 0; all ranks return its error. A rank that fails elsewhere is found here.
+func compareDuplicates(ctx context.Context, ranks *team.Team, in *fio.Input, pairs [][2]ensemble.Entry) error {
+	if len(pairs) == 0 {
+		return nil
+	}
+	var err error
+	if ranks.IsRoot() {
+		err = CompareDuplicates(ctx, in, pairs)
+	}
+	return ranks.AgreeOnError(err)
 }
 
 // CompareDuplicates compares the values of fields with the same key.

@@ -120,7 +120,7 @@ func ReadCheckedData(ctx context.Context, c *config.TrainConfig, forecastFiles, 
 	if err := setup.ArrangeOnMesh(ctx, ranks, c, d.Grid); err != nil {
 		return nil, err
 	}
-	if err := selected.CheckDuplicates(ctx, selected.Inits); err != nil {
+	if err := selected.CheckDuplicates(ctx, selected.Inits, ranks); err != nil {
 		return nil, err
 	}
 	if d.Split, err = setup.ApplySplit(c.Data.Split, selected.Inits); err != nil {
@@ -137,17 +137,18 @@ func ReadCheckedData(ctx context.Context, c *config.TrainConfig, forecastFiles, 
 	if err != nil {
 		return nil, err
 	}
+	read := loader.Count{Reads: selected.FileReads.Inits, Bytes: selected.FileReads.Bytes}
 	d.Warnings = slices.Concat(d.Warnings, selected.Warnings, found, leaks)
 	var held []*store.Sample
 	for _, init := range SplitInits(d.Split) {
 		held = append(held, &store.Sample{Forecast: forecasts[slices.Index(selected.Inits, init)]})
 	}
 	if len(analysisFiles) > 0 {
-		if held, err = d.readAnalyses(ctx, c, in, analysisFiles, held); err != nil {
+		if held, err = d.readAnalyses(ctx, c, in, analysisFiles, held, &read); err != nil {
 			return nil, err
 		}
 	}
-	d.AssignSamples(loader.NewInMemory(held, SampleBytes(held)), len(analysisFiles) > 0)
+	d.AssignSamples(loader.NewInMemory(held, SampleBytes(held), read), len(analysisFiles) > 0)
 	return d, nil
 }
 
@@ -193,10 +194,10 @@ func ReadSplit(ctx context.Context, c *config.TrainConfig) (ensemble.Split, erro
 }
 
 // readAnalyses reads the analyses of the valid times of all samples at the target leads. It returns the
-// samples with a value in any of them; the others leave the split.
+// samples with a value in any of them; the others leave the split. read counts the bytes that this rank read.
 //
 // Errors: exit 65 if no analysis of a variable has a value, or a part of the split has none left.
-func (d *Data) readAnalyses(ctx context.Context, c *config.TrainConfig, forecasts *fio.Input, files []string, to []*store.Sample) ([]*store.Sample, error) {
+func (d *Data) readAnalyses(ctx context.Context, c *config.TrainConfig, forecasts *fio.Input, files []string, to []*store.Sample, read *loader.Count) ([]*store.Sample, error) {
 	in, err := fio.Open(ctx, files, input.ReaderOptions(c, false))
 	if err != nil {
 		return nil, err
@@ -227,6 +228,7 @@ func (d *Data) readAnalyses(ctx context.Context, c *config.TrainConfig, forecast
 	if err != nil {
 		return nil, err
 	}
+	read.Bytes += selected.FileReads.Bytes
 	gaps, err := input.SplitFaults(selected.EmptyFaults())
 	if err != nil {
 		return nil, err

@@ -213,7 +213,7 @@ func planForecasts(ctx context.Context, o PrepareOptions, in *fio.Input, p *stor
 	}
 	p.Grid, p.Forecasts = selected.Grid, store.FieldSource{Reader: selected.Reader, Entries: selected.Entries}
 	p.Warnings = append(p.Warnings, selected.Warnings...)
-	return selected.CheckDuplicates(ctx, p.Inits)
+	return selected.CheckDuplicates(ctx, p.Inits, nil)
 }
 
 // planAnalyses selects the analyses of the initialisations.

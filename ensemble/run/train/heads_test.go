@@ -63,7 +63,7 @@ func trainRain(t *testing.T, c *config.TrainConfig, alter func([]*store.Sample))
 		alter(cases)
 	}
 	d := &samples.Data{Axes: axes, Used: members[:3], All: members, Grid: grid, Split: ensemble.Split{Train: starts[:20], Validation: starts[20:24], Test: starts[24:]}}
-	d.AssignSamples(loader.NewInMemory(cases, samples.SampleBytes(cases)), true)
+	d.AssignSamples(loader.NewInMemory(cases, samples.SampleBytes(cases), loader.Count{}), true)
 	tr, err := prepare(context.Background(), Options{Config: c, Version: "test", Stop: func() error { return nil }}, &trainingRun{dir: rundir.View(t.TempDir())}, d)
 	if err != nil {
 		return nil, nil, err

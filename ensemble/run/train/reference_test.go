@@ -41,7 +41,7 @@ func trainCorrected(t *testing.T, method string, alter func([]*store.Sample)) (*
 		alter(cases)
 	}
 	d := &samples.Data{Axes: setup.AxesOf(c), Used: members[:3], All: members, Grid: grid, Split: ensemble.Split{Train: starts[:40], Test: starts[40:]}}
-	d.AssignSamples(loader.NewInMemory(cases, samples.SampleBytes(cases)), true)
+	d.AssignSamples(loader.NewInMemory(cases, samples.SampleBytes(cases), loader.Count{}), true)
 	tr, err := prepare(context.Background(), Options{Config: c, Version: "test", Stop: func() error { return nil }}, &trainingRun{dir: rundir.View(t.TempDir())}, d)
 	if err != nil {
 		t.Fatal(err)

@@ -63,7 +63,7 @@ train:
 	cases := runtest.NoisySamples(t, axes, starts, members, grid, lead)
 	spreadOverError := func(t *testing.T, inSample bool) float64 {
 		d := &samples.Data{Axes: axes, Used: members[:3], All: members, Grid: grid, Split: ensemble.Split{Train: starts[:24], Test: starts[24:]}}
-		d.AssignSamples(loader.NewInMemory(cases, samples.SampleBytes(cases)), true)
+		d.AssignSamples(loader.NewInMemory(cases, samples.SampleBytes(cases), loader.Count{}), true)
 		tr, err := prepare(context.Background(), Options{Config: c, Version: "test", Stop: func() error { return nil }}, &trainingRun{dir: rundir.View(t.TempDir())}, d)
 		if err != nil {
 			t.Fatal(err)

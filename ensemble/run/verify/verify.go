@@ -526,7 +526,7 @@ func (v *Verification) Cases(ctx context.Context, t *VerifiedTarget, inits []ens
 		}
 	}
 	if t.members != nil {
-		if err := t.members.CheckDuplicates(ctx, inits); err != nil {
+		if err := t.members.CheckDuplicates(ctx, inits, nil); err != nil {
 			return nil, err
 		}
 		raw, _, err := t.members.Read(ctx, inits, nil)

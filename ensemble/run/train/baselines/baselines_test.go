@@ -51,7 +51,7 @@ func noisy(t *testing.T) (*task.Task, *samples.Data) {
 		}
 	}
 	d := &samples.Data{Axes: setup.AxesOf(c), Used: members[:3], All: members, Grid: grid, Split: ensemble.Split{Train: inits[:50], Validation: inits[50:56], Test: inits[56:]}}
-	d.AssignSamples(loader.NewInMemory(cases, samples.SampleBytes(cases)), true)
+	d.AssignSamples(loader.NewInMemory(cases, samples.SampleBytes(cases), loader.Count{}), true)
 	k := setup.TaskOf(c)
 	k.UsedMembers, k.FullMembers = d.Used, len(d.All)
 	return &k, d
