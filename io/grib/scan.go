@@ -31,7 +31,7 @@ type visitor func(m Message, w *readBuffer) *Fault
 // sections follow each other as FM 92 requires, and it ends with "7777". After a
 // fault the scan continues at the next "GRIB".
 //
-// Memory: one buffer of 128 KiB, whatever lengths the file states.
+// Memory: two buffers of 128 KiB, whatever lengths the file states.
 // Errors: those of reading and ctx.Err(). Damage is reported in Result.Faults.
 func Scan(ctx context.Context, r io.ReaderAt, size int64) (Result, error) {
 	return scan(ctx, r, size, nil)
