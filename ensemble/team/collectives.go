@@ -14,6 +14,11 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
+func init() { // values of ensemble.Grid.Mapping besides those that gob has
+	gob.Register([]float64{})
+	gob.Register([]string{})
+}
+
 // Outcome is the result of a task, or its error, as ranks exchange it.
 type Outcome[T any] struct {
 	Result T

@@ -3,17 +3,20 @@ package team
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 
 	"github.com/ensemble-weather/ensemble/internal/balance"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 	"github.com/ensemble-weather/ensemble/internal/progress"
+	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
 // programChecksum returns the checksum of this program; it is computed once per
@@ -37,13 +40,10 @@ const (
 	sampleBytes = 4 << 10
 )
 
-// hashSample writes samples of a file to h, all of a short file, and returns the file. Of
+// hashSample writes samples of a file to h, all of a short file. Of
 // a folder it writes the list of files, the checksums that it lists in SHA256SUMS, as sample stores do, and samples of some
-// files, and returns all. It finds files that differ between nodes without a complete pass on each rank.
-func hashSample(h io.Writer, path string) (parts []manifest.InputFile, err error) {
-	if parts, err = manifest.ListFiles(path); err != nil {
-		return nil, err
-	}
+// files. It finds files that differ between nodes without a complete pass on each rank.
+func hashSample(h io.Writer, path string, parts []manifest.InputFile) error {
 	for _, p := range parts {
 		fmt.Fprintln(h, p.Path, p.Size())
 		if p.Path != manifest.SumsName {
@@ -51,16 +51,30 @@ func hashSample(h io.Writer, path string) (parts []manifest.InputFile, err error
 		}
 		sums, err := manifest.SumFile(filepath.Join(path, p.Path))
 		if err != nil {
-			return nil, err
+			return err
 		}
 		fmt.Fprintln(h, sums.SHA256)
 	}
 	for i := range min(sampleCount, len(parts)) {
 		if err := hashFileSample(h, filepath.Join(path, parts[i*len(parts)/min(sampleCount, len(parts))].Path)); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return parts, nil
+	return nil
+}
+
+// identity describes regular files by names, sizes, times of modification and inode numbers. Files of one file
+// system have the same on all nodes.
+func identity(parts []manifest.InputFile) string {
+	var text strings.Builder
+	for _, p := range parts {
+		inode := uint64(0)
+		if st, ok := p.Sys().(*syscall.Stat_t); ok {
+			inode = st.Ino
+		}
+		fmt.Fprintln(&text, p.Path, p.Size(), p.ModTime().UnixNano(), inode)
+	}
+	return text.String()
 }
 
 // hashFileSample writes the samples of one file.
@@ -86,7 +100,18 @@ func hashFileSample(h io.Writer, path string) error {
 	return nil
 }
 
-// ChecksumFiles returns the checksums of input files. All ranks compare sizes and samples of the files' content; each file,
+// isSame reports on all ranks whether a checksum is the same on all.
+func (t *Team) isSame(sum []byte) (bool, error) {
+	all, err := comm.AllGather(t.Comm, []int64{int64(binary.LittleEndian.Uint64(sum))})
+	for _, s := range all {
+		if s != all[0] {
+			return false, err
+		}
+	}
+	return true, err
+}
+
+// ChecksumFiles returns the checksums of input files. All ranks compare the files before (sameFiles); each file,
 // also of a folder, is read completely by one rank. Files are distributed by their bytes, the largest first to the rank
 // with the fewest bytes.
 //
@@ -151,16 +176,32 @@ func ownFiles(parts [][]manifest.InputFile, ranks int) [][]ownedFile {
 	return owned
 }
 
-// sameFiles lists the regular files of each input and compares sizes and samples of their content on all ranks.
+// sameFiles lists the regular files of each input and compares them on all ranks. Files of one file system are not read; of
+// others sizes and samples of their content are compared.
 //
 // Errors: exit 65 if ranks see different files.
 func (t *Team) sameFiles(files []string) ([][]manifest.InputFile, error) {
 	parts := make([][]manifest.InputFile, len(files))
-	var lines []string
+	listed := sha256.New()
 	var err error
 	for i, f := range files {
+		if parts[i], err = manifest.ListFiles(f); err != nil {
+			err = exit.ReadError(f, err)
+			break
+		}
+		fmt.Fprintln(listed, f, identity(parts[i]))
+	}
+	if err := t.AgreeOnError(err); err != nil {
+		return nil, err
+	}
+	shared, err := t.isSame(listed.Sum(nil))
+	if shared || err != nil {
+		return parts, err
+	}
+	var lines []string
+	for i, f := range files {
 		seen := sha256.New()
-		if parts[i], err = hashSample(seen, f); err != nil {
+		if err = hashSample(seen, f, parts[i]); err != nil {
 			err = exit.ReadError(f, err)
 			break
 		}

@@ -69,6 +69,18 @@ func OfFile(f *os.File) (File, error) {
 	return m, nil
 }
 
+// OfOpen returns the File of an open file whose ends are known from another process. It reads
+// no content.
+func OfOpen(f *os.File, endsSHA256 string) (File, error) {
+	s, err := f.Stat()
+	if err != nil {
+		return File{}, err
+	}
+	m := ofInfo(s)
+	m.EndsSHA256 = endsSHA256
+	return m, nil
+}
+
 // ofInfo converts the metadata of the file system.
 func ofInfo(s fs.FileInfo) File {
 	m := File{Size: s.Size(), Modified: s.ModTime().UTC()}

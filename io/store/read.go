@@ -29,6 +29,26 @@ type OpenOptions struct {
 	// Direct reads values with O_DIRECT if the file system supports it. This saves
 	// a copy and keeps the page cache free.
 	Direct bool
+	// Metadata are the files of ReadMetadata, as another process read them; nil reads
+	// them.
+	Metadata map[string][]byte
+}
+
+// ReadMetadata reads the files of a store that Open needs. Open reports the error of a file
+// that is absent here.
+func ReadMetadata(dir string) map[string][]byte {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil
+	}
+	defer root.Close()
+	s, files := &Store{root: root}, map[string][]byte{}
+	for _, name := range []string{metaName, indexName} {
+		if text, err := s.readSmall(name); err == nil {
+			files[name] = text
+		}
+	}
+	return files
 }
 
 // Store is an open store. It may be used by several goroutines.
@@ -115,6 +135,9 @@ func (s *Store) Close() error { return s.root.Close() }
 
 // readSmall reads a complete file of the store, up to maxMetaBytes.
 func (s *Store) readSmall(name string) ([]byte, error) {
+	if text, known := s.opt.Metadata[name]; known {
+		return text, nil
+	}
 	f, err := s.root.Open(name)
 	if err != nil {
 		return nil, err

@@ -50,6 +50,9 @@ type Options struct {
 	// and as missing values in version 2, where xarray marks these by the fill value.
 	// By default they are an error.
 	Sparse bool
+	// Metadata are the documents of a store that another process opened
+	// (Store.Metadata). They are not read again.
+	Metadata map[string][]byte
 }
 
 // Store is an open store. Its methods may be called from several goroutines.
@@ -73,6 +76,8 @@ type Store struct {
 	// metadataTimes holds the modification times of the metadata that were read, by
 	// key.
 	metadataTimes map[string]time.Time
+	// metadata holds the documents that were read, known those of Options.Metadata.
+	metadata, known map[string][]byte
 	// seen holds the paths of all arrays, used or not.
 	seen map[string]bool
 	// consolidated holds the arrays in the consolidated metadata; nil without them.
@@ -86,7 +91,7 @@ type Store struct {
 // arrays, 66 for a store that is being written, 74 if reading fails.
 func Open(name string, o Options) (*Store, error) {
 	// The storage is chosen by the type of the path: archives are regular files.
-	s := &Store{path: name, sparse: o.Sparse, Attrs: map[string]cf.Attr{}, metadataTimes: map[string]time.Time{}, seen: map[string]bool{}, cache: newCache()}
+	s := &Store{path: name, sparse: o.Sparse, Attrs: map[string]cf.Attr{}, metadataTimes: map[string]time.Time{}, metadata: map[string][]byte{}, known: o.Metadata, seen: map[string]bool{}, cache: newCache()}
 	st, err := os.Stat(name)
 	if err == nil {
 		s.folder = st
@@ -154,13 +159,18 @@ func (s *Store) readMetadata(key string) ([]byte, error) {
 	if err != nil {
 		return nil, s.storeError("metadata cannot be read", key, err)
 	}
-	b, err := o.bytes()
-	if err != nil {
+	b, known := s.known[key]
+	if known && int64(len(b)) == o.size {
+		o.close()
+	} else if b, err = o.bytes(); err != nil {
 		return nil, s.storeError("metadata cannot be read", key, err)
 	}
-	s.metadataTimes[key] = o.modified
+	s.metadataTimes[key], s.metadata[key] = o.modified, b
 	return b, nil
 }
+
+// Metadata returns the documents that Open read, by key.
+func (s *Store) Metadata() map[string][]byte { return s.metadata }
 
 // walk reads a group, and the groups and arrays in it. A zarr.json has precedence
 // over documents of version 2.

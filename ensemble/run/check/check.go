@@ -283,7 +283,7 @@ func check(ctx context.Context, o Options) (*Result, error) {
 			return nil, err
 		}
 		defer an.in.Close()
-		if err := input.CheckNamingOf(ctx, o.Config, forecasts.in, an.in); err != nil {
+		if err := input.CheckNamingOf(ctx, o.Config, fio.Open, forecasts.in, an.in); err != nil {
 			return nil, err
 		}
 		if err := an.checkAnalyses(ctx, o.Config, forecasts); err != nil {
@@ -399,7 +399,7 @@ func (c *inputCheck) checkInventory(ctx context.Context, o Options) error {
 		c.faults = append(c.faults, found...)
 		b := input.RequiredFields{Axes: axes, Members: all, OfTraining: true}
 		entries, _ := input.SelectUnique(cat.Entries, b.Contains, false)
-		to, err := input.DestinationOf(ctx, o.Config)
+		to, err := input.DestinationOf(ctx, o.Config, fio.Open)
 		c.faults = append(c.faults, input.CheckInventory(cat, at, entries, []input.RequiredFields{b}, to)...)
 		if err == nil && to.How.IsEnabled() && len(entries) > 0 {
 			var grid *ensemble.Grid
@@ -520,7 +520,7 @@ func (c *inputCheck) checkAnalyses(ctx context.Context, cfg *config.TrainConfig,
 		return nil // reported by the faults of the forecasts
 	}
 	valids := setup.ValidTimes((&ensemble.Catalogue{Entries: entries}).Inits(), cfg.Data.TargetLeads)
-	to, err := input.DestinationOf(ctx, cfg)
+	to, err := input.DestinationOf(ctx, cfg, fio.Open)
 	if err == nil {
 		to.Grid = cmp.Or(to.Grid, input.MostCommonGrid(entries))
 		var r input.AnalysisRequest

@@ -291,7 +291,7 @@ func GridOf(ctx context.Context, c *config.TrainConfig) (*ensemble.Grid, error) 
 			entries = append(entries, e)
 		}
 	}
-	to, err := input.DestinationOf(ctx, c)
+	to, err := input.DestinationOf(ctx, c, fio.Open)
 	if err != nil {
 		return nil, err
 	}

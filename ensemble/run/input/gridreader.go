@@ -27,7 +27,7 @@ type Destination struct {
 //
 // Errors: those of fio.Open if the grid of analyses is requested; exit 64 for an invalid name; 65 if the
 // analyses contain no target.
-func DestinationOf(ctx context.Context, c *config.TrainConfig) (Destination, error) {
+func DestinationOf(ctx context.Context, c *config.TrainConfig, open Opener) (Destination, error) {
 	d := Destination{How: setup.InterpolationOf(c), Fix: FixGrid}
 	switch {
 	case c.Data.Grid.IsNamed():
@@ -41,7 +41,7 @@ func DestinationOf(ctx context.Context, c *config.TrainConfig) (Destination, err
 		if err != nil {
 			return d, err
 		}
-		in, err := fio.Open(ctx, files, ReaderOptions(c, false))
+		in, err := open(ctx, files, ReaderOptions(c, false))
 		if err != nil {
 			return d, err
 		}

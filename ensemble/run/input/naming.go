@@ -105,7 +105,7 @@ func renamed(n ensemble.Naming, key, old, by string) string {
 // CheckNamingOf is [CheckNaming] for the keys of a training, which concern its auxiliary files too.
 //
 // Errors: those of CheckNaming, and of fio.Open for the auxiliary files.
-func CheckNamingOf(ctx context.Context, c *config.TrainConfig, inputs ...*fio.Input) error {
+func CheckNamingOf(ctx context.Context, c *config.TrainConfig, open Opener, inputs ...*fio.Input) error {
 	err := CheckNaming(c.Data.Stated(), "data.", inputs...)
 	if err == nil || len(c.Data.Auxiliary.Files) == 0 {
 		return err
@@ -116,7 +116,7 @@ func CheckNamingOf(ctx context.Context, c *config.TrainConfig, inputs ...*fio.In
 	}
 	o := ReaderOptions(c, false)
 	o.Static = true
-	in, err := fio.Open(ctx, files, o)
+	in, err := open(ctx, files, o)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/ensemble/run/input"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
+	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	fio "github.com/ensemble-weather/ensemble/io"
 )
@@ -18,12 +19,31 @@ import (
 // ReadAuxiliary reads the auxiliary fields on a grid and standardises each, weighted by area. Missing values,
 // such as land properties over the sea, become 0, the mean.
 //
+// Rank 0 reads them and sends them to the others.
+//
 // Errors: those of fio.Open; exit 65 for a variable with no or several fields, on another grid without
 // interpolation, or with a constant value.
-func ReadAuxiliary(ctx context.Context, c *config.TrainConfig, to []ensemble.Auxiliary, grid *ensemble.Grid) error {
+func ReadAuxiliary(ctx context.Context, c *config.TrainConfig, to []ensemble.Auxiliary, grid *ensemble.Grid, ranks *team.Team) error {
 	if len(to) == 0 {
 		return nil
 	}
+	var err error
+	if ranks.IsRoot() {
+		err = readAuxiliary(ctx, c, to, grid)
+	}
+	if err := ranks.AgreeOnError(err); err != nil || ranks == nil {
+		return err
+	}
+	for i := range to {
+		if to[i].Values, err = team.Broadcast(ranks, to[i].Values); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readAuxiliary is ReadAuxiliary on one rank.
+func readAuxiliary(ctx context.Context, c *config.TrainConfig, to []ensemble.Auxiliary, grid *ensemble.Grid) error {
 	files, err := input.ConfigFiles("data.auxiliary.files", c.Data.Auxiliary.Files)
 	if err != nil {
 		return err

@@ -91,7 +91,8 @@ func ReadCheckedData(ctx context.Context, c *config.TrainConfig, forecastFiles, 
 		return openStore(ctx, c, ranks, suffices)
 	}
 	d := &Data{Axes: setup.ReadAxes(c), Ranks: ranks}
-	in, err := fio.Open(ctx, forecastFiles, input.ReaderOptions(c, true))
+	open := input.OpenerOf(ranks)
+	in, err := open(ctx, forecastFiles, input.ReaderOptions(c, true))
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +101,7 @@ func ReadCheckedData(ctx context.Context, c *config.TrainConfig, forecastFiles, 
 		return nil, err
 	}
 	if len(analysisFiles) == 0 {
-		if err := input.CheckNamingOf(ctx, c, in); err != nil {
+		if err := input.CheckNamingOf(ctx, c, open, in); err != nil {
 			return nil, err
 		}
 	}
@@ -108,7 +109,7 @@ func ReadCheckedData(ctx context.Context, c *config.TrainConfig, forecastFiles, 
 	if d.Used, d.All, err = input.ChooseMembers(in.Catalogue().Members(), m.Use.List, m.Use.Count, m.Full, m.Control); err != nil {
 		return nil, err
 	}
-	to, err := input.DestinationOf(ctx, c)
+	to, err := input.DestinationOf(ctx, c, open)
 	if err != nil {
 		return nil, err
 	}
@@ -182,7 +183,7 @@ func ReadSplit(ctx context.Context, c *config.TrainConfig) (ensemble.Split, erro
 	if err != nil {
 		return ensemble.Split{}, err
 	}
-	to, err := input.DestinationOf(ctx, c)
+	to, err := input.DestinationOf(ctx, c, fio.Open)
 	if err != nil {
 		return ensemble.Split{}, err
 	}
@@ -198,7 +199,8 @@ func ReadSplit(ctx context.Context, c *config.TrainConfig) (ensemble.Split, erro
 //
 // Errors: exit 65 if no analysis of a variable has a value, or a part of the split has none left.
 func (d *Data) readAnalyses(ctx context.Context, c *config.TrainConfig, forecasts *fio.Input, files []string, to []*store.Sample, read *loader.Count) ([]*store.Sample, error) {
-	in, err := fio.Open(ctx, files, input.ReaderOptions(c, false))
+	open := input.OpenerOf(d.Ranks)
+	in, err := open(ctx, files, input.ReaderOptions(c, false))
 	if err != nil {
 		return nil, err
 	}
@@ -206,7 +208,7 @@ func (d *Data) readAnalyses(ctx context.Context, c *config.TrainConfig, forecast
 	if err := input.CheckUsable(in, files); err != nil {
 		return nil, err
 	}
-	if err := input.CheckNamingOf(ctx, c, forecasts, in); err != nil {
+	if err := input.CheckNamingOf(ctx, c, open, forecasts, in); err != nil {
 		return nil, err
 	}
 	var inits []ensemble.Init

@@ -106,7 +106,7 @@ func Prepare(ctx context.Context, o PrepareOptions) (*PrepareResult, error) {
 		return nil, err
 	}
 	if len(analysisFiles) == 0 {
-		if err := input.CheckNamingOf(ctx, c, in); err != nil {
+		if err := input.CheckNamingOf(ctx, c, fio.Open, in); err != nil {
 			return nil, err
 		}
 	}
@@ -123,7 +123,7 @@ func Prepare(ctx context.Context, o PrepareOptions) (*PrepareResult, error) {
 			return nil, err
 		}
 		defer an.Close()
-		if err := input.CheckNamingOf(ctx, c, in, an); err != nil {
+		if err := input.CheckNamingOf(ctx, c, fio.Open, in, an); err != nil {
 			return nil, err
 		}
 		if err := planAnalyses(ctx, c, an, &p); err != nil {
@@ -185,7 +185,7 @@ func planForecasts(ctx context.Context, o PrepareOptions, in *fio.Input, p *stor
 	if _, p.Members, err = input.ChooseMembers(in.Catalogue().Members(), m.Use.List, m.Use.Count, m.Full, m.Control); err != nil {
 		return err
 	}
-	to, err := input.DestinationOf(ctx, c)
+	to, err := input.DestinationOf(ctx, c, fio.Open)
 	if err != nil {
 		return err
 	}
@@ -238,7 +238,11 @@ func planAnalyses(ctx context.Context, c *config.TrainConfig, in *fio.Input, p *
 // openStore is ReadData from the store of a configuration. Samples are read when they are needed, and their
 // values are checked in the first pass.
 func openStore(ctx context.Context, c *config.TrainConfig, ranks *team.Team, suffices func(ensemble.Split) error) (*Data, error) {
-	s, err := store.Open(ctx, string(c.Data.Store), store.OpenOptions{Direct: c.Data.DirectIO})
+	metadata, err := readStoreMetadata(string(c.Data.Store), ranks)
+	if err != nil {
+		return nil, err
+	}
+	s, err := store.Open(ctx, string(c.Data.Store), store.OpenOptions{Direct: c.Data.DirectIO, Metadata: metadata})
 	if err != nil {
 		return nil, err
 	}
@@ -263,6 +267,17 @@ func openStore(ctx context.Context, c *config.TrainConfig, ranks *team.Team, suf
 		return nil, errors.Join(err, d.Close())
 	}
 	return d, nil
+}
+
+// readStoreMetadata reads the metadata of a store on rank 0 and sends them to the other ranks.
+func readStoreMetadata(dir string, ranks *team.Team) (metadata map[string][]byte, err error) {
+	if err := ranks.AgreeOnError(nil); err != nil { // a rank that failed before is here too
+		return nil, err
+	}
+	if ranks.IsRoot() {
+		metadata = store.ReadMetadata(dir)
+	}
+	return team.Broadcast(ranks, metadata)
 }
 
 // formatNaming describes the names, units and leads that were stated.

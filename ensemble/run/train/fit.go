@@ -43,7 +43,7 @@ func fit(ctx context.Context, c *config.TrainConfig, d *samples.Data, dir string
 			return nil, err
 		}
 	}
-	if err := samples.ReadAuxiliary(ctx, c, f.global.Features.Auxiliary, d.Grid); err != nil {
+	if err := samples.ReadAuxiliary(ctx, c, f.global.Features.Auxiliary, d.Grid, d.Ranks); err != nil {
 		return nil, err
 	}
 	if err := f.fitStatistics(ctx, c, d); err != nil {
