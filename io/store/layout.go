@@ -198,13 +198,19 @@ func (l *layout) locate(start int) (shard int, at int64) {
 	return start / l.perShard, int64(start%l.perShard) * l.initBytes
 }
 
-// bandRows returns the rows of a band: those that fill about size bytes, which a
-// disk reads at full speed, but at most maxBands bands, which bounds the index.
-func bandRows(g *ensemble.Grid, rowBytes, size int64) int {
-	rows := (size + rowBytes - 1) / max(rowBytes, 1)
-	rows = max(rows, int64(g.NY+maxBands-1)/maxBands, 1)
+// bandRows returns the rows of a band: the least power of two for which the header is at
+// most 1/headShare of the band, and which makes at most maxBands bands. So ranks that
+// share the rows of a grid read little more than their own: networks are cut at
+// multiples of a power of two. Reads do not become shorter, because one covers several bands.
+func bandRows(g *ensemble.Grid, rowBytes, head int64) int {
+	rows := int64(1)
+	for rows < int64(g.NY) && (rows*rowBytes < headShare*head || rows*maxBands < int64(g.NY)) {
+		rows *= 2
+	}
 	return int(min(rows, int64(g.NY)))
 }
 
-// maxBands bounds the bands of an initialisation.
-const maxBands = 64
+const (
+	maxBands  = 128 // bands of an initialisation, which bounds the index
+	headShare = 32
+)

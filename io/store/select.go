@@ -242,16 +242,64 @@ type query struct {
 	// first band that is read.
 	base int64
 	// copy receives the data that are read; nil for none.
-	copy io.WriterAt
-	to   *Sample
+	copy  io.WriterAt
+	to    *Sample
+	ahead bandRun
+}
+
+// bandRun holds bands that were read at once.
+type bandRun struct {
+	at   int64 // position in the file
+	text []byte
+	end  int    // first band behind it
+	back func() // releases text; nil without bands
+}
+
+// readAhead reads band b, and as many after it as one read may cover, if all their parts are selected. A
+// larger band, and one with other parts, is read by readBand.
+func (q *query) readAhead(b int) error {
+	if b < q.ahead.end {
+		return nil
+	}
+	q.releaseAhead()
+	s := q.s
+	end := b
+	for end <= q.last && s.bandOffset(end)+s.bandBytes(end)-s.bandOffset(b) <= maxRead {
+		end++
+	}
+	if end == b || slices.Contains(q.wantedParts, false) {
+		return nil
+	}
+	at := q.base + s.bandOffset(b)
+	text, back, err := q.readBytes(at, s.bandOffset(end-1)+s.bandBytes(end-1)-s.bandOffset(b))
+	if errors.Is(err, io.EOF) {
+		return nil // readBand names the band at which the file ends
+	}
+	if err != nil {
+		return exit.ReadError(filepath.Join(s.dir, q.name), err)
+	}
+	q.ahead = bandRun{at, text, end, back}
+	return nil
+}
+
+// releaseAhead releases the bands that were read ahead.
+func (q *query) releaseAhead() {
+	if q.ahead.back != nil {
+		q.ahead.back()
+	}
+	q.ahead = bandRun{}
 }
 
 // read reads all bands that overlap the window.
 func (q *query) read(ctx context.Context, init ensemble.Init, into *Sample) (*Sample, error) {
 	into = q.Allocate(init, into)
 	q.to = into
+	defer q.releaseAhead()
 	for b := q.first; b <= q.last; b++ {
 		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		if err := q.readAhead(b); err != nil {
 			return nil, err
 		}
 		if err := q.readBand(b); err != nil {
@@ -348,6 +396,9 @@ func (q *query) readBand(b int) error {
 
 // readBytes reads a range of the file into a buffer. back releases the buffer.
 func (q *query) readBytes(at, n int64) (text []byte, back func(), err error) {
+	if from := at - q.ahead.at; from >= 0 && from+n <= int64(len(q.ahead.text)) {
+		return q.ahead.text[from:][:n], func() {}, nil
+	}
 	first, end := at, at+n
 	if q.direct { // shards consist of complete pages
 		first, end = at/directio.Align*directio.Align, align(end, directio.Align)

@@ -98,7 +98,7 @@ type Options struct {
 	Memory int64
 	// ShardSize in bytes, at least one initialisation; 0 means 256 MiB.
 	ShardSize int64
-	// BandSize in bytes, at least one row; 0 means 16 MiB.
+	// BandSize in bytes, at least one row; 0 makes bands as small as their headers allow.
 	BandSize int64
 	// Overwrite removes an existing store that was made from other inputs.
 	Overwrite bool
@@ -116,7 +116,6 @@ const DefaultMemory = 1 << 30
 
 const (
 	defaultShard = 256 << 20
-	defaultBand  = 16 << 20
 )
 
 // Result describes the work of Write.
@@ -221,9 +220,6 @@ func newWriter(dir string, p Plan, o Options) (*writer, error) {
 	if w.opt.ShardSize == 0 {
 		w.opt.ShardSize = defaultShard
 	}
-	if w.opt.BandSize == 0 {
-		w.opt.BandSize = defaultBand
-	}
 	if w.opt.Workers < 0 || w.opt.Memory < 0 || w.opt.ShardSize < 0 || w.opt.BandSize < 0 {
 		return nil, &exit.Error{Code: exit.Usage, What: "a negative number of workers or bytes", Fix: "leave it 0 for the default"}
 	}
@@ -295,7 +291,11 @@ func (w *writer) describe() error {
 	if err != nil {
 		return err
 	}
-	m.BandRows = bandRows(m.Grid, int64(l.fields)*l.fieldBytes(1), w.opt.BandSize)
+	rowBytes := int64(l.fields) * l.fieldBytes(1)
+	m.BandRows = bandRows(m.Grid, rowBytes, l.head)
+	if size := w.opt.BandSize; size > 0 {
+		m.BandRows = int(max(1, min(size/max(rowBytes, 1), int64(m.Grid.NY)), int64(m.Grid.NY+maxBands-1)/maxBands))
+	}
 	if l, err = m.layout(); err != nil {
 		return err
 	}
