@@ -15,9 +15,12 @@ type FileReads struct {
 	Bytes int64 // of values in memory
 }
 
-// roundBytes bounds the values that a rank receives in one round of readTogether. It holds two rounds of its own fields, and
-// what it sends and receives.
-const roundBytes = 64 << 20
+// A rank reads up to readBytes and receives up to receiveBytes of values in one round of readTogether. It holds two rounds of
+// its own fields, and what it sends and receives in one.
+const (
+	readBytes    = 16 << 20
+	receiveBytes = 64 << 20
+)
 
 // readTogether reads fields together with the other ranks: each field is read by one rank, which sends each rank its
 // part of it. So files are read once by all ranks, whatever the mesh and the format. Fields are assigned in the order of
@@ -30,12 +33,14 @@ func (s slab) readTogether(ctx context.Context, c *ValueStats, placeOf func(ense
 		return own, err
 	}
 	x := &sharedReading{slab: s, stats: c, placeOf: placeOf, union: s.windowOf(0), cuts: comm.SplitEvenly(len(c.Entries), t.Comm.Size())}
+	largest := 1 // points of a window
 	for rank := range t.Comm.Size() {
 		x.windows = append(x.windows, s.windowOf(rank))
 		x.union = unite(s.from.to, x.union, x.windows[rank])
 		x.levels = append(x.levels, s.levelsOf(rank))
+		largest = max(largest, s.from.to.SizeOf(x.windows[rank]))
 	}
-	x.fields = max(1, roundBytes/(4*s.from.to.SizeOf(x.union)*t.Comm.Size()))
+	x.fields = max(1, min(readBytes/(4*max(s.from.to.SizeOf(x.union), 1)), receiveBytes/(4*largest*t.Comm.Size())))
 	seen := map[ensemble.Init]bool{}
 	for i, e := range c.Entries {
 		if mine := i >= x.cuts[t.Comm.Rank()] && i < x.cuts[t.Comm.Rank()+1]; mine && !seen[e.Init] {
