@@ -24,7 +24,7 @@ type InputTiming struct {
 	Waited float64 `json:"waited_s"`     // for batches
 	Share  float64 `json:"waited_share"` // Waited / Steps
 	// Memory, DiskCache, Peers (memory of other ranks) and FileSystem count samples and their bytes by source.
-	// Without a store all come from memory. FileSystem includes samples read for other ranks.
+	// They are sums over all ranks. FileSystem includes samples read for other ranks.
 	Memory     loader.Count `json:"memory"`
 	DiskCache  loader.Count `json:"disk_cache"`
 	Peers      loader.Count `json:"peers"`
