@@ -40,14 +40,18 @@ func AllGatherOutcomes[T any](t *Team, o Outcome[T], err error) ([]Outcome[T], e
 		}
 		o.Error = t.ownError(err)
 	}
-	all, err := AllGather(t.Comm, o)
-	if err != nil {
-		return nil, err
+	all, e := AllGather(t.Comm, o)
+	if e != nil {
+		return nil, e
 	}
-	for _, a := range all {
-		if a.Error != nil {
-			return nil, &agreedError{a.Error}
+	for rank, a := range all {
+		if a.Error == nil {
+			continue
 		}
+		if rank == t.Comm.Rank() {
+			a.Error.Err = err // the cause, which others do not get
+		}
+		return nil, &agreedError{a.Error}
 	}
 	return all, nil
 }
@@ -149,10 +153,11 @@ func Scatter[T any](t *Team, of func(rank int) T) (x T, err error) {
 	return x, nil
 }
 
-// ownError returns an error of this rank as it is sent to other ranks: with the number of this rank, unless all have it.
+// ownError returns an error of this rank as it is sent to other ranks: with the number of this rank, unless all have it
+// or the job has one process.
 func (t *Team) ownError(err error) *exit.Error {
 	e := withoutCauses(err)
-	if IsAgreed(err) {
+	if IsAgreed(err) || ProcessCount(t.Comm) == 1 {
 		return e
 	}
 	return atRank(e, t.Comm.Process(t.Comm.Rank()))
