@@ -1,12 +1,15 @@
 package bench
 
 import (
+	"cmp"
 	"context"
+	"math"
 	"slices"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/engine/backend/cpu"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
+	"github.com/ensemble-weather/ensemble/internal/benchstats"
 	"github.com/ensemble-weather/ensemble/spatial"
 	"github.com/ensemble-weather/ensemble/spatial/cluster"
 	"github.com/ensemble-weather/ensemble/spatial/comm"
@@ -22,7 +25,8 @@ type PredictedStep struct {
 	GBs       float64 `json:"gb_s"`
 	LatencyUS float64 `json:"latency_us"` // of the slowest pair of neighbours
 	LinkGBs   float64 `json:"link_gb_s"`
-	Sharing   float64 `json:"sharing"` // rate of rank 0 beside the others over its rate alone
+	// Share is the time of convolutions in a step of one rank's share, without messages, over that of the timing table.
+	Share float64 `json:"convolutions"`
 }
 
 // Sizes and numbers of the messages that measure a link.
@@ -34,15 +38,8 @@ const (
 
 // predict adds the predicted step to the report of rank 0.
 func (o RanksOptions) predict(ctx context.Context, c *comm.Comm, r *RanksReport) error {
-	threads := r.Network.Threads
-	var alone Peak
-	var err error
-	if c.Rank() == 0 {
-		if alone, err = measureRates(ctx, threads, mean); err != nil {
-			return err
-		}
-	}
-	together, err := measureRates(ctx, threads, func(ctx context.Context, f func() error) (float64, error) {
+	k := r.Network
+	rates, err := measureRates(ctx, k.Threads, func(ctx context.Context, f func() error) (float64, error) {
 		if err := comm.Barrier(c); err != nil {
 			return 0, err
 		}
@@ -51,51 +48,112 @@ func (o RanksOptions) predict(ctx context.Context, c *comm.Comm, r *RanksReport)
 	if err != nil {
 		return err
 	}
+	share := k.shareOf(c.Size())
+	step, err := share.measureStep(ctx, c, o.Timings)
+	if err != nil {
+		return err
+	}
 	latency, rate, err := measureLink(c)
 	if err != nil {
 		return err
 	}
-	peaks := together.Engine()
-	all, err := comm.AllGather(c, []float64{peaks.FLOPs, peaks.Bytes, latency.Seconds(), rate})
+	peaks := rates.Engine()
+	all, err := comm.AllGather(c, []float64{peaks.FLOPs, peaks.Bytes, step.Seconds(), latency.Seconds(), rate})
 	if err != nil || c.Rank() > 0 {
 		return err
 	}
-	m, sharing := setup.TypicalMachine, together.GFLOPs/alone.GFLOPs
+	m := setup.TypicalMachine
 	m.FLOPs, m.Bytes = all[0], all[1]
-	link := search.Link{Alpha: cluster.Time(all[2] * float64(cluster.Second)), Rate: cluster.Rate(all[3])}
-	for x := range slices.Chunk(all, 4) {
-		m.FLOPs, m.Bytes = min(m.FLOPs, x[0]), min(m.Bytes, x[1])
-		link = search.Link{Alpha: max(link.Alpha, cluster.Time(x[2]*float64(cluster.Second))), Rate: min(link.Rate, cluster.Rate(x[3]))}
+	longest, link := all[2], search.Link{Rate: cluster.Rate(all[4])}
+	for x := range slices.Chunk(all, 5) {
+		m.FLOPs, m.Bytes, longest = min(m.FLOPs, x[0]), min(m.Bytes, x[1]), max(longest, x[2])
+		link = search.Link{Alpha: max(link.Alpha, cluster.Time(x[3]*float64(cluster.Second))), Rate: min(link.Rate, cluster.Rate(x[4]))}
 	}
 	m.IntraNode, m.InterNode = link, link
-	kernels := cpu.ConvRates(o.Timings.Open(threads)) // measured by one rank alone
-	m.ConvRate = func(v search.Conv) (float64, bool) {
-		flops, ok := kernels[cpu.ConvPass(v)]
-		return flops * sharing, ok
-	}
-	step, err := r.plan(ctx, m)
-	if err != nil {
+	p := &PredictedStep{GFLOPs: m.FLOPs / 1e9, GBs: m.Bytes / 1e9, LatencyUS: 1e6 * link.Alpha.Seconds(), LinkGBs: float64(link.Rate) / 1e9}
+	if p.Share, err = share.scaleKernels(ctx, &m, cpu.ConvRates(o.Timings.Open(k.Threads)), longest); err != nil {
 		return err
-	}
-	r.Predicted = &PredictedStep{StepMS: 1e3 * step.Seconds(), Ratio: 1e3 * step.Seconds() / r.TrainMedian, GFLOPs: m.FLOPs / 1e9, GBs: m.Bytes / 1e9,
-		LatencyUS: 1e6 * link.Alpha.Seconds(), LinkGBs: float64(link.Rate) / 1e9, Sharing: sharing}
-	return nil
-}
-
-// plan returns the predicted time of the measured step on a machine.
-func (r *RanksReport) plan(ctx context.Context, m search.Machine) (cluster.Time, error) {
-	g, err := r.Network.graph(true)
-	if err != nil {
-		return 0, err
-	}
-	mesh, err := spatial.ParseMesh(r.Mesh)
-	if err != nil {
-		return 0, err
 	}
 	optimiser := setup.Adam
 	optimiser.Sharded = r.Sharded
-	p, err := search.CostOf(ctx, g, m, optimiser, mesh)
-	return p.Step, err
+	predicted, err := k.price(ctx, m, optimiser, r.Mesh)
+	if err != nil {
+		return err
+	}
+	p.StepMS, p.Ratio = 1e3*predicted, 1e3*predicted/r.TrainMedian
+	r.Predicted = p
+	return nil
+}
+
+// coarsestCell is the side of the coarsest cell of the networks of cases, in points.
+const coarsestCell = 32
+
+// shareOf returns a case of about one n-th of the work: fewer samples, or else fewer rows.
+func (k Case) shareOf(n int) Case {
+	for f := 2; f <= n; f++ {
+		for ; n%f == 0 && k.Batch%f == 0; n /= f {
+			k.Batch /= f
+		}
+	}
+	if cells := k.Crop.Height / coarsestCell; cells*coarsestCell == k.Crop.Height {
+		k.Crop.Height = max(1, cells/n) * coarsestCell
+	}
+	return k
+}
+
+// measureStep returns the median time of a training step that this rank computes alone, while the others do the same.
+func (k Case) measureStep(ctx context.Context, c *comm.Comm, timings setup.Timings) (time.Duration, error) {
+	s, err := k.compileTimed(true, false, timings)
+	if err != nil {
+		return 0, err
+	}
+	defer s.Close()
+	if err := comm.Barrier(c); err != nil {
+		return 0, err
+	}
+	all, _, err := Repeat(func() error { return s.Run(ctx) }, s.plan.ResetTimes, 0, peakTime.Seconds(), time.Now)
+	if err != nil {
+		return 0, err
+	}
+	return time.Duration(benchstats.TimesOf(all).Median * float64(time.Millisecond)), nil
+}
+
+// scaleKernels gives a machine the rates of a timing table, scaled so that the predicted step of a case on one rank has
+// the measured time, in seconds. Kernels in a step are slower than in the table: their operands are not in caches, and ranks
+// may share processors. It returns the factor of their times.
+func (k Case) scaleKernels(ctx context.Context, m *search.Machine, table map[cpu.ConvPass]float64, measured float64) (float64, error) {
+	m.ConvRate = func(search.Conv) (float64, bool) { return math.Inf(1), true }
+	others, err := k.price(ctx, *m, setup.Adam, "")
+	if err != nil {
+		return 0, err
+	}
+	rated := func(factor float64) func(v search.Conv) (float64, bool) {
+		return func(v search.Conv) (float64, bool) {
+			return cmp.Or(table[cpu.ConvPass(v)], m.FLOPs) / factor, true
+		}
+	}
+	m.ConvRate = rated(1)
+	whole, err := k.price(ctx, *m, setup.Adam, "")
+	if err != nil {
+		return 0, err
+	}
+	factor := max(measured-others, measured/2) / (whole - others) // at least half of a step are convolutions
+	m.ConvRate = rated(factor)
+	return factor, nil
+}
+
+// price returns the predicted time of a step of a case on a machine and a mesh, in seconds.
+func (k Case) price(ctx context.Context, m search.Machine, o search.Optimiser, mesh string) (float64, error) {
+	g, err := k.graph(true)
+	if err != nil {
+		return 0, err
+	}
+	ranks, err := spatial.ParseMesh(mesh)
+	if err != nil {
+		return 0, err
+	}
+	p, err := search.CostOf(ctx, g, m, o, ranks)
+	return p.Step.Seconds(), err
 }
 
 // measureLink exchanges messages between pairs of neighbours, all pairs at the same time. It returns the time of a small
