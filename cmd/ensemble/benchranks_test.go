@@ -32,7 +32,7 @@ func TestBenchPredict(t *testing.T) {
 	var r bench.RanksReport
 	benchJSON(t, &r, "--parallel", "--predict", "--ranks", "2", "--mesh", "lat:2", "--base", "2", "--crop", "32x64", "--batch", "2", "--threads", "1", "--steps", "3")
 	p := r.Predicted
-	if p == nil || !(p.GFLOPs > 0 && p.GBs > 0 && p.LatencyUS > 0 && p.LinkGBs > 0 && p.Share > 0) || math.Abs(p.StepMS/r.TrainMedian/p.Ratio-1) > 1e-9 {
+	if p == nil || !(p.GFLOPs > 0 && p.GBs > 0 && p.LatencyUS > 0 && p.LinkGBs > 0 && p.Convolutions > 0) || math.Abs(p.StepMS/r.TrainMedian/p.Ratio-1) > 1e-9 {
 		t.Fatalf("predicted %+v of %g ms", p, r.TrainMedian)
 	}
 	if p.Ratio < 0.01 || p.Ratio > 100 {

@@ -25,8 +25,8 @@ type PredictedStep struct {
 	GBs       float64 `json:"gb_s"`
 	LatencyUS float64 `json:"latency_us"` // of the slowest pair of neighbours
 	LinkGBs   float64 `json:"link_gb_s"`
-	// Share is the time of convolutions in a step of one rank's share, without messages, over that of the timing table.
-	Share float64 `json:"convolutions"`
+	// Convolutions is their time in a step of one rank's share, without messages, over that of the timing table.
+	Convolutions float64 `json:"convolutions"`
 }
 
 // Sizes and numbers of the messages that measure a link.
@@ -71,7 +71,7 @@ func (o RanksOptions) predict(ctx context.Context, c *comm.Comm, r *RanksReport)
 	}
 	m.IntraNode, m.InterNode = link, link
 	p := &PredictedStep{GFLOPs: m.FLOPs / 1e9, GBs: m.Bytes / 1e9, LatencyUS: 1e6 * link.Alpha.Seconds(), LinkGBs: float64(link.Rate) / 1e9}
-	if p.Share, err = share.scaleKernels(ctx, &m, cpu.ConvRates(o.Timings.Open(k.Threads)), longest); err != nil {
+	if p.Convolutions, err = share.scaleKernels(ctx, &m, cpu.ConvRates(o.Timings.Open(k.Threads)), longest); err != nil {
 		return err
 	}
 	optimiser := setup.Adam
