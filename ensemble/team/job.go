@@ -12,21 +12,20 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/spatial/comm"
-	"github.com/ensemble-weather/ensemble/spatial/comm/mpi"
+	"github.com/ensemble-weather/ensemble/spatial/comm/launch"
 )
 
 // InProcess is the name of the transport between goroutines of one process.
 const InProcess = "in-process"
 
-// IsNonRoot reports whether an MPI launcher started this process as a rank other
-// than 0. Such a process works but prints no results.
+// IsNonRoot reports whether this process was started as a rank other than 0 of a job. Such a process works but prints no results.
 func IsNonRoot() bool {
-	l, launched := mpi.Launched(os.Getenv)
+	l, launched := launch.Detect(os.Getenv)
 	return launched && l.Rank > 0
 }
 
-// RunRanks calls f on the ranks of a job: on this process if an MPI launcher
-// started it, else on n ranks within this process. If ranks exceeds the number of
+// RunRanks calls f on the ranks of a job: on this process if it was
+// started as one of several (launch.Detect), else on n ranks within this process. If ranks exceeds the number of
 // processes, each process hosts several of them. transport is the name of the
 // connection. A rank that does not answer within stall counts as lost.
 //
@@ -36,17 +35,17 @@ func IsNonRoot() bool {
 // Errors: those of f, or of the first rank that has one; exit 64 if n is set and differs from the launcher's number; exit 71
 // if a rank was lost.
 func RunRanks(n, ranks int, stall time.Duration, f func(c *comm.Comm) error) (transport string, err error) {
-	l, launched := mpi.Launched(os.Getenv)
+	l, launched := launch.Detect(os.Getenv)
 	if !launched {
 		return InProcess, comm.Run(max(n, 1), comm.Parallel, func(c *comm.Comm) error { return RunHostedRanks(c, ranks, f) })
 	}
-	name := l.Implementation.Name
+	name := l.Transport
 	if n > 0 && n != l.Size {
 		return name, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("--ranks %d contradicts the job of %d ranks", n, l.Size),
 			Why: "the launcher determines the number of ranks", Fix: "omit --ranks"}
 	}
 	joined.Store(true)
-	w, err := mpi.Join(l, stall)
+	w, err := l.Join(stall)
 	if err != nil {
 		return name, err
 	}
@@ -64,7 +63,7 @@ func RunRanks(n, ranks int, stall time.Duration, f func(c *comm.Comm) error) (tr
 // joined: RunRanks was called under a launcher.
 var joined atomic.Bool
 
-// EndTogether joins a job that an MPI launcher started, to end it on all ranks with the error that this process found before,
+// EndTogether joins the job that this process was started in, to end it on all ranks with the error that this process found before,
 // such as a wrong configuration; one rank reports it. Without an error or a launcher, and after RunRanks, it returns err.
 func EndTogether(err error) error {
 	if err == nil || !IsLaunched() || joined.Load() {
@@ -83,7 +82,7 @@ const exitDelay = time.Second
 
 // failTogether ends a job in which this rank has an error that others may lack. It sends the error to them, and returns the
 // one to end with: of the ranks that fail by themselves at the same time, the first reports its error.
-func failTogether(w *mpi.World, err error) error {
+func failTogether(w launch.Job, err error) error {
 	err = RankFailure(err)
 	if e := firstReport(w, w.Rank()); e != nil {
 		time.Sleep(2 * exitDelay) // the rank that failed must end first, or the launcher ends it before it has printed
@@ -107,7 +106,7 @@ func failTogether(w *mpi.World, err error) error {
 }
 
 // firstReport returns the error of the first other rank that has failed; nil if none has.
-func firstReport(w *mpi.World, rank int) *reportedError {
+func firstReport(w launch.Job, rank int) *reportedError {
 	failed := w.Failed()
 	for r := range w.Size() {
 		if text := failed[r]; text != nil && r != rank {
@@ -122,7 +121,7 @@ func firstReport(w *mpi.World, rank int) *reportedError {
 }
 
 // reportPanic sends a panic of this rank to the others and continues it.
-func reportPanic(w *mpi.World) {
+func reportPanic(w launch.Job) {
 	p := recover()
 	if p == nil {
 		return

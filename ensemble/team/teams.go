@@ -8,7 +8,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/spatial"
 	"github.com/ensemble-weather/ensemble/spatial/comm"
-	"github.com/ensemble-weather/ensemble/spatial/comm/mpi"
+	"github.com/ensemble-weather/ensemble/spatial/comm/launch"
 )
 
 // Teams partitions the ranks of a job into teams for independent tasks, usually one
@@ -73,9 +73,9 @@ func RunTeams(mesh string, stall time.Duration, f func(w Teams) error) error {
 	return err
 }
 
-// IsLaunched reports whether an MPI launcher started this process.
+// IsLaunched reports whether this process was started as a rank of a job.
 func IsLaunched() bool {
-	_, launched := mpi.Launched(os.Getenv)
+	_, launched := launch.Detect(os.Getenv)
 	return launched
 }
 

@@ -128,7 +128,7 @@ var cgo = []home{
 // unsafePackages lists the packages that may import unsafe.
 var unsafePackages = []home{
 	{"unsafe", []string{"internal/dl", "engine/backend/cpu/dnnl", "engine/backend/cpu/kern", "engine/backend/cuda", "engine/backend/cuda/cudnn", "engine/backend/cuda/device", "engine/backend/cuda/devicetest", "engine/backend/cuda/emulate", "engine/backend/cuda/gpu", "engine/backend/cuda/libraries/librariestest", "engine/backend/cuda/nvrtc", "io/grib/eccodes", "io/grib/simplepack", "io/grib/ccsds", "io/netcdf/nclib", "io/decode/wire",
-		"cmd/ensemble-decode", "engine", "internal/bigmem", "internal/fieldmath", "spatial/comm/emulated", "spatial/comm/mpi", "spatial/comm/nccl", "postproc/simd"},
+		"cmd/ensemble-decode", "engine", "internal/bigmem", "internal/fieldmath", "spatial/comm/emulated", "spatial/comm/mpi", "spatial/comm/nccl", "spatial/comm/tcp", "postproc/simd"},
 		"pointer arithmetic is limited to calls of C and to the memory planner (engine)"},
 }
 

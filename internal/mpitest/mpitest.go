@@ -1,10 +1,12 @@
-// Package mpitest starts ranks of a test binary with MPI launchers.
+// Package mpitest starts ranks of a test binary with MPI launchers, and over TCP.
 package mpitest
 
 import (
 	"context"
+	_ "embed"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"syscall"
 	"testing"
@@ -14,9 +16,22 @@ import (
 // installed.
 var Launchers = []string{"mpirun.openmpi", "mpirun.mpich"}
 
+// TCP is a launcher for jobs over TCP, with the arguments of the others.
+const TCP = "tcprun"
+
+//go:embed tcprun.sh
+var tcprun []byte
+
 // Path returns the path of a launcher; without it the test is skipped.
 func Path(t testing.TB, launcher string) string {
 	t.Helper()
+	if launcher == TCP {
+		path := filepath.Join(t.TempDir(), TCP)
+		if err := os.WriteFile(path, tcprun, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
 	path, err := exec.LookPath(launcher)
 	if err != nil {
 		t.Skipf("skipped: %v; install the packages openmpi-bin and mpich", err)

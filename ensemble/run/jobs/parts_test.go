@@ -39,7 +39,7 @@ func TestSameBitsOnLaunchedProcesses(t *testing.T) {
 	want := runtest.Digest(t, whole)
 	onLaunchers(t, func(t *testing.T, launcher string) {
 		r := withMesh(failing(t, filepath.Join(t.TempDir(), "run")), "lat:2 lon:2")
-		l := launch(t, launcher, 3, r)
+		l := start(t, launcher, 3, r)
 		l.atStep(t, r.RunDir, 2)
 		if err := syscall.Kill(l.pid(t, 2), syscall.SIGTERM); err != nil {
 			t.Fatal(err)
@@ -49,7 +49,7 @@ func TestSameBitsOnLaunchedProcesses(t *testing.T) {
 			t.Fatal(out)
 		}
 		r.Pause = 0
-		if code, out := launch(t, launcher, 2, r).end(t); code != exit.OK {
+		if code, out := start(t, launcher, 2, r).end(t); code != exit.OK {
 			t.Fatal(out)
 		}
 		if runtest.Digest(t, r.RunDir) != want {

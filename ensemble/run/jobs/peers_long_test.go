@@ -22,7 +22,7 @@ func TestLongPeersAreLost(t *testing.T) {
 			signal  syscall.Signal
 			message string
 		}{{syscall.SIGSTOP, "error[E071]: rank 1 was lost"}, {syscall.SIGKILL, "illed"}} {
-			l := launch(t, launcher, 2, r)
+			l := start(t, launcher, 2, r)
 			l.atStep(t, r.RunDir, 2)
 			if err := syscall.Kill(l.pid(t, 1), c.signal); err != nil {
 				t.Fatal(err)
@@ -32,7 +32,7 @@ func TestLongPeersAreLost(t *testing.T) {
 			}
 		}
 		r.Pause = 0
-		if code, out := launch(t, launcher, 2, r).end(t); code != exit.OK {
+		if code, out := start(t, launcher, 2, r).end(t); code != exit.OK {
 			t.Fatal(out)
 		}
 		if runtest.Digest(t, r.RunDir) != want {

@@ -44,7 +44,7 @@ func TestProcessesExchangeInits(t *testing.T) {
 	onLaunchers(t, func(t *testing.T, launcher string) {
 		r := training(t)
 		r.Pause = 0
-		if code, out := launch(t, launcher, 2, r).end(t); code != exit.OK {
+		if code, out := start(t, launcher, 2, r).end(t); code != exit.OK {
 			t.Fatal(out)
 		}
 		if runtest.Digest(t, r.RunDir) != want {

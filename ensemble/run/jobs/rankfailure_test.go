@@ -26,6 +26,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/interrupt"
 	"github.com/ensemble-weather/ensemble/internal/mpitest"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
+	"github.com/ensemble-weather/ensemble/spatial/comm/launch"
 	"github.com/ensemble-weather/ensemble/spatial/comm/mpi"
 )
 
@@ -42,7 +43,7 @@ type rankTraining struct {
 
 // run trains as `ensemble train --resume auto` does, signals included.
 func (r rankTraining) run() error {
-	l, _ := mpi.Launched(os.Getenv)
+	l, _ := launch.Detect(os.Getenv)
 	if err := os.WriteFile(filepath.Join(r.PIDs, strconv.Itoa(l.Rank)), []byte(strconv.Itoa(os.Getpid())), 0o600); err != nil {
 		return err
 	}
@@ -52,7 +53,7 @@ func (r rankTraining) run() error {
 		r.Set = append(r.Set, r.Set1...)
 	}
 	if l.Rank == 1 && r.Leave1 {
-		w, err := mpi.Join(l, time.Second)
+		w, err := l.Join(time.Second)
 		return errors.Join(err, w.Close())
 	}
 	c, err := config.LoadTrain(config.Sources{Files: []string{r.Config}, Set: r.Set})
@@ -79,8 +80,8 @@ type launched struct {
 	begin    time.Time
 }
 
-// launch starts a training on ranks, of which rank 1 may be another program.
-func launch(t *testing.T, launcher string, ranks int, r rankTraining, rank1 ...string) *launched {
+// start starts a training on ranks, of which rank 1 may be another program.
+func start(t *testing.T, launcher string, ranks int, r rankTraining, rank1 ...string) *launched {
 	t.Helper()
 	r.PIDs = t.TempDir()
 	text, err := json.Marshal(job{Train: &r})
@@ -165,8 +166,9 @@ func (l *launched) atStep(t *testing.T, runDir string, more int) {
 	}
 }
 
-// onLaunchers calls f for every installed MPI launcher.
+// onLaunchers calls f for every installed MPI launcher, and for TCP.
 func onLaunchers(t *testing.T, f func(t *testing.T, launcher string)) {
+	t.Run(mpitest.TCP, func(t *testing.T) { f(t, mpitest.Path(t, mpitest.TCP)) })
 	for i, launcher := range mpitest.Launchers {
 		t.Run(launcher, func(t *testing.T) {
 			path := mpitest.Path(t, launcher)
@@ -223,7 +225,7 @@ func checkRankFailures(t *testing.T, failures []rankFailure) {
 		t.Parallel() // mostly waiting
 		r := failing(t, filepath.Join(t.TempDir(), "run"))
 		for _, c := range failures {
-			l := launch(t, launcher, 2, r)
+			l := start(t, launcher, 2, r)
 			l.atStep(t, r.RunDir, 2)
 			begin := time.Now()
 			if err := syscall.Kill(l.pid(t, c.rank), c.signal); err != nil {
@@ -239,7 +241,7 @@ func checkRankFailures(t *testing.T, failures []rankFailure) {
 			}
 		}
 		r.Pause = 0
-		if code, out := launch(t, launcher, 2, r).end(t); code != exit.OK {
+		if code, out := start(t, launcher, 2, r).end(t); code != exit.OK {
 			t.Fatal(out)
 		}
 		if runtest.Digest(t, r.RunDir) != want {
@@ -301,7 +303,7 @@ func TestRanksAreRefused(t *testing.T) {
 				if c.job != nil {
 					c.job(&r)
 				}
-				code, out := launch(t, launcher, 3, withMesh(r, "lon:3"), c.rank1...).end(t)
+				code, out := start(t, launcher, 3, withMesh(r, "lon:3"), c.rank1...).end(t)
 				if code != c.code && !strings.HasSuffix(launcher, "mpich") || code == exit.OK || strings.Count(out, fmt.Sprintf("error[E%03d]", c.code)) != 1 {
 					t.Error(out)
 				}
@@ -365,7 +367,7 @@ func checkOneReport(t *testing.T, only map[string]string) {
 				if strings.Contains(c.what, "hosted") {
 					mesh = "lon:4" // the third process hosts two
 				}
-				code, out := launch(t, launcher, 3, withMesh(r, mesh), c.rank1...).end(t)
+				code, out := start(t, launcher, 3, withMesh(r, mesh), c.rank1...).end(t)
 				if code == exit.OK || c.code != 0 && code != c.code && !strings.HasSuffix(launcher, "mpich") {
 					t.Errorf("want exit %d\n%s", c.code, out)
 				}

@@ -19,7 +19,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 	"github.com/ensemble-weather/ensemble/postproc/score"
 	"github.com/ensemble-weather/ensemble/spatial/comm"
-	"github.com/ensemble-weather/ensemble/spatial/comm/mpi"
+	"github.com/ensemble-weather/ensemble/spatial/comm/launch"
 )
 
 // Options are the inputs of [Run]. Config and RunDir are required.
@@ -74,12 +74,12 @@ type Result struct {
 // is not available; 71 if a rank is lost; 64, 65 and 69 if one disagrees with rank 0; 73 if the run directory is in use; 74 for
 // I/O; 75 after Options.Stop, with a checkpoint saved.
 func Run(ctx context.Context, o Options) (r *Result, err error) {
-	if n := mpi.UnjoinedTasks(os.Getenv); n > 0 {
+	if n := launch.UnjoinedTasks(os.Getenv); n > 0 {
 		return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("srun started %d tasks without an MPI interface", n),
-			Why: "each task would train separately in the same run directory", Fix: "srun --mpi=pmix for Open MPI, srun --mpi=pmi2 for MPICH"}
+			Why: "each task would train separately in the same run directory", Fix: "srun --mpi=pmix for Open MPI, srun --mpi=pmi2 for MPICH, or ENSEMBLE_COORDINATOR=HOST:PORT for TCP"}
 	}
 	processes := 1
-	job, launched := mpi.Launched(os.Getenv)
+	job, launched := launch.Detect(os.Getenv)
 	if launched {
 		processes = job.Size
 	}

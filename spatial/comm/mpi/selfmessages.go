@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/ensemble-weather/ensemble/spatial/comm"
+	"github.com/ensemble-weather/ensemble/spatial/comm/liveness"
 )
 
 // selfMessages holds the messages of a process to itself, which are frequent when
@@ -98,7 +99,7 @@ func (m *selfMessage) Test() bool {
 // Errors: context.Canceled in a cancelled task.
 func (m *selfMessage) Wait() error {
 	if !m.Test() {
-		defer m.waits.begin(noRank)()
+		defer m.BeginWait(liveness.OwnProcess)()
 		var canceled chan struct{}
 		if m.by != nil {
 			canceled = m.by.canceled

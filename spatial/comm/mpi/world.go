@@ -60,11 +60,9 @@ import "C"
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 	"unsafe"
@@ -72,6 +70,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/dl"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/spatial/comm"
+	"github.com/ensemble-weather/ensemble/spatial/comm/liveness"
 )
 
 // World is the group of all ranks of an MPI job. It implements comm.Transport.
@@ -81,17 +80,10 @@ type World struct {
 	l          *C.library
 	name       string
 	rank, size int
-	stall      time.Duration // stall timeout; 0 is without limit
-	mu         sync.Mutex    // MPI_THREAD_SERIALIZED: one call at a time
-	channels   []C.word      // duplicated communicators
-	letters    selfMessages
-	waits      waitCounts
-	last       []comm.Request // last messages of the other ranks, by rank
-	reports    [][]byte       // their content
-
-	stallOnce  sync.Once   // determines the cause of a stall once
-	stallKnown atomic.Bool // the cause is known
-	stallCause stallCause
+	*liveness.Monitor
+	mu       sync.Mutex // MPI_THREAD_SERIALIZED: one call at a time
+	channels []C.word   // duplicated communicators
+	letters  selfMessages
 }
 
 var (
@@ -156,8 +148,7 @@ func Join(o Launch, stall time.Duration) (*World, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &World{l: l, name: o.Implementation.Name, stall: stall, channels: []C.word{l.world}}
-	w.waits.running = 1 // the calling goroutine
+	w := &World{l: l, name: o.Implementation.Name, channels: []C.word{l.world}}
 	var level, rank, size C.int
 	if err := w.check("MPI_Init_thread", C.mpi_init(l, &level)); err != nil {
 		return nil, err
@@ -170,7 +161,7 @@ func Join(o Launch, stall time.Duration) (*World, error) {
 		return nil, &exit.Error{Code: exit.NoDevice, What: fmt.Sprintf("%s reports %d ranks at thread level %d, but the launcher started %d", w.name, w.size, int(level), o.Size),
 			At: lib.Path(), Why: "the library and the launcher belong to different installations", Fix: "put the launcher's library first on LD_LIBRARY_PATH"}
 	}
-	w.receiveLast()
+	w.Monitor = liveness.New(w, stall)
 	return w, nil
 }
 
@@ -180,14 +171,11 @@ func (w *World) Rank() int { return w.rank }
 // Size returns the number of ranks in the job.
 func (w *World) Size() int { return w.size }
 
-// StallTimeout returns how long a rank waits for another before that counts as
-// lost; 0 is without limit.
-func (w *World) StallTimeout() time.Duration { return w.stall }
-
 // Close ends MPI. All ranks call it after their last message; it waits for all of
-// them.
+// them before MPI_Finalize: a rank that waits inside it could bring down the launcher
+// when another rank fails.
 func (w *World) Close() error {
-	w.leaveTogether()
+	w.LeaveTogether()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.check("MPI_Finalize", C.mpi_finalize(w.l))
@@ -386,29 +374,26 @@ const (
 	maxSleep = 500 * time.Microsecond
 )
 
-// ErrStalled means that another rank did not answer within the stall timeout.
-var ErrStalled = errors.New("no answer in time")
-
 // Wait waits until the message is done.
 //
-// Errors: a comm.RankError that wraps ErrStalled, with the rank that causes the
+// Errors: a comm.RankError that wraps liveness.ErrStalled, with the rank that causes the
 // stall, or a comm.FailedError, with a rank that failed; errors of MPI; context.Canceled in a cancelled task.
 func (r *request) Wait() error {
 	if !r.Test() {
-		defer r.w.waits.begin(r.other)()
+		defer r.w.BeginWait(r.other)()
 	}
 	begin := time.Now()
 	look := spinTime
 	for sleep := minSleep; !r.Test(); {
 		waited := time.Since(begin)
 		if waited > look {
-			if err := r.w.failure(); err != nil {
+			if err := r.w.Failure(); err != nil {
 				return err
 			}
-			look = waited + lookEvery
+			look = waited + liveness.LookEvery
 		}
-		if r.w.stallKnown.Load() || r.w.stall > 0 && waited > time.Duration(stallShare*float64(r.w.stall)) {
-			return r.w.stallError(r.other)
+		if err := r.w.Stalled(r.other, waited); err != nil {
+			return err
 		}
 		if r.by.isCanceled() {
 			return &comm.RankError{Rank: r.other, Err: context.Canceled}
@@ -439,10 +424,10 @@ type task struct {
 // Go calls f in a goroutine.
 func (w *World) Go(f func(comm.Transport)) comm.RunningTask {
 	t := &task{World: w, canceled: make(chan struct{}), ended: make(chan struct{})}
-	w.waits.add(1)
+	w.AddRunning(1)
 	go func() {
 		defer close(t.ended)
-		defer w.waits.add(-1)
+		defer w.AddRunning(-1)
 		f(t)
 	}()
 	return t
@@ -461,7 +446,7 @@ func (t *task) Channel(i int) comm.Transport { return t.view(t, i) }
 
 // Wait waits for the end of the goroutine.
 func (t *task) Wait(comm.Transport) {
-	defer t.waits.begin(noRank)()
+	defer t.BeginWait(liveness.OwnProcess)()
 	<-t.ended
 }
 

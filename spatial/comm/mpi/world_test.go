@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -42,54 +41,16 @@ func rank(what string) error {
 	if !ok {
 		return errors.New("no launcher is seen")
 	}
-	fails, failing := failures[what]
-	if f := partFailures[what]; f != nil {
-		failing = true
-		fails = func(c *comm.Comm, _ *World) error { return comm.HostRanks(c, 7, f) }
+	join := func(stall time.Duration) (commtest.Job, error) { return Join(l, stall) }
+	sum, timed := strings.CutPrefix(what, "sum ")
+	if !timed {
+		return commtest.RunRank(what, join)
 	}
-	stall := time.Minute
-	if failing && what != "fails" {
-		stall = shortStall
-	}
-	w, err := Join(l, stall)
+	w, err := join(time.Minute)
 	if err != nil {
 		return err
 	}
-	c := comm.New(w)
-	if failing {
-		if err = fails(c, w); err == nil {
-			return nil // without leaving the job
-		}
-		fmt.Fprintf(os.Stderr, "rank %d: %v\n", c.Rank(), err)
-		runtime.GC() // collect abandoned requests, as a process would that goes on to report an error
-		time.Sleep(20 * time.Millisecond)
-		if errors.Is(err, ErrStalled) {
-			os.Exit(int(exit.RankLost))
-		}
-		return err
-	}
-	all := func(c *comm.Comm) error {
-		for _, p := range commtest.Programs {
-			if err := p.Run(c); err != nil {
-				err = fmt.Errorf("%s: rank %d of %d: %w", p.Name, c.Rank(), c.Size(), err)
-				fmt.Fprintln(os.Stderr, err)
-				return err
-			}
-		}
-		if c.Rank() == 0 {
-			fmt.Printf("passed on %d ranks\n", c.Size())
-		}
-		return nil
-	}
-	if parts, hosted := strings.CutPrefix(what, "parts "); hosted {
-		n, _ := strconv.Atoi(parts)
-		err = comm.HostRanks(c, n, all)
-	} else if sum, timed := strings.CutPrefix(what, "sum "); timed {
-		err = timeSums(c, sum)
-	} else {
-		err = all(c)
-	}
-	if err != nil {
+	if err := timeSums(comm.New(w), sum); err != nil {
 		return err
 	}
 	return w.Close()
@@ -187,86 +148,6 @@ func TestHostedPrograms(t *testing.T) {
 	}
 }
 
-// shortStall is the stall timeout of ranks that fail.
-const shortStall = 2 * time.Second
-
-// failures are programs of three ranks of which rank 1 fails. Rank 0 waits for rank
-// 2, which waits for rank 1.
-var failures = map[string]func(c *comm.Comm, w *World) error{
-	"sleeps": func(c *comm.Comm, _ *World) error {
-		if c.Rank() == 1 {
-			time.Sleep(time.Minute)
-		}
-		return around(c)
-	},
-	"is stopped": func(c *comm.Comm, _ *World) error {
-		for c.Rank() == 1 { // launchers may continue it
-			if err := syscall.Kill(os.Getpid(), syscall.SIGSTOP); err != nil {
-				return err
-			}
-		}
-		return around(c)
-	},
-	"leaves": func(c *comm.Comm, w *World) error {
-		if c.Rank() == 1 {
-			return w.Close()
-		}
-		return around(c)
-	},
-	"fails": func(c *comm.Comm, w *World) error {
-		const reported = 7
-		if c.Rank() == 1 {
-			w.Fail([]byte("its disk is full"), time.Minute)
-			return errors.Join(c.Recv(0, reported, make([]byte, 1)).Wait(), c.Recv(2, reported, make([]byte, 1)).Wait(), errors.New("ends last"))
-		}
-		err := around(c)
-		fmt.Fprintf(os.Stderr, "rank %d: %v\n", c.Rank(), err)
-		_ = c.Send(1, reported, []byte{1}).Wait() // ends with the same error if the message takes a while
-		time.Sleep(time.Minute)                   // rank 1 ends the job
-		return err
-	},
-	"is killed": func(c *comm.Comm, _ *World) error {
-		if c.Rank() == 1 {
-			if err := syscall.Kill(os.Getpid(), syscall.SIGKILL); err != nil {
-				return err
-			}
-		}
-		return around(c)
-	},
-	"loses a message": func(c *comm.Comm, _ *World) error {
-		if c.Rank() == 1 {
-			return c.Recv(2, 1, make([]byte, 1)).Wait() // sends nothing to rank 2, and waits for it
-		}
-		return around(c)
-	},
-}
-
-// partFailures are programs of seven hosted ranks on three processes, of which
-// hosted rank 3 of process 1 fails. The others communicate in rounds that make
-// every process wait for itself and for all others.
-var partFailures = map[string]func(c *comm.Comm) error{
-	"a part sleeps": func(c *comm.Comm) error {
-		if c.Rank() == 3 {
-			time.Sleep(time.Minute)
-		}
-		return comm.Barrier(c)
-	},
-	"its process is stopped": func(c *comm.Comm) error {
-		for c.Rank() == 3 {
-			if err := syscall.Kill(os.Getpid(), syscall.SIGSTOP); err != nil {
-				return err
-			}
-		}
-		return comm.Barrier(c)
-	},
-	"a part is broken": func(c *comm.Comm) error {
-		if c.Rank() == 3 {
-			return errors.New("broken")
-		}
-		return comm.Barrier(c)
-	},
-}
-
 // A hosted rank that stalls the others is reported by the number of its process;
 // one that fails ends its process, and with it the job.
 func TestPartFailures(t *testing.T) {
@@ -281,23 +162,12 @@ func TestPartFailures(t *testing.T) {
 				if err == nil || !strings.Contains(out, want) || strings.Contains(out, "rank 0: no answer") || strings.Contains(out, "rank 2: no answer") {
 					t.Errorf("%s: %v\n%s", what, err, out)
 				}
-				if d := time.Since(begin); d > shortStall+45*time.Second {
+				if d := time.Since(begin); d > commtest.ShortStall+45*time.Second {
 					t.Errorf("%s: ended after %v", what, d)
 				}
 			}
 		})
 	}
-}
-
-// around sends a byte from rank 1 to rank 2 to rank 0.
-func around(c *comm.Comm) error {
-	token := []byte{1}
-	if c.Rank() != 1 {
-		if err := c.Recv((c.Rank()+2)%3, 0, token).Wait(); err != nil {
-			return err
-		}
-	}
-	return c.Send((c.Rank()+1)%3, 0, token).Wait()
 }
 
 // ended reports whether a launcher's exit code is the expected one of a rank. MPICH
@@ -325,7 +195,7 @@ func TestStall(t *testing.T) {
 				if strings.Contains(out, "rank 0: rank 2:") && want != "no answer in time: 2s" {
 					t.Errorf("rank 1 %s: rank 2 is blamed\n%s", what, out)
 				}
-				if d := time.Since(begin); d < shortStall/2 || d > shortStall+45*time.Second {
+				if d := time.Since(begin); d < commtest.ShortStall/2 || d > commtest.ShortStall+45*time.Second {
 					t.Errorf("rank 1 %s: ended after %v", what, d)
 				}
 			}

@@ -1,8 +1,7 @@
-//go:build cgo && linux
-
-package mpi
+package liveness
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -25,11 +24,14 @@ const stallShare = 0.8
 // stallCause is the rank that keeps the others waiting.
 type stallCause struct {
 	rank int
-	left bool // it has called Close
+	left bool // it has called LeaveTogether
 }
 
-// noRank stands for another goroutine of the same process as the target of a wait.
-const noRank = -1
+// OwnProcess stands for another goroutine of the same process as the target of a wait.
+const OwnProcess = -1
+
+// ErrStalled means that another rank did not answer within the stall timeout.
+var ErrStalled = errors.New("no answer in time")
 
 // waitCounts counts the waits of the goroutines of a rank, those that Go started
 // included.
@@ -75,52 +77,52 @@ func (w *waitCounts) fill(ranks []int64) bool {
 // stallError returns the error of a wait for rank other that timed out. A rank that
 // waits itself reports its targets, and the search continues with these. All other
 // waits of this rank then end with the same result.
-func (w *World) stallError(other int) error {
-	w.stallOnce.Do(func() {
-		w.stallCause = w.findStallCause(other)
-		w.stallKnown.Store(true)
+func (m *Monitor) stallError(other int) error {
+	m.stallOnce.Do(func() {
+		m.stallCause = m.findStallCause(other)
+		m.stallKnown.Store(true)
 	})
-	err := fmt.Errorf("%w: %v", ErrStalled, w.stall)
-	if w.stallCause.left {
+	err := fmt.Errorf("%w: %v", ErrStalled, m.stall)
+	if m.stallCause.left {
 		err = fmt.Errorf("%w: it has already finished", err)
 	}
-	if w.stallCause.rank != other {
+	if m.stallCause.rank != other {
 		err = fmt.Errorf("%w; rank %d also waits", err, other)
 	}
-	return &comm.RankError{Rank: w.stallCause.rank, Err: err}
+	return &comm.RankError{Rank: m.stallCause.rank, Err: err}
 }
 
 // findStallCause follows the waits from rank to rank until it finds a rank that
 // does not report that it waits. The result is other if all ranks wait in a cycle,
 // and this rank if one of its own goroutines does not wait.
-func (w *World) findStallCause(other int) stallCause {
-	n := w.size
-	waits, reports, left := make([]int64, n*n), make([]comm.Request, n), w.last
+func (m *Monitor) findStallCause(other int) stallCause {
+	n := m.t.Size()
+	waits, reports, left := make([]int64, n*n), make([]comm.Request, n), m.last
 	row := func(r int) []int64 { return waits[r*n : (r+1)*n] }
 	for r := range n {
-		if r != w.rank {
-			reports[r] = w.Recv(r, tagStall, row(r))
+		if r != m.t.Rank() {
+			reports[r] = m.t.Recv(r, tagStall, row(r))
 		}
 	}
 	reported := false
 	last := stallCause{rank: other}
-	for end := time.Now().Add(time.Duration((1 - stallShare) * float64(w.stall))); time.Now().Before(end); time.Sleep(maxSleep) {
-		if !reported && w.waits.fill(row(w.rank)) {
+	for end := time.Now().Add(time.Duration((1 - stallShare) * float64(m.stall))); time.Now().Before(end); time.Sleep(pause) {
+		if !reported && m.waits.fill(row(m.t.Rank())) {
 			reported = true
 			for r := range n {
-				if r != w.rank {
-					w.Send(r, tagStall, row(w.rank)) // the request is not waited for: the process ends soon
+				if r != m.t.Rank() {
+					m.t.Send(r, tagStall, row(m.t.Rank())) // the request is not waited for: the process ends soon
 				}
 			}
 		}
 		if !reported {
-			last = stallCause{rank: w.rank}
+			last = stallCause{rank: m.t.Rank()}
 			continue
 		}
 		seen := make([]bool, n)
-		seen[w.rank] = true
-		silent := noRank
-		for next := []int{w.rank}; len(next) > 0 && silent == noRank; next = next[1:] {
+		seen[m.t.Rank()] = true
+		silent := OwnProcess
+		for next := []int{m.t.Rank()}; len(next) > 0 && silent == OwnProcess; next = next[1:] {
 			for r, waited := range row(next[0]) {
 				switch {
 				case waited == 0 || seen[r]:
@@ -129,12 +131,12 @@ func (w *World) findStallCause(other int) stallCause {
 				case reports[r].Test():
 					seen[r] = true
 					next = append(next, r)
-				case silent == noRank:
+				case silent == OwnProcess:
 					silent = r
 				}
 			}
 		}
-		if silent == noRank {
+		if silent == OwnProcess {
 			return stallCause{rank: other}
 		}
 		last = stallCause{rank: silent}

@@ -1,0 +1,64 @@
+// Package liveness detects ranks that fail, and ranks that keep others waiting, for transports between processes.
+//
+// A rank that fails reports its error to all others, whose waits then end with it (Monitor.Fail). A rank that does not
+// answer within the stall timeout is found by following the waits from rank to rank, so that the one that causes the stall is
+// named and not one that waits itself (Monitor.Stalled).
+//
+//	w.Monitor = liveness.New(w, stall) // w is the transport
+//	...
+//	defer w.BeginWait(other)()
+//	for waited := ...; !request.Test(); {
+//		if err := w.Failure(); err != nil { return err }             // every LookEvery
+//		if err := w.Stalled(other, waited); err != nil { return err }
+//	}
+package liveness
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/spatial/comm"
+)
+
+// Monitor is the view of one process on the processes of a job.
+//
+// Concurrency: any goroutine may call its methods.
+type Monitor struct {
+	t       comm.Transport // accepts messages from any goroutine, with tags up to comm.MaxTag
+	stall   time.Duration  // stall timeout; 0 is without limit
+	waits   waitCounts
+	last    []comm.Request // last messages of the other ranks, by rank
+	reports [][]byte       // their content
+
+	stallOnce  sync.Once   // determines the cause of a stall once
+	stallKnown atomic.Bool // the cause is known
+	stallCause stallCause
+}
+
+// New returns the monitor of a transport that connects all processes. The calling goroutine counts as running.
+func New(t comm.Transport, stall time.Duration) *Monitor {
+	m := &Monitor{t: t, stall: stall}
+	m.waits.running = 1
+	m.receiveLast()
+	return m
+}
+
+// StallTimeout returns how long a rank waits for another before that counts as lost; 0 is without limit.
+func (m *Monitor) StallTimeout() time.Duration { return m.stall }
+
+// AddRunning counts goroutines of this process that start (n > 0) or end.
+func (m *Monitor) AddRunning(n int) { m.waits.add(n) }
+
+// BeginWait starts to count a wait of a goroutine for a rank, or for OwnProcess; end stops.
+func (m *Monitor) BeginWait(rank int) (end func()) { return m.waits.begin(rank) }
+
+// Stalled returns the error of a wait for rank other if it has lasted too long, or if another wait of this process has.
+//
+// Errors: a comm.RankError that wraps ErrStalled, with the rank that causes the stall.
+func (m *Monitor) Stalled(other int, waited time.Duration) error {
+	if m.stallKnown.Load() || m.stall > 0 && waited > time.Duration(stallShare*float64(m.stall)) {
+		return m.stallError(other)
+	}
+	return nil
+}

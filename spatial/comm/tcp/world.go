@@ -1,0 +1,280 @@
+package tcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/ensemble-weather/ensemble/spatial/comm"
+	"github.com/ensemble-weather/ensemble/spatial/comm/liveness"
+)
+
+// World is the group of all processes of a job. It implements comm.Transport.
+//
+// Concurrency: any goroutine may call its methods.
+type World struct {
+	*liveness.Monitor
+	rank, size  int
+	connections []*connection // by rank; nil for this one
+	box         *mailbox
+	limit       *rateLimit                     // nil for none
+	loss        atomic.Pointer[comm.RankError] // the first process that was lost
+	leaving     atomic.Bool                    // connections that end are no loss
+	readers     sync.WaitGroup
+	writers     sync.WaitGroup
+}
+
+var (
+	_ comm.Channeled = (*World)(nil)
+	_ comm.Channeled = (*task)(nil)
+)
+
+// start reads and writes all connections.
+func (w *World) start(stall time.Duration) {
+	w.Monitor = liveness.New(w, stall)
+	for r, c := range w.connections {
+		if c == nil {
+			continue
+		}
+		w.writers.Go(func() { c.write(w.limit) })
+		w.readers.Go(func() { w.lose(r, c.read(r, w.box)) })
+	}
+}
+
+// lose ends all waits after the connection with a rank has ended. The first loss is that of the job, unless the rank has
+// sent its last message before.
+func (w *World) lose(rank int, err error) {
+	why := &comm.RankError{Rank: rank, Err: fmt.Errorf("its connection ended: %w", err)}
+	if failed := w.Failure(); failed != nil {
+		errors.As(failed, &why)
+	} else if w.HasLeft(rank) {
+		why.Err = errors.New("it has already finished")
+	} else if !w.leaving.Load() {
+		w.loss.CompareAndSwap(nil, why)
+	}
+	w.box.lose(rank, why)
+}
+
+// Rank returns the rank of this process in the job.
+func (w *World) Rank() int { return w.rank }
+
+// Size returns the number of processes in the job.
+func (w *World) Size() int { return w.size }
+
+// Close leaves the job. All processes call it after their last message; it waits for all of them.
+func (w *World) Close() error {
+	w.LeaveTogether()
+	w.leaving.Store(true)
+	for _, c := range w.connections {
+		if c != nil {
+			c.close()
+		}
+	}
+	w.writers.Wait()
+	var err error
+	for _, c := range w.connections {
+		if c != nil {
+			err = errors.Join(err, c.Close())
+		}
+	}
+	w.readers.Wait()
+	return err
+}
+
+// Send starts to send x.
+func (w *World) Send(to, tag int, x comm.Slice) comm.Request { return view{World: w}.Send(to, tag, x) }
+
+// Recv starts to receive x.
+func (w *World) Recv(from, tag int, x comm.Slice) comm.Request {
+	return view{World: w}.Recv(from, tag, x)
+}
+
+// Open does nothing: channels need no resources.
+func (w *World) Open(int) error { return nil }
+
+// Channel returns the transport of the main goroutine on a channel.
+func (w *World) Channel(i int) comm.Transport { return view{World: w, channel: i} }
+
+// view is the transport of one goroutine on one channel.
+type view struct {
+	*World
+	by      *task // nil for the main goroutine
+	channel int
+}
+
+// Send starts to send x. A message to the process itself is copied.
+func (v view) Send(to, tag int, x comm.Slice) comm.Request {
+	r := v.request(to, route{v.rank, v.channel, tag}, x)
+	if to == v.rank {
+		v.box.put(r.route, append([]byte(nil), r.memory...))
+		r.end(nil)
+		return r
+	}
+	v.connections[to].send(r)
+	return r
+}
+
+// Recv starts to receive x.
+func (v view) Recv(from, tag int, x comm.Slice) comm.Request {
+	r := v.request(from, route{from, v.channel, tag}, x)
+	r.receives = true
+	v.box.post(r)
+	return r
+}
+
+func (v view) request(other int, at route, x comm.Slice) *request {
+	return &request{w: v.World, by: v.by, other: other, route: at, memory: memoryOf(x), done: make(chan struct{})}
+}
+
+// memoryOf returns the memory of a slice.
+func memoryOf(x comm.Slice) []byte {
+	var p unsafe.Pointer
+	switch x := x.(type) {
+	case []float32:
+		p = unsafe.Pointer(unsafe.SliceData(x))
+	case []float64:
+		p = unsafe.Pointer(unsafe.SliceData(x))
+	case []int64:
+		p = unsafe.Pointer(unsafe.SliceData(x))
+	case []byte:
+		return x
+	default:
+		panic(fmt.Sprintf("tcp: invalid message type %T", x))
+	}
+	return unsafe.Slice((*byte)(p), comm.Bytes(x))
+}
+
+// request is a message in transit.
+type request struct {
+	route
+	w        *World
+	by       *task // nil for the main goroutine
+	other    int
+	memory   []byte
+	receives bool
+	done     chan struct{} // closed at the end
+	err      error         // before the end of done
+}
+
+// end completes a request.
+func (r *request) end(err error) {
+	r.err = err
+	close(r.done)
+}
+
+// Test reports whether the message is done.
+func (r *request) Test() bool {
+	select {
+	case <-r.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// Wait waits until the message is done.
+//
+// Errors: a comm.RankError with the rank that was lost, that causes a stall (liveness.ErrStalled) or that failed
+// (comm.FailedError); context.Canceled in a cancelled task.
+func (r *request) Wait() error {
+	if !r.Test() {
+		if err := r.wait(); err != nil {
+			return err
+		}
+	}
+	var known *comm.RankError
+	if r.err == nil || errors.As(r.err, &known) {
+		return r.err
+	}
+	return &comm.RankError{Rank: r.other, Err: r.err}
+}
+
+// wait waits until the message is done, or until the job has failed.
+func (r *request) wait() error {
+	target := r.other
+	if target == r.w.rank {
+		target = liveness.OwnProcess
+	}
+	defer r.w.BeginWait(target)()
+	begin := time.Now()
+	look := time.NewTicker(liveness.LookEvery)
+	defer look.Stop()
+	for {
+		select {
+		case <-r.done:
+			return nil
+		case <-r.by.canceled():
+			if r.receives && !r.w.box.withdraw(r) {
+				<-r.done // its memory is in use
+			}
+			return &comm.RankError{Rank: r.other, Err: context.Canceled}
+		case <-look.C:
+		}
+		if err := r.w.Failure(); err != nil {
+			return err
+		}
+		if loss := r.w.loss.Load(); loss != nil {
+			return loss
+		}
+		if target == liveness.OwnProcess {
+			continue // if a rank keeps this process waiting, messages of other processes report it
+		}
+		if err := r.w.Stalled(r.other, time.Since(begin)); err != nil {
+			return err
+		}
+	}
+}
+
+// task is an additional goroutine of a process, and its transport.
+type task struct {
+	*World
+	once  sync.Once
+	stop  chan struct{}
+	ended chan struct{}
+}
+
+// Go calls f in a goroutine.
+func (w *World) Go(f func(comm.Transport)) comm.RunningTask {
+	t := &task{World: w, stop: make(chan struct{}), ended: make(chan struct{})}
+	w.AddRunning(1)
+	go func() {
+		defer close(t.ended)
+		defer w.AddRunning(-1)
+		f(t)
+	}()
+	return t
+}
+
+// Send starts to send x.
+func (t *task) Send(to, tag int, x comm.Slice) comm.Request {
+	return view{t.World, t, 0}.Send(to, tag, x)
+}
+
+// Recv starts to receive x.
+func (t *task) Recv(from, tag int, x comm.Slice) comm.Request {
+	return view{t.World, t, 0}.Recv(from, tag, x)
+}
+
+// Channel returns the transport of the goroutine on a channel.
+func (t *task) Channel(i int) comm.Transport { return view{t.World, t, i} }
+
+// Wait waits for the end of the goroutine.
+func (t *task) Wait(comm.Transport) {
+	defer t.BeginWait(liveness.OwnProcess)()
+	<-t.ended
+}
+
+// Cancel makes current and later waits of the goroutine fail.
+func (t *task) Cancel() { t.once.Do(func() { close(t.stop) }) }
+
+// canceled returns a channel that is closed when the task is cancelled; nil for the main goroutine.
+func (t *task) canceled() <-chan struct{} {
+	if t == nil {
+		return nil
+	}
+	return t.stop
+}
