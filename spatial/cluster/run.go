@@ -108,7 +108,7 @@ type process struct {
 	resume   func() (struct{}, bool)
 	stop     func()
 	pause    func(struct{}) bool
-	waitsFor *request   // nil unless it waits for a message
+	waitsFor []*request // nil unless it waits for one of these messages
 	sent     []*message // messages to this rank without a posted receive
 	receives []*request // posted receives without a message
 	finished bool
@@ -232,7 +232,7 @@ func (w *world) deadlockError() error {
 			continue
 		}
 		if waiting++; waiting <= maxNamed {
-			who = append(who, fmt.Sprintf("rank %d waits %v", p.id, p.waitsFor))
+			who = append(who, fmt.Sprintf("rank %d waits %s", p.id, describe(p.waitsFor)))
 		}
 	}
 	if waiting == 0 {

@@ -2,6 +2,8 @@ package cluster
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
@@ -105,7 +107,7 @@ func (m *message) arrive() {
 // finish marks a request as done and wakes its process if it waits.
 func (r *request) finish() {
 	r.done = true
-	if r.p.waitsFor == r {
+	if slices.Contains(r.p.waitsFor, r) {
 		r.p.waitsFor = nil
 		r.p.w.wake(r.p)
 	}
@@ -113,20 +115,37 @@ func (r *request) finish() {
 
 // Wait blocks until the message has arrived, or has left.
 func (r *request) Wait() error {
-	p, w := r.p, r.p.w
-	if !r.done && !p.canceled {
+	_, err := r.p.await(r)
+	return err
+}
+
+// WaitAny blocks until one of several messages has arrived, or has left.
+func (p *process) WaitAny(requests []comm.Request) (int, error) {
+	all := make([]*request, len(requests))
+	for i, r := range requests {
+		all[i] = r.(*request)
+	}
+	return p.await(all...)
+}
+
+// await blocks until one of several requests is done and returns the index of the first one
+// that is; −1 with an error.
+func (p *process) await(all ...*request) (int, error) {
+	w, isDone := p.w, func(r *request) bool { return r.done }
+	i := slices.IndexFunc(all, isDone)
+	if i < 0 && !p.canceled {
 		begin := w.now
-		p.waitsFor = r
+		p.waitsFor = all
 		p.sleep()
-		if r.done {
-			w.record(Span{Kind: Waiting, Rank: p.id, Peer: r.other, Tag: r.tag, Start: begin, End: w.now})
+		if i = slices.IndexFunc(all, isDone); i >= 0 {
+			w.record(Span{Kind: Waiting, Rank: p.id, Peer: all[i].other, Tag: all[i].tag, Start: begin, End: w.now})
 		}
 	}
-	if !r.done {
-		return &comm.RankError{Rank: r.other, Err: errEnded}
+	if i < 0 {
+		return -1, &comm.RankError{Rank: all[0].other, Err: errEnded}
 	}
-	r.payOverhead()
-	return nil
+	all[i].payOverhead()
+	return i, nil
 }
 
 // pollTime is the virtual time of an unsuccessful Test. Without it a polling loop
@@ -151,12 +170,21 @@ func (r *request) payOverhead() {
 	}
 }
 
+// describe describes the messages that a rank waits for.
+func describe(all []*request) string {
+	if len(all) == 0 {
+		return "for the end of the run"
+	}
+	var texts []string
+	for _, r := range all {
+		texts = append(texts, r.String())
+	}
+	return strings.Join(texts, " or ")
+}
+
 // String describes the message that a rank waits for.
 func (r *request) String() string {
-	switch {
-	case r == nil:
-		return "for the end of the run"
-	case r.x == nil:
+	if r.x == nil {
 		return fmt.Sprintf("for its message to rank %d to leave, tag %d", r.other, r.tag)
 	}
 	return fmt.Sprintf("for a message from rank %d, tag %d", r.other, r.tag)

@@ -132,6 +132,35 @@ func WaitAll(requests ...Request) error {
 	return err
 }
 
+// WaitAny waits until one of the requests is done and returns its index: the lowest, if
+// several are done. The other requests remain in progress. All were posted by the calling
+// goroutine, in any of its groups; those that are nil are ignored, as a caller sets requests
+// that are done.
+//
+// Errors: that of the request; with index −1 a failure of the wait, such as no answer in
+// time, or no request.
+func (c *Comm) WaitAny(requests ...Request) (int, error) {
+	defer c.clock.addSince(time.Now())
+	var posted []Request
+	var index []int
+	for i, r := range requests {
+		if t, ok := r.(timedRequest); ok {
+			r = t.Request
+		}
+		if r != nil {
+			posted, index = append(posted, r), append(index, i)
+		}
+	}
+	if len(posted) == 0 {
+		return -1, errors.New("waiting for any of no requests")
+	}
+	i, err := c.t.WaitAny(posted)
+	if i < 0 {
+		return -1, err
+	}
+	return index[i], err
+}
+
 // sendRecv sends out to one rank and receives in from another at the same time.
 func (c *Comm) sendRecv(tag, to int, out Slice, from int, in Slice) error {
 	r := c.recv(from, tag, in)

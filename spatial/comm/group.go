@@ -35,3 +35,17 @@ func (c *Comm) Group(ranks []int) (*Comm, error) {
 	}
 	return g, nil
 }
+
+// Duplicate returns a group of the same ranks with messages of its own. It sends none, so all
+// ranks of the job create their groups in step, as with Group.
+//
+// Errors: too many groups in a job.
+func (c *Comm) Duplicate() (*Comm, error) {
+	if c.shared.contexts >= maxContexts {
+		return nil, fmt.Errorf("duplicating a group: more than %d groups", maxContexts)
+	}
+	g := *c
+	g.context, g.scratch = c.shared.contexts, &scratch{}
+	c.shared.contexts++
+	return &g, nil
+}

@@ -137,6 +137,9 @@ func (p hostedRank) Recv(from, tag int, x Slice) Request {
 	return p.channel(from, p.rank).Recv(p.h.processOf[from], tag, x)
 }
 
+// WaitAny waits for the first of several messages.
+func (p hostedRank) WaitAny(requests []Request) (int, error) { return p.transport.WaitAny(requests) }
+
 // channel returns the channel of the messages between two ranks. All bits of a tag
 // are in use, so tags cannot distinguish the ranks of a process; channels do.
 func (p hostedRank) channel(from, to int) Transport {

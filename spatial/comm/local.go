@@ -7,6 +7,7 @@ import (
 	"hash/fnv"
 	"math/rand/v2"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -126,6 +127,20 @@ type waitTarget interface {
 }
 
 func (m *message) ready() bool { return m.done || m.w.state[m.thread].canceled }
+
+// anyOf is met when one of several messages is ready.
+type anyOf []*message
+
+func (a anyOf) ready() bool { return slices.ContainsFunc(a, (*message).ready) }
+
+// String describes the messages that the rank waits for.
+func (a anyOf) String() string {
+	var all []string
+	for _, m := range a {
+		all = append(all, m.String())
+	}
+	return strings.Join(all, " or ")
+}
 
 // isBlocked reports whether a thread waits for a condition that is not met.
 func (s *threadState) isBlocked() bool { return s.waits != nil && !s.waits.ready() }
@@ -429,11 +444,32 @@ func (m *message) Wait() error {
 	if m.done {
 		return nil
 	}
+	return w.ended(m)
+}
+
+// ended returns the error of a wait for a message that did not arrive.
+func (w *world) ended(m *message) error {
 	why := "the run has failed"
 	if w.failed == nil {
 		why = "the waiting task was cancelled"
 	}
 	return &RankError{m.other(), fmt.Errorf("%s: %w", why, context.Canceled)}
+}
+
+// WaitAny waits for the first of several messages.
+func (l localTransport) WaitAny(requests []Request) (int, error) {
+	var all anyOf
+	for _, r := range requests {
+		all = append(all, r.(*message))
+	}
+	w := l.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.block(l.thread, all)
+	if i := slices.IndexFunc(all, func(m *message) bool { return m.done }); i >= 0 {
+		return i, nil
+	}
+	return -1, w.ended(all[0])
 }
 
 // block waits until a condition is met or the run has failed.

@@ -31,6 +31,16 @@ func (c *Comm) Go(after *Task, f func(c *Comm) error) *Task {
 	return t
 }
 
+// In returns the group c for the goroutine of another group of this rank, the one that Go
+// passed to it. Two goroutines may use a group at the same time if only one of them calls
+// collectives, and if they wait for different messages: so a rank sends messages to its own
+// tasks.
+func (c *Comm) In(other *Comm) *Comm {
+	g := *c
+	g.t, g.clock = other.t, other.clock
+	return &g
+}
+
 // Wait waits until the task has ended; by is any group of the calling goroutine.
 //
 // Errors: that of f, or of the task before it.

@@ -62,3 +62,49 @@ func TestTasksEnd(t *testing.T) {
 		}
 	}
 }
+
+// A wait for any message ends with the run: with the first message, when a rank fails, in a
+// deadlock, whose report lists all messages, and in a cancelled task.
+func TestWaitAnyEnds(t *testing.T) {
+	for _, mode := range []comm.Mode{comm.Parallel, comm.Replay(1), comm.Replay(2)} {
+		wait := func(c *comm.Comm) error {
+			i, err := c.WaitAny(c.Recv(1, 0, make([]byte, 1)), c.Recv(1, 1, make([]byte, 1)))
+			if i != -1 {
+				return fmt.Errorf("message %d", i)
+			}
+			return err
+		}
+		for name, k := range map[string]struct {
+			last func() error
+			want string
+		}{
+			"returns": {func() error { return nil }, "rank 0 waits for a message from rank 1, tag 0 or for a message from rank 1, tag 1"},
+			"fails":   {func() error { return errors.New("broken") }, "rank 1: broken"},
+		} {
+			err := comm.Run(2, mode, func(c *comm.Comm) error {
+				if c.Rank() == 1 {
+					return k.last()
+				}
+				return wait(c)
+			})
+			if err == nil || !strings.Contains(err.Error(), k.want) {
+				t.Errorf("rank 1 %s, %v: %v, want %q", name, mode, err, k.want)
+			}
+		}
+		err := comm.Run(2, mode, func(c *comm.Comm) error {
+			if c.Rank() == 1 {
+				return nil
+			}
+			task := c.Go(nil, wait)
+			task.Cancel()
+			var other *comm.RankError
+			if err := task.Wait(c); !errors.Is(err, context.Canceled) || !errors.As(err, &other) || other.Rank != 1 {
+				return fmt.Errorf("cancelled: %v", err)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Errorf("%v: %v", mode, err)
+		}
+	}
+}

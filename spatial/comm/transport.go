@@ -27,6 +27,10 @@ type Transport interface {
 	// Recv starts to receive into x. x must not be used until the request is done.
 	// The message must have the type and length of x.
 	Recv(from, tag int, x Slice) Request
+	// WaitAny waits until one of the requests is done, which were all posted through this
+	// transport, and returns the index of the first one that is, with the error of its
+	// Wait. Errors: with index −1 those of Wait if none is done.
+	WaitAny(requests []Request) (int, error)
 }
 
 // Concurrent is a Transport that a rank can use from several goroutines.

@@ -4,6 +4,7 @@
 package commtest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -34,6 +35,9 @@ var Programs = []Program{
 	{"bits of sums", bitsOfSums},
 	{"split", split},
 	{"tasks", tasks},
+	{"any of several messages", anyMessage},
+	{"signals to a task", signals},
+	{"duplicates of groups", duplicates},
 }
 
 // lengths of vectors: empty, shorter than the number of ranks, odd, and longer than
@@ -300,6 +304,136 @@ func tasks(c *comm.Comm) error {
 		return fmt.Errorf("after a failed task: %v", err)
 	}
 	return nil
+}
+
+// anyMessage receives messages of the next ranks in an order that their senders choose: each
+// waits for a reply before it sends the next one, so that one is done at a time.
+func anyMessage(c *comm.Comm) error {
+	clocked, clock := c.WithWaitClock()
+	const reply = 4
+	order := []int{2, 0, 3, 1}
+	to, from := (c.Rank()+1)%c.Size(), (c.Rank()-1+c.Size())%c.Size()
+	values, requests := make([][]int64, len(order)), make([]comm.Request, len(order))
+	for tag := range order {
+		values[tag] = make([]int64, 1)
+		requests[tag] = clocked.Recv(from, tag, values[tag])
+	}
+	for _, tag := range order {
+		sent := c.Send(to, tag, []int64{int64(100*c.Rank() + tag)})
+		i, err := clocked.WaitAny(requests...)
+		if err != nil {
+			return err
+		}
+		if i != tag || values[i][0] != int64(100*from+tag) {
+			return fmt.Errorf("message %d with value %d, want %d of rank %d", i, values[i][0], tag, from)
+		}
+		requests[i] = nil
+		if err := comm.WaitAll(sent, c.Send(from, reply, []byte{1}), c.Recv(to, reply, make([]byte, 1))); err != nil {
+			return err
+		}
+	}
+	if i, err := clocked.WaitAny(requests...); i != -1 || err == nil {
+		return fmt.Errorf("any of no requests: %d, %v", i, err)
+	}
+	if clock.Waited() == 0 {
+		return errors.New("waits for any message are not counted")
+	}
+	var done []comm.Request
+	for i := range 3 { // of several that are done, the first
+		done = append(done, c.Recv(c.Rank(), i, make([]byte, 1)), c.Send(c.Rank(), i, []byte{1}))
+	}
+	if err := comm.WaitAll(done...); err != nil {
+		return err
+	}
+	if i, err := c.WaitAny(nil, done[0], done[1]); i != 1 || err != nil {
+		return fmt.Errorf("several that are done: %d, %v", i, err)
+	}
+	return nil
+}
+
+// signals runs a task that serves messages of its own rank and of the rank before it, in the
+// order in which they come, while the caller waits for the replies of its task. A cancelled
+// task ends although no message comes.
+func signals(c *comm.Comm) error {
+	const request, reply, rounds = 0, 1, 5
+	own, err := c.Duplicate()
+	if err != nil {
+		return err
+	}
+	group, err := c.Duplicate()
+	if err != nil {
+		return err
+	}
+	from := (c.Rank() - 1 + c.Size()) % c.Size()
+	task := group.Go(nil, func(g *comm.Comm) error {
+		mine := own.In(g)
+		ours, theirs := make([]int64, 1), make([]int64, 1)
+		requests := []comm.Request{mine.Recv(c.Rank(), request, ours), g.Recv(from, request, theirs)}
+		var count [2]int64
+		var sent []comm.Request
+		for range 2 * rounds {
+			i, err := g.WaitAny(requests...)
+			if err != nil {
+				return err
+			}
+			if got := [][]int64{ours, theirs}[i][0]; got != count[i] {
+				return fmt.Errorf("message %d of sender %d is %d", count[i], i, got)
+			}
+			count[i]++
+			switch {
+			case count[i] == rounds:
+				requests[i] = nil
+			case i == 0:
+				requests[0] = mine.Recv(c.Rank(), request, ours)
+			default:
+				requests[1] = g.Recv(from, request, theirs)
+			}
+			if i == 0 {
+				sent = append(sent, mine.Send(c.Rank(), reply, []int64{count[0]}), g.Send((c.Rank()+1)%c.Size(), request, []int64{count[0] - 1}))
+			}
+		}
+		return comm.WaitAll(sent...)
+	})
+	for i := range int64(rounds) {
+		got := make([]int64, 1)
+		if err := comm.WaitAll(own.Send(c.Rank(), request, []int64{i}), own.Recv(c.Rank(), reply, got)); err != nil {
+			return err
+		}
+		if got[0] != i+1 {
+			return fmt.Errorf("reply %d to request %d", got[0], i)
+		}
+	}
+	if err := task.Wait(c); err != nil {
+		return err
+	}
+	idle, err := c.Duplicate()
+	if err != nil {
+		return err
+	}
+	stopped := idle.Go(nil, func(g *comm.Comm) error {
+		_, err := g.WaitAny(g.Recv(g.Rank(), request, make([]byte, 1)), g.Recv(g.Rank(), reply, make([]byte, 1)))
+		return err
+	})
+	stopped.Cancel()
+	if err := stopped.Wait(c); !errors.Is(err, context.Canceled) {
+		return fmt.Errorf("a cancelled task: %v", err)
+	}
+	return nil
+}
+
+// duplicates: messages of a group and of its duplicate do not match, also with equal tags.
+func duplicates(c *comm.Comm) error {
+	d, err := c.Duplicate()
+	if err != nil {
+		return err
+	}
+	to, from := (c.Rank()+1)%c.Size(), (c.Rank()-1+c.Size())%c.Size()
+	x, y := make([]int64, 1), make([]int64, 1)
+	err = comm.WaitAll(c.Recv(from, 0, x), d.Recv(from, 0, y), d.Send(to, 0, []int64{2}), c.Send(to, 0, []int64{1}))
+	if err == nil && (x[0] != 1 || y[0] != 2) {
+		err = fmt.Errorf("got %d in the group and %d in its duplicate", x[0], y[0])
+	}
+	return err
 }
 
 func allGather(c *comm.Comm) error {

@@ -125,6 +125,17 @@ var failures = map[string]func(c *comm.Comm, j Job) error{
 		}
 		return around(c)
 	},
+	"sleeps while others wait for any message": func(c *comm.Comm, _ Job) error {
+		if c.Rank() == 1 {
+			time.Sleep(time.Minute)
+		}
+		return taskOfAny(c).Wait(c)
+	},
+	"computes": func(c *comm.Comm, j Job) error {
+		task := taskOfAny(c)
+		time.Sleep(ShortStall + ShortStall/2) // all ranks: their tasks wait longer than the stall timeout
+		return errors.Join(c.Send(c.Rank(), 1, []byte{1}).Wait(), task.Wait(c), j.Close())
+	},
 	"loses a message": func(c *comm.Comm, _ Job) error {
 		if c.Rank() == 1 {
 			return c.Recv(2, 1, make([]byte, 1)).Wait() // sends nothing to rank 2, and waits for it
@@ -168,4 +179,12 @@ func around(c *comm.Comm) error {
 		}
 	}
 	return c.Send((c.Rank()+1)%3, 0, token).Wait()
+}
+
+// taskOfAny starts a task that waits for a message of its own rank or of rank 1.
+func taskOfAny(c *comm.Comm) *comm.Task {
+	return c.Go(nil, func(g *comm.Comm) error {
+		_, err := g.WaitAny(g.Recv(1, 0, make([]byte, 1)), g.Recv(g.Rank(), 1, make([]byte, 1)))
+		return err
+	})
 }

@@ -14,7 +14,7 @@ import (
 // reportBytes is the size of last messages; a longer report is cut.
 const reportBytes = 4096
 
-// LookEvery is how often a rank that waits should look for failures (Monitor.Failure).
+// LookEvery is how often a rank that waits should look for failures.
 const LookEvery = 10 * time.Millisecond
 
 // pause is the time between two looks at messages that leave or arrive.
@@ -88,13 +88,17 @@ func (m *Monitor) Failed() map[int][]byte {
 	return failed
 }
 
-// Failure returns the error of a wait if another rank has failed; of several the one with the lowest number.
+// Failure returns the error of a wait if another rank has failed or was lost; of several that failed the one with the lowest
+// number.
 func (m *Monitor) Failure() error {
 	failed := m.Failed()
 	for r := range m.t.Size() {
 		if text := failed[r]; text != nil {
 			return &comm.RankError{Rank: r, Err: &comm.FailedError{Report: text}}
 		}
+	}
+	if loss := m.loss.Load(); loss != nil {
+		return loss
 	}
 	return nil
 }

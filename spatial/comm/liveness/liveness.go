@@ -2,15 +2,11 @@
 //
 // A rank that fails reports its error to all others, whose waits then end with it (Monitor.Fail). A rank that does not
 // answer within the stall timeout is found by following the waits from rank to rank, so that the one that causes the stall is
-// named and not one that waits itself (Monitor.Stalled).
+// named and not one that waits itself. A transport states a connection that ends (Monitor.Lose).
 //
 //	w.Monitor = liveness.New(w, stall) // w is the transport
 //	...
-//	defer w.BeginWait(other)()
-//	for waited := ...; !request.Test(); {
-//		if err := w.Failure(); err != nil { return err }             // every LookEvery
-//		if err := w.Stalled(other, waited); err != nil { return err }
-//	}
+//	i, err := w.Monitor.WaitAny(isCanceled, pause, messages...)
 package liveness
 
 import (
@@ -31,6 +27,7 @@ type Monitor struct {
 	last    []comm.Request // last messages of the other ranks, by rank
 	reports [][]byte       // their content
 
+	loss       atomic.Pointer[comm.RankError]
 	stallOnce  sync.Once   // determines the cause of a stall once
 	stallKnown atomic.Bool // the cause is known
 	stallCause stallCause
@@ -50,15 +47,8 @@ func (m *Monitor) StallTimeout() time.Duration { return m.stall }
 // AddRunning counts goroutines of this process that start (n > 0) or end.
 func (m *Monitor) AddRunning(n int) { m.waits.add(n) }
 
-// BeginWait starts to count a wait of a goroutine for a rank, or for OwnProcess; end stops.
-func (m *Monitor) BeginWait(rank int) (end func()) { return m.waits.begin(rank) }
+// BeginWait starts to count a wait of a goroutine for others of its process; end stops.
+func (m *Monitor) BeginWait() (end func()) { return m.waits.begin(OwnProcess) }
 
-// Stalled returns the error of a wait for rank other if it has lasted too long, or if another wait of this process has.
-//
-// Errors: a comm.RankError that wraps ErrStalled, with the rank that causes the stall.
-func (m *Monitor) Stalled(other int, waited time.Duration) error {
-	if m.stallKnown.Load() || m.stall > 0 && waited > time.Duration(stallShare*float64(m.stall)) {
-		return m.stallError(other)
-	}
-	return nil
-}
+// Lose ends the waits of this process, because the transport has found a rank lost. The first loss counts.
+func (m *Monitor) Lose(err *comm.RankError) { m.loss.CompareAndSwap(nil, err) }

@@ -48,8 +48,15 @@ func (w *waitCounts) add(n int) {
 	w.running += n
 }
 
-// begin starts to count a wait for a rank; end stops.
-func (w *waitCounts) begin(rank int) (end func()) {
+// isRunning reports whether a goroutine does not wait.
+func (w *waitCounts) isRunning() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.running > 0
+}
+
+// begin starts to count a wait for one of several ranks; end stops.
+func (w *waitCounts) begin(ranks ...int) (end func()) {
 	count := func(n int) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -57,7 +64,9 @@ func (w *waitCounts) begin(rank int) (end func()) {
 		if w.ranks == nil {
 			w.ranks = map[int]int{}
 		}
-		w.ranks[rank] += n
+		for _, r := range ranks {
+			w.ranks[r] += n
+		}
 	}
 	count(1)
 	return func() { count(-1) }

@@ -9,7 +9,6 @@ import (
 	"sync"
 
 	"github.com/ensemble-weather/ensemble/spatial/comm"
-	"github.com/ensemble-weather/ensemble/spatial/comm/liveness"
 )
 
 // selfMessages holds the messages of a process to itself, which are frequent when
@@ -99,7 +98,7 @@ func (m *selfMessage) Test() bool {
 // Errors: context.Canceled in a cancelled task.
 func (m *selfMessage) Wait() error {
 	if !m.Test() {
-		defer m.BeginWait(liveness.OwnProcess)()
+		defer m.BeginWait()()
 		var canceled chan struct{}
 		if m.by != nil {
 			canceled = m.by.canceled
@@ -110,10 +109,7 @@ func (m *selfMessage) Wait() error {
 			m.letters.remove(m)
 		}
 	}
-	if m.err != nil {
-		return &comm.RankError{Rank: m.rank, Err: m.err}
-	}
-	return nil
+	return m.Failure()
 }
 
 // remove withdraws a message that has not arrived, so that its memory is not used

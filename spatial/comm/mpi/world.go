@@ -59,11 +59,9 @@ static int mpi_error_string(library *l, int rc, char *text, int *length) { retur
 import "C"
 
 import (
-	"context"
 	"fmt"
 	"runtime"
 	"sync"
-	"syscall"
 	"time"
 	"unsafe"
 
@@ -364,53 +362,17 @@ func (r *request) unpin() {
 	delete(pending.requests, r)
 }
 
-// A rank first polls and yields the core in between, because a message within a
-// machine takes microseconds. Then it sleeps for increasing times. The OS thread
-// itself sleeps: Go timers have a resolution of a millisecond in an otherwise idle
-// process.
-const (
-	spinTime = time.Millisecond
-	minSleep = 20 * time.Microsecond
-	maxSleep = 500 * time.Microsecond
-)
-
 // Wait waits until the message is done.
 //
-// Errors: a comm.RankError that wraps liveness.ErrStalled, with the rank that causes the
-// stall, or a comm.FailedError, with a rank that failed; errors of MPI; context.Canceled in a cancelled task.
+// Errors: see World.waitAny.
 func (r *request) Wait() error {
-	if !r.Test() {
-		defer r.w.BeginWait(r.other)()
-	}
-	begin := time.Now()
-	look := spinTime
-	for sleep := minSleep; !r.Test(); {
-		waited := time.Since(begin)
-		if waited > look {
-			if err := r.w.Failure(); err != nil {
-				return err
-			}
-			look = waited + liveness.LookEvery
-		}
-		if err := r.w.Stalled(r.other, waited); err != nil {
-			return err
-		}
-		if r.by.isCanceled() {
-			return &comm.RankError{Rank: r.other, Err: context.Canceled}
-		}
-		if waited > spinTime {
-			t := syscall.NsecToTimespec(int64(sleep))
-			_ = syscall.Nanosleep(&t, nil) // a signal may end it early
-			sleep = min(2*sleep, maxSleep)
-		} else {
-			runtime.Gosched()
-			C.sched_yield()
-		}
-	}
-	if r.err != nil {
-		return &comm.RankError{Rank: r.other, Err: r.err}
-	}
-	return nil
+	_, err := r.w.waitAny(r.by, r)
+	return err
+}
+
+// WaitAny waits for the first of several messages.
+func (w *World) WaitAny(requests []comm.Request) (int, error) {
+	return w.view(nil, 0).WaitAny(requests)
 }
 
 // task is an additional goroutine of a rank, and its transport.
@@ -436,6 +398,9 @@ func (w *World) Go(f func(comm.Transport)) comm.RunningTask {
 // Send starts to send x.
 func (t *task) Send(to, tag int, x comm.Slice) comm.Request { return t.view(t, 0).Send(to, tag, x) }
 
+// WaitAny waits for the first of several messages.
+func (t *task) WaitAny(requests []comm.Request) (int, error) { return t.view(t, 0).WaitAny(requests) }
+
 // Recv starts to receive x.
 func (t *task) Recv(from, tag int, x comm.Slice) comm.Request {
 	return t.view(t, 0).Recv(from, tag, x)
@@ -446,7 +411,7 @@ func (t *task) Channel(i int) comm.Transport { return t.view(t, i) }
 
 // Wait waits for the end of the goroutine.
 func (t *task) Wait(comm.Transport) {
-	defer t.BeginWait(liveness.OwnProcess)()
+	defer t.BeginWait()()
 	<-t.ended
 }
 

@@ -148,6 +148,18 @@ func TestHostedPrograms(t *testing.T) {
 	}
 }
 
+// A task that waits for its own rank too does not count as stalled while that computes.
+func TestOwnRankComputes(t *testing.T) {
+	for _, i := range Implementations {
+		t.Run(i.Name, func(t *testing.T) {
+			t.Parallel() // they only wait
+			if out, err := mpirun(t, i, 3, "computes"); err != nil || strings.Contains(out, "no answer") {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+}
+
 // A hosted rank that stalls the others is reported by the number of its process;
 // one that fails ends its process, and with it the job.
 func TestPartFailures(t *testing.T) {
@@ -183,7 +195,7 @@ func TestStall(t *testing.T) {
 		t.Run(i.Name, func(t *testing.T) {
 			t.Parallel() // they only wait
 			for what, want := range map[string]string{
-				"sleeps": "rank 1: no answer in time: 2s", "is stopped": "rank 1: no answer in time: 2s", "leaves": "rank 1: no answer in time: 2s: it has already finished",
+				"sleeps": "rank 1: no answer in time: 2s", "is stopped": "rank 1: no answer in time: 2s", "sleeps while others wait for any message": "rank 1: no answer in time: 2s", "leaves": "rank 1: no answer in time: 2s: it has already finished",
 				"loses a message": "no answer in time: 2s",
 			} {
 				begin := time.Now()

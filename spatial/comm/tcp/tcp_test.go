@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -88,7 +89,7 @@ func runJob(t *testing.T, what string, n int) (output string, codes []int) {
 }
 
 // hangs are the programs of which a process does not end by itself.
-var hangs = map[string]bool{"sleeps": true, "is stopped": true, "fails": true}
+var hangs = map[string]bool{"sleeps": true, "is stopped": true, "fails": true, "sleeps while others wait for any message": true}
 
 // lockedBuffer is a buffer that several processes write.
 type lockedBuffer struct {
@@ -128,7 +129,7 @@ func TestFailures(t *testing.T) {
 		text   string
 		atOnce bool
 	}{
-		"sleeps": {"rank 1: no answer in time: 2s", false}, "is stopped": {"rank 1: no answer in time: 2s", false},
+		"sleeps": {"rank 1: no answer in time: 2s", false}, "sleeps while others wait for any message": {"rank 1: no answer in time: 2s", false}, "is stopped": {"rank 1: no answer in time: 2s", false},
 		"leaves": {"rank 1: no answer in time: 2s: it has already finished", false}, "fails": {"rank 1: it failed: its disk is full", true},
 		"is killed": {"rank 1: its connection ended: ", true}, "loses a message": {"no answer in time: 2s", false},
 	} {
@@ -146,6 +147,13 @@ func TestFailures(t *testing.T) {
 				t.Errorf("ended after %v", d)
 			}
 		})
+	}
+}
+
+// A task that waits for its own process too does not count as stalled while that computes.
+func TestOwnRankComputes(t *testing.T) {
+	if out, codes := runJob(t, "computes", 3); slices.Max(codes) > 0 || strings.Contains(out, "no answer") {
+		t.Errorf("%v\n%s", codes, out)
 	}
 }
 

@@ -1,7 +1,6 @@
 package tcp
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -21,9 +20,8 @@ type World struct {
 	rank, size  int
 	connections []*connection // by rank; nil for this one
 	box         *mailbox
-	limit       *rateLimit                     // nil for none
-	loss        atomic.Pointer[comm.RankError] // the first process that was lost
-	leaving     atomic.Bool                    // connections that end are no loss
+	limit       *rateLimit  // nil for none
+	leaving     atomic.Bool // connections that end are no loss
 	readers     sync.WaitGroup
 	writers     sync.WaitGroup
 }
@@ -54,7 +52,7 @@ func (w *World) lose(rank int, err error) {
 	} else if w.HasLeft(rank) {
 		why.Err = errors.New("it has already finished")
 	} else if !w.leaving.Load() {
-		w.loss.CompareAndSwap(nil, why)
+		w.Lose(why)
 	}
 	w.box.lose(rank, why)
 }
@@ -91,6 +89,11 @@ func (w *World) Send(to, tag int, x comm.Slice) comm.Request { return view{World
 // Recv starts to receive x.
 func (w *World) Recv(from, tag int, x comm.Slice) comm.Request {
 	return view{World: w}.Recv(from, tag, x)
+}
+
+// WaitAny waits for the first of several messages.
+func (w *World) WaitAny(requests []comm.Request) (int, error) {
+	return view{World: w}.WaitAny(requests)
 }
 
 // Open does nothing: channels need no resources.
@@ -156,14 +159,21 @@ type request struct {
 	other    int
 	memory   []byte
 	receives bool
-	done     chan struct{} // closed at the end
-	err      error         // before the end of done
+	err      error                         // set before done is closed
+	done     chan struct{}                 // closed at the end
+	ended    atomic.Pointer[chan struct{}] // signals the end to the goroutine that waits
 }
 
 // end completes a request.
 func (r *request) end(err error) {
 	r.err = err
 	close(r.done)
+	if waiting := r.ended.Load(); waiting != nil {
+		select {
+		case *waiting <- struct{}{}:
+		default: // it has a signal
+		}
+	}
 }
 
 // Test reports whether the message is done.
@@ -178,14 +188,45 @@ func (r *request) Test() bool {
 
 // Wait waits until the message is done.
 //
-// Errors: a comm.RankError with the rank that was lost, that causes a stall (liveness.ErrStalled) or that failed
-// (comm.FailedError); context.Canceled in a cancelled task.
+// Errors: those of liveness.Monitor.WaitAny.
 func (r *request) Wait() error {
-	if !r.Test() {
-		if err := r.wait(); err != nil {
-			return err
-		}
+	_, err := r.w.waitAny(r.by, r)
+	return err
+}
+
+// WaitAny waits for the first of several messages.
+func (v view) WaitAny(requests []comm.Request) (int, error) {
+	all := make([]*request, len(requests))
+	for i, r := range requests {
+		all[i] = r.(*request)
 	}
+	return v.waitAny(v.by, all...)
+}
+
+// waitAny waits until one of several messages of a goroutine is done.
+//
+// Errors: those of liveness.Monitor.WaitAny.
+func (w *World) waitAny(by *task, all ...*request) (int, error) {
+	ended := make(chan struct{}, 1)
+	messages := make([]liveness.Message, len(all))
+	for i, r := range all {
+		r.ended.Store(&ended)
+		messages[i] = r
+	}
+	look := time.NewTimer(liveness.LookEvery)
+	defer look.Stop()
+	return w.Monitor.WaitAny(by.isCanceled, func(time.Duration) {
+		look.Reset(liveness.LookEvery)
+		select {
+		case <-ended:
+		case <-by.stopped():
+		case <-look.C:
+		}
+	}, messages...)
+}
+
+// Failure returns the error of a message that is done.
+func (r *request) Failure() error {
 	var known *comm.RankError
 	if r.err == nil || errors.As(r.err, &known) {
 		return r.err
@@ -193,39 +234,18 @@ func (r *request) Wait() error {
 	return &comm.RankError{Rank: r.other, Err: r.err}
 }
 
-// wait waits until the message is done, or until the job has failed.
-func (r *request) wait() error {
-	target := r.other
-	if target == r.w.rank {
-		target = liveness.OwnProcess
+// Peer returns the other rank.
+func (r *request) Peer() int {
+	if r.other == r.w.rank {
+		return liveness.OwnProcess
 	}
-	defer r.w.BeginWait(target)()
-	begin := time.Now()
-	look := time.NewTicker(liveness.LookEvery)
-	defer look.Stop()
-	for {
-		select {
-		case <-r.done:
-			return nil
-		case <-r.by.canceled():
-			if r.receives && !r.w.box.withdraw(r) {
-				<-r.done // its memory is in use
-			}
-			return &comm.RankError{Rank: r.other, Err: context.Canceled}
-		case <-look.C:
-		}
-		if err := r.w.Failure(); err != nil {
-			return err
-		}
-		if loss := r.w.loss.Load(); loss != nil {
-			return loss
-		}
-		if target == liveness.OwnProcess {
-			continue // if a rank keeps this process waiting, messages of other processes report it
-		}
-		if err := r.w.Stalled(r.other, time.Since(begin)); err != nil {
-			return err
-		}
+	return r.other
+}
+
+// Withdraw removes a receive. If its message is arriving, it waits for the end.
+func (r *request) Withdraw() {
+	if r.receives && !r.w.box.withdraw(r) {
+		<-r.done
 	}
 }
 
@@ -259,22 +279,37 @@ func (t *task) Recv(from, tag int, x comm.Slice) comm.Request {
 	return view{t.World, t, 0}.Recv(from, tag, x)
 }
 
+// WaitAny waits for the first of several messages.
+func (t *task) WaitAny(requests []comm.Request) (int, error) {
+	return view{t.World, t, 0}.WaitAny(requests)
+}
+
 // Channel returns the transport of the goroutine on a channel.
 func (t *task) Channel(i int) comm.Transport { return view{t.World, t, i} }
 
 // Wait waits for the end of the goroutine.
 func (t *task) Wait(comm.Transport) {
-	defer t.BeginWait(liveness.OwnProcess)()
+	defer t.BeginWait()()
 	<-t.ended
 }
 
 // Cancel makes current and later waits of the goroutine fail.
 func (t *task) Cancel() { t.once.Do(func() { close(t.stop) }) }
 
-// canceled returns a channel that is closed when the task is cancelled; nil for the main goroutine.
-func (t *task) canceled() <-chan struct{} {
+// stopped returns a channel that is closed when the task is cancelled; nil for the main goroutine.
+func (t *task) stopped() <-chan struct{} {
 	if t == nil {
 		return nil
 	}
 	return t.stop
+}
+
+// isCanceled reports whether the task was cancelled; false for the main goroutine.
+func (t *task) isCanceled() bool {
+	select {
+	case <-t.stopped():
+		return true
+	default:
+		return false
+	}
 }
