@@ -11,6 +11,7 @@ package balance
 
 import (
 	"cmp"
+	"math"
 	"slices"
 )
 
@@ -217,4 +218,52 @@ func fill(costs []int64, bound int64, cuts []int) (blocks int) {
 		left -= c
 	}
 	return blocks
+}
+
+// ContiguousCrossing is Contiguous for blocks that also cost what passes between them: crossing[i] is the cost of a bound before
+// item i, which both of its blocks have. Those at the ends are free. Blocks are not empty.
+//
+// Cost: O(parts·m²) for m items, which must be at least parts.
+// Source: dynamic programming over the last block, Pinar and Aykanat 2004, section 3.
+func ContiguousCrossing(costs, crossing []int64, parts int) (cuts []int) {
+	m := len(costs)
+	before := make([]int64, m+1) // sum of the items before
+	for i, c := range costs {
+		before[i+1] = before[i] + c
+	}
+	block := func(i, j int) int64 {
+		c := before[j] - before[i]
+		if i > 0 {
+			c += crossing[i]
+		}
+		if j < m {
+			c += crossing[j]
+		}
+		return c
+	}
+	// best[k][i] is the least largest cost of k blocks of the items from i on.
+	best := make([][]int64, parts+1)
+	for k := 1; k <= parts; k++ {
+		best[k] = make([]int64, m)
+		for i := range m {
+			best[k][i] = math.MaxInt64
+			if k == 1 {
+				best[k][i] = block(i, m)
+				continue
+			}
+			for j := i + 1; j <= m-(k-1); j++ {
+				best[k][i] = min(best[k][i], max(block(i, j), best[k-1][j]))
+			}
+		}
+	}
+	cuts = make([]int, 1, parts+1)
+	for k := parts; k > 1; k-- {
+		i := cuts[len(cuts)-1]
+		j := i + 1
+		for max(block(i, j), best[k-1][j]) > best[parts][0] {
+			j++
+		}
+		cuts = append(cuts, j)
+	}
+	return append(cuts, m)
 }

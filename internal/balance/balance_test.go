@@ -179,6 +179,55 @@ func TestContiguousOptimum(t *testing.T) {
 	}
 }
 
+// Blocks with costs of what crosses their bounds are the best of all, and the lexicographically first of these; without such
+// costs their largest is that of Contiguous.
+func TestContiguousCrossingOptimum(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 6))
+	for range 500 {
+		m := 1 + rng.IntN(9)
+		parts, costs, crossing := 1+rng.IntN(min(m, 4)), make([]int64, m), make([]int64, m)
+		for i := range costs {
+			costs[i], crossing[i] = rng.Int64N(12), rng.Int64N(8)
+		}
+		least, first := int64(math.MaxInt64), []int(nil)
+		try := make([]int, parts+1)
+		try[parts] = m
+		var place func(k int)
+		place = func(k int) {
+			if k == parts {
+				if try[k-1] == m {
+					return
+				}
+				loads := blocks(costs, try)
+				for b := range loads {
+					if b > 0 {
+						loads[b] += crossing[try[b]]
+					}
+					if b < parts-1 {
+						loads[b] += crossing[try[b+1]]
+					}
+				}
+				if most := slices.Max(loads); most < least {
+					least, first = most, slices.Clone(try)
+				}
+				return
+			}
+			for at := try[k-1] + 1; at < m; at++ {
+				try[k] = at
+				place(k + 1)
+			}
+		}
+		place(1)
+		if cuts := ContiguousCrossing(costs, crossing, parts); !slices.Equal(cuts, first) {
+			t.Errorf("%v crossed by %v in %d parts: cuts %v, want %v with %d", costs, crossing, parts, cuts, first, least)
+		}
+		free := ContiguousCrossing(costs, make([]int64, m), parts)
+		if got, want := slices.Max(blocks(costs, free)), slices.Max(blocks(costs, Contiguous(costs, parts))); got != want {
+			t.Errorf("%v in %d parts: %d without crossing, Contiguous has %d", costs, parts, got, want)
+		}
+	}
+}
+
 // 200 files of lognormal size: the slowest rank has at most 5 % more than max(mean, largest file), below which no distribution
 // falls, where round robin has more. σ is the standard deviation of the logarithm of sizes. With up to 0.35 no file exceeds the mean load of 64
 // ranks, three files each, so that the slowest is also within 5 % of the mean; there the rule of the longest processing time alone is 17 %
