@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 
+	"github.com/ensemble-weather/ensemble/internal/bfloat16"
 	"github.com/ensemble-weather/ensemble/internal/bigmem"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
@@ -145,17 +146,11 @@ func (r *fieldRecord) quantise(x float32) int16 {
 	return int16(max(-int16Steps/2, min(int16Steps/2, q)))
 }
 
-// roundBF16 rounds a float32 to bfloat16, to nearest even. NaN becomes 0x7fc0.
+// roundBF16 rounds a float32 to bfloat16. The largest finite values round to
+// infinity, which is rejected.
 func roundBF16(x float32) (uint16, error) {
-	if x != x {
-		return 0x7fc0, nil
-	}
-	// Adding 0x7fff, plus 1 for an odd upper half, carries into the upper half
-	// exactly if the value rounds up.
-	b := math.Float32bits(x)
-	h := uint16((b + 0x7fff + b>>16&1) >> 16)
-	// The largest finite values round to infinity, which is rejected.
-	if h&0x7fff == 0x7f80 {
+	h := bfloat16.Round(x)
+	if bfloat16.IsInf(h) {
 		return 0, errRange
 	}
 	return h, nil
@@ -179,7 +174,7 @@ func (s Storage) decode(dst []float32, src []byte, r *fieldRecord) {
 		}
 	case BFloat16:
 		for i := range dst {
-			dst[i] = math.Float32frombits(uint32(binary.LittleEndian.Uint16(src[2*i:])) << 16)
+			dst[i] = bfloat16.Value(binary.LittleEndian.Uint16(src[2*i:]))
 		}
 	case Int16:
 		for i := range dst {
