@@ -25,6 +25,7 @@ type Comm struct {
 	rank    int
 	context int // part of every tag, distinguishes the messages of groups
 	shared  *rankState
+	sent    *traffic   // sent in the group
 	clock   *WaitClock // counts waits; may be nil
 	scratch *scratch
 }
@@ -44,9 +45,19 @@ func scratchFor[T any](c *Comm, n int) []T {
 
 // rankState is shared by all groups of a rank.
 type rankState struct {
-	contexts        int          // used so far
-	messages, bytes atomic.Int64 // sent by the rank and its tasks
+	contexts int     // used so far
+	sent     traffic // by the rank and its tasks
 }
+
+// traffic counts messages of concurrent tasks.
+type traffic struct{ messages, bytes atomic.Int64 }
+
+func (t *traffic) add(bytes int64) {
+	t.messages.Add(1)
+	t.bytes.Add(bytes)
+}
+
+func (t *traffic) load() Traffic { return Traffic{t.messages.Load(), t.bytes.Load()} }
 
 // Traffic counts the messages and bytes that a rank sent to other ranks, in all
 // groups.
@@ -70,7 +81,7 @@ const (
 
 // New returns the group of all ranks of a job.
 func New(t Transport) *Comm {
-	return &Comm{t: t, size: t.Size(), rank: t.Rank(), shared: &rankState{contexts: 1}, scratch: &scratch{}}
+	return &Comm{t: t, size: t.Size(), rank: t.Rank(), shared: &rankState{contexts: 1}, sent: &traffic{}, scratch: &scratch{}}
 }
 
 // Rank returns the rank of the caller in the group.
@@ -88,7 +99,10 @@ func (c *Comm) WorldRank(rank int) int {
 }
 
 // Traffic returns the traffic of this rank so far, in all groups.
-func (c *Comm) Traffic() Traffic { return Traffic{c.shared.messages.Load(), c.shared.bytes.Load()} }
+func (c *Comm) Traffic() Traffic { return c.shared.sent.load() }
+
+// GroupTraffic returns the traffic of this rank so far in this group, with that of tasks in it.
+func (c *Comm) GroupTraffic() Traffic { return c.sent.load() }
 
 // Send starts to send x to a rank of the group, which may be the sender itself. The
 // caller must not change x until the request is done. tag is below Tags.
@@ -110,8 +124,8 @@ func (c *Comm) Recv(from, tag int, x Slice) Request {
 
 func (c *Comm) send(to, tag int, x Slice) Request {
 	if to != c.rank {
-		c.shared.messages.Add(1)
-		c.shared.bytes.Add(Bytes(x))
+		c.shared.sent.add(Bytes(x))
+		c.sent.add(Bytes(x))
 	}
 	return c.clock.wrap(c.t.Send(c.WorldRank(to), c.context<<tagBits|tag, x))
 }
@@ -193,7 +207,7 @@ func (c *Comm) Split(color, key int) (*Comm, error) {
 		return nil, nil
 	}
 	slices.SortStableFunc(members, func(a, b int) int { return cmp.Compare(all[3*a+1], all[3*b+1]) })
-	sub := &Comm{t: c.t, size: len(members), context: context, shared: c.shared, clock: c.clock, scratch: &scratch{}}
+	sub := &Comm{t: c.t, size: len(members), context: context, shared: c.shared, sent: &traffic{}, clock: c.clock, scratch: &scratch{}}
 	for i, r := range members {
 		sub.ranks = append(sub.ranks, c.WorldRank(r))
 		if r == c.rank {

@@ -21,7 +21,7 @@ func (c *Comm) Group(ranks []int) (*Comm, error) {
 	if len(ranks) == 0 {
 		return nil, nil
 	}
-	g := &Comm{t: c.t, size: len(ranks), rank: slices.Index(ranks, c.rank), context: context, shared: c.shared, clock: c.clock, scratch: &scratch{}}
+	g := &Comm{t: c.t, size: len(ranks), rank: slices.Index(ranks, c.rank), context: context, shared: c.shared, sent: &traffic{}, clock: c.clock, scratch: &scratch{}}
 	seen := map[int]bool{}
 	for _, r := range ranks {
 		if r < 0 || r >= c.Size() || seen[r] {
