@@ -108,7 +108,6 @@ var rows = []row{
 	{"spatial/comm/mpi", []string{"internal/dl", "internal/exit", "spatial/comm", "spatial/comm/liveness"}},
 	{"spatial/comm/nccl", []string{"engine/backend", "engine/backend/cuda/device", "engine/backend/cuda/libraries", "internal/dl", "internal/exit", "spatial/comm"}},
 	{"spatial/comm/tcp", []string{"internal/exit", "spatial/comm", "spatial/comm/liveness"}},
-	{"spatial/pipeline", []string{"internal/exit", "spatial/cluster"}},
 	{"spatial/pipeline", []string{"engine/graph", "internal/balance", "internal/exit", "spatial/cluster"}},
 	{"spatial/pipeline/filler", []string{"internal/exit", "spatial/cluster", "spatial/pipeline"}},
 	{"spatial/search", []string{"engine/graph", "engine/op", "spatial", "spatial/cluster", "spatial/comm"}},

@@ -3,9 +3,10 @@
 // in order are cut into blocks whose largest cost is the least possible.
 //
 // Costs are integers, such as bytes or fields, so that all ranks sort them in the same way. No distribution has a largest load
-// below max(mean load, largest cost).
+// below LowerBound.
 //
-// Source: Graham 1969, "Bounds on multiprocessing timing anomalies", doi:10.1137/0117039; Pinar and Aykanat 2004, "Fast
+// Source: Graham 1969, "Bounds on multiprocessing timing anomalies", doi:10.1137/0117039; Dell'Amico and Martello 1995, "Optimal
+// scheduling of tasks on identical parallel processors", doi:10.1287/ijoc.7.2.191 (bounds); Pinar and Aykanat 2004, "Fast
 // optimal load balancing algorithms for 1D partitioning", doi:10.1016/j.jpdc.2004.05.003.
 package balance
 
@@ -89,85 +90,6 @@ func sink(heap []load) {
 		heap[at], heap[next] = heap[next], heap[at]
 		at = next
 	}
-}
-
-// Limits of the exchanges of Assign: it stops at the bound and a hundredth, and does not start with more items, where the
-// rule alone is as good.
-const (
-	tolerance     = 100
-	exchangeItems = 1 << 14
-)
-
-// Assign returns the rank of each item: that of LongestFirst, improved by exchanges. As long as that lowers the larger load of
-// the two, the most loaded rank gives an item to another rank, or takes a cheaper one for it. Exchanges matter for a few
-// items a rank: three or four files of unlike size.
-//
-// Cost: that of LongestFirst, and O(m) for each of at most 4·ranks exchanges.
-func Assign(costs []int64, ranks int) []int {
-	owner := LongestFirst(costs, ranks)
-	if len(costs) > exchangeItems || ranks == 1 {
-		return owner
-	}
-	loads := make([]int64, ranks)
-	var sum, largest int64
-	for i, c := range costs {
-		loads[owner[i]] += c
-		sum += c
-		largest = max(largest, c)
-	}
-	bound := max(largest, (sum+int64(ranks)-1)/int64(ranks))
-	for range 4 * ranks {
-		top := 0
-		for r, l := range loads {
-			if l > loads[top] {
-				top = r
-			}
-		}
-		if loads[top] <= bound+bound/tolerance {
-			break
-		}
-		give, take, to := bestExchange(costs, owner, loads, top)
-		if give < 0 {
-			break
-		}
-		moved := costs[give]
-		owner[give] = to
-		if take >= 0 {
-			moved -= costs[take]
-			owner[take] = top
-		}
-		loads[top] -= moved
-		loads[to] += moved
-	}
-	return owner
-}
-
-// bestExchange returns the item that rank top gives to rank to and the one that it takes (−1: none) for the least larger load
-// of the two; give is −1 if no exchange lowers it.
-func bestExchange(costs []int64, owner []int, loads []int64, top int) (give, take, to int) {
-	least := loads[top]
-	give = -1
-	try := func(i, j, r int, moved int64) {
-		if larger := max(loads[top]-moved, loads[r]+moved); larger < least {
-			least, give, take, to = larger, i, j, r
-		}
-	}
-	for i, c := range costs {
-		if owner[i] != top {
-			continue
-		}
-		for r := range loads {
-			if r != top {
-				try(i, -1, r, c)
-			}
-		}
-		for j, d := range costs {
-			if owner[j] != top {
-				try(i, j, owner[j], c-d)
-			}
-		}
-	}
-	return give, take, to
 }
 
 // Contiguous returns the bounds of parts blocks of consecutive items whose largest cost is the least possible: block k
