@@ -114,11 +114,11 @@ type Comm struct {
 }
 
 // Join creates a communicator of the GPUs of a group. All ranks of the group call
-// it, each on the thread where the context of its device is current. No two ranks
-// may share a device. It waits for all ranks.
+// it. No two ranks may share a device. It waits for all ranks, for at most the stall
+// timeout.
 //
 // Errors: *exit.Error (no device) if the ranks have different versions of NCCL;
-// *CallError.
+// *exit.Error (rank lost) if they do not connect in time; *CallError.
 func (l *Library) Join(group *comm.Comm, d device.NativeHandles) (*Comm, error) {
 	versions, err := comm.AllGather(group, []int64{int64(l.code)})
 	if err != nil {
@@ -147,13 +147,44 @@ func (l *Library) Join(group *comm.Comm, d device.NativeHandles) (*Comm, error) 
 		return nil, fmt.Errorf("creating the NCCL communicator: %w", failed)
 	}
 	c := &Comm{l: l, rank: group.Rank(), size: group.Size(), stream: d.Stream()}
-	var p unsafe.Pointer
-	status := C.ens_nccl_init(l.t, &p, C.int(c.size), (*C.char)(unsafe.Pointer(&id[0])), C.int(c.rank))
-	if err := l.callError("ncclCommInitRank", nil, status); err != nil {
+	if c.c, err = c.connect(id, d, group.StallTimeout()); err != nil {
 		return nil, fmt.Errorf("creating the NCCL communicator: %w", err)
 	}
-	c.c = p
 	return c, nil
+}
+
+// connect waits in NCCL for the other ranks, for at most the time limit; 0 is without limit. ncclCommInitRank
+// cannot be interrupted, so it runs on a thread of its own, which remains if a rank is lost meanwhile.
+//
+// Errors: *CallError; *exit.Error (rank lost).
+func (c *Comm) connect(id [idBytes + 1]byte, d device.NativeHandles, limit time.Duration) (unsafe.Pointer, error) {
+	type result struct {
+		p   unsafe.Pointer
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		runtime.LockOSThread() // the thread ends with the goroutine, and with it its current context
+		var r result
+		if r.err = d.MakeCurrent(); r.err == nil {
+			status := C.ens_nccl_init(c.l.t, &r.p, C.int(c.size), (*C.char)(unsafe.Pointer(&id[0])), C.int(c.rank))
+			r.err = c.l.callError("ncclCommInitRank", nil, status)
+		}
+		done <- r
+	}()
+	var late <-chan time.Time
+	if limit > 0 {
+		timer := time.NewTimer(limit)
+		defer timer.Stop()
+		late = timer.C
+	}
+	select {
+	case r := <-done:
+		return r.p, r.err
+	case <-late:
+		return nil, &exit.Error{Code: exit.RankLost, What: "the GPUs of the ranks did not connect", Why: fmt.Sprintf("ncclCommInitRank has not ended after %v", limit),
+			Fix: "check the messages of the other ranks and the network of the GPUs (NCCL_DEBUG=INFO); restart the job from its last checkpoint"}
+	}
 }
 
 // Rank returns the rank of the caller in the group.

@@ -254,6 +254,20 @@ func TestFailures(t *testing.T) {
 	}
 }
 
+// limited is a transport with a stall timeout.
+type limited struct{ single }
+
+func (limited) StallTimeout() time.Duration { return 50 * time.Millisecond }
+
+// A rank that is lost while the GPUs connect ends the wait after the stall timeout.
+func TestJoinTimeout(t *testing.T) {
+	l, _ := fake(t)
+	t.Setenv("FAKE_HANG", "ncclCommInitRank")
+	if _, err := l.Join(comm.New(limited{}), loaded); exit.CodeOf(err) != exit.RankLost || !strings.Contains(err.Error(), "did not connect") {
+		t.Errorf("got %v", err)
+	}
+}
+
 // An abort ends a call that waits for a lost rank; later operations fail with the
 // reason.
 func TestAbort(t *testing.T) {

@@ -113,6 +113,9 @@ type NativeHandles interface {
 	// Stream returns the CUstream of the device, Context the CUcontext.
 	Stream() Pointer
 	Context() Pointer
+	// MakeCurrent makes the context current on the calling OS thread, which must be locked
+	// to the goroutine.
+	MakeCurrent() error
 }
 
 // AsyncRunner is implemented by real devices, which have a second stream for libraries.

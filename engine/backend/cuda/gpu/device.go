@@ -218,6 +218,17 @@ func (d *gpu) Context() device.Pointer {
 	return device.Pointer(d.c.context)
 }
 
+// MakeCurrent makes the context current on the calling OS thread.
+func (d *gpu) MakeCurrent() error {
+	if err := d.ready(); err != nil {
+		return err
+	}
+	if rc := C.ens_gpu_enter(d.c); rc != 0 {
+		return d.fail(rc, "cuCtxSetCurrent")
+	}
+	return nil
+}
+
 // FreeBytes returns the free memory of the device.
 func (d *gpu) FreeBytes() (int64, error) {
 	free, _, err := d.memoryInfo()

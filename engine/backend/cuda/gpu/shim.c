@@ -46,6 +46,8 @@ static int enter(ens_gpu *g) {
 	return rc;
 }
 
+int ens_gpu_enter(ens_gpu *g) { return enter(g); }
+
 #define ENTER(g) \
 	do { \
 		int rc = enter(g); \

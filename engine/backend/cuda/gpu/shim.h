@@ -38,6 +38,7 @@ int ens_gpu_name(ens_gpu *g, char *name, int length);
 int ens_gpu_uuid(ens_gpu *g, unsigned char *bytes); // 16
 int ens_gpu_attribute(ens_gpu *g, int attribute, int *value);
 int ens_gpu_total(ens_gpu *g, size_t *bytes);
+int ens_gpu_enter(ens_gpu *g); // makes the context current on this thread
 int ens_gpu_memory(ens_gpu *g, size_t *free, size_t *total);
 int ens_gpu_alloc(ens_gpu *g, size_t bytes, void **p);
 int ens_gpu_free(ens_gpu *g, void *p);

@@ -124,6 +124,9 @@ func (l FakeHandles) Stream() device.Pointer { return FakeAddress(uintptr(l)) }
 // Context returns nil.
 func (FakeHandles) Context() device.Pointer { return nil }
 
+// MakeCurrent does nothing.
+func (FakeHandles) MakeCurrent() error { return nil }
+
 // Headers compiles testdata/check.c, which compares our prototypes and constants with a
 // header in NVIDIA's Python packages; $ENSEMBLE_CUDA_PATH names their directory nvidia.
 func Headers(t *testing.T, header string) {
