@@ -124,31 +124,56 @@ func Broadcast[T any](t *Team, x T) (T, error) {
 // Errors: as Broadcast.
 func Scatter[T any](t *Team, of func(rank int) T) (x T, err error) {
 	if !t.IsRoot() {
-		size := make([]int64, 1)
-		if err := t.Comm.Recv(0, fieldTag, size).Wait(); err != nil {
-			return x, err
-		}
-		text := make([]byte, size[0])
-		if err := t.Comm.Recv(0, fieldTag, text).Wait(); err != nil {
-			return x, err
-		}
-		if err := gob.NewDecoder(bytes.NewReader(text)).Decode(&x); err != nil {
-			return x, fmt.Errorf("decoding a message from rank %d: %w", t.Comm.Process(0), err)
-		}
-		return x, nil
+		return receive[T](t, 0)
 	}
 	for r := 1; r < t.Size(); r++ {
-		value := of(r)
-		var text bytes.Buffer
-		if err := gob.NewEncoder(&text).Encode(&value); err != nil {
-			return x, fmt.Errorf("encoding a message to other ranks: %w", err)
-		}
-		if err := t.Comm.Send(r, fieldTag, []int64{int64(text.Len())}).Wait(); err != nil {
+		if err := send(t, r, of(r)); err != nil {
 			return x, err
 		}
-		if err := t.Comm.Send(r, fieldTag, text.Bytes()).Wait(); err != nil {
-			return x, err
-		}
+	}
+	return x, nil
+}
+
+// SendToRoot sends a value of rank from to rank 0, where it is returned; the others get the zero value. Only rank from
+// reads x.
+//
+// Errors: as Broadcast.
+func SendToRoot[T any](t *Team, from int, x T) (received T, err error) {
+	switch {
+	case t.IsRoot() && from == 0:
+		return x, nil
+	case t.IsRoot():
+		return receive[T](t, from)
+	case t.Comm.Rank() == from:
+		return received, send(t, 0, x)
+	}
+	return received, nil
+}
+
+// send sends a value of any type to a rank, which calls receive.
+func send[T any](t *Team, to int, x T) error {
+	var text bytes.Buffer
+	if err := gob.NewEncoder(&text).Encode(&x); err != nil {
+		return fmt.Errorf("encoding a message to other ranks: %w", err)
+	}
+	if err := t.Comm.Send(to, fieldTag, []int64{int64(text.Len())}).Wait(); err != nil {
+		return err
+	}
+	return t.Comm.Send(to, fieldTag, text.Bytes()).Wait()
+}
+
+// receive receives a value that a rank sends.
+func receive[T any](t *Team, from int) (x T, err error) {
+	size := make([]int64, 1)
+	if err := t.Comm.Recv(from, fieldTag, size).Wait(); err != nil {
+		return x, err
+	}
+	text := make([]byte, size[0])
+	if err := t.Comm.Recv(from, fieldTag, text).Wait(); err != nil {
+		return x, err
+	}
+	if err := gob.NewDecoder(bytes.NewReader(text)).Decode(&x); err != nil {
+		return x, fmt.Errorf("decoding a message from rank %d: %w", t.Comm.Process(from), err)
 	}
 	return x, nil
 }

@@ -90,7 +90,7 @@ func (s *Shard) LocalAxes(a ensemble.Axes) ensemble.Axes {
 	return a
 }
 
-// fieldTag is the tag of messages between rank 0 and another rank.
+// fieldTag is the tag of messages between two ranks of this package.
 const fieldTag = comm.Tags - 1
 
 // GatherFields gathers n whole fields on rank 0 from the shards of all ranks; the
@@ -104,36 +104,100 @@ func GatherFields[T float32 | float64](t *Team, part []T, n int) ([]T, error) {
 	if s == nil {
 		return part, nil
 	}
-	if s.me > 0 {
-		if !s.primary[s.me] {
+	return gatherLevels(t, part, n, 0, spatial.Interval{Lo: 0, Hi: s.depth})
+}
+
+// GatherLevels gathers n whole fields of each level on the ranks that need it, which to lists by level, equally on all
+// ranks. A rank that holds the whole field gets it without a message.
+//
+// Shape: part [n][level][point] of the shard; result [level][n][point] of the whole fields, nil for the levels of others.
+// Memory: the fields that a rank needs, and one shard at a time.
+// Errors: lost ranks.
+func GatherLevels[T float32 | float64](t *Team, part []T, n int, to [][]int) ([][]T, error) {
+	out := make([][]T, len(to))
+	s := t.Shard()
+	for l, ranks := range to {
+		for _, root := range ranks {
+			if s == nil { // every rank has whole fields
+				if t.Size() == 1 || root == t.Comm.Rank() {
+					out[l] = levelsOf(part, n, len(to), spatial.Interval{Lo: l, Hi: l + 1})
+				}
+				continue
+			}
+			whole, err := gatherLevels(t, part, n, root, spatial.Interval{Lo: l, Hi: l + 1})
+			if err != nil {
+				return nil, err
+			}
+			if root == s.me {
+				out[l] = whole
+			}
+		}
+	}
+	return out, nil
+}
+
+// gatherLevels is GatherFields of some levels on any rank.
+func gatherLevels[T float32 | float64](t *Team, part []T, n, root int, levels spatial.Interval) ([]T, error) {
+	s := t.Shard()
+	own := s.levelsIn(s.me, levels)
+	if s.me != root {
+		if !s.primary[s.me] || own.Len() == 0 || s.hasBoxOf(root, s.me) {
 			return nil, nil
 		}
-		return nil, t.Comm.Send(0, fieldTag, part).Wait()
+		return nil, t.Comm.Send(root, fieldTag, levelsOf(part, n, s.boxes[s.me][0].Len(), own)).Wait()
 	}
 	points := s.Grid.Size()
-	whole := make([]T, n*s.depth*points)
+	whole := make([]T, n*levels.Len()*points)
 	for r, b := range s.boxes {
-		if !s.primary[r] {
+		in := s.levelsIn(r, levels)
+		if !s.primary[r] || in.Len() == 0 {
 			continue
 		}
-		from := part
-		if r > 0 {
-			from = make([]T, n*b.Size())
+		var from []T
+		if s.hasBoxOf(root, r) {
+			from = levelsOf(part, n, b[0].Len(), in)
+		} else {
+			from = make([]T, n*in.Len()*b[1].Len()*b[2].Len())
 			if err := t.Comm.Recv(r, fieldTag, from).Wait(); err != nil {
 				return nil, err
 			}
 		}
-		nx := b[2].Len()
+		nx, first := b[2].Len(), b[0].Lo+in.Lo-levels.Lo
 		for i := range n {
-			for l := b[0].Lo; l < b[0].Hi; l++ {
+			for l := range in.Len() {
 				for j := b[1].Lo; j < b[1].Hi; j++ {
-					copy(whole[(i*s.depth+l)*points+j*s.Grid.NX+b[2].Lo:][:nx], from)
+					copy(whole[(i*levels.Len()+first+l)*points+j*s.Grid.NX+b[2].Lo:][:nx], from)
 					from = from[nx:]
 				}
 			}
 		}
 	}
 	return whole, nil
+}
+
+// levelsIn returns which levels of a rank's shard, counted from its first one, are among levels of the whole field.
+func (s *Shard) levelsIn(rank int, levels spatial.Interval) spatial.Interval {
+	b := s.boxes[rank][0]
+	in := b.Intersect(levels)
+	return spatial.Interval{Lo: in.Lo - b.Lo, Hi: in.Hi - b.Lo}
+}
+
+// hasBoxOf reports whether two ranks have the same shard.
+func (s *Shard) hasBoxOf(a, b int) bool { return slices.Equal(s.boxes[a], s.boxes[b]) }
+
+// levelsOf selects levels from n fields with depth levels; all of them: x itself.
+//
+// Shape: x [n][level][point].
+func levelsOf[T any](x []T, n, depth int, levels spatial.Interval) []T {
+	if levels.Len() == depth || n == 0 {
+		return x
+	}
+	points := len(x) / (n * depth)
+	out := make([]T, 0, n*levels.Len()*points)
+	for i := range n {
+		out = append(out, x[(i*depth+levels.Lo)*points:(i*depth+levels.Hi)*points]...)
+	}
+	return out
 }
 
 // SelectLevels selects a rank's levels from values whose last axis is the level.

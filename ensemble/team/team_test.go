@@ -64,6 +64,15 @@ func TestRanksTellEachOther(t *testing.T) {
 			if got, err = Scatter(t, of); err != nil || rank > 0 && fmt.Sprint(got) != fmt.Sprint(of(rank)) {
 				return fmt.Errorf("rank %d was given %v, %v", rank, got, err)
 			}
+			for from := range n {
+				want := message{}
+				if rank == 0 {
+					want = of(from)
+				}
+				if got, err = SendToRoot(t, from, of(rank)); err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
+					return fmt.Errorf("rank %d has %v of rank %d, %v", rank, got, from, err)
+				}
+			}
 			all, err := AllGatherOutcomes(t, Outcome[message]{Result: of(rank)}, nil)
 			if err != nil {
 				return err
@@ -400,6 +409,23 @@ func TestSlabs(t *testing.T) {
 			}
 			if ranks.IsRoot() != slices.Equal(joined, whole) {
 				return fmt.Errorf("%s, rank %d: the gathered shards differ from the whole", mesh, rank)
+			}
+			last := m.Size() - 1
+			to := [][]int{{last}, {0, last}, {}}
+			byLevel, err := GatherLevels(ranks, part, n, to)
+			if err != nil {
+				return err
+			}
+			for l, got := range byLevel {
+				var want []float32
+				for i := range n {
+					if slices.Contains(to[l], rank) {
+						want = append(want, whole[(i*levels+l)*grid.Size():][:grid.Size()]...)
+					}
+				}
+				if !slices.Equal(got, want) {
+					return fmt.Errorf("%s, rank %d: level %d is %v, want %v", mesh, rank, l, got, want)
+				}
 			}
 			return nil
 		})

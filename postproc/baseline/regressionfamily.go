@@ -20,19 +20,21 @@ type regressionFamily struct {
 	moments     bool
 	nonNegative bool // no values below 0
 	kernel      bool // simd.NormalSums has its sums
+	// Method.Cost for all points (0: the method emos) and by point
+	pooledCost, pointCost int64
 }
 
 // regressionFamilies are the families of FitRegression, in the order of the methods.
 var regressionFamilies = []regressionFamily{
-	{Family: dist.Normal, doc: "Independent fit at each point: needs many dates. Convex.", crps: dist.NormalCRPS, kernel: true,
+	{Family: dist.Normal, pointCost: 50, doc: "Independent fit at each point: needs many dates. Convex.", crps: dist.NormalCRPS, kernel: true,
 		curvature: func(_, dsigma, sigma float64) float64 { return dist.NormalCRPSCurvature(dsigma, sigma) }},
-	{Family: dist.Logistic, doc: "As the normal one with heavier tails. Convex.", crps: dist.LogisticCRPS,
+	{Family: dist.Logistic, pooledCost: 350, pointCost: 560, doc: "As the normal one with heavier tails. Convex.", crps: dist.LogisticCRPS,
 		curvature: func(dmu, _, sigma float64) float64 { return (1 - dmu*dmu) / (2 * sigma) }}, // g′ = 2F − 1, and the density is F(1−F)
-	{Family: dist.TruncatedNormal, doc: "For values above 0, seldom near it: wind speed.", crps: dist.TruncatedNormalCRPS, nonNegative: true},
-	{Family: dist.TruncatedLogistic, doc: "As the truncated normal one with heavier tails: gusts.", crps: dist.TruncatedLogisticCRPS, nonNegative: true},
-	{Family: dist.CensoredNormal, doc: "For values often exactly 0: precipitation, best as its square root.", crps: dist.CensoredNormalCRPS, nonNegative: true},
-	{Family: dist.CensoredLogistic, doc: "As the censored normal one with heavier tails.", crps: dist.CensoredLogisticCRPS, nonNegative: true},
-	{Family: dist.LogNormal, doc: "For skewed values above 0: wind speed. Cases with an ensemble mean below 0 are left out.", crps: logNormalCRPS, moments: true, nonNegative: true},
+	{Family: dist.TruncatedNormal, pooledCost: 1100, pointCost: 1100, doc: "For values above 0, seldom near it: wind speed.", crps: dist.TruncatedNormalCRPS, nonNegative: true},
+	{Family: dist.TruncatedLogistic, pooledCost: 1100, pointCost: 1900, doc: "As the truncated normal one with heavier tails: gusts.", crps: dist.TruncatedLogisticCRPS, nonNegative: true},
+	{Family: dist.CensoredNormal, pooledCost: 1300, pointCost: 1600, doc: "For values often exactly 0: precipitation, best as its square root.", crps: dist.CensoredNormalCRPS, nonNegative: true},
+	{Family: dist.CensoredLogistic, pooledCost: 1300, pointCost: 2200, doc: "As the censored normal one with heavier tails.", crps: dist.CensoredLogisticCRPS, nonNegative: true},
+	{Family: dist.LogNormal, pooledCost: 1400, pointCost: 2800, doc: "For skewed values above 0: wind speed. Cases with an ensemble mean below 0 are left out.", crps: logNormalCRPS, moments: true, nonNegative: true},
 }
 
 // regressionFamilyOf returns the row of a family; nil if it cannot be fitted.

@@ -17,6 +17,9 @@ type AffineSpread struct {
 	B float64 `json:"b"`
 }
 
+// AffineSpreadCost is the Method.Cost of FitAffineSpread.
+const AffineSpreadCost = 5
+
 // FitAffineSpread finds A and B by weighted least squares of the full ensemble's spread, in Obs of the set, on that of
 // the small one, in Std. Mean is not used.
 //

@@ -43,6 +43,9 @@ type Corrections struct {
 	Members                              int // of the raw ensemble
 }
 
+// FitCost is the baseline.Method.Cost of Fit.
+const FitCost = 110
+
 // Fit estimates the corrections at every point: Bias is the mean of m − y, EMOS and
 // Dispersion have the least mean CRPS. Fit cases of one season and lead together, since
 // biases differ between them.

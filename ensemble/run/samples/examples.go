@@ -61,24 +61,29 @@ func (s ExampleStream) NextForecast() (*ensemble.Forecast, []*ensemble.Analysis,
 	return x.Forecast, x.Analyses, nil
 }
 
-// Each calls f for all samples by date. Ranks of a team call it together; if one of them cannot read, all
-// return its error.
+// Each calls f for all samples by date. Ranks of a team call it together. If one of them cannot read, or its f fails, all
+// return its error after the same sample: an f that exchanges messages has to do so before it returns an error.
 func (e Examples) Each(ctx context.Context, ranks *team.Team, f func(i int, fc *ensemble.Forecast, a []*ensemble.Analysis) error) error {
 	task := progress.Start(ctx, "samples", int64(len(e.Inits)))
 	defer task.Done()
 	s := e.Stream(ctx, nil)
 	defer s.Close()
+	var own error
 	for i := range e.Inits {
-		fc, a, err := s.NextForecast()
-		if err := ranks.AgreeOnError(err); err != nil {
+		var fc *ensemble.Forecast
+		var a []*ensemble.Analysis
+		if own == nil {
+			fc, a, own = s.NextForecast()
+		}
+		if err := ranks.AgreeOnError(own); err != nil {
 			return err
 		}
-		if err := f(i, fc, a); err != nil {
-			return err
+		if own = f(i, fc, a); team.IsAgreed(own) { // all ranks have it
+			return own
 		}
 		task.Set(int64(i+1), "")
 	}
-	return nil
+	return ranks.AgreeOnError(own)
 }
 
 // AssignSamples assigns the samples of a source to the parts of the split.

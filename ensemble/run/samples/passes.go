@@ -51,8 +51,11 @@ func (d *Data) firstPasses(c *config.TrainConfig) []loader.Pass {
 	every := d.Train
 	every.Inits = SplitInits(d.Split)
 	passes := []loader.Pass{every.Pass(nil)}
-	for range setup.TaskOf(c).Targets {
+	targets := len(setup.TaskOf(c).Targets)
+	for v := 0; v < targets; v += d.TargetsPerPass() {
 		passes = append(passes, d.BeforeTest().Pass(nil))
+	}
+	for range targets {
 		if c.Climate.File == "" && c.Climate.Source != config.NoClimate {
 			passes = append(passes, d.BeforeTest().Pass(nil))
 		}
@@ -60,6 +63,9 @@ func (d *Data) firstPasses(c *config.TrainConfig) []loader.Pass {
 	passes = append(passes, d.TrainingPasses(c.Train.Train, 0, nil, Span{End: c.Train.Train.Epochs})...)
 	return append(passes, d.Validation.Pass(nil), d.Test.Pass(nil))
 }
+
+// TargetsPerPass is the number of target variables and leads whose baselines are fitted in one pass over the samples.
+func (d *Data) TargetsPerPass() int { return d.Ranks.Size() }
 
 // ReadCounts returns the reads of samples so far, summed over all ranks. Errors and waiting times are those of this rank. All
 // ranks call it at the same point.

@@ -2,6 +2,7 @@ package samples
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
+	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/spatial"
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
@@ -78,3 +80,56 @@ func TestRanksReadTheirSlabs(t *testing.T) {
 		}
 	}
 }
+
+// An error of the callback of one rank ends the pass of all ranks with that error after the same sample, the last one included,
+// although the callback exchanges messages. A request to stop that all ranks have agreed on keeps its type.
+func TestCallbackFailsOnOneRank(t *testing.T) {
+	f := demotest.Files(t)
+	c := demotest.Config(t, f)
+	whole, err := ReadData(context.Background(), c, f.GRIB2[:3], f.Analyses, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	samples := len(whole.Train.Inits)
+	if samples < 2 {
+		t.Fatalf("%d samples", samples)
+	}
+	stop := &exit.Error{Code: exit.SaveAndStop, What: "stop requested"}
+	for _, at := range []int{0, samples - 1} {
+		calls, errs := make([]int, 3), make([]error, 3)
+		_ = comm.Run(3, comm.Parallel, func(g *comm.Comm) error {
+			ranks, rank := team.New(g), g.Rank()
+			errs[rank] = whole.Train.Each(context.Background(), ranks, func(i int, _ *ensemble.Forecast, _ []*ensemble.Analysis) error {
+				calls[rank]++
+				if _, err := ranks.Sum(1); err != nil {
+					return err
+				}
+				if rank == 1 && i == at {
+					return &exit.Error{Code: exit.BadData, What: "injected"}
+				}
+				return nil
+			})
+			return nil
+		})
+		for rank, err := range errs {
+			if e := (*exit.Error)(nil); !errors.As(err, &e) || e.Code != exit.BadData || e.What != "injected" || !team.IsAgreed(err) || calls[rank] != at+1 {
+				t.Errorf("sample %d: rank %d ends with %v after %d calls", at, rank, err, calls[rank])
+			}
+		}
+	}
+	_ = comm.Run(2, comm.Parallel, func(g *comm.Comm) error {
+		ranks := team.New(g)
+		err := whole.Train.Each(context.Background(), ranks, func(int, *ensemble.Forecast, []*ensemble.Analysis) error {
+			return request{ranks.AgreeOnError(stop)}
+		})
+		if r := (request{}); !errors.As(err, &r) {
+			t.Errorf("rank %d ends with %v, which is no request", g.Rank(), err)
+		}
+		return nil
+	})
+}
+
+// request wraps an error that all ranks have.
+type request struct{ error }
+
+func (r request) Unwrap() error { return r.error }

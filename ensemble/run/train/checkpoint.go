@@ -40,6 +40,9 @@ type stopRequest struct{ reason error }
 // Error implements error.
 func (s stopRequest) Error() string { return s.reason.Error() }
 
+// Unwrap returns the reason, on which all ranks may have agreed.
+func (s stopRequest) Unwrap() error { return s.reason }
+
 // saveIfStopped saves a checkpoint if err is a stopRequest and returns its reason; it returns other errors
 // unchanged.
 func (t *trainer) saveIfStopped(err error) error {

@@ -1,16 +1,12 @@
 package train
 
 import (
-	"cmp"
-	"errors"
-	"fmt"
-
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
+	"github.com/ensemble-weather/ensemble/ensemble/run/train/baselines"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
-	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/postproc/baseline"
 )
 
@@ -20,12 +16,12 @@ import (
 // fitted on training and validation samples, as are the baselines that it is compared with. A nil crossFit
 // means that networks correct no baseline.
 type crossFit struct {
+	method *baseline.Method
 	folds  []ensemble.Fold
 	foldOf []int             // fold of each training sample
 	all    *task.Reference   // fitted on all training samples
 	final  *task.Reference   // reference of the trained model
 	byFold []*task.Reference // [fold], fitted without the fold
-	err    error             // first error of add, reported by share
 }
 
 // newCrossFit divides the training initialisations into folds; nothing is fitted yet.
@@ -40,9 +36,8 @@ func newCrossFit(c *config.TrainConfig, inits []ensemble.Init) (*crossFit, error
 	if err != nil {
 		return nil, err
 	}
-	x := &crossFit{folds: folds, foldOf: make([]int, len(inits)), all: &task.Reference{Method: m}, final: &task.Reference{Method: m}}
+	x := &crossFit{method: m, folds: folds, foldOf: make([]int, len(inits))}
 	for f, fold := range folds {
-		x.byFold = append(x.byFold, &task.Reference{Method: m})
 		for _, i := range fold.HeldOut {
 			x.foldOf[i] = f
 		}
@@ -50,51 +45,36 @@ func newCrossFit(c *config.TrainConfig, inits []ensemble.Init) (*crossFit, error
 	return x, nil
 }
 
-// add fits the next target. The first dates of the set are the training samples, the others the validation
-// samples. An error is kept until share, as the other ranks wait there.
-func (x *crossFit) add(target string, set *baseline.Set) {
-	if x == nil || x.err != nil {
+// addTo adds the fits to those of the baselines: to the training samples, which come first, to all dates, and to
+// those of each fold.
+func (x *crossFit) addTo(o *baselines.Options, dates int) {
+	if x == nil {
 		return
 	}
-	every := make([]int, len(set.Valid))
+	every := make([]int, dates)
 	for i := range every {
 		every[i] = i
 	}
-	fit := func(r *task.Reference, dates []int) {
-		f, err := fitDates(r.Method, set, dates)
-		if own := (*exit.Error)(nil); err != nil && !errors.As(err, &own) {
-			err = &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%s cannot be fitted to %d initialisations of %s", r.Method.ID, len(dates), target),
-				At: "model.reference", Why: err.Error(), Fix: "name another baseline, lower model.cross_fit.folds, or extend data.split.train", Err: err}
-		}
-		x.err = cmp.Or(x.err, err)
-		r.Fits = append(r.Fits, f)
-	}
-	fit(x.all, every[:len(x.foldOf)])
-	fit(x.final, every)
-	for f, fold := range x.folds {
-		fit(x.byFold[f], fold.Train)
+	o.Reference, o.Subsets = x.method, [][]int{every[:len(x.foldOf)], every}
+	for _, fold := range x.folds {
+		o.Subsets = append(o.Subsets, fold.Train)
 	}
 }
 
-// fitDates fits a method to some dates of a set, without members.
-func fitDates(m *baseline.Method, set *baseline.Set, dates []int) (f baseline.Fit, err error) {
-	some, err := set.Subset(dates)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, some.Close()) }()
-	return m.Fit(some)
-}
-
-// share distributes the references, fitted on rank 0, to the slabs of all ranks.
-//
-// Errors: those of add; those of other ranks.
-func (x *crossFit) share(ranks *team.Team) (*crossFit, error) {
+// set sets the references that the fits of addTo gave.
+func (x *crossFit) set(references []*task.Reference) {
 	if x == nil {
-		return nil, nil
+		return
 	}
-	if err := ranks.AgreeOnError(x.err); err != nil || ranks.Shard() == nil {
-		return x, err
+	x.all, x.final, x.byFold = references[0], references[1], references[2:]
+}
+
+// share distributes the references, which rank 0 has, to the slabs of all ranks.
+//
+// Errors: lost ranks.
+func (x *crossFit) share(ranks *team.Team) (*crossFit, error) {
+	if x == nil || ranks.Shard() == nil {
+		return x, nil
 	}
 	var parts [][]task.FitParts
 	if ranks.IsRoot() {
@@ -110,21 +90,16 @@ func (x *crossFit) share(ranks *team.Team) (*crossFit, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &crossFit{folds: x.folds, foldOf: x.foldOf}
-	for i, fits := range parts {
-		r := &task.Reference{Method: x.all.Method}
+	var local []*task.Reference
+	for _, fits := range parts {
+		r := &task.Reference{Method: x.method}
 		for _, p := range fits {
 			r.Fits = append(r.Fits, p.Fit(r.Method))
 		}
-		switch r = r.ForRank(ranks.Shard(), ranks.Comm.Rank()); i {
-		case 0:
-			out.all = r
-		case 1:
-			out.final = r
-		default:
-			out.byFold = append(out.byFold, r)
-		}
+		local = append(local, r.ForRank(ranks.Shard(), ranks.Comm.Rank()))
 	}
+	out := &crossFit{method: x.method, folds: x.folds, foldOf: x.foldOf}
+	out.set(local)
 	if !ranks.IsRoot() {
 		x.all, x.final = out.all, out.final // slabs in place of whole fields, which only rank 0 saves
 	}

@@ -120,18 +120,21 @@ func (f *fitted) fitBaselines(ctx context.Context, c *config.TrainConfig, d *sam
 	if err != nil {
 		return err
 	}
-	all, warnings, err := baselines.Fit(ctx, f.global, methodsByID(c.Baselines), d, dir, fits.add)
+	o := baselines.Options{Methods: methodsByID(c.Baselines), Dir: dir}
+	fits.addTo(&o, len(d.BeforeTest().Inits))
+	all, err := baselines.Fit(ctx, f.global, d, o)
 	if err != nil {
 		return err
 	}
+	fits.set(all.References)
 	references, err := fits.share(d.Ranks)
 	if err != nil {
 		return err
 	}
 	f.global.SetReference(fits.full())
 	f.local.SetReference(references.full())
-	f.baselines, f.globalReferences, f.localReferences = all, fits, references
-	d.Warnings = append(d.Warnings, warnings...)
+	f.baselines, f.globalReferences, f.localReferences = all.Baselines, fits, references
+	d.Warnings = append(d.Warnings, all.Warnings...)
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -88,6 +89,48 @@ func TestTrainOnRanks(t *testing.T) {
 				t.Errorf("the example for the report: %v, %v", show, err)
 			}
 		})
+	}
+}
+
+// Ranks that share the fits of two targets on two levels, and of the reference in each fold, leave the files and warnings of
+// one rank.
+func TestBaselinesOnRanks(t *testing.T) {
+	f := demotest.Files(t)
+	set := []string{"train.networks=1", "train.epochs=1", "baselines=[emos, emos_grid, emos_point, mbm, quantile_map, climatology]", "model.reference=emos_grid",
+		"model.cross_fit.folds=4", "model.cross_fit.gap=0h", "data.split.fractions.train=0.8", "data.split.fractions.validation=0.1", "data.targets=[{variable: t, levels: [850hPa]}, {variable: gh, levels: [500hPa]}]"}
+	leaves := func(ranks int, mesh string) (map[string][]byte, []string) {
+		runDir := filepath.Join(t.TempDir(), "run")
+		err := traintest.TrainOnRanks(ranks, func(int) train.Options {
+			o := train.Options{RunDir: runDir, Version: "test", Config: demotest.Config(t, f, set...)}
+			o.Config.Train.Train.Mesh = mesh
+			return o
+		})
+		if err != nil {
+			t.Fatalf("%d ranks, mesh %q: %v", ranks, mesh, err)
+		}
+		m, err := rundir.ReadManifest(runDir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return runtest.ModelFiles(t, runDir), m.Warnings
+	}
+	want, warnings := leaves(1, "")
+	if len(want["reference.safetensors"]) == 0 || len(warnings) == 0 {
+		t.Fatalf("nothing to compare: %d bytes of reference, warnings %q", len(want["reference.safetensors"]), warnings)
+	}
+	for _, c := range []struct {
+		ranks int
+		mesh  string
+	}{{2, "lon:2"}, {3, "lat:3"}, {4, "data:2 lat:2"}, {4, "level:2 lon:2"}} {
+		got, warned := leaves(c.ranks, c.mesh)
+		for _, name := range []string{"model.json", "arrays.safetensors", "baselines.safetensors", "reference.safetensors"} {
+			if len(got[name]) == 0 || string(got[name]) != string(want[name]) {
+				t.Errorf("mesh %s: %s differs", c.mesh, name)
+			}
+		}
+		if !slices.Equal(warned, warnings) {
+			t.Errorf("mesh %s: warnings %q, on one rank %q", c.mesh, warned, warnings)
+		}
 	}
 }
 
