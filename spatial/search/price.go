@@ -204,7 +204,7 @@ func (p *pricer) time(s *script, rank int) (e Estimate) {
 	e.GradientsOverlapped = deferred - e.Gradients
 	shares := int64(p.o.shares(p.mesh))
 	t, bytes := p.m.allGather(group{ranks: int(shares), stride: 1, intraNode: shares <= int64(p.m.perNode())}, s.parameters)
-	e.Optimiser = t + p.m.optimiserTime(s.parameters/shares, p.o.State)
+	e.Optimiser = t + p.m.optimiserTime(s.parameters/shares, p.o.updated())
 	e.GradientBytes += bytes
 	e.Step = now + e.Gradients + e.Optimiser
 	return e
@@ -212,9 +212,9 @@ func (p *pricer) time(s *script, rank int) (e Estimate) {
 
 // memory returns the memory of a rank:
 //
-//	4·(n + n·State/shares + gradients) + arena + messages
+//	4·(n + n·State/shares + average + gradients) + arena + messages
 //
-// with n parameters in float32 and State values of the optimiser per parameter. shares is the number of ranks for
+// with n parameters in float32 and State values of the optimiser per parameter. A moving average has n values. shares is the number of ranks for
 // a sharded optimiser, whose gradients are part of the arena; else it is 1, and n gradients are outside. The arena
 // includes workspace. Buffers of messages are shared by all exchanges; the largest one determines them.
 //
@@ -223,6 +223,9 @@ func (p *pricer) memory(s *script, rank int, arena int64) int64 {
 	shares := int64(p.o.shares(p.mesh))
 	bytes := 4*(s.parameters+s.parameters*int64(p.o.State)/shares) + arena
 	if shares == 1 {
+		bytes += 4 * s.parameters
+	}
+	if p.o.Average {
 		bytes += 4 * s.parameters
 	}
 	var messages int64

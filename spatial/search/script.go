@@ -14,6 +14,8 @@ import (
 // Optimiser describes the optimiser of a training.
 type Optimiser struct {
 	State int // values per parameter, such as 2 for Adam
+	// Average means a moving average of the parameters, which every rank holds whole, also if the optimiser is sharded.
+	Average bool
 	// Sharded means that each rank has gradients and state of its share of the
 	// parameters only.
 	Sharded bool
@@ -25,6 +27,14 @@ func (o Optimiser) shares(m spatial.Mesh) int {
 		return m.Size()
 	}
 	return 1
+}
+
+// updated returns the number of values per parameter that a step updates besides the parameter.
+func (o Optimiser) updated() int {
+	if o.Average {
+		return o.State + 1
+	}
+	return o.State
 }
 
 // script is what one rank does in a training step: the operations, exchanges and sums of its compiled graph, in order.

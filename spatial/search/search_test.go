@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/op"
 	"github.com/ensemble-weather/ensemble/spatial"
@@ -106,6 +107,41 @@ func TestShardedOptimiserIsPlayed(t *testing.T) {
 		}
 		if d := played.Step.Seconds()/priced.Step.Seconds() - 1; math.Abs(d) > 0.1 {
 			t.Errorf("mesh %v: played %v, priced %v", mesh, played.Step, priced.Step)
+		}
+	}
+}
+
+// The planned memory has a moving average as it is allocated: a store of all parameters on every rank, whether or not the
+// optimiser is sharded, while moments are shared.
+func TestMovingAverageIsWhole(t *testing.T) {
+	g := smallUNet(t, 64)
+	average := engine.NewStore()
+	plan, err := engine.Compile(g, engine.Options{Reuse: engine.Reuse{Store: average}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer plan.Close()
+	memory := func(o Optimiser, mesh string) int64 {
+		e, err := CostOf(t.Context(), g, fastLinks, o, parseMesh(t, mesh))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e.Memory
+	}
+	parameters := 0
+	for _, e := range average.Entries() {
+		if !e.State {
+			parameters += e.Shape.Size()
+		}
+	}
+	for _, mesh := range []string{"data:1", "data:4", "lat:2 lon:2"} {
+		for _, sharded := range []bool{false, true} {
+			o := Optimiser{State: 2, Sharded: sharded}
+			without := memory(o, mesh)
+			o.Average = true
+			if got := memory(o, mesh) - without; got != 4*int64(parameters) {
+				t.Errorf("mesh %s, sharded %t: %d bytes for the average of %d parameters", mesh, sharded, got, parameters)
+			}
 		}
 	}
 }

@@ -41,7 +41,7 @@ func Simulate(ctx context.Context, g *graph.Graph, o Optimiser, mesh spatial.Mes
 		if err := s.run(ctx, r, mesh, o); err != nil {
 			return err
 		}
-		r.Compute(m.optimiserTime(s.parameters/int64(o.shares(mesh)), o.State))
+		r.Compute(m.optimiserTime(s.parameters/int64(o.shares(mesh)), o.updated()))
 		if o.shares(mesh) > 1 {
 			if _, err := comm.AllGather(r.Comm, make([]comm.SizeOnly, s.parameters/int64(mesh.Size()))); err != nil {
 				return err

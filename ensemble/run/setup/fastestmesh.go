@@ -34,10 +34,7 @@ func OptimiserOf(c *config.Training) search.Optimiser {
 	if c.Optimizer == "sgd" || c.Optimizer == "lars" {
 		o.State = 1
 	}
-	if c.EMA.IsEnabled() {
-		o.State++
-	}
-	o.Sharded = c.ShardOptimizer
+	o.Average, o.Sharded = c.EMA.IsEnabled(), c.ShardOptimizer
 	return o
 }
 
