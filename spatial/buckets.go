@@ -11,6 +11,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/optim"
 	"github.com/ensemble-weather/ensemble/engine/pass"
 	"github.com/ensemble-weather/ensemble/spatial/comm"
+	"github.com/ensemble-weather/ensemble/spatial/topk"
 )
 
 // The size at which a bucket of gradients is summed over the ranks is a fraction of
@@ -39,6 +40,7 @@ func bucketBytes(gradients, ranks int) int {
 type deferredSumAttrs struct {
 	meshAxes
 	Params []string
+	Sparse bool // sum only the largest entries over the data axis
 }
 
 // sumRanksDeferred is sum_ranks with a result that exists only at the end of a run.
@@ -57,8 +59,8 @@ var sumRanksDeferred = &graph.Op{
 
 // deferSums replaces each sum_ranks that is a gradient and has no other reader by
 // sumRanksDeferred. Sums that an operation, an output, a state or the loss reads
-// stay as they are.
-func deferSums(u *pass.Unit) error {
+// stay as they are. sparse tells which sums are sparse.
+func deferSums(u *pass.Unit, sparse func(a meshAxes, params []string) bool) error {
 	g := u.Graph
 	params := map[int][]string{} // by sum
 	for _, d := range g.Grads {
@@ -85,7 +87,8 @@ func deferSums(u *pass.Unit) error {
 		if n.Kind != graph.KindOp || n.Op != sumRanks || len(params[n.ID]) == 0 {
 			return graph.Value{}
 		}
-		return b.Node(sumRanksDeferred, deferredSumAttrs{n.Attrs.(meshAxes), params[n.ID]}, in[0])
+		a := n.Attrs.(meshAxes)
+		return b.Node(sumRanksDeferred, deferredSumAttrs{a, params[n.ID], sparse(a, params[n.ID])}, in[0])
 	})
 	return err
 }
@@ -112,6 +115,8 @@ type gradientSums struct {
 	// reuse, by task. It is empty if gradients are not sharded.
 	ended []int
 	costs SumCosts
+	// compression of the sums over the data axis; nil: all sums are dense
+	compression *Compression
 }
 
 // newGradientSums returns sums over the group c.
@@ -122,36 +127,48 @@ func newGradientSums(c *comm.Comm) *gradientSums { return &gradientSums{c: c} }
 type bucketBuilder struct {
 	size    int // bytes at which a bucket is full; 0 in a compilation: bucketBytes
 	buckets []*bucket
-	open    map[string]*bucket // buckets that are not full, by mesh axes
+	open    map[bucketKind]*bucket // buckets that are not full
 }
 
-// bucketFor returns the bucket of the next gradient: the open one of its mesh axes,
-// or a new one. The bucket is closed when it reaches the size of a full one.
-func (f *bucketBuilder) bucketFor(axes string, bytes int) *bucket {
+// bucketKind is what the gradients of a bucket have in common.
+type bucketKind struct {
+	axes   string // mesh axes to sum over
+	sparse bool
+}
+
+// kind returns the kind of the bucket of a sum.
+func (a deferredSumAttrs) kind() bucketKind { return bucketKind{a.meshAxes.String(), a.Sparse} }
+
+// bucketFor returns the bucket of the next gradient: the open one of its kind, or a new
+// one. The bucket is closed when it reaches the size of a full one.
+func (f *bucketBuilder) bucketFor(kind bucketKind, bytes int) *bucket {
 	if f.open == nil {
-		f.open = map[string]*bucket{}
+		f.open = map[bucketKind]*bucket{}
 	}
-	b := f.open[axes]
+	b := f.open[kind]
 	if b == nil {
-		b = &bucket{axes: axes}
-		f.open[axes] = b
+		b = &bucket{bucketKind: kind}
+		f.open[kind] = b
 		f.buckets = append(f.buckets, b)
 	}
 	if b.bytes += bytes; b.bytes >= f.size {
-		delete(f.open, axes)
+		delete(f.open, kind)
 	}
 	return b
 }
 
 // bucket is a set of gradients that are summed in one collective.
 type bucket struct {
-	axes    string // mesh axes to sum over
+	bucketKind
 	bytes   int
-	group   *comm.Comm // used by tasks only
+	group   *comm.Comm // used by tasks only; of a sparse bucket the ranks along all axes but data
 	grads   []bucketGrad
 	n       int   // number of values
 	cuts    []int // boundaries of the piece that each rank of the group sums
 	pending int   // gradients that the current run has not computed yet
+	// Sparse buckets only: the sum over the group of the data axis.
+	dataGroup *comm.Comm
+	reducer   *topk.Reducer
 	// Sums on devices only: gradients computed in the current run, and the function
 	// that waits for the sum.
 	computed int
@@ -170,6 +187,8 @@ type bucketGrad struct {
 type SumCosts struct {
 	Runs    int           // runs of the plan
 	Bytes   int64         // bytes of the summed gradients
+	Sent    int64         // bytes sent to sum gradients
+	Dense   int64         // bytes sent if no sum were sparse
 	Running time.Duration // time during which sums were in progress
 	// Exposed is the time that the rank waited for communication without other work
 	// to do.
@@ -183,7 +202,7 @@ func (s *gradientSums) add(q backend.Request) *bucket {
 	if q.Out.F64 != nil {
 		n, unit = len(q.Out.F64), 8
 	}
-	b := s.bucketFor(a.meshAxes.String(), n*unit)
+	b := s.bucketFor(a.kind(), n*unit)
 	b.grads, b.n = append(b.grads, bucketGrad{a.Params, q.Out, n}), b.n+n
 	return b
 }
@@ -219,7 +238,7 @@ func keptSize(g *graph.Graph, sequence []int, size, elemBytes int, m Mesh, rank 
 	for _, id := range sequence {
 		if n := g.Nodes[id]; n.Op == sumRanksDeferred {
 			a := n.Attrs.(deferredSumAttrs)
-			if b := fill.bucketFor(a.meshAxes.String(), n.ArenaElems()*elemBytes); m.sizeOver(a.Mesh) == m.Size() {
+			if b := fill.bucketFor(a.kind(), n.ArenaElems()*elemBytes); m.sizeOver(a.Mesh) == m.Size() {
 				chunks[b] = append(chunks[b], chunksOf(n, len(a.Params))...)
 				for _, param := range a.Params {
 					summed[param] = true
@@ -271,7 +290,7 @@ func (f *bucketBuilder) setSize(g *graph.Graph, elemBytes, ranks int) {
 // deferIn defers the sums of gradients of a rank. keep plans the memory of its pieces in
 // the arena, which must be memory of the host.
 func (s *gradientSums) deferIn(u *pass.Unit, m Mesh, rank int, keep bool) error {
-	if err := deferSums(u); err != nil {
+	if err := deferSums(u, s.compression.selector(u.Graph)); err != nil {
 		return err
 	}
 	s.setSize(u.Graph, u.ElemBytes, m.Size())
@@ -297,7 +316,7 @@ func planGradients(g *graph.Graph, sequence []int, size, elemBytes int) (memory 
 	parts, last := map[*bucket][]int{}, map[*bucket]int{} // nodes, and the position of the last one
 	for at, id := range sequence {
 		if n := g.Nodes[id]; n.Op == sumRanksDeferred {
-			b := fill.bucketFor(n.Attrs.(deferredSumAttrs).meshAxes.String(), n.ArenaElems()*elemBytes)
+			b := fill.bucketFor(n.Attrs.(deferredSumAttrs).kind(), n.ArenaElems()*elemBytes)
 			parts[b], last[b] = append(parts[b], id), at
 		}
 	}
@@ -336,14 +355,30 @@ func planGradients(g *graph.Graph, sequence []int, size, elemBytes int) (memory 
 // kernels are prepared, by all ranks.
 func (s *gradientSums) assignGroups(groups map[string]*comm.Comm) error {
 	taskGroups := map[string]*comm.Comm{} // tasks need groups of their own: their messages must not match those of kernels
-	for _, b := range s.buckets {
-		if taskGroups[b.axes] == nil {
+	groupOf := func(axes string) (*comm.Comm, error) {
+		if taskGroups[axes] == nil {
 			var err error
-			if taskGroups[b.axes], err = groups[b.axes].Split(0, groups[b.axes].Rank()); err != nil {
+			if taskGroups[axes], err = groups[axes].Split(0, groups[axes].Rank()); err != nil {
+				return nil, err
+			}
+		}
+		return taskGroups[axes], nil
+	}
+	for _, b := range s.buckets {
+		b.pending = len(b.grads)
+		if b.sparse {
+			if err := s.compression.prepare(b, groupOf); err != nil {
+				return err
+			}
+			if b.group == nil { // the data axis only
+				continue
+			}
+		} else {
+			var err error
+			if b.group, err = groupOf(b.axes); err != nil {
 				return err
 			}
 		}
-		b.group, b.pending = taskGroups[b.axes], len(b.grads)
 		var pieces []int
 		for _, p := range b.grads {
 			pieces = append(pieces, optim.ChunkSizes(p.n)...)
@@ -379,9 +414,19 @@ func (s *gradientSums) start(b *bucket) error {
 	if n := len(s.tasks); n > 0 {
 		last = s.tasks[n-1]
 	}
-	t := b.group.Go(last, func(g *comm.Comm) error {
-		begin := time.Now()
-		defer func() { s.costs.Running += time.Since(begin) }()
+	group := b.group
+	if group == nil {
+		group = b.dataGroup
+	}
+	t := group.Go(last, func(g *comm.Comm) error {
+		begin, before := time.Now(), b.traffic()
+		defer func() {
+			s.costs.Running += time.Since(begin)
+			s.costs.Sent += b.traffic() - before
+		}()
+		if b.sparse {
+			return s.sumSparse(b, g)
+		}
 		if b.grads[0].x.F64 != nil {
 			return sumBucket(s, b, g, func(p bucketGrad) []float64 { return p.x.F64 })
 		}
@@ -448,9 +493,12 @@ func (s *gradientSums) finish(err error) error {
 	s.tasks = s.tasks[:0]
 	for _, b := range s.buckets {
 		b.pending = len(b.grads)
+		var bytes int64
 		for _, p := range b.grads {
-			s.costs.Bytes += int64(4*len(p.x.F32) + 8*len(p.x.F64))
+			bytes += int64(4*len(p.x.F32) + 8*len(p.x.F64))
 		}
+		s.costs.Bytes += bytes
+		s.costs.Dense += b.denseBytes(bytes)
 	}
 	s.costs.Runs++
 	s.costs.Exposed += time.Since(begin)

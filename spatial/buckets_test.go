@@ -25,6 +25,7 @@ type training struct {
 	inTurn  bool // wait for each sum before the next kernel
 	sharded bool
 	device  string // empty: ref
+	sparse  *Compression
 	// optimizer, if not nil, moves the parameters.
 	optimizer *optim.Options
 }
@@ -42,7 +43,7 @@ func (r training) compile(n network, c *comm.Comm) (*Plan, error) {
 		if r.size > 0 {
 			p.sums.size = r.size
 		}
-		p.sums.blocking, p.sums.sharded = r.inTurn, r.sharded
+		p.sums.blocking, p.sums.sharded, p.sums.compression = r.inTurn, r.sharded, r.sparse
 	})
 }
 
@@ -205,7 +206,7 @@ func TestPlannedGradients(t *testing.T) {
 			bucketOf, left := map[int]*bucket{}, map[*bucket]int{}
 			for _, id := range step.Sequence {
 				if n := step.Graph.Nodes[id]; n.Op == sumRanksDeferred {
-					b := fill.bucketFor(n.Attrs.(deferredSumAttrs).meshAxes.String(), 4*n.Shape.Size())
+					b := fill.bucketFor(n.Attrs.(deferredSumAttrs).kind(), 4*n.Shape.Size())
 					bucketOf[id] = b
 					left[b]++
 				}

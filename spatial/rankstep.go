@@ -98,7 +98,7 @@ func deferredSums(g *graph.Graph, sequence []int, size int) []DeferredSum {
 			continue
 		}
 		a := n.Attrs.(deferredSumAttrs)
-		b := fill.bucketFor(a.meshAxes.String(), 4*n.Shape.Size())
+		b := fill.bucketFor(a.kind(), 4*n.Shape.Size())
 		if sums[b] == nil {
 			sums[b] = &DeferredSum{Axes: a.Mesh}
 		}

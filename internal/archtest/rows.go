@@ -98,7 +98,7 @@ var rows = []row{
 	{"engine/share", []string{"engine/graph", "engine/op"}},
 	{"engine/tune", []string{"internal/atomicfile", "internal/cpuinfo", "internal/exit"}},
 	{"unet3d", []string{"engine/graph", "engine/op"}},
-	{"spatial", []string{"engine", "engine/backend", "engine/graph", "engine/op", "engine/optim", "engine/pass", "internal/bigmem", "internal/exit", "internal/humanise", "spatial/comm", "spatial/comm/nccl"}},
+	{"spatial", []string{"engine", "engine/backend", "engine/graph", "engine/op", "engine/optim", "engine/pass", "internal/bigmem", "internal/exit", "internal/humanise", "spatial/comm", "spatial/comm/nccl", "spatial/topk"}},
 	{"spatial/cluster", []string{"internal/exit", "spatial/comm"}},
 	{"spatial/comm", nil},
 	{"spatial/comm/commtest", []string{"internal/exit", "spatial/comm", "spatial/comm/liveness"}},

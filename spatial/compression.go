@@ -1,0 +1,230 @@
+package spatial
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/spatial/comm"
+	"github.com/ensemble-weather/ensemble/spatial/topk"
+)
+
+// dataAxis is the mesh axis over which sums are sparse: its ranks have different samples.
+const dataAxis = "data"
+
+// minSparse is the least number of values of a parameter whose gradient is summed
+// sparsely. Smaller ones are a small part of all bytes, and among them are parameters of
+// few, important values.
+const minSparse = 4096
+
+// Compression sums gradients sparsely over the data axis of a mesh: first densely over
+// all other axes, then the largest entries of each bucket by package topk.
+//
+// Dense remain the gradients of biases, of norms and of other parameters that are no
+// weights; of the first and the last weight, which are those of the input and of the
+// output; of parameters of less than 4096 values; and those that are not summed over the
+// data axis.
+//
+// Source: Li and Hoefler 2022, arXiv:2201.07598; Lin et al. 2018, arXiv:1712.01887.
+type Compression struct{ topk.Options }
+
+// CompileCompressed is Compile for a training whose gradients are summed sparsely.
+//
+// Errors: also of a mesh without a data axis of at least two ranks, of a device with its
+// own memory, and of options that topk.New refuses.
+func CompileCompressed(g *graph.Graph, c *comm.Comm, m Mesh, k Compression, o engine.Options) (*Plan, error) {
+	if m.sizeOver([]string{dataAxis}) < 2 {
+		return nil, fmt.Errorf("sparse sums on the mesh %q: it has no data axis of at least 2 ranks", fmt.Sprint(m))
+	}
+	if o.Backend != "" && o.Backend != "cpu" {
+		return nil, fmt.Errorf("sparse sums of gradients on the backend %q: only cpu has them", o.Backend)
+	}
+	return compile(g, c, m, o, func(p *Plan) { p.sums.compression = &k })
+}
+
+// selector returns a function that tells whether the gradient of parameters is summed
+// sparsely. A nil Compression has none that is.
+func (k *Compression) selector(g *graph.Graph) func(a meshAxes, params []string) bool {
+	if k == nil {
+		return func(meshAxes, []string) bool { return false }
+	}
+	large := map[string]bool{}
+	var first, last string
+	for _, n := range g.Nodes {
+		if n.Kind != graph.KindParam || n.Role != graph.Weight {
+			continue
+		}
+		if first == "" {
+			first = n.Name
+		}
+		last = n.Name
+		large[n.Name] = n.Shape.Size() >= minSparse
+	}
+	return func(a meshAxes, params []string) bool {
+		return slices.Contains(a.Mesh, dataAxis) && !slices.ContainsFunc(params, func(p string) bool { return !large[p] || p == first || p == last })
+	}
+}
+
+// prepare sets the groups and the reducer of a sparse bucket. groupOf returns the group
+// of tasks along mesh axes.
+func (k *Compression) prepare(b *bucket, groupOf func(axes string) (*comm.Comm, error)) error {
+	if b.grads[0].x.F32 == nil {
+		return errors.New("sparse sums of gradients: want gradients in float32")
+	}
+	var err error
+	if others := strings.Join(slices.DeleteFunc(strings.Fields(b.axes), func(a string) bool { return a == dataAxis }), " "); others != "" {
+		if b.group, err = groupOf(others); err != nil {
+			return err
+		}
+	}
+	if b.dataGroup, err = groupOf(dataAxis); err != nil {
+		return err
+	}
+	b.reducer, err = topk.New(b.n, k.Options)
+	return err
+}
+
+// sumSparse sums a sparse bucket, in place; g is a group of the bucket in the calling task.
+func (s *gradientSums) sumSparse(b *bucket, g *comm.Comm) error {
+	if b.group != nil {
+		if err := sumBucket(s, b, b.group.In(g), func(p bucketGrad) []float32 { return p.x.F32 }); err != nil {
+			return err
+		}
+	}
+	var x comm.Parts[float32]
+	for _, p := range b.grads {
+		x = append(x, p.x.F32)
+	}
+	_, err := b.reducer.Sum(b.dataGroup.In(g), x)
+	if bad := (*topk.NotFiniteError)(nil); errors.As(err, &bad) {
+		at := bad.Index
+		for _, p := range b.grads {
+			if at < p.n {
+				return fmt.Errorf("summing gradients: value %d of the gradient of %s: %w", at, strings.Join(p.params, ", "), err)
+			}
+			at -= p.n
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("summing gradients: %w", err)
+	}
+	return nil
+}
+
+// traffic returns the bytes sent so far in the groups of a bucket.
+func (b *bucket) traffic() (bytes int64) {
+	for _, g := range []*comm.Comm{b.group, b.dataGroup} {
+		if g != nil {
+			bytes += g.GroupTraffic().Bytes
+		}
+	}
+	return bytes
+}
+
+// denseBytes returns the bytes that a rank sends to sum gradients of a number of bytes
+// over all ranks of a bucket densely.
+func (b *bucket) denseBytes(bytes int64) int64 {
+	p := int64(1)
+	for _, g := range []*comm.Comm{b.group, b.dataGroup} {
+		if g != nil {
+			p *= int64(g.Size())
+		}
+	}
+	return 2 * bytes * (p - 1) / p
+}
+
+// SetDensity changes the density of all sparse sums from the next run on. All ranks call
+// it in step. Plans without sparse sums ignore it.
+//
+// Errors: a density outside (0, 1].
+func (p *Plan) SetDensity(d float64) error {
+	for _, r := range p.sums.reducers() {
+		if err := r.SetDensity(d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reducers returns those of the sparse buckets, in their order, which is the same on all
+// ranks.
+func (s *gradientSums) reducers() (all []*topk.Reducer) {
+	for _, b := range s.buckets {
+		if b.reducer != nil {
+			all = append(all, b.reducer)
+		}
+	}
+	return all
+}
+
+// residualTag is the message tag of GatherResiduals.
+const residualTag = 0
+
+// SparseStates are the states of the sparse sums of a plan: of each bucket those of all
+// data ranks.
+type SparseStates [][]topk.State
+
+// GatherResiduals gathers the states of sparse sums on rank 0; other ranks get nil. All
+// ranks call it between runs. Ranks that differ in other axes than data have equal states.
+//
+// Memory: a residual, and with momentum a velocity, of each data rank on rank 0.
+func (p *Plan) GatherResiduals() (SparseStates, error) {
+	for _, a := range p.mesh {
+		if a.Name != dataAxis && p.mesh.Coordinate(p.rank, a.Name) != 0 {
+			return nil, nil
+		}
+	}
+	var all SparseStates
+	for _, b := range p.sums.buckets {
+		if b.reducer == nil {
+			continue
+		}
+		own := b.reducer.State()
+		if p.rank != 0 {
+			values := slices.Concat([]float32{own.Local}, own.Residual, own.Velocity)
+			if err := b.dataGroup.Send(0, residualTag, values).Wait(); err != nil {
+				return nil, fmt.Errorf("gathering residuals: %w", err)
+			}
+			continue
+		}
+		states := []topk.State{own}
+		for r := 1; r < b.dataGroup.Size(); r++ {
+			values := make([]float32, 1+len(own.Residual)+len(own.Velocity))
+			if err := b.dataGroup.Recv(r, residualTag, values).Wait(); err != nil {
+				return nil, fmt.Errorf("gathering residuals: %w", err)
+			}
+			other := own
+			other.Local, values = values[0], values[1:]
+			other.Residual, other.Velocity = values[:b.n], values[b.n:]
+			states = append(states, other)
+		}
+		all = append(all, states)
+	}
+	return all, nil
+}
+
+// ErrOtherSums is the error of states that belong to other sparse sums.
+var ErrOtherSums = errors.New("the residuals are those of another mesh or network")
+
+// SetResiduals continues from the states of GatherResiduals, which every rank has.
+//
+// Errors: ErrOtherSums for another number of data ranks, or of other buckets.
+func (p *Plan) SetResiduals(all SparseStates) error {
+	reducers := p.sums.reducers()
+	if len(all) != len(reducers) {
+		return fmt.Errorf("%w: %d buckets, want %d", ErrOtherSums, len(all), len(reducers))
+	}
+	ranks := p.mesh.sizeOver([]string{dataAxis})
+	for i, r := range reducers {
+		if len(all[i]) != ranks {
+			return fmt.Errorf("%w: %d data ranks, want %d", ErrOtherSums, len(all[i]), ranks)
+		}
+		if err := r.SetState(all[i][p.mesh.Coordinate(p.rank, dataAxis)]); err != nil {
+			return fmt.Errorf("%w: %w", ErrOtherSums, err)
+		}
+	}
+	return nil
+}
