@@ -1,0 +1,221 @@
+//go:build cgo && linux
+
+package partial
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/mpitest"
+	"github.com/ensemble-weather/ensemble/spatial/comm"
+	"github.com/ensemble-weather/ensemble/spatial/comm/mpi"
+)
+
+// rankVariable makes this test binary a rank of an MPI job; its value selects the program.
+const rankVariable = "ENSEMBLE_PARTIAL_TEST"
+
+func TestMain(m *testing.M) {
+	if what := os.Getenv(rankVariable); what != "" {
+		if err := asRank(what); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(int(exit.CodeOf(err)))
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+func asRank(what string) error {
+	l, ok := mpi.Launched(os.Getenv)
+	if !ok {
+		return errors.New("no launcher is seen")
+	}
+	stall := time.Minute
+	if what == "lose" {
+		stall = 2 * time.Second
+	}
+	w, err := mpi.Join(l, stall)
+	if err != nil {
+		return err
+	}
+	c := comm.New(w)
+	words := strings.Fields(what)
+	switch words[0] {
+	case "train":
+		err = trainBoth(c)
+	case "host":
+		err = comm.HostRanks(c, 5, trainBoth)
+	case "lose":
+		return loseRank(c)
+	case "time":
+		err = timeSteps(c, words[1], words[2])
+	}
+	if err != nil {
+		return err
+	}
+	if c.Rank() == 0 {
+		fmt.Println("passed")
+	}
+	return w.Close()
+}
+
+// loseRank trains until rank 1 stops to answer. The others end with an error that names it.
+func loseRank(c *comm.Comm) error {
+	err := runEager(c, EagerOptions{Period: 3}, 10, eagerRun{before: func(step int) {
+		if c.Rank() == 1 && step == 4 {
+			time.Sleep(time.Minute)
+		}
+	}})
+	var lost *comm.RankError
+	if !errors.As(err, &lost) {
+		return err
+	}
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(int(exit.RankLost))
+	return nil
+}
+
+// launch runs ranks of this test binary.
+func launch(t testing.TB, launcher string, n int, what string) (string, error) {
+	t.Helper()
+	path := mpitest.Path(t, launcher)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	out, err := mpitest.Command(ctx, path, n, rankVariable+"="+what).CombinedOutput()
+	return string(out), err
+}
+
+// Trainings over MPI, with one or several ranks in a process.
+func TestOverMPI(t *testing.T) {
+	for _, launcher := range mpitest.Launchers {
+		t.Run(launcher, func(t *testing.T) {
+			for what, n := range map[string]int{"train": 4, "host": 2} {
+				if out, err := launch(t, launcher, n, what); err != nil || !strings.Contains(out, "passed") {
+					t.Errorf("%s: %v\n%s", what, err, out)
+				}
+			}
+		})
+	}
+}
+
+// A rank that does not answer ends the training of the others.
+func TestLostOverMPI(t *testing.T) {
+	for _, launcher := range mpitest.Launchers {
+		t.Run(launcher, func(t *testing.T) {
+			if out, err := launch(t, launcher, 3, "lose"); err == nil || !strings.Contains(out, "partial collective of step 5") || !strings.Contains(out, "rank 1: no answer in time") {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+}
+
+// The steps of BenchmarkDelays: timedSteps of 200 ms each, of which one rank, drawn at random,
+// takes longer.
+const (
+	timedSteps  = 40
+	timedPeriod = 10
+	timedValues = 1 << 20
+	computeTime = 200 * time.Millisecond
+)
+
+func timeOf(rank, step, ranks int, delay time.Duration) time.Duration {
+	if initiatorOf(77, step, ranks) == rank {
+		return computeTime + delay
+	}
+	return computeTime
+}
+
+// leastTime is the time of all steps if no rank ever waits except at synchronous steps: that
+// of the slowest rank of each period.
+func leastTime(ranks, period int, delay time.Duration) (sum time.Duration) {
+	for begin := 0; begin < timedSteps; begin += period {
+		var slowest time.Duration
+		for rank := range ranks {
+			var own time.Duration
+			for step := begin; step < min(begin+period, timedSteps); step++ {
+				own += timeOf(rank, step, ranks, delay)
+			}
+			slowest = max(slowest, own)
+		}
+		sum += slowest
+	}
+	return sum
+}
+
+// timeSteps prints the seconds of all steps, by a method and with a delay in milliseconds. A
+// rank that computes sleeps.
+func timeSteps(c *comm.Comm, method, delay string) error {
+	ms, err := strconv.Atoi(delay)
+	if err != nil {
+		return err
+	}
+	compute := func(step int) {
+		time.Sleep(timeOf(c.Rank(), step, c.Size(), time.Duration(ms)*time.Millisecond))
+	}
+	if err := comm.Barrier(c); err != nil {
+		return err
+	}
+	begin, late := time.Now(), 0
+	if method == "wagma" {
+		var a *WAGMA
+		if a, err = wagmaOf(c, make([]float32, timedValues), WAGMAOptions{GroupSize: 2, Period: timedPeriod}, timedSteps, func(step int, _ []float32) { compute(step) }, nil); err == nil {
+			late = a.Log().Late()
+		}
+	} else {
+		o := map[string]EagerOptions{"synchronous": {Period: 1}, "solo": {Period: timedPeriod}, "majority": {Start: Majority, Period: timedPeriod}}[method]
+		gradient := make([]float32, timedValues)
+		var e *Eager
+		if e, err = eagerOf(c, o, timedSteps, eagerRun{values: timedValues, before: compute, gradient: func(int, []float32) []float32 { return gradient }}); err == nil {
+			late = e.Log().Late()
+		}
+	}
+	if err != nil {
+		return err
+	}
+	total := []float64{time.Since(begin).Seconds(), float64(late)}
+	all, err := comm.AllGather(c, total)
+	if err == nil && c.Rank() == 0 {
+		var seconds, lates float64
+		for r := range c.Size() {
+			seconds, lates = max(seconds, all[2*r]), lates+all[2*r+1]
+		}
+		fmt.Printf("seconds %g late %g\n", seconds, lates/float64(c.Size()*timedSteps))
+	}
+	return err
+}
+
+// BenchmarkDelays measures steps per second of four processes of which one at random is
+// slower in each step, and reports the bound by the computation of the ranks.
+func BenchmarkDelays(b *testing.B) {
+	const ranks = 4
+	for _, ms := range []int{0, 50, 100, 300} {
+		for _, method := range []string{"synchronous", "solo", "majority", "wagma"} {
+			b.Run(fmt.Sprintf("%s/%dms", method, ms), func(b *testing.B) {
+				period := timedPeriod
+				if method == "synchronous" {
+					period = 1
+				}
+				best, late := math.Inf(1), 0.0
+				for range b.N {
+					out, err := launch(b, mpitest.Launchers[0], ranks, fmt.Sprintf("time %s %d", method, ms))
+					var seconds float64
+					if _, e := fmt.Sscanf(out, "seconds %g late %g", &seconds, &late); err != nil || e != nil {
+						b.Fatal(err, out)
+					}
+					best = min(best, seconds)
+				}
+				b.ReportMetric(timedSteps/best, "steps/s")
+				b.ReportMetric(timedSteps/leastTime(ranks, period, time.Duration(ms)*time.Millisecond).Seconds(), "bound")
+				b.ReportMetric(100*late, "late-%")
+			})
+		}
+	}
+}
