@@ -110,6 +110,7 @@ var rows = []row{
 	{"spatial/comm/tcp", []string{"internal/exit", "spatial/comm", "spatial/comm/liveness"}},
 	{"spatial/pipeline", []string{"engine/graph", "internal/balance", "internal/exit", "spatial/cluster"}},
 	{"spatial/pipeline/filler", []string{"internal/exit", "spatial/cluster", "spatial/pipeline"}},
+	{"spatial/partial", []string{"internal/exit", "spatial/comm"}},
 	{"spatial/search", []string{"engine/graph", "engine/op", "spatial", "spatial/cluster", "spatial/comm"}},
 	{"spatial/topk", []string{"internal/bfloat16", "spatial/comm"}},
 	{"io", []string{"ensemble", "internal/atomicfile", "internal/columnfile", "internal/balance", "internal/exit", "internal/fingerprint", "internal/nearest", "internal/progress", "io/cf", "io/decode", "io/decode/wire", "io/grib", "io/grib/simplepack", "io/netcdf", "io/order", "io/unit", "io/zarr"}},

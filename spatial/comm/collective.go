@@ -27,45 +27,33 @@ const (
 
 // Barrier returns after all ranks of the group have called it. In round k each rank
 // signals the rank 2ᵏ after it and waits for the rank 2ᵏ before it (dissemination
-// barrier).
+// barrier, see Dissemination).
 //
 // Cost: ⌈log₂ P⌉·α.
-// Source: Hensgen, Finkel and Manber 1988, doi:10.1007/BF01379320.
 func Barrier(c *Comm) error {
 	var token [1]byte
-	for d := 1; d < c.Size(); d *= 2 {
-		to, from := (c.rank+d)%c.Size(), (c.rank-d+c.Size())%c.Size()
-		if err := c.sendRecv(tagBarrier, to, []byte{1}, from, token[:]); err != nil {
+	after, before := c.Dissemination()
+	for k, to := range after {
+		if err := c.sendRecv(tagBarrier, to, []byte{1}, before[k], token[:]); err != nil {
 			return fmt.Errorf("barrier: %w", err)
 		}
 	}
 	return nil
 }
 
-// Broadcast copies x of the rank root to all ranks, along a binomial tree. Numbered
-// relative to root, rank r receives from r without its lowest set bit, and then
-// sends to r + d for each power of two d below that bit.
+// Broadcast copies x of the rank root to all ranks, along a BinomialTree.
 //
 // Cost: ⌈log₂P⌉·(α + βn).
-// Source: Thakur, Rabenseifner and Gropp 2005, doi:10.1177/1094342005051521, section
-// 3.
 func Broadcast(c *Comm, root int, x Slice) error {
-	p := c.Size()
-	r := (c.rank - root + p) % p // rank relative to root
-	low := 1                     // lowest set bit of r, the step at which it receives; ≥ P for root
-	for low < p && r&low == 0 {
-		low *= 2
-	}
-	if r != 0 {
-		if err := c.recv((r-low+root)%p, tagBroadcast, x).Wait(); err != nil {
+	parent, children := c.BinomialTree(root)
+	if parent != noRank {
+		if err := c.recv(parent, tagBroadcast, x).Wait(); err != nil {
 			return fmt.Errorf("broadcast: %w", err)
 		}
 	}
 	var sent []Request
-	for d := low / 2; d > 0; d /= 2 {
-		if r+d < p {
-			sent = append(sent, c.send((r+d+root)%p, tagBroadcast, x))
-		}
+	for _, child := range children {
+		sent = append(sent, c.send(child, tagBroadcast, x))
 	}
 	if err := WaitAll(sent...); err != nil {
 		return fmt.Errorf("broadcast: %w", err)

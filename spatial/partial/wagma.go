@@ -1,0 +1,94 @@
+package partial
+
+import "github.com/ensemble-weather/ensemble/spatial/comm"
+
+// WAGMAOptions are the options of WAGMA-SGD, equal on all ranks except for Replay.
+type WAGMAOptions struct {
+	GroupSize int            // S: number of ranks that average in a step; a power of two, about √P
+	Period    int            // τ: the average of every τ-th step is over all ranks and waits for them
+	Algorithm comm.Algorithm // of the sums
+	Replay    *Log           // of this rank in another run, whose bits are repeated; nil without
+}
+
+// WAGMA is wait-avoiding group model averaging on one rank: after each local update the
+// models of S ranks are averaged, in groups that change from step to step. A rank that is
+// late takes part with the model of its last local update. Every τ-th step averages all
+// models, after which they are equal, as they are after the last step of each run.
+//
+// Concurrency: one goroutine uses it; it runs another one between Start and the last step.
+// Cost: that of an all-reduce of S ranks, and S⌈log₂S⌉ small messages in each group.
+// Source: Li, Ben-Nun, Nadiradze, Di Girolamo, Dryden, Alistarh and Hoefler 2021,
+// arXiv:2005.00124. The weight of late models is that of its section IV.
+type WAGMA struct{ *sequence }
+
+// Average describes the average of one step.
+type Average struct {
+	Late   bool // this rank was late: its own model has weight 1/(S+1)
+	OnTime int  // number of ranks that averaged the model of this step
+}
+
+// NewWAGMA returns WAGMA-SGD for models that start with weights w. All ranks of c, a power of
+// two, call it together. It sends no messages, and Start begins the steps.
+//
+// Errors: exit 64 for invalid options, with the nearest valid one; too many groups in a job.
+func NewWAGMA(c *comm.Comm, w []float32, o WAGMAOptions) (*WAGMA, error) {
+	if err := checkPeriod(o.Period); err != nil {
+		return nil, err
+	}
+	b, err := newButterfly(c.Size(), o.GroupSize)
+	if err != nil {
+		return nil, err
+	}
+	q, err := newSequence(c, schedule{period: o.Period}, len(w)+modelTail, b.groups)
+	if err != nil {
+		return nil, err
+	}
+	q.algorithm, q.replay = o.Algorithm, o.Replay
+	model := &latestModel{make([]float32, q.values)}
+	model.put(w)
+	q.shared.buffer = model
+	return &WAGMA{q}, nil
+}
+
+// Step contributes the weights W′ after the local update of the next step and replaces them by
+// the average of its group: Σ/S if this rank was on time. If it was late, Σ contains its
+// earlier model, and the result is (Σ + W′)/(S+1).
+//
+// Errors: exit 64 for another length or without Start; failures of other ranks.
+func (a *WAGMA) Step(w []float32) (Average, error) {
+	if n := a.values - modelTail; len(w) != n {
+		return Average{}, sizeError("model", len(w), n)
+	}
+	step := a.next
+	if err := a.contribute(w); err != nil {
+		return Average{}, err
+	}
+	if err := a.await(step + 1); err != nil {
+		return Average{}, err
+	}
+	size := a.all.Size()
+	if !a.isSynchronous(step) {
+		size = a.group(step).Size()
+	}
+	results, err := a.take(step + 1)
+	if err != nil {
+		return Average{}, err
+	}
+	r := results[0]
+	if !r.fresh {
+		mergeLate(w, r.sum, size)
+	} else {
+		for i := range w {
+			w[i] = r.sum[i] / float32(size)
+		}
+	}
+	return Average{Late: !r.fresh, OnTime: int(r.sum[len(w)])}, nil
+}
+
+// mergeLate replaces weights by their average with the models of a group, of which sum is the
+// sum.
+func mergeLate(w, sum []float32, size int) {
+	for i := range w {
+		w[i] = (sum[i] + w[i]) / float32(size+1)
+	}
+}
