@@ -35,6 +35,9 @@ const (
 // new store.
 type Options struct {
 	Mode Mode
+	// MaxFactorSide makes a training step compute the Kronecker factors of its layers too, as outputs
+	// (Plan.Factors), if no side of them exceeds it. 0 computes none.
+	MaxFactorSide int
 	Device
 	Numerics
 	Memory

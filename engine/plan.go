@@ -113,7 +113,7 @@ func Compile(g *graph.Graph, o Options) (p *Plan, err error) {
 	foreign := extension.Kernels()
 	u := &pass.Unit{Graph: own, Debug: pass.Debug{Log: o.Log, AfterPass: o.AfterPass}}
 	u.Options = pass.Options{Infer: o.Mode == Infer, DonateInputs: o.DonateInputs, MemoryLimit: o.Memory.Limit, Workspace: o.Workspace,
-		Precision: precisions[cmp.Or(o.Precision, "f32")], BlockMasks: o.BlockMasks, Int8: o.Int8, Choices: o.Choices}
+		MaxFactorSide: o.MaxFactorSide, Precision: precisions[cmp.Or(o.Precision, "f32")], BlockMasks: o.BlockMasks, Int8: o.Int8, Choices: o.Choices}
 	u.ElemBytes = dev.Elem().Bytes()
 	u.Foreign = func(n *graph.Op) bool { return foreign[n.Name] != nil }
 	u.Layouts, _ = dev.(backend.Layouts)
@@ -486,6 +486,10 @@ var errClosed = errors.New("engine: plan is closed")
 // Memory.DonateInputs, or after Plan.StageInputs, fill it before every Run. It
 // is nil if the graph has no input of this name.
 func (p *Plan) Input(name string) []float32 { return p.inputs[name] }
+
+// Factors describes the Kronecker factors that the plan computes as outputs, for every filter. It is nil without
+// Options.MaxFactorSide.
+func (p *Plan) Factors() []pass.LayerFactors { return p.unit.Factors }
 
 // Output is the memory of an output, valid from Run to the next Run. It is nil
 // if the graph has no output of this name.

@@ -37,7 +37,7 @@ type Plan struct {
 //
 // It inserts these passes into those of the engine:
 //
-//	shard              after add-gradients: the part of this rank, with communication
+//	shard              after add-factors: the part of this rank, with communication
 //	receive-layouts    before choose-layouts, on ranks other than 0
 //	broadcast-layouts  after choose-layouts, on rank 0
 //	fuse-halos         after choose-layouts

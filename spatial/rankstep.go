@@ -72,8 +72,12 @@ func CompileRank(whole *graph.Graph, m Mesh, rank int, sharded bool) (*RankStep,
 	return s, nil
 }
 
-// gradientsAt is the position of the pass after which the step is divided over ranks.
+// gradientsAt is the position of the pass after which the step is divided over ranks: the last one that adds to
+// what is computed.
 func gradientsAt(list []pass.Pass) int {
+	if at := slices.IndexFunc(list, func(p pass.Pass) bool { return p.Name == "add-factors" }); at >= 0 {
+		return at
+	}
 	return slices.IndexFunc(list, func(p pass.Pass) bool { return p.Name == "add-gradients" })
 }
 

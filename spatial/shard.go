@@ -351,6 +351,8 @@ func (s *sharding) rewrite(b *graph.Builder, n *graph.Node, in []graph.Value) gr
 		return s.moments(b, n, in)
 	case graph.SplitMomentsGrad:
 		return s.momentsGrad(b, n, in)
+	case graph.SplitPatches:
+		return s.patches(b, n, in, w)
 	}
 	switch n.Op.Moves {
 	case graph.MoveConcat:

@@ -36,6 +36,15 @@ func Extend(g *Graph) *Builder {
 	return b
 }
 
+// ValueOf is the value of node id of the graph that the builder extends. It is invalid if
+// there is no such node.
+func (b *Builder) ValueOf(id int) Value {
+	if b.err != nil || id < 0 || id >= len(b.g.Nodes) {
+		return Value{}
+	}
+	return Value{b, id}
+}
+
 // Value refers to one value of a graph under construction. The zero Value is
 // invalid: operations return it after an error.
 type Value struct {

@@ -36,6 +36,9 @@ const (
 	// SplitAxis reads, along one axis, the windows that contain the rank's own
 	// points.
 	SplitAxis
+	// SplitPatches sums, over ranks, a function of all channels at the rank's own
+	// positions, whose windows it reads.
+	SplitPatches
 )
 
 // Move marks operations whose result holds only copies of operand elements, and

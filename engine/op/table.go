@@ -105,6 +105,8 @@ var Table = []*graph.Op{
 	pow.op.Op, pow.grad.Op,
 	addScalar.Op,
 	scale.Op,
+	// curvature of layers
+	patchGram.Op,
 }
 
 // Find returns the operation of that name, or nil.

@@ -46,6 +46,9 @@ type Options struct {
 	// Int8 holds the scales of quantised convolutions, by the names of their
 	// filters.
 	Int8 map[string]*op.Int8Scales
+	// MaxFactorSide adds Kronecker factors for K-FAC whose matrices have at most this
+	// many rows (add-factors). 0 adds none.
+	MaxFactorSide int
 	// Choices are choices of earlier plans that determine bits (Chosen). A pass
 	// repeats them if they fit.
 	Choices map[string]string
@@ -103,6 +106,8 @@ type Debug struct {
 // Result holds the decisions of passes apart from the graph. Each field names
 // its pass.
 type Result struct {
+	// Factors describes the Kronecker factors of all filters (add-factors).
+	Factors []LayerFactors
 	// Chosen holds choices that determine bits, by a description of what they
 	// apply to (choose-layouts).
 	Chosen map[string]string
@@ -135,7 +140,7 @@ type Pass struct {
 //
 //   - check-shapes to choose-mode check the graph and select training or
 //     prediction.
-//   - find-zero-blocks and add-gradients complete the computation. Later passes
+//   - find-zero-blocks to add-factors complete the computation. Later passes
 //     change its form, not its value.
 //   - fold-constants to fuse-chains simplify and fuse operations.
 //   - choose-layouts, quantise and choose-precision decide how values are
@@ -147,6 +152,7 @@ var List = []Pass{
 	{"choose-mode", chooseMode, true, "for prediction, use the inference form of operations and drop assignments"},
 	{"find-zero-blocks", findZeroBlocks, false, "mark the zero blocks of convolution filters"},
 	{"add-gradients", addGradients, true, "extend the graph by the gradients of the loss with respect to all parameters"},
+	{"add-factors", addFactors, false, "for K-FAC, add the Kronecker factors of layers to the outputs"},
 	{"fold-constants", foldConstants, false, "evaluate operations on constants"},
 	{"merge-duplicates", mergeDuplicates, false, "compute equal expressions once"},
 	{"absorb-broadcasts", absorbBroadcasts, false, "let elementwise operations broadcast their operands themselves"},
@@ -172,6 +178,8 @@ var Order = []struct{ Before, After, Reason string }{
 	{"choose-mode", "add-gradients", "gradients differ between the training and the inference form"},
 	{"find-zero-blocks", "add-gradients", "the gradients of a convolution skip the same blocks"},
 	{"find-zero-blocks", "fold-norms", "a scaled filter is not a parameter"},
+	{"add-gradients", "add-factors", "factors are made of the operands of filters' gradients"},
+	{"add-factors", "merge-duplicates", "after fusion the gradients have other operands"},
 	{"add-gradients", "fold-constants", "the first gradient is a constant that folds into scale factors"},
 	{"fold-constants", "merge-duplicates", "folding creates equal constants"},
 	{"add-gradients", "merge-duplicates", "gradients repeat expressions of the forward pass"},

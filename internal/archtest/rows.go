@@ -86,6 +86,7 @@ var rows = []row{
 	{"engine/ckpt", []string{"internal/atomicfile", "internal/bigmem", "internal/exit", "internal/manifest"}},
 	{"engine/graph", []string{"engine/rng", "internal/exit"}},
 	{"engine/op", []string{"engine/graph", "engine/rng", "postproc/dist"}},
+	{"engine/optim/kfac", []string{"engine", "engine/op", "engine/pass", "internal/balance", "internal/exit"}},
 	{"engine/optim", []string{"engine", "engine/backend", "engine/backend/cpu/kern", "engine/graph", "internal/exit"}},
 	{"engine/pass", []string{"engine/backend", "engine/graph", "engine/op", "engine/pass/layout", "engine/pass/offload", "engine/pass/workspace", "engine/rng", "internal/exit"}},
 	{"engine/pass/layout", nil},

@@ -23,6 +23,7 @@ var table = []struct {
 	{"conv3d_grad_filter", convFilter},
 	{"conv3d_fused_grad_data", convData},
 	{"conv3d_fused_grad_filter", convFilter},
+	{"patch_gram", patchGram},
 	{"local_conv", localConv},
 	{"local_conv_grad_data", localConvGradData},
 	{"local_conv_grad_filter", localConvGradFilter},

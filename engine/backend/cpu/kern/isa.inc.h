@@ -35,6 +35,7 @@ static inline long pieces(long n) { return (n + CHUNK - 1) / CHUNK; }
 #include "upsample.inc.h"
 #include "conv.inc.h"
 #include "gemm.inc.h"
+#include "gram.inc.h"
 #include "transpose.inc.h"
 #include "convnaive.inc.h"
 #include "axis.inc.h"

@@ -76,6 +76,7 @@ typedef struct { // how codes of a convolution are meant, see winoint8.inc.h
 	X(fold_filter, (ens_pool *p, float *w2, float *w, long cout, long cin, long kd, long khw, long din, long dout, long stride, long dilation, long pad, int grad), (p, w2, w, cout, cin, kd, khw, din, dout, stride, dilation, pad, grad)) \
 	X(maxpool, (ens_pool *p, float *y, unsigned char *arg, const float *x, long planes, const long *in, const long *k), (p, y, arg, x, planes, in, k)) \
 	X(maxpool_grad, (ens_pool *p, float *dx, const float *dy, const unsigned char *arg, long planes, const long *in, const long *k), (p, dx, dy, arg, planes, in, k)) \
+	X(gram, (ens_pool *p, float *out, const float *x, const long *g, const long *taps0, const long *taps1, const long *taps2, const float *scale, float *scratch), (p, out, x, g, taps0, taps1, taps2, scale, scratch)) \
 	X(products, (ens_pool *p, float *z, const float *a, const float *b, const long *g, const long *first, const long *runs), (p, z, a, b, g, first, runs)) \
 	X(upsample, (ens_pool *p, float *y, const float *x, long planes, const long *in, const long *f, int wrap), (p, y, x, planes, in, f, wrap)) \
 	X(upsample_grad, (ens_pool *p, float *dx, const float *dy, long planes, const long *in, const long *f, int wrap), (p, dx, dy, planes, in, f, wrap)) \

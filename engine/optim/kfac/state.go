@@ -1,0 +1,41 @@
+package kfac
+
+import "fmt"
+
+// Tensor is a part of the state of a preconditioner: the running average of a factor, the lower triangle
+// by rows.
+type Tensor struct {
+	Name   string // output of the training step (pass.LayerFactors.RowsName)
+	Values []float32
+}
+
+// State returns the running averages. They are the memory of the preconditioner, the same on all ranks.
+func (p *Preconditioner) State() []Tensor {
+	var out []Tensor
+	for i := range p.layers {
+		l := &p.layers[i]
+		out = append(out, Tensor{l.RowsName(), l.rows}, Tensor{l.ColsName(), l.cols})
+	}
+	return out
+}
+
+// Restore sets the running averages to those of a State after a number of updates, and computes their
+// inverses, which have the same bits as before. value returns a tensor by name.
+//
+// Errors: a tensor of another size, those of value, and those of Update.
+func (p *Preconditioner) Restore(updates uint64, value func(name string) ([]float32, error)) error {
+	for _, t := range p.State() {
+		v, err := value(t.Name)
+		if err != nil {
+			return err
+		}
+		if len(v) != len(t.Values) {
+			return fmt.Errorf("%s has %d values, want %d", t.Name, len(v), len(t.Values))
+		}
+		copy(t.Values, v)
+	}
+	if p.updates = updates; updates == 0 {
+		return nil
+	}
+	return p.invert()
+}
