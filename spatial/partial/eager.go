@@ -7,24 +7,24 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// Start states which rank starts the operation of a step.
-type Start int
+// Initiator states which rank starts the operation of a step.
+type Initiator int
 
 // The rules of eager-SGD.
 const (
 	// Solo lets the first rank that arrives start. At least one gradient is fresh.
-	Solo Start = iota
+	Solo Initiator = iota
 	// Majority lets a rank start that is drawn at random, the same on all ranks. If the order
 	// of arrival does not depend on the rank, (P+1)/2 gradients are fresh on average.
 	Majority
 )
 
 // String returns the name of the rule.
-func (s Start) String() string { return [...]string{"solo", "majority"}[s] }
+func (i Initiator) String() string { return [...]string{"solo", "majority"}[i] }
 
 // EagerOptions are the options of eager-SGD, equal on all ranks except for Replay.
 type EagerOptions struct {
-	Start     Start
+	Initiator Initiator
 	Period    int            // τ: the operation of every τ-th step waits for all ranks
 	Seed      uint64         // of the ranks that start with Majority
 	Algorithm comm.Algorithm // of the sums
@@ -57,7 +57,7 @@ func NewEager(c *comm.Comm, n int, o EagerOptions) (*Eager, error) {
 		return nil, err
 	}
 	s := schedule{period: o.Period}
-	if o.Start == Majority {
+	if o.Initiator == Majority {
 		s.initiator = func(step int) int { return initiatorOf(o.Seed, step, c.Size()) }
 	}
 	q, err := newSequence(c, s, n+gradientTail, func(all *comm.Comm) ([]*comm.Comm, error) { return []*comm.Comm{all}, nil })
@@ -83,7 +83,8 @@ func checkPeriod(period int) error {
 //
 //	w(t+1) = w(t) − rate/P·Sum
 //
-// A late rank contributes its gradient to a later sum, and may get the sums of several steps,
+// Clipping, and the moments of an optimiser, act on the sums, which are the same on all
+// ranks. A late rank contributes its gradient to a later sum, and may get the sums of several steps,
 // also of later ones. A nil gradient contributes nothing, such as after an overflow.
 //
 // Errors: exit 64 for another length or without Start; failures of other ranks.

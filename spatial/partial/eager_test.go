@@ -65,7 +65,7 @@ func TestMajority(t *testing.T) {
 		fresh := make([]int, steps)
 		place := func(step, rank int) int { return (rank*5 + step*3) % k.ranks } // in the order of arrival
 		simulate(t, k.ranks, network, func(r *cluster.Rank) error {
-			return runEager(r.Comm, EagerOptions{Start: Majority, Period: steps, Seed: 9}, steps, eagerRun{
+			return runEager(r.Comm, EagerOptions{Initiator: Majority, Period: steps, Seed: 9}, steps, eagerRun{
 				before: func(step int) {
 					computeUntil(r, cluster.Time(step+1)*cluster.Second+cluster.Time(place(step, r.Rank()))*cluster.Millisecond)
 				},
@@ -109,7 +109,7 @@ func TestEagerOnTimeIsSynchronous(t *testing.T) {
 	const n, steps = 41, 3
 	for _, p := range []int{1, 2, 3, 4, 7, 8} {
 		for _, a := range []comm.Algorithm{comm.Auto, comm.Ring, comm.Doubling, comm.Halving} {
-			for _, o := range []EagerOptions{{Period: 1}, {Period: steps}, {Start: Majority, Period: steps}} {
+			for _, o := range []EagerOptions{{Period: 1}, {Period: steps}, {Initiator: Majority, Period: steps}} {
 				o.Algorithm = a
 				gradient := func(rank, step int) []float32 { return commtest.HardValues(rank+100*step, n) }
 				simulate(t, p, network, func(r *cluster.Rank) error {
@@ -145,11 +145,11 @@ func TestEagerOnTimeIsSynchronous(t *testing.T) {
 func TestNotices(t *testing.T) {
 	const steps, period = 30, 10
 	for p := 1; p <= 17; p++ {
-		for start, perStep := range map[Start]int{Solo: p * int(math.Ceil(math.Log2(float64(p)))), Majority: p - 1} {
+		for initiator, perStep := range map[Initiator]int{Solo: p * int(math.Ceil(math.Log2(float64(p)))), Majority: p - 1} {
 			messages := make([]comm.Traffic, p)
 			err := comm.Run(p, comm.Parallel, func(c *comm.Comm) error {
 				before := c.Traffic()
-				err := runEager(c, EagerOptions{Start: start, Period: period, Algorithm: comm.Ring}, steps, eagerRun{})
+				err := runEager(c, EagerOptions{Initiator: initiator, Period: period, Algorithm: comm.Ring}, steps, eagerRun{})
 				messages[c.Rank()] = c.Traffic().Sub(before)
 				return err
 			})
@@ -162,7 +162,7 @@ func TestNotices(t *testing.T) {
 			}
 			sums := steps * p * 2 * (p - 1)
 			if want := (steps - steps/period) * perStep; total-sums != want {
-				t.Errorf("%d ranks, %v: %d notices, want %d", p, start, total-sums, want)
+				t.Errorf("%d ranks, %v: %d notices, want %d", p, initiator, total-sums, want)
 			}
 		}
 	}
@@ -238,8 +238,8 @@ func TestEagerFuzz(t *testing.T) { eagerFuzz(t, 60, 10) }
 func eagerFuzz(t *testing.T, steps, fewer int) {
 	late := 0
 	for p := 2; p <= 16; p++ {
-		for _, start := range []Start{Solo, Majority} {
-			o := EagerOptions{Start: start, Period: 1 + p, Seed: uint64(p)}
+		for _, initiator := range []Initiator{Solo, Majority} {
+			o := EagerOptions{Initiator: initiator, Period: 1 + p, Seed: uint64(p)}
 			late += eagerTrial(t, p, steps, o, comm.Parallel)
 			late += eagerTrial(t, p, fewer, o, comm.Parallel.WithFaults(comm.Faults{Seed: uint64(p), Delay: 50 * time.Microsecond}))
 			late += eagerTrial(t, p, fewer, o, comm.Replay(uint64(p)))
@@ -316,7 +316,7 @@ func eagerTrial(t *testing.T, p, steps int, o EagerOptions, mode comm.Mode) (lat
 func TestEagerReplay(t *testing.T) {
 	const n, steps = 9, 60
 	for _, p := range []int{1, 2, 3, 5, 8} {
-		for _, o := range []EagerOptions{{Period: 7}, {Start: Majority, Period: 20, Seed: 3}} {
+		for _, o := range []EagerOptions{{Period: 7}, {Initiator: Majority, Period: 20, Seed: 3}} {
 			run := func(seed uint64, logs []*Log) (bits [][]uint32, recorded []*Log) {
 				bits, recorded = make([][]uint32, p), make([]*Log, p)
 				simulate(t, p, network, func(r *cluster.Rank) error {

@@ -170,7 +170,7 @@ func timeSteps(c *comm.Comm, method, delay string) error {
 			late = a.Log().Late()
 		}
 	} else {
-		o := map[string]EagerOptions{"synchronous": {Period: 1}, "solo": {Period: timedPeriod}, "majority": {Start: Majority, Period: timedPeriod}}[method]
+		o := map[string]EagerOptions{"synchronous": {Period: 1}, "solo": {Period: timedPeriod}, "majority": {Initiator: Majority, Period: timedPeriod}}[method]
 		gradient := make([]float32, timedValues)
 		var e *Eager
 		if e, err = eagerOf(c, o, timedSteps, eagerRun{values: timedValues, before: compute, gradient: func(int, []float32) []float32 { return gradient }}); err == nil {

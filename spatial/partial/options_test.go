@@ -105,7 +105,7 @@ func TestMisuse(t *testing.T) {
 // ends them itself.
 func TestFailures(t *testing.T) {
 	for _, mode := range []comm.Mode{comm.Parallel, comm.Replay(1), comm.Replay(2)} {
-		for _, o := range []EagerOptions{{Period: 4}, {Start: Majority, Period: 100}} {
+		for _, o := range []EagerOptions{{Period: 4}, {Initiator: Majority, Period: 100}} {
 			err := comm.Run(3, mode, func(c *comm.Comm) error {
 				return runEager(c, o, 20, eagerRun{update: func(u Update, _ []float32) error {
 					if c.Rank() == 1 && u.Step == 6 {

@@ -13,11 +13,11 @@ import (
 // bits.
 func trainBoth(c *comm.Comm) error {
 	const n, steps = 1000, 30
-	for _, start := range []Start{Solo, Majority} {
+	for _, initiator := range []Initiator{Solo, Majority} {
 		train := func(seed int, replay *Log) (bits []uint32, l *Log, err error) {
 			random := randomOf(c.Rank(), seed)
 			var w []float32
-			e, err := eagerOf(c, EagerOptions{Start: start, Period: 10, Replay: replay}, steps, eagerRun{
+			e, err := eagerOf(c, EagerOptions{Initiator: initiator, Period: 10, Replay: replay}, steps, eagerRun{
 				values: n, before: func(int) { sleepAtRandom(random) },
 				gradient: func(step int, w []float32) []float32 { return pull(c.Rank(), step, w) },
 				update: func(_ Update, now []float32) error {
@@ -26,12 +26,12 @@ func trainBoth(c *comm.Comm) error {
 				},
 			})
 			if err != nil {
-				return nil, nil, fmt.Errorf("%v: %w", start, err)
+				return nil, nil, fmt.Errorf("%v: %w", initiator, err)
 			}
 			return bits, e.Log(), equalIn(map[*comm.Comm][]float32{c: w})
 		}
 		if err := repeats(train); err != nil {
-			return fmt.Errorf("%v: %w", start, err)
+			return fmt.Errorf("%v: %w", initiator, err)
 		}
 	}
 	if !isPower(c.Size()) {

@@ -1,6 +1,10 @@
 package partial
 
-import "github.com/ensemble-weather/ensemble/spatial/comm"
+import (
+	"fmt"
+
+	"github.com/ensemble-weather/ensemble/spatial/comm"
+)
 
 // WAGMAOptions are the options of WAGMA-SGD, equal on all ranks except for Replay.
 type WAGMAOptions struct {
@@ -91,4 +95,31 @@ func mergeLate(w, sum []float32, size int) {
 	for i := range w {
 		w[i] = (sum[i] + w[i]) / float32(size+1)
 	}
+}
+
+// Divergence returns how far the models of the ranks are apart,
+//
+//	V = (1/P) Σᵢ |wᵢ − mean|²
+//
+// which is 0 after a global step. It waits for all ranks of c, which is not a group of the
+// training.
+//
+// Memory: the weights in float64.
+func Divergence(c *comm.Comm, w []float32) (float64, error) {
+	mean := make([]float64, len(w))
+	for i, v := range w {
+		mean[i] = float64(v)
+	}
+	if err := comm.AllReduce(c, mean, comm.Auto); err != nil {
+		return 0, fmt.Errorf("divergence of models: %w", err)
+	}
+	sum := []float64{0}
+	for i, v := range w {
+		d := float64(v) - mean[i]/float64(c.Size())
+		sum[0] += d * d
+	}
+	if err := comm.AllReduce(c, sum, comm.Auto); err != nil {
+		return 0, fmt.Errorf("divergence of models: %w", err)
+	}
+	return sum[0] / float64(c.Size()), nil
 }

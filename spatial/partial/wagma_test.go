@@ -267,6 +267,50 @@ func TestWAGMAQuadratic(t *testing.T) {
 	}
 }
 
+// V of models 0, 1, 2, 3 is 1.25 in each value. It is 0 after a global step.
+func TestDivergence(t *testing.T) {
+	err := comm.Run(4, comm.Parallel, func(c *comm.Comm) error {
+		expect := func(w []float32, want float64) error {
+			if v, err := Divergence(c, w); err != nil || v != want {
+				return fmt.Errorf("divergence of %v is %v, want %v, %v", w, v, want, err)
+			}
+			return nil
+		}
+		own := float32(c.Rank())
+		if err := expect([]float32{own, 5 - own}, 2.5); err != nil {
+			return err
+		}
+		_, err := wagmaOf(c, []float32{0}, WAGMAOptions{GroupSize: 1, Period: 2}, 4, func(_ int, w []float32) { w[0] += own }, func(step int, _ Average, w []float32) error {
+			return expect(w, []float64{1.25, 0}[step%2])
+		})
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// Ranks 2 and 3 are slow. Ranks 0 and 1 average with them in step 1, while those still compute
+// step 0, in which they are a group of their own: the notice of step 1 starts that too. Step 2
+// has the groups of step 0 again, and step 3 is global.
+func TestLaterStepStartsEarlierOnes(t *testing.T) {
+	simulate(t, 4, network, func(r *cluster.Rank) error {
+		_, err := wagmaOf(r.Comm, []float32{0}, WAGMAOptions{GroupSize: 2, Period: 4}, 4, func(step int, _ []float32) {
+			r.Compute(cluster.Millisecond)
+			if r.Rank() >= 2 && step == 0 {
+				r.Compute(10 * cluster.Second)
+			}
+		}, func(step int, a Average, _ []float32) error {
+			slow := r.Rank() >= 2
+			if early := r.Now() < cluster.Second; early != (!slow && step < 3) || a.Late != (slow && step < 2) {
+				return fmt.Errorf("rank %d ends step %d at %v, %+v", r.Rank(), step, r.Now(), a)
+			}
+			return nil
+		})
+		return err
+	})
+}
+
 // The average over 4096 simulated ranks in groups of 64 is complete after two steps.
 func TestManyRanks(t *testing.T) {
 	const ranks = 4096
