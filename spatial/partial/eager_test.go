@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -51,6 +52,49 @@ func TestEagerWorkedExample(t *testing.T) {
 			t.Errorf("log of rank %d is %s, want %s", rank, got, want)
 		}
 	}
+}
+
+// A rank that computes step 0 for as long as the other one computes four steps gets their four
+// sums at once, and its gradient is part of the next one.
+func TestLateRankGetsAllSums(t *testing.T) {
+	const steps = 6
+	simulate(t, 2, network, func(r *cluster.Rank) error {
+		e, err := NewEager(r.Comm, 1, EagerOptions{Period: steps})
+		if err != nil {
+			return err
+		}
+		if err := e.Start(steps); err != nil {
+			return err
+		}
+		for step := range steps {
+			r.Compute(cluster.Second)
+			if r.Rank() == 1 && step == 0 {
+				r.Compute(3500 * cluster.Millisecond)
+			}
+			updates, err := e.Step([]float32{1})
+			if err != nil {
+				return err
+			}
+			got, want := "", ""
+			for _, u := range updates {
+				got += fmt.Sprint(u.Step, u.Gradients, " ")
+			}
+			switch {
+			case r.Rank() == 0:
+				want = []string{"0 1 ", "1 1 ", "2 1 ", "3 1 ", "4 2 ", "5 6 "}[step]
+			case step == 0:
+				want = "0 1 1 1 2 1 3 1 "
+			case step == 1:
+				want = "4 2 "
+			case step == steps-1:
+				want = "5 6 "
+			}
+			if strings.Join(strings.Fields(got), " ") != strings.TrimSpace(want) {
+				return fmt.Errorf("rank %d gets the sums %q in step %d, want %q", r.Rank(), got, step, want)
+			}
+		}
+		return nil
+	})
 }
 
 // A majority operation contains the gradients of the ranks that arrive no later than its
