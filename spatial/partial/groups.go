@@ -12,7 +12,7 @@ import (
 // ranks of a group differ in the bits (step·own + r) mod all of their numbers, r = 0 … own−1.
 // After ⌈all/own⌉ steps the average of averages is that over all ranks.
 //
-// Source: Li et al. 2021, arXiv:2005.00124, section IV.
+// Source: Li et al. 2021, arXiv:2005.00124.
 type butterfly struct{ all, own int }
 
 // newButterfly returns the groups of a number of ranks.

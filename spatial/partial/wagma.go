@@ -22,7 +22,7 @@ type WAGMAOptions struct {
 // Concurrency: one goroutine uses it; it runs another one between Start and the last step.
 // Cost: that of an all-reduce of S ranks, and S⌈log₂S⌉ small messages in each group.
 // Source: Li, Ben-Nun, Nadiradze, Di Girolamo, Dryden, Alistarh and Hoefler 2021,
-// arXiv:2005.00124. The weight of late models is that of its section IV.
+// arXiv:2005.00124.
 type WAGMA struct{ *sequence }
 
 // Average describes the average of one step.
@@ -32,7 +32,8 @@ type Average struct {
 }
 
 // NewWAGMA returns WAGMA-SGD for models that start with weights w. All ranks of c, a power of
-// two, call it together. It sends no messages, and Start begins the steps.
+// two, call it together. It sends no messages, and Start begins the steps. To average the
+// momentum of an optimiser too, append it to the weights.
 //
 // Errors: exit 64 for invalid options, with the nearest valid one; too many groups in a job.
 func NewWAGMA(c *comm.Comm, w []float32, o WAGMAOptions) (*WAGMA, error) {
