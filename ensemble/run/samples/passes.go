@@ -4,7 +4,6 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/io/loader"
-	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
 // PlanReads plans what the caches keep for the passes over samples that follow. All ranks call it with the same
@@ -71,19 +70,17 @@ func (d *Data) TargetsPerPass() int { return d.Ranks.Size() }
 // ranks call it at the same point.
 func (d *Data) ReadCounts() (loader.Counts, error) {
 	c := d.Source.Counts()
-	if d.Ranks == nil {
-		return c, nil
-	}
 	of := []*loader.Count{&c.Prefetched, &c.Memory, &c.Disk, &c.Peers, &c.FileSystem}
-	var sums []int64
+	var own []float64 // bytes are exact up to 2⁵³
 	for _, n := range of {
-		sums = append(sums, n.Reads, n.Bytes)
+		own = append(own, float64(n.Reads), float64(n.Bytes))
 	}
-	if err := comm.AllReduce(d.Ranks.Comm, sums, comm.Auto); err != nil {
+	totals, err := d.Ranks.Totals(own)
+	if err != nil {
 		return c, err
 	}
 	for i, n := range of {
-		n.Reads, n.Bytes = sums[2*i], sums[2*i+1]
+		n.Reads, n.Bytes = int64(totals[2*i].Sum), int64(totals[2*i+1].Sum)
 	}
 	return c, nil
 }
