@@ -11,8 +11,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/testdecoder"
 )
 
-// The record was made on a processor with kernels for AVX2. The environment restricts those of this processor to
-// the same ones. Kernels are selected before any test begins, so the program executes itself again.
+// The record was made with kernels for AVX2. The environment restricts those of this processor to the same ones. Kernels are selected before any test begins, so the program executes itself again.
 func TestMain(m *testing.M) {
 	const isa = "ONEDNN_MAX_CPU_ISA"
 	if os.Getenv(isa) == "" {
@@ -25,8 +24,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestRecordIsReproduced: record.json was made on another machine, with a processor of another vendor. Its replay
-// here gives the same scores, bit by bit as long as the computation does not change. The record is of the current
+// TestRecordIsReproduced: the replay of record.json gives the same scores, on processors of any vendor, bit by bit as long as the
+// computation does not change. The record is of the current
 // experiment.
 func TestRecordIsReproduced(t *testing.T) {
 	testdecoder.Path(t)
