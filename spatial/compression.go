@@ -36,7 +36,7 @@ type Compression struct{ topk.Options }
 // Errors: also of a mesh without a data axis of at least two ranks, of a device with its
 // own memory, and of options that topk.New refuses.
 func CompileCompressed(g *graph.Graph, c *comm.Comm, m Mesh, k Compression, o engine.Options) (*Plan, error) {
-	if m.sizeOver([]string{dataAxis}) < 2 {
+	if !m.HasDataRanks() {
 		return nil, fmt.Errorf("sparse sums on the mesh %q: it has no data axis of at least 2 ranks", fmt.Sprint(m))
 	}
 	if o.Backend != "" && o.Backend != "cpu" {
@@ -44,6 +44,9 @@ func CompileCompressed(g *graph.Graph, c *comm.Comm, m Mesh, k Compression, o en
 	}
 	return compile(g, c, m, o, func(p *Plan) { p.sums.compression = &k })
 }
+
+// HasDataRanks reports whether the mesh has a data axis of several ranks.
+func (m Mesh) HasDataRanks() bool { return m.sizeOver([]string{dataAxis}) > 1 }
 
 // selector returns a function that tells whether the gradient of parameters is summed
 // sparsely. A nil Compression has none that is.
@@ -213,16 +216,36 @@ var ErrOtherSums = errors.New("the residuals are those of another mesh or networ
 //
 // Errors: ErrOtherSums for another number of data ranks, or of other buckets.
 func (p *Plan) SetResiduals(all SparseStates) error {
-	reducers := p.sums.reducers()
-	if len(all) != len(reducers) {
-		return fmt.Errorf("%w: %d buckets, want %d", ErrOtherSums, len(all), len(reducers))
-	}
 	ranks := p.mesh.sizeOver([]string{dataAxis})
-	for i, r := range reducers {
-		if len(all[i]) != ranks {
-			return fmt.Errorf("%w: %d data ranks, want %d", ErrOtherSums, len(all[i]), ranks)
+	own := make([]topk.State, len(all))
+	for i, states := range all {
+		if len(states) != ranks {
+			return fmt.Errorf("%w: %d data ranks, want %d", ErrOtherSums, len(states), ranks)
 		}
-		if err := r.SetState(all[i][p.mesh.Coordinate(p.rank, dataAxis)]); err != nil {
+		own[i] = states[p.mesh.Coordinate(p.rank, dataAxis)]
+	}
+	return p.sums.setStates(own)
+}
+
+// ContinueSums continues the sparse sums of another plan of the same network and mesh, which may be closed.
+//
+// Errors: ErrOtherSums for another network.
+func (p *Plan) ContinueSums(former *Plan) error {
+	var states []topk.State
+	for _, r := range former.sums.reducers() {
+		states = append(states, r.State())
+	}
+	return p.sums.setStates(states)
+}
+
+// setStates sets the states of all sparse sums.
+func (s *gradientSums) setStates(states []topk.State) error {
+	reducers := s.reducers()
+	if len(states) != len(reducers) {
+		return fmt.Errorf("%w: %d buckets, want %d", ErrOtherSums, len(states), len(reducers))
+	}
+	for i, r := range reducers {
+		if err := r.SetState(states[i]); err != nil {
 			return fmt.Errorf("%w: %w", ErrOtherSums, err)
 		}
 	}

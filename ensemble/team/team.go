@@ -17,6 +17,8 @@ type Team struct {
 	// every rank computes all samples
 	DataGroups       int
 	ShardedOptimiser bool // whether the optimiser of a training is sharded over the ranks
+	// Compression makes sums of gradients sparse; nil: they are dense
+	Compression *spatial.Compression
 }
 
 // New returns the team of a group; nil for a group of one rank.

@@ -387,6 +387,8 @@ func (s Spec) Compile(k *task.Task, g *ensemble.Grid, n int, seed uint64, loss b
 		net.Plan, err = engine.Compile(gr, o)
 	case ranks.ShardedOptimiser && o.Mode == engine.Train:
 		net.Shard, err = spatial.CompileShardedOptimiser(gr, ranks.Comm, ranks.Mesh, o)
+	case ranks.Compression != nil && o.Mode == engine.Train:
+		net.Shard, err = spatial.CompileCompressed(gr, ranks.Comm, ranks.Mesh, *ranks.Compression, o)
 	default:
 		net.Shard, err = spatial.Compile(gr, ranks.Comm, ranks.Mesh, o)
 	}

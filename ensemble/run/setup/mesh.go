@@ -15,6 +15,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/humanise"
 	"github.com/ensemble-weather/ensemble/spatial"
+	"github.com/ensemble-weather/ensemble/spatial/topk"
 )
 
 // ArrangeOnMesh arranges a team on the configured mesh, or on the fastest one for its fields, and assigns every
@@ -23,7 +24,7 @@ import (
 // Errors: exit 64 for a mesh with fewer ranks than processes.
 func ArrangeOnMesh(ctx context.Context, t *team.Team, c *config.TrainConfig, grid *ensemble.Grid) error {
 	if t == nil {
-		return nil
+		return checkDataAxis(c, nil, 1)
 	}
 	t.ShardedOptimiser = c.Train.Train.ShardOptimizer && t.Comm.Size() > 1
 	n := t.Comm.Size()
@@ -40,7 +41,42 @@ func ArrangeOnMesh(ctx context.Context, t *team.Team, c *config.TrainConfig, gri
 		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("a mesh of %d ranks (%v) in a job of %d processes", t.Mesh.Size(), t.Mesh, n), At: TrainMesh.At,
 			Why: "every process needs a rank of the mesh", Fix: fmt.Sprintf("start %s, or add %s", humanise.Count(t.Mesh.Size(), "process"), TrainMesh.typed(nil))}
 	}
+	if err := checkDataAxis(c, t.Mesh, n); err != nil {
+		return err
+	}
+	t.Compression = CompressionOf(&c.Train.Train)
 	return AssignSlabs(t, SpecOf(c), TaskOf(c), grid, c.Train.Train.BatchSize, TrainMesh)
+}
+
+// CompressionOf returns the sparse sums of gradients of a training; nil for dense ones. Its density is that after the
+// warm-up.
+func CompressionOf(c *config.Training) *spatial.Compression {
+	k := c.Compression
+	if !k.IsEnabled() {
+		return nil
+	}
+	return &spatial.Compression{Options: topk.Options{Density: k.Density, BFloat16: k.Values == config.BFloat16Values,
+		Momentum: float32(k.Momentum), Clip: float32(k.Clip)}}
+}
+
+// checkDataAxis refuses sparse sums of gradients on a mesh without a data axis of several ranks.
+//
+// Errors: exit 64.
+func checkDataAxis(c *config.TrainConfig, m spatial.Mesh, ranks int) error {
+	if !c.Train.Train.Compression.IsEnabled() || m.HasDataRanks() {
+		return nil
+	}
+	const at = "train.compression.density"
+	if ranks == 1 {
+		return &exit.Error{Code: exit.Usage, What: "train.compression on one rank", At: at, Why: "there is no exchange of gradients",
+			Fix: "start several ranks, or add --set train.mesh=data:2, or remove train.compression"}
+	}
+	fix := "remove train.compression"
+	if ranks <= c.Train.Train.BatchSize {
+		fix = fmt.Sprintf("add --set train.mesh=data:%d, or ", ranks) + fix
+	}
+	return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("train.compression on mesh %q", fmt.Sprint(m)), At: at,
+		Why: "gradients are sparse between ranks with different samples, and the mesh has no data axis of several ranks", Fix: fix}
 }
 
 // MeshOption is where a user sets a mesh.

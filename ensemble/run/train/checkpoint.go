@@ -26,6 +26,7 @@ const (
 	partAverage   = "average."
 	partBest      = "best."
 	partFinished  = "network%02d."
+	partResiduals = "residuals."
 )
 
 // planRecord is the part of the compiled plans that a checkpoint stores: kernel variants and layouts. The
@@ -189,6 +190,11 @@ func (t *trainer) save() error {
 	if err != nil {
 		return err
 	}
+	residuals, err := t.saveResiduals()
+	if err != nil {
+		return err
+	}
+	tensors = append(tensors, residuals...)
 	if err := t.current.updateEvalStore(); err != nil || !t.ranks.IsRoot() {
 		return err
 	}
@@ -279,5 +285,5 @@ func (t *trainer) restore(c *ckpt.Checkpoint) error {
 	if err := t.restorePruning(part(partPruning), part(partRewind)); err != nil {
 		return unreadable("mask", err)
 	}
-	return nil
+	return t.restoreResiduals(part(partResiduals), c.Dir)
 }

@@ -21,11 +21,14 @@ func (t *trainer) communicationCosts() communicationCosts {
 }
 
 // since returns the difference to earlier costs as values of an event: time of all-reduces of gradients, the
-// part of it that did not overlap with computation, and bytes sent.
+// part of it that did not overlap with computation, and bytes sent; of these the bytes sent to sum gradients, and those
+// that dense sums would have sent.
 func (c communicationCosts) since(earlier communicationCosts) []rundir.Value {
 	return []rundir.Value{
 		{Name: "allreduce_s", Value: (c.allReduce.Running - earlier.allReduce.Running).Seconds()},
 		{Name: "allreduce_exposed_s", Value: (c.allReduce.Exposed - earlier.allReduce.Exposed).Seconds()},
 		{Name: "sent_bytes", Value: c.traffic.Sub(earlier.traffic).Bytes},
+		{Name: "gradient_sent_bytes", Value: c.allReduce.Sent - earlier.allReduce.Sent},
+		{Name: "gradient_dense_bytes", Value: c.allReduce.Dense - earlier.allReduce.Dense},
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/progress"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
+	"github.com/ensemble-weather/ensemble/spatial/topk"
 )
 
 // evalStep is the step number of evaluations, which use no random numbers.
@@ -103,6 +104,9 @@ func (t *trainer) epoch(ctx context.Context) error {
 	if err := t.observers.clock.BeginEpoch(); err != nil {
 		return err
 	}
+	if err := t.setDensity(); err != nil {
+		return err
+	}
 	for n := t.epochBatches(); t.pos.Batch < n; {
 		if back, err := t.step(ctx, min(t.current.cfg.Accumulate, n-t.pos.Batch)); back || err != nil {
 			return err
@@ -119,6 +123,9 @@ func (t *trainer) step(ctx context.Context, batches int) (back bool, err error) 
 	}
 	began := time.Now()
 	loss, err := t.accumulateGradients(ctx, batches)
+	if bad := (*topk.NotFiniteError)(nil); errors.As(err, &bad) {
+		return false, t.divergenceError(ctx, t.current.last.Plan.Loss(), batches, err)
+	}
 	if err != nil {
 		return false, t.saveIfStopped(err)
 	}

@@ -201,10 +201,14 @@ func (t *trainer) recompile(change func(w model.Weights)) error {
 	for i, m := range parts {
 		moments[i].Name = m.Name
 	}
+	former := t.current.train.Shard
 	if err := t.current.compiledNetwork.close(); err != nil {
 		return err
 	}
 	if err := t.compile(); err != nil {
+		return err
+	}
+	if err := t.continueResiduals(former); err != nil {
 		return err
 	}
 	if err := t.restoreWeights(now, average, moments, "the network before it was pruned"); err != nil {

@@ -11,6 +11,9 @@ func (n *currentNetwork) optimizerOptions(stepsPerEpoch int) optim.Options {
 		Kind: optim.Kind(n.cfg.Optimizer), Decay: n.cfg.WeightDecay, Clip: n.cfg.Clip, Threads: n.cfg.Threads, Momentum: 0.9,
 		Trust: n.cfg.TrustCoefficient, EMA: n.cfg.EMA.DecayOf(stepsPerEpoch),
 	}
+	if n.cfg.Compression.Momentum > 0 { // applied before gradients are exchanged
+		o.Momentum = 0
+	}
 	if n.cfg.EMA.IsEnabled() {
 		o.Average = n.evalStore
 	}

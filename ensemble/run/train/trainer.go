@@ -43,6 +43,8 @@ type position struct {
 	Removed int `json:"removed,omitempty"`
 	// Pruned is the state of pruning by masks; nil if no mask is used.
 	Pruned *pruningPosition `json:"pruned,omitempty"`
+	// Sparse is the state of sparse sums of gradients, besides residuals; nil if sums are dense.
+	Sparse *sparsePosition `json:"sparse,omitempty"`
 }
 
 // noBest replaces infinity as the initial lowest loss, as JSON has no infinity.
