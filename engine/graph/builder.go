@@ -52,6 +52,9 @@ type Value struct {
 	id int
 }
 
+// Value returns the value of node id, for graphs that are extended.
+func (b *Builder) Value(id int) Value { return Value{b, id} }
+
 // Valid reports whether the value belongs to a graph.
 func (v Value) Valid() bool { return v.b != nil }
 

@@ -14,8 +14,32 @@ type AddFunc func(b *Builder, x, y Value) Value
 // Errors: recorded in b, if an operation between wrt and the loss has no
 // gradient. The error states the reason.
 func Gradients(b *Builder, loss Value, wrt []Value, add AddFunc) []Value {
-	out := make([]Value, len(wrt))
 	if b.err != nil || !loss.Valid() {
+		return make([]Value, len(wrt))
+	}
+	one := make([]float32, loss.Shape().Size())
+	for i := range one {
+		one[i] = 1
+	}
+	return Pullback(b, []Value{loss}, []Value{b.Const("", loss.Shape(), one)}, wrt, add)
+}
+
+// Pullback extends the graph by the gradients of Σ outs[k]·grads[k] with respect
+// to the values wrt, for given gradients of the values outs: the product of a
+// vector and the Jacobian. If the loss depends on a part of a graph only
+// through outs, these are its gradients.
+//
+// Gradients of a value that is read several times are added from the last
+// reader to the first, after that of outs. A graph that is differentiated in
+// parts thus has the sums of the whole.
+//
+// Shape: grads[k] as outs[k]; the result as wrt, or invalid as for Gradients.
+// Errors: as Gradients.
+// Source: Griewank and Walther 2008, Evaluating Derivatives, 2nd ed., section
+// 3.2.
+func Pullback(b *Builder, outs, grads, wrt []Value, add AddFunc) []Value {
+	out := make([]Value, len(wrt))
+	if b.err != nil || len(outs) == 0 {
 		return out
 	}
 	targets := make([]int, 0, len(wrt))
@@ -25,16 +49,27 @@ func Gradients(b *Builder, loss Value, wrt []Value, add AddFunc) []Value {
 		}
 		targets = append(targets, v.id)
 	}
-	g := b.g
-	active := g.dependents(targets, loss.id)
-	need := g.Needed([]int{loss.id})
-	grad := make([]Value, loss.id+1)
-	one := make([]float32, loss.Shape().Size())
-	for i := range one {
-		one[i] = 1
+	last := 0
+	roots := make([]int, len(outs))
+	for k, v := range outs {
+		if !v.Shape().Equal(grads[k].Shape()) {
+			b.Fail("pullback", fmt.Errorf("gradient %d has shape %v, its value has %v: %w", k+1, grads[k].Shape(), v.Shape(), ErrShape))
+			return out
+		}
+		roots[k], last = v.id, max(last, v.id)
 	}
-	grad[loss.id] = b.Const("", loss.Shape(), one)
-	for i := loss.id; i >= 0; i-- {
+	g := b.g
+	active := g.dependents(targets, last)
+	need := g.Needed(roots)
+	grad := make([]Value, last+1)
+	for k, v := range outs {
+		if grad[v.id].Valid() {
+			grad[v.id] = add(b, grad[v.id], grads[k])
+		} else {
+			grad[v.id] = grads[k]
+		}
+	}
+	for i := last; i >= 0; i-- {
 		n := g.Nodes[i]
 		if !grad[i].Valid() || !active[i] || !need[i] || n.Kind != KindOp {
 			continue
@@ -72,7 +107,7 @@ func Gradients(b *Builder, loss Value, wrt []Value, add AddFunc) []Value {
 		}
 	}
 	for i, v := range wrt {
-		if v.id <= loss.id {
+		if v.id <= last {
 			out[i] = grad[v.id]
 		}
 	}

@@ -146,6 +146,38 @@ func TestNoGradient(t *testing.T) {
 	}
 }
 
+// TestPullback verifies that gradients of two values add up, with that of the
+// value itself first, and that shapes are checked.
+func TestPullback(t *testing.T) {
+	b := graph.New(1)
+	x, u, v := b.Input("x", graph.Shape{2}), b.Input("u", graph.Shape{2}), b.Input("v", graph.Shape{2})
+	y := op.Scale(b, x, 3)
+	ds := graph.Pullback(b, []graph.Value{y, x}, []graph.Value{u, v}, []graph.Value{x, u}, op.Add)
+	b.Output("dx", ds[0])
+	if ds[1].Valid() {
+		t.Error("a given gradient has a gradient")
+	}
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s strings.Builder
+	if err := g.WriteText(&s); err != nil {
+		t.Fatal(err)
+	}
+	const want = "%4 = scale(u) 3 : f32 [2]\n%5 = add(v, %4) : f32 [2]\noutput dx = %5\n"
+	if !strings.HasSuffix(s.String(), want) {
+		t.Errorf("graph:\n%swant the end:\n%s", s.String(), want)
+	}
+	if ds := graph.Pullback(b, nil, nil, []graph.Value{b.Value(x.ID())}, op.Add); ds[0].Valid() {
+		t.Error("no values have a gradient")
+	}
+	graph.Pullback(b, []graph.Value{y}, []graph.Value{b.Scalar(1)}, []graph.Value{x}, op.Add)
+	if err := b.Err(); !errors.Is(err, graph.ErrShape) {
+		t.Errorf("gradient of another shape: %v", err)
+	}
+}
+
 // TestInit verifies that initial values depend on seed and name, have the
 // expected standard deviation, and do not depend on other parameters.
 func TestInit(t *testing.T) {

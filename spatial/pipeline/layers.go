@@ -23,10 +23,15 @@ type Layer struct {
 
 // Layers divides the operations of a graph, in its order, into layers. A layer starts at each operation that reads neighbours,
 // moves values or contracts channels; bias, norm and pointwise functions belong to the layer before. cost is that of an operation.
+// Operations that the loss, or without one the outputs, do not need are left out.
 func Layers(g *graph.Graph, cost func(n *graph.Node) cluster.Time) []Layer {
+	need := g.Needed(g.Roots())
+	if g.Loss >= 0 {
+		need = g.Needed([]int{g.Loss})
+	}
 	var layers []Layer
 	for _, n := range g.Nodes {
-		if n.Kind != graph.KindOp {
+		if n.Kind != graph.KindOp || !need[n.ID] {
 			continue
 		}
 		if len(layers) == 0 || startsLayer(n) {
@@ -37,7 +42,7 @@ func Layers(g *graph.Graph, cost func(n *graph.Node) cluster.Time) []Layer {
 		l.Cost += cost(n)
 	}
 	for k := range layers {
-		for _, id := range crossing(g, layers[k].To) {
+		for _, id := range crossing(g, layers[k].To, need) {
 			layers[k].Crossing += bytesOf(g.Nodes[id])
 		}
 	}
@@ -62,12 +67,12 @@ func layerName(g *graph.Graph, n *graph.Node) string {
 	return n.Op.Name
 }
 
-// crossing lists the results of operations before a node that it or later ones read, ascending.
-func crossing(g *graph.Graph, at int) (ids []int) {
+// crossing lists the results of operations before a node that it or later ones read, ascending, of the nodes that are needed.
+func crossing(g *graph.Graph, at int, need []bool) (ids []int) {
 	reads := make([]bool, at)
 	for _, n := range g.Nodes[at:] {
 		for _, id := range n.In {
-			if id < at {
+			if id < at && need[n.ID] {
 				reads[id] = true
 			}
 		}

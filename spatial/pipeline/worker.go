@@ -1,0 +1,275 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/engine/pass"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/spatial/cluster"
+	"github.com/ensemble-weather/ensemble/spatial/comm"
+)
+
+// Feed fills an input of the whole graph with the samples of a piece. It is called for the forward and the backward pass of each
+// stage that reads the input, and must give the same values to both.
+type Feed func(piece int, input string, into []float32) error
+
+// Worker runs training steps of one worker of a schedule. It holds one stage of each pipe.
+//
+// Concurrency: one goroutine uses it at a time.
+type Worker struct {
+	// Between runs work in idle times (package filler): before each task of the worker, by its index, and after the last. Its
+	// errors end the step. May be nil.
+	Between func(task int) error
+
+	c       *comm.Comm
+	s       *Schedule
+	held    []*held // by pipe
+	sums    []sum
+	lengths [2][]int
+	step    stepState
+}
+
+// stepState is the state of a step.
+type stepState struct {
+	number uint64
+	ctx    context.Context
+	feed   Feed
+	begin  time.Time
+	spans  []Span
+	losses []float64 // by piece, of pieces whose last stage is here
+}
+
+// held is a stage that a worker holds.
+type held struct {
+	index             int // of the stage
+	stage             *Stage
+	forward, backward *engine.Plan // forward is nil for the last stage
+	entries           map[string]engine.Entry
+	total             []float32 // sum of gradients of the pieces so far, in the layout of the store
+	pieces            int       // in total
+}
+
+// NewWorker compiles the stages that this rank of a group computes: rank w is worker w of the schedule. All ranks call it with
+// the same schedule, stages and options.
+//
+// Kernels are chosen by rules (UseHeuristics), not by timing: all copies of a stage compute the same bits. A stage has a store of
+// its own (Store), with the initial values of the whole graph.
+//
+// Errors: exit.Usage for other numbers of ranks or stages than those of the schedule, and for too many messages; those of
+// engine.Compile.
+func NewWorker(c *comm.Comm, s *Schedule, stages []*Stage, o engine.Options) (w *Worker, err error) {
+	if c.Size() != s.Stages || len(stages) != s.Stages {
+		return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("a schedule of %d stages on %d ranks, for a network of %d stages", s.Stages, c.Size(), len(stages)),
+			Why: "each rank is one worker, with one stage of each pipe", Fix: fmt.Sprintf("use %d ranks and stages", s.Stages)}
+	}
+	w = &Worker{c: c, s: s, sums: sumsOf(s, stages)}
+	if err := s.checkTags(len(w.sums)); err != nil {
+		return nil, err
+	}
+	for k := range s.Stages - 1 {
+		w.lengths[0] = append(w.lengths[0], size(stages[k].Sends, false))
+		w.lengths[1] = append(w.lengths[1], size(stages[k].Sends, true))
+	}
+	o.Timings, o.UseHeuristics = nil, true
+	for pipe := range s.Pipes() {
+		h, err := hold(s.Stage(pipe, c.Rank()), stages, o)
+		if err != nil {
+			return nil, errors.Join(err, w.Close())
+		}
+		w.held = append(w.held, h)
+	}
+	return w, nil
+}
+
+// hold compiles a stage. The forward pass is that of a training, such as with dropout.
+func hold(k int, stages []*Stage, o engine.Options) (*held, error) {
+	h := &held{index: k, stage: stages[k]}
+	o.Store = engine.NewStore()
+	var err error
+	if h.backward, err = engine.Compile(h.stage.Backward, o); err != nil {
+		return nil, fmt.Errorf("stage %d, backward pass: %w", k, err)
+	}
+	if h.stage.Forward != nil {
+		o.Mode, o.Passes = engine.Infer, trainingForms(o.Passes)
+		if h.forward, err = engine.Compile(h.stage.Forward, o); err != nil {
+			return nil, errors.Join(fmt.Errorf("stage %d, forward pass: %w", k, err), h.backward.Close())
+		}
+	}
+	h.total = make([]float32, len(o.Store.Params()))
+	h.entries = map[string]engine.Entry{}
+	for _, e := range o.Store.Entries() {
+		h.entries[e.Name] = e
+	}
+	return h, nil
+}
+
+// trainingForms is a list of passes with one that keeps the training form of operations.
+func trainingForms(list []pass.Pass) []pass.Pass {
+	if list == nil {
+		list = pass.List
+	}
+	list = slices.Clone(list)
+	for i := range list {
+		if list[i].Name == "choose-mode" {
+			list[i].Run = func(*pass.Unit) error { return nil }
+		}
+	}
+	return list
+}
+
+// Store has the parameters of the stage that the worker holds of a pipe, and after a step their summed gradients. All copies of
+// a stage have the same bits, if the same updates are made.
+func (w *Worker) Store(pipe int) *engine.Store { return w.held[pipe].backward.Store() }
+
+// Close frees the plans.
+func (w *Worker) Close() error {
+	var err error
+	for _, h := range w.held {
+		if h.forward != nil {
+			err = errors.Join(err, h.forward.Close())
+		}
+		err = errors.Join(err, h.backward.Close())
+	}
+	w.held = nil
+	return err
+}
+
+// Step runs the tasks of a step and sums the gradients: those of a stage over the pieces of a pipe in ascending order, then over
+// its copies, pipes ascending. The result, in the gradients of Store, has the same bits as these sums without a pipeline, on
+// all copies. It is the sum over pieces, not their mean.
+//
+// The losses of all pieces are returned on all ranks. step is part of the key of random numbers.
+//
+// Errors: those of feed, of plans, and of messages; that of the context.
+func (w *Worker) Step(ctx context.Context, step uint64, feed Feed) (losses []float64, err error) {
+	w.step = stepState{number: step, ctx: ctx, feed: feed, begin: time.Now(), losses: make([]float64, w.s.Pieces())}
+	for _, h := range w.held {
+		h.pieces = 0
+	}
+	x := &executor[float32]{c: w.c, s: w.s, do: w, lengths: w.lengths, between: w.Between, measure: w.measure}
+	if err := x.run(ctx); err != nil {
+		return nil, err
+	}
+	if err := w.sumCopies(); err != nil {
+		return nil, fmt.Errorf("pipeline: gradients of copies: %w", err)
+	}
+	err = comm.AllReduce(w.c, w.step.losses, comm.Auto) // a piece has its loss on one rank and 0 on the others
+	return w.step.losses, err
+}
+
+// Spans has the passes of the last step of this worker, from its start, one piece each. Waiting for messages is not part of them.
+func (w *Worker) Spans() []Span { return w.step.spans }
+
+// measure runs a pass and records its time.
+func (w *Worker) measure(t Task, piece int, f func() error) error {
+	since := func() cluster.Time { return cluster.Time(time.Since(w.step.begin).Nanoseconds()) * cluster.Nanosecond }
+	t.First, t.Count = piece, 1
+	s := Span{Task: t, Start: since()}
+	err := f()
+	s.End = since()
+	w.step.spans = append(w.step.spans, s)
+	return err
+}
+
+// forward runs the forward pass of a stage. The last stage computes its forward pass with the backward one.
+func (w *Worker) forward(pipe, piece int, in, out []float32) error {
+	h := w.held[pipe]
+	if h.forward == nil {
+		return nil
+	}
+	if err := w.run(h, h.forward, piece, in); err != nil {
+		return err
+	}
+	at := 0
+	for _, v := range h.stage.Sends {
+		n := v.Shape.Size()
+		if v.Passed {
+			copy(out[at:at+n], received(h.stage, v.ID, in))
+		} else {
+			copy(out[at:at+n], h.forward.Output(valueName(v.ID)))
+		}
+		at += n
+	}
+	return nil
+}
+
+// backward runs the backward pass of a stage and adds the gradients of its parameters to those of the pieces before.
+func (w *Worker) backward(pipe, piece int, in, outGrad, inGrad []float32) error {
+	h := w.held[pipe]
+	at := 0
+	seeds := map[int][]float32{} // by node
+	for _, v := range h.stage.Sends {
+		if !v.HasGradient {
+			continue
+		}
+		seeds[v.ID] = outGrad[at : at+v.Shape.Size()]
+		if x := h.backward.Input(gradientName(v.ID)); x != nil {
+			copy(x, seeds[v.ID])
+		}
+		at += v.Shape.Size()
+	}
+	if err := w.run(h, h.backward, piece, in); err != nil {
+		return err
+	}
+	at = 0
+	for _, v := range h.stage.Receives {
+		switch {
+		case !v.HasGradient:
+			continue
+		case v.GradientPassed:
+			copy(inGrad[at:], seeds[v.ID])
+		default:
+			copy(inGrad[at:], h.backward.Output(gradientName(v.ID)))
+		}
+		at += v.Shape.Size()
+	}
+	if h.index == w.s.Stages-1 {
+		w.step.losses[piece] = h.backward.Loss()
+	}
+	h.add()
+	return nil
+}
+
+// received is a value in the message that a stage received.
+func received(s *Stage, id int, message []float32) []float32 {
+	at := 0
+	for _, v := range s.Receives {
+		if v.ID == id {
+			return message[at : at+v.Shape.Size()]
+		}
+		at += v.Shape.Size()
+	}
+	return nil
+}
+
+// run fills the inputs of a plan, from the message of the stage before and from the samples, and runs it.
+func (w *Worker) run(h *held, p *engine.Plan, piece int, in []float32) error {
+	for _, v := range h.stage.Receives {
+		if x := p.Input(valueName(v.ID)); x != nil {
+			copy(x, received(h.stage, v.ID, in))
+		}
+	}
+	for _, name := range h.stage.inputs {
+		if err := w.step.feed(piece, name, p.Input(name)); err != nil {
+			return err
+		}
+	}
+	return p.Run(w.step.ctx, w.step.number*uint64(w.s.Pieces())+uint64(piece))
+}
+
+// add adds the gradients of a piece to the sum.
+func (h *held) add() {
+	grads := h.backward.Store().Grads()
+	if h.pieces++; h.pieces == 1 {
+		copy(h.total, grads)
+		return
+	}
+	for i, g := range grads {
+		h.total[i] += g
+	}
+}
