@@ -1,0 +1,79 @@
+package pipeline
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/ensemble-weather/ensemble/spatial/cluster"
+	"github.com/ensemble-weather/ensemble/spatial/comm"
+)
+
+// Timeline gathers the passes of the last step of all workers, each measured from the start of its own Step: after a barrier these
+// are one time. Waiting for messages is not part of a pass. All ranks call it, and all get the same, so that they make the same
+// assignment of work to idle times.
+//
+// Errors: those of messages.
+func (w *Worker) Timeline() (*Timeline, error) {
+	order, cuts := w.s.passes(), make([]int, w.s.Stages+1)
+	for k, tasks := range order {
+		cuts[k+1] = cuts[k] + 2*len(tasks)
+	}
+	all := make([]int64, cuts[w.s.Stages])
+	own := all[cuts[w.c.Rank()]:cuts[w.c.Rank()+1]]
+	if 2*len(w.step.spans) != len(own) {
+		return nil, fmt.Errorf("pipeline: the last step of rank %d has %d of %d passes", w.c.Rank(), len(w.step.spans), len(own)/2)
+	}
+	for i, s := range w.step.spans {
+		own[2*i], own[2*i+1] = int64(s.Start), int64(s.End)
+	}
+	if err := comm.AllGatherV(w.c, all, cuts, comm.Auto); err != nil {
+		return nil, err
+	}
+	t := &Timeline{Spans: make([][]Span, w.s.Stages)}
+	for k, tasks := range order {
+		for i, task := range tasks {
+			at := cuts[k] + 2*i
+			t.Spans[k] = append(t.Spans[k], Span{task, cluster.Time(all[at]), cluster.Time(all[at+1])})
+			t.End = max(t.End, cluster.Time(all[at+1]))
+		}
+	}
+	return t, nil
+}
+
+// passes lists the passes of single pieces of all workers, in order.
+func (s *Schedule) passes() [][]Task {
+	out := make([][]Task, len(s.Tasks))
+	for w, tasks := range s.Tasks {
+		for _, t := range tasks {
+			for i := range t.Count {
+				p := t
+				p.First, p.Count = t.First+i, 1
+				out[w] = append(out[w], p)
+			}
+		}
+	}
+	return out
+}
+
+// MeasuredCosts are the median times of the passes of each stage in a measured timeline. Send is nil.
+func (s *Schedule) MeasuredCosts(t *Timeline) Costs {
+	c := EqualCosts(s.Stages, 0, 0, 0)
+	c.Send = nil
+	for stage := range s.Stages {
+		var times [2][]cluster.Time
+		for _, spans := range t.Spans {
+			for _, x := range spans {
+				if x.Stage == stage {
+					times[index(x.Backward)] = append(times[index(x.Backward)], (x.End-x.Start)*cluster.Time(s.Split)/cluster.Time(x.Count))
+				}
+			}
+		}
+		for pass, cost := range [][]cluster.Time{c.Forward, c.Backward} {
+			if list := times[pass]; len(list) > 0 {
+				slices.Sort(list)
+				cost[stage] = list[len(list)/2]
+			}
+		}
+	}
+	return c
+}

@@ -1,0 +1,117 @@
+//go:build cgo && linux
+
+package pipeline
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/mpitest"
+	"github.com/ensemble-weather/ensemble/spatial/comm"
+	"github.com/ensemble-weather/ensemble/spatial/comm/mpi"
+)
+
+// rankVariable makes this test binary a rank of an MPI job.
+const rankVariable = "ENSEMBLE_PIPELINE_TEST"
+
+// rankTB lets ranks, which run outside of a test, build the networks of tests.
+type rankTB struct{ testing.TB }
+
+func (rankTB) Helper()                  {}
+func (rankTB) Fatal(args ...any)        { panic(fmt.Sprint(args...)) }
+func (rankTB) Context() context.Context { return context.Background() }
+
+func TestMain(m *testing.M) {
+	if os.Getenv(rankVariable) != "" {
+		if err := asRank(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(int(exit.CodeOf(err)))
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// overMPI are the schedules of the jobs.
+var overMPI = []string{"gpipe", "1f1b", "chimera"}
+
+// sums identifies the parameters and gradients of a rank for each schedule of overMPI.
+func sums(ctx context.Context, t testing.TB, c *comm.Comm) ([]string, error) {
+	all, stages := schedules(t, c.Size()), splitEvenly(t, smallUNet(t), c.Size())
+	var lines []string
+	for _, name := range overMPI {
+		out, err := pipelined(ctx, c, all[name], stages, 2)
+		if err != nil {
+			return nil, err
+		}
+		h := sha256.New()
+		for _, p := range slices.Sorted(maps.Keys(out.params)) {
+			for _, x := range [][]float32{out.params[p], out.grads[p]} {
+				if err := binary.Write(h, binary.LittleEndian, x); err != nil {
+					return nil, err
+				}
+			}
+		}
+		lines = append(lines, fmt.Sprintf("%s rank %d of %d %.12x losses %v", name, c.Rank(), c.Size(), h.Sum(nil), out.losses))
+	}
+	return lines, nil
+}
+
+func asRank() error {
+	l, ok := mpi.Launched(os.Getenv)
+	if !ok {
+		return errors.New("no launcher is seen")
+	}
+	w, err := mpi.Join(l, time.Minute)
+	if err != nil {
+		return err
+	}
+	lines, err := sums(context.Background(), rankTB{}, comm.New(w))
+	if err != nil {
+		return err
+	}
+	fmt.Println(strings.Join(lines, "\n"))
+	return w.Close()
+}
+
+// Over MPI every rank has the bits of the ranks of one process, which are those of the training without a pipeline
+// (TestPipelinesHaveSerialBits).
+func TestPipelinesOverMPI(t *testing.T) {
+	for _, ranks := range []int{2, 4} {
+		want := make([][]string, ranks)
+		err := comm.Run(ranks, comm.Parallel, func(c *comm.Comm) (err error) {
+			want[c.Rank()], err = sums(t.Context(), t, c)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, launcher := range mpitest.Launchers {
+			t.Run(launcher+" "+strconv.Itoa(ranks), func(t *testing.T) {
+				path := mpitest.Path(t, launcher)
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+				defer cancel()
+				out, err := mpitest.Command(ctx, path, ranks, rankVariable+"=1").CombinedOutput()
+				if err != nil {
+					t.Fatalf("%v\n%s", err, out)
+				}
+				for _, line := range slices.Concat(want...) {
+					if !strings.Contains(string(out), line) {
+						t.Errorf("no line %q in\n%s", line, out)
+					}
+				}
+			})
+		}
+	}
+}

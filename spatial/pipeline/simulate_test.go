@@ -1,0 +1,94 @@
+package pipeline
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/spatial/cluster"
+	"github.com/ensemble-weather/ensemble/spatial/comm"
+)
+
+// On a network on which messages do not meet, a simulated step is the predicted one. (A worker that asks whether a message has
+// left takes 0.1 µs.)
+func TestSimulatedSteps(t *testing.T) {
+	const latency, bytes = 200 * cluster.Microsecond, 4_000_000
+	network := cluster.LogGP{Latency: latency, Rate: 4_000_000_000}
+	for _, d := range []int{2, 4, 8} {
+		for name, s := range schedules(t, d) {
+			c := EqualCosts(d, 10*cluster.Millisecond, 30*cluster.Millisecond, latency+cluster.Millisecond)
+			sizes := make([]int64, d-1)
+			for k := range sizes {
+				c.Forward[k] += cluster.Time(k) * cluster.Millisecond
+				sizes[k] = bytes
+			}
+			got, err := Simulate(t.Context(), s, c, sizes, network)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, err := s.Time(c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			// Workers start a task of two pieces with its first one, which Time does not count on.
+			low := -1e-4
+			if slices.ContainsFunc(s.Tasks[0], func(t Task) bool { return t.Count > 1 }) {
+				low = -0.07
+			}
+			if e := got.End.Seconds()/want.End.Seconds() - 1; e < low || e > 1e-4 {
+				t.Errorf("%s, %d stages: simulated %v, predicted %v (%+.3f %%)", name, d, got.End, want.End, 100*e)
+			}
+			if e := got.MeanBubbles() - want.MeanBubbles(); e < low || e > 1e-4 {
+				t.Errorf("%s, %d stages: bubbles %.4f, predicted %.4f", name, d, got.MeanBubbles(), want.MeanBubbles())
+			}
+		}
+	}
+}
+
+// All ranks get one timeline, of all passes in their order, and the medians of their times.
+func TestMeasuredTimeline(t *testing.T) {
+	stages := splitEvenly(t, stopped(t), 2)
+	s, err := Chimera(2, 2, ChimeraOptions{Scaling: HalveBackward})
+	if err != nil {
+		t.Fatal(err)
+	}
+	timelines := make([]*Timeline, 2)
+	err = comm.Run(2, comm.Parallel, func(c *comm.Comm) error {
+		w, err := NewWorker(c, s, stages, engine.Options{})
+		if err != nil {
+			return err
+		}
+		defer w.Close()
+		if _, err := w.Timeline(); err == nil {
+			t.Error("a timeline without a step")
+		}
+		if _, err := w.Step(t.Context(), 0, samples); err != nil {
+			return err
+		}
+		timelines[c.Rank()], err = w.Timeline()
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var last cluster.Time
+	for w, spans := range timelines[0].Spans {
+		if !slices.Equal(spans, timelines[1].Spans[w]) || len(spans) != 8 {
+			t.Errorf("ranks differ in the passes of worker %d: %v and %v", w, spans, timelines[1].Spans[w])
+		}
+		for i, x := range spans {
+			if x.End <= x.Start && (x.Backward || x.Stage == 0) || i > 0 && x.Start < spans[i-1].End {
+				t.Errorf("worker %d: pass %v at %v to %v", w, x.Task, x.Start, x.End)
+			}
+			last = max(last, x.End)
+		}
+	}
+	c := s.MeasuredCosts(timelines[0])
+	if timelines[0].End != last || c.Backward[0] <= 0 || c.Backward[1] <= 0 {
+		t.Errorf("end %v of %v, costs %+v", timelines[0].End, last, c)
+	}
+	x := &Timeline{Spans: [][]Span{{{Task{Count: 1}, 0, 2}, {Task{Count: 1}, 5, 9}, {Task{Count: 1}, 9, 19}}, {}}}
+	if got := s.MeasuredCosts(x); got.Forward[0] != 8 || got.Backward[0] != 0 {
+		t.Errorf("median %v of halves of 2, 4 and 10, want 8", got.Forward[0])
+	}
+}
