@@ -26,7 +26,7 @@ func (w *Worker) Timeline() (*Timeline, error) {
 	for i, s := range w.step.spans {
 		own[2*i], own[2*i+1] = int64(s.Start), int64(s.End)
 	}
-	if err := comm.AllGatherV(w.c, all, cuts, comm.Auto); err != nil {
+	if err := comm.AllGatherV(w.c, all, cuts, comm.Ring); err != nil {
 		return nil, err
 	}
 	t := &Timeline{Spans: make([][]Span, w.s.Stages)}
