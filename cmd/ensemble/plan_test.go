@@ -56,9 +56,25 @@ func TestPlan(t *testing.T) {
 		Plan      step
 		Meshes    []step
 		Network   string `json:"simulated_network"`
+		Pipeline  struct {
+			Stages       int
+			Batches      int     `json:"micro_batches"`
+			StepS        float64 `json:"step_s"`
+			Idle         float64 `json:"idle"`
+			LargestStage float64 `json:"largest_stage"`
+			Layer        string  `json:"largest_layer"`
+			Bytes        int64   `json:"message_bytes"`
+		}
 	}
 	if err := json.Unmarshal([]byte(stdout), &answer); err != nil || code != exit.OK {
 		t.Fatalf("exit %d, %v, %s", code, err, stderr)
+	}
+	// A stage computes its share of 4/3 of the step, the forward pass twice; the last one less.
+	l := answer.Pipeline
+	alone := answer.Plan.Efficiency * 8 * answer.Plan.StepS
+	if l.Stages != 8 || l.Batches < 1 || l.LargestStage < 1./8 || l.Layer != "dec_conv1a" || l.Bytes <= 0 || l.Idle <= 0 || l.Idle >= 1 ||
+		l.StepS < alone/8 || l.StepS*8*(1-l.Idle) > 1.5*alone {
+		t.Errorf("%+v, one rank takes %g s", l, alone)
 	}
 	p := answer.Plan
 	if answer.Schema != "ensemble.plan/1" || !answer.Predicted || p.Memory <= 0 || p.Efficiency <= 0 || p.Efficiency > 1 {
@@ -74,7 +90,7 @@ func TestPlan(t *testing.T) {
 		t.Errorf("simulated on %s: %g s, predicted %g s", answer.Network, p.Simulated.StepS, p.StepS)
 	}
 	code, stdout, stderr = call(t, planArgs(machine, "--ranks", "4", "--scaling")...)
-	for _, want := range []string{"PREDICTED", "best plan: mesh ", "train:\n  mesh: \"", "enc_conv0", "one distribution for all layers", "simulated on a virtual cluster (crossbar:8)", "strong: mesh", "\n 4096  "} {
+	for _, want := range []string{"PREDICTED", "best plan: mesh ", "train:\n  mesh: \"", "enc_conv0", "one distribution for all layers", "simulated on a virtual cluster (crossbar:8)", "a pipeline of 4 stages (", "the stage of dec_conv1a has", "strong: mesh", "\n 4096  "} {
 		if code != exit.OK || !strings.Contains(stdout, want) {
 			t.Errorf("exit %d, %q is not in %s%s", code, want, stdout, stderr)
 		}

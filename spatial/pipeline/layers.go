@@ -140,6 +140,22 @@ func (d *Division) Share(k int) float64 {
 // Crossing is the number of bytes that stage k sends forward to stage k+1.
 func (d *Division) Crossing(k int) int64 { return d.Layers[d.Cuts[k+1]-1].Crossing }
 
+// Parameters is the number of trained values that the operations of a stage read.
+func (d *Division) Parameters(g *graph.Graph, k int) (n int64) {
+	counted := map[int]bool{}
+	for _, l := range d.Stage(k) {
+		for _, x := range g.Nodes[l.From:l.To] {
+			for _, id := range x.In {
+				if g.Nodes[id].Kind == graph.KindParam && !counted[id] {
+					counted[id] = true
+					n += int64(g.Nodes[id].Shape.Size())
+				}
+			}
+		}
+	}
+	return n
+}
+
 // bounds are the nodes at which stages start, and the number of nodes.
 func (d *Division) bounds(g *graph.Graph) []int {
 	at := make([]int, len(d.Cuts))

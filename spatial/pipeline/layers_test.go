@@ -74,10 +74,13 @@ func TestUNetIsUneven(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		most, sum := 0.0, 0.0
+		most, sum, parameters := 0.0, 0.0, int64(0)
 		for k := range d.Stages() {
-			most, sum = max(most, d.Share(k)), sum+d.Share(k)
+			most, sum, parameters = max(most, d.Share(k)), sum+d.Share(k), parameters+d.Parameters(g, k)
 			t.Logf("%d stages: %s to %s has %.1f %%, sends %d bytes", stages, d.Stage(k)[0].Name, d.Stage(k)[len(d.Stage(k))-1].Name, 100*d.Share(k), d.Crossing(k))
+		}
+		if want := int64(unet3d.UNet{}.Parameters(42)); parameters != want {
+			t.Errorf("%d stages have %d parameters, want %d", stages, parameters, want)
 		}
 		if most < want[0] || most > want[1] || sum < 1-1e-12 || sum > 1+1e-12 {
 			t.Errorf("%d stages: the largest has %.4f of %.4f, want %g to %g", stages, most, sum, want[0], want[1])

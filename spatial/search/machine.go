@@ -3,6 +3,7 @@ package search
 import (
 	"math"
 
+	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/spatial/cluster"
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
@@ -142,6 +143,20 @@ func (m *Machine) computeTime(w Work) cluster.Time {
 		}
 	}
 	return seconds(max(float64(w.FLOPs)/m.FLOPs, float64(w.Bytes)/m.Bytes))
+}
+
+// OperationTime returns the time of an operation of a graph before the compiler fuses operations.
+func (m *Machine) OperationTime(g *graph.Graph, n *graph.Node) cluster.Time {
+	return m.computeTime(workOf(g, n))
+}
+
+// MessageTime returns the time of a message between two ranks, α + βn, on a link of its own.
+func (m *Machine) MessageTime(from, to int, bytes int64) cluster.Time {
+	link := m.IntraNode
+	if from/m.perNode() != to/m.perNode() {
+		link = m.InterNode
+	}
+	return seconds(link.time(1, float64(bytes), 1))
 }
 
 // optimiserTime returns the time of one sweep over parameters, gradients and state.

@@ -54,6 +54,8 @@ type Result struct {
 	Best *PlannedStep `json:"best,omitempty"`
 	// Meshes are plans that divide all layers along the same axes, best first.
 	Meshes []PlannedStep `json:"meshes"`
+	// Pipeline is the fastest pipeline with one stage a rank, on 2 to 16 ranks. Trainings do not use pipelines.
+	Pipeline *PlannedPipeline `json:"pipeline,omitempty"`
 	// SimulatedNetwork is the network of the virtual cluster; "" without a simulation.
 	SimulatedNetwork string        `json:"simulated_network,omitempty"`
 	Scaling          []ScalingStep `json:"scaling,omitempty"`
@@ -174,6 +176,9 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	}
 	c.oneRankStep = alone.Step
 	if err := c.planRanks(ctx, g, r); err != nil {
+		return nil, err
+	}
+	if r.Pipeline, err = c.pipeline(alone); err != nil {
 		return nil, err
 	}
 	if o.Scaling {
@@ -514,6 +519,9 @@ func (r *Result) Sections() answer.Sections {
 	if p := r.Plan.Simulated; p != nil {
 		all = append(all, answer.Section{Text: []string{fmt.Sprintf("simulated on a virtual cluster (%s): step %.3f ms, efficiency %.1f %%, %.1f MiB sent by all ranks",
 			r.SimulatedNetwork, 1e3*p.StepS, 100*p.Efficiency, mib(p.SentBytes))}})
+	}
+	if r.Pipeline != nil {
+		all = append(all, r.Pipeline.section(r.Plan.time()))
 	}
 	for _, w := range r.Warnings {
 		all = append(all, answer.Section{Text: []string{"warning: " + w}})
