@@ -436,7 +436,11 @@ func (r *remote) chooseRecorded(p *Plan) error {
 
 // eachAfterKernels visits the work after all kernels.
 func (r *remote) eachAfterKernels(p *Plan, do visitor) error {
-	for _, l := range r.lateResults {
+	late := r.lateResults
+	if p.unit.ExternalGrads != nil { // an extension has consumed them on the host, and their memory on the device has been reused
+		late = nil
+	}
+	for _, l := range late {
 		if err := do(false, func() error { return r.Copy(l.to, l.from) }); err != nil {
 			return err
 		}
