@@ -55,9 +55,9 @@ func Shard(g *graph.Graph, m Mesh, rank int) (*Sharded, error) {
 // newSharding returns the state before any axis is cut.
 func newSharding(g *graph.Graph, m Mesh, rank int) *sharding {
 	s := &sharding{mesh: m, rank: rank, g: g, dist: make([]graph.Distribution, len(g.Nodes)), isField: make([]bool, len(g.Nodes)),
-		values: make([]graph.Value, len(g.Nodes)), cuts: map[axisSize]graph.AxisPartition{}, stored: map[int]bool{}, leaves: map[int]bool{}, fetched: map[string]graph.Value{}}
+		values: make([]graph.Value, len(g.Nodes)), cuts: map[axisSize]graph.AxisPartition{}, stored: map[int]bool{}, gradients: map[int]bool{}, partial: map[int]partialSum{}, leaves: map[int]bool{}, fetched: map[string]graph.Value{}}
 	for _, d := range g.Grads {
-		s.stored[d.Value] = true
+		s.stored[d.Value], s.gradients[d.Value] = true, true
 	}
 	for _, a := range g.Assigns {
 		s.stored[a.Value] = true
@@ -94,13 +94,15 @@ type axisSize struct{ axis, n int }
 
 // sharding is the state of the rewrite of a graph.
 type sharding struct {
-	mesh    Mesh
-	rank    int
-	g       *graph.Graph
-	cuts    map[axisSize]graph.AxisPartition // default split of an axis by its size
-	isField []bool                           // by node: split like the fields of its size
-	dist    []graph.Distribution             // by node
-	stored  map[int]bool                     // values of parameters and states, which are replicated
+	mesh      Mesh
+	rank      int
+	g         *graph.Graph
+	cuts      map[axisSize]graph.AxisPartition // default split of an axis by its size
+	isField   []bool                           // by node: split like the fields of its size
+	dist      []graph.Distribution             // by node
+	stored    map[int]bool                     // values of parameters and states, which are replicated
+	gradients map[int]bool                     // those of the stored values that are gradients of parameters
+	partial   map[int]partialSum               // by the value of a sum over ranks: what it sums
 	// outputs with the size of an input, which get the distribution of inputs
 	leaves  map[int]bool
 	values  []graph.Value          // by node: the shards of fields
@@ -306,6 +308,9 @@ func (s *sharding) visit(b *graph.Builder, n *graph.Node, in []graph.Value) grap
 	case graph.KindOp:
 		v := s.rewrite(b, n, in)
 		if v.Valid() && s.stored[n.ID] {
+			if s.gradients[n.ID] {
+				v = s.wholeGradient(b, n.ID, v)
+			}
 			v = s.replicate(b, n.ID, v)
 			s.dist[n.ID] = graph.Distribution{}
 		}
@@ -555,7 +560,15 @@ func (s *sharding) sum(b *graph.Builder, v graph.Value, over []string) graph.Val
 	if len(over) == 0 {
 		return v
 	}
-	return b.Node(sumRanks, meshAxes{s.mesh.sorted(over)}, v)
+	sum := b.Node(sumRanks, meshAxes{s.mesh.sorted(over)}, v)
+	s.partial[sum.ID()] = partialSum{v, over}
+	return sum
+}
+
+// partialSum is a value of each rank that is summed over the ranks along mesh axes.
+type partialSum struct {
+	part graph.Value
+	over []string
 }
 
 // replicated computes the whole result on every rank from replicated operands.

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
 // A locally connected layer (a convolution with unshared filters) has one filter
@@ -49,4 +50,30 @@ func (s *sharding) pointFilterGrad(b *graph.Builder, n *graph.Node, in []graph.V
 		return part
 	}
 	return s.sum(b, part, []string{over})
+}
+
+// wholeGradient returns the whole gradient of parameters by point: the rank's shard, among zeros, summed over the ranks with other
+// shards and, at the same time, over those that split the samples. Adding zeros is exact. Unlike a gather the sum joins the
+// buckets of other gradients and hides behind the backward pass; without a sharded optimiser it sends twice the bytes.
+func (s *sharding) wholeGradient(b *graph.Builder, id int, v graph.Value) graph.Value {
+	if s.dist[id].Replicated() {
+		return v
+	}
+	shape, own := s.g.Nodes[id].Shape, s.owned(id, s.rank)
+	part := partialSum{part: v}
+	if p, ok := s.partial[v.ID()]; ok {
+		part = p
+	}
+	over := slices.Clone(part.over)
+	for axis, n := range shape {
+		if c := s.cut(id, axis); c.MeshAxis != "" {
+			part.part = op.PadZeros(b, part.part, axis, own[axis].Lo, n-own[axis].Hi)
+			over = append(over, c.MeshAxis)
+		}
+	}
+	if len(over) == len(part.over) {
+		return v
+	}
+	s.dist[id] = graph.Distribution{}
+	return s.sum(b, part.part, over)
 }
