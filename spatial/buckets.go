@@ -59,7 +59,7 @@ var sumRanksDeferred = &graph.Op{
 
 // deferSums replaces each sum_ranks that is a gradient and has no other reader by
 // sumRanksDeferred. Sums that an operation, an output, a state or the loss reads
-// stay as they are. sparse tells which sums are sparse.
+// stay as they are. sparse reports which sums are sparse.
 func deferSums(u *pass.Unit, sparse func(a meshAxes, params []string) bool) error {
 	g := u.Graph
 	params := map[int][]string{} // by sum

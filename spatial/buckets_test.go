@@ -196,7 +196,7 @@ func TestPlannedGradients(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		step, err := CompileRank(whole, m, 0, true)
+		step, err := CompileRank(whole, m, 0, true, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -48,7 +48,7 @@ func CompileCompressed(g *graph.Graph, c *comm.Comm, m Mesh, k Compression, o en
 // HasDataRanks reports whether the mesh has a data axis of several ranks.
 func (m Mesh) HasDataRanks() bool { return m.sizeOver([]string{dataAxis}) > 1 }
 
-// selector returns a function that tells whether the gradient of parameters is summed
+// selector returns a function that reports whether the gradient of parameters is summed
 // sparsely. A nil Compression has none that is.
 func (k *Compression) selector(g *graph.Graph) func(a meshAxes, params []string) bool {
 	if k == nil {

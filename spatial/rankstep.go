@@ -28,6 +28,7 @@ type DeferredSum struct {
 	Axes   []string // mesh axes to sum over
 	Values int
 	Last   int // position in RankStep.Sequence after which all gradients are complete
+	Sparse bool
 }
 
 // WholeStep returns the training step of a graph with a loss before it is divided over ranks: with its gradients.
@@ -44,10 +45,10 @@ func WholeStep(g *graph.Graph) (*graph.Graph, error) {
 }
 
 // CompileRank compiles the part of a WholeStep that a rank of a mesh computes. The arrays of the whole job may be
-// larger than what a device can address.
+// larger than what a device can address. k makes sums sparse on meshes with a data axis; nil is none.
 //
 // Errors: those of Shard and of the passes.
-func CompileRank(whole *graph.Graph, m Mesh, rank int, sharded bool) (*RankStep, error) {
+func CompileRank(whole *graph.Graph, m Mesh, rank int, sharded bool, k *Compression) (*RankStep, error) {
 	const elemBytes = 4
 	s := &RankStep{Whole: whole, unit: &pass.Unit{Graph: whole, Device: pass.Device{ElemBytes: elemBytes}}}
 	shard := pass.Pass{Name: "shard", Run: func(u *pass.Unit) error {
@@ -58,6 +59,9 @@ func CompileRank(whole *graph.Graph, m Mesh, rank int, sharded bool) (*RankStep,
 		return err
 	}}
 	sums := &gradientSums{sharded: sharded}
+	if m.HasDataRanks() {
+		sums.compression = k
+	}
 	list := trainingPasses(pass.List, shard, pass.Pass{Name: "defer-sums", Run: func(u *pass.Unit) error { return sums.deferIn(u, m, rank, true) }})
 	for _, p := range list[gradientsAt(list)+1:] {
 		if p.Name == planMemory {
@@ -104,7 +108,7 @@ func deferredSums(g *graph.Graph, sequence []int, size int) []DeferredSum {
 		a := n.Attrs.(deferredSumAttrs)
 		b := fill.bucketFor(a.kind(), 4*n.Shape.Size())
 		if sums[b] == nil {
-			sums[b] = &DeferredSum{Axes: a.Mesh}
+			sums[b] = &DeferredSum{Axes: a.Mesh, Sparse: a.Sparse}
 		}
 		sums[b].Values, sums[b].Last = sums[b].Values+n.Shape.Size(), at
 	}

@@ -183,7 +183,7 @@ func (p *pricer) time(s *script, rank int) (e Estimate) {
 			}
 		case sums, gathers:
 			g := p.over(a.axes)
-			t, bytes := p.m.allReduce(g, int64(a.values))
+			t, bytes := p.sum(a)
 			if a.kind == gathers {
 				t, bytes = p.m.allGather(g, int64(a.values*g.ranks))
 			}
@@ -191,7 +191,7 @@ func (p *pricer) time(s *script, rank int) (e Estimate) {
 			e.SumBytes += bytes
 			spend(a, t)
 		case defers:
-			t, bytes := p.m.allReduce(p.over(a.axes), int64(a.values))
+			t, bytes := p.sum(a)
 			if p.o.shares(p.mesh) > 1 { // a sharded optimiser needs only the reduce-scatter
 				t, bytes = t/2, bytes/2
 			}

@@ -19,6 +19,8 @@ type Optimiser struct {
 	// Sharded means that each rank has gradients and state of its share of the
 	// parameters only.
 	Sharded bool
+	// Compression makes sums of gradients sparse; nil: they are dense.
+	Compression *spatial.Compression
 }
 
 // shares returns the number of ranks of a mesh that share the optimiser.
@@ -67,6 +69,7 @@ type action struct {
 	tag      int          // of starts and waits
 	axes     []string     // mesh axes of sums and gathers
 	values   int          // number of values of sums and gathers
+	sparse   bool         // a sum that is sparse over the data axis
 }
 
 // scriptBuilder is the state of writing a script.
@@ -91,7 +94,7 @@ type incoming struct {
 // newScript writes the script of a rank. If the machine overlaps halos, an exchange starts when its value is computed,
 // and the first convolution that reads it computes its interior before it waits; otherwise the rank waits at once.
 func newScript(g *graph.Graph, m *Machine, o Optimiser, mesh spatial.Mesh, rank int) (*script, *spatial.RankStep, error) {
-	step, err := spatial.CompileRank(g, mesh, rank, o.shares(mesh) > 1)
+	step, err := spatial.CompileRank(g, mesh, rank, o.shares(mesh) > 1, o.Compression)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -113,7 +116,7 @@ func newScript(g *graph.Graph, m *Machine, o Optimiser, mesh spatial.Mesh, rank 
 			if !m.OverlapGradients {
 				k = sums
 			}
-			s.add(action{kind: k, axes: due[0].Axes, values: due[0].Values})
+			s.add(action{kind: k, axes: due[0].Axes, values: due[0].Values, sparse: due[0].Sparse})
 		}
 	}
 	return &s.script, step, nil

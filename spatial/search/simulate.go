@@ -115,11 +115,20 @@ func (s *script) run(ctx context.Context, r *cluster.Rank, mesh spatial.Mesh, o 
 		case waits:
 			err = comm.WaitAll(under[a.tag]...)
 		case sums:
-			err = comm.AllReduce(groups[groupName(a.axes)], make([]comm.SizeOnly, a.values), comm.Auto)
+			if a.sparse {
+				err = playSparse(groups, a, r.Comm, o.Compression)
+			} else {
+				err = comm.AllReduce(groups[groupName(a.axes)], make([]comm.SizeOnly, a.values), comm.Auto)
+			}
 		case gathers:
 			_, err = comm.AllGather(groups[groupName(a.axes)], make([]comm.SizeOnly, a.values))
 		case defers:
-			task = later[groupName(a.axes)].Go(task, func(c *comm.Comm) error { return sumDeferred(c, a.values, o.shares(mesh) > 1) })
+			task = later[groupName(a.axes)].Go(task, func(c *comm.Comm) error {
+				if a.sparse {
+					return playSparse(later, a, c, o.Compression)
+				}
+				return sumDeferred(c, a.values, o.shares(mesh) > 1)
+			})
 		}
 		if err != nil {
 			return err

@@ -21,7 +21,7 @@
 // The thresholds are those of the k largest magnitudes, found every 32 steps. Between
 // these steps they are reused, and adapted by about 1 %, as long as counts differ from k
 // by at most a tenth; otherwise they are found again at once, the local one among entries
-// of at least half the former threshold. Regions are found every 64 steps.
+// of at least nine tenths of the former threshold. Regions are found every 64 steps.
 //
 // A rank sends at most about 6k(P−1)/P words of 4 bytes instead of 2n(P−1)/P; Volume has
 // the formulas. Zeros are never sent, so entries that a mask sets to zero cost nothing.

@@ -22,27 +22,28 @@ func (r *Reducer) accumulate(c *comm.Comm, x comm.Parts[float32]) int {
 	bad, at := -1, 0
 	for _, part := range x {
 		v := r.state.Residual[at : at+len(part)]
+		var largest uint32
 		if r.state.Velocity != nil {
 			u := r.state.Velocity[at : at+len(part)]
 			for i, g := range part {
 				u[i] = r.o.Momentum*u[i] + factor*g
 				v[i] += u[i]
+				largest = max(largest, magnitude(v[i]))
 			}
 		} else {
 			for i, g := range part {
-				v[i] += factor * g
+				a := v[i] + factor*g
+				v[i] = a
+				largest = max(largest, magnitude(a))
 			}
 		}
-		if i := slices.IndexFunc(v, r.overflows); i >= 0 && bad < 0 {
-			bad = at + i
+		if bad < 0 && largest >= r.o.overflow() {
+			bad = at + slices.IndexFunc(v, func(a float32) bool { return magnitude(a) >= r.o.overflow() })
 		}
 		at += len(part)
 	}
 	return bad
 }
-
-// overflows reports whether a value is not finite when it is sent.
-func (r *Reducer) overflows(x float32) bool { return magnitude(r.sent(x)) >= infinite }
 
 // clipFactor returns the factor that limits the norm of x to Clip/√P. The sum of P
 // gradients of independent directions then has a norm of at most Clip.

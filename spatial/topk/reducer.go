@@ -36,7 +36,7 @@ type Counts struct {
 	Selected int   // entries that this rank selected
 	Kept     int   // entries of the result
 	Bytes    int64 // that this rank sent, with headers
-	// SearchedLocal and SearchedGlobal tell whether thresholds were found again.
+	// SearchedLocal and SearchedGlobal report whether thresholds were found again.
 	SearchedLocal, SearchedGlobal bool
 }
 

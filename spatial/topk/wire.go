@@ -21,6 +21,14 @@ func (o Options) valueBytes() int {
 	return 4
 }
 
+// overflow returns the least magnitude that is not finite when it is sent.
+func (o Options) overflow() uint32 {
+	if o.BFloat16 {
+		return 0x7f7f8000 // half a unit above the largest bfloat16, 0x7f7f
+	}
+	return infinite
+}
+
 // sent returns the value that a receiver gets for x.
 func (r *Reducer) sent(x float32) float32 {
 	if r.o.BFloat16 {

@@ -35,6 +35,7 @@ func OptimiserOf(c *config.Training) search.Optimiser {
 		o.State = 1
 	}
 	o.Average, o.Sharded = c.EMA.IsEnabled(), c.ShardOptimizer
+	o.Compression = CompressionOf(c)
 	return o
 }
 

@@ -1,0 +1,43 @@
+package search
+
+import (
+	"math"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/spatial"
+	"github.com/ensemble-weather/ensemble/spatial/cluster"
+	"github.com/ensemble-weather/ensemble/spatial/topk"
+)
+
+// Sparse sums are priced as the virtual cluster plays them. On a slow network they cost a small part of dense ones, and on
+// meshes without a data axis the same.
+func TestSparseSumsArePlayed(t *testing.T) {
+	m := fastLinks
+	m.InterNode.Rate, m.OverlapGradients = 125_000_000, true
+	for _, text := range []string{"data:4", "data:2 lon:4", "lat:2 lon:2"} {
+		mesh, g := parseMesh(t, text), smallUNet(t, 1024)
+		dense, err := CostOf(t.Context(), g, m, Optimiser{State: 2}, mesh)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, density := range []float64{0.01, 0.05} {
+			o := Optimiser{State: 2, Compression: &spatial.Compression{Options: topk.Options{Density: density}}}
+			played, err := Simulate(t.Context(), g, o, mesh, m, cluster.LogGP{Latency: m.InterNode.Alpha, Rate: m.InterNode.Rate})
+			if err != nil {
+				t.Fatal(err)
+			}
+			m := m
+			m.IntraNode = m.InterNode
+			priced, err := CostOf(t.Context(), g, m, o, mesh)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := played.Step.Seconds()/priced.Step.Seconds() - 1; math.Abs(d) > 0.1 {
+				t.Errorf("mesh %v, density %g: played %v, priced %v", mesh, density, played.Step, priced.Step)
+			}
+			if less := priced.GradientBytes < dense.GradientBytes; less != mesh.HasDataRanks() {
+				t.Errorf("mesh %v, density %g: %d bytes of gradients, %d if dense", mesh, density, priced.GradientBytes, dense.GradientBytes)
+			}
+		}
+	}
+}
