@@ -110,6 +110,7 @@ func TestOverMPI(t *testing.T) {
 func TestLostOverMPI(t *testing.T) {
 	for _, launcher := range mpitest.Launchers {
 		t.Run(launcher, func(t *testing.T) {
+			t.Parallel() // they only wait
 			if out, err := launch(t, launcher, 3, "lose"); err == nil || !strings.Contains(out, "partial collective of step 5") || !strings.Contains(out, "rank 1: no answer in time") {
 				t.Errorf("%v\n%s", err, out)
 			}
@@ -150,8 +151,8 @@ func leastTime(ranks, period int, delay time.Duration) (sum time.Duration) {
 	return sum
 }
 
-// timeSteps prints the seconds of all steps, by a method and with a delay in milliseconds. A
-// rank that computes sleeps.
+// timeSteps prints the seconds of all steps, by a method and with a delay in milliseconds, the
+// share of late contributions and the largest age of one in steps. A rank that computes sleeps.
 func timeSteps(c *comm.Comm, method, delay string) error {
 	ms, err := strconv.Atoi(delay)
 	if err != nil {
@@ -163,31 +164,35 @@ func timeSteps(c *comm.Comm, method, delay string) error {
 	if err := comm.Barrier(c); err != nil {
 		return err
 	}
-	begin, late := time.Now(), 0
+	begin, l := time.Now(), new(Log)
 	if method == "wagma" {
 		var a *WAGMA
 		if a, err = wagmaOf(c, make([]float32, timedValues), WAGMAOptions{GroupSize: 2, Period: timedPeriod}, timedSteps, func(step int, _ []float32) { compute(step) }, nil); err == nil {
-			late = a.Log().Late()
+			l = a.Log()
 		}
 	} else {
 		o := map[string]EagerOptions{"synchronous": {Period: 1}, "solo": {Period: timedPeriod}, "majority": {Initiator: Majority, Period: timedPeriod}}[method]
 		gradient := make([]float32, timedValues)
 		var e *Eager
 		if e, err = eagerOf(c, o, timedSteps, eagerRun{values: timedValues, before: compute, gradient: func(int, []float32) []float32 { return gradient }}); err == nil {
-			late = e.Log().Late()
+			l = e.Log()
 		}
 	}
 	if err != nil {
 		return err
 	}
-	total := []float64{time.Since(begin).Seconds(), float64(late)}
-	all, err := comm.AllGather(c, total)
+	const values = 3
+	own := []float64{time.Since(begin).Seconds(), float64(l.Late()), 0}
+	for step := range timedSteps {
+		own[2] = max(own[2], float64(l.Age(step)))
+	}
+	all, err := comm.AllGather(c, own)
 	if err == nil && c.Rank() == 0 {
-		var seconds, lates float64
+		var seconds, late, age float64
 		for r := range c.Size() {
-			seconds, lates = max(seconds, all[2*r]), lates+all[2*r+1]
+			seconds, late, age = max(seconds, all[values*r]), late+all[values*r+1], max(age, all[values*r+2])
 		}
-		fmt.Printf("seconds %g late %g\n", seconds, lates/float64(c.Size()*timedSteps))
+		fmt.Printf("seconds %g late %g age %g\n", seconds, late/float64(c.Size()*timedSteps), age)
 	}
 	return err
 }
@@ -203,11 +208,11 @@ func BenchmarkDelays(b *testing.B) {
 				if method == "synchronous" {
 					period = 1
 				}
-				best, late := math.Inf(1), 0.0
+				best, late, age := math.Inf(1), 0.0, 0.0
 				for range b.N {
 					out, err := launch(b, mpitest.Launchers[0], ranks, fmt.Sprintf("time %s %d", method, ms))
 					var seconds float64
-					if _, e := fmt.Sscanf(out, "seconds %g late %g", &seconds, &late); err != nil || e != nil {
+					if _, e := fmt.Sscanf(out, "seconds %g late %g age %g", &seconds, &late, &age); err != nil || e != nil {
 						b.Fatal(err, out)
 					}
 					best = min(best, seconds)
@@ -215,6 +220,7 @@ func BenchmarkDelays(b *testing.B) {
 				b.ReportMetric(timedSteps/best, "steps/s")
 				b.ReportMetric(timedSteps/leastTime(ranks, period, time.Duration(ms)*time.Millisecond).Seconds(), "bound")
 				b.ReportMetric(100*late, "late-%")
+				b.ReportMetric(age, "largest-age")
 			})
 		}
 	}

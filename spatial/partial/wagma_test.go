@@ -359,7 +359,7 @@ func TestNoticesOfGroups(t *testing.T) {
 
 // Under random delays contributions are at most τ−1 steps old, all models have the same bits
 // after a global step, and no rank waits without limit.
-func TestWAGMAFuzz(t *testing.T) { wagmaFuzz(t, 100, 15) }
+func TestWAGMAFuzz(t *testing.T) { wagmaFuzz(t, 60, 8) }
 
 func wagmaFuzz(t *testing.T, steps, fewer int) {
 	late := 0
