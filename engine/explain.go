@@ -32,7 +32,9 @@ type Explanation struct {
 	Parameters   int   `json:"parameters"` // number of trained values
 	// Roles sums the parameters by role, in the order of graph.Role.
 	Roles []RoleSum `json:"roles"`
-	Notes []string  `json:"notes"` // notes of the network and of passes
+	// Factors are the Kronecker factors of every filter, if the step computes some.
+	Factors []pass.LayerFactors `json:"factors,omitempty"`
+	Notes   []string            `json:"notes"` // notes of the network and of passes
 	// Graph is the graph after all passes.
 	Graph *graph.Graph `json:"-"`
 }
@@ -122,7 +124,7 @@ func (p *Plan) describe(peak Peaks) *Explanation {
 	m, elem := p.unit.Memory, int64(p.unit.ElemBytes)
 	e := &Explanation{Backend: p.dev.Name(), Threads: p.opts.Threads, Peaks: peak, Graph: p.graph,
 		ArenaBytes: p.ArenaBytes(), ScratchBytes: p.ScratchBytes(), LiveBytes: int64(m.LowerBound) * elem,
-		Parameters: p.opts.Store.ParamCount(), Roles: roleSums(p.opts.Store), Notes: p.graph.Notes}
+		Parameters: p.opts.Store.ParamCount(), Roles: roleSums(p.opts.Store), Factors: p.Factors(), Notes: p.graph.Notes}
 	sums := map[Class]*ClassSum{}
 	layers := p.layers()
 	for i, mv := range p.Movement(peak) {
@@ -230,7 +232,15 @@ func (e *Explanation) PlanSections() answer.Sections {
 	for _, n := range e.Notes {
 		roles.Notes = append(roles.Notes, "note: "+n)
 	}
-	return answer.Sections{kernels, classes, roles}
+	out := answer.Sections{kernels, classes, roles}
+	if len(e.Factors) > 0 {
+		factors := answer.Section{Title: "Kronecker factors", Columns: slices.Concat(answer.TextColumns("filter", "bias", "factors"), answer.NumberColumns("", "rows", "columns"), answer.TextColumns("why none"))}
+		for _, l := range e.Factors {
+			factors.Rows = append(factors.Rows, []any{l.Param, l.Bias, string(l.Form), l.Rows, l.Cols, l.Why})
+		}
+		out = append(out, factors)
+	}
+	return out
 }
 
 // share is a as a percentage of b.

@@ -50,12 +50,12 @@ type deviceMask struct {
 var rules = map[Kind]backend.Rule{SGD: backend.RuleSGD, Adam: backend.RuleAdam, AdamW: backend.RuleAdamW, LARS: backend.RuleLARS, LAMB: backend.RuleLAMB}
 
 // useDevice runs the steps on the device if the parameters are there and the backend has the kernels.
-// An optimiser that is shared by several ranks steps on the host.
+// An optimiser that is shared by several ranks, or has a preconditioner, steps on the host.
 //
 // Errors: if the device has too little memory for the moments.
 func (p *Optimizer) useDevice() (err error) {
 	at := p.store.DeviceParams()
-	if at == nil || p.o.Ranks != nil {
+	if at == nil || p.o.Ranks != nil || p.o.Preconditioner != nil {
 		return nil
 	}
 	dev, ok := at.Device().(backend.Updater)

@@ -72,6 +72,10 @@ type Options struct {
 	Nesterov bool    // SGD only
 	Trust    float64 // trust coefficient, LARS only; 0 means 0.001
 
+	// Preconditioner changes the directions of steps; nil changes none. Each tensor keeps the length of
+	// its gradient for SGD and LARS, and of its step for AdamW. The others cannot be combined with it.
+	Preconditioner Preconditioner
+
 	// Decay is the weight decay, part of the gradient for SGD and Adam. It acts on parameters of roles
 	// that decay (graph.Role.Decays). The trust ratios of LARS and LAMB act on the same ones.
 	Decay float64
@@ -124,7 +128,7 @@ func (o *Options) check() error {
 				o.Beta1, o.Beta2, o.Eps, o.Momentum, o.Trust, o.Decay, o.Clip, o.EMA, o.Threads),
 			Fix: "set kind to sgd, adam, adamw, lars or lamb; betas, momentum and ema to at least 0 and less than 1; give a store for the average with ema only; the other values must not be negative"}
 	}
-	return nil
+	return o.checkPreconditioner()
 }
 
 // ErrNotFinite marks a step that was refused because the gradient is NaN or infinite.
@@ -150,6 +154,7 @@ type Optimizer struct {
 	partition
 	normSums
 	gradients
+	preconditioning preconditioning
 }
 
 // partition is the partition of the parameters into chunks, and which of them this rank owns.
@@ -401,6 +406,16 @@ func (p *Optimizer) Step(rate float64) (norm float64, err error) {
 	s := &p.sweepStep
 	s.factor = factor
 	p.setConstants(s, rate, p.steps)
+	if p.o.Preconditioner != nil {
+		if p.o.Kind == AdamW {
+			return norm, p.stepGrafted(s)
+		}
+		before := slices.Clone(p.norms)
+		if err := p.precondition(); err != nil {
+			return norm, err
+		}
+		copy(p.norms, before) // lengths are kept
+	}
 	switch p.o.Kind {
 	case LARS:
 		p.setLARSRatios()

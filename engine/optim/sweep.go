@@ -110,14 +110,19 @@ func (l refSweeper) apply(a *arena, s *step) {
 			}
 			a.w[i] = w
 		}
-		switch {
-		case a.e == nil:
-		case s.blend == 1:
-			copy(a.e[t.lo:t.hi], a.w[t.lo:t.hi])
-		default:
-			for i := t.lo; i < t.hi; i++ {
-				a.e[i] += float32(s.blend) * (a.w[i] - a.e[i])
-			}
+		a.blend(t.lo, t.hi, s.blend)
+	}
+}
+
+// blend moves the averages of the parameters lo to hi towards them, with the weight of the present values.
+func (a *arena) blend(lo, hi int, weight float64) {
+	switch {
+	case a.e == nil:
+	case weight == 1:
+		copy(a.e[lo:hi], a.w[lo:hi])
+	default:
+		for i := lo; i < hi; i++ {
+			a.e[i] += float32(weight) * (a.w[i] - a.e[i])
 		}
 	}
 }

@@ -163,6 +163,11 @@ func TestFaults(t *testing.T) {
 		{"no grid", strings.Replace(base, "data: {", "data: {grid: {to: grid.nc}, ", 1), []string{`|"grid.nc" is not a grid|set forecasts, analyses, or a grid such as 1.5deg`}},
 		{"steps that divide no globe", strings.Replace(base, "data: {", "data: {grid: {to: 0.7deg}, ", 1), []string{"|grid \"0.7deg\": 360 degrees are not a multiple of 0.7 degrees|"}},
 		{"missing analyses", strings.Replace(strings.Replace(base, "data: {", "data: {grid: {to: analyses}, ", 1), ", analyses: [a]", "", 1), []string{"|data.grid.to is analyses without data.analyses|", "|head distribution needs data.analyses|"}},
+		{"kfac of another", base + "train: {optimizer: lamb, kfac: {refresh: 5, adaptive: true}}\n", []string{"|train.kfac.refresh is not used by lamb|remove it", "|train.kfac.adaptive is not used by lamb|remove it"}},
+		{"kfac with what it cannot have", base + "train: {optimizer: kfac, device: cuda, shard_optimizer: true}\nprune: {method: magnitude, target: 0.5}\n", []string{
+			"|train.optimizer: kfac needs device cpu|set train.device: cpu", "|train.shard_optimizer with kfac|set train.shard_optimizer: false", "|pruning with train.optimizer: kfac|set prune.method: none"}},
+		{"kfac values", base + "train: {optimizer: kfac, kfac: {rule: adam, refresh: 0, damping: 0, decay: 1, max_side: 0}}\n", []string{
+			"|train.kfac.rule is adam, want one of adamw, sgd, lars|", "|train.kfac.refresh is 0, want 1 to|", "|train.kfac.damping is 0, want more than 0|", "|train.kfac.decay is 1, want|", "|train.kfac.max_side is 0, want 1 to|"}},
 		{"trust of another", base + "train: {optimizer: lamb, trust_coefficient: 0.01}\n", []string{"3:26|train.trust_coefficient is not used by lamb|remove it"}},
 		{"base without scale", base + "train: {base_batch_size: 8}\n", []string{"3:9|train.base_batch_size without scaling of the learning rate|linear or sqrt"}},
 		{"optimiser values", base + "train: {optimizer: lard, accumulate: 0, ema: 1, learning_rate_scaling: cubic, trust_coefficient: 0, base_batch_size: 0}\n", []string{

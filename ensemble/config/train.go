@@ -189,6 +189,7 @@ type Training struct {
 	BatchSize           int           `key:"batch_size"`
 	Accumulate          int           `key:"accumulate"`
 	Optimizer           string        `key:"optimizer"`
+	KFAC                KFAC          `key:"kfac"`
 	TrustCoefficient    float64       `key:"trust_coefficient"` // trust coefficient of LARS; 0: default of the optimiser
 	LearningRate        float64       `key:"learning_rate"`
 	LearningRateScaling string        `key:"learning_rate_scaling"`
@@ -362,8 +363,8 @@ var TrainSchema = newSchema[Train]("train", slices.Concat([]schema.Key{
 		Help: "Batch size: samples a forward and backward pass."},
 	{Path: "train.accumulate", Default: "1", Check: Between(1, 65536), Example: "8",
 		Help: "Gradient accumulation: number of batches whose mean gradient makes one optimiser step. Needs the memory of one batch; equivalent to a larger batch, except for batch statistics."},
-	{Path: "train.optimizer", Default: "adamw", Check: OneOf("adamw", "adam", "sgd", "lars", "lamb"), Example: "adamw",
-		Help: "Optimiser. sgd and lars have a momentum of 0.9."},
+	{Path: "train.optimizer", Default: "adamw", Check: OneOf("adamw", "adam", "sgd", "lars", "lamb", KFACOptimizer), Example: "adamw",
+		Help: "Optimiser. sgd and lars have a momentum of 0.9. kfac preconditions gradients by Kronecker factors (docs/training.md)."},
 	{Path: "train.trust_coefficient", Check: Above(0), Example: "0.001",
 		Help: "Trust coefficient of lars: a step changes a filter by about learning_rate times this fraction of its norm. Default: 0.001."},
 	{Path: "train.learning_rate", Default: "0.001", Check: Above(0), Example: "0.001",
@@ -414,7 +415,7 @@ var TrainSchema = newSchema[Train]("train", slices.Concat([]schema.Key{
 		Help: "Time after which a rank that does not respond is considered lost and the MPI job ends, to be resumed from its last checkpoint. It must exceed the longest step and the reading of data on the slowest node."},
 	{Path: "train.shard_optimizer", Default: "false", Example: "true", MayChangeOnResume: true, OutsideIdentity: true,
 		Help: "Whether the optimiser state is sharded over the ranks of an MPI job: each rank keeps the moments of its shard of the parameters and updates it. Saves memory (for adamw two values a parameter, except those of the shard); results are bit-identical."},
-}, memberLayoutKeys("data.members."), namingKeys("data."), statisticKeys(), biasKeys(), compressionKeys(), stageKeys(), memberKeys(), referenceKeys(), spatialInputKeys(), climateKeys(), calibrateKeys(), headKeys(), pruneKeys(), leadKeys(), recurrentKeys(), axialKeys(), shareKeys(), teacherKeys()))
+}, memberLayoutKeys("data.members."), namingKeys("data."), statisticKeys(), biasKeys(), compressionKeys(), stageKeys(), memberKeys(), referenceKeys(), spatialInputKeys(), climateKeys(), calibrateKeys(), headKeys(), pruneKeys(), kfacKeys(), leadKeys(), recurrentKeys(), axialKeys(), shareKeys(), teacherKeys()))
 
 // exampleLevels is an example of the levels of a target, from its other keys.
 func exampleLevels(target map[string]any) string {
@@ -564,6 +565,7 @@ func (c *TrainConfig) check() []*exit.Error {
 	faults = append(faults, c.checkShare()...)
 	faults = append(faults, c.checkCompression()...)
 	faults = append(faults, c.checkTeacher()...)
+	faults = append(faults, c.checkKFAC()...)
 	return append(faults, c.checkOptimizer()...)
 }
 
@@ -593,7 +595,7 @@ func replaced(words []string, old, by string) string {
 func (c *TrainConfig) checkOptimizer() []*exit.Error {
 	var faults []*exit.Error
 	t := c.Train.Train
-	if t.TrustCoefficient > 0 && t.Optimizer != "lars" {
+	if usesLARS := t.Optimizer == "lars" || t.Optimizer == KFACOptimizer && t.KFAC.Rule == "lars"; t.TrustCoefficient > 0 && !usesLARS {
 		faults = append(faults, c.fault("train.trust_coefficient", "train.trust_coefficient is not used by "+t.Optimizer, "only lars has a trust coefficient",
 			"remove it, or set train.optimizer: lars"))
 	}

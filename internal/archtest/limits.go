@@ -80,7 +80,7 @@ var exceptions = map[string]map[string]exception{
 	"fields": {
 		"cmd/ensemble.app":                      {20, reasonState},
 		"cmd/ensemble.benchFlags":               {22, reasonFlag},
-		"engine.Explanation":                    {17, reasonColumn},
+		"engine.Explanation":                    {18, reasonColumn},
 		"engine/backend/cpu/kern.Wino":          {17, reasonState},
 		"engine/backend/cpu/kern.WinoSpec":      {16, reasonState},
 		"engine/backend/cuda.Backend":           {18, reasonState},

@@ -18,6 +18,8 @@ type Options struct {
 	Absolute bool
 	// Decay is the weight of the old running average at an update, at least 0 and less than 1.
 	Decay float64
+	// History keeps the factors of the last two updates, for Changes.
+	History bool
 	// Ranks share the inversions; nil means one process.
 	Ranks Ranks
 }
@@ -37,14 +39,16 @@ type layer struct {
 	rows, cols     []float32 // running averages of G and A, lower triangles by rows
 	rowsInv        []float32 // inverses of the damped averages, whole matrices; nil before the first update
 	colsInv        []float32
-	gradient, half []float32 // workspace [Rows × columns of the matrix]
+	history        [2][2][]float32 // factors of the last update and of the one before, G and A; nil without Options.History
+	gradient, half []float32       // workspace [Rows × columns of the matrix]
 }
 
 // Preconditioner holds the curvature of the layers of one store. It is not safe for concurrent use.
 type Preconditioner struct {
 	o       Options
 	layers  []layer
-	owners  []int // rank that inverts each factor: two for each layer, G then A
+	changes [2]float64 // see Changes
+	owners  []int      // rank that inverts each factor: two for each layer, G then A
 	updates uint64
 }
 
@@ -74,6 +78,12 @@ func New(store *engine.Store, layers []pass.LayerFactors, o Options) (*Precondit
 		p.layers = append(p.layers, layer{LayerFactors: l, filter: entries[l.Param], bias: entries[l.Bias],
 			rows: make([]float32, op.TriangleSize(l.Rows)), cols: make([]float32, op.TriangleSize(l.Cols)),
 			gradient: make([]float32, n), half: make([]float32, n)})
+		if o.History {
+			x := &p.layers[len(p.layers)-1]
+			for k := range x.history {
+				x.history[k] = [2][]float32{make([]float32, len(x.rows)), make([]float32, len(x.cols))}
+			}
+		}
 	}
 	if len(p.layers) == 0 {
 		return nil, noLayers(layers)
@@ -102,6 +112,7 @@ func (p *Preconditioner) Update(factor func(name string) []float32) error {
 	if p.updates == 0 {
 		decay = 0
 	}
+	p.remember(factor)
 	for i := range p.layers {
 		l := &p.layers[i]
 		average(l.rows, factor(l.RowsName()), decay)
@@ -161,7 +172,7 @@ func (p *Preconditioner) Bytes() int64 {
 	n := 0
 	for i := range p.layers {
 		l := &p.layers[i]
-		n += len(l.rows) + len(l.cols) + l.Rows*l.Rows + l.Cols*l.Cols + 2*len(l.gradient)
+		n += len(l.rows) + len(l.cols) + 2*(len(l.history[0][0])+len(l.history[0][1])) + l.Rows*l.Rows + l.Cols*l.Cols + 2*len(l.gradient)
 	}
 	return 4 * int64(n)
 }

@@ -403,6 +403,65 @@ func TestState(t *testing.T) {
 	}
 }
 
+// Intervals grow as Fibonacci numbers while factors stay, are kept if they are close to the last ones only, and are halved
+// when they change.
+func TestSchedule(t *testing.T) {
+	var s Schedule
+	var got []int
+	inf := math.Inf(1)
+	for _, c := range [][2]float64{{inf, inf}, {.05, inf}, {.01, .02}, {.01, .02}, {.01, .02}, {.01, .02}, {.09, .1}, {.1, .01}, {math.NaN(), 0}, {.2, 0}, {.2, 0}, {.2, 0}} {
+		s = s.Next(c[0], c[1])
+		got = append(got, s.Interval)
+	}
+	if want := []int{1, 1, 2, 3, 5, 8, 8, 4, 2, 1, 1, 1}; !slices.Equal(got, want) {
+		t.Errorf("intervals %v, want %v", got, want)
+	}
+}
+
+// The changes are those of whole symmetric matrices against the last two updates, and survive a restored state.
+func TestChanges(t *testing.T) {
+	g, in := randomNetwork(t)
+	p := compile(t, g, "ref", 200)
+	run(t, p, in)
+	o := Options{Damping: .01, History: true}
+	k := preconditioner(t, p, o)
+	scaled := func(by float32) func(string) []float32 {
+		return func(name string) []float32 {
+			v := slices.Clone(p.Output(name))
+			for i := range v {
+				v[i] *= by
+			}
+			return v
+		}
+	}
+	check := func(k *Preconditioner, by float32, last, before float64) {
+		t.Helper()
+		if err := k.Update(scaled(by)); err != nil {
+			t.Fatal(err)
+		}
+		a, b := k.Changes()
+		if a != last && !(math.Abs(a-last) < 1e-5) || b != before && !(math.Abs(b-before) < 1e-5) {
+			t.Errorf("factors times %g: changes %g and %g, want %g and %g", by, a, b, last, before)
+		}
+	}
+	inf := math.Inf(1)
+	check(k, 1, inf, inf)
+	check(k, 1.5, .5, inf)
+	saved := map[string][]float32{}
+	for _, x := range k.State() {
+		saved[x.Name] = slices.Clone(x.Values)
+	}
+	check(k, 1.2, .2, .2)
+	again := preconditioner(t, p, o)
+	if err := again.Restore(2, func(name string) ([]float32, error) { return saved[name], nil }); err != nil {
+		t.Fatal(err)
+	}
+	check(again, 1.2, .2, .2)
+	if d := difference([]float32{1, 2, 3}, []float32{1, 1, 3}); math.Abs(d-2./12) > 1e-12 {
+		t.Errorf("difference %g, want 2/12", d)
+	}
+}
+
 // A network whose layers all exceed the largest side has no factors, which is refused with the key to change.
 func TestNoLayers(t *testing.T) {
 	g, _ := randomNetwork(t)

@@ -232,6 +232,9 @@ func (o *Options) Subject() Subject {
 		}
 		c.Memory, c.Workspace = cmp.Or(config.Bytes(o.MemoryBytes), c.Memory), cmp.Or(config.Bytes(o.WorkspaceBytes), c.Workspace)
 		s.Options = setup.EngineOptions(c, o.Timings.Open(c.Threads))
+		if c.Optimizer == config.KFACOptimizer { // the step that computes factors too
+			s.Options.MaxFactorSide = c.KFAC.MaxSide
+		}
 	}
 	s.Options = s.Spec.Options(s.Options)
 	return s

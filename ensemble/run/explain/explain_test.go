@@ -192,6 +192,20 @@ func TestExplainJSON(t *testing.T) {
 	}
 }
 
+// A training by K-FAC is explained with the factors of every filter, as text and as JSON.
+func TestExplainKFAC(t *testing.T) {
+	c := demotest.Config(t, demotest.Files(t), "train.optimizer=kfac", "train.kfac.max_side=120")
+	o := Options{Config: c, Peaks: engine.Peaks{FLOPs: 1, Bytes: 1}}
+	r := explain(t, o)
+	forms := map[pass.FactorForm]int{}
+	for _, l := range r.Factors {
+		forms[l.Form]++
+	}
+	if text := planText(t, r.PlanSections().WriteText); forms[pass.ExactFactors] == 0 || forms[pass.ChannelFactors] == 0 || !strings.Contains(text, r.Factors[0].Param) || !strings.Contains(text, "channels") {
+		t.Errorf("forms %v, text:\n%s", forms, text)
+	}
+}
+
 // TestExplainHTML checks that the page is self-contained, and that its charts are well-formed and show every
 // operation.
 func TestExplainHTML(t *testing.T) {

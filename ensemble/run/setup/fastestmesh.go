@@ -31,7 +31,11 @@ var Adam = search.Optimiser{State: 2}
 // OptimiserOf returns the cost model of a training's optimiser.
 func OptimiserOf(c *config.Training) search.Optimiser {
 	o := Adam
-	if c.Optimizer == "sgd" || c.Optimizer == "lars" {
+	rule := c.Optimizer
+	if rule == config.KFACOptimizer {
+		rule = c.KFAC.Rule
+	}
+	if rule == "sgd" || rule == "lars" {
 		o.State = 1
 	}
 	o.Average, o.Sharded = c.EMA.IsEnabled(), c.ShardOptimizer

@@ -25,6 +25,7 @@ const (
 	partOptimizer = "optimizer."
 	partAverage   = "average."
 	partBest      = "best."
+	partCurvature = "curvature."
 	partFinished  = "network%02d."
 	partResiduals = "residuals."
 )
@@ -208,6 +209,7 @@ func (t *trainer) save() error {
 	for _, s := range moments {
 		tensors = append(tensors, ckpt.Tensor{Name: partOptimizer + s.Name, Shape: s.Shape, Data: s.Values})
 	}
+	tensors = append(tensors, t.current.curvature.tensors()...)
 	if t.current.evalStore != t.current.store {
 		add(partAverage, model.CopyWeights(t.current.evalStore))
 	}
@@ -280,6 +282,9 @@ func (t *trainer) restore(c *ckpt.Checkpoint) error {
 	}
 	if err := t.restoreWeights(part(partWeights), part(partAverage), part(partOptimizer), c.Dir); err != nil {
 		return err
+	}
+	if err := t.restoreCurvature(part(partCurvature)); err != nil {
+		return unreadable("curvature", err)
 	}
 	t.current.best = part(partBest)
 	if err := t.restorePruning(part(partPruning), part(partRewind)); err != nil {

@@ -88,6 +88,6 @@ func (j *job) inferenceOptions() engine.Options {
 // nameMemoryKeys adds the keys of the memory limits, and the least values that suffice, to an error about
 // memory.
 func (j *job) nameMemoryKeys(err error) error {
-	n := j.ranks.MaxRanksPerProcess() * j.planCount()
+	n := j.ranks.MaxRanksPerProcess() * j.memoryShares()
 	return setup.NameMemoryLimit(err, setup.TrainMemory.ForRanks(n), setup.TrainWorkspace.ForRanks(n))
 }

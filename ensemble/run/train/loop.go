@@ -11,6 +11,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/optim"
+	"github.com/ensemble-weather/ensemble/engine/optim/kfac"
 	"github.com/ensemble-weather/ensemble/engine/prune"
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
@@ -140,11 +141,20 @@ func (t *trainer) step(ctx context.Context, batches int) (back bool, err error) 
 		if back, err := t.pruneStep(s.rate); back || err != nil {
 			return back, err
 		}
+		if err := t.updateCurvature(); err != nil {
+			if errors.Is(err, kfac.ErrNotFinite) {
+				err = t.divergenceError(ctx, loss, batches, err)
+			}
+			return false, err
+		}
 		s.gradientNorm, err = t.current.opt.Step(s.rate)
 		s.applied = !errors.Is(err, optim.ErrNotFinite)
 	}
 	if !s.applied && !t.pos.LossScale.CountSkip() || s.applied && err != nil {
 		return false, t.divergenceError(ctx, loss, batches, cmp.Or(err, optim.ErrNotFinite))
+	}
+	if s.applied {
+		t.countNoise(batches, s.gradientNorm)
 	}
 	t.observers.input.Steps += time.Since(began)
 	before := t.samplesIn(t.pos.Batch)
@@ -179,7 +189,10 @@ func (t *trainer) unscale() (finite bool, err error) {
 func (t *trainer) closeEpoch(ctx context.Context) error {
 	values := t.training().Values(t.pos.Network)
 	values = append(values, rundir.Value{Name: "loss", Value: t.pos.LossSum / float64(t.sampleCount(t.training()))})
-	t.pos.Epoch, t.pos.Batch, t.pos.LossSum = t.pos.Epoch+1, 0, 0
+	if scale, ok := t.pos.Noise.Scale(t.current.cfg.BatchSize, t.current.cfg.BatchSize*t.current.cfg.Accumulate); ok {
+		values = append(values, rundir.Value{Name: "noise_scale", Value: scale})
+	}
+	t.pos.Epoch, t.pos.Batch, t.pos.LossSum, t.pos.Noise = t.pos.Epoch+1, 0, 0, optim.GradientNoise{}
 	if err := t.pruneEpoch(); err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package train
 
 import (
 	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/model/network"
 	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 )
@@ -28,6 +29,15 @@ func (j *job) planCount() int {
 		return 1
 	}
 	return len(k.UsedMembers) - k.MinMembers + 1
+}
+
+// memoryShares is the number of plans of a training step that share the memory limit: those of planCount, and that
+// with Kronecker factors.
+func (j *job) memoryShares() int {
+	if j.base.Optimizer == config.KFACOptimizer {
+		return j.planCount() + 1
+	}
+	return j.planCount()
 }
 
 // forBatch returns the variant for a batch's number of members.

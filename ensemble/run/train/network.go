@@ -28,6 +28,7 @@ type currentNetwork struct {
 	// statesBefore are the states (running statistics) before the current step.
 	statesBefore []float32
 	last         *network.Network // network of the last batch
+	batchNorms   float64          // sum of the squared gradient norms of the batches of the current step
 }
 
 // compiledNetwork is a compiled network with its parameters and optimiser. It is compiled anew when channels are
@@ -39,6 +40,7 @@ type compiledNetwork struct {
 	train         *network.Network         // batch_size samples
 	byMemberCount map[int]*network.Network // variants of train by number of input members
 	eval          *network.Network         // inference with loss, one sample, weights of evalStore
+	curvature     *curvature               // Kronecker factors; nil for other optimisers than kfac
 	corrections   *corrections             // means around which the sigma stage learns; nil in other stages
 }
 
@@ -106,13 +108,16 @@ func (t *trainer) compile() error {
 	}
 	o := setup.EngineOptions(n.cfg, t.kernels.table)
 	o.Store, o.Choices, o.BlockMasks = n.store, t.kernels.choices, n.pruning.unmasked
-	o.Memory.Limit, o.Workspace = o.Memory.Limit/int64(t.planCount()), o.Workspace/int64(t.planCount())
+	o.Memory.Limit, o.Workspace = o.Memory.Limit/int64(t.memoryShares()), o.Workspace/int64(t.memoryShares())
 	var err error
 	if n.train, err = spec.Compile(&t.model.Task, t.model.Grid, n.cfg.BatchSize, t.seed(), true, o, t.ranks); err != nil {
 		return t.nameMemoryKeys(err)
 	}
 	maps.Copy(t.kernels.choices, n.train.Plan.Choices())
 	if err = t.compileMemberCounts(spec, o); err != nil {
+		return err
+	}
+	if err = t.compileCurvature(spec, o); err != nil {
 		return err
 	}
 	o.Mode, o.Store = engine.Infer, n.evalStore
@@ -143,6 +148,9 @@ func (p *compiledNetwork) close() error {
 	nets := []*network.Network{p.train, p.eval}
 	if p.corrections != nil {
 		nets = append(nets, p.corrections.net)
+	}
+	if p.curvature != nil {
+		nets = append(nets, p.curvature.net)
 	}
 	for _, n := range p.byMemberCount {
 		nets = append(nets, n)

@@ -14,6 +14,9 @@ func (n *currentNetwork) optimizerOptions(stepsPerEpoch int) optim.Options {
 	if n.cfg.Compression.Momentum > 0 { // applied before gradients are exchanged
 		o.Momentum = 0
 	}
+	if n.curvature != nil {
+		o.Kind, o.Preconditioner = optim.Kind(n.cfg.KFAC.Rule), n.curvature.preconditioner
+	}
 	if n.cfg.EMA.IsEnabled() {
 		o.Average = n.evalStore
 	}

@@ -19,13 +19,19 @@ func (t *trainer) accumulateGradients(ctx context.Context, count int) (float64, 
 	n := t.current
 	n.statesBefore = append(n.statesBefore[:0], n.store.States()...)
 	var loss, weight float64
+	n.batchNorms = 0
 	for i := range count {
 		b := t.nextBatch()
 		if err := t.stop(b.err); err != nil {
 			copy(n.store.States(), n.statesBefore)
 			return 0, stopRequest{err}
 		}
+		refresh := i == 0 && t.refreshesCurvature(b)
 		net := n.loadBatch(b)
+		if refresh {
+			net = n.curvature.net
+			net.Load(b.batch)
+		}
 		n.last = net
 		if s := t.pos.LossScale.Scale; s > 0 {
 			net.Plan.ScaleLoss(s)
@@ -43,11 +49,17 @@ func (t *trainer) accumulateGradients(ctx context.Context, count int) (float64, 
 		if err := net.Plan.Wait(); err != nil {
 			return 0, err
 		}
+		if refresh {
+			n.curvature.computed = true
+		}
 		if count == 1 {
 			return net.Plan.Loss(), nil
 		}
 		w, err := t.ranks.Sum(share)
 		if err != nil {
+			return 0, err
+		}
+		if err := t.addBatchNorm(net); err != nil {
 			return 0, err
 		}
 		n.opt.Accumulate(w)
@@ -58,6 +70,25 @@ func (t *trainer) accumulateGradients(ctx context.Context, count int) (float64, 
 		return 0, nil
 	}
 	return loss / weight, nil
+}
+
+// addBatchNorm adds the squared norm of the gradient of one batch of a step, for the noise scale, where the host has the
+// gradient.
+func (t *trainer) addBatchNorm(net *network.Network) error {
+	if net.Plan.HasDeviceMemory() {
+		return nil
+	}
+	norm, err := t.current.opt.BatchNorm()
+	t.current.batchNorms += norm * norm
+	return err
+}
+
+// countNoise adds a step of whole batches to the noise of the epoch, given the norm of its gradient.
+func (t *trainer) countNoise(batches int, norm float64) {
+	n := t.current
+	if whole := t.samplesIn(t.pos.Batch+batches)-t.samplesIn(t.pos.Batch) == batches*n.cfg.BatchSize; whole && batches == n.cfg.Accumulate && n.batchNorms > 0 {
+		t.pos.Noise.Add(n.batchNorms/float64(batches), norm*norm)
+	}
 }
 
 // nextBatch returns the next batch and counts the time spent waiting for it.

@@ -41,6 +41,10 @@ type position struct {
 	Kept []channels.Kept `json:"kept,omitempty"`
 	// Removed is one more than the last step that examined channels for removal; 0: none yet.
 	Removed int `json:"removed,omitempty"`
+	// Noise has the squared gradient norms of the current epoch, if steps accumulate batches.
+	Noise optim.GradientNoise `json:"noise,omitzero"`
+	// Curvature is the schedule of Kronecker factors; zero for other optimisers than kfac.
+	Curvature curvaturePosition `json:"curvature,omitzero"`
 	// Pruned is the state of pruning by masks; nil if no mask is used.
 	Pruned *pruningPosition `json:"pruned,omitempty"`
 	// Sparse is the state of sparse sums of gradients, besides residuals; nil if sums are dense.

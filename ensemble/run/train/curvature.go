@@ -1,0 +1,113 @@
+package train
+
+import (
+	"fmt"
+
+	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/engine/ckpt"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/optim/kfac"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/network"
+	"github.com/ensemble-weather/ensemble/spatial/comm"
+)
+
+// curvature holds the Kronecker factors of the current network.
+type curvature struct {
+	net            *network.Network // training step that computes the factors too
+	preconditioner *kfac.Preconditioner
+	computed       bool // the last step computed factors that no update has used
+}
+
+// curvaturePosition is the schedule of the factors. Steps count those of the current network.
+type curvaturePosition struct {
+	Next    int    `json:"next"`    // step from which the factors are due
+	Updates uint64 `json:"updates"` // computations so far
+	kfac.Schedule
+}
+
+// curvatureRanks shares inversions over the ranks of a team.
+type curvatureRanks struct{ *comm.Comm }
+
+// Broadcast implements kfac.Ranks.
+func (r curvatureRanks) Broadcast(root int, x []float32) error {
+	return comm.Broadcast(r.Comm, root, x)
+}
+
+// compileCurvature compiles the training step with factors, over the parameters and gradients of the current network.
+// It does nothing for other optimisers than kfac.
+//
+// Errors: exit 64 if no layer has factors.
+func (t *trainer) compileCurvature(spec network.Spec, o engine.Options) error {
+	n := t.current
+	if n.cfg.Optimizer != config.KFACOptimizer {
+		return nil
+	}
+	o.MaxFactorSide = n.cfg.KFAC.MaxSide
+	net, err := spec.Compile(&t.model.Task, t.model.Grid, n.cfg.BatchSize, t.seed(), true, o, t.ranks)
+	if err != nil {
+		return t.nameMemoryKeys(err)
+	}
+	n.curvature = &curvature{net: net}
+	k := kfac.Options{Damping: n.cfg.KFAC.Damping, Decay: n.cfg.KFAC.Decay, History: n.cfg.KFAC.Adaptive}
+	if t.ranks != nil {
+		k.Ranks = curvatureRanks{t.ranks.Comm}
+	}
+	n.curvature.preconditioner, err = kfac.New(n.store, net.Plan.Factors(), k)
+	return err
+}
+
+// refreshesCurvature reports whether the step that begins with a batch computes factors: if they are due, and the batch
+// has all input members.
+func (t *trainer) refreshesCurvature(b *readyBatch) bool {
+	n := t.current
+	return n.curvature != nil && t.networkSteps() >= t.pos.Curvature.Next && n.forBatch(b.batch) == n.train
+}
+
+// updateCurvature gives the factors of the step to the preconditioner, if the step computed some.
+func (t *trainer) updateCurvature() error {
+	c := t.current.curvature
+	if c == nil || !c.computed {
+		return nil
+	}
+	c.computed = false
+	if err := c.preconditioner.Update(c.net.Plan.Output); err != nil {
+		return err
+	}
+	at := &t.pos.Curvature
+	if at.Updates = c.preconditioner.Updates(); t.current.cfg.KFAC.Adaptive {
+		at.Schedule = at.Schedule.Next(c.preconditioner.Changes())
+	}
+	at.Next = t.networkSteps() + t.current.cfg.KFAC.Refresh*max(at.Interval, 1)
+	return nil
+}
+
+// tensors are the running averages of the factors, for a checkpoint; none without curvature.
+func (c *curvature) tensors() (out []ckpt.Tensor) {
+	if c == nil {
+		return nil
+	}
+	for _, x := range c.preconditioner.State() {
+		out = append(out, ckpt.Tensor{Name: partCurvature + x.Name, Shape: graph.Shape{len(x.Values)}, Data: x.Values})
+	}
+	return out
+}
+
+// restoreCurvature sets the running averages to those of a checkpoint.
+func (t *trainer) restoreCurvature(w model.Weights) error {
+	c := t.current.curvature
+	if c == nil {
+		return nil
+	}
+	averages := map[string][]float32{}
+	for _, x := range w {
+		averages[x.Name], _ = x.Data.([]float32)
+	}
+	return c.preconditioner.Restore(t.pos.Curvature.Updates, func(name string) ([]float32, error) {
+		if averages[name] == nil {
+			return nil, fmt.Errorf("tensor %q is missing", name)
+		}
+		return averages[name], nil
+	})
+}
