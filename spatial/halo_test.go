@@ -277,7 +277,8 @@ func halosByExperiment(t *testing.T, cuts int) {
 			}
 		}
 	}
-	later := []string{"conv3d_fused", "conv3d_fused_grad_data", "conv3d_fused_grad_filter", "with_halo", "conv3d_int8", "upsample_int8"} // by passes after the cut
+	later := []string{"conv3d_fused", "conv3d_fused_grad_data", "conv3d_fused_grad_filter", "with_halo", "conv3d_int8", "upsample_int8", // by passes after the cut
+		"patch_gram"} // its positions have no values to experiment with: TestPatchesShareHalos
 	for _, o := range op.Table {
 		if hasWindow(o) && !covered[o] && !slices.Contains(later, o.Name) {
 			t.Errorf("%s was not compared", o.Name)
