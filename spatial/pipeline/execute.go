@@ -75,7 +75,7 @@ func (x *executor[T]) run(ctx context.Context) error {
 		if err = errors.Join(err, ctx.Err()); err != nil {
 			break
 		}
-		if i+1 < len(tasks) {
+		if i+1 < len(tasks) { // the message may arrive while this task computes
 			x.post(tasks[i+1])
 		}
 		for piece := t.First; piece < t.First+t.Count && err == nil; piece++ {
@@ -88,7 +88,7 @@ func (x *executor[T]) run(ctx context.Context) error {
 			err = x.fill(i + 1)
 		}
 	}
-	for _, m := range x.sent {
+	for _, m := range x.sent { // after an error the job ends, and others may never receive
 		if err == nil {
 			err = m.Wait()
 			x.recycle(m.x)

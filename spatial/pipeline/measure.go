@@ -77,3 +77,26 @@ func (s *Schedule) MeasuredCosts(t *Timeline) Costs {
 	}
 	return c
 }
+
+// WithoutMessages is when the passes of a measured timeline would have run if messages took no time: each as long as measured, as
+// soon as its worker was free and its operands computed. What the measured step takes more is the cost of messages.
+//
+// Errors: those of Time.
+func (s *Schedule) WithoutMessages(t *Timeline) (*Timeline, error) {
+	type pass struct {
+		backward     bool
+		stage, piece int
+	}
+	took := map[pass]cluster.Time{}
+	for _, spans := range t.Spans {
+		for _, x := range spans {
+			took[pass{x.Backward, x.Stage, x.First}] = x.End - x.Start
+		}
+	}
+	return s.time(nil, func(t Task) (sum cluster.Time) {
+		for i := range t.Count {
+			sum += took[pass{t.Backward, t.Stage, t.First + i}]
+		}
+		return sum
+	})
+}

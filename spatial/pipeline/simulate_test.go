@@ -86,6 +86,10 @@ func TestMeasuredTimeline(t *testing.T) {
 			last = max(last, x.End)
 		}
 	}
+	free, err := s.WithoutMessages(timelines[0])
+	if err != nil || free.End > timelines[0].End || free.Busy(1) != timelines[0].Busy(1) {
+		t.Errorf("without messages %v, %v, measured %v", free, err, timelines[0])
+	}
 	c := s.MeasuredCosts(timelines[0])
 	if timelines[0].End != last || slices.Min(c.Backward) <= 0 {
 		t.Errorf("end %v of %v, costs %+v", timelines[0].End, last, c)

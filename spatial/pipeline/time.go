@@ -44,7 +44,22 @@ type Timeline struct {
 //
 // Errors: exit.Bug for tasks that wait for each other, or lack one that they depend on.
 func (s *Schedule) Time(c Costs) (*Timeline, error) {
-	t := &timing{s: s, c: c}
+	return s.time(c.Send, func(t Task) cluster.Time {
+		if t.Backward {
+			return s.part(t, c.Backward[t.Stage])
+		}
+		return s.part(t, c.Forward[t.Stage])
+	})
+}
+
+// part is the part of the time of a micro-batch that a task takes.
+func (s *Schedule) part(t Task, of cluster.Time) cluster.Time {
+	return of * cluster.Time(t.Count) / cluster.Time(s.Split)
+}
+
+// time is Time for any cost of tasks.
+func (s *Schedule) time(send []cluster.Time, cost func(t Task) cluster.Time) (*Timeline, error) {
+	t := &timing{s: s, send: send, cost: cost}
 	for pass := range t.done {
 		t.done[pass] = make([][]cluster.Time, s.Stages)
 		for k := range t.done[pass] {
@@ -84,7 +99,8 @@ const notYet cluster.Time = -1
 // timing is the state of Time.
 type timing struct {
 	s    *Schedule
-	c    Costs
+	send []cluster.Time
+	cost func(t Task) cluster.Time
 	done [2][][]cluster.Time // ends of forward and backward passes, by stage and piece
 }
 
@@ -98,43 +114,38 @@ func end(spans []Span) cluster.Time {
 
 // span is the time of a task on a worker that is free from a time on; ok is false if it waits for a task without a time.
 func (t *timing) span(task Task, free cluster.Time) (x Span, ok bool) {
-	last := t.s.Stages - 1
-	part := func(of cluster.Time) cluster.Time { return of * cluster.Time(task.Count) / cluster.Time(t.s.Split) }
-	cost, start := t.c.Forward, free
-	if task.Backward {
-		cost = t.c.Backward
-	}
+	last, start := t.s.Stages-1, free
 	for i := task.First; i < task.First+task.Count; i++ {
 		var ready cluster.Time
 		switch {
 		case task.Backward && task.Stage == last:
 			ready = t.done[0][last][i]
 		case task.Backward:
-			ready = t.arrival(t.done[1][task.Stage+1][i], task.Stage, part)
+			ready = t.arrival(t.done[1][task.Stage+1][i], task.Stage, task)
 			if t.done[0][task.Stage][i] == notYet {
 				ready = notYet
 			}
 		case task.Stage > 0:
-			ready = t.arrival(t.done[0][task.Stage-1][i], task.Stage-1, part)
+			ready = t.arrival(t.done[0][task.Stage-1][i], task.Stage-1, task)
 		}
 		if ready == notYet {
 			return x, false
 		}
 		start = max(start, ready)
 	}
-	x = Span{task, start, start + part(cost[task.Stage])}
+	x = Span{task, start, start + t.cost(task)}
 	for i := task.First; i < task.First+task.Count; i++ {
 		t.done[index(task.Backward)][task.Stage][i] = x.End
 	}
 	return x, true
 }
 
-// arrival is when a message over a boundary has arrived that was sent at a time.
-func (t *timing) arrival(sent cluster.Time, boundary int, part func(cluster.Time) cluster.Time) cluster.Time {
-	if sent == notYet || t.c.Send == nil {
+// arrival is when the message that a task reads has crossed a cut, if it was sent at a time.
+func (t *timing) arrival(sent cluster.Time, cut int, task Task) cluster.Time {
+	if sent == notYet || t.send == nil {
 		return sent
 	}
-	return sent + part(t.c.Send[boundary])
+	return sent + t.s.part(task, t.send[cut])
 }
 
 // Busy is the time that a worker computes.

@@ -26,7 +26,7 @@ type Worker struct {
 	// errors end the step. May be nil.
 	Between func(task int) error
 
-	c       *comm.Comm
+	c       *comm.Comm // rank w is worker w
 	s       *Schedule
 	held    []*held // by pipe
 	sums    []sum
@@ -75,6 +75,7 @@ func NewWorker(c *comm.Comm, s *Schedule, stages []*Stage, o engine.Options) (w 
 		w.lengths[0] = append(w.lengths[0], size(stages[k].Sends, false))
 		w.lengths[1] = append(w.lengths[1], size(stages[k].Sends, true))
 	}
+	// Ranks that time kernels may choose different ones, with other bits.
 	o.Timings, o.UseHeuristics = nil, true
 	for pipe := range s.Pipes() {
 		h, err := hold(s.Stage(pipe, c.Rank()), stages, o)
@@ -201,6 +202,7 @@ func (w *Worker) forward(pipe, piece int, in, out []float32) error {
 // backward runs the backward pass of a stage and adds the gradients of its parameters to those of the pieces before.
 func (w *Worker) backward(pipe, piece int, in, outGrad, inGrad []float32) error {
 	h := w.held[pipe]
+	// The gradients of sent values are inputs of the plan if the stage computes or reads the value; all may be passed on.
 	at := 0
 	seeds := map[int][]float32{} // by node
 	for _, v := range h.stage.Sends {
@@ -228,7 +230,7 @@ func (w *Worker) backward(pipe, piece int, in, outGrad, inGrad []float32) error 
 		}
 		at += v.Shape.Size()
 	}
-	if h.index == w.s.Stages-1 {
+	if h.index == w.s.Stages-1 { // others have a constant loss
 		w.step.losses[piece] = h.backward.Loss()
 	}
 	h.add()
@@ -265,7 +267,7 @@ func (w *Worker) run(h *held, p *engine.Plan, piece int, in []float32) error {
 // add adds the gradients of a piece to the sum.
 func (h *held) add() {
 	grads := h.backward.Store().Grads()
-	if h.pieces++; h.pieces == 1 {
+	if h.pieces++; h.pieces == 1 { // a sum from 0 would lose the sign of −0
 		copy(h.total, grads)
 		return
 	}
