@@ -180,7 +180,8 @@ func (w *Worker) Utilisation(t *pipeline.Timeline, grown cluster.Time) (before, 
 	return busy / float64(t.End), (steps*busy + float64(w.Work())) / total
 }
 
-// Before lists what the worker runs in a step of the round before each of its tasks, and, in the last element, after them.
+// Before lists what the worker runs in a step of the round before each pass of the timeline, and, in the last element, after them:
+// the work of pipeline.Worker.Between, for schedules without tasks of two pieces.
 func (w *Worker) Before(t *pipeline.Timeline, step int) [][]Place {
 	spans := t.Spans[w.worker]
 	out := make([][]Place, len(spans)+1)
