@@ -23,7 +23,7 @@ func TestGradientsByPointAreInBuckets(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			step, err := CompileRank(whole, m, m.Size()-1, false)
+			step, err := CompileRank(whole, m, m.Size()-1, false, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

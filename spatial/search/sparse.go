@@ -64,11 +64,11 @@ func (p *pricer) sum(a *action) (cluster.Time, int64) {
 func playSparse(groups map[string]*comm.Comm, a *action, c *comm.Comm, k *spatial.Compression) error {
 	dense, data := sparseAxes(a.axes)
 	if len(dense) > 0 {
-		if err := comm.AllReduce(groups[groupName(dense)].For(c), make([]comm.SizeOnly, a.values), comm.Auto); err != nil {
+		if err := comm.AllReduce(groups[groupName(dense)].In(c), make([]comm.SizeOnly, a.values), comm.Auto); err != nil {
 			return err
 		}
 	}
-	g := groups[groupName(data)].For(c)
+	g := groups[groupName(data)].In(c)
 	p, rank := g.Size(), g.Rank()
 	words := int(entryBytes(k, a.values, p)) / 4 / (p - 1) // to one rank
 	for _, n := range []int{2, words} {
