@@ -99,3 +99,37 @@ func TestMeasuredTimeline(t *testing.T) {
 		t.Errorf("median %v of halves of 2, 4 and 10, want 8", got.Forward[0])
 	}
 }
+
+// Workers keep messages of as many pieces as the schedule states, for each stage.
+func TestKeptMessages(t *testing.T) {
+	for _, d := range []int{2, 4, 8} {
+		for name, s := range schedules(t, d) {
+			lengths, want := make([]int, d-1), s.PeakActivations()
+			for k := range lengths {
+				lengths[k] = 100
+			}
+			err := comm.Run(d, comm.Replay(5), func(c *comm.Comm) error {
+				x := &executor[comm.SizeOnly]{c: c, s: s, do: simulated{}, lengths: [2][]int{lengths, lengths}}
+				most := 0
+				x.measure = func(task Task, _ int, compute func() error) error {
+					kept := len(x.kept)
+					if !task.Backward {
+						kept++
+					}
+					most = max(most, kept)
+					return compute()
+				}
+				if err := x.run(t.Context()); err != nil {
+					return err
+				}
+				if most != want[c.Rank()] || len(x.kept) > 0 {
+					t.Errorf("%s, %d stages: worker %d keeps %d pieces, and %d after the step, want %d", name, d, c.Rank(), most, len(x.kept), want[c.Rank()])
+				}
+				return nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
