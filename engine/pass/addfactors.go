@@ -36,6 +36,14 @@ type LayerFactors struct {
 	gradient int
 }
 
+// Width is the number of columns of the filter as a matrix: the side of A, for each tap if it is averaged over the taps.
+func (l LayerFactors) Width() int {
+	if l.Form == ChannelFactors {
+		return l.Cols * l.Taps
+	}
+	return l.Cols
+}
+
 // RowsName and ColsName are the names of the outputs with the factors G and A, each the lower
 // triangle by rows (op.TriangleSize):
 //

@@ -23,7 +23,7 @@ func kfacKeys() []schema.Key {
 	return []schema.Key{
 		{Path: "train.kfac.rule", Default: "adamw", Check: OneOf("adamw", "sgd", "lars"), Example: "adamw",
 			Help: "Optimiser that determines the length of the steps of kfac for each parameter tensor, as that of its own steps; kfac determines their direction."},
-		{Path: "train.kfac.refresh", Default: "20", Check: Between(1, 1e6), Example: "50",
+		{Path: "train.kfac.refresh", Default: "50", Check: Between(1, 1e6), Example: "50",
 			Help: "Optimiser steps between two computations of the Kronecker factors and their inverses."},
 		{Path: "train.kfac.adaptive", Default: "false", Example: "true",
 			Help: "Whether the interval grows (1, 2, 3, 5, 8, … times refresh) while the factors change by less than a tenth, and shrinks when they change more."},

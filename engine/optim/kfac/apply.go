@@ -4,6 +4,7 @@ import (
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas32"
 
+	"github.com/ensemble-weather/ensemble/engine/backend/cpu/dnnl"
 	"github.com/ensemble-weather/ensemble/engine/pass"
 )
 
@@ -57,18 +58,25 @@ func (l *layer) store(to []float32) {
 
 // multiply multiplies the matrix of the gradient with both inverses.
 func (l *layer) multiply() {
-	width := len(l.gradient) / l.Rows
-	matrix := func(x []float32, rows, cols int) blas32.General {
-		return blas32.General{Rows: rows, Cols: cols, Stride: cols, Data: x}
-	}
-	product := func(a, b, c blas32.General) { blas32.Gemm(blas.NoTrans, blas.NoTrans, 1, a, b, 0, c) }
-	product(matrix(l.rowsInv, l.Rows, l.Rows), matrix(l.gradient, l.Rows, width), matrix(l.half, l.Rows, width))
-	inv := matrix(l.colsInv, l.Cols, l.Cols)
+	width := l.Width()
+	product(l.half, l.rowsInv, l.gradient, [3]int{l.Rows, width, l.Rows})
 	if l.Form == pass.ExactFactors {
-		product(matrix(l.half, l.Rows, width), inv, matrix(l.gradient, l.Rows, width))
+		product(l.gradient, l.half, l.colsInv, [3]int{l.Rows, width, l.Cols})
 		return
 	}
 	for r := range l.Rows { // [channels × taps] of a row
-		product(inv, matrix(l.half[r*width:(r+1)*width], l.Cols, l.Taps), matrix(l.gradient[r*width:(r+1)*width], l.Cols, l.Taps))
+		lo, hi := r*width, (r+1)*width
+		product(l.gradient[lo:hi], l.colsInv, l.half[lo:hi], [3]int{l.Cols, l.Taps, l.Cols})
 	}
+}
+
+// product computes c = a·b of matrices by rows, of the sizes m×k and k×n. oneDNN does on one thread, where it is
+// installed.
+func product(c, a, b []float32, sizes [3]int) {
+	m, n, k := sizes[0], sizes[1], sizes[2]
+	if dnnl.SGEMM(m, n, k, a, b, c, 1) == nil {
+		return
+	}
+	blas32.Gemm(blas.NoTrans, blas.NoTrans, 1, blas32.General{Rows: m, Cols: k, Stride: k, Data: a}, blas32.General{Rows: k, Cols: n, Stride: n, Data: b},
+		0, blas32.General{Rows: m, Cols: n, Stride: n, Data: c})
 }

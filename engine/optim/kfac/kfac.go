@@ -55,7 +55,7 @@ type Preconditioner struct {
 // New returns a preconditioner without curvature for the layers of a compiled training step
 // (engine.Plan.Factors). Layers without factors are ignored.
 //
-// Memory: Bytes.
+// Memory: Bytes, before the first update without inverses.
 // Errors: *exit.Error (exit.Usage) if no layer has factors, or for invalid options.
 func New(store *engine.Store, layers []pass.LayerFactors, o Options) (*Preconditioner, error) {
 	if !(o.Damping >= 0) || !(o.Decay >= 0 && o.Decay < 1) {
@@ -71,10 +71,7 @@ func New(store *engine.Store, layers []pass.LayerFactors, o Options) (*Precondit
 		if l.Form == pass.NoFactors {
 			continue
 		}
-		n := entries[l.Param].Size()
-		if l.Bias != "" {
-			n += l.Rows
-		}
+		n := l.Rows * l.Width()
 		p.layers = append(p.layers, layer{LayerFactors: l, filter: entries[l.Param], bias: entries[l.Bias],
 			rows: make([]float32, op.TriangleSize(l.Rows)), cols: make([]float32, op.TriangleSize(l.Cols)),
 			gradient: make([]float32, n), half: make([]float32, n)})
@@ -167,12 +164,19 @@ func (p *Preconditioner) Directs(param string) bool {
 // Updates is the number of updates so far.
 func (p *Preconditioner) Updates() uint64 { return p.updates }
 
-// Bytes is the memory of averages, inverses and workspace in bytes.
-func (p *Preconditioner) Bytes() int64 {
-	n := 0
-	for i := range p.layers {
-		l := &p.layers[i]
-		n += len(l.rows) + len(l.cols) + 2*(len(l.history[0][0])+len(l.history[0][1])) + l.Rows*l.Rows + l.Cols*l.Cols + 2*len(l.gradient)
+// Bytes is the memory that a Preconditioner of these layers needs, in bytes: averages, inverses, workspace, and with
+// Options.History the factors of two updates.
+func Bytes(layers []pass.LayerFactors, history bool) int64 {
+	var n int64
+	for _, l := range layers {
+		if l.Form == pass.NoFactors {
+			continue
+		}
+		triangles := int64(op.TriangleSize(l.Rows) + op.TriangleSize(l.Cols))
+		n += triangles + int64(l.Rows)*int64(l.Rows) + int64(l.Cols)*int64(l.Cols) + 2*int64(l.Rows)*int64(l.Width())
+		if history {
+			n += 2 * triangles
+		}
 	}
-	return 4 * int64(n)
+	return 4 * n
 }

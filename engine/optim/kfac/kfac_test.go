@@ -462,6 +462,27 @@ func TestChanges(t *testing.T) {
 	}
 }
 
+// The memory is that of all arrays: two layers of 3×109 and 2×27, with inverses and the factors of two updates.
+func TestBytes(t *testing.T) {
+	g, in := randomNetwork(t)
+	p := compile(t, g, "ref", 200)
+	run(t, p, in)
+	k := preconditioner(t, p, Options{Damping: .01, History: true})
+	if err := k.Update(p.Output); err != nil {
+		t.Fatal(err)
+	}
+	values := 0
+	for _, x := range k.State() {
+		values += len(x.Values)
+	}
+	for _, l := range k.layers {
+		values += len(l.rowsInv) + len(l.colsInv) + len(l.gradient) + len(l.half)
+	}
+	if got := Bytes(p.Factors(), true); got != int64(4*values) {
+		t.Errorf("%d bytes, the arrays have %d", got, 4*values)
+	}
+}
+
 // A network whose layers all exceed the largest side has no factors, which is refused with the key to change.
 func TestNoLayers(t *testing.T) {
 	g, _ := randomNetwork(t)

@@ -7,9 +7,11 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/ckpt"
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/optim/kfac"
+	"github.com/ensemble-weather/ensemble/engine/pass"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/ensemble/model/network"
+	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
@@ -38,7 +40,7 @@ func (r curvatureRanks) Broadcast(root int, x []float32) error {
 // compileCurvature compiles the training step with factors, over the parameters and gradients of the current network.
 // It does nothing for other optimisers than kfac.
 //
-// Errors: exit 64 if no layer has factors.
+// Errors: exit 64 if no layer has factors, or they exceed train.memory.
 func (t *trainer) compileCurvature(spec network.Spec, o engine.Options) error {
 	n := t.current
 	if n.cfg.Optimizer != config.KFACOptimizer {
@@ -50,12 +52,34 @@ func (t *trainer) compileCurvature(spec network.Spec, o engine.Options) error {
 		return t.nameMemoryKeys(err)
 	}
 	n.curvature = &curvature{net: net}
+	if err := checkFactorMemory(net.Plan.Factors(), n.cfg); err != nil {
+		return err
+	}
 	k := kfac.Options{Damping: n.cfg.KFAC.Damping, Decay: n.cfg.KFAC.Decay, History: n.cfg.KFAC.Adaptive}
 	if t.ranks != nil {
 		k.Ranks = curvatureRanks{t.ranks.Comm}
 	}
 	n.curvature.preconditioner, err = kfac.New(n.store, net.Plan.Factors(), k)
 	return err
+}
+
+// checkFactorMemory refuses factors that take more than train.memory, if that is limited.
+//
+// Errors: exit 64, with the largest side of the layers without the largest one.
+func checkFactorMemory(layers []pass.LayerFactors, c config.Training) error {
+	need, limit := kfac.Bytes(layers, c.KFAC.Adaptive), int64(c.Memory)
+	if limit == 0 || need <= limit {
+		return nil
+	}
+	largest := 0
+	for _, l := range layers {
+		if l.Form != pass.NoFactors {
+			largest = max(largest, l.Rows, l.Cols)
+		}
+	}
+	return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("the Kronecker factors need %v", config.Bytes(need)), At: "train.kfac.max_side",
+		Why: fmt.Sprintf("train.memory is %v, and the largest factor has a side of %d", c.Memory, largest),
+		Fix: fmt.Sprintf("set train.kfac.max_side to %d or less, or a larger train.memory", largest-1)}
 }
 
 // refreshesCurvature reports whether the step that begins with a batch computes factors: if they are due, and the batch

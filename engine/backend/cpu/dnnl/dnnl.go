@@ -197,7 +197,7 @@ func (p *Pass) Close() error {
 }
 
 // SGEMM computes C = A·B for row-major m×k and k×n matrices on the given number of
-// threads. Benchmarks use it to measure the peak rate of the machine.
+// threads.
 func SGEMM(m, n, k int, a, b, c []float32, threads int) error {
 	if _, err := Open(); err != nil {
 		return err
