@@ -60,7 +60,8 @@ func (p *pricer) sum(a *action) (cluster.Time, int64) {
 	return t, sent + int64(bytes)
 }
 
-// playSparse sends the messages of a sparse sum with balanced entries. c is a group of the calling task.
+// playSparse sends the messages of a sparse sum with balanced entries; selection takes no time. c is a group of the calling
+// task.
 func playSparse(groups map[string]*comm.Comm, a *action, c *comm.Comm, k *spatial.Compression) error {
 	dense, data := sparseAxes(a.axes)
 	if len(dense) > 0 {

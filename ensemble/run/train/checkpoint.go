@@ -101,6 +101,8 @@ func (t *trainer) resume(o Options, sources []rundir.Source) (uint64, error) {
 	if c != nil && err == nil { // nil if the run stopped before its first checkpoint
 		if err = t.restore(c); err == nil {
 			err = t.ranks.AgreeOnError(t.branch(c.Step))
+		} else if e := t.end(); e != nil { // the network that it has compiled
+			err = errors.Join(err, e)
 		}
 		if err == nil {
 			step, err = c.Step, t.dir.Events().Resumed(c.Step, c.Epoch)

@@ -86,3 +86,12 @@ func TestCompressionRefusals(t *testing.T) {
 		t.Errorf("resumed on another mesh: error %v, want exit 64 with the former mesh", err)
 	}
 }
+
+// A training that diverges ends with the error of dense sums.
+func TestCompressionDiverges(t *testing.T) {
+	c := demotest.Config(t, demotest.Files(t), compressed("train.optimizer=sgd", "train.learning_rate=1e30", "train.clip=0")...)
+	_, err := train.Run(context.Background(), train.Options{Config: c, RunDir: filepath.Join(t.TempDir(), "run"), Version: "test"})
+	if exit.CodeOf(err) != exit.No || !strings.Contains(fmt.Sprint(err), "not finite at step") {
+		t.Errorf("error %v, want exit 1", err)
+	}
+}
