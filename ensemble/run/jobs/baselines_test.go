@@ -23,7 +23,7 @@ func TestBaselinesOverMPI(t *testing.T) {
 	want := runtest.ModelFiles(t, alone)
 	onLaunchers(t, func(t *testing.T, launcher string) {
 		runDir := filepath.Join(t.TempDir(), "run")
-		if code, out := launch(t, launcher, 3, training(runDir, "lon:3")).end(t); code != exit.OK {
+		if code, out := start(t, launcher, 3, training(runDir, "lon:3")).end(t); code != exit.OK {
 			t.Fatal(out)
 		}
 		got := runtest.ModelFiles(t, runDir)
