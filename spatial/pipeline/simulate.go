@@ -46,5 +46,7 @@ func Simulate(ctx context.Context, s *Schedule, c Costs, bytes []int64, n cluste
 // simulated computes nothing.
 type simulated struct{}
 
+var _ computer[comm.SizeOnly] = simulated{}
+
 func (simulated) forward(_, _ int, _, _ []comm.SizeOnly) error     { return nil }
 func (simulated) backward(_, _ int, _, _, _ []comm.SizeOnly) error { return nil }
