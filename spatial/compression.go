@@ -163,6 +163,12 @@ func (s *gradientSums) reducers() (all []*topk.Reducer) {
 	return all
 }
 
+// sparseGroup returns a group of the ranks along the data axis.
+func (s *gradientSums) sparseGroup() *comm.Comm {
+	i := slices.IndexFunc(s.buckets, func(b *bucket) bool { return b.reducer != nil })
+	return s.buckets[i].dataGroup
+}
+
 // residualTag is the message tag of GatherResiduals.
 const residualTag = 0
 
@@ -206,7 +212,11 @@ func (p *Plan) GatherResiduals() (SparseStates, error) {
 		}
 		all = append(all, states)
 	}
-	return all, nil
+	if len(p.sums.reducers()) == 0 {
+		return all, nil
+	}
+	// No rank goes on, and perhaps leaves the job, before rank 0 has all.
+	return all, comm.Barrier(p.sums.sparseGroup())
 }
 
 // ErrOtherSums is the error of states that belong to other sparse sums.

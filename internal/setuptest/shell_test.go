@@ -9,7 +9,7 @@ import (
 )
 
 // builtins are built-in commands of shells.
-var builtins = strings.Fields(". : [ alias bg break cd command compgen continue declare echo eval exec exit export false fg getopts hash jobs kill let " +
+var builtins = strings.Fields(". : [ alias bg break cd command compgen continue declare disown echo eval exec exit export false fg getopts hash jobs kill let " +
 	"local mapfile printf pwd read readarray readonly return set shift shopt source test times trap true type typeset ulimit umask unset wait")
 
 // before lists commands that run the command after their flags.

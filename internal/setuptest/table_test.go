@@ -46,7 +46,7 @@ var programs = []program{
 	{"build/venv/bin/python", "build/venv", ""}, {"build/venv/bin/python3", "build/venv", ""},
 	{"cylc", "build/cylc", ""}, {"build/cylc/bin/cylc", "build/cylc", ""},
 	{"build/kernel/gonb", "build/kernel", ""},
-	{"ensemble", ours, ""}, {"ensemble-decode", ours, ""},
+	{"ensemble", ours, ""}, {"ensemble-decode", ours, ""}, {"tcprun", ours, ""},
 
 	{"podman", missing, "make image takes one of the three"}, {"buildah", missing, "see podman"}, {"docker", missing, "see podman"},
 	{"chromium-browser", missing, "scripts/setup.sh installs chromium"}, {"google-chrome", missing, "see chromium-browser"},
@@ -86,13 +86,15 @@ var indirect = map[string][]string{
 	"emos_test.go: q.command[0]":                                          {"build/venv/bin/python", "Rscript"},
 	"mistakes_test.go: strings.Cut(line, \" > \")":                        {"sed"}, // that a fix prints
 	"parts_test.go: launcher":                                             nil,     // of mpitest.Launchers
-	"peers_long_test.go: launcher":                                        nil,     // of mpitest.Launchers
-	"peers_test.go: launcher":                                             nil,     // of mpitest.Launchers
-	"predict.go: o.Program[0]":                                            nil,     // ensemble
-	"programs_test.go: p.name":                                            nil,     // of the table
-	"pagerun_test.go: script.String()":                                    nil,     // of the pages, which are looked at
-	"processcounts_test.go: mpitest.Launchers[c.launcher]":                nil,     // of mpitest.Launchers
-	"rankfailure_test.go: launcher":                                       nil,     // of mpitest.Launchers
+	"baselines_test.go: launcher":                                         nil,     // of mpitest.Launchers
+	"mpi_test.go: mpitest.Launchers[0]":                                   nil,
+	"peers_long_test.go: launcher":                                        nil, // of mpitest.Launchers
+	"peers_test.go: launcher":                                             nil, // of mpitest.Launchers
+	"predict.go: o.Program[0]":                                            nil, // ensemble
+	"programs_test.go: p.name":                                            nil, // of the table
+	"pagerun_test.go: script.String()":                                    nil, // of the pages, which are looked at
+	"processcounts_test.go: mpitest.Launchers[c.launcher]":                nil, // of mpitest.Launchers
+	"rankfailure_test.go: launcher":                                       nil, // of mpitest.Launchers
 	`refusals_test.go: strings.Cut(command, " ")`:                         {"ncatted", "gunzip", "unzip"},
 	`refusals_test.go: strings.ReplaceAll(command, "FILE", "'"+path+"'")`: {"ncatted", "gunzip", "unzip"},
 	"rolling_test.go: program[0]":                                         {"ncap2", "cdo"},

@@ -47,11 +47,17 @@ func (s stopRequest) Unwrap() error { return s.reason }
 
 // saveIfStopped saves a checkpoint if err is a stopRequest and returns its reason; it returns other errors
 // unchanged.
+//
+// Errors: that of saving, without the reason, which promises a checkpoint.
 func (t *trainer) saveIfStopped(err error) error {
-	if stop := (stopRequest{}); errors.As(err, &stop) {
-		return errors.Join(t.save(), stop.reason)
+	stop := stopRequest{}
+	if !errors.As(err, &stop) {
+		return err
 	}
-	return err
+	if err := t.save(); err != nil {
+		return fmt.Errorf("saving a checkpoint to stop: %w", err)
+	}
+	return stop.reason
 }
 
 // startOrResume writes the configuration of a fresh run, or resumes from a checkpoint. It returns the step resumed
