@@ -44,9 +44,6 @@ func New(t comm.Transport, stall time.Duration) *Monitor {
 // StallTimeout returns how long a rank waits for another before that counts as lost; 0 is without limit.
 func (m *Monitor) StallTimeout() time.Duration { return m.stall }
 
-// AddRunning counts goroutines of this process that start (n > 0) or end.
-func (m *Monitor) AddRunning(n int) { m.waits.add(n) }
-
 // BeginWait starts to count a wait of a goroutine for others of its process; end stops.
 func (m *Monitor) BeginWait() (end func()) { return m.waits.begin(OwnProcess) }
 

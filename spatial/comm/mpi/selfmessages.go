@@ -99,13 +99,9 @@ func (m *selfMessage) Test() bool {
 func (m *selfMessage) Wait() error {
 	if !m.Test() {
 		defer m.BeginWait()()
-		var canceled chan struct{}
-		if m.by != nil {
-			canceled = m.by.canceled
-		}
 		select {
 		case <-m.done:
-		case <-canceled:
+		case <-m.by.Stopped():
 			m.letters.remove(m)
 		}
 	}

@@ -38,9 +38,9 @@ func (v view) WaitAny(requests []comm.Request) (int, error) {
 // waitAny waits until one of several messages of a goroutine is done.
 //
 // Errors: those of liveness.Monitor.WaitAny.
-func (w *World) waitAny(by *task, all ...liveness.Message) (int, error) {
+func (w *World) waitAny(by *liveness.Task, all ...liveness.Message) (int, error) {
 	sleep := minSleep
-	return w.Monitor.WaitAny(by.isCanceled, func(waited time.Duration) {
+	return w.Monitor.WaitAny(by.IsCanceled, func(waited time.Duration) {
 		if waited <= spinTime {
 			runtime.Gosched()
 			C.sched_yield()

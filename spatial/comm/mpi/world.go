@@ -200,7 +200,7 @@ const maxMessageBytes = 1 << 30
 // request is a message, split into several MPI messages if it is long.
 type request struct {
 	w      *World
-	by     *task // nil for the main goroutine of the rank
+	by     *liveness.Task // nil for the main goroutine of the rank
 	other  int
 	words  []C.word // MPI requests in progress
 	wants  []int    // their sizes in bytes for a receive; nil for a send
@@ -236,12 +236,12 @@ func (w *World) Open(n int) error {
 // Channel returns the transport of the main goroutine on a channel.
 func (w *World) Channel(i int) comm.Transport { return w.view(nil, i) }
 
-func (w *World) view(by *task, channel int) view { return view{w, by, channel} }
+func (w *World) view(by *liveness.Task, channel int) view { return view{w, by, channel} }
 
 // view is the transport of one goroutine of a rank on one channel.
 type view struct {
 	*World
-	by      *task // nil for the main goroutine of the rank
+	by      *liveness.Task // nil for the main goroutine of the rank
 	channel int
 }
 
@@ -272,7 +272,7 @@ func (v view) start(other int, x comm.Slice, piece func(r *request, p unsafe.Poi
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r := &request{w: w, by: v.by, other: other}
-	if v.by.isCanceled() {
+	if v.by.IsCanceled() {
 		return r
 	}
 	p, n := memory(x)
@@ -309,7 +309,7 @@ func memory(x comm.Slice) (unsafe.Pointer, int) {
 func (r *request) Test() bool {
 	r.w.mu.Lock()
 	defer r.w.mu.Unlock()
-	if r.by.isCanceled() {
+	if r.by.IsCanceled() {
 		return false
 	}
 	for len(r.words) > 0 && r.err == nil {
@@ -378,56 +378,30 @@ func (w *World) WaitAny(requests []comm.Request) (int, error) {
 // task is an additional goroutine of a rank, and its transport.
 type task struct {
 	*World
-	cancel   sync.Once
-	canceled chan struct{}
-	ended    chan struct{}
+	*liveness.Task
 }
 
 // Go calls f in a goroutine.
 func (w *World) Go(f func(comm.Transport)) comm.RunningTask {
-	t := &task{World: w, canceled: make(chan struct{}), ended: make(chan struct{})}
-	w.AddRunning(1)
-	go func() {
-		defer close(t.ended)
-		defer w.AddRunning(-1)
-		f(t)
-	}()
+	t := &task{w, w.NewTask()}
+	t.Start(func() { f(t) })
 	return t
 }
 
 // Send starts to send x.
-func (t *task) Send(to, tag int, x comm.Slice) comm.Request { return t.view(t, 0).Send(to, tag, x) }
+func (t *task) Send(to, tag int, x comm.Slice) comm.Request {
+	return t.view(t.Task, 0).Send(to, tag, x)
+}
 
 // WaitAny waits for the first of several messages.
-func (t *task) WaitAny(requests []comm.Request) (int, error) { return t.view(t, 0).WaitAny(requests) }
+func (t *task) WaitAny(requests []comm.Request) (int, error) {
+	return t.view(t.Task, 0).WaitAny(requests)
+}
 
 // Recv starts to receive x.
 func (t *task) Recv(from, tag int, x comm.Slice) comm.Request {
-	return t.view(t, 0).Recv(from, tag, x)
+	return t.view(t.Task, 0).Recv(from, tag, x)
 }
 
 // Channel returns the transport of the goroutine on a channel.
-func (t *task) Channel(i int) comm.Transport { return t.view(t, i) }
-
-// Wait waits for the end of the goroutine.
-func (t *task) Wait(comm.Transport) {
-	defer t.BeginWait()()
-	<-t.ended
-}
-
-// Cancel makes current and later waits of the goroutine fail.
-func (t *task) Cancel() { t.cancel.Do(func() { close(t.canceled) }) }
-
-// isCanceled reports whether the task was cancelled; false for the main goroutine
-// (nil).
-func (t *task) isCanceled() bool {
-	if t == nil {
-		return false
-	}
-	select {
-	case <-t.canceled:
-		return true
-	default:
-		return false
-	}
-}
+func (t *task) Channel(i int) comm.Transport { return t.view(t.Task, i) }

@@ -105,7 +105,7 @@ func (w *World) Channel(i int) comm.Transport { return view{World: w, channel: i
 // view is the transport of one goroutine on one channel.
 type view struct {
 	*World
-	by      *task // nil for the main goroutine
+	by      *liveness.Task // nil for the main goroutine
 	channel int
 }
 
@@ -155,7 +155,7 @@ func memoryOf(x comm.Slice) []byte {
 type request struct {
 	route
 	w        *World
-	by       *task // nil for the main goroutine
+	by       *liveness.Task // nil for the main goroutine
 	other    int
 	memory   []byte
 	receives bool
@@ -206,7 +206,7 @@ func (v view) WaitAny(requests []comm.Request) (int, error) {
 // waitAny waits until one of several messages of a goroutine is done.
 //
 // Errors: those of liveness.Monitor.WaitAny.
-func (w *World) waitAny(by *task, all ...*request) (int, error) {
+func (w *World) waitAny(by *liveness.Task, all ...*request) (int, error) {
 	ended := make(chan struct{}, 1)
 	messages := make([]liveness.Message, len(all))
 	for i, r := range all {
@@ -215,11 +215,11 @@ func (w *World) waitAny(by *task, all ...*request) (int, error) {
 	}
 	look := time.NewTimer(liveness.LookEvery)
 	defer look.Stop()
-	return w.Monitor.WaitAny(by.isCanceled, func(time.Duration) {
+	return w.Monitor.WaitAny(by.IsCanceled, func(time.Duration) {
 		look.Reset(liveness.LookEvery)
 		select {
 		case <-ended:
-		case <-by.stopped():
+		case <-by.Stopped():
 		case <-look.C:
 		}
 	}, messages...)
@@ -252,64 +252,30 @@ func (r *request) Withdraw() {
 // task is an additional goroutine of a process, and its transport.
 type task struct {
 	*World
-	once  sync.Once
-	stop  chan struct{}
-	ended chan struct{}
+	*liveness.Task
 }
 
 // Go calls f in a goroutine.
 func (w *World) Go(f func(comm.Transport)) comm.RunningTask {
-	t := &task{World: w, stop: make(chan struct{}), ended: make(chan struct{})}
-	w.AddRunning(1)
-	go func() {
-		defer close(t.ended)
-		defer w.AddRunning(-1)
-		f(t)
-	}()
+	t := &task{w, w.NewTask()}
+	t.Start(func() { f(t) })
 	return t
 }
 
 // Send starts to send x.
 func (t *task) Send(to, tag int, x comm.Slice) comm.Request {
-	return view{t.World, t, 0}.Send(to, tag, x)
+	return view{t.World, t.Task, 0}.Send(to, tag, x)
 }
 
 // Recv starts to receive x.
 func (t *task) Recv(from, tag int, x comm.Slice) comm.Request {
-	return view{t.World, t, 0}.Recv(from, tag, x)
+	return view{t.World, t.Task, 0}.Recv(from, tag, x)
 }
 
 // WaitAny waits for the first of several messages.
 func (t *task) WaitAny(requests []comm.Request) (int, error) {
-	return view{t.World, t, 0}.WaitAny(requests)
+	return view{t.World, t.Task, 0}.WaitAny(requests)
 }
 
 // Channel returns the transport of the goroutine on a channel.
-func (t *task) Channel(i int) comm.Transport { return view{t.World, t, i} }
-
-// Wait waits for the end of the goroutine.
-func (t *task) Wait(comm.Transport) {
-	defer t.BeginWait()()
-	<-t.ended
-}
-
-// Cancel makes current and later waits of the goroutine fail.
-func (t *task) Cancel() { t.once.Do(func() { close(t.stop) }) }
-
-// stopped returns a channel that is closed when the task is cancelled; nil for the main goroutine.
-func (t *task) stopped() <-chan struct{} {
-	if t == nil {
-		return nil
-	}
-	return t.stop
-}
-
-// isCanceled reports whether the task was cancelled; false for the main goroutine.
-func (t *task) isCanceled() bool {
-	select {
-	case <-t.stopped():
-		return true
-	default:
-		return false
-	}
-}
+func (t *task) Channel(i int) comm.Transport { return view{t.World, t.Task, i} }
