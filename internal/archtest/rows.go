@@ -37,7 +37,7 @@ var rows = []row{
 	{"internal/manifest", []string{"internal/atomicfile", "internal/exit"}},
 	{"internal/mllog", nil},
 	{"internal/mllog/mllogtest", []string{"internal/mllog"}},
-	{"internal/mpitest", nil},
+	{"internal/mpitest", []string{"internal/exit"}},
 	{"internal/mutate", nil},
 	{"internal/nearest", nil},
 	{"internal/progress", []string{"internal/terminal"}},

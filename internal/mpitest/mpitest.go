@@ -4,12 +4,15 @@ package mpitest
 import (
 	"context"
 	_ "embed"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"syscall"
 	"testing"
+
+	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
 // Launchers are those of Open MPI and MPICH, with the names of Debian if both are
@@ -21,6 +24,20 @@ const TCP = "tcprun"
 
 //go:embed tcprun.sh
 var tcprun []byte
+
+// Main is the TestMain of a package whose test binary is also a rank: with the environment variable set, its value
+// selects what asRank runs, and the process ends with the exit code of its error.
+func Main(m *testing.M, variable string, asRank func(what string) error) {
+	what := os.Getenv(variable)
+	if what == "" {
+		os.Exit(m.Run())
+	}
+	err := asRank(what)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	os.Exit(int(exit.CodeOf(err)))
+}
 
 // Path returns the path of a launcher; without it the test is skipped.
 func Path(t testing.TB, launcher string) string {

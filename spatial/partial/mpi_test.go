@@ -22,16 +22,7 @@ import (
 // rankVariable makes this test binary a rank of an MPI job; its value selects the program.
 const rankVariable = "ENSEMBLE_PARTIAL_TEST"
 
-func TestMain(m *testing.M) {
-	if what := os.Getenv(rankVariable); what != "" {
-		if err := asRank(what); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(int(exit.CodeOf(err)))
-		}
-		os.Exit(0)
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { mpitest.Main(m, rankVariable, asRank) }
 
 func asRank(what string) error {
 	l, ok := mpi.Launched(os.Getenv)

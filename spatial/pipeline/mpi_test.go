@@ -16,7 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/mpitest"
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 	"github.com/ensemble-weather/ensemble/spatial/comm/mpi"
@@ -32,16 +31,7 @@ func (rankTB) Helper()                  {}
 func (rankTB) Fatal(args ...any)        { panic(fmt.Sprint(args...)) }
 func (rankTB) Context() context.Context { return context.Background() }
 
-func TestMain(m *testing.M) {
-	if os.Getenv(rankVariable) != "" {
-		if err := asRank(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(int(exit.CodeOf(err)))
-		}
-		os.Exit(0)
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { mpitest.Main(m, rankVariable, func(string) error { return asRank() }) }
 
 // overMPI are the schedules of the jobs.
 var overMPI = []string{"gpipe", "1f1b", "chimera"}

@@ -25,16 +25,7 @@ import (
 // conformance suite or a failure.
 const part = "ENSEMBLE_MPI_TEST"
 
-func TestMain(m *testing.M) {
-	if what := os.Getenv(part); what != "" {
-		if err := rank(what); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(int(exit.CodeOf(err)))
-		}
-		os.Exit(0)
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { mpitest.Main(m, part, rank) }
 
 func rank(what string) error {
 	l, ok := Launched(os.Getenv)
