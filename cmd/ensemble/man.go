@@ -169,6 +169,7 @@ var environment = []struct{ name, meaning string }{
 	{"ENSEMBLE_KEY", "value of a configuration key, such as ENSEMBLE_TRAIN_BATCH_SIZE for train.batch_size; overrides files and is overridden by flags"},
 	{"ENSEMBLE_DECODE", "path of the decoding program, if it is neither in the directory of ensemble nor on PATH"},
 	{"ENSEMBLE_CUDA_PATH", "directories of the CUDA libraries, separated by colons"},
+	{"ENSEMBLE_COORDINATOR", "HOST:PORT of rank 0 of a job over TCP; ENSEMBLE_RANKS is the number of its processes, ENSEMBLE_RANK that of this one from 0, ENSEMBLE_JOB a text that they share"},
 	{"XDG_CACHE_HOME", "directory of measured kernel times, instead of ~/.cache"},
 	{"NO_COLOR", "no colours on terminals, if it is not empty"},
 	{"SOURCE_DATE_EPOCH", "creation time of products, in seconds since 1970"},

@@ -70,7 +70,8 @@ type loaded struct {
 
 // nonKeyVariables lists the ENSEMBLE_ variables that set no key. Module systems of computing
 // centres set ENSEMBLE_VERSION.
-var nonKeyVariables = []string{"ENSEMBLE_CUDA_PATH", "ENSEMBLE_DATA", "ENSEMBLE_DECODE", "ENSEMBLE_PEERS", "ENSEMBLE_TEST_DATA", "ENSEMBLE_TEST_DEMO", "ENSEMBLE_VERSION"}
+var nonKeyVariables = []string{"ENSEMBLE_COORDINATOR", "ENSEMBLE_CUDA_PATH", "ENSEMBLE_DATA", "ENSEMBLE_DECODE", "ENSEMBLE_JOB", "ENSEMBLE_LINK_RATE", "ENSEMBLE_PEERS", "ENSEMBLE_RANK",
+	"ENSEMBLE_RANKS", "ENSEMBLE_TEST_DATA", "ENSEMBLE_TEST_DEMO", "ENSEMBLE_VERSION"}
 
 // load reads and merges all sources.
 //

@@ -2,8 +2,9 @@
 package launch
 
 import (
-	"cmp"
+	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -51,18 +52,32 @@ const (
 func Detect(getenv func(string) string) (l Launch, ok bool) {
 	if at := getenv(coordinatorVariable); at != "" {
 		o := tcp.Launch{Coordinator: at, Token: getenv(jobVariable)}
-		var err [3]error
-		o.Size, err[0] = strconv.Atoi(cmp.Or(getenv(ranksVariable), getenv("SLURM_NTASKS")))
-		o.Rank, err[1] = strconv.Atoi(cmp.Or(getenv(rankVariable), getenv("JOB_COMPLETION_INDEX"), getenv("SLURM_PROCID")))
+		var missing []string
+		number := func(what string, names ...string) int {
+			for _, name := range names {
+				if text := getenv(name); text != "" {
+					n, err := strconv.Atoi(text)
+					if err != nil {
+						missing = append(missing, fmt.Sprintf("%s is %q, and no number", name, text))
+					}
+					return n
+				}
+			}
+			missing = append(missing, fmt.Sprintf("%s is missing: the number of %s", names[0], what))
+			return 0
+		}
+		o.Size = number("processes", ranksVariable, "SLURM_NTASKS")
+		o.Rank = number("this process, from 0", rankVariable, "JOB_COMPLETION_INDEX", "SLURM_PROCID")
 		if rate := getenv(rateVariable); rate != "" {
-			o.Rate, err[2] = strconv.ParseFloat(rate, 64)
+			var err error
+			if o.Rate, err = strconv.ParseFloat(rate, 64); err != nil {
+				missing = append(missing, fmt.Sprintf("%s is %q, and no number of bytes per second", rateVariable, rate))
+			}
 		}
 		return Launch{"TCP", o.Size, o.Rank, func(stall time.Duration) (Job, error) {
-			for _, e := range err {
-				if e != nil {
-					return nil, &exit.Error{Code: exit.Usage, What: "the job over TCP is not described completely", Why: e.Error(),
-						Fix: "set ENSEMBLE_RANKS, ENSEMBLE_RANK and ENSEMBLE_COORDINATOR for each process", Err: e}
-				}
+			if len(missing) > 0 {
+				return nil, &exit.Error{Code: exit.Usage, What: "the job over TCP is not described completely", At: coordinatorVariable, Why: strings.Join(missing, "; "),
+					Fix: "set ENSEMBLE_RANKS, ENSEMBLE_RANK and ENSEMBLE_COORDINATOR for each process"}
 			}
 			return joined(tcp.Join(o, stall))
 		}}, true
