@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -114,8 +113,7 @@ func TestShardsOverMPI(t *testing.T) {
 // may return the code of a rank that it killed.)
 func TestLostDuringASumOverMPI(t *testing.T) {
 	onLaunchers(t, "lose", func(t *testing.T, code exit.Code, out string) {
-		killed := strings.HasSuffix(t.Name(), "mpich") && code == exit.Code(syscall.SIGKILL)
-		if code != exit.RankLost && !killed || !strings.Contains(out, "summing gradients: ") || !strings.Contains(out, "rank 2: no answer in time") {
+		if code != exit.RankLost && !mpitest.IsKilled(t.Name(), int(code)) || !strings.Contains(out, "summing gradients: ") || !strings.Contains(out, "rank 2: no answer in time") {
 			t.Errorf("exit %d, want %d:\n%s", code, exit.RankLost, out)
 		}
 	})

@@ -8,7 +8,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -37,6 +39,12 @@ func Main(m *testing.M, variable string, asRank func(what string) error) {
 		fmt.Fprintln(os.Stderr, err)
 	}
 	os.Exit(int(exit.CodeOf(err)))
+}
+
+// IsKilled reports whether the exit code of a launcher may be that of a rank that the launcher killed, while another one
+// failed: MPICH returns the number of the signal.
+func IsKilled(launcher string, code int) bool {
+	return strings.HasSuffix(launcher, "mpich") && slices.Contains([]syscall.Signal{syscall.SIGHUP, syscall.SIGTERM, syscall.SIGKILL}, syscall.Signal(code))
 }
 
 // Path returns the path of a launcher; without it the test is skipped.

@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -176,7 +175,7 @@ func TestPartFailures(t *testing.T) {
 // ended reports whether a launcher's exit code is the expected one of a rank. MPICH
 // may return the code of a rank that it killed.
 func ended(i Implementation, code int, want exit.Code) bool {
-	return code == int(want) || i.Name == "MPICH" && code == int(syscall.SIGKILL)
+	return code == int(want) || mpitest.IsKilled(strings.ToLower(i.Name), code)
 }
 
 // A rank that stalls the others, directly or through another rank, is reported by
