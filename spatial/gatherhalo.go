@@ -80,16 +80,7 @@ func fuseHalos(u *pass.Unit) error {
 
 // fuseHalosWhere is fuseHalos for fields in a layout and the operations that accepts selects.
 func fuseHalosWhere(u *pass.Unit, layout graph.Layout, accepts func(n *graph.Node, a op.HaloOp, in []graph.Shape) bool) error {
-	f := &haloFusion{u: u, fused: map[int]op.HaloOp{}, uses: map[int]bool{}, accepts: accepts, layout: layout}
-	for _, n := range u.Graph.Nodes {
-		if n.Kind != graph.KindOp {
-			continue
-		}
-		if a, ok := f.framed(n); ok {
-			f.fused[n.ID] = a
-		}
-	}
-	f.dropPartial()
+	f := findHaloFusion(u, layout, accepts)
 	source, frames := map[int]graph.Value{}, map[int]graph.Value{} // of gathers
 	g, err := u.Graph.Rewrite(nil, func(b *graph.Builder, n *graph.Node, in []graph.Value) graph.Value {
 		if f.uses[n.ID] {
@@ -113,6 +104,21 @@ func fuseHalosWhere(u *pass.Unit, layout graph.Layout, accepts func(n *graph.Nod
 		u.Graph = g
 	}
 	return err
+}
+
+// findHaloFusion finds the operations that fuseHalosWhere changes.
+func findHaloFusion(u *pass.Unit, layout graph.Layout, accepts func(n *graph.Node, a op.HaloOp, in []graph.Shape) bool) *haloFusion {
+	f := &haloFusion{u: u, fused: map[int]op.HaloOp{}, uses: map[int]bool{}, accepts: accepts, layout: layout}
+	for _, n := range u.Graph.Nodes {
+		if n.Kind != graph.KindOp {
+			continue
+		}
+		if a, ok := f.framed(n); ok {
+			f.fused[n.ID] = a
+		}
+	}
+	f.dropPartial()
+	return f
 }
 
 // dropPartial keeps the fused form only where all readers of a gathered value have

@@ -19,6 +19,9 @@ type RankStep struct {
 	// Whole is the graph of all ranks with its gradients; Distributions has how the ranks hold its values, by node.
 	Whole         *graph.Graph
 	Distributions []graph.Distribution
+	// Halos has the exchanges, by node, whose readers read the shard and its halo from separate buffers, as convolutions of whole
+	// blocks of channels do on a processor. Others copy the shard next to its halo.
+	Halos map[int]bool
 
 	unit *pass.Unit
 }
@@ -73,7 +76,16 @@ func CompileRank(whole *graph.Graph, m Mesh, rank int, sharded bool, k *Compress
 	}
 	s.Graph, s.Sequence = s.unit.Graph, s.unit.Sequence
 	s.Sums = deferredSums(s.Graph, s.Sequence, sums.size)
+	s.Halos = findHaloFusion(s.unit, graph.Plain, readsHaloApart).uses
 	return s, nil
+}
+
+// readsHaloApart reports whether an operation has kernels that read shards and halos from separate buffers.
+func readsHaloApart(n *graph.Node, a op.HaloOp, in []graph.Shape) bool {
+	if n.Op.Conv == nil || n.Shape[channels] < graph.BlockSize || !slices.Equal(a.Operands, n.Op.Conv.Sources(len(n.In))) {
+		return false
+	}
+	return !slices.ContainsFunc(a.Operands, func(i int) bool { return in[i][channels] < graph.BlockSize })
 }
 
 // gradientsAt is the position of the pass after which the step is divided over ranks: the last one that adds to
@@ -122,20 +134,14 @@ func deferredSums(g *graph.Graph, sequence []int, size int) []DeferredSum {
 
 // ArenaBytes returns the memory of all values of the step and of the workspaces that do not fit beside them. workspace
 // returns the bytes that the kernel of an operation needs for operands and a result. Parameters are not included. Gradients
-// are if the optimiser is sharded: those in sums, and the pieces that the rank keeps. Convolutions of whole blocks of
-// channels read halos from separate buffers, and inputs are copied to blocks of channels, as on a processor.
+// are if the optimiser is sharded: those in sums, and the pieces that the rank keeps. Halos are in separate buffers, see
+// Halos, and inputs are copied to blocks of channels, as on a processor.
 //
 // Unit: bytes.
 // Errors: graph.ErrShape for a value that kernels cannot address.
 func (s *RankStep) ArenaBytes(workspace func(o *graph.Op, in []graph.Shape, out graph.Shape) int64) (int64, error) {
 	u := *s.unit
-	err := fuseHalosWhere(&u, graph.Plain, func(n *graph.Node, a op.HaloOp, in []graph.Shape) bool {
-		if n.Op.Conv == nil || n.Shape[channels] < graph.BlockSize || !slices.Equal(a.Operands, n.Op.Conv.Sources(len(n.In))) {
-			return false
-		}
-		return !slices.ContainsFunc(a.Operands, func(i int) bool { return in[i][channels] < graph.BlockSize })
-	})
-	if err != nil {
+	if err := fuseHalosWhere(&u, graph.Plain, readsHaloApart); err != nil {
 		return 0, err
 	}
 	at := slices.IndexFunc(pass.List, func(p pass.Pass) bool { return p.Name == "schedule" })

@@ -85,7 +85,7 @@ type scriptBuilder struct {
 }
 
 // incoming is a value in transit: its exchange, and the share of a convolution's
-// result that needs no element of it.
+// result that needs no element of it; 0 for operations without a kernel for halos in separate buffers.
 type incoming struct {
 	tag      int
 	interior float64
@@ -163,7 +163,7 @@ func (s *scriptBuilder) operation(n *graph.Node) error {
 	return nil
 }
 
-// exchange appends the start of an exchange. Its transfers are kept for the rank alone, so that the cost does not grow
+// exchange appends the start of an exchange, and the copy of the rank's own part if readers need one buffer. Its transfers are kept for the rank alone, so that the cost does not grow
 // with the number of ranks.
 func (s *scriptBuilder) exchange(n *graph.Node, parts spatial.Redistribution, tag int) (err error) {
 	if s.moves[tag], err = parts.MovesOf(s.rank); err != nil {
@@ -172,7 +172,13 @@ func (s *scriptBuilder) exchange(n *graph.Node, parts spatial.Redistribution, ta
 	s.shuffles[tag] = !parts.IsHalo()
 	s.wait(n, 0)
 	s.add(action{kind: starts, tag: tag})
-	s.incoming[n.ID] = []incoming{{tag, s.interior(parts)}}
+	interior := 0.0
+	if s.step.Halos[n.ID] {
+		interior = s.interior(parts)
+	} else {
+		s.add(action{kind: computes, time: s.m.computeTime(workOf(s.step.Graph, n))}) // the copy of the own part
+	}
+	s.incoming[n.ID] = []incoming{{tag, interior}}
 	if !s.m.OverlapHalos {
 		s.add(action{kind: waits, tag: tag})
 		s.waited[tag] = true
@@ -182,8 +188,7 @@ func (s *scriptBuilder) exchange(n *graph.Node, parts spatial.Redistribution, ta
 
 // wait appends waits for the operands of an operation that are in transit, unless
 // an earlier operation has waited for them. It returns the part of the operation's
-// computing time that is spent before the wait, on the interior. Only convolutions
-// of whole blocks of channels have kernels for that.
+// computing time that is spent before the wait, on the interior.
 func (s *scriptBuilder) wait(n *graph.Node, compute cluster.Time) (before cluster.Time) {
 	var tags []int
 	interior := 1.0
@@ -194,9 +199,6 @@ func (s *scriptBuilder) wait(n *graph.Node, compute cluster.Time) (before cluste
 			}
 			s.waited[c.tag] = true
 			tags, interior = append(tags, c.tag), min(interior, c.interior)
-			if n.Op.Conv == nil || min(s.step.Graph.Nodes[id].Shape[channels], n.Shape[channels]) < graph.BlockSize {
-				interior = 0
-			}
 		}
 	}
 	if tags == nil {

@@ -25,6 +25,9 @@ type PredictedStep struct {
 	GBs       float64 `json:"gb_s"`
 	LatencyUS float64 `json:"latency_us"` // of the slowest pair of neighbours
 	LinkGBs   float64 `json:"link_gb_s"`
+	// ExchangeUS is what an exchange adds to ranks that compute from one to the next, besides its messages: the time in which they
+	// wait for ranks that are behind.
+	ExchangeUS float64 `json:"exchange_us"`
 	// Convolutions is their time in a step of one rank's share, without messages, over that of the timing table.
 	Convolutions float64 `json:"convolutions"`
 }
@@ -57,30 +60,41 @@ func (o RanksOptions) predict(ctx context.Context, c *comm.Comm, r *RanksReport)
 	if err != nil {
 		return err
 	}
+	optimiser := setup.Adam
+	optimiser.Sharded = r.Sharded
+	typical, err := k.price(ctx, setup.TypicalMachine, optimiser, r.Mesh) // for the number of exchanges
+	if err != nil {
+		return err
+	}
+	wait, err := measureExchange(c, step/time.Duration(typical.Exchanges+1))
+	if err != nil {
+		return err
+	}
 	peaks := rates.Engine()
-	all, err := comm.AllGather(c, []float64{peaks.FLOPs, peaks.Bytes, step.Seconds(), latency.Seconds(), rate})
+	own := []float64{peaks.FLOPs, peaks.Bytes, step.Seconds(), latency.Seconds(), rate, wait.Seconds()}
+	all, err := comm.AllGather(c, own)
 	if err != nil || c.Rank() > 0 {
 		return err
 	}
 	m := setup.TypicalMachine
 	m.FLOPs, m.Bytes = all[0], all[1]
 	longest, link := all[2], search.Link{Rate: cluster.Rate(all[4])}
-	for x := range slices.Chunk(all, 5) {
+	for x := range slices.Chunk(all, len(own)) {
 		m.FLOPs, m.Bytes, longest = min(m.FLOPs, x[0]), min(m.Bytes, x[1]), max(longest, x[2])
+		wait = max(wait, time.Duration(x[5]*float64(time.Second)))
 		link = search.Link{Alpha: max(link.Alpha, cluster.Time(x[3]*float64(cluster.Second))), Rate: min(link.Rate, cluster.Rate(x[4]))}
 	}
 	m.IntraNode, m.InterNode = link, link
-	p := &PredictedStep{GFLOPs: m.FLOPs / 1e9, GBs: m.Bytes / 1e9, LatencyUS: 1e6 * link.Alpha.Seconds(), LinkGBs: float64(link.Rate) / 1e9}
+	p := &PredictedStep{GFLOPs: m.FLOPs / 1e9, GBs: m.Bytes / 1e9, LatencyUS: 1e6 * link.Alpha.Seconds(), LinkGBs: float64(link.Rate) / 1e9, ExchangeUS: 1e6 * wait.Seconds()}
 	if p.Convolutions, err = share.scaleKernels(ctx, &m, cpu.ConvRates(o.Timings.Open(k.Threads)), longest); err != nil {
 		return err
 	}
-	optimiser := setup.Adam
-	optimiser.Sharded = r.Sharded
 	predicted, err := k.price(ctx, m, optimiser, r.Mesh)
 	if err != nil {
 		return err
 	}
-	p.StepMS, p.Ratio = 1e3*predicted, 1e3*predicted/r.TrainMedian
+	p.StepMS = 1e3 * (predicted.Step.Seconds() + float64(predicted.Exchanges)*wait.Seconds())
+	p.Ratio = p.StepMS / r.TrainMedian
 	r.Predicted = p
 	return nil
 }
@@ -137,23 +151,23 @@ func (k Case) scaleKernels(ctx context.Context, m *search.Machine, table map[cpu
 	if err != nil {
 		return 0, err
 	}
-	factor := max(measured-others, measured/2) / (whole - others) // at least half of a step are convolutions
+	rest := others.Step.Seconds()
+	factor := max(measured-rest, measured/2) / (whole.Step.Seconds() - rest) // at least half of a step are convolutions
 	m.ConvRate = rated(factor)
 	return factor, nil
 }
 
-// price returns the predicted time of a step of a case on a machine and a mesh, in seconds.
-func (k Case) price(ctx context.Context, m search.Machine, o search.Optimiser, mesh string) (float64, error) {
+// price returns the predicted step of a case on a machine and a mesh.
+func (k Case) price(ctx context.Context, m search.Machine, o search.Optimiser, mesh string) (search.Plan, error) {
 	g, err := k.graph(true)
 	if err != nil {
-		return 0, err
+		return search.Plan{}, err
 	}
 	ranks, err := spatial.ParseMesh(mesh)
 	if err != nil {
-		return 0, err
+		return search.Plan{}, err
 	}
-	p, err := search.CostOf(ctx, g, m, o, ranks)
-	return p.Step.Seconds(), err
+	return search.CostOf(ctx, g, m, o, ranks)
 }
 
 // measureLink exchanges messages between pairs of neighbours, all pairs at the same time. It returns the time of a small
