@@ -152,7 +152,7 @@ DEVICE double by_shape(double k, double x) {
 
 DEVICE double score_of(const double *p, double y, double *d, bool grads) {
 	double k = p[0], scale = p[1], shift = p[2];
-	if (!(k > 0 && scale > 0 && shift >= 0) || y != y)
+	if (!(k > 0 && scale > 0 && shift >= 0 && k + scale + shift < INFINITY) || y != y)
 		return d[0] = d[1] = d[2] = NAN;
 	double below = y < 0 ? -y : 0;
 	y = y < 0 ? 0 : y;
