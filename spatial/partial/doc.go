@@ -30,7 +30,7 @@
 // once. A notice for a later step starts all earlier ones too, so no operation waits for a
 // rank that computes.
 //
-// Every τ-th operation is synchronous: it waits for the compute goroutines of all ranks.
+// Every τ-th operation of a run is synchronous: it waits for the compute goroutines of all ranks.
 // That bounds the age of contributions by τ−1 steps, and the number of results that wait for
 // a late rank by τ.
 //

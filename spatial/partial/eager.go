@@ -25,8 +25,9 @@ func (i Initiator) String() string { return [...]string{"solo", "majority"}[i] }
 // EagerOptions are the options of eager-SGD, equal on all ranks except for Replay.
 type EagerOptions struct {
 	Initiator Initiator
-	Period    int            // τ: the operation of every τ-th step waits for all ranks
+	Period    int            // τ: the operation of every τ-th step of a run waits for all ranks
 	Seed      uint64         // of the ranks that start with Majority
+	First     int            // number of steps taken before, in another job; Majority draws as if it had continued
 	Algorithm comm.Algorithm // of the sums
 	Replay    *Log           // of this rank in another run, whose bits are repeated; nil without
 }
@@ -56,9 +57,9 @@ func NewEager(c *comm.Comm, n int, o EagerOptions) (*Eager, error) {
 	if err := checkPeriod(o.Period); err != nil {
 		return nil, err
 	}
-	s := schedule{period: o.Period}
+	s := schedule{period: o.Period, offset: o.First}
 	if o.Initiator == Majority {
-		s.initiator = func(step int) int { return initiatorOf(o.Seed, step, c.Size()) }
+		s.initiator = func(step int) int { return initiatorOf(o.Seed, o.First+step, c.Size()) }
 	}
 	q, err := newSequence(c, s, n+gradientTail, func(all *comm.Comm) ([]*comm.Comm, error) { return []*comm.Comm{all}, nil })
 	if err != nil {

@@ -8,9 +8,11 @@ import (
 
 // schedule states who takes part in the operation of each step, and who starts it.
 type schedule struct {
-	period int // every period-th operation is synchronous: τ
+	period int // every period-th operation of a run is synchronous: τ
+	first  int // step of the first operation of a run
 	last   int // step of the last operation of a run, which is synchronous too
-	// groups of the operations: that of step t is groups[t mod len(groups)]
+	offset int // number of steps before step 0, in an earlier job
+	// groups of the operations: that of step t is groups[(offset + t) mod len(groups)]
 	groups []*comm.Comm
 	// initiator returns the rank that starts an operation; nil if the first to arrive does
 	initiator func(step int) int
@@ -21,11 +23,11 @@ func (s schedule) isSynchronous(step int) bool { return step == s.nextSynchronou
 
 // nextSynchronous returns the first synchronous operation from a step on.
 func (s schedule) nextSynchronous(step int) int {
-	return min(s.last, step+s.period-1-step%s.period)
+	return min(s.last, step+s.period-1-(step-s.first)%s.period)
 }
 
 // group returns the ranks of an operation that is not synchronous.
-func (s schedule) group(step int) *comm.Comm { return s.groups[step%len(s.groups)] }
+func (s schedule) group(step int) *comm.Comm { return s.groups[(s.offset+step)%len(s.groups)] }
 
 // startsAlone reports whether this rank starts an operation when it arrives.
 func (s schedule) startsAlone(step int) bool {

@@ -82,7 +82,7 @@ func (q *sequence) Start(steps int) error {
 		return errCanceled
 	}
 	first := q.next
-	q.last = first + steps - 1
+	q.first, q.last = first, first+steps-1
 	if q.replay != nil {
 		if err := q.replay.check(q.schedule, first); err != nil {
 			return err

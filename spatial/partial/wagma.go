@@ -9,7 +9,8 @@ import (
 // WAGMAOptions are the options of WAGMA-SGD, equal on all ranks except for Replay.
 type WAGMAOptions struct {
 	GroupSize int            // S: number of ranks that average in a step; a power of two, about √P
-	Period    int            // τ: the average of every τ-th step is over all ranks and waits for them
+	First     int            // number of steps taken before, in another job; the groups continue from there
+	Period    int            // τ: the average of every τ-th step of a run is over all ranks and waits for them
 	Algorithm comm.Algorithm // of the sums
 	Replay    *Log           // of this rank in another run, whose bits are repeated; nil without
 }
@@ -44,7 +45,7 @@ func NewWAGMA(c *comm.Comm, w []float32, o WAGMAOptions) (*WAGMA, error) {
 	if err != nil {
 		return nil, err
 	}
-	q, err := newSequence(c, schedule{period: o.Period}, len(w)+modelTail, b.groups)
+	q, err := newSequence(c, schedule{period: o.Period, offset: o.First}, len(w)+modelTail, b.groups)
 	if err != nil {
 		return nil, err
 	}
