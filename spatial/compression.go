@@ -46,7 +46,10 @@ func CompileCompressed(g *graph.Graph, c *comm.Comm, m Mesh, k Compression, o en
 }
 
 // HasDataRanks reports whether the mesh has a data axis of several ranks.
-func (m Mesh) HasDataRanks() bool { return m.sizeOver([]string{dataAxis}) > 1 }
+func (m Mesh) HasDataRanks() bool { return m.DataRanks() > 1 }
+
+// DataRanks returns the number of ranks along the data axis; 1 without one.
+func (m Mesh) DataRanks() int { return m.sizeOver([]string{dataAxis}) }
 
 // selector returns a function that reports whether the gradient of parameters is summed
 // sparsely. A nil Compression has none that is.

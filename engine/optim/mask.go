@@ -72,6 +72,15 @@ func (p *Optimizer) AddScaledGradient(x []float32, factor float32) {
 	}
 }
 
+// SetGradient replaces the gradient of the next step, and the accumulated ones with it. The optimiser is that of one process,
+// on the host.
+//
+// Shape: x [parameters], in the layout of the store; it is copied.
+func (p *Optimizer) SetGradient(x []float32) {
+	copy(p.store.Grads(), x)
+	p.pending = false
+}
+
 // AllGather completes x on all ranks. Each rank contributes the elements that it owns.
 // Without ranks x is complete already.
 //

@@ -185,36 +185,32 @@ type Model struct {
 
 // Training is the section train: optimisation, loss, hardware and parallelism.
 type Training struct {
-	Epochs              int           `key:"epochs"`
-	BatchSize           int           `key:"batch_size"`
-	Accumulate          int           `key:"accumulate"`
-	Optimizer           string        `key:"optimizer"`
-	KFAC                KFAC          `key:"kfac"`
-	TrustCoefficient    float64       `key:"trust_coefficient"` // trust coefficient of LARS; 0: default of the optimiser
-	LearningRate        float64       `key:"learning_rate"`
-	LearningRateScaling string        `key:"learning_rate_scaling"`
-	BaseBatchSize       int           `key:"base_batch_size"` // 0: as BatchSize
-	WeightDecay         float64       `key:"weight_decay"`
-	Schedule            string        `key:"schedule"`
-	Warmup              int           `key:"warmup"`
-	Clip                float64       `key:"clip"`
-	EMA                 Averaging     `key:"ema"`
-	Loss                LossTerms     `key:"loss"`
-	Seed                int           `key:"seed"`
-	EarlyStop           EarlyStop     `key:"early_stop"`
-	Checkpoint          Checkpoint    `key:"checkpoint"`
-	Networks            int           `key:"networks"`
-	Device              string        `key:"device"`
-	Threads             int           `key:"threads"`
-	Memory              Bytes         `key:"memory"`
-	Workspace           Bytes         `key:"workspace"`
-	Precision           string        `key:"precision"`
-	Mesh                string        `key:"mesh"`
-	Machine             Path          `key:"machine"`
-	StallTimeout        time.Duration `key:"stall_timeout"`
-	ShardOptimizer      bool          `key:"shard_optimizer"`
-	Compression         Compression   `key:"compression"`
-	Stages              Stages        `key:"stages"`
+	Epochs              int        `key:"epochs"`
+	BatchSize           int        `key:"batch_size"`
+	Accumulate          int        `key:"accumulate"`
+	Optimizer           string     `key:"optimizer"`
+	KFAC                KFAC       `key:"kfac"`
+	TrustCoefficient    float64    `key:"trust_coefficient"` // trust coefficient of LARS; 0: default of the optimiser
+	LearningRate        float64    `key:"learning_rate"`
+	LearningRateScaling string     `key:"learning_rate_scaling"`
+	BaseBatchSize       int        `key:"base_batch_size"` // 0: as BatchSize
+	WeightDecay         float64    `key:"weight_decay"`
+	Schedule            string     `key:"schedule"`
+	Warmup              int        `key:"warmup"`
+	Clip                float64    `key:"clip"`
+	EMA                 Averaging  `key:"ema"`
+	Loss                LossTerms  `key:"loss"`
+	Seed                int        `key:"seed"`
+	EarlyStop           EarlyStop  `key:"early_stop"`
+	Checkpoint          Checkpoint `key:"checkpoint"`
+	Networks            int        `key:"networks"`
+	Device              string     `key:"device"`
+	Threads             int        `key:"threads"`
+	Memory              Bytes      `key:"memory"`
+	Workspace           Bytes      `key:"workspace"`
+	Precision           string     `key:"precision"`
+	Stages              Stages     `key:"stages"`
+	Distribution
 }
 
 // DefaultStallTimeout is the default of train.stall_timeout.
@@ -415,7 +411,7 @@ var TrainSchema = newSchema[Train]("train", slices.Concat([]schema.Key{
 		Help: "Time after which a rank that does not respond is considered lost and the MPI job ends, to be resumed from its last checkpoint. It must exceed the longest step and the reading of data on the slowest node."},
 	{Path: "train.shard_optimizer", Default: "false", Example: "true", MayChangeOnResume: true, OutsideIdentity: true,
 		Help: "Whether the optimiser state is sharded over the ranks of an MPI job: each rank keeps the moments of its shard of the parameters and updates it. Saves memory (for adamw two values a parameter, except those of the shard); results are bit-identical."},
-}, memberLayoutKeys("data.members."), namingKeys("data."), statisticKeys(), biasKeys(), compressionKeys(), stageKeys(), memberKeys(), referenceKeys(), spatialInputKeys(), climateKeys(), calibrateKeys(), headKeys(), pruneKeys(), kfacKeys(), leadKeys(), recurrentKeys(), axialKeys(), shareKeys(), teacherKeys()))
+}, memberLayoutKeys("data.members."), namingKeys("data."), statisticKeys(), biasKeys(), compressionKeys(), exchangeKeys(), stageKeys(), memberKeys(), referenceKeys(), spatialInputKeys(), climateKeys(), calibrateKeys(), headKeys(), pruneKeys(), kfacKeys(), leadKeys(), recurrentKeys(), axialKeys(), shareKeys(), teacherKeys()))
 
 // exampleLevels is an example of the levels of a target, from its other keys.
 func exampleLevels(target map[string]any) string {
@@ -564,6 +560,7 @@ func (c *TrainConfig) check() []*exit.Error {
 	faults = append(faults, c.checkPrune()...)
 	faults = append(faults, c.checkShare()...)
 	faults = append(faults, c.checkCompression()...)
+	faults = append(faults, c.checkExchange()...)
 	faults = append(faults, c.checkTeacher()...)
 	faults = append(faults, c.checkKFAC()...)
 	return append(faults, c.checkOptimizer()...)

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/rng"
 )
 
 // Magnitudes scores channels by the size of their weights, relative to the largest of the layer:
@@ -92,6 +93,18 @@ func (c *Network) Taylor(values, gradients func(name string) []float32) [][]floa
 
 // EqualScores gives all channels the same score. Channels are then removed by index.
 func (c *Network) EqualScores() [][]float64 { return c.byGroup(func(int) float64 { return 0 }) }
+
+// RandomScores gives channels random scores between 0 and 1, those of a seed and a step.
+func (c *Network) RandomScores(seed uint64, step int) [][]float64 {
+	out := c.EqualScores()
+	for i, f := range c.Groups() {
+		key := rng.Key(seed, rng.Hash("channels"), rng.Hash(f.Filters[0]), uint64(step))
+		for k := range out[i] {
+			out[i][k] = rng.Uniform(key, uint64(k))
+		}
+	}
+	return out
+}
 
 // byGroup arranges values of sets by family and channel.
 func (c *Network) byGroup(value func(set int) float64) [][]float64 {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math/bits"
 	"slices"
 
 	"github.com/ensemble-weather/ensemble/engine/graph"
@@ -24,7 +25,7 @@ import (
 // Errors: exit 64 for a mesh with fewer ranks than processes.
 func ArrangeOnMesh(ctx context.Context, t *team.Team, c *config.TrainConfig, grid *ensemble.Grid) error {
 	if t == nil {
-		return checkDataAxis(c, nil, 1)
+		return checkExchange(c, nil, 1)
 	}
 	t.ShardedOptimiser = c.Train.Train.ShardOptimizer && t.Comm.Size() > 1
 	n := t.Comm.Size()
@@ -41,7 +42,7 @@ func ArrangeOnMesh(ctx context.Context, t *team.Team, c *config.TrainConfig, gri
 		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("a mesh of %d ranks (%v) in a job of %d processes", t.Mesh.Size(), t.Mesh, n), At: TrainMesh.At,
 			Why: "every process needs a rank of the mesh", Fix: fmt.Sprintf("start %s, or add %s", humanise.Count(t.Mesh.Size(), "process"), TrainMesh.typed(nil))}
 	}
-	if err := checkDataAxis(c, t.Mesh, n); err != nil {
+	if err := checkExchange(c, t.Mesh, n); err != nil {
 		return err
 	}
 	t.Compression = CompressionOf(&c.Train.Train)
@@ -59,24 +60,76 @@ func CompressionOf(c *config.Training) *spatial.Compression {
 		Momentum: float32(k.Momentum), Clip: float32(k.Clip)}}
 }
 
-// checkDataAxis refuses sparse sums of gradients on a mesh without a data axis of several ranks.
+// checkExchange refuses sparse sums of gradients, and late ones, on meshes on which ranks with different samples cannot
+// exchange them.
 //
-// Errors: exit 64.
-func checkDataAxis(c *config.TrainConfig, m spatial.Mesh, ranks int) error {
-	if !c.Train.Train.Compression.IsEnabled() || m.HasDataRanks() {
+// Errors: exit 64 with the nearest setting that works.
+func checkExchange(c *config.TrainConfig, m spatial.Mesh, ranks int) error {
+	t := &c.Train.Train
+	if t.Compression.IsEnabled() {
+		if err := checkDataAxis(c, m, ranks, "train.compression", "train.compression.density"); err != nil {
+			return err
+		}
+	}
+	if !t.Exchange.IsEnabled() {
 		return nil
 	}
-	const at = "train.compression.density"
-	if ranks == 1 {
-		return &exit.Error{Code: exit.Usage, What: "train.compression on one rank", At: at, Why: "there is no exchange of gradients",
-			Fix: "start several ranks, or add --set train.mesh=data:2, or remove train.compression"}
+	const section = "train.exchange"
+	if err := checkDataAxis(c, m, ranks, section, section+".system"); err != nil {
+		return err
 	}
-	fix := "remove train.compression"
+	groups := m.DataRanks()
+	if t.BatchSize%groups != 0 {
+		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%s with batches of %s in %d groups", section, humanise.Count(t.BatchSize, "sample"), groups), At: "train.batch_size",
+			Why: "all groups compute equally many samples", Fix: fmt.Sprintf("set train.batch_size: %d", (t.BatchSize/groups+1)*groups)}
+	}
+	if t.Exchange.System != config.WAGMAExchange {
+		return nil
+	}
+	if groups&(groups-1) != 0 {
+		low := 1 << (bits.Len(uint(groups)) - 1)
+		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%s.system: %s with %d data ranks", section, config.WAGMAExchange, groups), At: TrainMesh.At,
+			Why: "the models that are averaged in a step are those of ranks that differ in some bits of their numbers", Fix: fmt.Sprintf("use data:%d or data:%d", low, 2*low)}
+	}
+	if t.Exchange.Group > groups {
+		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("averages of %d models with %d data ranks", t.Exchange.Group, groups), At: section + ".group",
+			Why: "each data rank has one model", Fix: fmt.Sprintf("set %s.group: %d", section, groups)}
+	}
+	return nil
+}
+
+// SplitSamples returns the groups of ranks that take steps by themselves, with their slabs; nil if all ranks take every step
+// together.
+//
+// Errors: exit 64 for a mesh that does not suit the network.
+func SplitSamples(t *team.Team, c *config.TrainConfig, grid *ensemble.Grid) (*team.SampleGroups, error) {
+	if !c.Train.Train.Exchange.IsEnabled() {
+		return nil, nil
+	}
+	g, err := t.SplitSamples()
+	if err != nil {
+		return nil, err
+	}
+	return g, AssignSlabs(g.Own, SpecOf(c), TaskOf(c), grid, c.Train.Train.BatchSize/g.Count(), TrainMesh)
+}
+
+// checkDataAxis refuses a mesh without a data axis of several ranks, for a section of the configuration that needs it.
+//
+// Errors: exit 64.
+func checkDataAxis(c *config.TrainConfig, m spatial.Mesh, ranks int, section, at string) error {
+	if m.HasDataRanks() {
+		return nil
+	}
+	if ranks == 1 {
+		return &exit.Error{Code: exit.Usage, What: section + " on one rank", At: at, Why: "there is no exchange of gradients",
+			Fix: "start several ranks, or add --set train.mesh=data:2, or remove " + section}
+	}
+	fix := "remove " + section
 	if ranks <= c.Train.Train.BatchSize {
 		fix = fmt.Sprintf("add --set train.mesh=data:%d, or ", ranks) + fix
 	}
-	return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("train.compression on mesh %q", fmt.Sprint(m)), At: at,
-		Why: "gradients are sparse between ranks with different samples, and the mesh has no data axis of several ranks", Fix: fix}
+	return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%s on mesh %q", section, fmt.Sprint(m)), At: at,
+		Why: "ranks with different samples exchange gradients, and the mesh has no data axis of several ranks", Fix: fix}
 }
 
 // MeshOption is where a user sets a mesh.
@@ -200,7 +253,7 @@ func HostedRanks(c *config.TrainConfig, processes int) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	if err := TrainMesh.CheckMesh(nil, m, c.Train.Train.BatchSize, processes); err != nil {
+	if err := cmp.Or(TrainMesh.CheckMesh(nil, m, c.Train.Train.BatchSize, processes), checkExchange(c, m, n)); err != nil {
 		return 0, err
 	}
 	if n > maxHosted*processes {

@@ -9,6 +9,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/optim"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
+	"github.com/ensemble-weather/ensemble/ensemble/run/train/groups"
 )
 
 // finishEvalStore makes evalStore the network that is validated and saved: the moving average of the parameters with
@@ -88,6 +89,9 @@ func (t *trainer) recomputeStatistics(ctx context.Context) error {
 		for k, v := range s {
 			kept[k] = float64(v) - float64(first[k])
 		}
+	}
+	if err := groups.Mean(t.groups, sums); err != nil { // each group has run its own samples
+		return err
 	}
 	setStatistics(n.evalStore, sums, kept)
 	return nil

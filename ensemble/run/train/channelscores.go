@@ -8,7 +8,6 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/ckpt"
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/prune/channels"
-	"github.com/ensemble-weather/ensemble/engine/rng"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
 )
@@ -34,14 +33,7 @@ func (t *trainer) channelScores(now *channels.Network, step int) ([][]float64, e
 		}
 		return out, nil
 	case config.RandomPruning:
-		out := now.EqualScores()
-		for i, f := range now.Groups() {
-			key := rng.Key(r.seed, rng.Hash("channels"), rng.Hash(f.Filters[0]), uint64(step))
-			for k := range out[i] {
-				out[i][k] = rng.Uniform(key, uint64(k))
-			}
-		}
-		return out, nil
+		return now.RandomScores(r.seed, step), nil
 	}
 	return now.Magnitudes(t.current.parameter), nil
 }

@@ -204,6 +204,7 @@ func (t *trainer) save() error {
 		return err
 	}
 	tensors = append(tensors, residuals...)
+	tensors = append(tensors, t.current.saveExchange()...)
 	if err := t.current.updateEvalStore(); err != nil || !t.ranks.IsRoot() {
 		return err
 	}
@@ -297,6 +298,9 @@ func (t *trainer) restore(c *ckpt.Checkpoint) error {
 	t.current.best = part(partBest)
 	if err := t.restorePruning(part(partPruning), part(partRewind)); err != nil {
 		return unreadable("mask", err)
+	}
+	if err := t.current.restoreExchange(part(partExchange), c.Dir); err != nil {
+		return err
 	}
 	return t.restoreResiduals(part(partResiduals), c.Dir)
 }

@@ -17,7 +17,11 @@ func (t *trainer) communicationCosts() communicationCosts {
 	if t.ranks == nil {
 		return communicationCosts{}
 	}
-	return communicationCosts{t.current.train.Shard.SumCosts(), t.ranks.Comm.Traffic()}
+	costs := communicationCosts{traffic: t.ranks.Comm.Traffic()}
+	if shard := t.current.train.Shard; shard != nil { // a group of one rank has none
+		costs.allReduce = shard.SumCosts()
+	}
+	return costs
 }
 
 // since returns the difference to earlier costs as values of an event: time of all-reduces of gradients, the

@@ -109,6 +109,12 @@ func (t *trainer) epoch(ctx context.Context) error {
 		return err
 	}
 	for n := t.epochBatches(); t.pos.Batch < n; {
+		if t.groups != nil {
+			if err := t.exchangeSteps(ctx); err != nil {
+				return err
+			}
+			continue
+		}
 		if back, err := t.step(ctx, min(t.current.cfg.Accumulate, n-t.pos.Batch)); back || err != nil {
 			return err
 		}
@@ -123,13 +129,19 @@ func (t *trainer) step(ctx context.Context, batches int) (back bool, err error) 
 		return false, err
 	}
 	began := time.Now()
-	loss, err := t.accumulateGradients(ctx, batches)
+	computed, err := t.accumulateGradients(ctx, t.pos.Step, batches)
 	if bad := (*topk.NotFiniteError)(nil); errors.As(err, &bad) {
 		return false, t.divergenceError(ctx, t.current.last.Plan.Loss(), batches, err)
 	}
 	if err != nil {
 		return false, t.saveIfStopped(err)
 	}
+	return t.update(ctx, computed.loss, batches, began)
+}
+
+// update takes an optimiser step with the gradient that the optimiser has, of a loss over the given number of batches, and
+// advances the position. began is the time from which the step counts.
+func (t *trainer) update(ctx context.Context, loss float64, batches int, began time.Time) (back bool, err error) {
 	s := stepResult{loss: loss, rate: t.current.rate.Rate(uint64(t.networkSteps()))}
 	if math.IsNaN(loss) || math.IsInf(loss, 0) {
 		return false, t.divergenceError(ctx, loss, batches, nil)
@@ -197,6 +209,11 @@ func (t *trainer) closeEpoch(ctx context.Context) error {
 		return err
 	}
 	values = append(values, t.current.pruning.eventValues()...)
+	late, err := t.endExchangeEpoch()
+	if err != nil {
+		return err
+	}
+	values = append(values, late...)
 	if len(t.data.Validation.Inits) > 0 {
 		loss, err := t.validateEpoch(ctx)
 		if err != nil {

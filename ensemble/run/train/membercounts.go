@@ -13,9 +13,9 @@ func (t *trainer) compileMemberCounts(spec network.Spec, o engine.Options) error
 	t.current.byMemberCount = map[int]*network.Network{}
 	for n := t.planCount() - 1; n > 0; n-- {
 		count := len(t.model.Task.UsedMembers) - n
-		net, err := spec.WithMemberCount(count).Compile(&t.model.Task, t.model.Grid, t.current.cfg.BatchSize, t.seed(), true, o, t.ranks)
+		net, err := t.compileStep(spec.WithMemberCount(count), o)
 		if err != nil {
-			return t.nameMemoryKeys(err)
+			return err
 		}
 		t.current.byMemberCount[count] = net
 	}

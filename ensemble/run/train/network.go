@@ -13,6 +13,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/ensemble/model/network"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
+	"github.com/ensemble-weather/ensemble/ensemble/run/train/groups"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
@@ -29,6 +30,9 @@ type currentNetwork struct {
 	statesBefore []float32
 	last         *network.Network // network of the last batch
 	batchNorms   float64          // sum of the squared gradient norms of the batches of the current step
+	// exchange is that between groups of ranks; nil before their first step, and without train.exchange.
+	exchange      *groups.Exchange
+	outerVelocity []float32 // momentum of an outer optimiser from a checkpoint
 }
 
 // compiledNetwork is a compiled network with its parameters and optimiser. It is compiled anew when channels are
@@ -91,6 +95,7 @@ func (t *trainer) end() error {
 	}
 	n := t.current
 	t.current = nil
+	n.exchange.Cancel()
 	n.feed.end()
 	return n.compiledNetwork.close()
 }
@@ -110,8 +115,8 @@ func (t *trainer) compile() error {
 	o.Store, o.Choices, o.BlockMasks = n.store, t.kernels.choices, n.pruning.unmasked
 	o.Memory.Limit, o.Workspace = o.Memory.Limit/int64(t.memoryShares()), o.Workspace/int64(t.memoryShares())
 	var err error
-	if n.train, err = spec.Compile(&t.model.Task, t.model.Grid, n.cfg.BatchSize, t.seed(), true, o, t.ranks); err != nil {
-		return t.nameMemoryKeys(err)
+	if n.train, err = t.compileStep(spec, o); err != nil {
+		return err
 	}
 	maps.Copy(t.kernels.choices, n.train.Plan.Choices())
 	if err = t.compileMemberCounts(spec, o); err != nil {

@@ -16,6 +16,8 @@ type observers struct {
 	report func(done int, note string) // called after every step with the steps done; nil for none
 	timing quality.Options
 	clock  *quality.Clock // MLPerf log; nil for none
+	// beforeStep is Options.BeforeStep.
+	beforeStep func(step uint64)
 	// environment is the record of the machine from the start of the run; nil in a resumed run.
 	environment *rundir.Environment
 	gpu         *gpuMonitor        // GPU readings; nil before the first network and on ranks other than 0

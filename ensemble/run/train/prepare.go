@@ -36,10 +36,15 @@ func prepare(ctx context.Context, o Options, run *trainingRun, d *samples.Data) 
 	if err := setArchitecture(j.model, o); err != nil {
 		return nil, err
 	}
+	split, err := setup.SplitSamples(d.Ranks, c, d.Grid)
+	if err != nil {
+		return nil, err
+	}
 	t := &trainer{
 		job:       *j,
+		groups:    split,
 		inputs:    auxiliaryInputs{references: f.localReferences, globalFits: f.globalReferences, foldOf: foldOf, pretrained: pretrained},
-		observers: observers{dir: run.dir, timing: o.Timing, clock: run.clock},
+		observers: observers{dir: run.dir, timing: o.Timing, clock: run.clock, beforeStep: o.BeforeStep},
 	}
 	if t.inputs.teacher, err = newTeacher(c, d); err != nil {
 		return nil, err

@@ -7,24 +7,31 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/model/network"
 )
 
-// accumulateGradients computes the loss and the gradients of one step over count batches:
+// gradientShare is the mean loss of the samples whose gradient the optimiser has, and the sum of their weights.
+type gradientShare struct{ loss, weight float64 }
+
+// accumulateGradients computes the loss and the gradients of a step over count batches:
 //
 //	L = Σ W(b) L(b) / Σ W(b)
 //
 // where W(b) is the sum of the point weights of batch b. This equals the loss of one batch of all samples.
 // Similarity losses have no point weights; their batches are weighted by their number of samples.
 //
+// The weight is that of the ranks that compute together; it is 0 if one batch is all that counts.
+//
 // Errors: stopRequest, with the network unchanged.
-func (t *trainer) accumulateGradients(ctx context.Context, count int) (float64, error) {
+func (t *trainer) accumulateGradients(ctx context.Context, step uint64, count int) (all gradientShare, err error) {
 	n := t.current
 	n.statesBefore = append(n.statesBefore[:0], n.store.States()...)
-	var loss, weight float64
+	if t.observers.beforeStep != nil {
+		t.observers.beforeStep(step)
+	}
 	n.batchNorms = 0
 	for i := range count {
 		b := t.nextBatch()
-		if err := t.stop(b.err); err != nil {
+		if err := t.stopBefore(b); err != nil {
 			copy(n.store.States(), n.statesBefore)
-			return 0, stopRequest{err}
+			return all, err
 		}
 		refresh := i == 0 && t.refreshesCurvature(b)
 		net := n.loadBatch(b)
@@ -37,45 +44,61 @@ func (t *trainer) accumulateGradients(ctx context.Context, count int) (float64, 
 			net.Plan.ScaleLoss(s)
 		}
 		var share float64
-		if count > 1 {
+		weighted := count > 1 || t.groups != nil
+		if weighted {
 			share = sum(b.batch.Weight)
 		}
-		if err := net.Plan.Start(ctx, t.pos.Step*uint64(n.cfg.Accumulate)+uint64(i)); err != nil {
-			return 0, err
+		if err := net.Plan.Start(ctx, t.runNumber(step, i)); err != nil {
+			return all, err
 		}
 		if err := t.prefetch(net); err != nil {
-			return 0, err
+			return all, err
 		}
 		if err := net.Plan.Wait(); err != nil {
-			return 0, err
+			return all, err
 		}
 		if refresh {
 			n.curvature.computed = true
 		}
-		if count == 1 {
-			return net.Plan.Loss(), nil
+		if !weighted {
+			return gradientShare{loss: net.Plan.Loss()}, nil
 		}
-		w, err := t.ranks.Sum(share)
+		w, err := t.computing().Sum(share)
 		if err != nil {
-			return 0, err
+			return all, err
+		}
+		if count == 1 {
+			return gradientShare{net.Plan.Loss(), w}, nil
 		}
 		if err := t.addBatchNorm(net); err != nil {
-			return 0, err
+			return all, err
 		}
 		n.opt.Accumulate(w)
-		loss += w * net.Plan.Loss()
-		weight += w
+		all.loss += w * net.Plan.Loss()
+		all.weight += w
 	}
-	if weight == 0 { // the mean over no weight is 0
-		return 0, nil
+	if all.weight != 0 { // else the mean over no weight, 0
+		all.loss /= all.weight
 	}
-	return loss / weight, nil
+	return all, nil
+}
+
+// stopBefore returns the stop request of any rank, or an error of reading the next batch. In a group that computes by
+// itself, an error is that of this rank alone, and stop signals are for the end of a run of steps.
+func (t *trainer) stopBefore(b *readyBatch) error {
+	if t.groups != nil {
+		return b.err
+	}
+	if err := t.stop(b.err); err != nil {
+		return stopRequest{err}
+	}
+	return nil
 }
 
 // addBatchNorm adds the squared norm of the gradient of one batch of a step, for the noise scale, where the host has the
-// gradient.
+// gradient of the whole batch.
 func (t *trainer) addBatchNorm(net *network.Network) error {
-	if net.Plan.HasDeviceMemory() {
+	if net.Plan.HasDeviceMemory() || t.groups != nil {
 		return nil
 	}
 	norm, err := t.current.opt.BatchNorm()

@@ -34,11 +34,14 @@ type Options struct {
 	// Stop is called between steps; if it returns an error, Run saves a checkpoint and returns that error. Nil
 	// never stops. Cancel the context to interrupt reading and scoring, which have no state to save; it does not
 	// interrupt training steps.
-	Stop     func() error
-	Timings  setup.Timings      // measured times of kernels; the zero value keeps none
-	Progress *progress.Reporter // nil shows nothing
-	Warn     func(string)       // receives warnings, which the manifest lists too; nil drops them
-	Timing   quality.Options    // log of the time to a target loss (MLPerf HPC); only for a fresh run
+	Stop func() error
+	// BeforeStep is called on each rank before it computes a step, counted from 0. A measurement of slow ranks delays some
+	// in it. Nil does nothing.
+	BeforeStep func(step uint64)
+	Timings    setup.Timings      // measured times of kernels; the zero value keeps none
+	Progress   *progress.Reporter // nil shows nothing
+	Warn       func(string)       // receives warnings, which the manifest lists too; nil drops them
+	Timing     quality.Options    // log of the time to a target loss (MLPerf HPC); only for a fresh run
 
 	Channels []channels.Kept // channels kept from the pretrained network; nil: all
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/prune/channels"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
+	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/io/loader"
 )
 
@@ -15,6 +16,7 @@ import (
 // repeats the steps of an uninterrupted one bit by bit.
 type trainer struct {
 	job
+	groups    *team.SampleGroups // groups that take steps by themselves; nil without train.exchange
 	inputs    auxiliaryInputs
 	current   *currentNetwork // the network in training; nil between networks
 	pos       position        // position in the training

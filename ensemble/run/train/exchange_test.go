@@ -1,0 +1,204 @@
+package train_test
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/engine/ckpt"
+	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
+	"github.com/ensemble-weather/ensemble/ensemble/run/runtest"
+	"github.com/ensemble-weather/ensemble/ensemble/run/train"
+	"github.com/ensemble-weather/ensemble/ensemble/run/train/traintest"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/rundir"
+)
+
+// The systems of train.exchange, without their periods.
+var (
+	soloExchange     = []string{"train.exchange.system=eager", "train.exchange.initiator=solo"}
+	majorityExchange = []string{"train.exchange.system=eager"}
+	wagmaExchange    = []string{"train.exchange.system=wagma"}
+	localExchange    = []string{"train.exchange.system=local"}
+)
+
+// exchangeOptions are those of a short training, of which epochs end with a batch that has samples of some groups only.
+func exchangeOptions(t *testing.T, dir string, set ...[]string) train.Options {
+	all := append([]string{"train.networks=1", "train.epochs=2", "model.dropout=0", "train.optimizer=sgd", "train.learning_rate=0.01"}, slices.Concat(set...)...)
+	return train.Options{Config: demotest.Config(t, demotest.Files(t), all...), RunDir: dir, Version: "test", Resume: "auto"}
+}
+
+// trainExchange trains on four ranks and returns the run directory. o changes the options of a rank; nil changes none.
+func trainExchange(t *testing.T, mesh string, o func(rank int, o *train.Options), set ...[]string) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "run")
+	err := traintest.TrainOnRanks(4, func(rank int) train.Options {
+		of := exchangeOptions(t, dir, append([][]string{{"train.mesh=" + mesh}}, set...)...)
+		if o != nil {
+			o(rank, &of)
+		}
+		return of
+	})
+	if err != nil {
+		t.Fatalf("%s %v: %v", mesh, set, err)
+	}
+	return dir
+}
+
+// exchangeTolerance is the difference of weights from those of synchronous steps, which add gradients in another order. The
+// gradients of some biases, of convolutions before a norm, are rounding errors only.
+const exchangeTolerance = 1e-5
+
+// If all steps wait for all groups, every system takes the steps of synchronous training, also with momentum, accumulated
+// batches, clipping of summed gradients and an average of the weights.
+func TestExchangeThatWaitsIsSynchronous(t *testing.T) {
+	averaging := append(localExchange, "train.exchange.rate=1", "train.exchange.momentum=0")
+	for _, c := range []struct {
+		mesh    string
+		set     []string
+		systems [][]string
+	}{
+		{"data:4", []string{"train.clip=0.05"}, [][]string{soloExchange, majorityExchange}},
+		{"data:4", []string{"train.clip=0", "train.accumulate=2", "train.ema=0.5"}, [][]string{soloExchange, append(wagmaExchange, "train.exchange.group=4"), averaging}},
+		{"data:2 lat:2", []string{"train.clip=0"}, [][]string{majorityExchange, wagmaExchange, averaging}},
+	} {
+		want := runtest.NewestCheckpoint(t, trainExchange(t, c.mesh, nil, c.set))
+		for _, system := range c.systems {
+			got := runtest.NewestCheckpoint(t, trainExchange(t, c.mesh, nil, c.set, system, []string{"train.exchange.period=1"}))
+			if got.Step != want.Step || got.Step == 0 {
+				t.Errorf("%s %v %v: %d steps, want %d", c.mesh, c.set, system, got.Step, want.Step)
+			}
+			if err := sameTensors(got.Tensors, want.Tensors); err != nil {
+				t.Errorf("%s %v %v: %v", c.mesh, c.set, system, err)
+			}
+		}
+	}
+}
+
+// sameTensors compares the tensors of a checkpoint with those of synchronous training. There may be more.
+func sameTensors(got, want []ckpt.Tensor) error {
+	for _, w := range want {
+		at := slices.IndexFunc(got, func(x ckpt.Tensor) bool { return x.Name == w.Name })
+		if at < 0 {
+			return fmt.Errorf("%s is missing", w.Name)
+		}
+		a := got[at].Data.([]float32)
+		for i, v := range w.Data.([]float32) {
+			if !(math.Abs(float64(a[i]-v)) < exchangeTolerance*(1+math.Abs(float64(v)))) {
+				return fmt.Errorf("value %d of %s is %g, want %g", i, w.Name, a[i], v)
+			}
+		}
+	}
+	return nil
+}
+
+// delays returns a function that makes each step of a rank last up to most longer.
+func delays(rank int, most time.Duration) func(uint64) {
+	random := rand.New(rand.NewPCG(uint64(rank), 3))
+	return func(uint64) { time.Sleep(time.Duration(random.Int64N(int64(most)))) }
+}
+
+// epochNumbers returns a number of all epoch events.
+func epochNumbers(t *testing.T, dir, name string) (all []float64) {
+	t.Helper()
+	events, err := rundir.ReadEvents(dir)
+	runtest.Must(t, err)
+	for _, e := range events {
+		if e.Kind == "epoch" {
+			x, ok := e.Number(name)
+			if !ok {
+				t.Fatalf("an epoch event has no %s: %v", name, e.Values)
+			}
+			all = append(all, x)
+		}
+	}
+	return all
+}
+
+// Ranks that are late at random train, with every system, with masks, numbers of members, stages and dropout. After each
+// epoch the training itself checks that all ranks have the same weights.
+func TestLateRanksTrain(t *testing.T) {
+	for name, set := range map[string][]string{
+		"solo":           append(soloExchange, "train.epochs=4", "train.optimizer=adamw"),
+		"masks":          append(soloExchange, "train.epochs=3", "prune.method=rigl", "prune.target=0.5", "prune.every=2"),
+		"member numbers": append(majorityExchange, runtest.MemberInput("data.members.minimum=2", "model.dropout=0.1")...),
+		"stages":         append(wagmaExchange, runtest.Staged()...),
+		"wagma":          append(wagmaExchange, "train.epochs=4", "train.optimizer=adamw"),
+		"local":          append(localExchange, "train.epochs=4", "train.optimizer=adamw"),
+	} {
+		mesh := "data:4"
+		if name == "masks" {
+			mesh = "data:2 lat:2"
+		}
+		dir := trainExchange(t, mesh, func(rank int, o *train.Options) { o.BeforeStep = delays(rank, 50*time.Millisecond) }, set, []string{"train.exchange.period=3"})
+		share := 0.0
+		for _, x := range epochNumbers(t, dir, "late_share") {
+			share += x
+		}
+		if late := set[0] != localExchange[0]; late != (share > 0) {
+			t.Errorf("%s: late contributions in all epochs are %v", name, epochNumbers(t, dir, "late"))
+		}
+		if slices.Contains(set, "train.epochs=4") {
+			if l := epochNumbers(t, dir, "validation_loss"); !(l[len(l)-1] < l[0]) {
+				t.Errorf("%s: validation losses %v do not fall", name, l)
+			}
+		}
+	}
+}
+
+// A training that was stopped continues bit for bit, in an epoch too, if what it did does not depend on time: with steps
+// that all wait, and for local SGD with any period.
+func TestExchangeResumes(t *testing.T) {
+	for _, set := range [][]string{
+		append(soloExchange, "train.exchange.period=1", "train.optimizer=adamw", "model.dropout=0.1"),
+		append(wagmaExchange, "train.exchange.period=1", "train.exchange.group=4", "train.ema=0.5"),
+		append(localExchange, "train.exchange.period=3", "train.optimizer=adamw", "train.ema=0.5"),
+	} {
+		whole := trainExchange(t, "data:4", nil, set)
+		dir := filepath.Join(t.TempDir(), "run")
+		for leg := range 3 {
+			err := traintest.TrainOnRanks(4, func(rank int) train.Options {
+				o, asked := exchangeOptions(t, dir, set, []string{"train.mesh=data:4"}), 0
+				o.Stop = func() error {
+					if asked++; leg < 2 && rank == 1 && asked == 2 {
+						return &exit.Error{Code: exit.SaveAndStop, What: "stop requested"}
+					}
+					return nil
+				}
+				return o
+			})
+			if leg < 2 && exit.CodeOf(err) != exit.SaveAndStop || leg == 2 && err != nil {
+				t.Fatalf("%v, leg %d: %v", set, leg, err)
+			}
+		}
+		if runtest.Digest(t, dir) != runtest.Digest(t, whole) {
+			t.Errorf("%v: the resumed training ends with other bits", set)
+		}
+	}
+}
+
+// An error of one group ends the training of all, also of those that wait in a sum.
+func TestExchangeFails(t *testing.T) {
+	broken := errors.New("broken")
+	for _, set := range [][]string{soloExchange, wagmaExchange, localExchange} {
+		err := traintest.TrainOnRanks(4, func(rank int) train.Options {
+			o := exchangeOptions(t, filepath.Join(t.TempDir(), "run"), set, []string{"train.mesh=data:2 lat:2", "train.exchange.period=4"})
+			o.RunDir = filepath.Join(t.TempDir(), "run")
+			o.BeforeStep = func(step uint64) {
+				if rank == 3 && step == 2 {
+					panic(broken)
+				}
+			}
+			return o
+		})
+		if err == nil || !strings.Contains(err.Error(), "rank 3") || !strings.Contains(err.Error(), "broken") {
+			t.Errorf("%v: %v", set, err)
+		}
+	}
+}

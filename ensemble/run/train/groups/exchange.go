@@ -1,0 +1,135 @@
+package groups
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+
+	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/engine/optim"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/team"
+	"github.com/ensemble-weather/ensemble/internal/bigmem"
+)
+
+// Network is a network in training on this rank.
+type Network struct {
+	Store     *engine.Store
+	Optimizer *optim.Optimizer
+	Average   []float32 // moving average of the parameters; nil without one
+}
+
+// Share is what a group has computed in a step: the mean loss of its samples, whose gradient the optimiser has.
+type Share struct {
+	Loss    float64
+	Weight  float64 // sum of the point weights of its samples
+	Samples float64 // number of its samples, relative to the mean of all groups; those that fill a batch up do not count
+}
+
+// Exchange takes the optimiser steps of one network. All ranks of a job create and use it in step, except that between
+// Start and the last Step each group proceeds by itself.
+type Exchange struct {
+	groups *team.SampleGroups
+	system system
+	counts counts
+}
+
+// system is one way to take a step.
+type system interface {
+	// start begins a run of steps, of which the last one waits for all groups.
+	start(steps int) error
+	// step takes the optimiser steps that follow from a share and counts late contributions.
+	step(n Network, s Share, apply func(loss float64) error, c *counts) error
+	// differs reports whether groups have optimisers of their own.
+	differs() bool
+	// cancel ends a run early.
+	cancel()
+	// velocity is the state of an outer optimiser, which the caller may change; nil without one.
+	velocity() []float32
+}
+
+// counts are the contributions of this rank's group since the last report.
+type counts struct {
+	steps int
+	late  float64 // for eager, the mean of all groups
+}
+
+// New returns the exchange of a network whose parameters are equal on all ranks. first is the number of steps taken before,
+// and seed draws the ranks that start sums. All ranks of the job call it together, and it sends no messages.
+//
+// Errors: exit 64 for invalid options; too many groups in a job.
+func New(g *team.SampleGroups, c config.Exchange, n Network, first, seed uint64) (*Exchange, error) {
+	s, err := newSystem(g, c, n.Store, first, seed)
+	return &Exchange{groups: g, system: s}, err
+}
+
+func newSystem(g *team.SampleGroups, c config.Exchange, store *engine.Store, first, seed uint64) (system, error) {
+	switch c.System {
+	case config.WAGMAExchange:
+		return newWAGMA(g, c, store, first)
+	case config.LocalExchange:
+		return newLocal(g, c, store)
+	}
+	return newEager(g, c, len(store.Params()), first, seed)
+}
+
+// Start begins a run of steps. All ranks call it with the same number, and then Step as often.
+func (e *Exchange) Start(steps int) error { return e.system.start(steps) }
+
+// Step contributes the share of this rank's group, whose gradient is that of the next step of the optimiser. It calls apply
+// once for each optimiser step to take, with the loss that its gradient belongs to; on a late rank of eager not at all, or
+// several times. After the last Step of a run all ranks have taken all steps.
+//
+// Errors: those of apply; failures of other ranks.
+func (e *Exchange) Step(n Network, s Share, apply func(loss float64) error) error {
+	e.counts.steps++
+	return e.system.step(n, s, apply, &e.counts)
+}
+
+// Align gives all ranks one network after a run. Running statistics, which come from the samples of a group, become the
+// mean of all groups. So do the moments of optimisers and the average of weights, if groups have their own.
+//
+// Errors: lost ranks.
+func (e *Exchange) Align(n Network) error {
+	if err := mean(e.groups, n.Store.States()); err != nil || !e.system.differs() {
+		return err
+	}
+	if err := mean(e.groups, n.Average); err != nil {
+		return err
+	}
+	return meanMoments(e.groups, n.Optimizer)
+}
+
+// CheckSame returns an error unless all ranks have the same parameters and running statistics. They do after Align;
+// other bits are an error of a machine.
+//
+// Errors: exit 71 on all ranks.
+func (n Network) CheckSame(ranks *team.Team) error {
+	h := sha256.New()
+	h.Write(bigmem.Bytes(n.Store.Params()))
+	h.Write(bigmem.Bytes(n.Store.States()))
+	return ranks.CheckSame(team.Diverged("the weights", hex.EncodeToString(h.Sum(nil))))
+}
+
+// Late returns how many contributions of all groups were late since the last call, and the number of contributions. All
+// ranks call it after a run.
+//
+// Errors: lost ranks.
+func (e *Exchange) Late() (late, contributions float64, err error) {
+	x := []float64{e.counts.late}
+	err = Mean(e.groups, x)
+	n := float64(e.groups.Count())
+	late, contributions = x[0]*n, float64(e.counts.steps)*n
+	e.counts = counts{}
+	return late, contributions, err
+}
+
+// Velocity returns the momentum of the outer optimiser of local, equal on all ranks; nil for other systems. A checkpoint
+// contains it. The caller sets it to continue a training.
+func (e *Exchange) Velocity() []float32 { return e.system.velocity() }
+
+// Cancel ends a run early, after an error; nil does nothing.
+func (e *Exchange) Cancel() {
+	if e != nil {
+		e.system.cancel()
+	}
+}
