@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -36,6 +37,7 @@ type rankTraining struct {
 	Set            []string
 	Set1           []string      // for rank 1 only
 	Pause          time.Duration // before every step
+	Slow           time.Duration // of a rank drawn at random in every step
 	Leave1         bool          // rank 1 exits without training
 	Panic1         int           // step at which rank 1 has a bug; 0: none
 	PIDs           string        // folder with the process ID of each rank
@@ -61,7 +63,12 @@ func (r rankTraining) run() error {
 		return team.EndTogether(err)
 	}
 	step := 0
-	_, err = train.Run(context.Background(), train.Options{Config: c, RunDir: r.RunDir, Resume: "auto", Version: "test", Stop: func() error {
+	slow := func(step uint64) {
+		if rand.New(rand.NewPCG(77, step)).IntN(l.Size) == l.Rank {
+			time.Sleep(r.Slow)
+		}
+	}
+	_, err = train.Run(context.Background(), train.Options{Config: c, RunDir: r.RunDir, Resume: "auto", Version: "test", BeforeStep: slow, Stop: func() error {
 		time.Sleep(r.Pause)
 		if step++; l.Rank == 1 && step == r.Panic1 {
 			panic("index out of range")
@@ -206,10 +213,10 @@ func TestRankFailures(t *testing.T) {
 }
 
 // checkRankFailures compares a training that fails in these ways, on ranks of every launcher, with one on
-// ranks of this process.
-func checkRankFailures(t *testing.T, failures []rankFailure) {
+// ranks of this process. set are further settings.
+func checkRankFailures(t *testing.T, failures []rankFailure, set ...string) {
 	whole := filepath.Join(t.TempDir(), "whole")
-	r := failing(t, whole)
+	r := failing(t, whole, set...)
 	err := traintest.TrainOnRanks(2, func(int) train.Options {
 		c, err := config.LoadTrain(config.Sources{Files: []string{r.Config}, Set: r.Set})
 		if err != nil {
@@ -223,7 +230,7 @@ func checkRankFailures(t *testing.T, failures []rankFailure) {
 	want := runtest.Digest(t, whole)
 	onLaunchers(t, func(t *testing.T, launcher string) {
 		t.Parallel() // mostly waiting
-		r := failing(t, filepath.Join(t.TempDir(), "run"))
+		r := failing(t, filepath.Join(t.TempDir(), "run"), set...)
 		for _, c := range failures {
 			l := start(t, launcher, 2, r)
 			l.atStep(t, r.RunDir, 2)

@@ -1,10 +1,12 @@
 package train_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -199,6 +201,45 @@ func TestExchangeFails(t *testing.T) {
 		})
 		if err == nil || !strings.Contains(err.Error(), "rank 3") || !strings.Contains(err.Error(), "broken") {
 			t.Errorf("%v: %v", set, err)
+		}
+	}
+}
+
+// Meshes on which late steps are impossible are refused before a run directory is made, with the nearest setting that works.
+func TestExchangeRefusals(t *testing.T) {
+	for _, c := range []struct {
+		system []string
+		set    string
+		fix    string
+	}{
+		{soloExchange, "train.mesh=lat:2", "train.mesh=data:2"},
+		{soloExchange, "train.mesh=lat:1", "train.mesh=data:2"},
+		{soloExchange, "train.mesh=auto", "train.mesh=data:2"},
+		{localExchange, "train.mesh=data:3", "train.batch_size: 6"},
+		{wagmaExchange, "train.mesh=data:3,train.batch_size=6", "use data:2 or data:4"},
+		{wagmaExchange, "train.mesh=data:2,train.exchange.group=4", "train.exchange.group: 2"},
+	} {
+		dir := filepath.Join(t.TempDir(), "run")
+		o := exchangeOptions(t, dir, c.system, strings.Split(c.set, ","), []string{"train.exchange.period=4"})
+		_, err := train.Run(context.Background(), o)
+		if exit.CodeOf(err) != exit.Usage || !strings.Contains(fmt.Sprint(err), c.fix) {
+			t.Errorf("%v %s: error %v, want exit 64 with %q", c.system, c.set, err, c.fix)
+		}
+		if _, err := os.Stat(dir); err == nil && c.set != "train.mesh=auto" {
+			t.Errorf("%s: a run directory was made", c.set)
+		}
+	}
+}
+
+// A training that diverges in one group ends with the error of synchronous training.
+func TestExchangeDiverges(t *testing.T) {
+	for _, system := range [][]string{soloExchange, localExchange} {
+		dir := filepath.Join(t.TempDir(), "run")
+		err := traintest.TrainOnRanks(2, func(int) train.Options {
+			return exchangeOptions(t, dir, system, []string{"train.mesh=data:2", "train.exchange.period=3", "train.learning_rate=1e30", "train.clip=0"})
+		})
+		if exit.CodeOf(err) != exit.No || !strings.Contains(fmt.Sprint(err), "not finite at step") {
+			t.Errorf("%v: error %v, want exit 1", system, err)
 		}
 	}
 }
