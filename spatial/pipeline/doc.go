@@ -24,7 +24,7 @@
 //
 //	d, err := pipeline.Divide(pipeline.Layers(g, cost), s.Stages, send) // g: samples of one micro-batch, with its loss
 //	stages, err := pipeline.Split(g, d)
-//	w, err := pipeline.NewWorker(c, s, stages, engine.Options{})        // on each rank of c
+//	w, err := pipeline.NewWorker(c, s, stages, pipeline.Options{})        // on each rank of c
 //	losses, err := w.Step(ctx, step, feed)                              // gradients are in w.Store(pipe)
 //
 // Gradients have the bits of the same sums without a pipeline, whatever the schedule and the order of messages. Backward passes

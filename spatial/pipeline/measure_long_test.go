@@ -7,7 +7,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/spatial/cluster"
 	"github.com/ensemble-weather/ensemble/spatial/comm"
@@ -30,7 +29,7 @@ var measured = map[string]func(testing.TB) *graph.Graph{
 func timelines(t *testing.T, s *Schedule, stages []*Stage, mode comm.Mode, steps int) (all []*Timeline) {
 	t.Helper()
 	err := comm.Run(s.Stages, mode, func(c *comm.Comm) error {
-		w, err := NewWorker(c, s, stages, engine.Options{})
+		w, err := NewWorker(c, s, stages, Options{})
 		if err != nil {
 			return err
 		}

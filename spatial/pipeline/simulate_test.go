@@ -4,7 +4,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/spatial/cluster"
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
@@ -55,7 +54,7 @@ func TestMeasuredTimeline(t *testing.T) {
 	}
 	timelines := make([]*Timeline, ranks)
 	err = comm.Run(ranks, comm.Parallel, func(c *comm.Comm) error {
-		w, err := NewWorker(c, s, stages, engine.Options{})
+		w, err := NewWorker(c, s, stages, Options{})
 		if err != nil {
 			return err
 		}

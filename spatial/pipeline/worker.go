@@ -54,6 +54,11 @@ type held struct {
 	pieces            int       // in total
 }
 
+// Options are the options of a worker.
+type Options struct {
+	Engine engine.Options // of the plans of stages
+}
+
 // NewWorker compiles the stages that this rank of a group computes: rank w is worker w of the schedule. All ranks call it with
 // the same schedule, stages and options.
 //
@@ -62,7 +67,7 @@ type held struct {
 //
 // Errors: exit.Usage for other numbers of ranks or stages than those of the schedule, and for too many messages; those of
 // engine.Compile.
-func NewWorker(c *comm.Comm, s *Schedule, stages []*Stage, o engine.Options) (w *Worker, err error) {
+func NewWorker(c *comm.Comm, s *Schedule, stages []*Stage, o Options) (w *Worker, err error) {
 	if c.Size() != s.Stages || len(stages) != s.Stages {
 		return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("a schedule of %d stages on %d ranks, for a network of %d stages", s.Stages, c.Size(), len(stages)),
 			Why: "each rank is one worker, with one stage of each pipe", Fix: fmt.Sprintf("use %d ranks and stages", s.Stages)}
@@ -76,9 +81,9 @@ func NewWorker(c *comm.Comm, s *Schedule, stages []*Stage, o engine.Options) (w 
 		w.lengths[1] = append(w.lengths[1], size(stages[k].Sends, true))
 	}
 	// Ranks that time kernels may choose different ones, with other bits.
-	o.Timings, o.UseHeuristics = nil, true
+	o.Engine.Timings, o.Engine.UseHeuristics = nil, true
 	for pipe := range s.Pipes() {
-		h, err := hold(s.Stage(pipe, c.Rank()), stages, o)
+		h, err := hold(s.Stage(pipe, c.Rank()), stages, o.Engine)
 		if err != nil {
 			return nil, errors.Join(err, w.Close())
 		}

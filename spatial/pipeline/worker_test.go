@@ -188,7 +188,7 @@ func serialPiece(t testing.TB, w *Worker, stages []*Stage, piece int) {
 
 // pipelined is the same training on a rank. It fails if two copies of a parameter differ.
 func pipelined(ctx context.Context, c *comm.Comm, s *Schedule, stages []*Stage, steps int) (out outcome, err error) {
-	w, err := NewWorker(c, s, stages, engine.Options{})
+	w, err := NewWorker(c, s, stages, Options{})
 	if err != nil {
 		return out, err
 	}
@@ -409,7 +409,7 @@ func TestWorkerRefuses(t *testing.T) {
 	}
 	for _, s := range []*Schedule{many, four} {
 		err := comm.Run(2, comm.Parallel, func(c *comm.Comm) error {
-			_, err := NewWorker(c, s, stages, engine.Options{})
+			_, err := NewWorker(c, s, stages, Options{})
 			return err
 		})
 		if exit.CodeOf(err) != exit.Usage {
@@ -428,7 +428,7 @@ func TestErrorEndsStep(t *testing.T) {
 	broken := errors.New("cannot read")
 	for seed := range uint64(5) {
 		err = comm.Run(2, comm.Replay(seed), func(c *comm.Comm) error {
-			w, err := NewWorker(c, s, stages, engine.Options{})
+			w, err := NewWorker(c, s, stages, Options{})
 			if err != nil {
 				return err
 			}
@@ -455,7 +455,7 @@ func TestBetween(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = comm.Run(2, comm.Parallel, func(c *comm.Comm) error {
-		w, err := NewWorker(c, s, stages, engine.Options{})
+		w, err := NewWorker(c, s, stages, Options{})
 		if err != nil {
 			return err
 		}

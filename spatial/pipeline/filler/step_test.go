@@ -5,7 +5,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/op"
 	"github.com/ensemble-weather/ensemble/spatial/cluster"
@@ -47,7 +46,7 @@ func TestRoundsOfSteps(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = comm.Run(ranks, comm.Replay(3), func(c *comm.Comm) error {
-		w, err := pipeline.NewWorker(c, s, stages, engine.Options{})
+		w, err := pipeline.NewWorker(c, s, stages, pipeline.Options{})
 		if err != nil {
 			return err
 		}
