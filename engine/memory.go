@@ -18,6 +18,7 @@ import (
 type memory struct {
 	tensors []backend.Tensor // by node
 	arena   []float32        // of a float32 backend
+	bytes   []byte           // of the arena in host memory
 	loads   []mirror         // float32 to float64, before a run
 	stores  []mirror         // float64 to float32, after a run
 	pinner  runtime.Pinner   // devices keep addresses between calls
@@ -102,6 +103,10 @@ func (m *memory) bind(p *Plan) (err error) {
 	m.arena = arena32
 	if isRemote {
 		return m.remote.fill(p)
+	}
+	m.bytes = bigmem.Bytes(arena32)
+	if wide {
+		m.bytes = bigmem.Bytes(arena64)
 	}
 	m.fill(p, wide)
 	m.finish(p)

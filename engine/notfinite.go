@@ -51,6 +51,11 @@ func (p *Plan) FindNotFinite(ctx context.Context, step uint64) (first *NotFinite
 		layers, layer := p.layers(), ""
 		for i := range p.kernels {
 			k := &p.kernels[i]
+			if i == p.cut {
+				if err := p.finishForward(); err != nil {
+					return err
+				}
+			}
 			if err := k.run(); err != nil {
 				return fmt.Errorf("%s %v (%s): %w", k.node.Op.Name, k.node.Shape, k.node.At, err)
 			}

@@ -46,6 +46,10 @@ type Options struct {
 	// Extension runs operations for which the device has no kernels. Nil means
 	// none.
 	Extension Extension
+	// Forward names the outputs of the forward part of a run, to which the loss belongs too, if runs are divided
+	// (Plan.RunForward). An empty list is the loss alone; nil means one part. Not on devices with memory
+	// of their own.
+	Forward []string
 }
 
 // Device selects the device.

@@ -31,6 +31,7 @@ type Plan struct {
 	ioBuffers
 	stepState
 	extraMemory
+	parts
 }
 
 // extensionState holds the extension of a plan.
@@ -113,7 +114,7 @@ func Compile(g *graph.Graph, o Options) (p *Plan, err error) {
 	foreign := extension.Kernels()
 	u := &pass.Unit{Graph: own, Debug: pass.Debug{Log: o.Log, AfterPass: o.AfterPass}}
 	u.Options = pass.Options{Infer: o.Mode == Infer, DonateInputs: o.DonateInputs, MemoryLimit: o.Memory.Limit, Workspace: o.Workspace,
-		MaxFactorSide: o.MaxFactorSide, Precision: precisions[cmp.Or(o.Precision, "f32")], BlockMasks: o.BlockMasks, Int8: o.Int8, Choices: o.Choices}
+		Forward: o.Forward, MaxFactorSide: o.MaxFactorSide, Precision: precisions[cmp.Or(o.Precision, "f32")], BlockMasks: o.BlockMasks, Int8: o.Int8, Choices: o.Choices}
 	u.ElemBytes = dev.Elem().Bytes()
 	u.Foreign = func(n *graph.Op) bool { return foreign[n.Name] != nil }
 	u.Layouts, _ = dev.(backend.Layouts)
@@ -132,6 +133,9 @@ func Compile(g *graph.Graph, o Options) (p *Plan, err error) {
 	p = &Plan{graph: u.Graph, unit: u, dev: dev, opts: o, extensionState: extensionState{extension, foreign},
 		ioBuffers: ioBuffers{inputs: map[string][]float32{}, outputs: map[string][]float32{}, scale: 1}}
 	err = dev.Do(func() error {
+		if err := p.divide(); err != nil {
+			return err
+		}
 		if err := p.memory.bind(p); err != nil {
 			return err
 		}
@@ -305,7 +309,8 @@ func (p *Plan) KeptGrads(n int) []float32 {
 }
 
 // assignFinishers assigns every Finish function to the first kernel that reads
-// the result. Results that no kernel reads are finished after the last one.
+// the result. Results that no kernel reads are finished after the last one. The
+// forward part finishes its results.
 func (p *Plan) assignFinishers() {
 	for i := range p.kernels {
 		k := &p.kernels[i]
@@ -318,6 +323,10 @@ func (p *Plan) assignFinishers() {
 			if !n.Op.Alias && slices.ContainsFunc(n.In, func(id int) bool { return p.graph.AliasRoot(id) == k.node.ID }) {
 				k.firstReader = at
 			}
+		}
+		if i < p.cut && k.firstReader >= p.cut {
+			k.firstReader, p.finishers = p.cut, append(p.finishers, k.Finish)
+			continue
 		}
 		if k.firstReader < len(p.kernels) {
 			reader := &p.kernels[k.firstReader]
@@ -332,7 +341,7 @@ func (p *Plan) assignFinishers() {
 func (p *Plan) finishUnread(do visitor, apart func(i int) bool) error {
 	for i := range p.kernels {
 		k := &p.kernels[i]
-		if k.Finish == nil || k.firstReader < len(p.kernels) {
+		if k.Finish == nil || k.firstReader < len(p.kernels) || i < p.cut {
 			continue
 		}
 		if err := do(apart(i), k.Finish); err != nil {
@@ -380,7 +389,16 @@ func (p *Plan) execute() error {
 		p.began = time.Now()
 	}
 	p.memory.load()
-	if err := p.extension.Finish(p.runKernels()); err != nil {
+	err := p.runForwardKernels()
+	if err == nil {
+		err = p.runBackwardKernels()
+	}
+	return p.complete(err)
+}
+
+// complete ends a step after its kernels, the last of which may have failed.
+func (p *Plan) complete(err error) error {
+	if err := p.extension.Finish(err); err != nil {
 		return err
 	}
 	for _, f := range p.after {
@@ -392,10 +410,10 @@ func (p *Plan) execute() error {
 	return nil
 }
 
-// runKernels runs the kernels until one fails.
-func (p *Plan) runKernels() error {
-	for i := range p.kernels {
-		k := &p.kernels[i]
+// runKernels runs consecutive kernels until one fails.
+func (p *Plan) runKernels(kernels []kernel) error {
+	for i := range kernels {
+		k := &kernels[i]
 		run := k.run
 		if p.opts.Profile {
 			run = func() error { return k.timed(nil) }
@@ -404,7 +422,7 @@ func (p *Plan) runKernels() error {
 			return fmt.Errorf("%s %v (%s): %w", k.node.Op.Name, k.node.Shape, k.node.At, err)
 		}
 	}
-	return p.finishUnread(runNow, func(int) bool { return true })
+	return nil
 }
 
 // Run computes one step. It reads the inputs and the store, and writes outputs,
@@ -425,6 +443,11 @@ func (p *Plan) Run(ctx context.Context, step uint64) error {
 //
 // Errors: as Run.
 func (p *Plan) Start(ctx context.Context, step uint64) error {
+	return p.start(ctx, step, p.runStep)
+}
+
+// start runs a step or a part of it.
+func (p *Plan) start(ctx context.Context, step uint64, run func() error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -435,7 +458,7 @@ func (p *Plan) Start(ctx context.Context, step uint64) error {
 	if x := p.inputs[pass.LossScale]; x != nil {
 		x[0] = p.scale
 	}
-	return p.dev.Do(p.runStep)
+	return p.dev.Do(run)
 }
 
 // ScaleLoss sets the loss scale of later steps: gradients are those of by times

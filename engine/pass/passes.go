@@ -49,6 +49,10 @@ type Options struct {
 	// MaxFactorSide adds Kronecker factors for K-FAC whose matrices have at most this
 	// many rows (add-factors). 0 adds none.
 	MaxFactorSide int
+	// Forward names the outputs that a run computes first, with the loss: the order of
+	// execution begins with what they need. An empty list is the loss
+	// alone; nil orders for memory only.
+	Forward []string
 	// Choices are choices of earlier plans that determine bits (Chosen). A pass
 	// repeats them if they fit.
 	Choices map[string]string

@@ -11,6 +11,8 @@ import (
 // and the lowest number among equals. It is used if it needs at least 5 % less
 // memory; otherwise the order of the graph keeps related operations together.
 //
+// With Options.Forward the operations of the forward part come first, otherwise in that order.
+//
 // Memory: the peak counts results of operations only, since inputs, constants
 // and the store are in memory all the time.
 // Cost: O(n²) for n operations, since every step of the greedy order examines
@@ -22,7 +24,33 @@ func schedule(u *Unit) error {
 	if float64(peak(u.Graph, greedy)) < 0.95*float64(peak(u.Graph, given)) {
 		u.Sequence = greedy
 	}
+	if u.Forward != nil {
+		isFirst := ForwardPart(u.Graph, u.Forward)
+		slices.SortStableFunc(u.Sequence, func(a, b int) int {
+			switch {
+			case isFirst[a] == isFirst[b]:
+				return 0
+			case isFirst[a]:
+				return -1
+			}
+			return 1
+		})
+	}
 	return nil
+}
+
+// ForwardPart marks the nodes that the named outputs and the loss depend on.
+func ForwardPart(g *graph.Graph, outputs []string) []bool {
+	var roots []int
+	for _, o := range g.Outputs {
+		if slices.Contains(outputs, o.Name) {
+			roots = append(roots, o.ID)
+		}
+	}
+	if g.Loss >= 0 {
+		roots = append(roots, g.Loss)
+	}
+	return g.Needed(roots)
 }
 
 // givenOrder lists the operations in the order of the graph.

@@ -19,17 +19,16 @@
 //	Chimera, N = D                (D−2) / (3N/2 + D−2)
 //	Chimera, N > D, DoubleForward (D−2) / (3N/2 + D−2)
 //
-// A network is divided by the cost of its layers (Layers, Divide), and its training graph into a forward and a backward graph of
-// each stage (Split). Workers run them over the messages of package comm:
+// A network is divided by the cost of its layers (Layers, Divide), and its training graph into a graph of each stage (Split). Workers run them over the messages of package comm:
 //
 //	d, err := pipeline.Divide(pipeline.Layers(g, cost), s.Stages, send) // g: samples of one micro-batch, with its loss
 //	stages, err := pipeline.Split(g, d)
 //	w, err := pipeline.NewWorker(c, s, stages, pipeline.Options{})        // on each rank of c
 //	losses, err := w.Step(ctx, step, feed)                              // gradients are in w.Store(pipe)
 //
-// Gradients have the bits of the same sums without a pipeline, whatever the schedule and the order of messages. Backward passes
-// compute the forward pass again, so b is about 3f, and a worker keeps only what its stages received of micro-batches in
-// transit. Batch norm has the statistics of a micro-batch; networks that follow running statistics are refused.
+// Gradients have the bits of the same sums without a pipeline, whatever the schedule and the order of messages. A worker keeps the
+// activations of micro-batches in transit, as many as the schedule states (Schedule.PeakActivations), or computes them again
+// (Options.Recompute). Batch norm has the statistics of a micro-batch; networks that follow running statistics are refused.
 //
 // Source: Li and Hoefler 2021, arXiv:2107.06925 (Chimera, and the comparison).
 package pipeline

@@ -113,7 +113,7 @@ func TestLongOrdersOfMessages(t *testing.T) {
 		want := serial(t, s, stages, 2)
 		for seed := range uint64(40) {
 			err := comm.Run(4, comm.Replay(seed), func(c *comm.Comm) error {
-				got, err := pipelined(t.Context(), c, s, stages, 2)
+				got, err := pipelined(t.Context(), c, s, stages, Options{}, 2)
 				if err != nil {
 					return err
 				}

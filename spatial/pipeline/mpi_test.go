@@ -41,7 +41,7 @@ func sums(ctx context.Context, t testing.TB, c *comm.Comm) ([]string, error) {
 	all, stages := schedules(t, c.Size()), splitEvenly(t, smallUNet(t), c.Size())
 	var lines []string
 	for _, name := range overMPI {
-		out, err := pipelined(ctx, c, all[name], stages, 2)
+		out, err := pipelined(ctx, c, all[name], stages, Options{}, 2)
 		if err != nil {
 			return nil, err
 		}
@@ -53,7 +53,7 @@ func sums(ctx context.Context, t testing.TB, c *comm.Comm) ([]string, error) {
 				}
 			}
 		}
-		lines = append(lines, fmt.Sprintf("%s rank %d of %d %.12x losses %v", name, c.Rank(), c.Size(), h.Sum(nil), out.losses))
+		lines = append(lines, fmt.Sprintf("%s rank %d of %d %.12x losses %v, %d bytes of activations", name, c.Rank(), c.Size(), h.Sum(nil), out.losses, out.activations))
 	}
 	return lines, nil
 }

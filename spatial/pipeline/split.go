@@ -9,16 +9,13 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// Stage is the part of a training step that one worker computes, as two graphs. The backward graph computes the forward pass
-// again, from the values that the stage receives, so only these are kept from one pass to the other.
+// Stage is the part of a training step that one worker computes.
 //
 // Values that cross several cuts are passed on by the stages between.
 type Stage struct {
-	// Forward has the values that the stage sends forward; nil for the last stage, whose backward pass computes the loss.
-	Forward *graph.Graph
-	// Backward has the gradients of the stage's parameters and of the values that it received, given those of the values that it
-	// sends; in the last stage those of the loss.
-	Backward *graph.Graph
+	// Graph computes the values that the stage sends forward, in the last stage the loss; and, given the gradients of these values,
+	// those of the stage's parameters and of the values that it received.
+	Graph *graph.Graph
 	// Receives are the values that the stage gets from the one before, Sends those that the one after gets, in the order of the
 	// message. Both are empty at the ends.
 	Receives, Sends []Crossing
@@ -46,6 +43,17 @@ func dependsOnParameter(g *graph.Graph) []bool {
 		depends[i] = n.Kind == graph.KindParam || slices.ContainsFunc(n.In, func(id int) bool { return depends[id] })
 	}
 	return depends
+}
+
+// forwardOutputs names the outputs of the forward pass, which the stage computes and sends.
+func (s *Stage) forwardOutputs() []string {
+	names := []string{} // of the last stage the loss alone
+	for _, v := range s.Sends {
+		if !v.Passed {
+			names = append(names, valueName(v.ID))
+		}
+	}
+	return names
 }
 
 // Names of the inputs and outputs of stage graphs for a value of the whole graph and its gradient.
@@ -102,17 +110,15 @@ func Split(g *graph.Graph, d *Division) ([]*Stage, error) {
 				s.Sends[i].Passed = s.Sends[i].ID < at[k]
 			}
 		}
-		part, err := stageGraph(g, s, func(n *graph.Node) bool { return need[n.ID] && n.ID >= at[k] && n.ID < at[k+1] })
+		var err error
+		s.Graph, err = stageGraph(g, s, func(n *graph.Node) bool { return need[n.ID] && n.ID >= at[k] && n.ID < at[k+1] })
 		if err == nil {
-			if k < last {
-				s.Forward = part
-			}
-			for _, n := range part.Nodes {
+			for _, n := range s.Graph.Nodes {
 				if n.Kind == graph.KindInput && g.Find(n.Name) != nil {
 					s.inputs = append(s.inputs, n.Name)
 				}
 			}
-			err = s.addGradients(part, g, k == last)
+			err = s.addGradients(g, k == last)
 		}
 		if err != nil {
 			return nil, err
@@ -155,14 +161,9 @@ func stageGraph(g *graph.Graph, s *Stage, own func(n *graph.Node) bool) (*graph.
 		})
 }
 
-// addGradients sets the backward graph of a stage from a copy of its forward pass, and which received values have gradients.
-func (s *Stage) addGradients(part, whole *graph.Graph, isLast bool) error {
-	h, err := part.Rewrite(nil, func(*graph.Builder, *graph.Node, []graph.Value) graph.Value { return graph.Value{} })
-	if err != nil {
-		return err
-	}
-	outputs := h.Outputs
-	h.Outputs = nil
+// addGradients extends the forward pass of a stage by its gradients, and sets which received values have gradients.
+func (s *Stage) addGradients(whole *graph.Graph, isLast bool) error {
+	h, outputs := s.Graph, s.Graph.Outputs
 	b := graph.Extend(h)
 	inputs := map[int]graph.Value{} // received values that the stage reads and that need gradients, by node of the whole graph
 	for _, v := range s.Receives {
@@ -193,7 +194,7 @@ func (s *Stage) addGradients(part, whole *graph.Graph, isLast bool) error {
 	return s.differentiate(b, outs, grads, inputs)
 }
 
-// differentiate completes the backward graph: the gradients of parameters, and those of received values as outputs.
+// differentiate completes the graph: the gradients of parameters, and those of received values as outputs.
 func (s *Stage) differentiate(b *graph.Builder, outs, grads []graph.Value, inputs map[int]graph.Value) error {
 	g, err := b.Build()
 	if err != nil {
@@ -239,6 +240,5 @@ func (s *Stage) differentiate(b *graph.Builder, outs, grads []graph.Value, input
 	if err := b.Err(); err != nil {
 		return err
 	}
-	s.Backward = g
 	return g.Check()
 }

@@ -23,7 +23,7 @@ func sumsOf(s *Schedule, stages []*Stage) (sums []sum) {
 	var names []string
 	in := map[string][]int{} // stages of a parameter
 	for k, stage := range stages {
-		for _, n := range stage.Backward.Nodes {
+		for _, n := range stage.Graph.Nodes {
 			if n.Kind == graph.KindParam {
 				if in[n.Name] == nil {
 					names = append(names, n.Name)
@@ -160,7 +160,7 @@ func (w *Worker) packed(x *sum, h holder) (out []float32) {
 // unpack copies a sum to the gradients of a holder.
 func (w *Worker) unpack(x *sum, h holder, values []float32) {
 	of := w.held[h.pipe]
-	grads := of.backward.Store().Grads()
+	grads := of.plan.Store().Grads()
 	for _, name := range x.params {
 		e := of.entries[name]
 		values = values[copy(grads[e.Offset:e.Offset+e.Size()], values):]

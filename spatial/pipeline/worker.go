@@ -4,18 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/engine"
-	"github.com/ensemble-weather/ensemble/engine/pass"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/spatial/cluster"
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// Feed fills an input of the whole graph with the samples of a piece. It is called for the forward and the backward pass of each
-// stage that reads the input, and must give the same values to both.
+// Feed fills an input of the whole graph with the samples of a piece. It is called for each stage that reads the input, and again
+// for its backward pass if other pieces have passed the stage since. It must give the same values each time.
 type Feed func(piece int, input string, into []float32) error
 
 // Worker runs training steps of one worker of a schedule. It holds one stage of each pipe.
@@ -32,6 +30,8 @@ type Worker struct {
 	sums    []sum
 	lengths [2][]int
 	step    stepState
+
+	recompute bool
 }
 
 // stepState is the state of a step.
@@ -42,21 +42,27 @@ type stepState struct {
 	begin  time.Time
 	spans  []Span
 	losses []float64 // by piece, of pieces whose last stage is here
+	peak   int64     // bytes of activations
+	run    *executor[float32]
 }
 
 // held is a stage that a worker holds.
 type held struct {
-	index             int // of the stage
-	stage             *Stage
-	forward, backward *engine.Plan // forward is nil for the last stage
-	entries           map[string]engine.Entry
-	total             []float32 // sum of gradients of the pieces so far, in the layout of the store
-	pieces            int       // in total
+	index   int // of the stage
+	stage   *Stage
+	plan    *engine.Plan // of both passes
+	entries map[string]engine.Entry
+	total   []float32 // sum of gradients of the pieces so far, in the layout of the store
+	pieces  int       // in total
+	activations
 }
 
-// Options are the options of a worker.
+// Options are the options of a worker. The zero value keeps activations.
 type Options struct {
 	Engine engine.Options // of the plans of stages
+	// Recompute lets backward passes compute the forward pass of their stage again, so b is about 3f. A worker then keeps only what
+	// its stages have received of micro-batches in transit, in place of their activations. Bits do not change.
+	Recompute bool
 }
 
 // NewWorker compiles the stages that this rank of a group computes: rank w is worker w of the schedule. All ranks call it with
@@ -72,7 +78,7 @@ func NewWorker(c *comm.Comm, s *Schedule, stages []*Stage, o Options) (w *Worker
 		return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("a schedule of %d stages on %d ranks, for a network of %d stages", s.Stages, c.Size(), len(stages)),
 			Why: "each rank is one worker, with one stage of each pipe", Fix: fmt.Sprintf("use %d ranks and stages", s.Stages)}
 	}
-	w = &Worker{c: c, s: s, sums: sumsOf(s, stages)}
+	w = &Worker{c: c, s: s, sums: sumsOf(s, stages), recompute: o.Recompute}
 	if err := s.checkTags(len(w.sums)); err != nil {
 		return nil, err
 	}
@@ -92,54 +98,32 @@ func NewWorker(c *comm.Comm, s *Schedule, stages []*Stage, o Options) (w *Worker
 	return w, nil
 }
 
-// hold compiles a stage. The forward pass is that of a training, such as with dropout.
+// hold compiles a stage.
 func hold(k int, stages []*Stage, o engine.Options) (*held, error) {
 	h := &held{index: k, stage: stages[k]}
-	o.Store = engine.NewStore()
+	o.Store, o.Forward = engine.NewStore(), h.stage.forwardOutputs()
 	var err error
-	if h.backward, err = engine.Compile(h.stage.Backward, o); err != nil {
-		return nil, fmt.Errorf("stage %d, backward pass: %w", k, err)
-	}
-	if h.stage.Forward != nil {
-		o.Mode, o.Passes = engine.Infer, trainingForms(o.Passes)
-		if h.forward, err = engine.Compile(h.stage.Forward, o); err != nil {
-			return nil, errors.Join(fmt.Errorf("stage %d, forward pass: %w", k, err), h.backward.Close())
-		}
+	if h.plan, err = engine.Compile(h.stage.Graph, o); err != nil {
+		return nil, fmt.Errorf("stage %d: %w", k, err)
 	}
 	h.total = make([]float32, len(o.Store.Params()))
 	h.entries = map[string]engine.Entry{}
 	for _, e := range o.Store.Entries() {
 		h.entries[e.Name] = e
 	}
+	h.reset()
 	return h, nil
-}
-
-// trainingForms is a list of passes with one that keeps the training form of operations.
-func trainingForms(list []pass.Pass) []pass.Pass {
-	if list == nil {
-		list = pass.List
-	}
-	list = slices.Clone(list)
-	for i := range list {
-		if list[i].Name == "choose-mode" {
-			list[i].Run = func(*pass.Unit) error { return nil }
-		}
-	}
-	return list
 }
 
 // Store has the parameters of the stage that the worker holds of a pipe, and after a step their summed gradients. All copies of
 // a stage have the same bits, if the same updates are made.
-func (w *Worker) Store(pipe int) *engine.Store { return w.held[pipe].backward.Store() }
+func (w *Worker) Store(pipe int) *engine.Store { return w.held[pipe].plan.Store() }
 
 // Close frees the plans.
 func (w *Worker) Close() error {
 	var err error
 	for _, h := range w.held {
-		if h.forward != nil {
-			err = errors.Join(err, h.forward.Close())
-		}
-		err = errors.Join(err, h.backward.Close())
+		err = errors.Join(err, h.plan.Close())
 	}
 	w.held = nil
 	return err
@@ -156,9 +140,10 @@ func (w *Worker) Step(ctx context.Context, step uint64, feed Feed) (losses []flo
 	w.step = stepState{number: step, ctx: ctx, feed: feed, begin: time.Now(), losses: make([]float64, w.s.Pieces())}
 	for _, h := range w.held {
 		h.pieces = 0
+		h.reset()
 	}
-	x := &executor[float32]{c: w.c, s: w.s, do: w, lengths: w.lengths, between: w.Between, measure: w.measure}
-	if err := x.run(ctx); err != nil {
+	w.step.run = &executor[float32]{c: w.c, s: w.s, do: w, lengths: w.lengths, between: w.Between, measure: w.measure}
+	if err := w.step.run.run(ctx); err != nil {
 		return nil, err
 	}
 	if err := w.sumCopies(); err != nil {
@@ -182,31 +167,69 @@ func (w *Worker) measure(t Task, piece int, f func() error) error {
 	return err
 }
 
-// forward runs the forward pass of a stage. The last stage computes its forward pass with the backward one.
+// forward runs the forward pass of a stage.
 func (w *Worker) forward(pipe, piece int, in, out []float32) error {
 	h := w.held[pipe]
-	if h.forward == nil {
-		return nil
+	if !w.recompute {
+		h.save()
 	}
-	if err := w.run(h, h.forward, piece, in); err != nil {
-		return err
+	// Nothing waits for the forward pass of the last stage but its backward pass, which would compute it again.
+	if !w.recompute || len(h.stage.Sends) > 0 {
+		if err := w.compute(h, piece, in); err != nil {
+			return err
+		}
 	}
+	w.step.peak = max(w.step.peak, w.heldBytes(in))
 	at := 0
 	for _, v := range h.stage.Sends {
 		n := v.Shape.Size()
 		if v.Passed {
 			copy(out[at:at+n], received(h.stage, v.ID, in))
 		} else {
-			copy(out[at:at+n], h.forward.Output(valueName(v.ID)))
+			copy(out[at:at+n], h.plan.Output(valueName(v.ID)))
 		}
 		at += n
 	}
 	return nil
 }
 
+// compute runs the forward part of the plan of a stage, which leaves the activations of the piece in it.
+func (w *Worker) compute(h *held, piece int, in []float32) error {
+	h.piece = none
+	if err := w.fill(h, piece, in); err != nil {
+		return err
+	}
+	if err := h.plan.RunForward(w.step.ctx, w.random(piece)); err != nil {
+		return err
+	}
+	h.piece = piece
+	if h.index == w.s.Stages-1 { // others have a constant loss
+		w.step.losses[piece] = h.plan.Loss()
+	}
+	return nil
+}
+
+// random is the number of a piece's pass that keys random numbers.
+func (w *Worker) random(piece int) uint64 { return w.step.number*uint64(w.s.Pieces()) + uint64(piece) }
+
+// restore makes the plan of a stage as the forward pass of a piece has left it.
+func (w *Worker) restore(h *held, piece int, in []float32) error {
+	switch {
+	case h.piece == piece:
+		return nil
+	case w.recompute:
+		return w.compute(h, piece, in)
+	}
+	h.load(piece)
+	return w.fill(h, piece, in)
+}
+
 // backward runs the backward pass of a stage and adds the gradients of its parameters to those of the pieces before.
 func (w *Worker) backward(pipe, piece int, in, outGrad, inGrad []float32) error {
 	h := w.held[pipe]
+	if err := w.restore(h, piece, in); err != nil {
+		return err
+	}
 	// The gradients of sent values are inputs of the plan if the stage computes or reads the value; all may be passed on.
 	at := 0
 	seeds := map[int][]float32{} // by node
@@ -215,12 +238,13 @@ func (w *Worker) backward(pipe, piece int, in, outGrad, inGrad []float32) error 
 			continue
 		}
 		seeds[v.ID] = outGrad[at : at+v.Shape.Size()]
-		if x := h.backward.Input(gradientName(v.ID)); x != nil {
+		if x := h.plan.Input(gradientName(v.ID)); x != nil {
 			copy(x, seeds[v.ID])
 		}
 		at += v.Shape.Size()
 	}
-	if err := w.run(h, h.backward, piece, in); err != nil {
+	h.piece = none
+	if err := h.plan.RunBackward(w.step.ctx, w.random(piece)); err != nil {
 		return err
 	}
 	at = 0
@@ -231,12 +255,9 @@ func (w *Worker) backward(pipe, piece int, in, outGrad, inGrad []float32) error 
 		case v.GradientPassed:
 			copy(inGrad[at:], seeds[v.ID])
 		default:
-			copy(inGrad[at:], h.backward.Output(gradientName(v.ID)))
+			copy(inGrad[at:], h.plan.Output(gradientName(v.ID)))
 		}
 		at += v.Shape.Size()
-	}
-	if h.index == w.s.Stages-1 { // others have a constant loss
-		w.step.losses[piece] = h.backward.Loss()
 	}
 	h.add()
 	return nil
@@ -254,24 +275,24 @@ func received(s *Stage, id int, message []float32) []float32 {
 	return nil
 }
 
-// run fills the inputs of a plan, from the message of the stage before and from the samples, and runs it.
-func (w *Worker) run(h *held, p *engine.Plan, piece int, in []float32) error {
+// fill fills the inputs of a stage, from the message of the stage before and from the samples.
+func (w *Worker) fill(h *held, piece int, in []float32) error {
 	for _, v := range h.stage.Receives {
-		if x := p.Input(valueName(v.ID)); x != nil {
+		if x := h.plan.Input(valueName(v.ID)); x != nil {
 			copy(x, received(h.stage, v.ID, in))
 		}
 	}
 	for _, name := range h.stage.inputs {
-		if err := w.step.feed(piece, name, p.Input(name)); err != nil {
+		if err := w.step.feed(piece, name, h.plan.Input(name)); err != nil {
 			return err
 		}
 	}
-	return p.Run(w.step.ctx, w.step.number*uint64(w.s.Pieces())+uint64(piece))
+	return nil
 }
 
 // add adds the gradients of a piece to the sum.
 func (h *held) add() {
-	grads := h.backward.Store().Grads()
+	grads := h.plan.Store().Grads()
 	if h.pieces++; h.pieces == 1 { // a sum from 0 would lose the sign of −0
 		copy(h.total, grads)
 		return

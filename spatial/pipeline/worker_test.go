@@ -89,6 +89,7 @@ const rate = 0.05 // of the test's gradient descent
 type outcome struct {
 	params, grads map[string][]float32
 	losses        []float64
+	activations   int64 // bytes, of a rank
 }
 
 // update makes a step of gradient descent.
@@ -114,7 +115,7 @@ func serial(t testing.TB, s *Schedule, stages []*Stage, steps int) outcome {
 	defer w.Close()
 	var out outcome
 	for step := range steps {
-		w.step = stepState{ctx: t.Context(), number: uint64(step), feed: samples, losses: make([]float64, s.Pieces())}
+		w.step = stepState{ctx: t.Context(), number: uint64(step), feed: samples, run: &executor[float32]{}, losses: make([]float64, s.Pieces())}
 		sums := map[string][]float32{}
 		byPipe := make([][][]float32, s.Pipes()) // by pipe and stage
 		for pipe := range byPipe {
@@ -151,7 +152,7 @@ func serial(t testing.TB, s *Schedule, stages []*Stage, steps int) outcome {
 		}
 		out = outcome{params: map[string][]float32{}, grads: sums, losses: w.step.losses}
 		for _, h := range w.held {
-			store := h.backward.Store()
+			store := h.plan.Store()
 			for name := range h.entries {
 				g, _ := store.Grad(name)
 				copy(g, sums[name])
@@ -187,8 +188,8 @@ func serialPiece(t testing.TB, w *Worker, stages []*Stage, piece int) {
 }
 
 // pipelined is the same training on a rank. It fails if two copies of a parameter differ.
-func pipelined(ctx context.Context, c *comm.Comm, s *Schedule, stages []*Stage, steps int) (out outcome, err error) {
-	w, err := NewWorker(c, s, stages, Options{})
+func pipelined(ctx context.Context, c *comm.Comm, s *Schedule, stages []*Stage, o Options, steps int) (out outcome, err error) {
+	w, err := NewWorker(c, s, stages, o)
 	if err != nil {
 		return out, err
 	}
@@ -201,6 +202,7 @@ func pipelined(ctx context.Context, c *comm.Comm, s *Schedule, stages []*Stage, 
 			update(w.Store(pipe))
 		}
 	}
+	out.activations = w.PeakActivationBytes()
 	out.params, out.grads = map[string][]float32{}, map[string][]float32{}
 	for pipe := range s.Pipes() {
 		store := w.Store(pipe)
@@ -257,7 +259,8 @@ func schedules(t testing.TB, stages int) map[string]*Schedule {
 	return out
 }
 
-// A training in a pipeline has the bits of the training without one, on all copies, in whatever order messages arrive.
+// A training in a pipeline has the bits of the training without one, on all copies, in whatever order messages arrive, with kept
+// and with recomputed activations.
 func TestPipelinesHaveSerialBits(t *testing.T) {
 	const steps = 2
 	for name, build := range map[string]func(testing.TB) *graph.Graph{"unet": smallUNet, "recurrent": recurrent, "stopped": stopped} {
@@ -267,9 +270,9 @@ func TestPipelinesHaveSerialBits(t *testing.T) {
 			for kind, s := range schedules(t, d) {
 				t.Run(fmt.Sprintf("%s, %d stages, %s", name, d, kind), func(t *testing.T) {
 					want := serial(t, s, stages, steps)
-					for _, mode := range []comm.Mode{comm.Parallel, comm.Replay(1)} {
+					for i, mode := range []comm.Mode{comm.Parallel, comm.Replay(1), comm.Replay(2)} {
 						err := comm.Run(d, mode, func(c *comm.Comm) error {
-							got, err := pipelined(t.Context(), c, s, stages, steps)
+							got, err := pipelined(t.Context(), c, s, stages, Options{Recompute: i == 2}, steps)
 							if err != nil {
 								return err
 							}
@@ -357,11 +360,11 @@ func TestPassedValues(t *testing.T) {
 		}
 		if !v.HasGradient {
 			without++
-			if between.Forward.Find(valueName(v.ID)) != nil {
+			if between.Graph.Find(valueName(v.ID)) != nil {
 				t.Errorf("value %d is an input of stage 2, which passes it on", v.ID)
 			}
 		}
-		if out := slices.ContainsFunc(between.Backward.Outputs, func(o graph.Output) bool { return o.Name == gradientName(v.ID) }); out != (v.HasGradient && !v.GradientPassed) {
+		if out := slices.ContainsFunc(between.Graph.Outputs, func(o graph.Output) bool { return o.Name == gradientName(v.ID) }); out != (v.HasGradient && !v.GradientPassed) {
 			t.Errorf("the gradient of value %d is computed: %v", v.ID, out)
 		}
 	}
