@@ -23,6 +23,7 @@
 //     inserts. All but crop communicate.
 //   - compile.go adds the passes of this package to those of the engine: shard, agreement of
 //     the ranks on memory layouts, fusion of halos into convolutions, deferred gradient sums.
+//   - part.go compiles parts of a graph apart, such as stages of a pipeline, with the same cuts.
 //   - buckets.go sums gradients in buckets during the backward pass, as data-parallel training
 //     does. shards.go gives each rank a part of the parameters to update (ZeRO).
 //

@@ -14,7 +14,7 @@ type activations struct {
 	free  [][]byte       // buffers for saved
 }
 
-// reset forgets all pieces.
+// reset drops all pieces.
 func (a *activations) reset() {
 	a.piece = none
 	for _, x := range a.saved {

@@ -4,6 +4,7 @@ package pipeline
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 
@@ -110,7 +111,10 @@ func TestLongBubbles(t *testing.T) {
 func TestLongOrdersOfMessages(t *testing.T) {
 	stages := splitEvenly(t, smallUNet(t), 4)
 	for kind, s := range schedules(t, 4) {
-		want := serial(t, s, stages, 2)
+		want, err := serial(t.Context(), s, stages, nil, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
 		for seed := range uint64(40) {
 			err := comm.Run(4, comm.Replay(seed), func(c *comm.Comm) error {
 				got, err := pipelined(t.Context(), c, s, stages, Options{}, 2)
@@ -124,6 +128,20 @@ func TestLongOrdersOfMessages(t *testing.T) {
 			})
 			if err != nil {
 				t.Fatalf("%s, seed %d: %v", kind, seed, err)
+			}
+		}
+	}
+}
+
+// All networks, meshes and schedules of groups give the bits of the mesh.
+func TestLongGroups(t *testing.T) {
+	for name, build := range networks {
+		g := build(t)
+		for _, mesh := range []string{"lat:2", "lon:2", "data:2", "data:2 lat:2"} {
+			for _, d := range []int{2, 4} {
+				for kind, s := range schedules(t, d) {
+					t.Run(fmt.Sprintf("%s, %d stages, %s, %s", name, d, mesh, kind), func(t *testing.T) { compareWithMesh(t, g, d, parse(t, mesh), s) })
+				}
 			}
 		}
 	}

@@ -20,13 +20,14 @@ type Stage struct {
 	// message. Both are empty at the ends.
 	Receives, Sends []Crossing
 
-	inputs []string // of the whole graph that the stage reads
+	whole  *graph.Graph // of which the stage is a part
+	inputs []string     // of the whole graph that the stage reads
 }
 
 // Crossing is a value that crosses a cut.
 type Crossing struct {
 	ID    int         // node of the whole graph
-	Shape graph.Shape // of a piece
+	Shape graph.Shape // of a piece, or of a rank's shard of it
 	// HasGradient is false if the loss does not depend on the value in a differentiable way, or the value on no parameter: its
 	// gradient is not sent.
 	HasGradient bool
@@ -95,7 +96,7 @@ func Split(g *graph.Graph, d *Division) ([]*Stage, error) {
 	need, trained := g.Needed([]int{g.Loss}), dependsOnParameter(g)
 	stages := make([]*Stage, d.Stages())
 	for k := range stages {
-		stages[k] = &Stage{}
+		stages[k] = &Stage{whole: g}
 	}
 	for k, s := range stages[:last] {
 		for _, id := range crossing(g, at[k+1], need) {

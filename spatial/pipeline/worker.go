@@ -7,16 +7,20 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/spatial"
 	"github.com/ensemble-weather/ensemble/spatial/cluster"
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
 // Feed fills an input of the whole graph with the samples of a piece. It is called for each stage that reads the input, and again
-// for its backward pass if other pieces have passed the stage since. It must give the same values each time.
+// for its backward pass if other pieces have passed the stage since. It must give the same values each time. With a mesh it fills
+// the shard of the rank (Worker.InputBox).
 type Feed func(piece int, input string, into []float32) error
 
-// Worker runs training steps of one worker of a schedule. It holds one stage of each pipe.
+// Worker runs training steps of one worker of a schedule, or of one rank of a worker that is a group of ranks. It holds one stage
+// of each pipe.
 //
 // Concurrency: one goroutine uses it at a time.
 type Worker struct {
@@ -24,7 +28,7 @@ type Worker struct {
 	// errors end the step. May be nil.
 	Between func(task int) error
 
-	c       *comm.Comm // rank w is worker w
+	c       *comm.Comm // rank w is worker w, or its rank with the coordinates of this one
 	s       *Schedule
 	held    []*held // by pipe
 	sums    []sum
@@ -32,6 +36,8 @@ type Worker struct {
 	step    stepState
 
 	recompute bool
+	mesh      *group // of the worker's ranks; nil for one rank
+	whole     *graph.Graph
 }
 
 // stepState is the state of a step.
@@ -57,30 +63,43 @@ type held struct {
 	activations
 }
 
-// Options are the options of a worker. The zero value keeps activations.
+// Options are the options of a worker. The zero value keeps activations, and each worker is one rank.
 type Options struct {
 	Engine engine.Options // of the plans of stages
 	// Recompute lets backward passes compute the forward pass of their stage again, so b is about 3f. A worker then keeps only what
 	// its stages have received of micro-batches in transit, in place of their activations. Bits do not change.
 	Recompute bool
+	// Mesh is that of the ranks that compute a stage together, each its shard. Ranks of a worker are consecutive. Gradients are those
+	// of the mesh alone, with the bits of its sums over pieces. With an axis data it has as many samples in a piece, at least: copies
+	// of the pipeline that share its weights.
+	Mesh spatial.Mesh
 }
 
-// NewWorker compiles the stages that this rank of a group computes: rank w is worker w of the schedule. All ranks call it with
-// the same schedule, stages and options.
+// NewWorker compiles the stages that this rank of a group computes: rank w is worker w of the schedule, or with a mesh of n ranks
+// rank r is one of worker ⌊r/n⌋. All ranks call it with the same schedule, stages and options.
 //
 // Kernels are chosen by rules (UseHeuristics), not by timing: all copies of a stage compute the same bits. A stage has a store of
 // its own (Store), with the initial values of the whole graph.
 //
 // Errors: exit.Usage for other numbers of ranks or stages than those of the schedule, and for too many messages; those of
-// engine.Compile.
+// engine.Compile; with a mesh those of spatial.Compile, and exit.Usage for stages that send a value of five axes that is no field.
 func NewWorker(c *comm.Comm, s *Schedule, stages []*Stage, o Options) (w *Worker, err error) {
-	if c.Size() != s.Stages || len(stages) != s.Stages {
+	ranks := o.Mesh.Size() // 1 without a mesh
+	if c.Size() != s.Stages*ranks || len(stages) != s.Stages {
 		return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("a schedule of %d stages on %d ranks, for a network of %d stages", s.Stages, c.Size(), len(stages)),
-			Why: "each rank is one worker, with one stage of each pipe", Fix: fmt.Sprintf("use %d ranks and stages", s.Stages)}
+			Why: fmt.Sprintf("each worker has one stage of each pipe and %d of the ranks", ranks), Fix: fmt.Sprintf("use %d ranks and %d stages", s.Stages*ranks, s.Stages)}
 	}
-	w = &Worker{c: c, s: s, sums: sumsOf(s, stages), recompute: o.Recompute}
+	w = &Worker{c: c, s: s, sums: sumsOf(s, stages), recompute: o.Recompute, whole: stages[0].whole}
 	if err := s.checkTags(len(w.sums)); err != nil {
 		return nil, err
+	}
+	if len(o.Mesh) > 0 {
+		if w.mesh, err = joinGroup(c, o.Mesh, w.whole); err != nil {
+			return nil, err
+		}
+		if stages, err = w.mesh.shards(stages); err != nil {
+			return nil, err
+		}
 	}
 	for k := range s.Stages - 1 {
 		w.lengths[0] = append(w.lengths[0], size(stages[k].Sends, false))
@@ -89,21 +108,30 @@ func NewWorker(c *comm.Comm, s *Schedule, stages []*Stage, o Options) (w *Worker
 	// Ranks that time kernels may choose different ones, with other bits.
 	o.Engine.Timings, o.Engine.UseHeuristics = nil, true
 	for pipe := range s.Pipes() {
-		h, err := hold(s.Stage(pipe, c.Rank()), stages, o.Engine)
+		h, err := hold(s.Stage(pipe, c.Rank()/ranks), stages, w.mesh, o.Engine)
 		if err != nil {
 			return nil, errors.Join(err, w.Close())
 		}
 		w.held = append(w.held, h)
 	}
+	if w.mesh != nil {
+		if w.c, err = c.Split(w.mesh.c.Rank(), c.Rank()); err != nil {
+			return nil, errors.Join(err, w.Close())
+		}
+	}
 	return w, nil
 }
 
-// hold compiles a stage.
-func hold(k int, stages []*Stage, o engine.Options) (*held, error) {
-	h := &held{index: k, stage: stages[k]}
+// hold compiles a stage, for a group its part of this rank.
+func hold(k int, stages []*Stage, mesh *group, o engine.Options) (h *held, err error) {
+	h = &held{index: k, stage: stages[k]}
 	o.Store, o.Forward = engine.NewStore(), h.stage.forwardOutputs()
-	var err error
-	if h.plan, err = engine.Compile(h.stage.Graph, o); err != nil {
+	if mesh == nil {
+		h.plan, err = engine.Compile(h.stage.Graph, o)
+	} else {
+		h.plan, err = mesh.compile(h.stage, o)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("stage %d: %w", k, err)
 	}
 	h.total = make([]float32, len(o.Store.Params()))

@@ -13,6 +13,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/op"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/spatial"
 	"github.com/ensemble-weather/ensemble/spatial/cluster"
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 	"github.com/ensemble-weather/ensemble/unet3d"
@@ -60,6 +61,25 @@ func stopped(t testing.TB) *graph.Graph {
 	})
 }
 
+// normed has batch norms with the statistics of a micro-batch, and dropout.
+func normed(t testing.TB) *graph.Graph {
+	g := trainingGraph(t, graph.Shape{2, 3, 1, 8, 16}, func(b *graph.Builder, x graph.Value) graph.Value {
+		for k := range 5 {
+			name, shape := fmt.Sprintf("layer%d", k), graph.Shape{4}
+			x = op.Conv3D(b, x, b.Param(name+".weight", graph.Shape{4, x.Dim(1), 1, 3, 3}, graph.HeNormal(9*x.Dim(1))), op.Conv{Pad: op.SameGlobal(1, 3, 3)})
+			x = op.BatchNorm(b, x, b.Param(name+".scale", shape, graph.Ones()), b.Param(name+".offset", shape, graph.Zeros()),
+				b.State(name+".mean", shape, graph.Zeros()), b.State(name+".variance", shape, graph.Ones()), op.BatchNormOptions{})
+			x = op.Dropout(b, op.ReLU(b, x), 0.1)
+		}
+		return x
+	})
+	g.Assigns = nil // no running statistics
+	return g
+}
+
+// networks of the tests.
+var networks = map[string]func(testing.TB) *graph.Graph{"unet": smallUNet, "recurrent": recurrent, "stopped": stopped, "normed": normed}
+
 // splitEvenly divides a graph into stages by FLOPs.
 func splitEvenly(t testing.TB, g *graph.Graph, stages int) []*Stage {
 	t.Helper()
@@ -83,6 +103,19 @@ func samples(piece int, input string, into []float32) error {
 	return nil
 }
 
+// feedOf is samples for the shard of a rank.
+func feedOf(w *Worker) Feed {
+	return func(piece int, input string, into []float32) error {
+		shape := w.whole.Find(input).Shape
+		all := make([]float32, shape.Size())
+		if err := samples(piece, input, all); err != nil {
+			return err
+		}
+		spatial.ExtractBox(into, all, shape, w.InputBox(input))
+		return nil
+	}
+}
+
 const rate = 0.05 // of the test's gradient descent
 
 // outcome is what a training leaves: by name of the parameter, and the losses of the last step.
@@ -101,21 +134,24 @@ func update(s *engine.Store) {
 }
 
 // serial is the training without a pipeline: one stage after the other, one piece after the other, sums in the order that
-// Worker.Step states.
-func serial(t testing.TB, s *Schedule, stages []*Stage, steps int) outcome {
-	t.Helper()
-	w := &Worker{s: s}
+// Worker.Step states. With a group it is that of a rank of one mesh, which runs all stages.
+func serial(ctx context.Context, s *Schedule, stages []*Stage, mesh *group, steps int) (out outcome, err error) {
+	w := &Worker{s: s, mesh: mesh, whole: stages[0].whole}
+	if mesh != nil {
+		if stages, err = mesh.shards(stages); err != nil {
+			return out, err
+		}
+	}
+	defer func() { err = errors.Join(err, w.Close()) }()
 	for k := range stages { // held by stage instead of by pipe
-		h, err := hold(k, stages, engine.Options{Numerics: engine.Numerics{UseHeuristics: true}})
+		h, err := hold(k, stages, mesh, engine.Options{Numerics: engine.Numerics{UseHeuristics: true}})
 		if err != nil {
-			t.Fatal(err)
+			return out, err
 		}
 		w.held = append(w.held, h)
 	}
-	defer w.Close()
-	var out outcome
 	for step := range steps {
-		w.step = stepState{ctx: t.Context(), number: uint64(step), feed: samples, run: &executor[float32]{}, losses: make([]float64, s.Pieces())}
+		w.step = stepState{ctx: ctx, number: uint64(step), feed: feedOf(w), run: &executor[float32]{}, losses: make([]float64, s.Pieces())}
 		sums := map[string][]float32{}
 		byPipe := make([][][]float32, s.Pipes()) // by pipe and stage
 		for pipe := range byPipe {
@@ -124,7 +160,9 @@ func serial(t testing.TB, s *Schedule, stages []*Stage, steps int) outcome {
 			}
 			for piece, p := range s.pipeOf {
 				if p == pipe {
-					serialPiece(t, w, stages, piece)
+					if err := serialPiece(w, stages, piece); err != nil {
+						return out, err
+					}
 				}
 			}
 			for _, h := range w.held {
@@ -164,27 +202,27 @@ func serial(t testing.TB, s *Schedule, stages []*Stage, steps int) outcome {
 			}
 		}
 	}
-	return out
+	return out, nil
 }
 
 // serialPiece runs a piece through all stages and back.
-func serialPiece(t testing.TB, w *Worker, stages []*Stage, piece int) {
-	t.Helper()
+func serialPiece(w *Worker, stages []*Stage, piece int) error {
 	in := make([][]float32, len(stages)+1)
 	for k, st := range stages {
 		in[k+1] = make([]float32, size(st.Sends, false))
 		if err := w.forward(k, piece, in[k], in[k+1]); err != nil {
-			t.Fatal(err)
+			return err
 		}
 	}
 	var outGrad []float32
 	for k := len(stages) - 1; k >= 0; k-- {
 		inGrad := make([]float32, size(stages[k].Receives, true))
 		if err := w.backward(k, piece, in[k], outGrad, inGrad); err != nil {
-			t.Fatal(err)
+			return err
 		}
 		outGrad = inGrad
 	}
+	return nil
 }
 
 // pipelined is the same training on a rank. It fails if two copies of a parameter differ.
@@ -195,7 +233,7 @@ func pipelined(ctx context.Context, c *comm.Comm, s *Schedule, stages []*Stage, 
 	}
 	defer func() { err = errors.Join(err, w.Close()) }()
 	for step := range steps {
-		if out.losses, err = w.Step(ctx, uint64(step), samples); err != nil {
+		if out.losses, err = w.Step(ctx, uint64(step), feedOf(w)); err != nil {
 			return out, err
 		}
 		for pipe := range s.Pipes() {
@@ -263,13 +301,16 @@ func schedules(t testing.TB, stages int) map[string]*Schedule {
 // and with recomputed activations.
 func TestPipelinesHaveSerialBits(t *testing.T) {
 	const steps = 2
-	for name, build := range map[string]func(testing.TB) *graph.Graph{"unet": smallUNet, "recurrent": recurrent, "stopped": stopped} {
+	for name, build := range networks {
 		g := build(t)
 		for _, d := range []int{2, 4} {
 			stages := splitEvenly(t, g, d)
 			for kind, s := range schedules(t, d) {
 				t.Run(fmt.Sprintf("%s, %d stages, %s", name, d, kind), func(t *testing.T) {
-					want := serial(t, s, stages, steps)
+					want, err := serial(t.Context(), s, stages, nil, steps)
+					if err != nil {
+						t.Fatal(err)
+					}
 					for i, mode := range []comm.Mode{comm.Parallel, comm.Replay(1), comm.Replay(2)} {
 						err := comm.Run(d, mode, func(c *comm.Comm) error {
 							got, err := pipelined(t.Context(), c, s, stages, Options{Recompute: i == 2}, steps)
@@ -293,7 +334,7 @@ func TestPipelinesHaveSerialBits(t *testing.T) {
 
 // The sums of stages are those of one plan of the whole graph, up to the rounding of operations that it fuses across cuts.
 func TestStagesEqualWholeGraph(t *testing.T) {
-	for name, build := range map[string]func(testing.TB) *graph.Graph{"unet": smallUNet, "recurrent": recurrent, "stopped": stopped} {
+	for name, build := range networks {
 		g := build(t)
 		plan, err := engine.Compile(g, engine.Options{Numerics: engine.Numerics{UseHeuristics: true}})
 		if err != nil {
@@ -304,7 +345,10 @@ func TestStagesEqualWholeGraph(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := serial(t, s, splitEvenly(t, g, 4), 1)
+		got, err := serial(t.Context(), s, splitEvenly(t, g, 4), nil, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
 		want := map[string][]float64{}
 		for piece := range 3 {
 			for _, input := range []string{"x", "y"} {
