@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/ensemble-weather/ensemble/spatial/cluster"
 	"github.com/ensemble-weather/ensemble/spatial/comm"
@@ -55,25 +54,12 @@ func (s *Schedule) passes() [][]Task {
 	return out
 }
 
-// MeasuredCosts are the median times of the passes of each stage in a measured timeline. Send is nil.
-func (s *Schedule) MeasuredCosts(t *Timeline) Costs {
-	c := EqualCosts(s.Stages, 0, 0, 0)
+// MeasuredCosts are the median times of the passes of each stage in measured timelines. Send is nil.
+func (s *Schedule) MeasuredCosts(measured ...*Timeline) Costs {
+	p, c := s.PassTimes(measured...), EqualCosts(s.Stages, 0, 0, 0)
 	c.Send = nil
 	for stage := range s.Stages {
-		var times [2][]cluster.Time
-		for _, spans := range t.Spans {
-			for _, x := range spans {
-				if x.Stage == stage {
-					times[index(x.Backward)] = append(times[index(x.Backward)], (x.End-x.Start)*cluster.Time(s.Split)/cluster.Time(x.Count))
-				}
-			}
-		}
-		for pass, cost := range [][]cluster.Time{c.Forward, c.Backward} {
-			if list := times[pass]; len(list) > 0 {
-				slices.Sort(list)
-				cost[stage] = list[len(list)/2]
-			}
-		}
+		c.Forward[stage], c.Backward[stage] = s.median(p.Forward[stage]), s.median(p.Backward[stage])
 	}
 	return c
 }

@@ -31,7 +31,12 @@ func (rankTB) Helper()                  {}
 func (rankTB) Fatal(args ...any)        { panic(fmt.Sprint(args...)) }
 func (rankTB) Context() context.Context { return context.Background() }
 
-func TestMain(m *testing.M) { mpitest.Main(m, rankVariable, func(string) error { return asRank() }) }
+func TestMain(m *testing.M) { mpitest.Main(m, rankVariable, asRank) }
+
+// rankJobs are what ranks run, by the value of rankVariable up to a colon; the rest is its argument. They return lines to print.
+var rankJobs = map[string]func(c *comm.Comm, argument string) ([]string, error){
+	"sums": func(c *comm.Comm, _ string) ([]string, error) { return sums(context.Background(), rankTB{}, c) },
+}
 
 // overMPI are the schedules of the jobs.
 var overMPI = []string{"gpipe", "1f1b", "chimera"}
@@ -58,7 +63,7 @@ func sums(ctx context.Context, t testing.TB, c *comm.Comm) ([]string, error) {
 	return lines, nil
 }
 
-func asRank() error {
+func asRank(what string) error {
 	l, ok := mpi.Launched(os.Getenv)
 	if !ok {
 		return errors.New("no launcher is seen")
@@ -67,7 +72,8 @@ func asRank() error {
 	if err != nil {
 		return err
 	}
-	lines, err := sums(context.Background(), rankTB{}, comm.New(w))
+	name, argument, _ := strings.Cut(what, ":")
+	lines, err := rankJobs[name](comm.New(w), argument)
 	if err != nil {
 		return err
 	}
@@ -92,7 +98,7 @@ func TestPipelinesOverMPI(t *testing.T) {
 				path := mpitest.Path(t, launcher)
 				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 				defer cancel()
-				out, err := mpitest.Command(ctx, path, ranks, rankVariable+"=1").CombinedOutput()
+				out, err := mpitest.Command(ctx, path, ranks, rankVariable+"=sums").CombinedOutput()
 				if err != nil {
 					t.Fatalf("%v\n%s", err, out)
 				}
