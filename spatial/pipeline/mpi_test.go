@@ -41,24 +41,33 @@ var rankJobs = map[string]func(c *comm.Comm, argument string) ([]string, error){
 // overMPI are the schedules of the jobs.
 var overMPI = []string{"gpipe", "1f1b", "chimera"}
 
-// sums identifies the parameters and gradients of a rank for each schedule of overMPI.
+// sums identifies the parameters and gradients of a rank for each schedule of overMPI, with a stage on each rank, and on four ranks
+// also with stages on two.
 func sums(ctx context.Context, t testing.TB, c *comm.Comm) ([]string, error) {
-	all, stages := schedules(t, c.Size()), splitEvenly(t, smallUNet(t), c.Size())
+	meshes := []string{""}
+	if c.Size() == 4 {
+		meshes = append(meshes, "lat:2")
+	}
 	var lines []string
-	for _, name := range overMPI {
-		out, err := pipelined(ctx, c, all[name], stages, Options{}, 2)
-		if err != nil {
-			return nil, err
-		}
-		h := sha256.New()
-		for _, p := range slices.Sorted(maps.Keys(out.params)) {
-			for _, x := range [][]float32{out.params[p], out.grads[p]} {
-				if err := binary.Write(h, binary.LittleEndian, x); err != nil {
-					return nil, err
+	for _, text := range meshes {
+		m := parse(t, text)
+		d := c.Size() / m.Size()
+		all, stages := schedules(t, d), splitEvenly(t, smallUNet(t), d)
+		for _, name := range overMPI {
+			out, err := pipelined(ctx, c, all[name], stages, Options{Mesh: m}, 2)
+			if err != nil {
+				return nil, err
+			}
+			h := sha256.New()
+			for _, p := range slices.Sorted(maps.Keys(out.params)) {
+				for _, x := range [][]float32{out.params[p], out.grads[p]} {
+					if err := binary.Write(h, binary.LittleEndian, x); err != nil {
+						return nil, err
+					}
 				}
 			}
+			lines = append(lines, fmt.Sprintf("%s %s rank %d of %d %.12x losses %v, %d bytes of activations", name, text, c.Rank(), c.Size(), h.Sum(nil), out.losses, out.activations))
 		}
-		lines = append(lines, fmt.Sprintf("%s rank %d of %d %.12x losses %v, %d bytes of activations", name, c.Rank(), c.Size(), h.Sum(nil), out.losses, out.activations))
 	}
 	return lines, nil
 }
@@ -82,7 +91,7 @@ func asRank(what string) error {
 }
 
 // Over MPI every rank has the bits of the ranks of one process, which are those of the training without a pipeline
-// (TestPipelinesHaveSerialBits).
+// (TestPipelinesHaveSerialBits, TestGroupsHaveTheBitsOfTheMesh).
 func TestPipelinesOverMPI(t *testing.T) {
 	for _, ranks := range []int{2, 4} {
 		want := make([][]string, ranks)
