@@ -90,7 +90,7 @@ func Compile(g *graph.Graph, o Options) (p *Plan, err error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	if err := o.Store.layout(g); err != nil {
+	if err := o.Store.LayOut(g); err != nil {
 		return nil, err
 	}
 	// Choices of the caller take precedence over those of earlier plans of the

@@ -70,12 +70,12 @@ func NewStore() *Store {
 // align is the alignment of entries in float32 elements.
 const align = bigmem.Align / 4
 
-// layout creates the layout for g and initialises parameters and states. If
-// there is a layout already, it checks that g fits.
+// LayOut creates the layout for g and initialises parameters and states, as Compile
+// does with an empty store. If there is a layout already, it checks that g fits.
 //
 // Errors: *exit.Error (exit.Usage) for values that the layout lacks or has with
 // another shape.
-func (s *Store) layout(g *graph.Graph) error {
+func (s *Store) LayOut(g *graph.Graph) error {
 	var nParams, nStates int
 	for _, n := range g.Nodes {
 		if n.Kind != graph.KindParam && n.Kind != graph.KindState {

@@ -53,9 +53,8 @@ func newShards(sums *gradientSums, plan *engine.Plan) (*Shards, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Shards{c: c, owned: map[string][]ownedRange{}, costs: &sums.costs}
 	pieces := optim.Chunks(plan.Store())
-	s.owners = make([]int, len(pieces))
+	s := &Shards{c: c, owners: make([]int, len(pieces)), costs: &sums.costs}
 	of := map[string][]int{} // indices of the pieces, by parameter
 	for i, x := range pieces {
 		of[x.Param] = append(of[x.Param], i)
@@ -80,19 +79,46 @@ func newShards(sums *gradientSums, plan *engine.Plan) (*Shards, error) {
 		}
 	}
 	s.assign(rest, pieces, 0, partition(sizes, c.Size()))
-	s.addSpans(pieces)
-	at, n := optim.ChunkOffsets(pieces, s.owners, c.Rank())
-	s.grads = plan.KeptGrads(n)
-	for param, numbers := range of {
-		first := pieces[numbers[0]].Lo
-		for _, i := range numbers {
-			if at[i] >= 0 {
-				s.owned[param] = append(s.owned[param], ownedRange{pieces[i].Lo - first, pieces[i].Hi - first, at[i]})
-			}
-		}
-	}
+	s.lay(pieces, plan.KeptGrads)
 	return s, nil
 }
+
+// NewShards distributes the pieces of a store's parameters over the ranks of a group as owners states, one for each of
+// optim.Chunks. Whoever computes gradients stores those that the rank owns (Store). All ranks call it with the same owners.
+//
+// Errors: those of splitting the group.
+func NewShards(c *comm.Comm, store *engine.Store, owners []int) (*Shards, error) {
+	c, err := c.Split(0, c.Rank())
+	if err != nil {
+		return nil, err
+	}
+	s := &Shards{c: c, owners: owners, costs: &SumCosts{}}
+	s.lay(optim.Chunks(store), func(n int) []float32 { return make([]float32, n) })
+	return s, nil
+}
+
+// lay sets the places of the own pieces, given all owners.
+func (s *Shards) lay(pieces []optim.Chunk, allocate func(n int) []float32) {
+	s.addSpans(pieces)
+	at, n := optim.ChunkOffsets(pieces, s.owners, s.c.Rank())
+	s.grads, s.owned = allocate(n), map[string][]ownedRange{}
+	first := map[string]int{} // offset of a parameter
+	for i, x := range pieces {
+		if _, ok := first[x.Param]; !ok {
+			first[x.Param] = x.Lo
+		}
+		if at[i] >= 0 {
+			lo := first[x.Param]
+			s.owned[x.Param] = append(s.owned[x.Param], ownedRange{x.Lo - lo, x.Hi - lo, at[i]})
+		}
+	}
+}
+
+// Store stores this rank's pieces of the gradient x of a parameter.
+func (s *Shards) Store(param string, x []float32) { storeGrad(s, param, x) }
+
+// Owns reports whether this rank owns a piece of a parameter.
+func (s *Shards) Owns(param string) bool { return len(s.owned[param]) > 0 }
 
 // storeGrad stores this rank's pieces of the gradient x of a parameter.
 func storeGrad[T float32 | float64](s *Shards, param string, x []T) {
@@ -161,6 +187,9 @@ func (s *Shards) addSpans(pieces []optim.Chunk) {
 		s.cuts = append(s.cuts, at)
 	}
 }
+
+// Costs returns the costs of AllGather so far.
+func (s *Shards) Costs() SumCosts { return *s.costs }
 
 // Rank returns the number of this rank.
 func (s *Shards) Rank() int { return s.c.Rank() }

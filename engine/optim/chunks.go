@@ -60,8 +60,9 @@ type Ranks interface {
 	Grads() []float32
 	// AllReduce adds x over the ranks; all ranks get the result.
 	AllReduce(x []float64) error
-	// AllGather completes x on all ranks. x has the layout of the parameters; each rank
-	// contributes its own chunks.
+	// AllGather gives x to the ranks whose gradients depend on it: to all, unless they compute
+	// different layers. x has the layout of the parameters; each rank contributes its own
+	// chunks.
 	AllGather(x []float32) error
 	// GatherToRoot calls put on rank 0 with the x of each rank in turn. sizes are the lengths
 	// of x by rank.

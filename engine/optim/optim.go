@@ -96,7 +96,8 @@ type Options struct {
 	// Ranks divides the work and the memory of gradients and moments among several processes (ZeRO
 	// stages 1 and 2); nil means one process. Each rank holds the gradients and moments of the
 	// chunks that it owns, in Ranks.Grads instead of the store. After a step all ranks hold all
-	// parameters, bit for bit those of one process with the same gradients.
+	// parameters that Ranks.AllGather gives them, bit for bit those of one process with the same
+	// gradients.
 	Ranks Ranks
 }
 

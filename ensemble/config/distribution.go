@@ -10,4 +10,5 @@ type Distribution struct {
 	ShardOptimizer bool          `key:"shard_optimizer"`
 	Compression    Compression   `key:"compression"`
 	Exchange       Exchange      `key:"exchange"`
+	Pipeline       Pipeline      `key:"pipeline"`
 }

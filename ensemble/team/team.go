@@ -19,6 +19,23 @@ type Team struct {
 	ShardedOptimiser bool // whether the optimiser of a training is sharded over the ranks
 	// Compression makes sums of gradients sparse; nil: they are dense
 	Compression *spatial.Compression
+	// Pipeline divides the layers of a training over the ranks; nil: the mesh divides its fields
+	Pipeline *Pipeline
+}
+
+// Pipeline is the division of a network's layers over the ranks of a team. Between steps ranks work as on a mesh with a
+// data axis: each has whole fields, and all samples.
+type Pipeline struct {
+	Text string // for records
+	Cuts []int  // first layer of each stage, and the number of layers, as in pipeline.Division
+}
+
+// Division describes how a network is divided over the ranks, for records: mesh or pipeline.
+func (t *Team) Division() string {
+	if t.Pipeline != nil {
+		return t.Pipeline.Text
+	}
+	return t.Mesh.String()
 }
 
 // New returns the team of a group; nil for a group of one rank.

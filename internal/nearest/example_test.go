@@ -11,3 +11,8 @@ func ExampleFind() {
 	fmt.Printf("%q %q\n", nearest.Find("batchsize", keys), nearest.Find("members", keys))
 	// Output: "batch_size" ""
 }
+
+func ExampleDivisor() {
+	fmt.Println(nearest.Divisor(8, 3), nearest.Divisor(12, 9), nearest.Divisor(7, 5))
+	// Output: 2 6 7
+}

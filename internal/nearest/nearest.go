@@ -1,4 +1,4 @@
-// Package nearest suggests the known word that a mistyped word was meant to be.
+// Package nearest suggests the known word that a mistyped word was meant to be, and numbers near those that are refused.
 package nearest
 
 import "strings"

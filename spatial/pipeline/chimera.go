@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	near "github.com/ensemble-weather/ensemble/internal/nearest"
 )
 
 // Scaling is how Chimera takes more micro-batches than stages.
@@ -94,7 +95,7 @@ func checkChimera(stages, micro, q int, scaling Scaling) error {
 			Fix: "use " + nearest(stages, 2) + " stages, or the schedule 1F1B"}
 	case q < 1 || stages/2%q != 0:
 		return &exit.Error{Code: exit.Usage, What: what, Why: "the pairs are shifted by stages/pairs workers, so they must divide stages/2",
-			Fix: fmt.Sprintf("use %d pairs", nearestDivisor(stages/2, q))}
+			Fix: fmt.Sprintf("use %d pairs", near.Divisor(stages/2, q))}
 	case scaling != Concatenate && q > 1:
 		return &exit.Error{Code: exit.Usage, What: what, Why: "forward passes of two pieces are scheduled for one pair of pipes",
 			Fix: "use 1 pair, or concatenate units"}
@@ -113,17 +114,3 @@ func nearest(n, unit int) string {
 	}
 	return fmt.Sprintf("%d or %d", low, low+unit)
 }
-
-// nearestDivisor is the divisor of n that is nearest to q, the smaller one of two.
-func nearestDivisor(n, q int) int {
-	best := 1
-	for d := 2; d <= n; d++ {
-		if n%d == 0 && abs(d-q) < abs(best-q) {
-			best = d
-		}
-	}
-	return best
-}
-
-// abs is the absolute value.
-func abs(x int) int { return max(x, -x) }

@@ -51,6 +51,22 @@ func sumsOf(s *Schedule, stages []*Stage) (sums []sum) {
 	return sums
 }
 
+// Holders lists the ranks that hold a copy of a parameter of any stage, each once. The first sums its gradients. It is nil for
+// parameters that no stage reads. The result is the same on all ranks.
+func (w *Worker) Holders(param string) (ranks []int) {
+	for i := range w.sums {
+		if !slices.Contains(w.sums[i].params, param) {
+			continue
+		}
+		for _, h := range w.sums[i].holders {
+			if r := w.worker(h); !slices.Contains(ranks, r) {
+				ranks = append(ranks, r)
+			}
+		}
+	}
+	return ranks
+}
+
 // sumCopies sums the gradients of copies. Every holder whose pipe had pieces sends its sum to the first holder's worker, which
 // adds them in the order of the holders and sends the result to all others. The messages of all sums are in transit at once.
 //

@@ -27,6 +27,9 @@ type Worker struct {
 	// Between runs work in idle times (package filler): before each task of the worker, by its index, and after the last. Its
 	// errors end the step. May be nil.
 	Between func(task int) error
+	// Weights are the factors of the pieces' gradients in the sums of a step, by piece; nil means 1 each. With the shares of
+	// pieces in the weight of a batch, the sums are the gradients of its weighted mean.
+	Weights []float32
 
 	c       *comm.Comm // rank w is worker w, or its rank with the coordinates of this one
 	s       *Schedule
@@ -159,7 +162,7 @@ func (w *Worker) Close() error {
 
 // Step runs the tasks of a step and sums the gradients: those of a stage over the pieces of a pipe in ascending order, then over
 // its copies, pipes ascending. The result, in the gradients of Store, has the same bits as these sums without a pipeline, on
-// all copies. It is the sum over pieces, not their mean.
+// all copies. It is the sum over pieces with the factors Weights, not their mean.
 //
 // The losses of all pieces are returned on all ranks. step is part of the key of random numbers.
 //
@@ -287,7 +290,11 @@ func (w *Worker) backward(pipe, piece int, in, outGrad, inGrad []float32) error 
 		}
 		at += v.Shape.Size()
 	}
-	h.add()
+	weight := float32(1)
+	if w.Weights != nil {
+		weight = w.Weights[piece]
+	}
+	h.add(weight)
 	return nil
 }
 
@@ -318,14 +325,16 @@ func (w *Worker) fill(h *held, piece int, in []float32) error {
 	return nil
 }
 
-// add adds the gradients of a piece to the sum.
-func (h *held) add() {
+// add adds the gradients of a piece, times a weight, to the sum.
+func (h *held) add(weight float32) {
 	grads := h.plan.Store().Grads()
 	if h.pieces++; h.pieces == 1 { // a sum from 0 would lose the sign of −0
-		copy(h.total, grads)
+		for i, g := range grads {
+			h.total[i] = weight * g
+		}
 		return
 	}
 	for i, g := range grads {
-		h.total[i] += g
+		h.total[i] += float32(weight * g) // rounded, so that no processor fuses product and sum
 	}
 }

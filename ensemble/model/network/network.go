@@ -449,14 +449,19 @@ func (s Spec) NewBatch(k *task.Task, g *ensemble.Grid, n, members int, loss bool
 // network does not read, such as the anomaly with a spread head, are not in the plan and are
 // skipped.
 func (n *Network) Load(b *task.Batch) {
-	for name, x := range map[string][]float32{
-		"features": b.Features, "spread": b.Spread, "anomaly": b.Anomaly, "season": b.Season,
-		"residual": b.Residual, "full_spread": b.FullSpread, "weight": b.Weight, "corrected": b.Corrected, "members": b.Members, "deviation": b.Deviation, "centre": b.Centre, "conditions": b.Conditions,
-		"reference_shift": b.ReferenceShift, "reference_sigma": b.ReferenceSigma, "teacher_shift": b.TeacherShift, "teacher_sigma": b.TeacherSigma,
-	} {
+	for name, x := range Inputs(b) {
 		if in := n.Plan.Input(name); len(in) > 0 && len(x) > 0 && &in[0] != &x[0] { // the batch may use the memory of the plan
 			copy(in, x)
 		}
+	}
+}
+
+// Inputs are the arrays of a batch by the names of inputs of the graph.
+func Inputs(b *task.Batch) map[string][]float32 {
+	return map[string][]float32{
+		"features": b.Features, "spread": b.Spread, "anomaly": b.Anomaly, "season": b.Season,
+		"residual": b.Residual, "full_spread": b.FullSpread, "weight": b.Weight, "corrected": b.Corrected, "members": b.Members, "deviation": b.Deviation, "centre": b.Centre, "conditions": b.Conditions,
+		"reference_shift": b.ReferenceShift, "reference_sigma": b.ReferenceSigma, "teacher_shift": b.TeacherShift, "teacher_sigma": b.TeacherSigma,
 	}
 }
 

@@ -20,10 +20,13 @@ import (
 )
 
 // ArrangeOnMesh arranges a team on the configured mesh, or on the fastest one for its fields, and assigns every
-// rank its slab.
+// rank its slab. With a pipeline it divides the layers over the team instead.
 //
-// Errors: exit 64 for a mesh with fewer ranks than processes.
+// Errors: exit 64 for a mesh with fewer ranks than processes, and for a pipeline that does not suit ranks or network.
 func ArrangeOnMesh(ctx context.Context, t *team.Team, c *config.TrainConfig, grid *ensemble.Grid) error {
+	if c.Train.Train.Pipeline.IsEnabled() {
+		return arrangePipeline(ctx, t, c, grid)
+	}
 	if t == nil {
 		return checkExchange(c, nil, 1)
 	}
@@ -240,11 +243,15 @@ func MeshRanks(mesh string) (int, error) {
 // maxHosted is the largest number of ranks of a process: each has buffers and a copy of the parameters.
 const maxHosted = 256
 
-// HostedRanks is the number of ranks of a training's mesh, which its processes host; 0: equal to the number of processes.
+// HostedRanks is the number of ranks of a training's mesh or pipeline, which its processes host; 0: equal to the number of
+// processes.
 //
-// Errors: exit 64 for an invalid mesh, for more ranks along data than samples in a batch, and for more ranks than processes
-// can host.
+// Errors: exit 64 for an invalid mesh, for more ranks along data than samples in a batch, for more ranks than processes
+// can host, and for an invalid pipeline.
 func HostedRanks(c *config.TrainConfig, processes int) (int, error) {
+	if c.Train.Train.Pipeline.IsEnabled() {
+		return hostedStages(&c.Train.Train, processes)
+	}
 	n, err := MeshRanks(c.Train.Train.Mesh)
 	if err != nil || n == 0 {
 		return 0, err

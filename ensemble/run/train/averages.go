@@ -46,7 +46,7 @@ func (t *trainer) recomputeStatistics(ctx context.Context) error {
 		copy(n.store.States(), states)
 	}()
 	schedule, reader := t.schedule()
-	batches, rows := min(t.epochBatches(), statisticsBatches), n.train.Rows
+	batches, rows := min(t.epochBatches(), statisticsBatches), n.rows
 	epoch := max(t.pos.Epoch-1, 0)
 	reads := schedule.Epoch(reader, epoch)[:batches*rows.Len()]
 	b := t.newBatch(rows.Len())

@@ -28,12 +28,12 @@ func (t *trainer) computing() *team.Team {
 	return t.ranks
 }
 
-// compileStep compiles a training step of the samples that computing has of a batch.
-func (t *trainer) compileStep(spec network.Spec, o engine.Options) (*network.Network, error) {
+// compileShare compiles a training step of the samples that computing has of a batch.
+func (t *trainer) compileShare(spec network.Spec, o engine.Options) (*network.Network, error) {
 	size := t.current.cfg.BatchSize / t.groups.Count()
 	net, err := spec.Compile(&t.model.Task, t.model.Grid, size, t.seed(), true, o, t.computing())
 	if err != nil {
-		return nil, t.nameMemoryKeys(err)
+		return nil, err
 	}
 	first := t.groups.Index() * size
 	net.Rows = spatial.Interval{Lo: first + net.Rows.Lo, Hi: first + net.Rows.Hi}

@@ -44,7 +44,7 @@ func (t *trainer) startFeed(ctx context.Context) *feed {
 	for epoch := t.pos.Epoch; epoch < t.current.cfg.Epochs; epoch++ {
 		reads = append(reads, schedule.Epoch(reader, epoch)...)
 	}
-	n, rows := t.epochBatches(), t.current.train.Rows
+	n, rows := t.epochBatches(), t.current.rows
 	reads = reads[t.pos.Batch*rows.Len():]
 	f := &feeder{job: &t.job, from: &t.inputs, seed: schedule.Seed, stream: t.data.Train.Stream(ctx, reads), remaining: reads,
 		batches: n, samples: t.sampleCount(t.training()), lo: rows.Lo, size: rows.Len(), batch: t.pos.Epoch*n + t.pos.Batch, endBatch: t.current.cfg.Epochs * n}

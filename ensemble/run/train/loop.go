@@ -61,7 +61,7 @@ func (t *trainer) trainNetwork(ctx context.Context) ([]prune.Layer, error) {
 		}
 		t.pos.BestLoss, t.pos.BestEpoch = noBest, 0
 	}
-	if err := t.observers.device(&t.job, t.current.train, t.pos); err != nil {
+	if err := t.observers.device(&t.job, cmp.Or(t.current.train, t.current.eval), t.pos); err != nil {
 		return nil, err
 	}
 	for t.pos.Epoch < t.current.cfg.Epochs && !t.shouldStopEarly() {

@@ -13,7 +13,7 @@ func (t *trainer) compileMemberCounts(spec network.Spec, o engine.Options) error
 	t.current.byMemberCount = map[int]*network.Network{}
 	for n := t.planCount() - 1; n > 0; n-- {
 		count := len(t.model.Task.UsedMembers) - n
-		net, err := t.compileStep(spec.WithMemberCount(count), o)
+		net, err := t.compileShare(spec.WithMemberCount(count), o)
 		if err != nil {
 			return err
 		}

@@ -14,7 +14,9 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/model/network"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/ensemble/run/train/groups"
+	"github.com/ensemble-weather/ensemble/ensemble/run/train/pipelined"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/spatial"
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
@@ -41,7 +43,9 @@ type compiledNetwork struct {
 	store         *engine.Store
 	evalStore     *engine.Store // weights that are validated and kept: store, or its exponential moving average
 	opt           *optim.Optimizer
-	train         *network.Network         // batch_size samples
+	train         *network.Network         // batch_size samples; nil with a pipeline
+	pipeline      *pipelined.Network       // stages of this rank; nil without a pipeline
+	rows          spatial.Interval         // samples of a batch that this rank reads
 	byMemberCount map[int]*network.Network // variants of train by number of input members
 	eval          *network.Network         // inference with loss, one sample, weights of evalStore
 	curvature     *curvature               // Kronecker factors; nil for other optimisers than kfac
@@ -75,8 +79,8 @@ func (t *trainer) begin() error {
 	}
 	t.startSchedule()
 	s, reader := t.schedule()
-	if lo, hi := s.Share(reader, t.current.cfg.BatchSize); t.current.train.Rows.Lo != lo || t.current.train.Rows.Hi != hi {
-		return fmt.Errorf("the rank reads samples %d to %d of a batch, but computes samples %v", lo, hi, t.current.train.Rows)
+	if lo, hi := s.Share(reader, t.current.cfg.BatchSize); t.current.rows.Lo != lo || t.current.rows.Hi != hi {
+		return fmt.Errorf("the rank reads samples %d to %d of a batch, but computes samples %v", lo, hi, t.current.rows)
 	}
 	t.planReads()
 	t.observers.costs = t.communicationCosts()
@@ -114,16 +118,9 @@ func (t *trainer) compile() error {
 	o := setup.EngineOptions(n.cfg, t.kernels.table)
 	o.Store, o.Choices, o.BlockMasks = n.store, t.kernels.choices, n.pruning.unmasked
 	o.Memory.Limit, o.Workspace = o.Memory.Limit/int64(t.memoryShares()), o.Workspace/int64(t.memoryShares())
-	var err error
-	if n.train, err = t.compileStep(spec, o); err != nil {
-		return err
-	}
-	maps.Copy(t.kernels.choices, n.train.Plan.Choices())
-	if err = t.compileMemberCounts(spec, o); err != nil {
-		return err
-	}
-	if err = t.compileCurvature(spec, o); err != nil {
-		return err
+	err := t.compileStep(spec, o)
+	if err != nil {
+		return t.nameMemoryKeys(err)
 	}
 	o.Mode, o.Store = engine.Infer, n.evalStore
 	spec.Bias.Smooth, spec.TeacherWeight = 0, 0 // validation selects by the loss without regularisation
@@ -140,11 +137,32 @@ func (t *trainer) compile() error {
 		t.kernels.timings.Save(t.kernels.table)
 	}
 	oo := n.optimizerOptions(t.stepCount(t.epochBatches()))
-	if t.ranks != nil && t.ranks.ShardedOptimiser {
+	switch {
+	case n.pipeline != nil:
+		oo.Ranks = n.pipeline.Ranks()
+	case t.ranks != nil && t.ranks.ShardedOptimiser:
 		oo.Ranks = n.train.Shard.Shards()
 	}
 	n.opt, err = optim.New(n.store, oo)
 	return err
+}
+
+// compileStep compiles what computes loss and gradients of a batch: the plans of a step, or the stages of a pipeline.
+func (t *trainer) compileStep(spec network.Spec, o engine.Options) (err error) {
+	n := t.current
+	if t.ranks != nil && t.ranks.Pipeline != nil {
+		return t.compilePipeline(spec, o)
+	}
+	t.pos.Cuts = nil
+	if n.train, err = t.compileShare(spec, o); err != nil {
+		return err
+	}
+	n.rows = n.train.Rows
+	maps.Copy(t.kernels.choices, n.train.Plan.Choices())
+	if err = t.compileMemberCounts(spec, o); err != nil {
+		return err
+	}
+	return t.compileCurvature(spec, o)
 }
 
 // close frees the plans and the optimiser. It may be called repeatedly.
@@ -165,6 +183,7 @@ func (p *compiledNetwork) close() error {
 			err = errors.Join(err, n.Plan.Close())
 		}
 	}
+	err = errors.Join(err, p.pipeline.Close())
 	if p.opt != nil {
 		err = errors.Join(err, p.opt.Close())
 	}
@@ -173,9 +192,16 @@ func (p *compiledNetwork) close() error {
 }
 
 // updateEvalStore updates evalStore: the moving average of the parameters, and the current running statistics, which
-// recomputeStatistics replaces before the average is used. All ranks call it.
+// recomputeStatistics replaces before the average is used. With a pipeline it also completes the parameters in store. All ranks
+// call it.
 func (p *compiledNetwork) updateEvalStore() error {
 	copy(p.evalStore.States(), p.store.States())
+	if p.pipeline != nil {
+		if p.evalStore == p.store {
+			return p.pipeline.AllGather(p.store)
+		}
+		return p.pipeline.AllGather(p.store, p.evalStore)
+	}
 	return p.opt.AllGatherAverage()
 }
 

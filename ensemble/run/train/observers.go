@@ -2,6 +2,7 @@ package train
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda"
 	"github.com/ensemble-weather/ensemble/ensemble/model/network"
@@ -66,7 +67,7 @@ func (o *observers) Epoch(at position, d *samples.Data, costs communicationCosts
 	if err != nil {
 		return err
 	}
-	return o.dir.Events().Write("epoch", at.Step, at.Epoch, append(values, all...)...)
+	return o.dir.Events().Write("epoch", at.Step, at.Epoch, slices.Concat(values, all, idleShare(all))...)
 }
 
 // sinceReported returns the input costs of this rank since the last event.

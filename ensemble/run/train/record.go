@@ -59,7 +59,7 @@ func (t *trainer) manifest(o Options, run *trainingRun, j evaluation) (rundir.Ma
 	details := map[string]any{"steps": t.pos.Step, "determinism": "D1", "members_used": d.Used, "members_full": len(d.All),
 		"inits_train": len(d.Train.Inits), "inits_validation": len(d.Validation.Inits), "inits_test": len(d.Test.Inits)}
 	if run.compared != nil {
-		run.compared.Mesh = t.ranks.Mesh.String()
+		run.compared.Mesh = t.ranks.Division()
 		details["ranks"] = run.compared
 	}
 	if j.departures != nil {

@@ -33,48 +33,30 @@ func (t *trainer) accumulateGradients(ctx context.Context, step uint64, count in
 			copy(n.store.States(), n.statesBefore)
 			return all, err
 		}
-		refresh := i == 0 && t.refreshesCurvature(b)
-		net := n.loadBatch(b)
-		if refresh {
-			net = n.curvature.net
-			net.Load(b.batch)
-		}
-		n.last = net
-		if s := t.pos.LossScale.Scale; s > 0 {
-			net.Plan.ScaleLoss(s)
-		}
 		var share float64
 		weighted := count > 1 || t.groups != nil
 		if weighted {
 			share = sum(b.batch.Weight)
 		}
-		if err := net.Plan.Start(ctx, t.runNumber(step, i)); err != nil {
+		loss, err := t.computeGradients(ctx, b, step, i)
+		if err != nil {
 			return all, err
-		}
-		if err := t.prefetch(net); err != nil {
-			return all, err
-		}
-		if err := net.Plan.Wait(); err != nil {
-			return all, err
-		}
-		if refresh {
-			n.curvature.computed = true
 		}
 		if !weighted {
-			return gradientShare{loss: net.Plan.Loss()}, nil
+			return gradientShare{loss: loss}, nil
 		}
 		w, err := t.computing().Sum(share)
 		if err != nil {
 			return all, err
 		}
 		if count == 1 {
-			return gradientShare{net.Plan.Loss(), w}, nil
+			return gradientShare{loss, w}, nil
 		}
-		if err := t.addBatchNorm(net); err != nil {
+		if err := t.addBatchNorm(); err != nil {
 			return all, err
 		}
 		n.opt.Accumulate(w)
-		all.loss += w * net.Plan.Loss()
+		all.loss += w * loss
 		all.weight += w
 	}
 	if all.weight != 0 { // else the mean over no weight, 0
@@ -95,10 +77,41 @@ func (t *trainer) stopBefore(b *readyBatch) error {
 	return nil
 }
 
+// computeGradients computes the loss and the gradients of batch i of a step.
+func (t *trainer) computeGradients(ctx context.Context, b *readyBatch, step uint64, i int) (float64, error) {
+	n, key := t.current, t.runNumber(step, i)
+	if n.pipeline != nil {
+		return n.pipeline.Step(ctx, key, b.batch)
+	}
+	refresh := i == 0 && t.refreshesCurvature(b)
+	net := n.loadBatch(b)
+	if refresh {
+		net = n.curvature.net
+		net.Load(b.batch)
+	}
+	n.last = net
+	if s := t.pos.LossScale.Scale; s > 0 {
+		net.Plan.ScaleLoss(s)
+	}
+	if err := net.Plan.Start(ctx, key); err != nil {
+		return 0, err
+	}
+	if err := t.prefetch(net); err != nil {
+		return 0, err
+	}
+	if err := net.Plan.Wait(); err != nil {
+		return 0, err
+	}
+	if refresh {
+		n.curvature.computed = true
+	}
+	return net.Plan.Loss(), nil
+}
+
 // addBatchNorm adds the squared norm of the gradient of one batch of a step, for the noise scale, where the host has the
 // gradient of the whole batch.
-func (t *trainer) addBatchNorm(net *network.Network) error {
-	if net.Plan.HasDeviceMemory() || t.groups != nil {
+func (t *trainer) addBatchNorm() error {
+	if n := t.current; t.groups != nil || n.pipeline == nil && n.last.Plan.HasDeviceMemory() {
 		return nil
 	}
 	norm, err := t.current.opt.BatchNorm()

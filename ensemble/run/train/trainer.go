@@ -51,6 +51,8 @@ type position struct {
 	Pruned *pruningPosition `json:"pruned,omitempty"`
 	// Sparse is the state of sparse sums of gradients, besides residuals; nil if sums are dense.
 	Sparse *sparsePosition `json:"sparse,omitempty"`
+	// Cuts are those of the pipeline's stages, as in pipeline.Division; nil without a pipeline.
+	Cuts []int `json:"pipeline_cuts,omitempty"`
 }
 
 // noBest replaces infinity as the initial lowest loss, as JSON has no infinity.

@@ -165,7 +165,7 @@ func (c *Clock) describeRanks(cfg config.Training) error {
 	processes, mesh, nodes := 1, "", map[string]bool{}
 	host, _ := os.Hostname() // "" counts as one node
 	if c.ranks != nil {
-		processes, mesh = team.ProcessCount(c.ranks.Comm), c.ranks.Mesh.String()
+		processes, mesh = team.ProcessCount(c.ranks.Comm), c.ranks.Division()
 		hosts, err := team.AllGather(c.ranks.Comm, host)
 		if err != nil {
 			return err

@@ -1,0 +1,128 @@
+package setup
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/team"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/humanise"
+	"github.com/ensemble-weather/ensemble/spatial"
+	"github.com/ensemble-weather/ensemble/spatial/pipeline"
+	"github.com/ensemble-weather/ensemble/unet3d"
+)
+
+// pipelineStages is where a user sets the stages of a pipeline.
+const pipelineStages = "train.pipeline.stages"
+
+// PipelineSchedule returns the schedule of a training's pipeline. Chimera runs forward passes of two micro-batches where their
+// number allows it: more idle time would follow from units of as many micro-batches as stages.
+//
+// Errors: exit 64 for numbers that the schedule does not have, with the nearest ones that it has.
+func PipelineSchedule(c *config.Training) (s *pipeline.Schedule, err error) {
+	p, micro := c.Pipeline, c.MicroBatches()
+	switch p.Schedule {
+	case config.GPipeSchedule:
+		s, err = pipeline.GPipe(p.Stages, micro)
+	case config.ChimeraSchedule:
+		o := pipeline.ChimeraOptions{Pairs: p.Pairs}
+		if p.Pairs == 1 && micro%(2*p.Stages) == 0 {
+			o.Scaling = pipeline.DoubleForward
+		}
+		s, err = pipeline.Chimera(p.Stages, micro, o)
+	default:
+		s, err = pipeline.OneFOneB(p.Stages, micro)
+	}
+	return s, atKey(err, pipelineStages)
+}
+
+// atKey names the key of an error that has none.
+func atKey(err error, key string) error {
+	var e *exit.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	named := *e
+	named.At = cmp.Or(e.At, key)
+	return &named
+}
+
+// describePipeline describes a pipeline for records.
+func describePipeline(c *config.Training) string {
+	text := fmt.Sprintf("pipeline %s: %d stages, %d micro-batches", c.Pipeline.Schedule, c.Pipeline.Stages, c.MicroBatches())
+	if c.Pipeline.Pairs > 1 {
+		text += fmt.Sprintf(", %d pairs", c.Pipeline.Pairs)
+	}
+	return text
+}
+
+// checkStages refuses a pipeline whose stages are not the ranks of a job.
+//
+// Errors: exit 64.
+func checkStages(c *config.Training, ranks int) error {
+	n := c.Pipeline.Stages
+	if n == ranks {
+		return nil
+	}
+	fix := fmt.Sprintf("start %s", humanise.Count(n, "process"))
+	if ranks > 1 {
+		fix += fmt.Sprintf(", or add --set %s=%d", pipelineStages, ranks)
+	}
+	return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("a pipeline of %d stages on %s", n, humanise.Count(ranks, "rank")), At: pipelineStages, Why: "each rank computes one stage of a pipe", Fix: fix}
+}
+
+// hostedStages is the number of ranks of a pipeline, which processes host.
+//
+// Errors: exit 64 for more processes than stages, and for numbers that the schedule does not have.
+func hostedStages(c *config.Training, processes int) (int, error) {
+	if processes > c.Pipeline.Stages {
+		return 0, checkStages(c, processes)
+	}
+	_, err := PipelineSchedule(c)
+	return c.Pipeline.Stages, err
+}
+
+// arrangePipeline divides the layers of a training's network over a team, as rank 0 predicts them to take the least time on the
+// machine of the configuration.
+//
+// Errors: exit 64 for another number of stages than ranks, for more stages than layers, and for networks that cannot be divided.
+func arrangePipeline(ctx context.Context, t *team.Team, c *config.TrainConfig, grid *ensemble.Grid) error {
+	training := &c.Train.Train
+	if err := checkStages(training, t.Size()); err != nil {
+		return err
+	}
+	k, spec := PlaceholderTask(TaskOf(c)), SpecOf(c)
+	g, err := spec.Graph(&k, grid, training.BatchSize/training.MicroBatches(), uint64(training.Seed), true)
+	if err != nil {
+		return err
+	}
+	if len(g.Assigns) > 0 {
+		return &exit.Error{Code: exit.Usage, What: "model.kind: " + c.Model.Kind + " with train.pipeline", At: "model.kind", Why: "a step follows the running statistics of batch norm, and copies of a stage would follow different ones",
+			Fix: "set model.kind: " + unet3d.UNetKind.Name + ", or another kind without batch norm, or remove train.pipeline"}
+	}
+	var cuts []int
+	if t.IsRoot() {
+		var p *StagePrices
+		if p, err = PriceStages(ctx, g, MachineOf(c), OptimiserOf(training), training.Pipeline.Stages); err == nil {
+			cuts = p.Division.Cuts
+			_, err = pipeline.Split(g, p.Division)
+		}
+	}
+	if err := t.AgreeOnError(atKey(err, pipelineStages)); err != nil {
+		return err
+	}
+	if cuts, err = team.Broadcast(t, cuts); err != nil {
+		return err
+	}
+	t.Pipeline = &team.Pipeline{Text: describePipeline(training), Cuts: cuts}
+	t.Mesh = spatial.Mesh{{Name: "data", Size: t.Size()}}
+	one, err := spec.Graph(&k, grid, 1, 0, true)
+	if err != nil {
+		return err
+	}
+	return t.AssignShards(one, grid, 1) // a batch of one sample: all ranks read all samples
+}

@@ -1,0 +1,46 @@
+package train
+
+import (
+	"slices"
+
+	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/ensemble/model/network"
+	"github.com/ensemble-weather/ensemble/ensemble/run/train/pipelined"
+	"github.com/ensemble-weather/ensemble/internal/rundir"
+	"github.com/ensemble-weather/ensemble/spatial"
+)
+
+// compilePipeline compiles the stages of this rank. The division into stages is that of a checkpoint with as many stages, which
+// keeps the bits of a resumed training.
+func (t *trainer) compilePipeline(spec network.Spec, o engine.Options) error {
+	n, ranks := t.current, *t.ranks
+	if len(t.pos.Cuts) == len(ranks.Pipeline.Cuts) {
+		p := *ranks.Pipeline
+		p.Cuts, ranks.Pipeline = t.pos.Cuts, &p
+	}
+	micro := n.cfg.BatchSize / n.cfg.MicroBatches()
+	g, err := spec.Graph(&t.model.Task, t.model.Grid, micro, t.seed(), true)
+	if err != nil {
+		return err
+	}
+	if n.pipeline, err = pipelined.Compile(g, n.store, pipelined.Options{Ranks: &ranks, Training: n.cfg, Engine: spec.Options(o)}); err != nil {
+		return err
+	}
+	t.pos.Cuts, n.rows = slices.Clone(ranks.Pipeline.Cuts), spatial.Interval{Hi: n.cfg.BatchSize}
+	return nil
+}
+
+// idleShare is the share of an epoch's pipeline steps in which ranks did not compute, their mean, from the values of all ranks; nil
+// without a pipeline.
+func idleShare(all []rundir.Value) []rundir.Value {
+	of := map[string]float64{}
+	for _, v := range all {
+		if x, ok := v.Value.(float64); ok {
+			of[v.Name] = x
+		}
+	}
+	if of["pipeline_s"] == 0 {
+		return nil
+	}
+	return []rundir.Value{{Name: "pipeline_idle", Value: 1 - of["passes_s"]/of["pipeline_s"]}}
+}
