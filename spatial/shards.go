@@ -84,7 +84,7 @@ func newShards(sums *gradientSums, plan *engine.Plan) (*Shards, error) {
 }
 
 // NewShards distributes the pieces of a store's parameters over the ranks of a group as owners states, one for each of
-// optim.Chunks. Whoever computes gradients stores those that the rank owns (Store). All ranks call it with the same owners.
+// optim.Chunks. The caller stores the gradients that a rank owns (Store). All ranks call it with the same owners.
 //
 // Errors: those of splitting the group.
 func NewShards(c *comm.Comm, store *engine.Store, owners []int) (*Shards, error) {

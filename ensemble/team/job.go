@@ -15,6 +15,27 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm/launch"
 )
 
+// LaunchedProcesses is the number of processes of the job that this one was started in; 1 without a launcher.
+func LaunchedProcesses() (n int, launched bool) {
+	l, launched := launch.Detect(os.Getenv)
+	if !launched {
+		return 1, false
+	}
+	return l.Size, true
+}
+
+// CheckJoined refuses tasks of srun that have no interface to each other. why is what would happen.
+//
+// Errors: exit 64.
+func CheckJoined(why string) error {
+	n := launch.UnjoinedTasks(os.Getenv)
+	if n == 0 {
+		return nil
+	}
+	return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("srun started %d tasks without an MPI interface", n), Why: why,
+		Fix: "srun --mpi=pmix for Open MPI, srun --mpi=pmi2 for MPICH, or ENSEMBLE_COORDINATOR=HOST:PORT for TCP"}
+}
+
 // InProcess is the name of the transport between goroutines of one process.
 const InProcess = "in-process"
 

@@ -54,7 +54,7 @@ type Result struct {
 	Best *PlannedStep `json:"best,omitempty"`
 	// Meshes are plans that divide all layers along the same axes, best first.
 	Meshes []PlannedStep `json:"meshes"`
-	// Pipeline is the fastest pipeline with one stage a rank, on 2 to 16 ranks. Trainings do not use pipelines.
+	// Pipeline is that of train.pipeline; without one the fastest with one stage a rank, on 2 to 16 ranks.
 	Pipeline *PlannedPipeline `json:"pipeline,omitempty"`
 	// SimulatedNetwork is the network of the virtual cluster; "" without a simulation.
 	SimulatedNetwork string        `json:"simulated_network,omitempty"`
@@ -178,7 +178,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	if err := c.planRanks(ctx, g, r); err != nil {
 		return nil, err
 	}
-	if r.Pipeline, err = c.pipeline(alone); err != nil {
+	if r.Pipeline, err = c.pipeline(ctx); err != nil {
 		return nil, err
 	}
 	if o.Scaling {
@@ -521,7 +521,7 @@ func (r *Result) Sections() answer.Sections {
 			r.SimulatedNetwork, 1e3*p.StepS, 100*p.Efficiency, mib(p.SentBytes))}})
 	}
 	if r.Pipeline != nil {
-		all = append(all, r.Pipeline.section(r.Plan.time()))
+		all = append(all, r.Pipeline.section(r.Plan.time(), r.Batch))
 	}
 	for _, w := range r.Warnings {
 		all = append(all, answer.Section{Text: []string{"warning: " + w}})

@@ -3,8 +3,6 @@ package train
 import (
 	"context"
 	"errors"
-	"fmt"
-	"os"
 
 	"github.com/ensemble-weather/ensemble/engine/prune/channels"
 	sharing "github.com/ensemble-weather/ensemble/engine/share"
@@ -19,7 +17,6 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 	"github.com/ensemble-weather/ensemble/postproc/score"
 	"github.com/ensemble-weather/ensemble/spatial/comm"
-	"github.com/ensemble-weather/ensemble/spatial/comm/launch"
 )
 
 // Options are the inputs of [Run]. Config and RunDir are required.
@@ -77,15 +74,10 @@ type Result struct {
 // is not available; 71 if a rank is lost; 64, 65 and 69 if one disagrees with rank 0; 73 if the run directory is in use; 74 for
 // I/O; 75 after Options.Stop, with a checkpoint saved.
 func Run(ctx context.Context, o Options) (r *Result, err error) {
-	if n := launch.UnjoinedTasks(os.Getenv); n > 0 {
-		return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("srun started %d tasks without an MPI interface", n),
-			Why: "each task would train separately in the same run directory", Fix: "srun --mpi=pmix for Open MPI, srun --mpi=pmi2 for MPICH, or ENSEMBLE_COORDINATOR=HOST:PORT for TCP"}
+	if err := team.CheckJoined("each task would train separately in the same run directory"); err != nil {
+		return nil, err
 	}
-	processes := 1
-	job, launched := launch.Detect(os.Getenv)
-	if launched {
-		processes = job.Size
-	}
+	processes, launched := team.LaunchedProcesses()
 	hosted, misfit := setup.HostedRanks(o.Config, processes)
 	if !launched {
 		if misfit != nil {

@@ -49,6 +49,11 @@ type position struct {
 	Curvature curvaturePosition `json:"curvature,omitzero"`
 	// Pruned is the state of pruning by masks; nil if no mask is used.
 	Pruned *pruningPosition `json:"pruned,omitempty"`
+	ranksPosition
+}
+
+// ranksPosition is the part of a position that depends on how ranks share the steps.
+type ranksPosition struct {
 	// Sparse is the state of sparse sums of gradients, besides residuals; nil if sums are dense.
 	Sparse *sparsePosition `json:"sparse,omitempty"`
 	// Cuts are those of the pipeline's stages, as in pipeline.Division; nil without a pipeline.

@@ -2,6 +2,7 @@ package traintest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -84,7 +85,7 @@ func TrainOnProcesses(t *testing.T, n int, options func(process int) train.Optio
 	}
 	return comm.Run(n, comm.Parallel, func(c *comm.Comm) error {
 		o := options(c.Rank())
-		size, err := setup.MeshRanks(o.Config.Train.Train.Mesh)
+		size, err := setup.HostedRanks(o.Config, n)
 		if err != nil {
 			return err
 		}
@@ -98,14 +99,14 @@ func TrainOnProcesses(t *testing.T, n int, options func(process int) train.Optio
 
 // ProcessCounts is a training whose result must not depend on the number of processes.
 type ProcessCounts struct {
-	Mesh string
+	Mesh string // "" with a pipeline in Overrides
 	// Processes lists runs by their numbers of processes: each run starts on the first number, is stopped after
 	// two steps, and resumes on the next number.
 	Processes [][]int
 	Overrides []string // overrides in addition to dropout, random members, validation and test samples
 }
 
-// CheckProcessCounts compares a training on processes with one on a process for each rank of the mesh: weights,
+// CheckProcessCounts compares a training on processes with one on a process for each rank of the mesh or pipeline: weights,
 // moments and best weights by the bytes of the last checkpoint, and the losses of all steps.
 func CheckProcessCounts(t *testing.T, all []ProcessCounts) {
 	f := demotest.Files(t)
@@ -113,10 +114,10 @@ func CheckProcessCounts(t *testing.T, all []ProcessCounts) {
 		t.Run(fmt.Sprint(k.Mesh, k.Overrides), func(t *testing.T) {
 			dirs := t.TempDir()
 			options := func(dir string, more ...string) train.Options {
-				set := slices.Concat([]string{"train.networks=1", "train.epochs=2", "train.mesh=" + k.Mesh}, k.Overrides, more)
+				set := slices.Concat([]string{"train.networks=1", "train.epochs=2", "train.mesh=" + cmp.Or(k.Mesh, "auto")}, k.Overrides, more)
 				return train.Options{Config: demotest.Config(t, f, set...), RunDir: filepath.Join(dirs, dir), Version: "test", Resume: "auto"}
 			}
-			size, err := setup.MeshRanks(k.Mesh)
+			size, err := setup.HostedRanks(options("").Config, 1)
 			if err != nil {
 				t.Fatal(err)
 			}
