@@ -39,7 +39,7 @@ func (t Training) MicroBatches() int {
 func pipelineKeys() []schema.Key {
 	return []schema.Key{
 		{Path: "train.pipeline.stages", Check: Between(2, 256), Example: "4", MayChangeOnResume: true,
-			Help: "Number of stages into which the layers of the network are divided, one for each rank. For networks whose layers do not fit into a rank; a mesh is faster for U-Nets. Default: no pipeline. See docs/scaling.md."},
+			Help: "Number of stages into which the layers of the network are divided, one for each rank. For networks whose activations, gradients and moments do not fit into a rank; a mesh is faster for U-Nets. Default: no pipeline. See docs/scaling.md."},
 		{Path: "train.pipeline.schedule", Default: OneFOneBSchedule, Check: OneOf(OneFOneBSchedule, GPipeSchedule, ChimeraSchedule), Example: ChimeraSchedule, MayChangeOnResume: true,
 			Help: "Order in which ranks compute micro-batches. gpipe: all forward passes first; 1f1b: forward and backward passes in turn, so that fewer activations are kept; chimera: pipes in opposite directions, with fewer idle times and several copies of the weights."},
 		{Path: "train.pipeline.pairs", Default: "1", Check: Between(1, 128), Example: "2", MayChangeOnResume: true,

@@ -60,3 +60,36 @@ func TestSameBitsOnLaunchedProcesses(t *testing.T) {
 		}
 	})
 }
+
+// So do the stages of a pipeline, one on each process, and two on each after a stop.
+func TestPipelineOnLaunchedProcesses(t *testing.T) {
+	pipeline := []string{"train.mesh=auto", "train.pipeline.stages=4", "train.pipeline.schedule=chimera", "train.ema=0.5"}
+	whole := failing(t, filepath.Join(t.TempDir(), "whole"))
+	c, err := config.LoadTrain(config.Sources{Files: []string{whole.Config}, Set: append(whole.Set, pipeline...)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := train.Run(t.Context(), train.Options{Config: c, RunDir: whole.RunDir, Version: "test"}); err != nil {
+		t.Fatal(err)
+	}
+	want := runtest.Digest(t, whole.RunDir)
+	onLaunchers(t, func(t *testing.T, launcher string) {
+		r := failing(t, filepath.Join(t.TempDir(), "run"))
+		r.Set = append(r.Set, pipeline...)
+		l := start(t, launcher, 4, r)
+		l.atStep(t, r.RunDir, 2)
+		if err := syscall.Kill(l.pid(t, 2), syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		if code, out := l.end(t); code == exit.OK || !strings.Contains(out, "error[E075]: ") {
+			t.Fatal(out)
+		}
+		r.Pause = 0
+		if code, out := start(t, launcher, 2, r).end(t); code != exit.OK {
+			t.Fatal(out)
+		}
+		if runtest.Digest(t, r.RunDir) != want {
+			t.Error("other weights than on one process")
+		}
+	})
+}

@@ -122,7 +122,7 @@ func (p *PlannedPipeline) section(plan float64, batch int) answer.Section {
 		fmt.Sprintf("  ranks are idle for %.0f %%; the stage of %s has %.0f %% of the computation; up to %.1f MiB cross a cut for each micro-batch, each way",
 			100*p.Idle, p.LargestLayer, 100*p.LargestStage, mib(p.MessageBytes))}}
 	if p.Configured && p.StepS > plan {
-		s.Text = append(s.Text, "  a training on the mesh of the plan is faster: remove train.pipeline, unless the parameters of the network do not fit into a rank")
+		s.Text = append(s.Text, "  a training on the mesh of the plan is faster: remove train.pipeline, unless its activations, gradients and moments do not fit into a rank")
 	}
 	if !p.Configured && p.StepS < plan {
 		s.Text = append(s.Text, fmt.Sprintf("  to use it: --set train.pipeline.stages=%d --set train.pipeline.schedule=%s", p.Stages, p.Schedule))
