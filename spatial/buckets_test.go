@@ -192,7 +192,7 @@ func TestPlannedGradients(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		whole, err := WholeStep(g)
+		whole, err := WholeStep(g, 0)
 		if err != nil {
 			t.Fatal(err)
 		}

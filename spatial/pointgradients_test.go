@@ -14,7 +14,7 @@ func TestGradientsByPointAreInBuckets(t *testing.T) {
 	for param, n := range map[string]network{
 		"local": unshared("own filters", graph.Shape{2, 2, 2, 8, 12}, op.LocalConv{Size: [3]int{1, 3, 3}, Pad: op.SameGlobal(1, 3, 3)}),
 		"map":   unet("U-Net with a map", graph.Shape{2, 3, 2, 8, 16}, 1, false)} {
-		whole, err := WholeStep(n.graph(t))
+		whole, err := WholeStep(n.graph(t), 0)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -34,11 +34,13 @@ type DeferredSum struct {
 	Sparse bool
 }
 
-// WholeStep returns the training step of a graph with a loss before it is divided over ranks: with its gradients.
+// WholeStep returns the training step of a graph with a loss before it is divided over ranks: with its gradients, and with the
+// Kronecker factors of filters whose sides do not exceed maxFactorSide, of which 0 has none.
 //
 // Errors: those of the passes.
-func WholeStep(g *graph.Graph) (*graph.Graph, error) {
+func WholeStep(g *graph.Graph, maxFactorSide int) (*graph.Graph, error) {
 	u := &pass.Unit{Graph: g, Device: pass.Device{ElemBytes: 4}}
+	u.MaxFactorSide = maxFactorSide
 	for _, p := range pass.List[:gradientsAt(pass.List)+1] {
 		if err := p.Run(u); err != nil {
 			return nil, fmt.Errorf("%s: %w", p.Name, err)

@@ -1,6 +1,11 @@
 package config
 
-import "github.com/ensemble-weather/ensemble/ensemble/config/schema"
+import (
+	"fmt"
+
+	"github.com/ensemble-weather/ensemble/ensemble/config/schema"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
 
 // Machine is machine.yaml, the description of the parallel machine for the cost model.
 type Machine struct {
@@ -9,6 +14,7 @@ type Machine struct {
 	Rank      Rank      `key:"rank"`
 	Network   Link      `key:"network"`
 	IntraNode IntraNode `key:"intra_node"`
+	Imbalance Imbalance `key:"imbalance"`
 }
 
 // Node is a compute node.
@@ -37,6 +43,14 @@ type IntraNode struct {
 	GBs       float64 `key:"gb_s"`
 }
 
+// Imbalance is how the times differ that ranks compute in a step, as `ensemble bench --parallel` measures it.
+type Imbalance struct {
+	Ranks      int       `key:"ranks"`      // of the measurement; 0: not measured
+	Slowest    float64   `key:"slowest"`    // slowest rank of a step over the mean of the ranks
+	Persistent float64   `key:"persistent"` // slowest rank of all steps over the mean of the ranks
+	Times      []float64 `key:"times"`      // equally likely times of a rank in a step over its mean
+}
+
 // MachineSchema is the schema of machine.yaml.
 var MachineSchema = newFileSchema[Machine]("machine", "--machine or train.machine", []schema.Key{
 	{Path: "version", Required: true, Check: OneOf("1"), Example: "1",
@@ -59,6 +73,14 @@ var MachineSchema = newFileSchema[Machine]("machine", "--machine or train.machin
 		Help: "Latency of a message within a node in microseconds."},
 	{Path: "intra_node.gb_s", Default: "10", Check: Between(0.001, 1e6), Example: "50",
 		Help: "Bandwidth between two ranks of a node in GB/s."},
+	{Path: "imbalance.ranks", Default: "0", Check: Between(0, 65536), Example: "4",
+		Help: "Ranks on which the imbalance was measured by `ensemble bench --parallel`; 0: not measured."},
+	{Path: "imbalance.slowest", Default: "1", Check: Between(1, 65536), Example: "1.3",
+		Help: "Time that the slowest rank of a step computes over the mean of the ranks, in the mean over steps."},
+	{Path: "imbalance.persistent", Default: "1", Check: Between(1, 65536), Example: "1.05",
+		Help: "Mean time that the slowest rank computes over the mean of the ranks: the part of imbalance.slowest that is the same rank in all steps."},
+	{Path: "imbalance.times", Check: AtLeast(0), Example: "[0.95, 0.97, 0.98, 1.1]",
+		Help: "Equally likely times that a rank computes in a step, over its own mean. Default: one of the ranks, drawn at random in each step, takes longer than the others, as imbalance.slowest says."},
 })
 
 // MachineConfig is a loaded machine.yaml.
@@ -77,7 +99,24 @@ func LoadMachine(path string) (*MachineConfig, error) {
 	}
 	c := &MachineConfig{loaded: e}
 	e.fill(&c.Machine)
+	if f := c.checkImbalance(); f != nil {
+		return nil, f
+	}
 	return c, nil
+}
+
+// checkImbalance checks that the ratios belong to a number of ranks, and to each other.
+func (c *MachineConfig) checkImbalance() *exit.Error {
+	b := c.Imbalance
+	switch {
+	case b.Ranks < 2 && (b.Slowest > 1 || len(b.Times) > 0):
+		return c.fault("imbalance.ranks", fmt.Sprintf("imbalance.ranks is %d", b.Ranks), "how much slower the slowest rank is depends on the number of ranks", "state the number of ranks that were measured, 2 or more")
+	case b.Ranks >= 2 && b.Slowest > float64(b.Ranks):
+		return c.fault("imbalance.slowest", fmt.Sprintf("imbalance.slowest is %g", b.Slowest), fmt.Sprintf("the slowest of %d ranks takes at most %d times their mean", b.Ranks, b.Ranks), fmt.Sprintf("set it to %d or less", b.Ranks))
+	case b.Persistent > b.Slowest:
+		return c.fault("imbalance.persistent", fmt.Sprintf("imbalance.persistent is %g", b.Persistent), fmt.Sprintf("the slowest rank of each step takes %g of the mean, so no rank takes more in all steps", b.Slowest), fmt.Sprintf("set it to %g or less", b.Slowest))
+	}
+	return nil
 }
 
 // Fault is the error of a value that conflicts with something outside of the file, at the

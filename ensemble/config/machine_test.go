@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -11,7 +12,7 @@ import (
 )
 
 const goodMachine = "version: 1\nnode: {ranks: 4}\nrank: {gflops: 1200, gb_s: 100, memory: 64GiB}\n" +
-	"network: {topology: \"fattree:16\", latency_us: 2, gb_s: 12.5}\nintra_node: {gb_s: 50}\n"
+	"network: {topology: \"fattree:16\", latency_us: 2, gb_s: 12.5}\nintra_node: {gb_s: 50}\nimbalance: {ranks: 4, slowest: 1.5, persistent: 1.25, times: [0.5, 1.5]}\n"
 
 func loadMachine(t *testing.T, text string) (*MachineConfig, error) {
 	t.Helper()
@@ -30,8 +31,8 @@ func TestLoadMachine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Machine{Version: 1, Node: Node{4}, Rank: Rank{1200, 100, 64 << 30}, Network: Link{"fattree:16", 2, 12.5}, IntraNode: IntraNode{1, 50}}
-	if c.Machine != want || len(c.Warnings()) > 0 {
+	want := Machine{Version: 1, Node: Node{4}, Rank: Rank{1200, 100, 64 << 30}, Network: Link{"fattree:16", 2, 12.5}, IntraNode: IntraNode{1, 50}, Imbalance: Imbalance{4, 1.5, 1.25, []float64{0.5, 1.5}}}
+	if !reflect.DeepEqual(c.Machine, want) || len(c.Warnings()) > 0 {
 		t.Errorf("%+v, warnings %q; want %+v", c.Machine, c.Warnings(), want)
 	}
 }
@@ -48,6 +49,10 @@ func TestWrongMachines(t *testing.T) {
 		{"latency_us: 2", "latency_us: -2", "0 to 1e+06"},
 		{"version: 1", "version: 2", "one of 1"},
 		{"node: {ranks: 4}", "node: 4", "want further keys"},
+		{"imbalance: {ranks: 4", "imbalance: {ranks: 1", "2 or more"},
+		{"slowest: 1.5", "slowest: 4.5", "at most 4 times"},
+		{"persistent: 1.25", "persistent: 1.75", "1.5 or less"},
+		{"times: [0.5, 1.5]", "times: [-1, 1]", "0 or more"},
 	} {
 		_, err := loadMachine(t, strings.Replace(goodMachine, c.old, c.text, 1))
 		var e *exit.Error

@@ -1,9 +1,6 @@
 package search
 
-import (
-	"math"
-	"math/bits"
-)
+import "math"
 
 // Start states which rank starts the exchange of a step (package partial).
 type Start int
@@ -215,7 +212,3 @@ func delayed(a, m spread, wait int) spread {
 	}
 	return out.trimmed()
 }
-
-// notices returns the number of messages, one after the other, by which units learn that an exchange has started: those of the
-// dissemination graph, or of a binomial tree.
-func notices(units int) int { return bits.Len(uint(max(0, units-1))) }

@@ -112,12 +112,12 @@ func playLateSteps(t *testing.T, computed, values int) {
 				} {
 					e.Units, e.Ranks, e.Period = ranks, 1, period
 					e.Group = max(2, e.Group)
-					all, _ := m.allReduce(group{ranks: ranks, stride: 1}, int64(values))
+					all, _ := m.UnitsExchange(ranks, 1, ranks, int64(values))
 					own := all
 					if e.Start == GroupStart {
-						own, _ = m.allReduce(group{ranks: e.Group, stride: 1}, int64(values))
+						own, _ = m.UnitsExchange(ranks, 1, e.Group, int64(values))
 					}
-					e.Global, e.Sum = all.Seconds(), own.Seconds()+float64(notices(ranks))*link.Alpha.Seconds()
+					e.Global, e.Sum = all.Seconds(), (own + m.Notices(ranks, 1)).Seconds()
 					for _, own := range times {
 						for _, t := range own {
 							e.Compute += t / float64(ranks*steps)

@@ -21,6 +21,8 @@ type Optimiser struct {
 	Sharded bool
 	// Compression makes sums of gradients sparse; nil: they are dense.
 	Compression *spatial.Compression
+	// Curvature is the memory of K-FAC's averages and inverses on each rank, in bytes.
+	Curvature int64
 }
 
 // shares returns the number of ranks of a mesh that share the optimiser.

@@ -62,16 +62,16 @@ type searching struct {
 
 // newSearching completes the step of a graph with a loss.
 func newSearching(g *graph.Graph, m *Machine, o Optimiser) (*searching, error) {
-	whole, err := wholeStep(g)
+	whole, err := wholeStep(g, 0)
 	return &searching{g: whole, m: m, o: o}, err
 }
 
 // wholeStep is spatial.WholeStep of a graph with a loss.
-func wholeStep(g *graph.Graph) (*graph.Graph, error) {
+func wholeStep(g *graph.Graph, maxFactorSide int) (*graph.Graph, error) {
 	if g.Loss < 0 {
 		return nil, errors.New("the network has no loss, so there is no training step to plan")
 	}
-	return spatial.WholeStep(g)
+	return spatial.WholeStep(g, maxFactorSide)
 }
 
 // closest is the number of uniform plans whose slowest rank is determined exactly. perStage is the number of plans from
@@ -180,15 +180,7 @@ func byPreference(a, b Plan) int {
 //
 // Errors: a mesh on which the graph cannot be computed.
 func CostOf(ctx context.Context, g *graph.Graph, m Machine, o Optimiser, mesh spatial.Mesh) (Plan, error) {
-	s, err := newSearching(g, &m, o)
-	if err != nil {
-		return Plan{}, err
-	}
-	p, err := s.plan(mesh, typicalRank(mesh))
-	if err != nil {
-		return p, err
-	}
-	return p, s.slowest(ctx, &p)
+	return CostWithFactors(ctx, g, m, o, mesh, 0)
 }
 
 // plan returns the plan of a mesh, priced for one rank.

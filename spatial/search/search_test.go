@@ -148,7 +148,7 @@ func TestMovingAverageIsWhole(t *testing.T) {
 
 // Convolutions of the compiled step are found with their passes and channels, and their FLOPs are those of the graph.
 func TestWork(t *testing.T) {
-	whole, err := wholeStep(smallUNet(t, 64))
+	whole, err := wholeStep(smallUNet(t, 64), 0)
 	if err != nil {
 		t.Fatal(err)
 	}

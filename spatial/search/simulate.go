@@ -27,7 +27,7 @@ type SimulatedStep struct {
 // Errors: a mesh that does not suit the graph; a network with fewer hosts than
 // ranks; that of the context.
 func Simulate(ctx context.Context, g *graph.Graph, o Optimiser, mesh spatial.Mesh, m Machine, network cluster.Network) (SimulatedStep, error) {
-	whole, err := wholeStep(g)
+	whole, err := wholeStep(g, 0)
 	if err != nil {
 		return SimulatedStep{}, err
 	}

@@ -7,25 +7,34 @@ import (
 
 	"gonum.org/v1/gonum/mat"
 
+	"github.com/ensemble-weather/ensemble/engine/pass"
 	"github.com/ensemble-weather/ensemble/internal/balance"
 )
 
 // ErrNotFinite marks a factor with values that are NaN or infinite.
 var ErrNotFinite = errors.New("a Kronecker factor is not finite")
 
-// shareInversions returns the rank that inverts each factor, G and A of each layer in turn. The cost of an
-// inversion is the cube of the side.
+// shareInversions returns the rank that inverts each factor, G and A of each layer in turn.
 func (p *Preconditioner) shareInversions() []int {
-	costs := make([]int64, 0, 2*len(p.layers))
+	layers := make([]pass.LayerFactors, len(p.layers))
 	for i := range p.layers {
-		r, c := int64(p.layers[i].Rows), int64(p.layers[i].Cols)
-		costs = append(costs, r*r*r, c*c*c)
+		layers[i] = p.layers[i].LayerFactors
 	}
 	ranks := 1
 	if p.o.Ranks != nil {
 		ranks = p.o.Ranks.Size()
 	}
-	return balance.LongestFirst(costs, ranks)
+	return balance.LongestFirst(inversionCosts(layers), ranks)
+}
+
+// inversionCosts are the costs of the inversions of G and A of each layer in turn: the cubes of their sides.
+func inversionCosts(layers []pass.LayerFactors) []int64 {
+	costs := make([]int64, 0, 2*len(layers))
+	for _, l := range layers {
+		r, c := int64(l.Rows), int64(l.Cols)
+		costs = append(costs, r*r*r, c*c*c)
+	}
+	return costs
 }
 
 // invert inverts the damped averages of all layers. Each rank inverts its share, and all get all inverses.

@@ -163,20 +163,3 @@ func (p *Preconditioner) Directs(param string) bool {
 
 // Updates is the number of updates so far.
 func (p *Preconditioner) Updates() uint64 { return p.updates }
-
-// Bytes is the memory that a Preconditioner of these layers needs, in bytes: averages, inverses, workspace, and with
-// Options.History the factors of two updates.
-func Bytes(layers []pass.LayerFactors, history bool) int64 {
-	var n int64
-	for _, l := range layers {
-		if l.Form == pass.NoFactors {
-			continue
-		}
-		triangles := int64(op.TriangleSize(l.Rows) + op.TriangleSize(l.Cols))
-		n += triangles + int64(l.Rows)*int64(l.Rows) + int64(l.Cols)*int64(l.Cols) + 2*int64(l.Rows)*int64(l.Width())
-		if history {
-			n += 2 * triangles
-		}
-	}
-	return 4 * n
-}

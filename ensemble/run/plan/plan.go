@@ -156,13 +156,15 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 		return nil, err
 	}
 	c := &planning{o: o, subject: eo.Subject(), grid: grid}
-	c.optimiser = setup.OptimiserOf(&o.Config.Train.Train)
 	if err := c.findMachine(ctx); err != nil {
 		return nil, err
 	}
 	r := &Result{Predicted: true, Network: c.subject.Describe(grid), Ranks: o.Ranks, Batch: c.subject.Batch, Machine: c.described}
 	g, err := c.network(c.subject.Batch)
 	if err != nil {
+		return nil, err
+	}
+	if c.optimiser, err = setup.OptimiserOf(&o.Config.Train.Train, g); err != nil {
 		return nil, err
 	}
 	alone, err := search.CostOf(ctx, g, c.machine.Unlimited(), c.optimiser, nil)

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/optim/kfac"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/spatial"
@@ -28,8 +29,8 @@ var TypicalMachine = search.Machine{FLOPs: 5e11, Bytes: 5e10, PerNode: 1,
 // Adam is the optimiser that plans assume without a configuration.
 var Adam = search.Optimiser{State: 2}
 
-// OptimiserOf returns the cost model of a training's optimiser.
-func OptimiserOf(c *config.Training) search.Optimiser {
+// OptimiserOf returns the cost model of a training's optimiser. The memory of K-FAC depends on the network, a graph with a loss.
+func OptimiserOf(c *config.Training, g *graph.Graph) (search.Optimiser, error) {
 	o := Adam
 	rule := c.Optimizer
 	if rule == config.KFACOptimizer {
@@ -40,7 +41,22 @@ func OptimiserOf(c *config.Training) search.Optimiser {
 	}
 	o.Average, o.Sharded = c.EMA.IsEnabled(), c.ShardOptimizer
 	o.Compression = CompressionOf(c)
-	return o
+	if c.Optimizer == config.KFACOptimizer {
+		layers, err := search.Factors(g, c.KFAC.MaxSide)
+		if err != nil {
+			return o, err
+		}
+		o.Curvature = kfac.Bytes(layers, c.KFAC.Adaptive)
+	}
+	return o, nil
+}
+
+// ImbalanceOf returns the imbalance of the ranks of a described machine.
+func ImbalanceOf(m *config.MachineConfig) search.Imbalance {
+	if m == nil {
+		return search.Imbalance{}
+	}
+	return search.Imbalance{Ranks: m.Imbalance.Ranks, Slowest: m.Imbalance.Slowest, Persistent: m.Imbalance.Persistent, Times: m.Imbalance.Times}
 }
 
 // DescribeMachine converts a machine configuration for the mesh search.

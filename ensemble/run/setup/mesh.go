@@ -204,7 +204,11 @@ func fastestMeshText(ctx context.Context, ranks int, c *config.TrainConfig, grid
 	if err != nil {
 		return "", err
 	}
-	m, err := FastestMesh(ctx, g, MachineOf(c), ranks, OptimiserOf(&c.Train.Train), "train.mesh")
+	o, err := OptimiserOf(&c.Train.Train, g)
+	if err != nil {
+		return "", err
+	}
+	m, err := FastestMesh(ctx, g, MachineOf(c), ranks, o, "train.mesh")
 	return m.String(), err
 }
 
