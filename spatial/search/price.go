@@ -212,21 +212,19 @@ func (p *pricer) time(s *script, rank int) (e Estimate) {
 
 // memory returns the memory of a rank:
 //
-//	4·(n + n·State/shares + average + gradients) + curvature + arena + messages
+//	4·(n + n·State/shares + average + gradients + residuals) + curvature + arena + messages
 //
-// with n parameters in float32 and State values of the optimiser per parameter. A moving average has n values. shares is the number of ranks for
+// with n parameters in float32 and State values of the optimiser per parameter. A moving average has n values,
+// and so have the residuals of sparse sums and their momentum. shares is the number of ranks for
 // a sharded optimiser, whose gradients are part of the arena; else it is 1, and n gradients are outside. The arena
 // includes workspace. Buffers of messages are shared by all exchanges; the largest one determines them.
 //
 // Unit: bytes.
 func (p *pricer) memory(s *script, rank int, arena int64) int64 {
 	shares := int64(p.o.shares(p.mesh))
-	bytes := 4*(s.parameters+s.parameters*int64(p.o.State)/shares) + p.o.Curvature + arena
-	if shares == 1 {
-		bytes += 4 * s.parameters
-	}
-	if p.o.Average {
-		bytes += 4 * s.parameters
+	bytes := p.o.bytes(s.parameters, shares) + arena
+	if p.mesh.HasDataRanks() {
+		bytes += 4 * p.o.residuals() * s.parameters
 	}
 	var messages int64
 	for _, tag := range s.tags() {

@@ -33,6 +33,32 @@ func (o Optimiser) shares(m spatial.Mesh) int {
 	return 1
 }
 
+// Bytes returns the memory of a number of parameters with their gradients and state.
+func (o Optimiser) Bytes(parameters int64) int64 { return o.bytes(parameters, 1) }
+
+// bytes returns Bytes for a number of ranks that share the optimiser: the gradients of several are part of the arena.
+func (o Optimiser) bytes(parameters, shares int64) int64 {
+	bytes := 4*(parameters+parameters*int64(o.State)/shares) + o.Curvature
+	if shares == 1 {
+		bytes += 4 * parameters
+	}
+	if o.Average {
+		bytes += 4 * parameters
+	}
+	return bytes
+}
+
+// residuals returns the number of values per parameter that sparse sums keep: what is not sent yet, and its momentum.
+func (o Optimiser) residuals() int64 {
+	switch {
+	case o.Compression == nil:
+		return 0
+	case o.Compression.Momentum > 0:
+		return 2
+	}
+	return 1
+}
+
 // updated returns the number of values per parameter that a step updates besides the parameter.
 func (o Optimiser) updated() int {
 	if o.Average {

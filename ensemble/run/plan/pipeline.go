@@ -23,6 +23,8 @@ type PlannedPipeline struct {
 	LargestStage float64 `json:"largest_stage"` // its share of the computation
 	LargestLayer string  `json:"largest_layer"` // the layer of that stage with most computation
 	MessageBytes int64   `json:"message_bytes"` // of a micro-batch over the cut with most, in one direction
+	SentBytes    int64   `json:"sent_bytes"`    // in a step, by the busiest rank
+	MemoryBytes  int64   `json:"memory_bytes"`  // of the rank with most: its stages with optimiser, and the values of micro-batches in transit
 }
 
 // mostStages is the largest number of stages that is planned without train.pipeline: networks have some tens of layers.
@@ -72,6 +74,7 @@ func (c *planning) pipeline(ctx context.Context) (*PlannedPipeline, error) {
 	}
 	step, idle, err := prices.Step(s)
 	p.Schedule, p.StepS, p.Idle = training.Pipeline.Schedule, step.Seconds(), idle
+	p.MemoryBytes, p.SentBytes = prices.Bytes(s)
 	return p, err
 }
 
@@ -102,6 +105,7 @@ func (p *PlannedPipeline) fastestSchedule(prices *setup.StagePrices) error {
 		if best == 0 || step < best {
 			best = step
 			p.Schedule, p.StepS, p.Idle = name, step.Seconds(), idle
+			p.MemoryBytes, p.SentBytes = prices.Bytes(s)
 		}
 	}
 	return nil

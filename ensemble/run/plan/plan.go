@@ -56,6 +56,10 @@ type Result struct {
 	Meshes []PlannedStep `json:"meshes"`
 	// Pipeline is that of train.pipeline; without one the fastest with one stage a rank, on 2 to 16 ranks.
 	Pipeline *PlannedPipeline `json:"pipeline,omitempty"`
+	// Strategies are the systems by which the ranks can train: those that fit into memory and are proposed first, by time.
+	Strategies []Strategy `json:"strategies"`
+	// Imbalance is that of the machine; nil if it is not known.
+	Imbalance *Imbalance `json:"imbalance,omitempty"`
 	// SimulatedNetwork is the network of the virtual cluster; "" without a simulation.
 	SimulatedNetwork string        `json:"simulated_network,omitempty"`
 	Scaling          []ScalingStep `json:"scaling,omitempty"`
@@ -72,6 +76,15 @@ type Machine struct {
 	PerNode  int     `json:"ranks_per_node"` // ranks
 	Network  string  `json:"network"`
 	Computed string  `json:"computed_by"` // where computing times come from
+}
+
+// Imbalance is how the times differ that ranks compute in a step, relative to their mean.
+type Imbalance struct {
+	Ranks      int     `json:"ranks"`      // of the measurement
+	Slowest    float64 `json:"slowest"`    // slowest rank of a step
+	Persistent float64 `json:"persistent"` // slowest rank in the mean over steps
+	// Planned is the expected time of the slowest of the planned ranks in a step.
+	Planned float64 `json:"planned"`
 }
 
 // PlannedStep is a plan with its predicted step. Communication times are those that computation waits for;
@@ -177,10 +190,10 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 		}
 	}
 	c.oneRankStep = alone.Step
-	if err := c.planRanks(ctx, g, r); err != nil {
+	if r.Pipeline, err = c.pipeline(ctx); err != nil {
 		return nil, err
 	}
-	if r.Pipeline, err = c.pipeline(ctx); err != nil {
+	if err := c.planRanks(ctx, g, r); err != nil {
 		return nil, err
 	}
 	if o.Scaling {
@@ -236,7 +249,11 @@ func (c *planning) planRanks(ctx context.Context, g *graph.Graph, r *Result) err
 		r.Plan, r.Best = step(*chosen), &best
 		r.Plan.Layers = plannedLayers(*chosen)
 	}
-	return nil
+	if b := setup.ImbalanceOf(c.o.Machine); b.IsKnown() {
+		r.Imbalance = &Imbalance{Ranks: b.Ranks, Slowest: b.Slowest, Persistent: b.Persistent, Planned: b.SlowestOf(c.o.Ranks)}
+	}
+	r.Strategies, err = c.strategies(ctx, g, *cmp.Or(chosen, &plans[0]), found.Meshes, r)
+	return err
 }
 
 // topology is the topology of the described network; "" if there is none.
@@ -525,6 +542,7 @@ func (r *Result) Sections() answer.Sections {
 	if r.Pipeline != nil {
 		all = append(all, r.Pipeline.section(r.Plan.time(), r.Batch))
 	}
+	all = append(all, r.strategiesSection())
 	for _, w := range r.Warnings {
 		all = append(all, answer.Section{Text: []string{"warning: " + w}})
 	}

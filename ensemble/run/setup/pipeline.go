@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
@@ -106,11 +107,7 @@ func arrangePipeline(ctx context.Context, t *team.Team, c *config.TrainConfig, g
 	}
 	var cuts []int
 	if t.IsRoot() {
-		var p *StagePrices
-		if p, err = PriceStages(ctx, g, MachineOf(c), OptimiserOf(training), training.Pipeline.Stages); err == nil {
-			cuts = p.Division.Cuts
-			_, err = pipeline.Split(g, p.Division)
-		}
+		cuts, err = divide(ctx, c, g)
 	}
 	if err := t.AgreeOnError(atKey(err, pipelineStages)); err != nil {
 		return err
@@ -125,4 +122,21 @@ func arrangePipeline(ctx context.Context, t *team.Team, c *config.TrainConfig, g
 		return err
 	}
 	return t.AssignShards(one, grid, 1) // a batch of one sample: all ranks read all samples
+}
+
+// divide returns the cuts of train.pipeline of a training graph, which has the samples of one micro-batch.
+//
+// Errors: exit 64 for more stages than layers, and for a network that cannot be divided.
+func divide(ctx context.Context, c *config.TrainConfig, g *graph.Graph) ([]int, error) {
+	training := &c.Train.Train
+	o, err := OptimiserOf(training, g)
+	if err != nil {
+		return nil, err
+	}
+	p, err := PriceStages(ctx, g, MachineOf(c), o, training.Pipeline.Stages)
+	if err != nil {
+		return nil, err
+	}
+	_, err = pipeline.Split(g, p.Division)
+	return p.Division.Cuts, err
 }

@@ -16,14 +16,21 @@ type StagePrices struct {
 	costs     pipeline.Costs // of a micro-batch
 	copies    []cluster.Time // message with the parameters of a stage, between two ranks that hold it
 	optimiser cluster.Time   // of the rank that updates most
+	sizes     stageSizes
+}
+
+// stageSizes has what determines the memory of the stages.
+type stageSizes struct {
+	state      search.Optimiser
+	parameters []int64 // by stage
+	values     int64   // bytes of the values of a step of one micro-batch on one rank
 }
 
 // PriceStages divides the layers of a training graph, which has the samples of one micro-batch, into stages and predicts their
 // times.
 //
 // The computation of a stage is its share, by the layers' operations, of that of a step on one rank, which is priced after the
-// compiler's passes. Backward passes compute the forward pass again, and the last stage only then. The slowest link of the ranks
-// determines the cuts.
+// compiler's passes. The slowest link of the ranks determines the cuts.
 //
 // Errors: exit 64 for more stages than layers; that of the context.
 func PriceStages(ctx context.Context, g *graph.Graph, m search.Machine, o search.Optimiser, stages int) (*StagePrices, error) {
@@ -36,7 +43,7 @@ func PriceStages(ctx context.Context, g *graph.Graph, m search.Machine, o search
 	for _, l := range layers {
 		all += l.Cost
 	}
-	forward, backward := alone.Forward, alone.Forward+alone.Backward
+	forward, backward := alone.Forward, alone.Backward
 	for i := range layers {
 		layers[i].Cost = scaled(forward+backward, float64(layers[i].Cost)/float64(all))
 	}
@@ -44,7 +51,7 @@ func PriceStages(ctx context.Context, g *graph.Graph, m search.Machine, o search
 	if err != nil {
 		return nil, err
 	}
-	p := &StagePrices{Division: d, costs: pipeline.EqualCosts(stages, 0, 0, 0), copies: make([]cluster.Time, stages)}
+	p := &StagePrices{Division: d, costs: pipeline.EqualCosts(stages, 0, 0, 0), copies: make([]cluster.Time, stages), sizes: stageSizes{state: o}}
 	var total, most int64
 	for k := range stages {
 		p.costs.Forward[k], p.costs.Backward[k] = scaled(forward, d.Share(k)), scaled(backward, d.Share(k))
@@ -54,8 +61,9 @@ func PriceStages(ctx context.Context, g *graph.Graph, m search.Machine, o search
 		n := d.Parameters(g, k)
 		total, most = total+n, max(most, n)
 		p.copies[k] = m.MessageTime(k, stages-1-k, 4*n)
+		p.sizes.parameters = append(p.sizes.parameters, n)
 	}
-	p.costs.Forward[stages-1] = 0
+	p.sizes.values = alone.Memory - o.Bytes(total)
 	if total > 0 {
 		p.optimiser = scaled(alone.Optimiser, float64(most)/float64(total))
 	}
@@ -84,4 +92,33 @@ func (p *StagePrices) Step(s *pipeline.Schedule) (step cluster.Time, idle float6
 		step += s.ExposedSums(t, sums) + others*slices.Max(p.copies)
 	}
 	return step, t.MeanBubbles(), nil
+}
+
+// Bytes predicts the memory of the rank of a schedule that needs most, and what the rank that sends most sends in a step. A rank has
+// its stages with their optimiser, and a stage's share of the values of one micro-batch for each one between its forward and its
+// backward pass. It sends results to the next stage, gradients to the one before, and the gradients of copies of a stage twice.
+func (p *StagePrices) Bytes(s *pipeline.Schedule) (memory, sent int64) {
+	kept := make([]int64, s.Stages)
+	for k := range kept {
+		kept[k] = int64(p.Division.Share(k) * float64(p.sizes.values))
+	}
+	crossing := func(cut int) int64 {
+		if cut < 0 || cut >= s.Stages-1 {
+			return 0
+		}
+		return p.Division.Crossing(cut)
+	}
+	for w, activations := range s.PeakBytes(kept) {
+		var held, messages int64
+		for pipe := range s.Pipes() {
+			k := s.Stage(pipe, w)
+			held += p.sizes.parameters[k]
+			messages += int64(s.Micro/s.Pipes()) * (crossing(k) + crossing(k-1))
+			if s.Pipes() > 1 {
+				messages += 2 * 4 * p.sizes.parameters[k]
+			}
+		}
+		memory, sent = max(memory, p.sizes.state.Bytes(held)+activations), max(sent, messages)
+	}
+	return memory, sent
 }

@@ -1,0 +1,391 @@
+package plan
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
+	"github.com/ensemble-weather/ensemble/internal/answer"
+	"github.com/ensemble-weather/ensemble/spatial"
+	"github.com/ensemble-weather/ensemble/spatial/cluster"
+	"github.com/ensemble-weather/ensemble/spatial/search"
+	"github.com/ensemble-weather/ensemble/spatial/topk"
+)
+
+// Strategy is a way to train on the ranks, with its predicted step.
+type Strategy struct {
+	System  string `json:"system"`
+	Setting string `json:"setting"` // of train.yaml
+	Mesh    string `json:"mesh"`    // "" for a pipeline
+	// StepS is the expected time of a step with the imbalance of the machine, EvenStepS that of equally fast ranks. Systems that wait
+	// for all ranks in some steps only have the mean over these steps.
+	StepS     float64 `json:"step_s"`
+	EvenStepS float64 `json:"even_step_s"`
+	// Idle is the share of a step in which a rank waits, in the mean over ranks.
+	Idle        float64 `json:"idle"`
+	SentBytes   int64   `json:"sent_bytes"` // in a step, by the busiest rank
+	MemoryBytes int64   `json:"memory_bytes"`
+	Fits        bool    `json:"fits"`
+	// Results compares with synchronous training: exact (up to rounding), sparse, late, averaged, or another optimiser.
+	Results  string `json:"results"`
+	Proposed bool   `json:"proposed"`
+	Why      string `json:"why"` // it is proposed, or is not
+}
+
+// What results are.
+const (
+	exactResults     = "exact"
+	sparseResults    = "sparse"
+	lateResults      = "late"
+	averagedResults  = "averaged"
+	optimiserResults = "other optimiser"
+)
+
+// strategist compares the systems for a training.
+type strategist struct {
+	*planning
+	ctx        context.Context
+	g          *graph.Graph
+	optimiser  search.Optimiser // dense sums, not sharded
+	imbalance  search.Imbalance
+	parameters int64
+	reference  search.Plan   // synchronous
+	meshes     []search.Plan // those with data ranks, best first
+	all        []Strategy
+}
+
+// dataMeshes is the number of meshes with data ranks for which systems that need them are priced, best first.
+const dataMeshes = 4
+
+// strategies compares the systems for the ranks of the options. reference is the plan of synchronous training, meshes those with one
+// distribution for all layers, best first.
+func (c *planning) strategies(ctx context.Context, g *graph.Graph, reference search.Plan, meshes []search.Plan, r *Result) ([]Strategy, error) {
+	s := &strategist{planning: c, ctx: ctx, g: g, optimiser: c.optimiser, imbalance: setup.ImbalanceOf(c.o.Machine), reference: reference}
+	s.optimiser.Compression, s.optimiser.Sharded, s.optimiser.Curvature = nil, false, 0
+	var err error
+	if s.optimiser != c.optimiser {
+		if s.reference, err = search.CostOf(ctx, g, c.machine, s.optimiser, s.reference.Mesh); err != nil {
+			return nil, err
+		}
+	}
+	for _, n := range g.Nodes {
+		if n.Kind == graph.KindParam {
+			s.parameters += int64(n.Shape.Size())
+		}
+	}
+	for _, p := range meshes {
+		if p.Mesh.HasDataRanks() && len(s.meshes) < dataMeshes {
+			s.meshes = append(s.meshes, p)
+		}
+	}
+	for _, add := range []func() error{s.addSynchronous, s.addSharded, s.addSparse, s.addLargeBatch, s.addKFAC, s.addLate} {
+		if err := add(); err != nil {
+			return nil, err
+		}
+	}
+	s.addPipeline(r.Pipeline)
+	slices.SortStableFunc(s.all, func(a, b Strategy) int {
+		return cmp.Or(compareBools(a.Fits, b.Fits), compareBools(a.Proposed, b.Proposed), cmp.Compare(a.StepS, b.StepS))
+	})
+	return s.all, nil
+}
+
+// compareBools puts true first.
+func compareBools(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return -1
+	}
+	return 1
+}
+
+// computing is the time that a rank computes in a step.
+func computing(p search.Plan) float64 { return (p.Compute + p.Optimiser).Seconds() }
+
+// synchronous is a strategy whose ranks wait for each other in every step of a plan:
+//
+//	T = C·(slowest of N ranks) + what is waited for in messages
+func (s *strategist) synchronous(system string, p search.Plan) Strategy {
+	e := search.LateExchange{Units: max(1, p.Mesh.Size()), Ranks: 1, Compute: computing(p), Wait: p.Step.Seconds() - computing(p)}
+	return s.with(Strategy{System: system, Mesh: p.Mesh.String(), EvenStepS: p.Step.Seconds(), StepS: s.imbalance.LateStep(e), MemoryBytes: p.Memory,
+		SentBytes: sentBytes(p), Results: exactResults}, e.Compute)
+}
+
+// sentBytes is what the busiest rank of a plan sends in a step.
+func sentBytes(p search.Plan) int64 {
+	return p.HaloBytes + p.ShuffleBytes + p.SumBytes + p.GradientBytes
+}
+
+// with completes a strategy whose ranks compute for a time in a step.
+func (s *strategist) with(x Strategy, compute float64) Strategy {
+	x.Idle = max(0, 1-compute/x.StepS)
+	x.Fits = s.machine.Memory == 0 || x.MemoryBytes <= s.machine.Memory
+	return x
+}
+
+// add adds a strategy that is proposed if its condition holds, it fits into memory, and it is faster than synchronous training.
+func (s *strategist) add(x Strategy, condition bool, why string) {
+	x.Proposed, x.Why = condition, why
+	switch reference := s.all[0]; {
+	case !x.Fits:
+		x.Proposed, x.Why = false, "it does not fit into the memory of a rank"
+	case condition && reference.Fits && x.StepS >= reference.StepS:
+		x.Proposed, x.Why = false, fmt.Sprintf("%s, but it is not faster than synchronous steps", why)
+	}
+	s.all = append(s.all, x)
+}
+
+// addSynchronous adds the reference.
+func (s *strategist) addSynchronous() error {
+	x := s.synchronous(synchronousSystem, s.reference)
+	x.Setting = fmt.Sprintf("train.mesh: %q", s.reference.Mesh.String())
+	x.Proposed, x.Why = x.Fits, "the reference; the others pay under a condition"
+	if !x.Fits {
+		x.Why = "it does not fit into the memory of a rank"
+	}
+	s.all = append(s.all, x)
+	return nil
+}
+
+// addSharded adds the synchronous plan with a sharded optimiser, which is proposed where memory needs it.
+func (s *strategist) addSharded() error {
+	if s.reference.Mesh.Size() < 2 {
+		return nil
+	}
+	o := s.optimiser
+	o.Sharded = true
+	p, err := search.CostOf(s.ctx, s.g, s.machine, o, s.reference.Mesh)
+	if err != nil {
+		return err
+	}
+	x := s.synchronous(shardedSystem, p)
+	x.Setting = "train.shard_optimizer: true"
+	why := fmt.Sprintf("a rank has room for the whole optimiser; it would need %.0f MiB instead of %.0f", mib(x.MemoryBytes), mib(s.all[0].MemoryBytes))
+	if !s.all[0].Fits {
+		why = "the optimiser does not fit into the memory of a rank otherwise"
+	}
+	s.add(x, !s.all[0].Fits, why)
+	return nil
+}
+
+// densities are those of proposed sparse sums.
+var densities = []float64{0.01, 0.02}
+
+// waited is the share of the synchronous step in which gradients are waited for.
+func (s *strategist) waited() float64 { return s.reference.Gradients.Seconds() / s.all[0].StepS }
+
+// addSparse adds sparse sums on the best mesh with data ranks.
+func (s *strategist) addSparse() error {
+	for _, density := range densities {
+		o := s.optimiser
+		o.Compression = &spatial.Compression{Options: topk.Options{Density: density}}
+		var best *search.Plan
+		for _, m := range s.meshes {
+			p, err := search.CostOf(s.ctx, s.g, s.machine, o, m.Mesh)
+			if err != nil {
+				return err
+			}
+			if best == nil || p.Fits && (!best.Fits || p.Step < best.Step) {
+				best = &p
+			}
+		}
+		if best == nil {
+			return nil
+		}
+		x := s.synchronous(fmt.Sprintf("%s, %g %%", sparseSystem, 100*density), *best)
+		x.Setting, x.Results = fmt.Sprintf("train.compression.density: %g", density), sparseResults
+		more, why := s.compareWaiting(waitedShare)
+		s.add(x, more, why)
+	}
+	return nil
+}
+
+// compareWaiting compares the share of the synchronous step in which gradients are waited for with a limit.
+func (s *strategist) compareWaiting(limit float64) (more bool, why string) {
+	w := s.waited()
+	if w > limit {
+		return true, fmt.Sprintf("gradients are waited for in %.0f %% of the synchronous step, more than %.0f %%", 100*w, 100*limit)
+	}
+	return false, fmt.Sprintf("gradients are waited for in %s %% of the synchronous step, not more than %.0f %%", percent(w), 100*limit)
+}
+
+// percent is a share with two digits.
+func percent(share float64) string {
+	if share >= 0.095 {
+		return fmt.Sprintf("%.0f", 100*share)
+	}
+	return fmt.Sprintf("%.1f", 100*share)
+}
+
+// addPipeline adds the fastest pipeline. All ranks wait for the slowest stage in every micro-batch.
+func (s *strategist) addPipeline(p *PlannedPipeline) {
+	if p == nil {
+		return
+	}
+	compute := (1 - p.Idle) * p.StepS
+	e := search.LateExchange{Units: p.Stages, Ranks: 1, Compute: compute, Wait: p.StepS - compute}
+	x := s.with(Strategy{System: pipelineSystem, EvenStepS: p.StepS, StepS: s.imbalance.LateStep(e), MemoryBytes: p.MemoryBytes, SentBytes: p.SentBytes, Results: exactResults,
+		Setting: fmt.Sprintf("train.pipeline: {stages: %d, schedule: %s}", p.Stages, p.Schedule)}, compute)
+	faster := x.StepS < s.all[0].StepS
+	why := fmt.Sprintf("it is slower than the mesh; the largest stage has %.0f %% of the computation, and ranks are idle for %.0f %%", 100*p.LargestStage, 100*x.Idle)
+	switch {
+	case !s.all[0].Fits:
+		why = "no mesh fits into the memory of a rank"
+	case faster:
+		why = "it is faster than the best mesh"
+	}
+	s.add(x, faster || !s.all[0].Fits, why)
+}
+
+// units is the shares of a batch that groups of ranks compute by themselves.
+type units struct {
+	count, ranks int
+	plan         search.Plan // of one
+}
+
+// unitsOf returns the units of a mesh: its ranks along data. ok is false if the batch does not divide.
+func (s *strategist) unitsOf(m spatial.Mesh) (u units, ok bool, err error) {
+	var own spatial.Mesh
+	u.count = 1
+	for _, a := range m {
+		if a.Name == search.AxisNames[0] {
+			u.count = a.Size
+		} else {
+			own = append(own, a)
+		}
+	}
+	u.ranks = max(1, own.Size())
+	if s.subject.Batch%u.count != 0 {
+		return u, false, nil
+	}
+	g, err := s.network(s.subject.Batch / u.count)
+	if err != nil {
+		return u, false, err
+	}
+	u.plan, err = search.CostOf(s.ctx, g, s.machine, s.optimiser, own)
+	return u, true, err
+}
+
+// Periods of proposed late sums and averages, as the papers have for their experiments, and of local SGD.
+const (
+	latePeriod  = 10
+	localPeriod = 100
+)
+
+// lateSystem is a system whose ranks do not wait for each other in every step.
+type lateSystem struct {
+	name, setting, results string
+	start                  search.Start
+	period                 int
+	vectors                int64 // of the size of the parameters, in memory
+}
+
+// lateSystems are the systems of train.exchange. Late sums and averages keep the send buffer and the results of a period.
+func lateSystems() []lateSystem {
+	return []lateSystem{
+		{soloSystem, fmt.Sprintf("train.exchange: {system: eager, initiator: solo, period: %d}", latePeriod), lateResults, search.FirstStart, latePeriod, latePeriod + 2},
+		{majoritySystem, fmt.Sprintf("train.exchange: {system: eager, initiator: majority, period: %d}", latePeriod), lateResults, search.DrawnStart, latePeriod, latePeriod + 2},
+		{wagmaSystem, fmt.Sprintf("train.exchange: {system: wagma, group: %%d, period: %d}", latePeriod), averagedResults, search.GroupStart, latePeriod, latePeriod + 2},
+		{localSystem, fmt.Sprintf("train.exchange: {system: local, period: %d}", localPeriod), averagedResults, search.NoStart, localPeriod, 3},
+	}
+}
+
+// addLate adds the systems of train.exchange, each on the mesh with data ranks on which it is fastest.
+func (s *strategist) addLate() error {
+	var all []units
+	for _, m := range s.meshes {
+		u, ok, err := s.unitsOf(m.Mesh)
+		if err != nil {
+			return err
+		}
+		if ok {
+			u.plan.Mesh = m.Mesh
+			all = append(all, u)
+		}
+	}
+	for _, of := range lateSystems() {
+		var best *Strategy
+		for _, u := range all {
+			x, ok := s.late(of, u)
+			if ok && (best == nil || compareBools(x.Fits, best.Fits) < 0 || x.Fits == best.Fits && x.StepS < best.StepS) {
+				best = &x
+			}
+		}
+		if best != nil {
+			condition, why := s.compareWaiting(siteShare)
+			if of.start != search.NoStart {
+				condition, why = s.compareImbalance()
+			}
+			s.add(*best, condition, why)
+		}
+	}
+	return nil
+}
+
+// late is a system of train.exchange on the units of a mesh; ok is false if it needs another number of units.
+func (s *strategist) late(of lateSystem, u units) (x Strategy, ok bool) {
+	members := u.count
+	if of.start == search.GroupStart {
+		if u.count&(u.count-1) != 0 { // groups are those of ranks that differ in some bits
+			return x, false
+		}
+		members = max(2, 1<<int(math.Log2(float64(u.count))/2)) // about √P
+		of.setting = fmt.Sprintf(of.setting, members)
+	}
+	sum, sent := s.machine.UnitsExchange(u.count, u.ranks, members, s.parameters)
+	global, globalSent := s.machine.UnitsExchange(u.count, u.ranks, u.count, s.parameters)
+	e := search.LateExchange{Start: of.start, Units: u.count, Ranks: u.ranks, Group: members, Period: of.period, Compute: computing(u.plan),
+		Wait: u.plan.Step.Seconds() - computing(u.plan), Sum: (sum + s.machine.Notices(u.count, u.ranks)).Seconds(), Global: global.Seconds()}
+	exchanges := int64(of.period - 1)
+	if of.start == search.NoStart {
+		exchanges = 0
+	}
+	return s.with(Strategy{System: of.name, Setting: of.setting, Mesh: u.plan.Mesh.String(), Results: of.results,
+		StepS: s.imbalance.LateStep(e), EvenStepS: search.Imbalance{}.LateStep(e), MemoryBytes: u.plan.Memory + 4*of.vectors*s.parameters,
+		SentBytes: sentBytes(u.plan) + (exchanges*sent+globalSent)/int64(of.period)}, e.Compute), true
+}
+
+// compareImbalance compares the imbalance with the limit of late sums.
+func (s *strategist) compareImbalance() (more bool, why string) {
+	b := s.imbalance
+	switch {
+	case !b.IsKnown():
+		return false, "the imbalance of the ranks is not known: `ensemble bench --parallel --write-machine FILE` measures it"
+	case b.Slowest < lateRatio:
+		return false, fmt.Sprintf("the slowest rank of a step takes %.3g of the mean, less than %g", b.Slowest, lateRatio)
+	case b.Random() < lateRatio:
+		return false, fmt.Sprintf("the slowest rank of a step takes %.3g of the mean, but the same rank %.3g in all steps: distribute the work", b.Slowest, b.Persistent)
+	}
+	return true, fmt.Sprintf("the slowest rank of a step takes %.3g of the mean, %g or more, another one in each step", b.Slowest, lateRatio)
+}
+
+// strategiesSection is the table of strategies, best first.
+func (r *Result) strategiesSection() answer.Section {
+	imbalance := "ranks of equal speed"
+	if r.Imbalance != nil {
+		imbalance = fmt.Sprintf("a slowest rank of %.3g of the mean (measured %.3g on %d ranks, %.3g in all steps)", r.Imbalance.Planned, r.Imbalance.Slowest, r.Imbalance.Ranks, r.Imbalance.Persistent)
+	}
+	t := answer.Section{Text: []string{"strategies, predicted, for " + imbalance + "; * is proposed:"},
+		Columns: []answer.Column{{}, {Name: "system"}, {Name: "mesh"}, answer.NumberColumn("step", "ms", "%.3f"), answer.NumberColumn("idle", "%", "%.0f"), answer.NumberColumn("MiB sent", "", "%.1f"),
+			answer.NumberColumn("MiB a rank", "", "%.0f"), {Name: "results"}}}
+	for i, x := range r.Strategies {
+		mark := ""
+		if x.Proposed {
+			mark = "*"
+		}
+		t.Rows = append(t.Rows, []any{fmt.Sprintf("%s%d", mark, i+1), x.System, cmp.Or(shortMesh(x.Mesh), "-"), 1e3 * x.StepS, 100 * x.Idle, mib(x.SentBytes), mib(x.MemoryBytes), x.Results})
+		t.Notes = append(t.Notes, fmt.Sprintf("%2d %s: %s", i+1, x.Setting, x.Why))
+	}
+	return t
+}
+
+// flopsTime is the time in which a rank computes a number of operations at its peak rate.
+func (s *strategist) flopsTime(flops int64) cluster.Time {
+	return cluster.Time(float64(flops) / s.machine.FLOPs * float64(cluster.Second))
+}

@@ -1,0 +1,152 @@
+package plan
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/demo"
+	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
+	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
+)
+
+// docs/scaling.md has the conditions of the code, each with the key that selects the system.
+func TestConditionsAreDocumented(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "scaling.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range Conditions() {
+		row := fmt.Sprintf("| %s | %s |", c.When, c.System)
+		_, rest, found := strings.Cut(string(page), row)
+		use, _, _ := strings.Cut(rest, "\n")
+		if !found || !strings.Contains(use, c.Key) {
+			t.Errorf("docs/scaling.md has no row %q with %s", row, c.Key)
+		}
+	}
+}
+
+// planOn plans the demo's network on ranks of a machine, with settings.
+func planOn(t *testing.T, ranks int, network, more string, set ...string) *Result {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "machine.yaml")
+	text := fmt.Sprintf("version: 1\nrank: {gflops: 500, gb_s: 50%s}\nnetwork: {latency_us: 20, gb_s: %s}\n", more, network)
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	m, err := config.LoadMachine(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := demotest.Config(t, &demo.Files{GRIB2: []string{"/nowhere/fc.grib2"}}, append([]string{"train.batch_size=4", "model.base=8"}, set...)...)
+	r, err := Run(t.Context(), Options{Config: c, Machine: m, Ranks: ranks, Crop: setup.Crop{Height: 32, Width: 64}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// bySystem returns the strategies of a result by the begin of their system.
+func bySystem(t *testing.T, r *Result, system string) Strategy {
+	t.Helper()
+	for _, s := range r.Strategies {
+		if strings.HasPrefix(s.System, system) {
+			return s
+		}
+	}
+	t.Fatalf("no strategy %q in %+v", system, r.Strategies)
+	return Strategy{}
+}
+
+// Systems are proposed where their condition holds: sparse sums on a slow network, late sums with an imbalance that is another rank in
+// each step, and synchronous steps otherwise.
+func TestProposedStrategies(t *testing.T) {
+	const imbalance = "}\nimbalance: {ranks: 4, slowest: %s, persistent: %s"
+	for _, c := range []struct {
+		name, network, more string
+		want, not           []string
+	}{
+		{"fast network", "12.5", "", []string{synchronousSystem}, []string{sparseSystem, soloSystem, majoritySystem, wagmaSystem, localSystem, kfacSystem, pipelineSystem, shardedSystem, largeBatchSystem}},
+		{"slow network", "0.125", "", []string{synchronousSystem, sparseSystem}, []string{soloSystem, wagmaSystem, kfacSystem, pipelineSystem}},
+		{"network between sites", "0.002", "", []string{synchronousSystem, sparseSystem, localSystem}, []string{soloSystem, wagmaSystem}},
+		{"uneven ranks", "12.5", fmt.Sprintf(imbalance, "1.6", "1.05"), []string{synchronousSystem, soloSystem, majoritySystem, wagmaSystem}, []string{sparseSystem, localSystem}},
+		{"a slow rank", "12.5", fmt.Sprintf(imbalance, "1.6", "1.55"), []string{synchronousSystem}, []string{soloSystem, majoritySystem, wagmaSystem}},
+		{"nearly even ranks", "12.5", fmt.Sprintf(imbalance, "1.14", "1"), []string{synchronousSystem}, []string{soloSystem, majoritySystem, wagmaSystem}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := planOn(t, 4, c.network, c.more)
+			for _, system := range c.want {
+				if s := bySystem(t, r, system); !s.Proposed {
+					t.Errorf("not proposed: %+v", s)
+				}
+			}
+			for _, system := range c.not {
+				if s := bySystem(t, r, system); s.Proposed {
+					t.Errorf("proposed: %+v", s)
+				}
+			}
+			checkStrategies(t, r)
+		})
+	}
+}
+
+// checkStrategies checks the order of strategies, and their numbers against each other.
+func checkStrategies(t *testing.T, r *Result) {
+	t.Helper()
+	synchronous := bySystem(t, r, synchronousSystem)
+	if want := r.Plan; synchronous.EvenStepS != want.StepS || synchronous.MemoryBytes != want.MemoryBytes || synchronous.Mesh != want.Mesh ||
+		synchronous.SentBytes != want.HaloBytes+want.ShuffleBytes+want.SumBytes+want.GradientBytes {
+		t.Errorf("synchronous %+v, the plan is %+v", synchronous, want)
+	}
+	for i, s := range r.Strategies {
+		if !(s.StepS > 0 && s.EvenStepS > 0 && s.Idle >= 0 && s.Idle < 1) || s.Results == exactResults && s.StepS < s.EvenStepS || s.SentBytes <= 0 || s.MemoryBytes <= 0 || s.Why == "" || !strings.HasPrefix(s.Setting, "train.") {
+			t.Errorf("%+v", s)
+		}
+		if s.Proposed && s.Results != exactResults && s.Results != optimiserResults && s.StepS >= synchronous.StepS {
+			t.Errorf("proposed, but slower than synchronous steps of %g s: %+v", synchronous.StepS, s)
+		}
+		if i > 0 {
+			if b := r.Strategies[i-1]; b.Proposed == s.Proposed && b.Fits == s.Fits && b.StepS > s.StepS || s.Proposed && !b.Proposed {
+				t.Errorf("strategy %d %+v comes after %+v", i+1, s, b)
+			}
+		}
+	}
+	if r.Imbalance == nil {
+		return
+	}
+	// A synchronous step waits for the slowest rank with its computation.
+	compute := r.Plan.ComputeS + r.Plan.OptimiserS
+	if want := synchronous.EvenStepS + (r.Imbalance.Planned-1)*compute; synchronous.StepS < want*(1-1e-9) || synchronous.StepS > want*(1+1e-9) {
+		t.Errorf("a synchronous step of %g s, want %g", synchronous.StepS, want)
+	}
+}
+
+// The optimiser is sharded where memory needs it, and K-FAC's memory is part of the plan of a training that uses it.
+func TestMemoryOfStrategies(t *testing.T) {
+	r := planOn(t, 4, "12.5", "", "train.mesh=data:4")
+	whole, sharded := bySystem(t, r, synchronousSystem), bySystem(t, r, shardedSystem)
+	if sharded.MemoryBytes >= whole.MemoryBytes || sharded.Proposed {
+		t.Fatalf("sharded %+v, whole %+v", sharded, whole)
+	}
+	limit := (whole.MemoryBytes + sharded.MemoryBytes) / 2 >> 10
+	r = planOn(t, 4, "12.5", fmt.Sprintf(", memory: %dKiB", limit), "train.mesh=data:4")
+	if s := r.Strategies[0]; s.System != shardedSystem || !s.Proposed || bySystem(t, r, synchronousSystem).Proposed {
+		t.Errorf("with %d KiB: %+v", limit, r.Strategies)
+	}
+	k := planOn(t, 4, "12.5", "", "train.mesh=data:4", "train.optimizer=kfac")
+	if more := k.Plan.MemoryBytes - whole.MemoryBytes; more <= 0 || bySystem(t, k, kfacSystem).MemoryBytes < k.Plan.MemoryBytes || bySystem(t, k, synchronousSystem).MemoryBytes != whole.MemoryBytes {
+		t.Errorf("K-FAC takes %d bytes more: %+v", more, k.Strategies)
+	}
+}
+
+// On one rank there is nothing to exchange.
+func TestStrategiesOfOneRank(t *testing.T) {
+	for _, s := range planOn(t, 1, "12.5", "").Strategies {
+		if s.System != synchronousSystem && s.System != largeBatchSystem && s.System != kfacSystem {
+			t.Errorf("%+v", s)
+		}
+	}
+}
