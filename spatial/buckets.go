@@ -418,6 +418,7 @@ func (s *gradientSums) start(b *bucket) error {
 	if group == nil {
 		group = b.dataGroup
 	}
+	began := time.Now()
 	t := group.Go(last, func(g *comm.Comm) error {
 		begin, before := time.Now(), b.traffic()
 		defer func() {
@@ -432,6 +433,7 @@ func (s *gradientSums) start(b *bucket) error {
 		}
 		return sumBucket(s, b, g, func(p bucketGrad) []float32 { return p.x.F32 })
 	})
+	s.costs.Exposed += time.Since(began) // without a concurrent transport the sum has ended
 	s.tasks = append(s.tasks, t)
 	if s.blocking {
 		return t.Wait(s.c)

@@ -127,11 +127,11 @@ func (c *Comm) send(to, tag int, x Slice) Request {
 		c.shared.sent.add(Bytes(x))
 		c.sent.add(Bytes(x))
 	}
-	return c.clock.wrap(c.t.Send(c.WorldRank(to), c.context<<tagBits|tag, x))
+	return c.clock.wrap(c.t.Send(c.WorldRank(to), c.context<<tagBits|tag, x), SendSpan, c.WorldRank(to), Bytes(x))
 }
 
 func (c *Comm) recv(from, tag int, x Slice) Request {
-	return c.clock.wrap(c.t.Recv(c.WorldRank(from), c.context<<tagBits|tag, x))
+	return c.clock.wrap(c.t.Recv(c.WorldRank(from), c.context<<tagBits|tag, x), ReceiveSpan, c.WorldRank(from), Bytes(x))
 }
 
 // WaitAll waits for all requests even if one fails, so that their memory is free

@@ -19,8 +19,13 @@ func (c *Comm) Go(after *Task, f func(c *Comm) error) *Task {
 	run := func(own Transport) {
 		mine := *c
 		mine.t, mine.clock = own, nil
-		if t.err = after.wait(own); t.err == nil {
-			t.err = f(&mine)
+		if t.err = after.wait(own); t.err != nil {
+			return
+		}
+		begin, before := time.Now(), c.GroupTraffic().Bytes
+		t.err = f(&mine)
+		if c.clock.isRecording() {
+			c.clock.spans.add(Span{Kind: TaskSpan, Peer: -1, Bytes: c.GroupTraffic().Bytes - before, Begin: begin})
 		}
 	}
 	if many, ok := c.t.(Concurrent); ok {
