@@ -27,7 +27,7 @@ func TestCopiesOfShardsArePriced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	whole, err := wholeStep(g)
+	whole, err := wholeStep(g, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

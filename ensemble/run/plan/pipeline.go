@@ -94,7 +94,7 @@ func largestLayer(layers []pipeline.Layer) string {
 func (p *PlannedPipeline) fastestSchedule(prices *setup.StagePrices) error {
 	var best cluster.Time
 	for _, name := range []string{config.OneFOneBSchedule, config.ChimeraSchedule} {
-		s, err := setup.PipelineSchedule(&config.Training{Pipeline: config.Pipeline{Stages: p.Stages, Schedule: name, Pairs: 1, MicroBatches: p.MicroBatches}})
+		s, err := setup.PipelineSchedule(&config.Training{Distribution: config.Distribution{Pipeline: config.Pipeline{Stages: p.Stages, Schedule: name, Pairs: 1, MicroBatches: p.MicroBatches}}})
 		if err != nil { // not for these numbers
 			continue
 		}
