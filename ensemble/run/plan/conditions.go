@@ -50,6 +50,6 @@ func Conditions() []Condition {
 		{fmt.Sprintf("the slowest rank of a step takes %g of the mean or more, another one in each step", lateRatio),
 			"late sums (eager-SGD), group averages (WAGMA-SGD)", "train.exchange"},
 		{fmt.Sprintf("gradients are waited for in more than %g of the step: links between sites", siteShare), "local SGD with an outer optimiser", "train.exchange"},
-		{"a pipeline is faster than the best mesh, or no mesh fits into memory: a chain of equal layers with many parameters", "pipelines (1F1B, Chimera)", "train.pipeline"},
+		{"a pipeline is faster than the best mesh, or no mesh fits into memory: a chain of equal layers with many parameters", "pipelines (GPipe, 1F1B, Chimera)", "train.pipeline"},
 	}
 }
