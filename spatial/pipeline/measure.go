@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/ensemble-weather/ensemble/spatial/cluster"
 	"github.com/ensemble-weather/ensemble/spatial/comm"
@@ -56,33 +57,70 @@ func (s *Schedule) passes() [][]Task {
 
 // MeasuredCosts are the median times of the passes of each stage in measured timelines. Send is nil.
 func (s *Schedule) MeasuredCosts(measured ...*Timeline) Costs {
-	p, c := s.PassTimes(measured...), EqualCosts(s.Stages, 0, 0, 0)
+	c := EqualCosts(s.Stages, 0, 0, 0)
 	c.Send = nil
 	for stage := range s.Stages {
-		c.Forward[stage], c.Backward[stage] = s.median(p.Forward[stage]), s.median(p.Backward[stage])
+		var times [2][]cluster.Time
+		for _, t := range measured {
+			for _, x := range slices.Concat(t.Spans...) {
+				if x.Stage == stage {
+					times[index(x.Backward)] = append(times[index(x.Backward)], (x.End-x.Start)*cluster.Time(s.Split)/cluster.Time(x.Count))
+				}
+			}
+		}
+		for pass, cost := range [][]cluster.Time{c.Forward, c.Backward} {
+			if list := times[pass]; len(list) > 0 {
+				slices.Sort(list)
+				cost[stage] = list[len(list)/2]
+			}
+		}
 	}
 	return c
 }
 
-// WithoutMessages is when the passes of a measured timeline would have run if messages took no time: each as long as measured, as
-// soon as its worker was free and its operands computed. What the measured step takes more is the cost of messages.
+// Repeat is when the passes of a measured timeline would have run by their dependencies alone: each as long as measured, as soon as
+// its worker was free and its operands had arrived. send is as in Costs; without it messages take no time.
 //
 // Errors: those of Time.
-func (s *Schedule) WithoutMessages(t *Timeline) (*Timeline, error) {
+func (s *Schedule) Repeat(t *Timeline, send []cluster.Time) (*Timeline, error) {
 	type pass struct {
 		backward     bool
 		stage, piece int
 	}
 	took := map[pass]cluster.Time{}
-	for _, spans := range t.Spans {
-		for _, x := range spans {
-			took[pass{x.Backward, x.Stage, x.First}] = x.End - x.Start
-		}
+	for _, x := range slices.Concat(t.Spans...) {
+		took[pass{x.Backward, x.Stage, x.First}] = x.End - x.Start
 	}
-	return s.time(nil, func(t Task) (sum cluster.Time) {
+	return s.time(send, func(t Task) (sum cluster.Time) {
 		for i := range t.Count {
 			sum += took[pass{t.Backward, t.Stage, t.First + i}]
 		}
 		return sum
 	})
+}
+
+// Expected is the mean of steps.
+type Expected struct {
+	End     cluster.Time
+	Bubbles float64 // share of a step in which a worker is idle, mean over workers and steps
+}
+
+// Expect predicts steps from the passes of measured ones, by their dependencies (Repeat): the mean over these steps.
+//
+// Passes vary from step to step, and workers that wait for each other wait for the slower one each time. The idle share is therefore
+// larger than that of passes of median length (Time of MeasuredCosts), most where the schedule leaves no idle time. Passes of
+// one step belong together: they are slower while other programs run, and while other workers compute.
+//
+// Errors: those of Time.
+func (s *Schedule) Expect(measured []*Timeline, send []cluster.Time) (mean Expected, err error) {
+	n := len(measured)
+	for _, t := range measured {
+		x, err := s.Repeat(t, send)
+		if err != nil {
+			return mean, err
+		}
+		mean.End += x.End / cluster.Time(n)
+		mean.Bubbles += x.MeanBubbles() / float64(n)
+	}
+	return mean, nil
 }

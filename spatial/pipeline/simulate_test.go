@@ -85,7 +85,7 @@ func TestMeasuredTimeline(t *testing.T) {
 			last = max(last, x.End)
 		}
 	}
-	free, err := s.WithoutMessages(timelines[0])
+	free, err := s.Repeat(timelines[0], nil)
 	if err != nil || free.End > timelines[0].End || free.Busy(1) != timelines[0].Busy(1) {
 		t.Errorf("without messages %v, %v, measured %v", free, err, timelines[0])
 	}
@@ -130,5 +130,37 @@ func TestKeptMessages(t *testing.T) {
 				t.Error(err)
 			}
 		}
+	}
+}
+
+// Forward passes of stage 0 take 2 or 4, others nothing. Both workers of Chimera run one and then wait for that of the other: a
+// step takes 4 with three of four pairs, and with two of them one worker is idle for half of it. Median passes have no idle time.
+func TestExpect(t *testing.T) {
+	s := must(t)(Chimera(2, 2, ChimeraOptions{}))
+	var measured []*Timeline
+	for _, c := range [][2]cluster.Time{{2, 2}, {2, 4}, {4, 2}, {4, 4}} {
+		x := &Timeline{Spans: make([][]Span, 2)}
+		for w, tasks := range s.Tasks {
+			for _, task := range tasks {
+				span := Span{Task: task}
+				if task.Stage == 0 && !task.Backward {
+					span.End = c[w] * cluster.Second
+				}
+				x.Spans[w] = append(x.Spans[w], span)
+			}
+		}
+		measured = append(measured, x)
+	}
+	got, err := s.Expect(measured, nil)
+	if err != nil || got.End != 3500*cluster.Millisecond || got.Bubbles != 0.125 {
+		t.Errorf("mean step of %v, idle share %g, %v, want 3.5 s and 0.125", got.End, got.Bubbles, err)
+	}
+	// The forward pass of stage 1 waits for a message, and that of stage 0 backward.
+	if got, err = s.Expect(measured[:1], []cluster.Time{cluster.Second}); err != nil || got.End != 4*cluster.Second {
+		t.Errorf("a step with messages of 1 s takes %v, %v, want 4 s", got.End, err)
+	}
+	median, err := s.Time(s.MeasuredCosts(measured...))
+	if err != nil || median.MeanBubbles() != 0 {
+		t.Errorf("median passes have an idle share of %g, %v, want 0", median.MeanBubbles(), err)
 	}
 }
