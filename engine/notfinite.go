@@ -52,7 +52,7 @@ func (p *Plan) FindNotFinite(ctx context.Context, step uint64) (first *NotFinite
 		for i := range p.kernels {
 			k := &p.kernels[i]
 			if i == p.cut {
-				if err := p.finishForward(); err != nil {
+				if err := p.finishForward(runNow, recordsNothing); err != nil {
 					return err
 				}
 			}
@@ -66,7 +66,7 @@ func (p *Plan) FindNotFinite(ctx context.Context, step uint64) (first *NotFinite
 				first = p.notFiniteIn(k.node, k.node.Op.Name, layer)
 			}
 		}
-		return p.finishUnread(runNow, func(int) bool { return true })
+		return p.finishUnread(runNow, recordsNothing)
 	})
 	return first, err
 }

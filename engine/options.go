@@ -47,8 +47,7 @@ type Options struct {
 	// none.
 	Extension Extension
 	// Forward names the outputs of the forward part of a run, to which the loss belongs too, if runs are divided
-	// (Plan.RunForward). An empty list is the loss alone; nil means one part. Not on devices with memory
-	// of their own.
+	// (Plan.RunForward). An empty list is the loss alone; nil means one part.
 	Forward []string
 }
 

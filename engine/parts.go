@@ -5,27 +5,27 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/ensemble-weather/ensemble/engine/backend"
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/pass"
+	"github.com/ensemble-weather/ensemble/internal/bigmem"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
 // parts divides the kernels of a run: the forward part computes the outputs of Options.Forward and the loss, the backward part
 // everything else. Without Options.Forward the forward part is empty.
 type parts struct {
-	cut       int            // first kernel of the backward part
-	finishers []func() error // Finish functions of the forward part whose results it does not read
-	saved     []byteRange    // of the arena, ascending, that the backward part reads and the forward part has written
+	cut    int          // first kernel of the backward part
+	unread []int        // kernels of the forward part that start results which it does not read
+	saved  []arenaRange // ascending, that the backward part reads and the forward part has written
 }
 
-// byteRange is the range [lo, hi) of the arena.
-type byteRange struct{ lo, hi int }
+// arenaRange is the range [lo, hi) of elements of the arena.
+type arenaRange struct{ lo, hi int }
 
 // divide finds the parts of the plan.
 //
-// Errors: *exit.Error (exit.Usage) for an output that the graph does not have, for a device with memory of its own, and for an
-// order of execution in which the parts are mixed.
+// Errors: *exit.Error (exit.Usage) for an output that the graph does not have, and for an order of execution in which the parts
+// are mixed.
 func (p *Plan) divide() error {
 	if p.opts.Forward == nil {
 		return nil
@@ -37,9 +37,6 @@ func (p *Plan) divide() error {
 		if !slices.ContainsFunc(p.graph.Outputs, func(o graph.Output) bool { return o.Name == name }) {
 			return wrong(fmt.Sprintf("the graph has no output %q", name), "name outputs of the graph")
 		}
-	}
-	if _, isRemote := p.dev.(backend.Remote); isRemote {
-		return wrong("backend "+p.dev.Name()+" runs steps as a whole", "use backend cpu")
 	}
 	isForward := pass.ForwardPart(p.graph, p.opts.Forward)
 	for at, id := range p.unit.Sequence {
@@ -56,7 +53,7 @@ func (p *Plan) divide() error {
 }
 
 // rangesAcross lists the memory of results of the forward part that the backward part reads, or that a run leaves.
-func (p *Plan) rangesAcross(isForward []bool) (ranges []byteRange) {
+func (p *Plan) rangesAcross(isForward []bool) (ranges []arenaRange) {
 	g, m := p.graph, p.unit.Memory
 	reads := map[int]bool{} // roots of memory
 	for _, id := range p.unit.Sequence[p.cut:] {
@@ -77,11 +74,10 @@ func (p *Plan) rangesAcross(isForward []bool) (ranges []byteRange) {
 	}
 	for id, n := range g.Nodes {
 		if at := m.Places[id]; reads[id] && isForward[id] && n.Kind == graph.KindOp && at.Space == pass.Arena {
-			unit := p.unit.ElemBytes
-			ranges = append(ranges, byteRange{at.Offset * unit, (at.Offset + at.Size) * unit})
+			ranges = append(ranges, arenaRange{at.Offset, at.Offset + at.Size})
 		}
 	}
-	slices.SortFunc(ranges, func(a, b byteRange) int { return a.lo - b.lo })
+	slices.SortFunc(ranges, func(a, b arenaRange) int { return a.lo - b.lo })
 	return ranges
 }
 
@@ -90,7 +86,10 @@ func (p *Plan) rangesAcross(isForward []bool) (ranges []byteRange) {
 //
 // Errors: as Run.
 func (p *Plan) RunForward(ctx context.Context, step uint64) error {
-	return p.start(ctx, step, func() error {
+	return p.runPart(ctx, step, func() error {
+		if p.memory.remote != nil {
+			return p.memory.remote.startForward(p)
+		}
 		p.memory.load()
 		if err := p.runForwardKernels(); err != nil {
 			return p.extension.Finish(err)
@@ -105,10 +104,21 @@ func (p *Plan) RunForward(ctx context.Context, step uint64) error {
 //
 // Errors: as Run.
 func (p *Plan) RunBackward(ctx context.Context, step uint64) error {
-	return p.start(ctx, step, func() error {
+	return p.runPart(ctx, step, func() error {
+		if p.memory.remote != nil {
+			return p.memory.remote.startBackward(p)
+		}
 		p.memory.load()
 		return p.complete(p.runBackwardKernels())
 	})
+}
+
+// runPart runs a part of a step and waits for its end.
+func (p *Plan) runPart(ctx context.Context, step uint64, run func() error) error {
+	if err := p.start(ctx, step, run); err != nil {
+		return err
+	}
+	return p.Wait()
 }
 
 // runForwardKernels runs the kernels of the forward part and finishes its results.
@@ -116,14 +126,15 @@ func (p *Plan) runForwardKernels() error {
 	if err := p.runKernels(p.kernels[:p.cut]); err != nil {
 		return err
 	}
-	return p.finishForward()
+	return p.finishForward(runNow, recordsNothing)
 }
 
-// finishForward finishes the results of the forward part that only the backward part reads, or none.
-func (p *Plan) finishForward() error {
-	for _, f := range p.finishers {
-		if err := f(); err != nil {
-			return fmt.Errorf("finish forward part: %w", err)
+// finishForward visits the Finish functions of results of the forward part that it does not read.
+func (p *Plan) finishForward(do visitor, apart func(i int) bool) error {
+	for _, i := range p.unread {
+		k := &p.kernels[i]
+		if err := do(apart(i), k.Finish); err != nil {
+			return fmt.Errorf("finish %s %v (%s): %w", k.node.Op.Name, k.node.Shape, k.node.At, err)
 		}
 	}
 	return nil
@@ -134,7 +145,16 @@ func (p *Plan) runBackwardKernels() error {
 	if err := p.runKernels(p.kernels[p.cut:]); err != nil {
 		return err
 	}
-	return p.finishUnread(runNow, func(int) bool { return true })
+	return p.finishUnread(runNow, recordsNothing)
+}
+
+// recordsNothing is the last argument of finishUnread where work is not recorded.
+func recordsNothing(int) bool { return true }
+
+// Activations is memory for what a forward part leaves for its backward part, on the device of a plan.
+type Activations struct {
+	host   []byte
+	device []float32 // of a device with memory of its own
 }
 
 // SavedBytes is the size of what the backward part reads of the results of the forward part, in the layouts and types in
@@ -144,35 +164,110 @@ func (p *Plan) SavedBytes() int64 {
 	for _, r := range p.saved {
 		n += r.hi - r.lo
 	}
-	return int64(n)
+	return int64(n) * int64(p.unit.ElemBytes)
 }
 
-// Save copies what the backward part reads of the forward part that ran last to dst, of SavedBytes. The plan may then run
-// other forward parts.
+// NewActivations allocates memory of SavedBytes. It is valid until the plan is closed.
 //
-// Cost: a copy of a few contiguous ranges.
-func (p *Plan) Save(dst []byte) {
-	for _, r := range p.saved {
-		dst = dst[copy(dst, p.memory.bytes[r.lo:r.hi]):]
+// Errors: *exit.Error (exit.NoDevice) if the device has too little memory.
+func (p *Plan) NewActivations() (a *Activations, err error) {
+	n := int(p.SavedBytes()) / 4
+	if p.memory.remote == nil {
+		return &Activations{host: bigmem.Bytes(bigmem.Make[float32](n))}, nil
 	}
+	a = &Activations{}
+	err = p.dev.Do(func() error {
+		a.device, err = p.memory.remote.Alloc(n)
+		return err
+	})
+	return a, err
+}
+
+// Save copies what the backward part reads of the forward part that ran last. The plan may then run other forward parts.
+//
+// Errors: those of the device.
+// Cost: a copy of a few contiguous ranges.
+func (p *Plan) Save(to *Activations) error {
+	if p.memory.remote != nil {
+		return p.dev.Do(func() error { return p.copyRanges(to.device, true) })
+	}
+	x := to.host
+	for _, own := range p.savedBytes() {
+		x = x[copy(x, own):]
+	}
+	return nil
 }
 
 // Load copies back what Save has copied.
-func (p *Plan) Load(src []byte) {
-	for _, r := range p.saved {
-		src = src[copy(p.memory.bytes[r.lo:r.hi], src):]
+//
+// Errors: those of the device.
+func (p *Plan) Load(from *Activations) error {
+	if p.memory.remote != nil {
+		return p.dev.Do(func() error { return p.copyRanges(from.device, false) })
 	}
+	x := from.host
+	for _, own := range p.savedBytes() {
+		x = x[copy(own, x):]
+	}
+	return nil
 }
 
-// Swap is Save and Load in one buffer: x receives what Save would copy, and its former content is loaded.
-func (p *Plan) Swap(x []byte) {
+// Swap is Save and Load in one: a receives what Save would copy, and its former content is loaded.
+//
+// Errors: those of the device.
+// Memory: on a device with memory of its own, once SavedBytes.
+func (p *Plan) Swap(a *Activations) error {
+	if p.memory.remote != nil {
+		return p.dev.Do(func() error { return p.memory.remote.swap(p, a) })
+	}
 	var part [16 << 10]byte // stays in the first cache
-	for _, r := range p.saved {
-		for own := p.memory.bytes[r.lo:r.hi]; len(own) > 0; {
+	x := a.host
+	for _, own := range p.savedBytes() {
+		for len(own) > 0 {
 			n := copy(part[:], own)
 			copy(own[:n], x)
 			copy(x, part[:n])
 			own, x = own[n:], x[n:]
 		}
 	}
+	return nil
+}
+
+// savedBytes lists the saved ranges of an arena in host memory.
+func (p *Plan) savedBytes() (ranges [][]byte) {
+	for _, r := range p.saved {
+		unit := p.unit.ElemBytes
+		ranges = append(ranges, p.memory.bytes[r.lo*unit:r.hi*unit])
+	}
+	return ranges
+}
+
+// copyRanges copies the saved ranges of an arena on a device to x, or back. Call it within Do.
+func (p *Plan) copyRanges(x []float32, save bool) error {
+	for _, r := range p.saved {
+		own, n := p.memory.arena[r.lo:r.hi], r.hi-r.lo
+		to, from := own, x[:n]
+		if save {
+			to, from = from, to
+		}
+		if err := p.memory.remote.Copy(to, from); err != nil {
+			return err
+		}
+		x = x[n:]
+	}
+	return nil
+}
+
+// swap is Plan.Swap by a spare copy. Call it within Do.
+func (r *remote) swap(p *Plan, a *Activations) (err error) {
+	if r.spare == nil {
+		if r.spare, err = r.Alloc(len(a.device)); err != nil {
+			return err
+		}
+	}
+	if err = p.copyRanges(r.spare, true); err == nil {
+		err = p.copyRanges(a.device, false)
+	}
+	r.spare, a.device = a.device, r.spare
+	return err
 }

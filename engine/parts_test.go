@@ -19,7 +19,7 @@ import (
 func TestPartsHaveTheBitsOfRuns(t *testing.T) {
 	const batches = 3
 	g := unet(t, 2, 3)
-	for _, name := range []string{"cpu", "ref"} {
+	for _, name := range available(t) {
 		whole := compile(t, g, engine.Options{Device: engine.Device{Backend: name}, Numerics: engine.Numerics{UseHeuristics: true}})
 		parts := compile(t, g, engine.Options{Device: engine.Device{Backend: name}, Numerics: engine.Numerics{UseHeuristics: true}, Forward: []string{"spread"}})
 		if n := parts.SavedBytes(); n <= 0 || n >= parts.ArenaBytes() {
@@ -39,7 +39,7 @@ func TestPartsHaveTheBitsOfRuns(t *testing.T) {
 			}
 			want, losses, outputs = append(want, bits(whole.Store())), append(losses, whole.Loss()), append(outputs, slices.Clone(whole.Output("spread")))
 		}
-		saved := make([][]byte, batches)
+		saved := make([]*engine.Activations, batches)
 		for batch := range batches {
 			feed(parts, batch)
 			if err := parts.RunForward(t.Context(), uint64(batch)); err != nil {
@@ -48,15 +48,26 @@ func TestPartsHaveTheBitsOfRuns(t *testing.T) {
 			if parts.Loss() != losses[batch] || !slices.Equal(parts.Output("spread"), outputs[batch]) {
 				t.Errorf("%s: batch %d has loss %v after its forward part, want %v, or another output", name, batch, parts.Loss(), losses[batch])
 			}
-			saved[batch] = make([]byte, parts.SavedBytes())
-			parts.Save(saved[batch])
+			var err error
+			if saved[batch], err = parts.NewActivations(); err == nil {
+				err = parts.Save(saved[batch])
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
 		}
-		parts.Load(saved[1])
-		parts.Swap(saved[0]) // now that of batch 1
+		if err := parts.Load(saved[1]); err != nil {
+			t.Fatal(err)
+		}
+		if err := parts.Swap(saved[0]); err != nil { // now that of batch 1
+			t.Fatal(err)
+		}
 		saved[0], saved[1] = nil, saved[0]
 		for batch := range batches {
 			if saved[batch] != nil {
-				parts.Load(saved[batch])
+				if err := parts.Load(saved[batch]); err != nil {
+					t.Fatal(err)
+				}
 			}
 			feed(parts, batch)
 			if err := parts.RunBackward(t.Context(), uint64(batch)); err != nil {

@@ -325,7 +325,7 @@ func (p *Plan) assignFinishers() {
 			}
 		}
 		if i < p.cut && k.firstReader >= p.cut {
-			k.firstReader, p.finishers = p.cut, append(p.finishers, k.Finish)
+			k.firstReader, p.unread = p.cut, append(p.unread, i)
 			continue
 		}
 		if k.firstReader < len(p.kernels) {

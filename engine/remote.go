@@ -26,12 +26,24 @@ type remote struct {
 	extraScratch []float32          // scratch memory that the arena has no gap for
 	inputs       []*inputCopy       // copies of inputs to the device
 	outputs      []copyPair         // copies of outputs and loss to host memory, after all kernels
-	runs         int                // number of runs so far
+	early        []copyPair         // those of outputs of the forward part
 	lateResults  []copyPair         // results of host kernels that are copied to the device after all kernels
+	spare        []float32          // activations during Plan.Swap
+	recordings
+}
+
+// recordings are the work of a run and of its parts.
+type recordings struct {
+	whole, forward, backward remoteWork
+	releases                 []func() error // functions that free the recordings
+}
+
+// remoteWork is work that a device runs repeatedly.
+type remoteWork struct {
+	runs int // number of runs so far
 	// recorded work, of kernels and of the work after them: recordings, and the
 	// calls between them
-	records  [2][]func() error
-	releases []func() error // functions that free the recordings
+	records [2][]func() error
 }
 
 // inputCopy copies an input to the device. With staging it alternates between
@@ -143,20 +155,23 @@ func (r *remote) fill(p *Plan) error {
 			r.inputs = append(r.inputs, f)
 		}
 	}
-	download := func(id int) ([]float32, error) {
+	download := func(id int, early bool) ([]float32, error) {
 		x := m.tensors[id].F32
 		host, err := r.AllocHost(len(x))
 		r.outputs = append(r.outputs, copyPair{host, x})
+		if early {
+			r.early = append(r.early, copyPair{host, x})
+		}
 		return host, err
 	}
 	var err error
 	for _, o := range p.graph.Outputs {
-		if p.outputs[o.Name], err = download(o.ID); err != nil {
+		if p.outputs[o.Name], err = download(o.ID, slices.Contains(p.opts.Forward, o.Name)); err != nil {
 			return err
 		}
 	}
 	if p.graph.Loss >= 0 {
-		if p.loss, err = download(p.graph.Loss); err != nil {
+		if p.loss, err = download(p.graph.Loss, true); err != nil {
 			return err
 		}
 	}
@@ -244,6 +259,42 @@ func (r *remote) stage(p *Plan) error {
 // Later runs enqueue recordings of the kernels between those that wait for the
 // device.
 func (r *remote) startStep(p *Plan) error {
+	// Without an extension, kernels and the work after them form one recording.
+	kernels, after := r.eachKernel, r.eachAfterKernels
+	if p.opts.Extension == nil {
+		kernels, after = r.eachWork, nil
+	}
+	if err := r.start(p, &r.whole, kernels, after); err != nil {
+		return err
+	}
+	return r.publishStep(p)
+}
+
+// startForward enqueues the forward part of a step.
+func (r *remote) startForward(p *Plan) error {
+	return r.start(p, &r.forward, func(p *Plan, do visitor) error {
+		if err := r.eachForwardKernel(p, do); err != nil {
+			return err
+		}
+		for _, l := range r.early {
+			if err := do(false, func() error { return r.Copy(l.to, l.from) }); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, nil)
+}
+
+// startBackward enqueues the backward part of a step.
+func (r *remote) startBackward(p *Plan) error {
+	if err := r.start(p, &r.backward, r.eachBackwardKernel, r.eachAfterKernels); err != nil {
+		return err
+	}
+	return r.publishStep(p)
+}
+
+// start enqueues the inputs of a step and work, with after as for run.
+func (r *remote) start(p *Plan, w *remoteWork, kernels, after func(*Plan, visitor) error) error {
 	if p.opts.Profile {
 		p.began = time.Now()
 	}
@@ -277,11 +328,7 @@ func (r *remote) startStep(p *Plan) error {
 			return err
 		}
 	}
-	err := r.run(p)
-	if err == nil && p.opts.Mode == Train {
-		err = r.publish(p)
-	}
-	return err
+	return r.run(p, w, kernels, after)
 }
 
 // persistentKinds are the kinds of values that persist from one run to the
@@ -306,9 +353,12 @@ func (r *remote) load(s *Store) error {
 	return s.device.takeErr()
 }
 
-// publish publishes the states and gradients of a run. They stay on the device
-// if it holds the copy of the store, otherwise they are copied to the store.
-func (r *remote) publish(p *Plan) error {
+// publishStep publishes the states and gradients of a training step. They stay on
+// the device if it holds the copy of the store, otherwise they are copied to the store.
+func (r *remote) publishStep(p *Plan) error {
+	if p.opts.Mode != Train {
+		return nil
+	}
 	s := p.opts.Store
 	if s.device != nil && s.device.remote == r {
 		s.device.newer[pass.State], s.device.newer[pass.Grad] = true, true
@@ -322,33 +372,28 @@ func (r *remote) publish(p *Plan) error {
 	return r.Copy(s.grads(), r.flat[pass.Grad])
 }
 
-// run enqueues the work of a step: as one recording, unless an extension must
-// finish between the kernels and the work after them.
-func (r *remote) run(p *Plan) error {
-	// Without an extension, kernels and the work after them form one recording.
-	kernels, after := r.eachKernel, r.eachAfterKernels
-	if p.opts.Extension == nil {
-		kernels, after = r.eachWork, nil
-	}
-	r.runs++
+// run enqueues work. after is what follows the kernels once the extension has finished them; nil if nothing does, or if kernels
+// has it too.
+func (r *remote) run(p *Plan, w *remoteWork, kernels, after func(*Plan, visitor) error) error {
+	w.runs++
 	const firstRecorded = 2 // libraries allocate in the first run
-	if r.runs == firstRecorded && !p.opts.Profile {
+	if w.runs == firstRecorded && !p.opts.Profile {
 		var err error
-		if r.records[0], err = r.record(p, kernels); err == nil && after != nil {
-			r.records[1], err = r.record(p, after)
+		if w.records[0], err = r.record(p, kernels); err == nil && after != nil {
+			w.records[1], err = r.record(p, after)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	err := r.runPart(p, r.records[0], kernels)
+	err := r.runPart(p, w.records[0], kernels)
 	if after == nil {
 		return err
 	}
 	if err := p.extension.Finish(err); err != nil {
 		return err
 	}
-	return r.runPart(p, r.records[1], after)
+	return r.runPart(p, w.records[1], after)
 }
 
 // runPart enqueues a part of the work, recorded if there is a recording.
@@ -381,7 +426,36 @@ func (r *remote) eachWork(p *Plan, do visitor) error {
 
 // eachKernel visits all kernels.
 func (r *remote) eachKernel(p *Plan, do visitor) error {
-	for i := range p.kernels {
+	if err := r.eachForwardKernel(p, do); err != nil {
+		return err
+	}
+	return r.eachBackwardKernel(p, do)
+}
+
+// isApart reports whether the end of a kernel cannot be recorded.
+func (r *remote) isApart(p *Plan) func(i int) bool {
+	return func(i int) bool { return r.unrecorded[i] || !p.kernels[i].Async }
+}
+
+// eachForwardKernel visits the kernels of the forward part.
+func (r *remote) eachForwardKernel(p *Plan, do visitor) error {
+	if err := r.eachOf(p, 0, p.cut, do); err != nil {
+		return err
+	}
+	return p.finishForward(do, r.isApart(p))
+}
+
+// eachBackwardKernel visits the kernels of the backward part.
+func (r *remote) eachBackwardKernel(p *Plan, do visitor) error {
+	if err := r.eachOf(p, p.cut, len(p.kernels), do); err != nil {
+		return err
+	}
+	return p.finishUnread(do, r.isApart(p))
+}
+
+// eachOf visits consecutive kernels.
+func (r *remote) eachOf(p *Plan, from, to int, do visitor) error {
+	for i := from; i < to; i++ {
 		k := &p.kernels[i]
 		err := do(r.unrecorded[i], func() error {
 			if !p.opts.Profile {
@@ -393,7 +467,7 @@ func (r *remote) eachKernel(p *Plan, do visitor) error {
 			return fmt.Errorf("%s %v (%s): %w", k.node.Op.Name, k.node.Shape, k.node.At, err)
 		}
 	}
-	return p.finishUnread(do, func(i int) bool { return r.unrecorded[i] || !p.kernels[i].Async })
+	return nil
 }
 
 // chooseRecorded decides which kernels are recorded. Work that several plans
@@ -508,7 +582,7 @@ func (r *remote) close() error {
 			return err
 		}
 	}
-	r.releases, r.records = nil, [2][]func() error{}
+	r.recordings = recordings{}
 	return nil
 }
 

@@ -1,6 +1,6 @@
 package pipeline
 
-import "github.com/ensemble-weather/ensemble/internal/bigmem"
+import "github.com/ensemble-weather/ensemble/engine"
 
 // none is no piece.
 const none = -1
@@ -9,9 +9,9 @@ const none = -1
 // until the forward pass of another piece or the backward pass of an earlier one needs it: they are copied only then, so pieces
 // whose backward pass follows their forward pass, as in the last stage of 1F1B and Chimera, are never copied.
 type activations struct {
-	piece int            // in the plan; none
-	saved map[int][]byte // by piece
-	free  [][]byte       // buffers for saved
+	piece int                         // in the plan; none
+	saved map[int]*engine.Activations // by piece
+	free  []*engine.Activations       // buffers for saved
 }
 
 // reset drops all pieces.
@@ -20,37 +20,38 @@ func (a *activations) reset() {
 	for _, x := range a.saved {
 		a.free = append(a.free, x)
 	}
-	a.saved = map[int][]byte{}
+	a.saved = map[int]*engine.Activations{}
 }
 
 // load brings the activations of a piece back to the plan, in exchange for those of another piece if there are some.
-func (h *held) load(piece int) {
+func (h *held) load(piece int) (err error) {
 	x := h.saved[piece]
 	delete(h.saved, piece)
 	if h.piece == none {
-		h.plan.Load(x)
+		err = h.plan.Load(x)
 		h.free = append(h.free, x)
 	} else {
-		h.plan.Swap(x)
+		err = h.plan.Swap(x)
 		h.saved[h.piece] = x
 	}
 	h.piece = piece
+	return err
 }
 
 // save copies the activations in the plan to a buffer.
-func (h *held) save() {
+func (h *held) save() (err error) {
 	if h.piece == none {
-		return
+		return nil
 	}
-	var x []byte
+	var x *engine.Activations
 	if n := len(h.free); n > 0 {
 		x, h.free = h.free[n-1], h.free[:n-1]
-	} else {
-		x = bigmem.Bytes(bigmem.Make[float32](int(h.plan.SavedBytes() / 4)))
+	} else if x, err = h.plan.NewActivations(); err != nil {
+		return err
 	}
-	h.plan.Save(x)
 	h.saved[h.piece] = x
 	h.piece = none
+	return h.plan.Save(x)
 }
 
 // heldBytes is the size of the activations that the worker holds after a forward pass, with what it has received of the pieces: in

@@ -202,7 +202,9 @@ func (w *Worker) measure(t Task, piece int, f func() error) error {
 func (w *Worker) forward(pipe, piece int, in, out []float32) error {
 	h := w.held[pipe]
 	if !w.recompute {
-		h.save()
+		if err := h.save(); err != nil {
+			return err
+		}
 	}
 	// Nothing waits for the forward pass of the last stage but its backward pass, which would compute it again.
 	if !w.recompute || len(h.stage.Sends) > 0 {
@@ -251,7 +253,9 @@ func (w *Worker) restore(h *held, piece int, in []float32) error {
 	case w.recompute:
 		return w.compute(h, piece, in)
 	}
-	h.load(piece)
+	if err := h.load(piece); err != nil {
+		return err
+	}
 	return w.fill(h, piece, in)
 }
 
