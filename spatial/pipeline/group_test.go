@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -145,6 +146,38 @@ func TestGroupsHoldShards(t *testing.T) {
 	for _, shard := range two[2:] { // of the last stage; halos that the backward pass reads add a row of eight
 		if low, high := one[1]/2, 3*one[1]/4; shard < low || shard > high {
 			t.Errorf("a rank keeps %d bytes, want %d to %d: half of %d", shard, low, high, one[1])
+		}
+	}
+}
+
+// All ranks of all groups get one timeline, and inputs are filled by shard.
+func TestTimelineOfGroups(t *testing.T) {
+	s, err := Chimera(2, 2, ChimeraOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stages, m, timelines := layered(t, 2), parse(t, "lat:2"), make([]*Timeline, 4)
+	err = comm.Run(4, comm.Parallel, func(c *comm.Comm) error {
+		w, err := NewWorker(c, s, stages, Options{Mesh: m})
+		if err != nil {
+			return err
+		}
+		defer w.Close()
+		if box := w.InputBox("x"); box[3] != (spatial.Interval{Lo: 4 * (c.Rank() % 2), Hi: 4*(c.Rank()%2) + 4}) {
+			t.Errorf("rank %d fills %v", c.Rank(), box)
+		}
+		if _, err := w.Step(t.Context(), 0, feedOf(w)); err != nil {
+			return err
+		}
+		timelines[c.Rank()], err = w.Timeline()
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for rank, x := range timelines {
+		if x.End != timelines[0].End || !slices.EqualFunc(x.Spans, timelines[0].Spans, slices.Equal) {
+			t.Errorf("rank %d has another timeline than rank 0", rank)
 		}
 	}
 }
