@@ -68,7 +68,7 @@ type held struct {
 
 // Options are the options of a worker. The zero value keeps activations, and each worker is one rank.
 type Options struct {
-	Engine engine.Options // of the plans of stages
+	Engine engine.Options // of the plans of stages; a memory limit must have room for all activations of a piece
 	// Recompute lets backward passes compute the forward pass of their stage again, so b is about 3f. A worker then keeps only what
 	// its stages have received of micro-batches in transit, in place of their activations. Bits do not change.
 	Recompute bool
