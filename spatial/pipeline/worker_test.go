@@ -465,7 +465,7 @@ func TestWorkerRefuses(t *testing.T) {
 	}
 }
 
-// An error of one rank ends the step of all.
+// An error of one rank ends the step of all, also of groups of ranks.
 func TestErrorEndsStep(t *testing.T) {
 	stages := splitEvenly(t, stopped(t), 2)
 	s, err := Chimera(2, 2, ChimeraOptions{})
@@ -473,9 +473,10 @@ func TestErrorEndsStep(t *testing.T) {
 		t.Fatal(err)
 	}
 	broken := errors.New("cannot read")
-	for seed := range uint64(5) {
-		err = comm.Run(2, comm.Replay(seed), func(c *comm.Comm) error {
-			w, err := NewWorker(c, s, stages, Options{})
+	for seed := range uint64(10) {
+		m := parse(t, []string{"", "lat:2"}[seed%2])
+		err = comm.Run(2*m.Size(), comm.Replay(seed), func(c *comm.Comm) error {
+			w, err := NewWorker(c, s, stages, Options{Mesh: m})
 			if err != nil {
 				return err
 			}
@@ -484,7 +485,7 @@ func TestErrorEndsStep(t *testing.T) {
 				if c.Rank() == 1 && piece == 1 {
 					return broken
 				}
-				return samples(piece, input, into)
+				return feedOf(w)(piece, input, into)
 			})
 			return err
 		})
