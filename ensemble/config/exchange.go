@@ -19,6 +19,7 @@ type Exchange struct {
 	Group     int     `key:"group"` // groups of ranks that average their models in a step
 	Rate      float64 `key:"rate"`  // of the outer optimiser
 	Momentum  float64 `key:"momentum"`
+	Replay    Path    `key:"replay"` // run directory
 }
 
 // Values of train.exchange.system.
@@ -50,6 +51,8 @@ func exchangeKeys() []schema.Key {
 			Help: "Learning rate of the outer optimiser of local; 1 with momentum 0 averages the models."},
 		{Path: "train.exchange.momentum", Default: "0.9", Check: BetweenHalfOpen(0, 1), Example: "0.9",
 			Help: "Nesterov momentum of the outer optimiser of local."},
+		{Path: "train.exchange.replay", Example: "runs/first",
+			Help: "Run directory of a training with the same settings, whose late contributions are repeated, and with them its bits."},
 	}
 }
 
@@ -60,6 +63,7 @@ var exchangeOf = map[string][]string{
 	"train.exchange.group":     {WAGMAExchange},
 	"train.exchange.rate":      {LocalExchange},
 	"train.exchange.momentum":  {LocalExchange},
+	"train.exchange.replay":    {EagerExchange, WAGMAExchange},
 }
 
 // checkExchange checks that keys are those of the system, and that other settings support it.

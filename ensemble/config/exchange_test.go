@@ -33,6 +33,8 @@ func TestExchangeRefusals(t *testing.T) {
 		{wagma, []string{"train.exchange.rate=1"}, "train.exchange.system: local"},
 		{wagma, []string{"train.exchange.group=3"}, "train.exchange.group: 2"},
 		{wagma, []string{"train.exchange.group=0"}, "train.exchange.group: 1"},
+		{local, []string{"train.exchange.replay=runs/first"}, "train.exchange.system: eager"},
+		{wagma, []string{"train.exchange.replay=runs/first"}, ""},
 		{local, []string{"train.exchange.momentum=1"}, "momentum"},
 		{local, []string{"train.exchange.rate=0"}, "rate"},
 		{eager, []string{"train.shard_optimizer=true"}, "train.shard_optimizer: false"},

@@ -23,6 +23,9 @@ type Value struct {
 	Value any // a number, string, bool or any value that JSON can represent
 }
 
+// EventsFile is the name of the log of a run in its directory.
+const EventsFile = "events.jsonl"
+
 // Events writes events.jsonl, and numbers also to a TensorBoard file. Both are
 // opened at the first event.
 //
@@ -45,7 +48,7 @@ func (e *Events) open() error {
 	if e.file != nil {
 		return nil
 	}
-	path := filepath.Join(e.dir, "events.jsonl")
+	path := filepath.Join(e.dir, EventsFile)
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o644)
 	if err != nil {
 		return exit.CreateError(path, err)
@@ -222,7 +225,7 @@ func (e Event) Text(name string) (string, bool) {
 // Memory: all events.
 // Errors: exit 66 if there is no log; 65 with the line that is malformed.
 func ReadEvents(dir string) ([]Event, error) {
-	path := filepath.Join(dir, "events.jsonl")
+	path := filepath.Join(dir, EventsFile)
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, exit.ReadError(path, err)

@@ -50,11 +50,11 @@ type Dir struct {
 
 // files lists the possible entries of a run directory; nothing else is ever
 // removed.
-var files = []string{manifest.Name, manifest.SumsName, "config.effective.yaml", "config.source", "environment.json", "events.jsonl",
+var files = []string{manifest.Name, manifest.SumsName, "config.effective.yaml", "config.source", "environment.json", EventsFile,
 	"tensorboard", "checkpoints", "model", "logs", "report", "scores.json", "scores.parquet", "dates.parquet"}
 
 // markerFiles lists files that identify a run directory.
-var markerFiles = []string{manifest.Name, "config.effective.yaml", "environment.json", "events.jsonl"}
+var markerFiles = []string{manifest.Name, "config.effective.yaml", "environment.json", EventsFile}
 
 // Open creates or opens a run directory. If the state is Complete, the returned Dir
 // is nil and no lease is held.

@@ -112,6 +112,18 @@ func (q *sequence) Log() *Log {
 	return &Log{slices.Clone(q.shared.log.Versions), slices.Clone(q.shared.log.Applied)}
 }
 
+// RunLog returns, for each step of the last run, the Age of the contribution of this rank, and how many results of later
+// steps it had received when the step ended. It is valid between runs.
+func (q *sequence) RunLog() (ages, ahead []int) {
+	q.shared.mu.Lock()
+	defer q.shared.mu.Unlock()
+	l := &q.shared.log
+	for step := q.first; step < len(l.Versions); step++ {
+		ages, ahead = append(ages, l.Age(step)), append(ahead, l.Applied[step]-step-1)
+	}
+	return ages, ahead
+}
+
 // contribute puts the contribution of the next step into the send buffer and announces it.
 func (q *sequence) contribute(x []float32) error {
 	if q.canceled {

@@ -17,7 +17,7 @@ type WAGMAOptions struct {
 
 // WAGMA is wait-avoiding group model averaging on one rank: after each local update the
 // models of S ranks are averaged, in groups that change from step to step. A rank that is
-// late takes part with the model of its last local update. Every τ-th step averages all
+// late takes part with the model of its last local update, or with that in which the last run ended. Every τ-th step averages all
 // models, after which they are equal, as they are after the last step of each run.
 //
 // Concurrency: one goroutine uses it; it runs another one between Start and the last step.
@@ -87,6 +87,11 @@ func (a *WAGMA) Step(w []float32) (Average, error) {
 		for i := range w {
 			w[i] = r.sum[i] / float32(size)
 		}
+	}
+	if a.task == nil { // the run has ended; if this rank is late in the next one, the common model stands for it
+		a.shared.mu.Lock()
+		a.shared.buffer.put(w)
+		a.shared.mu.Unlock()
 	}
 	return Average{Late: !r.fresh, OnTime: int(r.sum[len(w)])}, nil
 }

@@ -459,3 +459,39 @@ func TestWAGMAReplay(t *testing.T) {
 		}
 	}
 }
+
+// A rank that is late in the first step of a run is represented by the model in which the last run ended: 2, the average of
+// the models 0 and 4 of a run of one step. Its own model is 5, that of the other rank 3.
+func TestWAGMALateInTheFirstStep(t *testing.T) {
+	simulate(t, 2, network, func(r *cluster.Rank) error {
+		w := []float32{float32(4 * r.Rank())}
+		a, err := NewWAGMA(r.Comm, w, WAGMAOptions{GroupSize: 2, Period: 4})
+		if err != nil {
+			return err
+		}
+		if err := a.Start(1); err != nil {
+			return err
+		}
+		if _, err := a.Step(w); err != nil || w[0] != 2 {
+			return fmt.Errorf("the first run ends with %g: %w", w[0], err)
+		}
+		if err := a.Start(2); err != nil {
+			return err
+		}
+		w[0] = float32(3 + 2*r.Rank())
+		computeUntil(r, cluster.Time(1+r.Rank())*cluster.Second)
+		if _, err := a.Step(w); err != nil {
+			return err
+		}
+		if want := []float32{(3 + 2) / 2.0, (3 + 2 + 5) / 3.0}[r.Rank()]; w[0] != want {
+			return fmt.Errorf("rank %d has %g, want %g", r.Rank(), w[0], want)
+		}
+		if _, err := a.Step(w); err != nil {
+			return err
+		}
+		if ages, ahead := a.RunLog(); fmt.Sprint(ages, ahead) != fmt.Sprintf("[%d 0] [0 0]", r.Rank()) {
+			return fmt.Errorf("rank %d: ages %v, ahead %v", r.Rank(), ages, ahead)
+		}
+		return nil
+	})
+}

@@ -69,7 +69,14 @@ func (t *trainer) beginExchange() (err error) {
 	if n.exchange != nil {
 		return nil
 	}
-	if n.exchange, err = groups.New(t.groups, n.cfg.Exchange, n.trained(), t.pos.Step, t.seed()); err != nil {
+	at := groups.Begin{Step: t.pos.Step, Seed: t.seed()}
+	if dir := string(n.cfg.Exchange.Replay); dir != "" {
+		steps := n.cfg.Epochs*t.stepCount(t.epochBatches()) - t.networkSteps()
+		if at.Replay, err = groups.ReadArrivals(dir, t.groups, at.Step, steps); err != nil {
+			return err
+		}
+	}
+	if n.exchange, err = groups.New(t.groups, n.cfg.Exchange, n.trained(), at); err != nil {
 		return err
 	}
 	copy(n.exchange.Velocity(), n.outerVelocity)
@@ -94,25 +101,27 @@ func (t *trainer) exchangeSteps(ctx context.Context) error {
 	}
 	first, batch, losses := t.pos.Step, t.pos.Batch, t.pos.LossSum
 	for i := range steps {
-		began, batches := time.Now(), min(n.cfg.Accumulate, end-batch)
+		began, before, batches := time.Now(), t.observers.input.Steps, min(n.cfg.Accumulate, end-batch)
 		computed, err := t.accumulateGradients(ctx, first+uint64(i), batches)
 		if err != nil {
 			return err
 		}
 		share := groups.Share{Loss: computed.loss, Weight: computed.weight, Samples: t.ownSamples(batch, batches)}
-		t.observers.input.Steps += time.Since(began)
 		if err := n.exchange.Step(n.trained(), share, func(loss float64) error { return t.exchangedUpdate(ctx, loss) }); err != nil {
 			return err
 		}
+		t.observers.input.Steps = before + time.Since(began) // with the time of waiting for sums
 		batch += batches
 	}
 	if err := n.exchange.Align(n.trained()); err != nil {
 		return err
 	}
 	sum := []float64{t.pos.LossSum - losses}
-	err := groups.Mean(t.groups, sum)
+	if err := groups.Mean(t.groups, sum); err != nil {
+		return err
+	}
 	t.pos.LossSum = losses + sum[0]
-	return err
+	return n.exchange.WriteArrivals(t.dir.Events(), t.pos.Step, t.pos.Epoch+1)
 }
 
 // exchangedUpdate takes the next optimiser step of a run of exchangeSteps.

@@ -185,6 +185,55 @@ func TestExchangeResumes(t *testing.T) {
 	}
 }
 
+// A training that replays another one has its bits, with other delays, and if it is stopped and continues.
+func TestExchangeReplays(t *testing.T) {
+	for _, set := range [][]string{
+		append(soloExchange, "train.optimizer=adamw", "model.dropout=0.1"),
+		append(wagmaExchange, "train.accumulate=2", "train.ema=0.5"),
+	} {
+		set = append(set, "train.exchange.period=3", "train.epochs=3")
+		first := trainExchange(t, "data:4", func(rank int, o *train.Options) { o.BeforeStep = delays(rank, 50*time.Millisecond) }, set)
+		late := 0.0
+		for _, x := range epochNumbers(t, first, "late") {
+			late += x
+		}
+		dir := filepath.Join(t.TempDir(), "run")
+		for leg := range 2 {
+			err := traintest.TrainOnRanks(4, func(rank int) train.Options {
+				o, asked := exchangeOptions(t, dir, set, []string{"train.mesh=data:4", "train.exchange.replay=" + first}), 0
+				o.BeforeStep = delays(3-rank, 10*time.Millisecond)
+				o.Stop = func() error {
+					if asked++; leg == 0 && rank == 1 && asked == 2 {
+						return &exit.Error{Code: exit.SaveAndStop, What: "stop requested"}
+					}
+					return nil
+				}
+				return o
+			})
+			if leg == 0 && exit.CodeOf(err) != exit.SaveAndStop || leg == 1 && err != nil {
+				t.Fatalf("%v, leg %d: %v", set, leg, err)
+			}
+		}
+		if late == 0 || runtest.Digest(t, dir) != runtest.Digest(t, first) {
+			t.Errorf("%v: a replay of a training with %g late contributions ends with other bits", set, late)
+		}
+	}
+}
+
+// A log of other groups or runs is refused.
+func TestExchangeReplayOfAnother(t *testing.T) {
+	set := append(soloExchange, "train.epochs=3")
+	first := trainExchange(t, "data:4", func(rank int, o *train.Options) { o.BeforeStep = delays(rank, 50*time.Millisecond) }, set, []string{"train.exchange.period=4"})
+	for _, c := range []struct{ mesh, period, want string }{{"data:2 lat:2", "4", "not those of 2 groups"}, {"data:4", "1", "the log to replay is not of this run"}} {
+		err := traintest.TrainOnRanks(4, func(rank int) train.Options {
+			return exchangeOptions(t, filepath.Join(filepath.Dir(first), c.period), set, []string{"train.mesh=" + c.mesh, "train.exchange.period=" + c.period, "train.exchange.replay=" + first})
+		})
+		if exit.CodeOf(err) != exit.BadData || !strings.Contains(fmt.Sprint(err), c.want) {
+			t.Errorf("%s, period %s: error %v, want exit 65 with %q", c.mesh, c.period, err, c.want)
+		}
+	}
+}
+
 // An error of one group ends the training of all, also of those that wait in a sum.
 func TestExchangeFails(t *testing.T) {
 	broken := errors.New("broken")

@@ -78,6 +78,9 @@ func auxiliaryFiles(c *config.TrainConfig) ([]string, error) {
 	if dir := c.Model.ChannelsFrom; dir != "" {
 		files = append(files, filepath.Join(string(dir), "model", model.File))
 	}
+	if dir := c.Train.Train.Exchange.Replay; dir != "" {
+		files = append(files, filepath.Join(string(dir), rundir.EventsFile))
+	}
 	teachers, err := teacherFiles(c)
 	return append(files, teachers...), err
 }

@@ -23,8 +23,8 @@ type eager struct {
 // contributionTail is the number of values after the gradient: weight, and weight times loss.
 const contributionTail = 2
 
-func newEager(g *team.SampleGroups, c config.Exchange, parameters int, first, seed uint64) (*eager, error) {
-	o := partial.EagerOptions{Period: c.Period, First: int(first), Seed: seed}
+func newEager(g *team.SampleGroups, c config.Exchange, parameters int, at Begin) (*eager, error) {
+	o := partial.EagerOptions{Period: c.Period, First: int(at.Step), Seed: at.Seed, Replay: at.Replay}
 	if c.Initiator == config.MajorityInitiator {
 		o.Initiator = partial.Majority
 	}
@@ -85,5 +85,7 @@ func (e *eager) cancel() {
 		e.leader.Cancel()
 	}
 }
+
+func (e *eager) arrivals() (ages, ahead []int) { return e.leader.RunLog() }
 
 func (e *eager) velocity() []float32 { return nil }

@@ -9,6 +9,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/bigmem"
+	"github.com/ensemble-weather/ensemble/spatial/partial"
 )
 
 // Network is a network in training on this rank.
@@ -43,6 +44,8 @@ type system interface {
 	differs() bool
 	// cancel ends a run early.
 	cancel()
+	// arrivals returns what depended on time in the last run, as partial.Eager.RunLog.
+	arrivals() (ages, ahead []int)
 	// velocity is the state of an outer optimiser, which the caller may change; nil without one.
 	velocity() []float32
 }
@@ -53,23 +56,30 @@ type counts struct {
 	late  float64 // for eager, the mean of all groups
 }
 
-// New returns the exchange of a network whose parameters are equal on all ranks. first is the number of steps taken before,
-// and seed draws the ranks that start sums. All ranks of the job call it together, and it sends no messages.
+// Begin is where the steps of an exchange begin.
+type Begin struct {
+	Step   uint64       // number of steps taken before
+	Seed   uint64       // of the ranks that start sums
+	Replay *partial.Log // of this rank's group in another training, whose bits are repeated; nil without
+}
+
+// New returns the exchange of a network whose parameters are equal on all ranks. All ranks of the job call it together, and
+// it sends no messages.
 //
 // Errors: exit 64 for invalid options; too many groups in a job.
-func New(g *team.SampleGroups, c config.Exchange, n Network, first, seed uint64) (*Exchange, error) {
-	s, err := newSystem(g, c, n.Store, first, seed)
+func New(g *team.SampleGroups, c config.Exchange, n Network, at Begin) (*Exchange, error) {
+	s, err := newSystem(g, c, n.Store, at)
 	return &Exchange{groups: g, system: s}, err
 }
 
-func newSystem(g *team.SampleGroups, c config.Exchange, store *engine.Store, first, seed uint64) (system, error) {
+func newSystem(g *team.SampleGroups, c config.Exchange, store *engine.Store, at Begin) (system, error) {
 	switch c.System {
 	case config.WAGMAExchange:
-		return newWAGMA(g, c, store, first)
+		return newWAGMA(g, c, store, at)
 	case config.LocalExchange:
 		return newLocal(g, c, store)
 	}
-	return newEager(g, c, len(store.Params()), first, seed)
+	return newEager(g, c, len(store.Params()), at)
 }
 
 // Start begins a run of steps. All ranks call it with the same number, and then Step as often.

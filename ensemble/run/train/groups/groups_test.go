@@ -87,7 +87,7 @@ func runRanks(mesh string, momentum float64, c config.Exchange, f func(r rank, e
 		if err != nil {
 			return err
 		}
-		e, err := New(g, c, n, 0, 1)
+		e, err := New(g, c, n, Begin{Seed: 1})
 		if err != nil {
 			return err
 		}

@@ -24,8 +24,8 @@ type wagma struct {
 	group  *partial.WAGMAGroup
 }
 
-func newWAGMA(g *team.SampleGroups, c config.Exchange, store *engine.Store, first uint64) (*wagma, error) {
-	leader, err := partial.NewWAGMA(g.Across, store.Params(), partial.WAGMAOptions{GroupSize: c.Group, Period: c.Period, First: int(first)})
+func newWAGMA(g *team.SampleGroups, c config.Exchange, store *engine.Store, at Begin) (*wagma, error) {
+	leader, err := partial.NewWAGMA(g.Across, store.Params(), partial.WAGMAOptions{GroupSize: c.Group, Period: c.Period, First: int(at.Step), Replay: at.Replay})
 	if err != nil {
 		return nil, err
 	}
@@ -63,6 +63,8 @@ func (w *wagma) cancel() {
 	}
 }
 
+func (w *wagma) arrivals() (ages, ahead []int) { return w.leader.RunLog() }
+
 func (w *wagma) velocity() []float32 { return nil }
 
 // local is local SGD among groups. All ranks take the outer steps, as they have the same bits.
@@ -95,5 +97,7 @@ func (l *local) step(n Network, s Share, apply func(loss float64) error, _ *coun
 func (l *local) differs() bool { return true }
 
 func (l *local) cancel() {}
+
+func (l *local) arrivals() (ages, ahead []int) { return nil, nil }
 
 func (l *local) velocity() []float32 { return l.outer.Velocity() }
