@@ -107,7 +107,7 @@ func (t *trainer) exchangeSteps(ctx context.Context) error {
 			return err
 		}
 		share := groups.Share{Loss: computed.loss, Weight: computed.weight, Samples: t.ownSamples(batch, batches)}
-		if err := n.exchange.Step(n.trained(), share, func(loss float64) error { return t.exchangedUpdate(ctx, loss) }); err != nil {
+		if err := n.exchange.Step(n.trained(), share, func(loss, samples float64) error { return t.exchangedUpdate(ctx, loss, samples) }); err != nil {
 			return err
 		}
 		t.observers.input.Steps = before + time.Since(began) // with the time of waiting for sums
@@ -124,9 +124,12 @@ func (t *trainer) exchangeSteps(ctx context.Context) error {
 	return n.exchange.WriteArrivals(t.dir.Events(), t.pos.Step, t.pos.Epoch+1)
 }
 
-// exchangedUpdate takes the next optimiser step of a run of exchangeSteps.
-func (t *trainer) exchangedUpdate(ctx context.Context, loss float64) error {
+// exchangedUpdate takes the next optimiser step of a run of exchangeSteps, as groups.Apply. The sum of losses has the weight
+// of the samples, so that its mean over groups is the sum of all.
+func (t *trainer) exchangedUpdate(ctx context.Context, loss, samples float64) error {
+	before := t.pos.LossSum
 	_, err := t.update(ctx, loss, min(t.current.cfg.Accumulate, t.epochBatches()-t.pos.Batch), time.Now())
+	t.pos.LossSum = before + samples*(t.pos.LossSum-before)
 	return err
 }
 

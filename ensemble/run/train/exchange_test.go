@@ -70,9 +70,16 @@ func TestExchangeThatWaitsIsSynchronous(t *testing.T) {
 		{"data:4", []string{"train.clip=0", "train.accumulate=2", "train.ema=0.5"}, [][]string{soloExchange, append(wagmaExchange, "train.exchange.group=4"), averaging}},
 		{"data:2 lat:2", []string{"train.clip=0"}, [][]string{majorityExchange, wagmaExchange, averaging}},
 	} {
-		want := runtest.NewestCheckpoint(t, trainExchange(t, c.mesh, nil, c.set))
+		synchronous := trainExchange(t, c.mesh, nil, c.set)
+		want, losses := runtest.NewestCheckpoint(t, synchronous), epochNumbers(t, synchronous, "loss")
 		for _, system := range c.systems {
-			got := runtest.NewestCheckpoint(t, trainExchange(t, c.mesh, nil, c.set, system, []string{"train.exchange.period=1"}))
+			dir := trainExchange(t, c.mesh, nil, c.set, system, []string{"train.exchange.period=1"})
+			got := runtest.NewestCheckpoint(t, dir)
+			for i, x := range epochNumbers(t, dir, "loss") {
+				if !(math.Abs(x-losses[i]) < exchangeTolerance) {
+					t.Errorf("%s %v %v: the loss of epoch %d is %g, want %g", c.mesh, c.set, system, i, x, losses[i])
+				}
+			}
 			if got.Step != want.Step || got.Step == 0 {
 				t.Errorf("%s %v %v: %d steps, want %d", c.mesh, c.set, system, got.Step, want.Step)
 			}

@@ -10,7 +10,7 @@
 //	err = e.Start(steps) // up to one that waits for all groups
 //	for range steps {
 //		...              // gradient of the samples of this group
-//		err = e.Step(n, share, func(loss float64) error { ... }) // an optimiser step each time
+//		err = e.Step(n, share, func(loss, samples float64) error { ... }) // an optimiser step each time
 //	}
 //	err = e.Align(n)     // now all ranks have one model
 //

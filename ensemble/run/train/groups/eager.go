@@ -48,7 +48,7 @@ func (e *eager) start(steps int) error {
 	return e.leader.Start(steps)
 }
 
-func (e *eager) step(n Network, s Share, apply func(loss float64) error, c *counts) error {
+func (e *eager) step(n Network, s Share, apply Apply, c *counts) error {
 	if e.leader != nil {
 		clear(e.own)
 		gradient := e.own[:len(e.own)-contributionTail]
@@ -70,7 +70,7 @@ func (e *eager) step(n Network, s Share, apply func(loss float64) error, c *coun
 			gradient[i] *= float32(factor)
 		}
 		n.Optimizer.SetGradient(gradient)
-		if err := apply(loss); err != nil {
+		if err := apply(loss, 1); err != nil {
 			return err
 		}
 		c.late += (count - float64(u.Fresh)) / count

@@ -39,7 +39,7 @@ type system interface {
 	// start begins a run of steps, of which the last one waits for all groups.
 	start(steps int) error
 	// step takes the optimiser steps that follow from a share and counts late contributions.
-	step(n Network, s Share, apply func(loss float64) error, c *counts) error
+	step(n Network, s Share, apply Apply, c *counts) error
 	// differs reports whether groups have optimisers of their own.
 	differs() bool
 	// cancel ends a run early.
@@ -85,12 +85,15 @@ func newSystem(g *team.SampleGroups, c config.Exchange, store *engine.Store, at 
 // Start begins a run of steps. All ranks call it with the same number, and then Step as often.
 func (e *Exchange) Start(steps int) error { return e.system.start(steps) }
 
+// Apply takes a step with the gradient that the optimiser has. loss is the mean of the samples behind it, and samples their
+// number relative to the mean of all groups; 1 if they are those of all groups.
+type Apply func(loss, samples float64) error
+
 // Step contributes the share of this rank's group, whose gradient is that of the next step of the optimiser. It calls apply
-// once for each optimiser step to take, with the loss that its gradient belongs to; on a late rank of eager not at all, or
-// several times. After the last Step of a run all ranks have taken all steps.
+// once for each optimiser step to take; on a late rank of eager not at all, or several times. After the last Step of a run all ranks have taken all steps.
 //
 // Errors: those of apply; failures of other ranks.
-func (e *Exchange) Step(n Network, s Share, apply func(loss float64) error) error {
+func (e *Exchange) Step(n Network, s Share, apply Apply) error {
 	e.counts.steps++
 	return e.system.step(n, s, apply, &e.counts)
 }

@@ -33,7 +33,7 @@ func (r rank) parameter() float32 { return r.Store.Params()[0] }
 // step computes a share with a gradient and takes the steps that follow; losses are added to a list.
 func (r rank) step(e *Exchange, gradient float32, s Share, losses *[]float64) error {
 	r.Optimizer.SetGradient([]float32{gradient})
-	return e.Step(r.Network, s, func(loss float64) error {
+	return e.Step(r.Network, s, func(loss, _ float64) error {
 		if losses != nil {
 			*losses = append(*losses, loss)
 		}

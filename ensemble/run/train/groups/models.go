@@ -9,13 +9,13 @@ import (
 
 // takeOwnStep takes an optimiser step with the gradient of this group alone. A group with fewer samples than the mean has a
 // smaller gradient, so that the mean of models is that of samples.
-func takeOwnStep(n Network, s Share, apply func(loss float64) error) error {
+func takeOwnStep(n Network, s Share, apply Apply) error {
 	if s.Samples != 1 {
 		gradient := make([]float32, len(n.Store.Params()))
 		n.Optimizer.AddScaledGradient(gradient, float32(s.Samples))
 		n.Optimizer.SetGradient(gradient)
 	}
-	return apply(s.Loss)
+	return apply(s.Loss, s.Samples)
 }
 
 // wagma is WAGMA-SGD among groups.
@@ -44,7 +44,7 @@ func (w *wagma) start(steps int) error {
 	return w.leader.Start(steps)
 }
 
-func (w *wagma) step(n Network, s Share, apply func(loss float64) error, c *counts) error {
+func (w *wagma) step(n Network, s Share, apply Apply, c *counts) error {
 	if err := takeOwnStep(n, s, apply); err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func (l *local) start(steps int) error {
 	return nil
 }
 
-func (l *local) step(n Network, s Share, apply func(loss float64) error, _ *counts) error {
+func (l *local) step(n Network, s Share, apply Apply, _ *counts) error {
 	if err := takeOwnStep(n, s, apply); err != nil {
 		return err
 	}
