@@ -78,6 +78,7 @@ func (c *TrainConfig) checkPipeline() []*exit.Error {
 		{t.Mesh != "" && t.Mesh != "auto", "train.mesh", "ranks divide either the layers or the fields of a network", "remove train.mesh"},
 		{t.ShardOptimizer, "train.shard_optimizer", "the optimiser is sharded by stages already", "set train.shard_optimizer: false"},
 		{t.Compression.IsEnabled(), "train.compression.density", "sums over the copies of a stage are dense", "remove train.compression"},
+		{t.Exchange.IsEnabled(), "train.exchange.system", "the stages of a rank belong to one step after the other", "remove train.exchange"},
 		{t.Device != "cpu", "train.device", "stages are computed on processors only", "set train.device: cpu"},
 		{t.Optimizer == KFACOptimizer, "train.optimizer", "stages have no Kronecker factors", "set train.optimizer: adamw"},
 		{c.Prune.Method != NoPruning, "prune.method", "masks and channels are chosen from gradients of all stages", "set prune.method: " + NoPruning},
