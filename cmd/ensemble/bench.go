@@ -53,8 +53,8 @@ type benchFlags struct {
 	o                                            bench.Options
 	model, base, crop, batch, threads, precision string
 	depth, multiple, steps, ranks                uint
-	operations                                   float64
-	mesh, optimizer                              string
+	operations, density                          float64
+	mesh, optimizer, machine                     string
 	single, parallel, checkRanks, shard, predict bool
 	compute                                      computeFlags
 }
@@ -75,9 +75,11 @@ func (b *benchFlags) bind() {
 	f.Float64Var(&b.o.Seconds, "seconds", 3, "time for the steps of a case in seconds; at least 5 steps, or 3 if a step takes more than 4 s")
 	f.StringVar(&b.o.Gradient, "gradient", "auto", "error of the gradient against float64: auto (reduces large cases), full or off")
 	f.BoolVar(&b.o.Movement, "op-profile", false, "print FLOPs and memory traffic of each operation")
-	f.StringVar(&b.o.Trace, "trace", "", "write the timeline of one step to `FILE`, for Perfetto or Chrome")
+	f.StringVar(&b.o.Trace, "trace", "", "write the timeline of one step to `FILE`, for Perfetto or Chrome; with --parallel of all ranks")
 	f.BoolVar(&b.parallel, "parallel", false, "measure a training step on all ranks of the job")
 	f.BoolVar(&b.predict, "predict", false, "with --parallel, also predict the step from rates measured on the ranks")
+	f.Float64Var(&b.density, "density", 0, "with --parallel, share of the gradients that ranks with different samples sum, as train.compression.density; 0: all")
+	f.StringVar(&b.machine, "write-machine", "", "with --parallel, write rates and imbalance of the ranks to `FILE` for plan --machine")
 	f.BoolVar(&b.checkRanks, "check-parallel", false, "compare training on all ranks with training on one rank")
 	f.UintVar(&b.ranks, "ranks", 0, "number of ranks within this process, without an MPI launcher")
 	f.StringVar(&b.mesh, "mesh", "", "`MESH` of the ranks, such as \"data:2 lon:4\", with as many shards as ranks or more (default: chosen, or all compared)")
@@ -117,7 +119,10 @@ func (b *benchFlags) run(ctx context.Context, _ []string) (result, error) {
 	}
 	o.Timings = setup.UserTimings(b.app.log)
 	if b.parallel {
-		return benchOnRanks(ctx, o, bench.RanksOptions{Mesh: b.mesh, Ranks: int(b.ranks), Steps: int(b.steps), ShardOptimizer: b.shard, Predict: b.predict})
+		return b.benchOnRanks(ctx, o)
+	}
+	if b.density != 0 || b.machine != "" {
+		return result{}, &exit.Error{Code: exit.Usage, What: "--density and --write-machine without --parallel", At: "the command line", Why: "one process has no ranks to measure", Fix: "add --parallel --ranks 2"}
 	}
 	program, err := os.Executable()
 	if err != nil {
@@ -176,17 +181,30 @@ func (b *benchFlags) checkParallel(ctx context.Context, o bench.ParallelCheckOpt
 }
 
 // benchOnRanks measures one case on all ranks of the job.
-func benchOnRanks(ctx context.Context, measured bench.Options, o bench.RanksOptions) (result, error) {
+func (b *benchFlags) benchOnRanks(ctx context.Context, measured bench.Options) (result, error) {
+	o := bench.RanksOptions{Mesh: b.mesh, Ranks: int(b.ranks), Steps: int(b.steps), ShardOptimizer: b.shard, Predict: b.predict, Density: b.density,
+		Trace: measured.Trace, MachineFile: b.machine, Seconds: measured.Seconds, Timings: measured.Timings}
 	var err error
 	if o.Case, err = singleCase("--parallel", measured.Cases); err != nil {
 		return result{}, err
 	}
-	o.Seconds, o.Timings = measured.Seconds, measured.Timings
+	if !(o.Density >= 0 && o.Density <= 1) {
+		return result{}, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("invalid value %g for --density", o.Density), At: "the command line", Why: "it is a share of all gradients", Fix: "give a number above 0 and at most 1, such as 0.01"}
+	}
+	if o.Density > 0 && o.ShardOptimizer {
+		return result{}, &exit.Error{Code: exit.Usage, What: "--density with --shard-optimizer", At: "the command line", Why: "each rank keeps a share of dense sums only", Fix: "leave out one of them"}
+	}
 	r, err := bench.RunOnRanks(ctx, o)
 	if err != nil {
 		return result{}, err
 	}
-	return result{data: r}, nil
+	var outputs []string
+	for _, path := range []string{o.Trace, o.MachineFile} {
+		if path != "" {
+			outputs = append(outputs, path)
+		}
+	}
+	return result{data: r, outputs: outputs}, nil
 }
 
 // singleCase returns the single case that a flag supports.

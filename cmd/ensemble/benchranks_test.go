@@ -4,9 +4,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/run/bench"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -89,6 +93,102 @@ func TestBenchParallel(t *testing.T) {
 	}
 }
 
+// TestBenchImbalance: times of computing and waiting make a step, hidden shares follow from the times of the sums, and the written
+// machine is one that plan reads, with the imbalance of the answer.
+func TestBenchImbalance(t *testing.T) {
+	dir := t.TempDir()
+	machine, trace := filepath.Join(dir, "machine.yaml"), filepath.Join(dir, "trace.json")
+	var r bench.RanksReport
+	benchJSON(t, &r, "--parallel", "--ranks", "2", "--mesh", "data:2", "--base", "2", "--crop", "32x64", "--batch", "2", "--threads", "1", "--steps", "6", "--write-machine", machine, "--trace", trace)
+	least := 1.0
+	var compute []float64
+	for i, k := range r.ByRank {
+		hidden := max(0, 1-k.GradientsWaitMS/k.GradientsMS)
+		if mean := k.ComputeMS + k.WaitMS; !(k.ComputeMS > 0) || mean < k.TrainMin || mean > k.TrainMax || !(k.GradientsMS > 0) || math.Abs(hidden-k.GradientsHidden) > 1e-9 {
+			t.Errorf("rank %d: %+v", i, k)
+		}
+		least, compute = min(least, hidden), append(compute, k.ComputeMS)
+	}
+	b := r.Imbalance
+	mean := (compute[0] + compute[1]) / 2
+	if b == nil || r.GradientsHidden != least || b.Ranks != 2 || math.Abs(b.Persistent-max(compute[0], compute[1])/mean) > 1e-4 || b.Slowest < b.Persistent-1e-4 || b.Slowest > 2 || len(b.Times) != 12 {
+		t.Fatalf("imbalance %+v, hidden %g, want %g; ranks %+v", b, r.GradientsHidden, least, r.ByRank)
+	}
+	m, err := config.LoadMachine(machine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if i := m.Imbalance; i.Ranks != b.Ranks || i.Slowest != b.Slowest || i.Persistent != b.Persistent || !slices.Equal(i.Times, b.Times) || math.Abs(m.Network.GBs/r.Predicted.LinkGBs-1) > 1e-3 {
+		t.Errorf("the file has %+v, measured %+v", m.Machine, r)
+	}
+	checkRanksTrace(t, trace, r)
+}
+
+// checkRanksTrace checks that a trace has the steps of all ranks, with waits and sums of gradients in rows of their own.
+func checkRanksTrace(t *testing.T, path string, r bench.RanksReport) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	type event struct {
+		Name, Cat, Ph string
+		Pid, Tid      int
+		Ts, Dur       float64
+		Args          map[string]any
+	}
+	var file struct{ TraceEvents []event }
+	if err := json.Unmarshal(text, &file); err != nil {
+		t.Fatal(err)
+	}
+	names, count, sent := map[[2]int]string{}, map[string]int{}, make([]float64, r.Ranks)
+	step := make([]event, r.Ranks)
+	for _, e := range file.TraceEvents {
+		switch row := [2]int{e.Pid, e.Tid}; {
+		case e.Name == "thread_name":
+			names[row] = e.Args["name"].(string)
+		case e.Name == "train step":
+			step[e.Pid-1] = e
+		case e.Ph == "X":
+			want := map[string]string{"task": "sums of gradients", "wait": "waits", "send": "messages", "receive": "messages"}[e.Cat]
+			if want != "" && names[row] != want {
+				t.Errorf("%+v in row %q", e, names[row])
+			}
+			if end := step[e.Pid-1].Ts + step[e.Pid-1].Dur; e.Ts < -1 || e.Ts+e.Dur > end+1 {
+				t.Errorf("%+v is not within the step, which ends at %g µs", e, end)
+			}
+			count[e.Cat]++
+			if e.Cat == "task" {
+				sent[e.Pid-1] += e.Args["bytes_sent"].(float64)
+			}
+		}
+	}
+	for _, category := range []string{"forward", "backward", "task", "wait"} {
+		if count[category] < r.Ranks {
+			t.Errorf("%d events of %q in %v", count[category], category, count)
+		}
+	}
+	for rank, bytes := range sent {
+		if least := 4 * float64(r.Parameters); bytes < 0.99*least || bytes > float64(r.ByRank[rank].BytesSent) {
+			t.Errorf("rank %d: sums of %g bytes, a step sends %d", rank, bytes, r.ByRank[rank].BytesSent)
+		}
+	}
+}
+
+// TestBenchDensity: sparse sums send fewer bytes than dense ones, on a mesh with data ranks, which is chosen without --mesh.
+func TestBenchDensity(t *testing.T) {
+	args := []string{"--parallel", "--ranks", "2", "--base", "8", "--crop", "32x64", "--batch", "2", "--threads", "1", "--steps", "2"}
+	var dense, sparse bench.RanksReport
+	benchJSON(t, &dense, append(args, "--mesh", "data:2")...)
+	benchJSON(t, &sparse, append(args, "--density", "0.01", "--predict")...)
+	if sparse.Mesh != "data:2" || sparse.Density != 0.01 || sparse.BytesSent <= 0 || sparse.BytesSent > dense.BytesSent/5 || dense.Density != 0 {
+		t.Errorf("%d bytes with density %g on %s, %d dense", sparse.BytesSent, sparse.Density, sparse.Mesh, dense.BytesSent)
+	}
+	if sparse.Predicted == nil || !(sparse.Predicted.StepMS > 0) {
+		t.Errorf("predicted %+v", sparse.Predicted)
+	}
+}
+
 // TestBenchCheckParallel: the totals of the answer are those of the errors of all meshes, and the number of steps
 // is the requested one.
 func TestBenchCheckParallel(t *testing.T) {
@@ -125,6 +225,12 @@ func TestBenchRanksErrors(t *testing.T) {
 		{[]string{"--check-parallel", "--optimizer", "lamb"}, "--optimizer"},
 		{[]string{"--parallel", "--mesh", "east:2"}, `invalid mesh axis "east:2"`},
 		{[]string{"--parallel", "--base", "1,2"}, "--parallel: got 2 cases"},
+		{[]string{"--parallel", "--ranks", "2", "--density", "1.5"}, "--density"},
+		{[]string{"--parallel", "--ranks", "2", "--density", "0.1", "--shard-optimizer"}, "leave out one of them"},
+		{[]string{"--parallel", "--ranks", "2", "--density", "0.1", "--mesh", "lat:2", "--crop", "32"}, "give --mesh data:2 --batch 2"},
+		{[]string{"--parallel", "--ranks", "2", "--density", "0.1", "--batch", "1", "--crop", "32"}, "give --mesh data:2 --batch 2"},
+		{[]string{"--density", "0.1"}, "add --parallel"},
+		{[]string{"--write-machine", "m.yaml"}, "add --parallel"},
 		{[]string{"--parallel", "--ranks", "37", "--crop", "32"}, "no mesh of 37 ranks"},
 		{[]string{"--check-parallel", "--ranks", "2", "--mesh", "lon:x"}, `invalid mesh axis "lon:x"`},
 		{[]string{"--check-parallel", "--base", "1,2"}, "--check-parallel: got 2 cases"},

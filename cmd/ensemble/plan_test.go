@@ -90,7 +90,7 @@ func TestPlan(t *testing.T) {
 		t.Errorf("simulated on %s: %g s, predicted %g s", answer.Network, p.Simulated.StepS, p.StepS)
 	}
 	code, stdout, stderr = call(t, planArgs(machine, "--ranks", "4", "--scaling")...)
-	for _, want := range []string{"PREDICTED", "best plan: mesh ", "train:\n  mesh: \"", "enc_conv0", "one distribution for all layers", "simulated on a virtual cluster (crossbar:8)", "a pipeline of 4 stages (", "the stage of dec_conv1a has", "strong: mesh", "\n 4096  "} {
+	for _, want := range []string{"PREDICTED", "best plan: mesh ", "train:\n  mesh: \"", "enc_conv0", "one distribution for all layers", "simulated on a virtual cluster (crossbar:8)", "a pipeline of 4 stages (", "the stage of dec_conv1a has", "strategies, predicted, for ranks of equal speed", "*1  synchronous", "train.optimizer: kfac, train.kfac.refresh: 50", "strong: mesh", "\n 4096  "} {
 		if code != exit.OK || !strings.Contains(stdout, want) {
 			t.Errorf("exit %d, %q is not in %s%s", code, want, stdout, stderr)
 		}

@@ -57,7 +57,7 @@ var MachineSchema = newFileSchema[Machine]("machine", "--machine or train.machin
 		Help: "Version of this format."},
 	{Path: "node.ranks", Default: "1", Check: Between(1, 4096), Example: "4",
 		Help: "Ranks a node; consecutive ranks share a node."},
-	{Path: "rank.gflops", Required: true, Check: Between(1, 1e9), Example: "1200",
+	{Path: "rank.gflops", Required: true, Check: Between(0.001, 1e9), Example: "1200",
 		Help: "Rate of convolutions on one rank in GFLOP/s, as `ensemble bench` prints it."},
 	{Path: "rank.gb_s", Required: true, Check: Between(0.1, 1e6), Example: "100",
 		Help: "Memory bandwidth of one rank in GB/s."},

@@ -61,7 +61,7 @@ func (o RanksOptions) predict(ctx context.Context, c *comm.Comm, r *RanksReport)
 		return err
 	}
 	optimiser := setup.Adam
-	optimiser.Sharded = r.Sharded
+	optimiser.Sharded, optimiser.Compression = r.Sharded, o.compression()
 	typical, err := k.price(ctx, setup.TypicalMachine, optimiser, r.Mesh) // for the number of exchanges
 	if err != nil {
 		return err

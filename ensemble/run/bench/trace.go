@@ -12,7 +12,8 @@ import (
 
 // trace is a timeline in the format of Perfetto and Chrome's tracing page: a process per case, a thread for
 // its training step and one for its prediction, a complete event ("X") for the step, within it one for the
-// graph and one for the optimiser, and within the graph one per kernel.
+// graph and one for the optimiser, and within the graph one per kernel. On ranks a process is a rank, with threads for
+// the step, its waits, the sums of gradients, and other messages.
 //
 // Source: Trace Event Format, "JSON Object Format".
 type trace struct {
@@ -42,24 +43,31 @@ func (t *trace) add(c Case, steps ...*StepRecord) {
 	for i, s := range steps {
 		thread := i + 1
 		t.name("thread_name", thread, string(s.Phase))
-		span := func(name, category string, start, d time.Duration, args map[string]any) {
-			us := float64(d) / 1e3
-			t.Events = append(t.Events, traceEvent{Name: name, Category: category, Phase: "X",
-				Start: float64(start) / 1e3, Duration: &us, Process: t.cases, Thread: thread, Args: args})
-		}
-		span(string(s.Phase)+" step", "step", 0, s.Whole, map[string]any{"case": c.String()})
-		span("graph", "step", 0, s.Graph, nil)
-		for _, k := range s.Kernels {
-			category := "forward"
-			if k.Backward {
-				category = "backward"
-			}
-			span(traceName(k), category, k.Start, k.Duration, traceArgs(k))
-		}
-		if s.Optimizer > 0 {
-			span("optimiser", "step", s.Whole-s.Optimizer, s.Optimizer, nil)
-		}
+		t.step(thread, c, s)
 	}
+}
+
+// step appends a step with its kernels to a thread.
+func (t *trace) step(thread int, c Case, s *StepRecord) {
+	t.span(thread, string(s.Phase)+" step", "step", 0, s.Whole, map[string]any{"case": c.String()})
+	t.span(thread, "graph", "step", 0, s.Graph, nil)
+	for _, k := range s.Kernels {
+		category := "forward"
+		if k.Backward {
+			category = "backward"
+		}
+		t.span(thread, traceName(k), category, k.Start, k.Duration, traceArgs(k))
+	}
+	if s.Optimizer > 0 {
+		t.span(thread, "optimiser", "step", s.Whole-s.Optimizer, s.Optimizer, nil)
+	}
+}
+
+// span appends a complete event.
+func (t *trace) span(thread int, name, category string, start, d time.Duration, args map[string]any) {
+	us := float64(d) / 1e3
+	t.Events = append(t.Events, traceEvent{Name: name, Category: category, Phase: "X",
+		Start: float64(start) / 1e3, Duration: &us, Process: t.cases, Thread: thread, Args: args})
 }
 
 // name appends the name of a process or thread.
