@@ -212,8 +212,8 @@ func (c *planning) planRanks(ctx context.Context, g *graph.Graph, r *Result) err
 		return err
 	}
 	found, err := search.Search(ctx, g, c.o.Ranks, c.machine, c.optimiser, search.Options{PerStage: true})
-	if err != nil && chosen == nil {
-		return c.searchError(err, found, g)
+	if err != nil && (chosen == nil || len(found.Meshes) == 0) {
+		return c.searchError(ctx, err, found, g)
 	}
 	plans := []search.Plan{found.Best}
 	if err != nil {
@@ -339,11 +339,18 @@ func (c *planning) describeMachine(name, computed string) {
 	}
 }
 
-// searchError returns the error of a failed search.
-func (c *planning) searchError(err error, found search.Result, g *graph.Graph) error {
+// searchError returns the error of a failed search. Where a sharded optimiser is what memory lacks, it says so.
+func (c *planning) searchError(ctx context.Context, err error, found search.Result, g *graph.Graph) error {
 	switch {
 	case errors.Is(err, search.ErrMemory):
-		return setup.MemoryError(exit.No, c.o.Ranks, c.machine, found.Best, c.described.Name)
+		e := setup.MemoryError(exit.No, c.o.Ranks, c.machine, found.Best, c.described.Name)
+		if o := c.optimiser; !o.Sharded && o.Compression == nil && o.Curvature == 0 {
+			o.Sharded = true
+			if sharded, err := search.Search(ctx, g, c.o.Ranks, c.machine, o, search.Options{}); err == nil {
+				e.Fix = fmt.Sprintf("set train.shard_optimizer: true, with which mesh %q needs %s, or ", sharded.Best.Mesh.String(), config.Bytes(setup.CeilMiB(sharded.Best.Memory))) + e.Fix
+			}
+		}
+		return e
 	case errors.Is(err, search.ErrMesh):
 		return setup.NoMeshError(c.o.Ranks, "--ranks", g)
 	}

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/demo"
 	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
+	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
 // docs/scaling.md has the conditions of the code, each with the key that selects the system.
@@ -32,6 +34,16 @@ func TestConditionsAreDocumented(t *testing.T) {
 // planOn plans the demo's network on ranks of a machine, with settings.
 func planOn(t *testing.T, ranks int, network, more string, set ...string) *Result {
 	t.Helper()
+	r, err := runOn(t, ranks, network, more, set...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// runOn is planOn with its error.
+func runOn(t *testing.T, ranks int, network, more string, set ...string) (*Result, error) {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "machine.yaml")
 	text := fmt.Sprintf("version: 1\nrank: {gflops: 500, gb_s: 50%s}\nnetwork: {latency_us: 20, gb_s: %s}\n", more, network)
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
@@ -42,11 +54,7 @@ func planOn(t *testing.T, ranks int, network, more string, set ...string) *Resul
 		t.Fatal(err)
 	}
 	c := demotest.Config(t, &demo.Files{GRIB2: []string{"/nowhere/fc.grib2"}}, append([]string{"train.batch_size=4", "model.base=8"}, set...)...)
-	r, err := Run(t.Context(), Options{Config: c, Machine: m, Ranks: ranks, Crop: setup.Crop{Height: 32, Width: 64}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return Run(t.Context(), Options{Config: c, Machine: m, Ranks: ranks, Crop: setup.Crop{Height: 32, Width: 64}})
 }
 
 // bySystem returns the strategies of a result by the begin of their system.
@@ -139,6 +147,23 @@ func TestMemoryOfStrategies(t *testing.T) {
 	k := planOn(t, 4, "12.5", "", "train.mesh=data:4", "train.optimizer=kfac")
 	if more := k.Plan.MemoryBytes - whole.MemoryBytes; more <= 0 || bySystem(t, k, kfacSystem).MemoryBytes < k.Plan.MemoryBytes || bySystem(t, k, synchronousSystem).MemoryBytes != whole.MemoryBytes {
 		t.Errorf("K-FAC takes %d bytes more: %+v", more, k.Strategies)
+	}
+}
+
+// Where no mesh fits without a sharded optimiser, and one does with it, the error says so.
+func TestMemoryNeedsSharding(t *testing.T) {
+	least := int64(1 << 62)
+	for _, m := range planOn(t, 4, "12.5", "").Meshes {
+		least = min(least, m.MemoryBytes)
+	}
+	_, err := runOn(t, 4, "12.5", fmt.Sprintf(", memory: %dKiB", least>>10-1))
+	var e *exit.Error
+	if !errors.As(err, &e) || e.Code != exit.No || !strings.Contains(e.Fix, "train.shard_optimizer: true") {
+		t.Errorf("%+v", err)
+	}
+	_, err = runOn(t, 4, "12.5", ", memory: 1MiB")
+	if !errors.As(err, &e) || e.Code != exit.No || strings.Contains(e.Fix, "train.shard_optimizer") {
+		t.Errorf("%+v", err)
 	}
 }
 

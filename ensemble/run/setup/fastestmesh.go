@@ -107,7 +107,7 @@ func FastestMesh(ctx context.Context, g *graph.Graph, m search.Machine, ranks in
 
 // MemoryError returns the error for ranks into whose memory no plan fits; leanest is the plan with the least
 // memory.
-func MemoryError(code exit.Code, ranks int, m search.Machine, leanest search.Plan, at string) error {
+func MemoryError(code exit.Code, ranks int, m search.Machine, leanest search.Plan, at string) *exit.Error {
 	return &exit.Error{Code: code, What: fmt.Sprintf("no plan of %d ranks fits into memory", ranks), At: at,
 		Why: fmt.Sprintf("a rank has %s, the plan with the least memory (%v) needs %s", config.Bytes(m.Memory), leanest.Mesh, config.Bytes(CeilMiB(leanest.Memory))),
 		Fix: "use more ranks, or lower train.batch_size"}
