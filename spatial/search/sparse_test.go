@@ -4,6 +4,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/spatial"
 	"github.com/ensemble-weather/ensemble/spatial/cluster"
 	"github.com/ensemble-weather/ensemble/spatial/topk"
@@ -35,9 +36,26 @@ func TestSparseSumsArePlayed(t *testing.T) {
 			if d := played.Step.Seconds()/priced.Step.Seconds() - 1; math.Abs(d) > 0.1 {
 				t.Errorf("mesh %v, density %g: played %v, priced %v", mesh, density, played.Step, priced.Step)
 			}
+			residuals := int64(0)
+			if mesh.HasDataRanks() {
+				residuals = 4 * parametersOf(g)
+			}
+			if priced.Memory != dense.Memory+residuals {
+				t.Errorf("mesh %v: %d bytes of memory, %d if dense, and %d of residuals", mesh, priced.Memory, dense.Memory, residuals)
+			}
 			if less := priced.GradientBytes < dense.GradientBytes; less != mesh.HasDataRanks() {
 				t.Errorf("mesh %v, density %g: %d bytes of gradients, %d if dense", mesh, density, priced.GradientBytes, dense.GradientBytes)
 			}
 		}
 	}
+}
+
+// parametersOf is the number of values of all parameters.
+func parametersOf(g *graph.Graph) (n int64) {
+	for _, x := range g.Nodes {
+		if x.Kind == graph.KindParam {
+			n += int64(x.Shape.Size())
+		}
+	}
+	return n
 }

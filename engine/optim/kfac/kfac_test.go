@@ -491,3 +491,20 @@ func TestNoLayers(t *testing.T) {
 		t.Errorf("no layer with factors: %v", err)
 	}
 }
+
+// Costs of an update and of a step, by hand: layers without factors cost nothing, and the busiest of two ranks inverts the largest factor.
+func TestCosts(t *testing.T) {
+	layers := []pass.LayerFactors{{Form: pass.ExactFactors, Rows: 3, Cols: 10, Taps: 3}, {Form: pass.NoFactors, Rows: 99, Cols: 99, Taps: 1}, {Form: pass.ChannelFactors, Rows: 4, Cols: 5, Taps: 2}}
+	for ranks, want := range map[int]int64{1: 27 + 1000 + 64 + 125, 2: 1000, 5: 1000} {
+		if got := InversionCost(layers, ranks); got != want {
+			t.Errorf("%d ranks: inversions cost %d, want %d", ranks, got, want)
+		}
+	}
+	if got, want := InverseValues(layers), int64(9+100+16+25); got != want {
+		t.Errorf("%d values of inverses, want %d", got, want)
+	}
+	// G⁻¹·∇ has 2·3·3·10 operations, ·A⁻¹ 2·3·10·10; of channels the sides of the second are 5 for each of 4·2 columns.
+	if got, want := ApplyFLOPs(layers), int64(2*(3*3*10+3*10*10)+2*(4*4*10+4*2*5*5)); got != want {
+		t.Errorf("%d operations of a step, want %d", got, want)
+	}
+}

@@ -374,13 +374,19 @@ func (r *Result) strategiesSection() answer.Section {
 	t := answer.Section{Text: []string{"strategies, predicted, for " + imbalance + "; * is proposed:"},
 		Columns: []answer.Column{{}, {Name: "system"}, {Name: "mesh"}, answer.NumberColumn("step", "ms", "%.3f"), answer.NumberColumn("idle", "%", "%.0f"), answer.NumberColumn("MiB sent", "", "%.1f"),
 			answer.NumberColumn("MiB a rank", "", "%.0f"), {Name: "results"}}}
+	first := map[string]int{} // by reason
 	for i, x := range r.Strategies {
-		mark := ""
+		mark, why := "", x.Why
 		if x.Proposed {
 			mark = "*"
 		}
+		if k := first[x.Why]; k > 0 {
+			why = fmt.Sprintf("as %d", k)
+		} else {
+			first[x.Why] = i + 1
+		}
 		t.Rows = append(t.Rows, []any{fmt.Sprintf("%s%d", mark, i+1), x.System, cmp.Or(shortMesh(x.Mesh), "-"), 1e3 * x.StepS, 100 * x.Idle, mib(x.SentBytes), mib(x.MemoryBytes), x.Results})
-		t.Notes = append(t.Notes, fmt.Sprintf("%2d %s: %s", i+1, x.Setting, x.Why))
+		t.Notes = append(t.Notes, fmt.Sprintf("%2d %s (%s)", i+1, x.Setting, why))
 	}
 	return t
 }
