@@ -39,8 +39,12 @@ func (b Imbalance) times() []float64 {
 	return t
 }
 
-// gridCells is the number of cells between the shortest and the longest time of a step.
-const gridCells = 256
+// gridCells is the number of cells between the shortest and the longest time of a step, unless these differ by so little that cells
+// of leastCell of the mean are smaller.
+const (
+	gridCells = 256
+	leastCell = 1e-4
+)
 
 // grid is the times of ranks in a step on a grid that begins at the shortest one. Those of persistently slow ranks are a second
 // kind.
@@ -60,10 +64,7 @@ func (b Imbalance) on(n int) grid {
 		rest = max(0, (float64(b.Ranks)-b.Persistent)/float64(b.Ranks-1))
 	}
 	lo, hi := slices.Min(times), slices.Max(times)
-	g := grid{base: rest * lo, cell: rest * (hi - lo) / gridCells}
-	if g.cell <= 0 {
-		g.cell = 1. / gridCells
-	}
+	g := grid{base: rest * lo, cell: max(leastCell, rest*(hi-lo)/gridCells)}
 	kind := func(count int, factor float64) {
 		if count < 1 {
 			return

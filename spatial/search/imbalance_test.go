@@ -104,6 +104,20 @@ func TestEvenLateSteps(t *testing.T) {
 	}
 }
 
+// Ranks that differ by rounding only, and exchanges that take much longer than the computation, are no special case.
+func TestNearlyEvenLateSteps(t *testing.T) {
+	for _, b := range []Imbalance{{Ranks: 4, Slowest: 1, Persistent: 1, Times: []float64{1, 1 + 1e-15}}, {Ranks: 4, Slowest: 1 + 1e-12, Persistent: 1}, {Ranks: 4, Slowest: 1.001, Persistent: 1.001}} {
+		for _, start := range []Start{AllStart, FirstStart, DrawnStart, GroupStart, NoStart} {
+			for _, sum := range []float64{0, 1e-6, 1, 1000} {
+				e := LateExchange{Start: start, Units: 16, Ranks: 1, Group: 4, Period: 10, Compute: 1, Sum: sum, Global: sum}
+				if got, want := b.LateStep(e), (Imbalance{}).LateStep(e); !near(got, want, 2e-3) {
+					t.Errorf("%+v, start %d, exchange %g: %g, want %g", b, start, sum, got, want)
+				}
+			}
+		}
+	}
+}
+
 // A measurement gives the ratios that it was made of; what all ranks have in common is no imbalance.
 func TestImbalanceOf(t *testing.T) {
 	b := ImbalanceOf([][]float64{{1, 2, 1, 4}, {1, 2, 1, 4}, {2, 4, 2, 8}})

@@ -82,8 +82,13 @@ func (g grid) units(e LateExchange, steps int) grid {
 	for _, d := range g.ranks {
 		width = max(width, len(d.of.p))
 	}
-	// The sum of n draws is within some standard deviations of its mean; √n of the range of one has room for all that matters.
-	coarser := max(1, int(math.Ceil(float64(width)*math.Min(float64(steps), 8*math.Sqrt(float64(steps)))/mostCells)))
+	// The sum of n draws is within some standard deviations of its mean; √n of the range of one has room for all that matters. Times of
+	// groups also grow by up to an exchange in each step.
+	cells := float64(width) * math.Min(float64(steps), 8*math.Sqrt(float64(steps)))
+	if e.Start == GroupStart {
+		cells += float64(steps) * e.sum() / e.Compute / g.cell
+	}
+	coarser := max(1, int(math.Ceil(cells/mostCells)))
 	out := grid{base: g.base, cell: g.cell * float64(coarser)}
 	all := g.ranks
 	slow, rest := 0., all[len(all)-1]

@@ -93,7 +93,7 @@ func drawTimes(kind string, ranks, steps int) [][]float64 {
 
 // Predicted steps per second are within 10 % of those on the virtual cluster, on 4 and 64 ranks, for exchanges that take a
 // hundredth to a third of the computation.
-func TestLateStepsArePlayed(t *testing.T) { playLateSteps(t, 3200, 4000) }
+func TestLateStepsArePlayed(t *testing.T) { playLateSteps(t, 1600, 4000) }
 
 // playLateSteps compares predicted with simulated steps. computed is the number of steps of all ranks together, values that of a
 // gradient.

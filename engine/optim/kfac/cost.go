@@ -30,9 +30,9 @@ func Bytes(layers []pass.LayerFactors, history bool) int64 {
 	return 4 * n
 }
 
-// InverseRate is the rate of inversions in float64 on one thread: cubes of sides per second. A side of 865 took 0.28 s
-// (BenchmarkInverse, Xeon with AVX-512).
-const InverseRate = 2.3e9
+// InverseRate is the rate of inversions in float64 on one thread: cubes of sides per second. A side of 865 takes 0.09 s of processor
+// time (BenchmarkInverse, Xeon with AVX-512).
+const InverseRate = 7e9
 
 // InversionCost is the sum of the cubes of the sides that the busiest of a number of ranks inverts in an update.
 func InversionCost(layers []pass.LayerFactors, ranks int) (most int64) {

@@ -322,6 +322,9 @@ func (s *strategist) addLate() error {
 			if of.start != search.NoStart {
 				condition, why = s.compareImbalance()
 			}
+			if of.start == search.DrawnStart && condition {
+				why += "; half of the gradients of a step and more are fresh in the mean"
+			}
 			s.add(*best, condition, why)
 		}
 	}
