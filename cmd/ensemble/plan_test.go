@@ -97,6 +97,21 @@ func TestPlan(t *testing.T) {
 	}
 }
 
+// TestPlanOfPipeline: train.pipeline is priced beside the mesh, and its stages must be the ranks.
+func TestPlanOfPipeline(t *testing.T) {
+	machine := machineFile(t, smallMachine)
+	pipeline := []string{"--set", "train.batch_size=8", "--set", "train.pipeline.stages=4", "--set", "train.pipeline.schedule=chimera", "--set", "train.pipeline.micro_batches=4"}
+	code, stdout, stderr := call(t, planArgs(machine, append(pipeline, "--ranks", "4")...)...)
+	for _, want := range []string{"best plan: mesh ", "the pipeline of train.pipeline, of 4 stages (chimera, 2 samples as micro-batches) would take ", "a training on the mesh of the plan is faster"} {
+		if code != exit.OK || !strings.Contains(stdout, want) {
+			t.Errorf("exit %d, %q is not in %s%s", code, want, stdout, stderr)
+		}
+	}
+	if code, _, stderr = call(t, planArgs(machine, append(pipeline, "--ranks", "8")...)...); code != exit.Usage || !strings.Contains(stderr, "give --ranks 4, or --set train.pipeline.stages=8") {
+		t.Errorf("exit %d, %s", code, stderr)
+	}
+}
+
 // TestPlanWithoutMachine: without --machine the machine of the configuration is used. Without both, the rates of
 // this machine are measured.
 func TestPlanWithoutMachine(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/internal/answer"
+	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/humanise"
 	"github.com/ensemble-weather/ensemble/spatial/cluster"
 	"github.com/ensemble-weather/ensemble/spatial/pipeline"
@@ -33,15 +34,12 @@ const mostStages = 16
 // pipeline predicts the pipeline of train.pipeline, or the fastest one with one stage on each rank; nil for other numbers than 2
 // to mostStages, and for more ranks than layers.
 //
-// Errors: exit 64 for a train.pipeline with another number of stages than ranks, or of layers than stages.
+// Errors: exit 64 for a train.pipeline with more stages than layers, and for numbers that its schedule does not have.
 func (c *planning) pipeline(ctx context.Context) (*PlannedPipeline, error) {
 	training := c.o.Config.Train.Train
 	p := &PlannedPipeline{Configured: training.Pipeline.IsEnabled(), Stages: c.o.Ranks, MicroBatches: c.subject.Batch}
 	if p.Configured {
 		p.MicroBatches = training.MicroBatches()
-		if err := setup.CheckStages(&training, c.o.Ranks); err != nil {
-			return nil, err
-		}
 	} else if p.Stages < 2 || p.Stages > mostStages {
 		return nil, nil
 	}
@@ -76,6 +74,18 @@ func (c *planning) pipeline(ctx context.Context) (*PlannedPipeline, error) {
 	p.Schedule, p.StepS, p.Idle = training.Pipeline.Schedule, step.Seconds(), idle
 	p.MemoryBytes, p.SentBytes = prices.Bytes(s)
 	return p, err
+}
+
+// checkStages refuses a train.pipeline with another number of stages than ranks.
+//
+// Errors: exit 64.
+func (c *planning) checkStages() error {
+	n := c.o.Config.Train.Train.Pipeline.Stages
+	if n == 0 || n == c.o.Ranks {
+		return nil
+	}
+	return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("train.pipeline has %d stages, --ranks states %d", n, c.o.Ranks), At: "train.pipeline.stages",
+		Why: "each rank computes one stage of a pipe", Fix: fmt.Sprintf("give --ranks %d, or --set train.pipeline.stages=%d", n, max(c.o.Ranks, 2))}
 }
 
 // largestLayer is the name of the layer with most computation.

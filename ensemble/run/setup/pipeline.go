@@ -61,10 +61,10 @@ func describePipeline(c *config.Training) string {
 	return text
 }
 
-// CheckStages refuses a pipeline whose stages are not the ranks of a job.
+// checkStages refuses a pipeline whose stages are not the ranks of a job.
 //
 // Errors: exit 64.
-func CheckStages(c *config.Training, ranks int) error {
+func checkStages(c *config.Training, ranks int) error {
 	n := c.Pipeline.Stages
 	if n == ranks {
 		return nil
@@ -81,7 +81,7 @@ func CheckStages(c *config.Training, ranks int) error {
 // Errors: exit 64 for more processes than stages, and for numbers that the schedule does not have.
 func hostedStages(c *config.Training, processes int) (int, error) {
 	if processes > c.Pipeline.Stages {
-		return 0, CheckStages(c, processes)
+		return 0, checkStages(c, processes)
 	}
 	_, err := PipelineSchedule(c)
 	return c.Pipeline.Stages, err
@@ -93,7 +93,7 @@ func hostedStages(c *config.Training, processes int) (int, error) {
 // Errors: exit 64 for another number of stages than ranks, for more stages than layers, and for networks that cannot be divided.
 func arrangePipeline(ctx context.Context, t *team.Team, c *config.TrainConfig, grid *ensemble.Grid) error {
 	training := &c.Train.Train
-	if err := CheckStages(training, t.Size()); err != nil {
+	if err := checkStages(training, t.Size()); err != nil {
 		return err
 	}
 	k, spec := PlaceholderTask(TaskOf(c)), SpecOf(c)
