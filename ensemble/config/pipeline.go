@@ -35,6 +35,14 @@ func (t Training) MicroBatches() int {
 	return t.BatchSize
 }
 
+// Pipes is the number of copies of each stage in a pipeline.
+func (p Pipeline) Pipes() int {
+	if p.Schedule == ChimeraSchedule {
+		return 2 * p.Pairs
+	}
+	return 1
+}
+
 // pipelineKeys are the rows of Pipeline.
 func pipelineKeys() []schema.Key {
 	return []schema.Key{
@@ -80,6 +88,7 @@ func (c *TrainConfig) checkPipeline() []*exit.Error {
 		{t.Compression.IsEnabled(), "train.compression.density", "sums over the copies of a stage are dense", "remove train.compression"},
 		{t.Exchange.IsEnabled(), "train.exchange.system", "the stages of a rank belong to one step after the other", "remove train.exchange"},
 		{t.Device != "cpu", "train.device", "stages are computed on processors only", "set train.device: cpu"},
+		{t.Precision == "f16", "train.precision", "its loss scale is not that of each stage", "set train.precision: bf16"},
 		{t.Optimizer == KFACOptimizer, "train.optimizer", "stages have no Kronecker factors", "set train.optimizer: adamw"},
 		{c.Prune.Method != NoPruning, "prune.method", "masks and channels are chosen from gradients of all stages", "set prune.method: " + NoPruning},
 		{c.Data.Members.Minimum > 0, "data.members.minimum", "all micro-batches have the same number of members", "remove data.members.minimum"},

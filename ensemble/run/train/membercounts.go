@@ -32,8 +32,11 @@ func (j *job) planCount() int {
 }
 
 // memoryShares is the number of plans of a training step that share the memory limit: those of planCount, and that
-// with Kronecker factors.
+// with Kronecker factors; or those of the stages of a pipeline that a rank holds.
 func (j *job) memoryShares() int {
+	if p := j.base.Pipeline; p.IsEnabled() {
+		return p.Pipes()
+	}
 	if j.base.Optimizer == config.KFACOptimizer {
 		return j.planCount() + 1
 	}

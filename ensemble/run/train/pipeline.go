@@ -27,7 +27,7 @@ func (t *trainer) compilePipeline(spec network.Spec, o engine.Options) error {
 		return err
 	}
 	t.pos.Cuts, n.rows = slices.Clone(ranks.Pipeline.Cuts), spatial.Interval{Hi: n.cfg.BatchSize}
-	return nil
+	return t.dir.Events().Write("pipeline", t.pos.Step, t.pos.Epoch+1, rundir.Value{Name: "pipeline", Value: ranks.Pipeline.Text}, rundir.Value{Name: "stages", Value: n.pipeline.Stages()})
 }
 
 // idleShare is the share of an epoch's pipeline steps in which ranks did not compute, their mean, from the values of all ranks; nil

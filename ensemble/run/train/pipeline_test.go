@@ -92,13 +92,13 @@ func TestTrainInPipelines(t *testing.T) {
 // Several stages share the filters of recurrent cells: their gradients are summed, and one rank updates them for all.
 func TestTrainTemporalNetworksInPipelines(t *testing.T) {
 	checkPipelines(t, runtest.TwoLeads("model.kind=conv_gru"), pipelined(4, "chimera"))
-	checkPipelines(t, runtest.TwoLeads("model.kind=unet_2plus1d"), pipelined(2, "1f1b"))
+	checkPipelines(t, runtest.TwoLeads("model.kind=unet_2plus1d", "train.precision=bf16"), pipelined(2, "1f1b"))
 }
 
 // A pipeline leaves the same bits on any number of processes, also if it is stopped and resumed on another number; with several
 // batches in a step.
 func TestPipelinesOnAnyProcesses(t *testing.T) {
-	traintest.CheckProcessCounts(t, []traintest.ProcessCounts{{Processes: [][]int{{1, 4}, {2, 1, 3}},
+	traintest.CheckProcessCounts(t, []traintest.ProcessCounts{{Processes: [][]int{{3, 1}},
 		Overrides: append(pipelined(4, "chimera"), "train.accumulate=2", "train.ema=0.5")}})
 }
 

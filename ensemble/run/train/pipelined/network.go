@@ -24,7 +24,7 @@ import (
 type Options struct {
 	Ranks    *team.Team      // with Team.Pipeline
 	Training config.Training // with the pipeline
-	Engine   engine.Options  // of a rank; memory limits are shared by its plans
+	Engine   engine.Options  // of each plan; stages have stores and choices of their own
 }
 
 // Network is a network in training whose stages the ranks of a team hold.
@@ -33,6 +33,7 @@ type Options struct {
 type Network struct {
 	worker   *pipeline.Worker
 	pieces   int
+	stages   []string      // first and last layer of each
 	store    *engine.Store // of the whole network, of which this rank's values are current
 	held     []heldParam
 	shards   *spatial.Shards
@@ -69,14 +70,12 @@ func Compile(g *graph.Graph, store *engine.Store, o Options) (*Network, error) {
 	if err != nil {
 		return nil, err
 	}
-	plans := int64(s.Pipes())
 	o.Engine.Store, o.Engine.Choices = nil, nil
-	o.Engine.Memory.Limit, o.Engine.Workspace = o.Engine.Memory.Limit/plans, o.Engine.Workspace/plans
 	group, err := o.Ranks.Comm.Split(0, o.Ranks.Comm.Rank())
 	if err != nil {
 		return nil, err
 	}
-	n := &Network{pieces: s.Pieces(), store: store}
+	n := &Network{pieces: s.Pieces(), store: store, stages: describe(d)}
 	if n.worker, err = pipeline.NewWorker(group, s, stages, pipeline.Options{Engine: o.Engine}); err != nil {
 		return nil, err
 	}
@@ -100,6 +99,22 @@ func divisionOf(g *graph.Graph, cuts []int) (*pipeline.Division, error) {
 	}
 	return &pipeline.Division{Layers: layers, Cuts: cuts}, nil
 }
+
+// describe names the first and the last layer of each stage.
+func describe(d *pipeline.Division) (stages []string) {
+	for k := range d.Stages() {
+		layers := d.Stage(k)
+		text := layers[0].Name
+		if last := layers[len(layers)-1].Name; last != text {
+			text += " to " + last
+		}
+		stages = append(stages, text)
+	}
+	return stages
+}
+
+// Stages lists the stages by their first and last layer.
+func (n *Network) Stages() []string { return n.stages }
 
 // distribute assigns each parameter to the rank that sums its gradients, and prepares the exchange with other holders.
 func (n *Network) distribute(t *team.Team) (err error) {
