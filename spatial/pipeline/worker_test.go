@@ -525,3 +525,110 @@ func TestBetween(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Weights multiply the gradients of pieces: with powers of two, sums have the bits of scaled gradients.
+func TestWeights(t *testing.T) {
+	stages := splitEvenly(t, stopped(t), 2)
+	s, err := GPipe(2, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = comm.Run(2, comm.Parallel, func(c *comm.Comm) error {
+		w, err := NewWorker(c, s, stages, engine.Options{})
+		if err != nil {
+			return err
+		}
+		defer w.Close()
+		sums := func(weights ...float32) ([]float32, error) {
+			w.Weights = weights
+			_, err := w.Step(t.Context(), 0, samples)
+			return slices.Clone(w.Store(0).Grads()), err
+		}
+		first, err1 := sums(1, 0)
+		second, err2 := sums(0, 1)
+		both, err3 := sums(0.5, 4)
+		if err := errors.Join(err1, err2, err3); err != nil {
+			return err
+		}
+		nonzero := 0
+		for i, g := range both {
+			if g != first[i]*0.5+second[i]*4 {
+				return fmt.Errorf("gradient %d is %g, of the pieces %g and %g", i, g, first[i], second[i])
+			}
+			if g != 0 {
+				nonzero++
+			}
+		}
+		if nonzero == 0 {
+			return errors.New("no gradients")
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// Holders are the ranks whose stages read a parameter, the same on all ranks; the first is that of the first stage and pipe.
+func TestHolders(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		g     *graph.Graph
+		make  func() (*Schedule, error)
+		ranks func(param string) []int // nil: any
+	}{
+		{"a stage each", stopped(t), func() (*Schedule, error) { return OneFOneB(2, 2) }, func(p string) []int {
+			if p <= "d" {
+				return []int{0}
+			}
+			return []int{1}
+		}},
+		{"two copies", stopped(t), func() (*Schedule, error) { return Chimera(2, 2, ChimeraOptions{}) }, func(p string) []int {
+			if p <= "d" {
+				return []int{0, 1}
+			}
+			return []int{1, 0}
+		}},
+		{"shared filters", recurrent(t), func() (*Schedule, error) { return OneFOneB(4, 2) }, nil},
+	} {
+		s, err := c.make()
+		if err != nil {
+			t.Fatal(err)
+		}
+		stages := splitEvenly(t, c.g, s.Stages)
+		shared := 0
+		err = comm.Run(s.Stages, comm.Parallel, func(k *comm.Comm) error {
+			w, err := NewWorker(k, s, stages, engine.Options{})
+			if err != nil {
+				return err
+			}
+			defer w.Close()
+			for _, n := range c.g.Nodes {
+				if n.Kind != graph.KindParam {
+					continue
+				}
+				got := w.Holders(n.Name)
+				if len(got) > s.Pipes() && k.Rank() == 0 {
+					shared++
+				}
+				_, _, held := w.Store(0).Get(n.Name)
+				if s.Pipes() == 1 && held != slices.Contains(got, k.Rank()) {
+					return fmt.Errorf("rank %d holds %s: %v, holders %v", k.Rank(), n.Name, held, got)
+				}
+				if c.ranks != nil && !slices.Equal(got, c.ranks(n.Name)) {
+					return fmt.Errorf("%s is on ranks %v, want %v", n.Name, got, c.ranks(n.Name))
+				}
+			}
+			if x := w.Holders("none"); x != nil {
+				return fmt.Errorf("an unknown parameter is on ranks %v", x)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		if (shared > 0) != (c.ranks == nil) {
+			t.Errorf("%s: %d parameters are shared by stages", c.name, shared)
+		}
+	}
+}

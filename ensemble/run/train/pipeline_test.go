@@ -12,6 +12,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
 	"github.com/ensemble-weather/ensemble/ensemble/run/runtest"
+	"github.com/ensemble-weather/ensemble/ensemble/run/samples/samplestest"
 	"github.com/ensemble-weather/ensemble/ensemble/run/train"
 	"github.com/ensemble-weather/ensemble/ensemble/run/train/traintest"
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -169,5 +170,16 @@ func TestPipelinesAreRefused(t *testing.T) {
 		if _, err := os.Stat(runDir); err == nil {
 			t.Errorf("%v: a run directory was made", c.set)
 		}
+	}
+}
+
+// All ranks of a pipeline use all samples, and together read each from the store once; those of the others come from their memory.
+func TestPipelineReadsStoreOnce(t *testing.T) {
+	set := append(runtest.ShortTraining, "train.networks=1", "data.store="+samplestest.PrepareStore(t, demotest.Config(t, demotest.Files(t)), "f32"))
+	_, alone := trainCounted(t, 1, append(slices.Clone(set), accumulated...))
+	_, counts := trainCounted(t, 2, append(slices.Clone(set), pipelined(2, "1f1b")...))
+	const files, peers = "file_system_reads", "peers_reads"
+	if got, want := counts["all"][files], alone["all"][files]; got != want || want == 0 || counts["all"][peers] < want {
+		t.Errorf("%v reads of files, on one rank %v; %v from other ranks", got, want, counts["all"][peers])
 	}
 }
