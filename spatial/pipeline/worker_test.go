@@ -534,7 +534,7 @@ func TestWeights(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = comm.Run(2, comm.Parallel, func(c *comm.Comm) error {
-		w, err := NewWorker(c, s, stages, engine.Options{})
+		w, err := NewWorker(c, s, stages, Options{})
 		if err != nil {
 			return err
 		}
@@ -598,7 +598,7 @@ func TestHolders(t *testing.T) {
 		stages := splitEvenly(t, c.g, s.Stages)
 		shared := 0
 		err = comm.Run(s.Stages, comm.Parallel, func(k *comm.Comm) error {
-			w, err := NewWorker(k, s, stages, engine.Options{})
+			w, err := NewWorker(k, s, stages, Options{})
 			if err != nil {
 				return err
 			}

@@ -44,7 +44,9 @@ func options(c *comm.Comm, g *graph.Graph, schedule string) (Options, error) {
 	}
 	ranks := team.New(c)
 	ranks.Pipeline = &team.Pipeline{Cuts: d.Cuts}
-	return Options{Ranks: ranks, Training: config.Training{BatchSize: 4, Pipeline: config.Pipeline{Stages: c.Size(), Schedule: schedule, Pairs: 1}}}, nil
+	o := Options{Ranks: ranks, Training: config.Training{BatchSize: 4}}
+	o.Training.Pipeline = config.Pipeline{Stages: c.Size(), Schedule: schedule, Pairs: 1}
+	return o, nil
 }
 
 // A rank owns the parameters that it sums gradients of: with moments of these only. Holders get them after a step, all ranks when
