@@ -15,6 +15,7 @@ type Pipeline struct {
 	Schedule     string `key:"schedule"`
 	Pairs        int    `key:"pairs"`         // pairs of pipes, for ChimeraSchedule
 	MicroBatches int    `key:"micro_batches"` // 0: as many as samples in a batch
+	Recompute    bool   `key:"recompute"`
 }
 
 // IsEnabled reports whether a training uses a pipeline.
@@ -54,6 +55,8 @@ func pipelineKeys() []schema.Key {
 			Help: "Pairs of pipes of train.pipeline.schedule: chimera. A rank holds two stages for each pair. They divide half of the stages."},
 		{Path: "train.pipeline.micro_batches", Check: Between(1, 65536), Example: "8", MayChangeOnResume: true,
 			Help: "Number of micro-batches of a batch, which pass the stages one after the other. It divides train.batch_size. Default: train.batch_size."},
+		{Path: "train.pipeline.recompute", Default: "false", Example: "true", MayChangeOnResume: true, OutsideIdentity: true,
+			Help: "Whether backward passes compute the forward pass of their stage again, which takes a third more time. A rank then keeps only what its stages have received of micro-batches in transit, in place of their activations. Results are bit-identical."},
 	}
 }
 
@@ -88,6 +91,7 @@ func (c *TrainConfig) checkPipeline() []*exit.Error {
 		{t.Compression.IsEnabled(), "train.compression.density", "sums over the copies of a stage are dense", "remove train.compression"},
 		{t.Exchange.IsEnabled(), "train.exchange.system", "the stages of a rank belong to one step after the other", "remove train.exchange"},
 		{t.Device != "cpu", "train.device", "stages are computed on processors only", "set train.device: cpu"},
+		{t.Exchange.System != SynchronousExchange, "train.exchange.system", "ranks of a pipeline wait for each other in every step", "set train.exchange.system: " + SynchronousExchange},
 		{t.Precision == "f16", "train.precision", "its loss scale is not that of each stage", "set train.precision: bf16"},
 		{t.Optimizer == KFACOptimizer, "train.optimizer", "stages have no Kronecker factors", "set train.optimizer: adamw"},
 		{c.Prune.Method != NoPruning, "prune.method", "masks and channels are chosen from gradients of all stages", "set prune.method: " + NoPruning},

@@ -26,6 +26,8 @@ func TestPipelineRefusals(t *testing.T) {
 		{[]string{"train.pipeline.stages=4", "train.compression.density=0.01"}, "remove train.compression"},
 		{[]string{"train.pipeline.stages=4", "train.exchange.system=local", "train.exchange.period=3"}, "remove train.exchange"},
 		{[]string{"train.pipeline.stages=4", "train.device=cuda"}, "train.device: cpu"},
+		{[]string{"train.pipeline.recompute=true"}, "remove pipeline.recompute"},
+		{[]string{"train.pipeline.stages=4", "train.exchange.system=eager"}, "train.exchange.system: synchronous"},
 		{[]string{"train.pipeline.stages=4", "train.precision=f16"}, "train.precision: bf16"},
 		{[]string{"train.pipeline.stages=4", "train.precision=bf16"}, ""},
 		{[]string{"train.pipeline.stages=4", "train.optimizer=kfac"}, "train.optimizer: adamw"},

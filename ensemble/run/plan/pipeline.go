@@ -54,6 +54,7 @@ func (c *planning) pipeline(ctx context.Context) (*PlannedPipeline, error) {
 		}
 		return nil, nil // more ranks than layers
 	}
+	prices.Recompute = training.Pipeline.Recompute
 	d := prices.Division
 	for k := range p.Stages {
 		if k < p.Stages-1 {

@@ -13,6 +13,7 @@ import (
 // StagePrices are the predicted times of the stages of a pipeline on a machine.
 type StagePrices struct {
 	Division  *pipeline.Division
+	Recompute bool           // backward passes compute the forward pass again, as with train.pipeline.recompute; set by the caller
 	costs     pipeline.Costs // of a micro-batch
 	copies    []cluster.Time // message with the parameters of a stage, between two ranks that hold it
 	optimiser cluster.Time   // of the rank that updates most
@@ -73,13 +74,27 @@ func PriceStages(ctx context.Context, g *graph.Graph, m search.Machine, o search
 // scaled is a share of a time.
 func scaled(t cluster.Time, share float64) cluster.Time { return cluster.Time(share * float64(t)) }
 
+// passes are the times of the passes of a micro-batch. If backward passes compute the forward pass again, the last stage computes it
+// only then.
+func (p *StagePrices) passes() pipeline.Costs {
+	if !p.Recompute {
+		return p.costs
+	}
+	c := pipeline.Costs{Forward: slices.Clone(p.costs.Forward), Backward: slices.Clone(p.costs.Backward), Send: p.costs.Send}
+	for k, f := range c.Forward {
+		c.Backward[k] += f
+	}
+	c.Forward[len(c.Forward)-1] = 0
+	return c
+}
+
 // Step predicts the time of a step of a schedule, and the mean share of its passes in which a rank waits. The rank that sums the
 // gradients of a stage exchanges them with those of each other copy, from the last backward pass of the stage on, and after the
 // update sends them the parameters.
 //
 // Errors: those of Schedule.Time.
 func (p *StagePrices) Step(s *pipeline.Schedule) (step cluster.Time, idle float64, err error) {
-	t, err := s.Time(p.costs)
+	t, err := s.Time(p.passes())
 	if err != nil {
 		return 0, 0, err
 	}
@@ -96,22 +111,28 @@ func (p *StagePrices) Step(s *pipeline.Schedule) (step cluster.Time, idle float6
 
 // Bytes predicts the memory of the rank of a schedule that needs most, and what the rank that sends most sends in a step. A rank has
 // its stages with their optimiser, and a stage's share of the values of one micro-batch for each one between its forward and its
-// backward pass. It sends results to the next stage, gradients to the one before, and the gradients of copies of a stage twice.
+// backward pass, or with Recompute what it has received of each, and the values of one. It sends results to the next stage, gradients to the one before, and the gradients of copies of a stage twice.
 func (p *StagePrices) Bytes(s *pipeline.Schedule) (memory, sent int64) {
-	kept := make([]int64, s.Stages)
-	for k := range kept {
-		kept[k] = int64(p.Division.Share(k) * float64(p.sizes.values))
-	}
 	crossing := func(cut int) int64 {
 		if cut < 0 || cut >= s.Stages-1 {
 			return 0
 		}
 		return p.Division.Crossing(cut)
 	}
+	values, kept := make([]int64, s.Stages), make([]int64, s.Stages)
+	for k := range kept {
+		values[k] = int64(p.Division.Share(k) * float64(p.sizes.values))
+		if kept[k] = values[k]; p.Recompute {
+			kept[k] = crossing(k - 1)
+		}
+	}
 	for w, activations := range s.PeakBytes(kept) {
 		var held, messages int64
 		for pipe := range s.Pipes() {
 			k := s.Stage(pipe, w)
+			if p.Recompute {
+				activations += values[k]
+			}
 			held += p.sizes.parameters[k]
 			messages += int64(s.Micro/s.Pipes()) * (crossing(k) + crossing(k-1))
 			if s.Pipes() > 1 {

@@ -76,7 +76,7 @@ func Compile(g *graph.Graph, store *engine.Store, o Options) (*Network, error) {
 		return nil, err
 	}
 	n := &Network{pieces: s.Pieces(), store: store, stages: describe(d)}
-	if n.worker, err = pipeline.NewWorker(group, s, stages, pipeline.Options{Engine: o.Engine}); err != nil {
+	if n.worker, err = pipeline.NewWorker(group, s, stages, pipeline.Options{Engine: o.Engine, Recompute: o.Training.Pipeline.Recompute}); err != nil {
 		return nil, err
 	}
 	for pipe := range s.Pipes() {
