@@ -155,6 +155,29 @@ func (p *Plan) SetDensity(d float64) error {
 	return nil
 }
 
+// SetRate sets the learning rate of updates that are summed instead of gradients, from the next
+// run on. All ranks call it in step. Plans without sparse sums ignore it.
+func (p *Plan) SetRate(rate float64) {
+	for _, r := range p.sums.reducers() {
+		r.SetRate(rate)
+	}
+}
+
+// SummedUpdates returns the parameters whose updates are summed instead of gradients.
+func (p *Plan) SummedUpdates() (params []string) {
+	if p.sums.compression == nil || !p.sums.compression.Updates {
+		return nil
+	}
+	for _, b := range p.sums.buckets {
+		for _, g := range b.grads {
+			if b.sparse {
+				params = append(params, g.params...)
+			}
+		}
+	}
+	return params
+}
+
 // reducers returns those of the sparse buckets, in their order, which is the same on all
 // ranks.
 func (s *gradientSums) reducers() (all []*topk.Reducer) {
@@ -182,7 +205,8 @@ type SparseStates [][]topk.State
 // GatherResiduals gathers the states of sparse sums on rank 0; other ranks get nil. All
 // ranks call it between runs. Ranks that differ in other axes than data have equal states.
 //
-// Memory: a residual, and with momentum a velocity, of each data rank on rank 0.
+// Memory: a residual, with momentum a velocity, and with updates two moments, of each data
+// rank on rank 0.
 func (p *Plan) GatherResiduals() (SparseStates, error) {
 	for _, a := range p.mesh {
 		if a.Name != dataAxis && p.mesh.Coordinate(p.rank, a.Name) != 0 {
@@ -196,7 +220,7 @@ func (p *Plan) GatherResiduals() (SparseStates, error) {
 		}
 		own := b.reducer.State()
 		if p.rank != 0 {
-			values := slices.Concat([]float32{own.Local}, own.Residual, own.Velocity)
+			values := slices.Concat([]float32{own.Local}, own.Residual, own.Velocity, own.Squares)
 			if err := b.dataGroup.Send(0, residualTag, values).Wait(); err != nil {
 				return nil, fmt.Errorf("gathering residuals: %w", err)
 			}
@@ -204,13 +228,15 @@ func (p *Plan) GatherResiduals() (SparseStates, error) {
 		}
 		states := []topk.State{own}
 		for r := 1; r < b.dataGroup.Size(); r++ {
-			values := make([]float32, 1+len(own.Residual)+len(own.Velocity))
+			values := make([]float32, 1+len(own.Residual)+len(own.Velocity)+len(own.Squares))
 			if err := b.dataGroup.Recv(r, residualTag, values).Wait(); err != nil {
 				return nil, fmt.Errorf("gathering residuals: %w", err)
 			}
 			other := own
 			other.Local, values = values[0], values[1:]
-			other.Residual, other.Velocity = values[:b.n], values[b.n:]
+			for _, x := range []*[]float32{&other.Residual, &other.Velocity, &other.Squares} {
+				*x, values = values[:len(*x)], values[len(*x):]
+			}
 			states = append(states, other)
 		}
 		all = append(all, states)

@@ -79,6 +79,10 @@ type Options struct {
 	// Decay is the weight decay, part of the gradient for SGD and Adam. It acts on parameters of roles
 	// that decay (graph.Role.Decays). The trust ratios of LARS and LAMB act on the same ones.
 	Decay float64
+	// Updates names parameters whose gradients are updates of AdamW, which ranks computed from
+	// their own gradients (RankUpdates). They are subtracted after the weight decay. They have no
+	// moments here, and are no part of the norm of the gradient, nor clipped.
+	Updates []string
 	// Clip limits the global norm of the gradient; 0 means no limit.
 	Clip float64
 	// EMA is the decay of an exponential moving average of the parameters. Every step updates the
@@ -101,19 +105,26 @@ type Options struct {
 	Ranks Ranks
 }
 
+// The constants of Adam's paper.
+const (
+	defaultBeta1 = 0.9
+	defaultBeta2 = 0.999
+	defaultEps   = 1e-8
+)
+
 // check sets defaults and validates the options.
 func (o *Options) check() error {
 	if o.Kind == "" {
 		o.Kind = Adam
 	}
 	if o.Beta1 == 0 {
-		o.Beta1 = 0.9
+		o.Beta1 = defaultBeta1
 	}
 	if o.Beta2 == 0 {
-		o.Beta2 = 0.999
+		o.Beta2 = defaultBeta2
 	}
 	if o.Eps == 0 {
-		o.Eps = 1e-8
+		o.Eps = defaultEps
 		if o.Kind == LAMB {
 			o.Eps = 1e-6
 		}
@@ -128,6 +139,10 @@ func (o *Options) check() error {
 			Why: fmt.Sprintf("beta %g %g, eps %g, momentum %g, trust %g, decay %g, clip %g, ema %g, threads %d",
 				o.Beta1, o.Beta2, o.Eps, o.Momentum, o.Trust, o.Decay, o.Clip, o.EMA, o.Threads),
 			Fix: "set kind to sgd, adam, adamw, lars or lamb; betas, momentum and ema to at least 0 and less than 1; give a store for the average with ema only; the other values must not be negative"}
+	}
+	if len(o.Updates) > 0 && (o.Kind != AdamW || o.Ranks != nil || o.Preconditioner != nil) {
+		return &exit.Error{Code: exit.Usage, What: "updates of ranks in place of gradients with this optimiser", Why: "they are those of AdamW, and each rank has all of them",
+			Fix: "use adamw, without a sharded optimiser"}
 	}
 	return o.checkPreconditioner()
 }
@@ -150,6 +165,7 @@ type Optimizer struct {
 	sweepStep step
 	steps     uint64 // steps taken
 	sweep     sweeper
+	applied   applied
 	mask      []bool      // mask set by SetMask, in the layout of the parameters; nil means dense
 	device    *deviceStep // steps on the device that holds the parameters; nil means on the host
 	partition
@@ -246,6 +262,7 @@ func New(store *engine.Store, o Options) (*Optimizer, error) {
 	}
 	var err error
 	if p.sweep, err = newSweeper(max(o.Threads, 1), own); err == nil {
+		p.applied = newApplied(store, o, p.tensors, p.sweep, own)
 		err = p.useDevice()
 	}
 	return p, err
@@ -360,6 +377,9 @@ func (p *Optimizer) reduceNorms() error {
 	}
 	clear(p.norms)
 	for i, x := range p.allChunks {
+		if p.applied.isGiven(x.tensor) {
+			continue
+		}
 		p.norms[x.tensor].a += p.parts[2*i]
 		p.norms[x.tensor].b += p.parts[2*i+1]
 	}
@@ -427,7 +447,7 @@ func (p *Optimizer) Step(rate float64) (norm float64, err error) {
 		}
 		p.setLAMBRatios()
 	}
-	p.sweep.apply(&p.arena, s)
+	p.applied.apply(&p.arena, s)
 	if p.o.Ranks != nil {
 		return norm, p.o.Ranks.AllGather(p.arena.w)
 	}
@@ -441,7 +461,7 @@ func (p *Optimizer) setConstants(s *step, rate float64, number uint64) {
 	if n := float64(number) - 1; n > 0 {
 		s.blend = 1 - math.Min(p.o.EMA, AverageWarmUp(n))
 	}
-	s.correct1, s.correct2 = 1-math.Pow(p.o.Beta1, float64(number)), 1-math.Pow(p.o.Beta2, float64(number))
+	s.correct1, s.correct2 = biasCorrection(p.o.Beta1, number), biasCorrection(p.o.Beta2, number)
 }
 
 // AllGatherAverage completes the moving average on all ranks (all-gather). Each rank updates only the

@@ -67,6 +67,9 @@ func (l refSweeper) moments(part []float64, a *arena, s *step) {
 	}
 }
 
+// biasCorrection is Adam's 1−βᵗ for step t.
+func biasCorrection(beta float64, t uint64) float64 { return 1 - math.Pow(beta, float64(t)) }
+
 // updateMoments updates Adam's moments m and v at index i of the moments with the gradient g.
 func (s *step) updateMoments(a *arena, i int, g float32) {
 	a.m[i] = float32(s.beta1)*a.m[i] + float32(1-s.beta1)*g

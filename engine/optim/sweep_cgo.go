@@ -24,11 +24,16 @@ func newSweeper(threads int, chunks []chunk) (sweeper, error) {
 		return sweeper{}, &exit.Error{Code: exit.NoDevice, What: fmt.Sprintf("cannot start the optimiser with %d threads", threads),
 			Why: err.Error(), Fix: "use fewer threads", Err: err}
 	}
-	s := sweeper{pool: p}
+	return sweeper{pool: p}.of(chunks), nil
+}
+
+// of returns the sweep over some of the chunks, by the same threads.
+func (s sweeper) of(chunks []chunk) sweeper {
+	part := sweeper{pool: s.pool}
 	for _, x := range chunks {
-		s.chunks = append(s.chunks, kern.ParamRange{Lo: x.lo, Hi: x.hi, Tensor: x.tensor, At: x.at})
+		part.chunks = append(part.chunks, kern.ParamRange{Lo: x.lo, Hi: x.hi, Tensor: x.tensor, At: x.at})
 	}
-	return s, nil
+	return part
 }
 
 func (s sweeper) accumulate(sum, g []float32, weight float32) { s.pool.AXPY(sum, g, weight) }

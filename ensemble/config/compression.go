@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/ensemble-weather/ensemble/ensemble/config/schema"
@@ -15,10 +16,27 @@ type Compression struct {
 	Momentum float64 `key:"momentum"`
 	Clip     float64 `key:"clip"`
 	Values   string  `key:"values"`
+	Sums     string  `key:"sums"`
 }
 
 // IsEnabled reports whether sums are sparse.
 func (c Compression) IsEnabled() bool { return c.Density > 0 }
+
+// Words of train.compression.sums.
+const (
+	autoSums     = "auto"
+	gradientSums = "gradients"
+	updateSums   = "updates"
+)
+
+// updatesOptimizer is the value of train.optimizer whose updates ranks can sum.
+const updatesOptimizer = "adamw"
+
+// SumsUpdates reports whether ranks sum the updates of their optimisers instead of gradients.
+func (t *Training) SumsUpdates() bool {
+	k := t.Compression
+	return k.IsEnabled() && (k.Sums == updateSums || k.Sums == autoSums && t.Optimizer == updatesOptimizer)
+}
 
 // BFloat16Values is the word of train.compression.values for values in bfloat16.
 const BFloat16Values = "bf16"
@@ -32,6 +50,8 @@ func compressionKeys() []schema.Key {
 			Help: "First epochs, in which the density falls in four stages: 0.25, 0.0625, 0.015625, 0.004, or train.compression.density if that is larger."},
 		{Path: "train.compression.momentum", Default: "0", Check: Between(0, 0.999), Example: "0.9",
 			Help: "Factor of momentum correction for optimisers sgd and lars: the momentum is that of each rank before the exchange, and the optimiser has none. 0: off."},
+		{Path: "train.compression.sums", Default: autoSums, Check: OneOf(autoSums, updateSums, gradientSums), Example: gradientSums,
+			Help: "What ranks exchange. updates: those of optimiser adamw, which each rank computes from its own gradients; gradients; auto: updates with adamw, else gradients."},
 		{Path: "train.compression.clip", Default: "0", Check: AtLeast(0), Example: "1",
 			Help: "Limit of the norm of the gradients that a rank adds to an exchange, times the square root of the number of data ranks; 0: none."},
 		{Path: "train.compression.values", Default: "f32", Check: OneOf("f32", BFloat16Values), Example: BFloat16Values,
@@ -74,6 +94,12 @@ func (c *TrainConfig) checkCompression() []*exit.Error {
 		add("train.compression.momentum", "momentum correction with train.optimizer: "+t.Optimizer, "its moments would be applied to gradients that have momentum",
 			"remove train.compression.momentum, or set train.optimizer: sgd")
 	}
+	if k.Sums == updateSums && t.Optimizer != updatesOptimizer {
+		add("train.compression.sums", "sums of updates with train.optimizer: "+t.Optimizer, "ranks compute updates of "+updatesOptimizer+" only", "set train.compression.sums: "+gradientSums)
+	}
+	if t.Optimizer == KFACOptimizer {
+		add("train.optimizer", "train.optimizer: kfac with train.compression", "the steps that compute factors would have residuals of their own", "set train.optimizer: adamw"+or)
+	}
 	if c.Data.Members.Minimum > 0 {
 		add("data.members.minimum", "data.members.minimum with train.compression", "each number of members would have residuals of its own", "remove data.members.minimum"+or)
 	}
@@ -82,6 +108,8 @@ func (c *TrainConfig) checkCompression() []*exit.Error {
 		add("prune.structure", "pruned channels with train.compression", "gradients that are not sent yet are those of all channels", "set prune.structure: "+ElementStructure+or)
 	case c.Prune.Method == LotteryPruning || c.Prune.Method == EarlyBirdPruning:
 		add("prune.method", "prune.method: "+c.Prune.Method+" with train.compression", "gradients that are not sent yet are not rewound", "set prune.method: "+MagnitudePruning+or)
+	case t.SumsUpdates() && slices.Contains([]string{MovementPruning, TaylorPruning, RigLPruning}, c.Prune.Method):
+		add("train.compression.sums", "prune.method: "+c.Prune.Method+" with sums of updates", "it ranks weights by gradients", "set train.compression.sums: "+gradientSums)
 	}
 	return faults
 }

@@ -113,7 +113,7 @@ var rows = []row{
 	{"spatial/pipeline/filler", []string{"internal/exit", "spatial/cluster", "spatial/pipeline"}},
 	{"spatial/partial", []string{"internal/exit", "spatial/comm"}},
 	{"spatial/search", []string{"engine/graph", "engine/op", "engine/pass", "spatial", "spatial/cluster", "spatial/comm"}},
-	{"spatial/topk", []string{"internal/bfloat16", "spatial/comm"}},
+	{"spatial/topk", []string{"engine/optim", "internal/bfloat16", "spatial/comm"}},
 	{"io", []string{"ensemble", "internal/atomicfile", "internal/columnfile", "internal/balance", "internal/exit", "internal/fingerprint", "internal/nearest", "internal/progress", "io/cf", "io/decode", "io/decode/wire", "io/grib", "io/grib/simplepack", "io/netcdf", "io/order", "io/unit", "io/zarr"}},
 	{"io/cf", []string{"ensemble", "io/order", "io/projection", "io/unit"}},
 	{"io/decode", []string{"internal/exit", "io/decode/wire"}},

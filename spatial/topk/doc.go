@@ -26,6 +26,9 @@
 // A rank sends at most about 6k(P−1)/P words of 4 bytes instead of 2n(P−1)/P; Volume has
 // the formulas. Zeros are never sent, so entries that a mask sets to zero cost nothing.
 //
+// With Options.Updates the ranks sum updates of AdamW that each computes from its own
+// gradients, so that the moments are dense (updates.go).
+//
 // Source: Li and Hoefler 2022, arXiv:2201.07598 (Ok-Topk); Lin et al. 2018, "Deep gradient
 // compression", arXiv:1712.01887 (momentum.go).
 package topk

@@ -11,7 +11,7 @@ import (
 // its norm limited. With momentum μ it adds the corrected gradient: u = μu + g, v = v + u.
 // So an entry that is sent late has the momentum that it would have if it had been sent
 // in each step. When an entry is sent, its u becomes 0 (momentum factor masking,
-// Reducer.settle).
+// Reducer.settle). With updates it adds those of AdamW (accumulateUpdates).
 //
 // It returns the first index at which the result is not finite, or −1.
 //
@@ -19,6 +19,9 @@ import (
 // gradient clipping, momentum factor masking).
 func (r *Reducer) accumulate(c *comm.Comm, x comm.Parts[float32]) int {
 	factor := r.clipFactor(c, x)
+	if r.o.Updates {
+		return r.accumulateUpdates(c, x, factor)
+	}
 	bad, at := -1, 0
 	for _, part := range x {
 		v := r.state.Residual[at : at+len(part)]

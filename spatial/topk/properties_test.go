@@ -253,6 +253,7 @@ func TestNotFinite(t *testing.T) {
 		"later":    {func(x []float32, rank, s int) { put(rank == 0 && s == 3, x, 0, float32(math.NaN())) }, 4, Options{Density: 1}, NotFiniteError{0, 0, false}},
 		"sum":      {func(x []float32, _, _ int) { put(true, x, 40, math.MaxFloat32) }, 1, Options{Density: 0.1}, NotFiniteError{1, 40, true}},
 		"bfloat16": {func(x []float32, rank, _ int) { put(rank == 1, x, 5, math.MaxFloat32) }, 1, Options{Density: 0.1, BFloat16: true}, NotFiniteError{1, 5, false}},
+		"moment":   {func(x []float32, rank, _ int) { put(rank == 1, x, 5, math.MaxFloat32/2) }, 1, Options{Density: 0.01, Updates: true}, NotFiniteError{1, 5, false}},
 		"velocity": {func(x []float32, rank, _ int) { put(rank == 1, x, 5, math.MaxFloat32/2) }, 2, Options{Density: 0.01, Momentum: 0.9}, NotFiniteError{1, 5, false}},
 	} {
 		const ranks = 3
@@ -417,7 +418,7 @@ func TestStateContinues(t *testing.T) {
 		return gradients(rand.New(rand.NewPCG(uint64(rank), uint64(step))), 1, n, false)[0]
 	}
 	densityOf := func(step int) float64 { return map[bool]float64{true: 0.1, false: 0.03}[step < 20] }
-	for _, o := range []Options{{Density: 0.1}, {Density: 0.1, BFloat16: true, Momentum: 0.9, Clip: 3}} {
+	for _, o := range []Options{{Density: 0.1}, {Density: 0.1, BFloat16: true, Momentum: 0.9, Clip: 3}, {Density: 0.1, Updates: true}} {
 		err := comm.Run(ranks, comm.Parallel, func(c *comm.Comm) error {
 			r, err := New(n, o)
 			if err != nil {
@@ -436,12 +437,13 @@ func TestStateContinues(t *testing.T) {
 					if err = q.SetDensity(densityOf(s)); err != nil {
 						return err
 					}
+					q.SetRate(0.01)
 					if u[i], err = q.Sum(c, comm.Parts[float32]{gradient(c.Rank(), s)}); err != nil {
 						return err
 					}
 				}
 				a, b := r.State(), other.State()
-				if !slices.Equal(u[0].Value, u[1].Value) || !slices.Equal(a.Residual, b.Residual) || !slices.Equal(a.Velocity, b.Velocity) ||
+				if !slices.Equal(u[0].Value, u[1].Value) || !slices.Equal(a.Residual, b.Residual) || !slices.Equal(a.Velocity, b.Velocity) || !slices.Equal(a.Squares, b.Squares) ||
 					a.Local != b.Local || a.Global != b.Global || a.Step != b.Step || a.Keep != b.Keep || !slices.Equal(a.Bounds, b.Bounds) {
 					return fmt.Errorf("step %d differs", s)
 				}

@@ -18,6 +18,9 @@ type Options struct {
 	BFloat16 bool
 	// Momentum is the factor of momentum correction; 0 is none.
 	Momentum float32
+	// Updates sums updates of AdamW that each rank computes from its own gradients, instead of
+	// gradients. Not with Momentum. SetRate gives the learning rate of a step.
+	Updates bool
 	// Clip bounds the norm of the gradients that one rank adds by Clip/√P; 0 does not.
 	Clip float32
 	// ThresholdSteps and RegionSteps are the steps between two searches of thresholds
@@ -42,11 +45,12 @@ type Counts struct {
 
 // Reducer sums vectors of one length over the ranks of one group, step after step.
 //
-// Memory: n values, twice that with momentum; n/P values; about ten for each entry kept.
+// Memory: n values, twice that with momentum, three times with updates; n/P values; about ten for each entry kept.
 // Concurrency: one goroutine at a time. All ranks of the group call Sum in step.
 type Reducer struct {
 	o          Options
-	keep       int64 // entries to keep from the next step on
+	keep       int64   // entries to keep from the next step on
+	rate       float64 // learning rate of updates
 	state      State
 	afresh     bool    // find thresholds and regions in this step
 	candidates []int32 // scratch of selectLocal
@@ -68,8 +72,11 @@ func New(n int, o Options) (*Reducer, error) {
 		o.RegionSteps = regionSteps
 	}
 	r := &Reducer{o: o, state: State{Residual: make([]float32, n)}}
-	if o.Momentum > 0 {
+	if o.Momentum > 0 || o.Updates {
 		r.state.Velocity = make([]float32, n)
+	}
+	if o.Updates {
+		r.state.Squares = make([]float32, n)
 	}
 	return r, r.SetDensity(o.Density)
 }
@@ -91,6 +98,9 @@ func (r *Reducer) SetDensity(d float64) error {
 	r.keep = max(1, int64(math.Round(d*float64(r.Len()))))
 	return nil
 }
+
+// SetRate sets the learning rate of updates from the next step on. All ranks call it in step.
+func (r *Reducer) SetRate(rate float64) { r.rate = rate }
 
 // Len returns the length of the vectors.
 func (r *Reducer) Len() int { return len(r.state.Residual) }
@@ -216,7 +226,7 @@ func (r *Reducer) settle(selected []int32, u Entries, own Entries) {
 			continue
 		}
 		e[i] -= r.sent(e[i])
-		if r.state.Velocity != nil {
+		if r.o.Momentum > 0 {
 			r.state.Velocity[i] = 0
 		}
 	}

@@ -60,7 +60,7 @@ func CompressionOf(c *config.Training) *spatial.Compression {
 		return nil
 	}
 	return &spatial.Compression{Options: topk.Options{Density: k.Density, BFloat16: k.Values == config.BFloat16Values,
-		Momentum: float32(k.Momentum), Clip: float32(k.Clip)}}
+		Momentum: float32(k.Momentum), Clip: float32(k.Clip), Updates: c.SumsUpdates()}}
 }
 
 // checkExchange refuses sparse sums of gradients, and late ones, on meshes on which ranks with different samples cannot

@@ -19,11 +19,11 @@ func compressed(set ...string) []string {
 	return append([]string{"model.base=16", "train.networks=1", "train.epochs=2", "train.mesh=data:2", "train.compression.density=0.02"}, set...)
 }
 
-// With density 1 two data ranks train with the bits of dense sums. Epochs count the bytes that were sent.
+// With density 1 two data ranks whose gradients are summed train with the bits of dense sums. Epochs count the bytes that were sent.
 func TestCompressionOfDensityOne(t *testing.T) {
 	f := demotest.Files(t)
 	dense := traintest.Train(t, demotest.Config(t, f, compressed()[:4]...))
-	one := traintest.Train(t, demotest.Config(t, f, compressed("train.compression.density=1")...))
+	one := traintest.Train(t, demotest.Config(t, f, compressed("train.compression.density=1", "train.compression.sums=gradients")...))
 	runtest.SameModels(t, "density 1", runtest.ModelFiles(t, dense), runtest.ModelFiles(t, one))
 	sparse := traintest.Train(t, demotest.Config(t, f, compressed()...))
 	for _, c := range []struct {
@@ -45,6 +45,7 @@ func TestCompressionResumes(t *testing.T) {
 	f := demotest.Files(t)
 	for _, set := range [][]string{
 		{"train.compression.values=bf16", "train.compression.warmup=2", "train.ema=0.9"},
+		{"train.compression.sums=gradients"},
 		{"train.optimizer=sgd", "train.compression.momentum=0.9", "train.compression.clip=1", "train.mesh=data:2 lat:2"},
 		{"prune.method=magnitude", "prune.target=0.5", "prune.from=0%", "prune.every=1"},
 	} {

@@ -129,6 +129,7 @@ func (t *trainer) step(ctx context.Context, batches int) (back bool, err error) 
 		return false, err
 	}
 	began := time.Now()
+	t.setUpdateRate(t.current.rate.Rate(uint64(t.networkSteps())))
 	computed, err := t.accumulateGradients(ctx, t.pos.Step, batches)
 	if bad := (*topk.NotFiniteError)(nil); errors.As(err, &bad) {
 		return false, t.divergenceError(ctx, t.current.last.Plan.Loss(), batches, err)

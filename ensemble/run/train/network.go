@@ -143,6 +143,9 @@ func (t *trainer) compile() error {
 	case t.ranks != nil && t.ranks.ShardedOptimiser:
 		oo.Ranks = n.train.Shard.Shards()
 	}
+	if t.ranks != nil {
+		oo.Updates = n.train.Shard.SummedUpdates()
+	}
 	n.opt, err = optim.New(n.store, oo)
 	return err
 }

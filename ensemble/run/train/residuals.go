@@ -37,6 +37,13 @@ func (t *trainer) setDensity() error {
 	return t.current.train.Shard.SetDensity(topk.WarmupDensity(t.pos.Epoch, k.Warmup, k.Density))
 }
 
+// setUpdateRate sets the learning rate of the next step where ranks sum updates instead of gradients.
+func (t *trainer) setUpdateRate(rate float64) {
+	if t.current.cfg.Compression.IsEnabled() {
+		t.current.train.Shard.SetRate(rate)
+	}
+}
+
 // continueResiduals continues the sparse sums of a plan that the current one replaces.
 func (t *trainer) continueResiduals(former *spatial.Plan) error {
 	if !t.current.cfg.Compression.IsEnabled() {
@@ -61,19 +68,21 @@ func (t *trainer) saveResiduals() ([]ckpt.Tensor, error) {
 	for i, bucket := range states {
 		first := bucket[0]
 		b := sparseBucket{Step: first.Step, Keep: first.Keep, Global: math.Float32bits(first.Global), Bounds: first.Bounds}
-		var residuals, velocities []float32
+		var residuals, velocities, squares []float32
 		for _, s := range bucket {
 			b.Local = append(b.Local, math.Float32bits(s.Local))
-			residuals, velocities = append(residuals, s.Residual...), append(velocities, s.Velocity...)
+			residuals, velocities, squares = append(residuals, s.Residual...), append(velocities, s.Velocity...), append(squares, s.Squares...)
 		}
 		at.Buckets = append(at.Buckets, b)
 		add := func(kind string, x []float32) {
+			if len(x) == 0 {
+				return
+			}
 			tensors = append(tensors, ckpt.Tensor{Name: residualName(i, kind), Shape: graph.Shape{len(bucket), len(x) / len(bucket)}, Data: x})
 		}
 		add("residual", residuals)
-		if len(velocities) > 0 {
-			add("velocity", velocities)
-		}
+		add("velocity", velocities)
+		add("squares", squares)
 	}
 	t.pos.Sparse = at
 	return tensors, nil
@@ -100,11 +109,15 @@ func (t *trainer) restoreResiduals(w model.Weights, dir string) error {
 	}
 	var all spatial.SparseStates
 	for i, b := range t.pos.Sparse.Buckets {
-		residuals, velocities, ranks := rows[residualName(i, "residual")], rows[residualName(i, "velocity")], len(b.Local)
 		var states []topk.State
 		for r, local := range b.Local {
+			of := func(kind string) []float32 {
+				x := rows[residualName(i, kind)]
+				n := len(x) / len(b.Local)
+				return x[r*n : (r+1)*n]
+			}
 			states = append(states, topk.State{Step: b.Step, Keep: b.Keep, Local: math.Float32frombits(local), Global: math.Float32frombits(b.Global), Bounds: b.Bounds,
-				Residual: residuals[r*len(residuals)/ranks : (r+1)*len(residuals)/ranks], Velocity: velocities[r*len(velocities)/ranks : (r+1)*len(velocities)/ranks]})
+				Residual: of("residual"), Velocity: of("velocity"), Squares: of("squares")})
 		}
 		all = append(all, states)
 	}
