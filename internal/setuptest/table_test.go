@@ -88,6 +88,9 @@ var indirect = map[string][]string{
 	"parts_test.go: launcher":                                             nil,     // of mpitest.Launchers
 	"baselines_test.go: launcher":                                         nil,     // of mpitest.Launchers
 	"mpi_test.go: mpitest.Launchers[0]":                                   nil,
+	"measure_long_test.go: mpitest.Launchers[0]":                          nil,
+	"exchange_long_test.go: mpitest.Launchers[0]":                         nil,
+	"exchange_test.go: mpitest.Launchers[0]":                              nil,
 	"peers_long_test.go: launcher":                                        nil, // of mpitest.Launchers
 	"peers_test.go: launcher":                                             nil, // of mpitest.Launchers
 	"predict.go: o.Program[0]":                                            nil, // ensemble
