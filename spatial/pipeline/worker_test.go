@@ -274,6 +274,22 @@ func (o outcome) differs(want outcome) string {
 	return ""
 }
 
+// isNear returns an error if a gradient that a rank has differs by more than the rounding of sums.
+func (o outcome) isNear(want outcome) error {
+	for name, x := range o.grads {
+		largest := 0.0
+		for _, v := range want.grads[name] {
+			largest = max(largest, math.Abs(float64(v)))
+		}
+		for i, v := range x {
+			if w := want.grads[name][i]; math.Abs(float64(v-w)) > 1e-4*largest+1e-7 {
+				return fmt.Errorf("gradient of %s[%d] is %g, want %g", name, i, v, w)
+			}
+		}
+	}
+	return nil
+}
+
 // schedules are those of a number of stages, with numbers of micro-batches that suit them.
 func schedules(t testing.TB, stages int) map[string]*Schedule {
 	t.Helper()
