@@ -137,7 +137,7 @@ func TestLateRanksTrain(t *testing.T) {
 		"solo":           append(soloExchange, "train.epochs=4", "train.optimizer=adamw"),
 		"masks":          append(soloExchange, "train.epochs=3", "prune.method=rigl", "prune.target=0.5", "prune.every=2"),
 		"member numbers": append(majorityExchange, runtest.MemberInput("data.members.minimum=2", "model.dropout=0.1")...),
-		"stages":         append(wagmaExchange, runtest.Staged()...),
+		"stages":         append(append(wagmaExchange, "train.ema=0.5"), runtest.Staged()...),
 		"wagma":          append(wagmaExchange, "train.epochs=4", "train.optimizer=adamw"),
 		"local":          append(localExchange, "train.epochs=4", "train.optimizer=adamw"),
 	} {

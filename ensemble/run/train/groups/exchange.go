@@ -112,14 +112,15 @@ func (e *Exchange) Align(n Network) error {
 	return meanMoments(e.groups, n.Optimizer)
 }
 
-// CheckSame returns an error unless all ranks have the same parameters and running statistics. They do after Align;
-// other bits are an error of a machine.
+// CheckSame returns an error unless all ranks have the same parameters, their average, and running statistics. They do after
+// Align; other bits are an error of a machine.
 //
 // Errors: exit 71 on all ranks.
 func (n Network) CheckSame(ranks *team.Team) error {
 	h := sha256.New()
-	h.Write(bigmem.Bytes(n.Store.Params()))
-	h.Write(bigmem.Bytes(n.Store.States()))
+	for _, x := range [][]float32{n.Store.Params(), n.Store.States(), n.Average} {
+		h.Write(bigmem.Bytes(x))
+	}
 	return ranks.CheckSame(team.Diverged("the weights", hex.EncodeToString(h.Sum(nil))))
 }
 
