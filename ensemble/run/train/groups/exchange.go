@@ -3,6 +3,7 @@ package groups
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"math"
 
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/optim"
@@ -132,7 +133,7 @@ func (e *Exchange) Late() (late, contributions float64, err error) {
 	x := []float64{e.counts.late}
 	err = Mean(e.groups, x)
 	n := float64(e.groups.Count())
-	late, contributions = x[0]*n, float64(e.counts.steps)*n
+	late, contributions = math.Round(x[0]*n), float64(e.counts.steps)*n // a whole number, but for rounding of means
 	e.counts = counts{}
 	return late, contributions, err
 }
