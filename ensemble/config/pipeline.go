@@ -89,7 +89,6 @@ func (c *TrainConfig) checkPipeline() []*exit.Error {
 		{t.Mesh != "" && t.Mesh != "auto", "train.mesh", "ranks divide either the layers or the fields of a network", "remove train.mesh"},
 		{t.ShardOptimizer, "train.shard_optimizer", "the optimiser is sharded by stages already", "set train.shard_optimizer: false"},
 		{t.Compression.IsEnabled(), "train.compression.density", "sums over the copies of a stage are dense", "remove train.compression"},
-		{t.Exchange.IsEnabled(), "train.exchange.system", "the stages of a rank belong to one step after the other", "remove train.exchange"},
 		{t.Device != "cpu", "train.device", "stages are computed on processors only", "set train.device: cpu"},
 		{t.Exchange.System != SynchronousExchange, "train.exchange.system", "ranks of a pipeline wait for each other in every step", "set train.exchange.system: " + SynchronousExchange},
 		{t.Precision == "f16", "train.precision", "its loss scale is not that of each stage", "set train.precision: bf16"},

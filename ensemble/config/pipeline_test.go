@@ -24,7 +24,6 @@ func TestPipelineRefusals(t *testing.T) {
 		{[]string{"train.pipeline.stages=4", "train.mesh=auto"}, ""},
 		{[]string{"train.pipeline.stages=4", "train.shard_optimizer=true"}, "train.shard_optimizer: false"},
 		{[]string{"train.pipeline.stages=4", "train.compression.density=0.01"}, "remove train.compression"},
-		{[]string{"train.pipeline.stages=4", "train.exchange.system=local", "train.exchange.period=3"}, "remove train.exchange"},
 		{[]string{"train.pipeline.stages=4", "train.device=cuda"}, "train.device: cpu"},
 		{[]string{"train.pipeline.recompute=true"}, "remove pipeline.recompute"},
 		{[]string{"train.pipeline.stages=4", "train.exchange.system=eager"}, "train.exchange.system: synchronous"},
