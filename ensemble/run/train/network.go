@@ -143,7 +143,7 @@ func (t *trainer) compile() error {
 	case t.ranks != nil && t.ranks.ShardedOptimiser:
 		oo.Ranks = n.train.Shard.Shards()
 	}
-	if t.ranks != nil {
+	if n.cfg.Compression.IsEnabled() { // other plans of ranks, such as pipelines and groups of one rank, have no such sums
 		oo.Updates = n.train.Shard.SummedUpdates()
 	}
 	n.opt, err = optim.New(n.store, oo)
