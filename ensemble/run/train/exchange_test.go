@@ -136,6 +136,7 @@ func TestLateRanksTrain(t *testing.T) {
 	for name, set := range map[string][]string{
 		"solo":           append(soloExchange, "train.epochs=4", "train.optimizer=adamw"),
 		"masks":          append(soloExchange, "train.epochs=3", "prune.method=rigl", "prune.target=0.5", "prune.every=2"),
+		"skipped blocks": append(soloExchange, "model.base=16", "prune.method=magnitude", "prune.structure=block", "prune.block.out=16", "prune.block.in=16", "prune.target=0.5", "prune.every=1", "prune.from=0%"),
 		"member numbers": append(majorityExchange, runtest.MemberInput("data.members.minimum=2", "model.dropout=0.1")...),
 		"stages":         append(append(wagmaExchange, "train.ema=0.5"), runtest.Staged()...),
 		"wagma":          append(wagmaExchange, "train.epochs=4", "train.optimizer=adamw"),
@@ -152,6 +153,13 @@ func TestLateRanksTrain(t *testing.T) {
 		}
 		if late := set[0] != localExchange[0]; late != (share > 0) {
 			t.Errorf("%s: late contributions in all epochs are %v", name, epochNumbers(t, dir, "late"))
+		}
+		if name == "skipped blocks" {
+			events, err := rundir.ReadEvents(dir)
+			runtest.Must(t, err)
+			if !slices.ContainsFunc(events, func(e rundir.Event) bool { return e.Kind == "blocks" }) {
+				t.Error("no kernel skips blocks: plans were not compiled anew between two steps")
+			}
 		}
 		if slices.Contains(set, "train.epochs=4") {
 			if l := epochNumbers(t, dir, "validation_loss"); !(l[len(l)-1] < l[0]) {
