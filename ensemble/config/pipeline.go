@@ -48,7 +48,7 @@ func (p Pipeline) Pipes() int {
 func pipelineKeys() []schema.Key {
 	return []schema.Key{
 		{Path: "train.pipeline.stages", Check: Between(2, 256), Example: "4", MayChangeOnResume: true,
-			Help: "Number of stages into which the layers of the network are divided, one for each rank. For networks whose activations, gradients and moments do not fit into a rank; a mesh is faster for U-Nets. Default: no pipeline. See docs/scaling.md."},
+			Help: "Number of stages into which the layers of the network are divided, one for each rank, or for each group of ranks with the axes level, lat and lon of train.mesh. For networks whose activations, gradients and moments do not fit into a rank; a mesh is faster for U-Nets. Default: no pipeline. See docs/scaling.md."},
 		{Path: "train.pipeline.schedule", Default: OneFOneBSchedule, Check: OneOf(OneFOneBSchedule, GPipeSchedule, ChimeraSchedule), Example: ChimeraSchedule, MayChangeOnResume: true,
 			Help: "Order in which ranks compute micro-batches. gpipe: all forward passes first; 1f1b: forward and backward passes in turn, so that fewer activations are kept; chimera: pipes in opposite directions, with fewer idle times and several copies of the weights."},
 		{Path: "train.pipeline.pairs", Default: "1", Check: Between(1, 128), Example: "2", MayChangeOnResume: true,
@@ -86,7 +86,6 @@ func (c *TrainConfig) checkPipeline() []*exit.Error {
 		refused        bool
 		path, why, fix string
 	}{
-		{t.Mesh != "" && t.Mesh != "auto", "train.mesh", "ranks divide either the layers or the fields of a network", "remove train.mesh"},
 		{t.ShardOptimizer, "train.shard_optimizer", "the optimiser is sharded by stages already", "set train.shard_optimizer: false"},
 		{t.Compression.IsEnabled(), "train.compression.density", "sums over the copies of a stage are dense", "remove train.compression"},
 		{t.Device != "cpu", "train.device", "stages are computed on processors only", "set train.device: cpu"},

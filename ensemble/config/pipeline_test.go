@@ -20,7 +20,7 @@ func TestPipelineRefusals(t *testing.T) {
 		{[]string{"train.pipeline.micro_batches=4"}, "remove pipeline.micro_batches"},
 		{[]string{"train.pipeline.stages=4", "train.pipeline.pairs=2"}, "train.pipeline.schedule: chimera"},
 		{[]string{"train.pipeline.stages=4", "train.pipeline.pairs=2", "train.pipeline.schedule=chimera"}, ""},
-		{[]string{"train.pipeline.stages=4", "train.mesh=lat:4"}, "remove train.mesh"},
+		{[]string{"train.pipeline.stages=4", "train.mesh=lat:4"}, ""},
 		{[]string{"train.pipeline.stages=4", "train.mesh=auto"}, ""},
 		{[]string{"train.pipeline.stages=4", "train.shard_optimizer=true"}, "train.shard_optimizer: false"},
 		{[]string{"train.pipeline.stages=4", "train.compression.density=0.01"}, "remove train.compression"},

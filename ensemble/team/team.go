@@ -23,11 +23,13 @@ type Team struct {
 	Pipeline *Pipeline
 }
 
-// Pipeline is the division of a network's layers over the ranks of a team. Between steps ranks work as on a mesh with a
-// data axis: each has whole fields, and all samples.
+// Pipeline is the division of a network's layers over the ranks of a team. Between steps the team works as on a mesh with a data
+// axis of the stages: ranks have all samples, and whole fields or the shards of Mesh.
 type Pipeline struct {
 	Text string // for records
 	Cuts []int  // first layer of each stage, and the number of layers, as in pipeline.Division
+	// Mesh is that of the consecutive ranks that compute a stage together; nil: one rank.
+	Mesh spatial.Mesh
 }
 
 // Division describes how a network is divided over the ranks, for records: mesh or pipeline.

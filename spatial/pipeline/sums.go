@@ -51,7 +51,7 @@ func sumsOf(s *Schedule, stages []*Stage) (sums []sum) {
 	return sums
 }
 
-// Holders lists the ranks that hold a copy of a parameter of any stage, each once. The first sums its gradients. It is nil for
+// Holders lists the workers that hold a copy of a parameter of any stage, each once. The first sums its gradients. It is nil for
 // parameters that no stage reads. The result is the same on all ranks.
 func (w *Worker) Holders(param string) (ranks []int) {
 	for i := range w.sums {

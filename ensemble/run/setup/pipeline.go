@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/ensemble"
@@ -53,44 +55,84 @@ func atKey(err error, key string) error {
 }
 
 // describePipeline describes a pipeline for records.
-func describePipeline(c *config.Training) string {
+func describePipeline(c *config.Training, m spatial.Mesh) string {
 	text := fmt.Sprintf("pipeline %s: %d stages, %d micro-batches", c.Pipeline.Schedule, c.Pipeline.Stages, c.MicroBatches())
 	if c.Pipeline.Pairs > 1 {
 		text += fmt.Sprintf(", %d pairs", c.Pipeline.Pairs)
 	}
+	if m != nil {
+		text += ", mesh " + m.String()
+	}
 	return text
 }
 
-// checkStages refuses a pipeline whose stages are not the ranks of a job.
+// StageMesh is the mesh of the ranks that compute a stage of a pipeline together; nil for one rank.
+//
+// Errors: exit 64 for a mesh that is invalid, divides samples or channels, or changes between layers.
+func StageMesh(c *config.Training) (spatial.Mesh, error) {
+	if c.Mesh == "" || c.Mesh == autoMesh {
+		return nil, nil
+	}
+	m, err := spatial.ParseMesh(c.Mesh)
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range m {
+		if !slices.Contains(stageAxes, a.Name) || len(a.Overrides) > 0 {
+			return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("the mesh %q with train.pipeline", m), At: TrainMesh.At, Why: "the ranks of a stage divide all fields along levels, latitudes and longitudes",
+				Fix: fmt.Sprintf("set train.mesh to axes among %s, such as lat:2, or remove it: micro-batches are samples of different ranks already", strings.Join(stageAxes, ", "))}
+		}
+	}
+	return m, nil
+}
+
+// stageAxes are the axes of a StageMesh.
+var stageAxes = []string{"level", "lat", "lon"}
+
+// PipelineRanks is the number of ranks of a pipeline: its stages, each with the ranks of its mesh.
+//
+// Errors: those of StageMesh.
+func PipelineRanks(c *config.Training) (int, error) {
+	m, err := StageMesh(c)
+	return c.Pipeline.Stages * m.Size(), err
+}
+
+// checkStages refuses a pipeline whose ranks are not those of a job.
 //
 // Errors: exit 64.
 func checkStages(c *config.Training, ranks int) error {
-	n := c.Pipeline.Stages
-	if n == ranks {
-		return nil
+	n, err := PipelineRanks(c)
+	if err != nil || n == ranks {
+		return err
 	}
-	fix := fmt.Sprintf("start %s", humanise.Count(n, "process"))
-	if ranks > 1 {
+	what, fix := "", fmt.Sprintf("start %s", humanise.Count(n, "process"))
+	if each := n / c.Pipeline.Stages; each > 1 {
+		what = fmt.Sprintf(" of %d ranks each", each)
+	} else if ranks > 1 {
 		fix += fmt.Sprintf(", or add --set %s=%d", pipelineStages, ranks)
 	}
-	return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("a pipeline of %d stages on %s", n, humanise.Count(ranks, "rank")), At: pipelineStages, Why: "each rank computes one stage of a pipe", Fix: fix}
+	return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("a pipeline of %d stages%s on %s", c.Pipeline.Stages, what, humanise.Count(ranks, "rank")), At: pipelineStages, Why: "each rank computes one stage of a pipe, or its part of it", Fix: fix}
 }
 
 // hostedStages is the number of ranks of a pipeline, which processes host.
 //
-// Errors: exit 64 for more processes than stages, and for numbers that the schedule does not have.
+// Errors: exit 64 for more processes than ranks, and for numbers that the schedule does not have.
 func hostedStages(c *config.Training, processes int) (int, error) {
-	if processes > c.Pipeline.Stages {
+	n, err := PipelineRanks(c)
+	if err != nil {
+		return 0, err
+	}
+	if processes > n {
 		return 0, checkStages(c, processes)
 	}
-	_, err := PipelineSchedule(c)
-	return c.Pipeline.Stages, err
+	_, err = PipelineSchedule(c)
+	return n, err
 }
 
 // arrangePipeline divides the layers of a training's network over a team, as rank 0 predicts them to take the least time on the
 // machine of the configuration.
 //
-// Errors: exit 64 for another number of stages than ranks, for more stages than layers, and for networks that cannot be divided.
+// Errors: exit 64 for another number of ranks, for a mesh that does not suit the network, for more stages than layers, and for networks that cannot be divided.
 func arrangePipeline(ctx context.Context, t *team.Team, c *config.TrainConfig, grid *ensemble.Grid) error {
 	training := &c.Train.Train
 	if err := checkStages(training, t.Size()); err != nil {
@@ -105,6 +147,13 @@ func arrangePipeline(ctx context.Context, t *team.Team, c *config.TrainConfig, g
 		return &exit.Error{Code: exit.Usage, What: "model.kind: " + c.Model.Kind + " with train.pipeline", At: "model.kind", Why: "a step follows the running statistics of batch norm, and copies of a stage would follow different ones",
 			Fix: "set model.kind: " + unet3d.UNetKind.Name + ", or another kind without batch norm, or remove train.pipeline"}
 	}
+	m, err := StageMesh(training)
+	if err != nil {
+		return err
+	}
+	if err := TrainMesh.CheckMesh(g, m, training.BatchSize/training.MicroBatches(), team.ProcessCount(t.Comm)); err != nil {
+		return err
+	}
 	var cuts []int
 	if t.IsRoot() {
 		cuts, err = divide(ctx, c, g)
@@ -115,8 +164,8 @@ func arrangePipeline(ctx context.Context, t *team.Team, c *config.TrainConfig, g
 	if cuts, err = team.Broadcast(t, cuts); err != nil {
 		return err
 	}
-	t.Pipeline = &team.Pipeline{Text: describePipeline(training), Cuts: cuts}
-	t.Mesh = spatial.Mesh{{Name: "data", Size: t.Size()}}
+	t.Pipeline = &team.Pipeline{Text: describePipeline(training, m), Cuts: cuts, Mesh: m}
+	t.Mesh = append(spatial.Mesh{{Name: "data", Size: training.Pipeline.Stages}}, m...)
 	one, err := spec.Graph(&k, grid, 1, 0, true)
 	if err != nil {
 		return err

@@ -90,6 +90,11 @@ func TestTrainInPipelines(t *testing.T) {
 	}
 }
 
+// A group of ranks with a mesh computes a stage together.
+func TestTrainInPipelinesOfMeshes(t *testing.T) {
+	checkPipelines(t, []string{"model.dropout=0.2", "train.optimizer=lamb", "train.clip=0.05", "train.ema=0.5"}, append(pipelined(2, "1f1b"), "train.mesh=lat:2"), append(pipelined(2, "chimera"), "train.mesh=lon:3"))
+}
+
 // Several stages share the filters of recurrent cells: their gradients are summed, and one rank updates them for all.
 func TestTrainTemporalNetworksInPipelines(t *testing.T) {
 	checkPipelines(t, runtest.TwoLeads("model.kind=conv_gru"), pipelined(4, "chimera"))
@@ -148,6 +153,9 @@ func TestPipelinesAreRefused(t *testing.T) {
 		set       []string
 		what, fix string
 	}{
+		{0, append(pipelined(2, "1f1b"), "train.mesh=data:2"), `the mesh "data:2" with train.pipeline`, "such as lat:2"},
+		{0, append(pipelined(2, "1f1b"), "train.mesh=level:3"), "3 ranks along level", "level:2"},
+		{3, append(pipelined(2, "1f1b"), "train.mesh=lat:2"), "a pipeline of 2 stages of 2 ranks each on 3 ranks", "start 4 processes"},
 		{3, pipelined(2, "1f1b"), "a pipeline of 2 stages on 3 ranks", "start 2 processes, or add --set train.pipeline.stages=3"},
 		{0, pipelined(3, "chimera"), "no Chimera schedule of 3 stages", "use 2 or 4 stages"},
 		{0, append(pipelined(4, "chimera"), "train.pipeline.pairs=3"), "3 pairs of pipes", "use 2 pairs"},

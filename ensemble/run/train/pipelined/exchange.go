@@ -8,11 +8,11 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// exchange sends updated parameters from the rank that owns them to the others that hold a copy: those of other pipes, and of
-// stages that share them.
+// exchange sends updated parameters from the rank that owns them to the others that hold a copy: those of other pipes, of stages
+// that share them, and of the mesh of a stage.
 //
-// Cost: a message from each owner to each holder with all its parameters; none with one pipe and stages without shared
-// parameters.
+// Cost: a message from each owner to each holder with all its parameters; none with one pipe, one rank for each stage, and stages
+// without shared parameters.
 type exchange struct {
 	c        *comm.Comm
 	sent     [][][2]int // by rank: ranges of the parameters that this rank sends there
@@ -22,23 +22,24 @@ type exchange struct {
 // exchangeTag is the only tag of the group.
 const exchangeTag = 0
 
-// newExchange prepares the exchange of chunks, given the ranks that hold each parameter, the owner first.
+// newExchange prepares the exchange of chunks, given the rank that owns each, and the ranks that hold it.
 //
 // Errors: those of splitting the group.
-func newExchange(c *comm.Comm, chunks []optim.Chunk, holders map[string][]int) (*exchange, error) {
+func newExchange(c *comm.Comm, chunks []optim.Chunk, owners []int, holders [][]int) (*exchange, error) {
 	c, err := c.Split(0, c.Rank())
 	if err != nil {
 		return nil, err
 	}
 	x := &exchange{c: c, sent: make([][][2]int, c.Size()), received: make([][][2]int, c.Size())}
-	for _, p := range chunks {
-		h := holders[p.Param]
-		for k := 1; k < len(h); k++ {
-			switch c.Rank() {
-			case h[0]:
-				x.sent[h[k]] = append(x.sent[h[k]], [2]int{p.Lo, p.Hi})
-			case h[k]:
-				x.received[h[0]] = append(x.received[h[0]], [2]int{p.Lo, p.Hi})
+	for i, p := range chunks {
+		owner := owners[i]
+		for _, rank := range holders[i] {
+			switch {
+			case rank == owner:
+			case c.Rank() == owner:
+				x.sent[rank] = append(x.sent[rank], [2]int{p.Lo, p.Hi})
+			case c.Rank() == rank:
+				x.received[owner] = append(x.received[owner], [2]int{p.Lo, p.Hi})
 			}
 		}
 	}

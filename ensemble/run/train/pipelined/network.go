@@ -17,6 +17,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/spatial"
 	"github.com/ensemble-weather/ensemble/spatial/cluster"
+	"github.com/ensemble-weather/ensemble/spatial/comm"
 	"github.com/ensemble-weather/ensemble/spatial/pipeline"
 )
 
@@ -31,6 +32,7 @@ type Options struct {
 //
 // Concurrency: all ranks call the methods in the same order.
 type Network struct {
+	ranks    *team.Team
 	worker   *pipeline.Worker
 	pieces   int
 	stages   []string      // first and last layer of each
@@ -75,8 +77,8 @@ func Compile(g *graph.Graph, store *engine.Store, o Options) (*Network, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &Network{pieces: s.Pieces(), store: store, stages: describe(d)}
-	if n.worker, err = pipeline.NewWorker(group, s, stages, pipeline.Options{Engine: o.Engine, Recompute: o.Training.Pipeline.Recompute}); err != nil {
+	n := &Network{ranks: o.Ranks, pieces: s.Pieces(), store: store, stages: describe(d)}
+	if n.worker, err = pipeline.NewWorker(group, s, stages, pipeline.Options{Engine: o.Engine, Recompute: o.Training.Pipeline.Recompute, Mesh: o.Ranks.Pipeline.Mesh}); err != nil {
 		return nil, err
 	}
 	for pipe := range s.Pipes() {
@@ -116,23 +118,26 @@ func describe(d *pipeline.Division) (stages []string) {
 // Stages lists the stages by their first and last layer.
 func (n *Network) Stages() []string { return n.stages }
 
-// distribute assigns each parameter to the rank that sums its gradients, and prepares the exchange with other holders.
+// distribute assigns each parameter to the worker that sums its gradients, its chunks to the ranks of that worker in turn, and
+// prepares the exchange with other holders.
 func (n *Network) distribute(t *team.Team) (err error) {
-	holders := map[string][]int{}
-	for _, name := range n.store.Names() {
-		holders[name] = n.worker.Holders(name)
-	}
-	chunks := optim.Chunks(n.store)
-	owners := make([]int, len(chunks))
+	chunks, each := optim.Chunks(n.store), t.Pipeline.Mesh.Size()
+	owners, holders := make([]int, len(chunks)), make([][]int, len(chunks))
 	for i, x := range chunks {
-		if h := holders[x.Param]; h != nil { // the loss does not depend on others: they have no gradient, but may decay
-			owners[i] = h[0]
+		// The loss does not depend on parameters without workers: they have no gradient, but may decay.
+		for k, worker := range n.worker.Holders(x.Param) {
+			for r := range each {
+				holders[i] = append(holders[i], worker*each+r)
+			}
+			if k == 0 {
+				owners[i] = worker*each + i%each
+			}
 		}
 	}
 	if n.shards, err = spatial.NewShards(t.Comm, n.store, owners); err != nil {
 		return err
 	}
-	n.exchange, err = newExchange(t.Comm, chunks, holders)
+	n.exchange, err = newExchange(t.Comm, chunks, owners, holders)
 	return err
 }
 
@@ -141,7 +146,7 @@ func (n *Network) distribute(t *team.Team) (err error) {
 //	L = Σ W(i) L(i) / Σ W(i)
 //
 // where W(i) is the sum of the point weights of micro-batch i. The loss is the same on all ranks. step is part of the key of
-// random numbers. All ranks have the whole batch.
+// random numbers. All ranks have the whole batch, or with a mesh their shard of it.
 //
 // Errors: those of passes and messages.
 func (n *Network) Step(ctx context.Context, step uint64, b *task.Batch) (loss float64, err error) {
@@ -152,7 +157,11 @@ func (n *Network) Step(ctx context.Context, step uint64, b *task.Batch) (loss fl
 			return 0, err
 		}
 	}
-	inputs, weights := network.Inputs(b), n.weights(b.Weight)
+	inputs := network.Inputs(b)
+	weights, err := n.weights(b.Weight)
+	if err != nil {
+		return 0, err
+	}
 	n.worker.Weights = make([]float32, n.pieces)
 	for i, w := range weights {
 		n.worker.Weights[i] = float32(w)
@@ -182,22 +191,32 @@ func (n *Network) Step(ctx context.Context, step uint64, b *task.Batch) (loss fl
 // part is one of n equal parts of an array whose first axis is the sample.
 func part(x []float32, i, n int) []float32 { return x[len(x)/n*i : len(x)/n*(i+1)] }
 
-// weights are the shares of micro-batches in the sum of the weights of a batch; zero if the sum is.
-func (n *Network) weights(points []float32) []float64 {
+// weights are the shares of micro-batches in the sum of the weights of a batch; zero if the sum is. With a mesh the points are those
+// of the rank's shard; sums over all ranks count each point as often as there are stages, which leaves the shares.
+//
+// Errors: lost ranks.
+func (n *Network) weights(points []float32) ([]float64, error) {
 	w := make([]float64, n.pieces)
-	var all float64
 	for i := range w {
 		for _, v := range part(points, i, n.pieces) {
 			w[i] += float64(v)
 		}
-		all += w[i]
+	}
+	if n.ranks.Pipeline.Mesh != nil {
+		if err := comm.AllReduce(n.ranks.Comm, w, comm.Auto); err != nil {
+			return nil, err
+		}
+	}
+	var all float64
+	for _, v := range w {
+		all += v
 	}
 	for i := range w {
 		if all > 0 {
 			w[i] /= all
 		}
 	}
-	return w
+	return w, nil
 }
 
 // keepGradients stores the gradients of the parameters that this rank owns for the optimiser.

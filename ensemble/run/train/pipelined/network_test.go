@@ -135,7 +135,7 @@ func TestOtherCutsAreRefused(t *testing.T) {
 
 // Weights of micro-batches are their shares of the points; without points all are 0.
 func TestWeights(t *testing.T) {
-	n := &Network{pieces: 3}
+	n := &Network{pieces: 3, ranks: &team.Team{Pipeline: &team.Pipeline{}}}
 	for _, c := range []struct {
 		points []float32
 		want   []float64
@@ -144,8 +144,8 @@ func TestWeights(t *testing.T) {
 		{[]float32{1, 2, 0, 1, 0, 0}, []float64{0.75, 0.25, 0}},
 		{make([]float32, 6), []float64{0, 0, 0}},
 	} {
-		if got := n.weights(c.points); !slices.Equal(got, c.want) {
-			t.Errorf("weights of %v are %v, want %v", c.points, got, c.want)
+		if got, err := n.weights(c.points); err != nil || !slices.Equal(got, c.want) {
+			t.Errorf("weights of %v are %v, %v, want %v", c.points, got, err, c.want)
 		}
 	}
 }
