@@ -107,7 +107,11 @@ func TestPlanOfPipeline(t *testing.T) {
 			t.Errorf("exit %d, %q is not in %s%s", code, want, stdout, stderr)
 		}
 	}
-	if code, _, stderr = call(t, planArgs(machine, append(pipeline, "--ranks", "8")...)...); code != exit.Usage || !strings.Contains(stderr, "give --ranks 4, or --set train.pipeline.stages=8") {
+	code, stdout, stderr = call(t, planArgs(machine, append(pipeline, "--ranks", "8", "--set", "train.mesh=lat:2")...)...)
+	if want := "of 4 stages (chimera, 2 samples as micro-batches, mesh lat:2) would take "; code != exit.OK || !strings.Contains(stdout, want) {
+		t.Errorf("exit %d, %q is not in %s%s", code, want, stdout, stderr)
+	}
+	if code, _, stderr = call(t, planArgs(machine, append(pipeline, "--ranks", "8")...)...); code != exit.Usage || !strings.Contains(stderr, "give --ranks 4, or another number of stages") {
 		t.Errorf("exit %d, %s", code, stderr)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/humanise"
+	"github.com/ensemble-weather/ensemble/spatial"
 	"github.com/ensemble-weather/ensemble/spatial/cluster"
 	"github.com/ensemble-weather/ensemble/spatial/pipeline"
 )
@@ -18,6 +19,7 @@ type PlannedPipeline struct {
 	Configured   bool    `json:"configured"` // it is that of train.pipeline; otherwise the fastest one with micro-batches of one sample
 	Schedule     string  `json:"schedule"`   // as train.pipeline.schedule
 	Stages       int     `json:"stages"`
+	Mesh         string  `json:"mesh,omitempty"` // of the ranks of a stage; "" for one rank
 	MicroBatches int     `json:"micro_batches"`
 	StepS        float64 `json:"step_s"`
 	Idle         float64 `json:"idle"`          // mean share of the step in which a rank waits
@@ -38,8 +40,13 @@ const mostStages = 16
 func (c *planning) pipeline(ctx context.Context) (*PlannedPipeline, error) {
 	training := c.o.Config.Train.Train
 	p := &PlannedPipeline{Configured: training.Pipeline.IsEnabled(), Stages: c.o.Ranks, MicroBatches: c.subject.Batch}
+	var mesh spatial.Mesh
 	if p.Configured {
-		p.MicroBatches = training.MicroBatches()
+		var err error
+		if mesh, err = setup.StageMesh(&training); err != nil {
+			return nil, err
+		}
+		p.Stages, p.Mesh, p.MicroBatches = training.Pipeline.Stages, mesh.String(), training.MicroBatches()
 	} else if p.Stages < 2 || p.Stages > mostStages {
 		return nil, nil
 	}
@@ -47,7 +54,7 @@ func (c *planning) pipeline(ctx context.Context) (*PlannedPipeline, error) {
 	if err != nil {
 		return nil, err
 	}
-	prices, err := setup.PriceStages(ctx, g, c.machine, c.optimiser, p.Stages)
+	prices, err := setup.PriceStages(ctx, g, c.machine, c.optimiser, p.Stages, mesh)
 	if err != nil {
 		if p.Configured || ctx.Err() != nil {
 			return nil, err
@@ -81,12 +88,12 @@ func (c *planning) pipeline(ctx context.Context) (*PlannedPipeline, error) {
 //
 // Errors: exit 64.
 func (c *planning) checkStages() error {
-	n := c.o.Config.Train.Train.Pipeline.Stages
-	if n == 0 || n == c.o.Ranks {
-		return nil
+	n, err := setup.PipelineRanks(&c.o.Config.Train.Train)
+	if err != nil || n == 0 || n == c.o.Ranks {
+		return err
 	}
-	return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("train.pipeline has %d stages, --ranks states %d", n, c.o.Ranks), At: "train.pipeline.stages",
-		Why: "each rank computes one stage of a pipe", Fix: fmt.Sprintf("give --ranks %d, or --set train.pipeline.stages=%d", n, max(c.o.Ranks, 2))}
+	return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("train.pipeline has %s, --ranks states %d", humanise.Count(n, "rank"), c.o.Ranks), At: "train.pipeline.stages",
+		Why: "each rank computes one stage of a pipe, or its part of it", Fix: fmt.Sprintf("give --ranks %d, or another number of stages", n)}
 }
 
 // largestLayer is the name of the layer with most computation.
@@ -128,12 +135,15 @@ func (p *PlannedPipeline) section(plan float64, batch int) answer.Section {
 	if p.StepS < plan {
 		than = fmt.Sprintf("%.0f %% less than the plan", 100*(1-p.StepS/plan))
 	}
-	what, size := "a pipeline", humanise.Count(batch/p.MicroBatches, "sample")
+	what, size := "a pipeline", humanise.Count(batch/p.MicroBatches, "sample")+" as micro-batches"
 	if p.Configured {
 		what = "the pipeline of train.pipeline,"
 	}
+	if p.Mesh != "" {
+		size += ", mesh " + p.Mesh
+	}
 	s := answer.Section{Text: []string{
-		fmt.Sprintf("%s of %d stages (%s, %s as micro-batches) would take %.3f ms, %s", what, p.Stages, p.Schedule, size, 1e3*p.StepS, than),
+		fmt.Sprintf("%s of %d stages (%s, %s) would take %.3f ms, %s", what, p.Stages, p.Schedule, size, 1e3*p.StepS, than),
 		fmt.Sprintf("  ranks are idle for %.0f %%; the stage of %s has %.0f %% of the computation; up to %.1f MiB cross a cut for each micro-batch, each way",
 			100*p.Idle, p.LargestLayer, 100*p.LargestStage, mib(p.MessageBytes))}}
 	if p.Configured && p.StepS > plan {

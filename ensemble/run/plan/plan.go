@@ -271,6 +271,9 @@ func (c *planning) topology() string {
 //
 // Errors: exit 64 for a mesh of another number of ranks, or one that does not suit the network.
 func (c *planning) chosenMesh(ctx context.Context, g *graph.Graph) (*search.Plan, error) {
+	if c.o.Config.Train.Train.Pipeline.IsEnabled() { // train.mesh is that of its stages
+		return nil, nil
+	}
 	text := c.o.Config.Train.Train.Mesh
 	n, err := setup.MeshRanks(text)
 	if err != nil || n == 0 {

@@ -156,7 +156,7 @@ func arrangePipeline(ctx context.Context, t *team.Team, c *config.TrainConfig, g
 	}
 	var cuts []int
 	if t.IsRoot() {
-		cuts, err = divide(ctx, c, g)
+		cuts, err = divide(ctx, c, g, m)
 	}
 	if err := t.AgreeOnError(atKey(err, pipelineStages)); err != nil {
 		return err
@@ -173,16 +173,16 @@ func arrangePipeline(ctx context.Context, t *team.Team, c *config.TrainConfig, g
 	return t.AssignShards(one, grid, 1) // a batch of one sample: all ranks read all samples
 }
 
-// divide returns the cuts of train.pipeline of a training graph, which has the samples of one micro-batch.
+// divide returns the cuts of train.pipeline of a training graph, which has the samples of one micro-batch, with a StageMesh.
 //
 // Errors: exit 64 for more stages than layers, and for a network that cannot be divided.
-func divide(ctx context.Context, c *config.TrainConfig, g *graph.Graph) ([]int, error) {
+func divide(ctx context.Context, c *config.TrainConfig, g *graph.Graph, m spatial.Mesh) ([]int, error) {
 	training := &c.Train.Train
 	o, err := OptimiserOf(training, g)
 	if err != nil {
 		return nil, err
 	}
-	p, err := PriceStages(ctx, g, MachineOf(c), o, training.Pipeline.Stages)
+	p, err := PriceStages(ctx, g, MachineOf(c), o, training.Pipeline.Stages, m)
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/spatial"
 	"github.com/ensemble-weather/ensemble/spatial/cluster"
 	"github.com/ensemble-weather/ensemble/spatial/pipeline"
 	"github.com/ensemble-weather/ensemble/spatial/search"
@@ -24,18 +25,20 @@ type StagePrices struct {
 type stageSizes struct {
 	state      search.Optimiser
 	parameters []int64 // by stage
-	values     int64   // bytes of the values of a step of one micro-batch on one rank
+	values     int64   // bytes of the values of a step of one micro-batch, on a rank that computes all stages alone or with its mesh
+	ranks      int     // of a stage
 }
 
 // PriceStages divides the layers of a training graph, which has the samples of one micro-batch, into stages and predicts their
 // times.
 //
 // The computation of a stage is its share, by the layers' operations, of that of a step on one rank, which is priced after the
-// compiler's passes. The slowest link of the ranks determines the cuts.
+// compiler's passes, or on the mesh of the ranks that compute a stage together; nil is one rank. The slowest link of the ranks
+// determines the cuts.
 //
 // Errors: exit 64 for more stages than layers; that of the context.
-func PriceStages(ctx context.Context, g *graph.Graph, m search.Machine, o search.Optimiser, stages int) (*StagePrices, error) {
-	alone, err := search.CostOf(ctx, g, m.Unlimited(), o, nil)
+func PriceStages(ctx context.Context, g *graph.Graph, m search.Machine, o search.Optimiser, stages int, mesh spatial.Mesh) (*StagePrices, error) {
+	alone, err := search.CostOf(ctx, g, m.Unlimited(), o, mesh)
 	if err != nil {
 		return nil, err
 	}
@@ -48,25 +51,26 @@ func PriceStages(ctx context.Context, g *graph.Graph, m search.Machine, o search
 	for i := range layers {
 		layers[i].Cost = scaled(forward+backward, float64(layers[i].Cost)/float64(all))
 	}
-	d, err := pipeline.Divide(layers, stages, func(bytes int64) cluster.Time { return m.MessageTime(0, stages-1, bytes) })
+	each := mesh.Size() // ranks of a stage; each sends its shard to one rank of the next
+	d, err := pipeline.Divide(layers, stages, func(bytes int64) cluster.Time { return m.MessageTime(0, stages*each-1, bytes/int64(each)) })
 	if err != nil {
 		return nil, err
 	}
-	p := &StagePrices{Division: d, costs: pipeline.EqualCosts(stages, 0, 0, 0), copies: make([]cluster.Time, stages), sizes: stageSizes{state: o}}
+	p := &StagePrices{Division: d, costs: pipeline.EqualCosts(stages, 0, 0, 0), copies: make([]cluster.Time, stages), sizes: stageSizes{state: o, ranks: each}}
 	var total, most int64
 	for k := range stages {
 		p.costs.Forward[k], p.costs.Backward[k] = scaled(forward, d.Share(k)), scaled(backward, d.Share(k))
 		if k < stages-1 {
-			p.costs.Send[k] = m.MessageTime(k, k+1, d.Crossing(k))
+			p.costs.Send[k] = m.MessageTime(k*each, (k+1)*each, d.Crossing(k)/int64(each))
 		}
 		n := d.Parameters(g, k)
 		total, most = total+n, max(most, n)
-		p.copies[k] = m.MessageTime(k, stages-1-k, 4*n)
+		p.copies[k] = m.MessageTime(k*each, (stages-1-k)*each, 4*n)
 		p.sizes.parameters = append(p.sizes.parameters, n)
 	}
 	p.sizes.values = alone.Memory - o.Bytes(total)
 	if total > 0 {
-		p.optimiser = scaled(alone.Optimiser, float64(most)/float64(total))
+		p.optimiser = scaled(alone.Optimiser, float64(most)/float64(total)/float64(each))
 	}
 	return p, nil
 }
@@ -117,7 +121,7 @@ func (p *StagePrices) Bytes(s *pipeline.Schedule) (memory, sent int64) {
 		if cut < 0 || cut >= s.Stages-1 {
 			return 0
 		}
-		return p.Division.Crossing(cut)
+		return p.Division.Crossing(cut) / int64(p.sizes.ranks)
 	}
 	values, kept := make([]int64, s.Stages), make([]int64, s.Stages)
 	for k := range kept {

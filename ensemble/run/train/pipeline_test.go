@@ -105,7 +105,8 @@ func TestTrainTemporalNetworksInPipelines(t *testing.T) {
 // batches in a step.
 func TestPipelinesOnAnyProcesses(t *testing.T) {
 	traintest.CheckProcessCounts(t, []traintest.ProcessCounts{{Processes: [][]int{{3, 1}},
-		Overrides: append(pipelined(4, "chimera"), "train.accumulate=2", "train.ema=0.5")}})
+		Overrides: append(pipelined(4, "chimera"), "train.accumulate=2", "train.ema=0.5")},
+		{Mesh: "lat:2", Processes: [][]int{{3, 1}}, Overrides: pipelined(2, "1f1b")}})
 }
 
 // A checkpoint of a pipeline continues on other stages, and on one rank without a pipeline, and the reverse.
