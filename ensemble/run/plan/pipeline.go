@@ -88,8 +88,11 @@ func (c *planning) pipeline(ctx context.Context) (*PlannedPipeline, error) {
 //
 // Errors: exit 64.
 func (c *planning) checkStages() error {
+	if !c.o.Config.Train.Train.Pipeline.IsEnabled() {
+		return nil
+	}
 	n, err := setup.PipelineRanks(&c.o.Config.Train.Train)
-	if err != nil || n == 0 || n == c.o.Ranks {
+	if err != nil || n == c.o.Ranks {
 		return err
 	}
 	return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("train.pipeline has %s, --ranks states %d", humanise.Count(n, "rank"), c.o.Ranks), At: "train.pipeline.stages",
