@@ -115,6 +115,7 @@ type gradientSums struct {
 	// reuse, by task. It is empty if gradients are not sharded.
 	ended []int
 	costs SumCosts
+	norms bucketNorms
 	// compression of the sums over the data axis; nil: all sums are dense
 	compression *Compression
 }
@@ -431,7 +432,10 @@ func (s *gradientSums) start(b *bucket) error {
 		if b.grads[0].x.F64 != nil {
 			return sumBucket(s, b, g, func(p bucketGrad) []float64 { return p.x.F64 })
 		}
-		return sumBucket(s, b, g, func(p bucketGrad) []float32 { return p.x.F32 })
+		s.norms.current.Rank += b.squares()
+		err := sumBucket(s, b, g, func(p bucketGrad) []float32 { return p.x.F32 })
+		s.norms.current.Sum += b.squares()
+		return err
 	})
 	s.costs.Exposed += time.Since(began) // without a concurrent transport the sum has ended
 	s.tasks = append(s.tasks, t)
@@ -493,6 +497,7 @@ func (s *gradientSums) finish(err error) error {
 		}
 	}
 	s.tasks = s.tasks[:0]
+	s.norms.end()
 	for _, b := range s.buckets {
 		b.pending = len(b.grads)
 		var bytes int64

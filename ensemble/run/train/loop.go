@@ -202,7 +202,7 @@ func (t *trainer) unscale() (finite bool, err error) {
 func (t *trainer) closeEpoch(ctx context.Context) error {
 	values := t.training().Values(t.pos.Network)
 	values = append(values, rundir.Value{Name: "loss", Value: t.pos.LossSum / float64(t.sampleCount(t.training()))})
-	if scale, ok := t.pos.Noise.Scale(t.current.cfg.BatchSize, t.current.cfg.BatchSize*t.current.cfg.Accumulate); ok {
+	if scale, ok := t.noiseScale(); ok {
 		values = append(values, rundir.Value{Name: "noise_scale", Value: scale})
 	}
 	t.pos.Epoch, t.pos.Batch, t.pos.LossSum, t.pos.Noise = t.pos.Epoch+1, 0, 0, optim.GradientNoise{}

@@ -30,8 +30,9 @@ type currentNetwork struct {
 	pruning pruning
 	// statesBefore are the states (running statistics) before the current step.
 	statesBefore []float32
-	last         *network.Network // network of the last batch
-	batchNorms   float64          // sum of the squared gradient norms of the batches of the current step
+	last         *network.Network  // network of the last batch
+	batchNorms   float64           // sum of the squared gradient norms of the batches of the current step
+	rankNorms    spatial.RankNorms // of the current step, if data ranks give the noise scale
 	// exchange is that between groups of ranks; nil before their first step, and without train.exchange.
 	exchange      *groups.Exchange
 	outerVelocity []float32 // momentum of an outer optimiser from a checkpoint

@@ -10,7 +10,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 )
 
-// Epoch events have the noise scale if steps accumulate batches, and none otherwise.
+// Epoch events have the noise scale if steps accumulate batches or data ranks sum gradients, and none otherwise.
 func TestNoiseScaleEvents(t *testing.T) {
 	f := demotest.Files(t)
 	scales := func(set ...string) (found []float64) {
@@ -25,16 +25,20 @@ func TestNoiseScaleEvents(t *testing.T) {
 		}
 		return found
 	}
-	found := scales("train.batch_size=2", "train.accumulate=3")
-	if len(found) == 0 {
-		t.Error("no epoch has a noise scale")
-	}
-	for _, v := range found {
-		if !(v > 0) || math.IsInf(v, 0) {
-			t.Errorf("noise scales %v", found)
+	for _, set := range [][]string{{"train.batch_size=2", "train.accumulate=3"}, {"train.batch_size=6", "train.mesh=data:3"}} {
+		found := scales(set...)
+		if len(found) == 0 {
+			t.Errorf("%v: no epoch has a noise scale", set)
+		}
+		for _, v := range found {
+			if !(v > 0) || math.IsInf(v, 0) {
+				t.Errorf("%v: noise scales %v", set, found)
+			}
 		}
 	}
-	if found := scales("train.batch_size=4"); found != nil {
-		t.Errorf("noise scales %v without accumulated batches", found)
+	for _, set := range [][]string{{"train.batch_size=4"}, {"train.batch_size=4", "train.mesh=lat:2"}, {"train.batch_size=5", "train.mesh=data:2"}} {
+		if found := scales(set...); found != nil {
+			t.Errorf("%v: noise scales %v", set, found)
+		}
 	}
 }

@@ -43,7 +43,7 @@ func (t *trainer) accumulateGradients(ctx context.Context, step uint64, count in
 			return all, err
 		}
 		if !weighted {
-			return gradientShare{loss: loss}, nil
+			return gradientShare{loss: loss}, t.measureRankNorms()
 		}
 		w, err := t.computing().Sum(share)
 		if err != nil {
@@ -119,9 +119,36 @@ func (t *trainer) addBatchNorm() error {
 	return err
 }
 
+// measureRankNorms measures the gradients of the data ranks' own samples, for the noise scale of steps of one batch.
+func (t *trainer) measureRankNorms() (err error) {
+	if n := t.current; t.noiseRanks() > 1 {
+		n.rankNorms, err = n.last.Shard.RankNorms()
+	}
+	return err
+}
+
+// noiseRanks is the number of data ranks whose gradients give the noise scale; 1: none, as steps accumulate batches, whose
+// gradients do, or the ranks have no such gradients, or parts of different size.
+func (t *trainer) noiseRanks() int {
+	n := t.current
+	if t.ranks == nil || t.groups != nil || n.pipeline != nil || n.cfg.Accumulate > 1 || n.cfg.BatchSize%t.ranks.Mesh.Size() > 0 || !n.train.Shard.HasRankNorms() {
+		return 1
+	}
+	return t.ranks.Mesh.Size()
+}
+
+// noiseScale returns the noise scale of the epoch; ok is false if it was not measured.
+func (t *trainer) noiseScale() (scale float64, ok bool) {
+	c := t.current.cfg
+	return t.pos.Noise.Scale(c.BatchSize/t.noiseRanks(), c.BatchSize*c.Accumulate)
+}
+
 // countNoise adds a step of whole batches to the noise of the epoch, given the norm of its gradient.
 func (t *trainer) countNoise(batches int, norm float64) {
 	n := t.current
+	if norms := n.rankNorms; t.noiseRanks() > 1 && t.samplesIn(t.pos.Batch+1)-t.samplesIn(t.pos.Batch) == n.cfg.BatchSize {
+		t.pos.Noise.Add(norms.Rank, norms.Sum)
+	}
 	if whole := t.samplesIn(t.pos.Batch+batches)-t.samplesIn(t.pos.Batch) == batches*n.cfg.BatchSize; whole && batches == n.cfg.Accumulate && n.batchNorms > 0 {
 		t.pos.Noise.Add(n.batchNorms/float64(batches), norm*norm)
 	}
