@@ -33,8 +33,11 @@ const (
 // IsEnabled reports whether groups of ranks take steps that do not wait for all others.
 func (e Exchange) IsEnabled() bool { return e.System != SynchronousExchange && e.System != "" }
 
-// MajorityInitiator is the value of train.exchange.initiator that draws the rank that starts a sum.
-const MajorityInitiator = "majority"
+// Values of train.exchange.initiator: the first group that is ready starts a sum, or one that is drawn at random.
+const (
+	SoloInitiator     = "solo"
+	MajorityInitiator = "majority"
+)
 
 // exchangeKeys are the rows of Exchange.
 func exchangeKeys() []schema.Key {
@@ -43,7 +46,7 @@ func exchangeKeys() []schema.Key {
 			Help: "How ranks with different samples exchange gradients or weights. synchronous: every step waits for the slowest rank. eager: gradients that are late are part of a later step (eager-SGD). wagma: each group of ranks steps by itself and averages its model with some others (WAGMA-SGD). local: each group steps by itself, and an outer optimiser steps every period steps (DiLoCo). See docs/scaling.md."},
 		{Path: "train.exchange.period", Example: "10",
 			Help: "Steps from one in which all ranks wait for each other to the next, as they do at the end of an epoch; 1: all steps. Needed for other systems than synchronous."},
-		{Path: "train.exchange.initiator", Default: MajorityInitiator, Check: OneOf("solo", MajorityInitiator), Example: MajorityInitiator,
+		{Path: "train.exchange.initiator", Default: MajorityInitiator, Check: OneOf(SoloInitiator, MajorityInitiator), Example: MajorityInitiator,
 			Help: "Who starts a sum of eager. solo: the first group that is ready; majority: one drawn at random, so that half of them are ready on average."},
 		{Path: "train.exchange.group", Default: "2", Example: "2",
 			Help: "Number of models that wagma averages in a step, a power of two; about the square root of the number of data ranks."},

@@ -2,8 +2,11 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/ensemble-weather/ensemble/engine/optim/kfac"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/spatial/cluster"
 	"github.com/ensemble-weather/ensemble/spatial/search"
 )
 
@@ -11,6 +14,7 @@ import (
 func (s *strategist) addLargeBatch() error {
 	x := s.synchronous(largeBatchSystem, s.reference)
 	x.Setting, x.Results = "train.optimizer: lamb, train.learning_rate_scaling: sqrt", optimiserResults
+	x.Configured = slices.Contains([]string{"lars", "lamb"}, s.o.Config.Train.Train.Optimizer)
 	batch := s.subject.Batch * max(1, s.o.Config.Train.Train.Accumulate)
 	x.Proposed, x.Why = batch >= largeBatch && x.Fits, fmt.Sprintf("a step has %d samples, %d or more; whether it needs fewer steps only a training tells", batch, largeBatch)
 	if batch < largeBatch {
@@ -52,6 +56,7 @@ func (s *strategist) addKFAC() error {
 	x.EvenStepS += mean
 	x.StepS += mean
 	x.Setting, x.Results = fmt.Sprintf("train.optimizer: kfac, train.kfac.refresh: %d", k.Refresh), optimiserResults
+	x.Configured = s.o.Config.Train.Train.Optimizer == config.KFACOptimizer
 	x.MemoryBytes = max(p.Memory, s.reference.Memory) + kfac.Bytes(layers, k.Adaptive)
 	x.SentBytes += (sentBytes(p) - sentBytes(s.reference) + sent) / int64(max(1, k.Refresh))
 	x = s.with(x, computing(s.reference)+mean)
@@ -61,4 +66,9 @@ func (s *strategist) addKFAC() error {
 	}
 	s.all = append(s.all, x)
 	return nil
+}
+
+// flopsTime is the time in which a rank computes a number of operations at its peak rate.
+func (s *strategist) flopsTime(flops int64) cluster.Time {
+	return cluster.Time(float64(flops) / s.machine.FLOPs * float64(cluster.Second))
 }

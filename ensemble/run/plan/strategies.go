@@ -4,14 +4,12 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/spatial"
-	"github.com/ensemble-weather/ensemble/spatial/cluster"
 	"github.com/ensemble-weather/ensemble/spatial/search"
 	"github.com/ensemble-weather/ensemble/spatial/topk"
 )
@@ -31,9 +29,10 @@ type Strategy struct {
 	MemoryBytes int64   `json:"memory_bytes"`
 	Fits        bool    `json:"fits"`
 	// Results compares with synchronous training: exact (up to rounding), sparse, late, averaged, or another optimiser.
-	Results  string `json:"results"`
-	Proposed bool   `json:"proposed"`
-	Why      string `json:"why"` // it is proposed, or is not
+	Results    string `json:"results"`
+	Configured bool   `json:"configured"` // the configuration selects it
+	Proposed   bool   `json:"proposed"`
+	Why        string `json:"why"` // it is proposed, or is not
 }
 
 // What results are.
@@ -88,6 +87,7 @@ func (c *planning) strategies(ctx context.Context, g *graph.Graph, reference sea
 		}
 	}
 	s.addPipeline(r.Pipeline)
+	s.all[0].Configured = !slices.ContainsFunc(s.all, func(x Strategy) bool { return x.Configured })
 	slices.SortStableFunc(s.all, func(a, b Strategy) int {
 		return cmp.Or(compareBools(a.Fits, b.Fits), compareBools(a.Proposed, b.Proposed), cmp.Compare(a.StepS, b.StepS))
 	})
@@ -165,7 +165,7 @@ func (s *strategist) addSharded() error {
 		return err
 	}
 	x := s.synchronous(shardedSystem, p)
-	x.Setting = "train.shard_optimizer: true"
+	x.Setting, x.Configured = "train.shard_optimizer: true", s.o.Config.Train.Train.ShardOptimizer
 	why := fmt.Sprintf("a rank has room for the whole optimiser; it would need %.0f MiB instead of %.0f", mib(x.MemoryBytes), mib(s.all[0].MemoryBytes))
 	if !s.all[0].Fits {
 		why = "the optimiser does not fit into the memory of a rank otherwise"
@@ -174,17 +174,27 @@ func (s *strategist) addSharded() error {
 	return nil
 }
 
-// densities are those of proposed sparse sums.
-var densities = []float64{0.01, 0.02}
+// densities returns those of proposed sparse sums, and that of the configuration.
+func (s *strategist) densities() []float64 {
+	all := []float64{0.01, 0.02}
+	if k := s.o.Config.Train.Train.Compression; k.IsEnabled() && !slices.Contains(all, k.Density) {
+		all = append(all, k.Density)
+	}
+	return all
+}
 
 // waited is the share of the synchronous step in which gradients are waited for.
 func (s *strategist) waited() float64 { return s.reference.Gradients.Seconds() / s.all[0].StepS }
 
 // addSparse adds sparse sums on the best mesh with data ranks.
 func (s *strategist) addSparse() error {
-	for _, density := range densities {
+	for _, density := range s.densities() {
 		o := s.optimiser
 		o.Compression = &spatial.Compression{Options: topk.Options{Density: density}}
+		configured := s.planning.optimiser.Compression != nil && s.planning.optimiser.Compression.Density == density
+		if configured {
+			o.Compression = s.planning.optimiser.Compression
+		}
 		var best *search.Plan
 		for _, m := range s.meshes {
 			p, err := search.CostOf(s.ctx, s.g, s.machine, o, m.Mesh)
@@ -199,7 +209,7 @@ func (s *strategist) addSparse() error {
 			return nil
 		}
 		x := s.synchronous(fmt.Sprintf("%s, %g %%", sparseSystem, 100*density), *best)
-		x.Setting, x.Results = fmt.Sprintf("train.compression.density: %g", density), sparseResults
+		x.Setting, x.Results, x.Configured = fmt.Sprintf("train.compression.density: %g", density), sparseResults, configured
 		more, why := s.compareWaiting(waitedShare)
 		s.add(x, more, why)
 	}
@@ -231,7 +241,7 @@ func (s *strategist) addPipeline(p *PlannedPipeline) {
 	compute := (1 - p.Idle) * p.StepS
 	e := search.LateExchange{Units: p.Stages, Ranks: 1, Compute: compute, Wait: p.StepS - compute}
 	x := s.with(Strategy{System: pipelineSystem, EvenStepS: p.StepS, StepS: s.imbalance.LateStep(e), MemoryBytes: p.MemoryBytes, SentBytes: p.SentBytes, Results: exactResults,
-		Setting: fmt.Sprintf("train.pipeline: {stages: %d, schedule: %s}", p.Stages, p.Schedule)}, compute)
+		Setting: fmt.Sprintf("train.pipeline: {stages: %d, schedule: %s}", p.Stages, p.Schedule), Configured: p.Configured}, compute)
 	faster := x.StepS < s.all[0].StepS
 	why := fmt.Sprintf("it is slower than the mesh; the largest stage has %.0f %% of the computation, and ranks are idle for %.0f %%", 100*p.LargestStage, 100*x.Idle)
 	switch {
@@ -241,131 +251,6 @@ func (s *strategist) addPipeline(p *PlannedPipeline) {
 		why = "it is faster than the best mesh"
 	}
 	s.add(x, faster || !s.all[0].Fits, why)
-}
-
-// units is the shares of a batch that groups of ranks compute by themselves.
-type units struct {
-	count, ranks int
-	plan         search.Plan // of one
-}
-
-// unitsOf returns the units of a mesh: its ranks along data. ok is false if the batch does not divide.
-func (s *strategist) unitsOf(m spatial.Mesh) (u units, ok bool, err error) {
-	var own spatial.Mesh
-	u.count = 1
-	for _, a := range m {
-		if a.Name == search.AxisNames[0] {
-			u.count = a.Size
-		} else {
-			own = append(own, a)
-		}
-	}
-	u.ranks = max(1, own.Size())
-	if s.subject.Batch%u.count != 0 {
-		return u, false, nil
-	}
-	g, err := s.network(s.subject.Batch / u.count)
-	if err != nil {
-		return u, false, err
-	}
-	u.plan, err = search.CostOf(s.ctx, g, s.machine, s.optimiser, own)
-	return u, true, err
-}
-
-// Periods of proposed late sums and averages, as the papers have for their experiments, and of local SGD.
-const (
-	latePeriod  = 10
-	localPeriod = 100
-)
-
-// lateSystem is a system whose ranks do not wait for each other in every step.
-type lateSystem struct {
-	name, setting, results string
-	start                  search.Start
-	period                 int
-	vectors                int64 // of the size of the parameters, in memory
-}
-
-// lateSystems are the systems of train.exchange. Late sums and averages keep the send buffer and the results of a period.
-func lateSystems() []lateSystem {
-	return []lateSystem{
-		{soloSystem, fmt.Sprintf("train.exchange: {system: eager, initiator: solo, period: %d}", latePeriod), lateResults, search.FirstStart, latePeriod, latePeriod + 2},
-		{majoritySystem, fmt.Sprintf("train.exchange: {system: eager, initiator: majority, period: %d}", latePeriod), lateResults, search.DrawnStart, latePeriod, latePeriod + 2},
-		{wagmaSystem, fmt.Sprintf("train.exchange: {system: wagma, group: %%d, period: %d}", latePeriod), averagedResults, search.GroupStart, latePeriod, latePeriod + 2},
-		{localSystem, fmt.Sprintf("train.exchange: {system: local, period: %d}", localPeriod), averagedResults, search.NoStart, localPeriod, 3},
-	}
-}
-
-// addLate adds the systems of train.exchange, each on the mesh with data ranks on which it is fastest.
-func (s *strategist) addLate() error {
-	var all []units
-	for _, m := range s.meshes {
-		u, ok, err := s.unitsOf(m.Mesh)
-		if err != nil {
-			return err
-		}
-		if ok {
-			u.plan.Mesh = m.Mesh
-			all = append(all, u)
-		}
-	}
-	for _, of := range lateSystems() {
-		var best *Strategy
-		for _, u := range all {
-			x, ok := s.late(of, u)
-			if ok && (best == nil || compareBools(x.Fits, best.Fits) < 0 || x.Fits == best.Fits && x.StepS < best.StepS) {
-				best = &x
-			}
-		}
-		if best != nil {
-			condition, why := s.compareWaiting(siteShare)
-			if of.start != search.NoStart {
-				condition, why = s.compareImbalance()
-			}
-			if of.start == search.DrawnStart && condition {
-				why += "; half of the gradients of a step and more are fresh in the mean"
-			}
-			s.add(*best, condition, why)
-		}
-	}
-	return nil
-}
-
-// late is a system of train.exchange on the units of a mesh; ok is false if it needs another number of units.
-func (s *strategist) late(of lateSystem, u units) (x Strategy, ok bool) {
-	members := u.count
-	if of.start == search.GroupStart {
-		if u.count&(u.count-1) != 0 { // groups are those of ranks that differ in some bits
-			return x, false
-		}
-		members = max(2, 1<<int(math.Log2(float64(u.count))/2)) // about √P
-		of.setting = fmt.Sprintf(of.setting, members)
-	}
-	sum, sent := s.machine.UnitsExchange(u.count, u.ranks, members, s.parameters)
-	global, globalSent := s.machine.UnitsExchange(u.count, u.ranks, u.count, s.parameters)
-	e := search.LateExchange{Start: of.start, Units: u.count, Ranks: u.ranks, Group: members, Period: of.period, Compute: computing(u.plan),
-		Wait: u.plan.Step.Seconds() - computing(u.plan), Sum: (sum + s.machine.Notices(u.count, u.ranks)).Seconds(), Global: global.Seconds()}
-	exchanges := int64(of.period - 1)
-	if of.start == search.NoStart {
-		exchanges = 0
-	}
-	return s.with(Strategy{System: of.name, Setting: of.setting, Mesh: u.plan.Mesh.String(), Results: of.results,
-		StepS: s.imbalance.LateStep(e), EvenStepS: search.Imbalance{}.LateStep(e), MemoryBytes: u.plan.Memory + 4*of.vectors*s.parameters,
-		SentBytes: sentBytes(u.plan) + (exchanges*sent+globalSent)/int64(of.period)}, e.Compute), true
-}
-
-// compareImbalance compares the imbalance with the limit of late sums.
-func (s *strategist) compareImbalance() (more bool, why string) {
-	b := s.imbalance
-	switch {
-	case !b.IsKnown():
-		return false, "the imbalance of the ranks is not known: `ensemble bench --parallel --write-machine FILE` measures it"
-	case b.Slowest < lateRatio:
-		return false, fmt.Sprintf("the slowest rank of a step takes %.3g of the mean, less than %g", b.Slowest, lateRatio)
-	case b.Random() < lateRatio:
-		return false, fmt.Sprintf("the slowest rank of a step takes %.3g of the mean, but the same rank %.3g in all steps: distribute the work", b.Slowest, b.Persistent)
-	}
-	return true, fmt.Sprintf("the slowest rank of a step takes %.3g of the mean, %g or more, another one in each step", b.Slowest, lateRatio)
 }
 
 // strategiesSection is the table of strategies, best first.
@@ -379,7 +264,10 @@ func (r *Result) strategiesSection() answer.Section {
 			answer.NumberColumn("MiB a rank", "", "%.0f"), {Name: "results"}}}
 	first := map[string]int{} // by reason
 	for i, x := range r.Strategies {
-		mark, why := "", x.Why
+		mark, system, why := "", x.System, x.Why
+		if x.Configured {
+			system += " (configured)"
+		}
 		if x.Proposed {
 			mark = "*"
 		}
@@ -388,13 +276,8 @@ func (r *Result) strategiesSection() answer.Section {
 		} else {
 			first[x.Why] = i + 1
 		}
-		t.Rows = append(t.Rows, []any{fmt.Sprintf("%s%d", mark, i+1), x.System, cmp.Or(shortMesh(x.Mesh), "-"), 1e3 * x.StepS, 100 * x.Idle, mib(x.SentBytes), mib(x.MemoryBytes), x.Results})
+		t.Rows = append(t.Rows, []any{fmt.Sprintf("%s%d", mark, i+1), system, cmp.Or(shortMesh(x.Mesh), "-"), 1e3 * x.StepS, 100 * x.Idle, mib(x.SentBytes), mib(x.MemoryBytes), x.Results})
 		t.Notes = append(t.Notes, fmt.Sprintf("%2d %s (%s)", i+1, x.Setting, why))
 	}
 	return t
-}
-
-// flopsTime is the time in which a rank computes a number of operations at its peak rate.
-func (s *strategist) flopsTime(flops int64) cluster.Time {
-	return cluster.Time(float64(flops) / s.machine.FLOPs * float64(cluster.Second))
 }

@@ -134,17 +134,17 @@ func checkStrategies(t *testing.T, r *Result) {
 
 // The optimiser is sharded where memory needs it, and K-FAC's memory is part of the plan of a training that uses it.
 func TestMemoryOfStrategies(t *testing.T) {
-	r := planOn(t, 4, "12.5", "", "train.mesh=data:4")
+	r := planOn(t, 2, "12.5", "", "train.mesh=data:2")
 	whole, sharded := bySystem(t, r, synchronousSystem), bySystem(t, r, shardedSystem)
 	if sharded.MemoryBytes >= whole.MemoryBytes || sharded.Proposed {
 		t.Fatalf("sharded %+v, whole %+v", sharded, whole)
 	}
 	limit := (whole.MemoryBytes + sharded.MemoryBytes) / 2 >> 10
-	r = planOn(t, 4, "12.5", fmt.Sprintf(", memory: %dKiB", limit), "train.mesh=data:4")
+	r = planOn(t, 2, "12.5", fmt.Sprintf(", memory: %dKiB", limit), "train.mesh=data:2")
 	if s := r.Strategies[0]; s.System != shardedSystem || !s.Proposed || bySystem(t, r, synchronousSystem).Proposed {
 		t.Errorf("with %d KiB: %+v", limit, r.Strategies)
 	}
-	k := planOn(t, 4, "12.5", "", "train.mesh=data:4", "train.optimizer=kfac")
+	k := planOn(t, 2, "12.5", "", "train.mesh=data:2", "train.optimizer=kfac")
 	if more := k.Plan.MemoryBytes - whole.MemoryBytes; more <= 0 || bySystem(t, k, kfacSystem).MemoryBytes < k.Plan.MemoryBytes || bySystem(t, k, synchronousSystem).MemoryBytes != whole.MemoryBytes {
 		t.Errorf("K-FAC takes %d bytes more: %+v", more, k.Strategies)
 	}
@@ -153,17 +153,40 @@ func TestMemoryOfStrategies(t *testing.T) {
 // Where no mesh fits without a sharded optimiser, and one does with it, the error says so.
 func TestMemoryNeedsSharding(t *testing.T) {
 	least := int64(1 << 62)
-	for _, m := range planOn(t, 4, "12.5", "").Meshes {
+	for _, m := range planOn(t, 2, "12.5", "").Meshes {
 		least = min(least, m.MemoryBytes)
 	}
-	_, err := runOn(t, 4, "12.5", fmt.Sprintf(", memory: %dKiB", least>>10-1))
+	_, err := runOn(t, 2, "12.5", fmt.Sprintf(", memory: %dKiB", least>>10-1))
 	var e *exit.Error
 	if !errors.As(err, &e) || e.Code != exit.No || !strings.Contains(e.Fix, "train.shard_optimizer: true") {
 		t.Errorf("%+v", err)
 	}
-	_, err = runOn(t, 4, "12.5", ", memory: 1MiB")
+	_, err = runOn(t, 2, "12.5", ", memory: 1MiB")
 	if !errors.As(err, &e) || e.Code != exit.No || strings.Contains(e.Fix, "train.shard_optimizer") {
 		t.Errorf("%+v", err)
+	}
+}
+
+// What the configuration selects is marked, with its numbers.
+func TestConfiguredStrategies(t *testing.T) {
+	for _, c := range []struct {
+		set     []string
+		system  string
+		setting string
+	}{
+		{nil, synchronousSystem, "train.mesh"},
+		{[]string{"train.exchange.system=eager", "train.exchange.period=7"}, majoritySystem, "train.exchange: {system: eager, initiator: majority, period: 7}"},
+		{[]string{"train.exchange.system=wagma", "train.exchange.period=5", "train.exchange.group=2"}, wagmaSystem, "train.exchange: {system: wagma, group: 2, period: 5}"},
+		{[]string{"train.exchange.system=local", "train.exchange.period=20"}, localSystem, "train.exchange: {system: local, period: 20}"},
+		{[]string{"train.compression.density=0.05"}, sparseSystem + ", 5 %", "train.compression.density: 0.05"},
+		{[]string{"train.shard_optimizer=true"}, shardedSystem, "train.shard_optimizer: true"},
+		{[]string{"train.optimizer=kfac", "train.kfac.refresh=20"}, kfacSystem, "train.optimizer: kfac, train.kfac.refresh: 20"},
+	} {
+		for _, s := range planOn(t, 2, "12.5", "", c.set...).Strategies {
+			if s.Configured != (s.System == c.system) || s.Configured && !strings.HasPrefix(s.Setting, c.setting) {
+				t.Errorf("%q: %+v", c.set, s)
+			}
+		}
 	}
 }
 
