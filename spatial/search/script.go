@@ -48,11 +48,14 @@ func (o Optimiser) bytes(parameters, shares int64) int64 {
 	return bytes
 }
 
-// residuals returns the number of values per parameter that sparse sums keep: what is not sent yet, and its momentum.
+// residuals returns the number of values per parameter that sparse sums keep: what is not sent yet, and its momentum, or the moments of
+// updates.
 func (o Optimiser) residuals() int64 {
 	switch {
 	case o.Compression == nil:
 		return 0
+	case o.Compression.Updates:
+		return 3
 	case o.Compression.Momentum > 0:
 		return 2
 	}

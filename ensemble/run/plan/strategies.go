@@ -9,9 +9,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/internal/answer"
-	"github.com/ensemble-weather/ensemble/spatial"
 	"github.com/ensemble-weather/ensemble/spatial/search"
-	"github.com/ensemble-weather/ensemble/spatial/topk"
 )
 
 // Strategy is a way to train on the ranks, with its predicted step.
@@ -189,12 +187,11 @@ func (s *strategist) waited() float64 { return s.reference.Gradients.Seconds() /
 // addSparse adds sparse sums on the best mesh with data ranks.
 func (s *strategist) addSparse() error {
 	for _, density := range s.densities() {
+		training := s.o.Config.Train.Train
+		configured := training.Compression.Density == density
+		training.Compression.Density = density
 		o := s.optimiser
-		o.Compression = &spatial.Compression{Options: topk.Options{Density: density}}
-		configured := s.planning.optimiser.Compression != nil && s.planning.optimiser.Compression.Density == density
-		if configured {
-			o.Compression = s.planning.optimiser.Compression
-		}
+		o.Compression = setup.CompressionOf(&training)
 		var best *search.Plan
 		for _, m := range s.meshes {
 			p, err := search.CostOf(s.ctx, s.g, s.machine, o, m.Mesh)
