@@ -4,5 +4,5 @@ package search
 
 import "testing"
 
-// TestLongLateSteps compares with ten times as many steps, and larger gradients.
-func TestLongLateSteps(t *testing.T) { playLateSteps(t, 16000, 25000) }
+// TestLongLateSteps compares with five times as many steps.
+func TestLongLateSteps(t *testing.T) { playLateSteps(t, 8000, 4000) }
