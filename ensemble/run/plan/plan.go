@@ -190,6 +190,9 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 		}
 	}
 	c.oneRankStep = alone.Step
+	if err := c.checkStages(); err != nil {
+		return nil, err
+	}
 	if r.Pipeline, err = c.pipeline(ctx); err != nil {
 		return nil, err
 	}
@@ -207,9 +210,6 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 // planRanks plans the step on the ranks of the options, and simulates the best plans on request, and also if a
 // topology is described, which the closed forms do not contain.
 func (c *planning) planRanks(ctx context.Context, g *graph.Graph, r *Result) error {
-	if err := c.checkStages(); err != nil {
-		return err
-	}
 	chosen, err := c.chosenMesh(ctx, g)
 	if err != nil {
 		return err
