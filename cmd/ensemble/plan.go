@@ -22,10 +22,10 @@ func planCommand(a *app) *cobra.Command {
 			"as text for train.mesh (with redistributions, if small fields are distributed\n" +
 			"differently), the distribution of each layer, time of a step, memory of a rank,\n" +
 			"cost of halo exchange, statistics and gradients and how much of it overlaps with\n" +
-			"computation, and the cost of every mesh without redistribution. Nothing is\n" +
-			"trained and no field is read. Without --crop the grid is that of the forecast\n" +
-			"files. Without --machine the machine is that of train.machine; without both,\n" +
-			"nodes are like this one, with measured rates, and a typical network.",
+			"computation, the cost of every mesh without redistribution, and which parallel\n" +
+			"systems are faster (docs/scaling.md). Nothing is trained and no field is read.\n" +
+			"Without --crop the grid is that of the forecast files. Without --machine it is that\n" +
+			"of train.machine; without both, nodes like this one and a typical network.",
 		Example: "  ensemble plan -c train.yaml\n" +
 			"  ensemble plan -c train.yaml --ranks 64 --machine machine.yaml\n" +
 			"  ensemble plan -c train.yaml --ranks 16 --crop 352x704 --json\n" +

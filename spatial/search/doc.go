@@ -25,6 +25,9 @@
 // for all sizes. From the best ones, changes for the fields of a size and all smaller ones are tried one after the
 // other, as long as they save time. Package spatial can execute every plan, given Plan.Mesh.
 //
+// Ranks of unequal speed are priced from the distribution of their computation (Imbalance): synchronous steps wait for the slowest
+// rank, and LateStep follows exchanges that late ranks may miss.
+//
 // Times are integers in picoseconds. Sums are thus exact in every order, and all processes find the same plan.
 //
 // Source: Dryden et al. 2019, arXiv:1903.06681, section V (cost model, search over distributions).

@@ -21,6 +21,7 @@ type Estimate struct {
 	Shuffles                           cluster.Time
 	Sums                               cluster.Time // of statistics, within the passes
 	Gradients, GradientsOverlapped     cluster.Time
+	Gathers                            cluster.Time // of parameters by a sharded optimiser, within Optimiser
 
 	HaloBytes, ShuffleBytes, SumBytes, GradientBytes int64
 	// Memory per rank: parameters, gradients, optimiser state, the values of the step, workspace and messages.
@@ -204,6 +205,7 @@ func (p *pricer) time(s *script, rank int) (e Estimate) {
 	e.GradientsOverlapped = deferred - e.Gradients
 	shares := int64(p.o.shares(p.mesh))
 	t, bytes := p.m.allGather(group{ranks: int(shares), stride: 1, intraNode: shares <= int64(p.m.perNode())}, s.parameters)
+	e.Gathers = t
 	e.Optimiser = t + p.m.optimiserTime(s.parameters/shares, p.o.updated())
 	e.GradientBytes += bytes
 	e.Step = now + e.Gradients + e.Optimiser

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
@@ -104,7 +105,7 @@ func compareBools(a, b bool) int {
 }
 
 // computing is the time that a rank computes in a step.
-func computing(p search.Plan) float64 { return (p.Compute + p.Optimiser).Seconds() }
+func computing(p search.Plan) float64 { return (p.Compute + p.Optimiser - p.Gathers).Seconds() }
 
 // synchronous is a strategy whose ranks wait for each other in every step of a plan:
 //
@@ -265,6 +266,10 @@ func (r *Result) strategiesSection() answer.Section {
 		if x.Configured {
 			system += " (configured)"
 		}
+		mesh := shortMesh(x.Mesh)
+		if strings.HasPrefix(system, pipelineSystem) {
+			mesh = "-"
+		}
 		if x.Proposed {
 			mark = "*"
 		}
@@ -273,7 +278,7 @@ func (r *Result) strategiesSection() answer.Section {
 		} else {
 			first[x.Why] = i + 1
 		}
-		t.Rows = append(t.Rows, []any{fmt.Sprintf("%s%d", mark, i+1), system, cmp.Or(shortMesh(x.Mesh), "-"), 1e3 * x.StepS, 100 * x.Idle, mib(x.SentBytes), mib(x.MemoryBytes), x.Results})
+		t.Rows = append(t.Rows, []any{fmt.Sprintf("%s%d", mark, i+1), system, mesh, 1e3 * x.StepS, 100 * x.Idle, mib(x.SentBytes), mib(x.MemoryBytes), x.Results})
 		t.Notes = append(t.Notes, fmt.Sprintf("%2d %s (%s)", i+1, x.Setting, why))
 	}
 	return t
