@@ -24,8 +24,8 @@ func planCommand(a *app) *cobra.Command {
 			"cost of halo exchange, statistics and gradients and how much of it overlaps with\n" +
 			"computation, the cost of every mesh without redistribution, and which parallel\n" +
 			"systems are faster (docs/scaling.md). Nothing is trained and no field is read.\n" +
-			"Without --crop the grid is that of the forecast files. Without --machine it is that\n" +
-			"of train.machine; without both, nodes like this one and a typical network.",
+			"Without --crop the grid is that of the forecast files. Without --machine the\n" +
+			"machine is that of train.machine, or else nodes like this one.",
 		Example: "  ensemble plan -c train.yaml\n" +
 			"  ensemble plan -c train.yaml --ranks 64 --machine machine.yaml\n" +
 			"  ensemble plan -c train.yaml --ranks 16 --crop 352x704 --json\n" +

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
@@ -17,7 +16,7 @@ import (
 type Strategy struct {
 	System  string `json:"system"`
 	Setting string `json:"setting"` // of train.yaml
-	Mesh    string `json:"mesh"`    // "" for a pipeline
+	Mesh    string `json:"mesh"`    // of a pipeline that of a stage
 	// StepS is the expected time of a step with the imbalance of the machine, EvenStepS that of equally fast ranks. Systems that wait
 	// for all ranks in some steps only have the mean over these steps.
 	StepS     float64 `json:"step_s"`
@@ -237,8 +236,8 @@ func (s *strategist) addPipeline(p *PlannedPipeline) {
 		return
 	}
 	compute := (1 - p.Idle) * p.StepS
-	e := search.LateExchange{Units: p.Stages, Ranks: 1, Compute: compute, Wait: p.StepS - compute}
-	x := s.with(Strategy{System: pipelineSystem, EvenStepS: p.StepS, StepS: s.imbalance.LateStep(e), MemoryBytes: p.MemoryBytes, SentBytes: p.SentBytes, Results: exactResults,
+	e := search.LateExchange{Units: s.o.Ranks, Ranks: 1, Compute: compute, Wait: p.StepS - compute}
+	x := s.with(Strategy{System: pipelineSystem, Mesh: p.Mesh, EvenStepS: p.StepS, StepS: s.imbalance.LateStep(e), MemoryBytes: p.MemoryBytes, SentBytes: p.SentBytes, Results: exactResults,
 		Setting: fmt.Sprintf("train.pipeline: {stages: %d, schedule: %s}", p.Stages, p.Schedule), Configured: p.Configured}, compute)
 	faster := x.StepS < s.all[0].StepS
 	why := fmt.Sprintf("it is slower than the mesh; the largest stage has %.0f %% of the computation, and ranks are idle for %.0f %%", 100*p.LargestStage, 100*x.Idle)
@@ -267,7 +266,7 @@ func (r *Result) strategiesSection() answer.Section {
 			system += " (configured)"
 		}
 		mesh := shortMesh(x.Mesh)
-		if strings.HasPrefix(system, pipelineSystem) {
+		if x.Mesh == "" && x.System == pipelineSystem {
 			mesh = "-"
 		}
 		if x.Proposed {

@@ -179,6 +179,7 @@ func TestConfiguredStrategies(t *testing.T) {
 		{[]string{"train.exchange.system=wagma", "train.exchange.period=5", "train.exchange.group=2"}, wagmaSystem, "train.exchange: {system: wagma, group: 2, period: 5}"},
 		{[]string{"train.exchange.system=local", "train.exchange.period=20"}, localSystem, "train.exchange: {system: local, period: 20}"},
 		{[]string{"train.compression.density=0.05"}, sparseSystem + ", 5 %", "train.compression.density: 0.05"},
+		{[]string{"train.pipeline.stages=2"}, pipelineSystem, "train.pipeline: {stages: 2, schedule: 1f1b}"},
 		{[]string{"train.shard_optimizer=true"}, shardedSystem, "train.shard_optimizer: true"},
 		{[]string{"train.optimizer=kfac", "train.kfac.refresh=20"}, kfacSystem, "train.optimizer: kfac, train.kfac.refresh: 20"},
 	} {
