@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
+	"github.com/ensemble-weather/ensemble/internal/dirglob"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 )
@@ -433,7 +434,7 @@ func setAside(root string) (later []uint64, err error) {
 // removePassed removes checkpoints that were set aside, up to LATEST. The run has reached their
 // steps again, so its own checkpoints replace them.
 func removePassed(root string) error {
-	aside, err := filepath.Glob(filepath.Join(root, asidePrefix+"step-*"))
+	aside, err := dirglob.In(root, asidePrefix+"step-*")
 	latest, ok := Latest(root)
 	if err != nil || !ok {
 		return err
@@ -483,7 +484,7 @@ func Retain(root string, keep int) error {
 // caller must be the only writer under root. Other hidden files, which users may have placed
 // there, stay.
 func RemovePartial(root string) error {
-	left, err := filepath.Glob(filepath.Join(root, ".*"))
+	left, err := dirglob.In(root, ".*")
 	if err != nil {
 		return err
 	}

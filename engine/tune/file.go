@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
+	"github.com/ensemble-weather/ensemble/internal/dirglob"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
@@ -189,7 +190,7 @@ func lock(dir string) (release func(), locked bool, err error) {
 // tidy removes temporary files of killed processes, and the least recently written
 // tables beyond maxFiles. It ignores errors.
 func tidy(dir, keep string) {
-	left, _ := filepath.Glob(filepath.Join(dir, "."+filepath.Base(keep)+".partial-*"))
+	left, _ := dirglob.In(dir, "."+filepath.Base(keep)+".partial-*")
 	for _, path := range left {
 		os.Remove(path)
 	}
@@ -198,7 +199,7 @@ func tidy(dir, keep string) {
 		written time.Time
 	}
 	var tables []table
-	names, _ := filepath.Glob(filepath.Join(dir, prefix+"*"+suffix))
+	names, _ := dirglob.In(dir, prefix+"*"+suffix)
 	for _, path := range names {
 		if at, err := os.Lstat(path); err == nil && path != keep {
 			tables = append(tables, table{path, at.ModTime()})

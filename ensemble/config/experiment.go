@@ -14,6 +14,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config/schema"
+	"github.com/ensemble-weather/ensemble/internal/dirglob"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/humanise"
 	"github.com/ensemble-weather/ensemble/internal/nearest"
@@ -274,7 +275,7 @@ func experimentNotFound(path string) error {
 	e := &exit.Error{Code: exit.Usage, What: "no experiment in " + dir, At: dir, Why: filepath.Base(path) + " is missing", Fix: "give the directory of an experiment; `ensemble experiment list DIR` lists them"}
 	var names, folders []string
 	for _, root := range []string{dir, filepath.Dir(dir), ExperimentsFolder} {
-		below, _ := filepath.Glob(filepath.Join(root, "*", ExperimentFileName)) // an error means brackets in root: no suggestion
+		below, _ := dirglob.In(root, "*/"+ExperimentFileName) // the pattern is valid
 		for _, p := range below {
 			folders = append(folders, filepath.Dir(p))
 			names = append(names, filepath.Base(filepath.Dir(p)))

@@ -10,6 +10,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/record"
 	"github.com/ensemble-weather/ensemble/internal/answer"
+	"github.com/ensemble-weather/ensemble/internal/dirglob"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
@@ -29,7 +30,7 @@ type Entry struct {
 //
 // Errors: exit 66 if there is none; 64 for an invalid experiment.yaml.
 func List(root, runs string) (Listing, error) {
-	paths, err := filepath.Glob(filepath.Join(root, "*", config.ExperimentFileName))
+	paths, err := dirglob.In(root, "*/"+config.ExperimentFileName)
 	if err != nil {
 		return nil, err
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/train"
 	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
 	"github.com/ensemble-weather/ensemble/internal/answer"
+	"github.com/ensemble-weather/ensemble/internal/dirglob"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 	"github.com/ensemble-weather/ensemble/internal/progress"
@@ -241,7 +242,7 @@ func lastCheckpoint(root string) ([]manifest.File, error) {
 		return nil, nil
 	}
 	dir := filepath.Join(root, ckpt.Name(step))
-	parts, err := filepath.Glob(filepath.Join(dir, "*.st"))
+	parts, err := dirglob.In(dir, "*.st")
 	if err != nil {
 		return nil, err
 	}
@@ -285,7 +286,7 @@ func (o *Options) products(ctx context.Context, d *dataset) ([]manifest.File, er
 			Threads: o.Threads, Command: "ensemble experiment run " + e.Name, Version: o.Version, Created: start.Time, Timings: o.Timings, Progress: o.Progress}); err != nil { // a record has no time of its own
 			return nil, err
 		}
-		files, err := filepath.Glob(filepath.Join(out, ensemble.InitAt(start.Time).Format("2006010215")+"*", "*.nc"))
+		files, err := dirglob.In(out, ensemble.InitAt(start.Time).Format("2006010215")+"*/*.nc")
 		if err != nil {
 			return nil, err
 		}

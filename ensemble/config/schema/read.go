@@ -17,6 +17,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/ensemble-weather/ensemble/internal/dirglob"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/nearest"
 )
@@ -191,7 +192,7 @@ func suggestFile(path, otherwise string) string {
 	var names []string
 	st, err := os.Stat(path)
 	if err == nil && st.IsDir() {
-		if found, err := filepath.Glob(filepath.Join(path, "*.y*ml")); err == nil && len(found) == 1 {
+		if found, err := dirglob.In(path, "*.y*ml"); err == nil && len(found) == 1 {
 			return "did you mean `" + found[0] + "`?"
 		}
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
+	"github.com/ensemble-weather/ensemble/internal/dirglob"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/humanise"
 	"github.com/ensemble-weather/ensemble/internal/jsonfile"
@@ -357,7 +358,7 @@ func (v *Verification) dropScored() error {
 // the newest one are used; otherwise counts newer ones than the oldest used that have other members or
 // baselines.
 func newestSums(dir string, most int) (window []string, otherwise int, err error) {
-	names, err := filepath.Glob(filepath.Join(dir, "*"+SumsEnding))
+	names, err := dirglob.In(dir, "*"+SumsEnding)
 	if err != nil {
 		return nil, 0, err
 	}
