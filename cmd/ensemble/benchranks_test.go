@@ -134,7 +134,7 @@ func checkRanksTrace(t *testing.T, path string, r bench.RanksReport) {
 	type event struct {
 		Name, Cat, Ph string
 		Pid, Tid      int
-		Ts, Dur       float64
+		TS, Dur       float64
 		Args          map[string]any
 	}
 	var file struct{ TraceEvents []event }
@@ -154,7 +154,7 @@ func checkRanksTrace(t *testing.T, path string, r bench.RanksReport) {
 			if want != "" && names[row] != want {
 				t.Errorf("%+v in row %q", e, names[row])
 			}
-			if end := step[e.Pid-1].Ts + step[e.Pid-1].Dur; e.Ts < -1 || e.Ts+e.Dur > end+1 {
+			if end := step[e.Pid-1].TS + step[e.Pid-1].Dur; e.TS < -1 || e.TS+e.Dur > end+1 {
 				t.Errorf("%+v is not within the step, which ends at %g µs", e, end)
 			}
 			count[e.Cat]++
