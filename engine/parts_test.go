@@ -118,7 +118,7 @@ func TestForwardPartIsFinished(t *testing.T) {
 
 func TestPartsAreRefused(t *testing.T) {
 	g := unet(t, 1, 3)
-	_, err := engine.Compile(g, engine.Options{Forward: []string{"mean"}})
+	_, err := engine.Compile(g, engine.Options{Device: engine.Device{Backend: "ref"}, Forward: []string{"mean"}})
 	if exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), `no output "mean"`) {
 		t.Errorf("an output that the graph does not have: %v", err)
 	}
