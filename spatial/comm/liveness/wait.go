@@ -16,8 +16,12 @@ type Message interface {
 	Withdraw()      // Withdraw gives up the message, so that its memory is free if the transport can ensure that.
 }
 
+// suspended is the time between two looks at a message after which the process itself was stopped, as by SIGSTOP or a suspended
+// virtual machine: pauses are shorter than LookEvery.
+const suspended = 100 * LookEvery
+
 // WaitAny waits until one of several messages is done and returns the index of the first one that is; −1 with an error if none
-// is. Time counts as a stall only while no goroutine of this process can send what is waited for. stopped reports whether the
+// is. Time counts as a stall only while no goroutine of this process can send what is waited for, and while the process runs. stopped reports whether the
 // waiting goroutine was cancelled. pause waits for a moment, shorter than LookEvery, or until a message may be done.
 //
 // Errors: a comm.RankError that wraps ErrStalled, with the rank that causes the stall; a comm.FailedError, with a rank that
@@ -30,12 +34,17 @@ func (m *Monitor) WaitAny(stopped func() bool, pause func(waited time.Duration),
 	defer m.waits.begin(ranks...)()
 	toItself := slices.Contains(ranks, OwnProcess)
 	begin := time.Now()
-	quiet, look := begin, time.Millisecond
+	quiet, look, last := begin, time.Millisecond, begin
 	for {
 		if i := firstDone(all); i >= 0 {
 			return i, all[i].Failure()
 		}
-		waited := time.Since(begin)
+		now := time.Now()
+		if gap := now.Sub(last); gap > suspended { // others may have answered meanwhile: the gap is not theirs
+			quiet = quiet.Add(gap)
+		}
+		last = now
+		waited := now.Sub(begin)
 		if waited > look {
 			if err := m.Failure(); err != nil {
 				return giveUp(all, err)
