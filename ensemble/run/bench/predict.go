@@ -66,9 +66,11 @@ func (o RanksOptions) predict(ctx context.Context, c *comm.Comm, r *RanksReport)
 	if err != nil {
 		return err
 	}
-	wait, err := measureExchange(c, step/time.Duration(typical.Exchanges+1))
-	if err != nil {
-		return err
+	var wait time.Duration
+	if n := typical.Exchanges; n > 0 { // the same on all ranks
+		if wait, err = measureExchange(c, step/time.Duration(n+1)); err != nil {
+			return err
+		}
 	}
 	peaks := rates.Engine()
 	own := []float64{peaks.FLOPs, peaks.Bytes, step.Seconds(), latency.Seconds(), rate, wait.Seconds()}
