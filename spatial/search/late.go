@@ -121,6 +121,14 @@ func (s spread) coarser(n int) spread {
 	return mixed(points, weights)
 }
 
+// arrivalsFrom are the times at which units arrive at an exchange after they have computed, given those at which they begin.
+func (g grid) arrivalsFrom(begins []spread) (arrivals []draws) {
+	for i, d := range g.ranks {
+		arrivals = append(arrivals, draws{begins[i].plus(d.of), d.count})
+	}
+	return arrivals
+}
+
 // followFront follows the lags of units behind their common front for a number of exchanges, each of s cells. It returns when the
 // front has passed the last one, and the arrivals after it, behind the front, all in cells.
 func (g grid) followFront(e LateExchange, steps int, s float64) (at float64, arrivals []draws) {
@@ -129,10 +137,7 @@ func (g grid) followFront(e LateExchange, steps int, s float64) (at float64, arr
 		lags[i] = pointAt(0)
 	}
 	for step := 0; ; step++ {
-		arrivals = nil
-		for i, d := range g.ranks {
-			arrivals = append(arrivals, draws{lags[i].plus(d.of), d.count})
-		}
+		arrivals = g.arrivalsFrom(lags)
 		if step == steps {
 			return at, arrivals
 		}
@@ -171,10 +176,7 @@ func (g grid) followGroups(e LateExchange, steps int, s float64) (at float64, ar
 		times[i] = pointAt(0)
 	}
 	for step := 0; ; step++ {
-		arrivals = nil
-		for i, d := range g.ranks {
-			arrivals = append(arrivals, draws{times[i].plus(d.of), d.count})
-		}
+		arrivals = g.arrivalsFrom(times)
 		if step == steps {
 			return 0, arrivals
 		}

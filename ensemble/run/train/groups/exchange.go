@@ -104,10 +104,10 @@ func (e *Exchange) Step(n Network, s Share, apply Apply) error {
 //
 // Errors: lost ranks.
 func (e *Exchange) Align(n Network) error {
-	if err := mean(e.groups, n.Store.States()); err != nil || !e.system.differs() {
+	if err := Mean(e.groups, n.Store.States()); err != nil || !e.system.differs() {
 		return err
 	}
-	if err := mean(e.groups, n.Average); err != nil {
+	if err := Mean(e.groups, n.Average); err != nil {
 		return err
 	}
 	return meanMoments(e.groups, n.Optimizer)

@@ -9,9 +9,7 @@ import (
 // Mean replaces numbers by their mean over groups. All ranks get the same bits. A nil g is one group.
 //
 // Errors: lost ranks.
-func Mean(g *team.SampleGroups, x []float64) error { return mean(g, x) }
-
-func mean[T float32 | float64](g *team.SampleGroups, x []T) error {
+func Mean[T float32 | float64](g *team.SampleGroups, x []T) error {
 	if len(x) == 0 || g.Count() == 1 {
 		return nil
 	}
@@ -34,7 +32,7 @@ func meanMoments(g *team.SampleGroups, o *optim.Optimizer) error {
 	}
 	byName := map[string][]float32{}
 	for _, m := range moments {
-		if err := mean(g, m.Values); err != nil {
+		if err := Mean(g, m.Values); err != nil {
 			return err
 		}
 		byName[m.Name] = m.Values
