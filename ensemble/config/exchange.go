@@ -19,6 +19,7 @@ type Exchange struct {
 	Group     int     `key:"group"` // groups of ranks that average their models in a step
 	Rate      float64 `key:"rate"`  // of the outer optimiser
 	Momentum  float64 `key:"momentum"`
+	Skip      bool    `key:"skip"`   // a late group leaves out the samples of steps that it missed
 	Replay    Path    `key:"replay"` // run directory
 }
 
@@ -54,6 +55,8 @@ func exchangeKeys() []schema.Key {
 			Help: "Learning rate of the outer optimiser of local; 1 with momentum 0 averages the models."},
 		{Path: "train.exchange.momentum", Default: "0.9", Check: BetweenHalfOpen(0, 1), Example: "0.9",
 			Help: "Nesterov momentum of the outer optimiser of local."},
+		{Path: "train.exchange.skip", Default: "false", Example: "true",
+			Help: "Whether a late group of eager or wagma leaves out its samples of steps that began without it, instead of computing all of its steps. Faster if groups are late in turn; the samples of a group that is always slow would count less."},
 		{Path: "train.exchange.replay", Example: "runs/first",
 			Help: "Run directory of a training with the same settings, whose late contributions are repeated, and with them its bits."},
 	}
@@ -66,6 +69,7 @@ var exchangeOf = map[string][]string{
 	"train.exchange.group":     {WAGMAExchange},
 	"train.exchange.rate":      {LocalExchange},
 	"train.exchange.momentum":  {LocalExchange},
+	"train.exchange.skip":      {EagerExchange, WAGMAExchange},
 	"train.exchange.replay":    {EagerExchange, WAGMAExchange},
 }
 

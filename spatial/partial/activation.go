@@ -10,7 +10,7 @@ import (
 // Tags of messages.
 const (
 	tagNotice = iota // to other ranks: an operation has started
-	tagReady         // to the own progress task: the contribution of a step is in the buffer
+	tagReady         // to the own progress task: the contribution to all steps before one is in the buffer
 	tagResult        // to the own compute goroutine: an operation is done, or failed
 )
 

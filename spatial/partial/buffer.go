@@ -5,8 +5,8 @@ type buffer interface {
 	// put stores the contribution of one step. It never changes a vector that take returned.
 	put(x []float32)
 	// take returns the vector that the rank contributes now. spare is memory of that length
-	// with zeros, which the buffer may keep. fresh reports whether the contribution of the
-	// current step is included.
+	// with zeros, which the buffer may keep. fresh reports whether the rank has computed the
+	// current step, and its contribution is included.
 	take(spare []float32, fresh bool) []float32
 }
 

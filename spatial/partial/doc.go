@@ -34,9 +34,15 @@
 // That bounds the age of contributions by τ−1 steps, and the number of results that wait for
 // a late rank by τ.
 //
+// With Skip a late rank does not catch up. It goes on with the first operation that has not been taken (Next), so it is less than a
+// step behind, and contributes to the ones between what its send buffer has. If the first one is synchronous, and the rank missed
+// the operation before it, it does not let the others wait for a gradient of that step either. Every gradient that is computed is
+// still summed once. Steps left out are as in synchronous SGD with backup workers, which drops the gradients of the slowest.
+//
 // Results depend on which contributions were taken, and thus on time. The Log of a run lists
 // them; with it as Replay a run gives the same bits again.
 //
 // Sources: Li et al. 2020, arXiv:1908.04207 (eager-SGD); Li et al. 2021, arXiv:2005.00124
-// (WAGMA-SGD); Douillard et al. 2023, arXiv:2311.08105 (local SGD with an outer optimiser).
+// (WAGMA-SGD); Douillard et al. 2023, arXiv:2311.08105 (local SGD with an outer optimiser); Chen
+// et al. 2016, arXiv:1604.00981 (backup workers).
 package partial

@@ -28,6 +28,7 @@ type EagerOptions struct {
 	Period    int            // τ: the operation of every τ-th step of a run waits for all ranks
 	Seed      uint64         // of the ranks that start with Majority
 	First     int            // number of steps taken before, in another job; Majority draws as if it had continued
+	Skip      bool           // a late rank leaves out the steps whose sums began without it
 	Algorithm comm.Algorithm // of the sums
 	Replay    *Log           // of this rank in another run, whose bits are repeated; nil without
 }
@@ -57,7 +58,7 @@ func NewEager(c *comm.Comm, n int, o EagerOptions) (*Eager, error) {
 	if err := checkPeriod(o.Period); err != nil {
 		return nil, err
 	}
-	s := schedule{period: o.Period, offset: o.First}
+	s := schedule{period: o.Period, offset: o.First, skips: o.Skip}
 	if o.Initiator == Majority {
 		s.initiator = func(step int) int { return initiatorOf(o.Seed, o.First+step, c.Size()) }
 	}
@@ -86,7 +87,7 @@ func checkPeriod(period int) error {
 //
 // Clipping, and the moments of an optimiser, act on the sums, which are the same on all
 // ranks. A late rank contributes its gradient to a later sum, and may get the sums of several steps,
-// also of later ones. A nil gradient contributes nothing, such as after an overflow.
+// also of later ones. With Skip it goes on after these, with step Next. A nil gradient contributes nothing, such as after an overflow.
 //
 // Errors: exit 64 for another length or without Start; failures of other ranks.
 func (e *Eager) Step(gradient []float32) ([]Update, error) {
@@ -95,7 +96,7 @@ func (e *Eager) Step(gradient []float32) ([]Update, error) {
 		return nil, sizeError("gradient", len(gradient), n)
 	}
 	step := e.next
-	if err := e.contribute(gradient); err != nil {
+	if _, err := e.contribute(gradient); err != nil {
 		return nil, err
 	}
 	if err := e.await(step + 1); err != nil {

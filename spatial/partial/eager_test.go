@@ -47,7 +47,7 @@ func TestEagerWorkedExample(t *testing.T) {
 		logs[r.Rank()] = e.Log()
 		return nil
 	})
-	for rank, want := range []string{"{[1 2 3] [1 2 3]} 0", "{[0 1 3] [1 2 3]} 2"} {
+	for rank, want := range []string{"{[1 2 3] [1 2 3] []} 0", "{[0 1 3] [1 2 3] []} 2"} {
 		if got := fmt.Sprint(*logs[rank], logs[rank].Late()); got != want {
 			t.Errorf("log of rank %d is %s, want %s", rank, got, want)
 		}
@@ -283,10 +283,12 @@ func eagerFuzz(t *testing.T, steps, fewer int) {
 	late := 0
 	for p := 2; p <= 16; p++ {
 		for _, initiator := range []Initiator{Solo, Majority} {
-			o := EagerOptions{Initiator: initiator, Period: 1 + p, Seed: uint64(p)}
-			late += eagerTrial(t, p, steps, o, comm.Parallel)
-			late += eagerTrial(t, p, fewer, o, comm.Parallel.WithFaults(comm.Faults{Seed: uint64(p), Delay: 50 * time.Microsecond}))
-			late += eagerTrial(t, p, fewer, o, comm.Replay(uint64(p)))
+			for _, skip := range []bool{false, true} {
+				o := EagerOptions{Initiator: initiator, Period: 1 + p, Seed: uint64(p), Skip: skip}
+				late += eagerTrial(t, p, steps, o, comm.Parallel)
+				late += eagerTrial(t, p, fewer, o, comm.Parallel.WithFaults(comm.Faults{Seed: uint64(p), Delay: 50 * time.Microsecond}))
+				late += eagerTrial(t, p, fewer, o, comm.Replay(uint64(p)))
+			}
 		}
 	}
 	if late == 0 {
@@ -360,7 +362,7 @@ func eagerTrial(t *testing.T, p, steps int, o EagerOptions, mode comm.Mode) (lat
 func TestEagerReplay(t *testing.T) {
 	const n, steps = 9, 60
 	for _, p := range []int{1, 2, 3, 5, 8} {
-		for _, o := range []EagerOptions{{Period: 7}, {Initiator: Majority, Period: 20, Seed: 3}} {
+		for _, o := range []EagerOptions{{Period: 7}, {Initiator: Majority, Period: 20, Seed: 3}, {Period: 7, Skip: true}, {Initiator: Majority, Period: 20, Seed: 3, Skip: true}} {
 			run := func(seed uint64, logs []*Log) (bits [][]uint32, recorded []*Log) {
 				bits, recorded = make([][]uint32, p), make([]*Log, p)
 				simulate(t, p, network, func(r *cluster.Rank) error {

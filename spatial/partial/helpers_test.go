@@ -51,7 +51,7 @@ func eagerOf(c *comm.Comm, o EagerOptions, steps int, run eagerRun) (*Eager, err
 		return nil, err
 	}
 	w := make([]float32, n)
-	for step := range steps {
+	for step := 0; step < steps; step = e.Next() {
 		gradient := make([]float32, n)
 		if run.gradient != nil {
 			gradient = run.gradient(step, w)

@@ -14,6 +14,7 @@ type EagerGroup struct {
 	leader *Eager      // nil except on rank 0
 	values int         // of a gradient
 	sums   [][]float32 // memory of the updates on other ranks
+	next   int
 }
 
 // NewEagerGroup returns eager-SGD for a rank of a group, for gradients of n values. leader is
@@ -32,10 +33,14 @@ func (g *EagerGroup) Step(gradient []float32) ([]Update, error) {
 	if g.leader != nil {
 		updates, err = g.leader.Step(gradient)
 	}
-	count := []int64{int64(len(updates))}
+	count := []int64{int64(len(updates)), 0}
+	if g.leader != nil {
+		count[1] = int64(g.leader.Next())
+	}
 	if err := decide(g.group, count, err); err != nil {
 		return nil, err
 	}
+	g.next = int(count[1])
 	for i := range int(count[0]) {
 		if g.leader == nil {
 			if i == len(g.sums) {
@@ -56,15 +61,21 @@ func (g *EagerGroup) Step(gradient []float32) ([]Update, error) {
 	return updates, nil
 }
 
+// Next is Eager.Next after a step, on all ranks of the group.
+func (g *EagerGroup) Next() int { return g.next }
+
 // WAGMAGroup is WAGMA-SGD among groups of ranks that act as one, as EagerGroup is eager-SGD.
 type WAGMAGroup struct {
 	group  *comm.Comm
 	leader *WAGMA // nil except on rank 0
+	next   int
 }
 
 // NewWAGMAGroup returns WAGMA-SGD for a rank of a group. leader is that of rank 0 among the
 // leaders of all groups, and nil on other ranks.
-func NewWAGMAGroup(group *comm.Comm, leader *WAGMA) *WAGMAGroup { return &WAGMAGroup{group, leader} }
+func NewWAGMAGroup(group *comm.Comm, leader *WAGMA) *WAGMAGroup {
+	return &WAGMAGroup{group: group, leader: leader}
+}
 
 // Step is WAGMA.Step. Weights of rank 0 count, and all ranks of the group receive the result.
 //
@@ -75,15 +86,22 @@ func (g *WAGMAGroup) Step(w []float32) (Average, error) {
 	if g.leader != nil {
 		a, err = g.leader.Step(w)
 	}
-	decision := []int64{int64(a.OnTime), 0}
+	decision := []int64{int64(a.OnTime), 0, 0}
 	if a.Late {
 		decision[1] = 1
+	}
+	if g.leader != nil {
+		decision[2] = int64(g.leader.Next())
 	}
 	if err := decide(g.group, decision, err); err != nil {
 		return Average{}, err
 	}
+	g.next = int(decision[2])
 	return Average{Late: decision[1] == 1, OnTime: int(decision[0])}, comm.Broadcast(g.group, 0, w)
 }
+
+// Next is WAGMA.Next after a step, on all ranks of the group.
+func (g *WAGMAGroup) Next() int { return g.next }
 
 // errLeader is the error of ranks whose leader has one.
 var errLeader = errors.New("rank 0 of the group has failed")

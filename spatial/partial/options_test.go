@@ -87,6 +87,7 @@ func TestMisuse(t *testing.T) {
 		"result of no step":   {Versions: []int{1, 2, 3}, Applied: []int{0, 2, 3}},
 		"beyond synchronous":  {Versions: []int{1, 2, 3}, Applied: []int{3, 3, 3}},
 		"results of the next": {Versions: []int{1, 2, 3}, Applied: []int{1, 2, 4}},
+		"skipped steps":       {Versions: []int{1, 2, 3}, Applied: []int{1, 2, 3}, Skipped: []int{1}},
 	} {
 		err := comm.Run(1, comm.Parallel, func(c *comm.Comm) error {
 			e, err := NewEager(c, 1, EagerOptions{Period: 3, Replay: log})
@@ -97,6 +98,28 @@ func TestMisuse(t *testing.T) {
 		})
 		if exit.CodeOf(err) != exit.BadData {
 			t.Errorf("log that is wrong (%s): %v", name, err)
+		}
+	}
+}
+
+// With Skip a log states which steps a rank left out as its arrivals say.
+func TestLogOfSkips(t *testing.T) {
+	for _, k := range []struct {
+		log Log
+		ok  bool
+	}{
+		{Log{Versions: []int{1, 2, 3, 4}, Applied: []int{1, 2, 3, 4}}, true},
+		{Log{Versions: []int{0, 0, 2, 4}, Applied: []int{2, 2, 4, 4}, Skipped: []int{1, 3}}, true}, // late in step 2, before one that waits
+		{Log{Versions: []int{0, 0, 3, 4}, Applied: []int{2, 2, 3, 4}, Skipped: []int{1}}, true},
+		{Log{Versions: []int{0, 0, 3, 4}, Applied: []int{2, 2, 3, 4}}, false},
+		{Log{Versions: []int{0, 0, 3, 4}, Applied: []int{1, 2, 3, 4}, Skipped: []int{1}}, false},
+		{Log{Versions: []int{0, 0, 1, 4}, Applied: []int{2, 2, 3, 4}, Skipped: []int{1}}, false}, // it never goes on with step 1
+		{Log{Versions: []int{0, 0, 0, 4}, Applied: []int{4, 4, 4, 4}, Skipped: []int{1, 2, 3}}, true},
+		{Log{Versions: []int{0, 0, 0, 4}, Applied: []int{3, 3, 3, 4}, Skipped: []int{1, 2}}, false}, // step 3 waits for all
+	} {
+		err := k.log.check(schedule{period: 4, last: 3, skips: true}, 0)
+		if k.ok != (err == nil) || !k.ok && exit.CodeOf(err) != exit.BadData {
+			t.Errorf("%+v: %v", k.log, err)
 		}
 	}
 }

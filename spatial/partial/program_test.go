@@ -13,11 +13,11 @@ import (
 // bits.
 func trainBoth(c *comm.Comm) error {
 	const n, steps = 1000, 30
-	for _, initiator := range []Initiator{Solo, Majority} {
+	for _, o := range []EagerOptions{{Initiator: Solo}, {Initiator: Majority}, {Initiator: Solo, Skip: true}} {
 		train := func(seed int, replay *Log) (bits []uint32, l *Log, err error) {
 			random := randomOf(c.Rank(), seed)
 			var w []float32
-			e, err := eagerOf(c, EagerOptions{Initiator: initiator, Period: 10, Replay: replay}, steps, eagerRun{
+			e, err := eagerOf(c, EagerOptions{Initiator: o.Initiator, Skip: o.Skip, Period: 10, Replay: replay}, steps, eagerRun{
 				values: n, before: func(int) { sleepAtRandom(random) },
 				gradient: func(step int, w []float32) []float32 { return pull(c.Rank(), step, w) },
 				update: func(_ Update, now []float32) error {
@@ -26,20 +26,30 @@ func trainBoth(c *comm.Comm) error {
 				},
 			})
 			if err != nil {
-				return nil, nil, fmt.Errorf("%v: %w", initiator, err)
+				return nil, nil, err
 			}
 			return bits, e.Log(), equalIn(map[*comm.Comm][]float32{c: w})
 		}
 		if err := repeats(train); err != nil {
-			return fmt.Errorf("%v: %w", initiator, err)
+			return fmt.Errorf("%+v: %w", o, err)
 		}
 	}
 	if !isPower(c.Size()) {
 		return nil
 	}
+	for _, skip := range []bool{false, true} {
+		if err := repeatWAGMA(c, n, steps, skip); err != nil {
+			return fmt.Errorf("averages, steps are left out: %v: %w", skip, err)
+		}
+	}
+	return nil
+}
+
+// repeatWAGMA is trainBoth for WAGMA-SGD.
+func repeatWAGMA(c *comm.Comm, n, steps int, skip bool) error {
 	return repeats(func(seed int, replay *Log) (bits []uint32, l *Log, err error) {
 		random, w := randomOf(c.Rank(), seed), make([]float32, n)
-		a, err := wagmaOf(c, w, WAGMAOptions{GroupSize: min(2, c.Size()), Period: 10, Replay: replay}, steps, func(step int, w []float32) {
+		a, err := wagmaOf(c, w, WAGMAOptions{GroupSize: min(2, c.Size()), Period: 10, Skip: skip, Replay: replay}, steps, func(step int, w []float32) {
 			sleepAtRandom(random)
 			for i, v := range pull(c.Rank(), step, w) {
 				w[i] -= rate * v

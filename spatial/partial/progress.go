@@ -17,7 +17,7 @@ type progress struct {
 	own       *comm.Comm // messages between the goroutines of the rank
 	ready     comm.Request
 	readyStep []int64
-	arrived   int // contributions of the compute goroutine so far
+	arrived   int // the compute goroutine has contributed what it has to the steps before this one
 	announced []comm.Request
 }
 
@@ -39,7 +39,7 @@ func (p *progress) expect() {
 
 // arrive notes a contribution, whose message is done.
 func (p *progress) arrive() {
-	p.arrived = int(p.readyStep[0]) + 1
+	p.arrived = int(p.readyStep[0])
 	p.expect()
 }
 
@@ -127,8 +127,8 @@ func (p *progress) snapshot(step int) result {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.log.Versions = append(h.log.Versions, h.versions)
-	fresh := h.versions > step
-	return result{step, h.buffer.take(spare, fresh), fresh}
+	included := h.versions > step
+	return result{step, h.buffer.take(spare, included && h.computed == step), included}
 }
 
 // spare returns a vector of zeros.

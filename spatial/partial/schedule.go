@@ -8,10 +8,11 @@ import (
 
 // schedule states who takes part in the operation of each step, and who starts it.
 type schedule struct {
-	period int // every period-th operation of a run is synchronous: τ
-	first  int // step of the first operation of a run
-	last   int // step of the last operation of a run, which is synchronous too
-	offset int // number of steps before step 0, in an earlier job
+	period int  // every period-th operation of a run is synchronous: τ
+	first  int  // step of the first operation of a run
+	last   int  // step of the last operation of a run, which is synchronous too
+	offset int  // number of steps before step 0, in an earlier job
+	skips  bool // ranks leave out steps whose operations have begun without them
 	// groups of the operations: that of step t is groups[(offset + t) mod len(groups)]
 	groups []*comm.Comm
 	// initiator returns the rank that starts an operation; nil if the first to arrive does
@@ -24,6 +25,19 @@ func (s schedule) isSynchronous(step int) bool { return step == s.nextSynchronou
 // nextSynchronous returns the first synchronous operation from a step on.
 func (s schedule) nextSynchronous(step int) int {
 	return min(s.last, step+s.period-1-(step-s.first)%s.period)
+}
+
+// following returns the step that a rank computes after another one, given how many operations had been taken when its
+// contribution was ready. A rank that missed the operation of its step and leaves steps out goes on with the first one that has
+// not been taken. If that is synchronous, where all wait for it, it takes part with what it has and goes on after it.
+func (s schedule) following(step, taken int) int {
+	switch {
+	case !s.skips || taken <= step:
+		return step + 1
+	case s.isSynchronous(taken):
+		return taken + 1
+	}
+	return taken
 }
 
 // group returns the ranks of an operation that is not synchronous.

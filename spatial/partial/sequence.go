@@ -35,7 +35,8 @@ type sequence struct {
 type shared struct {
 	mu       sync.Mutex
 	buffer   buffer
-	versions int      // contributions so far
+	versions int      // step with which the compute goroutine goes on: it has contributed to the earlier ones
+	computed int      // step of the last contribution
 	results  []result // done, not taken by the compute goroutine yet
 	finished int      // operations done so far
 	free     [][]float32
@@ -44,9 +45,9 @@ type shared struct {
 
 // result is the sum of an operation.
 type result struct {
-	step  int
-	sum   []float32
-	fresh bool // this rank was on time
+	step     int
+	sum      []float32
+	included bool // the last contribution of this rank is part of it
 }
 
 // failed announces that the progress task has ended with an error.
@@ -109,43 +110,61 @@ var errCanceled = fmt.Errorf("partial collectives: %w", context.Canceled)
 func (q *sequence) Log() *Log {
 	q.shared.mu.Lock()
 	defer q.shared.mu.Unlock()
-	return &Log{slices.Clone(q.shared.log.Versions), slices.Clone(q.shared.log.Applied)}
+	return &Log{slices.Clone(q.shared.log.Versions), slices.Clone(q.shared.log.Applied), slices.Clone(q.shared.log.Skipped)}
 }
 
-// RunLog returns, for each step of the last run, the Age of the contribution of this rank, and how many results of later
-// steps it had received when the step ended. It is valid between runs.
-func (q *sequence) RunLog() (ages, ahead []int) {
+// Arrivals is what depended on time in the steps of a run, for one rank, with a number for each step.
+type Arrivals struct {
+	Ages    []int // age of the contribution, in steps
+	Ahead   []int // number of results of later steps that were there when the step ended
+	Skipped []int // 1: the rank left the step out; else 0
+}
+
+// RunLog returns the arrivals of the last run. It is valid between runs.
+func (q *sequence) RunLog() (a Arrivals) {
 	q.shared.mu.Lock()
 	defer q.shared.mu.Unlock()
 	l := &q.shared.log
 	for step := q.first; step < len(l.Versions); step++ {
-		ages, ahead = append(ages, l.Age(step)), append(ahead, l.Applied[step]-step-1)
+		skipped := 0
+		if l.skipped(step) {
+			skipped = 1
+		}
+		a.Ages, a.Ahead, a.Skipped = append(a.Ages, l.Age(step)), append(a.Ahead, l.Applied[step]-step-1), append(a.Skipped, skipped)
 	}
-	return ages, ahead
+	return a
 }
 
-// contribute puts the contribution of the next step into the send buffer and announces it.
-func (q *sequence) contribute(x []float32) error {
+// Next returns the step that the caller computes next. Steps between it and the last one are left out.
+func (q *sequence) Next() int { return q.next }
+
+// contribute puts the contribution of the next step into the send buffer and announces it. late reports that the operation of
+// the step had been taken before. Then next is the step with which the rank goes on.
+func (q *sequence) contribute(x []float32) (late bool, err error) {
 	if q.canceled {
-		return errCanceled
+		return false, errCanceled
 	}
 	if q.task == nil {
-		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("step %d was not started", q.next), Why: "Start states how many steps follow", Fix: "call Start first"}
+		return false, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("step %d was not started", q.next), Why: "Start states how many steps follow", Fix: "call Start first"}
 	}
 	q.release()
 	if q.replay != nil { // operations that did not contain it
 		if err := q.await(q.replay.before(q.next)); err != nil {
-			return err
+			return false, err
 		}
 	}
-	h := &q.shared
+	h, step := &q.shared, q.next
 	h.mu.Lock()
 	h.buffer.put(x)
-	h.versions++
+	taken := len(h.log.Versions)
+	q.next = q.following(step, taken)
+	h.versions, h.computed = q.next, step
+	for s := step + 1; s < q.next; s++ {
+		h.log.Skipped = append(h.log.Skipped, s)
+	}
 	h.mu.Unlock()
 	q.sent = append(inProgress(q.sent), q.own.Send(q.own.Rank(), tagReady, []int64{int64(q.next)}))
-	q.next++
-	return nil
+	return taken > step, nil
 }
 
 // release returns the vectors of the last results.
@@ -192,7 +211,9 @@ func (q *sequence) take(n int) ([]result, error) {
 	count := n - (h.finished - len(h.results))
 	q.taken = slices.Clone(h.results[:count])
 	h.results = slices.Delete(h.results, 0, count)
-	h.log.Applied = append(h.log.Applied, n)
+	for len(h.log.Applied) < q.next {
+		h.log.Applied = append(h.log.Applied, n)
+	}
 	h.mu.Unlock()
 	if q.next <= q.last {
 		return q.taken, nil
@@ -202,9 +223,12 @@ func (q *sequence) take(n int) ([]result, error) {
 	return q.taken, err
 }
 
-// finishedAfter returns the number of operations whose results are there after the contribution
-// of a step.
+// finishedAfter returns the number of operations whose results are applied after the contribution of a step: those that are
+// there, or those before the step with which a rank that leaves steps out goes on.
 func (q *sequence) finishedAfter(step int) int {
+	if q.skips {
+		return q.next
+	}
 	if q.replay != nil {
 		return q.replay.Applied[step]
 	}

@@ -11,6 +11,7 @@ type WAGMAOptions struct {
 	GroupSize int            // S: number of ranks that average in a step; a power of two, about √P
 	First     int            // number of steps taken before, in another job; the groups continue from there
 	Period    int            // τ: the average of every τ-th step of a run is over all ranks and waits for them
+	Skip      bool           // a late rank leaves out the steps whose averages began without it
 	Algorithm comm.Algorithm // of the sums
 	Replay    *Log           // of this rank in another run, whose bits are repeated; nil without
 }
@@ -28,7 +29,7 @@ type WAGMA struct{ *sequence }
 
 // Average describes the average of one step.
 type Average struct {
-	Late   bool // this rank was late: its own model has weight 1/(S+1)
+	Late   bool // this rank was late: its own model has weight 1/(S+1), unless it waits for all in a synchronous step that it leaves out
 	OnTime int  // number of ranks that averaged the model of this step
 }
 
@@ -45,7 +46,7 @@ func NewWAGMA(c *comm.Comm, w []float32, o WAGMAOptions) (*WAGMA, error) {
 	if err != nil {
 		return nil, err
 	}
-	q, err := newSequence(c, schedule{period: o.Period, offset: o.First}, len(w)+modelTail, b.groups)
+	q, err := newSequence(c, schedule{period: o.Period, offset: o.First, skips: o.Skip}, len(w)+modelTail, b.groups)
 	if err != nil {
 		return nil, err
 	}
@@ -58,30 +59,31 @@ func NewWAGMA(c *comm.Comm, w []float32, o WAGMAOptions) (*WAGMA, error) {
 
 // Step contributes the weights W′ after the local update of the next step and replaces them by
 // the average of its group: Σ/S if this rank was on time. If it was late, Σ contains its
-// earlier model, and the result is (Σ + W′)/(S+1).
+// earlier model, and the result is (Σ + W′)/(S+1). With Skip a late rank takes the newest
+// average that began without it, and goes on after that, with step Next.
 //
 // Errors: exit 64 for another length or without Start; failures of other ranks.
 func (a *WAGMA) Step(w []float32) (Average, error) {
 	if n := a.values - modelTail; len(w) != n {
 		return Average{}, sizeError("model", len(w), n)
 	}
-	step := a.next
-	if err := a.contribute(w); err != nil {
-		return Average{}, err
-	}
-	if err := a.await(step + 1); err != nil {
-		return Average{}, err
-	}
-	size := a.all.Size()
-	if !a.isSynchronous(step) {
-		size = a.group(step).Size()
-	}
-	results, err := a.take(step + 1)
+	late, err := a.contribute(w)
 	if err != nil {
 		return Average{}, err
 	}
-	r := results[0]
-	if !r.fresh {
+	if err := a.await(a.next); err != nil {
+		return Average{}, err
+	}
+	results, err := a.take(a.next)
+	if err != nil {
+		return Average{}, err
+	}
+	r := results[len(results)-1]
+	size := a.all.Size()
+	if !a.isSynchronous(r.step) {
+		size = a.group(r.step).Size()
+	}
+	if !r.included {
 		mergeLate(w, r.sum, size)
 	} else {
 		for i := range w {
@@ -93,7 +95,7 @@ func (a *WAGMA) Step(w []float32) (Average, error) {
 		a.shared.buffer.put(w)
 		a.shared.mu.Unlock()
 	}
-	return Average{Late: !r.fresh, OnTime: int(r.sum[len(w)])}, nil
+	return Average{Late: late, OnTime: int(r.sum[len(w)])}, nil
 }
 
 // mergeLate replaces weights by their average with the models of a group, of which sum is the

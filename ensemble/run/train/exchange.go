@@ -99,28 +99,34 @@ func (t *trainer) exchangeSteps(ctx context.Context) error {
 	if err := n.exchange.Start(steps); err != nil {
 		return err
 	}
-	first, batch, losses := t.pos.Step, t.pos.Batch, t.pos.LossSum
-	for i := range steps {
+	first, from, batch, losses := t.pos.Step, t.pos.Batch, t.pos.Batch, t.pos.LossSum
+	for i := 0; i < steps; i++ {
 		began, before, batches := time.Now(), t.observers.input.Steps, min(n.cfg.Accumulate, end-batch)
 		computed, err := t.accumulateGradients(ctx, first+uint64(i), batches)
 		if err != nil {
 			return err
 		}
 		share := groups.Share{Loss: computed.loss, Weight: computed.weight, Samples: t.ownSamples(batch, batches)}
-		if err := n.exchange.Step(n.trained(), share, func(loss, samples float64) error { return t.exchangedUpdate(ctx, loss, samples) }); err != nil {
+		skipped, err := n.exchange.Step(n.trained(), share, func(loss, samples float64) error { return t.exchangedUpdate(ctx, loss, samples) })
+		if err != nil {
 			return err
 		}
 		t.observers.input.Steps = before + time.Since(began) // with the time of waiting for sums
 		batch += batches
+		for ; skipped > 0; skipped-- {
+			batches = min(n.cfg.Accumulate, end-batch)
+			if err := t.leaveOut(batch, batches); err != nil {
+				return err
+			}
+			i, batch = i+1, batch+batches
+		}
 	}
-	if err := n.exchange.Align(n.trained()); err != nil {
+	if err := n.exchange.Align(n.trained(), uint64(t.networkSteps())); err != nil {
 		return err
 	}
-	sum := []float64{t.pos.LossSum - losses}
-	if err := groups.Mean(t.groups, sum); err != nil {
+	if err := t.endRun(losses, t.samplesIn(t.pos.Batch)-t.samplesIn(from)); err != nil {
 		return err
 	}
-	t.pos.LossSum = losses + sum[0]
 	return n.exchange.WriteArrivals(t.dir.Events(), t.pos.Step, t.pos.Epoch+1)
 }
 
@@ -143,11 +149,21 @@ func (t *trainer) endExchangeEpoch() ([]rundir.Value, error) {
 	if err := n.trained().CheckSame(t.ranks); err != nil {
 		return nil, err
 	}
-	late, all, err := n.exchange.Late()
+	late, err := n.exchange.Late()
 	if err != nil {
 		return nil, err
 	}
-	return []rundir.Value{{Name: "late", Value: late}, {Name: "late_share", Value: late / all}}, nil
+	left := []float64{n.leftOut.samples * float64(t.groups.Count())}
+	if err := groups.Mean(t.groups, left); err != nil {
+		return nil, err
+	}
+	values := []rundir.Value{{Name: "late", Value: late.Late}, {Name: "late_share", Value: late.Share}}
+	if n.cfg.Exchange.Skip {
+		values = append(values, rundir.Value{Name: "skipped_share", Value: left[0] / float64(n.leftOut.passed)})
+	}
+	n.leftOut = leftOut{}
+	t.warnOfSlowGroups(late)
+	return values, nil
 }
 
 // partExchange is the prefix of the tensor of an outer optimiser in a checkpoint.

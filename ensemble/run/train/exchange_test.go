@@ -140,6 +140,8 @@ func TestLateRanksTrain(t *testing.T) {
 		"member numbers": append(majorityExchange, runtest.MemberInput("data.members.minimum=2", "model.dropout=0.1")...),
 		"stages":         append(append(wagmaExchange, "train.ema=0.5"), runtest.Staged()...),
 		"wagma":          append(wagmaExchange, "train.epochs=4", "train.optimizer=adamw"),
+		"solo skips":     append(soloExchange, skips, "train.epochs=4", "train.optimizer=adamw"),
+		"wagma skips":    append(wagmaExchange, skips, "train.epochs=4", "train.optimizer=adamw", "train.ema=0.5"),
 		"local":          append(localExchange, "train.epochs=4", "train.optimizer=adamw"),
 	} {
 		mesh := "data:4"
@@ -154,6 +156,9 @@ func TestLateRanksTrain(t *testing.T) {
 		if late := set[0] != localExchange[0]; late != (share > 0) {
 			t.Errorf("%s: late contributions in all epochs are %v", name, epochNumbers(t, dir, "late"))
 		}
+		if slices.Contains(set, skips) {
+			checkSkips(t, name, dir)
+		}
 		if name == "skipped blocks" {
 			events, err := rundir.ReadEvents(dir)
 			runtest.Must(t, err)
@@ -162,10 +167,36 @@ func TestLateRanksTrain(t *testing.T) {
 			}
 		}
 		if slices.Contains(set, "train.epochs=4") {
+			t.Log(name, epochNumbers(t, dir, "validation_loss"), epochNumbers(t, dir, "late_share"))
 			if l := epochNumbers(t, dir, "validation_loss"); !(l[len(l)-1] < l[0]) {
 				t.Errorf("%s: validation losses %v do not fall", name, l)
 			}
 		}
+	}
+}
+
+// skips lets late groups leave out steps.
+const skips = "train.exchange.skip=true"
+
+// checkSkips checks that epochs with left out samples have losses of the others, and that arrivals list them.
+func checkSkips(t *testing.T, name, dir string) {
+	t.Helper()
+	t.Log(name, epochNumbers(t, dir, "skipped_share"), epochNumbers(t, dir, "loss"))
+	shares, losses, left := epochNumbers(t, dir, "skipped_share"), epochNumbers(t, dir, "loss"), 0.0
+	for i, share := range shares {
+		if left += share; !(share < 1) || !(losses[i] > losses[0]/4) {
+			t.Errorf("%s: shares %v of the samples are left out, with losses %v", name, shares, losses)
+		}
+	}
+	if !(left > 0) {
+		t.Errorf("%s: no sample is left out", name)
+	}
+	events, err := rundir.ReadEvents(dir)
+	runtest.Must(t, err)
+	if !slices.ContainsFunc(events, func(e rundir.Event) bool {
+		return e.Kind == "arrivals" && strings.Contains(fmt.Sprint(e.Values["skipped"]), "1")
+	}) {
+		t.Errorf("%s: no arrivals list left out steps", name)
 	}
 }
 
@@ -205,6 +236,8 @@ func TestExchangeReplays(t *testing.T) {
 	for _, set := range [][]string{
 		append(soloExchange, "train.optimizer=adamw", "model.dropout=0.1"),
 		append(wagmaExchange, "train.accumulate=2", "train.ema=0.5"),
+		append(soloExchange, skips, "train.optimizer=adamw", "model.dropout=0.1"),
+		append(wagmaExchange, skips, "train.optimizer=adamw", "train.ema=0.5"),
 	} {
 		set = append(set, "train.exchange.period=3", "train.epochs=3")
 		first := trainExchange(t, "data:4", func(rank int, o *train.Options) { o.BeforeStep = delays(rank, 50*time.Millisecond) }, set)
@@ -246,6 +279,29 @@ func TestExchangeReplayOfAnother(t *testing.T) {
 		if exit.CodeOf(err) != exit.BadData || !strings.Contains(fmt.Sprint(err), c.want) {
 			t.Errorf("%s, period %s: error %v, want exit 65 with %q", c.mesh, c.period, err, c.want)
 		}
+	}
+}
+
+// A group that is always slow leaves out most steps, of which the training warns once, and the others do not wait for each of them.
+func TestSlowGroupIsReported(t *testing.T) {
+	slow := map[int]func(uint64){2: func(uint64) { time.Sleep(150 * time.Millisecond) }}
+	var warnings []string
+	dir := filepath.Join(t.TempDir(), "run")
+	err := traintest.TrainOnRanks(4, func(rank int) train.Options {
+		o := exchangeOptions(t, dir, soloExchange, []string{skips, "train.mesh=data:4", "train.exchange.period=10"})
+		o.BeforeStep = slow[rank]
+		return o
+	})
+	runtest.Must(t, err)
+	m, err := rundir.ReadManifest(dir)
+	runtest.Must(t, err)
+	for _, w := range m.Warnings {
+		if strings.Contains(w, "train.exchange.skip") {
+			warnings = append(warnings, w)
+		}
+	}
+	if len(warnings) != 1 || !strings.Contains(warnings[0], "group 2 ") {
+		t.Errorf("warnings %q", warnings)
 	}
 }
 

@@ -36,6 +36,7 @@ type currentNetwork struct {
 	// exchange is that between groups of ranks; nil before their first step, and without train.exchange.
 	exchange      *groups.Exchange
 	outerVelocity []float32 // momentum of an outer optimiser from a checkpoint
+	leftOut       leftOut   // samples of steps that this rank's group missed
 }
 
 // compiledNetwork is a compiled network with its parameters and optimiser. It is compiled anew when channels are

@@ -23,7 +23,8 @@ type trainer struct {
 	finished  []model.Weights // weights of the networks trained before
 	observers observers
 
-	warnedOfDate bool // of a validation sample that determines the loss
+	warnedOfDate   bool  // of a validation sample that determines the loss
+	warnedOfGroups []int // that leave out most steps
 }
 
 // position is the progress of a training, as a checkpoint stores it in JSON.

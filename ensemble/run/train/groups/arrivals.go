@@ -16,8 +16,9 @@ const arrivalsEvent = "arrivals"
 
 // Values of these events.
 const (
-	agesValue  = "ages"  // age of the contribution to the sum of a step, in steps; 0: on time
-	aheadValue = "ahead" // number of sums of later steps that were there when the step ended
+	agesValue    = "ages"    // age of the contribution to the sum of a step, in steps; 0: on time
+	aheadValue   = "ahead"   // number of sums of later steps that were there when the step ended
+	skippedValue = "skipped" // 1: the group left the step out
 )
 
 // WriteArrivals writes what depended on time in the last run of steps to the events of the training, if anything did.
@@ -28,18 +29,18 @@ func (e *Exchange) WriteArrivals(to *rundir.Events, step uint64, epoch int) erro
 	if !e.groups.IsLeader() {
 		return nil
 	}
-	ages, ahead := e.system.arrivals()
-	if ages == nil {
+	own := e.system.arrivals()
+	if own.Ages == nil {
 		return nil
 	}
-	all, err := team.AllGather(e.groups.Across, [2][]int{ages, ahead})
+	all, err := team.AllGather(e.groups.Across, own)
 	if err != nil {
 		return err
 	}
-	var values [2][][]int
+	var values [3][][]int
 	some := false
 	for _, of := range all {
-		for i, row := range of {
+		for i, row := range [][]int{of.Ages, of.Ahead, of.Skipped} {
 			values[i] = append(values[i], row)
 			some = some || slices.ContainsFunc(row, func(n int) bool { return n != 0 })
 		}
@@ -47,7 +48,8 @@ func (e *Exchange) WriteArrivals(to *rundir.Events, step uint64, epoch int) erro
 	if !some {
 		return nil
 	}
-	return to.Write(arrivalsEvent, step, epoch, rundir.Value{Name: agesValue, Value: values[0]}, rundir.Value{Name: aheadValue, Value: values[1]})
+	return to.Write(arrivalsEvent, step, epoch, rundir.Value{Name: agesValue, Value: values[0]}, rundir.Value{Name: aheadValue, Value: values[1]},
+		rundir.Value{Name: skippedValue, Value: values[2]})
 }
 
 // ReadArrivals returns the log of a group in the training of a run directory, for a number of steps after the first ones.
@@ -68,7 +70,8 @@ func ReadArrivals(dir string, g *team.SampleGroups, first uint64, steps int) (*p
 		}
 		ages, ok := rowOf(e, agesValue, g)
 		ahead, ok2 := rowOf(e, aheadValue, g)
-		if !ok || !ok2 || len(ages) != len(ahead) {
+		skipped, ok3 := rowOf(e, skippedValue, g)
+		if !ok || !ok2 || !ok3 || len(ages) != len(ahead) || len(ages) != len(skipped) {
 			return nil, &exit.Error{Code: exit.BadData, What: fmt.Sprintf("late contributions of step %d are not those of %d groups", e.Step, g.Count()), At: dir,
 				Why: "they belong to a training on another mesh", Fix: "set train.exchange.replay to a training on this mesh"}
 		}
@@ -79,6 +82,9 @@ func ReadArrivals(dir string, g *team.SampleGroups, first uint64, steps int) (*p
 			}
 			l.Versions[at] -= ages[i]
 			l.Applied[at] += ahead[i]
+			if skipped[i] != 0 {
+				l.Skipped = append(l.Skipped, at)
+			}
 		}
 	}
 	return l, nil

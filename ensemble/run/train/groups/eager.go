@@ -24,7 +24,7 @@ type eager struct {
 const contributionTail = 2
 
 func newEager(g *team.SampleGroups, c config.Exchange, parameters int, at Begin) (*eager, error) {
-	o := partial.EagerOptions{Period: c.Period, First: int(at.Step), Seed: at.Seed, Replay: at.Replay}
+	o := partial.EagerOptions{Period: c.Period, First: int(at.Step), Seed: at.Seed, Skip: c.Skip, Replay: at.Replay}
 	if c.Initiator == config.MajorityInitiator {
 		o.Initiator = partial.Majority
 	}
@@ -86,6 +86,8 @@ func (e *eager) cancel() {
 	}
 }
 
-func (e *eager) arrivals() (ages, ahead []int) { return e.leader.RunLog() }
+func (e *eager) arrivals() partial.Arrivals { return e.leader.RunLog() }
+
+func (e *eager) next() int { return e.group.Next() }
 
 func (e *eager) velocity() []float32 { return nil }

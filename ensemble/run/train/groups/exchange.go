@@ -45,16 +45,19 @@ type system interface {
 	differs() bool
 	// cancel ends a run early.
 	cancel()
+	// next returns the step that this group computes next, counted from the first step of the exchange.
+	next() int
 	// arrivals returns what depended on time in the last run, as partial.Eager.RunLog.
-	arrivals() (ages, ahead []int)
+	arrivals() partial.Arrivals
 	// velocity is the state of an outer optimiser, which the caller may change; nil without one.
 	velocity() []float32
 }
 
 // counts are the contributions of this rank's group since the last report.
 type counts struct {
-	steps int
-	late  float64 // for eager, the mean of all groups
+	steps   int
+	late    float64 // for eager, the mean of all groups
+	skipped int     // steps that this group left out
 }
 
 // Begin is where the steps of an exchange begin.
@@ -93,24 +96,33 @@ type Apply func(loss, samples float64) error
 // Step contributes the share of this rank's group, whose gradient is that of the next step of the optimiser. It calls apply
 // once for each optimiser step to take; on a late rank of eager not at all, or several times. After the last Step of a run all ranks have taken all steps.
 //
+// skipped is the number of steps that the group leaves out before its next one. With eager it has taken them, with wagma their
+// averages.
+//
 // Errors: those of apply; failures of other ranks.
-func (e *Exchange) Step(n Network, s Share, apply Apply) error {
-	e.counts.steps++
-	return e.system.step(n, s, apply, &e.counts)
+func (e *Exchange) Step(n Network, s Share, apply Apply) (skipped int, err error) {
+	before := e.system.next()
+	if err := e.system.step(n, s, apply, &e.counts); err != nil {
+		return 0, err
+	}
+	steps := e.system.next() - before
+	e.counts.steps += steps
+	e.counts.skipped += steps - 1
+	return steps - 1, nil
 }
 
-// Align gives all ranks one network after a run. Running statistics, which come from the samples of a group, become the
+// Align gives all ranks one network after a run, which ends after a number of steps of the optimiser. Running statistics, which come from the samples of a group, become the
 // mean of all groups. So do the moments of optimisers and the average of weights, if groups have their own.
 //
 // Errors: lost ranks.
-func (e *Exchange) Align(n Network) error {
+func (e *Exchange) Align(n Network, steps uint64) error {
 	if err := Mean(e.groups, n.Store.States()); err != nil || !e.system.differs() {
 		return err
 	}
 	if err := Mean(e.groups, n.Average); err != nil {
 		return err
 	}
-	return meanMoments(e.groups, n.Optimizer)
+	return meanMoments(e.groups, n.Optimizer, steps)
 }
 
 // CheckSame returns an error unless all ranks have the same parameters, their average, and running statistics. They do after
@@ -125,17 +137,28 @@ func (n Network) CheckSame(ranks *team.Team) error {
 	return ranks.CheckSame(team.Diverged("the weights", hex.EncodeToString(h.Sum(nil))))
 }
 
-// Late returns how many contributions of all groups were late since the last call, and the number of contributions. All
-// ranks call it after a run.
+// Late is what was late since the last call of Exchange.Late.
+type Late struct {
+	Steps   int     // of all groups
+	Late    float64 // number of contributions of all groups that were late or left out
+	Share   float64 // of all contributions
+	Skipped []int   // number of steps that each group left out
+}
+
+// Late returns what was late since the last call. All ranks call it after a run.
 //
 // Errors: lost ranks.
-func (e *Exchange) Late() (late, contributions float64, err error) {
+func (e *Exchange) Late() (l Late, err error) {
 	x := []float64{e.counts.late}
-	err = Mean(e.groups, x)
+	if err := Mean(e.groups, x); err != nil {
+		return l, err
+	}
 	n := float64(e.groups.Count())
-	late, contributions = math.Round(x[0]*n), float64(e.counts.steps)*n // a whole number, but for rounding of means
+	l.Steps, l.Late = e.counts.steps, math.Round(x[0]*n) // a whole number, but for rounding of means
+	l.Share = l.Late / (float64(l.Steps) * n)
+	l.Skipped, err = team.AllGather(e.groups.Across, e.counts.skipped)
 	e.counts = counts{}
-	return late, contributions, err
+	return l, err
 }
 
 // Velocity returns the momentum of the outer optimiser of local, equal on all ranks; nil for other systems. A checkpoint

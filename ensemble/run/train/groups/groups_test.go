@@ -33,13 +33,14 @@ func (r rank) parameter() float32 { return r.Store.Params()[0] }
 // step computes a share with a gradient and takes the steps that follow; losses are added to a list.
 func (r rank) step(e *Exchange, gradient float32, s Share, losses *[]float64) error {
 	r.Optimizer.SetGradient([]float32{gradient})
-	return e.Step(r.Network, s, func(loss, _ float64) error {
+	_, err := e.Step(r.Network, s, func(loss, _ float64) error {
 		if losses != nil {
 			*losses = append(*losses, loss)
 		}
 		_, err := r.Optimizer.Step(rate)
 		return err
 	})
+	return err
 }
 
 // network returns the network of a rank.
@@ -118,11 +119,11 @@ func TestEagerWeighsShares(t *testing.T) {
 					return fmt.Errorf("w is %g after losses %v, want %g and %s", r.parameter(), losses, w, want)
 				}
 			}
-			late, all, err := e.Late()
-			if late != 0 || all != steps*3 {
-				err = errors.Join(err, fmt.Errorf("%g of %g contributions are late", late, all))
+			late, err := e.Late()
+			if late.Late != 0 || late.Steps != steps || late.Share != 0 {
+				err = errors.Join(err, fmt.Errorf("late contributions %+v", late))
 			}
-			return errors.Join(err, e.Align(r.Network), r.CheckSame(r.all))
+			return errors.Join(err, e.Align(r.Network, steps), r.CheckSame(r.all))
 		})
 	}
 }
@@ -147,8 +148,8 @@ func TestEagerLosesNothing(t *testing.T) {
 					}
 					updates += len(losses)
 				}
-				n, _, err := e.Late()
-				if late += n; err != nil {
+				n, err := e.Late()
+				if late += n.Late; err != nil {
 					return err
 				}
 			}
@@ -169,7 +170,7 @@ func TestAveragesWeighSamples(t *testing.T) {
 	for _, c := range []config.Exchange{{System: config.WAGMAExchange, Period: 1, Group: 4}, {System: config.LocalExchange, Period: 1, Rate: 1}} {
 		onRanks(t, "data:4 lat:2", 0.5, c, func(r rank, e *Exchange) error {
 			w, v := float32(0), float32(0)
-			for range 3 {
+			for i := range 3 {
 				if err := e.Start(1); err != nil {
 					return err
 				}
@@ -177,7 +178,7 @@ func TestAveragesWeighSamples(t *testing.T) {
 				if err := r.step(e, gradient, Share{Samples: samples}, nil); err != nil {
 					return err
 				}
-				if err := e.Align(r.Network); err != nil {
+				if err := e.Align(r.Network, uint64(i+1)); err != nil {
 					return err
 				}
 				v = v/2 + (2*4+8+16)/4
@@ -227,7 +228,7 @@ func TestAlign(t *testing.T) {
 				return err
 			}
 			r.Store.States()[0] = float32(2 + 4*r.Index())
-			if err := e.Align(r.Network); err != nil {
+			if err := e.Align(r.Network, 1); err != nil {
 				return err
 			}
 			moments, err := r.Optimizer.State()

@@ -24,8 +24,8 @@ func Mean[T float32 | float64](g *team.SampleGroups, x []T) error {
 }
 
 // meanMoments replaces the moments of an optimiser by their mean over groups. A mean of velocities is the velocity of the
-// mean gradient.
-func meanMoments(g *team.SampleGroups, o *optim.Optimizer) error {
+// mean gradient. The optimiser has then taken a number of steps, of which a group may have left some out.
+func meanMoments(g *team.SampleGroups, o *optim.Optimizer, steps uint64) error {
 	moments, err := o.State()
 	if err != nil {
 		return err
@@ -37,5 +37,5 @@ func meanMoments(g *team.SampleGroups, o *optim.Optimizer) error {
 		}
 		byName[m.Name] = m.Values
 	}
-	return o.Restore(o.Steps(), func(name string, _ int) ([]float32, error) { return byName[name], nil })
+	return o.Restore(steps, func(name string, _ int) ([]float32, error) { return byName[name], nil })
 }

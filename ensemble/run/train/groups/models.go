@@ -25,7 +25,7 @@ type wagma struct {
 }
 
 func newWAGMA(g *team.SampleGroups, c config.Exchange, store *engine.Store, at Begin) (*wagma, error) {
-	leader, err := partial.NewWAGMA(g.Across, store.Params(), partial.WAGMAOptions{GroupSize: c.Group, Period: c.Period, First: int(at.Step), Replay: at.Replay})
+	leader, err := partial.NewWAGMA(g.Across, store.Params(), partial.WAGMAOptions{GroupSize: c.Group, Period: c.Period, First: int(at.Step), Skip: c.Skip, Replay: at.Replay})
 	if err != nil {
 		return nil, err
 	}
@@ -48,9 +48,10 @@ func (w *wagma) step(n Network, s Share, apply Apply, c *counts) error {
 	if err := takeOwnStep(n, s, apply); err != nil {
 		return err
 	}
+	before := w.group.Next()
 	a, err := w.group.Step(n.Store.Params())
 	if a.Late {
-		c.late++
+		c.late += float64(w.group.Next() - before)
 	}
 	return err
 }
@@ -63,7 +64,9 @@ func (w *wagma) cancel() {
 	}
 }
 
-func (w *wagma) arrivals() (ages, ahead []int) { return w.leader.RunLog() }
+func (w *wagma) arrivals() partial.Arrivals { return w.leader.RunLog() }
+
+func (w *wagma) next() int { return w.group.Next() }
 
 func (w *wagma) velocity() []float32 { return nil }
 
@@ -71,6 +74,7 @@ func (w *wagma) velocity() []float32 { return nil }
 type local struct {
 	outer *partial.Local
 	left  int // steps to the next outer step
+	steps int // taken
 }
 
 func newLocal(g *team.SampleGroups, c config.Exchange, store *engine.Store) (*local, error) {
@@ -87,6 +91,7 @@ func (l *local) step(n Network, s Share, apply Apply, _ *counts) error {
 	if err := takeOwnStep(n, s, apply); err != nil {
 		return err
 	}
+	l.steps++
 	if l.left--; l.left > 0 {
 		return nil
 	}
@@ -98,6 +103,8 @@ func (l *local) differs() bool { return true }
 
 func (l *local) cancel() {}
 
-func (l *local) arrivals() (ages, ahead []int) { return nil, nil }
+func (l *local) arrivals() (none partial.Arrivals) { return none }
+
+func (l *local) next() int { return l.steps }
 
 func (l *local) velocity() []float32 { return l.outer.Velocity() }
