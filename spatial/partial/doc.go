@@ -34,7 +34,7 @@
 // That bounds the age of contributions by τ−1 steps, and the number of results that wait for
 // a late rank by τ.
 //
-// With Skip a late rank does not catch up. It goes on with the first operation that has not been taken (Next), so it is less than a
+// With Skip a late rank does not catch up. It continues with the first operation that has not been taken (Next), so it is less than a
 // step behind, and contributes to the ones between what its send buffer has. If the first one is synchronous, and the rank missed
 // the operation before it, it does not let the others wait for a gradient of that step either. Every gradient that is computed is
 // still summed once. Steps left out are as in synchronous SGD with backup workers, which drops the gradients of the slowest.

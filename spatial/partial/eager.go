@@ -87,7 +87,7 @@ func checkPeriod(period int) error {
 //
 // Clipping, and the moments of an optimiser, act on the sums, which are the same on all
 // ranks. A late rank contributes its gradient to a later sum, and may get the sums of several steps,
-// also of later ones. With Skip it goes on after these, with step Next. A nil gradient contributes nothing, such as after an overflow.
+// also of later ones. With Skip it continues after these, with step Next. A nil gradient contributes nothing, such as after an overflow.
 //
 // Errors: exit 64 for another length or without Start; failures of other ranks.
 func (e *Eager) Step(gradient []float32) ([]Update, error) {

@@ -58,7 +58,7 @@ func (l *Log) check(s schedule, first int) error {
 	if len(l.Versions) <= s.last || len(l.Applied) <= s.last {
 		return bad(fmt.Sprintf("it has %d operations and %d steps, the run needs %d", len(l.Versions), len(l.Applied), s.last+1))
 	}
-	next, reached := first, map[int]bool{first: true} // the rank has contributed, and goes on with these steps
+	next, reached := first, map[int]bool{first: true} // the rank has contributed, and continues with these steps
 	for step := first; step <= s.last; step++ {
 		v := l.Versions[step]
 		wrong := v > step+1 || s.isSynchronous(step) && v != step+1 || step > 0 && v < l.Versions[step-1]

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -113,7 +114,6 @@ func TestLostOverMPI(t *testing.T) {
 // takes longer.
 const (
 	timedSteps  = 40
-	timedPeriod = 10
 	timedValues = 1 << 20
 	computeTime = 200 * time.Millisecond
 )
@@ -142,8 +142,27 @@ func leastTime(ranks, period int, delay time.Duration) (sum time.Duration) {
 	return sum
 }
 
+// timedMethod is how ranks exchange in BenchmarkDelays.
+type timedMethod struct {
+	name  string
+	eager EagerOptions
+	wagma bool // pairs, with the period and skips of eager
+}
+
+// timedMethods are those of BenchmarkDelays.
+var timedMethods = []timedMethod{
+	{"synchronous", EagerOptions{Period: 1}, false},
+	{"solo", EagerOptions{Period: 10}, false},
+	{"majority", EagerOptions{Initiator: Majority, Period: 10}, false},
+	{"wagma", EagerOptions{Period: 10}, true},
+	{"solo-skip", EagerOptions{Period: 10, Skip: true}, false},
+	{"solo-skip-20", EagerOptions{Period: 20, Skip: true}, false},
+	{"wagma-skip", EagerOptions{Period: 10, Skip: true}, true},
+	{"wagma-skip-20", EagerOptions{Period: 20, Skip: true}, true},
+}
+
 // timeSteps prints the seconds of all steps, by a method and with a delay in milliseconds, the
-// share of late contributions and the largest age of one in steps. A rank that computes sleeps.
+// shares of late contributions and of steps that were left out, and the largest age in steps. A rank that computes sleeps.
 func timeSteps(c *comm.Comm, method, delay string) error {
 	ms, err := strconv.Atoi(delay)
 	if err != nil {
@@ -156,34 +175,35 @@ func timeSteps(c *comm.Comm, method, delay string) error {
 		return err
 	}
 	begin, l := time.Now(), new(Log)
-	if method == "wagma" {
+	m := timedMethods[slices.IndexFunc(timedMethods, func(m timedMethod) bool { return m.name == method })]
+	if m.wagma {
 		var a *WAGMA
-		if a, err = wagmaOf(c, make([]float32, timedValues), WAGMAOptions{GroupSize: 2, Period: timedPeriod}, timedSteps, func(step int, _ []float32) { compute(step) }, nil); err == nil {
+		if a, err = wagmaOf(c, make([]float32, timedValues), WAGMAOptions{GroupSize: 2, Period: m.eager.Period, Skip: m.eager.Skip}, timedSteps, func(step int, _ []float32) { compute(step) }, nil); err == nil {
 			l = a.Log()
 		}
 	} else {
-		o := map[string]EagerOptions{"synchronous": {Period: 1}, "solo": {Period: timedPeriod}, "majority": {Initiator: Majority, Period: timedPeriod}}[method]
 		gradient := make([]float32, timedValues)
 		var e *Eager
-		if e, err = eagerOf(c, o, timedSteps, eagerRun{values: timedValues, before: compute, gradient: func(int, []float32) []float32 { return gradient }}); err == nil {
+		if e, err = eagerOf(c, m.eager, timedSteps, eagerRun{values: timedValues, before: compute, gradient: func(int, []float32) []float32 { return gradient }}); err == nil {
 			l = e.Log()
 		}
 	}
 	if err != nil {
 		return err
 	}
-	const values = 3
-	own := []float64{time.Since(begin).Seconds(), float64(l.Late()), 0}
+	const values = 4
+	own := []float64{time.Since(begin).Seconds(), float64(l.Late()), 0, float64(len(l.Skipped))}
 	for step := range timedSteps {
 		own[2] = max(own[2], float64(l.Age(step)))
 	}
 	all, err := comm.AllGather(c, own)
 	if err == nil && c.Rank() == 0 {
-		var seconds, late, age float64
+		var seconds, late, age, left float64
 		for r := range c.Size() {
-			seconds, late, age = max(seconds, all[values*r]), late+all[values*r+1], max(age, all[values*r+2])
+			seconds, late, age, left = max(seconds, all[values*r]), late+all[values*r+1], max(age, all[values*r+2]), left+all[values*r+3]
 		}
-		fmt.Printf("seconds %g late %g age %g\n", seconds, late/float64(c.Size()*timedSteps), age)
+		all := float64(c.Size() * timedSteps)
+		fmt.Printf("seconds %g late %g age %g left %g\n", seconds, late/all, age, left/all)
 	}
 	return err
 }
@@ -193,23 +213,23 @@ func timeSteps(c *comm.Comm, method, delay string) error {
 func BenchmarkDelays(b *testing.B) {
 	const ranks = 4
 	for _, ms := range []int{0, 50, 100, 300} {
-		for _, method := range []string{"synchronous", "solo", "majority", "wagma"} {
-			b.Run(fmt.Sprintf("%s/%dms", method, ms), func(b *testing.B) {
-				period := timedPeriod
-				if method == "synchronous" {
-					period = 1
-				}
-				best, late, age := math.Inf(1), 0.0, 0.0
+		for _, m := range timedMethods {
+			b.Run(fmt.Sprintf("%s/%dms", m.name, ms), func(b *testing.B) {
+				best, late, age, left := math.Inf(1), 0.0, 0.0, 0.0
 				for range b.N {
-					out, err := launch(b, mpitest.Launchers[0], ranks, fmt.Sprintf("time %s %d", method, ms))
+					out, err := launch(b, mpitest.Launchers[0], ranks, fmt.Sprintf("time %s %d", m.name, ms))
 					var seconds float64
-					if _, e := fmt.Sscanf(out, "seconds %g late %g age %g", &seconds, &late, &age); err != nil || e != nil {
+					if _, e := fmt.Sscanf(out, "seconds %g late %g age %g left %g", &seconds, &late, &age, &left); err != nil || e != nil {
 						b.Fatal(err, out)
 					}
 					best = min(best, seconds)
 				}
 				b.ReportMetric(timedSteps/best, "steps/s")
-				b.ReportMetric(timedSteps/leastTime(ranks, period, time.Duration(ms)*time.Millisecond).Seconds(), "bound")
+				if m.eager.Skip {
+					b.ReportMetric(100*left, "left-out-%")
+				} else {
+					b.ReportMetric(timedSteps/leastTime(ranks, m.eager.Period, time.Duration(ms)*time.Millisecond).Seconds(), "bound")
+				}
 				b.ReportMetric(100*late, "late-%")
 				b.ReportMetric(age, "largest-age")
 			})

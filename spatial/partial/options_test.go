@@ -113,7 +113,7 @@ func TestLogOfSkips(t *testing.T) {
 		{Log{Versions: []int{0, 0, 3, 4}, Applied: []int{2, 2, 3, 4}, Skipped: []int{1}}, true},
 		{Log{Versions: []int{0, 0, 3, 4}, Applied: []int{2, 2, 3, 4}}, false},
 		{Log{Versions: []int{0, 0, 3, 4}, Applied: []int{1, 2, 3, 4}, Skipped: []int{1}}, false},
-		{Log{Versions: []int{0, 0, 1, 4}, Applied: []int{2, 2, 3, 4}, Skipped: []int{1}}, false}, // it never goes on with step 1
+		{Log{Versions: []int{0, 0, 1, 4}, Applied: []int{2, 2, 3, 4}, Skipped: []int{1}}, false}, // it never continues with step 1
 		{Log{Versions: []int{0, 0, 0, 4}, Applied: []int{4, 4, 4, 4}, Skipped: []int{1, 2, 3}}, true},
 		{Log{Versions: []int{0, 0, 0, 4}, Applied: []int{3, 3, 3, 4}, Skipped: []int{1, 2}}, false}, // step 3 waits for all
 	} {

@@ -28,8 +28,8 @@ func (s schedule) nextSynchronous(step int) int {
 }
 
 // following returns the step that a rank computes after another one, given how many operations had been taken when its
-// contribution was ready. A rank that missed the operation of its step and leaves steps out goes on with the first one that has
-// not been taken. If that is synchronous, where all wait for it, it takes part with what it has and goes on after it.
+// contribution was ready. A rank that missed the operation of its step and leaves steps out continues with the first one that has
+// not been taken. If that is synchronous, where all wait for it, it takes part with what it has and continues after it.
 func (s schedule) following(step, taken int) int {
 	switch {
 	case !s.skips || taken <= step:

@@ -35,7 +35,7 @@ type sequence struct {
 type shared struct {
 	mu       sync.Mutex
 	buffer   buffer
-	versions int      // step with which the compute goroutine goes on: it has contributed to the earlier ones
+	versions int      // step with which the compute goroutine continues: it has contributed to the earlier ones
 	computed int      // step of the last contribution
 	results  []result // done, not taken by the compute goroutine yet
 	finished int      // operations done so far
@@ -139,7 +139,7 @@ func (q *sequence) RunLog() (a Arrivals) {
 func (q *sequence) Next() int { return q.next }
 
 // contribute puts the contribution of the next step into the send buffer and announces it. late reports that the operation of
-// the step had been taken before. Then next is the step with which the rank goes on.
+// the step had been taken before. Then next is the step with which the rank continues.
 func (q *sequence) contribute(x []float32) (late bool, err error) {
 	if q.canceled {
 		return false, errCanceled
@@ -224,7 +224,7 @@ func (q *sequence) take(n int) ([]result, error) {
 }
 
 // finishedAfter returns the number of operations whose results are applied after the contribution of a step: those that are
-// there, or those before the step with which a rank that leaves steps out goes on.
+// there, or those before the step with which a rank that leaves steps out continues.
 func (q *sequence) finishedAfter(step int) int {
 	if q.skips {
 		return q.next

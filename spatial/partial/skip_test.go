@@ -7,7 +7,7 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/cluster"
 )
 
-// A rank goes on with the first operation that has not been taken, and never computes a step in which all wait for it.
+// A rank continues with the first operation that has not been taken, and never computes a step in which all wait for it.
 func TestFollowing(t *testing.T) {
 	s := schedule{period: 5, last: 11, skips: true} // 4, 9 and 11 are synchronous
 	for _, c := range []struct{ step, taken, want int }{
@@ -31,7 +31,7 @@ func TestFollowing(t *testing.T) {
 	}
 }
 
-// Rank 1 computes step 0 while rank 0 computes the steps 0 to 3. It goes on with step 4, before rank 0, so its sum has its gradients of the steps 0
+// Rank 1 computes step 0 while rank 0 computes the steps 0 to 3. It continues with step 4, before rank 0, so its sum has its gradients of the steps 0
 // and 4, and rank 0 is late. It computes step 5 until rank 0 waits in the synchronous step 7, of which it has no gradient.
 func TestSkippedSteps(t *testing.T) {
 	const steps = 8

@@ -60,7 +60,7 @@ func NewWAGMA(c *comm.Comm, w []float32, o WAGMAOptions) (*WAGMA, error) {
 // Step contributes the weights W′ after the local update of the next step and replaces them by
 // the average of its group: Σ/S if this rank was on time. If it was late, Σ contains its
 // earlier model, and the result is (Σ + W′)/(S+1). With Skip a late rank takes the newest
-// average that began without it, and goes on after that, with step Next.
+// average that began without it, and continues after that, with step Next.
 //
 // Errors: exit 64 for another length or without Start; failures of other ranks.
 func (a *WAGMA) Step(w []float32) (Average, error) {

@@ -22,7 +22,7 @@ import (
 type timedTraining struct {
 	seconds, losses []float64
 	steps           uint64
-	late            float64 // share of contributions
+	late, skipped   float64 // shares of contributions and samples
 }
 
 // lossAt is the validation loss of the last epoch that ended by a time.
@@ -57,6 +57,9 @@ func timeTraining(t *testing.T, r rankTraining) (c timedTraining) {
 		total += seconds
 		share, _ := e.Number("late_share")
 		c.seconds, c.losses, c.late = append(c.seconds, total), append(c.losses, loss), c.late+share/float64(len(epochs))
+		if left, ok := e.Number("skipped_share"); ok {
+			c.skipped += left / float64(len(epochs))
+		}
 		c.steps = e.Step
 	}
 	return c
@@ -83,6 +86,8 @@ func TestLongLateRanksTable(t *testing.T) {
 		{"solo", []string{"train.exchange.system=eager", "train.exchange.initiator=solo", "train.exchange.period=10"}},
 		{"majority", []string{"train.exchange.system=eager", "train.exchange.period=10"}},
 		{"wagma", []string{"train.exchange.system=wagma", "train.exchange.period=10"}},
+		{"solo skip", []string{"train.exchange.system=eager", "train.exchange.initiator=solo", "train.exchange.period=10", "train.exchange.skip=true"}},
+		{"wagma skip", []string{"train.exchange.system=wagma", "train.exchange.period=10", "train.exchange.skip=true"}},
 		{"local", []string{"train.exchange.system=local", "train.exchange.period=10"}},
 		{"averaging", []string{"train.exchange.system=local", "train.exchange.rate=1", "train.exchange.momentum=0", "train.exchange.period=10"}},
 	}
@@ -100,7 +105,7 @@ func TestLongLateRanksTable(t *testing.T) {
 		}
 		for _, s := range systems {
 			k := courses[s.name]
-			t.Logf("%3d ms %-12s %5.2f steps/s, late %2.0f %%, validation loss after %.1f s %s, after %d steps %.4f", ms, s.name, k.rate(), 100*k.late, fastest, k.lossAt(fastest), k.steps, k.losses[len(k.losses)-1])
+			t.Logf("%3d ms %-12s %5.2f steps/s, late %2.0f %%, left out %2.0f %%, validation loss after %.1f s %s, after %d steps %.4f", ms, s.name, k.rate(), 100*k.late, 100*k.skipped, fastest, k.lossAt(fastest), k.steps, k.losses[len(k.losses)-1])
 			if last := k.losses[len(k.losses)-1]; !(last < k.losses[0]) {
 				t.Errorf("%d ms, %s: the validation losses %v do not fall", ms, s.name, k.losses)
 			}

@@ -34,7 +34,8 @@ func lateTraining(t *testing.T, slow time.Duration, set ...string) rankTraining 
 func TestLateRanksOfALauncher(t *testing.T) {
 	for name, set := range map[string][]string{
 		"solo":  {"train.exchange.system=eager", "train.exchange.initiator=solo"},
-		"wagma": {"train.exchange.system=wagma", "train.mesh=data:2 lat:2"},
+		"skips": {"train.exchange.system=eager", "train.exchange.initiator=solo", "train.exchange.skip=true"},
+		"wagma": {"train.exchange.system=wagma", "train.mesh=data:2 lat:2", "train.exchange.skip=true"},
 		"local": {"train.exchange.system=local", "train.exchange.rate=1", "train.exchange.momentum=0"},
 	} {
 		t.Run(name, func(t *testing.T) {
