@@ -10,7 +10,7 @@
 //	e, err := partial.NewEager(c, len(gradient), partial.EagerOptions{Period: 10})
 //	...
 //	err = e.Start(steps)
-//	for range steps {
+//	for e.Next() < steps {
 //		...
 //		updates, err := e.Step(gradient)
 //		for _, u := range updates { // of one step or, on a late rank, of several

@@ -39,7 +39,7 @@ type LateExchange struct {
 //
 //	T = (front + mean of the largest L + c of all units + s) / τ
 //
-// So steps/s ≤ τ / max over units of the time that a unit computes in τ steps, and without imbalance T = c + s.
+// All units compute all steps: those that package partial may leave out (Skip) are not priced. So steps/s ≤ τ / max over units of the time that a unit computes in τ steps, and without imbalance T = c + s.
 //
 // Source: Li et al. 2020, arXiv:1908.04207; Li et al. 2021, arXiv:2005.00124; Lindley 1952, doi:10.1017/S0305004100027638.
 func (b Imbalance) LateStep(e LateExchange) float64 {

@@ -8,11 +8,12 @@
 //	e, err := groups.New(g, config.Exchange, n, first, seed)
 //	...
 //	err = e.Start(steps) // up to one that waits for all groups
-//	for range steps {
+//	for i := 0; i < steps; i++ {
 //		...              // gradient of the samples of this group
-//		err = e.Step(n, share, func(loss, samples float64) error { ... }) // an optimiser step each time
+//		skipped, err := e.Step(n, share, func(loss, samples float64) error { ... }) // an optimiser step each time
+//		i += skipped     // steps that the group leaves out, with train.exchange.skip
 //	}
-//	err = e.Align(n)     // now all ranks have one model
+//	err = e.Align(n, steps) // now all ranks have one model
 //
 // The systems, by train.exchange.system:
 //
