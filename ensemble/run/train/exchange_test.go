@@ -270,9 +270,13 @@ func TestExchangeReplays(t *testing.T) {
 func TestExchangeReplayOfAnother(t *testing.T) {
 	set := append(soloExchange, "train.epochs=3")
 	first := trainExchange(t, "data:4", func(rank int, o *train.Options) { o.BeforeStep = delays(rank, 50*time.Millisecond) }, set, []string{"train.exchange.period=4"})
-	for _, c := range []struct{ mesh, period, want string }{{"data:2 lat:2", "4", "not those of 2 groups"}, {"data:4", "1", "the log to replay is not of this run"}} {
+	for _, c := range []struct{ mesh, period, skip, want string }{
+		{"data:2 lat:2", "4", "false", "not those of 2 groups"},
+		{"data:4", "1", "false", "the log to replay is not of this run"},
+		{"data:4", "4", "true", "the log to replay is not of this run"},
+	} {
 		err := traintest.TrainOnRanks(4, func(rank int) train.Options {
-			return exchangeOptions(t, filepath.Join(filepath.Dir(first), c.period), set, []string{"train.mesh=" + c.mesh, "train.exchange.period=" + c.period, "train.exchange.replay=" + first})
+			return exchangeOptions(t, filepath.Join(filepath.Dir(first), c.period+c.skip), set, []string{"train.mesh=" + c.mesh, "train.exchange.period=" + c.period, "train.exchange.skip=" + c.skip, "train.exchange.replay=" + first})
 		})
 		if exit.CodeOf(err) != exit.BadData || !strings.Contains(fmt.Sprint(err), c.want) {
 			t.Errorf("%s, period %s: error %v, want exit 65 with %q", c.mesh, c.period, err, c.want)

@@ -164,6 +164,61 @@ func TestEagerLosesNothing(t *testing.T) {
 	}
 }
 
+// Gradients of steps that late groups leave out are in no sum, those of the others in one, and all ranks of a group leave the same out.
+// A model in place of gradients ends equal on all ranks, with the number of steps of all groups.
+func TestSkips(t *testing.T) {
+	const steps, period = 15, 5
+	for _, system := range []string{config.EagerExchange, config.WAGMAExchange} {
+		for _, mesh := range []string{"data:4", "data:2 lat:2"} {
+			onRanks(t, mesh, 0.5, config.Exchange{System: system, Initiator: "solo", Period: period, Group: 2, Skip: true}, func(r rank, e *Exchange) error {
+				left := make([]int, r.Count())
+				sum := float32(0)
+				for run := range steps / period {
+					if err := e.Start(period); err != nil {
+						return err
+					}
+					for i := 0; i < period; i++ {
+						if r.Index() == i%r.Count() {
+							time.Sleep(20 * time.Millisecond)
+						}
+						r.Optimizer.SetGradient([]float32{float32(1 + r.Index())})
+						skipped, err := e.Step(r.Network, Share{Weight: 2, Samples: 1}, func(float64, float64) error {
+							g := []float32{0}
+							r.Optimizer.AddScaledGradient(g, 1)
+							sum += g[0]
+							_, err := r.Optimizer.Step(rate)
+							return err
+						})
+						if err != nil {
+							return err
+						}
+						i += skipped
+					}
+					if err := e.Align(r.Network, uint64((run+1)*period)); err != nil {
+						return err
+					}
+					l, err := e.Late()
+					if err != nil || l.Steps != period {
+						return fmt.Errorf("late contributions %+v: %w", l, err)
+					}
+					for i, n := range l.Skipped {
+						left[i] += n
+					}
+				}
+				all, skipped := float32(0), 0
+				for i, n := range left {
+					all += float32((1+i)*(steps-n)) / float32(r.Count())
+					skipped += n
+				}
+				if skipped == 0 || r.Optimizer.Steps() != steps || system == config.EagerExchange && sum != all {
+					return fmt.Errorf("%d optimiser steps with gradients %g in all, want %d and %g without the left out %v", r.Optimizer.Steps(), sum, steps, all, left)
+				}
+				return r.CheckSame(r.all)
+			})
+		}
+	}
+}
+
 // Models that are averaged in every step, from shares of 2, 1 and 1 of 4/3 samples in the mean, are that of a step with the
 // mean gradient of samples, with momentum too.
 func TestAveragesWeighSamples(t *testing.T) {
