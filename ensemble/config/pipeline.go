@@ -14,7 +14,7 @@ type Pipeline struct {
 	Stages       int    `key:"stages"` // 0: no pipeline
 	Schedule     string `key:"schedule"`
 	Pairs        int    `key:"pairs"`         // pairs of pipes, for ChimeraSchedule
-	MicroBatches int    `key:"micro_batches"` // 0: as many as samples in a batch
+	MicroBatches int    `key:"micro_batches"` // 0: as many as possible
 	Recompute    bool   `key:"recompute"`
 }
 
@@ -28,14 +28,6 @@ const (
 	ChimeraSchedule  = "chimera"
 )
 
-// MicroBatches is the number of micro-batches of a batch in a pipeline.
-func (t Training) MicroBatches() int {
-	if n := t.Pipeline.MicroBatches; n > 0 {
-		return n
-	}
-	return t.BatchSize
-}
-
 // Pipes is the number of copies of each stage in a pipeline.
 func (p Pipeline) Pipes() int {
 	if p.Schedule == ChimeraSchedule {
@@ -48,13 +40,13 @@ func (p Pipeline) Pipes() int {
 func pipelineKeys() []schema.Key {
 	return []schema.Key{
 		{Path: "train.pipeline.stages", Check: Between(2, 256), Example: "4", MayChangeOnResume: true,
-			Help: "Number of stages into which the layers of the network are divided, one for each rank, or for each group of ranks with the axes level, lat and lon of train.mesh. For networks whose activations, gradients and moments do not fit into a rank; a mesh is faster for U-Nets. Default: no pipeline. See docs/scaling.md."},
+			Help: "Number of stages into which the layers of the network are divided, one for each rank, or for each group of ranks with the axes data, level, lat and lon of train.mesh. For networks whose activations, gradients and moments do not fit into a rank; a mesh is faster for U-Nets. Default: no pipeline. See docs/scaling.md."},
 		{Path: "train.pipeline.schedule", Default: OneFOneBSchedule, Check: OneOf(OneFOneBSchedule, GPipeSchedule, ChimeraSchedule), Example: ChimeraSchedule, MayChangeOnResume: true,
 			Help: "Order in which ranks compute micro-batches. gpipe: all forward passes first; 1f1b: forward and backward passes in turn, so that fewer activations are kept; chimera: pipes in opposite directions, with fewer idle times and several copies of the weights."},
 		{Path: "train.pipeline.pairs", Default: "1", Check: Between(1, 128), Example: "2", MayChangeOnResume: true,
 			Help: "Pairs of pipes of train.pipeline.schedule: chimera. A rank holds two stages for each pair. They divide half of the stages."},
 		{Path: "train.pipeline.micro_batches", Check: Between(1, 65536), Example: "8", MayChangeOnResume: true,
-			Help: "Number of micro-batches of a batch, which pass the stages one after the other. It divides train.batch_size. Default: train.batch_size."},
+			Help: "Number of micro-batches of a batch, which pass the stages one after the other. Their number, times the ranks along data of train.mesh, divides train.batch_size. Default: one sample of each data rank in a micro-batch."},
 		{Path: "train.pipeline.recompute", Default: "false", Example: "true", MayChangeOnResume: true, OutsideIdentity: true,
 			Help: "Whether backward passes compute the forward pass of their stage again, which takes a third more time. A rank then keeps only what its stages have received of micro-batches in transit, in place of their activations. Results are bit-identical."},
 	}
@@ -75,7 +67,7 @@ func (c *TrainConfig) checkPipeline() []*exit.Error {
 		}
 		return faults
 	}
-	if n := t.MicroBatches(); t.BatchSize%n != 0 {
+	if n := p.MicroBatches; n > 0 && t.BatchSize%n != 0 {
 		add("train.pipeline.micro_batches", fmt.Sprintf("%d micro-batches of a batch of %d samples", n, t.BatchSize), "all micro-batches have the same number of samples",
 			fmt.Sprintf("set train.pipeline.micro_batches: %d, or train.batch_size: %d", nearest.Divisor(t.BatchSize, n), (t.BatchSize+n-1)/n*n))
 	}

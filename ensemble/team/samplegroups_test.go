@@ -48,3 +48,27 @@ func TestSplitSamples(t *testing.T) {
 		t.Error("no groups are not one group")
 	}
 }
+
+// Groups of ranks that read the same samples: on a mesh, and in all stages of a pipeline, whose ranks of a stage are consecutive.
+func TestDataGroup(t *testing.T) {
+	mesh, err := spatial.ParseMesh("data:2 lat:2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name string
+		team *Team
+		want []int
+	}{
+		{"one rank", nil, []int{0}},
+		{"all samples", &Team{Mesh: mesh}, []int{0, 0, 0, 0}},
+		{"mesh", &Team{Mesh: mesh, DataGroups: 2}, []int{0, 0, 1, 1}},
+		{"pipeline", &Team{DataGroups: 2, Pipeline: &Pipeline{Mesh: mesh}}, []int{0, 0, 1, 1, 0, 0, 1, 1}},
+	} {
+		for rank, want := range c.want {
+			if got := c.team.DataGroup(rank); got != want {
+				t.Errorf("%s: rank %d is in group %d, want %d", c.name, rank, got, want)
+			}
+		}
+	}
+}

@@ -24,12 +24,24 @@ type Team struct {
 }
 
 // Pipeline is the division of a network's layers over the ranks of a team. Between steps the team works as on a mesh with a data
-// axis of the stages: ranks have all samples, and whole fields or the shards of Mesh.
+// axis of the stages, and the data ranks of Mesh: ranks have all samples, and whole fields or the shards of Mesh.
 type Pipeline struct {
 	Text string // for records
 	Cuts []int  // first layer of each stage, and the number of layers, as in pipeline.Division
 	// Mesh is that of the consecutive ranks that compute a stage together; nil: one rank.
 	Mesh spatial.Mesh
+}
+
+// DataGroup is the group of a rank that reads the same samples of training batches, of Team.DataGroups; 0 if there is one. Ranks of all
+// stages of a pipeline with the same coordinate on the data axis of its mesh are a group.
+func (t *Team) DataGroup(rank int) int {
+	switch {
+	case t == nil || t.DataGroups == 0:
+		return 0
+	case t.Pipeline != nil:
+		return t.Pipeline.Mesh.Coordinate(rank%t.Pipeline.Mesh.Size(), dataAxis)
+	}
+	return t.Mesh.Coordinate(rank, dataAxis)
 }
 
 // Division describes how a network is divided over the ranks, for records: mesh or pipeline.

@@ -63,7 +63,17 @@ func TestSameBitsOnLaunchedProcesses(t *testing.T) {
 
 // So do the stages of a pipeline, one on each process, and two on each after a stop.
 func TestPipelineOnLaunchedProcesses(t *testing.T) {
-	pipeline := []string{"train.mesh=auto", "train.pipeline.stages=4", "train.pipeline.schedule=chimera", "train.ema=0.5"}
+	checkLaunchedPipeline(t, "train.mesh=auto", "train.pipeline.stages=4", "train.pipeline.schedule=chimera", "train.ema=0.5")
+}
+
+// So do two stages of two data ranks each.
+func TestPipelineOfDataRanksOnLaunchedProcesses(t *testing.T) {
+	checkLaunchedPipeline(t, "train.mesh=data:2", "train.pipeline.stages=2", "train.pipeline.schedule=1f1b", "train.ema=0.5")
+}
+
+// checkLaunchedPipeline compares the weights of a pipeline of four ranks on launched processes with those on one process.
+func checkLaunchedPipeline(t *testing.T, pipeline ...string) {
+	t.Helper()
 	whole := failing(t, filepath.Join(t.TempDir(), "whole"))
 	c, err := config.LoadTrain(config.Sources{Files: []string{whole.Config}, Set: append(whole.Set, pipeline...)})
 	if err != nil {

@@ -46,7 +46,10 @@ func (c *planning) pipeline(ctx context.Context) (*PlannedPipeline, error) {
 		if mesh, err = setup.StageMesh(&training); err != nil {
 			return nil, err
 		}
-		p.Stages, p.Mesh, p.MicroBatches = training.Pipeline.Stages, mesh.String(), training.MicroBatches()
+		if p.MicroBatches, err = setup.MicroBatches(&training); err != nil {
+			return nil, err
+		}
+		p.Stages, p.Mesh = training.Pipeline.Stages, mesh.String()
 	} else if p.Stages < 2 || p.Stages > mostStages {
 		return nil, nil
 	}
@@ -115,7 +118,7 @@ func largestLayer(layers []pipeline.Layer) string {
 func (p *PlannedPipeline) fastestSchedule(prices *setup.StagePrices) error {
 	var best cluster.Time
 	for _, name := range []string{config.OneFOneBSchedule, config.ChimeraSchedule} {
-		s, err := setup.PipelineSchedule(&config.Training{Distribution: config.Distribution{Pipeline: config.Pipeline{Stages: p.Stages, Schedule: name, Pairs: 1, MicroBatches: p.MicroBatches}}})
+		s, err := setup.PipelineSchedule(&config.Training{BatchSize: p.MicroBatches, Distribution: config.Distribution{Pipeline: config.Pipeline{Stages: p.Stages, Schedule: name, Pairs: 1, MicroBatches: p.MicroBatches}}})
 		if err != nil { // not for these numbers
 			continue
 		}

@@ -121,7 +121,7 @@ func (d *Data) Schedule(c config.Training, network int, only []int) (s loader.Sc
 	s = loader.Schedule{Seed: setup.SeedOf(c, network), Samples: len(d.Train.Inits), Subset: only, Epochs: c.Epochs, Batch: c.BatchSize, Readers: 1, PadLastBatch: true,
 		Validation: len(d.Validation.Inits), Test: len(d.Test.Inits)}
 	if d.Ranks != nil && d.Ranks.DataGroups > 0 {
-		s.Readers, reader = d.Ranks.DataGroups, d.Ranks.Mesh.Coordinate(d.Ranks.Comm.Rank(), "data")
+		s.Readers, reader = d.Ranks.DataGroups, d.Ranks.DataGroup(d.Ranks.Comm.Rank())
 	}
 	return s, reader
 }

@@ -58,11 +58,7 @@ func (d *Data) ConnectPeers(c *config.TrainConfig) error {
 		if rank == t.Comm.Rank() {
 			found.own = len(peers)
 		}
-		group := 0
-		if t.DataGroups > 0 {
-			group = t.Mesh.Coordinate(rank, "data")
-		}
-		peers, found.groups = append(peers, a.Result.Peer), append(found.groups, group)
+		peers, found.groups = append(peers, a.Result.Peer), append(found.groups, t.DataGroup(rank))
 	}
 	if enabled && len(peers) > 1 {
 		d.readers = found

@@ -27,7 +27,11 @@ const pipelineStages = "train.pipeline.stages"
 //
 // Errors: exit 64 for numbers that the schedule does not have, with the nearest ones that it has.
 func PipelineSchedule(c *config.Training) (s *pipeline.Schedule, err error) {
-	p, micro := c.Pipeline, c.MicroBatches()
+	p := c.Pipeline
+	micro, err := MicroBatches(c)
+	if err != nil {
+		return nil, err
+	}
 	switch p.Schedule {
 	case config.GPipeSchedule:
 		s, err = pipeline.GPipe(p.Stages, micro)
@@ -43,6 +47,27 @@ func PipelineSchedule(c *config.Training) (s *pipeline.Schedule, err error) {
 	return s, atKey(err, pipelineStages)
 }
 
+// MicroBatches is the number of micro-batches of a batch in a pipeline. Each has equally many samples of every data rank of the
+// mesh; by default one.
+//
+// Errors: those of StageMesh; exit 64 for a batch that micro-batches and data ranks do not divide, with the nearest that they do.
+func MicroBatches(c *config.Training) (int, error) {
+	m, err := StageMesh(c)
+	if err != nil {
+		return 0, err
+	}
+	data := m.DataRanks()
+	n := cmp.Or(c.Pipeline.MicroBatches, max(1, c.BatchSize/data))
+	if least := n * data; c.BatchSize%least != 0 {
+		return 0, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("batches of %s with %d micro-batches of %s", humanise.Count(c.BatchSize, "sample"), n, humanise.Count(data, "data rank")),
+			At: "train.batch_size", Why: "every micro-batch has equally many samples of each data rank", Fix: fmt.Sprintf("set train.batch_size: %d", nearestMultiple(c.BatchSize, least))}
+	}
+	return n, nil
+}
+
+// nearestMultiple is the positive multiple of a number that is nearest to n.
+func nearestMultiple(n, of int) int { return max(1, (n+of/2)/of) * of }
+
 // atKey names the key of an error that has none.
 func atKey(err error, key string) error {
 	var e *exit.Error
@@ -55,8 +80,8 @@ func atKey(err error, key string) error {
 }
 
 // describePipeline describes a pipeline for records.
-func describePipeline(c *config.Training, m spatial.Mesh) string {
-	text := fmt.Sprintf("pipeline %s: %d stages, %d micro-batches", c.Pipeline.Schedule, c.Pipeline.Stages, c.MicroBatches())
+func describePipeline(c *config.Training, micro int, m spatial.Mesh) string {
+	text := fmt.Sprintf("pipeline %s: %d stages, %d micro-batches", c.Pipeline.Schedule, c.Pipeline.Stages, micro)
 	if c.Pipeline.Pairs > 1 {
 		text += fmt.Sprintf(", %d pairs", c.Pipeline.Pairs)
 	}
@@ -66,9 +91,9 @@ func describePipeline(c *config.Training, m spatial.Mesh) string {
 	return text
 }
 
-// StageMesh is the mesh of the ranks that compute a stage of a pipeline together; nil for one rank.
+// StageMesh is the mesh of the ranks that compute a stage of a pipeline together, the axis data first; nil for one rank.
 //
-// Errors: exit 64 for a mesh that is invalid, divides samples or channels, or changes between layers.
+// Errors: exit 64 for a mesh that is invalid, divides channels, or changes between layers.
 func StageMesh(c *config.Training) (spatial.Mesh, error) {
 	if c.Mesh == "" || c.Mesh == autoMesh {
 		return nil, nil
@@ -79,15 +104,28 @@ func StageMesh(c *config.Training) (spatial.Mesh, error) {
 	}
 	for _, a := range m {
 		if !slices.Contains(stageAxes, a.Name) || len(a.Overrides) > 0 {
-			return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("the mesh %q with train.pipeline", m), At: TrainMesh.At, Why: "the ranks of a stage divide all fields along levels, latitudes and longitudes",
-				Fix: fmt.Sprintf("set train.mesh to axes among %s, such as lat:2, or remove it: micro-batches are samples of different ranks already", strings.Join(stageAxes, ", "))}
+			return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("the mesh %q with train.pipeline", m), At: TrainMesh.At, Why: "the ranks of a stage divide samples, and all fields along levels, latitudes and longitudes",
+				Fix: fmt.Sprintf("set train.mesh to axes among %s, such as lat:2, or remove it", strings.Join(stageAxes, ", "))}
 		}
 	}
+	// Samples are read by the coordinate on data and stages together, which needs data beside the axis of stages.
+	slices.SortStableFunc(m, func(a, b spatial.MeshAxis) int { return cmp.Compare(axisOrder(a), axisOrder(b)) })
 	return m, nil
 }
 
+// axisOrder is 0 for the axis data and 1 for others.
+func axisOrder(a spatial.MeshAxis) int {
+	if a.Name == dataAxis {
+		return 0
+	}
+	return 1
+}
+
+// dataAxis is the axis along which ranks have different samples.
+const dataAxis = "data"
+
 // stageAxes are the axes of a StageMesh.
-var stageAxes = []string{"level", "lat", "lon"}
+var stageAxes = []string{dataAxis, "level", "lat", "lon"}
 
 // PipelineRanks is the number of ranks of a pipeline: its stages, each with the ranks of its mesh.
 //
@@ -138,8 +176,12 @@ func arrangePipeline(ctx context.Context, t *team.Team, c *config.TrainConfig, g
 	if err := checkStages(training, t.Size()); err != nil {
 		return err
 	}
+	micro, err := MicroBatches(training)
+	if err != nil {
+		return err
+	}
 	k, spec := PlaceholderTask(TaskOf(c)), SpecOf(c)
-	g, err := spec.Graph(&k, grid, training.BatchSize/training.MicroBatches(), uint64(training.Seed), true)
+	g, err := spec.Graph(&k, grid, training.BatchSize/micro, uint64(training.Seed), true)
 	if err != nil {
 		return err
 	}
@@ -151,7 +193,7 @@ func arrangePipeline(ctx context.Context, t *team.Team, c *config.TrainConfig, g
 	if err != nil {
 		return err
 	}
-	if err := TrainMesh.CheckMesh(g, m, training.BatchSize/training.MicroBatches(), team.ProcessCount(t.Comm)); err != nil {
+	if err := TrainMesh.CheckMesh(g, m, training.BatchSize/micro, team.ProcessCount(t.Comm)); err != nil {
 		return err
 	}
 	var cuts []int
@@ -164,13 +206,20 @@ func arrangePipeline(ctx context.Context, t *team.Team, c *config.TrainConfig, g
 	if cuts, err = team.Broadcast(t, cuts); err != nil {
 		return err
 	}
-	t.Pipeline = &team.Pipeline{Text: describePipeline(training, m), Cuts: cuts, Mesh: m}
-	t.Mesh = append(spatial.Mesh{{Name: "data", Size: training.Pipeline.Stages}}, m...)
+	t.Pipeline = &team.Pipeline{Text: describePipeline(training, micro, m), Cuts: cuts, Mesh: m}
+	fields := slices.DeleteFunc(slices.Clone(m), func(a spatial.MeshAxis) bool { return a.Name == dataAxis })
+	t.Mesh = append(spatial.Mesh{{Name: dataAxis, Size: training.Pipeline.Stages * m.DataRanks()}}, fields...)
 	one, err := spec.Graph(&k, grid, 1, 0, true)
 	if err != nil {
 		return err
 	}
-	return t.AssignShards(one, grid, 1) // a batch of one sample: all ranks read all samples
+	if err := t.AssignShards(one, grid, 1); err != nil { // one sample: for validation all ranks have all samples
+		return err
+	}
+	if m.HasDataRanks() {
+		t.DataGroups = m.DataRanks()
+	}
+	return nil
 }
 
 // divide returns the cuts of train.pipeline of a training graph, which has the samples of one micro-batch, with a StageMesh.

@@ -27,6 +27,7 @@ type stageSizes struct {
 	parameters []int64 // by stage
 	values     int64   // bytes of the values of a step of one micro-batch, on a rank that computes all stages alone or with its mesh
 	ranks      int     // of a stage
+	gradients  []int64 // by stage: bytes that a rank sends to sum the gradients of a micro-batch over the ranks of the stage
 }
 
 // PriceStages divides the layers of a training graph, which has the samples of one micro-batch, into stages and predicts their
@@ -47,7 +48,7 @@ func PriceStages(ctx context.Context, g *graph.Graph, m search.Machine, o search
 	for _, l := range layers {
 		all += l.Cost
 	}
-	forward, backward := alone.Forward, alone.Backward
+	forward, backward := alone.Forward, alone.Backward+alone.Gradients // the ranks of a stage sum gradients in each backward pass
 	for i := range layers {
 		layers[i].Cost = scaled(forward+backward, float64(layers[i].Cost)/float64(all))
 	}
@@ -69,6 +70,9 @@ func PriceStages(ctx context.Context, g *graph.Graph, m search.Machine, o search
 		p.sizes.parameters = append(p.sizes.parameters, n)
 	}
 	p.sizes.values = alone.Memory - o.Bytes(total)
+	for _, n := range p.sizes.parameters {
+		p.sizes.gradients = append(p.sizes.gradients, alone.GradientBytes*n/max(1, total))
+	}
 	if total > 0 {
 		p.optimiser = scaled(alone.Optimiser, float64(most)/float64(total)/float64(each))
 	}
@@ -115,7 +119,8 @@ func (p *StagePrices) Step(s *pipeline.Schedule) (step cluster.Time, idle float6
 
 // Bytes predicts the memory of the rank of a schedule that needs most, and what the rank that sends most sends in a step. A rank has
 // its stages with their optimiser, and a stage's share of the values of one micro-batch for each one between its forward and its
-// backward pass, or with Recompute what it has received of each, and the values of one. It sends results to the next stage, gradients to the one before, and the gradients of copies of a stage twice.
+// backward pass, or with Recompute what it has received of each, and the values of one. It sends results to the next stage, gradients
+// to the one before, sums of gradients to the ranks of its stage, and the gradients of copies of a stage twice.
 func (p *StagePrices) Bytes(s *pipeline.Schedule) (memory, sent int64) {
 	crossing := func(cut int) int64 {
 		if cut < 0 || cut >= s.Stages-1 {
@@ -138,7 +143,7 @@ func (p *StagePrices) Bytes(s *pipeline.Schedule) (memory, sent int64) {
 				activations += values[k]
 			}
 			held += p.sizes.parameters[k]
-			messages += int64(s.Micro/s.Pipes()) * (crossing(k) + crossing(k-1))
+			messages += int64(s.Micro/s.Pipes()) * (crossing(k) + crossing(k-1) + p.sizes.gradients[k])
 			if s.Pipes() > 1 {
 				messages += 2 * 4 * p.sizes.parameters[k]
 			}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/ensemble/model/network"
+	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/ensemble/run/train/pipelined"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 	"github.com/ensemble-weather/ensemble/spatial"
@@ -18,15 +19,20 @@ func (t *trainer) compilePipeline(spec network.Spec, o engine.Options) error {
 		p := *ranks.Pipeline
 		p.Cuts, ranks.Pipeline = t.pos.Cuts, &p
 	}
-	micro := n.cfg.BatchSize / n.cfg.MicroBatches()
-	g, err := spec.Graph(&t.model.Task, t.model.Grid, micro, t.seed(), true)
+	count, err := setup.MicroBatches(&n.cfg)
+	if err != nil {
+		return err
+	}
+	g, err := spec.Graph(&t.model.Task, t.model.Grid, n.cfg.BatchSize/count, t.seed(), true)
 	if err != nil {
 		return err
 	}
 	if n.pipeline, err = pipelined.Compile(g, n.store, pipelined.Options{Ranks: &ranks, Training: n.cfg, Engine: spec.Options(o)}); err != nil {
 		return err
 	}
-	t.pos.Cuts, n.rows = slices.Clone(ranks.Pipeline.Cuts), spatial.Interval{Hi: n.cfg.BatchSize}
+	share := n.cfg.BatchSize / ranks.Pipeline.Mesh.DataRanks()
+	first := ranks.DataGroup(ranks.Comm.Rank()) * share
+	t.pos.Cuts, n.rows = slices.Clone(ranks.Pipeline.Cuts), spatial.Interval{Lo: first, Hi: first + share}
 	return t.dir.Events().Write("pipeline", t.pos.Step, t.pos.Epoch+1, rundir.Value{Name: "pipeline", Value: ranks.Pipeline.Text}, rundir.Value{Name: "stages", Value: n.pipeline.Stages()})
 }
 

@@ -95,6 +95,20 @@ func TestTrainInPipelinesOfMeshes(t *testing.T) {
 	checkPipelines(t, []string{"model.dropout=0.2", "train.optimizer=lamb", "train.clip=0.05", "train.ema=0.5"}, append(pipelined(2, "1f1b"), "train.mesh=lat:2"), append(pipelined(2, "chimera"), "train.mesh=lon:3"))
 }
 
+// Data ranks have different samples of each micro-batch, also with a mesh for their fields: a batch has two micro-batches of two
+// samples. Dropout draws other numbers for a batch of two than for two of one.
+func TestTrainInPipelinesOfDataRanks(t *testing.T) {
+	var runs [][]string
+	for _, schedule := range []string{"gpipe", "1f1b", "chimera"} {
+		runs = append(runs, append(pipelined(2, schedule), "train.mesh=data:2"))
+	}
+	runs = append(runs, append(pipelined(2, "1f1b"), "train.mesh=lat:2 data:2"))
+	digests := checkPipelines(t, []string{"model.dropout=0", "train.optimizer=lamb", "train.clip=0.05", "train.ema=0.5"}, runs...)
+	if digests[0] != digests[1] {
+		t.Error("gpipe and 1f1b end with other weights")
+	}
+}
+
 // Several stages share the filters of recurrent cells: their gradients are summed, and one rank updates them for all.
 func TestTrainTemporalNetworksInPipelines(t *testing.T) {
 	checkPipelines(t, runtest.TwoLeads("model.kind=conv_gru"), pipelined(4, "chimera"))
@@ -106,7 +120,8 @@ func TestTrainTemporalNetworksInPipelines(t *testing.T) {
 func TestPipelinesOnAnyProcesses(t *testing.T) {
 	traintest.CheckProcessCounts(t, []traintest.ProcessCounts{{Processes: [][]int{{3, 1}},
 		Overrides: append(pipelined(4, "chimera"), "train.accumulate=2", "train.ema=0.5")},
-		{Mesh: "lat:2", Processes: [][]int{{3, 1}}, Overrides: pipelined(2, "1f1b")}})
+		{Mesh: "lat:2", Processes: [][]int{{3, 1}}, Overrides: pipelined(2, "1f1b")},
+		{Mesh: "data:2", Processes: [][]int{{3, 1}}, Overrides: pipelined(2, "chimera")}})
 }
 
 // A checkpoint of a pipeline continues on other stages, and on one rank without a pipeline, and the reverse.
@@ -127,7 +142,7 @@ func TestPipelinesResumeOnOtherStages(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := runtest.Losses(t, filepath.Join(dirs, "whole"))
-	for i, legs := range [][2][]string{{pipelined(4, "1f1b"), pipelined(2, "chimera")}, {pipelined(2, "gpipe"), nil}, {nil, pipelined(2, "1f1b")}} {
+	for i, legs := range [][2][]string{{pipelined(4, "1f1b"), pipelined(2, "chimera")}, {append(pipelined(2, "1f1b"), "train.mesh=data:2"), nil}, {nil, append(pipelined(2, "chimera"), "train.mesh=data:2")}, {pipelined(2, "gpipe"), nil}, {nil, pipelined(2, "1f1b")}} {
 		dir := fmt.Sprint(i)
 		if err := run(dir, 4, legs[0]...); exit.CodeOf(err) != exit.SaveAndStop {
 			t.Fatalf("%v: %v", legs, err)
@@ -154,7 +169,10 @@ func TestPipelinesAreRefused(t *testing.T) {
 		set       []string
 		what, fix string
 	}{
-		{0, append(pipelined(2, "1f1b"), "train.mesh=data:2"), `the mesh "data:2" with train.pipeline`, "such as lat:2"},
+		{0, append(pipelined(2, "1f1b"), "train.mesh=channel:2"), `the mesh "channel:2" with train.pipeline`, "such as lat:2"},
+		{0, append(pipelined(2, "1f1b"), "train.mesh=data:3"), "batches of 4 samples with 1 micro-batches of 3 data ranks", "train.batch_size: 3"},
+		{0, append(pipelined(2, "1f1b"), "train.mesh=data:2", "train.batch_size=6", "train.pipeline.micro_batches=2"), "batches of 6 samples with 2 micro-batches of 2 data ranks", "train.batch_size: 8"},
+		{3, append(pipelined(2, "1f1b"), "train.mesh=data:2"), "a pipeline of 2 stages of 2 ranks each on 3 ranks", "start 4 processes"},
 		{0, append(pipelined(2, "1f1b"), "train.mesh=level:3"), "3 ranks along level", "level:2"},
 		{3, append(pipelined(2, "1f1b"), "train.mesh=lat:2"), "a pipeline of 2 stages of 2 ranks each on 3 ranks", "start 4 processes"},
 		{3, pipelined(2, "1f1b"), "a pipeline of 2 stages on 3 ranks", "start 2 processes, or add --set train.pipeline.stages=3"},

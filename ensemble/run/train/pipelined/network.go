@@ -146,7 +146,8 @@ func (n *Network) distribute(t *team.Team) (err error) {
 //	L = Σ W(i) L(i) / Σ W(i)
 //
 // where W(i) is the sum of the point weights of micro-batch i. The loss is the same on all ranks. step is part of the key of
-// random numbers. All ranks have the whole batch, or with a mesh their shard of it.
+// random numbers. All ranks have the whole batch, or with a mesh their shard of it. Data ranks of the mesh have consecutive samples of
+// the batch, and a micro-batch has the same part of the samples of each.
 //
 // Errors: those of passes and messages.
 func (n *Network) Step(ctx context.Context, step uint64, b *task.Batch) (loss float64, err error) {
@@ -192,7 +193,7 @@ func (n *Network) Step(ctx context.Context, step uint64, b *task.Batch) (loss fl
 func part(x []float32, i, n int) []float32 { return x[len(x)/n*i : len(x)/n*(i+1)] }
 
 // weights are the shares of micro-batches in the sum of the weights of a batch; zero if the sum is. With a mesh the points are those
-// of the rank's shard; sums over all ranks count each point as often as there are stages, which leaves the shares.
+// of the rank's shard, or its samples; sums over all ranks count each point as often as there are stages, which leaves the shares.
 //
 // Errors: lost ranks.
 func (n *Network) weights(points []float32) ([]float64, error) {
