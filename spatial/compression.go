@@ -12,9 +12,6 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/topk"
 )
 
-// dataAxis is the mesh axis over which sums are sparse: its ranks have different samples.
-const dataAxis = "data"
-
 // minSparse is the least number of values of a parameter whose gradient is summed
 // sparsely. Smaller ones are a small part of all bytes, and among them are parameters of
 // few, important values.
@@ -49,7 +46,7 @@ func CompileCompressed(g *graph.Graph, c *comm.Comm, m Mesh, k Compression, o en
 func (m Mesh) HasDataRanks() bool { return m.DataRanks() > 1 }
 
 // DataRanks returns the number of ranks along the data axis; 1 without one.
-func (m Mesh) DataRanks() int { return m.sizeOver([]string{dataAxis}) }
+func (m Mesh) DataRanks() int { return m.sizeOver([]string{DataAxis}) }
 
 // selector returns a function that reports whether the gradient of parameters is summed
 // sparsely. A nil Compression has none that is.
@@ -70,7 +67,7 @@ func (k *Compression) selector(g *graph.Graph) func(a meshAxes, params []string)
 		large[n.Name] = n.Shape.Size() >= minSparse
 	}
 	return func(a meshAxes, params []string) bool {
-		return slices.Contains(a.Mesh, dataAxis) && !slices.ContainsFunc(params, func(p string) bool { return !large[p] || p == first || p == last })
+		return slices.Contains(a.Mesh, DataAxis) && !slices.ContainsFunc(params, func(p string) bool { return !large[p] || p == first || p == last })
 	}
 }
 
@@ -81,12 +78,12 @@ func (k *Compression) prepare(b *bucket, groupOf func(axes string) (*comm.Comm, 
 		return errors.New("sparse sums of gradients: want gradients in float32")
 	}
 	var err error
-	if others := strings.Join(slices.DeleteFunc(strings.Fields(b.axes), func(a string) bool { return a == dataAxis }), " "); others != "" {
+	if others := strings.Join(slices.DeleteFunc(strings.Fields(b.axes), func(a string) bool { return a == DataAxis }), " "); others != "" {
 		if b.group, err = groupOf(others); err != nil {
 			return err
 		}
 	}
-	if b.dataGroup, err = groupOf(dataAxis); err != nil {
+	if b.dataGroup, err = groupOf(DataAxis); err != nil {
 		return err
 	}
 	b.reducer, err = topk.New(b.n, k.Options)
@@ -209,7 +206,7 @@ type SparseStates [][]topk.State
 // rank on rank 0.
 func (p *Plan) GatherResiduals() (SparseStates, error) {
 	for _, a := range p.mesh {
-		if a.Name != dataAxis && p.mesh.Coordinate(p.rank, a.Name) != 0 {
+		if a.Name != DataAxis && p.mesh.Coordinate(p.rank, a.Name) != 0 {
 			return nil, nil
 		}
 	}
@@ -255,13 +252,13 @@ var ErrOtherSums = errors.New("the residuals are those of another mesh or networ
 //
 // Errors: ErrOtherSums for another number of data ranks, or of other buckets.
 func (p *Plan) SetResiduals(all SparseStates) error {
-	ranks := p.mesh.sizeOver([]string{dataAxis})
+	ranks := p.mesh.sizeOver([]string{DataAxis})
 	own := make([]topk.State, len(all))
 	for i, states := range all {
 		if len(states) != ranks {
 			return fmt.Errorf("%w: %d data ranks, want %d", ErrOtherSums, len(states), ranks)
 		}
-		own[i] = states[p.mesh.Coordinate(p.rank, dataAxis)]
+		own[i] = states[p.mesh.Coordinate(p.rank, DataAxis)]
 	}
 	return p.sums.setStates(own)
 }

@@ -16,6 +16,9 @@ import (
 // because launchers place consecutive ranks on one node.
 type Mesh []MeshAxis
 
+// DataAxis is the mesh axis along which ranks have different samples of a batch.
+const DataAxis = "data"
+
 // MeshAxis is one axis of a mesh. Its name is "data", "channel", "level", "lat" or
 // "lon", the axis of fields [N C D H W] that it splits. MeshAxis.Overrides lists
 // field sizes for which it splits another axis.
@@ -42,7 +45,7 @@ type Override struct {
 func (c Override) String() string { return fmt.Sprintf("%dx%dx%d=%s", c.Level, c.Lat, c.Lon, c.To) }
 
 // fieldAxes maps the names of mesh axes to axes of fields [N C D H W].
-var fieldAxes = map[string]int{"data": 0, "channel": 1, "level": 2, "lat": 3, "lon": 4}
+var fieldAxes = map[string]int{DataAxis: 0, "channel": 1, "level": 2, "lat": 3, "lon": 4}
 
 // noAxis is the value of Override.To for fields that stay whole.
 const noAxis = "none"

@@ -21,7 +21,7 @@ type Misfit struct {
 // available describes the number of parts along a mesh axis that ranks can have.
 func (a MeshAxis) available(n int) string {
 	switch a.Name {
-	case "data":
+	case DataAxis:
 		return "a batch has " + humanise.Count(n, "sample")
 	case "channel":
 		return fmt.Sprintf("the channels of no field can be divided among more than %d, in blocks of %d", n, graph.BlockSize)
@@ -46,13 +46,13 @@ func FindMisfit(g *graph.Graph, m Mesh, n int) *Misfit {
 	}
 	var suited Mesh
 	for _, a := range m {
-		if g == nil && a.Name != "data" {
+		if g == nil && a.Name != DataAxis {
 			suited = append(suited, a)
 			continue
 		}
 		if have := a.shareable(g, fields, n); a.Size > have {
 			why := "each rank along the axis needs a part of its own"
-			if a.Name == "data" {
+			if a.Name == DataAxis {
 				why = "several ranks would compute the same samples"
 			}
 			fault(a.Name, fmt.Sprintf("the mesh %q has %d ranks along %s, but %s", m, a.Size, a.Name, a.available(have)), why)
@@ -93,7 +93,7 @@ func fieldShapes(g *graph.Graph) (shapes []graph.Shape) {
 // shareable returns the number of ranks along a mesh axis that can have a part of their own of fields with n samples.
 func (a MeshAxis) shareable(g *graph.Graph, fields []graph.Shape, n int) int {
 	switch {
-	case a.Name == "data":
+	case a.Name == DataAxis:
 		return n
 	case len(fields) == 0:
 		return 1

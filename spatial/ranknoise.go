@@ -40,7 +40,7 @@ func (n *bucketNorms) end() { n.last, n.current = n.current, RankNorms{} }
 // HasRankNorms reports whether the plan has RankNorms: the data axis alone divides the work,
 // and gradients are summed densely, on the host, for all ranks.
 func (p *Plan) HasRankNorms() bool {
-	return p.mesh.HasDataRanks() && p.mesh.sizeOver([]string{dataAxis}) == p.mesh.Size() && p.sums.compression == nil && !p.sums.sharded && p.devices == nil
+	return p.mesh.HasDataRanks() && p.mesh.sizeOver([]string{DataAxis}) == p.mesh.Size() && p.sums.compression == nil && !p.sums.sharded && p.devices == nil
 }
 
 // RankNorms returns the norms of the latest run. All ranks call it.

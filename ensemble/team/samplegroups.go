@@ -5,9 +5,6 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// dataAxis is the mesh axis along which ranks have different samples of a batch.
-const dataAxis = "data"
-
 // SampleGroups are the groups of ranks of a team that compute the same samples of a batch. They have the same coordinate on
 // the axis "data" of the mesh. A group can train on its samples without the others.
 type SampleGroups struct {
@@ -23,7 +20,7 @@ func (t *Team) SplitSamples() (*SampleGroups, error) {
 	var rest spatial.Mesh
 	var names []string
 	for _, a := range t.Mesh {
-		if a.Name != dataAxis {
+		if a.Name != spatial.DataAxis {
 			rest, names = append(rest, a), append(names, a.Name)
 		}
 	}
@@ -32,7 +29,7 @@ func (t *Team) SplitSamples() (*SampleGroups, error) {
 	if err != nil {
 		return nil, err
 	}
-	across, err := t.Comm.Group(t.Mesh.Group(me, []string{dataAxis}))
+	across, err := t.Comm.Group(t.Mesh.Group(me, []string{spatial.DataAxis}))
 	if err != nil {
 		return nil, err
 	}

@@ -55,6 +55,10 @@ func TestDataGroup(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	stages, err := spatial.ParseMesh("data:4 lat:2") // two stages
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		name string
 		team *Team
@@ -63,7 +67,7 @@ func TestDataGroup(t *testing.T) {
 		{"one rank", nil, []int{0}},
 		{"all samples", &Team{Mesh: mesh}, []int{0, 0, 0, 0}},
 		{"mesh", &Team{Mesh: mesh, DataGroups: 2}, []int{0, 0, 1, 1}},
-		{"pipeline", &Team{DataGroups: 2, Pipeline: &Pipeline{Mesh: mesh}}, []int{0, 0, 1, 1, 0, 0, 1, 1}},
+		{"pipeline", &Team{Mesh: stages, DataGroups: 2, Pipeline: &Pipeline{Mesh: mesh}}, []int{0, 0, 1, 1, 0, 0, 1, 1}},
 	} {
 		for rank, want := range c.want {
 			if got := c.team.DataGroup(rank); got != want {

@@ -34,12 +34,12 @@ func (t *Team) AssignShards(gr *graph.Graph, grid *ensemble.Grid, n int) error {
 	shape := gr.Find("features").Shape
 	owned := func(rank int) spatial.Box { return t.Mesh.Owned(sharded.Inputs["features"], shape, rank) }
 	if owned(t.Comm.Rank())[0].Len() < n {
-		t.DataGroups = t.Mesh.Coordinate(t.Comm.Size()-1, dataAxis) + 1
+		t.DataGroups = t.Mesh.Coordinate(t.Comm.Size()-1, spatial.DataAxis) + 1
 	}
 	t.shard = &Shard{Grid: grid, depth: shape[2], me: t.Comm.Rank()}
 	for r := range t.Comm.Size() {
 		t.shard.boxes = append(t.shard.boxes, owned(r)[2:])
-		t.shard.primary = append(t.shard.primary, t.Mesh.Coordinate(r, dataAxis) == 0)
+		t.shard.primary = append(t.shard.primary, t.Mesh.Coordinate(r, spatial.DataAxis) == 0)
 	}
 	return nil
 }

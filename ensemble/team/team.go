@@ -32,16 +32,13 @@ type Pipeline struct {
 	Mesh spatial.Mesh
 }
 
-// DataGroup is the group of a rank that reads the same samples of training batches, of Team.DataGroups; 0 if there is one. Ranks of all
-// stages of a pipeline with the same coordinate on the data axis of its mesh are a group.
+// DataGroup is the group of a rank that reads the same samples of training batches, of Team.DataGroups; 0 if there is one. With a
+// pipeline the data axis of Team.Mesh has the data ranks of all stages in turn.
 func (t *Team) DataGroup(rank int) int {
-	switch {
-	case t == nil || t.DataGroups == 0:
+	if t == nil || t.DataGroups == 0 {
 		return 0
-	case t.Pipeline != nil:
-		return t.Pipeline.Mesh.Coordinate(rank%t.Pipeline.Mesh.Size(), dataAxis)
 	}
-	return t.Mesh.Coordinate(rank, dataAxis)
+	return t.Mesh.Coordinate(rank, spatial.DataAxis) % t.DataGroups
 }
 
 // Division describes how a network is divided over the ranks, for records: mesh or pipeline.

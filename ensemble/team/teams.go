@@ -38,7 +38,7 @@ func SplitRanks(c *comm.Comm, mesh string) (w Teams, err error) {
 		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("mesh %v does not suit a job of %d ranks", m, ranks), At: "--mesh", Why: why, Fix: fix}
 	}
 	for _, a := range m {
-		if a.Name == dataAxis {
+		if a.Name == spatial.DataAxis {
 			return w, bad("initialisations are distributed over the groups of ranks automatically", "use only the axes level, lat and lon")
 		}
 	}

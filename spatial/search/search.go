@@ -206,7 +206,7 @@ func typicalRank(m spatial.Mesh) int { return rankAt(m, typicalPart) }
 
 // typicalPart is the coordinate of typicalRank along an axis.
 func typicalPart(a spatial.MeshAxis) int {
-	if a.Name == "data" || a.Size < 3 {
+	if a.Name == spatial.DataAxis || a.Size < 3 {
 		return 0
 	}
 	return 1

@@ -169,7 +169,7 @@ func (o MeshOption) CheckMesh(g *graph.Graph, m spatial.Mesh, n, processes int) 
 		return nil
 	}
 	fix := "give " + o.typed(f.Mesh)
-	if f.Axis == "data" && o.batch != "" {
+	if f.Axis == spatial.DataAxis && o.batch != "" {
 		i := slices.IndexFunc(m, func(a spatial.MeshAxis) bool { return a.Name == f.Axis })
 		fix = fmt.Sprintf("give "+o.batch+", or %s", m[i].Size, o.typed(f.Mesh))
 	}

@@ -115,17 +115,14 @@ func StageMesh(c *config.Training) (spatial.Mesh, error) {
 
 // axisOrder is 0 for the axis data and 1 for others.
 func axisOrder(a spatial.MeshAxis) int {
-	if a.Name == dataAxis {
+	if a.Name == spatial.DataAxis {
 		return 0
 	}
 	return 1
 }
 
-// dataAxis is the axis along which ranks have different samples.
-const dataAxis = "data"
-
 // stageAxes are the axes of a StageMesh.
-var stageAxes = []string{dataAxis, "level", "lat", "lon"}
+var stageAxes = []string{spatial.DataAxis, "level", "lat", "lon"}
 
 // PipelineRanks is the number of ranks of a pipeline: its stages, each with the ranks of its mesh.
 //
@@ -207,8 +204,8 @@ func arrangePipeline(ctx context.Context, t *team.Team, c *config.TrainConfig, g
 		return err
 	}
 	t.Pipeline = &team.Pipeline{Text: describePipeline(training, micro, m), Cuts: cuts, Mesh: m}
-	fields := slices.DeleteFunc(slices.Clone(m), func(a spatial.MeshAxis) bool { return a.Name == dataAxis })
-	t.Mesh = append(spatial.Mesh{{Name: dataAxis, Size: training.Pipeline.Stages * m.DataRanks()}}, fields...)
+	fields := slices.DeleteFunc(slices.Clone(m), func(a spatial.MeshAxis) bool { return a.Name == spatial.DataAxis })
+	t.Mesh = append(spatial.Mesh{{Name: spatial.DataAxis, Size: training.Pipeline.Stages * m.DataRanks()}}, fields...)
 	one, err := spec.Graph(&k, grid, 1, 0, true)
 	if err != nil {
 		return err

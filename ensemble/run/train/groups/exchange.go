@@ -111,8 +111,9 @@ func (e *Exchange) Step(n Network, s Share, apply Apply) (skipped int, err error
 	return steps - 1, nil
 }
 
-// Align gives all ranks one network after a run, which ends after a number of steps of the optimiser. Running statistics, which come from the samples of a group, become the
-// mean of all groups. So do the moments of optimisers and the average of weights, if groups have their own.
+// Align gives all ranks one network after a run, which ends after a number of steps of the optimiser. Running statistics, which come
+// from the samples of a group, become the mean of all groups. So do the moments of optimisers and the average of weights, if groups
+// have their own.
 //
 // Errors: lost ranks.
 func (e *Exchange) Align(n Network, steps uint64) error {
