@@ -11,7 +11,7 @@ func Count(n int, one string) string {
 	if n == 1 {
 		return "1 " + one
 	}
-	if strings.HasSuffix(one, "s") {
+	if strings.HasSuffix(one, "s") || strings.HasSuffix(one, "ch") {
 		return fmt.Sprintf("%d %ses", n, one)
 	}
 	return fmt.Sprintf("%d %ss", n, one)

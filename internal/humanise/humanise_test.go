@@ -14,6 +14,9 @@ func TestPhrases(t *testing.T) {
 			t.Errorf("%d: %q", n, got)
 		}
 	}
+	if got := humanise.Count(2, "batch"); got != "2 batches" {
+		t.Error(got)
+	}
 	if got := humanise.Strings([]time.Duration{time.Second, time.Hour}); !slices.Equal(got, []string{"1s", "1h0m0s"}) {
 		t.Error(got)
 	}

@@ -59,7 +59,7 @@ func MicroBatches(c *config.Training) (int, error) {
 	data := m.DataRanks()
 	n := cmp.Or(c.Pipeline.MicroBatches, max(1, c.BatchSize/data))
 	if least := n * data; c.BatchSize%least != 0 {
-		return 0, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("batches of %s with %d micro-batches of %s", humanise.Count(c.BatchSize, "sample"), n, humanise.Count(data, "data rank")),
+		return 0, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("batches of %s with %s of %s", humanise.Count(c.BatchSize, "sample"), humanise.Count(n, "micro-batch"), humanise.Count(data, "data rank")),
 			At: "train.batch_size", Why: "every micro-batch has equally many samples of each data rank", Fix: fmt.Sprintf("set train.batch_size: %d", nearestMultiple(c.BatchSize, least))}
 	}
 	return n, nil
