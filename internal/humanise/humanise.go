@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// Count formats a number with a noun and its regular plural: "1 rank", "2 ranks".
+// Count formats a number with a noun and its regular plural: "1 rank", "2 ranks", "2 batches", "2 epochs".
 func Count(n int, one string) string {
 	if n == 1 {
 		return "1 " + one
 	}
-	if strings.HasSuffix(one, "s") || strings.HasSuffix(one, "ch") {
+	if strings.HasSuffix(one, "s") || strings.HasSuffix(one, "tch") {
 		return fmt.Sprintf("%d %ses", n, one)
 	}
 	return fmt.Sprintf("%d %ss", n, one)

@@ -14,8 +14,10 @@ func TestPhrases(t *testing.T) {
 			t.Errorf("%d: %q", n, got)
 		}
 	}
-	if got := humanise.Count(2, "batch"); got != "2 batches" {
-		t.Error(got)
+	for one, want := range map[string]string{"batch": "2 batches", "epoch": "2 epochs", "process": "2 processes"} {
+		if got := humanise.Count(2, one); got != want {
+			t.Errorf("%s: %q", one, got)
+		}
 	}
 	if got := humanise.Strings([]time.Duration{time.Second, time.Hour}); !slices.Equal(got, []string{"1s", "1h0m0s"}) {
 		t.Error(got)

@@ -170,7 +170,7 @@ func TestPipelinesAreRefused(t *testing.T) {
 		what, fix string
 	}{
 		{0, append(pipelined(2, "1f1b"), "train.mesh=channel:2"), `the mesh "channel:2" with train.pipeline`, "such as lat:2"},
-		{0, append(pipelined(2, "1f1b"), "train.mesh=data:3"), "batches of 4 samples with 1 micro-batches of 3 data ranks", "train.batch_size: 3"},
+		{0, append(pipelined(2, "1f1b"), "train.mesh=data:3"), "batches of 4 samples with 1 micro-batch of 3 data ranks", "train.batch_size: 3"},
 		{0, append(pipelined(2, "1f1b"), "train.mesh=data:2", "train.batch_size=6", "train.pipeline.micro_batches=2"), "batches of 6 samples with 2 micro-batches of 2 data ranks", "train.batch_size: 8"},
 		{3, append(pipelined(2, "1f1b"), "train.mesh=data:2"), "a pipeline of 2 stages of 2 ranks each on 3 ranks", "start 4 processes"},
 		{0, append(pipelined(2, "1f1b"), "train.mesh=level:3"), "3 ranks along level", "level:2"},
