@@ -126,11 +126,14 @@ func mergeRuns(chunks []chunk) []run {
 	return out
 }
 
-// checkOwners refuses a list of owners whose length is not the number of chunks.
-func checkOwners(owners []int, chunks int) error {
-	if len(owners) == chunks {
-		return nil
+// checkOwners refuses a list of owners whose length is not the number of chunks; with whole also owners of parts of a tensor.
+func checkOwners(owners []int, chunks []Chunk, whole bool) error {
+	if len(owners) != len(chunks) {
+		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("the optimiser has %d parts of parameters, but %d owners", len(chunks), len(owners)),
+			Why: "the parameters of another network were distributed over the ranks", Fix: "distribute the parameters of this network"}
 	}
-	return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("the optimiser has %d parts of parameters, but %d owners", chunks, len(owners)),
-		Why: "the parameters of another network were distributed over the ranks", Fix: "distribute the parameters of this network"}
+	if whole {
+		return checkWholeTensors(chunks, owners)
+	}
+	return nil
 }

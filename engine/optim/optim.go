@@ -73,7 +73,8 @@ type Options struct {
 	Trust    float64 // trust coefficient, LARS only; 0 means 0.001
 
 	// Preconditioner changes the directions of steps; nil changes none. Each tensor keeps the length of
-	// its gradient for SGD and LARS, and of its step for AdamW. The others cannot be combined with it.
+	// its gradient for SGD and LARS, and of its step for AdamW. The others cannot be combined with it. With Ranks each
+	// tensor has one owner.
 	Preconditioner Preconditioner
 
 	// Decay is the weight decay, part of the gradient for SGD and Adam. It acts on parameters of roles
@@ -179,7 +180,8 @@ type partition struct {
 	chunks     []Chunk // chunks of all ranks
 	allChunks  []chunk // the same, with the index of their tensor
 	runs       []run   // contiguous ranges of this rank's chunks
-	ownIndices []int   // indices of this rank's chunks in allChunks
+	own        []chunk // this rank's chunks
+	ownIndices []int   // their indices in allChunks
 }
 
 // normSums holds sums of squares, from which norms are computed. They are kept per chunk and added
@@ -240,12 +242,12 @@ func New(store *engine.Store, o Options) (*Optimizer, error) {
 	rank := 0
 	if o.Ranks != nil {
 		owners, rank = o.Ranks.Owners(), o.Ranks.Rank()
-		if err := checkOwners(owners, len(p.allChunks)); err != nil {
+		if err := checkOwners(owners, p.chunks, o.Preconditioner != nil); err != nil {
 			return nil, err
 		}
 	}
 	own, numbers, moments := p.chunksOf(owners, rank)
-	p.ownIndices, p.runs = numbers, mergeRuns(own)
+	p.own, p.ownIndices, p.runs = own, numbers, mergeRuns(own)
 	p.arena.m = make([]float32, moments)
 	if o.Kind != SGD && o.Kind != LARS {
 		p.arena.v = make([]float32, moments)
@@ -427,13 +429,24 @@ func (p *Optimizer) Step(rate float64) (norm float64, err error) {
 	s := &p.sweepStep
 	s.factor = factor
 	p.setConstants(s, rate, p.steps)
+	if err := p.update(s); err != nil {
+		return norm, err
+	}
+	if p.o.Ranks != nil {
+		return norm, p.o.Ranks.AllGather(p.arena.w)
+	}
+	return norm, nil
+}
+
+// update applies the rule to the parameters that this rank owns.
+func (p *Optimizer) update(s *step) error {
 	if p.o.Preconditioner != nil {
 		if p.o.Kind == AdamW {
-			return norm, p.stepGrafted(s)
+			return p.stepGrafted(s)
 		}
 		before := slices.Clone(p.norms)
 		if err := p.precondition(); err != nil {
-			return norm, err
+			return err
 		}
 		copy(p.norms, before) // lengths are kept
 	}
@@ -443,15 +456,12 @@ func (p *Optimizer) Step(rate float64) (norm float64, err error) {
 	case LAMB:
 		p.sweep.moments(p.part, &p.arena, s)
 		if err := p.reduceNorms(); err != nil {
-			return norm, err
+			return err
 		}
 		p.setLAMBRatios()
 	}
 	p.applied.apply(&p.arena, s)
-	if p.o.Ranks != nil {
-		return norm, p.o.Ranks.AllGather(p.arena.w)
-	}
-	return norm, nil
+	return nil
 }
 
 // setConstants sets what depends on the number of the step: the rate, the weight 1−d of the parameters in

@@ -1,15 +1,17 @@
 package optim
 
 import (
+	"fmt"
 	"math"
 
+	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
 // Preconditioner changes the direction of gradients, such as kfac.Preconditioner.
 type Preconditioner interface {
-	// Apply computes the preconditioned gradient of all parameters, a linear function of g. Both have the
-	// layout of the store's parameters.
+	// Apply computes the preconditioned gradient of all parameters that this rank owns, a linear function of g. Both
+	// have the layout of moments (ChunkOffsets): without Options.Ranks that of the store's parameters.
 	Apply(to, g []float32)
 	// Directs reports whether Apply changes the gradient of a parameter.
 	Directs(param string) bool
@@ -17,7 +19,7 @@ type Preconditioner interface {
 
 // preconditioning is the state of steps with a preconditioner.
 type preconditioning struct {
-	direction []float32 // preconditioned gradient or moment, in the layout of the parameters
+	direction []float32 // preconditioned gradient or moment, in the layout of the moments
 	lengths   []float64 // squared lengths of gradients or of AdamW's updates, by tensor
 	noDecay   []float32 // zeros, by tensor
 }
@@ -27,17 +29,48 @@ func (o *Options) checkPreconditioner() error {
 	if o.Preconditioner == nil {
 		return nil
 	}
-	why := ""
-	switch {
-	case o.Kind == Adam || o.Kind == LAMB:
-		why = string(o.Kind) + " changes the direction of a gradient itself"
-	case o.Ranks != nil:
-		why = "each rank has the gradient of its own parameters only"
-	default:
-		return nil
+	if o.Kind == Adam || o.Kind == LAMB {
+		return preconditionerError(string(o.Kind) + " changes the direction of a gradient itself")
 	}
+	return nil
+}
+
+// preconditionerError is the error of an optimiser that cannot have a preconditioner.
+func preconditionerError(why string) error {
 	return &exit.Error{Code: exit.Usage, What: "the optimiser cannot precondition gradients", Why: why,
 		Fix: "use adamw, sgd or lars as the rule of K-FAC, without a sharded optimiser"}
+}
+
+// checkWholeTensors refuses a preconditioner if several ranks own a tensor: a direction depends on all of its gradient.
+func checkWholeTensors(chunks []Chunk, owners []int) error {
+	for i := 1; i < len(owners); i++ {
+		if a, b := chunks[i-1], chunks[i]; a.Param == b.Param && owners[i-1] != owners[i] {
+			return preconditionerError(fmt.Sprintf("ranks %d and %d have parts of the gradient of %s", owners[i-1], owners[i], b.Param))
+		}
+	}
+	return nil
+}
+
+// OwnedEntries returns the tensors of which a rank owns all chunks, with the places of their gradients and moments: the Offset of
+// each is that in the layout of ChunkOffsets.
+func OwnedEntries(store *engine.Store, owners []int, rank int) (entries []engine.Entry) {
+	chunks := Chunks(store)
+	places, _ := ChunkOffsets(chunks, owners, rank)
+	first := map[string]int{} // offset of the first chunk; −1 for a parameter with chunks of other ranks
+	for i, x := range chunks {
+		if at, seen := first[x.Param]; !seen {
+			first[x.Param] = places[i]
+		} else if at >= 0 && places[i] < 0 {
+			first[x.Param] = -1
+		}
+	}
+	for _, e := range store.Entries() {
+		if at, ok := first[e.Name]; ok && at >= 0 { // chunks of a tensor follow each other: all but the last are multiples of the alignment
+			e.Offset = at
+			entries = append(entries, e)
+		}
+	}
+	return entries
 }
 
 // precondition replaces the gradient of each directed tensor by the preconditioned one u, with the length of the
@@ -54,9 +87,9 @@ func (p *Optimizer) precondition() error {
 	if err != nil {
 		return err
 	}
-	for i, t := range p.allChunks {
-		if ratio, directed := p.graftRatio(i, lengths); directed {
-			for k := t.lo; k < t.hi; k++ { // without ranks, gradients have the layout of the parameters
+	for n, t := range p.own {
+		if ratio, directed := p.graftRatio(p.ownIndices[n], lengths); directed {
+			for k := t.at; k < t.at+t.hi-t.lo; k++ {
 				u[k] *= ratio
 			}
 		}
@@ -93,7 +126,7 @@ func (p *Optimizer) graftRatio(i int, lengths []float64) (ratio float32, directe
 // Errors: those of reduceNorms.
 func (p *Optimizer) directionOf(x []float32) ([]float32, error) {
 	if p.preconditioning.direction == nil {
-		p.preconditioning.direction = make([]float32, len(p.arena.w))
+		p.preconditioning.direction = make([]float32, len(p.arena.m))
 	}
 	u := p.preconditioning.direction
 	p.o.Preconditioner.Apply(u, x)
@@ -126,13 +159,14 @@ func (p *Optimizer) stepGrafted(s *step) error {
 		return err
 	}
 	rate := float32(s.rate)
-	for i, t := range p.allChunks {
-		ratio, directed := p.graftRatio(i, lengths)
+	for n, t := range p.own {
+		ratio, directed := p.graftRatio(p.ownIndices[n], lengths)
 		keep := 1 - rate*decay[t.tensor]
-		for k := t.lo; k < t.hi; k++ { // without ranks, moments have the layout of the parameters
-			update := ratio * u[k]
+		for k := t.lo; k < t.hi; k++ {
+			at := t.at + k - t.lo
+			update := ratio * u[at]
 			if !directed {
-				update = s.update(&p.arena, k)
+				update = s.update(&p.arena, at)
 			}
 			p.arena.w[k] = p.arena.w[k]*keep - rate*update
 		}

@@ -2,8 +2,11 @@ package optim_test
 
 import (
 	"context"
+	"errors"
 	"math"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/engine"
@@ -213,5 +216,176 @@ func TestGrafting(t *testing.T) {
 	}
 	if _, err := optim.New(p.Store(), optim.Options{Kind: optim.LAMB, Preconditioner: k}); exit.CodeOf(err) != exit.Usage {
 		t.Errorf("a preconditioner for LAMB: %v", err)
+	}
+}
+
+// twoRanks is one of two ranks in one process, which exchange all values in turn.
+type twoRanks struct {
+	rank     int
+	owners   []int
+	plan     *engine.Plan
+	to, from chan any
+}
+
+func (r *twoRanks) Rank() int     { return r.rank }
+func (r *twoRanks) Size() int     { return 2 }
+func (r *twoRanks) Owners() []int { return r.owners }
+
+// Grads has the gradients of the rank's chunks.
+func (r *twoRanks) Grads() []float32 {
+	chunks := optim.Chunks(r.plan.Store())
+	at, n := optim.ChunkOffsets(chunks, r.owners, r.rank)
+	out := make([]float32, n)
+	for i, x := range chunks {
+		if at[i] >= 0 {
+			copy(out[at[i]:], r.plan.Store().Grads()[x.Lo:x.Hi])
+		}
+	}
+	return out
+}
+
+func (r *twoRanks) AllReduce(x []float64) error {
+	r.to <- slices.Clone(x)
+	for i, v := range (<-r.from).([]float64) {
+		x[i] += v
+	}
+	return nil
+}
+
+func (r *twoRanks) AllGather(x []float32) error {
+	r.to <- slices.Clone(x)
+	other := (<-r.from).([]float32)
+	for i, c := range optim.Chunks(r.plan.Store()) {
+		if r.owners[i] != r.rank {
+			copy(x[c.Lo:c.Hi], other[c.Lo:c.Hi])
+		}
+	}
+	return nil
+}
+
+func (r *twoRanks) GatherToRoot(x []float32, sizes []int, put func(rank int, x []float32)) error {
+	if r.rank > 0 {
+		r.to <- slices.Clone(x)
+		return nil
+	}
+	put(0, x)
+	put(1, (<-r.from).([]float32)[:sizes[1]])
+	return nil
+}
+
+// twoLayers has two convolutions with biases, of which the second has a filter of several chunks, and a scale.
+func twoLayers(t *testing.T) *engine.Plan {
+	t.Helper()
+	b := graph.New(5)
+	x := b.Input("x", graph.Shape{2, 3, 1, 5, 6})
+	layer := func(name string, x graph.Value, in, out int) graph.Value {
+		y := op.Conv3D(b, x, b.Param(name, graph.Shape{out, in, 1, 3, 3}, graph.HeNormal(9*in)), op.Conv{Pad: op.Same(1, 3, 3)})
+		return op.Tanh(b, op.Bias(b, y, b.ParamOf(graph.Bias, name+".bias", graph.Shape{out}, graph.HeNormal(1))))
+	}
+	h := op.Mul(b, layer("wide", layer("first", x, 3, 48), 48, 40), b.Param("scale", graph.Shape{1, 40, 1, 1, 1}, graph.Ones()))
+	b.Loss(op.Mean(b, op.Square(b, h)))
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := engine.Compile(g, engine.Options{MaxFactorSide: 50, Numerics: engine.Numerics{UseHeuristics: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	for i := range p.Input("x") {
+		p.Input("x")[i] = float32(math.Sin(float64(i)))
+	}
+	return p
+}
+
+// Ranks that own whole layers take the steps of one process, bit for bit, by all rules; rank 0 gets the factors of both. Parts of a
+// tensor on two ranks are refused.
+func TestPreconditionedRanks(t *testing.T) {
+	steps := func(p *engine.Plan, o optim.Options, r *twoRanks) ([]float32, []kfac.Tensor, error) {
+		k := kfac.Options{Damping: .01, Decay: .5, History: true}
+		if r != nil {
+			o.Ranks, k.Owners = r, r
+		}
+		c, err := kfac.New(p.Store(), p.Factors(), k)
+		if err != nil {
+			return nil, nil, err
+		}
+		o.Preconditioner = c
+		opt, err := optim.New(p.Store(), o)
+		if err != nil {
+			return nil, nil, err
+		}
+		defer opt.Close()
+		for i := range 4 {
+			if err := p.Run(context.Background(), 0); err != nil {
+				return nil, nil, err
+			}
+			if i%2 == 1 {
+				if err := c.Update(p.Output); err != nil {
+					return nil, nil, err
+				}
+			}
+			if _, err := opt.Step(.01); err != nil {
+				return nil, nil, err
+			}
+		}
+		state, err := c.State()
+		return slices.Clone(p.Store().Params()), state, err
+	}
+	for _, kind := range []optim.Kind{optim.SGD, optim.LARS, optim.AdamW} {
+		o := optim.Options{Kind: kind, Momentum: .9, Decay: .1, Clip: .01}
+		want, state, err := steps(twoLayers(t), o, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got [2][]float32
+		var parts []kfac.Tensor
+		var failed [2]error
+		var both sync.WaitGroup
+		a, b := make(chan any, 1), make(chan any, 1)
+		for rank, p := range []*engine.Plan{twoLayers(t), twoLayers(t)} {
+			r := &twoRanks{rank: rank, plan: p, to: a, from: b}
+			if rank == 1 {
+				r.to, r.from = b, a
+			}
+			for _, x := range optim.Chunks(p.Store()) { // the scale is on the rank of the first layer
+				owner := 0
+				if strings.HasPrefix(x.Param, "wide") {
+					owner = 1
+				}
+				r.owners = append(r.owners, owner)
+			}
+			both.Go(func() {
+				var s []kfac.Tensor
+				if got[rank], s, failed[rank] = steps(p, o, r); rank == 0 {
+					parts = s
+				}
+			})
+		}
+		both.Wait()
+		if err := errors.Join(failed[:]...); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(got[0], want) || !slices.Equal(got[1], want) {
+			t.Errorf("%s: two ranks take other steps than one process", kind)
+		}
+		if len(parts) != len(state) {
+			t.Fatalf("rank 0 has %d tensors of the factors, want %d", len(parts), len(state))
+		}
+		for _, x := range state {
+			i := slices.IndexFunc(parts, func(y kfac.Tensor) bool { return y.Name == x.Name })
+			if i < 0 || !slices.Equal(parts[i].Values, x.Values) {
+				t.Errorf("%s: rank 0 has other values of %s", kind, x.Name)
+			}
+		}
+	}
+	p := twoLayers(t)
+	r := &twoRanks{plan: p}
+	for i := range optim.Chunks(p.Store()) { // the filter of two chunks is on both
+		r.owners = append(r.owners, i%2)
+	}
+	if _, err := optim.New(p.Store(), optim.Options{Kind: optim.SGD, Preconditioner: &kfac.Preconditioner{}, Ranks: r}); exit.CodeOf(err) != exit.Usage {
+		t.Errorf("parts of a tensor on two ranks: %v", err)
 	}
 }

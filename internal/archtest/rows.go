@@ -87,7 +87,7 @@ var rows = []row{
 	{"engine/ckpt", []string{"internal/atomicfile", "internal/bigmem", "internal/dirglob", "internal/exit", "internal/manifest"}},
 	{"engine/graph", []string{"engine/rng", "internal/exit"}},
 	{"engine/op", []string{"engine/graph", "engine/rng", "postproc/dist"}},
-	{"engine/optim/kfac", []string{"engine", "engine/backend/cpu/dnnl", "engine/op", "engine/pass", "internal/balance", "internal/exit"}},
+	{"engine/optim/kfac", []string{"engine", "engine/backend/cpu/dnnl", "engine/op", "engine/optim", "engine/pass", "internal/balance", "internal/exit"}},
 	{"engine/optim", []string{"engine", "engine/backend", "engine/backend/cpu/kern", "engine/graph", "internal/exit"}},
 	{"engine/pass", []string{"engine/backend", "engine/graph", "engine/op", "engine/pass/layout", "engine/pass/offload", "engine/pass/workspace", "engine/rng", "internal/exit"}},
 	{"engine/pass/layout", nil},

@@ -11,13 +11,13 @@ import (
 // Apply computes U = G′⁻¹ ∇W A′⁻¹ for all layers with inverses, and copies the gradients of all other
 // parameters. With factors of the channels only, A′⁻¹ acts on the channels at each tap.
 //
-// Shape: to and g have the layout of the store's parameters; they must not overlap.
+// Shape: to and g have the layout of the store's parameters, with Options.Owners that of this rank's chunks; they must not overlap.
 // Cost: 2·rows·columns·(rows + columns) FLOPs for each layer.
 func (p *Preconditioner) Apply(to, g []float32) {
 	copy(to, g)
 	for i := range p.layers {
 		l := &p.layers[i]
-		if l.rowsInv == nil {
+		if l.now.inverse[0] == nil {
 			continue
 		}
 		l.load(g)
@@ -59,14 +59,14 @@ func (l *layer) store(to []float32) {
 // multiply multiplies the matrix of the gradient with both inverses.
 func (l *layer) multiply() {
 	width := l.Width()
-	product(l.half, l.rowsInv, l.gradient, [3]int{l.Rows, width, l.Rows})
+	product(l.half, l.now.inverse[0], l.gradient, [3]int{l.Rows, width, l.Rows})
 	if l.Form == pass.ExactFactors {
-		product(l.gradient, l.half, l.colsInv, [3]int{l.Rows, width, l.Cols})
+		product(l.gradient, l.half, l.now.inverse[1], [3]int{l.Rows, width, l.Cols})
 		return
 	}
 	for r := range l.Rows { // [channels × taps] of a row
 		lo, hi := r*width, (r+1)*width
-		product(l.gradient[lo:hi], l.colsInv, l.half[lo:hi], [3]int{l.Cols, l.Taps, l.Cols})
+		product(l.gradient[lo:hi], l.now.inverse[1], l.half[lo:hi], [3]int{l.Cols, l.Taps, l.Cols})
 	}
 }
 

@@ -12,17 +12,17 @@ func benchLayer() *layer {
 	const rows, cols = 16, 865
 	r := rand.New(rand.NewPCG(1, 2))
 	l := &layer{LayerFactors: pass.LayerFactors{Form: pass.ExactFactors, Rows: rows, Cols: cols, Taps: 27}, gradient: make([]float32, rows*cols), half: make([]float32, rows*cols),
-		rowsInv: make([]float32, rows*rows), colsInv: make([]float32, cols*cols), cols: make([]float32, cols*(cols+1)/2)}
-	for _, x := range [][]float32{l.gradient, l.rowsInv, l.colsInv} {
+		now: version{average: [2][]float32{1: make([]float32, cols*(cols+1)/2)}, inverse: [2][]float32{make([]float32, rows*rows), make([]float32, cols*cols)}}}
+	for _, x := range [][]float32{l.gradient, l.now.inverse[0], l.now.inverse[1]} {
 		for i := range x {
 			x[i] = float32(r.NormFloat64())
 		}
 	}
 	for i := range cols {
 		for j := range i {
-			l.cols[i*(i+1)/2+j] = float32(r.NormFloat64())
+			l.now.average[1][i*(i+1)/2+j] = float32(r.NormFloat64())
 		}
-		l.cols[i*(i+3)/2] = 2 * cols
+		l.now.average[1][i*(i+3)/2] = 2 * cols
 	}
 	return l
 }
@@ -40,6 +40,6 @@ func BenchmarkApply(b *testing.B) {
 func BenchmarkInverse(b *testing.B) {
 	l := benchLayer()
 	for b.Loop() {
-		inverse(l.colsInv, l.cols, l.Cols, 1)
+		inverse(l.now.inverse[1], l.now.average[1], l.Cols, 1)
 	}
 }

@@ -16,14 +16,18 @@ func withFactors(layers []pass.LayerFactors) (all []pass.LayerFactors) {
 	return all
 }
 
-// Bytes is the memory that a Preconditioner of these layers needs, in bytes: averages, inverses, workspace, and with
-// Options.History the factors of two updates.
-func Bytes(layers []pass.LayerFactors, history bool) int64 {
+// Bytes is the memory that a Preconditioner of these layers needs, in bytes: averages, inverses, workspace, with Options.Delayed
+// the averages and inverses that wait, and with Options.History the factors of two updates.
+func Bytes(layers []pass.LayerFactors, o Options) int64 {
 	var n int64
 	for _, l := range withFactors(layers) {
 		triangles := int64(op.TriangleSize(l.Rows) + op.TriangleSize(l.Cols))
-		n += triangles + int64(l.Rows)*int64(l.Rows) + int64(l.Cols)*int64(l.Cols) + 2*int64(l.Rows)*int64(l.Width())
-		if history {
+		version := triangles + int64(l.Rows)*int64(l.Rows) + int64(l.Cols)*int64(l.Cols)
+		n += version + 2*int64(l.Rows)*int64(l.Width())
+		if o.Delayed {
+			n += version
+		}
+		if o.History {
 			n += 2 * triangles
 		}
 	}

@@ -37,45 +37,78 @@ func inversionCosts(layers []pass.LayerFactors) []int64 {
 	return costs
 }
 
-// invert inverts the damped averages of all layers. Each rank inverts its share, and all get all inverses.
-// A failed inversion is sent as NaN, so that all ranks return the same error.
-func (p *Preconditioner) invert() error {
-	me := 0
-	if p.o.Ranks != nil {
-		me = p.o.Ranks.Rank()
-	}
+// invert inverts the damped averages of a version that are not inverted yet. Each rank inverts its share, and all get all
+// inverses; with Options.Owners each those of its layers.
+//
+// Errors: on all ranks, if an inversion failed on one; communication errors.
+func (p *Preconditioner) invert(of func(*layer) *version) error {
 	for i := range p.layers {
 		l := &p.layers[i]
-		dampRows, dampCols, ok := p.dampings(l)
-		if !ok {
-			l.rowsInv, l.colsInv = nil, nil
+		if _, ok := p.dampings(l, of(l)); !ok {
+			of(l).inverse = [2][]float32{}
 			continue
 		}
-		if l.rowsInv == nil {
-			l.rowsInv, l.colsInv = make([]float32, l.Rows*l.Rows), make([]float32, l.Cols*l.Cols)
-		}
-		if p.owners[2*i] == me {
-			inverse(l.rowsInv, l.rows, l.Rows, dampRows)
-		}
-		if p.owners[2*i+1] == me {
-			inverse(l.colsInv, l.cols, l.Cols, dampCols)
+		for k := range l.sides() {
+			p.invertFactor(2*i+k, of)
 		}
 	}
+	clear(p.inverted)
+	return p.complete(of)
+}
+
+// invertFactor computes an inverse if this rank does and has not yet. All ranks allocate it.
+func (p *Preconditioner) invertFactor(i int, of func(*layer) *version) {
+	l, k := &p.layers[i/2], i%2
+	v, n := of(l), l.sides()[k]
+	damp, ok := p.dampings(l, v)
+	if ok && v.inverse[k] == nil {
+		v.inverse[k] = make([]float32, n*n)
+	}
+	if ok && p.isOwn(i) && !p.inverted[i] {
+		inverse(v.inverse[k], v.average[k], n, damp[k])
+	}
+	p.inverted[i] = true
+}
+
+// isOwn reports whether this rank inverts a factor.
+func (p *Preconditioner) isOwn(i int) bool {
+	return p.o.Ranks == nil || p.owners[i] == p.o.Ranks.Rank()
+}
+
+// complete gives all ranks the inverses of a version. A failed inversion is sent as NaN, or counted, so that all ranks return an
+// error.
+func (p *Preconditioner) complete(of func(*layer) *version) error {
+	bad := ""
 	for i := range p.layers {
-		l := &p.layers[i]
-		if l.rowsInv == nil {
-			continue
-		}
-		for k, x := range [][]float32{l.rowsInv, l.colsInv} {
+		for k, x := range of(&p.layers[i]).inverse {
+			if x == nil {
+				continue
+			}
+			param := p.layers[i].Param
 			if p.o.Ranks != nil {
 				if err := p.o.Ranks.Broadcast(p.owners[2*i+k], x); err != nil {
-					return fmt.Errorf("inverse factors of %s: %w", l.Param, err)
+					return fmt.Errorf("inverse factors of %s: %w", param, err)
 				}
 			}
-			if v := float64(x[0]); math.IsNaN(v) || math.IsInf(v, 0) {
-				return fmt.Errorf("layer %s: %w", l.Param, ErrNotFinite)
+			if v := float64(x[0]); bad == "" && (math.IsNaN(v) || math.IsInf(v, 0)) {
+				bad = param
 			}
 		}
+	}
+	if r := p.o.Owners; r != nil {
+		failed := []float64{0}
+		if bad != "" {
+			failed[0] = 1
+		}
+		if err := r.AllReduce(failed); err != nil {
+			return fmt.Errorf("inverse factors: %w", err)
+		}
+		if bad == "" && failed[0] > 0 {
+			bad = "of another rank"
+		}
+	}
+	if bad != "" {
+		return fmt.Errorf("layer %s: %w", bad, ErrNotFinite)
 	}
 	return nil
 }

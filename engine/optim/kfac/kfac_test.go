@@ -62,6 +62,16 @@ func preconditioner(t *testing.T, p *engine.Plan, o Options) *Preconditioner {
 	return k
 }
 
+// stateOf is the state of a preconditioner.
+func stateOf(t *testing.T, k *Preconditioner) []Tensor {
+	t.Helper()
+	x, err := k.State()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
 // near fails unless got is want within tolerance times the largest value of want.
 func near(t *testing.T, what string, got []float32, want []float64, tolerance float64) {
 	t.Helper()
@@ -105,7 +115,8 @@ func TestConvolution(t *testing.T) {
 			if err := k.Update(p.Output); err != nil {
 				t.Fatal(err)
 			}
-			rows, cols, _ := k.dampings(&k.layers[0])
+			damp, _ := k.dampings(&k.layers[0], &k.layers[0].now)
+			rows, cols := damp[0], damp[1]
 			if pi := math.Sqrt(cols / rows); math.Abs(pi-4.106685) > 5e-7 || math.Abs(rows*cols-.01) > 1e-15 {
 				t.Errorf("π = %.7f with dampings %g and %g, want 4.106685 and a product of 0.01", pi, rows, cols)
 			}
@@ -253,7 +264,8 @@ func bruteForce(x []float32, s graph.Shape, exact bool) []float64 {
 // solves checks that (G + …) U (A + …) is the gradient, in float64.
 func solves(t *testing.T, k *Preconditioner, l *layer, u, g []float32) {
 	t.Helper()
-	rows, cols, ok := k.dampings(l)
+	damp, ok := k.dampings(l, &l.now)
+	rows, cols := damp[0], damp[1]
 	if !ok {
 		t.Fatalf("%s has no curvature", l.Param)
 	}
@@ -275,7 +287,7 @@ func solves(t *testing.T, k *Preconditioner, l *layer, u, g []float32) {
 	for r := range l.Rows {
 		for c := range width {
 			for q := range l.Rows {
-				half[r*width+c] += element(l.rows, r, q, rows) * float64(direction[q*width+c])
+				half[r*width+c] += element(l.now.average[0], r, q, rows) * float64(direction[q*width+c])
 			}
 		}
 	}
@@ -283,7 +295,7 @@ func solves(t *testing.T, k *Preconditioner, l *layer, u, g []float32) {
 		for c := range width {
 			sum := 0.0
 			for q := range l.Cols {
-				sum += half[r*width+q*taps+c%taps] * element(l.cols, q, c/taps, cols)
+				sum += half[r*width+q*taps+c%taps] * element(l.now.average[1], q, c/taps, cols)
 			}
 			got[r*width+c], want[r*width+c] = float32(sum), float64(l.gradient[r*width+c])
 		}
@@ -378,14 +390,14 @@ func TestState(t *testing.T) {
 	for i, v := range before {
 		want[i] = float64(v) * (.75 + .25*9)
 	}
-	near(t, "average", k.layers[1].rows, want, 1e-6)
+	near(t, "average", k.layers[1].now.average[0], want, 1e-6)
 
 	again := preconditioner(t, p, Options{Damping: .01, Decay: .75})
 	saved := map[string][]float32{}
-	for _, x := range k.State() {
+	for _, x := range stateOf(t, k) {
 		saved[x.Name] = x.Values
 	}
-	if err := again.Restore(k.Updates(), func(name string) ([]float32, error) { return saved[name], nil }); err != nil {
+	if err := again.Restore(k.Updates(), false, func(name string) ([]float32, error) { return saved[name], nil }); err != nil {
 		t.Fatal(err)
 	}
 	update()
@@ -398,7 +410,7 @@ func TestState(t *testing.T) {
 	if !slices.Equal(a, b) {
 		t.Error("a restored state gives another direction")
 	}
-	if err := again.Restore(1, func(string) ([]float32, error) { return nil, nil }); err == nil {
+	if err := again.Restore(1, false, func(string) ([]float32, error) { return nil, nil }); err == nil {
 		t.Error("a state without values was accepted")
 	}
 }
@@ -448,12 +460,12 @@ func TestChanges(t *testing.T) {
 	check(k, 1, inf, inf)
 	check(k, 1.5, .5, inf)
 	saved := map[string][]float32{}
-	for _, x := range k.State() {
+	for _, x := range stateOf(t, k) {
 		saved[x.Name] = slices.Clone(x.Values)
 	}
 	check(k, 1.2, .2, .2)
 	again := preconditioner(t, p, o)
-	if err := again.Restore(2, func(name string) ([]float32, error) { return saved[name], nil }); err != nil {
+	if err := again.Restore(2, false, func(name string) ([]float32, error) { return saved[name], nil }); err != nil {
 		t.Fatal(err)
 	}
 	check(again, 1.2, .2, .2)
@@ -462,23 +474,30 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// The memory is that of all arrays: two layers of 3×109 and 2×27, with inverses and the factors of two updates.
+// The memory is that of all arrays: two layers of 3×109 and 2×27, with inverses, those that wait, and the factors of two updates.
 func TestBytes(t *testing.T) {
 	g, in := randomNetwork(t)
 	p := compile(t, g, "ref", 200)
 	run(t, p, in)
-	k := preconditioner(t, p, Options{Damping: .01, History: true})
+	o := Options{Damping: .01, History: true, Delayed: true}
+	k := preconditioner(t, p, o)
 	if err := k.Update(p.Output); err != nil {
 		t.Fatal(err)
 	}
+	if err := k.Begin(p.Output); err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range k.Pending() {
+		k.Invert(x.Factor)
+	}
 	values := 0
-	for _, x := range k.State() {
+	for _, x := range stateOf(t, k) {
 		values += len(x.Values)
 	}
 	for _, l := range k.layers {
-		values += len(l.rowsInv) + len(l.colsInv) + len(l.gradient) + len(l.half)
+		values += len(l.now.inverse[0]) + len(l.now.inverse[1]) + len(l.next.inverse[0]) + len(l.next.inverse[1]) + len(l.gradient) + len(l.half)
 	}
-	if got := Bytes(p.Factors(), true); got != int64(4*values) {
+	if got := Bytes(p.Factors(), o); got != int64(4*values) {
 		t.Errorf("%d bytes, the arrays have %d", got, 4*values)
 	}
 }

@@ -1,6 +1,9 @@
 package kfac
 
-import "math"
+import (
+	"fmt"
+	"math"
+)
 
 // CloseLimit is the relative difference below which factors count as unchanged.
 const CloseLimit = 0.1
@@ -38,19 +41,28 @@ func (s Schedule) Next(last, before float64) Schedule {
 func (p *Preconditioner) Changes() (last, before float64) { return p.changes[0], p.changes[1] }
 
 // remember computes Changes for new factors, and keeps them for the next update.
-func (p *Preconditioner) remember(factor func(name string) []float32) {
+//
+// Errors: communication errors.
+func (p *Preconditioner) remember(factor func(name string) []float32) error {
 	p.changes = [2]float64{math.Inf(1), math.Inf(1)}
 	if !p.o.History {
-		return
+		return nil
 	}
-	for k := range min(int(p.updates), len(p.changes)) {
-		sum, n := 0.0, 0
+	known := min(int(p.updates), len(p.changes))
+	sums := make([]float64, known)
+	for k := range sums {
 		for i := range p.layers {
 			l := &p.layers[i]
-			sum += difference(factor(l.RowsName()), l.history[k][0]) + difference(factor(l.ColsName()), l.history[k][1])
-			n += 2
+			sums[k] += difference(factor(l.RowsName()), l.history[k][0]) + difference(factor(l.ColsName()), l.history[k][1])
 		}
-		p.changes[k] = math.Sqrt(sum / float64(n))
+	}
+	if p.o.Owners != nil {
+		if err := p.o.Owners.AllReduce(sums); err != nil {
+			return fmt.Errorf("changes of Kronecker factors: %w", err)
+		}
+	}
+	for k, sum := range sums {
+		p.changes[k] = math.Sqrt(sum / float64(2*len(p.all)))
 	}
 	for i := range p.layers {
 		l := &p.layers[i]
@@ -58,6 +70,7 @@ func (p *Preconditioner) remember(factor func(name string) []float32) {
 		copy(l.history[0][0], factor(l.RowsName()))
 		copy(l.history[0][1], factor(l.ColsName()))
 	}
+	return nil
 }
 
 // difference is |x−y|²/|y|² of symmetric matrices given by their lower triangles, in which elements off the diagonal

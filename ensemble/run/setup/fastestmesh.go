@@ -46,7 +46,7 @@ func OptimiserOf(c *config.Training, g *graph.Graph) (search.Optimiser, error) {
 		if err != nil {
 			return o, err
 		}
-		o.Curvature = kfac.Bytes(layers, c.KFAC.Adaptive)
+		o.Curvature = kfac.Bytes(layers, kfac.Options{History: c.KFAC.Adaptive})
 	}
 	return o, nil
 }

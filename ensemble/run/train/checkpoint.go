@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -203,7 +204,11 @@ func (t *trainer) save() error {
 	if err != nil {
 		return err
 	}
-	tensors = append(tensors, residuals...)
+	factors, err := t.current.curvature.tensors()
+	if err != nil {
+		return err
+	}
+	tensors = slices.Concat(tensors, residuals, factors)
 	tensors = append(tensors, t.current.saveExchange()...)
 	if err := t.current.updateEvalStore(); err != nil || !t.ranks.IsRoot() {
 		return err
@@ -218,7 +223,6 @@ func (t *trainer) save() error {
 	for _, s := range moments {
 		tensors = append(tensors, ckpt.Tensor{Name: partOptimizer + s.Name, Shape: s.Shape, Data: s.Values})
 	}
-	tensors = append(tensors, t.current.curvature.tensors()...)
 	if t.current.evalStore != t.current.store {
 		add(partAverage, model.CopyWeights(t.current.evalStore))
 	}

@@ -67,7 +67,7 @@ func (t *trainer) compileCurvature(spec network.Spec, o engine.Options) error {
 //
 // Errors: exit 64, with the largest side of the layers without the largest one.
 func checkFactorMemory(layers []pass.LayerFactors, c config.Training) error {
-	need, limit := kfac.Bytes(layers, c.KFAC.Adaptive), int64(c.Memory)
+	need, limit := kfac.Bytes(layers, kfac.Options{History: c.KFAC.Adaptive}), int64(c.Memory)
 	if limit == 0 || need <= limit {
 		return nil
 	}
@@ -107,15 +107,16 @@ func (t *trainer) updateCurvature() error {
 	return nil
 }
 
-// tensors are the running averages of the factors, for a checkpoint; none without curvature.
-func (c *curvature) tensors() (out []ckpt.Tensor) {
+// tensors are the running averages of the factors, for a checkpoint; none without curvature. All ranks call it; rank 0 has all.
+func (c *curvature) tensors() (out []ckpt.Tensor, err error) {
 	if c == nil {
-		return nil
+		return nil, nil
 	}
-	for _, x := range c.preconditioner.State() {
+	state, err := c.preconditioner.State()
+	for _, x := range state {
 		out = append(out, ckpt.Tensor{Name: partCurvature + x.Name, Shape: graph.Shape{len(x.Values)}, Data: x.Values})
 	}
-	return out
+	return out, err
 }
 
 // restoreCurvature sets the running averages to those of a checkpoint.
@@ -128,7 +129,7 @@ func (t *trainer) restoreCurvature(w model.Weights) error {
 	for _, x := range w {
 		averages[x.Name], _ = x.Data.([]float32)
 	}
-	return c.preconditioner.Restore(t.pos.Curvature.Updates, func(name string) ([]float32, error) {
+	return c.preconditioner.Restore(t.pos.Curvature.Updates, false, func(name string) ([]float32, error) {
 		if averages[name] == nil {
 			return nil, fmt.Errorf("tensor %q is missing", name)
 		}
