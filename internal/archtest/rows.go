@@ -110,7 +110,7 @@ var rows = []row{
 	{"spatial/comm/mpi", []string{"internal/dl", "internal/exit", "spatial/comm", "spatial/comm/liveness"}},
 	{"spatial/comm/nccl", []string{"engine/backend", "engine/backend/cuda/device", "engine/backend/cuda/libraries", "internal/dl", "internal/exit", "spatial/comm"}},
 	{"spatial/comm/tcp", []string{"internal/exit", "spatial/comm", "spatial/comm/liveness"}},
-	{"spatial/pipeline", []string{"engine", "engine/graph", "engine/op", "internal/balance", "internal/exit", "internal/nearest", "spatial", "spatial/cluster", "spatial/comm"}},
+	{"spatial/pipeline", []string{"engine", "engine/graph", "engine/op", "engine/pass", "internal/balance", "internal/exit", "internal/nearest", "spatial", "spatial/cluster", "spatial/comm"}},
 	{"spatial/pipeline/filler", []string{"internal/exit", "spatial/cluster", "spatial/pipeline"}},
 	{"spatial/partial", []string{"internal/exit", "spatial/comm"}},
 	{"spatial/search", []string{"engine/graph", "engine/op", "engine/pass", "spatial", "spatial/cluster", "spatial/comm"}},

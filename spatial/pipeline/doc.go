@@ -28,7 +28,7 @@
 //
 // Gradients have the bits of the same sums without a pipeline, whatever the schedule and the order of messages. A worker keeps the
 // activations of micro-batches in transit, as many as the schedule states (Schedule.PeakActivations), or computes them again
-// (Options.Recompute). A worker may be a group of ranks with a mesh, which compute shards of its stages (Options.Mesh). Batch norm has the statistics of a micro-batch; networks that follow running statistics are refused.
+// (Options.Recompute). A worker may be a group of ranks with a mesh, which compute shards of its stages (Options.Mesh). A step can compute the Kronecker factors of K-FAC, too (Worker.WithFactors). Batch norm has the statistics of a micro-batch; networks that follow running statistics are refused.
 //
 // Source: Li and Hoefler 2021, arXiv:2107.06925 (Chimera, and the comparison).
 package pipeline

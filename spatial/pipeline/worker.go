@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/pass"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/spatial"
 	"github.com/ensemble-weather/ensemble/spatial/cluster"
@@ -30,10 +32,14 @@ type Worker struct {
 	// Weights are the factors of the pieces' gradients in the sums of a step, by piece; nil means 1 each. With the shares of
 	// pieces in the weight of a batch, the sums are the gradients of its weighted mean.
 	Weights []float32
+	// WithFactors lets steps also compute Kronecker factors (Factor), if Options.MaxFactorSide is set. All ranks set the same.
+	WithFactors bool
 
 	c       *comm.Comm // rank w is worker w, or its rank with the coordinates of this one
 	s       *Schedule
-	held    []*held // by pipe
+	held    []*held               // by pipe, of the present step
+	plans   [2][]*held            // without and with Kronecker factors
+	factors [][]pass.LayerFactors // by stage; nil for none
 	sums    []sum
 	lengths [2][]int
 	step    stepState
@@ -45,14 +51,15 @@ type Worker struct {
 
 // stepState is the state of a step.
 type stepState struct {
-	number uint64
-	ctx    context.Context
-	feed   Feed
-	begin  time.Time
-	spans  []Span
-	losses []float64 // by piece, of pieces whose last stage is here
-	peak   int64     // bytes of activations
-	run    *executor[float32]
+	number  uint64
+	ctx     context.Context
+	feed    Feed
+	begin   time.Time
+	spans   []Span
+	losses  []float64            // by piece, of pieces whose last stage is here
+	factors map[string][]float32 // see Worker.Factor
+	peak    int64                // bytes of activations
+	run     *executor[float32]
 }
 
 // held is a stage that a worker holds.
@@ -61,8 +68,9 @@ type held struct {
 	stage   *Stage
 	plan    *engine.Plan // of both passes
 	entries map[string]engine.Entry
-	total   []float32 // sum of gradients of the pieces so far, in the layout of the store
-	pieces  int       // in total
+	total   []float32            // sum of gradients of the pieces so far, in the layout of the store
+	pieces  int                  // in total
+	factors map[string][]float32 // sums of Kronecker factors of the pieces so far, by output
 	activations
 }
 
@@ -76,6 +84,9 @@ type Options struct {
 	// of the mesh alone, with the bits of its sums over pieces. With an axis data it has as many samples in a piece, at least: copies
 	// of the pipeline that share its weights.
 	Mesh spatial.Mesh
+	// MaxFactorSide is the largest side of Kronecker factors that steps can compute (Worker.WithFactors): each stage then has a
+	// second plan. 0 means none.
+	MaxFactorSide int
 }
 
 // NewWorker compiles the stages that this rank of a group computes: rank w is worker w of the schedule, or with a mesh of n ranks
@@ -93,8 +104,11 @@ func NewWorker(c *comm.Comm, s *Schedule, stages []*Stage, o Options) (w *Worker
 			Why: fmt.Sprintf("each worker has one stage of each pipe and %d of the ranks", ranks), Fix: fmt.Sprintf("use %d ranks and %d stages", s.Stages*ranks, s.Stages)}
 	}
 	w = &Worker{c: c, s: s, sums: sumsOf(s, stages), recompute: o.Recompute, whole: stages[0].whole}
-	if err := s.checkTags(len(w.sums)); err != nil {
+	if err := s.checkTags(len(w.sums) + s.Stages); err != nil {
 		return nil, err
+	}
+	if o.MaxFactorSide > 0 {
+		w.factors = factorsOf(stages, w.sums, o.MaxFactorSide)
 	}
 	if len(o.Mesh) > 0 {
 		if w.mesh, err = joinGroup(c, o.Mesh, w.whole); err != nil {
@@ -111,12 +125,11 @@ func NewWorker(c *comm.Comm, s *Schedule, stages []*Stage, o Options) (w *Worker
 	// Ranks that time kernels may choose different ones, with other bits.
 	o.Engine.Timings, o.Engine.UseHeuristics = nil, true
 	for pipe := range s.Pipes() {
-		h, err := hold(s.Stage(pipe, c.Rank()/ranks), stages, w.mesh, o.Engine)
-		if err != nil {
+		if err := w.hold(s.Stage(pipe, c.Rank()/ranks), stages, o); err != nil {
 			return nil, errors.Join(err, w.Close())
 		}
-		w.held = append(w.held, h)
 	}
+	w.held = w.plans[0]
 	if w.mesh != nil {
 		if w.c, err = c.Split(w.mesh.c.Rank(), c.Rank()); err != nil {
 			return nil, errors.Join(err, w.Close())
@@ -125,10 +138,31 @@ func NewWorker(c *comm.Comm, s *Schedule, stages []*Stage, o Options) (w *Worker
 	return w, nil
 }
 
-// hold compiles a stage, for a group its part of this rank.
-func hold(k int, stages []*Stage, mesh *group, o engine.Options) (h *held, err error) {
+// hold compiles a stage, and again with Kronecker factors if steps can compute them. The two plans share parameters and sums.
+func (w *Worker) hold(k int, stages []*Stage, o Options) error {
+	o.Engine.Store = engine.NewStore()
+	h, err := compileStage(k, stages, w.mesh, o.Engine)
+	if err != nil {
+		return err
+	}
+	w.plans[0] = append(w.plans[0], h)
+	if o.MaxFactorSide == 0 {
+		return nil
+	}
+	o.Engine.MaxFactorSide = o.MaxFactorSide
+	again, err := compileStage(k, stages, w.mesh, o.Engine)
+	if err != nil {
+		return err
+	}
+	again.total, again.factors = h.total, map[string][]float32{}
+	w.plans[1] = append(w.plans[1], again)
+	return nil
+}
+
+// compileStage compiles a stage, for a group its part of this rank.
+func compileStage(k int, stages []*Stage, mesh *group, o engine.Options) (h *held, err error) {
 	h = &held{index: k, stage: stages[k]}
-	o.Store, o.Forward = engine.NewStore(), h.stage.forwardOutputs()
+	o.Forward = h.stage.forwardOutputs()
 	if mesh == nil {
 		h.plan, err = engine.Compile(h.stage.Graph, o)
 	} else {
@@ -153,10 +187,10 @@ func (w *Worker) Store(pipe int) *engine.Store { return w.held[pipe].plan.Store(
 // Close frees the plans.
 func (w *Worker) Close() error {
 	var err error
-	for _, h := range w.held {
+	for _, h := range slices.Concat(w.plans[:]...) {
 		err = errors.Join(err, h.plan.Close())
 	}
-	w.held = nil
+	w.held, w.plans = nil, [2][]*held{}
 	return err
 }
 
@@ -169,6 +203,7 @@ func (w *Worker) Close() error {
 // Errors: those of feed, of plans, and of messages; that of the context.
 func (w *Worker) Step(ctx context.Context, step uint64, feed Feed) (losses []float64, err error) {
 	w.step = stepState{number: step, ctx: ctx, feed: feed, begin: time.Now(), losses: make([]float64, w.s.Pieces())}
+	w.held = w.plans[index(w.WithFactors)]
 	for _, h := range w.held {
 		h.pieces = 0
 		h.reset()
@@ -179,6 +214,11 @@ func (w *Worker) Step(ctx context.Context, step uint64, feed Feed) (losses []flo
 	}
 	if err := w.sumCopies(); err != nil {
 		return nil, fmt.Errorf("pipeline: gradients of copies: %w", err)
+	}
+	if w.WithFactors {
+		if err := w.sumFactors(); err != nil {
+			return nil, err
+		}
 	}
 	err = comm.AllReduce(w.c, w.step.losses, comm.Auto) // a piece has its loss on one rank and 0 on the others
 	return w.step.losses, err
@@ -299,6 +339,9 @@ func (w *Worker) backward(pipe, piece int, in, outGrad, inGrad []float32) error 
 		weight = w.Weights[piece]
 	}
 	h.add(weight)
+	if w.WithFactors {
+		w.addFactors(h, weight)
+	}
 	return nil
 }
 

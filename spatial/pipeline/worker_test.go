@@ -144,12 +144,13 @@ func serial(ctx context.Context, s *Schedule, stages []*Stage, mesh *group, step
 	}
 	defer func() { err = errors.Join(err, w.Close()) }()
 	for k := range stages { // held by stage instead of by pipe
-		h, err := hold(k, stages, mesh, engine.Options{Numerics: engine.Numerics{UseHeuristics: true}})
+		h, err := compileStage(k, stages, mesh, engine.Options{Reuse: engine.Reuse{Store: engine.NewStore()}, Numerics: engine.Numerics{UseHeuristics: true}})
 		if err != nil {
 			return out, err
 		}
-		w.held = append(w.held, h)
+		w.plans[0] = append(w.plans[0], h)
 	}
+	w.held = w.plans[0]
 	for step := range steps {
 		w.step = stepState{ctx: ctx, number: uint64(step), feed: feedOf(w), run: &executor[float32]{}, losses: make([]float64, s.Pieces())}
 		sums := map[string][]float32{}
