@@ -166,6 +166,7 @@ func TestFaults(t *testing.T) {
 		{"kfac of another", base + "train: {optimizer: lamb, kfac: {refresh: 5, adaptive: true}}\n", []string{"|train.kfac.refresh is not used by lamb|remove it", "|train.kfac.adaptive is not used by lamb|remove it"}},
 		{"kfac with what it cannot have", base + "train: {optimizer: kfac, device: cuda, shard_optimizer: true}\nprune: {method: magnitude, target: 0.5}\n", []string{
 			"|train.optimizer: kfac needs device cpu|set train.device: cpu", "|train.shard_optimizer with kfac|set train.shard_optimizer: false", "|pruning with train.optimizer: kfac|set prune.method: none"}},
+		{"kfac with a delay beyond the next factors", base + "train: {optimizer: kfac, kfac: {refresh: 5, delay: 6}}\n", []string{"|train.kfac.delay: 6 with train.kfac.refresh: 5|set train.kfac.delay: 5"}},
 		{"kfac values", base + "train: {optimizer: kfac, kfac: {rule: adam, refresh: 0, damping: 0, decay: 1, max_side: 0}}\n", []string{
 			"|train.kfac.rule is adam, want one of adamw, sgd, lars|", "|train.kfac.refresh is 0, want 1 to|", "|train.kfac.damping is 0, want more than 0|", "|train.kfac.decay is 1, want|", "|train.kfac.max_side is 0, want 1 to|"}},
 		{"trust of another", base + "train: {optimizer: lamb, trust_coefficient: 0.01}\n", []string{"3:26|train.trust_coefficient is not used by lamb|remove it"}},

@@ -1,6 +1,8 @@
 package config
 
 import (
+	"fmt"
+
 	"github.com/ensemble-weather/ensemble/ensemble/config/schema"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
@@ -12,6 +14,7 @@ const KFACOptimizer = "kfac"
 type KFAC struct {
 	Rule     string  `key:"rule"`     // optimiser that makes steps of the preconditioned gradient
 	Refresh  int     `key:"refresh"`  // optimiser steps from one computation of the factors to the next
+	Delay    int     `key:"delay"`    // optimiser steps from a computation of the factors to the use of their inverses
 	Adaptive bool    `key:"adaptive"` // longer intervals while the factors hardly change
 	Damping  float64 `key:"damping"`  // in units of the mean eigenvalue of a layer's Fisher block
 	Decay    float64 `key:"decay"`    // of the running averages of the factors, for each refresh
@@ -25,6 +28,8 @@ func kfacKeys() []schema.Key {
 			Help: "Optimiser that determines the length of the steps of kfac for each parameter tensor, as that of its own steps; kfac determines their direction."},
 		{Path: "train.kfac.refresh", Default: "50", Check: Between(1, 1e6), Example: "50",
 			Help: "Optimiser steps between two computations of the Kronecker factors and their inverses."},
+		{Path: "train.kfac.delay", Default: "0", Check: Between(0, 1e6), Example: "10",
+			Help: "Optimiser steps after which the inverses of new Kronecker factors are used, at most train.kfac.refresh; until then steps use the ones before. With train.pipeline the inversions run in idle times of these steps. Steps do not depend on when they run."},
 		{Path: "train.kfac.adaptive", Default: "false", Example: "true",
 			Help: "Whether the interval grows (1, 2, 3, 5, 8, … times refresh) while the factors change by less than a tenth, and shrinks when they change more."},
 		{Path: "train.kfac.damping", Default: "0.01", Check: Above(0), Example: "0.01",
@@ -55,6 +60,10 @@ func (c *TrainConfig) checkKFAC() []*exit.Error {
 	}
 	if t.ShardOptimizer {
 		add("train.shard_optimizer", "train.shard_optimizer with kfac", "a direction of kfac needs the gradient of whole layers", "set train.shard_optimizer: false; inversions are distributed over the ranks anyway")
+	}
+	if t.KFAC.Delay > t.KFAC.Refresh {
+		add("train.kfac.delay", fmt.Sprintf("train.kfac.delay: %d with train.kfac.refresh: %d", t.KFAC.Delay, t.KFAC.Refresh), "new factors are computed before the inverses of the last ones are used",
+			fmt.Sprintf("set train.kfac.delay: %d, or less", t.KFAC.Refresh))
 	}
 	if c.Prune.Method != NoPruning {
 		add("prune.method", "pruning with train.optimizer: kfac", "factors are those of dense filters", "set prune.method: "+NoPruning+or)

@@ -83,7 +83,6 @@ func (c *TrainConfig) checkPipeline() []*exit.Error {
 		{t.Device != "cpu", "train.device", "stages are computed on processors only", "set train.device: cpu"},
 		{t.Exchange.System != SynchronousExchange, "train.exchange.system", "ranks of a pipeline wait for each other in every step", "set train.exchange.system: " + SynchronousExchange},
 		{t.Precision == "f16", "train.precision", "its loss scale is not that of each stage", "set train.precision: bf16"},
-		{t.Optimizer == KFACOptimizer, "train.optimizer", "stages have no Kronecker factors", "set train.optimizer: adamw"},
 		{c.Prune.Method != NoPruning, "prune.method", "masks and channels are chosen from gradients of all stages", "set prune.method: " + NoPruning},
 		{c.Data.Members.Minimum > 0, "data.members.minimum", "all micro-batches have the same number of members", "remove data.members.minimum"},
 		{c.Model.Method == StagesMethod, "model.method", "its networks have running statistics", "set model.method: " + string(JointMethod)},

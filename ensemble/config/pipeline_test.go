@@ -29,7 +29,6 @@ func TestPipelineRefusals(t *testing.T) {
 		{[]string{"train.pipeline.stages=4", "train.exchange.system=eager"}, "train.exchange.system: synchronous"},
 		{[]string{"train.pipeline.stages=4", "train.precision=f16"}, "train.precision: bf16"},
 		{[]string{"train.pipeline.stages=4", "train.precision=bf16"}, ""},
-		{[]string{"train.pipeline.stages=4", "train.optimizer=kfac"}, "train.optimizer: adamw"},
 		{[]string{"train.pipeline.stages=4", "prune.method=magnitude", "prune.target=0.5"}, "prune.method: none"},
 		{[]string{"train.pipeline.stages=4", "data.members.minimum=3"}, "remove data.members.minimum"},
 		{[]string{"train.pipeline.stages=4", "model.method=three_stage"}, "model.method: joint"},

@@ -49,6 +49,19 @@ func InversionCost(layers []pass.LayerFactors, ranks int) (most int64) {
 	return most
 }
 
+// ShareLayers returns a rank for each layer, of a number of ranks that own whole layers (Options.Owners): the cubes of the sides that
+// the busiest inverts are few. Layers without factors cost nothing.
+func ShareLayers(layers []pass.LayerFactors, ranks int) []int {
+	costs := make([]int64, len(layers))
+	for i, l := range layers {
+		if l.Form != pass.NoFactors {
+			pair := inversionCosts(layers[i : i+1])
+			costs[i] = pair[0] + pair[1]
+		}
+	}
+	return balance.LongestFirst(costs, ranks)
+}
+
 // InverseValues is the number of values of all inverses, which an update sends from the ranks that compute them to the others.
 func InverseValues(layers []pass.LayerFactors) (n int64) {
 	for _, l := range withFactors(layers) {

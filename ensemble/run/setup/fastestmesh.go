@@ -46,9 +46,14 @@ func OptimiserOf(c *config.Training, g *graph.Graph) (search.Optimiser, error) {
 		if err != nil {
 			return o, err
 		}
-		o.Curvature = kfac.Bytes(layers, kfac.Options{History: c.KFAC.Adaptive})
+		o.Curvature = kfac.Bytes(layers, KFACOptions(c))
 	}
 	return o, nil
+}
+
+// KFACOptions are the options of K-FAC on one rank.
+func KFACOptions(c *config.Training) kfac.Options {
+	return kfac.Options{Damping: c.KFAC.Damping, Decay: c.KFAC.Decay, History: c.KFAC.Adaptive, Delayed: c.KFAC.Delay > 0}
 }
 
 // ImbalanceOf returns the imbalance of the ranks of a described machine.

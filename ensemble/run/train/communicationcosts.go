@@ -45,5 +45,9 @@ func (c communicationCosts) since(earlier communicationCosts) []rundir.Value {
 		values = append(values, rundir.Value{Name: "pipeline_s", Value: (c.pipeline.Steps - earlier.pipeline.Steps).Seconds()},
 			rundir.Value{Name: "passes_s", Value: (c.pipeline.Passes - earlier.pipeline.Passes).Seconds()})
 	}
+	if c.pipeline.HasFactors {
+		values = append(values, rundir.Value{Name: "filled_s", Value: (c.pipeline.Filled - earlier.pipeline.Filled).Seconds()},
+			rundir.Value{Name: "exposed_s", Value: (c.pipeline.Exposed - earlier.pipeline.Exposed).Seconds()})
+	}
 	return values
 }

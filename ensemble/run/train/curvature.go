@@ -2,6 +2,7 @@ package train
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/ckpt"
@@ -11,21 +12,24 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/ensemble/model/network"
+	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
 // curvature holds the Kronecker factors of the current network.
 type curvature struct {
-	net            *network.Network // training step that computes the factors too
+	net            *network.Network            // training step that computes the factors too; nil with a pipeline, whose stages do
+	factor         func(name string) []float32 // factor of the last such step
 	preconditioner *kfac.Preconditioner
 	computed       bool // the last step computed factors that no update has used
 }
 
 // curvaturePosition is the schedule of the factors. Steps count those of the current network.
 type curvaturePosition struct {
-	Next    int    `json:"next"`    // step from which the factors are due
-	Updates uint64 `json:"updates"` // computations so far
+	Next    int    `json:"next"`              // step from which the factors are due
+	Updates uint64 `json:"updates"`           // computations so far
+	Publish int    `json:"publish,omitempty"` // step from which inverses of the last one are used; 0: they are in use
 	kfac.Schedule
 }
 
@@ -51,11 +55,11 @@ func (t *trainer) compileCurvature(spec network.Spec, o engine.Options) error {
 	if err != nil {
 		return t.nameMemoryKeys(err)
 	}
-	n.curvature = &curvature{net: net}
+	n.curvature = &curvature{net: net, factor: net.Plan.Output}
+	k := setup.KFACOptions(&n.cfg)
 	if err := checkFactorMemory(net.Plan.Factors(), n.cfg); err != nil {
 		return err
 	}
-	k := kfac.Options{Damping: n.cfg.KFAC.Damping, Decay: n.cfg.KFAC.Decay, History: n.cfg.KFAC.Adaptive}
 	if t.ranks != nil {
 		k.Ranks = curvatureRanks{t.ranks.Comm}
 	}
@@ -63,11 +67,32 @@ func (t *trainer) compileCurvature(spec network.Spec, o engine.Options) error {
 	return err
 }
 
+// pipelineCurvature prepares the factors of a pipeline: each rank has those of the layers that it owns.
+//
+// Errors: exit 64 if no layer has factors, or those of a rank exceed train.memory.
+func (n *currentNetwork) pipelineCurvature() (err error) {
+	if n.cfg.Optimizer != config.KFACOptimizer {
+		return nil
+	}
+	for _, layers := range n.pipeline.OwnFactors() {
+		if err := checkFactorMemory(layers, n.cfg); err != nil {
+			return err
+		}
+	}
+	n.curvature = &curvature{factor: n.pipeline.Factor}
+	k := setup.KFACOptions(&n.cfg)
+	k.Owners = n.pipeline.Ranks()
+	if n.curvature.preconditioner, err = kfac.New(n.store, n.pipeline.Factors(), k); err == nil && k.Delayed {
+		n.pipeline.FillIdleTimes(n.curvature.preconditioner)
+	}
+	return err
+}
+
 // checkFactorMemory refuses factors that take more than train.memory, if that is limited.
 //
 // Errors: exit 64, with the largest side of the layers without the largest one.
 func checkFactorMemory(layers []pass.LayerFactors, c config.Training) error {
-	need, limit := kfac.Bytes(layers, kfac.Options{History: c.KFAC.Adaptive}), int64(c.Memory)
+	need, limit := kfac.Bytes(layers, setup.KFACOptions(&c)), int64(c.Memory)
 	if limit == 0 || need <= limit {
 		return nil
 	}
@@ -89,21 +114,36 @@ func (t *trainer) refreshesCurvature(b *readyBatch) bool {
 	return n.curvature != nil && t.networkSteps() >= t.pos.Curvature.Next && n.forBatch(b.batch) == n.train
 }
 
-// updateCurvature gives the factors of the step to the preconditioner, if the step computed some.
+// updateCurvature gives the factors of the step to the preconditioner, if the step computed some, and publishes earlier ones if that
+// is due: train.kfac.delay steps after they were computed, whenever their inversions ran.
 func (t *trainer) updateCurvature() error {
-	c := t.current.curvature
-	if c == nil || !c.computed {
+	c, at := t.current.curvature, &t.pos.Curvature
+	if c == nil {
+		return nil
+	}
+	began := time.Now()
+	defer func() { t.current.pipeline.CountExposed(time.Since(began)) }()
+	if at.Publish > 0 && t.networkSteps() >= at.Publish {
+		if err := c.preconditioner.Publish(); err != nil {
+			return err
+		}
+		at.Publish = 0
+	}
+	if !c.computed {
 		return nil
 	}
 	c.computed = false
-	if err := c.preconditioner.Update(c.net.Plan.Output); err != nil {
+	cfg, update := t.current.cfg.KFAC, c.preconditioner.Update
+	if cfg.Delay > 0 {
+		update, at.Publish = c.preconditioner.Begin, t.networkSteps()+cfg.Delay
+	}
+	if err := update(c.factor); err != nil {
 		return err
 	}
-	at := &t.pos.Curvature
-	if at.Updates = c.preconditioner.Updates(); t.current.cfg.KFAC.Adaptive {
+	if at.Updates = c.preconditioner.Updates(); cfg.Adaptive {
 		at.Schedule = at.Schedule.Next(c.preconditioner.Changes())
 	}
-	at.Next = t.networkSteps() + t.current.cfg.KFAC.Refresh*max(at.Interval, 1)
+	at.Next = t.networkSteps() + cfg.Refresh*max(at.Interval, 1)
 	return nil
 }
 
@@ -129,7 +169,7 @@ func (t *trainer) restoreCurvature(w model.Weights) error {
 	for _, x := range w {
 		averages[x.Name], _ = x.Data.([]float32)
 	}
-	return c.preconditioner.Restore(t.pos.Curvature.Updates, false, func(name string) ([]float32, error) {
+	return c.preconditioner.Restore(t.pos.Curvature.Updates, t.pos.Curvature.Publish > 0, func(name string) ([]float32, error) {
 		if averages[name] == nil {
 			return nil, fmt.Errorf("tensor %q is missing", name)
 		}

@@ -32,12 +32,15 @@ func (j *job) planCount() int {
 }
 
 // memoryShares is the number of plans of a training step that share the memory limit: those of planCount, and that
-// with Kronecker factors; or those of the stages of a pipeline that a rank holds.
+// with Kronecker factors; or those of the stages of a pipeline that a rank holds, without and with factors.
 func (j *job) memoryShares() int {
-	if p := j.base.Pipeline; p.IsEnabled() {
+	usesFactors := j.base.Optimizer == config.KFACOptimizer
+	switch p := j.base.Pipeline; {
+	case p.IsEnabled() && usesFactors:
+		return 2 * p.Pipes()
+	case p.IsEnabled():
 		return p.Pipes()
-	}
-	if j.base.Optimizer == config.KFACOptimizer {
+	case usesFactors:
 		return j.planCount() + 1
 	}
 	return j.planCount()

@@ -177,7 +177,7 @@ func (p *compiledNetwork) close() error {
 	if p.corrections != nil {
 		nets = append(nets, p.corrections.net)
 	}
-	if p.curvature != nil {
+	if p.curvature != nil && p.curvature.net != nil {
 		nets = append(nets, p.curvature.net)
 	}
 	for _, n := range p.byMemberCount {

@@ -30,14 +30,17 @@ func (t *trainer) compilePipeline(spec network.Spec, o engine.Options) error {
 	if n.pipeline, err = pipelined.Compile(g, n.store, pipelined.Options{Ranks: &ranks, Training: n.cfg, Engine: spec.Options(o)}); err != nil {
 		return err
 	}
+	if err := n.pipelineCurvature(); err != nil {
+		return err
+	}
 	share := n.cfg.BatchSize / ranks.Pipeline.Mesh.DataRanks()
 	first := ranks.DataGroup(ranks.Comm.Rank()) * share
 	t.pos.Cuts, n.rows = slices.Clone(ranks.Pipeline.Cuts), spatial.Interval{Lo: first, Hi: first + share}
 	return t.dir.Events().Write("pipeline", t.pos.Step, t.pos.Epoch+1, rundir.Value{Name: "pipeline", Value: ranks.Pipeline.Text}, rundir.Value{Name: "stages", Value: n.pipeline.Stages()})
 }
 
-// idleShare is the share of an epoch's pipeline steps in which ranks did not compute, their mean, from the values of all ranks; nil
-// without a pipeline.
+// idleShare is the share of an epoch's pipeline steps in which ranks ran no passes, their mean, from the values of all ranks; and with
+// K-FAC the part of it in which they ran inversions. nil without a pipeline.
 func idleShare(all []rundir.Value) []rundir.Value {
 	of := map[string]float64{}
 	for _, v := range all {
@@ -48,5 +51,9 @@ func idleShare(all []rundir.Value) []rundir.Value {
 	if of["pipeline_s"] == 0 {
 		return nil
 	}
-	return []rundir.Value{{Name: "pipeline_idle", Value: 1 - of["passes_s"]/of["pipeline_s"]}}
+	shares := []rundir.Value{{Name: "pipeline_idle", Value: 1 - of["passes_s"]/of["pipeline_s"]}}
+	if filled, ok := of["filled_s"]; ok {
+		shares = append(shares, rundir.Value{Name: "pipeline_filled", Value: filled / of["pipeline_s"]})
+	}
+	return shares
 }

@@ -80,10 +80,14 @@ func (t *trainer) stopBefore(b *readyBatch) error {
 // computeGradients computes the loss and the gradients of batch i of a step.
 func (t *trainer) computeGradients(ctx context.Context, b *readyBatch, step uint64, i int) (float64, error) {
 	n, key := t.current, t.runNumber(step, i)
-	if n.pipeline != nil {
-		return n.pipeline.Step(ctx, key, b.batch)
-	}
 	refresh := i == 0 && t.refreshesCurvature(b)
+	if n.pipeline != nil {
+		loss, err := n.pipeline.Step(ctx, key, b.batch, refresh)
+		if refresh {
+			n.curvature.computed = err == nil
+		}
+		return loss, err
+	}
 	net := n.loadBatch(b)
 	if refresh {
 		net = n.curvature.net

@@ -180,20 +180,24 @@ func (w *Worker) Utilisation(t *pipeline.Timeline, grown cluster.Time) (before, 
 	return busy / float64(t.End), (steps*busy + float64(w.Work())) / total
 }
 
-// Before lists what the worker runs in a step of the round before each pass of the timeline, and, in the last element, after them:
-// the work of pipeline.Worker.Between, for schedules without tasks of two pieces.
-func (w *Worker) Before(t *pipeline.Timeline, step int) [][]Place {
+// Before lists what the worker runs in a step of the round before each of its tasks, and, in the last element, after them: the work
+// of pipeline.Worker.Between. What has its place between two passes of a task runs after both.
+func (w *Worker) Before(t *pipeline.Timeline, tasks []pipeline.Task, step int) [][]Place {
 	spans := t.Spans[w.worker]
-	out := make([][]Place, len(spans)+1)
+	out := make([][]Place, len(tasks)+1)
 	for _, p := range w.Places {
 		if p.Step != step {
 			continue
 		}
-		k := 0
-		for k < len(spans) && spans[k].End <= p.Start {
-			k++
+		passes := 0
+		for k := 0; k < len(spans) && spans[k].End <= p.Start; k++ {
+			passes += spans[k].Count
 		}
-		out[k] = append(out[k], p)
+		task := 0
+		for ; passes > 0; task++ {
+			passes -= tasks[task].Count
+		}
+		out[task] = append(out[task], p)
 	}
 	return out
 }

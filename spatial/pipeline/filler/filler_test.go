@@ -187,13 +187,35 @@ func checkWorker(t *testing.T, x *pipeline.Timeline, w *Worker, margin float64) 
 		}
 	}
 	listed := 0
+	var tasks []pipeline.Task
+	for _, s := range x.Spans[w.worker] {
+		tasks = append(tasks, s.Task)
+	}
 	for s := range w.Steps {
-		for _, places := range w.Before(x, s) {
+		for _, places := range w.Before(x, tasks, s) {
 			listed += len(places)
 		}
 	}
 	if listed != len(w.Places) {
 		t.Errorf("worker %d: %d of %d pieces are before or after a task", w.worker, listed, len(w.Places))
+	}
+}
+
+// Work runs before the task that follows its idle time. Between the two passes of a task there is no place for it: it runs after both.
+func TestBeforeTasksOfTwoPasses(t *testing.T) {
+	pass := func(backward bool, piece int, start, end cluster.Time) pipeline.Span {
+		return pipeline.Span{Task: pipeline.Task{Backward: backward, First: piece, Count: 1}, Start: start, End: end}
+	}
+	x := &pipeline.Timeline{End: 100, Spans: [][]pipeline.Span{{pass(false, 0, 10, 20), pass(false, 1, 30, 40), pass(true, 0, 50, 60), pass(true, 1, 60, 70)}}}
+	tasks := []pipeline.Task{{First: 0, Count: 2}, {Backward: true, First: 0, Count: 1}, {Backward: true, First: 1, Count: 1}}
+	w := &Worker{}
+	for at, want := range map[cluster.Time]int{0: 0, 20: 1, 40: 1, 60: 2, 70: 3, 200: 3} {
+		w.Places = []Place{{Start: at}}
+		for task, places := range w.Before(x, tasks, 0) {
+			if (len(places) > 0) != (task == want) {
+				t.Errorf("work at %d runs %d times before task %d, want before task %d", at, len(places), task, want)
+			}
+		}
 	}
 }
 

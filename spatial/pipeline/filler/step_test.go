@@ -77,7 +77,7 @@ func TestRoundsOfSteps(t *testing.T) {
 		done := make([]int, len(own.Items))
 		for step := range rounds * p.Refresh {
 			at := step % p.Refresh
-			before := own.Before(x, at)
+			before := own.Before(x, s.Tasks[c.Rank()], at)
 			w.Between = func(task int) error {
 				for _, place := range before[task] {
 					if item := own.Items[place.Item]; at == 0 && item.Waits == Forward && forwardBefore(s.Tasks[c.Rank()], task) <= place.Piece {

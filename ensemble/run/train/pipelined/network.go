@@ -40,6 +40,7 @@ type Network struct {
 	held     []heldParam
 	shards   *spatial.Shards
 	exchange *exchange
+	idle     *idleWork // nil without K-FAC
 	times    Times
 }
 
@@ -49,8 +50,12 @@ type heldParam struct {
 	pipe int
 }
 
-// Times are how long this rank ran steps, and passes within them: the rest is waiting and exchange.
-type Times struct{ Steps, Passes time.Duration }
+// Times are how long this rank ran steps, passes and inversions of K-FAC within them: the rest is waiting and exchange. Exposed are
+// the inversions between steps.
+type Times struct {
+	Steps, Passes, Filled, Exposed time.Duration
+	HasFactors                     bool // the optimiser is K-FAC
+}
 
 // Compile compiles the stages of this rank. g is the network for a micro-batch, with its loss. store gets the layout of all
 // parameters, if it has none. Kernels are chosen by rules, so that all copies of a stage compute the same bits.
@@ -78,7 +83,12 @@ func Compile(g *graph.Graph, store *engine.Store, o Options) (*Network, error) {
 		return nil, err
 	}
 	n := &Network{ranks: o.Ranks, pieces: s.Pieces(), store: store, stages: describe(d)}
-	if n.worker, err = pipeline.NewWorker(group, s, stages, pipeline.Options{Engine: o.Engine, Recompute: o.Training.Pipeline.Recompute, Mesh: o.Ranks.Pipeline.Mesh}); err != nil {
+	w := pipeline.Options{Engine: o.Engine, Recompute: o.Training.Pipeline.Recompute, Mesh: o.Ranks.Pipeline.Mesh}
+	if o.Training.Optimizer == config.KFACOptimizer {
+		w.MaxFactorSide = o.Training.KFAC.MaxSide
+		n.idle, n.times.HasFactors = &idleWork{network: n, schedule: s}, true
+	}
+	if n.worker, err = pipeline.NewWorker(group, s, stages, w); err != nil {
 		return nil, err
 	}
 	for pipe := range s.Pipes() {
@@ -118,11 +128,16 @@ func describe(d *pipeline.Division) (stages []string) {
 // Stages lists the stages by their first and last layer.
 func (n *Network) Stages() []string { return n.stages }
 
-// distribute assigns each parameter to the worker that sums its gradients, its chunks to the ranks of that worker in turn, and
-// prepares the exchange with other holders.
+// distribute assigns each parameter to the worker that sums its gradients, its chunks to the ranks of that worker in turn, with K-FAC
+// whole layers, and prepares the exchange with other holders.
 func (n *Network) distribute(t *team.Team) (err error) {
 	chunks, each := optim.Chunks(n.store), t.Pipeline.Mesh.Size()
 	owners, holders := make([]int, len(chunks)), make([][]int, len(chunks))
+	turn := func(i int) int { return i % each }
+	if n.idle != nil {
+		turns := n.layerTurns(chunks, each)
+		turn = func(i int) int { return turns[chunks[i].Param] }
+	}
 	for i, x := range chunks {
 		// The loss does not depend on parameters without workers: they have no gradient, but may decay.
 		for k, worker := range n.worker.Holders(x.Param) {
@@ -130,7 +145,7 @@ func (n *Network) distribute(t *team.Team) (err error) {
 				holders[i] = append(holders[i], worker*each+r)
 			}
 			if k == 0 {
-				owners[i] = worker*each + i%each
+				owners[i] = worker*each + turn(i)
 			}
 		}
 	}
@@ -145,12 +160,16 @@ func (n *Network) distribute(t *team.Team) (err error) {
 //
 //	L = Σ W(i) L(i) / Σ W(i)
 //
-// where W(i) is the sum of the point weights of micro-batch i. The loss is the same on all ranks. step is part of the key of
-// random numbers. All ranks have the whole batch, or with a mesh their shard of it. Data ranks of the mesh have consecutive samples of
+// where W(i) is the sum of the point weights of micro-batch i. With factors it also computes the Kronecker factors of the batch
+// (Factor). The loss is the same on all ranks. step is part of the key of random numbers. All ranks have the whole batch, or with a mesh their shard of it. Data ranks of the mesh have consecutive samples of
 // the batch, and a micro-batch has the same part of the samples of each.
 //
 // Errors: those of passes and messages.
-func (n *Network) Step(ctx context.Context, step uint64, b *task.Batch) (loss float64, err error) {
+func (n *Network) Step(ctx context.Context, step uint64, b *task.Batch, factors bool) (loss float64, err error) {
+	if err := n.idle.before(factors); err != nil {
+		return 0, err
+	}
+	n.worker.WithFactors = factors
 	began := time.Now()
 	for _, h := range n.held {
 		v, _, _ := n.store.Get(h.name)
@@ -186,7 +205,7 @@ func (n *Network) Step(ctx context.Context, step uint64, b *task.Batch) (loss fl
 		n.times.Passes += time.Duration((s.End - s.Start) / cluster.Nanosecond)
 	}
 	n.times.Steps += time.Since(began)
-	return loss, nil
+	return loss, n.idle.after()
 }
 
 // part is one of n equal parts of an array whose first axis is the sample.
