@@ -3,6 +3,7 @@ package optim_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -299,8 +300,8 @@ func twoLayers(t *testing.T) *engine.Plan {
 	return p
 }
 
-// Ranks that own whole layers take the steps of one process, bit for bit, by all rules; rank 0 gets the factors of both. Parts of a
-// tensor on two ranks are refused.
+// Ranks that own whole layers take the steps of one process, bit for bit, by all rules; rank 0 gets the factors of both. A factor
+// that is not finite is an error of both. Parts of a tensor on two ranks are refused.
 func TestPreconditionedRanks(t *testing.T) {
 	steps := func(p *engine.Plan, o optim.Options, r *twoRanks) ([]float32, []kfac.Tensor, error) {
 		k := kfac.Options{Damping: .01, Decay: .5, History: true}
@@ -331,7 +332,24 @@ func TestPreconditionedRanks(t *testing.T) {
 			}
 		}
 		state, err := c.State()
-		return slices.Clone(p.Store().Params()), state, err
+		if err != nil {
+			return nil, nil, err
+		}
+		for i := range state { // without owners they are those of the preconditioner
+			state[i].Values = slices.Clone(state[i].Values)
+		}
+		params := slices.Clone(p.Store().Params())
+		bad := func(name string) []float32 {
+			x := slices.Clone(p.Output(name))
+			if strings.Contains(name, "wide") { // of rank 1
+				x[0] = float32(math.Inf(1))
+			}
+			return x
+		}
+		if err := c.Update(bad); !errors.Is(err, kfac.ErrNotFinite) {
+			return nil, nil, fmt.Errorf("an infinite factor: %w", err)
+		}
+		return params, state, nil
 	}
 	for _, kind := range []optim.Kind{optim.SGD, optim.LARS, optim.AdamW} {
 		o := optim.Options{Kind: kind, Momentum: .9, Decay: .1, Clip: .01}

@@ -29,7 +29,7 @@ func kfacKeys() []schema.Key {
 		{Path: "train.kfac.refresh", Default: "50", Check: Between(1, 1e6), Example: "50",
 			Help: "Optimiser steps between two computations of the Kronecker factors and their inverses."},
 		{Path: "train.kfac.delay", Default: "0", Check: Between(0, 1e6), Example: "10",
-			Help: "Optimiser steps after which the inverses of new Kronecker factors are used, at most train.kfac.refresh; until then steps use the ones before. With train.pipeline the inversions run in idle times of these steps. Steps do not depend on when they run."},
+			Help: "Optimiser steps after which the inverses of new Kronecker factors are used, at most train.kfac.refresh; until then steps use the ones before. The first inverses are used at once. With train.pipeline the inversions run in idle times of these steps. Steps do not depend on when they run."},
 		{Path: "train.kfac.adaptive", Default: "false", Example: "true",
 			Help: "Whether the interval grows (1, 2, 3, 5, 8, … times refresh) while the factors change by less than a tenth, and shrinks when they change more."},
 		{Path: "train.kfac.damping", Default: "0.01", Check: Above(0), Example: "0.01",

@@ -17,7 +17,7 @@ func withFactors(layers []pass.LayerFactors) (all []pass.LayerFactors) {
 }
 
 // Bytes is the memory that a Preconditioner of these layers needs, in bytes: averages, inverses, workspace, with Options.Delayed
-// the averages and inverses that wait, and with Options.History the factors of two updates.
+// the averages and inverses that wait and inversions that have begun, and with Options.History the factors of two updates.
 func Bytes(layers []pass.LayerFactors, o Options) int64 {
 	var n int64
 	for _, l := range withFactors(layers) {
@@ -25,13 +25,21 @@ func Bytes(layers []pass.LayerFactors, o Options) int64 {
 		version := triangles + int64(l.Rows)*int64(l.Rows) + int64(l.Cols)*int64(l.Cols)
 		n += version + 2*int64(l.Rows)*int64(l.Width())
 		if o.Delayed {
-			n += version
+			n += version + sweepValues(l.Rows) + sweepValues(l.Cols)
 		}
 		if o.History {
 			n += 2 * triangles
 		}
 	}
 	return 4 * n
+}
+
+// sweepValues is the memory of an inversion that lasts for several pieces, in values of 4 bytes.
+func sweepValues(side int) int64 {
+	if sweepPieces(side) == 1 {
+		return 0
+	}
+	return 2 * int64(side) * int64(side+sweepBlock)
 }
 
 // InverseRate is the rate of inversions in float64 on one thread: cubes of sides per second. A side of 865 takes 0.09 s of processor

@@ -2,8 +2,8 @@ package kfac
 
 import "github.com/ensemble-weather/ensemble/internal/exit"
 
-// Begin is Update of which the result is used from Publish on: it computes the new averages, and Invert their inverses, one by
-// one, in times in which the process is idle. Until then Apply has the inverses of the update before. Options.Delayed is set.
+// Begin is Update of which the result is used from Publish on: it computes the new averages, and Invert their inverses, piece
+// by piece, in times in which the process is idle. Until then Apply has the inverses of the update before. Options.Delayed is set.
 //
 // Errors: exit.Bug if an update has not been published; communication errors.
 func (p *Preconditioner) Begin(factor func(name string) []float32) error {
@@ -14,26 +14,35 @@ func (p *Preconditioner) Begin(factor func(name string) []float32) error {
 	return p.add(factor, (*layer).coming)
 }
 
-// Inversion is an inversion that this rank computes.
+// Inversion has the remaining pieces of an inversion that this rank computes.
 type Inversion struct {
 	Factor int // argument of Invert
-	Side   int // its cost is the cube
+	Pieces int // calls of Invert
+	Cost   int // operations of one
 }
 
 // Pending lists the inversions that are left to this rank before Publish, in the order of layers.
 func (p *Preconditioner) Pending() (out []Inversion) {
 	for i := 0; p.pending && i < len(p.inverted); i++ {
-		if p.isOwn(i) && !p.inverted[i] {
-			out = append(out, Inversion{i, p.layers[i/2].sides()[i%2]})
+		if !p.isOwn(i) || p.inverted[i] {
+			continue
 		}
+		n := p.layers[i/2].sides()[i%2]
+		left := sweepPieces(n)
+		if w := p.sweeps[i]; w != nil {
+			left = sweepPieces(n - w.done)
+		}
+		out = append(out, Inversion{i, left, n * n * min(n, sweepBlock)})
 	}
 	return out
 }
 
-// Invert computes an inversion of Pending. It has the bits of Update, whenever it runs.
+// Invert computes the next piece of an inversion of Pending. The result has the bits of Update, whenever the pieces run.
+//
+// Memory: an inversion that has begun and not ended needs 8 bytes for each value of the factor.
 func (p *Preconditioner) Invert(factor int) {
-	if p.pending {
-		p.invertFactor(factor, (*layer).coming)
+	if p.pending && !p.inverted[factor] {
+		p.advance(factor, (*layer).coming)
 	}
 }
 

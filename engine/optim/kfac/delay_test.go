@@ -19,7 +19,7 @@ func direction(k *Preconditioner, g []float32) []float32 {
 }
 
 // A delayed update leaves directions as they are until it is published, and then has the bits of an update at once, whichever
-// inversions ran before. Its state between has both.
+// pieces of inversions ran before. Its state between has both.
 func TestDelayedUpdates(t *testing.T) {
 	g, in := randomNetwork(t)
 	p := compile(t, g, "ref", 200)
@@ -29,7 +29,7 @@ func TestDelayedUpdates(t *testing.T) {
 	at := preconditioner(t, p, o)
 	o.Delayed = true
 	delayed := preconditioner(t, p, o)
-	update := func(scale float32, inversions int) {
+	update := func(scale float32, pieces int) {
 		t.Helper()
 		for i := range in["dy"] {
 			in["dy"][i] *= scale
@@ -39,10 +39,10 @@ func TestDelayedUpdates(t *testing.T) {
 		if err := errors.Join(at.Update(p.Output), delayed.Begin(p.Output)); err != nil {
 			t.Fatal(err)
 		}
-		if all := delayed.Pending(); len(all) != 4 || all[1].Side != delayed.layers[0].Cols {
+		if all := delayed.Pending(); len(all) != 4 || all[1].Pieces != 3 || all[1].Cost != 109*109*48 { // the second factor has 109 rows
 			t.Fatalf("inversions %v", all)
 		}
-		for range inversions {
+		for range pieces {
 			delayed.Invert(delayed.Pending()[0].Factor)
 		}
 		if got := direction(delayed, grads); !slices.Equal(got, before) || !delayed.IsPending() {
@@ -73,7 +73,7 @@ func TestDelayedUpdates(t *testing.T) {
 	}
 	update(1, 0)
 	update(3, 2)
-	update(2, 4)
+	update(2, 6)
 	if err := delayed.Begin(p.Output); err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,8 @@
 //
 // A Preconditioner keeps running averages of the factors and their inverses. Update takes new
 // factors, every few steps; Apply preconditions the gradient of every step with the newest
-// inverses. Package optim makes steps of the result.
+// inverses. Package optim makes steps of the result. Begin, Invert and Publish divide an update, so that its inversions
+// run in idle times of later steps. Ranks share the inversions of the same factors, or own different layers.
 //
 // Source: Martens and Grosse 2015, arXiv:1503.05671; Grosse and Martens 2016, arXiv:1602.01407
 // (convolutions); Osawa et al. 2019, arXiv:1811.12019 (distribution over ranks, stale factors).

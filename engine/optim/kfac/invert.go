@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"math"
 
-	"gonum.org/v1/gonum/mat"
-
 	"github.com/ensemble-weather/ensemble/engine/pass"
 	"github.com/ensemble-weather/ensemble/internal/balance"
 )
@@ -56,18 +54,32 @@ func (p *Preconditioner) invert(of func(*layer) *version) error {
 	return p.complete(of)
 }
 
-// invertFactor computes an inverse if this rank does and has not yet. All ranks allocate it.
+// invertFactor computes the remaining pieces of an inverse if this rank computes it. All ranks allocate it.
 func (p *Preconditioner) invertFactor(i int, of func(*layer) *version) {
+	for !p.inverted[i] {
+		p.advance(i, of)
+	}
+}
+
+// advance runs the next piece of an inversion.
+func (p *Preconditioner) advance(i int, of func(*layer) *version) {
 	l, k := &p.layers[i/2], i%2
 	v, n := of(l), l.sides()[k]
 	damp, ok := p.dampings(l, v)
 	if ok && v.inverse[k] == nil {
 		v.inverse[k] = make([]float32, n*n)
 	}
-	if ok && p.isOwn(i) && !p.inverted[i] {
-		inverse(v.inverse[k], v.average[k], n, damp[k])
+	if !ok || !p.isOwn(i) {
+		p.inverted[i] = true
+		return
 	}
-	p.inverted[i] = true
+	if p.sweeps[i] == nil {
+		p.sweeps[i] = newSweep(v.average[k], n, damp[k])
+	}
+	if p.sweeps[i].next() {
+		p.sweeps[i].write(v.inverse[k])
+		p.sweeps[i], p.inverted[i] = nil, true
+	}
 }
 
 // isOwn reports whether this rank inverts a factor.
@@ -111,67 +123,4 @@ func (p *Preconditioner) complete(of func(*layer) *version) error {
 		return fmt.Errorf("layer %s: %w", bad, ErrNotFinite)
 	}
 	return nil
-}
-
-// inverse computes (X + damping·I)⁻¹ of a symmetric matrix with n rows, given by its lower triangle, in
-// float64. It uses Cholesky's decomposition, and eigenvalues that are held at 0 or more where rounding left
-// a matrix that is not positive definite. If X is not finite, the result is NaN.
-//
-// Shape: triangle [n(n+1)/2], to [n n].
-// Cost: n³ products by Cholesky.
-func inverse(to, triangle []float32, n int, damping float64) {
-	x := mat.NewSymDense(n, nil)
-	at := 0
-	for i := range n {
-		for j := range i + 1 {
-			v := float64(triangle[at])
-			if math.IsNaN(v) || math.IsInf(v, 0) {
-				to[0] = float32(math.NaN())
-				return
-			}
-			if i == j {
-				v += damping
-			}
-			x.SetSym(i, j, v)
-			at++
-		}
-	}
-	var c mat.Cholesky
-	inv := mat.NewSymDense(n, nil)
-	if !c.Factorize(x) || c.InverseTo(inv) != nil {
-		inverseByEigenvalues(inv, x, damping)
-	}
-	for i := range n {
-		for j := range n {
-			to[i*n+j] = float32(inv.At(i, j))
-		}
-	}
-}
-
-// inverseByEigenvalues inverts a symmetric matrix whose eigenvalues are at least floor without rounding.
-// Without a floor, eigenvalues below the rounding of the largest are treated as that rounding.
-func inverseByEigenvalues(inv, x *mat.SymDense, floor float64) {
-	n := x.SymmetricDim()
-	var e mat.EigenSym
-	if !e.Factorize(x, true) {
-		inv.SetSym(0, 0, math.NaN())
-		return
-	}
-	values := e.Values(nil) // ascending
-	floor = math.Max(floor, 0x1p-52*float64(n)*math.Abs(values[n-1]))
-	var q mat.Dense
-	e.VectorsTo(&q)
-	scaled := mat.DenseCopyOf(&q)
-	for j, v := range values {
-		for i := range n {
-			scaled.Set(i, j, q.At(i, j)/math.Max(v, floor))
-		}
-	}
-	var product mat.Dense
-	product.Mul(scaled, q.T())
-	for i := range n {
-		for j := range i + 1 {
-			inv.SetSym(i, j, product.At(i, j))
-		}
-	}
 }

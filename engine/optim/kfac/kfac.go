@@ -69,6 +69,7 @@ type Preconditioner struct {
 	changes  [2]float64          // see Changes
 	owners   []int               // rank that inverts each factor: two for each layer, G then A
 	inverted []bool              // by factor: its next inverse is computed
+	sweeps   []*sweep            // by factor: inversions that have begun
 	updates  uint64
 	pending  bool // averages and inverses wait for Publish
 }
@@ -101,7 +102,7 @@ func New(store *engine.Store, layers []pass.LayerFactors, o Options) (*Precondit
 			p.layers = append(p.layers, p.newLayer(l, filter, bias))
 		}
 	}
-	p.owners, p.inverted = p.shareInversions(), make([]bool, 2*len(p.layers))
+	p.owners, p.inverted, p.sweeps = p.shareInversions(), make([]bool, 2*len(p.layers)), make([]*sweep, 2*len(p.layers))
 	return p, nil
 }
 

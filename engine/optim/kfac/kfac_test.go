@@ -345,6 +345,57 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// inverse is that of a matrix with damping.
+func inverse(to, triangle []float32, n int, damping float64) {
+	w := newSweep(triangle, n, damping)
+	for !w.next() {
+	}
+	w.write(to)
+}
+
+// Inverses by pieces solve their systems, for sides of less than a block, one, and several.
+func TestInverse(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	for _, n := range []int{1, 5, sweepBlock, sweepBlock + 1, 3*sweepBlock - 7} {
+		// XᵀX of n+9 vectors
+		vectors := make([]float64, (n+9)*n)
+		for i := range vectors {
+			vectors[i] = r.NormFloat64()
+		}
+		triangle, whole := make([]float32, 0, op.TriangleSize(n)), make([]float64, n*n)
+		for i := range n {
+			for j := range i + 1 {
+				sum := 0.
+				for k := range n + 9 {
+					sum += vectors[k*n+i] * vectors[k*n+j]
+				}
+				triangle = append(triangle, float32(sum))
+				whole[i*n+j], whole[j*n+i] = float64(float32(sum)), float64(float32(sum))
+			}
+		}
+		const damping = 0.5
+		got := make([]float32, n*n)
+		inverse(got, triangle, n, damping)
+		for i := range n {
+			whole[i*n+i] += damping
+		}
+		for i := range n {
+			for j := range n {
+				sum, want := 0., 0.
+				for k := range n {
+					sum += whole[i*n+k] * float64(got[k*n+j])
+				}
+				if i == j {
+					want = 1
+				}
+				if !(math.Abs(sum-want) < 1e-4) || got[i*n+j] != got[j*n+i] {
+					t.Fatalf("side %d: the product with the inverse is %g at %d, %d", n, sum, i, j)
+				}
+			}
+		}
+	}
+}
+
 // A singular factor without damping is inverted by its eigenvalues, and a factor with NaN is refused by name.
 func TestBadFactors(t *testing.T) {
 	g, in := randomNetwork(t)
@@ -487,10 +538,15 @@ func TestBytes(t *testing.T) {
 	if err := k.Begin(p.Output); err != nil {
 		t.Fatal(err)
 	}
+	values := 0
 	for _, x := range k.Pending() {
 		k.Invert(x.Factor)
 	}
-	values := 0
+	for _, w := range k.sweeps {
+		if w != nil {
+			values += 2 * (len(w.s) + len(w.panel))
+		}
+	}
 	for _, x := range stateOf(t, k) {
 		values += len(x.Values)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/engine/optim/kfac"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/spatial/cluster"
 	"github.com/ensemble-weather/ensemble/spatial/search"
 )
@@ -57,7 +58,7 @@ func (s *strategist) addKFAC() error {
 	x.StepS += mean
 	x.Setting, x.Results = fmt.Sprintf("train.optimizer: kfac, train.kfac.refresh: %d", k.Refresh), optimiserResults
 	x.Configured = s.o.Config.Train.Train.Optimizer == config.KFACOptimizer
-	x.MemoryBytes = max(p.Memory, s.reference.Memory) + kfac.Bytes(layers, kfac.Options{History: k.Adaptive})
+	x.MemoryBytes = max(p.Memory, s.reference.Memory) + kfac.Bytes(layers, setup.KFACOptions(&s.o.Config.Train.Train))
 	x.SentBytes += (sentBytes(p) - sentBytes(s.reference) + sent) / int64(max(1, k.Refresh))
 	x = s.with(x, computing(s.reference)+mean)
 	x.Why = fmt.Sprintf("an update takes %.3g s; it is faster if a training needs more than %s %% fewer steps, which only a training tells", update, percent(1-even/x.EvenStepS))

@@ -115,7 +115,7 @@ func (t *trainer) refreshesCurvature(b *readyBatch) bool {
 }
 
 // updateCurvature gives the factors of the step to the preconditioner, if the step computed some, and publishes earlier ones if that
-// is due: train.kfac.delay steps after they were computed, whenever their inversions ran.
+// is due: train.kfac.delay steps after they were computed, whenever their inversions ran. The first are used at once.
 func (t *trainer) updateCurvature() error {
 	c, at := t.current.curvature, &t.pos.Curvature
 	if c == nil {
@@ -134,7 +134,7 @@ func (t *trainer) updateCurvature() error {
 	}
 	c.computed = false
 	cfg, update := t.current.cfg.KFAC, c.preconditioner.Update
-	if cfg.Delay > 0 {
+	if cfg.Delay > 0 && at.Updates > 0 { // the first inverses replace none
 		update, at.Publish = c.preconditioner.Begin, t.networkSteps()+cfg.Delay
 	}
 	if err := update(c.factor); err != nil {

@@ -83,7 +83,7 @@ type idleWork struct {
 	assigned       *filler.Worker     // nil before the first step after factors
 	inversions     []kfac.Inversion   // its items
 	step           int                // of those that the assignment fills
-	cubes          float64            // of the sides inverted so far
+	done           float64            // operations so far
 	spent          time.Duration      // on them
 }
 
@@ -128,14 +128,14 @@ func (w *idleWork) before(factors bool) error {
 // workerIndex is the worker of the schedule that this rank belongs to.
 func (n *Network) workerIndex() int { return n.ranks.Comm.Rank() / n.ranks.Pipeline.Mesh.Size() }
 
-// assign places the pending inversions, the longest first.
+// assign places the pending inversions: in each idle time the longest pieces that fit.
 func (w *idleWork) assign() error {
 	worker := w.network.workerIndex()
 	var items []filler.Item
 	w.inversions = w.preconditioner.Pending()
-	slices.SortStableFunc(w.inversions, func(a, b kfac.Inversion) int { return b.Side - a.Side })
+	slices.SortStableFunc(w.inversions, func(a, b kfac.Inversion) int { return b.Cost - a.Cost })
 	for _, x := range w.inversions {
-		items = append(items, filler.Item{Name: "inversion", Pieces: 1, Time: w.timeOf(x.Side), Pipe: filler.AnyPipe})
+		items = append(items, filler.Item{Name: "inversion", Pieces: x.Pieces, Time: w.timeOf(x.Cost), Pipe: filler.AnyPipe})
 	}
 	p, err := filler.Assign(w.timeline, func(k int) []filler.Item {
 		if k == worker {
@@ -147,29 +147,28 @@ func (w *idleWork) assign() error {
 		return err
 	}
 	w.assigned, w.step = &p.Workers[worker], 0
+	// What fits into no idle time of a step is left to all ranks together, between steps: in a step others would wait for it.
+	w.assigned.Places = slices.DeleteFunc(w.assigned.Places, func(x filler.Place) bool { return x.Start >= w.timeline.End })
 	return nil
 }
 
-// timeOf is the expected time of an inversion, by the rate of those so far.
-func (w *idleWork) timeOf(side int) cluster.Time {
+// timeOf is the expected time of a piece of an inversion, by the rate of those so far.
+func (w *idleWork) timeOf(cost int) cluster.Time {
 	rate := kfac.InverseRate
 	if w.spent > 0 {
-		rate = w.cubes / w.spent.Seconds()
+		rate = w.done / w.spent.Seconds()
 	}
-	return cluster.Time(cube(side) / rate * float64(cluster.Second))
+	return cluster.Time(float64(cost) / rate * float64(cluster.Second))
 }
 
-// cube is the cost of an inversion.
-func cube(side int) float64 { return float64(side) * float64(side) * float64(side) }
-
-// invert runs an inversion and counts its time.
+// invert runs a piece of an inversion and counts its time.
 func (w *idleWork) invert(item int) {
 	began := time.Now()
 	x := w.inversions[item]
 	w.preconditioner.Invert(x.Factor)
 	took := time.Since(began)
 	w.network.times.Filled += took
-	w.spent, w.cubes = w.spent+took, w.cubes+cube(x.Side)
+	w.spent, w.done = w.spent+took, w.done+float64(x.Cost)
 }
 
 // after measures a step if it is due. All ranks call it.

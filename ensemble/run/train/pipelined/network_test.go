@@ -9,9 +9,11 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/op"
 	"github.com/ensemble-weather/ensemble/engine/optim"
+	"github.com/ensemble-weather/ensemble/engine/pass"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/spatial"
 	"github.com/ensemble-weather/ensemble/spatial/cluster"
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 	"github.com/ensemble-weather/ensemble/spatial/pipeline"
@@ -147,5 +149,65 @@ func TestWeights(t *testing.T) {
 		if got, err := n.weights(c.points); err != nil || !slices.Equal(got, c.want) {
 			t.Errorf("weights of %v are %v, %v, want %v", c.points, got, err, c.want)
 		}
+	}
+}
+
+// With K-FAC each tensor has one owner, filter and bias of a layer the same one, and the ranks of a worker share the inversions. A
+// filter that several stages share has no factors.
+func TestOwnersOfLayers(t *testing.T) {
+	b := graph.New(7)
+	h, shared := b.Input("x", graph.Shape{1, 3, 1, 4, 8}), b.Param("shared", graph.Shape{3, 3, 1, 3, 3}, graph.HeNormal(27))
+	for i, w := range []graph.Value{shared, b.Param("a", graph.Shape{3, 3, 1, 3, 3}, graph.HeNormal(27)), b.Param("b", graph.Shape{90, 3, 1, 9, 9}, graph.HeNormal(243)),
+		b.Param("c", graph.Shape{3, 90, 1, 3, 3}, graph.HeNormal(810)), shared} {
+		bias := b.ParamOf(graph.Bias, fmt.Sprint("bias", i), graph.Shape{w.Dim(0)}, graph.Zeros())
+		h = op.Tanh(b, op.Bias(b, op.Conv3D(b, h, w, op.Conv{Pad: op.Same(1, w.Dim(3), w.Dim(4))}), bias))
+	}
+	b.Loss(op.Mean(b, op.Square(b, h)))
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	layers := len(pipeline.Layers(g, func(*graph.Node) cluster.Time { return 0 }))
+	err = comm.Run(4, comm.Parallel, func(c *comm.Comm) error {
+		m, err := spatial.ParseMesh("lat:2")
+		if err != nil {
+			return err
+		}
+		ranks := team.New(c)
+		ranks.Pipeline = &team.Pipeline{Cuts: []int{0, 4, layers}, Mesh: m}
+		o := Options{Ranks: ranks, Training: config.Training{BatchSize: 4, Optimizer: config.KFACOptimizer, KFAC: config.KFAC{MaxSide: 300}}}
+		o.Training.Pipeline = config.Pipeline{Stages: 2, Schedule: config.GPipeSchedule, Pairs: 1}
+		store := engine.NewStore()
+		n, err := Compile(g, store, o)
+		if err != nil {
+			return err
+		}
+		defer n.Close()
+		owner := map[string]int{}
+		for i, x := range optim.Chunks(store) {
+			if rank, seen := owner[x.Param]; seen && rank != n.Ranks().Owners()[i] {
+				return fmt.Errorf("%s has two owners", x.Param)
+			}
+			owner[x.Param] = n.Ranks().Owners()[i]
+		}
+		var found []string
+		for rank, list := range n.OwnFactors() {
+			for _, l := range list {
+				if l.Form == pass.NoFactors {
+					continue
+				}
+				found = append(found, l.Param)
+				if owner[l.Param] != rank || l.Bias != "" && owner[l.Bias] != rank {
+					return fmt.Errorf("the layer %+v is on rank %d, its parameters on %v", l, rank, owner)
+				}
+			}
+		}
+		if slices.Sort(found); !slices.Equal(found, []string{"a", "b", "c"}) || owner["a"]/2 == owner["b"]/2 && owner["a"] == owner["b"] {
+			return fmt.Errorf("layers %v have owners %v", found, owner)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }
