@@ -161,8 +161,9 @@ func (n *Network) distribute(t *team.Team) (err error) {
 //	L = Σ W(i) L(i) / Σ W(i)
 //
 // where W(i) is the sum of the point weights of micro-batch i. With factors it also computes the Kronecker factors of the batch
-// (Factor). The loss is the same on all ranks. step is part of the key of random numbers. All ranks have the whole batch, or with a mesh their shard of it. Data ranks of the mesh have consecutive samples of
-// the batch, and a micro-batch has the same part of the samples of each.
+// (Factor). The loss is the same on all ranks. step is part of the key of random numbers. All ranks have the whole batch, or with
+// a mesh their shard of it. Data ranks of the mesh have consecutive samples of the batch, and a micro-batch has the same part of the
+// samples of each.
 //
 // Errors: those of passes and messages.
 func (n *Network) Step(ctx context.Context, step uint64, b *task.Batch, factors bool) (loss float64, err error) {
