@@ -23,8 +23,8 @@ type LateExchange struct {
 	Group  int // units of an exchange, for GroupStart
 	Period int // every Period-th exchange waits for all units
 	// Unit: seconds. Compute is the mean time that a rank computes in a step, Wait what a unit waits for messages of its own,
-	// Sum the time of an exchange, with its notices, and Global that of one that waits for all.
-	Compute, Wait, Sum, Global float64
+	// Sum the time of an exchange, with its notices, which take Notice of it, and Global that of one that waits for all.
+	Compute, Wait, Sum, Notice, Global float64
 }
 
 // LateStep returns the mean time of a step, in seconds, over Period steps. Units compute c in a step, drawn independently for
@@ -39,7 +39,8 @@ type LateExchange struct {
 //
 //	T = (front + mean of the largest L + c of all units + s) / τ
 //
-// All units compute all steps: those that package partial may leave out (Skip) are not priced. So steps/s ≤ τ / max over units of the time that a unit computes in τ steps, and without imbalance T = c + s.
+// All units compute all steps (SkipStep has those that leave steps out). So steps/s ≤ τ / max over units of the time that a unit computes in
+// τ steps, and without imbalance T = c + s.
 //
 // Source: Li et al. 2020, arXiv:1908.04207; Li et al. 2021, arXiv:2005.00124; Lindley 1952, doi:10.1017/S0305004100027638.
 func (b Imbalance) LateStep(e LateExchange) float64 {

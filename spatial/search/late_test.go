@@ -91,6 +91,26 @@ func drawTimes(kind string, ranks, steps int) [][]float64 {
 	return times
 }
 
+// exchangeOn completes an exchange of ranks that compute for the given times on a machine.
+func exchangeOn(e LateExchange, m Machine, times [][]float64, period, values int) LateExchange {
+	ranks := len(times)
+	e.Units, e.Ranks, e.Period = ranks, 1, period
+	e.Group = max(2, e.Group)
+	all, _ := m.UnitsExchange(ranks, 1, ranks, int64(values))
+	own := all
+	if e.Start == GroupStart {
+		own, _ = m.UnitsExchange(ranks, 1, e.Group, int64(values))
+	}
+	notice := m.Notices(ranks, 1)
+	e.Global, e.Sum, e.Notice = all.Seconds(), (own + notice).Seconds(), notice.Seconds()
+	for _, own := range times {
+		for _, t := range own {
+			e.Compute += t / float64(ranks*len(own))
+		}
+	}
+	return e
+}
+
 // Predicted steps per second are within 10 % of those on the virtual cluster, on 4 and 64 ranks, for exchanges that take a
 // hundredth to a third of the computation.
 func TestLateStepsArePlayed(t *testing.T) { playLateSteps(t, 1600, 4000) }
@@ -110,19 +130,7 @@ func playLateSteps(t *testing.T, computed, values int) {
 				for name, e := range map[string]LateExchange{
 					"synchronous": {}, "solo": {Start: FirstStart}, "majority": {Start: DrawnStart}, "wagma": {Start: GroupStart, Group: int(math.Sqrt(float64(ranks)))}, "local": {Start: NoStart},
 				} {
-					e.Units, e.Ranks, e.Period = ranks, 1, period
-					e.Group = max(2, e.Group)
-					all, _ := m.UnitsExchange(ranks, 1, ranks, int64(values))
-					own := all
-					if e.Start == GroupStart {
-						own, _ = m.UnitsExchange(ranks, 1, e.Group, int64(values))
-					}
-					e.Global, e.Sum = all.Seconds(), (own + m.Notices(ranks, 1)).Seconds()
-					for _, own := range times {
-						for _, t := range own {
-							e.Compute += t / float64(ranks*steps)
-						}
-					}
+					e = exchangeOn(e, m, times, period, values)
 					got := b.LateStep(e)
 					want := trainLate(t, e, times, values, cluster.LogGP{Latency: link.Alpha, Rate: rate})
 					if math.Abs(want/got-1) > 0.1 {

@@ -30,6 +30,8 @@ const (
 	wagmaSystem       = "WAGMA-SGD"
 	localSystem       = "local SGD"
 	pipelineSystem    = "pipeline"
+
+	skipping = "skipping " // before late systems whose late units leave steps out
 )
 
 // Condition is a row of the table of docs/scaling.md: when a system pays, and the key that selects it.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/spatial"
@@ -53,7 +54,8 @@ type lateSystem struct {
 	configured    bool
 }
 
-// lateSystems are the systems of train.exchange, with the numbers of the configuration if it selects them.
+// lateSystems are the systems of train.exchange, those with late units also with steps that these leave out, with the numbers of the
+// configuration if it selects them.
 func lateSystems(configured config.Exchange) []lateSystem {
 	all := []lateSystem{
 		{soloSystem, lateResults, search.FirstStart, config.Exchange{System: config.EagerExchange, Initiator: config.SoloInitiator, Period: latePeriod}, false},
@@ -61,9 +63,15 @@ func lateSystems(configured config.Exchange) []lateSystem {
 		{wagmaSystem, averagedResults, search.GroupStart, config.Exchange{System: config.WAGMAExchange, Period: latePeriod}, false},
 		{localSystem, averagedResults, search.NoStart, config.Exchange{System: config.LocalExchange, Period: localPeriod}, false},
 	}
+	for _, of := range all {
+		if of.start != search.NoStart {
+			of.name, of.exchange.Skip = skipping+of.name, true
+			all = append(all, of)
+		}
+	}
 	for i, of := range all {
 		if e := of.exchange; configured.System == e.System && (e.Initiator == "" || e.Initiator == configured.Initiator) {
-			all[i].exchange.Period, all[i].configured = configured.Period, true
+			all[i].exchange.Period, all[i].configured = configured.Period, configured.Skip == e.Skip
 			if of.start == search.GroupStart {
 				all[i].exchange.Group = configured.Group
 			}
@@ -81,7 +89,11 @@ func (l lateSystem) setting(group int) string {
 	if l.start == search.GroupStart {
 		text += fmt.Sprintf(", group: %d", group)
 	}
-	return text + fmt.Sprintf(", period: %d}", l.exchange.Period)
+	text += fmt.Sprintf(", period: %d", l.exchange.Period)
+	if l.exchange.Skip {
+		text += ", skip: true"
+	}
+	return text + "}"
 }
 
 // vectors is the number of vectors of the size of the parameters in memory: the send buffer and the results of a period, or weights,
@@ -106,6 +118,7 @@ func (s *strategist) addLate() error {
 			all = append(all, u)
 		}
 	}
+	whole := map[string]Strategy{} // that compute all steps, by name
 	for _, of := range lateSystems(s.o.Config.Train.Train.Exchange) {
 		var best *Strategy
 		for _, u := range all {
@@ -115,12 +128,16 @@ func (s *strategist) addLate() error {
 			}
 		}
 		if best != nil {
+			whole[of.name] = *best
 			condition, why := s.compareWaiting(siteShare)
 			if of.start != search.NoStart {
 				condition, why = s.compareImbalance()
 			}
 			if of.start == search.DrawnStart && condition {
 				why += "; half of the gradients of a step and more are fresh in the mean"
+			}
+			if of.exchange.Skip {
+				condition, why = compareSkips(*best, whole[strings.TrimPrefix(of.name, skipping)], condition, why)
 			}
 			s.add(*best, condition, why)
 		}
@@ -139,15 +156,30 @@ func (s *strategist) late(of lateSystem, u units) (x Strategy, ok bool) {
 	}
 	sum, sent := s.machine.UnitsExchange(u.count, u.ranks, members, s.parameters)
 	global, globalSent := s.machine.UnitsExchange(u.count, u.ranks, u.count, s.parameters)
+	notice := s.machine.Notices(u.count, u.ranks)
 	e := search.LateExchange{Start: of.start, Units: u.count, Ranks: u.ranks, Group: members, Period: of.exchange.Period, Compute: computing(u.plan),
-		Wait: u.plan.Step.Seconds() - computing(u.plan), Sum: (sum + s.machine.Notices(u.count, u.ranks)).Seconds(), Global: global.Seconds()}
+		Wait: u.plan.Step.Seconds() - computing(u.plan), Sum: (sum + notice).Seconds(), Notice: notice.Seconds(), Global: global.Seconds()}
 	exchanges := int64(of.exchange.Period - 1)
 	if of.start == search.NoStart {
 		exchanges = 0
 	}
-	return s.with(Strategy{System: of.name, Setting: of.setting(members), Configured: of.configured, Mesh: u.plan.Mesh.String(), Results: of.results,
-		StepS: s.imbalance.LateStep(e), EvenStepS: search.Imbalance{}.LateStep(e), MemoryBytes: u.plan.Memory + 4*of.vectors()*s.parameters,
-		SentBytes: sentBytes(u.plan) + (exchanges*sent+globalSent)/int64(of.exchange.Period)}, e.Compute), true
+	x = Strategy{System: of.name, Setting: of.setting(members), Configured: of.configured, Mesh: u.plan.Mesh.String(), Results: of.results,
+		EvenStepS: search.Imbalance{}.LateStep(e), MemoryBytes: u.plan.Memory + 4*of.vectors()*s.parameters,
+		SentBytes: sentBytes(u.plan) + (exchanges*sent+globalSent)/int64(of.exchange.Period)}
+	if of.exchange.Skip {
+		x.StepS, x.LeftOut = s.imbalance.SkipStep(e)
+	} else {
+		x.StepS = s.imbalance.LateStep(e)
+	}
+	return s.with(x, e.Compute*(1-x.LeftOut)), true
+}
+
+// compareSkips compares a system whose late units leave steps out with the one that computes them all, under the condition of both. A step
+// with fewer samples is worth less, so what counts are the samples that are computed in a second.
+func compareSkips(x, whole Strategy, condition bool, why string) (more bool, text string) {
+	ratio := (1 - x.LeftOut) * whole.StepS / x.StepS
+	text = fmt.Sprintf("%s; %.2g %% of the samples are left out, and %.3g times as many a second are computed as with all steps", why, 100*x.LeftOut, ratio)
+	return condition && ratio > 1, text
 }
 
 // compareImbalance compares the imbalance with the limit of late sums.

@@ -21,6 +21,8 @@ type Strategy struct {
 	// for all ranks in some steps only have the mean over these steps.
 	StepS     float64 `json:"step_s"`
 	EvenStepS float64 `json:"even_step_s"`
+	// LeftOut is the share of the samples that late units do not compute.
+	LeftOut float64 `json:"left_out"`
 	// Idle is the share of a step in which a rank waits, in the mean over ranks.
 	Idle        float64 `json:"idle"`
 	SentBytes   int64   `json:"sent_bytes"` // in a step, by the busiest rank

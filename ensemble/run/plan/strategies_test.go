@@ -80,8 +80,8 @@ func TestProposedStrategies(t *testing.T) {
 		{"fast network", "12.5", "", []string{synchronousSystem}, []string{sparseSystem, soloSystem, majoritySystem, wagmaSystem, localSystem, kfacSystem, pipelineSystem, shardedSystem, largeBatchSystem}},
 		{"slow network", "0.125", "", []string{synchronousSystem, sparseSystem}, []string{soloSystem, wagmaSystem, kfacSystem, pipelineSystem}},
 		{"network between sites", "0.002", "", []string{synchronousSystem, sparseSystem, localSystem}, []string{soloSystem, wagmaSystem}},
-		{"uneven ranks", "12.5", fmt.Sprintf(imbalance, "1.6", "1.05"), []string{synchronousSystem, soloSystem, majoritySystem, wagmaSystem}, []string{sparseSystem, localSystem}},
-		{"a slow rank", "12.5", fmt.Sprintf(imbalance, "1.6", "1.55"), []string{synchronousSystem}, []string{soloSystem, majoritySystem, wagmaSystem}},
+		{"uneven ranks", "12.5", fmt.Sprintf(imbalance, "1.6", "1.05"), []string{synchronousSystem, soloSystem, majoritySystem, wagmaSystem, skipping + soloSystem}, []string{sparseSystem, localSystem}},
+		{"a slow rank", "12.5", fmt.Sprintf(imbalance, "1.6", "1.55"), []string{synchronousSystem}, []string{soloSystem, majoritySystem, wagmaSystem, skipping + soloSystem, skipping + wagmaSystem}},
 		{"nearly even ranks", "12.5", fmt.Sprintf(imbalance, "1.14", "1"), []string{synchronousSystem}, []string{soloSystem, majoritySystem, wagmaSystem}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -177,6 +177,8 @@ func TestConfiguredStrategies(t *testing.T) {
 		{nil, synchronousSystem, "train.mesh"},
 		{[]string{"train.exchange.system=eager", "train.exchange.period=7"}, majoritySystem, "train.exchange: {system: eager, initiator: majority, period: 7}"},
 		{[]string{"train.exchange.system=wagma", "train.exchange.period=5", "train.exchange.group=2"}, wagmaSystem, "train.exchange: {system: wagma, group: 2, period: 5}"},
+		{[]string{"train.exchange.system=wagma", "train.exchange.period=5", "train.exchange.group=2", "train.exchange.skip=true"}, skipping + wagmaSystem,
+			"train.exchange: {system: wagma, group: 2, period: 5, skip: true}"},
 		{[]string{"train.exchange.system=local", "train.exchange.period=20"}, localSystem, "train.exchange: {system: local, period: 20}"},
 		{[]string{"train.compression.density=0.05"}, sparseSystem + ", 5 %", "train.compression.density: 0.05"},
 		{[]string{"train.pipeline.stages=2"}, pipelineSystem, "train.pipeline: {stages: 2, schedule: 1f1b}"},
@@ -187,6 +189,25 @@ func TestConfiguredStrategies(t *testing.T) {
 			if s.Configured != (s.System == c.system) || s.Configured && !strings.HasPrefix(s.Setting, c.setting) {
 				t.Errorf("%q: %+v", c.set, s)
 			}
+		}
+	}
+}
+
+// Late units that leave steps out take shorter steps of fewer samples. Without imbalance they leave none out.
+func TestSkippingStrategies(t *testing.T) {
+	uneven := planOn(t, 4, "12.5", "}\nimbalance: {ranks: 4, slowest: 1.6, persistent: 1.0", "train.mesh=data:4")
+	even := planOn(t, 4, "12.5", "", "train.mesh=data:4")
+	for _, system := range []string{soloSystem, majoritySystem, wagmaSystem} {
+		whole, skips := bySystem(t, uneven, system), bySystem(t, uneven, skipping+system)
+		if whole.LeftOut != 0 || !(skips.LeftOut > 0 && skips.LeftOut < 0.5) || skips.StepS >= whole.StepS || skips.EvenStepS != whole.EvenStepS || skips.SentBytes != whole.SentBytes {
+			t.Errorf("%+v, with all steps %+v", skips, whole)
+		}
+		ratio := (1 - skips.LeftOut) * whole.StepS / skips.StepS
+		if skips.Proposed != (ratio > 1) || !strings.Contains(skips.Why, fmt.Sprintf("%.3g times", ratio)) || !strings.Contains(skips.Why, "% of the samples are left out") {
+			t.Errorf("%.3f times the samples: %+v", ratio, skips)
+		}
+		if s := bySystem(t, even, skipping+system); s.LeftOut != 0 || s.StepS != bySystem(t, even, system).StepS || s.Proposed {
+			t.Errorf("without imbalance %+v", s)
 		}
 	}
 }
