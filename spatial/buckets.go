@@ -170,6 +170,7 @@ type bucket struct {
 	// Sparse buckets only: the sum over the group of the data axis.
 	dataGroup *comm.Comm
 	reducer   *topk.Reducer
+	common    []float32 // weights without the shift by residuals, of ShiftWeights
 	// Sums on devices only: gradients computed in the current run, and the function
 	// that waits for the sum.
 	computed int

@@ -175,6 +175,50 @@ func (p *Plan) SummedUpdates() (params []string) {
 	return params
 }
 
+// ShiftWeights subtracts from the weights whose updates are summed what the residuals of this rank hold, and returns a function that
+// restores the weights, bit for bit. The rank calls it before a run of a training step and restores them after it. So its gradients are those
+// of weights that its own updates have moved, also those that wait, although the ranks' common weights have not moved yet. Without it
+// each step would add to a movement that it does not see, and the sum would move too far when it is sent.
+//
+// The residual is the rank's share of the mean over ranks. Weights of 0 remain, since masks of pruning hold them there. Plans that sum
+// gradients are not changed.
+//
+// Memory: a copy of these weights, kept for the next call.
+// Source: Xie et al. 2020, arXiv:2007.13221 (CSER: residuals applied to models of the ranks), who apply all of the rank's update instead of
+// its share of the mean.
+func (p *Plan) ShiftWeights(s *engine.Store) (restore func()) {
+	if p.sums.compression == nil || !p.sums.compression.Updates {
+		return func() {}
+	}
+	each := func(f func(w, common, residual []float32)) {
+		for _, b := range p.sums.buckets {
+			if b.reducer == nil {
+				continue
+			}
+			if b.common == nil {
+				b.common = make([]float32, b.n)
+			}
+			at := 0
+			for _, g := range b.grads {
+				for _, name := range g.params {
+					w, _, _ := s.Get(name)
+					f(w, b.common[at:at+g.n], b.reducer.State().Residual[at:at+g.n])
+				}
+				at += g.n
+			}
+		}
+	}
+	each(func(w, common, residual []float32) {
+		copy(common, w)
+		for i, e := range residual {
+			if w[i] != 0 {
+				w[i] -= e
+			}
+		}
+	})
+	return func() { each(func(w, common, _ []float32) { copy(w, common) }) }
+}
+
 // reducers returns those of the sparse buckets, in their order, which is the same on all
 // ranks.
 func (s *gradientSums) reducers() (all []*topk.Reducer) {

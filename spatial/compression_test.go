@@ -193,6 +193,68 @@ func TestResidualsContinue(t *testing.T) {
 	}
 }
 
+// Ranks compute with weights that their own residuals have moved, except for weights of 0, and restore them bit for bit. Weights whose
+// gradients are summed do not move.
+func TestShiftedWeights(t *testing.T) {
+	for _, updates := range []bool{true, false} {
+		r := training{mesh: sparseMeshes[2], size: smallBuckets, device: "cpu", sparse: &Compression{topk.Options{Density: 0.05, Updates: updates}}}
+		err := comm.Run(r.mesh.Size(), comm.Parallel, func(c *comm.Comm) (err error) {
+			p, err := r.compile(layered(), c)
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, p.Close()) }()
+			shape := layered().x
+			ExtractBox(p.Input("x"), field(1, shape), shape, p.OwnedBox("x", shape))
+			p.SetRate(0.01)
+			if err := p.Run(context.Background(), 0); err != nil {
+				return err
+			}
+			s := p.Store()
+			large, _, _ := s.Get("large")
+			large[5] = 0
+			before := slices.Clone(s.Params())
+			restore := p.ShiftWeights(s)
+			want := slices.Clone(before)
+			moved := 0
+			for _, b := range p.sums.buckets {
+				if !b.sparse || !updates {
+					continue
+				}
+				residual, at := b.reducer.State().Residual, 0
+				for _, g := range b.grads {
+					grad, _ := s.Grad(g.params[0])
+					if !slices.Equal(grad, g.x.F32) {
+						return fmt.Errorf("the gradient of %s has another order than its residual", g.params)
+					}
+					w, _, _ := s.Get(g.params[0])
+					first := slices.IndexFunc(s.Entries(), func(e engine.Entry) bool { return e.Name == g.params[0] })
+					place := want[s.Entries()[first].Offset:]
+					for i := range w {
+						if place[i] != 0 {
+							place[i] -= residual[at+i]
+						}
+						if residual[at+i] != 0 {
+							moved++
+						}
+					}
+					at += g.n
+				}
+			}
+			if !slices.Equal(s.Params(), want) || updates && (moved < 1000 || large[5] != 0) {
+				return fmt.Errorf("updates %v: other weights than those that %d residuals move", updates, moved)
+			}
+			if restore(); !slices.Equal(s.Params(), before) {
+				return errors.New("the weights are not restored")
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // broadcastStates gives all ranks a copy of the states of rank 0, as a checkpoint does.
 func broadcastStates(c *comm.Comm, states SparseStates) (SparseStates, error) {
 	shape := []int64{int64(len(states)), 0}

@@ -49,13 +49,13 @@ func (o Optimiser) bytes(parameters, shares int64) int64 {
 }
 
 // residuals returns the number of values per parameter that sparse sums keep: what is not sent yet, and its momentum, or the moments of
-// updates.
+// updates and the weights that all ranks have.
 func (o Optimiser) residuals() int64 {
 	switch {
 	case o.Compression == nil:
 		return 0
 	case o.Compression.Updates:
-		return 3
+		return 4
 	case o.Compression.Momentum > 0:
 		return 2
 	}

@@ -50,9 +50,9 @@ func TestSparseSumsArePlayed(t *testing.T) {
 	}
 }
 
-// Momentum, and the moments of updates, need further values on each data rank.
+// Momentum, and the moments of updates with the common weights, need further values on each data rank.
 func TestResiduals(t *testing.T) {
-	for values, k := range map[int64]*spatial.Compression{0: nil, 1: {}, 2: {Options: topk.Options{Momentum: 0.9}}, 3: {Options: topk.Options{Updates: true}}} {
+	for values, k := range map[int64]*spatial.Compression{0: nil, 1: {}, 2: {Options: topk.Options{Momentum: 0.9}}, 4: {Options: topk.Options{Updates: true}}} {
 		if got := (Optimiser{Compression: k}).residuals(); got != values {
 			t.Errorf("%+v: %d values a parameter, want %d", k, got, values)
 		}

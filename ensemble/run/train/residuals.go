@@ -44,6 +44,14 @@ func (t *trainer) setUpdateRate(rate float64) {
 	}
 }
 
+// shiftWeights moves weights by the updates of this rank that wait to be summed, and returns a function that restores them.
+func (t *trainer) shiftWeights() (restore func()) {
+	if !t.current.cfg.Compression.IsEnabled() {
+		return func() {}
+	}
+	return t.current.train.Shard.ShiftWeights(t.current.store)
+}
+
 // continueResiduals continues the sparse sums of a plan that the current one replaces.
 func (t *trainer) continueResiduals(former *spatial.Plan) error {
 	if !t.current.cfg.Compression.IsEnabled() {

@@ -97,6 +97,7 @@ func (t *trainer) computeGradients(ctx context.Context, b *readyBatch, step uint
 	if s := t.pos.LossScale.Scale; s > 0 {
 		net.Plan.ScaleLoss(s)
 	}
+	defer t.shiftWeights()()
 	if err := net.Plan.Start(ctx, key); err != nil {
 		return 0, err
 	}
