@@ -26,7 +26,7 @@
 // other, as long as they save time. Package spatial can execute every plan, given Plan.Mesh.
 //
 // Ranks of unequal speed are priced from the distribution of their computation (Imbalance): synchronous steps wait for the slowest
-// rank, and LateStep follows exchanges that late ranks may miss.
+// rank, LateStep follows exchanges that late ranks may miss, and SkipStep ranks that then leave steps out.
 //
 // Times are integers in picoseconds. Sums are thus exact in every order, and all processes find the same plan.
 //
