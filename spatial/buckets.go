@@ -118,6 +118,7 @@ type gradientSums struct {
 	norms bucketNorms
 	// compression of the sums over the data axis; nil: all sums are dense
 	compression *Compression
+	common      []float32 // weights that ShiftWeights restores
 }
 
 // newGradientSums returns sums over the group c.
@@ -170,7 +171,6 @@ type bucket struct {
 	// Sparse buckets only: the sum over the group of the data axis.
 	dataGroup *comm.Comm
 	reducer   *topk.Reducer
-	common    []float32 // weights without the shift by residuals, of ShiftWeights
 	// Sums on devices only: gradients computed in the current run, and the function
 	// that waits for the sum.
 	computed int

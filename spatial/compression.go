@@ -190,33 +190,38 @@ func (p *Plan) ShiftWeights(s *engine.Store) (restore func()) {
 	if p.sums.compression == nil || !p.sums.compression.Updates {
 		return func() {}
 	}
-	each := func(f func(w, common, residual []float32)) {
-		for _, b := range p.sums.buckets {
-			if b.reducer == nil {
-				continue
-			}
-			if b.common == nil {
-				b.common = make([]float32, b.n)
-			}
-			at := 0
-			for _, g := range b.grads {
-				for _, name := range g.params {
-					w, _, _ := s.Get(name)
-					f(w, b.common[at:at+g.n], b.reducer.State().Residual[at:at+g.n])
+	common := p.sums.common[:0]
+	for _, b := range p.sums.buckets {
+		b.eachSparse(s, func(w, residual []float32) {
+			common = append(common, w...)
+			for i, e := range residual {
+				if w[i] != 0 {
+					w[i] -= e
 				}
-				at += g.n
 			}
+		})
+	}
+	p.sums.common = common
+	return func() {
+		for _, b := range p.sums.buckets {
+			b.eachSparse(s, func(w, _ []float32) { common = common[copy(w, common):] })
 		}
 	}
-	each(func(w, common, residual []float32) {
-		copy(common, w)
-		for i, e := range residual {
-			if w[i] != 0 {
-				w[i] -= e
-			}
+}
+
+// eachSparse calls f for the weights of a sparse bucket, with their residuals. Several parameters may have one gradient, and residual.
+func (b *bucket) eachSparse(s *engine.Store, f func(w, residual []float32)) {
+	if b.reducer == nil {
+		return
+	}
+	residual := b.reducer.State().Residual
+	for _, g := range b.grads {
+		for _, name := range g.params {
+			w, _, _ := s.Get(name)
+			f(w, residual[:g.n])
 		}
-	})
-	return func() { each(func(w, common, _ []float32) { copy(w, common) }) }
+		residual = residual[g.n:]
+	}
 }
 
 // reducers returns those of the sparse buckets, in their order, which is the same on all
