@@ -193,18 +193,35 @@ func TestResidualsContinue(t *testing.T) {
 	}
 }
 
+// shared is a network of which two filters have one gradient, which is summed sparsely.
+func shared() network {
+	return network{"shared", graph.Shape{4, 9, 1, 4, 4}, nil, func(b *graph.Builder, x, _ graph.Value) {
+		filter := func(name string, out, in int) graph.Value {
+			return b.Param(name, graph.Shape{out, in, 1, 1, 1}, graph.HeNormal(in))
+		}
+		h := op.Conv3D(b, x, filter("first", 64, 9), op.Conv{})
+		h = op.Conv3D(b, h, op.Add(b, filter("large", 96, 64), filter("larger", 96, 64)), op.Conv{})
+		h = op.Conv3D(b, h, filter("last", 8, 96), op.Conv{})
+		b.Loss(op.Mean(b, op.Abs(b, h)))
+	}}
+}
+
 // Ranks compute with weights that their own residuals have moved, except for weights of 0, and restore them bit for bit. Weights whose
 // gradients are summed do not move.
 func TestShiftedWeights(t *testing.T) {
-	for _, updates := range []bool{true, false} {
+	for _, c := range []struct {
+		n       network
+		updates bool
+	}{{layered(), true}, {layered(), false}, {shared(), true}} {
+		n, updates := c.n, c.updates
 		r := training{mesh: sparseMeshes[2], size: smallBuckets, device: "cpu", sparse: &Compression{topk.Options{Density: 0.05, Updates: updates}}}
 		err := comm.Run(r.mesh.Size(), comm.Parallel, func(c *comm.Comm) (err error) {
-			p, err := r.compile(layered(), c)
+			p, err := r.compile(n, c)
 			if err != nil {
 				return err
 			}
 			defer func() { err = errors.Join(err, p.Close()) }()
-			shape := layered().x
+			shape := n.x
 			ExtractBox(p.Input("x"), field(1, shape), shape, p.OwnedBox("x", shape))
 			p.SetRate(0.01)
 			if err := p.Run(context.Background(), 0); err != nil {
@@ -223,19 +240,18 @@ func TestShiftedWeights(t *testing.T) {
 				}
 				residual, at := b.reducer.State().Residual, 0
 				for _, g := range b.grads {
-					grad, _ := s.Grad(g.params[0])
-					if !slices.Equal(grad, g.x.F32) {
-						return fmt.Errorf("the gradient of %s has another order than its residual", g.params)
-					}
-					w, _, _ := s.Get(g.params[0])
-					first := slices.IndexFunc(s.Entries(), func(e engine.Entry) bool { return e.Name == g.params[0] })
-					place := want[s.Entries()[first].Offset:]
-					for i := range w {
-						if place[i] != 0 {
-							place[i] -= residual[at+i]
+					for _, name := range g.params {
+						if grad, _ := s.Grad(name); !slices.Equal(grad, g.x.F32) {
+							return fmt.Errorf("the gradient of %s has another order than its residual", name)
 						}
-						if residual[at+i] != 0 {
-							moved++
+						e := s.Entries()[slices.IndexFunc(s.Entries(), func(e engine.Entry) bool { return e.Name == name })]
+						for i, w := range want[e.Offset:][:g.n] {
+							if w != 0 {
+								want[e.Offset+i] -= residual[at+i]
+							}
+							if residual[at+i] != 0 {
+								moved++
+							}
 						}
 					}
 					at += g.n
