@@ -13,14 +13,14 @@ import (
 // optional pass followed. Dead values, which no output depends on, are counted
 // in Dead and nowhere else.
 type PassReport struct {
-	Pass     string `json:"pass"`     // empty before the first pass
-	Purpose  string `json:"purpose"`  // one line
-	Required bool   `json:"required"` // whether a plan needs the pass
-	Values   int    `json:"values"`   // inputs, parameters, states and constants included
-	Ops      int    `json:"ops"`      // operations with a kernel
-	Dead     int    `json:"dead"`     // operations that no output depends on
-	FLOPs    int64  `json:"flops"`    // useful floating point operations
-	Bytes    int64  `json:"bytes"`    // memory traffic, as in Movement
+	Pass    string `json:"pass"`    // empty before the first pass
+	Purpose string `json:"purpose"` // one line
+	Absence string `json:"absence"` // what a plan without the pass computes: pass.Absence
+	Values  int    `json:"values"`  // inputs, parameters, states and constants included
+	Ops     int    `json:"ops"`     // operations with a kernel
+	Dead    int    `json:"dead"`    // operations that no output depends on
+	FLOPs   int64  `json:"flops"`   // useful floating point operations
+	Bytes   int64  `json:"bytes"`   // memory traffic, as in Movement
 	// LiveBytes is the largest sum of values alive at one time, a lower bound
 	// of the arena. ArenaBytes is the size of the arena with all values placed.
 	LiveBytes  int64 `json:"live_bytes"`
@@ -67,7 +67,7 @@ func (t *tracer) wrap(list []pass.Pass) []pass.Pass {
 
 // add records the graph after p.
 func (t *tracer) add(p pass.Pass, u *pass.Unit) error {
-	s := PassReport{Pass: p.Name, Purpose: p.Purpose, Required: p.Required, Graph: snapshot(u.Graph)}
+	s := PassReport{Pass: p.Name, Purpose: p.Purpose, Absence: p.Absence.String(), Graph: snapshot(u.Graph)}
 	g, memory, err := planCopy(u)
 	if err != nil {
 		return err

@@ -82,6 +82,8 @@ type Numerics struct {
 	// without timing. Compile is fast, and every process on machines of this
 	// kind gives the same bits.
 	UseHeuristics bool
+	// Without names optional passes that the compiler leaves out (pass.List states which of them change bits).
+	Without []string
 	// Float64 keeps all values of backend ref in float64. Otherwise ref rounds
 	// each value to float32.
 	Float64 bool
@@ -220,6 +222,10 @@ func (o *Options) check() error {
 	}
 	if o.Passes == nil {
 		o.Passes = pass.List
+	}
+	var err error
+	if o.Passes, err = pass.Without(o.Passes, o.Without); err != nil {
+		return err
 	}
 	if o.Store == nil {
 		o.Store = NewStore()

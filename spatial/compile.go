@@ -79,7 +79,10 @@ func compile(g *graph.Graph, c *comm.Comm, m Mesh, o engine.Options, change func
 	if o.Passes == nil {
 		o.Passes = pass.List
 	}
-	o.Passes = trainingPasses(o.Passes, pass.Pass{Name: "shard", Required: true,
+	if o.Passes, err = pass.Without(o.Passes, o.Without); err != nil {
+		return nil, err
+	}
+	o.Passes = trainingPasses(o.Passes, pass.Pass{Name: "shard",
 		Purpose: "compute this rank's shard of every value and insert the communication",
 		Run: func(u *pass.Unit) error {
 			var err error

@@ -24,6 +24,8 @@ func benchCommand(a *app) *cobra.Command {
 			"GFLOP/s and the peak of a matrix product measured in the same run, peak memory,\n" +
 			"and the error of the gradient against float64. Flags that take lists measure\n" +
 			"every combination. Each case runs in a process of its own.\n\n" +
+			"--without and --only leave passes of the compiler out and compare with the\n" +
+			"whole compiler: ratios of the times of two steps that follow each other.\n\n" +
 			"--parallel measures training steps of one case on all ranks of the job.\n" +
 			"--check-parallel measures no time: it trains a small step (default base 8,\n" +
 			"crop 64, batch 2) on one rank and on all ranks of the job, on every mesh that\n" +
@@ -31,6 +33,7 @@ func benchCommand(a *app) *cobra.Command {
 			"bit, to those of the same mesh in one process.",
 		Example: "  ensemble bench --base 8 --crop 128\n" +
 			"  ensemble bench --json --base 8,32 --crop 64,128,256 --threads 1,2\n" +
+			"  ensemble bench --base 8 --crop 128 --without fuse-norms\n" +
 			"  ensemble bench --base 8 --crop 128 --trace step.json --op-profile\n" +
 			"  mpirun -n 2 ensemble bench --base 8 --crop 256 --threads 1 --parallel\n" +
 			"  mpirun -n 4 ensemble bench --check-parallel\n" +
@@ -57,6 +60,7 @@ type benchFlags struct {
 	mesh, optimizer, machine                     string
 	single, parallel, checkRanks, shard, predict bool
 	compute                                      computeFlags
+	passes                                       passFlags
 }
 
 func (b *benchFlags) bind() {
@@ -71,6 +75,7 @@ func (b *benchFlags) bind() {
 	f.Float64Var(&b.operations, "operations", 0, "prune channels until this fraction of the FLOPs remains; 0: no pruning")
 	f.UintVar(&b.multiple, "channel-multiple", 8, "with --operations, each layer keeps a multiple of this number of channels")
 	b.compute.bind(f)
+	b.passes.bind(f)
 	f.UintVar(&b.steps, "steps", 0, "measured steps a case; 0: as many as fit in --seconds")
 	f.Float64Var(&b.o.Seconds, "seconds", 3, "time for the steps of a case in seconds; at least 5 steps, or 3 if a step takes more than 4 s")
 	f.StringVar(&b.o.Gradient, "gradient", "auto", "error of the gradient against float64: auto (reduces large cases), full or off")
@@ -97,6 +102,11 @@ func (b *benchFlags) run(ctx context.Context, _ []string) (result, error) {
 	if b.operations > 0 {
 		like.Multiple = int(b.multiple)
 	}
+	without, err := b.passes.read()
+	if err != nil {
+		return result{}, err
+	}
+	like.Without = strings.Join(without, ",")
 	if b.checkRanks {
 		if err := checkChoice("--optimizer", []string{b.optimizer}, bench.CheckOptimizers...); err != nil {
 			return result{}, err
@@ -107,7 +117,6 @@ func (b *benchFlags) run(ctx context.Context, _ []string) (result, error) {
 	if err := checkChoice("--gradient", []string{o.Gradient}, "auto", "full", "off"); err != nil {
 		return result{}, err
 	}
-	var err error
 	if like.Device, like.MemoryBytes, like.WorkspaceBytes, err = b.compute.read(); err != nil {
 		return result{}, err
 	}

@@ -46,14 +46,16 @@ func engineExplain(a *app) *cobra.Command {
 			"the execution plan, with class, shape, kernel, FLOPs, bytes, time bound and\n" +
 			"memory offset of every operation. The plan is that of `ensemble train` with this\n" +
 			"file in one process (--memory and --workspace replace train.memory and\n" +
-			"train.workspace), or with --mode predict that of `ensemble predict`.\n" +
-			"Nothing is trained and no field is read; without --crop the grid is that of the\n" +
-			"forecast files. Sizes are in MiB. Time bounds follow from the peak rates, which\n" +
-			"are measured if not given; unknown kernel times are measured, too.",
+			"train.workspace, --without and --only train.without_passes), or with\n" +
+			"--mode predict that of `ensemble predict`. Nothing is trained and no field is\n" +
+			"read; without --crop the grid is that of the forecast files. Sizes are in MiB.\n" +
+			"Time bounds follow from the peak rates, which are measured if not given; unknown\n" +
+			"kernel times are measured, too.",
 		Example: "  ensemble engine explain -c train.yaml\n" +
 			"  ensemble engine explain -c train.yaml --mode predict --html plan.html\n" +
 			"  ensemble engine explain -c train.yaml --crop 128 --pass fuse\n" +
 			"  ensemble engine explain -c train.yaml --memory 2GiB --workspace 64MiB\n" +
+			"  ensemble engine explain -c train.yaml --without fuse,fuse-norms\n" +
 			"  ensemble engine explain -c train.yaml --dump-after add-gradients",
 		Annotations: annotations("ensemble engine passes", exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
 		Args:        noArgs,
@@ -74,12 +76,14 @@ type explainFlags struct {
 	flops, bytes float64 // peak rates, GFLOP/s and GB/s; 0: measured
 	threads      *uint
 	compute      computeFlags
+	passes       passFlags
 }
 
 func (e *explainFlags) bind() {
 	f := e.cmd.Flags()
 	e.src, e.threads = configFlags(e.cmd), threadsFlag(f)
 	e.compute.bind(f)
+	e.passes.bind(f)
 	f.StringVar(&e.o.Mode, "mode", "train", "compiled step: train or predict")
 	f.StringVar(&e.crop, "crop", "", "field size, `SIDE` or ROWSxCOLUMNS points (default: the whole grid)")
 	f.StringVar(&e.o.Pass, "pass", "", "show only this `PASS`, with all values that it changed")
@@ -105,6 +109,9 @@ func (e *explainFlags) run(ctx context.Context, _ []string) (result, error) {
 		}
 	}
 	if o.Device, o.MemoryBytes, o.WorkspaceBytes, err = e.compute.read(); err != nil {
+		return result{}, err
+	}
+	if o.Without, err = e.passes.read(); err != nil {
 		return result{}, err
 	}
 	if f.Changed("device") {

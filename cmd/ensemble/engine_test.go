@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -18,7 +19,7 @@ func explainArgs(more ...string) []string {
 
 func TestEnginePasses(t *testing.T) {
 	code, stdout, _ := call(t, "engine", "passes")
-	if code != exit.OK || !strings.Contains(stdout, "add-gradients") || !strings.Contains(stdout, "yes") {
+	if code != exit.OK || !strings.Contains(stdout, "add-gradients") || !strings.Contains(stdout, "same bits") {
 		t.Errorf("exit %d, %q", code, stdout)
 	}
 	var answer struct {
@@ -28,6 +29,44 @@ func TestEnginePasses(t *testing.T) {
 	code, stdout, _ = call(t, "engine", "passes", "--json")
 	if err := json.Unmarshal([]byte(stdout), &answer); err != nil || code != exit.OK || answer.Schema != "ensemble.engine-passes/1" || answer.Passes[0].Name != "check-shapes" {
 		t.Errorf("exit %d, %v, %q", code, err, stdout)
+	}
+}
+
+// TestEngineWithout: explain shows which passes are off, and every command refuses unknown and required passes before any work.
+func TestEngineWithout(t *testing.T) {
+	var answer struct {
+		Without []string
+		Stages  []struct{ Pass string }
+	}
+	code, stdout, stderr := call(t, explainArgs("--json", "--only", "fuse,choose-layouts")...)
+	if code == exit.NoDevice {
+		t.Skip("skipped: no device: ", stderr)
+	}
+	if err := json.Unmarshal([]byte(stdout), &answer); err != nil || code != exit.OK {
+		t.Fatalf("exit %d, %v, %s", code, err, stderr)
+	}
+	names := map[string]bool{}
+	for _, s := range answer.Stages {
+		names[s.Pass] = true
+	}
+	if !names["fuse"] || !names["choose-layouts"] || names["fuse-chains"] || !names["plan-memory"] || !slices.Contains(answer.Without, "fuse-chains") || slices.Contains(answer.Without, "fuse") {
+		t.Errorf("stages %v, without %v", answer.Stages, answer.Without)
+	}
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{explainArgs("--without", "fuse-norm"), "did you mean `fuse-norms`? passes that can be left out: find-zero-blocks"},
+		{explainArgs("--without", "schedule"), `compiler pass "schedule" cannot be left out`},
+		{explainArgs("--without", "fuse", "--only", "fuse"), "--without and --only together"},
+		{explainArgs("--without", "choose-layouts", "--set", "train.precision=bf16"), "16-bit precision without compiler pass choose-layouts"},
+		{explainArgs("--without", "fuse", "--pass", "fuse"), "is left out"},
+		{[]string{"bench", "--only", "fuze"}, "did you mean `fuse`?"},
+		{[]string{"train", "-c", "../../ensemble/run/demo/demo.yaml", "--run-dir", t.TempDir(), "--without", "remove-dead"}, `compiler pass "remove-dead" cannot be left out`},
+	} {
+		if code, _, stderr := call(t, c.args...); code != exit.Usage || !strings.Contains(strings.Join(strings.Fields(stderr), " "), c.want) {
+			t.Errorf("%v: exit %d, %q, want %q", c.args, code, stderr, c.want)
+		}
 	}
 }
 

@@ -42,11 +42,13 @@ type trainFlags struct {
 	src       *config.Sources
 	overwrite func() (string, error)
 	threads   *uint
+	passes    passFlags
 }
 
 func (t *trainFlags) bind() {
 	f := t.cmd.Flags()
 	t.src, t.overwrite, t.threads = configFlags(t.cmd), overwriteFlag(f), threadsFlag(f)
+	t.passes.bind(f)
 	f.StringVar(&t.o.RunDir, "run-dir", "", "run `DIR`")
 	f.StringVar(&t.o.Timing.Log, "mllog", "", "new `FILE` for an MLPerf HPC log of the time to --quality")
 	f.Float64Var(&t.o.Timing.Target, "quality", 0, "target validation `LOSS` at which the timing of --mllog stops")
@@ -76,6 +78,11 @@ func (t *trainFlags) read() (err error) {
 	if *t.threads > 0 {
 		t.src.Set = append(t.src.Set, fmt.Sprintf("train.threads=%d", *t.threads))
 	}
+	more, err := t.passes.set()
+	if err != nil {
+		return err
+	}
+	t.src.Set = append(t.src.Set, more...)
 	t.o.Config, err = config.LoadTrain(*t.src)
 	return err
 }

@@ -38,8 +38,8 @@ func TestOrder(t *testing.T) {
 	}
 	for i, p := range List {
 		err := CheckOrder(slices.Delete(slices.Clone(List), i, i+1))
-		if (err != nil) != p.Required {
-			t.Errorf("without %s: error %v, required is %v", p.Name, err, p.Required)
+		if (err != nil) != (p.Absence == Required) {
+			t.Errorf("without %s: error %v, it is %v", p.Name, err, p.Absence)
 		}
 	}
 }

@@ -134,13 +134,13 @@ type Result struct {
 
 // Pass is one step of the compiler.
 type Pass struct {
-	Name     string              // verb in kebab case
-	Run      func(u *Unit) error // changes u, or returns an error
-	Required bool                // no plan can be made without it
-	Purpose  string              // one line
+	Name    string              // verb in kebab case
+	Run     func(u *Unit) error // changes u, or returns an error
+	Absence Absence             // what a plan without it computes
+	Purpose string              // one line
 }
 
-// List is the compiler, in order. It works in five phases:
+// List is the compiler, in order, and the one table of its passes. It works in five phases:
 //
 //   - check-shapes to choose-mode check the graph and select training or
 //     prediction.
@@ -152,26 +152,26 @@ type Pass struct {
 //   - remove-dead to plan-memory decide when operations run and where their
 //     results lie.
 var List = []Pass{
-	{"check-shapes", checkShapes, true, "reject graphs that no backend executes: types, distributions, a missing loss"},
-	{"choose-mode", chooseMode, true, "for prediction, use the inference form of operations and drop assignments"},
-	{"find-zero-blocks", findZeroBlocks, false, "mark the zero blocks of convolution filters"},
-	{"add-gradients", addGradients, true, "extend the graph by the gradients of the loss with respect to all parameters"},
-	{"add-factors", addFactors, false, "for K-FAC, add the Kronecker factors of layers to the outputs"},
-	{"fold-constants", foldConstants, false, "evaluate operations on constants"},
-	{"merge-duplicates", mergeDuplicates, false, "compute equal expressions once"},
-	{"absorb-broadcasts", absorbBroadcasts, false, "let elementwise operations broadcast their operands themselves"},
-	{"fold-norms", foldNorms, false, "for prediction, fold batch normalisation into the preceding convolution"},
-	{"fuse", fuse, false, "fuse convolution, bias and ReLU"},
-	{"fuse-norms", fuseNorms, false, "fuse batch normalisation and ReLU, and each sweep of their gradient"},
-	{"fuse-chains", fuseChains, false, "fuse elementwise operations that lead to one result"},
-	{"choose-layouts", chooseLayouts, false, "choose memory layouts that minimise the cost of operations and of layout changes"},
-	{"quantise", quantise, false, "for prediction, quantise convolutions with scales to int8"},
-	{"choose-precision", choosePrecision, false, "set the storage type of the fields inside the network"},
-	{"remove-dead", removeDead, true, "drop values that no output depends on"},
-	{"schedule", schedule, true, "choose the order of execution that needs less memory"},
-	{"recompute", recompute, false, "recompute activations, or offload them to host memory, if the memory limit requires it"},
-	{"choose-workspaces", chooseWorkspaces, false, "choose the fastest variant of every kernel within the workspace limit"},
-	{"plan-memory", planMemory, true, "place every value in memory, reusing that of dead values"},
+	{"check-shapes", checkShapes, Required, "reject graphs that no backend executes: types, distributions, a missing loss"},
+	{"choose-mode", chooseMode, Required, "for prediction, use the inference form of operations and drop assignments"},
+	{"find-zero-blocks", findZeroBlocks, SameBits, "mark the zero blocks of convolution filters"},
+	{"add-gradients", addGradients, Required, "extend the graph by the gradients of the loss with respect to all parameters"},
+	{"add-factors", addFactors, Required, "for K-FAC, add the Kronecker factors of layers to the outputs"},
+	{"fold-constants", foldConstants, Rounding, "evaluate operations on constants"},
+	{"merge-duplicates", mergeDuplicates, SameBits, "compute equal expressions once"},
+	{"absorb-broadcasts", absorbBroadcasts, SameBits, "let elementwise operations broadcast their operands themselves"},
+	{"fold-norms", foldNorms, Rounding, "for prediction, fold batch normalisation into the preceding convolution"},
+	{"fuse", fuse, Rounding, "fuse convolution, bias and ReLU"},
+	{"fuse-norms", fuseNorms, Rounding, "fuse batch normalisation and ReLU, and each sweep of their gradient"},
+	{"fuse-chains", fuseChains, SameBits, "fuse elementwise operations that lead to one result"},
+	{"choose-layouts", chooseLayouts, Rounding, "choose memory layouts that minimise the cost of operations and of layout changes"},
+	{"quantise", quantise, Required, "for prediction, quantise convolutions with scales to int8"},
+	{"choose-precision", choosePrecision, Required, "set the storage type of the fields inside the network"},
+	{"remove-dead", removeDead, Required, "drop values that no output depends on"},
+	{"schedule", schedule, Required, "choose the order of execution that needs less memory"},
+	{"recompute", recompute, SameBits, "recompute activations, or offload them to host memory, if the memory limit requires it"},
+	{"choose-workspaces", chooseWorkspaces, SameBits, "choose the fastest variant of every kernel within the workspace limit"},
+	{"plan-memory", planMemory, Required, "place every value in memory, reusing that of dead values"},
 }
 
 // Order lists which pass must run before which other one, and why. CheckOrder
@@ -242,7 +242,7 @@ func CheckOrder(list []Pass) error {
 		}
 	}
 	for _, p := range List {
-		if p.Required && at(p.Name) < 0 {
+		if p.Absence == Required && at(p.Name) < 0 {
 			return fmt.Errorf("pass %s is required: %s", p.Name, p.Purpose)
 		}
 	}
@@ -252,10 +252,13 @@ func CheckOrder(list []Pass) error {
 // Run runs the passes of list on u and checks the graph after each.
 //
 // Errors: *exit.Error; exit.Bug if list is out of order or a pass leaves an
-// invalid graph.
+// invalid graph; exit.Usage if it lacks a pass that the options need.
 func Run(list []Pass, u *Unit) error {
 	if err := CheckOrder(list); err != nil {
 		return &exit.Error{Code: exit.Bug, What: "invalid list of passes", Why: err.Error(), Fix: "report this", Err: err}
+	}
+	if err := checkNeeds(list, &u.Options); err != nil {
+		return err
 	}
 	u.Log = cmp.Or(u.Log, slog.New(slog.DiscardHandler))
 	for _, p := range list {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ensemble-weather/ensemble/engine/pass"
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config/schema"
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -208,6 +209,7 @@ type Training struct {
 	Threads             int        `key:"threads"`
 	Memory              Bytes      `key:"memory"`
 	Workspace           Bytes      `key:"workspace"`
+	WithoutPasses       []string   `key:"without_passes"`
 	Precision           string     `key:"precision"`
 	Stages              Stages     `key:"stages"`
 	Distribution
@@ -401,6 +403,8 @@ var TrainSchema = newSchema[Train]("train", slices.Concat([]schema.Key{
 		Help: "Memory limit of a process for a training step, shared by its shards of train.mesh: inputs, activations, gradients and workspace. To stay within it the compiler chooses slower kernels, recomputes activations, or on a GPU offloads them to the host; results are bit-identical. 0: no limit, or the free memory of a GPU."},
 	{Path: "train.workspace", Default: "0", Example: "64MiB", MayChangeOnResume: true, OutsideIdentity: true,
 		Help: "Memory limit of the kernels' workspace, a part of train.memory. Slower kernels are chosen to stay within it; results are bit-identical. 0: no limit."},
+	{Path: "train.without_passes", Check: OneOf(pass.Optional()...), Example: "[fuse-chains]",
+		Help: "Optional compiler passes that are left out of the training step, to measure their effect. `ensemble engine passes` lists all, and which change results by rounding. Default: none."},
 	{Path: "train.precision", Default: "f32", Check: OneOf(Precisions...), Example: "bf16",
 		Help: "Precision of activations in training and prediction. f32; bf16: stored in half of the memory, with f32 arithmetic. Weights, their gradients, statistics and the loss are always f32. bf16_products: convolutions also multiply bf16 with f32 accumulation, on processors with AVX512_BF16 only. f16: for GPUs, with three more bits than bf16 and matrix units on V100, too; dynamic loss scaling, steps that overflow are skipped. tf32: f32 storage, and GPUs round the factors of convolutions to 11 bits; f32 elsewhere."},
 	{Path: "train.mesh", Default: "", Example: "data:2 lon:4", MayChangeOnResume: true,

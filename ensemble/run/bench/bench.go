@@ -98,13 +98,14 @@ type Result struct {
 	PredictArenaMiB float64 `json:"predict_arena_mib"`
 	// GradientError is ‖g − g64‖₂ / ‖g64‖₂ over all parameters, nil if it was not measured; GradientCase is the
 	// case that was used.
-	GradientError *float64 `json:"relative_gradient_error"`
-	GradientCase  *Case    `json:"gradient_case,omitempty"`
-	Loss          float64  `json:"loss"` // after the last step
-	Steps         int      `json:"steps"`
-	PredictSteps  int      `json:"predict_steps"`
-	Warmup        int      `json:"warmup"`     // steps before the measured ones
-	CompileMS     float64  `json:"compile_ms"` // time to compile the training step
+	GradientError *float64  `json:"relative_gradient_error"`
+	GradientCase  *Case     `json:"gradient_case,omitempty"`
+	Ablation      *Ablation `json:"ablation,omitempty"` // nil with all passes of the compiler
+	Loss          float64   `json:"loss"`               // after the last step
+	Steps         int       `json:"steps"`
+	PredictSteps  int       `json:"predict_steps"`
+	Warmup        int       `json:"warmup"`     // steps before the measured ones
+	CompileMS     float64   `json:"compile_ms"` // time to compile the training step
 	// Movement lists the operations of a training step, PredictMovement those of a prediction.
 	Movement        []engine.KernelTime `json:"movement,omitempty"`
 	PredictMovement []engine.KernelTime `json:"predict_movement,omitempty"`
@@ -235,6 +236,9 @@ func (b *bencher) measure(ctx context.Context, c Case, peak Peak) (*Result, erro
 	if b.Movement {
 		r.Movement = append(train.Step.Kernels, train.Step.adam(train.Parameters, peak.Engine()))
 		r.PredictMovement = predict.Step.Kernels
+	}
+	if err := b.ablate(ctx, req, r); err != nil {
+		return nil, err
 	}
 	return r, b.compareGradient(ctx, c, r)
 }

@@ -58,6 +58,8 @@ type Case struct {
 	// multiple of Multiple. 0 removes none.
 	Operations float64 `json:"operations,omitempty"`
 	Multiple   int     `json:"multiple,omitempty"`
+	// Without lists optional compiler passes to leave out, separated by commas.
+	Without string `json:"without,omitempty"`
 	// MemoryBytes limits arena and workspaces together; 0: no limit.
 	MemoryBytes int64 `json:"memory_bytes,omitempty"`
 	// WorkspaceBytes limits the workspaces; 0: no limit.
@@ -69,6 +71,9 @@ func (k Case) String() string {
 	name := fmt.Sprintf("%s base %d, crop %v, batch %d, depth %d, %s, threads %d", k.Model, k.Base, k.Crop, k.Batch, k.Depth, k.Precision, k.Threads)
 	if k.Device != "" && k.Device != "cpu" {
 		name += ", device " + k.Device
+	}
+	if k.Without != "" {
+		name += ", without " + strings.ReplaceAll(k.Without, ",", ", ")
 	}
 	if k.Operations > 0 {
 		name += fmt.Sprintf(", %g of the operations", k.Operations)
@@ -203,7 +208,7 @@ func (k Case) Compile(train, profile bool) (*Step, error) {
 func (k Case) Options(profile bool) engine.Options {
 	o := network.Options(k.Threads, k.Device)
 	o.Memory.Limit, o.Workspace = k.MemoryBytes, k.WorkspaceBytes
-	o.Precision, o.Profile = benchPrecisions[k.Precision], profile
+	o.Precision, o.Profile, o.Without = benchPrecisions[k.Precision], profile, k.passes()
 	return o
 }
 

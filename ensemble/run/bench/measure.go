@@ -30,7 +30,9 @@ type Request struct {
 	Steps   int     `json:"steps"`
 	Seconds float64 `json:"seconds"`
 	// Kernels requests the timeline of one more step; Peak gives the bounds of its kernels.
-	Kernels bool   `json:"kernels"`
+	Kernels bool `json:"kernels"`
+	// Pairs requests Measurement.Ratios, and nothing else.
+	Pairs   bool   `json:"pairs,omitempty"`
 	Peak    Peak   `json:"peak"`
 	Timings string `json:"timings,omitempty"` // folder of kernel timings; empty: none
 }
@@ -46,7 +48,8 @@ type Measurement struct {
 	Loss       float64          `json:"loss,omitempty"` // after the last step
 	// GradientError is ‖g − g64‖₂ / ‖g64‖₂ over all parameters.
 	GradientError float64     `json:"gradient_error,omitempty"`
-	Step          *StepRecord `json:"step,omitempty"` // one more step, if requested
+	Step          *StepRecord `json:"step,omitempty"`   // one more step, if requested
+	Ratios        *Ratios     `json:"ratios,omitempty"` // of pairs, if requested
 }
 
 // StepRecord is the timeline of one step.
@@ -110,6 +113,10 @@ func Measure(ctx context.Context, r Request) (*Measurement, error) {
 	if r.Phase == BenchGradient {
 		e, err := r.Case.gradientError(ctx)
 		return &Measurement{GradientError: e}, err
+	}
+	if r.Pairs {
+		ratios, err := r.ratios(ctx)
+		return &Measurement{Ratios: &ratios}, err
 	}
 	begin := time.Now()
 	s, err := r.Case.compileTimed(r.Phase == BenchTrain, r.Kernels, setup.Timings{Dir: r.Timings})

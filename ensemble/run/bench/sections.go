@@ -31,7 +31,7 @@ func (r *Report) Sections() answer.Sections {
 			return phaseText{c.PredictMedian, c.PredictMin, c.PredictMax, c.PredictPerS, c.PredictGFLOPs, c.PredictShare, c.PredictArenaMiB, c.PredictPeakMiB, c.PredictSteps}
 		}),
 		{Text: append([]string{"GFLOP/s are those of the convolutions, a training step counts three forward",
-			`passes; "of peak" is their ratio to the matrix product above, which Winograd may exceed.`}, r.gradients()...)},
+			`passes; "of peak" is their ratio to the matrix product above, which Winograd may exceed.`}, append(r.ablations(), r.gradients()...)...)},
 	}
 	for _, c := range r.Results {
 		if len(c.Movement) > 0 {

@@ -28,6 +28,6 @@ func ExampleRun() {
 // The first pass of the compiler.
 func ExamplePasses() {
 	p := explain.Passes()[0]
-	fmt.Println(p.Name, p.Required)
-	// Output: check-shapes true
+	fmt.Println(p.Name, p.Absence)
+	// Output: check-shapes required
 }

@@ -47,6 +47,8 @@ type Options struct {
 	Timings                     setup.Timings // measured times of kernels
 	// Pass restricts the report to one pass, with every value that it changed.
 	Pass string
+	// Without names optional passes that are left out, for a training in place of train.without_passes.
+	Without []string
 	// DumpAfter requests the graph after this pass as text.
 	DumpAfter string
 	// Peaks of the machine; rates that are 0 are measured.
@@ -65,9 +67,10 @@ type Result struct {
 	Mode    string `json:"mode"`
 	Network string `json:"network"`
 	// Precision and the memory limits that the plan was made with; 0: no limit.
-	Precision      string `json:"precision"`
-	MemoryBytes    int64  `json:"memory_bytes,omitempty"`
-	WorkspaceBytes int64  `json:"workspace_bytes,omitempty"`
+	Precision      string   `json:"precision"`
+	MemoryBytes    int64    `json:"memory_bytes,omitempty"`
+	WorkspaceBytes int64    `json:"workspace_bytes,omitempty"`
+	Without        []string `json:"without,omitempty"` // passes that were left out
 	*engine.Explanation
 	// Graph is the text of the graph after the pass DumpAfter.
 	Graph   string   `json:"graph,omitempty"`
@@ -124,7 +127,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	}
 	o.Timings.Save(s.Options.Timings)
 	r := &Result{Mode: o.Mode, Network: s.Describe(grid), Precision: s.Options.Precision,
-		MemoryBytes: s.Options.Memory.Limit, WorkspaceBytes: s.Options.Workspace, Explanation: e, pass: o.Pass}
+		MemoryBytes: s.Options.Memory.Limit, WorkspaceBytes: s.Options.Workspace, Explanation: e, Without: s.Options.Without, pass: o.Pass}
 	if o.DumpAfter != "" {
 		var b strings.Builder
 		if err := r.PassReports[r.stageAfter(o.DumpAfter)].Graph.WriteText(&b); err != nil {
@@ -189,7 +192,13 @@ func (o *Options) Check() error {
 	for _, p := range pass.List {
 		names = append(names, p.Name)
 	}
+	if err := CheckOptional(o.Without); err != nil {
+		return err
+	}
 	for _, f := range []struct{ flag, name string }{{"--pass", o.Pass}, {"--dump-after", o.DumpAfter}} {
+		if slices.Contains(o.Without, f.name) {
+			return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("pass %q is left out", f.name), At: f.flag, Fix: "show another pass, or keep this one"}
+		}
 		if f.name == "" || slices.Contains(names, f.name) {
 			continue
 		}
@@ -220,7 +229,7 @@ func (o *Options) Subject() Subject {
 	s.Spec.Kept = o.kept
 	if o.Mode == "predict" {
 		s.Options = setup.Inference{Threads: o.Threads, Device: o.Device, Timings: o.Timings, Memory: o.MemoryBytes, Workspace: o.WorkspaceBytes}.Options()
-		s.Options.Mode, s.Options.DonateInputs, s.Options.Int8 = engine.Infer, true, o.int8
+		s.Options.Mode, s.Options.DonateInputs, s.Options.Int8, s.Options.Without = engine.Infer, true, o.int8, o.Without
 	} else {
 		c := o.Config.Train.Train
 		s.Batch, s.Seed, s.Loss = c.BatchSize, uint64(c.Seed), true
@@ -231,6 +240,9 @@ func (o *Options) Subject() Subject {
 			s.workspace = setup.TrainWorkspace
 		}
 		c.Memory, c.Workspace = cmp.Or(config.Bytes(o.MemoryBytes), c.Memory), cmp.Or(config.Bytes(o.WorkspaceBytes), c.Workspace)
+		if len(o.Without) > 0 {
+			c.WithoutPasses = o.Without
+		}
 		s.Options = setup.EngineOptions(c, o.Timings.Open(c.Threads))
 		if c.Optimizer == config.KFACOptimizer { // the step that computes factors too
 			s.Options.MaxFactorSide = c.KFAC.MaxSide
@@ -253,6 +265,9 @@ func (s *Subject) Describe(grid *ensemble.Grid) string {
 		len(s.Task.Features.Axes.Levels), grid.NY, grid.NX, s.Batch, s.Options.Precision)
 	if s.Options.Memory.Limit > 0 {
 		text += fmt.Sprintf(", memory %v", config.Bytes(s.Options.Memory.Limit))
+	}
+	if len(s.Options.Without) > 0 {
+		text += ", without passes " + strings.Join(s.Options.Without, ", ")
 	}
 	if s.Options.Workspace > 0 {
 		text += fmt.Sprintf(", workspace %v", config.Bytes(s.Options.Workspace))
@@ -326,30 +341,26 @@ func (r *Result) passSections() answer.Sections {
 	before, after := r.PassReports[i-1], r.PassReports[i]
 	both := engine.Explanation{PassReports: []engine.PassReport{before, after}}
 	both.PassReports[0].Changes = nil // added by another pass
-	required := "may be left out"
-	if after.Required {
-		required = "required"
-	}
 	lines := engine.Diff(before.Graph, after.Graph)
 	if len(lines) == 0 {
 		lines = []string{"no values changed"}
 	}
-	return slices.Concat(answer.Sections{{Text: []string{fmt.Sprintf("%s: %s (%s)", after.Pass, after.Purpose, required)}}}, both.PassSections(), answer.Sections{{Text: lines}})
+	return slices.Concat(answer.Sections{{Text: []string{fmt.Sprintf("%s: %s (%s)", after.Pass, after.Purpose, after.Absence)}}}, both.PassSections(), answer.Sections{{Text: lines}})
 }
 
 // Pass is one pass of the compiler.
 type Pass struct {
-	Name     string   `json:"name"`
-	Purpose  string   `json:"purpose"`
-	Required bool     `json:"required"`
-	After    []string `json:"after"` // passes that must run before, with reasons
+	Name    string   `json:"name"`
+	Purpose string   `json:"purpose"`
+	Absence string   `json:"absence"` // results without it: "required" (none), "rounding" or "same bits"
+	After   []string `json:"after"`   // passes that must run before, with reasons
 }
 
 // Passes lists the passes of the compiler in order.
 func Passes() PassList {
 	var out PassList
 	for _, p := range pass.List {
-		i := Pass{Name: p.Name, Purpose: p.Purpose, Required: p.Required, After: []string{}}
+		i := Pass{Name: p.Name, Purpose: p.Purpose, Absence: p.Absence.String(), After: []string{}}
 		for _, o := range pass.Order {
 			if o.After == p.Name {
 				i.After = append(i.After, o.Before+": "+o.Reason)
@@ -360,18 +371,27 @@ func Passes() PassList {
 	return out
 }
 
+// CheckOptional verifies that passes can be left out.
+//
+// Errors: exit 64 with the nearest name and the list.
+func CheckOptional(passes []string) error {
+	_, err := pass.Without(pass.List, passes)
+	return err
+}
+
+// AllBut lists the optional passes besides those of only.
+//
+// Errors: those of CheckOptional.
+func AllBut(only []string) ([]string, error) { return pass.AllBut(only) }
+
 // PassList is a list of passes in order.
 type PassList []Pass
 
 // Sections returns the passes, one per line.
 func (l PassList) Sections() answer.Sections {
-	s := answer.Section{Columns: append(answer.NumberColumns("", "#"), answer.TextColumns("pass", "required", "purpose")...)}
+	s := answer.Section{Columns: append(answer.NumberColumns("", "#"), answer.TextColumns("pass", "without it", "purpose")...)}
 	for i, p := range l {
-		required := "no"
-		if p.Required {
-			required = "yes"
-		}
-		s.Rows = append(s.Rows, []any{i + 1, p.Name, required, p.Purpose})
+		s.Rows = append(s.Rows, []any{i + 1, p.Name, p.Absence, p.Purpose})
 	}
 	return answer.Sections{s}
 }

@@ -192,6 +192,29 @@ func TestExplainJSON(t *testing.T) {
 	}
 }
 
+// TestExplainWithout: train.without_passes leaves passes out of the plan of a training, options replace it, and an unknown or a required
+// pass is refused.
+func TestExplainWithout(t *testing.T) {
+	for _, c := range []struct {
+		with     []string // options
+		out, has string
+	}{{nil, "fuse-chains", "fuse-norms"}, {[]string{"fuse-norms"}, "fuse-norms", "fuse-chains"}} {
+		o := explainOptions(t, "train.without_passes=[fuse-chains]")
+		o.Without = c.with
+		r := explain(t, o)
+		if r.stageAfter(c.out) >= 0 || r.stageAfter(c.has) < 0 || !slices.Equal(r.Without, []string{c.out}) || !strings.Contains(r.Network, "without passes "+c.out) {
+			t.Errorf("%s: without %v", r.Network, r.Without)
+		}
+	}
+	for _, name := range []string{"fuse-chain", "schedule"} {
+		o := explainOptions(t)
+		o.Without = []string{name}
+		if _, err := Run(t.Context(), o); exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: error %v", name, err)
+		}
+	}
+}
+
 // A training by K-FAC is explained with the factors of every filter, as text and as JSON.
 func TestExplainKFAC(t *testing.T) {
 	c := demotest.Config(t, demotest.Files(t), "train.optimizer=kfac", "train.kfac.max_side=120")
@@ -361,7 +384,7 @@ func TestPasses(t *testing.T) {
 	reasons := 0
 	for i, p := range list {
 		reasons += len(p.After)
-		if p.Name != pass.List[i].Name || p.Required != pass.List[i].Required || p.Purpose == "" {
+		if p.Name != pass.List[i].Name || p.Absence != pass.List[i].Absence.String() || p.Purpose == "" {
 			t.Errorf("pass %d: %+v", i, p)
 		}
 	}

@@ -31,5 +31,6 @@ func (i Inference) Options() engine.Options {
 func EngineOptions(c config.Training, table *tune.Table) engine.Options {
 	o := network.Options(c.Threads, c.Device)
 	o.Memory.Limit, o.Workspace, o.Timings = int64(c.Memory), int64(c.Workspace), table
+	o.Without = c.WithoutPasses
 	return o
 }
