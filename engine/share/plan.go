@@ -13,9 +13,14 @@ import (
 
 // How layers are grouped; the layers of a group have one store.
 const (
-	ByShape  = "shape" // layers whose filters have the same shape; a layer without another one of its shape keeps its filter
-	OneGroup = "one"   // all layers in one group
+	Auto     = "auto"   // the first of the others that the budget allows (Plan.Grouping)
+	ByShape  = "shape"  // layers whose filters have the same shape; a layer without another one of its shape keeps its filter
+	ByKernel = "kernel" // as ByShape, and the layers that have a shape of their own by the extent of their filters [kD kH kW]
+	OneGroup = "one"    // all layers in one group
 )
+
+// Groupings are the ways to group layers, the default first.
+var Groupings = []string{Auto, ByShape, ByKernel, OneGroup}
 
 // How the coefficients a_k of a layer are obtained.
 const (
@@ -33,14 +38,14 @@ const embeddingSize = 24
 // Options select how parameters are shared. The zero value of a string or number is its default.
 type Options struct {
 	Budget       float64 `json:"budget"`       // parameters of all filters as a fraction of those of the network without sharing; above 1 for more
-	Groups       string  `json:"groups"`       // empty means ByShape
+	Groups       string  `json:"groups"`       // empty means Auto
 	Coefficients string  `json:"coefficients"` // empty means Free
 	Templates    int     `json:"templates"`    // maximum per layer; 0 means 2, as in the code of the paper
 }
 
 // withDefaults sets defaults.
 func (o Options) withDefaults() Options {
-	o.Groups, o.Coefficients = cmp.Or(o.Groups, ByShape), cmp.Or(o.Coefficients, Free)
+	o.Groups, o.Coefficients = cmp.Or(o.Groups, Auto), cmp.Or(o.Coefficients, Free)
 	o.Templates = cmp.Or(o.Templates, 2)
 	return o
 }
@@ -48,6 +53,18 @@ func (o Options) withDefaults() Options {
 // ErrInfeasible marks a budget that is smaller than the number of parameters of layers that share
 // nothing.
 var ErrInfeasible = errors.New("infeasible budget")
+
+// BudgetError is an ErrInfeasible with the least budget of the grouping.
+type BudgetError struct {
+	Least float64 // as Options.Budget
+	err   error
+}
+
+// Error describes the numbers of parameters.
+func (e *BudgetError) Error() string { return e.err.Error() }
+
+// Unwrap returns ErrInfeasible with the numbers.
+func (e *BudgetError) Unwrap() error { return e.err }
 
 // Layer is a convolution whose filter is shared or could be.
 type Layer struct {
@@ -66,6 +83,8 @@ type Layer struct {
 type Plan struct {
 	Layers []Layer `json:"layers"`
 	Groups []Group `json:"groups,omitempty"`
+	// Grouping is the grouping in use, which Auto has chosen.
+	Grouping string `json:"grouping"`
 	// Filters is the number of weights of all filters. Unshared of them are parameters of layers that
 	// share nothing. Stored is the total size of the stores, Coefficients the number of trained
 	// values that the combinations need.
@@ -86,22 +105,26 @@ type Group struct {
 }
 
 // Find lists the filters of a network that can be shared: parameters with random initialisation
-// that only convolutions read. The last layer of a network often starts at 0 and keeps its filter,
+// that only convolutions read, also in another shape: filters of fields without levels have four
+// axes. The last layer of a network often starts at 0 and keeps its filter,
 // as do biases, norms and maps.
 func Find(g *graph.Graph) (all []Layer) {
 	other := make([]bool, len(g.Nodes)) // used other than as a filter
 	filter := make([]bool, len(g.Nodes))
 	for _, n := range g.Nodes {
+		if n.Kind == graph.KindOp && n.Op.Alias {
+			continue // its readers count
+		}
 		for i, id := range n.In {
 			if f := n.Op.Filter; f != nil && !f.Transposed() && i == f.Operand {
-				filter[id] = true
+				filter[g.AliasRoot(id)] = true
 			} else {
-				other[id] = true
+				other[g.AliasRoot(id)] = true
 			}
 		}
 	}
 	for _, id := range g.Roots() {
-		other[id] = true
+		other[g.AliasRoot(id)] = true
 	}
 	for i, n := range g.Nodes {
 		if n.Kind == graph.KindParam && filter[i] && !other[i] && n.Init.Std() > 0 {
@@ -114,7 +137,11 @@ func Find(g *graph.Graph) (all []Layer) {
 // New plans the sharing of the filters of a network. The plan depends on the shapes in the graph
 // and on o alone.
 //
-// Errors: ErrInfeasible with the numbers of parameters; a network without filters that can be
+// Auto takes the first grouping whose stores get at least half of the budget's share of their
+// layers: a finer grouping keeps layers apart that have nothing in common, but leaves a small
+// budget to filters that share nothing. One group is always possible.
+//
+// Errors: BudgetError with the numbers of parameters; a network without filters that can be
 // shared, or without two layers of the same shape.
 func New(g *graph.Graph, o Options) (*Plan, error) {
 	o = o.withDefaults()
@@ -122,12 +149,42 @@ func New(g *graph.Graph, o Options) (*Plan, error) {
 	if len(p.Layers) == 0 {
 		return nil, errors.New("no convolution of the network has a randomly initialised filter")
 	}
-	groups := p.groupLayers()
-	var sums []int
-	grouped := 0
 	for _, l := range p.Layers {
 		p.Filters += l.Shape.Size()
 	}
+	choices := []string{o.Groups}
+	if o.Groups == Auto {
+		choices = Groupings[1:]
+	}
+	var err error
+	for _, c := range choices {
+		if err = p.group(c); err != nil {
+			continue
+		}
+		if share := o.Budget * float64(p.Filters-p.Unshared); c == choices[len(choices)-1] || 2*float64(p.Stored) >= share {
+			break
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	for i := range p.Groups {
+		p.assignTemplates(&p.Groups[i])
+	}
+	p.Coefficients = p.countCoefficients()
+	return p, nil
+}
+
+// group divides the layers and the budget by a grouping.
+//
+// Errors: those of New.
+func (p *Plan) group(grouping string) error {
+	groups := p.groupLayers(grouping)
+	if len(groups) == 0 {
+		return fmt.Errorf("grouping by %s: none of the %d filters has a second one", grouping, len(p.Layers))
+	}
+	var sums []int
+	grouped := 0
 	for _, g := range groups {
 		n := 0
 		for _, i := range g.layers {
@@ -135,45 +192,71 @@ func New(g *graph.Graph, o Options) (*Plan, error) {
 		}
 		sums, grouped = append(sums, n), grouped+n
 	}
-	if p.Unshared = p.Filters - grouped; len(groups) == 0 {
-		return nil, fmt.Errorf("grouping by shape: all %d filters have different shapes", len(p.Layers))
-	}
-	sizes, err := SplitBudget(int(math.Round(o.Budget*float64(p.Filters))), p.Unshared, sums)
+	own := p.Filters - grouped
+	budget := int(math.Round(p.o.Budget * float64(p.Filters)))
+	sizes, err := SplitBudget(budget, own, sums)
 	if err != nil {
-		return nil, err
+		return &BudgetError{Least: p.leastBudget(own, sums), err: err}
 	}
+	p.Grouping, p.Groups, p.Unshared, p.Stored = grouping, groups, own, 0
 	for i := range groups {
 		groups[i].Size = sizes[i]
 		p.Stored += sizes[i]
-		p.assignTemplates(&groups[i])
 	}
-	p.Groups = groups
-	p.Coefficients = p.countCoefficients()
-	return p, nil
+	return nil
 }
 
-// groupLayers puts layers into groups of at least two, in the order of their first layers.
-func (p *Plan) groupLayers() (groups []Group) {
-	if p.o.Groups == OneGroup {
+// leastBudget is an Options.Budget, rounded up to a thousandth, that gives every store of a grouping a
+// parameter: as many as the smallest of sums is contained in their total.
+func (p *Plan) leastBudget(own int, sums []int) float64 {
+	smallest := slices.Min(sums)
+	least := own + max(len(sums), (p.Filters-own+smallest-1)/smallest)
+	return math.Ceil(1000*float64(least)/float64(p.Filters)) / 1000
+}
+
+// groupLayers puts layers into groups of at least two, in the order of their first layers. One
+// group may have a single layer.
+func (p *Plan) groupLayers(grouping string) (groups []Group) {
+	if grouping == OneGroup {
 		g := Group{Name: "share.all.store"}
 		for i := range p.Layers {
 			g.layers = append(g.layers, i)
 		}
 		return []Group{g}
 	}
-	for i, l := range p.Layers {
-		name := "share"
-		for _, d := range l.Shape {
-			name += fmt.Sprintf(".%d", d)
+	by := func(layers []int, from int) []Group {
+		var groups []Group
+		for _, i := range layers {
+			name := "share"
+			for _, d := range p.Layers[i].Shape[from:] {
+				name += fmt.Sprintf(".%d", d)
+			}
+			name += ".store"
+			at := slices.IndexFunc(groups, func(g Group) bool { return g.Name == name })
+			if at < 0 {
+				at, groups = len(groups), append(groups, Group{Name: name})
+			}
+			groups[at].layers = append(groups[at].layers, i)
 		}
-		name += ".store"
-		at := slices.IndexFunc(groups, func(g Group) bool { return g.Name == name })
-		if at < 0 {
-			at, groups = len(groups), append(groups, Group{Name: name})
-		}
-		groups[at].layers = append(groups[at].layers, i)
+		return groups
 	}
-	return slices.DeleteFunc(groups, func(g Group) bool { return len(g.layers) < 2 })
+	all := make([]int, len(p.Layers))
+	for i := range all {
+		all[i] = i
+	}
+	single := func(g Group) bool { return len(g.layers) < 2 }
+	groups = by(all, 0)
+	if grouping == ByKernel {
+		var alone []int
+		for _, g := range groups {
+			if single(g) {
+				alone = append(alone, g.layers...)
+			}
+		}
+		groups = append(slices.DeleteFunc(groups, single), by(alone, 2)...)
+		slices.SortFunc(groups, func(a, b Group) int { return a.layers[0] - b.layers[0] })
+	}
+	return slices.DeleteFunc(groups, single)
 }
 
 // SplitBudget divides a budget of parameters. own of them belong to layers that share nothing. The
@@ -335,6 +418,6 @@ func (p *Plan) countCoefficients() (n int) {
 
 // String summarises the plan in one line.
 func (p *Plan) String() string {
-	return fmt.Sprintf("%d filter weights in %d layers are computed from %d parameters: %d unshared, %d in %d stores, %d for coefficients",
-		p.Filters, len(p.Layers), p.Unshared+p.Stored+p.Coefficients, p.Unshared, p.Stored, len(p.Groups), p.Coefficients)
+	return fmt.Sprintf("%d filter weights in %d layers are computed from %d parameters: %d unshared, %d in %d stores (groups: %s), %d for coefficients",
+		p.Filters, len(p.Layers), p.Unshared+p.Stored+p.Coefficients, p.Unshared, p.Stored, len(p.Groups), p.Grouping, p.Coefficients)
 }

@@ -43,10 +43,21 @@ func TestSplitByHand(t *testing.T) {
 		{822873, []int{4028, 16111, 64446}},
 		{514296, nil},
 	} {
-		p, err := New(g, Options{Budget: float64(c.budget) / 1028592})
+		p, err := New(g, Options{Budget: float64(c.budget) / 1028592, Groups: ByShape})
 		if c.want == nil {
 			if !errors.Is(err, ErrInfeasible) {
 				t.Errorf("budget %d: %v, want an infeasible one", c.budget, err)
+			}
+			// The least budget that the error names suffices, and little less does not.
+			var small *BudgetError
+			if !errors.As(err, &small) {
+				t.Fatalf("error %v names no budget", err)
+			}
+			if _, err := New(g, Options{Budget: small.Least, Groups: ByShape}); err != nil {
+				t.Errorf("budget %g, as named: %v", small.Least, err)
+			}
+			if _, err := New(g, Options{Budget: small.Least - 2e-3, Groups: ByShape}); err == nil {
+				t.Errorf("less than budget %g is feasible", small.Least)
 			}
 			continue
 		}
@@ -65,6 +76,26 @@ func TestSplitByHand(t *testing.T) {
 	p, err := New(g, Options{Budget: 0.02, Groups: OneGroup})
 	if err != nil || p.Unshared != 0 || p.Stored != 20572 {
 		t.Errorf("2 %% in one group: %+v, %v", p, err)
+	}
+}
+
+// TestAutoGroups: the default takes the finest grouping that leaves the stores at least half of their layers' share of the budget. In
+// the textbook network layers with a shape of their own have 738288 of 1028592 weights: with 95 % of them the stores get 238874 of
+// 275789, with 80 % 84585 of 232243, which is less than half, so that all layers share by the extent of the filter. With a few parameters more
+// than stores only one group is left.
+func TestAutoGroups(t *testing.T) {
+	b := graph.New(0)
+	textbook(b)
+	g := built(t, b)
+	for _, c := range []struct {
+		budget   float64
+		grouping string
+		stores   int
+	}{{0.95, ByShape, 3}, {0.8, ByKernel, 4}, {0.05, ByKernel, 4}, {2.0 / 1028592, OneGroup, 1}} {
+		p, err := New(g, Options{Budget: c.budget})
+		if err != nil || p.Grouping != c.grouping || len(p.Groups) != c.stores || p.Unshared+p.Stored != int(math.Round(c.budget*1028592)) {
+			t.Errorf("budget %g: %+v, %v; want %s with %d stores", c.budget, p, err, c.grouping, c.stores)
+		}
 	}
 }
 

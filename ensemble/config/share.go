@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/ensemble-weather/ensemble/engine/share"
 	"github.com/ensemble-weather/ensemble/ensemble/config/schema"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
@@ -50,8 +51,8 @@ func shareKeys() []schema.Key {
 	return []schema.Key{
 		{Path: "model.share.budget", Example: "50%",
 			Help: "Total number of convolution parameters as a percentage of that of the network without sharing: groups of layers compute their filters from shared parameter stores. Default: no sharing. See docs/compression.md."},
-		{Path: "model.share.groups", Default: "shape", Check: OneOf("shape", "one"), Example: "one",
-			Help: "Layers that share a store. shape: layers with filters of equal shape; one: all layers."},
+		{Path: "model.share.groups", Default: share.Auto, Check: OneOf(share.Groupings...), Example: "one",
+			Help: "Layers that share a store. shape: layers with filters of equal shape; kernel: these, and layers with a shape of their own by the extent of their filters; one: all layers; auto: the first of these for which the budget suffices."},
 		{Path: "model.share.coefficients", Default: "free", Check: OneOf("average", "free", "embedding"), Example: "embedding",
 			Help: "Coefficients with which a layer sums its templates, slices of the store. average: equal; free: trained; embedding: a trained linear map of a trained layer embedding."},
 		{Path: "model.share.templates", Default: "2", Check: Between(1, 8), Example: "4",

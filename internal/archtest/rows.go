@@ -136,7 +136,7 @@ var rows = []row{
 	{"io/unit", nil},
 	{"io/zarr", []string{"internal/atomicfile", "internal/exit", "internal/fingerprint", "internal/float16", "io/cf", "io/product/encode"}},
 	{"ensemble", []string{"internal/exit", "internal/fieldmath"}},
-	{"ensemble/config", []string{"engine/pass", "ensemble", "ensemble/config/schema", "internal/dirglob", "internal/exit", "internal/humanise", "internal/nearest", "io/unit", "postproc/dist", "unet3d"}},
+	{"ensemble/config", []string{"engine/pass", "engine/share", "ensemble", "ensemble/config/schema", "internal/dirglob", "internal/exit", "internal/humanise", "internal/nearest", "io/unit", "postproc/dist", "unet3d"}},
 	{"ensemble/config/schema", []string{"internal/dirglob", "internal/exit", "internal/nearest"}},
 	{"ensemble/demo", []string{"ensemble", "internal/atomicfile", "internal/exit", "io/decode", "io/product"}},
 	{"ensemble/demo/demotest", []string{"ensemble/config", "ensemble/demo", "internal/testdecoder", "io/decode"}},

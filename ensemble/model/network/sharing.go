@@ -50,8 +50,14 @@ func (s Spec) planSharing(g *graph.Graph) (*sharing.Plan, error) {
 	}
 	e := &exit.Error{Code: exit.Usage, What: "the parameters cannot be shared as configured", At: fmt.Sprintf("model.share.budget: %s, groups: %s", config.Percent(s.Sharing.Budget), s.Sharing.Groups),
 		Why: err.Error(), Fix: "remove model.share, or set another model.kind", Err: err}
-	if errors.Is(err, sharing.ErrInfeasible) || s.Sharing.Groups == sharing.ByShape {
-		e.Fix = "raise model.share.budget, or set model.share.groups: " + sharing.OneGroup
+	var small *sharing.BudgetError
+	switch {
+	case errors.As(err, &small) && s.Sharing.Groups == sharing.Auto:
+		e.Fix = fmt.Sprintf("set model.share.budget: %s or more", config.Percent(small.Least))
+	case errors.As(err, &small):
+		e.Fix = fmt.Sprintf("set model.share.budget: %s or more, or model.share.groups: %s", config.Percent(small.Least), sharing.Auto)
+	case s.Sharing.Groups == sharing.ByShape || s.Sharing.Groups == sharing.ByKernel:
+		e.Fix = "set model.share.groups: " + sharing.Auto
 	}
 	return nil, e
 }

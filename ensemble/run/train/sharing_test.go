@@ -42,9 +42,9 @@ func TestSharingAllIsTheNetworkItself(t *testing.T) {
 }
 
 func TestUnshareableParameters(t *testing.T) {
-	c := demotest.Config(t, demotest.Files(t), "model.share.budget=50%") // no two filters of this small network have one shape
+	c := demotest.Config(t, demotest.Files(t), "model.share.budget=50%", "model.share.groups=shape") // no two filters of this small network have one shape
 	_, err := Run(context.Background(), Options{Config: c, RunDir: filepath.Join(t.TempDir(), "r"), Version: "test"})
-	if exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), "grouping by shape: all") || !strings.Contains(err.Error(), "set model.share.groups: one") {
+	if exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), "grouping by shape: none") || !strings.Contains(err.Error(), "set model.share.groups: auto") {
 		t.Errorf("%v", err)
 	}
 }
