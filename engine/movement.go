@@ -49,6 +49,10 @@ func ClassOf(g *graph.Graph, n *graph.Node) Class {
 type Peaks struct {
 	FLOPs float64 `json:"flops_per_s"` // floating point operations per second
 	Bytes float64 `json:"bytes_per_s"` // bytes per second between processor and memory
+	// Cache is the size in bytes of the caches that belong to cores, and CacheBytes their rate in bytes per second. 0 means unknown:
+	// all bytes then come from memory.
+	Cache      int64   `json:"cache,omitempty"`
+	CacheBytes float64 `json:"cache_bytes_per_s,omitempty"`
 }
 
 // Bound is the resource that limits an operation.
@@ -65,6 +69,9 @@ const (
 //
 //	max(flops/peak FLOP/s, bytes/peak bandwidth)
 //
+// Operands may lie in the caches of the cores, where the operation before left them, and results may stay there. So many of
+// the bytes as fit there count at the rate of the caches.
+//
 // by is the resource that determines the maximum, empty if no rate is known.
 //
 // Source: Williams, Waterman and Patterson 2009, doi:10.1145/1498765.1498785.
@@ -74,7 +81,11 @@ func (p Peaks) Bound(flops, bytes int64) (seconds float64, by Bound) {
 		compute = float64(flops) / p.FLOPs
 	}
 	if p.Bytes > 0 {
-		memory = float64(bytes) / p.Bytes
+		near := min(bytes, p.Cache)
+		memory = float64(bytes-near) / p.Bytes
+		if near > 0 {
+			memory += float64(near) / max(p.CacheBytes, p.Bytes)
+		}
 	}
 	switch {
 	case compute > memory:
@@ -95,7 +106,9 @@ type Movement struct {
 	Backward bool        `json:"backward"` // only gradients need it
 	Shape    graph.Shape `json:"shape"`    // of the result
 	FLOPs    int64       `json:"flops"`    // useful operations
-	Bytes    int64       `json:"bytes"`    // read and written, each operand and the result once
+	// LeastFLOPs are the fewest operations of the forms in which kernels compute it (op.LeastFLOPs).
+	LeastFLOPs int64 `json:"least_flops"`
+	Bytes      int64 `json:"bytes"` // read and written, each operand and the result once
 	// BoundS is the shortest time in seconds at the given peaks, Bound the
 	// limiting resource.
 	BoundS float64 `json:"bound_s,omitempty"`
@@ -135,7 +148,8 @@ func (p *Plan) Movement(peak Peaks) []Movement {
 		n := k.node
 		m := Movement{Node: n.ID, Op: n.Op.Name, Kernel: k.Name, Class: ClassOf(p.graph, n), Backward: backward[n.ID], Shape: n.Shape,
 			FLOPs: n.Op.FLOPs(p.graph.InShapes(n), n.Shape, n.Attrs), Bytes: nodeBytes(p.graph, n, p.unit.ElemBytes)}
-		m.BoundS, m.Bound = peak.Bound(m.FLOPs, m.Bytes)
+		m.LeastFLOPs = op.LeastFLOPs(n.Op, p.graph.InShapes(n), n.Shape, n.Attrs)
+		m.BoundS, m.Bound = peak.Bound(m.LeastFLOPs, m.Bytes)
 		if k.runs > 0 {
 			m.MeasuredS = float64(k.ns) / float64(k.runs) / 1e9
 			if peak.Bytes > 0 && m.MeasuredS > 0 {

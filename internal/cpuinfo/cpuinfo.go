@@ -17,6 +17,7 @@ type Info struct {
 	Family   string
 	Arch     string   // GOARCH
 	Cores    int      // usable by this process
+	L2       int      // bytes of the second cache of a core; 0: unknown
 	Features []string // instruction sets that kernels of this program or of oneDNN use
 }
 
@@ -44,7 +45,7 @@ var features = []struct {
 
 // Read describes the processor of this process.
 func Read() Info {
-	i := Info{Model: cpuid.CPU.BrandName, Arch: runtime.GOARCH, Cores: runtime.NumCPU()}
+	i := Info{Model: cpuid.CPU.BrandName, Arch: runtime.GOARCH, Cores: runtime.NumCPU(), L2: max(cpuid.CPU.Cache.L2, 0)}
 	for _, f := range features {
 		if cpuid.CPU.Has(f.id) {
 			i.Features = append(i.Features, f.name)

@@ -170,7 +170,7 @@ func (s *Step) record(ctx context.Context, r Request) (*StepRecord, error) {
 func (r *StepRecord) adam(n int, peak engine.Peaks) engine.KernelTime {
 	const flops, values = 2 + 15, 1 + 7 // per parameter
 	m := engine.Movement{Op: "adam", Kernel: "sweep", Class: engine.Pointwise, Shape: graph.Shape{n},
-		FLOPs: flops * int64(n), Bytes: 4 * values * int64(n), MeasuredS: r.Optimizer.Seconds()}
+		FLOPs: flops * int64(n), LeastFLOPs: flops * int64(n), Bytes: 4 * values * int64(n), MeasuredS: r.Optimizer.Seconds()}
 	m.BoundS, m.Bound = peak.Bound(m.FLOPs, m.Bytes)
 	if m.MeasuredS > 0 && peak.Bytes > 0 {
 		m.MUE = 100 * float64(m.Bytes) / m.MeasuredS / peak.Bytes

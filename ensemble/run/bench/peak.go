@@ -13,6 +13,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/op"
 	"github.com/ensemble-weather/ensemble/ensemble/model/network"
+	"github.com/ensemble-weather/ensemble/internal/cpuinfo"
 )
 
 // Peak are the peak rates of the machine with a number of threads.
@@ -21,11 +22,14 @@ type Peak struct {
 	GFLOPs    float64 `json:"peak_gflops"`     // rate of a matrix product
 	By        string  `json:"peak_by"`         // implementation that multiplied
 	Bandwidth float64 `json:"bandwidth_gib_s"` // rate of a copy, GiB/s
+	// CacheMiB is the size of the second caches of the threads' cores, and CacheBandwidth the rate of a copy within them, GiB/s. 0: unknown.
+	CacheMiB       float64 `json:"cache_mib,omitempty"`
+	CacheBandwidth float64 `json:"cache_bandwidth_gib_s,omitempty"`
 }
 
 // Engine converts the peaks to the units of plans.
 func (p Peak) Engine() engine.Peaks {
-	return engine.Peaks{FLOPs: p.GFLOPs * 1e9, Bytes: p.Bandwidth * (1 << 30)}
+	return engine.Peaks{FLOPs: p.GFLOPs * 1e9, Bytes: p.Bandwidth * (1 << 30), Cache: int64(p.CacheMiB * (1 << 20)), CacheBytes: p.CacheBandwidth * (1 << 30)}
 }
 
 // Sizes of the peak measurements: matrices that keep every core busy for tens of ms, and memory that exceeds
@@ -33,7 +37,10 @@ func (p Peak) Engine() engine.Peaks {
 const (
 	peakSide      = 2048
 	peakCopyBytes = 256 << 20
-	peakTime      = time.Second // for each of the two
+	peakTime      = time.Second // for each of them
+	// A copy within caches takes a part of the first cache, whose rate is the highest, and is repeated, as starting threads takes long.
+	peakNearBytes   = 32 << 10 // of each thread, read and written
+	peakNearRepeats = 4096
 )
 
 // MeasurePeak multiplies large matrices and copies memory on a number of threads. The best repetition counts,
@@ -60,10 +67,18 @@ func measureRates(ctx context.Context, threads int, timeOf func(context.Context,
 		return p, err
 	}
 	p.GFLOPs = 2 * peakSide * peakSide * peakSide / seconds / 1e9
-	if seconds, err = timeOf(ctx, memoryCopy(p.Threads)); err != nil {
+	if seconds, err = timeOf(ctx, memoryCopy(p.Threads, peakCopyBytes, 1)); err != nil {
 		return p, err
 	}
 	p.Bandwidth = 2 * peakCopyBytes / seconds / (1 << 30) // bytes read and written
+	if l2 := cpuinfo.Read().L2; l2 > 0 {
+		bytes := p.Threads * peakNearBytes / 2
+		if seconds, err = timeOf(ctx, memoryCopy(p.Threads, bytes, peakNearRepeats)); err != nil {
+			return p, err
+		}
+		p.CacheMiB = float64(p.Threads*l2) / (1 << 20)
+		p.CacheBandwidth = 2 * float64(bytes) * peakNearRepeats / seconds / (1 << 30)
+	}
 	return p, nil
 }
 
@@ -135,9 +150,9 @@ func ownProduct(ctx context.Context, threads int) (multiply, quit func() error, 
 	return func() error { return plan.Run(ctx, 0) }, plan.Close, nil
 }
 
-// memoryCopy copies peakCopyBytes, each thread its part.
-func memoryCopy(threads int) func() error {
-	from, to := make([]float32, peakCopyBytes/4), make([]float32, peakCopyBytes/4)
+// memoryCopy copies bytes repeatedly, each thread its part.
+func memoryCopy(threads, bytes, repeats int) func() error {
+	from, to := make([]float32, bytes/4), make([]float32, bytes/4)
 	for i := range from {
 		from[i] = float32(i)
 	}
@@ -145,7 +160,11 @@ func memoryCopy(threads int) func() error {
 		var all sync.WaitGroup
 		for t := range threads {
 			lo, hi := t*len(from)/threads, (t+1)*len(from)/threads
-			all.Go(func() { copy(to[lo:hi], from[lo:hi]) })
+			all.Go(func() {
+				for range repeats {
+					copy(to[lo:hi], from[lo:hi])
+				}
+			})
 		}
 		all.Wait()
 		return nil

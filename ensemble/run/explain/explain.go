@@ -119,7 +119,9 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 			return nil, err
 		}
 		o.Peaks.FLOPs = cmp.Or(o.Peaks.FLOPs, measured.Engine().FLOPs)
-		o.Peaks.Bytes = cmp.Or(o.Peaks.Bytes, measured.Engine().Bytes)
+		if o.Peaks.Bytes == 0 {
+			o.Peaks.Bytes, o.Peaks.Cache, o.Peaks.CacheBytes = measured.Engine().Bytes, measured.Engine().Cache, measured.Engine().CacheBytes
+		}
 	}
 	e, err := engine.Explain(g, s.Options, o.Peaks)
 	if err != nil {

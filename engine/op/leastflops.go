@@ -1,0 +1,111 @@
+package op
+
+import "github.com/ensemble-weather/ensemble/engine/graph"
+
+// The form of Winograd's minimal filtering that kernels of this program use, F(4, 3): 4 results of 3 taps along an axis. Larger
+// filters are sums of parts of 3 taps.
+const (
+	winogradOutputs = 4
+	winogradTaps    = 3
+)
+
+// MinimalProducts is the number of products by which F(m, r) computes m results of a filter of r taps along each of d axes: (m+r−1)^d.
+//
+// Source: Winograd 1980, Arithmetic Complexity of Computations; Lavin and Gray 2016, arXiv:1509.09308, section 4.
+func MinimalProducts(m, r, d int) int {
+	products := 1
+	for range d {
+		products *= m + r - 1
+	}
+	return products
+}
+
+// LeastFLOPs is a lower bound of the floating point operations of an operation, over the forms in which kernels compute it. For most it
+// is Op.FLOPs. A convolution with stride and dilation 1 has a direct form, without taps on padding, and Winograd's, with two operations
+// a product and one for each value of a transformed tile and of the result.
+//
+// Both are bounds: tiles at the edges are not rounded up, and transforms take several operations a value.
+func LeastFLOPs(n *graph.Op, in []Shape, out Shape, attrs any) int64 {
+	direct := n.FLOPs(in, out, attrs)
+	a, s, ok := convSizes(n, in, out, attrs)
+	if !ok {
+		return direct
+	}
+	// Op.FLOPs counts levels without padding, and all rows and columns.
+	unit, least, minimal := float64(direct), 1.0, 1.0
+	values := 1.0
+	for i := range 3 {
+		valid := 0
+		for _, j := range a.taps(i, s.x[i+2], s.w[i+2], s.y[i+2]) {
+			if j >= 0 {
+				valid++
+			}
+		}
+		counted := s.w[i+2] * s.y[i+2]
+		if i == 0 {
+			counted = valid
+		}
+		least *= float64(valid) / float64(counted)
+		minimal *= min(float64(valid), axisProducts(s.y[i+2], s.w[i+2])) / float64(counted)
+		values *= float64(s.y[i+2])
+	}
+	best := unit * least
+	if a.isUnit() && s.w[3] >= winogradTaps && s.w[4] >= winogradTaps {
+		tile := float64(MinimalProducts(winogradOutputs, winogradTaps, 2)) / (winogradOutputs * winogradOutputs)
+		transforms := float64(s.y[0]) * values * (float64(s.w[1])*tile + float64(s.w[0]))
+		best = min(best, unit*minimal+transforms)
+	}
+	return int64(best)
+}
+
+// axisProducts is the least number of products along an axis of n results of k taps by minimal filtering in parts of winogradTaps.
+func axisProducts(n, k int) float64 {
+	if k < winogradTaps {
+		return float64(n * k)
+	}
+	parts := (k + winogradTaps - 1) / winogradTaps
+	return float64(n*parts*MinimalProducts(winogradOutputs, winogradTaps, 1)) / winogradOutputs
+}
+
+// isUnit reports whether stride and dilation are 1.
+func (a Conv) isUnit() bool {
+	for i := range 3 {
+		if a.Stride[i] != 1 || a.Dilation[i] != 1 {
+			return false
+		}
+	}
+	return true
+}
+
+// convShapes are the shapes of the field, the filter and the result of the convolution of which an operation is a pass. The first two
+// axes of the field are not used, since it may be given in parts.
+type convShapes struct{ x, w, y Shape }
+
+// convSizes returns the convolution of which an operation is a pass; ok is false for other operations.
+func convSizes(n *graph.Op, in []Shape, out Shape, attrs any) (a Conv, s convShapes, ok bool) {
+	if n.Conv == nil || len(out) != 5 {
+		return a, s, false
+	}
+	switch attrs := attrs.(type) {
+	case Conv:
+		a = attrs
+	case FusedConv:
+		a = attrs.Conv
+	case ConvGrad:
+		a = attrs.Conv
+	case FusedConvGrad:
+		a = attrs.Conv
+	default:
+		return a, s, false
+	}
+	sources := n.Conv.Sources(len(in))
+	switch n.Conv.Pass {
+	case graph.ConvForward:
+		return a, convShapes{in[sources[0]], in[len(sources)], out}, true
+	case graph.ConvData:
+		return a, convShapes{out, in[0], in[1]}, true
+	case graph.ConvFilter:
+		return a, convShapes{in[sources[0]], out, in[len(sources)]}, true
+	}
+	return a, s, false
+}

@@ -1,0 +1,61 @@
+package op
+
+import (
+	"math"
+	"testing"
+)
+
+// TestMinimalProducts: the closed formula for F(2, 3), 16 products of 36 in two dimensions, and F(4, 3), 36 of 144.
+func TestMinimalProducts(t *testing.T) {
+	for _, c := range []struct{ m, r, d, want int }{{2, 3, 1, 4}, {2, 3, 2, 16}, {2, 3, 3, 64}, {4, 3, 1, 6}, {4, 3, 2, 36}, {4, 3, 3, 216}, {1, 3, 2, 9}} {
+		if got := MinimalProducts(c.m, c.r, c.d); got != c.want {
+			t.Errorf("F(%d, %d) in %d dimensions: %d products, want %d", c.m, c.r, c.d, got, c.want)
+		}
+	}
+}
+
+// TestLeastFLOPs: counts by hand. All passes of a convolution have the same products.
+func TestLeastFLOPs(t *testing.T) {
+	wrapped := [3]Pad{{}, {Size: 1, Periodic: true}, {Size: 1, Periodic: true}}
+	same := Same(3, 3, 3)
+	same[1].Periodic, same[2].Periodic = true, true
+	for _, c := range []struct {
+		name    string
+		x, w, y Shape
+		a       Conv
+		want    float64
+	}{
+		// 2 · 36/16 products and 36/16 + 1 values of tiles for each of 64 points
+		{"flat", Shape{1, 8, 1, 8, 8}, Shape{8, 8, 1, 3, 3}, Shape{1, 8, 1, 8, 8}, Conv{Pad: wrapped}, 64 * (2*8*8*2.25 + 8*2.25 + 8)},
+		// two levels with padding: 3 products for 4
+		{"pair", Shape{1, 8, 2, 8, 8}, Shape{8, 8, 3, 3, 3}, Shape{1, 8, 2, 8, 8}, Conv{Pad: same}, 64 * (2*8*8*3*2.25 + 2*(8*2.25+8))},
+		// F(4, 3) in three dimensions: 216 products for 4·4·4 results
+		{"cube", Shape{1, 8, 4, 4, 4}, Shape{8, 8, 3, 3, 3}, Shape{1, 8, 4, 4, 4}, Conv{Pad: same}, 2*8*8*216 + 64*(8*2.25+8)},
+		// few channels: the transforms take longer than the products save
+		{"thin", Shape{1, 1, 1, 4, 4}, Shape{1, 1, 1, 3, 3}, Shape{1, 1, 1, 4, 4}, Conv{Pad: wrapped}, min(2*144, 2*36+16*2.25+16)},
+		// a stride has the direct form only
+		{"stride", Shape{1, 8, 1, 8, 8}, Shape{8, 8, 1, 2, 2}, Shape{1, 8, 1, 4, 4}, Conv{Stride: [3]int{1, 2, 2}}, 2 * 8 * 8 * 4 * 16},
+		// zero padding: 22 taps of 24 along an axis of 8 points
+		{"padded", Shape{1, 1, 1, 8, 8}, Shape{64, 1, 1, 3, 1}, Shape{1, 64, 1, 8, 8}, Conv{Pad: [3]Pad{{}, {Size: 1}, {}}}, 2 * 64 * 22 * 8},
+	} {
+		c.a = c.a.withDefaults()
+		for _, p := range []struct {
+			op    string
+			in    []Shape
+			out   Shape
+			attrs any
+		}{
+			{"conv3d", []Shape{c.x, c.w}, c.y, c.a},
+			{"conv3d_grad_data", []Shape{c.w, c.y}, c.x, ConvGrad{c.a, c.x}},
+			{"conv3d_grad_filter", []Shape{c.x, c.y}, c.w, ConvGrad{c.a, c.w}},
+		} {
+			if got := LeastFLOPs(Find(p.op), p.in, p.out, p.attrs); math.Abs(float64(got)-c.want) > 1 {
+				t.Errorf("%s, %s: %d, want %g", c.name, p.op, got, c.want)
+			}
+		}
+	}
+	add := Find("add")
+	if s := (Shape{2, 3}); LeastFLOPs(add, []Shape{s, s}, s, nil) != add.FLOPs([]Shape{s, s}, s, nil) {
+		t.Error("a sum has another bound than its operations")
+	}
+}
