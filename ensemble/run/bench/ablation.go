@@ -69,8 +69,8 @@ func (r Request) ratios(ctx context.Context) (out Ratios, err error) {
 		all = append(all, float64(took[0])/float64(took[1]))
 		return nil
 	}
-	clear := func() { all = nil }
-	if _, _, err := Repeat(pair, clear, r.Steps, 2*r.Seconds, time.Now); err != nil {
+	restart := func() { all = nil }
+	if _, _, err := Repeat(pair, restart, r.Steps, 2*r.Seconds, time.Now); err != nil {
 		return out, err
 	}
 	return Ratios{all.Median(), slices.Min(all), slices.Max(all), len(all)}, nil
