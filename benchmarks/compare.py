@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""`ensemble bench` and pytorch.py alternately on the same cases: their times, memory and gradient
+"""`ensemble bench`, pytorch.py and runtimes.py alternately on the same cases: their times, memory and
 errors as Markdown, with ratios.
 
     benchmarks/compare.py --python V/bin/python --base 8,32 --crop 64,128 --threads 1,0
 
 Runs alternate (ours, theirs, ours, ...), so that other load affects both; figures are medians
-over the rounds. The first round tries every form of PyTorch, the later ones those that can
-still be the fastest, and the published ones. A form whose gradient is further than 5 % from
-float64 is not counted as best.
+over the rounds. The first round tries every form of PyTorch, OpenVINO and ONNX Runtime, the
+later ones those that can still be the fastest, and the published ones. A form whose gradient or
+prediction is further than 5 % from float64 is not counted as best, nor one whose products have
+fewer bits than ours.
 
 Without PyTorch it prints a message and exits with 0.
 """
@@ -20,7 +21,8 @@ import subprocess
 import sys
 
 PUBLISHED = ("d3", "d3_cl", "f32", "cl")  # forms in which the networks were published
-WORST_GRADIENT = 0.05  # distance from float64 up to which a form counts: that of bfloat16 is about 1 %
+WORST = 0.05  # distance from float64, of gradients or predictions, up to which a form counts: that of bfloat16 is about 1 %
+COARSE = {"float32": ("bf16", "int8"), "bf16_products": ("int8",), "bf16": ("int8",)}  # words of forms with fewer bits, by our precision
 BEHIND = 1.3  # slowdown relative to the fastest up to which a form is measured again
 
 # title, and the keys of time, memory, rate and share of the peak
@@ -49,16 +51,20 @@ def median(runs, key):
 
 
 def series(runs, key):
-    """The median, with the smallest and largest if there are several."""
+    """The median, with the smallest and largest if there are several; nothing if it was not measured."""
     all_ = [r.get(key) or 0 for r in runs]
+    if not any(all_):
+        return ""
     text = three(statistics.median(all_))
     return text if len(all_) == 1 else f"{text} [{three(min(all_))}–{three(max(all_))}]"
 
 
-def gradient(run):
-    if run.get("relative_gradient_error") is not None:
-        return f"{run['relative_gradient_error']:.1e}"
-    return "not finite" if run.get("gradient_case") else "not measured"
+def error(run):
+    """The distance of the gradient from float64, of runtimes that of the prediction."""
+    for key in ("relative_gradient_error", "relative_output_error"):
+        if run.get(key) is not None:
+            return f"{run[key]:.1e}"
+    return "not finite" if run.get("gradient_case") or "relative_output_error" in run else "not measured"
 
 
 class Duel:
@@ -68,26 +74,31 @@ class Duel:
         self.case, self.ours, self.theirs = case, [], {}  # theirs by form, in order
 
     def sound(self, form):
-        """Whether a form ran and its gradient is correct."""
+        """Whether a form ran and its gradient or prediction is correct."""
         runs = self.theirs[form]
         if any(r.get("error") for r in runs):
             return False
-        e = runs[0].get("relative_gradient_error")
-        return not runs[0].get("gradient_case") if e is None else e <= WORST_GRADIENT
+        e = runs[0].get("relative_gradient_error", runs[0].get("relative_output_error"))
+        return error(runs[0]) != "not finite" if e is None else e <= WORST
 
     def best(self, ms, forms=None):
-        """The fastest sound form, None if there is none."""
-        ok = [f for f in self.theirs if (forms is None or f in forms) and self.sound(f)]
+        """The fastest sound form with a time, None if there is none."""
+        ok = [f for f in self.theirs if (forms is None or f in forms) and self.sound(f) and self.theirs[f][0].get(ms) and not self.coarse(f)]
         return min(ok, key=lambda f: median(self.theirs[f], ms), default=None)
+
+    def coarse(self, form):
+        """Whether products of a form have fewer bits than ours."""
+        return any(w in COARSE.get(self.precision, ()) for w in form.replace("+", "_").split("_"))
 
     def contenders(self):
         """The forms for the next round: published, or near the best."""
         def near(form, ms):
-            return median(self.theirs[form], ms) <= BEHIND * median(self.theirs[self.best(ms)], ms)
-        return [f for f in self.theirs if self.sound(f) and (f in PUBLISHED or any(near(f, p[1]) for p in PHASES))]
+            best = self.best(ms)
+            return self.theirs[form][0].get(ms) and best and median(self.theirs[form], ms) <= BEHIND * median(self.theirs[best], ms)
+        return [f for f in self.theirs if self.sound(f) and (f in PUBLISHED or not self.coarse(f) and any(near(f, p[1]) for p in PHASES))]
 
     def measure(self, a):
-        forms = a.forms
+        forms, self.precision = a.forms, a.precision
         for n in range(a.rounds):
             common = [*self.case, "--steps", str(a.steps), "--seconds", f"{a.seconds:g}"]
             off = [] if n == 0 else ["--gradient", "off"]
@@ -98,14 +109,15 @@ class Duel:
             self.ours.append(ours)
             if n == 0 and ours.get("gradient_case"):
                 off = ["--gradient", ",".join(str(ours["gradient_case"][k]) for k in ("base", "crop", "batch", "depth"))]
-            for line in output(a.python, a.script, *common, *off, "--forms", forms).splitlines():
-                r = json.loads(line)
-                self.theirs.setdefault(r["form"], []).append(r)
-                if r.get("error"):
-                    log(f"PyTorch's form {r['form']} does not run: {r['error']}")
+            for script in a.scripts.split(","):
+                for line in output(a.python, script, *common, *off, "--forms", forms).splitlines():
+                    r = json.loads(line)
+                    self.theirs.setdefault(r["form"], []).append(r)
+                    if r.get("error"):
+                        log(f"the peers' form {r['form']} does not run: {r['error']}")
             forms = ",".join(self.contenders())
             if not forms:
-                sys.exit("compare: no form of PyTorch ran")
+                sys.exit("compare: no form of the peers ran")
             log(f"round {n + 1} of {a.rounds}: ours {ours['train_ms_median']:.1f} and {ours['predict_ms_median']:.1f} ms")
 
     def title(self):
@@ -121,9 +133,9 @@ class Duel:
         mib, form = median(self.ours, peak), self.best(ms)
         if form:
             runs = self.theirs[form]
-            cells += [form, series(runs, ms), f"{median(runs, ms) / ours:.2f}", f"{mib:.0f}", f"{median(runs, peak):.0f}", f"{mib / median(runs, peak):.2f}", gradient(self.ours[0]), gradient(runs[0])]
+            cells += [form, series(runs, ms), f"{median(runs, ms) / ours:.2f}", f"{mib:.0f}", f"{median(runs, peak):.0f}", f"{mib / median(runs, peak):.2f}", error(self.ours[0]), error(runs[0])]
         else:
-            cells += ["none", "", "", f"{mib:.0f}", "", "", gradient(self.ours[0]), ""]
+            cells += ["none", "", "", f"{mib:.0f}", "", "", error(self.ours[0]), ""]
         return "| " + " | ".join(cells) + " |"
 
     def forms(self):
@@ -132,20 +144,23 @@ class Duel:
                 yield f"| {self.title()} | {form} | does not run: {runs[0]['error'].replace('|', '/')} |  |  |  | {len(runs)} |"
                 continue
             note = "" if self.sound(form) else " (wrong)"
-            yield f"| {self.title()} | {form} | {series(runs, PHASES[0][1])} | {series(runs, PHASES[1][1])} | {median(runs, 'peak_mib'):.0f} | {gradient(runs[0])}{note} | {len(runs)} |"
+            yield f"| {self.title()} | {form} | {series(runs, PHASES[0][1])} | {series(runs, PHASES[1][1])} | {median(runs, 'peak_mib') or median(runs, 'predict_peak_mib'):.0f} | {error(runs[0])}{note} | {len(runs)} |"
 
 
 def markdown(duels, a):
     """One table for each phase, and one of all forms."""
-    m, peer = duels[0].machine, next(iter(duels[0].theirs.values()))[0]
+    m, first = duels[0].machine, [runs[0] for runs in duels[0].theirs.values()]
+    peer = next((r for r in first if r.get("torch")), {})
+    runtimes = "".join(f", {v}" for v in dict.fromkeys(r["runtime"] for r in first if r.get("runtime")))
     preload = f", LD_PRELOAD={peer['preload']}" if peer.get("preload") else ""
-    lines = [f"{m['cpu']}, {m['cores']} cores; {m['go']}, oneDNN {m['onednn']}; PyTorch {peer.get('torch')}, OMP_WAIT_POLICY={peer.get('wait_policy')}{preload}. "
+    lines = [f"{m['cpu']}, {m['cores']} cores; {m['go']}, oneDNN {m['onednn']}; PyTorch {peer.get('torch')}{runtimes}, OMP_WAIT_POLICY={peer.get('wait_policy')}{preload}. "
              f"Ours in {a.precision}. Medians of {a.rounds} alternate rounds, with the smallest and largest of them."]
     for p in PHASES:
-        lines += ["", f"## {p[0]}", "", "| network | threads | ours ms | GFLOP/s (of peak) | published ms | ratio | PyTorch's best | ms | ratio | ours MiB | best MiB | ratio | gradient error ours | best |",
+        lines += ["", f"## {p[0]}", "", "| network | threads | ours ms | GFLOP/s (of peak) | published ms | ratio | best peer | ms | ratio | ours MiB | best MiB | ratio | error ours | best |",
                   "|---|--:|--:|--:|--:|--:|---|--:|--:|--:|--:|--:|--:|--:|", *(d.row(*p) for d in duels)]
-    lines += ["", "Ratios above 1 in time: we are faster. Ratios below 1 in memory: we need less. Memory is the peak of the process that did only this.",
-              "", "## All forms of PyTorch, ms", "", "| network | threads | form | training step | prediction | peak MiB | gradient error | rounds |", "|---|--:|---|--:|--:|--:|--:|--:|"]
+    lines += ["", "Ratios above 1 in time: we are faster. Ratios below 1 in memory: we need less. Memory is the peak of the process that did only this. "
+              "Errors are the distance of the gradient from float64, of OpenVINO and ONNX Runtime that of the prediction.",
+              "", "## All forms of the peers, ms", "", "| network | threads | form | training step | prediction | peak MiB | error | rounds |", "|---|--:|---|--:|--:|--:|--:|--:|"]
     for d in duels:
         lines += d.forms()
     return "\n".join(lines) + "\n"
@@ -155,13 +170,13 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--ensemble", default="bin/ensemble", help="the program")
     p.add_argument("--python", default=os.environ.get("PYTHON", sys.executable), help="a Python that has PyTorch")
-    p.add_argument("--script", default=os.path.join(os.path.dirname(os.path.abspath(__file__)), "pytorch.py"), help="the peer")
+    p.add_argument("--scripts", default=",".join(os.path.join(os.path.dirname(os.path.abspath(__file__)), f) for f in ("pytorch.py", "runtimes.py")), help="the peers, a list")
     p.add_argument("--model", default="unet3d", help="unet3d or resnet2d_simple")
     for flag, value in (("base", "8,32"), ("crop", "64,128"), ("batch", "1"), ("threads", "1,0")):
         p.add_argument("--" + flag, default=value, help="a list, as in ensemble bench")
     p.add_argument("--depth", type=int, default=0, help="levels; 0 means 2, or 1 for resnet2d_simple")
     p.add_argument("--precision", default="float32", help="of ours, as in ensemble bench; PyTorch's is a matter of its form")
-    p.add_argument("--forms", default="all", help="of PyTorch: all, published, or a list")
+    p.add_argument("--forms", default="all", help="of the peers: all, published, or a list")
     p.add_argument("--rounds", type=int, default=3, help="turns of each")
     p.add_argument("--steps", type=int, default=0, help="measured steps of a turn; 0 means as --seconds allows")
     p.add_argument("--seconds", type=float, default=3, help="time for the steps of a turn")

@@ -28,9 +28,9 @@ func compare(t *testing.T, args ...string) (stdout, stderr string, err error) {
 	return out.String(), log.String(), err
 }
 
-// TestCompare plays both sides by scripts: turns alternate, later rounds leave out
-// slow and wrong forms but not published ones, and the ratios are those of the
-// medians.
+// TestCompare plays all sides by scripts: turns alternate, later rounds leave out
+// slow and wrong forms but not published ones, the ratios are those of the
+// medians, and float32 is not compared with int8.
 func TestCompare(t *testing.T) {
 	dir := t.TempDir()
 	log := filepath.Join(dir, "calls")
@@ -44,9 +44,15 @@ echo "{\"machine\":{\"cpu\":\"CPU of the test\",\"cores\":2,\"go\":\"go1\",\"one
 echo "theirs $*" >> '`+log+`'
 line() { echo "{\"form\":\"$1\",\"torch\":\"2.0\",\"wait_policy\":\"passive\",\"train_ms_median\":$2,\"predict_ms_median\":$3,\"peak_mib\":$4,\"predict_peak_mib\":$4,\"relative_gradient_error\":$5,\"gradient_case\":{\"base\":4,\"crop\":32,\"batch\":1,\"depth\":2}}"; }
 for last; do :; done
-case $last in all) last=d3,fold,slow,wrong,nan,broken ;; esac
+case "$1 $last" in
+  "peer.py all") last=d3,fold,slow,wrong,nan,broken ;;
+  "runtime.py all") last=runtime,runtime_int8 ;;
+esac
 for f in $(echo $last | tr , ' '); do
+  case "$1 $f" in "peer.py runtime"|"runtime.py d3"|"runtime.py fold") continue ;; esac
   case $f in
+    runtime) echo '{"form":"runtime","runtime":"Runtime 7","predict_ms_median":20,"predict_peak_mib":90,"relative_output_error":3e-7}' ;;
+    runtime_int8) echo '{"form":"runtime_int8","runtime":"Runtime 7","predict_ms_median":1,"predict_peak_mib":70,"relative_output_error":0.01}' ;;
     d3) line d3 200 100 400 1e-7 ;;
     fold) line fold 60 25 300 2e-7 ;;
     slow) line slow 90 60 300 2e-7 ;;
@@ -55,9 +61,10 @@ for f in $(echo $last | tr , ' '); do
     broken) echo '{"form":"broken","error":"no such | thing"}' ;;
   esac
 done
+:
 `)
 	out := filepath.Join(dir, "out.md")
-	got, progress, err := compare(t, "--ensemble", ours, "--python", python, "--script", "peer.py", "--base", "8", "--crop", "32x64", "--threads", "1", "--seconds", "0", "--out", out)
+	got, progress, err := compare(t, "--ensemble", ours, "--python", python, "--scripts", "peer.py,runtime.py", "--base", "8", "--crop", "32x64", "--threads", "1", "--seconds", "0", "--out", out)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, progress)
 	}
@@ -66,21 +73,23 @@ done
 		t.Fatal(err)
 	}
 	lines := strings.Split(strings.TrimSpace(string(calls)), "\n")
-	if len(lines) != 6 {
-		t.Fatalf("%d calls, want 6:\n%s", len(lines), calls)
+	if len(lines) != 9 {
+		t.Fatalf("%d calls, want 9:\n%s", len(lines), calls)
 	}
 	for i, want := range []struct{ side, ends string }{
-		{"ours", "--seconds 0"}, {"theirs", "--gradient 4,32x64,1,2 --forms all"},
-		{"ours", "--gradient off"}, {"theirs", "--gradient off --forms d3,fold"}, {"ours", "--gradient off"}, {"theirs", "--forms d3,fold"},
+		{"ours", "--seconds 0"}, {"theirs peer.py", "--gradient 4,32x64,1,2 --forms all"}, {"theirs runtime.py", "--forms all"},
+		{"ours", "--gradient off"}, {"theirs peer.py", "--gradient off --forms d3,fold,runtime"}, {"theirs runtime.py", "--forms d3,fold,runtime"},
+		{"ours", "--gradient off"}, {"theirs", "--forms d3,fold,runtime"}, {"theirs", "--forms d3,fold,runtime"},
 	} {
 		if !strings.HasPrefix(lines[i], want.side) || !strings.HasSuffix(lines[i], want.ends) {
 			t.Errorf("call %d is %q, want %s … %s", i, lines[i], want.side, want.ends)
 		}
 	}
 	for _, want := range []string{
-		"CPU of the test, 2 cores",
+		"CPU of the test, 2 cores", "PyTorch 2.0, Runtime 7,",
 		"| unet3d base 8, 32x64, batch 1, depth 2 | 1 | 20.0 [10.0–30.0] | 50 (0.50) | 200 [200–200] (d3) | 10.00 | fold | 60.0 [60.0–60.0] | 3.00 | 100 | 300 | 0.33 | 2.0e-07 | 2.0e-07 |",
-		"| 5.00 [5.00–5.00] | 0 (0.00) | 100 [100–100] (d3) | 20.00 | fold | 25.0 [25.0–25.0] | 5.00 | 80 | 300 | 0.27 |",
+		"| 5.00 [5.00–5.00] | 0 (0.00) | 100 [100–100] (d3) | 20.00 | runtime | 20.0 [20.0–20.0] | 4.00 | 80 | 90 | 0.89 | 2.0e-07 | 3.0e-07 |",
+		"| runtime_int8 |  | 1.00 | 70 | 1.0e-02 | 1 |",
 		"| wrong | 1.00 | 1.00 | 300 | 7.0e+00 (wrong) | 1 |",
 		"| nan | 1.00 | 1.00 | 300 | not finite (wrong) | 1 |",
 		"| broken | does not run: no such / thing |",
@@ -120,7 +129,7 @@ func TestCompareFailures(t *testing.T) {
 		{bad, torch("fine", "exit 0\n"), "error[E064]: no"},
 		{none, torch("fine", "exit 0\n"), "gave 0 results"},
 		{good, torch("fails", "echo oops >&2; exit 3\n"), "oops"},
-		{good, torch("broken", `echo '{"form":"d3","error":"x"}'`+"\n"), "no form of PyTorch ran"},
+		{good, torch("broken", `echo '{"form":"d3","error":"x"}'`+"\n"), "no form of the peers ran"},
 	} {
 		if _, log, err := compare(t, "--ensemble", c.ensemble, "--python", c.python, "--base", "8", "--crop", "32", "--threads", "1", "--rounds", "1"); err == nil || !strings.Contains(log, c.want) {
 			t.Errorf("error %v, %q, want %q", err, log, c.want)

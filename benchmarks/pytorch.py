@@ -28,6 +28,7 @@ MALLOC_ variables), which spares the page faults of every step.
 Threads wait without spinning (OMP_WAIT_POLICY=passive) unless the environment sets it: on a shared machine spinning is several times slower.
 """
 import argparse
+import itertools
 import json
 import math
 import os
@@ -49,6 +50,7 @@ FORMS = {
     "resnet2d_simple": ["f32", "cl", "cl+keep", "bf16", "bf16_cl", "compile", "compile_cl", "compile_cl+keep"],
 }
 DEEP = ["d3", "d3_cl", "d3_bf16_cl", "d3_bf16_cl+keep", "d3_compile", "fold", "stack", "stack+keep", "stack_compile", "stack_compile+keep"]
+RUNTIMES = ("openvino", "onnxruntime")  # first words of the forms of runtimes.py
 # glibc: no block is mapped on its own, and the heap never shrinks.
 KEEP = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40), "MALLOC_TOP_PAD_": str(64 << 20)}
 
@@ -280,6 +282,19 @@ def sides(crop):
     return int(h), int(w or h)
 
 
+def square(crop):
+    """A number for a square field, HxW for others, as `ensemble bench --json` has it."""
+    h, w = sides(crop)
+    return h if h == w else crop
+
+
+def cases(a):
+    """All combinations of the lists of the flags."""
+    for base, crop, batch, threads in itertools.product(*(x.split(",") for x in (a.base, a.crop, a.batch, a.threads))):
+        yield {"model": a.model, "base": int(base), "crop": square(crop), "batch": int(batch), "depth": a.depth or (1 if a.model == "resnet2d_simple" else 2),
+               "threads": int(threads) or len(os.sched_getaffinity(0))}
+
+
 def measure(step, steps, seconds, clock=time.perf_counter):
     """Times of a step in ms, and how many came before the first of them.
 
@@ -383,28 +398,20 @@ def main():
     if a.one:
         print(json.dumps(run_phase(json.loads(a.one))))
         return
-    depth = a.depth or (1 if a.model == "resnet2d_simple" else 2)
-    forms = {"all": DEEP if depth > 2 else FORMS[a.model], "published": PUBLISHED[a.model]}.get(a.forms) or a.forms.split(",")
-    for base in map(int, a.base.split(",")):
-        for crop in a.crop.split(","):
-            h, w = sides(crop)
-            for batch in map(int, a.batch.split(",")):
-                for threads in map(int, a.threads.split(",")):
-                    c = {"model": a.model, "base": base, "crop": h if h == w else crop, "batch": batch, "depth": depth,
-                         "threads": threads or len(os.sched_getaffinity(0))}
-                    for form in forms:
-                        out = dict(c, form=form, channels=CHANNELS, torch=torch.__version__,
-                                   wait_policy=os.environ.get("OMP_WAIT_POLICY", "passive"), preload=os.environ.get("LD_PRELOAD", ""))
-                        for phase in ("train", "predict"):
-                            out.update(process({"case": c, "form": form, "phase": phase, "steps": a.steps, "seconds": a.seconds}))
-                        if a.gradient != "off":
-                            g = dict(c)
-                            if a.gradient != "same":
-                                b, crop2, n, d = a.gradient.split(",")
-                                gh, gw = sides(crop2)
-                                g.update(base=int(b), crop=gh if gh == gw else crop2, batch=int(n), depth=int(d))
-                            out.update(process({"case": g, "form": form, "phase": "gradient", "steps": 0, "seconds": 0}))
-                        print(json.dumps(out), flush=True)
+    for c in cases(a):
+        named = [f for f in a.forms.split(",") if f.split("_")[0] not in RUNTIMES]
+        for form in {"all": DEEP if c["depth"] > 2 else FORMS[a.model], "published": PUBLISHED[a.model]}.get(a.forms, named):
+            out = dict(c, form=form, channels=CHANNELS, torch=torch.__version__,
+                       wait_policy=os.environ.get("OMP_WAIT_POLICY", "passive"), preload=os.environ.get("LD_PRELOAD", ""))
+            for phase in ("train", "predict"):
+                out.update(process({"case": c, "form": form, "phase": phase, "steps": a.steps, "seconds": a.seconds}))
+            if a.gradient != "off":
+                g = dict(c)
+                if a.gradient != "same":
+                    b, crop, n, d = a.gradient.split(",")
+                    g.update(base=int(b), crop=square(crop), batch=int(n), depth=int(d))
+                out.update(process({"case": g, "form": form, "phase": "gradient", "steps": 0, "seconds": 0}))
+            print(json.dumps(out), flush=True)
 
 
 if __name__ == "__main__":
