@@ -63,6 +63,8 @@ const sparsePrefix = "wino sparse"
 // variantName names a variant in plans and timing tables.
 func variantName(w kern.WinoVariant) string {
 	switch {
+	case w.Direct:
+		return "direct"
 	case w.Whole:
 		return "wino whole"
 	case w.Sparse:
@@ -83,7 +85,13 @@ const fewTiles = 16
 
 // variants returns the variants to be timed, the default first. It leaves out those
 // that are identical for this number of tiles.
+//
+// Where there is AMX, the products of bfloat16 that an algorithm spares are worth less than its transforms: the only
+// variant is the direct one, so that the shape alone determines the bits.
 func (p winoPass) variants() []kern.WinoVariant {
+	if !p.filter() && kern.SupportsDirect(p.WinoSpec) {
+		return []kern.WinoVariant{{Direct: true}}
+	}
 	guess, all, tiles := kern.DefaultWino(p.WinoSpec), kern.WinoVariants, p.Tiles()
 	if p.filter() {
 		guess, all = kern.DefaultWinoFilter(p.WinoSpec), kern.WinoFilterVariants

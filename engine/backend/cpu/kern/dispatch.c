@@ -4,6 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 // The table in use. Chosen before the first call, changed only by tests.
 static const ens_isa *isa = &ens_isa_base;
@@ -29,13 +34,30 @@ static const ens_isa *most(void) {
 	if (!strcasecmp(name, "sse41") || !strcasecmp(name, "avx")) return &ens_isa_base;
 	if (!strncasecmp(name, "avx2", 4)) return &ens_isa_avx2;
 	if (!strcasecmp(name, "avx512_core") || !strcasecmp(name, "avx512_core_vnni")) return &ens_isa_avx512;
+	if (!strcasecmp(name, "avx512_core_bf16") || !strcasecmp(name, "avx512_core_fp16")) return &ens_isa_avx512bf16;
 #endif
 	return NULL;
+}
+
+// The processor has AMX_BF16, and the system lets this process use it.
+static int amx;
+
+// permit asks the system for the registers of AMX, which it grants once for all threads of a process.
+static int permit(void) {
+#if defined(__x86_64__)
+	enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18, TILE = 1 << 24, BF16 = 1 << 22 };
+	unsigned a, b, c, d;
+	if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d & (TILE | BF16)) != (TILE | BF16)) return 0;
+	return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
+#else
+	return 0;
+#endif
 }
 
 __attribute__((constructor)) static void choose(void) {
 	isa = best();
 	const ens_isa *held = most();
+	amx = !held && permit();
 	if (held) ens_isa_use(held->name); // what the machine lacks is refused
 }
 
@@ -44,6 +66,14 @@ const char *ens_isa_name(void) { return isa->name; }
 int ens_has_vnni(void) {
 #if defined(__x86_64__)
 	return (isa == &ens_isa_avx512 || isa == &ens_isa_avx512bf16) && __builtin_cpu_supports("avx512vnni");
+#else
+	return 0;
+#endif
+}
+
+int ens_has_amx(void) {
+#if defined(__x86_64__)
+	return amx && isa == &ens_isa_avx512bf16;
 #else
 	return 0;
 #endif

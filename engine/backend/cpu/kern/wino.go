@@ -100,6 +100,9 @@ type WinoVariant struct {
 	Whole bool
 	// Sparse multiplies only the kept blocks of a masked filter; see SupportsSparseWino.
 	Sparse bool
+	// Direct sums products over the taps of the filter by AMX; see SupportsDirect. It is the
+	// only one of which results differ, by rounding.
+	Direct bool
 }
 
 // WinoVariants are the variants to choose from, the best guess for large fields first.
@@ -123,6 +126,7 @@ type Wino struct {
 	parts          int // 3×3 parts of the filter
 	halos          [2]Stored
 	kept           blockList // kept blocks of a sparse variant
+	direct         direct    // of a direct variant; 0 for others
 	// inner are the blocks of tiles that do not read the halos, outer the others. Both are
 	// empty if tiles are not multiplied in blocks.
 	inner, outer []C.long
@@ -147,7 +151,11 @@ func NewWino(p *Pool, s WinoSpec, w WinoVariant) (*Wino, error) {
 	if err != nil {
 		return nil, err
 	}
-	if w.Sparse {
+	switch {
+	case w.Direct:
+		j.setDirect(s.divide(p.Threads()))
+		return j, nil
+	case w.Sparse:
 		j.scratch = j.sparseScratch(w, false, p.Threads())
 		j.splitByHalo(w.Tiles)
 		return j, nil
@@ -248,7 +256,7 @@ func scheme(s WinoSpec) (string, bool) {
 // newWino prepares what the passes have in common. even pads the channels of a part to
 // an even number, for pairs of bfloat16.
 func newWino(p *Pool, s WinoSpec, w WinoVariant, even bool) (*Wino, error) {
-	if !SupportsWino(s) || w.Tiles < 1 || s.BF16 && !HasBF16() || w.Sparse && (w.Whole || !SupportsSparseWino(s)) {
+	if !SupportsWino(s) || w.Direct != (w.Tiles < 1) || w.Direct && !SupportsDirect(s) || s.BF16 && !HasBF16() || w.Sparse && (w.Whole || !SupportsSparseWino(s)) {
 		return nil, ErrUnsupported
 	}
 	name, _ := scheme(s)
@@ -384,7 +392,11 @@ func (j *Wino) run(items []C.long, again bool, v WinoValues) {
 	if v.Bias != nil {
 		want("bias", len(v.Bias), j.spec.K)
 	}
-	if j.kept.list != nil {
+	switch {
+	case j.direct.height > 0:
+		j.runDirect(v)
+		return
+	case j.kept.list != nil:
 		j.runSparse(items, again, v)
 		return
 	}

@@ -159,6 +159,7 @@ enum {
 	W_TILES, W_WHOLE,     // tiles of a block; all tiles are transformed first, filters by column block
 	W_RELU,
 	W_HALF,               // products of bfloat16
+	W_BAND_H, W_BAND_W, W_SLICES, // of direct.inc.h: latitudes and longitudes of a band, slices of the result channels
 	W_COUNT
 };
 
@@ -483,15 +484,20 @@ INLINE vec depth_result(const int scheme, const float *p, long ps, int z) {
 	return load(p + 36 * ps) - load(p + 72 * ps) - load(p + 108 * ps);
 }
 
-// source_rows are the offsets of the side×side cells of the source, as of cell_at, that the window of
-// the cells (y…, x…) of the result reads; −1 is padding.
+// source_row are the offsets of n cells of the source, as of cell_at, that a window which begins in row y
+// and column x of the result reads in its first row; −1 is padding.
+static void source_row(const long *g, long y, long x, long n, long *cell) {
+	const long r = y - g[W_PADY];
+	for (long k = 0; k < n; k++) {
+		long c = x - g[W_PADX] + k;
+		if (g[W_WRAP]) c = c < 0 ? c + g[W_SW] : c >= g[W_SW] && c < g[W_SW] + g[W_PADX] ? c - g[W_SW] : c;
+		cell[k] = r < 0 || r >= g[W_SH] || c < 0 || c >= g[W_SW] ? -1 : cell_at(g, r, c);
+	}
+}
+
+// source_rows are those of the side×side cells of the window.
 static void source_rows(const long *g, long y, long x, long side, long *cell) {
-	for (long i = 0; i < side; i++)
-		for (long k = 0; k < side; k++) {
-			long r = y - g[W_PADY] + i, c = x - g[W_PADX] + k;
-			if (g[W_WRAP]) c = c < 0 ? c + g[W_SW] : c >= g[W_SW] && c < g[W_SW] + g[W_PADX] ? c - g[W_SW] : c;
-			*cell++ = r < 0 || r >= g[W_SH] || c < 0 || c >= g[W_SW] ? -1 : cell_at(g, r, c);
-		}
+	for (long i = 0; i < side; i++) source_row(g, y + i, x, side, cell + i * side);
 }
 
 // source_value is the value of channel c of the source at an offset of source_rows.

@@ -272,6 +272,17 @@ func winogradAgrees(t *testing.T, take func(i, set int) bool) {
 	})
 }
 
+// adjoint is the convolution of dy that gives dx.
+func (k *winoCase) adjoint() WinoSpec {
+	s, back := k.spec, k.spec
+	back.Parts, back.K, back.Flip, back.Mask = [2]int{s.K, 0}, k.c, true, k.transposed()
+	back.Size, back.Halo = s.Source(), [4]int{}
+	for i := range back.Before { // seen from the source, the result has fewer
+		back.Before[i], back.After[i] = -s.Before[i], -s.After[i]
+	}
+	return back
+}
+
 // agrees runs all passes of k in every way, on one thread and on those of the
 // pool: each agrees with the plain sums, and all have the same bits.
 func (k *winoCase) agrees(t *testing.T, pool *Pool, b16 bool) {
@@ -322,12 +333,7 @@ func (k *winoCase) agrees(t *testing.T, pool *Pool, b16 bool) {
 			}
 			run("forward", s, k.y, b16, x0, x1)
 			run("forward to the other storage", s, k.y, !b16, x0, x1)
-			back := s
-			back.Parts, back.K, back.Flip, back.Mask = [2]int{s.K, 0}, k.c, true, k.transposed()
-			back.Size, back.Halo = s.Source(), [4]int{}
-			for i := range back.Before { // seen from the source, the result has fewer
-				back.Before[i], back.After[i] = -s.Before[i], -s.After[i]
-			}
+			back := k.adjoint()
 			run("data", back, k.dx, b16, dy, Stored{})
 		}
 	}

@@ -27,10 +27,10 @@ import (
 type BlockMask string
 
 // WinoSparseVariants are the variants that multiply only the kept blocks of a filter.
-var WinoSparseVariants = []WinoVariant{{14, false, true}, {7, false, true}, {28, false, true}}
+var WinoSparseVariants = []WinoVariant{{Tiles: 14, Sparse: true}, {Tiles: 7, Sparse: true}, {Tiles: 28, Sparse: true}}
 
 // WinoSparseFilterVariants are those of the gradient of the filter.
-var WinoSparseFilterVariants = []WinoVariant{{32, false, true}, {16, false, true}, {64, false, true}}
+var WinoSparseFilterVariants = []WinoVariant{{Tiles: 32, Sparse: true}, {Tiles: 16, Sparse: true}, {Tiles: 64, Sparse: true}}
 
 // SupportsSparseWino reports whether there are sparse variants of a convolution: masked
 // 3×3 filters with float32 products. Of two input tensors, the first must consist of

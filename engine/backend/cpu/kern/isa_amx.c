@@ -1,0 +1,17 @@
+//go:build cgo && linux
+
+// Convolutions for machines with AMX, whose other kernels are those of avx512bf16.
+#include "kern.h"
+#if defined(__x86_64__)
+#pragma GCC target("avx512f,avx512vl,avx512bw,avx512dq,avx512bf16,fma,prefer-vector-width=512")
+#pragma GCC diagnostic ignored "-Wunused-function"
+#define VL 16 // float32 in a vector
+#include "isa.inc.h"
+#include "direct.inc.h"
+
+void ens_direct(ens_pool *p, int y16, void *y, const void *x0, const void *x1, const void *f0, const void *f1, const float *w, const float *bias, const void *gate, const void *plus, float *scratch, const long *g) {
+	direct_run(p, y16, y, x0, x1, f0, f1, w, bias, gate, plus, scratch, g);
+}
+#else
+void ens_direct(ens_pool *p, int y16, void *y, const void *x0, const void *x1, const void *f0, const void *f1, const float *w, const float *bias, const void *gate, const void *plus, float *scratch, const long *g) {}
+#endif
