@@ -89,7 +89,7 @@ const fewTiles = 16
 // Where there is AMX, the products of bfloat16 that an algorithm spares are worth less than its transforms: the only
 // variant is the direct one, so that the shape alone determines the bits.
 func (p winoPass) variants() []kern.WinoVariant {
-	if !p.filter() && kern.SupportsDirect(p.WinoSpec) {
+	if kern.SupportsDirect(p.WinoSpec) {
 		return []kern.WinoVariant{{Direct: true}}
 	}
 	guess, all, tiles := kern.DefaultWino(p.WinoSpec), kern.WinoVariants, p.Tiles()

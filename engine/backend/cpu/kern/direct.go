@@ -5,12 +5,14 @@ package kern
 /*
 #cgo noescape ens_direct
 #cgo nocallback ens_direct
+#cgo noescape ens_direct_filter
+#cgo nocallback ens_direct_filter
 #include "kern.h"
 */
 import "C"
 
 // HasAMX reports whether the instruction set in use multiplies tiles of bfloat16 (AMX_BF16).
-func HasAMX() bool { return C.ens_has_amx() == 1 }
+func HasAMX() bool { return ISA() == "amx" }
 
 // SupportsDirect reports whether a convolution can be computed by its definition with AMX (WinoVariant.Direct):
 // one of bfloat16. Direct and Winograd's results differ by rounding.
@@ -49,12 +51,22 @@ func (s WinoSpec) divide(threads int) direct {
 	return d
 }
 
-// setDirect makes a prepared convolution a direct one.
-func (j *Wino) setDirect(d direct) {
+// filterPlaces is the number of places of all levels of which a second cache holds the values of 32 source and 32 result channels.
+const filterPlaces = 1 << 13
+
+// divideFilter chooses bands of whole latitudes for the gradient of the filter. It determines the order of sums, so it does not
+// depend on threads.
+func (s WinoSpec) divideFilter() direct {
+	rows := filterPlaces / (s.Size[0] * (s.Size[2] + s.Side - 1))
+	return direct{height: min(max(1, rows), s.Size[1]), width: s.Size[2], slices: 1}
+}
+
+// setDirect makes a prepared convolution a direct one, with scratch memory of that many words.
+func (j *Wino) setDirect(d direct, words int) {
 	if j.direct.height > 0 {
 		j.geom = j.geom[:len(j.geom)-3]
 	}
-	j.direct, j.scratch = d, d.words(j.spec, j.pool.Threads())
+	j.direct, j.scratch = d, words
 	j.geom = append(j.geom, C.long(d.height), C.long(d.width), C.long(d.slices))
 }
 
@@ -70,14 +82,32 @@ func (s WinoSpec) packedWords(d direct) int {
 	return s.groups() * s.Source()[0] * level * deep / 2
 }
 
+// alignment is the room for the alignment of scratch memory to the lines of a cache, in words.
+const alignment = 16
+
 // words is the scratch memory of a direct convolution in float32 words: filters and the packed bands of all threads.
 func (d direct) words(s WinoSpec, threads int) int {
-	const alignment = 16
 	return alignment + s.columnPairs()*s.KD*s.Side*s.Side*s.groups()*2*tileWords + threads*s.packedWords(d)
+}
+
+// filterWords is that of the gradient of the filter: sums for all taps, the transposed source and the gradient of a band, and a row
+// of it for each thread.
+func (d direct) filterWords(s WinoSpec, threads int) int {
+	rows, cols := d.height+s.Side-1, d.width+s.Side-1
+	length := (ceil(rows*cols+2*deep, deep) | 1) * deep
+	sums := s.groups() * s.columnPairs() * s.KD * s.Side * s.Side * 4 * 16 * Block
+	source := (blocks(s.Parts[0]) + blocks(s.Parts[1])) * s.Source()[0] * Block * length
+	gradient := blocks(s.K) * s.Size[0] * ceil(d.height*cols, deep) * deep * Block
+	return alignment + sums + (source+gradient+threads*Block*length)/2
 }
 
 // runDirect computes the convolution.
 func (j *Wino) runDirect(v WinoValues) {
 	C.ens_direct(j.pool.ptr(), v.Y.storage(), v.Y.ptr, v.X0.ptr, v.X1.ptr, j.halos[0].ptr, j.halos[1].ptr, f32(v.Filter), f32(v.Bias), v.Gate.ptr, v.Plus.ptr,
 		f32(v.Scratch), &j.geom[0])
+}
+
+// runDirectFilter computes the gradient of the filter.
+func (j *Wino) runDirectFilter(dw []float32, x0, x1, dy Stored, scratch []float32) {
+	C.ens_direct_filter(j.pool.ptr(), f32(dw), x0.ptr, x1.ptr, j.halos[0].ptr, j.halos[1].ptr, dy.ptr, f32(scratch), &j.geom[0])
 }

@@ -20,7 +20,7 @@ func newDirect(t *testing.T, p *Pool, s WinoSpec, d direct) *Wino {
 		t.Fatal(err)
 	}
 	if d.height > 0 {
-		j.setDirect(d)
+		j.setDirect(d, d.words(s, p.Threads()))
 	}
 	return j
 }
@@ -76,6 +76,55 @@ func TestDirectAgreesWithPlainSums(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// Gradients of filters agree with plain sums, and have the same bits for any number of threads.
+func TestDirectFilterAgreesWithPlainSums(t *testing.T) {
+	if !HasAMX() {
+		t.Skip("the processor has no AMX_BF16")
+	}
+	pool, err := NewPool(3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	for i, s := range winoSpecs {
+		s.FilterIn, s.FilterLo, s.BF16 = s.Parts[0]+s.Parts[1]+3, 2, true
+		t.Run(fmt.Sprint(s), func(t *testing.T) {
+			k := newWinoCase(uint64(i), s)
+			x0, x1 := k.parts(t, true)
+			f0, f1 := k.halos(t, true)
+			dy := k.field(t, k.dy, s.K, s.Size, true).stored()
+			for _, rows := range []int{0, 1, 3} { // of a band; 0 is as chosen
+				var first []float32
+				for _, p := range []*Pool{nil, pool} {
+					j, err := NewWinoFilter(p, s, WinoVariant{Direct: true})
+					if err != nil {
+						t.Fatal(err)
+					}
+					if d := (direct{rows, s.Size[2], 1}); rows > 0 {
+						j.setDirect(d, d.filterWords(s, p.Threads()))
+					}
+					if s.Halo != [4]int{} {
+						j.SetHalos(f0, f1)
+					}
+					dw := make([]float32, len(k.w))
+					j.RunFilter(dw, x0, x1, dy, garbage(j.ScratchLen()))
+					got := make([]float64, len(dw))
+					for i, v := range dw {
+						got[i] = float64(v)
+					}
+					if e := relative(got, k.dw); !(e <= directTolerance) {
+						t.Errorf("bands of %d: error %.2e", rows, e)
+					}
+					if first != nil && !slices.Equal(first, dw) {
+						t.Errorf("bands of %d: other bits on several threads", rows)
+					}
+					first = dw
+				}
+			}
+		})
 	}
 }
 

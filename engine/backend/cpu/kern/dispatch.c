@@ -39,15 +39,15 @@ static const ens_isa *most(void) {
 	return NULL;
 }
 
-// The processor has AMX_BF16, and the system lets this process use it.
-static int amx;
+// AMX_BF16: the system lets this process use it; and it is in use, beside the kernels of avx512bf16.
+static int permitted, amx;
 
 // permit asks the system for the registers of AMX, which it grants once for all threads of a process.
 static int permit(void) {
 #if defined(__x86_64__)
 	enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18, TILE = 1 << 24, BF16 = 1 << 22 };
 	unsigned a, b, c, d;
-	if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d & (TILE | BF16)) != (TILE | BF16)) return 0;
+	if (best() != &ens_isa_avx512bf16 || !__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d & (TILE | BF16)) != (TILE | BF16)) return 0;
 	return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
 #else
 	return 0;
@@ -56,12 +56,12 @@ static int permit(void) {
 
 __attribute__((constructor)) static void choose(void) {
 	isa = best();
+	amx = permitted = permit();
 	const ens_isa *held = most();
-	amx = !held && permit();
 	if (held) ens_isa_use(held->name); // what the machine lacks is refused
 }
 
-const char *ens_isa_name(void) { return isa->name; }
+const char *ens_isa_name(void) { return amx ? "amx" : isa->name; }
 
 int ens_has_vnni(void) {
 #if defined(__x86_64__)
@@ -71,15 +71,13 @@ int ens_has_vnni(void) {
 #endif
 }
 
-int ens_has_amx(void) {
-#if defined(__x86_64__)
-	return amx && isa == &ens_isa_avx512bf16;
-#else
-	return 0;
-#endif
-}
-
 int ens_isa_use(const char *name) {
+	if (!strcmp(name, "amx")) {
+		if (!permitted) return 1;
+		isa = best();
+		amx = 1;
+		return 0;
+	}
 	const ens_isa *all[] = {
 #if defined(__x86_64__)
 		&ens_isa_avx512bf16, &ens_isa_avx512, &ens_isa_avx2,
@@ -90,6 +88,7 @@ int ens_isa_use(const char *name) {
 		have |= all[i] == best(); // the list falls from best to plainest
 		if (have && strcmp(all[i]->name, name) == 0) {
 			isa = all[i];
+			amx = 0;
 			return 0;
 		}
 	}

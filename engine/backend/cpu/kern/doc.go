@@ -3,7 +3,7 @@
 // bfloat16, on which the convolutions of networks run (Wino, Point, Narrow).
 //
 // Every kernel is compiled for AVX-512, AVX2 and the baseline instruction set. The best
-// one is chosen when the program starts.
+// one is chosen when the program starts. Convolutions of bfloat16 also use AMX.
 //
 // Threads: a kernel divides its work into items that the threads of a Pool take one at
 // a time. Results do not depend on which thread takes which item, so they have the same

@@ -8,10 +8,16 @@
 #define VL 16 // float32 in a vector
 #include "isa.inc.h"
 #include "direct.inc.h"
+#include "directfilter.inc.h"
 
 void ens_direct(ens_pool *p, int y16, void *y, const void *x0, const void *x1, const void *f0, const void *f1, const float *w, const float *bias, const void *gate, const void *plus, float *scratch, const long *g) {
 	direct_run(p, y16, y, x0, x1, f0, f1, w, bias, gate, plus, scratch, g);
 }
+
+void ens_direct_filter(ens_pool *p, float *dw, const void *x0, const void *x1, const void *f0, const void *f1, const void *dy, float *scratch, const long *g) {
+	direct_filter_run(p, dw, x0, x1, f0, f1, dy, scratch, g);
+}
 #else
 void ens_direct(ens_pool *p, int y16, void *y, const void *x0, const void *x1, const void *f0, const void *f1, const float *w, const float *bias, const void *gate, const void *plus, float *scratch, const long *g) {}
+void ens_direct_filter(ens_pool *p, float *dw, const void *x0, const void *x1, const void *f0, const void *f1, const void *dy, float *scratch, const long *g) {}
 #endif

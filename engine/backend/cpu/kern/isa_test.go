@@ -22,6 +22,7 @@ func TestHeldDown(t *testing.T) {
 		{"ONEDNN_MAX_CPU_ISA", "avx2", "avx2"},
 		{"DNNL_MAX_CPU_ISA", "AVX2_VNNI", "avx2"},
 		{"ONEDNN_MAX_CPU_ISA", "AVX512_CORE", "avx512"},
+		{"ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16", "avx512bf16"},
 		{"ONEDNN_MAX_CPU_ISA", "ALL", best},
 		{"ONEDNN_MAX_CPU_ISA", "nonsense", best},
 	} {

@@ -59,8 +59,8 @@ func (p *Pool) ptr() *C.ens_pool {
 	return p.c
 }
 
-// ISA returns the instruction set of the kernels in use: avx512bf16, avx512, avx2 or
-// base.
+// ISA returns the instruction set of the kernels in use: amx (avx512bf16 with convolutions
+// by AMX_BF16), avx512bf16, avx512, avx2 or base.
 func ISA() string { return C.GoString(C.ens_isa_name()) }
 
 // useISA selects an instruction set, for tests; false if the processor does not support

@@ -135,9 +135,10 @@ extern const ens_isa ens_isa_avx2, ens_isa_avx512, ens_isa_avx512bf16;
 #endif
 const char *ens_isa_name(void);
 int ens_has_vnni(void); // AVX512_VNNI, in the instruction set in use
-int ens_has_amx(void);  // AMX_BF16, with the instruction set avx512bf16 in use
 // ens_direct computes y = conv(x, w) (+ bias) (ReLU) (+ plus) of bfloat16 by AMX, see direct.inc.h.
 void ens_direct(ens_pool *p, int y16, void *y, const void *x0, const void *x1, const void *f0, const void *f1, const float *w, const float *bias, const void *gate, const void *plus, float *scratch, const long *g);
+// ens_direct_filter computes the gradient of its filter, see directfilter.inc.h.
+void ens_direct_filter(ens_pool *p, float *dw, const void *x0, const void *x1, const void *f0, const void *f1, const void *dy, float *scratch, const long *g);
 // ens_isa_use forces an instruction set by name for tests; 1 if this machine lacks it.
 int ens_isa_use(const char *name);
 #endif

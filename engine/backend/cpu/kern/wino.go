@@ -88,7 +88,7 @@ func (s WinoSpec) HaloLen(c int) int {
 }
 
 // HasBF16 reports whether the instruction set in use multiplies bfloat16.
-func HasBF16() bool { return ISA() == "avx512bf16" }
+func HasBF16() bool { return ISA() == "avx512bf16" || HasAMX() }
 
 // WinoVariant defines how the work is divided. It changes the speed and never the
 // result.
@@ -153,7 +153,8 @@ func NewWino(p *Pool, s WinoSpec, w WinoVariant) (*Wino, error) {
 	}
 	switch {
 	case w.Direct:
-		j.setDirect(s.divide(p.Threads()))
+		d := s.divide(p.Threads())
+		j.setDirect(d, d.words(s, p.Threads()))
 		return j, nil
 	case w.Sparse:
 		j.scratch = j.sparseScratch(w, false, p.Threads())
@@ -191,7 +192,12 @@ func NewWinoFilter(p *Pool, s WinoSpec, w WinoVariant) (*Wino, error) {
 	if err != nil {
 		return nil, err
 	}
-	if w.Sparse {
+	switch {
+	case w.Direct:
+		d := s.divideFilter()
+		j.setDirect(d, d.filterWords(s, p.Threads()))
+		return j, nil
+	case w.Sparse:
 		j.scratch = j.sparseScratch(w, true, p.Threads())
 		return j, nil
 	}
@@ -414,7 +420,11 @@ func (j *Wino) RunFilter(dw []float32, x0, x1, dy Stored, scratch []float32) {
 	dy.want("dy", j.spec.N*j.cells*blocks(j.spec.K), x0)
 	atLeast("filter", len(dw), j.filter)
 	atLeast("scratch", len(scratch), j.scratch)
-	if j.kept.list != nil {
+	switch {
+	case j.direct.height > 0:
+		j.runDirectFilter(dw, x0, x1, dy, scratch)
+		return
+	case j.kept.list != nil:
 		j.runSparseFilter(dw, x0, x1, dy, scratch)
 		return
 	}
