@@ -48,6 +48,11 @@ func (m Mesh) HasDataRanks() bool { return m.DataRanks() > 1 }
 // DataRanks returns the number of ranks along the data axis; 1 without one.
 func (m Mesh) DataRanks() int { return m.sizeOver([]string{DataAxis}) }
 
+// Fields returns the mesh without its axis data: that of the ranks with the same samples, which divide their fields.
+func (m Mesh) Fields() Mesh {
+	return slices.DeleteFunc(slices.Clone(m), func(a MeshAxis) bool { return a.Name == DataAxis })
+}
+
 // selector returns a function that reports whether the gradient of parameters is summed
 // sparsely. A nil Compression has none that is.
 func (k *Compression) selector(g *graph.Graph) func(a meshAxes, params []string) bool {

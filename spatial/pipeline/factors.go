@@ -39,14 +39,14 @@ func (w *Worker) Factors() []pass.LayerFactors { return slices.Concat(w.factors.
 //
 //	A = (1/N) Σ A(i),   G = N Σ W(i)² G(i)
 //
-// added in ascending order of pieces, then of pipes.
+// added in ascending order of pieces, then of pipes, then over data ranks; N counts the pieces of all data ranks.
 //
 // Source: Osawa, Li and Hoefler 2023, arXiv:2211.14133, section 3.
 func (w *Worker) Factor(name string) []float32 { return w.step.factors[name] }
 
 // factorParts calls visit with the name of each factor of a stage, and what it is multiplied by in the sum of a piece with a weight.
 func (w *Worker) factorParts(stage int, weight float32, visit func(name string, by float32)) {
-	n := float32(w.s.Pieces())
+	n := float32(w.dataRanks() * w.s.Pieces())
 	for _, l := range w.factors[stage] {
 		if l.Form != pass.NoFactors {
 			visit(l.ColsName(), 1/n)
@@ -73,7 +73,7 @@ func (w *Worker) addFactors(h *held, weight float32) {
 	})
 }
 
-// sumFactors adds the factors of the copies of each stage on the worker that sums its gradients.
+// sumFactors adds the factors of the copies of each stage, and those of data ranks, on the worker that sums its gradients.
 //
 // Errors: those of messages.
 func (w *Worker) sumFactors() error {
@@ -103,11 +103,9 @@ func (w *Worker) sumFactors() error {
 		return fmt.Errorf("pipeline: Kronecker factors of copies: %w", err)
 	}
 	own := w.s.Stage(0, w.c.Rank())
-	total := parts[own][0]
-	for _, x := range parts[own][1:] {
-		for i, v := range x {
-			total[i] += v
-		}
+	total := addParts(parts[own])
+	if err := w.sumData([][]float32{total}); err != nil {
+		return fmt.Errorf("pipeline: Kronecker factors: %w", err)
 	}
 	for _, l := range w.factors[own] {
 		if l.Form != pass.NoFactors {

@@ -85,7 +85,7 @@ func checkFactors(ctx context.Context, c *comm.Comm, s *Schedule, stages []*Stag
 		return nil, err
 	}
 	defer w.Close()
-	w.Weights = weights
+	w.Weights = weights[w.firstPiece():][:s.Pieces()]
 	feed := withWeights(feedOf(w))
 	var before [][]float32
 	for step := range 3 { // of which the second computes factors
@@ -149,11 +149,11 @@ func TestFactorsEqualWholeBatch(t *testing.T) {
 	check := func(name string, s *Schedule, m spatial.Mesh, build func(b *graph.Builder, x graph.Value) graph.Value) {
 		t.Helper()
 		const maxSide, rows = 60, 6 // rows of a piece: two samples with three leads
-		weights := make([]float32, s.Pieces())
+		weights := make([]float32, m.DataRanks()*s.Pieces())
 		for i := range weights {
 			weights[i] = 0.1 + 0.3*float32(i%3)
 		}
-		layers, want := wholeFactors(t, weighted(t, rows*s.Pieces(), build), weights, maxSide)
+		layers, want := wholeFactors(t, weighted(t, rows*len(weights), build), weights, maxSide)
 		stages := splitEvenly(t, weighted(t, rows, build), s.Stages)
 		found := make([][]string, s.Stages*m.Size())
 		err := comm.Run(len(found), comm.Parallel, func(c *comm.Comm) (err error) {

@@ -14,22 +14,36 @@ import (
 // group is the ranks that compute the stages of a worker together, on a mesh. All workers have the same mesh and cut fields at the
 // same places, so a rank sends its shard of what crosses a cut to the rank with its coordinates, and to no other.
 type group struct {
-	c        *comm.Comm // of the ranks of this worker
+	c        *comm.Comm // of the ranks of this worker with the same samples
 	boundary *spatial.Boundary
 }
 
-// joinGroup returns the group of a rank: ranks of a worker are consecutive.
+// joinGroup returns the group of a rank: ranks of a worker are consecutive. It is nil for a mesh of no other axis than data.
 func joinGroup(c *comm.Comm, m spatial.Mesh, whole *graph.Graph) (g *group, err error) {
-	ranks := make([]int, m.Size())
-	for i := range ranks {
-		ranks[i] = c.Rank()/m.Size()*m.Size() + i
+	fields := m.Fields()
+	if len(fields) == 0 {
+		return nil, nil
 	}
 	g = &group{}
-	if g.boundary, err = spatial.NewBoundary(whole, m); err != nil {
+	if g.boundary, err = spatial.NewBoundary(whole, fields); err != nil {
 		return nil, err
 	}
-	g.c, err = c.Group(ranks)
+	g.c, err = along(c, m, fields)
 	return g, err
+}
+
+// along is the group of the ranks of this rank's worker that differ from it on some axes of their mesh alone.
+func along(c *comm.Comm, m, axes spatial.Mesh) (*comm.Comm, error) {
+	var names []string
+	for _, a := range axes {
+		names = append(names, a.Name)
+	}
+	first := c.Rank() / m.Size() * m.Size()
+	ranks := slices.Clone(m.Group(c.Rank()-first, names))
+	for i := range ranks {
+		ranks[i] += first
+	}
+	return c.Group(ranks)
 }
 
 // shards returns the stages with the shapes of this rank's shards in messages.

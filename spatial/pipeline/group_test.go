@@ -54,11 +54,8 @@ func compareWithMesh(t *testing.T, g *graph.Graph, d int, m spatial.Mesh, s *Sch
 	t.Helper()
 	stages, want := splitEvenly(t, g, d), make([]outcome, m.Size())
 	err := comm.Run(m.Size(), comm.Parallel, func(c *comm.Comm) error {
-		mesh, err := joinGroup(c, m, g)
-		if err != nil {
-			return err
-		}
-		want[c.Rank()], err = serial(t.Context(), s, stages, mesh, 2)
+		var err error
+		want[c.Rank()], err = serial(t.Context(), s, stages, c, m, 2)
 		return err
 	})
 	if err != nil {
@@ -89,7 +86,7 @@ func TestGroupsEqualWholeGraph(t *testing.T) {
 			t.Fatal(err)
 		}
 		stages := splitEvenly(t, build(t), 2)
-		want, err := serial(t.Context(), s, stages, nil, 1)
+		want, err := serial(t.Context(), s, stages, nil, nil, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -103,6 +100,50 @@ func TestGroupsEqualWholeGraph(t *testing.T) {
 		})
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Data ranks with N micro-batches each have the losses, to the bit, of one rank with all of them, also where dropout draws numbers,
+// and the sums of its gradients, up to rounding.
+func TestDataRanksEqualMoreMicroBatches(t *testing.T) {
+	const n, ranks = 4, 3
+	g := uneven(t)
+	stages := splitEvenly(t, g, 2)
+	all, err := OneFOneB(2, n*ranks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := serial(t.Context(), all, stages, nil, nil, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for kind, build := range map[string]func() (*Schedule, error){
+		"gpipe": func() (*Schedule, error) { return GPipe(2, n) }, "1f1b": func() (*Schedule, error) { return OneFOneB(2, n) },
+		"chimera": func() (*Schedule, error) { return Chimera(2, n, ChimeraOptions{}) },
+	} {
+		s, err := build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		outcomes := make([]outcome, 2*ranks)
+		err = comm.Run(len(outcomes), comm.Parallel, func(c *comm.Comm) (err error) {
+			outcomes[c.Rank()], err = pipelined(t.Context(), c, s, stages, Options{Mesh: parse(t, "data:3")}, 1)
+			return err
+		})
+		if err != nil {
+			t.Fatalf("%s: %v", kind, err)
+		}
+		for rank, got := range outcomes {
+			if !slices.Equal(got.losses, want.losses) {
+				t.Errorf("%s, rank %d: losses %v, want %v", kind, rank, got.losses, want.losses)
+			}
+			if err := got.isNear(want); err != nil {
+				t.Errorf("%s, rank %d: %v", kind, rank, err)
+			}
+			if diff := got.differs(outcomes[rank/ranks*ranks]); diff != "" {
+				t.Errorf("%s: data rank %d differs from the first: %s", kind, rank%ranks, diff)
+			}
 		}
 	}
 }

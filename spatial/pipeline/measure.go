@@ -10,7 +10,7 @@ import (
 
 // Timeline gathers the passes of the last step of all workers, each measured from the start of its own Step: after a barrier these
 // are one time. Waiting for messages is not part of a pass. All ranks call it, and all get the same, so that they make the same
-// assignment of work to idle times: of groups of ranks that of their first ranks.
+// assignment of work to idle times: of groups of ranks that of their first ranks, of data ranks that of the first.
 //
 // Errors: those of messages.
 func (w *Worker) Timeline() (*Timeline, error) {
@@ -29,8 +29,15 @@ func (w *Worker) Timeline() (*Timeline, error) {
 	if err := comm.AllGatherV(w.c, all, cuts, comm.Ring); err != nil {
 		return nil, err
 	}
+	groups := []*comm.Comm{w.data}
 	if w.mesh != nil {
-		if err := comm.Broadcast(w.mesh.c, 0, all); err != nil {
+		groups = append(groups, w.mesh.c)
+	}
+	for _, c := range groups {
+		if c == nil {
+			continue
+		}
+		if err := comm.Broadcast(c, 0, all); err != nil {
 			return nil, err
 		}
 	}

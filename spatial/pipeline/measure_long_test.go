@@ -287,7 +287,7 @@ func TestLongSimulatedSteps(t *testing.T) {
 func TestLongOrdersOfMessages(t *testing.T) {
 	stages := splitEvenly(t, smallUNet(t), 4)
 	for kind, s := range schedules(t, 4) {
-		want, err := serial(t.Context(), s, stages, nil, 2)
+		want, err := serial(t.Context(), s, stages, nil, nil, 2)
 		if err != nil {
 			t.Fatal(err)
 		}

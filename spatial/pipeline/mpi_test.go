@@ -46,7 +46,7 @@ var overMPI = []string{"gpipe", "1f1b", "chimera"}
 func sums(ctx context.Context, t testing.TB, c *comm.Comm) ([]string, error) {
 	meshes := []string{""}
 	if c.Size() == 4 {
-		meshes = append(meshes, "lat:2")
+		meshes = append(meshes, "lat:2", "data:2")
 	}
 	var lines []string
 	for _, text := range meshes {

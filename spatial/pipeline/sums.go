@@ -68,7 +68,8 @@ func (w *Worker) Holders(param string) (ranks []int) {
 }
 
 // sumCopies sums the gradients of copies. Every holder whose pipe had pieces sends its sum to the first holder's worker, which
-// adds them in the order of the holders and sends the result to all others. The messages of all sums are in transit at once.
+// adds them in the order of the holders, then those of data ranks, and sends the result to all others. The messages of all sums are
+// in transit at once.
 //
 // Errors: those of messages.
 func (w *Worker) sumCopies() error {
@@ -95,12 +96,31 @@ func (w *Worker) sumCopies() error {
 	if err := comm.WaitAll(requests...); err != nil {
 		return err
 	}
-	return w.distribute(parts)
+	totals := make([][]float32, len(w.sums))
+	for i := range w.sums {
+		if w.worker(w.sums[i].holders[0]) == w.c.Rank() {
+			totals[i] = addParts(parts[i])
+		}
+	}
+	if err := w.sumData(totals); err != nil {
+		return err
+	}
+	return w.distribute(totals)
 }
 
-// distribute adds the parts of each sum and sends the result to the workers of its holders.
-func (w *Worker) distribute(parts [][][]float32) error {
-	totals := make([][]float32, len(w.sums))
+// addParts adds the others to the first.
+func addParts(parts [][]float32) []float32 {
+	total := parts[0]
+	for _, x := range parts[1:] {
+		for k, v := range x {
+			total[k] += v
+		}
+	}
+	return total
+}
+
+// distribute sends each sum from the worker that has it to the workers of its holders.
+func (w *Worker) distribute(totals [][]float32) error {
 	var requests []comm.Request
 	for i := range w.sums {
 		owner := w.worker(w.sums[i].holders[0])
@@ -112,12 +132,6 @@ func (w *Worker) distribute(parts [][][]float32) error {
 		}
 		switch {
 		case owner == w.c.Rank():
-			totals[i] = parts[i][0]
-			for _, x := range parts[i][1:] {
-				for k, v := range x {
-					totals[i][k] += v
-				}
-			}
 			for _, rank := range to {
 				requests = append(requests, w.c.Send(rank, w.sumTag(i), totals[i]))
 			}

@@ -18,7 +18,7 @@ import (
 
 // Feed fills an input of the whole graph with the samples of a piece. It is called for each stage that reads the input, and again
 // for its backward pass if other pieces have passed the stage since. It must give the same values each time. With a mesh it fills
-// the shard of the rank (Worker.InputBox).
+// the shard of the rank (Worker.InputBox), with an axis data that of a piece of its data rank.
 type Feed func(piece int, input string, into []float32) error
 
 // Worker runs training steps of one worker of a schedule, or of one rank of a worker that is a group of ranks. It holds one stage
@@ -29,8 +29,8 @@ type Worker struct {
 	// Between runs work in idle times (package filler): before each task of the worker, by its index, and after the last. Its
 	// errors end the step. May be nil.
 	Between func(task int) error
-	// Weights are the factors of the pieces' gradients in the sums of a step, by piece; nil means 1 each. With the shares of
-	// pieces in the weight of a batch, the sums are the gradients of its weighted mean.
+	// Weights are the factors of the pieces' gradients in the sums of a step, by piece of this data rank; nil means 1 each. With
+	// the shares of pieces in the weight of a batch, the sums are the gradients of its weighted mean.
 	Weights []float32
 	// WithFactors lets steps also compute Kronecker factors (Factor), if Options.MaxFactorSide is set. All ranks set the same.
 	WithFactors bool
@@ -45,7 +45,8 @@ type Worker struct {
 	step    stepState
 
 	recompute bool
-	mesh      *group // of the worker's ranks; nil for one rank
+	mesh      *group     // of the worker's ranks with the same samples; nil for one rank
+	data      *comm.Comm // of the ranks that have this one's place in the pipelines of other data ranks; nil for one
 	whole     *graph.Graph
 }
 
@@ -56,7 +57,7 @@ type stepState struct {
 	feed    Feed
 	begin   time.Time
 	spans   []Span
-	losses  []float64            // by piece, of pieces whose last stage is here
+	losses  []float64            // by data rank and piece, of pieces whose last stage is here
 	factors map[string][]float32 // see Worker.Factor
 	peak    int64                // bytes of activations
 	run     *executor[float32]
@@ -81,8 +82,8 @@ type Options struct {
 	// its stages have received of micro-batches in transit, in place of their activations. Bits do not change.
 	Recompute bool
 	// Mesh is that of the ranks that compute a stage together, each its shard. Ranks of a worker are consecutive. Gradients are those
-	// of the mesh alone, with the bits of its sums over pieces. With an axis data it has as many samples in a piece, at least: copies
-	// of the pipeline that share its weights.
+	// of the mesh alone, with the bits of its sums over pieces. Ranks along an axis data are copies of the pipeline with pieces of
+	// their own, whose sums are added once a step.
 	Mesh spatial.Mesh
 	// MaxFactorSide is the largest side of Kronecker factors that steps can compute (Worker.WithFactors): each stage then has a
 	// second plan. 0 means none.
@@ -110,10 +111,10 @@ func NewWorker(c *comm.Comm, s *Schedule, stages []*Stage, o Options) (w *Worker
 	if o.MaxFactorSide > 0 {
 		w.factors = factorsOf(stages, w.sums, o.MaxFactorSide)
 	}
-	if len(o.Mesh) > 0 {
-		if w.mesh, err = joinGroup(c, o.Mesh, w.whole); err != nil {
-			return nil, err
-		}
+	if err := w.join(c, o.Mesh); err != nil {
+		return nil, err
+	}
+	if w.mesh != nil {
 		if stages, err = w.mesh.shards(stages); err != nil {
 			return nil, err
 		}
@@ -130,8 +131,8 @@ func NewWorker(c *comm.Comm, s *Schedule, stages []*Stage, o Options) (w *Worker
 		}
 	}
 	w.held = w.plans[0]
-	if w.mesh != nil {
-		if w.c, err = c.Split(w.mesh.c.Rank(), c.Rank()); err != nil {
+	if ranks > 1 {
+		if w.c, err = c.Split(c.Rank()%ranks, c.Rank()); err != nil {
 			return nil, errors.Join(err, w.Close())
 		}
 	}
@@ -195,14 +196,15 @@ func (w *Worker) Close() error {
 }
 
 // Step runs the tasks of a step and sums the gradients: those of a stage over the pieces of a pipe in ascending order, then over
-// its copies, pipes ascending. The result, in the gradients of Store, has the same bits as these sums without a pipeline, on
-// all copies. It is the sum over pieces with the factors Weights, not their mean.
+// its copies, pipes ascending, then over data ranks (comm.AllReduce). The result, in the gradients of Store, has the same bits as
+// these sums without a pipeline, on all copies. It is the sum over pieces with the factors Weights, not their mean.
 //
-// The losses of all pieces are returned on all ranks. step is part of the key of random numbers.
+// The losses of all pieces are returned on all ranks, those of a data rank after those of the one before. step is part of the key
+// of random numbers: piece i of data rank d has those of piece d·N + i of a step of one data rank that has all pieces, N each.
 //
 // Errors: those of feed, of plans, and of messages; that of the context.
 func (w *Worker) Step(ctx context.Context, step uint64, feed Feed) (losses []float64, err error) {
-	w.step = stepState{number: step, ctx: ctx, feed: feed, begin: time.Now(), losses: make([]float64, w.s.Pieces())}
+	w.step = stepState{number: step, ctx: ctx, feed: feed, begin: time.Now(), losses: make([]float64, w.dataRanks()*w.s.Pieces())}
 	w.held = w.plans[index(w.WithFactors)]
 	for _, h := range w.held {
 		h.pieces = 0
@@ -220,7 +222,11 @@ func (w *Worker) Step(ctx context.Context, step uint64, feed Feed) (losses []flo
 			return nil, err
 		}
 	}
-	err = comm.AllReduce(w.c, w.step.losses, comm.Auto) // a piece has its loss on one rank and 0 on the others
+	for _, c := range []*comm.Comm{w.c, w.data} {
+		if c != nil { // a piece has its loss on one rank and 0 on the others
+			err = errors.Join(err, comm.AllReduce(c, w.step.losses, comm.Auto))
+		}
+	}
 	return w.step.losses, err
 }
 
@@ -277,13 +283,15 @@ func (w *Worker) compute(h *held, piece int, in []float32) error {
 	}
 	h.piece = piece
 	if h.index == w.s.Stages-1 { // others have a constant loss
-		w.step.losses[piece] = h.plan.Loss()
+		w.step.losses[w.firstPiece()+piece] = h.plan.Loss()
 	}
 	return nil
 }
 
 // random is the number of a piece's pass that keys random numbers.
-func (w *Worker) random(piece int) uint64 { return w.step.number*uint64(w.s.Pieces()) + uint64(piece) }
+func (w *Worker) random(piece int) uint64 {
+	return w.step.number*uint64(w.dataRanks()*w.s.Pieces()) + uint64(w.firstPiece()+piece)
+}
 
 // restore makes the plan of a stage as the forward pass of a piece has left it.
 func (w *Worker) restore(h *held, piece int, in []float32) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -103,12 +104,12 @@ func samples(piece int, input string, into []float32) error {
 	return nil
 }
 
-// feedOf is samples for the shard of a rank.
+// feedOf is samples for the shard of a rank, of its data rank's pieces.
 func feedOf(w *Worker) Feed {
 	return func(piece int, input string, into []float32) error {
 		shape := w.whole.Find(input).Shape
 		all := make([]float32, shape.Size())
-		if err := samples(piece, input, all); err != nil {
+		if err := samples(w.firstPiece()+piece, input, all); err != nil {
 			return err
 		}
 		spatial.ExtractBox(into, all, shape, w.InputBox(input))
@@ -134,9 +135,15 @@ func update(s *engine.Store) {
 }
 
 // serial is the training without a pipeline: one stage after the other, one piece after the other, sums in the order that
-// Worker.Step states. With a group it is that of a rank of one mesh, which runs all stages.
-func serial(ctx context.Context, s *Schedule, stages []*Stage, mesh *group, steps int) (out outcome, err error) {
-	w := &Worker{s: s, mesh: mesh, whole: stages[0].whole}
+// Worker.Step states. With a group it is that of a rank of one mesh, which runs all stages; with an axis data of two ranks at most.
+func serial(ctx context.Context, s *Schedule, stages []*Stage, c *comm.Comm, m spatial.Mesh, steps int) (out outcome, err error) {
+	w := &Worker{s: s, whole: stages[0].whole}
+	if len(m) > 0 {
+		if err := w.join(c, m); err != nil {
+			return out, err
+		}
+	}
+	mesh := w.mesh
 	if mesh != nil {
 		if stages, err = mesh.shards(stages); err != nil {
 			return out, err
@@ -152,7 +159,7 @@ func serial(ctx context.Context, s *Schedule, stages []*Stage, mesh *group, step
 	}
 	w.held = w.plans[0]
 	for step := range steps {
-		w.step = stepState{ctx: ctx, number: uint64(step), feed: feedOf(w), run: &executor[float32]{}, losses: make([]float64, s.Pieces())}
+		w.step = stepState{ctx: ctx, number: uint64(step), feed: feedOf(w), run: &executor[float32]{}, losses: make([]float64, w.dataRanks()*s.Pieces())}
 		sums := map[string][]float32{}
 		byPipe := make([][][]float32, s.Pipes()) // by pipe and stage
 		for pipe := range byPipe {
@@ -187,6 +194,16 @@ func serial(ctx context.Context, s *Schedule, stages []*Stage, mesh *group, step
 						sums[name][i] += g
 					}
 				}
+			}
+		}
+		if w.data != nil {
+			for _, name := range slices.Sorted(maps.Keys(sums)) {
+				if err := comm.AllReduce(w.data, sums[name], comm.Auto); err != nil { // of two ranks: the sums of any algorithm
+					return out, err
+				}
+			}
+			if err := comm.AllReduce(w.data, w.step.losses, comm.Auto); err != nil {
+				return out, err
 			}
 		}
 		out = outcome{params: map[string][]float32{}, grads: sums, losses: w.step.losses}
@@ -324,7 +341,7 @@ func TestPipelinesHaveSerialBits(t *testing.T) {
 			stages := splitEvenly(t, g, d)
 			for kind, s := range schedules(t, d) {
 				t.Run(fmt.Sprintf("%s, %d stages, %s", name, d, kind), func(t *testing.T) {
-					want, err := serial(t.Context(), s, stages, nil, steps)
+					want, err := serial(t.Context(), s, stages, nil, nil, steps)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -362,7 +379,7 @@ func TestStagesEqualWholeGraph(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := serial(t.Context(), s, splitEvenly(t, g, 4), nil, 1)
+		got, err := serial(t.Context(), s, splitEvenly(t, g, 4), nil, nil, 1)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -3,8 +3,14 @@ package search
 import (
 	"math/bits"
 
+	"github.com/ensemble-weather/ensemble/spatial"
 	"github.com/ensemble-weather/ensemble/spatial/cluster"
 )
+
+// DataSum returns the time of an all-reduce of values over the data ranks of a mesh, and the bytes that a rank sends.
+func (m Machine) DataSum(mesh spatial.Mesh, values int64) (cluster.Time, int64) {
+	return m.allReduce(newPricer(&m, Optimiser{}, mesh).over([]string{spatial.DataAxis}), values)
+}
 
 // UnitsExchange returns the time of an all-reduce of values among members of a number of units, of which the first rank takes part
 // and then passes the result to the others of its unit (package partial), and the bytes that this rank sends. A unit is a number of

@@ -53,7 +53,7 @@ func (c *planning) pipeline(ctx context.Context) (*PlannedPipeline, error) {
 	} else if p.Stages < 2 || p.Stages > mostStages {
 		return nil, nil
 	}
-	g, err := c.network(c.subject.Batch / p.MicroBatches)
+	g, err := c.network(c.subject.Batch / p.MicroBatches / mesh.DataRanks())
 	if err != nil {
 		return nil, err
 	}

@@ -47,8 +47,8 @@ func PipelineSchedule(c *config.Training) (s *pipeline.Schedule, err error) {
 	return s, atKey(err, pipelineStages)
 }
 
-// MicroBatches is the number of micro-batches of a batch in a pipeline. Each has equally many samples of every data rank of the
-// mesh; by default one.
+// MicroBatches is the number of micro-batches of a batch in a pipeline, of a data rank's part of it if the mesh has an axis data. All
+// have equally many samples; by default one.
 //
 // Errors: those of StageMesh; exit 64 for a batch that micro-batches and data ranks do not divide, with the nearest that they do.
 func MicroBatches(c *config.Training) (int, error) {
@@ -60,7 +60,7 @@ func MicroBatches(c *config.Training) (int, error) {
 	n := cmp.Or(c.Pipeline.MicroBatches, max(1, c.BatchSize/data))
 	if least := n * data; c.BatchSize%least != 0 {
 		return 0, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("batches of %s with %s of %s", humanise.Count(c.BatchSize, "sample"), humanise.Count(n, "micro-batch"), humanise.Count(data, "data rank")),
-			At: "train.batch_size", Why: "every micro-batch has equally many samples of each data rank", Fix: fmt.Sprintf("set train.batch_size: %d", nearestMultiple(c.BatchSize, least))}
+			At: "train.batch_size", Why: "the micro-batches of all data ranks have equally many samples", Fix: fmt.Sprintf("set train.batch_size: %d", nearestMultiple(c.BatchSize, least))}
 	}
 	return n, nil
 }
@@ -178,7 +178,12 @@ func arrangePipeline(ctx context.Context, t *team.Team, c *config.TrainConfig, g
 		return err
 	}
 	k, spec := PlaceholderTask(TaskOf(c)), SpecOf(c)
-	g, err := spec.Graph(&k, grid, training.BatchSize/micro, uint64(training.Seed), true)
+	m, err := StageMesh(training)
+	if err != nil {
+		return err
+	}
+	samples := training.BatchSize / micro / m.DataRanks()
+	g, err := spec.Graph(&k, grid, samples, uint64(training.Seed), true)
 	if err != nil {
 		return err
 	}
@@ -186,11 +191,7 @@ func arrangePipeline(ctx context.Context, t *team.Team, c *config.TrainConfig, g
 		return &exit.Error{Code: exit.Usage, What: "model.kind: " + c.Model.Kind + " with train.pipeline", At: "model.kind", Why: "a step follows the running statistics of batch norm, and copies of a stage would follow different ones",
 			Fix: "set model.kind: " + unet3d.UNetKind.Name + ", or another kind without batch norm, or remove train.pipeline"}
 	}
-	m, err := StageMesh(training)
-	if err != nil {
-		return err
-	}
-	if err := TrainMesh.CheckMesh(g, m, training.BatchSize/micro, team.ProcessCount(t.Comm)); err != nil {
+	if err := TrainMesh.CheckMesh(g, m.Fields(), samples, team.ProcessCount(t.Comm)); err != nil {
 		return err
 	}
 	var cuts []int
@@ -204,8 +205,7 @@ func arrangePipeline(ctx context.Context, t *team.Team, c *config.TrainConfig, g
 		return err
 	}
 	t.Pipeline = &team.Pipeline{Text: describePipeline(training, micro, m), Cuts: cuts, Mesh: m}
-	fields := slices.DeleteFunc(slices.Clone(m), func(a spatial.MeshAxis) bool { return a.Name == spatial.DataAxis })
-	t.Mesh = append(spatial.Mesh{{Name: spatial.DataAxis, Size: training.Pipeline.Stages * m.DataRanks()}}, fields...)
+	t.Mesh = append(spatial.Mesh{{Name: spatial.DataAxis, Size: training.Pipeline.Stages * m.DataRanks()}}, m.Fields()...)
 	one, err := spec.Graph(&k, grid, 1, 0, true)
 	if err != nil {
 		return err
@@ -219,7 +219,8 @@ func arrangePipeline(ctx context.Context, t *team.Team, c *config.TrainConfig, g
 	return nil
 }
 
-// divide returns the cuts of train.pipeline of a training graph, which has the samples of one micro-batch, with a StageMesh.
+// divide returns the cuts of train.pipeline of a training graph, which has the samples of one micro-batch of a data rank, with a
+// StageMesh.
 //
 // Errors: exit 64 for more stages than layers, and for a network that cannot be divided.
 func divide(ctx context.Context, c *config.TrainConfig, g *graph.Graph, m spatial.Mesh) ([]int, error) {

@@ -17,6 +17,7 @@ type StagePrices struct {
 	Recompute bool           // backward passes compute the forward pass again, as with train.pipeline.recompute; set by the caller
 	costs     pipeline.Costs // of a micro-batch
 	copies    []cluster.Time // message with the parameters of a stage, between two ranks that hold it
+	dataSums  []cluster.Time // sum of the gradients of a stage over data ranks
 	optimiser cluster.Time   // of the rank that updates most
 	sizes     stageSizes
 }
@@ -27,19 +28,20 @@ type stageSizes struct {
 	parameters []int64 // by stage
 	values     int64   // bytes of the values of a step of one micro-batch, on a rank that computes all stages alone or with its mesh
 	ranks      int     // of a stage
-	gradients  []int64 // by stage: bytes that a rank sends to sum the gradients of a micro-batch over the ranks of the stage
+	gradients  []int64 // by stage: bytes that a rank sends to sum the gradients of a micro-batch over the ranks with the same samples
+	dataSums   []int64 // by stage: bytes that a rank sends to sum the gradients of a step over data ranks
 }
 
-// PriceStages divides the layers of a training graph, which has the samples of one micro-batch, into stages and predicts their
-// times.
+// PriceStages divides the layers of a training graph, which has the samples of one micro-batch of a data rank, into stages and
+// predicts their times.
 //
 // The computation of a stage is its share, by the layers' operations, of that of a step on one rank, which is priced after the
-// compiler's passes, or on the mesh of the ranks that compute a stage together; nil is one rank. The slowest link of the ranks
-// determines the cuts.
+// compiler's passes, or on the mesh of the ranks that compute a stage together; nil is one rank. Ranks along its axis data have
+// pipelines of their own, and sum gradients once a step. The slowest link of the ranks determines the cuts.
 //
 // Errors: exit 64 for more stages than layers; that of the context.
 func PriceStages(ctx context.Context, g *graph.Graph, m search.Machine, o search.Optimiser, stages int, mesh spatial.Mesh) (*StagePrices, error) {
-	alone, err := search.CostOf(ctx, g, m.Unlimited(), o, mesh)
+	alone, err := search.CostOf(ctx, g, m.Unlimited(), o, mesh.Fields())
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +50,7 @@ func PriceStages(ctx context.Context, g *graph.Graph, m search.Machine, o search
 	for _, l := range layers {
 		all += l.Cost
 	}
-	forward, backward := alone.Forward, alone.Backward+alone.Gradients // the ranks of a stage sum gradients in each backward pass
+	forward, backward := alone.Forward, alone.Backward+alone.Gradients // ranks with the same samples sum gradients in each backward pass
 	for i := range layers {
 		layers[i].Cost = scaled(forward+backward, float64(layers[i].Cost)/float64(all))
 	}
@@ -68,6 +70,8 @@ func PriceStages(ctx context.Context, g *graph.Graph, m search.Machine, o search
 		total, most = total+n, max(most, n)
 		p.copies[k] = m.MessageTime(k*each, (stages-1-k)*each, 4*n)
 		p.sizes.parameters = append(p.sizes.parameters, n)
+		sum, bytes := m.DataSum(mesh, n)
+		p.dataSums, p.sizes.dataSums = append(p.dataSums, sum), append(p.sizes.dataSums, bytes)
 	}
 	p.sizes.values = alone.Memory - o.Bytes(total)
 	for _, n := range p.sizes.parameters {
@@ -97,8 +101,8 @@ func (p *StagePrices) passes() pipeline.Costs {
 }
 
 // Step predicts the time of a step of a schedule, and the mean share of its passes in which a rank waits. The rank that sums the
-// gradients of a stage exchanges them with those of each other copy, from the last backward pass of the stage on, and after the
-// update sends them the parameters.
+// gradients of a stage exchanges them with those of each other copy, from the last backward pass of the stage on, then sums them over
+// data ranks, and after the update sends the copies the parameters.
 //
 // Errors: those of Schedule.Time.
 func (p *StagePrices) Step(s *pipeline.Schedule) (step cluster.Time, idle float64, err error) {
@@ -106,7 +110,7 @@ func (p *StagePrices) Step(s *pipeline.Schedule) (step cluster.Time, idle float6
 	if err != nil {
 		return 0, 0, err
 	}
-	step = t.End + p.optimiser
+	step = t.End + slices.Max(p.dataSums) + p.optimiser
 	if others := cluster.Time(s.Pipes() - 1); others > 0 {
 		sums := make([]cluster.Time, s.Stages)
 		for k, c := range p.copies {
@@ -120,7 +124,8 @@ func (p *StagePrices) Step(s *pipeline.Schedule) (step cluster.Time, idle float6
 // Bytes predicts the memory of the rank of a schedule that needs most, and what the rank that sends most sends in a step. A rank has
 // its stages with their optimiser, and a stage's share of the values of one micro-batch for each one between its forward and its
 // backward pass, or with Recompute what it has received of each, and the values of one. It sends results to the next stage, gradients
-// to the one before, sums of gradients to the ranks of its stage, and the gradients of copies of a stage twice.
+// to the one before, sums of gradients to the ranks of its stage, those over data ranks once, and the gradients of copies of a stage
+// twice.
 func (p *StagePrices) Bytes(s *pipeline.Schedule) (memory, sent int64) {
 	crossing := func(cut int) int64 {
 		if cut < 0 || cut >= s.Stages-1 {
@@ -136,7 +141,8 @@ func (p *StagePrices) Bytes(s *pipeline.Schedule) (memory, sent int64) {
 		}
 	}
 	for w, activations := range s.PeakBytes(kept) {
-		var held, messages int64
+		var held int64
+		messages := p.sizes.dataSums[w] // worker w sums those of stage w, of all pipes
 		for pipe := range s.Pipes() {
 			k := s.Stage(pipe, w)
 			if p.Recompute {

@@ -23,7 +23,8 @@ func (t *trainer) compilePipeline(spec network.Spec, o engine.Options) error {
 	if err != nil {
 		return err
 	}
-	g, err := spec.Graph(&t.model.Task, t.model.Grid, n.cfg.BatchSize/count, t.seed(), true)
+	share := n.cfg.BatchSize / ranks.Pipeline.Mesh.DataRanks()
+	g, err := spec.Graph(&t.model.Task, t.model.Grid, share/count, t.seed(), true)
 	if err != nil {
 		return err
 	}
@@ -33,7 +34,6 @@ func (t *trainer) compilePipeline(spec network.Spec, o engine.Options) error {
 	if err := n.pipelineCurvature(); err != nil {
 		return err
 	}
-	share := n.cfg.BatchSize / ranks.Pipeline.Mesh.DataRanks()
 	first := ranks.DataGroup(ranks.Comm.Rank()) * share
 	t.pos.Cuts, n.rows = slices.Clone(ranks.Pipeline.Cuts), spatial.Interval{Lo: first, Hi: first + share}
 	return t.dir.Events().Write("pipeline", t.pos.Step, t.pos.Epoch+1, rundir.Value{Name: "pipeline", Value: ranks.Pipeline.Text}, rundir.Value{Name: "stages", Value: n.pipeline.Stages()})

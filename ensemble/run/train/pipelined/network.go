@@ -34,7 +34,8 @@ type Options struct {
 type Network struct {
 	ranks    *team.Team
 	worker   *pipeline.Worker
-	pieces   int
+	pieces   int           // of a data rank
+	first    int           // piece of this data rank among those of all
 	stages   []string      // first and last layer of each
 	store    *engine.Store // of the whole network, of which this rank's values are current
 	held     []heldParam
@@ -57,7 +58,7 @@ type Times struct {
 	HasFactors                     bool // the optimiser is K-FAC
 }
 
-// Compile compiles the stages of this rank. g is the network for a micro-batch, with its loss. store gets the layout of all
+// Compile compiles the stages of this rank. g is the network for a micro-batch of a data rank, with its loss. store gets the layout of all
 // parameters, if it has none. Kernels are chosen by rules, so that all copies of a stage compute the same bits.
 //
 // Errors: exit 64 for cuts of another network; those of the stages.
@@ -88,6 +89,7 @@ func Compile(g *graph.Graph, store *engine.Store, o Options) (*Network, error) {
 		w.MaxFactorSide = o.Training.KFAC.MaxSide
 		n.idle, n.times.HasFactors = &idleWork{network: n, schedule: s}, true
 	}
+	n.first = o.Ranks.DataGroup(o.Ranks.Comm.Rank()) * n.pieces
 	if n.worker, err = pipeline.NewWorker(group, s, stages, w); err != nil {
 		return nil, err
 	}
@@ -156,14 +158,14 @@ func (n *Network) distribute(t *team.Team) (err error) {
 	return err
 }
 
-// Step computes loss and gradients of a batch: the mean over its micro-batches,
+// Step computes loss and gradients of a batch: the mean over the micro-batches of all data ranks,
 //
 //	L = Σ W(i) L(i) / Σ W(i)
 //
 // where W(i) is the sum of the point weights of micro-batch i. With factors it also computes the Kronecker factors of the batch
 // (Factor). The loss is the same on all ranks. step is part of the key of random numbers. All ranks have the whole batch, or with
-// a mesh their shard of it. Data ranks of the mesh have consecutive samples of the batch, and a micro-batch has the same part of the
-// samples of each.
+// a mesh their shard of it. Data ranks of the mesh have consecutive samples of the batch, each divided into micro-batches: together
+// those of one rank that accumulates all of them, with its random numbers.
 //
 // Errors: those of passes and messages.
 func (n *Network) Step(ctx context.Context, step uint64, b *task.Batch, factors bool) (loss float64, err error) {
@@ -184,8 +186,8 @@ func (n *Network) Step(ctx context.Context, step uint64, b *task.Batch, factors 
 		return 0, err
 	}
 	n.worker.Weights = make([]float32, n.pieces)
-	for i, w := range weights {
-		n.worker.Weights[i] = float32(w)
+	for i := range n.worker.Weights {
+		n.worker.Weights[i] = float32(weights[n.first+i])
 	}
 	losses, err := n.worker.Step(ctx, step, func(piece int, input string, into []float32) error {
 		x := part(inputs[input], piece, n.pieces)
@@ -212,15 +214,17 @@ func (n *Network) Step(ctx context.Context, step uint64, b *task.Batch, factors 
 // part is one of n equal parts of an array whose first axis is the sample.
 func part(x []float32, i, n int) []float32 { return x[len(x)/n*i : len(x)/n*(i+1)] }
 
-// weights are the shares of micro-batches in the sum of the weights of a batch; zero if the sum is. With a mesh the points are those
-// of the rank's shard, or its samples; sums over all ranks count each point as often as there are stages, which leaves the shares.
+// weights are the shares of the micro-batches of all data ranks in the sum of the weights of a batch; zero if the sum is. With a mesh
+// the points are those of the rank's shard, or its samples; sums over all ranks count each point as often as there are stages, which
+// leaves the shares.
 //
 // Errors: lost ranks.
 func (n *Network) weights(points []float32) ([]float64, error) {
-	w := make([]float64, n.pieces)
-	for i := range w {
+	w := make([]float64, n.ranks.Pipeline.Mesh.DataRanks()*n.pieces)
+	own := w[n.first:][:n.pieces]
+	for i := range own {
 		for _, v := range part(points, i, n.pieces) {
-			w[i] += float64(v)
+			own[i] += float64(v)
 		}
 	}
 	if n.ranks.Pipeline.Mesh != nil {
