@@ -43,6 +43,8 @@ type Calibrated struct {
 	// NoMaps leaves out all maps, for networks whose only information on the location is their
 	// input.
 	NoMaps bool
+	// MapGrid is the grid of the maps, if the fields are a window of it.
+	MapGrid MapGrid
 	// SpreadAffine [V D][2] holds a₀ and a₁, SpreadScale [V D] holds k.
 	SpreadAffine [][2]float64
 	SpreadScale  []float64
@@ -117,7 +119,7 @@ func (c Calibrated) Build(b *graph.Builder, in CalibratedInput) CalibratedOutput
 	u := c.Body(b, in.Features, outputs*v)
 	part := func(k int) graph.Value { return op.Slice(b, u, 1, k*v, (k+1)*v) }
 	mapOf := func(name string, start float64) graph.Value {
-		return b.ParamOf(graph.Local, MapsPrefix+name, graph.Shape{1, v, d, h, w}, graph.Fill(start))
+		return c.MapGrid.fieldMap(b, MapsPrefix+name, graph.Shape{1, v, d, h, w}, graph.Fill(start))
 	}
 	perTarget := func(get func(int) float64) graph.Value {
 		x := make([]float32, v*d)

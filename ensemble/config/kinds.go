@@ -228,6 +228,17 @@ var kinds = schema.Kinds{
 		JSON:   map[string]any{"type": "object", "additionalProperties": map[string]any{"type": "string"}},
 		Nested: true,
 	},
+	reflect.TypeFor[FieldSizes](): {
+		Nested: true,
+		Want:   "whole, mixed, or a list of sizes such as [24, 36x48]",
+		Parse:  func(n *yaml.Node, _ string) (any, error) { return parseFieldSizes(n) },
+		Format: formatFieldSizes,
+		JSON: map[string]any{"oneOf": []any{
+			map[string]any{"enum": []any{wholeSize, mixedSizes}},
+			map[string]any{"type": "array", "minItems": 1, "uniqueItems": true, "items": map[string]any{"oneOf": []any{
+				map[string]any{"type": "integer", "minimum": 1}, map[string]any{"type": "string", "pattern": "^[0-9]+(x[0-9]+)?$"}}}},
+		}},
+	},
 	reflect.TypeFor[Members](): {
 		Nested: true,
 		Want:   "a number of members such as 5, or a list of members such as [0, 1, 2]",

@@ -47,8 +47,9 @@ type Spec struct {
 	// TeacherWeight is the weight of the distance to a teacher in the loss, 0 to 1.
 	TeacherWeight float64 `json:"-"`
 
-	stage       Stage // stage whose network and loss are built
-	memberCount int   // members of a sample, for networks that read members; 0 means those of the task
+	stage       Stage            // stage whose network and loss are built
+	memberCount int              // members of a sample, for networks that read members; 0 means those of the task
+	window      config.FieldSize // rows and columns that a training step sees; zero means the whole grid
 }
 
 // BodySpec describes the body of a network, which computes features from the input.
@@ -110,6 +111,7 @@ const (
 func (s Spec) Graph(k *task.Task, g *ensemble.Grid, n int, seed uint64, loss bool) (*graph.Graph, error) {
 	b := graph.New(seed)
 	d, v := len(k.Features.Axes.Levels), len(k.Targets)
+	g, maps := s.windowOf(g)
 	targets := graph.Shape{n, v, d, g.NY, g.NX}
 	in := unet3d.CalibratedInput{
 		Features: b.Input("features", graph.Shape{n, k.Features.Channels(), d, g.NY, g.NX}),
@@ -157,7 +159,7 @@ func (s Spec) Graph(k *task.Task, g *ensemble.Grid, n int, seed uint64, loss boo
 			body = s.rowsBody(k, wrap)
 		}
 		net := unet3d.Calibrated{
-			Body: body, NoMaps: kind.Baseline,
+			Body: body, NoMaps: kind.Baseline, MapGrid: maps,
 			SpreadAffine: affine, SpreadScale: scale, SpreadOnly: s.Head.Spread != nil || s.Staged(), SigmaFromSpread: s.Staged(),
 			Extra: s.ExtraOutputs(),
 		}
@@ -400,7 +402,7 @@ func (s Spec) Compile(k *task.Task, g *ensemble.Grid, n int, seed uint64, loss b
 	}
 	if slab := ranks.Shard(); slab != nil {
 		own := net.Shard.OwnedBox("features", net.shapes["features"])
-		if !slices.Equal(own[2:], slab.Box()) {
+		if !s.hasWindow() && !slices.Equal(own[2:], slab.Box()) {
 			return nil, errors.Join(fmt.Errorf("rank %d: slab %v, want %v as the fields are distributed", ranks.Comm.Rank(), slab.Box(), own[2:]), net.Plan.Close())
 		}
 		net.Rows = own[0]
@@ -408,7 +410,9 @@ func (s Spec) Compile(k *task.Task, g *ensemble.Grid, n int, seed uint64, loss b
 	local := task.Task{Features: k.Features, Targets: k.Targets}
 	local.SetReference(k.Reference())
 	local.Features.Axes = ranks.Shard().LocalAxes(k.Features.Axes)
-	net.Batch = s.NewBatch(&local, ranks.Shard().LocalGrid(g), net.Rows.Len(), s.MemberCount(k), loss)
+	if !s.hasWindow() { // windows of a batch are loaded from one with whole fields
+		net.Batch = s.NewBatch(&local, ranks.Shard().LocalGrid(g), net.Rows.Len(), s.MemberCount(k), loss)
+	}
 	return net, nil
 }
 

@@ -48,6 +48,13 @@ func ArrangeOnMesh(ctx context.Context, t *team.Team, c *config.TrainConfig, gri
 	if err := checkExchange(c, t.Mesh, n); err != nil {
 		return err
 	}
+	sizes, err := NewSizes(c, grid)
+	if err != nil {
+		return err
+	}
+	if err := sizes.CheckMesh(t.Mesh, c.Train.Train.BatchSize); err != nil {
+		return err
+	}
 	t.Compression = CompressionOf(&c.Train.Train)
 	return AssignSlabs(t, SpecOf(c), TaskOf(c), grid, c.Train.Train.BatchSize, TrainMesh)
 }

@@ -15,14 +15,14 @@ import (
 
 // job holds what is constant during a run. newJob fills it.
 type job struct {
-	base         config.Training         // settings of all networks, with Networks
-	trainings    []setup.NetworkTraining // one for each network, in order
-	sampling     string                  // sampling of members: "fixed" or "random"
-	prune        config.Prune            // pruning by masks
-	calibrations config.Calibrate        // after the training
-	removal      *channelRemoval         // removal of channels; nil for none
-	model        *model.Model            // receives its networks after the last is trained
-	local        *task.Task              // task on this rank's slab
+	base      config.Training         // settings of all networks, with Networks
+	trainings []setup.NetworkTraining // one for each network, in order
+	draws
+	prune        config.Prune     // pruning by masks
+	calibrations config.Calibrate // after the training
+	removal      *channelRemoval  // removal of channels; nil for none
+	model        *model.Model     // receives its networks after the last is trained
+	local        *task.Task       // task on this rank's slab
 	data         *samples.Data
 	ranks        *team.Team // nil for a single rank
 	dir          *rundir.Dir
@@ -31,6 +31,12 @@ type job struct {
 	resumeIdentity string
 	stop           func(read error) error // combines Options.Stop and read errors of all ranks; nil result: continue
 	kernels        kernels
+}
+
+// draws are what steps draw at random, besides the order of samples and dropout.
+type draws struct {
+	sampling string       // of members: "fixed" or "random"
+	sizes    *setup.Sizes // of fields; nil: whole fields
 }
 
 // kernels are the measured times of kernels and the choices made from them.

@@ -169,7 +169,9 @@ func (t *trainer) update(ctx context.Context, loss float64, batches int, began t
 	if s.applied {
 		t.countNoise(batches, s.gradientNorm)
 	}
-	t.observers.input.Steps += time.Since(began)
+	took := time.Since(began)
+	t.observers.input.Steps += took
+	t.sizeTimes.add(t.current.window.index, took)
 	before := t.samplesIn(t.pos.Batch)
 	t.pos.Batch += batches
 	t.pos.Step++
@@ -214,7 +216,7 @@ func (t *trainer) closeEpoch(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	values = append(values, late...)
+	values = append(append(values, late...), t.sizeTimes.take(t.sizes)...)
 	if len(t.data.Validation.Inits) > 0 {
 		loss, err := t.validateEpoch(ctx)
 		if err != nil {

@@ -31,7 +31,7 @@ func (j *job) planCount() int {
 	return len(k.UsedMembers) - k.MinMembers + 1
 }
 
-// memoryShares is the number of plans of a training step that share the memory limit: those of planCount, and that
+// memoryShares is the number of plans of a training step that share the memory limit: those of planCount, of windows, and that
 // with Kronecker factors; or those of the stages of a pipeline that a rank holds, without and with factors.
 func (j *job) memoryShares() int {
 	usesFactors := j.base.Optimizer == config.KFACOptimizer
@@ -41,9 +41,9 @@ func (j *job) memoryShares() int {
 	case p.IsEnabled():
 		return p.Pipes()
 	case usesFactors:
-		return j.planCount() + 1
+		return j.planCount() + j.windowCount() + 1
 	}
-	return j.planCount()
+	return j.planCount() + j.windowCount()
 }
 
 // forBatch returns the variant for a batch's number of members.

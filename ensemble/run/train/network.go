@@ -36,7 +36,8 @@ type currentNetwork struct {
 	// exchange is that between groups of ranks; nil before their first step, and without train.exchange.
 	exchange      *groups.Exchange
 	outerVelocity []float32 // momentum of an outer optimiser from a checkpoint
-	leftOut       leftOut   // samples of steps that this rank's group missed
+	window        stepWindow
+	leftOut       leftOut // samples of steps that this rank's group missed
 }
 
 // compiledNetwork is a compiled network with its parameters and optimiser. It is compiled anew when channels are
@@ -49,6 +50,7 @@ type compiledNetwork struct {
 	pipeline      *pipelined.Network       // stages of this rank; nil without a pipeline
 	rows          spatial.Interval         // samples of a batch that this rank reads
 	byMemberCount map[int]*network.Network // variants of train by number of input members
+	windows       []*network.Network       // variants of train for windows, in the order of job.sizes from its second on
 	eval          *network.Network         // inference with loss, one sample, weights of evalStore
 	curvature     *curvature               // Kronecker factors; nil for other optimisers than kfac
 	corrections   *corrections             // means around which the sigma stage learns; nil in other stages
@@ -86,7 +88,7 @@ func (t *trainer) begin() error {
 	}
 	t.planReads()
 	t.observers.costs = t.communicationCosts()
-	return nil
+	return t.reportSizes()
 }
 
 // startSchedule makes the learning-rate schedule of the current network with the state of the position.
@@ -167,6 +169,9 @@ func (t *trainer) compileStep(spec network.Spec, o engine.Options) (err error) {
 	if err = t.compileMemberCounts(spec, o); err != nil {
 		return err
 	}
+	if err = t.compileWindows(spec, o); err != nil {
+		return err
+	}
 	return t.compileCurvature(spec, o)
 }
 
@@ -180,6 +185,7 @@ func (p *compiledNetwork) close() error {
 	if p.curvature != nil && p.curvature.net != nil {
 		nets = append(nets, p.curvature.net)
 	}
+	nets = append(nets, p.windows...)
 	for _, n := range p.byMemberCount {
 		nets = append(nets, n)
 	}

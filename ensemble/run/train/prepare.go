@@ -71,9 +71,12 @@ func newJob(o Options, run *trainingRun, d *samples.Data, f *fitted) (j *job, fo
 			Grid: d.Grid, Interpolation: setup.InterpolationOf(c)},
 		Baselines: f.baselines, Climate: f.climate, Drift: f.drift, Family: spec.PredictedFamily(base.Networks),
 	}
-	j = &job{base: base, trainings: trainings, sampling: c.Data.Members.Sampling, prune: c.Prune, calibrations: c.Calibrate, model: m, local: f.local, data: d, ranks: d.Ranks,
+	j = &job{base: base, trainings: trainings, draws: draws{sampling: c.Data.Members.Sampling}, prune: c.Prune, calibrations: c.Calibrate, model: m, local: f.local, data: d, ranks: d.Ranks,
 		dir: run.dir, hash: c.Hash(), resumeIdentity: c.ResumeIdentity(), stop: d.Ranks.StopTogether(o.Stop),
 		kernels: kernels{timings: o.Timings, table: o.Timings.Open(base.Threads), choices: map[string]string{}}}
+	if j.sizes, err = setup.NewSizes(c, d.Grid); err != nil {
+		return nil, nil, err
+	}
 	warnings, err := j.checkSchedules()
 	if err != nil {
 		return nil, nil, err

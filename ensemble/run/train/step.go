@@ -27,6 +27,7 @@ func (t *trainer) accumulateGradients(ctx context.Context, step uint64, count in
 		t.observers.beforeStep(step)
 	}
 	n.batchNorms = 0
+	n.drawWindow(t.sizes, t.seed(), t.pos)
 	for i := range count {
 		b := t.nextBatch()
 		if err := t.stopBefore(b); err != nil {
@@ -36,7 +37,7 @@ func (t *trainer) accumulateGradients(ctx context.Context, step uint64, count in
 		var share float64
 		weighted := count > 1 || t.groups != nil
 		if weighted {
-			share = sum(b.batch.Weight)
+			share = t.weightOf(b)
 		}
 		loss, err := t.computeGradients(ctx, b, step, i)
 		if err != nil {
@@ -80,6 +81,9 @@ func (t *trainer) stopBefore(b *readyBatch) error {
 // computeGradients computes the loss and the gradients of batch i of a step.
 func (t *trainer) computeGradients(ctx context.Context, b *readyBatch, step uint64, i int) (float64, error) {
 	n, key := t.current, t.runNumber(step, i)
+	if n.window.index > 0 {
+		return n.computeWindow(ctx, b, key, t.pos.LossScale.Scale)
+	}
 	refresh := i == 0 && t.refreshesCurvature(b)
 	if n.pipeline != nil {
 		loss, err := n.pipeline.Step(ctx, key, b.batch, refresh)

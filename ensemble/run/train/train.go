@@ -156,6 +156,9 @@ func (t *trainer) runStages(ctx context.Context, o Options, run *trainingRun) (*
 		return nil, err
 	}
 	o.warn(t.ranks, t.data.Warnings)
+	if t.ranks.IsRoot() {
+		t.warn = o.Warn
+	}
 	before := len(t.data.Warnings)
 	task := o.Progress.Start("train", int64(t.totalSteps(t.trainings)))
 	t.observers.report = func(done int, note string) { task.Set(int64(done), note) }

@@ -22,6 +22,8 @@ type trainer struct {
 	pos       position        // position in the training
 	finished  []model.Weights // weights of the networks trained before
 	observers observers
+	sizeTimes sizeTimes
+	warn      func(string) // receives warnings at once, on rank 0; nil drops them
 
 	warnedOfDate   bool  // of a validation sample that determines the loss
 	warnedOfGroups []int // that leave out most steps
