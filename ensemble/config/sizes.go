@@ -24,7 +24,7 @@ func (s FieldSize) String() string {
 	return fmt.Sprintf("%dx%d", s.Rows, s.Columns)
 }
 
-// FieldSizes is train.sizes: windows of fields in training steps besides whole fields. The zero value has none.
+// FieldSizes is train.sizes: sizes of fields in training steps before those of whole fields. The zero value has none.
 type FieldSizes struct {
 	Mixed bool        // chosen by the program
 	List  []FieldSize // columns 0: in proportion to the fields
@@ -85,7 +85,7 @@ func formatFieldSizes(v any) string {
 func fieldSizeKeys() []schema.Key {
 	return []schema.Key{
 		{Path: "train.sizes", Default: wholeSize, Example: "[24, 36]",
-			Help: "Sizes of fields in training steps (Mix & Match). whole: all steps see whole fields; mixed: also windows of half and three quarters of the rows and columns; or a list of windows besides the whole fields, as rows (24, columns in proportion) or rows and columns (24x48). Each step draws a size and the place of its window. Not for GPUs, and meshes along data only. See docs/training.md."},
+			Help: "Sizes of fields in training steps (Mix & Match). whole: all steps see whole fields; mixed: windows of half and three quarters of the rows and columns; or a list of sizes, as rows (24, columns in proportion) or rows and columns (24x48), with that of whole fields if steps should see these too. Each step draws a size and the place of its window. Not for GPUs, and meshes along data only. See docs/training.md."},
 		{Path: "train.whole_epochs", Default: "0.25", Check: Between(0, 1), Example: "0.5",
 			Help: "Part of train.epochs at the end in which all steps see whole fields, as predictions do, if train.sizes has windows."},
 	}

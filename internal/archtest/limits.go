@@ -111,6 +111,7 @@ var exceptions = map[string]map[string]exception{
 		"ensemble/run/check.inspectRow":         {29, reasonColumn},
 		"ensemble/run/explain.Options":          {16, reasonFlag},
 		"ensemble/run/plan.PlannedStep":         {21, reasonColumn},
+		"ensemble/run/plan.Result":              {16, reasonColumn},
 		"ensemble/run/predict.Options":          {24, "the options of a prediction: a field is an option of the command"},
 		"ensemble/run/samples.StoreReport":      {16, reasonColumn},
 		"ensemble/serve.metrics":                {17, "a field is a metric"},

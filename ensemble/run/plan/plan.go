@@ -63,6 +63,8 @@ type Result struct {
 	// SimulatedNetwork is the network of the virtual cluster; "" without a simulation.
 	SimulatedNetwork string        `json:"simulated_network,omitempty"`
 	Scaling          []ScalingStep `json:"scaling,omitempty"`
+	// Sizes are those of train.sizes; nil without.
+	Sizes *StepSizes `json:"sizes,omitempty"`
 	// Warnings name what the closed forms leave out.
 	Warnings []string `json:"warnings,omitempty"`
 }
@@ -175,6 +177,9 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	r := &Result{Predicted: true, Network: c.subject.Describe(grid), Ranks: o.Ranks, Batch: c.subject.Batch, Machine: c.described}
 	g, err := c.network(c.subject.Batch)
 	if err != nil {
+		return nil, err
+	}
+	if r.Sizes, err = c.sizes(g); err != nil {
 		return nil, err
 	}
 	if c.optimiser, err = setup.OptimiserOf(&o.Config.Train.Train, g); err != nil {
@@ -519,6 +524,9 @@ func (r *Result) Sections() answer.Sections {
 	var all answer.Sections
 	if r.Local != nil {
 		all = answer.Sections{r.Local.section()}
+	}
+	if r.Sizes != nil {
+		all = append(all, r.Sizes.section())
 	}
 	if r.Ranks == 0 {
 		return append(all, answer.Section{Text: []string{r.Network, "more processes: --ranks N, with --machine FILE for a cluster"}})

@@ -20,6 +20,7 @@ import (
 // of whole fields alike. A coarser field would have other statistics, spreads and scales.
 type Sizes struct {
 	All       []config.FieldSize // descending; the first is the whole field
+	first     int                // of All that is drawn: 0, or 1 if the whole field is not listed
 	multiple  int                // of first rows and columns, as those of pooled fields
 	periodic  bool
 	rowShares []float64 // cumulative shares of the rows in the area
@@ -35,7 +36,7 @@ func NewSizes(c *config.TrainConfig, g *ensemble.Grid) (*Sizes, error) {
 		return nil, nil
 	}
 	n := c.SizeMultiple()
-	s := &Sizes{multiple: n, periodic: c.Model.Periodic && g.Periodic(), whole: t.WholeEpochs, All: []config.FieldSize{{Rows: g.NY, Columns: g.NX}}}
+	s := &Sizes{multiple: n, periodic: c.Model.Periodic && g.Periodic(), whole: t.WholeEpochs, first: 1, All: []config.FieldSize{{Rows: g.NY, Columns: g.NX}}}
 	list := t.Sizes.List
 	if t.Sizes.Mixed {
 		list = []config.FieldSize{{Rows: g.NY * 3 / 4 / n * n}, {Rows: g.NY / 2 / n * n}}
@@ -47,7 +48,9 @@ func NewSizes(c *config.TrainConfig, g *ensemble.Grid) (*Sizes, error) {
 		if size.Rows > g.NY || size.Columns > g.NX || size.Rows < n {
 			return nil, windowError(size, g, n)
 		}
-		if !slices.Contains(s.All, size) {
+		if size == s.All[0] {
+			s.first = 0
+		} else if !slices.Contains(s.All, size) {
 			s.All = append(s.All, size)
 		}
 	}
@@ -107,7 +110,7 @@ func (s *Sizes) CheckMesh(m spatial.Mesh, batch int) error {
 const purposeSize = 0x73697a65
 
 // Draw draws the size of the step that begins with a batch of an epoch, as an index of All, and the place of its window. All
-// sizes are equally probable, but in the last epochs only whole fields. The seed is that of the network.
+// listed sizes are equally probable; the last epochs have only whole fields. The seed is that of the network.
 func (s *Sizes) Draw(seed uint64, epoch, epochs, batch int) (int, network.Window) {
 	if s == nil {
 		return 0, network.Window{}
@@ -117,10 +120,22 @@ func (s *Sizes) Draw(seed uint64, epoch, epochs, batch int) (int, network.Window
 		return 0, w
 	}
 	key := rng.Key(seed, purposeSize, uint64(epoch), uint64(batch))
-	i := int(rng.Uniform(key, 0) * float64(len(s.All)))
+	i := s.first + int(rng.Uniform(key, 0)*float64(len(s.All)-s.first))
 	w.Size = s.All[i]
 	w.Row, w.Column = s.row(w.Size.Rows, rng.Uniform(key, 1)), s.column(w.Size.Columns, rng.Uniform(key, 2))
 	return i, w
+}
+
+// CheckWhole refuses sizes without the whole field for a network that needs steps with whole fields from the first epoch on, for
+// a reason; "" for others.
+//
+// Errors: exit 64.
+func (s *Sizes) CheckWhole(reason string) error {
+	if s == nil || s.first == 0 || reason == "" {
+		return nil
+	}
+	return &exit.Error{Code: exit.Usage, What: "train.sizes without whole fields", At: "train.sizes", Why: reason + " are those of whole fields",
+		Fix: fmt.Sprintf("add %s to train.sizes, or remove it", s.All[0])}
 }
 
 // firstWhole is the epoch from which all steps see whole fields.
@@ -149,8 +164,8 @@ func (s *Sizes) column(columns int, u float64) int {
 // to those of whole fields.
 func (s *Sizes) Cost(costs []float64, epochs int) float64 {
 	var mean float64
-	for _, c := range costs {
-		mean += c / float64(len(s.All))
+	for _, c := range costs[s.first:] {
+		mean += c / float64(len(costs)-s.first)
 	}
 	mixed := float64(s.firstWhole(epochs)) / float64(epochs)
 	return mixed*mean + 1 - mixed

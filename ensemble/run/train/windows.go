@@ -9,6 +9,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/model/network"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
@@ -33,6 +34,15 @@ func (j *job) windowCount() int {
 func (t *trainer) compileWindows(spec network.Spec, o engine.Options) error {
 	n := t.current
 	n.windows = nil
+	needs := ""
+	if len(n.store.StateNames()) > 0 {
+		needs = "running statistics"
+	} else if n.cfg.Optimizer == config.KFACOptimizer {
+		needs = "Kronecker factors"
+	}
+	if err := t.sizes.CheckWhole(needs); err != nil {
+		return err
+	}
 	for i := range t.windowCount() {
 		net, err := t.compileShare(spec.WithWindow(t.sizes.All[i+1]), o)
 		if err != nil {
