@@ -127,10 +127,12 @@ type Wino struct {
 	halos          [2]Stored
 	kept           blockList // kept blocks of a sparse variant
 	direct         direct    // of a direct variant; 0 for others
-	// inner are the blocks of tiles that do not read the halos, outer the others. Both are
-	// empty if tiles are not multiplied in blocks.
-	inner, outer []C.long
+	haloBlocks
 }
+
+// haloBlocks are the blocks of tiles that do not read the halos, and the others. Both are
+// empty if tiles are not multiplied in blocks.
+type haloBlocks struct{ inner, outer []C.long }
 
 // WinoPart selects the tiles that a run computes.
 type WinoPart int
