@@ -1,3 +1,5 @@
+//go:build cgo && linux
+
 package unet3d
 
 import (

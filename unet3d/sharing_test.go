@@ -20,12 +20,17 @@ func TestEveryKindShares(t *testing.T) {
 				continue // the kind refuses the size
 			}
 			built[k.Name] = true
-			for _, budget := range []float64{2, 1, 0.5, 0.25, 0.1, 0.02} {
+			filters := 0 // parameters of filters
+			for _, budget := range []float64{1, 2, 0.5, 0.25, 0.1, 0.02} {
+				if budget < 1 && budget*float64(filters) < 1 {
+					continue // less than a parameter
+				}
 				p, err := share.New(g, share.Options{Budget: budget})
 				if err != nil {
 					t.Errorf("%s, base %d, %d stages, budget %g: %v", k.Name, l.Base, l.Stages, budget, err)
 					continue
 				}
+				filters = p.Filters
 				if used := float64(p.Unshared + p.Stored); used > budget*float64(p.Filters)+1 {
 					t.Errorf("%s, base %d, budget %g: %g of %d filters", k.Name, l.Base, budget, used, p.Filters)
 				}
