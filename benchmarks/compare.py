@@ -24,6 +24,8 @@ PUBLISHED = ("d3", "d3_cl", "f32", "cl")  # forms in which the networks were pub
 WORST = 0.05  # distance from float64, of gradients or predictions, up to which a form counts: that of bfloat16 is about 1 %
 COARSE = {"float32": ("bf16", "int8"), "bf16_products": ("int8",), "bf16": ("int8",)}  # words of forms with fewer bits, by our precision
 BEHIND = 1.3  # slowdown relative to the fastest up to which a form is measured again
+# OMP_WAIT_POLICY is that of the peers: threads of OpenMP that spin take the processors from the threads of this program.
+OURS = {k: v for k, v in os.environ.items() if k != "OMP_WAIT_POLICY"}
 
 # title, and the keys of time, memory, rate and share of the peak
 PHASES = (("Training step", "train_ms_median", "peak_mib", "gflops", "peak_fraction"),
@@ -34,9 +36,9 @@ def log(*words):
     print("compare:", *words, file=sys.stderr, flush=True)
 
 
-def output(*command):
+def output(*command, env=None):
     """The standard output of a program."""
-    p = subprocess.run(command, capture_output=True, text=True)
+    p = subprocess.run(command, capture_output=True, text=True, env=env)
     if p.returncode:
         sys.exit(f"compare: {' '.join(command)}: exit {p.returncode}\n{p.stderr}{p.stdout}")
     return p.stdout
@@ -102,7 +104,7 @@ class Duel:
         for n in range(a.rounds):
             common = [*self.case, "--steps", str(a.steps), "--seconds", f"{a.seconds:g}"]
             off = [] if n == 0 else ["--gradient", "off"]
-            answer = json.loads(output(a.ensemble, "bench", "--json", "--progress", "none", "--precision", a.precision, *common, *off))
+            answer = json.loads(output(a.ensemble, "bench", "--json", "--progress", "none", "--precision", a.precision, *common, *off, env=OURS))
             if len(answer["results"]) != 1:
                 sys.exit(f"compare: {a.ensemble} gave {len(answer['results'])} results")
             ours, self.machine = answer["results"][0], answer["machine"]
