@@ -288,6 +288,15 @@ def square(crop):
     return h if h == w else crop
 
 
+def case_flags(ap):
+    """The flags that cases reads, beside --model."""
+    ap.add_argument("--base", default="32", help="a list")
+    ap.add_argument("--crop", default="128", help="a list such as 64,352x704")
+    ap.add_argument("--batch", default="1", help="a list")
+    ap.add_argument("--threads", default="0", help="a list; 0 takes all")
+    ap.add_argument("--depth", type=int, default=0)
+
+
 def cases(a):
     """All combinations of the lists of the flags."""
     for base, crop, batch, threads in itertools.product(*(x.split(",") for x in (a.base, a.crop, a.batch, a.threads))):
@@ -345,6 +354,14 @@ def run_phase(r):
     return out
 
 
+def answer(p):
+    """What a process that has ended printed last, or its error."""
+    if p.returncode:
+        lines = p.stderr.strip().splitlines()
+        return {"error": lines[-1][:300] if lines else f"exit {p.returncode}"}
+    return json.loads(p.stdout.strip().splitlines()[-1])
+
+
 def process(request):
     env = dict(os.environ)
     env.setdefault("OMP_WAIT_POLICY", "passive")
@@ -352,10 +369,7 @@ def process(request):
     if request["form"].endswith("+keep"):
         env.update(KEEP)
     p = subprocess.run([sys.executable, os.path.abspath(__file__), "--one", json.dumps(request)], env=env, capture_output=True, text=True)
-    if p.returncode:
-        lines = p.stderr.strip().splitlines()
-        return {"error": lines[-1][:300] if lines else f"exit {p.returncode}"}
-    return json.loads(p.stdout.strip().splitlines()[-1])
+    return answer(p)
 
 
 def check():
@@ -377,11 +391,7 @@ def main():
     ap = argparse.ArgumentParser(description="Training steps and predictions of the same networks in PyTorch on CPUs.")
     ap.add_argument("--model", default="unet3d", choices=sorted(FORMS))
     ap.add_argument("--forms", default="all", help="all, published, or a list")
-    ap.add_argument("--base", default="32", help="a list")
-    ap.add_argument("--crop", default="128", help="a list such as 64,352x704")
-    ap.add_argument("--batch", default="1", help="a list")
-    ap.add_argument("--threads", default="0", help="a list; 0 takes all")
-    ap.add_argument("--depth", type=int, default=0)
+    case_flags(ap)
     ap.add_argument("--steps", type=int, default=0, help="0: at least 5, or 3 of more than 4 s, and as many as --seconds allows")
     ap.add_argument("--seconds", type=float, default=3.0)
     ap.add_argument("--gradient", default="same", help="case of the gradient's distance from float64: same, off, or BASE,CROP,BATCH,DEPTH")

@@ -124,21 +124,14 @@ def predict(r):
 def process(request):
     """The answer of a process of its own."""
     p = subprocess.run([sys.executable, os.path.abspath(__file__), "--one", json.dumps(request)], capture_output=True, text=True)
-    if p.returncode:
-        lines = p.stderr.strip().splitlines()
-        return {"error": lines[-1][:300] if lines else f"exit {p.returncode}"}
-    return json.loads(p.stdout.strip().splitlines()[-1])
+    return peer.answer(p)
 
 
 def main():
     ap = argparse.ArgumentParser(description="Predictions of the networks of pytorch.py by OpenVINO and ONNX Runtime.")
     ap.add_argument("--model", default="unet3d", choices=sorted(FORMS))
     ap.add_argument("--forms", default="all", help="all, or a list; forms that are not of a runtime are left out")
-    ap.add_argument("--base", default="32", help="a list")
-    ap.add_argument("--crop", default="128", help="a list such as 64,352x704")
-    ap.add_argument("--batch", default="1", help="a list")
-    ap.add_argument("--threads", default="0", help="a list; 0 takes all")
-    ap.add_argument("--depth", type=int, default=0)
+    peer.case_flags(ap)
     ap.add_argument("--steps", type=int, default=0, help="0: as many as --seconds allows")
     ap.add_argument("--seconds", type=float, default=3.0)
     ap.add_argument("--gradient", help="ignored: runtimes have no gradients")

@@ -64,6 +64,9 @@ static direct direct_job(const long *g, float *scratch) {
 	return d;
 }
 
+// in_words has the values of a in the lower and those of b in the upper halves.
+INLINE uvec in_words(hvec a, hvec b) { return to_upper(a) >> 16 | to_upper(b); }
+
 // direct_filter_item packs the filters between a group of source channels and a pair of column blocks.
 static void direct_filter_item(void *arg, long item) {
 	const direct *d = arg;
@@ -81,7 +84,7 @@ static void direct_filter_item(void *arg, long item) {
 				for (long t = 0; t < j->taps; t++) {
 					const long row = (((pair * g[W_KD] + t / field) * d->groups + group) * field + t % field) * 2 + k;
 					uvec *to = (uvec *)(d->filter + row * TILE_HALVES + (b * 8 + c / 2) * 32);
-					*to = to_upper(half(load(taps + t * 16))) >> 16 | to_upper(half(load(taps + (j->taps + t) * 16)));
+					*to = in_words(half(load(taps + t * 16)), half(load(taps + (j->taps + t) * 16)));
 				}
 			}
 	}

@@ -25,18 +25,34 @@ func newDirect(t *testing.T, p *Pool, s WinoSpec, d direct) *Wino {
 	return j
 }
 
-// Direct convolutions and their adjoints agree with plain sums, and have the same bits for every division of the work.
-func TestDirectAgreesWithPlainSums(t *testing.T) {
+// directSpecs are the convolutions that are tested. It skips the test where there is no AMX.
+func directSpecs(t *testing.T) (all []WinoSpec) {
+	t.Helper()
 	if !HasAMX() {
-		t.Skip("the processor has no AMX_BF16")
+		t.Skip("skipped: the processor has no AMX_BF16")
 	}
-	pool, err := NewPool(3)
+	for _, s := range winoSpecs {
+		s.FilterIn, s.FilterLo, s.BF16 = s.Parts[0]+s.Parts[1]+3, 2, true
+		all = append(all, s)
+	}
+	return all
+}
+
+// oneAndThree are no pool, and one of three threads.
+func oneAndThree(t *testing.T) []*Pool {
+	t.Helper()
+	p, err := NewPool(3)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer pool.Close()
-	for i, s := range winoSpecs {
-		s.FilterIn, s.FilterLo, s.BF16 = s.Parts[0]+s.Parts[1]+3, 2, true
+	t.Cleanup(func() { p.Close() })
+	return []*Pool{nil, p}
+}
+
+// Direct convolutions and their adjoints agree with plain sums, and have the same bits for every division of the work.
+func TestDirectAgreesWithPlainSums(t *testing.T) {
+	pools := oneAndThree(t)
+	for i, s := range directSpecs(t) {
 		k := newWinoCase(uint64(i), s)
 		x0, x1 := k.parts(t, true)
 		f0, f1 := k.halos(t, true)
@@ -51,7 +67,7 @@ func TestDirectAgreesWithPlainSums(t *testing.T) {
 			}{{"forward", s, k.y, x0, x1}, {"data", back, k.dx, dy, Stored{}}} {
 				t.Run(fmt.Sprintf("%v %s to bf16 %v", s, c.pass, y16), func(t *testing.T) {
 					var first []float32
-					for _, p := range []*Pool{nil, pool} {
+					for _, p := range pools {
 						for _, d := range []direct{{}, {1, 3, 1}, {3, 70, 2}} {
 							j := newDirect(t, p, c.s, d)
 							if c.s.Halo != [4]int{} {
@@ -81,16 +97,8 @@ func TestDirectAgreesWithPlainSums(t *testing.T) {
 
 // Gradients of filters agree with plain sums, and have the same bits for any number of threads.
 func TestDirectFilterAgreesWithPlainSums(t *testing.T) {
-	if !HasAMX() {
-		t.Skip("the processor has no AMX_BF16")
-	}
-	pool, err := NewPool(3)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer pool.Close()
-	for i, s := range winoSpecs {
-		s.FilterIn, s.FilterLo, s.BF16 = s.Parts[0]+s.Parts[1]+3, 2, true
+	pools := oneAndThree(t)
+	for i, s := range directSpecs(t) {
 		t.Run(fmt.Sprint(s), func(t *testing.T) {
 			k := newWinoCase(uint64(i), s)
 			x0, x1 := k.parts(t, true)
@@ -98,7 +106,7 @@ func TestDirectFilterAgreesWithPlainSums(t *testing.T) {
 			dy := k.field(t, k.dy, s.K, s.Size, true).stored()
 			for _, rows := range []int{0, 1, 3} { // of a band; 0 is as chosen
 				var first []float32
-				for _, p := range []*Pool{nil, pool} {
+				for _, p := range pools {
 					j, err := NewWinoFilter(p, s, WinoVariant{Direct: true})
 					if err != nil {
 						t.Fatal(err)

@@ -27,9 +27,6 @@ static direct_filter direct_filter_job(const long *g, float *scratch) {
 	return f;
 }
 
-// in_words has the values of place a in the lower and of place b in the upper halves.
-INLINE uvec in_words(hvec a, hvec b) { return to_upper(a) >> 16 | to_upper(b); }
-
 // direct_source_item transposes a level of a block of the source.
 static void direct_source_item(void *arg, long item) {
 	const direct_filter *f = arg;

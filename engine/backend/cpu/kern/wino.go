@@ -90,8 +90,8 @@ func (s WinoSpec) HaloLen(c int) int {
 // HasBF16 reports whether the instruction set in use multiplies bfloat16.
 func HasBF16() bool { return ISA() == "avx512bf16" || HasAMX() }
 
-// WinoVariant defines how the work is divided. It changes the speed and never the
-// result.
+// WinoVariant defines how the work is divided. It changes the speed and, except for Direct,
+// never the result.
 type WinoVariant struct {
 	// Tiles is the number of 4×4 tiles that are multiplied together.
 	Tiles int
