@@ -2,6 +2,7 @@ package team
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/ensemble-weather/ensemble/spatial"
 	"github.com/ensemble-weather/ensemble/spatial/comm"
@@ -176,6 +177,16 @@ func (t *Team) localRank(rank int) int {
 		n++
 	}
 	return n
+}
+
+// Holder returns the first rank of the process of a rank that has the same shard: itself, or one that differs in its samples only.
+func (t *Team) Holder(rank int) int {
+	for r := rank - t.localRank(rank); r < rank; r++ {
+		if slices.Equal(t.shard.boxes[r], t.shard.boxes[rank]) {
+			return r
+		}
+	}
+	return rank
 }
 
 // IsProcessRoot reports whether this is the first rank of its process.

@@ -26,7 +26,7 @@ func HostRanks(c *Comm, ranks int, f func(*Comm) error) error {
 	if !ok {
 		return fmt.Errorf("hosting %d ranks: transport %T has no channels", ranks, c.t)
 	}
-	h := &rankHost{cuts: SplitEvenly(ranks, n), processOf: make([]int, ranks), running: map[*hostedTask]bool{}}
+	h := &rankHost{cuts: SplitEvenly(ranks, n), processOf: make([]int, ranks), running: map[*hostedTask]bool{}, shared: map[int]any{}}
 	for r := range n {
 		for rank := h.cuts[r]; rank < h.cuts[r+1]; rank++ {
 			h.processOf[rank] = r
@@ -68,6 +68,7 @@ type rankHost struct {
 	mu      sync.Mutex
 	running map[*hostedTask]bool // tasks that have not ended
 	failed  error                // first error
+	shared  map[int]any          // by rank: what it gives to other ranks of the process
 }
 
 // start calls f in a goroutine of this process. It is cancelled when a rank of the
@@ -173,4 +174,40 @@ func (c *Comm) Process(rank int) int {
 		return p.h.processOf[c.WorldRank(rank)]
 	}
 	return c.WorldRank(rank)
+}
+
+// ShareInProcess returns the value of the rank from, which the process of this rank runs too, itself and not a copy. All ranks
+// of c call it together, each with its own value.
+//
+// Errors: a rank of another process; those of Barrier.
+func ShareInProcess[T any](c *Comm, from int, own T) (T, error) {
+	p, hosted := c.t.(hostedRank)
+	if hosted {
+		p.h.mu.Lock()
+		p.h.shared[p.rank] = own
+		p.h.mu.Unlock()
+	}
+	if err := Barrier(c); err != nil {
+		return own, err
+	}
+	var err error
+	x := own
+	if from != c.Rank() {
+		if c.Process(from) != c.Process(c.Rank()) {
+			err = fmt.Errorf("rank %d cannot share memory with rank %d of another process", c.Rank(), from)
+		} else {
+			p.h.mu.Lock()
+			x = p.h.shared[c.WorldRank(from)].(T)
+			p.h.mu.Unlock()
+		}
+	}
+	if e := Barrier(c); e != nil {
+		return own, e
+	}
+	if hosted {
+		p.h.mu.Lock()
+		delete(p.h.shared, p.rank)
+		p.h.mu.Unlock()
+	}
+	return x, err
 }

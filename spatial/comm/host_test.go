@@ -61,6 +61,32 @@ func TestProcess(t *testing.T) {
 	}
 }
 
+// Ranks of a process share memory, those of others do not.
+func TestShareInProcess(t *testing.T) {
+	for _, mode := range []comm.Mode{comm.Parallel, comm.Replay(1), comm.Replay(2)} {
+		err := rankHost(2, 5, mode, func(c *comm.Comm) error {
+			for round := range 3 {
+				first := c.Rank()
+				for first > 0 && c.Process(first-1) == c.Process(c.Rank()) {
+					first--
+				}
+				own := []int{10*c.Rank() + round}
+				got, err := comm.ShareInProcess(c, first, own)
+				if err != nil || got[0] != 10*first+round || (first == c.Rank()) != (&got[0] == &own[0]) {
+					return fmt.Errorf("rank %d, round %d: value %v of rank %d, error %v", c.Rank(), round, got, first, err)
+				}
+				if _, err = comm.ShareInProcess(c, c.Size()-1, own); (err == nil) != (c.Process(c.Size()-1) == c.Process(c.Rank())) {
+					return fmt.Errorf("rank %d: error %v for the last rank", c.Rank(), err)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // A hosted rank that fails ends the other ranks of its process, which wait for each
 // other, for other processes and in tasks, and then the other processes. The error
 // has its number.

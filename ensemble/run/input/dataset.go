@@ -14,6 +14,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/humanise"
 	fio "github.com/ensemble-weather/ensemble/io"
+	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
 // GridTolerance is the largest distance of corresponding points, in degrees (metres on projected axes), at
@@ -150,7 +151,8 @@ func (s *Selection) Read(ctx context.Context, inits []ensemble.Init, ranks *team
 		keys[e.Key] = true
 	}
 	for _, fc := range out {
-		if own != nil || len(keys) < places {
+		if !holdsMemory(ranks) { // shareMemory sets it
+		} else if own != nil || len(keys) < places {
 			*fc = *ensemble.NewForecast(fc.Init, axes, fc.Members, grid)
 		} else { // fills each slot with its field
 			fc.Values = bigmem.Make[float32](axes.Fields() * len(fc.Members) * grid.Size())
@@ -159,7 +161,35 @@ func (s *Selection) Read(ctx context.Context, inits []ensemble.Init, ranks *team
 	from := slab{from: s.Reader, levels: axes.Levels, window: s.InputWindow(own.Window()), ranks: ranks,
 		windowOf: func(rank int) ensemble.Window { return s.InputWindow(own.WindowOf(rank)) }, levelsOf: rankLevels(s.Axes.Levels, ranks)}
 	warnings, err := from.read(ctx, selected, func(k ensemble.Key) ([]float32, error) { return byInit[k.Init].FieldAt(k) }, &s.FileReads)
-	return out, warnings, err
+	if err != nil {
+		return nil, warnings, err
+	}
+	var values []*[]float32
+	for _, fc := range out {
+		values = append(values, &fc.Values)
+	}
+	return out, warnings, shareMemory(ranks, values)
+}
+
+// holdsMemory reports whether this rank has memory of its own for fields, rather than that of another rank of its process.
+func holdsMemory(ranks *team.Team) bool {
+	return ranks.Shard() == nil || ranks.Holder(ranks.Comm.Rank()) == ranks.Comm.Rank()
+}
+
+// shareMemory replaces values by those of the rank that holds the memory of this rank. Nobody writes to them any more.
+func shareMemory(ranks *team.Team, values []*[]float32) error {
+	if ranks.Shard() == nil {
+		return nil
+	}
+	own := make([][]float32, len(values))
+	for i, x := range values {
+		own[i] = *x
+	}
+	shared, err := comm.ShareInProcess(ranks.Comm, ranks.Holder(ranks.Comm.Rank()), own)
+	for i, x := range values {
+		*x = shared[i]
+	}
+	return err
 }
 
 // slab is what a rank reads of fields: a window of those at its levels.
@@ -334,8 +364,10 @@ func (s *AnalysisSelection) Read(ctx context.Context, valids []ensemble.Valid, r
 	byValid := map[ensemble.Valid]*ensemble.Analysis{}
 	out := make([]*ensemble.Analysis, len(valids))
 	for i, v := range valids {
-		if byValid[v] == nil {
+		if byValid[v] == nil && holdsMemory(ranks) {
 			byValid[v] = ensemble.NewAnalysis(v, s.variables, levels, grid)
+		} else if byValid[v] == nil {
+			byValid[v] = &ensemble.Analysis{Valid: v, Variables: s.variables, Levels: levels, Grid: grid}
 		}
 		out[i] = byValid[v]
 	}
@@ -348,7 +380,14 @@ func (s *AnalysisSelection) Read(ctx context.Context, valids []ensemble.Valid, r
 	warnings, err := from.read(ctx, selected, func(k ensemble.Key) ([]float32, error) {
 		return byValid[k.Valid()].Field(slices.Index(s.variables, k.Variable), ensemble.FindLevel(levels, k.Variable, k.Level)), nil
 	}, &s.FileReads)
-	return out, warnings, err
+	if err != nil {
+		return nil, warnings, err
+	}
+	var values []*[]float32
+	for _, a := range out {
+		values = append(values, &a.Values)
+	}
+	return out, warnings, shareMemory(ranks, values)
 }
 
 // SelectUnique selects each key once, its first or last entry, and pairs repeated entries with the first.

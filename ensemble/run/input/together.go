@@ -23,7 +23,7 @@ const (
 )
 
 // readTogether reads fields together with the other ranks: each field is read by one rank, which sends each rank its
-// part of it. So files are read once by all ranks, whatever the mesh and the format. Fields are assigned in the order of
+// part of it. Ranks of a process with the same shard have one that receives it ([team.Team.Holder]). So files are read once by all ranks, whatever the mesh and the format. Fields are assigned in the order of
 // files, in runs of equal sizes. All ranks call it with the same fields; it returns the same error on all.
 //
 // Errors: the first error of reading, on any rank; lost ranks.
@@ -38,6 +38,7 @@ func (s slab) readTogether(ctx context.Context, c *ValueStats, placeOf func(ense
 		x.windows = append(x.windows, s.windowOf(rank))
 		x.union = unite(s.from.to, x.union, x.windows[rank])
 		x.levels = append(x.levels, s.levelsOf(rank))
+		x.receives = append(x.receives, t.Holder(rank) == rank)
 		largest = max(largest, s.from.to.SizeOf(x.windows[rank]))
 	}
 	x.fields = max(1, min(readBytes/(4*max(s.from.to.SizeOf(x.union), 1)), receiveBytes/(4*largest*t.Comm.Size())))
@@ -76,14 +77,15 @@ func (s slab) readTogether(ctx context.Context, c *ValueStats, placeOf func(ense
 // sharedReading is the state of readTogether.
 type sharedReading struct {
 	slab
-	stats   *ValueStats
-	placeOf func(ensemble.Key) ([]float32, error)
-	union   ensemble.Window    // around the windows of all ranks
-	windows []ensemble.Window  // by rank, in the grid of the reader
-	levels  [][]ensemble.Level // by rank
-	cuts    []int              // rank r reads the entries from cuts[r] to before cuts[r+1]
-	fields  int                // a rank reads in a round
-	err     error              // of placing received values
+	stats    *ValueStats
+	placeOf  func(ensemble.Key) ([]float32, error)
+	union    ensemble.Window    // around the windows of all ranks
+	windows  []ensemble.Window  // by rank, in the grid of the reader
+	levels   [][]ensemble.Level // by rank
+	receives []bool             // by rank: no other rank of its process receives the same
+	cuts     []int              // rank r reads the entries from cuts[r] to before cuts[r+1]
+	fields   int                // a rank reads in a round
+	err      error              // of placing received values
 }
 
 // ownFields are the fields that a rank read in a round, in the order of entries.
@@ -113,10 +115,10 @@ func (x *sharedReading) start(ctx context.Context, round int) <-chan ownFields {
 	return out
 }
 
-// has reports whether a rank has the level of an entry.
+// has reports whether a rank receives its part of an entry.
 func (x *sharedReading) has(rank, entry int) bool {
 	e := x.stats.Entries[entry]
-	return ensemble.FindLevel(x.levels[rank], e.Variable, e.Level) >= 0
+	return x.receives[rank] && ensemble.FindLevel(x.levels[rank], e.Variable, e.Level) >= 0
 }
 
 // exchange sends each rank its part of the fields that this rank read in a round, and places what it receives.

@@ -385,28 +385,23 @@ func countLeaks(ctx context.Context, m *model.Model, o engine.Options, fc *ensem
 	if err != nil {
 		return err
 	}
+	changed := *fc // samples are read by others too
+	changed.Values = slices.Clone(fc.Values)
 	for j, member := range used {
-		var kept [][]float32
-		each := func(f func(at int, field []float32)) {
+		shift := func(by float32) {
 			for v := range k.Targets {
 				t, x := k.TargetAt(v)
 				for l := range k.Features.Axes.Levels {
-					f(v*len(k.Features.Axes.Levels)+l, fc.Field(t, member, x, l))
+					to, from := changed.Field(t, member, x, l), fc.Field(t, member, x, l)
+					for p := range to {
+						to[p] = from[p] + by*float32(k.ErrorScale[v*len(k.Features.Axes.Levels)+l])
+					}
 				}
 			}
 		}
-		each(func(at int, field []float32) {
-			kept = append(kept, slices.Clone(field))
-			for p := range field {
-				field[p] += float32(k.ErrorScale[at])
-			}
-		})
-		after, err := calibratedMembers(ctx, m, o, fc, k.UsedMembers)
-		i := 0
-		each(func(_ int, field []float32) {
-			copy(field, kept[i])
-			i++
-		})
+		shift(1)
+		after, err := calibratedMembers(ctx, m, o, &changed, k.UsedMembers)
+		shift(0)
 		if err != nil {
 			return err
 		}
