@@ -39,12 +39,12 @@ func (w *Worker) firstPiece() int {
 //
 // Cost: an all-reduce of all values, once a step, where a plan for the mesh with its axis data takes one for each piece.
 // Errors: those of messages.
-func (w *Worker) sumData(values [][]float32) error {
+func sumData[T comm.Summand](data *comm.Comm, values [][]T) error {
 	x := slices.Concat(values...)
-	if w.data == nil || len(x) == 0 {
+	if data == nil || len(x) == 0 {
 		return nil
 	}
-	if err := comm.AllReduce(w.data, x, comm.Auto); err != nil {
+	if err := comm.AllReduce(data, x, comm.Auto); err != nil {
 		return fmt.Errorf("sums of data ranks: %w", err)
 	}
 	for _, v := range values {

@@ -6,16 +6,13 @@ import (
 
 	"github.com/ensemble-weather/ensemble/engine/op"
 	"github.com/ensemble-weather/ensemble/engine/pass"
-	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
 // factorsOf lists the filters of all stages with the form of their Kronecker factors. As in one plan of all stages, a filter that
 // several of them share has none.
-func factorsOf(stages []*Stage, sums []sum, maxSide int) (byStage [][]pass.LayerFactors) {
+func factorsOf(stages []*Stage, sums []Sum, maxSide int) (byStage [][]pass.LayerFactors) {
 	isShared := func(param string) bool {
-		return slices.ContainsFunc(sums, func(x sum) bool {
-			return slices.Contains(x.params, param) && x.holders[0].stage != x.holders[len(x.holders)-1].stage
-		})
+		return slices.ContainsFunc(sums, func(x Sum) bool { return slices.Contains(x.Params, param) && x.IsShared() })
 	}
 	for _, s := range stages {
 		layers := pass.ChooseFactors(s.Graph, maxSide)
@@ -77,36 +74,18 @@ func (w *Worker) addFactors(h *held, weight float32) {
 //
 // Errors: those of messages.
 func (w *Worker) sumFactors() error {
-	w.step.factors = map[string][]float32{}
-	parts := make([][][]float32, w.s.Stages) // by stage, of its pipes, on the worker that sums
-	var requests []comm.Request
+	x := &copySums[float32]{c: w.c, data: w.data, s: w.s, tag: w.s.sumTag() + len(w.sums)}
 	for stage := range w.s.Stages {
-		owner := w.s.Worker(0, stage)
-		for pipe := range w.s.Pipes() {
-			from := w.s.Worker(pipe, stage)
-			switch {
-			case !slices.Contains(w.s.pipeOf, pipe): // has no pieces
-			case from == w.c.Rank():
-				x := w.packedFactors(w.held[pipe])
-				if parts[stage] = append(parts[stage], x); from != owner && len(x) > 0 {
-					requests = append(requests, w.c.Send(owner, w.factorTag(stage), x))
-				}
-			case owner == w.c.Rank():
-				x := make([]float32, w.factorLength(stage))
-				if parts[stage] = append(parts[stage], x); len(x) > 0 {
-					requests = append(requests, w.c.Recv(from, w.factorTag(stage), x))
-				}
-			}
-		}
+		x.sums = append(x.sums, Sum{Values: w.factorLength(stage), Holders: w.s.copies(stage)})
 	}
-	if err := comm.WaitAll(requests...); err != nil {
-		return fmt.Errorf("pipeline: Kronecker factors of copies: %w", err)
-	}
-	own := w.s.Stage(0, w.c.Rank())
-	total := addParts(parts[own])
-	if err := w.sumData([][]float32{total}); err != nil {
+	x.pack = func(_ int, h Holder) []float32 { return w.packedFactors(w.held[h.Pipe]) }
+	totals, err := x.total(add)
+	if err != nil {
 		return fmt.Errorf("pipeline: Kronecker factors: %w", err)
 	}
+	w.step.factors = map[string][]float32{}
+	own := w.s.Stage(0, w.c.Rank())
+	total := totals[own]
 	for _, l := range w.factors[own] {
 		if l.Form != pass.NoFactors {
 			a, g := op.TriangleSize(l.Cols), op.TriangleSize(l.Rows)
@@ -131,6 +110,3 @@ func (w *Worker) packedFactors(h *held) (out []float32) {
 	w.factorParts(h.index, 1, func(name string, _ float32) { out = append(out, h.factors[name]...) })
 	return out
 }
-
-// factorTag is the tag of the messages of a stage's factors, after those of all sums of gradients.
-func (w *Worker) factorTag(stage int) int { return w.sumTag(len(w.sums)) + stage }

@@ -25,10 +25,7 @@ type Layer struct {
 // moves values or contracts channels; bias, norm and pointwise functions belong to the layer before. cost is that of an operation.
 // Operations that the loss, or without one the outputs, do not need are left out.
 func Layers(g *graph.Graph, cost func(n *graph.Node) cluster.Time) []Layer {
-	need := g.Needed(g.Roots())
-	if g.Loss >= 0 {
-		need = g.Needed([]int{g.Loss})
-	}
+	need := neededBy(g)
 	var layers []Layer
 	for _, n := range g.Nodes {
 		if n.Kind != graph.KindOp || !need[n.ID] {
@@ -47,6 +44,14 @@ func Layers(g *graph.Graph, cost func(n *graph.Node) cluster.Time) []Layer {
 		}
 	}
 	return layers
+}
+
+// neededBy marks the nodes that the loss needs, or without one the outputs.
+func neededBy(g *graph.Graph) []bool {
+	if g.Loss >= 0 {
+		return g.Needed([]int{g.Loss})
+	}
+	return g.Needed(g.Roots())
 }
 
 // startsLayer reports whether a layer starts at an operation.
@@ -142,18 +147,26 @@ func (d *Division) Crossing(k int) int64 { return d.Layers[d.Cuts[k+1]-1].Crossi
 
 // Parameters is the number of trained values that the operations of a stage read.
 func (d *Division) Parameters(g *graph.Graph, k int) (n int64) {
-	counted := map[int]bool{}
+	for _, p := range d.params(g, k) {
+		n += int64(p.Shape.Size())
+	}
+	return n
+}
+
+// params lists the parameters that the operations of a stage read.
+func (d *Division) params(g *graph.Graph, k int) (list []*graph.Node) {
+	need, listed := neededBy(g), map[int]bool{}
 	for _, l := range d.Stage(k) {
 		for _, x := range g.Nodes[l.From:l.To] {
 			for _, id := range x.In {
-				if g.Nodes[id].Kind == graph.KindParam && !counted[id] {
-					counted[id] = true
-					n += int64(g.Nodes[id].Shape.Size())
+				if p := g.Nodes[id]; p.Kind == graph.KindParam && need[x.ID] && !listed[id] {
+					listed[id] = true
+					list = append(list, p)
 				}
 			}
 		}
 	}
-	return n
+	return list
 }
 
 // bounds are the nodes at which stages start, and the number of nodes.

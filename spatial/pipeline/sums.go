@@ -8,145 +8,162 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// sum is a set of parameters whose gradients are summed over the same stages and pipes: the copies of a stage, and the stages
+// Sum is a set of parameters whose gradients are summed over the same stages and pipes: the copies of a stage, and the stages
 // that share a parameter, such as the filters of a recurrent cell for several leads.
-type sum struct {
-	params  []string
-	holders []holder // in the order of the sum
+type Sum struct {
+	Params  []string
+	Values  int      // of all of them
+	Holders []Holder // in the order of the sum; the first is on the worker that sums
 }
 
-// holder is a copy of parameters. The first holder of a sum is on the worker that sums.
-type holder struct{ stage, pipe int }
+// Holder is a copy of the parameters of a stage.
+type Holder struct{ Stage, Pipe int }
 
-// sumsOf lists the sums of a schedule, equal on all ranks: by stages in ascending order, then pipes.
-func sumsOf(s *Schedule, stages []*Stage) (sums []sum) {
-	var names []string
-	in := map[string][]int{} // stages of a parameter
-	for k, stage := range stages {
-		for _, n := range stage.Graph.Nodes {
-			if n.Kind == graph.KindParam {
-				if in[n.Name] == nil {
-					names = append(names, n.Name)
-				}
-				in[n.Name] = append(in[n.Name], k)
+// Workers lists the workers that hold a copy, each once: first the one that sums.
+func (x Sum) Workers(s *Schedule) (workers []int) {
+	for _, h := range x.Holders {
+		if w := s.Worker(h.Pipe, h.Stage); !slices.Contains(workers, w) {
+			workers = append(workers, w)
+		}
+	}
+	return workers
+}
+
+// IsShared reports whether several stages have the parameters.
+func (x Sum) IsShared() bool { return x.Holders[0].Stage != x.Holders[len(x.Holders)-1].Stage }
+
+// Sums lists the sums of a schedule for a divided graph, by stages in ascending order.
+func (d *Division) Sums(g *graph.Graph, s *Schedule) []Sum {
+	params := make([][]*graph.Node, d.Stages())
+	for k := range params {
+		params[k] = d.params(g, k)
+	}
+	return sumsOf(s, params)
+}
+
+// sumsOf lists the sums of a schedule, equal on all ranks: by stages in ascending order, then pipes. params are those of each stage.
+func sumsOf(s *Schedule, params [][]*graph.Node) (sums []Sum) {
+	var all []*graph.Node // one of each name
+	in := map[string][]int{}
+	for k, list := range params {
+		for _, n := range list {
+			if in[n.Name] == nil {
+				all = append(all, n)
 			}
+			in[n.Name] = append(in[n.Name], k)
 		}
 	}
 	at := map[string]int{} // position in sums of a list of stages
-	for _, name := range names {
-		key := fmt.Sprint(in[name])
+	for _, n := range all {
+		key := fmt.Sprint(in[n.Name])
 		i, ok := at[key]
 		if !ok {
 			i = len(sums)
 			at[key] = i
-			sums = append(sums, sum{})
-			for _, stage := range in[name] {
-				for pipe := range s.Pipes() {
-					sums[i].holders = append(sums[i].holders, holder{stage, pipe})
-				}
+			sums = append(sums, Sum{})
+			for _, stage := range in[n.Name] {
+				sums[i].Holders = append(sums[i].Holders, s.copies(stage)...)
 			}
 		}
-		sums[i].params = append(sums[i].params, name)
+		sums[i].Params = append(sums[i].Params, n.Name)
+		sums[i].Values += n.Shape.Size()
 	}
 	return sums
 }
 
-// Holders lists the workers that hold a copy of a parameter of any stage, each once. The first sums its gradients. It is nil for
-// parameters that no stage reads. The result is the same on all ranks.
-func (w *Worker) Holders(param string) (ranks []int) {
-	for i := range w.sums {
-		if !slices.Contains(w.sums[i].params, param) {
-			continue
-		}
-		for _, h := range w.sums[i].holders {
-			if r := w.worker(h); !slices.Contains(ranks, r) {
-				ranks = append(ranks, r)
-			}
-		}
+// copies are the holders of a stage, by pipes.
+func (s *Schedule) copies(stage int) (all []Holder) {
+	for pipe := range s.Pipes() {
+		all = append(all, Holder{stage, pipe})
 	}
-	return ranks
+	return all
 }
 
-// sumCopies sums the gradients of copies. Every holder whose pipe had pieces sends its sum to the first holder's worker, which
-// adds them in the order of the holders, then those of data ranks, and sends the result to all others. The messages of all sums are
-// in transit at once.
+// Contributors are the holders of a sum whose pipes have pieces: with fewer pieces than pipes some have none.
+func (s *Schedule) Contributors(x Sum) []Holder {
+	return slices.DeleteFunc(slices.Clone(x.Holders), func(h Holder) bool { return !slices.Contains(s.pipeOf, h.Pipe) })
+}
+
+// copySums sums values over the copies of stages, then over data ranks, on one worker: of type float32, or comm.SizeOnly if the
+// messages are only simulated.
+type copySums[T comm.Summand] struct {
+	c    *comm.Comm // rank w is worker w
+	data *comm.Comm // of data ranks; nil for one
+	s    *Schedule
+	sums []Sum
+	tag  int                          // of the messages of the first sum; the others have the following ones
+	pack func(i int, h Holder) []T    // a copy of the values of a holder
+	take func(i int, h Holder, x []T) // the sum, for a holder
+}
+
+// total returns the sums of this worker, nil for others. Every holder whose pipe had pieces sends its values to the first holder's
+// worker, which adds them in the order of the holders, then those of data ranks. The messages of all sums are in transit at once.
 //
 // Errors: those of messages.
-func (w *Worker) sumCopies() error {
-	parts := make([][][]float32, len(w.sums)) // by sum: of its holders, on the worker that sums
+func (x *copySums[T]) total(add func(to, v []T)) ([][]T, error) {
+	parts := make([][][]T, len(x.sums)) // by sum: of its holders
 	var requests []comm.Request
-	for i := range w.sums {
-		owner := w.worker(w.sums[i].holders[0])
-		for _, h := range w.contributors(&w.sums[i]) {
-			from := w.worker(h)
-			var x []float32
-			if from == w.c.Rank() {
-				x = w.packed(&w.sums[i], h)
-			} else if owner == w.c.Rank() {
-				x = make([]float32, w.length(&w.sums[i]))
-				requests = append(requests, w.c.Recv(from, w.sumTag(i), x))
+	for i, of := range x.sums {
+		owner := x.worker(of.Holders[0])
+		for _, h := range x.s.Contributors(of) {
+			from := x.worker(h)
+			var v []T
+			switch {
+			case of.Values == 0:
+			case from == x.c.Rank():
+				if v = x.pack(i, h); owner != from {
+					requests = append(requests, x.c.Send(owner, x.tag+i, v))
+				}
+			case owner == x.c.Rank():
+				v = make([]T, of.Values)
+				requests = append(requests, x.c.Recv(from, x.tag+i, v))
 			}
-			if owner == w.c.Rank() {
-				parts[i] = append(parts[i], x)
-			} else if x != nil {
-				requests = append(requests, w.c.Send(owner, w.sumTag(i), x))
+			if owner == x.c.Rank() {
+				parts[i] = append(parts[i], v)
 			}
 		}
 	}
 	if err := comm.WaitAll(requests...); err != nil {
-		return err
+		return nil, err
 	}
-	totals := make([][]float32, len(w.sums))
-	for i := range w.sums {
-		if w.worker(w.sums[i].holders[0]) == w.c.Rank() {
-			totals[i] = addParts(parts[i])
-		}
-	}
-	if err := w.sumData(totals); err != nil {
-		return err
-	}
-	return w.distribute(totals)
-}
-
-// addParts adds the others to the first.
-func addParts(parts [][]float32) []float32 {
-	total := parts[0]
-	for _, x := range parts[1:] {
-		for k, v := range x {
-			total[k] += v
-		}
-	}
-	return total
-}
-
-// distribute sends each sum from the worker that has it to the workers of its holders.
-func (w *Worker) distribute(totals [][]float32) error {
-	var requests []comm.Request
-	for i := range w.sums {
-		owner := w.worker(w.sums[i].holders[0])
-		var to []int
-		for _, h := range w.sums[i].holders {
-			if x := w.worker(h); x != owner && !slices.Contains(to, x) {
-				to = append(to, x)
+	totals := make([][]T, len(x.sums))
+	for i, list := range parts {
+		for k, v := range list {
+			if k == 0 {
+				totals[i] = v
+			} else {
+				add(totals[i], v)
 			}
 		}
+	}
+	return totals, sumData(x.data, totals)
+}
+
+// distribute gives each sum, from the worker that has it, to all its holders.
+//
+// Errors: those of messages.
+func (x *copySums[T]) distribute(totals [][]T) error {
+	var requests []comm.Request
+	for i, of := range x.sums {
+		workers := of.Workers(x.s)
+		owner, to := workers[0], workers[1:]
 		switch {
-		case owner == w.c.Rank():
+		case owner == x.c.Rank():
 			for _, rank := range to {
-				requests = append(requests, w.c.Send(rank, w.sumTag(i), totals[i]))
+				requests = append(requests, x.c.Send(rank, x.tag+i, totals[i]))
 			}
-		case slices.Contains(to, w.c.Rank()):
-			totals[i] = make([]float32, w.length(&w.sums[i]))
-			requests = append(requests, w.c.Recv(owner, w.sumTag(i), totals[i]))
+		case slices.Contains(to, x.c.Rank()):
+			totals[i] = make([]T, of.Values)
+			requests = append(requests, x.c.Recv(owner, x.tag+i, totals[i]))
 		}
 	}
 	if err := comm.WaitAll(requests...); err != nil {
 		return err
 	}
-	for i := range w.sums {
-		for _, h := range w.sums[i].holders {
-			if w.worker(h) == w.c.Rank() {
-				w.unpack(&w.sums[i], h, totals[i])
+	for i, of := range x.sums {
+		for _, h := range of.Holders {
+			if x.worker(h) == x.c.Rank() {
+				x.take(i, h, totals[i])
 			}
 		}
 	}
@@ -154,33 +171,45 @@ func (w *Worker) distribute(totals [][]float32) error {
 }
 
 // worker is the worker of a holder.
-func (w *Worker) worker(h holder) int { return w.s.Worker(h.pipe, h.stage) }
+func (x *copySums[T]) worker(h Holder) int { return x.s.Worker(h.Pipe, h.Stage) }
 
-// contributors are the holders of a sum whose pipes have pieces: with fewer pieces than pipes some have none.
-func (w *Worker) contributors(x *sum) []holder {
-	return slices.DeleteFunc(slices.Clone(x.holders), func(h holder) bool { return !slices.Contains(w.s.pipeOf, h.pipe) })
-}
-
-// sumTag is the tag of the messages of a sum, after those of all passes.
-func (w *Worker) sumTag(i int) int { return 2*w.s.Pieces()*w.s.Stages + i }
-
-// length is the number of values of a sum that this worker holds a copy of.
-func (w *Worker) length(x *sum) (n int) {
-	for _, h := range x.holders {
-		if w.worker(h) == w.c.Rank() {
-			for _, name := range x.params {
-				n += w.held[h.pipe].entries[name].Size()
-			}
-			return n
+// Holders lists the workers that hold a copy of a parameter of any stage, each once. The first sums its gradients. It is nil for
+// parameters that no stage reads. The result is the same on all ranks.
+func (w *Worker) Holders(param string) []int {
+	for _, x := range w.sums {
+		if slices.Contains(x.Params, param) {
+			return x.Workers(w.s)
 		}
 	}
-	return 0
+	return nil
 }
 
+// sumCopies sums the gradients of copies.
+//
+// Errors: those of messages.
+func (w *Worker) sumCopies() error {
+	x := &copySums[float32]{c: w.c, data: w.data, s: w.s, sums: w.sums, tag: w.s.sumTag(), pack: w.packed, take: w.unpack}
+	totals, err := x.total(add)
+	if err != nil {
+		return err
+	}
+	return x.distribute(totals)
+}
+
+// add adds values to others.
+func add(to, x []float32) {
+	for k, v := range x {
+		to[k] += v
+	}
+}
+
+// sumTag is the tag of the first sum, after those of all passes.
+func (s *Schedule) sumTag() int { return 2 * s.Pieces() * s.Stages }
+
 // packed copies the gradients of a holder's pieces.
-func (w *Worker) packed(x *sum, h holder) (out []float32) {
-	of := w.held[h.pipe]
-	for _, name := range x.params {
+func (w *Worker) packed(i int, h Holder) (out []float32) {
+	of := w.held[h.Pipe]
+	for _, name := range w.sums[i].Params {
 		e := of.entries[name]
 		out = append(out, of.total[e.Offset:e.Offset+e.Size()]...)
 	}
@@ -188,10 +217,10 @@ func (w *Worker) packed(x *sum, h holder) (out []float32) {
 }
 
 // unpack copies a sum to the gradients of a holder.
-func (w *Worker) unpack(x *sum, h holder, values []float32) {
-	of := w.held[h.pipe]
+func (w *Worker) unpack(i int, h Holder, values []float32) {
+	of := w.held[h.Pipe]
 	grads := of.plan.Store().Grads()
-	for _, name := range x.params {
+	for _, name := range w.sums[i].Params {
 		e := of.entries[name]
 		values = values[copy(grads[e.Offset:e.Offset+e.Size()], values):]
 	}

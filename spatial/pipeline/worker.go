@@ -40,7 +40,7 @@ type Worker struct {
 	held    []*held               // by pipe, of the present step
 	plans   [2][]*held            // without and with Kronecker factors
 	factors [][]pass.LayerFactors // by stage; nil for none
-	sums    []sum
+	sums    []Sum
 	lengths [2][]int
 	step    stepState
 
@@ -104,7 +104,7 @@ func NewWorker(c *comm.Comm, s *Schedule, stages []*Stage, o Options) (w *Worker
 		return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("a schedule of %d stages on %d ranks, for a network of %d stages", s.Stages, c.Size(), len(stages)),
 			Why: fmt.Sprintf("each worker has one stage of each pipe and %d of the ranks", ranks), Fix: fmt.Sprintf("use %d ranks and %d stages", s.Stages*ranks, s.Stages)}
 	}
-	w = &Worker{c: c, s: s, sums: sumsOf(s, stages), recompute: o.Recompute, whole: stages[0].whole}
+	w = &Worker{c: c, s: s, sums: sumsOf(s, paramsOf(stages)), recompute: o.Recompute, whole: stages[0].whole}
 	if err := s.checkTags(len(w.sums) + s.Stages); err != nil {
 		return nil, err
 	}
@@ -137,6 +137,19 @@ func NewWorker(c *comm.Comm, s *Schedule, stages []*Stage, o Options) (w *Worker
 		}
 	}
 	return w, nil
+}
+
+// paramsOf lists the parameters of each stage.
+func paramsOf(stages []*Stage) [][]*graph.Node {
+	out := make([][]*graph.Node, len(stages))
+	for k, s := range stages {
+		for _, n := range s.Graph.Nodes {
+			if n.Kind == graph.KindParam {
+				out[k] = append(out[k], n)
+			}
+		}
+	}
+	return out
 }
 
 // hold compiles a stage, and again with Kronecker factors if steps can compute them. The two plans share parameters and sums.

@@ -28,13 +28,18 @@ func (p *Preconditioner) Pending() (out []Inversion) {
 			continue
 		}
 		n := p.layers[i/2].sides()[i%2]
-		left := sweepPieces(n)
+		left, cost := Pieces(n)
 		if w := p.sweeps[i]; w != nil {
 			left = sweepPieces(n - w.done)
 		}
-		out = append(out, Inversion{i, left, n * n * min(n, sweepBlock)})
+		out = append(out, Inversion{i, left, cost})
 	}
 	return out
+}
+
+// Pieces is the number of pieces of an inversion, and the operations of one.
+func Pieces(side int) (pieces, cost int) {
+	return sweepPieces(side), side * side * min(side, sweepBlock)
 }
 
 // Invert computes the next piece of an inversion of Pending. The result has the bits of Update, whenever the pieces run.

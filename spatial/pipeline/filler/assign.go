@@ -2,6 +2,7 @@ package filler
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/spatial/cluster"
@@ -62,6 +63,37 @@ func Assign(t *pipeline.Timeline, items func(worker int) []Item, margin float64)
 		p.Refresh = max(p.Refresh, a.Steps)
 	}
 	return p, nil
+}
+
+// Fill places the items of one worker into idle times alone: what fits into none is left, for a time in which no other worker waits
+// for it. Pieces leave Margin free.
+//
+// Errors: those of Assign.
+func Fill(t *pipeline.Timeline, worker int, items []Item) (Worker, error) {
+	p, err := Assign(t, func(w int) []Item {
+		if w == worker {
+			return items
+		}
+		return nil
+	}, Margin)
+	if err != nil {
+		return Worker{}, err
+	}
+	w := p.Workers[worker]
+	w.Places = slices.DeleteFunc(w.Places, func(x Place) bool { return x.Start >= t.End })
+	w.Overrun = 0
+	return w, nil
+}
+
+// Left is the time of the pieces that have no place in the first steps of a round.
+func (w *Worker) Left(steps int) cluster.Time {
+	left := w.Work()
+	for _, p := range w.Places {
+		if p.Step < steps {
+			left -= w.Items[p.Item].Time
+		}
+	}
+	return left
 }
 
 // usage is the error of an item.

@@ -25,6 +25,11 @@ type Item struct {
 	After  []int // earlier items of which all pieces must be placed before, by index
 }
 
+// Inversion is the inversion of a factor in pieces of a number of operations each, at a rate of operations per second.
+func Inversion(pieces, operations int, rate float64) Item {
+	return Item{Name: "inversion", Pieces: pieces, Time: cluster.Time(float64(operations) / rate * float64(cluster.Second)), Pipe: AnyPipe}
+}
+
 // Factor holds the times of the work for one of the two Kronecker factors of a stage's layers.
 type Factor struct {
 	Curvature cluster.Time // sum of outer products of one micro-batch

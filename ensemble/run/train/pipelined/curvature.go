@@ -7,7 +7,6 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/optim"
 	"github.com/ensemble-weather/ensemble/engine/optim/kfac"
 	"github.com/ensemble-weather/ensemble/engine/pass"
-	"github.com/ensemble-weather/ensemble/spatial/cluster"
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 	"github.com/ensemble-weather/ensemble/spatial/pipeline"
 	"github.com/ensemble-weather/ensemble/spatial/pipeline/filler"
@@ -128,37 +127,26 @@ func (w *idleWork) before(factors bool) error {
 // workerIndex is the worker of the schedule that this rank belongs to.
 func (n *Network) workerIndex() int { return n.ranks.Comm.Rank() / n.ranks.Pipeline.Mesh.Size() }
 
-// assign places the pending inversions: in each idle time the longest pieces that fit.
+// assign places the pending inversions: in each idle time the longest pieces that fit. What fits into no idle time of a step is left to
+// all ranks together, between steps: in a step others would wait for it.
 func (w *idleWork) assign() error {
-	worker := w.network.workerIndex()
 	var items []filler.Item
 	w.inversions = w.preconditioner.Pending()
 	slices.SortStableFunc(w.inversions, func(a, b kfac.Inversion) int { return b.Cost - a.Cost })
 	for _, x := range w.inversions {
-		items = append(items, filler.Item{Name: "inversion", Pieces: x.Pieces, Time: w.timeOf(x.Cost), Pipe: filler.AnyPipe})
+		items = append(items, filler.Inversion(x.Pieces, x.Cost, w.rate()))
 	}
-	p, err := filler.Assign(w.timeline, func(k int) []filler.Item {
-		if k == worker {
-			return items
-		}
-		return nil
-	}, filler.Margin)
-	if err != nil {
-		return err
-	}
-	w.assigned, w.step = &p.Workers[worker], 0
-	// What fits into no idle time of a step is left to all ranks together, between steps: in a step others would wait for it.
-	w.assigned.Places = slices.DeleteFunc(w.assigned.Places, func(x filler.Place) bool { return x.Start >= w.timeline.End })
-	return nil
+	assigned, err := filler.Fill(w.timeline, w.network.workerIndex(), items)
+	w.assigned, w.step = &assigned, 0
+	return err
 }
 
-// timeOf is the expected time of a piece of an inversion, by the rate of those so far.
-func (w *idleWork) timeOf(cost int) cluster.Time {
-	rate := kfac.InverseRate
+// rate is that of inversions so far, in operations per second.
+func (w *idleWork) rate() float64 {
 	if w.spent > 0 {
-		rate = w.done / w.spent.Seconds()
+		return w.done / w.spent.Seconds()
 	}
-	return cluster.Time(float64(cost) / rate * float64(cluster.Second))
+	return kfac.InverseRate
 }
 
 // invert runs a piece of an inversion and counts its time.
