@@ -334,3 +334,35 @@ func TestDelaysDoNotChangeResults(t *testing.T) {
 		}
 	}
 }
+
+// A worker fills its idle times alone. What fits into none is left, as is what the first steps do not reach.
+func TestFill(t *testing.T) {
+	s, err := pipeline.GPipe(2, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, err := s.Time(pipeline.EqualCosts(2, 2, 4, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Worker 0 waits once, for 6: three pieces of 2 fit in a step, one of 7 in none.
+	w, err := Fill(x, 0, []Item{{Name: "long", Pieces: 1, Time: 7, Pipe: AnyPipe}, {Name: "short", Pieces: 5, Time: 2, Pipe: AnyPipe}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	gap := cluster.Time(0)
+	for _, g := range x.Gaps(0) {
+		gap = max(gap, g.End-g.Start)
+	}
+	if gap != 6 || w.Work() != 17 || w.Overrun != 0 {
+		t.Fatalf("gaps %v, work %v, %+v", x.Gaps(0), w.Work(), w)
+	}
+	for steps, want := range map[int]cluster.Time{0: 17, 1: 17 - 3*2, 2: 7, 9: 7} {
+		if got := w.Left(steps); got != want {
+			t.Errorf("after %d steps %v are left, want %v: %+v", steps, got, want, w.Places)
+		}
+	}
+	if i := Inversion(3, 14, 7e12); i.Time != 2 || i.Pieces != 3 || i.Pipe != AnyPipe || i.Waits != Nothing {
+		t.Errorf("%+v", i)
+	}
+}
