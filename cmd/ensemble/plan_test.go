@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/spatial"
 )
 
 // machineFile writes a description of a machine.
@@ -57,7 +58,11 @@ func TestPlan(t *testing.T) {
 		Meshes    []step
 		Network   string `json:"simulated_network"`
 		Pipeline  struct {
-			Stages       int
+			Stages    int
+			Mesh      string
+			Simulated struct {
+				StepS float64 `json:"step_s"`
+			}
 			Batches      int     `json:"micro_batches"`
 			StepS        float64 `json:"step_s"`
 			Idle         float64 `json:"idle"`
@@ -69,10 +74,13 @@ func TestPlan(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &answer); err != nil || code != exit.OK {
 		t.Fatalf("exit %d, %v, %s", code, err, stderr)
 	}
-	// A stage computes its share of 4/3 of the step, the forward pass twice; the last one less.
 	l := answer.Pipeline
+	mesh, err := spatial.ParseMesh(l.Mesh)
+	if err != nil {
+		t.Fatal(err)
+	}
 	alone := answer.Plan.Efficiency * 8 * answer.Plan.StepS
-	if l.Stages != 8 || l.Batches < 1 || l.LargestStage < 1./8 || l.Layer != "dec_conv1a" || l.Bytes <= 0 || l.Idle <= 0 || l.Idle >= 1 ||
+	if l.Stages*mesh.Size() != 8 || l.Batches < 1 || l.LargestStage < 1/float64(l.Stages) || l.Simulated.StepS < 0.9*l.StepS || l.Simulated.StepS > 1.1*l.StepS || l.Layer != "dec_conv1a" || l.Bytes <= 0 || l.Idle <= 0 || l.Idle >= 1 ||
 		l.StepS < alone/8 || l.StepS*8*(1-l.Idle) > 1.5*alone {
 		t.Errorf("%+v, one rank takes %g s", l, alone)
 	}
@@ -90,7 +98,7 @@ func TestPlan(t *testing.T) {
 		t.Errorf("simulated on %s: %g s, predicted %g s", answer.Network, p.Simulated.StepS, p.StepS)
 	}
 	code, stdout, stderr = call(t, planArgs(machine, "--ranks", "4", "--scaling")...)
-	for _, want := range []string{"PREDICTED", "best plan: mesh ", "train:\n  mesh: \"", "enc_conv0", "one distribution for all layers", "simulated on a virtual cluster (crossbar:8)", "a pipeline of 4 stages (", "the stage of dec_conv1a has", "strategies, predicted, for ranks of equal speed", "*1  synchronous", "train.optimizer: kfac, train.kfac.refresh: 50", "strong: mesh", "\n 4096  "} {
+	for _, want := range []string{"PREDICTED", "best plan: mesh ", "train:\n  mesh: \"", "enc_conv0", "one distribution for all layers", "simulated on a virtual cluster (crossbar:8)", "a pipeline of ", "the stage of dec_conv1a has", "sums of gradients ", "strategies, predicted, for ranks of equal speed", "*1  synchronous", "train.optimizer: kfac, train.kfac.refresh: 50", "strong: mesh", "\n 4096  "} {
 		if code != exit.OK || !strings.Contains(stdout, want) {
 			t.Errorf("exit %d, %q is not in %s%s", code, want, stdout, stderr)
 		}

@@ -253,28 +253,6 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// Sums of gradients hide where a stage ends early: with two stages both end at once, with four those of the ends have bubbles.
-func TestExposedSums(t *testing.T) {
-	s := must(t)(OneFOneB(4, 4))
-	x, err := s.Time(EqualCosts(4, 2, 4, 0))
-	if err != nil {
-		t.Fatal(err)
-	}
-	// stage 3 ends at 30, 2 at 34, 1 at 38, 0 at 42
-	if got := s.ExposedSums(x, []cluster.Time{3, 5, 9, 13}); got != 3 {
-		t.Errorf("%d of the sums are exposed, want 3", got)
-	}
-	both := must(t)(Chimera(2, 2, ChimeraOptions{}))
-	y, err := both.Time(EqualCosts(2, 2, 4, 0))
-	if err != nil {
-		t.Fatal(err)
-	}
-	// stage 1 ends at 8 on both workers, stage 0 at 12: the first sum hides
-	if got := both.ExposedSums(y, []cluster.Time{5, 4}); got != 5 {
-		t.Errorf("%d of the sums are exposed, want 5", got)
-	}
-}
-
 // A schedule with a task removed, doubled, moved or in another order is found.
 func TestCheckFindsFaults(t *testing.T) {
 	for name, damage := range map[string]func(s *Schedule){

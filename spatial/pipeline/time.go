@@ -1,9 +1,7 @@
 package pipeline
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
 
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/spatial/cluster"
@@ -185,31 +183,4 @@ func (t *Timeline) Gaps(worker int) (gaps []Gap) {
 		gaps = append(gaps, Gap{at, t.End})
 	}
 	return gaps
-}
-
-// ExposedSums is the time after the last task until the gradients of all stages are summed over their copies, if each stage's
-// sum takes the time sums[stage]. A worker starts the sum of a stage once all copies have ended its last backward pass, one
-// sum after the other, and continues with its tasks.
-//
-// Source: Li and Hoefler 2021, arXiv:2107.06925, section 3.2 (eager sums hide in bubbles).
-func (s *Schedule) ExposedSums(t *Timeline, sums []cluster.Time) (exposed cluster.Time) {
-	ready := make([]cluster.Time, s.Stages)
-	for _, spans := range t.Spans {
-		for _, x := range spans {
-			ready[x.Stage] = max(ready[x.Stage], x.End)
-		}
-	}
-	for w := range s.Stages {
-		held := make([]int, s.Pipes())
-		for k := range held {
-			held[k] = s.Stage(k, w)
-		}
-		slices.SortFunc(held, func(a, b int) int { return cmp.Or(cmp.Compare(ready[a], ready[b]), cmp.Compare(a, b)) })
-		var queue cluster.Time
-		for _, stage := range slices.Compact(held) {
-			queue = max(queue, ready[stage]) + sums[stage]
-		}
-		exposed = max(exposed, queue-t.End)
-	}
-	return exposed
 }

@@ -4,6 +4,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/ensemble-weather/ensemble/engine/pass"
 	"github.com/ensemble-weather/ensemble/spatial/cluster"
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
@@ -78,5 +79,67 @@ func TestCostWithFactors(t *testing.T) {
 			}
 			before = p.Estimate
 		}
+	}
+}
+
+// Messages in transit at once share the link of their rank within a node and that of their node between nodes. A rank sends none to
+// itself.
+func TestTransfers(t *testing.T) {
+	m := Machine{PerNode: 2, IntraNode: Link{cluster.Microsecond, 10_000_000_000}, InterNode: Link{5 * cluster.Microsecond, 1_000_000_000}}
+	us := func(n float64) cluster.Time { return cluster.Time(n * float64(cluster.Microsecond)) }
+	for _, c := range []struct {
+		all  []Transfer
+		time cluster.Time
+		sent int64
+	}{
+		{nil, 0, 0},
+		{[]Transfer{{0, 0, 1, 1000}}, 0, 0},
+		{[]Transfer{{0, 0, 2, 10000}}, us(1 + 1), 10000},                         // to rank 1
+		{[]Transfer{{1, 0, 4, 1000}}, us(5 + 2), 3000},                           // 0 on its node, 2 and 3 on another
+		{[]Transfer{{0, 2, 1, 1000}, {1, 3, 1, 1000}}, us(5 + 2), 1000},          // one link
+		{[]Transfer{{0, 2, 1, 1000}, {2, 0, 1, 1000}}, us(5 + 1), 1000},          // two links
+		{[]Transfer{{0, 1, 1, 90000}, {0, 2, 1, 1000}}, us(1 + 9), 90000 + 1000}, // the slower of both
+	} {
+		if got, sent := m.Transfers(c.all); got != c.time || sent != c.sent {
+			t.Errorf("%+v take %v and %d bytes, want %v and %d", c.all, got, sent, c.time, c.sent)
+		}
+	}
+	if a, b := m.MessageTime(1, 2, 2, 1000), m.MessageTime(0, 1, 1, 10000); a != us(5+2) || b != us(1+1) {
+		t.Errorf("two ranks of a node to another take %v, one within it %v", a, b)
+	}
+	// Two ranks double each other: α + βn, on a link that the two ranks of a node share.
+	if got, sent := m.StridedSum(2, 2, 250); got != us(5+2) || sent != 1000 {
+		t.Errorf("a sum over two nodes takes %v and %d bytes", got, sent)
+	}
+}
+
+// Factors take longer the larger they are, and layers without factors take no time.
+func TestFactorTimes(t *testing.T) {
+	g, m := smallUNet(t, 32), fastLinks
+	layers, times, err := m.FactorTimes(g, 600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := Factors(g, 600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sum cluster.Time
+	for i, l := range layers {
+		if (times[i] > 0) != (l.Form != pass.NoFactors) || l.Param != want[i].Param || l.Form != want[i].Form {
+			t.Errorf("%+v takes %v, want %+v", l, times[i], want[i])
+		}
+		sum += times[i]
+	}
+	plain, err := CostOf(t.Context(), g, m, Optimiser{State: 2}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	with, err := CostWithFactors(t.Context(), g, m, Optimiser{State: 2}, nil, 600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if more := (with.Compute - plain.Compute).Seconds(); math.Abs(sum.Seconds()/more-1) > 0.1 { // the compiler fuses operations
+		t.Errorf("factors take %v, the step with them %g s more", sum, more)
 	}
 }

@@ -150,14 +150,20 @@ func (m *Machine) OperationTime(g *graph.Graph, n *graph.Node) cluster.Time {
 	return m.computeTime(workOf(g, n))
 }
 
-// MessageTime returns the time of a message between two ranks, α + βn, on a link of its own.
-func (m *Machine) MessageTime(from, to int, bytes int64) cluster.Time {
-	link := m.IntraNode
-	if from/m.perNode() != to/m.perNode() {
-		link = m.InterNode
+// MessageTime returns the time of messages of consecutive ranks, the first of which sends to the rank to, each α + βn. They are in
+// transit at once, on one link between two nodes.
+func (m *Machine) MessageTime(from, to, ranks int, bytes int64) cluster.Time {
+	if m.Node(from) == m.Node(to) {
+		return seconds(m.IntraNode.time(1, float64(bytes), 1))
 	}
-	return seconds(link.time(1, float64(bytes), 1))
+	return seconds(m.InterNode.time(1, float64(bytes), float64(min(ranks, m.perNode()))))
 }
+
+// Node is the node of a rank.
+func (m *Machine) Node(rank int) int { return rank / m.perNode() }
+
+// FLOPsTime returns the time of a number of operations at the peak rate of a rank.
+func (m *Machine) FLOPsTime(flops int64) cluster.Time { return seconds(float64(flops) / m.FLOPs) }
 
 // optimiserTime returns the time of one sweep over parameters, gradients and state.
 // All are read, and all but the gradients are written: 3 + 2·state accesses of 4

@@ -25,6 +25,7 @@ const (
 	sparseSystem      = "sparse sums"
 	largeBatchSystem  = "large batches"
 	kfacSystem        = "K-FAC"
+	pipeFisherSystem  = "PipeFisher" // K-FAC in a pipeline
 	soloSystem        = "eager-SGD, solo"
 	majoritySystem    = "eager-SGD, majority"
 	wagmaSystem       = "WAGMA-SGD"
@@ -49,6 +50,7 @@ func Conditions() []Condition {
 		{fmt.Sprintf("batches of %d or more", largeBatch), "linear or square-root scaling of the rate, warm-up, LARS, LAMB", "train.learning_rate_scaling"},
 		{"a training needs fewer steps by more than the share that `plan` states: small networks (layers of up to some hundred channels), large batches",
 			"second order (K-FAC)", "train.optimizer: kfac"},
+		{"K-FAC where a pipeline is faster than a mesh: its idle times hide inversions", "K-FAC in a pipeline (PipeFisher)", "train.kfac.delay"},
 		{fmt.Sprintf("the slowest rank of a step takes %g of the mean or more, another one in each step", lateRatio),
 			"late sums (eager-SGD), group averages (WAGMA-SGD)", "train.exchange"},
 		{fmt.Sprintf("gradients are waited for in more than %g of the step: links between sites", siteShare), "local SGD with an outer optimiser", "train.exchange"},

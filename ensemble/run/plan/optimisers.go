@@ -7,7 +7,6 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/optim/kfac"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
-	"github.com/ensemble-weather/ensemble/spatial/cluster"
 	"github.com/ensemble-weather/ensemble/spatial/search"
 )
 
@@ -50,14 +49,14 @@ func (s *strategist) addKFAC() error {
 	ranks := max(1, s.reference.Mesh.Size())
 	send, sent := s.machine.UnitsExchange(1, ranks, 1, inverses) // a broadcast
 	update := (p.Step - s.reference.Step + send).Seconds() + float64(kfac.InversionCost(layers, ranks))/kfac.InverseRate
-	mean := s.flopsTime(kfac.ApplyFLOPs(layers)).Seconds() + update/float64(max(1, k.Refresh))
+	mean := s.machine.FLOPsTime(kfac.ApplyFLOPs(layers)).Seconds() + update/float64(max(1, k.Refresh))
 
 	x := s.synchronous(kfacSystem, s.reference)
 	even := x.EvenStepS
 	x.EvenStepS += mean
 	x.StepS += mean
 	x.Setting, x.Results = fmt.Sprintf("train.optimizer: kfac, train.kfac.refresh: %d", k.Refresh), optimiserResults
-	x.Configured = s.o.Config.Train.Train.Optimizer == config.KFACOptimizer
+	x.Configured = s.o.Config.Train.Train.Optimizer == config.KFACOptimizer && !s.o.Config.Train.Train.Pipeline.IsEnabled()
 	x.MemoryBytes = max(p.Memory, s.reference.Memory) + kfac.Bytes(layers, setup.KFACOptions(&s.o.Config.Train.Train))
 	x.SentBytes += (sentBytes(p) - sentBytes(s.reference) + sent) / int64(max(1, k.Refresh))
 	x = s.with(x, computing(s.reference)+mean)
@@ -67,9 +66,4 @@ func (s *strategist) addKFAC() error {
 	}
 	s.all = append(s.all, x)
 	return nil
-}
-
-// flopsTime is the time in which a rank computes a number of operations at its peak rate.
-func (s *strategist) flopsTime(flops int64) cluster.Time {
-	return cluster.Time(float64(flops) / s.machine.FLOPs * float64(cluster.Second))
 }

@@ -54,7 +54,7 @@ type Result struct {
 	Best *PlannedStep `json:"best,omitempty"`
 	// Meshes are plans that divide all layers along the same axes, best first.
 	Meshes []PlannedStep `json:"meshes"`
-	// Pipeline is that of train.pipeline; without one the fastest with one stage a rank, on 2 to 16 ranks.
+	// Pipeline is that of train.pipeline; without one the fastest of 2 to 16 stages, each for one or several ranks.
 	Pipeline *PlannedPipeline `json:"pipeline,omitempty"`
 	// Strategies are the systems by which the ranks can train: those that fit into memory and are proposed first, by time.
 	Strategies []Strategy `json:"strategies"`
@@ -237,9 +237,12 @@ func (c *planning) planRanks(ctx context.Context, g *graph.Graph, r *Result) err
 		if simulated, err = c.simulate(ctx, g, chosen, plans, r); err != nil {
 			return err
 		}
-		bySimulated := func(a, b search.Plan) int { return compareSimulated(simulated, a, b) }
+		bySimulated := func(a, b search.Plan) int { return bySimulatedTime(simulated, a, b) }
 		slices.SortStableFunc(plans, bySimulated)
 		slices.SortStableFunc(found.Meshes, bySimulated)
+		if err := c.simulatePipeline(ctx, r); err != nil {
+			return err
+		}
 	} else if c.topology() != "" {
 		r.Warnings = append(r.Warnings, fmt.Sprintf("the times do not contain the topology %s; --simulate also simulates the best plans on it", c.topology()))
 	}
@@ -452,17 +455,22 @@ func (c *planning) simulate(ctx context.Context, g *graph.Graph, chosen *search.
 		if err != nil {
 			return nil, err
 		}
-		out[text] = &SimulatedStep{StepS: s.Step.Seconds(), SentBytes: s.Sent, Efficiency: c.oneRankStep.Seconds() / float64(p.Mesh.Size()) / s.Step.Seconds()}
-		if d := s.Step.Seconds()/p.Step.Seconds() - 1; math.Abs(d) > maxDeviation {
-			r.Warnings = append(r.Warnings, fmt.Sprintf("mesh %s: the simulated step takes %.0f %% of the predicted one, which leaves out shared links of %s and waiting for other ranks", cmp.Or(text, "1"), 100*(1+d), name))
-		}
+		out[text] = c.compareSimulated(r, "mesh "+cmp.Or(text, "1"), s, p.Step)
 		show.Add(1)
 	}
 	return out, nil
 }
 
-// compareSimulated compares plans by their simulated times; simulated ones come first.
-func compareSimulated(of map[string]*SimulatedStep, a, b search.Plan) int {
+// compareSimulated converts a simulated step, with a warning where it is far from the predicted one.
+func (c *planning) compareSimulated(r *Result, what string, s search.SimulatedStep, predicted cluster.Time) *SimulatedStep {
+	if d := s.Step.Seconds()/predicted.Seconds() - 1; math.Abs(d) > maxDeviation {
+		r.Warnings = append(r.Warnings, fmt.Sprintf("%s: the simulated step takes %.0f %% of the predicted one, which leaves out shared links of %s and waiting for other ranks", what, 100*(1+d), r.SimulatedNetwork))
+	}
+	return &SimulatedStep{StepS: s.Step.Seconds(), SentBytes: s.Sent, Efficiency: c.oneRankStep.Seconds() / float64(r.Ranks) / s.Step.Seconds()}
+}
+
+// bySimulatedTime compares plans by their simulated times; simulated ones come first.
+func bySimulatedTime(of map[string]*SimulatedStep, a, b search.Plan) int {
 	x, y := of[a.Mesh.String()], of[b.Mesh.String()]
 	switch {
 	case x == nil && y == nil:
@@ -561,7 +569,7 @@ func (r *Result) Sections() answer.Sections {
 			r.SimulatedNetwork, 1e3*p.StepS, 100*p.Efficiency, mib(p.SentBytes))}})
 	}
 	if r.Pipeline != nil {
-		all = append(all, r.Pipeline.section(r.Plan.time(), r.Batch))
+		all = append(all, r.pipelineSection())
 	}
 	all = append(all, r.strategiesSection())
 	for _, w := range r.Warnings {

@@ -86,7 +86,11 @@ func (c *planning) strategies(ctx context.Context, g *graph.Graph, reference sea
 			return nil, err
 		}
 	}
-	s.addPipeline(r.Pipeline)
+	for _, add := range []func(*PlannedPipeline) error{s.addPipeline, s.addPipeFisher} {
+		if err := add(r.Pipeline); err != nil {
+			return nil, err
+		}
+	}
 	s.all[0].Configured = !slices.ContainsFunc(s.all, func(x Strategy) bool { return x.Configured })
 	slices.SortStableFunc(s.all, func(a, b Strategy) int {
 		return cmp.Or(compareBools(a.Fits, b.Fits), compareBools(a.Proposed, b.Proposed), cmp.Compare(a.StepS, b.StepS))
@@ -125,7 +129,7 @@ func sentBytes(p search.Plan) int64 {
 // with completes a strategy whose ranks compute for a time in a step.
 func (s *strategist) with(x Strategy, compute float64) Strategy {
 	x.Idle = max(0, 1-compute/x.StepS)
-	x.Fits = s.machine.Memory == 0 || x.MemoryBytes <= s.machine.Memory
+	x.Fits = s.fits(x.MemoryBytes)
 	return x
 }
 
@@ -232,26 +236,6 @@ func percent(share float64) string {
 	return fmt.Sprintf("%.1f", 100*share)
 }
 
-// addPipeline adds the fastest pipeline. All ranks wait for the slowest stage in every micro-batch.
-func (s *strategist) addPipeline(p *PlannedPipeline) {
-	if p == nil {
-		return
-	}
-	compute := (1 - p.Idle) * p.StepS
-	e := search.LateExchange{Units: s.o.Ranks, Ranks: 1, Compute: compute, Wait: p.StepS - compute}
-	x := s.with(Strategy{System: pipelineSystem, Mesh: p.Mesh, EvenStepS: p.StepS, StepS: s.imbalance.LateStep(e), MemoryBytes: p.MemoryBytes, SentBytes: p.SentBytes, Results: exactResults,
-		Setting: fmt.Sprintf("train.pipeline: {stages: %d, schedule: %s}", p.Stages, p.Schedule), Configured: p.Configured}, compute)
-	faster := x.StepS < s.all[0].StepS
-	why := fmt.Sprintf("it is slower than the mesh; the largest stage has %.0f %% of the computation, and ranks are idle for %.0f %%", 100*p.LargestStage, 100*x.Idle)
-	switch {
-	case !s.all[0].Fits:
-		why = "no mesh fits into the memory of a rank"
-	case faster:
-		why = "it is faster than the best mesh"
-	}
-	s.add(x, faster || !s.all[0].Fits, why)
-}
-
 // strategiesSection is the table of strategies, best first.
 func (r *Result) strategiesSection() answer.Section {
 	imbalance := "ranks of equal speed"
@@ -268,7 +252,7 @@ func (r *Result) strategiesSection() answer.Section {
 			system += " (configured)"
 		}
 		mesh := shortMesh(x.Mesh)
-		if x.Mesh == "" && x.System == pipelineSystem {
+		if x.Mesh == "" && (x.System == pipelineSystem || x.System == pipeFisherSystem) {
 			mesh = "-"
 		}
 		if x.Proposed {

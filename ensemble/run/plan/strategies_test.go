@@ -3,8 +3,10 @@ package plan
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,6 +15,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/spatial"
 )
 
 // docs/scaling.md has the conditions of the code, each with the key that selects the system.
@@ -77,7 +80,7 @@ func TestProposedStrategies(t *testing.T) {
 		name, network, more string
 		want, not           []string
 	}{
-		{"fast network", "12.5", "", []string{synchronousSystem}, []string{sparseSystem, soloSystem, majoritySystem, wagmaSystem, localSystem, kfacSystem, pipelineSystem, shardedSystem, largeBatchSystem}},
+		{"fast network", "12.5", "", []string{synchronousSystem}, []string{sparseSystem, soloSystem, majoritySystem, wagmaSystem, localSystem, kfacSystem, pipelineSystem, pipeFisherSystem, shardedSystem, largeBatchSystem}},
 		{"slow network", "0.125", "", []string{synchronousSystem, sparseSystem}, []string{soloSystem, wagmaSystem, kfacSystem, pipelineSystem}},
 		{"network between sites", "0.002", "", []string{synchronousSystem, sparseSystem, localSystem}, []string{soloSystem, wagmaSystem}},
 		{"uneven ranks", "12.5", fmt.Sprintf(imbalance, "1.6", "1.05"), []string{synchronousSystem, soloSystem, majoritySystem, wagmaSystem, skipping + soloSystem}, []string{sparseSystem, localSystem}},
@@ -218,5 +221,96 @@ func TestStrategiesOfOneRank(t *testing.T) {
 		if s.System != synchronousSystem && s.System != largeBatchSystem && s.System != kfacSystem {
 			t.Errorf("%+v", s)
 		}
+	}
+}
+
+// The pipeline of the plan is the fastest of stages, data ranks and meshes of fields that are as many as the ranks; its parts make the
+// step, and the configured one is the same.
+func TestFastestPipeline(t *testing.T) {
+	meshes := map[string]bool{}
+	for _, c := range []struct {
+		ranks int
+		batch string
+	}{{2, "4"}, {4, "4"}, {8, "8"}, {16, "8"}} {
+		path := []string{"train.batch_size=" + c.batch}
+		r := planOn(t, c.ranks, "12.5", "", path...)
+		p := r.Pipeline
+		mesh, err := spatial.ParseMesh(p.Mesh)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.Configured || p.Stages*mesh.Size() != c.ranks || p.MicroBatches*mesh.DataRanks() != r.Batch || !p.Fits || p.KFAC != nil {
+			t.Errorf("%d ranks: %+v", c.ranks, p)
+		}
+		meshes[p.Mesh] = true
+		if sum := p.PassesS + p.GradientsS + p.OptimiserS + p.ParametersS; math.Abs(sum/p.StepS-1) > 1e-9 {
+			t.Errorf("%d ranks: parts of %g s make %g s", c.ranks, p.StepS, sum)
+		}
+		// The same pipeline as that of the configuration has the same price, and a smaller mesh with more stages is not faster.
+		set := append(path, fmt.Sprintf("train.pipeline.stages=%d", p.Stages), "train.pipeline.schedule="+p.Schedule)
+		if p.Mesh != "" {
+			set = append(set, "train.mesh="+p.Mesh)
+		}
+		q := planOn(t, c.ranks, "12.5", "", set...).Pipeline
+		if q.StepS != p.StepS || q.MemoryBytes != p.MemoryBytes || !q.Configured {
+			t.Errorf("%d ranks: configured %+v, found %+v", c.ranks, q, p)
+		}
+		if c.ranks <= 8 {
+			if q := planOn(t, c.ranks, "12.5", "", append(path, fmt.Sprintf("train.pipeline.stages=%d", c.ranks))...).Pipeline; q.StepS < p.StepS {
+				t.Errorf("%d ranks: %d stages take %g s, the fastest pipeline %g s", c.ranks, c.ranks, q.StepS, p.StepS)
+			}
+		}
+		x := bySystem(t, r, pipelineSystem)
+		if x.EvenStepS != p.StepS || x.Mesh != p.Mesh || x.MemoryBytes != p.MemoryBytes || !strings.Contains(x.Setting, fmt.Sprintf("stages: %d", p.Stages)) || p.Mesh != "" && !strings.Contains(x.Setting, fmt.Sprintf("train.mesh: %q", p.Mesh)) {
+			t.Errorf("%d ranks: %+v of %+v", c.ranks, x, p)
+		}
+	}
+	if len(meshes) < 2 {
+		t.Errorf("all pipelines have meshes %v", meshes)
+	}
+}
+
+// Where data ranks are the only axis that a batch and its network leave, they are proposed, and the sum of gradients is in the step.
+func TestDataRanksAroundPipelines(t *testing.T) {
+	fast := planOn(t, 4, "12.5", "", "train.pipeline.stages=2", "train.mesh=data:2").Pipeline
+	slow := planOn(t, 4, "0.125", "", "train.pipeline.stages=2", "train.mesh=data:2").Pipeline
+	if fast.GradientsS <= 0 || fast.ParametersS <= 0 || slow.GradientsS < 10*fast.GradientsS || slow.StepS-slow.PassesS < slow.GradientsS+slow.ParametersS {
+		t.Errorf("12.5 GB/s: %+v, 0.125 GB/s: %+v", fast, slow)
+	}
+	if one := planOn(t, 2, "12.5", "", "train.pipeline.stages=2").Pipeline; one.GradientsS > fast.GradientsS/2 || one.ParametersS != 0 || fast.PassesS > 0.75*one.PassesS {
+		t.Errorf("one data rank: %+v, two: %+v", one, fast)
+	}
+}
+
+// With K-FAC the step of a pipeline has its work, of which idle times hide inversions as far as the delay reaches; strategies state both.
+func TestKFACInPipelines(t *testing.T) {
+	pipeline := []string{"train.pipeline.stages=2", "train.pipeline.micro_batches=4", "train.batch_size=16"}
+	kfac := []string{"train.optimizer=kfac", "train.kfac.refresh=20", "train.kfac.max_side=500"} // pieces that fit into idle times
+	plain := planOn(t, 2, "12.5", "", pipeline...)
+	var exposed []float64
+	for _, delay := range []string{"0", "10"} {
+		r := planOn(t, 2, "12.5", "", slices.Concat(pipeline, kfac, []string{"train.kfac.delay=" + delay})...)
+		p, k := r.Pipeline, r.Pipeline.KFAC
+		mean := k.ProductsS + (k.FactorsS+k.ExposedS)/20
+		if sum := p.PassesS + p.GradientsS + p.OptimiserS + p.ParametersS + mean; math.Abs(sum/p.StepS-1) > 1e-9 || p.StepS <= plain.Pipeline.StepS || (k.FilledS > 0) != (delay != "0") || k.HidingDelay == 0 {
+			t.Errorf("delay %s: %+v with %+v, plain %+v", delay, p, k, plain.Pipeline)
+		}
+		x := bySystem(t, r, pipeFisherSystem)
+		if !x.Configured || bySystem(t, r, pipelineSystem).Configured || bySystem(t, r, kfacSystem).Configured || x.EvenStepS != p.StepS || x.MemoryBytes != p.MemoryBytes ||
+			!strings.Contains(x.Why, fmt.Sprintf("idle times of %s steps hide %.3f ms, and %.3f ms are exposed", delay, 1e3*k.FilledS, 1e3*k.ExposedS)) {
+			t.Errorf("delay %s: %+v", delay, x)
+		}
+		if y := bySystem(t, r, pipelineSystem); y.StepS >= x.StepS || y.MemoryBytes >= x.MemoryBytes || y.StepS != bySystem(t, plain, pipelineSystem).StepS {
+			t.Errorf("delay %s: without K-FAC %+v, with it %+v", delay, y, x)
+		}
+		exposed = append(exposed, k.ExposedS)
+	}
+	if exposed[1] >= 0.9*exposed[0] {
+		t.Errorf("%g s are exposed without a delay, %g s with one", exposed[0], exposed[1])
+	}
+	// Another optimiser has a row with the delay that hides most.
+	x := bySystem(t, plain, pipeFisherSystem)
+	if plain.Pipeline.KFAC != nil || x.Configured || x.Proposed || strings.Contains(x.Setting, "delay: 0") || !strings.Contains(x.Setting, "train.pipeline: {stages: 2") {
+		t.Errorf("%+v", x)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/humanise"
 	"github.com/ensemble-weather/ensemble/spatial"
 	"github.com/ensemble-weather/ensemble/spatial/pipeline"
+	"github.com/ensemble-weather/ensemble/spatial/pipeline/price"
 	"github.com/ensemble-weather/ensemble/unet3d"
 )
 
@@ -229,10 +230,9 @@ func divide(ctx context.Context, c *config.TrainConfig, g *graph.Graph, m spatia
 	if err != nil {
 		return nil, err
 	}
-	p, err := PriceStages(ctx, g, MachineOf(c), o, training.Pipeline.Stages, m)
+	p, err := price.NewNetwork(g, MachineOf(c), o).Divide(ctx, training.Pipeline.Stages, m)
 	if err != nil {
 		return nil, err
 	}
-	_, err = pipeline.Split(g, p.Division)
-	return p.Division.Cuts, err
+	return p.Division.Cuts, p.Check()
 }
