@@ -46,7 +46,7 @@ func (s *strategist) pipelined(p *PlannedPipeline, step price.Step) Strategy {
 }
 
 // addPipeFisher adds K-FAC in the pipeline, with inversions in its idle times: with the delay of the configuration if that selects
-// K-FAC, else with the least that hides all inversions that idle times can hide. It is proposed to a training by K-FAC that it makes
+// K-FAC, else with the least that saves most. It is proposed to a training by K-FAC that it makes
 // faster.
 //
 // Errors: those of search.Factors.
@@ -98,14 +98,14 @@ func plannedCurvature(c *price.Curvature) *PlannedCurvature {
 		FilledS: filled.Seconds(), ExposedS: exposed.Seconds()}
 }
 
-// text states what idle times hide.
+// text states what idle times save.
 func (c *PlannedCurvature) text() string {
-	text := fmt.Sprintf("of %.3f ms of inversions in an update, idle times of %d steps hide %.3f ms, and %.3f ms are exposed", 1e3*(c.FilledS+c.ExposedS), c.Delay, 1e3*c.FilledS, 1e3*c.ExposedS)
+	text := fmt.Sprintf("of %.3f ms of inversions in an update, idle times of %d steps save %.3f ms, and %.3f ms are exposed", 1e3*(c.FilledS+c.ExposedS), c.Delay, 1e3*c.FilledS, 1e3*c.ExposedS)
 	switch {
 	case c.HidingDelay == 0:
-		text += "; no idle time is long enough for a piece"
+		text += "; no idle time of the busiest rank is long enough for a piece"
 	case c.HidingDelay > c.Delay:
-		text += fmt.Sprintf("; train.kfac.delay: %d hides %.3f ms, which is most", c.HidingDelay, 1e3*c.MostFilledS)
+		text += fmt.Sprintf("; train.kfac.delay: %d saves %.3f ms, which is most", c.HidingDelay, 1e3*c.MostFilledS)
 	}
 	return text + fmt.Sprintf("; factors take %.3f ms more every %d steps, products %.3f ms in each", 1e3*c.FactorsS, c.Refresh, 1e3*c.ProductsS)
 }

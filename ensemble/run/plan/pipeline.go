@@ -53,16 +53,15 @@ type PipelineStages struct {
 	MessageBytes int64   `json:"message_bytes"` // of a micro-batch over the cut with most, in one direction
 }
 
-// PlannedCurvature is the work of K-FAC in a pipeline. Times of inversions are those of an update, of the rank that all others wait
-// for.
+// PlannedCurvature is the work of K-FAC in a pipeline. Times of inversions are those of an update.
 type PlannedCurvature struct {
 	Refresh     int     `json:"refresh"`       // steps between two updates
 	Delay       int     `json:"delay"`         // steps until inverses are used, in whose idle times inversions run
-	HidingDelay int     `json:"hiding_delay"`  // the least with which idle times hide all inversions that they can; 0: they hide none
-	MostFilledS float64 `json:"most_filled_s"` // inversions in idle times with that delay
+	HidingDelay int     `json:"hiding_delay"`  // the least with which idle times save most; 0: they save nothing
+	MostFilledS float64 `json:"most_filled_s"` // inversions that idle times save with that delay
 	ProductsS   float64 `json:"products_s"`    // in each step
 	FactorsS    float64 `json:"factors_s"`     // by which a step with factors is longer
-	FilledS     float64 `json:"filled_s"`      // inversions in idle times
+	FilledS     float64 `json:"filled_s"`      // inversions for which ranks need not wait, as idle times hide them
 	ExposedS    float64 `json:"exposed_s"`     // inversions that ranks wait for
 }
 

@@ -297,7 +297,7 @@ func TestKFACInPipelines(t *testing.T) {
 		}
 		x := bySystem(t, r, pipeFisherSystem)
 		if !x.Configured || bySystem(t, r, pipelineSystem).Configured || bySystem(t, r, kfacSystem).Configured || x.EvenStepS != p.StepS || x.MemoryBytes != p.MemoryBytes ||
-			!strings.Contains(x.Why, fmt.Sprintf("idle times of %s steps hide %.3f ms, and %.3f ms are exposed", delay, 1e3*k.FilledS, 1e3*k.ExposedS)) {
+			!strings.Contains(x.Why, fmt.Sprintf("idle times of %s steps save %.3f ms, and %.3f ms are exposed", delay, 1e3*k.FilledS, 1e3*k.ExposedS)) {
 			t.Errorf("delay %s: %+v", delay, x)
 		}
 		if y := bySystem(t, r, pipelineSystem); y.StepS >= x.StepS || y.MemoryBytes >= x.MemoryBytes || y.StepS != bySystem(t, plain, pipelineSystem).StepS {

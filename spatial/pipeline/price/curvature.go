@@ -3,6 +3,7 @@ package price
 import (
 	"context"
 	"slices"
+	"sort"
 
 	"github.com/ensemble-weather/ensemble/engine/op"
 	"github.com/ensemble-weather/ensemble/engine/optim/kfac"
@@ -46,30 +47,31 @@ func (c *Curvature) steps(delay int) int {
 	return delay
 }
 
-// Inversions are the times of the inversions of an update, of the rank that has most left when the inverses are due, or if
-// none has any left, most of them: in idle times, and those that all ranks wait for. With delay 0 none are in idle times.
-func (c *Curvature) Inversions(delay int) (filled, exposed cluster.Time) {
+// Inversions are the times of the inversions of an update: what all ranks would wait for without idle times, those of the busiest rank,
+// divided into what idle times save and what is left. With delay 0 they save nothing.
+func (c *Curvature) Inversions(delay int) (saved, exposed cluster.Time) {
+	var all cluster.Time
 	for i := range c.ranks {
 		w := &c.ranks[i]
-		left := w.Left(c.steps(delay))
-		if done := w.Work() - left; left > exposed || left == exposed && done > filled {
-			filled, exposed = done, left
-		}
+		all, exposed = max(all, w.Work()), max(exposed, w.Left(c.steps(delay)))
 	}
-	return filled, exposed
+	return all - exposed, exposed
 }
 
-// HidingDelay is the least delay with which the idle times hide all inversions that they can; 0 if they hide none.
-func (c *Curvature) HidingDelay() (delay int) {
+// HidingDelay is the least delay with which idle times save most; 0 if they save nothing.
+func (c *Curvature) HidingDelay() int {
+	last := 0 // step with inversions
 	for _, w := range c.ranks {
 		for _, p := range w.Places {
-			delay = max(delay, p.Step+1)
+			last = max(last, p.Step+1)
 		}
 	}
-	if delay >= c.settings.Refresh {
-		return c.settings.Refresh
-	}
-	return delay
+	last = min(last, c.settings.Refresh-1)
+	_, least := c.Inversions(last)
+	return sort.Search(last, func(delay int) bool {
+		_, exposed := c.Inversions(delay)
+		return exposed == least
+	})
 }
 
 // Delayed returns the work with another delay.

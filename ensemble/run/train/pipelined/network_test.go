@@ -11,12 +11,14 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/optim"
 	"github.com/ensemble-weather/ensemble/engine/pass"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/spatial"
 	"github.com/ensemble-weather/ensemble/spatial/cluster"
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 	"github.com/ensemble-weather/ensemble/spatial/pipeline"
+	"github.com/ensemble-weather/ensemble/spatial/pipeline/price"
 )
 
 // chain has five layers, of which the first and the last share a filter, and a parameter that the loss does not depend on.
@@ -209,5 +211,55 @@ func TestOwnersOfLayers(t *testing.T) {
 	})
 	if err != nil {
 		t.Error(err)
+	}
+}
+
+// A step sends what its price states, from the rank that sends most: messages of passes, sums of gradients and losses, and updated
+// parameters.
+func TestSentBytes(t *testing.T) {
+	g := chain(t)
+	for _, c := range []struct{ schedule, mesh string }{{config.OneFOneBSchedule, ""}, {config.ChimeraSchedule, ""}, {config.OneFOneBSchedule, "data:2"}, {config.ChimeraSchedule, "data:4"}} {
+		const stages = 2
+		m, err := spatial.ParseMesh(c.mesh)
+		if err != nil {
+			t.Fatal(err)
+		}
+		training := config.Training{BatchSize: 4}
+		training.Pipeline = config.Pipeline{Stages: stages, Schedule: c.schedule, Pairs: 1}
+		p, err := price.NewNetwork(g, setup.TypicalMachine, setup.Adam).Divide(t.Context(), stages, m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := setup.PipelineSchedule(&training)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := p.Step(t.Context(), s, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sent := make([]int64, stages*m.Size())
+		err = comm.Run(stages*m.Size(), comm.Replay(1), func(c *comm.Comm) error {
+			ranks := team.New(c)
+			ranks.Pipeline, ranks.DataGroups = &team.Pipeline{Cuts: p.Division.Cuts, Mesh: m}, m.DataRanks()
+			n, err := Compile(g, engine.NewStore(), Options{Ranks: ranks, Training: training})
+			if err != nil {
+				return err
+			}
+			defer n.Close()
+			before := c.Traffic()
+			if _, err := n.worker.Step(t.Context(), 0, func(int, string, []float32) error { return nil }); err != nil {
+				return err
+			}
+			err = n.Ranks().AllGather(n.store.Params())
+			sent[c.Rank()] = c.Traffic().Sub(before).Bytes
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if most := slices.Max(sent); want.Sent < most || float64(want.Sent) > 1.1*float64(most) {
+			t.Errorf("%+v: ranks send %v bytes, predicted %d", c, sent, want.Sent)
+		}
 	}
 }
