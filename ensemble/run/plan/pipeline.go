@@ -311,8 +311,12 @@ func (r *Result) pipelineSection() answer.Section {
 	if p.Mesh != "" {
 		size += ", mesh " + p.Mesh
 	}
+	simulated := ""
+	if p.Simulated != nil {
+		simulated = fmt.Sprintf(" (simulated %.3f)", 1e3*time)
+	}
 	s := answer.Section{Text: []string{
-		fmt.Sprintf("%s of %d stages (%s, %s) would take %.3f ms, %s", what, p.Stages, p.Schedule, size, 1e3*time, compared),
+		fmt.Sprintf("%s of %d stages (%s, %s) would take %.3f ms%s, %s", what, p.Stages, p.Schedule, size, 1e3*p.StepS, simulated, compared),
 		fmt.Sprintf("  ranks are idle for %.0f %%; the stage of %s has %.0f %% of the computation; up to %.1f MiB cross a cut for each micro-batch, each way",
 			100*p.Idle, p.LargestLayer, 100*p.LargestStage, mib(p.MessageBytes)),
 		fmt.Sprintf("  passes take %.3f ms, sums of gradients %.3f, the update %.3f, the exchange of parameters %.3f; %.1f MiB a rank",

@@ -98,22 +98,22 @@ func (c *Curvature) HasFactors() bool { return slices.Max(c.triangles) > 0 }
 // Inversions run in the idle times of the passes as trainings place them: in each the longest pieces that fit.
 func (p *Pipeline) curvature(ctx context.Context, s *pipeline.Schedule, t *pipeline.Timeline, k *KFAC) (*Curvature, owners, error) {
 	c := &Curvature{settings: *k}
-	layers, times, err := p.network.m.FactorTimes(p.network.g, k.MaxSide)
+	f, err := p.network.factors(k.MaxSide)
 	if err != nil {
 		return nil, owners{}, err
 	}
 	if c.plan, err = p.network.step(ctx, p.mesh.Fields(), k.MaxSide); err != nil {
 		return nil, owners{}, err
 	}
-	stageOf := p.stagesOf(layers, s)
-	c.triangles = triangles(layers, stageOf, s.Stages)
-	longer, err := s.Time(p.factorPasses(c.plan, times, stageOf))
+	stageOf := p.stagesOf(f.list, s)
+	c.triangles = triangles(f.list, stageOf, s.Stages)
+	longer, err := s.Time(p.factorPasses(c.plan, f.times, stageOf))
 	if err != nil {
 		return nil, owners{}, err
 	}
 	sums := p.sumTime(s, factorSums(s, c.triangles), make([]cluster.Time, s.Stages), false)
 	c.Factors, c.Sent = longer.End-t.End+sums.end, sums.sent
-	turns, byRank := p.shareLayers(s, layers, stageOf)
+	turns, byRank := p.shareLayers(s, f.list, stageOf)
 	c.memory = make([]int64, len(byRank))
 	for rank, own := range byRank {
 		c.memory[rank] = kfac.Bytes(own, k.Options)

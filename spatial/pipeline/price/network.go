@@ -7,6 +7,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/optim"
+	"github.com/ensemble-weather/ensemble/engine/pass"
 	"github.com/ensemble-weather/ensemble/spatial"
 	"github.com/ensemble-weather/ensemble/spatial/cluster"
 	"github.com/ensemble-weather/ensemble/spatial/pipeline"
@@ -20,6 +21,26 @@ type Network struct {
 	o      search.Optimiser
 	layers []pipeline.Layer // with the times of their operations
 	steps  map[string]search.Plan
+	layerFactors
+}
+
+// layerFactors are the layers with their Kronecker factors, and the times of these.
+type layerFactors struct {
+	maxSide int // 0 before they are priced
+	list    []pass.LayerFactors
+	times   []cluster.Time
+}
+
+// factors prices the Kronecker factors of sides of at most maxSide.
+func (n *Network) factors(maxSide int) (layerFactors, error) {
+	if n.maxSide != maxSide {
+		list, times, err := n.m.FactorTimes(n.g, maxSide)
+		if err != nil {
+			return layerFactors{}, err
+		}
+		n.layerFactors = layerFactors{maxSide, list, times}
+	}
+	return n.layerFactors, nil
 }
 
 // NewNetwork returns a network on a machine. The optimiser has no sharded or sparse sums, and the memory of K-FAC is not part of it.
