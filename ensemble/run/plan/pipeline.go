@@ -321,13 +321,16 @@ func (r *Result) pipelineSection() answer.Section {
 			100*p.Idle, p.LargestLayer, 100*p.LargestStage, mib(p.MessageBytes)),
 		fmt.Sprintf("  passes take %.3f ms, sums of gradients %.3f, the update %.3f, the exchange of parameters %.3f; %.1f MiB a rank",
 			1e3*p.PassesS, 1e3*p.GradientsS, 1e3*p.OptimiserS, 1e3*p.ParametersS, mib(p.MemoryBytes))}}
+	if !p.Fits {
+		s.Text = append(s.Text, fmt.Sprintf("  it does not fit into a rank, which has %.1f MiB", mib(r.Machine.Memory)))
+	}
 	if p.KFAC != nil {
 		s.Text = append(s.Text, "  K-FAC: "+p.KFAC.text())
 	}
 	if p.Configured && time > plan {
 		s.Text = append(s.Text, "  a training on the mesh of the plan is faster: remove train.pipeline, unless its activations, gradients and moments do not fit into a rank")
 	}
-	if !p.Configured && time < plan {
+	if !p.Configured && p.Fits && time < plan {
 		use := fmt.Sprintf("  to use it: --set train.pipeline.stages=%d --set train.pipeline.schedule=%s", p.Stages, p.Schedule)
 		if p.Mesh != "" {
 			use += fmt.Sprintf(" --set train.mesh=%q", p.Mesh)

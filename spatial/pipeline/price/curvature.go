@@ -66,7 +66,7 @@ func (c *Curvature) HidingDelay() int {
 			last = max(last, p.Step+1)
 		}
 	}
-	last = min(last, c.settings.Refresh-1)
+	last = min(last, c.settings.Refresh-1) // the next step with factors runs none
 	_, least := c.Inversions(last)
 	return sort.Search(last, func(delay int) bool {
 		_, exposed := c.Inversions(delay)
@@ -133,6 +133,7 @@ func (p *Pipeline) factorPasses(plan search.Plan, times []cluster.Time, stageOf 
 	costs := p.passes()
 	costs.Backward = slices.Clone(costs.Backward)
 	more := plan.Forward + plan.Backward + plan.Gradients - p.whole.Forward - p.whole.Backward - p.whole.Gradients
+	// Fused operations take less than their sum, so only the proportions of the layers' times are used.
 	var all cluster.Time
 	for _, t := range times {
 		all += t

@@ -155,7 +155,7 @@ func (p *Pipeline) own(s *pipeline.Schedule, turns map[string]int) owners {
 			of[name] = i
 		}
 	}
-	chunk := 0
+	chunk := 0 // counted over all parameters in the order of the graph, as trainings do
 	for _, n := range p.network.g.Nodes {
 		if n.Kind != graph.KindParam {
 			continue

@@ -40,10 +40,12 @@ func (p *Pipeline) Simulate(ctx context.Context, s *pipeline.Schedule, network c
 	return out, nil
 }
 
-// transfer runs the messages of a rank, all at once.
+// transfer runs the messages of a rank, all at once. Two ranks exchange several messages with one tag in the order of the list, which
+// is the same on both.
 func transfer(r *cluster.Rank, all []search.Transfer) error {
 	const tag = 0
 	var requests []comm.Request
+	// Receives come first: a message that finds none waits for it.
 	for _, t := range all {
 		if t.From != r.Rank() && r.Rank() >= t.First && r.Rank() < t.First+t.Count {
 			requests = append(requests, r.Recv(t.From, tag, make([]comm.SizeOnly, t.Bytes/4)))

@@ -161,6 +161,7 @@ func (x *messages) run(ready []cluster.Time) (ends []cluster.Time) {
 		}
 		return link{worker: v.from}, link{in: true, worker: v.to}
 	}
+	// Links are shared evenly, so that messages that start together end together: a first pass finds when each link is free again.
 	free := map[link]cluster.Time{}
 	time := func(v message, bytes int64) cluster.Time {
 		return x.m.MessageTime(v.from*x.each, v.to*x.each, x.each, bytes)
@@ -175,6 +176,7 @@ func (x *messages) run(ready []cluster.Time) (ends []cluster.Time) {
 	ends = slices.Clone(ready)
 	for _, v := range x.all {
 		out, in := linksOf(v)
+		// A worker waits until its own messages have left, too.
 		ends[v.from], ends[v.to] = max(ends[v.from], free[out]), max(ends[v.to], max(free[out], free[in])+time(v, 0))
 	}
 	return ends
