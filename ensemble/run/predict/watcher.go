@@ -19,6 +19,9 @@ import (
 // defaultPoll is the default time between scans.
 const defaultPoll = 5 * time.Second
 
+// shortestPause is the least time between two looks at a file that show whether it grows, also behind the deadline.
+const shortestPause = 200 * time.Millisecond
+
 // scanResult is the result of one scan of the input.
 type scanResult struct {
 	Files   []string // complete files, or at the deadline the files to use
@@ -50,7 +53,8 @@ func newWatcher(p *prediction) *watcher {
 	return &watcher{policy: p.policy, files: newFileScanner(p), onWarn: p.options.Warn, list: p.finder.list, missing: p.missingFields, poll: cmp.Or(p.policy.Members.Poll, defaultPoll)}
 }
 
-// scan scans the input once; scans after the first follow a pause.
+// scan scans the input once; scans after the first follow a pause. If the deadline has passed before the first one, a second one tells
+// whether new files grow.
 func (v *watcher) scan(ctx context.Context) (s scanResult, err error) {
 	if v.deadline.IsZero() {
 		s.Done = true
@@ -58,7 +62,7 @@ func (v *watcher) scan(ctx context.Context) (s scanResult, err error) {
 		return s, err
 	}
 	if v.began {
-		pause := time.NewTimer(min(v.poll, max(0, time.Until(v.deadline))))
+		pause := time.NewTimer(min(v.poll, max(shortestPause, time.Until(v.deadline))))
 		defer pause.Stop()
 		select {
 		case <-ctx.Done():
@@ -66,14 +70,16 @@ func (v *watcher) scan(ctx context.Context) (s scanResult, err error) {
 		case <-pause.C:
 		}
 	}
+	first := !v.began
 	v.began = true
-	last := !time.Now().Before(v.deadline)
+	passed := !time.Now().Before(v.deadline)
 	files, missing := v.list()
 	if missing != nil && exit.CodeOf(missing) != exit.NotYet {
 		return s, missing
 	}
 	complete, pending := v.files.classify(files)
-	return v.decide(ctx, complete, pending, missing, last)
+	grows := first && slices.ContainsFunc(pending, func(f pendingFile) bool { return f.changing })
+	return v.decide(ctx, complete, pending, missing, passed && !grows)
 }
 
 // decide decides on the files of one scan; last at the deadline. missing is the error if a name, pattern or
@@ -134,6 +140,9 @@ func (v *watcher) finish(s scanResult, missing error, pending []pendingFile) (sc
 
 // report warns about what the watcher waits for, when that changes.
 func (v *watcher) report(missing error, pending []pendingFile) {
+	if !time.Now().Before(v.deadline) { // the scan that follows is the last
+		return
+	}
 	why := ""
 	var e *exit.Error
 	switch {
