@@ -53,7 +53,7 @@ func newWatcher(p *prediction) *watcher {
 	return &watcher{policy: p.policy, files: newFileScanner(p), onWarn: p.options.Warn, list: p.finder.list, missing: p.missingFields, poll: cmp.Or(p.policy.Members.Poll, defaultPoll)}
 }
 
-// scan scans the input once; scans after the first follow a pause. If the deadline has passed before the first one, a second one tells
+// scan scans the input once; scans after the first follow a pause. If the deadline has passed before the first one, a second one shows
 // whether new files grow.
 func (v *watcher) scan(ctx context.Context) (s scanResult, err error) {
 	if v.deadline.IsZero() {
