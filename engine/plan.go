@@ -32,6 +32,7 @@ type Plan struct {
 	stepState
 	extraMemory
 	parts
+	masked []maskedKernel // kernels whose block masks may change
 }
 
 // extensionState holds the extension of a plan.
@@ -114,7 +115,7 @@ func Compile(g *graph.Graph, o Options) (p *Plan, err error) {
 	foreign := extension.Kernels()
 	u := &pass.Unit{Graph: own, Debug: pass.Debug{Log: o.Log, AfterPass: o.AfterPass}}
 	u.Options = pass.Options{Infer: o.Mode == Infer, DonateInputs: o.DonateInputs, MemoryLimit: o.Memory.Limit, Workspace: o.Workspace,
-		Forward: o.Forward, MaxFactorSide: o.MaxFactorSide, Precision: precisions[cmp.Or(o.Precision, "f32")], BlockMasks: o.BlockMasks, Int8: o.Int8, Choices: o.Choices}
+		Forward: o.Forward, MaxFactorSide: o.MaxFactorSide, Precision: precisions[cmp.Or(o.Precision, "f32")], BlockMasks: o.BlockMasks, MasksChange: o.MasksChange, Int8: o.Int8, Choices: o.Choices}
 	u.ElemBytes = dev.Elem().Bytes()
 	u.Foreign = func(n *graph.Op) bool { return foreign[n.Name] != nil }
 	u.Layouts, _ = dev.(backend.Layouts)
@@ -167,10 +168,7 @@ func (p *Plan) prepare() error {
 	copies, pending := pendingCopies{}, pendingResults{}
 	for _, id := range p.unit.Sequence {
 		n := p.graph.Nodes[id]
-		q := backend.Request{Op: n.Op, Attrs: n.Attrs, Out: p.memory.tensors[id], Variant: p.unit.VariantOf[id], Seed: p.graph.Seed, Step: &p.step}
-		for _, in := range n.In {
-			q.In = append(q.In, p.memory.tensors[in])
-		}
+		q := p.request(n)
 		if p.memory.remote != nil {
 			q.Ready = pending.read(p.graph, n)
 		}
@@ -195,6 +193,9 @@ func (p *Plan) prepare() error {
 		p.kernels = append(p.kernels, kernel{Kernel: k, node: n})
 	}
 	p.assignFinishers()
+	if err := p.prepareMasked(); err != nil {
+		return err
+	}
 	if r := p.memory.remote; r != nil {
 		if err := r.chooseRecorded(p); err != nil {
 			return err
@@ -210,6 +211,15 @@ func (p *Plan) prepare() error {
 		return pass.WorkspaceTooSmall(p.graph, p.kernels[i].node, p.opts.Workspace, need)
 	}
 	return nil
+}
+
+// request is the request for the kernel of an operation, on all available data.
+func (p *Plan) request(n *graph.Node) backend.Request {
+	q := backend.Request{Op: n.Op, Attrs: n.Attrs, Out: p.memory.tensors[n.ID], Variant: p.unit.VariantOf[n.ID], Seed: p.graph.Seed, Step: &p.step}
+	for _, in := range n.In {
+		q.In = append(q.In, p.memory.tensors[in])
+	}
+	return q
 }
 
 // pendingResults holds the nodes whose kernels have started but not finished
@@ -579,6 +589,7 @@ func (p *Plan) Close() error {
 		err = h.takeErr()
 	}
 	err = errors.Join(err, p.dev.Do(func() error {
+		p.closeMasked()
 		for _, k := range p.kernels {
 			if k.Close != nil {
 				k.Close()
@@ -590,7 +601,7 @@ func (p *Plan) Close() error {
 		}
 		return errors.Join(err, p.extension.OnClose())
 	}))
-	p.kernels = nil
+	p.kernels, p.masked = nil, nil
 	err = errors.Join(err, p.dev.Close())
 	p.memory.release()
 	return err

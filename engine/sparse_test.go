@@ -43,6 +43,21 @@ func sparseStep(t *testing.T, o engine.Options) (p *engine.Plan, out []float32, 
 	g, kept := pruned(t)
 	o.Store, o.Winograd, o.Threads = engine.NewStore(), true, 2
 	p = compile(t, g, o)
+	grads = map[string][]float32{}
+	out = runSparse(t, p, kept, grads)
+	for name, k := range kept {
+		if o.BlockMasks == nil { // the dense plan also computes masked blocks
+			_, shape, _ := p.Store().Get(name)
+			k.Clear(grads[name], shape)
+		}
+	}
+	return p, out, grads
+}
+
+// runSparse runs one step with zeros in the masked blocks, adds the gradients of the filters to grads and returns
+// the output.
+func runSparse(t *testing.T, p *engine.Plan, kept map[string]op.BlockMask, grads map[string][]float32) []float32 {
+	t.Helper()
 	for name, k := range kept {
 		v, shape, _ := p.Store().Get(name)
 		k.Clear(v, shape)
@@ -55,16 +70,103 @@ func sparseStep(t *testing.T, o engine.Options) (p *engine.Plan, out []float32, 
 	if err := p.Run(context.Background(), 1); err != nil {
 		t.Fatal(err)
 	}
-	grads = map[string][]float32{}
-	for name, k := range kept {
+	for name := range kept {
 		d, _ := p.Store().Grad(name)
-		_, shape, _ := p.Store().Get(name)
 		grads[name] = slices.Clone(d)
-		if o.BlockMasks == nil { // the dense plan also computes masked blocks
-			k.Clear(grads[name], shape)
+	}
+	return slices.Clone(p.Output("out"))
+}
+
+// sparseTimings returns the timings of a table, but sparse kernels take a tenth of the time of dense ones.
+func sparseTimings(t *testing.T, kept map[string]op.BlockMask) *tune.Table {
+	t.Helper()
+	measured, table := tune.Open(t.TempDir(), cpu.Machine(2), nil), tune.Open(t.TempDir(), cpu.Machine(2), nil)
+	sparseStep(t, engine.Options{Numerics: engine.Numerics{BlockMasks: kept, UseHeuristics: true}, Reuse: engine.Reuse{Timings: measured}})
+	for _, key := range keys(measured) {
+		e, _ := measured.Lookup(key)
+		for i, c := range e.Candidates {
+			if e.Candidates[i].CPU = 1e9; strings.HasPrefix(c.Name, "wino sparse") {
+				e.Candidates[i].CPU = 1e8
+			}
+		}
+		table.Record(key, e)
+	}
+	return table
+}
+
+// TestReplacedMasks verifies that a plan whose masks are replaced between runs gives the bits of a dense plan with
+// zeros in the masked blocks: with gradients of the kept blocks, of all blocks, and of the kept ones again.
+func TestReplacedMasks(t *testing.T) {
+	g, first := pruned(t)
+	// As many blocks elsewhere; more of those of the second part of the input, whose data gradient has a mask of its own.
+	second := map[string]op.BlockMask{"first": "101" + "000" + "010" + "001", "last": op.BlockMask("0000111" + "0000000" + "0000110" + "0000000")}
+	for _, c := range []struct {
+		name string
+		o    engine.Options
+	}{
+		{"sparse kernels", engine.Options{Numerics: engine.Numerics{UseHeuristics: true, Winograd: true}, Reuse: engine.Reuse{Timings: sparseTimings(t, first)}}},
+		{"dense kernels", engine.Options{Numerics: engine.Numerics{UseHeuristics: true}}},
+		{"reference", engine.Options{Device: engine.Device{Backend: "ref"}}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := c.o
+			o.Threads = 2
+			plan := func(masks map[string]op.BlockMask) *engine.Plan {
+				o.Store, o.BlockMasks, o.MasksChange = engine.NewStore(), masks, masks != nil
+				return compile(t, g, o)
+			}
+			p := plan(first)
+			if n := strings.Count(strings.Join(kernelNames(p), " "), "wino sparse"); (n == 5) != (c.name == "sparse kernels") {
+				t.Errorf("%d kernels leave blocks out", n)
+			}
+			for i, step := range []struct {
+				kept, gradients map[string]op.BlockMask
+			}{{first, first}, {second, second}, {second, nil}, {first, nil}, {first, first}, {nil, nil}, {second, second}} {
+				if err := p.SetBlockMasks(step.kept, step.gradients); err != nil {
+					t.Fatal(err)
+				}
+				zeros := step.kept
+				if zeros == nil {
+					zeros = map[string]op.BlockMask{"first": "", "last": ""}
+				}
+				dense := plan(nil)
+				copy(p.Store().Params(), dense.Store().Params())
+				got, want := map[string][]float32{}, map[string][]float32{}
+				if out, all := runSparse(t, p, zeros, got), runSparse(t, dense, zeros, want); !slices.Equal(out, all) {
+					t.Errorf("masks %d: another output than by dense kernels", i)
+				}
+				for name, d := range want {
+					_, shape, _ := p.Store().Get(name)
+					step.gradients[name].Clear(d, shape)
+					if !slices.Equal(got[name], d) {
+						t.Errorf("masks %d: another gradient of %s than by dense kernels", i, name)
+					}
+				}
+				if sparse, all := p.FLOPs(), dense.FLOPs(); (sparse < all) != (step.kept != nil) {
+					t.Errorf("masks %d: %d of %d operations", i, sparse, all)
+				}
+			}
+		})
+	}
+}
+
+func TestMasksThatDoNotFitThePlan(t *testing.T) {
+	g, kept := pruned(t)
+	more := map[string]op.BlockMask{"first": "110" + "100" + "000" + "011"}
+	for _, c := range []struct {
+		change bool
+		masks  map[string]op.BlockMask
+		want   string
+	}{
+		{false, kept, "its masks are fixed"},
+		{true, more, "it keeps 5 of 12 blocks, that of the plan 4 of 12"},
+		{true, map[string]op.BlockMask{"other": "10"}, "that of the plan 0 of 0"},
+	} {
+		p := compile(t, g, engine.Options{Device: engine.Device{Backend: "ref"}, Numerics: engine.Numerics{BlockMasks: kept, MasksChange: c.change}})
+		if err := p.SetBlockMasks(c.masks, nil); exit.CodeOf(err) != exit.Usage || !strings.Contains(fmt.Sprint(err), c.want) {
+			t.Errorf("%v, want %q", err, c.want)
 		}
 	}
-	return p, p.Output("out"), grads
 }
 
 // TestZeroBlocks verifies that sparse kernels are used where the timings favour

@@ -3,10 +3,8 @@ package unet3d_test
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"runtime"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -31,18 +29,7 @@ func BenchmarkPrunedPredict(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			kept := map[string]op.BlockMask{}
-			for _, n := range g.Nodes {
-				if n.Kind != graph.KindParam || len(n.Shape) != 5 || n.Shape[0] <= op.FilterBlock {
-					continue
-				}
-				blocks := (n.Shape[0] + op.FilterBlock - 1) / op.FilterBlock * ((n.Shape[1] + op.FilterBlock - 1) / op.FilterBlock)
-				k := []byte(strings.Repeat("1", blocks))
-				for _, i := range rand.New(rand.NewPCG(uint64(blocks), 7)).Perm(blocks)[:int(s*float64(blocks)+1e-9)] {
-					k[i] = '0'
-				}
-				kept[n.Name] = op.BlockMask(k)
-			}
+			kept := maskedBlocks(g, s, 7)
 			threads := runtime.GOMAXPROCS(0)
 			o := engine.Options{Device: engine.Device{Threads: threads}, Mode: engine.Infer, Numerics: engine.Numerics{Winograd: true, UseHeuristics: true}, Reuse: engine.Reuse{Store: engine.NewStore(), Timings: tune.Open(b.TempDir(), cpu.Machine(threads), nil)}}
 			var plans [2]*engine.Plan

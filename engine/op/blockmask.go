@@ -122,6 +122,47 @@ func clearBlocks[T float32 | float64](k BlockMask, w []T, s Shape) {
 	}
 }
 
+// WithMask returns the attributes of a convolution or of one of its gradients with another block
+// mask of the filter. Other attributes are returned unchanged.
+func WithMask(attrs any, k BlockMask) any {
+	switch a := attrs.(type) {
+	case Conv:
+		a.Mask = k
+		return a
+	case FusedConv:
+		a.Mask = k
+		return a
+	case ConvGrad:
+		a.Mask = k
+		return a
+	case FusedConvGrad:
+		a.Mask = k
+		return a
+	case HaloOp:
+		a.Attrs = WithMask(a.Attrs, k)
+		return a
+	}
+	return attrs
+}
+
+// MaskOf returns the block mask of the filter in the attributes of a convolution or of one of its
+// gradients; empty for other attributes.
+func MaskOf(attrs any) BlockMask {
+	switch a := attrs.(type) {
+	case Conv:
+		return a.Mask
+	case FusedConv:
+		return a.Mask
+	case ConvGrad:
+		return a.Mask
+	case FusedConvGrad:
+		return a.Mask
+	case HaloOp:
+		return MaskOf(a.Attrs)
+	}
+	return ""
+}
+
 // Count is the number of kept blocks and of all blocks. Both are 0 for an empty
 // string, which has no count.
 func (k BlockMask) Count() (kept, of int) { return strings.Count(string(k), "1"), len(k) }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/engine/backend"
 	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
 	"github.com/ensemble-weather/ensemble/engine/pass/workspace"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
@@ -54,29 +55,43 @@ func chooseWorkspaces(u *Unit) error {
 			limit = max(least, min(limit, u.MemoryLimit-int64(v.Memory.ArenaSize)*int64(u.ElemBytes)))
 		}
 	}
-	u.VariantOf, u.ScratchOf, u.Scratch = map[int]string{}, map[int]int64{}, 0
+	u.VariantOf, u.UnmaskedVariantOf, u.ScratchOf, u.Scratch = map[int]string{}, map[int]string{}, map[int]int64{}, 0
 	for _, id := range u.Sequence {
 		n := u.Graph.Nodes[id]
-		variants, err := variantsOf(u, n)
-		if err != nil {
+		if err := u.chooseVariant(n, limit, u.VariantOf); err != nil {
 			return err
 		}
-		if len(variants) == 0 {
-			continue
+		if u.MasksChange && op.MaskOf(n.Attrs) != "" {
+			dense := *n
+			dense.Attrs = op.WithMask(n.Attrs, "")
+			if err := u.chooseVariant(&dense, limit, u.UnmaskedVariantOf); err != nil {
+				return err
+			}
 		}
-		// Every variant runs the whole operation, so it is a
-		// micro-configuration of the full size 1.
-		k := workspace.Kernel{Name: fmt.Sprintf("%s %v (%s)", n.Op.Name, n.Shape, n.At), Size: 1}
-		for _, c := range variants {
-			k.Micros = append(k.Micros, workspace.Micro{Size: 1, Algorithm: c.Name, Time: c.Time, Bytes: c.Bytes})
-		}
-		c, err := k.Reuse(limit)
-		if err != nil {
-			return err
-		}
-		u.VariantOf[id], u.ScratchOf[id] = c.Pieces[0].Algorithm, c.Bytes
-		u.Scratch = max(u.Scratch, c.Bytes)
 	}
+	return nil
+}
+
+// chooseVariant chooses the fastest variant of an operation within a limit of scratch memory, and adds it to chosen.
+//
+// Errors: workspace.ErrLimit.
+func (u *Unit) chooseVariant(n *graph.Node, limit int64, chosen map[int]string) error {
+	variants, err := variantsOf(u, n)
+	if err != nil || len(variants) == 0 {
+		return err
+	}
+	// Every variant runs the whole operation, so it is a
+	// micro-configuration of the full size 1.
+	k := workspace.Kernel{Name: fmt.Sprintf("%s %v (%s)", n.Op.Name, n.Shape, n.At), Size: 1}
+	for _, c := range variants {
+		k.Micros = append(k.Micros, workspace.Micro{Size: 1, Algorithm: c.Name, Time: c.Time, Bytes: c.Bytes})
+	}
+	c, err := k.Reuse(limit)
+	if err != nil {
+		return err
+	}
+	chosen[n.ID], u.ScratchOf[n.ID] = c.Pieces[0].Algorithm, max(u.ScratchOf[n.ID], c.Bytes)
+	u.Scratch = max(u.Scratch, c.Bytes)
 	return nil
 }
 

@@ -41,8 +41,11 @@ type Options struct {
 	Precision graph.DType
 	// BlockMasks holds the block masks of filters, by the names of parameters.
 	// The caller guarantees that masked blocks are zero for the life of the
-	// plan.
+	// plan, or until it replaces the masks (MasksChange).
 	BlockMasks map[string]op.BlockMask
+	// MasksChange reserves scratch memory for the masked convolutions without
+	// their masks too (choose-workspaces).
+	MasksChange bool
 	// Int8 holds the scales of quantised convolutions, by the names of their
 	// filters.
 	Int8 map[string]*op.Int8Scales
@@ -122,6 +125,9 @@ type Result struct {
 	// VariantOf names the kernel variant of each operation that has several
 	// (choose-workspaces).
 	VariantOf map[int]string
+	// UnmaskedVariantOf names those of masked convolutions without their masks, if
+	// masks change (choose-workspaces).
+	UnmaskedVariantOf map[int]string
 	// Scratch is the largest scratch memory of a kernel in bytes, if there is a
 	// limit (choose-workspaces).
 	Scratch int64

@@ -206,6 +206,15 @@ func (p *Pruner) IsNested() bool {
 	return p.final || p.o.Method == Magnitude || p.o.Method == Random
 }
 
+// IsRegrowing reports whether masked weights may return while the sparsity of each layer stays the same.
+func (p *Pruner) IsRegrowing() bool { return p.o.isRegrowing() && !p.final }
+
+// NeedsMaskedGradient reports whether the gradient of masked weights matters at step t although they are fixed at 0: Step
+// compares it, or weights that return are updated with it in the same step.
+func (p *Pruner) NeedsMaskedGradient(t int) bool {
+	return p.IsRegrowing() && p.isDue(t) && t < p.o.To
+}
+
 // Mask returns the mask, false where a parameter is 0. It belongs to the pruner.
 //
 // Shape: [parameters], in the layout of the store.

@@ -15,26 +15,7 @@ import (
 //
 // Layouts and costs are chosen for dense filters: masks change during pruning, and a
 // plan must not.
-func withoutMask(attrs any) any {
-	switch a := attrs.(type) {
-	case op.Conv:
-		a.Mask = ""
-		return a
-	case op.FusedConv:
-		a.Mask = ""
-		return a
-	case op.ConvGrad:
-		a.Mask = ""
-		return a
-	case op.FusedConvGrad:
-		a.Mask = ""
-		return a
-	case op.HaloOp:
-		a.Attrs = withoutMask(a.Attrs)
-		return a
-	}
-	return attrs
-}
+func withoutMask(attrs any) any { return op.WithMask(attrs, "") }
 
 // maskFilterGrad makes a kernel of a filter's gradient write zeros for masked blocks.
 // Sparse variants do so themselves; dense variants compute the gradient of all blocks.

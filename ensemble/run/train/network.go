@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/ensemble-weather/ensemble/engine"
@@ -121,6 +122,7 @@ func (t *trainer) compile() error {
 	}
 	o := setup.EngineOptions(n.cfg, t.kernels.table)
 	o.Store, o.Choices, o.BlockMasks = n.store, t.kernels.choices, n.pruning.unmasked
+	o.MasksChange = n.pruning.replacesBlocks
 	o.Memory.Limit, o.Workspace = o.Memory.Limit/int64(t.memoryShares()), o.Workspace/int64(t.memoryShares())
 	err := t.compileStep(spec, o)
 	if err != nil {
@@ -175,24 +177,26 @@ func (t *trainer) compileStep(spec network.Spec, o engine.Options) (err error) {
 	return t.compileCurvature(spec, o)
 }
 
-// close frees the plans and the optimiser. It may be called repeatedly.
-func (p *compiledNetwork) close() error {
-	var err error
-	nets := []*network.Network{p.train, p.eval}
+// networks lists the networks with a plan of their own, except for the stages of a pipeline.
+func (p *compiledNetwork) networks() []*network.Network {
+	nets := append([]*network.Network{p.train, p.eval}, p.windows...)
 	if p.corrections != nil {
 		nets = append(nets, p.corrections.net)
 	}
-	if p.curvature != nil && p.curvature.net != nil {
+	if p.curvature != nil {
 		nets = append(nets, p.curvature.net)
 	}
-	nets = append(nets, p.windows...)
 	for _, n := range p.byMemberCount {
 		nets = append(nets, n)
 	}
-	for _, n := range nets {
-		if n != nil {
-			err = errors.Join(err, n.Plan.Close())
-		}
+	return slices.DeleteFunc(nets, func(n *network.Network) bool { return n == nil })
+}
+
+// close frees the plans and the optimiser. It may be called repeatedly.
+func (p *compiledNetwork) close() error {
+	var err error
+	for _, n := range p.networks() {
+		err = errors.Join(err, n.Plan.Close())
 	}
 	err = errors.Join(err, p.pipeline.Close())
 	if p.opt != nil {

@@ -25,8 +25,10 @@ type pruning struct {
 	// unmasked are the filter blocks with unmasked weights, for kernels that skip the other blocks. compiledFor is
 	// the value that the plans were compiled for.
 	unmasked, compiledFor map[string]op.BlockMask
-	flops                 int64      // FLOPs of a batch without pruning
-	importance            importance // scores of channels
+	// replacesBlocks reports that the plans take new blocks without being compiled again.
+	replacesBlocks bool
+	flops          int64      // FLOPs of a batch without pruning
+	importance     importance // scores of channels
 }
 
 // pruningPosition is the part of a position that belongs to pruning by masks.
@@ -75,7 +77,10 @@ func (t *trainer) beginPruning() error {
 	if t.pos.Pruned == nil { // otherwise from a checkpoint
 		t.pos.Pruned = &pruningPosition{}
 	}
-	return t.applyMask()
+	if err := t.applyMask(); err != nil {
+		return err
+	}
+	return t.skipBlocks()
 }
 
 // pruneOptions returns the pruner's options for a training of steps steps. The last change of the mask
@@ -103,20 +108,25 @@ func (t *trainer) applyMask() error {
 	if err := t.ranks.CheckSame(team.Diverged("the pruning mask", p.mask.Hash())); err != nil {
 		return err
 	}
-	if p.mask.IsNested() && t.prune.Kernels != config.DenseKernels {
+	p.replacesBlocks = p.replacesBlocks || t.canReplaceBlocks()
+	if (p.mask.IsNested() || p.replacesBlocks) && t.prune.Kernels != config.DenseKernels {
 		p.unmasked = p.keptBlocks()
 	}
 	return t.current.opt.SetMask(p.mask.FixedMask())
 }
 
-// skipBlocks recompiles the plans if kernels can skip more blocks than before. This changes no bits, as
-// kernels are then chosen by rule.
+// skipBlocks gives the plans the blocks of a new mask: by recompiling them if kernels can skip more blocks than
+// before, or by other lists of blocks for the same kernels. This changes no bits, as kernels are then chosen by rule.
 func (t *trainer) skipBlocks() error {
 	p := &t.current.pruning
 	if p.mask == nil || maps.Equal(p.unmasked, p.compiledFor) {
 		return nil
 	}
+	first := p.compiledFor == nil
 	p.compiledFor = p.unmasked
+	if p.replacesBlocks && !first {
+		return t.replaceBlocks(p.unmasked)
+	}
 	if err := t.recompile(func(model.Weights) {}); err != nil {
 		return err
 	}

@@ -148,7 +148,12 @@ func (c pruningCase) prunes(t *testing.T, f *demo.Files) {
 // A pruning training that is stopped within its schedule ends with the bits of an uninterrupted one. (All
 // methods and structures: TestLongPruning.)
 func TestPruningResumes(t *testing.T) {
-	pruningCase{"magnitude", []string{"prune.method=magnitude", "prune.every=2", "train.ema=0.7", "train.optimizer=lamb"}, []int{3, 5}}.prunes(t, demotest.Files(t))
+	for _, c := range []pruningCase{
+		{"magnitude", []string{"prune.method=magnitude", "prune.every=2", "train.ema=0.7", "train.optimizer=lamb"}, []int{3, 5}},
+		{"blocks that return", []string{"prune.method=rigl", "prune.structure=block", "prune.every=2", "model.base=16"}, []int{3, 5}},
+	} {
+		t.Run(c.name, func(t *testing.T) { c.prunes(t, demotest.Files(t)) })
+	}
 }
 
 // pruningRanks trains on a mesh, with and without a sharded optimiser: all ranks have one mask and the same
@@ -179,6 +184,7 @@ func pruningRanks(t *testing.T, f *demo.Files, mesh string, ranks int, set ...st
 
 func TestPruningOnRanks(t *testing.T) {
 	pruningRanks(t, demotest.Files(t), "data:2 lat:2", 4, "prune.method=rigl", "prune.every=2")
+	pruningRanks(t, demotest.Files(t), "lat:2", 2, "prune.method=rigl", "prune.every=2", "prune.structure=block", "model.base=16")
 }
 
 // Ranks with different masks stop.

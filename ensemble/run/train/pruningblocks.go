@@ -32,3 +32,36 @@ func (p pruning) keptBlocks() map[string]op.BlockMask {
 	}
 	return found
 }
+
+// canReplaceBlocks reports whether the plans may skip masked blocks although these return later: the number of blocks
+// of a layer is constant (SET, RigL), and their gradient is needed at changes of the mask only. Gradients that are sent
+// in parts or late would miss masked blocks of earlier steps. Devices with memory of their own record their kernels.
+func (t *trainer) canReplaceBlocks() bool {
+	n := t.current
+	return n.pruning.mask.IsRegrowing() && t.prune.Kernels != config.DenseKernels && hasSparseKernels(t.prune) && n.pipeline == nil &&
+		!n.train.Plan.HasDeviceMemory() && !n.cfg.Compression.IsEnabled() && !n.cfg.Exchange.IsEnabled()
+}
+
+// replaceBlocks lets all plans skip the blocks that the mask removes; the gradients of filters those that
+// gradients does not keep.
+func (t *trainer) replaceBlocks(gradients map[string]op.BlockMask) error {
+	for _, n := range t.current.networks() {
+		if err := n.Plan.SetBlockMasks(t.current.pruning.unmasked, gradients); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// chooseGradients lets the next step compute the gradient of all blocks if it changes the mask, and else only that of
+// the blocks that are not masked.
+func (t *trainer) chooseGradients() error {
+	p := &t.current.pruning
+	switch {
+	case !p.replacesBlocks:
+		return nil
+	case p.mask.NeedsMaskedGradient(t.networkSteps()):
+		return t.replaceBlocks(nil)
+	}
+	return t.replaceBlocks(p.unmasked)
+}

@@ -22,6 +22,9 @@ type gradientShare struct{ loss, weight float64 }
 // Errors: stopRequest, with the network unchanged.
 func (t *trainer) accumulateGradients(ctx context.Context, step uint64, count int) (all gradientShare, err error) {
 	n := t.current
+	if err := t.chooseGradients(); err != nil {
+		return all, err
+	}
 	n.statesBefore = append(n.statesBefore[:0], n.store.States()...)
 	if t.observers.beforeStep != nil {
 		t.observers.beforeStep(step)

@@ -91,14 +91,20 @@ func (s WinoSpec) SparseLoad() (kept, read, used int) {
 	return l.kept, l.read, l.reached
 }
 
-// sparseScratch returns the scratch of a sparse variant, in values.
+// sparseScratch returns the scratch of a sparse variant, in values. It suffices for every mask of the
+// whole filter with as many kept blocks, as these may change during a training. Of a part of the result channels they
+// may all be in that part.
 func (j *Wino) sparseScratch(w WinoVariant, filter bool, threads int) int {
-	k := j.kept
+	kept, columns := j.kept.kept, blocks(j.spec.K)
+	if j.spec.Flip && j.spec.K < j.spec.FilterIn {
+		kept = len(j.spec.Mask)
+	}
+	read, reached := min(kept, len(j.spec.Mask)/columns), min(kept, columns)
 	if filter {
 		t := min(w.Tiles, j.tiles)
-		return j.points * (Block*(t*(k.read+k.reached)+k.kept*Block) + 2*Block)
+		return j.points * (Block*(t*(read+reached)+kept*Block) + 2*Block)
 	}
-	return j.points * (k.kept*Block*Block + threads*(Block*w.Tiles*(k.read+1)+2*Block))
+	return j.points * (kept*Block*Block + threads*(Block*w.Tiles*(read+1)+2*Block))
 }
 
 // runSparse is run for a sparse variant.
