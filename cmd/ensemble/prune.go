@@ -13,9 +13,9 @@ func pruneCommand(a *app) *cobra.Command {
 		Use:   "prune -c FILE --run-dir DIR",
 		Short: "Prune a trained network and fine-tune it",
 		Long: "Prune channels or weights of a trained network in rounds, with fine-tuning on\n" +
-			"the same data after each, and compare both networks: size, FLOPs, time of a\n" +
-			"forecast, scores on the validation data. The result is a run directory for\n" +
-			"predict, verify and model export.",
+			"the same data after each, or at once (prune.method: obs, or epochs: 0), and\n" +
+			"compare both networks: size, FLOPs, time of a forecast, scores on the validation\n" +
+			"data. The result is a run directory for predict, verify and model export.",
 		Example: "  ensemble prune -c prune.yaml --run-dir runs/small\n" +
 			"  ensemble prune -c prune.yaml --run-dir runs/small --set prune.target=0.9\n" +
 			"  ensemble prune -c prune.yaml --run-dir runs/small --resume auto",

@@ -20,6 +20,14 @@ type PruneJob struct {
 	CompareWith  []Path  `key:"compare_with"`
 	Prune        Prune   `key:"prune"`
 	Teacher      Teacher `key:"teacher"`
+	Calibration  Surgery `key:"calibration"`
+}
+
+// Surgery is the section calibration: the data and the damping of method obs (engine/prune/obs).
+type Surgery struct {
+	Inits   int     `key:"inits"`
+	Damping float64 `key:"damping"`
+	MaxSide int     `key:"max_side"`
 }
 
 // PruneSchema is the schema of prune.yaml. The section prune is that of train.yaml, but times follow
@@ -31,12 +39,18 @@ var PruneSchema = newSchema[PruneJob]("prune", slices.Concat([]schema.Key{
 		Help: "Run directory of the network to prune. Fine-tuning has the same data, loss and seed."},
 	{Path: "rounds", Default: "3", Check: Between(1, 1000), Example: "1",
 		Help: "Number of pruning rounds; the first is before the first step. Sparsity follows a cubic curve, so each round prunes less."},
-	{Path: "epochs", Default: "10", Check: Between(1, 1e6), Example: "5",
-		Help: "Epochs of fine-tuning after each round."},
+	{Path: "epochs", Default: "10", Check: Between(0, 1e6), Example: "5",
+		Help: "Epochs of fine-tuning after each round. 0: prune at once, without training. Method obs never trains."},
 	{Path: "learning_rate", Check: Above(0), Example: "0.001",
 		Help: "Largest learning rate of fine-tuning; the schedule is that of the training. Default: a third of that of the training."},
 	{Path: "compare_with", Example: "[runs/small]",
 		Help: "Run directories of further networks for the comparison, such as a small network trained from scratch."},
+	{Path: "calibration.inits", Default: "16", Check: Between(1, 1e6), Example: "32",
+		Help: "Number of training initialisations whose fields give the Hessians of method obs, evenly spread."},
+	{Path: "calibration.damping", Default: "0.01", Check: Above(0), Example: "0.1",
+		Help: "Damping of the Hessians of method obs, relative to the mean of their diagonal. More damping changes the remaining weights less."},
+	{Path: "calibration.max_side", Default: "2048", Check: Between(1, 1e5), Example: "1024",
+		Help: "Largest number of input channels times filter positions for which method obs uses the full Hessian. Layers with more have a Hessian of the channels."},
 }, pruneJobKeys(), teacherKeys()))
 
 // derivedKeys lists the keys of prune that are derived from rounds and epochs.
@@ -45,12 +59,16 @@ var derivedKeys = []string{"prune.from", "prune.to", "prune.every", "prune.initi
 // GradualMethods lists the methods that increase sparsity gradually and never regrow weights.
 var GradualMethods = []string{MagnitudePruning, RandomPruning, MovementPruning}
 
-// pruneJobKeys are the rows of Prune for prune.yaml, where prune.method must be a gradual one.
+// OBSPruning removes blocks at once and adapts the remaining weights (Optimal Brain Surgeon).
+const OBSPruning = "obs"
+
+// pruneJobKeys are the rows of Prune for prune.yaml, where prune.method must be a gradual one or obs.
 func pruneJobKeys() []schema.Key {
 	keys := pruneKeys()
 	for i := range keys {
 		if keys[i].Path == "prune.method" {
-			keys[i].Default, keys[i].Check = MagnitudePruning, OneOf(GradualMethods...)
+			keys[i].Default, keys[i].Check = MagnitudePruning, OneOf(append([]string{OBSPruning}, GradualMethods...)...)
+			keys[i].Help = "Pruning method. magnitude: the smallest weights; random: random weights, for comparison; movement: weights that training moves towards 0; obs: without training, the blocks whose removal changes the results of the layer least when the remaining weights follow. See docs/compression.md."
 		}
 	}
 	return keys
@@ -79,7 +97,47 @@ func LoadPrune(src Sources) (*PruneConfig, error) {
 			faults = append(faults, c.fault(path, path+" is not used by `ensemble prune`", "times follow from rounds and epochs", "remove it"))
 		}
 	}
+	faults = append(faults, c.checkAtOnce()...)
 	return c, joinFaults(append(faults, e.checkTeacherWeight(len(c.Teacher.Runs))...))
+}
+
+// AtOnce reports whether the network is pruned without training.
+func (c *PruneConfig) AtOnce() bool { return c.Prune.Method == OBSPruning || c.Epochs == 0 }
+
+// checkAtOnce checks the keys of pruning without training, and that those of calibration belong to obs.
+func (c *PruneConfig) checkAtOnce() (faults []*exit.Error) {
+	add := func(path, what, why, fix string) { faults = append(faults, c.fault(path, what, why, fix)) }
+	set := func(path string) bool { return c.Origin(path).Layer != "default" }
+	p := c.Prune
+	for _, path := range []string{"calibration.inits", "calibration.damping", "calibration.max_side"} {
+		if p.Method != OBSPruning && set(path) {
+			add(path, path+" is not used by prune.method: "+p.Method, "only obs has Hessians", "remove it, or set prune.method: "+OBSPruning)
+		}
+	}
+	if !c.AtOnce() {
+		return faults
+	}
+	for _, path := range []string{"rounds", "learning_rate", "teacher.runs"} {
+		if set(path) {
+			add(path, path+" without training", "the network is pruned at once", "remove it, or set another prune.method and epochs")
+		}
+	}
+	switch {
+	case p.Method == OBSPruning && c.Epochs > 0 && set("epochs"):
+		add("epochs", "prune.method: "+OBSPruning+" does not train", "", "remove epochs, or set prune.method: "+MagnitudePruning)
+	case p.Method == MovementPruning:
+		add("prune.method", "prune.method: "+p.Method+" with epochs: 0", "its scores come from training", "set epochs, or prune.method: "+MagnitudePruning)
+	}
+	switch {
+	case p.Structure == ChannelStructure:
+		add("prune.structure", "structure "+ChannelStructure+" without training", "channels are removed during training", "set epochs, or prune.structure: "+BlockStructure)
+	case p.Method == OBSPruning && p.Structure != BlockStructure:
+		add("prune.structure", "prune.method: "+OBSPruning+" with structure "+p.Structure, "it removes blocks", "set prune.structure: "+BlockStructure)
+	}
+	if p.Target == 0 || p.Target == 1 {
+		add("prune.target", fmt.Sprintf("prune.target is %g", p.Target), "nothing, or everything, would be pruned", "set a sparsity such as 0.5")
+	}
+	return faults
 }
 
 // Training returns the configuration of the training that prunes a finished network: the effective

@@ -42,12 +42,20 @@ func TestTrainingOfAPruningJob(t *testing.T) {
 
 func TestPruningJobFaults(t *testing.T) {
 	for text, want := range map[string]string{
-		"prune: {target: 0.5, from: 3%}":          "prune.from is not used by `ensemble prune`",
-		"prune: {method: rigl, target: 0.5}":      "prune.method is rigl, want one of magnitude, random, movement",
-		"rounds: 0\nprune: {target: 0.5}":         "rounds is 0",
-		"learning_rate: 0\nprune: {target: 0.5}":  "learning_rate is 0",
-		"prune: {target: 0.5}\nbefore: [runs/b]":  "unknown key",
-		"prune: {target: 0.5, structure: chanel}": "want one of",
+		"prune: {target: 0.5, from: 3%}":                                                 "prune.from is not used by `ensemble prune`",
+		"prune: {method: rigl, target: 0.5}":                                             "prune.method is rigl, want one of obs, magnitude, random, movement",
+		"prune: {method: obs, target: 0.5}":                                              "prune.method: obs with structure element",
+		"epochs: 0\nprune: {target: 0.5, structure: channel}":                            "structure channel without training",
+		"epochs: 0\nprune: {target: 0.5, method: movement}":                              "prune.method: movement with epochs: 0",
+		"epochs: 0\nrounds: 2\nprune: {target: 0.5}":                                     "rounds without training",
+		"epochs: 0\nprune: {target: 1}":                                                  "prune.target is 1",
+		"epochs: 3\nprune: {method: obs, target: 0.5, structure: block}":                 "prune.method: obs does not train",
+		"calibration: {inits: 3}\nprune: {target: 0.5}":                                  "calibration.inits is not used by prune.method: magnitude",
+		"calibration: {damping: 0}\nprune: {method: obs, target: 0.5, structure: block}": "calibration.damping is 0",
+		"rounds: 0\nprune: {target: 0.5}":                                                "rounds is 0",
+		"learning_rate: 0\nprune: {target: 0.5}":                                         "learning_rate is 0",
+		"prune: {target: 0.5}\nbefore: [runs/b]":                                         "unknown key",
+		"prune: {target: 0.5, structure: chanel}":                                        "want one of",
 	} {
 		_, err := LoadPrune(Sources{Files: []string{write(t, "prune.yaml", "version: 1\nrun_dir: runs/a\n"+text+"\n")}})
 		if exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), want) {

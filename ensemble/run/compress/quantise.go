@@ -4,13 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/backend/cpu"
@@ -22,14 +19,10 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/samples"
 	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
-	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
 	"github.com/ensemble-weather/ensemble/internal/answer"
-	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/jsonfile"
-	"github.com/ensemble-weather/ensemble/internal/manifest"
 	"github.com/ensemble-weather/ensemble/internal/progress"
-	"github.com/ensemble-weather/ensemble/internal/rundir"
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
@@ -82,11 +75,12 @@ const quantisedFile = "quantised.json"
 // Errors: exit 64 for a run that is not a training, is quantised already, has stages, or has no layer to
 // quantise; 66 if it is not finished; those of reading its data; 73 and 74 for the output.
 func Quantise(ctx context.Context, o QuantiseOptions) (*QuantiseResult, error) {
-	began, from := time.Now().UTC(), string(o.Config.RunDir)
-	record, _, err := trained.FinishedTraining(from)
+	from := string(o.Config.RunDir)
+	run, err := beginDerived(derivation{from: from, to: o.RunDir, overwrite: o.Overwrite, threads: o.Threads, version: o.Version, config: o.Config.Hash()})
 	if err != nil {
 		return nil, err
 	}
+	defer run.dir.Close()
 	no := func(what, why, fix string) error {
 		return &exit.Error{Code: exit.Usage, What: what, At: from, Why: why, Fix: fix}
 	}
@@ -101,88 +95,30 @@ func Quantise(ctx context.Context, o QuantiseOptions) (*QuantiseResult, error) {
 	if m.Sharing != nil {
 		return nil, no("layers that share parameters cannot be quantised", "their filters are computed from shared parameters in every run", "train without model.share")
 	}
-	c, err := config.LoadTrain(config.Sources{Files: []string{filepath.Join(from, "config.effective.yaml")}})
-	if err != nil {
-		return nil, err
-	}
-	if o.Threads > 0 {
-		c.Train.Train.Threads = o.Threads
-	}
-	sum, err := trained.ModelChecksum(filepath.Join(from, "model"))
-	if err != nil {
-		return nil, err
-	}
-	identity := manifest.Identity(o.Version, o.Config.Hash()+sum, record.Inputs)
-	dir, _, err := rundir.Open(o.RunDir, rundir.Options{Identity: identity, Overwrite: o.Overwrite})
-	if err != nil {
-		return nil, err
-	}
-	defer dir.Close()
-	forecastFiles, analysisFiles, err := samples.TrainingFiles(c)
-	if err != nil {
-		return nil, err
-	}
-	d, err := samples.ReadData(ctx, c, forecastFiles, analysisFiles, nil)
+	d, err := run.readData(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer d.Close()
+	options := network.Options(run.training.Train.Train.Threads, "")
 	r := &QuantiseResult{RunDir: o.RunDir, Method: o.Config.Calibration.Method, Warnings: d.Warnings}
 	if !cpu.HasFastInt8() {
 		r.Warnings = append(r.Warnings, setup.SlowInt8Warning)
 	}
-	if m.Int8, err = r.calibrate(ctx, m, d.Train, o, network.Options(c.Train.Train.Threads, "")); err != nil {
+	if m.Int8, err = r.calibrate(ctx, m, d.Train, o, options); err != nil {
 		return nil, err
 	}
-	if err := saveQuantised(m, from, dir); err != nil {
+	if err := run.copyFiles(m); err != nil {
 		return nil, err
 	}
-	if err := r.compare(ctx, d, []string{from, o.RunDir}, network.Options(c.Train.Train.Threads, "")); err != nil {
+	if err := r.compare(ctx, d, []string{from, o.RunDir}, options); err != nil {
 		return nil, err
 	}
-	if err := jsonfile.Write(dir.File(quantisedFile), r); err != nil {
+	if err := jsonfile.Write(run.dir.File(quantisedFile), r); err != nil {
 		return nil, err
 	}
-	made, err := trained.Outputs(dir, false)
-	if err != nil {
-		return nil, err
-	}
-	made = append(made, quantisedFile, trained.EffectiveConfigFile)
-	for _, name := range made {
-		r.Outputs = append(r.Outputs, dir.File(name))
-	}
-	if sum, err = trained.ModelChecksum(dir.File("model")); err != nil {
-		return nil, err
-	}
-	own := *record
-	own.Version, own.ModelChecksum, own.Start, own.End, own.Identity = o.Version, sum, began, time.Now().UTC(), identity
-	return r, rundir.WriteManifest(o.RunDir, own, made)
-}
-
-// saveQuantised copies the files of a training, with the scales in model.json.
-func saveQuantised(m *model.Model, from string, dir *rundir.Dir) error {
-	files := []string{trained.EffectiveConfigFile}
-	err := filepath.WalkDir(filepath.Join(from, "model"), func(path string, e fs.DirEntry, err error) error {
-		if err == nil && !e.IsDir() && e.Name() != model.File {
-			name, _ := filepath.Rel(from, path)
-			files = append(files, name)
-		}
-		return err
-	})
-	if err != nil {
-		return exit.ReadError(from, err)
-	}
-	for _, name := range files {
-		b, err := os.ReadFile(filepath.Join(from, name))
-		if err != nil {
-			return exit.ReadError(filepath.Join(from, name), err)
-		}
-		to := dir.File(name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(to), 0o755), atomicfile.WriteFile(to, b)); err != nil {
-			return exit.CreateError(to, err)
-		}
-	}
-	return m.SaveDescription(dir.File("model"))
+	r.Outputs, err = run.finish(quantisedFile)
+	return r, err
 }
 
 // evenIndices returns n evenly spaced indices from 0 to of−1.

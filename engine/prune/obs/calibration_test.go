@@ -1,0 +1,135 @@
+package obs_test
+
+import (
+	"context"
+	"math"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
+	"github.com/ensemble-weather/ensemble/engine/prune/obs"
+)
+
+// network is a convolution with bias; its inputs are correlated.
+func network(t *testing.T, o engine.Options) *engine.Plan {
+	t.Helper()
+	b := graph.New(5)
+	x := b.Input("x", graph.Shape{1, 6, 2, 6, 8})
+	w := b.Param("w", graph.Shape{4, 6, 1, 3, 3}, graph.HeNormal(54))
+	b.Output("y", op.Bias(b, op.Conv3D(b, x, w, op.Conv{Pad: op.SameGlobal(1, 3, 3)}), b.Param("b", graph.Shape{4}, graph.Ones())))
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Backend, o.Mode = "ref", engine.Infer
+	p, err := engine.Compile(g, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	return p
+}
+
+// run computes the results for a sample.
+func run(t *testing.T, p *engine.Plan, sample int) []float32 {
+	t.Helper()
+	x := p.Input("x")
+	for i := range x {
+		at := i % 96
+		x[i] = float32(math.Sin(0.7*float64(at+sample))+0.3*math.Sin(float64(i*i+sample))) + 0.5
+	}
+	if err := p.Run(context.Background(), 0); err != nil {
+		t.Fatal(err)
+	}
+	return p.Output("y")
+}
+
+// TestProblemIsTheErrorOfResults checks that the increases of a problem are half the squared error of the layer's
+// results on the calibration samples, in units of the mean square of a patch, and that removing the same blocks without
+// the update is worse. A Hessian of the channels is an approximation: its removals are better than plain ones too.
+func TestProblemIsTheErrorOfResults(t *testing.T) {
+	const samples, damping = 6, 1e-9
+	for _, maxSide := range []int{100, 20} {
+		c := &obs.Calibration{MaxSide: maxSide}
+		p := network(t, engine.Options{Debug: engine.Debug{Passes: c.Passes()}})
+		var want [][]float32
+		square := 0.0
+		for s := range samples {
+			want = append(want, append([]float32(nil), run(t, p, s)...))
+			c.Observe(p)
+		}
+		w, _, _ := p.Store().Get("w")
+		bias, _, _ := p.Store().Get("b")
+		trained := append([]float32(nil), w...)
+		full := maxSide == 100
+		if (c.Bias("w") == "b") != full {
+			t.Errorf("bias %q", c.Bias("w"))
+		}
+		problem, ok := c.Problem("w", w, bias, 2, 2, damping)
+		if !ok {
+			t.Fatal("no problem")
+		}
+		removed, err := problem.Remove(4)
+		if err != nil || len(removed) != 4 {
+			t.Fatalf("removed %v, %v", removed, err)
+		}
+		sum := 0.0
+		for _, r := range removed {
+			sum += r.Increase
+		}
+		errorOf := func() (e float64) {
+			for s := range samples {
+				for i, v := range run(t, p, s) {
+					d := float64(v) - float64(want[s][i])
+					e += d * d / 2
+				}
+			}
+			return e
+		}
+		c.Write("w", problem, w, bias)
+		adapted := errorOf()
+		for i := range w { // the same zeros, other weights as trained
+			if w[i] != 0 {
+				w[i] = trained[i]
+			}
+		}
+		for i := range bias {
+			bias[i] = 1
+		}
+		plain := errorOf()
+		if adapted >= plain {
+			t.Errorf("side %d: error %g, without the update %g", maxSide, adapted, plain)
+		}
+		if full {
+			square = patchSquare(samples, t, p)
+			if got := sum * square; math.Abs(got-adapted) > 1e-4*adapted {
+				t.Errorf("predicted error %g, want %g", got, adapted)
+			}
+		}
+	}
+	c := &obs.Calibration{MaxSide: 100}
+	network(t, engine.Options{Debug: engine.Debug{Passes: c.Passes()}})
+	if _, ok := c.Problem("other", nil, nil, 2, 2, damping); ok {
+		t.Error("a problem of a filter that does not exist")
+	}
+}
+
+// patchSquare is the mean over the columns of the sum of their squares over all patches.
+func patchSquare(samples int, t *testing.T, p *engine.Plan) float64 {
+	sum := 0.0
+	for s := range samples {
+		run(t, p, s)
+		x := p.Input("x")
+		for i, v := range x {
+			row := i / 8 % 6
+			taps := 3 // of latitude that read the row
+			if row == 0 || row == 5 {
+				taps = 2
+			}
+			sum += float64(v) * float64(v) * float64(taps) * 3
+		}
+		sum += 2 * 6 * 8 // the ones of the bias
+	}
+	return sum / 55
+}
