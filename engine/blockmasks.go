@@ -6,6 +6,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/backend"
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/op"
+	"github.com/ensemble-weather/ensemble/engine/pass"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
@@ -50,13 +51,16 @@ func (p *Plan) SetBlockMasks(kept, gradients map[string]op.BlockMask) error {
 }
 
 // checkBlockMasks refuses masks that do not fit the plan.
-func (p *Plan) checkBlockMasks(masks ...map[string]op.BlockMask) error {
+func (p *Plan) checkBlockMasks(kept, gradients map[string]op.BlockMask) error {
 	refuse := func(filter, why string) error {
 		return &exit.Error{Code: exit.Usage, What: "the block mask of " + filter + " does not fit the plan", Why: why, Fix: "compile a plan with these masks"}
 	}
-	for _, all := range masks {
+	for i, all := range []map[string]op.BlockMask{kept, gradients} {
 		for filter, k := range all {
 			was := p.opts.BlockMasks[filter]
+			if own, ok := p.opts.GradientMasks[filter]; ok && i == 1 {
+				was = own
+			}
 			n, of := k.Count()
 			have, blocks := was.Count()
 			switch {
@@ -109,7 +113,7 @@ func (p *Plan) prepareMasked() error {
 	if !p.opts.MasksChange {
 		return nil
 	}
-	ofGradient := maskedGradients(p.graph, p.opts.BlockMasks)
+	ofGradient := pass.FilterGradients(p.graph, p.opts.BlockMasks)
 	for at := range p.kernels {
 		n := p.kernels[at].node
 		if op.MaskOf(n.Attrs) == "" {
@@ -135,31 +139,6 @@ func (p *Plan) prepareMasked() error {
 		p.masked = append(p.masked, m)
 	}
 	return nil
-}
-
-// maskedGradients finds the operations that compute gradients of masked filters: the parameter of each, by node. A
-// gradient may be the sum of several, and be converted or exchanged afterwards.
-func maskedGradients(g *graph.Graph, masks map[string]op.BlockMask) map[int]string {
-	found := map[int]string{}
-	var visit func(id int, filter *graph.Node)
-	visit = func(id int, filter *graph.Node) {
-		n := g.Nodes[id]
-		switch {
-		case n.Kind != graph.KindOp || n.Shape.Size() != filter.Shape.Size():
-		case op.MaskOf(n.Attrs) != "":
-			found[id] = filter.Name
-		default:
-			for _, in := range n.In {
-				visit(in, filter)
-			}
-		}
-	}
-	for _, d := range g.Grads {
-		if filter := g.Nodes[d.Param]; masks[filter.Name] != "" {
-			visit(d.Value, filter)
-		}
-	}
-	return found
 }
 
 // closeMasked frees the dense kernels that are not in use.

@@ -96,6 +96,9 @@ type Numerics struct {
 	// runs. Kernels skip them where measurements show that this is faster.
 	// Gradients of masked blocks are zero; no other bit changes.
 	BlockMasks map[string]op.BlockMask
+	// GradientMasks replaces the block masks of the gradients of filters that have one in
+	// BlockMasks. Filters that it does not list have the same masks for both.
+	GradientMasks map[string]op.BlockMask
 	// MasksChange lets Plan.SetBlockMasks replace the block masks between runs, by
 	// masks of as many kept blocks. Scratch memory suffices for filters without a
 	// mask too.

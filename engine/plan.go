@@ -115,7 +115,7 @@ func Compile(g *graph.Graph, o Options) (p *Plan, err error) {
 	foreign := extension.Kernels()
 	u := &pass.Unit{Graph: own, Debug: pass.Debug{Log: o.Log, AfterPass: o.AfterPass}}
 	u.Options = pass.Options{Infer: o.Mode == Infer, DonateInputs: o.DonateInputs, MemoryLimit: o.Memory.Limit, Workspace: o.Workspace,
-		Forward: o.Forward, MaxFactorSide: o.MaxFactorSide, Precision: precisions[cmp.Or(o.Precision, "f32")], BlockMasks: o.BlockMasks, MasksChange: o.MasksChange, Int8: o.Int8, Choices: o.Choices}
+		Forward: o.Forward, MaxFactorSide: o.MaxFactorSide, Precision: precisions[cmp.Or(o.Precision, "f32")], BlockMasks: o.BlockMasks, GradientMasks: o.GradientMasks, MasksChange: o.MasksChange, Int8: o.Int8, Choices: o.Choices}
 	u.ElemBytes = dev.Elem().Bytes()
 	u.Foreign = func(n *graph.Op) bool { return foreign[n.Name] != nil }
 	u.Layouts, _ = dev.(backend.Layouts)

@@ -150,6 +150,46 @@ func TestReplacedMasks(t *testing.T) {
 	}
 }
 
+// TestGradientMasks verifies that the gradients of filters can keep more blocks than the filters, and replaced masks of
+// both kinds.
+func TestGradientMasks(t *testing.T) {
+	g, kept := pruned(t)
+	wider := map[string]op.BlockMask{"first": "011" + "110" + "010" + "011"}
+	o := engine.Options{Device: engine.Device{Threads: 2}, Numerics: engine.Numerics{UseHeuristics: true, Winograd: true, BlockMasks: kept, GradientMasks: wider, MasksChange: true},
+		Reuse: engine.Reuse{Store: engine.NewStore(), Timings: sparseTimings(t, kept)}}
+	p := compile(t, g, o)
+	o.Store, o.BlockMasks, o.GradientMasks, o.MasksChange = engine.NewStore(), nil, nil, false
+	dense := compile(t, g, o)
+	for i, gradients := range []map[string]op.BlockMask{
+		{"first": wider["first"], "last": kept["last"]},
+		{"first": "110" + "110" + "010" + "101", "last": kept["last"]},
+		nil,
+	} {
+		if i > 0 {
+			if err := p.SetBlockMasks(kept, gradients); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, want := map[string][]float32{}, map[string][]float32{}
+		if !slices.Equal(runSparse(t, p, kept, got), runSparse(t, dense, kept, want)) {
+			t.Errorf("masks %d: another output than by dense kernels", i)
+		}
+		for name, d := range want {
+			_, shape, _ := p.Store().Get(name)
+			if gradients[name].Clear(d, shape); !slices.Equal(got[name], d) {
+				t.Errorf("masks %d: another gradient of %s than by dense kernels", i, name)
+			}
+		}
+	}
+	if err := p.SetBlockMasks(kept, kept); exit.CodeOf(err) != exit.Usage {
+		t.Errorf("gradients of fewer blocks: %v", err)
+	}
+	o.BlockMasks, o.GradientMasks = kept, map[string]op.BlockMask{"first": "01"}
+	if _, err := engine.Compile(g, o); !errors.Is(err, op.ErrShape) {
+		t.Errorf("%v, want %v", err, op.ErrShape)
+	}
+}
+
 func TestMasksThatDoNotFitThePlan(t *testing.T) {
 	g, kept := pruned(t)
 	more := map[string]op.BlockMask{"first": "110" + "100" + "000" + "011"}

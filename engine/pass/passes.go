@@ -43,6 +43,8 @@ type Options struct {
 	// The caller guarantees that masked blocks are zero for the life of the
 	// plan, or until it replaces the masks (MasksChange).
 	BlockMasks map[string]op.BlockMask
+	// GradientMasks replaces the masks of the gradients of filters.
+	GradientMasks map[string]op.BlockMask
 	// MasksChange reserves scratch memory for the masked convolutions without
 	// their masks too (choose-workspaces).
 	MasksChange bool

@@ -434,6 +434,91 @@ func TestGrowth(t *testing.T) {
 	}
 }
 
+// TestTopKAST follows a training whose gradients are random: the network has the largest latent values, twice as many are
+// trained, and the others are constant but not forgotten. A pruner restored in the middle goes on alike.
+func TestTopKAST(t *testing.T) {
+	const n, kept, last = 200, 40, 30
+	o := Options{Method: TopKAST, Scope: Uniform, Target: 0.8, From: 2, To: last, Every: 3}
+	p := made(t, []Layer{row(n)}, n, o)
+	w := weights(n)
+	latent := slices.Clone(w)
+	none := of(nil)
+	p.MaskWeights(of(w), none)
+	largest := func(count int) []bool {
+		order := make([]int, n)
+		for i := range order {
+			order[i] = i
+		}
+		slices.SortFunc(order, func(a, b int) int {
+			return cmp.Or(-cmp.Compare(math.Abs(float64(latent[a])), math.Abs(float64(latent[b]))), a-b)
+		})
+		mask := make([]bool, n)
+		for _, i := range order[:count] {
+			mask[i] = true
+		}
+		return mask
+	}
+	entered := 0
+	for step := range last + 3 {
+		before := slices.Clone(p.Mask())
+		p.UnmaskWeights(of(w))
+		changed, err := p.Step(step, 0, of(w), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		trained := p.GradientMask()
+		if due := step >= last || step >= 2 && (step-2)%3 == 0; due && step <= last {
+			if !changed && !slices.Equal(p.Mask(), before) || !slices.Equal(p.Mask(), largest(kept)) || step < last && !slices.Equal(trained, largest(2*kept)) {
+				t.Fatalf("step %d: the masks are not those of the largest weights", step)
+			}
+		}
+		for i := range w {
+			switch {
+			case !trained[i]:
+				w[i] = 0 // by the optimiser
+			case w[i] != latent[i]:
+				t.Fatalf("step %d: trained weight %d is %g, want %g", step, i, w[i], latent[i])
+			default:
+				w[i] += float32(rng.Normal(uint64(step), uint64(i))) / 10
+				latent[i] = w[i]
+			}
+			if p.Mask()[i] && !before[i] {
+				entered++
+			}
+		}
+		if step == last/2 {
+			counters, state, err := p.State(nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p = made(t, []Layer{row(n)}, n, o)
+			err = p.Restore(counters, func(name string) any {
+				for _, x := range state {
+					if x.Name == name {
+						return x.Data
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		p.MaskWeights(of(w), none)
+		for i, k := range p.Mask() {
+			if !k && w[i] != 0 {
+				t.Fatalf("step %d: masked weight %d is %g", step, i, w[i])
+			}
+		}
+		if p.IsFinal() != (step >= last) || p.NeedsMaskedGradient(step) {
+			t.Fatalf("step %d: final %v", step, p.IsFinal())
+		}
+	}
+	if entered == 0 {
+		t.Error("no weight entered the network")
+	}
+}
+
 // TestEarlyBird: the search ends after the given number of similar masks, otherwise at To.
 func TestEarlyBird(t *testing.T) {
 	l := row(1000)

@@ -42,6 +42,13 @@ const (
 	//
 	// Source: Evci et al. 2020, arXiv:1911.11134.
 	RigL Method = "rigl"
+	// TopKAST (top-K always sparse training) keeps the latent values of all weights. The network has
+	// those of the largest |w|, at the target sparsity from the first step; twice as many are
+	// trained, with their gradient in the masked network (GradientMask). Both sets are chosen
+	// anew at each change, random at first. It never needs a dense gradient.
+	//
+	// Source: Jayakumar et al. 2020, arXiv:2106.03517, without its penalty.
+	TopKAST Method = "topkast"
 	// Lottery removes the weights with the smallest |w| at To. The caller then resets the remaining
 	// weights to their values at From (lottery ticket with rewinding).
 	//
@@ -98,8 +105,9 @@ type Pruner struct {
 	layers       []Layer   // pruned layers
 	n            int       // length of the flat parameters
 	mask         []bool    // mask; false where a parameter is 0
+	trained      []bool    // of TopKAST until To: false where a parameter is constant; contains mask
 	scores       []float32 // of Movement, accumulated since From
-	latent       []float32 // latent values of masked weights, which Movement trains until To
+	latent       []float32 // latent values of masked weights, which Movement and TopKAST keep until To
 	regrown      []int     // weights that returned to the network, until the next MaskWeights
 	scratch      []float32 // scratch memory for scores and gradients
 	lastMask     []bool    // mask of the previous epoch, for EarlyBird
@@ -134,12 +142,22 @@ func New(layers []Layer, n int, o Options) (*Pruner, error) {
 			return nil, err
 		}
 	}
+	if o.Method == TopKAST {
+		return p, p.selectTrained(p.initialScores())
+	}
 	return p, nil
 }
 
 // isRegrowing reports whether the method has the target sparsity from the start, and replaces
 // weights.
-func (o Options) isRegrowing() bool { return o.Method == SET || o.Method == RigL }
+func (o Options) isRegrowing() bool {
+	return o.Method == SET || o.Method == RigL || o.Method == TopKAST
+}
+
+// isLatent reports whether masked weights have latent values.
+func (p *Pruner) isLatent() bool {
+	return (p.o.Method == Movement || p.o.Method == TopKAST) && !p.final
+}
 
 // String is the pattern, with the shape of the blocks.
 func (s Structure) String() string {
@@ -212,7 +230,18 @@ func (p *Pruner) IsRegrowing() bool { return p.o.isRegrowing() && !p.final }
 // NeedsMaskedGradient reports whether the gradient of masked weights matters at step t although they are fixed at 0: Step
 // compares it, or weights that return are updated with it in the same step.
 func (p *Pruner) NeedsMaskedGradient(t int) bool {
-	return p.IsRegrowing() && p.isDue(t) && t < p.o.To
+	return p.IsRegrowing() && p.o.Method != TopKAST && p.isDue(t) && t < p.o.To
+}
+
+// GradientMask returns the mask of the weights whose gradient is needed in steps without NeedsMaskedGradient. It
+// belongs to the pruner.
+//
+// Shape: [parameters], in the layout of the store.
+func (p *Pruner) GradientMask() []bool {
+	if p.trained != nil {
+		return p.trained
+	}
+	return p.mask
 }
 
 // Mask returns the mask, false where a parameter is 0. It belongs to the pruner.
@@ -226,7 +255,7 @@ func (p *Pruner) FixedMask() []bool {
 	if p.o.Method == Movement && !p.final {
 		return nil
 	}
-	return p.mask
+	return p.GradientMask()
 }
 
 // Sparsity is the fraction of masked weights in the pruned layers.
@@ -248,8 +277,12 @@ func (p *Pruner) Hash() string {
 	h := sha256.New()
 	var bits []byte
 	for _, l := range p.layers {
-		bits = packBits(bits[:0], p.mask[l.Offset:l.Offset+l.Size()])
-		h.Write(bits)
+		for _, mask := range [][]bool{p.mask, p.trained} {
+			if mask != nil {
+				bits = packBits(bits[:0], mask[l.Offset:l.Offset+l.Size()])
+				h.Write(bits)
+			}
+		}
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }
@@ -352,7 +385,7 @@ func (p *Pruner) Step(t int, rate float64, w Weights, g Gradient) (changed bool,
 	if p.final {
 		return false, nil
 	}
-	before := p.mask
+	before, trained := p.mask, p.trained
 	switch p.o.Method {
 	case Movement:
 		if t >= p.o.From {
@@ -366,12 +399,12 @@ func (p *Pruner) Step(t int, rate float64, w Weights, g Gradient) (changed bool,
 			}
 			p.mask = make([]bool, p.n)
 			err = p.selectMask(scores, p.scheduledSparsity(t), p.mask)
-			p.regrown = nil
-			for i, k := range p.mask {
-				if k && !before[i] {
-					p.regrown = append(p.regrown, i)
-				}
-			}
+			p.noteRegrown(before)
+		}
+	case TopKAST:
+		if p.isDue(t) {
+			err = p.chooseLargest(w(), t < p.o.To)
+			p.noteRegrown(before)
 		}
 	case Magnitude, Random:
 		if p.isDue(t) {
@@ -409,7 +442,17 @@ func (p *Pruner) Step(t int, rate float64, w Weights, g Gradient) (changed bool,
 	if t >= p.o.To {
 		p.final = true
 	}
-	return p.final || !slices.Equal(before, p.mask), err
+	return p.final || !slices.Equal(before, p.mask) || !slices.Equal(trained, p.trained), err
+}
+
+// noteRegrown notes the weights that were masked before and are not now.
+func (p *Pruner) noteRegrown(before []bool) {
+	p.regrown = nil
+	for i, k := range p.mask {
+		if k && !before[i] {
+			p.regrown = append(p.regrown, i)
+		}
+	}
 }
 
 // scheduledSparsity is that of the schedule at step t.
@@ -437,7 +480,7 @@ func (p *Pruner) UnmaskWeights(weights Weights) {
 	}
 	w := weights()
 	for i, k := range p.mask {
-		if !k {
+		if !k && (p.trained == nil || p.trained[i]) {
 			w[i] = p.latent[i]
 		}
 	}
@@ -446,19 +489,23 @@ func (p *Pruner) UnmaskWeights(weights Weights) {
 // MaskWeights sets masked weights to 0 after the optimiser's step, and stores their latent values. It
 // does the same to the moving average if there is one. Weights that return start a new average.
 func (p *Pruner) MaskWeights(weights, averages Weights) {
-	if p.o.Method != Movement || p.final {
+	if !p.isLatent() {
 		p.latent = nil
 		return
 	}
 	w, average := weights(), averages()
-	if p.latent == nil {
+	first := p.latent == nil
+	if first {
 		p.latent = make([]float32, p.n)
 	}
 	for i, k := range p.mask {
 		if k {
 			continue
 		}
-		p.latent[i], w[i] = w[i], 0
+		if first || p.trained == nil || p.trained[i] {
+			p.latent[i] = w[i]
+		}
+		w[i] = 0
 		if average != nil {
 			average[i] = 0
 		}

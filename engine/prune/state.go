@@ -22,6 +22,7 @@ type Tensor struct {
 const (
 	partMask     = "mask."
 	partLastMask = "last."
+	partTrained  = "trained."
 	partScores   = "scores."
 	partLatent   = "hidden."
 )
@@ -42,6 +43,7 @@ func (p *Pruner) State(g Gradient) (Counters, []Tensor, error) {
 		}
 		of(partMask, p.mask)
 		of(partLastMask, p.lastMask)
+		of(partTrained, p.trained)
 	}
 	add := func(part string, x []float32) {
 		for _, l := range p.layers {
@@ -115,6 +117,13 @@ func (p *Pruner) Restore(c Counters, value func(name string) any) error {
 	}
 	if found {
 		p.lastMask = last
+	}
+	trained := slices.Repeat([]bool{true}, p.n)
+	if found, err = mask(partTrained, trained); err != nil {
+		return err
+	}
+	if p.trained = nil; found {
+		p.trained = trained
 	}
 	if p.scores, err = floats(partScores); err != nil {
 		return err

@@ -53,12 +53,13 @@ const (
 	TaylorPruning    = "taylor"
 	SETPruning       = "set"
 	RigLPruning      = "rigl"
+	TopKASTPruning   = "topkast"
 	LotteryPruning   = "lottery"
 	EarlyBirdPruning = "early_bird"
 )
 
 // PruneMethods lists all methods except none.
-var PruneMethods = []string{MagnitudePruning, RandomPruning, MovementPruning, TaylorPruning, SETPruning, RigLPruning, LotteryPruning, EarlyBirdPruning}
+var PruneMethods = []string{MagnitudePruning, RandomPruning, MovementPruning, TaylorPruning, SETPruning, RigLPruning, TopKASTPruning, LotteryPruning, EarlyBirdPruning}
 
 // Pruning structures: the units that are removed together.
 const (
@@ -101,8 +102,10 @@ func (p Prune) EffectiveScope() string {
 	return ERKScope
 }
 
-// regrows reports whether the method drops and regrows weights at constant sparsity (SET, RigL).
-func (p Prune) regrows() bool { return p.Method == SETPruning || p.Method == RigLPruning }
+// regrows reports whether the method drops and regrows weights at constant sparsity (SET, RigL, Top-KAST).
+func (p Prune) regrows() bool {
+	return p.Method == SETPruning || p.Method == RigLPruning || p.Method == TopKASTPruning
+}
 
 // TrainingTime is a point in time of a training: a fraction of its steps, or a number of epochs.
 type TrainingTime struct {
@@ -148,7 +151,7 @@ func (m TrainingTime) String() string {
 func pruneKeys() []schema.Key {
 	return []schema.Key{
 		{Path: "prune.method", Default: NoPruning, Check: OneOf(append([]string{NoPruning}, PruneMethods...)...), Example: MagnitudePruning,
-			Help: "Pruning method. magnitude: the smallest weights, gradually; random: random weights, for comparison; movement: weights that training moves towards 0; taylor: channels whose removal changes the loss least; set and rigl: sparse from the start, drop small weights and regrow random ones or those with the largest gradients; lottery: the smallest weights at prune.to, then rewind to the weights of prune.from; early_bird: the smallest weights once the mask has converged. See docs/compression.md."},
+			Help: "Pruning method. magnitude: the smallest weights, gradually; random: random weights, for comparison; movement: weights that training moves towards 0; taylor: channels whose removal changes the loss least; set and rigl: sparse from the start, drop small weights and regrow random ones or those with the largest gradients; topkast: sparse from the start, the largest of weights of which twice as many are trained; lottery: the smallest weights at prune.to, then rewind to the weights of prune.from; early_bird: the smallest weights once the mask has converged. See docs/compression.md."},
 		{Path: "prune.structure", Default: ElementStructure, Check: OneOf(PruneStructures...), Example: BlockStructure,
 			Help: "Pruning structure. element: single weights; block: blocks of output and input channels; 2:4: two of four consecutive weights along the inputs of a filter; channel: whole channels, which leaves a smaller dense network. Biases and normalisation parameters are never pruned."},
 		{Path: "prune.scope", Check: OneOf(GlobalScope, UniformScope, ERKScope), Example: ERKScope,
@@ -251,7 +254,7 @@ func methodsReading(path string) []string {
 	case "prune.early_bird.distance", "prune.early_bird.epochs":
 		return []string{EarlyBirdPruning}
 	case "prune.every":
-		return []string{MagnitudePruning, RandomPruning, MovementPruning, TaylorPruning, SETPruning, RigLPruning}
+		return []string{MagnitudePruning, RandomPruning, MovementPruning, TaylorPruning, SETPruning, RigLPruning, TopKASTPruning}
 	}
 	return nil
 }

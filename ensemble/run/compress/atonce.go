@@ -2,6 +2,7 @@ package compress
 
 import (
 	"context"
+	"errors"
 	"path"
 	"path/filepath"
 	"slices"
@@ -43,10 +44,7 @@ func pruneAtOnce(ctx context.Context, job *config.PruneConfig, o RetrainOptions)
 	}
 	defer d.Close()
 	s := &surgery{job: job.PruneJob, model: m, calibration: obs.Calibration{MaxSide: job.Calibration.MaxSide}}
-	if err := s.observe(ctx, d.Train, network.Options(run.training.Train.Train.Threads, ""), o.Progress); err != nil {
-		return nil, err
-	}
-	if err := s.prune(); err != nil {
+	if err := s.prune(ctx, d.Train, network.Options(run.training.Train.Train.Threads, ""), o.Progress); err != nil {
 		return nil, err
 	}
 	if err := run.copyFiles(m); err != nil {
@@ -77,13 +75,12 @@ type surgery struct {
 	calibration obs.Calibration
 }
 
-// observe runs the network on training samples, for the Hessians of method obs; other methods need its layout only.
-func (s *surgery) observe(ctx context.Context, from samples.Examples, o engine.Options, p *progress.Reporter) error {
-	m, order := s.model, []int(nil)
-	if s.job.Prune.Method == config.OBSPruning {
-		if order = evenIndices(s.job.Calibration.Inits, len(from.Inits)); len(order) == 0 {
-			return &exit.Error{Code: exit.BadData, What: "pruning by Hessians without calibration samples", Why: "no input file of a training sample was found", Fix: "restore the training's input files"}
-		}
+// prune removes weights from the network of the model. Every layer loses as many as by magnitude.
+//
+// Errors: exit 64 for a target that the layers do not allow, or too little damping; those of reading the samples.
+func (s *surgery) prune(ctx context.Context, from samples.Examples, o engine.Options, p *progress.Reporter) error {
+	m, hessians := s.model, s.job.Prune.Method == config.OBSPruning
+	if hessians {
 		o.Passes = s.calibration.Passes()
 		o.Extension = engine.FinishFunc(func(err error) error {
 			if err == nil {
@@ -95,6 +92,43 @@ func (s *surgery) observe(ctx context.Context, from samples.Examples, o engine.O
 	if err := m.Open(o); err != nil {
 		return err
 	}
+	g, err := m.Spec.Graph(&m.Task, m.Grid, 1, 0, false)
+	if err != nil {
+		return err
+	}
+	weights := engine.NewStore() // runs fill that of the plan
+	if err := errors.Join(weights.LayOut(g), model.Fill(weights, m.Networks[0])); err != nil {
+		return err
+	}
+	all := prune.Layers(g, weights.Entries())
+	mask, err := s.masks(all, weights.Params)
+	if err != nil {
+		return err
+	}
+	if hessians {
+		if err := s.calibrate(ctx, from, o, p); err != nil {
+			return err
+		}
+	}
+	for _, l := range mask.Layers() {
+		if err := s.pruneLayer(l, weights, mask.Mask()[l.Offset:l.Offset+l.Size()]); err != nil {
+			return err
+		}
+	}
+	m.Networks[0] = model.CopyWeights(weights)
+	sparsity, err := model.SparsityOf(all, m.Networks[0])
+	m.Sparsity = []model.Sparsity{sparsity}
+	return err
+}
+
+// calibrate runs the network on training samples, for the Hessians.
+//
+// Errors: exit 65 without samples.
+func (s *surgery) calibrate(ctx context.Context, from samples.Examples, o engine.Options, p *progress.Reporter) error {
+	order := evenIndices(s.job.Calibration.Inits, len(from.Inits))
+	if len(order) == 0 {
+		return &exit.Error{Code: exit.BadData, What: "pruning by Hessians without calibration samples", Why: "no input file of a training sample was found", Fix: "restore the training's input files"}
+	}
 	task := p.Start("calibrate", int64(len(order)))
 	defer task.Done()
 	next := from.Stream(ctx, order)
@@ -104,41 +138,12 @@ func (s *surgery) observe(ctx context.Context, from samples.Examples, o engine.O
 		if err != nil {
 			return err
 		}
-		if _, err := m.Predict(ctx, o, fc, m.Task.UsedMembers); err != nil {
+		if _, err := s.model.Predict(ctx, o, fc, s.model.Task.UsedMembers); err != nil {
 			return err
 		}
 		task.Set(int64(i+1), "")
 	}
 	return nil
-}
-
-// prune removes weights from the network of the model. Every layer loses as many as by magnitude.
-//
-// Errors: exit 64 for a target that the layers do not allow, or too little damping.
-func (s *surgery) prune() error {
-	m := s.model
-	g, err := m.Spec.Graph(&m.Task, m.Grid, 1, 0, false)
-	if err != nil {
-		return err
-	}
-	store := m.Network.Plan.Store()
-	if err := model.Fill(store, m.Networks[0]); err != nil {
-		return err
-	}
-	all := prune.Layers(g, store.Entries())
-	mask, err := s.masks(all, store.Params)
-	if err != nil {
-		return err
-	}
-	for _, l := range mask.Layers() {
-		if err := s.pruneLayer(l, store, mask.Mask()[l.Offset:l.Offset+l.Size()]); err != nil {
-			return err
-		}
-	}
-	m.Networks[0] = model.CopyWeights(store)
-	sparsity, err := model.SparsityOf(all, m.Networks[0])
-	m.Sparsity = []model.Sparsity{sparsity}
-	return err
 }
 
 // masks chooses weights at random or by their size: for method obs only how many each layer keeps.

@@ -121,8 +121,8 @@ func (t *trainer) compile() error {
 		n.evalStore = engine.NewStore()
 	}
 	o := setup.EngineOptions(n.cfg, t.kernels.table)
-	o.Store, o.Choices, o.BlockMasks = n.store, t.kernels.choices, n.pruning.unmasked
-	o.MasksChange = n.pruning.replacesBlocks
+	o.Store, o.Choices, o.BlockMasks = n.store, t.kernels.choices, n.pruning.blocks.unmasked
+	o.GradientMasks, o.MasksChange = n.pruning.blocks.trained, n.pruning.replacesBlocks
 	o.Memory.Limit, o.Workspace = o.Memory.Limit/int64(t.memoryShares()), o.Workspace/int64(t.memoryShares())
 	err := t.compileStep(spec, o)
 	if err != nil {

@@ -2,7 +2,6 @@ package train
 
 import (
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 
@@ -19,12 +18,10 @@ import (
 
 // pruning is the state of pruning by masks in the training of the current network.
 type pruning struct {
-	mask          *prune.Pruner // nil if nothing is pruned
-	layers        []prune.Layer // all layers, including those that are not pruned
-	rewindWeights model.Weights // weights at prune.from, for lottery rewinding
-	// unmasked are the filter blocks with unmasked weights, for kernels that skip the other blocks. compiledFor is
-	// the value that the plans were compiled for.
-	unmasked, compiledFor map[string]op.BlockMask
+	mask             *prune.Pruner // nil if nothing is pruned
+	layers           []prune.Layer // all layers, including those that are not pruned
+	rewindWeights    model.Weights // weights at prune.from, for lottery rewinding
+	blocks, compiled maskedBlocks  // for the present mask, and those that the plans were compiled for
 	// replacesBlocks reports that the plans take new blocks without being compiled again.
 	replacesBlocks bool
 	flops          int64      // FLOPs of a batch without pruning
@@ -77,6 +74,9 @@ func (t *trainer) beginPruning() error {
 	if t.pos.Pruned == nil { // otherwise from a checkpoint
 		t.pos.Pruned = &pruningPosition{}
 	}
+	if t.prune.Method == config.TopKASTPruning { // weights that are masked at first have values too
+		n.pruning.mask.MaskWeights(n.store.Params, n.average)
+	}
 	if err := t.applyMask(); err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ func (t *trainer) applyMask() error {
 	}
 	p.replacesBlocks = p.replacesBlocks || t.canReplaceBlocks()
 	if (p.mask.IsNested() || p.replacesBlocks) && t.prune.Kernels != config.DenseKernels {
-		p.unmasked = p.keptBlocks()
+		p.blocks = p.keptBlocks()
 	}
 	return t.current.opt.SetMask(p.mask.FixedMask())
 }
@@ -119,13 +119,13 @@ func (t *trainer) applyMask() error {
 // before, or by other lists of blocks for the same kernels. This changes no bits, as kernels are then chosen by rule.
 func (t *trainer) skipBlocks() error {
 	p := &t.current.pruning
-	if p.mask == nil || maps.Equal(p.unmasked, p.compiledFor) {
+	if p.mask == nil || p.blocks.equal(p.compiled) {
 		return nil
 	}
-	first := p.compiledFor == nil
-	p.compiledFor = p.unmasked
-	if p.replacesBlocks && !first {
-		return t.replaceBlocks(p.unmasked)
+	before := p.compiled
+	p.compiled = p.blocks
+	if p.replacesBlocks && p.blocks.haveCountsOf(before) {
+		return t.replaceBlocks(p.blocks.trained)
 	}
 	if err := t.recompile(func(model.Weights) {}); err != nil {
 		return err

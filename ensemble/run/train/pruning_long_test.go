@@ -17,6 +17,7 @@ func TestLongPruning(t *testing.T) {
 		{"movement", []string{"prune.method=movement", "prune.every=2", "train.ema=0.7", "train.batch_size=2", "train.accumulate=2"}, []int{5, 6}},
 		{"rigl", []string{"prune.method=rigl", "prune.scope=uniform", "prune.every=2"}, []int{3, 2}},
 		{"set", []string{"prune.method=set", "prune.every=3"}, []int{5}},
+		{"topkast", []string{"prune.method=topkast", "prune.every=3", "train.batch_size=2", "train.accumulate=2"}, []int{5, 6}},
 		{"lottery", []string{"prune.method=lottery"}, []int{4, 5}},
 		{"lottery with an average", []string{"prune.method=lottery", "train.ema=0.7", "train.networks=2"}, []int{4, 5, 14}},
 		{"early bird", []string{"prune.method=early_bird", "prune.early_bird.distance=0.3", "prune.early_bird.epochs=1"}, []int{6}},
@@ -37,7 +38,7 @@ func TestLongPruningOnRanks(t *testing.T) {
 		pruningRanks(t, f, "data:2 lat:2", 4, "prune.method=magnitude", "prune.structure=block", "prune.every=2", "model.base=16")
 	})
 	for mesh, ranks := range map[string]int{"data:2": 2, "lon:3": 3, "data:2 lat:2": 4} {
-		for _, method := range []string{"magnitude", "movement", "rigl", "lottery"} {
+		for _, method := range []string{"magnitude", "movement", "rigl", "topkast", "lottery"} {
 			t.Run(method+" "+mesh, func(t *testing.T) {
 				set := []string{"prune.method=" + method, "prune.every=2"}
 				if method == "lottery" { // has no use for it

@@ -150,6 +150,7 @@ func (c pruningCase) prunes(t *testing.T, f *demo.Files) {
 func TestPruningResumes(t *testing.T) {
 	for _, c := range []pruningCase{
 		{"magnitude", []string{"prune.method=magnitude", "prune.every=2", "train.ema=0.7", "train.optimizer=lamb"}, []int{3, 5}},
+		{"latent blocks", []string{"prune.method=topkast", "prune.structure=block", "prune.every=2", "model.base=16", "train.ema=0.7"}, []int{3, 5}},
 		{"blocks that return", []string{"prune.method=rigl", "prune.structure=block", "prune.every=2", "model.base=16"}, []int{3, 5}},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.prunes(t, demotest.Files(t)) })
