@@ -70,7 +70,7 @@ func TestProblemIsTheErrorOfResults(t *testing.T) {
 		if !ok {
 			t.Fatal("no problem")
 		}
-		removed, err := problem.Remove(4)
+		removed, err := problem.Remove(4 * 2 * 2 * 9)
 		if err != nil || len(removed) != 4 {
 			t.Fatalf("removed %v, %v", removed, err)
 		}

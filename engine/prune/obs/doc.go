@@ -7,7 +7,7 @@
 //	// compile plans with c.Passes(), then for all samples:
 //	c.Observe(plan) // adds the Gram matrices of the layers' inputs
 //	p := obs.Problem{…, Hessian: c.Hessian(filter, damping)}
-//	removed, err := p.Remove(count)
+//	removed, err := p.Remove(budget)
 //
 // Source: Hassibi and Stork 1993, Second order derivatives for network pruning; Frantar, Singh, Alistarh 2022,
 // arXiv:2208.11580, section 4 (layers, squared error, blocks).

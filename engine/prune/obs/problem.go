@@ -43,22 +43,22 @@ type band struct {
 	w       *mat.Dense // rows of the weights
 	inverse *mat.Dense // [columns columns], zero in the rows and columns of removed blocks
 	removed []bool     // by block of columns
-	next    int        // block whose removal increases E least; −1 for none
-	cost    float64    // that increase
+	next    int        // block whose removal increases E least for each weight; −1 for none
+	cost    float64    // that increase for each weight
 }
 
-// Remove removes count blocks, one after the other, each the one that increases the error least when the remaining
-// weights of its rows follow:
+// Remove removes blocks of at most budget weights together, one after the other, each the one that increases the error
+// least for each of its weights when the remaining weights of its rows follow:
 //
 //	ΔE = ½ Σᵣ w_Bᵀ (H⁻¹_BB)⁻¹ w_B     Δw = −H⁻¹_{:,B} (H⁻¹_BB)⁻¹ w_B     H⁻¹ ← H⁻¹ − H⁻¹_{:,B} (H⁻¹_BB)⁻¹ H⁻¹_{B,:}
 //
-// with the inverse of H over the remaining weights. The removals are in order; there are fewer than count if no
-// further block may go. Removed weights are exactly 0.
+// with the inverse of H over the remaining weights. The removals are in order; they end when the next
+// block exceeds the budget, or none may go. Removed weights are exactly 0.
 //
 // Memory: columns² values for each block of rows.
 // Cost: O(columns² · BlockCols) for each removal, and rows · BlockCols² + BlockCols³ for each candidate.
 // Errors: ErrSingular.
-func (p *Problem) Remove(count int) ([]Removal, error) {
+func (p *Problem) Remove(budget int) ([]Removal, error) {
 	var factor mat.Cholesky
 	if !factor.Factorize(p.Hessian) {
 		return nil, ErrSingular
@@ -79,7 +79,7 @@ func (p *Problem) Remove(count int) ([]Removal, error) {
 		b.choose(mayRemove)
 	}
 	var out []Removal
-	for len(out) < count {
+	for {
 		best := -1
 		for i, b := range bands {
 			if b.next >= 0 && !mayRemove(b.next) { // another band removed the last but one of its column
@@ -90,17 +90,27 @@ func (p *Problem) Remove(count int) ([]Removal, error) {
 			}
 		}
 		if best < 0 {
-			break
+			return out, nil
 		}
 		b := bands[best]
-		out = append(out, Removal{Block{best, b.next}, b.cost})
+		size := b.size(b.next)
+		if budget -= size; budget < 0 {
+			return out, nil
+		}
+		out = append(out, Removal{Block{best, b.next}, b.cost * float64(size)})
 		left[b.next]--
 		if err := b.remove(b.next); err != nil {
 			return nil, err
 		}
 		b.choose(mayRemove)
 	}
-	return out, nil
+}
+
+// size is the number of weights of a block.
+func (b *band) size(block int) int {
+	lo, hi := b.p.columns(block)
+	rows, _ := b.w.Dims()
+	return rows * (hi - lo)
 }
 
 // columns is the range of columns of a block.
@@ -155,7 +165,7 @@ func (b *band) choose(mayRemove func(column int) bool) {
 		if gone || !mayRemove(block) {
 			continue
 		}
-		if cost := b.increase(block); cost < b.cost {
+		if cost := b.increase(block) / float64(b.size(block)); cost < b.cost {
 			b.next, b.cost = block, cost
 		}
 	}

@@ -93,23 +93,24 @@ func least(h *mat.SymDense, v mat.Matrix, zero func(c int) bool) *mat.Dense {
 }
 
 // TestFirstRemoval compares the first removal with every single block: its weights are the minimum of the
-// quadratic error without the block, and no block has a smaller minimum.
+// quadratic error without the block, and no block has a smaller minimum for each of its weights.
 func TestFirstRemoval(t *testing.T) {
 	for seed := range uint64(5) {
 		p := problem(seed, 5, 8) // the last blocks are smaller
 		v := mat.DenseCopyOf(p.Weights)
-		best, at := math.Inf(1), Block{}
+		best, at, weights := math.Inf(1), Block{}, 1
 		for row := range 3 {
 			for column := range 3 {
 				lo, hi := row*2, min(row*2+2, 5)
 				part := v.Slice(lo, hi, 0, 8)
 				w := least(p.Hessian, part, func(c int) bool { return c/3 == column })
-				if e := errorOf(p.Hessian, w, mat.DenseCopyOf(part)); e < best {
-					best, at = e, Block{row, column}
+				size := (hi - lo) * min(3, 8-column*3)
+				if e := errorOf(p.Hessian, w, mat.DenseCopyOf(part)); e/float64(size) < best/float64(weights) {
+					best, at, weights = e, Block{row, column}, size
 				}
 			}
 		}
-		removed, err := p.Remove(1)
+		removed, err := p.Remove(weights)
 		if err != nil || len(removed) != 1 || removed[0].Block != at {
 			t.Fatalf("removed %v, %v, want %v", removed, err, at)
 		}
@@ -136,7 +137,7 @@ func TestClosedForm(t *testing.T) {
 func TestSequence(t *testing.T) {
 	p := problem(9, 6, 12)
 	v := mat.DenseCopyOf(p.Weights)
-	removed, err := p.Remove(8)
+	removed, err := p.Remove(8 * 6)
 	if err != nil || len(removed) != 8 {
 		t.Fatalf("removed %v, %v", removed, err)
 	}
@@ -181,7 +182,7 @@ func TestKeptBlocks(t *testing.T) {
 	for _, keep := range []bool{false, true} {
 		p := problem(3, 4, 7)
 		p.Removable, p.KeepColumns = 6, keep
-		removed, err := p.Remove(4)
+		removed, err := p.Remove(4*6 + 5)
 		perColumn := map[int]int{}
 		for _, r := range removed {
 			perColumn[r.Column]++

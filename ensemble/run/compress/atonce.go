@@ -165,8 +165,8 @@ func (s *surgery) masks(layers []prune.Layer, w prune.Weights) (*prune.Pruner, e
 	return p, err
 }
 
-// pruneLayer sets the weights of a layer that keep does not keep to 0; by method obs, as many blocks whose removal costs
-// least, and adapts the others with the bias. Layers without a Hessian, such as transposed convolutions, lose their
+// pruneLayer sets the weights of a layer that keep does not keep to 0; by method obs, blocks of as many weights whose removal
+// costs least, and adapts the others with the bias. Layers without a Hessian, such as transposed convolutions, lose their
 // smallest blocks.
 //
 // Errors: exit 64 for too little damping.
@@ -177,7 +177,13 @@ func (s *surgery) pruneLayer(l prune.Layer, store *engine.Store, keep []bool) er
 		o := s.job.Prune.Block
 		if p, ok := s.calibration.Problem(l.Param, w, bias, o.Out, o.In, s.job.Calibration.Damping); ok {
 			p.KeepColumns = l.ReadsInput
-			if _, err := p.Remove(maskedUnits(l, keep, o)); err != nil {
+			removed := 0
+			for _, k := range keep {
+				if !k {
+					removed++
+				}
+			}
+			if _, err := p.Remove(removed); err != nil {
 				return &exit.Error{Code: exit.Usage, What: "the blocks of " + l.Name + " cannot be removed by their Hessian", At: "calibration.damping", Why: err.Error(), Fix: "set a larger calibration.damping", Err: err}
 			}
 			s.calibration.Write(l.Param, p, w, bias)
@@ -190,16 +196,4 @@ func (s *surgery) pruneLayer(l prune.Layer, store *engine.Store, keep []bool) er
 		}
 	}
 	return nil
-}
-
-// maskedUnits counts the blocks of a layer that keep does not keep.
-func maskedUnits(l prune.Layer, keep []bool, size config.PruneBlock) (n int) {
-	for o := 0; o < l.Out; o += size.Out {
-		for c := 0; c < l.In; c += size.In {
-			if !keep[(o*l.In+c)*l.Taps()] {
-				n++
-			}
-		}
-	}
-	return n
 }

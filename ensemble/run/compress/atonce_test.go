@@ -12,7 +12,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// TestPruneAtOnce prunes a trained network without training. By obs every layer loses as many blocks as by
+// TestPruneAtOnce prunes a trained network without training. By obs every layer loses as many weights as by
 // magnitude, and the CRPS is lower. The run directories have models that load.
 func TestPruneAtOnce(t *testing.T) {
 	f := demotest.Files(t)
