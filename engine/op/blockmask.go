@@ -132,6 +132,9 @@ func WithMask(attrs any, k BlockMask) any {
 	case FusedConv:
 		a.Mask = k
 		return a
+	case Int8Conv:
+		a.Mask = k
+		return a
 	case ConvGrad:
 		a.Mask = k
 		return a

@@ -181,8 +181,8 @@ func (z *quantiser) find(u *Unit) error {
 }
 
 // rewrite replaces a convolution with scales by its int8 form. Each part of the
-// source is quantised with its slice of the channel scales. The block mask is
-// dropped, because int8 kernels do not skip blocks.
+// source is quantised with its slice of the channel scales. The block mask
+// stays: a zero block has int8 values of zero.
 func (z *quantiser) rewrite(b *graph.Builder, n *graph.Node, in []graph.Value) graph.Value {
 	for k, v := range in {
 		z.built[n.In[k]] = v
@@ -197,9 +197,7 @@ func (z *quantiser) rewrite(b *graph.Builder, n *graph.Node, in []graph.Value) g
 		in[k] = z.quantised(b, n.In[k], readFormat{q.Channels[lo : lo+c], q.ZeroPoints[k]})
 		lo += c
 	}
-	a := n.Attrs.(op.FusedConv)
-	a.Mask = ""
-	v := op.ConvInt8(b, in[:len(q.ZeroPoints)], in[len(q.ZeroPoints)], in[len(q.ZeroPoints)+1], op.Int8Conv{FusedConv: a, Scales: q})
+	v := op.ConvInt8(b, in[:len(q.ZeroPoints)], in[len(q.ZeroPoints)], in[len(q.ZeroPoints)+1], op.Int8Conv{FusedConv: n.Attrs.(op.FusedConv), Scales: q})
 	v.SetLayout(n.Layout)
 	if q.OutScales != nil {
 		z.cache[readFormat{q.OutScales, 0}.text(n.ID)] = v

@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/engine/backend/cpu"
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/op"
 	"github.com/ensemble-weather/ensemble/engine/quantise"
+	"github.com/ensemble-weather/ensemble/engine/tune"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
@@ -132,6 +135,84 @@ func TestQuantisedNetworkPredictsTheSame(t *testing.T) {
 		// One code beside a tie rounds all points of its tile anew, and all that follows.
 		if e := distance(got, judge); e > 0.05 {
 			t.Errorf("the processor and the reference differ by %.2g", e)
+		}
+	}
+}
+
+// TestQuantisedNetworkSkipsZeroBlocks: an int8 network of which filters have blocks of zeros predicts the
+// same bits with kernels that skip them, which run where the timing table has them as faster.
+func TestQuantisedNetworkSkipsZeroBlocks(t *testing.T) {
+	b := graph.New(5)
+	conv := func(name string, x graph.Value, out int) graph.Value {
+		w := b.Param(name, graph.Shape{out, x.Dim(1), 3, 3, 3}, graph.HeNormal(x.Dim(1)*27))
+		return op.ReLU(b, op.Bias(b, op.Conv3D(b, x, w, op.Conv{Pad: op.SameGlobal(3, 3, 3)}), b.Param(name+".bias", graph.Shape{out}, graph.Zeros())))
+	}
+	x := b.Input("x", graph.Shape{1, 40, 2, 32, 40})
+	h := conv("first", x, 64)
+	b.Output("y", conv("last", op.Concat(b, 1, conv("second", h, 64), x), 48))
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := map[string]op.BlockMask{"second": "0100" + "1000" + "0000" + "0110", "last": op.BlockMask("1000010" + "0000000" + "0010001")}
+	store := engine.NewStore()
+	options := func(masks map[string]op.BlockMask, scales map[string]*op.Int8Scales) engine.Options {
+		return engine.Options{Mode: engine.Infer, Reuse: engine.Reuse{Store: store}, Numerics: engine.Numerics{Winograd: true, UseHeuristics: true, BlockMasks: masks, Int8: scales}}
+	}
+	c := quantise.New(quantise.Options{IncludeInput: true})
+	o := options(kept, nil)
+	o.Passes = c.Passes()
+	p := compiled(t, g, o)
+	for name, k := range kept {
+		w, shape, _ := store.Get(name)
+		k.Clear(w, shape)
+	}
+	for _, look := range []func(*engine.Plan){c.ObserveRanges, c.ObservePoints} {
+		fill(p.Input("x"), 1)
+		if err := p.Run(context.Background(), 0); err != nil {
+			t.Fatal(err)
+		}
+		look(p)
+	}
+	scales, err := c.Scales()
+	if err != nil {
+		t.Fatal(err)
+	}
+	predict := func(masks map[string]op.BlockMask, table *tune.Table) (out []float32, sparse int) {
+		o := options(masks, scales)
+		o.Timings = table
+		p := compiled(t, g, o)
+		fill(p.Input("x"), 7)
+		if err := p.Run(context.Background(), 0); err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range p.Movement(engine.Peaks{}) {
+			sparse += strings.Count(m.Kernel, "wino int8 sparse")
+		}
+		return p.Output("y"), sparse
+	}
+	want, _ := predict(nil, nil)
+	measured := tune.Open(t.TempDir(), cpu.Machine(1), nil)
+	predict(kept, measured)
+	for _, faster := range []bool{false, true} {
+		table, raced := tune.Open(t.TempDir(), cpu.Machine(1), nil), 0
+		for key, e := range measured.All() {
+			for i, c := range e.Candidates {
+				if e.Candidates[i].CPU = 1e9; strings.HasPrefix(c.Name, "wino int8 sparse") == faster {
+					e.Candidates[i].CPU = 1e8
+				}
+			}
+			if strings.HasPrefix(key, "wino int8 ") {
+				raced++
+			}
+			table.Record(key, e)
+		}
+		got, sparse := predict(kept, table)
+		if raced != len(kept) || faster && sparse != len(kept) || !faster && sparse != 0 {
+			t.Errorf("%d convolutions are timed, %d leave blocks out; faster %v", raced, sparse, faster)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("other bits than by dense kernels; sparse kernels %d", sparse)
 		}
 	}
 }

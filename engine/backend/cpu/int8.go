@@ -9,10 +9,6 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// int8Tiles is the number of tiles that an int8 convolution multiplies together.
-// Measured, 14, 28 and 42 differ by a few per cent.
-const int8Tiles = 14
-
 // int8Table lists the forms of operations on uint8 values. LayoutOptions does not list
 // them: the pass quantise stores their values as uint8 and chooses no layout.
 var int8Table = map[string][]blockedForm{
@@ -21,30 +17,45 @@ var int8Table = map[string][]blockedForm{
 	"upsample_int8": {{upsampleLayouts, int8Upsample, false}},
 }
 
-// int8Spec describes an int8 convolution for package kern.
-func int8Spec(parts []graph.Shape, w graph.Shape, a op.Int8Conv) kern.WinoInt8Spec {
-	x, q := parts[0], a.Scales
-	s := kern.WinoInt8Spec{InScales: q.Channels, OutScales: q.OutScales, WinoSpec: kern.WinoSpec{N: x[0], K: w[0], Size: [3]int(x[2:5]), KD: w[2], Side: w[3],
-		FilterIn: w[1], Wrap: a.Pad[2].Periodic, ReLU: a.ReLU}}
-	for i, p := range parts {
-		s.Parts[i], s.ZeroPoints[i], s.Factors[i] = p[1], q.ZeroPoints[i], q.Factors[i]
+// int8Pass is the pass of an int8 convolution.
+func int8Pass(parts []graph.Shape, w graph.Shape, a op.Int8Conv) winoPass {
+	x := parts[0]
+	p := winoPass{name: "int8", scales: a.Scales, WinoSpec: kern.WinoSpec{N: x[0], K: w[0], Size: [3]int(x[2:5]), KD: w[2], Side: w[3],
+		FilterIn: w[1], Wrap: a.Pad[2].Periodic, ReLU: a.ReLU, Mask: kern.BlockMask(a.Mask)}}
+	for i, s := range parts {
+		p.Parts[i] = s[1]
 	}
-	return s
+	return p
+}
+
+// newWinoInt8 prepares an int8 convolution in a variant.
+func (b *Backend) newWinoInt8(p winoPass, w kern.WinoVariant) (*kern.WinoInt8, error) {
+	q := p.scales
+	s := kern.WinoInt8Spec{WinoSpec: p.WinoSpec, InScales: q.Channels, OutScales: q.OutScales}
+	copy(s.ZeroPoints[:], q.ZeroPoints)
+	copy(s.Factors[:], q.Factors)
+	return kern.NewWinoInt8(b.pool, s, w)
 }
 
 // int8Layouts is the rule of int8 convolutions: fields blocked, filter and bias plain.
 func int8Layouts(_ *Backend, attrs any, in []graph.Shape, _ graph.Shape) (backend.LayoutOption, bool) {
 	a, parts, w := attrs.(op.Int8Conv), in[:len(in)-2], in[len(in)-2]
-	return blockedParts(len(parts), len(in)), field5(parts...) && kern.WinoInt8Points(int8Spec(parts, w, a).WinoSpec) > 0
+	return blockedParts(len(parts), len(in)), field5(parts...) && kern.WinoInt8Points(int8Pass(parts, w, a).WinoSpec) > 0
 }
 
-// int8Conv prepares an int8 convolution by Winograd's minimal filtering. Its result is
-// uint8, or float if the next operation is not quantised.
+// int8Conv prepares an int8 convolution by Winograd's minimal filtering, in the variant that
+// the request names or the default one. Its result is uint8, or float if the next operation
+// is not quantised.
 //
 // Source: Andri et al. 2022, arXiv:2209.12982; Jacob et al. 2018, arXiv:1712.05877.
 func int8Conv(b *Backend, q backend.Request) (backend.Kernel, error) {
-	shapes, n := q.InShapes(), len(q.In)-2
-	j, err := kern.NewWinoInt8(b.pool, int8Spec(shapes[:n], shapes[n], q.Attrs.(op.Int8Conv)), int8Tiles)
+	n := len(q.In) - 2
+	p, _ := b.winoPassOf(q)
+	variant, err := p.variant(q)
+	if err != nil {
+		return backend.Kernel{}, err
+	}
+	j, err := b.newWinoInt8(p, variant)
 	if err != nil {
 		return backend.Kernel{}, err
 	}
@@ -53,9 +64,9 @@ func int8Conv(b *Backend, q backend.Request) (backend.Kernel, error) {
 	if n > 1 {
 		x1 = q.In[1].U8
 	}
-	name := "wino int8"
+	name := p.variantName(variant)
 	if !kern.HasVNNI() {
-		name = "wino int8 without VNNI"
+		name += " without VNNI"
 	}
 	x0, filter, bias, y8, y := q.In[0].U8, q.In[n].F32, q.In[n+1].F32, q.Out.U8, kern.Stored{}
 	if y8 == nil {

@@ -19,7 +19,8 @@ import (
 // Source: Lavin and Gray 2016, doi:10.1109/CVPR.2016.435.
 type winoPass struct {
 	kern.WinoSpec
-	name string // forward, data or filter
+	name   string         // forward, data, filter or int8
+	scales *op.Int8Scales // of an int8 convolution; nil for the others
 }
 
 // filter reports whether the pass computes the gradient of the filter.
@@ -46,6 +47,9 @@ func (b *Backend) winoPassOf(q backend.Request) (p winoPass, ok bool) {
 		p.name = "filter"
 		p.WinoSpec, ok = b.partsSpec(shapes[:len(shapes)-1], a.To, a.Conv)
 		p.BF16 = ok && b.multipliesBF16(q.In)
+	case conv.Is(graph.ConvInt8):
+		n := len(shapes) - 2
+		p, ok = int8Pass(shapes[:n], shapes[n], q.Attrs.(op.Int8Conv)), true
 	}
 	p.Halo = halos.widths
 	return p, ok
@@ -61,8 +65,12 @@ func (b *Backend) multipliesBF16(fields []backend.Tensor) bool {
 const sparsePrefix = "wino sparse"
 
 // variantName names a variant in plans and timing tables.
-func variantName(w kern.WinoVariant) string {
+func (p winoPass) variantName(w kern.WinoVariant) string {
 	switch {
+	case p.scales != nil && w.Sparse:
+		return fmt.Sprintf("wino int8 sparse %d", w.Tiles)
+	case p.scales != nil:
+		return "wino int8"
 	case w.Direct:
 		return "direct"
 	case w.Whole:
@@ -89,6 +97,9 @@ const fewTiles = 16
 // Where there is AMX, the products of bfloat16 that an algorithm spares are worth less than its transforms: the only
 // variant is the direct one, so that the shape alone determines the bits.
 func (p winoPass) variants() []kern.WinoVariant {
+	if p.scales != nil { // measured, dense variants of 14, 28 and 42 tiles differ by a few per cent
+		return append([]kern.WinoVariant{kern.DefaultWinoInt8}, p.sparseVariants()...)
+	}
 	if kern.SupportsDirect(p.WinoSpec) {
 		return []kern.WinoVariant{{Direct: true}}
 	}
@@ -115,8 +126,11 @@ func (p winoPass) sparseVariants() (variants []kern.WinoVariant) {
 		return nil
 	}
 	all, tiles := kern.WinoSparseVariants, p.Tiles()
-	if p.filter() {
+	switch {
+	case p.filter():
 		all = kern.WinoSparseFilterVariants
+	case p.scales != nil:
+		all = kern.WinoSparseInt8Variants
 	}
 	for _, w := range all {
 		smaller := func(o kern.WinoVariant) bool { return o.Tiles >= tiles && o.Tiles < w.Tiles }
@@ -151,7 +165,39 @@ func (b *Backend) newWino(p winoPass, w kern.WinoVariant) (preparedWino, error) 
 		prepare = kern.NewWinoFilter
 	}
 	j, err := prepare(b.pool, p.WinoSpec, w)
-	return preparedWino{j, variantName(w)}, err
+	return preparedWino{j, p.variantName(w)}, err
+}
+
+// scratchLen returns the number of float32 values of scratch that a variant needs.
+func (b *Backend) scratchLen(p winoPass, w kern.WinoVariant) (int, error) {
+	if p.scales != nil {
+		j, err := b.newWinoInt8(p, w)
+		if err != nil {
+			return 0, err
+		}
+		defer j.Close()
+		return j.ScratchLen(), nil
+	}
+	j, err := b.newWino(p, w)
+	if err != nil {
+		return 0, err
+	}
+	return j.ScratchLen(), nil
+}
+
+// variant returns the variant that a request names, or the default one.
+//
+// Errors: the variant does not exist.
+func (p winoPass) variant(q backend.Request) (kern.WinoVariant, error) {
+	variants := p.variants()
+	if q.Variant == "" {
+		return variants[0], nil
+	}
+	i := slices.IndexFunc(variants, func(w kern.WinoVariant) bool { return p.variantName(w) == q.Variant })
+	if i < 0 {
+		return kern.WinoVariant{}, fmt.Errorf("%s: unknown kernel variant %q", q.Op.Name, q.Variant)
+	}
+	return variants[i], nil
 }
 
 // prepareWino prepares the pass of a request, in the variant that it names or in the
@@ -160,14 +206,9 @@ func (b *Backend) newWino(p winoPass, w kern.WinoVariant) (preparedWino, error) 
 // Errors: the variant does not exist; kern.ErrUnsupported.
 func (b *Backend) prepareWino(q backend.Request) (preparedWino, error) {
 	p, _ := b.winoPassOf(q)
-	variants := p.variants()
-	variant := variants[0]
-	if q.Variant != "" {
-		i := slices.IndexFunc(variants, func(w kern.WinoVariant) bool { return variantName(w) == q.Variant })
-		if i < 0 {
-			return preparedWino{}, fmt.Errorf("%s: unknown kernel variant %q", q.Op.Name, q.Variant)
-		}
-		variant = variants[i]
+	variant, err := p.variant(q)
+	if err != nil {
+		return preparedWino{}, err
 	}
 	j, err := b.newWino(p, variant)
 	if err != nil {
@@ -193,7 +234,7 @@ const benchmarkFLOPs = 2e8
 //
 // Errors: those of preparing a variant or of the benchmark.
 func (b *Backend) Variants(q backend.Request) ([]backend.Variant, error) {
-	if f, ok := b.form(q); !ok || !f.wino {
+	if f, ok := b.form(q); !ok || !f.wino && !q.Op.Conv.Is(graph.ConvInt8) {
 		return nil, nil
 	}
 	p, _ := b.winoPassOf(q)
@@ -202,11 +243,11 @@ func (b *Backend) Variants(q backend.Request) ([]backend.Variant, error) {
 	flops := q.Op.FLOPs(q.InShapes(), q.Out.Shape, withoutMask(q.Attrs)) // of a dense variant
 	estimate := time.Duration(winoCost(flops, p.WinoSpec) / float64(b.pool.Threads()) * float64(time.Second))
 	for i, w := range variants {
-		j, err := b.newWino(p, w)
+		scratch, err := b.scratchLen(p, w)
 		if err != nil {
 			return nil, err
 		}
-		list[i] = backend.Variant{Name: j.variant, Bytes: 4 * int64(j.ScratchLen()), Time: estimate + estimate*time.Duration(i)/16}
+		list[i] = backend.Variant{Name: p.variantName(w), Bytes: 4 * int64(scratch), Time: estimate + estimate*time.Duration(i)/16}
 	}
 	if b.options.Timings == nil || float64(flops) < benchmarkFLOPs || len(variants) == 1 {
 		return list, nil
@@ -294,26 +335,22 @@ func (p winoPass) key() string {
 // products are; the ranking holds for both storage types. estimate is the expected time
 // of one variant on the whole problem and sets the time limit.
 func (b *Backend) benchmarkVariants(p winoPass, variants []kern.WinoVariant, estimate time.Duration) (tune.Entry, error) {
-	values := func(n int) []float32 {
-		x := make([]float32, n)
-		for i := range x {
-			x[i] = float32(i%17-8) / 8
-		}
-		return x
+	if p.scales != nil {
+		return b.benchmarkInt8(p, variants, estimate)
 	}
 	field := func(channels int, size [3]int) kern.Stored {
 		n := kern.Blocked{N: p.N, C: channels, S: size}.Len()
 		if p.BF16 {
 			return kern.BFloat16(slices.Repeat([]uint16{0x3f00, 0xbe80, 0}, n/3+1)[:n])
 		}
-		return kern.Float32(values(n))
+		return kern.Float32(benchmarkValues(n))
 	}
 	// The filter may have more input channels (FilterIn) than the pass uses.
 	rows, n := p.K, p.Parts[0]+p.Parts[1]
 	if p.Flip {
 		rows = n
 	}
-	filter := values(rows * p.FilterIn * p.KD * p.Side * p.Side)
+	filter := benchmarkValues(rows * p.FilterIn * p.KD * p.Side * p.Side)
 	x0, y := field(p.Parts[0], p.Source()), field(p.K, p.Size)
 	var x1 kern.Stored
 	var scratch []float32
@@ -335,10 +372,54 @@ func (b *Backend) benchmarkVariants(p winoPass, variants []kern.WinoVariant, est
 		}
 		runners = append(runners, tune.Candidate{Name: j.variant, Bytes: 4 * int64(j.ScratchLen()), Run: func() error { run(); return nil }})
 	}
-	// Long enough that every variant of a long pass runs once.
-	budget := 30*time.Millisecond + 2*time.Duration(len(variants))*estimate
+	return tune.Benchmark(runners, p.benchmarkOptions(len(variants), estimate))
+}
+
+// benchmarkValues returns n values with a spread of sizes and signs.
+func benchmarkValues(n int) []float32 {
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = float32(i%17-8) / 8
+	}
+	return x
+}
+
+// benchmarkInt8 is benchmarkVariants of an int8 convolution. Times do not depend on values.
+func (b *Backend) benchmarkInt8(p winoPass, variants []kern.WinoVariant, estimate time.Duration) (tune.Entry, error) {
+	field := func(channels int) kern.Blocked { return kern.Blocked{N: p.N, C: channels, S: p.Size} }
+	filter := benchmarkValues(p.K * p.FilterIn * p.KD * p.Side * p.Side)
+	x0, x1, y8, y := make([]uint8, field(p.Parts[0]).Len()), []uint8(nil), []uint8(nil), kern.Stored{}
+	if p.Parts[1] > 0 {
+		x1 = make([]uint8, field(p.Parts[1]).Len())
+	}
+	if n := field(p.K).Len(); p.scales.OutScales != nil {
+		y8 = make([]uint8, n)
+	} else {
+		y = kern.Float32(make([]float32, n))
+	}
+	var scratch []float32
+	var runners []tune.Candidate
+	for _, w := range variants {
+		j, err := b.newWinoInt8(p, w)
+		if err != nil {
+			return tune.Entry{}, err
+		}
+		defer j.Close()
+		if len(scratch) < j.ScratchLen() {
+			scratch = make([]float32, j.ScratchLen())
+		}
+		run := func() error { j.Run(y8, y, x0, x1, filter, nil, scratch); return nil }
+		runners = append(runners, tune.Candidate{Name: p.variantName(w), Bytes: 4 * int64(j.ScratchLen()), Run: run})
+	}
+	return tune.Benchmark(runners, p.benchmarkOptions(len(variants), estimate))
+}
+
+// benchmarkOptions limits the time of a benchmark of n variants. It is long enough that every
+// variant of a long pass runs once.
+func (p winoPass) benchmarkOptions(n int, estimate time.Duration) tune.BenchmarkOptions {
+	budget := 30*time.Millisecond + 2*time.Duration(n)*estimate
 	if kern.SupportsSparseWino(p.WinoSpec) { // speeds differ by large factors; more time keeps noise out of the ranking
 		budget += 200 * time.Millisecond
 	}
-	return tune.Benchmark(runners, tune.BenchmarkOptions{MinRounds: 2, MinDuration: 15 * time.Millisecond, Budget: budget})
+	return tune.BenchmarkOptions{MinRounds: 2, MinDuration: 15 * time.Millisecond, Budget: budget}
 }

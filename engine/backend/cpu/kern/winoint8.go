@@ -71,21 +71,28 @@ type WinoInt8 struct {
 	pin           runtime.Pinner
 	x, y          [2]int // lengths of the inputs
 	filter, tiles int
+	kept          blockList // of a sparse variant
 }
 
-// NewWinoInt8 prepares a convolution in which the given number of tiles are multiplied
-// together.
+// DefaultWinoInt8 is the variant of an int8 convolution that multiplies all blocks of a filter.
+var DefaultWinoInt8 = WinoVariant{Tiles: 14}
+
+// WinoSparseInt8Variants are the variants that multiply only the kept blocks of a masked
+// filter (SupportsSparseWino). All variants give the same bits.
+var WinoSparseInt8Variants = []WinoVariant{{Tiles: 14, Sparse: true}, {Tiles: 28, Sparse: true}}
+
+// NewWinoInt8 prepares a convolution in a variant.
 //
 // Memory: it pins the slices of s until Close.
 // Errors: ErrUnsupported.
-func NewWinoInt8(p *Pool, s WinoInt8Spec, tiles int) (*WinoInt8, error) {
+func NewWinoInt8(p *Pool, s WinoInt8Spec, v WinoVariant) (*WinoInt8, error) {
 	points := WinoInt8Points(s.WinoSpec)
-	if points == 0 {
+	if points == 0 || v.Whole || v.Direct || v.Sparse && !SupportsSparseWino(s.WinoSpec) {
 		return nil, ErrUnsupported
 	}
 	g := s.WinoSpec
 	g.BF16, g.Mask = false, ""
-	w, err := newWino(p, g, WinoVariant{Tiles: tiles}, false)
+	w, err := newWino(p, g, WinoVariant{Tiles: v.Tiles}, false)
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +100,10 @@ func NewWinoInt8(p *Pool, s WinoInt8Spec, tiles int) (*WinoInt8, error) {
 	h.BF16 = true
 	name, _ := scheme(h)
 	w.geom[19] = C.long(depthSchemes[name][0]) // W_SCHEME
-	j := &WinoInt8{pool: p, spec: s, geom: w.geom, filter: w.filter, tiles: tiles}
+	j := &WinoInt8{pool: p, spec: s, geom: w.geom, filter: w.filter, tiles: v.Tiles}
+	if v.Sparse {
+		j.kept = s.Mask.list(s.WinoSpec)
+	}
 	want("channel scales", len(s.InScales), s.Parts[0]+s.Parts[1])
 	if s.OutScales != nil {
 		want("result scales", len(s.OutScales), s.K)
@@ -114,12 +124,23 @@ func NewWinoInt8(p *Pool, s WinoInt8Spec, tiles int) (*WinoInt8, error) {
 		}
 		j.x[i] = s.N * blocks(s.Parts[i]) * volume(s.Size) * Block
 	}
-	row, columns := Block*(blocks(s.Parts[0])+blocks(s.Parts[1])), ceil(s.K, columnBlock)
-	shared := columns * points * columnBlock * (row + 8)
-	own := points * (tiles*row + 64 + 4*(tiles*columnBlock+16))
-	j.scratch = (shared+p.Threads()*own)/4 + 16
+	j.scratch = j.scratchLen(points)
 	j.pinMemory()
 	return j, nil
+}
+
+// scratchLen returns the number of float32 values of scratch for that many points of a
+// transformed tile.
+func (j *WinoInt8) scratchLen(points int) int {
+	s, columns := j.spec, ceil(j.spec.K, columnBlock)
+	row := Block * (blocks(s.Parts[0]) + blocks(s.Parts[1])) // bytes of a transformed tile
+	filters := columns * columnBlock * row
+	if j.kept.list != nil {
+		row, filters = Block*j.kept.read, j.kept.kept*Block*Block
+	}
+	shared := points * (filters + 8*columns*columnBlock)
+	own := points * (j.tiles*row + 64 + 4*(j.tiles*columnBlock+16))
+	return (shared+j.pool.Threads()*own)/4 + 16
 }
 
 // pinMemory pins the Go memory that the parameters in C point to, until Close.
@@ -172,7 +193,7 @@ func (j *WinoInt8) Run(y8 []uint8, y Stored, x0, x1 []uint8, w, bias, scratch []
 		vnni = 1
 	}
 	C.ens_wino_int8(j.pool.ptr(), y.storage(), to, unsafe.Pointer(unsafe.SliceData(x0)), unsafe.Pointer(unsafe.SliceData(x1)), f32(w), f32(bias),
-		unsafe.Pointer(unsafe.SliceData(scratch)), &j.geom[0], &j.params, vnni)
+		unsafe.Pointer(unsafe.SliceData(scratch)), &j.geom[0], &j.params, unsafe.SliceData(j.kept.list), vnni)
 }
 
 // Quantise computes round(x/scale + zero) of a blocked x, to nearest, ties to even,

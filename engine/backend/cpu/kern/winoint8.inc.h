@@ -13,6 +13,11 @@
 // Products take four channels at a time; they multiply an unsigned byte by a signed one, so
 // transformed sources have 128 added, which the sums begin without.
 //
+// Blocks of 16 result × 16 source channels that are zero in a filter have codes of zero at every
+// point. With a list of the kept blocks (winosparse.inc.h) the others are neither transformed nor
+// multiplied, and source blocks that no kept block reads are not transformed. Sums are of whole
+// numbers, so the bits are the same.
+//
 // int16 has room: of codes 0…255 a point is at most 16.01·255·4, of −128…127 27.9·128·4, and
 // two levels that are added twice that: 32658, and roundings of less than 20.
 //
@@ -91,8 +96,10 @@ typedef struct {
 	wino w; // first: geometry
 	const ens_quantisation *q;
 	long blocks[2], row;     // of the parts of the source; bytes of a transformed tile
+	int sparse;              // only the kept blocks of the filter are multiplied
+	kept_blocks k;           // without sparse only read, the number of source blocks
 	long tiles, vs, ms;      // of a block; distances of points: of transformed tiles in bytes, of sums
-	long ub, sb;             // bytes of the filters of a column block, words of their scales
+	long filters, sb;        // bytes of all filters, words of the scales of a column block
 	uint8_t *own;
 	long ownlen;
 	int vnni;
@@ -141,9 +148,11 @@ static void int8_tile(const int8_job *s, long t, uint8_t *v) {
 	tile_at a = tile_of(&s->w, t);
 	long cell[36];
 	int all = tile_cells(&s->w, a, 0, cell);
-	for (int part = 0; part < 2; part++)
-		for (long cb = 0; cb < s->blocks[part]; cb++, v += 16)
-			BY_DEPTH(int8_source, s->w.g[W_SCHEME], s, a, cell, all, part, cb, v)
+	for (long i = 0; i < s->k.read; i++, v += 16) {
+		const long block = s->sparse ? s->k.sources[i] : i;
+		const int part = block >= s->blocks[0];
+		BY_DEPTH(int8_source, s->w.g[W_SCHEME], s, a, cell, all, part, block - (part ? s->blocks[0] : 0), v)
+	}
 }
 
 // --- products ------------------------------------------------------------------
@@ -181,6 +190,60 @@ MM_EACH(INT8_DEFINE, mm_int8)
 static const int8_fn mm_int8_fns[MR] = {MM_EACH(INT8_ENTRY, mm_int8)};
 #endif
 
+// C[r][16] = from[16] + sum over kept blocks i and their 16 channels of A[r][block of[i]]·B[i]:
+// A in rows as apart, with the blocks that are read behind each other; B as [i][channels/4][16][4].
+// Rows of C are NB apart.
+#define KEPT8_ARGS long n, const long *of, const uint8_t *a, long as, const int8_t *b, const int *from, int *c
+typedef void (*kept8_fn)(KEPT8_ARGS);
+
+#if VL == 16 && defined(__AVX512BW__)
+static inline __attribute__((always_inline)) VNNI void kept_int8_of(const int mr, KEPT8_ARGS) {
+	__m512i acc[MR];
+	UNROLL for (int r = 0; r < mr; r++) acc[r] = _mm512_loadu_si512(from);
+	for (long i = 0; i < n; i++, b += 256) {
+		const uint8_t *base[(MR + 2) / 3];
+		UNROLL for (int r = 0; r < mr; r += 3) base[r / 3] = a + of[i] * 16 + r * as;
+		UNROLL for (int k = 0; k < 4; k++) {
+			__m512i v = _mm512_loadu_si512(b + 64 * k);
+			UNROLL for (int r = 0; r < mr; r++) {
+				int word;
+				memcpy(&word, base[r / 3] + r % 3 * as + 4 * k, 4);
+				acc[r] = _mm512_dpbusd_epi32(acc[r], _mm512_set1_epi32(word), v);
+			}
+		}
+	}
+	UNROLL for (int r = 0; r < mr; r++) _mm512_storeu_si512(c + r * NB, acc[r]);
+}
+#define KEPT8_DEFINE(way, m) \
+	static __attribute__((noinline)) VNNI void way##_##m(KEPT8_ARGS) { way##_of(m, n, of, a, as, b, from, c); }
+MM_EACH(KEPT8_DEFINE, kept_int8)
+static const kept8_fn kept_int8_fns[MR] = {MM_EACH(INT8_ENTRY, kept_int8)};
+#endif
+
+static void kept_int8(int vnni, long rows, KEPT8_ARGS) {
+#if VL == 16 && defined(__AVX512BW__)
+	if (vnni) {
+		long tiles = (rows + MR - 1) / MR;
+		for (long i = 0, r = 0; i < tiles; i++) {
+			long m = (rows - r + tiles - i - 1) / (tiles - i);
+			kept_int8_fns[m - 1](n, of, a + r * as, as, b, from, c + r * NB);
+			r += m;
+		}
+		return;
+	}
+#endif
+	for (long r = 0; r < rows; r++) {
+		int sum[16];
+		memcpy(sum, from, sizeof sum);
+		for (long i = 0; i < n; i++)
+			for (int k = 0; k < 16; k++) {
+				int s = a[r * as + of[i] * 16 + k];
+				for (int l = 0; l < 16; l++) sum[l] += s * b[i * 256 + k / 4 * 64 + 4 * l + k % 4];
+			}
+		memcpy(c + r * NB, sum, sizeof sum);
+	}
+}
+
 static void mm_int8(int vnni, long rows, INT8_ARGS) {
 #if VL == 16 && defined(__AVX512BW__)
 	if (vnni) {
@@ -208,10 +271,31 @@ static void mm_int8(int vnni, long rows, INT8_ARGS) {
 // --- filters -------------------------------------------------------------------
 
 // Of a column block: filters as [point][channels/4][32][4], behind those of all blocks what
-// the sums begin with and their scales, both [point][32].
-INLINE int8_t *int8_filters(const int8_job *s, long b) { return (int8_t *)s->w.shared + b * s->ub; }
-INLINE int *int8_from(const int8_job *s, long b) {
-	return (int *)s->w.shared + ((s->w.g[W_K] + NB - 1) / NB * s->ub) / 4 + b * 2 * s->sb;
+// the sums begin with and their scales, both [point][32]. Kept filters are, for each of the
+// two halves of a column block, as [point][kept block][channels/4][16][4].
+INLINE int8_t *int8_filters(const int8_job *s, long b) {
+	const long points = s->w.points;
+	return (int8_t *)s->w.shared + (s->sparse ? s->k.first[MIN(2 * b, s->k.columns)] * points * 256 : b * points * s->row * NB);
+}
+INLINE int *int8_from(const int8_job *s, long b) { return (int *)s->w.shared + s->filters / 4 + b * 2 * s->sb; }
+
+// int8_reaches is the number of kept blocks of 16 result channels.
+INLINE long int8_reaches(const int8_job *s, long block) { return s->k.first[block + 1] - s->k.first[block]; }
+
+// int8_place is where the codes of point 0 of four source channels, from a lane on, and of 16
+// result channels, from column l of column block b on, stand; step is the distance of points. It
+// is NULL for a block that is not kept.
+static int8_t *int8_place(const int8_job *s, long b, long lane, long l, long *step) {
+	if (!s->sparse) {
+		*step = s->row * NB;
+		return int8_filters(s, b) + lane * NB + 4 * l;
+	}
+	const long block = 2 * b + l / 16, first = s->k.first[block], n = int8_reaches(s, block);
+	*step = n * 256;
+	for (long i = 0; i < n; i++)
+		if (s->k.sources[s->k.of[first + i]] == lane / 16)
+			return (int8_t *)s->w.shared + (first * s->w.points + i) * 256 + lane % 16 * 16 + l % 16 * 4;
+	return 0;
 }
 INLINE float *int8_scales(const int8_job *s, long b) { return (float *)int8_from(s, b) + s->sb; }
 
@@ -235,11 +319,10 @@ static void int8_filter_item(void *arg, long b) {
 	const int8_job *s = arg;
 	const wino *j = &s->w;
 	const long *g = j->g, points = j->points, nb = block_cols(g, b);
-	int8_t *u = int8_filters(s, b);
 	int *from = int8_from(s, b);
 	float *scale = int8_scales(s, b), taps[4 * 27 * NB], out[NB];
 	float points_of[4][36 * MOST_PRODUCTS * VL], inverse[36 * 4 * NB];
-	memset(u, 0, s->ub);
+	memset(int8_filters(s, b), 0, int8_filters(s, b + 1) - int8_filters(s, b));
 	memset(from, 0, s->sb * sizeof *from);
 	memset(scale, 0, s->sb * sizeof *scale);
 	for (int i = 0; i < NB; i++) out[i] = s->q->out && b * NB + i < g[W_K] ? s->q->out[b * NB + i] : 1;
@@ -249,8 +332,12 @@ static void int8_filter_item(void *arg, long b) {
 			for (long c = 0; c < channels; c += 4) {
 				const long n = MIN(4, channels - c), lane = part * s->blocks[0] * 16 + c;
 				const float *channel = s->q->channels + first + c;
+				long step;
+				if (!int8_place(s, b, lane, 0, &step) && (nb == 16 || !int8_place(s, b, lane, 16, &step))) continue;
 				for (long q = 0; q < n; q++) gather_taps(j, first + c + q, 1, b * NB, nb, taps + q * 27 * NB);
 				for (long l = 0; l < nb; l += VL) {
+					int8_t *u = int8_place(s, b, lane, l, &step);
+					if (!u) continue;
 					for (long q = 0; q < n; q++)
 						BY_DEPTH(filter_points, g[W_SCHEME], AS_WORDS, j, 0, taps + q * 27 * NB + l, nb, points_of[q], VL, 0)
 					for (long p = 0; p < points; p++) {
@@ -271,7 +358,7 @@ static void int8_filter_item(void *arg, long b) {
 							word |= ((uvec)r & 255) << 8 * q;
 							sum -= 128 * r;
 						}
-						*(uvec *)(u + (p * s->row + lane) * NB + 4 * l) = word;
+						*(uvec *)(u + p * step) = word;
 						*(ivec *)(from + p * NB + l) = sum;
 					}
 				}
@@ -309,6 +396,14 @@ INLINE void put_result(uint8_t *p, vec x) {
 #endif
 }
 
+INLINE void int8_put(const int8_job *s, long at, vec r) {
+	if (s->w.g[W_RELU]) r = relu_of(r);
+	if (s->q->out)
+		put_result((uint8_t *)s->w.y + at, r);
+	else
+		put_vec(s->w.y, at, r, s->w.y16);
+}
+
 INLINE void int8_result(const int scheme, const int8_job *s, tile_at a, const int *m, const float *scale, long k, vec bias) {
 	const long *g = s->w.g, plane = g[W_H] * g[W_W] * 16;
 	for (int z = 0; z < depth_out[scheme] && a.z + z < g[W_D]; z++) {
@@ -322,14 +417,35 @@ INLINE void int8_result(const int scheme, const int8_job *s, tile_at a, const in
 		for (int i = 0; i < 4 && a.y + i < g[W_H]; i++) {
 			from_points(h + 6 * i, 1, o, 1);
 			long row = at + ((a.y + i) * g[W_W] + a.x) * 16;
+			for (int c = 0; c < 4 && a.x + c < g[W_W]; c++) int8_put(s, row + c * 16, o[c] + bias);
+		}
+	}
+}
+
+// int8_unreached are the results of channels that no kept block reaches: sums of zero.
+static void int8_unreached(const int8_job *s, tile_at a, long k, vec bias) {
+	const long *g = s->w.g, plane = g[W_H] * g[W_W] * 16;
+	for (long z = 0; z < depth_out[g[W_SCHEME]] && a.z + z < g[W_D]; z++)
+		for (int i = 0; i < 4 && a.y + i < g[W_H]; i++)
 			for (int c = 0; c < 4 && a.x + c < g[W_W]; c++) {
-				vec r = o[c] + bias;
-				if (g[W_RELU]) r = relu_of(r);
-				if (s->q->out)
-					put_result((uint8_t *)s->w.y + row + c * 16, r);
-				else
-					put_vec(s->w.y, row + c * 16, r, s->w.y16);
+				long block = (a.n * ((g[W_K] + 15) / 16) + k / 16) * g[W_D] + a.z + z;
+				int8_put(s, block * plane + ((a.y + i) * g[W_W] + a.x + c) * 16 + k % 16, (vec){} + bias);
 			}
+}
+
+// int8_products multiplies n transformed tiles v by the filters of column block b.
+static void int8_products(const int8_job *s, long b, long n, const uint8_t *v, int *m) {
+	const long points = s->w.points;
+	const int *from = int8_from(s, b);
+	for (long p = 0; p < points; p++, v += s->vs, from += NB, m += s->ms) {
+		if (!s->sparse) {
+			mm_int8(s->vnni, n, s->row / 4, v, s->row, int8_filters(s, b) + p * s->row * NB, from, m);
+			continue;
+		}
+		for (long l = 0; l < block_cols(s->w.g, b); l += 16) {
+			const long block = 2 * b + l / 16, first = s->k.first[block], kept = int8_reaches(s, block);
+			const int8_t *u = (const int8_t *)s->w.shared + (first * points + p * kept) * 256;
+			if (kept > 0) kept_int8(s->vnni, n, kept, s->k.of + first, v, s->row, u, from + l, m + l);
 		}
 	}
 }
@@ -342,32 +458,38 @@ static void int8_tiles_item(void *arg, long i) {
 	int *m = (int *)(v + j->points * s->vs);
 	for (long t = 0; t < n; t++) int8_tile(s, first + t, v + t * s->row);
 	for (long b = 0; b * NB < g[W_K]; b++) {
-		const int8_t *u = int8_filters(s, b);
-		const int *from = int8_from(s, b);
 		const float *scale = int8_scales(s, b);
 		float bias[NB] = {0};
 		for (long k = 0; j->bias && k < MIN(NB, g[W_K] - b * NB); k++) bias[k] = j->bias[b * NB + k] * (s->q->out ? s->q->out[b * NB + k] : 1);
-		for (long p = 0; p < j->points; p++)
-			mm_int8(s->vnni, n, s->row / 4, v + p * s->vs, s->row, u + p * s->row * NB, from + p * NB, m + p * s->ms);
+		int8_products(s, b, n, v, m);
 		for (long t = 0; t < n; t++) {
 			tile_at a = tile_of(j, first + t);
-			for (long l = 0; l < block_cols(g, b); l += VL)
+			for (long l = 0; l < block_cols(g, b); l += VL) {
+				if (s->sparse && int8_reaches(s, 2 * b + l / 16) == 0) {
+					int8_unreached(s, a, b * NB + l, load(bias + l));
+					continue;
+				}
 				BY_DEPTH(int8_result, g[W_SCHEME], s, a, m + t * NB + l, scale + l, b * NB + l, load(bias + l))
+			}
 		}
 	}
 }
 
-static void k_wino_int8(ens_pool *p, int y16, void *y, const void *x0, const void *x1, const float *w, const float *bias, void *scratch, const long *g, const ens_quantisation *q, int vnni) {
+// kept lists the blocks to multiply (kept_of); NULL for all.
+static void k_wino_int8(ens_pool *p, int y16, void *y, const void *x0, const void *x1, const float *w, const float *bias, void *scratch, const long *g, const ens_quantisation *q, const long *kept, int vnni) {
 	int8_job s = {.w = wino_job(g, 0), .q = q, .vnni = vnni};
 	wino *j = &s.w;
 	j->y16 = y16, j->x0 = x0, j->x1 = x1, j->w = w, j->bias = bias, j->y = y, j->shared = scratch;
 	s.blocks[0] = (g[W_C0] + 15) / 16, s.blocks[1] = (g[W_C1] + 15) / 16;
-	s.row = 16 * (s.blocks[0] + s.blocks[1]);
+	s.sparse = kept != 0;
+	if (s.sparse) s.k = kept_of(kept);
+	else s.k.read = s.blocks[0] + s.blocks[1];
+	s.row = 16 * s.k.read;
 	s.tiles = g[W_TILES];
 	s.vs = s.tiles * s.row + 64, s.ms = s.tiles * NB + 16;
-	s.ub = j->points * s.row * NB, s.sb = j->points * NB;
 	const long blocks = (g[W_K] + NB - 1) / NB;
-	s.own = (uint8_t *)scratch + blocks * (s.ub + 8 * s.sb);
+	s.filters = j->points * (s.sparse ? s.k.kept * 256 : blocks * s.row * NB), s.sb = j->points * NB;
+	s.own = (uint8_t *)scratch + s.filters + blocks * 8 * s.sb;
 	s.ownlen = j->points * (s.vs + 4 * s.ms);
 	ens_parallel(p, int8_filter_item, &s, blocks);
 	ens_parallel(p, int8_tiles_item, &s, (j->tiles + s.tiles - 1) / s.tiles);

@@ -110,10 +110,10 @@ func unblock[T uint8 | float32](x []T, b Blocked) []float64 {
 	return y
 }
 
-func (k *int8Case) run(t testing.TB, p *Pool, tiles int) []float64 {
+func (k *int8Case) run(t testing.TB, p *Pool, v WinoVariant) []float64 {
 	t.Helper()
 	s := k.spec
-	j, err := NewWinoInt8(p, s, tiles)
+	j, err := NewWinoInt8(p, s, v)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +155,7 @@ func TestInt8AgreeWithTheReference(t *testing.T) {
 			most := slices.Max(want)
 			everyISA(t, func(t *testing.T) {
 				for _, tiles := range []int{14, 5} {
-					got := k.run(t, pool, tiles)
+					got := k.run(t, pool, WinoVariant{Tiles: tiles})
 					other := 0
 					for i := range got {
 						e := math.Abs(got[i] - want[i])
@@ -189,7 +189,7 @@ func TestInt8AtTheEndsOfTheirRange(t *testing.T) {
 		want := k.want()
 		most := max(slices.Max(want), -slices.Min(want))
 		everyISA(t, func(t *testing.T) {
-			for i, v := range k.run(t, nil, 14) {
+			for i, v := range k.run(t, nil, WinoVariant{Tiles: 14}) {
 				if math.Abs(v-want[i]) > 1e-3*most {
 					t.Fatalf("value %d is %v, want %v", i, v, want[i])
 				}
@@ -234,7 +234,7 @@ func BenchmarkInt8(b *testing.B) {
 			y8, yf, yh := make([]uint8, y), make([]float32, y), make([]uint16, y)
 			bias := random(3, s.K, 0, 1)
 			for _, tiles := range []int{14, 28, 42} {
-				j, err := NewWinoInt8(p, k.spec, tiles)
+				j, err := NewWinoInt8(p, k.spec, WinoVariant{Tiles: tiles})
 				if err != nil {
 					b.Fatal(err)
 				}
