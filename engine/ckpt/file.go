@@ -54,7 +54,7 @@ func (f *File) Find(name string) (e Entry, ok bool) {
 func (f *File) Entries() []Entry {
 	var out []Entry
 	for _, e := range f.header.Entries {
-		if _, ok := packedName(e.Name, valuesSuffix, f.header.Metadata); ok {
+		if _, ok := packedPart(e.Name, f.header.Metadata); ok {
 			continue
 		}
 		if name, ok := packedName(e.Name, bitmapSuffix, f.header.Metadata); ok {
@@ -121,9 +121,20 @@ func (f *File) readPacked(dst []float32, name string) error {
 	if err != nil {
 		return err
 	}
+	var scales any
+	if _, ok := f.entries[name+scalesSuffix]; ok {
+		t, err := f.Tensor(name + scalesSuffix)
+		if err != nil {
+			return err
+		}
+		scales = t.Data
+	}
 	set, _ := bitmap.Data.([]uint8)
-	x, _ := values.Data.([]float32)
-	if err := unpackInto(dst, set, x); err != nil {
+	x, err := packedValues(len(dst), set, values.Data, scales)
+	if err == nil {
+		err = unpackInto(dst, set, x)
+	}
+	if err != nil {
 		return &exit.Error{Code: exit.BadData, What: "a packed tensor is damaged", At: f.path + ", tensor " + name, Why: err.Error(), Fix: "download or write the file again", Err: err}
 	}
 	return nil

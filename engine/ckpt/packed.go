@@ -3,6 +3,7 @@ package ckpt
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"math/bits"
 	"strings"
 
@@ -13,9 +14,13 @@ import (
 // bitmap has one bit for each element, eight to a byte, the lowest bit first. A bit is set if the
 // element is not 0. The values are these elements in order. The metadata have the shape under
 // "shape of name". Readers in this package unpack such tensors.
+//
+// A rounded tensor also has name#scales, one float32 for each index of the first axis. Its values
+// are bytes b, which stand for (b − 128)·scale.
 const (
 	bitmapSuffix  = "#bitmap"
 	valuesSuffix  = "#values"
+	scalesSuffix  = "#scales"   // of a rounded tensor
 	shapeMetadata = "shape of " // followed by the name of the tensor
 )
 
@@ -27,26 +32,119 @@ const (
 //
 // Errors: as WriteFile.
 func WritePacked(path string, tensors []Tensor) error {
+	return WriteRounded(path, tensors, func(string) bool { return false })
+}
+
+// WriteRounded is WritePacked, and rounds the F32 tensors that rounded names to eight bits: to
+// multiples of the largest absolute value of each index of the first axis, divided by 127. Zeros
+// stay zeros. Tensors without elements or with values that are not finite are not rounded.
+//
+// Errors: as WriteFile.
+// Source: Jacob et al. 2018, arXiv:1712.05877, section 3 (symmetric, one scale for each output channel).
+func WriteRounded(path string, tensors []Tensor, rounded func(name string) bool) error {
 	var out []Tensor
-	var metadata map[string]string
+	metadata := map[string]string{}
 	for _, t := range tensors {
 		x, ok := t.Data.([]float32)
+		if ok && rounded(t.Name) {
+			if codes, scales, ok := round(x, t.Shape); ok {
+				if err := describe(metadata, t); err != nil {
+					return err
+				}
+				bitmap, values := packCodes(codes)
+				out = append(out, Tensor{t.Name + bitmapSuffix, []int{len(bitmap)}, bitmap}, Tensor{t.Name + valuesSuffix, []int{len(values)}, values},
+					Tensor{t.Name + scalesSuffix, []int{len(scales)}, scales})
+				continue
+			}
+		}
 		bitmap, values := pack(x)
 		if !ok || len(bitmap)+4*len(values) >= 4*len(x) {
 			out = append(out, t)
 			continue
 		}
-		shape, err := json.Marshal(t.Shape)
-		if err != nil {
-			return fmt.Errorf("tensor %s: %w", t.Name, err)
+		if err := describe(metadata, t); err != nil {
+			return err
 		}
-		if metadata == nil {
-			metadata = map[string]string{}
-		}
-		metadata[shapeMetadata+t.Name] = string(shape)
 		out = append(out, Tensor{t.Name + bitmapSuffix, []int{len(bitmap)}, bitmap}, Tensor{t.Name + valuesSuffix, []int{len(values)}, values})
 	}
+	if len(metadata) == 0 {
+		metadata = nil
+	}
 	return WriteFile(path, out, metadata)
+}
+
+// describe adds the shape of a packed tensor to the metadata.
+func describe(metadata map[string]string, t Tensor) error {
+	shape, err := json.Marshal(t.Shape)
+	if err != nil {
+		return fmt.Errorf("tensor %s: %w", t.Name, err)
+	}
+	metadata[shapeMetadata+t.Name] = string(shape)
+	return nil
+}
+
+// round rounds a tensor to multiples −127 … 127 of a scale for each index of its first axis. ok is
+// false for a tensor that cannot be rounded.
+func round(x []float32, shape []int) (codes []int8, scales []float32, ok bool) {
+	if len(x) == 0 || len(shape) == 0 {
+		return nil, nil, false
+	}
+	codes, scales = make([]int8, len(x)), make([]float32, shape[0])
+	n := len(x) / shape[0]
+	for i := range scales {
+		row := x[i*n : (i+1)*n]
+		largest := float32(0)
+		for _, v := range row {
+			if v-v != 0 {
+				return nil, nil, false
+			}
+			largest = max(largest, v, -v)
+		}
+		if scales[i] = largest / 127; scales[i] == 0 {
+			continue // all are zero, or too small for a scale
+		}
+		for k, v := range row {
+			codes[i*n+k] = int8(min(max(math.RoundToEven(float64(v)/float64(scales[i])), -127), 127))
+		}
+	}
+	return codes, scales, true
+}
+
+// packCodes splits codes into their bitmap and the codes that are not 0, plus 128.
+func packCodes(codes []int8) (bitmap, values []uint8) {
+	bitmap = make([]uint8, (len(codes)+7)/8)
+	for i, c := range codes {
+		if c != 0 {
+			bitmap[i/8] |= 1 << (i % 8)
+			values = append(values, uint8(int(c)+128))
+		}
+	}
+	return bitmap, values
+}
+
+// packedValues returns the values of a packed tensor of n elements as float32. scales is nil for
+// one that is not rounded.
+//
+// Errors: other types or sizes than those of WriteRounded.
+func packedValues(n int, bitmap []uint8, values, scales any) ([]float32, error) {
+	if x, ok := values.([]float32); ok && scales == nil {
+		return x, nil
+	}
+	codes, ok := values.([]uint8)
+	s, scaled := scales.([]float32)
+	if !ok || !scaled || len(s) == 0 || n%len(s) != 0 || len(bitmap) != (n+7)/8 {
+		return nil, fmt.Errorf("the values are not of type F32, nor of type U8 with a scale for each index of the first axis")
+	}
+	x := make([]float32, 0, len(codes))
+	for i := 0; i < n && len(x) < len(codes); i++ {
+		if bitmap[i/8]>>(i%8)&1 == 1 {
+			x = append(x, float32(int(codes[len(x)])-128)*s[i/(n/len(s))])
+		}
+	}
+	if len(x) != len(codes) {
+		return nil, fmt.Errorf("%d values for a bitmap of %d bits set", len(codes), len(x))
+	}
+	return x, nil
 }
 
 // pack splits elements into their bitmap and the elements that are not 0. −0 counts as not 0, so
@@ -113,7 +211,7 @@ func joinPacked(path string, tensors []Tensor, metadata map[string]string) ([]Te
 	}
 	var out []Tensor
 	for _, t := range tensors {
-		if name, ok := packedName(t.Name, valuesSuffix, metadata); ok {
+		if name, ok := packedPart(t.Name, metadata); ok {
 			if _, ok := at[name+bitmapSuffix]; ok {
 				continue
 			}
@@ -143,11 +241,15 @@ func joinTensor(name string, bitmap Tensor, tensors []Tensor, at map[string]int,
 	if !ok {
 		return Tensor{}, fmt.Errorf("bitmap without %s%s", name, valuesSuffix)
 	}
-	values, ok := tensors[i].Data.([]float32)
-	if !ok {
-		return Tensor{}, fmt.Errorf("%s is not of type F32", tensors[i].Name)
+	var scales any
+	if k, ok := at[name+scalesSuffix]; ok {
+		scales = tensors[k].Data
 	}
 	n, err := countElements(shape)
+	if err != nil {
+		return Tensor{}, err
+	}
+	values, err := packedValues(int(n), set, tensors[i].Data, scales)
 	if err != nil {
 		return Tensor{}, err
 	}
@@ -160,6 +262,14 @@ func joinTensor(name string, bitmap Tensor, tensors []Tensor, at map[string]int,
 func packedName(part, suffix string, metadata map[string]string) (name string, ok bool) {
 	if name, ok = strings.CutSuffix(part, suffix); ok {
 		_, ok = metadata[shapeMetadata+name]
+	}
+	return name, ok
+}
+
+// packedPart returns the name of the packed tensor of which part is the values or the scales.
+func packedPart(part string, metadata map[string]string) (name string, ok bool) {
+	if name, ok = packedName(part, valuesSuffix, metadata); !ok {
+		name, ok = packedName(part, scalesSuffix, metadata)
 	}
 	return name, ok
 }
