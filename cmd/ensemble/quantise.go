@@ -7,6 +7,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/run/compress"
+	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/version"
 )
@@ -17,7 +18,8 @@ func quantiseCommand(a *app) *cobra.Command {
 		Use:   "quantise -c FILE --run-dir DIR",
 		Short: "Convert a trained model to int8",
 		Long: "Convert a trained model to int8: calibrate the scales of convolutions on\n" +
-			"training data, and compare both models: bytes of weights, time of a forecast,\n" +
+			"training data, and compare f32, bf16_products, int8 and, for networks pruned by\n" +
+			"blocks, int8 without the blocks of zeros: bytes of weights, time of a forecast,\n" +
 			"scores on the validation data, and the fraction of the skill score that is\n" +
 			"retained. The result is a run directory for predict and verify.",
 		Example: "  ensemble quantise -c quantise.yaml --run-dir runs/int8\n" +
@@ -42,7 +44,7 @@ func quantiseCommand(a *app) *cobra.Command {
 		if o.Config, err = config.LoadQuantise(*src); err != nil {
 			return result{}, err
 		}
-		o.Progress = a.progress
+		o.Progress, o.Timings = a.progress, setup.UserTimings(a.log)
 		r, err := compress.Quantise(ctx, o)
 		if err != nil {
 			return result{}, err

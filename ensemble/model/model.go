@@ -286,8 +286,8 @@ func LoadDescription(dir string) (*Model, *Description, error) {
 	if n := len(m.Task.ErrorScale); len(m.Task.LargestSpread) != n || m.Task.LargestError != nil && len(m.Task.LargestError) != n {
 		return nil, nil, bad("the largest errors or spreads of the training are missing")
 	}
-	if err := f.checkInt8(); err != nil {
-		return nil, nil, bad(err.Error())
+	if err := f.checkInt8(filepath.Join(dir, File)); err != nil {
+		return nil, nil, err
 	}
 	if (m.Spec.Head.Recalibration() != "") != (len(m.Recalibrations) > 0) || slices.ContainsFunc(m.Recalibrations, func(r Recalibration) bool { return !r.isValid() }) {
 		return nil, nil, bad("recalibration is missing or invalid")

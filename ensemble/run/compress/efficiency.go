@@ -104,14 +104,14 @@ func compareEfficiency(ctx context.Context, c *config.TrainConfig, runs []string
 	defer d.Close()
 	o := network.Options(c.Train.Train.Threads, c.Train.Train.Device)
 	table := &EfficiencyTable{Inits: len(d.Validation.Inits), Threads: o.Threads}
-	var models []*model.Model
+	var models []*predictor
 	for _, dir := range runs {
 		m, err := model.Load(filepath.Join(dir, "model"), false)
 		if err != nil {
 			return nil, err
 		}
 		defer m.Close()
-		models = append(models, m)
+		models = append(models, &predictor{dir: dir, options: network.Options(table.Threads, ""), model: m})
 		row, err := networkSize(m, dir)
 		if err != nil {
 			return nil, err
@@ -205,7 +205,7 @@ func (row *EfficiencyRow) score(r *score.Result) {
 }
 
 // measure times the networks on one forecast, alternately.
-func (t *EfficiencyTable) measure(ctx context.Context, d *samples.Data, models []*model.Model) error {
+func (t *EfficiencyTable) measure(ctx context.Context, d *samples.Data, models []*predictor) error {
 	of := d.Validation
 	if len(of.Inits) == 0 {
 		of = d.Train
@@ -216,10 +216,10 @@ func (t *EfficiencyTable) measure(ctx context.Context, d *samples.Data, models [
 	if err != nil {
 		return err
 	}
-	o := network.Options(t.Threads, "")
 	stats := make([][]task.Statistics, len(models))
-	for i, m := range models {
-		if err := m.Open(o); err != nil {
+	for i, p := range models {
+		m := p.model
+		if err := m.Open(p.options); err != nil {
 			return err
 		}
 		if stats[i], err = m.Prepare(fc, m.Task.UsedMembers); err != nil {
@@ -229,7 +229,8 @@ func (t *EfficiencyTable) measure(ctx context.Context, d *samples.Data, models [
 	times := make([][]float64, len(models))
 	began := time.Now()
 	for range efficiencyRounds {
-		for i, m := range models {
+		for i, p := range models {
+			m := p.model
 			if stats[i], err = m.Prepare(fc, m.Task.UsedMembers); err != nil { // a run may overwrite its inputs
 				return err
 			}

@@ -9,7 +9,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/compress"
 )
 
-// Quantise a finished training to int8, and print the skill that remains.
+// Quantise a finished training to int8, and print speed and skill of each precision.
 func ExampleQuantise() {
 	c, err := config.LoadQuantise(config.Sources{Files: []string{"quantise.yaml"}})
 	if err != nil {
@@ -19,8 +19,8 @@ func ExampleQuantise() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	for _, g := range r.RetainedSkill {
-		fmt.Println(g.Reference, g.Original, g.Int8)
+	for i, g := range r.Ladder {
+		fmt.Println(g.Name, g.Speedup, r.Table.Rows[i].Skill)
 	}
 }
 

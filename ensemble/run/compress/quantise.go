@@ -4,26 +4,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"path/filepath"
-	"slices"
-	"strings"
 
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/backend/cpu"
+	"github.com/ensemble-weather/ensemble/engine/ckpt"
 	"github.com/ensemble-weather/ensemble/engine/op"
 	"github.com/ensemble-weather/ensemble/engine/quantise"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/ensemble/model/network"
 	"github.com/ensemble-weather/ensemble/ensemble/run/samples"
-	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
-	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/jsonfile"
 	"github.com/ensemble-weather/ensemble/internal/progress"
-	"github.com/ensemble-weather/ensemble/postproc/score"
+	"github.com/ensemble-weather/ensemble/internal/rundir"
 )
 
 // QuantiseOptions are the inputs of [Quantise].
@@ -33,11 +29,12 @@ type QuantiseOptions struct {
 	Overwrite bool
 	Threads   int // 0: as in the training
 	Version   string
+	Timings   setup.Timings // measured times of kernels: without them no kernel skips zero blocks
 	Progress  *progress.Reporter
 	Warn      func(string)
 }
 
-// QuantiseResult compares int8 predictions with those in the training's precision.
+// QuantiseResult compares int8 predictions with those in other precisions.
 type QuantiseResult struct {
 	RunDir   string   `json:"run_dir"`
 	Outputs  []string `json:"outputs"`
@@ -48,27 +45,15 @@ type QuantiseResult struct {
 	// Layers run in int8; the other layers are listed with the reason.
 	Layers       []string          `json:"layers"`
 	NotQuantised map[string]string `json:"not_quantised"` // reason by layer
-	// Table has two rows: original and int8.
-	Table *EfficiencyTable `json:"table"`
-	// MemoryBytes is the memory of one forecast, by row of the table.
-	MemoryBytes [2]int64 `json:"memory_bytes"`
-	// RetainedSkill are the skill scores that remain, mean over targets.
-	RetainedSkill []RetainedSkill `json:"retained_skill"`
-}
-
-// RetainedSkill is the part of a skill score that int8 retains.
-type RetainedSkill struct {
-	Reference string       `json:"reference"` // baseline or raw members
-	Original  score.Number `json:"original"`  // 1 − CRPS / CRPS of the reference
-	Int8      score.Number `json:"int8"`      // skill score with int8
-	Retained  score.Number `json:"retained"`  // Int8 / Original
+	Ladder       []Rung            `json:"ladder"`        // from f32 to the fastest
+	Table        *EfficiencyTable  `json:"table"`         // one row for each rung of the ladder
 }
 
 // quantisedFile is the name of the result in a run directory.
 const quantisedFile = "quantised.json"
 
 // Quantise quantises the networks of a finished training to int8. The scales come from activations on
-// training samples. It writes a run directory and compares both models on the validation samples.
+// training samples. It writes a run directory and compares precisions on the validation samples (Rung).
 //
 // Reads: the run directory to quantise, and the data of its training.
 // Writes: in RunDir model/ with the scales in model.json, quantised.json and manifest.json.
@@ -111,7 +96,17 @@ func Quantise(ctx context.Context, o QuantiseOptions) (*QuantiseResult, error) {
 	if err := run.copyFiles(m); err != nil {
 		return nil, err
 	}
-	if err := r.compare(ctx, d, []string{from, o.RunDir}, options); err != nil {
+	if o.Config.Weights == "int8" {
+		if err := roundWeights(m, run.dir); err != nil {
+			return nil, err
+		}
+	}
+	base := setup.Inference{Threads: run.training.Train.Train.Threads, Timings: o.Timings}.Options()
+	err = r.compare(ctx, d, from, base)
+	if base.Timings != nil {
+		o.Timings.Save(base.Timings)
+	}
+	if err != nil {
 		return nil, err
 	}
 	if err := jsonfile.Write(run.dir.File(quantisedFile), r); err != nil {
@@ -119,6 +114,18 @@ func Quantise(ctx context.Context, o QuantiseOptions) (*QuantiseResult, error) {
 	}
 	r.Outputs, err = run.finish(quantisedFile)
 	return r, err
+}
+
+// roundWeights rounds the filters that run in int8 to eight bits in the weight files of a run directory.
+// Other weights stay as they are.
+func roundWeights(m *model.Model, dir *rundir.Dir) error {
+	for i, w := range m.Networks {
+		path := dir.File(filepath.Join("model", fmt.Sprintf(model.WeightsFormat, i)))
+		if err := ckpt.WriteRounded(path, w, func(name string) bool { return m.Int8[name] != nil }); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // evenIndices returns n evenly spaced indices from 0 to of−1.
@@ -180,63 +187,4 @@ func (r *QuantiseResult) calibrate(ctx context.Context, m *model.Model, train sa
 			Fix: "quantise a network with 3×3 convolutions and ReLU behind its first layer"}
 	}
 	return c.Scales()
-}
-
-// compare scores and times both models on the validation samples.
-func (r *QuantiseResult) compare(ctx context.Context, d *samples.Data, runs []string, o engine.Options) error {
-	r.Table = &EfficiencyTable{Inits: len(d.Validation.Inits), Threads: o.Threads}
-	var models []*model.Model
-	for _, dir := range runs {
-		m, err := model.Load(filepath.Join(dir, "model"), false)
-		if err != nil {
-			return err
-		}
-		defer m.Close()
-		models = append(models, m)
-		row, err := networkSize(m, dir)
-		if err != nil {
-			return err
-		}
-		if len(d.Validation.Inits) > 0 {
-			s, _, err := scoring.Evaluate(ctx, m, d.Validation, o, nil, nil)
-			if err != nil {
-				return err
-			}
-			row.score(s)
-		}
-		r.Table.Rows = append(r.Table.Rows, row)
-	}
-	for i, g := range r.Table.Rows[0].SkillScores {
-		now := r.Table.Rows[1].SkillScores[i].SkillScore
-		r.RetainedSkill = append(r.RetainedSkill, RetainedSkill{g.Reference, g.SkillScore, now, now / g.SkillScore})
-	}
-	if err := r.Table.measure(ctx, d, models); err != nil {
-		return err
-	}
-	for i, m := range models {
-		r.MemoryBytes[i] = m.Network.Plan.MemoryBytes()
-	}
-	return nil
-}
-
-// Sections reports quantised layers, and both models.
-func (r *QuantiseResult) Sections() answer.Sections {
-	s := answer.Section{Text: []string{fmt.Sprintf("%d layers in int8, %d unchanged; %d calibration samples, %s", len(r.Layers), len(r.NotQuantised), len(r.CalibrationInits), r.Method)},
-		Columns: append(answer.TextColumns("run"), answer.NumberColumn("MB of weights", "", "%.3f"), answer.NumberColumn("MiB of a forecast", "", "%.1f"), answer.NumberColumn("ms", "", "%.3g"),
-			answer.NumberColumn("faster", "", "%.2f"), answer.NumberColumn("skill", "", "%.4f"))}
-	for _, name := range slices.Sorted(maps.Keys(r.NotQuantised)) {
-		s.Text = append(s.Text, fmt.Sprintf("  %s: %s", strings.TrimSuffix(name, ".weight"), r.NotQuantised[name]))
-	}
-	before, after := r.Table.Rows[0], r.Table.Rows[1]
-	for i, row := range r.Table.Rows {
-		s.Rows = append(s.Rows, []any{filepath.Base(row.Run), float64(row.Bytes) / 1e6, float64(r.MemoryBytes[i]) / (1 << 20), row.Milliseconds, before.Milliseconds / row.Milliseconds, row.Skill})
-	}
-	for i, c := range before.CRPS {
-		s.Notes = append(s.Notes, fmt.Sprintf("CRPS of %s: %.5g, in int8 %.5g %s", c.Target, c.CRPS, after.CRPS[i].CRPS, c.Unit))
-	}
-	for _, g := range r.RetainedSkill {
-		s.Notes = append(s.Notes, fmt.Sprintf("CRPSS against %s: %.4f, in int8 %.4f: %.2f %% retained", g.Reference, g.Original, g.Int8, 100*g.Retained))
-	}
-	s.Notes = append(s.Notes, fmt.Sprintf("%d validation samples; ms is the network's time for one forecast on %d threads, measured alternately", r.Table.Inits, r.Table.Threads))
-	return answer.Sections{s}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/ensemble/run/train"
 	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -47,12 +48,16 @@ func TestQuantiseARun(t *testing.T) {
 	if len(r.CalibrationInits) != 3 || r.CalibrationInits[0] == r.CalibrationInits[2] || len(r.Layers) == 0 || r.NotQuantised["dec_conv1b.weight"] == "" || r.NotQuantised["enc_conv0.weight"] == "" {
 		t.Errorf("calibrated on %v, layers %v, kept %v", r.CalibrationInits, r.Layers, r.NotQuantised)
 	}
-	a, b := r.Table.Rows[0], r.Table.Rows[1]
+	last := len(r.Table.Rows) - 1
+	if r.Ladder[0].Name != "f32" || r.Ladder[0].Speedup != 1 || r.Ladder[last].Name != "int8" || len(r.Ladder) != last+1 {
+		t.Errorf("the ladder of a dense network is %+v", r.Ladder)
+	}
+	a, b := r.Table.Rows[0], r.Table.Rows[last]
 	if d := math.Abs(float64(a.Skill - b.Skill)); d > 0.02 || d == 0 || b.Milliseconds <= 0 {
 		t.Errorf("skill %v, in int8 %v; %v ms", a.Skill, b.Skill, b.Milliseconds)
 	}
-	if len(r.RetainedSkill) < 2 || !(r.RetainedSkill[0].Retained > -9) {
-		t.Errorf("retained skill %+v", r.RetainedSkill)
+	if k := r.Ladder[last].Retained; len(k) < 2 || !(k[0].Retained > -9) {
+		t.Errorf("retained skill %+v", k)
 	}
 	var text strings.Builder
 	if err := r.Sections().WriteText(&text); err != nil || !strings.Contains(text.String(), "% retained") || !strings.Contains(text.String(), "dec_conv1b: named in keep") {
@@ -77,6 +82,33 @@ func TestQuantiseARun(t *testing.T) {
 	}
 	if _, err := Quantise(context.Background(), QuantiseOptions{Config: quantiseJob(t, codes, ""), RunDir: filepath.Join(dirs, "again"), Version: "test"}); exit.CodeOf(err) != exit.Usage {
 		t.Errorf("quantised twice: %v", err)
+	}
+}
+
+// A network pruned by blocks keeps its zeros when it is quantised: the ladder ends with int8 that skips them,
+// of the same scores as int8 of all blocks.
+func TestQuantiseANetworkPrunedByBlocks(t *testing.T) {
+	f := demotest.Files(t)
+	dirs := t.TempDir()
+	pruned, codes := filepath.Join(dirs, "pruned"), filepath.Join(dirs, "int8")
+	c := demotest.Config(t, f, "train.epochs=1", "model.base=16", "prune.method=magnitude", "prune.structure=block", "prune.scope=uniform", "prune.target=0.5", "prune.to=60%", "prune.every=1")
+	if _, err := train.Run(context.Background(), train.Options{Config: c, RunDir: pruned, Version: "test"}); err != nil {
+		t.Fatal(err)
+	}
+	r, err := Quantise(context.Background(), QuantiseOptions{Config: quantiseJob(t, pruned, "calibration: {inits: 2}\nweights: int8\n"), RunDir: codes, Version: "test", Timings: setup.Timings{Dir: filepath.Join(dirs, "timings")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := len(r.Ladder) - 1
+	if r.Ladder[last].Name != "sparse_int8" || r.Ladder[last-1].Name != "int8" || r.Ladder[last].Speedup <= 0 {
+		t.Fatalf("the ladder of a pruned network is %+v", r.Ladder)
+	}
+	if a, b := r.Table.Rows[last-1], r.Table.Rows[last]; fmt.Sprint(a.CRPS) != fmt.Sprint(b.CRPS) || a.Nonzeros > r.Table.Rows[0].Nonzeros || 4*a.Nonzeros > 3*a.Parameters || a.Bytes >= r.Table.Rows[0].Bytes {
+		t.Errorf("CRPS of int8 %v, without zero blocks %v; %d of %d weights are not zero, in the original %d", a.CRPS, b.CRPS, a.Nonzeros, a.Parameters, r.Table.Rows[0].Nonzeros)
+	}
+	var text strings.Builder
+	if err := r.Sections().WriteText(&text); err != nil || !strings.Contains(text.String(), "sparse_int8") {
+		t.Errorf("ladder %s, %v", &text, err)
 	}
 }
 
