@@ -26,6 +26,8 @@ func benchCommand(a *app) *cobra.Command {
 			"every combination. Each case runs in a process of its own.\n\n" +
 			"--without and --only leave passes of the compiler out and compare with the\n" +
 			"whole compiler: ratios of the times of two steps that follow each other.\n\n" +
+			"--machine measures rates of this machine. plan --time predicts with them how\n" +
+			"long steps take on it, wherever plan runs.\n\n" +
 			"--parallel measures training steps of one case on all ranks of the job.\n" +
 			"--check-parallel measures no time: it trains a small step (default base 8,\n" +
 			"crop 64, batch 2) on one rank and on all ranks of the job, on every mesh that\n" +
@@ -35,10 +37,11 @@ func benchCommand(a *app) *cobra.Command {
 			"  ensemble bench --json --base 8,32 --crop 64,128,256 --threads 1,2\n" +
 			"  ensemble bench --base 8 --crop 128 --without fuse-norms\n" +
 			"  ensemble bench --base 8 --crop 128 --trace step.json --op-profile\n" +
+			"  ensemble bench --machine > laptop.json\n" +
 			"  mpirun -n 2 ensemble bench --base 8 --crop 256 --threads 1 --parallel\n" +
 			"  mpirun -n 4 ensemble bench --check-parallel\n" +
 			"  mpirun -n 2 ensemble bench --check-parallel --mesh \"data:2 lat:2\"",
-		Annotations: annotations("docs/performance.md", exit.No, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
+		Annotations: annotations("docs/performance.md", exit.No, exit.BadData, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
 		Args:        unknownCommand,
 	}
 	b := benchFlags{app: a, cmd: cmd}
@@ -57,8 +60,9 @@ type benchFlags struct {
 	model, base, crop, batch, threads, precision string
 	depth, multiple, steps, ranks                uint
 	operations, density                          float64
-	mesh, optimizer, machine                     string
+	mesh, optimizer, machine, races              string
 	single, parallel, checkRanks, shard, predict bool
+	rates                                        bool
 	compute                                      computeFlags
 	passes                                       passFlags
 }
@@ -90,6 +94,9 @@ func (b *benchFlags) bind() {
 	f.StringVar(&b.mesh, "mesh", "", "`MESH` of the ranks, such as \"data:2 lon:4\", with as many shards as ranks or more (default: chosen, or all compared)")
 	f.BoolVar(&b.shard, "shard-optimizer", false, "with --parallel, shard the optimizer state over the ranks")
 	f.StringVar(&b.optimizer, "optimizer", "sgd", "optimizer of --check-parallel: sgd or adam")
+	f.BoolVar(&b.rates, "machine", false, "measure the rates of this machine in half a minute and print them as JSON for plan --time --machine")
+	f.StringVar(&b.races, "races", "", "add times of operations on this machine to `FILE`, for the fit of package engine/cost")
+	f.Lookup("races").Hidden = true // used by developers of the cost model
 	f.BoolVar(&b.single, "single", false, "measure the case on standard input, in this process")
 	f.Lookup("single").Hidden = true // used by the command for its own processes
 }
@@ -97,6 +104,9 @@ func (b *benchFlags) bind() {
 func (b *benchFlags) run(ctx context.Context, _ []string) (result, error) {
 	if b.single {
 		return measureOne(ctx)
+	}
+	if b.rates || b.races != "" {
+		return b.measureMachine(ctx)
 	}
 	like := bench.Case{Model: b.model, Depth: int(b.depth), Precision: b.precision, Operations: b.operations}
 	if b.operations > 0 {
@@ -148,6 +158,18 @@ func (b *benchFlags) run(ctx context.Context, _ []string) (result, error) {
 		outputs = append(outputs, o.Trace)
 	}
 	return result{data: r, outputs: outputs}, nil
+}
+
+// measureMachine measures the rates of this machine, or the races of its operations.
+func (b *benchFlags) measureMachine(ctx context.Context) (result, error) {
+	if b.races != "" {
+		return result{outputs: []string{b.races}}, bench.AddRaces(ctx, b.races, b.precision)
+	}
+	m, err := bench.MeasureMachine(ctx)
+	if err != nil {
+		return result{}, err
+	}
+	return result{data: m, text: m.Write}, nil
 }
 
 // measureOne measures the one case on standard input: the child process that

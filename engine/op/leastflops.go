@@ -20,20 +20,32 @@ func MinimalProducts(m, r, d int) int {
 	return products
 }
 
-// LeastFLOPs is a lower bound of the floating point operations of an operation, over the forms in which kernels compute it. For most it
-// is Op.FLOPs. A convolution with stride and dilation 1 has a direct form, without taps on padding, and Winograd's, with two operations
-// a product and one for each value of a transformed tile and of the result.
-//
-// Both are bounds: tiles at the edges are not rounded up, and transforms take several operations a value.
-func LeastFLOPs(n *graph.Op, in []Shape, out Shape, attrs any) int64 {
-	direct := n.FLOPs(in, out, attrs)
+// ConvWork is the work of a pass of a convolution in the two forms in which kernels compute it.
+type ConvWork struct {
+	Direct float64 // floating point operations of the direct form, without taps on padding
+	// Products are those of the products of Winograd's form, two each; Direct if IsMinimal is false.
+	Products float64
+	// TileProducts are those of the form that kernels have: minimal filtering along rows and columns, whose tiles are rounded up, and direct
+	// along levels. Rounding is the ratio of the points of these tiles to those of the result.
+	TileProducts, Rounding float64
+
+	Tiles   float64 // values of the transformed tiles of the input, not rounded up
+	Results float64 // values of the result
+	Filter  float64 // values of the filter
+	In, Out int     // channels
+	// IsMinimal reports whether there is Winograd's form: stride and dilation 1, and 3 rows and columns of the filter or more.
+	IsMinimal bool
+}
+
+// ConvWorkOf returns the work of an operation that is a pass of a convolution; ok is false for others.
+func ConvWorkOf(n *graph.Op, in []Shape, out Shape, attrs any) (work ConvWork, ok bool) {
 	a, s, ok := convSizes(n, in, out, attrs)
 	if !ok {
-		return direct
+		return work, false
 	}
 	// Op.FLOPs counts levels without padding, and all rows and columns.
-	unit, least, minimal := float64(direct), 1.0, 1.0
-	values := 1.0
+	unit, least, minimal := float64(n.FLOPs(in, out, attrs)), 1.0, 1.0
+	values, tiled, rounding := float64(s.y[0]), 1.0, 1.0
 	for i := range 3 {
 		valid := 0
 		for _, j := range a.taps(i, s.x[i+2], s.w[i+2], s.y[i+2]) {
@@ -48,14 +60,36 @@ func LeastFLOPs(n *graph.Op, in []Shape, out Shape, attrs any) int64 {
 		least *= float64(valid) / float64(counted)
 		minimal *= min(float64(valid), axisProducts(s.y[i+2], s.w[i+2])) / float64(counted)
 		values *= float64(s.y[i+2])
+		if i > 0 {
+			up := float64((s.y[i+2]+winogradOutputs-1)/winogradOutputs*winogradOutputs) / float64(s.y[i+2])
+			rounding *= up
+			tiled *= up * axisProducts(s.y[i+2], s.w[i+2]) / float64(counted)
+		}
 	}
-	best := unit * least
+	tile := float64(MinimalProducts(winogradOutputs, winogradTaps, 2)) / (winogradOutputs * winogradOutputs)
+	work = ConvWork{Direct: unit * least, Products: unit * least, TileProducts: unit * least, Rounding: rounding,
+		Tiles: values * float64(s.w[1]) * tile, Results: values * float64(s.w[0]),
+		Filter: float64(s.w.Size()), In: s.w[1], Out: s.w[0]}
 	if a.isUnit() && s.w[3] >= winogradTaps && s.w[4] >= winogradTaps {
-		tile := float64(MinimalProducts(winogradOutputs, winogradTaps, 2)) / (winogradOutputs * winogradOutputs)
-		transforms := float64(s.y[0]) * values * (float64(s.w[1])*tile + float64(s.w[0]))
-		best = min(best, unit*minimal+transforms)
+		work.Products, work.TileProducts, work.IsMinimal = unit*minimal, unit*tiled, true
 	}
-	return int64(best)
+	return work, true
+}
+
+// LeastFLOPs is a lower bound of the floating point operations of an operation, over the forms in which kernels compute it. For most it
+// is Op.FLOPs. A convolution has a direct form and, as ConvWork states, Winograd's, with one operation for each value of a transformed
+// tile and of the result.
+//
+// Both are bounds: tiles at the edges are not rounded up, and transforms take several operations a value.
+func LeastFLOPs(n *graph.Op, in []Shape, out Shape, attrs any) int64 {
+	w, ok := ConvWorkOf(n, in, out, attrs)
+	switch {
+	case !ok:
+		return n.FLOPs(in, out, attrs)
+	case w.IsMinimal:
+		return int64(min(w.Direct, w.Products+w.Tiles+w.Results))
+	}
+	return int64(w.Direct)
 }
 
 // axisProducts is the least number of products along an axis of n results of k taps by minimal filtering in parts of winogradTaps.

@@ -59,3 +59,37 @@ func TestLeastFLOPs(t *testing.T) {
 		t.Error("a sum has another bound than its operations")
 	}
 }
+
+// TestConvWork: both forms of a convolution by hand, and the same for all its passes; a sum is none.
+func TestConvWork(t *testing.T) {
+	x, w, y := Shape{1, 8, 1, 8, 8}, Shape{4, 8, 1, 3, 3}, Shape{1, 4, 1, 8, 8}
+	a := Conv{Pad: [3]Pad{{}, {Size: 1, Periodic: true}, {Size: 1, Periodic: true}}}.withDefaults()
+	want := ConvWork{Direct: 2 * 9 * 8 * 4 * 64, Products: 2 * 2.25 * 8 * 4 * 64, TileProducts: 2 * 2.25 * 8 * 4 * 64, Rounding: 1, Tiles: 8 * 2.25 * 64, Results: 4 * 64, Filter: 9 * 8 * 4, In: 8, Out: 4, IsMinimal: true}
+	for _, p := range []struct {
+		op    string
+		in    []Shape
+		out   Shape
+		attrs any
+	}{
+		{"conv3d", []Shape{x, w}, y, a},
+		{"conv3d_grad_data", []Shape{w, y}, x, ConvGrad{a, x}},
+		{"conv3d_grad_filter", []Shape{x, y}, w, ConvGrad{a, w}},
+	} {
+		got, ok := ConvWorkOf(Find(p.op), p.in, p.out, p.attrs)
+		if !ok || math.Abs(got.Products-want.Products) > 1e-6 || math.Abs(got.Direct-want.Direct) > 1e-6 || math.Abs(got.TileProducts-want.TileProducts) > 1e-6 {
+			t.Errorf("%s: %+v, want %+v", p.op, got, want)
+		}
+		if got.Products, got.Direct, got.TileProducts = want.Products, want.Direct, want.TileProducts; got != want {
+			t.Errorf("%s: %+v, want %+v", p.op, got, want)
+		}
+	}
+	// One tile of 4×4 points for a field of 1×2, for each of the levels and taps that are no padding.
+	small := Shape{1, 8, 2, 1, 2}
+	got, _ := ConvWorkOf(Find("conv3d"), []Shape{small, {4, 8, 3, 3, 3}}, Shape{1, 4, 2, 1, 2}, Conv{Pad: Same(3, 3, 3)}.withDefaults())
+	if math.Abs(got.TileProducts-2*8*4*4*36) > 1e-6 || got.Rounding != 8 {
+		t.Errorf("a field within a tile: %+v", got)
+	}
+	if _, ok := ConvWorkOf(Find("add"), []Shape{x, x}, x, nil); ok {
+		t.Error("a sum has the work of a convolution")
+	}
+}

@@ -79,7 +79,7 @@ var exceptions = map[string]map[string]exception{
 	},
 	"fields": {
 		"cmd/ensemble.app":                      {20, reasonState},
-		"cmd/ensemble.benchFlags":               {25, reasonFlag},
+		"cmd/ensemble.benchFlags":               {27, reasonFlag},
 		"engine.Explanation":                    {18, reasonColumn},
 		"engine/backend/cpu/kern.Wino":          {17, reasonState},
 		"engine/backend/cpu/kern.WinoSpec":      {16, reasonState},

@@ -18,6 +18,7 @@ type Info struct {
 	Arch     string   // GOARCH
 	Cores    int      // usable by this process
 	L2       int      // bytes of the second cache of a core; 0: unknown
+	L3       int      // bytes of the third cache, which cores share; 0: unknown
 	Features []string // instruction sets that kernels of this program or of oneDNN use
 }
 
@@ -45,7 +46,7 @@ var features = []struct {
 
 // Read describes the processor of this process.
 func Read() Info {
-	i := Info{Model: cpuid.CPU.BrandName, Arch: runtime.GOARCH, Cores: runtime.NumCPU(), L2: max(cpuid.CPU.Cache.L2, 0)}
+	i := Info{Model: cpuid.CPU.BrandName, Arch: runtime.GOARCH, Cores: runtime.NumCPU(), L2: max(cpuid.CPU.Cache.L2, 0), L3: max(cpuid.CPU.Cache.L3, 0)}
 	for _, f := range features {
 		if cpuid.CPU.Has(f.id) {
 			i.Features = append(i.Features, f.name)

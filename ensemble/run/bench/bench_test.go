@@ -172,7 +172,7 @@ func TestMeasurePeak(t *testing.T) {
 	}
 	stopped, stop := context.WithCancel(context.Background())
 	stop()
-	if _, err := best(stopped, func() error { return nil }); err == nil {
+	if _, err := best(stopped, func() error { return nil }, time.Millisecond); err == nil {
 		t.Error("a stopped measurement gave a time")
 	}
 }

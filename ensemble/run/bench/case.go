@@ -23,12 +23,20 @@ import (
 
 // Networks that `ensemble bench` measures.
 var (
-	BenchUNet3D   = unet3d.UNetKind.Name
-	BenchResNet2D = unet3d.ResNetKind.Name
+	BenchUNet3D     = unet3d.UNetKind.Name
+	BenchResNet2D   = unet3d.ResNetKind.Name
+	BenchUNet2D     = unet3d.UNet2DKind.Name
+	BenchFactorised = unet3d.FactorisedKind.Name
 )
 
+// benchLeads is the number of leads of networks that have them in rows: as many rows for each sample.
+const benchLeads = 3
+
+// benchStages is the number of halvings of the grid in networks that are not published with one.
+const benchStages = 3
+
 // Models lists the networks, the default first.
-var Models = []string{BenchUNet3D, BenchResNet2D}
+var Models = []string{BenchUNet3D, BenchResNet2D, BenchUNet2D, BenchFactorised}
 
 // Channels is the number of input channels of the published networks.
 const Channels = 42
@@ -97,7 +105,7 @@ func (k *Case) check() error {
 	k.Threads = network.Threads(k.Threads)
 	if k.Depth == 0 {
 		k.Depth = 2
-		if k.Model == BenchResNet2D {
+		if k.Model != BenchUNet3D {
 			k.Depth = 1
 		}
 	}
@@ -127,14 +135,22 @@ func (k *Case) check() error {
 // graph builds the network on pseudo-random fields; for training with mean absolute error as loss.
 func (k Case) graph(train bool) (*graph.Graph, error) {
 	b := graph.New(1)
-	x := b.Input("x", graph.Shape{k.Batch, Channels, k.Depth, k.Crop.Height, k.Crop.Width})
+	kind := unet3d.KindByName(k.Model)
+	rows := k.Batch
+	if kind.SpansLeads() {
+		rows *= benchLeads
+	}
+	x := b.Input("x", graph.Shape{rows, Channels, k.Depth, k.Crop.Height, k.Crop.Width})
 	var y graph.Value
-	if k.Model == BenchResNet2D {
+	switch k.Model {
+	case BenchResNet2D:
 		// Base 32: the published network.
 		widths := []int{2 * k.Base, 3 * k.Base, 4 * k.Base, 5 * k.Base, 7 * k.Base}
 		y = unet3d.ResNet2D{Widths: widths, Periodic: k.Periodic, Reinject: unet3d.PublishedReinject}.Build(b, x)
-	} else {
+	case BenchUNet3D:
 		y = unet3d.UNet{Base: k.Base, Periodic: k.Periodic}.Build(b, x)
+	default:
+		y = kind.Build(b, x, unet3d.Layout{Base: k.Base, Stages: benchStages, Levels: unet3d.SharedLevels, Periodic: k.Periodic, Out: 1, Leads: benchLeads})
 	}
 	b.Output("y", y)
 	if train {

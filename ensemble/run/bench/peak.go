@@ -48,10 +48,10 @@ const (
 //
 // Errors: ctx.Err(); exit 69 without a backend that multiplies.
 func MeasurePeak(ctx context.Context, threads int) (Peak, error) {
-	return measureRates(ctx, threads, best)
+	return measureRates(ctx, threads, func(ctx context.Context, f func() error) (float64, error) { return best(ctx, f, peakTime) })
 }
 
-// measureRates is MeasurePeak with another time of the repetitions, as best returns it.
+// measureRates is MeasurePeak with another time of the repetitions: the shortest or the mean.
 func measureRates(ctx context.Context, threads int, timeOf func(context.Context, func() error) (float64, error)) (Peak, error) {
 	p := Peak{Threads: network.Threads(threads), By: "oneDNN " + dnnl.Version() + " matrix product"}
 	multiply, quit, err := oneDNNProduct(p.Threads)
@@ -82,15 +82,15 @@ func measureRates(ctx context.Context, threads int, timeOf func(context.Context,
 	return p, nil
 }
 
-// best returns the shortest time of f in seconds.
-func best(ctx context.Context, f func() error) (float64, error) {
-	times, err := repeat(ctx, f)
+// best returns the shortest time of f in seconds, of runs within some time.
+func best(ctx context.Context, f func() error, within time.Duration) (float64, error) {
+	times, err := repeat(ctx, f, within)
 	return slices.Min(times), err
 }
 
 // mean returns the mean time of f in seconds.
 func mean(ctx context.Context, f func() error) (float64, error) {
-	times, err := repeat(ctx, f)
+	times, err := repeat(ctx, f, peakTime)
 	sum := 0.
 	for _, t := range times {
 		sum += t
@@ -98,12 +98,12 @@ func mean(ctx context.Context, f func() error) (float64, error) {
 	return sum / float64(len(times)), err
 }
 
-// repeat runs f for peakTime, after one warm-up run, and returns the times in seconds, at least one.
-func repeat(ctx context.Context, f func() error) (times []float64, err error) {
+// repeat runs f for some time, after one warm-up run, and returns the times in seconds, at least one.
+func repeat(ctx context.Context, f func() error, within time.Duration) (times []float64, err error) {
 	if err := f(); err != nil {
 		return []float64{math.Inf(1)}, err
 	}
-	for end := time.Now().Add(peakTime); len(times) == 0 || time.Now().Before(end); {
+	for end := time.Now().Add(within); len(times) == 0 || time.Now().Before(end); {
 		start := time.Now()
 		if err = f(); err == nil {
 			err = ctx.Err()
