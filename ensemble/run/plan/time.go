@@ -162,7 +162,7 @@ func (r *TimeResult) Sections() answer.Sections {
 		time PhaseTime
 	}{{"training step", r.Train}, {"prediction", r.Predict}} {
 		s.Rows = append(s.Rows, []any{p.name, about(p.time.Seconds), about(p.time.Low) + " and " + about(p.time.High), mib(p.time.Memory)})
-		if p.time.Unknown > 0 {
+		if p.time.Unknown >= 0.01 {
 			s.Notes = append(s.Notes, fmt.Sprintf("%s: %.0f %% of the time is in operations that were not measured", p.name, 100*p.time.Unknown))
 		}
 	}
