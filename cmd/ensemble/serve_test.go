@@ -249,8 +249,8 @@ func TestServe(t *testing.T) {
 		Aside  []struct{ File, Why string }        `json:"ignored_files"`
 		Asides int                                 `json:"ignored_files_count"`
 	}
-	for until := time.Now().Add(patience); time.Now().Before(until); time.Sleep(5 * time.Millisecond) { // the log line comes earlier
-		if _, body = s.get("/status"); bytes.Contains(body, []byte(`"issued"`)) {
+	for until := time.Now().Add(patience); time.Now().Before(until); time.Sleep(5 * time.Millisecond) { // log lines come earlier, and another initialisation later
+		if _, body = s.get("/status"); bytes.Contains(body, []byte(`"issued"`)) && bytes.Contains(body, []byte("member 2")) {
 			break
 		}
 	}
