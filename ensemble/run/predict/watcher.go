@@ -140,7 +140,7 @@ func (v *watcher) finish(s scanResult, missing error, pending []pendingFile) (sc
 
 // report warns about what the watcher waits for, when that changes.
 func (v *watcher) report(missing error, pending []pendingFile) {
-	if !time.Now().Before(v.deadline) { // the scan that follows is the last
+	if !v.deadline.IsZero() && !time.Now().Before(v.deadline) { // the scan that follows is the last
 		return
 	}
 	why := ""
