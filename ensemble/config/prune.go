@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"path"
 	"regexp"
 	"slices"
 	"strconv"
@@ -84,6 +85,11 @@ const (
 	SparseKernels = "sparse"
 	DenseKernels  = "dense"
 )
+
+// Keeps reports whether prune.keep names a layer.
+func (p Prune) Keeps(layer string) bool {
+	return slices.ContainsFunc(p.Keep, func(pattern string) bool { ok, err := path.Match(pattern, layer); return ok && err == nil })
+}
 
 // EffectiveScope returns the scope, or its default: erk, which leaves no layer almost empty; global with
 // structure 2:4, whose sparsity is equal in all layers, and with method taylor; uniform for other

@@ -3,13 +3,12 @@ package compress
 import (
 	"context"
 	"errors"
-	"path"
 	"path/filepath"
-	"slices"
 
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/prune"
 	"github.com/ensemble-weather/ensemble/engine/prune/obs"
+	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/ensemble/model/network"
@@ -125,39 +124,23 @@ func (s *surgery) prune(ctx context.Context, from samples.Examples, o engine.Opt
 //
 // Errors: exit 65 without samples.
 func (s *surgery) calibrate(ctx context.Context, from samples.Examples, o engine.Options, p *progress.Reporter) error {
-	order := evenIndices(s.job.Calibration.Inits, len(from.Inits))
-	if len(order) == 0 {
-		return &exit.Error{Code: exit.BadData, What: "pruning by Hessians without calibration samples", Why: "no input file of a training sample was found", Fix: "restore the training's input files"}
+	order, err := calibrationOrder(from, s.job.Calibration.Inits)
+	if err != nil {
+		return err
 	}
 	task := p.Start("calibrate", int64(len(order)))
 	defer task.Done()
-	next := from.Stream(ctx, order)
-	defer next.Close()
-	for i := range order {
-		fc, _, err := next.NextForecast()
-		if err != nil {
-			return err
-		}
-		if _, err := s.model.Predict(ctx, o, fc, s.model.Task.UsedMembers); err != nil {
-			return err
-		}
-		task.Set(int64(i+1), "")
-	}
-	return nil
+	return predictEach(ctx, s.model, o, from, order, func(i int, _ *ensemble.Forecast) { task.Set(int64(i+1), "") })
 }
 
 // masks chooses weights at random or by their size: for method obs only how many each layer keeps.
 func (s *surgery) masks(layers []prune.Layer, w prune.Weights) (*prune.Pruner, error) {
-	o := s.job.Prune
-	method := prune.Method(o.Method)
-	if o.Method == config.OBSPruning {
-		method = prune.Magnitude
+	o := train.PruneOptions(s.job.Prune, 1, 2)
+	o.From, o.To, o.Every = 0, 1, 1
+	if s.job.Prune.Method == config.OBSPruning {
+		o.Method = prune.Magnitude
 	}
-	p, err := prune.New(layers, len(w()), prune.Options{Method: method, Scope: prune.Scope(o.EffectiveScope()), Target: o.Target, To: 1, Every: 1,
-		Structure: prune.Structure{Pattern: prune.Pattern(o.Structure), Block: prune.Block{Out: o.Block.Out, In: o.Block.In}},
-		Exclude: func(layer string) bool {
-			return slices.ContainsFunc(o.Keep, func(pattern string) bool { ok, err := path.Match(pattern, layer); return ok && err == nil })
-		}})
+	p, err := prune.New(layers, len(w()), o)
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/ckpt"
 	"github.com/ensemble-weather/ensemble/engine/op"
 	"github.com/ensemble-weather/ensemble/engine/quantise"
+	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/ensemble/model/network"
@@ -128,22 +129,12 @@ func roundWeights(m *model.Model, dir *rundir.Dir) error {
 	return nil
 }
 
-// evenIndices returns n evenly spaced indices from 0 to of−1.
-func evenIndices(n, of int) []int {
-	n = min(n, of)
-	order := make([]int, n)
-	for i := range order {
-		order[i] = i * (of - 1) / max(n-1, 1)
-	}
-	return order
-}
-
 // calibrate determines the scales on training samples.
 func (r *QuantiseResult) calibrate(ctx context.Context, m *model.Model, train samples.Examples, o QuantiseOptions, options engine.Options) (map[string]*op.Int8Scales, error) {
 	job := o.Config.Calibration
-	order := evenIndices(job.Inits, len(train.Inits))
-	if len(order) == 0 {
-		return nil, &exit.Error{Code: exit.BadData, What: "int8 without calibration samples", Why: "no input file of a training sample was found", Fix: "restore the training's input files"}
+	order, err := calibrationOrder(train, job.Inits)
+	if err != nil {
+		return nil, err
 	}
 	c := quantise.New(quantise.Options{Method: quantise.Method(job.Method), ClipFraction: job.ClipFraction, IncludeInput: o.Config.InputLayers, Exclude: o.Config.Keep})
 	if m.Int8 != nil {
@@ -162,25 +153,18 @@ func (r *QuantiseResult) calibrate(ctx context.Context, m *model.Model, train sa
 	defer task.Done()
 	for pass, f := range []func(*engine.Plan){c.ObserveRanges, c.ObservePoints} {
 		look = f
-		next := train.Stream(ctx, order)
-		for i := range order {
-			fc, _, err := next.NextForecast()
-			if err == nil {
-				_, err = m.Predict(ctx, options, fc, m.Task.UsedMembers)
-			}
-			if errors.Is(err, quantise.ErrLayer) {
-				err = &exit.Error{Code: exit.Usage, What: "keep lists a layer that the network does not have", Why: err.Error(), Fix: "give names of layers from `ensemble engine explain`", Err: err}
-			}
-			if err != nil {
-				next.Close()
-				return nil, err
-			}
+		err := predictEach(ctx, m, options, train, order, func(i int, fc *ensemble.Forecast) {
 			if pass == 0 {
 				r.CalibrationInits = append(r.CalibrationInits, fc.Init.String())
 			}
 			task.Set(int64(pass*len(order)+i+1), "")
+		})
+		if errors.Is(err, quantise.ErrLayer) {
+			err = &exit.Error{Code: exit.Usage, What: "keep lists a layer that the network does not have", Why: err.Error(), Fix: "give names of layers from `ensemble engine explain`", Err: err}
 		}
-		next.Close()
+		if err != nil {
+			return nil, err
+		}
 	}
 	if r.Layers, r.NotQuantised = c.Filters(), c.Skipped; len(r.Layers) == 0 {
 		return nil, &exit.Error{Code: exit.Usage, What: "no layer can be quantised", At: string(o.Config.RunDir), Why: fmt.Sprint("convolutions cannot run in int8: ", c.Skipped),

@@ -151,10 +151,11 @@ func (s *Selection) Read(ctx context.Context, inits []ensemble.Init, ranks *team
 		keys[e.Key] = true
 	}
 	for _, fc := range out {
-		if !holdsMemory(ranks) { // shareMemory sets it
-		} else if own != nil || len(keys) < places {
+		switch {
+		case !holdsMemory(ranks): // shareMemory sets the values
+		case own != nil || len(keys) < places:
 			*fc = *ensemble.NewForecast(fc.Init, axes, fc.Members, grid)
-		} else { // fills each slot with its field
+		default: // fills each slot with its field
 			fc.Values = bigmem.Make[float32](axes.Fields() * len(fc.Members) * grid.Size())
 		}
 	}

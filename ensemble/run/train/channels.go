@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"path"
 
 	"github.com/ensemble-weather/ensemble/engine/prune"
 	"github.com/ensemble-weather/ensemble/engine/prune/channels"
@@ -41,25 +40,13 @@ func newChannelRemoval(c *config.TrainConfig, steps int) *channelRemoval {
 	at := func(m config.TrainingTime) int { return int(math.Round(m.Fraction(epochs) * float64(steps))) }
 	to := min(at(p.To), steps-1) // so that at least one step follows the last removal
 	r := &channelRemoval{initial: p.Initial, from: min(at(p.From), to), to: to, every: p.Every, seed: uint64(c.Train.Train.Seed), method: p.Method,
-		goal: channels.Goal{Scope: channels.Scope(p.EffectiveScope()), PerFLOP: p.TargetUnit == config.OperationsUnit, Multiple: p.ChannelMultiple, Exclude: layerMatcher(p.Keep)}, description: fmt.Sprintf("prune.target: %g of the %s", p.Target, p.TargetUnit)}
+		goal: channels.Goal{Scope: channels.Scope(p.EffectiveScope()), PerFLOP: p.TargetUnit == config.OperationsUnit, Multiple: p.ChannelMultiple, Exclude: p.Keeps}, description: fmt.Sprintf("prune.target: %g of the %s", p.Target, p.TargetUnit)}
 	if p.TargetUnit == config.OperationsUnit {
 		r.goal.FLOPFraction = 1 - p.Target
 	} else {
 		r.goal.Fraction = 1 - p.Target
 	}
 	return r
-}
-
-// layerMatcher returns a predicate for layers that match one of the patterns of prune.keep.
-func layerMatcher(patterns []string) func(layer string) bool {
-	return func(layer string) bool {
-		for _, p := range patterns {
-			if ok, err := path.Match(p, layer); ok && err == nil {
-				return true
-			}
-		}
-		return false
-	}
 }
 
 // goalAt returns the goal at a step, and whether channels are removed at it. Between the first and the last

@@ -83,23 +83,23 @@ func (t *trainer) beginPruning() error {
 	return t.skipBlocks()
 }
 
-// pruneOptions returns the pruner's options for a training of steps steps. The last change of the mask
+// PruneOptions returns the pruner's options for a training of steps steps. The last change of the mask
 // comes before the last step, so that the final weights are trained with the final mask.
-func pruneOptions(o config.Prune, epochs, steps int) prune.Options {
+func PruneOptions(o config.Prune, epochs, steps int) prune.Options {
 	at := func(m config.TrainingTime) int { return int(math.Round(m.Fraction(epochs) * float64(steps))) }
 	return prune.Options{
 		Method: prune.Method(o.Method), Scope: prune.Scope(o.EffectiveScope()),
 		Structure: prune.Structure{Pattern: prune.Pattern(o.Structure), Block: prune.Block{Out: o.Block.Out, In: o.Block.In}},
 		Target:    o.Target, Initial: o.Initial, From: at(o.From), To: min(at(o.To), steps-1), Every: o.Every,
 		DropFraction: o.DropFraction, Stability: prune.MaskStability{Distance: o.EarlyBird.Distance, Epochs: o.EarlyBird.Epochs},
-		Exclude: layerMatcher(o.Keep),
+		Exclude: o.Keeps,
 	}
 }
 
 // pruneOptions returns the pruner's options of the current network.
 func (t *trainer) pruneOptions() prune.Options {
 	epochs := t.current.cfg.Epochs
-	return pruneOptions(t.prune, epochs, t.stepCount(t.epochBatches())*epochs)
+	return PruneOptions(t.prune, epochs, t.stepCount(t.epochBatches())*epochs)
 }
 
 // applyMask passes the mask to the optimiser. All ranks call it, and must have the same mask.
