@@ -1,7 +1,6 @@
 package unet3d_test
 
 import (
-	"context"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -51,22 +50,10 @@ func BenchmarkBlockStep(b *testing.B) {
 			k.Clear(v, shape)
 		}
 	}
-	var least [2]time.Duration
-	var ratios []float64
+	var times planTimes
 	var replaced time.Duration
 	run := func() {
-		var wall [2]time.Duration
-		for i, p := range plans {
-			used, start := tune.ProcessTime(), time.Now()
-			if err := p.Run(context.Background(), 0); err != nil {
-				b.Fatal(err)
-			}
-			used, wall[i] = tune.ProcessTime()-used, time.Since(start)
-			if least[i] == 0 || used < least[i] {
-				least[i] = used
-			}
-		}
-		ratios = append(ratios, float64(wall[0])/float64(wall[1]))
+		times.run(b, plans)
 		start := time.Now()
 		for _, k := range []map[string]op.BlockMask{masks[1], masks[0]} {
 			if err := plans[1].SetBlockMasks(k, k); err != nil {
@@ -91,14 +78,8 @@ func BenchmarkBlockStep(b *testing.B) {
 	for b.Loop() {
 		run()
 	}
-	slices.Sort(ratios)
-	b.ReportMetric(0, "ns/op")
-	b.ReportMetric(float64(least[0])/1e6, "dense-ms")
-	b.ReportMetric(float64(least[1])/1e6, "sparse-ms")
-	b.ReportMetric(float64(least[0])/float64(least[1]), "ratio")
-	b.ReportMetric(ratios[len(ratios)/2], "wall-ratio")
-	b.ReportMetric(float64(replaced)/float64(len(ratios))/1e6, "replace-ms")
-	b.ReportMetric(float64(plans[0].FLOPs())/float64(plans[1].FLOPs()), "work-ratio")
+	times.report(b, plans)
+	b.ReportMetric(float64(replaced)/float64(len(times.ratios))/1e6, "replace-ms")
 }
 
 // maskedBlocks masks a share of the blocks of all filters with more output channels than a block, at random.

@@ -49,36 +49,48 @@ func BenchmarkPrunedPredict(b *testing.B) {
 				v, shape, _ := o.Store.Get(name)
 				k.Clear(v, shape)
 			}
-			var least [2]time.Duration
-			var ratios []float64
-			run := func() {
-				var wall [2]time.Duration
-				for i, p := range plans {
-					used, start := tune.ProcessTime(), time.Now()
-					if err := p.Run(context.Background(), 0); err != nil {
-						b.Fatal(err)
-					}
-					used, wall[i] = tune.ProcessTime()-used, time.Since(start)
-					if least[i] == 0 || used < least[i] {
-						least[i] = used
-					}
-				}
-				ratios = append(ratios, float64(wall[0])/float64(wall[1]))
-			}
-			run()
+			var times planTimes
+			times.run(b, plans)
 			if !slices.Equal(plans[0].Output("y"), plans[1].Output("y")) {
 				b.Fatal("the predictions differ")
 			}
 			for b.Loop() {
-				run()
+				times.run(b, plans)
 			}
-			slices.Sort(ratios)
-			b.ReportMetric(0, "ns/op")
-			b.ReportMetric(float64(least[0])/1e6, "dense-ms")
-			b.ReportMetric(float64(least[1])/1e6, "sparse-ms")
-			b.ReportMetric(float64(least[0])/float64(least[1]), "ratio")
-			b.ReportMetric(ratios[len(ratios)/2], "wall-ratio")
-			b.ReportMetric(float64(plans[0].FLOPs())/float64(plans[1].FLOPs()), "work-ratio")
+			times.report(b, plans)
 		})
 	}
+}
+
+// planTimes are the times of a dense and a sparse plan that run in turn.
+type planTimes struct {
+	least  [2]time.Duration // processor time
+	ratios []float64        // of wall times
+}
+
+// run runs each plan once.
+func (t *planTimes) run(b *testing.B, plans [2]*engine.Plan) {
+	var wall [2]time.Duration
+	for i, p := range plans {
+		used, start := tune.ProcessTime(), time.Now()
+		if err := p.Run(context.Background(), 0); err != nil {
+			b.Fatal(err)
+		}
+		used, wall[i] = tune.ProcessTime()-used, time.Since(start)
+		if t.least[i] == 0 || used < t.least[i] {
+			t.least[i] = used
+		}
+	}
+	t.ratios = append(t.ratios, float64(wall[0])/float64(wall[1]))
+}
+
+// report reports the times and the ratio of operations.
+func (t *planTimes) report(b *testing.B, plans [2]*engine.Plan) {
+	slices.Sort(t.ratios)
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(float64(t.least[0])/1e6, "dense-ms")
+	b.ReportMetric(float64(t.least[1])/1e6, "sparse-ms")
+	b.ReportMetric(float64(t.least[0])/float64(t.least[1]), "ratio")
+	b.ReportMetric(t.ratios[len(t.ratios)/2], "wall-ratio")
+	b.ReportMetric(float64(plans[0].FLOPs())/float64(plans[1].FLOPs()), "work-ratio")
 }
