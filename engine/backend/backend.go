@@ -233,6 +233,13 @@ type Layouts interface {
 	CanStore(d graph.DType) bool
 }
 
+// DirectInt8 is implemented by backends some of whose int8 convolutions are direct (op.Int8Conv).
+type DirectInt8 interface {
+	// MultipliesDirectly reports whether an int8 convolution of such operands is direct. It depends on
+	// the processor, as the bits do.
+	MultipliesDirectly(attrs any, in []graph.Shape) bool
+}
+
 // Variant is one implementation of a kernel, or one way to divide its work. On
 // processors all variants of a kernel give the same bits. On GPUs they include plans of
 // cuDNN, which do not.

@@ -21,6 +21,9 @@ import (
 // ±5/8, ±3/2 and ∞ (Lavin and Gray 2016, doi:10.1109/CVPR.2016.435). A 6×6 tile
 // of the source gives 4×4 results. Each of the 36 points has its own scale,
 // because the ranges of the points differ (Andri et al. 2022, arXiv:2209.12982).
+// Or they are direct (Int8Conv.Direct): int8 values of the source are multiplied
+// as they are, which rounds less, with filters of one scale for each result
+// channel.
 
 // Int8Scales holds the scales of a quantised convolution: of its source, its
 // transformed tiles and its result.
@@ -51,6 +54,9 @@ func (q *Int8Scales) String() string {
 type Int8Conv struct {
 	FusedConv
 	Scales *Int8Scales
+	// Direct multiplies the values of the source without a transform. Factors
+	// are not used.
+	Direct bool
 }
 
 // Int8WinogradPoints is the number of points of a transformed tile, for a
@@ -126,7 +132,7 @@ func (a Int8Conv) shape(in []Shape) (Shape, error) {
 
 // convInt8 is the int8 convolution of one or two parts. The Winograd points are
 // quantised, multiplied as integers, summed over channels, scaled and
-// transformed back.
+// transformed back; a direct one has no points.
 var convInt8 = Define(Spec[Int8Conv]{
 	Name: "conv3d_int8",
 	Doc: "int8 convolution of one or two parts [N C D H W], concatenated along the channels, with bias and optional ReLU, by Winograd's minimal filtering: " +
@@ -140,14 +146,29 @@ var convInt8 = Define(Spec[Int8Conv]{
 	FLOPs: func(in []Shape, out Shape, a Int8Conv) int64 {
 		return convFused.FLOPs(in, out, a.FusedConv)
 	},
-	Ref: int8Ref,
+	Ref: func(c Call, a Int8Conv) {
+		if a.Direct {
+			directInt8Ref(c, a)
+		} else {
+			int8Ref(c, a)
+		}
+	},
 	Cases: []Case[Int8Conv]{
 		int8Case("flat", []Shape{{2, 3, 1, 6, 7}}, 5, 3, false, true),
 		int8Case("pair, two parts, periodic", []Shape{{1, 17, 2, 9, 12}, {1, 5, 2, 9, 12}}, 18, 3, true, true),
 		int8Case("deep", []Shape{{1, 4, 5, 5, 6}}, 3, 3, false, false),
 		int8Case("one level of the filter", []Shape{{1, 4, 2, 5, 6}}, 3, 1, false, true),
+		directCase(int8Case("direct, flat", []Shape{{2, 3, 1, 6, 7}}, 5, 3, false, true)),
+		directCase(int8Case("direct, two parts, periodic", []Shape{{1, 17, 2, 9, 12}, {1, 5, 2, 9, 12}}, 18, 3, true, true)),
+		directCase(int8Case("direct, three levels", []Shape{{1, 4, 3, 5, 6}}, 3, 3, false, false)),
 	},
 })
+
+// directCase makes a case direct.
+func directCase(c Case[Int8Conv]) Case[Int8Conv] {
+	c.A.Direct = true
+	return c
+}
 
 // int8Case makes a case of random int8 values.
 func int8Case(name string, parts []Shape, out, kd int, periodic, quantised bool) Case[Int8Conv] {
@@ -175,7 +196,7 @@ func int8Case(name string, parts []Shape, out, kd int, periodic, quantised bool)
 			q.OutScales = append(q.OutScales, 0.02+0.003*float32(i%5))
 		}
 	}
-	return Case[Int8Conv]{Name: name, In: append(slices.Clone(parts), w, Shape{out}), A: Int8Conv{FusedConv{a.withDefaults(), quantised}, q},
+	return Case[Int8Conv]{Name: name, In: append(slices.Clone(parts), w, Shape{out}), A: Int8Conv{FusedConv: FusedConv{a.withDefaults(), quantised}, Scales: q},
 		Make: func(in [][]float64) {
 			for _, x := range in[:len(parts)] {
 				for i := range x {
@@ -340,7 +361,8 @@ func int8FilterTransform(w []float64, kd, scheme int, u []float64) {
 	}
 }
 
-// int8Ref is the reference kernel of the int8 convolution. Filters are
+// int8Ref is the reference kernel of the int8 convolution by Winograd's minimal
+// filtering. Filters are
 // quantised symmetrically to ±127, with one scale per result channel and point.
 func int8Ref(c Call, a Int8Conv) {
 	parts := len(c.In) - 2
@@ -434,17 +456,21 @@ func int8Result(c Call, a Int8Conv, at int8Tile, m []float64, bias float64) {
 				if x0+k >= out[4] {
 					break
 				}
-				v += bias
-				if a.ReLU {
-					v = max(v, 0)
-				}
-				if a.Scales.OutScales != nil {
-					v = quantiseValue(v/float64(a.Scales.OutScales[o]), 0)
-				}
-				c.Out[(((n*out[1]+o)*out[2]+z0+z)*out[3]+y0+i)*out[4]+x0+k] = v
+				c.Out[(((n*out[1]+o)*out[2]+z0+z)*out[3]+y0+i)*out[4]+x0+k] = a.result(o, v+bias)
 			}
 		}
 	}
+}
+
+// result is what is stored of a value of result channel o.
+func (a Int8Conv) result(o int, v float64) float64 {
+	if a.ReLU {
+		v = max(v, 0)
+	}
+	if a.Scales.OutScales != nil {
+		v = quantiseValue(v/float64(a.Scales.OutScales[o]), 0)
+	}
+	return v
 }
 
 // quantiseValue rounds x + zero to nearest, ties to even, and clamps it to 0 …

@@ -27,6 +27,7 @@ func quantise(u *Unit) error {
 			Fix: "train in float32 and quantise afterwards"}
 	}
 	z := &quantiser{g: u.Graph, scales: map[int]*op.Int8Scales{}, formats: map[int][]readFormat{}, built: map[int]graph.Value{}, cache: map[string]graph.Value{}}
+	z.direct, _ = u.Layouts.(backend.DirectInt8)
 	if err := z.find(u); err != nil {
 		return err
 	}
@@ -54,6 +55,7 @@ type quantiser struct {
 	built      map[int]graph.Value    // values of the new graph
 	cache      map[string]graph.Value // int8 values of the new graph, by value and scales
 	int8Values []int                  // IDs of int8 values in the new graph
+	direct     backend.DirectInt8     // nil if no convolution is direct
 }
 
 // readFormat is the format in which a reader uses a value: int8 with these
@@ -197,7 +199,9 @@ func (z *quantiser) rewrite(b *graph.Builder, n *graph.Node, in []graph.Value) g
 		in[k] = z.quantised(b, n.In[k], readFormat{q.Channels[lo : lo+c], q.ZeroPoints[k]})
 		lo += c
 	}
-	v := op.ConvInt8(b, in[:len(q.ZeroPoints)], in[len(q.ZeroPoints)], in[len(q.ZeroPoints)+1], op.Int8Conv{FusedConv: n.Attrs.(op.FusedConv), Scales: q})
+	a := op.Int8Conv{FusedConv: n.Attrs.(op.FusedConv), Scales: q}
+	a.Direct = z.direct != nil && z.direct.MultipliesDirectly(a, z.g.InShapes(n))
+	v := op.ConvInt8(b, in[:len(q.ZeroPoints)], in[len(q.ZeroPoints)], in[len(q.ZeroPoints)+1], a)
 	v.SetLayout(n.Layout)
 	if q.OutScales != nil {
 		z.cache[readFormat{q.OutScales, 0}.text(n.ID)] = v
@@ -224,7 +228,11 @@ func (z *quantiser) quantised(b *graph.Builder, id int, d readFormat) graph.Valu
 			v = b.Node(n.Op, n.Attrs, x)
 		}
 	default:
-		v = op.Quantise(b, z.built[id], d.scales, d.zero)
+		x := z.built[id]
+		if a, ok := n.Attrs.(op.ToLayout); ok && a.Layout != graph.Plain {
+			x = z.built[n.In[0]] // the field before it was blocked, not rounded to 16 bits
+		}
+		v = op.Quantise(b, x, d.scales, d.zero)
 	}
 	v.SetLayout(n.Layout)
 	z.cache[key] = v

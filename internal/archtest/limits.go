@@ -53,6 +53,7 @@ var exceptions = map[string]map[string]exception{
 		"engine/backend/cpu/kern.Pool.moveChannels":        {8, reasonKernel},
 		"engine/backend/cpu/kern.Pool.rows":                {7, reasonKernel},
 		"engine/backend/cpu/kern.WinoInt8.Run":             {7, reasonKernel},
+		"engine/backend/cpu/kern.WinoInt8.runDirect":       {7, reasonKernel},
 		"engine/backend/cuda.work.copyLanes":               {7, reasonStep},
 		"engine/backend/cuda/cudnn.descriptors.tensor":     {8, reasonStep},
 		"engine/op.BatchNorm":                              {7, reasonFormula},

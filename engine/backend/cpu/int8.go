@@ -13,19 +13,27 @@ import (
 // them: the pass quantise stores their values as uint8 and chooses no layout.
 var int8Table = map[string][]blockedForm{
 	"conv3d_int8":   {{int8Layouts, int8Conv, false}},
-	"quantise":      {{flatLayouts, int8Quantise, false}},
+	"quantise":      {{flatLayouts, int8Quantise, false}, {fromPlainLayouts, int8Quantise, false}},
 	"upsample_int8": {{upsampleLayouts, int8Upsample, false}},
 }
 
 // int8Pass is the pass of an int8 convolution.
 func int8Pass(parts []graph.Shape, w graph.Shape, a op.Int8Conv) winoPass {
 	x := parts[0]
-	p := winoPass{name: "int8", scales: a.Scales, WinoSpec: kern.WinoSpec{N: x[0], K: w[0], Size: [3]int(x[2:5]), KD: w[2], Side: w[3],
+	p := winoPass{name: "int8", scales: a.Scales, direct: a.Direct, WinoSpec: kern.WinoSpec{N: x[0], K: w[0], Size: [3]int(x[2:5]), KD: w[2], Side: w[3],
 		FilterIn: w[1], Wrap: a.Pad[2].Periodic, ReLU: a.ReLU, Mask: kern.BlockMask(a.Mask)}}
 	for i, s := range parts {
 		p.Parts[i] = s[1]
 	}
 	return p
+}
+
+// MultipliesDirectly implements backend.DirectInt8: wherever AMX can. What Winograd's algorithm
+// spares is worth less there than its transforms, and the skipped blocks of most masks less than
+// its speed.
+func (b *Backend) MultipliesDirectly(attrs any, in []graph.Shape) bool {
+	n := len(in) - 2
+	return kern.SupportsDirectInt8(int8Pass(in[:n], in[n], attrs.(op.Int8Conv)).WinoSpec)
 }
 
 // newWinoInt8 prepares an int8 convolution in a variant.
@@ -43,8 +51,8 @@ func int8Layouts(_ *Backend, attrs any, in []graph.Shape, _ graph.Shape) (backen
 	return blockedParts(len(parts), len(in)), field5(parts...) && kern.WinoInt8Points(int8Pass(parts, w, a).WinoSpec) > 0
 }
 
-// int8Conv prepares an int8 convolution by Winograd's minimal filtering, in the variant that
-// the request names or the default one. Its result is uint8, or float if the next operation
+// int8Conv prepares an int8 convolution, direct or by Winograd's minimal filtering, in the variant
+// that the request names or the default one. Its result is uint8, or float if the next operation
 // is not quantised.
 //
 // Source: Andri et al. 2022, arXiv:2209.12982; Jacob et al. 2018, arXiv:1712.05877.
@@ -65,7 +73,7 @@ func int8Conv(b *Backend, q backend.Request) (backend.Kernel, error) {
 		x1 = q.In[1].U8
 	}
 	name := p.variantName(variant)
-	if !kern.HasVNNI() {
+	if !p.direct && !kern.HasVNNI() {
 		name += " without VNNI"
 	}
 	x0, filter, bias, y8, y := q.In[0].U8, q.In[n].F32, q.In[n+1].F32, q.Out.U8, kern.Stored{}
@@ -77,11 +85,21 @@ func int8Conv(b *Backend, q backend.Request) (backend.Kernel, error) {
 	return k, err
 }
 
-// int8Quantise prepares quantise: round(x/scale[c]) + zero point, clipped to 0 … 255.
+// fromPlainLayouts is the rule of quantise for a plain field.
+func fromPlainLayouts(_ *Backend, _ any, in []graph.Shape, out graph.Shape) (backend.LayoutOption, bool) {
+	return backend.LayoutOption{In: []graph.Layout{graph.Plain}, Out: graph.Blocked}, field5(in...)
+}
+
+// int8Quantise prepares quantise: round(x/scale[c]) + zero point, clipped to 0 … 255. A plain x
+// is blocked on the way.
 //
 // Shape: x [N C D H W] → y of the same shape, uint8.
 func int8Quantise(b *Backend, q backend.Request) (backend.Kernel, error) {
 	a, s, x, y := q.Attrs.(op.Quantisation), blockedShape(q.Out.Shape), fieldOf(q.In[0]), q.Out.U8
+	if q.In[0].Layout == graph.Plain {
+		plain := q.In[0].F32
+		return kernel("quantise plain", func() { b.pool.QuantisePlain(y, plain, a.Scales.Channels, a.ZeroPoint, s) })
+	}
 	return kernel("quantise", func() { b.pool.Quantise(y, x, a.Scales.Channels, a.ZeroPoint, s) })
 }
 

@@ -21,6 +21,7 @@ type winoPass struct {
 	kern.WinoSpec
 	name   string         // forward, data, filter or int8
 	scales *op.Int8Scales // of an int8 convolution; nil for the others
+	direct bool           // of an int8 convolution: without a transform
 }
 
 // filter reports whether the pass computes the gradient of the filter.
@@ -67,6 +68,8 @@ const sparsePrefix = "wino sparse"
 // variantName names a variant in plans and timing tables.
 func (p winoPass) variantName(w kern.WinoVariant) string {
 	switch {
+	case p.scales != nil && w.Direct:
+		return "int8 direct"
 	case p.scales != nil && w.Sparse:
 		return fmt.Sprintf("wino int8 sparse %d", w.Tiles)
 	case p.scales != nil:
@@ -94,14 +97,14 @@ const fewTiles = 16
 // variants returns the variants to be timed, the default first. It leaves out those
 // that are identical for this number of tiles.
 //
-// Where there is AMX, the products of bfloat16 that an algorithm spares are worth less than its transforms: the only
-// variant is the direct one, so that the shape alone determines the bits.
+// Where there is AMX, the products of bfloat16 and of int8 values that an algorithm spares are worth less than its
+// transforms: the only variant is the direct one, so that the shape alone determines the bits.
 func (p winoPass) variants() []kern.WinoVariant {
+	if p.direct || p.scales == nil && kern.SupportsDirect(p.WinoSpec) {
+		return []kern.WinoVariant{{Direct: true}}
+	}
 	if p.scales != nil { // measured, dense variants of 14, 28 and 42 tiles differ by a few per cent
 		return append([]kern.WinoVariant{kern.DefaultWinoInt8}, p.sparseVariants()...)
-	}
-	if kern.SupportsDirect(p.WinoSpec) {
-		return []kern.WinoVariant{{Direct: true}}
 	}
 	guess, all, tiles := kern.DefaultWino(p.WinoSpec), kern.WinoVariants, p.Tiles()
 	if p.filter() {

@@ -20,7 +20,7 @@ func newDirect(t *testing.T, p *Pool, s WinoSpec, d direct) *Wino {
 		t.Fatal(err)
 	}
 	if d.height > 0 {
-		j.setDirect(d, d.words(s, p.Threads()))
+		j.setDirect(d, d.words(s, halfSize, p.Threads()))
 	}
 	return j
 }

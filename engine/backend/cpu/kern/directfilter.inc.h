@@ -8,6 +8,7 @@
 
 typedef struct {
 	direct d;
+	long groups, pairs;     // of two blocks of source and of result channels
 	long n, y, h;           // sample, first latitude and latitudes of the present band
 	long length, places;    // of a transposed row; of the gradient of a band, whole tiles
 	uint16_t *source, *dy;  // [blocks][levels][16][length], [column blocks][levels][places/2][16][2]
@@ -15,15 +16,17 @@ typedef struct {
 } direct_filter;
 
 static direct_filter direct_filter_job(const long *g, float *scratch) {
-	direct_filter f = {.d = direct_job(g, scratch)};
+	direct_filter f = {.d = direct_job(g, scratch, 2)};
 	const direct *d = &f.d;
+	f.groups = (d->blocks[0] + d->blocks[1] + 1) / 2;
+	f.pairs = (d->kb + 1) / 2;
 	f.length = ((d->ph * d->pw + 2 * DEEP + DEEP - 1) / DEEP | 1) * DEEP; // an odd number of lines, for the sets of a cache
 	f.places = (d->h * d->pw + DEEP - 1) / DEEP * DEEP;
 	f.sums = (float *)aligned(scratch);
-	f.source = (uint16_t *)(f.sums + d->groups * d->pairs * d->j.taps * 4 * 256);
+	f.source = (uint16_t *)(f.sums + f.groups * f.pairs * d->j.taps * 4 * 256);
 	f.dy = f.source + (d->blocks[0] + d->blocks[1]) * g[W_SD] * 16 * f.length;
-	f.d.own = f.dy + d->kb * g[W_D] * f.places * 16;
-	f.d.ownlen = f.length * 16;
+	f.d.own = (uint8_t *)(f.dy + d->kb * g[W_D] * f.places * 16);
+	f.d.ownlen = f.length * 32;
 	return f;
 }
 
@@ -74,7 +77,7 @@ static void direct_gradient_item(void *arg, long item) {
 INLINE void direct_taps(const int nm, const int nk, const direct_filter *f, long zt, long group, long pair) {
 	const direct *d = &f->d;
 	const long *g = d->j.g, ks = g[W_KS], bytes = 2 * f->length, last = (f->h * d->pw + DEEP - 1) / DEEP * DEEP;
-	float *sum = f->sums + ((group * d->pairs + pair) * d->j.taps + zt * ks * ks) * 4 * 256;
+	float *sum = f->sums + ((group * f->pairs + pair) * d->j.taps + zt * ks * ks) * 4 * 256;
 	for (long tap = 0; tap < ks * ks; tap++, sum += 4 * 256) {
 		TILE_LOAD(0, sum, 64);
 		if (nk > 1) TILE_LOAD(1, sum + 256, 64);
@@ -110,7 +113,7 @@ INLINE void direct_taps(const int nm, const int nk, const direct_filter *f, long
 static void direct_taps_item(void *arg, long item) {
 	const direct_filter *f = arg;
 	const direct *d = &f->d;
-	const long zt = item % d->j.g[W_KD], pair = item / d->j.g[W_KD] % d->pairs, group = item / d->j.g[W_KD] / d->pairs;
+	const long zt = item % d->j.g[W_KD], pair = item / d->j.g[W_KD] % f->pairs, group = item / d->j.g[W_KD] / f->pairs;
 	const int deep = 2 * group + 1 < d->blocks[0] + d->blocks[1], wide = 2 * pair + 1 < d->kb;
 	__asm__ volatile("" ::: "memory"); // tiles read what was stored
 	tiles_begin();
@@ -128,7 +131,7 @@ static void direct_scatter_item(void *arg, long item) {
 	const direct *d = &f->d;
 	const wino *j = &d->j;
 	const long *g = j->g, block = item / d->kb, k0 = item % d->kb * 16, part = block >= d->blocks[0], from = (block - (part ? d->blocks[0] : 0)) * 16;
-	const float *sum = f->sums + ((block / 2 * d->pairs + k0 / 32) * j->taps * 4 + block % 2 * 2 + k0 / 16 % 2) * 256;
+	const float *sum = f->sums + ((block / 2 * f->pairs + k0 / 32) * j->taps * 4 + block % 2 * 2 + k0 / 16 % 2) * 256;
 	float taps[3 * MOST_SIDE * MOST_SIDE * 16];
 	for (long i = 0; i < MIN(16, g[part ? W_C1 : W_C0] - from); i++) {
 		const long c = from + i + (part ? g[W_C0] : 0);
@@ -149,13 +152,13 @@ static void direct_filter_run(ens_pool *p, float *dw, const void *x0, const void
 	const direct *d = &f.d;
 	wino *j = &f.d.j;
 	j->x16 = 1, j->x0 = x0, j->x1 = x1, j->f0 = f0, j->f1 = f1, j->dy = dy, j->y = dw;
-	memset(f.sums, 0, d->groups * d->pairs * j->taps * 4 * 256 * sizeof *f.sums);
+	memset(f.sums, 0, f.groups * f.pairs * j->taps * 4 * 256 * sizeof *f.sums);
 	for (f.n = 0; f.n < g[W_N]; f.n++)
 		for (f.y = 0; f.y < g[W_H]; f.y += d->h) {
 			f.h = MIN(d->h, g[W_H] - f.y);
 			ens_parallel(p, direct_source_item, &f, (d->blocks[0] + d->blocks[1]) * g[W_SD]);
 			ens_parallel(p, direct_gradient_item, &f, d->kb * g[W_D]);
-			ens_parallel(p, direct_taps_item, &f, d->groups * d->pairs * g[W_KD]);
+			ens_parallel(p, direct_taps_item, &f, f.groups * f.pairs * g[W_KD]);
 		}
 	ens_parallel(p, direct_scatter_item, &f, (d->blocks[0] + d->blocks[1]) * d->kb);
 }

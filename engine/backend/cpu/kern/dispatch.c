@@ -39,15 +39,17 @@ static const ens_isa *most(void) {
 	return NULL;
 }
 
-// AMX_BF16: the system lets this process use it; and it is in use, beside the kernels of avx512bf16.
-static int permitted, amx;
+// AMX_BF16: the system lets this process use it; and it is in use, beside the kernels of avx512bf16. Whether
+// the processor has AMX_INT8 too.
+static int permitted, amx, amx_int8;
 
 // permit asks the system for the registers of AMX, which it grants once for all threads of a process.
 static int permit(void) {
 #if defined(__x86_64__)
-	enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18, TILE = 1 << 24, BF16 = 1 << 22 };
+	enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18, TILE = 1 << 24, INT8 = 1 << 25, BF16 = 1 << 22 };
 	unsigned a, b, c, d;
 	if (best() != &ens_isa_avx512bf16 || !__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d & (TILE | BF16)) != (TILE | BF16)) return 0;
+	amx_int8 = (d & INT8) != 0;
 	return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
 #else
 	return 0;
@@ -70,6 +72,8 @@ int ens_has_vnni(void) {
 	return 0;
 #endif
 }
+
+int ens_has_amx_int8(void) { return amx && amx_int8; }
 
 int ens_isa_use(const char *name) {
 	if (!strcmp(name, "amx")) {

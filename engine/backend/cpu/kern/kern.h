@@ -33,7 +33,7 @@ typedef struct { int f, to, arg[3]; float scale, shift; } ens_link; // registers
 // the blocked layout become zero; 0 if it has no padding.
 typedef struct { int b16, links; long n, padded[3]; ens_access in[ENS_CHAIN_OPERANDS]; ens_link link[ENS_CHAIN_LINKS]; } ens_program;
 
-typedef struct { // how codes of a convolution are meant, see winoint8.inc.h
+typedef struct { // how codes of a convolution are meant, see winoint8.inc.h and directint8.inc.h
 	const float *channels;      // scales of the source's
 	const float *out;           // 1/scales of the result's; NULL if that is float32
 	const int16_t *factors[2];  // of a point, by part of the source
@@ -113,7 +113,7 @@ typedef struct { // how codes of a convolution are meant, see winoint8.inc.h
 	X(wino_sparse, (ens_pool *p, int x16, int y16, void *y, const void *x0, const void *x1, const void *f0, const void *f1, const float *w, const float *bias, const void *gate, const void *plus, float *scratch, const long *g, const long *kept, const long *items, long count, int again), (p, x16, y16, y, x0, x1, f0, f1, w, bias, gate, plus, scratch, g, kept, items, count, again)) \
 	X(wino_sparse_filter, (ens_pool *p, int b16, float *dw, const void *x0, const void *x1, const void *f0, const void *f1, const void *dy, float *scratch, const long *g, const long *kept), (p, b16, dw, x0, x1, f0, f1, dy, scratch, g, kept)) \
 	X(wino_int8, (ens_pool *p, int y16, void *y, const void *x0, const void *x1, const float *w, const float *bias, void *scratch, const long *g, const ens_quantisation *q, const long *kept, int vnni), (p, y16, y, x0, x1, w, bias, scratch, g, q, kept, vnni)) \
-	X(quantise, (ens_pool *p, int b16, uint8_t *y, const void *x, const float *scale, long zero, long n, long blocks, long s), (p, b16, y, x, scale, zero, n, blocks, s)) \
+	X(quantise, (ens_pool *p, int b16, uint8_t *y, const void *x, const float *scale, long zero, long n, long blocks, long s, long plain), (p, b16, y, x, scale, zero, n, blocks, s, plain)) \
 	X(int8_max_pool, (ens_pool *p, uint8_t *y, const uint8_t *x, long planes, const long *in, const long *k), (p, y, x, planes, in, k)) \
 	X(int8_upsample, (ens_pool *p, uint8_t *y, const uint8_t *x, long planes, const long *in, int wrap), (p, y, x, planes, in, wrap))
 
@@ -135,10 +135,13 @@ extern const ens_isa ens_isa_avx2, ens_isa_avx512, ens_isa_avx512bf16;
 #endif
 const char *ens_isa_name(void);
 int ens_has_vnni(void); // AVX512_VNNI, in the instruction set in use
+int ens_has_amx_int8(void); // likewise AMX_INT8
 // ens_direct computes y = conv(x, w) (+ bias) (ReLU) (+ plus) of bfloat16 by AMX, see direct.inc.h.
 void ens_direct(ens_pool *p, int y16, void *y, const void *x0, const void *x1, const void *f0, const void *f1, const float *w, const float *bias, const void *gate, const void *plus, float *scratch, const long *g);
 // ens_direct_filter computes the gradient of its filter, see directfilter.inc.h.
 void ens_direct_filter(ens_pool *p, float *dw, const void *x0, const void *x1, const void *f0, const void *f1, const void *dy, float *scratch, const long *g);
+// ens_direct_int8 computes y = conv(x, w) + bias (ReLU) of codes by AMX, see directint8.inc.h.
+void ens_direct_int8(ens_pool *p, int y16, void *y, const void *x0, const void *x1, const float *w, const float *bias, void *scratch, const long *g, const ens_quantisation *q);
 // ens_isa_use forces an instruction set by name for tests; 1 if this machine lacks it.
 int ens_isa_use(const char *name);
 #endif

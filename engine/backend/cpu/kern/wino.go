@@ -100,8 +100,8 @@ type WinoVariant struct {
 	Whole bool
 	// Sparse multiplies only the kept blocks of a masked filter; see SupportsSparseWino.
 	Sparse bool
-	// Direct sums products over the taps of the filter by AMX; see SupportsDirect. It is the
-	// only one of which results differ, by rounding.
+	// Direct sums products over the taps of the filter by AMX; see SupportsDirect and
+	// SupportsDirectInt8. It is the only one of which results differ, by rounding.
 	Direct bool
 }
 
@@ -155,8 +155,8 @@ func NewWino(p *Pool, s WinoSpec, w WinoVariant) (*Wino, error) {
 	}
 	switch {
 	case w.Direct:
-		d := s.divide(p.Threads())
-		j.setDirect(d, d.words(s, p.Threads()))
+		d := s.divide(halfSize, p.Threads())
+		j.setDirect(d, d.words(s, halfSize, p.Threads()))
 		return j, nil
 	case w.Sparse:
 		j.scratch = j.sparseScratch(w, false, p.Threads())

@@ -72,6 +72,7 @@ type WinoInt8 struct {
 	x, y          [2]int // lengths of the inputs
 	filter, tiles int
 	kept          blockList // of a sparse variant
+	direct        direct    // of a direct variant; 0 for others
 }
 
 // DefaultWinoInt8 is the variant of an int8 convolution that multiplies all blocks of a filter.
@@ -87,12 +88,12 @@ var WinoSparseInt8Variants = []WinoVariant{{Tiles: 14, Sparse: true}, {Tiles: 28
 // Errors: ErrUnsupported.
 func NewWinoInt8(p *Pool, s WinoInt8Spec, v WinoVariant) (*WinoInt8, error) {
 	points := WinoInt8Points(s.WinoSpec)
-	if points == 0 || v.Whole || v.Direct || v.Sparse && !SupportsSparseWino(s.WinoSpec) {
+	if points == 0 || v.Whole || v.Direct && !SupportsDirectInt8(s.WinoSpec) || v.Sparse && !SupportsSparseWino(s.WinoSpec) {
 		return nil, ErrUnsupported
 	}
 	g := s.WinoSpec
 	g.BF16, g.Mask = false, ""
-	w, err := newWino(p, g, WinoVariant{Tiles: v.Tiles}, false)
+	w, err := newWino(p, g, WinoVariant{Tiles: max(v.Tiles, 1)}, false)
 	if err != nil {
 		return nil, err
 	}
@@ -125,6 +126,9 @@ func NewWinoInt8(p *Pool, s WinoInt8Spec, v WinoVariant) (*WinoInt8, error) {
 		j.x[i] = s.N * blocks(s.Parts[i]) * volume(s.Size) * Block
 	}
 	j.scratch = j.scratchLen(points)
+	if v.Direct {
+		j.setDirect(s.divide(codeSize, p.Threads()))
+	}
 	j.pinMemory()
 	return j, nil
 }
@@ -141,6 +145,12 @@ func (j *WinoInt8) scratchLen(points int) int {
 	shared := points * (filters + 8*columns*columnBlock)
 	own := points * (j.tiles*row + 64 + 4*(j.tiles*columnBlock+16))
 	return (shared+j.pool.Threads()*own)/4 + 16
+}
+
+// setDirect makes a prepared convolution a direct one.
+func (j *WinoInt8) setDirect(d direct) {
+	j.direct, j.geom = d, d.geometry(j.geom)
+	j.scratch = d.words(j.spec.WinoSpec, codeSize, j.pool.Threads())
 }
 
 // pinMemory pins the Go memory that the parameters in C point to, until Close.
@@ -188,6 +198,10 @@ func (j *WinoInt8) Run(y8 []uint8, y Stored, x0, x1 []uint8, w, bias, scratch []
 		want("y", y.n, n)
 		to = y.ptr
 	}
+	if j.direct.height > 0 {
+		j.runDirect(to, y.storage(), x0, x1, w, bias, scratch)
+		return
+	}
 	vnni := C.int(0)
 	if HasVNNI() {
 		vnni = 1
@@ -202,14 +216,27 @@ func (j *WinoInt8) Run(y8 []uint8, y Stored, x0, x1 []uint8, w, bias, scratch []
 // Shape: x, y of shape b; scales [C].
 // Source: Jacob et al. 2018, arXiv:1712.05877, equation 1.
 func (p *Pool) Quantise(y []uint8, x Stored, scales []float32, zero int, b Blocked) {
-	want("y", len(y), b.Len())
 	x.want("x", b.Len(), x)
+	p.quantise(y, x, scales, zero, b, 0)
+}
+
+// QuantisePlain is Quantise of a plain x.
+//
+// Shape: x [N C D H W]; y of shape b; scales [C].
+func (p *Pool) QuantisePlain(y []uint8, x, scales []float32, zero int, b Blocked) {
+	want("x", len(x), b.Plain())
+	p.quantise(y, Float32(x), scales, zero, b, b.C)
+}
+
+// quantise is Quantise of an x that is blocked, or plain with that many channels.
+func (p *Pool) quantise(y []uint8, x Stored, scales []float32, zero int, b Blocked, plain int) {
+	want("y", len(y), b.Len())
 	want("scales", len(scales), b.C)
 	inverse := make([]float32, b.Blocks()*Block)
 	for i, s := range scales {
 		inverse[i] = 1 / s
 	}
-	C.ens_quantise(p.ptr(), x.storage(), u8(y), x.ptr, f32(inverse), C.long(zero), C.long(b.N), C.long(b.Blocks()), C.long(b.Cells()))
+	C.ens_quantise(p.ptr(), x.storage(), u8(y), x.ptr, f32(inverse), C.long(zero), C.long(b.N), C.long(b.Blocks()), C.long(b.Cells()), C.long(plain))
 }
 
 // Int8MaxPool computes the maximum over disjoint windows k of a blocked field of uint8,

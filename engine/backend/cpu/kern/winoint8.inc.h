@@ -299,6 +299,8 @@ static int8_t *int8_place(const int8_job *s, long b, long lane, long l, long *st
 }
 INLINE float *int8_scales(const int8_job *s, long b) { return (float *)int8_from(s, b) + s->sb; }
 
+INLINE vec magnitude(vec x) { return keep(x, x > 0) - keep(x, x < 0); }
+
 // nearest rounds to whole numbers, ties to even, values of less than 2^22.
 INLINE ivec nearest(vec x) {
 #if VL == 16 && defined(__AVX512BW__)
@@ -345,7 +347,7 @@ static void int8_filter_item(void *arg, long b) {
 						if (pass == 0) {
 							vec m = load(scale + p * NB + l);
 							for (long q = 0; q < n; q++) {
-								vec x = load(points_of[q] + p * VL) * (channel[q] * unit), y = keep(x, x > 0) - keep(x, x < 0);
+								vec y = magnitude(load(points_of[q] + p * VL) * (channel[q] * unit));
 								m = keep(y, y > m) + keep(m, m >= y);
 							}
 							store(scale + p * NB + l, m);
@@ -396,16 +398,21 @@ INLINE void put_result(uint8_t *p, vec x) {
 #endif
 }
 
-INLINE void int8_put(const int8_job *s, long at, vec r) {
-	if (s->w.g[W_RELU]) r = relu_of(r);
-	if (s->q->out)
-		put_result((uint8_t *)s->w.y + at, r);
+// How results are stored: as float32, bfloat16 or codes, and with ReLU.
+typedef struct { void *y; int codes, b16, relu; } int8_sink;
+INLINE int8_sink sink_of(const wino *j, const ens_quantisation *q) { return (int8_sink){j->y, q->out != 0, j->y16, j->g[W_RELU] != 0}; }
+
+INLINE void int8_put(int8_sink to, long at, vec r) {
+	if (to.relu) r = relu_of(r);
+	if (to.codes)
+		put_result((uint8_t *)to.y + at, r);
 	else
-		put_vec(s->w.y, at, r, s->w.y16);
+		put_vec(to.y, at, r, to.b16);
 }
 
 INLINE void int8_result(const int scheme, const int8_job *s, tile_at a, const int *m, const float *scale, long k, vec bias) {
 	const long *g = s->w.g, plane = g[W_H] * g[W_W] * 16;
+	const int8_sink to = sink_of(&s->w, s->q);
 	for (int z = 0; z < depth_out[scheme] && a.z + z < g[W_D]; z++) {
 		vec h[24], o[4];
 		for (int c = 0; c < 6; c++) {
@@ -417,7 +424,7 @@ INLINE void int8_result(const int scheme, const int8_job *s, tile_at a, const in
 		for (int i = 0; i < 4 && a.y + i < g[W_H]; i++) {
 			from_points(h + 6 * i, 1, o, 1);
 			long row = at + ((a.y + i) * g[W_W] + a.x) * 16;
-			for (int c = 0; c < 4 && a.x + c < g[W_W]; c++) int8_put(s, row + c * 16, o[c] + bias);
+			for (int c = 0; c < 4 && a.x + c < g[W_W]; c++) int8_put(to, row + c * 16, o[c] + bias);
 		}
 	}
 }
@@ -429,7 +436,7 @@ static void int8_unreached(const int8_job *s, tile_at a, long k, vec bias) {
 		for (int i = 0; i < 4 && a.y + i < g[W_H]; i++)
 			for (int c = 0; c < 4 && a.x + c < g[W_W]; c++) {
 				long block = (a.n * ((g[W_K] + 15) / 16) + k / 16) * g[W_D] + a.z + z;
-				int8_put(s, block * plane + ((a.y + i) * g[W_W] + a.x + c) * 16 + k % 16, (vec){} + bias);
+				int8_put(sink_of(&s->w, s->q), block * plane + ((a.y + i) * g[W_W] + a.x + c) * 16 + k % 16, (vec){} + bias);
 			}
 }
 
@@ -501,7 +508,7 @@ typedef struct {
 	uint8_t *y;
 	const void *x;
 	const float *scale; // 1/scale of each channel, 0 beyond the last
-	long blocks, s, zero;
+	long blocks, s, c, zero; // c: channels of a plain field
 	int b16;
 	const long *in, *f;
 	int wrap;
@@ -509,17 +516,43 @@ typedef struct {
 
 static void quantise_item(void *arg, long i) {
 	const int8_field *j = arg;
-	const float *scale = j->scale + i % j->blocks * 16;
-	uint8_t *y = j->y + i * j->s * 16;
-	for (long c = 0; c < j->s; c++)
-		for (int l = 0; l < 16; l += VL)
-			put_result(y + c * 16 + l, get_vec(at(j->x, i * j->s * 16, j->b16), c * 16 + l, j->b16) * load(scale + l) + (float)j->zero);
+	const long pieces = (j->s + TURN - 1) / TURN, b = i / pieces, lo = i % pieces * TURN, cells = MIN(TURN, j->s - lo), first = (b * j->s + lo) * 16;
+	const float *scale = j->scale + b % j->blocks * 16, zero = j->zero;
+	uint8_t *y = j->y + first;
+	const void *x = at(j->x, first, j->b16);
+	const int b16 = j->b16;
+	for (long c = 0; c < cells; c++)
+		for (long l = 0; l < 16; l += VL) put_result(y + c * 16 + l, get_vec(x, c * 16 + l, b16) * load(scale + l) + zero);
 }
 
-// y = x·scale + zero as codes, of fields of blocks.
-static void k_quantise(ens_pool *p, int b16, uint8_t *y, const void *x, const float *scale, long zero, long n, long blocks, long s) {
-	int8_field j = {y, x, scale, blocks, s, zero, b16, 0, 0, 0};
-	ens_parallel(p, quantise_item, &j, n * blocks);
+// quantise_plain_item turns a plain field too, as block_item does.
+static void quantise_plain_item(void *arg, long i) {
+	const int8_field *j = arg;
+	const long pieces = (j->s + TURN - 1) / TURN, b = i / pieces, lo = i % pieces * TURN, cells = MIN(TURN, j->s - lo), s = j->s;
+	const long block = b % j->blocks, lanes = MIN(16, j->c - block * 16);
+	const float *scale = j->scale + block * 16, zero = j->zero;
+	const float *x = (const float *)j->x + (b / j->blocks * j->c + block * 16) * s + lo;
+	uint8_t *y = j->y + (b * s + lo) * 16;
+	long c = 0;
+	for (; c + VL <= cells; c += VL)
+		for (long l = 0; l < 16; l += VL) {
+			vec r[VL];
+			UNROLL for (long k = 0; k < VL; k++) r[k] = l + k < lanes ? load(x + (l + k) * s + c) : (vec){};
+			transpose(r);
+			UNROLL for (long k = 0; k < VL; k++) put_result(y + (c + k) * 16 + l, r[k] * load(scale + l) + zero);
+		}
+	for (; c < cells; c++)
+		for (long l = 0; l < 16; l += VL) {
+			float r[VL];
+			for (long k = 0; k < VL; k++) r[k] = l + k < lanes ? x[(l + k) * s + c] : 0;
+			put_result(y + c * 16 + l, load(r) * load(scale + l) + zero);
+		}
+}
+
+// y = x·scale + zero as codes, of fields of blocks; x may be plain, with that many channels of float32.
+static void k_quantise(ens_pool *p, int b16, uint8_t *y, const void *x, const float *scale, long zero, long n, long blocks, long s, long plain) {
+	int8_field j = {.y = y, .x = x, .scale = scale, .blocks = blocks, .s = s, .c = plain, .zero = zero, .b16 = b16};
+	ens_parallel(p, plain ? quantise_plain_item : quantise_item, &j, n * blocks * ((s + TURN - 1) / TURN));
 }
 
 static void int8_max_pool_item(void *arg, long i) {
@@ -542,7 +575,7 @@ static void int8_max_pool_item(void *arg, long i) {
 }
 
 static void k_int8_max_pool(ens_pool *p, uint8_t *y, const uint8_t *x, long planes, const long *in, const long *k) {
-	int8_field j = {y, x, 0, 0, 0, 0, 0, in, k, 0};
+	int8_field j = {.y = y, .x = x, .in = in, .f = k};
 	ens_parallel(p, int8_max_pool_item, &j, planes * (in[0] / k[0]) * (in[1] / k[1]));
 }
 
@@ -567,6 +600,6 @@ static void int8_upsample_item(void *arg, long i) {
 }
 
 static void k_int8_upsample(ens_pool *p, uint8_t *y, const uint8_t *x, long planes, const long *in, int wrap) {
-	int8_field j = {y, x, 0, 0, 0, 0, 0, in, 0, wrap};
+	int8_field j = {.y = y, .x = x, .in = in, .wrap = wrap};
 	ens_parallel(p, int8_upsample_item, &j, planes * 2 * in[1]);
 }

@@ -118,8 +118,14 @@ func (k *int8Case) run(t testing.TB, p *Pool, v WinoVariant) []float64 {
 		t.Fatal(err)
 	}
 	defer j.Close()
+	return k.with(j, make([]float32, j.ScratchLen()))
+}
+
+// with is what a prepared convolution gives.
+func (k *int8Case) with(j *WinoInt8, scratch []float32) []float64 {
+	s := k.spec
 	b := Blocked{s.N, s.K, s.Size}
-	y, y8, scratch := make([]float32, b.Len()), make([]uint8, b.Len()), make([]float32, j.ScratchLen())
+	y, y8 := make([]float32, b.Len()), make([]uint8, b.Len())
 	var x [2][]uint8
 	for i := range x {
 		x[i] = blockInt8(k.x[i], Blocked{s.N, s.Parts[i], s.Size})
