@@ -82,6 +82,49 @@ func precisionGradient(t *testing.T, precision string, tolerance float64) {
 	}
 }
 
+// TestPrecisionPoints verifies that layers with filters of one grid point, too, have the gradient of the
+// reference in bf16_products, and that with many channels the kernel of larger filters computes them where there
+// is one for both.
+func TestPrecisionPoints(t *testing.T) {
+	b := graph.New(3)
+	x, y := b.Input("x", graph.Shape{2, 40, 2, 11, 24}), b.Input("y", graph.Shape{2, 33, 2, 11, 24})
+	layer := func(name string, v graph.Value, out, side int) graph.Value {
+		w := b.Param(name, graph.Shape{out, v.Dim(1), 1, side, side}, graph.HeNormal(v.Dim(1)*side*side))
+		return op.Bias(b, op.Conv3D(b, v, w, op.Conv{Pad: op.Same(1, side, side)}), b.Param(name+".bias", graph.Shape{out}, graph.Zeros()))
+	}
+	u := op.ReLU(b, layer("point", op.ReLU(b, layer("first", x, 64, 3)), 70, 1))
+	out := layer("last", op.ReLU(b, layer("second", u, 20, 1)), 33, 3)
+	b.Output("out", out)
+	b.Loss(op.MSE(b, out, y))
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func(o engine.Options) *engine.Plan {
+		p := compile(t, g, o)
+		train(t, p, 1)
+		return p
+	}
+	o := bf16()
+	o.Precision = "bf16_products"
+	got, want := run(o), run(engine.Options{Device: engine.Device{Backend: "ref"}, Numerics: engine.Numerics{Float64: true}})
+	if e := distance(got.Store().Grads(), want.Store().Grads()); e > gradientToleranceProducts || e < 1e-4 {
+		t.Errorf("gradient differs by %.2e, want more than 1e-4 and at most %g", e, gradientToleranceProducts)
+	}
+	if e := distance(got.Output("out"), want.Output("out")); e > gradientToleranceProducts {
+		t.Errorf("output differs by %.2e", e)
+	}
+	kernels := map[string]int{}
+	for _, m := range got.Movement(engine.Peaks{}) {
+		if m.Class == engine.Contraction {
+			kernels[m.Kernel]++
+		}
+	}
+	if kernels["direct"] > 0 && (kernels["point"] != 2 || kernels["point filter"] != 1) { // those of second
+		t.Errorf("kernels of convolutions: %v, want direct ones for all but 20 channels", kernels)
+	}
+}
+
 // TestPrecisionKinds verifies that batch normalisation, dropout, differences
 // and products of bfloat16 fields follow the reference, alone and in chains.
 func TestPrecisionKinds(t *testing.T) {
