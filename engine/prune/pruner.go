@@ -49,6 +49,29 @@ const (
 	//
 	// Source: Jayakumar et al. 2020, arXiv:2106.03517, without its penalty.
 	TopKAST Method = "topkast"
+	// SRSTE (sparse-refined straight-through estimator) is TopKAST that trains all weights. A weight that
+	// is masked also decays, so that masks settle:
+	//
+	//	w = w − rate·(∂L/∂w̃ + MaskedDecay·w)     w̃: weights of the network, 0 where masked
+	//
+	// It needs the dense gradient in every step. With the structure 2:4 it is the method of the source.
+	//
+	// Source: Zhou et al. 2021, arXiv:2102.04010, equations 7 and 8.
+	SRSTE Method = "sr_ste"
+	// SoftThreshold (soft thresholds of weights) has weights w̃ in the network,
+	//
+	//	w̃ = w · max(0, 1 − τ/r)     r: mean |w| of the unit     τ = exp(s)·θ
+	//
+	// which are sign(w)·max(0, |w| − τ) for units of one weight. A unit that is removed or returns thus changes the
+	// network continuously. Each layer has a scale s, which is trained with its gradient by Adam. θ is common: the
+	// threshold at which all layers together have the sparsity of Cubic, so that training distributes it over layers.
+	// In the source nothing fixes the sparsity: each layer has τ = sigmoid(s), and the decay of s raises it.
+	// The weights are trained with the gradient of w̃, which is that of w for units of one weight.
+	// For larger ones it differs by the factor r/(r − τ) of what is normal to w in its unit, and descends as well.
+	// Masked weights have no gradient; their values wait.
+	//
+	// Source: Kusupati et al. 2020, arXiv:2002.03231, equations 2 to 7.
+	SoftThreshold Method = "soft_threshold"
 	// Lottery removes the weights with the smallest |w| at To. The caller then resets the remaining
 	// weights to their values at From (lottery ticket with rewinding).
 	//
@@ -78,6 +101,7 @@ type Options struct {
 	From, To     int                     // steps of the first and of the last change
 	Every        int                     // steps between changes
 	DropFraction float64                 // fraction of weights that SET and RigL replace at a change
+	MaskedDecay  float64                 // decay of masked weights in steps of SRSTE, relative to the rate
 	Stability    MaskStability           // EarlyBird only
 	Seed         uint64                  // of random masks and random growth
 	Exclude      func(layer string) bool // selects layers that are not pruned; nil means none
@@ -105,9 +129,10 @@ type Pruner struct {
 	layers       []Layer   // pruned layers
 	n            int       // length of the flat parameters
 	mask         []bool    // mask; false where a parameter is 0
-	trained      []bool    // of TopKAST until To: false where a parameter is constant; contains mask
-	scores       []float32 // of Movement, accumulated since From
-	latent       []float32 // latent values of masked weights, which Movement and TopKAST keep until To
+	trained      []bool    // of TopKAST and SRSTE until To: false where a parameter is constant; contains mask
+	scores       []float32 // accumulated: of Movement since From, of SoftThreshold since the last change
+	soft         softThresholds
+	latent       []float32 // latent values of masked weights, until To; nil without isLatent
 	regrown      []int     // weights that returned to the network, until the next MaskWeights
 	scratch      []float32 // scratch memory for scores and gradients
 	lastMask     []bool    // mask of the previous epoch, for EarlyBird
@@ -136,13 +161,17 @@ func New(layers []Layer, n int, o Options) (*Pruner, error) {
 	if err := p.check(); err != nil {
 		return nil, err
 	}
+	if o.Method == SoftThreshold && (o.Scope != Global || o.Structure.Pattern == TwoFour) {
+		return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("method %s with structure %s and scope %s", o.Method, o.Structure, o.Scope), At: "prune.method",
+			Why: "its thresholds distribute the sparsity over layers", Fix: "set prune.scope: global and another prune.structure, or another prune.method"}
+	}
 	p.mask = slices.Repeat([]bool{true}, n)
 	if o.isRegrowing() {
 		if err := p.selectMask(p.initialScores(), o.Target, p.mask); err != nil {
 			return nil, err
 		}
 	}
-	if o.Method == TopKAST {
+	if o.keepsAll() {
 		return p, p.selectTrained(p.initialScores())
 	}
 	return p, nil
@@ -151,12 +180,15 @@ func New(layers []Layer, n int, o Options) (*Pruner, error) {
 // isRegrowing reports whether the method has the target sparsity from the start, and replaces
 // weights.
 func (o Options) isRegrowing() bool {
-	return o.Method == SET || o.Method == RigL || o.Method == TopKAST
+	return o.Method == SET || o.Method == RigL || o.keepsAll()
 }
+
+// keepsAll reports whether the method keeps the values of all weights, and chooses masks by them.
+func (o Options) keepsAll() bool { return o.Method == TopKAST || o.Method == SRSTE }
 
 // isLatent reports whether masked weights have latent values.
 func (p *Pruner) isLatent() bool {
-	return (p.o.Method == Movement || p.o.Method == TopKAST) && !p.final
+	return (p.o.Method == Movement || p.o.Method == SoftThreshold || p.o.keepsAll()) && !p.final
 }
 
 // String is the pattern, with the shape of the blocks.
@@ -180,7 +212,7 @@ func (p *Pruner) check() error {
 	}
 	if o.Structure.Pattern == TwoFour {
 		switch {
-		case o.isRegrowing():
+		case o.isRegrowing() && o.Method != SRSTE:
 			return refuse("structure 2:4 does not allow method "+string(o.Method), "the method adds weights anywhere in a layer")
 		case o.Scope == ERK:
 			return refuse("structure 2:4 does not allow scope erk", "the scope needs more than half of the weights of some layers removed")
@@ -219,9 +251,9 @@ func (p *Pruner) Layers() []Layer { return p.layers }
 // IsFinal reports whether the mask does not change any more.
 func (p *Pruner) IsFinal() bool { return p.final }
 
-// IsNested reports whether masked weights stay masked: later masks contain the current one.
-func (p *Pruner) IsNested() bool {
-	return p.final || p.o.Method == Magnitude || p.o.Method == Random
+// IgnoresMaskedGradient reports whether the gradient of masked weights matters in no step, of this mask or a later one.
+func (p *Pruner) IgnoresMaskedGradient() bool {
+	return p.final || p.o.Method == Magnitude || p.o.Method == Random || p.o.Method == SoftThreshold
 }
 
 // IsRegrowing reports whether masked weights may return while the sparsity of each layer stays the same.
@@ -230,7 +262,7 @@ func (p *Pruner) IsRegrowing() bool { return p.o.isRegrowing() && !p.final }
 // NeedsMaskedGradient reports whether the gradient of masked weights matters at step t although they are fixed at 0: Step
 // compares it, or weights that return are updated with it in the same step.
 func (p *Pruner) NeedsMaskedGradient(t int) bool {
-	return p.IsRegrowing() && p.o.Method != TopKAST && p.isDue(t) && t < p.o.To
+	return p.IsRegrowing() && !p.o.keepsAll() && p.isDue(t) && t < p.o.To
 }
 
 // GradientMask returns the mask of the weights whose gradient is needed in steps without NeedsMaskedGradient. It
@@ -401,11 +433,16 @@ func (p *Pruner) Step(t int, rate float64, w Weights, g Gradient) (changed bool,
 			err = p.selectMask(scores, p.scheduledSparsity(t), p.mask)
 			p.noteRegrown(before)
 		}
-	case TopKAST:
+	case TopKAST, SRSTE:
+		if p.o.Method == SRSTE {
+			p.decayMasked(rate, w())
+		}
 		if p.isDue(t) {
 			err = p.chooseLargest(w(), t < p.o.To)
 			p.noteRegrown(before)
 		}
+	case SoftThreshold:
+		err = p.stepThresholds(t, rate, w, g)
 	case Magnitude, Random:
 		if p.isDue(t) {
 			var scores []float32
@@ -472,13 +509,17 @@ func (p *Pruner) addMovement(rate float64, w []float32, g Gradient) {
 	}
 }
 
-// UnmaskWeights restores the latent values of masked weights before the optimiser's step, which
+// UnmaskWeights restores the latent values of weights before the optimiser's step, which
 // trains them.
 func (p *Pruner) UnmaskWeights(weights Weights) {
 	if p.latent == nil {
 		return
 	}
 	w := weights()
+	if p.o.Method == SoftThreshold {
+		p.unshrinkWeights(w)
+		return
+	}
 	for i, k := range p.mask {
 		if !k && (p.trained == nil || p.trained[i]) {
 			w[i] = p.latent[i]
@@ -486,14 +527,19 @@ func (p *Pruner) UnmaskWeights(weights Weights) {
 	}
 }
 
-// MaskWeights sets masked weights to 0 after the optimiser's step, and stores their latent values. It
+// MaskWeights gives weights their values in the network after the optimiser's step, 0 where masked, and stores their latent
+// values. It
 // does the same to the moving average if there is one. Weights that return start a new average.
 func (p *Pruner) MaskWeights(weights, averages Weights) {
 	if !p.isLatent() {
-		p.latent = nil
+		p.latent, p.soft = nil, softThresholds{}
 		return
 	}
 	w, average := weights(), averages()
+	if p.o.Method == SoftThreshold {
+		p.shrinkWeights(w, average)
+		return
+	}
 	first := p.latent == nil
 	if first {
 		p.latent = make([]float32, p.n)

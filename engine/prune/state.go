@@ -9,6 +9,9 @@ import (
 type Counters struct {
 	StableEpochs int  `json:"stable_epochs,omitempty"` // successive epochs with similar masks
 	Final        bool `json:"final,omitempty"`         // the mask does not change any more
+	// Of SoftThreshold: changes of thresholds, and the sum of the learning rates since the last.
+	ThresholdUpdates int     `json:"threshold_updates,omitempty"`
+	ThresholdRates   float64 `json:"threshold_rates,omitempty"`
 }
 
 // Tensor is a tensor of a pruner's state. It belongs to one layer.
@@ -25,6 +28,7 @@ const (
 	partTrained  = "trained."
 	partScores   = "scores."
 	partLatent   = "hidden."
+	partSoft     = "threshold." // scale, threshold and moments of a layer
 )
 
 // State returns everything that determines the next masks. A pruner that was restored from it
@@ -60,7 +64,10 @@ func (p *Pruner) State(g Gradient) (Counters, []Tensor, error) {
 	if p.latent != nil {
 		add(partLatent, p.latent)
 	}
-	return Counters{p.stableEpochs, p.final}, out, nil
+	for at, x := range p.soft.layers {
+		out = append(out, Tensor{partSoft + p.layers[at].Param, []int{4}, []float32{x.scale, x.tau, x.first, x.second}})
+	}
+	return Counters{p.stableEpochs, p.final, p.soft.updates, p.soft.rates}, out, nil
 }
 
 // Restore sets the pruner to a State. value returns the data of a tensor by name; nil if there is
@@ -70,6 +77,18 @@ func (p *Pruner) State(g Gradient) (Counters, []Tensor, error) {
 func (p *Pruner) Restore(c Counters, value func(name string) any) error {
 	p.stableEpochs, p.final = c.StableEpochs, c.Final
 	p.scores, p.latent, p.lastMask, p.regrown = nil, nil, nil, nil
+	p.soft = softThresholds{updates: c.ThresholdUpdates, rates: c.ThresholdRates}
+	for at, l := range p.layers {
+		if x, ok := value(partSoft + l.Param).([]float32); ok {
+			if len(x) != 4 {
+				return fmt.Errorf("%s%s: %d values, want 4", partSoft, l.Param, len(x))
+			}
+			if p.soft.layers == nil {
+				p.soft.layers = make([]layerThreshold, len(p.layers))
+			}
+			p.soft.layers[at] = layerThreshold{scale: x[0], tau: x[1], first: x[2], second: x[3]}
+		}
+	}
 	mask := func(part string, to []bool) (found bool, err error) {
 		for _, l := range p.layers {
 			bits, ok := value(part + l.Param).([]uint8)

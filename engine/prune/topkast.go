@@ -5,12 +5,15 @@ import (
 	"slices"
 )
 
-// selectTrained selects the weights that TopKAST trains: those of the mask, and as many others with the largest scores;
-// all weights below a sparsity of one half.
+// selectTrained selects the weights that are trained. TopKAST: those of the mask, and as many others with the largest
+// scores; all weights below a sparsity of one half. SRSTE: all.
 //
 // Shape: scores [parameters].
 func (p *Pruner) selectTrained(scores []float32) error {
-	p.trained = make([]bool, p.n)
+	p.trained = slices.Repeat([]bool{true}, p.n)
+	if p.o.Method == SRSTE {
+		return nil
+	}
 	if err := p.selectMask(scores, max(1-2*(1-p.o.Target), 0), p.trained); err != nil {
 		return err
 	}
@@ -20,7 +23,7 @@ func (p *Pruner) selectTrained(scores []float32) error {
 	return nil
 }
 
-// chooseLargest gives TopKAST new masks by the size of the latent values: that of the network, and, if training goes on,
+// chooseLargest gives TopKAST and SRSTE new masks by the size of the latent values: that of the network, and, if training goes on,
 // that of the trained weights. Weights that are trained from now on get their latent value, the others of w are as
 // UnmaskWeights left them. Without training the mask becomes final.
 //

@@ -108,7 +108,7 @@ func (c *TrainConfig) checkCompression() []*exit.Error {
 		add("prune.structure", "pruned channels with train.compression", "gradients that are not sent yet are those of all channels", "set prune.structure: "+ElementStructure+or)
 	case c.Prune.Method == LotteryPruning || c.Prune.Method == EarlyBirdPruning:
 		add("prune.method", "prune.method: "+c.Prune.Method+" with train.compression", "gradients that are not sent yet are not rewound", "set prune.method: "+MagnitudePruning+or)
-	case t.SumsUpdates() && slices.Contains([]string{MovementPruning, TaylorPruning, RigLPruning}, c.Prune.Method):
+	case t.SumsUpdates() && slices.Contains([]string{MovementPruning, TaylorPruning, RigLPruning, SoftThresholding}, c.Prune.Method):
 		add("train.compression.sums", "prune.method: "+c.Prune.Method+" with sums of updates", "it ranks weights by gradients", "set train.compression.sums: "+gradientSums)
 	}
 	return faults

@@ -24,11 +24,17 @@ type Prune struct {
 	From            TrainingTime `key:"from"`
 	To              TrainingTime `key:"to"`
 	Every           int          `key:"every"` // steps between updates of the mask
-	DropFraction    float64      `key:"drop_fraction"`
-	EarlyBird       EarlyBird    `key:"early_bird"`
-	Block           PruneBlock   `key:"block"`
-	Keep            []string     `key:"keep"`
-	Kernels         string       `key:"kernels"`
+	Regrowth
+	EarlyBird EarlyBird  `key:"early_bird"`
+	Block     PruneBlock `key:"block"`
+	Keep      []string   `key:"keep"`
+	Kernels   string     `key:"kernels"`
+}
+
+// Regrowth are constants of methods whose masked weights may return.
+type Regrowth struct {
+	DropFraction float64 `key:"drop_fraction"` // of set and rigl
+	MaskedDecay  float64 `key:"masked_decay"`  // of sr_ste
 }
 
 // PruneBlock is the shape of the blocks that structure block removes.
@@ -55,12 +61,14 @@ const (
 	SETPruning       = "set"
 	RigLPruning      = "rigl"
 	TopKASTPruning   = "topkast"
+	SRSTEPruning     = "sr_ste"
+	SoftThresholding = "soft_threshold"
 	LotteryPruning   = "lottery"
 	EarlyBirdPruning = "early_bird"
 )
 
 // PruneMethods lists all methods except none.
-var PruneMethods = []string{MagnitudePruning, RandomPruning, MovementPruning, TaylorPruning, SETPruning, RigLPruning, TopKASTPruning, LotteryPruning, EarlyBirdPruning}
+var PruneMethods = []string{MagnitudePruning, RandomPruning, MovementPruning, TaylorPruning, SETPruning, RigLPruning, TopKASTPruning, SRSTEPruning, SoftThresholding, LotteryPruning, EarlyBirdPruning}
 
 // Pruning structures: the units that are removed together.
 const (
@@ -92,7 +100,7 @@ func (p Prune) Keeps(layer string) bool {
 }
 
 // EffectiveScope returns the scope, or its default: erk, which leaves no layer almost empty; global with
-// structure 2:4, whose sparsity is equal in all layers, and with method taylor; uniform for other
+// structure 2:4, whose sparsity is equal in all layers, and with methods taylor and soft_threshold; uniform for other
 // channel pruning.
 func (p Prune) EffectiveScope() string {
 	switch {
@@ -102,15 +110,15 @@ func (p Prune) EffectiveScope() string {
 		return UniformScope
 	case p.Structure == ChannelStructure:
 		return GlobalScope
-	case p.Structure == TwoFourStructure:
+	case p.Structure == TwoFourStructure, p.Method == SoftThresholding:
 		return GlobalScope
 	}
 	return ERKScope
 }
 
-// regrows reports whether the method drops and regrows weights at constant sparsity (SET, RigL, Top-KAST).
+// regrows reports whether the method drops and regrows weights at constant sparsity (SET, RigL, Top-KAST, SR-STE).
 func (p Prune) regrows() bool {
-	return p.Method == SETPruning || p.Method == RigLPruning || p.Method == TopKASTPruning
+	return slices.Contains([]string{SETPruning, RigLPruning, TopKASTPruning, SRSTEPruning}, p.Method)
 }
 
 // TrainingTime is a point in time of a training: a fraction of its steps, or a number of epochs.
@@ -157,11 +165,11 @@ func (m TrainingTime) String() string {
 func pruneKeys() []schema.Key {
 	return []schema.Key{
 		{Path: "prune.method", Default: NoPruning, Check: OneOf(append([]string{NoPruning}, PruneMethods...)...), Example: MagnitudePruning,
-			Help: "Pruning method. magnitude: the smallest weights, gradually; random: random weights, for comparison; movement: weights that training moves towards 0; taylor: channels whose removal changes the loss least; set and rigl: sparse from the start, drop small weights and regrow random ones or those with the largest gradients; topkast: sparse from the start, the largest of weights of which twice as many are trained; lottery: the smallest weights at prune.to, then rewind to the weights of prune.from; early_bird: the smallest weights once the mask has converged. See docs/compression.md."},
+			Help: "Pruning method. magnitude: the smallest weights, gradually; random: random weights, for comparison; movement: weights that training moves towards 0; taylor: channels whose removal changes the loss least; set and rigl: sparse from the start, drop small weights and regrow random ones or those with the largest gradients; topkast: sparse from the start, the largest of weights of which twice as many are trained; sr_ste: sparse from the start, the largest of weights that are all trained, also 2:4; soft_threshold: weights below thresholds of each layer, which are trained; lottery: the smallest weights at prune.to, then rewind to the weights of prune.from; early_bird: the smallest weights once the mask has converged. See docs/compression.md."},
 		{Path: "prune.structure", Default: ElementStructure, Check: OneOf(PruneStructures...), Example: BlockStructure,
 			Help: "Pruning structure. element: single weights; block: blocks of output and input channels; 2:4: two of four consecutive weights along the inputs of a filter; channel: whole channels, which leaves a smaller dense network. Biases and normalisation parameters are never pruned."},
 		{Path: "prune.scope", Check: OneOf(GlobalScope, UniformScope, ERKScope), Example: ERKScope,
-			Help: "Scope of the target sparsity. global: all layers together; uniform: each layer; erk: Erdos-Renyi-Kernel, layers with fewer weights are denser. Default: erk; global with structure 2:4 or method taylor; uniform with structure channel."},
+			Help: "Scope of the target sparsity. global: all layers together; uniform: each layer; erk: Erdos-Renyi-Kernel, layers with fewer weights are denser. Default: erk; global with structure 2:4, method taylor or method soft_threshold; uniform with structure channel."},
 		{Path: "prune.target", Default: "0", Check: Between(0, 1), Example: "0.9",
 			Help: "Final sparsity: fraction of the weights that are pruned; with structure channel see prune.target_unit."},
 		{Path: "prune.target_unit", Default: ChannelsUnit, Check: OneOf(ChannelsUnit, OperationsUnit), Example: OperationsUnit,
@@ -169,7 +177,7 @@ func pruneKeys() []schema.Key {
 		{Path: "prune.channel_multiple", Default: "8", Check: Between(1, 1024), Example: "16",
 			Help: "With structure channel, layers keep a multiple of this number of channels, the vector width of kernels; at least this number, or all."},
 		{Path: "prune.initial", Default: "0", Check: BetweenHalfOpen(0, 1), Example: "0.5",
-			Help: "Initial sparsity at prune.from of the gradual schedule of magnitude, random, movement and taylor."},
+			Help: "Initial sparsity at prune.from of the gradual schedule of magnitude, random, movement, taylor and soft_threshold."},
 		{Path: "prune.from", Default: "10%", Example: "6 epochs",
 			Help: "Begin of pruning: a percentage of the training steps, or epochs."},
 		{Path: "prune.to", Default: "60%", Example: "36 epochs",
@@ -178,6 +186,8 @@ func pruneKeys() []schema.Key {
 			Help: "Steps between mask updates; early_bird compares epochs instead."},
 		{Path: "prune.drop_fraction", Default: "0.3", Check: BetweenExclusive(0, 1), Example: "0.2",
 			Help: "Fraction of the remaining weights that set and rigl drop and regrow at each update; that of rigl decays to 0 at prune.to."},
+		{Path: "prune.masked_decay", Default: "0.0002", Check: Between(0, 1e3), Example: "0.1",
+			Help: "Weight decay of masked weights with method sr_ste: each step multiplies them by 1 - learning rate x masked_decay. More decay makes masks change less."},
 		{Path: "prune.early_bird.distance", Default: "0.1", Check: BetweenExclusive(0, 1), Example: "0.05",
 			Help: "Largest mask distance between epochs, as a fraction of the weights, at which early_bird considers masks equal."},
 		{Path: "prune.early_bird.epochs", Default: "5", Check: AtLeast(1), Example: "3",
@@ -234,14 +244,19 @@ func (c *TrainConfig) checkPrune() []*exit.Error {
 	case from >= to:
 		add("prune.from", fmt.Sprintf("prune.from is %s and prune.to %s", p.From, p.To), "pruning would end before it begins", "set prune.from before prune.to")
 	}
-	if p.regrows() && p.EffectiveScope() == GlobalScope {
+	twoFour := p.Structure == TwoFourStructure && p.Method == SRSTEPruning // the same sparsity in each layer anyway
+	if p.regrows() && p.EffectiveScope() == GlobalScope && !twoFour {
 		add("prune.scope", "method "+p.Method+" does not support scope "+GlobalScope, "it regrows weights within a layer, so each layer has a fixed sparsity", "set prune.scope: "+ERKScope+" or "+UniformScope)
+	}
+	if p.Method == SoftThresholding && (p.EffectiveScope() != GlobalScope || p.Structure == TwoFourStructure) {
+		add("prune.method", "method "+p.Method+" does not support structure "+p.Structure+" with scope "+p.EffectiveScope(), "its thresholds distribute the sparsity over layers",
+			"set prune.scope: "+GlobalScope+" and structure "+ElementStructure+" or "+BlockStructure)
 	}
 	if p.Method == TaylorPruning && p.Structure != ChannelStructure {
 		add("prune.structure", "method taylor does not support structure "+p.Structure, "it scores whole channels", "set prune.structure: "+ChannelStructure+", or prune.method: "+MagnitudePruning)
 	}
 	c.checkChannels(add)
-	if p.Structure == TwoFourStructure && (p.regrows() || p.Scope == ERKScope) {
+	if p.Structure == TwoFourStructure && (p.regrows() && !twoFour || p.Scope == ERKScope) {
 		add("prune.structure", "structure 2:4 does not support method "+p.Method+" with scope "+p.EffectiveScope(), "its sparsity is 0.5 in every layer", "choose another structure, or prune.scope: "+GlobalScope+" and another method")
 	}
 	if c.Model.Method == StagesMethod {
@@ -254,13 +269,15 @@ func (c *TrainConfig) checkPrune() []*exit.Error {
 func methodsReading(path string) []string {
 	switch path {
 	case "prune.initial":
-		return []string{MagnitudePruning, RandomPruning, MovementPruning, TaylorPruning}
+		return []string{MagnitudePruning, RandomPruning, MovementPruning, TaylorPruning, SoftThresholding}
 	case "prune.drop_fraction":
 		return []string{SETPruning, RigLPruning}
+	case "prune.masked_decay":
+		return []string{SRSTEPruning}
 	case "prune.early_bird.distance", "prune.early_bird.epochs":
 		return []string{EarlyBirdPruning}
 	case "prune.every":
-		return []string{MagnitudePruning, RandomPruning, MovementPruning, TaylorPruning, SETPruning, RigLPruning, TopKASTPruning}
+		return []string{MagnitudePruning, RandomPruning, MovementPruning, TaylorPruning, SETPruning, RigLPruning, TopKASTPruning, SRSTEPruning, SoftThresholding}
 	}
 	return nil
 }

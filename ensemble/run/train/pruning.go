@@ -74,9 +74,7 @@ func (t *trainer) beginPruning() error {
 	if t.pos.Pruned == nil { // otherwise from a checkpoint
 		t.pos.Pruned = &pruningPosition{}
 	}
-	if t.prune.Method == config.TopKASTPruning { // weights that are masked at first have values too
-		n.pruning.mask.MaskWeights(n.store.Params, n.average)
-	}
+	n.pruning.mask.MaskWeights(n.store.Params, n.average) // weights that are masked at first may have values too
 	if err := t.applyMask(); err != nil {
 		return err
 	}
@@ -91,7 +89,7 @@ func PruneOptions(o config.Prune, epochs, steps int) prune.Options {
 		Method: prune.Method(o.Method), Scope: prune.Scope(o.EffectiveScope()),
 		Structure: prune.Structure{Pattern: prune.Pattern(o.Structure), Block: prune.Block{Out: o.Block.Out, In: o.Block.In}},
 		Target:    o.Target, Initial: o.Initial, From: at(o.From), To: min(at(o.To), steps-1), Every: o.Every,
-		DropFraction: o.DropFraction, Stability: prune.MaskStability{Distance: o.EarlyBird.Distance, Epochs: o.EarlyBird.Epochs},
+		DropFraction: o.DropFraction, MaskedDecay: o.MaskedDecay, Stability: prune.MaskStability{Distance: o.EarlyBird.Distance, Epochs: o.EarlyBird.Epochs},
 		Exclude: o.Keeps,
 	}
 }
@@ -109,7 +107,7 @@ func (t *trainer) applyMask() error {
 		return err
 	}
 	p.replacesBlocks = p.replacesBlocks || t.canReplaceBlocks()
-	if (p.mask.IsNested() || p.replacesBlocks) && t.prune.Kernels != config.DenseKernels {
+	if (p.mask.IgnoresMaskedGradient() || p.replacesBlocks) && t.prune.Kernels != config.DenseKernels {
 		p.blocks = p.keptBlocks()
 	}
 	return t.current.opt.SetMask(p.mask.FixedMask())

@@ -151,6 +151,8 @@ func TestPruningResumes(t *testing.T) {
 	for _, c := range []pruningCase{
 		{"magnitude", []string{"prune.method=magnitude", "prune.every=2", "train.ema=0.7", "train.optimizer=lamb"}, []int{3, 5}},
 		{"latent blocks", []string{"prune.method=topkast", "prune.structure=block", "prune.every=2", "model.base=16", "train.ema=0.7"}, []int{3, 5}},
+		{"trained blocks", []string{"prune.method=sr_ste", "prune.structure=block", "prune.every=2", "prune.masked_decay=1", "model.base=16", "train.ema=0.7"}, []int{3, 5}},
+		{"soft thresholds", []string{"prune.method=soft_threshold", "prune.every=2", "train.ema=0.7"}, []int{3, 5}},
 		{"blocks that return", []string{"prune.method=rigl", "prune.structure=block", "prune.every=2", "model.base=16"}, []int{3, 5}},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.prunes(t, demotest.Files(t)) })
