@@ -13,14 +13,18 @@ import (
 
 // How layers are grouped; the layers of a group have one store.
 const (
-	Auto     = "auto"   // the first of the others that the budget allows (Plan.Grouping)
-	ByShape  = "shape"  // layers whose filters have the same shape; a layer without another one of its shape keeps its filter
-	ByKernel = "kernel" // as ByShape, and the layers that have a shape of their own by the extent of their filters [kD kH kW]
-	OneGroup = "one"    // all layers in one group
+	Auto     = "auto"    // the first of the others that the budget allows (Plan.Grouping)
+	ByShape  = "shape"   // layers whose filters have the same shape; a layer without another one of its shape keeps its filter
+	ByKernel = "kernel"  // as ByShape, and the layers that have a shape of their own by the extent of their filters [kD kH kW]
+	OneGroup = "one"     // all layers in one group
+	Learned  = "learned" // the groups of Options.Learned, which a training with Softmax found
 )
 
 // Groupings are the ways to group layers, the default first.
-var Groupings = []string{Auto, ByShape, ByKernel, OneGroup}
+var Groupings = []string{Auto, ByShape, ByKernel, OneGroup, Learned}
+
+// autoGroupings are those that Auto chooses from.
+var autoGroupings = []string{ByShape, ByKernel, OneGroup}
 
 // How the coefficients a_k of a layer are obtained.
 const (
@@ -40,13 +44,17 @@ type Options struct {
 	Budget       float64 `json:"budget"`       // parameters of all filters as a fraction of those of the network without sharing; above 1 for more
 	Groups       string  `json:"groups"`       // empty means Auto
 	Coefficients string  `json:"coefficients"` // empty means Free
-	Templates    int     `json:"templates"`    // maximum per layer; 0 means 2, as in the code of the paper
+	Templates    int     `json:"templates"`    // maximum per layer, number with Softmax; 0 means 2, as in the code of the paper
+	// Learned lists the groups of the grouping Learned, by names of filters without the suffix ".weight"; * matches any text.
+	Learned [][]string `json:"learned,omitempty"`
+	// GroupCount is the largest number of groups that LearnGroups finds; 0 means 3.
+	GroupCount int `json:"group_count,omitempty"`
 }
 
 // withDefaults sets defaults.
 func (o Options) withDefaults() Options {
 	o.Groups, o.Coefficients = cmp.Or(o.Groups, Auto), cmp.Or(o.Coefficients, Free)
-	o.Templates = cmp.Or(o.Templates, 2)
+	o.Templates, o.GroupCount = cmp.Or(o.Templates, 2), cmp.Or(o.GroupCount, 3)
 	return o
 }
 
@@ -92,6 +100,8 @@ type Plan struct {
 	Unshared     int `json:"unshared"`
 	Stored       int `json:"stored"`
 	Coefficients int `json:"coefficients"`
+	// Learned lists the groups that a training with Softmax found, as Options.Learned.
+	Learned [][]string `json:"learned,omitempty"`
 
 	o Options
 }
@@ -154,7 +164,7 @@ func New(g *graph.Graph, o Options) (*Plan, error) {
 	}
 	choices := []string{o.Groups}
 	if o.Groups == Auto {
-		choices = Groupings[1:]
+		choices = autoGroupings
 	}
 	var err error
 	for _, c := range choices {
@@ -169,7 +179,11 @@ func New(g *graph.Graph, o Options) (*Plan, error) {
 		return nil, err
 	}
 	for i := range p.Groups {
-		p.assignTemplates(&p.Groups[i])
+		if o.Coefficients != Softmax {
+			p.assignTemplates(&p.Groups[i])
+		} else if err := p.assignSections(&p.Groups[i]); err != nil {
+			return nil, &BudgetError{Least: math.Ceil(1000*float64(len(p.Groups)*o.Templates)/float64(p.Filters)) / 1000, err: err}
+		}
 	}
 	p.Coefficients = p.countCoefficients()
 	return p, nil
@@ -179,7 +193,10 @@ func New(g *graph.Graph, o Options) (*Plan, error) {
 //
 // Errors: those of New.
 func (p *Plan) group(grouping string) error {
-	groups := p.groupLayers(grouping)
+	groups, err := p.groupLayers(grouping)
+	if err != nil {
+		return err
+	}
 	if len(groups) == 0 {
 		return fmt.Errorf("grouping by %s: none of the %d filters has a second one", grouping, len(p.Layers))
 	}
@@ -216,13 +233,20 @@ func (p *Plan) leastBudget(own int, sums []int) float64 {
 
 // groupLayers puts layers into groups of at least two, in the order of their first layers. One
 // group may have a single layer.
-func (p *Plan) groupLayers(grouping string) (groups []Group) {
+//
+// Errors: those of groupLearned.
+func (p *Plan) groupLayers(grouping string) (groups []Group, err error) {
+	single := func(g Group) bool { return len(g.layers) < 2 }
+	if grouping == Learned {
+		groups, err = p.groupLearned()
+		return slices.DeleteFunc(groups, single), err
+	}
 	if grouping == OneGroup {
 		g := Group{Name: "share.all.store"}
 		for i := range p.Layers {
 			g.layers = append(g.layers, i)
 		}
-		return []Group{g}
+		return []Group{g}, nil
 	}
 	by := func(layers []int, from int) []Group {
 		var groups []Group
@@ -244,7 +268,6 @@ func (p *Plan) groupLayers(grouping string) (groups []Group) {
 	for i := range all {
 		all[i] = i
 	}
-	single := func(g Group) bool { return len(g.layers) < 2 }
 	groups = by(all, 0)
 	if grouping == ByKernel {
 		var alone []int
@@ -256,7 +279,7 @@ func (p *Plan) groupLayers(grouping string) (groups []Group) {
 		groups = append(slices.DeleteFunc(groups, single), by(alone, 2)...)
 		slices.SortFunc(groups, func(a, b Group) int { return a.layers[0] - b.layers[0] })
 	}
-	return slices.DeleteFunc(groups, single)
+	return slices.DeleteFunc(groups, single), nil
 }
 
 // SplitBudget divides a budget of parameters. own of them belong to layers that share nothing. The
@@ -403,7 +426,7 @@ func (p *Plan) countCoefficients() (n int) {
 		templates := 0
 		for _, i := range g.layers {
 			templates = max(templates, p.Layers[i].Templates)
-			if p.o.Coefficients == Free {
+			if p.o.Coefficients != Embedding {
 				n += p.Layers[i].Templates
 			} else {
 				n += embeddingSize

@@ -81,6 +81,9 @@ func (p *Plan) layerCoefficients(b *graph.Builder, i int, m graph.Value) graph.V
 			m = op.Slice(b, m, 0, 0, l.Templates)
 		}
 		return op.Reshape(b, op.Sum(b, op.Mul(b, m, e), 1), shape)
+	case Softmax:
+		z := b.ParamOf(graph.Coefficient, l.Name+coefficientsSuffix, shape, graph.Zeros())
+		return op.Scale(b, op.Softmax(b, z, 0, l.Templates), l.scale)
 	}
 	return b.ParamOf(graph.Coefficient, l.Name+coefficientsSuffix, shape, graph.Values(p.initialCoefficients(i)))
 }
@@ -180,6 +183,10 @@ func (p *Plan) Weights(get func(name string) ([]float32, bool)) (filters map[str
 			switch p.o.Coefficients {
 			case Free:
 				coefficients = param(l.Name+coefficientsSuffix, l.Templates)
+			case Softmax:
+				for k, a := range softmax(param(l.Name+coefficientsSuffix, l.Templates)) {
+					coefficients[k] = float32(l.scale * a)
+				}
 			case Embedding:
 				m, e := param(g.Name+mapSuffix, p.maxTemplates(g)*embeddingSize), param(l.Name+embeddingSuffix, embeddingSize)
 				for k := range coefficients {

@@ -220,6 +220,7 @@ func TestSharedFiltersArePlainOnes(t *testing.T) {
 	for _, o := range []Options{
 		{Budget: 0.5, Groups: OneGroup}, {Budget: 0.1, Groups: OneGroup}, {Budget: 2.5, Groups: OneGroup, Templates: 4},
 		{Budget: 0.8}, {Budget: 1, Coefficients: Average}, {Budget: 0.3, Groups: OneGroup, Coefficients: Embedding}, {Budget: 1.5, Coefficients: Embedding, Templates: 3},
+		{Budget: 0.5, Groups: OneGroup, Coefficients: Softmax, Templates: 4}, {Budget: 1, Groups: Learned, Learned: [][]string{{"conv0", "conv3"}, {"conv1", "conv2"}}},
 	} {
 		p, err := New(built(t, network(3)), o)
 		if err != nil {

@@ -44,6 +44,24 @@ func (m *Model) buildFilters(bad func(why string) error) error {
 	return nil
 }
 
+// LearnGroups stores the groups of layers that the trained coefficients of the first network show, if they are softmax
+// coefficients, in Sharing.
+//
+// Errors: weights that do not match the plan.
+func (m *Model) LearnGroups() (err error) {
+	if m.Sharing == nil || m.Spec.Sharing.Coefficients != sharing.Softmax {
+		return nil
+	}
+	given := map[string][]float32{}
+	for _, t := range m.Networks[0] {
+		if given[t.Name], err = t.Float32(); err != nil {
+			return err
+		}
+	}
+	m.Sharing.Learned, err = m.Sharing.LearnGroups(func(name string) ([]float32, bool) { v, ok := given[name]; return v, ok })
+	return err
+}
+
 // ClearSharing removes parameter sharing from the description. Its weights must be the computed
 // filters then.
 func (f *Description) ClearSharing() {

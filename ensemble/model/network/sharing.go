@@ -3,6 +3,7 @@ package network
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	sharing "github.com/ensemble-weather/ensemble/engine/share"
@@ -20,6 +21,12 @@ import (
 func (s *Spec) SetSharing(c *config.TrainConfig) {
 	if h := c.Model.Share; h.Budget > 0 {
 		s.Sharing = sharing.Options{Budget: float64(h.Budget), Groups: h.Groups, Coefficients: h.Coefficients, Templates: h.Templates}
+		if h.Coefficients == sharing.Softmax {
+			s.Sharing.GroupCount = h.GroupCount
+		}
+		for _, names := range h.Learned {
+			s.Sharing.Learned = append(s.Sharing.Learned, strings.Fields(names))
+		}
 	}
 }
 
@@ -56,6 +63,8 @@ func (s Spec) planSharing(g *graph.Graph) (*sharing.Plan, error) {
 		e.Fix = fmt.Sprintf("set model.share.budget: %s or more", config.Percent(small.Least))
 	case errors.As(err, &small):
 		e.Fix = fmt.Sprintf("set model.share.budget: %s or more, or model.share.groups: %s", config.Percent(small.Least), sharing.Auto)
+	case s.Sharing.Groups == sharing.Learned:
+		e.At, e.Fix = "model.share.learned", "list the groups that a training with model.share.coefficients: softmax printed, of the same model.kind"
 	case s.Sharing.Groups == sharing.ByShape || s.Sharing.Groups == sharing.ByKernel:
 		e.Fix = "set model.share.groups: " + sharing.Auto
 	}

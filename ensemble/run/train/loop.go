@@ -40,7 +40,10 @@ func (t *trainer) loop(ctx context.Context) error {
 		}
 	}
 	setNetworks(t.model, t.trainings, t.finished)
-	var err error
+	err := t.model.LearnGroups()
+	if err != nil {
+		return err
+	}
 	if t.model.Sparsity, err = t.sparsities(layers); err != nil {
 		return err
 	}

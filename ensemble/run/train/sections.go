@@ -2,6 +2,7 @@ package train
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/ensemble-weather/ensemble/internal/answer"
 )
@@ -24,6 +25,9 @@ func (r *Result) Sections() answer.Sections {
 	}
 	if r.Sharing != nil {
 		lines = append(lines, fmt.Sprint(r.Sharing))
+		if groups := r.Sharing.Learned; groups != nil {
+			lines = append(lines, "learned groups: set model.share.groups: learned and model.share.learned: "+listed(groups))
+		}
 	}
 	if in := r.Input; in.Share > minReportedWait || in.FileSystem.Reads > 0 {
 		waited := fmt.Sprintf("steps spent %.2g %% of their time waiting for input", 100*in.Share)
@@ -34,4 +38,13 @@ func (r *Result) Sections() answer.Sections {
 		lines = append(lines, waited)
 	}
 	return append(all, answer.Section{Text: lines})
+}
+
+// listed writes groups of names as a value of the configuration.
+func listed(groups [][]string) string {
+	lines := make([]string, len(groups))
+	for i, names := range groups {
+		lines[i] = strings.Join(names, " ")
+	}
+	return "[" + strings.Join(lines, ", ") + "]"
 }

@@ -2,6 +2,7 @@ package train
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -38,6 +39,44 @@ func TestSharingAllIsTheNetworkItself(t *testing.T) {
 	}
 	if len(weights[0]) != len(weights[1]) {
 		t.Errorf("%d tensors, want %d", len(weights[1]), len(weights[0]))
+	}
+}
+
+// A training with softmax coefficients learns groups, in the form in which another training takes them.
+func TestLearnedGroups(t *testing.T) {
+	f, root := demotest.Files(t), t.TempDir()
+	train := func(name string, set ...string) (*Result, error) {
+		c := demotest.Config(t, f, append(set, "train.networks=1", "train.epochs=2", "baselines=[climatology]", "model.share.budget=50%")...)
+		return Run(context.Background(), Options{Config: c, RunDir: filepath.Join(root, name), Version: "test"})
+	}
+	found, err := train("found", "model.share.groups=one", "model.share.coefficients=softmax", "model.share.templates=4", "model.share.group_count=2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	groups := found.Sharing.Learned
+	layers := 0
+	for _, g := range groups {
+		layers += len(g)
+	}
+	if len(groups) != 2 || layers != len(found.Sharing.Layers) {
+		t.Fatalf("groups %v of the layers %v", groups, found.Sharing.Layers)
+	}
+	if text := fmt.Sprint(found.Sections()); !strings.Contains(text, listed(groups)) {
+		t.Errorf("%s lacks the groups %s", text, listed(groups))
+	}
+	used, err := train("used", "model.share.groups=learned", "model.share.learned="+listed(groups))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range used.Sharing.Layers {
+		for i, g := range groups {
+			if slices.Contains(g, strings.TrimSuffix(l.Name, ".weight")) && len(g) > 1 && l.Store != fmt.Sprintf("share.group%d.store", i+1) {
+				t.Errorf("layer %s has store %q", l.Name, l.Store)
+			}
+		}
+	}
+	if _, err := train("other", "model.share.groups=learned", "model.share.learned=[enc_conv0 another]"); exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), "no layer another") {
+		t.Errorf("%v", err)
 	}
 }
 
