@@ -11,6 +11,9 @@ type Conv struct {
 	// gradient of the filter is zero in them. The pass find-zero-blocks sets
 	// it.
 	Mask BlockMask
+	// TwoFour reports that the filter has the 2:4 pattern (IsTwoFour). Kernels of sparse
+	// tensor cores may use it; others compute the same. The pass find-zero-blocks sets it.
+	TwoFour bool
 }
 
 // Pad is the padding at both ends of an axis.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"unsafe"
 
 	"github.com/ensemble-weather/ensemble/engine/backend"
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
@@ -126,7 +127,8 @@ type convolution struct {
 	plus, gate    *backend.Tensor // nil if there is none
 	out           backend.Tensor
 	relu, adjoint bool
-	lo            int // first input channel of the filter, for an adjoint
+	twoFour       bool // the filter has the 2:4 pattern
+	lo            int  // first input channel of the filter, for an adjoint
 	// classes are the axes of the calls, which together compute all rows once. A forward
 	// pass has one; an adjoint with strides, or a split interior, has several.
 	classes [][3]convAxis
@@ -144,6 +146,8 @@ func forwardOf(q backend.Request) convolution {
 		a, c.relu, c.parts, c.bias = f.Conv, f.ReLU, q.In[:len(q.In)-2], &q.In[len(q.In)-1]
 	}
 	c.filter = q.In[len(c.parts)]
+	// Quads of channels must not be divided between the parts, whose lanes are padded each.
+	c.twoFour = a.TwoFour && (len(c.parts) == 1 || c.parts[0].Shape[1]%op.Quad == 0)
 	c.classes = [][3]convAxis{convAxes(c.parts[0].Shape, c.filter.Shape, q.Out.Shape, a)}
 	c.pending = pendingOf(q, c.parts, 0)
 	return c
@@ -211,12 +215,17 @@ func valueBytes(stored string) int {
 }
 
 // The first architectures with tensor cores for float16, in quads of threads (Volta)
-// and warps (Turing), and for bfloat16 and TF32 (Ampere).
+// and warps (Turing), for bfloat16 and TF32, and for 2:4 filters (Ampere).
 const (
-	firstQuads = 70
-	firstF16   = 75
-	firstBF16  = 80
+	firstQuads   = 70
+	firstF16     = 75
+	firstBF16    = 80
+	firstTwoFour = 80
 )
+
+// HasTwoFourKernels reports whether convolutions with 2:4 filters have kernels that do
+// not multiply by the zeros: in bfloat16 and float16, on compute capability 8.0 and later.
+func (b *Backend) HasTwoFourKernels() bool { return b.dev.Properties().Architecture >= firstTwoFour }
 
 // products returns how values of a storage type are multiplied on this device.
 func (b *Backend) products(stored string) kernels.Products {
@@ -268,21 +277,32 @@ func (b *Backend) convolve(q backend.Request, c convolution) (own []variant, lib
 	return own, b.libraryConvs(q, c), nil
 }
 
-// ownTiles is the number of tile sizes of our kernels that are benchmarked.
+// ownTiles is the number of tile sizes of our kernels that are benchmarked, of each kind
+// of products.
 const ownTiles = 3
 
-// ownConvs returns the variants of our own kernels: the ownTiles tile sizes with the
-// least estimated cost, the best first; nil if they do not support the convolution.
-//
-// Plain fields are converted to channels last in scratch, and the result back. If a
-// halo is being received and that is faster, a variant computes the interior first
-// (splitInterior).
+// ownConvs returns the variants of our own kernels; nil if they do not support the
+// convolution. Those that multiply by all values of the filter are first, so that they run where nothing is
+// measured.
 func (b *Backend) ownConvs(c convolution) (all []variant) {
 	values, plain, ok := supportedFields(c.fields()...)
 	if !ok || len(c.parts) > 2 {
 		return nil
 	}
-	products := b.products(values)
+	all = b.tiledConvs(c, values, plain, b.products(values))
+	if c.twoFour && values != "float" && b.HasTwoFourKernels() {
+		all = append(all, b.tiledConvs(c, values, plain, kernels.TwoFour)...)
+	}
+	return all
+}
+
+// tiledConvs returns the ownTiles tile sizes with the least estimated cost, the best
+// first.
+//
+// Plain fields are converted to channels last in scratch, and the result back. If a
+// halo is being received and that is faster, a variant computes the interior first
+// (splitInterior).
+func (b *Backend) tiledConvs(c convolution, values string, plain bool, products kernels.Products) (all []variant) {
 	most := ownTiles
 	if len(c.classes) > 1 {
 		most = 1
@@ -321,7 +341,8 @@ func (c convolution) variant(values string, plain bool, products kernels.Product
 	for _, t := range tiles {
 		room = max(room, roundUp(c.out.Shape[1], t.Columns))
 	}
-	packed := s.reserve(int64(valueBytes(values)) * int64(c.filter.Shape[2:].Size()) * int64(c.lanes()) * int64(room) / elem)
+	filter, metadata := products.PackedBytes(c.filter.Shape[2:].Size(), c.lanes(), room, valueBytes(values))
+	packed := s.reserve((filter + metadata) / elem)
 	name := fmt.Sprintf("conv %s %s %s", values, products, tiles[0])
 	return variant{name: name, scratch: s.n, calls: func(w *work, mem []float32) {
 		inner := c
@@ -373,7 +394,8 @@ func (c *convolution) lanes() int {
 //
 // The filter is packed once per run: channels innermost, padded to lanes, in the order
 // in which a tile reads it, with room for whole tiles of result channels. An adjoint
-// packs it with input and result channels exchanged.
+// packs it with input and result channels exchanged. A filter of TwoFour has its
+// metadata behind its values.
 func (c *convolution) calls(w *work, values string, products kernels.Products, tiles []kernels.Tile, room int, packed device.Pointer) {
 	f, x, y := c.filter.Shape, fieldOf(c.parts[0].Shape), fieldOf(c.out.Shape)
 	taps, sources := f[2:].Size(), f[1]
@@ -393,6 +415,11 @@ func (c *convolution) calls(w *work, values string, products kernels.Products, t
 		}
 		return at(*t)
 	}
+	operands := []any{packed}
+	if products == kernels.TwoFour {
+		bytes, _ := products.PackedBytes(taps, c.lanes(), room, valueBytes(values))
+		operands = append(operands, unsafe.Add(packed, bytes))
+	}
 	second, units1, relu := at(c.parts[0]), 0, 0
 	if len(c.parts) > 1 {
 		second, units1 = at(c.parts[1]), fieldOf(c.parts[1].Shape).Lanes/unit
@@ -402,7 +429,8 @@ func (c *convolution) calls(w *work, values string, products kernels.Products, t
 	}
 	for i, class := range c.classes {
 		t := tiles[i]
-		args := []any{at(c.parts[0]), second, packed, place(c.bias), place(c.plus), place(c.gate), at(c.out)}
+		args := append([]any{at(c.parts[0]), second}, operands...)
+		args = append(args, place(c.bias), place(c.plus), place(c.gate), at(c.out))
 		// Tables in shared memory have an entry for each tap, and for each period of a
 		// periodic axis in an adjoint.
 		var turns [3]int
@@ -419,7 +447,7 @@ func (c *convolution) calls(w *work, values string, products kernels.Products, t
 			args = append(args, a.args()...)
 		}
 		size := device.Size{Grid: [3]int{rowTiles * ceil(y.Lanes, t.Columns)},
-			Block: [3]int{t.Threads}, Shared: t.ConvShared(turns)}
+			Block: [3]int{t.Threads}, Shared: t.ConvShared(products, turns)}
 		w.call(kernels.Conv(t, values, products, c.adjoint), "conv", size, args...)
 		if i+1 == c.early {
 			w.early = len(w.calls)
@@ -433,7 +461,7 @@ func (b *Backend) convTiles(products kernels.Products, out graph.Shape, class [3
 	taps := [3]int{class[0].taps * class[0].turns, class[1].taps * class[1].turns, class[2].taps * class[2].turns}
 	p := b.dev.Properties()
 	return cheapestTiles(kernels.ConvTilesOf(products), func(t kernels.Tile) (float64, bool) {
-		return tileCost(p.Multiprocessors, out, class, t), t.Supports(p.Architecture) && t.ConvShared(taps) <= p.SharedBytes
+		return tileCost(p.Multiprocessors, out, class, t), t.Supports(p.Architecture) && t.ConvShared(products, taps) <= p.SharedBytes
 	})
 }
 

@@ -16,6 +16,8 @@ import (
 // warpKernels give registers to what mma.cuh does, and take them back. A warp has registers
 // [lane][number].
 const warpKernels = `
+#define SPARSE_OPERANDS const uint32_t *a, const uint32_t *b, const uint32_t *metadata, float *c
+#define SPARSE_REGISTERS c + threadIdx.x * 4, a + threadIdx.x * 4, b + threadIdx.x * 4, metadata[threadIdx.x]
 KERNEL bf16_product(const uint32_t *a, const uint32_t *b, float *c) {
 	uint32_t fa[1][4], fb[1][2];
 	float fc[1][1][4];
@@ -40,6 +42,10 @@ KERNEL tf32_product(const uint32_t *a, const uint32_t *b, float *c) {
 	products(of_tf32(), fc, fa, fb);
 	for (int i = 0; i < 4; i++) c[threadIdx.x * 4 + i] = fc[0][0][i];
 }
+KERNEL bf16_sparse0(SPARSE_OPERANDS) { sparse_product<0>(of_bf16(), SPARSE_REGISTERS); }
+KERNEL bf16_sparse1(SPARSE_OPERANDS) { sparse_product<1>(of_bf16(), SPARSE_REGISTERS); }
+KERNEL f16_sparse0(SPARSE_OPERANDS) { sparse_product<0>(of_f16(), SPARSE_REGISTERS); }
+KERNEL f16_sparse1(SPARSE_OPERANDS) { sparse_product<1>(of_f16(), SPARSE_REGISTERS); }
 KERNEL quad_product(const uint2 *a, const uint2 *b, float *c) {
 	const uint2 fa[1] = {a[threadIdx.x]}, fb[1] = {b[threadIdx.x]};
 	float fc[1][1][8];

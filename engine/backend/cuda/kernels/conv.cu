@@ -23,7 +23,10 @@
 //
 // PRODUCTS is 0 for products of floats on the plain units (every device, and float32 to the
 // last bit), 1 for bf16, 2 for tf32 and 3 for f16 on matrix units, 4 for f16 on
-// those of compute capability 7.0.
+// those of compute capability 7.0, 5 for bf16 or f16 with 2:4 filters: of four neighbouring source
+// channels of a filter value's tap at least two have zeros. The filter is the sparse
+// operand, which is the left one of an instruction, so products have result channels as rows and points as columns.
+// A unit of the filter has eight bytes of values then and one of metadata for a result channel (convpack.cu).
 // The rows of a tile are consecutive points, or a box of the last two axes, where
 // few points are left over: then taps of both axes meet what others of the tile have read, a
 // quarter more points than the tile has instead of three times as many.
@@ -38,7 +41,15 @@ constexpr int ahead = STAGES - 2; // steps that are copied beforehand: the buffe
 constexpr int row_units = ROWS + 2, column_units = COLUMNS + 2;
 constexpr int ahead = STAGES - 1;
 #endif
+#define SPARSE (PRODUCTS == 5)
+#if SPARSE
+constexpr int places_units = COLUMNS / 16; // of metadata, per unit of the sum, behind values of two units side by side
+constexpr int stage_units = UNITS * row_units + UNITS / 2 * column_units + UNITS * places_units;
+#define METADATA const unit *metadata,
+#else
 constexpr int stage_units = UNITS * (row_units + column_units);
+#define METADATA
+#endif
 
 // place is where unit u of row or column r lies in a buffer with so many.
 DEVICE int place(int u, int r, int rows) {
@@ -53,7 +64,11 @@ DEVICE int place(int u, int r, int rows) {
 constexpr int across = COLUMNS / WARP_COLUMNS;                   // warps
 constexpr int held = PRODUCTS == 4 ? 8 : 4;                      // of a product by a lane
 constexpr int product_rows = 16, product_columns = 2 * held;
+#if SPARSE
+constexpr int tall = WARP_ROWS / 16, wide = WARP_COLUMNS / 16;   // pairs of products of 16 channels and 8 points, of a warp
+#else
 constexpr int tall = WARP_ROWS / product_rows, wide = WARP_COLUMNS / product_columns; // products of a warp
+#endif
 constexpr int passes = tall, pass_rows = ROWS / WARP_ROWS * 16;  // in which results are written
 #else
 constexpr int tall = WARP_ROWS, wide = WARP_COLUMNS;             // here of a thread
@@ -80,7 +95,7 @@ DEVICE int result_row(int r, int pass) {
 #endif
 }
 
-KERNEL __launch_bounds__(THREADS, BLOCKS) conv(const T *x0, const T *x1, const unit *filter, const float *bias, const T *plus, const T *gate, T *y,
+KERNEL __launch_bounds__(THREADS, BLOCKS) conv(const T *x0, const T *x1, const unit *filter, METADATA const float *bias, const T *plus, const T *gate, T *y,
 	int32_t units0, int32_t units1, int32_t samples, int32_t room, int32_t channels, int32_t lanes, int32_t relu, int32_t box,
 	int32_t rows_d, int32_t rows_h, int32_t rows_w, int32_t taps_d, int32_t taps_h, int32_t taps_w,
 	int32_t out_d, int32_t out_h, int32_t out_w, int32_t filter_h, int32_t filter_w, AXIS(d), AXIS(h), AXIS(w)) {
@@ -225,6 +240,19 @@ KERNEL __launch_bounds__(THREADS, BLOCKS) conv(const T *x0, const T *x1, const u
 			}
 		}
 		to += UNITS * row_units;
+#if SPARSE
+		const uint2 *values = reinterpret_cast<const uint2 *>(filter), *f = values + (tap + e) * room + column0;
+#pragma unroll
+		for (int i = 0; i < copied_columns; i++) {
+			int c = first + i * (THREADS / UNITS);
+			if (COLUMNS * UNITS % THREADS == 0 || c < COLUMNS)
+				copy_half(reinterpret_cast<uint2 *>(to + place(u / 2, c, column_units)) + u % 2, there ? f + c : values, there);
+		}
+		to += UNITS / 2 * column_units + u * places_units;
+		const unit *p = metadata + ((tap + e) * room + column0) / 16;
+		for (int c = first; c < places_units; c += THREADS / UNITS)
+			copy_unit_once(to + c, there ? p + c : metadata, true); // values that are not there are 0, their places any
+#else
 		const unit *f = filter + (tap + e) * room + column0;
 #pragma unroll
 		for (int i = 0; i < copied_columns; i++) {
@@ -232,12 +260,17 @@ KERNEL __launch_bounds__(THREADS, BLOCKS) conv(const T *x0, const T *x1, const u
 			if (COLUMNS * UNITS % THREADS == 0 || c < COLUMNS)
 				copy_unit_once(to + place(u, c, column_units), there ? f + c : filter, there);
 		}
+#endif
 		in_group += UNITS;
 		carry();
 	};
 
 #if PRODUCTS
+#if SPARSE
+	float sums[2 * tall][wide][held] = {};
+#else
 	float sums[tall][wide][held] = {};
+#endif
 	const int lane = tid % 32, warp_row = tid / 32 / across * WARP_ROWS, warp_column = tid / 32 % across * WARP_COLUMNS;
 #endif
 #if WGMMA
@@ -273,6 +306,29 @@ KERNEL __launch_bounds__(THREADS, BLOCKS) conv(const T *x0, const T *x1, const u
 					fb[j].x = half ? wb[j].z : wb[j].x, fb[j].y = half ? wb[j].w : wb[j].y;
 				quads<false>(sums, fa, fb);
 			}
+		}
+	};
+#elif SPARSE
+	auto multiply = [&](int stage) {
+		const unit *points = stages + stage * stage_units, *values = points + UNITS * row_units;
+		// The metadata of 16 channels is a unit, with those of channels g and g + 8 side by side: a
+		// lane has that of the two units of its half of the sum, of one of two products.
+		const uint16_t *places = reinterpret_cast<const uint16_t *>(values + UNITS / 2 * column_units + lane % 2 * 2 * places_units) + lane / 4;
+		uint32_t fa[wide][4], metadata[(wide + 1) / 2];
+#pragma unroll
+		for (int i = 0; i < wide; i++)
+			load_matrices(fa[i], values + warp_column + i * 16 + lane % 16 + lane / 16 * column_units);
+#pragma unroll
+		for (int i = 0; i < wide; i += 2) {
+			const uint16_t *p = places + (warp_column / 16 + (i + 1 < wide ? i + lane % 4 / 2 : i)) * 8;
+			uint32_t lower = p[0], upper = p[places_units * 8];
+			metadata[i / 2] = lower & 0xff | (upper & 0xff) << 8 | (lower & 0xff00) << 8 | (upper & 0xff00) << 16;
+		}
+#pragma unroll
+		for (int j = 0; j < 2 * tall; j++) {
+			uint32_t fb[4];
+			load_matrices(fb, points + warp_row + j * 8 + lane % 8 + lane / 8 * row_units);
+			sparse_products(kind_of(x0), sums[j], fa, fb, metadata);
 		}
 	};
 #elif PRODUCTS
@@ -368,11 +424,21 @@ KERNEL __launch_bounds__(THREADS, BLOCKS) conv(const T *x0, const T *x1, const u
 			__syncthreads();
 #if PRODUCTS
 		float *s = staged + warp_row / WARP_ROWS * product_rows * pass_floats + warp_column;
+#if SPARSE
+#pragma unroll
+		for (int i = 0; i < wide; i++)
+#pragma unroll
+			for (int half = 0; half < 2; half++)
+#pragma unroll
+				for (int v = 0; v < held; v++)
+					s[(half * 8 + held_column<held>(lane, v)) * pass_floats + i * 16 + held_row<held>(lane, v)] = sums[2 * pass + half][i][v];
+#else
 #pragma unroll
 		for (int j = 0; j < wide; j++)
 #pragma unroll
 			for (int v = 0; v < held; v++)
 				s[held_row<held>(lane, v) * pass_floats + j * product_columns + held_column<held>(lane, v)] = sums[pass][j][v];
+#endif
 #else
 #pragma unroll
 		for (int j = 0; j < wide; j++)

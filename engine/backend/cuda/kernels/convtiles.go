@@ -9,9 +9,10 @@ import (
 
 // Products is how convolutions multiply: the values of PRODUCTS in conv.cu. F16Quads is
 // apart because compute capability 7.0 multiplies by mma.m8n8k4 only, whose fragments
-// belong to quads of threads.
+// belong to quads of threads. TwoFour needs filters with at most two non-zero values
+// among four neighbouring input channels, at each tap and result channel.
 //
-// Source: NVIDIA, PTX ISA, mma and wgmma.
+// Source: NVIDIA, PTX ISA, mma, mma.sp and wgmma; Mishra et al. 2021, arXiv:2104.08378.
 type Products int
 
 // The kinds of products.
@@ -21,6 +22,7 @@ const (
 	TF32                     // float32 rounded to 11 bits, on tensor cores
 	F16                      // on tensor cores, sums in float32
 	F16Quads                 // on tensor cores of compute capability 7.0
+	TwoFour                  // bfloat16 or float16 with 2:4 filters, on sparse tensor cores, sums in float32
 )
 
 // Tile is a tile size of a convolution: a block of Threads computes Rows×Columns
@@ -114,14 +116,19 @@ const swizzleBytes = 1024
 // of 4 bytes: the positions of rows for each tap, and the offsets of taps. A block may
 // not exceed the shared memory of the device (Properties.SharedBytes).
 //
-// taps are the filter's sizes over depth, height and width.
-func (t Tile) ConvShared(taps [3]int) int {
+// taps are the filter's sizes over depth, height and width. A filter of TwoFour takes
+// half of the units, and one for the metadata of 16 columns.
+func (t Tile) ConvShared(p Products, taps [3]int) int {
 	units, more, start := 4, 2, 0
 	if t.Warpgroups {
 		units, more, start = 8, 0, swizzleBytes
 	}
+	stage := units * (t.Rows + more + t.Columns + more)
+	if p == TwoFour {
+		stage = units*(t.Rows+more) + units/2*(t.Columns+more) + units*t.Columns/16
+	}
 	all := taps[0] + taps[1] + taps[2]
-	return start + t.Stages*units*(t.Rows+more+t.Columns+more)*unitBytes + 4*(t.Rows*(all+1)+all+2*taps[0])
+	return start + t.Stages*stage*unitBytes + 4*(t.Rows*(all+1)+all+2*taps[0])
 }
 
 // FilterShared returns the bytes of shared memory of convfilter.cu, for values of the
@@ -163,7 +170,19 @@ func Conv(t Tile, stored string, p Products, adjoint bool) device.Program {
 // ConvPack returns the program that packs filters for Conv. They are rounded to TF32
 // there once, not in each block.
 func ConvPack(stored string, p Products, adjoint bool) device.Program {
-	return Program("convpack.cu", "T="+stored, fmt.Sprintf("TF32=%d", btoi(p == TF32)), adjointDefine(adjoint))
+	return Program("convpack.cu", "T="+stored, fmt.Sprintf("TF32=%d", btoi(p == TF32)), fmt.Sprintf("SPARSE=%d", btoi(p == TwoFour)), adjointDefine(adjoint))
+}
+
+// PackedBytes returns the bytes of the values of a packed filter, for room result
+// channels, lanes padded input channels and the given number of taps, of values of the
+// given size, and those of the metadata behind them. A filter of TwoFour has half of
+// the values, and four bits of metadata for each quad of channels.
+func (p Products) PackedBytes(taps, lanes, room, bytes int) (values, metadata int64) {
+	n := int64(taps) * int64(lanes) * int64(room)
+	if p == TwoFour {
+		return n / 2 * int64(bytes), n / 8
+	}
+	return n * int64(bytes), 0
 }
 
 // ConvLibrary returns the program of copies around convolutions of cuDNN.
@@ -193,6 +212,12 @@ func convVariants() []device.Program {
 	all := []device.Program{LocalConv(LocalSamples)}
 	for _, stored := range []string{"float", "bf16", "f16"} {
 		all = append(all, ConvLibrary(stored, false), ConvLibrary(stored, true))
+	}
+	for _, stored := range []string{"bf16", "f16"} {
+		all = append(all, ConvPack(stored, TwoFour, false))
+		for _, t := range ConvTilesOf(TwoFour) {
+			all = append(all, Conv(t, stored, TwoFour, false))
+		}
 	}
 	for _, k := range []struct {
 		stored string
@@ -228,11 +253,11 @@ func FilterTilesOf(p Products) []Tile {
 }
 
 // tilesFor returns the tiles of tensor cores that can have these products: those of
-// warpgroups have 16 bits, and those of quads are 16 columns wide.
+// warpgroups have 16 bits, and those of quads and of 2:4 filters are 16 columns wide.
 func tilesFor(p Products, tiles []Tile) []Tile {
 	var all []Tile
 	for _, t := range tiles {
-		if (!t.Warpgroups || p == BF16 || p == F16) && (p != F16Quads || t.WarpColumns%16 == 0) {
+		if (!t.Warpgroups || p == BF16 || p == F16) && (p != F16Quads && p != TwoFour || t.WarpColumns%16 == 0) {
 			all = append(all, t)
 		}
 	}
@@ -258,7 +283,9 @@ func (t Tile) String() string {
 func (t Tile) Supports(architecture int) bool { return !t.Warpgroups || architecture == 90 }
 
 // String returns the name of the products.
-func (p Products) String() string { return [...]string{"plain", "bf16", "tf32", "f16", "quads"}[p] }
+func (p Products) String() string {
+	return [...]string{"plain", "bf16", "tf32", "f16", "quads", "2:4"}[p]
+}
 
 // LocalConv returns the program of locally connected convolutions.
 func LocalConv(samples int) device.Program {

@@ -42,6 +42,17 @@ DEVICE void copy_unit_once(unit *to, const void *from, bool there) {
 #endif
 }
 
+// copy_half is copy_unit of the 8 bytes of half a unit.
+DEVICE void copy_half(uint2 *to, const uint2 *from, bool there) {
+#if !defined(EMULATED) && __CUDA_ARCH__ >= 800
+	uint32_t at = static_cast<uint32_t>(__cvta_generic_to_shared(to));
+	asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(at), "l"(from), "r"(there ? 8 : 0) : "memory");
+#else
+	uint2 none = {0, 0};
+	*to = there ? *from : none;
+#endif
+}
+
 // copies_end ends a group of copies, and copies_left waits until only so many groups,
 // the newest, are not done.
 DEVICE void copies_end() {
@@ -175,6 +186,77 @@ template <class KIND, int I, int J> DEVICE void products(KIND kind, float (&c)[I
 				c[i][j][v] = sum;
 			}
 #endif
+}
+
+// Sparse products are c += a·b with the 2:4 pattern in A: of four values side by side in a row of A at
+// least two are zero, and the others are in a, with their places in the metadata ("mma.sp", PTX ISA,
+// "Matrix multiply-accumulate operation using mma.sp instruction with sparse matrix A"; compute
+// capability 8.0 and later). Lane l, with g = l/4 and t = l%4, holds of an m16n8k32 product of 16-bit values
+//
+//	stored A[g + 8(i%2)][2t + 8(i/2) + {0 1}] in a[i],   B[2t + 8i + {0 1}][g] in b[i],   C as above
+//
+// Stored columns 2q and 2q + 1 of a row are two values of columns 4q to 4q + 3 of A, at the places that
+// four bits of metadata say: two bits for each, the lower place in the lower bits. Row r has the bits of
+// its quads 4h to 4h + 3 in lane 4(r%8) + 2·SELECTOR + h, the upper half of the word for r ≥ 8.
+// Instructions with ordered metadata want places in order, as here; they exist since PTX 8.5.
+#ifndef EMULATED
+#if __CUDACC_VER_MAJOR__ > 12 || __CUDACC_VER_MAJOR__ == 12 && __CUDACC_VER_MINOR__ >= 5
+#define SPARSE_MMA "mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f32"
+#else
+#define SPARSE_MMA "mma.sp.sync.aligned.m16n8k32.row.col.f32"
+#endif
+#define SPARSE_PRODUCT(type) \
+	asm volatile(SPARSE_MMA "." type "." type ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9, %10, %11}, {%0, %1, %2, %3}, %12, %13;" \
+		: "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) \
+		: "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "r"(b[2]), "r"(b[3]), "r"(metadata), "n"(SELECTOR))
+template <int SELECTOR> DEVICE void sparse_product(of_bf16, float c[4], const uint32_t a[4], const uint32_t b[4], uint32_t metadata) {
+#if __CUDA_ARCH__ >= 800
+	SPARSE_PRODUCT("bf16");
+#endif
+}
+template <int SELECTOR> DEVICE void sparse_product(of_f16, float c[4], const uint32_t a[4], const uint32_t b[4], uint32_t metadata) {
+#if __CUDA_ARCH__ >= 800
+	SPARSE_PRODUCT("f16");
+#endif
+}
+#else
+// A place that is not behind the one before is not defined on a device: the sum is no number here.
+template <int SELECTOR, class KIND> static inline void sparse_product(KIND kind, float c[4], const uint32_t a[4], const uint32_t b[4], uint32_t metadata) {
+	struct shown {
+		float a[16][16], b[8][32];
+		uint32_t metadata[32];
+	};
+	shown *s = emulated::warp_memory<shown>();
+	int lane = emulated_lane(), g = lane / 4, t = lane % 4;
+	for (int i = 0; i < 4; i++) {
+		spread(kind, s->a[g + 8 * (i % 2)], i / 2, t, a[i]);
+		spread(kind, s->b[g], i, t, b[i]);
+	}
+	s->metadata[lane] = metadata;
+	emulated::warp_barrier();
+	for (int v = 0; v < 4; v++) {
+		int row = g + 8 * (v / 2), column = 2 * t + v % 2;
+		for (int q = 0; q < 8; q++) {
+			uint32_t word = s->metadata[row % 8 * 4 + 2 * SELECTOR + q / 4], places = word >> (row / 8 * 16 + q % 4 * 4);
+			uint32_t lower = places & 3, upper = places >> 2 & 3;
+			c[v] += s->a[row][2 * q] * s->b[column][4 * q + lower] + s->a[row][2 * q + 1] * s->b[column][4 * q + upper];
+			if (lower >= upper)
+				c[v] = NAN;
+		}
+	}
+}
+#endif
+
+// sparse_products is c[i] += a[i]·b. Lanes 0 and 1 of every four have the metadata of the even
+// products i in metadata[i/2], lanes 2 and 3 that of the odd ones.
+template <class KIND, int I> DEVICE void sparse_products(KIND kind, float (&c)[I][4], const uint32_t (&a)[I][4], const uint32_t (&b)[4],
+	const uint32_t (&metadata)[(I + 1) / 2]) {
+#pragma unroll
+	for (int i = 0; i < I; i++)
+		if (i % 2 == 0)
+			sparse_product<0>(kind, c[i], a[i], b, metadata[i / 2]);
+		else
+			sparse_product<1>(kind, c[i], a[i], b, metadata[i / 2]);
 }
 
 // Compute capability 7.0 multiplies float16 in quads: four products of 8×8 of a depth of 4 at once,

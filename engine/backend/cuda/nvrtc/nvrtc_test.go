@@ -57,6 +57,13 @@ func TestKernels(t *testing.T) {
 	compiles(t, c, kernels.Conv(conv, "f16", kernels.F16Quads, false), 70)
 	compiles(t, c, kernels.ConvFilter(filter, "f16", kernels.F16Quads, kernels.SumLanes), 70)
 	compiles(t, c, kernels.Conv(conv, "f16", kernels.F16, false), 75)
+	// And products with 2:4 filters.
+	for _, a := range architectures[1:] {
+		for _, stored := range []string{"bf16", "f16"} {
+			compiles(t, c, kernels.ConvPack(stored, kernels.TwoFour, false), a)
+			compiles(t, c, kernels.Conv(kernels.ConvTilesOf(kernels.TwoFour)[0], stored, kernels.TwoFour, false), a)
+		}
+	}
 	group.Wait()
 }
 
