@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"sort"
+
+	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
 // removedCount is the number of weights, of n, that a sparsity s removes: ⌊s·n⌋. The factor 1 + 10⁻¹²
@@ -157,8 +159,7 @@ func (c *ranking) dropWeakest(budget int, keep []bool) {
 func (s Structure) minKept(l Layer) int {
 	switch {
 	case s.Pattern == TwoFour:
-		row := l.fanIn()
-		return l.Out * (row - row/4*2 - max(row%4-2, 0))
+		return l.Out * l.Taps() * (l.In - l.In/op.Quad*2 - max(l.In%op.Quad-2, 0))
 	case s.Pattern == Blocks:
 		edge := func(n, block int) int { return cmp.Or(n%block, block) }
 		unit := edge(l.Out, s.Block.Out) * edge(l.In, s.Block.In) * l.Taps()

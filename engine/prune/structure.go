@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+
+	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
 // Pattern is the shape of the units that are removed together.
@@ -16,7 +18,7 @@ type Pattern string
 const (
 	Element Pattern = "element" // single weights
 	Blocks  Pattern = "block"   // blocks of output and input channels
-	TwoFour Pattern = "2:4"     // two of every four consecutive weights of a filter (N:M sparsity)
+	TwoFour Pattern = "2:4"     // two of every four neighbouring input channels (N:M sparsity)
 )
 
 // Block is the size of blocks in output and input channels. A block includes all taps of the
@@ -41,8 +43,8 @@ func (s Structure) MaxSparsity() float64 {
 }
 
 // applies reports whether the structure applies to a layer. Layers with fewer channels than a block
-// stay dense, as dense kernels compute them. 2:4 needs the weights of a sum side by side in memory;
-// transposed filters are stored in another order.
+// stay dense, as dense kernels compute them. 2:4 is the pattern of kernels of convolutions; transposed ones
+// sum over output channels.
 func (s Structure) applies(l Layer) bool {
 	switch s.Pattern {
 	case Blocks:
@@ -59,19 +61,17 @@ func (s Structure) unitCount(l Layer) int {
 	case Blocks:
 		return ceilDiv(l.Out, s.Block.Out) * ceilDiv(l.In, s.Block.In)
 	case TwoFour:
-		row := l.fanIn()
-		return l.Size() / row * ceilDiv(row, 4)
+		return l.Out * l.Taps() * ceilDiv(l.In, op.Quad)
 	}
 	return l.Size()
 }
 
-// fanIn is the number of weights in the sum of one output value (the fan-in). They are contiguous
-// except in transposed filters. The pattern 2:4 counts along them.
+// fanIn is the number of weights in the sum of one output value (the fan-in).
 func (l Layer) fanIn() int { return l.In * l.Taps() }
 
 // unitElements appends the weights of unit u to to, as indices in the layer. In the pattern 2:4 these
-// are the two of four with the lowest scores; at equal scores those with higher indices. A
-// remainder of three weights at the end of a row gives one, a remainder of two or one gives none.
+// are the two with the lowest scores of four input channels, at one output channel and tap; at equal scores those
+// with higher indices. A remainder of three channels gives one, a remainder of two or one gives none.
 func (s Structure) unitElements(to []int, l Layer, u int, scores []float32) []int {
 	switch s.Pattern {
 	case Blocks:
@@ -86,16 +86,14 @@ func (s Structure) unitElements(to []int, l Layer, u int, scores []float32) []in
 		}
 		return to
 	case TwoFour:
-		row := l.fanIn()
-		groups := ceilDiv(row, 4)
-		lo := u/groups*row + u%groups*4
-		n := min(4, row-u%groups*4)
+		quads := ceilDiv(l.In, op.Quad)
+		out, tap, in := u/quads/l.Taps(), u/quads%l.Taps(), u%quads*op.Quad
 		begin := len(to)
-		for i := range n {
-			to = append(to, lo+i)
+		for i := in; i < min(in+op.Quad, l.In); i++ {
+			to = append(to, l.index(out, i, tap))
 		}
 		slices.SortFunc(to[begin:], func(a, b int) int { return cmp.Or(cmp.Compare(scores[a], scores[b]), b-a) })
-		return to[:begin+max(n-2, 0)]
+		return to[:max(len(to)-op.Quad/2, begin)]
 	}
 	return append(to, u)
 }

@@ -94,7 +94,7 @@ var rows = []row{
 	{"engine/pass/layout", nil},
 	{"engine/pass/offload", nil},
 	{"engine/pass/workspace", []string{"engine/graph", "internal/exit"}},
-	{"engine/prune", []string{"engine", "engine/graph", "engine/rng", "internal/exit"}},
+	{"engine/prune", []string{"engine", "engine/graph", "engine/op", "engine/rng", "internal/exit"}},
 	{"engine/prune/channels", []string{"engine/graph", "engine/op", "engine/rng"}},
 	{"engine/prune/obs", []string{"engine", "engine/graph", "engine/op", "engine/pass"}},
 	{"engine/quantise", []string{"engine", "engine/graph", "engine/op", "engine/pass"}},

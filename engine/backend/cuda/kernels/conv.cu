@@ -251,7 +251,7 @@ KERNEL __launch_bounds__(THREADS, BLOCKS) conv(const T *x0, const T *x1, const u
 		to += UNITS / 2 * column_units + u * places_units;
 		const unit *p = metadata + ((tap + e) * room + column0) / 16;
 		for (int c = first; c < places_units; c += THREADS / UNITS)
-			copy_unit_once(to + c, there ? p + c : metadata, true); // values that are not there are 0, their places any
+			copy_unit_once(to + c, there ? p + c : metadata, true); // missing values are 0, their places any
 #else
 		const unit *f = filter + (tap + e) * room + column0;
 #pragma unroll
