@@ -96,6 +96,11 @@ type Numerics struct {
 	// runs. Kernels skip them where measurements show that this is faster.
 	// Gradients of masked blocks are zero; no other bit changes.
 	BlockMasks map[string]op.BlockMask
+	// TwoFourFilters holds the names of parameters that are filters with the 2:4
+	// pattern (op.IsTwoFour). The caller guarantees this whenever the plan runs. GPUs with
+	// sparse tensor cores then may multiply without the zeros, where that is measured to be
+	// faster. For predictions only.
+	TwoFourFilters map[string]bool
 	// GradientMasks replaces the block masks of the gradients of filters that have one in
 	// BlockMasks. Filters that it does not list have the same masks for both.
 	GradientMasks map[string]op.BlockMask

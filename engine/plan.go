@@ -115,11 +115,12 @@ func Compile(g *graph.Graph, o Options) (p *Plan, err error) {
 	foreign := extension.Kernels()
 	u := &pass.Unit{Graph: own, Debug: pass.Debug{Log: o.Log, AfterPass: o.AfterPass}}
 	u.Options = pass.Options{Infer: o.Mode == Infer, DonateInputs: o.DonateInputs, MemoryLimit: o.Memory.Limit, Workspace: o.Workspace,
-		Forward: o.Forward, MaxFactorSide: o.MaxFactorSide, Precision: precisions[cmp.Or(o.Precision, "f32")], BlockMasks: o.BlockMasks, GradientMasks: o.GradientMasks, MasksChange: o.MasksChange, Int8: o.Int8, Choices: o.Choices}
+		Forward: o.Forward, MaxFactorSide: o.MaxFactorSide, Precision: precisions[cmp.Or(o.Precision, "f32")], BlockMasks: o.BlockMasks, TwoFourFilters: o.TwoFourFilters, GradientMasks: o.GradientMasks, MasksChange: o.MasksChange, Int8: o.Int8, Choices: o.Choices}
 	u.ElemBytes = dev.Elem().Bytes()
 	u.Foreign = func(n *graph.Op) bool { return foreign[n.Name] != nil }
 	u.Layouts, _ = dev.(backend.Layouts)
 	u.Variants, _ = dev.(backend.VariantLister)
+	u.HasTwoFourKernels = hasTwoFourKernels(dev)
 	if err := setDeviceLimits(u, dev, o); err != nil {
 		return nil, errors.Join(err, dev.Close())
 	}
@@ -489,6 +490,18 @@ func (p *Plan) Wait() error {
 // HasDeviceMemory reports whether the plan runs on a device with memory of its
 // own, which works asynchronously between Start and Wait.
 func (p *Plan) HasDeviceMemory() bool { return p.memory.remote != nil }
+
+// hasTwoFourKernels reports whether a device has kernels for 2:4 filters in some precision.
+func hasTwoFourKernels(dev backend.Backend) bool {
+	d, ok := dev.(backend.TwoFourSkipper)
+	return ok && d.HasTwoFourKernels()
+}
+
+// HasTwoFourKernels reports whether the device has kernels for filters with the 2:4
+// pattern in the precision of the plan.
+func (p *Plan) HasTwoFourKernels() bool {
+	return hasTwoFourKernels(p.dev) && precisions[p.opts.Precision] != graph.Float32
+}
 
 // Device describes the device. ok is false on the CPU.
 func (p *Plan) Device() (about backend.DeviceInfo, ok bool) {

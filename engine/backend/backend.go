@@ -9,6 +9,7 @@
 //   - VariantLister: kernels have several variants to choose from,
 //   - Remote: the device has memory of its own,
 //   - Updater: parameters are updated in that memory,
+//   - TwoFourSkipper: convolutions may have kernels for 2:4 filters,
 //   - InfoProvider: the device has a name and library versions.
 //
 // The backends are the packages below: ref, the reference in float64; cpu; and cuda.
@@ -264,6 +265,14 @@ type DeviceInfo struct {
 	Name     string            // such as "NVIDIA H100 80GB HBM3"
 	ID       string            // such as "GPU-8e7f…", as nvidia-smi shows it; "" if it has none
 	Versions map[string]string // of the libraries in use, by name
+}
+
+// TwoFourSkipper is implemented by backends whose devices may multiply 2:4 filters
+// (op.IsTwoFour) without their zeros.
+type TwoFourSkipper interface {
+	// HasTwoFourKernels reports whether this device does, for fields in bfloat16 and
+	// float16.
+	HasTwoFourKernels() bool
 }
 
 // InfoProvider is implemented by backends whose device is not the processor.

@@ -7,6 +7,39 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
+// TestFindTwoFour: filters with the 2:4 pattern are marked for predictions on devices with kernels for it.
+func TestFindTwoFour(t *testing.T) {
+	for _, c := range []struct {
+		name       string
+		infer, has bool
+		want       string
+	}{{"prediction", true, true, "fixed named "}, {"training", false, true, ""}, {"other devices", true, false, ""}} {
+		b := graph.New(1)
+		shape, same := graph.Shape{4, 4, 1, 1, 1}, op.Conv{Pad: op.Same(1, 1, 1)}
+		y := op.Conv3D(b, b.Input("x", graph.Shape{1, 4, 1, 4, 4}), b.Const("fixed", shape, []float32{1, 0, 0, 2, 0, 3, 4, 0, 0, 0, 0, 0, 0, 0, 0, 1}), same)
+		y = op.Conv3D(b, y, b.Const("three", shape, []float32{1, 5, 0, 2, 0, 3, 4, 0, 0, 0, 0, 0, 0, 0, 0, 1}), same)
+		y = op.Conv3D(b, y, b.Param("named", shape, graph.Ones()), same)
+		b.Output("y", op.Conv3D(b, y, b.Param("other", shape, graph.Ones()), same))
+		g, err := b.Build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		u := &Unit{Graph: g, Device: Device{ElemBytes: 4, HasTwoFourKernels: c.has}, Options: Options{Infer: c.infer, TwoFourFilters: map[string]bool{"named": true}}}
+		if err := findZeroBlocks(u); err != nil {
+			t.Fatal(err)
+		}
+		found := ""
+		for _, n := range u.Graph.Nodes {
+			if a, ok := n.Attrs.(op.Conv); ok && a.TwoFour {
+				found += u.Graph.Nodes[n.In[1]].Name + " "
+			}
+		}
+		if found != c.want {
+			t.Errorf("%s: marked %q, want %q", c.name, found, c.want)
+		}
+	}
+}
+
 // TestFindZeroBlocks verifies that zero blocks are found in constants and taken
 // from masks for parameters, also after a reshape, that gradients inherit them,
 // and that filters without zero blocks do not change.

@@ -43,6 +43,9 @@ type Options struct {
 	// The caller guarantees that masked blocks are zero for the life of the
 	// plan, or until it replaces the masks (MasksChange).
 	BlockMasks map[string]op.BlockMask
+	// TwoFourFilters holds the names of parameters that are filters with the 2:4
+	// pattern (op.IsTwoFour) for the life of the plan.
+	TwoFourFilters map[string]bool
 	// GradientMasks replaces the masks of the gradients of filters.
 	GradientMasks map[string]op.BlockMask
 	// MasksChange reserves scratch memory for the masked convolutions without
@@ -73,6 +76,9 @@ type Device struct {
 	Layouts backend.Layouts
 	// Variants lists the kernel variants of operations; nil if there is no choice.
 	Variants backend.VariantLister
+	// HasTwoFourKernels reports whether the device has kernels for filters with the
+	// 2:4 pattern.
+	HasTwoFourKernels bool
 	// Links returns the rates of copies between device and host that run
 	// concurrently with kernels, in bytes per second. Rates of 0, or a nil
 	// function, mean that there are none. It is called only if the memory does
@@ -162,7 +168,7 @@ type Pass struct {
 var List = []Pass{
 	{"check-shapes", checkShapes, Required, "reject graphs that no backend executes: types, distributions, a missing loss"},
 	{"choose-mode", chooseMode, Required, "for prediction, use the inference form of operations and drop assignments"},
-	{"find-zero-blocks", findZeroBlocks, SameBits, "mark the zero blocks of convolution filters"},
+	{"find-zero-blocks", findZeroBlocks, SameBits, "mark the zero blocks of convolution filters, and for prediction those with the 2:4 pattern"},
 	{"add-gradients", addGradients, Required, "extend the graph by the gradients of the loss with respect to all parameters"},
 	{"add-factors", addFactors, Required, "for K-FAC, add the Kronecker factors of layers to the outputs"},
 	{"fold-constants", foldConstants, Rounding, "evaluate operations on constants"},

@@ -646,8 +646,8 @@ func isFinite(spread float32, out *Forecast, i int) bool {
 // Open compiles the network for a batch of one sample. Networks use the compiled plan in turn, with
 // their own weights, so that there is memory for the fields of one network.
 //
-// A model that is open stays as it is. Filters with zero blocks get kernels that skip these, and
-// quantised models int8 kernels.
+// A model that is open stays as it is. Filters with zero blocks or the 2:4 pattern get kernels that skip the
+// zeros, and quantised models int8 kernels.
 //
 // Errors: those of the compiler; exit 65 for weights that do not match the network.
 func (m *Model) Open(o engine.Options) error {
@@ -659,10 +659,11 @@ func (m *Model) Open(o engine.Options) error {
 		m.Local = &m.Task
 	}
 	o.Store, o.Mode, o.DonateInputs = engine.NewStore(), engine.Infer, m.Ranks == nil // inputs are written again before every run
-	var err error
-	if o.BlockMasks, err = m.KeptBlocks(); err != nil {
+	zeros, err := m.zeroPatterns()
+	if err != nil {
 		return err
 	}
+	o.BlockMasks, o.TwoFourFilters = zeros.kept, zeros.twoFour
 	if o.Int8, err = m.int8Scales(); err != nil {
 		return err
 	}
@@ -677,9 +678,10 @@ func (m *Model) Open(o engine.Options) error {
 	}
 	if m.Spec.Staged() {
 		o.Store = engine.NewStore()
-		if o.BlockMasks, err = keptBlocks(m.Bias); err != nil {
+		if zeros, err = findZeroPatterns(m.Bias); err != nil {
 			return err
 		}
+		o.BlockMasks, o.TwoFourFilters = zeros.kept, zeros.twoFour
 		m.bias, err = m.Spec.ForStage(network.BiasStage).Compile(&m.Task, m.Grid, 1, 0, false, o, m.Ranks)
 		return err
 	}

@@ -51,10 +51,10 @@ func (t *trainer) beginPruning() error {
 	if o.Method == config.NoPruning || o.Structure == config.ChannelStructure { // channels are removed by channelRemoval
 		return nil
 	}
-	if o.Kernels == config.SparseKernels && !hasSparseKernels(o) {
-		return &exit.Error{Code: exit.NoDevice, What: "no CPU kernel skips the zeros of prune.structure: " + o.Structure, At: "prune.kernels",
-			Why: fmt.Sprintf("kernels skip blocks of multiples of %d channels with all taps; other patterns would be as slow as dense networks", op.FilterBlock),
-			Fix: "set prune.kernels: auto, or prune.structure: " + config.BlockStructure}
+	if o.Kernels == config.SparseKernels {
+		if err := checkSparseKernels(o, n.train.Plan.HasTwoFourKernels()); err != nil {
+			return err
+		}
 	}
 	g, err := t.model.Spec.Graph(&t.model.Task, t.model.Grid, n.cfg.BatchSize, t.seed(), true)
 	if err != nil {
@@ -79,6 +79,24 @@ func (t *trainer) beginPruning() error {
 		return err
 	}
 	return t.skipBlocks()
+}
+
+// checkSparseKernels refuses structures whose zeros no kernel skips. twoFour reports whether the device has kernels
+// for 2:4 in the precision of the training, for predictions.
+//
+// Errors: exit 69.
+func checkSparseKernels(o config.Prune, twoFour bool) error {
+	fail := &exit.Error{Code: exit.NoDevice, What: "no kernel of this device skips the zeros of prune.structure: " + o.Structure, At: "prune.kernels",
+		Fix: "set prune.kernels: auto, or prune.structure: " + config.BlockStructure}
+	switch {
+	case o.Structure == config.TwoFourStructure && !twoFour:
+		fail.Why = "2:4 needs a GPU with sparse tensor cores (compute capability 8.0 or later), and precision bf16 or f16"
+	case o.Structure != config.TwoFourStructure && !hasSparseKernels(o):
+		fail.Why = fmt.Sprintf("kernels skip blocks of multiples of %d channels with all taps; other patterns would be as slow as dense networks", op.FilterBlock)
+	default:
+		return nil
+	}
+	return fail
 }
 
 // PruneOptions returns the pruner's options for a training of steps steps. The last change of the mask

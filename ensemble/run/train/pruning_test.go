@@ -83,7 +83,8 @@ func TestPruningRefuses(t *testing.T) {
 	}{
 		{"no weight for each input", []string{"prune.target=0.995", "prune.scope=uniform"}, exit.Usage, "would remove layer"},
 		{"one step", []string{"prune.target=0.5", "prune.from=50%", "prune.to=51%"}, exit.Usage, "starts and ends at step"},
-		{"2:4 on a processor", []string{"prune.target=0.5", "prune.structure=2:4", "prune.kernels=sparse"}, exit.NoDevice, "no CPU kernel skips the zeros of prune.structure: 2:4"},
+		{"2:4 on a processor", []string{"prune.target=0.5", "prune.structure=2:4", "prune.kernels=sparse"}, exit.NoDevice, "no kernel of this device skips the zeros of prune.structure: 2:4"},
+		{"single weights", []string{"prune.target=0.5", "prune.kernels=sparse"}, exit.NoDevice, "no kernel of this device skips the zeros of prune.structure: element"},
 	} {
 		dir := filepath.Join(t.TempDir(), "run")
 		_, err := Run(context.Background(), Options{Config: demotest.Config(t, f, append(c.set, "prune.method=magnitude")...), RunDir: dir, Version: "test"})
