@@ -174,6 +174,9 @@ func TestTwoFourCountsChannels(t *testing.T) {
 			removed++
 		}
 	}
+	if want := int64(3*9*4*4 + 3*9*4*2/8); l.TwoFourBytes() != want { // four values of 4 bytes and 2 bits for 7 channels
+		t.Errorf("%d bytes, want %d", l.TwoFourBytes(), want)
+	}
 	if want := 3 * 9 * 3; removed != want || !op.IsTwoFour(w, graph.Shape{3, 7, 1, 3, 3}) {
 		t.Errorf("%d weights are removed, want %d; 2:4: %v", removed, want, op.IsTwoFour(w, graph.Shape{3, 7, 1, 3, 3}))
 	}

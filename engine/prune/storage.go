@@ -1,5 +1,7 @@
 package prune
 
+import "github.com/ensemble-weather/ensemble/engine/op"
+
 // Format is a storage format of a sparse float32 matrix.
 //
 // Source: Saad 2003, Iterative Methods for Sparse Linear Systems, 2nd ed., section 3.4
@@ -47,3 +49,9 @@ func (f Format) Bytes(rows, columns, nonzeros int) int64 {
 
 // MatrixShape is the size of the layer as a matrix: one row for each output channel.
 func (l Layer) MatrixShape() (rows, columns int) { return l.Out, l.fanIn() }
+
+// TwoFourBytes is the size of the layer in TwoFourFormat. Each tap has whole quads of input channels, the last
+// filled up with zeros.
+func (l Layer) TwoFourBytes() int64 {
+	return TwoFourFormat.Bytes(l.Out, l.Taps()*ceilDiv(l.In, op.Quad)*op.Quad, 0)
+}

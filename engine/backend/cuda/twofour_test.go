@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ensemble-weather/ensemble/engine/backend"
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda"
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/emulate"
@@ -148,7 +149,8 @@ func sparseCases() []convCase {
 	return all
 }
 
-// TestTwoFourConvs compares the sparse kernel with the dense reference of the same filter, in every tile.
+// TestTwoFourConvs compares the sparse kernel with the dense reference of the same filter: every tile in every second
+// case.
 func TestTwoFourConvs(t *testing.T) {
 	b := emulatedGPU(t)
 	all := kernels.ConvTiles
@@ -156,7 +158,10 @@ func TestTwoFourConvs(t *testing.T) {
 	for i, tile := range kernels.ConvTilesOf(kernels.TwoFour) {
 		kernels.ConvTiles = []kernels.Tile{tile}
 		for k, c := range sparseCases() {
-			arithmetic := []string{"bf16", "f16"}[(i+k)%2]
+			if (i+k)%2 > 0 {
+				continue
+			}
+			arithmetic := []string{"bf16", "f16"}[(i+k)/2%2]
 			c.cut = fmt.Sprintf("conv %s 2:4 %s", arithmetic, tile)
 			t.Run(fmt.Sprintf("%s/%s/%s", tile, arithmetic, c.name), func(t *testing.T) {
 				if name, _ := compareConv(t, b, c, arithmetic); name != c.cut {
@@ -239,6 +244,51 @@ func packTwoFour(t *testing.T, w []uint32) []uint32 {
 	check(c.Run())
 	check(d.Copy(device.Pointer(&packed[0]), to, values+metadata))
 	return packed
+}
+
+// TestTwoFourBeginsWithTheInterior: a sparse kernel that begins before a row of the field is there gives the
+// bits of one that waits.
+func TestTwoFourBeginsWithTheInterior(t *testing.T) {
+	b := emulatedGPU(t)
+	c := sparseCases()[0]
+	c.cut = fmt.Sprintf("conv bf16 2:4 %s", kernels.ConvTilesOf(kernels.TwoFour)[3])
+	_, want := compareConv(t, b, c, "bf16")
+	c.late = []*backend.Region{{Lo: graph.Shape{0, 0, 0, 1, 0}, Size: graph.Shape{1, 42, 2, 5, 37}}, nil, nil}
+	name, got := compareConv(t, b, c, "bf16")
+	if name != c.cut+", the interior first" || !slices.Equal(got, want) {
+		t.Errorf("%s: other bits than of the whole: %v", name, !slices.Equal(got, want))
+	}
+}
+
+// accelerating is a device on which each run is timed faster than the one before.
+type accelerating struct {
+	*emulate.Device
+	runs int
+}
+
+func (a *accelerating) Time(f func() error) (seconds float64, err error) {
+	a.runs++
+	return 1 / float64(a.runs), f()
+}
+
+func (*accelerating) FreeBytes() (int64, error) { return 1 << 28, nil }
+
+// TestTwoFourInTheRace: sparse kernels are timed with the others, and used if they are faster.
+func TestTwoFourInTheRace(t *testing.T) {
+	dev, err := emulate.Open(1 << 28)
+	if err != nil {
+		t.Fatal(err)
+	}
+	timed := &accelerating{Device: dev}
+	b := gpuOf(t, func() (device.Device, error) { return timed, nil })
+	c := sparseCases()[3]
+	for _, first := range []bool{true, false} { // the second time from the times of the first
+		before := timed.runs
+		name, _ := compareConv(t, b, c, "bf16")
+		if !strings.HasPrefix(name, "conv bf16 2:4 ") || (timed.runs > before) != first {
+			t.Errorf("kernel %s, %d runs are timed", name, timed.runs-before)
+		}
+	}
 }
 
 // TestTwoFourIsRefused: other filters, devices, types and parts have no sparse kernel.

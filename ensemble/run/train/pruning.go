@@ -323,8 +323,7 @@ func (t *trainer) sparsities(layers []prune.Layer) (out []model.Sparsity, err er
 		}
 		if t.prune.Structure == config.TwoFourStructure && t.prune.Target == 0.5 {
 			for _, l := range layers {
-				rows, columns := l.MatrixShape()
-				s.Bytes[prune.TwoFourFormat] += prune.TwoFourFormat.Bytes(rows, columns, 0)
+				s.Bytes[prune.TwoFourFormat] += l.TwoFourBytes()
 			}
 		}
 		out = append(out, s)
