@@ -270,6 +270,15 @@ var convGradFilter = Define(Spec[ConvGrad]{
 		func(a Conv, _, w Shape) ConvGrad { return convGrad(a, w) }),
 })
 
+// Conv3DGradFilter is the gradient of Conv3D(x, w, a) with respect to a filter w of the given shape: the correlation of dy
+// with the patches that the filter reads.
+//
+// Shape: x [N C D H W], dy [N O D' H' W'] → w [O C kD kH kW].
+// Errors: ErrShape.
+func Conv3DGradFilter(b *Builder, x, dy Value, a Conv, w Shape) Value {
+	return convGradFilter.add(b, convGrad(a.withDefaults(), w), x, dy)
+}
+
 // operandAt returns the list of the single operand i, which a convolution reads
 // in windows.
 func operandAt(i int) func(int) []int { return func(int) []int { return []int{i} } }
@@ -295,14 +304,11 @@ func init() {
 	data := func(b *Builder, w, dy Value, a Conv, x Shape) Value {
 		return convGradData.add(b, convGrad(a, x), w, dy)
 	}
-	filter := func(b *Builder, x, dy Value, a Conv, w Shape) Value {
-		return convGradFilter.add(b, convGrad(a, w), x, dy)
-	}
 	conv3D.SetGrad(func(b *Builder, in []Value, _, dy Value, a Conv) []Value {
-		return []Value{data(b, in[1], dy, a, in[0].Shape()), filter(b, in[0], dy, a, in[1].Shape())}
+		return []Value{data(b, in[1], dy, a, in[0].Shape()), Conv3DGradFilter(b, in[0], dy, a, in[1].Shape())}
 	})
 	convGradData.SetGrad(func(b *Builder, in []Value, _, dx Value, a ConvGrad) []Value {
-		return []Value{filter(b, dx, in[1], a.Conv, in[0].Shape()), conv3D.add(b, a.Conv, dx, in[0])}
+		return []Value{Conv3DGradFilter(b, dx, in[1], a.Conv, in[0].Shape()), conv3D.add(b, a.Conv, dx, in[0])}
 	})
 	convGradFilter.SetGrad(func(b *Builder, in []Value, _, dw Value, a ConvGrad) []Value {
 		return []Value{data(b, dw, in[1], a.Conv, in[0].Shape()), conv3D.add(b, a.Conv, in[0], dw)}

@@ -11,124 +11,163 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/pass"
 )
 
-// Calibration collects the Gram matrices of the inputs of convolutions. It is not safe for concurrent use.
+// Calibration collects the normal equations of one convolution, that shall give with the inputs in the pruned network
+// the results of the dense one:
 //
-// Memory: columns² values of 8 bytes for each layer.
+//	G = Σ x xᵀ     C = Σ (y − ŷ) xᵀ
+//
+// over the patches x that its filter reads in the pruned network, the results y of the dense network, and those ŷ of the
+// pruned one, before any activation. It is not safe for concurrent use.
+//
+// Memory: columns² values of 8 bytes, and the layer's results for one sample.
 type Calibration struct {
-	// MaxSide is the largest number of columns of a Hessian of all channels and taps. Layers with more have one of
-	// their channels, averaged over the taps, which neglects that neighbouring points are alike.
+	Filter string // parameter
+	// MaxSide is the largest number of columns of a Hessian of all channels and taps. A layer with more has one of
+	// its channels, averaged over the taps, which neglects that neighbouring points are alike, and no C.
 	MaxSide int
-	layers  []*inputs
+	layer   *inputs   // nil before a plan is compiled, or if not exactly one convolution uses the filter
+	dense   []float32 // y of the present sample
 }
 
-// inputs are those of one convolution.
+// inputs are those of the convolution.
 type inputs struct {
-	filter string        // parameter
-	node   int           // convolution
-	bias   string        // parameter that is added to the result, a column of the Hessian; "" without one
-	shape  graph.Shape   // of the filter
-	gram   op.PatchGram  // geometry of the patches
-	sum    *mat.SymDense // sum of the Gram matrices
+	bias       string       // parameter that is added to the result, a column of the Hessian; "" without one
+	shape      graph.Shape  // of the filter
+	gram       op.PatchGram // geometry of the patches
+	sum        *mat.SymDense
+	missing    []float64 // C, in the order of the filter
+	missingAll []float64 // C of the bias
 }
 
-// outputName names the output with the Gram matrix.
-func (l *inputs) outputName() string { return "gram of " + l.filter }
+// Names of what a plan of Passes has in addition.
+const (
+	gramOutput        = "gram of the patches"
+	resultOutput      = "results"
+	targetInput       = "results of the dense network"
+	missingOutput     = "missing results by patches"
+	missingBiasOutput = "missing results"
+)
 
-// Passes returns the compiler passes for the plans of a calibration. They add one pass, which makes the Gram matrices
-// of the patches that convolutions read outputs of the plan.
+// Passes returns the compiler passes for the plans of a calibration. They add one pass, which makes the terms of the
+// normal equations outputs of the plan.
 func (c *Calibration) Passes() []pass.Pass {
 	list := slices.Clone(pass.List)
 	at := slices.IndexFunc(list, func(p pass.Pass) bool { return p.Name == "find-zero-blocks" })
-	return slices.Insert(list, at+1, pass.Pass{Name: "observe-patches", Run: c.observe, Purpose: "for calibration: compute the Gram matrices of the inputs of convolutions"})
+	return slices.Insert(list, at+1, pass.Pass{Name: "observe-patches", Run: c.observe, Purpose: "for calibration: compute the normal equations of a convolution"})
 }
 
-// observe is the additional pass. A filter that several convolutions use has no Gram matrix.
+// observe is the additional pass. A filter that several convolutions use has no normal equations.
 func (c *Calibration) observe(u *pass.Unit) error {
-	before := c.layers // of plans for other numbers of members
-	c.layers = nil
-	g, uses := u.Graph, map[string]int{}
+	g, at := u.Graph, -1
 	need := g.Needed(g.Roots())
 	for _, n := range g.Nodes {
 		if n.Kind != graph.KindOp || !need[n.ID] || !n.Fuses(graph.FuseConv) {
 			continue
 		}
-		filter, shape := g.Nodes[g.AliasRoot(n.In[1])], g.Nodes[n.In[1]].Shape
-		if uses[filter.Name]++; filter.Kind != graph.KindParam || !filter.Shape.Equal(shape) {
+		filter := g.Nodes[g.AliasRoot(n.In[1])]
+		if filter.Name != c.Filter || filter.Kind != graph.KindParam || !filter.Shape.Equal(g.Nodes[n.In[1]].Shape) {
 			continue
 		}
-		l := &inputs{filter: filter.Name, node: n.ID, bias: biasOf(g, n.ID), shape: shape}
-		l.gram = op.PatchGram{Conv: n.Attrs.(op.Conv), Taps: [3]int(shape[2:]), Ones: l.bias != ""}
-		l.gram.Mask = ""
-		if l.gram.Side(shape[1]) > c.MaxSide {
-			l.bias, l.gram.Ones, l.gram.Channels = "", false, true
+		if at >= 0 {
+			return nil
 		}
-		l.sum = mat.NewSymDense(l.gram.Side(shape[1]), nil)
-		c.layers = append(c.layers, l)
+		at = n.ID
 	}
-	c.layers = slices.DeleteFunc(c.layers, func(l *inputs) bool { return uses[l.filter] > 1 })
+	if at < 0 {
+		return nil
+	}
+	conv := g.Nodes[at]
+	bias, result := biasOf(g, at)
+	l := &inputs{bias: bias, shape: g.Nodes[conv.In[1]].Shape}
+	l.gram = op.PatchGram{Conv: conv.Attrs.(op.Conv), Taps: [3]int(l.shape[2:]), Ones: bias != ""}
+	l.gram.Mask = ""
+	if l.gram.Side(l.shape[1]) > c.MaxSide {
+		l.bias, l.gram.Ones, l.gram.Channels = "", false, true
+	}
 	b := graph.Extend(g)
-	for _, l := range c.layers {
-		if i := slices.IndexFunc(before, func(k *inputs) bool { return k.filter == l.filter }); i >= 0 {
-			l.sum = before[i].sum
-		}
-		b.Output(l.outputName(), op.GramOfPatches(b, b.ValueOf(g.Nodes[l.node].In[0]), b.ValueOf(l.node), l.gram))
+	x := b.ValueOf(conv.In[0])
+	b.Output(gramOutput, op.GramOfPatches(b, x, b.ValueOf(at), l.gram))
+	if !l.gram.Channels {
+		y := b.ValueOf(result)
+		missing := op.Sub(b, b.Input(targetInput, y.Shape()), y)
+		b.Output(resultOutput, y)
+		b.Output(missingOutput, op.Conv3DGradFilter(b, x, missing, l.gram.Conv, l.shape))
+		b.Output(missingBiasOutput, op.ChannelSum(b, missing))
+	}
+	if c.layer == nil { // else of a plan for another number of members
+		l.sum = mat.NewSymDense(l.gram.Side(l.shape[1]), nil)
+		l.missing, l.missingAll = make([]float64, l.shape.Size()), make([]float64, l.shape[0])
+		c.layer = l
 	}
 	return b.Err()
 }
 
-// biasOf returns the name of the bias that is added to the result of a convolution; "" if there is none.
-func biasOf(g *graph.Graph, conv int) string {
+// biasOf returns the name of the bias that is added to the result of a convolution, and the sum; "" and the convolution if
+// there is none.
+func biasOf(g *graph.Graph, conv int) (name string, result int) {
 	for _, n := range g.Nodes {
 		if n.Kind == graph.KindOp && n.Fuses(graph.FuseBias) && n.In[0] == conv && g.Nodes[n.In[1]].Kind == graph.KindParam {
-			return g.Nodes[n.In[1]].Name
+			return g.Nodes[n.In[1]].Name, n.ID
 		}
 	}
-	return ""
+	return "", conv
 }
 
-// Observe adds the inputs of one sample, after a run of a plan of Passes.
+// KeepResults keeps the layer's results for a sample, after a run with the weights of the dense network.
+func (c *Calibration) KeepResults(p *engine.Plan) {
+	c.dense = append(c.dense[:0], p.Output(resultOutput)...)
+}
+
+// SetTarget gives the results of KeepResults to the plan, before a run for the same sample with the weights of the
+// pruned network.
+func (c *Calibration) SetTarget(p *engine.Plan) { copy(p.Input(targetInput), c.dense) }
+
+// Observe adds the terms of a sample, after that run.
 func (c *Calibration) Observe(p *engine.Plan) {
-	for _, l := range c.layers {
-		at, x := 0, p.Output(l.outputName())
-		for i := range l.sum.SymmetricDim() {
-			for j := range i + 1 {
-				l.sum.SetSym(i, j, l.sum.At(i, j)+float64(x[at]))
-				at++
-			}
+	l := c.layer
+	if l == nil {
+		return
+	}
+	at, x := 0, p.Output(gramOutput)
+	for i := range l.sum.SymmetricDim() {
+		for j := range i + 1 {
+			l.sum.SetSym(i, j, l.sum.At(i, j)+float64(x[at]))
+			at++
 		}
 	}
-}
-
-// layer returns the inputs of a filter; nil without any.
-func (c *Calibration) layer(filter string) *inputs {
-	i := slices.IndexFunc(c.layers, func(l *inputs) bool { return l.filter == filter })
-	if i < 0 {
-		return nil
+	for i, v := range p.Output(missingOutput) {
+		l.missing[i] += float64(v)
 	}
-	return c.layers[i]
-}
-
-// Bias returns the name of the bias that is the last column of the problem of a filter; "" without one.
-func (c *Calibration) Bias(filter string) string {
-	if l := c.layer(filter); l != nil {
-		return l.bias
+	for i, v := range p.Output(missingBiasOutput) {
+		l.missingAll[i] += float64(v)
 	}
-	return ""
 }
 
-// Problem returns the pruning of a filter with its bias, by blocks of outs × ins channels with all taps, for the
+// Bias returns the name of the bias that is the last column of the problem; "" without one.
+func (c *Calibration) Bias() string {
+	if c.layer == nil {
+		return ""
+	}
+	return c.layer.bias
+}
+
+// Problem returns the pruning of the filter with its bias, by blocks of outs × ins channels with all taps, for the
 // Hessian
 //
-//	H = G/g + damping · I     G = Σ x xᵀ     g = trace(G)/n
+//	H = G/g + damping · I     g = trace(G)/n
 //
-// of the patches x of n values: the damping is relative to their mean square. Hessians of channels have a row for each output and tap, the others for each output. ok is
-// false if the filter has no Gram matrix.
+// of the patches of n values: the damping is relative to their mean square. Its weights are those that reproduce the
+// results of the dense network best, W + C/g H⁻¹: the damping is the cost of their distance from W.
+// Hessians of channels have a row for each output and tap, the others for each output. The
+// problem is nil if the filter has no Gram matrix.
 //
 // Shape: w [O C kD kH kW], bias [O] or nil.
-func (c *Calibration) Problem(filter string, w, bias []float32, outs, ins int, damping float64) (p *Problem, ok bool) {
-	l := c.layer(filter)
+// Errors: ErrSingular.
+// Source: Zhang, Zou, He, Sun 2015, arXiv:1505.06798 (asymmetric reconstruction).
+func (c *Calibration) Problem(w, bias []float32, outs, ins int, damping float64) (*Problem, error) {
+	l := c.layer
 	if l == nil {
-		return nil, false
+		return nil, nil
 	}
 	n := l.sum.SymmetricDim()
 	mean := mat.Trace(l.sum) / float64(n)
@@ -140,7 +179,7 @@ func (c *Calibration) Problem(filter string, w, bias []float32, outs, ins int, d
 	for i := range n {
 		h.SetSym(i, i, h.At(i, i)+damping)
 	}
-	p = &Problem{Hessian: h, Removable: n, BlockRows: outs, BlockCols: ins}
+	p := &Problem{Hessian: h, Removable: n, BlockRows: outs, BlockCols: ins}
 	taps := l.shape[2:].Size()
 	switch {
 	case l.gram.Channels:
@@ -153,20 +192,24 @@ func (c *Calibration) Problem(filter string, w, bias []float32, outs, ins int, d
 	}
 	rows := len(w) / p.Removable
 	p.Weights = mat.NewDense(rows, n, nil)
-	l.visit(func(r, c, i int) { p.Weights.Set(r, c, float64(w[i])) })
+	gradient := mat.NewDense(rows, n, nil)
+	l.visit(func(r, c, i int) {
+		p.Weights.Set(r, c, float64(w[i]))
+		gradient.Set(r, c, l.missing[i]/mean)
+	})
 	if l.bias != "" {
 		for o, v := range bias {
 			p.Weights.Set(o, n-1, float64(v))
+			gradient.Set(o, n-1, l.missingAll[o]/mean)
 		}
 	}
-	return p, true
+	return p, p.step(gradient)
 }
 
 // Write writes the weights of a problem to the filter and the bias.
-func (c *Calibration) Write(filter string, p *Problem, w, bias []float32) {
-	l := c.layer(filter)
-	l.visit(func(r, c, i int) { w[i] = float32(p.Weights.At(r, c)) })
-	if l.bias != "" {
+func (c *Calibration) Write(p *Problem, w, bias []float32) {
+	c.layer.visit(func(r, c, i int) { w[i] = float32(p.Weights.At(r, c)) })
+	if c.layer.bias != "" {
 		for o := range bias {
 			bias[o] = float32(p.Weights.At(o, p.Removable))
 		}

@@ -51,24 +51,27 @@ func run(t *testing.T, p *engine.Plan, sample int) []float32 {
 func TestProblemIsTheErrorOfResults(t *testing.T) {
 	const samples, damping = 6, 1e-9
 	for _, maxSide := range []int{100, 20} {
-		c := &obs.Calibration{MaxSide: maxSide}
+		c := &obs.Calibration{Filter: "w", MaxSide: maxSide}
 		p := network(t, engine.Options{Debug: engine.Debug{Passes: c.Passes()}})
 		var want [][]float32
 		square := 0.0
 		for s := range samples {
 			want = append(want, append([]float32(nil), run(t, p, s)...))
+			c.KeepResults(p)
+			c.SetTarget(p)
+			run(t, p, s)
 			c.Observe(p)
 		}
 		w, _, _ := p.Store().Get("w")
 		bias, _, _ := p.Store().Get("b")
 		trained := append([]float32(nil), w...)
 		full := maxSide == 100
-		if (c.Bias("w") == "b") != full {
-			t.Errorf("bias %q", c.Bias("w"))
+		if (c.Bias() == "b") != full {
+			t.Errorf("bias %q", c.Bias())
 		}
-		problem, ok := c.Problem("w", w, bias, 2, 2, damping)
-		if !ok {
-			t.Fatal("no problem")
+		problem, err := c.Problem(w, bias, 2, 2, damping)
+		if err != nil {
+			t.Fatal(err)
 		}
 		removed, err := problem.Remove(4 * 2 * 2 * 9)
 		if err != nil || len(removed) != 4 {
@@ -87,7 +90,7 @@ func TestProblemIsTheErrorOfResults(t *testing.T) {
 			}
 			return e
 		}
-		c.Write("w", problem, w, bias)
+		c.Write(problem, w, bias)
 		adapted := errorOf()
 		for i := range w { // the same zeros, other weights as trained
 			if w[i] != 0 {
@@ -108,10 +111,81 @@ func TestProblemIsTheErrorOfResults(t *testing.T) {
 			}
 		}
 	}
-	c := &obs.Calibration{MaxSide: 100}
+	c := &obs.Calibration{Filter: "other", MaxSide: 100}
 	network(t, engine.Options{Debug: engine.Debug{Passes: c.Passes()}})
-	if _, ok := c.Problem("other", nil, nil, 2, 2, damping); ok {
-		t.Error("a problem of a filter that does not exist")
+	if p, err := c.Problem(nil, nil, 2, 2, damping); p != nil || err != nil {
+		t.Errorf("a problem of a filter that does not exist: %v", err)
+	}
+}
+
+// twoLayers are convolutions with filters of one point: x → (v₀x, v₁x) → w₀v₀x + w₁v₁x + b, all 1 but v₁ = 2, w = 3, 4.
+func twoLayers(t *testing.T, o engine.Options) *engine.Plan {
+	t.Helper()
+	b := graph.New(5)
+	x := b.Input("x", graph.Shape{1, 1, 1, 2, 4})
+	v := b.Param("v", graph.Shape{2, 1, 1, 1, 1}, graph.Ones())
+	w := b.Param("w", graph.Shape{1, 2, 1, 1, 1}, graph.Ones())
+	b.Output("y", op.Bias(b, op.Conv3D(b, op.Conv3D(b, x, v, op.Conv{}), w, op.Conv{}), b.Param("b", graph.Shape{1}, graph.Ones())))
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Backend, o.Mode = "ref", engine.Infer
+	p, err := engine.Compile(g, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	set(p, "v", 1, 2)
+	set(p, "w", 3, 4)
+	return p
+}
+
+// set sets a parameter.
+func set(p *engine.Plan, name string, values ...float32) {
+	v, _, _ := p.Store().Get(name)
+	copy(v, values)
+}
+
+// TestSecondLayerRepairsTheFirst removes the channel v₁ of two layers y = 3x + 8x + 1. Pruned alone, the second layer keeps
+// w₀ = 3, and the result is 3x + 1. Its least-squares fit to the inputs of the pruned network is w₀ = 11: the result is that of
+// the dense network. w₁, which has no effect, stays. With damping λ and h = Σx²/g, w₀ = 3 + 8 h/(h + λ) if x has the mean 0.
+func TestSecondLayerRepairsTheFirst(t *testing.T) {
+	x := []float32{1, -1, 2, -2, 3, -3, 1, -1} // mean 0
+	for _, damping := range []float64{1e-9, 0.5} {
+		c := &obs.Calibration{Filter: "w", MaxSide: 100}
+		p := twoLayers(t, engine.Options{Debug: engine.Debug{Passes: c.Passes()}})
+		runs := func() []float32 {
+			copy(p.Input("x"), x)
+			if err := p.Run(context.Background(), 0); err != nil {
+				t.Fatal(err)
+			}
+			return p.Output("y")
+		}
+		runs()
+		c.KeepResults(p)
+		c.SetTarget(p)
+		set(p, "v", 1, 0)
+		runs()
+		c.Observe(p)
+		w, _, _ := p.Store().Get("w")
+		bias, _, _ := p.Store().Get("b")
+		problem, err := c.Problem(w, bias, 1, 1, damping)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Write(problem, w, bias)
+		squares, ones, columns := 30.0, 8.0, 3.0
+		h := squares / ((squares + ones) / columns)
+		want := 3 + 8*h/(h+damping)
+		if math.Abs(float64(w[0])-want) > 1e-5 || w[1] != 4 || math.Abs(float64(bias[0])-1) > 1e-6 {
+			t.Errorf("damping %g: weights %v, bias %v, want %g, 4 and 1", damping, w, bias, want)
+		}
+		for i, y := range runs() {
+			if dense := 11*x[i] + 1; damping < 0.1 && math.Abs(float64(y-dense)) > 1e-5 {
+				t.Errorf("result %g, want %g", y, dense)
+			}
+		}
 	}
 }
 

@@ -36,15 +36,33 @@ type Removal struct {
 // ErrSingular reports a Hessian that is not positive definite.
 var ErrSingular = errors.New("the Hessian is not positive definite; use more damping")
 
-// band is the rows of one block of rows. Their remaining weights are the same, and with them the inverse of the
-// Hessian of the remaining weights.
+// band is the rows of one block of rows. Their remaining weights are in the same columns, and have with these the inverse
+// of the Hessian of the remaining weights.
 type band struct {
 	p       *Problem
-	w       *mat.Dense // rows of the weights
-	inverse *mat.Dense // [columns columns], zero in the rows and columns of removed blocks
-	removed []bool     // by block of columns
-	next    int        // block whose removal increases E least for each weight; −1 for none
+	row     int        // first row
+	w       *mat.Dense // [rows, remaining columns]
+	inverse *mat.Dense // [remaining columns, remaining columns]
+	blocks  []int      // remaining blocks of columns
+	next    int        // index in blocks of the one whose removal increases E least for each weight; −1 for none
 	cost    float64    // that increase for each weight
+}
+
+// step adds gradient · H⁻¹ to the weights: the minimum of an error with the Hessian H whose gradient is −gradient at the
+// weights.
+//
+// Errors: ErrSingular.
+func (p *Problem) step(gradient *mat.Dense) error {
+	var factor mat.Cholesky
+	if !factor.Factorize(p.Hessian) {
+		return ErrSingular
+	}
+	var change mat.Dense
+	if err := factor.SolveTo(&change, gradient.T()); err != nil && !errors.As(err, new(mat.Condition)) {
+		return err
+	}
+	p.Weights.Add(p.Weights, change.T())
+	return nil
 }
 
 // Remove removes blocks of at most budget weights together, one after the other, each the one that increases the error
@@ -56,7 +74,7 @@ type band struct {
 // block exceeds the budget, or none may go. Removed weights are exactly 0.
 //
 // Memory: columns² values for each block of rows.
-// Cost: O(columns² · BlockCols) for each removal, and rows · BlockCols² + BlockCols³ for each candidate.
+// Cost: O(remaining columns² · BlockCols) for each removal, and rows · BlockCols² + BlockCols³ for each candidate.
 // Errors: ErrSingular.
 func (p *Problem) Remove(budget int) ([]Removal, error) {
 	var factor mat.Cholesky
@@ -68,37 +86,42 @@ func (p *Problem) Remove(budget int) ([]Removal, error) {
 		return nil, ErrSingular
 	}
 	rows, columns := p.Weights.Dims()
+	perColumn := slices.Repeat([]int{ceilDiv(rows, p.BlockRows)}, ceilDiv(p.Removable, p.BlockCols)) // remaining blocks
+	mayRemove := func(column int) bool { return !p.KeepColumns || perColumn[column] > 1 }
 	var bands []*band
 	for lo := 0; lo < rows; lo += p.BlockRows {
-		w := p.Weights.Slice(lo, min(lo+p.BlockRows, rows), 0, columns).(*mat.Dense)
-		bands = append(bands, &band{p: p, w: w, inverse: mat.DenseCopyOf(&inverse), removed: make([]bool, ceilDiv(p.Removable, p.BlockCols))})
-	}
-	left := slices.Repeat([]int{len(bands)}, ceilDiv(p.Removable, p.BlockCols)) // blocks of each block of columns
-	mayRemove := func(column int) bool { return !p.KeepColumns || left[column] > 1 }
-	for _, b := range bands {
+		b := &band{p: p, row: lo, w: mat.DenseCopyOf(p.Weights.Slice(lo, min(lo+p.BlockRows, rows), 0, columns)), inverse: mat.DenseCopyOf(&inverse)}
+		for block := range perColumn {
+			b.blocks = append(b.blocks, block)
+		}
 		b.choose(mayRemove)
+		bands = append(bands, b)
 	}
 	var out []Removal
 	for {
 		best := -1
 		for i, b := range bands {
-			if b.next >= 0 && !mayRemove(b.next) { // another band removed the last but one of its column
+			if b.next >= 0 && !mayRemove(b.blocks[b.next]) { // another band removed the last but one of its column
 				b.choose(mayRemove)
 			}
 			if b.next >= 0 && (best < 0 || b.cost < bands[best].cost) {
 				best = i
 			}
 		}
-		if best < 0 {
+		size := 0
+		if best >= 0 {
+			size = bands[best].size(bands[best].next)
+		}
+		if budget -= size; best < 0 || budget < 0 {
+			for _, b := range bands {
+				b.write()
+			}
 			return out, nil
 		}
 		b := bands[best]
-		size := b.size(b.next)
-		if budget -= size; budget < 0 {
-			return out, nil
-		}
-		out = append(out, Removal{Block{best, b.next}, b.cost * float64(size)})
-		left[b.next]--
+		block := b.blocks[b.next]
+		out = append(out, Removal{Block{best, block}, b.cost * float64(size)})
+		perColumn[block]--
 		if err := b.remove(b.next); err != nil {
 			return nil, err
 		}
@@ -106,23 +129,27 @@ func (p *Problem) Remove(budget int) ([]Removal, error) {
 	}
 }
 
-// size is the number of weights of a block.
-func (b *band) size(block int) int {
-	lo, hi := b.p.columns(block)
+// size is the number of weights of a remaining block.
+func (b *band) size(at int) int {
+	lo, hi := b.columns(at)
 	rows, _ := b.w.Dims()
 	return rows * (hi - lo)
 }
 
-// columns is the range of columns of a block.
-func (p *Problem) columns(block int) (lo, hi int) {
-	return block * p.BlockCols, min((block+1)*p.BlockCols, p.Removable)
+// columns is the range of remaining columns of a remaining block. Only the last block of a problem may be smaller.
+func (b *band) columns(at int) (lo, hi int) {
+	lo = at * b.p.BlockCols
+	return lo, lo + b.p.width(b.blocks[at])
 }
 
-// solve returns (H⁻¹_BB)⁻¹ x for a block.
+// width is the number of columns of a block.
+func (p *Problem) width(block int) int { return min(p.BlockCols, p.Removable-block*p.BlockCols) }
+
+// solve returns (H⁻¹_BB)⁻¹ x for a remaining block.
 //
 // Errors: ErrSingular.
-func (b *band) solve(block int, x mat.Matrix) (*mat.Dense, error) {
-	lo, hi := b.p.columns(block)
+func (b *band) solve(at int, x mat.Matrix) (*mat.Dense, error) {
+	lo, hi := b.columns(at)
 	k := mat.NewSymDense(hi-lo, nil)
 	for i := lo; i < hi; i++ {
 		for j := lo; j <= i; j++ {
@@ -140,12 +167,12 @@ func (b *band) solve(block int, x mat.Matrix) (*mat.Dense, error) {
 	return &y, nil
 }
 
-// increase is ΔE for a block. It is infinite where rounding leaves the pivot singular.
-func (b *band) increase(block int) float64 {
-	lo, hi := b.p.columns(block)
+// increase is ΔE for a remaining block. It is infinite where rounding leaves the pivot singular.
+func (b *band) increase(at int) float64 {
+	lo, hi := b.columns(at)
 	rows, _ := b.w.Dims()
 	w := b.w.Slice(0, rows, lo, hi)
-	y, err := b.solve(block, w.T())
+	y, err := b.solve(at, w.T())
 	if err != nil {
 		return math.Inf(1)
 	}
@@ -161,49 +188,84 @@ func (b *band) increase(block int) float64 {
 // choose finds the next block to remove.
 func (b *band) choose(mayRemove func(column int) bool) {
 	b.next, b.cost = -1, math.Inf(1)
-	for block, gone := range b.removed {
-		if gone || !mayRemove(block) {
+	for at, block := range b.blocks {
+		if !mayRemove(block) {
 			continue
 		}
-		if cost := b.increase(block) / float64(b.size(block)); cost < b.cost {
-			b.next, b.cost = block, cost
+		if cost := b.increase(at) / float64(b.size(at)); cost < b.cost {
+			b.next, b.cost = at, cost
 		}
 	}
 }
 
-// remove removes a block and changes the remaining weights and the inverse.
-func (b *band) remove(block int) error {
-	lo, hi := b.p.columns(block)
+// remove removes a remaining block and changes the other weights and the inverse.
+func (b *band) remove(at int) error {
+	lo, hi := b.columns(at)
 	rows, columns := b.w.Dims()
-	across := mat.DenseCopyOf(b.inverse.Slice(lo, hi, 0, columns)) // H⁻¹_{B,:}
-	y, err := b.solve(block, b.w.Slice(0, rows, lo, hi).T())
+	across := without(b.inverse.Slice(lo, hi, 0, columns).(*mat.Dense), 0, 0, lo, hi) // H⁻¹_{B,:}
+	if across.IsEmpty() {
+		b.w, b.inverse, b.blocks = across, across, nil
+		return nil
+	}
+	y, err := b.solve(at, b.w.Slice(0, rows, lo, hi).T())
 	if err != nil {
 		return err
 	}
-	z, err := b.solve(block, across)
+	z, err := b.solve(at, across)
 	if err != nil {
 		return err
 	}
+	b.w, b.inverse = without(b.w, 0, 0, lo, hi), without(b.inverse, lo, hi, lo, hi)
+	b.blocks = slices.Delete(b.blocks, at, at+1)
 	var step, change mat.Dense
 	step.Mul(y.T(), across)
 	b.w.Sub(b.w, &step)
 	change.Mul(across.T(), z)
 	b.inverse.Sub(b.inverse, &change)
-	b.removed[block] = true
-	for gone := range b.removed { // what rounding leaves of zeros
-		if b.removed[gone] {
-			b.clear(b.p.columns(gone))
-		}
-	}
 	return nil
 }
 
-// clear sets removed columns of the weights, and their rows and columns of the inverse, to 0.
-func (b *band) clear(lo, hi int) {
-	rows, columns := b.w.Dims()
-	b.w.Slice(0, rows, lo, hi).(*mat.Dense).Zero()
-	b.inverse.Slice(lo, hi, 0, columns).(*mat.Dense).Zero()
-	b.inverse.Slice(0, columns, lo, hi).(*mat.Dense).Zero()
+// without copies a matrix without a range of rows and one of columns. The result is empty if nothing remains.
+func without(m *mat.Dense, rowLo, rowHi, lo, hi int) *mat.Dense {
+	rows, columns := m.Dims()
+	if columns == hi-lo || rows == rowHi-rowLo {
+		return new(mat.Dense)
+	}
+	out := mat.NewDense(rows-(rowHi-rowLo), columns-(hi-lo), nil)
+	for r := range rows {
+		to := r
+		switch {
+		case r >= rowHi:
+			to -= rowHi - rowLo
+		case r >= rowLo:
+			continue
+		}
+		row := out.RawRowView(to)
+		copy(row, m.RawRowView(r)[:lo])
+		copy(row[lo:], m.RawRowView(r)[hi:])
+	}
+	return out
+}
+
+// write writes the weights to the problem, with zeros in removed blocks.
+func (b *band) write() {
+	_, columns := b.p.Weights.Dims()
+	var from []int // columns of the remaining weights
+	for _, block := range b.blocks {
+		for i := range b.p.width(block) {
+			from = append(from, block*b.p.BlockCols+i)
+		}
+	}
+	for c := b.p.Removable; c < columns; c++ {
+		from = append(from, c)
+	}
+	for r := range min(b.p.BlockRows, b.p.Weights.RawMatrix().Rows-b.row) {
+		row := b.p.Weights.RawRowView(b.row + r)
+		clear(row)
+		for i, c := range from {
+			row[c] = b.w.At(r, i)
+		}
+	}
 }
 
 // ceilDiv is ⌈a/b⌉.

@@ -163,7 +163,7 @@ func TestSequence(t *testing.T) {
 	sizes := make([]Removal, 0, 12)
 	for row := range 3 {
 		for column := range 4 {
-			sizes = append(sizes, Removal{Block{row, column}, mat.Norm(v.Slice(row*2, row*2+2, column*3, column*3+3), 2)})
+			sizes = append(sizes, Removal{Block: Block{row, column}, Increase: mat.Norm(v.Slice(row*2, row*2+2, column*3, column*3+3), 2)})
 		}
 	}
 	slices.SortFunc(sizes, func(a, b Removal) int { return int(math.Copysign(1, a.Increase-b.Increase)) })

@@ -53,6 +53,14 @@ func TestPruneAtOnce(t *testing.T) {
 	if rows[1].CRPS[0].CRPS >= rows[0].CRPS[0].CRPS {
 		t.Errorf("CRPS %g by obs, %g by magnitude", rows[1].CRPS[0].CRPS, rows[0].CRPS[0].CRPS)
 	}
+	again := pruneJob(t, "version: 1\nrun_dir: %s\nprune: {method: obs, structure: block, target: 0.6, block: {out: 4, in: 4}, scope: uniform}\ncalibration: {inits: 4, max_side: 512}\n", dense)
+	r, err := Prune(context.Background(), again, RetrainOptions{RunDir: filepath.Join(dirs, "again"), Version: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Table.Rows[1].CRPS[0] != rows[1].CRPS[0] {
+		t.Errorf("CRPS %v, then %v", rows[1].CRPS, r.Table.Rows[1].CRPS)
+	}
 	job := pruneJob(t, "version: 1\nrun_dir: %s\nprune: {method: obs, structure: block, target: 0.99, block: {out: 4, in: 4}, scope: uniform}\n", dense)
 	if _, err := Prune(context.Background(), job, RetrainOptions{RunDir: filepath.Join(dirs, "empty"), Version: "test"}); exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), "would remove layer") {
 		t.Errorf("%v, want a refusal of an empty layer", err)
