@@ -44,6 +44,14 @@ func TestDeviceConvs(t *testing.T) {
 
 func TestDeviceTiles(t *testing.T) { everyTile(t, realGPU(t), largerCases()) }
 
+func TestDeviceTwoFour(t *testing.T) {
+	b := realGPU(t)
+	if !b.HasTwoFourKernels() {
+		t.Skipf("skipped: compute capability %d/10 has no sparse tensor cores", b.Device().Properties().Architecture)
+	}
+	twoFourConvs(t, b, 1)
+}
+
 func TestDeviceOptimisers(t *testing.T) {
 	b := realGPU(t)
 	optimisersEqual(t, b, within(t, b))

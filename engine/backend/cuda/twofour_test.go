@@ -151,17 +151,19 @@ func sparseCases() []convCase {
 
 // TestTwoFourConvs compares the sparse kernel with the dense reference of the same filter: every tile in every second
 // case.
-func TestTwoFourConvs(t *testing.T) {
-	b := emulatedGPU(t)
+func TestTwoFourConvs(t *testing.T) { twoFourConvs(t, emulatedGPU(t), 2) }
+
+// twoFourConvs computes in every tile, each in every so-manieth case.
+func twoFourConvs(t *testing.T, b *cuda.Backend, every int) {
 	all := kernels.ConvTiles
 	defer func() { kernels.ConvTiles = all }()
 	for i, tile := range kernels.ConvTilesOf(kernels.TwoFour) {
 		kernels.ConvTiles = []kernels.Tile{tile}
 		for k, c := range sparseCases() {
-			if (i+k)%2 > 0 {
+			if (i+k)%every > 0 {
 				continue
 			}
-			arithmetic := []string{"bf16", "f16"}[(i+k)/2%2]
+			arithmetic := []string{"bf16", "f16"}[(i+k)/every%2]
 			c.cut = fmt.Sprintf("conv %s 2:4 %s", arithmetic, tile)
 			t.Run(fmt.Sprintf("%s/%s/%s", tile, arithmetic, c.name), func(t *testing.T) {
 				if name, _ := compareConv(t, b, c, arithmetic); name != c.cut {
