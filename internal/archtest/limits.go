@@ -32,7 +32,7 @@ const (
 var exceptions = map[string]map[string]exception{
 	"package lines": {
 		"ensemble/config": {6200, "the keys of all jobs: a reader opens the file of a section"},
-		"engine/op":       {8100, "one file per op: a reader opens the file of an op, not the package"},
+		"engine/op":       {8200, "one file per op: a reader opens the file of an op, not the package"},
 	},
 	"function lines": {
 		"postproc/baseline.leastAbsolute.minimise": {124, "a walk along vertices of a linear program: its steps share the path and the point"},
