@@ -1,5 +1,5 @@
 // Convolutions on the blocked layout by the tiles of AMX: a sum of small matrix products over the taps of the
-// filter, without a transform. Values are bfloat16, or codes of eight bits (directint8.inc.h). An instruction
+// filter, without a transform. Values are bfloat16, or int8 values (directint8.inc.h). An instruction
 // multiplies 16 places × 64 bytes of source channels with as many × 16 result channels, in the time in which
 // AVX-512 multiplies an eighth of it; so the products that Winograd's algorithm spares are worth less than its
 // transforms.
