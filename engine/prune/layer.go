@@ -40,12 +40,27 @@ func (l Layer) index(out, in, tap int) int {
 	return (out*l.In+in)*l.Taps() + tap
 }
 
+// OutAxis is the axis of the filter along its output channels. Its input channels are along the other of the first two.
+func (l Layer) OutAxis() int {
+	if l.Transposed {
+		return 1
+	}
+	return 0
+}
+
+// Channels are the output and the input channel of element i of the layer.
+func (l Layer) Channels(i int) (out, in int) {
+	i /= l.Taps()
+	if l.Transposed {
+		return i % l.Out, i / l.Out
+	}
+	return i / l.In, i % l.In
+}
+
 // inputChannel is the input channel of element i of the layer.
 func (l Layer) inputChannel(i int) int {
-	if l.Transposed {
-		return i / l.Taps() / l.Out
-	}
-	return i / l.Taps() % l.In
+	_, in := l.Channels(i)
+	return in
 }
 
 // weightSuffix is the end of the names of filters.

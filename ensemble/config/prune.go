@@ -100,7 +100,7 @@ func (p Prune) Keeps(layer string) bool {
 }
 
 // EffectiveScope returns the scope, or its default: erk, which leaves no layer almost empty; global with
-// structure 2:4, whose sparsity is equal in all layers, and with methods taylor and soft_threshold; uniform for other
+// structure 2:4, whose sparsity is equal in all layers, and with methods taylor, soft_threshold and obs; uniform for other
 // channel pruning.
 func (p Prune) EffectiveScope() string {
 	switch {
@@ -110,7 +110,7 @@ func (p Prune) EffectiveScope() string {
 		return UniformScope
 	case p.Structure == ChannelStructure:
 		return GlobalScope
-	case p.Structure == TwoFourStructure, p.Method == SoftThresholding:
+	case p.Structure == TwoFourStructure, p.Method == SoftThresholding, p.Method == OBSPruning:
 		return GlobalScope
 	}
 	return ERKScope
@@ -169,7 +169,7 @@ func pruneKeys() []schema.Key {
 		{Path: "prune.structure", Default: ElementStructure, Check: OneOf(PruneStructures...), Example: BlockStructure,
 			Help: "Pruning structure. element: single weights; block: blocks of output and input channels; 2:4: two of four neighbouring input channels of a filter, at each output channel and tap; channel: whole channels, which leaves a smaller dense network. Biases and normalisation parameters are never pruned."},
 		{Path: "prune.scope", Check: OneOf(GlobalScope, UniformScope, ERKScope), Example: ERKScope,
-			Help: "Scope of the target sparsity. global: all layers together; uniform: each layer; erk: Erdos-Renyi-Kernel, layers with fewer weights are denser. Default: erk; global with structure 2:4, method taylor or method soft_threshold; uniform with structure channel."},
+			Help: "Scope of the target sparsity. global: all layers together; uniform: each layer; erk: Erdos-Renyi-Kernel, layers with fewer weights are denser. Default: erk; global with structure 2:4, method taylor, soft_threshold or obs; uniform with structure channel."},
 		{Path: "prune.target", Default: "0", Check: Between(0, 1), Example: "0.9",
 			Help: "Final sparsity: fraction of the weights that are pruned; with structure channel see prune.target_unit."},
 		{Path: "prune.target_unit", Default: ChannelsUnit, Check: OneOf(ChannelsUnit, OperationsUnit), Example: OperationsUnit,

@@ -49,7 +49,7 @@ var PruneSchema = newSchema[PruneJob]("prune", slices.Concat([]schema.Key{
 		Help: "Number of training initialisations whose fields give the Hessians of method obs, evenly spread."},
 	{Path: "calibration.damping", Default: "0.01", Check: Above(0), Example: "0.1",
 		Help: "Damping of the Hessians of method obs, relative to the mean of their diagonal. More damping changes the remaining weights less."},
-	{Path: "calibration.max_side", Default: "2048", Check: Between(1, 1e5), Example: "1024",
+	{Path: "calibration.max_side", Default: "4096", Check: Between(1, 1e5), Example: "2048",
 		Help: "Largest number of input channels times filter positions for which method obs uses the full Hessian. Layers with more have a Hessian of the channels."},
 }, pruneJobKeys(), teacherKeys()))
 
@@ -68,7 +68,7 @@ func pruneJobKeys() []schema.Key {
 	for i := range keys {
 		if keys[i].Path == "prune.method" {
 			keys[i].Default, keys[i].Check = MagnitudePruning, OneOf(append([]string{OBSPruning}, GradualMethods...)...)
-			keys[i].Help = "Pruning method. magnitude: the smallest weights; random: random weights, for comparison; movement: weights that training moves towards 0; obs: without training, the blocks whose removal changes the results of the layer least when the remaining weights follow. See docs/compression.md."
+			keys[i].Help = "Pruning method. magnitude: the smallest weights; random: random weights, for comparison; movement: weights that training moves towards 0; obs: without training, the blocks whose removal changes the results least when the remaining weights follow; later layers repair the errors of earlier ones. See docs/compression.md."
 		}
 	}
 	return keys

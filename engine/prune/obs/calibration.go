@@ -25,8 +25,10 @@ type Calibration struct {
 	// MaxSide is the largest number of columns of a Hessian of all channels and taps. A layer with more has one of
 	// its channels, averaged over the taps, which neglects that neighbouring points are alike, and no C.
 	MaxSide int
-	layer   *inputs   // nil before a plan is compiled, or if not exactly one convolution uses the filter
-	dense   []float32 // y of the present sample
+	// OnlyInputs leaves out C, as for the dense network itself, whose results are the target.
+	OnlyInputs bool
+	layer      *inputs   // nil before a plan is compiled, or if not exactly one convolution uses the filter
+	dense      []float32 // y of the present sample
 }
 
 // inputs are those of the convolution.
@@ -37,6 +39,8 @@ type inputs struct {
 	sum        *mat.SymDense
 	missing    []float64 // C, in the order of the filter
 	missingAll []float64 // C of the bias
+	positions  int       // patches of a sample
+	samples    int
 }
 
 // Names of what a plan of Passes has in addition.
@@ -87,7 +91,7 @@ func (c *Calibration) observe(u *pass.Unit) error {
 	b := graph.Extend(g)
 	x := b.ValueOf(conv.In[0])
 	b.Output(gramOutput, op.GramOfPatches(b, x, b.ValueOf(at), l.gram))
-	if !l.gram.Channels {
+	if !l.gram.Channels && !c.OnlyInputs {
 		y := b.ValueOf(result)
 		missing := op.Sub(b, b.Input(targetInput, y.Shape()), y)
 		b.Output(resultOutput, y)
@@ -97,6 +101,7 @@ func (c *Calibration) observe(u *pass.Unit) error {
 	if c.layer == nil { // else of a plan for another number of members
 		l.sum = mat.NewSymDense(l.gram.Side(l.shape[1]), nil)
 		l.missing, l.missingAll = make([]float64, l.shape.Size()), make([]float64, l.shape[0])
+		l.positions = conv.Shape[0] * conv.Shape[2:].Size()
 		c.layer = l
 	}
 	return b.Err()
@@ -128,6 +133,7 @@ func (c *Calibration) Observe(p *engine.Plan) {
 	if l == nil {
 		return
 	}
+	l.samples++
 	at, x := 0, p.Output(gramOutput)
 	for i := range l.sum.SymmetricDim() {
 		for j := range i + 1 {
@@ -154,10 +160,11 @@ func (c *Calibration) Bias() string {
 // Problem returns the pruning of the filter with its bias, by blocks of outs × ins channels with all taps, for the
 // Hessian
 //
-//	H = G/g + damping · I     g = trace(G)/n
+//	H = G/m + damping · g · I     g = trace(G)/(m n)
 //
-// of the patches of n values: the damping is relative to their mean square. Its weights are those that reproduce the
-// results of the dense network best, W + C/g H⁻¹: the damping is the cost of their distance from W.
+// of m patches of n values: errors are half the mean square of those of the results, and damping is relative to the mean square of
+// the values. Its weights are those that reproduce the results of the dense network best, W + C/m H⁻¹: the damping is the
+// cost of their distance from W.
 // Hessians of channels have a row for each output and tap, the others for each output. The
 // problem is nil if the filter has no Gram matrix.
 //
@@ -169,15 +176,15 @@ func (c *Calibration) Problem(w, bias []float32, outs, ins int, damping float64)
 	if l == nil {
 		return nil, nil
 	}
-	n := l.sum.SymmetricDim()
-	mean := mat.Trace(l.sum) / float64(n)
+	n, m := l.sum.SymmetricDim(), float64(l.positions*l.samples)
+	mean := mat.Trace(l.sum) / m / float64(n)
 	if mean == 0 { // an input that is always 0
 		mean = 1
 	}
 	h := mat.NewSymDense(n, nil)
-	h.ScaleSym(1/mean, l.sum)
+	h.ScaleSym(1/m, l.sum)
 	for i := range n {
-		h.SetSym(i, i, h.At(i, i)+damping)
+		h.SetSym(i, i, h.At(i, i)+damping*mean)
 	}
 	p := &Problem{Hessian: h, Removable: n, BlockRows: outs, BlockCols: ins}
 	taps := l.shape[2:].Size()
@@ -195,12 +202,12 @@ func (c *Calibration) Problem(w, bias []float32, outs, ins int, damping float64)
 	gradient := mat.NewDense(rows, n, nil)
 	l.visit(func(r, c, i int) {
 		p.Weights.Set(r, c, float64(w[i]))
-		gradient.Set(r, c, l.missing[i]/mean)
+		gradient.Set(r, c, l.missing[i]/m)
 	})
 	if l.bias != "" {
 		for o, v := range bias {
 			p.Weights.Set(o, n-1, float64(v))
-			gradient.Set(o, n-1, l.missingAll[o]/mean)
+			gradient.Set(o, n-1, l.missingAll[o]/m)
 		}
 	}
 	return p, p.step(gradient)

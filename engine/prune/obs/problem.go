@@ -20,6 +20,9 @@ type Problem struct {
 	Removable int           // number of columns that blocks cover
 	BlockRows int
 	BlockCols int
+	// RowWeights are factors of the errors of rows in the costs of blocks, each of the same number of consecutive rows; nil means 1.
+	// They decide which blocks go, and change no other weights.
+	RowWeights []float64
 	// KeepColumns keeps a block in each block of columns: the inputs of a network.
 	KeepColumns bool
 }
@@ -27,9 +30,10 @@ type Problem struct {
 // Block is a block of a Problem, by its indices among the blocks of rows and of columns.
 type Block struct{ Row, Column int }
 
-// Removal is a removed block with the increase of E that it causes.
+// Removal is a removed block with the increase of E that it causes, rows weighted by RowWeights.
 type Removal struct {
 	Block
+	Weights  int // of the block
 	Increase float64
 }
 
@@ -120,7 +124,7 @@ func (p *Problem) Remove(budget int) ([]Removal, error) {
 		}
 		b := bands[best]
 		block := b.blocks[b.next]
-		out = append(out, Removal{Block{best, block}, b.cost * float64(size)})
+		out = append(out, Removal{Block{best, block}, size, b.cost * float64(size)})
 		perColumn[block]--
 		if err := b.remove(b.next); err != nil {
 			return nil, err
@@ -178,9 +182,14 @@ func (b *band) increase(at int) float64 {
 	}
 	sum := 0.0
 	for r := range rows {
+		part := 0.0
 		for i := range hi - lo {
-			sum += w.At(r, i) * y.At(i, r)
+			part += w.At(r, i) * y.At(i, r)
 		}
+		if b.p.RowWeights != nil {
+			part *= b.p.RowWeights[(b.row+r)*len(b.p.RowWeights)/b.p.Weights.RawMatrix().Rows]
+		}
+		sum += part
 	}
 	return sum / 2
 }
@@ -270,3 +279,81 @@ func (b *band) write() {
 
 // ceilDiv is ⌈a/b⌉.
 func ceilDiv(a, b int) int { return (a + b - 1) / b }
+
+// Fit sets blocks to 0, and the other weights to the minimum of E:
+//
+//	w_K = v_K + H_KK⁻¹ H_KR v_R
+//
+// with the remaining columns K and the removed ones R of each block of rows. The result is that of removing the blocks one after the
+// other.
+//
+// Errors: ErrSingular.
+// Cost: O(remaining columns³) for each block of rows.
+func (p *Problem) Fit(removed []Block) error {
+	rows, columns := p.Weights.Dims()
+	for row := range ceilDiv(rows, p.BlockRows) {
+		gone := make([]bool, columns)
+		for _, b := range removed {
+			if b.Row == row {
+				lo := b.Column * p.BlockCols
+				for c := range p.width(b.Column) {
+					gone[lo+c] = true
+				}
+			}
+		}
+		lo := row * p.BlockRows
+		if err := p.fit(p.Weights.Slice(lo, min(lo+p.BlockRows, rows), 0, columns).(*mat.Dense), gone); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fit is Fit for rows without some columns.
+func (p *Problem) fit(w *mat.Dense, gone []bool) error {
+	var keep, drop []int
+	for c, g := range gone {
+		if g {
+			drop = append(drop, c)
+		} else {
+			keep = append(keep, c)
+		}
+	}
+	rows, _ := w.Dims()
+	if len(keep) > 0 && len(drop) > 0 {
+		h, across, v := mat.NewSymDense(len(keep), nil), mat.NewDense(len(keep), len(drop), nil), mat.NewDense(len(drop), rows, nil)
+		for i, c := range keep {
+			for j, d := range keep[:i+1] {
+				h.SetSym(i, j, p.Hessian.At(c, d))
+			}
+			for j, d := range drop {
+				across.Set(i, j, p.Hessian.At(c, d))
+			}
+		}
+		for i, c := range drop {
+			for r := range rows {
+				v.Set(i, r, w.At(r, c))
+			}
+		}
+		var factor mat.Cholesky
+		if !factor.Factorize(h) {
+			return ErrSingular
+		}
+		var change mat.Dense
+		change.Mul(across, v)
+		if err := factor.SolveTo(&change, &change); err != nil && !errors.As(err, new(mat.Condition)) {
+			return err
+		}
+		for i, c := range keep {
+			for r := range rows {
+				w.Set(r, c, w.At(r, c)+change.At(i, r))
+			}
+		}
+	}
+	for _, c := range drop {
+		for r := range rows {
+			w.Set(r, c, 0)
+		}
+	}
+	return nil
+}

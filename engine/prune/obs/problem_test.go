@@ -176,6 +176,52 @@ func TestSequence(t *testing.T) {
 	}
 }
 
+// TestFit checks that fitting without some blocks gives the weights of removing these one after the other, whatever
+// their order, and exact zeros.
+func TestFit(t *testing.T) {
+	for seed := range uint64(3) {
+		p := problem(seed, 5, 8)
+		q := &Problem{Weights: mat.DenseCopyOf(p.Weights), Hessian: p.Hessian, Removable: 7, BlockRows: 2, BlockCols: 3}
+		p.Removable = 7
+		removed, err := p.Remove(18)
+		if err != nil || len(removed) < 3 {
+			t.Fatalf("removed %v, %v", removed, err)
+		}
+		var blocks []Block
+		for _, r := range slices.Backward(removed) {
+			blocks = append(blocks, r.Block)
+		}
+		if err := q.Fit(blocks); err != nil {
+			t.Fatal(err)
+		}
+		for r := range 5 {
+			for c := range 8 {
+				near(t, "weight", q.Weights.At(r, c), p.Weights.At(r, c))
+				if slices.Contains(blocks, Block{r / 2, c / 3}) && c < 7 && q.Weights.At(r, c) != 0 {
+					t.Errorf("weight %d %d is %g", r, c, q.Weights.At(r, c))
+				}
+			}
+		}
+	}
+}
+
+// TestRowWeights has two rows with the Hessian 1 and the weights 1, 2 and 3, 4: costs are ½ w². The second row counts a hundredth:
+// its blocks go first.
+func TestRowWeights(t *testing.T) {
+	p := &Problem{Weights: mat.NewDense(2, 2, []float64{1, 2, 3, 4}), Hessian: mat.NewSymDense(2, []float64{1, 0, 0, 1}), Removable: 2, BlockRows: 1, BlockCols: 1, RowWeights: []float64{1, 0.01}}
+	removed, err := p.Remove(3)
+	want := []Removal{{Block{1, 0}, 1, 0.045}, {Block{1, 1}, 1, 0.08}, {Block{0, 0}, 1, 0.5}}
+	if err != nil || len(removed) != 3 {
+		t.Fatalf("removed %v, %v, want %v", removed, err, want)
+	}
+	for i, r := range removed {
+		if r.Block != want[i].Block || r.Weights != 1 {
+			t.Errorf("removed %v, want %v", removed, want)
+		}
+		near(t, "increase", r.Increase, want[i].Increase)
+	}
+}
+
 // TestKeptBlocks checks that columns beyond the removable ones stay, and a block in each block of columns if that is
 // wanted.
 func TestKeptBlocks(t *testing.T) {

@@ -63,8 +63,7 @@ func pruneAtOnce(ctx context.Context, job *config.PruneConfig, o RetrainOptions)
 	return &RetrainResult{&train.Result{RunDir: o.RunDir, Outputs: outputs, Warnings: d.Warnings, Sparsity: m.Sparsity}, table}, err
 }
 
-// pruneWeights removes weights from the network of a model, and returns the remaining ones. Every layer loses as many as by
-// magnitude.
+// pruneWeights removes weights from the network of a model, and returns the remaining ones.
 //
 // Errors: exit 64 for a target that the layers do not allow, or too little damping; those of reading the samples.
 func pruneWeights(ctx context.Context, job config.PruneJob, m *model.Model, from samples.Examples, o engine.Options, p *progress.Reporter) (model.Weights, []model.Sparsity, error) {
@@ -83,7 +82,7 @@ func pruneWeights(ctx context.Context, job config.PruneJob, m *model.Model, from
 	}
 	if job.Prune.Method == config.OBSPruning {
 		s := &surgery{job: job, model: m, weights: weights, samples: from, options: o}
-		if err := s.prune(ctx, layers, mask.Mask(), p); err != nil {
+		if err := s.prune(ctx, g, layers, mask, p); err != nil {
 			return nil, nil, err
 		}
 	} else {
@@ -98,7 +97,7 @@ func pruneWeights(ctx context.Context, job config.PruneJob, m *model.Model, from
 	return w, []model.Sparsity{sparsity}, err
 }
 
-// chooseMask chooses weights at random or by their size: for method obs only how many each layer keeps.
+// chooseMask chooses weights at random or by their size: for method obs only how many go.
 func chooseMask(job config.PruneJob, layers []prune.Layer, w prune.Weights) (*prune.Pruner, error) {
 	o := train.PruneOptions(job.Prune, 1, 2)
 	o.From, o.To, o.Every = 0, 1, 1
