@@ -69,7 +69,7 @@ func TestBench(t *testing.T) {
 			return v
 		}
 		for _, key := range []string{"batch", "depth", "channels", "threads", "train_ms_max", "predict_ms_max", "predict_samples_per_s", "bandwidth_gib_s",
-			"peak_mib", "arena_mib", "predict_peak_mib", "predict_arena_mib", "parameters", "steps", "predict_steps", "warmup", "compile_ms", "loss"} {
+			"peak_mib", "planned_mib", "arena_mib", "predict_peak_mib", "predict_planned_mib", "predict_arena_mib", "parameters", "steps", "predict_steps", "warmup", "compile_ms", "loss"} {
 			number(key)
 		}
 		// Rounding may change the sign of a value near zero before a ReLU: about one of a thousand values in networks this

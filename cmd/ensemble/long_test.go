@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -23,12 +24,10 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/testdecoder"
 )
 
-// TestLongGlobeInMemory: a process that only predicts a whole globe of 352×704 points on two levels, from 42
-// channels with base 32, needs less than 4 GiB.
-func TestLongGlobeInMemory(t *testing.T) {
-	const most = 4 << 10 // MiB
-	of := bench.Case{Model: bench.BenchUNet3D, Base: 32, Crop: setup.Crop{Height: 352, Width: 704}, Batch: 1, Depth: 2, Threads: 2, Precision: "float32"}
-	in, err := json.Marshal(bench.Request{Case: of, Phase: bench.BenchPredict, Steps: 1})
+// measuredProcess returns the measurement of a process that does only this, and skips the test without the device.
+func measuredProcess(t *testing.T, r bench.Request) bench.Measurement {
+	t.Helper()
+	in, err := json.Marshal(r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,13 +44,39 @@ func TestLongGlobeInMemory(t *testing.T) {
 	if got.ExitCode == int(exit.NoDevice) {
 		t.Skip("skipped: no device: ", got.Error.What)
 	}
-	m := got.Measurement
-	if runErr != nil || m.MS.N != 1 {
-		t.Fatalf("error %v, measurement %+v", runErr, m)
+	if runErr != nil || r.Steps > 0 && got.Measurement.MS.N != r.Steps {
+		t.Fatalf("error %v, measurement %+v", runErr, got.Measurement)
 	}
+	return got.Measurement
+}
+
+// TestLongGlobeInMemory: a process that only predicts a whole globe of 352×704 points on two levels, from 42
+// channels with base 32, needs less than 4 GiB.
+func TestLongGlobeInMemory(t *testing.T) {
+	const most = 4 << 10 // MiB
+	of := bench.Case{Model: bench.BenchUNet3D, Base: 32, Crop: setup.Crop{Height: 352, Width: 704}, Batch: 1, Depth: 2, Threads: 2, Precision: "float32"}
+	m := measuredProcess(t, bench.Request{Case: of, Phase: bench.BenchPredict, Steps: 1})
 	t.Logf("%v: peak resident memory %.0f MiB, arena %.0f MiB, %d parameters, %.0f ms", of, m.PeakMiB, m.ArenaMiB, m.Parameters, m.MS.Median)
 	if !(m.PeakMiB > m.ArenaMiB && m.PeakMiB < most) {
 		t.Errorf("peak of %.0f MiB, want more than the arena and less than %d", m.PeakMiB, most)
+	}
+}
+
+// TestLongStepMemory: the memory that `ensemble plan --time` predicts is within 10 % of the peak of a process, for training steps and
+// predictions.
+func TestLongStepMemory(t *testing.T) {
+	for _, base := range []int{8, 16, 32} {
+		for _, side := range []int{64, 128, 256} {
+			for _, phase := range []bench.Phase{bench.BenchTrain, bench.BenchPredict} {
+				of := bench.Case{Model: bench.BenchUNet3D, Base: base, Crop: setup.Crop{Height: side, Width: side}, Batch: 1, Depth: 2, Threads: 2, Precision: "float32"}
+				m := measuredProcess(t, bench.Request{Case: of, Phase: phase, Steps: 3})
+				off := m.PlannedMiB/m.PeakMiB - 1
+				t.Logf("base %d, crop %d, %s: predicted %.0f MiB, peak %.0f MiB (%+.0f %%)", base, side, phase, m.PlannedMiB, m.PeakMiB, 100*off)
+				if math.Abs(off) > 0.1 {
+					t.Errorf("%v, %s: predicted %.0f MiB, peak %.0f MiB", of, phase, m.PlannedMiB, m.PeakMiB)
+				}
+			}
+		}
 	}
 }
 

@@ -10,6 +10,9 @@
 // fitted by non-negative least squares to races.json, times of operations on several instruction sets and numbers of threads, and
 // stored in coefficients.json. The time of a step is the sum over its operations.
 //
+// races.json also has the times of variants of kernels, as timing tables have them. FitVariants fits coefficients of expected times to
+// them, by which package tune decides which variants of a new kernel it times, and in which order.
+//
 //	m, err := cost.ReadMachine("laptop.json")
 //	s, err := m.Setup(4, "f32")
 //	p := cost.Fitted().Predict(s, cost.StepOf(plan))
@@ -20,4 +23,4 @@
 // doi:10.1145/1498765.1498785, for rates as features; Lawson and Hanson 1974, Solving Least Squares Problems, chapter 23.
 package cost
 
-//go:generate go test . -run TestCoefficients -update
+//go:generate go test . -run 'TestCoefficients|TestExpectations' -update

@@ -12,7 +12,7 @@ const leastRaces = 12
 
 // sample is the time of an operation on a setup, with its features.
 type sample struct {
-	x [features]float64
+	x []float64
 	t float64
 }
 
@@ -30,7 +30,8 @@ func Fit(r *Races, use func(Setup) bool) (*Model, error) {
 	for _, o := range r.Ops {
 		for k, t := range o.Times {
 			if t > 0 && use(r.Setups[k]) {
-				s := sample{r.Setups[k].seconds(o.Amounts, o.Values), t}
+				x := r.Setups[k].seconds(o.Amounts, o.Values)
+				s := sample{x[:], t}
 				by[o.Kind] = append(by[o.Kind], s)
 				by[o.Class] = append(by[o.Class], s)
 			}
@@ -45,7 +46,7 @@ func Fit(r *Races, use func(Setup) bool) (*Model, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", kind, err)
 		}
-		m.Kinds[kind] = c
+		m.Kinds[kind] = Coefficients(c)
 	}
 	return m, nil
 }
@@ -56,32 +57,37 @@ const (
 	reweight = 12
 )
 
-// fitKind returns the coefficients of the samples of one kind.
-func fitKind(samples []sample) (c Coefficients, err error) {
-	a, b := make([][]float64, len(samples)), make([]float64, len(samples))
+// fitKind returns the coefficients of the samples of one kind, of which there must be one.
+func fitKind(samples []sample) (c []float64, err error) {
+	c = make([]float64, len(samples[0].x))
 	for range reweight {
-		for i, s := range samples {
-			relative := math.Abs(c.of(s.x)/s.t - 1)
-			w := math.Sqrt(min(1, outlier/relative) / s.t)
-			a[i] = a[i][:0]
-			for _, x := range s.x {
-				a[i] = append(a[i], w*x)
-			}
-			b[i] = w * s.t
-		}
-		x, err := nonNegative(a, b)
-		if err != nil {
-			return c, err
-		}
-		for i, v := range x {
-			c[i] = rounded(v)
+		if c, err = improve(c, samples); err != nil {
+			return nil, err
 		}
 	}
 	return c, nil
 }
 
-// of returns the time for features.
-func (c Coefficients) of(x [features]float64) (t float64) {
+// improve returns the coefficients that minimise least squares with the weights of others.
+func improve(c []float64, samples []sample) ([]float64, error) {
+	a, b := make([][]float64, len(samples)), make([]float64, len(samples))
+	for i, s := range samples {
+		relative := math.Abs(dot(c, s.x)/s.t - 1)
+		w := math.Sqrt(min(1, outlier/relative) / s.t)
+		for _, x := range s.x {
+			a[i] = append(a[i], w*x)
+		}
+		b[i] = w * s.t
+	}
+	x, err := nonNegative(a, b)
+	for i, v := range x {
+		x[i] = rounded(v)
+	}
+	return x, err
+}
+
+// dot returns the time for coefficients and features.
+func dot(c, x []float64) (t float64) {
 	for i, v := range x {
 		t += c[i] * v
 	}

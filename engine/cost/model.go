@@ -54,7 +54,8 @@ func (m *Model) Time(s Setup, w Work, values int64) (t float64, known bool) {
 	if !known {
 		c = m.Kinds[classOf(w.Kind)]
 	}
-	return c.of(s.seconds(w.Amounts, values)), known
+	x := s.seconds(w.Amounts, values)
+	return dot(c[:], x[:]), known
 }
 
 // Prediction is the predicted time of a step.

@@ -10,11 +10,13 @@ import (
 	"strconv"
 )
 
-// Races are measured times of operations and steps on several setups.
+// Races are measured times of operations, steps and variants of kernels on several setups.
 type Races struct {
-	Setups []Setup
-	Ops    []Race
-	Steps  []StepRace
+	Setups   []Setup
+	Ops      []Race
+	Steps    []StepRace
+	Variants []VariantRace
+	Tunings  []Tuning
 }
 
 // Race is an operation with its times.
@@ -56,19 +58,7 @@ func keyOf(w Work, values int64) raceKey {
 // Add adds a setup with its steps. Of operations of a step that do the same, the mean time counts. If the setup is known the least times
 // and the best rates of both measurements count, since other processes only slow a machine.
 func (r *Races) Add(s Setup, steps []MeasuredStep) {
-	k := slices.IndexFunc(r.Setups, func(o Setup) bool { return SameSetup(s, o) })
-	if k >= 0 {
-		r.improve(k, s)
-	} else {
-		k = len(r.Setups)
-		r.Setups = append(r.Setups, s)
-		for i := range r.Ops {
-			r.Ops[i].Times = append(r.Ops[i].Times, 0)
-		}
-		for i := range r.Steps {
-			r.Steps[i].Times = append(r.Steps[i].Times, 0)
-		}
-	}
+	k := r.setup(s)
 	known := map[raceKey]int{}
 	for i, o := range r.Ops {
 		known[keyOf(o.Work, o.Values)] = i
@@ -93,6 +83,25 @@ func (r *Races) Add(s Setup, steps []MeasuredStep) {
 	for at, sum := range sums {
 		r.Ops[at].Times[k] = least(r.Ops[at].Times[k], sum/counts[at])
 	}
+}
+
+// setup returns the place of a setup, which is added if it is unknown.
+func (r *Races) setup(s Setup) int {
+	if k := slices.IndexFunc(r.Setups, func(o Setup) bool { return SameSetup(s, o) }); k >= 0 {
+		r.improve(k, s)
+		return k
+	}
+	r.Setups = append(r.Setups, s)
+	for i := range r.Ops {
+		r.Ops[i].Times = append(r.Ops[i].Times, 0)
+	}
+	for i := range r.Steps {
+		r.Steps[i].Times = append(r.Steps[i].Times, 0)
+	}
+	for i := range r.Variants {
+		r.Variants[i].Times = append(r.Variants[i].Times, 0)
+	}
+	return len(r.Setups) - 1
 }
 
 // step enters the time of a step.
@@ -132,9 +141,11 @@ type racesFile struct {
 	Format   int               `json:"format"`
 	Machines []*Machine        `json:"machines"`
 	Setups   []setupLine       `json:"setups"`
-	Kinds    []string          `json:"kinds"` // class before "/"
-	Ops      []json.RawMessage `json:"ops"`   // [kind, shape, amounts, values, microseconds by setup]
-	Steps    []json.RawMessage `json:"steps"` // [network, phase, ops, microseconds by setup]
+	Kinds    []string          `json:"kinds"`    // class before "/"
+	Ops      []json.RawMessage `json:"ops"`      // [kind, shape, amounts, values, microseconds by setup]
+	Steps    []json.RawMessage `json:"steps"`    // [network, phase, ops, microseconds by setup]
+	Variants []json.RawMessage `json:"variants"` // [key, work, microseconds by setup]
+	Tunings  []json.RawMessage `json:"tunings"`  // [network, variants]
 }
 
 // setupLine is a setup in a file.
@@ -172,6 +183,12 @@ func (r *Races) Write(w io.Writer) error {
 	for _, s := range r.Steps {
 		f.Steps = append(f.Steps, line(s.Network, s.Phase, s.Ops, digits(s.Times, 1e6)))
 	}
+	for _, v := range r.Variants {
+		f.Variants = append(f.Variants, line(v.Key, v.Work, digits(v.Times, 1e6)))
+	}
+	for _, t := range r.Tunings {
+		f.Tunings = append(f.Tunings, line(t.Network, t.Variants))
+	}
 	return f.write(w)
 }
 
@@ -205,9 +222,9 @@ func (f racesFile) write(w io.Writer) error {
 	for _, part := range []struct {
 		name string
 		rows []json.RawMessage
-	}{{"setups", rows(f.Setups)}, {"kinds", rows(f.Kinds)}, {"ops", f.Ops}, {"steps", f.Steps}} {
+	}{{"setups", rows(f.Setups)}, {"kinds", rows(f.Kinds)}, {"ops", f.Ops}, {"steps", f.Steps}, {"variants", f.Variants}, {"tunings", f.Tunings}} {
 		fmt.Fprintf(&b, "%q: [\n%s\n]", part.name, bytes.Join(rawLines(part.rows), []byte(",\n")))
-		if part.name != "steps" {
+		if part.name != "tunings" {
 			b.WriteString(",")
 		}
 		b.WriteString("\n")
@@ -282,7 +299,7 @@ func ParseRaces(text []byte) (*Races, error) {
 		scale(s.Times, 1e-6)
 		r.Steps = append(r.Steps, s)
 	}
-	return r, nil
+	return r, r.parseVariants(f)
 }
 
 // parseRow decodes an array of values of different types.

@@ -14,6 +14,9 @@ type Candidate struct {
 	Name  string
 	Bytes int64        // workspace; recorded, not used
 	Run   func() error // executes it once
+	// Expected is the expected time, in any unit that all candidates have in common; 0:
+	// unknown. See Expectations.
+	Expected float64
 }
 
 // BenchmarkOptions bounds a benchmark. The zero value suits kernels of a few
@@ -23,8 +26,9 @@ type BenchmarkOptions struct {
 	// every candidate that is not far behind runs once. Further rounds, up to MaxRounds (0
 	// means 12), follow until MinDuration has passed.
 	MinRounds, MaxRounds int
-	// MinDuration is the least duration of the benchmark if MaxRounds permits; 0 means 40
-	// ms. Short kernels need more rounds.
+	// MinDuration is the least duration of the benchmark if MaxRounds permits and all
+	// candidates take part; 0 means 40 ms. Short kernels need more rounds. If some drop out
+	// or are skipped, it is shorter in proportion.
 	MinDuration time.Duration
 	// Budget is the time limit; 0 means 5 s. After it no run starts, and candidates that
 	// have not run are left out. The first candidate always runs.
@@ -32,16 +36,29 @@ type BenchmarkOptions struct {
 	// Margin is the relative difference below which times count as equal; 0 means 0.02. Of
 	// equal candidates the one listed first is chosen.
 	Margin float64
+	// Error is the relative error of expected times: a candidate is skipped if even this
+	// much less than its expected time is more than the best measured time. 0: none is.
+	Error float64
 
-	// clock returns the processor time and the wall-clock time; tests replace it.
-	clock func() (cpu, wall time.Duration)
+	// Clock returns the processor time and the wall-clock time; nil: those of this process.
+	Clock func() (cpu, wall time.Duration)
 }
+
+// ShortRace suits variants of kernels of about a millisecond. Budget depends on the kernel.
+var ShortRace = BenchmarkOptions{MinRounds: 2, MinDuration: 15 * time.Millisecond}
+
+// A candidate that took more than these multiples of the best time does not run again:
+// after one run, which may include page faults, and after several.
+const (
+	behindOnce = 3
+	behind     = 1.2
+)
 
 // check sets the defaults.
 //
 // Errors: *exit.Error (exit.Bug) for negative options.
 func (o *BenchmarkOptions) check() error {
-	if o.MinRounds < 0 || o.MaxRounds < 0 || o.MinDuration < 0 || o.Budget < 0 || !(o.Margin >= 0) {
+	if o.MinRounds < 0 || o.MaxRounds < 0 || o.MinDuration < 0 || o.Budget < 0 || !(o.Margin >= 0) || !(o.Error >= 0) {
 		return &exit.Error{Code: exit.Bug, What: fmt.Sprintf("benchmark of kernels: negative options: %+v", *o), Fix: "report this"}
 	}
 	o.MinRounds = cmp.Or(o.MinRounds, 3)
@@ -49,19 +66,27 @@ func (o *BenchmarkOptions) check() error {
 	o.MinDuration = cmp.Or(o.MinDuration, 40*time.Millisecond)
 	o.Budget = cmp.Or(o.Budget, 5*time.Second)
 	o.Margin = cmp.Or(o.Margin, 0.02)
-	if o.clock == nil {
+	if o.Clock == nil {
 		start := time.Now()
-		o.clock = func() (cpu, wall time.Duration) { return ProcessTime(), time.Since(start) }
+		o.Clock = func() (cpu, wall time.Duration) { return ProcessTime(), time.Since(start) }
 	}
 	return nil
 }
 
 // Benchmark times candidates and chooses the fastest.
 //
-// Candidates run one after the other, every second round in reverse order, so that each
-// finds the caches as different others left them and a short load by another process
-// affects all of them. A candidate drops out if its first run takes more than 3 times
-// as long as the best, or a later one more than 1.5 times.
+// Candidates run one after the other, those with the least expected times first and
+// those without any last. Every second round has the reverse order, so that each finds
+// the caches as different others left them and a short load by another process affects
+// all of them. A candidate drops out if its first run takes more than 3 times as long as
+// the best, or all of several more than 1.2 times. The very first run, which includes
+// starting threads, excludes nothing.
+//
+// With expected times e and measured ones t, candidate i is skipped if
+//
+//	e_i/(1 + Error) · t_k/e_k > best t
+//
+// where k is the fastest candidate with an expected time at that moment.
 //
 // They are ranked by the least processor time of this process, because on a shared
 // machine wall-clock time depends on other processes. Therefore all candidates must use
@@ -82,34 +107,106 @@ func Benchmark(candidates []Candidate, o BenchmarkOptions) (Entry, error) {
 	if len(candidates) == 0 {
 		return Entry{}, &exit.Error{Code: exit.Bug, What: "benchmark of kernels: no candidates", Fix: "report this"}
 	}
-	runners := make([]Timing, len(candidates))
-	var lead time.Duration // 0: none yet
-	_, start := o.clock()
-	spent := func() time.Duration {
-		_, now := o.clock()
-		return now - start
-	}
-	for round := 0; round < o.MinRounds || round < o.MaxRounds && spent() < o.MinDuration; round++ {
-		for n := range candidates {
-			i := n
+	r := newRace(candidates, o)
+	for round := 0; r.hasRound(round); round++ {
+		for n := range r.order {
+			i := r.order[n]
 			if round%2 == 1 {
-				i = len(candidates) - 1 - n
+				i = r.order[len(r.order)-1-n]
 			}
-			r := &runners[i]
-			// The first run includes page faults, so its bound is wider.
-			behind := r.Runs == 1 && r.CPU/3 > lead || r.Runs > 1 && r.CPU/3*2 > lead
-			if behind || lead > 0 && spent() >= o.Budget {
+			if r.isOut(i) || r.lead >= 0 && r.spent() >= o.Budget {
 				continue
 			}
-			if err := timeRun(candidates[i], r, o.clock); err != nil {
+			if err := timeRun(candidates[i], &r.timings[i], o.Clock); err != nil {
 				return Entry{}, err
 			}
-			if lead == 0 || r.CPU < lead {
-				lead = r.CPU
-			}
+			r.compare(i)
 		}
 	}
-	return rankTimings(runners, lead, o.Margin), nil
+	return r.rank(), nil
+}
+
+// race is a benchmark that runs.
+type race struct {
+	BenchmarkOptions
+	candidates []Candidate
+	timings    []Timing // by candidate
+	order      []int    // of candidates in even rounds
+	lead       int      // the fastest candidate; −1: none has run
+	reference  int      // the fastest one with an expected time; −1: none has run
+	start      time.Duration
+}
+
+// newRace orders candidates by their expected times.
+func newRace(candidates []Candidate, o BenchmarkOptions) *race {
+	r := &race{BenchmarkOptions: o, candidates: candidates, timings: make([]Timing, len(candidates)), lead: -1, reference: -1}
+	for i := range candidates {
+		r.order = append(r.order, i)
+	}
+	slices.SortStableFunc(r.order, func(i, j int) int {
+		a, b := candidates[i].Expected, candidates[j].Expected
+		if a == 0 || b == 0 {
+			return -cmp.Compare(a, b) // the known one first
+		}
+		return cmp.Compare(a, b)
+	})
+	_, r.start = o.Clock()
+	return r
+}
+
+// spent is the duration of the benchmark.
+func (r *race) spent() time.Duration {
+	_, now := r.Clock()
+	return now - r.start
+}
+
+// hasRound reports whether a round is run.
+func (r *race) hasRound(round int) bool {
+	if round < r.MinRounds || round >= r.MaxRounds {
+		return round < r.MinRounds
+	}
+	left := 0
+	for i := range r.candidates {
+		if !r.isOut(i) {
+			left++
+		}
+	}
+	return r.spent()*time.Duration(len(r.candidates)) < r.MinDuration*time.Duration(left)
+}
+
+// isOut reports whether a candidate is skipped, or so slow that it does not run again.
+func (r *race) isOut(i int) bool {
+	if r.lead < 0 {
+		return false
+	}
+	t, best := r.timings[i], float64(r.timings[r.lead].CPU)
+	switch t.Runs {
+	case 0:
+		e := r.expected(i)
+		return e > 0 && r.Error > 0 && float64(e) > (1+r.Error)*best
+	case 1:
+		return float64(t.CPU) > behindOnce*best && i != r.order[0]
+	}
+	return float64(t.CPU) > behind*best
+}
+
+// compare takes a new time of a candidate into account.
+func (r *race) compare(i int) {
+	if r.lead < 0 || r.timings[i].CPU < r.timings[r.lead].CPU {
+		r.lead = i
+	}
+	if r.candidates[i].Expected > 0 && (r.reference < 0 || r.timings[i].CPU < r.timings[r.reference].CPU) {
+		r.reference = i
+	}
+}
+
+// expected is the expected time of a candidate by the measured one of the reference; 0: unknown.
+func (r *race) expected(i int) time.Duration {
+	if r.reference < 0 {
+		return 0
+	}
+	k := r.reference
+	return time.Duration(float64(r.timings[k].CPU) * r.candidates[i].Expected / r.candidates[k].Expected)
 }
 
 // timeRun runs a candidate once and keeps the least times of all its runs. A clock of
@@ -128,13 +225,24 @@ func timeRun(c Candidate, r *Timing, clock func() (cpu, wall time.Duration)) err
 	return nil
 }
 
-// rankTimings makes the entry from the candidates that have run.
-func rankTimings(runners []Timing, lead time.Duration, margin float64) Entry {
-	runners = slices.DeleteFunc(runners, func(r Timing) bool { return r.Runs == 0 })
-	equal := float64(lead) * (1 + margin)
-	i := slices.IndexFunc(runners, func(r Timing) bool { return float64(r.CPU) <= equal })
-	choice := runners[i]
-	rest := slices.Delete(runners, i, i+1)
-	slices.SortStableFunc(rest, func(a, b Timing) int { return cmp.Compare(a.CPU, b.CPU) })
-	return Entry{Choice: choice.Name, Candidates: append([]Timing{choice}, rest...)}
+// rank makes the entry: candidates that have run, then those that were skipped.
+func (r *race) rank() Entry {
+	equal := float64(r.timings[r.lead].CPU) * (1 + r.Margin)
+	var e Entry
+	for i, t := range r.timings {
+		switch {
+		case t.Runs == 0:
+			if cpu := r.expected(i); cpu > 0 { // otherwise the time was up
+				e.Skipped = append(e.Skipped, Expectation{Name: r.candidates[i].Name, CPU: cpu})
+			}
+		case e.Choice == "" && float64(t.CPU) <= equal:
+			e.Choice = t.Name
+			e.Candidates = slices.Insert(e.Candidates, 0, t)
+		default:
+			e.Candidates = append(e.Candidates, t)
+		}
+	}
+	slices.SortStableFunc(e.Candidates[1:], func(a, b Timing) int { return cmp.Compare(a.CPU, b.CPU) })
+	slices.SortStableFunc(e.Skipped, func(a, b Expectation) int { return cmp.Compare(a.CPU, b.CPU) })
+	return e
 }

@@ -70,16 +70,19 @@ func TestBenchmark(t *testing.T) {
 	}{
 		{"the fastest wins, order of the list aside", BenchmarkOptions{}, func(c *track) []Candidate {
 			return []Candidate{c.runner("a", always(13)), c.runner("b", always(11)), c.runner("c", always(10))}
-		}, "c: c 10 10 3, b 11 11 3, a 13 13 3"},
+		}, "c: c 10 10 3, b 11 11 3, a 13 13 2"},
 		{"cold memory is forgiven once", BenchmarkOptions{}, func(c *track) []Candidate {
 			return []Candidate{c.runner("a", always(10)), c.runner("b", cold(30, 5))}
 		}, "b: b 5 5 3, a 10 10 2"},
 		{"far behind once, and out", BenchmarkOptions{}, func(c *track) []Candidate {
 			return []Candidate{c.runner("a", always(10)), c.runner("b", cold(31, 5))}
 		}, "a: a 10 10 3, b 31 31 1"},
+		{"but not the first of all", BenchmarkOptions{}, func(c *track) []Candidate {
+			return []Candidate{c.runner("a", cold(90, 8)), c.runner("b", always(10))}
+		}, "a: a 8 8 3, b 10 10 2"},
 		{"behind twice, and out", BenchmarkOptions{}, func(c *track) []Candidate {
 			return []Candidate{c.runner("a", always(16)), c.runner("b", always(10)), c.runner("c", always(15))}
-		}, "b: b 10 10 3, c 15 15 3, a 16 16 2"},
+		}, "b: b 10 10 3, c 15 15 2, a 16 16 2"},
 		{"short kernels run more often", BenchmarkOptions{}, func(c *track) []Candidate {
 			return []Candidate{c.runner("a", always(2)), c.runner("b", always(2))}
 		}, "a: a 2 2 10, b 2 2 10"},
@@ -88,10 +91,10 @@ func TestBenchmark(t *testing.T) {
 		}, "a: a 1 1 12"},
 		{"processor time ranks, not the wall", BenchmarkOptions{}, func(c *track) []Candidate {
 			return []Candidate{c.runner("a", always(10), 5*time.Millisecond), c.runner("b", always(8), 80*time.Millisecond)}
-		}, "b: b 8 80 3, a 10 5 3"},
+		}, "b: b 8 80 3, a 10 5 2"},
 		{"equals: the first", BenchmarkOptions{}, func(c *track) []Candidate {
 			return []Candidate{c.runner("a", always(30)), c.runner("b", always(20)), c.runner("c", always(20))}
-		}, "b: b 20 20 3, c 20 20 3, a 30 30 3"},
+		}, "b: b 20 20 3, c 20 20 3, a 30 30 2"},
 		{"within the margin: the first, then by time", BenchmarkOptions{}, func(c *track) []Candidate {
 			return []Candidate{c.runner("a", always(102)), c.runner("b", always(101)), c.runner("c", always(100))}
 		}, "a: a 102 102 3, c 100 100 3, b 101 101 3"},
@@ -116,10 +119,57 @@ func TestBenchmark(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			track := &track{round: map[string]int{}}
-			c.o.clock = track.clock
+			c.o.Clock = track.clock
 			e, err := Benchmark(c.run(track), c.o)
 			if got := show(e); err != nil || got != c.want {
 				t.Errorf("got  %s (%v)\nwant %s", got, err, c.want)
+			}
+			if err := e.check("key"); err != nil {
+				t.Errorf("a table would refuse it: %v", err)
+			}
+		})
+	}
+}
+
+// TestBenchmarkExpected: candidates run in the order of their expected times. One that would be slower than the best even if it took less
+// than expected by the error is skipped; the entry has its expected time in the unit of the others.
+func TestBenchmarkExpected(t *testing.T) {
+	type runner struct {
+		name     string
+		ms       int
+		expected float64
+	}
+	for _, c := range []struct {
+		name    string
+		error   float64
+		all     []runner
+		runs    string // of the first round
+		want    string
+		skipped string
+	}{
+		{"all are as expected: one runs", 0.1, []runner{{"a", 15, 3}, {"b", 10, 2}, {"c", 12, 2.4}}, "b", "b: b 10 10 3", "c 12 a 15"},
+		{"within the error: two run", 0.24, []runner{{"a", 15, 3}, {"b", 10, 2}, {"c", 9, 2.4}}, "bc", "c: c 9 9 3, b 10 10 3", "a 11.25"},
+		{"no error: all run, in their order", 0, []runner{{"a", 15, 3}, {"b", 10, 2}, {"c", 9, 2.4}}, "bca", "c: c 9 9 3, b 10 10 3, a 15 15 2", ""},
+		{"unknown: runs, last", 0.1, []runner{{"a", 9, 0}, {"b", 10, 2}, {"c", 12, 2.4}}, "ba", "a: a 9 9 3, b 10 10 3", "c 12"},
+		{"all unknown: as listed", 0.1, []runner{{"a", 9, 0}, {"b", 10, 0}}, "ab", "a: a 9 9 3, b 10 10 3", ""},
+		{"slower than expected: the next runs", 0.1, []runner{{"a", 30, 2}, {"b", 10, 2.1}, {"c", 11, 2.3}}, "abc", "b: b 10 10 3, c 11 11 3, a 30 30 2", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			track := &track{round: map[string]int{}}
+			var all []Candidate
+			for _, r := range c.all {
+				candidate := track.runner(r.name, always(r.ms))
+				candidate.Expected = r.expected
+				all = append(all, candidate)
+			}
+			e, err := Benchmark(all, BenchmarkOptions{Error: c.error, Clock: track.clock, MaxRounds: 3})
+			var skipped []string
+			for _, s := range e.Skipped {
+				skipped = append(skipped, fmt.Sprintf("%s %g", s.Name, float64(s.CPU)/1e6))
+			}
+			got, runs := show(e), strings.Join(track.runs, "")
+			if err != nil || got != c.want || !strings.HasPrefix(runs, c.runs) || strings.Join(skipped, " ") != c.skipped {
+				t.Errorf("%s (%v), skipped %q, ran as %s; want %s, %q, %s", got, err, skipped, runs, c.want, c.skipped, c.runs)
 			}
 			if err := e.check("key"); err != nil {
 				t.Errorf("a table would refuse it: %v", err)
@@ -135,7 +185,7 @@ func TestBenchmarkAlternates(t *testing.T) {
 	burst := func(ms int) func(int) time.Duration {
 		return func(n int) time.Duration { return always(ms)(n) * time.Duration(1+4*(n%2)) }
 	}
-	e, err := Benchmark([]Candidate{c.runner("a", burst(22)), c.runner("b", burst(20)), c.runner("c", burst(21))}, BenchmarkOptions{clock: c.clock})
+	e, err := Benchmark([]Candidate{c.runner("a", burst(22)), c.runner("b", burst(20)), c.runner("c", burst(21))}, BenchmarkOptions{Clock: c.clock})
 	if want := "b: b 20 20 3, c 21 21 3, a 22 22 3"; err != nil || show(e) != want {
 		t.Errorf("got %s (%v), want %s", show(e), err, want)
 	}
@@ -153,7 +203,7 @@ func TestBenchmarkBudget(t *testing.T) {
 		for i := range n {
 			all = append(all, c.runner(fmt.Sprint(i), always(1+i*7%13)))
 		}
-		if _, err := Benchmark(all, BenchmarkOptions{Budget: 50 * time.Millisecond, MinRounds: 100, clock: c.clock}); err != nil {
+		if _, err := Benchmark(all, BenchmarkOptions{Budget: 50 * time.Millisecond, MinRounds: 100, Clock: c.clock}); err != nil {
 			t.Fatal(err)
 		}
 		if c.wall >= 50*time.Millisecond+13*time.Millisecond {
@@ -165,7 +215,7 @@ func TestBenchmarkBudget(t *testing.T) {
 func TestBenchmarkErrors(t *testing.T) {
 	broken := errors.New("broken")
 	c := &track{round: map[string]int{}}
-	_, err := Benchmark([]Candidate{c.runner("a", always(1)), {Name: "b", Run: func() error { return broken }}}, BenchmarkOptions{clock: c.clock})
+	_, err := Benchmark([]Candidate{c.runner("a", always(1)), {Name: "b", Run: func() error { return broken }}}, BenchmarkOptions{Clock: c.clock})
 	if !errors.Is(err, broken) || !strings.HasPrefix(err.Error(), "b: ") {
 		t.Errorf("a run that fails: %v, want b: broken", err)
 	}

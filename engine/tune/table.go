@@ -51,6 +51,8 @@ type Entry struct {
 	// Choice is the name of the candidate to use; "" if none was chosen.
 	Choice     string   `json:"choice,omitempty"`
 	Candidates []Timing `json:"candidates"` // best first
+	// Skipped are candidates that were not timed, since they are expected to be slower.
+	Skipped []Expectation `json:"skipped,omitempty"`
 	// Measured is the time of Record in seconds since 1970. It decides which entries are
 	// dropped when there are too many.
 	Measured int64 `json:"measured"`
@@ -64,6 +66,24 @@ type Timing struct {
 	Wall  time.Duration `json:"wall_ns"` // wall-clock time
 	Runs  int           `json:"runs"`
 	Bytes int64         `json:"bytes,omitempty"` // workspace
+}
+
+// Expectation is the expected time of a candidate that was not timed.
+type Expectation struct {
+	Name string        `json:"name"`
+	CPU  time.Duration `json:"cpu_ns"` // processor time of all threads
+}
+
+// CPUOf returns the processor time of a candidate, the expected one if it was skipped;
+// known is false if it has neither.
+func (e Entry) CPUOf(name string) (t time.Duration, known bool) {
+	if i := slices.IndexFunc(e.Candidates, func(c Timing) bool { return c.Name == name }); i >= 0 {
+		return e.Candidates[i].CPU, true
+	}
+	if i := slices.IndexFunc(e.Skipped, func(c Expectation) bool { return c.Name == name }); i >= 0 {
+		return e.Skipped[i].CPU, true
+	}
+	return 0, false
 }
 
 // check reports what is invalid in an entry.
@@ -87,6 +107,12 @@ func (e Entry) check(key string) error {
 	if !names[e.Choice] {
 		return fmt.Errorf("%s: choice %q is not a candidate", key, e.Choice)
 	}
+	for _, c := range e.Skipped {
+		if names[c.Name] || !utf8.ValidString(c.Name) || c.CPU < 0 {
+			return fmt.Errorf("%s: skipped %q, %d ns: the name is empty, repeated or not UTF-8, or the time negative", key, c.Name, int64(c.CPU))
+		}
+		names[c.Name] = true
+	}
 	return nil
 }
 
@@ -96,6 +122,7 @@ type Table struct {
 	machine Machine
 	path    string // "" if nothing is saved
 	log     *slog.Logger
+	rounds  int // least number of rounds in which every candidate is timed; 0: not every one is
 
 	mu      sync.Mutex
 	entries map[string]Entry // entries that Lookup finds; nil if nothing is stored
@@ -129,6 +156,20 @@ func Open(dir string, m Machine, log *slog.Logger) *Table {
 	return t
 }
 
+// TimeAll makes benchmarks of kernels that the table does not know time all candidates, also
+// those that are expected to be slow, in at least the given number of rounds.
+func (t *Table) TimeAll(rounds int) { t.rounds = rounds }
+
+// Options completes the options of a benchmark for the table: candidates that are expected to
+// be slow are skipped, or with TimeAll all run, whatever Budget is.
+func (t *Table) Options(o BenchmarkOptions) BenchmarkOptions {
+	o.Error = Fitted().Error
+	if t != nil && t.rounds > 0 {
+		o.Error, o.Budget, o.MinRounds = 0, 0, t.rounds
+	}
+	return o
+}
+
 // Path returns the file of the table; "" if there is none.
 func (t *Table) Path() string {
 	if t == nil {
@@ -146,7 +187,7 @@ func (t *Table) Lookup(key string) (Entry, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e, ok := t.entries[key]
-	e.Candidates = slices.Clone(e.Candidates)
+	e.Candidates, e.Skipped = slices.Clone(e.Candidates), slices.Clone(e.Skipped)
 	return e, ok
 }
 
@@ -177,7 +218,7 @@ func (t *Table) Record(key string, e Entry) {
 		t.log.Warn("an invalid timing is ignored", "error", err)
 		return
 	}
-	e.Candidates = slices.Clone(e.Candidates)
+	e.Candidates, e.Skipped = slices.Clone(e.Candidates), slices.Clone(e.Skipped)
 	e.Measured = time.Now().Unix()
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -224,6 +265,9 @@ func (t *Table) String() string {
 		fmt.Fprintf(&b, "%s: %s\n", key, e.Choice)
 		for _, c := range e.Candidates {
 			fmt.Fprintf(&b, "  %s: %v, wall-clock %v, %d runs\n", c.Name, c.CPU, c.Wall, c.Runs)
+		}
+		for _, c := range e.Skipped {
+			fmt.Fprintf(&b, "  %s: skipped, expected %v\n", c.Name, c.CPU)
 		}
 	}
 	return b.String()

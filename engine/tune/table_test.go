@@ -23,7 +23,8 @@ import (
 var machine = Machine{CPU: "test", Arch: "amd64", Features: []string{"avx2"}, Threads: 2, Libraries: []string{"oneDNN 2.6.3"}, Kernels: "1"}
 
 func entry(choice string) Entry {
-	return Entry{Choice: choice, Candidates: []Timing{{Name: choice, CPU: 10, Wall: 5, Runs: 3, Bytes: 7}, {Name: "other", CPU: 20, Wall: 10, Runs: 2}}}
+	return Entry{Choice: choice, Candidates: []Timing{{Name: choice, CPU: 10, Wall: 5, Runs: 3, Bytes: 7}, {Name: "other", CPU: 20, Wall: 10, Runs: 2}},
+		Skipped: []Expectation{{Name: "slow", CPU: 40}}}
 }
 
 // sameButTime compares entries without their time of measuring.
@@ -58,7 +59,12 @@ func TestTable(t *testing.T) {
 	if !ok || !sameButTime(e, entry("own")) {
 		t.Errorf("before Save: %+v", e)
 	}
-	e.Candidates[0].Name = "changed by the finder"
+	e.Candidates[0].Name, e.Skipped[0].Name = "changed by the finder", "changed by the finder"
+	for name, want := range map[string]time.Duration{"own": 10, "other": 20, "slow": 40, "none": 0} {
+		if got, known := entry("own").CPUOf(name); got != want || known != (want > 0) {
+			t.Errorf("time of %s: %d, %v", name, got, known)
+		}
+	}
 	save(t, table)
 	again, log2 := open(dir, machine)
 	if e, ok := again.Lookup("conv"); !ok || !sameButTime(e, entry("own")) || time.Since(time.Unix(e.Measured, 0)).Abs() > time.Minute {
@@ -72,7 +78,7 @@ func TestTable(t *testing.T) {
 	if log.Len() > 0 || log2.Len() > 0 {
 		t.Errorf("logged %s%s", log, log2)
 	}
-	const text = "conv: f2\n  f2: 10ns, wall-clock 5ns, 3 runs\n  other: 20ns, wall-clock 10ns, 2 runs\n"
+	const text = "conv: f2\n  f2: 10ns, wall-clock 5ns, 3 runs\n  other: 20ns, wall-clock 10ns, 2 runs\n  slow: skipped, expected 40ns\n"
 	if got := again.String(); got != text {
 		t.Errorf("as text: %q, want %q", got, text)
 	}

@@ -104,7 +104,7 @@ var exceptions = map[string]map[string]exception{
 		"ensemble/record.Check":                 {18, reasonColumn},
 		"ensemble/record.TimeToQuality":         {16, reasonColumn},
 		"ensemble/run/bench.RanksReport":        {22, reasonColumn},
-		"ensemble/run/bench.Result":             {41, reasonColumn},
+		"ensemble/run/bench.Result":             {43, reasonColumn},
 		"ensemble/run/bench/device.answerLine":  {24, reasonColumn},
 		"ensemble/run/bench/device.trained":     {20, reasonColumn},
 		"ensemble/run/bench/device.suiteResult": {17, reasonColumn},

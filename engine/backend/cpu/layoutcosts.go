@@ -305,5 +305,7 @@ func (b *Backend) timeTrials(trials []trial) (tune.Entry, error) {
 		}
 		runners = append(runners, tune.Candidate{Name: t.name, Bytes: k.Scratch, Run: k.Run})
 	}
-	return tune.Benchmark(runners, tune.BenchmarkOptions{MinRounds: 2, MinDuration: 15 * time.Millisecond, Budget: time.Second})
+	o := tune.ShortRace
+	o.Budget = time.Second
+	return tune.Benchmark(runners, o)
 }

@@ -5,8 +5,12 @@ package cpu
 import (
 	"github.com/ensemble-weather/ensemble/engine/backend"
 	"github.com/ensemble-weather/ensemble/engine/backend/cpu/kern"
+	"github.com/ensemble-weather/ensemble/engine/tune"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
+
+// VariantWork returns nothing without cgo.
+func VariantWork(string) ([]tune.Work, error) { return nil, nil }
 
 // Open always fails without cgo.
 //

@@ -34,29 +34,43 @@ type ConvPass struct {
 func ConvRates(t *tune.Table) map[ConvPass]float64 {
 	rates, points := map[ConvPass]float64{}, map[ConvPass]int{}
 	for key, e := range t.All() {
-		var p ConvPass
-		var n, second, depth, lats, lons, levels, side int
-		var wrap bool
-		_, err := fmt.Sscanf(key, strings.Replace(winoKey, "in%v", "in[%d %d %d]", 1), &p.Pass, &n, &p.In, &second, &p.Out,
-			&depth, &lats, &lons, &levels, &side, &wrap)
-		if err != nil || !strings.HasSuffix(key, fmt.Sprintf("wrap %v", wrap)) {
+		k, ok := parseWinoKey(key)
+		if !ok {
 			continue // another kind of entry, or one with a suffix
 		}
-		p.In += second
-		p.Filter = [3]int{levels, side, side}
+		p := ConvPass{k.pass, k.in[0] + k.in[1], k.out, [3]int{k.levels, k.side, k.side}}
 		least := time.Duration(0)
 		for _, c := range e.Candidates {
 			if least == 0 || c.Wall < least {
 				least = c.Wall
 			}
 		}
-		size := n * depth * lats * lons
+		depth, cells := k.size[0], k.size[1]*k.size[2]
+		size := k.samples * depth * cells
 		if size <= points[p] || least <= 0 {
 			continue
 		}
 		points[p] = size
-		taps := levels*depth - levels/2*(levels/2+1)
-		rates[p] = 2 * float64(n*p.In*p.Out*side*side) * float64(taps*lats*lons) / least.Seconds()
+		taps := k.levels*depth - k.levels/2*(k.levels/2+1)
+		rates[p] = 2 * float64(k.samples*p.In*p.Out*k.side*k.side) * float64(taps*cells) / least.Seconds()
 	}
 	return rates
+}
+
+// winoKernel are the values in a winoKey.
+type winoKernel struct {
+	pass         string
+	samples      int
+	in           [2]int
+	out          int
+	size         [3]int
+	levels, side int
+	wrap         bool
+}
+
+// parseWinoKey reads a key without suffixes; ok is false for other keys.
+func parseWinoKey(key string) (k winoKernel, ok bool) {
+	_, err := fmt.Sscanf(key, strings.Replace(winoKey, "in%v", "in[%d %d %d]", 1), &k.pass, &k.samples, &k.in[0], &k.in[1], &k.out,
+		&k.size[0], &k.size[1], &k.size[2], &k.levels, &k.side, &k.wrap)
+	return k, err == nil && strings.HasSuffix(key, fmt.Sprintf("wrap %v", k.wrap))
 }

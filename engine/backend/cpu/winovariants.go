@@ -270,9 +270,9 @@ func (b *Backend) Variants(q backend.Request) ([]backend.Variant, error) {
 		all += t.CPU
 	}
 	for i, w := range variants {
-		cpu := all // a variant that was not timed ranks after all that were
-		if k := slices.IndexFunc(entry.Candidates, func(t tune.Timing) bool { return t.Name == list[i].Name }); k >= 0 {
-			cpu = entry.Candidates[k].CPU
+		cpu, known := entry.CPUOf(list[i].Name)
+		if !known { // a variant that was neither timed nor skipped ranks after all that were timed
+			cpu = all
 		}
 		list[i].Time = time.Duration(float64(cpu) * float64(p.Tiles()) / float64(part.Tiles()) / p.meanBusyThreads(w, b.pool.Threads()))
 	}
@@ -356,26 +356,30 @@ func (b *Backend) benchmarkVariants(p winoPass, variants []kern.WinoVariant, est
 	filter := benchmarkValues(rows * p.FilterIn * p.KD * p.Side * p.Side)
 	x0, y := field(p.Parts[0], p.Source()), field(p.K, p.Size)
 	var x1 kern.Stored
-	var scratch []float32
 	if p.Parts[1] > 0 {
 		x1 = field(p.Parts[1], p.Source())
 	}
+	expected, err := p.expectedTimes(variants)
+	if err != nil {
+		return tune.Entry{}, err
+	}
+	var scratch []float32
 	var runners []tune.Candidate
-	for _, w := range variants {
+	for i, w := range variants {
 		j, err := b.newWino(p, w)
 		if err != nil {
 			return tune.Entry{}, err
 		}
 		if len(scratch) < j.ScratchLen() {
-			scratch = make([]float32, j.ScratchLen())
+			scratch = benchmarkValues(j.ScratchLen()) // written, so that no run includes page faults
 		}
 		run := func() { j.Run(kern.WinoValues{Y: y, X0: x0, X1: x1, Filter: filter, Scratch: scratch}) }
 		if p.filter() {
 			run = func() { j.RunFilter(filter, x0, x1, y, scratch) }
 		}
-		runners = append(runners, tune.Candidate{Name: j.variant, Bytes: 4 * int64(j.ScratchLen()), Run: func() error { run(); return nil }})
+		runners = append(runners, tune.Candidate{Name: j.variant, Bytes: 4 * int64(j.ScratchLen()), Run: func() error { run(); return nil }, Expected: expected[i]})
 	}
-	return tune.Benchmark(runners, p.benchmarkOptions(len(variants), estimate))
+	return tune.Benchmark(runners, b.options.Timings.Options(p.benchmarkOptions(len(variants), estimate)))
 }
 
 // benchmarkValues returns n values with a spread of sizes and signs.
@@ -424,5 +428,7 @@ func (p winoPass) benchmarkOptions(n int, estimate time.Duration) tune.Benchmark
 	if kern.SupportsSparseWino(p.WinoSpec) { // speeds differ by large factors; more time keeps noise out of the ranking
 		budget += 200 * time.Millisecond
 	}
-	return tune.BenchmarkOptions{MinRounds: 2, MinDuration: 15 * time.Millisecond, Budget: budget}
+	o := tune.ShortRace
+	o.Budget = budget
+	return o
 }

@@ -92,10 +92,13 @@ type Result struct {
 	PredictShare   float64    `json:"predict_peak_fraction"` // as PeakFraction, of the prediction
 	Bandwidth      float64    `json:"bandwidth_gib_s"`       // rate of a copy with as many threads
 	// PeakMiB is the peak resident memory of the training process, PredictPeakMiB that of the prediction process.
-	PeakMiB         float64 `json:"peak_mib"`
-	ArenaMiB        float64 `json:"arena_mib"` // all values of a training step
-	PredictPeakMiB  float64 `json:"predict_peak_mib"`
-	PredictArenaMiB float64 `json:"predict_arena_mib"`
+	// PlannedMiB and PredictPlannedMiB are what `ensemble plan --time` predicts for them.
+	PeakMiB           float64 `json:"peak_mib"`
+	PlannedMiB        float64 `json:"planned_mib"`
+	ArenaMiB          float64 `json:"arena_mib"` // all values of a training step
+	PredictPeakMiB    float64 `json:"predict_peak_mib"`
+	PredictPlannedMiB float64 `json:"predict_planned_mib"`
+	PredictArenaMiB   float64 `json:"predict_arena_mib"`
 	// GradientError is ‖g − g64‖₂ / ‖g64‖₂ over all parameters, nil if it was not measured; GradientCase is the
 	// case that was used.
 	GradientError *float64  `json:"relative_gradient_error"`
@@ -226,7 +229,8 @@ func (b *bencher) measure(ctx context.Context, c Case, peak Peak) (*Result, erro
 		SamplesPerS: 1000 * float64(c.Batch) / train.MS.Median, PredictPerS: 1000 * float64(c.Batch) / predict.MS.Median,
 		GFLOP: float64(flops) / 1e9, GFLOPs: rate(TrainPasses, train.MS), PredictGFLOPs: rate(1, predict.MS),
 		PeakGFLOPs: peak.GFLOPs, Bandwidth: peak.Bandwidth,
-		PeakMiB: train.PeakMiB, ArenaMiB: train.ArenaMiB, PredictPeakMiB: predict.PeakMiB, PredictArenaMiB: predict.ArenaMiB,
+		PeakMiB: train.PeakMiB, PlannedMiB: train.PlannedMiB, ArenaMiB: train.ArenaMiB,
+		PredictPeakMiB: predict.PeakMiB, PredictPlannedMiB: predict.PlannedMiB, PredictArenaMiB: predict.ArenaMiB,
 		Loss: train.Loss, Steps: train.MS.N, PredictSteps: predict.MS.N, Warmup: train.Warmup, CompileMS: train.CompileMS,
 	}
 	r.PeakFraction, r.PredictShare = r.GFLOPs/peak.GFLOPs, r.PredictGFLOPs/peak.GFLOPs

@@ -42,8 +42,9 @@ type Measurement struct {
 	MS         benchstats.Times `json:"ms"`
 	Warmup     int              `json:"warmup"`
 	CompileMS  float64          `json:"compile_ms"`
-	PeakMiB    float64          `json:"peak_mib"`  // resident memory of the process
-	ArenaMiB   float64          `json:"arena_mib"` // all values of a step
+	PeakMiB    float64          `json:"peak_mib"`    // resident memory of the process
+	ArenaMiB   float64          `json:"arena_mib"`   // all values of a step
+	PlannedMiB float64          `json:"planned_mib"` // expected PeakMiB
 	Parameters int              `json:"parameters"`
 	Loss       float64          `json:"loss,omitempty"` // after the last step
 	// GradientError is ‖g − g64‖₂ / ‖g64‖₂ over all parameters.
@@ -126,7 +127,7 @@ func Measure(ctx context.Context, r Request) (*Measurement, error) {
 	defer s.Close()
 	m := &Measurement{
 		CompileMS: float64(time.Since(begin)) / 1e6, ArenaMiB: float64(s.plan.ArenaBytes()) / (1 << 20),
-		Parameters: s.plan.Store().ParamCount(),
+		Parameters: s.plan.Store().ParamCount(), PlannedMiB: float64(setup.StepMemory(s.MemoryBytes())) / (1 << 20),
 	}
 	all, warmup, err := Repeat(func() error { return s.Run(ctx) }, s.plan.ResetTimes, r.Steps, r.Seconds, time.Now)
 	if err != nil {

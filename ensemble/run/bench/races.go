@@ -10,7 +10,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ensemble-weather/ensemble/engine/backend/cpu"
 	"github.com/ensemble-weather/ensemble/engine/cost"
+	"github.com/ensemble-weather/ensemble/engine/tune"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -36,14 +38,20 @@ func RaceCases() (all []Case) {
 	return all
 }
 
+// UnseenCase is a network that is no part of RaceCases. The order in which kernels are timed is tested on it.
+var UnseenCase = Case{Model: BenchUNet3D, Base: 24, Crop: setup.Crop{Height: 96, Width: 96}, Batch: 1}
+
 // Runs of a step whose least times count.
 const (
 	raceTime = 900 * time.Millisecond
 	raceRuns = 5 // at least
 )
 
-// AddRaces measures this machine, and with each number of threads the steps of RaceCases and their operations, and adds them to a file
-// of races, which is made if there is none.
+// raceRounds is the number of runs of a variant of a kernel of which the least time counts.
+const raceRounds = 10
+
+// AddRaces measures this machine, and with each number of threads the steps of RaceCases, their operations and all variants of their
+// kernels, also those of UnseenCase. It adds them to a file of races, which is made if there is none.
 //
 // Cost: a minute for each number of threads and precision.
 // Errors: exit 65 for a file that holds no races; those of MeasureMachine.
@@ -65,7 +73,7 @@ func AddRaces(ctx context.Context, path, precision string) error {
 	if err != nil {
 		return err
 	}
-	cases := RaceCases()
+	cases := append(RaceCases(), UnseenCase)
 	task := progress.Start(ctx, "races", int64(len(m.Rates)*len(cases)))
 	defer task.Done()
 	for i, r := range m.Rates {
@@ -80,6 +88,12 @@ func AddRaces(ctx context.Context, path, precision string) error {
 				return err
 			}
 			task.Set(int64(i*len(cases)+k), c.String())
+			if err := c.addTuning(races, s); err != nil {
+				return err
+			}
+			if c.network() == UnseenCase.network() {
+				continue
+			}
 			for _, phase := range []Phase{BenchTrain, BenchPredict} {
 				step, err := c.race(ctx, phase)
 				if err != nil {
@@ -97,6 +111,40 @@ func AddRaces(ctx context.Context, path, precision string) error {
 	return exit.CreateError(path, atomicfile.WriteFile(path, b.Bytes()))
 }
 
+// network is the name of the case among races.
+func (k Case) network() string { return fmt.Sprintf("%s %d %v", k.Model, k.Base, k.Crop) }
+
+// addTuning adds the times of all variants of the kernels of a step and a prediction.
+func (k Case) addTuning(races *cost.Races, s cost.Setup) error {
+	dir, err := os.MkdirTemp("", "timings")
+	if err != nil {
+		return exit.CreateError(os.TempDir(), err)
+	}
+	defer os.RemoveAll(dir)
+	table := tune.Open(dir, cpu.Machine(k.Threads), nil)
+	table.TimeAll(raceRounds)
+	if err := k.tune(table); err != nil {
+		return err
+	}
+	return races.AddTuning(s, k.network(), table.All(), cpu.VariantWork)
+}
+
+// tune times the kernels of a step and a prediction that a table does not know.
+func (k Case) tune(table *tune.Table) error {
+	for _, train := range []bool{true, false} {
+		o := k.Options(false)
+		o.Timings = table
+		step, err := k.compile(train, o)
+		if err != nil {
+			return err
+		}
+		if err := step.Close(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // race measures one step and its operations. Of several runs the least time of each counts: other processes only add to times.
 func (k Case) race(ctx context.Context, phase Phase) (m cost.MeasuredStep, err error) {
 	step, err := k.Compile(phase == BenchTrain, true)
@@ -104,7 +152,7 @@ func (k Case) race(ctx context.Context, phase Phase) (m cost.MeasuredStep, err e
 		return m, err
 	}
 	defer func() { err = errors.Join(err, step.Close()) }()
-	m = cost.MeasuredStep{Step: step.Work(), Network: fmt.Sprintf("%s %d %v", k.Model, k.Base, k.Crop), Phase: string(phase)}
+	m = cost.MeasuredStep{Step: step.Work(), Network: k.network(), Phase: string(phase)}
 	m.Time, m.OpTimes = math.Inf(1), slices.Repeat([]float64{math.Inf(1)}, len(m.Ops))
 	begin := time.Now()
 	for n := 0; n < raceRuns || time.Since(begin) < raceTime; n++ {

@@ -39,12 +39,8 @@ type LocalTraining struct {
 	ValidationS   float64 `json:"validation_s,omitempty"` // seconds of validation after each epoch
 }
 
-// Memory of a process beside samples, step and scores: program and libraries, and what Go uses for indexes, baselines and
-// the compiled network.
-const (
-	programBytes = 67 << 20
-	indexBytes   = 20 << 20
-)
+// indexBytes is what Go uses for indexes, baselines and the compiled network.
+const indexBytes = 20 << 20
 
 // scoreValues and scoreBytes are what the scores of a training keep: numbers of four bytes for each point, target and test
 // date, and the rest. Measured with the default baselines.
@@ -109,7 +105,7 @@ func (c *planning) measureLocal(ctx context.Context, g *graph.Graph) (*LocalTrai
 // memory is the largest memory of the process. The scores are computed after the training, when the memory of its steps is
 // garbage.
 func (l *LocalTraining) memory() int64 {
-	return programBytes + collected*(indexBytes+l.SampleMemory+max(l.StepMemory, l.ScoreMemory))
+	return setup.ProgramBytes + collected*(indexBytes+l.SampleMemory+max(l.StepMemory, l.ScoreMemory))
 }
 
 // measureMachine measures this machine and the rates of its kernels.

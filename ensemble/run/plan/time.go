@@ -148,7 +148,7 @@ func (p *timing) standardCase(r *TimeResult) (err error) {
 
 // phase predicts time and memory of a step.
 func (p *timing) phase(step cost.Step, memory int64) PhaseTime {
-	t := PhaseTime{Prediction: p.model.Predict(p.setup, step), Memory: programBytes + memory}
+	t := PhaseTime{Prediction: p.model.Predict(p.setup, step), Memory: setup.StepMemory(memory)}
 	t.Low, t.High = p.model.Band.Interval(t.Seconds)
 	return t
 }

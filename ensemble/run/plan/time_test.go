@@ -54,7 +54,7 @@ func TestTime(t *testing.T) {
 	}
 	for _, p := range [][2]PhaseTime{{slow.Train, fast.Train}, {slow.Predict, fast.Predict}} {
 		s := p[0]
-		if math.Abs(s.Seconds/p[1].Seconds-2) > 1e-9 || !(s.Low > 0 && s.Low < s.Seconds) || s.High != 0 && s.High <= s.Seconds || s.Memory != p[1].Memory || s.Memory <= programBytes {
+		if math.Abs(s.Seconds/p[1].Seconds-2) > 1e-9 || !(s.Low > 0 && s.Low < s.Seconds) || s.High != 0 && s.High <= s.Seconds || s.Memory != p[1].Memory || s.Memory <= setup.ProgramBytes {
 			t.Errorf("%+v, twice as fast %+v", s, p[1])
 		}
 		sum := 0.0

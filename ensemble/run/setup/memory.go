@@ -12,6 +12,15 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
+// ProgramBytes is the memory of a process beside samples, values of steps, and indexes: program and libraries.
+const ProgramBytes = 67 << 20
+
+// compiledBytes is the memory of a compiled step beside its values and parameters: kernels, stacks of threads, garbage of the compiler.
+const compiledBytes = 13 << 20
+
+// StepMemory is the expected peak memory of a process that only runs a step, whose values, workspace, parameters and state need some bytes.
+func StepMemory(bytes int64) int64 { return ProgramBytes + compiledBytes + bytes }
+
 // PeakMiB is the peak resident memory of this process in MiB. It is read from VmHWM, as getrusage includes
 // the peak of the parent process.
 func PeakMiB() (float64, error) {

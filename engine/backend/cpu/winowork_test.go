@@ -1,0 +1,79 @@
+//go:build cgo && linux
+
+package cpu
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/engine/backend/cpu/kern"
+	"github.com/ensemble-weather/ensemble/engine/tune"
+)
+
+// TestVariantWork: a key gives the variants of its kernel. Filter and tiles of a block are all scratch of a blocked variant on one thread, and expected
+// times grow with the samples.
+func TestVariantWork(t *testing.T) {
+	for _, pass := range []string{"forward", "data", "filter"} {
+		for _, side := range []int{3, 5} {
+			p := winoPass{name: pass, WinoSpec: kern.WinoSpec{N: 2, Parts: [2]int{32, 20}, K: 48, Size: [3]int{2, 32, 64}, KD: 3, Side: side, FilterIn: 52}}
+			works, err := VariantWork(p.key())
+			if err != nil {
+				t.Fatal(err)
+			}
+			var names []string
+			for i, w := range p.variants() {
+				names = append(names, works[i].Name)
+				if want := p.variantName(w); works[i].Name != want {
+					t.Errorf("%s: variant %d is %q, want %q", p.key(), i, works[i].Name, want)
+				}
+				prepare := kern.NewWino
+				if p.filter() {
+					prepare = kern.NewWinoFilter
+				}
+				j, err := prepare(nil, p.WinoSpec, w)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got := works[i].Shared + float64(works[i].Block)*works[i].Item
+				if scratch := 4 * float64(j.ScratchLen()); !w.Whole && math.Abs(got/scratch-1) > 1e-9 || !(works[i].Shared > 0 && works[i].Item > 0) {
+					t.Errorf("%s, %s: filter and tiles have %g bytes, scratch %g", p.key(), works[i].Name, got, scratch)
+				}
+			}
+			if len(names) < 4 || len(slices.Compact(slices.Sorted(slices.Values(names)))) != len(works) {
+				t.Errorf("%s: variants %v", p.key(), names)
+			}
+			few, err := p.expectedTimes(p.variants())
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.N = 8
+			more, err := p.expectedTimes(p.variants())
+			if err != nil || len(more) < 4 {
+				t.Fatal(more, err)
+			}
+			for i := range more { // the whole variant is the last, and not listed for so many tiles
+				if !(few[i] > 0 && more[i] > few[i]) {
+					t.Errorf("%s, %s: expected times %g, and %g for four times the samples", p.key(), works[i].Name, few[i], more[i])
+				}
+			}
+		}
+	}
+	for _, key := range []string{"", "rate of add to blocked", "wino forward n1 128+0-128 in[2 32 128] k3x3 wrap false bf16"} {
+		if works, err := VariantWork(key); len(works) > 0 || err != nil {
+			t.Errorf("%q: %v, error %v", key, works, err)
+		}
+	}
+}
+
+// TestUnexpected: masks, int8 and AMX have no expected times.
+func TestUnexpected(t *testing.T) {
+	p := winoPass{name: "forward", WinoSpec: kern.WinoSpec{N: 2, Parts: [2]int{32, 0}, K: 48, Size: [3]int{2, 32, 64}, KD: 3, Side: 3, FilterIn: 32}}
+	times, err := p.expectedTimes([]kern.WinoVariant{{Tiles: 14}, {Tiles: 14, Sparse: true}, {Direct: true}})
+	if err != nil || !(times[0] > 0) || times[1] != 0 || times[2] != 0 {
+		t.Errorf("%v, error %v", times, err)
+	}
+	if got := tune.Fitted().Time("sve", 1<<20, tune.Work{Kind: "forward", Items: 1, Block: 1, Shared: 1, Item: 1}); got != 0 {
+		t.Errorf("unknown instruction set: %g", got)
+	}
+}
