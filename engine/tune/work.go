@@ -11,7 +11,8 @@ import (
 )
 
 // Work is what a variant of a kernel does that takes its items in blocks: convolutions by minimal filtering, whose items are transformed tiles.
-// Variants of a kernel differ in the size of the blocks. A small one reads the filter often, a large one does not fit the second cache, which it shares with the filter.
+// Variants of a kernel differ in the size of the blocks. A small one reads the filter often, a large one does not fit the second cache, which it
+// shares with the filter.
 type Work struct {
 	Name   string  `json:"name"`   // of the variant
 	Kind   string  `json:"kind"`   // kind of kernel; each has coefficients of its own

@@ -11,8 +11,8 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/tune"
 )
 
-// TestVariantWork: a key gives the variants of its kernel. Filter and tiles of a block are all scratch of a blocked variant on one thread, and expected
-// times grow with the samples.
+// TestVariantWork: a key gives the variants of its kernel. Filter and tiles of a block are all scratch of a blocked variant on one thread, and
+// expected times grow with the samples.
 func TestVariantWork(t *testing.T) {
 	for _, pass := range []string{"forward", "data", "filter"} {
 		for _, side := range []int{3, 5} {
