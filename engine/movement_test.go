@@ -124,3 +124,59 @@ func TestBoundWithCaches(t *testing.T) {
 		}
 	}
 }
+
+// TestMovementOfNormBlocks compares the bytes of two blocks of convolution, batch normalisation and ReLU with the oracle of
+// data movement, in fields I and E of the operand and the result and filters W. Without fusion a block moves 3I + 3W + 16E:
+// I + W + 6E forward, 2I + 2W + 10E backward. The plan moves 3I + 3W + 11E. Of the fused 3I + 3W + 10E it lacks only the
+// statistics in the epilogue of the convolution, E. So it moves 15.7 % and 25.1 % less, of 18.9 % and 30.1 %.
+//
+// The second block follows the first, as in a network: its convolution does not read the result of the ReLU in the
+// backward pass either.
+func TestMovementOfNormBlocks(t *testing.T) {
+	for out, cut := range map[int]float64{8: 0.157, 32: 0.251} {
+		const d, h, w, in = 2, 44, 88, 42
+		b := graph.New(1)
+		x := b.Param("x", graph.Shape{1, in, d, h, w}, graph.Ones()) // so that the gradient of the operand is computed
+		block := func(name string, x graph.Value) graph.Value {
+			c := graph.Shape{out}
+			y := op.Conv3D(b, x, b.Param(name, graph.Shape{out, x.Dim(1), 3, 3, 3}, graph.HeNormal(27*x.Dim(1))), op.Conv{Pad: op.Same(3, 3, 3)})
+			return op.ReLU(b, op.BatchNorm(b, y, b.Param(name+".gamma", c, graph.Ones()), b.Param(name+".beta", c, graph.Zeros()),
+				b.State(name+".mean", c, graph.Zeros()), b.State(name+".var", c, graph.Ones()), op.BatchNormOptions{}))
+		}
+		y := block("second", block("first", x))
+		b.Output("y", y)
+		b.Loss(op.Mean(b, op.Square(b, y)))
+		g, err := b.Build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := compile(t, g, engine.Options{Device: engine.Device{Backend: "ref"}})
+		const v, elem = d * h * w, 8 // ref stores 8 bytes per value
+		I, E, one := elem*in*v, elem*out*v, elem*out
+		I2, W, W2 := E, elem*27*in*out, elem*27*out*out
+		want := I + W + E + I2 + W2 + E // convolutions
+		want += 2 * (E + 4*one)         // moments, of which [2 C] and the running ones [C] are small
+		want += 2 * (2*E + 4*one)       // normalisation and ReLU
+		want += 2 * (2*E + 6*one)       // sums of the backward pass, of x and dy
+		want += 2 * (3*E + 6*one)       // its map
+		want += 2*(I+W+E) + 2*(I2+W2+E) // gradients of operands and filters
+		got := 0
+		for _, m := range p.Movement(engine.Peaks{}) {
+			if m.Op == "conv3d" || m.Class == engine.Contraction || m.Class == engine.Normalisation && len(m.Shape) == 5 || m.Op == "channel_moments" || m.Op == "channel_norm_fused_sums" {
+				got += int(m.Bytes)
+			}
+		}
+		if got != want {
+			t.Errorf("%d channels: blocks move %d bytes, want %d", out, got, want)
+		}
+		if first, fused := got-(3*I2+3*W2+11*E), 3*I+3*W+11*E; first < fused || float64(first) > 1.001*float64(fused) { // values per channel are small
+			t.Errorf("%d channels: a block moves %d bytes, want %d", out, first, fused)
+		}
+		// At the published size, in bytes of the field of a channel and of a filter of two channels.
+		const field, filter = 4 * 2 * 352 * 704, 4 * 27
+		i, e, f := in*field, out*field, in*out*filter
+		if saved := float64(5*e) / float64(3*i+3*f+16*e); math.Abs(saved-cut) > 1e-3 {
+			t.Errorf("%d channels: fusion saves %.4f of the bytes of a block, want %g", out, saved, cut)
+		}
+	}
+}

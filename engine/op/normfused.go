@@ -50,24 +50,28 @@ func NormFused(b *Builder, x, mom, gamma, beta Value, a Eps) Value {
 }
 
 // NormGrad is the attribute of the fused gradients of batch normalisation. The
-// gradient of the result is the channels of dy from Lo. With a gate, it counts
-// only where the gate is positive; the gate is the result of the ReLU after the
-// normalisation. dy may have more channels than x only if the batch has one
-// item.
+// gradient of the result is the channels of dy from Lo. With ReLU, it counts
+// only where the normalisation is positive, which is recomputed from x:
+// that moves fewer bytes than reading the result of the ReLU. dy may have more
+// channels than x only if the batch has one item.
 type NormGrad struct {
-	Eps     float64
-	Lo      int // first channel of dy
-	HasGate bool
+	Eps  float64
+	Lo   int // first channel of dy
+	ReLU bool
 }
 
-// check checks dy and the gate, which follow the first n operands.
-func (a NormGrad) check(in []Shape, n int) error {
+// check checks dy, operand n, and the values per channel that follow it with
+// ReLU, so many of them.
+func (a NormGrad) check(in []Shape, n, more int) error {
 	operands := n + 1
-	if a.HasGate {
-		operands++
+	if a.ReLU {
+		operands += more
 	}
-	if len(in) != operands || len(in[0]) < 2 || a.HasGate && !in[n+1].Equal(in[0]) {
-		return shapeError("operands %v do not fit a gradient of batch normalisation with gate %v", in, a.HasGate)
+	if len(in) != operands || len(in[0]) < 2 {
+		return shapeError("operands %v do not fit a gradient of batch normalisation with ReLU %v", in, a.ReLU)
+	}
+	if err := perChannel(in[0], in[n+1:]...); err != nil {
+		return err
 	}
 	x, dy := in[0], in[n]
 	if dy.Equal(x) && a.Lo == 0 {
@@ -79,16 +83,19 @@ func (a NormGrad) check(in []Shape, n int) error {
 	return nil
 }
 
-// gatedGrad is the gradient of the result, after slicing and gating, in the
-// shape of x.
-func (a NormGrad) gatedGrad(c Call, n int) []float64 {
-	run := c.InShape[0][2:].Size()
-	g := append([]float64(nil), c.In[n][a.Lo*run:][:c.InShape[0].Size()]...)
-	if a.HasGate {
-		for i, y := range c.In[n+1] {
-			if !(y > 0) {
-				g[i] = 0
-			}
+// gatedGrad is the gradient of the normalisation, after slicing dy and gating
+// it by ReLU, in the shape of x. gamma and beta are the numbers of operands.
+func (a NormGrad) gatedGrad(c Call, n, gamma, beta int) []float64 {
+	x := c.InShape[0]
+	g := append([]float64(nil), c.In[n][a.Lo*x[2:].Size():][:x.Size()]...)
+	if !a.ReLU {
+		return g
+	}
+	y := make([]float64, len(g))
+	channelNorm.Ref(Call{In: [][]float64{c.In[0], c.In[1], c.In[gamma], c.In[beta]}, Out: y, OutShape: x}, Eps{a.Eps})
+	for i, v := range y {
+		if !(v > 0) {
+			g[i] = 0
 		}
 	}
 	return g
@@ -110,25 +117,27 @@ func normGradBytes(n int) func(in []Shape, out Shape, a NormGrad) int64 {
 }
 
 // normGradCases are cases of operations whose operands before dy are given by
-// before.
-func normGradCases(before func(x Shape) []Shape) []Case[NormGrad] {
+// before. more is the number of values per channel after it with ReLU.
+func normGradCases(before func(x Shape) []Shape, more int) []Case[NormGrad] {
 	var cs []Case[NormGrad]
 	add := func(name string, x, dy Shape, a NormGrad) {
 		in := append(before(x), dy)
-		if a.HasGate {
-			in = append(in, x)
+		for range more {
+			if a.ReLU {
+				in = append(in, Shape{x[1]})
+			}
 		}
 		a.Eps = 1e-5
 		cs = append(cs, Case[NormGrad]{Name: name, In: in, A: a, Make: positiveVariances(1)})
 	}
 	x, one := Shape{3, 19, 2, 5, 6}, Shape{1, 19, 2, 5, 6}
 	add("all", x, x, NormGrad{})
-	add("gated", x, x, NormGrad{HasGate: true})
-	add("2-D", Shape{5, 3}, Shape{5, 3}, NormGrad{HasGate: true})
+	add("behind ReLU", x, x, NormGrad{ReLU: true})
+	add("2-D", Shape{5, 3}, Shape{5, 3}, NormGrad{ReLU: true})
 	add("first channels", one, Shape{1, 24, 2, 5, 6}, NormGrad{})
-	add("first channels, gated", one, Shape{1, 40, 2, 5, 6}, NormGrad{HasGate: true})
-	add("second block, gated", one, Shape{1, 40, 2, 5, 6}, NormGrad{Lo: 16, HasGate: true})
-	add("inside a block, gated", one, Shape{1, 24, 2, 5, 6}, NormGrad{Lo: 3, HasGate: true})
+	add("first channels, behind ReLU", one, Shape{1, 40, 2, 5, 6}, NormGrad{ReLU: true})
+	add("second block, behind ReLU", one, Shape{1, 40, 2, 5, 6}, NormGrad{Lo: 16, ReLU: true})
+	add("inside a block, behind ReLU", one, Shape{1, 24, 2, 5, 6}, NormGrad{Lo: 3, ReLU: true})
 	return cs
 }
 
@@ -136,11 +145,11 @@ func normGradCases(before func(x Shape) []Shape) []Case[NormGrad] {
 // is the first of two sweeps over the field.
 var normFusedSums = Define(Spec[NormGrad]{
 	Name:   "channel_norm_fused_sums",
-	Doc:    "Σ dy and Σ dy·(x − mean)/√(variance + eps) per channel from x [N C …], moments [2 C], dy and an optional gate → [2 C].",
+	Doc:    "Σ dy and Σ dy·(x − mean)/√(variance + eps) per channel from x [N C …], moments [2 C] and dy → [2 C]; behind ReLU with gamma and beta [C].",
 	Source: "slice, relu_grad and channel_norm_sums; inserted by the pass fuse-norms",
 	NoGrad: noSecondOrder,
 	Shape: func(in []Shape, a NormGrad) (Shape, error) {
-		if err := a.check(in, 2); err != nil {
+		if err := a.check(in, 2, 2); err != nil {
 			return nil, err
 		}
 		return momentsShape(in[0])
@@ -150,24 +159,16 @@ var normFusedSums = Define(Spec[NormGrad]{
 	FLOPs:  func(in []Shape, _ Shape, _ NormGrad) int64 { return 4 * int64(in[0].Size()) },
 	Bytes:  normGradBytes(2),
 	Ref: func(c Call, a NormGrad) {
-		channelNormSums.Ref(Call{In: [][]float64{c.In[0], c.In[1], a.gatedGrad(c, 2)},
+		channelNormSums.Ref(Call{In: [][]float64{c.In[0], c.In[1], a.gatedGrad(c, 2, 3, 4)},
 			InShape: []Shape{c.InShape[0], c.InShape[1], c.InShape[0]}, Out: c.Out, OutShape: c.OutShape}, Eps{a.Eps})
 	},
-	Cases: normGradCases(func(x Shape) []Shape { return []Shape{x, {2, x[1]}} }),
+	Cases: normGradCases(func(x Shape) []Shape { return []Shape{x, {2, x[1]}} }, 2),
 })
 
-// NormFusedSums appends channel_norm_sums in the fused form a. gate is the zero
-// Value if a has no gate. Only the pass fuse-norms calls it.
-func NormFusedSums(b *Builder, x, mom, dy, gate Value, a NormGrad) Value {
-	return normFusedSums.add(b, a, a.operands(gate, x, mom, dy)...)
-}
-
-// operands appends the gate if a has one.
-func (a NormGrad) operands(gate Value, in ...Value) []Value {
-	if a.HasGate {
-		in = append(in, gate)
-	}
-	return in
+// NormFusedSums appends channel_norm_sums in the fused form a. affine are gamma
+// and beta with ReLU, else none. Only the pass fuse-norms calls it.
+func NormFusedSums(b *Builder, a NormGrad, x, mom, dy Value, affine ...Value) Value {
+	return normFusedSums.add(b, a, append([]Value{x, mom, dy}, affine...)...)
 }
 
 // normFusedGrad is the gradient with respect to x, including that through the
@@ -175,11 +176,11 @@ func (a NormGrad) operands(gate Value, in ...Value) []Value {
 var normFusedGrad = Define(Spec[NormGrad]{
 	Name: "channel_norm_fused_grad",
 	Doc: "Gradient of a batch normalisation with respect to x, including that through the moments: gamma·r·(dy − Σdy/n − x̂·Σ(dy·x̂)/n) with " +
-		"r = (variance + eps)^−½ and x̂ = (x − mean)·r, from x [N C …], moments [2 C], gamma [C], the sums [2 C], dy and an optional gate.",
+		"r = (variance + eps)^−½ and x̂ = (x − mean)·r, from x [N C …], moments [2 C], gamma [C], the sums [2 C] and dy; behind ReLU with beta [C].",
 	Source: "channel_norm_grad, channel_norm_moments_grad, channel_moments_grad, add, slice and relu_grad; inserted by the pass fuse-norms",
 	NoGrad: noSecondOrder,
 	Shape: func(in []Shape, a NormGrad) (Shape, error) {
-		if err := a.check(in, 4); err != nil {
+		if err := a.check(in, 4, 1); err != nil {
 			return nil, err
 		}
 		if !in[1].Equal(Shape{2, in[2].Size()}) || !in[3].Equal(in[1]) {
@@ -190,11 +191,11 @@ var normFusedGrad = Define(Spec[NormGrad]{
 	FLOPs:   func(_ []Shape, out Shape, _ NormGrad) int64 { return 4 * int64(out.Size()) },
 	Bytes:   normGradBytes(4),
 	Class:   graph.Normalisation,
-	InPlace: inPlace[NormGrad](0, 4, 5),
+	InPlace: inPlace[NormGrad](0, 4),
 	Ref: func(c Call, a NormGrad) {
 		ch := c.OutShape[1]
 		n := float64(c.OutShape.Size() / ch)
-		g := a.gatedGrad(c, 4)
+		g := a.gatedGrad(c, 4, 2, 5)
 		eachChannel(c.OutShape, func(k, lo, hi int) {
 			r := 1 / math.Sqrt(c.In[1][ch+k]+a.Eps)
 			for i := lo; i < hi; i++ {
@@ -202,12 +203,15 @@ var normFusedGrad = Define(Spec[NormGrad]{
 			}
 		})
 	},
-	Cases: normGradCases(func(x Shape) []Shape { return []Shape{x, {2, x[1]}, {x[1]}, {2, x[1]}} }),
+	Cases: normGradCases(func(x Shape) []Shape { return []Shape{x, {2, x[1]}, {x[1]}, {2, x[1]}} }, 1),
 })
 
 // NormFusedGrad appends the gradient of batch normalisation with respect to x
-// in the fused form a. gate is the zero Value if a has no gate. Only the pass
-// fuse-norms calls it.
-func NormFusedGrad(b *Builder, x, mom, gamma, sums, dy, gate Value, a NormGrad) Value {
-	return normFusedGrad.add(b, a, a.operands(gate, x, mom, gamma, sums, dy)...)
+// in the fused form a. beta is used with ReLU only. Only the pass fuse-norms
+// calls it.
+func NormFusedGrad(b *Builder, x, mom, gamma, sums, dy, beta Value, a NormGrad) Value {
+	if !a.ReLU {
+		return normFusedGrad.add(b, a, x, mom, gamma, sums, dy)
+	}
+	return normFusedGrad.add(b, a, x, mom, gamma, sums, dy, beta)
 }

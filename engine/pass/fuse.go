@@ -14,9 +14,10 @@ import (
 //	                                                  also without gate, slice or sum
 //
 // The gradient of ReLU reads the result of ReLU, not its operand, so the
-// patterns also hold in training.
+// patterns also hold in training. The gradient of a ReLU after batch
+// normalisation stays for fuse-norms, whose sweeps need not read that result.
 func fuse(u *Unit) error {
-	f := &fuser{g: u.Graph, uses: u.Graph.Uses(), operands: make([][]graph.Value, len(u.Graph.Nodes))}
+	f := &fuser{g: u.Graph, uses: u.Graph.Uses(), operands: make([][]graph.Value, len(u.Graph.Nodes)), ofNorms: newNormFuser(u.Graph).gates}
 	f.findAbsorbed()
 	g, err := u.Graph.Rewrite(nil, func(b *graph.Builder, n *graph.Node, in []graph.Value) graph.Value {
 		f.operands[n.ID] = in
@@ -39,10 +40,11 @@ func fuse(u *Unit) error {
 // fuser holds the graph, the use counts, the operands in the new graph, and the
 // operations that a later one absorbs.
 type fuser struct {
-	g        *graph.Graph    // the graph before the pass
-	uses     []int           // number of uses, by node
-	operands [][]graph.Value // operands in the new graph, by node of the old one
-	absorbed []bool          // nodes that a later operation absorbs
+	g        *graph.Graph        // the graph before the pass
+	uses     []int               // number of uses, by node
+	operands [][]graph.Value     // operands in the new graph, by node of the old one
+	absorbed []bool              // nodes that a later operation absorbs
+	ofNorms  map[int]*graph.Node // gradients of ReLU that fuse-norms absorbs
 }
 
 // hasRole reports whether node id is an operation with this role.
@@ -67,7 +69,7 @@ func (f *fuser) findAbsorbed() {
 				f.absorbed[n.In[0]] = true
 			}
 		case graph.FuseReLUGrad:
-			if f.gradient(n.In[1]) != nil {
+			if f.ofNorms[n.ID] == nil && f.gradient(n.In[1]) != nil {
 				f.absorbed[n.In[1]] = true
 			}
 		case graph.FuseAdd:

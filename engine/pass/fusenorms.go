@@ -14,32 +14,30 @@ import (
 //	channel_norm_grad(dy, …) + channel_moments_grad(x, …)   channel_norm_fused_grad
 //
 // In the gradients dy may be the gradient of that ReLU, possibly of some
-// channels of a larger value. The sweeps then read the larger value and the
-// result of the ReLU.
+// channels of a larger value. The sweeps then read the larger value, and compute
+// again from x where the ReLU was positive.
 func fuseNorms(u *Unit) error {
-	f := &normFuser{g: u.Graph, uses: usesOfNeeded(u.Graph), operands: make([][]graph.Value, len(u.Graph.Nodes)), gates: map[int]bool{}}
-	for _, n := range f.g.Nodes {
-		if d, ok := f.gradient(n); ok && f.uses[d.dy] == 2 && f.isReLUGrad(d.dy) {
-			f.gates[d.dy] = true // the two readers are those of the gradient
-		}
-	}
+	f := newNormFuser(u.Graph)
 	g, err := u.Graph.Rewrite(nil, func(b *graph.Builder, n *graph.Node, in []graph.Value) graph.Value {
 		f.operands[n.ID] = in
 		if f.hasRole(n.ID, graph.FuseReLU) && f.usedOnce(n.In[0], graph.FuseNorm) {
 			x := f.operands[n.In[0]]
 			return op.NormFused(b, x[0], x[1], x[2], x[3], f.g.Nodes[n.In[0]].Attrs.(op.Eps))
 		}
-		if f.hasRole(n.ID, graph.FuseNormSums) && f.gates[n.In[2]] {
-			dy, gate, a := f.source(n.In[2], n.Attrs.(op.Eps))
-			return op.NormFusedSums(b, in[0], in[1], dy, gate, a)
+		if f.hasRole(n.ID, graph.FuseNormSums) && f.gates[n.In[2]] != nil {
+			dy, norm, a := f.source(n.In[2], n.Attrs.(op.Eps))
+			return op.NormFusedSums(b, a, in[0], in[1], dy, norm[2:]...)
 		}
 		if d, ok := f.gradient(n); ok {
-			dy, gate, a := f.source(d.dy, d.eps)
-			if !a.HasGate {
+			dy, norm, a := f.source(d.dy, d.eps)
+			var beta graph.Value
+			if a.ReLU {
+				beta = norm[3]
+			} else {
 				dy = f.operands[d.norm][0]
 			}
 			gamma, sums := f.operands[d.moments][1], f.operands[d.moments][2]
-			return op.NormFusedGrad(b, f.operands[d.through][0], f.operands[d.through][1], gamma, sums, dy, gate, a)
+			return op.NormFusedGrad(b, f.operands[d.through][0], f.operands[d.through][1], gamma, sums, dy, beta, a)
 		}
 		return graph.Value{}
 	})
@@ -47,6 +45,17 @@ func fuseNorms(u *Unit) error {
 		u.Graph = g
 	}
 	return err
+}
+
+// newNormFuser finds the gradients of ReLU that the sweeps of a graph absorb.
+func newNormFuser(g *graph.Graph) *normFuser {
+	f := &normFuser{g: g, uses: usesOfNeeded(g), operands: make([][]graph.Value, len(g.Nodes)), gates: map[int]*graph.Node{}}
+	for _, n := range g.Nodes {
+		if d, ok := f.gradient(n); ok && f.uses[d.dy] == 2 { // the two readers are those of the gradient
+			f.gates[d.dy] = f.normBehind(d)
+		}
+	}
+	return f
 }
 
 // usesOfNeeded is Graph.Uses without uses by dead nodes, which earlier passes
@@ -69,17 +78,27 @@ type normFuser struct {
 	g        *graph.Graph    // the graph before the pass
 	uses     []int           // number of uses by live nodes, by node
 	operands [][]graph.Value // operands in the new graph, by node of the old one
-	gates    map[int]bool    // gradients of ReLU that the sweeps absorb
+	// gates are the normalisations before the gradients of ReLU that the sweeps
+	// absorb, by the nodes of these gradients.
+	gates map[int]*graph.Node
 }
 
 // hasRole reports whether node id is an operation with this role.
 func (f *normFuser) hasRole(id int, part graph.Fuse) bool { return f.g.Nodes[id].Fuses(part) }
 
-// isReLUGrad reports whether node id is the gradient of ReLU without
-// broadcasting.
-func (f *normFuser) isReLUGrad(id int) bool {
-	n := f.g.Nodes[id]
-	return f.hasRole(id, graph.FuseReLUGrad) && f.g.Nodes[n.In[0]].Shape.Equal(n.Shape) && f.g.Nodes[n.In[1]].Shape.Equal(n.Shape)
+// normBehind returns the normalisation of the gradient d if its result goes
+// through ReLU, and dy is the gradient of that, without broadcasting; else nil.
+func (f *normFuser) normBehind(d normGradient) *graph.Node {
+	n := f.g.Nodes[d.dy]
+	if !f.hasRole(d.dy, graph.FuseReLUGrad) || !f.g.Nodes[n.In[1]].Shape.Equal(n.Shape) || !f.hasRole(n.In[0], graph.FuseReLU) {
+		return nil
+	}
+	norm := f.g.Nodes[f.g.Nodes[n.In[0]].In[0]]
+	through := f.g.Nodes[d.through]
+	if !f.hasRole(norm.ID, graph.FuseNorm) || norm.In[0] != through.In[0] || norm.In[1] != through.In[1] || norm.Attrs != d.eps {
+		return nil
+	}
+	return norm
 }
 
 // usedOnce reports the same for a value with a single use.
@@ -133,20 +152,20 @@ func (f *normFuser) agree(d *normGradient) bool {
 
 // source returns the operands of the sweeps that replace the gradient of ReLU
 // dy, if they absorb it: its own operand, or the value that it is a slice of,
-// and the gate. The slice must start at a whole block of channels, since
-// layouts may store blocks contiguously.
-func (f *normFuser) source(dy int, eps op.Eps) (from, gate graph.Value, a op.NormGrad) {
+// and the operands of the normalisation before the ReLU. The slice must start at
+// a whole block of channels, since layouts may store blocks contiguously.
+func (f *normFuser) source(dy int, eps op.Eps) (from graph.Value, norm []graph.Value, a op.NormGrad) {
 	a.Eps = eps.Eps
-	if !f.gates[dy] {
-		return from, gate, a
+	if f.gates[dy] == nil {
+		return from, nil, a
 	}
-	a.HasGate = true
-	gate, from = f.operands[dy][0], f.operands[dy][1]
+	a.ReLU = true
+	from, norm = f.operands[dy][1], f.operands[f.gates[dy].ID]
 	cut := f.g.Nodes[f.g.Nodes[dy].In[1]]
 	if f.uses[cut.ID] == 1 && cut.Moves(graph.MoveSlice) && cut.Shape[0] == 1 {
 		if r := cut.Attrs.(op.Range); r.Axis == 1 && r.Lo%graph.BlockSize == 0 {
 			from, a.Lo = f.operands[cut.ID][0], r.Lo
 		}
 	}
-	return from, gate, a
+	return from, norm, a
 }

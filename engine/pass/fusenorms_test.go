@@ -33,10 +33,10 @@ func TestFuseNorms(t *testing.T) {
 	}{
 		{"norm and ReLU", 2, func(b *graph.Builder, x graph.Value) graph.Value {
 			return op.Square(b, op.ReLU(b, norm(b, point(b, "w", x, 18))))
-		}, map[string]int{"channel_norm_fused": 1, "channel_norm_fused_sums": 1, "channel_norm_fused_grad": 1}, op.NormGrad{Eps: 1e-5, HasGate: true}},
-		{"the convolution takes the gradient of ReLU", 2, func(b *graph.Builder, x graph.Value) graph.Value {
+		}, map[string]int{"channel_norm_fused": 1, "channel_norm_fused_sums": 1, "channel_norm_fused_grad": 1}, op.NormGrad{Eps: 1e-5, ReLU: true}},
+		{"the sweeps take the gradient of ReLU before the convolution does", 2, func(b *graph.Builder, x graph.Value) graph.Value {
 			return op.Square(b, point(b, "v", op.ReLU(b, norm(b, point(b, "w", x, 18))), 3))
-		}, map[string]int{"channel_norm_fused": 1, "channel_norm_sums": 1, "channel_norm_fused_grad": 1, "conv3d_fused_grad_data": 1}, op.NormGrad{Eps: 1e-5}},
+		}, map[string]int{"channel_norm_fused": 1, "channel_norm_fused_sums": 1, "channel_norm_fused_grad": 1}, op.NormGrad{Eps: 1e-5, ReLU: true}},
 		{"without ReLU", 2, func(b *graph.Builder, x graph.Value) graph.Value {
 			return op.Square(b, norm(b, point(b, "w", x, 18)))
 		}, map[string]int{"channel_norm": 1, "channel_norm_sums": 1, "channel_norm_fused_grad": 1}, op.NormGrad{Eps: 1e-5}},
@@ -50,13 +50,13 @@ func TestFuseNorms(t *testing.T) {
 		}, map[string]int{"channel_norm_fused": 1, "channel_norm_sums": 1, "relu_grad": 1, "channel_norm_grad": 1}, op.NormGrad{}},
 		{"joined with another branch", 1, func(b *graph.Builder, x graph.Value) graph.Value {
 			return op.Square(b, op.Concat(b, 1, point(b, "v", x, 32), op.ReLU(b, norm(b, point(b, "w", x, 18)))))
-		}, map[string]int{"channel_norm_fused": 1, "channel_norm_fused_sums": 1, "channel_norm_fused_grad": 1, "slice": 1}, op.NormGrad{Eps: 1e-5, Lo: 32, HasGate: true}},
+		}, map[string]int{"channel_norm_fused": 1, "channel_norm_fused_sums": 1, "channel_norm_fused_grad": 1, "slice": 1}, op.NormGrad{Eps: 1e-5, Lo: 32, ReLU: true}},
 		{"joined in the middle of a block", 1, func(b *graph.Builder, x graph.Value) graph.Value {
 			return op.Square(b, op.Concat(b, 1, point(b, "v", x, 31), op.ReLU(b, norm(b, point(b, "w", x, 18)))))
-		}, map[string]int{"channel_norm_fused": 1, "channel_norm_fused_sums": 1, "channel_norm_fused_grad": 1, "slice": 2}, op.NormGrad{Eps: 1e-5, HasGate: true}},
+		}, map[string]int{"channel_norm_fused": 1, "channel_norm_fused_sums": 1, "channel_norm_fused_grad": 1, "slice": 2}, op.NormGrad{Eps: 1e-5, ReLU: true}},
 		{"joined in a batch of two", 2, func(b *graph.Builder, x graph.Value) graph.Value {
 			return op.Square(b, op.Concat(b, 1, point(b, "v", x, 32), op.ReLU(b, norm(b, point(b, "w", x, 18)))))
-		}, map[string]int{"channel_norm_fused": 1, "channel_norm_fused_sums": 1, "channel_norm_fused_grad": 1, "slice": 2}, op.NormGrad{Eps: 1e-5, HasGate: true}},
+		}, map[string]int{"channel_norm_fused": 1, "channel_norm_fused_sums": 1, "channel_norm_fused_grad": 1, "slice": 2}, op.NormGrad{Eps: 1e-5, ReLU: true}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := graph.New(1)

@@ -215,7 +215,7 @@ var Order = []struct{ Before, After, Reason string }{
 	{"merge-duplicates", "fold-norms", "a shared intermediate result must not be fused"},
 	{"fold-norms", "fuse", "a folded convolution is fused with its bias and ReLU"},
 	{"fold-norms", "remove-dead", "folding leaves dead nodes"},
-	{"fuse", "fuse-norms", "a convolution absorbs the gradient of ReLU at no cost"},
+	{"fuse", "fuse-norms", "a convolution absorbs ReLU and its gradient at no cost, but for those behind a normalisation"},
 	{"add-gradients", "fuse-norms", "the fused operations have no gradient"},
 	{"merge-duplicates", "fuse-norms", "a shared intermediate result must not be fused"},
 	{"fuse-norms", "choose-layouts", "layouts of fused operations do not count"},

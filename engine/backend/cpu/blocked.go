@@ -238,7 +238,7 @@ func blockedSub(b *Backend, q backend.Request) (backend.Kernel, error) {
 	for i := range one {
 		one[i], minus[i] = 1, -1
 	}
-	return kernel("blocked combine", func() { b.pool.BlockedCombine(z, x, y, kern.Stored{}, one, minus, zero, s) })
+	return kernel("blocked combine", func() { b.pool.BlockedCombine(z, x, y, kern.Gate{}, one, minus, zero, s) })
 }
 
 // blockedScale prepares scale: p·x.
@@ -442,7 +442,7 @@ func blockedBias(b *Backend, q backend.Request) (backend.Kernel, error) {
 // blockedChannelSum prepares channel_sum: Σ x over samples and grid points.
 func blockedChannelSum(b *Backend, q backend.Request) (backend.Kernel, error) {
 	s, x, y := blockedShape(q.In[0].Shape), fieldOf(q.In[0]), q.Out.F32
-	return kernel("blocked sums", func() { b.pool.BlockedSums(y, nil, x, kern.Stored{}, kern.Stored{}, s) })
+	return kernel("blocked sums", func() { b.pool.BlockedSums(y, nil, x, kern.Stored{}, kern.Gate{}, s) })
 }
 
 // blockedMoments prepares channel_moments: mean and variance per channel.
@@ -456,7 +456,7 @@ func blockedNormSums(b *Backend, q backend.Request) (backend.Kernel, error) {
 	s, x, dy := blockedShape(q.In[0].Shape), fieldOf(q.In[0]), fieldOf(q.In[2])
 	mom, y, eps := q.In[1].F32, q.Out.F32, q.Attrs.(op.Eps).Eps
 	return kernel("blocked sums", func() {
-		b.pool.BlockedSums(y[:s.C], y[s.C:], dy, x, kern.Stored{}, s)
+		b.pool.BlockedSums(y[:s.C], y[s.C:], dy, x, kern.Gate{}, s)
 		normDots(y, mom, eps, s.C)
 	})
 }
@@ -492,7 +492,7 @@ func blockedMomentsGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
 
 // normSumsLayouts is the rule of the reductions in the backward pass of a fused
 // normalisation. dy may have more channels than x: then its channels must begin at a
-// block boundary, and the gate must zero the other channels of the last block.
+// block boundary, and ReLU must zero the other channels of the last block.
 func normSumsLayouts(b *Backend, attrs any, in []graph.Shape, out graph.Shape) (backend.LayoutOption, bool) {
 	w, ok := toChannelsLayouts(b, attrs, in, out)
 	return w, ok && wholeBlocks(attrs.(op.NormGrad), in[0], in[2])
@@ -509,28 +509,25 @@ func normGradLayouts(b *Backend, attrs any, in []graph.Shape, out graph.Shape) (
 
 // wholeBlocks reports whether the channels of dy that belong to x are whole blocks.
 func wholeBlocks(a op.NormGrad, x, dy graph.Shape) bool {
-	return dy.Equal(x) || a.HasGate && a.Lo%graph.BlockSize == 0
+	return dy.Equal(x) || a.ReLU && a.Lo%graph.BlockSize == 0
 }
 
 // normBlocks returns the channels of operand n, the gradient of the result, that the
-// backward pass of a normalisation reads, and the gate, which is empty if there is
-// none.
-func normBlocks(q backend.Request, n int) (dy, gate kern.Stored) {
-	a, x := q.Attrs.(op.NormGrad), q.In[0]
-	lo := a.Lo * x.Shape[2:].Size()
-	if a.HasGate {
-		gate = fieldOf(q.In[n+1])
-	}
-	return fieldOf(q.In[n]).Part(lo, lo+fieldOf(x).Len()), gate
+// backward pass of a normalisation reads.
+func normBlocks(q backend.Request, n int) kern.Stored {
+	x := q.In[0]
+	lo := q.Attrs.(op.NormGrad).Lo * x.Shape[2:].Size()
+	return fieldOf(q.In[n]).Part(lo, lo+fieldOf(x).Len())
 }
 
 // blockedNormFusedSums prepares channel_norm_fused_sums: the sums of normDots where the
 // gate is positive.
 func blockedNormFusedSums(b *Backend, q backend.Request) (backend.Kernel, error) {
 	s, x, mom, y, eps := blockedShape(q.In[0].Shape), fieldOf(q.In[0]), q.In[1].F32, q.Out.F32, q.Attrs.(op.NormGrad).Eps
-	dy, gate := normBlocks(q, 2)
+	dy, gate := normBlocks(q, 2), newNormGate(q, 3, 4)
 	return kernel("blocked sums", func() {
-		b.pool.BlockedSums(y[:s.C], y[s.C:], dy, x, gate, s)
+		gate.fill()
+		b.pool.BlockedSums(y[:s.C], y[s.C:], dy, x, gate.Gate, s)
 		normDots(y, mom, eps, s.C)
 	})
 }
@@ -538,10 +535,11 @@ func blockedNormFusedSums(b *Backend, q backend.Request) (backend.Kernel, error)
 // blockedNormFusedGrad prepares channel_norm_fused_grad (normLines).
 func blockedNormFusedGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
 	s, x, y, lines := blockedShape(q.Out.Shape), fieldOf(q.In[0]), fieldOf(q.Out), newNormLines(q)
-	dy, gate := normBlocks(q, 4)
+	dy, gate := normBlocks(q, 4), newNormGate(q, 2, 5)
 	return kernel("blocked combine", func() {
+		gate.fill()
 		lines.fill()
-		b.pool.BlockedCombine(y, dy, x, gate, lines.dyFactor, lines.xFactor, lines.shift, s)
+		b.pool.BlockedCombine(y, dy, x, gate.Gate, lines.dyFactor, lines.xFactor, lines.shift, s)
 	})
 }
 

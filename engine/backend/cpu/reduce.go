@@ -147,6 +147,29 @@ func (l *normLines) fill() {
 	}
 }
 
+// normGate is where a normalisation in front of ReLU is positive, for its backward pass; empty without ReLU.
+type normGate struct {
+	kern.Gate
+	mom, gamma, beta []float32
+	eps              float64
+}
+
+// newNormGate allocates the gate of a request. gamma and beta are the numbers of operands.
+func newNormGate(q backend.Request, gamma, beta int) *normGate {
+	a, c := q.Attrs.(op.NormGrad), q.In[0].Shape[1]
+	if !a.ReLU {
+		return &normGate{}
+	}
+	return &normGate{kern.Gate{Scale: make([]float32, c), Shift: make([]float32, c)}, q.In[1].F32, q.In[gamma].F32, q.In[beta].F32, a.Eps}
+}
+
+// fill computes the coefficients, those of the forward pass; it is called before each run.
+func (g *normGate) fill() {
+	if g.Scale != nil {
+		normLine(g.Scale, g.Shift, g.mom, g.gamma, g.beta, g.eps)
+	}
+}
+
 // affineMid prepares y = slope[c]·x + shift[c]. fill computes slope and shift before
 // each run.
 func affineMid(b *Backend, q backend.Request, fill func(slope, shift []float32)) (backend.Kernel, error) {
@@ -234,19 +257,21 @@ func normFused(b *Backend, q backend.Request) (backend.Kernel, error) {
 
 // normSource returns a function that gives the gradient of the result, operand n, as
 // the backward pass of a fused normalisation reads it: a range of channels, in place
-// or, with a gate, multiplied by it in scratch.
-func normSource(b *Backend, q backend.Request, n int) func() []float32 {
-	a, x := q.Attrs.(op.NormGrad), q.In[0]
-	lo, size := a.Lo*x.Shape[2:].Size(), len(x.F32)
+// or, behind ReLU, gated in scratch.
+func normSource(b *Backend, q backend.Request, n int, gate *normGate) func() []float32 {
+	x := q.In[0]
+	lo, size := q.Attrs.(op.NormGrad).Lo*x.Shape[2:].Size(), len(x.F32)
 	dy := q.In[n].F32[lo : lo+size]
-	if !a.HasGate {
+	if gate.Scale == nil {
 		return func() []float32 { return dy }
 	}
 	b.needScratch(size)
-	gate := q.In[n+1].F32
 	return func() []float32 {
-		b.pool.UnaryGrad(kern.ReLU, b.scratch[:size], dy, gate, gate)
-		return b.scratch[:size]
+		gate.fill()
+		y := b.scratch[:size]
+		b.pool.AffineMid(y, x.F32, gate.Scale, gate.Shift, channels(x.Shape))
+		b.pool.UnaryGrad(kern.ReLU, y, dy, y, y)
+		return y
 	}
 }
 
@@ -254,7 +279,7 @@ func normSource(b *Backend, q backend.Request, n int) func() []float32 {
 // gradient.
 func normFusedSums(b *Backend, q backend.Request) (backend.Kernel, error) {
 	x, mom, y := q.In[0].F32, q.In[1].F32, q.Out.F32
-	d, eps, source := channels(q.In[0].Shape), q.Attrs.(op.NormGrad).Eps, normSource(b, q, 2)
+	d, eps, source := channels(q.In[0].Shape), q.Attrs.(op.NormGrad).Eps, normSource(b, q, 2, newNormGate(q, 3, 4))
 	return kernel("sum_mid", func() {
 		dy := source()
 		b.pool.SumMid(y[:d.Mid], dy, nil, d)
@@ -265,7 +290,7 @@ func normFusedSums(b *Backend, q backend.Request) (backend.Kernel, error) {
 
 // normFusedGrad prepares channel_norm_fused_grad (normLines).
 func normFusedGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
-	x, y, d, source, lines := q.In[0].F32, q.Out.F32, channels(q.Out.Shape), normSource(b, q, 4), newNormLines(q)
+	x, y, d, source, lines := q.In[0].F32, q.Out.F32, channels(q.Out.Shape), normSource(b, q, 4, newNormGate(q, 2, 5)), newNormLines(q)
 	return kernel("combine_mid", func() {
 		lines.fill()
 		b.pool.CombineMid(y, source(), x, lines.dyFactor, lines.xFactor, lines.shift, d)

@@ -115,12 +115,9 @@ func normMomentsGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
 
 // normGradSource returns the gradient of the result, operand n, that the backward pass
 // of a fused normalisation reads: its address, the padded channels of its grid points,
-// whether eight channels can be read together, and the gate.
-func normGradSource(q backend.Request, n int) (dy device.Pointer, lanes, whole int32, gate device.Pointer) {
+// and whether eight channels can be read together.
+func normGradSource(q backend.Request, n int) (dy device.Pointer, lanes, whole int32) {
 	a, t := q.Attrs.(op.NormGrad), q.In[n]
-	if a.HasGate {
-		gate = at(q.In[n+1])
-	}
 	skip := a.Lo * t.Shape[2:].Size()
 	if t.Layout == graph.ChannelsLast {
 		skip = a.Lo
@@ -128,7 +125,7 @@ func normGradSource(q backend.Request, n int) (dy device.Pointer, lanes, whole i
 	if t.Layout != graph.ChannelsLast || a.Lo%widthLast == 0 {
 		whole = 1
 	}
-	return offset(t, skip), int32(t.Layout.PaddedChannels(t.Shape[1])), whole, gate
+	return offset(t, skip), int32(t.Layout.PaddedChannels(t.Shape[1])), whole
 }
 
 // normFusedGrad prepares channel_norm_fused_grad.
@@ -138,8 +135,12 @@ func normGradSource(q backend.Request, n int) (dy device.Pointer, lanes, whole i
 // Source: Ioffe and Szegedy 2015, arXiv:1502.03167, section 3.
 func normFusedGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
 	w, walk := &work{b: b}, newWalk(q.In[0], mapTurns)
-	dy, lanes, whole, gate := normGradSource(q, 4)
-	args := []any{at(q.In[0]), at(q.In[1]), at(q.In[2]), at(q.In[3]), dy, gate, at(q.Out)}
+	dy, lanes, whole := normGradSource(q, 4)
+	var beta device.Pointer // null: not behind ReLU
+	if q.Attrs.(op.NormGrad).ReLU {
+		beta = at(q.In[5])
+	}
+	args := []any{at(q.In[0]), at(q.In[1]), at(q.In[2]), at(q.In[3]), dy, beta, at(q.Out)}
 	args = append(append(args, walk.args()...), lanes, whole, float32(q.Attrs.(op.NormGrad).Eps), perValue(q.In[0]))
 	w.call(channels(q.Out), "norm_fused_grad", walk.size, args...)
 	return w.kernel("norm_fused_grad")
@@ -192,7 +193,7 @@ func channelSum(b *Backend, q backend.Request) (backend.Kernel, error) {
 
 // channelNormSums prepares channel_norm_sums and channel_norm_fused_sums: Σ dy and Σ
 // dy·x̂ of each channel, the gradients of beta and gamma, with x̂ the normalised x. In
-// the fused form dy counts only where the gate is positive.
+// the fused form dy counts only where the normalisation is positive, behind ReLU.
 //
 // Shape: x, dy [N C …], moments [2 C] → [2 C].
 func channelNormSums(b *Backend, q backend.Request) (backend.Kernel, error) {
@@ -203,9 +204,13 @@ func channelNormSums(b *Backend, q backend.Request) (backend.Kernel, error) {
 	q.Attrs = a
 	return b.channelParts(q, "norm_sums", func(w *work, walk walk, parts device.Pointer, join device.Size) {
 		p, n := channels(q.In[0]), int32(walk.parts)
-		dy, lanes, whole, gate := normGradSource(q, 2)
-		args := append([]any{at(q.In[0]), at(q.In[1]), dy, gate, parts}, walk.args()...)
-		w.call(p, "norm_parts", walk.size, append(args, n, lanes, whole)...)
+		dy, lanes, whole := normGradSource(q, 2)
+		var gamma, beta device.Pointer // null: not behind ReLU
+		if a.ReLU {
+			gamma, beta = at(q.In[3]), at(q.In[4])
+		}
+		args := append([]any{at(q.In[0]), at(q.In[1]), dy, gamma, beta, parts}, walk.args()...)
+		w.call(p, "norm_parts", walk.size, append(args, n, lanes, whole, float32(a.Eps))...)
 		w.call(p, "norm_join", join, parts, at(q.In[1]), at(q.Out), int32(walk.channels), n, float32(a.Eps))
 	})
 }

@@ -15,23 +15,36 @@ package kern
 */
 import "C"
 
+// Gate selects values by a field of the same shape: those where Scale[c]·field + Shift[c] is positive. That is where a
+// normalisation of the field passed a ReLU. The zero value selects all.
+//
+// Shape: Scale, Shift [C].
+type Gate struct{ Scale, Shift []float32 }
+
+// wantIfSet checks the lengths.
+func (g Gate) wantIfSet(c int) {
+	if g.Scale != nil {
+		want("scale of the gate", len(g.Scale), c)
+		want("shift of the gate", len(g.Shift), c)
+	}
+}
+
 // BlockedSums computes sums over samples and grid points, in float64:
 //
 //	sum[c] = Σ x    dot[c] = Σ x·z
 //
-// With a gate, only x where the gate is positive counts. gate is optional, and so is z
-// if dot is nil.
+// The gate is one of z. Without dot there is neither z nor gate.
 //
-// Shape: x, z, gate of shape b → sum, dot [C].
-func (p *Pool) BlockedSums(sum, dot []float32, x, z, gate Stored, b Blocked) {
+// Shape: x, z of shape b → sum, dot [C].
+func (p *Pool) BlockedSums(sum, dot []float32, x, z Stored, gate Gate, b Blocked) {
 	want("sum", len(sum), b.C)
 	x.want("x", b.Len(), x)
-	gate.wantIfSet("gate", b.Len(), x)
+	gate.wantIfSet(b.C)
 	if dot != nil {
 		want("dot", len(dot), b.C)
 		z.want("z", b.Len(), x)
 	}
-	C.ens_blocked_sums(p.ptr(), x.storage(), f32(sum), f32(dot), x.ptr, z.ptr, gate.ptr, C.long(b.N), C.long(b.C),
+	C.ens_blocked_sums(p.ptr(), x.storage(), f32(sum), f32(dot), x.ptr, z.ptr, f32(gate.Scale), f32(gate.Shift), C.long(b.N), C.long(b.C),
 		C.long(b.Cells()))
 }
 
@@ -71,21 +84,20 @@ func (p *Pool) BlockedAffine(y, x Stored, scale, shift []float32, b Blocked, rel
 }
 
 // BlockedCombine computes z = a[c]·x + b[c]·y + c[c], with 0 in place of x where the
-// gate is not positive. That is the backward pass of batch normalisation and ReLU: x is
-// the gradient of the result, gate the result, y the input. gate is optional. z may
-// alias any argument.
+// gate of y does not select it. That is the backward pass of batch normalisation and ReLU: x is
+// the gradient of the result, y the input. z may alias any argument.
 //
-// Shape: x, y, z, gate of shape d; a, b, c [C].
+// Shape: x, y, z of shape d; a, b, c [C].
 // Source: Ioffe and Szegedy 2015, arXiv:1502.03167, section 3: the gradients of
 // algorithm 1, in which x and y occur linearly.
-func (p *Pool) BlockedCombine(z, x, y, gate Stored, a, b, c []float32, d Blocked) {
+func (p *Pool) BlockedCombine(z, x, y Stored, gate Gate, a, b, c []float32, d Blocked) {
 	z.want("z", d.Len(), z)
 	x.want("x", d.Len(), z)
 	y.want("y", d.Len(), z)
-	gate.wantIfSet("gate", d.Len(), z)
+	gate.wantIfSet(d.C)
 	want("a", len(a), d.C)
 	want("b", len(b), d.C)
 	want("c", len(c), d.C)
-	C.ens_blocked_combine(p.ptr(), z.storage(), z.ptr, x.ptr, y.ptr, gate.ptr, f32(a), f32(b), f32(c), C.long(d.N), C.long(d.C),
+	C.ens_blocked_combine(p.ptr(), z.storage(), z.ptr, x.ptr, y.ptr, f32(gate.Scale), f32(gate.Shift), f32(a), f32(b), f32(c), C.long(d.N), C.long(d.C),
 		C.long(d.Cells()))
 }

@@ -25,8 +25,27 @@ INLINE dcell widen(cell c) {
 	return d;
 }
 
+// A gate per channel: values count where scale f + shift > 0, for a field f.
+typedef struct { cell scale, shift; } gate_lanes;
+
+INLINE gate_lanes gate_of(const float *scale, const float *shift, long block, long channels) {
+	float a[CELL], b[CELL];
+	block_lanes(a, scale, block, channels);
+	block_lanes(b, shift, block, channels);
+	return (gate_lanes){get_cell(a, 0, 0), get_cell(b, 0, 0)};
+}
+
+// gated is x where the gate of f is open, and 0 elsewhere. It computes the gate as
+// k_blocked_affine computes the result of the normalisation.
+INLINE cell gated(const gate_lanes *g, cell f, cell x) {
+	EACH_VEC(q) f.v[q] = g->scale.v[q] * f.v[q] + g->shift.v[q];
+	return cell_where(f, x);
+}
+
 typedef struct {
-	const void *x, *z, *gate;
+	const void *x, *z;
+	const float *scale, *offset; // gate of z, per channel; null: all counts
+	long channels;
 	const double *shift; // moments: per channel of all blocks, in place of z
 	long n, s, blocks, from, some, parts, len; // blocks from.. and how many of them; parts of len cells each
 	double *sum, *dot; // [some][parts][16]
@@ -39,6 +58,8 @@ enum { ALONE, ABOUT, WITH };
 INLINE void channel_part(const channel_job *j, long item, const int what, int gate, const int b16) {
 	long b = j->from + item / j->parts, lo = item % j->parts * j->len, end = MIN(lo + j->len, j->n * j->s);
 	dcell sum[2] = {0}, dot[2] = {0}, shift = {0}; // even and odd cells
+	gate_lanes open;
+	if (gate) open = gate_of(j->scale, j->offset, b, j->channels);
 	if (what == ABOUT) memcpy(&shift, j->shift + item / j->parts * CELL, sizeof shift);
 	while (lo < end) {
 		long n = lo / j->s, cells = MIN(end, (n + 1) * j->s) - lo;
@@ -47,11 +68,12 @@ INLINE void channel_part(const channel_job *j, long item, const int what, int ga
 			UNROLL for (int odd = 0; odd < 2; odd++) {
 				if (i + odd == cells) break;
 				long k = from + (i + odd) * CELL;
-				cell x = get_cell(j->x, k, b16);
-				if (gate) x = cell_where(get_cell(j->gate, k, b16), x);
+				cell x = get_cell(j->x, k, b16), z = x;
+				if (what == WITH) z = get_cell(j->z, k, b16);
+				if (gate) x = gated(&open, z, x);
 				dcell d = widen(x), e = d;
 				if (what == ABOUT) EACH_DOUBLE(q) e.v[q] = d.v[q] -= shift.v[q];
-				if (what == WITH) e = widen(get_cell(j->z, k, b16));
+				if (what == WITH) e = widen(z);
 				EACH_DOUBLE(q) sum[odd].v[q] += d.v[q];
 				if (what != ALONE) EACH_DOUBLE(q) dot[odd].v[q] += d.v[q] * e.v[q];
 			}
@@ -69,8 +91,8 @@ INLINE void channel_item(const channel_job *j, long item, const int b16) {
 	if (j->shift)
 		channel_part(j, item, ABOUT, 0, b16);
 	else if (!j->dot)
-		channel_part(j, item, ALONE, j->gate != 0, b16);
-	else if (!j->gate)
+		channel_part(j, item, ALONE, 0, b16);
+	else if (!j->scale)
 		channel_part(j, item, WITH, 0, b16);
 	else
 		channel_part(j, item, WITH, 1, b16);
@@ -98,12 +120,12 @@ static void channel_sums(ens_pool *p, int b16, channel_job *j) {
 	if (j->dot) channel_total(j, j->dot);
 }
 
-// sum[c] = sum of x, dot[c] = sum of x z over n and s, x counting where gate > 0;
-// dot, z and gate may be null.
-static void k_blocked_sums(ens_pool *p, int b16, float *sum, float *dot, const void *x, const void *z, const void *gate,
-		long n, long c, long s) {
+// sum[c] = sum of x, dot[c] = sum of x z over n and s, x counting where scale[c] z +
+// shift[c] > 0; dot with z, and scale with shift, may be null.
+static void k_blocked_sums(ens_pool *p, int b16, float *sum, float *dot, const void *x, const void *z, const float *scale,
+		const float *shift, long n, long c, long s) {
 	double part[PARTS * CELL], product[PARTS * CELL];
-	channel_job j = {.x = x, .z = z, .gate = gate, .n = n, .s = s, .blocks = (c + CELL - 1) / CELL, .sum = part,
+	channel_job j = {.x = x, .z = z, .scale = scale, .offset = shift, .channels = c, .n = n, .s = s, .blocks = (c + CELL - 1) / CELL, .sum = part,
 			.dot = dot ? product : 0};
 	for (; j.from < j.blocks; j.from += j.some) {
 		j.some = MIN(PARTS, j.blocks - j.from);
@@ -139,28 +161,29 @@ static void k_blocked_moments(ens_pool *p, int b16, float *mean, float *var, con
 
 typedef struct {
 	void *z;
-	const void *x, *y, *gate;
+	const void *x, *y;
+	const float *scale, *shift; // gate of y, per channel; null: all counts
 	const float *a, *b, *c; // per channel
 	int relu;
 	long cells, channels, s;
 } norm_job;
 
-// z = a x + b y + c, x counting where gate > 0; or the ReLU of it. Which of
+// z = a x + b y + c, x counting where the gate of y is open; or the ReLU of it. Which of
 // them are there is constant after inlining.
 INLINE void norm_cells(const norm_job *j, long lo, long hi, long block, int y, int gate, int relu, const int b16) {
 	float a[CELL], b[CELL], c[CELL];
 	block_lanes(a, j->a, block, j->channels);
 	block_lanes(c, j->c, block, j->channels);
 	if (y) block_lanes(b, j->b, block, j->channels);
+	gate_lanes open;
+	if (gate) open = gate_of(j->scale, j->shift, block, j->channels);
 	cell ca = get_cell(a, 0, 0), cb = y ? get_cell(b, 0, 0) : ca, cc = get_cell(c, 0, 0);
 	for (long i = lo * CELL; i < hi * CELL; i += CELL) {
-		cell x = get_cell(j->x, i, b16);
-		if (gate) x = cell_where(get_cell(j->gate, i, b16), x);
+		cell x = get_cell(j->x, i, b16), t = x;
+		if (y) t = get_cell(j->y, i, b16);
+		if (gate) x = gated(&open, t, x);
 		EACH_VEC(q) x.v[q] = ca.v[q] * x.v[q] + cc.v[q];
-		if (y) {
-			cell t = get_cell(j->y, i, b16);
-			EACH_VEC(q) x.v[q] += cb.v[q] * t.v[q];
-		}
+		if (y) EACH_VEC(q) x.v[q] += cb.v[q] * t.v[q];
 		if (relu) EACH_VEC(q) x.v[q] = pick(above((vec){0}, x.v[q]), (vec){0}, x.v[q]); // keeps NaN
 		put_cell(j->z, i, x, b16);
 	}
@@ -170,7 +193,7 @@ INLINE void norm_item(const norm_job *j, long item, const int b16) {
 	long blocks = (j->channels + CELL - 1) / CELL, lo = item * SPREAD, end = MIN(lo + SPREAD, j->cells);
 	while (lo < end) {
 		long row = lo / j->s, hi = MIN(end, (row + 1) * j->s);
-		if (j->y && j->gate)
+		if (j->y && j->scale)
 			norm_cells(j, lo, hi, row % blocks, 1, 1, 0, b16);
 		else if (j->y)
 			norm_cells(j, lo, hi, row % blocks, 1, 0, 0, b16);
@@ -186,13 +209,13 @@ STORED(norm_item)
 // y = scale[c] x + shift[c], or the ReLU of it.
 static void k_blocked_affine(ens_pool *p, int b16, void *y, const void *x, const float *scale, const float *shift, int relu,
 		long n, long c, long s) {
-	norm_job j = {y, x, 0, 0, scale, 0, shift, relu, n * ((c + CELL - 1) / CELL) * s, c, s};
+	norm_job j = {y, x, 0, 0, 0, scale, 0, shift, relu, n * ((c + CELL - 1) / CELL) * s, c, s};
 	ens_parallel(p, PICK(norm_item, b16), &j, spreads(j.cells));
 }
 
-// z = a[c] x + b[c] y + c[c], x counting where gate > 0; gate may be null.
-static void k_blocked_combine(ens_pool *p, int b16, void *z, const void *x, const void *y, const void *gate, const float *a,
-		const float *b, const float *c, long n, long channels, long s) {
-	norm_job j = {z, x, y, gate, a, b, c, 0, n * ((channels + CELL - 1) / CELL) * s, channels, s};
+// z = a[c] x + b[c] y + c[c], x counting where scale[c] y + shift[c] > 0; scale and shift may be null.
+static void k_blocked_combine(ens_pool *p, int b16, void *z, const void *x, const void *y, const float *scale,
+		const float *shift, const float *a, const float *b, const float *c, long n, long channels, long s) {
+	norm_job j = {z, x, y, scale, shift, a, b, c, 0, n * ((channels + CELL - 1) / CELL) * s, channels, s};
 	ens_parallel(p, PICK(norm_item, b16), &j, spreads(j.cells));
 }

@@ -4,6 +4,7 @@ package kern
 
 import (
 	"math"
+	"slices"
 	"testing"
 )
 
@@ -17,19 +18,19 @@ func TestBlockedSums(t *testing.T) {
 		for _, b := range channelShapes {
 			x := tensorOf(t, b, b16, random(1, b.Plain(), -1, 3))
 			z := tensorOf(t, b, b16, random(2, b.Plain(), 0.5, 1))
-			g := tensorOf(t, b, b16, random(3, b.Plain(), -1, 1))
+			open := Gate{random(3, b.C, 1, 2), random(4, b.C, -2, 0)} // z is at least 0.5
 			for _, gate := range []bool{false, true} {
 				s, d, q := make([]float64, b.C), make([]float64, b.C), make([]float64, b.C)
 				for i := range b.Plain() {
-					if c := i / b.Cells() % b.C; !gate || g.at(i) > 0 {
+					if c := i / b.Cells() % b.C; !gate || open.Scale[c]*z.at(i)+open.Shift[c] > 0 {
 						s[c] += float64(x.at(i))
 						d[c] += float64(x.at(i)) * float64(z.at(i))
 					}
 				}
 				n := float64(b.N * b.Cells())
-				gated := Stored{}
+				gated := Gate{}
 				if gate {
-					gated = g.stored()
+					gated = open
 				} else {
 					for i := range b.Plain() {
 						c := i / b.Cells() % b.C
@@ -41,8 +42,10 @@ func TestBlockedSums(t *testing.T) {
 				p.BlockedSums(sum, dot, x.stored(), z.stored(), gated, b)
 				ok()
 				ok2()
-				alone := make([]float32, b.C)
-				p.BlockedSums(alone, nil, x.stored(), Stored{}, gated, b)
+				alone := slices.Clone(sum)
+				if !gate {
+					p.BlockedSums(alone, nil, x.stored(), Stored{}, Gate{}, b)
+				}
 				// The same bits for every number of threads: the sums are a tensor of their own.
 				keep(shapeKey("sums", b, gate), tensorOf(t, Blocked{1, b.C, [3]int{1, 1, 1}}, false, sum))
 				for c := range b.C {
@@ -105,15 +108,15 @@ func TestBlockedNorm(t *testing.T) {
 		for _, d := range channelShapes[:4] {
 			x := tensorOf(t, d, b16, random(1, d.Plain(), -1, 1))
 			y := tensorOf(t, d, b16, random(2, d.Plain(), -1, 1))
-			g := tensorOf(t, d, b16, random(3, d.Plain(), -1, 1))
+			open := Gate{random(3, d.C, 1, 2), random(7, d.C, -1, 1)}
 			a, b, c := random(4, d.C, 1, 2), random(5, d.C, -2, 2), random(6, d.C, -1, 1)
 			for _, relu := range []bool{false, true} {
 				z := newTensor(t, d, b16)
 				p.BlockedAffine(z.stored(), x.stored(), a, c, d, relu)
 				keep(shapeKey("affine", d, relu), z)
-				gate := Stored{}
+				gate := Gate{}
 				if relu {
-					gate = g.stored()
+					gate = open
 				}
 				u := newTensor(t, d, b16)
 				p.BlockedCombine(u.stored(), x.stored(), y.stored(), gate, a, b, c, d)
@@ -126,7 +129,7 @@ func TestBlockedNorm(t *testing.T) {
 					}
 					rounded(t, "affine", i, b16, z.at(i), want, 5e-7)
 					want = float64(b[m])*float64(y.at(i)) + float64(c[m])
-					if !relu || g.at(i) > 0 {
+					if !relu || open.Scale[m]*y.at(i)+open.Shift[m] > 0 {
 						want += float64(a[m]) * float64(x.at(i))
 					}
 					rounded(t, "combine", i, b16, u.at(i), want, 5e-7)

@@ -410,10 +410,10 @@ func TestBlockedNoAllocation(t *testing.T) {
 		p.BlockedWindowGrad(Maximum, y.stored(), s.stored(), x.stored(), b, k, Accumulate|Gated)
 		p.BlockedUpsample(y.stored(), s.stored(), small, k, true)
 		p.BlockedUpsampleGrad(s.stored(), y.stored(), Stored{}, small, k, true, 0)
-		p.BlockedSums(ch, nil, x.stored(), Stored{}, Stored{}, b)
+		p.BlockedSums(ch, nil, x.stored(), Stored{}, Gate{}, b)
 		p.BlockedMoments(ch, ch, x.stored(), b)
 		p.BlockedAffine(y.stored(), x.stored(), ch, ch, b, true)
-		p.BlockedCombine(y.stored(), x.stored(), y.stored(), Stored{}, ch, ch, ch, b)
+		p.BlockedCombine(y.stored(), x.stored(), y.stored(), Gate{}, ch, ch, ch, b)
 	})
 	if got != 0 {
 		t.Errorf("allocations per run: got %v, want 0", got)
@@ -442,7 +442,7 @@ func TestBlockedPanics(t *testing.T) {
 		"window without x":       func() { p.BlockedWindowGrad(Maximum, f, f, Stored{}, b, [3]int{1, 1, 1}, 0) },
 		"gate without x":         func() { p.BlockedUpsampleGrad(f, f, Stored{}, b, [3]int{1, 1, 1}, false, Gated) },
 		"factor beyond the rows": func() { p.BlockedUpsample(f, f, b, [3]int{33, 1, 1}, false) },
-		"sums without z":         func() { p.BlockedSums(plain[:20], plain[:20], f, Stored{}, Stored{}, b) },
+		"sums without z":         func() { p.BlockedSums(plain[:20], plain[:20], f, Stored{}, Gate{}, b) },
 		"moments of nothing":     func() { p.BlockedMoments(plain[:20], plain[:20], Float32(nil), Blocked{0, 20, b.S}) },
 	} {
 		func() {

@@ -91,10 +91,10 @@ typedef struct { // how codes of a convolution are meant, see winoint8.inc.h and
 	X(blocked_window_grad, (ens_pool *p, int b16, int mean, void *dx, const void *dy, const void *x, long planes, const long *in, const long *k, int mode), (p, b16, mean, dx, dy, x, planes, in, k, mode)) \
 	X(blocked_upsample, (ens_pool *p, int b16, void *y, const void *x, long planes, const long *in, const long *f, int wrap), (p, b16, y, x, planes, in, f, wrap)) \
 	X(blocked_upsample_grad, (ens_pool *p, int b16, void *dx, const void *dy, const void *x, long planes, const long *in, const long *f, int wrap, int mode), (p, b16, dx, dy, x, planes, in, f, wrap, mode)) \
-	X(blocked_sums, (ens_pool *p, int b16, float *sum, float *dot, const void *x, const void *z, const void *gate, long n, long c, long s), (p, b16, sum, dot, x, z, gate, n, c, s)) \
+	X(blocked_sums, (ens_pool *p, int b16, float *sum, float *dot, const void *x, const void *z, const float *scale, const float *shift, long n, long c, long s), (p, b16, sum, dot, x, z, scale, shift, n, c, s)) \
 	X(blocked_moments, (ens_pool *p, int b16, float *mean, float *var, const void *x, long n, long c, long s), (p, b16, mean, var, x, n, c, s)) \
 	X(blocked_affine, (ens_pool *p, int b16, void *y, const void *x, const float *scale, const float *shift, int relu, long n, long c, long s), (p, b16, y, x, scale, shift, relu, n, c, s)) \
-	X(blocked_combine, (ens_pool *p, int b16, void *z, const void *x, const void *y, const void *gate, const float *a, const float *b, const float *c, long n, long channels, long s), (p, b16, z, x, y, gate, a, b, c, n, channels, s)) \
+	X(blocked_combine, (ens_pool *p, int b16, void *z, const void *x, const void *y, const float *scale, const float *shift, const float *a, const float *b, const float *c, long n, long channels, long s), (p, b16, z, x, y, scale, shift, a, b, c, n, channels, s)) \
 	X(dropout, (ens_pool *p, float *y, const float *x, unsigned long key, unsigned long below, float keep, long n), (p, y, x, key, below, keep, n)) \
 	X(blocked_dropout, (ens_pool *p, int b16, void *y, const void *x, unsigned long key, unsigned long below, float keep, long n, long c, long s), (p, b16, y, x, key, below, keep, n, c, s)) \
 	X(point, (ens_pool *p, int b16, void *y, const void *x0, const void *x1, const float *w, long wk, long wc, const float *bias, const void *gate, const void *plus, int relu, float *packed, long n, long c0, long c1, long k, long s), (p, b16, y, x0, x1, w, wk, wc, bias, gate, plus, relu, packed, n, c0, c1, k, s)) \

@@ -63,11 +63,40 @@ KERNEL __launch_bounds__(256) moments_grad(const T *x, const float *moments, con
 	map_points(x, dx, w, lanes, [&](float v, int k) { return (v - mean[k]) * slope[k] + shift[k]; });
 }
 
-// ---- a gradient that may be part of a wider field and multiplied by a gate ----
+// ---- a gradient that may be part of a wider field and come through ReLU ----
 
-// The values of dy, which count where gate is positive, if there is one: of a field of so
-// many lanes, whose others are of no concern.
-DEVICE void read_counting(const T *dy, bool whole, const T *gate, int left, float *v) {
+// Where the normalisation in front of ReLU is positive, computed as in channel_norm. It is
+// everywhere without beta.
+struct gate {
+	float mean[width], r[width], shift[width];
+	bool given;
+};
+
+DEVICE gate gate_of(const float *moments, const float *gamma, const float *beta, int first, int32_t channels, float eps) {
+	gate g;
+	g.given = beta;
+#pragma unroll
+	for (int k = 0; k < width; k++) {
+		int c = within(first + k, channels);
+		g.mean[k] = moments[c];
+		g.r[k] = beta ? gamma[c] / sqrtf(moments[channels + c] + eps) : 0;
+		g.shift[k] = beta ? beta[c] : 0;
+	}
+	return g;
+}
+
+// Sets the values of v to 0 where the gate of x is closed.
+DEVICE void count_open(const gate &g, const float *x, float *v) {
+	if (!g.given)
+		return;
+#pragma unroll
+	for (int k = 0; k < width; k++)
+		if (!((x[k] - g.mean[k]) * g.r[k] + g.shift[k] > 0))
+			v[k] = 0;
+}
+
+// The values of dy, of a field of so many lanes, whose others are of no concern.
+DEVICE void read_counting(const T *dy, bool whole, int left, float *v) {
 #ifdef LAST
 	if (whole) {
 		load8(dy, v);
@@ -79,16 +108,13 @@ DEVICE void read_counting(const T *dy, bool whole, const T *gate, int left, floa
 #else
 	v[0] = load(dy);
 #endif
-	float open[width];
-	if (gate)
-		read(gate, open);
 #pragma unroll
 	for (int k = 0; k < width; k++)
-		if (k >= left || gate && !(open[k] > 0))
+		if (k >= left)
 			v[k] = 0;
 }
 
-KERNEL __launch_bounds__(256) norm_fused_grad(const T *x, const float *moments, const float *gamma, const float *sums, const T *dy, const T *gate, T *dx,
+KERNEL __launch_bounds__(256) norm_fused_grad(const T *x, const float *moments, const float *gamma, const float *sums, const T *dy, const float *beta, T *dx,
 		int32_t channels, int32_t lanes, int64_t points, int32_t each, int32_t lanes_dy, int32_t whole, float eps, float share) {
 	walk w = begin_walk(channels, lanes, points, each);
 	float mean[width], slope[width], along[width], shift[width];
@@ -102,6 +128,7 @@ KERNEL __launch_bounds__(256) norm_fused_grad(const T *x, const float *moments, 
 		along[k] = in ? sums[channels + c] * share * r : 0;
 		shift[k] = in ? sums[c] * share : 0;
 	}
+	gate open = gate_of(moments, gamma, beta, w.c, channels, eps);
 	int64_t at = first_of(w, lanes), step = step_of(w, lanes), from = first_of(w, lanes_dy), stride = step_of(w, lanes_dy);
 	constexpr int many = 2; // read at a time
 	for (int64_t i = 0; i < w.count; i += many, at += many * step, from += many * stride) {
@@ -110,7 +137,8 @@ KERNEL __launch_bounds__(256) norm_fused_grad(const T *x, const float *moments, 
 		for (int j = 0; j < many; j++) {
 			if (i + j < w.count) {
 				read(x + at + j * step, v[j]);
-				read_counting(dy + from + j * stride, whole, gate ? gate + at + j * step : nullptr, channels - w.c, g[j]);
+				read_counting(dy + from + j * stride, whole, channels - w.c, g[j]);
+				count_open(open, v[j], g[j]);
 			}
 		}
 #pragma unroll
@@ -179,24 +207,22 @@ KERNEL __launch_bounds__(256) channel_parts(const T *x, float *parts, int32_t ch
 	leave<add_sums>(w, mine, parts, channels, count, part_of_block(channels, points, each));
 }
 
-KERNEL __launch_bounds__(256) norm_parts(const T *x, const float *moments, const T *dy, const T *gate, float *parts, int32_t channels, int32_t lanes,
-		int64_t points, int32_t each, int32_t count, int32_t lanes_dy, int32_t whole) {
+KERNEL __launch_bounds__(256) norm_parts(const T *x, const float *moments, const T *dy, const float *gamma, const float *beta, float *parts,
+		int32_t channels, int32_t lanes, int64_t points, int32_t each, int32_t count, int32_t lanes_dy, int32_t whole, float eps) {
 	walk w = begin_walk(channels, lanes, points, each);
-	float mean[width];
-#pragma unroll
-	for (int k = 0; k < width; k++)
-		mean[k] = moments[within(w.c + k, channels)];
+	gate open = gate_of(moments, gamma, beta, w.c, channels, eps);
 	sums mine[width] = {};
 	int64_t at = first_of(w, lanes), step = step_of(w, lanes), from = first_of(w, lanes_dy), stride = step_of(w, lanes_dy);
 #pragma unroll 2
 	for (int64_t i = 0; i < w.count; i++, at += step, from += stride) {
 		float v[width], g[width];
 		read(x + at, v);
-		read_counting(dy + from, whole, gate ? gate + at : nullptr, channels - w.c, g);
+		read_counting(dy + from, whole, channels - w.c, g);
+		count_open(open, v, g);
 #pragma unroll
 		for (int k = 0; k < width; k++) {
 			mine[k].a += g[k];
-			mine[k].b += g[k] * (v[k] - mean[k]);
+			mine[k].b += g[k] * (v[k] - open.mean[k]);
 		}
 	}
 	leave<add_sums>(w, mine, parts, channels, count, part_of_block(channels, points, each));
