@@ -27,6 +27,7 @@ type Calibration struct {
 	MaxSide int
 	// OnlyInputs leaves out C, as for the dense network itself, whose results are the target.
 	OnlyInputs bool
+	refine     bool      // passes after the first
 	layer      *inputs   // nil before a plan is compiled, or if not exactly one convolution uses the filter
 	dense      []float32 // y of the present sample
 }
@@ -90,9 +91,14 @@ func (c *Calibration) observe(u *pass.Unit) error {
 	}
 	b := graph.Extend(g)
 	x := b.ValueOf(conv.In[0])
-	b.Output(gramOutput, op.GramOfPatches(b, x, b.ValueOf(at), l.gram))
+	if !c.refine {
+		b.Output(gramOutput, op.GramOfPatches(b, x, b.ValueOf(at), l.gram))
+	}
 	if !l.gram.Channels && !c.OnlyInputs {
 		y := b.ValueOf(result)
+		if c.refine {
+			y = b.ValueOf(activationOf(g, result))
+		}
 		missing := op.Sub(b, b.Input(targetInput, y.Shape()), y)
 		b.Output(resultOutput, y)
 		b.Output(missingOutput, op.Conv3DGradFilter(b, x, missing, l.gram.Conv, l.shape))
@@ -133,13 +139,8 @@ func (c *Calibration) Observe(p *engine.Plan) {
 	if l == nil {
 		return
 	}
-	l.samples++
-	at, x := 0, p.Output(gramOutput)
-	for i := range l.sum.SymmetricDim() {
-		for j := range i + 1 {
-			l.sum.SetSym(i, j, l.sum.At(i, j)+float64(x[at]))
-			at++
-		}
+	if x := p.Output(gramOutput); x != nil {
+		l.addGram(x)
 	}
 	for i, v := range p.Output(missingOutput) {
 		l.missing[i] += float64(v)
@@ -234,4 +235,44 @@ func (l *inputs) visit(f func(r, c, i int)) {
 			f(o, c*taps+t, i)
 		}
 	}
+}
+
+// addGram adds the Gram matrix of a sample.
+func (l *inputs) addGram(x []float32) {
+	l.samples++
+	at := 0
+	for i := range l.sum.SymmetricDim() {
+		for j := range i + 1 {
+			l.sum.SetSym(i, j, l.sum.At(i, j)+float64(x[at]))
+			at++
+		}
+	}
+}
+
+// activationOf returns the ReLU of a result if nothing else reads it, else the result.
+func activationOf(g *graph.Graph, result int) int {
+	readers, only := 0, result
+	for _, n := range g.Nodes {
+		if slices.Contains(n.In, result) {
+			readers++
+			if n.Fuses(graph.FuseReLU) {
+				only = n.ID
+			}
+		}
+	}
+	if readers == 1 {
+		return only
+	}
+	return result
+}
+
+// Refine begins another pass over the samples, after Write: then C is of the results behind the ReLU that follows, and G stays.
+// The fit is a step that decreases the convex error whose gradient is (relu(ŷ) − relu(y)) x, since its curvature is at
+// most G.
+//
+// Source: Auer, Herbster, Warmuth 1996, Exponentially many local minima for single neurons (matching loss).
+func (c *Calibration) Refine() {
+	c.refine = true
+	clear(c.layer.missing)
+	clear(c.layer.missingAll)
 }

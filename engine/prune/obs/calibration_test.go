@@ -186,3 +186,52 @@ func TestSecondLayerRepairsTheFirst(t *testing.T) {
 		}
 	}
 }
+
+// TestRefine has the results 2 and −2 of a layer before its ReLU, and the inputs 1 and 1 in the pruned network. The weight
+// that fits the results is 0. Refined, it is 1: the activations 1 and 1 are nearest to 2 and 0. Another pass changes nothing.
+func TestRefine(t *testing.T) {
+	b := graph.New(5)
+	x := b.Input("x", graph.Shape{1, 2, 1, 1, 2})
+	inner := op.Conv3D(b, x, b.Param("v", graph.Shape{2, 2, 1, 1, 1}, graph.Zeros()), op.Conv{})
+	b.Output("y", op.ReLU(b, op.Conv3D(b, inner, b.Param("w", graph.Shape{1, 2, 1, 1, 1}, graph.Ones()), op.Conv{})))
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &obs.Calibration{Filter: "w", MaxSide: 100}
+	pass := func(w0 float32) (w []float32) {
+		p, err := engine.Compile(g, engine.Options{Device: engine.Device{Backend: "ref"}, Mode: engine.Infer, Debug: engine.Debug{Passes: c.Passes()}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Close()
+		run := func(v1, w0 float32) {
+			set(p, "v", 1, 0, 0, v1)
+			set(p, "w", w0, 1)
+			copy(p.Input("x"), []float32{1, 1, 1, -3})
+			if err := p.Run(context.Background(), 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		run(1, 1)
+		c.KeepResults(p)
+		c.SetTarget(p)
+		run(0, w0)
+		c.Observe(p)
+		w = []float32{w0, 1}
+		problem, err := c.Problem(w, nil, 1, 1, 1e-9)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Write(problem, w, nil)
+		return w
+	}
+	w := pass(1)
+	for i, want := range []float64{0, 1, 1} {
+		if math.Abs(float64(w[0])-want) > 1e-6 {
+			t.Errorf("pass %d: weight %g, want %g", i, w[0], want)
+		}
+		c.Refine()
+		w = pass(w[0])
+	}
+}

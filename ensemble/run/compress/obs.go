@@ -112,28 +112,35 @@ func (s *surgery) choose(ctx context.Context, g *graph.Graph, layers []prune.Lay
 	return nil
 }
 
+// refinements is the number of passes over the samples that fit the results of a layer behind its activation. They converge
+// like a geometric series.
+const refinements = 3
+
 // pruneLayer removes the chosen blocks of a layer and adapts its other weights.
 //
 // Errors: as prune.
 func (s *surgery) pruneLayer(ctx context.Context, l prune.Layer, keep []bool) error {
 	c := s.newCalibration(l)
-	p, err := s.problem(ctx, c, l)
-	if p == nil && err == nil {
-		for i, w := 0, s.layerWeights(l); i < len(w); i++ {
-			if !keep[i] {
-				w[i] = 0
+	for range 1 + refinements {
+		p, err := s.problem(ctx, c, l)
+		if p == nil && err == nil {
+			for i, w := 0, s.layerWeights(l); i < len(w); i++ {
+				if !keep[i] {
+					w[i] = 0
+				}
 			}
+			return nil
 		}
-		return nil
+		if err == nil {
+			err = p.Fit(s.blocks[l.Param])
+		}
+		if err != nil {
+			return dampingError(l, err)
+		}
+		bias, _, _ := s.weights.Get(c.Bias())
+		c.Write(p, s.layerWeights(l), bias)
+		c.Refine()
 	}
-	if err == nil {
-		err = p.Fit(s.blocks[l.Param])
-	}
-	if err != nil {
-		return dampingError(l, err)
-	}
-	bias, _, _ := s.weights.Get(c.Bias())
-	c.Write(p, s.layerWeights(l), bias)
 	return nil
 }
 
