@@ -138,6 +138,7 @@ func TestDirectInt8RefusesLongSums(t *testing.T) {
 			t.Errorf("%d channels: supported %v", channels, !ok)
 		}
 	}
+	s.Parts[0] = 2456
 	if _, err := NewWinoInt8(nil, WinoInt8Spec{WinoSpec: s}, WinoVariant{Direct: true}); err == nil {
 		t.Error("a convolution whose sums overflow is prepared")
 	}
