@@ -18,17 +18,7 @@ func network(t *testing.T, o engine.Options) *engine.Plan {
 	x := b.Input("x", graph.Shape{1, 6, 2, 6, 8})
 	w := b.Param("w", graph.Shape{4, 6, 1, 3, 3}, graph.HeNormal(54))
 	b.Output("y", op.Bias(b, op.Conv3D(b, x, w, op.Conv{Pad: op.SameGlobal(1, 3, 3)}), b.Param("b", graph.Shape{4}, graph.Ones())))
-	g, err := b.Build()
-	if err != nil {
-		t.Fatal(err)
-	}
-	o.Backend, o.Mode = "ref", engine.Infer
-	p, err := engine.Compile(g, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { p.Close() })
-	return p
+	return compiled(t, b, o)
 }
 
 // run computes the results for a sample.
@@ -116,14 +106,9 @@ func TestProblemIsTheErrorOfResults(t *testing.T) {
 	}
 }
 
-// twoLayers are convolutions with filters of one point: x → (v₀x, v₁x) → w₀v₀x + w₁v₁x + b, all 1 but v₁ = 2, w = 3, 4.
-func twoLayers(t *testing.T, o engine.Options) *engine.Plan {
+// compiled is a plan of the reference kernels.
+func compiled(t *testing.T, b *graph.Builder, o engine.Options) *engine.Plan {
 	t.Helper()
-	b := graph.New(5)
-	x := b.Input("x", graph.Shape{1, 1, 1, 2, 4})
-	v := b.Param("v", graph.Shape{2, 1, 1, 1, 1}, graph.Ones())
-	w := b.Param("w", graph.Shape{1, 2, 1, 1, 1}, graph.Ones())
-	b.Output("y", op.Bias(b, op.Conv3D(b, op.Conv3D(b, x, v, op.Conv{}), w, op.Conv{}), b.Param("b", graph.Shape{1}, graph.Ones())))
 	g, err := b.Build()
 	if err != nil {
 		t.Fatal(err)
@@ -134,6 +119,18 @@ func twoLayers(t *testing.T, o engine.Options) *engine.Plan {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { p.Close() })
+	return p
+}
+
+// twoLayers are convolutions with filters of one point: x → (v₀x, v₁x) → w₀v₀x + w₁v₁x + b, all 1 but v₁ = 2, w = 3, 4.
+func twoLayers(t *testing.T, o engine.Options) *engine.Plan {
+	t.Helper()
+	b := graph.New(5)
+	x := b.Input("x", graph.Shape{1, 1, 1, 2, 4})
+	v := b.Param("v", graph.Shape{2, 1, 1, 1, 1}, graph.Ones())
+	w := b.Param("w", graph.Shape{1, 2, 1, 1, 1}, graph.Ones())
+	b.Output("y", op.Bias(b, op.Conv3D(b, op.Conv3D(b, x, v, op.Conv{}), w, op.Conv{}), b.Param("b", graph.Shape{1}, graph.Ones())))
+	p := compiled(t, b, o)
 	set(p, "v", 1, 2)
 	set(p, "w", 3, 4)
 	return p
