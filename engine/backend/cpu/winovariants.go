@@ -161,13 +161,17 @@ func (j preparedWino) kernel(run func(part kern.WinoPart)) (backend.Kernel, erro
 	return k, err
 }
 
+// prepare prepares a variant of a pass in float32 or bfloat16; a nil pool has one thread.
+func (p winoPass) prepare(pool *kern.Pool, w kern.WinoVariant) (*kern.Wino, error) {
+	if p.filter() {
+		return kern.NewWinoFilter(pool, p.WinoSpec, w)
+	}
+	return kern.NewWino(pool, p.WinoSpec, w)
+}
+
 // newWino prepares a pass in a variant.
 func (b *Backend) newWino(p winoPass, w kern.WinoVariant) (preparedWino, error) {
-	prepare := kern.NewWino
-	if p.filter() {
-		prepare = kern.NewWinoFilter
-	}
-	j, err := prepare(b.pool, p.WinoSpec, w)
+	j, err := p.prepare(b.pool, w)
 	return preparedWino{j, p.variantName(w)}, err
 }
 

@@ -21,14 +21,10 @@ const (
 //
 // Errors: those of preparing a variant.
 func (p winoPass) work(w kern.WinoVariant) (tune.Work, error) {
-	prepare := kern.NewWino
-	if p.filter() {
-		prepare = kern.NewWinoFilter
-	}
 	const few, more = 2, 4 // even, since tiles of bfloat16 lie in pairs
 	var scratch [2]float64
 	for i, tiles := range []int{few, more} {
-		j, err := prepare(nil, p.WinoSpec, kern.WinoVariant{Tiles: tiles})
+		j, err := p.prepare(nil, kern.WinoVariant{Tiles: tiles})
 		if err != nil {
 			return tune.Work{}, err
 		}
