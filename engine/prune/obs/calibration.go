@@ -1,8 +1,11 @@
 package obs
 
 import (
+	"errors"
+	"math"
 	"slices"
 
+	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 
 	"github.com/ensemble-weather/ensemble/engine"
@@ -133,11 +136,16 @@ func (c *Calibration) KeepResults(p *engine.Plan) {
 // pruned network.
 func (c *Calibration) SetTarget(p *engine.Plan) { copy(p.Input(targetInput), c.dense) }
 
+// ErrNotFinite reports a sample for which the inputs or results of a layer are not finite.
+var ErrNotFinite = errors.New("the layer's values are not finite")
+
 // Observe adds the terms of a sample, after that run.
-func (c *Calibration) Observe(p *engine.Plan) {
+//
+// Errors: ErrNotFinite; the calibration is then of no use.
+func (c *Calibration) Observe(p *engine.Plan) error {
 	l := c.layer
 	if l == nil {
-		return
+		return nil
 	}
 	if x := p.Output(gramOutput); x != nil {
 		l.addGram(x)
@@ -148,6 +156,11 @@ func (c *Calibration) Observe(p *engine.Plan) {
 	for i, v := range p.Output(missingBiasOutput) {
 		l.missingAll[i] += float64(v)
 	}
+	// A sum of squares that is not finite spreads to the trace, that of a product to the sum.
+	if sum := mat.Trace(l.sum) + floats.Sum(l.missing) + floats.Sum(l.missingAll); math.IsNaN(sum) || math.IsInf(sum, 0) {
+		return ErrNotFinite
+	}
+	return nil
 }
 
 // Bias returns the name of the bias that is the last column of the problem; "" without one.

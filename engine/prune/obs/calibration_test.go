@@ -2,6 +2,7 @@ package obs_test
 
 import (
 	"context"
+	"errors"
 	"math"
 	"testing"
 
@@ -49,7 +50,9 @@ func TestProblemIsTheErrorOfResults(t *testing.T) {
 			c.KeepResults(p)
 			c.SetTarget(p)
 			run(t, p, s)
-			c.Observe(p)
+			if err := c.Observe(p); err != nil {
+				t.Fatal(err)
+			}
 		}
 		w, _, _ := p.Store().Get("w")
 		bias, _, _ := p.Store().Get("b")
@@ -162,7 +165,9 @@ func TestSecondLayerRepairsTheFirst(t *testing.T) {
 		c.SetTarget(p)
 		set(p, "v", 1, 0)
 		runs()
-		c.Observe(p)
+		if err := c.Observe(p); err != nil {
+			t.Fatal(err)
+		}
 		w, _, _ := p.Store().Get("w")
 		bias, _, _ := p.Store().Get("b")
 		problem, err := c.Problem(w, bias, 1, 1, damping)
@@ -214,7 +219,9 @@ func TestRefine(t *testing.T) {
 		c.KeepResults(p)
 		c.SetTarget(p)
 		run(0, w0)
-		c.Observe(p)
+		if err := c.Observe(p); err != nil {
+			t.Fatal(err)
+		}
 		w = []float32{w0, 1}
 		problem, err := c.Problem(w, nil, 1, 1, 1e-9)
 		if err != nil {
@@ -230,5 +237,29 @@ func TestRefine(t *testing.T) {
 		}
 		c.Refine()
 		w = pass(w[0])
+	}
+}
+
+// TestCalibrationNamesValuesThatAreNotFinite: a NaN or an infinity in the inputs is reported with its sample, and not as a
+// Hessian that is not positive definite.
+func TestCalibrationNamesValuesThatAreNotFinite(t *testing.T) {
+	for _, maxSide := range []int{100, 20} {
+		for _, bad := range []float32{float32(math.NaN()), float32(math.Inf(1))} {
+			c := &obs.Calibration{Filter: "w", MaxSide: maxSide}
+			p := network(t, engine.Options{Debug: engine.Debug{Passes: c.Passes()}})
+			run(t, p, 0)
+			c.KeepResults(p)
+			c.SetTarget(p)
+			if err := c.Observe(p); err != nil {
+				t.Fatal(err)
+			}
+			p.Input("x")[3] = bad
+			if err := p.Run(context.Background(), 0); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Observe(p); !errors.Is(err, obs.ErrNotFinite) {
+				t.Errorf("side %d, %g: error %v", maxSide, bad, err)
+			}
+		}
 	}
 }

@@ -3,6 +3,7 @@ package compress
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 
@@ -181,7 +182,7 @@ func (s *surgery) problem(ctx context.Context, c *obs.Calibration, l prune.Layer
 
 // calibrate runs the pruned network on training samples, each after the dense one if its results are needed.
 //
-// Errors: those of compiling, of reading and of the runs.
+// Errors: exit 65 for values that are not finite; those of compiling, of reading and of the runs.
 func (s *surgery) calibrate(ctx context.Context, c *obs.Calibration) (err error) {
 	m, dense, o := s.model, s.model.Networks, s.options
 	o.Passes = c.Passes()
@@ -219,7 +220,10 @@ func (s *surgery) calibrate(ctx context.Context, c *obs.Calibration) (err error)
 				return err
 			}
 		}
-		c.Observe(plan)
+		if err := c.Observe(plan); err != nil {
+			return &exit.Error{Code: exit.BadData, What: "a calibration sample has values that are not finite in the layer of " + c.Filter, At: fmt.Sprintf("initialisation %s", fc.Init),
+				Why: "the network overflows there, or its weights are not finite", Fix: "check the input with `ensemble inspect --stats`, or train again with a lower train.learning_rate", Err: err}
+		}
 	}
 	return nil
 }
