@@ -8,7 +8,7 @@ import (
 
 // kernelsVersion is part of the key of timing tables. Increment it when the speed of
 // kernels in package kern changes, so that older timings are not used.
-const kernelsVersion = "2"
+const kernelsVersion = "3"
 
 // Machine returns the key of a timing table: everything but the kernel that its time
 // depends on.

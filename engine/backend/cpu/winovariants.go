@@ -19,9 +19,10 @@ import (
 // Source: Lavin and Gray 2016, doi:10.1109/CVPR.2016.435.
 type winoPass struct {
 	kern.WinoSpec
-	name   string         // forward, data, filter or int8
-	scales *op.Int8Scales // of an int8 convolution; nil for the others
-	direct bool           // of an int8 convolution: without a transform
+	name    string         // forward, data, filter or int8
+	scales  *op.Int8Scales // of an int8 convolution; nil for the others
+	direct  bool           // of an int8 convolution: without a transform
+	threads int            // that share the work
 }
 
 // filter reports whether the pass computes the gradient of the filter.
@@ -52,7 +53,7 @@ func (b *Backend) winoPassOf(q backend.Request) (p winoPass, ok bool) {
 		n := len(shapes) - 2
 		p, ok = int8Pass(shapes[:n], shapes[n], q.Attrs.(op.Int8Conv)), true
 	}
-	p.Halo = halos.widths
+	p.Halo, p.threads = halos.widths, b.pool.Threads()
 	return p, ok
 }
 
@@ -80,6 +81,8 @@ func (p winoPass) variantName(w kern.WinoVariant) string {
 		return "wino whole"
 	case w.Sparse:
 		return fmt.Sprintf("%s %d", sparsePrefix, w.Tiles)
+	case w.Rows > 0:
+		return fmt.Sprintf("wino %d rows %d", w.Tiles, w.Rows)
 	}
 	return fmt.Sprintf("wino %d", w.Tiles)
 }
@@ -108,12 +111,14 @@ func (p winoPass) variants() []kern.WinoVariant {
 	}
 	guess, all, tiles := kern.DefaultWino(p.WinoSpec), kern.WinoVariants, p.Tiles()
 	if p.filter() {
-		guess, all = kern.DefaultWinoFilter(p.WinoSpec), kern.WinoFilterVariants
+		guess, all = kern.DefaultWinoFilter(p.WinoSpec, p.threads), kern.WinoFilterVariants(p.threads)
 	}
 	variants := append([]kern.WinoVariant{guess}, p.sparseVariants()...) // early, so that they run before the time limit of the benchmark
 	for _, w := range all {
 		// If one block of a smaller variant holds all tiles, w would be identical to it.
-		smaller := func(o kern.WinoVariant) bool { return !o.Whole && o.Tiles >= tiles && o.Tiles < w.Tiles }
+		smaller := func(o kern.WinoVariant) bool {
+			return !o.Whole && o.Rows == w.Rows && o.Tiles >= tiles && o.Tiles < w.Tiles
+		}
 		if w == guess || w.Whole && tiles > p.wholeTiles() || !w.Whole && (tiles <= fewTiles || slices.ContainsFunc(all, smaller)) {
 			continue
 		}
@@ -293,6 +298,8 @@ func (p winoPass) meanBusyThreads(w kern.WinoVariant, threads int) float64 {
 	switch {
 	case p.filter() && w.Whole:
 		items = ceil(p.K, columns) * (ceil(p.Parts[0], chunk) + ceil(p.Parts[1], chunk))
+	case p.filter() && w.Rows > 0:
+		items = 6 / w.Rows
 	case p.filter():
 		return float64(threads) // one item for each point of a transformed tile, which are many
 	case w.Whole: // items are blocks of columns, and half blocks in the last round

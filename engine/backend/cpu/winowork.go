@@ -8,8 +8,10 @@ import (
 )
 
 // Parts of the kind of variants: of filters that are sums of 3×3 parts, whose tiles go through the products in chunks of
-// channels, and of variants that transform all tiles before the first product.
+// channels; of variants in which a thread takes rows of points through all tiles; and of those that transform all tiles before
+// the first product.
 const (
+	rowsKind  = " rows"
 	wideKind  = " wide"
 	wholeKind = " whole"
 )
@@ -35,6 +37,9 @@ func (p winoPass) work(w kern.WinoVariant) (tune.Work, error) {
 	if p.Side > 3 {
 		work.Kind += wideKind
 	}
+	if w.Rows > 0 {
+		work.Kind += rowsKind
+	}
 	if w.Whole {
 		work.Kind, work.Block = work.Kind+wholeKind, work.Items
 	}
@@ -42,7 +47,7 @@ func (p winoPass) work(w kern.WinoVariant) (tune.Work, error) {
 }
 
 // expectedTimes returns the expected times of variants, in one unit; 0 where they depend on more
-// than shapes: int8, AMX and masks.
+// than shapes: int8, AMX and masks; and those of rows of points until they are fitted.
 //
 // Errors: those of preparing a variant.
 func (p winoPass) expectedTimes(variants []kern.WinoVariant) ([]float64, error) {

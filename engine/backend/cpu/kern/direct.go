@@ -88,7 +88,7 @@ func (d direct) geometry(geom []C.long) []C.long {
 }
 
 // directGeometry is where the division stands in the geometry (W_BAND_H in wino.inc.h).
-const directGeometry = 28
+const directGeometry = 29
 
 // setDirect makes a prepared convolution a direct one, with scratch memory of that many words.
 func (j *Wino) setDirect(d direct, words int) {

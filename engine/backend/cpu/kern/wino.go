@@ -100,6 +100,10 @@ type WinoVariant struct {
 	Whole bool
 	// Sparse multiplies only the kept blocks of a masked filter; see SupportsSparseWino.
 	Sparse bool
+	// Rows makes the gradient of the filter in 6/Rows items of as many rows of the 6×6 points: a thread transforms and
+	// multiplies all tiles at its rows, so that no transformed value goes from one cache to another. 0: threads share the
+	// transforms, then the products. At most 6/Rows threads have work.
+	Rows int
 	// Direct sums products over the taps of the filter by AMX; see SupportsDirect and
 	// SupportsDirectInt8. It is the only one of which results differ, by rounding.
 	Direct bool
@@ -110,8 +114,21 @@ type WinoVariant struct {
 // a few per cent on flat fields of few channels; more than 56 never are.
 var WinoVariants = []WinoVariant{{Tiles: 14}, {Tiles: 6}, {Tiles: 12}, {Tiles: 28}, {Tiles: 56}, {Tiles: 14, Whole: true}}
 
-// WinoFilterVariants are the variants of the gradient of the filter.
-var WinoFilterVariants = []WinoVariant{{Tiles: 64}, {Tiles: 32}, {Tiles: 16}, {Tiles: 128}, {Tiles: 14, Whole: true}}
+// WinoFilterVariants returns the variants of the gradient of the filter for that many threads.
+func WinoFilterVariants(threads int) []WinoVariant {
+	rows := pointRows(threads)
+	return []WinoVariant{{Tiles: 64}, {Tiles: 32}, {Tiles: 16}, {Tiles: 128}, {Tiles: 14, Whole: true},
+		{Tiles: 64, Rows: rows}, {Tiles: 32, Rows: rows}, {Tiles: 16, Rows: rows}}
+}
+
+// pointRows returns WinoVariant.Rows for that many threads: the most that divide the six rows and leave no thread out. One thread has
+// two groups as well, of which the transformed values fit into its caches.
+func pointRows(threads int) int {
+	if threads < 6 {
+		return 6 / min(max(2, threads), 3)
+	}
+	return 1
+}
 
 // Wino is a prepared convolution. It holds no memory of C.
 type Wino struct {
@@ -306,7 +323,7 @@ func newWino(p *Pool, s WinoSpec, w WinoVariant, even bool) (*Wino, error) {
 		C.long(s.Halo[0]), C.long(s.Halo[1]), C.long(s.Halo[2]), C.long(s.Halo[3]),
 		C.long(s.KD/2 - s.Before[0]), C.long(s.Side/2 - s.Before[1]), C.long(s.Side/2 - s.Before[2]),
 		C.long(sch[0]), flag(s.Wrap),
-		C.long(s.FilterIn), C.long(s.FilterLo), flag(s.Flip), C.long(w.Tiles), flag(w.Whole), flag(s.ReLU), flag(s.BF16)}
+		C.long(s.FilterIn), C.long(s.FilterLo), flag(s.Flip), C.long(w.Tiles), flag(w.Whole), flag(s.ReLU), flag(s.BF16), C.long(w.Rows)}
 	return j, nil
 }
 
@@ -474,12 +491,16 @@ func DefaultWino(s WinoSpec) WinoVariant {
 	return WinoVariants[0]
 }
 
-// DefaultWinoFilter is DefaultWino for the gradient of the filter.
-func DefaultWinoFilter(s WinoSpec) WinoVariant {
+// DefaultWinoFilter is DefaultWino for the gradient of the filter on that many threads. Two threads take rows of points, with which
+// they are 1.1 to 3 times as fast as with shared ones (BenchmarkWinoFilter); four and more were not measured.
+func DefaultWinoFilter(s WinoSpec, threads int) WinoVariant {
 	const wide = 1 << 16 // source times result channels from which blocks win at 64 tiles
 	t := s.Tiles()
 	if t <= 32 || t <= 64 && (s.Parts[0]+s.Parts[1])*s.K < wide {
 		return WinoVariant{Tiles: 14, Whole: true}
 	}
-	return WinoFilterVariants[0]
+	if threads == 2 || threads == 3 {
+		return WinoVariant{Tiles: 32, Rows: pointRows(threads)}
+	}
+	return WinoFilterVariants(threads)[0]
 }

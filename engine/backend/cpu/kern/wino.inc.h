@@ -18,17 +18,45 @@
 #define PA 0.625f // points ±a
 #define PB 1.5f   // points ±b
 
+// add_mul is c + a·v, sub_mul c − a·v, rounded once where the processor can. They are written out because compilers contract
+// products and sums differently in each place that a transform is compiled, and all variants must give the same bits.
+INLINE vec add_mul(vec c, const float a, vec v) {
+#if defined(__AVX512F__)
+	return (vec)_mm512_fmadd_ps(_mm512_set1_ps(a), (__m512)v, (__m512)c);
+#elif defined(__AVX2__)
+	return (vec)_mm256_fmadd_ps(_mm256_set1_ps(a), (__m256)v, (__m256)c);
+#else
+	return c + a * v;
+#endif
+}
+INLINE vec sub_mul(vec c, const float a, vec v) {
+#if defined(__AVX512F__)
+	return (vec)_mm512_fnmadd_ps(_mm512_set1_ps(a), (__m512)v, (__m512)c);
+#elif defined(__AVX2__)
+	return (vec)_mm256_fnmadd_ps(_mm256_set1_ps(a), (__m256)v, (__m256)c);
+#else
+	return c - a * v;
+#endif
+}
+
+// Transforms of sources and gradients compute the points lo ≤ i < hi along an axis, and may compute others.
+#define ALL_POINTS 0, 6
+
 // Six values against six points: B' of the source. Twelve multiply-adds.
-INLINE void to_points(const vec *i, const int s, vec *o, const int q) {
+INLINE void to_points(const int lo, const int hi, const vec *i, const int s, vec *o, const int q) {
 	const float a = PA, b = PB, aa = a * a, bb = b * b;
-	vec ea = i[4 * s] - bb * i[2 * s], oa = i[3 * s] - bb * i[s];
-	vec eb = i[4 * s] - aa * i[2 * s], ob = i[3 * s] - aa * i[s];
-	o[0] = aa * bb * i[0] - (aa + bb) * i[2 * s] + i[4 * s];
-	o[q] = ea + a * oa;
-	o[2 * q] = ea - a * oa;
-	o[3 * q] = eb + b * ob;
-	o[4 * q] = eb - b * ob;
-	o[5 * q] = aa * bb * i[s] - (aa + bb) * i[3 * s] + i[5 * s];
+	if (lo < 3) {
+		vec even = sub_mul(i[4 * s], bb, i[2 * s]), odd = sub_mul(i[3 * s], bb, i[s]);
+		o[0] = add_mul(sub_mul(i[4 * s], aa + bb, i[2 * s]), aa * bb, i[0]);
+		o[q] = add_mul(even, a, odd);
+		o[2 * q] = sub_mul(even, a, odd);
+	}
+	if (hi > 3) {
+		vec even = sub_mul(i[4 * s], aa, i[2 * s]), odd = sub_mul(i[3 * s], aa, i[s]);
+		o[3 * q] = add_mul(even, b, odd);
+		o[4 * q] = sub_mul(even, b, odd);
+		o[5 * q] = add_mul(sub_mul(i[5 * s], aa + bb, i[3 * s]), aa * bb, i[s]);
+	}
 }
 
 // A' of the result: six products to four values.
@@ -36,48 +64,50 @@ INLINE void from_points(const vec *i, const int s, vec *o, const int q) {
 	const float a = PA, b = PB;
 	vec pa = i[s] + i[2 * s], ma = i[s] - i[2 * s], pb = i[3 * s] + i[4 * s], mb = i[3 * s] - i[4 * s];
 	o[0] = i[0] + pa + pb;
-	o[q] = a * ma + b * mb;
-	o[2 * q] = a * a * pa + b * b * pb;
-	o[3 * q] = a * a * a * ma + b * b * b * mb + i[5 * s];
+	o[q] = add_mul(b * mb, a, ma);
+	o[2 * q] = add_mul(b * b * pb, a * a, pa);
+	o[3 * q] = add_mul(add_mul(i[5 * s], b * b * b, mb), a * a * a, ma);
 }
 
 // A of a result's gradient: four values to six points.
-INLINE void grad_to_points(const vec *i, const int s, vec *o, const int q) {
+INLINE void grad_to_points(const int lo, const int hi, const vec *i, const int s, vec *o, const int q) {
 	const float a = PA, b = PB;
-	vec ea = i[0] + a * a * i[2 * s], oa = a * i[s] + a * a * a * i[3 * s];
-	vec eb = i[0] + b * b * i[2 * s], ob = b * i[s] + b * b * b * i[3 * s];
-	o[0] = i[0];
-	o[q] = ea + oa;
-	o[2 * q] = ea - oa;
-	o[3 * q] = eb + ob;
-	o[4 * q] = eb - ob;
-	o[5 * q] = i[3 * s];
+	if (lo < 3) {
+		vec even = add_mul(i[0], a * a, i[2 * s]), odd = add_mul(i[s], a * a, i[3 * s]);
+		o[0] = i[0];
+		o[q] = add_mul(even, a, odd);
+		o[2 * q] = sub_mul(even, a, odd);
+	}
+	if (hi > 3) {
+		vec even = add_mul(i[0], b * b, i[2 * s]), odd = add_mul(i[s], b * b, i[3 * s]);
+		o[3 * q] = add_mul(even, b, odd);
+		o[4 * q] = sub_mul(even, b, odd);
+		o[5 * q] = i[3 * s];
+	}
 }
 
 // The Lagrange factors 1/N of the points: they go with the filter.
-#define LAG0 (1.0 / (PA * PA * PB * PB))
-#define LAGA (1.0 / (2.0 * PA * PA * (PA * PA - PB * PB)))
-#define LAGB (1.0 / (2.0 * PB * PB * (PB * PB - PA * PA)))
+#define LAG0 ((float)(1.0 / (PA * PA * PB * PB)))
+#define LAGA ((float)(1.0 / (2.0 * PA * PA * (PA * PA - PB * PB))))
+#define LAGB ((float)(1.0 / (2.0 * PB * PB * (PB * PB - PA * PA))))
 
 // G of the filter: three taps to six points.
 INLINE void taps_to_points(const vec *i, const int s, vec *o, const int q) {
-	vec ea = (float)LAGA * i[0] + (float)(LAGA * PA * PA) * i[2 * s], oa = (float)(LAGA * PA) * i[s];
-	vec eb = (float)LAGB * i[0] + (float)(LAGB * PB * PB) * i[2 * s], ob = (float)(LAGB * PB) * i[s];
-	o[0] = (float)LAG0 * i[0];
-	o[q] = ea + oa;
-	o[2 * q] = ea - oa;
-	o[3 * q] = eb + ob;
-	o[4 * q] = eb - ob;
+	vec a = add_mul(LAGA * i[0], LAGA * PA * PA, i[2 * s]), b = add_mul(LAGB * i[0], LAGB * PB * PB, i[2 * s]);
+	o[0] = LAG0 * i[0];
+	o[q] = add_mul(a, LAGA * PA, i[s]);
+	o[2 * q] = sub_mul(a, LAGA * PA, i[s]);
+	o[3 * q] = add_mul(b, LAGB * PB, i[s]);
+	o[4 * q] = sub_mul(b, LAGB * PB, i[s]);
 	o[5 * q] = i[2 * s];
 }
 
 // G' of the filter's gradient: six points to three taps.
 INLINE void points_to_taps(const vec *i, const int s, vec *o, const int q) {
-	vec pa = (float)LAGA * (i[s] + i[2 * s]), ma = (float)(LAGA * PA) * (i[s] - i[2 * s]);
-	vec pb = (float)LAGB * (i[3 * s] + i[4 * s]), mb = (float)(LAGB * PB) * (i[3 * s] - i[4 * s]);
-	o[0] = (float)LAG0 * i[0] + pa + pb;
-	o[q] = ma + mb;
-	o[2 * q] = PA * PA * pa + PB * PB * pb + i[5 * s];
+	vec pa = i[s] + i[2 * s], ma = i[s] - i[2 * s], pb = i[3 * s] + i[4 * s], mb = i[3 * s] - i[4 * s];
+	o[0] = add_mul(add_mul(LAG0 * i[0], LAGA, pa), LAGB, pb);
+	o[q] = add_mul(LAGB * PB * mb, LAGA * PA, ma);
+	o[2 * q] = add_mul(add_mul(i[5 * s], LAGA * PA * PA, pa), LAGB * PB * PB, pb);
 }
 
 // The depth schemes.
@@ -159,6 +189,7 @@ enum {
 	W_TILES, W_WHOLE,     // tiles of a block; all tiles are transformed first, filters by column block
 	W_RELU,
 	W_HALF,               // products of bfloat16
+	W_ROWS,               // filter gradient: rows of points that a thread takes through all tiles; 0: threads share all points
 	W_BAND_H, W_BAND_W, W_SLICES, // of direct.inc.h: latitudes and longitudes of a band, slices of the result channels
 	W_COUNT
 };
@@ -306,12 +337,12 @@ INLINE void depth_sources(const int scheme, const vec (*d)[36], int k, vec *o) {
 		o[2] = d[2][k] - d[1][k];
 		o[3] = d[1][k] - d[3][k];
 	} else {
-		to_points(d[0] + k, 36, o, 1);
+		to_points(ALL_POINTS, d[0] + k, 36, o, 1);
 	}
 }
 
-// source_part transforms one tile of a chunk of the source into v + p·ps.
-INLINE void source_part(const int scheme, const int b16, const int form, const wino *j, tile_at a, const long *cell, int all, chunk c, void *v, long ps, int odd) {
+// source_part transforms one tile of a chunk of the source into v + p·ps, at the rows lo ≤ i < hi of the 6×6 points.
+INLINE void source_part(const int scheme, const int b16, const int form, const int lo, const int hi, const wino *j, tile_at a, const long *cell, int all, chunk c, void *v, long ps, int odd) {
 	const long *g = j->g, blocks = (g[c.part ? W_C1 : W_C0] + 15) / 16;
 	const long plane = (g[W_SH] - g[W_FN] - g[W_FS]) * (g[W_SW] - g[W_FW] - g[W_FE]) * 16, edge = halo_cells(g) * 16;
 	const void *x = c.part ? j->x1 : j->x0, *halo = c.part ? j->f1 : j->f0;
@@ -324,7 +355,7 @@ INLINE void source_part(const int scheme, const int b16, const int form, const w
 			for (int z = 0; z < ni; z++) {
 				long level = scheme == DEPTH_DEEP || scheme == DEPTH_CUBE ? a.z - g[W_PADZ] + z : a.z + z;
 				if (level < 0 || level >= g[W_SD]) {
-					for (int k = 0; k < 36; k++) d[z][k] = (vec){};
+					for (int k = 6 * lo; k < 6 * hi; k++) d[z][k] = (vec){};
 					continue;
 				}
 				const void *p = at(block, level * plane + l, b16), *f = edge ? at(halo, (nth + level) * edge + l, b16) : p;
@@ -337,11 +368,11 @@ INLINE void source_part(const int scheme, const int b16, const int form, const w
 							long c = cell[6 * i + k];
 							in[i] = c >= 0 ? get_vec(p, c, b16) : c < -1 ? get_vec(f, -2 - c, b16) : (vec){};
 						}
-					to_points(in, 1, h + k, 6);
+					to_points(lo, hi, in, 1, h + k, 6);
 				}
-				for (int i = 0; i < 6; i++) to_points(h + 6 * i, 1, d[z] + 6 * i, 1);
+				for (int i = lo; i < hi; i++) to_points(ALL_POINTS, h + 6 * i, 1, d[z] + 6 * i, 1);
 			}
-			for (int k = 0; k < 36; k++) {
+			for (int k = 6 * lo; k < 6 * hi; k++) {
 				vec o[MOST_PRODUCTS];
 				depth_sources(scheme, (const vec(*)[36])d, k, o);
 				UNROLL for (int q = 0; q < np; q++) put_point(v, cb * 16 + l + (q * 36 + k) * ps, o[q], form, odd);
@@ -365,10 +396,10 @@ INLINE void ahead(const wino *j, tile_at a, const long *cell, chunk c) {
 	}
 }
 
-// source_tile transforms chunks i… before end of a tile to v + p·ps. Each store
+// source_points transforms chunks i… before end of a tile to v + p·ps, at rows of points. Each store
 // writes whole vectors: what runs over the end of a row is overwritten by the
 // next one.
-static void source_tile(const wino *j, long t, long i, long end, void *v, long ps, int form) {
+INLINE void source_points(const int lo, const int hi, const wino *j, long t, long i, long end, void *v, long ps, int form) {
 	tile_at a = tile_of(j, t);
 	long cell[9][36];
 	int all[9];
@@ -378,9 +409,11 @@ static void source_tile(const wino *j, long t, long i, long end, void *v, long p
 		if (j->far && j->ss == 1)
 			for (chunk b = c; b.lo < c.lo + c.n; b.lo += 16) ahead(j, a, cell[0], b);
 		for (long q = 0; q < j->ss; q++, v = at(v, c.rows, form == AS_ROWS))
-			BY_FORM(source_part, j->g[W_SCHEME], j->x16, form, j, a, cell[q], all[q], c, v, ps, t & 1)
+			BY_FORM(source_part, j->g[W_SCHEME], j->x16, form, lo, hi, j, a, cell[q], all[q], c, v, ps, t & 1)
 	}
 }
+
+static void source_tile(const wino *j, long t, long i, long end, void *v, long ps, int form) { source_points(ALL_POINTS, j, t, i, end, v, ps, form); }
 
 // The filters of the products out of the levels of a filter: t[kD][9 taps].
 INLINE void depth_filters(const int scheme, const vec (*w)[9], int k, vec *o) {
@@ -720,12 +753,12 @@ INLINE void depth_results(const int scheme, const vec (*d)[36], int k, vec *o) {
 		o[2] = d[0][k] - d[1][k];
 		o[3] = -d[1][k];
 	} else {
-		grad_to_points(d[0] + k, 36, o, 1);
+		grad_to_points(ALL_POINTS, d[0] + k, 36, o, 1);
 	}
 }
 
-// gradient_part transforms one tile of block kb of the result's gradient to v + p·ps.
-INLINE void gradient_part(const int scheme, const int b16, const int form, const wino *j, tile_at a, long kb, float *v, long ps, int odd) {
+// gradient_part transforms one tile of block kb of the result's gradient to v + p·ps, at rows of points.
+INLINE void gradient_part(const int scheme, const int b16, const int form, const int lo, const int hi, const wino *j, tile_at a, long kb, float *v, long ps, int odd) {
 	const long *g = j->g, plane = g[W_H] * g[W_W] * 16, blocks = (g[W_K] + 15) / 16;
 	const int no = depth_out[scheme], np = depth_products[scheme];
 	long h = MIN(4, g[W_H] - a.y), w = MIN(4, g[W_W] - a.x);
@@ -734,18 +767,18 @@ INLINE void gradient_part(const int scheme, const int b16, const int form, const
 		vec d[MOST_OUT][36], r[24];
 		for (int z = 0; z < no; z++) {
 			if (a.z + z >= g[W_D]) {
-				for (int k = 0; k < 36; k++) d[z][k] = (vec){};
+				for (int k = 6 * lo; k < 6 * hi; k++) d[z][k] = (vec){};
 				continue;
 			}
 			for (int k = 0; k < 4; k++) {
 				vec in[4];
 				UNROLL for (int i = 0; i < 4; i++)
 					in[i] = i < h && k < w ? get_vec(from, z * plane + (i * g[W_W] + k) * 16 + l, b16) : (vec){};
-				grad_to_points(in, 1, r + k, 4);
+				grad_to_points(lo, hi, in, 1, r + k, 4);
 			}
-			for (int i = 0; i < 6; i++) grad_to_points(r + 4 * i, 1, d[z] + 6 * i, 1);
+			for (int i = lo; i < hi; i++) grad_to_points(ALL_POINTS, r + 4 * i, 1, d[z] + 6 * i, 1);
 		}
-		for (int k = 0; k < 36; k++) {
+		for (int k = 6 * lo; k < 6 * hi; k++) {
 			vec o[MOST_PRODUCTS];
 			depth_results(scheme, (const vec(*)[36])d, k, o);
 			UNROLL for (int q = 0; q < np; q++) put_point(v, l + (q * 36 + k) * ps, o[q], form, odd);
@@ -753,10 +786,10 @@ INLINE void gradient_part(const int scheme, const int b16, const int form, const
 	}
 }
 
-static void gradient_tile(const wino *j, long t, float *v, long ps, int form) {
+INLINE void gradient_points(const int lo, const int hi, const wino *j, long t, float *v, long ps, int form) {
 	tile_at a = tile_of(j, t);
 	for (long kb = 0; kb < (j->g[W_K] + 15) / 16; kb++)
-		BY_FORM(gradient_part, j->g[W_SCHEME], j->x16, form, j, a, kb, v + kb * 16, ps, t & 1)
+		BY_FORM(gradient_part, j->g[W_SCHEME], j->x16, form, lo, hi, j, a, kb, v + kb * 16, ps, t & 1)
 }
 
 // filter_taps turns the products' gradients u + p·ps of part q of VL filters
@@ -789,10 +822,10 @@ INLINE void filter_taps(const int scheme, const wino *j, long q0, const float *u
 			points_to_taps(m[0] + k, 9, t, 1);
 			for (int z = 0; z < 3; z++) store(to + z * level, t[z]);
 		} else {
-			vec s = 0.5f * (m[1][k] + m[2][k]);
-			store(to, m[0][k] + s);
+			vec s = m[1][k] + m[2][k];
+			store(to, add_mul(m[0][k], 0.5f, s));
 			store(to + level, 0.5f * (m[1][k] - m[2][k]));
-			store(to + 2 * level, s + m[3][k]);
+			store(to + 2 * level, add_mul(m[3][k], 0.5f, s));
 		}
 	}
 }
@@ -859,14 +892,16 @@ INLINE long source_stride(const wino *j) { return point_stride(lines_of(j, j->bl
 INLINE long gradient_stride(const wino *j) { return point_stride(lines_of(j, j->block), j->ks); }
 INLINE float *gradients_at(const wino *j) { return j->shared + j->points * source_stride(j); }
 
-static void wino_both_item(void *arg, long line) {
-	const wino *j = arg;
+// both_points transforms the tiles of a line.
+static void both_points(const int lo, const int hi, const wino *j, long line) {
 	const int pair = 1 + j->half, form = j->half ? AS_HALVES : AS_WORDS;
 	for (long t = line * pair; t < MIN(j->count, (line + 1) * pair); t++) {
-		source_tile(j, j->first + t, j->chunk, j->chunk + j->step, j->shared + line * tile_row(j), source_stride(j), form);
-		if (j->chunk == 0 || j->block < j->tiles) gradient_tile(j, j->first + t, gradients_at(j) + line * j->ks, gradient_stride(j), form);
+		source_points(lo, hi, j, j->first + t, j->chunk, j->chunk + j->step, j->shared + line * tile_row(j), source_stride(j), form);
+		if (j->chunk == 0 || j->block < j->tiles) gradient_points(lo, hi, j, j->first + t, gradients_at(j) + line * j->ks, gradient_stride(j), form);
 	}
 }
+
+static void wino_both_item(void *arg, long line) { both_points(ALL_POINTS, arg, line); }
 
 // The products of transformed sources with transformed gradients, summed over tiles.
 INLINE void mm_cols_of_form(const wino *j, long rows, long cols, long tiles, const float *a, long as, const float *b, long bs, float *c, long cs, int add) {
@@ -891,6 +926,19 @@ static void wino_point_item(void *arg, long p) {
 	long rows = present_rows(j), row = tile_row(j), us = point_stride(rows, j->ks);
 	mm_cols_of_form(j, rows, j->ks, j->count, j->shared + p * source_stride(j), row,
 			gradients_at(j) + p * gradient_stride(j), j->ks, j->own + p * us, j->ks, j->first > 0);
+}
+
+// Few channels on some threads: each item takes all blocks of tiles through its rows of points. Transformed values,
+// which take longer to fetch from another thread's cache than to compute, so stay with the thread that made them.
+static void wino_rows_item(void *arg, long i) {
+	wino j = *(const wino *)arg;
+	const long lo = j.g[W_ROWS] * i, hi = lo + j.g[W_ROWS];
+	for (j.first = 0; j.first < j.tiles; j.first += j.block) {
+		j.count = MIN(j.block, j.tiles - j.first);
+		for (long line = 0; line < lines_of(&j, j.count); line++) both_points(lo, hi, &j, line);
+		for (long q = 0; q < j.points; q += 36)
+			for (long p = 6 * lo; p < 6 * hi; p++) wino_point_item(&j, q + p);
+	}
 }
 
 static void wino_taps_item(void *arg, long i) {
@@ -925,7 +973,8 @@ static void k_wino_filter(ens_pool *p, int b16, float *dw, const void *x0, const
 	j.own = gradients_at(&j) + j.points * gradient_stride(&j);
 	j.ownlen = j.points * point_stride(CHUNK_C, NB);
 	for (; j.chunk < chunks; j.chunk += j.step) {
-		for (j.first = 0; j.first < j.tiles; j.first += j.block) {
+		if (g[W_ROWS]) ens_parallel(p, wino_rows_item, &j, 6 / g[W_ROWS]);
+		for (j.first = 0; !g[W_ROWS] && j.first < j.tiles; j.first += j.block) {
 			j.count = MIN(j.block, j.tiles - j.first);
 			ens_parallel(p, wino_both_item, &j, lines_of(&j, j.count));
 			ens_parallel(p, whole ? wino_chunk_item : wino_point_item, &j, whole ? blocks * chunks : j.points);

@@ -298,7 +298,7 @@ func (k *winoCase) agrees(t *testing.T, pool *Pool, b16 bool) {
 		}
 		first[pass] = bits
 	}
-	ways, filterWays := WinoVariants, WinoFilterVariants
+	ways, filterWays := WinoVariants, slices.Concat(WinoFilterVariants(2), []WinoVariant{{Tiles: 16, Rows: 2}, {Tiles: 4, Rows: 1}})
 	if SupportsSparseWino(s) {
 		ways, filterWays = append(ways[:1:1], WinoSparseVariants[:2]...), append(filterWays[:1:1], WinoSparseFilterVariants[:2]...)
 	}

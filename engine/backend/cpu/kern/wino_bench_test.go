@@ -1,0 +1,57 @@
+//go:build cgo && linux
+
+package kern
+
+import (
+	"fmt"
+	"testing"
+)
+
+// BenchmarkWinoFilter reports useful operations per second of gradients of filters: the layers of a U-Net with few channels
+// at its full resolution and below, on one and two threads, in the variants that divide the work in different ways.
+func BenchmarkWinoFilter(b *testing.B) {
+	for _, c := range []struct {
+		parts [2]int
+		k     int
+		size  [3]int
+	}{
+		{[2]int{42, 0}, 16, [3]int{2, 128, 128}},
+		{[2]int{16, 0}, 16, [3]int{2, 128, 128}},
+		{[2]int{32, 0}, 16, [3]int{2, 128, 128}},
+		{[2]int{32, 42}, 32, [3]int{2, 128, 128}},
+		{[2]int{32, 16}, 32, [3]int{2, 64, 64}},
+		{[2]int{64, 32}, 64, [3]int{2, 64, 64}},
+		{[2]int{128, 64}, 128, [3]int{2, 64, 64}},
+	} {
+		in := c.parts[0] + c.parts[1]
+		s := WinoSpec{N: 1, Parts: c.parts, K: c.k, Size: c.size, KD: 3, Side: 3, FilterIn: in}
+		field := func(channels int) Stored {
+			if channels == 0 {
+				return Stored{}
+			}
+			return Float32(random(uint64(channels), Blocked{N: 1, C: channels, S: c.size}.Len(), -1, 1))
+		}
+		x0, x1, dy, dw := field(c.parts[0]), field(c.parts[1]), field(c.k), make([]float32, c.k*in*27)
+		flops := 2 * 27 * float64(in*c.k*volume(c.size))
+		for _, threads := range []int{1, 2} {
+			p, err := NewPool(threads)
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer p.Close()
+			for _, w := range []WinoVariant{{Tiles: 64}, {Tiles: 32}, {Tiles: 16}, {Tiles: 64, Rows: 3}, {Tiles: 32, Rows: 3}, {Tiles: 16, Rows: 3}, {Tiles: 32, Rows: 1}} {
+				j, err := NewWinoFilter(p, s, w)
+				if err != nil {
+					b.Fatal(err)
+				}
+				scratch := make([]float32, j.ScratchLen())
+				b.Run(fmt.Sprintf("%v-%d on %v/tiles %d rows %d/threads %d", c.parts, c.k, c.size, w.Tiles, w.Rows, threads), func(b *testing.B) {
+					for b.Loop() {
+						j.RunFilter(dw, x0, x1, dy, scratch)
+					}
+					b.ReportMetric(flops*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
+				})
+			}
+		}
+	}
+}
