@@ -81,7 +81,7 @@ func experimentRun(a *app) *cobra.Command {
 		if !r.Passed() {
 			err = &exit.Error{Code: exit.No, What: "experiment " + o.Experiment.Name + " failed a check", At: r.Path, Fix: "see the table; `ensemble experiment reproduce` shows differences to a record that passed"}
 		}
-		return result{data: r.Record, shown: r, outputs: []string{r.Path}, logged: true}, err
+		return result{data: r.Record, shown: r, outputs: r.Outputs(), logged: true}, err
 	})
 	return cmd
 }

@@ -33,6 +33,7 @@ type Experiment struct {
 	Variants    []ExperimentVariant  `key:"variants"`
 	Products    []string             `key:"products"`
 	Data        ExperimentData       `key:"data"`
+	Origins     Origins              `key:"origins"`
 	Quality     Quality              `key:"quality"`
 	Scores      []ExpectedScore      `key:"scores"`
 	SkillScores []ExpectedSkillScore `key:"skill_scores"`
@@ -192,6 +193,16 @@ var ExperimentSchema = newFileSchema[Experiment]("experiment", "the directory of
 	{Path: "data.protocol.members", Default: "0", Check: Between(0, 255), Example: "5", Help: "Number of members; 0: all."},
 	{Path: "data.protocol.seed", Default: "0", Check: Between(0, 1e9), Example: "1", Help: "Seed of all random numbers."},
 
+	{Path: "origins.first", Example: "1983-07-01",
+		Help: "First initialisation of the first test period of a rolling origin; each variant is trained for each period, on earlier dates. Not set: one test period, that of the configuration."},
+	{Path: "origins.periods", Default: "0", Check: Between(0, 1000), Example: "4", Help: "Number of test periods, which follow each other."},
+	{Path: "origins.test_months", Default: "12", Check: Between(1, 1200), Example: "12", Help: "Length of a test period in months of the calendar."},
+	{Path: "origins.validation_months", Default: "3", Check: Between(1, 1200), Example: "3", Help: "Length of the validation before each test period in months."},
+	{Path: "origins.train_months", Default: "0", Check: Between(0, 12000), Example: "24",
+		Help: "Length of the training before the validation in months; 0: from data.split.train.from of the configuration on."},
+	{Path: "origins.gap", Default: "0h", Check: AtLeast(0), Example: "5d",
+		Help: "Time without initialisations before validation and test; 0h: the longest lead, so that all forecasts are valid before the next part begins. Shorter gaps are refused."},
+
 	{Path: "quality.metric", Default: ValidationLoss, Check: OneOf(ValidationLoss), Example: ValidationLoss,
 		Help: "Metric of the time-to-quality measurement: the validation loss of an epoch; lower is better."},
 	{Path: "quality.target", Default: "0", Check: AtLeast(0), Example: "0.52",
@@ -329,6 +340,7 @@ func (c *ExperimentConfig) check() (faults []*exit.Error) {
 		if !slices.ContainsFunc(c.Variants, func(v ExperimentVariant) bool { return v.Name == variant }) {
 			add(at, fmt.Sprintf("unknown variant %q", variant), "", "use a name from variants")
 		}
+	faults = append(faults, c.checkOrigins()...)
 	}
 	for _, s := range c.Scores {
 		known("scores", s.Variant)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
@@ -49,6 +50,68 @@ scores: [{score: rmse, variable: t, level: 850hPa, lead: 48h, at_most: 1}]
 			t.Errorf("seeds %v are timed, want those of the trainings", e.TimedSeeds())
 		case c.name == "five seeds" && len(e.TimedSeeds()) != 5:
 			t.Errorf("seeds %v are timed", e.TimedSeeds())
+		}
+	}
+}
+
+// Test periods that cannot be are refused, with what is wrong about them.
+func TestOrigins(t *testing.T) {
+	const rest = `version: 1
+name: x
+title: x
+config: train.yaml
+data: {source: demo, forecasts: [a]}
+scores: [{score: rmse, variable: t, level: 850hPa, lead: 48h, at_most: 1}]
+`
+	for _, c := range []struct{ name, origins, split, want string }{
+		{"none", "{}", "", ""},
+		{"years", "{first: 2003-01-01, periods: 2}", "", ""},
+		{"a gap of the longest lead", "{first: 2003-01-01, periods: 2, gap: 2d}", "", ""},
+		{"no first", "{periods: 2}", "", "origins.first is missing"},
+		{"a gap only", "{gap: 2d}", "", "origins.first is missing"},
+		{"no number", "{first: 2003-01-01}", "", "origins.periods is missing"},
+		{"the end of a month", "{first: 2003-01-31, periods: 2, test_months: 1}", "", "day 31 of a month"},
+		{"a time to quality", "{first: 2003-01-01, periods: 2}\nquality: {target: 0.5}", "", "quality.target with origins"},
+		{"a short gap", "{first: 2003-01-01, periods: 2, gap: 1d}", "", "origins.gap of 24h is shorter than the longest lead, 48h"},
+		{"before the data", "{first: 2001-02-01, periods: 2}", "", "no time for training before the origin 2001-02-01"},
+		{"fractions", "{first: 2003-01-01, periods: 2}", "{fractions: {train: 0.7, validation: 0.1}}", "need a split by dates"},
+	} {
+		dir := t.TempDir()
+		if c.split == "" {
+			c.split = "{train: {from: 2001-01-01, to: 2001-06-30}, validation: {from: 2001-07-03, to: 2001-12-31}}"
+		}
+		training := `version: 1
+data:
+  forecasts: [a]
+  analyses: [b]
+  members: {use: 2}
+  leads: [0h, 48h]
+  target_lead: 48h
+  levels: [850hPa]
+  variables: [t]
+  targets: [{variable: t, levels: [850hPa]}]
+  split: ` + c.split + "\n"
+		for name, text := range map[string]string{ExperimentFileName: rest + "origins: " + c.origins + "\n", "train.yaml": training} {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		e, err := LoadExperiment(dir)
+		if err == nil {
+			var tc *TrainConfig
+			if tc, err = LoadTrain(Sources{Files: []string{filepath.Join(dir, "train.yaml")}, IgnoreEnvironment: true}); err != nil {
+				t.Fatal(err)
+			}
+			parts, bad := e.Origins.Splits(tc)
+			if err = bad; bad == nil && len(parts) != e.Origins.Periods {
+				t.Errorf("%s: %d splits", c.name, len(parts))
+			}
+			if c.name == "years" && (!slices.Equal(e.Origins.Names(), []string{"2003-01-01", "2004-01-01"}) || parts[1].Validation.To != tc.Data.Split.Train.From.AddDate(3, 0, -2).Add(-time.Second)) {
+				t.Errorf("origins %v, splits %v", e.Origins.Names(), parts)
+			}
+		}
+		if c.want == "" && err != nil || c.want != "" && (exit.CodeOf(err) != exit.Usage || !strings.Contains(fmt.Sprint(err), c.want)) {
+			t.Errorf("%s: %v, want %q", c.name, err, c.want)
 		}
 	}
 }

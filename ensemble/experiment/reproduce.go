@@ -93,11 +93,9 @@ func contradiction(r *record.Record, e *config.ExperimentConfig) string {
 		}
 		return ""
 	}
-	for _, v := range e.Variants {
-		for _, seed := range e.Seeds {
-			if r.FindRun(v.Name, seed) == nil {
-				return fmt.Sprintf("training of %s with seed %d is missing", v.Name, seed)
-			}
+	for _, t := range trainings(e) {
+		if r.FindRun(t.variant.Name, t.origin, t.seed) == nil {
+			return "training of " + t.label() + " is missing"
 		}
 	}
 	same := func(a, b score.Number) bool {
@@ -189,7 +187,7 @@ func sameRuns(all []record.RunComparison) answer.Section {
 				largest = fmt.Sprintf("%.2g %% (%s)", 100*float64(x.Largest), x.Of)
 			}
 		}
-		s.Rows = append(s.Rows, []any{fmt.Sprintf("%s, seed %d", x.Variant, x.Seed), sameBits(x.Weights), sameBits(x.Checkpoint), sameBits(x.Scores), sameBits(x.Products), largest})
+		s.Rows = append(s.Rows, []any{trainingLabel(x.Variant, x.Origin, x.Seed), sameBits(x.Weights), sameBits(x.Checkpoint), sameBits(x.Scores), sameBits(x.Products), largest})
 	}
 	return s
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/record"
 	"github.com/ensemble-weather/ensemble/ensemble/run/predict"
+	"github.com/ensemble-weather/ensemble/ensemble/run/reports"
 	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/ensemble/run/train"
@@ -84,8 +85,8 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	if (o.MLLog || o.ToQuality) && c.Quality.Target == 0 {
 		return nil, &exit.Error{Code: exit.Usage, What: "experiment " + c.Name + " has no target quality", At: filepath.Join(c.Dir, config.ExperimentFileName), Fix: "add `quality: {target: …}`, a validation loss"}
 	}
-	for _, v := range c.Variants { // report faults in settings before any work
-		if _, err := o.training("/", v, c.Seeds[0]); err != nil {
+	for _, t := range trainings(c) { // report faults in settings before any work
+		if _, err := o.training("/", t); err != nil {
 			return nil, err
 		}
 	}
@@ -109,6 +110,11 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	if slices.ContainsFunc(r.Checks, func(c record.Check) bool { return !c.Pass }) || slices.ContainsFunc(r.Quality, func(q record.TimeToQuality) bool { return q.Why != "" }) {
 		r.Status = record.Fail
 	}
+	if r.Periods != nil {
+		if err := savePeriods(o.Dir, r); err != nil {
+			return nil, err
+		}
+	}
 	r.End = time.Now().UTC().Truncate(time.Second)
 	if err := r.Write(res.Path); err != nil {
 		return nil, err
@@ -121,20 +127,23 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 func (o *Options) trainAll(ctx context.Context, r *record.Record, d *dataset) (err error) {
 	c := o.Experiment
 	var results []*score.Result
-	for _, v := range c.Variants {
-		for _, seed := range c.Seeds {
-			t, err := o.training(d.folder, v, seed)
-			if err != nil {
-				return err
-			}
-			run, scores, err := o.train(ctx, t, v.Name, seed, d)
-			if err != nil {
-				return err
-			}
-			r.Runs, results = append(r.Runs, *run), append(results, scores)
-			if len(r.Runs) == 1 {
-				r.Machine = machineRecord(ctx, o.Version, t.Train.Train.Device, o.Threads)
-			}
+	for _, t := range trainings(c) {
+		tc, err := o.training(d.folder, t)
+		if err != nil {
+			return err
+		}
+		run, scores, err := o.train(ctx, tc, t, d)
+		if err != nil {
+			return err
+		}
+		r.Runs, results = append(r.Runs, *run), append(results, scores)
+		if len(r.Runs) == 1 {
+			r.Machine = machineRecord(ctx, o.Version, tc.Train.Train.Device, o.Threads)
+		}
+	}
+	if c.Origins.Periods > 0 {
+		if err := o.addPeriods(ctx, r, results); err != nil {
+			return err
 		}
 	}
 	if o.MLLog {
@@ -165,10 +174,23 @@ func (o *Options) sources() (out []record.Source, err error) {
 // training returns the configuration of one training on the files of a directory. Environment
 // variables have no effect.
 //
-// Errors: those of config.LoadTrain; exit 64 if it reads other files than the data.
-func (o *Options) training(folder string, v config.ExperimentVariant, seed int) (*config.TrainConfig, error) {
+// Errors: those of config.LoadTrain and Origins.Splits; exit 64 if it reads other files than the data.
+func (o *Options) training(folder string, t training) (*config.TrainConfig, error) {
+	c, err := o.load(folder, t)
+	if err != nil || t.origin == "" {
+		return c, err
+	}
+	parts, err := o.Experiment.Origins.Splits(c)
+	if err != nil {
+		return nil, err
+	}
+	return o.load(folder, t, splitKeys(parts[slices.Index(o.Experiment.Origins.Names(), t.origin)])...)
+}
+
+// load loads the configuration of one training with additional overrides.
+func (o *Options) load(folder string, t training, more ...string) (*config.TrainConfig, error) {
 	e := o.Experiment
-	set := slices.Concat(e.Set, v.Set, []string{fmt.Sprintf("train.seed=%d", seed), fmt.Sprintf("train.threads=%d", o.Threads), "data.forecasts=" + quotedPatterns(folder, e.Data.Forecasts)})
+	set := slices.Concat(e.Set, t.variant.Set, more, []string{fmt.Sprintf("train.seed=%d", t.seed), fmt.Sprintf("train.threads=%d", o.Threads), "data.forecasts=" + quotedPatterns(folder, e.Data.Forecasts)})
 	if e.Data.Analyses != nil {
 		set = append(set, "data.analyses="+quotedPatterns(folder, e.Data.Analyses))
 	}
@@ -198,24 +220,30 @@ func quotedPatterns(folder string, patterns []string) string {
 	return "[" + strings.Join(quoted, ", ") + "]"
 }
 
-// train trains one variant with one seed, or returns the result of the finished run.
-func (o *Options) train(ctx context.Context, c *config.TrainConfig, variant string, seed int, d *dataset) (*record.Run, *score.Result, error) {
-	dir := filepath.Join(o.Dir, variant, fmt.Sprintf("seed-%d", seed))
+// train does one training, or returns the result of the finished run.
+//
+// Errors: those of train.Run; exit 66 if no initialisation lies in the test period of an origin.
+func (o *Options) train(ctx context.Context, c *config.TrainConfig, of training, d *dataset) (*record.Run, *score.Result, error) {
+	dir := filepath.Join(o.Dir, of.dir())
 	if err := o.checkSameMachine(ctx, dir, c.Train.Train.Device); err != nil {
 		return nil, nil, err
 	}
 	t := train.Options{Config: c, RunDir: dir, Resume: "auto", Overwrite: o.Overwrite, Version: o.Version, Stop: o.Stop, Timings: o.Timings, Progress: o.Progress, Warn: o.Warn}
-	if err := o.enableTiming(&t, variant, seed); err != nil {
+	if err := o.enableTiming(&t, of.variant.Name, of.seed); err != nil {
 		return nil, nil, err
 	}
 	if _, err := train.Run(ctx, t); err != nil {
 		return nil, nil, err
 	}
-	scores, err := trained.ReadScores(dir)
+	m, err := rundir.ReadManifest(dir)
 	if err != nil {
 		return nil, nil, err
 	}
-	m, err := rundir.ReadManifest(dir)
+	if tested, _ := m.Details["inits_test"].(float64); of.origin != "" && tested == 0 {
+		return nil, nil, &exit.Error{Code: exit.NotYet, What: "no initialisation lies in the test period", At: "origin " + of.origin, Why: "the period is from " + c.Data.Split.Test.From.String() + " to " + c.Data.Split.Test.To.String(),
+			Fix: "lower origins.periods, or add the files of that period"}
+	}
+	scores, err := trained.ReadScores(dir)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -223,7 +251,7 @@ func (o *Options) train(ctx context.Context, c *config.TrainConfig, variant stri
 	if err != nil {
 		return nil, nil, err
 	}
-	run := &record.Run{Variant: variant, Seed: seed, Config: strings.ReplaceAll(string(c.YAML()), folder, "${"+DataVariable+"}"),
+	run := &record.Run{Variant: of.variant.Name, Origin: of.origin, Seed: of.seed, Config: strings.ReplaceAll(string(c.YAML()), folder, "${"+DataVariable+"}"),
 		Outputs: m.Outputs, Scores: scoreRecords(scores), Seconds: m.End.Sub(m.Start).Seconds()}
 	if steps, ok := m.Details["steps"].(float64); ok {
 		run.Steps = uint64(steps)
@@ -271,7 +299,7 @@ func (o *Options) products(ctx context.Context, d *dataset) ([]manifest.File, er
 	if e.Products == nil {
 		return nil, nil
 	}
-	out, runDir := filepath.Join(o.Dir, "products"), filepath.Join(o.Dir, e.Variants[0].Name, fmt.Sprintf("seed-%d", e.Seeds[0]))
+	out, runDir := filepath.Join(o.Dir, "products"), filepath.Join(o.Dir, trainings(e)[0].dir())
 	var input []string
 	for _, p := range e.Data.Forecasts {
 		input = append(input, filepath.Join(d.folder, p))
@@ -362,6 +390,15 @@ func checksOf(e *config.ExperimentConfig, runs []record.Run, results []*score.Re
 	return out
 }
 
+// Outputs lists the record, and of an experiment with origins the table and the page of its test periods.
+func (r *Result) Outputs() []string {
+	if r.Record.Periods == nil {
+		return []string{r.Path}
+	}
+	dir := filepath.Dir(r.Path)
+	return []string{filepath.Join(dir, periodsTable), filepath.Join(dir, "report", reports.PageFile), r.Path}
+}
+
 // Passed reports whether all checks passed.
 func (r *Result) Passed() bool { return r.Record.Status == record.Pass }
 
@@ -372,7 +409,7 @@ const fiveDigits = "%.5g"
 func (r *Result) Sections() answer.Sections {
 	var all answer.Sections
 	s := answer.Section{Columns: slices.Concat(answer.TextColumns("check"), answer.NumberColumns(fiveDigits, "value"), answer.TextColumns("unit"), answer.NumberColumns(fiveDigits, "expected", "± tolerance", "at least", "at most"),
-		answer.NumberColumns("", "seeds"), answer.TextColumns(""))}
+		answer.NumberColumns("", "trainings"), answer.TextColumns(""))}
 	for i := range r.Record.Checks {
 		c := &r.Record.Checks[i]
 		var tolerance any
@@ -388,5 +425,6 @@ func (r *Result) Sections() answer.Sections {
 	if s.Rows != nil {
 		all = append(all, s)
 	}
-	return append(append(all, timeTables(r.Record.Quality)...), answer.Section{Text: []string{r.Path}})
+	all = append(append(all, timeTables(r.Record.Quality)...), periodSections(r.Record)...)
+	return append(all, answer.Section{Text: r.Outputs()})
 }

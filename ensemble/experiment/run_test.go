@@ -21,9 +21,13 @@ import (
 // recorded is an experiment on the small data, with their digests.
 func recorded(t *testing.T, change ...string) *config.ExperimentConfig {
 	t.Helper()
-	f := demotest.Files(t)
-	dir, data := t.TempDir(), filepath.Dir(f.GRIB2[0])
-	c := demotest.Config(t, f)
+	return recordedOf(t, demotest.Config(t, demotest.Files(t)), change...)
+}
+
+// recordedOf is recorded with another training.
+func recordedOf(t *testing.T, c *config.TrainConfig, change ...string) *config.ExperimentConfig {
+	t.Helper()
+	dir, data := t.TempDir(), filepath.Dir(demotest.Files(t).GRIB2[0])
 	if err := os.WriteFile(filepath.Join(dir, "train.yaml"), c.YAML(), 0o644); err != nil {
 		t.Fatal(err)
 	}

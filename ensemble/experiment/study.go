@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/run/reports"
@@ -194,9 +193,9 @@ func (r *StudyRow) unweighted(dates []score.DateScore) float64 {
 	return sum / points
 }
 
-// isScoreOf reports whether a score by initialisation is for the row's target.
+// isScoreOf reports whether a score by initialisation is that of the network for the row's target.
 func (r *StudyRow) isScoreOf(d score.DateScore) bool {
-	return d.Variable == r.Variable && d.Level == r.Level && d.Lead == r.Lead
+	return d.System == scoring.SystemNetwork && d.Variable == r.Variable && d.Level == r.Level && d.Lead == r.Lead
 }
 
 // contribution is the weight and value that an initialisation contributes to the row's score: its
@@ -274,10 +273,8 @@ func meanRow(rows [][]StudyRow, k int, scored [][]score.DateScore, dates []score
 func fullMembers(c *config.TrainConfig, r *score.Result) int {
 	full := c.Data.Members.Full
 	for _, v := range r.Scores {
-		if number, ok := strings.CutPrefix(v.System, "raw"); ok && c.Data.Members.Full == 0 {
-			if n, err := strconv.Atoi(number); err == nil {
-				full = max(full, n)
-			}
+		if n, ok := scoring.RawMembers(v.System); ok && c.Data.Members.Full == 0 {
+			full = max(full, n)
 		}
 	}
 	return full
@@ -376,15 +373,9 @@ func (e *Study) table() answer.Section {
 	s := answer.Section{Columns: slices.Concat(answer.TextColumns("variant"), answer.NumberColumns("", "members"), answer.TextColumns("target", "score"), answer.NumberColumns(fiveDigits, "value"), answer.TextColumns("unit"),
 		answer.NumberColumns(fiveDigits, "sd over seeds", "unweighted", "sd", "raw, used", "raw, all", "EMOS by point"),
 		percent("reduction vs raw, all"), percent("where EFI is largest"), percent("reduction vs "+e.Reference))}
-	between := func(low, high score.Number) any {
-		if low != low {
-			return nil
-		}
-		return fmt.Sprintf("%.2f to %.2f", 100*low, 100*high)
-	}
 	for _, r := range e.Rows {
-		s.Rows = append(s.Rows, []any{r.Variant, r.Members, r.Variable + " " + r.Level + " +" + r.Lead, r.Score, r.Value, r.Unit, r.SD, r.Unweighted, r.UnweightedSD, r.RawUsed, r.RawFull, r.EMOSGrid,
-			100 * r.SkillScoreRaw, between(r.SkillScoreRawLow, r.SkillScoreRawHigh), 100 * r.SkillScoreExtreme, between(r.SkillScoreExtremeLow, r.SkillScoreExtremeHigh), 100 * r.SkillScoreReference, between(r.SkillScoreReferenceLow, r.SkillScoreReferenceHigh)})
+		s.Rows = append(s.Rows, []any{r.Variant, r.Members, targetName(r.Variable, r.Level, r.Lead), r.Score, r.Value, r.Unit, r.SD, r.Unweighted, r.UnweightedSD, r.RawUsed, r.RawFull, r.EMOSGrid,
+			100 * r.SkillScoreRaw, interval(r.SkillScoreRawLow, r.SkillScoreRawHigh), 100 * r.SkillScoreExtreme, interval(r.SkillScoreExtremeLow, r.SkillScoreExtremeHigh), 100 * r.SkillScoreReference, interval(r.SkillScoreReferenceLow, r.SkillScoreReferenceHigh)})
 	}
 	return s
 }

@@ -60,7 +60,7 @@ func (o *Options) timeToQuality(ctx context.Context, r *record.Record, d *datase
 	seeds := o.Experiment.TimedSeeds()
 	for _, v := range o.Experiment.Variants {
 		for _, seed := range seeds {
-			c, err := o.training(d.folder, v, seed)
+			c, err := o.training(d.folder, training{variant: v, seed: seed})
 			if err != nil {
 				return err
 			}

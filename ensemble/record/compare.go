@@ -99,6 +99,7 @@ type Comparison struct {
 // RunComparison reports whether two trainings have equal bits.
 type RunComparison struct {
 	Variant string `json:"variant"`
+	Origin  string `json:"origin,omitempty"`
 	Seed    int    `json:"seed"`
 	// Weights, Checkpoint, Scores and Products report whether the files of the kind have equal digests; nil
 	// if a record has none, and for products of different program versions, which they contain.
@@ -151,7 +152,7 @@ func Compare(a, b *Record) *Comparison {
 	c.Promised = len(c.Causes) == 0
 	sameProgram := a.Machine.Program == b.Machine.Program
 	for i := range a.Runs {
-		run := a.Runs[i].compare(b.FindRun(a.Runs[i].Variant, a.Runs[i].Seed), sameProgram)
+		run := a.Runs[i].compare(b.FindRun(a.Runs[i].Variant, a.Runs[i].Origin, a.Runs[i].Seed), sameProgram)
 		if !run.isSame() {
 			c.Verdict = WithinTolerance
 		}
@@ -228,7 +229,7 @@ func shortDigest(sum string) string { return sum[:min(len(sum), 12)] }
 
 // compare compares a training with that of another record; nil: the training is missing there.
 func (r *Run) compare(o *Run, sameProgram bool) RunComparison {
-	out := RunComparison{Variant: r.Variant, Seed: r.Seed, Largest: score.Missing()}
+	out := RunComparison{Variant: r.Variant, Origin: r.Origin, Seed: r.Seed, Largest: score.Missing()}
 	if o == nil {
 		return out
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"time"
@@ -45,8 +46,10 @@ type Record struct {
 	Sources    []Source        `json:"sources"` // experiment.yaml first
 	Machine    Machine         `json:"machine"`
 	Data       Data            `json:"data"`
-	Runs       []Run           `json:"runs"` // by variant, then by seed
+	Runs       []Run           `json:"runs"` // by variant, then by origin and seed
 	Checks     []Check         `json:"checks"`
+	Periods    []Period        `json:"periods,omitempty"` // of an experiment with origins
+	Trends     []Trend         `json:"trends,omitempty"`
 	Quality    []TimeToQuality `json:"time_to_quality,omitempty"` // by variant, of a timed run
 }
 
@@ -86,6 +89,7 @@ type Data struct {
 // Run is one training.
 type Run struct {
 	Variant string `json:"variant"`
+	Origin  string `json:"origin,omitempty"` // begin of the test period; "" without origins
 	Seed    int    `json:"seed"`
 	// Config is the effective configuration, with ${ENSEMBLE_DATA} for the data directory.
 	Config     string          `json:"config"`
@@ -128,7 +132,7 @@ type Check struct {
 	AtMost    score.Number `json:"at_most"`
 	AtLeast   score.Number `json:"at_least"`
 
-	Values []score.Number `json:"values"` // one for each seed
+	Values []score.Number `json:"values"` // one for each origin and seed
 	Value  score.Number   `json:"value"`  // mean of Values
 	Low    score.Number   `json:"low"`    // of a skill score: lowest lower bound of the intervals
 	Pass   bool           `json:"pass"`
@@ -147,7 +151,7 @@ func (c *Check) Label() string {
 	return name
 }
 
-// Evaluate computes Value and Pass from Values. A check passes if the mean over the seeds is within
+// Evaluate computes Value and Pass from Values. A check passes if the mean over origins and seeds is within
 // Tolerance of Expected and within AtLeast and AtMost, and, for a skill score, if every interval
 // is above 0.
 func (c *Check) Evaluate() {
@@ -171,9 +175,13 @@ func (c *Check) Evaluate() {
 	c.Pass = c.Why == ""
 }
 
-// FindRun returns the training of a variant with a seed; nil if there is none.
-func (r *Record) FindRun(variant string, seed int) *Run {
-	i := slices.IndexFunc(r.Runs, func(x Run) bool { return x.Variant == variant && x.Seed == seed })
+// Dir is the run directory of the training below the results of the experiment: VARIANT/seed-N, or
+// VARIANT/ORIGIN/seed-N.
+func (r *Run) Dir() string { return path.Join(r.Variant, r.Origin, fmt.Sprintf("seed-%d", r.Seed)) }
+
+// FindRun returns the training of a variant for an origin with a seed; nil if there is none.
+func (r *Record) FindRun(variant, origin string, seed int) *Run {
+	i := slices.IndexFunc(r.Runs, func(x Run) bool { return x.Variant == variant && x.Origin == origin && x.Seed == seed })
 	if i < 0 {
 		return nil
 	}
@@ -224,6 +232,11 @@ func parse(text []byte, path string) (*Record, error) {
 	for i := range r.Quality {
 		if !r.Quality[i].isConsistent() {
 			return nil, badRecord(path, "the record is damaged", "the lists of times to quality have different lengths")
+		}
+	}
+	for i := range r.Runs {
+		if !filepath.IsLocal(r.Runs[i].Dir()) {
+			return nil, badRecord(path, "the record names a training outside its experiment", fmt.Sprintf("%q", r.Runs[i].Dir()))
 		}
 	}
 	for _, s := range r.Sources {

@@ -258,7 +258,7 @@ func FuzzRecord(f *testing.F) {
 			a.Quality[i].Evaluate()
 		}
 		for _, x := range a.Runs {
-			a.FindRun(x.Variant, x.Seed)
+			a.FindRun(x.Variant, x.Origin, x.Seed)
 			a.SecondsToQuality(x.Variant, x.Seed)
 		}
 	})

@@ -31,7 +31,7 @@ const (
 // exceptions lists the exceptions by kind of limit and by package.name.
 var exceptions = map[string]map[string]exception{
 	"package lines": {
-		"ensemble/config": {6200, "the keys of all jobs: a reader opens the file of a section"},
+		"ensemble/config": {6350, "the keys of all jobs: a reader opens the file of a section"},
 		"engine/op":       {8200, "one file per op: a reader opens the file of an op, not the package"},
 	},
 	"function lines": {
@@ -102,6 +102,7 @@ var exceptions = map[string]map[string]exception{
 		"ensemble/model/task.Batch":             {19, "the inputs of a network: a field is an input of its graph"},
 		"ensemble/model/task.Task":              {19, "the task of a model, a record of model.json"},
 		"ensemble/record.Check":                 {18, reasonColumn},
+		"ensemble/record.Period":                {18, reasonColumn},
 		"ensemble/record.TimeToQuality":         {16, reasonColumn},
 		"ensemble/run/bench.RanksReport":        {22, reasonColumn},
 		"ensemble/run/bench.Result":             {43, reasonColumn},
@@ -132,7 +133,7 @@ var exceptions = map[string]map[string]exception{
 		"postproc/score.Calibration":            {22, reasonColumn},
 		"postproc/score.Comparison":             {17, reasonColumn},
 		"postproc/score.Coupling":               {17, reasonColumn},
-		"postproc/score.DateScore":              {17, reasonColumn},
+		"postproc/score.DateScore":              {18, reasonColumn},
 		"postproc/score.Score":                  {21, reasonColumn},
 		"postproc/score.SkillComponent":         {16, reasonColumn},
 		"postproc/score.Value":                  {23, reasonColumn},

@@ -169,10 +169,11 @@ type IdealScore struct {
 	Weights   string  `json:"weights"`
 }
 
-// DateScore is the contribution of one init to the mean CRPS of a system and of its raw
-// ensemble: means over the points of that init, whose weights add up to Weight.
+// DateScore is the contribution of one init to the mean CRPS of a system, and of the network to that
+// of the raw ensemble: means over the points of that init, whose weights add up to Weight.
 type DateScore struct {
 	System   string  `json:"system"`
+	Score    string  `json:"score"` // ID of the CRPS of the system
 	Variable string  `json:"variable"`
 	Level    string  `json:"level"`
 	Lead     string  `json:"lead"`
@@ -180,8 +181,8 @@ type DateScore struct {
 	Init     string  `json:"init"` // RFC 3339
 	Weight   float64 `json:"weight"`
 	CRPS     Number  `json:"crps"`
-	// Points is the number of points with forecast and analysis; UnweightedCRPS is their
-	// mean CRPS with equal weights.
+	// Of the network only, as all that follows. Points is the number of points with forecast
+	// and analysis; UnweightedCRPS is their mean CRPS with equal weights.
 	Points         int    `json:"points"`
 	UnweightedCRPS Number `json:"crps_unweighted"`
 	Reference      string `json:"reference"`

@@ -127,6 +127,10 @@ func Config(t *testing.T, f *demo.Files, set ...string) *config.TrainConfig {
 	if slices.ContainsFunc(set, func(s string) bool { return strings.HasPrefix(s, "data.target_leads=") }) {
 		target = ""
 	}
+	split := "{fractions: {train: 0.7, validation: 0.15}}"
+	if slices.ContainsFunc(set, func(s string) bool { return strings.HasPrefix(s, "data.split.") }) {
+		split = "{}"
+	}
 	text := fmt.Sprintf(`version: 1
 data:
   forecasts: [%[1]s/demo_fc_*.grib2]
@@ -135,11 +139,11 @@ data:
 %[3]s  levels: [850hPa, 500hPa]
   variables: [t, gh]
   targets: [{variable: t, levels: [850hPa]}]
-  split: {fractions: {train: 0.7, validation: 0.15}}
+  split: %[4]s
 model: {base: 2, stages: 1, dropout: 0.1}
 baselines: [climatology]
 train: {epochs: 4, batch_size: 4, learning_rate: 0.003, loss: {kind: crps, spread: 1}, threads: 1, networks: 2, early_stop: {patience: 0}}
-`, dir, analyses, target)
+`, dir, analyses, target, split)
 	path := filepath.Join(t.TempDir(), "train.yaml")
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)

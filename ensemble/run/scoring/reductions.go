@@ -3,6 +3,7 @@ package scoring
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -111,13 +112,65 @@ func (s *Scoring) splitReductions(all *score.Result) error {
 	return nil
 }
 
-// dateScores returns the scores of network and full ensemble by initialisation, and those of the network's spread.
-func (s *Scoring) dateScores() (out []score.DateScore) {
+// dateScores returns the scores of all systems by initialisation: for the network also those of the full ensemble
+// at the same points, and those of its spread.
+func (s *Scoring) dateScores() []score.DateScore {
+	out := s.networkDates()
+	if s.distributions != nil {
+		for _, system := range s.Systems[0] {
+			if system.Name != SystemNetwork {
+				out = append(out, s.crpsDates(system.Name)...)
+			}
+		}
+	}
+	slices.SortStableFunc(out, func(a, b score.DateScore) int { return strings.Compare(a.Init, b.Init) })
+	return out
+}
+
+// newDate is the score of a system at an initialisation without values.
+func (s *Scoring) newDate(system, id string, init ensemble.Init) score.DateScore {
+	none := score.Missing()
+	return score.DateScore{System: system, Score: id, Variable: s.Target.Variable, Level: s.Target.Level.String(), Lead: s.Target.Lead.String(), LeadH: s.Target.Lead.Hours(),
+		Init: init.Format(time.RFC3339), CRPS: none, UnweightedCRPS: none, ReferenceCRPS: none, ExtremeCRPS: none, ExtremeReferenceCRPS: none, SpreadMSE: none}
+}
+
+// crpsID is the ID of the CRPS of a system: that of its distribution, or of its members if it is given by them; "" if it
+// has none.
+func (s *Scoring) crpsID(system string) string {
+	if s.distributions == nil {
+		return ""
+	}
+	i := slices.IndexFunc(s.Systems[0], func(y score.System) bool { return y.Name == system })
+	if i >= 0 && s.Systems[0][i].Provides&score.Members != 0 {
+		return score.CRPSPlain.ID
+	}
+	for _, id := range []string{score.CRPSFamily.ID, score.CRPSGauss.ID} {
+		if s.distributions.HasScore(system, id) {
+			return id
+		}
+	}
+	return ""
+}
+
+// crpsDates returns the CRPS of a system by initialisation.
+func (s *Scoring) crpsDates(system string) (out []score.DateScore) {
+	id := s.crpsID(system)
+	for _, x := range s.distributions.WeightedSums(system, id) {
+		if x.Weight > 0 {
+			d := s.newDate(system, id, x.Init)
+			d.Weight, d.CRPS = x.Weight, score.Number(x.Sum/x.Weight)
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// networkDates returns the scores of the network by initialisation.
+func (s *Scoring) networkDates() (out []score.DateScore) {
 	of := func(init ensemble.Init) score.DateScore {
-		none := score.Missing()
-		return score.DateScore{System: SystemNetwork, Variable: s.Target.Variable, Level: s.Target.Level.String(), Lead: s.Target.Lead.String(),
-			LeadH: s.Target.Lead.Hours(), Init: init.Format(time.RFC3339), CRPS: none, UnweightedCRPS: none, Reference: SystemRaw(s.Full), ReferenceCRPS: none,
-			ExtremeCRPS: none, ExtremeReferenceCRPS: none, SpreadMSE: none}
+		d := s.newDate(SystemNetwork, s.crpsID(SystemNetwork), init)
+		d.Reference = SystemRaw(s.Full)
+		return d
 	}
 	for _, g := range s.reductions {
 		whole := g.Sums[0]
@@ -135,6 +188,9 @@ func (s *Scoring) dateScores() (out []score.DateScore) {
 		}
 		out = append(out, d)
 	}
+	if len(s.reductions) == 0 && s.distributions != nil {
+		out = s.crpsDates(SystemNetwork)
+	}
 	if s.spreads == nil {
 		return out
 	}
@@ -150,7 +206,6 @@ func (s *Scoring) dateScores() (out []score.DateScore) {
 		}
 		out[at].SpreadWeight, out[at].SpreadMSE = x.Weight, score.Number(x.Sum/x.Weight)
 	}
-	slices.SortStableFunc(out, func(a, b score.DateScore) int { return strings.Compare(a.Init, b.Init) })
 	return out
 }
 
@@ -187,3 +242,14 @@ const (
 
 // SystemRaw is the name of the raw ensemble with this number of members.
 func SystemRaw(members int) string { return fmt.Sprintf("raw%d", members) }
+
+// IsReference reports whether the network can be compared with a system: its own distribution and members are
+// no references.
+func IsReference(system string) bool { return !strings.HasPrefix(system, SystemNetwork) }
+
+// RawMembers is the number of members of a raw ensemble; not ok for other systems.
+func RawMembers(system string) (members int, ok bool) {
+	number, ok := strings.CutPrefix(system, "raw")
+	members, err := strconv.Atoi(number)
+	return members, ok && err == nil
+}
