@@ -22,7 +22,7 @@ func experimentCommand(a *app) *cobra.Command {
 			"  ensemble experiment ablation -c train.yaml --run-dir runs/ablation",
 		Annotations: annotations("ensemble help experiment members"),
 	}, slices.Concat([]*cobra.Command{experimentRun(a), experimentReproduce(a), experimentList(a), experimentCompare(a)}, experimentStudies(a),
-		[]*cobra.Command{experimentEfficiency(a), experimentCase(a)})...)
+		[]*cobra.Command{experimentSweep(a), experimentEfficiency(a), experimentCase(a)})...)
 }
 
 // studies lists the commands that train variants of a configuration.

@@ -128,6 +128,54 @@ func compareEfficiency(ctx context.Context, c *config.TrainConfig, runs []string
 	return table, table.measure(ctx, d, models)
 }
 
+// Validation is the skill of a network on its validation samples.
+type Validation struct {
+	Inits int
+	Skill score.Number // CRPSS against the largest raw ensemble, mean over targets
+	CRPS  []TargetCRPS
+}
+
+// ValidationSkill scores the network of a finished training on its validation samples, with the given number
+// of threads (0: as in its configuration). It reads no test samples.
+//
+// Errors: those of trained.FinishedTraining; exit 66 without validation samples.
+func ValidationSkill(ctx context.Context, dir string, threads int) (*Validation, error) {
+	if _, _, err := trained.FinishedTraining(dir); err != nil {
+		return nil, err
+	}
+	c, err := config.LoadTrain(config.Sources{Files: []string{filepath.Join(dir, "config.effective.yaml")}, IgnoreEnvironment: true})
+	if err != nil {
+		return nil, err
+	}
+	forecastFiles, analysisFiles, err := samples.TrainingFiles(c)
+	if err != nil {
+		return nil, err
+	}
+	d, err := samples.ReadData(ctx, c, forecastFiles, analysisFiles, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	if len(d.Validation.Inits) == 0 {
+		return nil, &exit.Error{Code: exit.NotYet, What: "no initialisation lies in the validation period", At: dir, Why: "there is nothing to choose by", Fix: "correct data.split.validation"}
+	}
+	m, err := model.Load(filepath.Join(dir, "model"), false)
+	if err != nil {
+		return nil, err
+	}
+	defer m.Close()
+	if threads == 0 {
+		threads = c.Train.Train.Threads
+	}
+	r, _, err := scoring.Evaluate(ctx, m, d.Validation, network.Options(threads, c.Train.Train.Device), nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	row := EfficiencyRow{Skill: score.Missing()}
+	row.score(r)
+	return &Validation{len(d.Validation.Inits), row.Skill, row.CRPS}, nil
+}
+
 // networkSize counts parameters, bytes and operations of a network.
 func networkSize(m *model.Model, dir string) (row EfficiencyRow, err error) {
 	row = EfficiencyRow{Run: dir, Skill: score.Missing(), Efficiency: score.Missing(), RatioEfficiency: score.Missing()}
