@@ -261,6 +261,25 @@ var (
 //
 // Errors: exit 64 with all faults, each with its position and a fix.
 func LoadExperiment(path string) (*ExperimentConfig, error) {
+	c, err := readExperiment(path)
+	if err != nil {
+		return nil, err
+	}
+	return c, joinFaults(append(c.check(), c.checkExpected()...))
+}
+
+// LoadExperimentDraft is LoadExperiment for an experiment whose results are not known yet: expected scores and
+// the checksums of the data may be missing.
+func LoadExperimentDraft(path string) (*ExperimentConfig, error) {
+	c, err := readExperiment(path)
+	if err != nil {
+		return nil, err
+	}
+	return c, joinFaults(c.check())
+}
+
+// readExperiment reads an experiment without checking it.
+func readExperiment(path string) (*ExperimentConfig, error) {
 	if filepath.Ext(path) != ".yaml" {
 		path = filepath.Join(path, ExperimentFileName)
 	}
@@ -276,7 +295,7 @@ func LoadExperiment(path string) (*ExperimentConfig, error) {
 	if c.Variants == nil {
 		c.Variants = []ExperimentVariant{{Name: BaseVariant}}
 	}
-	return c, joinFaults(c.check())
+	return c, nil
 }
 
 // experimentNotFound returns the error for a missing experiment.yaml. It suggests experiments below its
@@ -321,6 +340,7 @@ func (c *ExperimentConfig) check() (faults []*exit.Error) {
 			}
 		}
 	}
+	faults = append(faults, c.checkOrigins()...)
 	faults = append(faults, c.checkQuality()...)
 	for i, v := range c.Variants {
 		switch {
@@ -340,7 +360,6 @@ func (c *ExperimentConfig) check() (faults []*exit.Error) {
 		if !slices.ContainsFunc(c.Variants, func(v ExperimentVariant) bool { return v.Name == variant }) {
 			add(at, fmt.Sprintf("unknown variant %q", variant), "", "use a name from variants")
 		}
-	faults = append(faults, c.checkOrigins()...)
 	}
 	for _, s := range c.Scores {
 		known("scores", s.Variant)
@@ -351,8 +370,17 @@ func (c *ExperimentConfig) check() (faults []*exit.Error) {
 	for _, g := range c.SkillScores {
 		known("skill_scores", g.Variant)
 	}
+	return faults
+}
+
+// checkExpected checks that the experiment states its data and results.
+func (c *ExperimentConfig) checkExpected() (faults []*exit.Error) {
+	add := func(path, what, why, fix string) { faults = append(faults, c.fault(path, what, why, fix)) }
 	if c.Scores == nil && c.SkillScores == nil {
-		add("scores", "the experiment has no expected scores", "it could not fail", "add scores with tolerances")
+		add("scores", "the experiment has no expected scores", "it could not fail", "add scores with tolerances, or let `ensemble experiment record` write them")
+	}
+	if c.Data.Source == FilesSource && c.Data.Files == nil {
+		add("data.files", "data.files is missing", "results are reproducible only with known data", "list the files with the checksums that `sha256sum` prints, or let `ensemble experiment record` do it")
 	}
 	return faults
 }
@@ -413,8 +441,6 @@ func (c *ExperimentConfig) checkData() (faults []*exit.Error) {
 		}
 	}
 	switch {
-	case d.Source == FilesSource && d.Files == nil:
-		add("data.files", "data.files is missing", "results are reproducible only with known data", "list the files; `sha256sum` prints their checksums")
 	case d.Source == ProtocolSource && !slices.Contains(Protocols(), d.Protocol.Name):
 		add("data.protocol.name", fmt.Sprintf("unknown protocol %q", d.Protocol.Name), "", "give one of "+strings.Join(Protocols(), ", "))
 	case d.Source != FilesSource && d.Folder != "":

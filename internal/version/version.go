@@ -26,12 +26,13 @@ var described string
 // String returns the version, the first of these that is known:
 //
 //   - the output of `git describe`, set by make,
-//   - the revision that the go command built, with -dirty if files had changes,
+//   - the revision that the go command built,
 //   - the version of the downloaded module,
 //   - for a program of another module, a digest of this module's sources, so that all cells of a notebook have the same version,
 //   - a digest of the executable.
 //
-// A digest is the first twelve hexadecimal digits of a SHA-256.
+// A digest is "digest-" and the first twelve hexadecimal digits of a SHA-256. If files had changes since the revision, -dirty and
+// the digest of the executable follow: two builds of changed files have the same version only if they are equal.
 func String() string { return once() }
 
 // once computes the version.
@@ -41,6 +42,11 @@ var once = sync.OnceValue(func() string {
 		info = &debug.BuildInfo{Main: debug.Module{Path: module}} // built without modules
 	}
 	if v := cmp.Or(described, buildVersion(info)); v != "" {
+		if !IsPublished(v) {
+			if sum, err := executable(); err == nil {
+				v += "-" + strings.TrimPrefix(sum, unrevised)
+			}
+		}
 		return v
 	}
 	if info.Main.Path != module {
@@ -75,7 +81,7 @@ func buildVersion(info *debug.BuildInfo) string {
 		}
 		if revision := of["vcs.revision"]; revision != "" {
 			if revision = revision[:min(len(revision), digits)]; of["vcs.modified"] == "true" {
-				revision += "-dirty"
+				revision += dirty
 			}
 			return revision
 		}
@@ -86,11 +92,23 @@ func buildVersion(info *debug.BuildInfo) string {
 	return m.Version
 }
 
-// digits is the length of a digest, as that of a revision in the go command.
+// dirty marks a version whose files had changes, as `git describe` writes it.
+const dirty = "-dirty"
+
+// unrevised begins a version that is a digest, since the revision is not known.
+const unrevised = "digest-"
+
+// IsPublished reports whether a version names sources that others can get: a revision or a release is known, and the
+// files had no changes.
+func IsPublished(v string) bool {
+	return v != "" && !strings.Contains(v, dirty) && !strings.HasPrefix(v, unrevised)
+}
+
+// digits is the length of a digest without its beginning, as that of a revision in the go command.
 const digits = 12
 
 // digest returns the digest of a text.
-func digest(text []byte) string { return fmt.Sprintf("%x", sha256.Sum256(text))[:digits] }
+func digest(text []byte) string { return unrevised + fmt.Sprintf("%x", sha256.Sum256(text))[:digits] }
 
 // executable returns the digest of the running program.
 func executable() (string, error) {
@@ -107,7 +125,7 @@ func executable() (string, error) {
 	if _, err := io.Copy(h, f); err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%x", h.Sum(nil))[:digits], nil
+	return unrevised + fmt.Sprintf("%x", h.Sum(nil))[:digits], nil
 }
 
 // sources returns the digest of the module's code in a folder: Go, C and CUDA files
@@ -138,5 +156,5 @@ func sources(root string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%x", h.Sum(nil))[:digits], nil
+	return unrevised + fmt.Sprintf("%x", h.Sum(nil))[:digits], nil
 }

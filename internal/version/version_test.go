@@ -37,6 +37,15 @@ func TestStamped(t *testing.T) {
 	}
 }
 
+// Only a known version without changes can be published. Two builds of changed files differ.
+func TestIsPublished(t *testing.T) {
+	for v, want := range map[string]bool{"v1.2.3": true, "b6703e54d382": true, "v1.2.3-5-gb6703e5": true, "": false, "b6703e54d382-dirty": false, "v1.2.3-dirty-0123456789ab": false, "digest-0123456789ab": false} {
+		if IsPublished(v) != want {
+			t.Errorf("%q", v)
+		}
+	}
+}
+
 // The test program has no recorded version, so its version is its digest.
 func TestExecutable(t *testing.T) {
 	path, err := os.Executable()
@@ -47,7 +56,7 @@ func TestExecutable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := digest(text); String() != want || len(want) != digits {
+	if want := digest(text); String() != want || len(want) != len(unrevised)+digits {
 		t.Errorf("%q, want %q", String(), want)
 	}
 }

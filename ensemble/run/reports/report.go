@@ -146,6 +146,22 @@ func LossCharts(dir string) ([]report.Chart, error) {
 	return slices.DeleteFunc(all, func(c report.Chart) bool { return len(c.Lines) == 0 }), nil
 }
 
+// WritePublic writes the scores, maps and losses of a run as a page into a folder. It has no path, host name or
+// configuration, so that it can be published.
+//
+// Errors: as Write.
+func WritePublic(dir, to string) error {
+	page, err := collectPage(dir)
+	if err != nil {
+		return err
+	}
+	page.Config, page.Facts, page.Inputs, page.Warnings = "", nil, nil, nil
+	if err := os.MkdirAll(to, 0o755); err != nil {
+		return exit.CreateError(to, err)
+	}
+	return WritePage(to, page)
+}
+
 // environmentFacts converts environment.json to lines.
 func environmentFacts(text []byte) []report.Fact {
 	var env rundir.Environment
