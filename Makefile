@@ -65,6 +65,19 @@ site: build setup-test
 	$(GO) run ./scripts/site -out build/site -man build/man -report runs/demo/report -version "$(BUILT)"
 	@echo "build/site/index.html; search needs a web server: build/venv/bin/python -m http.server -d build/site"
 
+.PHONY: wheel test-python
+# The Python package of clients/python as build/wheel/*.whl.
+wheel: setup-test
+	rm -rf build/wheel
+	cd clients/python && $(CURDIR)/build/venv/bin/python -m hatchling build -t wheel -d $(CURDIR)/build/wheel
+
+# Its tests, on outputs of the program, and its types. PYTHON= names another Python, for example with PyTorch, which
+# scripts/setup.sh does not install: without it the tests of exported networks are skipped.
+PYTHON = $(CURDIR)/build/venv/bin/python
+test-python: build setup-test
+	cd clients/python && PYTHONPATH=src $(PYTHON) -m pytest tests --program=$(CURDIR)/bin/ensemble
+	cd clients/python && $(PYTHON) -m mypy
+
 demo: build
 	bin/ensemble demo
 

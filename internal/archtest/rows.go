@@ -195,6 +195,7 @@ var rows = []row{
 	{"experiments/small", nil},
 	{"experiments/stations", nil},
 	{"benchmarks", nil},
+	{"clients/python", nil},
 	{"scripts/licences", nil},
 	{"scripts/site", nil},
 }

@@ -76,6 +76,8 @@ var layers = []layer{
 		"an experiment uses the public API, as any other program would"},
 	{"benchmarks/...", []string{"ensemble/run/...", "ensemble/model/...", "ensemble", "engine/...", "io/...", "internal/..."},
 		"benchmarks measure networks through the public API, single operations through the engine, and readers as jobs use them"},
+	{"clients/...", []string{"internal/..."},
+		"clients use files and command lines of the program, as others would"},
 	{"scripts/...", nil,
 		"build tools must work before the program can be built"},
 }
