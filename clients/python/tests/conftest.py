@@ -20,6 +20,9 @@ LATITUDE, LONGITUDE = np.arange(80.0, -81, -20), np.arange(0.0, 360, 20)
 LEADS = pd.to_timedelta([24, 48], unit="h")
 MEMBERS, INITS = 4, pd.date_range("2001-01-01", periods=40, freq="27D")
 
+# Initialisation, row and column of a point where all members are equal.
+SPREADLESS = (37, 4, 3)
+
 # Standard name, unit, mean and standard deviation by variable. Upper fields are on two levels.
 UPPER = {"t": ("air_temperature", "K", 265, 4), "u": ("eastward_wind", "m s-1", 5, 4)}
 SURFACE = {"t2m": ("air_temperature", "K", 285, 4), "si10": ("wind_speed", "m s-1", 4, 1.5)}
@@ -67,6 +70,7 @@ def _make(variables: dict[str, tuple[str, str, float, float]], levels: list[floa
         error = 0.5 * _smooth(random, n, leads, depth) + 0.3 * np.sin(np.radians(LONGITUDE))
         members = truth[:, None] + error[:, None] + 0.3 * _smooth(random, n, MEMBERS, leads, depth)
         scaled = [mean + std * x if name != "si10" else np.abs(mean + std * x) for x in (members, truth)]
+        scaled[0][SPREADLESS[0], :, ..., SPREADLESS[1], SPREADLESS[2]] = scaled[0][SPREADLESS[0], :1, ..., SPREADLESS[1], SPREADLESS[2]]
         attrs = {"standard_name": standard, "units": unit}
         level = ("pressure",) if levels else ()
         pick = slice(None) if levels else 0
@@ -150,7 +154,7 @@ def train(program: Path, data: Data) -> Callable[..., Path]:
 
 @pytest.fixture(scope="session")
 def run_dir(train: Callable[..., Path]) -> Path:
-    return train("readers")
+    return train("readers", baselines="[emos_grid]")
 
 
 @pytest.fixture(scope="session")

@@ -44,6 +44,9 @@ def test_maps(run_dir: Path) -> None:
     mean = run.map("mean", variable="t", level="500hPa", lead="48h")
     assert mean.sizes == {"latitude": 9, "longitude": 18} and 200 < float(mean.mean()) < 330
     assert run.map("member").sizes["realization"] == 3
+    against = set(maps[maps["kind"] == "crps_difference"]["reference"])
+    assert len(against) > 1 and {run.map("crps_difference", reference=r).reference for r in against} == against
+    assert run.map("crps_difference").reference == "raw3"
     p = run.map("p_value", level="850hPa")
     assert 0 <= float(p.min()) and float(p.max()) <= 1
     with pytest.raises(KeyError, match="Run.maps"):
@@ -78,6 +81,18 @@ def test_scores(run_dir: Path, predict: Callable[..., Path], program: Path, data
         ew.read_scores(out, "nothing")  # type: ignore[arg-type]
     fields = ew.open_score_fields(tmp_path / "fields.nc")
     assert fields.t_crps.sizes["latitude"] == 9 and fields.forecast_period.values.ravel()[0] == np.timedelta64(48, "h")
+
+
+def test_intervals_of_diagrams(tmp_path: Path) -> None:
+    """Only the column that has an interval gets it."""
+    diagram = {"id": "reliability", "n": 9, "columns": ["forecast", "observed"], "rows": [[0.1, 0.2], [0.6, None]]}
+    diagram |= {"interval_column": "observed", "low": [0.05, None], "high": [0.3, None]}
+    (tmp_path / "scores.json").write_text(json.dumps({"diagrams": [diagram]}))
+    table = ew.read_scores(tmp_path, "diagrams")
+    assert list(table.columns) == ["id", "n", "row", "column", "value", "ci_low", "ci_high"]
+    want = [[0.1, np.nan, np.nan], [0.2, 0.05, 0.3], [0.6, np.nan, np.nan], [np.nan, np.nan, np.nan]]
+    np.testing.assert_array_equal(table[["value", "ci_low", "ci_high"]].astype(float), want)
+    assert list(table["row"]) == [0, 0, 1, 1] and list(table["column"]) == ["forecast", "observed"] * 2
 
 
 def test_scores_of_run(run_dir: Path) -> None:

@@ -96,26 +96,34 @@ class Run:
         return table
 
     def map(
-        self, kind: str, *, variable: str | None = None, level: str | None = None, lead: str | pd.Timedelta | None = None
+        self,
+        kind: str,
+        *,
+        variable: str | None = None,
+        level: str | None = None,
+        lead: str | pd.Timedelta | None = None,
+        reference: str | None = None,
     ) -> xr.DataArray:
         """One map of the report, in SI units; members along `realization`.
 
         kind is one of docs/formats/run.md: "crps_difference" is the CRPS of the network minus that of a reference,
         mean over all test dates, and "p_value" its significance; "mean", "spread", "analysis", "member" and others are
-        of one test initialisation. The first variable, level and lead of that kind are the default.
+        of one test initialisation. What is not given is that of the first map of this kind: a reference is then the raw
+        members in use.
 
         Raises KeyError if there is no such map.
         """
         table = self.maps()
         table = table[table["kind"] == kind]
-        for column, want in (("variable", variable), ("level", level), ("lead", pd.Timedelta(lead) if lead is not None else None)):
-            if len(table) and want is None:
+        given = {"variable": variable, "level": level, "lead": None if lead is None else pd.Timedelta(lead), "reference": reference}
+        for column, want in given.items():
+            if want is None and len(table):
                 want = table[column].iloc[0]
-            table = table[table[column] == want]
+            if not pd.isna(want):
+                table = table[table[column] == want]
         if table.empty:
-            raise KeyError(
-                f"no map {kind!r} of variable {variable}, level {level}, lead {lead} in the report of {self.path}: Run.maps() lists them"
-            )
+            asked = ", ".join(f"{k} {v}" for k, v in given.items() if v is not None)
+            raise KeyError(f"no map {kind!r} of {asked or 'any variable'} in the report of {self.path}: Run.maps() lists them")
         first = table.iloc[0]
         with safe_open(self._example_file, framework="numpy") as f:
             fields = [f.get_tensor(f"field.{i:03d}") for i in table.index]
