@@ -3,7 +3,8 @@
 # "deb") and notebooks (stage "kernel") need, and nothing that is already installed; the last three
 # include the first. Running it again is free. It leaves in the checkout build/go, a link to a
 # Go tool chain that is new enough; for notebooks and tests build/kernel, the Go kernel of
-# notebooks; and build/venv and build/cylc, Python packages that only tests use.
+# notebooks; and build/venv and build/cylc, Python packages that only tests and
+# the package of clients/python use.
 #
 #   scripts/setup.sh build|test|deb|kernel
 #

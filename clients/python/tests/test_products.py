@@ -13,7 +13,7 @@ from conftest import INITS, LATITUDE, LONGITUDE
 
 import ensemble_weather as ew
 
-PRODUCTS = {"quantiles": "0.1,0.5,0.9", "probability": ["t>265", "t>268", "t<263.5"]}
+PRODUCTS = {"quantiles": "0.1,0.5,0.9", "probability": ["t>265", "t>268", "t<263.5", "262<t<266", "264<t<270"]}
 LIST = "id,name,latitude,longitude,altitude\n1,Here,47.5,8.5,500\n002,There,-33.9,18.4,40\n"
 
 
@@ -77,6 +77,7 @@ def test_formats(products: Path, run_dir: Path, predict: Callable[..., Path]) ->
         "t_quantile",
         "probability_of_t_above_threshold",
         "probability_of_t_below_threshold",
+        "probability_of_t_between_thresholds",
         "t",
     ):
         want = netcdf[name]

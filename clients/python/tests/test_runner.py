@@ -73,7 +73,7 @@ def test_progress(program: Path, data: Data, train: Callable[..., Path], tmp_pat
         progress=seen.append,
         config=data.folder / "train.yaml",
         run_dir=tmp_path / "run",
-        set={"train.epochs": 60},
+        set={"train.epochs": 120},
     )
     steps = [p for p in seen if p.task == "train"]
     assert steps and steps[-1].total > 0 and all(a.done <= b.done for a, b in zip(steps, steps[1:], strict=False))

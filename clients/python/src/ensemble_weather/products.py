@@ -190,27 +190,35 @@ _SERIES = (
 def _join(ds: xr.Dataset) -> xr.Dataset:
     """Join arrays of one quantile, event or member, as the profile `cdo` and GRIB2 have them, along an axis.
 
-    The coordinate of events between two limits is the upper one, as in the profile `xarray`.
+    The coordinate of events between two limits is the upper one, with bounds, as in the profile `xarray`.
     """
-    axes: dict[tuple[float, ...], str] = {}  # dimensions by their positions
+    axes: dict[tuple[tuple[float, ...], ...], str] = {}  # dimensions by their positions, a limit or two each
     for axis, pattern, title in _SERIES:
-        series: dict[str, list[tuple[float, str]]] = {}
+        series: dict[str, list[tuple[tuple[float, ...], str]]] = {}
         for name, v in ds.data_vars.items():
             if axis in v.attrs and pattern.search(str(name)):
-                series.setdefault(pattern.sub(title, str(name)), []).append((float(np.max(v.attrs[axis])), str(name)))
+                position = tuple(float(x) for x in np.atleast_1d(v.attrs[axis]))
+                series.setdefault(pattern.sub(title, str(name)), []).append((position, str(name)))
         for name, found in series.items():
-            found.sort()
+            found.sort(key=lambda f: f[0][::-1])
             at = tuple(position for position, _ in found)
             if at not in axes:
                 taken = sum(dim.startswith(axis) for dim in axes.values())
                 axes[at] = axis if taken == 0 else f"{axis}_{taken + 1}"
-            index = pd.Index([int(x) for x in at] if axis == "realization" else at, name=axes[at])
+            dim, ends = axes[at], [position[-1] for position in at]
             arrays = [ds[one] for _, one in found]
             attrs = {k: x for k, x in arrays[0].attrs.items() if k not in (axis, "threshold_units", "ancillary_variables")}
             whole = xr.concat(
-                [a.rename(name) for a in arrays], dim=index, coords="minimal", compat="override", join="outer", combine_attrs="drop"
+                [a.rename(name) for a in arrays],
+                dim=pd.Index([int(x) for x in ends] if axis == "realization" else ends, name=dim),
+                coords="minimal",
+                compat="override",
+                join="outer",
+                combine_attrs="drop",
             )
-            ds = ds.drop_vars([one for _, one in found]).assign({name: whole.transpose("time", axes[at], ...).assign_attrs(attrs)})
+            ds = ds.drop_vars([one for _, one in found]).assign({name: whole.transpose("time", dim, ...).assign_attrs(attrs)})
+            if len(at[0]) == 2:
+                ds[f"{dim}_bnds"] = ((dim, "bnds"), np.array(at))
     return ds
 
 
