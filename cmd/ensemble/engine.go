@@ -56,7 +56,8 @@ func engineExplain(a *app) *cobra.Command {
 			"  ensemble engine explain -c train.yaml --crop 128 --pass fuse\n" +
 			"  ensemble engine explain -c train.yaml --memory 2GiB --workspace 64MiB\n" +
 			"  ensemble engine explain -c train.yaml --without fuse,fuse-norms\n" +
-			"  ensemble engine explain -c train.yaml --dump-after add-gradients",
+			"  ensemble engine explain -c train.yaml --dump-after add-gradients\n" +
+			"  ensemble engine explain -c train.yaml --program-graph step.json",
 		Annotations: annotations("ensemble engine passes", exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
 		Args:        noArgs,
 	}
@@ -90,6 +91,7 @@ func (e *explainFlags) bind() {
 	f.StringVar(&e.o.DumpAfter, "dump-after", "", "print the graph after this `PASS` as text")
 	f.StringVar(&e.o.RunDir, "run-dir", "", "run `DIR` of this configuration: without the channels it pruned")
 	f.StringVar(&e.o.HTML, "html", "", "write a page with figures to `FILE`, and the graph for Graphviz with extension .dot")
+	f.StringVar(&e.o.ProgramGraph, "program-graph", "", "write operations and values of the plan as a ProGraML graph to `FILE` (JSON)")
 	f.Float64Var(&e.flops, "peak-gflops", 0, "peak rate of the machine in GFLOP/s (default: measured)")
 	f.Float64Var(&e.bytes, "peak-gbs", 0, "memory bandwidth in GB/s (default: measured)")
 }

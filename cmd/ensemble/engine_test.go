@@ -71,8 +71,8 @@ func TestEngineWithout(t *testing.T) {
 }
 
 func TestEngineExplain(t *testing.T) {
-	page := filepath.Join(t.TempDir(), "plan.html")
-	code, stdout, stderr := call(t, explainArgs("--json", "--html", page, "--dump-after", "add-gradients")...)
+	page, program := filepath.Join(t.TempDir(), "plan.html"), filepath.Join(t.TempDir(), "step.json")
+	code, stdout, stderr := call(t, explainArgs("--json", "--html", page, "--dump-after", "add-gradients", "--program-graph", program)...)
 	if code == exit.NoDevice {
 		t.Skip("skipped: no device: ", stderr)
 	}
@@ -87,13 +87,19 @@ func TestEngineExplain(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &answer); err != nil || code != exit.OK {
 		t.Fatalf("exit %d, %v, %s", code, err, stderr)
 	}
-	if len(answer.Outputs) != 2 || answer.Outputs[0] != page || answer.Outputs[1] != strings.TrimSuffix(page, ".html")+".dot" || !strings.Contains(answer.Graph, "\nloss = ") || answer.Stages[1].Pass != "check-shapes" || answer.Peaks.FLOPs != 100e9 {
+	if len(answer.Outputs) != 3 || answer.Outputs[0] != page || answer.Outputs[2] != program || answer.Outputs[1] != strings.TrimSuffix(page, ".html")+".dot" || !strings.Contains(answer.Graph, "\nloss = ") || answer.Stages[1].Pass != "check-shapes" || answer.Peaks.FLOPs != 100e9 {
 		t.Errorf("outputs %v, graph of %d bytes, peak %g", answer.Outputs, len(answer.Graph), answer.Peaks.FLOPs)
 	}
 	for _, path := range answer.Outputs {
 		if _, err := os.Stat(path); err != nil {
 			t.Error(err)
 		}
+	}
+	var step struct{ Nodes, Links []any }
+	if text, err := os.ReadFile(program); err != nil {
+		t.Error(err)
+	} else if err := json.Unmarshal(text, &step); err != nil || len(step.Nodes) < 100 || len(step.Links) < len(step.Nodes) {
+		t.Errorf("program graph of %d vertices and %d edges, error %v", len(step.Nodes), len(step.Links), err)
 	}
 	code, stdout, stderr = call(t, explainArgs("--mode", "predict", "--pass", "choose-mode")...)
 	if code != exit.OK || !strings.Contains(stdout, "−1 dropout") {

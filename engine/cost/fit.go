@@ -30,7 +30,7 @@ func Fit(r *Races, use func(Setup) bool) (*Model, error) {
 	for _, o := range r.Ops {
 		for k, t := range o.Times {
 			if t > 0 && use(r.Setups[k]) {
-				x := r.Setups[k].seconds(o.Amounts, o.Values)
+				x := r.Setups[k].Features(o.Amounts, o.Values)
 				s := sample{x[:], t}
 				by[o.Kind] = append(by[o.Kind], s)
 				by[o.Class] = append(by[o.Class], s)
@@ -155,6 +155,11 @@ func BandOf(all []Residual) Band {
 	for _, r := range all {
 		e = append(e, math.Abs(r.Error()))
 	}
+	return Quantiles(e)
+}
+
+// Quantiles returns the quantiles of absolute errors of steps, which are sorted.
+func Quantiles(e []float64) Band {
 	slices.Sort(e)
 	quantile := func(q float64) float64 { // the smallest value that a share q does not exceed
 		return math.Round(1e4*e[max(0, int(math.Ceil(q*float64(len(e))))-1)]) / 1e4

@@ -82,6 +82,7 @@ func syntheticRaces(t *testing.T, kinds map[string]Coefficients) *Races {
 			}
 			var all []MeasuredStep
 			for n, step := range steps {
+				step.Producers = chainOf(len(step.Ops))
 				measured := MeasuredStep{Step: step, Network: string(rune('a' + n)), Phase: "train"}
 				for _, w := range step.Ops {
 					o, _ := model.Time(s, w, step.Values)
@@ -94,6 +95,14 @@ func syntheticRaces(t *testing.T, kinds map[string]Coefficients) *Races {
 		}
 	}
 	return r
+}
+
+// chainOf are the producers of n operations that each read the result before.
+func chainOf(n int) (p Producers) {
+	for i := range n {
+		p = append(p, []int{i - 1})
+	}
+	return p
 }
 
 // TestFitRecovers: of exact races the fit finds the coefficients, and steps of setups that are left out are predicted exactly.
@@ -158,6 +167,16 @@ func TestRacesRoundTrip(t *testing.T) {
 	if len(got.Ops) != 80 || len(got.Steps) != 4 || len(got.Setups) != 6 {
 		t.Errorf("%d operations, %d steps, %d setups", len(got.Ops), len(got.Steps), len(got.Setups))
 	}
+	if !slices.EqualFunc(got.Steps[1].Producers, chainOf(20), slices.Equal[[]int]) {
+		t.Errorf("producers %v, want a chain", got.Steps[1].Producers)
+	}
+	// Operands of a program come from operations before their reader, and a step has no fewer operations than its program.
+	for from, to := range map[string]string{"[[-1],[0]": "[[0],[0]", "[[-1],[0],": "[[-2],[0],", "[18]]": "[18],[19],[20]]"} {
+		text := bytes.Replace(first.Bytes(), []byte(from), []byte(to), 1)
+		if _, err := ParseRaces(text); err == nil || bytes.Equal(text, first.Bytes()) {
+			t.Errorf("program with %s was read", to)
+		}
+	}
 	// Measured again, less of each time and the better rates count.
 	again := got.Setups[0]
 	again.Rates.Products, again.Rates.L3 = 2*again.Rates.Products, again.Rates.L3/2
@@ -170,7 +189,7 @@ func TestRacesRoundTrip(t *testing.T) {
 	if r, was := got.Setups[0].Machine.Rates[0], want.Setups[0].Rates; r.Products != 2*was.Products || r.L3 != was.L3 || r != got.Setups[0].Rates {
 		t.Errorf("rates %+v, were %+v", r, was)
 	}
-	for _, bad := range []string{"", "{}", `{"format": 1, "ops": [[0]]}`, `{"format": 1, "setups": [{"machine": 3}]}`, `{"format": 1, "kinds": ["a"], "ops": [[5, "", [], 0, []]]}`} {
+	for _, bad := range []string{"", "{}", `{"format": 2, "ops": [[0]]}`, `{"format": 2, "setups": [{"machine": 3}]}`, `{"format": 2, "kinds": ["a"], "ops": [[5, "", [], 0, []]]}`} {
 		if _, err := ParseRaces([]byte(bad)); err == nil {
 			t.Errorf("%q was read", bad)
 		}

@@ -54,7 +54,7 @@ func (m *Model) Time(s Setup, w Work, values int64) (t float64, known bool) {
 	if !known {
 		c = m.Kinds[classOf(w.Kind)]
 	}
-	x := s.seconds(w.Amounts, values)
+	x := s.Features(w.Amounts, values)
 	return dot(c[:], x[:]), known
 }
 

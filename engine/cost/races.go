@@ -32,6 +32,8 @@ type StepRace struct {
 	Phase   string    // "train" or "predict"
 	Ops     []int     // index of each operation in Races.Ops
 	Times   []float64 // seconds, by setup; 0: did not run
+	// Producers are those of Step; operations of a training step end with the optimiser's update, which is not among them.
+	Producers Producers
 }
 
 // MeasuredStep is one step on one setup.
@@ -111,7 +113,7 @@ func (r *Races) step(m MeasuredStep, ops []int, k int) {
 	})
 	if at < 0 {
 		at = len(r.Steps)
-		r.Steps = append(r.Steps, StepRace{m.Network, m.Phase, ops, make([]float64, len(r.Setups))})
+		r.Steps = append(r.Steps, StepRace{m.Network, m.Phase, ops, make([]float64, len(r.Setups)), m.Producers})
 	}
 	r.Steps[at].Times[k] = least(r.Steps[at].Times[k], m.Time)
 }
@@ -143,7 +145,8 @@ type racesFile struct {
 	Setups   []setupLine       `json:"setups"`
 	Kinds    []string          `json:"kinds"`    // class before "/"
 	Ops      []json.RawMessage `json:"ops"`      // [kind, shape, amounts, values, microseconds by setup]
-	Steps    []json.RawMessage `json:"steps"`    // [network, phase, ops, microseconds by setup]
+	Programs []json.RawMessage `json:"programs"` // producers; steps of several sizes and threads share them
+	Steps    []json.RawMessage `json:"steps"`    // [network, phase, ops, microseconds by setup, program]
 	Variants []json.RawMessage `json:"variants"` // [key, work, microseconds by setup]
 	Tunings  []json.RawMessage `json:"tunings"`  // [network, variants]
 }
@@ -156,7 +159,7 @@ type setupLine struct {
 }
 
 // racesFormat is the version of files of races.
-const racesFormat = 1
+const racesFormat = 2
 
 // Write writes races as JSON that is compared line by line.
 func (r *Races) Write(w io.Writer) error {
@@ -181,7 +184,7 @@ func (r *Races) Write(w io.Writer) error {
 		f.Ops = append(f.Ops, line(kinds[o.Kind], o.Shape, digits(o.Amounts[:], 1), o.Values, digits(o.Times, 1e6)))
 	}
 	for _, s := range r.Steps {
-		f.Steps = append(f.Steps, line(s.Network, s.Phase, s.Ops, digits(s.Times, 1e6)))
+		f.Steps = append(f.Steps, line(s.Network, s.Phase, s.Ops, digits(s.Times, 1e6), f.program(s.Producers)))
 	}
 	for _, v := range r.Variants {
 		f.Variants = append(f.Variants, line(v.Key, v.Work, digits(v.Times, 1e6)))
@@ -190,6 +193,17 @@ func (r *Races) Write(w io.Writer) error {
 		f.Tunings = append(f.Tunings, line(t.Network, t.Variants))
 	}
 	return f.write(w)
+}
+
+// program returns the place of producers among the programs, to which they are added if they are unknown.
+func (f *racesFile) program(p Producers) int {
+	row := rows([]Producers{p})[0]
+	at := slices.IndexFunc(f.Programs, func(o json.RawMessage) bool { return bytes.Equal(o, row) })
+	if at < 0 {
+		at = len(f.Programs)
+		f.Programs = append(f.Programs, row)
+	}
+	return at
 }
 
 // line is a row of a table.
@@ -222,7 +236,7 @@ func (f racesFile) write(w io.Writer) error {
 	for _, part := range []struct {
 		name string
 		rows []json.RawMessage
-	}{{"setups", rows(f.Setups)}, {"kinds", rows(f.Kinds)}, {"ops", f.Ops}, {"steps", f.Steps}, {"variants", f.Variants}, {"tunings", f.Tunings}} {
+	}{{"setups", rows(f.Setups)}, {"kinds", rows(f.Kinds)}, {"ops", f.Ops}, {"programs", f.Programs}, {"steps", f.Steps}, {"variants", f.Variants}, {"tunings", f.Tunings}} {
 		fmt.Fprintf(&b, "%q: [\n%s\n]", part.name, bytes.Join(rawLines(part.rows), []byte(",\n")))
 		if part.name != "tunings" {
 			b.WriteString(",")
@@ -292,14 +306,34 @@ func ParseRaces(text []byte) (*Races, error) {
 	}
 	for i, row := range f.Steps {
 		var s StepRace
-		if err := parseRow(row, &s.Network, &s.Phase, &s.Ops, &s.Times); err != nil || len(s.Times) != len(r.Setups) ||
-			slices.ContainsFunc(s.Ops, func(k int) bool { return k < 0 || k >= len(r.Ops) }) {
+		program := 0
+		if err := parseRow(row, &s.Network, &s.Phase, &s.Ops, &s.Times, &program); err != nil || len(s.Times) != len(r.Setups) ||
+			slices.ContainsFunc(s.Ops, func(k int) bool { return k < 0 || k >= len(r.Ops) }) || program < 0 || program >= len(f.Programs) {
 			return nil, fmt.Errorf("cost: step %d: %s: %v", i, row, err)
+		}
+		if err := s.parseProducers(f.Programs[program]); err != nil {
+			return nil, fmt.Errorf("cost: step %d, program %d: %w", i, program, err)
 		}
 		scale(s.Times, 1e-6)
 		r.Steps = append(r.Steps, s)
 	}
 	return r, r.parseVariants(f)
+}
+
+// parseProducers decodes the producers of the step's operands, which run before their readers.
+func (s *StepRace) parseProducers(text json.RawMessage) error {
+	if err := json.Unmarshal(text, &s.Producers); err != nil {
+		return err
+	}
+	if len(s.Producers) > len(s.Ops) {
+		return fmt.Errorf("%d operations of a step of %d", len(s.Producers), len(s.Ops))
+	}
+	for i, from := range s.Producers {
+		if slices.ContainsFunc(from, func(k int) bool { return k < -1 || k >= i }) {
+			return fmt.Errorf("operation %d reads the results of %v", i, from)
+		}
+	}
+	return nil
 }
 
 // parseRow decodes an array of values of different types.

@@ -6,6 +6,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/op"
+	"github.com/ensemble-weather/ensemble/engine/program"
 )
 
 // Amounts are the amounts of work of an operation, by kind.
@@ -76,16 +77,27 @@ func UpdateWork(parameters int64, state int) Work {
 type Step struct {
 	Ops    []Work
 	Values int64 // bytes of the arena
+	// Producers are those of program.Graph, for the operations of the plan.
+	Producers Producers
 }
+
+// Producers are, for each operation, the operations that make its operands; −1 for operands that none makes.
+type Producers [][]int
 
 // StepOf counts the work of a plan's operations, in order of execution.
 func StepOf(p *engine.Plan) Step {
 	s := Step{Values: p.ArenaBytes()}
+	var order []int
 	for _, m := range p.Movement(engine.Peaks{}) {
 		s.Ops = append(s.Ops, WorkOf(p.Graph(), m))
+		order = append(order, m.Node)
 	}
+	s.Producers = program.Of(p.Graph(), order).Producers()
 	return s
 }
+
+// FeatureCount is the number of features of an operation.
+const FeatureCount = features
 
 // Features of an operation on a machine: seconds that each kind of work takes at the machine's rate. Bytes count as near, so many as the
 // second caches of the threads hold, and far.
@@ -95,8 +107,13 @@ const (
 	start    = amounts + 1
 )
 
-// seconds returns the features of work in a step with values of some bytes.
-func (s Setup) seconds(a Amounts, values int64) [features]float64 {
+// Bytes are the bytes that the operation reads and writes, each operand and the result once.
+func (w Work) Bytes() float64 { return w.Amounts[moved] }
+
+// Features returns the features of work in a step with values of some bytes.
+//
+// Unit: seconds.
+func (s Setup) Features(a Amounts, values int64) [features]float64 {
 	r := s.Rates
 	matrix, minimal := r.Products, r.Minimal
 	if s.Precision == bf16Precision {

@@ -111,7 +111,7 @@ var exceptions = map[string]map[string]exception{
 		"ensemble/run/bench/device.suiteResult": {17, reasonColumn},
 		"ensemble/run/casestudy.Row":            {21, reasonColumn},
 		"ensemble/run/check.inspectRow":         {29, reasonColumn},
-		"ensemble/run/explain.Options":          {16, reasonFlag},
+		"ensemble/run/explain.Options":          {17, reasonFlag},
 		"ensemble/run/plan.PlannedStep":         {21, reasonColumn},
 		"ensemble/run/plan.Result":              {16, reasonColumn},
 		"ensemble/run/predict.Options":          {24, "the options of a prediction: a field is an option of the command"},

@@ -13,6 +13,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/op"
 	"github.com/ensemble-weather/ensemble/engine/pass"
+	"github.com/ensemble-weather/ensemble/engine/program"
 	"github.com/ensemble-weather/ensemble/engine/prune/channels"
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
@@ -54,6 +55,8 @@ type Options struct {
 	// Peaks of the machine; rates that are 0 are measured.
 	Peaks engine.Peaks
 	HTML  string // file of the page; the graph is written beside it as DOT; empty: neither
+	// ProgramGraph is the file of the plan's program graph as JSON; empty: none.
+	ProgramGraph string
 	// RunDir is a finished training with this configuration. The network then lacks the channels that it removed,
 	// and predictions use int8 if it was quantised. Empty: the unpruned network.
 	RunDir string
@@ -84,10 +87,10 @@ type Result struct {
 // training is that of a single rank, whatever train.mesh is.
 //
 // Reads: the index of the forecast files, unless Crop is given.
-// Writes: the page Options.HTML and the graph beside it.
+// Writes: the page Options.HTML and the graph beside it; Options.ProgramGraph.
 // Errors: exit 64 for an unknown pass or mode, and a field size that the network does not support; 64 and 69
 // for a memory limit that is too small, naming the least sufficient value; 65 and 66 for the forecast files;
-// 69 without the device; 73 and 74 for the page.
+// 69 without the device; 73 and 74 for the files.
 func Run(ctx context.Context, o Options) (*Result, error) {
 	if err := o.Check(); err != nil {
 		return nil, err
@@ -142,7 +145,26 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 			return nil, err
 		}
 	}
+	if o.ProgramGraph != "" {
+		if err := r.writeProgramGraph(o.ProgramGraph); err != nil {
+			return nil, err
+		}
+	}
 	return r, nil
+}
+
+// writeProgramGraph writes the operations of the plan, in order of execution, as a program graph.
+func (r *Result) writeProgramGraph(path string) error {
+	order := make([]int, len(r.Ops))
+	for i, o := range r.Ops {
+		order[i] = o.Node
+	}
+	var b bytes.Buffer
+	if err := program.Of(r.Explanation.Graph, order).WriteJSON(&b); err != nil {
+		return err
+	}
+	r.Outputs = append(r.Outputs, path)
+	return exit.CreateError(path, atomicfile.WriteFile(path, b.Bytes()))
 }
 
 // writePage writes the page, and the graph for Graphviz beside it.
