@@ -77,6 +77,8 @@ CASES: dict[str, Mapping[str, Any]] = {
             "histogram",
         )
     },
+    "bernstein, wind": {**WIND, "model__family": "bernstein"},
+    "histogram, wind, two networks": {**WIND, "model__family": "histogram", "train__networks": 2},
     "gamma, two networks": {**WIND, "model__family": "censored_shifted_gamma", "train__networks": 2},
     **{f"corrects {r}": {"model__reference": r} for r in ("emos", "emos_grid", "emos_point", "samos", "climatology")},
 }

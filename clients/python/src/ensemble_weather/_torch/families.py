@@ -6,6 +6,7 @@ Continuous univariate distributions.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -168,15 +169,41 @@ def _average_gamma(networks: Sequence[Sequence[Tensor]]) -> list[Tensor]:
     return [ratio * ratio, std / ratio, shift]
 
 
-def _bernstein(p: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-    """Of a quantile function that is a Bernstein polynomial; its square is one of twice the degree."""
+def _bernstein_basis(degree: int, t: Tensor) -> list[Tensor]:
+    """Bernstein polynomials of a degree at t."""
+    return [math.comb(degree, i) * t**i * (1 - t) ** (degree - i) for i in range(degree + 1)]
+
+
+def _bernstein_moments(p: Sequence[Tensor], t: Tensor) -> tuple[Tensor, Tensor]:
+    """Of a quantile function that is a Bernstein polynomial, with its values below the level t as 0.
+
+    The integral from t to 1 of the polynomial with coefficients c_0 … c_n is Σ c_j P(X ≤ j)/(n+1), X binomial with n+1 trials
+    of probability t. The square of a polynomial is one of twice the degree.
+    """
     d = len(p) - 1
-    a = torch.stack(list(p))
-    square = sum(
-        (math.comb(d, i) * math.comb(d, j) / math.comb(2 * d, i + j) * a[i] * a[j] for i in range(d + 1) for j in range(d + 1)),
-        torch.zeros_like(a[0]),
-    )
-    return _from_raw(a.mean(0), square / (2 * d + 1))
+    square = [torch.zeros_like(p[0]) for _ in range(2 * d + 1)]
+    for i, j in itertools.product(range(d + 1), repeat=2):
+        square[i + j] = square[i + j] + math.comb(d, i) * math.comb(d, j) / math.comb(2 * d, i + j) * p[i] * p[j]
+
+    def integral(c: Sequence[Tensor]) -> Tensor:
+        below = torch.stack(_bernstein_basis(len(c), t)).cumsum(0)[:-1]
+        return (torch.stack(list(c)) * below).sum(0) / len(c)
+
+    return _from_raw(integral(p), integral(square))
+
+
+def _bernstein(p: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    return _bernstein_moments(p, torch.zeros_like(p[0]))
+
+
+def _censored_bernstein(p: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """Of max(X, 0): the level of the value 0 is found by bisection."""
+    low, high = torch.zeros_like(p[0]), torch.ones_like(p[0])
+    for _ in range(60):
+        mid = (low + high) / 2
+        negative = sum((a * b for a, b in zip(p, _bernstein_basis(len(p) - 1, mid), strict=True)), torch.zeros_like(mid)) < 0
+        low, high = torch.where(negative, mid, low), torch.where(negative, high, mid)
+    return _bernstein_moments(p, (low + high) / 2)
 
 
 def _histogram(p: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
@@ -186,6 +213,30 @@ def _histogram(p: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
     low, high, w = x[:bins], x[1 : bins + 1], x[bins + 1 :]
     w = w / w.sum(0)  # float32 probabilities add up to 1 with rounding, which squares of large values would show
     return _from_raw((w * (low + high) / 2).sum(0), (w * (low * low + low * high + high * high) / 3).sum(0))
+
+
+def _average_histograms(networks: Sequence[Sequence[Tensor]]) -> list[Tensor]:
+    """The histogram whose quantile function is the mean of those of several histograms with the same edges.
+
+    Shape: edges [b+1] and probabilities [b] of each of n; the result has n(b−1)+1 bins. Its edges are ill-conditioned where
+    bins have hardly any probability. Source: Schulz and Lerch 2022, doi:10.1175/MWR-D-21-0150.1.
+    """
+    bins = len(networks[0]) // 2
+    edges = torch.stack(list(networks[0][: bins + 1])).double()
+    shares = [torch.stack(list(p[bins + 1 :])).double() for p in networks]
+    upper = [q[:-1].cumsum(0).clamp(max=1) for q in shares]
+    zero = torch.zeros_like(edges[:1])
+    levels = torch.cat([zero, *upper, zero + 1]).sort(0).values
+    means = torch.zeros_like(levels)
+    for q, up in zip(shares, upper, strict=True):
+        at = (up[:, None] < levels[None]).sum(0)  # bin of each level
+        at[-1] = bins - 1
+        below = torch.cat([zero, up]).gather(0, at)
+        share = q.gather(0, at)
+        part = torch.where(share > 0, ((levels - below).clamp(min=0) / share).clamp(max=1), 0.0)
+        part[-1] = 1
+        means += (edges.gather(0, at) + part * (edges.gather(0, at + 1) - edges.gather(0, at))) / len(networks)
+    return [x.to(networks[0][0].dtype) for x in (*means, *levels.diff(dim=0))]
 
 
 def _two(std: float) -> Callable[[Parts], list[Tensor]]:
@@ -281,6 +332,7 @@ def family(name: str, degree: int = 0, bins: int = 0) -> Family:
             _histogram,
             _numbered("bin", bins, 1),
             (0.0,) * bins,
+            _average_histograms,
         )
     if name not in _FAMILIES:
         raise NotImplementedError(f"the family {name!r} is not known to this package, only {', '.join(_FAMILIES)}, bernstein and histogram")
@@ -312,14 +364,9 @@ _CENSORED = {"normal": "censored_normal", "logistic": "censored_logistic"}
 
 
 def moments_of(name: str, variable: str, of: Family) -> Moments:
-    """Mean and standard deviation of a variable's published distribution.
-
-    Raises NotImplementedError for a Bernstein quantile function censored at 0.
-    """
+    """Mean and standard deviation of a variable's published distribution."""
     if variable not in NON_NEGATIVE:
         return of.moments
     if name == "bernstein":
-        raise NotImplementedError(
-            f"mean and spread of a censored Bernstein quantile function, of {variable}, are not computed by this package"
-        )
+        return _censored_bernstein
     return _FAMILIES[_CENSORED[name]].moments if name in _CENSORED else of.moments

@@ -126,18 +126,16 @@ class ExportedModel(nn.Module):
             return self._distribution(ensemble_spread, [shift, sigma], x)
         networks = [list(g["parameters"]) for g in given]
         of = self._family()
-        if head["family"] == "histogram" and len(networks) > 1:
-            raise NotImplementedError(
-                "the average of histograms of several networks is not computed by this package: use one of `networks`"
-            )
-        average = of.average(networks) if of.average else [_average(p) for p in zip(*networks, strict=True)]
+        if len(networks) == 1:
+            average = networks[0]
+        else:
+            average = of.average(networks) if of.average else [_average(p) for p in zip(*networks, strict=True)]
         return self._distribution(ensemble_spread, average, x)
 
     def _distribution(self, ensemble_spread: Tensor, parameters: Sequence[Tensor], x: Mapping[str, Tensor]) -> Outputs:
         """Parameters in SI units, recalibrated, with the moments of the published distribution."""
         e, centre = self.get_buffer("error_scale"), x["mean"]
-        head = self.description["model"]["network"]["head"]["distribution"]
-        name, of = head["family"], self._family()
+        name, of = self.description["model"]["network"]["head"]["distribution"]["family"], self._family(len(self.networks))
         si = []
         for p, role in zip(parameters, of.roles, strict=True):
             if role == "location":
@@ -160,9 +158,10 @@ class ExportedModel(nn.Module):
         mean, spread = (torch.stack([m[i] for m in moments], 1).to(e.dtype) for i in (0, 1))
         return Outputs(ensemble_spread, mean, spread, dict(zip(of.parameters, si, strict=True)))
 
-    def _family(self) -> Family:
+    def _family(self, networks: int = 1) -> Family:
+        """The family of one network, or of the average of several: an average of histograms has the bins of all."""
         head = self.description["model"]["network"]["head"]["distribution"]
-        return family(head["family"], head.get("degree", 0), head.get("bins", 0))
+        return family(head["family"], head.get("degree", 0), networks * (head.get("bins", 0) - 1) + 1)
 
     def _non_negative(self, like: Tensor) -> Tensor:
         flags = [variable in NON_NEGATIVE for variable, _ in self.inputs.targets]
