@@ -2,9 +2,11 @@
 package python
 
 import (
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/internal/testdecoder"
@@ -20,6 +22,7 @@ func TestPackage(t *testing.T) {
 	if out, err := exec.Command(python, "-c", "import pytest, xarray, netCDF4, pandas, safetensors").CombinedOutput(); err != nil {
 		t.Skipf("skipped: no Python packages in build/venv (scripts/setup.sh test installs them): %v %s", err, out)
 	}
+	readFolders(t)
 	testdecoder.Path(t)
 	program := filepath.Join(t.TempDir(), "ensemble")
 	if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", program, "../../cmd/ensemble").CombinedOutput(); err != nil {
@@ -29,5 +32,20 @@ func TestPackage(t *testing.T) {
 	cmd.Env = append(os.Environ(), "PYTHONPATH=src", "PYTHONDONTWRITEBYTECODE=1")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("pytest: %v\n%s", err, out)
+	}
+}
+
+// readFolders reads the folders of the module. Go repeats a passed test only if folders or files that it read have changed, and
+// does not see what the programs read that it starts.
+func readFolders(t *testing.T) {
+	t.Helper()
+	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && slices.Contains([]string{".git", "build", "bin", "runs"}, d.Name()) {
+			return filepath.SkipDir
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }

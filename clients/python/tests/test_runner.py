@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import pickle
 import signal
 import threading
 import time
@@ -28,6 +29,8 @@ def test_error(program: Path, tmp_path: Path) -> None:
     e = caught.value
     assert e.exit_code == 66 and e.what and e.fix and "none" in e.at
     assert str(e).startswith(f"error[E066]: {e.what}\n  at: {e.at}") and f"\n  fix: {e.fix}" in str(e)
+    again = pickle.loads(pickle.dumps(e))
+    assert str(again) == str(e) and again.exit_code == 66 and again.command == e.command
     assert e.command[0] == str(program) and e.command[1] == "predict"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -42,6 +43,11 @@ class EnsembleError(RuntimeError):
         parts = {name: str(fault.get(name, "")) for name in ("at", "why", "fix")}
         more = [cls.from_json(own, m) for m in fault.get("more", ())]
         return cls(own, str(fault["what"]), more=more, command=command, **parts)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For pickle, which worker processes use."""
+        parts: dict[str, Any] = {"at": self.at, "why": self.why, "fix": self.fix, "more": self.more, "command": self.command}
+        return functools.partial(EnsembleError, **parts), (self.exit_code, self.what)
 
     def __str__(self) -> str:
         """The message as the program prints it."""
