@@ -65,7 +65,7 @@ func periodPage(r *record.Record) *report.Page {
 	for _, name := range order {
 		p.Charts = append(p.Charts, *charts[name])
 	}
-	p.Tables = []report.Table{report.TableOf("Trends", trendTable(r, shown)), report.TableOf("All references", periodTable(r.Periods))}
+	p.Tables = []report.Table{report.TableOf("Trends", trendTable(r, shown)), report.TableOf("All references", periodTable(byComparison(r.Periods, r.Periods)))}
 	return p
 }
 
@@ -84,11 +84,17 @@ func periodSections(r *record.Record) answer.Sections {
 		return nil
 	}
 	shown := hardest(r.Periods)
-	var rows []record.Period
-	for _, h := range shown {
-		rows = append(append(rows, ofComparison(r.Periods, h)...), h)
+	return answer.Sections{periodTable(byComparison(r.Periods, shown)), trendTable(r, shown)}
+}
+
+// byComparison lists the periods of each comparison in shown, followed by its row of all periods.
+func byComparison(all, shown []record.Period) (rows []record.Period) {
+	for _, p := range shown {
+		if p.Origin == record.AllPeriods {
+			rows = append(append(rows, ofComparison(all, p)...), p)
+		}
 	}
-	return answer.Sections{periodTable(rows), trendTable(r, shown)}
+	return rows
 }
 
 // interval formats an interval in percent; nil without one.
@@ -101,15 +107,14 @@ func interval(low, high score.Number) any {
 
 // periodTable is the table of rows of test periods.
 func periodTable(rows []record.Period) answer.Section {
-	s := answer.Section{Columns: slices.Concat(answer.TextColumns("variant", "test period from", "to", "target", "reference"), answer.NumberColumns("", "dates"),
-		answer.NumberColumns(fiveDigits, "CRPS", "sd over seeds", "of the reference"), answer.TextColumns("unit"),
-		[]answer.Column{answer.NumberColumn("reduction", "", "%.2f %%")}, answer.TextColumns("interval"))}
+	s := answer.Section{Columns: slices.Concat(answer.TextColumns("variant", "target", "reference", "test period from", "to"), answer.NumberColumns("", "dates"),
+		[]answer.Column{answer.NumberColumn("reduction", "", "%.2f %%")}, answer.TextColumns("interval"), answer.NumberColumns(fiveDigits, "CRPS", "sd over seeds", "of the reference"), answer.TextColumns("unit"))}
 	for _, p := range rows {
 		from, to := p.From[:len(time.DateOnly)], p.To[:len(time.DateOnly)]
 		if p.Origin == record.AllPeriods {
 			from = "all, from " + from
 		}
-		s.Rows = append(s.Rows, []any{p.Variant, from, to, targetName(p.Variable, p.Level, p.Lead), p.Reference, p.N, p.Value, p.SD, p.ReferenceValue, p.Unit, 100 * p.SkillScore, interval(p.CILow, p.CIHigh)})
+		s.Rows = append(s.Rows, []any{p.Variant, targetName(p.Variable, p.Level, p.Lead), p.Reference, from, to, p.N, 100 * p.SkillScore, interval(p.CILow, p.CIHigh), p.Value, p.SD, p.ReferenceValue, p.Unit})
 	}
 	return s
 }
