@@ -260,11 +260,21 @@ func writeZip(w io.Writer, all []entry, at time.Time) error {
 	return z.Close()
 }
 
-// Sections is the archive with its size and digest, and what it holds.
+// Sections is the content of the archive by folder, and its size and digest.
 func (b *Bundle) Sections() answer.Sections {
-	s := answer.Section{Columns: slices.Concat(answer.TextColumns("file"), answer.NumberColumns("", "bytes"))}
-	for _, f := range b.Files {
-		s.Rows = append(s.Rows, []any{f.Path, f.Size})
+	s := answer.Section{Columns: slices.Concat(answer.TextColumns("content"), answer.NumberColumns("", "files", "bytes"))}
+	var last string
+	for _, f := range b.Files { // sorted by name
+		top, _, inFolder := strings.Cut(f.Path, "/")
+		if inFolder {
+			top += "/"
+		}
+		if top != last {
+			s.Rows = append(s.Rows, []any{top, 0, int64(0)})
+			last = top
+		}
+		row := s.Rows[len(s.Rows)-1]
+		row[1], row[2] = row[1].(int)+1, row[2].(int64)+f.Size
 	}
 	return answer.Sections{s, {Text: []string{fmt.Sprintf("%s, %d bytes, SHA-256 %s", b.Path, b.Size, b.SHA256)}}}
 }

@@ -90,6 +90,10 @@ func TestBundle(t *testing.T) {
 			t.Errorf("%s has no %q:\n%s", name, want, files[name])
 		}
 	}
+	var shown strings.Builder
+	if err := b.Sections().WriteText(&shown); err != nil || !strings.Contains(shown.String(), "runs/             4") || !strings.Contains(shown.String(), b.SHA256) {
+		t.Errorf("%v\n%s", err, shown.String())
+	}
 	first, err := os.ReadFile(o.Out)
 	if err != nil {
 		t.Fatal(err)
