@@ -77,7 +77,7 @@ def _long(diagram: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def read_dates(path: PathLike) -> pd.DataFrame:
-    """Read dates.parquet, the CRPS of each initialisation and target; path is the file or its folder."""
+    """Read dates.parquet, the CRPS of each initialisation, target and system; path is the file or its folder."""
     file = Path(path)
     table = pd.read_parquet(file / "dates.parquet" if file.is_dir() else file)
     table["init"] = pd.to_datetime(table["init"], utc=True)
