@@ -86,6 +86,7 @@ var rows = []row{
 	{"engine/backend/ref/reftest", []string{"engine/graph"}},
 	{"engine/ckpt", []string{"internal/atomicfile", "internal/bigmem", "internal/dirglob", "internal/exit", "internal/manifest"}},
 	{"engine/cost", []string{"engine", "engine/graph", "engine/op", "engine/program", "engine/tune", "internal/exit"}},
+	{"engine/cost/graphnet", []string{"engine/cost"}},
 	{"engine/graph", []string{"engine/rng", "internal/exit"}},
 	{"engine/op", []string{"engine/graph", "engine/rng", "postproc/dist"}},
 	{"engine/optim/kfac", []string{"engine", "engine/backend/cpu/dnnl", "engine/op", "engine/optim", "engine/pass", "internal/balance", "internal/exit"}},

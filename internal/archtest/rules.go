@@ -142,6 +142,7 @@ var forbiddenLinks = []struct {
 	{"cmd/ensemble", Module + "/io/grib/eccodes", "ecCodes may crash on malformed files: it runs in the child process, and the program starts without it"},
 	{"cmd/ensemble", Module + "/io/netcdf/nclib", "HDF5 may crash on malformed files: it runs in the child process, and the program starts without it"},
 	{"cmd/ensemble", "github.com/fhs/go-netcdf", "it links netCDF-C"},
+	{"cmd/ensemble", Module + "/engine/cost/graphnet", "steps of networks that it did not see it predicts no better than engine/cost (decision 0040): it is a comparison"},
 	{"cmd/ensemble-decode", "github.com/spf13/viper", "the child process has no configuration"},
 	{"cmd/ensemble-decode", Module + "/engine", "the child process must stay small: it is started often"},
 }
