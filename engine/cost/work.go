@@ -100,11 +100,14 @@ func StepOf(p *engine.Plan) Step {
 const FeatureCount = features
 
 // Features of an operation on a machine: seconds that each kind of work takes at the machine's rate. Bytes count as near, so many as the
-// second caches of the threads hold, and far.
+// second caches of the threads hold, and far. Values are also read and written by instructions, as wide as those of elementwise operations.
+// With several threads an operation also wakes them and waits for them.
 const (
-	features = amounts + 2
+	features = amounts + 4
 	near     = amounts // the place of moved holds far bytes
 	start    = amounts + 1
+	touched  = amounts + 2
+	joined   = amounts + 3 // as start; 0 with one thread
 )
 
 // Bytes are the bytes that the operation reads and writes, each operand and the result once.
@@ -120,6 +123,11 @@ func (s Setup) Features(a Amounts, values int64) [features]float64 {
 		matrix, minimal = r.BF16Products, r.BF16Minimal
 	}
 	cached := min(a[moved], float64(s.Machine.L2*int64(r.Threads)))
-	return [features]float64{direct: a[direct] / matrix, products: a[products] / minimal, transform: a[transform] / r.Elementwise,
-		filter: 4 * a[filter] / r.L3, flops: a[flops] / r.Elementwise, moved: (a[moved] - cached) / r.far(values), near: cached / r.L2, start: r.Start}
+	x := [features]float64{direct: a[direct] / matrix, products: a[products] / minimal, transform: a[transform] / r.Elementwise,
+		filter: 4 * a[filter] / r.L3, flops: a[flops] / r.Elementwise, moved: (a[moved] - cached) / r.far(values), near: cached / r.L2, start: r.Start,
+		touched: a[moved] / 4 / r.Elementwise}
+	if r.Threads > 1 {
+		x[joined] = r.Start
+	}
+	return x
 }
