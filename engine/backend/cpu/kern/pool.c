@@ -32,19 +32,25 @@ typedef struct {
 	_Alignas(64) _Atomic uint64_t wall, processor;
 } spell;
 
+// share are the items of a job that one thread takes first: in each job the same part of them, since consecutive jobs mostly
+// read and write the same part of fields, which then still lies in the thread's cache. Then it takes those of others.
+typedef struct {
+	// One word holds the job's number (high half) and the share's next free item (low half), so that a worker that wakes
+	// late can never take an item of a job it did not read: its compare-and-swap fails.
+	_Alignas(64) _Atomic uint64_t ticket;
+	_Atomic uint32_t end;
+} share;
+
 typedef struct {
 	ens_pool *pool;
 	long number;
 } worker;
 
 struct ens_pool {
-	// One word holds the job's number (high half) and its next free item (low
-	// half), so that a worker that wakes late can never take an item of a job
-	// it did not read: its compare-and-swap fails.
-	_Atomic uint64_t ticket;
+	uint64_t number;         // of the job
 	_Atomic(ens_item) fn;
 	_Atomic(void *) job;
-	_Atomic uint32_t count;  // items of the job
+	_Atomic uint32_t shares; // of the job
 	_Atomic uint32_t left;   // items not finished; the caller sleeps on it
 	_Atomic uint32_t bell;   // rings once per job; workers sleep on it
 	_Atomic int sleepers;    // workers asleep or about to be
@@ -54,6 +60,7 @@ struct ens_pool {
 	int active;           // threads that share a job, including the caller
 	uint64_t jobs;        // ns spent in jobs since the last adaptation
 	uint64_t rest, whole; // duration and end of a reduction, in ns
+	share *share;         // one per thread
 	spell *spell;         // one per thread
 	worker *worker;       // one per worker
 	pthread_t *thread;    // one per worker
@@ -82,16 +89,39 @@ static inline void relax(void) {
 // take runs items of the present job until none is free; it returns how many.
 static long take(ens_pool *p) {
 	long done = 0;
-	for (;;) {
-		uint64_t t = atomic_load(&p->ticket);
+	const uint32_t shares = atomic_load(&p->shares);
+	for (uint32_t k = 0; k < shares;) {
+		share *s = &p->share[(number + k) % shares];
+		uint64_t t = atomic_load(&s->ticket);
 		uint32_t item = (uint32_t)t;
 		ens_item fn = atomic_load(&p->fn);
 		void *job = atomic_load(&p->job);
-		if (item >= atomic_load(&p->count)) return done;
-		if (!atomic_compare_exchange_weak(&p->ticket, &t, t + 1)) continue;
+		if (item >= atomic_load(&s->end)) {
+			k++;
+			continue;
+		}
+		if (!atomic_compare_exchange_weak(&s->ticket, &t, t + 1)) continue;
 		fn(job, item);
 		done++;
 		if (atomic_fetch_sub(&p->left, 1) == 1) futex_wake(&p->left, 1);
+	}
+	return done;
+}
+
+// publish makes n items the present job, in shares of equal length.
+static void publish(ens_pool *p, ens_item fn, void *job, uint32_t n, uint32_t shares) {
+	// Close the tickets, so that no worker can take an item while the fields
+	// change; then give out the first item of each share.
+	p->number++;
+	for (uint32_t i = 0, old = atomic_load(&p->shares); i < old; i++) atomic_store(&p->share[i].ticket, p->number << 32 | UINT32_MAX);
+	atomic_store(&p->fn, fn);
+	atomic_store(&p->job, job);
+	atomic_store(&p->left, n);
+	atomic_store(&p->shares, shares);
+	p->number++;
+	for (uint64_t i = 0; i < shares; i++) {
+		atomic_store(&p->share[i].end, (uint32_t)((i + 1) * n / shares));
+		atomic_store(&p->share[i].ticket, p->number << 32 | i * n / shares);
 	}
 }
 
@@ -166,6 +196,7 @@ static void *work(void *arg) {
 }
 
 static void release(ens_pool *p) {
+	free(p->share);
 	free(p->spell);
 	free(p->worker);
 	free(p->thread);
@@ -177,13 +208,15 @@ ens_pool *ens_pool_new(int threads) {
 	ens_pool *p = calloc(1, sizeof *p);
 	if (!p) return 0;
 	p->rest = REST;
+	p->share = aligned_alloc(64, sizeof(share) * threads);
 	p->spell = aligned_alloc(64, sizeof(spell) * threads);
 	p->worker = calloc(threads, sizeof(worker));
 	p->thread = calloc(threads, sizeof(pthread_t));
-	if (!p->spell || !p->worker || !p->thread) {
+	if (!p->share || !p->spell || !p->worker || !p->thread) {
 		release(p);
 		return 0;
 	}
+	memset(p->share, 0, sizeof(share) * threads);
 	memset(p->spell, 0, sizeof(spell) * threads);
 	// Signals belong to the threads of Go.
 	sigset_t all, old;
@@ -215,16 +248,8 @@ void ens_parallel(ens_pool *p, ens_item fn, void *job, long n) {
 		for (long i = 0; i < n; i++) fn(job, i);
 		return;
 	}
-	// Close the ticket, so that no worker can take an item while the fields
-	// change; then publish the new number with item 0.
-	uint64_t number = (atomic_load(&p->ticket) >> 32) + 1;
-	atomic_store(&p->ticket, number << 32 | UINT32_MAX);
-	atomic_store(&p->fn, fn);
-	atomic_store(&p->job, job);
-	atomic_store(&p->left, (uint32_t)n);
-	atomic_store(&p->count, (uint32_t)n);
-	atomic_store(&p->ticket, (number + 1) << 32);
 	int helpers = n < p->active ? (int)n - 1 : p->active - 1;
+	publish(p, fn, job, (uint32_t)n, helpers + 1);
 	atomic_store(&p->seats, helpers);
 	atomic_fetch_add(&p->bell, 1);
 	if (atomic_load(&p->sleepers) > 0) futex_wake(&p->bell, helpers);
