@@ -128,7 +128,7 @@ func Config(t *testing.T, f *demo.Files, set ...string) *config.TrainConfig {
 		target = ""
 	}
 	split := "{fractions: {train: 0.7, validation: 0.15}}"
-	if slices.ContainsFunc(set, func(s string) bool { return strings.HasPrefix(s, "data.split.") }) {
+	if slices.ContainsFunc(set, func(s string) bool { return strings.HasPrefix(s, "data.split.train.") }) { // by dates
 		split = "{}"
 	}
 	text := fmt.Sprintf(`version: 1
