@@ -21,7 +21,7 @@ func experimentCommand(a *app) *cobra.Command {
 			"  ensemble experiment members -c train.yaml --run-dir runs/members\n" +
 			"  ensemble experiment ablation -c train.yaml --run-dir runs/ablation",
 		Annotations: annotations("ensemble help experiment members"),
-	}, slices.Concat([]*cobra.Command{experimentRun(a), experimentReproduce(a), experimentExpect(a), experimentBundle(a), experimentList(a), experimentCompare(a)}, experimentStudies(a),
+	}, slices.Concat([]*cobra.Command{experimentRun(a), experimentReproduce(a), experimentRecord(a), experimentBundle(a), experimentList(a), experimentCompare(a)}, experimentStudies(a),
 		[]*cobra.Command{experimentSweep(a), experimentEfficiency(a), experimentCase(a)})...)
 }
 

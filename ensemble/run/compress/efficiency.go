@@ -91,13 +91,18 @@ func CompareEfficiency(ctx context.Context, runs []string, threads int) (*Effici
 	return compareEfficiency(ctx, c, runs)
 }
 
-// compareEfficiency scores and times networks on the validation samples of a configuration.
-func compareEfficiency(ctx context.Context, c *config.TrainConfig, runs []string) (*EfficiencyTable, error) {
+// readSamples opens the samples of a configuration; the caller must close them.
+func readSamples(ctx context.Context, c *config.TrainConfig) (*samples.Data, error) {
 	forecastFiles, analysisFiles, err := samples.TrainingFiles(c)
 	if err != nil {
 		return nil, err
 	}
-	d, err := samples.ReadData(ctx, c, forecastFiles, analysisFiles, nil)
+	return samples.ReadData(ctx, c, forecastFiles, analysisFiles, nil)
+}
+
+// compareEfficiency scores and times networks on the validation samples of a configuration.
+func compareEfficiency(ctx context.Context, c *config.TrainConfig, runs []string) (*EfficiencyTable, error) {
+	d, err := readSamples(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -147,11 +152,7 @@ func ValidationSkill(ctx context.Context, dir string, threads int) (*Validation,
 	if err != nil {
 		return nil, err
 	}
-	forecastFiles, analysisFiles, err := samples.TrainingFiles(c)
-	if err != nil {
-		return nil, err
-	}
-	d, err := samples.ReadData(ctx, c, forecastFiles, analysisFiles, nil)
+	d, err := readSamples(ctx, c)
 	if err != nil {
 		return nil, err
 	}
