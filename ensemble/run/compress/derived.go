@@ -63,11 +63,7 @@ func beginDerived(d derivation) (*derivedRun, error) {
 
 // readData reads the data of the training.
 func (r *derivedRun) readData(ctx context.Context) (*samples.Data, error) {
-	forecastFiles, analysisFiles, err := samples.TrainingFiles(r.training)
-	if err != nil {
-		return nil, err
-	}
-	return samples.ReadData(ctx, r.training, forecastFiles, analysisFiles, nil)
+	return readSamples(ctx, r.training)
 }
 
 // copyFiles copies the files of the training's model, with the description of m.

@@ -81,7 +81,7 @@ func CompareEfficiency(ctx context.Context, runs []string, threads int) (*Effici
 			return nil, err
 		}
 	}
-	c, err := config.LoadTrain(config.Sources{Files: []string{filepath.Join(runs[0], "config.effective.yaml")}})
+	c, err := config.LoadTrain(config.Sources{Files: []string{filepath.Join(runs[0], trained.EffectiveConfigFile)}})
 	if err != nil {
 		return nil, err
 	}
@@ -148,7 +148,7 @@ func ValidationSkill(ctx context.Context, dir string, threads int) (*Validation,
 	if _, _, err := trained.FinishedTraining(dir); err != nil {
 		return nil, err
 	}
-	c, err := config.LoadTrain(config.Sources{Files: []string{filepath.Join(dir, "config.effective.yaml")}, IgnoreEnvironment: true})
+	c, err := config.LoadTrain(config.Sources{Files: []string{filepath.Join(dir, trained.EffectiveConfigFile)}, IgnoreEnvironment: true})
 	if err != nil {
 		return nil, err
 	}
