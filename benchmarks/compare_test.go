@@ -64,7 +64,7 @@ done
 :
 `)
 	out := filepath.Join(dir, "out.md")
-	got, progress, err := compare(t, "--ensemble", ours, "--python", python, "--scripts", "peer.py,runtime.py", "--base", "8", "--crop", "32x64", "--threads", "1", "--seconds", "0", "--out", out)
+	got, progress, err := compare(t, "--ensemble", ours, "--python", python, "--scripts", "peer.py,runtime.py", "--base", "8", "--crop", "32x64", "--threads", "1", "--seconds", "0", "--others", "1", "--out", out)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, progress)
 	}
@@ -100,6 +100,22 @@ done
 	}
 	if text, err := os.ReadFile(out); err != nil || string(text) != got {
 		t.Errorf("the file differs from what was printed: %v", err)
+	}
+}
+
+// TestCompareOnBusyProcessors: runs beside other programs are repeated, a few times.
+func TestCompareOnBusyProcessors(t *testing.T) {
+	dir := t.TempDir()
+	log := filepath.Join(dir, "calls")
+	ours := script(t, dir, "ensemble", "echo >> '"+log+"'\n"+`echo '{"machine":{"cpu":"x","cores":2,"go":"go1","onednn":"2"},"results":[{"model":"unet3d","base":8,"crop":"32","batch":1,"depth":2,"threads":1,"train_ms_median":1,"predict_ms_median":1,"peak_mib":1,"predict_peak_mib":1}]}'`+"\n")
+	python := script(t, dir, "python", "[ \"$1\" = -c ] && exit 0\n"+`echo '{"form":"d3","torch":"2","train_ms_median":2,"predict_ms_median":2,"peak_mib":1,"predict_peak_mib":1,"relative_gradient_error":0}'`+"\n")
+	// No share of the processors is below -1, so every run counts as disturbed.
+	got, progress, err := compare(t, "--ensemble", ours, "--python", python, "--scripts", "peer.py", "--base", "8", "--crop", "32", "--threads", "1", "--rounds", "1", "--others", "-1")
+	if err != nil || !strings.Contains(progress, "other programs used") || !strings.Contains(got, "Others used ") {
+		t.Fatalf("%v\n%s\n%s", err, progress, got)
+	}
+	if calls, err := os.ReadFile(log); err != nil || len(calls) != 4 {
+		t.Errorf("%d runs, want 4 (%v)", len(calls), err)
 	}
 }
 

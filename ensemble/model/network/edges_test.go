@@ -130,7 +130,10 @@ func memberEdges(b *graph.Builder, in map[string]graph.Value) graph.Value {
 	return op.KernelCRPS(b, members, op.Add(b, in["centre"], in["y"]), 3, dist.AlmostFair(alphaFair))
 }
 
-// TestHeadsAtTheirEdges holds testdata/edges.json, the table of errors of all heads, and compares derivatives with central differences.
+// ordinaryError bounds the errors of heads that the table lacks; larger ones are printed.
+const ordinaryError = 1e-5
+
+// TestHeadsAtTheirEdges holds testdata/edges.json, the table of errors of the heads, and compares derivatives with central differences.
 // -update writes the table.
 func TestHeadsAtTheirEdges(t *testing.T) {
 	const file = "testdata/edges.json"
@@ -151,17 +154,20 @@ func TestHeadsAtTheirEdges(t *testing.T) {
 			}
 			var worst strings.Builder
 			for _, e := range edges {
-				got, limit := found[e.name], bounds[name][e.name]
+				got, limit := found[e.name], edgeError{ordinaryError, ordinaryError, ordinaryError}
+				if row, ok := bounds[name]; ok {
+					limit = row[e.name]
+				}
 				if !(got.Score <= limit.Score && got.Shift <= limit.Shift && got.Sigma <= limit.Sigma) {
 					t.Errorf("%s: errors %+v, want at most %+v", e.name, got, limit)
 				}
-				if got.Score > 1e-5 || got.Shift > 1e-5 || got.Sigma > 1e-5 {
+				if got.Score > ordinaryError || got.Shift > ordinaryError || got.Sigma > ordinaryError {
 					worst.WriteString("\n" + e.name + ": ")
 					b, _ := json.Marshal(got)
 					worst.Write(b)
 				}
 			}
-			t.Logf("errors above 1e-5:%s", worst.String())
+			t.Logf("errors above %g:%s", ordinaryError, worst.String())
 			differences(t, g)
 		})
 	}
