@@ -31,7 +31,8 @@ var studies = []struct{ name, short, long, example string }{
 		"Train with different numbers of members, 2 to all, and compare the scores of\n" +
 			"each network with those of the raw ensemble of all members. Each variant has its\n" +
 			"own run directory; finished runs are not repeated. The result is\n" +
-			"experiment.json, a table and an HTML page.",
+			"experiment.json, a table, an HTML page, and record.json, which ensemble\n" +
+			"experiment reproduce repeats.",
 		"  ensemble experiment run experiments/demo\n" +
 			"  ensemble experiment members -c train.yaml --run-dir runs/members \\\n" +
 			"    --members 2,5,10"},
@@ -40,7 +41,7 @@ var studies = []struct{ name, short, long, example string }{
 			"one change each (leads, levels, standardisation, location, season, loss), or\n" +
 			"the variants given. Skill scores relative to the first variant are paired by\n" +
 			"initialisation. Each variant has its own run directory; finished runs are not\n" +
-			"repeated.",
+			"repeated. ensemble experiment reproduce repeats record.json.",
 		"  ensemble experiment ablation -c train.yaml --run-dir runs/ablation\n" +
 			"  ensemble experiment ablation -c train.yaml --run-dir runs/width \\\n" +
 			"    --variant base16 --variant \"base32 model.base=32\""},
@@ -48,7 +49,8 @@ var studies = []struct{ name, short, long, example string }{
 		"Train the network baselines of ENS-10 at their published sizes (pointwise, by\n" +
 			"patches, two-dimensional), and the configuration itself. Skill scores relative\n" +
 			"to the configuration are paired by initialisation. Each variant has its own run\n" +
-			"directory; finished runs are not repeated.",
+			"directory; finished runs are not repeated. ensemble experiment reproduce repeats\n" +
+			"record.json.",
 		"  ensemble experiment networks -c train.yaml --run-dir runs/networks --seeds 3"},
 }
 
@@ -67,6 +69,7 @@ func experimentStudies(a *app) (all []*cobra.Command) {
 			cmd.Flags().StringArrayVar(&variants, "variant", nil, "`NAME` and changed key=value pairs of a variant (repeatable); the first is the reference")
 		}
 		bindStudy(a, cmd, func(o *experiment.StudyOptions) (err error) {
+			o.Title = s.short
 			for _, text := range variants {
 				v, err := experiment.ParseVariant(text)
 				if err != nil {

@@ -18,7 +18,8 @@ func experimentRecord(a *app) *cobra.Command {
 		Long: "Run the experiment of DIR/experiment.yaml with at least three seeds, and write\n" +
 			"its results there: checksums of the data if none are listed, and expected scores\n" +
 			"with tolerances of two standard deviations over the seeds. Listed scores get new\n" +
-			"values. record.json is of the experiment with these expectations.",
+			"values. record.json is of the experiment with these expectations. DIR may be the\n" +
+			"results of ensemble experiment members, ablation or networks.",
 		Example: "  ensemble experiment record my/experiment --data /data/mine\n" +
 			"  ensemble experiment bundle runs/experiments/mine --licence LICENSE \\\n" +
 			"    --author \"Doe, Jane\" --out mine.zip",
@@ -34,7 +35,11 @@ func experimentRecord(a *app) *cobra.Command {
 		if o.Experiment, err = config.LoadExperimentDraft(args[0]); err != nil {
 			return result{}, err
 		}
-		if o.Dir == "" {
+		switch {
+		case o.Dir != "":
+		case experiment.IsStudy(args[0]): // its trainings are there
+			o.Dir = args[0]
+		default:
 			o.Dir = filepath.Join(experimentsDir, o.Experiment.Name)
 		}
 		r, err := experiment.Expect(ctx, o)

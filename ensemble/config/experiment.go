@@ -256,6 +256,9 @@ var (
 	digest         = regexp.MustCompile(`^[0-9a-f]{64}$`)
 )
 
+// IsExperimentName reports whether a text can name an experiment or a variant: lower-case letters, digits, hyphens.
+func IsExperimentName(s string) bool { return experimentName.MatchString(s) }
+
 // LoadExperiment loads an experiment from its directory, or from the file itself. Environment
 // variables have no effect.
 //
@@ -324,7 +327,7 @@ func experimentNotFound(path string) error {
 // check checks names, seeds, variants and expected scores.
 func (c *ExperimentConfig) check() (faults []*exit.Error) {
 	add := func(path, what, why, fix string) { faults = append(faults, c.fault(path, what, why, fix)) }
-	if !experimentName.MatchString(c.Name) {
+	if !IsExperimentName(c.Name) {
 		add("name", fmt.Sprintf("invalid name %q of an experiment", c.Name), "it is the name of a directory", "use lower-case letters, digits and hyphens")
 	}
 	if !filepath.IsLocal(c.Config) || filepath.Base(c.Config) != c.Config {
@@ -344,7 +347,7 @@ func (c *ExperimentConfig) check() (faults []*exit.Error) {
 	faults = append(faults, c.checkQuality()...)
 	for i, v := range c.Variants {
 		switch {
-		case !experimentName.MatchString(v.Name):
+		case !IsExperimentName(v.Name):
 			add("variants", fmt.Sprintf("invalid name %q of a variant", v.Name), "it is the name of a directory", "use lower-case letters, digits and hyphens")
 		case slices.ContainsFunc(c.Variants[:i], func(w ExperimentVariant) bool { return w.Name == v.Name }):
 			add("variants", fmt.Sprintf("duplicate variant %s", v.Name), "", "give each variant a unique name")

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/ensemble-weather/ensemble/ensemble/config/schema"
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -23,6 +24,25 @@ func (e *loaded) text(path string) string {
 // gives the same configuration.
 func (e *loaded) YAML() []byte {
 	return e.schema.YAML(func(l *schema.Leaf) (text, comment string) { return l.Text(e.values[l.Path]), "" })
+}
+
+// YAMLBelow is YAML with lists of files relative to a folder that they are below, and without the cache of indexes, so
+// that it names no directory of this machine.
+func (e *loaded) YAMLBelow(folder string) []byte {
+	return e.schema.YAML(func(l *schema.Leaf) (text, comment string) {
+		v := e.values[l.Path]
+		if files, ok := v.([]Path); ok {
+			below := make([]Path, len(files))
+			for i, f := range files {
+				below[i] = Path(strings.TrimPrefix(strings.TrimPrefix(string(f), folder), "/"))
+			}
+			v = below
+		}
+		if l.Path == "data.index_cache" {
+			v = nil
+		}
+		return l.Text(v), ""
+	})
 }
 
 // Show writes the effective configuration as YAML; with origin, every value has a comment with its

@@ -66,7 +66,7 @@ func WriteBundle(o BundleOptions) (*Bundle, error) {
 		return nil, err
 	}
 	all := []entry{{"LICENSE", licence}, {"CITATION.cff", []byte(o.citation(r))}}
-	for _, part := range []func(*record.Record) ([]entry, error){o.sources, o.runs, o.figures} {
+	for _, part := range []func(*record.Record) ([]entry, error){o.sources, o.runs, o.tables, o.figures} {
 		more, err := part(r)
 		if err != nil {
 			return nil, err
@@ -168,18 +168,41 @@ func (o *BundleOptions) runs(r *record.Record) (out []entry, err error) {
 			if at < 0 {
 				continue
 			}
-			path := filepath.Join(o.Results, filepath.FromSlash(dir), name)
-			text, err := os.ReadFile(path)
+			text, err := o.read(filepath.Join(filepath.FromSlash(dir), name), run.Outputs[at].SHA256)
 			if err != nil {
-				return nil, exit.ReadError(path, err)
-			}
-			if sum := record.Digest(string(text)); sum != run.Outputs[at].SHA256 {
-				return nil, &exit.Error{Code: exit.BadData, What: "the file is not that of the record", At: path, Why: "SHA-256 " + sum + ", recorded " + run.Outputs[at].SHA256, Fix: "run the experiment again"}
+				return nil, err
 			}
 			out = append(out, entry{"runs/" + dir + "/" + name, text})
 		}
 	}
 	return out, nil
+}
+
+// tables returns the tables that compare the variants of a study.
+//
+// Errors: as runs.
+func (o *BundleOptions) tables(r *record.Record) (out []entry, err error) {
+	for _, f := range r.Outputs {
+		text, err := o.read(filepath.FromSlash(f.Path), f.SHA256)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, entry{"study/" + f.Path, text})
+	}
+	return out, nil
+}
+
+// read reads a file of the results and compares it with its recorded checksum.
+func (o *BundleOptions) read(name, sum string) ([]byte, error) {
+	path := filepath.Join(o.Results, name)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, exit.ReadError(path, err)
+	}
+	if own := record.Digest(string(text)); own != sum {
+		return nil, &exit.Error{Code: exit.BadData, What: "the file is not that of the record", At: path, Why: "SHA-256 " + own + ", recorded " + sum, Fix: "run the experiment again"}
+	}
+	return text, nil
 }
 
 // figures returns the page of each first seed, and of the test periods.
@@ -223,6 +246,10 @@ func (o *BundleOptions) figures(r *record.Record) (out []entry, err error) {
 // readme describes the contents of an archive and how to reproduce them.
 func readme(r *record.Record) ([]byte, error) {
 	var b bytes.Buffer
+	study := ""
+	if r.Outputs != nil {
+		study = "| study/ | table and page that compare the variants |\n"
+	}
 	fmt.Fprintf(&b, `# %s
 
 Results of the experiment %s, made by version %s of the program ensemble on %s.
@@ -232,14 +259,14 @@ Results of the experiment %s, made by version %s of the program ensemble on %s.
 | record.json | settings, machine, digests of inputs, weights and results, scores |
 | experiment/ | the files that define the experiment |
 | runs/ | configuration and scores of each training |
-| figures/ | pages with scores, maps and losses, of the first seed |
+%s| figures/ | pages with scores, maps and losses, of the first seed |
 | SHA256SUMS | digests, for `+"`sha256sum -c`"+` |
 
 Its input, %s, is not in this archive; record.json has the digests. To repeat it:
 
     ensemble experiment reproduce record.json --data DIR
 
-`, r.Title, r.Experiment, r.Machine.Program, r.End.Format(time.DateOnly), humanise.Count(len(r.Data.Files), "file"))
+`, r.Title, r.Experiment, r.Machine.Program, r.End.Format(time.DateOnly), study, humanise.Count(len(r.Data.Files), "file"))
 	checks := (&Result{Record: r}).Sections()
 	err := checks[:len(checks)-1].WriteMarkdown(&b) // without the paths of outputs
 	return b.Bytes(), err

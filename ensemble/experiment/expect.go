@@ -17,6 +17,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/manifest"
 	"github.com/ensemble-weather/ensemble/internal/version"
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
@@ -46,13 +47,22 @@ func Expect(ctx context.Context, o Options) (*Result, error) {
 	e := o.Experiment
 	if n := len(e.Seeds); n < minSeeds {
 		return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("tolerances need %d seeds, not %d", minSeeds, n), At: filepath.Join(e.Dir, config.ExperimentFileName) + ", seeds",
-			Why: "they are multiples of the standard deviation over seeds", Fix: "list more seeds"}
+			Why: "they are multiples of the standard deviation over seeds", Fix: "list more seeds; the commands that train variants have --seeds"}
 	}
 	if !version.IsPublished(o.Version) {
 		return nil, &exit.Error{Code: exit.BadData, What: fmt.Sprintf("results of version %q of the program cannot be recorded", o.Version), At: e.Dir, Why: "nobody else has it: files had changes, or the revision is unknown",
 			Fix: "commit the changes and build the program"}
 	}
-	r, err := Run(ctx, o)
+	return o.expect(ctx)
+}
+
+// expect runs an experiment, writes its results into experiment.yaml, and runs that.
+func (o *Options) expect(ctx context.Context) (*Result, error) {
+	e := o.Experiment
+	if err := o.open(ctx); err != nil { // once for both
+		return nil, err
+	}
+	r, err := Run(ctx, *o)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +80,7 @@ func Expect(ctx context.Context, o Options) (*Result, error) {
 	if o.Experiment, err = config.LoadExperiment(e.Dir); err != nil {
 		return nil, err
 	}
-	return Run(ctx, o)
+	return Run(ctx, *o)
 }
 
 // writeExpectations replaces sections of experiment.yaml by the results of a run.
@@ -83,11 +93,7 @@ func (o *Options) writeExpectations(r *record.Record, results []*score.Result) e
 	}
 	y := sectionEditor{path: path, text: string(text)}
 	if e.Data.Source == config.FilesSource && e.Data.Files == nil {
-		var lines []string
-		for _, f := range r.Data.Files {
-			lines = append(lines, fmt.Sprintf("    - {path: %s, sha256: %q}", config.Quote(f.Path), f.SHA256))
-		}
-		y.replace("data", "files", lines)
+		y.replace("data", "files", fileLines(r.Data.Files))
 	}
 	listed := e.Scores != nil || e.SkillScores != nil
 	if !listed {
@@ -116,6 +122,14 @@ func (o *Options) writeExpectations(r *record.Record, results []*score.Result) e
 		return y.err
 	}
 	return exit.CreateError(path, atomicfile.WriteFile(path, []byte(y.text)))
+}
+
+// fileLines are the lines of data.files.
+func fileLines(files []manifest.File) (lines []string) {
+	for _, f := range files {
+		lines = append(lines, fmt.Sprintf("    - {path: %s, sha256: %q}", config.Quote(f.Path), f.SHA256))
+	}
+	return lines
 }
 
 // addExpected lists of each variant the CRPS of the network's distribution and the distance of its spread from that

@@ -65,7 +65,7 @@ func (o *Options) checkSameMachine(ctx context.Context, dir, device string) erro
 		return nil
 	}
 	return &exit.Error{Code: exit.CannotWrite, What: "the run was started on a different machine, results may differ", At: dir, Why: strings.Join(why, "; "),
-		Fix: "give another directory with --out, or train again with --overwrite always"}
+		Fix: "give another output directory, or remove this run to train it again"}
 }
 
 // machineSuffix is the suffix of the file that describes the machine of a run or log.

@@ -54,7 +54,7 @@ func Reproduce(ctx context.Context, path string, o Options) (*Reproduced, error)
 			return nil, err
 		}
 	}
-	if o.Experiment, err = config.LoadExperiment(source); err != nil {
+	if o.Experiment, err = config.LoadExperimentDraft(source); err != nil { // of a study with few seeds
 		return nil, err
 	}
 	if why := contradiction(was, o.Experiment); why != "" {
@@ -217,6 +217,8 @@ func verdict(c *record.Comparison) string {
 		return "not bit-identical, but within the tolerances; probable cause: " + causes
 	case c.Promised:
 		return "NOT reproduced on an equivalent machine: a defect of the machine or of the program"
+	case len(c.Runs) > 0 && len(c.Checks) == 0:
+		return fmt.Sprintf("NOT reproduced: the record has no tolerances, which need %d seeds, so only the same bits count; differences: %s", minSeeds, causes)
 	}
 	return "NOT reproduced: a tolerance is exceeded; differences: " + causes
 }

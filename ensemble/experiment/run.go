@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -51,6 +50,7 @@ type Options struct {
 	Warn       func(string)
 
 	client *http.Client // nil: httpClient
+	data   *dataset     // found already; nil: not yet
 }
 
 // Result is the record of an experiment.
@@ -67,12 +67,6 @@ type Result struct {
 // record.
 func Run(ctx context.Context, o Options) (*Result, error) {
 	c := o.Experiment
-	if o.Threads == 0 {
-		o.Threads = c.Threads
-	}
-	if o.client == nil {
-		o.client = httpClient
-	}
 	res := &Result{Path: filepath.Join(o.Dir, record.File)}
 	if o.ToQuality {
 		res.Path = filepath.Join(o.Dir, record.QualityFile)
@@ -85,25 +79,19 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	if (o.MLLog || o.ToQuality) && c.Quality.Target == 0 {
 		return nil, &exit.Error{Code: exit.Usage, What: "experiment " + c.Name + " has no target quality", At: filepath.Join(c.Dir, config.ExperimentFileName), Fix: "add `quality: {target: …}`, a validation loss"}
 	}
-	for _, t := range trainings(c) { // report faults in settings before any work
-		if _, err := o.training("/", t); err != nil {
-			return nil, err
-		}
+	if err := o.open(ctx); err != nil {
+		return nil, err
 	}
-	if err := os.MkdirAll(o.Dir, 0o777); err != nil {
-		return nil, exit.CreateError(o.Dir, err)
+	r.Data = o.data.record
+	if o.ToQuality {
+		err = o.timeToQuality(ctx, r, o.data)
+	} else {
+		err = o.trainAll(ctx, r, o.data)
 	}
-	d, err := o.prepareData(ctx)
 	if err != nil {
 		return nil, err
 	}
-	r.Data = d.record
-	if o.ToQuality {
-		err = o.timeToQuality(ctx, r, d)
-	} else {
-		err = o.trainAll(ctx, r, d)
-	}
-	if err != nil {
+	if r.Outputs, err = studyOutputs(o.Dir); err != nil {
 		return nil, err
 	}
 	r.Status = record.Pass
@@ -121,6 +109,31 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	}
 	res.Record, err = record.Read(res.Path) // with numbers rounded as in the file, for comparisons
 	return res, err
+}
+
+// open checks the settings of all trainings, creates the output directory, and finds the data.
+//
+// Errors: those of training and prepareData.
+func (o *Options) open(ctx context.Context) (err error) {
+	if o.Threads == 0 {
+		o.Threads = o.Experiment.Threads
+	}
+	if o.client == nil {
+		o.client = httpClient
+	}
+	if o.data != nil {
+		return nil
+	}
+	for _, t := range trainings(o.Experiment) { // report faults in settings before any work
+		if _, err := o.training("/", t); err != nil {
+			return err
+		}
+	}
+	if err := os.MkdirAll(o.Dir, 0o777); err != nil {
+		return exit.CreateError(o.Dir, err)
+	}
+	o.data, err = o.prepareData(ctx)
+	return err
 }
 
 // trainAll trains all variants with all seeds and adds the results to a record.
@@ -198,26 +211,35 @@ func (o *Options) load(folder string, t training, more ...string) (*config.Train
 	if err != nil {
 		return nil, err
 	}
-	for _, also := range []struct {
-		key   string
-		given bool
-	}{{"data.store", c.Data.Store != ""}, {"data.auxiliary.files", c.Data.Auxiliary.Files != nil}, {"model.pretrained", c.Model.Pretrained != ""},
-		{"model.channels_from", c.Model.ChannelsFrom != ""}, {"teacher.runs", c.Teacher.Runs != nil}, {"train.machine", c.Train.Train.Machine != ""}} {
-		if also.given {
-			return nil, &exit.Error{Code: exit.Usage, What: "the training reads files that the experiment does not list", At: e.Config + ", " + also.key,
-				Why: "the record could not be reproduced", Fix: "remove the key"}
-		}
+	if key := otherInput(c); key != "" {
+		return nil, &exit.Error{Code: exit.Usage, What: "the training reads files that the experiment does not list", At: e.Config + ", " + key,
+			Why: "the record could not be reproduced", Fix: "remove the key"}
 	}
 	return c, nil
 }
 
+// otherInput is a key by which a training reads other files than forecasts and analyses; "": none.
+func otherInput(c *config.TrainConfig) string {
+	for _, other := range []struct {
+		key   string
+		given bool
+	}{{"data.store", c.Data.Store != ""}, {"data.auxiliary.files", c.Data.Auxiliary.Files != nil}, {"climate.file", c.Climate.File != ""},
+		{"model.pretrained", c.Model.Pretrained != ""}, {"model.channels_from", c.Model.ChannelsFrom != ""}, {"teacher.runs", c.Teacher.Runs != nil},
+		{"train.exchange.replay", c.Train.Train.Exchange.Replay != ""}, {"train.machine", c.Train.Train.Machine != ""}} {
+		if other.given {
+			return other.key
+		}
+	}
+	return ""
+}
+
 // quotedPatterns formats patterns relative to folder as a YAML list.
 func quotedPatterns(folder string, patterns []string) string {
-	quoted := make([]string, len(patterns))
+	paths := make([]string, len(patterns))
 	for i, p := range patterns {
-		quoted[i] = strconv.Quote(filepath.Join(folder, p))
+		paths[i] = filepath.Join(folder, p)
 	}
-	return "[" + strings.Join(quoted, ", ") + "]"
+	return quotedList(paths)
 }
 
 // train does one training, or returns the result of the finished run.

@@ -13,10 +13,8 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/reports"
 	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
-	"github.com/ensemble-weather/ensemble/ensemble/run/train"
 	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
 	"github.com/ensemble-weather/ensemble/internal/answer"
-	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/progress"
 	"github.com/ensemble-weather/ensemble/io/table"
 	"github.com/ensemble-weather/ensemble/postproc/report"
@@ -28,6 +26,7 @@ type StudyOptions struct {
 	Config   config.Sources // base configuration
 	Dir      string         // output directory
 	Variants []Variant
+	Title    string // of its record
 	// Seeds is the number of trainings of each variant, with seeds train.seed, train.seed+1, …; 0: 1.
 	Seeds int
 	// Reference is the name of the variant with which others are compared.
@@ -48,7 +47,8 @@ type Study struct {
 	Variants  []Variant  `json:"variants"`
 	Rows      []StudyRow `json:"rows"`
 
-	Dir string `json:"-"`
+	Dir    string  `json:"-"`
+	record *Result // nil: none
 }
 
 // StudyRow is the result of one variant on one target, over the test data. With several seeds, Value
@@ -94,77 +94,87 @@ const (
 	experimentSchema = "ensemble.experiment/1"
 )
 
+// studyFiles are the files of a study in its directory.
+var studyFiles = []string{experimentTable, filepath.Join("report", reports.PageFile), experimentFile}
+
 // gridEMOS is the baseline in the table, if the configuration lists it.
 const gridEMOS = "emos_grid"
 
-// RunStudy trains every variant with every seed in its own run directory, and compares the scores on
-// the test data. Interrupted runs are resumed, finished ones skipped.
+// RunStudy trains every variant with every seed in its own run directory, compares the scores on the test data, and
+// records the study as an experiment of which these are the results. Interrupted runs are resumed, finished ones
+// skipped. Trainings that read other files than forecasts and analyses leave no record, with a warning.
 //
-// Errors: those of train.Run for the first failing variant; exit 64 for duplicate names.
+// Errors: those of train.Run for the first failing variant; exit 64 for duplicate names, and for variants that change
+// what all have in common.
 func RunStudy(ctx context.Context, o StudyOptions) (*Study, error) {
-	e := &Study{Schema: experimentSchema, Version: o.Version, Reference: o.Reference, Variants: o.Variants, Dir: o.Dir}
-	configs := make([]*config.TrainConfig, len(o.Variants))
-	for i, v := range o.Variants { // report all faults before the first training
-		if slices.ContainsFunc(o.Variants[:i], func(w Variant) bool { return w.Name == v.Name }) {
-			return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("duplicate variant %s", v.Name), At: "--variant", Fix: "give each variant a unique name"}
-		}
-		src := o.Config
-		src.Set = append(slices.Clone(src.Set), v.Set...)
-		var err error
-		if configs[i], err = config.LoadTrain(src); err != nil {
-			return nil, err
-		}
+	o.Seeds = max(o.Seeds, 1)
+	trainer, err := o.trainer()
+	if err != nil {
+		return nil, err
 	}
-	e.Seeds = max(o.Seeds, 1)
+	x, err := trainer.train(ctx)
+	if err != nil {
+		return nil, err
+	}
+	e := &Study{Schema: experimentSchema, Version: o.Version, Reference: o.Reference, Seeds: o.Seeds, Variants: o.Variants, Dir: o.Dir}
+	if err := e.addRows(ctx, trainer.all); err != nil {
+		return nil, err
+	}
+	if err := e.save(); err != nil || x == nil {
+		return e, err
+	}
+	e.record, err = x.recordStudy(ctx)
+	return e, err
+}
+
+// addRows reads the scores of finished trainings.
+func (e *Study) addRows(ctx context.Context, all []training) error {
 	dates := map[string][]score.DateScore{}
-	for i, v := range o.Variants {
+	for _, v := range e.Variants {
 		var rows [][]StudyRow // [seed]
 		var scored [][]score.DateScore
-		for k := range e.Seeds {
-			c, dir := configs[i], filepath.Join(o.Dir, v.Name)
-			if e.Seeds > 1 {
-				seed := c.Train.Train.Seed + k
-				src := o.Config
-				src.Set = slices.Concat(src.Set, v.Set, []string{fmt.Sprintf("train.seed=%d", seed)})
-				var err error
-				if c, err = config.LoadTrain(src); err != nil {
-					return nil, err
-				}
-				dir = filepath.Join(dir, fmt.Sprintf("seed-%d", seed))
+		for _, t := range all {
+			if t.variant.Name != v.Name {
+				continue
 			}
-			t := train.Options{Config: c, RunDir: dir, Resume: "auto", Version: o.Version, Stop: o.Stop, Timings: o.Timings, Progress: o.Progress, Warn: o.Warn}
-			if _, err := train.Run(ctx, t); err != nil {
-				return nil, err
-			}
-			r, err := trained.ReadScores(dir)
+			own, byDate, err := readRows(ctx, filepath.Join(e.Dir, t.dir()), v.Name)
 			if err != nil {
-				return nil, err
+				return err
 			}
-			own, err := table.Read[score.DateScore](ctx, filepath.Join(dir, trained.DatesTable))
-			if err != nil {
-				return nil, err
-			}
-			scored = append(scored, own)
-			rows = append(rows, rowsOf(v.Name, c.Data.Members.Use.N(), fullMembers(c, r), r))
+			rows, scored = append(rows, own), append(scored, byDate)
 		}
 		dates[v.Name] = meanDates(scored)
 		for k := range rows[0] {
 			row, err := meanRow(rows, k, scored, dates[v.Name])
 			if err != nil {
-				return nil, err
+				return err
 			}
 			if err := row.compareExtremes(dates[v.Name]); err != nil {
-				return nil, err
+				return err
 			}
 			e.Rows = append(e.Rows, row)
 		}
 	}
 	for i := range e.Rows {
-		if err := e.Rows[i].compare(dates[e.Rows[i].Variant], dates[o.Reference]); err != nil {
-			return nil, err
+		if err := e.Rows[i].compare(dates[e.Rows[i].Variant], dates[e.Reference]); err != nil {
+			return err
 		}
 	}
-	return e, e.save()
+	return nil
+}
+
+// readRows reads the scores of one training, and those of each initialisation.
+func readRows(ctx context.Context, dir, variant string) ([]StudyRow, []score.DateScore, error) {
+	c, err := config.LoadTrain(config.Sources{Files: []string{filepath.Join(dir, trained.EffectiveConfigFile)}, IgnoreEnvironment: true})
+	if err != nil {
+		return nil, nil, err
+	}
+	r, err := trained.ReadScores(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	dates, err := table.Read[score.DateScore](ctx, filepath.Join(dir, trained.DatesTable))
+	return rowsOf(variant, c.Data.Members.Use.N(), fullMembers(c, r), r), dates, err
 }
 
 // meanDates averages the scores by initialisation of several trainings of one variant.
@@ -356,8 +366,14 @@ func (e *Study) save() error {
 }
 
 // Outputs lists the files of the study, without run directories.
-func (e *Study) Outputs() []string {
-	return []string{filepath.Join(e.Dir, experimentTable), filepath.Join(e.Dir, "report", "index.html"), filepath.Join(e.Dir, experimentFile)}
+func (e *Study) Outputs() (files []string) {
+	for _, name := range studyFiles {
+		files = append(files, filepath.Join(e.Dir, name))
+	}
+	if e.record != nil {
+		files = append(files, e.record.Path)
+	}
+	return files
 }
 
 // Sections is the rows as a table, and the files.

@@ -50,7 +50,7 @@ func TestExperimentMembers(t *testing.T) {
 		if score.IsDistributionCRPS(r.Score) {
 			byVariant[r.Variant]++
 		}
-		scores, err := trained.ReadScores(filepath.Join(o.Dir, r.Variant))
+		scores, err := trained.ReadScores(filepath.Join(o.Dir, r.Variant, "seed-1"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,7 +91,7 @@ func TestExperimentMembers(t *testing.T) {
 	if err != nil || !strings.Contains(string(page), "members used") || !strings.Contains(string(page), first.Name) {
 		t.Errorf("page: %v", err)
 	}
-	at := filepath.Join(o.Dir, first.Name, trained.ScoresFile)
+	at := filepath.Join(o.Dir, first.Name, "seed-1", trained.ScoresFile)
 	before, err := os.Stat(at)
 	if err != nil {
 		t.Fatal(err)
@@ -120,12 +120,12 @@ func TestExperimentVariants(t *testing.T) {
 	if len(variants) < 4 || variants[0].Name != "base" || variants[0].Set != nil {
 		t.Errorf("variants %+v", variants)
 	}
-	for _, text := range []string{"", "a/b x=1", "x=1", "wide model.base", ".. x=1"} {
+	for _, text := range []string{"", "a/b x=1", "x=1", "wide model.base", ".. x=1", "Wide x=1"} {
 		if _, err := ParseVariant(text); exit.CodeOf(err) != exit.Usage {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
-	if v, err := ParseVariant("wide model.base=32 train.seed=2"); err != nil || v.Name != "wide" || len(v.Set) != 2 {
+	if v, err := ParseVariant("wide model.base=32 train.epochs=2"); err != nil || v.Name != "wide" || len(v.Set) != 2 {
 		t.Errorf("%+v, %v", v, err)
 	}
 	if _, err := Variants(Members, src, []int{1}); exit.CodeOf(err) != exit.Usage {
@@ -134,6 +134,12 @@ func TestExperimentVariants(t *testing.T) {
 	twice := StudyOptions{Config: src, Dir: t.TempDir(), Variants: []Variant{{Name: "a"}, {Name: "a"}}}
 	if _, err := RunStudy(context.Background(), twice); exit.CodeOf(err) != exit.Usage {
 		t.Errorf("two of one name: %v", err)
+	}
+	for _, set := range []string{"train.seed=2", "train.threads=2", "data.analyses=[x.nc]"} {
+		other := StudyOptions{Config: src, Dir: t.TempDir(), Variants: []Variant{{Name: "a"}, {Name: "b", Set: []string{set}}}}
+		if _, err := RunStudy(context.Background(), other); exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), "variant b changes") {
+			t.Errorf("%s: %v", set, err)
+		}
 	}
 	var row StudyRow
 	if err := row.compare(nil, nil); err != nil || row.SkillScoreReference == row.SkillScoreReference {

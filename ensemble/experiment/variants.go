@@ -2,7 +2,6 @@ package experiment
 
 import (
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -136,8 +135,8 @@ func ParseVariant(text string) (Variant, error) {
 	if len(words) == 0 {
 		return bad("it is empty")
 	}
-	if filepath.Base(words[0]) != words[0] || strings.HasPrefix(words[0], ".") || strings.Contains(words[0], "=") {
-		return bad(fmt.Sprintf("%q is not a valid directory name", words[0]))
+	if !config.IsExperimentName(words[0]) {
+		return bad(fmt.Sprintf("%q is not a name of lower-case letters, digits and hyphens", words[0]))
 	}
 	for _, w := range words[1:] {
 		if !strings.Contains(w, "=") {

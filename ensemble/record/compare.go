@@ -134,8 +134,8 @@ type CheckComparison struct {
 }
 
 // Compare compares a record with a later one of the same experiment. The verdict is SameBits if
-// all files are equal, Differs if a check fails or equal bits were guaranteed but not found,
-// and WithinTolerance otherwise.
+// all files are equal, Differs if a check fails, if equal bits were guaranteed but not found, or if
+// other bits have no checks, and WithinTolerance otherwise.
 func Compare(a, b *Record) *Comparison {
 	c := &Comparison{Machine: a.Machine.Differences(&b.Machine), Data: differingFiles(a.Data.Files, b.Data.Files), Verdict: SameBits}
 	c.Sources = differing(sourceSums(a), sourceSums(b))
@@ -176,10 +176,9 @@ func Compare(a, b *Record) *Comparison {
 			c.Verdict = Differs
 		}
 	}
-	if len(c.Runs)+len(c.Times) == 0 { // nothing was compared
-		c.Verdict = Differs
-	}
-	if c.Promised && c.Verdict == WithinTolerance {
+	nothing := len(c.Runs)+len(c.Times) == 0
+	noTolerance := len(c.Runs) > 0 && len(c.Checks) == 0 // only the same bits reproduce it
+	if nothing || c.Verdict == WithinTolerance && (c.Promised || noTolerance) {
 		c.Verdict = Differs
 	}
 	return c

@@ -51,6 +51,7 @@ type Record struct {
 	Periods    []Period        `json:"periods,omitempty"` // of an experiment with origins
 	Trends     []Trend         `json:"trends,omitempty"`
 	Quality    []TimeToQuality `json:"time_to_quality,omitempty"` // by variant, of a timed run
+	Outputs    []manifest.File `json:"outputs,omitempty"`         // tables that compare the variants of a study
 }
 
 // Source is a file that defines the experiment.
@@ -237,6 +238,11 @@ func parse(text []byte, path string) (*Record, error) {
 	for i := range r.Runs {
 		if !filepath.IsLocal(r.Runs[i].Dir()) {
 			return nil, badRecord(path, "the record names a training outside its experiment", fmt.Sprintf("%q", r.Runs[i].Dir()))
+		}
+	}
+	for _, f := range r.Outputs {
+		if !filepath.IsLocal(f.Path) {
+			return nil, badRecord(path, "the record names a table outside its experiment", fmt.Sprintf("%q", f.Path))
 		}
 	}
 	for _, s := range r.Sources {

@@ -1,0 +1,233 @@
+package experiment
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/run/train"
+	"github.com/ensemble-weather/ensemble/internal/atomicfile"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/manifest"
+)
+
+// studyTrainer trains the variants of a study.
+type studyTrainer struct {
+	*StudyOptions
+	base    *config.TrainConfig
+	configs []*config.TrainConfig // of each training
+	all     []training
+}
+
+// commonKeys are keys that all variants of a study share, with the reasons.
+var commonKeys = []struct{ prefix, why string }{
+	{"data.forecasts", "the record of a study lists the files of all variants together"},
+	{"data.analyses", "the record of a study lists the files of all variants together"},
+	{"train.seed", "all variants are trained with the same seeds, those of --seeds"},
+	{"train.threads", "bits depend on threads, and the record of a study has one number of them"},
+}
+
+// trainer checks the variants and loads the configurations of all trainings.
+//
+// Errors: exit 64.
+func (o *StudyOptions) trainer() (*studyTrainer, error) {
+	t := &studyTrainer{StudyOptions: o}
+	var err error
+	if t.base, err = config.LoadTrain(o.Config); err != nil {
+		return nil, err
+	}
+	for i, v := range o.Variants { // report all faults before the first training
+		if slices.ContainsFunc(o.Variants[:i], func(w Variant) bool { return w.Name == v.Name }) {
+			return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("duplicate variant %s", v.Name), At: "--variant", Fix: "give each variant a unique name"}
+		}
+		for _, set := range v.Set {
+			for _, k := range commonKeys {
+				if key, _, _ := strings.Cut(set, "="); key == k.prefix {
+					return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("variant %s changes %s", v.Name, key), At: "--variant", Why: k.why, Fix: "set it for all variants, with --set " + set}
+				}
+			}
+		}
+	}
+	t.all = trainings(t.experiment())
+	for _, x := range t.all {
+		src := o.Config
+		src.Set = slices.Concat(src.Set, x.variant.Set, []string{fmt.Sprintf("train.seed=%d", x.seed)})
+		c, err := config.LoadTrain(src)
+		if err != nil {
+			return nil, err
+		}
+		t.configs = append(t.configs, c)
+	}
+	return t, nil
+}
+
+// experiment is the study as an experiment, without its data.
+func (t *studyTrainer) experiment() *config.ExperimentConfig {
+	e := &config.ExperimentConfig{}
+	for _, v := range t.Variants {
+		e.Variants = append(e.Variants, config.ExperimentVariant(v))
+	}
+	for k := range t.Seeds {
+		e.Seeds = append(e.Seeds, t.base.Train.Train.Seed+k)
+	}
+	return e
+}
+
+// train does all trainings. It returns the experiment that they are, nil if they read files that a record does not
+// list.
+//
+// Errors: those of train.Run and Run.
+func (t *studyTrainer) train(ctx context.Context) (*Options, error) {
+	for _, c := range t.configs {
+		key := otherInput(c)
+		if key == "" {
+			continue
+		}
+		if t.Warn != nil {
+			t.Warn("no record of this study: " + key + " names files that records do not list")
+		}
+		for i, x := range t.all {
+			if _, err := train.Run(ctx, train.Options{Config: t.configs[i], RunDir: filepath.Join(t.Dir, x.dir()), Resume: "auto", Version: t.Version, Stop: t.Stop, Timings: t.Timings, Progress: t.Progress, Warn: t.Warn}); err != nil {
+				return nil, err
+			}
+		}
+		return nil, nil
+	}
+	d := &t.base.Data
+	x := &Options{Dir: t.Dir, Data: commonFolder(slices.Concat(d.Forecasts, d.Analyses)), Version: t.Version, Stop: t.Stop, Timings: t.Timings, Progress: t.Progress, Warn: t.Warn}
+	if err := t.writeSources(ctx, x); err != nil {
+		return nil, err
+	}
+	_, err := Run(ctx, *x)
+	return x, err
+}
+
+// studyConfig is the configuration beside the experiment.yaml of a study.
+const studyConfig = "train.yaml"
+
+// writeSources writes experiment.yaml, with the checksums of the data, and the configuration of the study into its
+// directory, and loads them.
+func (t *studyTrainer) writeSources(ctx context.Context, x *Options) (err error) {
+	if err := os.MkdirAll(t.Dir, 0o777); err != nil {
+		return exit.CreateError(t.Dir, err)
+	}
+	if err := atomicfile.WriteFile(filepath.Join(t.Dir, studyConfig), t.base.YAMLBelow(x.Data)); err != nil {
+		return exit.CreateError(t.Dir, err)
+	}
+	path := filepath.Join(t.Dir, config.ExperimentFileName)
+	y := sectionEditor{path: path, text: t.text(x.Data)}
+	for {
+		if err := exit.CreateError(path, atomicfile.WriteFile(path, []byte(y.text))); err != nil {
+			return err
+		}
+		if x.Experiment, err = config.LoadExperimentDraft(t.Dir); err != nil || x.data != nil {
+			return err
+		}
+		if err := x.open(ctx); err != nil {
+			return err
+		}
+		y.replace("data", "files", fileLines(x.data.record.Files))
+	}
+}
+
+// text is experiment.yaml without checksums of the data, which are in a folder.
+func (t *studyTrainer) text(folder string) string {
+	var b strings.Builder
+	e, d := t.experiment(), &t.base.Data
+	seeds := strings.ReplaceAll(fmt.Sprint(e.Seeds), " ", ", ")
+	fmt.Fprintf(&b, "version: 1\nname: %s\ntitle: %s\nconfig: %s\nthreads: %d\nseeds: %s\nvariants:\n",
+		config.Quote(studyName(t.Dir)), config.Quote(cmp.Or(t.Title, "Variants of a configuration")), studyConfig, cmp.Or(t.base.Train.Train.Threads, runtime.GOMAXPROCS(0)), seeds)
+	for _, v := range e.Variants {
+		set := ""
+		if len(v.Set) > 0 {
+			set = ", set: " + quotedList(v.Set)
+		}
+		fmt.Fprintf(&b, "  - {name: %s%s}\n", config.Quote(v.Name), set)
+	}
+	b.WriteString("data:\n")
+	for _, list := range []struct {
+		key   string
+		files []config.Path
+	}{{"forecasts", d.Forecasts}, {"analyses", d.Analyses}} {
+		var below []string
+		for _, f := range list.files {
+			below = append(below, strings.TrimPrefix(strings.TrimPrefix(string(f), folder), "/"))
+		}
+		if below != nil {
+			fmt.Fprintf(&b, "  %s: %s\n", list.key, quotedList(below))
+		}
+	}
+	return b.String()
+}
+
+// quotedList formats a YAML list of texts.
+func quotedList(all []string) string {
+	quoted := make([]string, len(all))
+	for i, s := range all {
+		quoted[i] = strconv.Quote(s)
+	}
+	return "[" + strings.Join(quoted, ", ") + "]"
+}
+
+// notInName matches what the name of an experiment cannot contain.
+var notInName = regexp.MustCompile(`[^a-z0-9]+`)
+
+// studyName is the name of a study: that of its directory, as the name of an experiment.
+func studyName(dir string) string {
+	if abs, err := filepath.Abs(dir); err == nil {
+		dir = abs
+	}
+	return cmp.Or(strings.Trim(notInName.ReplaceAllString(strings.ToLower(filepath.Base(dir)), "-"), "-"), "study")
+}
+
+// commonFolder is the folder that has the files of all patterns, here or in subfolders.
+func commonFolder(patterns []config.Path) (folder string) {
+	for _, p := range patterns {
+		dir := filepath.Dir(string(p))
+		for strings.ContainsAny(dir, "*?[") {
+			dir = filepath.Dir(dir)
+		}
+		folder = cmp.Or(folder, dir)
+		for folder != dir && !strings.HasPrefix(dir, strings.TrimSuffix(folder, "/")+"/") {
+			folder = filepath.Dir(folder)
+		}
+	}
+	return folder
+}
+
+// recordStudy records a study whose trainings and tables are finished: with expected scores and tolerances if it has
+// enough seeds, else without.
+func (o *Options) recordStudy(ctx context.Context) (*Result, error) {
+	if len(o.Experiment.Seeds) < minSeeds {
+		return Run(ctx, *o)
+	}
+	return o.expect(ctx)
+}
+
+// IsStudy reports whether a directory has the results of a study.
+func IsStudy(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, experimentFile))
+	return err == nil
+}
+
+// studyOutputs returns the checksums of the tables of a study; nil if a directory is none.
+func studyOutputs(dir string) ([]manifest.File, error) {
+	if !IsStudy(dir) {
+		return nil, nil
+	}
+	files, err := manifest.SumBelow(dir, studyFiles)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, &exit.Error{Code: exit.NotYet, What: "a table of the study is missing", At: dir, Fix: "repeat the command that made it", Err: err}
+	}
+	return files, err
+}

@@ -1,0 +1,153 @@
+package experiment
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
+	"github.com/ensemble-weather/ensemble/ensemble/record"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// study is a study of two widths on the small data.
+func study(t *testing.T, seeds int) StudyOptions {
+	return StudyOptions{Config: experimentSources(t), Dir: filepath.Join(t.TempDir(), "Two widths"), Title: "Two widths", Seeds: seeds, Reference: "base", Version: "v1.2.3",
+		Variants: []Variant{{Name: "base"}, {Name: "wide", Set: []string{"model.base=3"}}}}
+}
+
+// A study with three seeds has a record with expected scores of every variant, names no path of the machine, is
+// replayed to the same bits, and can be recorded and bundled as any experiment.
+func TestStudyIsReproduced(t *testing.T) {
+	o := study(t, 3)
+	e, err := RunStudy(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := filepath.Dir(demotest.Files(t).GRIB2[0])
+	path := filepath.Join(o.Dir, record.File)
+	r, err := record.Read(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var variants []string
+	for _, c := range r.Checks {
+		variants = append(variants, c.Variant)
+		if !c.Pass || !(c.Tolerance > 0) {
+			t.Errorf("%+v", c)
+		}
+	}
+	if !slices.Equal(slices.Compact(slices.Sorted(slices.Values(variants))), []string{"base", "wide"}) || len(r.Runs) != 6 || r.Experiment != "two-widths" || r.Machine.Program != "v1.2.3" || len(r.Outputs) != 3 || !slices.Contains(e.Outputs(), path) {
+		t.Errorf("variants %q, %d trainings of %q by %q, outputs %+v", variants, len(r.Runs), r.Experiment, r.Machine.Program, r.Outputs)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil || strings.Contains(string(text), o.Dir) || strings.Contains(string(text), data) {
+		t.Errorf("%v: the record names a directory of this machine", err)
+	}
+	p, err := Reproduce(context.Background(), path, Options{Dir: t.TempDir(), Data: data, Version: "v1.2.3"})
+	if err != nil || p.Comparison.Verdict != record.SameBits || len(p.Comparison.Checks) != len(r.Checks) {
+		t.Fatalf("%+v, %v", p, err)
+	}
+	draft, err := config.LoadExperimentDraft(o.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := Expect(context.Background(), Options{Experiment: draft, Dir: o.Dir, Data: data, Version: "v1.2.3"})
+	if err != nil || !again.Passed() || again.Record.Sources[0].SHA256 != r.Sources[0].SHA256 || len(again.Record.Outputs) != 3 {
+		t.Errorf("recorded again: %+v, %v", again, err)
+	}
+	licence := filepath.Join(t.TempDir(), "LICENSE")
+	if err := os.WriteFile(licence, []byte("You may.\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	b := BundleOptions{Results: o.Dir, Out: filepath.Join(t.TempDir(), "a.zip"), Licence: licence, Authors: []string{"Doe, Jane"}}
+	if _, err := WriteBundle(b); err != nil {
+		t.Fatal(err)
+	}
+	files := unzip(t, b.Out)
+	for _, name := range []string{"study/experiment.json", "study/experiment.csv", "study/report/index.html", "runs/wide/seed-3/scores.json"} {
+		if files[name] == "" || strings.Contains(files[name], o.Dir) {
+			t.Errorf("%s: %q", name, files[name])
+		}
+	}
+	if err := os.WriteFile(filepath.Join(o.Dir, experimentTable), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := WriteBundle(b); exit.CodeOf(err) != exit.BadData {
+		t.Errorf("another table: %v", err)
+	}
+}
+
+// A study with one seed has no tolerances: only the same bits reproduce it.
+func TestStudyOfOneSeed(t *testing.T) {
+	o := study(t, 1)
+	if _, err := RunStudy(context.Background(), o); err != nil {
+		t.Fatal(err)
+	}
+	data := filepath.Dir(demotest.Files(t).GRIB2[0])
+	p, err := Reproduce(context.Background(), filepath.Join(o.Dir, record.File), Options{Dir: t.TempDir(), Data: data, Version: "v1.2.3"})
+	if err != nil || !p.Passed() || len(p.Original.Checks) > 0 {
+		t.Fatalf("%+v, %v", p, err)
+	}
+	was := *p.Original
+	was.Machine.Kernels = "another" // explains other bits
+	was.Runs[0].Checkpoint[0].SHA256 = strings.Repeat("0", 64)
+	path := filepath.Join(t.TempDir(), record.File)
+	if err := was.Write(path); err != nil {
+		t.Fatal(err)
+	}
+	p, err = Reproduce(context.Background(), path, Options{Dir: t.TempDir(), Data: data, Version: "v1.2.3"})
+	var b strings.Builder
+	if err != nil || p.Passed() || p.Sections().WriteText(&b) != nil || !strings.Contains(b.String(), "no tolerances, which need 3 seeds") {
+		t.Errorf("%v\n%s", err, b.String())
+	}
+	draft, err := config.LoadExperimentDraft(o.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Expect(context.Background(), Options{Experiment: draft, Dir: o.Dir, Data: data, Version: "v1.2.3"}); exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), "--seeds") {
+		t.Errorf("recorded with one seed: %v", err)
+	}
+}
+
+// Trainings with inputs that records do not list leave none, with a warning.
+func TestStudyWithoutRecord(t *testing.T) {
+	o := study(t, 1)
+	if _, err := RunStudy(context.Background(), o); err != nil {
+		t.Fatal(err)
+	}
+	weights := filepath.Join(o.Dir, "base", "seed-1", "model", "weights-00.safetensors")
+	if _, err := os.Stat(weights); err != nil {
+		t.Fatal(err)
+	}
+	var warnings []string
+	o.Config.Set = append(o.Config.Set, "model.pretrained="+weights)
+	o.Dir, o.Variants, o.Warn = t.TempDir(), o.Variants[:1], func(w string) { warnings = append(warnings, w) }
+	e, err := RunStudy(context.Background(), o)
+	if err != nil || len(e.Rows) == 0 {
+		t.Fatal(e, err)
+	}
+	if _, err := os.Stat(filepath.Join(o.Dir, record.File)); err == nil || !slices.ContainsFunc(warnings, func(w string) bool { return strings.Contains(w, "no record of this study: model.pretrained") }) {
+		t.Errorf("warnings %q", warnings)
+	}
+}
+
+func TestCommonFolder(t *testing.T) {
+	for want, patterns := range map[string][]config.Path{
+		"/data/a": {"/data/a/fc_*.grib2", "/data/a/an_*.nc"},
+		"/data":   {"/data/a/fc.grib2", "/data/ab/an.nc"},
+		"/":       {"/data/fc.grib2", "/other/an.nc"},
+		"/d":      {"/d/20*/x/fc.grib2"},
+	} {
+		if got := commonFolder(patterns); got != want {
+			t.Errorf("%q: %s, want %s", patterns, got, want)
+		}
+	}
+	if got := studyName("/runs/Neue_Breite 2"); got != "neue-breite-2" {
+		t.Error(got)
+	}
+}
