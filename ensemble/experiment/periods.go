@@ -56,6 +56,14 @@ type periodDates struct {
 	bySeed []map[series][]score.PairedDate
 }
 
+// ofSeeds is the comparison s by seed.
+func (p *periodDates) ofSeeds(s series) (all [][]score.PairedDate) {
+	for _, own := range p.bySeed {
+		all = append(all, own[s])
+	}
+	return all
+}
+
 // addPeriods adds the skill of each variant in each test period and in all, and its trend, to a record.
 // results are those of the trainings, for the units.
 //
@@ -90,7 +98,7 @@ func (o *Options) addPeriods(ctx context.Context, r *record.Record, results []*s
 			if err := pooled.addRow(r, v.Name, record.AllPeriods, s, results); err != nil {
 				return err
 			}
-			perYear, low, high, err := score.Bootstrap{}.SkillTrend(pooled.mean[s])
+			perYear, low, high, err := score.Bootstrap{}.SkillTrend(pooled.ofSeeds(s))
 			if err != nil {
 				return err
 			}
@@ -122,7 +130,7 @@ func (o *Options) readPeriod(ctx context.Context, t training) (order []series, p
 // addRow adds the skill of a variant in a period to a record.
 func (p *periodDates) addRow(r *record.Record, variant, origin string, s series, results []*score.Result) error {
 	dates := p.mean[s]
-	skill, low, high, err := score.Bootstrap{}.SkillScore(dates)
+	skill, low, high, err := score.Bootstrap{}.SkillScore(p.ofSeeds(s))
 	if err != nil {
 		return err
 	}
@@ -130,8 +138,8 @@ func (p *periodDates) addRow(r *record.Record, variant, origin string, s series,
 		System: s.system, Score: s.score, Reference: s.reference, Variable: s.variable, Level: s.level, Lead: s.lead, N: len(dates),
 		SkillScore: score.Number(skill), CILow: score.Number(low), CIHigh: score.Number(high)}
 	var values []float64
-	for _, own := range p.bySeed {
-		x, _ := weightedMeans(own[s])
+	for _, own := range p.ofSeeds(s) {
+		x, _ := weightedMeans(own)
 		values = append(values, x)
 	}
 	_, row.SD = meanSD(values)

@@ -30,11 +30,11 @@ var datedSplit = []string{"data.split.train.from=2001-01-01", "data.split.train.
 // twoPeriods has test periods of five and four initialisations.
 const twoPeriods = "origins: {first: 2001-11-01, periods: 2, test_months: 4, validation_months: 3}\nscores:"
 
-// originsExperiment is an experiment with two origins and two seeds on the small data.
+// originsExperiment is an experiment with two origins and three seeds on the small data.
 func originsExperiment(t *testing.T, change ...string) *config.ExperimentConfig {
 	t.Helper()
 	c := demotest.Config(t, demotest.Files(t), datedSplit...)
-	return recordedOf(t, c, append([]string{"scores:", twoPeriods, "seeds: [3]", "seeds: [3, 4]"}, change...)...)
+	return recordedOf(t, c, append([]string{"scores:", twoPeriods, "seeds: [3]", "seeds: [3, 4, 5]"}, change...)...)
 }
 
 // Each origin is trained on what was known before it. Rows of periods are the scores of the trainings, and the row of
@@ -45,7 +45,7 @@ func TestOriginsAreTrainedAndPooled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Record.Runs) != 4 || r.Record.FindRun(config.BaseVariant, "2002-03-01", 4) == nil || len(r.Record.Checks[0].Values) != 4 {
+	if len(r.Record.Runs) != 6 || r.Record.FindRun(config.BaseVariant, "2002-03-01", 4) == nil || len(r.Record.Checks[0].Values) != 6 {
 		t.Fatalf("runs %+v, checks %+v", r.Record.Runs, r.Record.Checks)
 	}
 	for _, of := range trainings(o.Experiment) {
@@ -63,14 +63,14 @@ func TestOriginsAreTrainedAndPooled(t *testing.T) {
 		t.Errorf("outputs %q", r.Outputs())
 	}
 	var b strings.Builder
-	if err := r.Sections().WriteText(&b); err != nil || !strings.Contains(b.String(), "all, from 2001-11-05") || !strings.Contains(b.String(), "needs two years") {
+	if err := r.Sections().WriteText(&b); err != nil || !strings.Contains(b.String(), "all, from 2001-11-05") || !strings.Contains(b.String(), "dates and of seeds") || !strings.Contains(b.String(), "needs two years") {
 		t.Errorf("%v\n%s", err, b.String())
 	}
 	p, err := Reproduce(context.Background(), r.Path, Options{Dir: t.TempDir(), Data: filepath.Dir(demotest.Files(t).GRIB2[0]), Version: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p.Comparison.Verdict != record.SameBits || len(p.Comparison.Runs) != 4 || p.Comparison.Runs[3].Origin != "2002-03-01" {
+	if p.Comparison.Verdict != record.SameBits || len(p.Comparison.Runs) != 6 || p.Comparison.Runs[3].Origin != "2002-03-01" {
 		t.Errorf("%+v", p.Comparison)
 	}
 }
@@ -154,12 +154,12 @@ func checkPeriods(t *testing.T, o *Options, r *record.Record) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			value += float64(scores.Find(p.Score, p.System, p.Variable, p.Level, p.Lead).Value) / 2
+			value += float64(scores.Find(p.Score, p.System, p.Variable, p.Level, p.Lead).Value) / 3
 			id := score.CRPSPlain.ID
 			if p.Reference == "climatology" {
 				id = score.CRPSGauss.ID
 			}
-			reference += float64(scores.Find(id, p.Reference, p.Variable, p.Level, p.Lead).Value) / 2
+			reference += float64(scores.Find(id, p.Reference, p.Variable, p.Level, p.Lead).Value) / 3
 		}
 		if math.Abs(float64(p.Value)-value) > 1e-6 || math.Abs(float64(p.ReferenceValue)-reference) > 1e-6 {
 			t.Errorf("%+v, the trainings have %g and %g", p, value, reference)
@@ -194,7 +194,7 @@ func TestOriginsRefuse(t *testing.T) {
 		{"a gap shorter than the lead", []string{"validation_months: 3", "validation_months: 3, gap: 12h"}, exit.Usage, "shorter than the longest lead, 48h", false},
 		{"no time for training", []string{"first: 2001-11-01", "first: 2001-03-01"}, exit.Usage, "no time for training before the origin 2001-03-01", false},
 	} {
-		o := Options{Experiment: originsExperiment(t, append([]string{"seeds: [3, 4]", "seeds: [3]"}, c.change...)...), Dir: t.TempDir(), Version: "test"}
+		o := Options{Experiment: originsExperiment(t, append([]string{"seeds: [3, 4, 5]", "seeds: [3]"}, c.change...)...), Dir: t.TempDir(), Version: "test"}
 		_, err := Run(context.Background(), o)
 		if exit.CodeOf(err) != c.code || !strings.Contains(fmt.Sprint(err), c.want) {
 			t.Errorf("%s: %v", c.name, err)

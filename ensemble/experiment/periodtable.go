@@ -65,7 +65,9 @@ func periodPage(r *record.Record) *report.Page {
 	for _, name := range order {
 		p.Charts = append(p.Charts, *charts[name])
 	}
-	p.Tables = []report.Table{report.TableOf("Trends", trendTable(r, shown)), report.TableOf("All references", periodTable(byComparison(r.Periods, r.Periods)))}
+	all := periodTable(byComparison(r.Periods, r.Periods))
+	all.Notes = periodNotes(r)
+	p.Tables = []report.Table{report.TableOf("Trends", trendTable(r, shown)), report.TableOf("All references", all)}
 	return p
 }
 
@@ -84,7 +86,18 @@ func periodSections(r *record.Record) answer.Sections {
 		return nil
 	}
 	shown := hardest(r.Periods)
-	return answer.Sections{periodTable(byComparison(r.Periods, shown)), trendTable(r, shown)}
+	table := periodTable(byComparison(r.Periods, shown))
+	table.Notes = periodNotes(r)
+	return answer.Sections{table, trendTable(r, shown)}
+}
+
+// periodNotes explains the intervals of the test periods of a record.
+func periodNotes(r *record.Record) []string {
+	seeds := map[int]bool{}
+	for _, run := range r.Runs {
+		seeds[run.Seed] = true
+	}
+	return seedNotes(len(seeds))
 }
 
 // byComparison lists the periods of each comparison in shown, followed by its row of all periods.

@@ -53,7 +53,7 @@ type Study struct {
 
 // StudyRow is the result of one variant on one target, over the test data. With several seeds, Value
 // is the mean and SD the standard deviation (divisor seeds − 1) of the scores; confidence intervals
-// and skill scores are computed from the mean score of each initialisation. Skill scores are
+// cover dates and seeds, and are missing with two seeds. Skill scores are
 // 1 − score/reference, paired by initialisation. References are the raw ensemble of all members
 // (plain CRPS) and the reference variant, on common initialisations.
 type StudyRow struct {
@@ -129,7 +129,7 @@ func RunStudy(ctx context.Context, o StudyOptions) (*Study, error) {
 
 // addRows reads the scores of finished trainings.
 func (e *Study) addRows(ctx context.Context, all []training) error {
-	dates := map[string][]score.DateScore{}
+	dates := map[string][][]score.DateScore{} // by variant, [seed]
 	for _, v := range e.Variants {
 		var rows [][]StudyRow // [seed]
 		var scored [][]score.DateScore
@@ -143,13 +143,13 @@ func (e *Study) addRows(ctx context.Context, all []training) error {
 			}
 			rows, scored = append(rows, own), append(scored, byDate)
 		}
-		dates[v.Name] = meanDates(scored)
+		dates[v.Name] = scored
 		for k := range rows[0] {
-			row, err := meanRow(rows, k, scored, dates[v.Name])
+			row, err := meanRow(rows, k, scored)
 			if err != nil {
 				return err
 			}
-			if err := row.compareExtremes(dates[v.Name]); err != nil {
+			if err := row.compareExtremes(scored); err != nil {
 				return err
 			}
 			e.Rows = append(e.Rows, row)
@@ -243,8 +243,8 @@ func meanSD(x []float64) (mean, sd score.Number) {
 }
 
 // meanRow averages row k over the trainings of one variant. scored are the scores by initialisation
-// of each training, dates their means.
-func meanRow(rows [][]StudyRow, k int, scored [][]score.DateScore, dates []score.DateScore) (StudyRow, error) {
+// of each training.
+func meanRow(rows [][]StudyRow, k int, scored [][]score.DateScore) (StudyRow, error) {
 	r := rows[0][k]
 	var values, unweighted []float64
 	for i, own := range rows {
@@ -256,16 +256,16 @@ func meanRow(rows [][]StudyRow, k int, scored [][]score.DateScore, dates []score
 		return r, nil
 	}
 	r.CILow, r.CIHigh = score.Missing(), score.Missing()
-	var sums [][]float64 // by initialisation: weight, weighted CRPS, weighted CRPS of all raw members
-	for _, d := range dates {
+	sums := sumsBySeed(scored, func(d score.DateScore) []float64 {
 		if w, x := r.contribution(d); w > 0 {
-			sums = append(sums, []float64{w, w * x, w * float64(d.ReferenceCRPS)})
+			return []float64{w, w * x, w * float64(d.ReferenceCRPS)}
 		}
-	}
-	if len(sums) == 0 {
+		return nil
+	})
+	if len(sums[0]) == 0 {
 		return r, nil
 	}
-	_, low, high, err := score.Bootstrap{}.Interval(sums, func(s []float64) float64 { return r.scoreOf(s[0], s[1]) })
+	_, low, high, err := score.Bootstrap{}.IntervalOverSeeds(sums, func(s []float64) float64 { return r.scoreOf(s[0], s[1]) })
 	if err != nil {
 		return r, err
 	}
@@ -273,9 +273,22 @@ func meanRow(rows [][]StudyRow, k int, scored [][]score.DateScore, dates []score
 	if !score.IsDistributionCRPS(r.Score) {
 		return r, nil
 	}
-	gain, low, high, err := score.Bootstrap{}.Interval(sums, func(s []float64) float64 { return 1 - s[1]/s[2] })
+	gain, low, high, err := score.Bootstrap{}.IntervalOverSeeds(sums, func(s []float64) float64 { return 1 - s[1]/s[2] })
 	r.SkillScoreRaw, r.SkillScoreRawLow, r.SkillScoreRawHigh = score.Number(gain), score.Number(low), score.Number(high)
 	return r, err
+}
+
+// sumsBySeed lists what each initialisation contributes to sums, by seed; nil for none.
+func sumsBySeed(seeds [][]score.DateScore, of func(score.DateScore) []float64) [][][]float64 {
+	all := make([][][]float64, len(seeds))
+	for s, dates := range seeds {
+		for _, d := range dates {
+			if row := of(d); row != nil {
+				all[s] = append(all[s], row)
+			}
+		}
+	}
+	return all
 }
 
 // fullMembers is the number of members of the full ensemble: that of the configuration, or that of the largest raw
@@ -321,41 +334,44 @@ func rowsOf(variant string, used, full int, r *score.Result) (out []StudyRow) {
 
 // compareExtremes computes the skill score where the extreme forecast index is largest; missing
 // without a climate.
-func (r *StudyRow) compareExtremes(dates []score.DateScore) error {
+func (r *StudyRow) compareExtremes(seeds [][]score.DateScore) error {
 	r.SkillScoreExtreme, r.SkillScoreExtremeLow, r.SkillScoreExtremeHigh = score.Missing(), score.Missing(), score.Missing()
-	var sums [][]float64
-	for _, d := range dates {
+	sums := sumsBySeed(seeds, func(d score.DateScore) []float64 {
 		if r.isScoreOf(d) && d.ExtremeWeight > 0 {
-			sums = append(sums, []float64{d.ExtremeWeight * float64(d.ExtremeCRPS), d.ExtremeWeight * float64(d.ExtremeReferenceCRPS)})
+			return []float64{d.ExtremeWeight * float64(d.ExtremeCRPS), d.ExtremeWeight * float64(d.ExtremeReferenceCRPS)}
 		}
-	}
-	if !score.IsDistributionCRPS(r.Score) || len(sums) == 0 {
+		return nil
+	})
+	if !score.IsDistributionCRPS(r.Score) || len(sums[0]) == 0 {
 		return nil
 	}
-	value, low, high, err := score.Bootstrap{}.Interval(sums, func(s []float64) float64 { return 1 - s[0]/s[1] })
+	value, low, high, err := score.Bootstrap{}.IntervalOverSeeds(sums, func(s []float64) float64 { return 1 - s[0]/s[1] })
 	r.SkillScoreExtreme, r.SkillScoreExtremeLow, r.SkillScoreExtremeHigh = score.Number(value), score.Number(low), score.Number(high)
 	return err
 }
 
-// compare computes the skill score relative to another variant on common initialisations.
-func (r *StudyRow) compare(own, other []score.DateScore) error {
+// compare computes the skill score relative to another variant on common initialisations. Trainings of the same seed
+// are paired; for the variance over seeds any pairs would do.
+func (r *StudyRow) compare(own, other [][]score.DateScore) error {
 	r.SkillScoreReference, r.SkillScoreReferenceLow, r.SkillScoreReferenceHigh = score.Missing(), score.Missing(), score.Missing()
-	var rows [][]float64
-	for _, d := range own {
-		at := slices.IndexFunc(other, func(x score.DateScore) bool { return r.isScoreOf(x) && x.Init == d.Init })
-		if at < 0 {
-			continue
-		}
-		v, x := r.contribution(d)
-		w, y := r.contribution(other[at])
-		if v > 0 && w > 0 {
-			rows = append(rows, []float64{v, v * x, w, w * y})
+	rows := make([][][]float64, len(own))
+	for s := range own {
+		for _, d := range own[s] {
+			at := slices.IndexFunc(other[s], func(x score.DateScore) bool { return r.isScoreOf(x) && x.Init == d.Init })
+			if at < 0 {
+				continue
+			}
+			v, x := r.contribution(d)
+			w, y := r.contribution(other[s][at])
+			if v > 0 && w > 0 {
+				rows[s] = append(rows[s], []float64{v, v * x, w, w * y})
+			}
 		}
 	}
-	if len(rows) == 0 {
+	if len(rows) == 0 || len(rows[0]) == 0 {
 		return nil
 	}
-	value, low, high, err := score.Bootstrap{}.Interval(rows, func(s []float64) float64 { return 1 - r.scoreOf(s[0], s[1])/r.scoreOf(s[2], s[3]) })
+	value, low, high, err := score.Bootstrap{}.IntervalOverSeeds(rows, func(s []float64) float64 { return 1 - r.scoreOf(s[0], s[1])/r.scoreOf(s[2], s[3]) })
 	r.SkillScoreReference, r.SkillScoreReferenceLow, r.SkillScoreReferenceHigh = score.Number(value), score.Number(low), score.Number(high)
 	return err
 }
@@ -389,11 +405,23 @@ func (e *Study) table() answer.Section {
 	s := answer.Section{Columns: slices.Concat(answer.TextColumns("variant"), answer.NumberColumns("", "members"), answer.TextColumns("target", "score"), answer.NumberColumns(fiveDigits, "value"), answer.TextColumns("unit"),
 		answer.NumberColumns(fiveDigits, "sd over seeds", "unweighted", "sd", "raw, used", "raw, all", "EMOS by point"),
 		percent("reduction vs raw, all"), percent("where EFI is largest"), percent("reduction vs "+e.Reference))}
+	s.Notes = seedNotes(e.Seeds)
 	for _, r := range e.Rows {
 		s.Rows = append(s.Rows, []any{r.Variant, r.Members, targetName(r.Variable, r.Level, r.Lead), r.Score, r.Value, r.Unit, r.SD, r.Unweighted, r.UnweightedSD, r.RawUsed, r.RawFull, r.EMOSGrid,
 			100 * r.SkillScoreRaw, interval(r.SkillScoreRawLow, r.SkillScoreRawHigh), 100 * r.SkillScoreExtreme, interval(r.SkillScoreExtremeLow, r.SkillScoreExtremeHigh), 100 * r.SkillScoreReference, interval(r.SkillScoreReferenceLow, r.SkillScoreReferenceHigh)})
 	}
 	return s
+}
+
+// seedNotes explains the intervals of results of several seeds.
+func seedNotes(seeds int) []string {
+	switch {
+	case seeds == 1:
+		return []string{"Intervals cover the sampling of dates, not of seeds: there is one seed."}
+	case seeds < score.MinSeeds:
+		return []string{fmt.Sprintf("No intervals: the variance over %d seeds is not known well enough. Train with %d or more.", seeds, score.MinSeeds)}
+	}
+	return []string{"Intervals cover the sampling of dates and of seeds."}
 }
 
 // page is the HTML page with the rows, and curves by number of members if variants differ in it.

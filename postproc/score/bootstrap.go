@@ -112,6 +112,11 @@ type estimate struct{ low, high, independent float64 }
 // without each date. It is missing with too few dates or if a value is missing; the number
 // of independent dates too if a value without a date is. It sorts values[1:]. b is resolved.
 func (b Bootstrap) interval(values, without []float64) estimate {
+	return b.intervalWithSeeds(values, without, nil)
+}
+
+// intervalWithSeeds is interval with the variance that a mean over few seeds adds; nil: none.
+func (b Bootstrap) intervalWithSeeds(values, without []float64, seeds *seedVariance) estimate {
 	value, n := values[0], len(without)
 	m := Memory{Independent: math.NaN()}
 	if !slices.ContainsFunc(without, math.IsNaN) && !math.IsNaN(value) {
@@ -134,10 +139,20 @@ func (b Bootstrap) interval(values, without []float64) estimate {
 	for _, v := range resampled {
 		variance += square(v-mean) / float64(len(resampled))
 	}
-	stretch := 1.0
-	if b.measured && variance > 0 && m.StandardError > 0 {
-		stretch = max(1, m.halfWidth(b.Confidence)/(distuv.UnitNormal.Quantile(0.5+b.Confidence/2)*math.Sqrt(variance)))
+	normal := distuv.UnitNormal.Quantile(0.5+b.Confidence/2) * math.Sqrt(variance)
+	half := normal
+	if b.measured && m.StandardError > 0 {
+		half = max(half, m.halfWidth(b.Confidence))
+	} else {
+		m.StandardError, m.Freedom = math.Sqrt(variance), math.Inf(1)
 	}
+	if seeds != nil {
+		half = max(half, m.halfWidthWithSeeds(seeds, b.Confidence))
+	}
+	if !(normal > 0) { // all dates agree
+		return estimate{value - half, value + half, m.Independent}
+	}
+	stretch := half / normal
 	tail := (1 - b.Confidence) / 2
 	out.low = min(value, value+stretch*(quantile(resampled, tail)-mean))
 	out.high = max(value, value+stretch*(quantile(resampled, 1-tail)-mean))
@@ -150,36 +165,30 @@ func (b Bootstrap) interval(values, without []float64) estimate {
 // maps the sums [quantity] to one number.
 // Errors: no dates, rows of different length, a bootstrap that does not fit the dates.
 func (b Bootstrap) Interval(rows [][]float64, of func(sums []float64) float64) (value, low, high float64, err error) {
+	value, e, err := b.estimate(rows, of, nil)
+	return value, e.low, e.high, err
+}
+
+// estimate evaluates a function of sums over dates, with its interval.
+func (b Bootstrap) estimate(rows [][]float64, of func(sums []float64) float64, seeds [][][]float64) (value float64, e estimate, err error) {
 	if len(rows) == 0 {
-		return 0, 0, 0, fmt.Errorf("score: no dates")
+		return 0, e, fmt.Errorf("score: no dates")
 	}
 	for _, r := range rows {
 		if len(r) != len(rows[0]) {
-			return 0, 0, 0, fmt.Errorf("score: the first date has %d sums, another %d", len(rows[0]), len(r))
+			return 0, e, fmt.Errorf("score: the first date has %d sums, another %d", len(rows[0]), len(r))
 		}
 	}
 	if b, err = b.resolved(len(rows)); err != nil {
-		return 0, 0, 0, err
+		return 0, e, err
 	}
-	total := make([]float64, len(rows[0]))
-	for _, r := range rows {
-		for k, v := range r {
-			total[k] += v
-		}
-	}
-	values, without := []float64{of(slices.Clone(total))}, make([]float64, len(rows))
-	sums := make([]float64, len(total))
-	for i, r := range rows {
-		for k, v := range r {
-			sums[k] = total[k] - v
-		}
-		without[i] = of(sums)
-	}
+	value, without := leaveOneOut(rows, of)
 	influence := make([]float64, len(rows))
 	for i, v := range without {
-		influence[i] = values[0] - v
+		influence[i] = value - v
 	}
 	b = b.withMemory(len(rows), [][]float64{influence})
+	values, sums := []float64{value}, make([]float64, len(rows[0]))
 	for _, times := range b.draws(len(rows)) {
 		clear(sums)
 		for i, r := range rows {
@@ -189,8 +198,26 @@ func (b Bootstrap) Interval(rows [][]float64, of func(sums []float64) float64) (
 		}
 		values = append(values, of(sums))
 	}
-	e := b.interval(values, without)
-	return values[0], e.low, e.high, nil
+	return value, b.intervalWithSeeds(values, without, seedVarianceOf(seeds, of, b.BlockLength)), nil
+}
+
+// leaveOneOut evaluates a function of sums over dates, with all dates and without each.
+func leaveOneOut(rows [][]float64, of func(sums []float64) float64) (value float64, without []float64) {
+	total := make([]float64, len(rows[0]))
+	for _, r := range rows {
+		for k, v := range r {
+			total[k] += v
+		}
+	}
+	value = of(slices.Clone(total))
+	sums := make([]float64, len(total))
+	for _, r := range rows {
+		for k, v := range r {
+			sums[k] = total[k] - v
+		}
+		without = append(without, of(sums))
+	}
+	return value, without
 }
 
 // quantile is the p quantile of ascending v, by linear interpolation between order

@@ -14,16 +14,24 @@ type PairedDate struct {
 	Score, Reference float64
 }
 
-// SkillScore is 1 − Σ w·score / Σ w·reference over dates in temporal order, with its interval.
+// SkillScore is 1 − Σ w·score / Σ w·reference over dates in temporal order and seeds, with its interval.
 //
-// Missing: the interval, with fewer than MinDates dates.
+// Shape: seeds [seed][date].
+// Missing: the interval, with fewer than MinDates dates, and as IntervalOverSeeds.
 // Errors: no dates, a bootstrap that does not fit the dates.
-func (b Bootstrap) SkillScore(dates []PairedDate) (value, low, high float64, err error) {
-	rows := make([][]float64, len(dates))
-	for i, d := range dates {
-		rows[i] = []float64{d.Weight * d.Score, d.Weight * d.Reference}
+func (b Bootstrap) SkillScore(seeds [][]PairedDate) (value, low, high float64, err error) {
+	return b.IntervalOverSeeds(sumsOf(seeds, func(d PairedDate) []float64 { return []float64{d.Weight * d.Score, d.Weight * d.Reference} }), func(s []float64) float64 { return 1 - s[0]/s[1] })
+}
+
+// sumsOf is the contribution of each date and seed to the sums of a score.
+func sumsOf(seeds [][]PairedDate, of func(d PairedDate) []float64) [][][]float64 {
+	all := make([][][]float64, len(seeds))
+	for s, dates := range seeds {
+		for _, d := range dates {
+			all[s] = append(all[s], of(d))
+		}
 	}
-	return b.Interval(rows, func(s []float64) float64 { return 1 - s[0]/s[1] })
+	return all
 }
 
 // trendTerms is the number of coefficients of a trend: mean, change per year, annual cycle.
@@ -48,17 +56,21 @@ const minTrendDays = 2*daysInYear - 31
 // divided by the mean score of the reference. The annual cycle is part of the fit, because forecasts
 // are improved more in some seasons than in others, which over two or three years looks like a trend.
 //
+// Shape: seeds [seed][date].
 // Missing: NaN for dates within less than about two years (23 months), and for dates that do not
-// determine all coefficients; the interval, with fewer than MinDates dates.
+// determine all coefficients; the interval, with fewer than MinDates dates, and as IntervalOverSeeds.
 // Errors: no dates, a bootstrap that does not fit the dates.
-func (b Bootstrap) SkillTrend(dates []PairedDate) (perYear, low, high float64, err error) {
-	if n := len(dates); n > 0 && dates[n-1].Time.Sub(dates[0].Time).Hours() < 24*minTrendDays {
-		return math.NaN(), math.NaN(), math.NaN(), nil
+func (b Bootstrap) SkillTrend(seeds [][]PairedDate) (perYear, low, high float64, err error) {
+	var first time.Time
+	if len(seeds) > 0 && len(seeds[0]) > 0 {
+		dates := seeds[0]
+		if first = dates[0].Time; dates[len(dates)-1].Time.Sub(first).Hours() < 24*minTrendDays {
+			return math.NaN(), math.NaN(), math.NaN(), nil
+		}
 	}
-	rows := make([][]float64, len(dates))
-	for i, d := range dates {
+	return b.IntervalOverSeeds(sumsOf(seeds, func(d PairedDate) []float64 {
 		// Years from the first date, so that the normal equations are well conditioned.
-		t := d.Time.Sub(dates[0].Time).Hours() / 24 / daysInYear
+		t := d.Time.Sub(first).Hours() / 24 / daysInYear
 		sin, cos := math.Sincos(2 * math.Pi * t)
 		x := [trendTerms]float64{1, t, cos, sin}
 		row := []float64{d.Weight * d.Reference}
@@ -68,9 +80,8 @@ func (b Bootstrap) SkillTrend(dates []PairedDate) (perYear, low, high float64, e
 				row = append(row, d.Weight*x[j]*x[k])
 			}
 		}
-		rows[i] = row
-	}
-	return b.Interval(rows, relativeSlope)
+		return row
+	}), relativeSlope)
 }
 
 // relativeSlope solves the normal equations of a trend. The sums are the weighted reference, then for each

@@ -23,7 +23,7 @@ func weeksOf(n int, perYear, noise float64, r *rand.Rand) []PairedDate {
 func TestTrendIsExact(t *testing.T) {
 	for _, want := range []float64{0, 0.03, -0.05} {
 		dates := weeksOf(130, want, 0, rand.New(rand.NewPCG(1, 2)))
-		got, low, high, err := Bootstrap{}.SkillTrend(dates)
+		got, low, high, err := Bootstrap{}.SkillTrend([][]PairedDate{dates})
 		if err != nil || math.Abs(got-want) > 1e-9 || math.Abs(low-want) > 1e-9 || math.Abs(high-want) > 1e-9 {
 			t.Errorf("%g to %g: %g, %v, want %g", low, high, got, err, want)
 		}
@@ -31,7 +31,7 @@ func TestTrendIsExact(t *testing.T) {
 			dates[i].Weight *= 5
 			dates[i].Score, dates[i].Reference = 9.80665*dates[i].Score, 9.80665*dates[i].Reference
 		}
-		if scaled, _, _, err := (Bootstrap{}).SkillTrend(dates); err != nil || math.Abs(scaled-want) > 1e-9 {
+		if scaled, _, _, err := (Bootstrap{}).SkillTrend([][]PairedDate{dates}); err != nil || math.Abs(scaled-want) > 1e-9 {
 			t.Errorf("scaled: %g, %v, want %g", scaled, err, want)
 		}
 	}
@@ -47,7 +47,7 @@ func TestTrendInterval(t *testing.T) {
 			perYear float64
 			count   *int
 		}{{0, &false0}, {0.06, &found}} {
-			_, low, high, err := Bootstrap{Resamples: 400}.SkillTrend(weeksOf(156, c.perYear, 0.1, r))
+			_, low, high, err := Bootstrap{Resamples: 400}.SkillTrend([][]PairedDate{weeksOf(156, c.perYear, 0.1, r)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -64,11 +64,11 @@ func TestTrendInterval(t *testing.T) {
 
 func TestTrendOfFewDates(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
-	if v, low, high, err := (Bootstrap{}).SkillTrend(weeksOf(78, 0.1, 0, r)); err != nil || v == v || low == low || high == high {
+	if v, low, high, err := (Bootstrap{}).SkillTrend([][]PairedDate{weeksOf(78, 0.1, 0, r)}); err != nil || v == v || low == low || high == high {
 		t.Errorf("of a year and a half: %g, %g to %g, %v", v, low, high, err)
 	}
 	once := weeksOf(130, 0.1, 0, r) // one date of each year determines no cycle
-	if v, _, _, err := (Bootstrap{}).SkillTrend([]PairedDate{once[0], once[52], once[104]}); err != nil || v == v {
+	if v, _, _, err := (Bootstrap{}).SkillTrend([][]PairedDate{{once[0], once[52], once[104]}}); err != nil || v == v {
 		t.Errorf("of three dates: %g, %v", v, err)
 	}
 	if _, _, _, err := (Bootstrap{}).SkillTrend(nil); err == nil {
@@ -82,7 +82,7 @@ func TestTrendOfFewDates(t *testing.T) {
 // The pooled skill score is that of the means, not the mean of the dates' skill scores.
 func TestSkillScoreOfDates(t *testing.T) {
 	dates := []PairedDate{{Weight: 1, Score: 1, Reference: 2}, {Weight: 3, Score: 1, Reference: 1}}
-	v, low, _, err := Bootstrap{}.SkillScore(dates)
+	v, low, _, err := Bootstrap{}.SkillScore([][]PairedDate{dates})
 	if want := 1 - (1+3.)/(2+3.); err != nil || math.Abs(v-want) > 1e-15 || low == low {
 		t.Errorf("%g from %g, %v, want %g", v, low, err, want)
 	}
