@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 
 	"golang.org/x/sync/errgroup"
@@ -372,7 +373,11 @@ func (in *Input) unpack(b *batch, k int) (done bool, err error) {
 	}
 	defer in.messages.Put(message)
 	text, err := fd.ref.Extract(*message, fd.file.f)
-	if err != nil {
+	var system *fs.PathError
+	switch {
+	case errors.As(err, &system): // the disk or the network, not the bytes
+		return false, unreadable(fd.file.path, err)
+	case err != nil:
 		return false, decodeError(fd, err.Error())
 	}
 	*message = text

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"io/fs"
 	"os"
 	"unsafe"
 
@@ -31,7 +32,12 @@ func eachGrib(args json.RawMessage, do func(i int, ref grib.Ref) error, bad func
 	}
 	defer f.Close()
 	for i, ref := range b.Fields {
-		if messageBuffer, err = ref.Extract(messageBuffer, f); err == nil {
+		messageBuffer, err = ref.Extract(messageBuffer, f)
+		var system *fs.PathError
+		if errors.As(err, &system) { // the disk or the network, not the bytes
+			return 0, exit.ReadError(b.Path, err)
+		}
+		if err == nil {
 			err = do(i, ref)
 		}
 		if err != nil {

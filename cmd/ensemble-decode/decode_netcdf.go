@@ -31,7 +31,7 @@ func openNetCDF(path string) (*nclib.File, error) {
 	}
 	stamp, err := os.Stat(path)
 	if err != nil {
-		return bad(err)
+		return nil, exit.ReadError(path, err)
 	}
 	o := &openFile
 	if o.file != nil {
@@ -41,6 +41,11 @@ func openNetCDF(path string) (*nclib.File, error) {
 		o.file.Close()
 		o.file = nil
 	}
+	readable, err := os.Open(path) // the library does not tell a permission from damage
+	if err != nil {
+		return nil, exit.ReadError(path, err)
+	}
+	readable.Close()
 	f, err := nclib.Open(path)
 	if err != nil {
 		return bad(err)

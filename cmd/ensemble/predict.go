@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -42,7 +43,7 @@ func predictCommand(a *app) *cobra.Command {
 			"  ensemble predict --run-dir runs/a --input fc.grib2 --init 2026010100 \\\n" +
 			"    --out products --json\n" +
 			"  ensemble predict -c predict.yaml --input fc --init 2026010100 \\\n" +
-			"    --out products --deadline +40m --json\n" +
+			"    --out products --deadline init+6h40m --json\n" +
 			"  mpirun -n 8 ensemble predict --run-dir runs/a --input fc/*.grib2 \\\n" +
 			"    --out products --mesh \"lat:2 lon:2\"",
 		Annotations: annotations("ensemble verify, ensemble train", exit.BadData, exit.NotYet, exit.NoDevice, exit.RankLost, exit.CannotWrite, exit.IO, exit.SaveAndStop),
@@ -52,14 +53,14 @@ func predictCommand(a *app) *cobra.Command {
 	var flags predictFlags
 	flags.bind(a, cmd)
 	f.StringVar(&cycle, "init", "", "predict only this initialisation, such as 2026010100")
-	f.StringVar(&deadline, "deadline", "", "wait for complete input until this `TIME`: 06:40Z, +40m or 2026-01-01T06:40Z")
+	f.StringVar(&deadline, "deadline", "", "wait for complete input until this `TIME`: init+6h40m, 06:40Z, +40m or 2026-01-01T06:40Z")
 	f.StringVar(&mesh, "mesh", "", "`MESH` of ranks for each initialisation, as train.mesh: \"lat:2 lon:2\"")
 	cmd.RunE = a.runJob(func(ctx context.Context, _ []string) (result, error) {
 		o, c, err := flags.read()
 		if err != nil {
 			return result{}, err
 		}
-		if o.Init, o.Deadline, err = parseInitAndDeadline(cycle, cmp.Or(deadline, string(c.Members.Deadline))); err != nil {
+		if o.Init, o.Deadline, err = parseInitAndDeadline(cycle, cmp.Or(config.Deadline(deadline), c.Members.Deadline)); err != nil {
 			return result{}, err
 		}
 		o.Mesh, o.Command, o.Timings = mesh, "ensemble "+strings.Join(a.args, " "), setup.UserTimings(a.log)
@@ -77,13 +78,8 @@ func predictCommand(a *app) *cobra.Command {
 
 // parseInitAndDeadline parses the initialisation and the deadline. Empty texts give zero times.
 //
-// Errors: exit 64.
-func parseInitAndDeadline(cycle, deadline string) (init, until time.Time, err error) {
-	if deadline != "" {
-		if until, err = config.ParseDeadline(deadline, time.Now()); err != nil {
-			return init, until, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("invalid deadline %q", deadline), At: "--deadline", Fix: "write it as 06:40Z, +40m or 2026-01-01T06:40Z"}
-		}
-	}
+// Errors: exit 64, also for a deadline that counts from an initialisation if none is given.
+func parseInitAndDeadline(cycle string, deadline config.Deadline) (init, until time.Time, err error) {
 	if cycle != "" {
 		d, err := config.ParseDate(cycle)
 		if err != nil || d.WholeDay {
@@ -91,7 +87,18 @@ func parseInitAndDeadline(cycle, deadline string) (init, until time.Time, err er
 		}
 		init = d.Time
 	}
-	return init, until, nil
+	if deadline == "" {
+		return init, until, nil
+	}
+	until, err = deadline.Time(init, time.Now())
+	switch {
+	case errors.Is(err, config.ErrNeedsInit):
+		err = &exit.Error{Code: exit.Usage, What: fmt.Sprintf("deadline %q without an initialisation", deadline), At: "--deadline", Why: "it counts from the initialisation",
+			Fix: "add --init, such as --init 2026010100, or write the deadline as +40m or 2026-01-01T06:40Z"}
+	case err != nil:
+		err = &exit.Error{Code: exit.Usage, What: fmt.Sprintf("invalid deadline %q", deadline), At: "--deadline", Fix: "write it as init+6h40m, 06:40Z, +40m or 2026-01-01T06:40Z"}
+	}
+	return init, until, err
 }
 
 // predictFlags are the flags that predict and serve share.

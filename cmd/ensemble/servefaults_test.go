@@ -47,8 +47,8 @@ func TestServeOutlives(t *testing.T) {
 		}
 	}
 	disk := ownDisk(t, out, "size=1m")
-	file := f.put("serve.yaml", fmt.Appendf(nil, "version: 1\nrun_dir: %s\ninput: [\"%s/*.grib2\"]\nout: %s\nmembers: {poll: 0.03s}\nserve: {retry_delay: 0.2s, max_attempts: 1000}\n", f.run, in, out))
-	days := []time.Time{lastDay, lastDay.AddDate(0, 0, 1), lastDay.AddDate(0, 0, 2), lastDay.AddDate(0, 0, 3)}
+	file := f.put("serve.yaml", fmt.Appendf(nil, "version: 1\nrun_dir: %s\ninput: [\"%s/*.grib2\"]\nout: %s\nmembers: {poll: 0.03s}\nserve: {retry_delay: 0.02s}\n", f.run, in, out))
+	days := []time.Time{lastDay, lastDay.AddDate(0, 0, 1), lastDay.AddDate(0, 0, 2), lastDay.AddDate(0, 0, 3), lastDay.AddDate(0, 0, -1)}
 	product := func(i int) string { return "/products/" + name(days[i]) + "/manifest.json" }
 	f.put("in/0.grib2", join(cycle(days[0])...))
 	s := f.serveBy(disk, "-c", file)
@@ -62,7 +62,7 @@ func TestServeOutlives(t *testing.T) {
 		t.Fatalf("the disk is not full: %v", err)
 	}
 	f.put("in/1.grib2", join(cycle(days[1])...))
-	s.awaitLog(`"code":74`, 2)
+	s.awaitLog(`"code":74`, 7) // retried without end
 	if r, _ := s.get(product(1)); r.StatusCode != 404 {
 		t.Errorf("on a full disk: %s", r.Status)
 	}
@@ -76,6 +76,19 @@ func TestServeOutlives(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.awaitLog(`"msg":"issued"`, 2)
+
+	// The disk is read-only for a while.
+	remount := func(mode string) {
+		t.Helper()
+		if text, err := exec.Command("nsenter", "-t", fmt.Sprint(s.cmd.Process.Pid), "-U", "-m", "--preserve-credentials", "mount", "-o", "remount,"+mode, out).CombinedOutput(); err != nil {
+			t.Fatalf("remount %s: %v %s", mode, err, text)
+		}
+	}
+	remount("ro")
+	f.put("in/4.grib2", join(cycle(days[4])...))
+	s.awaitLog(`"code":73`, 2)
+	remount("rw")
+	eventually(t, "the init of the read-only disk", func() bool { r, _ := s.get(product(4)); return r.StatusCode == 200 })
 
 	// The input disappears, and returns with more files.
 	if err := os.Rename(in, in+".away"); err != nil {

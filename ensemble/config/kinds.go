@@ -123,8 +123,9 @@ var kinds = schema.Kinds{
 	reflect.TypeFor[Deadline](): {
 		Want: errDeadline.Error(),
 		Parse: func(n *yaml.Node, _ string) (any, error) {
-			_, err := ParseDeadline(n.Value, time.Now())
-			return Deadline(n.Value), err
+			d := Deadline(n.Value)
+			_, err := d.Time(time.Now(), time.Now())
+			return d, err
 		},
 		Format: func(v any) string { return Quote(string(v.(Deadline))) },
 		JSON:   map[string]any{"type": "string"},

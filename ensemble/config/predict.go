@@ -1,10 +1,8 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
@@ -112,8 +110,8 @@ var PredictSchema = newOptionalSchema[Predict]("predict", slices.Concat([]schema
 		Help: "Handling of missing members. fail: exit code 66, no product. degrade: continue with the complete members; products state their number, with status degraded. fallback: as degrade, but publish a fallback forecast if the network needs more members."},
 	{Path: "members.wait", Check: Above(0), Example: "40m",
 		Help: "Maximum time to wait for complete input."},
-	{Path: "members.deadline", Example: "06:40Z",
-		Help: "End of waiting: a time of day (the nearest one, past or future), a time such as 2026-01-01T06:40Z, or +40m from now; as --deadline. The earlier of wait and deadline applies."},
+	{Path: "members.deadline", Example: "init+6h40m",
+		Help: "End of waiting: time after the initialisation (init+6h40m), the first time of day after it (06:40Z), a time such as 2026-01-01T06:40Z, or time from now (+40m; a service counts from the first file); as --deadline. The earlier of wait and deadline applies."},
 	{Path: "members.poll", Default: "5s", Check: Above(0), Example: "5s",
 		Help: "Interval between scans of the input. A file is complete when its structure is valid and it has not changed between two scans, or for a minute."},
 	{Path: "members.done_suffix", Example: ".done",
@@ -186,39 +184,4 @@ func LoadPredict(src Sources) (*PredictConfig, error) {
 		return nil, err
 	}
 	return c, nil
-}
-
-// Deadline is the end of waiting as unparsed text; ParseDeadline resolves it.
-type Deadline string
-
-var errDeadline = errors.New("a time such as 06:40Z or 2026-01-01T06:40Z, or +40m")
-
-// timeOfDay is the layout of a deadline that is a time of day.
-const timeOfDay = "15:04Z"
-
-// ParseDeadline parses 06:40Z (the nearest such time, at most 12 hours before or after now), +40m
-// (from now), or a time as ParseDate does.
-//
-// Errors: a date without a time of day; those of ParseDate and ParseDuration.
-func ParseDeadline(text string, now time.Time) (time.Time, error) {
-	if after, ok := strings.CutPrefix(text, "+"); ok {
-		d, err := ParseDuration(after)
-		return now.Add(d), err
-	}
-	if t, err := time.Parse(timeOfDay, text); err == nil {
-		day := now.UTC().Truncate(24 * time.Hour)
-		at := day.Add(t.Sub(t.Truncate(24 * time.Hour)))
-		switch d := at.Sub(now); {
-		case d > 12*time.Hour:
-			at = at.Add(-24 * time.Hour)
-		case d < -12*time.Hour:
-			at = at.Add(24 * time.Hour)
-		}
-		return at, nil
-	}
-	d, err := ParseDate(text)
-	if err == nil && d.WholeDay {
-		err = errDeadline
-	}
-	return d.Time, err
 }

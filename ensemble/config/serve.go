@@ -18,8 +18,8 @@ type Service struct {
 	Listen                   []string      `key:"listen"`
 	AllowedHosts             []string      `key:"allowed_hosts"`
 	MaxAge                   time.Duration `key:"max_age"`
+	MaxFuture                time.Duration `key:"max_future"`
 	RetryDelay               time.Duration `key:"retry_delay"`
-	MaxAttempts              int           `key:"max_attempts"`
 	ReadyMaxAge              time.Duration `key:"ready_max_age"`
 	Scores                   Path          `key:"scores"`
 	MaxConnections           int           `key:"max_connections"`
@@ -37,10 +37,10 @@ var serviceKeys = []schema.Key{
 		Help:    "Host names accepted in requests, besides IP addresses, localhost and the host name of the machine; *: any."},
 	{Path: "serve.max_age", Check: Above(0), Example: "48h",
 		Help: "Older initialisations are ignored. Default: all are processed."},
+	{Path: "serve.max_future", Default: "1h", Check: Above(0), Example: "1h",
+		Help: "Longest time that an initialisation may lie in the future, by the clock of this machine. Later ones are not issued and never count as the newest."},
 	{Path: "serve.retry_delay", Default: "1m", Check: Above(0), Example: "1m",
-		Help: "Delay before a failed initialisation is retried; doubled after each retry, up to an hour."},
-	{Path: "serve.max_attempts", Default: "6", Check: AtLeast(1), Example: "6",
-		Help: "Largest number of attempts for an initialisation; the count restarts when its files change."},
+		Help: "Delay before a failed initialisation is retried; doubled after each retry, up to an hour. Faults of its files and of the configuration are not retried before these change."},
 	{Path: "serve.ready_max_age", Check: Above(0), Example: "14h",
 		Help: "Largest age of the newest initialisation with products for which /readyz reports ready. Default: any age."},
 	{Path: "serve.scores", Example: "verification",
@@ -74,19 +74,13 @@ func isHostOrAny(s string) bool {
 
 var hostName = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?)*$`)
 
-// isTimeOfDay reports whether s is a time of day such as 06:40Z.
-func isTimeOfDay(s string) bool {
-	_, err := time.Parse(timeOfDay, s)
-	return err == nil
-}
-
 // CheckService checks the rules that apply to `ensemble serve` only.
 //
 // Errors: exit 64 for a deadline that is one point in time.
 func (c *PredictConfig) CheckService() error {
-	if d := string(c.Members.Deadline); d != "" && !strings.HasPrefix(d, "+") && !isTimeOfDay(d) {
+	if d := c.Members.Deadline; d != "" && !strings.HasPrefix(string(d), "+") && !d.NeedsInit() {
 		return c.fault("members.deadline", "members.deadline is a single point in time", "a service needs a deadline for every initialisation",
-			"write a time of day such as 06:40Z, or the time after the first file such as +40m")
+			"write the time after the initialisation such as init+6h40m, a time of day such as 06:40Z, or the time after the first file such as +40m")
 	}
 	return nil
 }

@@ -111,6 +111,7 @@ func (h *handler) route(w *response, r *http.Request) {
 	case at == "/readyz":
 		h.writeHealth(w, h.notReadyReason())
 	case at == "/metrics":
+		h.updateGauges()
 		plain(w, r, "text/plain; version=0.0.4; charset=utf-8", h.metrics.text(h.limiter.open()))
 	case at == "/status":
 		h.status(w, r)

@@ -17,7 +17,6 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
-	"github.com/ensemble-weather/ensemble/internal/lease"
 	"github.com/ensemble-weather/ensemble/io/product"
 )
 
@@ -89,6 +88,7 @@ func (u *issuer) run(ctx context.Context) (err error) {
 // open loads the model.
 func (u *issuer) open(o Options) (*predict.Service, error) {
 	begun := time.Now()
+	o.Predict.Clock.MaxFuture = o.Service.MaxFuture
 	r, err := predict.OpenService(o.Predict)
 	if err != nil {
 		return nil, err
@@ -197,7 +197,7 @@ func (u *issuer) poll(ctx context.Context) error {
 	for {
 		var oldest time.Time
 		if age := u.o.Service.MaxAge; age > 0 {
-			oldest = time.Now().Add(-age)
+			oldest = u.now().Add(-age)
 		}
 		starts, unread, err := u.resident.Scan(ctx, oldest)
 		if err != nil {
@@ -247,11 +247,12 @@ func (u *issuer) isDue(c predict.Candidate) bool {
 	if t == nil || t.inputState != c.State {
 		return true
 	}
-	return !t.done && t.count < u.o.Service.MaxAttempts && !t.next.IsZero() && !time.Now().Before(t.next)
+	return !t.done && !t.next.IsZero() && !u.now().Before(t.next)
 }
 
-// attemptInit publishes an initialisation. If that fails, it schedules the next attempt: after
-// serve.retry_delay · 2ⁿ⁻¹ for attempt n, at most maxRetryDelay.
+// attemptInit publishes an initialisation. If that fails for another reason than its files or the
+// configuration, it schedules the next attempt: after serve.retry_delay · 2ⁿ⁻¹ for attempt n, at most
+// maxRetryDelay.
 func (u *issuer) attemptInit(ctx context.Context, c predict.Candidate) {
 	t := u.attempts[c.Init]
 	if t == nil || t.inputState != c.State {
@@ -274,8 +275,8 @@ func (u *issuer) attemptInit(ctx context.Context, c predict.Candidate) {
 	if t.err = err; err != nil {
 		code := exit.CodeOf(err)
 		t.next = time.Time{}
-		if (isTransient(code) || errors.Is(err, lease.ErrHeld)) && t.count < u.o.Service.MaxAttempts {
-			t.next = time.Now().Add(min(u.o.Service.RetryDelay<<(t.count-1), maxRetryDelay))
+		if isTransient(code) {
+			t.next = u.now().Add(predict.RetryDelay(u.o.Service.RetryDelay, maxRetryDelay, t.count))
 		}
 		u.metrics.failures.add(1, fmt.Sprint(int(code)))
 		log.Error("an initialisation failed", "code", int(code), "error", exit.OneLine(err), "fix", remedy(err), "next_attempt", formatRetryTime(t.next))
@@ -297,7 +298,7 @@ func (u *issuer) attemptInit(ctx context.Context, c predict.Candidate) {
 		u.change(func() {})
 		return
 	}
-	if shown.Init.Before(u.displayedInit.Time) {
+	if shown.Init.Before(u.displayedInit.Time) && u.isShown(u.displayedInit) {
 		return // older than the displayed one
 	}
 	u.displayedInit = shown.Init
@@ -324,14 +325,8 @@ func (u *issuer) issue(ctx context.Context, c predict.Candidate, shown func(*sco
 	return u.resident.Issue(ctx, c, shown)
 }
 
-// isTransient reports whether a retry with the same files may succeed.
-func isTransient(code exit.Code) bool {
-	switch code {
-	case exit.Usage, exit.BadData, exit.CannotWrite:
-		return false
-	}
-	return true
-}
+// isTransient reports whether a retry with the same files and configuration may succeed.
+func isTransient(code exit.Code) bool { return code != exit.Usage && code != exit.BadData }
 
 // updateStarts updates the status of all initialisations in the input, for requests and metrics.
 func (u *issuer) updateStarts(starts []predict.Candidate, unread []predict.UnreadableFile) {

@@ -111,7 +111,8 @@ type Status struct {
 	Ready        bool                  `json:"ready"`
 	Why          string                `json:"why,omitempty"` // reason for which it is not ready
 	Model        string                `json:"model_checksum,omitempty"`
-	Newest       *InitSummary          `json:"newest"`                  // with products; null: none
+	Newest       *InitSummary          `json:"newest"`                  // with products, not in the future; null: none
+	Future       []string              `json:"future"`                  // initialisations with products that are in the future
 	Inits        []InitStatus          `json:"inits"`                   // in the input
 	MissingInput string                `json:"input_missing,omitempty"` // reason for missing input
 	Unreadable   []UnreadableFile      `json:"unreadable_files"`
@@ -131,7 +132,7 @@ func (h *handler) status(w *response, r *http.Request) { asJSON(w, r, h.summary(
 // summary returns the Status.
 func (s *state) summary() Status {
 	why := s.notReadyReason()
-	out := Status{Version: version.String(), Ready: why == "", Why: why, Inits: []InitStatus{}, Unreadable: []UnreadableFile{}, Ignored: []input.UnrelatedFile{}}
+	out := Status{Version: version.String(), Ready: why == "", Why: why, Future: append([]string{}, s.future()...), Inits: []InitStatus{}, Unreadable: []UnreadableFile{}, Ignored: []input.UnrelatedFile{}}
 	if c := s.newest(); c != nil {
 		l := c.listed()
 		out.Newest = &l

@@ -20,14 +20,17 @@ import (
 type metrics struct {
 	families []family
 
-	inits, failures, reloads             *counter
-	inputInits                           *gauge
-	unread, membersUsed, membersExpected *gauge
-	lastIssued, lastInit, modelFinished  *gauge
-	ready                                *gauge
-	issueTime, requestTime               *histogram
-	requests, responseBytes, rejected    *counter
+	inits, failures, reloads          *counter
+	inputInits                        *gauge
+	unread, lastIssued                *gauge
+	modelReady, modelFinished         *gauge
+	products                          productGauges
+	issueTime, requestTime            *histogram
+	requests, responseBytes, rejected *counter
 }
+
+// productGauges follow the products on disk.
+type productGauges struct{ ready, future, lastInit, membersUsed, membersExpected *gauge }
 
 // family is one metric with all label values.
 type family interface{ write(b *bytes.Buffer) }
@@ -46,16 +49,18 @@ func newMetrics(version string) *metrics {
 		return g
 	}
 	level("ensemble_build_info", "Version of the program.", "version").set(1, version)
-	m.ready = level("ensemble_model_ready", "1 if the model is loaded.")
+	m.modelReady = level("ensemble_model_ready", "1 if the model is loaded.")
+	m.products.ready = level("ensemble_ready", "1 if /readyz reports ready.")
 	m.modelFinished = level("ensemble_model_finished_timestamp_seconds", "Unix time at which training of the model ended.")
 	m.inits = count("ensemble_inits_total", "Initialisations with products: issued, degraded or already existing.", "result")
 	m.failures = count("ensemble_init_failures_total", "Failed attempts by exit code.", "code")
 	m.inputInits = level("ensemble_input_inits", "Initialisations in the input by state; due ones are the queue.", "state")
 	m.unread = level("ensemble_input_files_unreadable", "Input files of unknown initialisation.")
-	m.membersUsed = level("ensemble_members_used", "Members of the latest products.")
-	m.membersExpected = level("ensemble_members_expected", "Expected members of the latest products.")
-	m.lastIssued = level("ensemble_last_success_timestamp_seconds", "Unix time of the last publication.")
-	m.lastInit = level("ensemble_last_init_timestamp_seconds", "Unix time of the newest initialisation with products.")
+	m.products.membersUsed = level("ensemble_members_used", "Members of the latest products.")
+	m.products.membersExpected = level("ensemble_members_expected", "Expected members of the latest products.")
+	m.lastIssued = level("ensemble_last_success_timestamp_seconds", "Unix time of the last publication; 0: none.")
+	m.products.lastInit = level("ensemble_last_init_timestamp_seconds", "Unix time of the newest initialisation with products, not in the future; 0: none.")
+	m.products.future = level("ensemble_future_inits", "Initialisations with products that are further in the future than serve.max_future.")
 	m.reloads = count("ensemble_config_reloads_total", "Reloads of the configuration: applied or rejected.", "result")
 	m.issueTime = &histogram{name: "ensemble_issue_duration_seconds", help: "Time from due to published.", bounds: []float64{0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800}}
 	m.requestTime = &histogram{name: "ensemble_http_request_duration_seconds", help: "Duration of HTTP requests, to the last byte.", bounds: []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 60}}
@@ -77,7 +82,7 @@ func newMetrics(version string) *metrics {
 		m.reloads.add(0, r)
 	}
 	m.responseBytes.add(0)
-	for _, g := range []*gauge{m.ready, m.unread} {
+	for _, g := range []*gauge{m.modelReady, m.products.ready, m.products.future, m.unread, m.products.membersUsed, m.products.membersExpected, m.lastIssued, m.products.lastInit} {
 		g.set(0)
 	}
 	return m
@@ -85,7 +90,7 @@ func newMetrics(version string) *metrics {
 
 // model records the loaded model.
 func (m *metrics) model(f predict.ModelDescription) {
-	m.ready.set(1)
+	m.modelReady.set(1)
 	m.modelFinished.set(unix(f.Finished))
 }
 
@@ -98,11 +103,6 @@ func (m *metrics) issued(c *initProducts, res *predict.Result, begun time.Time) 
 		m.inits.add(1, "degraded")
 	default:
 		m.inits.add(1, "issued")
-	}
-	if t := unix(initOf(c.name)); m.lastInit.value() <= t {
-		m.lastInit.set(t)
-		m.membersUsed.set(float64(len(c.manifest.MembersUsed)))
-		m.membersExpected.set(float64(c.manifest.MembersExpected))
 	}
 	if res.Existing == 0 {
 		m.lastIssued.set(unix(time.Now()))

@@ -32,6 +32,8 @@ func TestMetricsText(t *testing.T) {
 	c := &initProducts{name: "2026010100", manifest: &product.Manifest{MembersExpected: 5}}
 	m.issued(c, &predict.Result{}, time.Now().Add(-3*time.Second))
 	m.issued(c, &predict.Result{Existing: 1}, time.Now())
+	m.products.lastInit.set(unix(initOf(c.name)))
+	m.products.membersExpected.set(float64(c.manifest.MembersExpected))
 	m.failures.add(2, "66")
 	m.queue(map[string]int{waiting: 3}, 4)
 	for _, s := range []float64{0.0005, 0.001, 0.3, 1000} {

@@ -12,6 +12,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
 	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/humanise"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 	"github.com/ensemble-weather/ensemble/postproc/report"
 )
@@ -125,7 +126,7 @@ func (s *state) renderPage() ([]report.Part, error) {
 	if newest != nil {
 		m := newest.manifest
 		begun := initOf(newest.name)
-		fact("latest initialisation", "%s, %s ago", begun.Format("2006-01-02 15:04Z"), formatAge(time.Since(begun)))
+		fact("latest initialisation", "%s, %s ago", begun.Format("2006-01-02 15:04Z"), humanise.Duration(s.age(newest.name)))
 		fact("status", "%s", m.Status)
 		fact("members", "%d used of %d expected, control %sd", len(m.MembersUsed), m.MembersExpected, m.ControlPolicy)
 		if m.Status == manifest.Degraded {
@@ -140,17 +141,20 @@ func (s *state) renderPage() ([]report.Part, error) {
 		fact("latest initialisation", "none yet")
 	}
 	if model != nil {
-		fact("model", "%s old, trained on %s to %s", formatAge(time.Since(model.Finished)), model.Trained.From.Format(time.DateOnly), model.Trained.To.Format(time.DateOnly))
+		fact("model", "%s old, trained on %s to %s", humanise.Duration(s.now().Sub(model.Finished)), model.Trained.From.Format(time.DateOnly), model.Trained.To.Format(time.DateOnly))
 		p.Facts = append(p.Facts, report.Fact{Name: "model", Text: model.Checksum}, report.Fact{Name: "trained by", Text: model.Version})
 	} else {
 		fact("model", "not ready")
 	}
 	switch {
-	case latest != nil:
+	case latest != nil && s.isShown(latest.init):
 		fact("maps of", "initialisation %s", formatMinute(latest.init.Time))
 		p.Rendered = latest.drawn
 	case newest != nil: // maps need raw members, which products do not contain
 		fact("maps", "none yet: they are drawn when the next products are published")
+	}
+	if names := s.future(); len(names) > 0 {
+		p.Warnings = append(p.Warnings, "Products of initialisations in the future, which do not count as the latest: "+strings.Join(names[:min(len(names), humanise.MaxListed)], ", "))
 	}
 	if lack != "" {
 		p.Warnings = append(p.Warnings, "Input is missing: "+lack)
@@ -198,17 +202,3 @@ func startTable(starts []InitStatus) report.Table {
 
 // formatMinute formats a time in UTC to the minute.
 func formatMinute(t time.Time) string { return t.UTC().Format("2006-01-02 15:04Z") }
-
-// days formats a duration in whole days.
-func days(d time.Duration) string { return fmt.Sprintf("%d days", int(d.Hours()/24+0.5)) }
-
-// trimZero removes trailing zero seconds and minutes: 3h0m0s becomes 3h.
-func trimZero(s string) string {
-	if t, ok := strings.CutSuffix(s, "m0s"); ok {
-		s = t + "m"
-	}
-	if t, ok := strings.CutSuffix(s, "h0m"); ok {
-		s = t + "h"
-	}
-	return s
-}

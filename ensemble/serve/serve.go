@@ -7,10 +7,12 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/run/predict"
+	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
@@ -35,7 +37,7 @@ const shutdownTimeout = 10 * time.Second
 // Errors: exit 73 for an address that is in use or not allowed, or an unwritable product directory;
 // those of predict.OpenService; the cause of ctx.
 func Serve(ctx context.Context, o Options, on Signals, log *slog.Logger) error {
-	if err := os.MkdirAll(o.Predict.Out, 0o777); err != nil {
+	if err := probeOut(o.Predict.Out); err != nil {
 		return exit.CreateError(o.Predict.Out, err)
 	}
 	var listeners []net.Listener
@@ -83,6 +85,22 @@ func Serve(ctx context.Context, o Options, on Signals, log *slog.Logger) error {
 		return cause
 	}
 	return err
+}
+
+// probeOut creates the product directory if it is missing, and writes a file in a new folder of it, as
+// publishing does. The file is removed again.
+//
+// Errors: those of the file system.
+func probeOut(dir string) error {
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return err
+	}
+	probe, err := atomicfile.TempDir(dir, ".probe.partial-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(probe)
+	return atomicfile.WriteFile(filepath.Join(probe, "probe"), make([]byte, 4096)) // synced: a full disk shows
 }
 
 // watchdog notifies the watchdog of systemd three times in its interval while publishing is not

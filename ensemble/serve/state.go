@@ -1,15 +1,19 @@
 package serve
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
 
+	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/run/input"
 	"github.com/ensemble-weather/ensemble/ensemble/run/predict"
+	"github.com/ensemble-weather/ensemble/internal/humanise"
 	"github.com/ensemble-weather/ensemble/internal/version"
+	"github.com/ensemble-weather/ensemble/io/product"
 )
 
 // maxStall is the time without progress of publishing after which /healthz fails.
@@ -96,24 +100,86 @@ func (s *state) notReadyReason() string {
 	if newest == nil {
 		return "there are no products"
 	}
-	if age := time.Since(initOf(newest.name)); age > within {
-		return "the newest initialisation is " + formatAge(age) + " old, more than " + formatAge(within)
+	if age := s.age(newest.name); age > within {
+		return "the newest initialisation is " + humanise.Duration(age) + " old, more than " + humanise.Duration(within)
 	}
 	return ""
 }
 
-// newest returns the newest initialisation with products; nil: none.
+// clock returns the clock of ages.
+func (s *state) clock() predict.Clock {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.options.Predict.Clock
+	c.MaxFuture = s.options.Service.MaxFuture
+	return c
+}
+
+// now returns the current time.
+func (s *state) now() time.Time { return s.clock().Now() }
+
+// age returns the time since an initialisation.
+func (s *state) age(name string) time.Duration { return s.now().Sub(initOf(name)) }
+
+// newest returns the newest initialisation with products that is not in the future; nil: none.
 func (s *state) newest() *initProducts {
 	names, err := s.tree.names()
 	if err != nil {
 		return nil
 	}
+	names = slices.DeleteFunc(names, s.isFuture)
 	for _, n := range names[:min(len(names), 100)] {
 		if c, err := s.tree.find(n); err == nil {
 			return c
 		}
 	}
 	return nil
+}
+
+// isFuture reports whether an initialisation is further in the future than serve.max_future.
+func (s *state) isFuture(name string) bool { return s.clock().IsFuture(initOf(name)) }
+
+// future lists initialisations with products that are too far in the future.
+func (s *state) future() []string {
+	names, err := s.tree.names()
+	if err != nil {
+		return nil
+	}
+	return slices.DeleteFunc(names, func(n string) bool {
+		if !s.isFuture(n) {
+			return true
+		}
+		_, err := s.tree.find(n)
+		return err != nil
+	})
+}
+
+// isShown reports whether an initialisation has products and is not in the future, so that the page may show its maps.
+func (s *state) isShown(init ensemble.Init) bool {
+	name := product.InitName(init)
+	_, err := s.tree.find(name)
+	return err == nil && !s.isFuture(name)
+}
+
+// updateGauges sets the gauges that follow the products on disk.
+func (s *state) updateGauges() {
+	m := &s.metrics.products
+	ready := 0.0
+	if s.notReadyReason() == "" {
+		ready = 1
+	}
+	m.ready.set(ready)
+	m.future.set(float64(len(s.future())))
+	init, used, expected := 0.0, 0, 0
+	if c := s.newest(); c != nil {
+		init, used, expected = unix(initOf(c.name)), len(c.manifest.MembersUsed), c.manifest.MembersExpected
+		if last := s.metrics.lastIssued; last.value() == 0 {
+			last.set(unix(c.written)) // of an earlier process
+		}
+	}
+	m.lastInit.set(init)
+	m.membersUsed.set(float64(used))
+	m.membersExpected.set(float64(expected))
 }
 
 // initOf parses the name of an initialisation.
@@ -128,15 +194,4 @@ func (s *state) change(f func()) {
 	defer s.mu.Unlock()
 	f()
 	s.seq++
-}
-
-// formatAge formats a duration for people: days from 48 h on, else hours and minutes, or seconds.
-func formatAge(d time.Duration) string {
-	switch {
-	case d >= 48*time.Hour:
-		return days(d)
-	case d >= time.Hour:
-		return trimZero(d.Round(time.Minute).String())
-	}
-	return trimZero(d.Round(time.Second).String())
 }

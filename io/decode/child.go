@@ -131,7 +131,7 @@ func (c *child) do(ctx context.Context, call Call, args json.RawMessage, o Optio
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		return &DiedError{Kind: call.Kind, Reason: c.reason(err), Stderr: c.stderr.String()}
+		return &DiedError{Kind: call.Kind, Reason: c.reason(err), Stderr: c.stderr.String(), Killed: c.wasKilled(err)}
 	}
 	if err := wire.WriteFrame(c.stdin, req); err != nil {
 		c.kill()
@@ -209,10 +209,26 @@ func (c *child) reason(err error) string {
 	if errors.Is(err, errDeadline) {
 		return strings.TrimSuffix(err.Error(), ": "+errDeadline.Error())
 	}
-	if c.waitErr != nil && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.EPIPE)) {
+	if c.waitErr != nil && isClosedPipe(err) {
 		return c.waitErr.Error()
 	}
 	return err.Error()
+}
+
+// isClosedPipe reports whether a write or read failed because the child has ended.
+func isClosedPipe(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.EPIPE)
+}
+
+// wasKilled reports whether SIGKILL ended the child before this process noticed: it is sent by the kernel
+// when memory is short, or by people. Damaged input causes other signals.
+func (c *child) wasKilled(err error) bool {
+	var ended *exec.ExitError
+	if !isClosedPipe(err) || !errors.As(c.waitErr, &ended) {
+		return false
+	}
+	status, ok := ended.Sys().(syscall.WaitStatus)
+	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL
 }
 
 // close closes the child's input, after which it exits, and frees all resources. It

@@ -117,6 +117,7 @@ type DiedError struct {
 	Kind   string
 	Reason string // "no reply within 1m0s", "signal: segmentation fault"
 	Stderr string // last lines of its stderr
+	Killed bool   // by SIGKILL of another process or of the kernel
 }
 
 // Error formats request, reason and stderr.
@@ -134,8 +135,8 @@ func (e *DiedError) Error() string {
 // both times.
 //
 // Errors: the child's own *exit.Error; *DiedError if the child crashed or exceeded the
-// deadline twice (once with Call.NoRetry); exit 69 if children cannot be started;
-// ctx.Err().
+// deadline twice (once with Call.NoRetry); exit 74 if the second one was killed, as for
+// want of memory; exit 69 if children cannot be started; ctx.Err().
 // Cost: without waiting, two frames through pipes; payloads are not copied.
 func (p *Pool) Do(ctx context.Context, c Call) error {
 	args, err := json.Marshal(c.Args)
@@ -163,10 +164,24 @@ func (p *Pool) Do(ctx context.Context, c Call) error {
 			slot.close()
 			slot = nil
 		}
-		if _, died := err.(*DiedError); !died || c.NoRetry || attempt == 1 || ctx.Err() != nil {
+		died, _ := err.(*DiedError)
+		if died == nil || c.NoRetry || ctx.Err() != nil {
 			return err
 		}
+		if attempt == 1 {
+			return died.asError()
+		}
 	}
+}
+
+// asError returns the error of a second death. A child that was killed is no fault of its input: the error then has
+// exit code 74 and is no DiedError.
+func (e *DiedError) asError() error {
+	if !e.Killed {
+		return e
+	}
+	return &exit.Error{Code: exit.IO, What: "the decoding program was killed", At: ProgramName, Why: e.Error(),
+		Fix: "free memory, or raise the memory limit of the service or container; rerun the same command"}
 }
 
 // Libraries returns the versions of the libraries that the child program links, by

@@ -109,6 +109,16 @@ func TestDeathAndHangAreReported(t *testing.T) {
 	}
 }
 
+// A child that is killed from outside, as for want of memory, is no fault of its input.
+func TestKilledChild(t *testing.T) {
+	p := pool(t, decode.Options{Program: script(t, greet("kill -KILL $$"))})
+	_, err := p.Libraries(context.Background())
+	var died *decode.DiedError
+	if exit.CodeOf(err) != exit.IO || errors.As(err, &died) || !strings.Contains(err.Error(), "signal: killed") {
+		t.Errorf("got %v, want exit 74", err)
+	}
+}
+
 func TestCancelledContextEndsTheRequest(t *testing.T) {
 	for name, text := range map[string]string{"working": greet("exec sleep 60"), "starting": "exec sleep 60"} {
 		p := pool(t, decode.Options{Program: script(t, text)})

@@ -100,6 +100,12 @@ func (p *prediction) openFiles(ctx context.Context, f inputFiles) (*openInput, e
 	}
 	InputOpened(f.files)
 	damage := in.input.Damage()
+	for _, e := range damage {
+		if e.Code != exit.BadData { // bad_messages: skip is for damage, not for permissions or the disk
+			in.input.Close()
+			return nil, e
+		}
+	}
 	for i, e := range damage {
 		if i == humanise.MaxListed {
 			in.tolerated = append(in.tolerated, fmt.Sprintf("%d more damaged messages and files are left out", len(damage)-i))

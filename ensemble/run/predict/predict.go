@@ -1,8 +1,10 @@
 package predict
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -13,6 +15,8 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/members"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/humanise"
 	"github.com/ensemble-weather/ensemble/internal/progress"
 	"github.com/ensemble-weather/ensemble/io/decode"
 	"github.com/ensemble-weather/ensemble/io/product"
@@ -45,12 +49,47 @@ type Options struct {
 	// workspaces alone; 0: no limit. Limits change no bits of the result.
 	MemoryBytes, WorkspaceBytes int64
 
+	Clock       Clock     // tells initialisations of the past from those of the future
 	Command     string    // command line, for the history attribute of the products
 	Version     string    // version of the program, for the products
 	Created     time.Time // time of processing in the history of products; zero: now
 	Progress    *progress.Reporter
 	Warn        func(string)              `json:"-"` // receives what the prediction waits for; nil drops it
 	OnUnrelated func(input.UnrelatedFile) `json:"-"` // receives, once each, files in input folders that are not input; nil drops them
+}
+
+// Clock is the clock of deadlines and ages.
+type Clock struct {
+	// MaxFuture is the longest time that an initialisation may lie in the future; 0: DefaultMaxFuture. [Run] warns of
+	// later ones, a [Service] refuses them.
+	MaxFuture time.Duration
+	Time      func() time.Time `json:"-"` // nil: that of the machine
+}
+
+// Now returns the current time.
+func (c Clock) Now() time.Time {
+	if c.Time != nil {
+		return c.Time()
+	}
+	return time.Now()
+}
+
+// IsFuture reports whether an initialisation is too far in the future.
+func (c Clock) IsFuture(init time.Time) bool {
+	return init.Sub(c.Now()) > cmp.Or(c.MaxFuture, DefaultMaxFuture)
+}
+
+// DefaultMaxFuture is the default of Clock.MaxFuture. Forecasts arrive hours after their initialisation.
+const DefaultMaxFuture = time.Hour
+
+// futureError returns the error for an initialisation that is too far in the future; nil for others.
+func (c Clock) futureError(init ensemble.Init) *exit.Error {
+	if !c.IsFuture(init.Time) {
+		return nil
+	}
+	now := c.Now()
+	return &exit.Error{Code: exit.NotYet, What: fmt.Sprintf("initialisation %s is %s in the future", init, humanise.Duration(init.Sub(now))), At: "the clock of this machine, " + now.UTC().Format("2006-01-02 15:04Z"),
+		Fix: "correct the clock, or the date of the files; serve.max_future is the longest time that is allowed"}
 }
 
 // Result is the outcome of a prediction.
@@ -202,6 +241,7 @@ func (p *prediction) predictRemaining(ctx context.Context, w team.Teams, f input
 		}
 	}
 	r.Warnings = append(r.Warnings, in.warnings...)
+	in.warnFuture()
 	task := p.options.Progress.Start("predict", int64(len(in.inits)))
 	defer task.Done()
 	return team.Distribute(ctx, w, in.tasks(), func(i int) (InitResult, error) { return in.predict(ctx, in.inits[i], i == 0) },
@@ -210,6 +250,15 @@ func (p *prediction) predictRemaining(ctx context.Context, w team.Teams, f input
 			task.Set(int64(i+1), in.inits[i].String())
 			return nil
 		})
+}
+
+// warnFuture warns of initialisations in the future. Products do not record it: the same input gives the same bits.
+func (in *openInput) warnFuture() {
+	for _, i := range in.inits {
+		if e := in.p.options.Clock.futureError(i); e != nil && in.p.options.Warn != nil {
+			in.p.options.Warn(exit.OneLine(e))
+		}
+	}
 }
 
 // perExchange is the number of initialisations of a rank between two exchanges of results.

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
-	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/run/input"
 	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
@@ -38,6 +37,7 @@ type fileContent struct {
 	mark  fingerprint.File
 	inits []ensemble.Init // with fields that the model reads
 	err   error           // why it cannot be read
+	retry backoff         // next look, if err is no fault of its bytes
 }
 
 // Candidate is an initialisation found in the input.
@@ -66,7 +66,7 @@ type ModelDescription struct {
 }
 
 // OpenService loads a model and compiles its network. Options.Deadline and Options.Init are not used: each
-// initialisation has its own deadline, relative to the arrival of its first file.
+// initialisation has its own deadline.
 //
 // Errors: those of [Run] before it reads input; exit 64 under an MPI launcher and for a mesh.
 func OpenService(o Options) (*Service, error) {
@@ -251,14 +251,18 @@ func joinLagged(inits map[ensemble.Init]*initFiles, age time.Duration) {
 	maps.Copy(inits, joined)
 }
 
-// readInits reads the initialisations of a file, unless it is unchanged.
+// readInits reads the initialisations of a file, unless it is unchanged. An unchanged file that could not be read
+// for another reason than its bytes is read again.
 //
 // Errors: ctx.Err().
 func (r *Service) readInits(ctx context.Context, path string, mark fingerprint.File) error {
-	if s, ok := r.contents[path]; ok && s.mark.IsSameContent(mark) {
+	s, ok := r.contents[path]
+	switch {
+	case !ok || !s.mark.IsSameContent(mark):
+		s = fileContent{mark: mark}
+	case s.err == nil || isContentFault(s.err) || !s.retry.isDue():
 		return nil
 	}
-	s := fileContent{mark: mark}
 	in, err := fio.Open(ctx, []string{path}, fio.Options{Pool: r.p.pool, SkipBad: true, Sparse: r.p.options.Policy.AllowMissingChunks,
 		Members: input.LayoutOf(r.p.policy.Members.MemberLayout), Cache: string(r.p.options.Policy.IndexCache), Naming: r.p.naming(), Keep: r.p.policy.isCandidate})
 	if ctx.Err() != nil {
@@ -267,7 +271,13 @@ func (r *Service) readInits(ctx context.Context, path string, mark fingerprint.F
 	s.err = err
 	if err == nil {
 		s.inits = (&ensemble.Catalogue{Entries: in.Catalogue().Select(r.p.policy.isCandidate)}).Inits()
+		if damage := in.Damage(); s.inits == nil && len(damage) > 0 {
+			s.err = damage[0]
+		}
 		in.Close()
+	}
+	if s.err != nil && !isContentFault(s.err) {
+		s.retry.fail(r.PollInterval())
 	}
 	r.contents[path] = s
 	return nil
@@ -285,11 +295,15 @@ func (r *Service) decide(ctx context.Context, init ensemble.Init, h *initFiles) 
 	}
 	c := Candidate{Init: init, Since: h.firstArrival(r.files.states)}
 	var err error
-	if c.Deadline, err = r.deadline(c.Since); err != nil {
+	if c.Deadline, err = r.deadline(init, c.Since); err != nil {
 		return c, err
 	}
 	slices.SortFunc(h.pending, func(a, b pendingFile) int { return strings.Compare(a.path, b.path) })
-	last := !c.Deadline.IsZero() && !time.Now().Before(c.Deadline)
+	if e := r.p.options.Clock.futureError(init); e != nil {
+		c.Due, c.err, c.State = true, e, "future"
+		return c, nil
+	}
+	last := !c.Deadline.IsZero() && !r.p.options.Clock.Now().Before(c.Deadline)
 	v.deadline = c.Deadline
 	s, err := v.decide(ctx, h.complete, h.pending, nil, last)
 	if ctx.Err() != nil {
@@ -304,11 +318,11 @@ func (r *Service) decide(ctx context.Context, init ensemble.Init, h *initFiles) 
 }
 
 // deadline returns the end of waiting for an initialisation whose first file arrived at since.
-func (r *Service) deadline(since time.Time) (end time.Time, err error) {
+func (r *Service) deadline(init ensemble.Init, since time.Time) (end time.Time, err error) {
 	m := r.p.policy.Members
 	if m.Deadline != "" {
-		if end, err = config.ParseDeadline(string(m.Deadline), since); err != nil {
-			return end, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("invalid deadline %q", m.Deadline), At: "members.deadline", Fix: "write it as 06:40Z or +40m", Err: err}
+		if end, err = m.Deadline.Time(init.Time, since); err != nil {
+			return end, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("invalid deadline %q", m.Deadline), At: "members.deadline", Fix: "write it as init+6h40m, 06:40Z or +40m", Err: err}
 		}
 	}
 	if m.Wait > 0 {

@@ -32,6 +32,7 @@ type scanResult struct {
 // watcher waits for the input, or for that of one initialisation.
 type watcher struct {
 	policy  *inputPolicy
+	now     func() time.Time
 	files   *fileScanner
 	onWarn  func(string) // nil drops warnings
 	list    func() ([]string, error)
@@ -43,14 +44,21 @@ type watcher struct {
 	single   bool      // the input has several initialisations: files of others may be incomplete
 
 	began      bool
-	checked    map[string]fingerprint.File // files whose inventory was checked last
-	missingErr error                       // what they missed
-	lastReport string                      // text of the last warning
+	inventory  inventoryCheck
+	lastReport string // text of the last warning
+}
+
+// inventoryCheck is the last check of what complete files miss of the expected fields.
+type inventoryCheck struct {
+	files map[string]fingerprint.File
+	err   error   // what they miss
+	retry backoff // next check of unchanged files, if err is no fault of their bytes
+	ended bool    // the deadline has passed
 }
 
 // newWatcher returns a watcher for the input of a prediction.
 func newWatcher(p *prediction) *watcher {
-	return &watcher{policy: p.policy, files: newFileScanner(p), onWarn: p.options.Warn, list: p.finder.list, missing: p.missingFields, poll: cmp.Or(p.policy.Members.Poll, defaultPoll)}
+	return &watcher{policy: p.policy, now: p.options.Clock.Now, files: newFileScanner(p), onWarn: p.options.Warn, list: p.finder.list, missing: p.missingFields, poll: cmp.Or(p.policy.Members.Poll, defaultPoll)}
 }
 
 // scan scans the input once; scans after the first follow a pause. If the deadline has passed before the first one, a second one shows
@@ -88,13 +96,17 @@ func (v *watcher) decide(ctx context.Context, complete map[string]fingerprint.Fi
 	s.Files = slices.Sorted(maps.Keys(complete))
 	all := missing == nil && len(pending) == 0 && len(complete) > 0
 	some := v.single && missing == nil && len(complete) > 0 // the expected fields may be in them
-	if (all || some || last && len(complete) > 0) && (v.checked == nil || !maps.EqualFunc(complete, v.checked, fingerprint.File.IsSameContent)) {
-		v.checked, v.missingErr = complete, v.missing(ctx, s.Files, v.init)
+	if (all || some || last && len(complete) > 0) && v.mustCheck(complete, last) {
+		v.inventory.files, v.inventory.err = complete, v.missing(ctx, s.Files, v.init)
 		if ctx.Err() != nil {
 			return s, ctx.Err()
 		}
+		if v.inventory.err != nil && !isContentFault(v.inventory.err) {
+			v.inventory.retry.fail(v.poll)
+		}
 	}
-	if (all || some) && v.missingErr == nil {
+	v.inventory.ended = v.inventory.ended || last
+	if (all || some) && v.inventory.err == nil {
 		for _, f := range pending {
 			v.warn("ignored, as the other files contain all expected fields: " + f.path + ": " + f.reason)
 		}
@@ -107,6 +119,16 @@ func (v *watcher) decide(ctx context.Context, complete map[string]fingerprint.Fi
 	}
 	s.Done = true
 	return v.finish(s, missing, pending)
+}
+
+// mustCheck reports whether the inventory of the complete files must be checked: they changed, or the last check found
+// something other than a fault of their bytes and its pause is over, or the deadline has just passed.
+func (v *watcher) mustCheck(complete map[string]fingerprint.File, last bool) bool {
+	if v.inventory.files == nil || !maps.EqualFunc(complete, v.inventory.files, fingerprint.File.IsSameContent) {
+		v.inventory.retry = backoff{}
+		return true
+	}
+	return v.inventory.err != nil && !isContentFault(v.inventory.err) && (v.inventory.retry.isDue() || last && !v.inventory.ended)
 }
 
 // finish decides at the deadline.
@@ -127,7 +149,7 @@ func (v *watcher) finish(s scanResult, missing error, pending []pendingFile) (sc
 	if errors.As(missing, &known) && (!degrades || len(s.Files) == 0) {
 		late = append(late, known)
 	}
-	if errors.As(v.missingErr, &known) && !degrades && !damaged && known.Code == exit.NotYet {
+	if errors.As(v.inventory.err, &known) && !degrades && !damaged && known.Code == exit.NotYet {
 		late = append(late, known)
 	}
 	if len(late) > 0 && (!degrades || len(s.Files) == 0) {
@@ -140,15 +162,15 @@ func (v *watcher) finish(s scanResult, missing error, pending []pendingFile) (sc
 
 // report warns about what the watcher waits for, when that changes.
 func (v *watcher) report(missing error, pending []pendingFile) {
-	if !v.deadline.IsZero() && !time.Now().Before(v.deadline) { // the scan that follows is the last
+	if !v.deadline.IsZero() && !v.now().Before(v.deadline) { // the scan that follows is the last
 		return
 	}
 	why := ""
 	var e *exit.Error
 	switch {
-	case len(pending) > 0 && (!v.single || v.missingErr == nil):
+	case len(pending) > 0 && (!v.single || v.inventory.err == nil):
 		why = pending[0].path + ": " + pending[0].reason
-	case errors.As(missing, &e), errors.As(v.missingErr, &e):
+	case errors.As(missing, &e), errors.As(v.inventory.err, &e):
 		why = exit.OneLine(&exit.Error{What: e.What, At: e.At})
 	}
 	if why != v.lastReport {

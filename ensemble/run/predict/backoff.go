@@ -1,0 +1,41 @@
+package predict
+
+import (
+	"time"
+
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// maxLookPause is the longest pause between two looks at an unchanged file that could not be read.
+const maxLookPause = 10 * time.Minute
+
+// isContentFault reports whether an error is a fault of the bytes of a file, which stays until the file changes.
+// Any other error, such as a missing decoder, permission, memory or space, may be gone at the next look at the same
+// bytes.
+func isContentFault(err error) bool { return exit.CodeOf(err) == exit.BadData }
+
+// backoff schedules the next look at what failed for another reason than the bytes of the files. The zero value is
+// due.
+type backoff struct {
+	failures int
+	next     time.Time
+}
+
+// fail schedules the next look: at the next poll, then after twice as long for each failure, up to maxLookPause.
+func (b *backoff) fail(poll time.Duration) {
+	b.failures++
+	b.next = time.Now().Add(RetryDelay(poll, maxLookPause, b.failures))
+}
+
+// isDue reports whether the pause is over.
+func (b *backoff) isDue() bool { return !time.Now().Before(b.next) }
+
+// RetryDelay is the delay of the next attempt after a number of failures, at least 1: first after the first one,
+// doubled for each further one, at most most.
+func RetryDelay(first, most time.Duration, failures int) time.Duration {
+	d := first
+	for ; failures > 1 && d < most; failures-- {
+		d *= 2
+	}
+	return min(d, most)
+}
