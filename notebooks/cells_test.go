@@ -122,7 +122,7 @@ func TestCells(t *testing.T) {
 // jupyter executes a notebook with the Go kernel in a folder.
 func jupyter(t *testing.T, folder string, keep bool, paths ...string) string {
 	t.Helper()
-	kernel := must(filepath.Abs("../build/kernel"))
+	kernel := value(filepath.Abs("../build/kernel"))
 	if _, err := os.Stat(filepath.Join(kernel, "gonb")); err != nil {
 		t.Fatalf("%v: scripts/setup.sh test installs the kernel", err)
 	}
@@ -147,7 +147,7 @@ func jupyter(t *testing.T, folder string, keep bool, paths ...string) string {
 func moduleFolder(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	module := "module atmosphere\n\ngo 1.26.0\n\nrequire github.com/ensemble-weather/ensemble v0.0.0\n\nreplace github.com/ensemble-weather/ensemble => " + must(filepath.Abs("..")) + "\n"
+	module := "module atmosphere\n\ngo 1.26.0\n\nrequire github.com/ensemble-weather/ensemble v0.0.0\n\nreplace github.com/ensemble-weather/ensemble => " + value(filepath.Abs("..")) + "\n"
 	if err := os.WriteFile(filepath.Join(dir, "go.mod"), []byte(module), 0o644); err != nil {
 		t.Fatal(err)
 	}

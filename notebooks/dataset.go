@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
@@ -27,7 +28,13 @@ type Dataset struct {
 	cached   bool
 	folder   string // of all results, absolute
 	summary  *summary
+	err      error
 }
+
+// Err returns the error of a dataset that MustOpen or MustDemo could not open in a declaration, or nil.
+func (d *Dataset) Err() error { return d.err }
+
+func (d *Dataset) setErr(err error) { d.err = err }
 
 // summary is the inventory of the forecast files.
 type summary struct {
@@ -191,12 +198,18 @@ func (d *Dataset) cacheDir() string { return filepath.Join(d.folder, "notebooks"
 func (d *Dataset) indexDir() string { return filepath.Join(d.cacheDir(), "index") }
 
 // Files returns the absolute paths of the forecast files.
-func (d *Dataset) Files() []string { return slices.Clone(d.files) }
+func (d *Dataset) Files() []string {
+	exitOnError(d.err)
+	return slices.Clone(d.files)
+}
 
 // Analyses returns the analyses of the dataset as a separate dataset.
 //
 // Errors: exit 66 if the dataset was opened without analyses.
 func (d *Dataset) Analyses() (*Dataset, error) {
+	if d.err != nil {
+		return nil, d.err
+	}
 	if d.analyses == nil {
 		return nil, &exit.Error{Code: exit.NotYet, What: "the dataset has no analyses", Fix: `open it with ens.Analyses("an/*.nc")`}
 	}
@@ -208,6 +221,9 @@ func (d *Dataset) MustAnalyses() *Dataset { return must(d.Analyses()) }
 
 // Table returns the inventory of the files with one row per variable, as `ensemble inspect` does.
 func (d *Dataset) Table() *Table {
+	if d.err != nil {
+		return &Table{err: d.err}
+	}
 	t := &Table{Section: answer.Section{Columns: check.GroupColumns, Rows: d.summary.Rows, Title: fmt.Sprintf("%d files", len(d.files))}}
 	for _, g := range d.summary.Grids[:min(len(d.summary.Grids), 3)] {
 		t.Title += "; grid " + g
@@ -223,6 +239,7 @@ func (d *Dataset) Show() { d.Table().Show() }
 
 // Inits returns the initialisation times of the forecasts in ascending order.
 func (d *Dataset) Inits() []ensemble.Init {
+	exitOnError(d.err)
 	var out []ensemble.Init
 	for _, s := range d.summary.Inits {
 		out = append(out, s.Init)
@@ -246,6 +263,9 @@ func (c Init) Err() error { return c.err }
 //
 // Errors, stored in the result: 64 for an invalid time, 66 if the files do not contain this time.
 func (d *Dataset) Init(text string) Init {
+	if d.err != nil {
+		return Init{err: d.err}
+	}
 	inits := d.summary.Inits
 	if n := len(inits); n > 0 && text == "first" {
 		return Init{inits[0].Init, inits[0].Files, d, nil}
@@ -264,6 +284,7 @@ func (d *Dataset) Init(text string) Init {
 	e := &exit.Error{Code: exit.NotYet, What: "initialisation time not in the files", At: ensemble.InitAt(date.Time).String(), Fix: "choose one of ds.Inits()"}
 	if n := len(inits); n > 0 {
 		e.Why = fmt.Sprintf("the files have %d initialisation times from %s to %s", n, inits[0].Init, inits[n-1].Init)
+		e.Fix = fmt.Sprintf("the nearest is %s; ds.Inits() has all", closestTime(date.Time, inits, func(s initSummary) time.Time { return s.Init.Time }).Init)
 	}
 	return Init{err: e}
 }

@@ -87,19 +87,18 @@ func (l *lineLimiter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// must returns x, or ends the cell on an error.
-func must[T any](x T, err error) T {
-	exitOnError(err)
-	return x
-}
-
 // exitOnError prints an error in the format of the program and ends the cell with its exit code.
-// It does nothing if err is nil.
+// It does nothing if err is nil. In a declaration the error names the command that removes it.
 func exitOnError(err error) {
 	if err == nil {
 		return
 	}
 	e := answer.Error(err)
+	if d, ok := findDeclaration(); ok && !errors.As(err, new(failedDeclaration)) {
+		c := *e
+		c.Fix += "; " + d.remove()
+		e = &c
+	}
 	fmt.Fprintln(&lineLimiter{w: os.Stderr, left: MaxLines - 1}, "ensemble: "+e.Error())
 	_ = gonb.Flush() // an error is ignored, because the cell ends anyway
 	os.Exit(int(e.Code))

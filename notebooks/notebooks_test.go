@@ -54,6 +54,14 @@ var weather = sync.OnceValues(func() (string, error) {
 	return dir, err
 })
 
+// value returns x; an error is a bug of the test.
+func value[T any](x T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return x
+}
+
 // data opens the folder of weather, with all results in a folder of the test.
 func data(t *testing.T, opts ...Option) *Dataset {
 	t.Helper()
@@ -145,7 +153,7 @@ print("%.6g %.6g %.6g %.6g" % (x[0, 1], x[-1, -1], f["latitude"][0], f["longitud
 
 	// A second run gives the same results from the stored files and recomputes nothing.
 	begun := time.Now()
-	d2, err := openAt(must(weather()), Cached(), In(d.folder))
+	d2, err := openAt(value(weather()), Cached(), In(d.folder))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -254,7 +262,7 @@ func TestErrors(t *testing.T) {
 		{"histograms without scores", r.Scores().Histograms().Err(), exit.NotYet},
 		{"a field that was not predicted", p.Spread("t850").Err(), exit.NotYet},
 		{"a map of no field", p.Mean("t850").Map(Europe).Err(), exit.NotYet},
-		{"an area between points", (&Field{Field: &ensemble.Field{Key: ensemble.Key{Variable: "t"}, Grid: must(ensemble.NamedGrid("10deg")), Values: make([]float32, 19*36)}}).
+		{"an area between points", (&Field{Field: &ensemble.Field{Key: ensemble.Key{Variable: "t"}, Grid: value(ensemble.NamedGrid("10deg")), Values: make([]float32, 19*36)}}).
 			Map(Area{North: 44, West: 1, South: 43, East: 2}).Err(), exit.Usage},
 	} {
 		if got := exit.CodeOf(c.err); got != c.want {
@@ -268,7 +276,7 @@ var cells = map[string]func(){
 	"error": func() { MustOpen("nothing/*.grib2") },
 	"chain": func() { (&Prediction{Init: Init{}, run: &Run{}}).Spread("temperature").Map(Europe).Show() },
 	"train": func() {
-		d := must(openAt(os.Getenv(dataVariable), Cached(), In("kept")))
+		d := value(openAt(os.Getenv(dataVariable), Cached(), In("kept")))
 		MustTrain("long", d, Target("t850"), tiny, Set("train.epochs=100000", "train.checkpoint.every=100000"))
 	},
 	"table": func() {
@@ -293,9 +301,9 @@ func cell(t *testing.T, name, dir string, begun func(*os.Process)) (stdout, stde
 	t.Helper()
 	testdecoder.Path(t)
 	var out, errs bytes.Buffer
-	cmd := exec.Command(must(os.Executable()))
+	cmd := exec.Command(value(os.Executable()))
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &out, &errs
-	cmd.Env = append(os.Environ(), cellVariable+"="+name, dataVariable+"="+must(weather()))
+	cmd.Env = append(os.Environ(), cellVariable+"="+name, dataVariable+"="+value(weather()))
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
@@ -30,8 +31,13 @@ type options struct {
 	set            []string
 	publish        config.Publishing
 	scoreSelection scoring.Selection
-	since          *config.Date
+	periods        [3]period // of training, validation and test; zero: by fractions
+	members        bool
+	since, until   *config.Date
 }
+
+// period is an interval of initialisation times as the configuration states it.
+type period struct{ from, to string }
 
 // DefaultFolder is the folder of all results without the option In.
 const DefaultFolder = "runs"
@@ -84,6 +90,54 @@ func Set(assignments ...string) Option {
 	return Option{"Set", func(o *options) error { o.set = append(o.set, assignments...); return nil }}
 }
 
+// TrainFrom, ValidateFrom and TestFrom set the periods of the initialisation times by dates such as "1983-10-01": first
+// and last day, both included. All three are needed; without them the periods are fractions of the dataset. For Train.
+func TrainFrom(from, to string) Option { return periodOption("TrainFrom", 0, from, to) }
+
+// ValidateFrom sets the period for the choice of the epoch; see TrainFrom.
+func ValidateFrom(from, to string) Option { return periodOption("ValidateFrom", 1, from, to) }
+
+// TestFrom sets the period that is scored once, at the end; see TrainFrom.
+func TestFrom(from, to string) Option { return periodOption("TestFrom", 2, from, to) }
+
+// splitOptions are the names of the options that set the periods, in the order of options.periods.
+var splitOptions = [3]string{"TrainFrom", "ValidateFrom", "TestFrom"}
+
+func periodOption(name string, i int, from, to string) Option {
+	return Option{name, func(o *options) error {
+		a, err := parseDate(name, from)
+		if err != nil {
+			return err
+		}
+		b, err := parseDate(name, to)
+		if err != nil {
+			return err
+		}
+		if b.Time.Before(a.Time) {
+			return &exit.Error{Code: exit.Usage, What: "the period ends before it begins", At: fmt.Sprintf("%s(%q, %q)", name, from, to), Fix: "state the first date, then the last"}
+		}
+		o.periods[i] = period{from, to}
+		return nil
+	}}
+}
+
+// parseDate parses the date of an option.
+//
+// Errors: exit 64.
+func parseDate(option, text string) (config.Date, error) {
+	d, err := config.ParseDate(text)
+	if err != nil {
+		return d, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("invalid date %q", text), At: option, Fix: `write it as "2001-11-01"`}
+	}
+	return d, nil
+}
+
+// CalibratedMembers adds members of the calibrated distribution, in the rank order of the raw members, to the products.
+// For Predict.
+func CalibratedMembers() Option {
+	return Option{"CalibratedMembers", func(o *options) error { o.members = true; return nil }}
+}
+
 // Quantiles adds quantiles of the distribution to the products. The probabilities are between 0
 // and 1. For Predict.
 func Quantiles(probabilities ...float64) Option {
@@ -124,13 +178,27 @@ func Above(thresholds ...string) Option {
 // Since excludes initialisation times before a date such as "2001-11-01". For Verify.
 func Since(date string) Option {
 	return Option{"Since", func(o *options) error {
-		d, err := config.ParseDate(date)
-		if err != nil {
-			return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("invalid date %q", date), At: "Since", Fix: `write it as "2001-11-01"`}
-		}
+		d, err := parseDate("Since", date)
 		o.since = &d
-		return nil
+		return err
 	}}
+}
+
+// Until excludes initialisation times after a date such as "2001-12-31". For Verify.
+func Until(date string) Option {
+	return Option{"Until", func(o *options) error {
+		d, err := parseDate("Until", date)
+		if d.WholeDay {
+			d.Time = d.Time.Add(24*time.Hour - time.Nanosecond)
+		}
+		o.until = &d
+		return err
+	}}
+}
+
+// includes reports whether an initialisation time is in the period of Since and Until.
+func (o *options) includes(t time.Time) bool {
+	return (o.since == nil || !t.Before(o.since.Time)) && (o.until == nil || !t.After(o.until.Time))
 }
 
 // applyOptions applies the options of a call. takes contains the names of the accepted options.

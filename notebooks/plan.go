@@ -14,12 +14,20 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/explain"
 	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/postproc/report"
 )
 
 // Plan is a compiled training step: the graph after each pass, the kernels and the memory plan.
 type Plan struct {
 	*explain.Result
+	err error
 }
+
+// Err returns the error of a step that MustPlan could not compile in a declaration, or nil. The other methods store
+// this error.
+func (p *Plan) Err() error { return p.err }
+
+func (p *Plan) setErr(err error) { p.Result, p.err = &explain.Result{}, err }
 
 // Plan compiles the training step of a run, as `ensemble engine explain` does. It does not train.
 //
@@ -31,7 +39,7 @@ func (r *Run) Plan() (*Plan, error) {
 	}
 	return runJob(func(ctx context.Context, _ job) (*Plan, error) {
 		e, err := explain.Run(ctx, explain.Options{Config: c, RunDir: r.Dir})
-		return &Plan{e}, err
+		return &Plan{Result: e}, err
 	})
 }
 
@@ -40,12 +48,18 @@ func (r *Run) MustPlan() *Plan { return must(r.Plan()) }
 
 // config loads the effective configuration of the run.
 func (r *Run) config() (*config.TrainConfig, error) {
+	if r.err != nil {
+		return nil, r.err
+	}
 	return config.LoadTrain(config.Sources{Files: []string{filepath.Join(r.Dir, "config.effective.yaml")}})
 }
 
 // Passes returns a table of the compiler passes: the number of operations, the work and the memory
 // after each pass. Passes without changes are omitted.
 func (p *Plan) Passes() *Table {
+	if p.err != nil {
+		return &Table{err: p.err}
+	}
 	t := &Table{Section: answer.Section{Title: p.Network, Columns: slices.Concat(answer.TextColumns("pass", "what it does"), answer.NumberColumns("", "operations"), answer.NumberColumns("%.2f", "work (MFLOP)", "moved (MB)", "arena (MB)"))}}
 	mega := func(n int64) float64 { return float64(n) / 1e6 }
 	for i, s := range p.PassReports {
@@ -62,6 +76,9 @@ func (p *Plan) Passes() *Table {
 //
 // Errors, stored in the picture: 64 for a pass that did not run, 69 if Graphviz is not installed.
 func (p *Plan) Graph(after string) *Picture {
+	if p.err != nil {
+		return &Picture{err: p.err}
+	}
 	var text bytes.Buffer
 	if err := p.WriteDOT(&text, after); err != nil {
 		return &Picture{err: err}
@@ -77,14 +94,24 @@ func (p *Plan) Graph(after string) *Picture {
 
 // Memory draws the memory plan of the step: each value with its offset in the arena and its
 // lifetime, from the first to the last kernel that uses it.
-func (p *Plan) Memory() *Picture { return pictureOf(p.MemoryPicture()) }
+func (p *Plan) Memory() *Picture { return p.picture(p.MemoryPicture) }
 
 // Time draws the kernels in sequence with the lower bounds of their run times.
-func (p *Plan) Time() *Picture { return pictureOf(p.TimePicture()) }
+func (p *Plan) Time() *Picture { return p.picture(p.TimePicture) }
+
+func (p *Plan) picture(draw func() report.Picture) *Picture {
+	if p.err != nil {
+		return &Picture{err: p.err}
+	}
+	return pictureOf(draw())
+}
 
 // Kernels returns a table of the n kernels with the largest lower bounds of the run time, in the
 // order of execution. The column "operation" contains the layouts of input and output.
 func (p *Plan) Kernels(n int) *Table {
+	if p.err != nil {
+		return &Table{err: p.err}
+	}
 	order := make([]int, len(p.Ops))
 	for i := range order {
 		order[i] = i

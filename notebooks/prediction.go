@@ -1,6 +1,7 @@
 package notebooks
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -9,10 +10,12 @@ import (
 	"strings"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/run/predict"
 	"github.com/ensemble-weather/ensemble/ensemble/run/verify"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/version"
+	fio "github.com/ensemble-weather/ensemble/io"
 	"github.com/ensemble-weather/ensemble/io/product"
 )
 
@@ -22,19 +25,24 @@ type Prediction struct {
 	Outputs []string // paths of the NetCDF files, one per lead time
 	run     *Run
 	lead    *ensemble.Lead // lead time of the fields; nil without the option Lead
+	err     error
 }
 
+// Err returns the error of a prediction that MustPredict could not make in a declaration, or nil. The other methods
+// return or store this error.
+func (p *Prediction) Err() error { return p.err }
+
+func (p *Prediction) setErr(err error) { p.err = err }
+
 // Predict computes the prediction for one initialisation time and publishes the mean, the spread
-// and the products of the options. Existing products of the same run are reused. Accepts Event,
-// Lead and Quantiles.
+// and the products of the options. Existing products of the same run are reused. Accepts
+// CalibratedMembers, Event, Lead and Quantiles.
 //
 // Errors: those of the Init; 64 for products and lead times that the model does not have, 65 and
 // 66 for the files, 69 if the decoding program is not installed, 73 and 74 for the folder.
 func (r *Run) Predict(c Init, opts ...Option) (*Prediction, error) {
-	o, err := applyOptions("Predict", opts, "Event", "Lead", "Quantiles")
-	if err == nil {
-		err = c.err
-	}
+	o, err := applyOptions("Predict", opts, "CalibratedMembers", "Event", "Lead", "Quantiles")
+	err = cmp.Or(r.err, c.err, err)
 	if err != nil {
 		return nil, err
 	}
@@ -59,8 +67,17 @@ func (r *Run) predict(c Init, o options) (*Prediction, error) {
 	if n := len(pub.Quantiles); n > 0 && !(pub.Quantiles[0] > 0 && pub.Quantiles[n-1] < 1) {
 		return nil, &exit.Error{Code: exit.Usage, What: "quantiles must be between 0 and 1", At: fmt.Sprint(pub.Quantiles), Fix: "for 10 % write 0.1"}
 	}
-	if pub.Quantiles != nil || pub.Probabilities != nil {
-		folder += "-" + contentKey(fmt.Sprint(pub.Quantiles, pub.Probabilities))
+	if o.members {
+		pub.Products = []string{config.MeanProduct, config.SpreadProduct, config.MembersProduct}
+		if pub.Quantiles != nil {
+			pub.Products = append(pub.Products, config.QuantilesProduct)
+		}
+		if pub.Probabilities != nil {
+			pub.Products = append(pub.Products, config.ProbabilitiesProduct)
+		}
+	}
+	if pub.Quantiles != nil || pub.Probabilities != nil || pub.Products != nil {
+		folder += "-" + contentKey(fmt.Sprint(pub.Quantiles, pub.Probabilities, pub.Products))
 	}
 	p := &Prediction{Init: c, run: r}
 	if o.leadGiven {
@@ -122,13 +139,47 @@ func (p *Prediction) Probability(question string) *Field {
 	return p.field(q.Variable, product.Probability, "probability of "+question, nil)
 }
 
+// Member returns a calibrated member of a variable. Predict publishes them with the option CalibratedMembers.
+//
+// Errors, stored in the field: 64 for an invalid name, for a name of several fields and for a number without a member;
+// 66 if the products have no members.
+func (p *Prediction) Member(number int, name string) *Field {
+	at, err := parseVariable(name)
+	if err = cmp.Or(p.err, err); err != nil {
+		return &Field{err: err}
+	}
+	var numbers []ensemble.Member
+	found, err := runJob(func(ctx context.Context, _ job) ([]*ensemble.Field, error) {
+		return readFields(ctx, p.Outputs, fio.Options{}, func(e ensemble.Entry) bool {
+			matches := e.Product == ensemble.MemberField && e.Variable == at.variable && (at.level == nil || e.Level == *at.level) && (p.lead == nil || e.Lead == *p.lead)
+			if matches && !slices.Contains(numbers, e.Member) {
+				numbers = append(numbers, e.Member)
+			}
+			return matches && e.Member == ensemble.Member(number)
+		})
+	})
+	switch {
+	case err != nil:
+		return &Field{err: err}
+	case numbers == nil:
+		return &Field{err: &exit.Error{Code: exit.NotYet, What: fmt.Sprintf("the products have no members of %s", at), At: p.Init.Init.String(), Fix: "predict with the option ens.CalibratedMembers(); choose a target of the training"}}
+	case len(found) == 0:
+		slices.Sort(numbers)
+		return &Field{err: &exit.Error{Code: exit.Usage, What: fmt.Sprintf("no member %d in the products", number), At: p.Init.Init.String(), Why: "the products have members " + ensemble.MemberRanges(numbers),
+			Fix: fmt.Sprintf("the nearest is %d", closest(ensemble.Member(number), numbers))}}
+	case len(found) > 1:
+		return &Field{err: &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%s matches several fields", at), At: p.Init.Init.String(), Fix: `select one, for example "t850" and the option ens.Lead("48h") of Predict`}}
+	}
+	return &Field{Field: found[0], What: fmt.Sprintf("calibrated member %d", number)}
+}
+
 // field reads one field of the products.
 //
 // Errors, stored in the field: 64 for an invalid name and for a name of several fields, 66 if the
 // products do not contain the field.
 func (p *Prediction) field(name string, kind product.Kind, what string, keep func(ensemble.Key) bool) *Field {
 	at, err := parseVariable(name)
-	if err != nil {
+	if err = cmp.Or(p.err, err); err != nil {
 		return &Field{err: err}
 	}
 	found, err := runJob(func(ctx context.Context, _ job) ([]verify.ProductField, error) {
@@ -160,6 +211,7 @@ func (p *Prediction) field(name string, kind product.Kind, what string, keep fun
 // Metrics.
 func (p *Prediction) Score(analyses *Dataset, opts ...Option) *Scores {
 	o, err := applyOptions("Score", opts, "Above", "Metrics")
+	err = cmp.Or(p.err, analyses.err, err)
 	if err != nil {
 		return &Scores{err: err}
 	}
@@ -170,6 +222,9 @@ func (p *Prediction) Score(analyses *Dataset, opts ...Option) *Scores {
 //
 // Errors: 64 for several lead times without the option Lead, 73 and 74 for the file.
 func (p *Prediction) WriteNetCDF(path string) error {
+	if p.err != nil {
+		return p.err
+	}
 	files := p.Outputs
 	if p.lead != nil {
 		files = slices.DeleteFunc(slices.Clone(files), func(f string) bool {

@@ -1,11 +1,13 @@
 package notebooks
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
 	"github.com/ensemble-weather/ensemble/ensemble/run/verify"
@@ -19,11 +21,15 @@ import (
 // intervals over the dates.
 type Scores struct {
 	result *score.Result
+	dir    string   // with dates.parquet
+	only   []string // systems of Select; nil: all
 	err    error
 }
 
 // Err returns the error of the verification, or nil.
 func (s *Scores) Err() error { return s.err }
+
+func (s *Scores) setErr(err error) { s.err = err }
 
 // Result returns all results, as scores.json contains them.
 func (s *Scores) Result() (*score.Result, error) { return s.result, s.err }
@@ -53,7 +59,7 @@ func (s *Scores) Select(systems ...string) *Scores {
 	r.Ranks = slices.DeleteFunc(slices.Clone(r.Ranks), func(h score.RankHistogram) bool { return others(h.System) })
 	r.Diagrams = slices.DeleteFunc(slices.Clone(r.Diagrams), func(d score.Diagram) bool { return others(d.System) })
 	r.Calibration = slices.DeleteFunc(slices.Clone(r.Calibration), func(c score.Calibration) bool { return others(c.System) })
-	return &Scores{result: &r}
+	return &Scores{result: &r, dir: s.dir, only: systems}
 }
 
 // Show adds a table for each variable, level and lead time to the cell. The table contains the
@@ -102,31 +108,34 @@ func (s *Scores) draw(by func(*score.Result, ...string) []report.Picture, ids []
 
 // Verify computes the predictions for all initialisation times of a dataset and verifies them with
 // its analyses. Existing results are reused. Scores of the training period are too good; use Since
-// to exclude it. Accepts Above, Metrics and Since.
+// and Until to exclude it. Accepts Above, Metrics, Since and Until.
 //
 // Errors: 64 for options, 65 and 66 for the files, 66 if no initialisation time is left.
 func (r *Run) Verify(d *Dataset, opts ...Option) (*Scores, error) {
-	o, err := applyOptions("Verify", opts, "Above", "Metrics", "Since")
+	o, err := applyOptions("Verify", opts, "Above", "Metrics", "Since", "Until")
+	err = cmp.Or(r.err, d.err, err)
 	if err != nil {
 		return nil, err
 	}
 	var files []string
 	for _, s := range d.summary.Inits {
-		if o.since == nil || !s.Init.Before(o.since.Time) {
+		if o.includes(s.Init.Time) {
 			files = append(files, s.Files...)
 		}
 	}
 	if files == nil {
-		return nil, &exit.Error{Code: exit.NotYet, What: "no initialisation time to verify", Fix: "use an earlier date in Since"}
+		return nil, &exit.Error{Code: exit.NotYet, What: "no initialisation time to verify", Why: fmt.Sprintf("the dataset has %s to %s", d.summary.Inits[0].Init, d.summary.Inits[len(d.summary.Inits)-1].Init), Fix: "use other dates in Since and Until"}
 	}
 	slices.Sort(files)
 	all, err := r.predict(Init{Files: slices.Compact(files), dataset: d}, options{})
 	if err != nil {
 		return nil, err
 	}
-	if o.since != nil {
-		all.Outputs = slices.DeleteFunc(all.Outputs, func(f string) bool { return filepath.Base(filepath.Dir(f)) < o.since.Format("2006010215") })
-	}
+	// Files have several initialisation times.
+	all.Outputs = slices.DeleteFunc(all.Outputs, func(f string) bool {
+		t, err := time.Parse("2006010215", filepath.Base(filepath.Dir(f)))
+		return err == nil && !o.includes(t)
+	})
 	s := r.verify([]*Prediction{all}, d, o)
 	return s, s.err
 }
@@ -149,7 +158,7 @@ func (r *Run) verify(all []*Prediction, d *Dataset, o options) *Scores {
 	}
 	vo.Out = r.Dir + "-scores-" + contentKey(append(sums, version.String(), fmt.Sprint(o.scoreSelection))...)
 	if s, err := trained.ReadScores(vo.Out); exit.CodeOf(err) != exit.NotYet {
-		return &Scores{result: s, err: err}
+		return &Scores{result: s, dir: vo.Out, err: err}
 	}
 	v, err := runJob(func(ctx context.Context, j job) (*verify.Result, error) {
 		v, err := verify.Run(ctx, vo)
@@ -163,5 +172,5 @@ func (r *Run) verify(all []*Prediction, d *Dataset, o options) *Scores {
 	if err != nil {
 		return &Scores{err: err}
 	}
-	return &Scores{result: v.Scores}
+	return &Scores{result: v.Scores, dir: vo.Out}
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/ensemble-weather/ensemble/internal/answer"
+	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/gonb"
 	"github.com/ensemble-weather/ensemble/postproc/report"
 )
@@ -25,7 +26,9 @@ type Picture struct {
 	Title string
 	PNG   []byte // nil if SVG is set
 	SVG   []byte
-	err   error
+	// drawing writes PNG and PDF; nil for pictures that are SVG only.
+	drawing *report.Drawing
+	err     error
 }
 
 // Err returns the error of the picture, or nil.
@@ -58,22 +61,62 @@ func (p *Picture) show() error {
 	return nil
 }
 
-// Write writes the picture to a file and creates missing folders.
+// Write writes the picture to a file and creates missing folders. The ending of the path selects the format: ".png" and
+// ".pdf" for maps and charts, ".svg" for charts and diagrams.
 //
-// Errors: the error of the picture; 73 and 74 for the file.
+// Errors: the error of the picture; 64 for a format that the picture does not have; 73 and 74 for the file.
 func (p *Picture) Write(path string) error {
 	if p.err != nil {
 		return p.err
 	}
-	text := p.SVG
-	if p.PNG != nil {
+	var text []byte
+	var err error
+	switch ending := strings.ToLower(filepath.Ext(path)); {
+	case ending == ".svg":
+		text = p.SVG
+	case ending == ".png" && p.PNG != nil:
 		text = p.PNG
+	case ending == ".png" && p.drawing != nil:
+		text, err = encodePNG(p.drawing.Image())
+	case ending == ".pdf" && p.drawing != nil:
+		var b bytes.Buffer
+		err = p.drawing.WritePDF(&b)
+		text = b.Bytes()
+	}
+	if err != nil {
+		return err
+	}
+	if text == nil {
+		return &exit.Error{Code: exit.Usage, What: "the picture cannot be written in this format", At: path, Why: "it can be written as " + strings.Join(p.formats(), ", "), Fix: "choose one of these endings"}
 	}
 	return writeFile(path, text)
 }
 
+// MustWrite calls Write and ends the cell on an error.
+func (p *Picture) MustWrite(path string) { exitOnError(p.Write(path)) }
+
+// formats lists the endings of files that Write can write.
+func (p *Picture) formats() (out []string) {
+	if p.PNG != nil || p.drawing != nil {
+		out = append(out, ".png")
+	}
+	if p.drawing != nil {
+		out = append(out, ".pdf")
+	}
+	if p.SVG != nil {
+		out = append(out, ".svg")
+	}
+	return out
+}
+
 // pictureOf converts a picture of the report.
 func pictureOf(p report.Picture) *Picture { return &Picture{Title: p.Title, SVG: p.SVG} }
+
+// chartOf draws a chart.
+func chartOf(c *report.Chart) *Picture {
+	d := c.Drawing()
+	return &Picture{Title: c.Title, SVG: c.Picture().SVG, drawing: &d}
+}
 
 // Pictures is a group of pictures that Show adds side by side.
 type Pictures struct {

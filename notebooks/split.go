@@ -18,7 +18,14 @@ import (
 // ranks and their halo exchanges.
 type Split struct {
 	*plan.SplitResult
+	err error
 }
+
+// Err returns the error of a mesh that MustSplit could not use in a declaration, or nil. The other methods store this
+// error.
+func (s *Split) Err() error { return s.err }
+
+func (s *Split) setErr(err error) { s.SplitResult, s.err = &plan.SplitResult{}, err }
 
 // Split decomposes the training step of the run over a mesh such as "lat:2 lon:2". The mesh of the
 // training does not matter. The step is not executed.
@@ -31,7 +38,7 @@ func (r *Run) Split(mesh string) (*Split, error) {
 	}
 	return runJob(func(ctx context.Context, _ job) (*Split, error) {
 		s, err := plan.Split(ctx, c, mesh)
-		return &Split{s}, err
+		return &Split{SplitResult: s}, err
 	})
 }
 
@@ -42,6 +49,9 @@ func (r *Run) MustSplit(mesh string) *Split { return must(r.Split(mesh)) }
 // widths of rank 0 and the largest number of bytes that a rank sends. The backward pass exchanges
 // gradients in the opposite direction.
 func (s *Split) Table() *Table {
+	if s.err != nil {
+		return &Table{err: s.err}
+	}
 	t := &Table{Section: answer.Section{Title: fmt.Sprintf("mesh %s: halo exchanges of the forward pass", s.Mesh),
 		Columns: append(answer.TextColumns("value of", "needed by", "whole value", "rows of rank 0", "columns of rank 0"), answer.NumberColumn("sent (kB)", "", "%.1f"))}}
 	var bytes int64
@@ -67,6 +77,9 @@ var rankColours = []string{"#cfe0f3", "#f6dcc0", "#d5ead9", "#e6d9ee"}
 // Picture draws the subdomains of the ranks on the grid, and the halo of rank 0 for the first
 // exchange of the forward pass.
 func (s *Split) Picture() *Picture {
+	if s.err != nil {
+		return &Picture{err: s.err}
+	}
 	const w, left, top = 720.0, 8.0, 30.0
 	cell := (w - 2*left) / float64(s.Grid.NX)
 	h := top + cell*float64(s.Grid.NY) + 12

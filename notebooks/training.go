@@ -25,7 +25,14 @@ import (
 type Run struct {
 	Dir  string // the run directory, for `ensemble report` and others
 	data *Dataset
+	err  error
 }
+
+// Err returns the error of a training that MustTrain could not finish in a declaration, or nil. The other methods
+// return or store this error.
+func (r *Run) Err() error { return r.err }
+
+func (r *Run) setErr(err error) { r.err = err }
 
 // Train trains a network on a dataset. A finished run with the same name, files and options is
 // reused, and an interrupted run is continued.
@@ -34,7 +41,7 @@ type Run struct {
 // half of the members. The first 70 % of the initialisation times are the training period, the
 // next 10 % the validation period, the last 20 % the test period. With analyses the network
 // predicts the distribution of the analysis, without them the spread of the full ensemble. Accepts
-// Lead, Set, Small and Target.
+// Lead, Set, Small, Target, TrainFrom, ValidateFrom and TestFrom.
 //
 // Errors: 64 for options that do not fit the data, 65 and 66 for the data, 73 and 74 for the
 // folder, 75 after an interruption.
@@ -59,7 +66,10 @@ func Train(name string, d *Dataset, opts ...Option) (*Run, error) {
 // locate returns the run of a training and its configuration. The name of the run directory
 // contains a checksum of the files, the configuration and the version.
 func (d *Dataset) locate(name string, opts []Option) (*Run, *config.TrainConfig, error) {
-	o, err := applyOptions("Train", opts, "Lead", "Set", "Small", "Target")
+	if d.err != nil {
+		return nil, nil, d.err
+	}
+	o, err := applyOptions("Train", opts, slices.Concat([]string{"Lead", "Set", "Small", "Target"}, splitOptions[:])...)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -75,7 +85,7 @@ func (d *Dataset) locate(name string, opts []Option) (*Run, *config.TrainConfig,
 	if err != nil {
 		return nil, nil, err
 	}
-	return &Run{filepath.Join(d.folder, name+"-"+contentKey(append(sums, version.String(), c.Identity())...)), d}, c, nil
+	return &Run{filepath.Join(d.folder, name+"-"+contentKey(append(sums, version.String(), c.Identity())...)), d, nil}, c, nil
 }
 
 // MustTrain calls Train and ends the cell on an error.
@@ -116,6 +126,9 @@ func (d *Dataset) yaml(o options) (string, error) {
 	if len(leads) == 0 || o.leadGiven && !slices.Contains(leads, o.lead) {
 		return "", &exit.Error{Code: exit.Usage, What: "lead time not in the files", At: "Lead", Why: "the files have " + joinValues(d.summary.Leads), Fix: "choose one of these"}
 	}
+	if i := slices.Index(o.periods[:], period{}); i >= 0 && o.periods != [3]period{} {
+		return "", &exit.Error{Code: exit.Usage, What: "a split by dates needs three periods", At: "Train", Why: splitOptions[i] + " is missing", Fix: "state TrainFrom, ValidateFrom and TestFrom"}
+	}
 	members := len(d.summary.Members)
 	head := "distribution"
 	if d.analyses == nil {
@@ -131,6 +144,7 @@ func (d *Dataset) yaml(o options) (string, error) {
 	}
 	fmt.Fprintf(&b, "  members: {use: %d, full: %d}\n  leads: [%s]\n  target_lead: %s\n  levels: [%s]\n  variables: [%s]\n  targets: [%s]\n",
 		max(2, members/2), members, joinValues(leads), leads[len(leads)-1], joinValues(levels), strings.Join(variables, ", "), strings.Join(targets, ", "))
+	b.WriteString(o.split())
 	fmt.Fprintf(&b, "model: {head: %s", head)
 	if o.small {
 		b.WriteString(", base: 8, stages: 2")
@@ -140,6 +154,19 @@ func (d *Dataset) yaml(o options) (string, error) {
 		b.WriteString("train: {epochs: 8, learning_rate: 0.003, warmup: 10, early_stop: {patience: 0}}\n")
 	}
 	return b.String(), nil
+}
+
+// split returns data.split in YAML, or nothing for fractions.
+func (o *options) split() string {
+	if o.periods == [3]period{} {
+		return ""
+	}
+	var b strings.Builder
+	b.WriteString("  split:\n")
+	for i, name := range []string{"train", "validation", "test"} {
+		fmt.Fprintf(&b, "    %s: {from: %s, to: %s}\n", name, o.periods[i].from, o.periods[i].to)
+	}
+	return b.String()
 }
 
 // axes returns the levels and the variables of the network input: the variables on pressure levels
@@ -262,6 +289,9 @@ var escapePattern = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\
 
 // Loss draws the training and validation losses over the epochs.
 func (r *Run) Loss() *Picture {
+	if r.err != nil {
+		return &Picture{err: r.err}
+	}
 	charts, err := reports.LossCharts(r.Dir)
 	if err != nil {
 		return &Picture{err: err}
@@ -269,16 +299,24 @@ func (r *Run) Loss() *Picture {
 	if len(charts) == 0 {
 		return &Picture{err: &exit.Error{Code: exit.NotYet, What: "the training has no losses", At: r.Dir, Fix: "train with train.epochs above 0"}}
 	}
-	return pictureOf(charts[0].Picture())
+	return chartOf(&charts[0])
 }
 
 // Scores returns the scores of the test period of the training.
 func (r *Run) Scores() *Scores {
+	if r.err != nil {
+		return &Scores{err: r.err}
+	}
 	s, err := trained.ReadScores(r.Dir)
-	return &Scores{result: s, err: err}
+	return &Scores{result: s, dir: r.Dir, err: err}
 }
 
 // Report writes the HTML page of `ensemble report` and returns its path.
 //
 // Errors: 73 and 74 for the page.
-func (r *Run) Report() (string, error) { return reports.Write(reports.Options{Dir: r.Dir}) }
+func (r *Run) Report() (string, error) {
+	if r.err != nil {
+		return "", r.err
+	}
+	return reports.Write(reports.Options{Dir: r.Dir})
+}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // lineStyles is the number of styles of lines in picture.css. They differ in colours and dashes, so that
@@ -49,10 +50,10 @@ func (c *Chart) svg() string {
 		fmt.Fprintf(&b, `<path class="grid" d="M%s %sH%s"/><text class="tick" x="%s" y="%s" text-anchor="end">%s</text>`,
 			num(left), num(y(t)), num(w-right), num(left-7), num(y(t)+4), decimals(t, yPlaces))
 	}
-	xTicks, xPlaces := ticks(x0, x1, false)
-	for _, t := range xTicks {
+	xTicks, xLabels := c.xTicks(x0, x1)
+	for i, t := range xTicks {
 		fmt.Fprintf(&b, `<path class="frame" d="M%s %sv4"/><text class="tick" x="%s" y="%s" text-anchor="middle">%s</text>`,
-			num(x(t)), num(h-bottom), num(x(t)), num(h-bottom+17), decimals(t, xPlaces))
+			num(x(t)), num(h-bottom), num(x(t)), num(h-bottom+17), xLabels[i])
 	}
 	fmt.Fprintf(&b, `<path class="frame" d="M%s %sH%s"/>`, num(left), num(h-bottom), num(w-right))
 	fmt.Fprintf(&b, `<text class="tick" x="%s" y="%s" text-anchor="middle">%s</text>`, num((left+w-right)/2), num(h-6), html.EscapeString(c.X))
@@ -193,6 +194,49 @@ func ticks(low, high float64, log bool) (out []float64, after int) {
 		out = append(out, k*step)
 	}
 	return out, places(step)
+}
+
+// xTicks returns ticks of the x axis and their labels: round numbers, or dates.
+func (c *Chart) xTicks(low, high float64) (at []float64, labels []string) {
+	if c.Dates {
+		return dateTicks(low, high)
+	}
+	at, after := ticks(low, high, false)
+	for _, t := range at {
+		labels = append(labels, decimals(t, after))
+	}
+	return at, labels
+}
+
+// dateTicks returns about six times within a range of at least two days: first days of years, of a round number of
+// months, or days at equal steps.
+//
+// Unit: days since 1970-01-01 00 UTC.
+func dateTicks(low, high float64) (at []float64, labels []string) {
+	add := func(t time.Time, layout string) {
+		if day := float64(t.Unix()) / 86400; day >= low && day <= high {
+			at, labels = append(at, day), append(labels, t.Format(layout))
+		}
+	}
+	begin := time.Unix(int64(low*86400), 0).UTC()
+	if months := (high - low) / 30.4; months >= 4 {
+		step := 60
+		for _, s := range []int{1, 2, 3, 6, 12, 24} {
+			if months/float64(s) <= 8 {
+				step = s
+				break
+			}
+		}
+		for t := time.Date(begin.Year(), 1, 1, 0, 0, 0, 0, time.UTC); float64(t.Unix()) <= high*86400; t = t.AddDate(0, step, 0) {
+			add(t, "2006-01")
+		}
+		return at, labels
+	}
+	step := max(1, int(math.Ceil((high-low)/7)))
+	for t := begin.Truncate(24 * time.Hour); float64(t.Unix()) <= high*86400; t = t.AddDate(0, 0, step) {
+		add(t, "01-02")
+	}
+	return at, labels
 }
 
 // short formats a number with at most five significant digits and a Unicode minus; "–" for NaN.

@@ -135,6 +135,8 @@ type Chart struct {
 	LogY bool
 	// Zero: the y axis contains 0, with a line.
 	Zero bool
+	// Dates: X are days since 1970-01-01 00 UTC, and ticks are dates.
+	Dates bool
 	// Narrow: for a card of half the width.
 	Narrow bool
 	Lines  []Line

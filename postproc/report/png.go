@@ -53,18 +53,6 @@ func (p Panel) PNG(j int) func(io.Writer) error {
 	}
 }
 
-// Image draws map j as PNG does, at a smaller size for notebooks: 538 to 691 pixels wide, and at most 576
-// high unless the map is higher than wide.
-//
-// Errors: a map that does not fill its grid.
-func (p Panel) Image(j int) (image.Image, error) {
-	m, err := p.paint(j, cellSize)
-	if err != nil {
-		return nil, err
-	}
-	return m.Image(), nil
-}
-
 // size bounds the size of a picture. The map keeps its aspect ratio, titles and colour bar
 // their space.
 //
@@ -95,29 +83,33 @@ func (s size) dimensions(aspect float64) (w, h vg.Length) {
 	return w, (w-besideMap)*vg.Length(aspect) + aroundMap
 }
 
-// paint draws map j of the panel on a canvas of the given size: title and valid time at the top,
-// the map with its axes, and the colour bar at the bottom. Title and bar begin at the left edge of the
-// map, whose position follows from the width of the labels of the y axis.
+// paint draws map j of the panel on a canvas of the given size.
 //
 // Errors: as Panel.check.
 func (p *Panel) paint(j int, s size) (*vgimg.Canvas, error) {
 	if err := p.check(); err != nil {
 		return nil, err
 	}
+	return p.mapDrawing(j, s).raster(s.dpi), nil
+}
+
+// mapDrawing draws map j of the panel: title and valid time at the top, the map with its axes, and the colour bar at
+// the bottom. Title and bar begin at the left edge of the map, whose position follows from the width of the labels of
+// the y axis.
+func (p *Panel) mapDrawing(j int, s size) Drawing {
 	c := newPicture(p, j, newScale(p))
 	width, height := s.dimensions(c.view.aspect)
-	canvas := vgimg.NewWith(vgimg.UseWH(width, height), vgimg.UseDPI(s.dpi), vgimg.UseBackgroundColor(color.White))
-	all := draw.New(canvas)
-	title := sans(14, "bold", ink)
-	title.YAlign = text.YTop
-	upper := draw.Crop(all, 0.1*vg.Inch, -0.3*vg.Inch, 0.8*vg.Inch, -0.66*vg.Inch)
-	axes := c.plot()
-	axes.Draw(upper)
-	left := axes.DataCanvas(upper).Min.X
-	all.FillText(title, vg.Point{X: left, Y: height - 0.12*vg.Inch}, spaced(c.panel.Title))
-	all.FillText(sans(11, "", quiet), vg.Point{X: left, Y: height - 0.53*vg.Inch}, capitalise(c.m.Title)+", valid "+c.panel.when())
-	c.drawBar(draw.Crop(all, left+12, -0.3*vg.Inch-12, 0.1*vg.Inch, -(height - 0.72*vg.Inch)))
-	return canvas, nil
+	return Drawing{width, height, func(all draw.Canvas) {
+		title := sans(14, "bold", ink)
+		title.YAlign = text.YTop
+		upper := draw.Crop(all, 0.1*vg.Inch, -0.3*vg.Inch, 0.8*vg.Inch, -0.66*vg.Inch)
+		axes := c.plot()
+		axes.Draw(upper)
+		left := axes.DataCanvas(upper).Min.X
+		all.FillText(title, vg.Point{X: left, Y: height - 0.12*vg.Inch}, spaced(c.panel.Title))
+		all.FillText(sans(11, "", quiet), vg.Point{X: left, Y: height - 0.53*vg.Inch}, capitalise(c.m.Title)+", valid "+c.panel.when())
+		c.drawBar(draw.Crop(all, left+12, -0.3*vg.Inch-12, 0.1*vg.Inch, -(height - 0.72*vg.Inch)))
+	}}
 }
 
 // sans is a text style in the font of gonum/plot, Liberation Sans, aligned to the lower left.

@@ -1,6 +1,7 @@
 package trained
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -46,6 +47,13 @@ func ReadScores(dir string) (*score.Result, error) {
 		return nil, &exit.Error{Code: exit.BadData, What: "the scores cannot be read", At: path, Why: err.Error(), Fix: "compute them again with `ensemble verify`", Err: err}
 	}
 	return &r, nil
+}
+
+// ReadDates reads the scores by initialisation that a training or a verification left in a directory.
+//
+// Errors: exit 66 if there are none; 65 if they cannot be read.
+func ReadDates(ctx context.Context, dir string) ([]score.DateScore, error) {
+	return table.Read[score.DateScore](ctx, filepath.Join(dir, DatesTable))
 }
 
 // Outputs lists the files of a finished run for its manifest.
