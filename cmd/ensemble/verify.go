@@ -76,6 +76,7 @@ func (v *verifyFlags) bind() {
 	f.StringArrayVar(&v.o.Selection.Regions, "region", nil, "additional `REGION`, by name or NAME=SOUTH:NORTH:WEST:EAST (repeatable)")
 	f.StringVar(&v.radius, "radius", "", "radius of discs for the fractions skill score of --above, a `DISTANCE` such as 50km")
 	f.BoolVar(&v.o.Selection.Seasons, "seasons", false, "also compute scores of each season")
+	f.StringVar(&v.o.By, "by", "", "also compute the reduction in CRPS in each `PERIOD`: year, season or month, and its trend")
 	f.StringVar(&v.o.Selection.Weights, "weights", scoring.WeightsByArea, "weights of grid points: area, or `none` as in the published tables of ENS-10")
 	f.StringVar(&v.o.Climate, "climate", "", "`FILE` with climate quantiles (default: that of --run-dir)")
 	f.StringVar(&v.o.Sums, "sums", "", "`FILE` for the sums of these initialisations, for --join")
@@ -102,7 +103,7 @@ func (v *verifyFlags) run(ctx context.Context, _ []string) (result, error) {
 		o.Selection.Radius = float64(r)
 	}
 	if len(*v.join) > 0 {
-		return v.joinSums(verify.JoinOptions{Out: o.Out, Sums: o.Sums, Bootstrap: o.Bootstrap})
+		return v.joinSums(verify.JoinOptions{Out: o.Out, Sums: o.Sums, Bootstrap: o.Bootstrap, By: o.By})
 	}
 	if err := requireFlags(v.cmd, "forecast", "analysis"); err != nil {
 		return result{}, err
@@ -144,8 +145,8 @@ func (v *verifyFlags) run(ctx context.Context, _ []string) (result, error) {
 //
 // Errors: exit 1 while there are alarms.
 func verifyRolling(ctx context.Context, cmd *cobra.Command, o verify.RollingOptions, bands []string) (result, error) {
-	if o.Out != "" || o.Sums != "" || o.Fields != "" {
-		return result{}, &exit.Error{Code: exit.Usage, What: "--out, --sums and --fields cannot be used with --rolling", At: cmd.CommandPath(), Why: "scores and sums are written to its directory", Fix: "leave them out"}
+	if o.Out != "" || o.Sums != "" || o.Fields != "" || o.By != "" {
+		return result{}, &exit.Error{Code: exit.Usage, What: "--out, --sums, --fields and --by cannot be used with --rolling", At: cmd.CommandPath(), Why: "scores and sums are written to its directory", Fix: "leave them out"}
 	}
 	if fewest := o.Bootstrap.MinDates(); o.Window < fewest { // no alarm could be raised, and existing ones would end
 		return result{}, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("window of %s is too short", humanise.Count(o.Window, "initialisation")), At: "--window", Why: "confidence intervals need more", Fix: fmt.Sprintf("give %d or more", fewest)}
@@ -179,7 +180,7 @@ func (v *verifyFlags) joinSums(o verify.JoinOptions) (result, error) {
 	cmd := v.cmd
 	var given []string
 	cmd.Flags().Visit(func(f *pflag.Flag) {
-		if !slices.Contains([]string{"join", "out", "sums", "resamples", "json", "all"}, f.Name) && cmd.LocalFlags().Lookup(f.Name) != nil && cmd.InheritedFlags().Lookup(f.Name) == nil {
+		if !slices.Contains([]string{"join", "out", "sums", "by", "resamples", "json", "all"}, f.Name) && cmd.LocalFlags().Lookup(f.Name) != nil && cmd.InheritedFlags().Lookup(f.Name) == nil {
 			given = append(given, "--"+f.Name)
 		}
 	})

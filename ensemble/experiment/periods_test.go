@@ -6,7 +6,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -59,7 +58,7 @@ func TestOriginsAreTrainedAndPooled(t *testing.T) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
-	if len(r.Outputs()) != 3 {
+	if len(r.Outputs()) != 4 {
 		t.Errorf("outputs %q", r.Outputs())
 	}
 	var b strings.Builder
@@ -132,20 +131,20 @@ func checkDates(t *testing.T, dir string) {
 // checkPeriods compares the rows of periods with the scores of the trainings.
 func checkPeriods(t *testing.T, o *Options, r *record.Record) {
 	t.Helper()
-	n := map[string]int{"2001-11-01": 5, "2002-03-01": 4, record.AllPeriods: 9}
-	rows := map[string]map[string]record.Period{}
+	n := map[string]int{"2001-11-01": 5, "2002-03-01": 4, score.AllPeriods: 9}
+	rows := map[string]map[string]score.Period{}
 	for _, p := range r.Periods {
 		if rows[p.Reference] == nil {
-			rows[p.Reference] = map[string]record.Period{}
+			rows[p.Reference] = map[string]score.Period{}
 		}
 		rows[p.Reference][p.Origin] = p
 		if want := 1 - p.Value/p.ReferenceValue; p.N != n[p.Origin] || math.Abs(float64(p.SkillScore-want)) > 1e-9 || p.Unit != "K" || !(p.SD > 0) {
 			t.Errorf("row %+v", p)
 		}
-		if all := p.Origin == record.AllPeriods; all != (p.CILow <= p.SkillScore && p.SkillScore <= p.CIHigh) { // fewer than eight dates have no interval
+		if all := p.Origin == score.AllPeriods; all != (p.CILow <= p.SkillScore && p.SkillScore <= p.CIHigh) { // fewer than eight dates have no interval
 			t.Errorf("interval of %+v", p)
 		}
-		if p.Origin == record.AllPeriods {
+		if p.Origin == score.AllPeriods {
 			continue
 		}
 		var value, reference float64
@@ -169,12 +168,9 @@ func checkPeriods(t *testing.T, o *Options, r *record.Record) {
 		t.Fatalf("%d rows, trends %+v", len(r.Periods), r.Trends)
 	}
 	for reference, of := range rows { // all dates have the same points
-		if want := (5*of["2001-11-01"].Value + 4*of["2002-03-01"].Value) / 9; math.Abs(float64(of[record.AllPeriods].Value-want)) > 1e-9 {
-			t.Errorf("%s: all %g, want %g", reference, of[record.AllPeriods].Value, want)
+		if want := (5*of["2001-11-01"].Value + 4*of["2002-03-01"].Value) / 9; math.Abs(float64(of[score.AllPeriods].Value-want)) > 1e-9 {
+			t.Errorf("%s: all %g, want %g", reference, of[score.AllPeriods].Value, want)
 		}
-	}
-	if h := hardest(r.Periods); len(h) != 2 || h[0].Reference == h[1].Reference || !slices.ContainsFunc(h, func(p record.Period) bool { return p.Reference == "climatology" }) {
-		t.Errorf("shown: %+v", h)
 	}
 	if tr := r.Trends[0]; tr.PerYear == tr.PerYear { // of eight months
 		t.Errorf("trend %+v", tr)
@@ -202,24 +198,5 @@ func TestOriginsRefuse(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(o.Dir, config.BaseVariant)); (err == nil) != c.late {
 			t.Errorf("%s: trained: %v", c.name, err)
 		}
-	}
-}
-
-// The members of a network without distribution are compared, and its own forms are no references.
-func TestPairs(t *testing.T) {
-	of := func(system, init string, crps float64) score.DateScore {
-		return score.DateScore{System: system, Score: "crps_plain", Variable: "t", Level: "850hPa", Lead: "48h", Init: init, Weight: 2, CRPS: score.Number(crps)}
-	}
-	const a, b = "2001-01-01T00:00:00Z", "2001-01-08T00:00:00Z"
-	order, got, err := pairs([]score.DateScore{of(scoring.SystemMembers, a, 1), of("raw5", a, 2), of("raw5", b, 3), of("emos", a, 1.5)})
-	if err != nil || len(order) != 2 || order[0].reference != "raw5" || order[0].system != scoring.SystemMembers || len(got[order[0]]) != 1 || got[order[0]][0].Reference != 2 {
-		t.Errorf("%v, %v, %v", order, got, err)
-	}
-	order, _, err = pairs([]score.DateScore{of(scoring.SystemNetwork, a, 1), of(scoring.SystemDistribution, a, 1), of(scoring.SystemMembers, a, 1), of("raw5", a, 2)})
-	if err != nil || len(order) != 1 || order[0].system != scoring.SystemNetwork {
-		t.Errorf("%v, %v", order, err)
-	}
-	if _, _, err := pairs([]score.DateScore{of(scoring.SystemNetwork, "x", 1), of("raw5", "x", 2)}); err == nil {
-		t.Error("an initialisation that is none")
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/record"
+	"github.com/ensemble-weather/ensemble/ensemble/run/periods"
 	"github.com/ensemble-weather/ensemble/ensemble/run/predict"
 	"github.com/ensemble-weather/ensemble/ensemble/run/reports"
 	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
@@ -412,13 +413,13 @@ func checksOf(e *config.ExperimentConfig, runs []record.Run, results []*score.Re
 	return out
 }
 
-// Outputs lists the record, and of an experiment with origins the table and the page of its test periods.
+// Outputs lists the record, and of an experiment with origins the tables and the page of its test periods.
 func (r *Result) Outputs() []string {
 	if r.Record.Periods == nil {
 		return []string{r.Path}
 	}
 	dir := filepath.Dir(r.Path)
-	return []string{filepath.Join(dir, periodsTable), filepath.Join(dir, "report", reports.PageFile), r.Path}
+	return []string{filepath.Join(dir, periods.Files[0]), filepath.Join(dir, periods.Files[1]), filepath.Join(dir, "report", reports.PageFile), r.Path}
 }
 
 // Passed reports whether all checks passed.
@@ -447,6 +448,7 @@ func (r *Result) Sections() answer.Sections {
 	if s.Rows != nil {
 		all = append(all, s)
 	}
-	all = append(append(all, timeTables(r.Record.Quality)...), periodSections(r.Record)...)
+	skill := periods.Skill{Periods: r.Record.Periods, Trends: r.Record.Trends}
+	all = append(append(all, timeTables(r.Record.Quality)...), skill.Sections(seedNotes(seedsOf(r.Record))...)...)
 	return append(all, answer.Section{Text: r.Outputs()})
 }

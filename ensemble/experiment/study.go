@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/run/periods"
 	"github.com/ensemble-weather/ensemble/ensemble/run/reports"
 	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
@@ -175,20 +176,6 @@ func readRows(ctx context.Context, dir, variant string) ([]StudyRow, []score.Dat
 	}
 	dates, err := table.Read[score.DateScore](ctx, filepath.Join(dir, trained.DatesTable))
 	return rowsOf(variant, c.Data.Members.Use.N(), fullMembers(c, r), r), dates, err
-}
-
-// meanDates averages the scores by initialisation of several trainings of one variant.
-func meanDates(all [][]score.DateScore) []score.DateScore {
-	out := slices.Clone(all[0])
-	for i := range out {
-		var sum, extreme, square score.Number
-		for _, other := range all {
-			sum, extreme, square = sum+other[i].CRPS, extreme+other[i].ExtremeCRPS, square+other[i].SpreadMSE
-		}
-		n := score.Number(len(all))
-		out[i].CRPS, out[i].ExtremeCRPS, out[i].SpreadMSE = sum/n, extreme/n, square/n
-	}
-	return out
 }
 
 // unweighted is the CRPS of a training without area weights; NaN without a CRPS.
@@ -407,8 +394,8 @@ func (e *Study) table() answer.Section {
 		percent("reduction vs raw, all"), percent("where EFI is largest"), percent("reduction vs "+e.Reference))}
 	s.Notes = seedNotes(e.Seeds)
 	for _, r := range e.Rows {
-		s.Rows = append(s.Rows, []any{r.Variant, r.Members, targetName(r.Variable, r.Level, r.Lead), r.Score, r.Value, r.Unit, r.SD, r.Unweighted, r.UnweightedSD, r.RawUsed, r.RawFull, r.EMOSGrid,
-			100 * r.SkillScoreRaw, interval(r.SkillScoreRawLow, r.SkillScoreRawHigh), 100 * r.SkillScoreExtreme, interval(r.SkillScoreExtremeLow, r.SkillScoreExtremeHigh), 100 * r.SkillScoreReference, interval(r.SkillScoreReferenceLow, r.SkillScoreReferenceHigh)})
+		s.Rows = append(s.Rows, []any{r.Variant, r.Members, periods.TargetName(r.Variable, r.Level, r.Lead), r.Score, r.Value, r.Unit, r.SD, r.Unweighted, r.UnweightedSD, r.RawUsed, r.RawFull, r.EMOSGrid,
+			100 * r.SkillScoreRaw, periods.Interval(r.SkillScoreRawLow, r.SkillScoreRawHigh), 100 * r.SkillScoreExtreme, periods.Interval(r.SkillScoreExtremeLow, r.SkillScoreExtremeHigh), 100 * r.SkillScoreReference, periods.Interval(r.SkillScoreReferenceLow, r.SkillScoreReferenceHigh)})
 	}
 	return s
 }

@@ -3,7 +3,6 @@ package experiment
 import (
 	"fmt"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
@@ -60,9 +59,4 @@ func splitKeys(p ensemble.Parts) (set []string) {
 		set = append(set, "data.split."+part.name+".from="+part.in.From.Format(time.RFC3339), "data.split."+part.name+".to="+part.in.To.Format(time.RFC3339))
 	}
 	return set
-}
-
-// targetName names a target for people.
-func targetName(variable, level, lead string) string {
-	return strings.Join([]string{variable, level, "+" + lead}, " ")
 }

@@ -48,8 +48,8 @@ type Record struct {
 	Data       Data            `json:"data"`
 	Runs       []Run           `json:"runs"` // by variant, then by origin and seed
 	Checks     []Check         `json:"checks"`
-	Periods    []Period        `json:"periods,omitempty"` // of an experiment with origins
-	Trends     []Trend         `json:"trends,omitempty"`
+	Periods    []score.Period  `json:"periods,omitempty"` // of an experiment with origins
+	Trends     []score.Trend   `json:"trends,omitempty"`
 	Quality    []TimeToQuality `json:"time_to_quality,omitempty"` // by variant, of a timed run
 	Outputs    []manifest.File `json:"outputs,omitempty"`         // tables that compare the variants of a study
 }

@@ -208,6 +208,8 @@ type Result struct {
 	Diagrams        []Diagram        `json:"diagrams"`
 	Coupling        []Coupling       `json:"coupling"`
 	Bootstrap       Bootstrap        `json:"bootstrap"`
+	Periods         []Period         `json:"periods,omitempty"` // if periods were asked for
+	Trends          []Trend          `json:"trends,omitempty"`
 	Dates           []DateScore      `json:"-"` // stored as a table of its own
 }
 

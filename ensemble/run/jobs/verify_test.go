@@ -16,6 +16,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
 	"github.com/ensemble-weather/ensemble/ensemble/model/task"
+	"github.com/ensemble-weather/ensemble/ensemble/run/periods"
 	"github.com/ensemble-weather/ensemble/ensemble/run/predict"
 	"github.com/ensemble-weather/ensemble/ensemble/run/samples"
 	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
@@ -42,7 +43,7 @@ func TestVerifyExtremesAndSums(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := verify.Options{Forecast: predicted.Outputs, Analysis: f.Analyses, Members: test, RunDir: runDir, Out: filepath.Join(out, "all"), Selection: scoring.Selection{Seasons: true}, Bootstrap: score.Bootstrap{Resamples: 50}}
+	all := verify.Options{Forecast: predicted.Outputs, Analysis: f.Analyses, Members: test, RunDir: runDir, Out: filepath.Join(out, "all"), Selection: scoring.Selection{Seasons: true}, Bootstrap: score.Bootstrap{Resamples: 50}, By: "year"}
 	whole, err := verify.Run(context.Background(), all)
 	if err != nil {
 		t.Fatal(err)
@@ -100,11 +101,11 @@ func TestVerifyExtremesAndSums(t *testing.T) {
 	if _, err := verify.JoinSums(verify.JoinOptions{Files: files[:2], Sums: twoFile}); err != nil {
 		t.Fatal(err)
 	}
-	joined, err := verify.JoinSums(verify.JoinOptions{Files: []string{files[2], twoFile}, Out: filepath.Join(out, "joined"), Bootstrap: all.Bootstrap})
+	joined, err := verify.JoinSums(verify.JoinOptions{Files: []string{files[2], twoFile}, Out: filepath.Join(out, "joined"), Bootstrap: all.Bootstrap, By: all.By})
 	if err != nil || len(joined.Warnings) > 0 {
 		t.Fatal(joined, err)
 	}
-	for _, name := range []string{trained.ScoresFile, trained.ScoresTable, trained.DatesTable, scoring.ComparisonsTable, scoring.DiagramsTable, scoring.ScoresCSV} {
+	for _, name := range []string{trained.ScoresFile, trained.ScoresTable, trained.DatesTable, scoring.ComparisonsTable, scoring.DiagramsTable, scoring.ScoresCSV, periods.Files[0], periods.Files[1]} {
 		a, err := os.ReadFile(filepath.Join(out, "all", name))
 		if err != nil {
 			t.Fatal(err)
@@ -113,10 +114,29 @@ func TestVerifyExtremesAndSums(t *testing.T) {
 			t.Errorf("%s of joined sums differs from that of one run, %v", name, err)
 		}
 	}
+	checkYear(t, whole.Scores)
 	refusedSums(t, all, files)
 	unweighted(t, all)
 	noClimate(t, all)
 	checkCaseStudy(t, all)
+}
+
+// checkYear checks that the skill in the only year of a verification, and in all years, is that of its scores.
+func checkYear(t *testing.T, r *score.Result) {
+	t.Helper()
+	network, raw := r.Find("crps_gauss", "network", "t", "850hPa", "48h"), r.Find("crps_plain", "raw4", "t", "850hPa", "48h")
+	found := 0
+	for _, p := range r.Periods {
+		if p.Reference == "raw4" {
+			found++
+			if want := 1 - network.Value/raw.Value; p.N != 3 || p.Unit != "K" || p.Origin != "2002-01-01" && p.Origin != score.AllPeriods || math.Abs(float64(p.SkillScore-want)) > 1e-5 || p.CILow == p.CILow {
+				t.Errorf("%+v, want %g", p, want)
+			}
+		}
+	}
+	if found != 2 || len(r.Trends) == 0 || r.Trends[0].PerYear == r.Trends[0].PerYear {
+		t.Errorf("periods %+v, trends %+v", r.Periods, r.Trends)
+	}
 }
 
 // refusedSums checks that sums of different verifications are not joined.

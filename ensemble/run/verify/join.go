@@ -21,6 +21,7 @@ type JoinOptions struct {
 	Out       string   // as Options.Out
 	Sums      string   // file for the joined sums; empty: none
 	Bootstrap score.Bootstrap
+	By        string // as Options.By
 }
 
 // JoinSums computes the scores of all dates of several verifications, with the bits of a single run over all
@@ -35,8 +36,8 @@ func JoinSums(o JoinOptions) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	res := &Result{Warnings: warnings}
-	if err := publishScores(o.Out, all, trained, res); err != nil || o.Sums == "" {
+	res := &Result{Warnings: warnings, by: o.By}
+	if err := publishScores(o.Out, all, trained, o.Bootstrap, res); err != nil || o.Sums == "" {
 		return res, err
 	}
 	res.Outputs = append(res.Outputs, o.Sums)

@@ -175,7 +175,7 @@ func Rolling(ctx context.Context, o RollingOptions) (*RollingResult, error) {
 			return nil, err
 		}
 		var joined Result
-		if err := publishScores(filepath.Join(o.Dir, ScoresDir), all, nil, &joined); err != nil {
+		if err := publishScores(filepath.Join(o.Dir, ScoresDir), all, nil, o.Bootstrap, &joined); err != nil {
 			return nil, err
 		}
 		r.window, r.Scores, r.Outputs = all, joined.Scores, joined.Outputs

@@ -13,6 +13,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/ensemble/run/input"
+	"github.com/ensemble-weather/ensemble/ensemble/run/periods"
 	"github.com/ensemble-weather/ensemble/ensemble/run/promote"
 	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
@@ -51,6 +52,7 @@ type Options struct {
 	Out       string            // folder for scores.json and tables; empty: none
 	Selection scoring.Selection // scores, thresholds, regions, seasons and weights
 	Bootstrap score.Bootstrap   // confidence intervals
+	By        string            // year, season or month: also the skill in each, and its trend; "": none
 	// Climate is a file of climate quantiles for extreme forecast indices. Empty: the climate of RunDir, if it
 	// has one.
 	Climate string
@@ -69,18 +71,44 @@ type Result struct {
 	Outputs  []string      // paths of the written files
 	Warnings []string
 	All      bool // Sections returns all scores
+
+	by string
 }
 
 // Sections returns the main scores in sentences and one table. With All it returns all scores as tables before.
 func (r *Result) Sections() answer.Sections {
+	skill := periods.Skill{Periods: r.Scores.Periods, Trends: r.Scores.Trends}
 	if r.All {
-		return slices.Concat(r.Scores.Sections(), r.Scores.Brief("files: --out DIR"))
+		return slices.Concat(r.Scores.Sections(), skill.Sections(), r.Scores.Brief("files: --out DIR"))
 	}
 	more := "all scores: --all, or --out DIR for files"
 	if slices.ContainsFunc(r.Scores.Scores, func(v score.Value) bool { return !score.IsOverall(v.Region, v.Season) }) {
 		more = "all scores, by region and season too: --all, or --out DIR for files"
 	}
-	return r.Scores.Brief(more)
+	return slices.Concat(r.Scores.Brief(more), skill.Sections())
+}
+
+// addPeriods adds the skill in periods to the scores.
+func (r *Result) addPeriods(b score.Bootstrap) error {
+	if r.by == "" {
+		return nil
+	}
+	by, err := periods.ParseBy(r.by)
+	if err != nil {
+		return err
+	}
+	groups, err := by.Split(r.Scores.Dates)
+	if err != nil {
+		return err
+	}
+	skill := periods.Skill{Bootstrap: b}
+	if err := skill.Add("", groups, []*score.Result{r.Scores}); err != nil {
+		return err
+	}
+	if r.Scores.Periods, r.Scores.Trends = skill.Periods, skill.Trends; skill.Periods == nil {
+		r.Warnings = append(r.Warnings, "no skill by "+r.by+": nothing to compare the products with; give --members, or --run-dir for baselines")
+	}
+	return nil
 }
 
 // ProductKey identifies a verified quantity of a product.
@@ -113,18 +141,22 @@ func (t *VerifiedTarget) target() score.Target {
 //
 // Reads: products, analyses, raw members, the baselines of the training, and a climate.
 // Writes: in Options.Out scores.json, scores.csv, scores.parquet, dates.parquet, comparisons.parquet,
-// diagrams.parquet and report/example.safetensors (scores by place); the files Options.Sums and Options.Fields.
+// diagrams.parquet and report/example.safetensors (scores by place), with Options.By periods.csv and trends.csv; the
+// files Options.Sums and Options.Fields.
 // Returns: the scores with bootstrap intervals. Raw members and baselines are scored on the same dates and
 // points.
 //
 // Under an MPI launcher initialisations are distributed over the ranks. Rank 0 joins the partial sums in the
 // order of dates, so the result has the bits of a single process. Other ranks return no scores.
 //
-// Errors: exit 64 for an invalid selection of scores or an empty region; 65 for damaged files, grids that
+// Errors: exit 64 for an invalid selection of scores or period, or an empty region; 65 for damaged files, grids that
 // differ, a mean without its spread, and if no product has an analysis; 66 for missing files; 71 if a rank is
 // lost; 73 and 74 for the output.
 func Run(ctx context.Context, o Options) (r *Result, err error) {
 	if err := o.Selection.Check(); err != nil {
+		return nil, err
+	}
+	if _, err := periods.ParseBy(o.By); err != nil {
 		return nil, err
 	}
 	err = team.RunTeams("", config.DefaultStallTimeout, func(w team.Teams) error {
@@ -147,7 +179,7 @@ func RunRank(ctx context.Context, o Options, w team.Teams) (*Result, error) {
 	if err := v.scoreAll(ctx, w); err != nil {
 		return nil, err
 	}
-	res := &Result{Warnings: v.Warnings}
+	res := &Result{Warnings: v.Warnings, by: v.Options.By}
 	if w.All.IsRoot() {
 		defer progress.Start(ctx, "intervals of scores", 0).Done()
 		err := v.publish(ctx, res)
@@ -568,7 +600,7 @@ func (v *Verification) publish(ctx context.Context, res *Result) error {
 		all = append(all, t.scoring)
 	}
 	trained := v.trainingCoupling()
-	if err := publishScores(v.Options.Out, all, trained, res); err != nil {
+	if err := publishScores(v.Options.Out, all, trained, v.Options.Bootstrap, res); err != nil {
 		return err
 	}
 	if v.Options.Out != "" {
@@ -595,7 +627,7 @@ func (v *Verification) publish(ctx context.Context, res *Result) error {
 
 // publishScores computes the results of several targets, adds the coupling tests of the training, and writes
 // them into a folder; an empty name writes nothing.
-func publishScores(out string, all []*scoring.Scoring, finished []score.Coupling, res *Result) error {
+func publishScores(out string, all []*scoring.Scoring, finished []score.Coupling, b score.Bootstrap, res *Result) error {
 	res.Scores = &score.Result{}
 	for _, s := range all {
 		empty, dates := s.EmptyDates()
@@ -614,8 +646,8 @@ func publishScores(out string, all []*scoring.Scoring, finished []score.Coupling
 		res.Scores.Append(r)
 	}
 	res.Scores.Coupling = append(res.Scores.Coupling, finished...)
-	if out == "" {
-		return nil
+	if err := res.addPeriods(b); err != nil || out == "" {
+		return err
 	}
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		return exit.CreateError(out, err)
@@ -628,8 +660,14 @@ func publishScores(out string, all []*scoring.Scoring, finished []score.Coupling
 		return exit.CreateError(places, err)
 	}
 	tables, err := scoring.WriteTables(out, res.Scores)
-	res.Outputs = append([]string{filepath.Join(out, trained.ScoresFile), filepath.Join(out, trained.ScoresTable), filepath.Join(out, trained.DatesTable)}, tables...)
-	return err
+	if res.Outputs = append([]string{filepath.Join(out, trained.ScoresFile), filepath.Join(out, trained.ScoresTable), filepath.Join(out, trained.DatesTable)}, tables...); err != nil || res.Scores.Periods == nil {
+		return err
+	}
+	skill := periods.Skill{Periods: res.Scores.Periods, Trends: res.Scores.Trends}
+	for _, name := range periods.Files {
+		res.Outputs = append(res.Outputs, filepath.Join(out, name))
+	}
+	return skill.Save(out)
 }
 
 // findReference loads the model's description and baselines; nil with a warning if there are none with the
