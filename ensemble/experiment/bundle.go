@@ -105,7 +105,7 @@ func (o *BundleOptions) check(r *record.Record) (licence []byte, err error) {
 		return nil, &exit.Error{Code: exit.Usage, What: "the bundle has no author", At: "--author", Why: "CITATION.cff and a DOI need at least one", Fix: `give --author "Family name, given names" for each`}
 	case !version.IsPublished(r.Machine.Program):
 		return nil, &exit.Error{Code: exit.BadData, What: fmt.Sprintf("the record was made by version %q of the program, which nobody else has", r.Machine.Program), At: at,
-			Why: "its files had changes, or its revision is unknown", Fix: "commit the changes, build the program, and run the experiment again with --overwrite always"}
+			Why: "its files had changes, or its revision is unknown", Fix: "commit the changes, build the program, and run the experiment again in another directory"}
 	case r.Status != record.Pass:
 		return nil, &exit.Error{Code: exit.BadData, What: "the experiment failed a check", At: at, Why: "a bundle is of results that its experiment.yaml expects", Fix: "correct the expected scores, or the experiment, and run it again"}
 	}

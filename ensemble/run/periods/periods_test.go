@@ -79,7 +79,7 @@ func TestSplit(t *testing.T) {
 			t.Errorf("%+v", p)
 		}
 		var b strings.Builder
-		if err := k.Sections("a note").WriteText(&b); err != nil || !strings.Contains(b.String(), "increases") || !strings.Contains(b.String(), "a note") || len(k.Charts()) != 1 {
+		if err := k.Sections("a note").WriteText(&b); err != nil || !strings.Contains(b.String(), "increases") || !strings.Contains(b.String(), "a note") || strings.Contains(b.String(), "variant") || strings.Contains(b.String(), "seeds") || len(k.Charts()) != 1 {
 			t.Errorf("%v\n%s", err, b.String())
 		}
 	}

@@ -116,6 +116,24 @@ func periodTable(rows []score.Period) answer.Section {
 		}
 		s.Rows = append(s.Rows, []any{p.Variant, TargetName(p.Variable, p.Level, p.Lead), p.Reference, from, to, p.N, 100 * p.SkillScore, Interval(p.CILow, p.CIHigh), p.Value, p.SD, p.ReferenceValue, p.Unit})
 	}
+	return withoutEmpty(s, "variant", "sd over seeds") // of a verification
+}
+
+// withoutEmpty leaves out columns that have no value in any row.
+func withoutEmpty(s answer.Section, names ...string) answer.Section {
+	for i, c := range slices.Backward(s.Columns) {
+		filled := slices.ContainsFunc(s.Rows, func(row []any) bool {
+			x, number := row[i].(score.Number)
+			return row[i] != "" && !(number && x != x)
+		})
+		if filled || !slices.Contains(names, c.Name) {
+			continue
+		}
+		s.Columns = slices.Delete(slices.Clone(s.Columns), i, i+1)
+		for k := range s.Rows {
+			s.Rows[k] = slices.Delete(s.Rows[k], i, i+1)
+		}
+	}
 	return s
 }
 
@@ -136,5 +154,5 @@ func (k *Skill) trendTable(of []score.Period) answer.Section {
 		}
 		out.Rows = append(out.Rows, []any{p.Variant, TargetName(p.Variable, p.Level, p.Lead), p.Reference, 100 * t.PerYear, Interval(t.CILow, t.CIHigh), verdict})
 	}
-	return out
+	return withoutEmpty(out, "variant")
 }
