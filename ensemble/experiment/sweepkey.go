@@ -32,6 +32,7 @@ var refusedKeys = []struct{ prefix, why, fix string }{
 	{"data.store", "all trials need the same data", "run one sweep for each data set"},
 	{"data.grid", "scores on different grids cannot be compared", "run one sweep for each grid"},
 	{"data.target", "scores of different targets cannot be compared", "run one sweep for each set of targets"},
+	{"train.threads", "threads change the time of a training, and bits", "set it for all trials, with --set"},
 	{"train.seed", "the best of several seeds is luck", "give --seeds: scores are means over seeds"},
 }
 

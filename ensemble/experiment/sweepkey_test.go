@@ -78,6 +78,7 @@ func TestSweepRefusesKeys(t *testing.T) {
 		"data.split.validation.to=1983-12-31":        "same validation dates",
 		"data.split.fractions.train=0.5..0.7":        "same validation dates",
 		"data.targets=[t],[gh]":                      "different targets",
+		"train.threads=1,2":                          "bits",
 		"train.seed=1..100":                          "luck",
 		"model.base":                                 "no values",
 		"model.base=":                                "no values",
