@@ -345,18 +345,39 @@ func (in *Input) Files() []string {
 // Faults returns the damage that Options.SkipBad tolerated; nil without damage. It is a
 // *exit.Error; More has up to nine others. A caller that continues after damage reports it.
 func (in *Input) Faults() error {
-	if faults := in.Damage(); len(faults) > 0 {
-		return joinFaults(faults)
+	return JoinDamage(in.Damage())
+}
+
+// JoinDamage joins faults as Faults does.
+func JoinDamage(faults []*exit.Error) error {
+	if len(faults) == 0 {
+		return nil
 	}
-	return nil
+	return joinFaults(faults)
 }
 
 // Damage lists the errors of Faults and those of files that Options.SkipFiles
 // skipped.
 func (in *Input) Damage() []*exit.Error {
+	return in.DamageOf(func(ensemble.Init) bool { return true })
+}
+
+// DamageOf lists the damage that may concern some initialisations: all of Damage, without that of files whose
+// readable fields all belong to other initialisations.
+func (in *Input) DamageOf(concerns func(ensemble.Init) bool) []*exit.Error {
+	own, others := map[string]bool{}, map[string]bool{}
+	for _, e := range in.cat.Entries {
+		if concerns(e.Init) {
+			own[e.File] = true
+		} else {
+			others[e.File] = true
+		}
+	}
 	faults := in.skipped[:len(in.skipped):len(in.skipped)]
 	for _, f := range in.files {
-		faults = append(faults, f.faults...)
+		if own[f.path] || !others[f.path] {
+			faults = append(faults, f.faults...)
+		}
 	}
 	return faults
 }

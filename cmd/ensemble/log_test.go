@@ -84,7 +84,7 @@ func TestLogRecords(t *testing.T) {
 	}
 	code, stdout, stderr := call(t, line("--input", input, "--set", "members.expected=5", "--set", "members.on_missing=degrade", "--progress", "bar", "--log-interval", "1ns")...)
 	good := recordsOf(t, stderr)
-	if got := messages(good); code != exit.OK || !slices.Contains(got, "WARN 4 of 5 members are complete") || !slices.ContainsFunc(good, func(r record) bool {
+	if got := messages(good); code != exit.OK || !slices.Contains(got, "WARN 4 of 5 members are complete; missing: 4") || !slices.ContainsFunc(good, func(r record) bool {
 		return strings.HasPrefix(r.Msg, "predict 1/1 100 %") && r.Kind == "progress" && r.Task == "predict" && r.Done == 1 && r.Total == 1
 	}) {
 		t.Errorf("exit %d, %s\n%q", code, stdout, got)

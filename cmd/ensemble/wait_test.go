@@ -149,7 +149,7 @@ func TestDegradedIsCompleted(t *testing.T) {
 	run(exit.OK, "1 degraded", "--input", few)
 	run(exit.OK, "1 of them already complete, 1 degraded", "--input", few)
 	run(exit.OK, `"status":"degraded","exit_code":0`, "--json", "--input", few)
-	run(exit.OK, `"warnings":["2 of 3 members are complete"]`, "--json", "--input", few)
+	run(exit.OK, `"warnings":["2 of 3 members are complete; missing: 2"]`, "--json", "--input", few)
 	run(exit.CannotWrite, "already exist", "--overwrite", "never", "--input", three)
 	run(exit.OK, "0 of them already complete, 1 degraded", "--input", three)
 	f.made(out, "degraded", "0 1 3", "member 2")

@@ -293,7 +293,7 @@ func (u *issuer) attemptInit(ctx context.Context, c predict.Candidate) {
 	for _, w := range res.Warnings {
 		log.Warn("a product has a warning", "warning", w)
 	}
-	log.Info("issued", "existing", res.Existing > 0, "degraded", res.Degraded > 0, "members", len(m.manifest.MembersUsed), "expected", m.manifest.MembersExpected, "files", len(m.manifest.Outputs))
+	log.Info("issued", "existing", res.Existing > 0, "degraded", res.Degraded > 0, "members", len(m.manifest.MembersUsed), "complete", m.manifest.MembersComplete, "expected", m.manifest.MembersExpected, "missing", ensemble.MemberRanges(m.missing()), "files", len(m.manifest.Outputs))
 	if shown == nil {
 		u.change(func() {})
 		return

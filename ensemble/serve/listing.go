@@ -25,10 +25,13 @@ type InitSummary struct {
 	Init     time.Time `json:"init"`
 	Status   string    `json:"status"`
 	Used     int       `json:"members_used"`
+	Complete int       `json:"members_complete"`
 	Expected int       `json:"members_expected"`
 	Files    int       `json:"files"`
 	Bytes    int64     `json:"bytes"`
 	Written  time.Time `json:"written"`
+
+	Missing []ensemble.Member `json:"members_missing"`
 }
 
 // InitList is the JSON response of /products/.
@@ -41,14 +44,17 @@ type InitList struct {
 // InitContents is the JSON response of /products/NAME/.
 type InitContents struct {
 	InitSummary
-	Missing  []ensemble.Member `json:"members_missing"`
-	Warnings []string          `json:"warnings"`
-	Contents []manifest.File   `json:"contents"`
+	Warnings []string        `json:"warnings"`
+	Contents []manifest.File `json:"contents"`
 }
+
+// MissingRanges is the text of Missing, such as "3, 7-9".
+func (l InitSummary) MissingRanges() string { return ensemble.MemberRanges(l.Missing) }
 
 // listed returns the summary of the products.
 func (c *initProducts) listed() InitSummary {
-	l := InitSummary{c.name, initOf(c.name), c.manifest.Status, len(c.manifest.MembersUsed), c.manifest.MembersExpected, len(c.manifest.Outputs), 0, c.written.UTC()}
+	m := c.manifest
+	l := InitSummary{Name: c.name, Init: initOf(c.name), Status: m.Status, Used: len(m.MembersUsed), Complete: m.MembersComplete, Expected: m.MembersExpected, Files: len(m.Outputs), Written: c.written.UTC(), Missing: c.missing()}
 	for _, f := range c.manifest.Outputs {
 		l.Bytes += f.Size
 	}
@@ -91,10 +97,7 @@ func (h *handler) listProducts(w *response, r *http.Request, name string) {
 		h.notFound(w, err)
 		return
 	}
-	out := InitContents{InitSummary: c.listed(), Missing: []ensemble.Member{}, Warnings: c.manifest.Warnings}
-	for _, m := range c.manifest.MembersMissing {
-		out.Missing = append(out.Missing, m.Member)
-	}
+	out := InitContents{InitSummary: c.listed(), Warnings: c.manifest.Warnings}
 	for _, f := range slices.Sorted(maps.Keys(c.files)) {
 		out.Contents = append(out.Contents, c.files[f])
 	}

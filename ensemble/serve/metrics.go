@@ -30,7 +30,10 @@ type metrics struct {
 }
 
 // productGauges follow the products on disk.
-type productGauges struct{ ready, future, lastInit, membersUsed, membersExpected *gauge }
+type productGauges struct {
+	ready, future, lastInit                       *gauge
+	membersUsed, membersComplete, membersExpected *gauge
+}
 
 // family is one metric with all label values.
 type family interface{ write(b *bytes.Buffer) }
@@ -56,8 +59,9 @@ func newMetrics(version string) *metrics {
 	m.failures = count("ensemble_init_failures_total", "Failed attempts by exit code.", "code")
 	m.inputInits = level("ensemble_input_inits", "Initialisations in the input by state; due ones are the queue.", "state")
 	m.unread = level("ensemble_input_files_unreadable", "Input files of unknown initialisation.")
-	m.products.membersUsed = level("ensemble_members_used", "Members of the latest products.")
-	m.products.membersExpected = level("ensemble_members_expected", "Expected members of the latest products.")
+	m.products.membersUsed = level("ensemble_members_used", "Members that the newest products use.")
+	m.products.membersComplete = level("ensemble_members_complete", "Complete members in the input of the newest products.")
+	m.products.membersExpected = level("ensemble_members_expected", "Members of a complete input of the newest products.")
 	m.lastIssued = level("ensemble_last_success_timestamp_seconds", "Unix time of the last publication; 0: none.")
 	m.products.lastInit = level("ensemble_last_init_timestamp_seconds", "Unix time of the newest initialisation with products, not in the future; 0: none.")
 	m.products.future = level("ensemble_future_inits", "Initialisations with products that are further in the future than serve.max_future.")
@@ -82,7 +86,7 @@ func newMetrics(version string) *metrics {
 		m.reloads.add(0, r)
 	}
 	m.responseBytes.add(0)
-	for _, g := range []*gauge{m.modelReady, m.products.ready, m.products.future, m.unread, m.products.membersUsed, m.products.membersExpected, m.lastIssued, m.products.lastInit} {
+	for _, g := range []*gauge{m.modelReady, m.products.ready, m.products.future, m.unread, m.products.membersUsed, m.products.membersComplete, m.products.membersExpected, m.lastIssued, m.products.lastInit} {
 		g.set(0)
 	}
 	return m

@@ -128,11 +128,15 @@ func (s *state) renderPage() ([]report.Part, error) {
 		begun := initOf(newest.name)
 		fact("latest initialisation", "%s, %s ago", begun.Format("2006-01-02 15:04Z"), humanise.Duration(s.age(newest.name)))
 		fact("status", "%s", m.Status)
-		fact("members", "%d used of %d expected, control %sd", len(m.MembersUsed), m.MembersExpected, m.ControlPolicy)
+		fact("members", "%d used; %d complete, %d expected; control %sd", len(m.MembersUsed), m.MembersComplete, m.MembersExpected, m.ControlPolicy)
 		if m.Status == manifest.Degraded {
 			degraded := "The latest initialisation is degraded." // by damage or unused members; its warnings have the details
-			if len(m.MembersUsed) < m.MembersExpected {
-				degraded = fmt.Sprintf("The latest initialisation is degraded: it has %d of %d members.", len(m.MembersUsed), m.MembersExpected)
+			if m.MembersComplete < m.MembersExpected {
+				degraded = fmt.Sprintf("The latest initialisation is degraded: it has %d of %d members", m.MembersComplete, m.MembersExpected)
+				if names := ensemble.MemberRanges(newest.missing()); names != "" {
+					degraded += "; missing: " + names
+				}
+				degraded += "."
 			}
 			p.Warnings = append(p.Warnings, degraded)
 		}

@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 	"github.com/ensemble-weather/ensemble/io/product"
 )
@@ -37,6 +38,15 @@ type initProducts struct {
 	manifest *product.Manifest
 	files    map[string]manifest.File
 	written  time.Time
+}
+
+// missing lists the expected members that were not complete; not nil.
+func (c *initProducts) missing() []ensemble.Member {
+	names := []ensemble.Member{}
+	for _, m := range c.manifest.MembersMissing {
+		names = append(names, m.Member)
+	}
+	return names
 }
 
 // fileVersion identifies one version of a file.

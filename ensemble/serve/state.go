@@ -170,15 +170,16 @@ func (s *state) updateGauges() {
 	}
 	m.ready.set(ready)
 	m.future.set(float64(len(s.future())))
-	init, used, expected := 0.0, 0, 0
+	init, used, complete, expected := 0.0, 0, 0, 0
 	if c := s.newest(); c != nil {
-		init, used, expected = unix(initOf(c.name)), len(c.manifest.MembersUsed), c.manifest.MembersExpected
+		init, used, complete, expected = unix(initOf(c.name)), len(c.manifest.MembersUsed), c.manifest.MembersComplete, c.manifest.MembersExpected
 		if last := s.metrics.lastIssued; last.value() == 0 {
 			last.set(unix(c.written)) // of an earlier process
 		}
 	}
 	m.lastInit.set(init)
 	m.membersUsed.set(float64(used))
+	m.membersComplete.set(float64(complete))
 	m.membersExpected.set(float64(expected))
 }
 

@@ -40,6 +40,7 @@ type Message struct {
 	Init     time.Time
 	Step     int
 	Unit     byte // of Step, code table 4.4; 1 is the hour
+	Process  byte // number of the forecast model
 	Shift    int  // southward shift of the grid in degrees
 	Lon0     int  // first column in the file
 	Beyond   bool // the last longitude may exceed 360 E
@@ -127,7 +128,7 @@ func (m Message) Sections() [][]byte {
 		surface, level = 1, be32(0)
 	}
 	template := []byte{0, 1}
-	product := [][]byte{m.Variable[:], {4, 0, 0, 0, 0, 0, m.Unit}, signed(m.Step), {surface, 0}, level, {255, 255, 255, 255, 255, 255}, {ensembleKind, byte(m.Member), 4}}
+	product := [][]byte{m.Variable[:], {4, 0, m.Process, 0, 0, 0, m.Unit}, signed(m.Step), {surface, 0}, level, {255, 255, 255, 255, 255, 255}, {ensembleKind, byte(m.Member), 4}}
 	switch {
 	case m.Single:
 		template, product = []byte{0, 0}, product[:len(product)-1]

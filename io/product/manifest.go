@@ -23,7 +23,8 @@ type Manifest struct {
 	manifest.Record
 	Init            string            `json:"init"` // init, RFC 3339
 	MembersUsed     []ensemble.Member `json:"members_used"`
-	MembersExpected int               `json:"members_expected"`
+	MembersComplete int               `json:"members_complete"` // in the input, used or not
+	MembersExpected int               `json:"members_expected"` // of a complete input
 	MembersMissing  []MissingMember   `json:"members_missing"`
 	ControlPolicy   string            `json:"control_policy"`
 	SpreadDDOF      int               `json:"spread_ddof"`

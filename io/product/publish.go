@@ -42,7 +42,8 @@ type Publication struct {
 	Options
 
 	ConfigChecksum  string
-	ExpectedMembers int             // number of expected members; 0 means those used
+	ExpectedMembers int             // number of members of a complete input; 0 means those used
+	CompleteMembers int             // number of complete members in the input; 0 means those used
 	MissingMembers  []MissingMember // expected members that were not used
 	Degraded        bool            // also without missing members; Warnings give the reason
 	Warnings        []string
@@ -69,7 +70,7 @@ func (pub *Publication) Manifest(p *Product) *Manifest {
 	m := &Manifest{
 		Record: manifest.Record{Schema: manifestSchema, Status: manifest.OK, Version: p.Version, ConfigChecksum: pub.ConfigChecksum,
 			ModelChecksum: p.ModelChecksum, Start: pub.Start.UTC(), Inputs: p.Inputs, Warnings: pub.Warnings},
-		Init: p.Init.UTC().Format(time.RFC3339), MembersUsed: p.Members, MembersExpected: pub.ExpectedMembers,
+		Init: p.Init.UTC().Format(time.RFC3339), MembersUsed: p.Members, MembersExpected: cmp.Or(pub.ExpectedMembers, len(p.Members)), MembersComplete: cmp.Or(pub.CompleteMembers, len(p.Members)),
 		MembersMissing: append([]MissingMember{}, pub.MissingMembers...), // not nil, so that JSON has an empty list
 		ControlPolicy:  p.Control, SpreadDDOF: p.DDOF, Formats: pub.formats(),
 		Profile: cmp.Or(string(pub.Profile), "xarray"), Longitude: cmp.Or(string(pub.Longitude), "keep"),
@@ -82,10 +83,7 @@ func (pub *Publication) Manifest(p *Product) *Manifest {
 	if p.AtStations != nil {
 		m.Stations = p.AtStations.places()
 	}
-	if m.MembersExpected == 0 {
-		m.MembersExpected = len(p.Members)
-	}
-	if pub.Degraded || len(pub.MissingMembers) > 0 || len(p.Members) < m.MembersExpected {
+	if pub.Degraded || len(pub.MissingMembers) > 0 || m.MembersComplete < m.MembersExpected {
 		m.Status = manifest.Degraded
 	}
 	return m

@@ -17,6 +17,7 @@ import (
 type Availability struct {
 	Members   []ensemble.Member       // used members, ascending
 	Missing   []product.MissingMember // members that should be used, with reasons
+	Complete  int                     // members with all fields, used or not
 	Short     bool                    // fewer members than expected are complete
 	TooFew    bool                    // fewer members than the network reads: the fallback forecasts
 	conflicts int                     // repeated fields that differ

@@ -47,12 +47,13 @@ const (
 	FaultCopy        FaultKind = "copy"        // values of another member, initialisation or lead
 	FaultConstant    FaultKind = "constant"    // the same value at all points
 	FaultInterval    FaultKind = "interval"    // statistics over time that differ, or are not unique
+	FaultMixed       FaultKind = "mixed"       // fields of another version of the forecast model
 	FaultUnused      FaultKind = "unused"      // messages of which no field was made
 )
 
 // FaultKinds lists the kinds in their order.
 var FaultKinds = []FaultKind{FaultDamage, FaultCycles, FaultMissing, FaultDuplicate, FaultGrid, FaultUnit, FaultInterval, FaultNotFinite, FaultImplausible, FaultCopy,
-	FaultConstant, FaultUnused}
+	FaultConstant, FaultMixed, FaultUnused}
 
 // AsError returns the fault as an error.
 func (f Fault) AsError() *exit.Error {

@@ -3,6 +3,7 @@ package predict
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -23,6 +24,7 @@ type inputPolicy struct {
 	modelMembers    []ensemble.Member // members of the model, without an excluded control
 	expectedMembers []ensemble.Member // modelMembers, and others that are expected by number
 	canWait         bool              // there is a deadline: missing files may still arrive
+	origins         []ensemble.Origin // forecast models of the training data; nil if unknown
 	count           int               // members that the network reads
 	least           int               // fewest members that it was trained for
 }
@@ -32,7 +34,7 @@ type inputPolicy struct {
 // Errors: exit 64 if the policy includes a control that the model was trained without.
 func newInputPolicy(m *model.Model, p config.Policy) (*inputPolicy, error) {
 	k := &m.Task
-	d := &inputPolicy{Policy: p, axes: k.Features.Axes, count: len(k.UsedMembers), least: cmp.Or(k.MinMembers, len(k.UsedMembers))}
+	d := &inputPolicy{Policy: p, origins: m.Origins, axes: k.Features.Axes, count: len(k.UsedMembers), least: cmp.Or(k.MinMembers, len(k.UsedMembers))}
 	policy := cmp.Or(p.Members.Control, m.Control, "include")
 	if policy == "include" && m.Control == "exclude" {
 		return nil, &exit.Error{Code: exit.Usage, What: "members.control is include, but the model was trained without the control", At: "members.control",
@@ -87,16 +89,21 @@ func (d *inputPolicy) isCandidate(e ensemble.Entry) bool {
 // control is required and missing.
 func selectInput(in *fio.Input, cat *ensemble.Catalogue, d *inputPolicy, only time.Time, to input.Destination) (*input.Selection, error) {
 	s := &input.Selection{Axes: d.axes, Members: d.modelMembers, Available: map[ensemble.Init]input.Availability{}}
-	_, cat, found := input.ChooseStatistics(cat, d.axes, input.StatisticRequest{Known: "the model"})
+	request := input.StatisticRequest{Known: "the model"}
+	_, offered, found := input.ChooseStatistics(cat, d.axes, request)
+	cat = offered
+	if !only.IsZero() { // of the others only the names of variables, levels, leads and members count
+		_, cat, found = input.ChooseStatistics(&ensemble.Catalogue{Entries: cat.Select(func(e ensemble.Entry) bool { return e.Init.Equal(only) }), Unused: cat.Unused}, d.axes, request)
+	}
 	chosen, err := input.SplitFaults(found)
 	if err != nil {
 		return nil, err
 	}
-	if err := d.checkOffered(cat, input.FileList(in.Files())); err != nil {
+	if err := d.checkOffered(offered, input.FileList(in.Files())); err != nil {
 		return nil, err
 	}
 	all, repeats := input.SelectUnique(cat.Entries, d.isCandidate, d.Duplicates == "last")
-	faults := d.chooseMembers(s, cat, all, only)
+	faults := d.chooseMembers(s, cat, all, only, to)
 	used := func(e ensemble.Entry) bool {
 		r, ok := s.Available[e.Init]
 		return ok && slices.Contains(r.Members, e.Member)
@@ -152,7 +159,7 @@ func (d *inputPolicy) checkOffered(cat *ensemble.Catalogue, at string) error {
 }
 
 // chooseMembers finds the initialisations of a selection and the members used for each.
-func (d *inputPolicy) chooseMembers(s *input.Selection, cat *ensemble.Catalogue, all []ensemble.Entry, only time.Time) (faults []input.Fault) {
+func (d *inputPolicy) chooseMembers(s *input.Selection, cat *ensemble.Catalogue, all []ensemble.Entry, only time.Time, to input.Destination) (faults []input.Fault) {
 	b := d.requiredFields()
 	requested := func(i ensemble.Init) bool { return only.IsZero() || i.Equal(only) }
 	for _, f := range input.CheckMissing(cat, slices.DeleteFunc(slices.Clone(all), func(e ensemble.Entry) bool { return !b.Contains(e) }), []input.RequiredFields{b}, requested) {
@@ -160,7 +167,7 @@ func (d *inputPolicy) chooseMembers(s *input.Selection, cat *ensemble.Catalogue,
 			faults = append(faults, f)
 		}
 	}
-	whole := completeMembers(all, d.axes)
+	whole := completeMembers(all, d.axes, d.deviations(all, to))
 	for _, i := range (&ensemble.Catalogue{Entries: all}).Inits() {
 		ours := slices.ContainsFunc(all, func(e ensemble.Entry) bool { return e.Init == i && b.Contains(e) })
 		if requested(i) && (ours || d.allowsFewer()) {
@@ -168,6 +175,11 @@ func (d *inputPolicy) chooseMembers(s *input.Selection, cat *ensemble.Catalogue,
 		}
 	}
 	for _, i := range s.Inits {
+		for _, m := range slices.Sorted(maps.Keys(whole[i].deviating)) {
+			if !d.allowsFewer() && d.isExpected(m) {
+				faults = append(faults, whole[i].deviating[m].fault)
+			}
+		}
 		r, fault := d.available(whole[i])
 		if fault != nil {
 			fault.At = "initialisation " + i.String()
@@ -182,13 +194,25 @@ func (d *inputPolicy) chooseMembers(s *input.Selection, cat *ensemble.Catalogue,
 
 // completeness lists the complete members of an initialisation, and what the others miss.
 type completeness struct {
-	complete []ensemble.Member // ascending
-	missing  map[ensemble.Member][]ensemble.Key
+	complete  []ensemble.Member // ascending
+	missing   map[ensemble.Member][]ensemble.Key
+	deviating map[ensemble.Member]deviation
 }
 
-// completeMembers finds, for every initialisation, the members that have all fields of the axes. entries contain
-// each name once.
-func completeMembers(entries []ensemble.Entry, axes ensemble.Axes) map[ensemble.Init]*completeness {
+// reason is why a member is not complete.
+func (a *completeness) reason(m ensemble.Member, fields int) string {
+	if v, ok := a.deviating[m]; ok {
+		return v.reason
+	}
+	if k := a.missing[m]; k != nil {
+		return fmt.Sprintf("%d of its %d fields are missing: %s", len(k), fields, input.MemberLeads(k))
+	}
+	return "all of its fields are missing"
+}
+
+// completeMembers finds, for every initialisation, the members that have all fields of the axes and do not deviate
+// from the others. entries contain each name once.
+func completeMembers(entries []ensemble.Entry, axes ensemble.Axes, deviating map[ensemble.Init]map[ensemble.Member]deviation) map[ensemble.Init]*completeness {
 	have := map[ensemble.Key]bool{}
 	seen := map[ensemble.Init]map[ensemble.Member]bool{}
 	for _, e := range entries {
@@ -200,14 +224,14 @@ func completeMembers(entries []ensemble.Entry, axes ensemble.Axes) map[ensemble.
 	}
 	out := map[ensemble.Init]*completeness{}
 	for init, members := range seen {
-		a := &completeness{missing: map[ensemble.Member][]ensemble.Key{}}
+		a := &completeness{missing: map[ensemble.Member][]ensemble.Key{}, deviating: deviating[init]}
 		for m := range members {
 			input.RequiredFields{Axes: axes, Members: []ensemble.Member{m}}.Keys(init, func(k ensemble.Key) {
 				if !have[k] {
 					a.missing[m] = append(a.missing[m], k)
 				}
 			})
-			if a.missing[m] == nil {
+			if _, other := a.deviating[m]; a.missing[m] == nil && !other {
 				a.complete = append(a.complete, m)
 			}
 		}
@@ -217,21 +241,58 @@ func completeMembers(entries []ensemble.Entry, axes ensemble.Axes) map[ensemble.
 	return out
 }
 
+// isExpected reports whether a member belongs to a complete input: by its number, or by the number of members.
+func (d *inputPolicy) isExpected(m ensemble.Member) bool {
+	return slices.Contains(d.expectedMembers, m) || d.Members.Expected.Count > 0
+}
+
+// addOthersMissing adds to the missing members those of members.expected: N that are not complete. Members that are
+// nowhere have the numbers from 0, or from 1 without a control, if all others have such numbers.
+func (d *inputPolicy) addOthersMissing(missing []product.MissingMember, a *completeness) []product.MissingMember {
+	n := d.Members.Expected.Count
+	first := ensemble.Member(1)
+	if d.control {
+		first = 0
+	}
+	last := first + ensemble.Member(n) - 1
+	present := slices.Concat(a.complete, slices.Collect(maps.Keys(a.missing)), slices.Collect(maps.Keys(a.deviating)))
+	inRange := !slices.ContainsFunc(present, func(m ensemble.Member) bool { return m < first || m > last })
+	for m := first; m <= last; m++ {
+		known := slices.ContainsFunc(missing, func(x product.MissingMember) bool { return x.Member == m })
+		if !known && !slices.Contains(a.complete, m) && (inRange || slices.Contains(present, m)) {
+			missing = append(missing, product.MissingMember{Member: m, Reason: a.reason(m, d.axes.Fields())})
+		}
+	}
+	slices.SortFunc(missing, func(x, y product.MissingMember) int { return cmp.Compare(x.Member, y.Member) })
+	return missing
+}
+
+// namesOf names missing members behind a number; "" if they are unknown.
+func namesOf(missing []product.MissingMember) string {
+	if missing == nil {
+		return ""
+	}
+	var names []ensemble.Member
+	for _, m := range missing {
+		names = append(names, m.Member)
+	}
+	return "; missing: " + ensemble.MemberRanges(names)
+}
+
 // available chooses the members of one initialisation: the complete ones of the model and, in place of
 // incomplete ones, the first complete members that the model does not list.
 func (d *inputPolicy) available(a *completeness) (input.Availability, *input.Fault) {
-	r, expected := input.Availability{}, d.expectedCount()
+	r, expected := input.Availability{Complete: len(a.complete)}, d.expectedCount()
 	r.Short = len(a.complete) < expected
 	has := func(m ensemble.Member) bool { return slices.Contains(a.complete, m) }
 	for _, m := range d.expectedMembers {
 		if has(m) {
 			continue
 		}
-		reason := "all of its fields are missing"
-		if k := a.missing[m]; k != nil {
-			reason = fmt.Sprintf("%d of its %d fields are missing: %s", len(k), d.axes.Fields(), input.MemberLeads(k))
-		}
-		r.Missing = append(r.Missing, product.MissingMember{Member: m, Reason: reason})
+		r.Missing = append(r.Missing, product.MissingMember{Member: m, Reason: a.reason(m, d.axes.Fields())})
+	}
+	if r.Short {
+		r.Missing = d.addOthersMissing(r.Missing, a)
 	}
 	for _, m := range d.modelMembers {
 		if has(m) {
@@ -246,7 +307,10 @@ func (d *inputPolicy) available(a *completeness) (input.Availability, *input.Fau
 	}
 	slices.Sort(r.Members)
 	if r.Short {
-		r.Warnings = append(r.Warnings, fmt.Sprintf("%d of %d members are complete", len(a.complete), expected))
+		r.Warnings = append(r.Warnings, fmt.Sprintf("%d of %d members are complete", len(a.complete), expected)+namesOf(r.Missing))
+	}
+	for _, m := range slices.Sorted(maps.Keys(a.deviating)) {
+		r.Warnings = append(r.Warnings, fmt.Sprintf("member %s is left out: %s", m, a.deviating[m].reason))
 	}
 	if instead != nil {
 		r.Warnings = append(r.Warnings, fmt.Sprintf("member %s replaces members that are excluded or missing", ensemble.MemberRanges(instead)))

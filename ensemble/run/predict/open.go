@@ -1,6 +1,7 @@
 package predict
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -85,27 +86,30 @@ func (in *openInput) close() {
 func (p *prediction) openFiles(ctx context.Context, f inputFiles) (*openInput, error) {
 	skip := p.policy.BadMessages == "skip"
 	in := &openInput{p: p, found: f, tolerated: slices.Clone(f.leftOut), checksums: map[string]manifest.File{}}
+	of := !f.init.IsZero() // damage of other initialisations has no influence
 	var err error
-	if in.input, err = fio.Open(ctx, f.files, fio.Options{Pool: p.pool, SkipBad: skip, SkipFiles: skip, Sparse: p.options.Policy.AllowMissingChunks,
+	if in.input, err = fio.Open(ctx, f.files, fio.Options{Pool: p.pool, SkipBad: skip || of, SkipFiles: skip || of, Sparse: p.options.Policy.AllowMissingChunks,
 		Members: input.LayoutOf(p.policy.Members.MemberLayout), Cache: string(p.options.Policy.IndexCache), Naming: p.naming()}); err != nil {
 		return nil, err
 	}
+	damage := in.input.DamageOf(func(i ensemble.Init) bool {
+		age := f.init.Sub(i.Time)
+		return !of || age >= 0 && age <= p.policy.Members.Lagged.MaxAge
+	})
 	err = input.CheckNaming(p.options.Policy.Stated(), "", in.input)
 	if err == nil && !skip {
-		err = input.CheckUsable(in.input, f.files)
+		err = cmp.Or(fio.JoinDamage(damage), input.CheckUsable(in.input, f.files))
+	}
+	for _, e := range damage {
+		if err == nil && e.Code != exit.BadData { // bad_messages: skip is for damage, not for permissions or the disk
+			err = e
+		}
 	}
 	if err != nil {
 		in.input.Close()
 		return nil, err
 	}
 	InputOpened(f.files)
-	damage := in.input.Damage()
-	for _, e := range damage {
-		if e.Code != exit.BadData { // bad_messages: skip is for damage, not for permissions or the disk
-			in.input.Close()
-			return nil, e
-		}
-	}
 	for i, e := range damage {
 		if i == humanise.MaxListed {
 			in.tolerated = append(in.tolerated, fmt.Sprintf("%d more damaged messages and files are left out", len(damage)-i))

@@ -108,7 +108,8 @@ type InitResult struct {
 	Init               ensemble.Init
 	Outputs, Warnings  []string // as of Result
 	Existing, Degraded bool
-	Members, Expected  int // numbers of members used and expected
+	Members            int // number of members used
+	Complete, Expected int // numbers of complete members in the input, and of a complete input
 }
 
 // Run predicts each initialisation of the input with a trained model and publishes the requested products:

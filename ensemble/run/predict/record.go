@@ -40,7 +40,7 @@ func resultOf(root string, init ensemble.Init, m *product.Manifest, warnings []s
 	if m == nil {
 		return r
 	}
-	r = InitResult{Init: init, Warnings: warnings, Existing: true, Degraded: m.Status == manifest.Degraded, Members: len(m.MembersUsed), Expected: m.MembersExpected}
+	r = InitResult{Init: init, Warnings: warnings, Existing: true, Degraded: m.Status == manifest.Degraded, Members: len(m.MembersUsed), Complete: m.MembersComplete, Expected: m.MembersExpected}
 	if r.Degraded && warnings == nil {
 		r.Warnings = m.Warnings // the reasons recorded when it was made
 	}

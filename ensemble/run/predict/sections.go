@@ -41,8 +41,8 @@ func (r *Result) initTable() answer.Section {
 			folder = filepath.Dir(one.Outputs[0])
 		}
 		members := fmt.Sprint(one.Members)
-		if one.Expected > 0 && one.Expected != one.Members {
-			members = fmt.Sprintf("%d of %d", one.Members, one.Expected)
+		if one.Complete < one.Expected {
+			members = fmt.Sprintf("%d, %d of %d complete", one.Members, one.Complete, one.Expected)
 		}
 		s.Rows = append(s.Rows, []any{one.Init.String(), state, members, len(one.Outputs), folder})
 	}

@@ -36,7 +36,7 @@ func (in *openInput) publication(ctx context.Context, init ensemble.Init, ch *pr
 	f := in.p.forecaster
 	r := in.selection.Available[init]
 	pub := product.Publication{Formats: in.p.options.Formats, Overwrite: in.p.options.Overwrite, Options: in.p.options.Writer, ConfigChecksum: f.manifest.ConfigChecksum,
-		ExpectedMembers: in.p.policy.count, MissingMembers: r.Missing, Degraded: r.Degraded() || len(in.tolerated) > 0, Warnings: slices.Concat(in.p.unlikeRanks, in.tolerated, r.Warnings)}
+		ExpectedMembers: in.p.policy.expectedCount(), CompleteMembers: r.Complete, MissingMembers: r.Missing, Degraded: r.Degraded() || len(in.tolerated) > 0, Warnings: slices.Concat(in.p.unlikeRanks, in.tolerated, r.Warnings)}
 	q := ch.product(init, r.Members)
 	if err := in.setUnits(q); err != nil {
 		return nil, pub, err
